@@ -1,0 +1,41 @@
+package fairq
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrFull is returned when the queue, or the key's share of it, is full. The error is a [*FullError].
+	ErrFull = errors.New("fairq: queue is full")
+
+	// ErrKeyFull is returned when the key is at its KeyCapacity. It is also an ErrFull. The error is a [*FullError].
+	ErrKeyFull = fmt.Errorf("%w for this key", ErrFull)
+
+	// ErrClosed is returned by pushes when the queue is closed, and by pops when it is closed and nothing is left.
+	ErrClosed = errors.New("fairq: queue is closed")
+
+	// ErrWeight is returned when Options.Weight returns a weight that is out of range.
+	ErrWeight = errors.New("fairq: weight out of range")
+)
+
+// FullError says how full the queue was that refused a push. It is [ErrFull], or [ErrKeyFull] too if Key is true, to
+// [errors.Is].
+type FullError struct {
+	Len   int  // items queued, or, if Key is true, items queued under the pushing key
+	Limit int  // the limit that was hit: Capacity or KeyCapacity
+	Key   bool // the limit is KeyCapacity
+}
+
+// Error tells the length and the limit.
+func (e *FullError) Error() string {
+	return fmt.Sprintf("%v: it holds %d items, the limit is %d", e.Unwrap(), e.Len, e.Limit)
+}
+
+// Unwrap returns ErrFull or ErrKeyFull.
+func (e *FullError) Unwrap() error {
+	if e.Key {
+		return ErrKeyFull
+	}
+	return ErrFull
+}

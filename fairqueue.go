@@ -1,0 +1,350 @@
+package fairq
+
+import (
+	"context"
+	"hash/maphash"
+	"iter"
+	"sync"
+	"time"
+)
+
+// FairQueue is a [Queue] for many goroutines: with a capacity, with waiting for room and for items, and with an end. Use
+// [New] to make one. All methods may be called at any time by any goroutine.
+type FairQueue[K comparable, V any] struct {
+	key     func(V) K
+	options Options[K, V]
+	full    *FullError // what pushes get when the queue is full: always the same
+	keyFull *FullError
+	seed    maphash.Seed
+	epoch   time.Time // waiting times are counted from here
+
+	// mu protects all that follows. No code of the user's runs under it: keys are computed and hashed, and weights asked for,
+	// before it is taken; waiters are woken and evicted items handed over after it is released.
+	mu sync.Mutex
+
+	queue  Queue[K, V]
+	closed bool
+	counts Stats // of this the counters only
+
+	// Consumers wait only while the queue is empty. They are served first come, first served: a queue of one key.
+	consumers Queue[struct{}, *waiter[K, V]]
+
+	// Producers wait only while the queue is full, unless their key is. They are admitted in rounds by key as room comes free.
+	// One whose turn comes when its key is at its capacity goes to barred until an item of the key leaves, and then takes a
+	// new turn.
+	producers Queue[K, *waiter[K, V]]
+	barred    Queue[K, *waiter[K, V]]
+
+	waiters sync.Pool // *waiter[K, V] to be used again
+}
+
+// label is what the queue must know of an item, and can find out without the lock.
+type label[K comparable] struct {
+	key    K
+	hash   uint32
+	weight uint32
+}
+
+// waiter is a goroutine that waits. Whoever takes it out of its line, under the lock, writes item or err, and when the
+// lock is released sends on ready.
+type waiter[K comparable, V any] struct {
+	label[K]
+	item   V                        // what a producer pushes, or a consumer gets
+	err    error                    // nil if the item was handed over
+	line   *Queue[K, *waiter[K, V]] // a producer's line
+	ticket Ticket                   // the place in the line
+	ready  chan struct{}
+	next   *waiter[K, V] // in the list of those to be woken
+}
+
+// New returns an empty queue. The function key tells whose an item is; it is called once for each item that is pushed,
+// without the lock held, so calls may overlap. nil options are the defaults. New panics if key is nil or the options do
+// not make sense.
+func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[K, V] {
+	if key == nil {
+		panic("fairq: New: the key function is nil")
+	}
+	var o Options[K, V]
+	if options != nil {
+		o = *options
+	}
+	if err := o.complete(); err != nil {
+		panic(err)
+	}
+	q := &FairQueue[K, V]{
+		key:     key,
+		options: o,
+		full:    &FullError{Len: o.Capacity, Limit: o.Capacity},
+		keyFull: &FullError{Len: o.KeyCapacity, Limit: o.KeyCapacity, Key: true},
+		seed:    maphash.MakeSeed(),
+		epoch:   time.Now(),
+	}
+	q.waiters.New = func() any { return &waiter[K, V]{ready: make(chan struct{}, 1)} }
+	q.queue.Newcomers = o.Newcomers
+	if o.TrackWait {
+		q.queue.waits = new(waits)
+	}
+	return q
+}
+
+// Push queues an item, and does not wait. It returns a [*FullError] if there is no room, [ErrClosed] or [ErrWeight].
+func (q *FairQueue[K, V]) Push(item V) error {
+	l, err := q.label(item)
+	if err != nil {
+		return err
+	}
+	var after aftermath[K, V]
+	q.lock()
+	err = q.pushLocked(&l, item, nil, &after)
+	q.mu.Unlock()
+	q.finish(&after)
+	return err
+}
+
+// Add is Push, and returns a ticket for [FairQueue.Remove] and [FairQueue.Position].
+func (q *FairQueue[K, V]) Add(item V) (ticket Ticket, err error) {
+	l, err := q.label(item)
+	if err != nil {
+		return Ticket{}, err
+	}
+	var after aftermath[K, V]
+	q.lock()
+	err = q.pushLocked(&l, item, &ticket, &after)
+	q.mu.Unlock()
+	q.finish(&after)
+	return ticket, err
+}
+
+// PushBatch pushes items one after the other under one lock, until one is refused. It returns how many were queued, and if
+// these are not all, the error that Push would have returned for the next. It allocates if there are more than 64.
+func (q *FairQueue[K, V]) PushBatch(items []V) (n int, err error) {
+	var space [64]label[K]
+	labels := space[:0]
+	var invalid error
+	for _, item := range items {
+		l, err := q.label(item)
+		if err != nil {
+			invalid = err
+			break
+		}
+		labels = append(labels, l)
+	}
+	var after aftermath[K, V]
+	var evicted []eviction[K, V]
+	q.lock()
+	for ; n < len(labels) && err == nil; n++ {
+		err = q.pushLocked(&labels[n], items[n], nil, &after)
+		if after.evicted {
+			evicted = append(evicted, after.victim)
+			after.evicted = false
+		}
+	}
+	q.mu.Unlock()
+	defer q.handOut(evicted)
+	q.finish(&after)
+	if err != nil {
+		return n - 1, err
+	}
+	return n, invalid
+}
+
+// PushWait is Push, but if there is no room, it waits for it. Producers who wait are admitted in rounds by key. If ctx is
+// done first, or when the call is made, PushWait returns its error, and the item is not queued.
+func (q *FairQueue[K, V]) PushWait(ctx context.Context, item V) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	l, err := q.label(item)
+	if err != nil {
+		return err
+	}
+	var after aftermath[K, V]
+	q.lock()
+	err = q.makeRoomLocked(&l, &after)
+	if err == nil {
+		q.enterLocked(&l, item, nil, &after)
+	}
+	if err == nil || err == ErrClosed {
+		q.mu.Unlock()
+		q.finish(&after)
+		return err
+	}
+	w := q.waiters.Get().(*waiter[K, V])
+	w.label, w.item = l, item
+	if err == error(q.keyFull) {
+		q.lineUpLocked(&q.barred, w)
+	} else {
+		q.lineUpLocked(&q.producers, w)
+	}
+	q.mu.Unlock()
+	_, err = q.await(ctx, w)
+	return err
+}
+
+// Pop takes out the next item in fair order, and does not wait. If there is none, ok is false.
+func (q *FairQueue[K, V]) Pop() (item V, ok bool) {
+	var after aftermath[K, V]
+	q.lock()
+	if ok = q.queue.len > 0; ok {
+		item = q.popLocked(&after)
+	}
+	q.mu.Unlock()
+	q.finish(&after)
+	return item, ok
+}
+
+// PopBatch fills items with the next ones in fair order, as many as there are, under one lock. It returns how many.
+func (q *FairQueue[K, V]) PopBatch(items []V) (n int) {
+	var after aftermath[K, V]
+	q.lock()
+	for ; n < len(items) && q.queue.len > 0; n++ {
+		items[n] = q.popLocked(&after)
+	}
+	q.mu.Unlock()
+	q.finish(&after)
+	return n
+}
+
+// PopWait is Pop, but if there is no item, it waits for one. Consumers who wait are served first come, first served. It
+// returns [ErrClosed] when the queue is closed and nothing is left. If ctx is done first, or when the call is made, it
+// returns its error; but an item that was handed over to the waiting call by then is returned.
+func (q *FairQueue[K, V]) PopWait(ctx context.Context) (item V, err error) {
+	if err := ctx.Err(); err != nil {
+		return item, err
+	}
+	var after aftermath[K, V]
+	q.lock()
+	if q.queue.len > 0 {
+		item = q.popLocked(&after)
+		q.mu.Unlock()
+		q.finish(&after)
+		return item, nil
+	}
+	if q.closed {
+		q.mu.Unlock()
+		return item, ErrClosed
+	}
+	w := q.waiters.Get().(*waiter[K, V])
+	w.ticket = q.consumers.Add(struct{}{}, w)
+	q.mu.Unlock()
+	return q.await(ctx, w)
+}
+
+// All returns an iterator over PopWait. It ends when the queue is closed and nothing is left, or when ctx is done.
+func (q *FairQueue[K, V]) All(ctx context.Context) iter.Seq[V] {
+	return func(yield func(V) bool) {
+		for {
+			item, err := q.PopWait(ctx)
+			if err != nil || !yield(item) {
+				return
+			}
+		}
+	}
+}
+
+// Remove takes out the item that the ticket stands for. What is queued behind it under the same key moves up one turn.
+// If the item is no longer queued, ok is false.
+func (q *FairQueue[K, V]) Remove(t Ticket) (item V, ok bool) {
+	var after aftermath[K, V]
+	q.lock()
+	if ok = q.queue.valid(t); ok {
+		l := q.labelLocked(q.queue.links.at(t.node).key & keyMask)
+		item = q.queue.remove(t.node)
+		q.counts.Removed++
+		q.leftLocked(&l, &after)
+	}
+	q.mu.Unlock()
+	q.finish(&after)
+	return item, ok
+}
+
+// RemoveKey takes out all items of a key and returns them in the order in which they were queued. It is O(items
+// returned), with the lock held.
+func (q *FairQueue[K, V]) RemoveKey(key K) []V {
+	l := label[K]{key: key, hash: q.hash(key)}
+	var after aftermath[K, V]
+	q.lock()
+	items := q.queue.removeKey(q.queue.keys.find(key, l.hash))
+	q.counts.Removed += uint64(len(items))
+	for range items {
+		q.leftLocked(&l, &after)
+	}
+	q.mu.Unlock()
+	q.finish(&after)
+	return items
+}
+
+// Position returns how many items leave before the one that the ticket stands for, as things are. If that is no longer
+// queued, ok is false. It is O(items that leave before), some nanoseconds for each, with the lock held.
+func (q *FairQueue[K, V]) Position(t Ticket) (position int, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.queue.Position(t)
+}
+
+// Len returns the number of items queued.
+func (q *FairQueue[K, V]) Len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.queue.len
+}
+
+// Keys returns the number of keys that have items queued.
+func (q *FairQueue[K, V]) Keys() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.queue.active
+}
+
+// KeyLen returns the number of items queued under a key.
+func (q *FairQueue[K, V]) KeyLen(key K) int {
+	hash := q.hash(key)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.queue.keyLen(key, hash)
+}
+
+// Close makes all further pushes fail with [ErrClosed], and those that wait. Pops deliver what is queued, and fail with
+// ErrClosed after that. Closing a closed queue does nothing.
+func (q *FairQueue[K, V]) Close() {
+	var after aftermath[K, V]
+	q.lock()
+	q.closed = true
+	for q.consumers.len > 0 {
+		after.wake(q.consumers.pop(), ErrClosed)
+	}
+	for q.producers.len > 0 {
+		after.wake(q.producers.pop(), ErrClosed)
+	}
+	for q.barred.len > 0 {
+		after.wake(q.barred.pop(), ErrClosed)
+	}
+	q.mu.Unlock()
+	q.finish(&after)
+}
+
+// Drain takes out all items and returns them in fair order. Tickets of these are no longer valid. Producers who wait are
+// admitted to the empty queue; usually one closes a queue before draining it. The lock is not held while the items are
+// gathered.
+func (q *FairQueue[K, V]) Drain() []V {
+	var after aftermath[K, V]
+	q.lock()
+	rest := q.queue
+	q.queue = Queue[K, V]{Newcomers: rest.Newcomers, issued: rest.issued}
+	if rest.waits != nil {
+		q.queue.waits = &waits{now: rest.waits.now, total: rest.waits.total}
+		rest.waits = nil
+	}
+	q.counts.Drained += uint64(rest.len)
+	for q.barred.len > 0 {
+		q.lineUpLocked(&q.producers, q.barred.pop())
+	}
+	q.admitLocked(&after)
+	q.mu.Unlock()
+	q.finish(&after)
+	items := make([]V, 0, rest.len)
+	for rest.len > 0 {
+		items = append(items, rest.pop())
+	}
+	return items
+}

@@ -1,0 +1,590 @@
+package fairq
+
+import (
+	"fmt"
+	"hash/maphash"
+	"iter"
+)
+
+// MaxLen is the number of items that one queue can hold at most: half a billion.
+const MaxLen = 1 << 29
+
+// MaxWeight is the greatest weight that a key can have.
+const MaxWeight = 1 << 16
+
+// Queue is the fair queue itself: it delivers the items of many keys in rounds, as the package documentation tells. The
+// zero value is an empty queue, ready to use. A Queue has no capacity, no lock, no clock and no goroutine, and what it
+// delivers depends on nothing but the calls made. To share one between goroutines use a [FairQueue].
+//
+// All methods are O(1) unless they say otherwise. A Queue must not be copied after its first use.
+type Queue[K comparable, V any] struct {
+	// Newcomers says which round a key joins that has nothing queued. A change concerns later pushes.
+	Newcomers Newcomers
+
+	// Weight, if not nil, tells how many items a key may put into a round, 1 to [MaxWeight]; nil means 1 for all. It is called
+	// at each push, which panics if the weight is out of range.
+	Weight func(K) int
+
+	// Every item is a node, and is on two lists. The list of its key says what is served next of that key: its items in the
+	// order of their arrival. The ring of its round says when: each node there is a turn of its key. A key has as many turns
+	// as items.
+	//
+	// An item leaves at the turn of its own node, unless an item ahead of it in its key was removed. Then the key gave up its
+	// last turn, and each item behind the removed one moved up, to the turn of an earlier node. So a node may hold a turn and
+	// no item, or an item and no turn. In the list of a key all nodes with a turn come before those without.
+	nodes   rows
+	links   column[link]
+	values  column[V]
+	tickets column[uint64] // the tickets given out; chunks come into being when the first one is needed
+
+	keys   keyTable[K]
+	rounds rounds
+	len    int // items
+	active int // keys that have items
+
+	// Only under ThisRound: the keys without items that were served in this round, or earlier and not yet forgotten, in the
+	// order in which they were served. They are linked through first and newest.
+	resting struct{ first, last uint32 }
+
+	seed     maphash.Seed
+	identity bool   // its address is what tickets know the queue by
+	issued   uint64 // tickets given out so far
+	waits    *waits // nil unless waiting times are measured
+}
+
+// link is a node's place in its two lists. The first node's prev and the first turn's before are stale: nothing needs
+// them, and to reset them would touch memory that is in no cache.
+type link struct {
+	key           uint32 // row of the key, and two flags
+	prev, next    uint32 // in the list of the key
+	before, after uint32 // in the ring of the round; after is 0 if the node holds no turn
+}
+
+const (
+	opens   = 1 << 31 // flag in link.key: the turn is the first one of its key in its round
+	gone    = 1 << 30 // flag in link.key: the item has left, only the turn is still needed
+	keyMask = gone - 1
+	runEnd  = 1 << 63 // flag in a ticket: this is none, but the other end of a run of gone nodes, see leaveGone
+)
+
+// keyState is what the queue knows of a key.
+type keyState[K comparable] struct {
+	key    K
+	hash   uint32
+	chain  uint32 // the next key in the same bucket of the table
+	first  uint32 // node of the oldest item
+	newest uint32 // node of the newest item, the last one of the list
+	turn   uint32 // node of the last turn; another than newest only if an item was removed out of the middle
+	len    uint32
+	last   uint64 // round of the last turn
+	count  uint32 // turns that the key has been given in that round
+	served uint32 // the low bits of the round that the key was last served in; no key stays for 2^32 rounds without being served
+	wait   *Histogram
+}
+
+// Ticket stands for an item queued with Add. It is valid until the item leaves the queue, in whatever way, and only for
+// the queue it is from. No two items ever have the same ticket. The zero Ticket stands for none.
+type Ticket struct {
+	queue *bool
+	id    uint64
+	node  uint32
+}
+
+// Push queues an item of the given key. It panics if the queue holds MaxLen items.
+func (q *Queue[K, V]) Push(key K, value V) {
+	q.push(key, q.hash(key), q.weight(key), value)
+}
+
+// Add is Push, and returns a ticket by which the item can be found again.
+func (q *Queue[K, V]) Add(key K, value V) Ticket {
+	return q.issue(q.push(key, q.hash(key), q.weight(key), value))
+}
+
+// Pop takes the next item in fair order out of the queue. If there is none, ok is false.
+func (q *Queue[K, V]) Pop() (key K, value V, ok bool) {
+	if q.len == 0 {
+		return key, value, false
+	}
+	key = q.keys.at(q.links.at(q.next()).key & keyMask).key
+	return key, q.pop(), true
+}
+
+// Remove takes out the item that the ticket stands for. What is queued behind it under the same key moves up one turn.
+// If the item is no longer queued, ok is false.
+func (q *Queue[K, V]) Remove(t Ticket) (value V, ok bool) {
+	if !q.valid(t) {
+		return value, false
+	}
+	return q.remove(t.node), true
+}
+
+// RemoveKey takes out all items of a key and returns them in the order in which they were queued. It is O(items
+// returned).
+func (q *Queue[K, V]) RemoveKey(key K) []V {
+	return q.removeKey(q.keys.find(key, q.hash(key)))
+}
+
+func (q *Queue[K, V]) removeKey(row uint32) []V {
+	if row == 0 || q.keys.at(row).len == 0 {
+		return nil
+	}
+	s := q.keys.at(row)
+	values := make([]V, s.len)
+	for i := len(values) - 1; i >= 0; i-- {
+		values[i] = q.remove(s.newest)
+	}
+	return values
+}
+
+// Evict takes out the newest item of a key with the longest backlog: the last item of the furthest round. Of several
+// such keys it is the one that pushed last. If the queue is empty, ok is false.
+func (q *Queue[K, V]) Evict() (key K, value V, ok bool) {
+	if q.len == 0 {
+		return key, value, false
+	}
+	s := q.heaviest()
+	return s.key, q.remove(s.newest), true
+}
+
+// Position returns how many items leave before the one that the ticket stands for. If that is no longer queued, ok is
+// false. It is O(items that leave before).
+func (q *Queue[K, V]) Position(t Ticket) (position int, ok bool) {
+	if !q.valid(t) {
+		return 0, false
+	}
+	for node := range q.order() {
+		if node == t.node {
+			return position, true
+		}
+		position++
+	}
+	panic("fairq: a queued item has no turn")
+}
+
+// Len returns the number of items queued.
+func (q *Queue[K, V]) Len() int { return q.len }
+
+// Keys returns the number of keys that have items queued.
+func (q *Queue[K, V]) Keys() int { return q.active }
+
+// KeyLen returns the number of items queued under a key.
+func (q *Queue[K, V]) KeyLen(key K) int {
+	return q.keyLen(key, q.hash(key))
+}
+
+// Order iterates over what is queued, in the order in which it will leave if nothing else is pushed or removed. The
+// queue must not be changed meanwhile.
+func (q *Queue[K, V]) Order() iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		for node := range q.order() {
+			if !yield(q.keys.at(q.links.at(node).key&keyMask).key, *q.values.at(node)) {
+				return
+			}
+		}
+	}
+}
+
+// order iterates over the nodes whose items will leave, in that order. A turn delivers the oldest item of its key that
+// no earlier turn delivers; where keys have lost no item out of their middle, that is the turn's own.
+func (q *Queue[K, V]) order() iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		moved := map[uint32]uint32{} // by key: the next item, once a turn has delivered another node's item
+		for round := q.rounds.cur; round <= q.rounds.last; round++ {
+			tail := *q.rounds.at(round)
+			for turn, left := tail, tail != 0; left; left = turn != tail {
+				turn = q.links.at(turn).after
+				node, row := turn, q.links.at(turn).key&keyMask
+				if s := q.keys.at(row); s.turn != s.newest {
+					next, ok := moved[row]
+					if !ok {
+						next = s.first
+					}
+					node, moved[row] = next, q.itemAfter(next)
+				}
+				if !yield(node) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (q *Queue[K, V]) keyLen(key K, hash uint32) int {
+	if row := q.keys.find(key, hash); row != 0 {
+		return int(q.keys.at(row).len)
+	}
+	return 0
+}
+
+func (q *Queue[K, V]) hash(key K) uint32 {
+	if q.seed == (maphash.Seed{}) {
+		q.seed = maphash.MakeSeed()
+	}
+	return uint32(maphash.Comparable(q.seed, key))
+}
+
+func (q *Queue[K, V]) weight(key K) uint32 {
+	w, err := weigh(q.Weight, key)
+	if err != nil {
+		panic(err)
+	}
+	return w
+}
+
+// push queues an item and returns its node.
+func (q *Queue[K, V]) push(key K, hash, weight uint32, value V) (node uint32) {
+	if q.len == MaxLen {
+		panic(fmt.Sprintf("fairq: the queue holds %d items; that is the limit", MaxLen))
+	}
+	row := q.keys.find(key, hash)
+	if row == 0 {
+		row = q.keys.insert(key, hash)
+	} else if s := q.keys.at(row); s.len == 0 {
+		q.rouse(s)
+	}
+	s := q.keys.at(row)
+	flags := q.tag(s, weight)
+	node = q.newNode()
+	*q.values.at(node) = value
+	*q.links.at(node) = link{key: row, prev: s.newest}
+	turn := node
+	if s.len == 0 {
+		s.first = node
+		q.active++
+	} else {
+		q.links.at(s.newest).next = node
+		if s.turn != s.newest { // the first node without a turn gets the new one
+			turn = q.links.at(s.turn).next
+		}
+	}
+	s.newest, s.turn = node, turn
+	s.len++
+	q.len++
+	q.links.at(turn).key |= flags
+	q.enqueue(turn, s.last)
+	if q.waits != nil {
+		q.waits.enter(node)
+	}
+	return node
+}
+
+// tag decides the round of a key's next turn, and writes it into s.last and s.count.
+func (q *Queue[K, V]) tag(s *keyState[K], weight uint32) (flags uint32) {
+	join := q.rounds.cur + 1 // the first round that is open to the key
+	if q.Newcomers == ThisRound && s.served != uint32(q.rounds.cur) {
+		join--
+	}
+	switch {
+	case s.len == 0 || s.last < join:
+		s.last, s.count = join, 1
+	case s.count >= weight:
+		s.last, s.count = s.last+1, 1
+	default:
+		s.count++
+		return 0
+	}
+	return opens
+}
+
+// enqueue puts a turn at the end of a round.
+func (q *Queue[K, V]) enqueue(turn uint32, round uint64) {
+	var tail *ring
+	if round > q.rounds.last {
+		tail = q.rounds.add()
+	} else {
+		tail = q.rounds.at(round)
+	}
+	l := q.links.at(turn)
+	if *tail == 0 {
+		l.after = turn
+	} else {
+		end := q.links.at(*tail)
+		l.before, l.after = *tail, end.after
+		end.after = turn
+	}
+	*tail = turn
+}
+
+// next returns the turn that is delivered next. The queue must not be empty.
+func (q *Queue[K, V]) next() (turn uint32) {
+	tail := q.rounds.now
+	if tail == 0 {
+		tail = *q.rounds.at(q.rounds.cur + 1)
+	}
+	return q.links.at(tail).after
+}
+
+// pop takes out the next item. The queue must not be empty.
+func (q *Queue[K, V]) pop() V {
+	if q.rounds.now == 0 {
+		q.rounds.advance()
+	}
+	tail := q.links.at(q.rounds.now)
+	turn := tail.after
+	l := q.links.at(turn)
+	tail.after = l.after
+	if turn == q.rounds.now {
+		q.rounds.now = 0
+	}
+	row := l.key & keyMask
+	s := q.keys.at(row)
+	s.served = uint32(q.rounds.cur)
+	node := s.first
+	if q.waits != nil {
+		s.wait = q.waits.deliver(node, s.wait, s.len > 1)
+	}
+	value := q.takeValue(node)
+	if s.len > 1 {
+		s.first = q.itemAfter(node)
+	}
+	if node != turn {
+		if n := q.links.at(node); n.after == 0 {
+			q.unlink(s, node)
+			q.freeNode(node)
+		} else {
+			n.key |= gone
+		}
+	}
+	q.freeNode(turn)
+	q.left(s, row)
+	return value
+}
+
+// takeValue empties a node.
+func (q *Queue[K, V]) takeValue(node uint32) V {
+	var zero V
+	at := q.values.at(node)
+	value := *at
+	*at = zero
+	if q.tickets.has(node) {
+		*q.tickets.at(node) = 0
+	}
+	return value
+}
+
+// left does what is to be done when an item of a key has left.
+func (q *Queue[K, V]) left(s *keyState[K], row uint32) {
+	q.len--
+	s.len--
+	if s.len == 0 {
+		q.active--
+		s.wait = nil
+		if q.Newcomers == ThisRound && s.served == uint32(q.rounds.cur) {
+			q.rest(s, row)
+		} else {
+			q.keys.remove(row)
+		}
+	}
+	if q.resting.first != 0 {
+		q.sweep()
+	}
+}
+
+// remove takes out the item of a node. The key gives up its last turn.
+func (q *Queue[K, V]) remove(node uint32) V {
+	if q.waits != nil {
+		q.waits.leave(node)
+	}
+	value := q.takeValue(node)
+	row := q.links.at(node).key & keyMask
+	s := q.keys.at(row)
+	wasFirst := node == s.first
+	if wasFirst && s.len > 1 {
+		s.first = q.itemAfter(node)
+	}
+	turn := s.turn
+	q.dropTurn(s)
+	if turn != node && q.links.at(turn).key&gone != 0 {
+		// Unless all turns are older than the oldest item, turn is the end of a run of gone nodes.
+		if s.len > 1 && q.links.at(s.first).after != 0 {
+			q.shortenGone(turn)
+		}
+		q.unlink(s, turn)
+		q.freeNode(turn)
+	}
+	if q.links.at(node).after == 0 {
+		q.unlink(s, node)
+		q.freeNode(node)
+	} else {
+		q.links.at(node).key |= gone
+		if !wasFirst {
+			q.leaveGone(node)
+		}
+	}
+	q.left(s, row)
+	return value
+}
+
+// dropTurn takes a key's last turn out of its round.
+func (q *Queue[K, V]) dropTurn(s *keyState[K]) {
+	turn := s.turn
+	l := q.links.at(turn)
+	tail := q.rounds.at(s.last)
+	switch end := q.links.at(*tail); {
+	case l.after == turn: // the only turn of the round
+		*tail = 0
+		if s.last == q.rounds.last && s.last > q.rounds.cur {
+			q.rounds.retreat()
+		}
+	case end.after == turn: // the first one
+		end.after = l.after
+	default:
+		q.links.at(l.before).after = l.after
+		if *tail == turn {
+			*tail = l.before
+		} else {
+			q.links.at(l.after).before = l.before
+		}
+	}
+	l.after = 0
+	s.turn = l.prev
+	if l.key&opens == 0 {
+		s.count--
+		return
+	}
+	l.key &^= opens
+	s.last--
+	s.count = 1
+	// The turns that the key has left in that round. It is a loop over at most its weight, once for as many calls.
+	for t := s.turn; s.count < s.len-1 && q.links.at(t).key&opens == 0; t = q.links.at(t).prev {
+		s.count++
+	}
+}
+
+// itemAfter returns the node of the next item of the key, 0 if there is none.
+func (q *Queue[K, V]) itemAfter(node uint32) uint32 {
+	next := q.links.at(node).next
+	if next != 0 && q.links.at(next).key&gone != 0 {
+		next = q.links.at(uint32(*q.tickets.at(next))).next
+	}
+	return next
+}
+
+// leaveGone records that a node behind the key's first item is gone. Runs of such nodes are skipped in one step, because
+// the first node of a run names the last one and the other way round, where their tickets were. (They had tickets, or
+// they could not have been removed.)
+func (q *Queue[K, V]) leaveGone(node uint32) {
+	first, last := node, node
+	l := q.links.at(node)
+	if q.links.at(l.prev).key&gone != 0 {
+		first = uint32(*q.tickets.at(l.prev))
+	}
+	if l.next != 0 && q.links.at(l.next).key&gone != 0 {
+		last = uint32(*q.tickets.at(l.next))
+	}
+	q.markRun(first, last)
+}
+
+// shortenGone records that the last node of a run is about to be freed.
+func (q *Queue[K, V]) shortenGone(last uint32) {
+	if first := uint32(*q.tickets.at(last)); first != last {
+		q.markRun(first, q.links.at(last).prev)
+	}
+}
+
+func (q *Queue[K, V]) markRun(first, last uint32) {
+	*q.tickets.at(first) = runEnd | uint64(last)
+	*q.tickets.at(last) = runEnd | uint64(first)
+}
+
+// unlink takes a node without a turn out of the list of its key. It is not the first one there, unless the key has no
+// turn left and the list is forgotten anyway.
+func (q *Queue[K, V]) unlink(s *keyState[K], node uint32) {
+	if s.len == 1 {
+		return
+	}
+	l := q.links.at(node)
+	q.links.at(l.prev).next = l.next
+	if l.next == 0 {
+		s.newest = l.prev
+	} else {
+		q.links.at(l.next).prev = l.prev
+	}
+}
+
+// heaviest returns a key with the longest backlog. The queue must not be empty.
+func (q *Queue[K, V]) heaviest() *keyState[K] {
+	return q.keys.at(q.links.at(*q.rounds.at(q.rounds.last)).key & keyMask)
+}
+
+// isHeaviest tells whether a key has an item in the furthest round.
+func (q *Queue[K, V]) isHeaviest(key K, hash uint32) bool {
+	row := q.keys.find(key, hash)
+	return row != 0 && q.keys.at(row).len > 0 && q.keys.at(row).last == q.rounds.last
+}
+
+func (q *Queue[K, V]) newNode() uint32 {
+	node := q.nodes.take()
+	if !q.links.has(node) {
+		q.links.reach(node)
+		q.values.reach(node)
+		if q.waits != nil {
+			q.waits.stamps.reach(node)
+		}
+	}
+	return node
+}
+
+func (q *Queue[K, V]) freeNode(node uint32) {
+	if q.tickets.has(node) {
+		*q.tickets.at(node) = 0
+	}
+	if chunk := q.nodes.give(node); chunk != 0 {
+		q.links.drop(chunk)
+		q.values.drop(chunk)
+		q.tickets.drop(chunk)
+		if q.waits != nil {
+			q.waits.stamps.drop(chunk)
+		}
+	}
+}
+
+// issue makes a ticket for the item of a node.
+func (q *Queue[K, V]) issue(node uint32) Ticket {
+	q.tickets.reach(node)
+	q.issued++
+	*q.tickets.at(node) = q.issued
+	return Ticket{queue: &q.identity, id: q.issued, node: node}
+}
+
+func (q *Queue[K, V]) valid(t Ticket) bool {
+	return t.queue == &q.identity && q.tickets.has(t.node) && *q.tickets.at(t.node) == t.id
+}
+
+// rest remembers a key without items until the round in which it was served is over.
+func (q *Queue[K, V]) rest(s *keyState[K], row uint32) {
+	s.first, s.newest = q.resting.last, 0
+	if q.resting.last == 0 {
+		q.resting.first = row
+	} else {
+		q.keys.at(q.resting.last).newest = row
+	}
+	q.resting.last = row
+}
+
+// rouse takes a key out of the resting ones.
+func (q *Queue[K, V]) rouse(s *keyState[K]) {
+	if s.first == 0 {
+		q.resting.first = s.newest
+	} else {
+		q.keys.at(s.first).newest = s.newest
+	}
+	if s.newest == 0 {
+		q.resting.last = s.first
+	} else {
+		q.keys.at(s.newest).first = s.first
+	}
+	s.first, s.newest = 0, 0
+}
+
+// sweep forgets two resting keys whose round is over, so that they leave faster than others come.
+func (q *Queue[K, V]) sweep() {
+	for range 2 {
+		row := q.resting.first
+		if row == 0 || q.keys.at(row).served == uint32(q.rounds.cur) {
+			return
+		}
+		q.rouse(q.keys.at(row))
+		q.keys.remove(row)
+	}
+}

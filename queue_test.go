@@ -1,0 +1,134 @@
+package fairq
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// drive makes the calls that data spells on a queue and on the model, and compares everything that can be seen.
+func drive(t testing.TB, data []byte) {
+	if len(data) == 0 {
+		return
+	}
+	mode, keys := data[0], 2+int(data[0]>>4)
+	newcomers, weights := Newcomers(mode&1), map[int]int{}
+	var q Queue[int, int]
+	q.Newcomers = newcomers
+	if mode&2 != 0 {
+		for k := range keys {
+			weights[k] = 1 + k%3
+		}
+		q.Weight = func(k int) int { return max(1, weights[k]) }
+	}
+	m := newModel(newcomers, weights)
+	tickets := map[int]Ticket{} // of all items ever added
+	var live []int
+	for i, b := range data[1:] {
+		key := int(b>>3) % keys
+		switch op := b & 7; {
+		case op <= 1:
+			q.Push(key, i)
+			m.push(key, i)
+		case op == 2 || op == 3:
+			tickets[i] = q.Add(key, i)
+			m.push(key, i)
+			live = append(live, i)
+		case op == 4 || op == 5:
+			k, v, ok := q.Pop()
+			mk, mv, mok := m.pop()
+			require.Equal(t, fmt.Sprint(mk, mv, mok), fmt.Sprint(k, v, ok), "step %d: pop", i)
+		case op == 6 && len(live) > 0:
+			at := int(b>>3) * len(live) / 32
+			item := live[at]
+			_, queued := position(m, item)
+			v, ok := q.Remove(tickets[item])
+			require.Equal(t, queued, ok, "step %d: remove %d", i, item)
+			if ok {
+				require.Equal(t, item, v)
+				m.remove(item)
+			}
+			live = append(live[:at], live[at+1:]...)
+		case op == 7 && b>>3 < 4:
+			var want []int
+			if k := m.keys[key]; k != nil {
+				want = append(want, k.items...)
+			}
+			require.Equal(t, want, q.RemoveKey(key), "step %d: remove key", i)
+			for _, item := range want {
+				m.remove(item)
+			}
+		case op == 7:
+			_, victim := m.heaviest()
+			_, v, ok := q.Evict()
+			require.Equal(t, m.len() > 0, ok)
+			require.Equal(t, victim, v, "step %d: evict", i)
+			m.remove(victim)
+		}
+		require.NoError(t, q.check(), "step %d", i)
+		compare(t, &q, m, tickets, live)
+	}
+}
+
+func position(m *model, item int) (n int, ok bool) {
+	for _, round := range m.future() {
+		for _, turn := range round {
+			if turn.given == item {
+				return n, true
+			}
+			n++
+		}
+	}
+	return 0, false
+}
+
+func compare(t testing.TB, q *Queue[int, int], m *model, tickets map[int]Ticket, live []int) {
+	var want, got []modelTurn
+	for _, round := range m.future() {
+		want = append(want, round...)
+	}
+	for k, v := range q.Order() {
+		got = append(got, modelTurn{k, v})
+	}
+	require.Equal(t, want, got, "order")
+	require.Equal(t, len(want), q.Len())
+	require.Equal(t, len(m.keys), q.Keys())
+	for key, k := range m.keys {
+		require.Equal(t, len(k.items), q.KeyLen(key))
+	}
+	if len(live) > 0 {
+		item := live[len(live)/2]
+		p, ok := q.Position(tickets[item])
+		wantP, wantOK := position(m, item)
+		require.Equal(t, fmt.Sprint(wantP, wantOK), fmt.Sprint(p, ok), "position of %d", item)
+	}
+}
+
+func TestQueueAgainstModel(t *testing.T) {
+	for seed := range uint64(1000) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		data := make([]byte, 1+random.IntN(120))
+		for i := range data {
+			data[i] = byte(random.Uint32())
+		}
+		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { drive(t, data) }) {
+			return
+		}
+	}
+}
+
+func FuzzQueue(f *testing.F) {
+	f.Add([]byte{0x00, 2, 2, 2, 10, 4, 4, 6})
+	f.Add([]byte{0x31, 2, 10, 2, 4, 4, 18, 4, 4, 7})
+	f.Add([]byte{0x53, 2, 2, 2, 2, 2, 10, 10, 6, 30, 62, 4, 4, 4, 255, 7})
+	f.Fuzz(drive2)
+}
+
+func drive2(t *testing.T, data []byte) {
+	if len(data) > 300 {
+		return
+	}
+	drive(t, data)
+}

@@ -1,0 +1,85 @@
+package fairq
+
+import "iter"
+
+// Snapshot is what a queue held at one moment. Each item is either in Round or in Queues. It is a copy, and the queue goes
+// on without it.
+type Snapshot[K comparable, V any] struct {
+	// Round is what is left of the current round, in the order in which it will leave. A round that nobody has popped from yet
+	// is not begun.
+	Round []V
+
+	// Queues holds what is queued behind the current round by key, each in the order in which it was pushed. (Keys that are not
+	// equal to themselves have one entry together, which only a range loop finds.)
+	Queues map[K][]V
+
+	order []delivery[K, V]
+}
+
+type delivery[K comparable, V any] struct {
+	key  K
+	item V
+}
+
+// Len returns the number of items.
+func (s *Snapshot[K, V]) Len() int { return len(s.order) }
+
+// Order iterates over all items in the order in which they will leave if nothing else is pushed or removed.
+func (s *Snapshot[K, V]) Order() iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		for _, d := range s.order {
+			if !yield(d.key, d.item) {
+				return
+			}
+		}
+	}
+}
+
+// Snapshot returns what is queued now. With the lock held it only copies the queue's memory, chunk by chunk; it sorts that
+// out afterwards. It is O(items).
+func (q *FairQueue[K, V]) Snapshot() Snapshot[K, V] {
+	q.mu.Lock()
+	c := q.queue.clone()
+	q.mu.Unlock()
+	return c.snapshot()
+}
+
+func (q *Queue[K, V]) snapshot() Snapshot[K, V] {
+	s := Snapshot[K, V]{Queues: make(map[K][]V, q.active), order: make([]delivery[K, V], 0, q.len)}
+	round := 0
+	if tail := q.rounds.now; tail != 0 {
+		round = 1
+		for turn := q.links.at(tail).after; turn != tail; turn = q.links.at(turn).after {
+			round++
+		}
+	}
+	s.Round = make([]V, 0, round)
+	behind := make(map[uint32][]V, q.active) // by row, so that all NaN keys stay together
+	for node := range q.order() {
+		row := q.links.at(node).key & keyMask
+		item := *q.values.at(node)
+		if len(s.order) < round {
+			s.Round = append(s.Round, item)
+		} else {
+			behind[row] = append(behind[row], item)
+		}
+		s.order = append(s.order, delivery[K, V]{q.keys.at(row).key, item})
+	}
+	for row, items := range behind {
+		s.Queues[q.keys.at(row).key] = items
+	}
+	return s
+}
+
+// clone copies what is needed to walk the queue.
+func (q *Queue[K, V]) clone() Queue[K, V] {
+	return Queue[K, V]{
+		links:   q.links.clone(),
+		values:  q.values.clone(),
+		tickets: q.tickets.clone(),
+		keys:    keyTable[K]{states: q.keys.states.clone()},
+		rounds:  q.rounds.clone(),
+		len:     q.len,
+		active:  q.active,
+	}
+}

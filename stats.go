@@ -1,0 +1,198 @@
+package fairq
+
+import (
+	"math/bits"
+	"slices"
+	"time"
+)
+
+// Stats tells how a [FairQueue] is doing. Items are counted once in Pushed, and once, when they leave, in one of Popped,
+// Removed, Evicted and Drained; so Pushed is always the sum of these four and Len.
+type Stats struct {
+	Len         int // items queued
+	Keys        int // keys that have items queued
+	Capacity    int // the most items that the queue can hold
+	WaitingPush int // goroutines in PushWait
+	WaitingPop  int // goroutines in PopWait
+
+	Pushed  uint64 // items accepted since the queue was made
+	Popped  uint64 // items delivered by Pop, PopWait and PopBatch
+	Removed uint64 // items taken out by Remove and RemoveKey
+	Evicted uint64 // items handed to OnEvict
+	Drained uint64 // items returned by Drain
+	Refused uint64 // pushes that found the queue, or their key's share of it, full, and did not wait
+
+	OldestAge time.Duration // how long the item that has waited longest is queued by now; 0 unless TrackWait is on
+	Wait      Histogram     // how long the items delivered had been queued; empty unless TrackWait is on
+}
+
+// KeyStat tells how one key of a [FairQueue] is doing.
+type KeyStat[K comparable] struct {
+	Key       K
+	Len       int           // items queued
+	Rounds    int           // rounds that begin until the last of them is delivered, the current one not counted
+	OldestAge time.Duration // how long its oldest item is queued by now; 0 unless TrackWait is on
+	Wait      Histogram     // how long its items delivered had been queued, since it last had none; empty unless TrackWait is on
+}
+
+// Histogram counts durations by size. Bucket i holds those up to Bound(i) that are too long for bucket i-1.
+type Histogram struct {
+	Count   uint64
+	Sum     time.Duration
+	Buckets [37]uint64
+}
+
+// Bound returns the longest duration that bucket i counts: a microsecond for bucket 0, and twice as much for each that
+// follows. The last bucket has no bound: it counts all that is longer, and Bound gives the greatest Duration.
+func (*Histogram) Bound(i int) time.Duration {
+	if i >= len(Histogram{}.Buckets)-1 {
+		return 1<<63 - 1
+	}
+	return time.Microsecond << i
+}
+
+// Quantile returns a duration that at least the share q, 0 to 1, of those counted do not exceed. It is a bucket's bound, so
+// less than twice the exact value above a microsecond. It is 0 if nothing was counted.
+func (h *Histogram) Quantile(q float64) time.Duration {
+	sum := uint64(0)
+	for i, n := range h.Buckets {
+		sum += n
+		if n > 0 && float64(sum) >= q*float64(h.Count) {
+			return h.Bound(i)
+		}
+	}
+	return 0
+}
+
+func (h *Histogram) add(d time.Duration) {
+	h.Count++
+	h.Sum += d
+	micros := uint64(max(0, d-1) / time.Microsecond) // rounded up, less one
+	h.Buckets[min(bits.Len64(micros), len(h.Buckets)-1)]++
+}
+
+// waits measures how long the items of a queue wait. It is told when they come and go.
+type waits struct {
+	now            time.Duration // the time of the call that is being made
+	stamps         column[stamp]
+	oldest, newest uint32 // ends of the list of all items, in the order in which they were pushed
+	total          Histogram
+}
+
+// stamp says when the item of a node was pushed.
+type stamp struct {
+	at           time.Duration
+	older, newer uint32 // neighbours in the list of all items
+}
+
+func (w *waits) enter(node uint32) {
+	*w.stamps.at(node) = stamp{at: w.now, older: w.newest}
+	if w.newest == 0 {
+		w.oldest = node
+	} else {
+		w.stamps.at(w.newest).newer = node
+	}
+	w.newest = node
+}
+
+func (w *waits) leave(node uint32) {
+	s := w.stamps.at(node)
+	if s.older == 0 {
+		w.oldest = s.newer
+	} else {
+		w.stamps.at(s.older).newer = s.newer
+	}
+	if s.newer == 0 {
+		w.newest = s.older
+	} else {
+		w.stamps.at(s.newer).older = s.older
+	}
+}
+
+// deliver is leave for an item that is popped. of is the histogram of its key, nil as long as the key has none: one that
+// never has two items is not worth it.
+func (w *waits) deliver(node uint32, of *Histogram, more bool) *Histogram {
+	wait := w.age(node)
+	w.leave(node)
+	w.total.add(wait)
+	if of == nil && more {
+		of = new(Histogram)
+	}
+	if of != nil {
+		of.add(wait)
+	}
+	return of
+}
+
+// age returns how long a node's item has been queued, 0 if there is no node.
+func (w *waits) age(node uint32) time.Duration {
+	if node == 0 {
+		return 0
+	}
+	return w.now - w.stamps.at(node).at
+}
+
+// Stats returns counters and gauges as of one moment. It is O(1).
+func (q *FairQueue[K, V]) Stats() Stats {
+	q.lock()
+	defer q.mu.Unlock()
+	s := q.counts
+	s.Len, s.Keys, s.Capacity = q.queue.len, q.queue.active, q.options.Capacity
+	s.WaitingPush, s.WaitingPop = q.producers.len+q.barred.len, q.consumers.len
+	if w := q.queue.waits; w != nil {
+		s.OldestAge, s.Wait = w.age(w.oldest), w.total
+	}
+	return s
+}
+
+// KeyStats returns the n keys with the most items queued, longest first; those of the same length in no particular
+// order. It is O(keys), some nanoseconds for each, with the lock held.
+func (q *FairQueue[K, V]) KeyStats(n int) []KeyStat[K] {
+	q.lock()
+	defer q.mu.Unlock()
+	c := &q.queue
+	rows := c.longest(n)
+	stats := make([]KeyStat[K], len(rows))
+	for i, row := range rows {
+		s := c.keys.at(row)
+		stats[i] = KeyStat[K]{Key: s.key, Len: int(s.len), Rounds: int(s.last - c.rounds.cur)}
+		if w := c.waits; w != nil {
+			stats[i].OldestAge = w.age(s.first)
+			if s.wait != nil {
+				stats[i].Wait = *s.wait
+			}
+		}
+	}
+	return stats
+}
+
+// longest returns the rows of the n keys with the most items, longest first.
+func (q *Queue[K, V]) longest(n int) []uint32 {
+	n = min(n, q.active)
+	if n <= 0 {
+		return nil
+	}
+	type candidate struct{ row, len uint32 }
+	shorter := func(a, b candidate) int { return int(b.len) - int(a.len) }
+	// Of 2n candidates the shorter half goes. What is not longer than the n-th is not even looked at twice.
+	best, floor := make([]candidate, 0, 2*n), uint32(0)
+	for c, chunk := range q.keys.states {
+		for i := range chunk {
+			if chunk[i].len <= floor {
+				continue
+			}
+			best = append(best, candidate{uint32(c<<chunkBits | i), chunk[i].len})
+			if len(best) == cap(best) {
+				slices.SortFunc(best, shorter)
+				best = best[:n]
+				floor = best[n-1].len
+			}
+		}
+	}
+	slices.SortFunc(best, shorter)
+	rows := make([]uint32, n)
+	for i := range rows {
+		rows[i] = best[i].row
+	}
+	return rows
+}
