@@ -57,8 +57,8 @@ func (c column[T]) clone() column[T] {
 // rows knows which rows are free. Rows are taken from one chunk until it is full, so that the others empty; a chunk
 // without a used row is given back. Both calls are O(1).
 type rows struct {
-	// last is the row freed last, if it is still free. It is the next to be taken, for it is in the processor's cache, and
-	// counts as used until another one takes its place, so that a chunk does not come and go with each call.
+	// last is the row freed last, if it is still free. Who needs a row takes it first, for it is in the processor's cache; who
+	// frees another one gives it. Until then it counts as used, so that a chunk does not come and go with each call.
 	last   uint32
 	first  uint32 // how many rows chunk 0 has by now
 	open   *rowChunk
@@ -76,11 +76,8 @@ type rowChunk struct {
 	prev, next *rowChunk
 }
 
+// take returns a free row, other than last.
 func (r *rows) take() uint32 {
-	if row := r.last; row != 0 {
-		r.last = 0
-		return row
-	}
 	if r.open == nil {
 		r.grow()
 	}
@@ -101,10 +98,6 @@ func (r *rows) take() uint32 {
 // give frees a row. If that leaves a chunk without used rows, its number is returned, and whoever holds columns drops
 // that chunk of them; otherwise 0, for chunk 0 always stays.
 func (r *rows) give(row uint32) (dropped int) {
-	row, r.last = r.last, row
-	if row == 0 {
-		return 0
-	}
 	c := r.chunks[row>>chunkBits]
 	if c.words == 0 {
 		r.link(c)

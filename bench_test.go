@@ -1,68 +1,446 @@
 package fairq_test
 
 import (
+	"context"
 	"fmt"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"sync"
 	"testing"
+	"time"
+
+	"golang.org/x/exp/stats"
 
 	"github.com/fairq/fairq"
-	_ "golang.org/x/exp/stats"
 )
 
-type two struct{ key string }
+// work is the value in all benchmarks: two words, and the key is a string.
+type work struct{ user string }
 
-func BenchmarkCore(b *testing.B) {
-	for _, n := range []int{1, 100, 10000} {
-		keys := make([]two, n)
-		for i := range keys {
-			keys[i] = two{fmt.Sprint("tenant-", i)}
+func user(w work) string { return w.user }
+
+func users(n int) []work {
+	all := make([]work, n)
+	for i := range all {
+		all[i] = work{fmt.Sprintf("user-%d", i)}
+	}
+	return all
+}
+
+// queue is what is compared. Neither call waits.
+type queue interface {
+	Push(work) error
+	Pop() (work, bool)
+}
+
+// channel is a buffered channel, used without waiting.
+type channel chan work
+
+func (c channel) Push(w work) error {
+	select {
+	case c <- w:
+		return nil
+	default:
+		return fairq.ErrFull
+	}
+}
+
+func (c channel) Pop() (w work, ok bool) {
+	select {
+	case w = <-c:
+		return w, true
+	default:
+		return w, false
+	}
+}
+
+// slice is a mutex around a ring in a slice, first-in first-out.
+type slice struct {
+	mu         sync.Mutex
+	ring       []work
+	first, len int
+}
+
+func (s *slice) Push(w work) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.len == len(s.ring) {
+		return fairq.ErrFull
+	}
+	at := s.first + s.len
+	if at >= len(s.ring) {
+		at -= len(s.ring)
+	}
+	s.ring[at] = w
+	s.len++
+	return nil
+}
+
+func (s *slice) Pop() (w work, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.len == 0 {
+		return w, false
+	}
+	w, s.ring[s.first] = s.ring[s.first], w
+	if s.first++; s.first == len(s.ring) {
+		s.first = 0
+	}
+	s.len--
+	return w, true
+}
+
+// naive is a queue in rounds as one would first write it: when a round is used up, the oldest item of every key is taken
+// and all these are sorted.
+type naive struct {
+	mu    sync.Mutex
+	clock int
+	keys  map[string][]stamped
+	round []stamped
+}
+
+type stamped struct {
+	work
+	at int
+}
+
+func (n *naive) Push(w work) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.clock++
+	n.keys[w.user] = append(n.keys[w.user], stamped{w, n.clock})
+	return nil
+}
+
+func (n *naive) Pop() (w work, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.round) == 0 {
+		for user, items := range n.keys {
+			n.round = append(n.round, items[0])
+			if len(items) == 1 {
+				delete(n.keys, user)
+			} else {
+				n.keys[user] = items[1:]
+			}
 		}
-		b.Run(fmt.Sprint("primed-", n), func(b *testing.B) {
-			var q fairq.Queue[string, two]
-			for i := range keys {
-				q.Push(keys[i].key, keys[i])
+		slices.SortFunc(n.round, func(a, b stamped) int { return a.at - b.at })
+	}
+	if len(n.round) == 0 {
+		return w, false
+	}
+	w, n.round = n.round[0].work, n.round[1:]
+	return w, true
+}
+
+// contenders returns what is compared, each with room for n items.
+func contenders(n int) []struct {
+	name string
+	queue
+} {
+	return []struct {
+		name string
+		queue
+	}{
+		{"FairQueue", fairq.New(user, &fairq.Options[string, work]{Capacity: n})},
+		{"channel", make(channel, n)},
+		{"mutex+slice", &slice{ring: make([]work, n)}},
+		{"naive", &naive{keys: map[string][]stamped{}}},
+	}
+}
+
+// BenchmarkPushPop pushes and pops in turn on one goroutine. Every key has one item queued all the time.
+func BenchmarkPushPop(b *testing.B) {
+	for _, n := range []int{1, 100, 10_000} {
+		all := users(n)
+		for _, c := range contenders(2 * n) {
+			b.Run(fmt.Sprintf("%s/keys=%d", c.name, n), func(b *testing.B) {
+				for _, w := range all {
+					_ = c.Push(w)
+				}
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					if i == n {
+						i = 0
+					}
+					_ = c.Push(all[i])
+					c.Pop()
+				}
+			})
+		}
+		b.Run(fmt.Sprintf("Queue/keys=%d", n), func(b *testing.B) {
+			var q fairq.Queue[string, work]
+			for _, w := range all {
+				q.Push(w.user, w)
 			}
-			i := 0
 			b.ReportAllocs()
-			for b.Loop() {
-				q.Push(keys[i].key, keys[i])
+			for i := 0; b.Loop(); i++ {
+				if i == n {
+					i = 0
+				}
+				q.Push(all[i].user, all[i])
 				q.Pop()
-				if i++; i == n {
-					i = 0
-				}
 			}
 		})
-		b.Run(fmt.Sprint("empty-", n), func(b *testing.B) {
-			var q fairq.Queue[string, two]
-			i := 0
+	}
+}
+
+// BenchmarkNewKey is BenchmarkPushPop with an empty queue, and another key each time.
+func BenchmarkNewKey(b *testing.B) {
+	all := users(10_000)
+	for _, c := range contenders(128) {
+		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
-			for b.Loop() {
-				q.Push(keys[i].key, keys[i])
+			for i := 0; b.Loop(); i++ {
+				if i == len(all) {
+					i = 0
+				}
+				_ = c.Push(all[i])
+				c.Pop()
+			}
+		})
+	}
+}
+
+// BenchmarkParallel pushes and pops in turn on all processors.
+func BenchmarkParallel(b *testing.B) {
+	all := users(100)
+	for _, c := range contenders(1000) {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for i := 0; pb.Next(); i++ {
+					_ = c.Push(all[i%len(all)])
+					c.Pop()
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkWait has 4 producers and 4 consumers who wait for each other.
+func BenchmarkWait(b *testing.B) {
+	all, ctx := users(100), context.Background()
+	run := func(b *testing.B, push func(work), pop func()) {
+		var wg sync.WaitGroup
+		for g := range 4 {
+			wg.Go(func() {
+				for i := g; i < b.N; i += 4 {
+					push(all[i%len(all)])
+				}
+			})
+			wg.Go(func() {
+				for i := g; i < b.N; i += 4 {
+					pop()
+				}
+			})
+		}
+		wg.Wait()
+	}
+	b.Run("FairQueue", func(b *testing.B) {
+		b.ReportAllocs()
+		q := fairq.New(user, nil)
+		run(b, func(w work) { _ = q.PushWait(ctx, w) }, func() { _, _ = q.PopWait(ctx) })
+	})
+	b.Run("channel", func(b *testing.B) {
+		b.ReportAllocs()
+		q := make(chan work, fairq.DefaultCapacity)
+		run(b, func(w work) { q <- w }, func() { <-q })
+	})
+	b.Run("channel+context", func(b *testing.B) {
+		b.ReportAllocs()
+		q := make(chan work, fairq.DefaultCapacity)
+		cancelable, cancel := context.WithCancel(ctx)
+		defer cancel()
+		run(b, func(w work) {
+			select {
+			case q <- w:
+			case <-cancelable.Done():
+			}
+		}, func() {
+			select {
+			case <-q:
+			case <-cancelable.Done():
+			}
+		})
+	})
+}
+
+// BenchmarkBatch moves 64 items, one by one or together.
+func BenchmarkBatch(b *testing.B) {
+	all := users(100)
+	out := make([]work, 64)
+	b.Run("single", func(b *testing.B) {
+		q := fairq.New(user, nil)
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			for _, w := range all[i%36 : i%36+64] {
+				_ = q.Push(w)
+			}
+			for range 64 {
 				q.Pop()
-				if i++; i == n {
-					i = 0
-				}
 			}
-		})
-		b.Run(fmt.Sprint("chan-", n), func(b *testing.B) {
-			q := make(chan two, n+1)
-			for i := range keys {
-				q <- keys[i]
+		}
+	})
+	b.Run("batch", func(b *testing.B) {
+		q := fairq.New(user, nil)
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			_, _ = q.PushBatch(all[i%36 : i%36+64])
+			q.PopBatch(out)
+		}
+	})
+}
+
+// BenchmarkEvict pushes to a full queue of 10,000 keys.
+func BenchmarkEvict(b *testing.B) {
+	all := users(10_000)
+	run := func(name string, o fairq.Options[string, work], step func(*fairq.FairQueue[string, work], work)) {
+		b.Run(name, func(b *testing.B) {
+			q := fairq.New(user, &o)
+			for i := 0; q.Len() < o.Capacity; i++ {
+				_ = q.Push(all[i%len(all)])
 			}
-			i := 0
 			b.ReportAllocs()
-			for b.Loop() {
-				select {
-				case q <- keys[i]:
-				default:
-				}
-				select {
-				case <-q:
-				default:
-				}
-				if i++; i == n {
-					i = 0
-				}
+			for i := 0; b.Loop(); i++ {
+				step(q, all[i%len(all)])
+			}
+			if name == "evict" && q.Stats().Evicted == 0 {
+				b.Fatal("nothing was evicted")
 			}
 		})
+	}
+	// One more than two for every key, so that each push displaces the item of the key before it.
+	evicting := fairq.Options[string, work]{Capacity: 20_001, WhenFull: fairq.EvictHeaviest, OnEvict: func(string, work) {}}
+	run("evict", evicting, func(q *fairq.FairQueue[string, work], w work) { _ = q.Push(w) })
+	run("push+pop", fairq.Options[string, work]{Capacity: 20_001}, func(q *fairq.FairQueue[string, work], w work) {
+		q.Pop()
+		_ = q.Push(w)
+	})
+}
+
+// BenchmarkLongest times every single call while 1,000,000 keys come and go, each with two items. It reports the longest
+// one: the median of five runs, for a machine has hiccups of its own.
+func BenchmarkLongest(b *testing.B) {
+	const keys = 1_000_000
+	all := users(keys)
+	for _, c := range contenders(2*keys + 2) {
+		if c.name == "channel" {
+			continue
+		}
+		b.Run(c.name, func(b *testing.B) {
+			defer debug.SetGCPercent(debug.SetGCPercent(-1))
+			var pushes, pops []float64
+			for range max(5, b.N) {
+				runtime.GC()
+				var push, pop time.Duration
+				for i := range 2 * keys {
+					start := time.Now()
+					_ = c.Push(all[i%keys])
+					push = max(push, time.Since(start))
+				}
+				for range 2 * keys {
+					start := time.Now()
+					c.Pop()
+					pop = max(pop, time.Since(start))
+				}
+				pushes, pops = append(pushes, push.Seconds()*1e6), append(pops, pop.Seconds()*1e6)
+				if len(pushes) == 5 {
+					break
+				}
+			}
+			b.ReportMetric(stats.Quantiles(pushes, 0.5)[0], "µs/longest-push")
+			b.ReportMetric(stats.Quantiles(pops, 0.5)[0], "µs/longest-pop")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+func heap() float64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}
+
+// BenchmarkMemory reports the heap of 1,000,000 items beyond their values and what their keys take, and what is left of it
+// when they have been popped.
+func BenchmarkMemory(b *testing.B) {
+	const items = 1_000_000
+	all := users(items)
+	measure := func(b *testing.B, keys int) (full, drained float64) {
+		before := heap()
+		q := fairq.New(user, &fairq.Options[string, work]{Capacity: fairq.Unbounded})
+		for i := range items {
+			_ = q.Push(all[i%keys])
+		}
+		full = heap() - before
+		for range items {
+			q.Pop()
+		}
+		drained = heap() - before
+		runtime.KeepAlive(q)
+		b.ReportMetric(0, "ns/op")
+		return full, drained
+	}
+	perItem := func(full float64) float64 { return full/items - 16 }
+	for _, keys := range []int{1, 1000} {
+		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) {
+			full, drained := measure(b, keys)
+			b.ReportMetric(perItem(full), "B/item")
+			b.ReportMetric(drained, "B-drained")
+		})
+	}
+	b.Run("keys=1000000", func(b *testing.B) {
+		few, _ := measure(b, 1000)
+		full, drained := measure(b, items)
+		b.ReportMetric((full-few)/items, "B/key")
+		b.ReportMetric(drained, "B-drained")
+	})
+	runtime.KeepAlive(all)
+}
+
+// BenchmarkSnapshot takes a snapshot of 100,000 items in 10,000 keys.
+func BenchmarkSnapshot(b *testing.B) {
+	all := users(10_000)
+	q := fairq.New(user, &fairq.Options[string, work]{Capacity: fairq.Unbounded})
+	for i := range 100_000 {
+		_ = q.Push(all[i%len(all)])
+	}
+	b.Run("lock-held", func(b *testing.B) {
+		for b.Loop() {
+			q.Copy()
+		}
+	})
+	b.Run("whole", func(b *testing.B) {
+		for b.Loop() {
+			q.Snapshot()
+		}
+	})
+}
+
+// BenchmarkLook asks small and large queues for their numbers.
+func BenchmarkLook(b *testing.B) {
+	for _, n := range []int{10, 1_000_000} {
+		all := users(n)
+		q := fairq.New(user, &fairq.Options[string, work]{Capacity: fairq.Unbounded, TrackWait: true})
+		for _, w := range all {
+			_ = q.Push(w)
+		}
+		for name, look := range map[string]func(){
+			"Len":          func() { q.Len() },
+			"KeyLen":       func() { q.KeyLen(all[n/2].user) },
+			"Stats":        func() { q.Stats() },
+			"KeyStats(10)": func() { q.KeyStats(10) },
+		} {
+			b.Run(fmt.Sprintf("%s/keys=%d", name, n), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					look()
+				}
+			})
+		}
 	}
 }

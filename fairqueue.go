@@ -93,8 +93,14 @@ func (q *FairQueue[K, V]) Push(item V) error {
 	if err != nil {
 		return err
 	}
-	var after aftermath[K, V]
 	q.lock()
+	if q.roomyLocked() {
+		q.queue.push(l.key, l.hash, l.weight, item)
+		q.counts.Pushed++
+		q.mu.Unlock()
+		return nil
+	}
+	var after aftermath[K, V]
 	err = q.pushLocked(&l, item, nil, &after)
 	q.mu.Unlock()
 	q.finish(&after)
@@ -183,14 +189,22 @@ func (q *FairQueue[K, V]) PushWait(ctx context.Context, item V) error {
 
 // Pop takes out the next item in fair order, and does not wait. If there is none, ok is false.
 func (q *FairQueue[K, V]) Pop() (item V, ok bool) {
-	var after aftermath[K, V]
 	q.lock()
-	if ok = q.queue.len > 0; ok {
-		item = q.popLocked(&after)
+	if q.queue.len == 0 {
+		q.mu.Unlock()
+		return item, false
 	}
+	if q.producers.len+q.barred.len == 0 {
+		item = q.queue.pop()
+		q.counts.Popped++
+		q.mu.Unlock()
+		return item, true
+	}
+	var after aftermath[K, V]
+	item = q.popLocked(&after)
 	q.mu.Unlock()
 	q.finish(&after)
-	return item, ok
+	return item, true
 }
 
 // PopBatch fills items with the next ones in fair order, as many as there are, under one lock. It returns how many.
@@ -264,7 +278,7 @@ func (q *FairQueue[K, V]) RemoveKey(key K) []V {
 	l := label[K]{key: key, hash: q.hash(key)}
 	var after aftermath[K, V]
 	q.lock()
-	items := q.queue.removeKey(q.queue.keys.find(key, l.hash))
+	items := q.queue.removeKey(key, l.hash)
 	q.counts.Removed += uint64(len(items))
 	for range items {
 		q.leftLocked(&l, &after)

@@ -15,7 +15,7 @@ func (q *Queue[K, V]) check() error {
 		return fmt.Errorf("the furthest round %d is before the current one %d", q.rounds.last, q.rounds.cur)
 	}
 	for r := q.rounds.cur; r <= q.rounds.last; r++ {
-		tail := *q.rounds.at(r)
+		tail := *q.ring(r)
 		if tail == 0 {
 			if r > q.rounds.cur {
 				return fmt.Errorf("round %d of %d..%d is empty", r, q.rounds.cur, q.rounds.last)

@@ -29,34 +29,37 @@ func (t *keyTable[K]) bucket(hash uint32) *uint32 {
 	return t.buckets.at(b)
 }
 
-// find returns the row of key, 0 if it has none.
-func (t *keyTable[K]) find(key K, hash uint32) uint32 {
-	if t.count == 0 {
-		return 0
-	}
-	for row := *t.bucket(hash); row != 0; {
-		s := t.at(row)
-		if s.hash == hash && s.key == key {
-			return row
+// find returns the row and the state of key, 0 and nil if it has none.
+func (t *keyTable[K]) find(key K, hash uint32) (row uint32, s *keyState[K]) {
+	if t.size > 0 {
+		for row = *t.bucket(hash); row != 0; row = s.chain {
+			s = t.at(row)
+			if s.hash == hash && s.key == key {
+				return row, s
+			}
 		}
-		row = s.chain
 	}
-	if key != key {
-		return t.nan
+	if t.nan != 0 && key != key {
+		return t.nan, t.at(t.nan)
 	}
-	return 0
+	return 0, nil
 }
 
 // insert adds a key that find does not find.
 func (t *keyTable[K]) insert(key K, hash uint32) uint32 {
-	row := t.rows.take()
-	t.states.reach(row)
+	row := t.rows.last
+	if row == 0 {
+		row = t.rows.take()
+		t.states.reach(row)
+	}
+	t.rows.last = 0
 	t.count++
 	for t.size < max(minBuckets, minSpread*t.count) {
 		t.split()
 	}
 	b := t.bucket(hash)
-	*t.at(row) = keyState[K]{key: key, hash: hash, chain: *b}
+	s := t.at(row)
+	s.key, s.hash, s.chain = key, hash, *b
 	*b = row
 	if key != key {
 		t.nan = row
@@ -64,6 +67,7 @@ func (t *keyTable[K]) insert(key K, hash uint32) uint32 {
 	return row
 }
 
+// remove forgets a key that has nothing queued.
 func (t *keyTable[K]) remove(row uint32) {
 	s := t.at(row)
 	at := t.bucket(s.hash)
@@ -74,10 +78,14 @@ func (t *keyTable[K]) remove(row uint32) {
 	if t.nan == row {
 		t.nan = 0
 	}
-	*s = keyState[K]{}
-	if chunk := t.rows.give(row); chunk != 0 {
-		t.states.drop(chunk)
+	var zero K
+	s.key, s.first, s.newest, s.served = zero, 0, 0, 0
+	if last := t.rows.last; last != 0 {
+		if chunk := t.rows.give(last); chunk != 0 {
+			t.states.drop(chunk)
+		}
 	}
+	t.rows.last = row
 	t.count--
 	for n := 0; n < maxSpread && t.size > max(minBuckets, maxSpread*t.count); n++ {
 		t.merge()

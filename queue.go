@@ -121,14 +121,14 @@ func (q *Queue[K, V]) Remove(t Ticket) (value V, ok bool) {
 // RemoveKey takes out all items of a key and returns them in the order in which they were queued. It is O(items
 // returned).
 func (q *Queue[K, V]) RemoveKey(key K) []V {
-	return q.removeKey(q.keys.find(key, q.hash(key)))
+	return q.removeKey(key, q.hash(key))
 }
 
-func (q *Queue[K, V]) removeKey(row uint32) []V {
-	if row == 0 || q.keys.at(row).len == 0 {
+func (q *Queue[K, V]) removeKey(key K, hash uint32) []V {
+	_, s := q.keys.find(key, hash)
+	if s == nil || s.len == 0 {
 		return nil
 	}
-	s := q.keys.at(row)
 	values := make([]V, s.len)
 	for i := len(values) - 1; i >= 0; i-- {
 		values[i] = q.remove(s.newest)
@@ -190,7 +190,7 @@ func (q *Queue[K, V]) order() iter.Seq[uint32] {
 	return func(yield func(uint32) bool) {
 		moved := map[uint32]uint32{} // by key: the next item, once a turn has delivered another node's item
 		for round := q.rounds.cur; round <= q.rounds.last; round++ {
-			tail := *q.rounds.at(round)
+			tail := *q.ring(round)
 			for turn, left := tail, tail != 0; left; left = turn != tail {
 				turn = q.links.at(turn).after
 				node, row := turn, q.links.at(turn).key&keyMask
@@ -210,8 +210,8 @@ func (q *Queue[K, V]) order() iter.Seq[uint32] {
 }
 
 func (q *Queue[K, V]) keyLen(key K, hash uint32) int {
-	if row := q.keys.find(key, hash); row != 0 {
-		return int(q.keys.at(row).len)
+	if _, s := q.keys.find(key, hash); s != nil {
+		return int(s.len)
 	}
 	return 0
 }
@@ -233,139 +233,192 @@ func (q *Queue[K, V]) weight(key K) uint32 {
 
 // push queues an item and returns its node.
 func (q *Queue[K, V]) push(key K, hash, weight uint32, value V) (node uint32) {
-	if q.len == MaxLen {
-		panic(fmt.Sprintf("fairq: the queue holds %d items; that is the limit", MaxLen))
+	row, s := q.keys.find(key, hash)
+	if s == nil || s.len == 0 {
+		row, s = q.activate(key, hash, row)
 	}
-	row := q.keys.find(key, hash)
-	if row == 0 {
-		row = q.keys.insert(key, hash)
-	} else if s := q.keys.at(row); s.len == 0 {
-		q.rouse(s)
+
+	// The round. The first one that is open to the key is the next, or under ThisRound the current one.
+	flags := row
+	join := q.rounds.cur + 1
+	if q.Newcomers == ThisRound && s.served != uint32(q.rounds.cur) {
+		join--
 	}
-	s := q.keys.at(row)
-	flags := q.tag(s, weight)
-	node = q.newNode()
+	switch {
+	case s.last < join:
+		s.last, s.count, flags = join, 1, row|opens
+	case s.count >= weight:
+		s.last, s.count, flags = s.last+1, 1, row|opens
+	default:
+		s.count++
+	}
+
+	if node = q.nodes.last; node != 0 {
+		q.nodes.last = 0
+	} else {
+		node = q.newNode()
+	}
 	*q.values.at(node) = value
-	*q.links.at(node) = link{key: row, prev: s.newest}
+	l := q.links.at(node)
+	l.key, l.prev, l.next = flags, s.newest, 0
 	turn := node
 	if s.len == 0 {
 		s.first = node
-		q.active++
 	} else {
 		q.links.at(s.newest).next = node
-		if s.turn != s.newest { // the first node without a turn gets the new one
-			turn = q.links.at(s.turn).next
+		if s.turn != s.newest {
+			turn, l = q.passTurn(s, node)
 		}
 	}
 	s.newest, s.turn = node, turn
 	s.len++
 	q.len++
-	q.links.at(turn).key |= flags
-	q.enqueue(turn, s.last)
-	if q.waits != nil {
-		q.waits.enter(node)
-	}
-	return node
-}
 
-// tag decides the round of a key's next turn, and writes it into s.last and s.count.
-func (q *Queue[K, V]) tag(s *keyState[K], weight uint32) (flags uint32) {
-	join := q.rounds.cur + 1 // the first round that is open to the key
-	if q.Newcomers == ThisRound && s.served != uint32(q.rounds.cur) {
-		join--
-	}
-	switch {
-	case s.len == 0 || s.last < join:
-		s.last, s.count = join, 1
-	case s.count >= weight:
-		s.last, s.count = s.last+1, 1
-	default:
-		s.count++
-		return 0
-	}
-	return opens
-}
-
-// enqueue puts a turn at the end of a round.
-func (q *Queue[K, V]) enqueue(turn uint32, round uint64) {
+	// The turn goes to the end of the round.
 	var tail *ring
-	if round > q.rounds.last {
-		tail = q.rounds.add()
+	if s.last <= q.rounds.last && s.last > q.rounds.cur {
+		tail = q.rounds.later(s.last)
 	} else {
-		tail = q.rounds.at(round)
+		tail = q.ring(s.last)
 	}
-	l := q.links.at(turn)
 	if *tail == 0 {
 		l.after = turn
+		if s.last == q.rounds.cur {
+			q.rounds.head = turn
+		}
 	} else {
 		end := q.links.at(*tail)
 		l.before, l.after = *tail, end.after
 		end.after = turn
 	}
 	*tail = turn
+	if q.waits != nil {
+		q.waits.enter(node)
+	}
+	return node
 }
 
-// next returns the turn that is delivered next. The queue must not be empty.
-func (q *Queue[K, V]) next() (turn uint32) {
-	tail := q.rounds.now
-	if tail == 0 {
-		tail = *q.rounds.at(q.rounds.cur + 1)
+// activate prepares the state of a key that has nothing queued.
+func (q *Queue[K, V]) activate(key K, hash, row uint32) (uint32, *keyState[K]) {
+	if row == 0 {
+		row = q.keys.insert(key, hash)
+	} else {
+		q.rouse(q.keys.at(row))
 	}
-	return q.links.at(tail).after
+	q.active++
+	s := q.keys.at(row)
+	s.last = 0
+	return row, s
+}
+
+// passTurn gives the turn of a new node to the first node of the key that has none.
+func (q *Queue[K, V]) passTurn(s *keyState[K], node uint32) (turn uint32, l *link) {
+	turn = q.links.at(s.turn).next
+	n, l := q.links.at(node), q.links.at(turn)
+	l.key |= n.key & opens
+	n.key &^= opens
+	n.after = 0
+	return turn, l
+}
+
+// ring returns the ring of a round, which is one more than the furthest at most. While a round is delivered its ring is
+// not closed: pop leaves it to this function to bend the last turn's after to the first of those that are left.
+func (q *Queue[K, V]) ring(round uint64) *ring {
+	if round > q.rounds.last {
+		return q.rounds.add()
+	}
+	if round == q.rounds.cur {
+		if q.rounds.now != 0 {
+			q.links.at(q.rounds.now).after = q.rounds.head
+		}
+		return &q.rounds.now
+	}
+	return q.rounds.at(round)
 }
 
 // pop takes out the next item. The queue must not be empty.
-func (q *Queue[K, V]) pop() V {
-	if q.rounds.now == 0 {
+func (q *Queue[K, V]) pop() (value V) {
+	turn := q.rounds.head
+	if turn == 0 {
 		q.rounds.advance()
+		turn = q.links.at(q.rounds.now).after
 	}
-	tail := q.links.at(q.rounds.now)
-	turn := tail.after
 	l := q.links.at(turn)
-	tail.after = l.after
 	if turn == q.rounds.now {
-		q.rounds.now = 0
+		q.rounds.head, q.rounds.now = 0, 0
+	} else {
+		q.rounds.head = l.after
 	}
-	row := l.key & keyMask
-	s := q.keys.at(row)
+	s := q.keys.at(l.key & keyMask)
 	s.served = uint32(q.rounds.cur)
-	node := s.first
+	node := turn
+	if s.first != turn {
+		node = s.first
+	}
 	if q.waits != nil {
 		s.wait = q.waits.deliver(node, s.wait, s.len > 1)
 	}
-	value := q.takeValue(node)
+	var zero V
+	at := q.values.at(node)
+	value, *at = *at, zero
+	if len(q.tickets) > 0 {
+		q.voidTicket(node)
+		q.voidTicket(turn)
+	}
+	if s.turn == s.newest {
+		s.first = l.next
+	} else {
+		q.moveUp(s, node, turn)
+	}
+	if last := q.nodes.last; last != 0 {
+		q.giveNode(last)
+	}
+	q.nodes.last = turn
+	q.len--
+	s.len--
+	if s.len == 0 || q.resting.first != 0 {
+		q.deactivate(s, l.key&keyMask)
+	}
+	return value
+}
+
+// next returns the turn that pop takes next. The queue must not be empty.
+func (q *Queue[K, V]) next() (turn uint32) {
+	if q.rounds.head != 0 {
+		return q.rounds.head
+	}
+	return q.links.at(*q.rounds.at(q.rounds.cur + 1)).after
+}
+
+// moveUp does what is to be done when an item leaves at a turn of a key whose items have moved up.
+func (q *Queue[K, V]) moveUp(s *keyState[K], node, turn uint32) {
 	if s.len > 1 {
 		s.first = q.itemAfter(node)
 	}
-	if node != turn {
-		if n := q.links.at(node); n.after == 0 {
-			q.unlink(s, node)
-			q.freeNode(node)
-		} else {
-			n.key |= gone
-		}
+	if node == turn {
+		return
 	}
-	q.freeNode(turn)
-	q.left(s, row)
-	return value
+	if n := q.links.at(node); n.after != 0 {
+		n.key |= gone
+	} else {
+		q.unlink(s, node)
+		q.freeNode(node)
+	}
 }
 
 // takeValue empties a node.
-func (q *Queue[K, V]) takeValue(node uint32) V {
+func (q *Queue[K, V]) takeValue(node uint32) (value V) {
 	var zero V
 	at := q.values.at(node)
-	value := *at
-	*at = zero
-	if q.tickets.has(node) {
-		*q.tickets.at(node) = 0
+	value, *at = *at, zero
+	if len(q.tickets) > 0 {
+		q.voidTicket(node)
 	}
 	return value
 }
 
-// left does what is to be done when an item of a key has left.
-func (q *Queue[K, V]) left(s *keyState[K], row uint32) {
-	q.len--
-	s.len--
+// deactivate forgets a key that has nothing queued any more, and keys that rest.
+func (q *Queue[K, V]) deactivate(s *keyState[K], row uint32) {
 	if s.len == 0 {
 		q.active--
 		s.wait = nil
@@ -375,9 +428,7 @@ func (q *Queue[K, V]) left(s *keyState[K], row uint32) {
 			q.keys.remove(row)
 		}
 	}
-	if q.resting.first != 0 {
-		q.sweep()
-	}
+	q.sweep()
 }
 
 // remove takes out the item of a node. The key gives up its last turn.
@@ -411,7 +462,9 @@ func (q *Queue[K, V]) remove(node uint32) V {
 			q.leaveGone(node)
 		}
 	}
-	q.left(s, row)
+	q.len--
+	s.len--
+	q.deactivate(s, row)
 	return value
 }
 
@@ -419,11 +472,11 @@ func (q *Queue[K, V]) remove(node uint32) V {
 func (q *Queue[K, V]) dropTurn(s *keyState[K]) {
 	turn := s.turn
 	l := q.links.at(turn)
-	tail := q.rounds.at(s.last)
+	tail := q.ring(s.last)
 	switch end := q.links.at(*tail); {
 	case l.after == turn: // the only turn of the round
 		*tail = 0
-		if s.last == q.rounds.last && s.last > q.rounds.cur {
+		if s.last > q.rounds.cur && s.last == q.rounds.last {
 			q.rounds.retreat()
 		}
 	case end.after == turn: // the first one
@@ -435,6 +488,12 @@ func (q *Queue[K, V]) dropTurn(s *keyState[K]) {
 		} else {
 			q.links.at(l.after).before = l.before
 		}
+	}
+	if turn == q.rounds.head {
+		q.rounds.head = l.after
+	}
+	if q.rounds.now == 0 {
+		q.rounds.head = 0
 	}
 	l.after = 0
 	s.turn = l.prev
@@ -509,33 +568,49 @@ func (q *Queue[K, V]) heaviest() *keyState[K] {
 
 // isHeaviest tells whether a key has an item in the furthest round.
 func (q *Queue[K, V]) isHeaviest(key K, hash uint32) bool {
-	row := q.keys.find(key, hash)
-	return row != 0 && q.keys.at(row).len > 0 && q.keys.at(row).last == q.rounds.last
+	_, s := q.keys.find(key, hash)
+	return s != nil && s.len > 0 && s.last == q.rounds.last
 }
 
-func (q *Queue[K, V]) newNode() uint32 {
-	node := q.nodes.take()
-	if !q.links.has(node) {
-		q.links.reach(node)
-		q.values.reach(node)
-		if q.waits != nil {
-			q.waits.stamps.reach(node)
-		}
+func (q *Queue[K, V]) newNode() (node uint32) {
+	if q.len >= MaxLen {
+		panic(fmt.Sprintf("fairq: the queue holds %d items; the limit is MaxLen, %d", q.len, MaxLen))
+	}
+	node = q.nodes.take()
+	q.links.reach(node)
+	q.values.reach(node)
+	if q.waits != nil {
+		q.waits.stamps.reach(node)
 	}
 	return node
 }
 
 func (q *Queue[K, V]) freeNode(node uint32) {
+	if len(q.tickets) > 0 {
+		q.voidTicket(node)
+	}
+	if last := q.nodes.last; last != 0 {
+		q.giveNode(last)
+	}
+	q.nodes.last = node
+}
+
+func (q *Queue[K, V]) giveNode(node uint32) {
+	chunk := q.nodes.give(node)
+	if chunk == 0 {
+		return
+	}
+	q.links.drop(chunk)
+	q.values.drop(chunk)
+	q.tickets.drop(chunk)
+	if q.waits != nil {
+		q.waits.stamps.drop(chunk)
+	}
+}
+
+func (q *Queue[K, V]) voidTicket(node uint32) {
 	if q.tickets.has(node) {
 		*q.tickets.at(node) = 0
-	}
-	if chunk := q.nodes.give(node); chunk != 0 {
-		q.links.drop(chunk)
-		q.values.drop(chunk)
-		q.tickets.drop(chunk)
-		if q.waits != nil {
-			q.waits.stamps.drop(chunk)
-		}
 	}
 }
 

@@ -12,7 +12,8 @@ type ring = uint32
 // directory, so that nothing but the directory, one pointer for 256 rounds, is ever copied.
 type rounds struct {
 	cur  uint64 // the round being delivered; 0 before the first one begins
-	now  ring   // what is left of it
+	head uint32 // the first turn of what is left of it; 0 if nothing is
+	now  ring   // what is left of it, see Queue.ring
 	last uint64 // the furthest round. No ring after cur up to last is empty; last is cur if there is none
 
 	// The ring of round r is in chunk c = (r-1)>>roundBits, and that is dir[c % len(dir)]; len(dir) is a power of two.
@@ -31,11 +32,25 @@ func (r *rounds) at(round uint64) *ring {
 	if round == r.cur {
 		return &r.now
 	}
-	return &(*r.chunk(round))[(round-1)&roundMask]
+	return r.later(round)
 }
+
+// later returns the ring of a round behind the current one.
+func (r *rounds) later(round uint64) *ring { return &(*r.chunk(round))[(round-1)&roundMask] }
 
 // add begins a ring behind the furthest one.
 func (r *rounds) add() *ring {
+	if r.last&roundMask == 0 {
+		r.addChunk()
+	}
+	r.last++
+	ring := r.later(r.last)
+	*ring = 0
+	return ring
+}
+
+// addChunk makes room for the rounds from last+1.
+func (r *rounds) addChunk() {
 	if chunks := int(r.last>>roundBits - r.cur>>roundBits); chunks >= len(r.dir) {
 		old := *r
 		r.dir = make([]*roundChunk, max(2, 2*len(old.dir)))
@@ -44,35 +59,33 @@ func (r *rounds) add() *ring {
 			*r.chunk(round) = *old.chunk(round)
 		}
 	}
-	r.last++
-	c := r.chunk(r.last)
+	c := r.chunk(r.last + 1)
+	*c, r.spare = r.spare, nil
 	if *c == nil {
-		*c, r.spare = r.spare, nil
-		if *c == nil {
-			*c = new(roundChunk)
-		}
+		*c = new(roundChunk)
 	}
-	ring := &(*c)[(r.last-1)&roundMask]
-	*ring = 0
-	return ring
 }
 
 // advance ends the current round and begins the next one.
 func (r *rounds) advance() {
-	next := r.chunk(r.cur + 1)
-	r.now = (*next)[r.cur&roundMask]
 	r.cur++
+	r.now = *r.later(r.cur)
 	if r.cur&roundMask == 0 {
-		*next, r.spare = nil, *next
+		r.release(r.cur)
 	}
+}
+
+// release gives back the chunk that a round is in, or keeps it to be the next one.
+func (r *rounds) release(round uint64) {
+	c := r.chunk(round)
+	*c, r.spare = nil, *c
 }
 
 // retreat gives up the furthest round.
 func (r *rounds) retreat() {
-	end := r.chunk(r.last)
 	r.last--
 	if r.last&roundMask == 0 {
-		*end, r.spare = nil, *end
+		r.release(r.last + 1)
 	}
 }
 

@@ -52,21 +52,34 @@ func (q *FairQueue[K, V]) handOut(victims []eviction[K, V]) {
 func (q *FairQueue[K, V]) hash(key K) uint32 { return uint32(maphash.Comparable(q.seed, key)) }
 
 // label finds out what the queue must know of an item. It runs the functions of the user.
-func (q *FairQueue[K, V]) label(item V) (label[K], error) {
-	key := q.key(item)
-	weight, err := weigh(q.options.Weight, key)
-	return label[K]{key: key, hash: q.hash(key), weight: weight}, err
+func (q *FairQueue[K, V]) label(item V) (l label[K], err error) {
+	l.key = q.key(item)
+	l.hash = q.hash(l.key)
+	l.weight = 1
+	if q.options.Weight != nil {
+		l.weight, err = weigh(q.options.Weight, l.key)
+	}
+	return l, err
 }
 
 // lock takes the lock, and tells the time to what measures it.
 func (q *FairQueue[K, V]) lock() {
-	if !q.options.TrackWait {
+	if q.options.TrackWait {
+		q.lockTimed()
+	} else {
 		q.mu.Lock()
-		return
 	}
+}
+
+func (q *FairQueue[K, V]) lockTimed() {
 	now := time.Since(q.epoch)
 	q.mu.Lock()
 	q.queue.waits.now = max(now, q.queue.waits.now) // somebody may have read the clock earlier and come here later
+}
+
+// roomyLocked tells whether an item of any key can be queued, and nothing else is to be done.
+func (q *FairQueue[K, V]) roomyLocked() bool {
+	return !q.closed && q.consumers.len == 0 && q.queue.len < q.options.Capacity && q.options.KeyCapacity == q.options.Capacity
 }
 
 // pushLocked queues an item if there is room for it, or can be made.
@@ -142,8 +155,8 @@ func (q *FairQueue[K, V]) leftLocked(l *label[K], after *aftermath[K, V]) {
 // It is called whenever an item of the key leaves the queue, and whenever a producer of the key leaves the line, so if
 // there are barred producers, the key's items and its producers in the line are together as many as its capacity.
 func (q *FairQueue[K, V]) unbarLocked(l *label[K]) {
-	if row := q.barred.keys.find(l.key, l.hash); row != 0 {
-		q.lineUpLocked(&q.producers, q.barred.remove(q.barred.keys.at(row).first))
+	if _, s := q.barred.keys.find(l.key, l.hash); s != nil {
+		q.lineUpLocked(&q.producers, q.barred.remove(s.first))
 	}
 }
 

@@ -1,0 +1,61 @@
+# bench, fuzz and cover look at the root package only, which is the queue; the others at every module.
+
+FUZZTIME ?= 30s
+BENCH    ?= .
+COUNT    ?= 1
+MINCOVER ?= 95
+
+# The folder of every module in this repository, without that of the tools.
+MODULES := $(sort $(patsubst %/,%,$(dir $(shell \
+	find . -name go.mod -not -path './tools/*' -not -path '*/testdata/*'))))
+
+# Runs a tool in the version that tools/go.mod names. It is built on first use, and cached.
+TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
+
+# Each module is checked by its own go.mod, as its users will see it.
+export GOWORK := off
+
+.PHONY: help test lint fmt bench fuzz cover
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+
+# The race detector needs a C compiler on most systems; building net with it tells whether it works here.
+test: ## test every module, with the race detector where it works (in CI it must)
+	@race=; if go build -race net 2>/dev/null; then race=-race; \
+	elif [ "$$CI" = true ]; then echo 'error: -race does not work here; is a C compiler installed?' >&2; exit 1; \
+	else echo 'note: testing without -race, which does not work here; is a C compiler installed?'; fi; \
+	for dir in $(MODULES); do \
+		echo "== go test $$race -shuffle=on $$dir"; \
+		(cd $$dir && go test $$race -shuffle=on ./...) || exit 1; \
+	done
+
+lint: ## check format and code of every module
+	@files=$$($(TOOL) gofumpt -l .) || exit 1; \
+	if [ -n "$$files" ]; then echo "not formatted, run 'make fmt':" $$files >&2; exit 1; fi
+	@for dir in $(MODULES); do \
+		echo "== lint $$dir"; \
+		(cd $$dir && go vet ./... && $(TOOL) staticcheck ./... && $(TOOL) golangci-lint run ./...) || exit 1; \
+	done
+
+fmt: ## format every file
+	@$(TOOL) gofumpt -w .
+
+bench: ## run the benchmarks; BENCH selects by name, COUNT repeats
+	@go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 0 .
+
+# With a FUZZTIME in seconds, Go before 1.27 may end in a bare "context deadline exceeded" that is no failure of the
+# target (golang/go#75804). With a number of runs, as in FUZZTIME=100000x, it does not.
+# Inputs of interest are made smaller for a second at most; at the default of a minute little else gets done.
+fuzz: ## run every fuzz target for FUZZTIME
+	@list=$$(go test -list '^Fuzz' .) || exit 1; \
+	targets=$$(echo "$$list" | grep '^Fuzz') || { echo 'error: no fuzz target found' >&2; exit 1; }; \
+	for target in $$targets; do \
+		echo "== fuzz $$target"; \
+		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s . || exit 1; \
+	done
+
+cover: ## measure the statement coverage, which must be at least MINCOVER percent
+	@go test -coverprofile=coverage.out .
+	@go tool cover -func=coverage.out | awk -v min=$(MINCOVER) '/^total:/ { total = $$3 + 0 } \
+		END { printf "statement coverage %.1f %%, at least %s %% wanted\n", total, min; exit total < min }'
