@@ -1,25 +1,39 @@
 package fairq
 
-import "math/bits"
+import (
+	"iter"
+	"math/bits"
+	"slices"
+)
 
 // Items and keys live in rows: places addressed by a 32-bit number and recycled. Row 0 is never handed out, so that 0
 // means "none" wherever a row is named.
 const (
-	chunkBits = 11
-	chunkRows = 1 << chunkBits
+	chunkBits = 12
+	chunkRows = 1 << chunkBits // as many as 64 words of 64 bits can mark
 	chunkMask = chunkRows - 1
 	firstRows = 16 // what chunk 0 begins with, so that a small queue is small
 )
 
-// A column holds one field of all rows, in chunks. Growing it never moves what is there, except inside chunk 0, which
-// doubles until it is as long as the others: no call copies more than chunkRows rows.
-type column[T any] [][]T
+// A column holds one field of all rows, in chunks. Growing it never moves what is there, except in chunk 0, which doubles
+// until it is as long as the others: no call copies more than chunkRows rows. Chunk 0 is reached without a detour, for
+// most queues are short.
+type column[T any] struct {
+	near []T
+	far  [][]T // by chunk; 0 is not used
+}
 
-func (c column[T]) at(row uint32) *T { return &c[row>>chunkBits][row&chunkMask] }
+func (c *column[T]) at(row uint32) *T {
+	if int(row) < len(c.near) {
+		return &c.near[row]
+	}
+	return &c.far[row>>chunkBits][row&chunkMask]
+}
 
 // has tells whether row can be addressed.
-func (c column[T]) has(row uint32) bool {
-	return int(row>>chunkBits) < len(c) && int(row&chunkMask) < len(c[row>>chunkBits])
+func (c *column[T]) has(row uint32) bool {
+	chunk := int(row >> chunkBits)
+	return int(row) < len(c.near) || 0 < chunk && chunk < len(c.far) && c.far[chunk] != nil
 }
 
 // reach makes row addressable.
@@ -27,62 +41,102 @@ func (c *column[T]) reach(row uint32) {
 	if c.has(row) {
 		return
 	}
-	chunk, size := int(row>>chunkBits), chunkRows
+	chunk := int(row >> chunkBits)
 	if chunk == 0 {
-		size = max(firstRows, 1<<bits.Len32(row))
+		near := make([]T, max(firstRows, 1<<bits.Len32(row)))
+		copy(near, c.near)
+		c.near = near
+		return
 	}
-	for len(*c) <= chunk {
-		*c = append(*c, nil)
+	for len(c.far) <= chunk {
+		c.far = append(c.far, nil)
 	}
-	old := (*c)[chunk]
-	(*c)[chunk] = make([]T, size)
-	copy((*c)[chunk], old)
+	c.far[chunk] = make([]T, chunkRows)
 }
 
 // drop gives the memory of a chunk back.
-func (c column[T]) drop(chunk int) {
-	if chunk < len(c) {
-		c[chunk] = nil
+func (c *column[T]) drop(chunk int) {
+	if chunk < len(c.far) {
+		c.far[chunk] = nil
 	}
 }
 
-func (c column[T]) clone() column[T] {
-	d := make(column[T], len(c))
-	for i, chunk := range c {
-		d[i] = append([]T(nil), chunk...)
+func (c *column[T]) clone() column[T] {
+	d := column[T]{slices.Clone(c.near), make([][]T, len(c.far))}
+	for i, chunk := range c.far {
+		d.far[i] = slices.Clone(chunk)
 	}
 	return d
 }
 
-// rows knows which rows are free. Rows are taken from one chunk until it is full, so that the others empty; a chunk
-// without a used row is given back. Both calls are O(1).
+// all iterates over all rows there are.
+func (c *column[T]) all() iter.Seq2[uint32, *T] {
+	return func(yield func(uint32, *T) bool) {
+		for row := range c.near {
+			if !yield(uint32(row), &c.near[row]) {
+				return
+			}
+		}
+		for i, chunk := range c.far {
+			for row := range chunk {
+				if !yield(uint32(i<<chunkBits|row), &chunk[row]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// rows knows which rows are free. It keeps the rows that were freed last at hand, for these are in the processor's cache,
+// and all others in a bitmap for each chunk. Those are taken from one chunk until it is full, so that the others empty; a
+// chunk without a used row is given back. All calls are O(1).
 type rows struct {
-	// last is the row freed last, if it is still free. Who needs a row takes it first, for it is in the processor's cache; who
-	// frees another one gives it. Until then it counts as used, so that a chunk does not come and go with each call.
-	last   uint32
+	hand   [handful]uint32
+	n      uint   // rows at hand. They count as used, so that a chunk does not come and go with each call
 	first  uint32 // how many rows chunk 0 has by now
 	open   *rowChunk
 	chunks []*rowChunk
 	gap    int // no chunk below this one is missing
 }
 
+const handful = 64
+
 // rowChunk is what rows knows about one chunk. The chunks with free rows are linked; the one filled up most recently
 // comes first.
 type rowChunk struct {
 	free       [chunkRows / 64]uint64 // a bit for every row: is it free?
-	words      uint32                 // a bit for every word of free: has it a bit set?
+	words      uint64                 // a bit for every word of free: has it a bit set?
 	used       uint32
 	number     uint32
 	prev, next *rowChunk
 }
 
-// take returns a free row, other than last.
-func (r *rows) take() uint32 {
+// take returns a row at hand, 0 if there is none.
+func (r *rows) take() (row uint32) {
+	if r.n == 0 {
+		return 0
+	}
+	r.n--
+	return r.hand[r.n%handful]
+}
+
+// give takes a row into the hand, and returns false if that is full.
+func (r *rows) give(row uint32) (ok bool) {
+	if r.n == handful {
+		return false
+	}
+	r.hand[r.n%handful] = row
+	r.n++
+	return true
+}
+
+// fetch returns a free row that is not at hand. It may be one that did not exist before.
+func (r *rows) fetch() uint32 {
 	if r.open == nil {
 		r.grow()
 	}
 	c := r.open
-	w := bits.TrailingZeros32(c.words)
+	w := bits.TrailingZeros64(c.words)
 	b := bits.TrailingZeros64(c.free[w])
 	c.free[w] &^= 1 << b
 	c.used++
@@ -95,24 +149,26 @@ func (r *rows) take() uint32 {
 	return c.number<<chunkBits | uint32(w<<6|b)
 }
 
-// give frees a row. If that leaves a chunk without used rows, its number is returned, and whoever holds columns drops
-// that chunk of them; otherwise 0, for chunk 0 always stays.
-func (r *rows) give(row uint32) (dropped int) {
-	c := r.chunks[row>>chunkBits]
-	if c.words == 0 {
-		r.link(c)
+// putBack frees the n rows that are longest at hand in their chunks, and drops chunks without a used row. (Chunk 0 always
+// stays, because of row 0.)
+func (r *rows) putBack(n uint, drop func(chunk int)) {
+	for _, row := range r.hand[:n] {
+		c := r.chunks[row>>chunkBits]
+		if c.words == 0 {
+			r.link(c)
+		}
+		w := row & chunkMask >> 6
+		c.free[w] |= 1 << (row & 63)
+		c.words |= 1 << w
+		c.used--
+		if c.used == 0 {
+			r.unlink(c)
+			r.chunks[c.number] = nil
+			r.gap = min(r.gap, int(c.number))
+			drop(int(c.number))
+		}
 	}
-	w := row & chunkMask >> 6
-	c.free[w] |= 1 << (row & 63)
-	c.words |= 1 << w
-	c.used--
-	if c.used > 0 {
-		return 0
-	}
-	r.unlink(c)
-	r.chunks[c.number] = nil
-	r.gap = min(r.gap, int(c.number))
-	return int(c.number)
+	r.n = uint(copy(r.hand[:], r.hand[n:r.n]))
 }
 
 // grow adds free rows: the next part of chunk 0 or another chunk.

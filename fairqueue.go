@@ -24,6 +24,7 @@ type FairQueue[K comparable, V any] struct {
 
 	queue  Queue[K, V]
 	closed bool
+	roomy  int   // with fewer items than this there is room for any key
 	counts Stats // of this the counters only
 
 	// Consumers wait only while the queue is empty. They are served first come, first served: a queue of one key.
@@ -80,6 +81,9 @@ func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[
 		epoch:   time.Now(),
 	}
 	q.waiters.New = func() any { return &waiter[K, V]{ready: make(chan struct{}, 1)} }
+	if o.KeyCapacity == o.Capacity {
+		q.roomy = o.Capacity
+	}
 	q.queue.Newcomers = o.Newcomers
 	if o.TrackWait {
 		q.queue.waits = new(waits)
@@ -89,7 +93,7 @@ func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[
 
 // Push queues an item, and does not wait. It returns a [*FullError] if there is no room, [ErrClosed] or [ErrWeight].
 func (q *FairQueue[K, V]) Push(item V) error {
-	l, err := q.label(item)
+	l, err := q.label(q.key(item))
 	if err != nil {
 		return err
 	}
@@ -109,7 +113,7 @@ func (q *FairQueue[K, V]) Push(item V) error {
 
 // Add is Push, and returns a ticket for [FairQueue.Remove] and [FairQueue.Position].
 func (q *FairQueue[K, V]) Add(item V) (ticket Ticket, err error) {
-	l, err := q.label(item)
+	l, err := q.label(q.key(item))
 	if err != nil {
 		return Ticket{}, err
 	}
@@ -125,33 +129,35 @@ func (q *FairQueue[K, V]) Add(item V) (ticket Ticket, err error) {
 // these are not all, the error that Push would have returned for the next. It allocates if there are more than 64.
 func (q *FairQueue[K, V]) PushBatch(items []V) (n int, err error) {
 	var space [64]label[K]
-	labels := space[:0]
-	var invalid error
-	for _, item := range items {
-		l, err := q.label(item)
-		if err != nil {
-			invalid = err
-			break
-		}
-		labels = append(labels, l)
+	labels := space[:]
+	if len(items) > len(labels) {
+		labels = make([]label[K], len(items))
 	}
+	valid, invalid := q.labelAll(labels, items)
 	var after aftermath[K, V]
 	var evicted []eviction[K, V]
 	q.lock()
-	for ; n < len(labels) && err == nil; n++ {
-		err = q.pushLocked(&labels[n], items[n], nil, &after)
+	for n < valid {
+		n += q.pushRunLocked(labels[n:valid], items[n:valid])
+		if n == valid {
+			break
+		}
+		if err = q.pushLocked(&labels[n], items[n], nil, &after); err != nil {
+			break
+		}
 		if after.evicted {
 			evicted = append(evicted, after.victim)
 			after.evicted = false
 		}
+		n++
 	}
 	q.mu.Unlock()
 	defer q.handOut(evicted)
 	q.finish(&after)
-	if err != nil {
-		return n - 1, err
+	if err == nil {
+		err = invalid
 	}
-	return n, invalid
+	return n, err
 }
 
 // PushWait is Push, but if there is no room, it waits for it. Producers who wait are admitted in rounds by key. If ctx is
@@ -160,15 +166,22 @@ func (q *FairQueue[K, V]) PushWait(ctx context.Context, item V) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	l, err := q.label(item)
+	l, err := q.label(q.key(item))
 	if err != nil {
 		return err
 	}
-	var after aftermath[K, V]
 	q.lock()
-	err = q.makeRoomLocked(&l, &after)
+	if q.roomyLocked() {
+		q.queue.push(l.key, l.hash, l.weight, item)
+		q.counts.Pushed++
+		q.mu.Unlock()
+		return nil
+	}
+	var after aftermath[K, V]
+	row, s, err := q.makeRoomLocked(&l, &after)
 	if err == nil {
-		q.enterLocked(&l, item, nil, &after)
+		q.enterLocked(&l, row, s, item)
+		q.handOverLocked(&after)
 	}
 	if err == nil || err == ErrClosed {
 		q.mu.Unlock()
@@ -189,22 +202,10 @@ func (q *FairQueue[K, V]) PushWait(ctx context.Context, item V) error {
 
 // Pop takes out the next item in fair order, and does not wait. If there is none, ok is false.
 func (q *FairQueue[K, V]) Pop() (item V, ok bool) {
-	q.lock()
-	if q.queue.len == 0 {
+	if item, ok = q.popOrLock(); !ok {
 		q.mu.Unlock()
-		return item, false
 	}
-	if q.producers.len+q.barred.len == 0 {
-		item = q.queue.pop()
-		q.counts.Popped++
-		q.mu.Unlock()
-		return item, true
-	}
-	var after aftermath[K, V]
-	item = q.popLocked(&after)
-	q.mu.Unlock()
-	q.finish(&after)
-	return item, true
+	return item, ok
 }
 
 // PopBatch fills items with the next ones in fair order, as many as there are, under one lock. It returns how many.
@@ -212,7 +213,12 @@ func (q *FairQueue[K, V]) PopBatch(items []V) (n int) {
 	var after aftermath[K, V]
 	q.lock()
 	for ; n < len(items) && q.queue.len > 0; n++ {
-		items[n] = q.popLocked(&after)
+		if q.freeLocked() {
+			items[n] = q.queue.pop()
+			q.counts.Popped++
+		} else {
+			items[n] = q.popLocked(&after)
+		}
 	}
 	q.mu.Unlock()
 	q.finish(&after)
@@ -226,12 +232,7 @@ func (q *FairQueue[K, V]) PopWait(ctx context.Context) (item V, err error) {
 	if err := ctx.Err(); err != nil {
 		return item, err
 	}
-	var after aftermath[K, V]
-	q.lock()
-	if q.queue.len > 0 {
-		item = q.popLocked(&after)
-		q.mu.Unlock()
-		q.finish(&after)
+	if item, ok := q.popOrLock(); ok {
 		return item, nil
 	}
 	if q.closed {
@@ -323,7 +324,7 @@ func (q *FairQueue[K, V]) KeyLen(key K) int {
 func (q *FairQueue[K, V]) Close() {
 	var after aftermath[K, V]
 	q.lock()
-	q.closed = true
+	q.closed, q.roomy = true, 0
 	for q.consumers.len > 0 {
 		after.wake(q.consumers.pop(), ErrClosed)
 	}

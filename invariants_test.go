@@ -209,9 +209,7 @@ func (r *rows) check(want int) error {
 	if len(r.chunks) > 0 {
 		used-- // row 0
 	}
-	if r.last != 0 {
-		used--
-	}
+	used -= int(r.n)
 	if used != want {
 		return fmt.Errorf("%d rows are in use, %d are needed", used, want)
 	}

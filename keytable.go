@@ -47,12 +47,11 @@ func (t *keyTable[K]) find(key K, hash uint32) (row uint32, s *keyState[K]) {
 
 // insert adds a key that find does not find.
 func (t *keyTable[K]) insert(key K, hash uint32) uint32 {
-	row := t.rows.last
+	row := t.rows.take()
 	if row == 0 {
-		row = t.rows.take()
+		row = t.rows.fetch()
 		t.states.reach(row)
 	}
-	t.rows.last = 0
 	t.count++
 	for t.size < max(minBuckets, minSpread*t.count) {
 		t.split()
@@ -80,13 +79,14 @@ func (t *keyTable[K]) remove(row uint32) {
 	}
 	var zero K
 	s.key, s.first, s.newest, s.served = zero, 0, 0, 0
-	if last := t.rows.last; last != 0 {
-		if chunk := t.rows.give(last); chunk != 0 {
-			t.states.drop(chunk)
-		}
-	}
-	t.rows.last = row
 	t.count--
+	if !t.rows.give(row) {
+		t.rows.putBack(handful/2, t.states.drop)
+		t.rows.give(row)
+	}
+	if t.count == 0 && len(t.rows.chunks) > 1 {
+		t.rows.putBack(t.rows.n, t.states.drop)
+	}
 	for n := 0; n < maxSpread && t.size > max(minBuckets, maxSpread*t.count); n++ {
 		t.merge()
 	}

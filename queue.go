@@ -233,11 +233,21 @@ func (q *Queue[K, V]) weight(key K) uint32 {
 
 // push queues an item and returns its node.
 func (q *Queue[K, V]) push(key K, hash, weight uint32, value V) (node uint32) {
-	row, s := q.keys.find(key, hash)
+	row, s := q.state(key, hash)
+	return q.pushTo(row, s, weight, value)
+}
+
+// state returns the row and the state of a key that is about to get an item.
+func (q *Queue[K, V]) state(key K, hash uint32) (row uint32, s *keyState[K]) {
+	row, s = q.keys.find(key, hash)
 	if s == nil || s.len == 0 {
 		row, s = q.activate(key, hash, row)
 	}
+	return row, s
+}
 
+// pushTo is push for a key that is active.
+func (q *Queue[K, V]) pushTo(row uint32, s *keyState[K], weight uint32, value V) (node uint32) {
 	// The round. The first one that is open to the key is the next, or under ThisRound the current one.
 	flags := row
 	join := q.rounds.cur + 1
@@ -253,9 +263,7 @@ func (q *Queue[K, V]) push(key K, hash, weight uint32, value V) (node uint32) {
 		s.count++
 	}
 
-	if node = q.nodes.last; node != 0 {
-		q.nodes.last = 0
-	} else {
+	if node = q.nodes.take(); node == 0 {
 		node = q.newNode()
 	}
 	*q.values.at(node) = value
@@ -361,7 +369,7 @@ func (q *Queue[K, V]) pop() (value V) {
 	var zero V
 	at := q.values.at(node)
 	value, *at = *at, zero
-	if len(q.tickets) > 0 {
+	if q.issued > 0 {
 		q.voidTicket(node)
 		q.voidTicket(turn)
 	}
@@ -370,10 +378,9 @@ func (q *Queue[K, V]) pop() (value V) {
 	} else {
 		q.moveUp(s, node, turn)
 	}
-	if last := q.nodes.last; last != 0 {
-		q.giveNode(last)
+	if !q.nodes.give(turn) {
+		q.giveNode(turn)
 	}
-	q.nodes.last = turn
 	q.len--
 	s.len--
 	if s.len == 0 || q.resting.first != 0 {
@@ -411,7 +418,7 @@ func (q *Queue[K, V]) takeValue(node uint32) (value V) {
 	var zero V
 	at := q.values.at(node)
 	value, *at = *at, zero
-	if len(q.tickets) > 0 {
+	if q.issued > 0 {
 		q.voidTicket(node)
 	}
 	return value
@@ -421,6 +428,9 @@ func (q *Queue[K, V]) takeValue(node uint32) (value V) {
 func (q *Queue[K, V]) deactivate(s *keyState[K], row uint32) {
 	if s.len == 0 {
 		q.active--
+		if q.active == 0 && len(q.nodes.chunks) > 1 {
+			q.nodes.putBack(q.nodes.n, q.dropChunk)
+		}
 		s.wait = nil
 		if q.Newcomers == ThisRound && s.served == uint32(q.rounds.cur) {
 			q.rest(s, row)
@@ -566,17 +576,11 @@ func (q *Queue[K, V]) heaviest() *keyState[K] {
 	return q.keys.at(q.links.at(*q.rounds.at(q.rounds.last)).key & keyMask)
 }
 
-// isHeaviest tells whether a key has an item in the furthest round.
-func (q *Queue[K, V]) isHeaviest(key K, hash uint32) bool {
-	_, s := q.keys.find(key, hash)
-	return s != nil && s.len > 0 && s.last == q.rounds.last
-}
-
 func (q *Queue[K, V]) newNode() (node uint32) {
 	if q.len >= MaxLen {
 		panic(fmt.Sprintf("fairq: the queue holds %d items; the limit is MaxLen, %d", q.len, MaxLen))
 	}
-	node = q.nodes.take()
+	node = q.nodes.fetch()
 	q.links.reach(node)
 	q.values.reach(node)
 	if q.waits != nil {
@@ -586,20 +590,21 @@ func (q *Queue[K, V]) newNode() (node uint32) {
 }
 
 func (q *Queue[K, V]) freeNode(node uint32) {
-	if len(q.tickets) > 0 {
+	if q.issued > 0 {
 		q.voidTicket(node)
 	}
-	if last := q.nodes.last; last != 0 {
-		q.giveNode(last)
+	if !q.nodes.give(node) {
+		q.giveNode(node)
 	}
-	q.nodes.last = node
 }
 
 func (q *Queue[K, V]) giveNode(node uint32) {
-	chunk := q.nodes.give(node)
-	if chunk == 0 {
-		return
-	}
+	q.nodes.putBack(handful/2, q.dropChunk)
+	q.nodes.give(node)
+}
+
+// dropChunk gives back the memory of a chunk of nodes.
+func (q *Queue[K, V]) dropChunk(chunk int) {
 	q.links.drop(chunk)
 	q.values.drop(chunk)
 	q.tickets.drop(chunk)

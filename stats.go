@@ -176,17 +176,15 @@ func (q *Queue[K, V]) longest(n int) []uint32 {
 	shorter := func(a, b candidate) int { return int(b.len) - int(a.len) }
 	// Of 2n candidates the shorter half goes. What is not longer than the n-th is not even looked at twice.
 	best, floor := make([]candidate, 0, 2*n), uint32(0)
-	for c, chunk := range q.keys.states {
-		for i := range chunk {
-			if chunk[i].len <= floor {
-				continue
-			}
-			best = append(best, candidate{uint32(c<<chunkBits | i), chunk[i].len})
-			if len(best) == cap(best) {
-				slices.SortFunc(best, shorter)
-				best = best[:n]
-				floor = best[n-1].len
-			}
+	for row, s := range q.keys.states.all() {
+		if s.len <= floor {
+			continue
+		}
+		best = append(best, candidate{row, s.len})
+		if len(best) == cap(best) {
+			slices.SortFunc(best, shorter)
+			best = best[:n]
+			floor = best[n-1].len
 		}
 	}
 	slices.SortFunc(best, shorter)

@@ -51,15 +51,28 @@ func (q *FairQueue[K, V]) handOut(victims []eviction[K, V]) {
 
 func (q *FairQueue[K, V]) hash(key K) uint32 { return uint32(maphash.Comparable(q.seed, key)) }
 
-// label finds out what the queue must know of an item. It runs the functions of the user.
-func (q *FairQueue[K, V]) label(item V) (l label[K], err error) {
-	l.key = q.key(item)
+// label finds out what the queue must know of a key.
+func (q *FairQueue[K, V]) label(key K) (l label[K], err error) {
+	l.key = key
 	l.hash = q.hash(l.key)
 	l.weight = 1
 	if q.options.Weight != nil {
 		l.weight, err = weigh(q.options.Weight, l.key)
 	}
 	return l, err
+}
+
+// labelAll fills in the labels of items, and returns how many are valid. In a run of one key only the first is computed.
+func (q *FairQueue[K, V]) labelAll(labels []label[K], items []V) (n int, err error) {
+	for i, item := range items {
+		key := q.key(item)
+		if i > 0 && key == labels[i-1].key {
+			labels[i] = labels[i-1]
+		} else if labels[i], err = q.label(key); err != nil {
+			return i, err
+		}
+	}
+	return len(items), nil
 }
 
 // lock takes the lock, and tells the time to what measures it.
@@ -77,48 +90,104 @@ func (q *FairQueue[K, V]) lockTimed() {
 	q.queue.waits.now = max(now, q.queue.waits.now) // somebody may have read the clock earlier and come here later
 }
 
-// roomyLocked tells whether an item of any key can be queued, and nothing else is to be done.
+// roomyLocked tells whether an item of any key can be queued, and nobody waits for it.
 func (q *FairQueue[K, V]) roomyLocked() bool {
-	return !q.closed && q.consumers.len == 0 && q.queue.len < q.options.Capacity && q.options.KeyCapacity == q.options.Capacity
+	return q.queue.len < q.roomy && q.consumers.len == 0
+}
+
+// freeLocked tells whether an item can be taken out, and nobody waits for its place.
+func (q *FairQueue[K, V]) freeLocked() bool { return q.producers.len+q.barred.len == 0 }
+
+// popOrLock takes out the next item. If there is none, it leaves the lock held.
+func (q *FairQueue[K, V]) popOrLock() (item V, ok bool) {
+	q.lock()
+	if q.queue.len == 0 {
+		return item, false
+	}
+	if q.freeLocked() {
+		item = q.queue.pop()
+		q.counts.Popped++
+		q.mu.Unlock()
+		return item, true
+	}
+	var after aftermath[K, V]
+	item = q.popLocked(&after)
+	q.mu.Unlock()
+	q.finish(&after)
+	return item, true
 }
 
 // pushLocked queues an item if there is room for it, or can be made.
 func (q *FairQueue[K, V]) pushLocked(l *label[K], item V, ticket *Ticket, after *aftermath[K, V]) error {
-	if err := q.makeRoomLocked(l, after); err != nil {
+	row, s, err := q.makeRoomLocked(l, after)
+	if err != nil {
 		q.counts.Refused++
 		return err
 	}
-	q.enterLocked(l, item, ticket, after)
-	return nil
-}
-
-// makeRoomLocked returns nil if an item can be queued, after evicting another one if need be.
-func (q *FairQueue[K, V]) makeRoomLocked(l *label[K], after *aftermath[K, V]) error {
-	switch {
-	case q.closed:
-		return ErrClosed
-	case q.options.KeyCapacity < q.options.Capacity && q.queue.keyLen(l.key, l.hash) >= q.options.KeyCapacity:
-		return q.keyFull
-	case q.queue.len < q.options.Capacity:
-		return nil
-	case q.options.WhenFull != EvictHeaviest || q.queue.isHeaviest(l.key, l.hash):
-		return q.full
-	}
-	s := q.queue.heaviest()
-	victim := label[K]{key: s.key, hash: s.hash}
-	after.evicted, after.victim = true, eviction[K, V]{s.key, q.queue.remove(s.newest)}
-	q.counts.Evicted++
-	q.unbarLocked(&victim)
-	return nil
-}
-
-// enterLocked queues an item for which there is room. If a consumer waits for it, it leaves again at once.
-func (q *FairQueue[K, V]) enterLocked(l *label[K], item V, ticket *Ticket, after *aftermath[K, V]) {
-	node := q.queue.push(l.key, l.hash, l.weight, item)
-	q.counts.Pushed++
+	node := q.enterLocked(l, row, s, item)
 	if ticket != nil {
 		*ticket = q.queue.issue(node)
 	}
+	q.handOverLocked(after)
+	return nil
+}
+
+// pushRunLocked queues items as long as there is room for any key and nobody waits for them, and returns how many.
+func (q *FairQueue[K, V]) pushRunLocked(labels []label[K], items []V) (n int) {
+	var row uint32
+	var s *keyState[K]
+	for n < len(labels) && q.roomyLocked() {
+		l := &labels[n]
+		if s == nil || s.hash != l.hash || s.key != l.key {
+			row, s = q.queue.state(l.key, l.hash)
+		}
+		q.queue.pushTo(row, s, l.weight, items[n])
+		n++
+	}
+	q.counts.Pushed += uint64(n)
+	return n
+}
+
+// makeRoomLocked returns nil if an item can be queued, after evicting another one if need be, and what it found out about
+// its key: row and s are 0 and nil if that has nothing queued.
+func (q *FairQueue[K, V]) makeRoomLocked(l *label[K], after *aftermath[K, V]) (row uint32, s *keyState[K], err error) {
+	if q.closed {
+		return 0, nil, ErrClosed
+	}
+	items := 0
+	if row, s = q.queue.keys.find(l.key, l.hash); s != nil {
+		items = int(s.len)
+	}
+	if items == 0 {
+		row, s = 0, nil // it may rest, and eviction may end that
+	}
+	switch {
+	case items >= q.options.KeyCapacity:
+		return 0, nil, q.keyFull
+	case q.queue.len < q.options.Capacity:
+		return row, s, nil
+	case q.options.WhenFull != EvictHeaviest || items > 0 && s.last == q.queue.rounds.last:
+		return 0, nil, q.full
+	}
+	h := q.queue.heaviest()
+	victim := label[K]{key: h.key, hash: h.hash}
+	after.evicted, after.victim = true, eviction[K, V]{h.key, q.queue.remove(h.newest)}
+	q.counts.Evicted++
+	q.unbarLocked(&victim)
+	return row, s, nil
+}
+
+// enterLocked queues an item for which there is room.
+func (q *FairQueue[K, V]) enterLocked(l *label[K], row uint32, s *keyState[K], item V) (node uint32) {
+	q.counts.Pushed++
+	if s == nil {
+		return q.queue.push(l.key, l.hash, l.weight, item)
+	}
+	return q.queue.pushTo(row, s, l.weight, item)
+}
+
+// handOverLocked gives an item that was just queued to a consumer, if one waits.
+func (q *FairQueue[K, V]) handOverLocked(after *aftermath[K, V]) {
 	if q.consumers.len > 0 {
 		w := q.consumers.pop()
 		w.item = q.queue.pop()
@@ -169,7 +238,7 @@ func (q *FairQueue[K, V]) admitLocked(after *aftermath[K, V]) {
 			q.lineUpLocked(&q.barred, w)
 			continue
 		}
-		q.enterLocked(&w.label, w.item, nil, after)
+		q.enterLocked(&w.label, 0, nil, w.item)
 		after.wake(w, nil)
 	}
 }
