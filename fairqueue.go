@@ -258,7 +258,7 @@ func (q *FairQueue[K, V]) All(ctx context.Context) iter.Seq[V] {
 }
 
 // Remove takes out the item that the ticket stands for. What is queued behind it under the same key moves up one turn.
-// If the item is no longer queued, ok is false.
+// If the item is no longer queued, ok is false: somebody else has it, for each item leaves the queue exactly once.
 func (q *FairQueue[K, V]) Remove(t Ticket) (item V, ok bool) {
 	var after aftermath[K, V]
 	q.lock()

@@ -31,8 +31,9 @@ type Options[K comparable, V any] struct {
 	// each push, without the lock held, so calls may overlap; if it returns anything else, the push fails with [ErrWeight].
 	Weight func(K) int
 
-	// OnEvict is handed what EvictHeaviest evicts, in the goroutine of the push that took its place, after the lock is
-	// released. EvictHeaviest needs it, no other policy allows it.
+	// OnEvict is handed what EvictHeaviest evicts, in the goroutine of the push that takes its place, after the lock is
+	// released. It delays that push, so it should be quick. It may even be called before the Add that queued the item has
+	// returned. EvictHeaviest needs it, no other policy allows it.
 	OnEvict func(K, V)
 
 	// TrackWait makes the queue measure how long items wait, for [Stats] and [KeyStat]. It costs two clock readings for each item,
@@ -65,7 +66,11 @@ const (
 	ThisRound
 )
 
-// complete puts in the defaults, and returns an error that names the field if the options do not make sense.
+// Validate returns an error that names the field, its value and the limit, if the options do not make sense. Programs whose
+// options come from their users call it, for New panics.
+func (o Options[K, V]) Validate() error { return o.complete() }
+
+// complete puts in the defaults, and returns what Validate does.
 func (o *Options[K, V]) complete() error {
 	if o.Capacity == 0 {
 		o.Capacity = DefaultCapacity

@@ -47,7 +47,7 @@ func (q *FairQueue[K, V]) Snapshot() Snapshot[K, V] {
 func (q *Queue[K, V]) snapshot() Snapshot[K, V] {
 	s := Snapshot[K, V]{Queues: make(map[K][]V, q.active), order: make([]delivery[K, V], 0, q.len)}
 	round := 0
-	if tail := q.rounds.now; tail != 0 {
+	if tail := *q.ring(q.rounds.cur); tail != 0 {
 		round = 1
 		for turn := q.links.at(tail).after; turn != tail; turn = q.links.at(turn).after {
 			round++

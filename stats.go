@@ -14,6 +14,7 @@ type Stats struct {
 	Capacity    int // the most items that the queue can hold
 	WaitingPush int // goroutines in PushWait
 	WaitingPop  int // goroutines in PopWait
+	Closed      bool
 
 	Pushed  uint64 // items accepted since the queue was made
 	Popped  uint64 // items delivered by Pop, PopWait and PopBatch
@@ -44,7 +45,7 @@ type Histogram struct {
 
 // Bound returns the longest duration that bucket i counts: a microsecond for bucket 0, and twice as much for each that
 // follows. The last bucket has no bound: it counts all that is longer, and Bound gives the greatest Duration.
-func (*Histogram) Bound(i int) time.Duration {
+func (Histogram) Bound(i int) time.Duration {
 	if i >= len(Histogram{}.Buckets)-1 {
 		return 1<<63 - 1
 	}
@@ -53,7 +54,7 @@ func (*Histogram) Bound(i int) time.Duration {
 
 // Quantile returns a duration that at least the share q, 0 to 1, of those counted do not exceed. It is a bucket's bound, so
 // less than twice the exact value above a microsecond. It is 0 if nothing was counted.
-func (h *Histogram) Quantile(q float64) time.Duration {
+func (h Histogram) Quantile(q float64) time.Duration {
 	sum := uint64(0)
 	for i, n := range h.Buckets {
 		sum += n
@@ -139,6 +140,7 @@ func (q *FairQueue[K, V]) Stats() Stats {
 	s := q.counts
 	s.Len, s.Keys, s.Capacity = q.queue.len, q.queue.active, q.options.Capacity
 	s.WaitingPush, s.WaitingPop = q.producers.len+q.barred.len, q.consumers.len
+	s.Closed = q.closed
 	if w := q.queue.waits; w != nil {
 		s.OldestAge, s.Wait = w.age(w.oldest), w.total
 	}

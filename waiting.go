@@ -121,7 +121,9 @@ func (q *FairQueue[K, V]) popOrLock() (item V, ok bool) {
 func (q *FairQueue[K, V]) pushLocked(l *label[K], item V, ticket *Ticket, after *aftermath[K, V]) error {
 	row, s, err := q.makeRoomLocked(l, after)
 	if err != nil {
-		q.counts.Refused++
+		if err != ErrClosed {
+			q.counts.Refused++
+		}
 		return err
 	}
 	node := q.enterLocked(l, row, s, item)
@@ -162,7 +164,7 @@ func (q *FairQueue[K, V]) makeRoomLocked(l *label[K], after *aftermath[K, V]) (r
 		row, s = 0, nil // it may rest, and eviction may end that
 	}
 	switch {
-	case items >= q.options.KeyCapacity:
+	case items >= q.options.KeyCapacity && q.options.KeyCapacity < q.options.Capacity:
 		return 0, nil, q.keyFull
 	case q.queue.len < q.options.Capacity:
 		return row, s, nil
@@ -256,9 +258,9 @@ func (q *FairQueue[K, V]) await(ctx context.Context, w *waiter[K, V]) (item V, e
 	case <-ctx.Done():
 		if q.withdraw(w) {
 			w.err = ctx.Err()
-		} else {
-			<-w.ready // it was served at the same moment, and what was handed over is not taken back
+			break
 		}
+		<-w.ready // it was served at the same moment, and what was handed over is not taken back
 	}
 	item, err = w.item, w.err
 	*w = waiter[K, V]{ready: w.ready}

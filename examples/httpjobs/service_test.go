@@ -1,0 +1,495 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// rig is a service behind a real HTTP server and a network in memory. It lives in a synctest bubble: time is not real, and
+// the bubble fails if a goroutine is left over.
+type rig struct {
+	*service
+	t      *testing.T
+	client *http.Client
+}
+
+// bubble runs test in a bubble. When it returns the service must have been drained.
+func bubble(t *testing.T, workers, capacity int, test func(*testing.T, *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{service: start(workers, capacity, sleep), t: t}
+		network := &network{make(chan net.Conn), make(chan struct{})}
+		server := newServer(r.handler())
+		served := make(chan error)
+		go func() { served <- server.Serve(network) }()
+		r.client = &http.Client{Transport: &http.Transport{
+			DisableKeepAlives: true,
+			DialContext:       func(context.Context, string, string) (net.Conn, error) { return network.dial() },
+		}}
+		test(t, r)
+		require.NoError(t, server.Shutdown(t.Context()))
+		require.ErrorIs(t, <-served, http.ErrServerClosed)
+	})
+}
+
+// sleep is work that takes a second for each round, and whose digest is the text.
+func sleep(ctx context.Context, text []byte, rounds int) (string, error) {
+	if string(text) == "fail" {
+		return "", errors.New("as asked for")
+	}
+	select {
+	case <-time.After(time.Duration(rounds) * time.Second):
+		return string(text), nil
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+// network is a net.Listener whose connections are pipes.
+type network struct {
+	calls  chan net.Conn
+	closed chan struct{}
+}
+
+func (n *network) dial() (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case n.calls <- server:
+		return client, nil
+	case <-n.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (n *network) Accept() (net.Conn, error) {
+	select {
+	case c := <-n.calls:
+		return c, nil
+	case <-n.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (n *network) Close() error   { close(n.closed); return nil }
+func (n *network) Addr() net.Addr { return &net.UnixAddr{} }
+
+// response is a request's outcome.
+type response struct {
+	err        error // of the connection; nil if there was an answer
+	status     int
+	retryAfter string
+	result     result
+	at         time.Time
+}
+
+// request is a request in flight.
+type request struct {
+	response   chan response
+	disconnect context.CancelFunc
+}
+
+// post sends a job, and returns when it is queued, running or answered.
+func (r *rig) post(tenant, text string, rounds int) request {
+	q := post(r.client, "http://service", tenant, text, rounds)
+	synctest.Wait()
+	return q
+}
+
+func post(client *http.Client, base, tenant, text string, rounds int) request {
+	ctx, cancel := context.WithCancel(context.Background())
+	q := request{make(chan response, 1), cancel}
+	go func() {
+		defer cancel()
+		q.response <- send(ctx, client, base, tenant, text, rounds)
+	}()
+	return q
+}
+
+func send(ctx context.Context, client *http.Client, base, tenant, text string, rounds int) (a response) {
+	url := fmt.Sprintf("%s/jobs?rounds=%d", base, rounds)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(text))
+	if err != nil {
+		return response{err: err}
+	}
+	r.Header.Set("X-Tenant", tenant)
+	answer, err := client.Do(r)
+	if err != nil {
+		return response{err: err}
+	}
+	defer answer.Body.Close()
+	a = response{status: answer.StatusCode, retryAfter: answer.Header.Get("Retry-After"), at: time.Now()}
+	if a.status == http.StatusOK {
+		a.err = json.NewDecoder(answer.Body).Decode(&a.result)
+	}
+	return a
+}
+
+func (q request) status(t *testing.T) int {
+	t.Helper()
+	a := <-q.response
+	require.NoError(t, a.err)
+	return a.status
+}
+
+func TestTenantsTakeTurns(t *testing.T) {
+	bubble(t, 1, 100, func(t *testing.T, r *rig) {
+		var alice []request
+		for i := range 10 {
+			alice = append(alice, r.post("alice", fmt.Sprint("alice ", i), 1))
+		}
+		bob := <-r.post("bob", "bob 0", 1).response
+		require.Equal(t, result{"bob", "bob 0", 3}, bob.result) // after the one that ran, and one that was there before
+		require.Equal(t, 7, r.stats().Queue.Len)
+		for i, q := range alice {
+			a := <-q.response
+			require.Equal(t, http.StatusOK, a.status)
+			require.Equal(t, fmt.Sprint("alice ", i), a.result.Digest)
+		}
+		require.Zero(t, r.drain(t.Context()))
+	})
+}
+
+func TestDisconnectWhileQueued(t *testing.T) {
+	bubble(t, 1, 100, func(t *testing.T, r *rig) {
+		first := r.post("alice", "first", 10)
+		second := r.post("alice", "second", 10)
+		third := r.post("alice", "third", 10)
+		require.Equal(t, 2, r.stats().Queue.Len)
+
+		second.disconnect()
+		synctest.Wait()
+		require.Equal(t, 1, r.stats().Queue.Len)
+		require.EqualValues(t, 1, r.stats().Queue.Removed)
+		require.ErrorIs(t, (<-second.response).err, context.Canceled)
+
+		require.Equal(t, uint64(1), (<-first.response).result.Order)
+		require.Equal(t, result{"alice", "third", 2}, (<-third.response).result)
+		require.Zero(t, r.drain(t.Context()))
+	})
+}
+
+func TestDisconnectWhileRunning(t *testing.T) {
+	bubble(t, 1, 100, func(t *testing.T, r *rig) {
+		began := time.Now()
+		first := r.post("alice", "first", 1_000_000)
+		second := r.post("alice", "second", 10)
+		first.disconnect()
+		a := <-second.response
+		require.Equal(t, result{"alice", "second", 2}, a.result)
+		require.Equal(t, 10*time.Second, a.at.Sub(began), "the first was cancelled at once")
+		require.Zero(t, r.stats().Queue.Removed)
+		require.Zero(t, r.drain(t.Context()))
+	})
+}
+
+// A client that has closed its side of the connection counts as gone, but must not take the answer for success.
+func TestHalfClosedConnection(t *testing.T) {
+	s := start(1, 1, sleep)
+	defer s.drain(t.Context())
+	server := httptest.NewServer(s.handler())
+	defer server.Close()
+	connection, err := net.Dial("tcp", server.Listener.Addr().String())
+	require.NoError(t, err)
+	defer connection.Close()
+	_, err = fmt.Fprint(connection, "POST /jobs?rounds=1000000 HTTP/1.1\r\nHost: service\r\nX-Tenant: alice\r\nContent-Length: 4\r\n\r\ntext")
+	require.NoError(t, err)
+	require.NoError(t, connection.(*net.TCPConn).CloseWrite())
+	answer, err := http.ReadResponse(bufio.NewReader(connection), nil)
+	require.NoError(t, err)
+	answer.Body.Close()
+	require.Equal(t, statusDisconnected, answer.StatusCode)
+}
+
+func TestFullQueue(t *testing.T) {
+	bubble(t, 2, 4, func(t *testing.T, r *rig) {
+		require.Equal(t, http.StatusOK, r.post("alice", "measured", 3).status(t))
+		var alice []request
+		for i := range 6 {
+			alice = append(alice, r.post("alice", fmt.Sprint(i), 3))
+		}
+		require.Equal(t, 4, r.stats().Queue.Len)
+
+		// Four jobs of 3 s, and two workers.
+		refused := <-r.post("alice", "one too many", 3).response
+		require.Equal(t, http.StatusTooManyRequests, refused.status)
+		require.Equal(t, "6", refused.retryAfter)
+
+		bob := r.post("bob", "bob", 3)
+		evicted := <-alice[5].response
+		require.Equal(t, http.StatusTooManyRequests, evicted.status)
+		require.Equal(t, "6", evicted.retryAfter)
+
+		require.Equal(t, http.StatusOK, bob.status(t))
+		for _, q := range alice[:5] {
+			require.Equal(t, http.StatusOK, q.status(t))
+		}
+		require.Zero(t, r.drain(t.Context()))
+		require.EqualValues(t, 1, r.stats().Queue.Evicted)
+		require.EqualValues(t, 1, r.stats().Queue.Refused)
+	})
+}
+
+func TestRetryAfterIsNeverLessThanASecond(t *testing.T) {
+	bubble(t, 1, 1, func(t *testing.T, r *rig) {
+		running, queued := r.post("alice", "running", 1), r.post("alice", "queued", 1)
+		refused := <-r.post("alice", "refused", 1).response
+		require.Equal(t, "1", refused.retryAfter, "nothing has been measured yet")
+		require.Equal(t, http.StatusOK, running.status(t))
+		require.Equal(t, http.StatusOK, queued.status(t))
+		require.Zero(t, r.drain(t.Context()))
+	})
+}
+
+func TestDrainWithinGrace(t *testing.T) {
+	bubble(t, 1, 100, func(t *testing.T, r *rig) {
+		var all []request
+		for i := range 5 {
+			all = append(all, r.post("alice", fmt.Sprint(i), 10))
+		}
+		drained := make(chan int)
+		go func() { drained <- r.drain(t.Context()) }()
+		synctest.Wait()
+		require.Equal(t, http.StatusServiceUnavailable, r.post("bob", "late", 1).status(t))
+		require.True(t, r.stats().Draining)
+		require.Zero(t, <-drained)
+		for _, q := range all {
+			require.Equal(t, http.StatusOK, q.status(t))
+		}
+	})
+}
+
+func TestDrainBeyondGrace(t *testing.T) {
+	bubble(t, 2, 100, func(t *testing.T, r *rig) {
+		var all []request
+		for i := range 7 {
+			all = append(all, r.post("alice", fmt.Sprint(i), 10))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+		defer cancel()
+		require.Equal(t, 5, r.drain(ctx))
+		for i, q := range all {
+			if i < 2 {
+				require.Equal(t, http.StatusOK, q.status(t))
+			} else {
+				require.Equal(t, http.StatusServiceUnavailable, q.status(t))
+			}
+		}
+		require.EqualValues(t, 3, r.stats().Queue.Drained, "the other two were running")
+	})
+}
+
+// A job may wait for longer than its text may take to arrive.
+func TestLongWait(t *testing.T) {
+	bubble(t, 1, 100, func(t *testing.T, r *rig) {
+		first, second := r.post("alice", "first", 3600), r.post("alice", "second", 3600)
+		require.Equal(t, http.StatusOK, first.status(t))
+		require.Equal(t, http.StatusOK, second.status(t))
+		require.Zero(t, r.drain(t.Context()))
+	})
+}
+
+func TestSlowText(t *testing.T) {
+	bubble(t, 1, 100, func(t *testing.T, r *rig) {
+		body, text := io.Pipe()
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://service/jobs", body)
+		require.NoError(t, err)
+		q.Header.Set("X-Tenant", "alice")
+		go fmt.Fprint(text, "only the beginning")
+		began := time.Now()
+		answer, err := r.client.Do(q)
+		require.NoError(t, err)
+		answer.Body.Close()
+		text.Close()
+		require.Equal(t, http.StatusRequestTimeout, answer.StatusCode)
+		require.Equal(t, readTime, time.Since(began))
+		require.Zero(t, r.drain(t.Context()))
+	})
+}
+
+func TestFailedJob(t *testing.T) {
+	bubble(t, 1, 100, func(t *testing.T, r *rig) {
+		require.Equal(t, http.StatusInternalServerError, r.post("alice", "fail", 1).status(t))
+		require.Zero(t, r.drain(t.Context()))
+	})
+}
+
+func TestInvalidRequests(t *testing.T) {
+	s := start(1, 1, sleep)
+	defer s.drain(t.Context())
+	tests := []struct {
+		name, method, target, tenant, text string
+		status                             int
+		says                               string
+	}{
+		{"no tenant", "POST", "/jobs", "", "text", 400, "X-Tenant"},
+		{"long tenant", "POST", "/jobs", strings.Repeat("a", maxTenant+1), "text", 400, "64 bytes"},
+		{"no text", "POST", "/jobs", "alice", "", 400, "empty"},
+		{"large text", "POST", "/jobs", "alice", strings.Repeat("a", maxText+1), 413, "65536 bytes"},
+		{"no number", "POST", "/jobs?rounds=many", "alice", "text", 400, "rounds"},
+		{"no rounds", "POST", "/jobs?rounds=0", "alice", "text", 400, "rounds"},
+		{"many rounds", "POST", "/jobs?rounds=1000000001", "alice", "text", 400, "rounds"},
+		{"method", "GET", "/jobs", "alice", "", 405, "not allowed"},
+		{"method of stats", "POST", "/stats", "alice", "", 405, "not allowed"},
+		{"path", "POST", "/job", "alice", "text", 404, "not found"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			r := httptest.NewRequest(test.method, test.target, strings.NewReader(test.text))
+			r.Header.Set("X-Tenant", test.tenant)
+			w := httptest.NewRecorder()
+			s.handler().ServeHTTP(w, r)
+			require.Equal(t, test.status, w.Code)
+			require.Contains(t, strings.ToLower(w.Body.String()), strings.ToLower(test.says))
+		})
+	}
+	require.Zero(t, s.stats().Queue.Pushed)
+}
+
+func TestStats(t *testing.T) {
+	bubble(t, 1, 100, func(t *testing.T, r *rig) {
+		var all []request
+		for i := range topTenants + 5 {
+			all = append(all, r.post(fmt.Sprint("tenant ", i), "text", 2))
+		}
+		all = append(all, r.post("alice", "text", 2), r.post("alice", "text", 2))
+		time.Sleep(time.Second)
+		answer, err := r.client.Get("http://service/stats")
+		require.NoError(t, err)
+		defer answer.Body.Close()
+		require.Equal(t, "application/json", answer.Header.Get("Content-Type"))
+		var got stats
+		require.NoError(t, json.NewDecoder(answer.Body).Decode(&got))
+		require.Equal(t, 16, got.Queue.Len)
+		require.EqualValues(t, 17, got.Queue.Pushed)
+		require.InDelta(t, 1.0, got.Queue.OldestAge, 0)
+		require.EqualValues(t, 1, got.Queue.Wait.Count)
+		require.EqualValues(t, 1, got.Running)
+		require.Len(t, got.Tenants, topTenants)
+		require.Equal(t, "alice", got.Tenants[0].Key)
+		require.Equal(t, 2, got.Tenants[0].Len)
+		require.Zero(t, r.drain(t.Context()))
+		for _, q := range all {
+			require.Equal(t, http.StatusOK, q.status(t))
+		}
+	})
+}
+
+// once is a ResponseWriter that counts answers.
+type once struct {
+	http.ResponseWriter
+	answers int
+}
+
+func (o *once) WriteHeader(status int) {
+	o.answers++
+	o.ResponseWriter.WriteHeader(status)
+}
+
+func (o *once) Write(b []byte) (int, error) {
+	if o.answers == 0 {
+		o.WriteHeader(http.StatusOK)
+	}
+	return o.ResponseWriter.Write(b)
+}
+
+// Clients come, disconnect, are refused and evicted at the same moments at which workers begin and end jobs, and then the
+// service shuts down: no job is lost, and none is answered or done twice. Fake time goes in steps, so that much happens in
+// parallel at each of them.
+func TestEverythingAtOnce(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) { everythingAtOnce(t, rand.New(rand.NewPCG(seed, 0))) })
+	}
+}
+
+func everythingAtOnce(t *testing.T, random *rand.Rand) {
+	var mu sync.Mutex // protects begun
+	begun := make(map[string]int)
+	s := start(3, 10, func(ctx context.Context, text []byte, rounds int) (string, error) {
+		mu.Lock()
+		begun[string(text)]++
+		mu.Unlock()
+		return sleep(ctx, text, rounds)
+	})
+	handler := s.handler()
+
+	const requests = 300
+	var group sync.WaitGroup
+	var got [requests]struct {
+		*httptest.ResponseRecorder
+		answers int
+		gone    bool // the client had disconnected
+	}
+	for i := range requests {
+		tenant := fmt.Sprint("tenant ", random.IntN(1+random.IntN(8))) // the lower ones flood
+		text, rounds := fmt.Sprint("text ", i), 1+random.IntN(3)
+		arrival := time.Duration(random.IntN(60)) * time.Second
+		patience := time.Duration(random.IntN(20)) * time.Second
+		patient := random.IntN(3) > 0
+		group.Go(func() {
+			time.Sleep(arrival)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if !patient {
+				ctx, cancel = context.WithTimeout(ctx, patience)
+				defer cancel()
+			}
+			r := httptest.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprint("/jobs?rounds=", rounds), strings.NewReader(text))
+			r.Header.Set("X-Tenant", tenant)
+			w := &once{ResponseWriter: httptest.NewRecorder()}
+			handler.ServeHTTP(w, r)
+			got[i].ResponseRecorder = w.ResponseWriter.(*httptest.ResponseRecorder)
+			got[i].answers, got[i].gone = w.answers, ctx.Err() != nil
+		})
+	}
+	time.Sleep(50 * time.Second)
+	grace, cancel := context.WithTimeout(t.Context(), time.Duration(random.IntN(8))*time.Second)
+	defer cancel()
+	unfinished := s.drain(grace)
+	group.Wait()
+
+	statuses := make(map[int]int)
+	for i, g := range got {
+		require.Equal(t, 1, g.answers, "answers to request %d", i)
+		statuses[g.Code]++
+		switch g.Code {
+		case http.StatusOK:
+			var r result
+			require.NoError(t, json.Unmarshal(g.Body.Bytes(), &r))
+			require.Equal(t, fmt.Sprint("text ", i), r.Digest, "everybody gets their own result")
+			require.Equal(t, 1, begun[r.Digest])
+		case statusDisconnected:
+			require.True(t, g.gone)
+		default:
+			require.Contains(t, []int{http.StatusTooManyRequests, http.StatusServiceUnavailable}, g.Code)
+		}
+	}
+	for text, times := range begun {
+		require.Equal(t, 1, times, "runs of %s", text)
+	}
+	q := s.stats().Queue
+	require.Equal(t, q.Pushed, q.Popped+q.Removed+q.Evicted+q.Drained)
+	require.Zero(t, q.Len)
+	require.Zero(t, s.stats().Running)
+	require.LessOrEqual(t, int(q.Drained), unfinished)
+	require.GreaterOrEqual(t, statuses[statusDisconnected], int(q.Removed))
+	require.NotZero(t, q.Removed)
+	require.NotZero(t, q.Evicted)
+	require.NotZero(t, statuses[http.StatusOK])
+	require.NotZero(t, statuses[http.StatusTooManyRequests])
+	require.NotZero(t, statuses[http.StatusServiceUnavailable])
+}

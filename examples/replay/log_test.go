@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func pack(t *testing.T, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, err := z.Write([]byte(text))
+	require.NoError(t, err)
+	require.NoError(t, z.Close())
+	return b.String()
+}
+
+// read returns the jobs with their users' names, as "submit user run", and the workload.
+func read(t *testing.T, text string) ([]string, *workload) {
+	t.Helper()
+	w, err := readWorkload(strings.NewReader(text), "log")
+	require.NoError(t, err)
+	var lines []string
+	counts := make([]int, len(w.names))
+	for _, j := range w.jobs {
+		counts[j.user]++
+		lines = append(lines, strings.Join([]string{human(j.submit), w.names[j.user], human(j.run)}, " "))
+	}
+	require.Equal(t, counts, w.counts)
+	return lines, w
+}
+
+func TestReadCSV(t *testing.T) {
+	want := []string{"0s ann 9s", "5s bob 0s", "5s ann 3s"}
+	for name, text := range map[string]string{
+		"plain":               "submit_s,user,run_s\n0,ann,9\n5,bob,0\n5,ann,3\n",
+		"no line end":         "submit_s,user,run_s\n0,ann,9\n5,bob,0\n5,ann,3",
+		"Windows":             "\ufeffsubmit_s,user,run_s\r\n0,ann,9\r\n5,bob,0\r\n5,ann,3\r\n",
+		"blanks and quotes":   "submit_s, user, run_s\n\n0, ann ,9 \n5,\"bob\",0\n5,ann,3\n\n",
+		"not in submit order": "submit_s,user,run_s\n5,bob,0\n5,ann,3\n0,ann,9\n",
+		"packed":              pack(t, "submit_s,user,run_s\n0,ann,9\n5,bob,0\n5,ann,3\n"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, w := read(t, text)
+			require.Equal(t, want, got)
+			require.Equal(t, []string{"bob", "ann"}, []string{w.names[w.order[0]], w.names[w.order[1]]}, "fewest jobs first")
+			require.Zero(t, w.skipped)
+		})
+	}
+}
+
+func TestReadSWF(t *testing.T) {
+	text := `; Version: 2.2, with a comma
+;
+
+  1  40 -1 100  1 -1 -1 1 -1 -1 1 5 1 -1 1 -1 -1 -1
+  2  10  7  -1  1 -1 -1 1 -1 -1 0 6 1 -1 1 -1 -1 -1
+	3 10 -1 20 4 -1 -1 1 -1 -1 1 -1 1 -1 1 -1 -1 -1
+; a comment in the middle
+  4  10 -1 0  1 -1 -1 1 -1 -1 1 5
+`
+	want := []string{"10s -1 20s", "10s 5 0s", "40s 5 1m 40s"}
+	for _, text := range []string{text, pack(t, text), strings.ReplaceAll(text, "\n", "\r\n")} {
+		got, w := read(t, text)
+		require.Equal(t, want, got)
+		require.Equal(t, 1, w.skipped)
+	}
+}
+
+func TestReadErrors(t *testing.T) {
+	const header = "submit_s,user,run_s\n"
+	packed := pack(t, header+strings.Repeat("0,ann,9\n", 1000))
+	for text, want := range map[string]string{
+		"":                                      "log: no jobs to replay (0 skipped because their run time is unknown)",
+		header:                                  "log: no jobs to replay (0 skipped because their run time is unknown)",
+		"1 0 0 -1 0 0 0 0 0 0 0 5\n":            "log: no jobs to replay (1 skipped because their run time is unknown)",
+		"0,ann,9\n":                             `log:1: the header is "0,ann,9", must be "submit_s,user,run_s"`,
+		"user,submit_s,run_s\nann,0,9\n":        `log:1: the header is "user,submit_s,run_s", must be "submit_s,user,run_s"`,
+		header + "0,ann,9\n\n1,ann\n":           "log:4: 2 fields, must be 3 (submit_s,user,run_s)",
+		header + "0,ann,9,1\n":                  "log:2: 4 fields, must be 3 (submit_s,user,run_s)",
+		header + "x,ann,9\n":                    `log:2: the submit time is "x", must be a whole number of seconds from 0 to 10000000000`,
+		header + "-1,ann,9\n":                   `log:2: the submit time is "-1", must be a whole number of seconds from 0 to 10000000000`,
+		header + "0,ann,9\n1,ann,1.5\n":         `log:3: the run time is "1.5", must be a whole number of seconds from 0 to 10000000000`,
+		header + "0,ann,-1\n":                   `log:2: the run time is "-1", must be a whole number of seconds from 0 to 10000000000`,
+		header + "0,ann,10000000001\n":          `log:2: the run time is "10000000001", must be a whole number of seconds from 0 to 10000000000`,
+		header + "0,ann,99999999999999999999":   `log:2: the run time is "99999999999999999999", must be a whole number of seconds from 0 to 10000000000`,
+		header + "0, ,9\n":                      "log:2: the user is empty",
+		header + "0,\"ann,9\n1,ann,9\n":         `log:3: extraneous or missing " in quoted-field`,
+		"; comment\n1 0 0 9 0 0 0 0 0 0 0\n":    "log:2: 11 fields, a line of an SWF file has 12 or more (a CSV begins with submit_s,user,run_s)",
+		"; comment\n1 0 0 9s 0 0 0 0 0 0 0 5":   `log:2: the run time is "9s", must be a whole number of seconds from -10000000000 to 10000000000`,
+		"; comment\n\n1 -1 0 9 0 0 0 0 0 0 0 5": `log:3: the submit time is "-1", must be a whole number of seconds from 0 to 10000000000`,
+		";\n" + strings.Repeat("x", 100_000):    "log:2: bufio.Scanner: token too long",
+		packed[:len(packed)-9]:                  "log:1002: unexpected EOF",
+		"\x1f\x8bnonsense":                      "log: gzip: invalid header",
+	} {
+		_, err := readWorkload(strings.NewReader(text), "log")
+		require.EqualError(t, err, want, "%.60q", text)
+	}
+}
+
+func TestBuiltInLog(t *testing.T) {
+	w, err := (&settings{}).read()
+	require.NoError(t, err)
+	require.Len(t, w.jobs, 188_041)
+	require.Len(t, w.names, 216)
+	require.Equal(t, 136, w.light())
+	heaviest := w.order[len(w.order)-1]
+	require.Equal(t, "1", w.names[heaviest])
+	require.Equal(t, 60_658, w.counts[heaviest])
+	require.InDelta(t, 1581, w.load(1), 1, "busy servers on average, as its README says")
+}
+
+func TestLight(t *testing.T) {
+	for _, c := range []struct{ jobs, light int }{{lightJobs - 1, 1}, {lightJobs, 0}} {
+		w, err := readWorkload(strings.NewReader("submit_s,user,run_s\n"+strings.Repeat("0,ann,9\n", c.jobs)), "log")
+		require.NoError(t, err)
+		require.Equal(t, c.light, w.light())
+		require.Zero(t, w.load(1), "no time passes")
+	}
+}

@@ -1,0 +1,216 @@
+// Replay runs the log of a real computing grid through simulated servers, once with a FIFO in front of them and once with a
+// fair queue, and shows who waits how long.
+//
+//	go run ./examples/replay
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/fairq/fairq"
+)
+
+//go:embed testdata/lcg-2005.csv.gz
+var lcg []byte
+
+const lcgTitle = "LCG grid, November 2005"
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run returns the exit status: 2 if the command line is wrong, 1 if anything else is.
+func run(args []string, out, errOut io.Writer) int {
+	var usage usageError
+	err := command(args, out, errOut)
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &usage):
+		fmt.Fprintf(errOut, "replay: %v (-h tells more)\n", err)
+		return 2
+	default:
+		fmt.Fprintf(errOut, "replay: %v\n", err)
+		return 1
+	}
+}
+
+func command(args []string, out, errOut io.Writer) error {
+	s, err := parse(args, out)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
+	if err != nil {
+		return usageError{err}
+	}
+	w, err := s.read()
+	if err != nil {
+		return err
+	}
+	weights, err := s.weightsOf(w)
+	if err != nil {
+		return usageError{err}
+	}
+	bar := newProgress(errOut, 2*len(w.jobs))
+	before, after, err := s.compare(w, weights, bar)
+	bar.clear()
+	if err != nil {
+		return err
+	}
+	if _, err := out.Write(report(w, s.servers, before, after)); err != nil {
+		return err
+	}
+	if s.svg == "" || s.svg == "none" {
+		return nil
+	}
+	if err := os.WriteFile(s.svg, draw(w, s.servers, before, after), 0o644); err != nil {
+		return fmt.Errorf("the picture: %w", err)
+	}
+	_, err = fmt.Fprintf(out, "\nThe picture is in %s; open it in a browser.\n", s.svg)
+	return err
+}
+
+// usageError is a mistake in the command line.
+type usageError struct{ error }
+
+// settings are what the flags say.
+type settings struct {
+	servers   int
+	in        string
+	svg       string
+	weights   map[string]int // by name of the user; those not named weigh 1
+	newcomers fairq.Newcomers
+}
+
+func parse(args []string, out io.Writer) (settings, error) {
+	s := settings{weights: map[string]int{}}
+	f := flag.NewFlagSet("replay", flag.ContinueOnError)
+	f.SetOutput(io.Discard) // run prints the error
+	f.IntVar(&s.servers, "servers", 1600, "number of servers, `n`; each runs one job at a time")
+	f.StringVar(&s.in, "in", "", "replay this `file` instead of the built-in log: a CSV with the columns submit_s,user,run_s,\n"+
+		"or a log of the Parallel Workloads Archive (SWF), each packed with gzip or not; every job takes one server")
+	f.StringVar(&s.svg, "svg", "replay.svg", "write the picture to this `file`; none for no picture")
+	f.Func("weights", "weights of users, as `user=weight,...`; the others weigh 1", s.setWeights)
+	f.Func("newcomers", "the `round` that a user joins who has nothing queued: next or this (default next)", s.setNewcomers)
+	err := f.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprintln(out, "Replay runs a log of jobs through simulated servers, first with a FIFO, then with a fair queue,\n"+
+			"and shows who waits how long.")
+		f.SetOutput(out)
+		f.PrintDefaults()
+		return s, err
+	case err != nil:
+		return s, err
+	case f.NArg() > 0:
+		return s, fmt.Errorf("what does %q mean? There are flags only", f.Arg(0))
+	case s.servers < 1:
+		return s, fmt.Errorf("-servers is %d, must be 1 or more", s.servers)
+	}
+	return s, nil
+}
+
+func (s *settings) setWeights(text string) error {
+	for pair := range strings.SplitSeq(text, ",") {
+		cut := strings.LastIndex(pair, "=")
+		if cut < 0 {
+			return fmt.Errorf("%q is not of the form user=weight", pair)
+		}
+		user := strings.TrimSpace(pair[:cut])
+		weight, err := strconv.Atoi(strings.TrimSpace(pair[cut+1:]))
+		if err != nil || weight < 1 || weight > fairq.MaxWeight {
+			return fmt.Errorf("the weight in %q must be a whole number from 1 to %d", pair, fairq.MaxWeight)
+		}
+		if _, twice := s.weights[user]; twice {
+			return fmt.Errorf("user %q has two weights", user)
+		}
+		s.weights[user] = weight
+	}
+	return nil
+}
+
+func (s *settings) setNewcomers(text string) error {
+	switch text {
+	case "next":
+		s.newcomers = fairq.NextRound
+	case "this":
+		s.newcomers = fairq.ThisRound
+	default:
+		return errors.New("must be next or this")
+	}
+	return nil
+}
+
+func (s *settings) read() (*workload, error) {
+	if s.in == "" {
+		w, err := readWorkload(bytes.NewReader(lcg), "built-in log")
+		if err == nil {
+			w.title = lcgTitle
+		}
+		return w, err
+	}
+	f, err := os.Open(s.in)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	w, err := readWorkload(f, s.in)
+	if err == nil {
+		w.title = filepath.Base(s.in)
+	}
+	return w, err
+}
+
+// weightsOf returns the weight of each user in the log.
+func (s *settings) weightsOf(w *workload) ([]int, error) {
+	weights := make([]int, len(w.names))
+	found := 0
+	for u, name := range w.names {
+		weights[u] = 1
+		if weight, ok := s.weights[name]; ok {
+			weights[u] = weight
+			found++
+		}
+	}
+	if found == len(s.weights) {
+		return weights, nil
+	}
+	known := make(map[string]bool, len(w.names))
+	for _, name := range w.names {
+		known[name] = true
+	}
+	for name := range s.weights {
+		if !known[name] {
+			return nil, fmt.Errorf("-weights names user %q, who is not in the log", name)
+		}
+	}
+	return weights, nil
+}
+
+// compare runs the workload twice. Only the line in front of the servers differs.
+func (s *settings) compare(w *workload, weights []int, bar *progress) (before, after *result, err error) {
+	fair := fairq.New(func(j job) int { return j.user }, &fairq.Options[int, job]{
+		Capacity:  fairq.Unbounded,
+		Newcomers: s.newcomers,
+		Weight:    func(user int) int { return weights[user] },
+	})
+	before, after = newResult(w, s.servers, weights, bar), newResult(w, s.servers, weights, bar)
+	bar.say("FIFO")
+	if err := simulate(w.jobs, s.servers, &fifo{}, before); err != nil {
+		return nil, nil, fmt.Errorf("FIFO: %w", err)
+	}
+	bar.say("FairQueue")
+	if err := simulate(w.jobs, s.servers, fair, after); err != nil {
+		return nil, nil, fmt.Errorf("FairQueue: %w", err)
+	}
+	before.finish()
+	after.finish()
+	return before, after, nil
+}

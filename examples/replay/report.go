@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+)
+
+// A result is what one simulation shows.
+type result struct {
+	*shares
+	waits []sorted // how long each user's jobs waited, in seconds
+	bar   *progress
+}
+
+func newResult(w *workload, servers int, weights []int, bar *progress) *result {
+	return &result{newShares(servers, weights), make([]sorted, len(w.names)), bar}
+}
+
+func (r *result) started(now int64, j job) {
+	r.shares.started(now, j)
+	r.waits[j.user] = append(r.waits[j.user], now-j.submit)
+	r.bar.step()
+}
+
+// finish sorts the waits, for all that comes after the simulation.
+func (r *result) finish() {
+	for _, s := range r.waits {
+		slices.Sort(s)
+	}
+}
+
+// waitsOf returns the waits of all jobs of the users.
+func (r *result) waitsOf(users []int) sorted {
+	var s sorted
+	for _, u := range users {
+		s = append(s, r.waits[u]...)
+	}
+	slices.Sort(s)
+	return s
+}
+
+// sorted are waits, the shortest first.
+type sorted []int64
+
+// quantile returns the least wait that is as long as p of all waits, or longer: always one that did occur.
+func (s sorted) quantile(p float64) int64 {
+	return s[max(0, int(math.Ceil(p*float64(len(s))))-1)]
+}
+
+func (s sorted) median() int64 { return s.quantile(0.5) }
+
+func (s sorted) mean() int64 {
+	sum := 0.0
+	for _, x := range s {
+		sum += float64(x)
+	}
+	return int64(math.Round(sum / float64(len(s))))
+}
+
+// report is the table.
+func report(w *workload, servers int, before, after *result) []byte {
+	var b bytes.Buffer
+	fmt.Fprintln(&b, subject(w, servers))
+	if w.skipped > 0 {
+		fmt.Fprintf(&b, "skipped: %s whose run time is unknown\n", plural(w.skipped, "job"))
+	}
+
+	fmt.Fprintf(&b, "\n%-26s%18s%31s\n", "Waiting time", "FIFO", "FairQueue")
+	fmt.Fprintf(&b, "%-15s%9s", "", "jobs")
+	for range 2 {
+		fmt.Fprintf(&b, "  %9s%9s%9s", "median", "p95", "mean")
+	}
+	fmt.Fprintln(&b)
+	row := func(label string, users []int) {
+		if len(users) == 0 {
+			return
+		}
+		waits := []sorted{before.waitsOf(users), after.waitsOf(users)}
+		fmt.Fprintf(&b, "%-15s%9s", label, thousands(len(waits[0])))
+		for _, s := range waits {
+			fmt.Fprintf(&b, "  %9s%9s%9s", human(s.median()), human(s.quantile(0.95)), human(s.mean()))
+		}
+		fmt.Fprintln(&b)
+	}
+	row("all users", w.order)
+	row("light users", w.order[:w.light()])
+	row("heaviest user", w.order[len(w.names)-1:])
+
+	fmt.Fprintf(&b, "\n%-44s%18s%18s\n", "Fairness, as Jain's index of shares served", "FIFO", "FairQueue")
+	line := func(label string, first, second tally) {
+		fmt.Fprintf(&b, "%-44s%18s%18s\n", label, first, second)
+	}
+	line("  to each user while it waits", before.own, after.own)
+	line("  to each user while anybody waits", before.all, after.all)
+	fmt.Fprintf(&b, notes, lightJobs)
+	return b.Bytes()
+}
+
+const notes = `
+Light users have fewer than %d jobs. A user's fair share is its max-min fair part of the servers at each moment:
+they are divided evenly, or by weight, but no user is due more than its running and waiting jobs can use, and what
+it leaves is divided among the others. Its share served is x = server time held / server time due, over the time in
+which it has a job waiting. Jain's index is (sum x)^2 / (n * sum x^2) over the n users that were due anything: 1 if
+all fare alike, 1/n if one has everything. A user whose only job waits has x = 0, be it for a second or a day. The
+second line sees the difference: it counts each user from its first job's arrival to its last one's end, as long as
+anybody waits. A fair queue divides turns, not server time, so users with short jobs stay below their fair share.
+`
+
+// String shows Jain's index and the number of users that it is about.
+func (t tally) String() string {
+	x, n := t.jain()
+	if n == 0 {
+		return "nobody waited"
+	}
+	return fmt.Sprintf("%.3f (n=%d)", x, n)
+}
+
+// subject says what was replayed.
+func subject(w *workload, servers int) string {
+	s := fmt.Sprintf("%s: %s of %s on %s", w.title, plural(len(w.jobs), "job"), plural(len(w.names), "user"), plural(servers, "server"))
+	if load := w.load(servers); load > 0 {
+		s += fmt.Sprintf(", %.0f %% load", 100*load)
+	}
+	return s
+}
+
+// human writes seconds as people say them, in two units at most.
+func human(seconds int64) string {
+	switch {
+	case seconds < 60:
+		return fmt.Sprintf("%ds", seconds)
+	case seconds < 60*60:
+		return fmt.Sprintf("%dm %02ds", seconds/60, seconds%60)
+	case seconds < 48*60*60:
+		return fmt.Sprintf("%dh %02dm", seconds/3600, seconds/60%60)
+	default:
+		return fmt.Sprintf("%dd %02dh", seconds/86400, seconds/3600%24)
+	}
+}
+
+func plural(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return thousands(n) + " " + noun
+}
+
+// thousands writes a number that is not negative in groups of three digits.
+func thousands(n int) string {
+	if n < 1000 {
+		return strconv.Itoa(n)
+	}
+	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"container/heap"
+	"fmt"
+)
+
+// A line is where jobs wait for a server.
+type line interface {
+	Push(job) error
+	Pop() (job, bool)
+}
+
+// fifo is the plain line: first come, first served, whoever it is.
+type fifo struct {
+	jobs []job
+	head int
+}
+
+func (f *fifo) Push(j job) error {
+	f.jobs = append(f.jobs, j)
+	return nil
+}
+
+func (f *fifo) Pop() (job, bool) {
+	if f.head == len(f.jobs) {
+		return job{}, false
+	}
+	f.head++
+	return f.jobs[f.head-1], true
+}
+
+// An observer is told what happens, in the order of virtual time.
+type observer interface {
+	arrived(now int64, j job)
+	started(now int64, j job)
+	finished(now int64, j job)
+}
+
+// simulate runs the jobs, which are in submit order, on identical servers in virtual time.
+//
+// Of two events in the same second a finished job comes before a new one: a job holds its server from its start up to,
+// not including, the second in which it ends, so a job that arrives in that second finds the server free. New jobs of the
+// same second come one by one, in the order of the log, as they would reach a program. Servers are alike, so it does not
+// matter which of two jobs that end together is first. Nothing is left to chance: the same log gives the same run.
+func simulate(jobs []job, servers int, waiting line, watch observer) error {
+	var busy ends
+	next, started := 0, 0
+	for next < len(jobs) || len(busy) > 0 {
+		var now int64
+		if len(busy) > 0 && (next == len(jobs) || busy[0].end <= jobs[next].submit) {
+			now = busy[0].end
+			watch.finished(now, heap.Pop(&busy).(running).job)
+		} else {
+			j := jobs[next]
+			now = j.submit
+			next++
+			if err := waiting.Push(j); err != nil {
+				return err
+			}
+			watch.arrived(now, j)
+		}
+		// Before this event no server was idle or no job was waiting, and it freed one server or brought one job. So one
+		// start at most is due, and then it is so again.
+		if len(busy) < servers {
+			if j, ok := waiting.Pop(); ok {
+				heap.Push(&busy, running{end: now + j.run, job: j})
+				started++
+				watch.started(now, j)
+			}
+		}
+	}
+	if started < len(jobs) {
+		return fmt.Errorf("the queue kept %d of %d jobs", len(jobs)-started, len(jobs))
+	}
+	return nil
+}
+
+// running is a job on a server.
+type running struct {
+	end int64
+	job job
+}
+
+// ends is a heap of running jobs, the one that ends first on top.
+type ends []running
+
+func (e ends) Len() int           { return len(e) }
+func (e ends) Less(i, j int) bool { return e[i].end < e[j].end }
+func (e ends) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
+func (e *ends) Push(x any)        { *e = append(*e, x.(running)) }
+
+func (e *ends) Pop() any {
+	last := len(*e) - 1
+	r := (*e)[last]
+	*e = (*e)[:last]
+	return r
+}

@@ -1,0 +1,636 @@
+package fairq_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+)
+
+// The items of most tests are strings such as A7; A is the key.
+func letter(item string) string { return item[:1] }
+
+type options = fairq.Options[string, string]
+
+func TestOrder(t *testing.T) {
+	weights := func(key string) int {
+		if key == "A" {
+			return 2
+		}
+		return 1
+	}
+	for _, c := range []struct {
+		name string
+		opts options
+		// script is what is pushed, and between slashes what must be popped then. A push marked ! must be refused.
+		script string
+	}{
+		{"oldest of each key first", options{}, "A1 A2 A3 B4 / A1 B4 A2 A3"},
+		{"a round that has begun is closed", options{}, "A1 B2 / A1 / A3 A4 / B2 A3 A4"},
+		{"rounds fill while earlier ones are delivered", options{}, "A1 B2 A3 / A1 / A4 A5 / B2 / B6 / A3 B6 A4 A5"},
+		{"three keys", options{}, "A1 B2 A3 A4 B5 C6 C7 C8 C9 / A1 B2 C6 A3 B5 C7 A4 C8 C9"},
+		{"by arrival, not by key", options{}, "A1 A2 B3 B4 C5 / A1 B3 C5 A2 B4"},
+		{"by arrival in the second round too", options{}, "A1 B2 B3 A4 / A1 B2 B3 A4"},
+		{"newcomers wait for the next round", options{}, "A1 A2 A3 / A1 / B4 B5 / A2 B4 A3 B5"},
+		{"newcomers join this round", options{Newcomers: fairq.ThisRound}, "A1 A2 A3 / A1 / B4 B5 / B4 A2 B5 A3"},
+		{"weights", options{Weight: weights}, "A1 A2 A3 A4 B5 B6 / A1 A2 B5 A3 A4 B6"},
+		{
+			"evict the heaviest", options{Capacity: 4, WhenFull: fairq.EvictHeaviest, OnEvict: func(key, item string) {
+				require.Equal(t, "A A4", key+" "+item)
+			}},
+			"A1 A2 A3 A4 B5 A6! / A1 B5 A2 A3",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			q := fairq.New(letter, &c.opts)
+			for i, part := range strings.Split(c.script, " / ") {
+				for _, item := range strings.Fields(part) {
+					if i%2 == 1 {
+						popped, ok := q.Pop()
+						require.True(t, ok)
+						require.Equal(t, item, popped, "of %s", part)
+					} else if name, refused := strings.CutSuffix(item, "!"); refused {
+						require.ErrorIs(t, q.Push(name), fairq.ErrFull)
+					} else {
+						require.NoError(t, q.Push(item))
+					}
+				}
+			}
+			_, ok := q.Pop()
+			require.False(t, ok)
+		})
+	}
+}
+
+func TestNewPanics(t *testing.T) {
+	evict := func(string, string) {}
+	for want, o := range map[string]options{
+		"Options.Capacity is 536870913; the limit is MaxLen, 536870912":             {Capacity: fairq.MaxLen + 1},
+		"Options.KeyCapacity is -1; the limits are 0 and Options.Capacity, 128":     {KeyCapacity: -1},
+		"Options.KeyCapacity is 11; the limits are 0 and Options.Capacity, 10":      {Capacity: 10, KeyCapacity: 11},
+		"Options.WhenFull is 2; the limits are Reject, 0, and EvictHeaviest, 1":     {WhenFull: 2},
+		"Options.Newcomers is -1; the limits are NextRound, 0, and ThisRound, 1":    {Newcomers: -1},
+		"Options.WhenFull is EvictHeaviest and Options.Capacity is unlimited":       {WhenFull: fairq.EvictHeaviest, Capacity: fairq.Unbounded, OnEvict: evict},
+		"Options.OnEvict is nil; with WhenFull EvictHeaviest it must be a function": {WhenFull: fairq.EvictHeaviest},
+		"Options.OnEvict is set; without WhenFull EvictHeaviest it must be nil":     {OnEvict: evict},
+	} {
+		func() {
+			defer func() { require.Contains(t, fmt.Sprint(recover()), want) }()
+			require.ErrorContains(t, o.Validate(), want)
+			fairq.New(letter, &o)
+		}()
+	}
+	require.PanicsWithValue(t, "fairq: New: the key function is nil", func() { fairq.New[string, string](nil, nil) })
+}
+
+func TestDefaults(t *testing.T) {
+	q := fairq.New(letter, nil)
+	for i := range fairq.DefaultCapacity {
+		require.NoError(t, q.Push(fmt.Sprint("A", i)))
+	}
+	err := q.Push("B1")
+	require.ErrorIs(t, err, fairq.ErrFull)
+	require.NotErrorIs(t, err, fairq.ErrKeyFull)
+	var full *fairq.FullError
+	require.ErrorAs(t, err, &full)
+	require.Equal(t, fairq.FullError{Len: 128, Limit: 128}, *full)
+	require.Equal(t, "fairq: queue is full: it holds 128 items, the limit is 128", err.Error())
+
+	q = fairq.New(letter, &options{Capacity: -7})
+	for range 1000 {
+		require.NoError(t, q.Push("A"))
+	}
+	require.Equal(t, fairq.MaxLen, q.Stats().Capacity)
+}
+
+func TestKeyCapacity(t *testing.T) {
+	q := fairq.New(letter, &options{KeyCapacity: 2})
+	require.NoError(t, q.Push("A1"))
+	require.NoError(t, q.Push("A2"))
+	err := q.Push("A3")
+	require.ErrorIs(t, err, fairq.ErrKeyFull)
+	require.ErrorIs(t, err, fairq.ErrFull)
+	require.Equal(t, "fairq: queue is full for this key: it holds 2 items, the limit is 2", err.Error())
+	require.NoError(t, q.Push("B4"))
+	q.Pop()
+	require.NoError(t, q.Push("A5"))
+	require.EqualValues(t, 1, q.Stats().Refused)
+}
+
+func TestStrangeKeysAndValues(t *testing.T) {
+	values := fairq.New(func(v *int) bool { return v == nil }, nil)
+	require.NoError(t, values.Push(nil))
+	v, ok := values.Pop()
+	require.True(t, ok, "nil is a value")
+	require.Nil(t, v)
+
+	zero := fairq.New(func(int) string { return "" }, nil)
+	require.NoError(t, zero.Push(1))
+	require.Equal(t, 1, zero.KeyLen(""))
+
+	anything := fairq.New(func(v any) any { return v }, &fairq.Options[any, any]{Capacity: 5000})
+	require.NoError(t, anything.Push(1))
+	require.Panics(t, func() { _ = anything.Push([]int{1}) })
+	require.Panics(t, func() { _ = anything.PushWait(t.Context(), map[int]int{}) })
+	require.Panics(t, func() { anything.KeyLen(func() {}) })
+	require.NoError(t, anything.Push("1"))
+	require.Equal(t, 2, anything.Len())
+
+	nan := fairq.New(func(f float64) float64 { return f }, &fairq.Options[float64, float64]{Capacity: 5000})
+	for range 2000 {
+		require.NoError(t, nan.Push(math.NaN()))
+		require.NoError(t, nan.Push(1))
+	}
+	require.Equal(t, 2, nan.Keys(), "all NaN are one key")
+	require.Equal(t, 2000, nan.KeyLen(math.NaN()))
+	s := nan.Snapshot()
+	require.Len(t, s.Queues, 2)
+	for range 1000 {
+		a, _ := nan.Pop()
+		b, _ := nan.Pop()
+		require.True(t, math.IsNaN(a) && b == 1, "%v %v", a, b)
+	}
+	require.Len(t, nan.RemoveKey(math.NaN()), 1000)
+	require.Equal(t, 1, nan.Keys())
+	require.NoError(t, nan.Check())
+	require.NoError(t, nan.Push(math.NaN()))
+	require.Equal(t, 1, nan.KeyLen(math.NaN()))
+}
+
+func TestUserFunctionsPanic(t *testing.T) {
+	broken := false
+	check := func(string) {
+		if broken {
+			panic("broken")
+		}
+	}
+	q := fairq.New(func(item string) string { check(item); return item[:1] }, &options{
+		Capacity: 3,
+		WhenFull: fairq.EvictHeaviest,
+		OnEvict:  func(_, item string) { check(item) },
+	})
+	require.NoError(t, q.Push("A1"))
+	require.NoError(t, q.Push("A2"))
+	require.NoError(t, q.Push("A3"))
+	broken = true
+	for _, call := range []func(){
+		func() { _ = q.Push("B") },
+		func() { _, _ = q.Add("B") },
+		func() { _, _ = q.PushBatch([]string{"B", "C"}) },
+		func() { _ = q.PushWait(t.Context(), "B") },
+	} {
+		require.PanicsWithValue(t, "broken", call)
+		require.Equal(t, 3, q.Len())
+	}
+
+	// The hook is called when all is done: the push has succeeded, and every victim is handed out.
+	var evicted []string
+	q = fairq.New(letter, &options{Capacity: 4, WhenFull: fairq.EvictHeaviest, OnEvict: func(_, item string) {
+		evicted = append(evicted, item)
+		panic(item)
+	}})
+	n, err := q.PushBatch([]string{"A1", "A2", "A3", "A4"})
+	require.NoError(t, err)
+	require.Equal(t, 4, n)
+	require.Panics(t, func() { _, _ = q.PushBatch([]string{"B1", "C1"}) })
+	require.Equal(t, []string{"A4", "A3"}, evicted)
+	require.PanicsWithValue(t, "A2", func() { _ = q.Push("D1") })
+	require.Equal(t, 4, q.Len())
+	require.NoError(t, q.Check())
+
+	weights := fairq.New(letter, &options{Weight: func(key string) int { return int(key[0]) - 'A' }})
+	err = weights.Push("A1")
+	require.ErrorIs(t, err, fairq.ErrWeight)
+	require.EqualError(t, err, "fairq: weight out of range: it is 0 for key A; the limits are 1 and 65536")
+	n, err = weights.PushBatch([]string{"B1", "A1", "B2"})
+	require.ErrorIs(t, err, fairq.ErrWeight)
+	require.Equal(t, 1, n)
+	require.ErrorIs(t, weights.PushWait(t.Context(), "A1"), fairq.ErrWeight)
+	_, err = weights.Add("A1")
+	require.ErrorIs(t, err, fairq.ErrWeight)
+	q2 := fairq.Queue[string, int]{Weight: func(string) int { return fairq.MaxWeight + 1 }}
+	require.Panics(t, func() { q2.Push("A", 1) })
+	require.Zero(t, q2.Len())
+}
+
+func TestClose(t *testing.T) {
+	q := fairq.New(letter, nil)
+	require.NoError(t, q.Push("A1"))
+	require.NoError(t, q.Push("A2"))
+	q.Close()
+	q.Close()
+	require.ErrorIs(t, q.Push("A3"), fairq.ErrClosed)
+	require.ErrorIs(t, q.PushWait(t.Context(), "A3"), fairq.ErrClosed)
+	_, err := q.Add("A3")
+	require.ErrorIs(t, err, fairq.ErrClosed)
+	n, err := q.PushBatch([]string{"A3", "A4"})
+	require.ErrorIs(t, err, fairq.ErrClosed)
+	require.Zero(t, n)
+	require.Zero(t, q.Stats().Refused)
+	require.True(t, q.Stats().Closed)
+	item, err := q.PopWait(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "A1", item)
+	require.Equal(t, []string{"A2"}, q.Drain())
+	require.Empty(t, q.Drain())
+	_, err = q.PopWait(t.Context())
+	require.ErrorIs(t, err, fairq.ErrClosed)
+	_, ok := q.Pop()
+	require.False(t, ok)
+	for range q.All(t.Context()) {
+		require.Fail(t, "there is nothing left")
+	}
+}
+
+func TestTickets(t *testing.T) {
+	q, other := fairq.New(letter, nil), fairq.New(letter, nil)
+	var tickets []fairq.Ticket
+	for _, item := range []string{"A0", "A1", "A2", "B3"} {
+		ticket, err := q.Add(item)
+		require.NoError(t, err)
+		tickets = append(tickets, ticket)
+		_, err = other.Add(item)
+		require.NoError(t, err)
+	}
+	position, ok := q.Position(tickets[3])
+	require.True(t, ok)
+	require.Equal(t, 1, position)
+
+	item, ok := q.Remove(tickets[0])
+	require.True(t, ok)
+	require.Equal(t, "A0", item)
+	position, _ = q.Position(tickets[1])
+	require.Equal(t, 0, position, "A1 has moved up to the turn of A0")
+
+	q.Pop() // A1
+	require.NoError(t, q.Push("C4"), "it reuses the place of A1")
+	for i, stale := range []fairq.Ticket{tickets[0], tickets[1], {}} {
+		_, ok = q.Remove(stale)
+		require.False(t, ok, "%d", i)
+		_, ok = q.Position(stale)
+		require.False(t, ok, "%d", i)
+	}
+	_, ok = other.Remove(tickets[2])
+	require.False(t, ok, "a ticket of another queue")
+	q.Drain()
+	again, err := q.Add("A2")
+	require.NoError(t, err)
+	_, ok = q.Remove(tickets[2])
+	require.False(t, ok, "a ticket from before the queue was drained")
+	_, ok = q.Remove(again)
+	require.True(t, ok)
+}
+
+func TestAll(t *testing.T) {
+	q := fairq.New(letter, nil)
+	_, err := q.PushBatch([]string{"A1", "A2", "A3", "B4"})
+	require.NoError(t, err)
+	var got []string
+	for item := range q.All(t.Context()) {
+		got = append(got, item)
+		if len(got) == 2 {
+			break
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for item := range q.All(ctx) {
+		got = append(got, item)
+		cancel()
+	}
+	require.Equal(t, []string{"A1", "B4", "A2"}, got)
+	require.Equal(t, 1, q.Len(), "what was not taken is still there")
+}
+
+func TestSnapshot(t *testing.T) {
+	q := fairq.New(letter, nil)
+	_, err := q.PushBatch([]string{"A1", "B2", "A3", "A4", "B5", "C6"})
+	require.NoError(t, err)
+	s := q.Snapshot()
+	require.Empty(t, s.Round, "nobody has popped from it yet")
+	require.Equal(t, map[string][]string{"A": {"A1", "A3", "A4"}, "B": {"B2", "B5"}, "C": {"C6"}}, s.Queues)
+
+	q.Pop()
+	require.NoError(t, q.Push("D7"))
+	s = q.Snapshot()
+	require.Equal(t, []string{"B2", "C6"}, s.Round)
+	require.Equal(t, map[string][]string{"A": {"A3", "A4"}, "B": {"B5"}, "D": {"D7"}}, s.Queues)
+	require.Equal(t, 6, s.Len())
+	var order []string
+	for key, item := range s.Order() {
+		require.Equal(t, letter(item), key)
+		order = append(order, item)
+	}
+	require.Equal(t, q.Drain(), order)
+	for range s.Order() {
+		break
+	}
+}
+
+func TestPopWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := fairq.New(letter, nil)
+		got := make(chan string, 10)
+		for i := range 3 {
+			go func() {
+				item, err := q.PopWait(t.Context())
+				got <- fmt.Sprint(i, item, err)
+			}()
+			synctest.Wait()
+		}
+		require.Equal(t, 3, q.Stats().WaitingPop)
+		require.NoError(t, q.Push("A1"))
+		synctest.Wait()
+		require.Equal(t, "0A1<nil>", <-got, "first come, first served")
+		n, err := q.PushBatch([]string{"A2", "A3", "A4"})
+		require.NoError(t, err)
+		require.Equal(t, 3, n)
+		synctest.Wait()
+		require.ElementsMatch(t, []string{"1A2<nil>", "2A3<nil>"}, []string{<-got, <-got})
+		require.Equal(t, 1, q.Len())
+		q.Pop()
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		start := time.Now()
+		_, err = q.PopWait(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, time.Minute, time.Since(start))
+		_, err = q.PopWait(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Zero(t, q.Stats().WaitingPop, "a cancelled waiter leaves nothing behind")
+		require.NoError(t, q.Push("A5"))
+		_, err = q.PopWait(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded, "ctx was done before the call")
+		item, err := q.PopWait(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "A5", item)
+
+		go func() {
+			_, err := q.PopWait(t.Context())
+			got <- fmt.Sprint(err)
+		}()
+		synctest.Wait()
+		q.Close()
+		require.Equal(t, fairq.ErrClosed.Error(), <-got)
+	})
+}
+
+func TestPushWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := fairq.New(letter, &options{Capacity: 1})
+		require.NoError(t, q.PushWait(t.Context(), "X"))
+		results := make(chan string, 10)
+		for _, item := range []string{"A1", "A2", "A3", "B4", "C5"} {
+			go func() {
+				err := q.PushWait(t.Context(), item)
+				results <- fmt.Sprint(item, " ", err)
+			}()
+			synctest.Wait()
+		}
+		require.Equal(t, 5, q.Stats().WaitingPush)
+		require.ErrorIs(t, q.Push("D6"), fairq.ErrFull)
+		var order []string
+		for range 4 {
+			item, ok := q.Pop()
+			require.True(t, ok)
+			order = append(order, item)
+			synctest.Wait()
+		}
+		require.Equal(t, []string{"X", "A1", "B4", "C5"}, order, "producers are admitted in rounds by key")
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, q.PushWait(ctx, "E7"), context.DeadlineExceeded)
+		require.ErrorIs(t, q.PushWait(ctx, "E7"), context.DeadlineExceeded)
+		require.Equal(t, 1, q.Stats().WaitingPush)
+		q.Close()
+		synctest.Wait()
+		require.Len(t, results, 5)
+		close(results)
+		var all []string
+		for r := range results {
+			all = append(all, r)
+		}
+		require.Equal(t, []string{"A1 <nil>", "B4 <nil>", "C5 <nil>", "A2 <nil>", "A3 " + fairq.ErrClosed.Error()}, all)
+		require.Equal(t, []string{"A2"}, q.Drain())
+		require.NoError(t, q.Check())
+	})
+}
+
+// A producer whose key is at its capacity must not hold up the others, and must not be forgotten.
+func TestPushWaitKeyCapacity(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := fairq.New(letter, &options{Capacity: 3, KeyCapacity: 2})
+		push := func(ctx context.Context, item string) <-chan error {
+			done := make(chan error, 1)
+			go func() { done <- q.PushWait(ctx, item) }()
+			synctest.Wait()
+			return done
+		}
+		pop := func(want string) {
+			item, _ := q.Pop()
+			require.Equal(t, want, item)
+			synctest.Wait()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		require.NoError(t, <-push(t.Context(), "A1"))
+		require.NoError(t, <-push(t.Context(), "A2"))
+		a3, a4, a5 := push(ctx, "A3"), push(t.Context(), "A4"), push(t.Context(), "A5")
+		require.NoError(t, <-push(t.Context(), "B6"), "there is room for B")
+		b7 := push(t.Context(), "B7")
+		require.Equal(t, 4, q.Stats().WaitingPush)
+		pop("A1") // B7 has waited in the line, A3 takes a turn behind it
+		require.NoError(t, <-b7)
+		cancel()
+		require.ErrorIs(t, <-a3, context.Canceled)
+		synctest.Wait()
+		require.NoError(t, q.Check())
+		pop("B6") // the turn that A3 gave up is A4's
+		require.NoError(t, <-a4)
+		require.Equal(t, 1, q.Stats().WaitingPush)
+		pop("A2")
+		require.NoError(t, <-a5)
+		require.Equal(t, []string{"B7", "A4", "A5"}, q.Drain())
+
+		// An open queue that is drained has room for all.
+		require.NoError(t, <-push(t.Context(), "C1"))
+		require.NoError(t, <-push(t.Context(), "C2"))
+		c3 := push(t.Context(), "C3")
+		require.Equal(t, []string{"C1", "C2"}, q.Drain())
+		require.NoError(t, <-c3)
+		c4, c5 := push(t.Context(), "C4"), push(t.Context(), "C5")
+		require.NoError(t, <-c4)
+		require.Equal(t, []string{"C3", "C4"}, q.RemoveKey("C"))
+		require.NoError(t, <-c5)
+		require.Equal(t, 1, q.Len())
+	})
+}
+
+// When an item is handed to a waiter and its context ends at the same moment, the waiter has the item.
+func TestHandOverWinsOverCancel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for i := range 200 {
+			q := fairq.New(letter, &options{Capacity: 1})
+			ctx, cancel := context.WithCancel(t.Context())
+			type result struct {
+				item string
+				err  error
+			}
+			popped, pushed := make(chan result, 1), make(chan error, 1)
+			go func() {
+				item, err := q.PopWait(ctx)
+				popped <- result{item, err}
+			}()
+			synctest.Wait()
+			require.NoError(t, q.Push("A1"))
+			cancel()
+			require.Equal(t, result{"A1", nil}, <-popped, "%d", i)
+
+			require.NoError(t, q.Push("A2"))
+			ctx, cancel = context.WithCancel(t.Context())
+			go func() { pushed <- q.PushWait(ctx, "A3") }()
+			synctest.Wait()
+			q.Pop()
+			cancel()
+			require.NoError(t, <-pushed, "%d", i)
+			require.Equal(t, []string{"A3"}, q.Drain())
+		}
+	})
+}
+
+func TestTrackWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := fairq.New(letter, &options{TrackWait: true})
+		require.NoError(t, q.Push("A1"))
+		time.Sleep(time.Second)
+		ticket, err := q.Add("B2")
+		require.NoError(t, err)
+		require.NoError(t, q.Push("A3"))
+		time.Sleep(time.Second)
+		require.NoError(t, q.Push("A4"))
+		require.Equal(t, 2*time.Second, q.Stats().OldestAge)
+		q.Pop() // A1
+		s := q.Stats()
+		require.Equal(t, time.Second, s.OldestAge)
+		require.EqualValues(t, 1, s.Wait.Count)
+		require.Equal(t, 2*time.Second, s.Wait.Sum)
+		require.Equal(t, s.Wait.Quantile(0.5), s.Wait.Quantile(1))
+		require.InDelta(t, 2, s.Wait.Quantile(1).Seconds(), 0.1)
+		q.Remove(ticket)
+		keys := q.KeyStats(10)
+		require.Len(t, keys, 1)
+		require.Equal(t, "A", keys[0].Key)
+		require.Equal(t, 2, keys[0].Len)
+		require.Equal(t, 2, keys[0].Rounds)
+		require.Equal(t, time.Second, keys[0].OldestAge)
+		require.EqualValues(t, 1, keys[0].Wait.Count)
+		q.Pop() // A3
+		q.Pop() // A4
+		s = q.Stats()
+		require.Zero(t, s.OldestAge)
+		require.EqualValues(t, 3, s.Wait.Count, "what is removed is not counted")
+		require.Equal(t, 3*time.Second, s.Wait.Sum)
+		require.NoError(t, q.Push("A5"))
+		require.Zero(t, q.KeyStats(1)[0].Wait.Count, "the key begins anew")
+		time.Sleep(time.Hour)
+		require.Equal(t, time.Hour, q.Stats().OldestAge)
+		q.Drain()
+		require.Zero(t, q.Stats().OldestAge)
+		require.EqualValues(t, 3, q.Stats().Wait.Count)
+	})
+}
+
+func TestHistogram(t *testing.T) {
+	var h fairq.Histogram
+	require.Zero(t, h.Quantile(0.5))
+	require.Equal(t, time.Microsecond, h.Bound(0))
+	require.Equal(t, 2*time.Microsecond, h.Bound(1))
+	require.Equal(t, time.Duration(math.MaxInt64), h.Bound(len(h.Buckets)-1))
+	h = fairq.Histogram{Count: 4}
+	h.Buckets[0], h.Buckets[3] = 3, 1
+	require.Equal(t, time.Microsecond, h.Quantile(0.75))
+	require.Equal(t, 8*time.Microsecond, h.Quantile(0.76))
+}
+
+func TestKeyStats(t *testing.T) {
+	q := fairq.New(letter, &options{Capacity: fairq.Unbounded})
+	require.Empty(t, q.KeyStats(3))
+	for i := range 26 {
+		for range i + 1 {
+			require.NoError(t, q.Push(string(rune('A'+i))))
+		}
+	}
+	stats := q.KeyStats(3)
+	require.Len(t, stats, 3)
+	require.Equal(t, fairq.KeyStat[string]{Key: "Z", Len: 26, Rounds: 26}, stats[0])
+	require.Equal(t, fairq.KeyStat[string]{Key: "Y", Len: 25, Rounds: 25}, stats[1])
+	require.Equal(t, fairq.KeyStat[string]{Key: "X", Len: 24, Rounds: 24}, stats[2])
+	require.Len(t, q.KeyStats(1000), 26)
+	require.Empty(t, q.KeyStats(0))
+	require.Empty(t, q.KeyStats(-1))
+}
+
+func TestFullErrorText(t *testing.T) {
+	require.True(t, errors.Is(&fairq.FullError{Key: true}, fairq.ErrKeyFull))
+	require.False(t, errors.Is(&fairq.FullError{}, fairq.ErrKeyFull))
+}
+
+func TestNoAllocations(t *testing.T) {
+	q := fairq.New(letter, nil)
+	out := make([]string, 2)
+	in := []string{"A1", "B2"}
+	step := func() {
+		_ = q.Push("A1")
+		q.Pop()
+		_, _ = q.PushBatch(in)
+		q.PopBatch(out)
+		_ = q.PushWait(context.Background(), "C1")
+		_, _ = q.PopWait(context.Background())
+		q.Len()
+		q.Keys()
+		q.KeyLen("A")
+		q.Stats()
+	}
+	step()
+	require.Zero(t, testing.AllocsPerRun(1000, step))
+}
+
+// After a spike the memory goes back, even if the queue is never empty.
+func TestMemoryGoesBack(t *testing.T) {
+	heap := func() int {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	const items = 300_000
+	q := fairq.New(func(i int) int { return i }, &fairq.Options[int, int]{Capacity: fairq.Unbounded, TrackWait: true})
+	before := heap()
+	for i := range items {
+		_, _ = q.Add(i)
+	}
+	full := heap() - before
+	for i := range items {
+		q.Pop()
+		_ = q.Push(-i%10 - 1)
+		q.Pop()
+	}
+	for i := range 10 {
+		_ = q.Push(i)
+	}
+	left := heap() - before
+	require.NoError(t, q.Check())
+	require.Less(t, left, 2<<20, "of %d", full)
+	runtime.KeepAlive(q)
+}
