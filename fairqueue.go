@@ -84,7 +84,7 @@ func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[
 	if o.KeyCapacity == o.Capacity {
 		q.roomy = o.Capacity
 	}
-	q.queue.Newcomers = o.Newcomers
+	q.queue.Newcomers, q.queue.seed = o.Newcomers, q.seed
 	if o.TrackWait {
 		q.queue.waits = new(waits)
 	}
@@ -345,7 +345,7 @@ func (q *FairQueue[K, V]) Drain() []V {
 	var after aftermath[K, V]
 	q.lock()
 	rest := q.queue
-	q.queue = Queue[K, V]{Newcomers: rest.Newcomers, issued: rest.issued}
+	q.queue = Queue[K, V]{Newcomers: rest.Newcomers, seed: rest.seed, issued: rest.issued}
 	if rest.waits != nil {
 		q.queue.waits = &waits{now: rest.waits.now, total: rest.waits.total}
 		rest.waits = nil
