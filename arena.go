@@ -99,7 +99,7 @@ type rows struct {
 	gap    int // no chunk below this one is missing
 }
 
-const handful = 64
+const handful = 16
 
 // rowChunk is what rows knows about one chunk. The chunks with free rows are linked; the one filled up most recently
 // comes first.

@@ -1,5 +1,7 @@
 package fairq
 
+import "fmt"
+
 // Check walks the queue and returns what is not as it must be.
 func (q *FairQueue[K, V]) Check() error {
 	q.mu.Lock()
@@ -7,6 +9,18 @@ func (q *FairQueue[K, V]) Check() error {
 	for _, err := range []error{q.queue.check(), q.producers.check(), q.barred.check(), q.consumers.check()} {
 		if err != nil {
 			return err
+		}
+	}
+	switch {
+	case q.consumers.len > 0 && q.queue.len > 0:
+		return fmt.Errorf("%d consumers wait though there are %d items", q.consumers.len, q.queue.len)
+	case q.producers.len > 0 && q.queue.len < q.options.Capacity:
+		return fmt.Errorf("%d producers wait though there are only %d items of %d", q.producers.len, q.queue.len, q.options.Capacity)
+	}
+	for key := range q.barred.Order() {
+		hash := q.hash(key)
+		if n := q.queue.keyLen(key, hash) + q.producers.keyLen(key, hash); n < q.options.KeyCapacity {
+			return fmt.Errorf("producers of key %v are barred though it has only %d items and turns of %d", key, n, q.options.KeyCapacity)
 		}
 	}
 	return nil

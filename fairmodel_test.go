@@ -285,6 +285,9 @@ func conserve(t *testing.T, seed uint64) {
 						take(item)
 					}
 				case 2:
+					if err := q.Check(); err != nil {
+						t.Error(err)
+					}
 					if r.IntN(20) == 0 {
 						for _, item := range append(q.RemoveKey(r.IntN(keys)), q.Drain()...) {
 							take(item)

@@ -43,7 +43,7 @@ type FairQueue[K comparable, V any] struct {
 type label[K comparable] struct {
 	key    K
 	hash   uint32
-	weight uint32
+	weight uint16
 }
 
 // waiter is a goroutine that waits. Whoever takes it out of its line, under the lock, writes item or err, and when the

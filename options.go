@@ -101,13 +101,13 @@ func (o *Options[K, V]) complete() error {
 }
 
 // weigh calls weight, which may be nil, and checks what it returns.
-func weigh[K comparable](weight func(K) int, key K) (uint32, error) {
+func weigh[K comparable](weight func(K) int, key K) (uint16, error) {
 	if weight == nil {
 		return 1, nil
 	}
 	if w := weight(key); w < 1 || w > MaxWeight {
 		return 0, fmt.Errorf("%w: it is %d for key %v; the limits are 1 and %d", ErrWeight, w, key, MaxWeight)
 	} else {
-		return uint32(w), nil
+		return uint16(w), nil
 	}
 }

@@ -10,7 +10,7 @@ import (
 const MaxLen = 1 << 29
 
 // MaxWeight is the greatest weight that a key can have.
-const MaxWeight = 1 << 16
+const MaxWeight = 10_000
 
 // Queue is the fair queue itself: it delivers the items of many keys in rounds, as the package documentation tells. The
 // zero value is an empty queue, ready to use. A Queue has no capacity, no lock, no clock and no goroutine, and what it
@@ -77,7 +77,8 @@ type keyState[K comparable] struct {
 	turn   uint32 // node of the last turn; another than newest only if an item was removed out of the middle
 	len    uint32
 	last   uint64 // round of the last turn
-	count  uint32 // turns that the key has been given in that round
+	count  uint16 // turns that the key has been given in that round
+	before uint16 // and in the round before; 0 if that is not known any more
 	served uint32 // the low bits of the round that the key was last served in; no key stays for 2^32 rounds without being served
 	wait   *Histogram
 }
@@ -223,7 +224,7 @@ func (q *Queue[K, V]) hash(key K) uint32 {
 	return uint32(maphash.Comparable(q.seed, key))
 }
 
-func (q *Queue[K, V]) weight(key K) uint32 {
+func (q *Queue[K, V]) weight(key K) uint16 {
 	w, err := weigh(q.Weight, key)
 	if err != nil {
 		panic(err)
@@ -232,7 +233,7 @@ func (q *Queue[K, V]) weight(key K) uint32 {
 }
 
 // push queues an item and returns its node.
-func (q *Queue[K, V]) push(key K, hash, weight uint32, value V) (node uint32) {
+func (q *Queue[K, V]) push(key K, hash uint32, weight uint16, value V) (node uint32) {
 	row, s := q.state(key, hash)
 	return q.pushTo(row, s, weight, value)
 }
@@ -247,7 +248,7 @@ func (q *Queue[K, V]) state(key K, hash uint32) (row uint32, s *keyState[K]) {
 }
 
 // pushTo is push for a key that is active.
-func (q *Queue[K, V]) pushTo(row uint32, s *keyState[K], weight uint32, value V) (node uint32) {
+func (q *Queue[K, V]) pushTo(row uint32, s *keyState[K], weight uint16, value V) (node uint32) {
 	// The round. The first one that is open to the key is the next, or under ThisRound the current one.
 	flags := row
 	join := q.rounds.cur + 1
@@ -256,9 +257,9 @@ func (q *Queue[K, V]) pushTo(row uint32, s *keyState[K], weight uint32, value V)
 	}
 	switch {
 	case s.last < join:
-		s.last, s.count, flags = join, 1, row|opens
+		s.last, s.count, s.before, flags = join, 1, s.count, row|opens
 	case s.count >= weight:
-		s.last, s.count, flags = s.last+1, 1, row|opens
+		s.last, s.count, s.before, flags = s.last+1, 1, s.count, row|opens
 	default:
 		s.count++
 	}
@@ -513,9 +514,13 @@ func (q *Queue[K, V]) dropTurn(s *keyState[K]) {
 	}
 	l.key &^= opens
 	s.last--
+	s.count, s.before = s.before, 0
+	if s.count > 0 {
+		return
+	}
+	// Count the turns that the key has in that round. Nothing less than dropping all of these leads here again.
 	s.count = 1
-	// The turns that the key has left in that round. It is a loop over at most its weight, once for as many calls.
-	for t := s.turn; s.count < s.len-1 && q.links.at(t).key&opens == 0; t = q.links.at(t).prev {
+	for t := s.turn; uint32(s.count) < s.len-1 && q.links.at(t).key&opens == 0; t = q.links.at(t).prev {
 		s.count++
 	}
 }

@@ -1,0 +1,330 @@
+package fairq
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// history makes random calls on a queue and on the model, and keeps what is needed to check the promises of the package
+// documentation.
+type history struct {
+	q       Queue[int, int]
+	m       *model
+	random  *rand.Rand
+	weight  []int         // by key
+	pops    int           // so far
+	waiting map[int]*wait // by item
+	tickets map[int]Ticket
+	events  []event
+}
+
+// wait is an item in the queue.
+type wait struct {
+	pushed   int // pops so far at its push
+	left     int // items left in the current round at its push
+	nth      int // items of its key at its push, itself included
+	weights  int // sum of the weights of the keys that had items then, its own included
+	ever     map[int]bool
+	position int
+}
+
+// event is a pop, with the keys that had items when it was made.
+type event struct {
+	key    int
+	active map[int]bool
+}
+
+func newHistory(seed uint64, weighted bool) *history {
+	h := &history{random: rand.New(rand.NewPCG(seed, 3)), waiting: map[int]*wait{}, tickets: map[int]Ticket{}}
+	weights := map[int]int{}
+	for key := range 2 + h.random.IntN(4) {
+		h.weight = append(h.weight, 1)
+		if weighted {
+			h.weight[key] = 1 + h.random.IntN(3)
+		}
+		weights[key] = h.weight[key]
+	}
+	h.q.Weight = func(key int) int { return h.weight[key] }
+	h.m = newModel(NextRound, weights)
+	return h
+}
+
+func (h *history) push(t *testing.T, item int) {
+	key := h.random.IntN(len(h.weight))
+	if h.random.IntN(2) == 0 {
+		key = 0 // it floods the others
+	}
+	left := len(h.m.round)
+	h.tickets[item] = h.q.Add(key, item)
+	h.m.push(key, item)
+	w := &wait{pushed: h.pops, left: left, nth: h.q.KeyLen(key), ever: map[int]bool{}}
+	for k := range h.m.keys {
+		w.ever[k] = true
+		w.weights += h.weight[k]
+	}
+	for _, other := range h.waiting {
+		other.ever[key] = true
+	}
+	var ok bool
+	w.position, ok = h.q.Position(h.tickets[item])
+	require.True(t, ok)
+	h.waiting[item] = w
+}
+
+// pop pops, and checks how long the item has waited.
+func (h *history) pop(t *testing.T) {
+	active := map[int]bool{}
+	for k := range h.m.keys {
+		active[k] = true
+	}
+	key, item, ok := h.q.Pop()
+	if !ok {
+		return
+	}
+	h.m.pop()
+	h.events = append(h.events, event{key, active})
+	w := h.waiting[item]
+	delete(h.waiting, item)
+	waited := h.pops - w.pushed
+	h.pops++
+	ever := 0
+	for k := range w.ever {
+		ever += h.weight[k]
+	}
+	rounds := (w.nth + h.weight[key] - 1) / h.weight[key]
+	note := fmt.Sprintf("key %d, %+v, weights %v", key, *w, h.weight)
+	require.LessOrEqual(t, waited, w.left+rounds*ever-1, note)
+	require.LessOrEqual(t, waited, (rounds+1)*ever-h.weight[key]-1, note)
+	if w.nth == 1 {
+		require.LessOrEqual(t, waited, 2*(w.weights-h.weight[key]), "a first item waits for nobody who comes later: %s", note)
+		require.LessOrEqual(t, waited, w.position, note)
+	}
+}
+
+func (h *history) remove() {
+	for item := range h.waiting {
+		before := map[int]int{}
+		for other := range h.waiting {
+			before[other], _ = h.q.Position(h.tickets[other])
+		}
+		h.q.Remove(h.tickets[item])
+		h.m.remove(item)
+		delete(h.waiting, item)
+		for other := range h.waiting {
+			if after, _ := h.q.Position(h.tickets[other]); after > before[other] {
+				panic("a removal has made an item wait longer")
+			}
+		}
+		return
+	}
+}
+
+// TestBounds checks the bounds on waiting, on random histories with and without weights and removals.
+func TestBounds(t *testing.T) {
+	for seed := range uint64(2000) {
+		h := newHistory(seed, seed%2 == 0)
+		for i := range 120 {
+			switch r := h.random.IntN(20); {
+			case r < 9:
+				h.push(t, i)
+			case r == 9 && seed%4 < 2:
+				h.remove()
+			default:
+				h.pop(t)
+			}
+		}
+		for h.q.Len() > 0 {
+			h.pop(t)
+		}
+		if seed%4 >= 2 { // nothing was removed
+			h.checkMonopoly(t)
+			if seed%2 == 1 { // all weights are 1
+				h.checkBalance(t)
+			}
+		}
+	}
+}
+
+// checkMonopoly: no key is served more than twice its weight in a row while another has items.
+func (h *history) checkMonopoly(t *testing.T) {
+	for other := range h.weight {
+		run, last := 0, -1
+		for _, e := range h.events {
+			if !e.active[other] || e.key != last {
+				run = 0
+			}
+			last = e.key
+			if e.active[other] && e.key != other {
+				run++
+			}
+			require.LessOrEqual(t, run, 2*h.weight[e.key], "key %d while %d has items", e.key, other)
+		}
+	}
+}
+
+// checkBalance: over any stretch in which two keys have items, they are served equally often, give or take 2.
+func (h *history) checkBalance(t *testing.T) {
+	for a := range h.weight {
+		for b := range a {
+			difference, least, most := 0, 0, 0
+			for _, e := range h.events {
+				if !e.active[a] || !e.active[b] {
+					difference, least, most = 0, 0, 0
+					continue
+				}
+				switch e.key {
+				case a:
+					difference++
+				case b:
+					difference--
+				}
+				least, most = min(least, difference), max(most, difference)
+				require.LessOrEqual(t, most-least, 2, "keys %d and %d", a, b)
+			}
+		}
+	}
+}
+
+// TestBoundsAreTight shows that the bounds cannot be lowered.
+func TestBoundsAreTight(t *testing.T) {
+	var q Queue[string, string]
+	push := func(items ...string) (last Ticket) {
+		for _, item := range items {
+			last = q.Add(item[:1], item)
+		}
+		return last
+	}
+	// 1 item left of the round, 2 keys, the second item of its key: 1 + 2*2 - 1.
+	push("A", "B", "B", "B")
+	q.Pop()
+	position, _ := q.Position(push("A", "A"))
+	require.Equal(t, 4, position)
+
+	// The first item of its key, 3 keys: 2 * (3-1).
+	q = Queue[string, string]{}
+	push("A", "B", "C", "B", "C")
+	q.Pop()
+	position, _ = q.Position(push("A"))
+	require.Equal(t, 4, position)
+
+	// Twice in a row, though B waits.
+	q = Queue[string, string]{}
+	push("B", "A", "A", "B")
+	var order string
+	for key := range q.Order() {
+		order += key
+	}
+	require.Equal(t, "BAAB", order)
+}
+
+// TestFloodGivesWay: a key that floods a full queue takes nothing from the others. Light keys, which have at most their
+// share of it queued, are never refused and never evicted.
+func TestFloodGivesWay(t *testing.T) {
+	for seed := range uint64(50) {
+		random := rand.New(rand.NewPCG(seed, 4))
+		const capacity, light = 60, 5
+		q := New(func(key int) int { return key }, &Options[int, int]{
+			Capacity: capacity, WhenFull: EvictHeaviest,
+			OnEvict: func(key, _ int) { require.Zero(t, key, "only the flooding key is evicted") },
+		})
+		for range 3000 {
+			_ = q.Push(0)
+			_ = q.Push(0)
+			if key := 1 + random.IntN(light); q.KeyLen(key) < capacity/(light+1)-2 {
+				require.NoError(t, q.Push(key))
+			}
+			q.Pop()
+		}
+		require.Equal(t, capacity-1, q.Len())
+		require.NotZero(t, q.Stats().Evicted)
+	}
+}
+
+// Weights may change from push to push, and Newcomers at any time.
+func TestChangingWeights(t *testing.T) {
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 5))
+		q := Queue[int, int]{Weight: func(int) int { return 1 + random.IntN(4) }}
+		var tickets []Ticket
+		for i := range 300 {
+			q.Newcomers = Newcomers(random.IntN(2))
+			switch random.IntN(5) {
+			case 0:
+				q.Pop()
+			case 1:
+				if len(tickets) > 0 {
+					q.Remove(tickets[random.IntN(len(tickets))])
+				}
+			case 2:
+				if random.IntN(4) == 0 {
+					q.Evict()
+				}
+			default:
+				tickets = append(tickets, q.Add(random.IntN(4), i))
+			}
+			require.NoError(t, q.check(), "seed %d", seed)
+		}
+	}
+}
+
+// TestManyChunks is TestQueueAgainstModel for a queue of many chunks, with a simpler check: each key's items come in
+// order, and nothing is lost.
+func TestManyChunks(t *testing.T) {
+	random := rand.New(rand.NewPCG(6, 6))
+	var q Queue[int, int]
+	next, popped := map[int]int{}, 0
+	removed := map[[2]int]bool{}
+	tickets := map[Ticket][2]int{}
+	pushed := map[int]int{}
+	for range 6 {
+		for range 40_000 {
+			key := random.IntN(9000)
+			item := [2]int{key, pushed[key]}
+			pushed[key]++
+			if random.IntN(3) == 0 {
+				tickets[q.Add(key, item[1])] = item
+			} else {
+				q.Push(key, item[1])
+			}
+		}
+		require.NoError(t, q.check())
+		for ticket, item := range tickets {
+			if _, ok := q.Remove(ticket); ok {
+				removed[item] = true
+			}
+			delete(tickets, ticket)
+			if len(tickets)%5 == 0 {
+				break
+			}
+		}
+		for n := q.Len() - random.IntN(2000); n > 0; n-- {
+			key, item, ok := q.Pop()
+			require.True(t, ok)
+			for removed[[2]int{key, next[key]}] {
+				next[key]++
+			}
+			require.Equal(t, next[key], item)
+			next[key]++
+			popped++
+		}
+		require.NoError(t, q.check())
+	}
+	total := 0
+	for _, n := range pushed {
+		total += n
+	}
+	require.Equal(t, total, popped+len(removed)+q.Len())
+	for q.Len() > 1 {
+		q.Pop()
+	}
+	used := 0
+	for _, c := range q.nodes.chunks {
+		if c != nil {
+			used++
+		}
+	}
+	require.Less(t, used, 6, "the chunks that the spike needed are given back")
+}
