@@ -93,13 +93,18 @@ func (c *column[T]) all() iter.Seq2[uint32, *T] {
 type rows struct {
 	hand   [handful]uint32
 	n      uint   // rows at hand. They count as used, so that a chunk does not come and go with each call
+	most   uint   // rows that may be at hand: handful as long as there is but chunk 0, which stays anyway; otherwise few
 	first  uint32 // how many rows chunk 0 has by now
 	open   *rowChunk
 	chunks []*rowChunk
+	live   int // how many there are
 	gap    int // no chunk below this one is missing
 }
 
-const handful = 16
+const (
+	handful = 64
+	few     = 8
+)
 
 // rowChunk is what rows knows about one chunk. The chunks with free rows are linked; the one filled up most recently
 // comes first.
@@ -122,7 +127,7 @@ func (r *rows) take() (row uint32) {
 
 // give takes a row into the hand, and returns false if that is full.
 func (r *rows) give(row uint32) (ok bool) {
-	if r.n == handful {
+	if r.n >= r.most {
 		return false
 	}
 	r.hand[r.n%handful] = row
@@ -149,9 +154,10 @@ func (r *rows) fetch() uint32 {
 	return c.number<<chunkBits | uint32(w<<6|b)
 }
 
-// putBack frees the n rows that are longest at hand in their chunks, and drops chunks without a used row. (Chunk 0 always
-// stays, because of row 0.)
-func (r *rows) putBack(n uint, drop func(chunk int)) {
+// putBack frees the rows that are longest at hand in their chunks, all but the given number, and drops chunks without a
+// used row. (Chunk 0 always stays, because of row 0.)
+func (r *rows) putBack(keep uint, drop func(chunk int)) {
+	n := r.n - min(keep, r.n)
 	for _, row := range r.hand[:n] {
 		c := r.chunks[row>>chunkBits]
 		if c.words == 0 {
@@ -165,6 +171,9 @@ func (r *rows) putBack(n uint, drop func(chunk int)) {
 			r.unlink(c)
 			r.chunks[c.number] = nil
 			r.gap = min(r.gap, int(c.number))
+			if r.live--; r.live == 1 {
+				r.most = handful
+			}
 			drop(int(c.number))
 		}
 	}
@@ -178,6 +187,7 @@ func (r *rows) grow() {
 	case r.first == 0:
 		r.chunks = append(r.chunks, &rowChunk{used: 1}) // row 0 is never free
 		from, to, r.first = 1, firstRows, firstRows
+		r.live, r.most = 1, handful
 	case r.first < chunkRows:
 		from, to = r.first, 2*r.first
 		r.first = to
@@ -189,6 +199,8 @@ func (r *rows) grow() {
 			r.chunks = append(r.chunks, nil)
 		}
 		r.chunks[r.gap] = &rowChunk{number: uint32(r.gap)}
+		r.live++
+		r.most = few
 	}
 	c := r.chunks[r.gap]
 	for row := from; row < to; row++ {

@@ -81,11 +81,11 @@ func (t *keyTable[K]) remove(row uint32) {
 	s.key, s.first, s.newest, s.served = zero, 0, 0, 0
 	t.count--
 	if !t.rows.give(row) {
-		t.rows.putBack(handful/2, t.states.drop)
+		t.rows.putBack(t.rows.most/2, t.states.drop)
 		t.rows.give(row)
 	}
-	if t.count == 0 && len(t.rows.chunks) > 1 {
-		t.rows.putBack(t.rows.n, t.states.drop)
+	if t.count == 0 && t.rows.live > 1 {
+		t.rows.putBack(0, t.states.drop)
 	}
 	for n := 0; n < maxSpread && t.size > max(minBuckets, maxSpread*t.count); n++ {
 		t.merge()

@@ -429,8 +429,8 @@ func (q *Queue[K, V]) takeValue(node uint32) (value V) {
 func (q *Queue[K, V]) deactivate(s *keyState[K], row uint32) {
 	if s.len == 0 {
 		q.active--
-		if q.active == 0 && len(q.nodes.chunks) > 1 {
-			q.nodes.putBack(q.nodes.n, q.dropChunk)
+		if q.active == 0 && q.nodes.live > 1 {
+			q.nodes.putBack(0, q.dropChunk)
 		}
 		s.wait = nil
 		if q.Newcomers == ThisRound && s.served == uint32(q.rounds.cur) {
@@ -604,7 +604,7 @@ func (q *Queue[K, V]) freeNode(node uint32) {
 }
 
 func (q *Queue[K, V]) giveNode(node uint32) {
-	q.nodes.putBack(handful/2, q.dropChunk)
+	q.nodes.putBack(q.nodes.most/2, q.dropChunk)
 	q.nodes.give(node)
 }
 
