@@ -1,0 +1,183 @@
+package fairq_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/fairq/fairq"
+)
+
+type job struct {
+	user string
+	name string
+}
+
+func byUser(j job) string { return j.user }
+
+func Example() {
+	q := fairq.New(func(j job) string { return j.user }, nil)
+	for i := range 4 {
+		_ = q.Push(job{"alice", fmt.Sprint("report ", i+1)})
+	}
+	_ = q.Push(job{"bob", "invoice"})
+	for {
+		j, ok := q.Pop()
+		if !ok {
+			break
+		}
+		fmt.Println(j.user, j.name)
+	}
+	// Output:
+	// alice report 1
+	// bob invoice
+	// alice report 2
+	// alice report 3
+	// alice report 4
+}
+
+// Workers range over All. It ends when the queue is closed and all that was queued is done.
+func ExampleFairQueue_All() {
+	q := fairq.New(byUser, nil)
+	var workers sync.WaitGroup
+	var done sync.Map
+	for range 3 {
+		workers.Go(func() {
+			for j := range q.All(context.Background()) {
+				done.Store(j.name, true)
+			}
+		})
+	}
+	for i := range 10 {
+		_ = q.PushWait(context.Background(), job{"alice", fmt.Sprint(i)})
+	}
+	q.Close()
+	workers.Wait()
+	n := 0
+	for range done.Range {
+		n++
+	}
+	fmt.Println(n, "jobs done")
+	// Output: 10 jobs done
+}
+
+func ExampleFairQueue_Push_full() {
+	q := fairq.New(byUser, &fairq.Options[string, job]{Capacity: 3, KeyCapacity: 2})
+	_ = q.Push(job{"alice", "1"})
+	_ = q.Push(job{"alice", "2"})
+	err := q.Push(job{"alice", "3"})
+	fmt.Println(err, errors.Is(err, fairq.ErrFull), errors.Is(err, fairq.ErrKeyFull))
+
+	_ = q.Push(job{"bob", "1"})
+	err = q.Push(job{"carol", "1"})
+	var full *fairq.FullError
+	fmt.Println(errors.As(err, &full), full.Len, full.Limit)
+	// Output:
+	// fairq: queue is full for this key: it holds 2 items, the limit is 2 true true
+	// true 3 3
+}
+
+func ExampleFairQueue_PopWait() {
+	q := fairq.New(byUser, nil)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	_, err := q.PopWait(ctx)
+	fmt.Println(err)
+	// Output: context deadline exceeded
+}
+
+// A full queue can make room at the cost of whoever has queued most.
+func ExampleOptions_evictHeaviest() {
+	q := fairq.New(byUser, &fairq.Options[string, job]{
+		Capacity: 3,
+		WhenFull: fairq.EvictHeaviest,
+		OnEvict:  func(user string, j job) { fmt.Println("evicted:", user, j.name) },
+	})
+	for i := range 3 {
+		_ = q.Push(job{"alice", fmt.Sprint(i + 1)})
+	}
+	fmt.Println(q.Push(job{"bob", "1"}))
+	fmt.Println(q.Push(job{"alice", "4"}))
+	// Output:
+	// evicted: alice 3
+	// <nil>
+	// fairq: queue is full: it holds 3 items, the limit is 3
+}
+
+func ExampleOptions_weight() {
+	weights := map[string]int{"alice": 2}
+	q := fairq.New(byUser, &fairq.Options[string, job]{
+		Weight: func(user string) int { return max(1, weights[user]) },
+	})
+	for i := range 4 {
+		_ = q.Push(job{"alice", fmt.Sprint(i + 1)})
+	}
+	for i := range 2 {
+		_ = q.Push(job{"bob", fmt.Sprint(i + 1)})
+	}
+	for _, j := range q.Drain() {
+		fmt.Print(j.user, j.name, " ")
+	}
+	// Output: alice1 alice2 bob1 alice3 alice4 bob2
+}
+
+// A ticket tells where in the queue an item is, and takes it out.
+func ExampleFairQueue_Add() {
+	q := fairq.New(byUser, nil)
+	_, _ = q.PushBatch([]job{{"alice", "1"}, {"alice", "2"}, {"alice", "3"}})
+	ticket, _ := q.Add(job{"bob", "1"})
+	ahead, ok := q.Position(ticket)
+	fmt.Println(ahead, ok)
+	j, ok := q.Remove(ticket)
+	fmt.Println(j.user, ok)
+	_, ok = q.Remove(ticket)
+	fmt.Println(ok)
+	// Output:
+	// 1 true
+	// bob true
+	// false
+}
+
+func ExampleFairQueue_Snapshot() {
+	q := fairq.New(byUser, nil)
+	_, _ = q.PushBatch([]job{{"alice", "1"}, {"bob", "1"}, {"alice", "2"}, {"alice", "3"}})
+	q.Pop()
+	s := q.Snapshot()
+	fmt.Println("rest of the round:", s.Round)
+	fmt.Println("behind it:", s.Queues)
+	for user, j := range s.Order() {
+		fmt.Print(user, j.name, " ")
+	}
+	// Output:
+	// rest of the round: [{bob 1}]
+	// behind it: map[alice:[{alice 2} {alice 3}]]
+	// bob1 alice2 alice3
+}
+
+func ExampleFairQueue_KeyStats() {
+	q := fairq.New(byUser, nil)
+	_, _ = q.PushBatch([]job{{"alice", "1"}, {"bob", "1"}, {"bob", "2"}, {"bob", "3"}, {"carol", "1"}, {"carol", "2"}})
+	for _, s := range q.KeyStats(2) {
+		fmt.Println(s.Key, s.Len)
+	}
+	// Output:
+	// bob 3
+	// carol 2
+}
+
+// A Queue needs no constructor, and takes the key with each item.
+func ExampleQueue() {
+	var q fairq.Queue[string, int]
+	q.Push("alice", 1)
+	q.Push("alice", 2)
+	q.Push("bob", 3)
+	for key, value := range q.Order() {
+		fmt.Println(key, value)
+	}
+	// Output:
+	// alice 1
+	// bob 3
+	// alice 2
+}
