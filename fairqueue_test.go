@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 
@@ -474,6 +475,58 @@ func TestPushWaitKeyCapacity(t *testing.T) {
 		require.NoError(t, <-c5)
 		require.Equal(t, 1, q.Len())
 	})
+}
+
+// Whatever makes room lets those in who wait for it.
+func TestRoomIsUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var evicted string
+		q := fairq.New(letter, &options{
+			Capacity: 3, KeyCapacity: 2, WhenFull: fairq.EvictHeaviest,
+			OnEvict: func(_, item string) { evicted += item },
+		})
+		push := func(item string) <-chan error {
+			done := make(chan error, 1)
+			go func() { done <- q.PushWait(t.Context(), item) }()
+			synctest.Wait()
+			return done
+		}
+		ticket, err := q.Add("B1")
+		require.NoError(t, err)
+		require.NoError(t, q.Push("A2"))
+		require.NoError(t, q.Push("A3"))
+		a4 := push("A4")
+		require.NoError(t, q.Push("C5"))
+		require.Equal(t, "A3", evicted)
+		require.NoError(t, q.Check())
+		require.Empty(t, a4, "there is room for A, but none in the queue")
+		_, ok := q.Remove(ticket)
+		require.True(t, ok)
+		require.NoError(t, <-a4)
+		require.Equal(t, []string{"A2", "C5", "A4"}, q.Drain())
+	})
+}
+
+// The queue must not keep alive what it has delivered.
+func TestItemsAreForgotten(t *testing.T) {
+	type big struct{ text [1 << 10]byte }
+	q := fairq.New(func(b *big) string { return "key" }, nil)
+	push := func() (weak.Pointer[big], fairq.Ticket) {
+		b := &big{}
+		ticket, err := q.Add(b)
+		require.NoError(t, err)
+		return weak.Make(b), ticket
+	}
+	popped, _ := push()
+	removed, ticket := push()
+	queued, _ := push()
+	q.Pop()
+	q.Remove(ticket)
+	runtime.GC()
+	require.Nil(t, popped.Value())
+	require.Nil(t, removed.Value())
+	require.NotNil(t, queued.Value())
+	runtime.KeepAlive(q)
 }
 
 // When an item is handed to a waiter and its context ends at the same moment, the waiter has the item.

@@ -119,6 +119,27 @@ func TestQueueAgainstModel(t *testing.T) {
 	}
 }
 
+// Under ThisRound, keys served in a round are remembered until it is over, and then forgotten.
+func TestRestingKeysAreForgotten(t *testing.T) {
+	q := Queue[int, int]{Newcomers: ThisRound}
+	q.Push(-1, 0)
+	q.Pop()
+	for key := range 10_000 {
+		q.Push(key, 0)
+		q.Pop()
+	}
+	require.EqualValues(t, 10_001, q.keys.count)
+	q.Push(0, 0) // served already, so this begins the next round
+	q.Pop()
+	for range 10_000 {
+		q.Push(-1, 0)
+		q.Pop()
+	}
+	require.LessOrEqual(t, q.keys.count, uint32(3))
+	require.NoError(t, q.check())
+	require.Zero(t, q.Keys())
+}
+
 func FuzzQueue(f *testing.F) {
 	f.Add([]byte{0x00, 2, 2, 2, 10, 4, 4, 6})
 	f.Add([]byte{0x31, 2, 10, 2, 4, 4, 18, 4, 4, 7})
