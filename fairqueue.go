@@ -2,6 +2,7 @@ package fairq
 
 import (
 	"context"
+	"errors"
 	"hash/maphash"
 	"iter"
 	"sync"
@@ -183,14 +184,14 @@ func (q *FairQueue[K, V]) PushWait(ctx context.Context, item V) error {
 		q.enterLocked(&l, row, s, item)
 		q.handOverLocked(&after)
 	}
-	if err == nil || err == ErrClosed {
+	if !errors.Is(err, ErrFull) {
 		q.mu.Unlock()
 		q.finish(&after)
 		return err
 	}
 	w := q.waiters.Get().(*waiter[K, V])
 	w.label, w.item = l, item
-	if err == error(q.keyFull) {
+	if errors.Is(err, ErrKeyFull) {
 		q.lineUpLocked(&q.barred, w)
 	} else {
 		q.lineUpLocked(&q.producers, w)

@@ -2,7 +2,6 @@ package fairq_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -45,7 +44,8 @@ func TestOrder(t *testing.T) {
 		{"newcomers join this round", options{Newcomers: fairq.ThisRound}, "A1 A2 A3 / A1 / B4 B5 / B4 A2 B5 A3"},
 		{"weights", options{Weight: weights}, "A1 A2 A3 A4 B5 B6 / A1 A2 B5 A3 A4 B6"},
 		{
-			"evict the heaviest", options{Capacity: 4, WhenFull: fairq.EvictHeaviest, OnEvict: func(key, item string) {
+			"evict the heaviest",
+			options{Capacity: 4, WhenFull: fairq.EvictHeaviest, OnEvict: func(key, item string) {
 				require.Equal(t, "A A4", key+" "+item)
 			}},
 			"A1 A2 A3 A4 B5 A6! / A1 B5 A2 A3",
@@ -463,6 +463,19 @@ func TestPushWaitKeyCapacity(t *testing.T) {
 		require.NoError(t, <-a5)
 		require.Equal(t, []string{"B7", "A4", "A5"}, q.Drain())
 
+		// One whose key is full again when its turn comes lets the others pass.
+		require.NoError(t, <-push(t.Context(), "A1"))
+		require.NoError(t, <-push(t.Context(), "B2"))
+		require.NoError(t, <-push(t.Context(), "C3"))
+		a6, a7, d8 := push(t.Context(), "A6"), push(t.Context(), "A7"), push(t.Context(), "D8")
+		pop("A1")
+		require.NoError(t, <-a6)
+		pop("B2")
+		require.NoError(t, <-d8)
+		pop("C3")
+		require.NoError(t, <-a7)
+		require.Equal(t, []string{"A6", "D8", "A7"}, q.Drain())
+
 		// An open queue that is drained has room for all.
 		require.NoError(t, <-push(t.Context(), "C1"))
 		require.NoError(t, <-push(t.Context(), "C2"))
@@ -509,10 +522,10 @@ func TestRoomIsUsed(t *testing.T) {
 
 // The queue must not keep alive what it has delivered.
 func TestItemsAreForgotten(t *testing.T) {
-	type big struct{ text [1 << 10]byte }
+	type big [1 << 10]byte
 	q := fairq.New(func(b *big) string { return "key" }, nil)
 	push := func() (weak.Pointer[big], fairq.Ticket) {
-		b := &big{}
+		b := new(big)
 		ticket, err := q.Add(b)
 		require.NoError(t, err)
 		return weak.Make(b), ticket
@@ -633,9 +646,9 @@ func TestKeyStats(t *testing.T) {
 	require.Empty(t, q.KeyStats(-1))
 }
 
-func TestFullErrorText(t *testing.T) {
-	require.True(t, errors.Is(&fairq.FullError{Key: true}, fairq.ErrKeyFull))
-	require.False(t, errors.Is(&fairq.FullError{}, fairq.ErrKeyFull))
+func TestFullErrorIs(t *testing.T) {
+	require.ErrorIs(t, &fairq.FullError{Key: true}, fairq.ErrKeyFull)
+	require.NotErrorIs(t, &fairq.FullError{}, fairq.ErrKeyFull)
 }
 
 func TestNoAllocations(t *testing.T) {

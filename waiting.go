@@ -121,7 +121,7 @@ func (q *FairQueue[K, V]) popOrLock() (item V, ok bool) {
 func (q *FairQueue[K, V]) pushLocked(l *label[K], item V, ticket *Ticket, after *aftermath[K, V]) error {
 	row, s, err := q.makeRoomLocked(l, after)
 	if err != nil {
-		if err != ErrClosed {
+		if !q.closed {
 			q.counts.Refused++
 		}
 		return err
