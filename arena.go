@@ -61,12 +61,29 @@ func (c *column[T]) drop(chunk int) {
 	}
 }
 
-func (c *column[T]) clone() column[T] {
-	d := column[T]{slices.Clone(c.near), make([][]T, len(c.far))}
+// outline copies the directory and shares the chunks. Their lengths may be read without the lock, but not what is in them.
+func (c *column[T]) outline() column[T] { return column[T]{c.near, slices.Clone(c.far)} }
+
+// blank returns a column as long as c, whose memory is in place: it has been written to.
+func (c *column[T]) blank() column[T] {
+	b := column[T]{make([]T, len(c.near)), make([][]T, len(c.far))}
+	clear(b.near)
 	for i, chunk := range c.far {
-		d.far[i] = slices.Clone(chunk)
+		b.far[i] = make([]T, len(chunk))
+		clear(b.far[i])
 	}
-	return d
+	return b
+}
+
+// copyTo makes b a copy of c, in b's memory as far as it goes.
+func (c *column[T]) copyTo(b *column[T]) {
+	b.near = append(b.near[:0], c.near...)
+	for len(b.far) < len(c.far) {
+		b.far = append(b.far, nil)
+	}
+	for i, chunk := range c.far {
+		b.far[i] = append(b.far[i][:0], chunk...)
+	}
 }
 
 // all iterates over all rows there are.

@@ -1,6 +1,9 @@
 package fairq
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Check walks the queue and returns what is not as it must be.
 func (q *FairQueue[K, V]) Check() error {
@@ -26,10 +29,12 @@ func (q *FairQueue[K, V]) Check() error {
 	return nil
 }
 
-// Copy is the part of Snapshot that holds the lock.
-func (q *FairQueue[K, V]) Copy() {
+// TimeSnapshot returns how long Snapshot holds the lock.
+func (q *FairQueue[K, V]) TimeSnapshot() time.Duration {
+	c := q.queue.blank()
+	start := time.Now()
 	q.mu.Lock()
-	c := q.queue.clone()
+	q.queue.copyTo(&c)
 	q.mu.Unlock()
-	_ = c
+	return time.Since(start)
 }

@@ -35,11 +35,15 @@ func (s *Snapshot[K, V]) Order() iter.Seq2[K, V] {
 	}
 }
 
-// Snapshot returns what is queued now. With the lock held it only copies the queue's memory, chunk by chunk; it sorts that
-// out afterwards. It is O(items).
+// Snapshot returns what is queued now. With the lock held it only copies the queue's memory, chunk by chunk, to memory that
+// it has got ready before; it sorts that out afterwards. It is O(items).
 func (q *FairQueue[K, V]) Snapshot() Snapshot[K, V] {
 	q.mu.Lock()
-	c := q.queue.clone()
+	outline := q.queue.outline()
+	q.mu.Unlock()
+	c := outline.blank()
+	q.mu.Lock()
+	q.queue.copyTo(&c)
 	q.mu.Unlock()
 	return c.snapshot()
 }
@@ -71,15 +75,25 @@ func (q *Queue[K, V]) snapshot() Snapshot[K, V] {
 	return s
 }
 
-// clone copies what is needed to walk the queue.
-func (q *Queue[K, V]) clone() Queue[K, V] {
-	return Queue[K, V]{
-		links:   q.links.clone(),
-		values:  q.values.clone(),
-		tickets: q.tickets.clone(),
-		keys:    keyTable[K]{states: q.keys.states.clone()},
-		rounds:  q.rounds.clone(),
-		len:     q.len,
-		active:  q.active,
-	}
+// outline returns a queue with the columns that are needed to walk q, see column.outline.
+func (q *Queue[K, V]) outline() (c Queue[K, V]) {
+	c.links, c.values, c.tickets = q.links.outline(), q.values.outline(), q.tickets.outline()
+	c.keys.states = q.keys.states.outline()
+	return c
+}
+
+// blank returns a queue for copyTo.
+func (q *Queue[K, V]) blank() (c Queue[K, V]) {
+	c.links, c.values, c.tickets = q.links.blank(), q.values.blank(), q.tickets.blank()
+	c.keys.states = q.keys.states.blank()
+	return c
+}
+
+// copyTo makes c a copy of q that can be walked.
+func (q *Queue[K, V]) copyTo(c *Queue[K, V]) {
+	q.links.copyTo(&c.links)
+	q.values.copyTo(&c.values)
+	q.tickets.copyTo(&c.tickets)
+	q.keys.states.copyTo(&c.keys.states)
+	c.rounds, c.len, c.active = q.rounds.clone(), q.len, q.active
 }
