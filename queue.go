@@ -93,12 +93,12 @@ type Ticket struct {
 
 // Push queues an item of the given key. It panics if the queue holds MaxLen items.
 func (q *Queue[K, V]) Push(key K, value V) {
-	q.push(key, q.hash(key), q.weight(key), value)
+	q.push(key, q.hash(key), q.admit(key), value)
 }
 
 // Add is Push, and returns a ticket by which the item can be found again.
 func (q *Queue[K, V]) Add(key K, value V) Ticket {
-	return q.issue(q.push(key, q.hash(key), q.weight(key), value))
+	return q.issue(q.push(key, q.hash(key), q.admit(key), value))
 }
 
 // Pop takes the next item in fair order out of the queue. If there is none, ok is false.
@@ -132,7 +132,8 @@ func (q *Queue[K, V]) Evict() (key K, value V, ok bool) {
 		return key, value, false
 	}
 	s := q.heaviest()
-	return s.key, q.remove(s.newest), true
+	key = s.key
+	return key, q.remove(s.newest), true
 }
 
 // Position returns how many items leave before the one that the ticket stands for. If that is no longer queued, ok is
@@ -212,7 +213,11 @@ func (q *Queue[K, V]) hash(key K) uint32 {
 	return uint32(maphash.Comparable(q.seed, key))
 }
 
-func (q *Queue[K, V]) weight(key K) uint16 {
+// admit returns the weight of the key of an item that is about to be queued.
+func (q *Queue[K, V]) admit(key K) uint16 {
+	if q.len >= MaxLen {
+		panic(fmt.Sprintf("fairq: the queue holds %d items; the limit is MaxLen, %d", q.len, MaxLen))
+	}
 	w, err := weigh(q.Weight, key)
 	if err != nil {
 		panic(err)
@@ -410,9 +415,6 @@ func (q *Queue[K, V]) heaviest() *keyState[K] {
 }
 
 func (q *Queue[K, V]) newNode() (node uint32) {
-	if q.len >= MaxLen {
-		panic(fmt.Sprintf("fairq: the queue holds %d items; the limit is MaxLen, %d", q.len, MaxLen))
-	}
 	node = q.nodes.fetch()
 	q.links.reach(node)
 	q.values.reach(node)

@@ -140,6 +140,14 @@ func TestRestingKeysAreForgotten(t *testing.T) {
 	require.Zero(t, q.Keys())
 }
 
+func TestMaxLen(t *testing.T) {
+	q := Queue[int, int]{len: MaxLen}
+	require.PanicsWithValue(t, "fairq: the queue holds 536870912 items; the limit is MaxLen, 536870912", func() { q.Push(1, 1) })
+	require.Panics(t, func() { q.Add(1, 1) })
+	q.len = 0
+	require.NoError(t, q.check(), "nothing has changed")
+}
+
 func FuzzQueue(f *testing.F) {
 	f.Add([]byte{0x00, 2, 2, 2, 10, 4, 4, 6})
 	f.Add([]byte{0x31, 2, 10, 2, 4, 4, 18, 4, 4, 7})

@@ -173,7 +173,8 @@ func (q *FairQueue[K, V]) makeRoomLocked(l *label[K], after *aftermath[K, V]) (r
 	}
 	h := q.queue.heaviest()
 	victim := label[K]{key: h.key, hash: h.hash}
-	after.evicted, after.victim = true, eviction[K, V]{h.key, q.queue.remove(h.newest)}
+	item := q.queue.remove(h.newest)
+	after.evicted, after.victim = true, eviction[K, V]{victim.key, item}
 	q.counts.Evicted++
 	q.unbarLocked(&victim)
 	return row, s, nil
