@@ -114,8 +114,9 @@ type rows struct {
 	first  uint32 // how many rows chunk 0 has by now
 	open   *rowChunk
 	chunks []*rowChunk
-	live   int // how many there are
-	gap    int // no chunk below this one is missing
+	live   int       // how many there are
+	empty  *rowChunk // one of which no row is in use: the next one is given back
+	gap    int       // no chunk below this one is missing
 }
 
 const (
@@ -162,6 +163,9 @@ func (r *rows) fetch() uint32 {
 	b := bits.TrailingZeros64(c.free[w])
 	c.free[w] &^= 1 << b
 	c.used++
+	if c == r.empty {
+		r.empty = nil
+	}
 	if c.free[w] == 0 {
 		c.words &^= 1 << w
 		if c.words == 0 {
@@ -171,8 +175,9 @@ func (r *rows) fetch() uint32 {
 	return c.number<<chunkBits | uint32(w<<6|b)
 }
 
-// putBack frees the rows that are longest at hand in their chunks, all but the given number, and drops chunks without a
-// used row. (Chunk 0 always stays, because of row 0.)
+// putBack frees the rows that are longest at hand in their chunks, all but the given number. Chunks without a used row
+// are dropped, but one, so that a queue whose length swings about a chunk's end does not allocate each time. (Chunk 0 always
+// stays, because of row 0.)
 func (r *rows) putBack(keep uint, drop func(chunk int)) {
 	n := r.n - min(keep, r.n)
 	for _, row := range r.hand[:n] {
@@ -184,17 +189,32 @@ func (r *rows) putBack(keep uint, drop func(chunk int)) {
 		c.free[w] |= 1 << (row & 63)
 		c.words |= 1 << w
 		c.used--
-		if c.used == 0 {
-			r.unlink(c)
-			r.chunks[c.number] = nil
-			r.gap = min(r.gap, int(c.number))
-			if r.live--; r.live == 1 {
-				r.most = handful
-			}
-			drop(int(c.number))
+		if c.used == 0 && r.empty == nil {
+			r.empty = c
+		} else if c.used == 0 {
+			r.remove(c, drop)
 		}
 	}
 	r.n = uint(copy(r.hand[:], r.hand[n:r.n]))
+}
+
+// clear gives back all chunks but the first. No row must be in use.
+func (r *rows) clear(drop func(chunk int)) {
+	if r.live > 1 {
+		r.putBack(0, drop)
+		r.remove(r.empty, drop)
+		r.empty = nil
+	}
+}
+
+func (r *rows) remove(c *rowChunk, drop func(chunk int)) {
+	r.unlink(c)
+	r.chunks[c.number] = nil
+	r.gap = min(r.gap, int(c.number))
+	if r.live--; r.live == 1 {
+		r.most = handful
+	}
+	drop(int(c.number))
 }
 
 // grow adds free rows: the next part of chunk 0 or another chunk.

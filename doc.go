@@ -30,8 +30,8 @@
 //     key is served at most 2w times in a row.
 //   - An item that is accepted leaves exactly once: it is popped, removed by its ticket or its key, evicted and then handed
 //     to [Options].OnEvict, or drained. No cancellation and no panic of a function of yours changes that.
-//   - With [EvictHeaviest], a push is refused only if the pushing key is among the keys whose backlog reaches furthest, and
-//     what is evicted is the newest item of such a key.
+//   - With [EvictHeaviest], the capacity refuses a push only if the pushing key is among the keys whose backlog reaches
+//     furthest, in rounds, and what is evicted is the newest item of such a key.
 //   - Producers who wait are admitted in rounds by key. Consumers who wait are served first come, first served. If an item
 //     is handed to a consumer when its context ends, the consumer has the item.
 //   - Functions of yours run without the lock held. They may call the queue.
@@ -43,18 +43,20 @@
 //   - Fairness of cost: each item counts the same, however long the work for it takes. Give keys whose items are cheap a
 //     greater weight, or split what is long.
 //   - Fairness by count of what runs: the queue forgets an item when it is popped.
-//   - With [ThisRound], a bound on how long a key with a backlog waits while ever new keys arrive.
+//   - With [ThisRound], a bound on how long a key with a backlog waits, and on the memory for keys already served, while ever
+//     new keys join the same round.
 //   - Order between items of different keys beyond the order of the rounds.
 //   - Anything when the program ends: the queue is in memory.
 //
 // # Cost
 //
 // Push, Pop, Add, Remove, Len, KeyLen, Keys and Stats take constant time, whatever the number of keys and items, and do not
-// allocate once the queue has had its size. There is no scan and no sort, and growing copies nothing but small
-// directories; the longest single call with a million keys takes some 100 microseconds, most of it the machine's. Position
-// is O(items ahead), RemoveKey O(items removed), KeyStats O(keys), Snapshot O(items), of which the lock is held for copying
-// the memory only; Drain is O(items), but holds the lock in O(1).
+// allocate as long as the queue does not grow. There is no scan and no sort, and growing copies 2,048 places at most. Position
+// is O(items ahead), RemoveKey O(items removed), KeyStats O(keys), and Snapshot O(items), of which the lock is held for
+// copying the memory only. Drain is O(items), but holds the lock only for the producers who wait; Close is O(goroutines that
+// wait).
 //
-// An item takes 20 bytes beyond itself, plus 4 for each round that has items, a key some 75 beyond its own text. Memory goes
-// back when it is not needed any more.
+// An item takes 20 bytes beyond itself, plus 4 for each round that has items; a key some 75 beyond its own text. Items are
+// copied in and out, so those of more than about 100 bytes are better queued by pointer. Memory goes back as places become
+// empty, 4,096 at a time, and all but about half a megabyte when the queue is empty, for keys and items of 16 bytes.
 package fairq

@@ -33,11 +33,14 @@ func driveFair(t testing.TB, data []byte) {
 		o.Weight = func(k int) int { return max(1, weights[k]) }
 	}
 	var evicted []int
+	keyOf := map[int]int{}
 	if mode&8 != 0 {
 		o.WhenFull = EvictHeaviest
-		o.OnEvict = func(key, item int) { evicted = append(evicted, item) }
+		o.OnEvict = func(key, item int) {
+			require.Equal(t, keyOf[item], key)
+			evicted = append(evicted, item)
+		}
 	}
-	keyOf := map[int]int{}
 	q := New(func(item int) int { return keyOf[item] }, &o)
 	m := newModel(o.Newcomers, weights)
 	var counts Stats

@@ -14,8 +14,6 @@ import (
 type FairQueue[K comparable, V any] struct {
 	key     func(V) K
 	options Options[K, V]
-	full    *FullError // what pushes get when the queue is full: always the same
-	keyFull *FullError
 	seed    maphash.Seed
 	epoch   time.Time // waiting times are counted from here
 
@@ -76,8 +74,6 @@ func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[
 	q := &FairQueue[K, V]{
 		key:     key,
 		options: o,
-		full:    &FullError{Len: o.Capacity, Limit: o.Capacity},
-		keyFull: &FullError{Len: o.KeyCapacity, Limit: o.KeyCapacity, Key: true},
 		seed:    maphash.MakeSeed(),
 		epoch:   time.Now(),
 	}
@@ -167,6 +163,7 @@ func (q *FairQueue[K, V]) PushWait(ctx context.Context, item V) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	done := ctx.Done() // before there is anything that could be lost, should it panic
 	l, err := q.label(q.key(item))
 	if err != nil {
 		return err
@@ -191,13 +188,13 @@ func (q *FairQueue[K, V]) PushWait(ctx context.Context, item V) error {
 	}
 	w := q.waiters.Get().(*waiter[K, V])
 	w.label, w.item = l, item
-	if errors.Is(err, ErrKeyFull) {
-		q.lineUpLocked(&q.barred, w)
-	} else {
+	if q.keyRoomLocked(&l) > 0 {
 		q.lineUpLocked(&q.producers, w)
+	} else {
+		q.lineUpLocked(&q.barred, w)
 	}
 	q.mu.Unlock()
-	_, err = q.await(ctx, w)
+	_, err = q.await(ctx, done, w)
 	return err
 }
 
@@ -233,6 +230,7 @@ func (q *FairQueue[K, V]) PopWait(ctx context.Context) (item V, err error) {
 	if err := ctx.Err(); err != nil {
 		return item, err
 	}
+	done := ctx.Done()
 	if item, ok := q.popOrLock(); ok {
 		return item, nil
 	}
@@ -243,7 +241,7 @@ func (q *FairQueue[K, V]) PopWait(ctx context.Context) (item V, err error) {
 	w := q.waiters.Get().(*waiter[K, V])
 	w.ticket = q.consumers.Add(struct{}{}, w)
 	q.mu.Unlock()
-	return q.await(ctx, w)
+	return q.await(ctx, done, w)
 }
 
 // All returns an iterator over PopWait. It ends when the queue is closed and nothing is left, or when ctx is done.
@@ -321,7 +319,7 @@ func (q *FairQueue[K, V]) KeyLen(key K) int {
 }
 
 // Close makes all further pushes fail with [ErrClosed], and those that wait. Pops deliver what is queued, and fail with
-// ErrClosed after that. Closing a closed queue does nothing.
+// ErrClosed after that. Closing a closed queue does nothing. It is O(goroutines that wait).
 func (q *FairQueue[K, V]) Close() {
 	var after aftermath[K, V]
 	q.lock()

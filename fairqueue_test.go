@@ -100,6 +100,7 @@ func TestDefaults(t *testing.T) {
 	err := q.Push("B1")
 	require.ErrorIs(t, err, fairq.ErrFull)
 	require.NotErrorIs(t, err, fairq.ErrKeyFull)
+	require.NotSame(t, err, q.Push("B1"), "an error that a caller changes is nobody else's")
 	var full *fairq.FullError
 	require.ErrorAs(t, err, &full)
 	require.Equal(t, fairq.FullError{Len: 128, Limit: 128}, *full)
@@ -124,6 +125,20 @@ func TestKeyCapacity(t *testing.T) {
 	q.Pop()
 	require.NoError(t, q.Push("A5"))
 	require.EqualValues(t, 1, q.Stats().Refused)
+}
+
+// badContext is a context that panics when it is asked for a channel to wait on.
+type badContext struct{ context.Context }
+
+func (badContext) Done() <-chan struct{} { panic("bad context") }
+
+func TestBadContext(t *testing.T) {
+	q := fairq.New(letter, &options{Capacity: 1})
+	require.Panics(t, func() { _, _ = q.PopWait(badContext{t.Context()}) })
+	require.NoError(t, q.Push("A1"))
+	require.Panics(t, func() { _ = q.PushWait(badContext{t.Context()}, "A2") })
+	require.Equal(t, []string{"A1"}, q.Drain())
+	require.Zero(t, q.Stats().WaitingPop+q.Stats().WaitingPush)
 }
 
 func TestStrangeKeysAndValues(t *testing.T) {
@@ -210,7 +225,7 @@ func TestUserFunctionsPanic(t *testing.T) {
 	weights := fairq.New(letter, &options{Weight: func(key string) int { return int(key[0]) - 'A' }})
 	err = weights.Push("A1")
 	require.ErrorIs(t, err, fairq.ErrWeight)
-	require.EqualError(t, err, "fairq: weight out of range: it is 0 for key A; the limits are 1 and 10000")
+	require.EqualError(t, err, "fairq: weight out of range: it is 0 for key A; the limits are 1 and 1000")
 	n, err = weights.PushBatch([]string{"B1", "A1", "B2"})
 	require.ErrorIs(t, err, fairq.ErrWeight)
 	require.Equal(t, 1, n)
@@ -364,10 +379,12 @@ func TestHistogram(t *testing.T) {
 	require.Equal(t, time.Microsecond, h.Bound(0))
 	require.Equal(t, 2*time.Microsecond, h.Bound(1))
 	require.Equal(t, time.Duration(math.MaxInt64), h.Bound(len(h.Buckets)-1))
+	require.Equal(t, time.Microsecond<<35, h.Bound(35))
 	h = fairq.Histogram{Count: 4}
 	h.Buckets[0], h.Buckets[3] = 3, 1
 	require.Equal(t, time.Microsecond, h.Quantile(0.75))
 	require.Equal(t, 8*time.Microsecond, h.Quantile(0.76))
+	require.Equal(t, 8*time.Microsecond, h.Quantile(2))
 }
 
 func TestKeyStats(t *testing.T) {

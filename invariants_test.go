@@ -192,7 +192,7 @@ func (r *rows) check(want int) error {
 		if i == 0 {
 			size = int(r.first)
 		}
-		if int(c.used)+free != size || (i > 0 && c.used == 0) {
+		if int(c.used)+free != size || (i > 0 && c.used == 0) != (c == r.empty) {
 			return fmt.Errorf("chunk %d: %d used and %d free of %d", i, c.used, free, size)
 		}
 		used += int(c.used)

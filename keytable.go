@@ -84,8 +84,8 @@ func (t *keyTable[K]) remove(row uint32) {
 		t.rows.putBack(t.rows.most/2, t.states.drop)
 		t.rows.give(row)
 	}
-	if t.count == 0 && t.rows.live > 1 {
-		t.rows.putBack(0, t.states.drop)
+	if t.count == 0 {
+		t.rows.clear(t.states.drop)
 	}
 	for n := 0; n < maxSpread && t.size > max(minBuckets, maxSpread*t.count); n++ {
 		t.merge()

@@ -4,7 +4,7 @@ import (
 	"fmt"
 )
 
-// Unbounded, as a capacity, means no limit but [MaxLen].
+// Unbounded, as Options.Capacity, means no limit but [MaxLen].
 const Unbounded = -1
 
 // DefaultCapacity is the capacity of a queue whose options name none.
@@ -27,8 +27,9 @@ type Options[K comparable, V any] struct {
 	// Newcomers says which round a key joins that has nothing queued.
 	Newcomers Newcomers
 
-	// Weight tells how many items a key may put into a round: 1 to [MaxWeight]. nil means 1 for every key. It is called once for
-	// each push, without the lock held, so calls may overlap; if it returns anything else, the push fails with [ErrWeight].
+	// Weight tells how many items a key may put into a round: 1 to [MaxWeight]. nil means 1 for every key. It is called at each
+	// push, once for a run of one key in a batch, without the lock held, so calls may overlap. If it returns anything else, the
+	// push fails with [ErrWeight].
 	Weight func(K) int
 
 	// OnEvict is handed what EvictHeaviest evicts, in the goroutine of the push that takes its place, after the lock is
@@ -49,7 +50,8 @@ const (
 	Reject WhenFull = iota
 
 	// EvictHeaviest makes room by evicting the newest item of a key with the longest backlog, counted in rounds. If the pushing
-	// key is itself such a key, the push is refused. So a key that floods the queue displaces nothing but its own work.
+	// key is itself such a key, the push is refused. So a key that floods the queue takes no more of it than any other that
+	// wants as much. A push that makes room for itself does not queue up behind producers who wait.
 	EvictHeaviest
 )
 
@@ -62,7 +64,7 @@ const (
 
 	// ThisRound lets a key that was not served in the current round join its end. New keys are served sooner, but a round has
 	// no bound then: as long as ever new keys arrive, the keys with a backlog wait. Keys served in the current round are
-	// remembered until it is over, even without items.
+	// remembered, even without items, until the next one begins or the queue is empty.
 	ThisRound
 )
 

@@ -270,6 +270,26 @@ func TestChangingWeights(t *testing.T) {
 	}
 }
 
+// A queue whose length swings about the end of a chunk does not allocate each time.
+func TestNoChurn(t *testing.T) {
+	for start := chunkRows - 60; start < chunkRows+20; start += 5 {
+		var q Queue[int, int]
+		for i := range start {
+			q.Push(i, i)
+		}
+		next, tickets := start, [20]Ticket{}
+		require.Zero(t, testing.AllocsPerRun(20, func() {
+			for i := range tickets {
+				next++
+				tickets[i] = q.Add(next, i)
+			}
+			for _, ticket := range tickets {
+				q.Remove(ticket)
+			}
+		}), "%d keys", start)
+	}
+}
+
 // TestManyChunks is TestQueueAgainstModel for a queue of many chunks, with a simpler check: each key's items come in
 // order, and nothing is lost.
 func TestManyChunks(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 const MaxLen = 1 << 29
 
 // MaxWeight is the greatest weight that a key can have.
-const MaxWeight = 10_000
+const MaxWeight = 1000
 
 // Queue is the fair queue itself: it delivers the items of many keys in rounds, as the package documentation tells. The
 // zero value is an empty queue, ready to use. A Queue has no capacity, no lock, no clock and no goroutine, and what it
@@ -245,7 +245,7 @@ func (q *Queue[K, V]) pushTo(row uint32, s *keyState[K], weight uint16, value V)
 	// The round. The first one that is open to the key is the next, or under ThisRound the current one.
 	flags := row
 	join := q.rounds.cur + 1
-	if q.Newcomers == ThisRound && s.served != uint32(q.rounds.cur) {
+	if q.Newcomers == ThisRound && q.rounds.open && s.served != uint32(q.rounds.cur) {
 		join--
 	}
 	switch {
@@ -396,15 +396,21 @@ func (q *Queue[K, V]) takeValue(node uint32) (value V) {
 func (q *Queue[K, V]) deactivate(s *keyState[K], row uint32) {
 	if s.len == 0 {
 		q.active--
-		if q.active == 0 && q.nodes.live > 1 {
-			q.nodes.putBack(0, q.dropChunk)
-		}
 		s.wait = nil
-		if q.Newcomers == ThisRound && s.served == uint32(q.rounds.cur) {
+		if q.active == 0 {
+			q.rounds.open = false
+			q.nodes.clear(q.dropChunk)
+		}
+		if q.Newcomers == ThisRound && q.rounds.open && s.served == uint32(q.rounds.cur) {
 			q.rest(s, row)
 		} else {
 			q.keys.remove(row)
 		}
+	}
+	if q.active == 0 && q.keys.count > handful {
+		// All these rest. It would take long to forget them one by one.
+		q.keys = keyTable[K]{}
+		q.resting.first, q.resting.last = 0, 0
 	}
 	q.sweep()
 }
@@ -496,7 +502,7 @@ func (q *Queue[K, V]) rouse(s *keyState[K]) {
 func (q *Queue[K, V]) sweep() {
 	for range 2 {
 		row := q.resting.first
-		if row == 0 || q.keys.at(row).served == uint32(q.rounds.cur) {
+		if row == 0 || q.rounds.open && q.keys.at(row).served == uint32(q.rounds.cur) {
 			return
 		}
 		q.rouse(q.keys.at(row))

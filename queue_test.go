@@ -62,9 +62,12 @@ func drive(t testing.TB, data []byte) {
 			}
 		case op == 7:
 			_, victim := m.heaviest()
-			_, v, ok := q.Evict()
+			k, v, ok := q.Evict()
 			require.Equal(t, m.len() > 0, ok)
 			require.Equal(t, victim, v, "step %d: evict", i)
+			if ok {
+				require.Contains(t, m.keys[k].items, v)
+			}
 			m.remove(victim)
 		}
 		require.NoError(t, q.check(), "step %d", i)
@@ -121,23 +124,37 @@ func TestQueueAgainstModel(t *testing.T) {
 
 // Under ThisRound, keys served in a round are remembered until it is over, and then forgotten.
 func TestRestingKeysAreForgotten(t *testing.T) {
+	const keys = 10_000
 	q := Queue[int, int]{Newcomers: ThisRound}
-	q.Push(-1, 0)
-	q.Pop()
-	for key := range 10_000 {
+	for key := range keys {
 		q.Push(key, 0)
 		q.Pop()
+		q.Remove(q.Add(key, 1))
+		require.LessOrEqual(t, q.keys.count, uint32(1), "a round is over when the queue is empty")
 	}
-	require.EqualValues(t, 10_001, q.keys.count)
-	q.Push(0, 0) // served already, so this begins the next round
-	q.Pop()
-	for range 10_000 {
+
+	for _, drained := range []bool{true, false} {
+		q := Queue[int, int]{Newcomers: ThisRound}
 		q.Push(-1, 0)
+		q.Push(-1, 1)
 		q.Pop()
+		for key := range keys {
+			q.Push(key, 0)
+			q.Pop()
+		}
+		require.EqualValues(t, keys+1, q.keys.count, "these all joined the same round")
+		if drained {
+			q.Pop()
+			require.Zero(t, q.keys.count)
+		} else {
+			for range keys {
+				q.Push(-1, 0)
+				q.Pop() // begins another round
+			}
+			require.EqualValues(t, 1, q.keys.count)
+		}
+		require.NoError(t, q.check())
 	}
-	require.LessOrEqual(t, q.keys.count, uint32(3))
-	require.NoError(t, q.check())
-	require.Zero(t, q.Keys())
 }
 
 func TestMaxLen(t *testing.T) {

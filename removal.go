@@ -90,7 +90,8 @@ func (q *Queue[K, V]) dropTurn(s *keyState[K]) {
 	if s.count > 0 {
 		return
 	}
-	// Count the turns that the key has in that round. Nothing less than dropping all of these leads here again.
+	// Count the turns that the key has in that round, MaxWeight at most. Where weights do not change, this happens once in as
+	// many calls.
 	s.count = 1
 	for t := s.turn; uint32(s.count) < s.len-1 && q.links.at(t).key&opens == 0; t = q.links.at(t).prev {
 		s.count++

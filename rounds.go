@@ -11,7 +11,8 @@ type ring = uint32
 // rounds holds the rings of the round being delivered and of all later ones. It is a queue of chunks under a circular
 // directory, so that nothing but the directory, one pointer for 256 rounds, is ever copied.
 type rounds struct {
-	cur  uint64 // the round being delivered; 0 before the first one begins
+	cur  uint64 // the round being delivered, or the last one that was
+	open bool   // cur is not over: it has begun, and the queue was not empty since
 	head uint32 // the first turn of what is left of it; 0 if nothing is
 	now  ring   // what is left of it, see Queue.ring
 	last uint64 // the furthest round. No ring after cur up to last is empty; last is cur if there is none
@@ -69,6 +70,7 @@ func (r *rounds) addChunk() {
 // advance ends the current round and begins the next one.
 func (r *rounds) advance() {
 	r.cur++
+	r.open = true
 	r.now = *r.later(r.cur)
 	if r.cur&roundMask == 0 {
 		r.release(r.cur)

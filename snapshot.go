@@ -22,10 +22,10 @@ type delivery[K comparable, V any] struct {
 }
 
 // Len returns the number of items.
-func (s *Snapshot[K, V]) Len() int { return len(s.order) }
+func (s Snapshot[K, V]) Len() int { return len(s.order) }
 
 // Order iterates over all items in the order in which they will leave if nothing else is pushed or removed.
-func (s *Snapshot[K, V]) Order() iter.Seq2[K, V] {
+func (s Snapshot[K, V]) Order() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for _, d := range s.order {
 			if !yield(d.key, d.item) {

@@ -39,7 +39,7 @@ type KeyStat[K comparable] struct {
 // Histogram counts durations by size. Bucket i holds those up to Bound(i) that are too long for bucket i-1.
 type Histogram struct {
 	Count   uint64
-	Sum     time.Duration
+	Sum     float64 // seconds
 	Buckets [37]uint64
 }
 
@@ -52,13 +52,13 @@ func (Histogram) Bound(i int) time.Duration {
 	return time.Microsecond << i
 }
 
-// Quantile returns a duration that at least the share q, 0 to 1, of those counted do not exceed. It is a bucket's bound, so
-// less than twice the exact value above a microsecond. It is 0 if nothing was counted.
+// Quantile returns a duration that the share q, 0 to 1, of those counted do not exceed. It is the bound of a bucket, so above
+// a microsecond, and up to the last bucket, less than twice the exact value. It is 0 if nothing was counted.
 func (h Histogram) Quantile(q float64) time.Duration {
 	sum := uint64(0)
 	for i, n := range h.Buckets {
 		sum += n
-		if n > 0 && float64(sum) >= q*float64(h.Count) {
+		if n > 0 && float64(sum) >= min(q, 1)*float64(h.Count) {
 			return h.Bound(i)
 		}
 	}
@@ -67,7 +67,7 @@ func (h Histogram) Quantile(q float64) time.Duration {
 
 func (h *Histogram) add(d time.Duration) {
 	h.Count++
-	h.Sum += d
+	h.Sum += d.Seconds()
 	micros := uint64(max(0, d-1) / time.Microsecond) // rounded up, less one
 	h.Buckets[min(bits.Len64(micros), len(h.Buckets)-1)]++
 }

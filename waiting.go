@@ -165,11 +165,11 @@ func (q *FairQueue[K, V]) makeRoomLocked(l *label[K], after *aftermath[K, V]) (r
 	}
 	switch {
 	case items >= q.options.KeyCapacity && q.options.KeyCapacity < q.options.Capacity:
-		return 0, nil, q.keyFull
+		return 0, nil, &FullError{Len: items, Limit: q.options.KeyCapacity, Key: true}
 	case q.queue.len < q.options.Capacity:
 		return row, s, nil
 	case q.options.WhenFull != EvictHeaviest || items > 0 && s.last == q.queue.rounds.last:
-		return 0, nil, q.full
+		return 0, nil, &FullError{Len: q.queue.len, Limit: q.options.Capacity}
 	}
 	h := q.queue.heaviest()
 	victim := label[K]{key: h.key, hash: h.hash}
@@ -225,11 +225,20 @@ func (q *FairQueue[K, V]) leftLocked(l *label[K], after *aftermath[K, V]) {
 // unbarLocked lets the first of a key's barred producers take a turn.
 //
 // It is called whenever an item of the key leaves the queue, and whenever a producer of the key leaves the line, so if
-// there are barred producers, the key's items and its producers in the line are together as many as its capacity.
+// there are barred producers, the key's items and its producers in the line are together as many as its capacity. (Under
+// EvictHeaviest they may be more, for a push that makes room for itself does not queue up.)
 func (q *FairQueue[K, V]) unbarLocked(l *label[K]) {
 	if _, s := q.barred.keys.find(l.key, l.hash); s != nil {
 		q.lineUpLocked(&q.producers, q.barred.remove(s.first))
 	}
+}
+
+// keyRoomLocked returns how many more items of a key there is room for, those of the producers in the line counted in.
+func (q *FairQueue[K, V]) keyRoomLocked(l *label[K]) int {
+	if q.options.KeyCapacity == q.options.Capacity {
+		return q.options.Capacity
+	}
+	return q.options.KeyCapacity - q.queue.keyLen(l.key, l.hash) - q.producers.keyLen(l.key, l.hash)
 }
 
 // admitLocked queues what waiting producers have brought, as far as there is room. So as long as there is room, none is in
@@ -253,10 +262,10 @@ func (q *FairQueue[K, V]) lineUpLocked(line *Queue[K, *waiter[K, V]], w *waiter[
 }
 
 // await waits until w has been served, or ctx is done and it has not.
-func (q *FairQueue[K, V]) await(ctx context.Context, w *waiter[K, V]) (item V, err error) {
+func (q *FairQueue[K, V]) await(ctx context.Context, done <-chan struct{}, w *waiter[K, V]) (item V, err error) {
 	select {
 	case <-w.ready:
-	case <-ctx.Done():
+	case <-done:
 		if q.withdraw(w) {
 			w.err = ctx.Err()
 			break
