@@ -198,13 +198,11 @@ func (r *rows) putBack(keep uint, drop func(chunk int)) {
 	r.n = uint(copy(r.hand[:], r.hand[n:r.n]))
 }
 
-// clear gives back all chunks but the first. No row must be in use.
+// clear gives back all chunks but the first. There must be more than that, and no row in use.
 func (r *rows) clear(drop func(chunk int)) {
-	if r.live > 1 {
-		r.putBack(0, drop)
-		r.remove(r.empty, drop)
-		r.empty = nil
-	}
+	r.putBack(0, drop)
+	r.remove(r.empty, drop)
+	r.empty = nil
 }
 
 func (r *rows) remove(c *rowChunk, drop func(chunk int)) {

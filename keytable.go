@@ -84,7 +84,7 @@ func (t *keyTable[K]) remove(row uint32) {
 		t.rows.putBack(t.rows.most/2, t.states.drop)
 		t.rows.give(row)
 	}
-	if t.count == 0 {
+	if t.count == 0 && t.rows.live > 1 {
 		t.rows.clear(t.states.drop)
 	}
 	for n := 0; n < maxSpread && t.size > max(minBuckets, maxSpread*t.count); n++ {

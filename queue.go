@@ -399,7 +399,9 @@ func (q *Queue[K, V]) deactivate(s *keyState[K], row uint32) {
 		s.wait = nil
 		if q.active == 0 {
 			q.rounds.open = false
-			q.nodes.clear(q.dropChunk)
+			if q.nodes.live > 1 {
+				q.nodes.clear(q.dropChunk)
+			}
 		}
 		if q.Newcomers == ThisRound && q.rounds.open && s.served == uint32(q.rounds.cur) {
 			q.rest(s, row)
@@ -412,7 +414,9 @@ func (q *Queue[K, V]) deactivate(s *keyState[K], row uint32) {
 		q.keys = keyTable[K]{}
 		q.resting.first, q.resting.last = 0, 0
 	}
-	q.sweep()
+	if q.resting.first != 0 {
+		q.sweep()
+	}
 }
 
 // heaviest returns a key with the longest backlog. The queue must not be empty.
