@@ -1,5 +1,7 @@
 package fairq
 
+import "slices"
+
 const (
 	roundBits = 8
 	roundMask = 1<<roundBits - 1
@@ -91,15 +93,33 @@ func (r *rounds) retreat() {
 	}
 }
 
-func (r *rounds) clone() rounds {
-	d := *r
-	d.spare = nil
-	d.dir = make([]*roundChunk, len(r.dir))
+// outline, blank and copyTo are for snapshots, as those of a column.
+func (r *rounds) outline() rounds { return rounds{dir: slices.Clone(r.dir)} }
+
+func (r *rounds) blank() rounds {
+	b := rounds{dir: make([]*roundChunk, len(r.dir))}
 	for i, c := range r.dir {
 		if c != nil {
-			copied := *c
-			d.dir[i] = &copied
+			b.dir[i] = new(roundChunk)
 		}
 	}
-	return d
+	return b
+}
+
+func (r *rounds) copyTo(b *rounds) {
+	dir := b.dir
+	if len(dir) != len(r.dir) {
+		dir = make([]*roundChunk, len(r.dir))
+	}
+	*b = *r
+	b.dir, b.spare = dir, nil
+	for i, c := range r.dir {
+		if c == nil {
+			continue
+		}
+		if dir[i] == nil {
+			dir[i] = new(roundChunk)
+		}
+		*dir[i] = *c
+	}
 }

@@ -78,14 +78,14 @@ func (q *Queue[K, V]) snapshot() Snapshot[K, V] {
 // outline returns a queue with the columns that are needed to walk q, see column.outline.
 func (q *Queue[K, V]) outline() (c Queue[K, V]) {
 	c.links, c.values, c.tickets = q.links.outline(), q.values.outline(), q.tickets.outline()
-	c.keys.states = q.keys.states.outline()
+	c.keys.states, c.rounds = q.keys.states.outline(), q.rounds.outline()
 	return c
 }
 
 // blank returns a queue for copyTo.
 func (q *Queue[K, V]) blank() (c Queue[K, V]) {
 	c.links, c.values, c.tickets = q.links.blank(), q.values.blank(), q.tickets.blank()
-	c.keys.states = q.keys.states.blank()
+	c.keys.states, c.rounds = q.keys.states.blank(), q.rounds.blank()
 	return c
 }
 
@@ -95,5 +95,6 @@ func (q *Queue[K, V]) copyTo(c *Queue[K, V]) {
 	q.values.copyTo(&c.values)
 	q.tickets.copyTo(&c.tickets)
 	q.keys.states.copyTo(&c.keys.states)
-	c.rounds, c.len, c.active = q.rounds.clone(), q.len, q.active
+	q.rounds.copyTo(&c.rounds)
+	c.len, c.active = q.len, q.active
 }
