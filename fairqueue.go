@@ -23,7 +23,7 @@ type FairQueue[K comparable, V any] struct {
 
 	queue  Queue[K, V]
 	closed bool
-	roomy  int   // with fewer items than this there is room for any key
+	roomy  int   // with fewer items than this a push need not look at anything but consumers
 	counts Stats // of this the counters only
 
 	// Consumers wait only while the queue is empty. They are served first come, first served: a queue of one key.
@@ -36,13 +36,6 @@ type FairQueue[K comparable, V any] struct {
 	barred    Queue[K, *waiter[K, V]]
 
 	waiters sync.Pool // *waiter[K, V] to be used again
-}
-
-// label is what the queue must know of an item, and can find out without the lock.
-type label[K comparable] struct {
-	key    K
-	hash   uint32
-	weight uint16
 }
 
 // waiter is a goroutine that waits. Whoever takes it out of its line, under the lock, writes item or err, and when the
@@ -78,7 +71,7 @@ func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[
 		epoch:   time.Now(),
 	}
 	q.waiters.New = func() any { return &waiter[K, V]{ready: make(chan struct{}, 1)} }
-	if o.KeyCapacity == o.Capacity {
+	if o.KeyCapacity == o.Capacity && !o.TrackWait {
 		q.roomy = o.Capacity
 	}
 	q.queue.Newcomers, q.queue.seed = o.Newcomers, q.seed
@@ -90,19 +83,23 @@ func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[
 
 // Push queues an item, and does not wait. It returns a [*FullError] if there is no room, [ErrClosed] or [ErrWeight].
 func (q *FairQueue[K, V]) Push(item V) error {
-	l, err := q.label(q.key(item))
-	if err != nil {
-		return err
+	l := label[K]{key: q.key(item), weight: 1}
+	l.hash = q.hash(l.key)
+	if q.options.Weight != nil {
+		if err := l.weigh(q.options.Weight); err != nil {
+			return err
+		}
 	}
-	q.lock()
+	q.mu.Lock()
 	if q.roomyLocked() {
-		q.queue.push(l.key, l.hash, l.weight, item)
+		q.queue.push(&l, item)
 		q.counts.Pushed++
 		q.mu.Unlock()
 		return nil
 	}
+	q.tickLocked()
 	var after aftermath[K, V]
-	err = q.pushLocked(&l, item, nil, &after)
+	err := q.pushLocked(&l, item, nil, &after)
 	q.mu.Unlock()
 	q.finish(&after)
 	return err
@@ -168,13 +165,14 @@ func (q *FairQueue[K, V]) PushWait(ctx context.Context, item V) error {
 	if err != nil {
 		return err
 	}
-	q.lock()
+	q.mu.Lock()
 	if q.roomyLocked() {
-		q.queue.push(l.key, l.hash, l.weight, item)
+		q.queue.push(&l, item)
 		q.counts.Pushed++
 		q.mu.Unlock()
 		return nil
 	}
+	q.tickLocked()
 	var after aftermath[K, V]
 	row, s, err := q.makeRoomLocked(&l, &after)
 	if err == nil {
@@ -200,23 +198,26 @@ func (q *FairQueue[K, V]) PushWait(ctx context.Context, item V) error {
 
 // Pop takes out the next item in fair order, and does not wait. If there is none, ok is false.
 func (q *FairQueue[K, V]) Pop() (item V, ok bool) {
-	if item, ok = q.popOrLock(); !ok {
+	q.mu.Lock()
+	if q.freeLocked() {
+		item = q.queue.pop()
+		q.counts.Popped++
 		q.mu.Unlock()
+		return item, true
 	}
-	return item, ok
+	return q.popAndUnlock()
 }
 
 // PopBatch fills items with the next ones in fair order, as many as there are, under one lock. It returns how many.
 func (q *FairQueue[K, V]) PopBatch(items []V) (n int) {
 	var after aftermath[K, V]
 	q.lock()
+	for ; n < len(items) && q.freeLocked(); n++ {
+		items[n] = q.queue.pop()
+	}
+	q.counts.Popped += uint64(n)
 	for ; n < len(items) && q.queue.len > 0; n++ {
-		if q.freeLocked() {
-			items[n] = q.queue.pop()
-			q.counts.Popped++
-		} else {
-			items[n] = q.popLocked(&after)
-		}
+		items[n] = q.popLocked(&after)
 	}
 	q.mu.Unlock()
 	q.finish(&after)
@@ -231,7 +232,9 @@ func (q *FairQueue[K, V]) PopWait(ctx context.Context) (item V, err error) {
 		return item, err
 	}
 	done := ctx.Done()
-	if item, ok := q.popOrLock(); ok {
+	q.mu.Lock()
+	if q.queue.len > 0 {
+		item, _ = q.popAndUnlock()
 		return item, nil
 	}
 	if q.closed {

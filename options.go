@@ -102,14 +102,12 @@ func (o *Options[K, V]) complete() error {
 	return nil
 }
 
-// weigh calls weight, which may be nil, and checks what it returns.
-func weigh[K comparable](weight func(K) int, key K) (uint16, error) {
-	if weight == nil {
-		return 1, nil
+// weigh asks for the weight of a key.
+func (l *label[K]) weigh(weight func(K) int) error {
+	w := weight(l.key)
+	if w < 1 || w > MaxWeight {
+		return fmt.Errorf("%w: it is %d for key %v; the limits are 1 and %d", ErrWeight, w, l.key, MaxWeight)
 	}
-	if w := weight(key); w < 1 || w > MaxWeight {
-		return 0, fmt.Errorf("%w: it is %d for key %v; the limits are 1 and %d", ErrWeight, w, key, MaxWeight)
-	} else {
-		return uint16(w), nil
-	}
+	l.weight = uint16(w)
+	return nil
 }

@@ -83,6 +83,13 @@ type keyState[K comparable] struct {
 	wait   *Histogram
 }
 
+// label is what the queue must know of an item. A FairQueue finds it out without its lock.
+type label[K comparable] struct {
+	key    K
+	hash   uint32
+	weight uint16
+}
+
 // Ticket stands for an item queued with Add. It is valid until the item leaves the queue, in whatever way, and only for
 // the queue it is from. No two items ever have the same ticket. The zero Ticket stands for none.
 type Ticket struct {
@@ -93,12 +100,14 @@ type Ticket struct {
 
 // Push queues an item of the given key. It panics if the queue holds MaxLen items.
 func (q *Queue[K, V]) Push(key K, value V) {
-	q.push(key, q.hash(key), q.admit(key), value)
+	l := q.admit(key)
+	q.push(&l, value)
 }
 
 // Add is Push, and returns a ticket by which the item can be found again.
 func (q *Queue[K, V]) Add(key K, value V) Ticket {
-	return q.issue(q.push(key, q.hash(key), q.admit(key), value))
+	l := q.admit(key)
+	return q.issue(q.push(&l, value))
 }
 
 // Pop takes the next item in fair order out of the queue. If there is none, ok is false.
@@ -213,35 +222,32 @@ func (q *Queue[K, V]) hash(key K) uint32 {
 	return uint32(maphash.Comparable(q.seed, key))
 }
 
-// admit returns the weight of the key of an item that is about to be queued.
-func (q *Queue[K, V]) admit(key K) uint16 {
+// admit returns the label of an item that is about to be queued.
+func (q *Queue[K, V]) admit(key K) label[K] {
 	if q.len >= MaxLen {
 		panic(fmt.Sprintf("fairq: the queue holds %d items; the limit is MaxLen, %d", q.len, MaxLen))
 	}
-	w, err := weigh(q.Weight, key)
-	if err != nil {
-		panic(err)
+	l := label[K]{key, q.hash(key), 1}
+	if q.Weight != nil {
+		if err := l.weigh(q.Weight); err != nil {
+			panic(err)
+		}
 	}
-	return w
+	return l
 }
 
 // push queues an item and returns its node.
-func (q *Queue[K, V]) push(key K, hash uint32, weight uint16, value V) (node uint32) {
-	row, s := q.state(key, hash)
-	return q.pushTo(row, s, weight, value)
+func (q *Queue[K, V]) push(l *label[K], value V) (node uint32) {
+	row, s := q.keys.find(l.key, l.hash)
+	return q.pushTo(row, s, l, value)
 }
 
-// state returns the row and the state of a key that is about to get an item.
-func (q *Queue[K, V]) state(key K, hash uint32) (row uint32, s *keyState[K]) {
-	row, s = q.keys.find(key, hash)
+// pushTo is push when find has been called.
+func (q *Queue[K, V]) pushTo(row uint32, s *keyState[K], l *label[K], value V) (node uint32) {
 	if s == nil || s.len == 0 {
-		row, s = q.activate(key, hash, row)
+		row, s = q.activate(row, l)
 	}
-	return row, s
-}
 
-// pushTo is push for a key that is active.
-func (q *Queue[K, V]) pushTo(row uint32, s *keyState[K], weight uint16, value V) (node uint32) {
 	// The round. The first one that is open to the key is the next, or under ThisRound the current one.
 	flags := row
 	join := q.rounds.cur + 1
@@ -251,7 +257,7 @@ func (q *Queue[K, V]) pushTo(row uint32, s *keyState[K], weight uint16, value V)
 	switch {
 	case s.last < join:
 		s.last, s.count, s.before, flags = join, 1, s.count, row|opens
-	case s.count >= weight:
+	case s.count >= l.weight:
 		s.last, s.count, s.before, flags = s.last+1, 1, s.count, row|opens
 	default:
 		s.count++
@@ -261,15 +267,15 @@ func (q *Queue[K, V]) pushTo(row uint32, s *keyState[K], weight uint16, value V)
 		node = q.newNode()
 	}
 	*q.values.at(node) = value
-	l := q.links.at(node)
-	l.key, l.prev, l.next = flags, s.newest, 0
+	t := q.links.at(node)
+	t.key, t.prev, t.next = flags, s.newest, 0
 	turn := node
 	if s.len == 0 {
 		s.first = node
 	} else {
 		q.links.at(s.newest).next = node
 		if s.turn != s.newest {
-			turn, l = q.passTurn(s, node)
+			turn, t = q.passTurn(s, node)
 		}
 	}
 	s.newest, s.turn = node, turn
@@ -284,13 +290,13 @@ func (q *Queue[K, V]) pushTo(row uint32, s *keyState[K], weight uint16, value V)
 		tail = q.ring(s.last)
 	}
 	if *tail == 0 {
-		l.after = turn
+		t.after = turn
 		if s.last == q.rounds.cur {
 			q.rounds.head = turn
 		}
 	} else {
 		end := q.links.at(*tail)
-		l.before, l.after = *tail, end.after
+		t.before, t.after = *tail, end.after
 		end.after = turn
 	}
 	*tail = turn
@@ -301,9 +307,9 @@ func (q *Queue[K, V]) pushTo(row uint32, s *keyState[K], weight uint16, value V)
 }
 
 // activate prepares the state of a key that has nothing queued.
-func (q *Queue[K, V]) activate(key K, hash, row uint32) (uint32, *keyState[K]) {
+func (q *Queue[K, V]) activate(row uint32, l *label[K]) (uint32, *keyState[K]) {
 	if row == 0 {
-		row = q.keys.insert(key, hash)
+		row = q.keys.insert(l.key, l.hash)
 	} else {
 		q.rouse(q.keys.at(row))
 	}

@@ -53,11 +53,9 @@ func (q *FairQueue[K, V]) hash(key K) uint32 { return uint32(maphash.Comparable(
 
 // label finds out what the queue must know of a key.
 func (q *FairQueue[K, V]) label(key K) (l label[K], err error) {
-	l.key = key
-	l.hash = q.hash(l.key)
-	l.weight = 1
+	l = label[K]{key, q.hash(key), 1}
 	if q.options.Weight != nil {
-		l.weight, err = weigh(q.options.Weight, l.key)
+		err = l.weigh(q.options.Weight)
 	}
 	return l, err
 }
@@ -65,56 +63,56 @@ func (q *FairQueue[K, V]) label(key K) (l label[K], err error) {
 // labelAll fills in the labels of items, and returns how many are valid. In a run of one key only the first is computed.
 func (q *FairQueue[K, V]) labelAll(labels []label[K], items []V) (n int, err error) {
 	for i, item := range items {
-		key := q.key(item)
-		if i > 0 && key == labels[i-1].key {
-			labels[i] = labels[i-1]
-		} else if labels[i], err = q.label(key); err != nil {
-			return i, err
+		l := &labels[i]
+		l.key = q.key(item)
+		if i > 0 && l.key == labels[i-1].key {
+			l.hash, l.weight = labels[i-1].hash, labels[i-1].weight
+			continue
+		}
+		l.hash, l.weight = q.hash(l.key), 1
+		if q.options.Weight != nil {
+			if err := l.weigh(q.options.Weight); err != nil {
+				return i, err
+			}
 		}
 	}
 	return len(items), nil
 }
 
-// lock takes the lock, and tells the time to what measures it.
+// lock takes the lock, and reads the clock if waiting times are measured.
 func (q *FairQueue[K, V]) lock() {
-	if q.options.TrackWait {
-		q.lockTimed()
-	} else {
-		q.mu.Lock()
+	q.mu.Lock()
+	q.tickLocked()
+}
+
+func (q *FairQueue[K, V]) tickLocked() {
+	if q.queue.waits != nil {
+		q.queue.waits.now = time.Since(q.epoch)
 	}
 }
 
-func (q *FairQueue[K, V]) lockTimed() {
-	now := time.Since(q.epoch)
-	q.mu.Lock()
-	q.queue.waits.now = max(now, q.queue.waits.now) // somebody may have read the clock earlier and come here later
-}
-
-// roomyLocked tells whether an item of any key can be queued, and nobody waits for it.
+// roomyLocked tells whether an item can be pushed without more ado: there is room for any key, nobody waits for it, and
+// no clock is to be read.
 func (q *FairQueue[K, V]) roomyLocked() bool {
 	return q.queue.len < q.roomy && q.consumers.len == 0
 }
 
-// freeLocked tells whether an item can be taken out, and nobody waits for its place.
-func (q *FairQueue[K, V]) freeLocked() bool { return q.producers.len+q.barred.len == 0 }
+// freeLocked tells whether an item can be popped without more ado: there is one, nobody waits for its place, and no clock
+// is to be read.
+func (q *FairQueue[K, V]) freeLocked() bool {
+	return q.queue.len > 0 && q.producers.len+q.barred.len == 0 && q.queue.waits == nil
+}
 
-// popOrLock takes out the next item. If there is none, it leaves the lock held.
-func (q *FairQueue[K, V]) popOrLock() (item V, ok bool) {
-	q.lock()
-	if q.queue.len == 0 {
-		return item, false
-	}
-	if q.freeLocked() {
-		item = q.queue.pop()
-		q.counts.Popped++
-		q.mu.Unlock()
-		return item, true
-	}
+// popAndUnlock takes out the next item, if there is one, and releases the lock.
+func (q *FairQueue[K, V]) popAndUnlock() (item V, ok bool) {
+	q.tickLocked()
 	var after aftermath[K, V]
-	item = q.popLocked(&after)
+	if ok = q.queue.len > 0; ok {
+		item = q.popLocked(&after)
+	}
 	q.mu.Unlock()
 	q.finish(&after)
-	return item, true
+	return item, ok
 }
 
 // pushLocked queues an item if there is room for it, or can be made.
@@ -141,9 +139,9 @@ func (q *FairQueue[K, V]) pushRunLocked(labels []label[K], items []V) (n int) {
 	for n < len(labels) && q.roomyLocked() {
 		l := &labels[n]
 		if s == nil || s.hash != l.hash || s.key != l.key {
-			row, s = q.queue.state(l.key, l.hash)
+			row, s = q.queue.keys.find(l.key, l.hash)
 		}
-		q.queue.pushTo(row, s, l.weight, items[n])
+		q.queue.pushTo(row, s, l, items[n])
 		n++
 	}
 	q.counts.Pushed += uint64(n)
@@ -184,9 +182,9 @@ func (q *FairQueue[K, V]) makeRoomLocked(l *label[K], after *aftermath[K, V]) (r
 func (q *FairQueue[K, V]) enterLocked(l *label[K], row uint32, s *keyState[K], item V) (node uint32) {
 	q.counts.Pushed++
 	if s == nil {
-		return q.queue.push(l.key, l.hash, l.weight, item)
+		return q.queue.push(l, item)
 	}
-	return q.queue.pushTo(row, s, l.weight, item)
+	return q.queue.pushTo(row, s, l, item)
 }
 
 // handOverLocked gives an item that was just queued to a consumer, if one waits.
@@ -258,7 +256,7 @@ func (q *FairQueue[K, V]) admitLocked(after *aftermath[K, V]) {
 // lineUpLocked puts a producer at the end of a line.
 func (q *FairQueue[K, V]) lineUpLocked(line *Queue[K, *waiter[K, V]], w *waiter[K, V]) {
 	w.line = line
-	w.ticket = line.issue(line.push(w.key, w.hash, w.weight, w))
+	w.ticket = line.issue(line.push(&w.label, w))
 }
 
 // await waits until w has been served, or ctx is done and it has not.
