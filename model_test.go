@@ -98,9 +98,6 @@ func (m *model) tidy(key int) {
 	if len(m.keys[key].items) == 0 {
 		delete(m.keys, key)
 	}
-	if len(m.keys) == 0 {
-		m.begun = false // the round is over
-	}
 }
 
 func (m *model) len() (n int) {

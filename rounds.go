@@ -14,7 +14,7 @@ type ring = uint32
 // directory, so that nothing but the directory, one pointer for 256 rounds, is ever copied.
 type rounds struct {
 	cur  uint64 // the round being delivered, or the last one that was
-	open bool   // cur is not over: it has begun, and the queue was not empty since
+	open bool   // cur has begun, and is not over
 	head uint32 // the first turn of what is left of it; 0 if nothing is
 	now  ring   // what is left of it, see Queue.ring
 	last uint64 // the furthest round. No ring after cur up to last is empty; last is cur if there is none
