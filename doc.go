@@ -7,7 +7,7 @@
 //	job, err := q.PopWait(ctx)    // Pop does not wait
 //
 // [FairQueue] is made for many goroutines, and has a capacity. [Queue] is the same without lock and limit, for use inside
-// of something that has its own.
+// something that has its own.
 //
 // # Rounds
 //
@@ -56,7 +56,7 @@
 // copying the memory only. Drain is O(items), but holds the lock only for the producers who wait; Close is O(goroutines that
 // wait).
 //
-// An item takes 20 bytes beyond itself, plus 4 for each round that has items; a key some 75 beyond its own text. Items are
+// An item takes 20 bytes beyond itself, plus 4 for each round that has items; a key 72 to 80 beyond its own text. Items are
 // copied in and out, so those of more than about 100 bytes are better queued by pointer. Memory goes back as places become
 // empty, 4,096 at a time, and all but about half a megabyte when the queue is empty, for keys and items of 16 bytes.
 package fairq

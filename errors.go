@@ -19,8 +19,8 @@ var (
 	ErrWeight = errors.New("fairq: weight out of range")
 )
 
-// FullError says how full the queue was that refused a push. It is [ErrFull], or [ErrKeyFull] too if Key is true, to
-// [errors.Is].
+// FullError says how full the queue was that refused a push. [errors.Is] reports it as [ErrFull], and if Key is true as
+// [ErrKeyFull] too.
 type FullError struct {
 	Len   int  // items queued, or, if Key is true, items queued under the pushing key
 	Limit int  // the limit that was hit: Capacity or KeyCapacity
@@ -29,7 +29,7 @@ type FullError struct {
 
 // Error tells the length and the limit.
 func (e *FullError) Error() string {
-	return fmt.Sprintf("%v: it holds %d items, the limit is %d", e.Unwrap(), e.Len, e.Limit)
+	return fmt.Sprintf("%v: it holds %d, the limit is %d", e.Unwrap(), e.Len, e.Limit)
 }
 
 // Unwrap returns ErrFull or ErrKeyFull.

@@ -75,7 +75,7 @@ func ExampleFairQueue_Push_full() {
 	var full *fairq.FullError
 	fmt.Println(errors.As(err, &full), full.Len, full.Limit)
 	// Output:
-	// fairq: queue is full for this key: it holds 2 items, the limit is 2 true true
+	// fairq: queue is full for this key: it holds 2, the limit is 2 true true
 	// true 3 3
 }
 
@@ -88,7 +88,7 @@ func ExampleFairQueue_PopWait() {
 	// Output: context deadline exceeded
 }
 
-// A full queue can make room at the cost of whoever has queued most.
+// A full queue can make room at the cost of a key whose backlog reaches furthest.
 func ExampleOptions_evictHeaviest() {
 	q := fairq.New(byUser, &fairq.Options[string, job]{
 		Capacity: 3,
@@ -103,7 +103,7 @@ func ExampleOptions_evictHeaviest() {
 	// Output:
 	// evicted: alice 3
 	// <nil>
-	// fairq: queue is full: it holds 3 items, the limit is 3
+	// fairq: queue is full: it holds 3, the limit is 3
 }
 
 func ExampleOptions_weight() {

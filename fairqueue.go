@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// FairQueue is a [Queue] for many goroutines: with a capacity, with waiting for room and for items, and with an end. Use
-// [New] to make one. All methods may be called at any time by any goroutine.
+// FairQueue is a [Queue] for many goroutines: with a capacity, with waiting for room and for items, and with an end. Its zero
+// value is not usable; [New] makes one. All methods may be called at any time by any goroutine.
 type FairQueue[K comparable, V any] struct {
 	key     func(V) K
 	options Options[K, V]
@@ -50,7 +50,7 @@ type waiter[K comparable, V any] struct {
 	next   *waiter[K, V] // in the list of those to be woken
 }
 
-// New returns an empty queue. The function key tells whose an item is; it is called once for each item that is pushed,
+// New returns an empty queue. The function key tells which key an item belongs to; it is called once for each item pushed,
 // without the lock held, so calls may overlap. nil options are the defaults. New panics if key is nil or the options do
 // not make sense.
 func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[K, V] {
@@ -105,7 +105,8 @@ func (q *FairQueue[K, V]) Push(item V) error {
 	return err
 }
 
-// Add is Push, and returns a ticket for [FairQueue.Remove] and [FairQueue.Position].
+// Add is Push, and returns a ticket for [FairQueue.Remove] and [FairQueue.Position]. It does not wait for room: an item that
+// PushWait has queued can only be removed together with its key's others.
 func (q *FairQueue[K, V]) Add(item V) (ticket Ticket, err error) {
 	l, err := q.label(q.key(item))
 	if err != nil {
@@ -120,7 +121,8 @@ func (q *FairQueue[K, V]) Add(item V) (ticket Ticket, err error) {
 }
 
 // PushBatch pushes items one after the other under one lock, until one is refused. It returns how many were queued, and if
-// these are not all, the error that Push would have returned for the next. It allocates if there are more than 64.
+// these are not all, the error that Push would have returned for the next. With EvictHeaviest, later items may evict earlier
+// ones of the same batch. It allocates if there are more than 64.
 func (q *FairQueue[K, V]) PushBatch(items []V) (n int, err error) {
 	var space [64]label[K]
 	labels := space[:]
@@ -154,8 +156,9 @@ func (q *FairQueue[K, V]) PushBatch(items []V) (n int, err error) {
 	return n, err
 }
 
-// PushWait is Push, but if there is no room, it waits for it. Producers who wait are admitted in rounds by key. If ctx is
-// done first, or when the call is made, PushWait returns its error, and the item is not queued.
+// PushWait is Push, but if there is no room, it waits for it. (With EvictHeaviest, that is if the key is among the heaviest, or
+// at its KeyCapacity.) Producers who wait are admitted in rounds by key. If ctx is done first, or when the call is made,
+// PushWait returns its error, and the item is not queued.
 func (q *FairQueue[K, V]) PushWait(ctx context.Context, item V) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -247,7 +250,8 @@ func (q *FairQueue[K, V]) PopWait(ctx context.Context) (item V, err error) {
 	return q.await(ctx, done, w)
 }
 
-// All returns an iterator over PopWait. It ends when the queue is closed and nothing is left, or when ctx is done.
+// All returns an iterator over PopWait. It ends when the queue is closed and nothing is left, or when ctx is done; what is
+// queued then stays queued.
 func (q *FairQueue[K, V]) All(ctx context.Context) iter.Seq[V] {
 	return func(yield func(V) bool) {
 		for {
@@ -291,7 +295,7 @@ func (q *FairQueue[K, V]) RemoveKey(key K) []V {
 	return items
 }
 
-// Position returns how many items leave before the one that the ticket stands for, as things are. If that is no longer
+// Position returns how many items leave before the one that the ticket stands for, as the queue stands now. If that is no longer
 // queued, ok is false. It is O(items that leave before), some nanoseconds for each, with the lock held.
 func (q *FairQueue[K, V]) Position(t Ticket) (position int, ok bool) {
 	q.mu.Lock()
@@ -321,7 +325,7 @@ func (q *FairQueue[K, V]) KeyLen(key K) int {
 	return q.queue.keyLen(key, hash)
 }
 
-// Close makes all further pushes fail with [ErrClosed], and those that wait. Pops deliver what is queued, and fail with
+// Close makes all further pushes and all waiting ones fail with [ErrClosed]. Pops deliver what is queued, and fail with
 // ErrClosed after that. Closing a closed queue does nothing. It is O(goroutines that wait).
 func (q *FairQueue[K, V]) Close() {
 	var after aftermath[K, V]

@@ -33,8 +33,8 @@ type Options[K comparable, V any] struct {
 	Weight func(K) int
 
 	// OnEvict is handed what EvictHeaviest evicts, in the goroutine of the push that takes its place, after the lock is
-	// released. It delays that push, so it should be quick. It may even be called before the Add that queued the item has
-	// returned. EvictHeaviest needs it, no other policy allows it.
+	// released. It delays that push, so it should be quick. It may be called before the Add that queued the item has returned,
+	// so it must not rely on the ticket. EvictHeaviest needs it, no other policy allows it.
 	OnEvict func(K, V)
 
 	// TrackWait makes the queue measure how long items wait, for [Stats] and [KeyStat]. It costs two clock readings for each item,
@@ -49,9 +49,10 @@ const (
 	// Reject refuses the push.
 	Reject WhenFull = iota
 
-	// EvictHeaviest makes room by evicting the newest item of a key with the longest backlog, counted in rounds. If the pushing
-	// key is itself such a key, the push is refused. So a key that floods the queue takes no more of it than any other that
-	// wants as much. A push that makes room for itself does not queue up behind producers who wait.
+	// EvictHeaviest makes room by evicting the newest item of a key whose backlog reaches furthest, counted in rounds, not in
+	// items: weights count. If the pushing key is itself such a key, the push is refused. So a key that floods the queue takes
+	// no more of it than any other that wants as much. If there are more keys than places, a newcomer evicts the newest of the
+	// others' only items. A push that makes room for itself does not queue up behind producers who wait.
 	EvictHeaviest
 )
 

@@ -137,8 +137,8 @@ func (q *Queue[K, V]) RemoveKey(key K) []V {
 	return q.removeKey(key, q.hash(key))
 }
 
-// Evict takes out the newest item of a key with the longest backlog: the last item of the furthest round. Of several
-// such keys it is the one that pushed last. If the queue is empty, ok is false.
+// Evict takes out the newest item of a key whose backlog reaches furthest, counted in rounds: the last item of the furthest
+// round. If the queue is empty, ok is false.
 func (q *Queue[K, V]) Evict() (key K, value V, ok bool) {
 	if q.len == 0 {
 		return key, value, false

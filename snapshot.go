@@ -5,8 +5,8 @@ import "iter"
 // Snapshot is what a queue held at one moment. Each item is either in Round or in Queues. It is a copy, and the queue goes
 // on without it.
 type Snapshot[K comparable, V any] struct {
-	// Round is what is left of the current round, in the order in which it will leave. A round that nobody has popped from yet
-	// is not begun.
+	// Round is what is left of the current round, in the order in which it will leave. A round begins with the first Pop from
+	// it, so as long as there was none, Round is empty.
 	Round []V
 
 	// Queues holds what is queued behind the current round by key, each in the order in which it was pushed. (Keys that are not

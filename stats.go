@@ -11,7 +11,7 @@ import (
 type Stats struct {
 	Len         int // items queued
 	Keys        int // keys that have items queued
-	Capacity    int // the most items that the queue can hold
+	Capacity    int // the most items that the queue can hold; MaxLen if it is unbounded
 	WaitingPush int // goroutines in PushWait
 	WaitingPop  int // goroutines in PopWait
 	Closed      bool
@@ -21,9 +21,9 @@ type Stats struct {
 	Removed uint64 // items taken out by Remove and RemoveKey
 	Evicted uint64 // items handed to OnEvict
 	Drained uint64 // items returned by Drain
-	Refused uint64 // pushes that found the queue, or their key's share of it, full, and did not wait
+	Refused uint64 // pushes that found the queue, or their key's share of it, full; PushWait is never counted
 
-	OldestAge time.Duration // how long the item that has waited longest is queued by now; 0 unless TrackWait is on
+	OldestAge time.Duration // how long the oldest item has been queued; 0 unless TrackWait is on
 	Wait      Histogram     // how long the items delivered had been queued; empty unless TrackWait is on
 }
 
@@ -31,9 +31,9 @@ type Stats struct {
 type KeyStat[K comparable] struct {
 	Key       K
 	Len       int           // items queued
-	Rounds    int           // rounds that begin until the last of them is delivered, the current one not counted
-	OldestAge time.Duration // how long its oldest item is queued by now; 0 unless TrackWait is on
-	Wait      Histogram     // how long its items delivered had been queued, since it last had none; empty unless TrackWait is on
+	Rounds    int           // how many rounds, after the current one, it takes to deliver all of them
+	OldestAge time.Duration // how long its oldest item has been queued; 0 unless TrackWait is on
+	Wait      Histogram     // how long its items delivered had been queued, anew each time it had none; empty unless TrackWait is on
 }
 
 // Histogram counts durations by size. Bucket i holds those up to Bound(i) that are too long for bucket i-1.
@@ -148,7 +148,7 @@ func (q *FairQueue[K, V]) Stats() Stats {
 }
 
 // KeyStats returns the n keys with the most items queued, longest first; those of the same length in no particular
-// order. It is O(keys), some nanoseconds for each, with the lock held.
+// order. If there are fewer, it returns all. It is O(keys), some nanoseconds for each, with the lock held.
 func (q *FairQueue[K, V]) KeyStats(n int) []KeyStat[K] {
 	q.lock()
 	defer q.mu.Unlock()

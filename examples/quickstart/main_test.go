@@ -9,7 +9,7 @@ func Example() {
 	// push: alice 4
 	// push: alice 5
 	// push: bob 1
-	// push: alice 6 is refused: fairq: queue is full: it holds 6 items, the limit is 6
+	// push: alice 6 is refused: fairq: queue is full: it holds 6, the limit is 6
 	// pop:  alice 1
 	// pop:  bob 1
 	// pop:  alice 2
