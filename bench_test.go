@@ -285,21 +285,19 @@ func BenchmarkWait(b *testing.B) {
 // 8 in runs, as when a few users submit several jobs each, or to one.
 func BenchmarkBatch(b *testing.B) {
 	for _, keys := range []int{64, 8, 1} {
-		queued, in, out := users(100), []work{}, make([]work, 64)
+		queued, in := users(100), []work{}
 		for i := range 64 {
 			in = append(in, queued[i*keys/64])
 		}
 		prime := func() *fairq.FairQueue[string, work] {
-			q := fairq.New(user, &fairq.Options[string, work]{Capacity: 200})
+			q := fairq.New(user, &fairq.Options[string, work]{Capacity: 300})
 			for _, w := range queued {
 				_ = q.Push(w)
 			}
 			return q
 		}
-		b.Run(fmt.Sprintf("single/keys=%d", keys), func(b *testing.B) {
-			q := prime()
-			b.ReportAllocs()
-			for b.Loop() {
+		single := func(q *fairq.FairQueue[string, work], next func() bool) {
+			for out := make([]work, len(in)); next(); {
 				for _, w := range in {
 					_ = q.Push(w)
 				}
@@ -307,15 +305,25 @@ func BenchmarkBatch(b *testing.B) {
 					out[i], _ = q.Pop()
 				}
 			}
-		})
-		b.Run(fmt.Sprintf("batch/keys=%d", keys), func(b *testing.B) {
-			q := prime()
-			b.ReportAllocs()
-			for b.Loop() {
+		}
+		batch := func(q *fairq.FairQueue[string, work], next func() bool) {
+			for out := make([]work, len(in)); next(); {
 				_, _ = q.PushBatch(in)
 				q.PopBatch(out)
 			}
-		})
+		}
+		for name, run := range map[string]func(*fairq.FairQueue[string, work], func() bool){"single": single, "batch": batch} {
+			b.Run(fmt.Sprintf("%s/keys=%d", name, keys), func(b *testing.B) {
+				q := prime()
+				b.ReportAllocs()
+				run(q, b.Loop)
+			})
+			b.Run(fmt.Sprintf("%s-parallel/keys=%d", name, keys), func(b *testing.B) {
+				q := prime()
+				b.ReportAllocs()
+				b.RunParallel(func(pb *testing.PB) { run(q, pb.Next) })
+			})
+		}
 	}
 }
 

@@ -103,13 +103,17 @@ type Ticket struct {
 
 // Push queues an item of the given key. It panics if the queue holds MaxLen items.
 func (q *Queue[K, V]) Push(key K, value V) {
-	l := q.admit(key)
+	l := label[K]{key, q.hash(key), 1}
+	if q.Weight != nil || q.len >= MaxLen {
+		q.admit(&l)
+	}
 	q.push(&l, value)
 }
 
 // Add is Push, and returns a ticket by which the item can be found again.
 func (q *Queue[K, V]) Add(key K, value V) Ticket {
-	l := q.admit(key)
+	l := label[K]{key, q.hash(key), 1}
+	q.admit(&l)
 	return q.issue(q.push(&l, value))
 }
 
@@ -225,18 +229,16 @@ func (q *Queue[K, V]) hash(key K) uint32 {
 	return uint32(maphash.Comparable(q.seed, key))
 }
 
-// admit returns the label of an item that is about to be queued.
-func (q *Queue[K, V]) admit(key K) label[K] {
+// admit finds out the weight of an item that is about to be queued, and panics if it cannot be.
+func (q *Queue[K, V]) admit(l *label[K]) {
 	if q.len >= MaxLen {
 		panic(fmt.Sprintf("fairq: the queue holds %d items; the limit is MaxLen, %d", q.len, MaxLen))
 	}
-	l := label[K]{key, q.hash(key), 1}
 	if q.Weight != nil {
 		if err := l.weigh(q.Weight); err != nil {
 			panic(err)
 		}
 	}
-	return l
 }
 
 // push queues an item and returns its node.
