@@ -170,11 +170,13 @@ func (q *FairQueue[K, V]) makeRoomLocked(l *label[K], after *aftermath[K, V]) (r
 		return 0, nil, &FullError{Len: q.queue.len, Limit: q.options.Capacity}
 	}
 	h := q.queue.heaviest()
-	victim := label[K]{key: h.key, hash: h.hash}
-	item := q.queue.remove(h.newest)
-	after.evicted, after.victim = true, eviction[K, V]{victim.key, item}
+	victim := label[K]{key: h.key, hash: h.hash} // h is not valid any more if it loses its only item
+	after.evicted, after.victim.key = true, victim.key
+	after.victim.item = q.queue.remove(h.newest)
 	q.counts.Evicted++
-	q.unbarLocked(&victim)
+	if q.barred.len > 0 {
+		q.unbarLocked(&victim)
+	}
 	return row, s, nil
 }
 
