@@ -14,8 +14,8 @@ import (
 type FairQueue[K comparable, V any] struct {
 	key     func(V) K
 	options Options[K, V]
-	seed    maphash.Seed
-	epoch   time.Time // waiting times are counted from here
+	seed    maphash.Seed // that of queue, to be read without the lock
+	epoch   time.Time    // waiting times are counted from here
 
 	// mu protects all that follows. No code of the user's runs under it: keys are computed and hashed, and weights asked for,
 	// before it is taken; waiters are woken and evicted items handed over after it is released.
@@ -131,7 +131,7 @@ func (q *FairQueue[K, V]) PushBatch(items []V) (n int, err error) {
 	}
 	valid, invalid := q.labelAll(labels, items)
 	var after aftermath[K, V]
-	var evicted []eviction[K, V]
+	var evicted []entry[K, V]
 	q.lock()
 	for n < valid {
 		n += q.pushRunLocked(labels[n:valid], items[n:valid])
@@ -329,7 +329,7 @@ func (q *FairQueue[K, V]) KeyLen(key K) int {
 // ErrClosed after that. Closing a closed queue does nothing. It is O(goroutines that wait).
 func (q *FairQueue[K, V]) Close() {
 	var after aftermath[K, V]
-	q.lock()
+	q.mu.Lock()
 	q.closed, q.roomy = true, 0
 	for q.consumers.len > 0 {
 		after.wake(q.consumers.pop(), ErrClosed)

@@ -158,7 +158,7 @@ func (q *Queue[K, V]) Position(t Ticket) (position int, ok bool) {
 	if !q.valid(t) {
 		return 0, false
 	}
-	for node := range q.order() {
+	for _, node := range q.order() {
 		if node == t.node {
 			return position, true
 		}
@@ -182,7 +182,7 @@ func (q *Queue[K, V]) KeyLen(key K) int {
 // queue must not be changed meanwhile.
 func (q *Queue[K, V]) Order() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
-		for node := range q.order() {
+		for _, node := range q.order() {
 			if !yield(q.keys.at(q.links.at(node).key&keyMask).key, *q.values.at(node)) {
 				return
 			}
@@ -190,10 +190,10 @@ func (q *Queue[K, V]) Order() iter.Seq2[K, V] {
 	}
 }
 
-// order iterates over the nodes whose items will leave, in that order. A turn delivers the oldest item of its key that
+// order iterates over the nodes whose items will leave, in that order, with the rounds in which they will. A turn delivers the oldest item of its key that
 // no earlier turn delivers; where keys have lost no item out of their middle, that is the turn's own.
-func (q *Queue[K, V]) order() iter.Seq[uint32] {
-	return func(yield func(uint32) bool) {
+func (q *Queue[K, V]) order() iter.Seq2[uint64, uint32] {
+	return func(yield func(uint64, uint32) bool) {
 		moved := map[uint32]uint32{} // by key: the next item, once a turn has delivered another node's item
 		for round := q.rounds.cur; round <= q.rounds.last; round++ {
 			tail := *q.ring(round)
@@ -207,7 +207,7 @@ func (q *Queue[K, V]) order() iter.Seq[uint32] {
 					}
 					node, moved[row] = next, q.itemAfter(next)
 				}
-				if !yield(node) {
+				if !yield(round, node) {
 					return
 				}
 			}
@@ -330,11 +330,8 @@ func (q *Queue[K, V]) ring(round uint64) *ring {
 	if round > q.rounds.last {
 		return q.rounds.add()
 	}
-	if round == q.rounds.cur {
-		if q.rounds.now != 0 {
-			q.links.at(q.rounds.now).after = q.rounds.head
-		}
-		return &q.rounds.now
+	if round == q.rounds.cur && q.rounds.now != 0 {
+		q.links.at(q.rounds.now).after = q.rounds.head
 	}
 	return q.rounds.at(round)
 }
@@ -355,27 +352,19 @@ func (q *Queue[K, V]) pop() (value V) {
 	s := q.keys.at(l.key & keyMask)
 	s.served = uint32(q.rounds.cur)
 	node := turn
-	if s.first != turn {
+	if s.first != turn { // rarely; written so that what follows need not wait for s to be read
 		node = s.first
 	}
 	if q.waits != nil {
 		s.wait = q.waits.deliver(node, s.wait, s.len > 1)
 	}
-	var zero V
-	at := q.values.at(node)
-	value, *at = *at, zero
-	if q.issued > 0 {
-		q.voidTicket(node)
-		q.voidTicket(turn)
-	}
+	value = q.takeValue(node)
 	if s.turn == s.newest {
 		s.first = l.next
 	} else {
 		q.moveUp(s, node, turn)
 	}
-	if !q.nodes.give(turn) {
-		q.giveNode(turn)
-	}
+	q.freeNode(turn)
 	q.len--
 	s.len--
 	if s.len == 0 || q.resting.first != 0 {
@@ -392,14 +381,11 @@ func (q *Queue[K, V]) next() (turn uint32) {
 	return q.links.at(*q.rounds.at(q.rounds.cur + 1)).after
 }
 
-// takeValue empties a node.
+// takeValue empties a node. Its ticket is voided when it is freed or released.
 func (q *Queue[K, V]) takeValue(node uint32) (value V) {
 	var zero V
 	at := q.values.at(node)
 	value, *at = *at, zero
-	if q.issued > 0 {
-		q.voidTicket(node)
-	}
 	return value
 }
 

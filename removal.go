@@ -24,14 +24,8 @@ func (q *Queue[K, V]) remove(node uint32) V {
 		q.unlink(s, turn)
 		q.freeNode(turn)
 	}
-	if q.links.at(node).after == 0 {
-		q.unlink(s, node)
-		q.freeNode(node)
-	} else {
-		q.links.at(node).key |= gone
-		if !wasFirst {
-			q.leaveGone(node)
-		}
+	if q.release(s, node) && !wasFirst {
+		q.leaveGone(node)
 	}
 	q.len--
 	s.len--
@@ -106,12 +100,20 @@ func (q *Queue[K, V]) moveUp(s *keyState[K], node, turn uint32) {
 	if node == turn {
 		return
 	}
-	if n := q.links.at(node); n.after != 0 {
-		n.key |= gone
-	} else {
+	q.release(s, node)
+}
+
+// release frees a node whose item has left, unless its turn is still needed; then it is gone.
+func (q *Queue[K, V]) release(s *keyState[K], node uint32) (isGone bool) {
+	l := q.links.at(node)
+	if l.after == 0 {
 		q.unlink(s, node)
 		q.freeNode(node)
+		return false
 	}
+	l.key |= gone
+	q.voidTicket(node)
+	return true
 }
 
 // passTurn gives the turn of a new node to the first node of the key that has none.

@@ -13,12 +13,7 @@ type Snapshot[K comparable, V any] struct {
 	// equal to themselves have one entry together, which only a range loop finds.)
 	Queues map[K][]V
 
-	order []delivery[K, V]
-}
-
-type delivery[K comparable, V any] struct {
-	key  K
-	item V
+	order []entry[K, V]
 }
 
 // Len returns the number of items.
@@ -49,25 +44,17 @@ func (q *FairQueue[K, V]) Snapshot() Snapshot[K, V] {
 }
 
 func (q *Queue[K, V]) snapshot() Snapshot[K, V] {
-	s := Snapshot[K, V]{Queues: make(map[K][]V, q.active), order: make([]delivery[K, V], 0, q.len)}
-	round := 0
-	if tail := *q.ring(q.rounds.cur); tail != 0 {
-		round = 1
-		for turn := q.links.at(tail).after; turn != tail; turn = q.links.at(turn).after {
-			round++
-		}
-	}
-	s.Round = make([]V, 0, round)
+	s := Snapshot[K, V]{Queues: make(map[K][]V, q.active), order: make([]entry[K, V], 0, q.len)}
 	behind := make(map[uint32][]V, q.active) // by row, so that all NaN keys stay together
-	for node := range q.order() {
+	for round, node := range q.order() {
 		row := q.links.at(node).key & keyMask
 		item := *q.values.at(node)
-		if len(s.order) < round {
+		if round == q.rounds.cur {
 			s.Round = append(s.Round, item)
 		} else {
 			behind[row] = append(behind[row], item)
 		}
-		s.order = append(s.order, delivery[K, V]{q.keys.at(row).key, item})
+		s.order = append(s.order, entry[K, V]{q.keys.at(row).key, item})
 	}
 	for row, items := range behind {
 		s.Queues[q.keys.at(row).key] = items

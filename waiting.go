@@ -10,10 +10,11 @@ import (
 type aftermath[K comparable, V any] struct {
 	woken   *waiter[K, V] // waiters to be woken
 	evicted bool
-	victim  eviction[K, V]
+	victim  entry[K, V]
 }
 
-type eviction[K comparable, V any] struct {
+// entry is an item with its key.
+type entry[K comparable, V any] struct {
 	key  K
 	item V
 }
@@ -36,7 +37,7 @@ func (q *FairQueue[K, V]) finish(a *aftermath[K, V]) {
 }
 
 // handOut gives all victims to OnEvict, the rest too if it panics at one.
-func (q *FairQueue[K, V]) handOut(victims []eviction[K, V]) {
+func (q *FairQueue[K, V]) handOut(victims []entry[K, V]) {
 	done := 0
 	defer func() {
 		if done < len(victims) {
