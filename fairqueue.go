@@ -83,6 +83,7 @@ func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[
 
 // Push queues an item, and does not wait. It returns a [*FullError] if there is no room, [ErrClosed] or [ErrWeight].
 func (q *FairQueue[K, V]) Push(item V) error {
+	// This is q.label written out: the call, or one for the lines under the lock, makes a push and a pop a tenth slower.
 	l := label[K]{key: q.key(item), weight: 1}
 	l.hash = q.hash(l.key)
 	if q.options.Weight != nil {
