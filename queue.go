@@ -141,6 +141,15 @@ func (q *Queue[K, V]) RemoveKey(key K) []V {
 	return q.removeKey(key, q.hash(key))
 }
 
+// RemoveNewest takes out the newest item of a key. If it has none, ok is false.
+func (q *Queue[K, V]) RemoveNewest(key K) (value V, ok bool) {
+	_, s := q.keys.find(key, q.hash(key))
+	if s == nil || s.len == 0 {
+		return value, false
+	}
+	return q.remove(s.newest), true
+}
+
 // Evict takes out the newest item of a key whose backlog reaches furthest, counted in rounds: the last item of the furthest
 // round. If the queue is empty, ok is false.
 func (q *Queue[K, V]) Evict() (key K, value V, ok bool) {

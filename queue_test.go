@@ -60,6 +60,18 @@ func drive(t testing.TB, data []byte) {
 			for _, item := range want {
 				m.remove(item)
 			}
+		case op == 7 && b>>3 < 12:
+			var newest int
+			k := m.keys[key]
+			if k != nil {
+				newest = k.items[len(k.items)-1]
+			}
+			v, ok := q.RemoveNewest(key)
+			require.Equal(t, k != nil, ok)
+			require.Equal(t, newest, v, "step %d: remove newest", i)
+			if ok {
+				m.remove(v)
+			}
 		case op == 7:
 			_, victim := m.heaviest()
 			k, v, ok := q.Evict()

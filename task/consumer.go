@@ -1,0 +1,194 @@
+package task
+
+import (
+	"context"
+	"crypto/rand"
+	"slices"
+	"time"
+)
+
+// Consumer is one who takes tasks, and owns the leases on them. A [Queue] can have any number; Queue.NewConsumer and
+// Queue.ResumeConsumer make one. All methods may be called at any time by any goroutine.
+type Consumer[V any] struct {
+	queue *Queue[V]
+	id    string
+	state consumerState
+}
+
+func newConsumerID() string { return rand.Text() }
+
+func (q *Queue[V]) newConsumer(id string, filter Filter) *Consumer[V] {
+	c := &Consumer[V]{queue: q, id: id}
+	c.state.filter.Store(filter.clone())
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.consumers != nil {
+		q.consumers[c] = struct{}{}
+	}
+	return c
+}
+
+// NewConsumer returns a consumer that holds nothing, and takes what the filter passes.
+func (q *Queue[V]) NewConsumer(filter Filter) *Consumer[V] {
+	return q.newConsumer(newConsumerID(), filter)
+}
+
+// ResumeConsumer returns the consumer of that id, which has disconnected or whose process has died, and the tasks that it
+// holds. It returns [ErrNotFound] if they have been handed back, because Options.Grace is over.
+func (q *Queue[V]) ResumeConsumer(ctx context.Context, id string, filter Filter) (*Consumer[V], []*Task[V], error) {
+	if err := q.notifier.over(); err != nil {
+		return nil, nil, err
+	}
+	records, err := q.backend.Rejoin(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := q.newConsumer(id, filter)
+	tasks, err := c.tasks(ctx, records)
+	return c, tasks, err
+}
+
+// ID returns the name by which the consumer can be resumed. It is as good as a password.
+func (c *Consumer[V]) ID() string { return c.id }
+
+// SetFilter changes which tasks the consumer takes, also in calls that are waiting.
+func (c *Consumer[V]) SetFilter(filter Filter) {
+	n := c.queue.notifier
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c.state.filter.Store(filter.clone())
+	n.takers.refilter(&c.state)
+}
+
+// Take is Queue.Take for this consumer.
+func (c *Consumer[V]) Take(ctx context.Context) (t *Task[V], err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	n := c.queue.notifier
+	if n.takersWaiting.Load() == 0 {
+		if t, err = c.tryTake(ctx); t != nil || err != nil {
+			return t, err
+		}
+	}
+	err = n.take(ctx, &c.state, func(f Filter) (bool, error) {
+		t, err = c.takeOne(ctx, f)
+		return t != nil, err
+	})
+	return t, err
+}
+
+// TryTake is Queue.TryTake for this consumer.
+func (c *Consumer[V]) TryTake(ctx context.Context) (t *Task[V], ok bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, false, err
+	}
+	t, err = c.tryTake(ctx)
+	return t, t != nil, err
+}
+
+// TakeBatch is Queue.TakeBatch for this consumer.
+func (c *Consumer[V]) TakeBatch(ctx context.Context, n int) (tasks []*Task[V], err error) {
+	if n < 1 {
+		return nil, &FieldError{"TakeBatch: the number", n, "1 or more"}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	err = c.queue.notifier.take(ctx, &c.state, func(f Filter) (bool, error) {
+		for {
+			records := make([]Record, n)
+			got, err := c.queue.backend.Take(ctx, c.id, f, records)
+			if err != nil || got == 0 {
+				return false, err
+			}
+			if tasks, err = c.tasks(ctx, records[:got]); err != nil || len(tasks) > 0 {
+				return true, err
+			}
+		}
+	})
+	return tasks, err
+}
+
+func (c *Consumer[V]) tryTake(ctx context.Context) (*Task[V], error) {
+	if err := c.queue.notifier.over(); err != nil {
+		return nil, err
+	}
+	if c.state.closed.Load() {
+		return nil, ErrClosed
+	}
+	return c.takeOne(ctx, *c.state.filter.Load())
+}
+
+// takeOne takes a task, nil if there is none.
+func (c *Consumer[V]) takeOne(ctx context.Context, f Filter) (*Task[V], error) {
+	if m := c.queue.memory; m != nil {
+		t := &Task[V]{queue: c.queue}
+		var payload any
+		var err error
+		if t.lease, err = m.takeOne(c.id, &f, &t.Info, &payload); t.lease.Number == 0 {
+			return nil, err
+		}
+		t.Payload, _ = payload.(V)
+		return t, nil
+	}
+	var records [1]Record
+	for {
+		n, err := c.queue.backend.Take(ctx, c.id, f, records[:])
+		if err != nil || n == 0 {
+			return nil, err
+		}
+		t, bad := c.queue.task(&records[0])
+		if bad == nil {
+			return t, nil
+		}
+		if err := t.Bury(ctx, bad); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// tasks makes tasks of records. Those whose payloads cannot be decoded are buried.
+func (c *Consumer[V]) tasks(ctx context.Context, records []Record) ([]*Task[V], error) {
+	tasks := make([]*Task[V], 0, len(records))
+	for i := range records {
+		t, bad := c.queue.task(&records[i])
+		if bad == nil {
+			tasks = append(tasks, t)
+		} else if err := t.Bury(ctx, bad); err != nil {
+			return tasks, err
+		}
+	}
+	return slices.Clip(tasks), nil
+}
+
+// Close hands back what the consumer holds; the attempts do not count. It cannot be used any more then, and calls that wait
+// return [ErrClosed]. Closing it again does nothing.
+func (c *Consumer[V]) Close(ctx context.Context) error { return c.leave(ctx, 0) }
+
+// Disconnect gives up the consumer, but what it holds is handed back only after Options.Grace. Until then
+// Queue.ResumeConsumer gets it back, with the id.
+func (c *Consumer[V]) Disconnect(ctx context.Context) error {
+	return c.leave(ctx, c.queue.options.Grace)
+}
+
+func (c *Consumer[V]) leave(ctx context.Context, after time.Duration) error {
+	n := c.queue.notifier
+	n.mu.Lock()
+	err := n.overLocked(&c.state)
+	if err == nil {
+		c.state.closed.Store(true)
+		n.takers.expel(&c.state)
+	}
+	n.mu.Unlock()
+	if err != nil {
+		if c.state.closed.Load() {
+			return nil
+		}
+		return err
+	}
+	c.queue.mu.Lock()
+	delete(c.queue.consumers, c)
+	c.queue.mu.Unlock()
+	return c.queue.backend.Leave(ctx, c.id, after)
+}

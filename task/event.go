@@ -1,0 +1,123 @@
+package task
+
+import (
+	"context"
+	"iter"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// EventType says what happened to a task.
+type EventType uint8
+
+// The events.
+const (
+	EventPut     EventType = iota + 1
+	EventTake              // it was taken
+	EventAck               // it is done, and gone
+	EventRelease           // it was handed back: it is ready or delayed, or follows EventBury
+	EventBury              // it is buried
+	EventKick              // it was buried, and is not any more
+	EventDelete            // it was deleted, truncated, or cancelled with its group, and is gone
+	EventTTL               // its time to live has ended, and it is gone
+	EventTTR               // its lease ran out: it is ready, or follows EventBury
+	EventTouch             // its lease was extended
+	EventDelay             // its delay has ended, and it is ready
+	EventStart             // its group does not hold it any more
+	EventEvict             // it made room for another one, and is gone
+)
+
+var eventNames = [...]string{
+	EventPut: "put", EventTake: "take", EventAck: "ack", EventRelease: "release", EventBury: "bury", EventKick: "kick",
+	EventDelete: "delete", EventTTL: "ttl", EventTTR: "ttr", EventTouch: "touch", EventDelay: "delay", EventStart: "start",
+	EventEvict: "evict",
+}
+
+// String returns the event's name in lower case.
+func (t EventType) String() string {
+	if int(t) < len(eventNames) && t > 0 {
+		return eventNames[t]
+	}
+	return "EventType(" + strconv.Itoa(int(t)) + ")"
+}
+
+// Event is something that happened to a task.
+type Event struct {
+	Type   EventType
+	Time   time.Time
+	Task   Info   // after the event; if it is gone, as it was last
+	Lease  uint64 // the lease that ended; 0 if none did
+	Missed uint64 // how many events before this one were dropped because the reader was too slow
+}
+
+// mostEvents is how many events a reader may be behind.
+const mostEvents = 1 << 16
+
+// reader is somebody who reads events. It is protected by Notifier.mu.
+type reader struct {
+	events []Event
+	missed uint64
+	some   chan struct{}
+}
+
+func (r *reader) add(e Event) {
+	if len(r.events) == mostEvents {
+		r.events, r.missed = r.events[1:], r.missed+1
+	}
+	r.events = append(r.events, e)
+	select {
+	case r.some <- struct{}{}:
+	default:
+	}
+}
+
+// next returns the next event, false if there is none.
+func (r *reader) next() (e Event, ok bool) {
+	if len(r.events) == 0 {
+		r.events = nil
+		return e, false
+	}
+	e, r.events = r.events[0], r.events[1:]
+	e.Missed, r.missed = r.missed, 0
+	return e, true
+}
+
+// events returns what happens from now on.
+func (n *Notifier) events(ctx context.Context) iter.Seq[Event] {
+	r := &reader{some: make(chan struct{}, 1)}
+	n.mu.Lock()
+	n.readers[r] = struct{}{}
+	n.mu.Unlock()
+	n.listening.Add(1)
+	end := sync.OnceFunc(func() {
+		n.listening.Add(-1)
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		delete(n.readers, r)
+	})
+	context.AfterFunc(ctx, end)
+	return func(yield func(Event) bool) {
+		defer end()
+		for {
+			n.mu.Lock()
+			e, ok := r.next()
+			over := n.end != nil
+			n.mu.Unlock()
+			switch {
+			case ok:
+				if !yield(e) {
+					return
+				}
+			case over || ctx.Err() != nil:
+				return
+			default:
+				select {
+				case <-r.some:
+				case <-n.ctx.Done():
+				case <-ctx.Done():
+				}
+			}
+		}
+	}
+}

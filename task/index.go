@@ -1,0 +1,92 @@
+package task
+
+import (
+	"iter"
+)
+
+// index finds tasks by their ids. These are given out in order, so it is a map of blocks of neighbours, each of which lasts
+// as long as one of its tasks.
+type index struct {
+	last        ID
+	blocks      map[ID]*block
+	first, open *block // the blocks are linked in order; open is the last one
+	spare       *block
+}
+
+const blockBits = 6
+
+type block struct {
+	number     ID
+	used       int
+	prev, next *block
+	items      [1 << blockBits]*item
+}
+
+// add gives a task its id.
+func (x *index) add(it *item) {
+	x.last++
+	number := x.last >> blockBits
+	if x.open == nil || x.open.number != number {
+		b := x.spare
+		if x.spare = nil; b == nil {
+			b = new(block)
+		}
+		b.number, b.prev, b.next = number, x.open, nil
+		if x.open == nil {
+			x.first = b
+		} else {
+			x.open.next = b
+		}
+		x.open = b
+		if x.blocks == nil {
+			x.blocks = map[ID]*block{}
+		}
+		x.blocks[number] = b
+	}
+	x.open.items[x.last&(1<<blockBits-1)] = it
+	x.open.used++
+	it.id, it.block = x.last, x.open
+}
+
+func (x *index) get(id ID) *item {
+	if b := x.blocks[id>>blockBits]; b != nil {
+		return b.items[id&(1<<blockBits-1)]
+	}
+	return nil
+}
+
+func (x *index) remove(it *item) {
+	b := it.block
+	b.items[it.id&(1<<blockBits-1)] = nil
+	b.used--
+	if b.used > 0 || b == x.open {
+		return
+	}
+	delete(x.blocks, b.number)
+	if b.prev == nil {
+		x.first = b.next
+	} else {
+		b.prev.next = b.next
+	}
+	b.next.prev = b.prev
+	x.spare = b
+}
+
+// after iterates over the tasks with greater ids. The one that it is at may be removed, and others too.
+func (x *index) after(id ID) iter.Seq[*item] {
+	return func(yield func(*item) bool) {
+		var blocks []*block
+		for b := x.first; b != nil; b = b.next {
+			if b.number >= (id+1)>>blockBits {
+				blocks = append(blocks, b)
+			}
+		}
+		for _, b := range blocks {
+			for _, it := range b.items {
+				if it != nil && it.id > id && !yield(it) {
+					return
+				}
+			}
+		}
+	}
+}

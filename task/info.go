@@ -1,0 +1,99 @@
+package task
+
+import (
+	"strconv"
+	"time"
+)
+
+// ID names a task within its queue. No two tasks of a queue ever have the same; 0 is none.
+type ID uint64
+
+// State is where a task is in its life.
+type State uint8
+
+// The states. A task that is done, deleted or expired is in none: it is gone.
+const (
+	Ready   State = iota + 1 // it can be taken
+	Delayed                  // it will be ready at Info.Until
+	Taken                    // a consumer holds it
+	Buried                   // it failed for good, and stays until somebody kicks or deletes it
+	Held                     // it waits for its group
+)
+
+var stateNames = [...]string{Ready: "ready", Delayed: "delayed", Taken: "taken", Buried: "buried", Held: "held"}
+
+// String returns the state's name in lower case.
+func (s State) String() string {
+	if int(s) < len(stateNames) && s > 0 {
+		return stateNames[s]
+	}
+	return "State(" + strconv.Itoa(int(s)) + ")"
+}
+
+// Info is what there is to know of a task besides its payload.
+type Info struct {
+	ID          ID
+	Key         string
+	Kind        string
+	Address     string
+	Group       string
+	Role        Role
+	State       State
+	Priority    int
+	Attempts    int       // how often it was taken; that a consumer was closed meanwhile does not count
+	MaxAttempts int       // 0 means no limit
+	Created     time.Time // when it was put
+	Until       time.Time // when the delay ends or the lease runs out, unless extended; zero if it does neither
+	Expires     time.Time // when its time to live ends; zero if it does not
+	Consumer    string    // who holds it, if it is taken
+	Err         *Error    // of the last failure; nil if there was none
+}
+
+// Stats tells how a queue is doing.
+type Stats struct {
+	Ready, Delayed, Taken, Buried, Held int // tasks in each state
+
+	Keys        int // keys that have tasks
+	Capacity    int // the most tasks that the queue can hold
+	WaitingPut  int // goroutines in PutWait of this Queue
+	WaitingTake int // goroutines in Take and TakeBatch of this Queue
+	Paused      bool
+
+	// What has happened since the queue was made, as counted by this Store. Every task put is in one of the states or was
+	// acked, deleted, expired or evicted: Puts is the sum of all these.
+	Puts     uint64
+	Takes    uint64 // also repeated ones of the same task
+	Acks     uint64
+	Releases uint64 // by Release, Fail and consumers that were closed
+	Losses   uint64 // leases that ran out, or whose consumers did not come back
+	Buries   uint64 // also after the last attempt
+	Kicks    uint64
+	Touches  uint64
+	Deletes  uint64 // by Delete, Truncate, and cancelled or finished groups
+	Expiries uint64 // tasks whose time to live ended
+	Evicted  uint64
+	Refused  uint64 // calls of Put that found the queue, or their key's share of it, full
+}
+
+// Len returns the number of tasks in all states.
+func (s Stats) Len() int { return s.Ready + s.Delayed + s.Taken + s.Buried + s.Held }
+
+// KeyStat tells how one key of a queue is doing.
+type KeyStat struct {
+	Key                                 string
+	Ready, Delayed, Taken, Buried, Held int
+	Paused                              bool
+}
+
+// Len returns the number of the key's tasks in all states.
+func (s KeyStat) Len() int { return s.Ready + s.Delayed + s.Taken + s.Buried + s.Held }
+
+// ListOptions say which tasks List returns. The zero value of each field but Limit means all.
+type ListOptions struct {
+	State State
+	Key   *string
+	Kind  *string
+	Group string
+	After ID  // only those with greater ids: the last one of the page before
+	Limit int // how many; 0 means 100
+}

@@ -1,0 +1,319 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fairq/fairq"
+)
+
+// Memory is a [Store] in memory: what is in it is gone when the process ends. The zero value is ready to use. Payloads are
+// never encoded; a queue that is opened twice must have the same payload type, and the same [Options] where they are the
+// queue's, each time.
+//
+// Put, Take, Ack and the other calls for a single task are O(1), plus O(log n) where timers are involved (n tasks that have
+// a delay, a time to live or a time to run) or a task is handed back (n tasks of its key that were). A Take that passes
+// over tasks of other kinds does that once for each.
+type Memory struct {
+	mu     sync.Mutex
+	queues map[string]*memoryQueue
+}
+
+// memoryQueue is a queue in memory.
+type memoryQueue struct {
+	store    *Memory
+	name     string
+	settings Settings
+	payload  reflect.Type
+	epoch    time.Time // times are counted from here
+
+	// mu protects all that follows. Notifiers are called under it; they never wait, and run no code of the user's.
+	mu        sync.Mutex
+	notifiers []*Notifier
+	dropped   bool
+	paused    bool
+	stats     Stats // counters, and tasks by state
+
+	ids       index
+	keys      map[string]*account
+	bands     []*band // by priority
+	buried    list    // in the order in which they were buried
+	timers    heap[byTime]
+	addresses map[string]*item
+	groups    map[string]*group
+	consumers map[string]*consumer
+	taker     *consumer   // the last one that took something
+	leaving   []*consumer // those that have left, and may come back
+	outcomes  outcomes
+	waiting   *waiting // only with EvictHeaviest
+	places    uint64   // the last place given to a task
+	leases    uint64   // the number of the last lease
+	due       int64    // what the notifiers know: when Tick must be called; 0 for never
+	spare     []*item
+	spareKeys []*account
+}
+
+// account is what a queue knows of a key that has tasks or is paused.
+type account struct {
+	name    string
+	weight  int
+	tasks   [Held + 1]int // by state; in all states at 0
+	paused  bool
+	blocked bool    // it is paused, or has as many tasks taken as it may
+	lines   []*line // one for each priority that it has tasks of
+}
+
+// item is a task.
+type item struct {
+	id          ID
+	block       *block // of the index
+	key         *account
+	payload     any
+	kind        string
+	more        *more // nil if there is nothing in it
+	place       uint64
+	turn        uint64 // the turn by which it was taken; 0 if it has none of its own
+	lease       uint64 // 0 unless it is taken
+	consumer    *consumer
+	prev, next  *item // in the list of its lane, its consumer or buried tasks
+	created     int64 // nanoseconds since the epoch, as are the other times
+	until       int64 // see Info; 0 means never
+	expires     int64
+	wake        int64 // the sooner one of these, as far as they matter in this state
+	ttr         time.Duration
+	timer       int32 // place in the heap of timers
+	early       int32 // place in its lane's heap
+	attempts    int32
+	maxAttempts int32
+	priority    int16
+	state       State
+}
+
+// more is what few tasks have.
+type more struct {
+	address string
+	err     *Error
+	group   *group
+	role    Role
+}
+
+type byTime struct{ *item }
+
+func (a byTime) before(b byTime) bool {
+	return a.wake < b.wake || a.wake == b.wake && a.id < b.id
+}
+
+func (a byTime) at() *int32 { return &a.timer }
+
+// list is a list of items that are in no other one.
+type list struct {
+	first, last *item
+	len         int
+}
+
+func (l *list) append(it *item) {
+	it.prev, it.next = l.last, nil
+	if l.last == nil {
+		l.first = it
+	} else {
+		l.last.next = it
+	}
+	l.last = it
+	l.len++
+}
+
+func (l *list) remove(it *item) {
+	if it.prev == nil {
+		l.first = it.next
+	} else {
+		it.prev.next = it.next
+	}
+	if it.next == nil {
+		l.last = it.prev
+	} else {
+		it.next.prev = it.prev
+	}
+	it.prev, it.next = nil, nil
+	l.len--
+}
+
+// Open implements [Store].
+func (m *Memory) Open(_ context.Context, name string, settings Settings, n *Notifier) (Backend, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if q := m.queues[name]; q != nil {
+		err := q.join(settings, n)
+		return q.backend(n), err
+	}
+	q := &memoryQueue{
+		store: m, name: name, settings: settings, payload: n.payload, epoch: time.Now().Add(-1), notifiers: []*Notifier{n},
+		keys: map[string]*account{}, addresses: map[string]*item{}, groups: map[string]*group{},
+		consumers: map[string]*consumer{},
+	}
+	if settings.WhenFull == fairq.EvictHeaviest {
+		q.waiting = newWaiting()
+	}
+	if m.queues == nil {
+		m.queues = map[string]*memoryQueue{}
+	}
+	m.queues[name] = q
+	return q.backend(n), nil
+}
+
+// memoryBackend is a memoryQueue as opened by one Queue.
+type memoryBackend struct {
+	*memoryQueue
+	notifier *Notifier
+}
+
+func (q *memoryQueue) backend(n *Notifier) Backend { return &memoryBackend{q, n} }
+
+func (q *memoryQueue) join(settings Settings, n *Notifier) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if settings != q.settings {
+		return &FieldError{"Options", settings, fmt.Sprintf("as those that queue %q was made with, %+v", q.name, q.settings)}
+	}
+	if n.payload != q.payload {
+		return &FieldError{"the payload type", n.payload, fmt.Sprintf("that of queue %q, %v", q.name, q.payload)}
+	}
+	q.notifiers = append(q.notifiers, n)
+	q.due = 0
+	q.announce()
+	return nil
+}
+
+// Close implements [Backend].
+func (b *memoryBackend) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.notifiers = slices.DeleteFunc(b.notifiers, func(n *Notifier) bool { return n == b.notifier })
+	b.due = 0
+	b.announce()
+	return nil
+}
+
+// enter takes the lock, makes happen what is due, and returns the time. If the queue is dropped it returns ErrDropped,
+// and does not take the lock.
+func (q *memoryQueue) enter() (now int64, err error) {
+	q.mu.Lock()
+	if q.dropped {
+		q.mu.Unlock()
+		return 0, ErrDropped
+	}
+	if len(q.timers) > 0 || len(q.leaving) > 0 {
+		now = q.now()
+		q.advance(now, someTimers)
+	}
+	return now, nil
+}
+
+// now returns the time. It is never 0, which stands for never: the epoch is before the queue.
+func (q *memoryQueue) now() int64 { return int64(time.Since(q.epoch)) }
+
+func (q *memoryQueue) time(at int64) time.Time {
+	if at == 0 {
+		return time.Time{}
+	}
+	return q.epoch.Add(time.Duration(at))
+}
+
+// sure returns the time, which is 0 as long as nobody has asked for it.
+func (q *memoryQueue) sure(now int64) int64 {
+	if now == 0 {
+		return q.now()
+	}
+	return now
+}
+
+const (
+	mostSpare  = 64   // tasks and keys that are kept to be used again
+	spareBands = 16   // bands that a queue keeps though they are empty
+	someTimers = 1000 // how many timers one call handles at most
+)
+
+// newItem returns an empty item.
+func (q *memoryQueue) newItem() *item {
+	if n := len(q.spare); n > 0 {
+		it := q.spare[n-1]
+		q.spare = q.spare[:n-1]
+		return it
+	}
+	return new(item)
+}
+
+// account returns that of a key. A weight of 0 leaves the key's as it is.
+func (q *memoryQueue) account(key string, weight int) *account {
+	k := q.keys[key]
+	if k == nil {
+		if n := len(q.spareKeys); n > 0 {
+			k = q.spareKeys[n-1]
+			q.spareKeys = q.spareKeys[:n-1]
+		} else {
+			k = new(account)
+		}
+		k.name, k.weight = key, 1
+		q.keys[key] = k
+	}
+	if weight > 0 {
+		k.weight = weight
+	}
+	return k
+}
+
+// forgetKey forgets a key that there is nothing to be known of.
+func (q *memoryQueue) forgetKey(k *account) {
+	if k.tasks[0] > 0 || k.paused {
+		return
+	}
+	delete(q.keys, k.name)
+	if len(q.spareKeys) < mostSpare {
+		*k = account{lines: k.lines[:0]}
+		q.spareKeys = append(q.spareKeys, k)
+	}
+}
+
+// line returns the line that the task is, or belongs, in.
+func (q *memoryQueue) line(it *item) *line {
+	for _, l := range it.key.lines {
+		if l.band.priority == int(it.priority) {
+			return l
+		}
+	}
+	b := q.band(int(it.priority))
+	b.lines++
+	l := b.newLine(it.key)
+	it.key.lines = append(it.key.lines, l)
+	return l
+}
+
+// retire forgets a line if it is empty and has no turn.
+func (q *memoryQueue) retire(l *line) {
+	if l.len > 0 || l.linked > 0 || len(l.owed) > 0 {
+		return
+	}
+	i := slices.Index(l.key.lines, l)
+	l.key.lines = slices.Delete(l.key.lines, i, i+1)
+	l.band.lines--
+	l.band.keep(l)
+}
+
+// band returns the band of a priority.
+func (q *memoryQueue) band(priority int) *band {
+	i, ok := slices.BinarySearchFunc(q.bands, priority, func(b *band, p int) int { return b.priority - p })
+	if !ok {
+		b := &band{priority: priority, limited: q.settings.MaxInFlightPerKey > 0, reserve: q.reserves()}
+		b.turns.Newcomers = q.settings.Newcomers
+		q.bands = slices.Insert(q.bands, i, b)
+	}
+	return q.bands[i]
+}
+
+// reserves tells whether tasks have their turns from Put on.
+func (q *memoryQueue) reserves() bool {
+	return q.settings.KeepPlace && q.settings.MaxInFlightPerKey == 0
+}

@@ -1,0 +1,303 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Put implements [Backend].
+func (q *memoryQueue) Put(_ context.Context, tasks []New, ids []ID) (n int, evicted []Record, err error) {
+	now, err := q.enter()
+	if err != nil {
+		return 0, nil, err
+	}
+	defer q.mu.Unlock()
+	if now == 0 {
+		now = q.now()
+	}
+	for i := range tasks {
+		id, victim, err := q.put(&tasks[i], now)
+		if victim != nil {
+			evicted = append(evicted, *victim)
+		}
+		if err != nil {
+			return i, evicted, err
+		}
+		ids[i] = id
+	}
+	return len(tasks), evicted, nil
+}
+
+// putOne is Put for one task. It allocates nothing but what stays.
+func (q *memoryQueue) putOne(n *New) (id ID, victim *Record, err error) {
+	now, err := q.enter()
+	if err != nil {
+		return 0, nil, err
+	}
+	defer q.mu.Unlock()
+	return q.put(n, q.sure(now))
+}
+
+// Take implements [Backend].
+func (q *memoryQueue) Take(_ context.Context, consumer string, filter Filter, into []Record) (n int, err error) {
+	now, err := q.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer q.mu.Unlock()
+	for n < len(into) {
+		it := q.take(consumer, &filter, now)
+		if it == nil {
+			break
+		}
+		into[n] = q.record(it)
+		n++
+	}
+	return n, nil
+}
+
+// takeOne is Take for one task, which it writes into fields of a Task. If there is none, the lease is zero.
+func (q *memoryQueue) takeOne(consumer string, filter *Filter, info *Info, payload *any) (lease Lease, err error) {
+	now, err := q.enter()
+	if err != nil {
+		return Lease{}, err
+	}
+	defer q.mu.Unlock()
+	if it := q.take(consumer, filter, now); it != nil {
+		q.info(it, info)
+		*payload, lease = it.payload, Lease{it.id, it.lease, it}
+	}
+	return lease, nil
+}
+
+// Settle implements [Backend].
+func (q *memoryQueue) Settle(_ context.Context, lease Lease, how Settlement) error {
+	now, err := q.enter()
+	if err != nil {
+		return err
+	}
+	defer q.mu.Unlock()
+	it := q.held(lease)
+	if it == nil {
+		return ErrLeaseLost
+	}
+	if how.Err != nil {
+		it.setMore().err = how.Err
+	}
+	switch {
+	case how.Bury:
+		q.unset(it)
+		q.bury(it, q.sure(now), lease.Number)
+	case how.Release:
+		q.stats.Releases++
+		q.handBack(it, q.sure(now), how.Delay, EventRelease)
+	default:
+		q.stats.Acks++
+		q.unset(it)
+		q.gone(it, EventAck, now, lease.Number, nil)
+	}
+	return nil
+}
+
+// held returns the task of a lease, nil if it is lost.
+func (q *memoryQueue) held(lease Lease) *item {
+	it := lease.item // it may be another task by now, but that one has another lease
+	if it == nil {
+		it = q.ids.get(lease.ID)
+	}
+	if it == nil || it.lease != lease.Number || it.lease == 0 {
+		return nil
+	}
+	return it
+}
+
+// Touch implements [Backend].
+func (q *memoryQueue) Touch(_ context.Context, lease Lease, d time.Duration) (time.Time, error) {
+	now, err := q.enter()
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer q.mu.Unlock()
+	it := q.held(lease)
+	if it == nil {
+		return time.Time{}, ErrLeaseLost
+	}
+	if it.until > 0 && d > 0 {
+		it.until += int64(d)
+		q.arm(it, it.until)
+	}
+	if d > 0 {
+		q.stats.Touches++
+		q.event(EventTouch, it, now, 0)
+	}
+	return q.time(it.until), nil
+}
+
+// Change implements [Backend].
+func (q *memoryQueue) Change(_ context.Context, id ID, change Change, reason *Error) error {
+	now, err := q.enter()
+	if err != nil {
+		return err
+	}
+	defer q.mu.Unlock()
+	it := q.ids.get(id)
+	if it == nil || change == KickOne && it.state != Buried {
+		return ErrNotFound
+	}
+	switch lease := it.lease; {
+	case change == KickOne:
+		q.kick(it, q.sure(now))
+	case change == Delete:
+		q.unset(it)
+		q.gone(it, EventDelete, now, lease, ErrDeleted)
+	case it.state == Buried:
+		it.setMore().err = reason
+	default:
+		it.setMore().err = reason
+		q.unset(it)
+		q.bury(it, q.sure(now), lease)
+	}
+	return nil
+}
+
+// Kick implements [Backend].
+func (q *memoryQueue) Kick(_ context.Context, n int) (kicked int, err error) {
+	now, err := q.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer q.mu.Unlock()
+	for ; kicked < n && q.buried.first != nil; kicked++ {
+		q.kick(q.buried.first, q.sure(now))
+	}
+	return kicked, nil
+}
+
+// Peek implements [Backend].
+func (q *memoryQueue) Peek(_ context.Context, id ID) (Record, error) {
+	if _, err := q.enter(); err != nil {
+		return Record{}, err
+	}
+	defer q.mu.Unlock()
+	it := q.ids.get(id)
+	if it == nil {
+		return Record{}, ErrNotFound
+	}
+	return q.record(it), nil
+}
+
+// List implements [Backend].
+func (q *memoryQueue) List(_ context.Context, o ListOptions) (records []Record, err error) {
+	if _, err := q.enter(); err != nil {
+		return nil, err
+	}
+	defer q.mu.Unlock()
+	for it := range q.ids.after(o.After) {
+		if len(records) == o.Limit {
+			break
+		}
+		if (o.State == 0 || it.state == o.State) && (o.Key == nil || it.key.name == *o.Key) &&
+			(o.Kind == nil || it.kind == *o.Kind) && (o.Group == "" || it.group() == o.Group) {
+			records = append(records, q.record(it))
+		}
+	}
+	return records, nil
+}
+
+// Pause implements [Backend].
+func (q *memoryQueue) Pause(_ context.Context, key *string, paused bool) error {
+	if _, err := q.enter(); err != nil {
+		return err
+	}
+	defer q.mu.Unlock()
+	if key == nil {
+		q.paused = paused
+		q.look()
+		return nil
+	}
+	k := q.account(*key, 0)
+	k.paused = paused
+	q.block(k)
+	q.look()
+	q.forgetKey(k)
+	return nil
+}
+
+// Truncate implements [Backend].
+func (q *memoryQueue) Truncate(context.Context) (n int, err error) {
+	now, err := q.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer q.mu.Unlock()
+	return q.truncate(now), nil
+}
+
+// Drop implements [Backend].
+func (q *memoryQueue) Drop(context.Context) error {
+	q.store.mu.Lock()
+	defer q.store.mu.Unlock()
+	now, err := q.enter()
+	if err != nil {
+		return err
+	}
+	defer q.mu.Unlock()
+	q.truncate(now)
+	q.dropped = true
+	delete(q.store.queues, q.name)
+	for _, n := range q.notifiers {
+		n.Dropped()
+	}
+	return nil
+}
+
+// Outcome implements [Backend].
+func (q *memoryQueue) Outcome(_ context.Context, address string) (Outcome, error) {
+	if _, err := q.enter(); err != nil {
+		return Outcome{}, err
+	}
+	defer q.mu.Unlock()
+	if it := q.addresses[address]; it != nil {
+		o := Outcome{ID: it.id, Done: it.state == Buried}
+		if o.Done {
+			o.Err = it.error()
+		}
+		return o, nil
+	}
+	q.outcomes.expire(q.now())
+	if o, ok := q.outcomes.get(address); ok {
+		return o, nil
+	}
+	return Outcome{}, fmt.Errorf("%w: address %q", ErrNotFound, address)
+}
+
+// Stats implements [Backend].
+func (q *memoryQueue) Stats(context.Context) (Stats, error) {
+	if _, err := q.enter(); err != nil {
+		return Stats{}, err
+	}
+	defer q.mu.Unlock()
+	s := q.stats
+	s.Keys, s.Capacity, s.Paused = len(q.keys), q.settings.Capacity, q.paused
+	return s, nil
+}
+
+// KeyStats implements [Backend].
+func (q *memoryQueue) KeyStats(_ context.Context, n int) ([]KeyStat, error) {
+	if _, err := q.enter(); err != nil {
+		return nil, err
+	}
+	defer q.mu.Unlock()
+	longest := make([]KeyStat, 0, min(max(n, 0), len(q.keys))+1)
+	for _, k := range q.keys {
+		s := KeyStat{k.name, k.tasks[Ready], k.tasks[Delayed], k.tasks[Taken], k.tasks[Buried], k.tasks[Held], k.paused}
+		i, _ := slices.BinarySearchFunc(longest, s, func(a, b KeyStat) int { return b.Len() - a.Len() })
+		if i < n {
+			longest = slices.Insert(longest, i, s)
+			longest = longest[:min(n, len(longest))]
+		}
+	}
+	return longest, nil
+}

@@ -1,0 +1,135 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// group is some tasks that wait for each other.
+type group struct {
+	name      string
+	started   bool
+	cancelled bool
+	ended     bool
+	members   int // those that are not AtEnd or AtAbort
+	tasks     map[*item]struct{}
+}
+
+// holds tells whether a task of the group must not be ready.
+func (g *group) holds(it *item) bool { return it.more.role != Member || !g.started }
+
+// drops tells whether a task of the group must not wait any more.
+func (g *group) drops(it *item) bool { return g.cancelled && it.more.role == Member }
+
+func (it *item) group() string {
+	if it.more == nil || it.more.group == nil {
+		return ""
+	}
+	return it.more.group.name
+}
+
+func (q *memoryQueue) joinGroup(it *item, name string, role Role) {
+	g := q.groups[name]
+	if g == nil {
+		g = &group{name: name, tasks: map[*item]struct{}{}}
+		q.groups[name] = g
+	}
+	it.more.group, it.more.role = g, role
+	g.tasks[it] = struct{}{}
+	if role == Member {
+		g.members++
+	}
+}
+
+// Group implements [Backend].
+func (q *memoryQueue) Group(_ context.Context, name string, cancel bool) error {
+	now, err := q.enter()
+	if err != nil {
+		return err
+	}
+	defer q.mu.Unlock()
+	now = q.sure(now)
+	g := q.groups[name]
+	switch {
+	case g == nil:
+		return fmt.Errorf("%w: group %q", ErrNotFound, name)
+	case g.cancelled && !cancel:
+		return fmt.Errorf("%w: %q", ErrGroupCancelled, name)
+	case g.cancelled || g.started && !cancel:
+		return nil
+	}
+	g.started, g.cancelled = true, cancel
+	for _, it := range g.sorted(Member) {
+		switch {
+		case cancel && it.state != Taken:
+			q.unset(it)
+			q.gone(it, EventDelete, now, 0, ErrDeleted)
+		case it.state == Held:
+			q.release(it, now)
+		}
+	}
+	q.endGroup(g, now)
+	return nil
+}
+
+// sorted returns the group's tasks of some roles in the order in which they were put.
+func (g *group) sorted(roles ...Role) (tasks []*item) {
+	for it := range g.tasks {
+		if slices.Contains(roles, it.more.role) {
+			tasks = append(tasks, it)
+		}
+	}
+	slices.SortFunc(tasks, func(a, b *item) int { return int(a.id) - int(b.id) })
+	return tasks
+}
+
+// release makes a task ready that its group held.
+func (q *memoryQueue) release(it *item, now int64) {
+	q.unset(it)
+	if it.until <= now {
+		it.until = 0
+	}
+	if !q.settings.KeepPlace {
+		q.newTurn(it)
+	}
+	q.wait(it)
+	q.event(EventStart, it, now, 0)
+}
+
+// leaveGroup takes a task that is gone out of its group.
+func (q *memoryQueue) leaveGroup(it *item, g *group, now int64) {
+	delete(g.tasks, it)
+	if it.more.role == Member {
+		g.members--
+	}
+	q.endGroup(g, now)
+}
+
+// endGroup ends a group that is started, or cancelled, and has no members any more: of the other tasks it makes ready those
+// whose time has come, and removes the rest.
+func (q *memoryQueue) endGroup(g *group, now int64) {
+	if g.started && g.members == 0 && !g.ended {
+		g.ended = true
+		now = q.sure(now)
+		role := AtEnd
+		if g.cancelled {
+			role = AtAbort
+		}
+		for _, it := range g.sorted(AtEnd, AtAbort) {
+			if it.more.role == role {
+				it.more.group = nil
+				delete(g.tasks, it)
+				if it.state == Held {
+					q.release(it, now)
+				}
+			} else {
+				q.unset(it)
+				q.gone(it, EventDelete, now, 0, ErrDeleted)
+			}
+		}
+	}
+	if len(g.tasks) == 0 {
+		delete(q.groups, g.name)
+	}
+}

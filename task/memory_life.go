@@ -1,0 +1,352 @@
+package task
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// put puts a task. If it returns a victim, that was evicted.
+func (q *memoryQueue) put(n *New, now int64) (id ID, victim *Record, err error) {
+	if n.Address != "" && q.addresses[n.Address] != nil {
+		return 0, nil, fmt.Errorf("%w: %q is task %d", ErrDuplicateAddress, n.Address, q.addresses[n.Address].id)
+	}
+	if n.Group != "" && q.groups[n.Group] != nil && q.groups[n.Group].cancelled {
+		return 0, nil, fmt.Errorf("%w: %q", ErrGroupCancelled, n.Group)
+	}
+	if q.stats.Len() >= q.settings.Capacity || q.settings.KeyCapacity < q.settings.Capacity {
+		if victim, err = q.makeRoom(n); err != nil {
+			q.stats.Refused++
+			return 0, nil, err
+		}
+	}
+	it := q.newItem()
+	q.ids.add(it)
+	it.key = q.account(n.Key, n.Weight)
+	it.payload, it.kind, it.priority = n.Payload, n.Kind, int16(n.Priority)
+	it.ttr, it.maxAttempts, it.created = n.TTR, int32(n.MaxAttempts), now
+	q.places++
+	it.place = q.places
+	if n.TTL > 0 {
+		it.expires = now + int64(n.TTL) + int64(n.Delay)
+	}
+	if n.Delay > 0 {
+		it.until = now + int64(n.Delay)
+	}
+	if n.Address != "" || n.Group != "" {
+		it.more = &more{address: n.Address}
+		if n.Address != "" {
+			q.addresses[n.Address] = it
+			q.outcomes.forget(n.Address)
+		}
+		if n.Group != "" {
+			q.joinGroup(it, n.Group, n.Role)
+		}
+	}
+	if q.reserves() {
+		q.line(it).link()
+	}
+	q.stats.Puts++
+	it.key.tasks[0]++
+	q.wait(it)
+	q.event(EventPut, it, now, 0)
+	return it.id, victim, nil
+}
+
+// wait makes a task held, delayed or ready, whichever it is.
+func (q *memoryQueue) wait(it *item) {
+	switch {
+	case it.more != nil && it.more.group != nil && it.more.group.holds(it):
+		q.set(it, Held)
+	case it.until > 0:
+		q.set(it, Delayed)
+	default:
+		q.set(it, Ready)
+	}
+}
+
+// set puts a task that is in no state into one.
+func (q *memoryQueue) set(it *item, state State) {
+	it.state = state
+	it.key.tasks[state]++
+	*q.gauge(state)++
+	wake := it.expires
+	switch state {
+	case Ready:
+		q.line(it).add(it)
+		if !it.key.blocked {
+			q.ready(int(it.priority), it.kind)
+		}
+	case Delayed:
+		if wake == 0 || it.until < wake {
+			wake = it.until
+		}
+	case Taken:
+		it.consumer.leases.append(it)
+		wake = it.until
+		q.block(it.key)
+	case Buried:
+		q.buried.append(it)
+	}
+	if q.waiting != nil && (state == Ready || state == Delayed) {
+		q.waiting.add(it)
+	}
+	q.arm(it, wake)
+}
+
+// unset takes a task out of its state.
+func (q *memoryQueue) unset(it *item) {
+	switch it.state {
+	case Ready:
+		l := q.line(it)
+		l.remove(it)
+		q.retire(l)
+	case Taken:
+		it.consumer.leases.remove(it)
+	case Buried:
+		q.buried.remove(it)
+	}
+	q.leaveState(it)
+}
+
+// leaveState is the part of unset that a Take needs.
+func (q *memoryQueue) leaveState(it *item) {
+	state := it.state
+	if q.waiting != nil && (state == Ready || state == Delayed) {
+		q.waiting.remove(it)
+	}
+	it.state = 0
+	it.key.tasks[state]--
+	*q.gauge(state)--
+	if state == Taken {
+		it.lease, it.consumer, it.until = 0, nil, 0
+		q.block(it.key)
+	}
+}
+
+func (q *memoryQueue) gauge(state State) *int {
+	switch state {
+	case Ready:
+		return &q.stats.Ready
+	case Delayed:
+		return &q.stats.Delayed
+	case Taken:
+		return &q.stats.Taken
+	case Buried:
+		return &q.stats.Buried
+	default:
+		return &q.stats.Held
+	}
+}
+
+// block finds out whether a key is blocked.
+func (q *memoryQueue) block(k *account) {
+	limit := q.settings.MaxInFlightPerKey
+	blocked := k.paused || limit > 0 && k.tasks[Taken] >= limit
+	if blocked == k.blocked {
+		return
+	}
+	k.blocked = blocked
+	for _, l := range k.lines {
+		l.block(blocked)
+		for _, lane := range l.lanes {
+			if !blocked && lane.len > 0 {
+				q.ready(l.band.priority, lane.kind.name)
+			}
+		}
+	}
+}
+
+// take takes the first task that the filter passes, nil if there is none.
+func (q *memoryQueue) take(consumer string, filter *Filter, now int64) *item {
+	if q.paused {
+		return nil
+	}
+	c := q.consumer(consumer)
+	it := q.first(filter)
+	if it == nil {
+		return nil
+	}
+	q.leaveState(it)
+	q.leases++
+	it.lease, it.consumer, it.until = q.leases, c, 0
+	it.attempts++
+	if it.ttr > 0 {
+		now = q.sure(now)
+		it.until = now + int64(it.ttr)
+	}
+	q.set(it, Taken)
+	q.stats.Takes++
+	q.event(EventTake, it, now, 0)
+	return it
+}
+
+// first takes the first task in order out of its line.
+func (q *memoryQueue) first(f *Filter) *item {
+	for i, b := range q.bands {
+		if f.MaxPriority != nil && b.priority > *f.MaxPriority {
+			return nil
+		}
+		if it := b.next(f); it != nil {
+			q.retire(q.line(it))
+			if b.lines == 0 && len(q.bands) > spareBands {
+				q.bands = slices.Delete(q.bands, i, i+1)
+			}
+			return it
+		}
+	}
+	return nil
+}
+
+// handBack ends a lease whose task is not done.
+func (q *memoryQueue) handBack(it *item, now int64, delay time.Duration, why EventType) {
+	lease := it.lease
+	q.unset(it)
+	if it.maxAttempts > 0 && it.attempts >= it.maxAttempts {
+		if it.more == nil || it.more.err == nil {
+			it.setMore().err = &Error{Message: fmt.Sprintf("not done after %d attempts", it.attempts)}
+		}
+		q.event(why, it, now, lease)
+		q.bury(it, now, 0)
+		return
+	}
+	if delay > 0 {
+		it.until = now + int64(delay)
+		if it.expires > 0 {
+			it.expires += int64(delay)
+		}
+	}
+	q.back(it, delay == 0, why, now, lease)
+}
+
+// back makes a task that is in no state wait again, or removes it if it must not. If keep is true, it keeps its turn and is
+// first.
+func (q *memoryQueue) back(it *item, keep bool, why EventType, now int64, lease uint64) {
+	switch {
+	case it.more != nil && it.more.group != nil && it.more.group.drops(it):
+		q.event(why, it, now, lease)
+		q.gone(it, EventDelete, now, 0, ErrDeleted)
+		return
+	case it.expires > 0 && it.expires <= now:
+		q.event(why, it, now, lease)
+		q.gone(it, EventTTL, now, 0, ErrExpired)
+		return
+	}
+	if !keep && !q.settings.KeepPlace {
+		q.newTurn(it)
+	}
+	q.wait(it)
+	q.event(why, it, now, lease)
+}
+
+// newTurn puts a task behind all others of its key.
+func (q *memoryQueue) newTurn(it *item) {
+	q.places++
+	it.place, it.turn = q.places, 0
+}
+
+// bury buries a task that is in no state.
+func (q *memoryQueue) bury(it *item, now int64, lease uint64) {
+	q.stats.Buries++
+	it.until = 0
+	if it.more != nil && it.more.group != nil && it.more.group.drops(it) {
+		q.event(EventBury, it, now, lease)
+		q.gone(it, EventDelete, now, 0, it.error())
+		return
+	}
+	if it.expires > 0 && it.expires <= now {
+		q.event(EventBury, it, now, lease)
+		q.gone(it, EventTTL, now, 0, it.error())
+		return
+	}
+	q.set(it, Buried)
+	q.event(EventBury, it, now, lease)
+	if it.more != nil && it.more.address != "" {
+		q.ended(it.id, it.error())
+	}
+}
+
+// ended tells those who wait for a task with an address how it ended.
+func (q *memoryQueue) ended(id ID, outcome error) {
+	for _, n := range q.notifiers {
+		n.Ended(id, outcome)
+	}
+}
+
+// error returns the task's last error, ErrDeleted if there is none.
+func (it *item) error() error {
+	if it.more != nil && it.more.err != nil {
+		return it.more.err
+	}
+	return ErrDeleted
+}
+
+func (it *item) setMore() *more {
+	if it.more == nil {
+		it.more = new(more)
+	}
+	return it.more
+}
+
+// gone forgets a task that is in no state. outcome is what those who wait for it are told.
+func (q *memoryQueue) gone(it *item, why EventType, now int64, lease uint64, outcome error) {
+	switch why {
+	case EventDelete:
+		q.stats.Deletes++
+	case EventTTL:
+		q.stats.Expiries++
+	case EventEvict:
+		q.stats.Evicted++
+	}
+	q.event(why, it, now, lease)
+	q.arm(it, 0)
+	q.ids.remove(it)
+	k := it.key
+	if q.reserves() && it.turn == 0 {
+		l := q.line(it)
+		l.giveUp(l.linked + len(l.owed) - 1)
+		q.retire(l)
+	}
+	var g *group
+	if m := it.more; m != nil {
+		g = m.group
+		if m.address != "" {
+			delete(q.addresses, m.address)
+			q.outcomes.add(m.address, it.id, outcome, q.sure(now)+int64(q.settings.Retention))
+			q.ended(it.id, outcome)
+		}
+	}
+	k.tasks[0]--
+	for _, n := range q.notifiers {
+		n.Room(k.name)
+	}
+	q.forgetKey(k)
+	if g != nil {
+		q.leaveGroup(it, g, now)
+	}
+	if len(q.spare) < mostSpare {
+		*it = item{}
+		q.spare = append(q.spare, it)
+	}
+}
+
+// kick makes a buried task ready, with all attempts before it.
+func (q *memoryQueue) kick(it *item, now int64) {
+	q.stats.Kicks++
+	q.unset(it)
+	it.attempts = 0
+	q.back(it, false, EventKick, now, 0)
+}
+
+func (q *memoryQueue) truncate(now int64) (n int) {
+	for _, g := range q.groups {
+		g.cancelled, g.ended = true, true // so that nothing comes of it any more
+	}
+	for it := range q.ids.after(0) {
+		lease := it.lease
+		q.unset(it)
+		q.gone(it, EventDelete, now, lease, ErrDeleted)
+		n++
+	}
+	return n
+}

@@ -1,0 +1,530 @@
+package task
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+)
+
+var (
+	seed = flag.Uint64("seed", 0, "run TestMemoryAgainstModel with this seed only")
+	runs = flag.Int("runs", 300, "how many runs TestMemoryAgainstModel makes")
+)
+
+// TestMemoryAgainstModel makes random calls to a queue in memory and to the model, and compares all answers, all tasks, all
+// events and the stats after each. A failure names the seed; -seed repeats it.
+func TestMemoryAgainstModel(t *testing.T) {
+	if *seed != 0 {
+		synctest.Test(t, func(t *testing.T) { newDriver(t, *seed).run(400) })
+		return
+	}
+	for s := range uint64(*runs) {
+		synctest.Test(t, func(t *testing.T) { newDriver(t, s+1).run(400) })
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// driver drives a queue and a model.
+type driver struct {
+	*testing.T
+	seed      uint64
+	rand      *rand.Rand
+	ctx       context.Context
+	q         *Queue[int]
+	m         *model
+	weights   map[string]int
+	evicted   []ID
+	consumers []*Consumer[int]
+	left      []string // ids of consumers that have disconnected
+	leases    []*Task[int]
+	events    []Event
+	stop      context.CancelFunc
+	last      string
+}
+
+var (
+	modelKeys   = []string{"a", "b", "c", "d"}
+	modelKinds  = []string{"", "x", "y"}
+	modelGroups = []string{"g", "h"}
+)
+
+func newDriver(t *testing.T, seed uint64) *driver {
+	d := &driver{T: t, seed: seed, rand: rand.New(rand.NewPCG(seed, 0)), ctx: t.Context(), weights: map[string]int{}}
+	o := &Options[int]{Newcomers: fairq.Newcomers(d.rand.IntN(2)), KeepPlace: d.rand.IntN(3) == 0}
+	if d.rand.IntN(2) == 0 {
+		o.MaxInFlightPerKey = 1 + d.rand.IntN(2)
+	}
+	if d.rand.IntN(2) == 0 {
+		o.Capacity = 5 + d.rand.IntN(20)
+		if d.rand.IntN(2) == 0 {
+			o.WhenFull = fairq.EvictHeaviest
+			o.OnEvict = func(t *Task[int]) { d.evicted = append(d.evicted, t.ID) }
+		}
+	}
+	if d.rand.IntN(3) == 0 {
+		o.KeyCapacity = 4 + d.rand.IntN(5)
+	}
+	if d.rand.IntN(2) == 0 {
+		for _, k := range modelKeys {
+			d.weights[k] = 1 + d.rand.IntN(3)
+		}
+		o.Weight = func(key string) int { return d.weights[key] }
+	}
+	q, err := Open[int](d.ctx, new(Memory), "q", o)
+	require.NoError(t, err)
+	d.q, d.m = q, newModel(q.options.settings())
+	for range 3 {
+		d.consumers = append(d.consumers, q.NewConsumer(Filter{}))
+	}
+	ctx, stop := context.WithCancel(d.ctx)
+	d.stop = stop
+	events := q.Events(ctx)
+	go func() {
+		for e := range events {
+			d.events = append(d.events, e)
+		}
+	}()
+	return d
+}
+
+func (d *driver) run(steps int) {
+	defer func() {
+		d.stop()
+		require.NoError(d, d.q.Close(d.ctx))
+		synctest.Wait()
+	}()
+	for range steps {
+		d.last = d.step()
+		d.compare()
+		if d.Failed() {
+			return
+		}
+	}
+}
+
+func (d *driver) step() string {
+	now := time.Now()
+	switch op := d.rand.IntN(100); {
+	case op < 30:
+		return d.put(now)
+	case op < 52:
+		return d.take(now)
+	case op < 70:
+		return d.settle(now)
+	case op < 73:
+		n := d.rand.IntN(3)
+		got, err := d.q.Kick(d.ctx, n)
+		d.no(err)
+		buried := d.m.buried()
+		d.equal(min(n, len(buried)), got)
+		for _, t := range buried[:got] {
+			d.m.kick(t, now)
+		}
+		return fmt.Sprintf("Kick(%d)", n)
+	case op < 77:
+		return d.change(now)
+	case op < 80:
+		return d.pause()
+	case op < 84:
+		group, cancel := pick(d, modelGroups), d.rand.IntN(3) == 0
+		call := d.q.StartGroup
+		if cancel {
+			call = d.q.CancelGroup
+		}
+		d.is(d.m.group(now, group, cancel), call(d.ctx, group))
+		return fmt.Sprintf("group %s, cancel: %v", group, cancel)
+	case op < 88:
+		return d.consumer(now)
+	case op < 91:
+		address := fmt.Sprint("addr", d.rand.IntN(6))
+		want, wantErr := d.m.outcome(address)
+		got, err := d.q.backend.Outcome(d.ctx, address)
+		d.is(wantErr, err)
+		if err == nil {
+			d.equal(want.ID, got.ID)
+			d.equal(want.Done, got.Done)
+			d.equal(fmt.Sprint(want.Err), fmt.Sprint(got.Err))
+		}
+		return "Outcome"
+	case op == 91 && d.rand.IntN(5) == 0:
+		n, err := d.q.Truncate(d.ctx)
+		d.no(err)
+		d.equal(d.m.truncate(now), n)
+		return "Truncate"
+	default:
+		time.Sleep(time.Duration(d.rand.IntN(int(40 * time.Second))))
+		synctest.Wait()
+		d.m.advance(time.Now())
+		return "Sleep"
+	}
+}
+
+func (d *driver) put(now time.Time) string {
+	key := pick(d, modelKeys)
+	if d.rand.IntN(3) == 0 {
+		key = "a"
+	}
+	o := PutOptions{Kind: pick(d, modelKinds), Priority: d.rand.IntN(2), MaxAttempts: d.rand.IntN(4)}
+	if d.rand.IntN(4) == 0 {
+		o.Delay = d.duration()
+	}
+	if d.rand.IntN(5) == 0 {
+		o.TTL = 3 * d.duration()
+	}
+	if d.rand.IntN(3) == 0 {
+		o.TTR = d.duration()
+	}
+	if d.rand.IntN(5) == 0 {
+		o.Address = fmt.Sprint("addr", d.rand.IntN(6))
+	}
+	if d.rand.IntN(6) == 0 {
+		o.Group, o.Role = pick(d, modelGroups), Role(d.rand.IntN(5)%3)
+	}
+	var n New
+	d.no(d.q.options.fill(&n, key, &o))
+	d.evicted = nil
+	payload := d.rand.Int()
+	id, err := d.q.Put(d.ctx, key, payload, o)
+	wantID, victim, wantErr := d.m.put(now, &n, payload)
+	d.is(wantErr, err)
+	d.equal(wantID, id)
+	if victim != 0 {
+		d.equal([]ID{victim}, d.evicted)
+	} else {
+		d.equal(0, len(d.evicted))
+	}
+	return fmt.Sprintf("Put(%s, %+v)", key, o)
+}
+
+func (d *driver) duration() time.Duration {
+	return 1 + time.Duration(d.rand.IntN(int(60*time.Second)))
+}
+
+func (d *driver) take(now time.Time) string {
+	c := pick(d, d.consumers)
+	var f Filter
+	if d.rand.IntN(4) == 0 {
+		f.MaxPriority = new(d.rand.IntN(3) - 1)
+	}
+	if d.rand.IntN(3) == 0 {
+		f.Kinds = []string{pick(d, modelKinds)}
+		if d.rand.IntN(2) == 0 {
+			f.Kinds = append(f.Kinds, pick(d, modelKinds))
+		}
+	}
+	c.SetFilter(f)
+	t, ok, err := c.TryTake(d.ctx)
+	d.no(err)
+	want := d.m.take(now, c.ID(), f)
+	if d.equal(want != nil, ok) && ok {
+		d.equal(want.Info, t.Info)
+		d.equal(want.payload, t.Payload)
+		d.equal(want.lease, t.lease.Number)
+		d.leases = append(d.leases, t)
+	}
+	return fmt.Sprintf("Take(%v, %q)", f.MaxPriority, f.Kinds)
+}
+
+func (d *driver) settle(now time.Time) string {
+	if len(d.leases) == 0 {
+		return "nothing"
+	}
+	t := d.leases[len(d.leases)-1-min(d.rand.IntN(8), d.rand.IntN(len(d.leases)), len(d.leases)-1)]
+	reason := errors.New("reason")
+	var how Settlement
+	var err error
+	switch op := d.rand.IntN(10); {
+	case op < 4:
+		err = t.Ack(d.ctx)
+	case op < 5:
+		how.Release = true
+		err = t.Release(d.ctx, 0)
+	case op < 7:
+		how = Settlement{Release: true, Err: newError(reason)}
+		if d.rand.IntN(2) == 0 {
+			how.Delay = d.duration()
+		}
+		err = t.Fail(d.ctx, reason, how.Delay)
+	case op < 8:
+		how = Settlement{Bury: true, Err: newError(reason)}
+		err = t.Bury(d.ctx, reason)
+	default:
+		extend := time.Duration(d.rand.IntN(2)) * d.duration()
+		until, wantErr := d.m.touch(now, t.ID, t.lease.Number, extend)
+		d.is(wantErr, t.Touch(d.ctx, extend))
+		if wantErr == nil {
+			d.equal(until, t.Until)
+		}
+		return fmt.Sprintf("Touch(%d, %v)", t.ID, extend)
+	}
+	d.is(d.m.settle(now, t.ID, t.lease.Number, how), err)
+	return fmt.Sprintf("settle(%d, %+v)", t.ID, how)
+}
+
+func (d *driver) change(now time.Time) string {
+	id := ID(1 + d.rand.Uint64N(uint64(d.m.ids)+2))
+	if n := len(d.m.tasks); n > 0 && d.rand.IntN(5) > 0 {
+		id = d.m.tasks[d.rand.IntN(n)].ID
+	}
+	what := Change(d.rand.IntN(3))
+	reason := errors.New("by hand")
+	err := [...]func() error{
+		KickOne: func() error { return d.q.KickID(d.ctx, id) },
+		BuryOne: func() error { return d.q.Bury(d.ctx, id, reason) },
+		Delete:  func() error { return d.q.Delete(d.ctx, id) },
+	}[what]()
+	d.is(d.m.change(now, id, what, newError(reason)), err)
+	return fmt.Sprintf("change(%d, %d)", id, what)
+}
+
+func (d *driver) pause() string {
+	on := d.rand.IntN(3) == 0
+	if d.rand.IntN(4) == 0 {
+		d.no(d.q.pause(d.ctx, nil, on))
+		d.m.paused = on
+		return fmt.Sprintf("pause: %v", on)
+	}
+	key := pick(d, modelKeys)
+	d.no(d.q.pause(d.ctx, &key, on))
+	if on {
+		d.m.keys[key] = true
+	} else {
+		delete(d.m.keys, key)
+	}
+	return fmt.Sprintf("pause %s: %v", key, on)
+}
+
+func (d *driver) consumer(now time.Time) string {
+	i := d.rand.IntN(len(d.consumers))
+	c := d.consumers[i]
+	if n := len(d.left); n > 0 && d.rand.IntN(2) == 0 {
+		id := d.left[n-1]
+		d.left = d.left[:n-1]
+		back, held, err := d.q.ResumeConsumer(d.ctx, id, Filter{})
+		if _, ok := d.m.consumers[id]; !ok {
+			d.is(ErrNotFound, err)
+			return "Resume"
+		}
+		d.no(err)
+		d.m.consumers[id] = time.Time{}
+		want := d.m.heldBy(id)
+		slices.Reverse(want)
+		d.equal(len(want), len(held))
+		for i := range want {
+			d.equal(want[i].lease, held[i].lease.Number)
+			d.equal(want[i].Info, held[i].Info)
+		}
+		d.consumers = append(d.consumers, back)
+		return "Resume"
+	}
+	after := time.Duration(0)
+	if d.rand.IntN(2) == 0 {
+		after = d.q.options.Grace
+		d.no(c.Disconnect(d.ctx))
+		d.left = append(d.left, c.ID())
+	} else {
+		d.no(c.Close(d.ctx))
+	}
+	d.m.leaveConsumer(now, c.ID(), after)
+	d.consumers[i] = d.q.NewConsumer(Filter{})
+	return fmt.Sprintf("consumer leaves for %v", after)
+}
+
+// compare compares all that there is.
+func (d *driver) compare() {
+	tasks, err := d.q.List(d.ctx, ListOptions{Limit: 1000})
+	d.no(err)
+	if d.equal(len(d.m.tasks), len(tasks)) {
+		for i, want := range d.m.tasks {
+			d.equal(want.Info, tasks[i].Info)
+			d.equal(want.payload, tasks[i].Payload)
+		}
+	}
+	stats, err := d.q.Stats(d.ctx)
+	d.no(err)
+	d.equal(d.m.numbers(), stats)
+	synctest.Wait()
+	events := make([]modelEvent, len(d.events))
+	for i, e := range d.events {
+		events[i] = modelEvent{e.Type, e.Task.ID, e.Task.State, e.Lease, e.Time}
+	}
+	d.equal(fmt.Sprint(d.m.events), fmt.Sprint(events))
+	d.events, d.m.events = nil, nil
+	d.q.backend.(*memoryBackend).check(d)
+}
+
+func (d *driver) equal(want, got any) bool {
+	d.Helper()
+	if !equal(want, got) {
+		d.Errorf("seed %d, after %s:\n want %+v\n got  %+v", d.seed, d.last, want, got)
+		return false
+	}
+	return true
+}
+
+func equal(want, got any) bool {
+	a, ok := want.(Info)
+	if !ok {
+		return fmt.Sprint(want) == fmt.Sprint(got)
+	}
+	b := got.(Info)
+	if fmt.Sprint(a.Err) != fmt.Sprint(b.Err) || !a.Until.Equal(b.Until) || !a.Created.Equal(b.Created) || !a.Expires.Equal(b.Expires) {
+		return false
+	}
+	a.Err, a.Until, a.Created, a.Expires = b.Err, b.Until, b.Created, b.Expires
+	return a == b
+}
+
+func (d *driver) no(err error) {
+	d.Helper()
+	if err != nil {
+		d.Errorf("seed %d, after %s: %v", d.seed, d.last, err)
+	}
+}
+
+func (d *driver) is(want, got error) {
+	d.Helper()
+	if !errors.Is(got, want) {
+		d.Errorf("seed %d, after %s:\n want %v\n got  %v", d.seed, d.last, want, got)
+	}
+}
+
+func pick[T any](d *driver, from []T) T { return from[d.rand.IntN(len(from))] }
+
+// check finds out whether a queue in memory is in order: whether all that is kept in more than one place agrees.
+func (q *memoryQueue) check(t require.TestingT) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	states := map[State]int{}
+	byKey := map[*account]map[State]int{}
+	ready := map[*lane]int{}
+	timers, addresses, members := 0, 0, map[*group]int{}
+	for it := range q.ids.after(0) {
+		states[it.state]++
+		if byKey[it.key] == nil {
+			byKey[it.key] = map[State]int{}
+		}
+		byKey[it.key][it.state]++
+		require.Same(t, it.key, q.keys[it.key.name])
+		require.Equal(t, it.state == Taken, it.lease != 0 && it.consumer != nil)
+		require.Equal(t, it.wake != 0, it.timer != 0)
+		if it.timer != 0 {
+			timers++
+			require.Same(t, it, q.timers[it.timer-1].item)
+		}
+		if it.state == Ready {
+			ready[q.line(it).lane(it.kind)]++
+			require.True(t, q.reserves() || it.turn == 0)
+		}
+		if m := it.more; m != nil {
+			if m.address != "" {
+				addresses++
+				require.Same(t, it, q.addresses[m.address])
+			}
+			if m.group != nil {
+				members[m.group]++
+				require.Same(t, m.group, q.groups[m.group.name])
+			}
+		}
+	}
+	for state := Ready; state <= Held; state++ {
+		require.Equal(t, states[state], *q.gauge(state), state)
+	}
+	require.Len(t, q.timers, timers)
+	require.Len(t, q.addresses, addresses)
+	require.Len(t, q.groups, len(members))
+	require.Equal(t, states[Buried], q.buried.len)
+	taken := 0
+	for _, c := range q.consumers {
+		n := 0
+		for it := c.leases.first; it != nil; it = it.next {
+			n++
+			require.Same(t, c, it.consumer)
+		}
+		require.Equal(t, c.leases.len, n)
+		taken += n
+	}
+	require.Equal(t, states[Taken], taken)
+	for _, k := range q.keys {
+		all := 0
+		for state := Ready; state <= Held; state++ {
+			require.Equal(t, byKey[k][state], k.tasks[state])
+			all += k.tasks[state]
+		}
+		require.Equal(t, all, k.tasks[0])
+		require.True(t, all > 0 || k.paused)
+		limit := q.settings.MaxInFlightPerKey
+		require.Equal(t, k.paused || limit > 0 && k.tasks[Taken] >= limit, k.blocked)
+	}
+	lines := map[*band]int{}
+	free := map[*kind]int{}
+	owed := map[*kind]int{}
+	linked := map[*band]int{}
+	for _, k := range q.keys {
+		for _, l := range k.lines {
+			lines[l.band]++
+			linked[l.band] += l.linked
+			require.Equal(t, l.band.turns.KeyLen(k.name), l.linked)
+			require.True(t, slices.IsSortedFunc(l.owed, cmp.Compare[uint64]))
+			if !q.reserves() {
+				require.LessOrEqual(t, l.linked+len(l.owed), l.len)
+			}
+			require.True(t, l.len == 0 || l.linked+len(l.owed) > 0)
+			require.Positive(t, l.len+l.linked+len(l.owed))
+			sum := 0
+			for _, lane := range l.lanes {
+				n := len(lane.early)
+				for it := lane.first; it != nil; it = it.next {
+					n++
+					require.True(t, it.next == nil || it.place < it.next.place)
+				}
+				require.Equal(t, ready[lane], n)
+				require.Equal(t, n, lane.len)
+				sum += n
+				if !k.blocked {
+					free[lane.kind] += n
+				}
+				in := n > 0 && len(l.owed) > 0 && !k.blocked
+				require.Equal(t, in, lane.index != 0)
+				if in {
+					owed[lane.kind]++
+					require.Same(t, lane, lane.kind.owed[lane.index-1])
+				}
+			}
+			require.Equal(t, l.len, sum)
+		}
+	}
+	for _, b := range q.bands {
+		require.Equal(t, lines[b], b.lines)
+		require.Equal(t, linked[b], b.turns.Len())
+		sum := 0
+		for _, k := range b.kinds {
+			require.Equal(t, free[k], k.free)
+			require.Len(t, k.owed, owed[k])
+			for i, lane := range k.owed {
+				require.False(t, lane.before(k.owed[max(0, (i-1)/2)]))
+			}
+			sum += k.free
+		}
+		require.Equal(t, sum, b.free)
+	}
+	if q.waiting != nil {
+		require.Equal(t, states[Ready]+states[Delayed], q.waiting.tasks.Len())
+		require.Len(t, q.waiting.tickets, q.waiting.tasks.Len())
+	}
+	require.Subset(t, slices.Collect(maps.Values(q.consumers)), q.leaving)
+}

@@ -1,0 +1,56 @@
+package task
+
+// ready tells that a task can be taken that could not be before.
+func (q *memoryQueue) ready(priority int, kind string) {
+	if !q.paused {
+		for _, n := range q.notifiers {
+			n.Ready(priority, kind)
+		}
+	}
+}
+
+// look makes all who wait for a task look for one.
+func (q *memoryQueue) look() {
+	if !q.paused {
+		for _, n := range q.notifiers {
+			n.Look()
+		}
+	}
+}
+
+// record tells about a task.
+func (q *memoryQueue) record(it *item) (r Record) {
+	q.info(it, &r.Info)
+	r.Lease, r.Payload = Lease{it.id, it.lease, it}, it.payload
+	return r
+}
+
+// info tells about a task; info is empty before.
+func (q *memoryQueue) info(it *item, info *Info) {
+	info.ID, info.Key, info.Kind, info.State = it.id, it.key.name, it.kind, it.state
+	info.Priority, info.Attempts, info.MaxAttempts = int(it.priority), int(it.attempts), int(it.maxAttempts)
+	info.Created = q.time(it.created)
+	if it.until != 0 {
+		info.Until = q.time(it.until)
+	}
+	if it.expires != 0 {
+		info.Expires = q.time(it.expires)
+	}
+	if it.consumer != nil {
+		info.Consumer = it.consumer.id
+	}
+	if m := it.more; m != nil {
+		info.Address, info.Err, info.Role, info.Group = m.address, m.err, m.role, it.group()
+	}
+}
+
+// event tells the notifiers what happened to a task, if they want to know.
+func (q *memoryQueue) event(what EventType, it *item, now int64, lease uint64) {
+	for _, n := range q.notifiers {
+		if n.listens() {
+			e := Event{Type: what, Time: q.time(q.sure(now)), Lease: lease}
+			q.info(it, &e.Task)
+			n.Event(e)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package task
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// arm sets the time at which something happens to a task by itself; 0 means never.
+func (q *memoryQueue) arm(it *item, wake int64) {
+	if wake == it.wake {
+		return
+	}
+	it.wake = wake
+	switch t := (byTime{it}); {
+	case wake == 0:
+		q.timers.remove(t)
+	case it.timer == 0:
+		q.timers.push(t)
+	default:
+		q.timers.fix(t)
+	}
+	q.announce()
+}
+
+// next returns when Tick must be called, 0 for never.
+func (q *memoryQueue) next() (at int64) {
+	if len(q.timers) > 0 {
+		at = q.timers[0].wake
+	}
+	for _, c := range q.leaving {
+		if at == 0 || c.deadline < at {
+			at = c.deadline
+		}
+	}
+	if o := q.outcomes.first; o != nil && (at == 0 || o.until < at) {
+		at = o.until
+	}
+	return at
+}
+
+// announce tells the notifiers if Tick must be called sooner than they know.
+func (q *memoryQueue) announce() {
+	at := q.next()
+	if at == 0 || q.due != 0 && at >= q.due {
+		return
+	}
+	q.due = at
+	for _, n := range q.notifiers {
+		n.Due(q.time(at))
+	}
+}
+
+// Tick implements [Backend].
+func (q *memoryQueue) Tick(context.Context) (time.Time, error) {
+	if _, err := q.enter(); err != nil {
+		return time.Time{}, err
+	}
+	defer q.mu.Unlock()
+	q.outcomes.expire(q.now())
+	q.due = q.next()
+	return q.time(q.due), nil
+}
+
+// advance makes happen what is due, the given number of things at most.
+func (q *memoryQueue) advance(now int64, most int) {
+	for ; most > 0 && len(q.timers) > 0 && q.timers[0].wake <= now; most-- {
+		q.fire(q.timers[0].item)
+	}
+	for _, c := range slices.Clone(q.leaving) {
+		if c.deadline > now {
+			continue
+		}
+		for ; most > 0 && c.leases.last != nil; most-- {
+			q.stats.Losses++
+			q.handBack(c.leases.last, c.deadline, 0, EventTTR)
+		}
+		if c.leases.last == nil {
+			q.forgetConsumer(c)
+		}
+	}
+}
+
+// fire makes happen what is due for a task.
+func (q *memoryQueue) fire(it *item) {
+	at := it.wake
+	switch {
+	case it.state == Taken:
+		q.stats.Losses++
+		q.handBack(it, at, 0, EventTTR)
+	case it.expires > 0 && it.expires <= at:
+		outcome := ErrExpired
+		if it.state == Buried {
+			outcome = it.error()
+		}
+		q.unset(it)
+		q.gone(it, EventTTL, at, 0, outcome)
+	default:
+		q.unset(it)
+		it.until = 0
+		if !q.settings.KeepPlace {
+			q.newTurn(it)
+		}
+		q.set(it, Ready)
+		q.event(EventDelay, it, at, 0)
+	}
+}

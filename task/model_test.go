@@ -1,0 +1,794 @@
+package task
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fairq/fairq"
+)
+
+// model is a queue of tasks as one would first write it: a slice of tasks that is searched and sorted for each call. It has
+// no heaps, no lists and no counters.
+type model struct {
+	s         Settings
+	tasks     []*modelTask // in the order of their ids
+	bands     map[int]*modelBand
+	groups    map[string]*modelGroup
+	outcomes  map[string]modelOutcome
+	consumers map[string]time.Time // known ones; the time if they have left
+	left      []string             // the order in which they have
+	paused    bool
+	keys      map[string]bool // paused ones
+	ids       ID
+	clock     int // counts places, buryings, and when tasks came to wait
+	leases    uint64
+	stats     Stats
+	events    []modelEvent
+	backlog   map[string][]int // by key: for each task that is ready or delayed, when its place in the backlog was given
+}
+
+type modelTask struct {
+	Info
+	payload  int
+	weight   int
+	ttr      time.Duration
+	place    int
+	turn     uint64 // the turn it was taken by
+	buried   int    // when
+	waiting  int    // since when it has been ready or delayed, whichever it is
+	lease    uint64
+	reserved bool // it has a turn, though it is not ready
+}
+
+type modelEvent struct {
+	Type  EventType
+	ID    ID
+	State State
+	Lease uint64
+	At    time.Time
+}
+
+type modelGroup struct{ started, cancelled, ended bool }
+
+type modelOutcome struct {
+	Outcome
+	until time.Time
+}
+
+// modelBand is the turns of one priority.
+type modelBand struct {
+	turns     modelTurns
+	delivered uint64
+	owed      map[string][]uint64
+	passed    map[string]uint64
+}
+
+// modelTurns says which key is next: whenever a round is used up, a snapshot of every key's first turns, sorted by age,
+// becomes the next one.
+type modelTurns struct {
+	newcomers fairq.Newcomers
+	given     map[string][]int // when each turn was given
+	weights   map[string]int
+	round     []modelTurn
+	begun     bool
+	served    map[string]bool
+	clock     int
+}
+
+type modelTurn struct {
+	key   string
+	given int
+}
+
+func (m *modelTurns) push(key string, weight int) {
+	m.clock++
+	m.weights[key] = weight
+	in := 0
+	for _, t := range m.round {
+		if t.key == key {
+			in++
+		}
+	}
+	if m.newcomers == fairq.ThisRound && m.begun && !m.served[key] && in == len(m.given[key]) && in < weight {
+		m.round = append(m.round, modelTurn{key, m.clock})
+	}
+	m.given[key] = append(m.given[key], m.clock)
+}
+
+func (m *modelTurns) pop() (key string) {
+	if len(m.round) == 0 {
+		m.begun, m.served = true, map[string]bool{}
+		for key, given := range m.given {
+			for _, g := range given[:min(len(given), m.weights[key])] {
+				m.round = append(m.round, modelTurn{key, g})
+			}
+		}
+		slices.SortFunc(m.round, func(a, b modelTurn) int { return a.given - b.given })
+	}
+	key = m.round[0].key
+	m.round = m.round[1:]
+	m.served[key] = true
+	m.given[key] = m.given[key][1:]
+	return key
+}
+
+func (m *modelTurns) removeNewest(key string) {
+	last := modelTurn{key, m.given[key][len(m.given[key])-1]}
+	m.round = slices.DeleteFunc(m.round, func(t modelTurn) bool { return t == last })
+	m.given[key] = m.given[key][:len(m.given[key])-1]
+}
+
+func newModel(s Settings) *model {
+	return &model{
+		s: s, bands: map[int]*modelBand{}, groups: map[string]*modelGroup{}, outcomes: map[string]modelOutcome{},
+		consumers: map[string]time.Time{}, keys: map[string]bool{}, backlog: map[string][]int{},
+	}
+}
+
+func (m *model) find(id ID) *modelTask {
+	for _, t := range m.tasks {
+		if t.ID == id {
+			return t
+		}
+	}
+	return nil
+}
+
+func (m *model) count(which func(*modelTask) bool) (n int) {
+	for _, t := range m.tasks {
+		if which(t) {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *model) tick() int { m.clock++; return m.clock }
+
+func (m *model) event(what EventType, t *modelTask, now time.Time, lease uint64) {
+	m.events = append(m.events, modelEvent{what, t.ID, t.State, lease, now})
+}
+
+// The turns.
+
+func (m *model) band(t *modelTask) *modelBand {
+	b := m.bands[t.Priority]
+	if b == nil {
+		b = &modelBand{
+			turns: modelTurns{newcomers: m.s.Newcomers, given: map[string][]int{}, weights: map[string]int{}},
+			owed:  map[string][]uint64{}, passed: map[string]uint64{},
+		}
+		m.bands[t.Priority] = b
+	}
+	return b
+}
+
+func (m *model) reserves() bool { return m.s.KeepPlace && m.s.MaxInFlightPerKey == 0 }
+
+func (m *model) readyIn(key string, priority int) int {
+	return m.count(func(t *modelTask) bool { return t.State == Ready && t.Key == key && t.Priority == priority })
+}
+
+func (m *model) owe(b *modelBand, key string, turn uint64) {
+	b.owed[key] = append(b.owed[key], turn)
+	slices.Sort(b.owed[key])
+}
+
+// top gives a key the turns that it must have.
+func (m *model) top(t *modelTask) {
+	b := m.band(t)
+	want := 1
+	if m.s.MaxInFlightPerKey > 0 {
+		want = t.weight
+	}
+	want = min(want, m.readyIn(t.Key, t.Priority)-len(b.owed[t.Key]))
+	for !m.reserves() && b.passed[t.Key] == 0 && len(b.turns.given[t.Key]) < want {
+		b.turns.push(t.Key, t.weight)
+	}
+}
+
+func (m *model) giveUp(t *modelTask) {
+	b := m.band(t)
+	owed := b.owed[t.Key]
+	if len(b.turns.given[t.Key]) > 0 {
+		b.turns.removeNewest(t.Key)
+		return
+	}
+	if owed[len(owed)-1] == b.passed[t.Key] {
+		b.passed[t.Key] = 0
+	}
+	b.owed[t.Key] = owed[:len(owed)-1]
+}
+
+func (m *model) becomeReady(t *modelTask) {
+	b := m.band(t)
+	t.State = Ready
+	m.enlist(t)
+	switch {
+	case t.turn != 0:
+		m.owe(b, t.Key, t.turn)
+		t.turn = 0
+	case m.reserves():
+	case m.s.MaxInFlightPerKey > 0:
+		m.top(t)
+	case b.passed[t.Key] == 0:
+		b.turns.push(t.Key, t.weight)
+	}
+	t.reserved = m.reserves()
+}
+
+// unready is for ready tasks that leave otherwise than by being taken.
+func (m *model) unready(t *modelTask) {
+	b := m.band(t)
+	t.State = 0
+	if !m.reserves() && len(b.turns.given[t.Key])+len(b.owed[t.Key]) > m.readyIn(t.Key, t.Priority) {
+		m.giveUp(t)
+	}
+}
+
+func (m *model) blocked(key string) bool {
+	taken := m.count(func(t *modelTask) bool { return t.State == Taken && t.Key == key })
+	return m.keys[key] || m.s.MaxInFlightPerKey > 0 && taken >= m.s.MaxInFlightPerKey
+}
+
+// oldest returns the first task of a key in a band that the filter passes.
+func (m *model) oldest(key string, priority int, f Filter) (oldest *modelTask) {
+	for _, t := range m.tasks {
+		if t.State == Ready && t.Key == key && t.Priority == priority && f.accepts(t.Priority, t.Kind) &&
+			(oldest == nil || t.place < oldest.place) {
+			oldest = t
+		}
+	}
+	return oldest
+}
+
+// next returns the task to be taken, and has used its turn.
+func (m *model) next(f Filter) *modelTask {
+	priorities := []int{}
+	for p := range m.bands {
+		priorities = append(priorities, p)
+	}
+	slices.Sort(priorities)
+	for _, p := range priorities {
+		if m.count(func(t *modelTask) bool {
+			return t.State == Ready && t.Priority == p && f.accepts(p, t.Kind) && !m.blocked(t.Key)
+		}) == 0 {
+			continue
+		}
+		b := m.bands[p]
+		key, turn := "", uint64(0)
+		for k, owed := range b.owed {
+			if len(owed) > 0 && (turn == 0 || owed[0] < turn) && !m.blocked(k) && m.oldest(k, p, f) != nil {
+				key, turn = k, owed[0]
+			}
+		}
+		if turn != 0 {
+			b.owed[key] = b.owed[key][1:]
+			if b.passed[key] == turn {
+				b.passed[key] = 0
+			}
+		}
+		for turn == 0 {
+			key = b.turns.pop()
+			b.delivered++
+			if !m.blocked(key) && m.oldest(key, p, f) != nil {
+				turn = b.delivered
+			} else if b.passed[key] == 0 || m.reserves() {
+				b.passed[key] = b.delivered
+				m.owe(b, key, b.delivered)
+			}
+		}
+		t := m.oldest(key, p, f)
+		m.backlog[key] = m.backlog[key][:len(m.backlog[key])-1]
+		t.State, t.turn, t.reserved = 0, turn, false
+		m.top(t)
+		return t
+	}
+	return nil
+}
+
+// The life of a task.
+
+func (m *model) put(now time.Time, n *New, payload int) (id ID, victim ID, err error) {
+	for _, t := range m.tasks {
+		if n.Address != "" && t.Address == n.Address {
+			return 0, 0, ErrDuplicateAddress
+		}
+	}
+	if g := m.groups[n.Group]; n.Group != "" && g != nil && g.cancelled {
+		return 0, 0, ErrGroupCancelled
+	}
+	ofKey := m.count(func(t *modelTask) bool { return t.Key == n.Key })
+	if ofKey >= m.s.KeyCapacity && m.s.KeyCapacity < m.s.Capacity {
+		m.stats.Refused++
+		return 0, 0, fairq.ErrKeyFull
+	}
+	if len(m.tasks) >= m.s.Capacity {
+		t := m.heaviest(n)
+		if t == nil {
+			m.stats.Refused++
+			return 0, 0, fairq.ErrFull
+		}
+		victim = t.ID
+		m.leave(t)
+		m.gone(t, EventEvict, now, 0, ErrDeleted)
+	}
+	m.ids++
+	t := &modelTask{payload: payload, weight: n.Weight, ttr: n.TTR, place: m.tick()}
+	t.Info = Info{
+		ID: m.ids, Key: n.Key, Kind: n.Kind, Address: n.Address, Group: n.Group, Role: n.Role, Priority: n.Priority,
+		MaxAttempts: n.MaxAttempts, Created: now,
+	}
+	if n.TTL > 0 {
+		t.Expires = now.Add(n.TTL + n.Delay)
+	}
+	if n.Delay > 0 {
+		t.Until = now.Add(n.Delay)
+	}
+	if n.Group != "" && m.groups[n.Group] == nil {
+		m.groups[n.Group] = &modelGroup{}
+	}
+	delete(m.outcomes, n.Address)
+	m.tasks = append(m.tasks, t)
+	m.stats.Puts++
+	if m.reserves() {
+		m.band(t).turns.push(t.Key, t.weight)
+		t.reserved = true
+	}
+	m.wait(t)
+	m.event(EventPut, t, now, 0)
+	return t.ID, victim, nil
+}
+
+func (m *model) isWaiting(t *modelTask) bool { return t.State == Ready || t.State == Delayed }
+
+// heaviest returns the task that is evicted for n.
+func (m *model) heaviest(n *New) (victim *modelTask) {
+	if m.s.WhenFull != fairq.EvictHeaviest {
+		return nil
+	}
+	// Each key's backlog in rounds; the last one to get into the furthest round is the victim's.
+	key, furthest, latest := "", -1, 0
+	for _, t := range m.tasks {
+		for i, given := range m.backlog[t.Key] {
+			if round := i / t.weight; round > furthest || round == furthest && given > latest {
+				key, furthest, latest = t.Key, round, given
+			}
+		}
+	}
+	for _, t := range m.tasks {
+		if m.isWaiting(t) && t.Key == key && (victim == nil || t.waiting > victim.waiting) {
+			victim = t
+		}
+	}
+	if victim == nil || (len(m.backlog[n.Key])+n.Weight-1)/n.Weight > furthest {
+		return nil
+	}
+	return victim
+}
+
+// enlist records that a task is ready or delayed from now on.
+func (m *model) enlist(t *modelTask) {
+	t.waiting = m.tick()
+	m.backlog[t.Key] = append(m.backlog[t.Key], t.waiting)
+}
+
+func (m *model) wait(t *modelTask) {
+	g := m.groups[t.Group]
+	switch {
+	case t.Group != "" && (t.Role != Member || !g.started):
+		t.State = Held
+	case !t.Until.IsZero():
+		t.State = Delayed
+		m.enlist(t)
+	default:
+		m.becomeReady(t)
+	}
+}
+
+// leave takes a task out of its state.
+func (m *model) leave(t *modelTask) {
+	if m.isWaiting(t) {
+		m.backlog[t.Key] = m.backlog[t.Key][:len(m.backlog[t.Key])-1]
+	}
+	if t.State == Ready {
+		m.unready(t)
+	}
+	if t.State == Taken {
+		t.lease, t.Consumer, t.Until = 0, "", time.Time{}
+	}
+	t.State = 0
+}
+
+func (m *model) gone(t *modelTask, why EventType, now time.Time, lease uint64, outcome error) {
+	switch why {
+	case EventAck:
+		m.stats.Acks++
+	case EventDelete:
+		m.stats.Deletes++
+	case EventTTL:
+		m.stats.Expiries++
+	case EventEvict:
+		m.stats.Evicted++
+	}
+	m.event(why, t, now, lease)
+	if t.reserved {
+		m.giveUp(t)
+	}
+	m.tasks = slices.DeleteFunc(m.tasks, func(o *modelTask) bool { return o == t })
+	if t.Address != "" {
+		m.outcomes[t.Address] = modelOutcome{Outcome{t.ID, true, outcome}, now.Add(m.s.Retention)}
+	}
+	m.endGroup(t.Group, now)
+}
+
+func (m *model) endGroup(name string, now time.Time) {
+	g := m.groups[name]
+	if g == nil {
+		return
+	}
+	members := m.count(func(t *modelTask) bool { return t.Group == name && t.Role == Member })
+	if g.started && members == 0 && !g.ended {
+		g.ended = true
+		for _, t := range slices.Clone(m.tasks) {
+			switch {
+			case t.Group != name:
+			case g.cancelled == (t.Role == AtAbort):
+				t.Group = ""
+				if t.State == Held {
+					m.start(t, now)
+				}
+			default:
+				lease := t.lease
+				m.leave(t)
+				m.gone(t, EventDelete, now, lease, ErrDeleted)
+			}
+		}
+	}
+	if m.count(func(t *modelTask) bool { return t.Group == name }) == 0 {
+		delete(m.groups, name)
+	}
+}
+
+func (m *model) start(t *modelTask, now time.Time) {
+	m.leave(t)
+	if !t.Until.After(now) {
+		t.Until = time.Time{}
+	}
+	m.newTurn(t)
+	m.wait(t)
+	m.event(EventStart, t, now, 0)
+}
+
+func (m *model) newTurn(t *modelTask) {
+	if !m.s.KeepPlace {
+		t.place, t.turn = m.tick(), 0
+	}
+}
+
+func (m *model) outcomeOf(t *modelTask) error {
+	if t.Err != nil {
+		return t.Err
+	}
+	return ErrDeleted
+}
+
+func (m *model) take(now time.Time, consumer string, f Filter) *modelTask {
+	if _, ok := m.consumers[consumer]; !m.paused && !ok {
+		m.consumers[consumer] = time.Time{}
+	}
+	if m.paused {
+		return nil
+	}
+	t := m.next(f)
+	if t == nil {
+		return nil
+	}
+	m.leases++
+	m.stats.Takes++
+	t.State, t.Consumer, t.lease, t.Until = Taken, consumer, m.leases, time.Time{}
+	t.Attempts++
+	if t.ttr > 0 {
+		t.Until = now.Add(t.ttr)
+	}
+	m.event(EventTake, t, now, 0)
+	return t
+}
+
+func (m *model) handBack(t *modelTask, now time.Time, delay time.Duration, why EventType, counts bool) {
+	lease := t.lease
+	m.leave(t)
+	if !counts {
+		t.Attempts--
+	} else if t.MaxAttempts > 0 && t.Attempts >= t.MaxAttempts {
+		if t.Err == nil {
+			t.Err = &Error{Message: fmt.Sprintf("not done after %d attempts", t.Attempts)}
+		}
+		m.event(why, t, now, lease)
+		m.bury(t, now, 0)
+		return
+	}
+	if delay > 0 {
+		t.Until = now.Add(delay)
+		if !t.Expires.IsZero() {
+			t.Expires = t.Expires.Add(delay)
+		}
+	}
+	m.back(t, delay == 0, why, now, lease)
+}
+
+func (m *model) back(t *modelTask, keep bool, why EventType, now time.Time, lease uint64) {
+	if g := m.groups[t.Group]; g != nil && g.cancelled && t.Role == Member {
+		m.event(why, t, now, lease)
+		m.gone(t, EventDelete, now, 0, ErrDeleted)
+		return
+	}
+	if m.expired(t, now) {
+		m.event(why, t, now, lease)
+		m.gone(t, EventTTL, now, 0, ErrExpired)
+		return
+	}
+	if !keep {
+		m.newTurn(t)
+	}
+	m.wait(t)
+	m.event(why, t, now, lease)
+}
+
+func (m *model) expired(t *modelTask, now time.Time) bool {
+	return !t.Expires.IsZero() && !t.Expires.After(now)
+}
+
+func (m *model) bury(t *modelTask, now time.Time, lease uint64) {
+	m.stats.Buries++
+	t.Until = time.Time{}
+	if g := m.groups[t.Group]; g != nil && g.cancelled && t.Role == Member {
+		m.event(EventBury, t, now, lease)
+		m.gone(t, EventDelete, now, 0, m.outcomeOf(t))
+		return
+	}
+	if m.expired(t, now) {
+		m.event(EventBury, t, now, lease)
+		m.gone(t, EventTTL, now, 0, m.outcomeOf(t))
+		return
+	}
+	t.State, t.buried = Buried, m.tick()
+	m.event(EventBury, t, now, lease)
+}
+
+func (m *model) settle(now time.Time, id ID, lease uint64, how Settlement) error {
+	t := m.find(id)
+	if t == nil || lease == 0 || t.lease != lease {
+		return ErrLeaseLost
+	}
+	if how.Err != nil {
+		t.Err = how.Err
+	}
+	switch {
+	case how.Bury:
+		m.leave(t)
+		m.bury(t, now, lease)
+	case how.Release:
+		m.stats.Releases++
+		m.handBack(t, now, how.Delay, EventRelease, true)
+	default:
+		m.leave(t)
+		m.gone(t, EventAck, now, lease, nil)
+	}
+	return nil
+}
+
+func (m *model) touch(now time.Time, id ID, lease uint64, d time.Duration) (time.Time, error) {
+	t := m.find(id)
+	if t == nil || lease == 0 || t.lease != lease {
+		return time.Time{}, ErrLeaseLost
+	}
+	if d > 0 {
+		m.stats.Touches++
+		if !t.Until.IsZero() {
+			t.Until = t.Until.Add(d)
+		}
+		m.event(EventTouch, t, now, 0)
+	}
+	return t.Until, nil
+}
+
+func (m *model) kick(t *modelTask, now time.Time) {
+	m.stats.Kicks++
+	m.leave(t)
+	t.Attempts = 0
+	m.back(t, false, EventKick, now, 0)
+}
+
+func (m *model) buried() []*modelTask {
+	b := slices.DeleteFunc(slices.Clone(m.tasks), func(t *modelTask) bool { return t.State != Buried })
+	slices.SortFunc(b, func(a, b *modelTask) int { return a.buried - b.buried })
+	return b
+}
+
+func (m *model) change(now time.Time, id ID, what Change, reason *Error) error {
+	t := m.find(id)
+	if t == nil || what == KickOne && t.State != Buried {
+		return ErrNotFound
+	}
+	lease := t.lease
+	switch {
+	case what == KickOne:
+		m.kick(t, now)
+	case what == Delete:
+		m.leave(t)
+		m.gone(t, EventDelete, now, lease, ErrDeleted)
+	case t.State == Buried:
+		t.Err = reason
+	default:
+		t.Err = reason
+		m.leave(t)
+		m.bury(t, now, lease)
+	}
+	return nil
+}
+
+func (m *model) group(now time.Time, name string, cancel bool) error {
+	g := m.groups[name]
+	switch {
+	case g == nil:
+		return ErrNotFound
+	case g.cancelled && !cancel:
+		return ErrGroupCancelled
+	case g.cancelled || g.started && !cancel:
+		return nil
+	}
+	g.started, g.cancelled = true, cancel
+	for _, t := range slices.Clone(m.tasks) {
+		switch {
+		case t.Group != name || t.Role != Member:
+		case cancel && t.State != Taken:
+			m.leave(t)
+			m.gone(t, EventDelete, now, 0, ErrDeleted)
+		case t.State == Held:
+			m.start(t, now)
+		}
+	}
+	m.endGroup(name, now)
+	return nil
+}
+
+func (m *model) truncate(now time.Time) (n int) {
+	for _, g := range m.groups {
+		g.cancelled, g.ended = true, true
+	}
+	for _, t := range slices.Clone(m.tasks) {
+		lease := t.lease
+		m.leave(t)
+		m.gone(t, EventDelete, now, lease, ErrDeleted)
+		n++
+	}
+	return n
+}
+
+func (m *model) leaveConsumer(now time.Time, id string, after time.Duration) {
+	if _, ok := m.consumers[id]; !ok {
+		return
+	}
+	if after > 0 {
+		m.consumers[id] = now.Add(after)
+		m.left = append(slices.DeleteFunc(m.left, func(other string) bool { return other == id }), id)
+		return
+	}
+	for _, t := range m.heldBy(id) {
+		m.stats.Releases++
+		m.handBack(t, now, 0, EventRelease, false)
+	}
+	delete(m.consumers, id)
+}
+
+// heldBy returns what a consumer holds, what was taken last first.
+func (m *model) heldBy(id string) []*modelTask {
+	held := slices.DeleteFunc(slices.Clone(m.tasks), func(t *modelTask) bool { return t.State != Taken || t.Consumer != id })
+	slices.SortFunc(held, func(a, b *modelTask) int { return cmp.Compare(b.lease, a.lease) })
+	return held
+}
+
+// advance makes happen what is due, in the order of its times.
+func (m *model) advance(now time.Time) {
+	for {
+		var at time.Time
+		var due *modelTask
+		for _, t := range m.tasks {
+			for _, w := range []time.Time{t.Until, t.Expires} {
+				use := !w.IsZero() && !w.After(now) && (due == nil || w.Before(at))
+				switch {
+				case w == t.Until && use:
+					use = t.State == Taken || t.State == Delayed
+				case w == t.Expires && use:
+					use = t.State != Taken
+				}
+				if use {
+					due, at = t, w
+				}
+			}
+		}
+		gone := ""
+		for _, id := range m.left {
+			if left := m.consumers[id]; !left.IsZero() && !left.After(now) && (due == nil && gone == "" || left.Before(at)) {
+				due, gone, at = nil, id, left
+			}
+		}
+		switch {
+		case gone != "":
+			for _, t := range m.heldBy(gone) {
+				m.stats.Losses++
+				m.handBack(t, at, 0, EventTTR, true)
+			}
+			delete(m.consumers, gone)
+		case due == nil:
+			for address, o := range m.outcomes {
+				if !o.until.After(now) {
+					delete(m.outcomes, address)
+				}
+			}
+			return
+		case due.State == Taken:
+			m.stats.Losses++
+			m.handBack(due, at, 0, EventTTR, true)
+		case !due.Expires.IsZero() && !due.Expires.After(at):
+			outcome := ErrExpired
+			if due.State == Buried {
+				outcome = m.outcomeOf(due)
+			}
+			m.leave(due)
+			m.gone(due, EventTTL, at, 0, outcome)
+		default:
+			m.leave(due)
+			due.Until = time.Time{}
+			m.newTurn(due)
+			m.becomeReady(due)
+			m.event(EventDelay, due, at, 0)
+		}
+	}
+}
+
+// outcome tells about an address.
+func (m *model) outcome(address string) (Outcome, error) {
+	for _, t := range m.tasks {
+		if t.Address == address {
+			o := Outcome{ID: t.ID, Done: t.State == Buried}
+			if o.Done {
+				o.Err = m.outcomeOf(t)
+			}
+			return o, nil
+		}
+	}
+	if o, ok := m.outcomes[address]; ok {
+		return o.Outcome, nil
+	}
+	return Outcome{}, ErrNotFound
+}
+
+// numbers returns the stats.
+func (m *model) numbers() Stats {
+	s := m.stats
+	keys := map[string]bool{}
+	for _, t := range m.tasks {
+		keys[t.Key] = true
+		switch t.State {
+		case Ready:
+			s.Ready++
+		case Delayed:
+			s.Delayed++
+		case Taken:
+			s.Taken++
+		case Buried:
+			s.Buried++
+		case Held:
+			s.Held++
+		}
+	}
+	for k := range m.keys {
+		keys[k] = true
+	}
+	s.Keys, s.Capacity, s.Paused = len(keys), m.s.Capacity, m.paused
+	return s
+}

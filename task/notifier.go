@@ -1,0 +1,331 @@
+package task
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairq/fairq"
+)
+
+// Notifier is what a [Backend] tells a [Queue] by what happens. None of its methods waits for anything or runs code of the
+// user's, so they may be called with a lock held, as long as no call of a Backend needs that lock to return from a
+// Notifier. The order of calls is the order in which the Queue takes things to have happened.
+type Notifier struct {
+	payload reflect.Type
+	backend Backend
+	ctx     context.Context // done when end is set
+	cancel  context.CancelFunc
+
+	// How many there are who wait, to be read without the lock. Each of them adds itself before it looks whether it must wait, and
+	// who makes a change looks here after it. So one of the two sees the other.
+	takersWaiting  atomic.Int32
+	puttersWaiting atomic.Int32
+	listening      atomic.Int32 // readers of events, and contexts of leases
+	isOver         atomic.Bool  // end is set
+
+	// mu protects all that follows. No Backend is called under it.
+	mu       sync.Mutex
+	end      error // why the queue cannot be used any more
+	takers   takers
+	putters  putters
+	waits    map[ID][]chan error        // those who wait for a task to end
+	contexts map[uint64][]*leaseContext // by lease
+	readers  map[*reader]struct{}
+	due      time.Time      // when Tick must be called; zero for never
+	timer    chan struct{}  // wakes the goroutine that calls it; nil if it does not run
+	running  sync.WaitGroup // that goroutine
+}
+
+func newNotifier(payload reflect.Type) *Notifier {
+	n := &Notifier{
+		payload: payload, waits: map[ID][]chan error{}, contexts: map[uint64][]*leaseContext{}, readers: map[*reader]struct{}{},
+	}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	n.takers.groups = map[string]*takerGroup{}
+	n.putters.barred = map[string][]*putter{}
+	return n
+}
+
+// Ready says that one more task can be taken, of that priority and kind.
+func (n *Notifier) Ready(priority int, kind string) {
+	if n.takersWaiting.Load() > 0 {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.takers.ready(priority, kind)
+	}
+}
+
+// Look says that there may be any number of tasks that can be taken and could not be before.
+func (n *Notifier) Look() {
+	if n.takersWaiting.Load() > 0 {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.takers.look()
+	}
+}
+
+// Room says that a task of that key is gone.
+func (n *Notifier) Room(key string) {
+	if n.puttersWaiting.Load() > 0 {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.putters.room(key)
+	}
+}
+
+// Event says what happened to a task, for those who observe the queue. Lease must be set if one has ended by it. A Backend may leave out what
+// was done by other processes, but not the end of a lease that a consumer of this Queue held.
+func (n *Notifier) Event(e Event) {
+	if !n.listens() {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for r := range n.readers {
+		r.add(e)
+	}
+	if e.Lease != 0 {
+		n.endContextsLocked(e.Lease)
+	}
+}
+
+// listens tells whether anybody wants events.
+func (n *Notifier) listens() bool { return n.listening.Load() > 0 }
+
+// Ended says how a task with an address ended; see Outcome.
+func (n *Notifier) Ended(id ID, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range n.waits[id] {
+		c <- err
+	}
+	delete(n.waits, id)
+}
+
+// Dropped says that the queue was dropped.
+func (n *Notifier) Dropped() { n.stop(ErrDropped) }
+
+// Due says that Backend.Tick must be called at that time, if not sooner.
+func (n *Notifier) Due(at time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.end != nil || !n.due.IsZero() && !at.Before(n.due) {
+		return
+	}
+	n.due = at
+	n.tickLocked()
+}
+
+// start says which backend it is that tells. It may have told something before.
+func (n *Notifier) start(b Backend) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.backend = b
+	n.tickLocked()
+}
+
+// tickLocked sees to it that Tick is called when it is due.
+func (n *Notifier) tickLocked() {
+	switch {
+	case n.backend == nil || n.due.IsZero():
+	case n.timer == nil:
+		n.timer = make(chan struct{}, 1)
+		n.running.Go(n.tick)
+	default:
+		select {
+		case n.timer <- struct{}{}:
+		default: // it has not looked yet since the last time
+		}
+	}
+}
+
+// retryTick is how long after a Tick that failed it is tried again.
+const retryTick = time.Second
+
+// tick calls Backend.Tick when it is due. It runs from when that is needed for the first time until the queue is closed.
+func (n *Notifier) tick() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		n.mu.Lock()
+		due := n.due
+		n.mu.Unlock()
+		if due.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(time.Until(due))
+		}
+		select {
+		case <-n.ctx.Done():
+			return
+		case <-n.timer:
+			continue
+		case <-timer.C:
+		}
+		n.mu.Lock()
+		n.due = time.Time{}
+		n.mu.Unlock()
+		next, err := n.backend.Tick(n.ctx)
+		if err != nil {
+			next = time.Now().Add(retryTick)
+		}
+		n.mu.Lock()
+		if !next.IsZero() && (n.due.IsZero() || next.Before(n.due)) {
+			n.due = next
+		}
+		n.mu.Unlock()
+	}
+}
+
+// stop ends the use of the queue, and wakes all who wait.
+func (n *Notifier) stop(why error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.end != nil {
+		return
+	}
+	n.end = why
+	n.isOver.Store(true)
+	n.cancel()
+	for id, waits := range n.waits {
+		for _, c := range waits {
+			c <- why
+		}
+		delete(n.waits, id)
+	}
+	for lease := range n.contexts {
+		n.endContextsLocked(lease)
+	}
+}
+
+// over returns why the queue cannot be used any more, nil if it can.
+func (n *Notifier) over() error {
+	if !n.isOver.Load() {
+		return nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.end
+}
+
+// admit returns an error if a task cannot be put because the queue is over, or full and others wait for room.
+func (n *Notifier) admit(policy fairq.WhenFull) error {
+	if n.puttersWaiting.Load() > 0 && policy == fairq.Reject {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.end == nil && n.putters.first != nil {
+			return n.putters.full
+		}
+		return n.end
+	}
+	return n.over()
+}
+
+// wait waits until the task with an address ends.
+func (n *Notifier) wait(ctx context.Context, address string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := n.over(); err != nil {
+		return err
+	}
+	outcome, err := n.backend.Outcome(ctx, address)
+	if err != nil || outcome.Done {
+		return cmp.Or(err, outcome.Err)
+	}
+	// From now on we are told, but maybe we were not in between.
+	end := make(chan error, 1)
+	n.mu.Lock()
+	if n.end != nil {
+		n.mu.Unlock()
+		return n.end
+	}
+	n.waits[outcome.ID] = append(n.waits[outcome.ID], end)
+	n.mu.Unlock()
+	defer func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.waits[outcome.ID] = slices.DeleteFunc(n.waits[outcome.ID], func(c chan error) bool { return c == end })
+		if len(n.waits[outcome.ID]) == 0 {
+			delete(n.waits, outcome.ID)
+		}
+	}()
+	again, err := n.backend.Outcome(ctx, address)
+	switch {
+	case again.ID == outcome.ID && again.Done:
+		return again.Err
+	case again.ID != outcome.ID || err != nil:
+		// It ended, and there is another one by now, or nothing is known any more. Either we were told, or it was before we
+		// listened.
+		select {
+		case err := <-end:
+			return err
+		default:
+			return cmp.Or(err, ErrNotFound)
+		}
+	}
+	select {
+	case err := <-end:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// leaseContext is a context that ends with a lease.
+type leaseContext struct{ end context.CancelCauseFunc }
+
+// context returns a context that ends with a lease, and a function that gives it up.
+func (n *Notifier) context(parent context.Context, lease Lease) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(parent)
+	c := &leaseContext{cancel}
+	n.mu.Lock()
+	if n.end != nil {
+		n.mu.Unlock()
+		cancel(ErrLeaseLost)
+		return ctx, func() {}
+	}
+	n.contexts[lease.Number] = append(n.contexts[lease.Number], c)
+	n.listening.Add(1)
+	n.mu.Unlock()
+	if _, err := n.backend.Touch(ctx, lease, 0); errors.Is(err, ErrLeaseLost) { // it was lost before somebody listened
+		n.mu.Lock()
+		n.endContextsLocked(lease.Number)
+		n.mu.Unlock()
+	}
+	return ctx, func() {
+		cancel(context.Canceled)
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.dropContextLocked(lease.Number, c)
+	}
+}
+
+// endContextsLocked ends all contexts of a lease. They were made by context, so no code of the user's runs in here.
+func (n *Notifier) endContextsLocked(lease uint64) {
+	for _, c := range n.contexts[lease] {
+		c.end(ErrLeaseLost)
+		n.listening.Add(-1)
+	}
+	delete(n.contexts, lease)
+}
+
+func (n *Notifier) dropContextLocked(lease uint64, c *leaseContext) {
+	all := n.contexts[lease]
+	i := slices.Index(all, c)
+	if i < 0 {
+		return
+	}
+	n.listening.Add(-1)
+	if len(all) == 1 {
+		delete(n.contexts, lease)
+		return
+	}
+	n.contexts[lease] = slices.Delete(all, i, i+1)
+}

@@ -1,0 +1,312 @@
+package task
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fairq/fairq"
+)
+
+// Forever is a time that is never over: it overrides a default with none.
+const Forever time.Duration = math.MaxInt64
+
+const (
+	// MaxPriority is the least urgent priority.
+	MaxPriority = 1<<15 - 1
+
+	// MaxDuration is the longest delay, time to live and time to run: a hundred years.
+	MaxDuration = 100 * 365 * 24 * time.Hour
+
+	// MaxName is the length in bytes of a queue's name and of a task's key, kind, address and group.
+	MaxName = 1 << 10
+)
+
+// Options say how a queue behaves. All that have it open at the same time must agree on the fields that are marked as the
+// queue's.
+type Options[V any] struct {
+	// Capacity is how many tasks the queue can hold, in all states; it is the queue's. 0 means no limit: unlike a queue
+	// between goroutines, one of tasks is the only place where they are.
+	Capacity int
+
+	// KeyCapacity is how many tasks of one key it can hold; it is the queue's. 0 means no limit but Capacity.
+	KeyCapacity int
+
+	// WhenFull says what a Put into a full queue does; it is the queue's. EvictHeaviest evicts the newest task, of those that
+	// are ready or delayed, of a key with the most of these (by its weight), unless the new task's key has as many.
+	WhenFull fairq.WhenFull
+
+	// OnEvict is given the tasks that were evicted by a Put of this Queue, by that Put, before it returns. It must be set with
+	// EvictHeaviest, and must not be without.
+	OnEvict func(*Task[V])
+
+	// Newcomers says which round a key joins that has no task ready; it is the queue's.
+	Newcomers fairq.Newcomers
+
+	// Weight tells how many tasks of a key a round takes, 1 to [fairq.MaxWeight]; nil means 1 for all. It is called at each Put.
+	Weight func(key string) int
+
+	// MaxInFlightPerKey is how many tasks of a key can be taken at the same time; it is the queue's. With 1, a key's tasks are
+	// done strictly one after the other. 0 means no limit.
+	MaxInFlightPerKey int
+
+	// KeepPlace makes every task that becomes ready again, or for the first time after a delay, go to where it was put, instead
+	// of behind what its key has queued; it is the queue's. Choose it where the order within a key matters more than that retries
+	// queue like new work.
+	KeepPlace bool
+
+	// TTL, TTR and MaxAttempts are for tasks that are put without their own; see [PutOptions]. 0 means none.
+	TTL, TTR    time.Duration
+	MaxAttempts int
+
+	// Retention is how long the outcome of a task with an address can be asked for after it is gone; it is the queue's. 0 means
+	// a minute.
+	Retention time.Duration
+
+	// Grace is how long a consumer that disconnects, or whose process dies, keeps its leases; it is the queue's. 0 means 30
+	// seconds.
+	Grace time.Duration
+
+	// Codec turns payloads into bytes and back, where the Store writes them down; nil means JSON. A [Memory] does not use it.
+	Codec Codec[V]
+}
+
+// PutOptions are what a task can have beyond a key and a payload. The zero value is right for most.
+type PutOptions struct {
+	// Priority comes before everything else: tasks of priority 0 are taken before those of priority 1, and so on up to
+	// [MaxPriority].
+	Priority int
+
+	// Delay is how long it takes until the task is ready. 0 means that it is at once.
+	Delay time.Duration
+
+	// TTL, time to live, is how long the task is of use, from Put on, to which each delay is added. Then it leaves the queue,
+	// unless it is running: then it may be finished, but not be tried again. 0 means the queue's default; [Forever] means no end.
+	TTL time.Duration
+
+	// TTR, time to run, is how long a lease lasts. Task.Touch extends it. When it has run out, the task is handed to somebody
+	// else. 0 means the queue's default; [Forever], or no default, means that it lasts until its consumer lives no more.
+	TTR time.Duration
+
+	// MaxAttempts is how often the task can be taken; one that was not done then is buried. 0 means the queue's default;
+	// negative means no limit.
+	MaxAttempts int
+
+	// Kind says which handler the task is for; see [Filter].
+	Kind string
+
+	// Address is a name by which one can wait for the outcome, with Queue.Wait. No two tasks have the same at the same time.
+	Address string
+
+	// Group holds the task back until Queue.StartGroup. Role says what the task is in the group.
+	Group string
+	Role  Role
+}
+
+// Role is what a task is in its group.
+type Role uint8
+
+// The roles.
+const (
+	Member  Role = iota // it is ready when the group is started
+	AtEnd               // it is ready when the group was started and all members are gone
+	AtAbort             // it is ready when the group was cancelled and no member is running any more
+)
+
+// Filter says which tasks a consumer takes. The zero Filter passes all.
+type Filter struct {
+	MaxPriority *int     // none less urgent than this; nil means all, new(-1) none
+	Kinds       []string // only of these kinds; nil means all
+}
+
+// accepts tells whether the filter passes a task.
+func (f *Filter) accepts(priority int, kind string) bool {
+	return (f.MaxPriority == nil || priority <= *f.MaxPriority) && (f.Kinds == nil || slices.Contains(f.Kinds, kind))
+}
+
+// id is equal for equal filters.
+func (f *Filter) id() string {
+	if f.MaxPriority == nil && f.Kinds == nil {
+		return ""
+	}
+	var b strings.Builder
+	if f.MaxPriority != nil {
+		fmt.Fprint(&b, *f.MaxPriority)
+	}
+	if f.Kinds != nil {
+		fmt.Fprintf(&b, "%q", f.Kinds)
+	}
+	return b.String()
+}
+
+// clone returns a copy that shares nothing.
+func (f *Filter) clone() *Filter {
+	c := &Filter{Kinds: slices.Clone(f.Kinds)}
+	if f.MaxPriority != nil {
+		c.MaxPriority = new(*f.MaxPriority)
+	}
+	return c
+}
+
+// Codec turns payloads into bytes and back.
+type Codec[V any] interface {
+	Encode(payload V) ([]byte, error)
+	Decode(data []byte) (V, error)
+}
+
+type jsonCodec[V any] struct{}
+
+func (jsonCodec[V]) Encode(payload V) ([]byte, error) { return json.Marshal(payload) }
+
+func (jsonCodec[V]) Decode(data []byte) (payload V, err error) {
+	err = json.Unmarshal(data, &payload)
+	return payload, err
+}
+
+// complete checks the options and fills in defaults.
+func (o *Options[V]) complete() error {
+	for _, f := range []struct {
+		name  string
+		value int
+	}{{"Capacity", o.Capacity}, {"KeyCapacity", o.KeyCapacity}, {"MaxInFlightPerKey", o.MaxInFlightPerKey}, {"MaxAttempts", o.MaxAttempts}} {
+		if f.value < 0 || f.value > fairq.MaxLen {
+			return &FieldError{"Options." + f.name, f.value, fmt.Sprintf("0 to %d", fairq.MaxLen)}
+		}
+	}
+	for _, f := range []struct {
+		name  string
+		value time.Duration
+	}{{"Retention", o.Retention}, {"Grace", o.Grace}} {
+		if f.value < 0 || f.value > MaxDuration {
+			return &FieldError{"Options." + f.name, f.value, "0 to " + MaxDuration.String()}
+		}
+	}
+	var err error
+	if o.TTL, err = limit("Options.TTL", o.TTL, 0); err != nil {
+		return err
+	}
+	if o.TTR, err = limit("Options.TTR", o.TTR, 0); err != nil {
+		return err
+	}
+	switch {
+	case o.WhenFull < 0 || o.WhenFull > fairq.EvictHeaviest:
+		return &FieldError{"Options.WhenFull", o.WhenFull, "fairq.Reject or fairq.EvictHeaviest"}
+	case o.Newcomers < 0 || o.Newcomers > fairq.ThisRound:
+		return &FieldError{"Options.Newcomers", o.Newcomers, "fairq.NextRound or fairq.ThisRound"}
+	case o.WhenFull == fairq.EvictHeaviest && o.Capacity == 0:
+		return &FieldError{"Options.Capacity", 0, "set with EvictHeaviest, for a queue without limit is never full"}
+	case o.WhenFull == fairq.EvictHeaviest && o.OnEvict == nil:
+		return &FieldError{"Options.OnEvict", nil, "set with EvictHeaviest, or tasks would be lost in silence"}
+	case o.WhenFull != fairq.EvictHeaviest && o.OnEvict != nil:
+		return &FieldError{"Options.OnEvict", "set", "nil without EvictHeaviest, for nothing is ever evicted"}
+	}
+	if o.Capacity == 0 {
+		o.Capacity = fairq.MaxLen
+	}
+	if o.KeyCapacity == 0 || o.KeyCapacity > o.Capacity {
+		o.KeyCapacity = o.Capacity
+	}
+	if o.Retention == 0 {
+		o.Retention = time.Minute
+	}
+	if o.Grace == 0 {
+		o.Grace = 30 * time.Second
+	}
+	if o.Codec == nil {
+		o.Codec = jsonCodec[V]{}
+	}
+	return nil
+}
+
+func (o *Options[V]) settings() Settings {
+	return Settings{
+		Capacity:          o.Capacity,
+		KeyCapacity:       o.KeyCapacity,
+		WhenFull:          o.WhenFull,
+		Newcomers:         o.Newcomers,
+		MaxInFlightPerKey: o.MaxInFlightPerKey,
+		KeepPlace:         o.KeepPlace,
+		Retention:         o.Retention,
+		Grace:             o.Grace,
+	}
+}
+
+// fill checks the options of a task and makes of them all of a New but its payload.
+func (o *Options[V]) fill(n *New, key string, p *PutOptions) (err error) {
+	*n = New{
+		Key: key, Weight: 1, Priority: p.Priority, Kind: p.Kind, Address: p.Address, Group: p.Group, Role: p.Role,
+		Delay: p.Delay, MaxAttempts: p.MaxAttempts,
+	}
+	if p.Priority < 0 || p.Priority > MaxPriority {
+		return &FieldError{"PutOptions.Priority", p.Priority, fmt.Sprintf("0 to %d", MaxPriority)}
+	}
+	if err := checkDelay("PutOptions.Delay", p.Delay); err != nil {
+		return err
+	}
+	if n.TTL, err = limit("PutOptions.TTL", p.TTL, o.TTL); err != nil {
+		return err
+	}
+	if n.TTR, err = limit("PutOptions.TTR", p.TTR, o.TTR); err != nil {
+		return err
+	}
+	switch {
+	case p.MaxAttempts > fairq.MaxLen:
+		return &FieldError{"PutOptions.MaxAttempts", p.MaxAttempts, fmt.Sprintf("%d at most", fairq.MaxLen)}
+	case p.MaxAttempts < 0:
+		n.MaxAttempts = 0
+	case p.MaxAttempts == 0:
+		n.MaxAttempts = o.MaxAttempts
+	}
+	if len(key)+len(p.Kind)+len(p.Address)+len(p.Group) > MaxName { // rarely; then which is it?
+		for _, f := range []struct{ name, value string }{
+			{"the key", key}, {"PutOptions.Kind", p.Kind}, {"PutOptions.Address", p.Address}, {"PutOptions.Group", p.Group},
+		} {
+			if err := checkName(f.name, f.value); err != nil {
+				return err
+			}
+		}
+	}
+	switch {
+	case p.Role > AtAbort:
+		return &FieldError{"PutOptions.Role", p.Role, "Member, AtEnd or AtAbort"}
+	case p.Role != Member && p.Group == "":
+		return &FieldError{"PutOptions.Role", p.Role, "Member if there is no PutOptions.Group"}
+	}
+	if o.Weight != nil {
+		n.Weight = o.Weight(key)
+		if n.Weight < 1 || n.Weight > fairq.MaxWeight {
+			return fmt.Errorf("%w: it is %d for key %q; the limits are 1 and %d", fairq.ErrWeight, n.Weight, key, fairq.MaxWeight)
+		}
+	}
+	return nil
+}
+
+// limit checks a time to live or to run. In the result 0 means that there is none.
+func limit(field string, d, unset time.Duration) (time.Duration, error) {
+	switch {
+	case d == Forever:
+		return 0, nil
+	case d == 0:
+		return unset, nil
+	case d < 0 || d > MaxDuration:
+		return 0, &FieldError{field, d, "0 to " + MaxDuration.String() + ", or Forever"}
+	}
+	return d, nil
+}
+
+func checkDelay(field string, d time.Duration) error {
+	if d < 0 || d > MaxDuration {
+		return &FieldError{field, d, "0 to " + MaxDuration.String()}
+	}
+	return nil
+}
+
+func checkName(field, name string) error {
+	if len(name) > MaxName {
+		return &FieldError{field, fmt.Sprintf("%.20s...", name), fmt.Sprintf("%d bytes at most; it has %d", MaxName, len(name))}
+	}
+	return nil
+}

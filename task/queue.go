@@ -1,0 +1,416 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"reflect"
+	"sync"
+
+	"github.com/fairq/fairq"
+)
+
+// Queue is a queue of tasks with payloads of one type. [Open] makes one. All methods may be called at any time by any
+// goroutine. With a [Memory] they do not wait unless they say so, and use their context for nothing else.
+type Queue[V any] struct {
+	name     string
+	options  Options[V]
+	backend  Backend
+	notifier *Notifier
+	memory   *memoryBackend // the backend if it is one: then payloads are not encoded, and some calls take a shorter way
+	self     *Consumer[V]   // of Take and TakeBatch
+	close    sync.Mutex     // held by Close
+
+	mu        sync.Mutex // protects consumers
+	consumers map[*Consumer[V]]struct{}
+}
+
+// Open opens the queue of that name in a store, and makes it if there is none. nil options are the defaults.
+func Open[V any](ctx context.Context, store Store, name string, options *Options[V]) (*Queue[V], error) {
+	if store == nil {
+		return nil, &FieldError{"Open: the store", nil, "a Store, such as new(task.Memory)"}
+	}
+	if name == "" {
+		return nil, &FieldError{"Open: the name", name, "not empty"}
+	}
+	if err := checkName("Open: the name", name); err != nil {
+		return nil, err
+	}
+	q := &Queue[V]{name: name, consumers: map[*Consumer[V]]struct{}{}}
+	if options != nil {
+		q.options = *options
+	}
+	if err := q.options.complete(); err != nil {
+		return nil, err
+	}
+	q.notifier = newNotifier(reflect.TypeFor[V]())
+	q.self = q.newConsumer(newConsumerID(), Filter{})
+	backend, err := store.Open(ctx, name, q.options.settings(), q.notifier)
+	if err != nil {
+		return nil, err
+	}
+	q.backend = backend
+	q.memory, _ = backend.(*memoryBackend)
+	q.notifier.start(backend)
+	return q, nil
+}
+
+// Put puts a task of a key into the queue, and returns its id. If there is no room it returns a [*fairq.FullError];
+// see also [ErrInvalid], [ErrDuplicateAddress], [ErrGroupCancelled] and [fairq.ErrWeight]. If it returns an error there is no
+// new task.
+func (q *Queue[V]) Put(ctx context.Context, key string, payload V, options PutOptions) (ID, error) {
+	var n New
+	if err := q.fill(&n, key, payload, &options); err != nil {
+		return 0, err
+	}
+	if err := q.notifier.admit(q.options.WhenFull); err != nil {
+		return 0, err
+	}
+	return q.put(ctx, &n)
+}
+
+// Batch is a task for PutBatch.
+type Batch[V any] struct {
+	Key     string
+	Payload V
+	Options PutOptions
+}
+
+// PutBatch puts tasks one after the other, in one transaction, until one is refused. It returns the ids of those that were
+// put, and if these are not all, the error that Put would have returned for the next.
+func (q *Queue[V]) PutBatch(ctx context.Context, tasks []Batch[V]) ([]ID, error) {
+	news, ids := make([]New, len(tasks)), make([]ID, len(tasks))
+	var invalid error
+	for i := range tasks {
+		if invalid = q.fill(&news[i], tasks[i].Key, tasks[i].Payload, &tasks[i].Options); invalid != nil {
+			news = news[:i]
+			break
+		}
+	}
+	if err := q.notifier.admit(q.options.WhenFull); err != nil {
+		return nil, err
+	}
+	if len(news) == 0 {
+		return nil, invalid
+	}
+	n, evicted, err := q.backend.Put(ctx, news, ids[:len(news)])
+	defer q.handOut(evicted)
+	if err == nil {
+		err = invalid
+	}
+	return ids[:n], err
+}
+
+// PutWait is Put, but if there is no room, it waits for it. Those who wait are admitted in rounds by key. If ctx is done
+// first, or when the call is made, it returns its error, and there is no new task.
+func (q *Queue[V]) PutWait(ctx context.Context, key string, payload V, options PutOptions) (id ID, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	var n New
+	if err := q.fill(&n, key, payload, &options); err != nil {
+		return 0, err
+	}
+	err = q.notifier.admit(q.options.WhenFull)
+	if err == nil {
+		id, err = q.put(ctx, &n)
+	}
+	if !errors.Is(err, fairq.ErrFull) {
+		return id, err
+	}
+	waiting := n // so that n need not outlive a call that does not wait
+	err = q.notifier.put(ctx, key, func() (err error) {
+		id, err = q.put(ctx, &waiting)
+		return err
+	})
+	return id, err
+}
+
+// fill makes the New of a task.
+func (q *Queue[V]) fill(n *New, key string, payload V, options *PutOptions) error {
+	if err := q.options.fill(n, key, options); err != nil {
+		return err
+	}
+	if q.memory != nil {
+		n.Payload = payload
+		return nil
+	}
+	data, err := q.options.Codec.Encode(payload)
+	if err != nil {
+		return fmt.Errorf("task: payload of key %q: %w", key, err)
+	}
+	n.Payload = data
+	return nil
+}
+
+func (q *Queue[V]) put(ctx context.Context, n *New) (ID, error) {
+	if q.memory != nil {
+		id, victim, err := q.memory.putOne(n)
+		if victim != nil {
+			q.handOut([]Record{*victim})
+		}
+		return id, err
+	}
+	var id [1]ID
+	_, evicted, err := q.backend.Put(ctx, []New{*n}, id[:])
+	q.handOut(evicted)
+	return id[0], err
+}
+
+// handOut gives evicted tasks to OnEvict, the rest too if it panics at one.
+func (q *Queue[V]) handOut(evicted []Record) {
+	for i := range evicted {
+		t, err := q.task(&evicted[i])
+		if err != nil {
+			t.Err = newError(err)
+		}
+		panics := true
+		func() {
+			defer func() {
+				if panics {
+					q.handOut(evicted[i+1:])
+				}
+			}()
+			q.options.OnEvict(t)
+			panics = false
+		}()
+	}
+}
+
+// task makes a Task of a record. If its payload cannot be decoded, it returns an error too.
+func (q *Queue[V]) task(r *Record) (*Task[V], error) {
+	t := &Task[V]{Info: r.Info, lease: r.Lease, queue: q}
+	var err error
+	if q.memory != nil {
+		t.Payload, _ = r.Payload.(V) // it is one, or a nil interface
+	} else {
+		err = q.decode(r, &t.Payload)
+	}
+	return t, err
+}
+
+func (q *Queue[V]) decode(r *Record, payload *V) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("task: payload of task %d: panic: %v", r.ID, p)
+		}
+	}()
+	data, _ := r.Payload.([]byte)
+	if *payload, err = q.options.Codec.Decode(data); err != nil {
+		return fmt.Errorf("task: payload of task %d: %w", r.ID, err)
+	}
+	return nil
+}
+
+// Name returns the queue's name.
+func (q *Queue[V]) Name() string { return q.name }
+
+// Take takes the first task in order: by priority, then in rounds by key, and within a key in the order in which they became
+// ready. If there is none, it waits for one. Those who wait are served first come, first served. If ctx is done first, or
+// when the call is made, it returns its error.
+//
+// What Take and TakeBatch take belongs to a consumer that is closed with the queue.
+func (q *Queue[V]) Take(ctx context.Context) (*Task[V], error) { return q.self.Take(ctx) }
+
+// TakeBatch takes up to n tasks, in order. If there is none, it waits for one.
+func (q *Queue[V]) TakeBatch(ctx context.Context, n int) ([]*Task[V], error) {
+	return q.self.TakeBatch(ctx, n)
+}
+
+// TryTake is Take, but does not wait for a task. If there is none, ok is false.
+func (q *Queue[V]) TryTake(ctx context.Context) (t *Task[V], ok bool, err error) {
+	return q.self.TryTake(ctx)
+}
+
+// Peek returns a task, in whatever state it is. It returns [ErrNotFound] if there is none.
+func (q *Queue[V]) Peek(ctx context.Context, id ID) (*Task[V], error) {
+	if err := q.notifier.over(); err != nil {
+		return nil, err
+	}
+	r, err := q.backend.Peek(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	r.Lease = Lease{}
+	return q.task(&r)
+}
+
+// List returns tasks in the order of their ids, for people to look at. It is O(tasks), with the queue locked in a [Memory].
+func (q *Queue[V]) List(ctx context.Context, options ListOptions) ([]*Task[V], error) {
+	if err := q.notifier.over(); err != nil {
+		return nil, err
+	}
+	if options.Limit < 0 {
+		return nil, &FieldError{"ListOptions.Limit", options.Limit, "0 or more"}
+	}
+	if options.Limit == 0 {
+		options.Limit = 100
+	}
+	records, err := q.backend.List(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	tasks := make([]*Task[V], len(records))
+	for i := range records {
+		records[i].Lease = Lease{}
+		t, err := q.task(&records[i])
+		if err != nil {
+			t.Err = newError(err)
+		}
+		tasks[i] = t
+	}
+	return tasks, nil
+}
+
+// Kick makes up to n buried tasks ready, in the order in which they were buried, and returns how many. They have all their
+// attempts again.
+func (q *Queue[V]) Kick(ctx context.Context, n int) (int, error) {
+	if err := q.notifier.over(); err != nil {
+		return 0, err
+	}
+	if n < 0 {
+		return 0, &FieldError{"Kick: the number", n, "0 or more"}
+	}
+	return q.backend.Kick(ctx, n)
+}
+
+// KickID makes one buried task ready. It returns [ErrNotFound] if there is no such task, or it is not buried.
+func (q *Queue[V]) KickID(ctx context.Context, id ID) error {
+	return q.change(ctx, id, KickOne, nil)
+}
+
+// Bury buries a task, in whatever state it is. A lease on it is lost. It returns [ErrNotFound] if there is none.
+func (q *Queue[V]) Bury(ctx context.Context, id ID, reason error) error {
+	if reason == nil {
+		reason = errBuried
+	}
+	return q.change(ctx, id, BuryOne, newError(reason))
+}
+
+// Delete removes a task, in whatever state it is. A lease on it is lost. It returns [ErrNotFound] if there is none.
+func (q *Queue[V]) Delete(ctx context.Context, id ID) error {
+	return q.change(ctx, id, Delete, nil)
+}
+
+func (q *Queue[V]) change(ctx context.Context, id ID, change Change, reason *Error) error {
+	if err := q.notifier.over(); err != nil {
+		return err
+	}
+	return q.backend.Change(ctx, id, change, reason)
+}
+
+// Pause stops the taking of tasks, until Resume. What is taken goes on, and tasks can be put.
+func (q *Queue[V]) Pause(ctx context.Context) error { return q.pause(ctx, nil, true) }
+
+// Resume undoes Pause.
+func (q *Queue[V]) Resume(ctx context.Context) error { return q.pause(ctx, nil, false) }
+
+// PauseKey is Pause for the tasks of one key, which need not have any.
+func (q *Queue[V]) PauseKey(ctx context.Context, key string) error { return q.pause(ctx, &key, true) }
+
+// ResumeKey undoes PauseKey. The key has the next turn if it has missed one or more.
+func (q *Queue[V]) ResumeKey(ctx context.Context, key string) error {
+	return q.pause(ctx, &key, false)
+}
+
+func (q *Queue[V]) pause(ctx context.Context, key *string, paused bool) error {
+	if err := q.notifier.over(); err != nil {
+		return err
+	}
+	return q.backend.Pause(ctx, key, paused)
+}
+
+// StartGroup makes the tasks of a group ready, and those that are put into it from now on. When all its members are gone, also
+// those that were put into it later, its AtEnd tasks are ready and the group is over. A member that is buried is not gone.
+// StartGroup returns [ErrNotFound] if the group has no task, and [ErrGroupCancelled] if it is cancelled.
+func (q *Queue[V]) StartGroup(ctx context.Context, group string) error {
+	return q.group(ctx, group, false)
+}
+
+// CancelGroup removes all members of a group but those that are taken. When these are done or handed back, the AtAbort tasks
+// are ready and the group is over. It returns [ErrNotFound] if the group has no task.
+func (q *Queue[V]) CancelGroup(ctx context.Context, group string) error {
+	return q.group(ctx, group, true)
+}
+
+func (q *Queue[V]) group(ctx context.Context, group string, cancel bool) error {
+	if err := q.notifier.over(); err != nil {
+		return err
+	}
+	return q.backend.Group(ctx, group, cancel)
+}
+
+// Wait waits until the task with that address is gone or buried. It returns nil if it was acked, the [*Error] that was
+// recorded if it is buried, else [ErrDeleted] or [ErrExpired]. What happened to a task that is gone can be asked for during
+// Options.Retention, unless its address has been used again; then, or if there was none, it returns [ErrNotFound].
+func (q *Queue[V]) Wait(ctx context.Context, address string) error {
+	return q.notifier.wait(ctx, address)
+}
+
+// Truncate deletes all tasks, and returns how many. All leases are lost.
+func (q *Queue[V]) Truncate(ctx context.Context) (int, error) {
+	if err := q.notifier.over(); err != nil {
+		return 0, err
+	}
+	return q.backend.Truncate(ctx)
+}
+
+// Drop deletes the queue with all its tasks. Everybody who has it open, and those who wait, get [ErrDropped] from now on; a
+// later Open makes a new one.
+func (q *Queue[V]) Drop(ctx context.Context) error {
+	if err := q.notifier.over(); err != nil {
+		return err
+	}
+	return q.backend.Drop(ctx)
+}
+
+// Stats returns counters and gauges as of one moment. It is O(1).
+func (q *Queue[V]) Stats(ctx context.Context) (Stats, error) {
+	if err := q.notifier.over(); err != nil {
+		return Stats{}, err
+	}
+	s, err := q.backend.Stats(ctx)
+	s.WaitingPut, s.WaitingTake = int(q.notifier.puttersWaiting.Load()), int(q.notifier.takersWaiting.Load())
+	return s, err
+}
+
+// KeyStats returns the n keys with the most tasks, those with the most first. It is O(keys), with the queue locked in a
+// [Memory].
+func (q *Queue[V]) KeyStats(ctx context.Context, n int) ([]KeyStat, error) {
+	if err := q.notifier.over(); err != nil {
+		return nil, err
+	}
+	return q.backend.KeyStats(ctx, n)
+}
+
+// Events returns what happens to the queue's tasks from now on, in order, until ctx is done or the queue is closed. It does
+// not hold up the queue: a reader that is more than 65,536 events behind misses the oldest, and the next one says how many.
+// The loop must be run, or ctx ended, or the events are kept for ever.
+func (q *Queue[V]) Events(ctx context.Context) iter.Seq[Event] { return q.notifier.events(ctx) }
+
+// Close ends the use of the queue: all calls return [ErrClosed], those that wait too, and what its consumers hold is handed
+// back. The tasks stay in the store. Closing it again does nothing.
+func (q *Queue[V]) Close(ctx context.Context) error {
+	q.close.Lock()
+	defer q.close.Unlock()
+	if errors.Is(q.notifier.over(), ErrClosed) {
+		return nil
+	}
+	q.mu.Lock()
+	consumers := q.consumers
+	q.consumers = nil
+	q.mu.Unlock()
+	var first error
+	for c := range consumers {
+		if err := q.backend.Leave(ctx, c.id, 0); err != nil && !errors.Is(err, ErrDropped) && first == nil {
+			first = err
+		}
+	}
+	q.notifier.stop(ErrClosed)
+	q.notifier.running.Wait()
+	if err := q.backend.Close(); first == nil {
+		first = err
+	}
+	return first
+}

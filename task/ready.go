@@ -1,0 +1,377 @@
+package task
+
+import (
+	"slices"
+
+	"github.com/fairq/fairq"
+)
+
+// A band holds the ready tasks of one priority. The rounds are those of a fairq.Queue; what is in it are not tasks but turns
+// of keys, and a turn is used by the oldest task of its key that can be taken.
+//
+// If there is none, because the key is busy or paused or the taker does not want such tasks, the turn is owed to the key:
+// it is the first to be served as soon as it can be. A key that is owed such a turn gives up those that come after it,
+// until that one is used. So a key that has to wait costs nothing while it does, and comes back with one turn, not with all
+// that it has missed. Turns are numbered as they are delivered, and owed turns are used in that order. A task that is
+// handed back is owed the turn by which it was taken.
+type band struct {
+	priority int
+	turns    fairq.Queue[string, *line]
+	turn     uint64 // number of the last turn delivered
+	free     int    // ready tasks of keys that are not blocked
+	lines    int
+	kinds    []*kind
+	weight   int     // of the key that is given a turn
+	spare    []*line // empty ones, to be used again
+
+	// With MaxInFlightPerKey, a line has no more turns ahead than its weight, so that a busy key has none to give up. The order
+	// within a round is then that in which the keys got into line. Otherwise each ready task has a turn.
+	limited bool
+
+	// With KeepPlace (and no such limit) each task has a turn from Put on, ready or not, and no turn is given up before.
+	reserve bool
+}
+
+// spareKinds is how many kinds a band remembers that it has no tasks of.
+const spareKinds = 8
+
+// kind is what a band knows of a kind of tasks.
+type kind struct {
+	name  string
+	lanes int
+	free  int         // as band.free
+	owed  heap[*lane] // lanes that have a task, whose line is owed a turn and whose key is not blocked
+}
+
+// line is the ready tasks of a key in a band.
+type line struct {
+	band   *band
+	key    *account
+	lanes  []*lane
+	len    int
+	linked int      // turns in band.turns
+	owed   []uint64 // numbers of the turns owed, ascending
+	passed uint64   // the one of these that found no task that could be taken; 0 if there is none
+}
+
+// lane is the tasks of one kind in a line, in the order of their places.
+type lane struct {
+	line        *line
+	kind        *kind
+	first, last *item         // those that came in order
+	early       heap[byPlace] // those that came after one with a later place
+	len         int
+	index       int32 // in kind.owed
+}
+
+func (l *lane) before(other *lane) bool { return l.line.owed[0] < other.line.owed[0] }
+func (l *lane) at() *int32              { return &l.index }
+
+type byPlace struct{ *item }
+
+func (a byPlace) before(b byPlace) bool { return a.place < b.place }
+func (a byPlace) at() *int32            { return &a.early }
+
+// next takes out the first task that the filter passes, nil if there is none. Its turn is the one it is taken by.
+func (b *band) next(f *Filter) *item {
+	if !b.has(f) {
+		return nil
+	}
+	if l := b.firstOwed(f); l != nil {
+		turn := l.owed[0]
+		l.owed = l.owed[1:]
+		if turn == l.passed {
+			l.passed = 0
+		}
+		l.refile()
+		return l.take(f, turn)
+	}
+	for {
+		// There is a turn: see has, and line.top.
+		_, l, _ := b.turns.Pop()
+		l.linked--
+		b.turn++
+		if !l.key.blocked && l.oldest(f) != nil {
+			return l.take(f, b.turn)
+		}
+		if l.passed == 0 || b.reserve {
+			l.passed = b.turn
+			l.owe(b.turn)
+		}
+	}
+}
+
+// has tells whether there is a task that can be taken.
+func (b *band) has(f *Filter) bool {
+	if f.Kinds == nil || b.free == 0 {
+		return b.free > 0
+	}
+	for _, k := range b.kinds {
+		if k.free > 0 && slices.Contains(f.Kinds, k.name) {
+			return true
+		}
+	}
+	return false
+}
+
+// firstOwed returns the line that is owed the first turn, of those with a task that can be taken.
+func (b *band) firstOwed(f *Filter) *line {
+	var first *lane
+	for _, k := range b.kinds {
+		if len(k.owed) > 0 && (first == nil || k.owed[0].before(first)) && (f.Kinds == nil || slices.Contains(f.Kinds, k.name)) {
+			first = k.owed[0]
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return first.line
+}
+
+// newLine returns an empty line.
+func (b *band) newLine(k *account) *line {
+	n := len(b.spare)
+	if n == 0 {
+		return &line{band: b, key: k}
+	}
+	l := b.spare[n-1]
+	b.spare = b.spare[:n-1]
+	l.key = k
+	return l
+}
+
+// keep takes back an empty line.
+func (b *band) keep(l *line) {
+	l.key, l.passed = nil, 0
+	if len(b.spare) < mostSpare {
+		b.spare = append(b.spare, l)
+		return
+	}
+	for _, lane := range l.lanes {
+		b.leave(lane.kind)
+	}
+}
+
+// kind returns the kind of that name.
+func (b *band) kind(name string) *kind {
+	for _, k := range b.kinds {
+		if k.name == name {
+			return k
+		}
+	}
+	k := &kind{name: name}
+	b.kinds = append(b.kinds, k)
+	return k
+}
+
+// leave says that a lane is of this kind no more.
+func (b *band) leave(k *kind) {
+	if k.lanes--; k.lanes == 0 && len(b.kinds) > spareKinds {
+		i := slices.Index(b.kinds, k)
+		b.kinds = slices.Delete(b.kinds, i, i+1)
+	}
+}
+
+// add puts a task into the line. It may already have its turn: one that is owed, if its number is in the task, or with
+// band.reserve one that was given to it before.
+func (l *line) add(it *item) {
+	lane := l.lane(it.kind)
+	lane.insert(it)
+	l.count(lane, 1)
+	switch {
+	case it.turn != 0:
+		l.owe(it.turn)
+		it.turn = 0
+	case l.band.reserve:
+	case l.band.limited:
+		l.top()
+	case l.passed == 0:
+		l.link()
+	}
+	l.refile()
+}
+
+// remove takes a task out of the line that does not leave by a turn. With band.reserve it keeps its turn.
+func (l *line) remove(it *item) {
+	lane := l.lane(it.kind)
+	lane.remove(it)
+	l.count(lane, -1)
+	l.refile()
+	if !l.band.reserve {
+		l.giveUp(l.len)
+	}
+}
+
+// take takes out the oldest task that the filter passes.
+func (l *line) take(f *Filter, turn uint64) *item {
+	lane := l.oldest(f)
+	it := lane.head()
+	lane.remove(it)
+	l.count(lane, -1)
+	it.turn = turn
+	if lane.len == 0 {
+		l.refile()
+	}
+	l.top()
+	return it
+}
+
+// oldest returns the lane whose first task is the oldest that the filter passes, nil if there is none.
+func (l *line) oldest(f *Filter) (oldest *lane) {
+	for _, lane := range l.lanes {
+		if lane.len > 0 && (f.Kinds == nil || slices.Contains(f.Kinds, lane.kind.name)) &&
+			(oldest == nil || lane.head().place < oldest.head().place) {
+			oldest = lane
+		}
+	}
+	return oldest
+}
+
+// count adds n to all that count the tasks of a lane.
+func (l *line) count(lane *lane, n int) {
+	lane.len += n
+	l.len += n
+	if !l.key.blocked {
+		lane.kind.free += n
+		l.band.free += n
+	}
+}
+
+// block tells the line that its key is blocked now, or is not any more.
+func (l *line) block(blocked bool) {
+	for _, lane := range l.lanes {
+		n := lane.len
+		if blocked {
+			n = -n
+		}
+		lane.kind.free += n
+		l.band.free += n
+	}
+	l.refile()
+}
+
+// link gives the line a turn.
+func (l *line) link() {
+	b := l.band
+	if l.key.weight != 1 && b.turns.Weight == nil {
+		b.turns.Weight = func(string) int { return b.weight }
+	}
+	b.weight = l.key.weight
+	b.turns.Push(l.key.name, l)
+	l.linked++
+}
+
+// top gives the line the turns that it must have: a line with tasks has at least one, ahead or owed.
+func (l *line) top() {
+	if l.passed != 0 || l.band.reserve {
+		return
+	}
+	want := 1
+	if l.band.limited {
+		want = l.key.weight
+	}
+	for want = min(want, l.len-len(l.owed)); l.linked < want; {
+		l.link()
+	}
+}
+
+// owe records that the line is owed a turn that has been delivered.
+func (l *line) owe(turn uint64) {
+	i, _ := slices.BinarySearch(l.owed, turn)
+	l.owed = slices.Insert(l.owed, i, turn)
+	l.refile()
+}
+
+// giveUp takes the last turns from the line, until it has no more than n.
+func (l *line) giveUp(n int) {
+	for l.linked+len(l.owed) > n {
+		if l.linked > 0 {
+			l.band.turns.RemoveNewest(l.key.name)
+			l.linked--
+			continue
+		}
+		last := len(l.owed) - 1
+		if l.owed[last] == l.passed {
+			l.passed = 0
+		}
+		l.owed = l.owed[:last]
+		l.refile()
+	}
+}
+
+// refile puts the lanes into their kinds' heaps, or takes them out.
+func (l *line) refile() {
+	for _, lane := range l.lanes {
+		in := lane.len > 0 && len(l.owed) > 0 && !l.key.blocked
+		switch {
+		case in && lane.index == 0:
+			lane.kind.owed.push(lane)
+		case in:
+			lane.kind.owed.fix(lane)
+		case lane.index != 0:
+			lane.kind.owed.remove(lane)
+		}
+	}
+}
+
+// lane returns the line's lane for a kind.
+func (l *line) lane(name string) *lane {
+	var free *lane
+	for _, lane := range l.lanes {
+		if lane.kind.name == name {
+			return lane
+		}
+		if lane.len == 0 {
+			free = lane
+		}
+	}
+	if free == nil {
+		free = &lane{line: l}
+		l.lanes = append(l.lanes, free)
+	} else {
+		l.band.leave(free.kind)
+	}
+	free.kind = l.band.kind(name)
+	free.kind.lanes++
+	return free
+}
+
+// head returns the lane's first task.
+func (l *lane) head() *item {
+	if len(l.early) > 0 && (l.first == nil || l.early[0].place < l.first.place) {
+		return l.early[0].item
+	}
+	return l.first
+}
+
+func (l *lane) insert(it *item) {
+	if l.last != nil && it.place < l.last.place {
+		l.early.push(byPlace{it})
+		return
+	}
+	it.prev, it.next = l.last, nil
+	if l.last == nil {
+		l.first = it
+	} else {
+		l.last.next = it
+	}
+	l.last = it
+}
+
+func (l *lane) remove(it *item) {
+	if it.early != 0 {
+		l.early.remove(byPlace{it})
+		return
+	}
+	if it.prev == nil {
+		l.first = it.next
+	} else {
+		it.prev.next = it.next
+	}
+	if it.next == nil {
+		l.last = it.prev
+	} else {
+		it.next.prev = it.prev
+	}
+	it.prev, it.next = nil, nil
+}

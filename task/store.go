@@ -1,0 +1,164 @@
+package task
+
+import (
+	"context"
+	"time"
+
+	"github.com/fairq/fairq"
+)
+
+// A Store keeps task queues: a [Memory], or a database. What follows is for those who write one; to use one, hand it to
+// [Open].
+//
+// A Store keeps tasks and their states, and says in which order they are taken. It need not wait for anything, nor know
+// payload types, nor run goroutines: a [Queue] does that, the same for every Store. The package storetest checks that a
+// Store keeps what this package promises.
+type Store interface {
+	// Open opens the queue of that name, and makes it if there is none. The Backend tells n what happens to the queue. Several
+	// may be open at the same time, also in other processes if the Store can be shared.
+	Open(ctx context.Context, queue string, settings Settings, n *Notifier) (Backend, error)
+}
+
+// Settings is what a Backend must know of the [Options] of its queue; they have been checked, and defaults are filled in.
+// What is counted for a task, not for the queue, comes with the task.
+type Settings struct {
+	Capacity          int // tasks in all states, fairq.MaxLen at most
+	KeyCapacity       int
+	WhenFull          fairq.WhenFull
+	Newcomers         fairq.Newcomers
+	MaxInFlightPerKey int // 0 means no limit
+	KeepPlace         bool
+	Retention         time.Duration
+	Grace             time.Duration
+}
+
+// A Backend is one open queue of a [Store]. Each method is one transaction: it happens as a whole or, if it returns an
+// error, not at all (Put says what it does). None of them waits for a task, for room or for time to pass. They may be called
+// by any goroutine at any time.
+//
+// Whenever a call, or another process, makes a change, the Backend tells its Notifier. Before each call, what is due has
+// happened: delayed tasks are ready, tasks whose time to live is over are gone, and leases that have run out are lost.
+type Backend interface {
+	// Put puts the tasks one after the other, until one is refused, and returns how many were put, and the error for the next.
+	// It writes their ids into ids, which is as long as tasks. Ids grow from Put to Put as far as one process can see, and are
+	// never used again. It returns the tasks that were evicted to make room.
+	//
+	// Errors: a *fairq.FullError, ErrDuplicateAddress, ErrGroupCancelled.
+	Put(ctx context.Context, tasks []New, ids []ID) (n int, evicted []Record, err error)
+
+	// Take takes up to len(into) tasks for a consumer, the first ones in order that pass the filter, and returns how many. It
+	// counts an attempt for each. A consumer that is not known yet is from now on.
+	Take(ctx context.Context, consumer string, filter Filter, into []Record) (n int, err error)
+
+	// Settle ends a lease in the given way. It returns ErrLeaseLost if the lease is not held any more.
+	Settle(ctx context.Context, lease Lease, how Settlement) error
+
+	// Touch makes a lease run out d later than it would, and returns when. If it never runs out, that is the zero Time. It
+	// returns ErrLeaseLost if the lease is not held any more, also if d is 0.
+	Touch(ctx context.Context, lease Lease, d time.Duration) (time.Time, error)
+
+	// Leave says that nothing will be heard of a consumer any more. Its leases are lost after the given time, or, if that is 0,
+	// given back at once without counting the attempts. A queue of a shared Store calls it with Settings.Grace again and again, so
+	// that they are lost if its process dies.
+	Leave(ctx context.Context, consumer string, after time.Duration) error
+
+	// Rejoin undoes Leave and returns the tasks that the consumer holds, in the order in which they were taken. It returns
+	// ErrNotFound if the consumer is not known (any more).
+	Rejoin(ctx context.Context, consumer string) ([]Record, error)
+
+	// Peek returns a task, or ErrNotFound.
+	Peek(ctx context.Context, id ID) (Record, error)
+
+	// List returns tasks in the order of their ids.
+	List(ctx context.Context, q ListOptions) ([]Record, error)
+
+	// Kick makes up to n buried tasks ready, in the order in which they were buried, and returns how many.
+	Kick(ctx context.Context, n int) (int, error)
+
+	// Change does to a task, whatever its state, what the call says. A lease on it is lost. It returns ErrNotFound if there is no
+	// such task, and for KickOne if it is not buried.
+	Change(ctx context.Context, id ID, change Change, reason *Error) error
+
+	// Pause stops or resumes the taking of tasks: of all if key is nil, else of those of a key.
+	Pause(ctx context.Context, key *string, paused bool) error
+
+	// Group starts or cancels a group. It returns ErrNotFound if there is no task in it, and to start a cancelled one
+	// ErrGroupCancelled.
+	Group(ctx context.Context, group string, cancel bool) error
+
+	// Truncate deletes all tasks, and returns how many. Drop does the same and ends the queue, for all that have it open:
+	// from then on each call returns ErrDropped.
+	Truncate(ctx context.Context) (int, error)
+	Drop(ctx context.Context) error
+
+	// Outcome tells about the task that has, or had last, an address. It returns ErrNotFound if there is none, or none any
+	// more: the outcome is kept for Settings.Retention after the task is gone.
+	Outcome(ctx context.Context, address string) (Outcome, error)
+
+	Stats(ctx context.Context) (Stats, error)
+	KeyStats(ctx context.Context, n int) ([]KeyStat, error)
+
+	// Tick makes happen what is due, and returns when it should be called again, the zero Time if there is nothing to wait for.
+	// It is called at the time given to Notifier.Due or earlier. A shared Store that must look for changes made by others names
+	// the time to look.
+	Tick(ctx context.Context) (next time.Time, err error)
+
+	// Close ends the use of the queue, not the queue.
+	Close() error
+}
+
+// New is a task to be put. All of it has been checked, and defaults are filled in: here a duration of 0 means none.
+type New struct {
+	Key         string
+	Payload     any // a []byte made by the queue's codec; in a Memory the payload itself
+	Weight      int
+	Priority    int
+	Kind        string
+	Address     string
+	Group       string
+	Role        Role
+	Delay       time.Duration
+	TTL         time.Duration
+	TTR         time.Duration
+	MaxAttempts int // 0 means no limit
+}
+
+// Record is a task as a Store tells about it.
+type Record struct {
+	Info
+	Lease   Lease // its Number is 0 if the task is not taken
+	Payload any   // as it was put
+}
+
+// Lease is what a consumer must show to settle a task. No two leases of a queue have the same number.
+type Lease struct {
+	ID     ID
+	Number uint64
+
+	item *item // where a Memory has the task
+}
+
+// Settlement is how a lease ends. If Bury is true, the task is buried; else if Release is true, it is ready again after
+// Delay, or buried if that was its last attempt; else it was done. Err, if not nil, is recorded.
+type Settlement struct {
+	Release, Bury bool
+	Delay         time.Duration
+	Err           *Error
+}
+
+// Change is something that can be done to a task by those who do not hold it.
+type Change uint8
+
+// The changes.
+const (
+	KickOne Change = iota // make a buried task ready
+	BuryOne               // bury it
+	Delete                // remove it
+)
+
+// Outcome tells how a task with an address ended.
+type Outcome struct {
+	ID   ID
+	Done bool  // it is gone, or buried
+	Err  error // nil if it was acked; an *Error if it is buried; ErrDeleted or ErrExpired
+}

@@ -1,0 +1,94 @@
+package task
+
+import (
+	"context"
+	"time"
+)
+
+// Task is a task and, if it comes from Take, a lease: the proof that its consumer holds it. A lease ends with Ack, Release,
+// Fail or Bury; when its time to run is over; when its consumer is closed or has gone for too long; and when somebody else
+// buries or deletes the task. Then it is lost, all its methods return [ErrLeaseLost], and change nothing. A Task from Peek or
+// List is no lease.
+//
+// What a Task tells is as of the call that returned it, but for Until, which Touch changes. The methods may be called by any
+// goroutine at any time; Touch not while others read Until.
+type Task[V any] struct {
+	Info
+	Payload V
+
+	lease Lease
+	queue *Queue[V]
+}
+
+// Ack says that the task is done. It is gone then.
+func (t *Task[V]) Ack(ctx context.Context) error { return t.settle(ctx, Settlement{}) }
+
+// Release hands the task back. Without a delay it keeps its turn: it is the first of its key, and among the first of all.
+// After a delay it queues up like new work, unless the queue is one with KeepPlace. If it was its last attempt, it is buried
+// instead.
+func (t *Task[V]) Release(ctx context.Context, delay time.Duration) error {
+	if err := checkDelay("Release: the delay", delay); err != nil {
+		return err
+	}
+	return t.settle(ctx, Settlement{Release: true, Delay: delay})
+}
+
+// Fail is Release, and records why. If reason is, or wraps, an [*Error], its code is too.
+func (t *Task[V]) Fail(ctx context.Context, reason error, delay time.Duration) error {
+	if err := checkDelay("Fail: the delay", delay); err != nil {
+		return err
+	}
+	return t.settle(ctx, Settlement{Release: true, Delay: delay, Err: newError(reason)})
+}
+
+// Bury puts the task aside, with the reason, until somebody kicks or deletes it. Who waits for its address is told the
+// reason, as an [*Error].
+func (t *Task[V]) Bury(ctx context.Context, reason error) error {
+	if reason == nil {
+		reason = errBuried
+	}
+	return t.settle(ctx, Settlement{Bury: true, Err: newError(reason)})
+}
+
+var errBuried = &Error{Message: "buried without a reason"}
+
+// Touch makes the lease last d longer; if it lasts until the consumer is gone, it changes nothing. It also tells whether the
+// lease is still held, and with a d of 0 does nothing else.
+func (t *Task[V]) Touch(ctx context.Context, d time.Duration) error {
+	if err := checkDelay("Touch: the duration", d); err != nil {
+		return err
+	}
+	if err := t.held(); err != nil {
+		return err
+	}
+	until, err := t.queue.backend.Touch(ctx, t.lease, d)
+	if err == nil {
+		t.Until = until
+	}
+	return err
+}
+
+// Context returns a context that is done when parent is or when the lease ends; then its cause is [ErrLeaseLost]. Call cancel
+// when it is not needed any more.
+func (t *Task[V]) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
+	if t.lease.Number == 0 {
+		ctx, end := context.WithCancelCause(parent)
+		end(ErrLeaseLost)
+		return ctx, func() {}
+	}
+	return t.queue.notifier.context(parent, t.lease)
+}
+
+func (t *Task[V]) held() error {
+	if t.lease.Number == 0 {
+		return ErrLeaseLost
+	}
+	return t.queue.notifier.over()
+}
+
+func (t *Task[V]) settle(ctx context.Context, how Settlement) error {
+	if err := t.held(); err != nil {
+		return err
+	}
+	return t.queue.backend.Settle(ctx, t.lease, how)
+}
