@@ -126,6 +126,15 @@ func (q *Queue[K, V]) Pop() (key K, value V, ok bool) {
 	return key, q.pop(), true
 }
 
+// Peek returns the item that Pop would take out, and leaves it where it is. If there is none, ok is false.
+func (q *Queue[K, V]) Peek() (key K, value V, ok bool) {
+	if q.len == 0 {
+		return key, value, false
+	}
+	s := q.keys.at(q.links.at(q.next()).key & keyMask)
+	return s.key, *q.values.at(s.first), true
+}
+
 // Remove takes out the item that the ticket stands for. What is queued behind it under the same key moves up one turn.
 // If the item is no longer queued, ok is false.
 func (q *Queue[K, V]) Remove(t Ticket) (value V, ok bool) {

@@ -4,22 +4,24 @@ import (
 	"context"
 	"crypto/rand"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
 // Consumer is one who takes tasks, and owns the leases on them. A [Queue] can have any number; Queue.NewConsumer and
 // Queue.ResumeConsumer make one. All methods may be called at any time by any goroutine.
 type Consumer[V any] struct {
-	queue *Queue[V]
-	id    string
-	state consumerState
+	queue        *Queue[V]
+	id           string
+	state        consumerState
+	disconnected atomic.Bool // it keeps what it holds
 }
 
 func newConsumerID() string { return rand.Text() }
 
 func (q *Queue[V]) newConsumer(id string, filter Filter) *Consumer[V] {
 	c := &Consumer[V]{queue: q, id: id}
-	c.state.filter.Store(filter.clone())
+	c.state.filter.Store(filter.set())
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.consumers != nil {
@@ -56,7 +58,7 @@ func (c *Consumer[V]) SetFilter(filter Filter) {
 	n := c.queue.notifier
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	c.state.filter.Store(filter.clone())
+	c.state.filter.Store(filter.set())
 	n.takers.refilter(&c.state)
 }
 
@@ -102,6 +104,9 @@ func (c *Consumer[V]) TakeBatch(ctx context.Context, n int) (tasks []*Task[V], e
 			if err != nil || got == 0 {
 				return false, err
 			}
+			if err := c.took(ctx); err != nil {
+				return false, err
+			}
 			if tasks, err = c.tasks(ctx, records[:got]); err != nil || len(tasks) > 0 {
 				return true, err
 			}
@@ -117,7 +122,7 @@ func (c *Consumer[V]) tryTake(ctx context.Context) (*Task[V], error) {
 	if c.state.closed.Load() {
 		return nil, ErrClosed
 	}
-	return c.takeOne(ctx, *c.state.filter.Load())
+	return c.takeOne(ctx, c.state.filter.Load().Filter)
 }
 
 // takeOne takes a task, nil if there is none.
@@ -129,6 +134,9 @@ func (c *Consumer[V]) takeOne(ctx context.Context, f Filter) (*Task[V], error) {
 		if t.lease, err = m.takeOne(c.id, &f, &t.Info, &payload); t.lease.Number == 0 {
 			return nil, err
 		}
+		if err := c.took(ctx); err != nil {
+			return nil, err
+		}
 		t.Payload, _ = payload.(V)
 		return t, nil
 	}
@@ -136,6 +144,9 @@ func (c *Consumer[V]) takeOne(ctx context.Context, f Filter) (*Task[V], error) {
 	for {
 		n, err := c.queue.backend.Take(ctx, c.id, f, records[:])
 		if err != nil || n == 0 {
+			return nil, err
+		}
+		if err := c.took(ctx); err != nil {
 			return nil, err
 		}
 		t, bad := c.queue.task(&records[0])
@@ -146,6 +157,19 @@ func (c *Consumer[V]) takeOne(ctx context.Context, f Filter) (*Task[V], error) {
 			return nil, err
 		}
 	}
+}
+
+// took is called with what was just taken. If the queue or the consumer has been closed meanwhile, that was too late to be
+// handed back with the rest, so it hands it back.
+func (c *Consumer[V]) took(ctx context.Context) error {
+	err := c.queue.notifier.over()
+	if err == nil && c.state.closed.Load() {
+		err = ErrClosed
+	}
+	if err != nil && !c.disconnected.Load() {
+		_ = c.queue.backend.Leave(context.WithoutCancel(ctx), c.id, 0)
+	}
+	return err
 }
 
 // tasks makes tasks of records. Those whose payloads cannot be decoded are buried.
@@ -177,6 +201,7 @@ func (c *Consumer[V]) leave(ctx context.Context, after time.Duration) error {
 	n.mu.Lock()
 	err := n.overLocked(&c.state)
 	if err == nil {
+		c.disconnected.Store(after > 0)
 		c.state.closed.Store(true)
 		n.takers.expel(&c.state)
 	}

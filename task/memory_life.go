@@ -2,6 +2,7 @@ package task
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -74,8 +75,10 @@ func (q *memoryQueue) set(it *item, state State) {
 	switch state {
 	case Ready:
 		q.line(it).add(it)
-		if !it.key.blocked {
+		if k := it.key; !k.blocked && k.tasks[Ready] <= q.slots(k) {
 			q.ready(int(it.priority), it.kind)
+		} else if !k.blocked && !k.uniform() {
+			q.look() // no more tasks than before can be taken, but perhaps by others
 		}
 	case Delayed:
 		if wake == 0 || it.until < wake {
@@ -121,6 +124,7 @@ func (q *memoryQueue) leaveState(it *item) {
 	if state == Taken {
 		it.lease, it.consumer, it.until = 0, nil, 0
 		q.block(it.key)
+		q.slotFreed(it.key)
 	}
 }
 
@@ -141,19 +145,36 @@ func (q *memoryQueue) gauge(state State) *int {
 
 // block finds out whether a key is blocked.
 func (q *memoryQueue) block(k *account) {
-	limit := q.settings.MaxInFlightPerKey
-	blocked := k.paused || limit > 0 && k.tasks[Taken] >= limit
+	blocked := k.paused || q.slots(k) == 0
 	if blocked == k.blocked {
 		return
 	}
 	k.blocked = blocked
 	for _, l := range k.lines {
 		l.block(blocked)
-		for _, lane := range l.lanes {
-			if !blocked && lane.len > 0 {
-				q.ready(l.band.priority, lane.kind.name)
-			}
-		}
+	}
+}
+
+// slots returns how many more tasks of a key may be taken.
+func (q *memoryQueue) slots(k *account) int {
+	if q.settings.MaxInFlightPerKey == 0 {
+		return math.MaxInt
+	}
+	return q.settings.MaxInFlightPerKey - k.tasks[Taken]
+}
+
+// uniform tells whether all ready tasks of the key are of one priority and kind.
+func (k *account) uniform() bool { return len(k.lines) == 1 && len(k.lines[0].lanes) == 1 }
+
+// slotFreed tells that one more task of a key can be taken, if that is so.
+func (q *memoryQueue) slotFreed(k *account) {
+	if k.blocked || k.tasks[Ready] < q.slots(k) {
+		return
+	}
+	if k.uniform() {
+		q.ready(k.lines[0].band.priority, k.lines[0].lanes[0].kind.name)
+	} else {
+		q.look() // who can have it depends on its priority and kind, and it may be one of several
 	}
 }
 

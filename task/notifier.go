@@ -122,11 +122,11 @@ func (n *Notifier) Due(at time.Time) {
 	n.tickLocked()
 }
 
-// start says which backend it is that tells. It may have told something before.
-func (n *Notifier) start(b Backend) {
+// start says which backend it is that tells, and whether it is quick. It may have told something before.
+func (n *Notifier) start(b Backend, quick bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.backend = b
+	n.backend, n.takers.single = b, quick
 	n.tickLocked()
 }
 
@@ -219,7 +219,7 @@ func (n *Notifier) admit(policy fairq.WhenFull) error {
 	if n.puttersWaiting.Load() > 0 && policy == fairq.Reject {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		if n.end == nil && n.putters.first != nil {
+		if n.end == nil && n.putters.line.Len() > 0 {
 			return n.putters.full
 		}
 		return n.end

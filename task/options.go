@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/fairq/fairq"
@@ -127,28 +126,23 @@ func (f *Filter) accepts(priority int, kind string) bool {
 	return (f.MaxPriority == nil || priority <= *f.MaxPriority) && (f.Kinds == nil || slices.Contains(f.Kinds, kind))
 }
 
-// id is equal for equal filters.
-func (f *Filter) id() string {
-	if f.MaxPriority == nil && f.Kinds == nil {
-		return ""
-	}
-	var b strings.Builder
-	if f.MaxPriority != nil {
-		fmt.Fprint(&b, *f.MaxPriority)
-	}
-	if f.Kinds != nil {
-		fmt.Fprintf(&b, "%q", f.Kinds)
-	}
-	return b.String()
+// setFilter is a filter as it is set for a consumer.
+type setFilter struct {
+	Filter
+	id string // equal for equal filters
 }
 
-// clone returns a copy that shares nothing.
-func (f *Filter) clone() *Filter {
-	c := &Filter{Kinds: slices.Clone(f.Kinds)}
+// set returns a copy that shares nothing.
+func (f *Filter) set() *setFilter {
+	s := &setFilter{Filter: Filter{Kinds: slices.Clone(f.Kinds)}}
 	if f.MaxPriority != nil {
-		c.MaxPriority = new(*f.MaxPriority)
+		s.MaxPriority = new(*f.MaxPriority)
+		s.id = fmt.Sprint(*f.MaxPriority)
 	}
-	return c
+	if f.Kinds != nil {
+		s.id += fmt.Sprintf("%q", f.Kinds)
+	}
+	return s
 }
 
 // Codec turns payloads into bytes and back.

@@ -52,7 +52,7 @@ func Open[V any](ctx context.Context, store Store, name string, options *Options
 	}
 	q.backend = backend
 	q.memory, _ = backend.(*memoryBackend)
-	q.notifier.start(backend)
+	q.notifier.start(backend, q.memory != nil)
 	return q, nil
 }
 
@@ -397,6 +397,8 @@ func (q *Queue[V]) Close(ctx context.Context) error {
 	if errors.Is(q.notifier.over(), ErrClosed) {
 		return nil
 	}
+	// First nobody takes anything any more. A call that is taking something just now sees that when it has it, and hands it back.
+	q.notifier.stop(ErrClosed)
 	q.mu.Lock()
 	consumers := q.consumers
 	q.consumers = nil
@@ -407,7 +409,6 @@ func (q *Queue[V]) Close(ctx context.Context) error {
 			first = err
 		}
 	}
-	q.notifier.stop(ErrClosed)
 	q.notifier.running.Wait()
 	if err := q.backend.Close(); first == nil {
 		first = err

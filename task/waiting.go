@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 
 	"github.com/fairq/fairq"
@@ -16,15 +17,19 @@ import (
 // of it could have, some taker was woken. So a taker that joins a tested group need not look. If those woken find nothing
 // because others were quicker, or found something else, there may still be a task for takers with other filters: then these
 // are not tested any more. One taker after the other looks until all groups are tested.
+//
+// In a group nobody is overtaken. Between groups it can happen: who looks because nobody else wanted a task may find another
+// one that became ready just then.
 type takers struct {
 	groups  map[string]*takerGroup // those in which somebody waits, by filter
 	arrived uint64
 	changes uint64 // calls of ready and look
 	woken   int    // takers that are looking
+	single  bool   // only one looks at a time, as is right if that takes no time: so nobody is quicker than who came before
 }
 
 type takerGroup struct {
-	filter Filter
+	filter *setFilter
 	line   []*taker // by arrival
 	tested bool
 }
@@ -35,15 +40,16 @@ type taker struct {
 	group    *takerGroup
 	arrived  uint64
 	changes  uint64 // as of when it began to look
-	claims   bool   // it was woken because of a task that has become ready
+	looked   *setFilter
+	claims   bool // it was woken because of a task that has become ready
 	woken    bool
 	wake     chan struct{}
 }
 
 // consumerState is what waiting takers must know of their consumer.
 type consumerState struct {
-	filter atomic.Pointer[Filter] // changed under Notifier.mu
-	closed atomic.Bool            // changed under Notifier.mu
+	filter atomic.Pointer[setFilter] // changed under Notifier.mu
+	closed atomic.Bool               // changed under Notifier.mu
 }
 
 // ready wakes the first taker that wants such a task.
@@ -55,11 +61,11 @@ func (t *takers) ready(priority int, kind string) {
 			first = g.line[0]
 		}
 	}
-	if first != nil {
+	if first != nil && (t.woken == 0 || !t.single) {
 		t.rouse(first, true)
 		return
 	}
-	for _, g := range t.groups { // whoever joins before those that are looking have finished ought to look too
+	for _, g := range t.groups { // others ought to look too, when those that are looking have finished
 		g.tested = g.tested && !g.filter.accepts(priority, kind)
 	}
 }
@@ -106,11 +112,11 @@ func (t *takers) pass() {
 
 // join puts a taker into line.
 func (t *takers) join(w *taker) {
-	id := w.consumer.filter.Load().id()
-	g := t.groups[id]
+	f := w.consumer.filter.Load()
+	g := t.groups[f.id]
 	if g == nil {
-		g = &takerGroup{filter: *w.consumer.filter.Load()}
-		t.groups[id] = g
+		g = &takerGroup{filter: f}
+		t.groups[f.id] = g
 	}
 	w.group = g
 	i := len(g.line)
@@ -144,21 +150,22 @@ func (t *takers) leave(w *taker, found bool) {
 
 // inVain puts a taker that found nothing back into line. It returns false if it must look again.
 func (t *takers) inVain(w *taker) bool {
-	if w.changes != t.changes || w.group.filter.id() != w.consumer.filter.Load().id() {
+	if w.changes != t.changes || w.looked != w.consumer.filter.Load() {
 		w.changes = t.changes
 		return false
 	}
 	old := w.group
-	old.tested = true
-	if w.claims {
-		for _, g := range t.groups {
-			g.tested = g.tested && g == old
-		}
-	}
 	w.woken = false
 	t.woken--
 	t.join(w)
+	w.group.tested = true
+	if w.claims {
+		for _, g := range t.groups {
+			g.tested = g == w.group
+		}
+	}
 	t.pass()
+	t.tidy(old)
 	return true
 }
 
@@ -186,8 +193,8 @@ func (t *takers) refilter(c *consumerState) {
 
 // tidy forgets a group in which nobody waits.
 func (t *takers) tidy(g *takerGroup) {
-	if id := g.filter.id(); len(g.line) == 0 && t.groups[id] == g {
-		delete(t.groups, id)
+	if len(g.line) == 0 && t.groups[g.filter.id] == g {
+		delete(t.groups, g.filter.id)
 	}
 }
 
@@ -237,9 +244,9 @@ func (n *Notifier) take(ctx context.Context, c *consumerState, try func(Filter) 
 			if err := n.overLocked(c); err != nil {
 				break
 			}
-			filter := *c.filter.Load()
+			w.looked = c.filter.Load()
 			n.mu.Unlock()
-			found, err := try(filter)
+			found, err := try(w.looked.Filter)
 			n.mu.Lock()
 			if found || err != nil {
 				n.takers.leave(w, found)
@@ -258,79 +265,84 @@ func (n *Notifier) overLocked(c *consumerState) error {
 	return n.end
 }
 
-// putters are the goroutines that wait for room. They are admitted in rounds by key: the one whose turn it is tries whenever
-// a task has gone, and when it was admitted, the next one does. One whose key has as many tasks as it may goes to barred
-// until a task of the key has gone, and then takes a new turn.
+// putters are the goroutines that wait for room. They are admitted in rounds by key: the first one in line tries when it gets
+// there and whenever a task has gone; once it is admitted, the next one does. One whose key has as many tasks as it may goes
+// to barred until a task of the key has gone, and then takes a new turn.
 type putters struct {
 	line   fairq.Queue[string, *putter]
 	barred map[string][]*putter
-	first  *putter // whose turn it is
-	rooms  uint64  // calls of room
-	full   error   // what the first one was told last
+	rooms  uint64 // calls of room
+	full   error  // what the first one in line was told last; nil if it has not been told anything
 }
 
 // putter is a goroutine that waits for room.
 type putter struct {
 	key    string
-	ticket fairq.Ticket
+	ticket fairq.Ticket // in the line
 	wake   chan struct{}
 }
 
-// room admits one more, perhaps.
+// room lets the first one in line try, and one of the key that was barred get into line.
 func (p *putters) room(key string) {
 	p.rooms++
 	if barred := p.barred[key]; len(barred) > 0 {
 		p.join(barred[0])
-		if p.barred[key] = barred[1:]; len(barred) == 1 {
-			delete(p.barred, key)
-		}
+		p.unbar(key, 0)
 	}
 	p.rouse()
 }
 
 func (p *putters) join(w *putter) { w.ticket = p.line.Add(w.key, w) }
 
-// next lets the next one try.
-func (p *putters) next() {
-	p.first = nil
-	if _, w, ok := p.line.Pop(); ok {
-		p.first = w
+func (p *putters) unbar(key string, i int) {
+	if p.barred[key] = slices.Delete(p.barred[key], i, i+1); len(p.barred[key]) == 0 {
+		delete(p.barred, key)
 	}
-	p.rouse()
 }
 
-// rouse makes the first one try.
+// isFirst tells whether it is the first one in line.
+func (p *putters) isFirst(w *putter) bool {
+	_, first, _ := p.line.Peek()
+	return first == w
+}
+
+// rouse makes the first one in line try.
 func (p *putters) rouse() {
-	if p.first == nil {
-		if p.line.Len() > 0 {
-			p.next()
+	if _, first, ok := p.line.Peek(); ok {
+		select {
+		case first.wake <- struct{}{}:
+		default: // there is a signal that it has not seen yet
 		}
-		return
-	}
-	select {
-	case p.first.wake <- struct{}{}:
-	default: // it is awake
 	}
 }
 
 // leave takes one out, wherever it is.
 func (p *putters) leave(w *putter) {
-	if p.first == w {
-		p.next()
-		return
-	}
 	if _, ok := p.line.Remove(w.ticket); ok {
-		return
+		p.full = nil
+		p.rouse()
+	} else if i := slices.Index(p.barred[w.key], w); i >= 0 {
+		p.unbar(w.key, i)
 	}
-	barred := p.barred[w.key]
-	for i, other := range barred {
-		if other == w {
-			barred = append(barred[:i:i], barred[i+1:]...)
-		}
+}
+
+// tried says what the first one in line was told.
+func (p *putters) tried(w *putter, err error) (done bool) {
+	switch {
+	case errors.Is(err, fairq.ErrKeyFull):
+		p.leave(w)
+		p.barred[w.key] = append(p.barred[w.key], w)
+		return false
+	case errors.Is(err, fairq.ErrFull):
+		p.full = err
+		return false
+	case err != nil:
+		p.leave(w)
+		return true
 	}
-	if p.barred[w.key] = barred; len(barred) == 0 {
-		delete(p.barred, w.key)
-	}
+	p.line.Pop()
+	p.rouse()
+	return true
 }
 
 // put calls try until there is room, and in between waits until there may be.
@@ -340,46 +352,37 @@ func (n *Notifier) put(ctx context.Context, key string, try func() error) error 
 	defer n.puttersWaiting.Add(-1)
 	w := &putter{key: key, wake: make(chan struct{}, 1)}
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.putters.join(w)
-	n.putters.rouse()
 	for {
 		if n.end != nil {
 			n.putters.leave(w)
-			n.mu.Unlock()
 			return n.end
 		}
-		rooms := n.putters.rooms
-		if n.putters.first == w {
+		if n.putters.isFirst(w) {
+			rooms := n.putters.rooms
 			n.mu.Unlock()
 			err := try()
 			n.mu.Lock()
-			switch {
-			case errors.Is(err, fairq.ErrKeyFull):
-				if rooms == n.putters.rooms {
-					n.putters.barred[key] = append(n.putters.barred[key], w)
-					n.putters.next()
-				}
-			case errors.Is(err, fairq.ErrFull):
-				n.putters.full = err
-			default:
-				n.putters.leave(w)
-				n.mu.Unlock()
-				return err
-			}
-			if rooms != n.putters.rooms {
+			if rooms != n.putters.rooms && errors.Is(err, fairq.ErrFull) {
 				continue
+			}
+			if n.putters.tried(w, err) {
+				return err
 			}
 		}
 		n.mu.Unlock()
+		var err error
 		select {
 		case <-w.wake:
 		case <-n.ctx.Done():
 		case <-done:
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			n.putters.leave(w)
-			return ctx.Err()
+			err = ctx.Err()
 		}
 		n.mu.Lock()
+		if err != nil {
+			n.putters.leave(w)
+			return err
+		}
 	}
 }

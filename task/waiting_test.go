@@ -1,0 +1,257 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+)
+
+// waiters drives calls that wait, on two handles of one queue.
+type waiters struct {
+	*testing.T
+	rand    *rand.Rand
+	ctx     context.Context
+	queues  []*Queue[int]
+	takers  []*waitingTaker // by arrival
+	putters []*waitingPutter
+	filters map[*Consumer[int]]Filter
+	taken   []*Task[int]
+	steps   int
+	changed bool // a filter has, in this step
+
+	consumers []*Consumer[int]
+}
+
+type waitingTaker struct {
+	consumer *Consumer[int]
+	arrived  int
+	cancel   context.CancelFunc
+	done     bool
+	got      []*Task[int]
+	err      error
+}
+
+type waitingPutter struct {
+	key    string
+	cancel context.CancelFunc
+	done   bool
+	err    error
+}
+
+// TestWaiting makes random calls, of which many wait, and checks after each step: nobody waits for what is there, who came
+// first was served first, and no task is given to two, or to none.
+func TestWaiting(t *testing.T) {
+	for seed := range uint64(150) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWaiters(t, seed)
+			for step := range 150 {
+				w.steps, w.changed = step, false
+				w.step()
+				synctest.Wait()
+				w.check(fmt.Sprintf("seed %d, step %d", seed, step))
+				if t.Failed() {
+					break
+				}
+			}
+			for _, q := range w.queues {
+				require.NoError(t, q.Close(t.Context()))
+			}
+			synctest.Wait()
+			for _, taker := range w.takers {
+				require.True(t, taker.done)
+				require.True(t, len(taker.got) > 0 || errors.Is(taker.err, ErrClosed)) // the other handle was closed first
+			}
+			for _, putter := range w.putters {
+				require.True(t, putter.done)
+				require.ErrorIs(t, putter.err, ErrClosed)
+			}
+			for _, q := range w.queues {
+				require.Zero(t, q.notifier.takersWaiting.Load())
+				require.Zero(t, q.notifier.puttersWaiting.Load())
+				require.Empty(t, q.notifier.putters.barred)
+				require.Empty(t, q.notifier.takers.groups)
+				require.Zero(t, q.notifier.takers.woken)
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+func newWaiters(t *testing.T, seed uint64) *waiters {
+	w := &waiters{T: t, rand: rand.New(rand.NewPCG(seed, 7)), ctx: t.Context(), filters: map[*Consumer[int]]Filter{}}
+	o := &Options[int]{Capacity: 3 + w.rand.IntN(10)}
+	if w.rand.IntN(2) == 0 {
+		o.KeyCapacity = 2 + w.rand.IntN(3)
+	}
+	if w.rand.IntN(2) == 0 {
+		o.MaxInFlightPerKey = 1 + w.rand.IntN(2)
+	}
+	store := new(Memory)
+	for range 2 {
+		q, err := Open[int](w.ctx, store, "q", o)
+		require.NoError(t, err)
+		w.queues = append(w.queues, q)
+		for range 3 {
+			w.consumers = append(w.consumers, q.NewConsumer(Filter{}))
+		}
+	}
+	return w
+}
+
+func (w *waiters) step() {
+	c := w.consumers[w.rand.IntN(len(w.consumers))]
+	q := w.queues[w.rand.IntN(2)]
+	key := string(rune('a' + w.rand.IntN(3)))
+	switch op := w.rand.IntN(20); {
+	case op < 5:
+		ctx, cancel := context.WithCancel(w.ctx)
+		t := &waitingTaker{consumer: c, arrived: w.steps, cancel: cancel}
+		w.takers = append(w.takers, t)
+		batch := w.rand.IntN(4) == 0
+		go func() {
+			if batch {
+				t.got, t.err = c.TakeBatch(ctx, 2)
+			} else if one, err := c.Take(ctx); err == nil {
+				t.got = []*Task[int]{one}
+			} else {
+				t.err = err
+			}
+			t.done = true
+		}()
+	case op < 7 && len(w.takers) > 0:
+		w.takers[w.rand.IntN(len(w.takers))].cancel()
+	case op < 8 && len(w.putters) > 0:
+		w.putters[w.rand.IntN(len(w.putters))].cancel()
+	case op < 13:
+		ctx, cancel := context.WithCancel(w.ctx)
+		p := &waitingPutter{key: key, cancel: cancel}
+		w.putters = append(w.putters, p)
+		o := PutOptions{Priority: w.rand.IntN(2), Kind: []string{"x", "y"}[w.rand.IntN(2)]}
+		if w.rand.IntN(5) == 0 {
+			o.Delay = time.Second
+		}
+		go func() {
+			_, p.err = q.PutWait(ctx, key, 0, o)
+			p.done = true
+		}()
+		if w.rand.IntN(2) == 0 { // sometimes several things happen at once
+			w.step()
+		}
+	case op < 16 && len(w.taken) > 0:
+		i := w.rand.IntN(len(w.taken))
+		t := w.taken[i]
+		w.taken = slices.Delete(w.taken, i, i+1)
+		if w.rand.IntN(3) == 0 {
+			require.NoError(w, t.Release(w.ctx, 0))
+		} else {
+			require.NoError(w, t.Ack(w.ctx))
+		}
+		if w.rand.IntN(3) == 0 {
+			w.step()
+		}
+	case op < 17:
+		f := Filter{}
+		switch w.rand.IntN(4) {
+		case 0:
+			f.MaxPriority = new(w.rand.IntN(3) - 1)
+		case 1:
+			f.Kinds = []string{"x"}
+		case 2:
+			f.Kinds = []string{"y"}
+		}
+		c.SetFilter(f)
+		w.filters[c], w.changed = f, true
+	case op < 18:
+		pause := w.rand.IntN(2) == 0
+		if w.rand.IntN(3) == 0 {
+			require.NoError(w, q.pause(w.ctx, nil, pause))
+		} else {
+			require.NoError(w, q.pause(w.ctx, &key, pause))
+		}
+	default:
+		time.Sleep(300 * time.Millisecond)
+	}
+}
+
+// check runs when everybody who can do something has done it.
+func (w *waiters) check(when string) {
+	var served []*waitingTaker
+	w.takers = slices.DeleteFunc(w.takers, func(t *waitingTaker) bool {
+		if !t.done {
+			return false
+		}
+		require.True(w, t.err == nil || errors.Is(t.err, context.Canceled), when)
+		require.Equal(w, t.err == nil, len(t.got) > 0, when)
+		w.taken = append(w.taken, t.got...)
+		served = append(served, t)
+		return true
+	})
+	w.putters = slices.DeleteFunc(w.putters, func(p *waitingPutter) bool {
+		require.True(w, p.err == nil || errors.Is(p.err, context.Canceled), when)
+		return p.done
+	})
+
+	m := w.queues[0].memory
+	m.check(w)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	require.Len(w, w.taken, m.stats.Taken, when)
+	for _, t := range w.takers {
+		f := w.filters[t.consumer]
+		for _, b := range m.bands {
+			require.False(w, !m.paused && (f.MaxPriority == nil || b.priority <= *f.MaxPriority) && b.has(&f),
+				"%s: a taker waits for what is there", when)
+		}
+		for _, s := range served {
+			for _, got := range s.got {
+				sf := w.filters[s.consumer]
+				require.False(w, !w.changed && s.consumer.queue == t.consumer.queue && t.arrived < s.arrived &&
+					f.set().id == sf.set().id && f.accepts(got.Priority, got.Kind),
+					"%s: a taker was served before its turn", when)
+			}
+		}
+	}
+	for _, p := range w.putters {
+		k := m.keys[p.key]
+		require.False(w, m.stats.Len() < m.settings.Capacity && (k == nil || k.tasks[0] < m.settings.KeyCapacity),
+			"%s: a putter waits though there is room", when)
+	}
+}
+
+// Producers who wait are admitted in rounds by key.
+func TestPutWaitIsFair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		q, err := Open[int](ctx, new(Memory), "q", &Options[int]{Capacity: 1})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, q.Close(ctx)) }()
+		_, err = q.Put(ctx, "x", 0, PutOptions{})
+		require.NoError(t, err)
+		for i, key := range []string{"a", "a", "a", "b", "b", "c"} {
+			go func() { _, _ = q.PutWait(ctx, key, i, PutOptions{}) }()
+			synctest.Wait()
+		}
+		_, err = q.Put(ctx, "d", 0, PutOptions{})
+		require.ErrorIs(t, err, fairq.ErrFull)
+		order := ""
+		for range 7 {
+			task, err := q.Take(ctx)
+			require.NoError(t, err)
+			order += task.Key
+			require.NoError(t, task.Ack(ctx))
+			synctest.Wait()
+		}
+		require.Equal(t, "xabcaba", order)
+	})
+}
