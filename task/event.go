@@ -16,12 +16,12 @@ const (
 	EventPut     EventType = iota + 1
 	EventTake              // it was taken
 	EventAck               // it is done, and gone
-	EventRelease           // it was handed back: it is ready or delayed, or follows EventBury
+	EventRelease           // it was handed back: it is ready or delayed, or EventBury follows
 	EventBury              // it is buried
 	EventKick              // it was buried, and is not any more
 	EventDelete            // it was deleted, truncated, or cancelled with its group, and is gone
 	EventTTL               // its time to live has ended, and it is gone
-	EventTTR               // its lease ran out: it is ready, or follows EventBury
+	EventTTR               // its lease ran out: it is ready, or EventBury follows
 	EventTouch             // its lease was extended
 	EventDelay             // its delay has ended, and it is ready
 	EventStart             // its group does not hold it any more
@@ -46,7 +46,7 @@ func (t EventType) String() string {
 type Event struct {
 	Type   EventType
 	Time   time.Time
-	Task   Info   // after the event; if it is gone, as it was last
+	Task   Info   // after the event; State is as before if the task is gone, or if another event follows at once
 	Lease  uint64 // the lease that ended; 0 if none did
 	Missed uint64 // how many events before this one were dropped because the reader was too slow
 }
@@ -96,9 +96,10 @@ func (n *Notifier) events(ctx context.Context) iter.Seq[Event] {
 		defer n.mu.Unlock()
 		delete(n.readers, r)
 	})
-	context.AfterFunc(ctx, end)
+	stop := context.AfterFunc(ctx, end)
 	return func(yield func(Event) bool) {
 		defer end()
+		defer stop()
 		for {
 			n.mu.Lock()
 			e, ok := r.next()

@@ -59,8 +59,8 @@ type Stats struct {
 	WaitingTake int // goroutines in Take and TakeBatch of this Queue
 	Paused      bool
 
-	// What has happened since the queue was made, as counted by this Store. Every task put is in one of the states or was
-	// acked, deleted, expired or evicted: Puts is the sum of all these.
+	// What has happened, as far as it was counted in this process, since the Store was opened. Every task put is in one of the
+	// states or was acked, deleted, expired or evicted: in a Memory, Puts is the sum of all these.
 	Puts     uint64
 	Takes    uint64 // also repeated ones of the same task
 	Acks     uint64
@@ -72,7 +72,7 @@ type Stats struct {
 	Deletes  uint64 // by Delete, Truncate, and cancelled or finished groups
 	Expiries uint64 // tasks whose time to live ended
 	Evicted  uint64
-	Refused  uint64 // calls of Put that found the queue, or their key's share of it, full
+	Refused  uint64 // how often the queue, or a key's share of it, was too full for a task; a PutWait may try several times
 }
 
 // Len returns the number of tasks in all states.

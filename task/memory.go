@@ -17,7 +17,8 @@ import (
 //
 // Put, Take, Ack and the other calls for a single task are O(1), plus O(log n) where timers are involved (n tasks that have
 // a delay, a time to live or a time to run) or a task is handed back (n tasks of its key that were). A Take that passes
-// over tasks of other kinds does that once for each.
+// over tasks of other kinds does that once for each. If more than a thousand things are due at the same time, each call
+// handles a thousand of them, so that none takes long.
 type Memory struct {
 	mu     sync.Mutex
 	queues map[string]*memoryQueue
@@ -36,7 +37,7 @@ type memoryQueue struct {
 	notifiers []*Notifier
 	dropped   bool
 	paused    bool
-	stats     Stats // counters, and tasks by state
+	stats     Stats // counters, tasks by state, and keys
 
 	ids       index
 	keys      map[string]*account

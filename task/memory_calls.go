@@ -79,7 +79,7 @@ func (q *memoryQueue) Settle(_ context.Context, lease Lease, how Settlement) err
 		return err
 	}
 	defer q.mu.Unlock()
-	it := q.held(lease)
+	it := q.held(lease, now)
 	if it == nil {
 		return ErrLeaseLost
 	}
@@ -102,13 +102,27 @@ func (q *memoryQueue) Settle(_ context.Context, lease Lease, how Settlement) err
 }
 
 // held returns the task of a lease, nil if it is lost.
-func (q *memoryQueue) held(lease Lease) *item {
+func (q *memoryQueue) held(lease Lease, now int64) *item {
 	it := lease.item // it may be another task by now, but that one has another lease
 	if it == nil {
 		it = q.ids.get(lease.ID)
 	}
 	if it == nil || it.lease != lease.Number || it.lease == 0 {
 		return nil
+	}
+	if q.isDue(it, now) {
+		q.fire(it)
+		return nil
+	}
+	return it
+}
+
+// find returns the task of that id, nil if there is none.
+func (q *memoryQueue) find(id ID, now int64) *item {
+	it := q.ids.get(id)
+	for it != nil && q.isDue(it, now) {
+		q.fire(it)
+		it = q.ids.get(id)
 	}
 	return it
 }
@@ -120,7 +134,7 @@ func (q *memoryQueue) Touch(_ context.Context, lease Lease, d time.Duration) (ti
 		return time.Time{}, err
 	}
 	defer q.mu.Unlock()
-	it := q.held(lease)
+	it := q.held(lease, now)
 	if it == nil {
 		return time.Time{}, ErrLeaseLost
 	}
@@ -142,7 +156,7 @@ func (q *memoryQueue) Change(_ context.Context, id ID, change Change, reason *Er
 		return err
 	}
 	defer q.mu.Unlock()
-	it := q.ids.get(id)
+	it := q.find(id, now)
 	if it == nil || change == KickOne && it.state != Buried {
 		return ErrNotFound
 	}
@@ -177,11 +191,12 @@ func (q *memoryQueue) Kick(_ context.Context, n int) (kicked int, err error) {
 
 // Peek implements [Backend].
 func (q *memoryQueue) Peek(_ context.Context, id ID) (Record, error) {
-	if _, err := q.enter(); err != nil {
+	now, err := q.enter()
+	if err != nil {
 		return Record{}, err
 	}
 	defer q.mu.Unlock()
-	it := q.ids.get(id)
+	it := q.find(id, now)
 	if it == nil {
 		return Record{}, ErrNotFound
 	}
@@ -280,7 +295,7 @@ func (q *memoryQueue) Stats(context.Context) (Stats, error) {
 	}
 	defer q.mu.Unlock()
 	s := q.stats
-	s.Keys, s.Capacity, s.Paused = len(q.keys), q.settings.Capacity, q.paused
+	s.Capacity, s.Paused = q.settings.Capacity, q.paused
 	return s, nil
 }
 

@@ -34,10 +34,10 @@ func (q *memoryQueue) Leave(_ context.Context, id string, after time.Duration) e
 		return err
 	}
 	defer q.mu.Unlock()
-	c := q.consumers[id]
-	if c == nil {
+	if q.consumers[id] == nil && after == 0 {
 		return nil
 	}
+	c := q.consumer(id)
 	now = q.sure(now)
 	if after == 0 {
 		for it := c.leases.last; it != nil; it = c.leases.last {

@@ -48,7 +48,9 @@ func (q *memoryQueue) put(n *New, now int64) (id ID, victim *Record, err error) 
 		q.line(it).link()
 	}
 	q.stats.Puts++
-	it.key.tasks[0]++
+	if it.key.tasks[0]++; it.key.tasks[0] == 1 {
+		q.stats.Keys++
+	}
 	q.wait(it)
 	q.event(EventPut, it, now, 0)
 	return it.id, victim, nil
@@ -112,13 +114,12 @@ func (q *memoryQueue) unset(it *item) {
 	q.leaveState(it)
 }
 
-// leaveState is the part of unset that a Take needs.
+// leaveState is the part of unset that a Take needs. Events tell the state that the task was in until it is in another one.
 func (q *memoryQueue) leaveState(it *item) {
 	state := it.state
 	if q.waiting != nil && (state == Ready || state == Delayed) {
 		q.waiting.remove(it)
 	}
-	it.state = 0
 	it.key.tasks[state]--
 	*q.gauge(state)--
 	if state == Taken {
@@ -185,6 +186,10 @@ func (q *memoryQueue) take(consumer string, filter *Filter, now int64) *item {
 	}
 	c := q.consumer(consumer)
 	it := q.first(filter)
+	for ; it != nil && q.isDue(it, now); it = q.first(filter) { // there were too many to be handled before
+		q.leaveState(it)
+		q.gone(it, EventTTL, it.wake, 0, ErrExpired)
+	}
 	if it == nil {
 		return nil
 	}
@@ -334,10 +339,13 @@ func (q *memoryQueue) gone(it *item, why EventType, now int64, lease uint64, out
 		if m.address != "" {
 			delete(q.addresses, m.address)
 			q.outcomes.add(m.address, it.id, outcome, q.sure(now)+int64(q.settings.Retention))
+			q.announce()
 			q.ended(it.id, outcome)
 		}
 	}
-	k.tasks[0]--
+	if k.tasks[0]--; k.tasks[0] == 0 {
+		q.stats.Keys--
+	}
 	for _, n := range q.notifiers {
 		n.Room(k.name)
 	}

@@ -33,8 +33,11 @@ func (q *memoryQueue) next() (at int64) {
 			at = c.deadline
 		}
 	}
-	if o := q.outcomes.first; o != nil && (at == 0 || o.until < at) {
-		at = o.until
+	if o := q.outcomes.first; o != nil {
+		// They are no longer told, so it does not matter when they are forgotten: many at a time.
+		if soon := o.until + int64(q.settings.Retention/4); at == 0 || soon < at {
+			at = soon
+		}
 	}
 	return at
 }
@@ -80,6 +83,9 @@ func (q *memoryQueue) advance(now int64, most int) {
 		}
 	}
 }
+
+// isDue tells whether something should have happened to the task already.
+func (q *memoryQueue) isDue(it *item, now int64) bool { return it.wake != 0 && it.wake <= now }
 
 // fire makes happen what is due for a task.
 func (q *memoryQueue) fire(it *item) {

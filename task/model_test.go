@@ -37,7 +37,8 @@ type modelTask struct {
 	place    int
 	turn     uint64 // the turn it was taken by
 	buried   int    // when
-	waiting  int    // since when it has been ready or delayed, whichever it is
+	was      State
+	waiting  int // since when it has been ready or delayed, whichever it is
 	lease    uint64
 	reserved bool // it has a turn, though it is not ready
 }
@@ -148,7 +149,7 @@ func (m *model) count(which func(*modelTask) bool) (n int) {
 func (m *model) tick() int { m.clock++; return m.clock }
 
 func (m *model) event(what EventType, t *modelTask, now time.Time, lease uint64) {
-	m.events = append(m.events, modelEvent{what, t.ID, t.State, lease, now})
+	m.events = append(m.events, modelEvent{what, t.ID, cmp.Or(t.State, t.was), lease, now})
 }
 
 // The turns.
@@ -390,6 +391,7 @@ func (m *model) wait(t *modelTask) {
 
 // leave takes a task out of its state.
 func (m *model) leave(t *modelTask) {
+	was := t.State
 	if m.isWaiting(t) {
 		m.backlog[t.Key] = m.backlog[t.Key][:len(m.backlog[t.Key])-1]
 	}
@@ -399,7 +401,7 @@ func (m *model) leave(t *modelTask) {
 	if t.State == Taken {
 		t.lease, t.Consumer, t.Until = 0, "", time.Time{}
 	}
-	t.State = 0
+	t.State, t.was = 0, was
 }
 
 func (m *model) gone(t *modelTask, why EventType, now time.Time, lease uint64, outcome error) {
@@ -669,9 +671,6 @@ func (m *model) truncate(now time.Time) (n int) {
 }
 
 func (m *model) leaveConsumer(now time.Time, id string, after time.Duration) {
-	if _, ok := m.consumers[id]; !ok {
-		return
-	}
 	if after > 0 {
 		m.consumers[id] = now.Add(after)
 		m.left = append(slices.DeleteFunc(m.left, func(other string) bool { return other == id }), id)
@@ -785,9 +784,6 @@ func (m *model) numbers() Stats {
 		case Held:
 			s.Held++
 		}
-	}
-	for k := range m.keys {
-		keys[k] = true
 	}
 	s.Keys, s.Capacity, s.Paused = len(keys), m.s.Capacity, m.paused
 	return s

@@ -83,7 +83,7 @@ type PutOptions struct {
 	Delay time.Duration
 
 	// TTL, time to live, is how long the task is of use, from Put on, to which each delay is added. Then it leaves the queue,
-	// unless it is running: then it may be finished, but not be tried again. 0 means the queue's default; [Forever] means no end.
+	// unless it is running: then it may be finished, but neither tried again nor buried. 0 means the queue's default; [Forever] means no end.
 	TTL time.Duration
 
 	// TTR, time to run, is how long a lease lasts. Task.Touch extends it. When it has run out, the task is handed to somebody

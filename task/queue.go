@@ -244,6 +244,9 @@ func (q *Queue[V]) List(ctx context.Context, options ListOptions) ([]*Task[V], e
 	if options.Limit < 0 {
 		return nil, &FieldError{"ListOptions.Limit", options.Limit, "0 or more"}
 	}
+	if options.State > Held {
+		return nil, &FieldError{"ListOptions.State", options.State, "a state, or 0 for all"}
+	}
 	if options.Limit == 0 {
 		options.Limit = 100
 	}

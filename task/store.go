@@ -37,7 +37,8 @@ type Settings struct {
 // by any goroutine at any time.
 //
 // Whenever a call, or another process, makes a change, the Backend tells its Notifier. Before each call, what is due has
-// happened: delayed tasks are ready, tasks whose time to live is over are gone, and leases that have run out are lost.
+// happened: delayed tasks are ready, tasks whose time to live is over are gone, and leases that have run out are lost. If very
+// much is due at once, a part may be left to later calls, but not what concerns the tasks that this one is about.
 type Backend interface {
 	// Put puts the tasks one after the other, until one is refused, and returns how many were put, and the error for the next.
 	// It writes their ids into ids, which is as long as tasks. Ids grow from Put to Put as far as one process can see, and are
@@ -57,7 +58,7 @@ type Backend interface {
 	// returns ErrLeaseLost if the lease is not held any more, also if d is 0.
 	Touch(ctx context.Context, lease Lease, d time.Duration) (time.Time, error)
 
-	// Leave says that nothing will be heard of a consumer any more. Its leases are lost after the given time, or, if that is 0,
+	// Leave says that nothing will be heard of a consumer any more, which need not have taken anything. Its leases are lost after the given time, or, if that is 0,
 	// given back at once without counting the attempts. A queue of a shared Store calls it with Settings.Grace again and again, so
 	// that they are lost if its process dies.
 	Leave(ctx context.Context, consumer string, after time.Duration) error

@@ -68,8 +68,8 @@ func (t *Task[V]) Touch(ctx context.Context, d time.Duration) error {
 	return err
 }
 
-// Context returns a context that is done when parent is or when the lease ends; then its cause is [ErrLeaseLost]. Call cancel
-// when it is not needed any more.
+// Context returns a context that is done when parent is or when the lease ends, in whatever way; then its cause is
+// [ErrLeaseLost]. (After an Ack too, so ask for the cause before.) Call cancel when it is not needed any more.
 func (t *Task[V]) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
 	if t.lease.Number == 0 {
 		ctx, end := context.WithCancelCause(parent)

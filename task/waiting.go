@@ -316,11 +316,11 @@ func (p *putters) rouse() {
 	}
 }
 
-// leave takes one out, wherever it is.
+// leave takes one out, wherever it is. The room for which it got into line, if it was barred, is the next one's.
 func (p *putters) leave(w *putter) {
 	if _, ok := p.line.Remove(w.ticket); ok {
 		p.full = nil
-		p.rouse()
+		p.room(w.key)
 	} else if i := slices.Index(p.barred[w.key], w); i >= 0 {
 		p.unbar(w.key, i)
 	}
@@ -330,8 +330,9 @@ func (p *putters) leave(w *putter) {
 func (p *putters) tried(w *putter, err error) (done bool) {
 	switch {
 	case errors.Is(err, fairq.ErrKeyFull):
-		p.leave(w)
+		p.line.Remove(w.ticket)
 		p.barred[w.key] = append(p.barred[w.key], w)
+		p.rouse()
 		return false
 	case errors.Is(err, fairq.ErrFull):
 		p.full = err

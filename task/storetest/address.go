@@ -1,0 +1,406 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fairq/fairq/task"
+)
+
+// addressed is for tasks with the address x.
+var addressed = task.PutOptions{Address: "x"}
+
+var addressCases = []testCase{
+	{"Duplicate", "No two tasks have the same at the same time.", func(e *env) {
+		q := e.open()
+		q.one("a1", addressed)
+		refused := func() {
+			e.Helper()
+			q.refuses("b1", addressed, task.ErrDuplicateAddress)
+		}
+		refused()
+		l := q.first("a1")
+		refused()
+		l.release(second)
+		refused()
+		time.Sleep(second)
+		q.first("a1").bury()
+		refused()
+		equal(e, "Refused, which counts full queues", q.stats().Refused, 0)
+		q.one("b1", task.PutOptions{Address: "y"})
+	}},
+	{"Again", "is returned when there is a task with this address", func(e *env) {
+		q := e.open()
+		q.one("a1", addressed)
+		q.first("a1").ack()
+		q.remove(q.one("a1", addressed))
+		q.one("a1", task.PutOptions{Address: "x", TTL: second})
+		time.Sleep(second)
+		q.one("a1", addressed)
+		_, err := q.Truncate(ctx)
+		e.ok(err)
+		q.one("b1", addressed)
+		q.order("b1")
+	}},
+	{"Ack", "waits until the task with that address is gone or buried. It returns nil if it was acked", func(e *env) {
+		q := e.open()
+		q.one("a1", addressed)
+		q.one("b1", task.PutOptions{Address: "y"})
+		x, again, y := q.waiting("x"), q.waiting("x"), q.waiting("y")
+		l := q.takes("a1 b1")
+		l[0].release(second)
+		time.Sleep(second)
+		q.first("a1").ack()
+		x.returns(nil)
+		again.returns(nil)
+		y.waits()
+		e.ok(q.Wait(ctx, "x"))
+	}},
+	{"Bury", "the [*Error] that was recorded if it is buried", func(e *env) {
+		q := e.open()
+		id := q.one("a1", task.PutOptions{Address: "x", MaxAttempts: 1})
+		failed := func(c *call[struct{}], code int) {
+			e.Helper()
+			var got *task.Error
+			if c.over(); !errors.As(c.err, &got) || *got != (task.Error{Code: code, Message: "bad"}) {
+				e.Fatalf("Wait returned: %v; it should be an error with code %d", c.err, code)
+			}
+		}
+		wait := q.waiting("x")
+		q.first("a1").fail(&task.Error{Code: 1, Message: "bad"})
+		failed(wait, 1)
+		failed(q.waiting("x"), 1)
+		e.ok(q.KickID(ctx, id))
+		wait = q.waiting("x")
+		wait.waits()
+		e.ok(q.first("a1").Bury(ctx, fmt.Errorf("no: %w", &task.Error{Code: 2, Message: "bad"})))
+		failed(wait, 2)
+		q.kick(1, 1)
+		wait = q.waiting("x")
+		e.ok(q.Bury(ctx, id, &task.Error{Code: 3, Message: "bad"}))
+		failed(wait, 3)
+		q.kick(1, 1)
+		q.order("a1")
+		e.ok(q.Wait(ctx, "x"))
+	}},
+	{"Gone", "else [ErrDeleted] or [ErrExpired]", func(e *env) {
+		q := e.open()
+		for name, c := range map[string]struct {
+			o    task.PutOptions
+			end  func(task.ID)
+			want error
+		}{
+			"Delete":      {addressed, q.remove, task.ErrDeleted},
+			"Truncate":    {addressed, func(task.ID) { _, err := q.Truncate(ctx); e.ok(err) }, task.ErrDeleted},
+			"CancelGroup": {task.PutOptions{Address: "x", Group: "g"}, func(task.ID) { q.cancel() }, task.ErrDeleted},
+			"TTL":         {task.PutOptions{Address: "x", TTL: second}, func(task.ID) { time.Sleep(second) }, task.ErrExpired},
+		} {
+			e.Log("ended by", name)
+			id := q.one("a1", c.o)
+			wait := q.waiting("x")
+			wait.waits()
+			c.end(id)
+			wait.returns(c.want)
+			q.waiting("x").returns(c.want)
+		}
+		id := q.one("a1", addressed)
+		q.first("a1")
+		wait := q.waiting("x")
+		q.remove(id)
+		wait.returns(task.ErrDeleted)
+	}},
+	{"Retention", "What happened to a task that is gone can be asked for during Options.Retention", func(e *env) {
+		for _, c := range []struct {
+			q    *queue
+			kept time.Duration
+		}{{e.open(), time.Minute}, {e.openIn(e.store, "other", options{Retention: time.Hour}), time.Hour}} {
+			c.q.one("a1", addressed)
+			c.q.first("a1").ack()
+			time.Sleep(c.kept - time.Millisecond)
+			e.ok(c.q.Wait(ctx, "x"))
+			time.Sleep(time.Millisecond)
+			e.is(c.q.Wait(ctx, "x"), task.ErrNotFound)
+		}
+	}},
+	{"FreshStart", "unless its address has been used again", func(e *env) {
+		q := e.open()
+		q.one("a1", addressed)
+		q.first("a1").ack()
+		id := q.one("a2", addressed)
+		wait := q.waiting("x")
+		wait.waits()
+		q.remove(id)
+		wait.returns(task.ErrDeleted)
+		q.one("a3", addressed)
+		wait = q.waiting("x")
+		wait.waits()
+		q.first("a3").ack()
+		wait.returns(nil)
+	}},
+	{"UsedAgain", "waits until the task with that address is gone or buried", func(e *env) {
+		q := e.open()
+		for range 50 {
+			q.one("a1", addressed)
+			wait := q.waiting("x")
+			q.first("a1").ack()
+			id := q.one("a2", addressed)
+			wait.returns(nil)
+			q.remove(id)
+		}
+	}},
+	{"Cancelled", "A context that ends loses nothing.", func(e *env) {
+		q := e.open()
+		q.one("a1", addressed)
+		gone, cancel := context.WithCancel(ctx)
+		one, two := begin(e, func() (struct{}, error) { return struct{}{}, q.Wait(gone, "x") }), q.waiting("x")
+		one.waits()
+		cancel()
+		one.returns(context.Canceled)
+		two.waits()
+		e.is(q.Wait(gone, "x"), context.Canceled)
+		q.order("a1")
+		two.returns(nil)
+	}},
+}
+
+// in is for tasks of group g.
+func in(role task.Role) task.PutOptions { return task.PutOptions{Group: "g", Role: role} }
+
+var groupCases = []testCase{
+	{"Held", "holds the task back until Queue.StartGroup", func(e *env) {
+		q := e.open()
+		ids := q.put("a1 a2 b1", in(task.Member))
+		q.one("c1", task.PutOptions{Group: "other"})
+		q.put("d1")
+		q.state(task.Held, ids...)
+		t := q.peek(ids[0])
+		equal(e, "group", t.Group, "g")
+		take := q.taking()
+		got(take, "d1")
+		take = q.taking()
+		take.waits()
+		q.start("g")
+		got(take, "a1")
+		q.state(task.Ready, ids[1:]...)
+		q.order("b1 a2")
+		q.counts(0, 0, 2, 0, 1)
+	}},
+	{"StartedLater", "makes the tasks of a group ready, and those that are put into it from now on", func(e *env) {
+		q := e.open()
+		q.put("a1", in(task.Member))
+		q.start("g")
+		q.put("a2", in(task.Member))
+		q.start("g")
+		q.order("a1 a2")
+	}},
+	{"DelayedMember", "makes the tasks of a group ready", func(e *env) {
+		q := e.open()
+		id := q.one("a1", task.PutOptions{Group: "g", Delay: 10 * second})
+		past := q.one("b1", task.PutOptions{Group: "g", Delay: second})
+		time.Sleep(5 * second)
+		q.counts(0, 0, 0, 0, 2)
+		q.start("g")
+		q.state(task.Delayed, id)
+		q.state(task.Ready, past)
+		take := q.consumer(task.Filter{})
+		take.order("b1")
+		time.Sleep(5 * second)
+		take.order("a1")
+	}},
+	{"End", "When all its members are gone, also those that were put into it later, its AtEnd tasks are ready", func(e *env) {
+		q := e.open()
+		ids := q.put("a1 b1 c1 d1", in(task.Member))
+		end, abort := q.one("e1", in(task.AtEnd)), q.one("f1", in(task.AtAbort))
+		equal(e, "role", [2]task.Role{q.peek(end).Role, q.peek(abort).Role}, [2]task.Role{task.AtEnd, task.AtAbort})
+		q.start("g")
+		q.state(task.Held, end, abort)
+		q.first("a1").ack()
+		q.put("a2", in(task.Member))
+		l := q.takes("b1 c1")
+		q.remove(ids[3])
+		q.first("a2").ack()
+		l[0].ack()
+		q.none()
+		q.state(task.Held, end, abort)
+		take := q.taking()
+		l[1].ack()
+		got(take, "e1")
+		q.gone(abort)
+		equal(e, "acks and deletes", [2]uint64{q.stats().Acks, q.stats().Deletes}, [2]uint64{4, 2})
+	}},
+	{"Buried", "A member that is buried is not gone.", func(e *env) {
+		q := e.open()
+		q.put("a1", in(task.Member))
+		end := q.one("e1", in(task.AtEnd))
+		q.start("g")
+		q.first("a1").bury()
+		q.state(task.Held, end)
+		q.kick(1, 1)
+		q.first("a1").release(0)
+		q.state(task.Held, end)
+		q.first("a1").ack()
+		q.order("e1")
+	}},
+	{"KickedMember", "holds the task back until Queue.StartGroup", func(e *env) {
+		q := e.open()
+		ids := q.put("a1 b1", in(task.Member))
+		q.bury(ids[0])
+		q.kick(1, 1)
+		q.state(task.Held, ids...)
+		q.bury(ids[1])
+		q.start("g")
+		q.order("a1")
+		q.kick(1, 1)
+		q.order("b1")
+	}},
+	{"MemberExpires", "When all its members are gone", func(e *env) {
+		q := e.open()
+		q.one("a1", task.PutOptions{Group: "g", TTL: second})
+		q.one("e1", in(task.AtEnd))
+		q.start("g")
+		take := q.consumer(kinds("none")).taking()
+		time.Sleep(second)
+		q.order("e1")
+		take.waits()
+	}},
+	{"NoMembers", "when the group was started and all members are gone", func(e *env) {
+		q := e.open()
+		q.one("e1", in(task.AtEnd))
+		q.one("f1", in(task.AtAbort))
+		q.none()
+		q.start("g")
+		q.order("e1")
+		q.counts(0, 0, 0, 0, 0)
+	}},
+	{"NotStarted", "when the group was started and all members are gone", func(e *env) {
+		q := e.open()
+		id := q.put("a1", in(task.Member))[0]
+		end := q.one("e1", in(task.AtEnd))
+		q.remove(id)
+		q.state(task.Held, end)
+		q.start("g")
+		q.order("e1")
+	}},
+	{"Cancel", "removes all members of a group but those that are taken. When these are done or handed back, the AtAbort tasks are ready", func(e *env) {
+		q := e.open()
+		q.put("a1 b1", in(task.Member))
+		q.start("g")
+		l := q.takes("a1 b1")
+		l[1].bury()
+		gone := append(q.put("c1", in(task.Member)), q.one("d1", task.PutOptions{Group: "g", Delay: second}), l[1].ID)
+		end, abort := q.one("e1", in(task.AtEnd)), q.one("f1", in(task.AtAbort))
+		q.cancel()
+		q.gone(gone...)
+		q.state(task.Taken, l[0].ID)
+		q.state(task.Held, abort)
+		l[0].touch(second)
+		take := q.taking()
+		take.waits()
+		l[0].ack()
+		got(take, "f1").ack()
+		q.gone(end)
+		equal(e, "deletes", q.stats().Deletes, 4)
+	}},
+	{"CancelBeforeStart", "removes all members of a group but those that are taken", func(e *env) {
+		q := e.open()
+		gone := q.put("a1 b1", in(task.Member))
+		q.put("f1", in(task.AtAbort))
+		q.cancel()
+		q.gone(gone...)
+		q.order("f1")
+	}},
+	{"HandedBack", "When these are done or handed back, the AtAbort tasks are ready and the group is over.", func(e *env) {
+		q := e.open()
+		c := q.consumer(task.Filter{})
+		end := map[string]func(l *lease){
+			"Ack":     func(l *lease) { l.ack() },
+			"Release": func(l *lease) { l.release(0) },
+			"later":   func(l *lease) { l.release(second) },
+			"Fail":    func(l *lease) { l.fail(errOops) },
+			"Bury":    func(l *lease) { l.bury() },
+			"TTR":     func(*lease) { time.Sleep(second) },
+			"Delete":  func(l *lease) { q.remove(l.ID) },
+			"others":  func(l *lease) { q.bury(l.ID) },
+			"Close":   func(*lease) { c.close() },
+		}
+		for name, f := range end {
+			e.Log("ended by", name)
+			q.one("a1", task.PutOptions{Group: "g", TTR: second})
+			q.put("f1", in(task.AtAbort))
+			q.start("g")
+			l := c.first("a1")
+			q.cancel()
+			q.none()
+			f(l)
+			l.lost(q)
+			q.gone(l.ID)
+			q.order("f1")
+			q.counts(0, 0, 0, 0, 0)
+			if name == "Close" {
+				c = q.consumer(task.Filter{})
+			}
+		}
+	}},
+	{"Cancelled", "is returned when a task is put into a cancelled group, or such a group is to be started", func(e *env) {
+		q := e.open()
+		q.put("a1 b1", in(task.Member))
+		q.start("g")
+		l := q.first("a1")
+		q.cancel()
+		q.refuses("a2", in(task.Member), task.ErrGroupCancelled)
+		q.refuses("f1", in(task.AtAbort), task.ErrGroupCancelled)
+		e.is(q.StartGroup(ctx, "g"), task.ErrGroupCancelled)
+		l.ack()
+		q.put("a3", in(task.Member))
+		q.none()
+		q.start("g")
+		q.order("a3")
+	}},
+	{"OverAndAgain", "its AtEnd tasks are ready and the group is over", func(e *env) {
+		q := e.open()
+		for range 3 {
+			q.put("a1", in(task.Member))
+			q.put("e1", in(task.AtEnd))
+			q.none()
+			q.start("g")
+			q.order("a1 e1")
+			e.is(q.StartGroup(ctx, "g"), task.ErrNotFound)
+			e.is(q.CancelGroup(ctx, "g"), task.ErrNotFound)
+		}
+	}},
+	{"OverWhileEndWaits", "its AtEnd tasks are ready and the group is over", func(e *env) {
+		q := e.open()
+		q.put("e1", in(task.AtEnd))
+		q.start("g")
+		id := q.put("a1", in(task.Member))[0] // of a new group
+		q.state(task.Held, id)
+		q.cancel()
+		q.gone(id)
+		q.order("e1")
+	}},
+	{"Truncate", "deletes all tasks, and returns how many", func(e *env) {
+		q := e.open()
+		q.put("a1 b1", in(task.Member))
+		q.put("e1", in(task.AtEnd))
+		q.put("f1", in(task.AtAbort))
+		q.start("g")
+		q.first("a1")
+		n, err := q.Truncate(ctx)
+		e.ok(err)
+		equal(e, "tasks deleted", n, 4)
+		q.counts(0, 0, 0, 0, 0)
+		id := q.put("a1", in(task.Member))[0]
+		q.state(task.Held, id)
+	}},
+	{"Capacity", "is how many tasks the queue can hold, in all states", func(e *env) {
+		q := e.open(options{Capacity: 2, MaxInFlightPerKey: 1})
+		q.put("a1", in(task.Member))
+		q.put("a2", in(task.AtEnd))
+		q.start("g")
+		q.first("a1").ack()
+		q.first("a2").ack()
+		q.counts(0, 0, 0, 0, 0)
+	}},
+}

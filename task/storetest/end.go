@@ -1,0 +1,151 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/fairq/fairq/task"
+)
+
+// refusesAll checks that no call does anything any more.
+func (q *queue) refusesAll(want error) {
+	q.e.Helper()
+	_, put := q.Put(ctx, "a", "a1", task.PutOptions{})
+	_, putWait := q.PutWait(ctx, "a", "a1", task.PutOptions{})
+	_, putBatch := q.PutBatch(ctx, []task.Batch[string]{{Key: "a"}})
+	_, take := q.Take(ctx)
+	_, _, tryTake := q.TryTake(ctx)
+	_, takeBatch := q.TakeBatch(ctx, 1)
+	_, consumerTake := q.NewConsumer(task.Filter{}).Take(ctx)
+	_, _, resume := q.ResumeConsumer(ctx, "c", task.Filter{})
+	_, peek := q.Peek(ctx, 1)
+	_, list := q.List(ctx, task.ListOptions{})
+	_, kick := q.Kick(ctx, 1)
+	_, truncate := q.Truncate(ctx)
+	_, stats := q.Stats(ctx)
+	_, keyStats := q.KeyStats(ctx, 1)
+	for name, err := range map[string]error{
+		"Put": put, "PutWait": putWait, "PutBatch": putBatch, "Take": take, "TryTake": tryTake, "TakeBatch": takeBatch,
+		"Take of a consumer": consumerTake, "ResumeConsumer": resume, "Peek": peek, "List": list, "Kick": kick, "Truncate": truncate,
+		"Stats": stats, "KeyStats": keyStats, "KickID": q.KickID(ctx, 1), "Bury": q.Bury(ctx, 1, errOops), "Delete": q.Delete(ctx, 1),
+		"Pause": q.Pause(ctx), "Resume": q.Resume(ctx), "PauseKey": q.PauseKey(ctx, "a"), "ResumeKey": q.ResumeKey(ctx, "a"),
+		"StartGroup": q.StartGroup(ctx, "g"), "CancelGroup": q.CancelGroup(ctx, "g"), "Wait": q.Wait(ctx, "x"),
+	} {
+		if !errors.Is(err, want) {
+			q.e.Errorf("%s returns: %v; it should be: %v", name, err, want)
+		}
+	}
+	for range q.Events(ctx) {
+		q.e.Error("there are events")
+	}
+}
+
+// busy makes a queue with room for one task, and calls that wait.
+func (e *env) busy() (q *queue, take *call[*lease], put *call[task.ID], wait *call[struct{}], w *watch) {
+	e.Helper()
+	q = e.open(options{Capacity: 1})
+	q.one("a1", addressed)
+	wait = q.waiting("x")
+	put = q.putting("b1")
+	take = q.consumer(kinds("none")).taking()
+	w = q.watch(ctx)
+	take.waits()
+	put.waits()
+	wait.waits()
+	return q, take, put, wait, w
+}
+
+var endCases = []testCase{
+	{"Close", "ends the use of the queue: all calls return [ErrClosed], those that wait too", func(e *env) {
+		q, take, put, wait, w := e.busy()
+		l := q.first("a1")
+		c, cancel := l.Context(ctx)
+		defer cancel()
+		q.close()
+		take.returns(task.ErrClosed)
+		put.returns(task.ErrClosed)
+		wait.returns(task.ErrClosed)
+		w.seen()
+		equal(e, "the events are over", w.over, true)
+		e.is(context.Cause(c), task.ErrLeaseLost)
+		e.is(l.Ack(ctx), task.ErrClosed)
+		q.refusesAll(task.ErrClosed)
+		q.close()
+	}},
+	{"CloseHandsBack", "what its consumers hold is handed back. The tasks stay in the store. Closing it again does nothing.", func(e *env) {
+		q := e.open()
+		q.put("a1 b1 c1 a2 b2", task.PutOptions{MaxAttempts: 1})
+		q.takes("a1 b1")
+		q.consumer(task.Filter{}).first("c1")
+		q.close()
+		q = e.open()
+		q.counts(5, 0, 0, 0, 0)
+		l := q.first("a1")
+		equal(e, "attempts", l.Attempts, 1)
+		l.ack()
+		q.order("b1 c1 a2 b2")
+	}},
+	{"CloseWhileOthersWait", "what its consumers hold is handed back", func(e *env) {
+		const names = "a1 b1 c1 d1 e1 f1 g1 h1"
+		for range 30 {
+			q := e.open()
+			q.put(names)
+			for range strings.Fields(names) {
+				_, err := q.NewConsumer(task.Filter{}).Take(ctx)
+				e.ok(err)
+			}
+			takes := []*call[*lease]{q.taking(), q.consumer(task.Filter{}).taking(), q.taking()}
+			q.close()
+			for _, take := range takes {
+				take.returns(task.ErrClosed)
+			}
+			q = e.open()
+			q.order(names)
+			q.close()
+		}
+	}},
+	{"CloseAndTime", "The tasks stay in the store.", func(e *env) {
+		q := e.open()
+		q.one("a1", task.PutOptions{Delay: second})
+		id := q.one("b1", task.PutOptions{TTL: second})
+		q.put("c1")
+		q.first("b1").bury()
+		c := q.consumer(task.Filter{})
+		c.first("c1")
+		c.disconnect()
+		q.close()
+		time.Sleep(time.Hour)
+		q = e.open()
+		q.gone(id)
+		q.counts(2, 0, 0, 0, 0)
+	}},
+	{"Drop", "Everybody who has it open, and those who wait, get [ErrDropped] from now on; a later Open makes a new one.", func(e *env) {
+		q, take, put, wait, w := e.busy()
+		l := q.first("a1")
+		e.ok(q.Drop(ctx))
+		take.returns(task.ErrDropped)
+		put.returns(task.ErrDropped)
+		if wait.over(); !errors.Is(wait.err, task.ErrDropped) && !errors.Is(wait.err, task.ErrDeleted) {
+			e.Fatalf("Wait returns: %v", wait.err)
+		}
+		w.seen()
+		equal(e, "the events are over", w.over, true)
+		e.is(l.Ack(ctx), task.ErrDropped)
+		e.is(q.Drop(ctx), task.ErrDropped)
+		q.refusesAll(task.ErrDropped)
+		again := e.open()
+		equal(e, "Stats of the new queue", again.stats().Puts, 0)
+		again.one("b1", addressed)
+		again.order("b1")
+		q.close()
+		again.put("c1")
+		again.order("c1")
+	}},
+	{"OtherOptions", "a later Open makes a new one", func(e *env) {
+		q := e.open(options{Capacity: 1})
+		e.ok(q.Drop(ctx))
+		e.open(serial).put("a1 a2 a3")
+	}},
+}

@@ -1,0 +1,352 @@
+package storetest
+
+import (
+	"context"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairq/fairq/task"
+)
+
+// withTTR is for tasks whose leases last ten seconds.
+var withTTR = task.PutOptions{TTR: 10 * second}
+
+var leaseCases = []testCase{
+	{"OnTime", "A lease that has run out is lost for good, even if nobody has taken the task since.", func(e *env) {
+		q, start := e.open(), time.Now()
+		id := q.one("a1", withTTR)
+		time.Sleep(second)
+		l := q.first("a1")
+		e.at("end of the lease", l.Until, start, 11*second)
+		time.Sleep(10*second - time.Millisecond)
+		l.holds()
+		q.state(task.Taken, id)
+		q.none()
+		time.Sleep(time.Millisecond)
+		l.lost(q)
+		q.state(task.Ready, id)
+		equal(e, "losses", q.stats().Losses, 1)
+		equal(e, "consumer", q.peek(id).Consumer, "")
+	}},
+	{"HandedOver", "When it has run out, the task is handed to somebody else.", func(e *env) {
+		q, start := e.open(), time.Now()
+		q.one("a1", withTTR)
+		l := q.first("a1")
+		take := q.consumer(task.Filter{}).taking()
+		take.waits()
+		time.Sleep(10 * second)
+		next := got(take, "a1")
+		e.at("taken", take.at, start, 10*second)
+		equal(e, "attempts", next.Attempts, 2)
+		l.lost(q)
+		next.ack()
+	}},
+	{"KeepsTurn", "A task that is handed back without delay (by Release, because its lease was lost", func(e *env) {
+		q := e.open()
+		q.put("a1 b1 c1 a2", withTTR)
+		q.first("a1")
+		time.Sleep(second)
+		q.first("b1")
+		time.Sleep(10 * second)
+		q.order("a1 b1 c1 a2")
+	}},
+	{"Touch", "makes the lease last d longer", func(e *env) {
+		q, start := e.open(), time.Now()
+		id := q.one("a1", withTTR)
+		l := q.first("a1")
+		time.Sleep(4 * second)
+		l.touch(7 * second)
+		e.at("end of the lease", l.Until, start, 17*second)
+		e.at("end of the lease, by Peek", q.peek(id).Until, start, 17*second)
+		l.touch(second)
+		time.Sleep(14*second - time.Millisecond)
+		l.holds()
+		time.Sleep(time.Millisecond)
+		l.lost(q)
+		equal(e, "touches", q.stats().Touches, 2)
+	}},
+	{"TouchForNothing", "It also tells whether the lease is still held, and with a d of 0 does nothing else.", func(e *env) {
+		q, start := e.open(), time.Now()
+		w := q.watch(ctx)
+		q.one("a1", withTTR)
+		l := q.first("a1")
+		time.Sleep(5 * second)
+		l.touch(0)
+		e.at("end of the lease", l.Until, start, 10*second)
+		w.saw("put a, take a")
+		equal(e, "touches", q.stats().Touches, 0)
+		time.Sleep(5 * second)
+		l.lost(q)
+	}},
+	{"TouchForNegative", "makes the lease last d longer", func(e *env) {
+		q := e.open()
+		id := q.one("a1", withTTR)
+		l := q.first("a1")
+		e.is(l.Touch(ctx, -second), task.ErrInvalid)
+		e.at("end of the lease", q.peek(id).Until, l.Until, 0)
+	}},
+	{"NoTTR", "or no default, means that it lasts until its consumer lives no more", func(e *env) {
+		q := e.open()
+		q.put("a1")
+		l := q.first("a1")
+		equal(e, "end of the lease", l.Until, time.Time{})
+		time.Sleep(ages)
+		l.touch(second)
+		equal(e, "end of the lease", l.Until, time.Time{})
+		time.Sleep(time.Hour)
+		q.none()
+		l.ack()
+	}},
+	{"Default", "0 means the queue's default; [Forever], or no default, means that it lasts", func(e *env) {
+		q := e.open(options{TTR: second})
+		q.put("a1")
+		q.one("b1", withTTR)
+		q.one("c1", task.PutOptions{TTR: task.Forever})
+		l := q.takes("a1 b1 c1")
+		time.Sleep(second)
+		l[0].lost(q)
+		l[1].holds()
+		time.Sleep(9 * second)
+		l[1].lost(q)
+		time.Sleep(ages)
+		l[2].ack()
+	}},
+	{"ManyAtOnce", "What has a time happens at that time", func(e *env) {
+		q := e.open()
+		var tasks []task.Batch[string]
+		for range 2500 {
+			tasks = append(tasks, task.Batch[string]{Key: "a", Payload: "a1", Options: withTTR})
+		}
+		_, err := q.PutBatch(ctx, tasks)
+		e.ok(err)
+		for range 10 {
+			taken, err := q.TakeBatch(ctx, len(tasks))
+			e.ok(err)
+			equal(e, "tasks taken", len(taken), len(tasks))
+			time.Sleep(10 * second)
+			e.is(taken[len(taken)-1].Touch(ctx, 0), task.ErrLeaseLost)
+			e.is(taken[0].Touch(ctx, 0), task.ErrLeaseLost)
+			q.counts(len(tasks), 0, 0, 0, 0)
+		}
+	}},
+	{"EachLease", "is how long a lease lasts", func(e *env) {
+		q, start := e.open(), time.Now()
+		q.one("a1", withTTR)
+		l := q.first("a1")
+		l.touch(time.Hour)
+		l.release(0)
+		e.at("end of the next lease", q.first("a1").Until, start, 10*second)
+		time.Sleep(10 * second)
+		q.first("a1").ack()
+	}},
+	{"Context", "returns a context that is done when parent is or when the lease ends; then its cause is [ErrLeaseLost]", func(e *env) {
+		q := e.open()
+		id := q.put("a1")[0]
+		q.one("b1", withTTR)
+		contexts := map[string]context.Context{}
+		l := q.takes("a1 b1")
+		begin := func(name string, l *lease) {
+			c, cancel := l.Context(ctx)
+			e.Cleanup(cancel)
+			e.ok(c.Err())
+			contexts[name] = c
+		}
+		ended := func(name string) {
+			e.Helper()
+			if contexts[name].Err() == nil {
+				e.Fatalf("the context goes on after %s", name)
+			}
+			e.is(context.Cause(contexts[name]), task.ErrLeaseLost)
+		}
+		begin("Delete", l[0])
+		begin("TTR", l[1])
+		time.Sleep(10*second - time.Millisecond)
+		e.ok(contexts["TTR"].Err())
+		q.remove(id)
+		ended("Delete")
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		ended("TTR")
+		q.order("b1")
+		for name, end := range settle {
+			q.put("c1")
+			l := q.first("c1")
+			begin(name, l)
+			end(l)
+			ended(name)
+			_, err := q.Truncate(ctx)
+			e.ok(err)
+		}
+		late, cancel := l[0].Context(ctx)
+		defer cancel()
+		e.is(context.Cause(late), task.ErrLeaseLost)
+	}},
+}
+
+var consumerCases = []testCase{
+	{"Close", "hands back what the consumer holds; the attempts do not count", func(e *env) {
+		q := e.open()
+		ids := q.put("a1 b1 c1 a2", task.PutOptions{MaxAttempts: 1})
+		c := q.consumer(task.Filter{})
+		l := c.takes("a1 b1")
+		other := q.first("c1")
+		c.close()
+		for i := range l {
+			l[i].lost(q)
+			t := q.peek(ids[i])
+			equal(e, "state and attempts", [2]int{int(t.State), t.Attempts}, [2]int{int(task.Ready), 0})
+		}
+		other.holds()
+		equal(e, "releases and losses", [2]uint64{q.stats().Releases, q.stats().Losses}, [2]uint64{2, 0})
+		q.order("a1 b1 a2")
+	}},
+	{"Closed", "It cannot be used any more then, and calls that wait return [ErrClosed]. Closing it again does nothing.", func(e *env) {
+		q := e.open()
+		c := q.consumer(task.Filter{})
+		take, other := c.taking(), q.taking()
+		take.waits()
+		c.close()
+		take.returns(task.ErrClosed)
+		other.waits()
+		c.close()
+		q.put("a1")
+		_, err := c.Take(ctx)
+		e.is(err, task.ErrClosed)
+		_, _, err = c.TryTake(ctx)
+		e.is(err, task.ErrClosed)
+		_, err = c.TakeBatch(ctx, 1)
+		e.is(err, task.ErrClosed)
+		got(other, "a1")
+	}},
+	{"CloseWakes", "because its consumer was closed", func(e *env) {
+		q := e.open()
+		q.put("a1 b1")
+		c := q.consumer(task.Filter{})
+		c.takes("a1 b1")
+		first, second := q.taking(), q.taking()
+		c.close()
+		gotAll(e, "a1 b1", first, second)
+	}},
+	{"ResumeAfterClose", "It returns [ErrNotFound] if they have been handed back", func(e *env) {
+		q := e.open()
+		q.put("a1")
+		c := q.consumer(task.Filter{})
+		c.takes("a1")
+		c.close()
+		_, _, err := q.ResumeConsumer(ctx, c.ID(), task.Filter{})
+		e.is(err, task.ErrNotFound)
+	}},
+	{"Grace", "gives up the consumer, but what it holds is handed back only after Options.Grace", func(e *env) {
+		q := e.open(options{Grace: 10 * second})
+		q.put("a1 b1 c1")
+		c := q.consumer(task.Filter{})
+		l := c.takes("a1 b1")
+		take := q.consumer(task.Filter{Kinds: []string{"none"}}).taking()
+		c.disconnect()
+		_, err := c.Take(ctx)
+		e.is(err, task.ErrClosed)
+		time.Sleep(10*second - time.Millisecond)
+		q.counts(1, 0, 2, 0, 0)
+		l[0].holds()
+		time.Sleep(time.Millisecond)
+		q.counts(3, 0, 0, 0, 0)
+		l[0].lost(q)
+		equal(e, "losses", q.stats().Losses, 2)
+		q.order("a1 b1 c1")
+		take.waits()
+	}},
+	{"GraceOnTime", "What has a time happens at that time, not when somebody looks.", func(e *env) {
+		q, start := e.open(), time.Now()
+		q.put("a1")
+		c := q.consumer(task.Filter{})
+		c.first("a1")
+		c.disconnect()
+		take := q.taking()
+		time.Sleep(time.Hour)
+		got(take, "a1")
+		e.at("taken", take.at, start, 30*second)
+	}},
+	{"GraceAndTTR", "When it has run out, the task is handed to somebody else.", func(e *env) {
+		q := e.open()
+		q.one("a1", withTTR)
+		c := q.consumer(task.Filter{})
+		l := c.first("a1")
+		c.disconnect()
+		time.Sleep(10 * second)
+		l.lost(q)
+		q.first("a1")
+	}},
+	{"AckInGrace", "what it holds is handed back only after Options.Grace", func(e *env) {
+		q := e.open()
+		q.put("a1")
+		c := q.consumer(task.Filter{})
+		l := c.first("a1")
+		c.disconnect()
+		time.Sleep(second)
+		l.ack()
+		time.Sleep(time.Hour)
+		q.none()
+	}},
+	{"Resume", "returns the consumer of that id, which has disconnected or whose process has died, and the tasks that it holds", func(e *env) {
+		q := e.open()
+		q.put("a1 b1 c1")
+		c := q.consumer(task.Filter{})
+		old := c.takes("a1 b1")
+		q.first("c1")
+		c.disconnect()
+		time.Sleep(30*second - time.Millisecond)
+		again, l := q.resume(c.ID(), "a1 b1")
+		equal(e, "id", again.ID(), c.ID())
+		time.Sleep(ages)
+		l[0].ack()
+		old[0].lost(q)
+		q.put("d1")
+		again.first("d1")
+		again.close()
+		l[1].lost(q)
+		q.order("b1 d1")
+	}},
+	{"ResumeIdle", "returns the consumer of that id, which has disconnected", func(e *env) {
+		q := e.open()
+		q.put("a1")
+		c, fresh := q.consumer(task.Filter{}), q.consumer(task.Filter{})
+		c.first("a1").ack()
+		c.disconnect()
+		fresh.disconnect()
+		time.Sleep(second)
+		q.resume(c.ID(), "")
+		q.resume(fresh.ID(), "")
+	}},
+	{"ResumeTwice", "Until then Queue.ResumeConsumer gets it back, with the id.", func(e *env) {
+		q := e.open()
+		q.put("a1")
+		c := q.consumer(task.Filter{})
+		c.first("a1")
+		for range 3 {
+			c.disconnect()
+			time.Sleep(29 * second)
+			c, _ = q.resume(c.ID(), "a1")
+		}
+		c.disconnect()
+		time.Sleep(30 * second)
+		q.first("a1")
+	}},
+	{"ResumeLate", "It returns [ErrNotFound] if they have been handed back, because Options.Grace is over.", func(e *env) {
+		q := e.open()
+		q.put("a1")
+		c := q.consumer(task.Filter{})
+		c.first("a1")
+		c.disconnect()
+		time.Sleep(30 * second)
+		_, _, err := q.ResumeConsumer(ctx, c.ID(), task.Filter{})
+		e.is(err, task.ErrNotFound)
+	}},
+	{"CloseOfQueue", "What Take and TakeBatch take belongs to a consumer that is closed with the queue.", func(e *env) {
+		q, other := e.open(), e.open()
+		q.put("a1 b1 c1")
+		q.takes("a1 b1")
+		q.consumer(task.Filter{}).first("c1")
+		q.close()
+		other.order("a1 b1 c1")
+	}},
+}

@@ -1,0 +1,198 @@
+package storetest
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task"
+)
+
+// full checks that a task cannot be put because there is no room.
+func (q *queue) full(name string, want fairq.FullError) {
+	q.e.Helper()
+	refused := q.stats().Refused
+	q.refuses(name, task.PutOptions{}, fairq.ErrFull)
+	equal(q.e, "Refused", q.stats().Refused, refused+1)
+	_, err := q.Put(ctx, name[:1], name, task.PutOptions{})
+	var full *fairq.FullError
+	if !errors.As(err, &full) {
+		q.e.Fatalf("error: %v; it should be a %T", err, full)
+	}
+	equal(q.e, "FullError", *full, want)
+	equal(q.e, "it is ErrKeyFull", errors.Is(err, fairq.ErrKeyFull), want.Key)
+}
+
+// evicting opens a queue that evicts. What is evicted is added to the returned list.
+func (e *env) evicting(o options) (*queue, *[]string) {
+	e.Helper()
+	var evicted []string
+	o.WhenFull = fairq.EvictHeaviest
+	o.OnEvict = func(t *task.Task[string]) {
+		evicted = append(evicted, t.Payload)
+		if err := t.Ack(ctx); !errors.Is(err, task.ErrLeaseLost) {
+			e.Errorf("Ack of an evicted task: %v", err)
+		}
+	}
+	return e.open(o), &evicted
+}
+
+// evicts puts a task, and checks which one is evicted by it.
+func (q *queue) evicts(evicted *[]string, name, want string) {
+	q.e.Helper()
+	*evicted = nil
+	q.put(name)
+	equal(q.e, "evicted by "+name, strings.Join(*evicted, " "), want)
+}
+
+var roomCases = []testCase{
+	{"Capacity", "is how many tasks the queue can hold, in all states", func(e *env) {
+		q := e.open(options{Capacity: 5})
+		equal(e, "Stats.Capacity", q.stats().Capacity, 5)
+		ids, l := q.everywhere()
+		full := fairq.FullError{Len: 5, Limit: 5}
+		q.full("a1", full)
+		l.release(0)
+		q.full("a1", full)
+		q.first("t1").bury()
+		q.full("a1", full)
+		for _, id := range ids {
+			q.remove(id)
+			q.put("a1")
+			q.full("b1", full)
+		}
+	}},
+	{"NoCapacity", "0 means no limit", func(e *env) {
+		q := e.open()
+		q.put(strings.Repeat("a1 b1 ", 500))
+		equal(e, "tasks", q.stats().Ready, 1000)
+	}},
+	{"KeyCapacity", "is how many tasks of one key it can hold", func(e *env) {
+		q := e.open(options{KeyCapacity: 2, Capacity: 5})
+		q.put("a1 a2 b1 b2")
+		q.full("a3", fairq.FullError{Len: 2, Limit: 2, Key: true})
+		q.put("c1")
+		q.full("d1", fairq.FullError{Len: 5, Limit: 5})
+		l := q.first("a1")
+		q.full("a3", fairq.FullError{Len: 2, Limit: 2, Key: true})
+		l.ack()
+		q.put("a3")
+	}},
+	{"Evict", "evicts the newest task, of those that are ready or delayed, of a key with the most of these", func(e *env) {
+		q, evicted := e.evicting(options{Capacity: 4})
+		q.evicts(evicted, "a1 a2 a3 b1", "")
+		q.evicts(evicted, "b2", "a3")
+		q.put("c1 d1") // evict a2 and b2, in whatever order
+		equal(e, "Evicted", q.stats().Evicted, 3)
+		q.order("a1 b1 c1 d1")
+		equal(e, "Acks", q.stats().Acks, 4)
+	}},
+	{"EvictRefuses", "unless the new task's key has as many", func(e *env) {
+		q, evicted := e.evicting(options{Capacity: 4})
+		q.put("a1 a2 b1 b2")
+		q.full("a3", fairq.FullError{Len: 4, Limit: 4})
+		q.full("b3", fairq.FullError{Len: 4, Limit: 4})
+		equal(e, "evicted", len(*evicted), 0)
+		q.order("a1 b1 a2 b2")
+	}},
+	{"EvictDelayed", "of those that are ready or delayed", func(e *env) {
+		q, evicted := e.evicting(options{Capacity: 3})
+		q.one("d1", task.PutOptions{Delay: second})
+		q.one("d2", task.PutOptions{Delay: second})
+		q.evicts(evicted, "r1", "")
+		q.evicts(evicted, "r2", "d2")
+		q.full("r3", fairq.FullError{Len: 3, Limit: 3})
+		time.Sleep(second)
+		q.order("r1 d1 r2")
+	}},
+	{"EvictNotTaken", "of those that are ready or delayed", func(e *env) {
+		q, evicted := e.evicting(options{Capacity: 3})
+		q.put("a1 a2 a3")
+		l := q.takes("a1 a2 a3")
+		q.full("b1", fairq.FullError{Len: 3, Limit: 3})
+		l[2].release(0)
+		q.evicts(evicted, "b1", "a3")
+		l[0].bury()
+		q.full("b2", fairq.FullError{Len: 3, Limit: 3})
+	}},
+	{"EvictByWeight", "of a key with the most of these (by its weight)", func(e *env) {
+		q, evicted := e.evicting(options{Capacity: 5, Weight: func(key string) int {
+			if key == "a" {
+				return 3
+			}
+			return 1
+		}})
+		q.put("a1 a2 a3 b1 b2")
+		q.evicts(evicted, "c1", "b2")
+	}},
+	{"EvictWait", "is returned by Wait when the task was deleted, truncated, evicted or cancelled with its group", func(e *env) {
+		q, evicted := e.evicting(options{Capacity: 2})
+		q.put("a1")
+		q.one("a2", task.PutOptions{Address: "x"})
+		wait := q.waiting("x")
+		q.evicts(evicted, "b1", "a2")
+		wait.returns(task.ErrDeleted)
+	}},
+	{"EvictNothing", "A call that returns an error has changed nothing", func(e *env) {
+		q, evicted := e.evicting(options{Capacity: 3})
+		q.one("a1", addressed)
+		q.one("a2", task.PutOptions{Group: "g"})
+		q.start("g")
+		q.put("a3")
+		q.first("a1")
+		q.first("a2")
+		q.cancel()
+		q.refuses("b1", addressed, task.ErrDuplicateAddress)
+		q.refuses("b1", task.PutOptions{Group: "g"}, task.ErrGroupCancelled)
+		equal(e, "evicted", len(*evicted), 0)
+		q.evicts(evicted, "b1", "a3")
+	}},
+	{"EvictOfFullKey", "is how many tasks of one key it can hold", func(e *env) {
+		q, evicted := e.evicting(options{Capacity: 4, KeyCapacity: 3})
+		q.put("a1 a2 a3 b1")
+		q.full("a4", fairq.FullError{Len: 3, Limit: 3, Key: true})
+		q.evicts(evicted, "b2", "a3")
+	}},
+	{"Batch", "puts tasks one after the other, in one transaction, until one is refused", func(e *env) {
+		q := e.open(options{Capacity: 3})
+		batch := func(names string, want error) []task.ID {
+			e.Helper()
+			var tasks []task.Batch[string]
+			for name := range strings.FieldsSeq(names) {
+				b := task.Batch[string]{Key: name[:1], Payload: name}
+				if name == "x1" {
+					b.Options.Address = name
+				}
+				if name == "bad" {
+					b.Options.Delay = -1
+				}
+				tasks = append(tasks, b)
+			}
+			ids, err := q.PutBatch(ctx, tasks)
+			e.is(err, want)
+			return ids
+		}
+		ids := batch("a1 x1 x1 b1", task.ErrDuplicateAddress)
+		equal(e, "tasks put", len(ids), 2)
+		equal(e, "the second one", q.peek(ids[1]).Payload, "x1")
+		q.order("a1 x1")
+		equal(e, "tasks put", len(batch("a1 a2 b1 b2 b3", fairq.ErrFull)), 3)
+		equal(e, "Refused", q.stats().Refused, 1)
+		q.order("a1 b1 a2")
+		equal(e, "tasks put", len(batch("a1 bad b1", task.ErrInvalid)), 1)
+		q.order("a1")
+		equal(e, "tasks put", len(batch("bad a1", task.ErrInvalid)), 0)
+		equal(e, "tasks put", len(batch("", nil)), 0)
+		q.none()
+	}},
+	{"BatchEvicts", "It returns the ids of those that were put", func(e *env) {
+		q, evicted := e.evicting(options{Capacity: 3})
+		q.put("a1 a2 a3")
+		ids, err := q.PutBatch(ctx, []task.Batch[string]{{Key: "b", Payload: "b1"}, {Key: "c", Payload: "c1"}, {Key: "c", Payload: "c2"}})
+		e.is(err, fairq.ErrFull)
+		equal(e, "tasks put", len(ids), 2)
+		equal(e, "evicted", *evicted, []string{"a3", "a2"})
+		q.order("a1 b1 c1")
+	}},
+}

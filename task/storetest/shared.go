@@ -1,0 +1,221 @@
+package storetest
+
+import (
+	"context"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task"
+)
+
+// two opens the queue twice; in theme Processes as two processes would.
+func (e *env) two(o ...options) (q, other *queue) {
+	e.Helper()
+	store := e.store
+	if e.reopener != nil {
+		store = e.reopener.Reopen(e.T)
+	}
+	return e.open(o...), e.openIn(store, "queue", o...)
+}
+
+// later lets time pass until those who share a store know of each other's changes.
+func later() {
+	synctest.Wait()
+	time.Sleep(soon)
+	synctest.Wait()
+}
+
+var sharedCases = []testCase{
+	{"Seen", "Several may be open at the same time, also in other processes if the Store can be shared.", func(e *env) {
+		q, other := e.two()
+		id := q.put("a1 b1")[0]
+		later()
+		t := other.peek(id)
+		equal(e, "task", t.Info, q.peek(id).Info)
+		other.first("a1").ack()
+		later()
+		q.gone(id)
+		q.order("b1")
+		later()
+		other.counts(0, 0, 0, 0, 0)
+	}},
+	{"PutWakes", "one new task wakes one of them", func(e *env) {
+		q, other := e.two()
+		one, two := other.taking(), other.taking()
+		q.put("a1")
+		later()
+		l := got(one, "a1")
+		two.waits()
+		l.release(0)
+		later()
+		got(two, "a1").ack()
+		take := q.taking()
+		other.put("a2")
+		later()
+		got(take, "a2")
+	}},
+	{"EachWay", "What has a time happens at that time, not when somebody looks.", func(e *env) {
+		q, other := e.two()
+		q.one("a1", task.PutOptions{TTR: 2 * soon})
+		l := q.first("a1")
+		take := other.taking()
+		time.Sleep(2 * soon)
+		later()
+		got(take, "a1").bury() // because the lease was lost
+		l.lost(q)
+		take = other.taking()
+		q.kick(1, 1)
+		later()
+		got(take, "a1").ack()
+		q.one("a1", task.PutOptions{Group: "g"})
+		take = other.taking()
+		q.start("g")
+		later()
+		got(take, "a1").ack()
+		e.ok(q.Pause(ctx))
+		take = other.taking()
+		q.put("a1")
+		later()
+		take.waits()
+		e.ok(q.Resume(ctx))
+		later()
+		got(take, "a1").ack()
+		q.one("a1", task.PutOptions{Delay: second})
+		take = other.taking()
+		q.close()
+		later()
+		got(take, "a1").ack()
+	}},
+	{"OneOfAll", "A task is with one consumer at a time", func(e *env) {
+		q, other := e.two()
+		takes := []*call[*lease]{q.taking(), other.taking(), q.taking(), other.taking()}
+		for n := range 4 {
+			q.put("a1")
+			later()
+			ended := 0
+			for _, take := range takes {
+				if take.over() {
+					ended++
+				}
+			}
+			equal(e, "takes that returned", ended, n+1)
+		}
+	}},
+	{"OrderOfAll", "within a priority keys are served in rounds", func(e *env) {
+		q, other := e.two()
+		q.put("a1 a2")
+		other.put("a3 b1")
+		q.put("c1 b2")
+		q.first("a1")
+		other.takes("b1 c1")
+		q.order("a2 b2 a3")
+	}},
+	{"Close", "what its consumers hold is handed back", func(e *env) {
+		q, other := e.two()
+		q.put("a1 b1 c1")
+		q.first("a1")
+		c := q.consumer(task.Filter{})
+		c.first("b1")
+		l := other.first("c1")
+		take := other.taking()
+		q.close()
+		later()
+		got(take, "a1")
+		l.ack()
+		other.order("b1")
+	}},
+	{"Room", "is Put, but if there is no room, it waits for it", func(e *env) {
+		q, other := e.two(options{Capacity: 1})
+		q.put("a1")
+		put := q.putting("b1")
+		other.first("a1").ack()
+		later()
+		put.returns(nil)
+		other.refuses("c1", task.PutOptions{}, fairq.ErrFull)
+	}},
+	{"Wait", "waits until the task with that address is gone or buried", func(e *env) {
+		q, other := e.two(options{Retention: time.Hour})
+		q.one("a1", addressed)
+		wait := q.waiting("x")
+		other.refuses("b1", addressed, task.ErrDuplicateAddress)
+		other.first("a1").ack()
+		later()
+		wait.returns(nil)
+		e.ok(other.Wait(ctx, "x"))
+	}},
+	{"LeaseContext", "or when the lease ends; then its cause is [ErrLeaseLost]", func(e *env) {
+		q, other := e.two()
+		id := q.put("a1")[0]
+		l := q.first("a1")
+		c, cancel := l.Context(ctx)
+		defer cancel()
+		other.remove(id)
+		later()
+		e.is(context.Cause(c), task.ErrLeaseLost)
+		l.lost(q)
+	}},
+	{"Lease", "lasts until its consumer lives no more", func(e *env) {
+		q, other := e.two()
+		q.put("a1")
+		l := q.first("a1")
+		time.Sleep(ages)
+		other.none()
+		l.ack()
+	}},
+	{"Limit", "is how many tasks of a key can be taken at the same time", func(e *env) {
+		q, other := e.two(serial)
+		q.put("a1 a2")
+		l := q.first("a1")
+		other.none()
+		take := other.taking()
+		l.ack()
+		later()
+		got(take, "a2")
+		q.put("a3")
+		q.none()
+	}},
+	{"Resume", "returns the consumer of that id, which has disconnected", func(e *env) {
+		q, other := e.two()
+		q.put("a1 b1")
+		c := q.consumer(task.Filter{})
+		old := c.takes("a1 b1")
+		c.disconnect()
+		_, l := other.resume(c.ID(), "a1 b1")
+		q.close()
+		time.Sleep(ages)
+		l[0].ack()
+		l[1].holds()
+		e.is(old[0].Ack(ctx), task.ErrClosed)
+	}},
+	{"Names", "opens the queue of that name, and makes it if there is none", func(e *env) {
+		q, other := e.open(), e.openIn(e.store, "Queue")
+		id := q.one("a1", addressed)
+		take := other.taking()
+		other.gone(id)
+		e.is(other.Wait(ctx, "x"), task.ErrNotFound)
+		e.ok(q.Pause(ctx))
+		take.waits()
+		other.one("b1", addressed)
+		got(take, "b1")
+		e.ok(other.Drop(ctx))
+		q.state(task.Ready, id)
+	}},
+	{"Drop", "Everybody who has it open, and those who wait, get [ErrDropped] from now on", func(e *env) {
+		q, other := e.two()
+		take := other.taking()
+		q.put("a1")
+		later()
+		l := got(take, "a1")
+		take = other.taking()
+		e.ok(q.Drop(ctx))
+		later()
+		take.returns(task.ErrDropped)
+		e.is(l.Ack(ctx), task.ErrDropped)
+		other.refusesAll(task.ErrDropped)
+		again := e.open()
+		again.put("b1")
+		e.is(other.Drop(ctx), task.ErrDropped)
+		again.order("b1")
+	}},
+}

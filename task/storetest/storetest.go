@@ -1,0 +1,102 @@
+// Package storetest tells whether a [task.Store] does what package task promises.
+//
+//	func TestStore(t *testing.T) {
+//		storetest.Run(t, func(t *testing.T) task.Store { return openSomewhereNew(t) })
+//	}
+//
+// Each case runs in a bubble of [testing/synctest], in which time passes as soon as there is nothing to do. So a Store must take
+// the time from package time, and all its goroutines must end when it is closed, which the open function sees to with
+// t.Cleanup.
+package storetest
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/fairq/fairq/task"
+)
+
+// Reopener is a Store whose tasks outlive the process. There are more cases for it.
+type Reopener interface {
+	task.Store
+
+	// Reopen returns the store as another process would open it: with the same queues and tasks, but nothing in common
+	// that is not in the store itself. The one that it is called on stays open, unless it was killed.
+	Reopen(t *testing.T) task.Store
+
+	// Kill ends the store as a crash of its process would: nothing is handed back. All calls of its backends return errors from
+	// now on.
+	Kill(t *testing.T)
+}
+
+// testCase is something that a Store might get wrong.
+type testCase struct {
+	name string
+	why  string // what would not be true then, in the words of package task
+	run  func(*env)
+}
+
+// theme is cases that have something in common.
+type theme struct {
+	name    string
+	cases   []testCase
+	reopens bool // the cases are for a Reopener
+}
+
+var themes = []theme{
+	{"Life", lifeCases, false},
+	{"Order", orderCases, false},
+	{"Fair", fairCases, false},
+	{"Attempts", attemptCases, false},
+	{"Delay", delayCases, false},
+	{"TTL", ttlCases, false},
+	{"Lease", leaseCases, false},
+	{"Consumer", consumerCases, false},
+	{"Key", keyCases, false},
+	{"Filter", filterCases, false},
+	{"Take", takeCases, false},
+	{"Room", roomCases, false},
+	{"PutWait", putWaitCases, false},
+	{"Address", addressCases, false},
+	{"Group", groupCases, false},
+	{"View", viewCases, false},
+	{"Event", eventCases, false},
+	{"End", endCases, false},
+	{"Payload", payloadCases, false},
+	{"Concurrent", concurrentCases, false},
+	{"Shared", sharedCases, false},
+	{"Processes", sharedCases, true},
+	{"Reopen", reopenCases, true},
+}
+
+// Run tests a Store. open must return a new one that is empty. If it is a [Reopener], there is more to test.
+//
+// Some cases make random calls. When one of these fails, it tells the seed, and with the environment variable STORETEST_SEED set
+// to that it does the same again.
+func Run(t *testing.T, open func(t *testing.T) task.Store) {
+	for _, theme := range themes {
+		t.Run(theme.name, func(t *testing.T) {
+			for _, c := range theme.cases {
+				t.Run(c.name, func(t *testing.T) { c.test(t, open, theme.reopens) })
+			}
+		})
+	}
+}
+
+func (c *testCase) test(t *testing.T, open func(t *testing.T) task.Store, reopens bool) {
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("what must be true: %s", c.why)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		e := &env{T: t, store: open(t)}
+		if reopens {
+			var ok bool
+			if e.reopener, ok = e.store.(Reopener); !ok {
+				t.Skip("the store is not a Reopener")
+			}
+		}
+		c.run(e)
+	})
+}

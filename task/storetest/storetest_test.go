@@ -1,0 +1,144 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairq/fairq/task"
+)
+
+// TestQuotes checks that what cases say must be true is said by package task.
+func TestQuotes(t *testing.T) {
+	plain := func(s string) string {
+		return strings.Join(strings.Fields(strings.NewReplacer("[", "", "]", "").Replace(s)), " ")
+	}
+	files, err := filepath.Glob("../*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var docs strings.Builder
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range file.Comments {
+			docs.WriteString(c.Text() + "\n")
+		}
+	}
+	all := plain(docs.String())
+	for _, theme := range themes {
+		names := map[string]bool{}
+		for _, c := range theme.cases {
+			if !strings.Contains(all, plain(c.why)) {
+				t.Errorf("%s/%s: package task does not say %q", theme.name, c.name, c.why)
+			}
+			if names[c.name] {
+				t.Errorf("there are two cases %s/%s", theme.name, c.name)
+			}
+			names[c.name] = true
+		}
+	}
+}
+
+// TestDurable runs the suite with a Memory that looks like a durable store.
+func TestDurable(t *testing.T) {
+	Run(t, func(*testing.T) task.Store { return &disk{memory: new(task.Memory)} })
+}
+
+var errKilled = errors.New("killed")
+
+// disk is a Memory that outlives its process: payloads are encoded, others can open it, and leases are lost when those who hold
+// them are not heard of any more.
+type disk struct {
+	memory *task.Memory
+	mu     sync.Mutex // protects killed, and the consumers of all diskQueues
+	killed bool
+}
+
+type diskQueue struct {
+	task.Backend
+	disk      *disk
+	notifier  *task.Notifier
+	grace     time.Duration
+	consumers map[string]bool
+}
+
+func (d *disk) Reopen(*testing.T) task.Store { return &disk{memory: d.memory} }
+
+func (d *disk) Kill(*testing.T) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.killed = true
+}
+
+func (d *disk) Open(ctx context.Context, name string, s task.Settings, n *task.Notifier) (task.Backend, error) {
+	b, err := d.memory.Open(ctx, name, s, n)
+	return &diskQueue{b, d, n, s.Grace, map[string]bool{}}, err
+}
+
+// lives tells that a consumer lives, or does not any more.
+func (q *diskQueue) lives(id string, lives bool) error {
+	q.disk.mu.Lock()
+	defer q.disk.mu.Unlock()
+	if q.disk.killed {
+		return errKilled
+	}
+	if !lives {
+		delete(q.consumers, id)
+	} else if !q.consumers[id] {
+		q.consumers[id] = true
+		q.notifier.Due(time.Now())
+	}
+	return nil
+}
+
+func (q *diskQueue) Take(ctx context.Context, id string, f task.Filter, into []task.Record) (int, error) {
+	if err := q.lives(id, true); err != nil {
+		return 0, err
+	}
+	return q.Backend.Take(ctx, id, f, into)
+}
+
+func (q *diskQueue) Leave(ctx context.Context, id string, after time.Duration) error {
+	if err := q.lives(id, false); err != nil {
+		return err
+	}
+	return q.Backend.Leave(ctx, id, after)
+}
+
+func (q *diskQueue) Rejoin(ctx context.Context, id string) ([]task.Record, error) {
+	held, err := q.Backend.Rejoin(ctx, id)
+	if err == nil {
+		err = q.lives(id, true)
+	}
+	return held, err
+}
+
+func (q *diskQueue) Tick(ctx context.Context) (time.Time, error) {
+	q.disk.mu.Lock()
+	defer q.disk.mu.Unlock()
+	if q.disk.killed {
+		return time.Time{}, errKilled
+	}
+	next, err := q.Backend.Tick(ctx)
+	if err != nil || len(q.consumers) == 0 {
+		return next, err
+	}
+	for id := range q.consumers {
+		if err := q.Backend.Leave(ctx, id, q.grace); err != nil {
+			return time.Time{}, err
+		}
+	}
+	if beat := time.Now().Add(q.grace / 3); next.IsZero() || beat.Before(next) {
+		next = beat
+	}
+	return next, nil
+}

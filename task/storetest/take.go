@@ -1,0 +1,353 @@
+package storetest
+
+import (
+	"context"
+	"slices"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairq/fairq/task"
+)
+
+var takeCases = []testCase{
+	{"Waits", "If there is none, it waits for one.", func(e *env) {
+		q := e.open()
+		take := q.taking()
+		take.waits()
+		time.Sleep(ages)
+		take.waits()
+		q.put("a1")
+		got(take, "a1").ack()
+	}},
+	{"FirstComeFirstServed", "Those who wait are served first come, first served.", func(e *env) {
+		q := e.open()
+		c := q.consumer(kinds("x"))
+		takes := []*call[*lease]{q.taking(), c.taking(), q.taking(), q.consumer(task.Filter{}).taking(), c.taking()}
+		for i, name := range []string{"a1", "b1", "c1", "d1", "e1"} {
+			q.one(name, kind("x"))
+			got(takes[i], name)
+			for _, later := range takes[i+1:] {
+				later.waits()
+			}
+		}
+	}},
+	{"OneWakesOne", "one new task wakes one of them", func(e *env) {
+		q := e.open()
+		takes := make([]*call[*lease], 10)
+		for i := range takes {
+			takes[i] = q.taking()
+		}
+		equal(e, "WaitingTake", q.stats().WaitingTake, 10)
+		for i, name := range []string{"a1", "a2", "a3"} {
+			q.put(name)
+			n := 0
+			for _, take := range takes {
+				if take.over() {
+					n++
+				}
+			}
+			equal(e, "takes that returned", n, i+1)
+		}
+		equal(e, "Takes and WaitingTake", [2]int{int(q.stats().Takes), q.stats().WaitingTake}, [2]int{3, 7})
+	}},
+	{"WakesForEach", "Those who wait for tasks are served first come, first served", func(e *env) {
+		q := e.open()
+		wake := map[string]func(){
+			"Put":        func() { q.put("a1") },
+			"PutBatch":   func() { _, err := q.PutBatch(ctx, []task.Batch[string]{{Key: "a", Payload: "a1"}}); e.ok(err) },
+			"Kick":       func() { q.kick(1, 1) },
+			"StartGroup": func() { q.start("g") },
+			"Delay":      func() { time.Sleep(second) },
+		}
+		prepare := map[string]func(){
+			"Kick":       func() { q.bury(q.put("a1")[0]) },
+			"StartGroup": func() { q.one("a1", task.PutOptions{Group: "g"}) },
+			"Delay":      func() { q.one("a1", task.PutOptions{Delay: second}) },
+		}
+		for name, f := range wake {
+			e.Log("woken by", name)
+			if p := prepare[name]; p != nil {
+				p()
+			}
+			take := q.taking()
+			take.waits()
+			f()
+			got(take, "a1").ack()
+		}
+		q.put("a1")
+		l, take := q.first("a1"), q.taking()
+		l.release(0)
+		got(take, "a1")
+	}},
+	{"Cancelled", "A context that ends loses nothing.", func(e *env) {
+		q := e.open()
+		gone, cancel := context.WithCancel(ctx)
+		one, two := q.takingUntil(gone), q.taking()
+		cancel()
+		one.returns(context.Canceled)
+		two.waits()
+		q.put("a1")
+		got(two, "a1")
+		q.none()
+		equal(e, "Takes and WaitingTake", [2]int{int(q.stats().Takes), q.stats().WaitingTake}, [2]int{1, 0})
+	}},
+	{"CancelledMeanwhile", "A context that ends loses nothing.", func(e *env) {
+		q := e.open()
+		for range 100 {
+			gone, cancel := context.WithCancel(ctx)
+			one, two := q.takingUntil(gone), q.taking()
+			go cancel()
+			q.put("a1")
+			if one.over(); one.err == nil {
+				got(one, "a1").ack()
+				two.waits()
+				q.put("a2")
+				got(two, "a2").ack()
+				continue
+			}
+			one.returns(context.Canceled)
+			got(two, "a1").ack()
+			q.none()
+		}
+	}},
+	{"Deadline", "If ctx is done first, or when the call is made, it returns its error.", func(e *env) {
+		q, start := e.open(), time.Now()
+		gone, cancel := context.WithTimeout(ctx, second)
+		defer cancel()
+		take := q.takingUntil(gone)
+		time.Sleep(second)
+		take.returns(context.DeadlineExceeded)
+		e.at("returned", take.at, start, second)
+	}},
+	{"DoneBefore", "or when the call is made, it returns its error", func(e *env) {
+		q := e.open()
+		q.put("a1")
+		gone, cancel := context.WithCancelCause(ctx)
+		cancel(errOops)
+		_, err := q.Take(gone)
+		e.is(err, context.Canceled)
+		_, ok, err := q.TryTake(gone)
+		e.is(err, context.Canceled)
+		equal(e, "ok", ok, false)
+		_, err = q.TakeBatch(gone, 2)
+		e.is(err, context.Canceled)
+		_, err = q.PutWait(gone, "a", "a2", task.PutOptions{})
+		e.is(err, context.Canceled)
+		q.order("a1")
+	}},
+	{"Batch", "takes up to n tasks, in order. If there is none, it waits for one.", func(e *env) {
+		q := e.open()
+		batch := func(n int) *call[[]*task.Task[string]] {
+			return begin(e, func() ([]*task.Task[string], error) { return q.TakeBatch(ctx, n) })
+		}
+		q.put("a1 a2 a3 b1 c1")
+		q.one("d1", task.PutOptions{Delay: second})
+		first := batch(4).returns(nil)
+		equal(e, "the first", payloads(first), "a1 b1 c1 a2")
+		for _, t := range first {
+			e.ok(t.Ack(ctx))
+		}
+		equal(e, "the rest", payloads(batch(4).returns(nil)), "a3")
+		waiting := batch(4)
+		waiting.waits()
+		time.Sleep(second)
+		equal(e, "the delayed one", payloads(waiting.returns(nil)), "d1")
+		_, err := q.TakeBatch(ctx, 0)
+		e.is(err, task.ErrInvalid)
+	}},
+	{"BatchOfSerial", "is how many tasks of a key can be taken at the same time", func(e *env) {
+		q := e.open(serial)
+		q.put("a1 a2 b1 b2")
+		t, err := q.TakeBatch(ctx, 10)
+		e.ok(err)
+		equal(e, "batch", payloads(t), "a1 b1")
+	}},
+}
+
+// fill fills a queue with tasks of key z, and returns them.
+func (q *queue) fill(names string) []*lease {
+	q.e.Helper()
+	q.put(names)
+	return q.takes(names)
+}
+
+var putWaitCases = []testCase{
+	{"Room", "is Put, but if there is no room, it waits for it", func(e *env) {
+		q := e.open(options{Capacity: 2})
+		put := q.putting("z1")
+		q.state(task.Ready, put.returns(nil))
+		l := q.first("z1")
+		q.put("z2")
+		put = q.putting("a1")
+		put.waits()
+		l.release(0)
+		put.waits()
+		q.first("z1").bury()
+		put.waits()
+		equal(e, "WaitingPut", q.stats().WaitingPut, 1)
+		q.first("z2").ack()
+		q.state(task.Ready, put.returns(nil))
+		equal(e, "WaitingPut", q.stats().WaitingPut, 0)
+		q.order("a1")
+	}},
+	{"EachWay", "it waits for it", func(e *env) {
+		q := e.open(options{Capacity: 1})
+		for name, c := range map[string]struct {
+			o   task.PutOptions
+			end func(task.ID)
+		}{
+			"Ack":         {task.PutOptions{}, func(task.ID) { q.first("z1").ack() }},
+			"Delete":      {task.PutOptions{}, q.remove},
+			"TTL":         {task.PutOptions{TTL: second}, func(task.ID) { time.Sleep(second) }},
+			"Truncate":    {task.PutOptions{}, func(task.ID) { _, err := q.Truncate(ctx); e.ok(err) }},
+			"CancelGroup": {task.PutOptions{Group: "g"}, func(task.ID) { q.cancel() }},
+		} {
+			e.Log("room is made by", name)
+			id := q.one("z1", c.o)
+			put := q.putting("a1")
+			put.waits()
+			c.end(id)
+			q.remove(put.returns(nil))
+		}
+	}},
+	{"InRounds", "Those who wait are admitted in rounds by key.", func(e *env) {
+		q := e.open(options{Capacity: 1})
+		l := q.fill("z1")
+		for _, name := range []string{"a1", "a2", "a3", "a4", "b1"} {
+			q.putting(name).waits()
+		}
+		l[0].ack()
+		var order []string
+		for i := range 5 {
+			synctest.Wait()
+			equal(e, "WaitingPut", q.stats().WaitingPut, 4-i)
+			t, err := q.Take(ctx)
+			e.ok(err)
+			e.ok(t.Ack(ctx))
+			order = append(order, t.Payload)
+		}
+		if !slices.Contains(order[:3], "b1") {
+			e.Fatalf("admitted in the order %v; b1 should not be behind a3", order)
+		}
+	}},
+	{"FirstOfKey", "Those who wait for room are admitted in rounds by key.", func(e *env) {
+		q := e.open(options{Capacity: 1})
+		l := q.fill("z1")
+		one, two := q.putting("a1"), q.putting("a2")
+		l[0].ack()
+		one.returns(nil)
+		two.waits()
+		q.first("a1").ack()
+		two.returns(nil)
+	}},
+	{"KeyCapacity", "is how many tasks of one key it can hold", func(e *env) {
+		q := e.open(options{Capacity: 3, KeyCapacity: 1})
+		ids := q.put("a1 b1")
+		a := q.putting("a2")
+		a.waits()
+		c := q.putting("c1")
+		c.returns(nil)
+		q.remove(ids[1])
+		a.waits()
+		q.put("b2")
+		q.remove(ids[0])
+		a.returns(nil)
+	}},
+	{"BarredAndFull", "it waits for it", func(e *env) {
+		q := e.open(options{Capacity: 2, KeyCapacity: 1})
+		ids := q.put("a1 b1")
+		a, c := q.putting("a2"), q.putting("c1")
+		a.waits()
+		c.waits()
+		q.remove(ids[1])
+		c.returns(nil)
+		a.waits()
+		q.remove(ids[0])
+		a.returns(nil)
+	}},
+	{"BarredIsRefused", "it waits for it", func(e *env) {
+		q := e.open(options{KeyCapacity: 1})
+		id := q.put("a1")[0]
+		one := begin(e, func() (task.ID, error) { return q.PutWait(ctx, "a", "a2", addressed) })
+		two := q.putting("a3")
+		q.one("b1", addressed)
+		q.remove(id)
+		one.returns(task.ErrDuplicateAddress)
+		q.state(task.Ready, two.returns(nil))
+	}},
+	{"BarredIsCancelled", "A context that ends loses nothing.", func(e *env) {
+		q := e.open(options{KeyCapacity: 1})
+		for range 100 {
+			id := q.put("a1")[0]
+			gone, cancel := context.WithCancel(ctx)
+			one := begin(e, func() (task.ID, error) { return q.PutWait(gone, "a", "a2", task.PutOptions{}) })
+			two := q.putting("a3")
+			go cancel()
+			q.remove(id)
+			if one.over(); one.err == nil {
+				q.first("a2").ack()
+			} else {
+				e.is(one.err, context.Canceled)
+			}
+			two.returns(nil)
+			q.order("a3")
+		}
+	}},
+	{"Cancelled", "If ctx is done first, or when the call is made, it returns its error, and there is no new task.", func(e *env) {
+		q := e.open(options{Capacity: 1})
+		id := q.put("z1")[0]
+		gone, cancel := context.WithCancel(ctx)
+		one := begin(e, func() (task.ID, error) { return q.PutWait(gone, "a", "a1", task.PutOptions{}) })
+		two := q.putting("b1")
+		cancel()
+		equal(e, "id", one.returns(context.Canceled), 0)
+		two.waits()
+		q.remove(id)
+		two.returns(nil)
+		q.order("b1")
+	}},
+	{"CancelledMeanwhile", "A context that ends loses nothing.", func(e *env) {
+		q := e.open(options{Capacity: 1})
+		for range 100 {
+			id := q.put("z1")[0]
+			gone, cancel := context.WithCancel(ctx)
+			one := begin(e, func() (task.ID, error) { return q.PutWait(gone, "a", "a1", task.PutOptions{}) })
+			two := q.putting("b1")
+			go cancel()
+			q.remove(id)
+			if one.over(); one.err == nil {
+				two.waits()
+				q.first("a1").ack()
+			} else {
+				e.is(one.err, context.Canceled)
+			}
+			two.returns(nil)
+			q.order("b1")
+		}
+	}},
+	{"Refused", "see also [ErrInvalid], [ErrDuplicateAddress], [ErrGroupCancelled] and [fairq.ErrWeight]", func(e *env) {
+		q := e.open(options{Capacity: 1})
+		id := q.put("z1")[0]
+		put := begin(e, func() (task.ID, error) { return q.PutWait(ctx, "a", "a1", task.PutOptions{Priority: -1}) })
+		put.returns(task.ErrInvalid)
+		var calls []*call[task.ID]
+		for _, key := range []string{"a", "b", "c"} {
+			o := task.PutOptions{}
+			if key != "c" {
+				o.Address = "x"
+			}
+			calls = append(calls, begin(e, func() (task.ID, error) { return q.PutWait(ctx, key, key+"1", o) }))
+		}
+		q.remove(id)
+		for i := 0; i < 3 && !calls[2].over(); i++ {
+			t, err := q.Take(ctx)
+			e.ok(err)
+			e.ok(t.Ack(ctx))
+		}
+		if calls[1].over() && calls[1].err != nil {
+			e.is(calls[1].err, task.ErrDuplicateAddress)
+		}
+		calls[0].returns(nil)
+		calls[2].returns(nil)
+	}},
+}

@@ -1,0 +1,263 @@
+package storetest
+
+import (
+	"context"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task"
+)
+
+func (q *queue) list(o task.ListOptions) string {
+	q.e.Helper()
+	tasks, err := q.List(ctx, o)
+	q.e.ok(err)
+	return payloads(tasks)
+}
+
+var viewCases = []testCase{
+	{"List", "returns tasks in the order of their ids", func(e *env) {
+		q := e.open()
+		q.put("c1 b1 a1 c2 a2", task.PutOptions{Kind: "k"})
+		q.put("a3 b2", task.PutOptions{Group: "g"})
+		q.first("c1").bury()
+		q.first("b1")
+		for _, c := range []struct {
+			o    task.ListOptions
+			want string
+		}{
+			{task.ListOptions{}, "c1 b1 a1 c2 a2 a3 b2"},
+			{task.ListOptions{State: task.Ready}, "a1 c2 a2"},
+			{task.ListOptions{State: task.Taken}, "b1"},
+			{task.ListOptions{State: task.Buried}, "c1"},
+			{task.ListOptions{State: task.Held}, "a3 b2"},
+			{task.ListOptions{State: task.Delayed}, ""},
+			{task.ListOptions{Key: new("a")}, "a1 a2 a3"},
+			{task.ListOptions{Key: new("")}, ""},
+			{task.ListOptions{Kind: new("k")}, "c1 b1 a1 c2 a2"},
+			{task.ListOptions{Kind: new("")}, "a3 b2"},
+			{task.ListOptions{Group: "g"}, "a3 b2"},
+			{task.ListOptions{Group: "h"}, ""},
+			{task.ListOptions{State: task.Ready, Key: new("c"), Kind: new("k")}, "c2"},
+		} {
+			equal(e, "tasks", q.list(c.o), c.want)
+		}
+	}},
+	{"Pages", "only those with greater ids: the last one of the page before", func(e *env) {
+		q := e.open()
+		ids := q.put(strings.Repeat("a1 b1 ", 120))
+		for i := 1; i < len(ids); i += 3 {
+			q.remove(ids[i])
+		}
+		var after task.ID
+		var n int
+		for _, want := range []int{100, 60, 0} {
+			tasks, err := q.List(ctx, task.ListOptions{After: after})
+			e.ok(err)
+			equal(e, "tasks of a page", len(tasks), want)
+			for _, t := range tasks {
+				if t.ID <= after {
+					e.Fatalf("task %d after %d", t.ID, after)
+				}
+				after = t.ID
+				n++
+			}
+		}
+		equal(e, "tasks", n, 160)
+		equal(e, "two of key b", q.list(task.ListOptions{Key: new("b"), After: ids[2], Limit: 2}), "b1 b1")
+		_, err := q.List(ctx, task.ListOptions{Limit: -1})
+		e.is(err, task.ErrInvalid)
+	}},
+	{"Stats", "Puts is the sum of all these", func(e *env) {
+		q := e.open(options{Capacity: 8})
+		ids, l := q.everywhere()
+		q.one("x1", task.PutOptions{TTL: second})
+		q.one("x2", withTTR)
+		q.consumer(task.Filter{}).first("r1").ack()
+		q.first("x1").release(0)
+		q.first("x1").release(0)
+		time.Sleep(second)
+		q.first("x2").touch(second)
+		time.Sleep(11 * second)
+		q.kick(1, 1)
+		q.remove(ids[task.Held])
+		l.release(0)
+		q.put("a1 a2 a3 a4")
+		q.refuses("a5", task.PutOptions{}, fairq.ErrFull)
+		s := q.stats()
+		equal(e, "Stats", s, task.Stats{
+			Ready: 7, Delayed: 1, Keys: 5, Capacity: 8,
+			Puts: 11, Takes: 6, Acks: 1, Releases: 3, Losses: 1, Buries: 1, Kicks: 1, Touches: 1, Deletes: 1, Expiries: 1, Refused: 1,
+		})
+		equal(e, "Len", s.Len(), 8)
+	}},
+	{"KeyStats", "returns the n keys with the most tasks, those with the most first", func(e *env) {
+		q := e.open()
+		q.put("a1 b1 b2 b3 b4 c1 c2")
+		q.takes("a1 b1 c1")[1].bury()
+		q.one("b5", task.PutOptions{Delay: second})
+		q.one("b6", task.PutOptions{Group: "g"})
+		e.ok(q.PauseKey(ctx, "c"))
+		want := []task.KeyStat{
+			{Key: "b", Ready: 3, Delayed: 1, Buried: 1, Held: 1}, {Key: "c", Ready: 1, Taken: 1, Paused: true}, {Key: "a", Taken: 1},
+		}
+		for n := range 6 {
+			stats, err := q.KeyStats(ctx, n)
+			e.ok(err)
+			equal(e, "number of keys", len(stats), min(n, 3))
+			for i := range stats {
+				equal(e, "KeyStats", stats[i], want[i])
+			}
+		}
+		equal(e, "Len", want[0].Len(), 6)
+	}},
+	{"Truncate", "deletes all tasks, and returns how many. All leases are lost.", func(e *env) {
+		q := e.open()
+		ids, l := q.everywhere()
+		q.one("x1", addressed)
+		wait := q.waiting("x")
+		n, err := q.Truncate(ctx)
+		e.ok(err)
+		equal(e, "tasks deleted", n, 6)
+		wait.returns(task.ErrDeleted)
+		l.lost(q)
+		for _, id := range ids {
+			q.gone(id)
+		}
+		time.Sleep(2 * time.Hour)
+		q.none()
+		equal(e, "keys", q.stats().Keys, 0)
+		q.put("a1 a2 b1")
+		q.order("a1 b1 a2")
+	}},
+}
+
+var eventCases = []testCase{
+	{"Life", "returns what happens to the queue's tasks from now on, in order", func(e *env) {
+		q := e.open(options{TTR: 10 * second})
+		q.put("z1")
+		w := q.watch(ctx)
+		start := time.Now()
+		id := q.one("a1", task.PutOptions{Delay: second, Group: "g", TTL: time.Hour})
+		equal(e, "state", w.saw("put a")[0].Task.State, task.Held)
+		q.start("g")
+		equal(e, "state", w.saw("start a")[0].Task.State, task.Delayed)
+		time.Sleep(2 * second)
+		ev := w.saw("delay a")[0]
+		equal(e, "state", ev.Task.State, task.Ready)
+		e.at("event", ev.Time, start, second)
+		q.first("z1").ack()
+		w.saw("take z, ack z")
+		l := q.first("a1")
+		ev = w.saw("take a")[0]
+		equal(e, "task", ev.Task, l.Info)
+		equal(e, "lease", ev.Lease, 0)
+		time.Sleep(second)
+		e.at("event", ev.Time, start, 2*second)
+		l.touch(second)
+		l.release(0)
+		evs := w.saw("touch a, release a")
+		equal(e, "lease that ended with Touch", evs[0].Lease, 0)
+		lease := evs[1].Lease
+		equal(e, "a lease ended with Release", lease != 0, true)
+		l = q.first("a1")
+		l.release(second)
+		time.Sleep(second)
+		evs = w.saw("take a, release a, delay a")
+		equal(e, "state after Release", evs[1].Task.State, task.Delayed)
+		if evs[1].Lease == 0 || evs[1].Lease == lease {
+			e.Fatalf("lease %d was followed by lease %d", lease, evs[1].Lease)
+		}
+		q.first("a1")
+		time.Sleep(10 * second)
+		evs = w.saw("take a, ttr a")
+		equal(e, "state after TTR", evs[1].Task.State, task.Ready)
+		e.at("event", evs[1].Time, evs[0].Time, 10*second)
+		q.first("a1").bury()
+		q.kick(1, 1)
+		q.first("a1").ack()
+		evs = w.saw("take a, bury a, kick a, take a, ack a")
+		equal(e, "error after Bury", *evs[1].Task.Err, task.Error{Message: "oops"})
+		equal(e, "id", evs[4].Task.ID, id)
+	}},
+	{"Ends", "its time to live has ended, and it is gone", func(e *env) {
+		q, start := e.open(), time.Now()
+		w := q.watch(ctx)
+		q.one("a1", task.PutOptions{TTL: second})
+		q.remove(q.put("b1")[0])
+		time.Sleep(2 * second)
+		evs := w.saw("put a, put b, delete b, ttl a")
+		e.at("event", evs[3].Time, start, second)
+		q.put("c1 d1")
+		l := q.first("c1")
+		_, err := q.Truncate(ctx)
+		e.ok(err)
+		evs = w.saw("put c, put d, take c, delete c, delete d")
+		equal(e, "a lease ended", evs[3].Lease != 0 && evs[4].Lease == 0, true)
+		l.lost(q)
+	}},
+	{"LastAttempt", "or follows EventBury", func(e *env) {
+		q := e.open()
+		w := q.watch(ctx)
+		q.put("a1", task.PutOptions{TTR: second, MaxAttempts: 1})
+		q.first("a1").release(0)
+		q.kick(1, 1)
+		q.first("a1")
+		time.Sleep(second)
+		evs := w.saw("put a, take a, release a, bury a, kick a, take a, ttr a, bury a")
+		equal(e, "state", evs[3].Task.State, task.Buried)
+		equal(e, "a lease ended", evs[2].Lease != 0 && evs[6].Lease != 0 && evs[2].Lease != evs[6].Lease, true)
+	}},
+	{"Evict", "it made room for another one, and is gone", func(e *env) {
+		q, evicted := e.evicting(options{Capacity: 2})
+		q.put("a1 a2")
+		w := q.watch(ctx)
+		q.evicts(evicted, "b1", "a2")
+		w.saw("evict a, put b")
+	}},
+	{"Group", "it was deleted, truncated, or cancelled with its group, and is gone", func(e *env) {
+		q := e.open()
+		q.put("a1 b1 c1", in(task.Member))
+		q.put("e1", in(task.AtEnd))
+		q.put("f1", in(task.AtAbort))
+		q.start("g")
+		l := q.takes("a1")
+		w := q.watch(ctx)
+		q.cancel()
+		w.saw("delete b, delete c")
+		l[0].release(0)
+		if _, got := w.seen(); got != "release a, delete a, delete e, start f" && got != "release a, delete a, start f, delete e" {
+			e.Fatalf("events: %s", got)
+		}
+	}},
+	{"Close", "because its consumer was closed", func(e *env) {
+		q := e.open()
+		q.put("a1")
+		c := q.consumer(task.Filter{})
+		c.first("a1")
+		w := q.watch(ctx)
+		c.close()
+		ev := w.saw("release a")[0]
+		equal(e, "attempts", ev.Task.Attempts, 0)
+		equal(e, "state", ev.Task.State, task.Ready)
+	}},
+	{"Readers", "until ctx is done or the queue is closed", func(e *env) {
+		q := e.open()
+		gone, cancel := context.WithCancel(ctx)
+		one, two := q.watch(gone), q.watch(ctx)
+		q.put("a1")
+		one.saw("put a")
+		cancel()
+		one.saw("")
+		equal(e, "the reader is over", one.over, true)
+		q.put("b1")
+		one.saw("")
+		two.saw("put a, put b")
+		equal(e, "the reader is over", two.over, false)
+		q.close()
+		synctest.Wait()
+		equal(e, "the reader is over", two.over, true)
+	}},
+}
