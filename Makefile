@@ -1,4 +1,4 @@
-# bench, fuzz and cover look at the root package only, which is the queue; the others at every module.
+# bench and cover look at the queue and at tasks, fuzz at the queue; the others at every module.
 
 FUZZTIME ?= 30s
 BENCH    ?= .
@@ -42,7 +42,7 @@ fmt: ## format every file
 	@$(TOOL) gofumpt -w .
 
 bench: ## run the benchmarks; BENCH selects by name, COUNT repeats
-	@go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 0 .
+	@go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 0 . ./task
 
 # With a FUZZTIME in seconds, Go before 1.27 may end in a bare "context deadline exceeded" that is no failure of the
 # target (golang/go#75804). With a number of runs, as in FUZZTIME=100000x, it does not.
@@ -56,6 +56,8 @@ fuzz: ## run every fuzz target for FUZZTIME
 	done
 
 cover: ## measure the statement coverage, which must be at least MINCOVER percent
-	@go test -coverprofile=coverage.out .
-	@go tool cover -func=coverage.out | awk -v min=$(MINCOVER) '/^total:/ { total = $$3 + 0 } \
-		END { printf "statement coverage %.1f %%, at least %s %% wanted\n", total, min; exit total < min }'
+	@for package in . ./task; do \
+		go test -coverprofile=coverage.out $$package || exit 1; \
+		go tool cover -func=coverage.out | awk -v min=$(MINCOVER) '/^total:/ { total = $$3 + 0 } \
+			END { printf "statement coverage %.1f %%, at least %s %% wanted\n", total, min; exit total < min }' || exit 1; \
+	done

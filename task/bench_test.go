@@ -3,7 +3,9 @@ package task_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -11,12 +13,10 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-type job struct {
-	user string
-	n    int
-}
+// work is the payload in all benchmarks, as in those of package fairq.
+type work struct{ user string }
 
-func names(n int) []string {
+func users(n int) []string {
 	all := make([]string, n)
 	for i := range all {
 		all[i] = fmt.Sprintf("user-%d", i)
@@ -24,48 +24,120 @@ func names(n int) []string {
 	return all
 }
 
-// BenchmarkTask times putting, taking and acking one task. Each key has one task queued.
+func open(b *testing.B, options *task.Options[work]) *task.Queue[work] {
+	q, err := task.Open[work](b.Context(), new(task.Memory), "bench", options)
+	require.NoError(b, err)
+	b.Cleanup(func() { require.NoError(b, q.Close(context.Background())) })
+	return q
+}
+
+// cycle puts, takes and acks one task for each round of the loop, for one user after the other.
+func cycle(b *testing.B, q *task.Queue[work], users []string) {
+	ctx := b.Context()
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		user := users[i%len(users)]
+		if _, err := q.Put(ctx, user, work{user}, task.PutOptions{}); err != nil {
+			b.Fatal(err)
+		}
+		t, err := q.Take(ctx)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := t.Ack(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkTask times putting, taking and acking one task. Each user has one more task queued. The baseline is pushing
+// and popping an item.
 func BenchmarkTask(b *testing.B) {
 	for _, keys := range []int{1, 100, 10_000} {
-		users := names(keys)
+		users := users(keys)
 		b.Run(fmt.Sprintf("keys=%d/of=FairQueue", keys), func(b *testing.B) {
-			q := fairq.New(func(j job) string { return j.user }, &fairq.Options[string, job]{Capacity: fairq.Unbounded})
+			q := fairq.New(func(w work) string { return w.user }, &fairq.Options[string, work]{Capacity: fairq.Unbounded})
 			for _, u := range users {
-				require.NoError(b, q.Push(job{user: u}))
+				require.NoError(b, q.Push(work{u}))
 			}
 			b.ReportAllocs()
-			i := 0
-			for b.Loop() {
-				_ = q.Push(job{users[i], i})
+			for i := 0; b.Loop(); i++ {
+				_ = q.Push(work{users[i%keys]})
 				q.Pop()
-				if i++; i == keys {
-					i = 0
-				}
 			}
 		})
-		b.Run(fmt.Sprintf("keys=%d/of=tasks", keys), func(b *testing.B) {
-			ctx := context.Background()
-			q, err := task.Open[job](ctx, new(task.Memory), "q", nil)
-			require.NoError(b, err)
+		b.Run(fmt.Sprintf("keys=%d/of=task", keys), func(b *testing.B) {
+			q := open(b, nil)
 			for _, u := range users {
-				_, err := q.Put(ctx, u, job{user: u}, task.PutOptions{})
+				_, err := q.Put(b.Context(), u, work{u}, task.PutOptions{})
 				require.NoError(b, err)
 			}
+			cycle(b, q, users)
+		})
+	}
+}
+
+// BenchmarkBusyKeys times the same with MaxInFlightPerKey 1, for 100 users, while 1,000 others are busy: each has one task taken
+// and ten ready. The baseline has nobody busy.
+func BenchmarkBusyKeys(b *testing.B) {
+	for _, busy := range []int{0, 1_000} {
+		b.Run(fmt.Sprintf("busy=%d", busy), func(b *testing.B) {
+			q := open(b, &task.Options[work]{MaxInFlightPerKey: 1})
+			for range 11 {
+				for i := range busy {
+					_, err := q.Put(b.Context(), fmt.Sprintf("busy-%d", i), work{}, task.PutOptions{})
+					require.NoError(b, err)
+				}
+			}
+			for range busy {
+				_, err := q.Take(b.Context())
+				require.NoError(b, err)
+			}
+			cycle(b, q, users(100))
+		})
+	}
+}
+
+// BenchmarkDelayed says how many bytes a task needs that is delayed, beside its payload, and how many goroutines a million of
+// them.
+func BenchmarkDelayed(b *testing.B) {
+	const tasks = 1_000_000
+	users := users(1000)
+	for b.Loop() {
+		q := open(b, nil)
+		before, goroutines := heap(), runtime.NumGoroutine()
+		for i := range tasks {
+			_, err := q.Put(b.Context(), users[i%1000], work{}, task.PutOptions{Delay: time.Hour + time.Duration(i*7919%tasks)})
+			require.NoError(b, err)
+		}
+		// Each payload is boxed: 16 bytes.
+		b.ReportMetric((heap()-before)/tasks-16, "B/task")
+		b.ReportMetric(float64(runtime.NumGoroutine()-goroutines), "goroutines")
+		runtime.KeepAlive(q)
+	}
+}
+
+func heap() float64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}
+
+// BenchmarkStats times Stats in a short and a long queue.
+func BenchmarkStats(b *testing.B) {
+	for _, tasks := range []int{10, 1_000_000} {
+		q := open(b, nil)
+		for i := range tasks {
+			_, err := q.Put(b.Context(), fmt.Sprint(i%1000), work{}, task.PutOptions{})
+			require.NoError(b, err)
+		}
+		b.Run(fmt.Sprintf("tasks=%d", tasks), func(b *testing.B) {
 			b.ReportAllocs()
-			i := 0
 			for b.Loop() {
-				if _, err := q.Put(ctx, users[i], job{users[i], i}, task.PutOptions{}); err != nil {
+				if _, err := q.Stats(b.Context()); err != nil {
 					b.Fatal(err)
-				}
-				t, err := q.Take(ctx)
-				if err != nil {
-					b.Fatal(err)
-				}
-				if err := t.Ack(ctx); err != nil {
-					b.Fatal(err)
-				}
-				if i++; i == keys {
-					i = 0
 				}
 			}
 		})

@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"sync"
@@ -215,6 +216,14 @@ func (q *memoryQueue) enter() (now int64, err error) {
 
 // now returns the time. It is never 0, which stands for never: the epoch is before the queue.
 func (q *memoryQueue) now() int64 { return int64(time.Since(q.epoch)) }
+
+// after returns the time d after t. Where that is more than 292 years after the epoch, it is 292.
+func after(t int64, d time.Duration) int64 {
+	if t > math.MaxInt64-int64(d) {
+		return math.MaxInt64
+	}
+	return t + int64(d)
+}
 
 func (q *memoryQueue) time(at int64) time.Time {
 	if at == 0 {

@@ -139,7 +139,7 @@ func (q *memoryQueue) Touch(_ context.Context, lease Lease, d time.Duration) (ti
 		return time.Time{}, ErrLeaseLost
 	}
 	if it.until > 0 && d > 0 {
-		it.until += int64(d)
+		it.until = after(it.until, d)
 		q.arm(it, it.until)
 	}
 	if d > 0 {

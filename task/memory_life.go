@@ -29,10 +29,10 @@ func (q *memoryQueue) put(n *New, now int64) (id ID, victim *Record, err error) 
 	q.places++
 	it.place = q.places
 	if n.TTL > 0 {
-		it.expires = now + int64(n.TTL) + int64(n.Delay)
+		it.expires = after(now, n.TTL+n.Delay)
 	}
 	if n.Delay > 0 {
-		it.until = now + int64(n.Delay)
+		it.until = after(now, n.Delay)
 	}
 	if n.Address != "" || n.Group != "" {
 		it.more = &more{address: n.Address}
@@ -199,7 +199,7 @@ func (q *memoryQueue) take(consumer string, filter *Filter, now int64) *item {
 	it.attempts++
 	if it.ttr > 0 {
 		now = q.sure(now)
-		it.until = now + int64(it.ttr)
+		it.until = after(now, it.ttr)
 	}
 	q.set(it, Taken)
 	q.stats.Takes++
@@ -237,9 +237,9 @@ func (q *memoryQueue) handBack(it *item, now int64, delay time.Duration, why Eve
 		return
 	}
 	if delay > 0 {
-		it.until = now + int64(delay)
+		it.until = after(now, delay)
 		if it.expires > 0 {
-			it.expires += int64(delay)
+			it.expires = after(it.expires, delay)
 		}
 	}
 	q.back(it, delay == 0, why, now, lease)

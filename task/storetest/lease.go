@@ -65,6 +65,19 @@ var leaseCases = []testCase{
 		l.lost(q)
 		equal(e, "touches", q.stats().Touches, 2)
 	}},
+	{"TouchOne", "makes the lease last d longer", func(e *env) {
+		q, start := e.open(), time.Now()
+		q.put("a1 b1 c1 d1", withTTR)
+		l := q.takes("a1 b1 c1 d1")
+		l[0].touch(second)
+		l[2].touch(2 * second)
+		w := q.watch(ctx)
+		time.Sleep(20 * second)
+		events := w.saw("ttr b, ttr d, ttr a, ttr c")
+		for i, after := range []time.Duration{10 * second, 10 * second, 11 * second, 12 * second} {
+			e.at("event", events[i].Time, start, after)
+		}
+	}},
 	{"TouchForNothing", "It also tells whether the lease is still held, and with a d of 0 does nothing else.", func(e *env) {
 		q, start := e.open(), time.Now()
 		w := q.watch(ctx)

@@ -244,6 +244,15 @@ var delayCases = []testCase{
 			e.at("taken", take.at, start, time.Duration(i+1)*second)
 		}
 	}},
+	{"Buried", "makes up to n buried tasks ready", func(e *env) {
+		q := e.open()
+		id := q.one("a1", task.PutOptions{Delay: second})
+		q.bury(id)
+		equal(e, "until", q.peek(id).Until, time.Time{})
+		q.kick(1, 1)
+		q.state(task.Ready, id)
+		q.order("a1")
+	}},
 	{"Removed", "A lease on it is lost.", func(e *env) {
 		q := e.open()
 		ids := q.put("a1 b1", task.PutOptions{Delay: second})

@@ -1,0 +1,161 @@
+package task_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task"
+)
+
+func TestBadOptions(t *testing.T) {
+	onEvict := func(*task.Task[int]) {}
+	for field, o := range map[string]task.Options[int]{
+		"Options.Capacity":          {Capacity: -1},
+		"Options.KeyCapacity":       {KeyCapacity: fairq.MaxLen + 1},
+		"Options.MaxInFlightPerKey": {MaxInFlightPerKey: -1},
+		"Options.MaxAttempts":       {MaxAttempts: -1},
+		"Options.TTL":               {TTL: -time.Second},
+		"Options.TTR":               {TTR: task.MaxDuration + 1},
+		"Options.Retention":         {Retention: -1},
+		"Options.Grace":             {Grace: task.MaxDuration + 1},
+		"Options.WhenFull":          {WhenFull: 7},
+		"Options.Newcomers":         {Newcomers: -1},
+		"Options.Capacity is 0":     {WhenFull: fairq.EvictHeaviest, OnEvict: onEvict},
+		"Options.OnEvict is <nil>":  {WhenFull: fairq.EvictHeaviest, Capacity: 1},
+		"Options.OnEvict is":        {OnEvict: onEvict},
+	} {
+		_, err := task.Open(t.Context(), new(task.Memory), "q", &o)
+		requireField(t, err, field)
+	}
+	_, err := task.Open[int](t.Context(), nil, "q", nil)
+	requireField(t, err, "Open: the store")
+	_, err = task.Open[int](t.Context(), new(task.Memory), "", nil)
+	requireField(t, err, "Open: the name")
+	_, err = task.Open[int](t.Context(), new(task.Memory), strings.Repeat("x", task.MaxName+1), nil)
+	requireField(t, err, "Open: the name")
+}
+
+func requireField(t *testing.T, err error, field string) {
+	t.Helper()
+	require.ErrorIs(t, err, task.ErrInvalid, field)
+	var e *task.FieldError
+	require.ErrorAs(t, err, &e)
+	require.Contains(t, err.Error(), "task: "+field)
+	require.NotEmpty(t, e.Limit)
+}
+
+func TestBadCalls(t *testing.T) {
+	ctx := t.Context()
+	weight := 1
+	q, err := task.Open(ctx, new(task.Memory), "q", &task.Options[int]{Weight: func(string) int { return weight }})
+	require.NoError(t, err)
+	long := strings.Repeat("x", task.MaxName+1)
+	for field, o := range map[string]task.PutOptions{
+		"PutOptions.Priority":        {Priority: -1},
+		"PutOptions.Priority is 327": {Priority: task.MaxPriority + 1},
+		"PutOptions.Delay":           {Delay: -1},
+		"PutOptions.TTL":             {TTL: -1},
+		"PutOptions.TTR":             {TTR: task.MaxDuration + 1},
+		"PutOptions.MaxAttempts":     {MaxAttempts: fairq.MaxLen + 1},
+		"PutOptions.Kind":            {Kind: long},
+		"PutOptions.Address":         {Address: long},
+		"PutOptions.Group":           {Group: long},
+		"PutOptions.Role is 3":       {Role: 3, Group: "g"},
+		"PutOptions.Role":            {Role: task.AtEnd},
+	} {
+		_, err := q.Put(ctx, "a", 1, o)
+		requireField(t, err, field)
+		_, err = q.PutWait(ctx, "a", 1, o)
+		requireField(t, err, field)
+		ids, err := q.PutBatch(ctx, []task.Batch[int]{{Key: "a"}, {Key: "a", Options: o}, {Key: "a"}})
+		requireField(t, err, field)
+		require.Len(t, ids, 1)
+		require.NoError(t, q.Delete(ctx, ids[0]))
+	}
+	_, err = q.Put(ctx, long, 1, task.PutOptions{})
+	requireField(t, err, "the key")
+	weight = 0
+	_, err = q.Put(ctx, "a", 1, task.PutOptions{})
+	require.ErrorIs(t, err, fairq.ErrWeight)
+	weight = 1
+
+	_, err = q.TakeBatch(ctx, 0)
+	requireField(t, err, "TakeBatch: the number")
+	_, err = q.Kick(ctx, -1)
+	requireField(t, err, "Kick: the number")
+	_, err = q.List(ctx, task.ListOptions{Limit: -1})
+	requireField(t, err, "ListOptions.Limit")
+	_, err = q.List(ctx, task.ListOptions{State: 77})
+	requireField(t, err, "ListOptions.State is State(77)")
+
+	s, err := q.Stats(ctx)
+	require.NoError(t, err)
+	require.Zero(t, s.Len())
+
+	_, err = q.Put(ctx, "a", 1, task.PutOptions{})
+	require.NoError(t, err)
+	one, err := q.Take(ctx)
+	require.NoError(t, err)
+	requireField(t, one.Release(ctx, -1), "Release: the delay")
+	requireField(t, one.Fail(ctx, nil, task.MaxDuration+1), "Fail: the delay")
+	requireField(t, one.Touch(ctx, -1), "Touch: the duration")
+	require.NoError(t, one.Touch(ctx, 0))
+
+	other := new(task.Task[int]) // no lease at all
+	require.ErrorIs(t, other.Ack(ctx), task.ErrLeaseLost)
+	require.ErrorIs(t, other.Touch(ctx, 1), task.ErrLeaseLost)
+	leaseCtx, cancel := other.Context(ctx)
+	defer cancel()
+	require.ErrorIs(t, context.Cause(leaseCtx), task.ErrLeaseLost)
+	require.Equal(t, "q", q.Name())
+	require.NoError(t, q.Close(ctx))
+	require.ErrorIs(t, one.Ack(ctx), task.ErrClosed)
+}
+
+// Times far beyond what a clock can tell do no harm.
+func TestHugeTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		q, err := task.Open[int](ctx, new(task.Memory), "q", nil)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, q.Close(ctx)) }()
+		id, err := q.Put(ctx, "a", 1, task.PutOptions{TTL: task.MaxDuration, TTR: task.MaxDuration})
+		require.NoError(t, err)
+		one, err := q.Take(ctx)
+		require.NoError(t, err)
+		for range 5 {
+			require.NoError(t, one.Touch(ctx, task.MaxDuration))
+		}
+		for range 5 {
+			require.NoError(t, one.Release(ctx, task.MaxDuration))
+			require.NoError(t, q.Bury(ctx, id, errors.New("no")))
+			require.NoError(t, q.KickID(ctx, id))
+			one, err = q.Take(ctx)
+			require.NoError(t, err)
+		}
+		require.NoError(t, one.Ack(ctx))
+	})
+}
+
+// A queue remembers nothing of many kinds and priorities that are gone.
+func TestManyKinds(t *testing.T) {
+	ctx := t.Context()
+	q, err := task.Open[int](ctx, new(task.Memory), "q", nil)
+	require.NoError(t, err)
+	for i := range 100 {
+		_, err := q.Put(ctx, string(rune('a'+i%7)), i, task.PutOptions{Kind: string(rune('a' + i)), Priority: i * 300})
+		require.NoError(t, err)
+	}
+	for range 100 {
+		one, err := q.Take(ctx)
+		require.NoError(t, err)
+		require.NoError(t, one.Ack(ctx))
+	}
+}
