@@ -25,27 +25,34 @@ type block struct {
 // add gives a task its id.
 func (x *index) add(it *item) {
 	x.last++
-	number := x.last >> blockBits
-	if x.open == nil || x.open.number != number {
-		b := x.spare
-		if x.spare = nil; b == nil {
-			b = new(block)
+	if x.open == nil || x.open.number != x.last>>blockBits {
+		if x.open != nil && x.open.used == 0 {
+			x.drop(x.open)
 		}
-		b.number, b.prev, b.next = number, x.open, nil
-		if x.open == nil {
-			x.first = b
-		} else {
-			x.open.next = b
-		}
-		x.open = b
-		if x.blocks == nil {
-			x.blocks = map[ID]*block{}
-		}
-		x.blocks[number] = b
+		x.grow(x.last >> blockBits)
 	}
 	x.open.items[x.last&(1<<blockBits-1)] = it
 	x.open.used++
 	it.id, it.block = x.last, x.open
+}
+
+// grow adds a block.
+func (x *index) grow(number ID) {
+	b := x.spare
+	if x.spare = nil; b == nil {
+		b = new(block)
+	}
+	b.number, b.prev, b.next = number, x.open, nil
+	if x.open == nil {
+		x.first = b
+	} else {
+		x.open.next = b
+	}
+	x.open = b
+	if x.blocks == nil {
+		x.blocks = map[ID]*block{}
+	}
+	x.blocks[number] = b
 }
 
 func (x *index) get(id ID) *item {
@@ -58,17 +65,24 @@ func (x *index) get(id ID) *item {
 func (x *index) remove(it *item) {
 	b := it.block
 	b.items[it.id&(1<<blockBits-1)] = nil
-	b.used--
-	if b.used > 0 || b == x.open {
-		return
+	if b.used--; b.used == 0 && b != x.open {
+		x.drop(b)
 	}
+}
+
+// drop removes an empty block.
+func (x *index) drop(b *block) {
 	delete(x.blocks, b.number)
 	if b.prev == nil {
 		x.first = b.next
 	} else {
 		b.prev.next = b.next
 	}
-	b.next.prev = b.prev
+	if b.next == nil {
+		x.open = b.prev
+	} else {
+		b.next.prev = b.prev
+	}
 	x.spare = b
 }
 

@@ -17,9 +17,10 @@ import (
 // queue's, each time.
 //
 // Put, Take, Ack and the other calls for a single task are O(1), plus O(log n) where timers are involved (n tasks that have
-// a delay, a time to live or a time to run) or a task is handed back (n tasks of its key that were). A Take that passes
-// over tasks of other kinds does that once for each. If more than a thousand things are due at the same time, each call
-// handles a thousand of them, so that none takes long.
+// a delay, a time to live or a time to run) or a task is handed back (n tasks and keys that were). Each priority and kind in
+// use adds a little to Take. One that passes over tasks of other kinds, or keys that are busy or paused, does so once for
+// each of their turns. If more than a thousand things are due at the same time, each call handles a thousand of them, so
+// that none takes long. CancelGroup, Truncate, List, KeyStats and closing a consumer are O(tasks or keys concerned).
 type Memory struct {
 	mu     sync.Mutex
 	queues map[string]*memoryQueue
@@ -308,8 +309,11 @@ func (q *memoryQueue) retire(l *line) {
 	}
 	i := slices.Index(l.key.lines, l)
 	l.key.lines = slices.Delete(l.key.lines, i, i+1)
-	l.band.lines--
-	l.band.keep(l)
+	b := l.band
+	b.keep(l)
+	if b.lines--; b.lines == 0 && len(q.bands) > spareBands {
+		q.bands = slices.DeleteFunc(q.bands, func(other *band) bool { return other == b })
+	}
 }
 
 // band returns the band of a priority.

@@ -3,7 +3,6 @@ package task
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 )
 
@@ -209,15 +208,12 @@ func (q *memoryQueue) take(consumer string, filter *Filter, now int64) *item {
 
 // first takes the first task in order out of its line.
 func (q *memoryQueue) first(f *Filter) *item {
-	for i, b := range q.bands {
+	for _, b := range q.bands {
 		if f.MaxPriority != nil && b.priority > *f.MaxPriority {
 			return nil
 		}
 		if it := b.next(f); it != nil {
 			q.retire(q.line(it))
-			if b.lines == 0 && len(q.bands) > spareBands {
-				q.bands = slices.Delete(q.bands, i, i+1)
-			}
 			return it
 		}
 	}

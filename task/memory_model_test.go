@@ -418,9 +418,11 @@ func (q *memoryQueue) check(t require.TestingT) {
 	states := map[State]int{}
 	byKey := map[*account]map[State]int{}
 	ready := map[*lane]int{}
+	byTask := map[*block]bool{}
 	timers, addresses, members := 0, 0, map[*group]int{}
 	for it := range q.ids.after(0) {
 		states[it.state]++
+		byTask[it.block] = true
 		if byKey[it.key] == nil {
 			byKey[it.key] = map[State]int{}
 		}
@@ -451,6 +453,7 @@ func (q *memoryQueue) check(t require.TestingT) {
 		require.Equal(t, states[state], *q.gauge(state), state)
 	}
 	require.Len(t, q.timers, timers)
+	require.LessOrEqual(t, len(q.ids.blocks), len(byTask)+1)
 	require.Len(t, q.addresses, addresses)
 	require.Len(t, q.groups, len(members))
 	require.Equal(t, states[Buried], q.buried.len)

@@ -41,7 +41,8 @@ type taker struct {
 	arrived  uint64
 	changes  uint64 // as of when it began to look
 	looked   *setFilter
-	claims   bool // it was woken because of a task that has become ready
+	claims   bool   // it was woken because of a task that has become ready
+	claimed  uint64 // takers.changes as of then
 	woken    bool
 	wake     chan struct{}
 }
@@ -82,7 +83,7 @@ func (t *takers) look() {
 // rouse wakes the first taker of a line.
 func (t *takers) rouse(w *taker, claims bool) {
 	w.group.line = w.group.line[1:]
-	w.woken, w.claims, w.changes = true, claims, t.changes
+	w.woken, w.claims, w.claimed, w.changes = true, claims, t.changes, t.changes
 	t.woken++
 	w.signal()
 }
@@ -137,7 +138,8 @@ func (t *takers) leave(w *taker, found bool) {
 		}
 	} else {
 		t.woken--
-		if !found { // it will not look, so others must
+		// If it will not look, others must. So if it has perhaps found another task than that for which it was woken.
+		if !found || w.claims && (w.claimed != t.changes || w.looked.id != w.group.filter.id) {
 			for _, g := range t.groups {
 				g.tested = false
 			}

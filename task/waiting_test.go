@@ -229,6 +229,31 @@ func (w *waiters) check(when string) {
 	}
 }
 
+// A taker that is woken because of one task may find another one. Somebody else wants the first.
+func TestTakerFindsAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		q, err := Open[int](ctx, new(Memory), "q", nil)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, q.Close(ctx)) }()
+		kinds := make(chan string, 2)
+		for _, f := range [][]string{{"a", "b"}, {"b"}} {
+			go func() {
+				one, err := q.NewConsumer(Filter{Kinds: f}).Take(ctx)
+				if err == nil {
+					kinds <- one.Kind
+				}
+			}()
+			synctest.Wait()
+		}
+		_, err = q.PutBatch(ctx, []Batch[int]{{Key: "k", Options: PutOptions{Kind: "b", Priority: 1}}, {Key: "k", Options: PutOptions{Kind: "a"}}})
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Equal(t, "a", <-kinds)
+		require.Equal(t, "b", <-kinds)
+	})
+}
+
 // Producers who wait are admitted in rounds by key.
 func TestPutWaitIsFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
