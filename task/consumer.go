@@ -3,6 +3,8 @@ package task
 import (
 	"context"
 	"crypto/rand"
+	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -24,9 +26,7 @@ func (q *Queue[V]) newConsumer(id string, filter Filter) *Consumer[V] {
 	c.state.filter.Store(filter.set())
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.consumers != nil {
-		q.consumers[c] = struct{}{}
-	}
+	q.consumers[c] = struct{}{}
 	return c
 }
 
@@ -46,6 +46,10 @@ func (q *Queue[V]) ResumeConsumer(ctx context.Context, id string, filter Filter)
 		return nil, nil, err
 	}
 	c := q.newConsumer(id, filter)
+	if err := q.notifier.over(); err != nil { // Close may not have seen it
+		_ = q.backend.Leave(context.WithoutCancel(ctx), id, 0)
+		return nil, nil, err
+	}
 	tasks, err := c.tasks(ctx, records)
 	return c, tasks, err
 }
@@ -91,15 +95,15 @@ func (c *Consumer[V]) TryTake(ctx context.Context) (t *Task[V], ok bool, err err
 
 // TakeBatch is Queue.TakeBatch for this consumer.
 func (c *Consumer[V]) TakeBatch(ctx context.Context, n int) (tasks []*Task[V], err error) {
-	if n < 1 {
-		return nil, &FieldError{"TakeBatch: the number", n, "1 or more"}
+	if n < 1 || n > MaxBatch {
+		return nil, &FieldError{"TakeBatch: the number", n, fmt.Sprintf("1 to %d", MaxBatch)}
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	records := make([]Record, n)
 	err = c.queue.notifier.take(ctx, &c.state, func(f Filter) (bool, error) {
 		for {
-			records := make([]Record, n)
 			got, err := c.queue.backend.Take(ctx, c.id, f, records)
 			if err != nil || got == 0 {
 				return false, err
@@ -187,7 +191,7 @@ func (c *Consumer[V]) tasks(ctx context.Context, records []Record) ([]*Task[V], 
 }
 
 // Close hands back what the consumer holds; the attempts do not count. It cannot be used any more then, and calls that wait
-// return [ErrClosed]. Closing it again does nothing.
+// return [ErrClosed]. If it returns an error it can be called again; if it has not, that does nothing.
 func (c *Consumer[V]) Close(ctx context.Context) error { return c.leave(ctx, 0) }
 
 // Disconnect gives up the consumer, but what it holds is handed back only after Options.Grace. Until then
@@ -199,21 +203,34 @@ func (c *Consumer[V]) Disconnect(ctx context.Context) error {
 func (c *Consumer[V]) leave(ctx context.Context, after time.Duration) error {
 	n := c.queue.notifier
 	n.mu.Lock()
-	err := n.overLocked(&c.state)
-	if err == nil {
-		c.disconnected.Store(after > 0)
-		c.state.closed.Store(true)
-		n.takers.expel(&c.state)
-	}
-	n.mu.Unlock()
-	if err != nil {
-		if c.state.closed.Load() {
-			return nil
-		}
+	if err := n.end; err != nil && !c.state.closed.Load() {
+		n.mu.Unlock()
 		return err
 	}
-	c.queue.mu.Lock()
-	delete(c.queue.consumers, c)
-	c.queue.mu.Unlock()
-	return c.queue.backend.Leave(ctx, c.id, after)
+	c.disconnected.Store(after > 0)
+	c.state.closed.Store(true)
+	n.takers.expel(&c.state)
+	n.mu.Unlock()
+	return c.queue.dismiss(ctx, c)
+}
+
+// dismiss tells the backend that a consumer has left, if it has not been told.
+func (q *Queue[V]) dismiss(ctx context.Context, c *Consumer[V]) error {
+	q.mu.Lock()
+	_, here := q.consumers[c]
+	q.mu.Unlock()
+	if !here {
+		return nil
+	}
+	after := time.Duration(0)
+	if c.disconnected.Load() {
+		after = q.options.Grace
+	}
+	if err := q.backend.Leave(ctx, c.id, after); err != nil && !errors.Is(err, ErrDropped) {
+		return err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.consumers, c)
+	return nil
 }

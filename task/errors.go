@@ -3,6 +3,7 @@ package task
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 )
 
 // A full queue returns a [*fairq.FullError], which is a fairq.ErrFull, and also a fairq.ErrKeyFull if it is the key that
@@ -24,6 +25,9 @@ var (
 	// ErrGroupCancelled is returned when a task is put into a cancelled group, or such a group is to be started.
 	ErrGroupCancelled = errors.New("task: group is cancelled")
 
+	// ErrPanic is returned when a function of the Options panicked. The error is a [*PanicError].
+	ErrPanic = errors.New("task: panic")
+
 	// ErrClosed is returned when the queue, or the consumer, has been closed.
 	ErrClosed = errors.New("task: closed")
 
@@ -43,21 +47,51 @@ type Error struct {
 	Message string
 }
 
-// Error returns the message, and the code if there is one.
-func (e *Error) Error() string {
-	if e.Code != 0 {
-		return fmt.Sprintf("%s (code %d)", e.Message, e.Code)
-	}
-	return e.Message
-}
+// Error returns the message.
+func (e *Error) Error() string { return e.Message }
 
 // newError makes an Error of any error; nil stays nil.
 func newError(err error) *Error {
 	var e *Error
-	if err == nil || errors.As(err, &e) {
-		return e
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &e):
+		return &Error{Message: err.Error()}
+	case e == nil:
+		return &Error{Message: "a nil *task.Error"}
 	}
-	return &Error{Message: err.Error()}
+	return &Error{Code: e.Code, Message: err.Error()}
+}
+
+// PanicError says which function panicked. [errors.Is] reports it as [ErrPanic], and if it panicked with an error as that
+// too.
+type PanicError struct {
+	Func  string // such as "Options.Weight"
+	Value any    // what it panicked with
+	Stack []byte // of the goroutine, as [debug.Stack] formats it
+}
+
+// Error names the function and the value.
+func (e *PanicError) Error() string { return fmt.Sprintf("%v in %s: %v", ErrPanic, e.Func, e.Value) }
+
+// Unwrap returns ErrPanic, and the value if it is an error.
+func (e *PanicError) Unwrap() []error {
+	if err, ok := e.Value.(error); ok {
+		return []error{ErrPanic, err}
+	}
+	return []error{ErrPanic}
+}
+
+// guard calls a function of the user's, and returns a *PanicError if it panics.
+func guard(name string, f func()) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{name, v, debug.Stack()}
+		}
+	}()
+	f()
+	return nil
 }
 
 // FieldError says which value makes no sense. [errors.Is] reports it as [ErrInvalid].

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/fairq/fairq"
 )
 
 // EventType says what happened to a task.
@@ -56,16 +58,17 @@ const mostEvents = 1 << 16
 
 // reader is somebody who reads events. It is protected by Notifier.mu.
 type reader struct {
-	events []Event
+	events fairq.Queue[struct{}, Event]
 	missed uint64
 	some   chan struct{}
 }
 
 func (r *reader) add(e Event) {
-	if len(r.events) == mostEvents {
-		r.events, r.missed = r.events[1:], r.missed+1
+	if r.events.Len() == mostEvents {
+		r.events.Pop()
+		r.missed++
 	}
-	r.events = append(r.events, e)
+	r.events.Push(struct{}{}, e)
 	select {
 	case r.some <- struct{}{}:
 	default:
@@ -74,13 +77,10 @@ func (r *reader) add(e Event) {
 
 // next returns the next event, false if there is none.
 func (r *reader) next() (e Event, ok bool) {
-	if len(r.events) == 0 {
-		r.events = nil
-		return e, false
+	if _, e, ok = r.events.Pop(); ok {
+		e.Missed, r.missed = r.missed, 0
 	}
-	e, r.events = r.events[0], r.events[1:]
-	e.Missed, r.missed = r.missed, 0
-	return e, true
+	return e, ok
 }
 
 // events returns what happens from now on.
@@ -106,12 +106,12 @@ func (n *Notifier) events(ctx context.Context) iter.Seq[Event] {
 			over := n.end != nil
 			n.mu.Unlock()
 			switch {
+			case ctx.Err() != nil || over && !ok:
+				return
 			case ok:
 				if !yield(e) {
 					return
 				}
-			case over || ctx.Err() != nil:
-				return
 			default:
 				select {
 				case <-r.some:

@@ -9,9 +9,10 @@ type element[T any] interface {
 }
 
 var (
-	_ element[byTime]  = byTime{}
-	_ element[byPlace] = byPlace{}
-	_ element[*lane]   = (*lane)(nil)
+	_ element[byTime]    = byTime{}
+	_ element[byPlace]   = byPlace{}
+	_ element[*lane]     = (*lane)(nil)
+	_ element[*consumer] = (*consumer)(nil)
 )
 
 func (h *heap[T]) push(x T) {

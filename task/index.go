@@ -11,6 +11,7 @@ type index struct {
 	blocks      map[ID]*block
 	first, open *block // the blocks are linked in order; open is the last one
 	spare       *block
+	most        int // blocks there once were
 }
 
 const blockBits = 6
@@ -72,7 +73,7 @@ func (x *index) remove(it *item) {
 
 // drop removes an empty block.
 func (x *index) drop(b *block) {
-	delete(x.blocks, b.number)
+	remove(&x.blocks, &x.most, b.number)
 	if b.prev == nil {
 		x.first = b.next
 	} else {

@@ -49,8 +49,9 @@ type memoryQueue struct {
 	addresses map[string]*item
 	groups    map[string]*group
 	consumers map[string]*consumer
-	taker     *consumer   // the last one that took something
-	leaving   []*consumer // those that have left, and may come back
+	taker     *consumer       // the last one that took something
+	leaving   heap[*consumer] // those that have left, and may come back
+	left      int             // how many ever have
 	outcomes  outcomes
 	waiting   *waiting // only with EvictHeaviest
 	places    uint64   // the last place given to a task
@@ -58,6 +59,8 @@ type memoryQueue struct {
 	due       int64    // what the notifiers know: when Tick must be called; 0 for never
 	spare     []*item
 	spareKeys []*account
+
+	mostKeys, mostAddresses int // how many there once were, see remove
 }
 
 // account is what a queue knows of a key that has tasks or is paused.
@@ -67,7 +70,7 @@ type account struct {
 	tasks   [Held + 1]int // by state; in all states at 0
 	paused  bool
 	blocked bool    // it is paused, or has as many tasks taken as it may
-	lines   []*line // one for each priority that it has tasks of
+	lines   []*line // one for each priority that it has tasks of, in that order
 }
 
 // item is a task.
@@ -102,6 +105,15 @@ type more struct {
 	err     *Error
 	group   *group
 	role    Role
+}
+
+// remove deletes a key of a map, and gives the map's memory back if it is empty and once was not small.
+func remove[K comparable, V any](m *map[K]V, most *int, key K) {
+	*most = max(*most, len(*m))
+	delete(*m, key)
+	if len(*m) == 0 && *most > 1000 {
+		*m, *most = map[K]V{}, 0
+	}
 }
 
 type byTime struct{ *item }
@@ -281,7 +293,7 @@ func (q *memoryQueue) forgetKey(k *account) {
 	if k.tasks[0] > 0 || k.paused {
 		return
 	}
-	delete(q.keys, k.name)
+	remove(&q.keys, &q.mostKeys, k.name)
 	if len(q.spareKeys) < mostSpare {
 		*k = account{lines: k.lines[:0]}
 		q.spareKeys = append(q.spareKeys, k)
@@ -290,16 +302,17 @@ func (q *memoryQueue) forgetKey(k *account) {
 
 // line returns the line that the task is, or belongs, in.
 func (q *memoryQueue) line(it *item) *line {
-	for _, l := range it.key.lines {
-		if l.band.priority == int(it.priority) {
-			return l
-		}
+	lines, priority := it.key.lines, int(it.priority)
+	if len(lines) == 1 && lines[0].band.priority == priority {
+		return lines[0]
 	}
-	b := q.band(int(it.priority))
-	b.lines++
-	l := b.newLine(it.key)
-	it.key.lines = append(it.key.lines, l)
-	return l
+	i, ok := slices.BinarySearchFunc(lines, priority, func(l *line, p int) int { return l.band.priority - p })
+	if !ok {
+		b := q.band(priority)
+		b.lines++
+		it.key.lines = slices.Insert(lines, i, b.newLine(it.key))
+	}
+	return it.key.lines[i]
 }
 
 // retire forgets a line if it is empty and has no turn.

@@ -110,7 +110,7 @@ func (q *memoryQueue) held(lease Lease, now int64) *item {
 	if it == nil || it.lease != lease.Number || it.lease == 0 {
 		return nil
 	}
-	if q.isDue(it, now) {
+	if it.isDue(now) {
 		q.fire(it)
 		return nil
 	}
@@ -120,11 +120,19 @@ func (q *memoryQueue) held(lease Lease, now int64) *item {
 // find returns the task of that id, nil if there is none.
 func (q *memoryQueue) find(id ID, now int64) *item {
 	it := q.ids.get(id)
-	for it != nil && q.isDue(it, now) {
+	for it != nil && it.isDue(now) {
 		q.fire(it)
 		it = q.ids.get(id)
 	}
 	return it
+}
+
+// findAddress returns the task with that address, nil if there is none.
+func (q *memoryQueue) findAddress(address string, now int64) *item {
+	if it := q.addresses[address]; it != nil {
+		return q.find(it.id, now)
+	}
+	return nil
 }
 
 // Touch implements [Backend].
@@ -247,7 +255,7 @@ func (q *memoryQueue) Truncate(context.Context) (n int, err error) {
 		return 0, err
 	}
 	defer q.mu.Unlock()
-	return q.truncate(now), nil
+	return q.truncate(now, ErrDeleted), nil
 }
 
 // Drop implements [Backend].
@@ -259,7 +267,7 @@ func (q *memoryQueue) Drop(context.Context) error {
 		return err
 	}
 	defer q.mu.Unlock()
-	q.truncate(now)
+	q.truncate(now, ErrDropped)
 	q.dropped = true
 	delete(q.store.queues, q.name)
 	for _, n := range q.notifiers {
@@ -270,19 +278,19 @@ func (q *memoryQueue) Drop(context.Context) error {
 
 // Outcome implements [Backend].
 func (q *memoryQueue) Outcome(_ context.Context, address string) (Outcome, error) {
-	if _, err := q.enter(); err != nil {
+	now, err := q.enter()
+	if err != nil {
 		return Outcome{}, err
 	}
 	defer q.mu.Unlock()
-	if it := q.addresses[address]; it != nil {
+	if it := q.findAddress(address, now); it != nil {
 		o := Outcome{ID: it.id, Done: it.state == Buried}
 		if o.Done {
 			o.Err = it.error()
 		}
 		return o, nil
 	}
-	q.outcomes.expire(q.now())
-	if o, ok := q.outcomes.get(address); ok {
+	if o, ok := q.outcomes.get(address, q.sure(now)); ok {
 		return o, nil
 	}
 	return Outcome{}, fmt.Errorf("%w: address %q", ErrNotFound, address)
@@ -304,15 +312,13 @@ func (q *memoryQueue) KeyStats(_ context.Context, n int) ([]KeyStat, error) {
 	if _, err := q.enter(); err != nil {
 		return nil, err
 	}
-	defer q.mu.Unlock()
-	longest := make([]KeyStat, 0, min(max(n, 0), len(q.keys))+1)
+	all := make([]KeyStat, 0, len(q.keys))
 	for _, k := range q.keys {
-		s := KeyStat{k.name, k.tasks[Ready], k.tasks[Delayed], k.tasks[Taken], k.tasks[Buried], k.tasks[Held], k.paused}
-		i, _ := slices.BinarySearchFunc(longest, s, func(a, b KeyStat) int { return b.Len() - a.Len() })
-		if i < n {
-			longest = slices.Insert(longest, i, s)
-			longest = longest[:min(n, len(longest))]
-		}
+		all = append(all, KeyStat{
+			k.name, k.tasks[Ready], k.tasks[Delayed], k.tasks[Taken], k.tasks[Buried], k.tasks[Held], k.paused,
+		})
 	}
-	return longest, nil
+	q.mu.Unlock()
+	slices.SortFunc(all, func(a, b KeyStat) int { return b.Len() - a.Len() })
+	return slices.Clone(all[:min(max(n, 0), len(all))]), nil
 }

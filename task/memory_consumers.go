@@ -3,7 +3,6 @@ package task
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -12,7 +11,14 @@ type consumer struct {
 	id       string
 	leases   list  // in the order in which they were taken
 	deadline int64 // when they are lost; 0 if it has not left
+	left     int   // how many had left before it did
+	index    int32 // in the heap of those that have left
 }
+
+func (a *consumer) before(b *consumer) bool {
+	return a.deadline < b.deadline || a.deadline == b.deadline && a.left < b.left
+}
+func (a *consumer) at() *int32 { return &a.index }
 
 func (q *memoryQueue) consumer(id string) *consumer {
 	c := q.taker
@@ -28,19 +34,19 @@ func (q *memoryQueue) consumer(id string) *consumer {
 }
 
 // Leave implements [Backend].
-func (q *memoryQueue) Leave(_ context.Context, id string, after time.Duration) error {
+func (q *memoryQueue) Leave(_ context.Context, id string, grace time.Duration) error {
 	now, err := q.enter()
 	if err != nil {
 		return err
 	}
 	defer q.mu.Unlock()
-	if q.consumers[id] == nil && after == 0 {
+	if q.consumers[id] == nil && grace == 0 {
 		return nil
 	}
 	c := q.consumer(id)
 	now = q.sure(now)
-	if after == 0 {
-		for it := c.leases.last; it != nil; it = c.leases.last {
+	if grace == 0 {
+		for it := c.leases.first; it != nil; it = c.leases.first {
 			it.attempts--
 			q.stats.Releases++
 			q.giveBack(it, now)
@@ -48,10 +54,10 @@ func (q *memoryQueue) Leave(_ context.Context, id string, after time.Duration) e
 		q.forgetConsumer(c)
 		return nil
 	}
-	if c.deadline == 0 {
-		q.leaving = append(q.leaving, c)
-	}
-	c.deadline = now + int64(after)
+	q.rejoin(c)
+	q.left++
+	c.left, c.deadline = q.left, after(now, grace)
+	q.leaving.push(c)
 	q.announce()
 	return nil
 }
@@ -66,21 +72,29 @@ func (q *memoryQueue) giveBack(it *item, now int64) {
 func (q *memoryQueue) forgetConsumer(c *consumer) {
 	delete(q.consumers, c.id)
 	q.taker = nil
-	q.leaving = slices.DeleteFunc(q.leaving, func(l *consumer) bool { return l == c })
+	q.rejoin(c)
+}
+
+// rejoin takes a consumer out of those that have left.
+func (q *memoryQueue) rejoin(c *consumer) {
+	if c.deadline != 0 {
+		q.leaving.remove(c)
+		c.deadline = 0
+	}
 }
 
 // Rejoin implements [Backend].
 func (q *memoryQueue) Rejoin(_ context.Context, id string) ([]Record, error) {
-	if _, err := q.enter(); err != nil {
+	now, err := q.enter()
+	if err != nil {
 		return nil, err
 	}
 	defer q.mu.Unlock()
 	c := q.consumers[id]
-	if c == nil {
+	if c == nil || c.deadline != 0 && c.deadline <= now { // so many are due that it is not its turn yet
 		return nil, fmt.Errorf("%w: consumer %q", ErrNotFound, id)
 	}
-	c.deadline = 0
-	q.leaving = slices.DeleteFunc(q.leaving, func(l *consumer) bool { return l == c })
+	q.rejoin(c)
 	held := make([]Record, 0, c.leases.len)
 	for it := c.leases.first; it != nil; it = it.next {
 		held = append(held, q.record(it))

@@ -12,7 +12,8 @@ type group struct {
 	started   bool
 	cancelled bool
 	ended     bool
-	members   int // those that are not AtEnd or AtAbort
+	members   int  // those that are not AtEnd or AtAbort
+	joining   bool // a task is about to be put into it, so it does not end
 	tasks     map[*item]struct{}
 }
 
@@ -29,12 +30,16 @@ func (it *item) group() string {
 	return it.more.group.name
 }
 
-func (q *memoryQueue) joinGroup(it *item, name string, role Role) {
-	g := q.groups[name]
-	if g == nil {
-		g = &group{name: name, tasks: map[*item]struct{}{}}
-		q.groups[name] = g
+// group returns the group of that name, a new one if there is none.
+func (q *memoryQueue) group(name string) *group {
+	if g := q.groups[name]; g != nil {
+		return g
 	}
+	return &group{name: name, tasks: map[*item]struct{}{}}
+}
+
+func (q *memoryQueue) joinGroup(it *item, g *group, role Role) {
+	q.groups[g.name] = g
 	it.more.group, it.more.role = g, role
 	g.tasks[it] = struct{}{}
 	if role == Member {
@@ -109,6 +114,9 @@ func (q *memoryQueue) leaveGroup(it *item, g *group, now int64) {
 // endGroup ends a group that is started, or cancelled, and has no members any more: of the other tasks it makes ready those
 // whose time has come, and removes the rest.
 func (q *memoryQueue) endGroup(g *group, now int64) {
+	if g.joining {
+		return
+	}
 	if g.started && g.members == 0 && !g.ended {
 		g.ended = true
 		now = q.sure(now)

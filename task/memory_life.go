@@ -8,14 +8,20 @@ import (
 
 // put puts a task. If it returns a victim, that was evicted.
 func (q *memoryQueue) put(n *New, now int64) (id ID, victim *Record, err error) {
-	if n.Address != "" && q.addresses[n.Address] != nil {
-		return 0, nil, fmt.Errorf("%w: %q is task %d", ErrDuplicateAddress, n.Address, q.addresses[n.Address].id)
+	if n.Address != "" {
+		if it := q.findAddress(n.Address, now); it != nil {
+			return 0, nil, fmt.Errorf("%w: %q is task %d", ErrDuplicateAddress, n.Address, it.id)
+		}
 	}
-	if n.Group != "" && q.groups[n.Group] != nil && q.groups[n.Group].cancelled {
-		return 0, nil, fmt.Errorf("%w: %q", ErrGroupCancelled, n.Group)
+	var g *group
+	if n.Group != "" {
+		if g = q.group(n.Group); g.cancelled {
+			return 0, nil, fmt.Errorf("%w: %q", ErrGroupCancelled, n.Group)
+		}
 	}
 	if q.stats.Len() >= q.settings.Capacity || q.settings.KeyCapacity < q.settings.Capacity {
-		if victim, err = q.makeRoom(n); err != nil {
+		victim, err = q.makeRoom(n, g)
+		if err != nil {
 			q.stats.Refused++
 			return 0, nil, err
 		}
@@ -39,8 +45,8 @@ func (q *memoryQueue) put(n *New, now int64) (id ID, victim *Record, err error) 
 			q.addresses[n.Address] = it
 			q.outcomes.forget(n.Address)
 		}
-		if n.Group != "" {
-			q.joinGroup(it, n.Group, n.Role)
+		if g != nil {
+			q.joinGroup(it, g, n.Role)
 		}
 	}
 	if q.reserves() {
@@ -185,9 +191,18 @@ func (q *memoryQueue) take(consumer string, filter *Filter, now int64) *item {
 	}
 	c := q.consumer(consumer)
 	it := q.first(filter)
-	for ; it != nil && q.isDue(it, now); it = q.first(filter) { // there were too many to be handled before
+	for n := 1; it != nil && it.isDue(now); n++ { // it has expired, but there were too many to be handled before
 		q.leaveState(it)
 		q.gone(it, EventTTL, it.wake, 0, ErrExpired)
+		if n%someTimers == 0 {
+			q.mu.Unlock() // let others have their turn
+			q.mu.Lock()
+			if q.paused || q.dropped {
+				return nil
+			}
+			c = q.consumer(consumer)
+		}
+		it = q.first(filter)
 	}
 	if it == nil {
 		return nil
@@ -333,7 +348,7 @@ func (q *memoryQueue) gone(it *item, why EventType, now int64, lease uint64, out
 	if m := it.more; m != nil {
 		g = m.group
 		if m.address != "" {
-			delete(q.addresses, m.address)
+			remove(&q.addresses, &q.mostAddresses, m.address)
 			q.outcomes.add(m.address, it.id, outcome, q.sure(now)+int64(q.settings.Retention))
 			q.announce()
 			q.ended(it.id, outcome)
@@ -363,14 +378,15 @@ func (q *memoryQueue) kick(it *item, now int64) {
 	q.back(it, false, EventKick, now, 0)
 }
 
-func (q *memoryQueue) truncate(now int64) (n int) {
+// truncate removes all tasks. outcome is what those who wait for them are told.
+func (q *memoryQueue) truncate(now int64, outcome error) (n int) {
 	for _, g := range q.groups {
 		g.cancelled, g.ended = true, true // so that nothing comes of it any more
 	}
 	for it := range q.ids.after(0) {
 		lease := it.lease
 		q.unset(it)
-		q.gone(it, EventDelete, now, lease, ErrDeleted)
+		q.gone(it, EventDelete, now, lease, outcome)
 		n++
 	}
 	return n

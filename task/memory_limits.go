@@ -5,7 +5,7 @@ import (
 )
 
 // makeRoom finds out whether there is room for a task, and makes it if it may.
-func (q *memoryQueue) makeRoom(n *New) (victim *Record, err error) {
+func (q *memoryQueue) makeRoom(n *New, g *group) (victim *Record, err error) {
 	held := 0
 	if k := q.keys[n.Key]; k != nil {
 		held = k.tasks[0]
@@ -19,6 +19,10 @@ func (q *memoryQueue) makeRoom(n *New) (victim *Record, err error) {
 	if q.waiting != nil {
 		if it := q.waiting.heaviest(n.Key, n.Weight); it != nil {
 			victim = new(q.record(it))
+			if g != nil {
+				g.joining = true
+				defer func() { g.joining = false }()
+			}
 			q.unset(it)
 			q.gone(it, EventEvict, 0, 0, ErrDeleted)
 			return victim, nil

@@ -320,7 +320,6 @@ func (d *driver) consumer(now time.Time) string {
 		d.no(err)
 		d.m.consumers[id] = time.Time{}
 		want := d.m.heldBy(id)
-		slices.Reverse(want)
 		d.equal(len(want), len(held))
 		for i := range want {
 			d.equal(want[i].lease, held[i].lease.Number)
@@ -360,14 +359,18 @@ func (d *driver) compare() {
 	synctest.Wait()
 	d.q.notifier.mu.Lock()
 	defer d.q.notifier.mu.Unlock()
-	events := make([]modelEvent, len(d.events.events))
-	for i, e := range d.events.events {
-		events[i] = modelEvent{e.Type, e.Task.ID, e.Task.State, e.Lease, e.Time.UnixNano()}
+	var events []modelEvent
+	for {
+		e, ok := d.events.next()
+		if !ok {
+			break
+		}
+		events = append(events, modelEvent{e.Type, e.Task.ID, e.Task.State, e.Lease, e.Time.UnixNano()})
 	}
 	if !slices.Equal(d.m.events, events) {
 		d.equal(d.m.events, events)
 	}
-	d.events.events, d.m.events = nil, nil
+	d.m.events = nil
 	if d.rand.IntN(5) == 0 {
 		d.q.memory.check(d)
 	}
@@ -504,8 +507,11 @@ func (q *memoryQueue) check(t require.TestingT) {
 				require.Equal(t, ready[lane], n)
 				require.Equal(t, n, lane.len)
 				sum += n
-				if !k.blocked {
+				if !k.blocked && n > 0 {
 					free[lane.kind] += n
+				}
+				if lane.kind == nil {
+					continue
 				}
 				in := n > 0 && len(l.owed) > 0 && !k.blocked
 				require.Equal(t, in, lane.index != 0)

@@ -2,7 +2,6 @@ package task
 
 import (
 	"context"
-	"slices"
 	"time"
 )
 
@@ -28,10 +27,8 @@ func (q *memoryQueue) next() (at int64) {
 	if len(q.timers) > 0 {
 		at = q.timers[0].wake
 	}
-	for _, c := range q.leaving {
-		if at == 0 || c.deadline < at {
-			at = c.deadline
-		}
+	if len(q.leaving) > 0 && (at == 0 || q.leaving[0].deadline < at) {
+		at = q.leaving[0].deadline
 	}
 	if o := q.outcomes.first; o != nil {
 		// They are no longer told, so it does not matter when they are forgotten: many at a time.
@@ -60,7 +57,7 @@ func (q *memoryQueue) Tick(context.Context) (time.Time, error) {
 		return time.Time{}, err
 	}
 	defer q.mu.Unlock()
-	q.outcomes.expire(q.now())
+	q.outcomes.expire(q.now(), someTimers)
 	q.due = q.next()
 	return q.time(q.due), nil
 }
@@ -70,26 +67,34 @@ func (q *memoryQueue) advance(now int64, most int) {
 	for ; most > 0 && len(q.timers) > 0 && q.timers[0].wake <= now; most-- {
 		q.fire(q.timers[0].item)
 	}
-	for _, c := range slices.Clone(q.leaving) {
-		if c.deadline > now {
-			continue
+	for most > 0 && len(q.leaving) > 0 && q.leaving[0].deadline <= now {
+		c := q.leaving[0]
+		for ; most > 0 && c.leases.first != nil; most-- {
+			q.fire(c.leases.first)
 		}
-		for ; most > 0 && c.leases.last != nil; most-- {
-			q.stats.Losses++
-			q.handBack(c.leases.last, c.deadline, 0, EventTTR)
-		}
-		if c.leases.last == nil {
+		if c.leases.first == nil {
 			q.forgetConsumer(c)
 		}
 	}
 }
 
+// due returns when something happens to the task by itself, 0 for never.
+func (it *item) due() int64 {
+	if it.consumer != nil && it.consumer.deadline != 0 && (it.wake == 0 || it.consumer.deadline < it.wake) {
+		return it.consumer.deadline
+	}
+	return it.wake
+}
+
 // isDue tells whether something should have happened to the task already.
-func (q *memoryQueue) isDue(it *item, now int64) bool { return it.wake != 0 && it.wake <= now }
+func (it *item) isDue(now int64) bool {
+	at := it.due()
+	return at != 0 && at <= now
+}
 
 // fire makes happen what is due for a task.
 func (q *memoryQueue) fire(it *item) {
-	at := it.wake
+	at := it.due()
 	switch {
 	case it.state == Taken:
 		q.stats.Losses++

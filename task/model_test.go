@@ -51,7 +51,7 @@ type modelEvent struct {
 	At    int64 // nanoseconds
 }
 
-type modelGroup struct{ started, cancelled, ended bool }
+type modelGroup struct{ started, cancelled, ended, joining bool }
 
 type modelOutcome struct {
 	Outcome
@@ -110,8 +110,11 @@ func (m *model) put(now time.Time, n *New, payload int) (id ID, victim ID, err e
 			return 0, 0, fairq.ErrFull
 		}
 		victim = t.ID
+		g := cmp.Or(m.groups[n.Group], &modelGroup{})
+		g.joining = true // it does not end by making room for its own
 		m.leave(t)
 		m.gone(t, EventEvict, now, 0, ErrDeleted)
+		g.joining = false
 	}
 	m.ids++
 	t := &modelTask{payload: payload, weight: n.Weight, ttr: n.TTR, place: m.tick()}
@@ -225,7 +228,7 @@ func (m *model) gone(t *modelTask, why EventType, now time.Time, lease uint64, o
 
 func (m *model) endGroup(name string, now time.Time) {
 	g := m.groups[name]
-	if g == nil {
+	if g == nil || g.joining {
 		return
 	}
 	members := m.count(func(t *modelTask) bool { return t.Group == name && t.Role == Member })
@@ -480,10 +483,10 @@ func (m *model) leaveConsumer(now time.Time, id string, after time.Duration) {
 	delete(m.consumers, id)
 }
 
-// heldBy returns what a consumer holds, what was taken last first.
+// heldBy returns what a consumer holds, what was taken first first.
 func (m *model) heldBy(id string) []*modelTask {
 	held := slices.DeleteFunc(slices.Clone(m.tasks), func(t *modelTask) bool { return t.State != Taken || t.Consumer != id })
-	slices.SortFunc(held, func(a, b *modelTask) int { return cmp.Compare(b.lease, a.lease) })
+	slices.SortFunc(held, func(a, b *modelTask) int { return cmp.Compare(a.lease, b.lease) })
 	return held
 }
 

@@ -26,8 +26,9 @@ type Notifier struct {
 	// who makes a change looks here after it. So one of the two sees the other.
 	takersWaiting  atomic.Int32
 	puttersWaiting atomic.Int32
-	listening      atomic.Int32 // readers of events, and contexts of leases
-	isOver         atomic.Bool  // end is set
+	listening      atomic.Int32  // readers of events, and contexts of leases
+	isOver         atomic.Bool   // end is set
+	refused        atomic.Uint64 // calls of admit that found others waiting for room
 
 	// mu protects all that follows. No Backend is called under it.
 	mu       sync.Mutex
@@ -219,7 +220,8 @@ func (n *Notifier) admit(policy fairq.WhenFull) error {
 	if n.puttersWaiting.Load() > 0 && policy == fairq.Reject {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		if n.end == nil && n.putters.line.Len() > 0 {
+		if n.end == nil && n.putters.line.Len() > 0 && n.putters.full != nil {
+			n.refused.Add(1)
 			return n.putters.full
 		}
 		return n.end
@@ -298,6 +300,7 @@ func (n *Notifier) context(parent context.Context, lease Lease) (context.Context
 		n.mu.Lock()
 		n.endContextsLocked(lease.Number)
 		n.mu.Unlock()
+		cancel(ErrLeaseLost)
 	}
 	return ctx, func() {
 		cancel(context.Canceled)
@@ -307,10 +310,11 @@ func (n *Notifier) context(parent context.Context, lease Lease) (context.Context
 	}
 }
 
-// endContextsLocked ends all contexts of a lease. They were made by context, so no code of the user's runs in here.
+// endContextsLocked ends all contexts of a lease. It does so in other goroutines, for it may call methods of the parents, which
+// are the user's.
 func (n *Notifier) endContextsLocked(lease uint64) {
 	for _, c := range n.contexts[lease] {
-		c.end(ErrLeaseLost)
+		go c.end(ErrLeaseLost)
 		n.listening.Add(-1)
 	}
 	delete(n.contexts, lease)

@@ -20,6 +20,9 @@ const (
 	// MaxDuration is the longest delay, time to live and time to run: a hundred years.
 	MaxDuration = 100 * 365 * 24 * time.Hour
 
+	// MaxBatch is how many tasks TakeBatch takes at most.
+	MaxBatch = 1000
+
 	// MaxName is the length in bytes of a queue's name and of a task's key, kind, address and group.
 	MaxName = 1 << 10
 )
@@ -270,7 +273,9 @@ func (o *Options[V]) fill(n *New, key string, p *PutOptions) (err error) {
 		return &FieldError{"PutOptions.Role", p.Role, "Member if there is no PutOptions.Group"}
 	}
 	if o.Weight != nil {
-		n.Weight = o.Weight(key)
+		if err := guard("Options.Weight", func() { n.Weight = o.Weight(key) }); err != nil {
+			return err
+		}
 		if n.Weight < 1 || n.Weight > fairq.MaxWeight {
 			return fmt.Errorf("%w: it is %d for key %q; the limits are 1 and %d", fairq.ErrWeight, n.Weight, key, fairq.MaxWeight)
 		}

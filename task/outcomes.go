@@ -4,6 +4,7 @@ package task
 type outcomes struct {
 	by          map[string]*ending
 	first, last *ending // in the order in which they are forgotten
+	most        int     // how many there once were
 }
 
 type ending struct {
@@ -29,8 +30,8 @@ func (o *outcomes) add(address string, id ID, err error, until int64) {
 	o.by[address] = e
 }
 
-func (o *outcomes) get(address string) (Outcome, bool) {
-	if e := o.by[address]; e != nil {
+func (o *outcomes) get(address string, now int64) (Outcome, bool) {
+	if e := o.by[address]; e != nil && e.until > now {
 		return Outcome{ID: e.id, Done: true, Err: e.err}, true
 	}
 	return Outcome{}, false
@@ -41,7 +42,7 @@ func (o *outcomes) forget(address string) {
 	if e == nil {
 		return
 	}
-	delete(o.by, address)
+	remove(&o.by, &o.most, address)
 	if e.prev == nil {
 		o.first = e.next
 	} else {
@@ -54,8 +55,9 @@ func (o *outcomes) forget(address string) {
 	}
 }
 
-func (o *outcomes) expire(now int64) {
-	for o.first != nil && o.first.until <= now {
+// expire forgets what is too old, the given number at most.
+func (o *outcomes) expire(now int64, most int) {
+	for ; most > 0 && o.first != nil && o.first.until <= now; most-- {
 		o.forget(o.first.address)
 	}
 }

@@ -1,11 +1,14 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"reflect"
+	"slices"
 	"sync"
 
 	"github.com/fairq/fairq"
@@ -20,7 +23,9 @@ type Queue[V any] struct {
 	notifier *Notifier
 	memory   *memoryBackend // the backend if it is one: then payloads are not encoded, and some calls take a shorter way
 	self     *Consumer[V]   // of Take and TakeBatch
-	close    sync.Mutex     // held by Close
+
+	close  sync.Mutex // held by Close
+	closed bool       // it has succeeded
 
 	mu        sync.Mutex // protects consumers
 	consumers map[*Consumer[V]]struct{}
@@ -28,7 +33,7 @@ type Queue[V any] struct {
 
 // Open opens the queue of that name in a store, and makes it if there is none. nil options are the defaults.
 func Open[V any](ctx context.Context, store Store, name string, options *Options[V]) (*Queue[V], error) {
-	if store == nil {
+	if m, ok := store.(*Memory); store == nil || ok && m == nil {
 		return nil, &FieldError{"Open: the store", nil, "a Store, such as new(task.Memory)"}
 	}
 	if name == "" {
@@ -57,8 +62,8 @@ func Open[V any](ctx context.Context, store Store, name string, options *Options
 }
 
 // Put puts a task of a key into the queue, and returns its id. If there is no room it returns a [*fairq.FullError];
-// see also [ErrInvalid], [ErrDuplicateAddress], [ErrGroupCancelled] and [fairq.ErrWeight]. If it returns an error there is no
-// new task.
+// see also [ErrInvalid], [ErrDuplicateAddress], [ErrGroupCancelled], [fairq.ErrWeight] and [ErrPanic]. If it returns an error
+// there is no new task, and the id is 0; only if OnEvict panicked there is one, with its id.
 func (q *Queue[V]) Put(ctx context.Context, key string, payload V, options PutOptions) (ID, error) {
 	var n New
 	if err := q.fill(&n, key, payload, &options); err != nil {
@@ -95,11 +100,7 @@ func (q *Queue[V]) PutBatch(ctx context.Context, tasks []Batch[V]) ([]ID, error)
 		return nil, invalid
 	}
 	n, evicted, err := q.backend.Put(ctx, news, ids[:len(news)])
-	defer q.handOut(evicted)
-	if err == nil {
-		err = invalid
-	}
-	return ids[:n], err
+	return ids[:n], cmp.Or(err, invalid, q.handOut(evicted))
 }
 
 // PutWait is Put, but if there is no room, it waits for it. Those who wait are admitted in rounds by key. If ctx is done
@@ -136,7 +137,11 @@ func (q *Queue[V]) fill(n *New, key string, payload V, options *PutOptions) erro
 		n.Payload = payload
 		return nil
 	}
-	data, err := q.options.Codec.Encode(payload)
+	var data []byte
+	var err error
+	if panics := guard("Codec.Encode", func() { data, err = q.options.Codec.Encode(payload) }); panics != nil {
+		err = panics
+	}
 	if err != nil {
 		return fmt.Errorf("task: payload of key %q: %w", key, err)
 	}
@@ -148,34 +153,27 @@ func (q *Queue[V]) put(ctx context.Context, n *New) (ID, error) {
 	if q.memory != nil {
 		id, victim, err := q.memory.putOne(n)
 		if victim != nil {
-			q.handOut([]Record{*victim})
+			err = cmp.Or(err, q.handOut([]Record{*victim}))
 		}
 		return id, err
 	}
 	var id [1]ID
 	_, evicted, err := q.backend.Put(ctx, []New{*n}, id[:])
-	q.handOut(evicted)
-	return id[0], err
+	return id[0], cmp.Or(err, q.handOut(evicted))
 }
 
 // handOut gives evicted tasks to OnEvict, the rest too if it panics at one.
-func (q *Queue[V]) handOut(evicted []Record) {
+func (q *Queue[V]) handOut(evicted []Record) (err error) {
 	for i := range evicted {
-		t, err := q.task(&evicted[i])
-		if err != nil {
-			t.Err = newError(err)
+		t, bad := q.task(&evicted[i])
+		if bad != nil {
+			t.Err = newError(bad)
 		}
-		panics := true
-		func() {
-			defer func() {
-				if panics {
-					q.handOut(evicted[i+1:])
-				}
-			}()
-			q.options.OnEvict(t)
-			panics = false
-		}()
+		if panics := guard("Options.OnEvict", func() { q.options.OnEvict(t) }); err == nil {
+			err = panics
+		}
 	}
+	return err
 }
 
 // task makes a Task of a record. If its payload cannot be decoded, it returns an error too.
@@ -191,13 +189,12 @@ func (q *Queue[V]) task(r *Record) (*Task[V], error) {
 }
 
 func (q *Queue[V]) decode(r *Record, payload *V) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("task: payload of task %d: panic: %v", r.ID, p)
-		}
-	}()
 	data, _ := r.Payload.([]byte)
-	if *payload, err = q.options.Codec.Decode(data); err != nil {
+	panics := guard("Codec.Decode", func() { *payload, err = q.options.Codec.Decode(data) })
+	if panics != nil {
+		err = panics
+	}
+	if err != nil {
 		return fmt.Errorf("task: payload of task %d: %w", r.ID, err)
 	}
 	return nil
@@ -374,6 +371,7 @@ func (q *Queue[V]) Stats(ctx context.Context) (Stats, error) {
 		return Stats{}, err
 	}
 	s, err := q.backend.Stats(ctx)
+	s.Refused += q.notifier.refused.Load()
 	s.WaitingPut, s.WaitingTake = int(q.notifier.puttersWaiting.Load()), int(q.notifier.takersWaiting.Load())
 	return s, err
 }
@@ -393,28 +391,28 @@ func (q *Queue[V]) KeyStats(ctx context.Context, n int) ([]KeyStat, error) {
 func (q *Queue[V]) Events(ctx context.Context) iter.Seq[Event] { return q.notifier.events(ctx) }
 
 // Close ends the use of the queue: all calls return [ErrClosed], those that wait too, and what its consumers hold is handed
-// back. The tasks stay in the store. Closing it again does nothing.
+// back. The tasks stay in the store. If it returns an error, some are not handed back, and it can be called again; if it has
+// not, that does nothing.
 func (q *Queue[V]) Close(ctx context.Context) error {
 	q.close.Lock()
 	defer q.close.Unlock()
-	if errors.Is(q.notifier.over(), ErrClosed) {
+	if q.closed {
 		return nil
 	}
 	// First nobody takes anything any more. A call that is taking something just now sees that when it has it, and hands it back.
 	q.notifier.stop(ErrClosed)
 	q.mu.Lock()
-	consumers := q.consumers
-	q.consumers = nil
+	consumers := slices.Collect(maps.Keys(q.consumers))
 	q.mu.Unlock()
-	var first error
-	for c := range consumers {
-		if err := q.backend.Leave(ctx, c.id, 0); err != nil && !errors.Is(err, ErrDropped) && first == nil {
-			first = err
+	for _, c := range consumers {
+		if err := q.dismiss(ctx, c); err != nil {
+			return err
 		}
 	}
 	q.notifier.running.Wait()
-	if err := q.backend.Close(); first == nil {
-		first = err
+	if err := q.backend.Close(); err != nil {
+		return err
 	}
-	return first
+	q.closed = true
+	return nil
 }

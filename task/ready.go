@@ -142,13 +142,13 @@ func (b *band) newLine(k *account) *line {
 
 // keep takes back an empty line.
 func (b *band) keep(l *line) {
-	l.key, l.passed = nil, 0
-	if len(b.spare) < mostSpare {
-		b.spare = append(b.spare, l)
-		return
-	}
 	for _, lane := range l.lanes {
 		b.leave(lane.kind)
+		lane.kind = nil
+	}
+	l.key, l.passed, l.lanes = nil, 0, l.lanes[:min(1, len(l.lanes))]
+	if len(b.spare) < mostSpare {
+		b.spare = append(b.spare, l)
 	}
 }
 
@@ -164,8 +164,11 @@ func (b *band) kind(name string) *kind {
 	return k
 }
 
-// leave says that a lane is of this kind no more.
+// leave says that a lane is of this kind no more. It need not have been of any.
 func (b *band) leave(k *kind) {
+	if k == nil {
+		return
+	}
 	if k.lanes--; k.lanes == 0 && len(b.kinds) > spareKinds {
 		i := slices.Index(b.kinds, k)
 		b.kinds = slices.Delete(b.kinds, i, i+1)
@@ -241,6 +244,9 @@ func (l *line) count(lane *lane, n int) {
 func (l *line) block(blocked bool) {
 	for _, lane := range l.lanes {
 		n := lane.len
+		if n == 0 {
+			continue
+		}
 		if blocked {
 			n = -n
 		}
@@ -318,7 +324,7 @@ func (l *line) refile() {
 func (l *line) lane(name string) *lane {
 	var free *lane
 	for _, lane := range l.lanes {
-		if lane.kind.name == name {
+		if lane.kind != nil && lane.kind.name == name {
 			return lane
 		}
 		if lane.len == 0 {

@@ -33,7 +33,7 @@ func (t *Task[V]) Release(ctx context.Context, delay time.Duration) error {
 	return t.settle(ctx, Settlement{Release: true, Delay: delay})
 }
 
-// Fail is Release, and records why. If reason is, or wraps, an [*Error], its code is too.
+// Fail is Release, and records why. If reason is, or wraps, an [*Error], its code is too, with the whole message.
 func (t *Task[V]) Fail(ctx context.Context, reason error, delay time.Duration) error {
 	if err := checkDelay("Fail: the delay", delay); err != nil {
 		return err
@@ -69,7 +69,8 @@ func (t *Task[V]) Touch(ctx context.Context, d time.Duration) error {
 }
 
 // Context returns a context that is done when parent is or when the lease ends, in whatever way; then its cause is
-// [ErrLeaseLost]. (After an Ack too, so ask for the cause before.) Call cancel when it is not needed any more.
+// [ErrLeaseLost]. (After an Ack too, so ask for the cause before. It may be done a moment later than the lease ends.) Call
+// cancel when it is not needed any more.
 func (t *Task[V]) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
 	if t.lease.Number == 0 {
 		ctx, end := context.WithCancelCause(parent)

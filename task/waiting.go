@@ -133,7 +133,8 @@ func (t *takers) leave(w *taker, found bool) {
 	if !w.woken {
 		for i, other := range w.group.line {
 			if other == w {
-				w.group.line = append(w.group.line[:i:i], w.group.line[i+1:]...)
+				w.group.line = slices.Delete(w.group.line, i, i+1)
+				break
 			}
 		}
 	} else {
@@ -150,11 +151,11 @@ func (t *takers) leave(w *taker, found bool) {
 	t.tidy(w.group)
 }
 
-// inVain puts a taker that found nothing back into line. It returns false if it must look again.
-func (t *takers) inVain(w *taker) bool {
+// inVain puts a taker that found nothing back into line, unless it must look again.
+func (t *takers) inVain(w *taker) {
 	if w.changes != t.changes || w.looked != w.consumer.filter.Load() {
 		w.changes = t.changes
-		return false
+		return
 	}
 	old := w.group
 	w.woken = false
@@ -168,7 +169,6 @@ func (t *takers) inVain(w *taker) bool {
 	}
 	t.pass()
 	t.tidy(old)
-	return true
 }
 
 // refilter moves the waiting takers of a consumer to the group of its new filter.
@@ -218,6 +218,7 @@ func (n *Notifier) take(ctx context.Context, c *consumerState, try func(Filter) 
 	defer n.takersWaiting.Add(-1)
 	w := &taker{consumer: c, wake: make(chan struct{}, 1)}
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.takers.arrived++
 	w.arrived = n.takers.arrived
 	n.takers.join(w)
@@ -225,39 +226,48 @@ func (n *Notifier) take(ctx context.Context, c *consumerState, try func(Filter) 
 	for {
 		if err := n.overLocked(c); err != nil {
 			n.takers.leave(w, false)
-			n.mu.Unlock()
 			return err
 		}
+		if w.woken {
+			w.looked = c.filter.Load()
+			var found bool
+			var err error
+			n.unlocked(func() { found, err = try(w.looked.Filter) }, func() { n.takers.leave(w, false) })
+			if found || err != nil {
+				n.takers.leave(w, found)
+				return err
+			}
+			n.takers.inVain(w)
+			continue
+		}
 		n.mu.Unlock()
+		var err error
 		select {
 		case <-w.wake:
 		case <-n.ctx.Done():
 		case <-done:
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			n.takers.leave(w, false)
-			return ctx.Err()
+			err = ctx.Err()
 		}
 		n.mu.Lock()
-		if !w.woken {
-			continue
-		}
-		for again := true; again; {
-			if err := n.overLocked(c); err != nil {
-				break
-			}
-			w.looked = c.filter.Load()
-			n.mu.Unlock()
-			found, err := try(w.looked.Filter)
-			n.mu.Lock()
-			if found || err != nil {
-				n.takers.leave(w, found)
-				n.mu.Unlock()
-				return err
-			}
-			again = !n.takers.inVain(w)
+		if err != nil {
+			n.takers.leave(w, false)
+			return err
 		}
 	}
+}
+
+// unlocked calls f without the lock. If it panics, it calls broken with the lock, which it leaves locked in any case.
+func (n *Notifier) unlocked(f, broken func()) {
+	n.mu.Unlock()
+	returned := false
+	defer func() {
+		n.mu.Lock()
+		if !returned {
+			broken()
+		}
+	}()
+	f()
+	returned = true
 }
 
 func (n *Notifier) overLocked(c *consumerState) error {
@@ -364,9 +374,8 @@ func (n *Notifier) put(ctx context.Context, key string, try func() error) error 
 		}
 		if n.putters.isFirst(w) {
 			rooms := n.putters.rooms
-			n.mu.Unlock()
-			err := try()
-			n.mu.Lock()
+			var err error
+			n.unlocked(func() { err = try() }, func() { n.putters.leave(w) })
 			if rooms != n.putters.rooms && errors.Is(err, fairq.ErrFull) {
 				continue
 			}

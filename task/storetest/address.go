@@ -75,7 +75,7 @@ var addressCases = []testCase{
 		e.ok(q.KickID(ctx, id))
 		wait = q.waiting("x")
 		wait.waits()
-		e.ok(q.first("a1").Bury(ctx, fmt.Errorf("no: %w", &task.Error{Code: 2, Message: "bad"})))
+		e.ok(q.first("a1").Bury(ctx, fmt.Errorf("%w", &task.Error{Code: 2, Message: "bad"})))
 		failed(wait, 2)
 		q.kick(1, 1)
 		wait = q.waiting("x")

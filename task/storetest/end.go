@@ -121,6 +121,20 @@ var endCases = []testCase{
 		q.gone(id)
 		q.counts(2, 0, 0, 0, 0)
 	}},
+	{"CloseAndOthers", "What has a time happens at that time, not when somebody looks.", func(e *env) {
+		q, start := e.open(), time.Now()
+		q.one("a1", task.PutOptions{Delay: 10 * second})
+		q.one("b1", task.PutOptions{Delay: 20 * second})
+		other := e.open()
+		one, two := other.taking(), other.taking()
+		time.Sleep(10 * second)
+		got(one, "a1")
+		e.at("taken", one.at, start, 10*second)
+		q.close()
+		time.Sleep(time.Hour)
+		got(two, "b1")
+		e.at("taken", two.at, start, 20*second)
+	}},
 	{"Drop", "Everybody who has it open, and those who wait, get [ErrDropped] from now on; a later Open makes a new one.", func(e *env) {
 		q, take, put, wait, w := e.busy()
 		l := q.first("a1")

@@ -116,6 +116,36 @@ var keyCases = []testCase{
 		l.ack()
 		got(take, "a2")
 	}},
+	{"WakesWhoWantsIt", "is passed over, at no cost for the others", func(e *env) {
+		q := e.open(serial)
+		q.put("a1")
+		l := q.first("a1")
+		q.one("a2", kind("x"))
+		q.one("a3", task.PutOptions{Kind: "y", Priority: 1})
+		y, z, x := q.consumer(kinds("y")).taking(), q.consumer(kinds("z")).taking(), q.consumer(kinds("x")).taking()
+		l.ack()
+		if x.over() == y.over() {
+			e.Fatal("one of two tasks can be taken; one of two Takes should have returned")
+		}
+		if y.over() {
+			got(y, "a3").ack()
+			got(x, "a2")
+		} else {
+			got(x, "a2").ack()
+			got(y, "a3")
+		}
+		z.waits()
+	}},
+	{"WakesForAnother", "is passed over, at no cost for the others", func(e *env) {
+		q := e.open(serial)
+		y, z := q.consumer(kinds("y")).taking(), q.consumer(upTo(0)).taking()
+		q.one("a1", task.PutOptions{Kind: "x", Priority: 1})
+		y.waits()
+		q.one("a2", task.PutOptions{Kind: "y", Priority: 1})
+		got(y, "a2").ack()
+		q.put("a3")
+		got(z, "a3")
+	}},
 	{"PauseKey", "is paused, is passed over, at no cost for the others", func(e *env) {
 		q := e.open()
 		q.put("a1 b1 a2")

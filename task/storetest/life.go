@@ -106,20 +106,20 @@ var lifeCases = []testCase{
 		q.order("a1 b1 a2")
 		equal(e, "releases", q.stats().Releases, 1)
 	}},
-	{"Fail", "Fail is Release, and records why. If reason is, or wraps, an [*Error], its code is too.", func(e *env) {
+	{"Fail", "Fail is Release, and records why. If reason is, or wraps, an [*Error], its code is too", func(e *env) {
 		q := e.open()
 		id := q.put("a1")[0]
 		for _, c := range []struct{ err, want error }{
 			{&task.Error{Code: 3, Message: "full"}, &task.Error{Code: 3, Message: "full"}},
 			{errOops, &task.Error{Message: "oops"}},
-			{fmt.Errorf("disk: %w", &task.Error{Code: -4, Message: "worn"}), &task.Error{Code: -4, Message: "worn"}},
+			{fmt.Errorf("disk: %w", &task.Error{Code: -4, Message: "worn"}), &task.Error{Code: -4, Message: "disk: worn"}},
 		} {
 			q.first("a1").fail(c.err)
 			q.state(task.Ready, id)
 			equal[error](e, "recorded error", q.peek(id).Err, c.want)
 		}
 		l := q.first("a1")
-		equal(e, "recorded error, as the next one sees it", *l.Err, task.Error{Code: -4, Message: "worn"})
+		equal(e, "recorded error, as the next one sees it", *l.Err, task.Error{Code: -4, Message: "disk: worn"})
 	}},
 	{"BuryAndKick", "puts the task aside, with the reason, until somebody kicks or deletes it", func(e *env) {
 		q := e.open()

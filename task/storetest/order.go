@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"testing/synctest"
 	"time"
 
 	"github.com/fairq/fairq"
@@ -311,7 +312,7 @@ var ttlCases = []testCase{
 		l.ack()
 		equal(e, "acks and expiries", [2]uint64{q.stats().Acks, q.stats().Expiries}, [2]uint64{1, 0})
 	}},
-	{"NoRetry", "then it may be finished, but not be tried again", func(e *env) {
+	{"NoRetry", "then it may be finished, but neither tried again nor buried", func(e *env) {
 		q := e.open()
 		w := q.watch(ctx)
 		ids := q.put("a1 b1", task.PutOptions{TTL: 10 * second})
@@ -329,7 +330,7 @@ var ttlCases = []testCase{
 		w.saw("release a, ttl a, release b, ttl b, ttr c, ttl c")
 		equal(e, "expiries", q.stats().Expiries, 3)
 	}},
-	{"NoRetryLater", "but not be tried again", func(e *env) {
+	{"NoRetryLater", "but neither tried again nor buried", func(e *env) {
 		q := e.open()
 		id := q.one("a1", task.PutOptions{TTL: 10 * second})
 		l := q.first("a1")
@@ -340,7 +341,20 @@ var ttlCases = []testCase{
 		take.waits()
 		q.gone(id)
 	}},
-	{"InTime", "but not be tried again", func(e *env) {
+	{"NotBuried", "but neither tried again nor buried", func(e *env) {
+		q := e.open()
+		ids := q.put("a1 b1", task.PutOptions{TTL: second, MaxAttempts: 1})
+		ids = append(ids, q.one("c1", task.PutOptions{TTL: second, TTR: 2 * second, MaxAttempts: 1}))
+		l := q.takes("a1 b1 c1")
+		time.Sleep(second)
+		l[0].bury()
+		l[1].fail(errOops)
+		q.gone(ids[:2]...)
+		time.Sleep(second)
+		q.gone(ids[2])
+		equal(e, "expiries", q.stats().Expiries, 3)
+	}},
+	{"InTime", "but neither tried again nor buried", func(e *env) {
 		q := e.open()
 		id := q.one("a1", task.PutOptions{TTL: 10 * second})
 		l := q.first("a1")
@@ -359,6 +373,22 @@ var ttlCases = []testCase{
 		q.gone(b, h)
 		equal(e, "expiries", q.stats().Expiries, 2)
 		e.is(q.StartGroup(ctx, "g"), task.ErrNotFound)
+	}},
+	{"ManyAtOnce", "Then it leaves the queue", func(e *env) {
+		q := e.open()
+		var tasks []task.Batch[string]
+		for range 2500 {
+			tasks = append(tasks, task.Batch[string]{Key: "a", Payload: "a1", Options: task.PutOptions{TTL: second}})
+		}
+		for range 10 {
+			ids, err := q.PutBatch(ctx, tasks)
+			e.ok(err)
+			time.Sleep(second)
+			q.none()
+			q.gone(ids[0], ids[len(ids)-1])
+			synctest.Wait()
+			q.counts(0, 0, 0, 0, 0)
+		}
 	}},
 	{"Default", "0 means the queue's default; [Forever] means no end", func(e *env) {
 		q := e.open(options{TTL: second})

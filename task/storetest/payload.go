@@ -98,7 +98,7 @@ var payloadCases = []testCase{
 		q, calls := e.pairs()
 		_, err := q.Put(ctx, "a", pair{"no", 1}, task.PutOptions{})
 		if calls.Load() == 0 {
-			e.Skip("payloads are not encoded")
+			e.skip("payloads are not encoded")
 		}
 		e.is(err, errOops)
 		ids, err := q.PutBatch(ctx, []task.Batch[pair]{{Key: "a", Payload: pair{"x", 1}}, {Key: "a", Payload: pair{"no", 2}}})
@@ -117,7 +117,7 @@ var payloadCases = []testCase{
 			e.ok(err)
 		}
 		if calls.Load() == 0 {
-			e.Skip("payloads are not encoded")
+			e.skip("payloads are not encoded")
 		}
 		var got []int
 		for range 2 {

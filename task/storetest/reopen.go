@@ -6,10 +6,17 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
+// reopen returns the store as another process would open it.
+func (e *env) reopen() task.Store {
+	e.Helper()
+	e.reopened = true
+	return e.reopener.Reopen(e.T)
+}
+
 // again closes the queue, and opens it as another process would.
 func (q *queue) again(o ...options) *queue {
 	q.e.Helper()
-	store := q.e.reopener.Reopen(q.e.T)
+	store := q.e.reopen()
 	q.close()
 	return q.e.openIn(store, "queue", o...)
 }
@@ -29,7 +36,6 @@ var reopenCases = []testCase{
 		for _, id := range ids {
 			infos[id] = q.peek(id).Info
 		}
-		before := q.stats()
 		q = q.again()
 		for id, want := range infos {
 			got := q.peek(id).Info
@@ -38,7 +44,7 @@ var reopenCases = []testCase{
 			got.Created, got.Until = want.Created, want.Until
 			equal(e, "task", got, want)
 		}
-		equal(e, "Stats", q.stats(), before)
+		q.counts(1, 1, 0, 2, 1)
 		if id := q.put("a1")[0]; id <= ids[task.Held] {
 			e.Fatalf("id %d after %d", id, ids[task.Held])
 		}
@@ -167,8 +173,7 @@ var reopenCases = []testCase{
 		q.put("a1")
 		e.ok(q.Drop(ctx))
 		q = q.again()
-		equal(e, "Puts", q.stats().Puts, 0)
-		q.none()
+		q.counts(0, 0, 0, 0, 0)
 	}},
 	{"Died", "is how long a consumer that disconnects, or whose process dies, keeps its leases", func(e *env) {
 		q := e.open()
@@ -176,7 +181,7 @@ var reopenCases = []testCase{
 		c := q.consumer(task.Filter{})
 		c.first("a1")
 		time.Sleep(time.Hour)
-		other := e.openIn(e.reopener.Reopen(e.T), "queue")
+		other := e.openIn(e.reopen(), "queue")
 		later()
 		other.first("b1")
 		other.none()
@@ -192,7 +197,7 @@ var reopenCases = []testCase{
 		q.first("b1")
 		time.Sleep(time.Hour)
 		e.kill()
-		other := e.openIn(e.reopener.Reopen(e.T), "queue")
+		other := e.openIn(e.reopen(), "queue")
 		_, l := other.resume(c.ID(), "a1")
 		time.Sleep(time.Hour)
 		l[0].ack()

@@ -124,7 +124,8 @@ var roomCases = []testCase{
 			return 1
 		}})
 		q.put("a1 a2 a3 b1 b2")
-		q.evicts(evicted, "c1", "b2")
+		q.evicts(evicted, "a4", "b2")
+		q.evicts(evicted, "c1", "a4")
 	}},
 	{"EvictWait", "is returned by Wait when the task was deleted, truncated, evicted or cancelled with its group", func(e *env) {
 		q, evicted := e.evicting(options{Capacity: 2})

@@ -14,7 +14,7 @@ func (e *env) two(o ...options) (q, other *queue) {
 	e.Helper()
 	store := e.store
 	if e.reopener != nil {
-		store = e.reopener.Reopen(e.T)
+		store = e.reopen()
 	}
 	return e.open(o...), e.openIn(store, "queue", o...)
 }
@@ -144,7 +144,7 @@ var sharedCases = []testCase{
 		wait.returns(nil)
 		e.ok(other.Wait(ctx, "x"))
 	}},
-	{"LeaseContext", "or when the lease ends; then its cause is [ErrLeaseLost]", func(e *env) {
+	{"LeaseContext", "or when the lease ends, in whatever way; then its cause is [ErrLeaseLost]", func(e *env) {
 		q, other := e.two()
 		id := q.put("a1")[0]
 		l := q.first("a1")

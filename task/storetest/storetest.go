@@ -89,14 +89,18 @@ func (c *testCase) test(t *testing.T, open func(t *testing.T) task.Store, reopen
 			t.Logf("what must be true: %s", c.why)
 		}
 	})
+	var e *env
 	synctest.Test(t, func(t *testing.T) {
-		e := &env{T: t, store: open(t)}
+		e = &env{T: t, store: open(t)}
 		if reopens {
 			var ok bool
 			if e.reopener, ok = e.store.(Reopener); !ok {
-				t.Skip("the store is not a Reopener")
+				e.skip("the store is not a Reopener")
 			}
 		}
 		c.run(e)
 	})
+	if e.skipped != "" {
+		t.Skip(e.skipped)
+	}
 }

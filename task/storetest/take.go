@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing/synctest"
 	"time"
@@ -209,6 +210,36 @@ var putWaitCases = []testCase{
 			c.end(id)
 			q.remove(put.returns(nil))
 		}
+	}},
+	{"SeveralRooms", "it waits for it", func(e *env) {
+		for _, o := range []options{{Capacity: 3}, {KeyCapacity: 3}, {Capacity: 5, KeyCapacity: 3}} {
+			q := e.openIn(e.store, fmt.Sprint(o.Capacity, o.KeyCapacity), o)
+			q.put("a1 a2 a3")
+			puts := []*call[task.ID]{q.putting("a4"), q.putting("a5"), q.putting("a6"), q.putting("a7")}
+			_, err := q.Truncate(ctx)
+			e.ok(err)
+			for _, put := range puts[:3] {
+				put.returns(nil)
+			}
+			puts[3].waits()
+			_, err = q.Truncate(ctx)
+			e.ok(err)
+			puts[3].returns(nil)
+		}
+	}},
+	{"RoomForOthers", "it waits for it", func(e *env) {
+		q := e.open(options{Capacity: 4, KeyCapacity: 2})
+		id := q.put("a1")[0]
+		q.put("x1 y1 z1", in(task.Member))
+		one, two := q.putting("a2"), q.putting("b1")
+		barred, other := q.putting("a3"), q.putting("b2")
+		q.cancel()
+		one.returns(nil)
+		two.returns(nil)
+		barred.waits()
+		other.returns(nil)
+		q.remove(id)
+		barred.returns(nil)
 	}},
 	{"InRounds", "Those who wait are admitted in rounds by key.", func(e *env) {
 		q := e.open(options{Capacity: 1})

@@ -198,7 +198,7 @@ var eventCases = []testCase{
 		equal(e, "a lease ended", evs[3].Lease != 0 && evs[4].Lease == 0, true)
 		l.lost(q)
 	}},
-	{"LastAttempt", "or follows EventBury", func(e *env) {
+	{"LastAttempt", "or EventBury follows", func(e *env) {
 		q := e.open()
 		w := q.watch(ctx)
 		q.put("a1", task.PutOptions{TTR: second, MaxAttempts: 1})
