@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -36,7 +35,7 @@ func (q *Queue[V]) NewConsumer(filter Filter) *Consumer[V] {
 }
 
 // ResumeConsumer returns the consumer of that id, which has disconnected or whose process has died, and the tasks that it
-// holds. It returns [ErrNotFound] if they have been handed back, because Options.Grace is over.
+// holds. (If it has done neither, there are two of it, and what one does with a lease the other one has done too.) It returns [ErrNotFound] if they have been handed back, because Options.Grace is over.
 func (q *Queue[V]) ResumeConsumer(ctx context.Context, id string, filter Filter) (*Consumer[V], []*Task[V], error) {
 	if err := q.notifier.over(); err != nil {
 		return nil, nil, err
@@ -50,11 +49,10 @@ func (q *Queue[V]) ResumeConsumer(ctx context.Context, id string, filter Filter)
 		_ = q.backend.Leave(context.WithoutCancel(ctx), id, 0)
 		return nil, nil, err
 	}
-	tasks, err := c.tasks(ctx, records)
-	return c, tasks, err
+	return c, c.tasks(ctx, records), nil
 }
 
-// ID returns the name by which the consumer can be resumed. It is as good as a password.
+// ID returns the name by which the consumer can be resumed.
 func (c *Consumer[V]) ID() string { return c.id }
 
 // SetFilter changes which tasks the consumer takes, also in calls that are waiting.
@@ -111,8 +109,8 @@ func (c *Consumer[V]) TakeBatch(ctx context.Context, n int) (tasks []*Task[V], e
 			if err := c.took(ctx); err != nil {
 				return false, err
 			}
-			if tasks, err = c.tasks(ctx, records[:got]); err != nil || len(tasks) > 0 {
-				return true, err
+			if tasks = c.tasks(ctx, records[:got]); len(tasks) > 0 {
+				return true, nil
 			}
 		}
 	})
@@ -177,17 +175,17 @@ func (c *Consumer[V]) took(ctx context.Context) error {
 }
 
 // tasks makes tasks of records. Those whose payloads cannot be decoded are buried.
-func (c *Consumer[V]) tasks(ctx context.Context, records []Record) ([]*Task[V], error) {
+func (c *Consumer[V]) tasks(ctx context.Context, records []Record) []*Task[V] {
 	tasks := make([]*Task[V], 0, len(records))
 	for i := range records {
 		t, bad := c.queue.task(&records[i])
 		if bad == nil {
 			tasks = append(tasks, t)
-		} else if err := t.Bury(ctx, bad); err != nil {
-			return tasks, err
+		} else {
+			_ = t.Bury(ctx, bad) // if that fails, it is still held, until the consumer is closed
 		}
 	}
-	return slices.Clip(tasks), nil
+	return tasks
 }
 
 // Close hands back what the consumer holds; the attempts do not count. It cannot be used any more then, and calls that wait

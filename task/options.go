@@ -37,8 +37,9 @@ type Options[V any] struct {
 	// KeyCapacity is how many tasks of one key it can hold; it is the queue's. 0 means no limit but Capacity.
 	KeyCapacity int
 
-	// WhenFull says what a Put into a full queue does; it is the queue's. EvictHeaviest evicts the newest task, of those that
-	// are ready or delayed, of a key with the most of these (by its weight), unless the new task's key has as many.
+	// WhenFull says what a Put into a full queue does; it is the queue's. EvictHeaviest looks at the tasks that are ready or
+	// delayed: of a key with the most of these (by its weight) it evicts the one that got into this state last, unless the new
+	// task's key has as many.
 	WhenFull fairq.WhenFull
 
 	// OnEvict is given the tasks that were evicted by a Put of this Queue, by that Put, before it returns. It must be set with
@@ -48,7 +49,8 @@ type Options[V any] struct {
 	// Newcomers says which round a key joins that has no task ready; it is the queue's.
 	Newcomers fairq.Newcomers
 
-	// Weight tells how many tasks of a key a round takes, 1 to [fairq.MaxWeight]; nil means 1 for all. It is called at each Put.
+	// Weight tells how many tasks of a key a round takes, 1 to [fairq.MaxWeight]; nil means 1 for all. It is called at each Put; a
+	// change concerns what becomes ready later.
 	Weight func(key string) int
 
 	// MaxInFlightPerKey is how many tasks of a key can be taken at the same time; it is the queue's. With 1, a key's tasks are

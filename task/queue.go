@@ -103,8 +103,9 @@ func (q *Queue[V]) PutBatch(ctx context.Context, tasks []Batch[V]) ([]ID, error)
 	return ids[:n], cmp.Or(err, invalid, q.handOut(evicted))
 }
 
-// PutWait is Put, but if there is no room, it waits for it. Those who wait are admitted in rounds by key. If ctx is done
-// first, or when the call is made, it returns its error, and there is no new task.
+// PutWait is Put, but if there is no room, it waits for it. Those who wait are admitted in rounds by key, each when a task
+// has gone. (With EvictHeaviest only who is among the heaviest waits, and a Put that makes room for itself may overtake.) If ctx
+// is done first, or when the call is made, it returns its error, and there is no new task.
 func (q *Queue[V]) PutWait(ctx context.Context, key string, payload V, options PutOptions) (id ID, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -215,7 +216,7 @@ func (q *Queue[V]) TakeBatch(ctx context.Context, n int) ([]*Task[V], error) {
 	return q.self.TakeBatch(ctx, n)
 }
 
-// TryTake is Take, but does not wait for a task. If there is none, ok is false.
+// TryTake is Take, but does not wait for a task, nor behind those who do. If there is none, ok is false.
 func (q *Queue[V]) TryTake(ctx context.Context) (t *Task[V], ok bool, err error) {
 	return q.self.TryTake(ctx)
 }
@@ -317,6 +318,11 @@ func (q *Queue[V]) ResumeKey(ctx context.Context, key string) error {
 func (q *Queue[V]) pause(ctx context.Context, key *string, paused bool) error {
 	if err := q.notifier.over(); err != nil {
 		return err
+	}
+	if key != nil {
+		if err := checkName("the key", *key); err != nil {
+			return err
+		}
 	}
 	return q.backend.Pause(ctx, key, paused)
 }

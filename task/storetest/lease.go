@@ -218,7 +218,7 @@ var consumerCases = []testCase{
 		equal(e, "releases and losses", [2]uint64{q.stats().Releases, q.stats().Losses}, [2]uint64{2, 0})
 		q.order("a1 b1 a2")
 	}},
-	{"Closed", "It cannot be used any more then, and calls that wait return [ErrClosed]. Closing it again does nothing.", func(e *env) {
+	{"Closed", "It cannot be used any more then, and calls that wait return [ErrClosed].", func(e *env) {
 		q := e.open()
 		c := q.consumer(task.Filter{})
 		take, other := c.taking(), q.taking()

@@ -94,7 +94,7 @@ var payloadCases = []testCase{
 		}
 		e.ok(q.Close(ctx))
 	}},
-	{"Encode", "If it returns an error there is no new task.", func(e *env) {
+	{"Encode", "If it returns an error there is no new task", func(e *env) {
 		q, calls := e.pairs()
 		_, err := q.Put(ctx, "a", pair{"no", 1}, task.PutOptions{})
 		if calls.Load() == 0 {

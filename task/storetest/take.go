@@ -356,7 +356,7 @@ var putWaitCases = []testCase{
 			q.order("b1")
 		}
 	}},
-	{"Refused", "see also [ErrInvalid], [ErrDuplicateAddress], [ErrGroupCancelled] and [fairq.ErrWeight]", func(e *env) {
+	{"Refused", "see also [ErrInvalid], [ErrDuplicateAddress], [ErrGroupCancelled]", func(e *env) {
 		q := e.open(options{Capacity: 1})
 		id := q.put("z1")[0]
 		put := begin(e, func() (task.ID, error) { return q.PutWait(ctx, "a", "a1", task.PutOptions{Priority: -1}) })
