@@ -69,8 +69,9 @@ type account struct {
 	weight  int
 	tasks   [Held + 1]int // by state; in all states at 0
 	paused  bool
-	blocked bool    // it is paused, or has as many tasks taken as it may
-	lines   []*line // one for each priority that it has tasks of, in that order
+	blocked bool     // it is paused, or has as many tasks taken as it may
+	lines   []*line  // one for each priority that it has tasks of, in that order
+	few     [1]*line // what lines begins with
 }
 
 // item is a task.
@@ -279,7 +280,7 @@ func (q *memoryQueue) account(key string, weight int) *account {
 		} else {
 			k = new(account)
 		}
-		k.name, k.weight = key, 1
+		k.name, k.weight, k.lines = key, 1, k.few[:0]
 		q.keys[key] = k
 	}
 	if weight > 0 {
@@ -295,7 +296,7 @@ func (q *memoryQueue) forgetKey(k *account) {
 	}
 	remove(&q.keys, &q.mostKeys, k.name)
 	if len(q.spareKeys) < mostSpare {
-		*k = account{lines: k.lines[:0]}
+		*k = account{}
 		q.spareKeys = append(q.spareKeys, k)
 	}
 }

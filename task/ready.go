@@ -47,17 +47,20 @@ type kind struct {
 type line struct {
 	band   *band
 	key    *account
-	lanes  []*lane
+	lanes  []*lane // one is always the first
 	len    int
 	linked int      // turns in band.turns
 	owed   []uint64 // numbers of the turns owed, ascending
 	passed uint64   // the one of these that found no task that could be taken; 0 if there is none
+
+	one lane     // most lines need but one, and so it is near
+	few [1]*lane // what lanes begins with
 }
 
 // lane is the tasks of one kind in a line, in the order of their places.
 type lane struct {
 	line        *line
-	kind        *kind
+	kind        *kind         // nil if it has had no task yet
 	first, last *item         // those that came in order
 	early       heap[byPlace] // those that came after one with a later place
 	len         int
@@ -132,7 +135,10 @@ func (b *band) firstOwed(f *Filter) *line {
 func (b *band) newLine(k *account) *line {
 	n := len(b.spare)
 	if n == 0 {
-		return &line{band: b, key: k}
+		l := &line{band: b, key: k}
+		l.one.line = l
+		l.lanes = append(l.few[:0], &l.one)
+		return l
 	}
 	l := b.spare[n-1]
 	b.spare = b.spare[:n-1]
@@ -146,7 +152,7 @@ func (b *band) keep(l *line) {
 		b.leave(lane.kind)
 		lane.kind = nil
 	}
-	l.key, l.passed, l.lanes = nil, 0, l.lanes[:min(1, len(l.lanes))]
+	l.key, l.passed, l.lanes = nil, 0, l.lanes[:1]
 	if len(b.spare) < mostSpare {
 		b.spare = append(b.spare, l)
 	}
