@@ -110,7 +110,8 @@ func compare(t testing.TB, q *Queue[int, int], m *model, tickets map[int]Ticket,
 	require.Equal(t, want, got, "order")
 	if k, v, ok := q.Peek(); ok || len(want) > 0 {
 		require.True(t, ok)
-		require.Equal(t, want[0], modelTurn{k, v}, "peek")
+		head := modelTurn{k, v}
+		require.Equal(t, want[0], head, "peek")
 	}
 	require.Equal(t, len(want), q.Len())
 	require.Equal(t, len(m.keys), q.Keys())
