@@ -71,7 +71,7 @@ func TestPrint(t *testing.T) {
 	var out strings.Builder
 	r.print(&out, w.mostAtOnce())
 	require.Regexp(t, `big.test +300 +0 +1 +1 `, out.String())
-	require.Contains(t, out.String(), "http://tiny.test/moved  Not Found (code 404)  tries: 1  in http://tiny.test/\n")
+	require.Contains(t, out.String(), "http://tiny.test/moved  Not Found (404)  tries: 1  in http://tiny.test/\n")
 	require.Regexp(t, `nobody.test +0 +0 +1 +0 `, out.String())
 }
 

@@ -79,7 +79,7 @@ var roomCases = []testCase{
 		l.ack()
 		q.put("a3")
 	}},
-	{"Evict", "evicts the newest task, of those that are ready or delayed, of a key with the most of these", func(e *env) {
+	{"Evict", "of a key with the most of these (by its weight) it evicts the one that got into this state last", func(e *env) {
 		q, evicted := e.evicting(options{Capacity: 4})
 		q.evicts(evicted, "a1 a2 a3 b1", "")
 		q.evicts(evicted, "b2", "a3")
@@ -96,7 +96,7 @@ var roomCases = []testCase{
 		equal(e, "evicted", len(*evicted), 0)
 		q.order("a1 b1 a2 b2")
 	}},
-	{"EvictDelayed", "of those that are ready or delayed", func(e *env) {
+	{"EvictDelayed", "looks at the tasks that are ready or delayed", func(e *env) {
 		q, evicted := e.evicting(options{Capacity: 3})
 		q.one("d1", task.PutOptions{Delay: second})
 		q.one("d2", task.PutOptions{Delay: second})
@@ -106,7 +106,7 @@ var roomCases = []testCase{
 		time.Sleep(second)
 		q.order("r1 d1 r2")
 	}},
-	{"EvictNotTaken", "of those that are ready or delayed", func(e *env) {
+	{"EvictNotTaken", "looks at the tasks that are ready or delayed", func(e *env) {
 		q, evicted := e.evicting(options{Capacity: 3})
 		q.put("a1 a2 a3")
 		l := q.takes("a1 a2 a3")

@@ -241,7 +241,7 @@ var putWaitCases = []testCase{
 		q.remove(id)
 		barred.returns(nil)
 	}},
-	{"InRounds", "Those who wait are admitted in rounds by key.", func(e *env) {
+	{"InRounds", "Those who wait are admitted in rounds by key", func(e *env) {
 		q := e.open(options{Capacity: 1})
 		l := q.fill("z1")
 		for _, name := range []string{"a1", "a2", "a3", "a4", "b1"} {
