@@ -500,7 +500,7 @@ func (q *memoryQueue) check(t require.TestingT) {
 			sum := 0
 			for _, lane := range l.lanes {
 				n := len(lane.early)
-				for it := lane.first; it != nil; it = it.next {
+				for it := lane.inOrder.first; it != nil; it = it.next {
 					n++
 					require.True(t, it.next == nil || it.place < it.next.place)
 				}

@@ -59,12 +59,12 @@ type line struct {
 
 // lane is the tasks of one kind in a line, in the order of their places.
 type lane struct {
-	line        *line
-	kind        *kind         // nil if it has had no task yet
-	first, last *item         // those that came in order
-	early       heap[byPlace] // those that came after one with a later place
-	len         int
-	index       int32 // in kind.owed
+	line    *line
+	kind    *kind         // nil if it has had no task yet
+	inOrder list          // those that came in order
+	early   heap[byPlace] // those that came after one with a later place
+	len     int
+	index   int32 // in kind.owed
 }
 
 func (l *lane) before(other *lane) bool { return l.line.owed[0] < other.line.owed[0] }
@@ -350,40 +350,25 @@ func (l *line) lane(name string) *lane {
 
 // head returns the lane's first task.
 func (l *lane) head() *item {
-	if len(l.early) > 0 && (l.first == nil || l.early[0].place < l.first.place) {
+	first := l.inOrder.first
+	if len(l.early) > 0 && (first == nil || l.early[0].place < first.place) {
 		return l.early[0].item
 	}
-	return l.first
+	return first
 }
 
 func (l *lane) insert(it *item) {
-	if l.last != nil && it.place < l.last.place {
+	if last := l.inOrder.last; last != nil && it.place < last.place {
 		l.early.push(byPlace{it})
-		return
-	}
-	it.prev, it.next = l.last, nil
-	if l.last == nil {
-		l.first = it
 	} else {
-		l.last.next = it
+		l.inOrder.append(it)
 	}
-	l.last = it
 }
 
 func (l *lane) remove(it *item) {
 	if it.early != 0 {
 		l.early.remove(byPlace{it})
-		return
-	}
-	if it.prev == nil {
-		l.first = it.next
 	} else {
-		it.prev.next = it.next
+		l.inOrder.remove(it)
 	}
-	if it.next == nil {
-		l.last = it.prev
-	} else {
-		it.next.prev = it.prev
-	}
-	it.prev, it.next = nil, nil
 }

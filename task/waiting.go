@@ -240,20 +240,25 @@ func (n *Notifier) take(ctx context.Context, c *consumerState, try func(Filter) 
 			n.takers.inVain(w)
 			continue
 		}
-		n.mu.Unlock()
-		var err error
-		select {
-		case <-w.wake:
-		case <-n.ctx.Done():
-		case <-done:
-			err = ctx.Err()
-		}
-		n.mu.Lock()
-		if err != nil {
+		if err := n.sleepLocked(ctx, done, w.wake); err != nil {
 			n.takers.leave(w, false)
 			return err
 		}
 	}
+}
+
+// sleepLocked waits, without the lock, until there is a signal or the queue is over, or returns the error of ctx when that is
+// done.
+func (n *Notifier) sleepLocked(ctx context.Context, done, wake <-chan struct{}) error {
+	n.mu.Unlock()
+	defer n.mu.Lock()
+	select {
+	case <-wake:
+	case <-n.ctx.Done():
+	case <-done:
+		return ctx.Err()
+	}
+	return nil
 }
 
 // unlocked calls f without the lock. If it panics, it calls broken with the lock, which it leaves locked in any case.
@@ -383,16 +388,7 @@ func (n *Notifier) put(ctx context.Context, key string, try func() error) error 
 				return err
 			}
 		}
-		n.mu.Unlock()
-		var err error
-		select {
-		case <-w.wake:
-		case <-n.ctx.Done():
-		case <-done:
-			err = ctx.Err()
-		}
-		n.mu.Lock()
-		if err != nil {
+		if err := n.sleepLocked(ctx, done, w.wake); err != nil {
 			n.putters.leave(w)
 			return err
 		}
