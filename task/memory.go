@@ -192,7 +192,7 @@ func (q *memoryQueue) join(settings Settings, n *Notifier) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if settings != q.settings {
-		return &FieldError{"Options", settings, fmt.Sprintf("as those that queue %q was made with, %+v", q.name, q.settings)}
+		return &FieldError{"Options", fmt.Sprintf("%+v", settings), fmt.Sprintf("as those that queue %q was made with: %+v", q.name, q.settings)}
 	}
 	if n.payload != q.payload {
 		return &FieldError{"the payload type", n.payload, fmt.Sprintf("that of queue %q, %v", q.name, q.payload)}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/fairq/fairq"
@@ -42,8 +43,8 @@ type Options[V any] struct {
 	// task's key has as many.
 	WhenFull fairq.WhenFull
 
-	// OnEvict is given the tasks that were evicted by a Put of this Queue, by that Put, before it returns. It must be set with
-	// EvictHeaviest, and must not be without.
+	// OnEvict is given the tasks that were evicted by a Put of this Queue, by that Put, before it returns. It must be set if, and
+	// only if, WhenFull is EvictHeaviest.
 	OnEvict func(*Task[V])
 
 	// Newcomers says which round a key joins that has no task ready; it is the queue's.
@@ -92,7 +93,7 @@ type PutOptions struct {
 	TTL time.Duration
 
 	// TTR, time to run, is how long a lease lasts. Task.Touch extends it. When it has run out, the task is handed to somebody
-	// else. 0 means the queue's default; [Forever], or no default, means that it lasts until its consumer lives no more.
+	// else. 0 means the queue's default; [Forever], or no default, means that it lasts until its consumer is closed or gone.
 	TTR time.Duration
 
 	// MaxAttempts is how often the task can be taken; one that was not done then is buried. 0 means the queue's default;
@@ -112,6 +113,16 @@ type PutOptions struct {
 
 // Role is what a task is in its group.
 type Role uint8
+
+var roleNames = [...]string{Member: "Member", AtEnd: "AtEnd", AtAbort: "AtAbort"}
+
+// String returns the role's name.
+func (r Role) String() string {
+	if int(r) < len(roleNames) {
+		return roleNames[r]
+	}
+	return "Role(" + strconv.Itoa(int(r)) + ")"
+}
 
 // The roles.
 const (

@@ -67,7 +67,7 @@ func TestBadCalls(t *testing.T) {
 		"PutOptions.Kind":            {Kind: long},
 		"PutOptions.Address":         {Address: long},
 		"PutOptions.Group":           {Group: long},
-		"PutOptions.Role is 3":       {Role: 3, Group: "g"},
+		"PutOptions.Role is Role(3)": {Role: 3, Group: "g"},
 		"PutOptions.Role":            {Role: task.AtEnd},
 	} {
 		_, err := q.Put(ctx, "a", 1, o)

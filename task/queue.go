@@ -15,7 +15,8 @@ import (
 )
 
 // Queue is a queue of tasks with payloads of one type. [Open] makes one. All methods may be called at any time by any
-// goroutine. With a [Memory] they do not wait unless they say so, and use their context for nothing else.
+// goroutine. With a [Memory] they do not wait unless they say so; those that take or wait return the error of a context that is
+// done, the others do not look at it.
 type Queue[V any] struct {
 	name     string
 	options  Options[V]
@@ -104,7 +105,7 @@ func (q *Queue[V]) PutBatch(ctx context.Context, tasks []Batch[V]) ([]ID, error)
 }
 
 // PutWait is Put, but if there is no room, it waits for it. Those who wait are admitted in rounds by key, each when a task
-// has gone. (With EvictHeaviest only who is among the heaviest waits, and a Put that makes room for itself may overtake.) If ctx
+// has gone. (With EvictHeaviest only those wait whose key is among the heaviest, and a Put that makes room for itself may overtake.) If ctx
 // is done first, or when the call is made, it returns its error, and there is no new task.
 func (q *Queue[V]) PutWait(ctx context.Context, key string, payload V, options PutOptions) (id ID, err error) {
 	if err := ctx.Err(); err != nil {
@@ -329,7 +330,8 @@ func (q *Queue[V]) pause(ctx context.Context, key *string, paused bool) error {
 
 // StartGroup makes the tasks of a group ready, and those that are put into it from now on. When all its members are gone, also
 // those that were put into it later, its AtEnd tasks are ready and the group is over. A member that is buried is not gone.
-// StartGroup returns [ErrNotFound] if the group has no task, and [ErrGroupCancelled] if it is cancelled.
+// StartGroup returns [ErrNotFound] if the group has no task, and [ErrGroupCancelled] if it is cancelled. What is put into a group
+// that is over begins a new one of that name.
 func (q *Queue[V]) StartGroup(ctx context.Context, group string) error {
 	return q.group(ctx, group, false)
 }
@@ -348,7 +350,8 @@ func (q *Queue[V]) group(ctx context.Context, group string, cancel bool) error {
 }
 
 // Wait waits until the task with that address is gone or buried. It returns nil if it was acked, the [*Error] that was
-// recorded if it is buried, else [ErrDeleted] or [ErrExpired]. What happened to a task that is gone can be asked for during
+// recorded if it is buried, else [ErrDeleted] or [ErrExpired]. If ctx is done first, or when the call is made, it returns its
+// error. What happened to a task that is gone can be asked for during
 // Options.Retention, unless its address has been used again; then, or if there was none, it returns [ErrNotFound].
 func (q *Queue[V]) Wait(ctx context.Context, address string) error {
 	return q.notifier.wait(ctx, address)
@@ -397,7 +400,7 @@ func (q *Queue[V]) KeyStats(ctx context.Context, n int) ([]KeyStat, error) {
 func (q *Queue[V]) Events(ctx context.Context) iter.Seq[Event] { return q.notifier.events(ctx) }
 
 // Close ends the use of the queue: all calls return [ErrClosed], those that wait too, and what its consumers hold is handed
-// back. The tasks stay in the store. If it returns an error, some are not handed back, and it can be called again; if it has
+// back. It does not wait for those who work on tasks; their Ack returns ErrClosed. The tasks stay in the store. If it returns an error, some are not handed back, and it can be called again; if it has
 // not, that does nothing.
 func (q *Queue[V]) Close(ctx context.Context) error {
 	q.close.Lock()

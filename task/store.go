@@ -58,7 +58,7 @@ type Backend interface {
 	// returns ErrLeaseLost if the lease is not held any more, also if d is 0.
 	Touch(ctx context.Context, lease Lease, d time.Duration) (time.Time, error)
 
-	// Leave says that nothing will be heard of a consumer any more, which need not have taken anything. Its leases are lost after the given time, or, if that is 0,
+	// Leave says that a consumer will not be heard of any more; it may be one that has taken nothing. Its leases are lost after the given time, or, if that is 0,
 	// given back at once without counting the attempts. A queue of a shared Store calls it with Settings.Grace again and again, so
 	// that they are lost if its process dies.
 	Leave(ctx context.Context, consumer string, after time.Duration) error

@@ -74,7 +74,7 @@ var endCases = []testCase{
 		q.refusesAll(task.ErrClosed)
 		q.close()
 	}},
-	{"CloseHandsBack", "what its consumers hold is handed back. The tasks stay in the store.", func(e *env) {
+	{"CloseHandsBack", "what its consumers hold is handed back.", func(e *env) {
 		q := e.open()
 		q.put("a1 b1 c1 a2 b2", task.PutOptions{MaxAttempts: 1})
 		q.takes("a1 b1")

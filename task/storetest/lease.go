@@ -98,7 +98,7 @@ var leaseCases = []testCase{
 		e.is(l.Touch(ctx, -second), task.ErrInvalid)
 		e.at("end of the lease", q.peek(id).Until, l.Until, 0)
 	}},
-	{"NoTTR", "or no default, means that it lasts until its consumer lives no more", func(e *env) {
+	{"NoTTR", "or no default, means that it lasts until its consumer is closed or gone", func(e *env) {
 		q := e.open()
 		q.put("a1")
 		l := q.first("a1")

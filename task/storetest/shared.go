@@ -155,7 +155,7 @@ var sharedCases = []testCase{
 		e.is(context.Cause(c), task.ErrLeaseLost)
 		l.lost(q)
 	}},
-	{"Lease", "lasts until its consumer lives no more", func(e *env) {
+	{"Lease", "lasts until its consumer is closed or gone", func(e *env) {
 		q, other := e.two()
 		q.put("a1")
 		l := q.first("a1")
