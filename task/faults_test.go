@@ -36,8 +36,8 @@ func TestNothingStays(t *testing.T) {
 	bubble(t, &Options[int]{MaxInFlightPerKey: 1}, func(ctx context.Context, q *Queue[int]) {
 		for i := range n {
 			name := fmt.Sprint(i)
-			fill(t, q, name, 1, PutOptions{Kind: name, Priority: i, Address: name, Group: name, TTL: time.Hour})
-			fill(t, q, "k", 1, PutOptions{Kind: name, Priority: i, Delay: time.Second})
+			fill(t, q, name, 1, PutOptions{Kind: name, Priority: i % 100, Address: name, Group: name, TTL: time.Hour})
+			fill(t, q, "k", 1, PutOptions{Kind: name, Priority: i % 100, Delay: time.Second})
 			require.NoError(t, q.StartGroup(ctx, name))
 		}
 		time.Sleep(time.Second)
@@ -53,8 +53,8 @@ func TestNothingStays(t *testing.T) {
 			require.NoError(t, c.Disconnect(ctx))
 		}
 		time.Sleep(2 * time.Minute)
-		fill(t, q, "k", 1000, PutOptions{})
 		for range 1000 {
+			fill(t, q, "k", 1, PutOptions{})
 			one, err := q.Take(ctx)
 			require.NoError(t, err)
 			require.NoError(t, one.Ack(ctx))
@@ -120,53 +120,241 @@ func TestHooksThatPanic(t *testing.T) {
 	})
 }
 
-// faulty is a backend of which some calls fail or panic.
-type faulty struct {
+// hooked is a backend, not known to the package, with hooks around some calls. A Take that gets nothing is not hooked.
+type hooked struct {
 	Backend
-	leave, take func() error
+	beforeLeave func() error
+	beforeTake  func(consumer string)
+	afterTake   func(n int)
+	afterPut    func(error)
 }
 
-func (f *faulty) Leave(ctx context.Context, consumer string, after time.Duration) error {
-	if err := f.leave(); err != nil {
-		return err
+func (h *hooked) Open(ctx context.Context, name string, s Settings, n *Notifier) (b Backend, err error) {
+	h.Backend, err = new(Memory).Open(ctx, name, s, n)
+	return h, err
+}
+
+func (h *hooked) Leave(ctx context.Context, consumer string, after time.Duration) error {
+	if h.beforeLeave != nil {
+		if err := h.beforeLeave(); err != nil {
+			return err
+		}
 	}
-	return f.Backend.Leave(ctx, consumer, after)
+	return h.Backend.Leave(ctx, consumer, after)
 }
 
-func (f *faulty) Take(ctx context.Context, consumer string, filter Filter, into []Record) (int, error) {
-	if err := f.take(); err != nil {
-		return 0, err
+func (h *hooked) Take(ctx context.Context, consumer string, filter Filter, into []Record) (int, error) {
+	if h.beforeTake != nil {
+		h.beforeTake(consumer)
 	}
-	return f.Backend.Take(ctx, consumer, filter, into)
+	n, err := h.Backend.Take(ctx, consumer, filter, into)
+	if h.afterTake != nil {
+		h.afterTake(n)
+	}
+	return n, err
 }
 
-func TestFaultyBackend(t *testing.T) {
-	bubble(t, &Options[int]{}, func(ctx context.Context, q *Queue[int]) {
-		down := errors.New("down")
-		var broken error
-		f := &faulty{q.backend, func() error { return broken }, func() error {
-			if broken != nil {
-				panic(broken)
-			}
-			return nil
-		}}
-		m := q.memory
-		q.backend, q.memory = f, nil
-		n, _, err := m.Put(ctx, []New{{Key: "a", Weight: 1, Payload: []byte("1")}}, make([]ID, 1))
+func (h *hooked) Put(ctx context.Context, tasks []New, ids []ID) (int, []Record, error) {
+	n, evicted, err := h.Backend.Put(ctx, tasks, ids)
+	if h.afterPut != nil {
+		h.afterPut(err)
+	}
+	return n, evicted, err
+}
+
+func hookedBubble(t *testing.T, o *Options[int], f func(ctx context.Context, q *Queue[int], h *hooked)) {
+	synctest.Test(t, func(t *testing.T) {
+		h := new(hooked)
+		q, err := Open(t.Context(), h, "q", o)
 		require.NoError(t, err)
-		require.Equal(t, 1, n)
+		defer func() { require.NoError(t, q.Close(t.Context())) }()
+		f(t.Context(), q, h)
+	})
+}
 
+// A Close that fails can be repeated.
+func TestCloseFails(t *testing.T) {
+	hookedBubble(t, nil, func(ctx context.Context, q *Queue[int], h *hooked) {
+		fill(t, q, "a", 1, PutOptions{})
 		c := q.NewConsumer(Filter{})
-		_, err = c.Take(ctx)
+		_, err := c.Take(ctx)
 		require.NoError(t, err)
-		broken = down
+		down := errors.New("down")
+		h.beforeLeave = func() error { return down }
 		require.ErrorIs(t, c.Close(ctx), down)
 		require.ErrorIs(t, q.Close(ctx), down)
-		broken = nil
+		h.beforeLeave = nil
 		require.NoError(t, q.Close(ctx))
-		s, err := m.Stats(ctx)
+		s, err := h.Stats(ctx)
 		require.NoError(t, err)
 		require.Equal(t, 1, s.Ready)
+	})
+}
+
+// What is taken while the consumer is being closed is handed back.
+func TestCloseWhileTaking(t *testing.T) {
+	hookedBubble(t, nil, func(ctx context.Context, q *Queue[int], h *hooked) {
+		fill(t, q, "a", 1, PutOptions{})
+		c := q.NewConsumer(Filter{})
+		h.beforeTake = func(string) { require.NoError(t, c.Close(ctx)) }
+		_, err := c.Take(ctx)
+		require.ErrorIs(t, err, ErrClosed)
+		s, err := q.Stats(ctx)
+		require.NoError(t, err)
+		require.Equal(t, 1, s.Ready)
+	})
+}
+
+// A task that is put between a look in vain and the wait for one is not missed.
+func TestPutWhileLooking(t *testing.T) {
+	hookedBubble(t, nil, func(ctx context.Context, q *Queue[int], h *hooked) {
+		looks := 0
+		h.afterTake = func(n int) {
+			if looks++; looks == 2 { // the first is made before the taker gets into line
+				require.Zero(t, n)
+				fill(t, q, "a", 1, PutOptions{})
+			}
+		}
+		_, err := q.Take(ctx)
+		require.NoError(t, err)
+	})
+}
+
+// Room that comes between a refusal and the wait for room is not missed.
+func TestRoomWhileTrying(t *testing.T) {
+	for _, o := range []Options[int]{{Capacity: 1}, {KeyCapacity: 1}} {
+		hookedBubble(t, &o, func(ctx context.Context, q *Queue[int], h *hooked) {
+			id, err := q.Put(ctx, "a", 0, PutOptions{})
+			require.NoError(t, err)
+			refused := 0
+			h.afterPut = func(err error) {
+				if err == nil {
+					return
+				}
+				if refused++; refused == 2 {
+					require.NoError(t, q.Delete(ctx, id))
+				}
+			}
+			_, err = q.PutWait(ctx, "a", 0, PutOptions{})
+			require.NoError(t, err)
+		})
+	}
+}
+
+// What is put while somebody looks who does not want it is not missed by those who do.
+func TestPutWhileAnotherLooks(t *testing.T) {
+	hookedBubble(t, nil, func(ctx context.Context, q *Queue[int], h *hooked) {
+		q.notifier.takers.single = true
+		kinds := make(chan string, 1)
+		for _, f := range []string{"x", "y"} {
+			go func() {
+				if one, err := q.NewConsumer(Filter{Kinds: []string{f}}).Take(ctx); err == nil {
+					kinds <- one.Kind
+				}
+			}()
+			synctest.Wait()
+		}
+		looks := 0
+		h.afterTake = func(int) {
+			if looks++; looks == 1 {
+				fill(t, q, "a", 1, PutOptions{Kind: "y"})
+			}
+		}
+		q.notifier.Ready(0, "x") // for one that somebody else has taken by now
+		require.Equal(t, "y", <-kinds)
+	})
+}
+
+// Takers that look at the same time may take what others were woken for. Nothing is left that somebody wants.
+func TestTakersThatCross(t *testing.T) {
+	hookedBubble(t, nil, func(ctx context.Context, q *Queue[int], h *hooked) {
+		x, xy, y := []string{"x"}, []string{"x", "y"}, []string{"y"}
+		kinds := make(chan string, 3)
+		gate := make(chan struct{})
+		first := ""
+		for i, f := range [][]string{x, xy, y} {
+			c := q.NewConsumer(Filter{Kinds: f})
+			if i == 0 {
+				first = c.ID()
+			}
+			go func() {
+				if one, err := c.Take(ctx); err == nil {
+					kinds <- one.Kind
+				}
+			}()
+			synctest.Wait()
+		}
+		h.beforeTake = func(consumer string) {
+			if consumer == first {
+				<-gate
+			}
+		}
+		// Of x the first is told, of y the second, which takes x.
+		fill(t, q, "k", 1, PutOptions{Kind: "x"})
+		fill(t, q, "k", 1, PutOptions{Kind: "y", Priority: 1})
+		synctest.Wait()
+		close(gate)
+		require.Equal(t, "x", <-kinds)
+		require.Equal(t, "y", <-kinds)
+	})
+}
+
+// A taker that is woken for a task, and does not want it any more when it looks, leaves it to others.
+func TestFilterBeforeLooking(t *testing.T) {
+	bubble(t, nil, func(ctx context.Context, q *Queue[int]) {
+		fill(t, q, "k", 1, PutOptions{Kind: "a"})
+		first, second := q.NewConsumer(Filter{Kinds: []string{"b"}}), q.NewConsumer(Filter{Kinds: []string{"b", "c"}})
+		kinds := make(chan string, 2)
+		for _, c := range []*Consumer[int]{first, second} {
+			go func() {
+				if one, err := c.Take(ctx); err == nil {
+					kinds <- one.Kind
+				}
+			}()
+			synctest.Wait()
+		}
+		fill(t, q, "k", 1, PutOptions{Kind: "b"})
+		first.SetFilter(Filter{Kinds: []string{"a"}})
+		require.Equal(t, "a", <-kinds)
+		require.Equal(t, "b", <-kinds)
+	})
+}
+
+// Room is for those who wait for it, not for whoever comes by.
+func TestPutWhileOthersWait(t *testing.T) {
+	bubble(t, &Options[int]{Capacity: 1}, func(ctx context.Context, q *Queue[int]) {
+		id, err := q.Put(ctx, "a", 0, PutOptions{})
+		require.NoError(t, err)
+		done := make(chan error)
+		go func() {
+			_, err := q.PutWait(ctx, "b", 0, PutOptions{})
+			done <- err
+		}()
+		synctest.Wait()
+		require.NoError(t, q.Delete(ctx, id))
+		_, err = q.Put(ctx, "c", 0, PutOptions{})
+		require.ErrorIs(t, err, fairq.ErrFull)
+		require.NoError(t, <-done)
+	})
+}
+
+// A group does not end by making room for its own next member.
+func TestGroupMakesRoom(t *testing.T) {
+	o := &Options[int]{Capacity: 3, WhenFull: fairq.EvictHeaviest, OnEvict: func(*Task[int]) {}}
+	bubble(t, o, func(ctx context.Context, q *Queue[int]) {
+		fill(t, q, "a", 1, PutOptions{})
+		fill(t, q, "a", 1, PutOptions{Group: "g"})
+		fill(t, q, "b", 1, PutOptions{Group: "g", Role: AtEnd})
+		require.NoError(t, q.StartGroup(ctx, "g"))
+		id, err := q.Put(ctx, "c", 0, PutOptions{Group: "g"})
+		require.NoError(t, err)
+		member, err := q.Peek(ctx, id)
+		require.NoError(t, err)
+		require.Equal(t, Ready, member.State)
+		s, err := q.Stats(ctx)
+		require.NoError(t, err)
+		require.Equal(t, 1, s.Held)
+		require.EqualValues(t, 1, s.Evicted)
 	})
 }
 

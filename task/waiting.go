@@ -14,9 +14,10 @@ import (
 // lines.
 //
 // A group is tested if one of it has looked for a task in vain, and for each that became ready since then, and that a taker
-// of it could have, some taker was woken. So a taker that joins a tested group need not look. If those woken find nothing
-// because others were quicker, or found something else, there may still be a task for takers with other filters: then these
-// are not tested any more. One taker after the other looks until all groups are tested.
+// of it could have, some taker was woken, or is looking. So a taker that joins a tested group need not look. If those that
+// were woken find nothing because others were quicker, or something else than what they were woken for, or if more has
+// changed meanwhile, there may still be a task for others: then these are not tested any more. One taker after the other
+// looks until all groups are tested.
 //
 // In a group nobody is overtaken. Between groups it can happen: who looks because nobody else wanted a task may find another
 // one that became ready just then.
@@ -39,10 +40,9 @@ type taker struct {
 	consumer *consumerState
 	group    *takerGroup
 	arrived  uint64
-	changes  uint64 // as of when it began to look
+	changes  uint64 // takers.changes as of when it began to look
 	looked   *setFilter
-	claims   bool   // it was woken because of a task that has become ready
-	claimed  uint64 // takers.changes as of then
+	since    uint64 // takers.changes as of when it was woken
 	woken    bool
 	wake     chan struct{}
 }
@@ -63,27 +63,28 @@ func (t *takers) ready(priority int, kind string) {
 		}
 	}
 	if first != nil && (t.woken == 0 || !t.single) {
-		t.rouse(first, true)
-		return
-	}
-	for _, g := range t.groups { // others ought to look too, when those that are looking have finished
-		g.tested = g.tested && !g.filter.accepts(priority, kind)
+		t.rouse(first)
 	}
 }
 
 // look makes the takers look for a task, one after the other.
 func (t *takers) look() {
 	t.changes++
-	for _, g := range t.groups {
-		g.tested = false
-	}
+	t.doubt(nil)
 	t.pass()
 }
 
+// doubt makes all groups but one look.
+func (t *takers) doubt(but *takerGroup) {
+	for _, g := range t.groups {
+		g.tested = g.tested && g == but
+	}
+}
+
 // rouse wakes the first taker of a line.
-func (t *takers) rouse(w *taker, claims bool) {
+func (t *takers) rouse(w *taker) {
 	w.group.line = w.group.line[1:]
-	w.woken, w.claims, w.claimed, w.changes = true, claims, t.changes, t.changes
+	w.woken, w.since, w.changes = true, t.changes, t.changes
 	t.woken++
 	w.signal()
 }
@@ -107,7 +108,7 @@ func (t *takers) pass() {
 		}
 	}
 	if first != nil {
-		t.rouse(first, false)
+		t.rouse(first)
 	}
 }
 
@@ -139,11 +140,9 @@ func (t *takers) leave(w *taker, found bool) {
 		}
 	} else {
 		t.woken--
-		// If it will not look, others must. So if it has perhaps found another task than that for which it was woken.
-		if !found || w.claims && (w.claimed != t.changes || w.looked.id != w.group.filter.id) {
-			for _, g := range t.groups {
-				g.tested = false
-			}
+		// If it will not look, others must; and if perhaps it has not found what it was woken for.
+		if !found || w.since != t.changes || w.looked.id != w.group.filter.id {
+			t.doubt(nil)
 		}
 	}
 	w.woken = false
@@ -162,10 +161,8 @@ func (t *takers) inVain(w *taker) {
 	t.woken--
 	t.join(w)
 	w.group.tested = true
-	if w.claims {
-		for _, g := range t.groups {
-			g.tested = g == w.group
-		}
+	if w.since != t.changes {
+		t.doubt(w.group)
 	}
 	t.pass()
 	t.tidy(old)
@@ -188,7 +185,6 @@ func (t *takers) refilter(c *consumerState) {
 	}
 	for _, w := range moved {
 		t.join(w)
-		w.group.tested = false
 	}
 	t.pass()
 }
