@@ -40,6 +40,8 @@
 //   - With MaxInFlightPerKey, the order of keys within a round. (Without, it is that in which their tasks became ready.)
 //   - That what was deleted or has expired leaves no trace in the order of the others: the tasks of its key behind it may move
 //     up by one turn.
+//   - First come, first served between takers with different filters, to the letter: who looks in vain for one task may find
+//     another that became ready just then. TryTake does not wait behind anybody.
 //   - That events tell what other processes did, where a store is shared by several.
 //
 // # Stores

@@ -1,12 +1,10 @@
 package task
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -413,133 +411,3 @@ func (d *driver) is(want, got error) {
 }
 
 func pick[T any](d *driver, from []T) T { return from[d.rand.IntN(len(from))] }
-
-// check finds out whether a queue in memory is in order: whether all that is kept in more than one place agrees.
-func (q *memoryQueue) check(t require.TestingT) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	states := map[State]int{}
-	byKey := map[*account]map[State]int{}
-	ready := map[*lane]int{}
-	byTask := map[*block]bool{}
-	timers, addresses, members := 0, 0, map[*group]int{}
-	for it := range q.ids.after(0) {
-		states[it.state]++
-		byTask[it.block] = true
-		if byKey[it.key] == nil {
-			byKey[it.key] = map[State]int{}
-		}
-		byKey[it.key][it.state]++
-		require.Same(t, it.key, q.keys[it.key.name])
-		require.Equal(t, it.state == Taken, it.lease != 0 && it.consumer != nil)
-		require.Equal(t, it.wake != 0, it.timer != 0)
-		if it.timer != 0 {
-			timers++
-			require.Same(t, it, q.timers[it.timer-1].item)
-		}
-		if it.state == Ready {
-			ready[q.line(it).lane(it.kind)]++
-			require.True(t, q.reserves() || it.turn == 0)
-		}
-		if m := it.more; m != nil {
-			if m.address != "" {
-				addresses++
-				require.Same(t, it, q.addresses[m.address])
-			}
-			if m.group != nil {
-				members[m.group]++
-				require.Same(t, m.group, q.groups[m.group.name])
-			}
-		}
-	}
-	for state := Ready; state <= Held; state++ {
-		require.Equal(t, states[state], *q.gauge(state), state)
-	}
-	require.Len(t, q.timers, timers)
-	require.LessOrEqual(t, len(q.ids.blocks), len(byTask)+1)
-	require.Len(t, q.addresses, addresses)
-	require.Len(t, q.groups, len(members))
-	require.Equal(t, states[Buried], q.buried.len)
-	taken := 0
-	for _, c := range q.consumers {
-		n := 0
-		for it := c.leases.first; it != nil; it = it.next {
-			n++
-			require.Same(t, c, it.consumer)
-		}
-		require.Equal(t, c.leases.len, n)
-		taken += n
-	}
-	require.Equal(t, states[Taken], taken)
-	for _, k := range q.keys {
-		all := 0
-		for state := Ready; state <= Held; state++ {
-			require.Equal(t, byKey[k][state], k.tasks[state])
-			all += k.tasks[state]
-		}
-		require.Equal(t, all, k.tasks[0])
-		require.True(t, all > 0 || k.paused)
-		limit := q.settings.MaxInFlightPerKey
-		require.Equal(t, k.paused || limit > 0 && k.tasks[Taken] >= limit, k.blocked)
-	}
-	lines := map[*band]int{}
-	free := map[*kind]int{}
-	owed := map[*kind]int{}
-	linked := map[*band]int{}
-	for _, k := range q.keys {
-		for _, l := range k.lines {
-			lines[l.band]++
-			linked[l.band] += l.linked
-			require.Equal(t, l.band.turns.KeyLen(k.name), l.linked)
-			require.True(t, slices.IsSortedFunc(l.owed, cmp.Compare[uint64]))
-			if !q.reserves() {
-				require.LessOrEqual(t, l.linked+len(l.owed), l.len)
-			}
-			require.True(t, l.len == 0 || l.linked+len(l.owed) > 0)
-			require.Positive(t, l.len+l.linked+len(l.owed))
-			sum := 0
-			for _, lane := range l.lanes {
-				n := len(lane.early)
-				for it := lane.inOrder.first; it != nil; it = it.next {
-					n++
-					require.True(t, it.next == nil || it.place < it.next.place)
-				}
-				require.Equal(t, ready[lane], n)
-				require.Equal(t, n, lane.len)
-				sum += n
-				if !k.blocked && n > 0 {
-					free[lane.kind] += n
-				}
-				if lane.kind == nil {
-					continue
-				}
-				in := n > 0 && len(l.owed) > 0 && !k.blocked
-				require.Equal(t, in, lane.index != 0)
-				if in {
-					owed[lane.kind]++
-					require.Same(t, lane, lane.kind.owed[lane.index-1])
-				}
-			}
-			require.Equal(t, l.len, sum)
-		}
-	}
-	for _, b := range q.bands {
-		require.Equal(t, lines[b], b.lines)
-		require.Equal(t, linked[b], b.turns.Len())
-		sum := 0
-		for _, k := range b.kinds {
-			require.Equal(t, free[k], k.free)
-			require.Len(t, k.owed, owed[k])
-			for i, lane := range k.owed {
-				require.False(t, lane.before(k.owed[max(0, (i-1)/2)]))
-			}
-			sum += k.free
-		}
-		require.Equal(t, sum, b.free)
-	}
-	if q.waiting != nil {
-		require.Equal(t, states[Ready]+states[Delayed], q.waiting.tasks.Len())
-		require.Len(t, q.waiting.tickets, q.waiting.tasks.Len())
-	}
-	require.Subset(t, slices.Collect(maps.Values(q.consumers)), q.leaving)
-}
