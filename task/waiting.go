@@ -161,7 +161,7 @@ func (t *takers) inVain(w *taker) {
 	t.woken--
 	t.join(w)
 	w.group.tested = true
-	if w.since != t.changes {
+	if w.since != t.changes || w.looked.id != old.filter.id {
 		t.doubt(w.group)
 	}
 	t.pass()
