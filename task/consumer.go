@@ -35,7 +35,8 @@ func (q *Queue[V]) NewConsumer(filter Filter) *Consumer[V] {
 }
 
 // ResumeConsumer returns the consumer of that id, which has disconnected or whose process has died, and the tasks that it
-// holds. (If it has done neither, there are two of it, and what one does with a lease the other one has done too.) It returns [ErrNotFound] if they have been handed back, because Options.Grace is over.
+// holds. (If it has done neither, there are two of it, and what one does with a lease the other one has done too.) It returns
+// [ErrNotFound] if they have been handed back, because Options.Grace is over.
 func (q *Queue[V]) ResumeConsumer(ctx context.Context, id string, filter Filter) (*Consumer[V], []*Task[V], error) {
 	if err := q.notifier.over(); err != nil {
 		return nil, nil, err
@@ -118,11 +119,8 @@ func (c *Consumer[V]) TakeBatch(ctx context.Context, n int) (tasks []*Task[V], e
 }
 
 func (c *Consumer[V]) tryTake(ctx context.Context) (*Task[V], error) {
-	if err := c.queue.notifier.over(); err != nil {
+	if err := c.over(); err != nil {
 		return nil, err
-	}
-	if c.state.closed.Load() {
-		return nil, ErrClosed
 	}
 	return c.takeOne(ctx, c.state.filter.Load().Filter)
 }
@@ -161,13 +159,21 @@ func (c *Consumer[V]) takeOne(ctx context.Context, f Filter) (*Task[V], error) {
 	}
 }
 
+// over returns why the consumer cannot be used any more, nil if it can.
+func (c *Consumer[V]) over() error {
+	if err := c.queue.notifier.over(); err != nil {
+		return err
+	}
+	if c.state.closed.Load() {
+		return ErrClosed
+	}
+	return nil
+}
+
 // took is called with what was just taken. If the queue or the consumer has been closed meanwhile, that was too late to be
 // handed back with the rest, so it hands it back.
 func (c *Consumer[V]) took(ctx context.Context) error {
-	err := c.queue.notifier.over()
-	if err == nil && c.state.closed.Load() {
-		err = ErrClosed
-	}
+	err := c.over()
 	if err != nil && !c.disconnected.Load() {
 		_ = c.queue.backend.Leave(context.WithoutCancel(ctx), c.id, 0)
 	}

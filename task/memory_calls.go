@@ -14,9 +14,7 @@ func (q *memoryQueue) Put(_ context.Context, tasks []New, ids []ID) (n int, evic
 		return 0, nil, err
 	}
 	defer q.mu.Unlock()
-	if now == 0 {
-		now = q.now()
-	}
+	now = q.sure(now)
 	for i := range tasks {
 		id, victim, err := q.put(&tasks[i], now)
 		if victim != nil {
@@ -146,11 +144,11 @@ func (q *memoryQueue) Touch(_ context.Context, lease Lease, d time.Duration) (ti
 	if it == nil {
 		return time.Time{}, ErrLeaseLost
 	}
-	if it.until > 0 && d > 0 {
-		it.until = after(it.until, d)
-		q.arm(it, it.until)
-	}
 	if d > 0 {
+		if it.until > 0 {
+			it.until = after(it.until, d)
+			q.arm(it, it.until)
+		}
 		q.stats.Touches++
 		q.event(EventTouch, it, now, 0)
 	}

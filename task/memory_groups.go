@@ -17,11 +17,10 @@ type group struct {
 	tasks     map[*item]struct{}
 }
 
-// holds tells whether a task of the group must not be ready.
-func (g *group) holds(it *item) bool { return it.more.role != Member || !g.started }
-
-// drops tells whether a task of the group must not wait any more.
-func (g *group) drops(it *item) bool { return g.cancelled && it.more.role == Member }
+// heldByGroup tells whether the task must not be ready because of its group.
+func (it *item) heldByGroup() bool {
+	return it.more != nil && it.more.group != nil && (it.more.role != Member || !it.more.group.started)
+}
 
 func (it *item) group() string {
 	if it.more == nil || it.more.group == nil {
@@ -95,9 +94,7 @@ func (q *memoryQueue) release(it *item, now int64) {
 	if it.until <= now {
 		it.until = 0
 	}
-	if !q.settings.KeepPlace {
-		q.newTurn(it)
-	}
+	q.newTurn(it)
 	q.wait(it)
 	q.event(EventStart, it, now, 0)
 }

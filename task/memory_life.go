@@ -64,7 +64,7 @@ func (q *memoryQueue) put(n *New, now int64) (id ID, victim *Record, err error) 
 // wait makes a task held, delayed or ready, whichever it is.
 func (q *memoryQueue) wait(it *item) {
 	switch {
-	case it.more != nil && it.more.group != nil && it.more.group.holds(it):
+	case it.heldByGroup():
 		q.set(it, Held)
 	case it.until > 0:
 		q.set(it, Delayed)
@@ -259,41 +259,45 @@ func (q *memoryQueue) handBack(it *item, now int64, delay time.Duration, why Eve
 // back makes a task that is in no state wait again, or removes it if it must not. If keep is true, it keeps its turn and is
 // first.
 func (q *memoryQueue) back(it *item, keep bool, why EventType, now int64, lease uint64) {
-	switch {
-	case it.more != nil && it.more.group != nil && it.more.group.drops(it):
+	if end, outcome := it.unwanted(now); end != 0 {
 		q.event(why, it, now, lease)
-		q.gone(it, EventDelete, now, 0, ErrDeleted)
-		return
-	case it.expires > 0 && it.expires <= now:
-		q.event(why, it, now, lease)
-		q.gone(it, EventTTL, now, 0, ErrExpired)
+		q.gone(it, end, now, 0, outcome)
 		return
 	}
-	if !keep && !q.settings.KeepPlace {
+	if !keep {
 		q.newTurn(it)
 	}
 	q.wait(it)
 	q.event(why, it, now, lease)
 }
 
-// newTurn puts a task behind all others of its key.
+// unwanted tells how a task that is in no state must end instead of waiting: its group is cancelled, or its time to live is
+// over. If it may wait, end is 0.
+func (it *item) unwanted(now int64) (end EventType, outcome error) {
+	switch {
+	case it.more != nil && it.more.group != nil && it.more.group.cancelled && it.more.role == Member:
+		return EventDelete, ErrDeleted
+	case it.expires > 0 && it.expires <= now:
+		return EventTTL, ErrExpired
+	}
+	return 0, nil
+}
+
+// newTurn puts a task behind all others of its key, unless it keeps its place.
 func (q *memoryQueue) newTurn(it *item) {
-	q.places++
-	it.place, it.turn = q.places, 0
+	if !q.settings.KeepPlace {
+		q.places++
+		it.place, it.turn = q.places, 0
+	}
 }
 
 // bury buries a task that is in no state.
 func (q *memoryQueue) bury(it *item, now int64, lease uint64) {
 	q.stats.Buries++
 	it.until = 0
-	if it.more != nil && it.more.group != nil && it.more.group.drops(it) {
+	if end, _ := it.unwanted(now); end != 0 {
 		q.event(EventBury, it, now, lease)
-		q.gone(it, EventDelete, now, 0, it.error())
-		return
-	}
-	if it.expires > 0 && it.expires <= now {
-		q.event(EventBury, it, now, lease)
-		q.gone(it, EventTTL, now, 0, it.error())
+		q.gone(it, end, now, 0, it.error())
 		return
 	}
 	q.set(it, Buried)

@@ -109,9 +109,7 @@ func (q *memoryQueue) fire(it *item) {
 	default:
 		q.unset(it)
 		it.until = 0
-		if !q.settings.KeepPlace {
-			q.newTurn(it)
-		}
+		q.newTurn(it)
 		q.set(it, Ready)
 		q.event(EventDelay, it, at, 0)
 	}

@@ -80,8 +80,8 @@ func (n *Notifier) Room(key string) {
 	}
 }
 
-// Event says what happened to a task, for those who observe the queue. Lease must be set if one has ended by it. A Backend may leave out what
-// was done by other processes, but not the end of a lease that a consumer of this Queue held.
+// Event says what happened to a task, for those who observe the queue. Lease must be set if one has ended by it. A Backend
+// may leave out what was done by other processes, but not the end of a lease that a consumer of this Queue held.
 func (n *Notifier) Event(e Event) {
 	if !n.listens() {
 		return

@@ -351,8 +351,8 @@ func (q *Queue[V]) group(ctx context.Context, group string, cancel bool) error {
 
 // Wait waits until the task with that address is gone or buried. It returns nil if it was acked, the [*Error] that was
 // recorded if it is buried, else [ErrDeleted] or [ErrExpired]. If ctx is done first, or when the call is made, it returns its
-// error. What happened to a task that is gone can be asked for during
-// Options.Retention, unless its address has been used again; then, or if there was none, it returns [ErrNotFound].
+// error. What happened to a task that is gone can be asked for during Options.Retention, unless its address has been used
+// again; then, or if there was none, it returns [ErrNotFound].
 func (q *Queue[V]) Wait(ctx context.Context, address string) error {
 	return q.notifier.wait(ctx, address)
 }
@@ -400,8 +400,8 @@ func (q *Queue[V]) KeyStats(ctx context.Context, n int) ([]KeyStat, error) {
 func (q *Queue[V]) Events(ctx context.Context) iter.Seq[Event] { return q.notifier.events(ctx) }
 
 // Close ends the use of the queue: all calls return [ErrClosed], those that wait too, and what its consumers hold is handed
-// back. It does not wait for those who work on tasks; their Ack returns ErrClosed. The tasks stay in the store. If it returns an error, some are not handed back, and it can be called again; if it has
-// not, that does nothing.
+// back. It does not wait for those who work on tasks; their Ack returns ErrClosed. The tasks stay in the store. If it returns
+// an error, some are not handed back, and it can be called again; if it has not, that does nothing.
 func (q *Queue[V]) Close(ctx context.Context) error {
 	q.close.Lock()
 	defer q.close.Unlock()

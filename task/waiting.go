@@ -122,22 +122,17 @@ func (t *takers) join(w *taker) {
 	}
 	w.group = g
 	i := len(g.line)
-	for ; i > 0 && g.line[i-1].arrived > w.arrived; i-- {
+	for i > 0 && g.line[i-1].arrived > w.arrived {
+		i--
 	}
-	g.line = append(g.line, nil)
-	copy(g.line[i+1:], g.line[i:])
-	g.line[i] = w
+	g.line = slices.Insert(g.line, i, w)
 }
 
 // leave takes a taker out of its line, or ends its looking. found says whether it looked and found something.
 func (t *takers) leave(w *taker, found bool) {
 	if !w.woken {
-		for i, other := range w.group.line {
-			if other == w {
-				w.group.line = slices.Delete(w.group.line, i, i+1)
-				break
-			}
-		}
+		i := slices.Index(w.group.line, w)
+		w.group.line = slices.Delete(w.group.line, i, i+1)
 	} else {
 		t.woken--
 		// If it will not look, others must; and if perhaps it has not found what it was woken for.
