@@ -31,7 +31,8 @@
 //   - An item that is accepted leaves exactly once: it is popped, removed by its ticket or its key, evicted and then handed
 //     to [Options].OnEvict, or drained. No cancellation and no panic of a function of yours changes that.
 //   - With [EvictHeaviest], the capacity refuses a push only if the pushing key is among the keys whose backlog reaches
-//     furthest, in rounds, and what is evicted is the newest item of such a key.
+//     furthest, in rounds, and what is evicted is the newest item of such a key. With [EvictOldest] it refuses no push, and
+//     what is evicted is the oldest item of such a key, the pushing one if that is among them.
 //   - Producers who wait are admitted in rounds by key. Consumers who wait are served first come, first served. If an item
 //     is handed to a consumer when its context ends, the consumer has the item.
 //   - Functions of yours run without the lock held. They may call the queue.

@@ -36,6 +36,9 @@ func driveFair(t testing.TB, data []byte) {
 	keyOf := map[int]int{}
 	if mode&8 != 0 {
 		o.WhenFull = EvictHeaviest
+		if mode&32 != 0 {
+			o.WhenFull = EvictOldest
+		}
 		o.OnEvict = func(key, item int) {
 			require.Equal(t, keyOf[item], key)
 			evicted = append(evicted, item)
@@ -48,17 +51,23 @@ func driveFair(t testing.TB, data []byte) {
 
 	// push tells what must happen, and makes it happen to the model.
 	push := func(key, item int) (victims []int, err error) {
-		heaviest, victim := m.heaviest()
+		heaviest, victim, oldest := m.heaviest()
 		items := 0
 		if k := m.keys[key]; k != nil {
 			items = len(k.items)
+		}
+		if o.WhenFull == EvictOldest {
+			victim = oldest
+			if heaviest[key] {
+				victim = m.keys[key].items[0]
+			}
 		}
 		switch {
 		case o.KeyCapacity > 0 && o.KeyCapacity < o.Capacity && items >= o.KeyCapacity:
 			counts.Refused++
 			return nil, ErrKeyFull
 		case m.len() < o.Capacity:
-		case o.WhenFull == Reject || heaviest[key]:
+		case o.WhenFull == Reject || o.WhenFull == EvictHeaviest && heaviest[key]:
 			counts.Refused++
 			return nil, ErrFull
 		default:
@@ -212,6 +221,7 @@ func TestFairQueueAgainstModel(t *testing.T) {
 func FuzzFairQueue(f *testing.F) {
 	f.Add([]byte{0x08, 0x04, 0, 0, 0, 0, 8, 0, 4, 4, 4, 4, 4})
 	f.Add([]byte{0x1f, 0x45, 2, 2, 10, 18, 0xfb, 4, 0xfe, 4, 0x7b, 0x4e, 2, 7})
+	f.Add([]byte{0x28, 0x63, 0, 0, 0, 8, 8, 16, 0x33, 4, 0, 4, 4})
 	f.Add([]byte{0x0b, 0xe7, 0, 8, 16, 24, 32, 40, 48, 0x36, 0, 8, 0x46})
 	f.Fuzz(func(t *testing.T, data []byte) { driveFair(t, data) })
 }
@@ -219,7 +229,7 @@ func FuzzFairQueue(f *testing.F) {
 // TestConservation has many goroutines push, pop, remove and give up at random, and then accounts for every item: none is
 // lost, none is delivered twice, and one that was not accepted is not delivered.
 func TestConservation(t *testing.T) {
-	for seed := range uint64(16) {
+	for seed := range uint64(24) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { conserve(t, seed) })
 	}
 }
@@ -228,12 +238,15 @@ func conserve(t *testing.T, seed uint64) {
 	const producers, items, keys = 6, 1500, 5
 	var out [producers * items]atomic.Int32 // how often each item came out
 	take := func(item int) { out[item].Add(1) }
-	o := Options[int, int]{Capacity: 2 + int(seed>>3)*5, TrackWait: seed%3 == 0, Newcomers: Newcomers(seed & 1)}
+	o := Options[int, int]{Capacity: 2 + int(seed>>3&1)*5, TrackWait: seed%3 == 0, Newcomers: Newcomers(seed & 1)}
 	if seed&2 != 0 {
 		o.KeyCapacity = 1 + o.Capacity/4
 	}
-	if seed&4 != 0 {
+	if seed&4 != 0 || seed > 15 {
 		o.WhenFull = EvictHeaviest
+		if seed > 15 {
+			o.WhenFull = EvictOldest
+		}
 		o.OnEvict = func(_, item int) { take(item) }
 	}
 	q := New(func(item int) int { return item % keys }, &o)

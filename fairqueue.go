@@ -23,7 +23,7 @@ type FairQueue[K comparable, V any] struct {
 
 	queue  Queue[K, V]
 	closed bool
-	roomy  int   // with fewer items than this a push need not look at anything but consumers
+	roomy  int   // with fewer items than this a push need not look at anything but consumers; see roomyAgainLocked
 	counts Stats // of this the counters only
 
 	// Consumers wait only while the queue is empty. They are served first come, first served: a queue of one key.
@@ -34,6 +34,8 @@ type FairQueue[K comparable, V any] struct {
 	// new turn.
 	producers Queue[K, *waiter[K, V]]
 	barred    Queue[K, *waiter[K, V]]
+
+	watches []*Watch[K, V] // those that are armed
 
 	waiters sync.Pool // *waiter[K, V] to be used again
 }
@@ -71,9 +73,7 @@ func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[
 		epoch:   time.Now(),
 	}
 	q.waiters.New = func() any { return &waiter[K, V]{ready: make(chan struct{}, 1)} }
-	if o.KeyCapacity == o.Capacity && !o.TrackWait {
-		q.roomy = o.Capacity
-	}
+	q.roomyAgainLocked()
 	q.queue.Newcomers, q.queue.seed = o.Newcomers, q.seed
 	if o.TrackWait {
 		q.queue.waits = new(waits)
@@ -122,8 +122,8 @@ func (q *FairQueue[K, V]) Add(item V) (ticket Ticket, err error) {
 }
 
 // PushBatch pushes items one after the other under one lock, until one is refused. It returns how many were queued, and if
-// these are not all, the error that Push would have returned for the next. With EvictHeaviest, later items may evict earlier
-// ones of the same batch. It allocates if there are more than 64.
+// these are not all, the error that Push would have returned for the next. Later items may evict earlier ones of the same
+// batch. It allocates if there are more than 64.
 func (q *FairQueue[K, V]) PushBatch(items []V) (n int, err error) {
 	var space [64]label[K]
 	labels := space[:]
@@ -142,10 +142,7 @@ func (q *FairQueue[K, V]) PushBatch(items []V) (n int, err error) {
 		if err = q.pushLocked(&labels[n], items[n], nil, &after); err != nil {
 			break
 		}
-		if after.evicted {
-			evicted = append(evicted, after.victim)
-			after.evicted = false
-		}
+		evicted = after.victims(evicted)
 		n++
 	}
 	q.mu.Unlock()
@@ -157,9 +154,9 @@ func (q *FairQueue[K, V]) PushBatch(items []V) (n int, err error) {
 	return n, err
 }
 
-// PushWait is Push, but if there is no room, it waits for it. (With EvictHeaviest, that is if the key is among the heaviest, or
-// at its KeyCapacity.) Producers who wait are admitted in rounds by key. If ctx is done first, or when the call is made,
-// PushWait returns its error, and the item is not queued.
+// PushWait is Push, but if there is no room, it waits for it. (With EvictHeaviest, that is if the key is among the
+// heaviest, or at its KeyCapacity; with EvictOldest, only if it is at its KeyCapacity.) Producers who wait are admitted in
+// rounds by key. If ctx is done first, or when the call is made, PushWait returns its error, and the item is not queued.
 func (q *FairQueue[K, V]) PushWait(ctx context.Context, item V) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -195,7 +192,9 @@ func (q *FairQueue[K, V]) PushWait(ctx context.Context, item V) error {
 	} else {
 		q.lineUpLocked(&q.barred, w)
 	}
+	q.alertLocked(&after)
 	q.mu.Unlock()
+	q.finish(&after)
 	_, err = q.await(ctx, done, w)
 	return err
 }
@@ -331,7 +330,7 @@ func (q *FairQueue[K, V]) KeyLen(key K) int {
 func (q *FairQueue[K, V]) Close() {
 	var after aftermath[K, V]
 	q.mu.Lock()
-	q.closed, q.roomy = true, 0
+	q.closed = true
 	for q.consumers.len > 0 {
 		after.wake(q.consumers.pop(), ErrClosed)
 	}
@@ -341,6 +340,8 @@ func (q *FairQueue[K, V]) Close() {
 	for q.barred.len > 0 {
 		after.wake(q.barred.pop(), ErrClosed)
 	}
+	q.alertLocked(&after)
+	q.roomyAgainLocked()
 	q.mu.Unlock()
 	q.finish(&after)
 }

@@ -49,6 +49,20 @@ func TestOrder(t *testing.T) {
 			}},
 			"A1 A2 A3 A4 B5 A6! / A1 B5 A2 A3",
 		},
+		{
+			"evict the oldest of the heaviest",
+			options{Capacity: 4, WhenFull: fairq.EvictOldest, OnEvict: func(key, item string) {
+				require.Equal(t, "A A1", key+" "+item)
+			}},
+			"A1 A2 A3 A4 B5 / A2 B5 A3 A4",
+		},
+		{
+			"evict one's own oldest",
+			options{Capacity: 2, WhenFull: fairq.EvictOldest, OnEvict: func(key, item string) {
+				require.Equal(t, "B B2", key+" "+item)
+			}},
+			"A1 B2 B3 / A1 B3",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			q := fairq.New(letter, &c.opts)
@@ -74,14 +88,16 @@ func TestOrder(t *testing.T) {
 func TestNewPanics(t *testing.T) {
 	evict := func(string, string) {}
 	for want, o := range map[string]options{
-		"Options.Capacity is 536870913; the limit is MaxLen, 536870912":             {Capacity: fairq.MaxLen + 1},
-		"Options.KeyCapacity is -1; the limits are 0 and Options.Capacity, 128":     {KeyCapacity: -1},
-		"Options.KeyCapacity is 11; the limits are 0 and Options.Capacity, 10":      {Capacity: 10, KeyCapacity: 11},
-		"Options.WhenFull is 2; the limits are Reject, 0, and EvictHeaviest, 1":     {WhenFull: 2},
-		"Options.Newcomers is -1; the limits are NextRound, 0, and ThisRound, 1":    {Newcomers: -1},
-		"Options.WhenFull is EvictHeaviest and Options.Capacity is unlimited":       {WhenFull: fairq.EvictHeaviest, Capacity: fairq.Unbounded, OnEvict: evict},
-		"Options.OnEvict is nil; with WhenFull EvictHeaviest it must be a function": {WhenFull: fairq.EvictHeaviest},
-		"Options.OnEvict is set; without WhenFull EvictHeaviest it must be nil":     {OnEvict: evict},
+		"Options.Capacity is 536870913; the limit is MaxLen, 536870912":           {Capacity: fairq.MaxLen + 1},
+		"Options.KeyCapacity is -1; the limits are 0 and Options.Capacity, 128":   {KeyCapacity: -1},
+		"Options.KeyCapacity is 11; the limits are 0 and Options.Capacity, 10":    {Capacity: 10, KeyCapacity: 11},
+		"Options.WhenFull is 3; the limits are Reject, 0, and EvictOldest, 2":     {WhenFull: 3},
+		"Options.Newcomers is -1; the limits are NextRound, 0, and ThisRound, 1":  {Newcomers: -1},
+		"Options.WhenFull is not Reject and Options.Capacity is unlimited":        {WhenFull: fairq.EvictHeaviest, Capacity: fairq.Unbounded, OnEvict: evict},
+		"and Options.Capacity is unlimited":                                       {WhenFull: fairq.EvictOldest, Capacity: fairq.Unbounded, OnEvict: evict},
+		"Options.OnEvict is nil; unless WhenFull is Reject it must be a function": {WhenFull: fairq.EvictHeaviest},
+		"Options.OnEvict is nil": {WhenFull: fairq.EvictOldest},
+		"Options.OnEvict is set; with WhenFull Reject it must be nil": {OnEvict: evict},
 	} {
 		func() {
 			defer func() { require.Contains(t, fmt.Sprint(recover()), want) }()

@@ -128,17 +128,17 @@ func (m *model) future() (rounds [][]modelTurn) {
 	return rounds
 }
 
-// heaviest returns the keys that have items in the furthest round, and the newest item of the last one of these.
-func (m *model) heaviest() (keys map[int]bool, victim int) {
+// heaviest returns the keys that have items in the furthest round, and the newest and the oldest item of the last one of these.
+func (m *model) heaviest() (keys map[int]bool, newest, oldest int) {
 	rounds := m.future()
 	keys = map[int]bool{}
 	if len(rounds) == 0 {
-		return keys, 0
+		return keys, 0, 0
 	}
 	for _, t := range rounds[len(rounds)-1] {
 		keys[t.key] = true
 		items := m.keys[t.key].items
-		victim = items[len(items)-1]
+		newest, oldest = items[len(items)-1], items[0]
 	}
-	return keys, victim
+	return keys, newest, oldest
 }

@@ -32,9 +32,10 @@ type Options[K comparable, V any] struct {
 	// push fails with [ErrWeight].
 	Weight func(K) int
 
-	// OnEvict is handed what EvictHeaviest evicts, in the goroutine of the push that takes its place, after the lock is
-	// released. It delays that push, so it should be quick. It may be called before the Add that queued the item has returned,
-	// so it must not rely on the ticket. EvictHeaviest needs it, no other policy allows it.
+	// OnEvict is handed what is evicted, in the goroutine of the push that takes its place, or of the call that lets a producer in
+	// who waited, after the lock is released. It delays that call, so it should be quick. It may be called before the Add that
+	// queued the item has returned, so it must not rely on the ticket. EvictHeaviest and EvictOldest need it, Reject does not allow
+	// it.
 	OnEvict func(K, V)
 
 	// TrackWait makes the queue measure how long items wait, for [Stats] and [KeyStat]. It costs two clock readings for each item,
@@ -54,6 +55,10 @@ const (
 	// no more of it than any other that wants as much. If there are more keys than places, a newcomer evicts the newest of the
 	// others' only items. A push that makes room for itself does not queue up behind producers who wait.
 	EvictHeaviest
+
+	// EvictOldest makes room by evicting the oldest item of such a key, and of the pushing key if that is one of them. So a push is
+	// never refused for lack of Capacity, and PushWait does not wait for it, where what is new is worth more than what is old.
+	EvictOldest
 )
 
 // Newcomers says which round a key joins that has nothing queued.
@@ -89,16 +94,16 @@ func (o *Options[K, V]) complete() error {
 		return fmt.Errorf("fairq: Options.Capacity is %d; the limit is MaxLen, %d", o.Capacity, MaxLen)
 	case o.KeyCapacity < 0 || o.KeyCapacity > o.Capacity:
 		return fmt.Errorf("fairq: Options.KeyCapacity is %d; the limits are 0 and Options.Capacity, %d", o.KeyCapacity, o.Capacity)
-	case o.WhenFull < Reject || o.WhenFull > EvictHeaviest:
-		return fmt.Errorf("fairq: Options.WhenFull is %d; the limits are Reject, %d, and EvictHeaviest, %d", o.WhenFull, Reject, EvictHeaviest)
+	case o.WhenFull < Reject || o.WhenFull > EvictOldest:
+		return fmt.Errorf("fairq: Options.WhenFull is %d; the limits are Reject, %d, and EvictOldest, %d", o.WhenFull, Reject, EvictOldest)
 	case o.Newcomers < NextRound || o.Newcomers > ThisRound:
 		return fmt.Errorf("fairq: Options.Newcomers is %d; the limits are NextRound, %d, and ThisRound, %d", o.Newcomers, NextRound, ThisRound)
-	case o.WhenFull == EvictHeaviest && o.Capacity == MaxLen:
-		return fmt.Errorf("fairq: Options.WhenFull is EvictHeaviest and Options.Capacity is unlimited, so the queue is never full")
-	case o.WhenFull == EvictHeaviest && o.OnEvict == nil:
-		return fmt.Errorf("fairq: Options.OnEvict is nil; with WhenFull EvictHeaviest it must be a function, or items would be lost in silence")
-	case o.WhenFull != EvictHeaviest && o.OnEvict != nil:
-		return fmt.Errorf("fairq: Options.OnEvict is set; without WhenFull EvictHeaviest it must be nil, for nothing is ever evicted")
+	case o.WhenFull != Reject && o.Capacity == MaxLen:
+		return fmt.Errorf("fairq: Options.WhenFull is not Reject and Options.Capacity is unlimited, so the queue is never full")
+	case o.WhenFull != Reject && o.OnEvict == nil:
+		return fmt.Errorf("fairq: Options.OnEvict is nil; unless WhenFull is Reject it must be a function, or items would be lost in silence")
+	case o.WhenFull == Reject && o.OnEvict != nil:
+		return fmt.Errorf("fairq: Options.OnEvict is set; with WhenFull Reject it must be nil, for nothing is ever evicted")
 	}
 	return nil
 }

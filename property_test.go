@@ -259,8 +259,11 @@ func TestChangingWeights(t *testing.T) {
 					q.Remove(tickets[random.IntN(len(tickets))])
 				}
 			case 2:
-				if random.IntN(4) == 0 {
+				switch random.IntN(12) {
+				case 0, 1, 2:
 					q.Evict()
+				case 3:
+					q.EvictOldest()
 				}
 			default:
 				tickets = append(tickets, q.Add(random.IntN(4), i))

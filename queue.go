@@ -135,41 +135,6 @@ func (q *Queue[K, V]) Peek() (key K, value V, ok bool) {
 	return s.key, *q.values.at(s.first), true
 }
 
-// Remove takes out the item that the ticket stands for. What is queued behind it under the same key moves up one turn.
-// If the item is no longer queued, ok is false.
-func (q *Queue[K, V]) Remove(t Ticket) (value V, ok bool) {
-	if !q.valid(t) {
-		return value, false
-	}
-	return q.remove(t.node), true
-}
-
-// RemoveKey takes out all items of a key and returns them in the order in which they were queued. It is O(items
-// returned).
-func (q *Queue[K, V]) RemoveKey(key K) []V {
-	return q.removeKey(key, q.hash(key))
-}
-
-// RemoveNewest takes out the newest item of a key. If it has none, ok is false.
-func (q *Queue[K, V]) RemoveNewest(key K) (value V, ok bool) {
-	_, s := q.keys.find(key, q.hash(key))
-	if s == nil || s.len == 0 {
-		return value, false
-	}
-	return q.remove(s.newest), true
-}
-
-// Evict takes out the newest item of a key whose backlog reaches furthest, counted in rounds: the last item of the furthest
-// round. If the queue is empty, ok is false.
-func (q *Queue[K, V]) Evict() (key K, value V, ok bool) {
-	if q.len == 0 {
-		return key, value, false
-	}
-	s := q.heaviest()
-	key = s.key
-	return key, q.remove(s.newest), true
-}
-
 // Position returns how many items leave before the one that the ticket stands for. If that is no longer queued, ok is
 // false. It is O(items that leave before).
 func (q *Queue[K, V]) Position(t Ticket) (position int, ok bool) {
@@ -430,11 +395,6 @@ func (q *Queue[K, V]) deactivate(s *keyState[K], row uint32) {
 	if q.resting.first != 0 {
 		q.sweep()
 	}
-}
-
-// heaviest returns a key with the longest backlog. The queue must not be empty.
-func (q *Queue[K, V]) heaviest() *keyState[K] {
-	return q.keys.at(q.links.at(*q.rounds.at(q.rounds.last)).key & keyMask)
 }
 
 func (q *Queue[K, V]) newNode() (node uint32) {

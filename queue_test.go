@@ -72,9 +72,25 @@ func drive(t testing.TB, data []byte) {
 			if ok {
 				m.remove(v)
 			}
+		case op == 7 && b>>3 < 16:
+			var oldest int
+			k := m.keys[key]
+			if k != nil {
+				oldest = k.items[0]
+			}
+			v, ok := q.RemoveOldest(key)
+			require.Equal(t, k != nil, ok)
+			require.Equal(t, oldest, v, "step %d: remove oldest", i)
+			if ok {
+				m.remove(v)
+			}
 		case op == 7:
-			_, victim := m.heaviest()
-			k, v, ok := q.Evict()
+			_, victim, oldest := m.heaviest()
+			evict := q.Evict
+			if b>>3 < 24 {
+				evict, victim = q.EvictOldest, oldest
+			}
+			k, v, ok := evict()
 			require.Equal(t, m.len() > 0, ok)
 			require.Equal(t, victim, v, "step %d: evict", i)
 			if ok {

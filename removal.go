@@ -2,6 +2,67 @@ package fairq
 
 // This is about items that leave out of turn, and those behind them, which move up: see Queue.
 
+// Remove takes out the item that the ticket stands for. What is queued behind it under the same key moves up one turn.
+// If the item is no longer queued, ok is false.
+func (q *Queue[K, V]) Remove(t Ticket) (value V, ok bool) {
+	if !q.valid(t) {
+		return value, false
+	}
+	return q.remove(t.node), true
+}
+
+// RemoveKey takes out all items of a key and returns them in the order in which they were queued. It is O(items
+// returned).
+func (q *Queue[K, V]) RemoveKey(key K) []V {
+	return q.removeKey(key, q.hash(key))
+}
+
+// RemoveNewest takes out the newest item of a key. If it has none, ok is false.
+func (q *Queue[K, V]) RemoveNewest(key K) (value V, ok bool) {
+	_, s := q.keys.find(key, q.hash(key))
+	if s == nil || s.len == 0 {
+		return value, false
+	}
+	return q.remove(s.newest), true
+}
+
+// RemoveOldest takes out the oldest item of a key. What is queued behind it under the same key moves up one turn. If it has
+// none, ok is false.
+func (q *Queue[K, V]) RemoveOldest(key K) (value V, ok bool) {
+	_, s := q.keys.find(key, q.hash(key))
+	if s == nil || s.len == 0 {
+		return value, false
+	}
+	return q.remove(s.first), true
+}
+
+// Evict takes out the newest item of a key whose backlog reaches furthest, counted in rounds: the last item of the furthest
+// round. If the queue is empty, ok is false.
+func (q *Queue[K, V]) Evict() (key K, value V, ok bool) {
+	if q.len == 0 {
+		return key, value, false
+	}
+	s := q.heaviest()
+	key = s.key
+	return key, q.remove(s.newest), true
+}
+
+// EvictOldest takes out the oldest item of the key that Evict would choose. What is queued behind it under that key moves up
+// one turn. If the queue is empty, ok is false.
+func (q *Queue[K, V]) EvictOldest() (key K, value V, ok bool) {
+	if q.len == 0 {
+		return key, value, false
+	}
+	s := q.heaviest()
+	key = s.key
+	return key, q.remove(s.first), true
+}
+
+// heaviest returns a key with the longest backlog. The queue must not be empty.
+func (q *Queue[K, V]) heaviest() *keyState[K] {
+	return q.keys.at(q.links.at(*q.rounds.at(q.rounds.last)).key & keyMask)
+}
+
 // remove takes out the item of a node. The key gives up its last turn.
 func (q *Queue[K, V]) remove(node uint32) V {
 	if q.waits != nil {

@@ -11,6 +11,9 @@ type aftermath[K comparable, V any] struct {
 	woken   *waiter[K, V] // waiters to be woken
 	evicted bool
 	victim  entry[K, V]
+	others  []entry[K, V]  // further victims, which there are rarely
+	alerted *Watch[K, V]   // a watch that is due
+	more    []*Watch[K, V] // if there are several, the others
 }
 
 // entry is an item with its key.
@@ -24,6 +27,23 @@ func (a *aftermath[K, V]) wake(w *waiter[K, V], err error) {
 	w.err, w.next, a.woken = err, a.woken, w
 }
 
+func (a *aftermath[K, V]) evict(key K, item V) {
+	if a.evicted {
+		a.others = append(a.others, entry[K, V]{key, item})
+	} else {
+		a.evicted, a.victim = true, entry[K, V]{key, item}
+	}
+}
+
+// victims adds those that were evicted to others, and forgets them.
+func (a *aftermath[K, V]) victims(others []entry[K, V]) []entry[K, V] {
+	if a.evicted {
+		others = append(append(others, a.victim), a.others...)
+		a.evicted, a.others = false, nil
+	}
+	return others
+}
+
 // finish does what is left to do. The lock is not held.
 func (q *FairQueue[K, V]) finish(a *aftermath[K, V]) {
 	for w := a.woken; w != nil; {
@@ -31,8 +51,17 @@ func (q *FairQueue[K, V]) finish(a *aftermath[K, V]) {
 		w.ready <- struct{}{}
 		w = next
 	}
-	if a.evicted {
+	switch {
+	case len(a.others) > 0:
+		q.handOut(a.victims(nil))
+	case a.evicted:
 		q.options.OnEvict(a.victim.key, a.victim.item)
+	}
+	if a.alerted != nil {
+		a.alerted.f()
+	}
+	for _, w := range a.more {
+		w.f()
 	}
 }
 
@@ -167,18 +196,33 @@ func (q *FairQueue[K, V]) makeRoomLocked(l *label[K], after *aftermath[K, V]) (r
 		return 0, nil, &FullError{Len: items, Limit: q.options.KeyCapacity, Key: true}
 	case q.queue.len < q.options.Capacity:
 		return row, s, nil
-	case q.options.WhenFull != EvictHeaviest || items > 0 && s.last == q.queue.rounds.last:
+	case q.options.WhenFull == Reject,
+		q.options.WhenFull == EvictHeaviest && items > 0 && s.last == q.queue.rounds.last:
 		return 0, nil, &FullError{Len: q.queue.len, Limit: q.options.Capacity}
 	}
+	q.evictLocked(s, after)
+	if items == 1 && q.queue.keyLen(l.key, l.hash) == 0 {
+		row, s = 0, nil // it has evicted its only item
+	}
+	return row, s, nil
+}
+
+// evictLocked evicts an item for one of a key. s is nil if that has nothing queued; with EvictHeaviest it is not looked at.
+func (q *FairQueue[K, V]) evictLocked(s *keyState[K], after *aftermath[K, V]) {
 	h := q.queue.heaviest()
+	node := h.newest
+	if q.options.WhenFull == EvictOldest {
+		if s != nil && s.last == q.queue.rounds.last {
+			h = s
+		}
+		node = h.first
+	}
 	victim := label[K]{key: h.key, hash: h.hash} // h is not valid any more if it loses its only item
-	after.evicted, after.victim.key = true, victim.key
-	after.victim.item = q.queue.remove(h.newest)
+	after.evict(victim.key, q.queue.remove(node))
 	q.counts.Evicted++
 	if q.barred.len > 0 {
 		q.unbarLocked(&victim)
 	}
-	return row, s, nil
 }
 
 // enterLocked queues an item for which there is room.
@@ -190,7 +234,8 @@ func (q *FairQueue[K, V]) enterLocked(l *label[K], row uint32, s *keyState[K], i
 	return q.queue.pushTo(row, s, l, item)
 }
 
-// handOverLocked gives an item that was just queued to a consumer, if one waits.
+// handOverLocked gives an item that was just queued to a consumer, if one waits. If others had to make room for it, it lets in
+// those that may follow.
 func (q *FairQueue[K, V]) handOverLocked(after *aftermath[K, V]) {
 	if q.consumers.len > 0 {
 		w := q.consumers.pop()
@@ -198,6 +243,10 @@ func (q *FairQueue[K, V]) handOverLocked(after *aftermath[K, V]) {
 		q.counts.Popped++
 		after.wake(w, nil)
 	}
+	if q.options.WhenFull == EvictOldest {
+		q.admitLocked(after)
+	}
+	q.alertLocked(after)
 }
 
 func (q *FairQueue[K, V]) popLocked(after *aftermath[K, V]) V {
@@ -227,7 +276,8 @@ func (q *FairQueue[K, V]) leftLocked(l *label[K], after *aftermath[K, V]) {
 //
 // It is called whenever an item of the key leaves the queue, and whenever a producer of the key leaves the line, so if
 // there are barred producers, the key's items and its producers in the line are together as many as its capacity. (Under
-// EvictHeaviest they may be more, for a push that makes room for itself does not queue up.)
+// EvictHeaviest they may be more, for a push that makes room for itself does not queue up. Under EvictOldest nobody is in the
+// line for longer than a call.)
 func (q *FairQueue[K, V]) unbarLocked(l *label[K]) {
 	if _, s := q.barred.keys.find(l.key, l.hash); s != nil {
 		q.lineUpLocked(&q.producers, q.barred.remove(s.first))
@@ -242,14 +292,21 @@ func (q *FairQueue[K, V]) keyRoomLocked(l *label[K]) int {
 	return q.options.KeyCapacity - q.queue.keyLen(l.key, l.hash) - q.producers.keyLen(l.key, l.hash)
 }
 
-// admitLocked queues what waiting producers have brought, as far as there is room. So as long as there is room, none is in
-// the line.
+// admitLocked queues what waiting producers have brought, as far as there is room or may be made. So as long as there is
+// room, none is in the line.
 func (q *FairQueue[K, V]) admitLocked(after *aftermath[K, V]) {
-	for q.producers.len > 0 && q.queue.len < q.options.Capacity {
+	for q.producers.len > 0 && (q.queue.len < q.options.Capacity || q.options.WhenFull == EvictOldest) {
 		w := q.producers.pop()
 		if q.queue.keyLen(w.key, w.hash) >= q.options.KeyCapacity {
 			q.lineUpLocked(&q.barred, w)
 			continue
+		}
+		if q.queue.len >= q.options.Capacity {
+			_, s := q.queue.keys.find(w.key, w.hash)
+			if s != nil && s.len == 0 {
+				s = nil
+			}
+			q.evictLocked(s, after)
 		}
 		q.enterLocked(&w.label, 0, nil, w.item)
 		after.wake(w, nil)

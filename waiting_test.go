@@ -229,6 +229,75 @@ func TestRoomIsUsed(t *testing.T) {
 	})
 }
 
+// With EvictOldest nobody waits for the Capacity, also not who has waited for the capacity of a key.
+func TestEvictOldestDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var evicted string
+		q := fairq.New(letter, &options{
+			Capacity: 3, KeyCapacity: 2, WhenFull: fairq.EvictOldest,
+			OnEvict: func(_, item string) { evicted += item },
+		})
+		push := func(item string) <-chan error {
+			done := make(chan error, 1)
+			go func() { done <- q.PushWait(t.Context(), item) }()
+			synctest.Wait()
+			return done
+		}
+		n, err := q.PushBatch([]string{"A1", "B2", "A3"})
+		require.NoError(t, err)
+		require.Equal(t, 3, n)
+		a4, a5 := push("A4"), push("A5")
+		require.Empty(t, a4, "the key is full")
+		require.NoError(t, <-push("C6"))
+		require.Equal(t, "A1A3A4", evicted, "A1 for C6, and then A is not full any more, and the furthest still")
+		require.NoError(t, <-a4)
+		require.NoError(t, <-a5)
+		require.NoError(t, q.Check())
+		require.Equal(t, []string{"B2", "C6", "A5"}, q.Drain())
+
+		require.NoError(t, q.Push("A1"))
+		require.NoError(t, q.Push("A2"))
+		var waiting []<-chan error
+		for _, item := range []string{"A3", "A4", "A5"} {
+			waiting = append(waiting, push(item))
+		}
+		evicted = ""
+		require.Equal(t, []string{"A1", "A2"}, q.Drain())
+		require.NoError(t, <-waiting[0])
+		require.NoError(t, <-waiting[1])
+		require.Empty(t, waiting[2])
+		item, ok := q.Pop()
+		require.True(t, ok)
+		require.Equal(t, "A3", item)
+		require.NoError(t, <-waiting[2])
+		require.Empty(t, evicted)
+		require.NoError(t, q.Check())
+	})
+}
+
+// A key that has been served and has lost its only item has none that could make room for it.
+func TestEvictOldestOfNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var evicted string
+		q := fairq.New(letter, &options{
+			Capacity: 2, KeyCapacity: 1, WhenFull: fairq.EvictOldest, Newcomers: fairq.ThisRound,
+			OnEvict: func(_, item string) { evicted += item },
+		})
+		require.NoError(t, q.Push("B1"))
+		require.NoError(t, q.Push("A2"))
+		q.Pop()
+		require.NoError(t, q.Push("B3"))
+		done := make(chan error)
+		go func() { done <- q.PushWait(t.Context(), "B4") }()
+		synctest.Wait()
+		require.NoError(t, q.Push("C5"))
+		require.NoError(t, <-done)
+		require.Equal(t, "B3C5", evicted)
+		require.NoError(t, q.Check())
+		require.Equal(t, []string{"A2", "B4"}, q.Drain())
+	})
+}
+
 // When an item is handed to a waiter at the moment in which its context ends, the waiter has the item, or it has the error
 // and the item is still there; and a producer has an error only if its item is not queued.
 func TestHandOverWinsOverCancel(t *testing.T) {
