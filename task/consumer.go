@@ -128,16 +128,18 @@ func (c *Consumer[V]) tryTake(ctx context.Context) (*Task[V], error) {
 // takeOne takes a task, nil if there is none.
 func (c *Consumer[V]) takeOne(ctx context.Context, f Filter) (*Task[V], error) {
 	if m := c.queue.memory; m != nil {
-		t := &Task[V]{queue: c.queue}
-		var payload any
-		var err error
-		if t.lease, err = m.takeOne(c.id, &f, &t.Info, &payload); t.lease.Number == 0 {
+		var t *Task[V]
+		err := m.takeOne(c.id, &f, func(it *item) {
+			t = &Task[V]{queue: c.queue, lease: Lease{it.id, it.lease, it}}
+			m.info(it, &t.Info)
+			t.Payload, _ = it.payload.(V)
+		})
+		if t == nil {
 			return nil, err
 		}
 		if err := c.took(ctx); err != nil {
 			return nil, err
 		}
-		t.Payload, _ = payload.(V)
 		return t, nil
 	}
 	var records [1]Record

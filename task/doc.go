@@ -4,12 +4,13 @@
 //	tasks, err := task.Open[Job](ctx, new(task.Memory), "emails", nil)
 //	id, err := tasks.Put(ctx, "alice", job, task.PutOptions{})
 //	t, err := tasks.Take(ctx) // waits; t is a lease
-//	err = t.Ack(ctx)          // or Release, Fail, Bury
+//	err = t.Ack(ctx)          // or Release, Snooze, Fail, Bury, Discard
 //
 // The states of a task and what leads from one to the other:
 //
-//	delayed --due--> ready --Take--> taken --Ack--> gone
-//	                   ^               |--Release, Fail--> ready, delayed, or buried after the last attempt
+//	delayed --due--> ready --Take--> taken --Ack, Discard--> gone
+//	                   ^               |--Snooze---------> ready or delayed
+//	                   |               |--Release, Fail--> the same, or buried after the last attempt
 //	                   |               |--Bury-----------> buried --Kick--> ready
 //	                   +--lease lost---+
 //	held --StartGroup--> ready
@@ -20,14 +21,15 @@
 //     taken in the order in which they became ready.
 //   - A task takes its turn when it becomes ready: when it is put, when its delay ends, when it is kicked. So what is tried
 //     again after a delay queues up like new work, and a key whose tasks all fail does not flood the others. A task that is
-//     handed back without delay (by Release, because its lease was lost, because its consumer was closed) keeps the turn that
-//     it was taken by, and is first. Options.KeepPlace makes all of them return to the place of their Put.
+//     handed back without delay (by Release or Snooze, because its lease was lost, because its consumer was closed) keeps the
+//     turn that it was taken by, and is first. Options.KeepPlace makes all of them return to the place of their Put.
 //   - A key that has as many tasks taken as Options.MaxInFlightPerKey allows, or is paused, is passed over, at no cost for the
 //     others. As soon as it can be served it is first, if it has missed a turn; it never gets back more than one.
 //   - A task is with one consumer at a time, as long as the lease lasts. A lease that has run out is lost for good, even if
 //     nobody has taken the task since. With a lost lease nothing can be changed.
-//   - Nothing is lost: a task leaves the queue when it is acked, deleted, evicted (and handed to OnEvict), or when its time to
-//     live ends. One that was tried MaxAttempts times is buried, with its last error.
+//   - Nothing is lost: a task leaves the queue when it is acked, discarded, deleted, evicted (and handed to OnEvict), or
+//     when its time to live or its deadline ends (and it is handed to OnExpire). One that was tried MaxAttempts times is
+//     buried, with its last error.
 //   - What has a time happens at that time, not when somebody looks.
 //   - Those who wait for tasks are served first come, first served, and one new task wakes one of them. Those who wait for
 //     room are admitted in rounds by key. A context that ends loses nothing.

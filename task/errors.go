@@ -37,7 +37,7 @@ var (
 	// ErrDeleted is returned by Wait when the task was deleted, truncated, evicted or cancelled with its group.
 	ErrDeleted = errors.New("task: task was deleted")
 
-	// ErrExpired is returned by Wait when the task's time to live ended before it was done.
+	// ErrExpired is returned by Wait when the task's time to live or deadline ended before it was done.
 	ErrExpired = errors.New("task: task has expired")
 )
 

@@ -21,8 +21,8 @@ const (
 	EventRelease           // it was handed back: it is ready or delayed, or EventBury follows
 	EventBury              // it is buried
 	EventKick              // it was buried, and is not any more
-	EventDelete            // it was deleted, truncated, or cancelled with its group, and is gone
-	EventTTL               // its time to live has ended, and it is gone
+	EventDelete            // it was deleted, discarded, truncated, or cancelled with its group, and is gone
+	EventTTL               // its time to live or its deadline has ended, and it is gone
 	EventTTR               // its lease ran out: it is ready, or EventBury follows
 	EventTouch             // its lease was extended
 	EventDelay             // its delay has ended, and it is ready

@@ -11,7 +11,7 @@ type ID uint64
 // State is where a task is in its life.
 type State uint8
 
-// The states. A task that is done, deleted or expired is in none: it is gone.
+// The states. A task that is done, discarded, deleted, evicted or expired is in none: it is gone.
 const (
 	Ready   State = iota + 1 // it can be taken
 	Delayed                  // it will be ready at Info.Until
@@ -40,11 +40,13 @@ type Info struct {
 	Role        Role
 	State       State
 	Priority    int
-	Attempts    int       // how often it was taken; that a consumer was closed meanwhile does not count
+	Attempts    int       // how often it was taken; if its consumer was closed meanwhile, or by Snooze, that does not count
 	MaxAttempts int       // 0 means no limit
 	Created     time.Time // when it was put
+	ReadyAt     time.Time // when it became ready last; zero if it never was
 	Until       time.Time // when the delay ends or the lease runs out, unless extended; zero if it does neither
-	Expires     time.Time // when its time to live ends; zero if it does not
+	Deadline    time.Time // as it was put; zero if there is none
+	Expires     time.Time // when its time to live ends, or its deadline if that is sooner; zero if there is neither
 	Consumer    string    // who holds it, if it is taken
 	Err         *Error    // of the last failure; nil if there was none
 }
@@ -64,13 +66,13 @@ type Stats struct {
 	Puts     uint64
 	Takes    uint64 // also repeated ones of the same task
 	Acks     uint64
-	Releases uint64 // by Release, Fail and consumers that were closed
+	Releases uint64 // by Release, Snooze, Fail and consumers that were closed
 	Losses   uint64 // leases that ran out, or whose consumers did not come back
 	Buries   uint64 // also after the last attempt
 	Kicks    uint64
 	Touches  uint64
-	Deletes  uint64 // by Delete, Truncate, and cancelled or finished groups
-	Expiries uint64 // tasks whose time to live ended
+	Deletes  uint64 // by Delete, Discard, Truncate, and cancelled or finished groups
+	Expiries uint64 // tasks whose time to live or deadline ended
 	Evicted  uint64
 	Refused  uint64 // how often the queue, or a key's share of it, was too full for a task; a PutWait may try several times
 }

@@ -17,10 +17,11 @@ import (
 // queue's, each time.
 //
 // Put, Take, Ack and the other calls for a single task are O(1), plus O(log n) where timers are involved (n tasks that have
-// a delay, a time to live or a time to run) or a task is handed back (n tasks and keys that were). Each priority and kind in
-// use adds a little to Take. One that passes over tasks of other kinds, or keys that are busy or paused, does so once for
-// each of their turns. If more than a thousand things are due at the same time, each call handles a thousand of them, so
-// that none takes long. CancelGroup, Truncate, List, KeyStats and closing a consumer are O(tasks or keys concerned).
+// a delay, a time to live, a deadline or a time to run) or a task is handed back (n tasks and keys that were). Each
+// priority and kind in use adds a little to Take. One that passes over tasks of other kinds, or keys that are busy or
+// paused, does so once for each of their turns. If more than a thousand things are due at the same time, each call handles
+// a thousand of them, so that none takes long. CancelGroup, Truncate, List, KeyStats and closing a consumer are O(tasks or
+// keys concerned).
 type Memory struct {
 	mu     sync.Mutex
 	queues map[string]*memoryQueue
@@ -53,7 +54,7 @@ type memoryQueue struct {
 	leaving   heap[*consumer] // those that have left, and may come back
 	left      int             // how many ever have
 	outcomes  outcomes
-	waiting   *waiting // only with EvictHeaviest
+	waiting   *waiting // only with EvictHeaviest or EvictOldest
 	places    uint64   // the last place given to a task
 	leases    uint64   // the number of the last lease
 	due       int64    // what the notifiers know: when Tick must be called; 0 for never
@@ -88,8 +89,9 @@ type item struct {
 	consumer    *consumer
 	prev, next  *item // in the list of its lane, its consumer or buried tasks
 	created     int64 // nanoseconds since the epoch, as are the other times
-	until       int64 // see Info; 0 means never
-	expires     int64
+	readyAt     int64 // 0 means never, as for the others
+	until       int64
+	expires     int64 // the end of its time to live; see ends
 	wake        int64 // the sooner one of these, as far as they matter in this state
 	ttr         time.Duration
 	timer       int32 // place in the heap of timers
@@ -102,10 +104,12 @@ type item struct {
 
 // more is what few tasks have.
 type more struct {
-	address string
-	err     *Error
-	group   *group
-	role    Role
+	address  string
+	err      *Error
+	group    *group
+	role     Role
+	deadline time.Time
+	end      int64 // the deadline as the other times are, or when it was put if it was over then
 }
 
 // remove deletes a key of a map, and gives the map's memory back if it is empty and once was not small.
@@ -170,8 +174,8 @@ func (m *Memory) Open(_ context.Context, name string, settings Settings, n *Noti
 		keys: map[string]*account{}, addresses: map[string]*item{}, groups: map[string]*group{},
 		consumers: map[string]*consumer{},
 	}
-	if settings.WhenFull == fairq.EvictHeaviest {
-		q.waiting = newWaiting()
+	if settings.WhenFull != fairq.Reject {
+		q.waiting = newWaiting(settings.WhenFull)
 	}
 	if m.queues == nil {
 		m.queues = map[string]*memoryQueue{}
@@ -233,10 +237,16 @@ func (q *memoryQueue) now() int64 { return int64(time.Since(q.epoch)) }
 
 // after returns the time d after t. Where that is more than 292 years after the epoch, it is 292.
 func after(t int64, d time.Duration) int64 {
-	if t > math.MaxInt64-int64(d) {
+	if int64(d) > math.MaxInt64-t {
 		return math.MaxInt64
 	}
 	return t + int64(d)
+}
+
+// at returns what a time of the user's is here, and now if it is over.
+func (q *memoryQueue) at(t time.Time, now int64) int64 {
+	wall := time.Now() // the clock on the wall may have been set since the epoch, but it is right for what is to come
+	return max(now, after(int64(wall.Sub(q.epoch)), t.Sub(wall)))
 }
 
 func (q *memoryQueue) time(at int64) time.Time {

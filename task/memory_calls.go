@@ -56,18 +56,17 @@ func (q *memoryQueue) Take(_ context.Context, consumer string, filter Filter, in
 	return n, nil
 }
 
-// takeOne is Take for one task, which it writes into fields of a Task. If there is none, the lease is zero.
-func (q *memoryQueue) takeOne(consumer string, filter *Filter, info *Info, payload *any) (lease Lease, err error) {
+// takeOne is Take for one task, if there is one. It allocates nothing.
+func (q *memoryQueue) takeOne(consumer string, filter *Filter, taken func(*item)) error {
 	now, err := q.enter()
 	if err != nil {
-		return Lease{}, err
+		return err
 	}
 	defer q.mu.Unlock()
 	if it := q.take(consumer, filter, now); it != nil {
-		q.info(it, info)
-		*payload, lease = it.payload, Lease{it.id, it.lease, it}
+		taken(it)
 	}
-	return lease, nil
+	return nil
 }
 
 // Settle implements [Backend].
@@ -88,9 +87,12 @@ func (q *memoryQueue) Settle(_ context.Context, lease Lease, how Settlement) err
 	case how.Bury:
 		q.unset(it)
 		q.bury(it, q.sure(now), lease.Number)
+	case how.Discard:
+		q.unset(it)
+		q.gone(it, EventDelete, now, lease.Number, it.error())
 	case how.Release:
 		q.stats.Releases++
-		q.handBack(it, q.sure(now), how.Delay, EventRelease)
+		q.handBack(it, q.sure(now), how.Delay, EventRelease, !how.Uncounted)
 	default:
 		q.stats.Acks++
 		q.unset(it)

@@ -47,9 +47,8 @@ func (q *memoryQueue) Leave(_ context.Context, id string, grace time.Duration) e
 	now = q.sure(now)
 	if grace == 0 {
 		for it := c.leases.first; it != nil; it = c.leases.first {
-			it.attempts--
 			q.stats.Releases++
-			q.giveBack(it, now)
+			q.handBack(it, now, 0, EventRelease, false)
 		}
 		q.forgetConsumer(c)
 		return nil
@@ -60,13 +59,6 @@ func (q *memoryQueue) Leave(_ context.Context, id string, grace time.Duration) e
 	q.leaving.push(c)
 	q.announce()
 	return nil
-}
-
-// giveBack is handBack for a task whose attempt does not count.
-func (q *memoryQueue) giveBack(it *item, now int64) {
-	lease := it.lease
-	q.unset(it)
-	q.back(it, true, EventRelease, now, lease)
 }
 
 func (q *memoryQueue) forgetConsumer(c *consumer) {

@@ -95,7 +95,7 @@ func (q *memoryQueue) release(it *item, now int64) {
 		it.until = 0
 	}
 	q.newTurn(it)
-	q.wait(it)
+	q.wait(it, now)
 	q.event(EventStart, it, now, 0)
 }
 

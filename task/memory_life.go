@@ -39,8 +39,11 @@ func (q *memoryQueue) put(n *New, now int64) (id ID, victim *Record, err error) 
 	if n.Delay > 0 {
 		it.until = after(now, n.Delay)
 	}
-	if n.Address != "" || n.Group != "" {
-		it.more = &more{address: n.Address}
+	if n.Address != "" || n.Group != "" || !n.Deadline.IsZero() {
+		it.more = &more{address: n.Address, deadline: n.Deadline}
+		if !n.Deadline.IsZero() {
+			it.more.end = q.at(n.Deadline, now)
+		}
 		if n.Address != "" {
 			q.addresses[n.Address] = it
 			q.outcomes.forget(n.Address)
@@ -56,19 +59,24 @@ func (q *memoryQueue) put(n *New, now int64) (id ID, victim *Record, err error) 
 	if it.key.tasks[0]++; it.key.tasks[0] == 1 {
 		q.stats.Keys++
 	}
-	q.wait(it)
+	q.wait(it, now)
 	q.event(EventPut, it, now, 0)
-	return it.id, victim, nil
+	id = it.id
+	if it.isDue(now) { // its deadline was over
+		q.fire(it)
+	}
+	return id, victim, nil
 }
 
 // wait makes a task held, delayed or ready, whichever it is.
-func (q *memoryQueue) wait(it *item) {
+func (q *memoryQueue) wait(it *item, now int64) {
 	switch {
 	case it.heldByGroup():
 		q.set(it, Held)
 	case it.until > 0:
 		q.set(it, Delayed)
 	default:
+		it.readyAt = now
 		q.set(it, Ready)
 	}
 }
@@ -78,7 +86,7 @@ func (q *memoryQueue) set(it *item, state State) {
 	it.state = state
 	it.key.tasks[state]++
 	*q.gauge(state)++
-	wake := it.expires
+	wake := it.ends()
 	switch state {
 	case Ready:
 		q.line(it).add(it)
@@ -236,10 +244,13 @@ func (q *memoryQueue) first(f *Filter) *item {
 }
 
 // handBack ends a lease whose task is not done.
-func (q *memoryQueue) handBack(it *item, now int64, delay time.Duration, why EventType) {
+func (q *memoryQueue) handBack(it *item, now int64, delay time.Duration, why EventType, counts bool) {
 	lease := it.lease
 	q.unset(it)
-	if it.maxAttempts > 0 && it.attempts >= it.maxAttempts {
+	switch {
+	case !counts:
+		it.attempts--
+	case it.maxAttempts > 0 && it.attempts >= it.maxAttempts:
 		if it.more == nil || it.more.err == nil {
 			it.setMore().err = &Error{Message: fmt.Sprintf("not done after %d attempts", it.attempts)}
 		}
@@ -267,20 +278,28 @@ func (q *memoryQueue) back(it *item, keep bool, why EventType, now int64, lease 
 	if !keep {
 		q.newTurn(it)
 	}
-	q.wait(it)
+	q.wait(it, now)
 	q.event(why, it, now, lease)
 }
 
-// unwanted tells how a task that is in no state must end instead of waiting: its group is cancelled, or its time to live is
-// over. If it may wait, end is 0.
+// unwanted tells how a task that is in no state must end instead of waiting: its group is cancelled, or its time to live or
+// deadline is over. If it may wait, end is 0.
 func (it *item) unwanted(now int64) (end EventType, outcome error) {
-	switch {
-	case it.more != nil && it.more.group != nil && it.more.group.cancelled && it.more.role == Member:
+	if it.more != nil && it.more.group != nil && it.more.group.cancelled && it.more.role == Member {
 		return EventDelete, ErrDeleted
-	case it.expires > 0 && it.expires <= now:
+	}
+	if ends := it.ends(); ends > 0 && ends <= now {
 		return EventTTL, ErrExpired
 	}
 	return 0, nil
+}
+
+// ends returns when the task is of no use any more, 0 for never.
+func (it *item) ends() int64 {
+	if m := it.more; m != nil && m.end != 0 && (it.expires == 0 || m.end <= it.expires) {
+		return m.end
+	}
+	return it.expires
 }
 
 // newTurn puts a task behind all others of its key, unless it keeps its place.
@@ -336,6 +355,7 @@ func (q *memoryQueue) gone(it *item, why EventType, now int64, lease uint64, out
 		q.stats.Deletes++
 	case EventTTL:
 		q.stats.Expiries++
+		q.expired(it)
 	case EventEvict:
 		q.stats.Evicted++
 	}

@@ -17,7 +17,7 @@ func (q *memoryQueue) makeRoom(n *New, g *group) (victim *Record, err error) {
 		return nil, nil
 	}
 	if q.waiting != nil {
-		if it := q.waiting.heaviest(n.Key, n.Weight); it != nil {
+		if it := q.waiting.victim(n.Key, n.Weight); it != nil {
 			victim = new(q.record(it))
 			if g != nil {
 				g.joining = true
@@ -34,13 +34,14 @@ func (q *memoryQueue) makeRoom(n *New, g *group) (victim *Record, err error) {
 // waiting knows which key has the most tasks that are ready or delayed. It is a fairq.Queue that nothing is ever popped from:
 // there the furthest round is that of the key with the most items by its weight.
 type waiting struct {
+	policy  fairq.WhenFull
 	tasks   fairq.Queue[string, *item]
 	tickets map[*item]fairq.Ticket
 	weight  int // of the key that is being added
 }
 
-func newWaiting() *waiting {
-	w := &waiting{tickets: map[*item]fairq.Ticket{}}
+func newWaiting(policy fairq.WhenFull) *waiting {
+	w := &waiting{policy: policy, tickets: map[*item]fairq.Ticket{}}
 	w.tasks.Weight = func(string) int { return w.weight }
 	return w
 }
@@ -50,21 +51,30 @@ func (w *waiting) add(it *item) {
 	w.tickets[it] = w.tasks.Add(it.key.name, it)
 }
 
+// remove forgets a task. It may be the victim, which is not there any more.
 func (w *waiting) remove(it *item) {
 	w.tasks.Remove(w.tickets[it])
 	delete(w.tickets, it)
 }
 
-// heaviest returns the newest task of the key with the most of them, nil if the given key has as many.
-func (w *waiting) heaviest(key string, weight int) *item {
-	victim, it, ok := w.tasks.Evict()
+// victim returns the task that is evicted for one of the given key, nil if none may be.
+func (w *waiting) victim(key string, weight int) *item {
+	heaviest, it, ok := w.tasks.Evict()
 	if !ok {
 		return nil
 	}
 	rounds := func(n, weight int) int { return (n + weight - 1) / weight }
-	heavier := rounds(w.tasks.KeyLen(victim)+1, it.key.weight) > rounds(w.tasks.KeyLen(key), weight)
+	heavier := rounds(w.tasks.KeyLen(heaviest)+1, it.key.weight) > rounds(w.tasks.KeyLen(key), weight)
+	own := !heavier || key == heaviest
 	w.add(it) // to where it was: it is the last one of its key and its round
-	if !heavier || key == victim {
+	switch {
+	case w.policy == fairq.EvictOldest:
+		if own {
+			heaviest = key
+		}
+		it, _ = w.tasks.RemoveOldest(heaviest) // its ticket stands for nothing then, see remove
+		return it
+	case own:
 		return nil
 	}
 	return it

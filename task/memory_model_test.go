@@ -46,6 +46,7 @@ type driver struct {
 	m         *model
 	weights   map[string]int
 	evicted   []ID
+	expired   []string
 	consumers []*Consumer[int]
 	left      []string // ids of consumers that have disconnected
 	leases    []*Task[int]
@@ -69,9 +70,12 @@ func newDriver(t *testing.T, seed uint64) *driver {
 	if d.rand.IntN(2) == 0 {
 		o.Capacity = 5 + d.rand.IntN(20)
 		if d.rand.IntN(2) == 0 {
-			o.WhenFull = fairq.EvictHeaviest
+			o.WhenFull = fairq.EvictHeaviest + fairq.WhenFull(d.rand.IntN(2))
 			o.OnEvict = func(t *Task[int]) { d.evicted = append(d.evicted, t.ID) }
 		}
+	}
+	if d.rand.IntN(2) == 0 {
+		o.OnExpire = func(t *Task[int]) { d.expired = append(d.expired, fmt.Sprint(t.ID, t.State, t.Attempts, t.Payload)) }
 	}
 	if d.rand.IntN(3) == 0 {
 		o.KeyCapacity = 4 + d.rand.IntN(5)
@@ -181,6 +185,9 @@ func (d *driver) put(now time.Time) string {
 	if d.rand.IntN(5) == 0 {
 		o.TTL = 3 * d.duration()
 	}
+	if d.rand.IntN(5) == 0 {
+		o.Deadline = now.Add(4*d.duration() - 40*time.Second)
+	}
 	if d.rand.IntN(3) == 0 {
 		o.TTR = d.duration()
 	}
@@ -243,12 +250,18 @@ func (d *driver) settle(now time.Time) string {
 	reason := errors.New("reason")
 	var how Settlement
 	var err error
-	switch op := d.rand.IntN(10); {
+	switch op := d.rand.IntN(12); {
 	case op < 4:
 		err = t.Ack(d.ctx)
 	case op < 5:
 		how.Release = true
 		err = t.Release(d.ctx, 0)
+	case op == 11:
+		how = Settlement{Discard: true, Err: newError(reason)}
+		err = t.Discard(d.ctx, reason)
+	case op == 10:
+		how = Settlement{Release: true, Uncounted: true, Delay: time.Duration(d.rand.IntN(2)) * d.duration()}
+		err = t.Snooze(d.ctx, how.Delay)
 	case op < 7:
 		how = Settlement{Release: true, Err: newError(reason)}
 		if d.rand.IntN(2) == 0 {
@@ -355,6 +368,9 @@ func (d *driver) compare() {
 	d.no(err)
 	d.equal(d.m.numbers(), stats)
 	synctest.Wait()
+	if d.q.options.OnExpire != nil {
+		d.equal(d.m.expiries, d.expired)
+	}
 	d.q.notifier.mu.Lock()
 	defer d.q.notifier.mu.Unlock()
 	var events []modelEvent
@@ -389,10 +405,19 @@ func equal(want, got any) bool {
 		return fmt.Sprint(want) == fmt.Sprint(got)
 	}
 	b := got.(Info)
-	if fmt.Sprint(a.Err) != fmt.Sprint(b.Err) || !a.Until.Equal(b.Until) || !a.Created.Equal(b.Created) || !a.Expires.Equal(b.Expires) {
+	times := func(i *Info) []*time.Time {
+		return []*time.Time{&i.Until, &i.Created, &i.ReadyAt, &i.Expires, &i.Deadline}
+	}
+	for n, at := range times(&b) {
+		if !at.Equal(*times(&a)[n]) {
+			return false
+		}
+		*times(&a)[n] = *at
+	}
+	if fmt.Sprint(a.Err) != fmt.Sprint(b.Err) {
 		return false
 	}
-	a.Err, a.Until, a.Created, a.Expires = b.Err, b.Until, b.Created, b.Expires
+	a.Err = b.Err
 	return a == b
 }
 

@@ -1,5 +1,7 @@
 package task
 
+import "slices"
+
 // ready tells that a task can be taken that could not be before.
 func (q *memoryQueue) ready(priority int, kind string) {
 	if !q.paused {
@@ -18,6 +20,14 @@ func (q *memoryQueue) look() {
 	}
 }
 
+// expired tells one of those who want to know that a task has expired.
+func (q *memoryQueue) expired(it *item) {
+	i := slices.IndexFunc(q.notifiers, (*Notifier).WantsExpired)
+	if i >= 0 {
+		q.notifiers[i].Expired(q.record(it))
+	}
+}
+
 // record tells about a task.
 func (q *memoryQueue) record(it *item) (r Record) {
 	q.info(it, &r.Info)
@@ -30,6 +40,13 @@ func (q *memoryQueue) info(it *item, info *Info) {
 	info.ID, info.Key, info.Kind, info.State = it.id, it.key.name, it.kind, it.state
 	info.Priority, info.Attempts, info.MaxAttempts = int(it.priority), int(it.attempts), int(it.maxAttempts)
 	info.Created = q.time(it.created)
+	switch it.readyAt {
+	case 0:
+	case it.created: // as for most
+		info.ReadyAt = info.Created
+	default:
+		info.ReadyAt = q.time(it.readyAt)
+	}
 	if it.until != 0 {
 		info.Until = q.time(it.until)
 	}
@@ -41,6 +58,10 @@ func (q *memoryQueue) info(it *item, info *Info) {
 	}
 	if m := it.more; m != nil {
 		info.Address, info.Err, info.Role, info.Group = m.address, m.err, m.role, it.group()
+		info.Deadline = m.deadline
+		if m.end != 0 && m.end == it.ends() {
+			info.Expires = m.deadline
+		}
 	}
 }
 

@@ -94,12 +94,12 @@ func (it *item) isDue(now int64) bool {
 
 // fire makes happen what is due for a task.
 func (q *memoryQueue) fire(it *item) {
-	at := it.due()
+	at, ends := it.due(), it.ends()
 	switch {
 	case it.state == Taken:
 		q.stats.Losses++
-		q.handBack(it, at, 0, EventTTR)
-	case it.expires > 0 && it.expires <= at:
+		q.handBack(it, at, 0, EventTTR, true)
+	case ends > 0 && ends <= at:
 		outcome := ErrExpired
 		if it.state == Buried {
 			outcome = it.error()
@@ -108,7 +108,7 @@ func (q *memoryQueue) fire(it *item) {
 		q.gone(it, EventTTL, at, 0, outcome)
 	default:
 		q.unset(it)
-		it.until = 0
+		it.until, it.readyAt = 0, at
 		q.newTurn(it)
 		q.set(it, Ready)
 		q.event(EventDelay, it, at, 0)

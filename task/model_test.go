@@ -26,6 +26,7 @@ type model struct {
 	leases    uint64
 	stats     Stats
 	events    []modelEvent
+	expiries  []string
 	backlog   map[string][]int // by key: for each task that is ready or delayed, when its place in the backlog was given
 }
 
@@ -33,6 +34,7 @@ type modelTask struct {
 	Info
 	payload  int
 	weight   int
+	ends     time.Time // of its time to live
 	ttr      time.Duration
 	place    int
 	turn     uint64 // the turn it was taken by
@@ -120,11 +122,12 @@ func (m *model) put(now time.Time, n *New, payload int) (id ID, victim ID, err e
 	t := &modelTask{payload: payload, weight: n.Weight, ttr: n.TTR, place: m.tick()}
 	t.Info = Info{
 		ID: m.ids, Key: n.Key, Kind: n.Kind, Address: n.Address, Group: n.Group, Role: n.Role, Priority: n.Priority,
-		MaxAttempts: n.MaxAttempts, Created: now,
+		MaxAttempts: n.MaxAttempts, Created: now, Deadline: n.Deadline,
 	}
 	if n.TTL > 0 {
-		t.Expires = now.Add(n.TTL + n.Delay)
+		t.ends = now.Add(n.TTL + n.Delay)
 	}
+	t.useUntil()
 	if n.Delay > 0 {
 		t.Until = now.Add(n.Delay)
 	}
@@ -138,16 +141,28 @@ func (m *model) put(now time.Time, n *New, payload int) (id ID, victim ID, err e
 		m.band(t).turns.push(t.Key, t.weight)
 		t.reserved = true
 	}
-	m.wait(t)
+	m.wait(t, now)
 	m.event(EventPut, t, now, 0)
+	if m.expired(t, now) {
+		m.leave(t)
+		m.gone(t, EventTTL, now, 0, ErrExpired)
+	}
 	return t.ID, victim, nil
+}
+
+// useUntil finds out when the task expires.
+func (t *modelTask) useUntil() {
+	t.Expires = t.ends
+	if !t.Deadline.IsZero() && (t.ends.IsZero() || t.Deadline.Before(t.ends)) {
+		t.Expires = t.Deadline
+	}
 }
 
 func (m *model) isWaiting(t *modelTask) bool { return t.State == Ready || t.State == Delayed }
 
 // heaviest returns the task that is evicted for n.
 func (m *model) heaviest(n *New) (victim *modelTask) {
-	if m.s.WhenFull != fairq.EvictHeaviest {
+	if m.s.WhenFull == fairq.Reject {
 		return nil
 	}
 	// Each key's backlog in rounds; the last one to get into the furthest round is the victim's.
@@ -159,13 +174,18 @@ func (m *model) heaviest(n *New) (victim *modelTask) {
 			}
 		}
 	}
+	own := (len(m.backlog[n.Key])+n.Weight-1)/n.Weight > furthest
+	oldest := m.s.WhenFull == fairq.EvictOldest
+	switch {
+	case own && oldest:
+		key = n.Key
+	case own:
+		return nil
+	}
 	for _, t := range m.tasks {
-		if m.isWaiting(t) && t.Key == key && (victim == nil || t.waiting > victim.waiting) {
+		if m.isWaiting(t) && t.Key == key && (victim == nil || (t.waiting > victim.waiting) != oldest) {
 			victim = t
 		}
-	}
-	if victim == nil || (len(m.backlog[n.Key])+n.Weight-1)/n.Weight > furthest {
-		return nil
 	}
 	return victim
 }
@@ -176,7 +196,7 @@ func (m *model) enlist(t *modelTask) {
 	m.backlog[t.Key] = append(m.backlog[t.Key], t.waiting)
 }
 
-func (m *model) wait(t *modelTask) {
+func (m *model) wait(t *modelTask, now time.Time) {
 	g := m.groups[t.Group]
 	switch {
 	case t.Group != "" && (t.Role != Member || !g.started):
@@ -185,7 +205,7 @@ func (m *model) wait(t *modelTask) {
 		t.State = Delayed
 		m.enlist(t)
 	default:
-		m.becomeReady(t)
+		m.becomeReady(t, now)
 	}
 }
 
@@ -212,6 +232,7 @@ func (m *model) gone(t *modelTask, why EventType, now time.Time, lease uint64, o
 		m.stats.Deletes++
 	case EventTTL:
 		m.stats.Expiries++
+		m.expiries = append(m.expiries, fmt.Sprint(t.ID, cmp.Or(t.State, t.was), t.Attempts, t.payload))
 	case EventEvict:
 		m.stats.Evicted++
 	}
@@ -260,7 +281,7 @@ func (m *model) start(t *modelTask, now time.Time) {
 		t.Until = time.Time{}
 	}
 	m.newTurn(t)
-	m.wait(t)
+	m.wait(t, now)
 	m.event(EventStart, t, now, 0)
 }
 
@@ -275,28 +296,6 @@ func (m *model) outcomeOf(t *modelTask) error {
 		return t.Err
 	}
 	return ErrDeleted
-}
-
-func (m *model) take(now time.Time, consumer string, f Filter) *modelTask {
-	if _, ok := m.consumers[consumer]; !m.paused && !ok {
-		m.consumers[consumer] = time.Time{}
-	}
-	if m.paused {
-		return nil
-	}
-	t := m.next(f)
-	if t == nil {
-		return nil
-	}
-	m.leases++
-	m.stats.Takes++
-	t.State, t.Consumer, t.lease, t.Until = Taken, consumer, m.leases, time.Time{}
-	t.Attempts++
-	if t.ttr > 0 {
-		t.Until = now.Add(t.ttr)
-	}
-	m.event(EventTake, t, now, 0)
-	return t
 }
 
 func (m *model) handBack(t *modelTask, now time.Time, delay time.Duration, why EventType, counts bool) {
@@ -314,9 +313,10 @@ func (m *model) handBack(t *modelTask, now time.Time, delay time.Duration, why E
 	}
 	if delay > 0 {
 		t.Until = now.Add(delay)
-		if !t.Expires.IsZero() {
-			t.Expires = t.Expires.Add(delay)
+		if !t.ends.IsZero() {
+			t.ends = t.ends.Add(delay)
 		}
+		t.useUntil()
 	}
 	m.back(t, delay == 0, why, now, lease)
 }
@@ -335,7 +335,7 @@ func (m *model) back(t *modelTask, keep bool, why EventType, now time.Time, leas
 	if !keep {
 		m.newTurn(t)
 	}
-	m.wait(t)
+	m.wait(t, now)
 	m.event(why, t, now, lease)
 }
 
@@ -360,136 +360,7 @@ func (m *model) bury(t *modelTask, now time.Time, lease uint64) {
 	m.event(EventBury, t, now, lease)
 }
 
-func (m *model) settle(now time.Time, id ID, lease uint64, how Settlement) error {
-	t := m.find(id)
-	if t == nil || lease == 0 || t.lease != lease {
-		return ErrLeaseLost
-	}
-	if how.Err != nil {
-		t.Err = how.Err
-	}
-	switch {
-	case how.Bury:
-		m.leave(t)
-		m.bury(t, now, lease)
-	case how.Release:
-		m.stats.Releases++
-		m.handBack(t, now, how.Delay, EventRelease, true)
-	default:
-		m.leave(t)
-		m.gone(t, EventAck, now, lease, nil)
-	}
-	return nil
-}
-
-func (m *model) touch(now time.Time, id ID, lease uint64, d time.Duration) (time.Time, error) {
-	t := m.find(id)
-	if t == nil || lease == 0 || t.lease != lease {
-		return time.Time{}, ErrLeaseLost
-	}
-	if d > 0 {
-		m.stats.Touches++
-		if !t.Until.IsZero() {
-			t.Until = t.Until.Add(d)
-		}
-		m.event(EventTouch, t, now, 0)
-	}
-	return t.Until, nil
-}
-
-func (m *model) kick(t *modelTask, now time.Time) {
-	m.stats.Kicks++
-	m.leave(t)
-	t.Attempts = 0
-	m.back(t, false, EventKick, now, 0)
-}
-
-func (m *model) buried() []*modelTask {
-	b := slices.DeleteFunc(slices.Clone(m.tasks), func(t *modelTask) bool { return t.State != Buried })
-	slices.SortFunc(b, func(a, b *modelTask) int { return a.buried - b.buried })
-	return b
-}
-
-func (m *model) change(now time.Time, id ID, what Change, reason *Error) error {
-	t := m.find(id)
-	if t == nil || what == KickOne && t.State != Buried {
-		return ErrNotFound
-	}
-	lease := t.lease
-	switch {
-	case what == KickOne:
-		m.kick(t, now)
-	case what == Delete:
-		m.leave(t)
-		m.gone(t, EventDelete, now, lease, ErrDeleted)
-	case t.State == Buried:
-		t.Err = reason
-	default:
-		t.Err = reason
-		m.leave(t)
-		m.bury(t, now, lease)
-	}
-	return nil
-}
-
-func (m *model) group(now time.Time, name string, cancel bool) error {
-	g := m.groups[name]
-	switch {
-	case g == nil:
-		return ErrNotFound
-	case g.cancelled && !cancel:
-		return ErrGroupCancelled
-	case g.cancelled || g.started && !cancel:
-		return nil
-	}
-	g.started, g.cancelled = true, cancel
-	for _, t := range slices.Clone(m.tasks) {
-		switch {
-		case t.Group != name || t.Role != Member:
-		case cancel && t.State != Taken:
-			m.leave(t)
-			m.gone(t, EventDelete, now, 0, ErrDeleted)
-		case t.State == Held:
-			m.start(t, now)
-		}
-	}
-	m.endGroup(name, now)
-	return nil
-}
-
-func (m *model) truncate(now time.Time) (n int) {
-	for _, g := range m.groups {
-		g.cancelled, g.ended = true, true
-	}
-	for _, t := range slices.Clone(m.tasks) {
-		lease := t.lease
-		m.leave(t)
-		m.gone(t, EventDelete, now, lease, ErrDeleted)
-		n++
-	}
-	return n
-}
-
-func (m *model) leaveConsumer(now time.Time, id string, after time.Duration) {
-	if after > 0 {
-		m.consumers[id] = now.Add(after)
-		m.left = append(slices.DeleteFunc(m.left, func(other string) bool { return other == id }), id)
-		return
-	}
-	for _, t := range m.heldBy(id) {
-		m.stats.Releases++
-		m.handBack(t, now, 0, EventRelease, false)
-	}
-	delete(m.consumers, id)
-}
-
 // heldBy returns what a consumer holds, what was taken first first.
-func (m *model) heldBy(id string) []*modelTask {
-	held := slices.DeleteFunc(slices.Clone(m.tasks), func(t *modelTask) bool { return t.State != Taken || t.Consumer != id })
-	slices.SortFunc(held, func(a, b *modelTask) int { return cmp.Compare(a.lease, b.lease) })
-	return held
-}
-
 // advance makes happen what is due, in the order of its times.
 func (m *model) advance(now time.Time) {
 	for {
@@ -543,48 +414,11 @@ func (m *model) advance(now time.Time) {
 			m.leave(due)
 			due.Until = time.Time{}
 			m.newTurn(due)
-			m.becomeReady(due)
+			m.becomeReady(due, at)
 			m.event(EventDelay, due, at, 0)
 		}
 	}
 }
 
 // outcome tells about an address.
-func (m *model) outcome(address string) (Outcome, error) {
-	for _, t := range m.tasks {
-		if t.Address == address {
-			o := Outcome{ID: t.ID, Done: t.State == Buried}
-			if o.Done {
-				o.Err = m.outcomeOf(t)
-			}
-			return o, nil
-		}
-	}
-	if o, ok := m.outcomes[address]; ok {
-		return o.Outcome, nil
-	}
-	return Outcome{}, ErrNotFound
-}
-
 // numbers returns the stats.
-func (m *model) numbers() Stats {
-	s := m.stats
-	keys := map[string]bool{}
-	for _, t := range m.tasks {
-		keys[t.Key] = true
-		switch t.State {
-		case Ready:
-			s.Ready++
-		case Delayed:
-			s.Delayed++
-		case Taken:
-			s.Taken++
-		case Buried:
-			s.Buried++
-		case Held:
-			s.Held++
-		}
-	}
-	s.Keys, s.Capacity, s.Paused = len(keys), m.s.Capacity, m.paused
-	return s
-}

@@ -2,6 +2,7 @@ package task
 
 import (
 	"slices"
+	"time"
 
 	"github.com/fairq/fairq"
 )
@@ -118,9 +119,9 @@ func (m *model) giveUp(t *modelTask) {
 	b.owed[t.Key] = owed[:len(owed)-1]
 }
 
-func (m *model) becomeReady(t *modelTask) {
+func (m *model) becomeReady(t *modelTask, at time.Time) {
 	b := m.band(t)
-	t.State = Ready
+	t.State, t.ReadyAt = Ready, at
 	m.enlist(t)
 	switch {
 	case t.turn != 0:

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"reflect"
 	"slices"
 	"sync"
@@ -26,9 +27,14 @@ type Notifier struct {
 	// who makes a change looks here after it. So one of the two sees the other.
 	takersWaiting  atomic.Int32
 	puttersWaiting atomic.Int32
+	counting       atomic.Int32  // counts in counts
+	putting        atomic.Int32  // calls of Put that will look at calling
+	calling        atomic.Bool   // there are calls
 	listening      atomic.Int32  // readers of events, and contexts of leases
 	isOver         atomic.Bool   // end is set
 	refused        atomic.Uint64 // calls of admit that found others waiting for room
+
+	expiries expiries
 
 	// mu protects all that follows. No Backend is called under it.
 	mu       sync.Mutex
@@ -38,6 +44,8 @@ type Notifier struct {
 	waits    map[ID][]chan error        // those who wait for a task to end
 	contexts map[uint64][]*leaseContext // by lease
 	readers  map[*reader]struct{}
+	counts   []*count
+	calls    []func()       // functions of Watches that are to be called
 	due      time.Time      // when Tick must be called; zero for never
 	timer    chan struct{}  // wakes the goroutine that calls it; nil if it does not run
 	running  sync.WaitGroup // that goroutine
@@ -55,19 +63,21 @@ func newNotifier(payload reflect.Type) *Notifier {
 
 // Ready says that one more task can be taken, of that priority and kind.
 func (n *Notifier) Ready(priority int, kind string) {
-	if n.takersWaiting.Load() > 0 {
+	if n.takersWaiting.Load() > 0 || n.counting.Load() > 0 {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.takers.ready(priority, kind)
+		n.countLocked(1)
 	}
 }
 
 // Look says that there may be any number of tasks that can be taken and could not be before.
 func (n *Notifier) Look() {
-	if n.takersWaiting.Load() > 0 {
+	if n.takersWaiting.Load() > 0 || n.counting.Load() > 0 {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.takers.look()
+		n.countLocked(math.MaxInt)
 	}
 }
 
@@ -203,6 +213,8 @@ func (n *Notifier) stop(why error) {
 	for lease := range n.contexts {
 		n.endContextsLocked(lease)
 	}
+	n.takers.expel(nil)
+	n.countLocked(math.MaxInt)
 }
 
 // over returns why the queue cannot be used any more, nil if it can.

@@ -40,12 +40,20 @@ type Options[V any] struct {
 
 	// WhenFull says what a Put into a full queue does; it is the queue's. EvictHeaviest looks at the tasks that are ready or
 	// delayed: of a key with the most of these (by its weight) it evicts the one that got into this state last, unless the new
-	// task's key has as many.
+	// task's key has as many. EvictOldest evicts the one that got into this state first, of the new task's own key if that has as
+	// many. If no task is ready or delayed, either refuses.
 	WhenFull fairq.WhenFull
 
 	// OnEvict is given the tasks that were evicted by a Put of this Queue, by that Put, before it returns. It must be set if, and
-	// only if, WhenFull is EvictHeaviest.
+	// only if, WhenFull is EvictHeaviest or EvictOldest.
 	OnEvict func(*Task[V])
+
+	// OnExpire is given the tasks whose time to live or deadline has ended, in whatever state, once they are gone: one
+	// after the other, in that order, in a goroutine that runs as long as there are any. If it panics, the panic is
+	// swallowed, and it is given the next one. It must not call Close, which waits for it. If several have the queue open,
+	// each task is given to one of them: in a Memory to the first one that was opened of those with an OnExpire; where
+	// processes share a Store, in the process that noticed, if there is an OnExpire.
+	OnExpire func(*Task[V])
 
 	// Newcomers says which round a key joins that has no task ready; it is the queue's.
 	Newcomers fairq.Newcomers
@@ -91,6 +99,11 @@ type PutOptions struct {
 	// TTL, time to live, is how long the task is of use, from Put on, to which each delay is added. Then it leaves the queue,
 	// unless it is running: then it may be finished, but neither tried again nor buried. 0 means the queue's default; [Forever] means no end.
 	TTL time.Duration
+
+	// Deadline is when the task is of no use any more, however it was delayed: then it leaves the queue as at the end of its TTL.
+	// If it has both, the sooner one counts. A deadline that is over already is no error: the task is put and has expired. The
+	// zero Time means none.
+	Deadline time.Time
 
 	// TTR, time to run, is how long a lease lasts. Task.Touch extends it. When it has run out, the task is handed to somebody
 	// else. 0 means the queue's default; [Forever], or no default, means that it lasts until its consumer is closed or gone.
@@ -202,16 +215,16 @@ func (o *Options[V]) complete() error {
 		return err
 	}
 	switch {
-	case o.WhenFull < 0 || o.WhenFull > fairq.EvictHeaviest:
-		return &FieldError{"Options.WhenFull", o.WhenFull, "fairq.Reject or fairq.EvictHeaviest"}
+	case o.WhenFull < 0 || o.WhenFull > fairq.EvictOldest:
+		return &FieldError{"Options.WhenFull", o.WhenFull, "fairq.Reject, fairq.EvictHeaviest or fairq.EvictOldest"}
 	case o.Newcomers < 0 || o.Newcomers > fairq.ThisRound:
 		return &FieldError{"Options.Newcomers", o.Newcomers, "fairq.NextRound or fairq.ThisRound"}
-	case o.WhenFull == fairq.EvictHeaviest && o.Capacity == 0:
-		return &FieldError{"Options.Capacity", 0, "set with EvictHeaviest, for a queue without limit is never full"}
-	case o.WhenFull == fairq.EvictHeaviest && o.OnEvict == nil:
-		return &FieldError{"Options.OnEvict", nil, "set with EvictHeaviest, or tasks would be lost in silence"}
-	case o.WhenFull != fairq.EvictHeaviest && o.OnEvict != nil:
-		return &FieldError{"Options.OnEvict", "set", "nil without EvictHeaviest, for nothing is ever evicted"}
+	case o.WhenFull != fairq.Reject && o.Capacity == 0:
+		return &FieldError{"Options.Capacity", 0, "set unless WhenFull is Reject, for a queue without limit is never full"}
+	case o.WhenFull != fairq.Reject && o.OnEvict == nil:
+		return &FieldError{"Options.OnEvict", nil, "set unless WhenFull is Reject, or tasks would be lost in silence"}
+	case o.WhenFull == fairq.Reject && o.OnEvict != nil:
+		return &FieldError{"Options.OnEvict", "set", "nil with WhenFull Reject, for nothing is ever evicted"}
 	}
 	if o.Capacity == 0 {
 		o.Capacity = fairq.MaxLen
@@ -248,7 +261,7 @@ func (o *Options[V]) settings() Settings {
 func (o *Options[V]) fill(n *New, key string, p *PutOptions) (err error) {
 	*n = New{
 		Key: key, Weight: 1, Priority: p.Priority, Kind: p.Kind, Address: p.Address, Group: p.Group, Role: p.Role,
-		Delay: p.Delay, MaxAttempts: p.MaxAttempts,
+		Delay: p.Delay, Deadline: p.Deadline, MaxAttempts: p.MaxAttempts,
 	}
 	if p.Priority < 0 || p.Priority > MaxPriority {
 		return &FieldError{"PutOptions.Priority", p.Priority, fmt.Sprintf("0 to %d", MaxPriority)}

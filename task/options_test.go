@@ -30,6 +30,9 @@ func TestBadOptions(t *testing.T) {
 		"Options.Capacity is 0":     {WhenFull: fairq.EvictHeaviest, OnEvict: onEvict},
 		"Options.OnEvict is <nil>":  {WhenFull: fairq.EvictHeaviest, Capacity: 1},
 		"Options.OnEvict is":        {OnEvict: onEvict},
+		"Options.WhenFull is 3":     {WhenFull: fairq.EvictOldest + 1},
+		"Options.Capacity is 0;":    {WhenFull: fairq.EvictOldest, OnEvict: onEvict},
+		"Options.OnEvict is <nil>;": {WhenFull: fairq.EvictOldest, Capacity: 1},
 	} {
 		_, err := task.Open(t.Context(), new(task.Memory), "q", &o)
 		requireField(t, err, field)
@@ -104,6 +107,7 @@ func TestBadCalls(t *testing.T) {
 	one, err := q.Take(ctx)
 	require.NoError(t, err)
 	requireField(t, one.Release(ctx, -1), "Release: the delay")
+	requireField(t, one.Snooze(ctx, -1), "Snooze: the delay")
 	requireField(t, one.Fail(ctx, nil, task.MaxDuration+1), "Fail: the delay")
 	requireField(t, one.Touch(ctx, -1), "Touch: the duration")
 	require.NoError(t, one.Touch(ctx, 0))
@@ -141,6 +145,32 @@ func TestHugeTimes(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.NoError(t, one.Ack(ctx))
+
+		later := []time.Time{time.Unix(1<<40, 0), time.Unix(1<<60, 0)}
+		for _, deadline := range later {
+			id, err := q.Put(ctx, "a", 1, task.PutOptions{Deadline: deadline, TTL: task.MaxDuration, Delay: task.MaxDuration})
+			require.NoError(t, err)
+			one, err := q.Peek(ctx, id)
+			require.NoError(t, err)
+			require.True(t, deadline.Equal(one.Deadline))
+			require.WithinDuration(t, one.Created.Add(2*task.MaxDuration), one.Expires, 0)
+			id, err = q.Put(ctx, "a", 1, task.PutOptions{Deadline: deadline})
+			require.NoError(t, err)
+			one, err = q.Take(ctx)
+			require.NoError(t, err)
+			require.Equal(t, id, one.ID)
+			require.True(t, deadline.Equal(one.Expires))
+			require.NoError(t, one.Snooze(ctx, task.MaxDuration))
+		}
+		for _, deadline := range []time.Time{time.Unix(-1<<40, 0), time.Unix(-1<<60, 0), time.Time{}.Add(1)} {
+			id, err := q.Put(ctx, "a", 1, task.PutOptions{Deadline: deadline})
+			require.NoError(t, err)
+			_, err = q.Peek(ctx, id)
+			require.ErrorIs(t, err, task.ErrNotFound)
+		}
+		s, err := q.Stats(ctx)
+		require.NoError(t, err)
+		require.Equal(t, 2*len(later), s.Delayed)
 	})
 }
 

@@ -26,7 +26,7 @@ type Queue[V any] struct {
 	self     *Consumer[V]   // of Take and TakeBatch
 
 	close  sync.Mutex // held by Close
-	closed bool       // it has succeeded
+	closed bool       // nothing is to be handed back any more, and the backend is closed
 
 	mu        sync.Mutex // protects consumers
 	consumers map[*Consumer[V]]struct{}
@@ -51,6 +51,7 @@ func Open[V any](ctx context.Context, store Store, name string, options *Options
 		return nil, err
 	}
 	q.notifier = newNotifier(reflect.TypeFor[V]())
+	q.notifier.expiries.wanted = q.options.OnExpire != nil
 	q.self = q.newConsumer(newConsumerID(), Filter{})
 	backend, err := store.Open(ctx, name, q.options.settings(), q.notifier)
 	if err != nil {
@@ -59,6 +60,7 @@ func Open[V any](ctx context.Context, store Store, name string, options *Options
 	q.backend = backend
 	q.memory, _ = backend.(*memoryBackend)
 	q.notifier.start(backend, q.memory != nil)
+	q.notifier.expiries.start(q.expired)
 	return q, nil
 }
 
@@ -105,8 +107,9 @@ func (q *Queue[V]) PutBatch(ctx context.Context, tasks []Batch[V]) ([]ID, error)
 }
 
 // PutWait is Put, but if there is no room, it waits for it. Those who wait are admitted in rounds by key, each when a task
-// has gone. (With EvictHeaviest only those wait whose key is among the heaviest, and a Put that makes room for itself may overtake.) If ctx
-// is done first, or when the call is made, it returns its error, and there is no new task.
+// has gone. (With EvictHeaviest only those wait whose key is among the heaviest, with EvictOldest only if there is nothing
+// to be evicted or the key is full, and a Put that makes room for itself may overtake.) If ctx is done first, or when the
+// call is made, it returns its error, and there is no new task.
 func (q *Queue[V]) PutWait(ctx context.Context, key string, payload V, options PutOptions) (id ID, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -153,7 +156,9 @@ func (q *Queue[V]) fill(n *New, key string, payload V, options *PutOptions) erro
 
 func (q *Queue[V]) put(ctx context.Context, n *New) (ID, error) {
 	if q.memory != nil {
+		q.notifier.putting.Add(1)
 		id, victim, err := q.memory.putOne(n)
+		q.notifier.finish()
 		if victim != nil {
 			err = cmp.Or(err, q.handOut([]Record{*victim}))
 		}
@@ -176,6 +181,16 @@ func (q *Queue[V]) handOut(evicted []Record) (err error) {
 		}
 	}
 	return err
+}
+
+// expired gives a task that has expired to OnExpire.
+func (q *Queue[V]) expired(r *Record) {
+	t, bad := q.task(r)
+	if bad != nil {
+		t.Err = newError(bad)
+	}
+	t.lease = Lease{}
+	q.options.OnExpire(t)
 }
 
 // task makes a Task of a record. If its payload cannot be decoded, it returns an error too.
@@ -350,9 +365,9 @@ func (q *Queue[V]) group(ctx context.Context, group string, cancel bool) error {
 }
 
 // Wait waits until the task with that address is gone or buried. It returns nil if it was acked, the [*Error] that was
-// recorded if it is buried, else [ErrDeleted] or [ErrExpired]. If ctx is done first, or when the call is made, it returns its
-// error. What happened to a task that is gone can be asked for during Options.Retention, unless its address has been used
-// again; then, or if there was none, it returns [ErrNotFound].
+// recorded if it is buried or was discarded, else [ErrDeleted] or [ErrExpired]. If ctx is done first, or when the call is
+// made, it returns its error. What happened to a task that is gone can be asked for during Options.Retention, unless its
+// address has been used again; then, or if there was none, it returns [ErrNotFound].
 func (q *Queue[V]) Wait(ctx context.Context, address string) error {
 	return q.notifier.wait(ctx, address)
 }
@@ -400,14 +415,23 @@ func (q *Queue[V]) KeyStats(ctx context.Context, n int) ([]KeyStat, error) {
 func (q *Queue[V]) Events(ctx context.Context) iter.Seq[Event] { return q.notifier.events(ctx) }
 
 // Close ends the use of the queue: all calls return [ErrClosed], those that wait too, and what its consumers hold is handed
-// back. It does not wait for those who work on tasks; their Ack returns ErrClosed. The tasks stay in the store. If it returns
-// an error, some are not handed back, and it can be called again; if it has not, that does nothing.
+// back. It does not wait for those who work on tasks; their Ack returns ErrClosed. The tasks stay in the store. Close waits until
+// those that had expired have been given to Options.OnExpire; if ctx is done first, it returns its error. If it returns an error,
+// some may not be handed back or given out yet, and it can be called again; if it has not, that does nothing.
 func (q *Queue[V]) Close(ctx context.Context) error {
 	q.close.Lock()
 	defer q.close.Unlock()
-	if q.closed {
-		return nil
+	if !q.closed {
+		if err := q.end(ctx); err != nil {
+			return err
+		}
+		q.closed = true
 	}
+	return q.notifier.expiries.wait(ctx)
+}
+
+// end is Close without what still goes on then.
+func (q *Queue[V]) end(ctx context.Context) error {
 	// First nobody takes anything any more. A call that is taking something just now sees that when it has it, and hands it back.
 	q.notifier.stop(ErrClosed)
 	q.mu.Lock()
@@ -419,9 +443,5 @@ func (q *Queue[V]) Close(ctx context.Context) error {
 		}
 	}
 	q.notifier.running.Wait()
-	if err := q.backend.Close(); err != nil {
-		return err
-	}
-	q.closed = true
-	return nil
+	return q.backend.Close()
 }

@@ -37,12 +37,14 @@ type Settings struct {
 // by any goroutine at any time.
 //
 // Whenever a call, or another process, makes a change, the Backend tells its Notifier. Before each call, what is due has
-// happened: delayed tasks are ready, tasks whose time to live is over are gone, and leases that have run out are lost. If very
-// much is due at once, a part may be left to later calls, but not what concerns the tasks that this one is about.
+// happened: delayed tasks are ready, tasks whose time to live or deadline is over are gone, and leases that have run out are
+// lost. If very much is due at once, a part may be left to later calls, but not what concerns the tasks that this one is
+// about.
 type Backend interface {
 	// Put puts the tasks one after the other, until one is refused, and returns how many were put, and the error for the next.
 	// It writes their ids into ids, which is as long as tasks. Ids grow from Put to Put as far as one process can see, and are
-	// never used again. It returns the tasks that were evicted to make room.
+	// never used again. A task whose deadline is over needs room like any other, and is gone before the next one is put. Put
+	// returns the tasks that were evicted to make room.
 	//
 	// Errors: a *fairq.FullError, ErrDuplicateAddress, ErrGroupCancelled.
 	Put(ctx context.Context, tasks []New, ids []ID) (n int, evicted []Record, err error)
@@ -120,6 +122,7 @@ type New struct {
 	Role        Role
 	Delay       time.Duration
 	TTL         time.Duration
+	Deadline    time.Time // the zero Time means none; it may be over
 	TTR         time.Duration
 	MaxAttempts int // 0 means no limit
 }
@@ -139,12 +142,14 @@ type Lease struct {
 	item *item // where a Memory has the task
 }
 
-// Settlement is how a lease ends. If Bury is true, the task is buried; else if Release is true, it is ready again after
-// Delay, or buried if that was its last attempt; else it was done. Err, if not nil, is recorded.
+// Settlement is how a lease ends. If Bury is true, the task is buried; else if Discard is true, it is deleted, and Err is its
+// outcome; else if Release is true, it is ready again after Delay, or buried if that was its last attempt; else it was done.
+// Err, if not nil, is recorded.
 type Settlement struct {
-	Release, Bury bool
-	Delay         time.Duration
-	Err           *Error
+	Release, Bury, Discard bool
+	Uncounted              bool // with Release: the attempt does not count
+	Delay                  time.Duration
+	Err                    *Error
 }
 
 // Change is something that can be done to a task by those who do not hold it.
@@ -161,5 +166,5 @@ const (
 type Outcome struct {
 	ID   ID
 	Done bool  // it is gone, or buried
-	Err  error // nil if it was acked; an *Error if it is buried; ErrDeleted or ErrExpired
+	Err  error // nil if it was acked; an *Error if it is buried or was discarded; ErrDeleted or ErrExpired
 }

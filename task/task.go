@@ -6,9 +6,9 @@ import (
 )
 
 // Task is a task and, if it comes from Take, a lease: the proof that its consumer holds it. A lease ends with Ack, Release,
-// Fail or Bury; when its time to run is over; when its consumer is closed or has gone for too long; and when somebody else
-// buries or deletes the task. Then it is lost, all its methods return [ErrLeaseLost], and change nothing. A Task from Peek or
-// List is no lease.
+// Snooze, Fail, Bury or Discard; when its time to run is over; when its consumer is closed or has gone for too long; and
+// when somebody else buries or deletes the task. Then it is lost, all its methods return [ErrLeaseLost], and change
+// nothing. A Task from Peek or List is no lease.
 //
 // What a Task tells is as of the call that returned it, but for Until, which Touch changes. The methods may be called by any
 // goroutine at any time; Touch not while others read Until.
@@ -33,6 +33,15 @@ func (t *Task[V]) Release(ctx context.Context, delay time.Duration) error {
 	return t.settle(ctx, Settlement{Release: true, Delay: delay})
 }
 
+// Snooze is Release, but the attempt does not count, so the task is never buried by it: it is for work whose time has not
+// come, not for work that has failed.
+func (t *Task[V]) Snooze(ctx context.Context, delay time.Duration) error {
+	if err := checkDelay("Snooze: the delay", delay); err != nil {
+		return err
+	}
+	return t.settle(ctx, Settlement{Release: true, Uncounted: true, Delay: delay})
+}
+
 // Fail is Release, and records why. If reason is, or wraps, an [*Error], its code is too, with the whole message.
 func (t *Task[V]) Fail(ctx context.Context, reason error, delay time.Duration) error {
 	if err := checkDelay("Fail: the delay", delay); err != nil {
@@ -50,7 +59,19 @@ func (t *Task[V]) Bury(ctx context.Context, reason error) error {
 	return t.settle(ctx, Settlement{Bury: true, Err: newError(reason)})
 }
 
-var errBuried = &Error{Message: "buried without a reason"}
+// Discard says that the task has failed for good and is not to be kept: it is gone, as after Ack. Who waits for its address
+// is told the reason, as an [*Error].
+func (t *Task[V]) Discard(ctx context.Context, reason error) error {
+	if reason == nil {
+		reason = errDiscarded
+	}
+	return t.settle(ctx, Settlement{Discard: true, Err: newError(reason)})
+}
+
+var (
+	errBuried    = &Error{Message: "buried without a reason"}
+	errDiscarded = &Error{Message: "discarded without a reason"}
+)
 
 // Touch makes the lease last d longer; if it lasts until the consumer is gone, it changes nothing. It also tells whether the
 // lease is still held, and with a d of 0 does nothing else.

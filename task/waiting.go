@@ -22,7 +22,7 @@ import (
 // In a group nobody is overtaken. Between groups it can happen: who looks because nobody else wanted a task may find another
 // one that became ready just then.
 type takers struct {
-	groups  map[string]*takerGroup // those in which somebody waits, by filter
+	groups  map[string]*takerGroup // those in which somebody waits, and some others, by filter
 	arrived uint64
 	changes uint64 // calls of ready and look
 	woken   int    // takers that are looking
@@ -45,6 +45,9 @@ type taker struct {
 	since    uint64 // takers.changes as of when it was woken
 	woken    bool
 	wake     chan struct{}
+	watch    *count // called instead of wake, if it is a Watch's
+	busy     bool   // a call of the Watch sees for itself that it is woken
+	told     bool   // the Watch's function was called, and Take was not since
 }
 
 // consumerState is what waiting takers must know of their consumer.
@@ -83,13 +86,25 @@ func (t *takers) doubt(but *takerGroup) {
 
 // rouse wakes the first taker of a line.
 func (t *takers) rouse(w *taker) {
-	w.group.line = w.group.line[1:]
+	g := w.group
+	if g.line[0] = nil; len(g.line) > 1 {
+		g.line = g.line[1:]
+	} else {
+		g.line = g.line[:0] // to be used again
+	}
 	w.woken, w.since, w.changes = true, t.changes, t.changes
 	t.woken++
 	w.signal()
 }
 
 func (w *taker) signal() {
+	if w.watch != nil {
+		if !w.busy && !w.told { // it may be woken and expelled
+			w.told = true
+			w.watch.callLocked()
+		}
+		return
+	}
 	select {
 	case w.wake <- struct{}{}:
 	default: // there is a signal that it has not seen yet
@@ -110,6 +125,13 @@ func (t *takers) pass() {
 	if first != nil {
 		t.rouse(first)
 	}
+}
+
+// arrive puts a taker into line that was in none.
+func (t *takers) arrive(w *taker) {
+	t.arrived++
+	w.arrived = t.arrived
+	t.join(w)
 }
 
 // join puts a taker into line.
@@ -143,6 +165,20 @@ func (t *takers) leave(w *taker, found bool) {
 	w.woken = false
 	t.pass()
 	t.tidy(w.group)
+}
+
+// foundLast puts a taker that has found a task back into line, if there can be no other one: it was woken for this one, its group
+// was tested before, and nothing has changed since. If it is not sure of that, it returns false.
+func (t *takers) foundLast(w *taker) bool {
+	if !t.single || !w.group.tested || w.since != t.changes || w.looked != w.consumer.filter.Load() || w.looked.id != w.group.filter.id {
+		return false
+	}
+	w.woken = false
+	t.woken--
+	t.arrive(w)
+	w.group.tested = true
+	t.pass()
+	return true
 }
 
 // inVain puts a taker that found nothing back into line, unless it must look again.
@@ -184,18 +220,24 @@ func (t *takers) refilter(c *consumerState) {
 	t.pass()
 }
 
-// tidy forgets a group in which nobody waits.
+// spareGroups is how many groups are kept in which nobody waits.
+const spareGroups = 8
+
+// tidy forgets a group in which nobody waits, or at least what it knew.
 func (t *takers) tidy(g *takerGroup) {
-	if len(g.line) == 0 && t.groups[g.filter.id] == g {
-		delete(t.groups, g.filter.id)
+	if len(g.line) == 0 {
+		g.tested = false
+		if len(t.groups) > spareGroups && t.groups[g.filter.id] == g {
+			delete(t.groups, g.filter.id)
+		}
 	}
 }
 
-// expel makes the waiting takers of a consumer see that it is closed.
+// expel makes the waiting takers of a consumer see that it is closed, or those that are watches if the queue is.
 func (t *takers) expel(c *consumerState) {
 	for _, g := range t.groups {
 		for _, w := range g.line {
-			if w.consumer == c {
+			if w.consumer == c || c == nil && w.watch != nil {
 				w.signal()
 			}
 		}
@@ -210,9 +252,7 @@ func (n *Notifier) take(ctx context.Context, c *consumerState, try func(Filter) 
 	w := &taker{consumer: c, wake: make(chan struct{}, 1)}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.takers.arrived++
-	w.arrived = n.takers.arrived
-	n.takers.join(w)
+	n.takers.arrive(w)
 	n.takers.pass()
 	for {
 		if err := n.overLocked(c); err != nil {
@@ -363,6 +403,7 @@ func (n *Notifier) put(ctx context.Context, key string, try func() error) error 
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.putters.join(w)
+	n.countLocked(1)
 	for {
 		if n.end != nil {
 			n.putters.leave(w)

@@ -26,10 +26,13 @@ type waiters struct {
 	filters map[*Consumer[int]]Filter
 	taken   []*Task[int]
 	steps   int
+	calls   int  // of step, in this step
 	changed bool // a filter has, in this step
 	crossed bool // takers may look at the same time, and so overtake each other
 
 	consumers []*Consumer[int]
+	watchers  []*watcher
+	counters  []*counter
 }
 
 type waitingTaker struct {
@@ -55,7 +58,7 @@ func TestWaiting(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWaiters(t, seed)
 			for step := range 150 {
-				w.steps, w.changed = step, false
+				w.steps, w.calls, w.changed = step, 0, false
 				w.step()
 				synctest.Wait()
 				w.check(fmt.Sprintf("seed %d, step %d", seed, step))
@@ -67,6 +70,7 @@ func TestWaiting(t *testing.T) {
 				require.NoError(t, q.Close(t.Context()))
 			}
 			synctest.Wait()
+			w.checkWatchesEnd()
 			for _, taker := range w.takers {
 				require.True(t, taker.done)
 				require.True(t, len(taker.got) > 0 || errors.Is(taker.err, ErrClosed)) // the other handle was closed first
@@ -79,7 +83,11 @@ func TestWaiting(t *testing.T) {
 				require.Zero(t, q.notifier.takersWaiting.Load())
 				require.Zero(t, q.notifier.puttersWaiting.Load())
 				require.Empty(t, q.notifier.putters.barred)
-				require.Empty(t, q.notifier.takers.groups)
+				require.LessOrEqual(t, len(q.notifier.takers.groups), spareGroups)
+				for _, g := range q.notifier.takers.groups {
+					require.Empty(t, g.line)
+					require.False(t, g.tested)
+				}
 				require.Zero(t, q.notifier.takers.woken)
 			}
 		})
@@ -113,10 +121,13 @@ func newWaiters(t *testing.T, seed uint64) *waiters {
 }
 
 func (w *waiters) step() {
+	w.calls++
 	c := w.consumers[w.rand.IntN(len(w.consumers))]
 	q := w.queues[w.rand.IntN(2)]
 	key := string(rune('a' + w.rand.IntN(3)))
-	switch op := w.rand.IntN(20); {
+	switch op := w.rand.IntN(26); {
+	case op >= 20:
+		w.watch(c)
 	case op < 5:
 		ctx, cancel := context.WithCancel(w.ctx)
 		t := &waitingTaker{consumer: c, arrived: w.steps, cancel: cancel}
@@ -194,7 +205,7 @@ func (w *waiters) check(when string) {
 		if !t.done {
 			return false
 		}
-		require.True(w, t.err == nil || errors.Is(t.err, context.Canceled), when)
+		require.True(w, t.err == nil || errors.Is(t.err, context.Canceled) || t.consumer.state.closed.Load() && errors.Is(t.err, ErrClosed), when)
 		require.Equal(w, t.err == nil, len(t.got) > 0, when)
 		w.taken = append(w.taken, t.got...)
 		served = append(served, t)
@@ -204,6 +215,7 @@ func (w *waiters) check(when string) {
 		require.True(w, p.err == nil || errors.Is(p.err, context.Canceled), when)
 		return p.done
 	})
+	w.collect()
 
 	m := w.queues[0].memory
 	m.check(w)
@@ -225,6 +237,7 @@ func (w *waiters) check(when string) {
 			}
 		}
 	}
+	w.checkWatches(m, when)
 	for _, p := range w.putters {
 		k := m.keys[p.key]
 		require.False(w, m.stats.Len() < m.settings.Capacity && (k == nil || k.tasks[0] < m.settings.KeyCapacity),

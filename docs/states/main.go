@@ -75,19 +75,22 @@ var arrows = []arrow{
 	{from: task.Delayed, to: task.Ready, path: "M388 98L276 178", labels: []label{{322, 132, "end", "the Delay is over"}}},
 	{from: task.Ready, to: task.Taken, path: "M320 202H532", labels: []label{{430, 194, "mid", "Take"}}},
 	{from: task.Taken, to: task.Ready, keeps: true, path: "M540 220H328", labels: []label{
-		{430, 239, "mid", "Release, Fail; the lease was lost;"},
-		{430, 256, "mid", "the consumer was closed"},
+		{430, 239, "mid", "Release, Snooze, Fail;"},
+		{430, 256, "mid", "the lease was lost;"},
+		{430, 273, "mid", "the consumer was closed"},
 	}},
 	{
 		from: task.Taken, to: task.Delayed, path: "M584 182L472 102",
-		labels: []label{{538, 132, "note", "Release, Fail with a delay"}},
+		labels: []label{{538, 132, "note", "Release, Snooze, Fail with a delay"}},
 	},
 	{from: task.Taken, to: task.Buried, path: "M584 238L472 318", labels: []label{
 		{538, 292, "note", "Bury, or it was"},
 		{538, 309, "note", "the last attempt"},
 	}},
 	{from: task.Buried, to: task.Ready, path: "M388 322L276 242", labels: []label{{310, 300, "end", "Kick"}}},
-	{from: task.Taken, to: gone, path: "M680 210H755", labels: []label{{719, 202, "mid", "Ack"}}},
+	{from: task.Taken, to: gone, path: "M680 210H755", labels: []label{
+		{719, 202, "mid", "Ack,"}, {719, 227, "mid", "Discard"},
+	}},
 }
 
 type picture struct{ bytes.Buffer }
@@ -126,7 +129,7 @@ func draw() []byte {
 	p.add(`<path d="M28 445H64" stroke="%s" stroke-width="3"/>`, blue)
 	p.text(76, 449, "note", gray, "to ready: first again, by the turn it was taken by")
 	p.text(486, 425, "note", gray, "From all states: Delete, and Bury with an id.")
-	p.text(486, 449, "note", gray, "From all but taken: gone when the TTL is over.")
+	p.text(486, 449, "note", gray, "From all but taken: gone after TTL or Deadline.")
 	p.add(`</svg>`)
 	return p.Bytes()
 }

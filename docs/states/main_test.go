@@ -116,6 +116,8 @@ var ways = []way{
 	{from: task.Taken, to: task.Ready, how: wait, options: task.PutOptions{TTR: time.Minute}},
 	{from: task.Taken, to: task.Ready, how: func(w *world) error { return w.consumer.Close(w.Context()) }},
 	{from: task.Taken, to: task.Delayed, how: func(w *world) error { return w.lease.Release(w.Context(), time.Minute) }},
+	{from: task.Taken, to: task.Ready, how: func(w *world) error { return w.lease.Snooze(w.Context(), 0) }},
+	{from: task.Taken, to: task.Delayed, how: func(w *world) error { return w.lease.Snooze(w.Context(), time.Minute) }},
 	{from: task.Taken, to: task.Delayed, how: func(w *world) error { return w.lease.Fail(w.Context(), errTest, time.Minute) }},
 	{from: task.Taken, to: task.Buried, how: func(w *world) error { return w.lease.Bury(w.Context(), errTest) }},
 	{
@@ -127,6 +129,7 @@ var ways = []way{
 		return err
 	}},
 	{from: task.Taken, to: gone, how: func(w *world) error { return w.lease.Ack(w.Context()) }},
+	{from: task.Taken, to: gone, how: func(w *world) error { return w.lease.Discard(w.Context(), errTest) }},
 }
 
 func TestArrows(t *testing.T) {
@@ -174,6 +177,14 @@ func TestFromAnyState(t *testing.T) {
 
 			w = bring(t, n.state, task.PutOptions{TTL: time.Second})
 			time.Sleep(2 * time.Minute) // a delay is added to the time to live
+			if n.state == task.Taken {
+				require.Equal(t, task.Taken, w.state())
+			} else {
+				require.Equal(t, gone, w.state())
+			}
+
+			w = bring(t, n.state, task.PutOptions{Deadline: time.Now().Add(time.Second)})
+			time.Sleep(time.Second)
 			if n.state == task.Taken {
 				require.Equal(t, task.Taken, w.state())
 			} else {

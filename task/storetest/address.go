@@ -85,6 +85,29 @@ var addressCases = []testCase{
 		q.order("a1")
 		e.ok(q.Wait(ctx, "x"))
 	}},
+	{"Discard", "the [*Error] that was recorded if it is buried or was discarded", func(e *env) {
+		q := e.open()
+		for reason, want := range map[error]task.Error{
+			errOops:                              {Message: "oops"},
+			&task.Error{Code: 4, Message: "bad"}: {Code: 4, Message: "bad"},
+			nil:                                  {Message: "discarded without a reason"},
+		} {
+			q.one("a1", addressed)
+			wait := q.waiting("x")
+			wait.waits()
+			l := q.first("a1")
+			l.fail(errors.New("at first"))
+			e.ok(q.first("a1").Discard(ctx, reason))
+			for _, c := range []*call[struct{}]{wait, q.waiting("x")} {
+				var got *task.Error
+				if c.over(); !errors.As(c.err, &got) || *got != want {
+					e.Fatalf("Wait returned: %v; it should be %v", c.err, want)
+				}
+			}
+		}
+		time.Sleep(time.Minute)
+		e.is(q.Wait(ctx, "x"), task.ErrNotFound)
+	}},
 	{"Gone", "else [ErrDeleted] or [ErrExpired]", func(e *env) {
 		q := e.open()
 		for name, c := range map[string]struct {
@@ -225,10 +248,10 @@ var groupCases = []testCase{
 		q.none()
 		q.state(task.Held, end, abort)
 		take := q.taking()
-		l[1].ack()
+		l[1].discard()
 		got(take, "e1")
 		q.gone(abort)
-		equal(e, "acks and deletes", [2]uint64{q.stats().Acks, q.stats().Deletes}, [2]uint64{4, 2})
+		equal(e, "acks and deletes", [2]uint64{q.stats().Acks, q.stats().Deletes}, [2]uint64{3, 3})
 	}},
 	{"Buried", "A member that is buried is not gone.", func(e *env) {
 		q := e.open()
@@ -320,6 +343,7 @@ var groupCases = []testCase{
 			"later":   func(l *lease) { l.release(second) },
 			"Fail":    func(l *lease) { l.fail(errOops) },
 			"Bury":    func(l *lease) { l.bury() },
+			"Discard": func(l *lease) { l.discard() },
 			"TTR":     func(*lease) { time.Sleep(second) },
 			"Delete":  func(l *lease) { q.remove(l.ID) },
 			"others":  func(l *lease) { q.bury(l.ID) },

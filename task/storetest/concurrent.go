@@ -213,7 +213,7 @@ var concurrentCases = []testCase{
 		}
 		c.wait()
 	}},
-	{"Settle", "A lease ends with Ack, Release, Fail or Bury", func(e *env) {
+	{"Settle", "A lease ends with Ack, Release, Snooze, Fail, Bury or Discard", func(e *env) {
 		q := e.open()
 		for range 50 {
 			q.put("a1")
@@ -222,6 +222,7 @@ var concurrentCases = []testCase{
 			for _, f := range []func() error{
 				func() error { return l.Ack(ctx) }, func() error { return l.Release(ctx, time.Hour) },
 				func() error { return l.Bury(ctx, errOops) }, func() error { return l.Fail(ctx, errOops, time.Hour) },
+				func() error { return l.Snooze(ctx, time.Hour) }, func() error { return l.Discard(ctx, errOops) },
 			} {
 				c := &call[struct{}]{e: e, done: make(chan struct{})}
 				calls = append(calls, c)

@@ -302,8 +302,10 @@ type lease struct {
 
 func (l *lease) ack()                    { l.e.Helper(); l.e.ok(l.Ack(ctx)) }
 func (l *lease) release(d time.Duration) { l.e.Helper(); l.e.ok(l.Release(ctx, d)) }
+func (l *lease) snooze(d time.Duration)  { l.e.Helper(); l.e.ok(l.Snooze(ctx, d)) }
 func (l *lease) fail(why error)          { l.e.Helper(); l.e.ok(l.Fail(ctx, why, 0)) }
 func (l *lease) bury()                   { l.e.Helper(); l.e.ok(l.Bury(ctx, errOops)) }
+func (l *lease) discard()                { l.e.Helper(); l.e.ok(l.Discard(ctx, errOops)) }
 func (l *lease) touch(d time.Duration)   { l.e.Helper(); l.e.ok(l.Touch(ctx, d)) }
 func (l *lease) holds()                  { l.e.Helper(); l.e.ok(l.Touch(ctx, 0)) }
 func (q *queue) remove(id task.ID)       { q.e.Helper(); q.e.ok(q.Delete(ctx, id)) }
@@ -336,8 +338,9 @@ func (l *lease) lost(q *queue) {
 	}
 	stats, infos := look()
 	for name, err := range map[string]error{
-		"Ack": l.Ack(ctx), "Release": l.Release(ctx, 0), "Release with a delay": l.Release(ctx, time.Second), "Fail": l.Fail(ctx, errOops, 0),
-		"Bury": l.Bury(ctx, errOops), "Touch": l.Touch(ctx, time.Second), "Touch for nothing": l.Touch(ctx, 0),
+		"Ack": l.Ack(ctx), "Release": l.Release(ctx, 0), "Release with a delay": l.Release(ctx, time.Second),
+		"Snooze": l.Snooze(ctx, 0), "Fail": l.Fail(ctx, errOops, 0), "Bury": l.Bury(ctx, errOops), "Discard": l.Discard(ctx, errOops),
+		"Touch": l.Touch(ctx, time.Second), "Touch for nothing": l.Touch(ctx, 0),
 	} {
 		if !errors.Is(err, task.ErrLeaseLost) {
 			l.e.Fatalf("%s without the lease returns: %v; it should be: %v", name, err, task.ErrLeaseLost)

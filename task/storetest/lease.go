@@ -41,7 +41,7 @@ var leaseCases = []testCase{
 		l.lost(q)
 		next.ack()
 	}},
-	{"KeepsTurn", "A task that is handed back without delay (by Release, because its lease was lost", func(e *env) {
+	{"KeepsTurn", "A task that is handed back without delay (by Release or Snooze, because its lease was lost", func(e *env) {
 		q := e.open()
 		q.put("a1 b1 c1 a2", withTTR)
 		q.first("a1")

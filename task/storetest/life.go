@@ -13,8 +13,10 @@ import (
 var settle = map[string]func(*lease){
 	"Ack":     func(l *lease) { l.ack() },
 	"Release": func(l *lease) { l.release(0) },
+	"Snooze":  func(l *lease) { l.snooze(0) },
 	"Fail":    func(l *lease) { l.fail(errOops) },
 	"Bury":    func(l *lease) { l.bury() },
+	"Discard": func(l *lease) { l.discard() },
 	"later":   func(l *lease) { l.release(time.Hour) },
 }
 
@@ -43,7 +45,8 @@ var lifeCases = []testCase{
 		check := func(what string, got task.Info) {
 			e.Helper()
 			e.at("created", got.Created, start, 0)
-			got.Created = time.Time{}
+			e.at("ready", got.ReadyAt, start, 0)
+			got.Created, got.ReadyAt = time.Time{}, time.Time{}
 			equal(e, what, got, want)
 		}
 		check("task put", q.peek(id).Info)
@@ -135,6 +138,23 @@ var lifeCases = []testCase{
 		q.remove(id)
 		q.gone(id)
 		equal(e, "buries", q.stats().Buries, 2)
+	}},
+	{"Discard", "the task has failed for good and is not to be kept: it is gone, as after Ack", func(e *env) {
+		q := e.open(options{Capacity: 1})
+		id := q.put("a1")[0]
+		l := q.first("a1")
+		put := q.putting("b1")
+		put.waits()
+		w := q.watch(ctx)
+		e.ok(l.Discard(ctx, &task.Error{Code: 7, Message: "bad"}))
+		q.gone(id)
+		put.returns(nil)
+		l.lost(q)
+		ev := w.saw("delete a, put b")[0]
+		equal(e, "error in the event", *ev.Task.Err, task.Error{Code: 7, Message: "bad"})
+		equal(e, "a lease ended", ev.Lease != 0, true)
+		equal(e, "acks, buries and deletes", [3]uint64{q.stats().Acks, q.stats().Buries, q.stats().Deletes}, [3]uint64{0, 0, 1})
+		q.order("b1")
 	}},
 	{"KickOrder", "makes up to n buried tasks ready, in the order in which they were buried, and returns how many", func(e *env) {
 		q := e.open()
@@ -236,7 +256,7 @@ var lifeCases = []testCase{
 		}
 		q.put("a1")
 		l := q.first("a1")
-		for _, err := range []error{l.Release(ctx, -1), l.Fail(ctx, errOops, long), l.Touch(ctx, -1)} {
+		for _, err := range []error{l.Release(ctx, -1), l.Snooze(ctx, -1), l.Fail(ctx, errOops, long), l.Touch(ctx, -1)} {
 			e.is(err, task.ErrInvalid)
 		}
 		l.ack()
@@ -323,6 +343,32 @@ var attemptCases = []testCase{
 		q.first("c1").release(0)
 		equal(e, "last error", *q.peek(id).Err, task.Error{Message: "oops"})
 		equal(e, "releases and buries", [2]uint64{q.stats().Releases, q.stats().Buries}, [2]uint64{4, 3})
+	}},
+	{"Snooze", "is Release, but the attempt does not count, so the task is never buried by it", func(e *env) {
+		q := e.open()
+		id := q.one("a1", task.PutOptions{MaxAttempts: 2})
+		q.put("a2 b1")
+		q.first("a1").fail(errOops)
+		for range 3 {
+			l := q.first("a1")
+			equal(e, "attempts", l.Attempts, 2)
+			l.snooze(0)
+			q.state(task.Ready, id)
+			equal(e, "attempts", q.peek(id).Attempts, 1)
+		}
+		equal(e, "last error", *q.peek(id).Err, task.Error{Message: "oops"})
+		start := time.Now()
+		q.first("a1").snooze(10 * second)
+		q.state(task.Delayed, id)
+		e.at("due", q.peek(id).Until, start, 10*second)
+		equal(e, "attempts", q.peek(id).Attempts, 1)
+		time.Sleep(10 * second)
+		equal(e, "releases and buries", [2]uint64{q.stats().Releases, q.stats().Buries}, [2]uint64{5, 0})
+		q.order("b1 a2 a1")
+		l := q.one("c1", task.PutOptions{MaxAttempts: 1})
+		q.first("c1").snooze(0)
+		q.first("c1").release(0)
+		q.state(task.Buried, l)
 	}},
 	{"TTR", "is how often the task can be taken; one that was not done then is buried", func(e *env) {
 		q := e.open()

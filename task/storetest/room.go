@@ -2,7 +2,9 @@ package storetest
 
 import (
 	"errors"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fairq/fairq"
@@ -28,7 +30,9 @@ func (q *queue) full(name string, want fairq.FullError) {
 func (e *env) evicting(o options) (*queue, *[]string) {
 	e.Helper()
 	var evicted []string
-	o.WhenFull = fairq.EvictHeaviest
+	if o.WhenFull == fairq.Reject {
+		o.WhenFull = fairq.EvictHeaviest
+	}
 	o.OnEvict = func(t *task.Task[string]) {
 		evicted = append(evicted, t.Payload)
 		if err := t.Ack(ctx); !errors.Is(err, task.ErrLeaseLost) {
@@ -154,6 +158,74 @@ var roomCases = []testCase{
 		q.put("a1 a2 a3 b1")
 		q.full("a4", fairq.FullError{Len: 3, Limit: 3, Key: true})
 		q.evicts(evicted, "b2", "a3")
+	}},
+	{"EvictOldest", "EvictOldest evicts the one that got into this state first", func(e *env) {
+		q, evicted := e.evicting(options{Capacity: 4, WhenFull: fairq.EvictOldest})
+		q.evicts(evicted, "a1 a2 a3 b1", "")
+		q.evicts(evicted, "b2", "a1")
+		q.evicts(evicted, "a4", "a2")
+		q.evicts(evicted, "b3", "b1")
+		q.put("c1 d1") // evict a3 and b2, in whatever order
+		equal(e, "Evicted and Refused", [2]uint64{q.stats().Evicted, q.stats().Refused}, [2]uint64{5, 0})
+		q.order("a4 b3 c1 d1")
+	}},
+	{"EvictOldestAlone", "of the new task's own key if that has as many", func(e *env) {
+		q, evicted := e.evicting(options{Capacity: 1, WhenFull: fairq.EvictOldest})
+		q.one("a1", addressed)
+		wait := q.waiting("x")
+		q.evicts(evicted, "a2", "a1")
+		wait.returns(task.ErrDeleted)
+		q.evicts(evicted, "b1", "a2")
+		q.order("b1")
+	}},
+	{"EvictOldestState", "looks at the tasks that are ready or delayed", func(e *env) {
+		q, evicted := e.evicting(options{Capacity: 3, WhenFull: fairq.EvictOldest})
+		q.one("d1", task.PutOptions{Delay: second})
+		q.put("d2 d3")
+		time.Sleep(second) // d1 is ready since now
+		q.evicts(evicted, "d4", "d2")
+		q.first("d3").release(0) // and so is d3
+		q.evicts(evicted, "d5", "d1")
+		l := q.takes("d3 d4 d5")
+		q.full("d6", fairq.FullError{Len: 3, Limit: 3})
+		put := q.putting("e1")
+		put.waits()
+		l[0].bury()
+		put.waits()
+		l[2].ack()
+		put.returns(nil)
+		l[1].release(time.Hour)
+		q.evicts(evicted, "e2", "e1")
+		q.first("e2")
+		q.evicts(evicted, "e3", "d4")
+	}},
+	{"EvictOldestByWeight", "of a key with the most of these (by its weight)", func(e *env) {
+		q, evicted := e.evicting(options{Capacity: 5, WhenFull: fairq.EvictOldest, Weight: func(key string) int {
+			if key == "a" {
+				return 3
+			}
+			return 1
+		}})
+		q.put("a1 a2 a3 b1 b2")
+		q.evicts(evicted, "a4", "b1")
+		q.evicts(evicted, "c1", "a1")
+	}},
+	{"EvictOldestOfFullKey", "is how many tasks of one key it can hold", func(e *env) {
+		var mu sync.Mutex // two may evict at the same time
+		var evicted []string
+		q := e.open(options{Capacity: 4, KeyCapacity: 3, WhenFull: fairq.EvictOldest, OnEvict: func(t *task.Task[string]) {
+			mu.Lock()
+			defer mu.Unlock()
+			evicted = append(evicted, t.Payload)
+		}})
+		q.put("a1 a2 a3 b1")
+		q.full("a4", fairq.FullError{Len: 3, Limit: 3, Key: true})
+		put := q.putting("a4")
+		put.waits()
+		q.put("b2")
+		put.returns(nil)
+		slices.Sort(evicted)
+		equal(e, "evicted for b2 and a4", strings.Join(evicted, " "), "a1 a2")
 	}},
 	{"Batch", "puts tasks one after the other, in one transaction, until one is refused", func(e *env) {
 		q := e.open(options{Capacity: 3})

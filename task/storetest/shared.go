@@ -2,6 +2,8 @@ package storetest
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing/synctest"
 	"time"
 
@@ -143,6 +145,26 @@ var sharedCases = []testCase{
 		later()
 		wait.returns(nil)
 		e.ok(other.Wait(ctx, "x"))
+	}},
+	{"OnExpire", "If several have the queue open, each task is given to one of them", func(e *env) {
+		o, x := e.expiring()
+		q, other := e.two(o)
+		q.put("c1", by(second))
+		q.first("c1")
+		other.put("d1", by(second))
+		l := other.first("d1")
+		q.put("a1", by(soon))
+		other.put("b1", by(2*soon))
+		later()
+		l.release(0)
+		q.close()
+		time.Sleep(3 * soon)
+		later()
+		synctest.Wait()
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		slices.SortFunc(x.tasks, func(a, b *task.Task[string]) int { return strings.Compare(a.Payload, b.Payload) })
+		equal(e, "given to OnExpire, of both", payloads(x.tasks), "a1 b1 c1 d1")
 	}},
 	{"LeaseContext", "or when the lease ends, in whatever way; then its cause is [ErrLeaseLost]", func(e *env) {
 		q, other := e.two()

@@ -50,6 +50,8 @@ var themes = []theme{
 	{"Attempts", attemptCases, false},
 	{"Delay", delayCases, false},
 	{"TTL", ttlCases, false},
+	{"Deadline", deadlineCases, false},
+	{"OnExpire", expireCases, false},
 	{"Lease", leaseCases, false},
 	{"Consumer", consumerCases, false},
 	{"Key", keyCases, false},

@@ -113,6 +113,58 @@ var viewCases = []testCase{
 		}
 		equal(e, "Len", want[0].Len(), 6)
 	}},
+	{"ReadyAt", "when it became ready last; zero if it never was", func(e *env) {
+		q, start := e.open(options{KeepPlace: true}), time.Now()
+		at := func(id task.ID, after time.Duration) {
+			e.Helper()
+			e.at("ready", q.peek(id).ReadyAt, start, after)
+		}
+		never := func(id task.ID) {
+			e.Helper()
+			equal(e, "ready", q.peek(id).ReadyAt, time.Time{})
+		}
+		delayed := q.one("d1", task.PutOptions{Delay: 10 * second})
+		held := q.one("h1", task.PutOptions{Group: "g"})
+		late := q.one("l1", task.PutOptions{Group: "g", Delay: 30 * second})
+		never(delayed)
+		a := q.one("a1", task.PutOptions{TTR: 5 * second})
+		at(a, 0)
+		time.Sleep(second)
+		e.at("ready, of a task taken", q.first("a1").ReadyAt, start, 0)
+		at(a, 0)
+		time.Sleep(8 * second)
+		at(a, 6*second) // when its lease ran out
+		q.first("a1").release(0)
+		at(a, 9*second)
+		time.Sleep(time.Minute)
+		at(delayed, 10*second)
+		l := q.first("d1")
+		e.at("ready, of a task taken", l.ReadyAt, start, 10*second)
+		l.release(second)
+		at(delayed, 10*second)
+		time.Sleep(second)
+		at(delayed, 70*second)
+		never(held)
+		never(late)
+		q.start("g")
+		at(held, 70*second)
+		at(late, 70*second)
+		q.bury(held)
+		at(held, 70*second)
+		time.Sleep(10 * second)
+		q.kick(1, 1)
+		at(held, 80*second)
+		c := q.consumer(task.Filter{})
+		time.Sleep(10 * second)
+		c.first("d1")
+		c.close()
+		at(delayed, 90*second)
+		last := q.one("e1", task.PutOptions{Delay: second})
+		q.close()
+		time.Sleep(time.Hour)
+		q = e.open(options{KeepPlace: true})
+		at(last, 91*second) // not when somebody looked
+	}},
 	{"Truncate", "deletes all tasks, and returns how many. All leases are lost.", func(e *env) {
 		q := e.open()
 		ids, l := q.everywhere()
@@ -182,7 +234,7 @@ var eventCases = []testCase{
 		equal(e, "error after Bury", *evs[1].Task.Err, task.Error{Message: "oops"})
 		equal(e, "id", evs[4].Task.ID, id)
 	}},
-	{"Ends", "its time to live has ended, and it is gone", func(e *env) {
+	{"Ends", "its time to live or its deadline has ended, and it is gone", func(e *env) {
 		q, start := e.open(), time.Now()
 		w := q.watch(ctx)
 		q.one("a1", task.PutOptions{TTL: second})
@@ -217,7 +269,7 @@ var eventCases = []testCase{
 		q.evicts(evicted, "b1", "a2")
 		w.saw("evict a, put b")
 	}},
-	{"Group", "it was deleted, truncated, or cancelled with its group, and is gone", func(e *env) {
+	{"Group", "it was deleted, discarded, truncated, or cancelled with its group, and is gone", func(e *env) {
 		q := e.open()
 		q.put("a1 b1 c1", in(task.Member))
 		q.put("e1", in(task.AtEnd))

@@ -1,0 +1,95 @@
+package task
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Of several Queues that have a queue in memory open, the first one that wants them is given the tasks that expire.
+func TestWhoIsGivenExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, store := t.Context(), new(Memory)
+		given := map[string]int{}
+		open := func(name string) *Queue[int] {
+			o := &Options[int]{}
+			if name != "" {
+				o.OnExpire = func(*Task[int]) { given[name]++ }
+			}
+			q, err := Open(ctx, store, "q", o)
+			require.NoError(t, err)
+			return q
+		}
+		none, first, second := open(""), open("first"), open("second")
+		expire := func(q *Queue[int]) {
+			_, err := q.Put(ctx, "a", 1, PutOptions{TTL: time.Second})
+			require.NoError(t, err)
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		expire(none)
+		expire(second)
+		require.Equal(t, map[string]int{"first": 2}, given)
+		require.NoError(t, first.Close(ctx))
+		expire(none)
+		require.Equal(t, map[string]int{"first": 2, "second": 1}, given)
+		require.NoError(t, second.Close(ctx))
+		expire(none)
+		require.Equal(t, map[string]int{"first": 2, "second": 1}, given)
+		require.NoError(t, none.Close(ctx))
+	})
+}
+
+// The goroutine that hands out runs only as long as there is something to hand out. If OnExpire ends it, another one goes on.
+func TestExpiriesGoroutine(t *testing.T) {
+	given := 0
+	o := &Options[int]{OnExpire: func(*Task[int]) {
+		given++
+		runtime.Goexit()
+	}}
+	bubble(t, o, func(ctx context.Context, q *Queue[int]) {
+		x := &q.notifier.expiries
+		idle := func() {
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			require.Nil(t, x.done)
+			require.Nil(t, x.line)
+		}
+		for n := 1; n < 10; n += 3 {
+			fill(t, q, "a", 3, PutOptions{TTL: time.Second})
+			idle()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			require.Equal(t, n+2, given)
+			idle()
+		}
+	})
+}
+
+// What a backend tells while it is opened is handed out when the queue is open.
+func TestExpiredTooEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var given *Task[int]
+		q, err := Open(t.Context(), hastyStore{}, "q", &Options[int]{OnExpire: func(t *Task[int]) { given = t }})
+		require.NoError(t, err)
+		require.NoError(t, q.Close(t.Context()))
+		require.Equal(t, 7, given.Payload)
+		require.ErrorIs(t, given.Ack(t.Context()), ErrLeaseLost)
+		q, err = Open[int](t.Context(), hastyStore{}, "q", nil)
+		require.NoError(t, err)
+		require.Empty(t, q.notifier.expiries.line)
+		require.NoError(t, q.Close(t.Context()))
+	})
+}
+
+type hastyStore struct{}
+
+func (hastyStore) Open(ctx context.Context, name string, s Settings, n *Notifier) (Backend, error) {
+	n.Expired(Record{Lease: Lease{Number: 1}, Payload: []byte("7")})
+	b, err := new(Memory).Open(ctx, name, s, n)
+	return &hooked{Backend: b}, err
+}

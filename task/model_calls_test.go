@@ -1,0 +1,201 @@
+package task
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// This is what the model does at each call of a Backend.
+
+func (m *model) take(now time.Time, consumer string, f Filter) *modelTask {
+	if _, ok := m.consumers[consumer]; !m.paused && !ok {
+		m.consumers[consumer] = time.Time{}
+	}
+	if m.paused {
+		return nil
+	}
+	t := m.next(f)
+	if t == nil {
+		return nil
+	}
+	m.leases++
+	m.stats.Takes++
+	t.State, t.Consumer, t.lease, t.Until = Taken, consumer, m.leases, time.Time{}
+	t.Attempts++
+	if t.ttr > 0 {
+		t.Until = now.Add(t.ttr)
+	}
+	m.event(EventTake, t, now, 0)
+	return t
+}
+
+func (m *model) settle(now time.Time, id ID, lease uint64, how Settlement) error {
+	t := m.find(id)
+	if t == nil || lease == 0 || t.lease != lease {
+		return ErrLeaseLost
+	}
+	if how.Err != nil {
+		t.Err = how.Err
+	}
+	switch {
+	case how.Bury:
+		m.leave(t)
+		m.bury(t, now, lease)
+	case how.Discard:
+		m.leave(t)
+		m.gone(t, EventDelete, now, lease, how.Err)
+	case how.Release:
+		m.stats.Releases++
+		m.handBack(t, now, how.Delay, EventRelease, !how.Uncounted)
+	default:
+		m.leave(t)
+		m.gone(t, EventAck, now, lease, nil)
+	}
+	return nil
+}
+
+func (m *model) touch(now time.Time, id ID, lease uint64, d time.Duration) (time.Time, error) {
+	t := m.find(id)
+	if t == nil || lease == 0 || t.lease != lease {
+		return time.Time{}, ErrLeaseLost
+	}
+	if d > 0 {
+		m.stats.Touches++
+		if !t.Until.IsZero() {
+			t.Until = t.Until.Add(d)
+		}
+		m.event(EventTouch, t, now, 0)
+	}
+	return t.Until, nil
+}
+
+func (m *model) kick(t *modelTask, now time.Time) {
+	m.stats.Kicks++
+	m.leave(t)
+	t.Attempts = 0
+	m.back(t, false, EventKick, now, 0)
+}
+
+func (m *model) buried() []*modelTask {
+	b := slices.DeleteFunc(slices.Clone(m.tasks), func(t *modelTask) bool { return t.State != Buried })
+	slices.SortFunc(b, func(a, b *modelTask) int { return a.buried - b.buried })
+	return b
+}
+
+func (m *model) change(now time.Time, id ID, what Change, reason *Error) error {
+	t := m.find(id)
+	if t == nil || what == KickOne && t.State != Buried {
+		return ErrNotFound
+	}
+	lease := t.lease
+	switch {
+	case what == KickOne:
+		m.kick(t, now)
+	case what == Delete:
+		m.leave(t)
+		m.gone(t, EventDelete, now, lease, ErrDeleted)
+	case t.State == Buried:
+		t.Err = reason
+	default:
+		t.Err = reason
+		m.leave(t)
+		m.bury(t, now, lease)
+	}
+	return nil
+}
+
+func (m *model) group(now time.Time, name string, cancel bool) error {
+	g := m.groups[name]
+	switch {
+	case g == nil:
+		return ErrNotFound
+	case g.cancelled && !cancel:
+		return ErrGroupCancelled
+	case g.cancelled || g.started && !cancel:
+		return nil
+	}
+	g.started, g.cancelled = true, cancel
+	for _, t := range slices.Clone(m.tasks) {
+		switch {
+		case t.Group != name || t.Role != Member:
+		case cancel && t.State != Taken:
+			m.leave(t)
+			m.gone(t, EventDelete, now, 0, ErrDeleted)
+		case t.State == Held:
+			m.start(t, now)
+		}
+	}
+	m.endGroup(name, now)
+	return nil
+}
+
+func (m *model) truncate(now time.Time) (n int) {
+	for _, g := range m.groups {
+		g.cancelled, g.ended = true, true
+	}
+	for _, t := range slices.Clone(m.tasks) {
+		lease := t.lease
+		m.leave(t)
+		m.gone(t, EventDelete, now, lease, ErrDeleted)
+		n++
+	}
+	return n
+}
+
+func (m *model) leaveConsumer(now time.Time, id string, after time.Duration) {
+	if after > 0 {
+		m.consumers[id] = now.Add(after)
+		m.left = append(slices.DeleteFunc(m.left, func(other string) bool { return other == id }), id)
+		return
+	}
+	for _, t := range m.heldBy(id) {
+		m.stats.Releases++
+		m.handBack(t, now, 0, EventRelease, false)
+	}
+	delete(m.consumers, id)
+}
+
+func (m *model) heldBy(id string) []*modelTask {
+	held := slices.DeleteFunc(slices.Clone(m.tasks), func(t *modelTask) bool { return t.State != Taken || t.Consumer != id })
+	slices.SortFunc(held, func(a, b *modelTask) int { return cmp.Compare(a.lease, b.lease) })
+	return held
+}
+
+func (m *model) outcome(address string) (Outcome, error) {
+	for _, t := range m.tasks {
+		if t.Address == address {
+			o := Outcome{ID: t.ID, Done: t.State == Buried}
+			if o.Done {
+				o.Err = m.outcomeOf(t)
+			}
+			return o, nil
+		}
+	}
+	if o, ok := m.outcomes[address]; ok {
+		return o.Outcome, nil
+	}
+	return Outcome{}, ErrNotFound
+}
+
+func (m *model) numbers() Stats {
+	s := m.stats
+	keys := map[string]bool{}
+	for _, t := range m.tasks {
+		keys[t.Key] = true
+		switch t.State {
+		case Ready:
+			s.Ready++
+		case Delayed:
+			s.Delayed++
+		case Taken:
+			s.Taken++
+		case Buried:
+			s.Buried++
+		case Held:
+			s.Held++
+		}
+	}
+	s.Keys, s.Capacity, s.Paused = len(keys), m.s.Capacity, m.paused
+	return s
+}

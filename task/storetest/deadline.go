@@ -1,0 +1,155 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task"
+)
+
+// by is for tasks that are of no use any more after some time.
+func by(d time.Duration) task.PutOptions { return task.PutOptions{Deadline: time.Now().Add(d)} }
+
+var deadlineCases = []testCase{
+	{"OnTime", "is when the task is of no use any more, however it was delayed: then it leaves the queue", func(e *env) {
+		q, start := e.open(options{Capacity: 2}), time.Now()
+		w := q.watch(ctx)
+		id := q.one("a1", by(10*second))
+		e.at("deadline", q.peek(id).Deadline, start, 10*second)
+		e.at("end of life", q.peek(id).Expires, start, 10*second)
+		equal(e, "deadline of a task without", q.peek(q.one("b1", task.PutOptions{})).Deadline, time.Time{})
+		put := q.putting("c1")
+		time.Sleep(10*second - time.Millisecond)
+		q.state(task.Ready, id)
+		put.waits()
+		time.Sleep(time.Millisecond)
+		put.returns(nil)
+		e.at("end", w.saw("put a, put b, ttl a, put c")[2].Time, start, 10*second)
+		q.gone(id)
+		q.order("b1 c1")
+		equal(e, "expiries", q.stats().Expiries, 1)
+	}},
+	{"Delayed", "however it was delayed", func(e *env) {
+		q := e.open(options{Capacity: 1})
+		o := by(10 * second)
+		o.Delay = 20 * second
+		o.Address = "x"
+		id := q.one("a1", o)
+		put, take, wait := q.putting("b1"), q.taking(), q.waiting("x")
+		time.Sleep(10*second - time.Millisecond)
+		q.state(task.Delayed, id)
+		time.Sleep(time.Millisecond)
+		put.returns(nil)
+		wait.returns(task.ErrExpired)
+		got(take, "b1").ack()
+		o = by(10 * second)
+		o.Delay = 5 * second
+		id = q.one("a2", o)
+		time.Sleep(5 * second)
+		q.first("a2").snooze(2 * second)
+		time.Sleep(2 * second)
+		q.first("a2").release(4 * second)
+		put = q.putting("b2")
+		time.Sleep(3*second - time.Millisecond)
+		q.state(task.Delayed, id)
+		put.waits()
+		time.Sleep(time.Millisecond)
+		put.returns(nil)
+		time.Sleep(ages)
+		q.order("b2")
+	}},
+	{"Running", "then it leaves the queue as at the end of its TTL", func(e *env) {
+		q := e.open()
+		ids := q.put("a1 b1 c1", by(second))
+		ids = append(ids, q.one("d1", task.PutOptions{Deadline: time.Now().Add(second), TTR: 2 * second}))
+		l := q.takes("a1 b1 c1 d1")
+		time.Sleep(second)
+		q.state(task.Taken, ids...)
+		l[0].ack()
+		l[1].release(second)
+		l[2].bury()
+		q.gone(ids[:3]...)
+		time.Sleep(second)
+		q.gone(ids...)
+		equal(e, "acks and expiries", [2]uint64{q.stats().Acks, q.stats().Expiries}, [2]uint64{1, 3})
+	}},
+	{"BuriedAndHeld", "then it leaves the queue as at the end of its TTL", func(e *env) {
+		q := e.open()
+		b := q.one("b1", by(second))
+		q.first("b1").bury()
+		h := q.one("h1", task.PutOptions{Deadline: time.Now().Add(second), Group: "g"})
+		time.Sleep(second)
+		q.gone(b, h)
+		equal(e, "expiries", q.stats().Expiries, 2)
+	}},
+	{"Sooner", "If it has both, the sooner one counts.", func(e *env) {
+		q, start := e.open(options{TTL: 20 * second}), time.Now()
+		a, b := q.one("a1", by(30*second)), q.one("b1", by(10*second))
+		e.at("end of life", q.peek(a).Expires, start, 20*second)
+		e.at("end of life", q.peek(b).Expires, start, 10*second)
+		l := q.takes("a1 b1")
+		l[0].release(15 * second)
+		l[1].release(second)
+		e.at("end of life", q.peek(a).Expires, start, 30*second)
+		e.at("end of life", q.peek(b).Expires, start, 10*second)
+		time.Sleep(10 * second)
+		q.gone(b)
+		time.Sleep(10 * second)
+		q.state(task.Ready, a)
+		time.Sleep(10*second - time.Millisecond)
+		q.state(task.Ready, a)
+		time.Sleep(time.Millisecond)
+		q.gone(a)
+	}},
+	{"Over", "A deadline that is over already is no error: the task is put and has expired.", func(e *env) {
+		q, start := e.open(), time.Now()
+		w := q.watch(ctx)
+		take := q.taking()
+		for n, o := range []task.PutOptions{
+			{}, {Delay: second}, {Group: "g"}, {Group: "g", Role: task.AtEnd}, {TTL: second, Priority: 7, Kind: "k"},
+		} {
+			for _, o.Deadline = range []time.Time{start, start.Add(-1), start.Add(-time.Hour), time.Unix(0, 0)} {
+				o.Address = "x"
+				q.gone(q.one("a1", o))
+				e.is(q.Wait(ctx, "x"), task.ErrExpired)
+				evs := w.saw("put a, ttl a")
+				e.at("end", evs[1].Time, start, 0)
+				if !evs[0].Task.Deadline.Equal(o.Deadline) {
+					e.Fatalf("deadline: %v; it should be %v", evs[0].Task.Deadline, o.Deadline)
+				}
+			}
+			equal(e, "expiries", q.stats().Expiries, uint64(4*n+4))
+		}
+		e.is(q.StartGroup(ctx, "g"), task.ErrNotFound)
+		time.Sleep(time.Minute - time.Millisecond)
+		e.is(q.Wait(ctx, "x"), task.ErrExpired)
+		take.waits()
+		q.put("b1")
+		got(take, "b1")
+	}},
+	{"OverInBatch", "A task whose deadline is over needs room like any other, and is gone before the next one is put.", func(e *env) {
+		q := e.open(options{Capacity: 1})
+		over := task.Batch[string]{Key: "a", Payload: "a1", Options: by(-second)}
+		ids, err := q.PutBatch(ctx, []task.Batch[string]{over, over, {Key: "b", Payload: "b1"}})
+		e.ok(err)
+		equal(e, "tasks put", len(ids), 3)
+		q.gone(ids[:2]...)
+		q.refuses("a1", over.Options, fairq.ErrFull)
+		q.order("b1")
+	}},
+	{"Far", "is when the task is of no use any more", func(e *env) {
+		q := e.open()
+		far := time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+		id := q.one("a1", task.PutOptions{Deadline: far})
+		q.gone(q.one("b1", task.PutOptions{Deadline: time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC)}))
+		for _, got := range []time.Time{q.peek(id).Deadline, q.peek(id).Expires} {
+			if !got.Equal(far) {
+				e.Fatalf("deadline: %v; it should be %v", got, far)
+			}
+		}
+		time.Sleep(ages)
+		q.first("a1").snooze(second)
+		time.Sleep(second)
+		q.order("a1")
+	}},
+}

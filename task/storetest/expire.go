@@ -1,0 +1,172 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairq/fairq/task"
+)
+
+// expired is what was given to OnExpire.
+type expired struct {
+	e     *env
+	mu    sync.Mutex
+	tasks []*task.Task[string]
+}
+
+// expiring returns options whose OnExpire remembers what it is given.
+func (e *env) expiring() (options, *expired) {
+	x := &expired{e: e}
+	return options{OnExpire: func(t *task.Task[string]) {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.tasks = append(x.tasks, t)
+	}}, x
+}
+
+// got checks what was given to OnExpire since the last call.
+func (x *expired) got(want string) []*task.Task[string] {
+	x.e.Helper()
+	synctest.Wait()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	equal(x.e, "given to OnExpire", payloads(x.tasks), want)
+	tasks := x.tasks
+	x.tasks = nil
+	return tasks
+}
+
+var expireCases = []testCase{
+	{"States", "is given the tasks whose time to live or deadline has ended, in whatever state", func(e *env) {
+		o, x := e.expiring()
+		q := e.open(o)
+		q.one("b1", task.PutOptions{TTL: second})
+		q.first("b1").bury()
+		q.one("r1", by(2*second))
+		q.one("d1", task.PutOptions{Deadline: time.Now().Add(3 * second), Delay: 4 * second})
+		q.one("h1", task.PutOptions{TTL: 4 * second, Group: "g"})
+		time.Sleep(time.Hour)
+		x.got("b1 r1 d1 h1")
+	}},
+	{"HandedBack", "is given the tasks whose time to live or deadline has ended, in whatever state", func(e *env) {
+		o, x := e.expiring()
+		q := e.open(o)
+		q.put("a1 b1 c1", by(second))
+		q.one("d1", task.PutOptions{TTL: second, TTR: 2 * second})
+		q.put("e1 f1", by(second))
+		c := q.consumer(task.Filter{})
+		l := c.takes("a1 b1 c1 d1 e1 f1")
+		time.Sleep(second)
+		x.got("")
+		l[5].ack()
+		l[0].release(second)
+		l[1].bury()
+		x.got("a1 b1")
+		l[2].snooze(0)
+		time.Sleep(second)
+		x.got("c1 d1")
+		c.close()
+		x.got("e1")
+		equal(e, "acks and expiries", [2]uint64{q.stats().Acks, q.stats().Expiries}, [2]uint64{1, 5})
+	}},
+	{"Over", "A deadline that is over already is no error: the task is put and has expired.", func(e *env) {
+		o, x := e.expiring()
+		q := e.open(o)
+		o2 := by(0)
+		o2.Kind, o2.Priority, o2.Address = "k", 3, "x"
+		id := q.one("a1", o2)
+		got := x.got("a1")[0]
+		equal(e, "id", got.ID, id)
+		equal(e, "key, kind, address", [3]string{got.Key, got.Kind, got.Address}, [3]string{"a", "k", "x"})
+		equal(e, "priority", got.Priority, 3)
+		e.at("deadline", got.Deadline, time.Now(), 0)
+		e.is(got.Ack(ctx), task.ErrLeaseLost)
+	}},
+	{"NotOthers", "whose time to live or deadline has ended", func(e *env) {
+		o, x := e.expiring()
+		q := e.open(o)
+		ids := q.put("a1 b1 c1 d1", by(time.Hour))
+		l := q.takes("a1 b1")
+		l[0].ack()
+		l[1].discard()
+		q.remove(ids[2])
+		_, err := q.Truncate(ctx)
+		e.ok(err)
+		time.Sleep(ages)
+		x.got("")
+	}},
+	{"Many", "one after the other, in that order", func(e *env) {
+		o, x := e.expiring()
+		q := e.open(o)
+		want := ""
+		for i := range 20 {
+			name := string(rune('a'+i)) + "1"
+			q.put(name, by(time.Duration(1+i)*time.Millisecond))
+			want += " " + name
+		}
+		time.Sleep(second)
+		x.got(want[1:])
+	}},
+	{"Calls", "once they are gone", func(e *env) {
+		var q *queue
+		var errs error
+		q = e.open(options{Capacity: 1, OnExpire: func(t *task.Task[string]) {
+			_, err := q.Peek(ctx, t.ID)
+			_, putErr := q.Put(ctx, "b", "b1", task.PutOptions{})
+			if errs = errors.Join(errs, putErr); !errors.Is(err, task.ErrNotFound) {
+				errs = errors.Join(errs, errors.New("the task is there"))
+			}
+		}})
+		q.put("a1", by(second))
+		time.Sleep(second)
+		synctest.Wait()
+		e.ok(errs)
+		q.order("b1")
+	}},
+	{"Panics", "If it panics, the panic is swallowed, and it is given the next one.", func(e *env) {
+		var names string
+		q := e.open(options{OnExpire: func(t *task.Task[string]) {
+			names += t.Payload
+			panic(errOops)
+		}})
+		q.put("a1 b1", by(second))
+		q.put("c1", by(2*second))
+		time.Sleep(2 * second)
+		synctest.Wait()
+		equal(e, "given to OnExpire", names, "a1b1c1")
+	}},
+	{"Close", "waits until those that had expired have been given to Options.OnExpire", func(e *env) {
+		hold, names := make(chan struct{}), ""
+		q := e.open(options{OnExpire: func(t *task.Task[string]) {
+			<-hold
+			names += t.Payload
+		}})
+		q.put("a1 b1", by(second))
+		q.put("c1", by(time.Hour))
+		time.Sleep(second)
+		synctest.Wait()
+		q.stats() // nobody waits for OnExpire
+		impatient, cancel := context.WithTimeout(ctx, second)
+		defer cancel()
+		e.is(q.Close(impatient), context.DeadlineExceeded)
+		end := begin(e, func() (struct{}, error) { return struct{}{}, q.Close(ctx) })
+		end.waits()
+		hold <- struct{}{}
+		end.waits()
+		hold <- struct{}{}
+		end.returns(nil)
+		equal(e, "given to OnExpire", names, "a1b1")
+	}},
+	{"CloseHandsBack", "waits until those that had expired have been given to Options.OnExpire", func(e *env) {
+		o, x := e.expiring()
+		q := e.open(o)
+		q.put("a1 b1", by(second))
+		q.first("a1")
+		time.Sleep(second)
+		q.close()
+		equal(e, "given to OnExpire", payloads(x.tasks), "b1 a1")
+	}},
+}

@@ -1,0 +1,177 @@
+package task
+
+import (
+	"context"
+	"slices"
+)
+
+// Watch takes tasks for those who run workers only while there is something to do: nobody has to wait in Take. If there is no
+// task, it stands in line like one who does, and has a function called when it is worth to look again. Consumer.Watch makes
+// one. All methods may be called at any time by any goroutine, also by the function.
+type Watch[V any] struct {
+	consumer *Consumer[V]
+	taker    taker // in line, or woken, if armed is true
+	armed    bool  // protected by Notifier.mu, as are the others
+	count    count
+}
+
+// count is the function of a Watch, to be called when some more tasks are ready or wait for room.
+type count struct {
+	notifier *Notifier
+	f        func()
+	left     int // 0 means that it is not armed
+}
+
+// Watch returns a Watch that stands in no line yet. Its function is called in a goroutine of its own, or, with a [Memory], by a Put
+// before it returns; so it should be quick.
+func (c *Consumer[V]) Watch(f func()) *Watch[V] {
+	w := &Watch[V]{consumer: c, count: count{notifier: c.queue.notifier, f: f}}
+	w.taker.consumer, w.taker.watch = &c.state, &w.count
+	return w
+}
+
+// Take takes a task like Consumer.TryTake, but stands in line for it, behind those who wait. If it is not its turn or there is
+// none, it returns nil. If it returns that armed is true, which it does too with a task if it is sure that there is no other one, the
+// function is called, once, when there may be a task: then Take must be called again, or Disarm, for until then others may have to wait.
+// The function is also called when the consumer or the queue is closed.
+func (w *Watch[V]) Take(ctx context.Context) (t *Task[V], armed bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, false, err
+	}
+	c, n := w.consumer, w.consumer.queue.notifier
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if w.taker.busy { // another call takes care
+		return nil, true, n.overLocked(&c.state)
+	}
+	w.taker.busy, w.taker.told = true, false
+	defer func() { w.taker.busy = false }()
+	if !w.armed {
+		n.takersWaiting.Add(1)
+		w.armed = true
+		n.takers.arrive(&w.taker)
+		n.takers.pass()
+	}
+	for {
+		if err := n.overLocked(&c.state); err != nil {
+			w.disarmLocked(false)
+			return nil, false, err
+		}
+		if !w.taker.woken {
+			return nil, true, nil
+		}
+		w.taker.looked = c.state.filter.Load()
+		t, err = w.lookLocked(ctx)
+		switch {
+		case t != nil && n.takers.foundLast(&w.taker):
+			return t, true, nil
+		case t != nil || err != nil:
+			w.disarmLocked(t != nil)
+			return t, false, err
+		}
+		n.takers.inVain(&w.taker)
+	}
+}
+
+// lookLocked looks for a task, without the lock meanwhile.
+func (w *Watch[V]) lookLocked(ctx context.Context) (t *Task[V], err error) {
+	n := w.consumer.queue.notifier
+	returned := false
+	n.mu.Unlock()
+	defer func() {
+		n.mu.Lock()
+		if !returned { // it panics
+			w.disarmLocked(false)
+		}
+	}()
+	t, err = w.consumer.takeOne(ctx, w.taker.looked.Filter)
+	returned = true
+	return t, err
+}
+
+// CountTo has the function called, once, when n more tasks, 1 at least, have become ready or wait for room. That is as far as the
+// Store tells: it may be earlier, and tasks of keys that are busy or paused need not count. Calling it again replaces n.
+func (w *Watch[V]) CountTo(n int) {
+	notifier := w.consumer.queue.notifier
+	notifier.mu.Lock()
+	defer notifier.mu.Unlock()
+	if w.count.left == 0 {
+		notifier.counts = append(notifier.counts, &w.count)
+		notifier.counting.Add(1)
+	}
+	w.count.left = max(n, 1)
+	if notifier.end != nil {
+		notifier.countLocked(w.count.left)
+	}
+}
+
+// Disarm takes back Take and CountTo. The function may be running, or about to be called, nevertheless.
+func (w *Watch[V]) Disarm() {
+	n := w.consumer.queue.notifier
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if w.armed && !w.taker.busy {
+		w.disarmLocked(false)
+	}
+	if w.count.left > 0 {
+		w.count.left = 0
+		n.forgetCountLocked(&w.count)
+	}
+}
+
+// disarmLocked leaves the line. found says whether it looked and found something.
+func (w *Watch[V]) disarmLocked(found bool) {
+	n := w.consumer.queue.notifier
+	w.armed = false
+	n.takersWaiting.Add(-1)
+	n.takers.leave(&w.taker, found)
+}
+
+// countLocked says that some more tasks are ready or wait for room.
+func (n *Notifier) countLocked(more int) {
+	for i := len(n.counts) - 1; i >= 0; i-- {
+		c := n.counts[i]
+		if c.left -= min(more, c.left); c.left == 0 {
+			n.forgetCountLocked(c)
+			c.callLocked()
+		}
+	}
+}
+
+func (n *Notifier) forgetCountLocked(c *count) {
+	n.counts = slices.DeleteFunc(n.counts, func(other *count) bool { return other == c })
+	n.counting.Add(-1)
+}
+
+// callLocked has the function called when no lock is held any more, for it is the user's: by a Put that is under way, or by a
+// goroutine of its own.
+func (c *count) callLocked() {
+	n := c.notifier
+	n.calls = append(n.calls, c.f)
+	n.calling.Store(true)
+	if n.putting.Load() == 0 {
+		for _, f := range n.takeCallsLocked() {
+			go f()
+		}
+	}
+}
+
+func (n *Notifier) takeCallsLocked() []func() {
+	calls := n.calls
+	n.calls = nil
+	n.calling.Store(false)
+	return calls
+}
+
+// finish calls the functions that are to be called. It is called after each Put that has counted itself in putting.
+func (n *Notifier) finish() {
+	n.putting.Add(-1)
+	if n.calling.Load() {
+		n.mu.Lock()
+		calls := n.takeCallsLocked()
+		n.mu.Unlock()
+		for _, f := range calls {
+			f()
+		}
+	}
+}

@@ -1,0 +1,274 @@
+package task
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// watcher uses a Watch as a pool does: it takes, and when it is told that there is something it takes again, or gives up.
+type watcher struct {
+	w     *waiters
+	watch *Watch[int]
+
+	mu      sync.Mutex // protects all that follows
+	seed    uint64
+	armed   bool // Take has returned that it is
+	strays  int  // calls that there may be yet, because it was disarmed just before
+	closed  bool
+	calls   int
+	got     []*Task[int]
+	trouble string
+}
+
+func (w *waiters) newWatcher(c *Consumer[int]) *watcher {
+	o := &watcher{w: w, seed: w.rand.Uint64()}
+	o.watch = c.Watch(o.told)
+	w.watchers = append(w.watchers, o)
+	return o
+}
+
+// told is the function of the Watch.
+func (o *watcher) told() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.calls++
+	switch {
+	case o.armed:
+		o.armed = false
+	case o.strays > 0:
+		o.strays--
+		return
+	default:
+		o.trouble = "called though it was not armed, or twice"
+	}
+	o.seed = o.seed*6364136223846793005 + 1442695040888963407
+	if o.seed>>60 < 5 {
+		o.watch.Disarm() // others may want it
+		return
+	}
+	o.takeLocked(o.seed>>60 < 12)
+}
+
+// takeLocked takes a task, or all that there are.
+func (o *watcher) takeLocked(all bool) {
+	for {
+		t, armed, err := o.watch.Take(context.Background())
+		o.armed, o.closed = armed, err != nil
+		if t != nil {
+			o.got = append(o.got, t)
+		}
+		if armed && err != nil {
+			o.trouble = "armed, in spite of an error"
+		}
+		if t == nil || !all {
+			return
+		}
+	}
+}
+
+// take is called at random.
+func (o *watcher) take(all bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.takeLocked(all)
+}
+
+func (o *watcher) disarm() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.armed {
+		o.strays = 1
+	}
+	o.armed = false
+	o.watch.Disarm()
+}
+
+// counter uses a Watch to know when so many tasks wait.
+type counter struct {
+	w     *waiters
+	queue *Queue[int]
+	watch *Watch[int]
+	level int
+
+	armed, wrong atomic.Bool
+}
+
+func (w *waiters) newCounter(c *Consumer[int]) *counter {
+	o := &counter{w: w, queue: c.queue, level: 1 + w.rand.IntN(5)}
+	o.watch = c.Watch(func() {
+		if !o.armed.Swap(false) {
+			o.wrong.Store(true)
+		}
+	})
+	w.counters = append(w.counters, o)
+	return o
+}
+
+// count counts up to the level, unless that is reached. Nothing else happens at the same time.
+func (o *counter) count() {
+	s, err := o.queue.Stats(o.w.ctx)
+	require.NoError(o.w, err)
+	if waiting := s.Ready + s.WaitingPut; waiting < o.level {
+		o.armed.Store(true)
+		o.watch.CountTo(o.level - waiting)
+	} else if o.w.rand.IntN(2) == 0 {
+		o.armed.Store(false)
+		o.watch.Disarm()
+	}
+}
+
+// watch does something with a Watch.
+func (w *waiters) watch(c *Consumer[int]) {
+	quiet := w.calls == 1 // no call of theirs is under way
+	switch op := w.rand.IntN(12); {
+	case op == 0 && len(w.watchers) < 8:
+		w.newWatcher(c).take(true)
+	case op == 1 && len(w.counters) < 4 && quiet:
+		w.newCounter(c).count()
+	case op < 6 && len(w.watchers) > 0 && quiet:
+		w.watchers[w.rand.IntN(len(w.watchers))].take(w.rand.IntN(2) == 0)
+	case op < 7 && len(w.watchers) > 0:
+		w.watchers[w.rand.IntN(len(w.watchers))].disarm()
+	case op < 10 && len(w.counters) > 0 && quiet:
+		w.counters[w.rand.IntN(len(w.counters))].count()
+	case op == 10 && w.rand.IntN(4) == 0:
+		w.closeConsumer(c)
+	}
+	if w.rand.IntN(3) == 0 {
+		w.step() // sometimes several things happen at once
+	}
+}
+
+// closeConsumer closes a consumer, and has a new one instead.
+func (w *waiters) closeConsumer(c *Consumer[int]) {
+	require.NoError(w, c.Close(w.ctx))
+	w.changed = true
+	delete(w.filters, c)
+	i := slices.Index(w.consumers, c)
+	w.consumers[i] = c.queue.NewConsumer(Filter{})
+}
+
+// collect gathers what watchers have taken, and drops what was handed back. It is called when nothing moves.
+func (w *waiters) collect() {
+	w.watchers = slices.DeleteFunc(w.watchers, func(o *watcher) bool {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		w.taken = append(w.taken, o.got...)
+		o.got, o.strays = nil, 0
+		require.Empty(w, o.trouble)
+		if o.watch.consumer.state.closed.Load() {
+			require.False(w, o.armed, "it was not told that its consumer is closed")
+			o.watch.Disarm()
+			return true
+		}
+		return false
+	})
+	for _, o := range w.counters {
+		require.False(w, o.wrong.Load(), "called though it did not count, or twice")
+	}
+	w.taken = slices.DeleteFunc(w.taken, func(t *Task[int]) bool {
+		return !slices.ContainsFunc(w.consumers, func(c *Consumer[int]) bool { return c.id == t.Consumer })
+	})
+}
+
+// checkWatches runs when everybody who can do something has done it, with the queue locked.
+func (w *waiters) checkWatches(m *memoryBackend, when string) {
+	for _, o := range w.watchers {
+		if !o.armed {
+			continue
+		}
+		f := w.filters[o.watch.consumer]
+		for _, b := range m.bands {
+			require.False(w, !m.paused && (f.MaxPriority == nil || b.priority <= *f.MaxPriority) && b.has(&f),
+				"%s: a watch has not told what is there", when)
+		}
+	}
+	for _, o := range w.counters {
+		if !o.armed.Load() {
+			continue
+		}
+		waiting := int(o.queue.notifier.puttersWaiting.Load())
+		for _, k := range m.keys {
+			if !k.paused && !m.paused {
+				waiting += min(k.tasks[Ready], max(m.slots(k), 0))
+			}
+		}
+		require.Less(w, waiting, o.level, "%s: a watch has not told that so many tasks wait", when)
+	}
+}
+
+// checkWatchesEnd runs when the queues were closed.
+func (w *waiters) checkWatchesEnd() {
+	for _, o := range w.watchers {
+		o.mu.Lock()
+		require.Empty(w, o.trouble)
+		require.False(w, o.armed, "it was not told that the queue is closed")
+		o.mu.Unlock()
+		o.watch.Disarm()
+	}
+	for _, o := range w.counters {
+		require.False(w, o.wrong.Load() || o.armed.Load())
+		require.Zero(w, o.queue.notifier.counting.Load())
+	}
+}
+
+// Watches of several consumers get all tasks, though one of them gives up time and again.
+func TestWatchesLoseNothing(t *testing.T) {
+	ctx := t.Context()
+	for round := range 20 {
+		q, err := Open[int](ctx, new(Memory), "q", &Options[int]{Capacity: 8, MaxInFlightPerKey: round % 3})
+		require.NoError(t, err)
+		const tasks = 600
+		var done sync.WaitGroup
+		var taken [tasks]atomic.Int32
+		done.Add(tasks)
+		for i := range 4 {
+			c := q.NewConsumer(Filter{})
+			var w *Watch[int]
+			var mu sync.Mutex
+			var again func()
+			take := func() {
+				mu.Lock()
+				defer mu.Unlock()
+				for {
+					one, _, err := w.Take(ctx)
+					if one == nil || err != nil {
+						return
+					}
+					go func() {
+						if one.Ack(ctx) == nil && taken[one.Payload].Add(1) == 1 {
+							done.Done()
+						}
+					}()
+					if i == 0 && one.Payload%5 == 0 { // it has enough for now
+						w.Disarm()
+						go again()
+						return
+					}
+				}
+			}
+			again = take
+			w = c.Watch(take)
+			take()
+		}
+		var all sync.WaitGroup
+		for p := range 3 {
+			all.Go(func() {
+				for i := p; i < tasks; i += 3 {
+					_, err := q.PutWait(ctx, string(rune('a'+i%4)), i, PutOptions{Priority: i % 2})
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		done.Wait()
+		require.NoError(t, q.Close(ctx))
+	}
+}
