@@ -1,0 +1,308 @@
+package pool_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/task"
+)
+
+// settled tells whether all tasks that the pool has taken have handlers, as far as it can be told.
+func (l *ledger) settled() bool {
+	n := -l.running - l.nested
+	for _, line := range l.lines {
+		s, err := line.queue.Stats(l.ctx)
+		if err != nil {
+			return false
+		}
+		n += s.Taken - line.held
+	}
+	return n == 0 && !slices.ContainsFunc(l.chores, func(c *chore) bool { return c.put.TTR > 0 && c.at > 0 })
+}
+
+// checkIdle runs when nothing moves: nobody waits for what is there, and what has to wait holds no worker.
+func (l *ledger) checkIdle() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.p.Stats()
+	if l.abandoned || l.ended || l.Failed() {
+		return
+	}
+	require.Equal(l, l.running, s.Running, "running: %+v", s)
+	require.Equal(l, l.nested, s.Nested, "nested: %+v", s)
+	require.LessOrEqual(l, s.Idle, s.Workers)
+	for _, n := range l.lines {
+		if n.closed {
+			return
+		}
+	}
+	for _, n := range l.lines {
+		l.checkLine(n, &s)
+	}
+}
+
+// checkLine checks that nobody waits for what is there in a queue.
+func (l *ledger) checkLine(n *line, s *pool.Stats) {
+	q, err := n.queue.Stats(l.ctx)
+	require.NoError(l, err)
+	tasks, err := n.queue.List(l.ctx, task.ListOptions{Limit: math.MaxInt32})
+	require.NoError(l, err)
+	takes := !s.Paused && !s.Closed || s.Closed && s.Nested > 0 && !l.forced
+	free := takes && (s.Idle > 0 || s.Workers == 0 || s.Workers < s.Min || s.Workers < s.Max && l.loaded())
+	busy := map[string]int{}
+	for _, t := range tasks {
+		if t.State == task.Taken {
+			busy[t.Key]++
+		}
+	}
+	paused, err := n.queue.KeyStats(l.ctx, 100)
+	require.NoError(l, err)
+	for _, t := range tasks {
+		isPaused := slices.ContainsFunc(paused, func(k task.KeyStat) bool { return k.Key == t.Key && k.Paused })
+		if t.State != task.Ready || isPaused || n.options.MaxInFlightPerKey > 0 && busy[t.Key] >= n.options.MaxInFlightPerKey {
+			continue
+		}
+		require.Zero(l, n.rivals, "a rival waits for what is there: task %d of %q, stats %+v", t.ID, n.name, s)
+		if free && setOf(l.options.Kinds)[t.Kind] && !slices.ContainsFunc(l.options.Limits, func(limit pool.Limit) bool {
+			return t.Priority >= limit.Priority && s.Running >= limit.Running
+		}) {
+			require.Failf(l, "nobody takes a task", "task %d of %q, key %s, kind %q, priority %d; stats %+v, %+v", t.ID, n.name, t.Key, t.Kind, t.Priority, *s, q)
+		}
+	}
+}
+
+// loaded tells whether a queue is so full that another worker is needed. Tasks of keys that are busy or paused need not count.
+func (l *ledger) loaded() bool {
+	for _, n := range l.lines {
+		s, err := n.queue.Stats(l.ctx)
+		require.NoError(l, err)
+		waiting := s.WaitingPut
+		keys, err := n.queue.KeyStats(l.ctx, math.MaxInt32)
+		require.NoError(l, err)
+		for _, k := range keys {
+			if slots := n.options.MaxInFlightPerKey; slots > 0 {
+				k.Ready = min(k.Ready, max(slots-k.Taken, 0))
+			}
+			if !k.Paused {
+				waiting += k.Ready
+			}
+		}
+		if n.capacity == 0 && waiting > 0 || n.capacity > 0 && float64(waiting) >= math.Ceil(0.75*float64(n.capacity)) {
+			return true
+		}
+	}
+	return false
+}
+
+// balance accounts for all tasks, when all is over.
+func (l *ledger) balance() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, letter := range l.p.Leftovers() {
+		letter.Payload.left++
+	}
+	there := map[*chore]int{}
+	acks := 0
+	for _, n := range l.lines {
+		by := map[string]*story{} // by address, or a key of its own
+		for _, s := range n.told {
+			by[s.put.Address], by[s.put.Key] = s, s
+			for _, what := range s.what {
+				if what == task.EventAck {
+					acks++
+				}
+			}
+		}
+		for _, c := range l.chores {
+			if c.line != n {
+				continue
+			}
+			var s *story
+			if s = n.told[c.task]; s == nil && c.plain {
+				s = by[c.key]
+			} else if s == nil && c.put.Address != "" {
+				s = by[c.put.Address]
+			}
+			if s != nil {
+				c.task = s.put.ID
+			}
+		}
+		for _, t := range n.rest {
+			require.NotEqual(l, task.Taken, t.State)
+			there[t.Payload]++
+		}
+	}
+	for _, c := range l.chores {
+		if !c.offered {
+			continue // its handler was ended before it came to that
+		}
+		if what := l.wrong(c, c.line.told[c.task], there[c]); what != "" {
+			l.Errorf("%s: %v, last letter %v, in the queue %d", what, c, lastLetter(c), there[c])
+			if s := c.line.told[c.task]; s != nil {
+				l.Logf("events: %v", s.what)
+			}
+		}
+		if c.acked {
+			acks--
+		}
+	}
+	l.compareStats(acks)
+}
+
+func lastLetter(c *chore) string {
+	if len(c.letters) == 0 {
+		return "none"
+	}
+	e := c.letters[len(c.letters)-1]
+	return fmt.Sprintf("%v, attempts %d, %v", e.Reason, e.Attempts, e.Err)
+}
+
+// wrong tells what is wrong with what became of a task, if anything is.
+func (l *ledger) wrong(c *chore, s *story, there int) string {
+	places := len(c.letters) + c.left + there
+	reason := func(is ...pool.Reason) bool { return len(c.letters) == 0 || slices.Contains(is, c.letters[0].Reason) }
+	var outcome *task.Error
+	switch {
+	case c.task == 0 || s == nil:
+		switch {
+		case c.taken > 0:
+			return "taken though it was not put"
+		case !reason(pool.Overflow):
+			return "a letter of a task that was not put"
+		case c.err != nil && !c.waits && places != 0:
+			return "refused, but not gone"
+		case c.err == nil && (places != 1 || l.options.WhenFull != pool.DropNew):
+			return "accepted, but neither put nor in a letter"
+		case c.err != nil && !l.isRefusal(c) && len(c.refusals) == 0:
+			return "a strange error"
+		}
+		return ""
+	case c.waits && errors.As(c.err, &outcome) && s.ended() == task.EventAck && !c.kicked:
+		return "done, but SubmitWait says otherwise"
+	case c.waits && c.err == nil && s.ended() != task.EventAck:
+		return "SubmitWait says that it was done, but it was not"
+	case !c.waits && c.err != nil:
+		return "refused, but put"
+	case c.waits && c.err != nil && outcome == nil && !l.isRefusal(c) && !errors.Is(c.err, task.ErrDeleted) && !errors.Is(c.err, task.ErrExpired):
+		return "a strange error"
+	case places > 1 && (c.put.TTR > 0 || l.abandoned):
+		return "" // it may be tried again after a letter was sent
+	}
+	own := c.line.store == nil
+	switch end := s.ended(); {
+	case end == 0 && own:
+		return "still in the pool's queue"
+	case end == 0 && c.line.closed && places == 0 && l.ends(c): // unseen
+	case end == 0 && (there != 1 || places != 1):
+		return "neither gone nor in its queue"
+	case end == task.EventAck && places != 0:
+		return "done, and somewhere else"
+	case end == task.EventAck && !c.acked && c.last.how != "done" && c.taken <= len(c.plan):
+		return "acked, but not done"
+	case end == task.EventTTL && !l.ends(c):
+		return "expired without cause"
+	case end == task.EventTTL && own && l.sinks != "none" && places != 1 && !slices.Contains(c.refusals, pool.Deadline):
+		return "expired without a letter"
+	case end == task.EventTTL && !reason(pool.Deadline, pool.Failed):
+		return "expired with another letter"
+	case end == task.EventEvict && own && places != 1 && !slices.Contains(c.refusals, pool.Overflow):
+		return "evicted without a letter"
+	case end == task.EventEvict && !reason(pool.Overflow):
+		return "evicted with another letter"
+	case end == task.EventDelete && c.dropped && places != 0:
+		return "deleted, and somewhere else"
+	case end == task.EventDelete && !c.dropped && (l.sinks != "none" || !own) && places != 1:
+		return "deleted, and not in exactly one place"
+	case end == task.EventDelete && !c.dropped && l.sinks == "none" && places == 0 && !l.wasLast(c):
+		return "forgotten, though it had not failed for good"
+	case len(c.letters) > 0 && c.letters[0].Reason == pool.Failed && !l.wasLast(c):
+		return "a letter says that it failed, though it had not for good"
+	}
+	return ""
+}
+
+// ends tells whether a task has a time at which it is of no use any more.
+func (l *ledger) ends(c *chore) bool {
+	return c.put.TTL > 0 || !c.put.Deadline.IsZero() || l.options.Deadline > 0
+}
+
+// ended returns the event by which a task was gone, 0 if there was none.
+func (s *story) ended() (end task.EventType) {
+	for _, e := range s.what {
+		switch e {
+		case task.EventAck, task.EventDelete, task.EventTTL, task.EventEvict:
+			if end != 0 {
+				panic(fmt.Sprintf("a task has ended twice: %v", s.what))
+			}
+			end = e
+		}
+	}
+	return end
+}
+
+// wasLast tells whether the last attempt can have been the last one.
+func (l *ledger) wasLast(c *chore) bool {
+	if c.last.how == "permanent" || c.last.how == "bury" || l.ends(c) || c.put.TTR > 0 {
+		return true
+	}
+	return c.attempts > 0 && l.maxAttempts(c) > 0 && c.attempts >= l.maxAttempts(c)
+}
+
+// maxAttempts returns how often a task may be tried, 0 if there is no limit.
+func (l *ledger) maxAttempts(c *chore) int {
+	n := l.options.Policy.MaxAttempts
+	switch {
+	case c.put.MaxAttempts > 0:
+		return c.put.MaxAttempts
+	case l.options.ForTask != nil:
+		return 2
+	case n == 0:
+		return pool.DefaultMaxAttempts
+	}
+	return max(n, 0)
+}
+
+// compareStats compares the pool's figures with what handlers and Observer have counted.
+func (l *ledger) compareStats(acks int) {
+	s := l.p.Stats()
+	require.Equal(l, s.Started, s.Succeeded+s.Retried+s.Snoozed+s.Failed+s.Lost+s.Returned, "%+v", s)
+	taken, letters, settles, dropped := uint64(0), uint64(0), uint64(0), uint64(0)
+	for _, c := range l.chores {
+		taken += uint64(c.taken)
+		letters += uint64(len(c.letters))
+		for _, a := range c.plan[:min(len(c.plan), c.taken)] {
+			if slices.Contains([]string{"ack", "bury", "delete", "release"}, a.how) {
+				settles++
+			}
+		}
+		if c.put.TTR > 0 {
+			settles += uint64(c.taken)
+		}
+		for _, e := range c.letters {
+			if e.Reason == pool.Overflow {
+				dropped++
+			}
+		}
+		for _, r := range c.refusals {
+			if r == pool.Overflow {
+				dropped++
+			}
+		}
+	}
+	o := &l.counts
+	require.LessOrEqual(l, s.Started, taken)
+	require.Equal(l, uint64(acks), s.Succeeded)
+	require.Equal(l, letters, s.Letters)
+	require.Equal(l, dropped, s.Dropped)
+	require.Equal(l, o.Panics, s.Panics)
+	require.Equal(l, []uint64{o.Started, o.Succeeded, o.Retried, o.Failed, o.Lost, o.Dropped, o.Expired},
+		[]uint64{s.Started, s.Succeeded, s.Retried + s.Snoozed, s.Failed, s.Lost, s.Dropped, s.Expired})
+	if !l.abandoned && !slices.ContainsFunc(l.lines, func(n *line) bool { return n.closed }) {
+		require.LessOrEqual(l, s.Lost, settles)
+	}
+}

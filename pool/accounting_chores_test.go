@@ -1,0 +1,395 @@
+package pool_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/task"
+)
+
+var choreKeys = []string{"a", "b", "c"}
+
+// chore is the payload of a task in the random tests: what its attempts are to do, and what becomes of it. It is protected by
+// ledger.mu.
+type chore struct {
+	id    int
+	line  *line
+	plan  []act // of the attempts, one after the other; those after it do nothing but succeed
+	put   pool.PutOptions
+	key   string
+	plain bool // it is for Submit
+	waits bool // for SubmitWait
+
+	offered  bool // the call has returned
+	err      error
+	task     task.ID // 0 if it is not known
+	taken    int     // attempts so far, also those of rivals
+	snoozed  int     // those that do not count
+	at       int     // handlers that are at it
+	last     act     // of the last attempt
+	attempts int     // as the last one was told
+	over     bool    // the last attempt was the last one indeed
+	dropped  bool    // a handler has deleted it
+	acked    bool    // a handler, or a rival, has
+	kicked   bool
+
+	letters  []pool.Envelope[*chore]
+	refusals []pool.Reason
+	left     int // in Leftovers
+}
+
+func (c *chore) String() string {
+	return fmt.Sprintf("chore %d of key %q in %q, task %d: %+v, plan %v, taken %d, last %v with attempts %d, error %v, %d letters, refusals %v, left %d",
+		c.id, c.key, c.line.name, c.task, c.put, c.plan, c.taken, c.last, c.attempts, c.err, len(c.letters), c.refusals, c.left)
+}
+
+// act is what an attempt does.
+type act struct {
+	how   string        // it ends
+	by    string        // it passes the time before
+	lasts time.Duration // that
+}
+
+var (
+	errChore  = errors.New("could not do it")
+	ends      = []string{"done", "done", "done", "fail", "fail", "permanent", "again", "snooze", "panic", "exit", "broken", "ack", "bury", "delete", "release"}
+	pastimes  = []string{"none", "none", "sleep", "sleep", "ctx", "ctx"}
+	nestTimes = []string{"recurse", "both", "exit inside", "nested", "submit"}
+)
+
+func (l *ledger) newChore(r *rand.Rand, nested bool) *chore {
+	c := &chore{line: l.lines[r.IntN(len(l.lines))], key: choreKeys[r.IntN(len(choreKeys))]}
+	for range r.IntN(4) {
+		a := act{how: ends[r.IntN(len(ends))], by: pastimes[r.IntN(len(pastimes))], lasts: time.Duration(r.IntN(60)) * time.Millisecond}
+		if r.IntN(20) == 0 {
+			a.lasts *= 20
+		}
+		if l.nesting && !nested && r.IntN(4) == 0 {
+			a.by = nestTimes[r.IntN(len(nestTimes))]
+		}
+		c.plan = append(c.plan, a)
+	}
+	o := &c.put
+	o.Class, o.Kind, o.Priority = c.line.name, []string{"", "", "x", "y"}[r.IntN(4)], r.IntN(3)
+	if r.IntN(4) == 0 {
+		o.Delay = time.Duration(r.IntN(100)) * time.Millisecond
+	}
+	if r.IntN(6) == 0 {
+		o.TTL = time.Duration(1+r.IntN(200)) * time.Millisecond
+	}
+	if r.IntN(6) == 0 {
+		o.TTR = time.Duration(1+r.IntN(100)) * time.Millisecond
+	}
+	if r.IntN(6) == 0 {
+		o.Deadline = time.Now().Add(time.Duration(r.IntN(300)-20) * time.Millisecond)
+	}
+	if r.IntN(4) == 0 {
+		o.MaxAttempts = 1 + r.IntN(3)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.id = len(l.chores)
+	l.chores = append(l.chores, c)
+	return c
+}
+
+func (l *ledger) produce(r *rand.Rand) {
+	for range 5 + r.IntN(20) {
+		ctx, cancel := context.WithTimeout(l.ctx, time.Duration(r.IntN(400))*time.Millisecond)
+		l.offer(ctx, l.newChore(r, false), []string{"submit", "put", "put", "wait"}[r.IntN(4)], r.IntN(2) == 0)
+		cancel()
+		if r.IntN(2) == 0 {
+			time.Sleep(time.Duration(r.IntN(30)) * time.Millisecond)
+		}
+	}
+}
+
+// offer submits a chore.
+func (l *ledger) offer(ctx context.Context, c *chore, how string, address bool) {
+	var id task.ID
+	var err error
+	switch how {
+	case "submit":
+		l.mu.Lock()
+		c.plain, c.line, c.key, c.put = true, l.lines[0], fmt.Sprint("s", c.id), pool.PutOptions{}
+		l.mu.Unlock()
+		err = l.p.Submit(ctx, c.key, c)
+	case "wait":
+		l.mu.Lock()
+		c.waits, c.put.Address = true, fmt.Sprint("w", c.id)
+		l.mu.Unlock()
+		err = l.p.SubmitWait(ctx, c.key, c, c.put)
+	default:
+		if address {
+			c.put.Address = fmt.Sprint("w", c.id)
+		}
+		id, err = l.p.Put(ctx, c.key, c, c.put)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.offered, c.err = true, err
+	if id != 0 {
+		c.task = id
+	}
+}
+
+// handle is the handler of the pool.
+func (l *ledger) handle(ctx context.Context, t *task.Task[*chore]) error {
+	c := t.Payload
+	a := l.begin(t)
+	began := time.Now()
+	defer l.end(c)
+	l.pass(ctx, c, a)
+	l.checkContext(ctx, t, began)
+	how := a.how
+	if a.by == "ctx" && ctx.Err() != nil && how != "done" {
+		return ctx.Err()
+	}
+	background := context.WithoutCancel(ctx)
+	switch how {
+	case "fail":
+		return errChore
+	case "permanent":
+		return fmt.Errorf("no: %w", pool.Permanent(errChore))
+	case "again":
+		return errors.Join(errChore, pool.RetryAfter(a.lasts))
+	case "snooze":
+		l.mu.Lock()
+		c.snoozed++
+		l.mu.Unlock()
+		return pool.Snooze(a.lasts)
+	case "panic":
+		l.count(&l.counts.Panics)
+		panic(errChore)
+	case "exit":
+		runtime.Goexit()
+	case "broken":
+		return tellsNothing()
+	case "ack":
+		if t.Ack(background) == nil {
+			l.note(&c.acked)
+		}
+	case "bury":
+		_ = t.Bury(background, errChore)
+	case "delete":
+		if l.p.Queue(c.line.name).Delete(background, t.ID) == nil {
+			l.note(&c.dropped)
+		}
+		return errChore
+	case "release":
+		l.mu.Lock()
+		c.at-- // from now on somebody else may have it
+		l.mu.Unlock()
+		_ = t.Release(background, a.lasts)
+	}
+	return nil
+}
+
+func (l *ledger) count(n *uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	*n++
+}
+
+func (l *ledger) note(b *bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	*b = true
+}
+
+// begin is called when a handler begins.
+func (l *ledger) begin(t *task.Task[*chore]) (a act) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := t.Payload
+	a = act{how: "done", by: "none"}
+	if c.taken < len(c.plan) {
+		a = c.plan[c.taken]
+	}
+	c.task, c.last, c.attempts, c.over = t.ID, a, t.Attempts, false
+	c.taken++
+	c.at++
+	l.running++
+	if l.most > 0 && l.running > l.most {
+		l.Errorf("%d handlers run, where %d may", l.running, l.most)
+	}
+	if l.kinds != nil && !l.kinds[t.Kind] {
+		l.Errorf("kind %q is taken, where only %v may be", t.Kind, l.kinds)
+	}
+	for _, limit := range l.limits { // who began just now may have been taken before others who began sooner, but of those with a limit
+		n := 0
+		for _, other := range l.chores {
+			if other.put.Priority >= limit.Priority {
+				n += other.at
+			}
+		}
+		if !l.nesting && t.Priority >= limit.Priority && n > limit.Running {
+			l.Errorf("%d handlers of priority %d and more run, and the limits are %v", n, limit.Priority, l.limits)
+		}
+	}
+	if !t.Expires.IsZero() && !time.Now().Before(t.Expires) || !t.Deadline.IsZero() && !time.Now().Before(t.Deadline) {
+		l.Errorf("begun after its time: %v", c)
+	}
+	steady := c.put.TTR == 0 && !c.kicked
+	if steady && t.Attempts != c.taken-c.snoozed {
+		l.Errorf("it says that this is attempt %d, but it is %d less %d: %v", t.Attempts, c.taken, c.snoozed, c)
+	}
+	if steady && c.at > 1 {
+		l.Errorf("%d handlers at once: %v", c.at, c)
+	}
+	return a
+}
+
+func (l *ledger) end(c *chore) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running--
+	if c.at > 0 {
+		c.at--
+	}
+}
+
+// pass passes the time of an attempt.
+func (l *ledger) pass(ctx context.Context, c *chore, a act) {
+	pause := func() { time.Sleep(a.lasts) }
+	switch a.by {
+	case "sleep":
+		pause()
+	case "ctx":
+		select {
+		case <-ctx.Done():
+		case <-time.After(2 * a.lasts):
+		}
+	case "recurse":
+		l.away(func() { pool.Recurse(ctx, func() { pool.Recurse(ctx, pause) }) })
+	case "exit inside":
+		l.away(func() { pool.Recurse(ctx, func() { pause(); runtime.Goexit() }) })
+	case "both":
+		l.away(func() {
+			var both sync.WaitGroup
+			for i := range 3 {
+				both.Go(func() {
+					for range 3 {
+						pool.Recurse(ctx, func() { time.Sleep(a.lasts * time.Duration(i+1) / 7) })
+					}
+				})
+			}
+			both.Wait()
+		})
+	case "nested", "submit":
+		limited, cancel := context.WithTimeout(ctx, 3*a.lasts)
+		defer cancel()
+		l.mu.Lock()
+		r := rand.New(rand.NewPCG(uint64(c.id), uint64(c.taken)))
+		l.mu.Unlock()
+		how := map[string]string{"nested": "wait", "submit": "put"}[a.by]
+		l.away(func() { l.offer(limited, l.newChore(r, true), how, false) })
+	}
+}
+
+// away calls what a handler does in Recurse.
+func (l *ledger) away(f func()) {
+	l.mu.Lock()
+	l.running--
+	l.nested++
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.running++
+		l.nested--
+		if l.most > 0 && l.running > l.most && !l.forced {
+			l.Errorf("%d handlers run after one came back, where %d may", l.running, l.most)
+		}
+	}()
+	f()
+}
+
+// checkContext checks whether the context of a handler is done for a good reason.
+func (l *ledger) checkContext(ctx context.Context, t *task.Task[*chore], began time.Time) {
+	err := ctx.Err() // asked first, for that may change
+	cause, now := context.Cause(ctx), time.Now()
+	limit := l.options.Policy.Timeout
+	switch {
+	case cause == nil:
+		if err != nil || limit > 0 && now.Sub(began) > limit || !t.Until.IsZero() && now.After(t.Until) {
+			l.Errorf("a context lives after %v, with a timeout of %v and a lease until %v", now.Sub(began), limit, t.Until.Sub(began))
+		}
+	case errors.Is(cause, pool.ErrTimeout):
+		if limit == 0 || now.Sub(began) < limit {
+			l.Errorf("a context has timed out after %v, with a timeout of %v", now.Sub(began), limit)
+		}
+	case errors.Is(cause, pool.ErrDeadline):
+		if now.Before(t.Deadline) {
+			l.Errorf("a context has ended before its deadline")
+		}
+	case errors.Is(cause, task.ErrLeaseLost):
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if c := t.Payload; !c.line.closed && !l.abandoned && (t.Until.IsZero() || now.Before(t.Until)) {
+			l.Errorf("a lease was lost: %v", c)
+		}
+	default:
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if !errors.Is(cause, pool.ErrShutdown) || !l.forced {
+			l.Errorf("a context has ended because of %v", cause)
+		}
+	}
+}
+
+// rival takes a task from a queue of the caller's, that the pool drains.
+func (l *ledger) rival(n *line, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 22))
+	ctx, cancel := context.WithTimeout(l.ctx, time.Duration(r.IntN(300))*time.Millisecond)
+	l.mu.Lock()
+	n.rivals++
+	l.mu.Unlock()
+	l.all.Go(func() {
+		defer cancel()
+		consumer := n.queue.NewConsumer(task.Filter{})
+		t, err := consumer.Take(ctx)
+		l.mu.Lock()
+		n.rivals--
+		if err == nil {
+			t.Payload.taken++
+			n.held++
+		}
+		l.mu.Unlock()
+		background := context.WithoutCancel(l.ctx)
+		if err == nil {
+			time.Sleep(time.Duration(r.IntN(50)) * time.Millisecond)
+			if r.IntN(2) == 0 {
+				if t.Ack(background) == nil {
+					l.note(&t.Payload.acked)
+				}
+			} else {
+				_ = t.Release(background, time.Duration(r.IntN(2)*20)*time.Millisecond)
+			}
+			l.mu.Lock()
+			n.held--
+			l.mu.Unlock()
+		} else if ctx.Err() == nil && !errors.Is(err, task.ErrClosed) {
+			require.NoError(l, err)
+		}
+		if err := consumer.Close(background); err != nil {
+			require.ErrorIs(l, err, task.ErrClosed)
+		}
+	})
+}
+
+// isRefusal tells whether Submit may return such an error.
+func (l *ledger) isRefusal(c *chore) bool {
+	err := c.err
+	return errors.Is(err, fairq.ErrFull) || errors.Is(err, pool.ErrShutdown) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, context.Canceled) || errors.Is(err, task.ErrClosed) && (c.line.closed || c.waits)
+}

@@ -1,0 +1,485 @@
+package pool_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/task"
+)
+
+var (
+	seed = flag.Uint64("seed", 0, "run the random tests with this seed only")
+	runs = flag.Int("runs", 100, "how many runs the random tests make")
+)
+
+// forSeeds runs a test in a bubble for each seed. A failure names the seed; -seed repeats it.
+func forSeeds(t *testing.T, f func(t *testing.T, seed uint64)) {
+	first, n := uint64(1), *runs
+	if *seed != 0 {
+		first, n = *seed, 1
+	}
+	for s := first; s < first+uint64(n) && !t.Failed(); s++ {
+		func() {
+			defer func() {
+				v := recover()
+				if t.Failed() {
+					t.Logf("seed %d", s) // that goroutines are left in the bubble then is no wonder
+				} else if v != nil {
+					panic(fmt.Sprintf("seed %d: %v", s, v))
+				}
+			}()
+			synctest.Test(t, func(t *testing.T) { f(t, s) })
+		}()
+	}
+}
+
+// TestAccounting runs pools of all sorts, with all sorts of tasks, and accounts for each of these: it was done, or is in exactly
+// one place. Whenever nothing moves, no worker is idle that could do something.
+func TestAccounting(t *testing.T) {
+	forSeeds(t, func(t *testing.T, seed uint64) {
+		l := newLedger(t, seed)
+		l.run()
+		if !t.Failed() {
+			l.balance()
+		}
+	})
+}
+
+// ledger drives a pool, and knows what becomes of each task.
+type ledger struct {
+	*testing.T
+	rand    *rand.Rand // of the driver, not of the producers
+	ctx     context.Context
+	stop    context.CancelFunc // of ctx: whoever still waits for a task gives up
+	options pool.Options[*chore]
+	p       *pool.Pool[*chore]
+	lines   []*line
+	sinks   string // what DeadLetters do
+	nesting bool   // handlers submit tasks, or use Recurse
+	closer  bool   // the caller closes a queue in between
+	all     sync.WaitGroup
+
+	mu        sync.Mutex // protects all that follows
+	chores    []*chore
+	running   int // handlers that are not in Recurse
+	nested    int // those that are
+	most      int // handlers that may run; 0 means that it is being changed
+	kinds     map[string]bool
+	limits    []pool.Limit
+	closing   bool // Shutdown was called
+	forced    bool // with a limit
+	ended     bool // one has returned
+	abandoned bool
+	counts    pool.Stats // by Observer, and by handlers
+	offered   uint64
+}
+
+// line is the queue of a class.
+type line struct {
+	name     string
+	queue    *task.Queue[*chore]
+	store    *task.Memory // nil if the queue is the pool's own
+	options  task.Options[*chore]
+	capacity int // 0 means none
+	rivals   int // that wait in Take; protected by ledger.mu, as is held
+	held     int // by rivals
+	closed   bool
+	rest     []*task.Task[*chore] // in the end
+	told     map[task.ID]*story   // protected by ledger.mu
+}
+
+// story is what events tell about a task.
+type story struct {
+	put  task.Info
+	what []task.EventType
+}
+
+func newLedger(t *testing.T, seed uint64) *ledger {
+	l := &ledger{T: t, rand: rand.New(rand.NewPCG(seed, 21))}
+	l.ctx, l.stop = context.WithCancel(t.Context())
+	r := l.rand
+	l.nesting, l.closer = r.IntN(2) == 0, r.IntN(10) == 0
+	l.sinks = []string{"none", "take", "take", "fail", "moody"}[r.IntN(5)]
+	o := &l.options
+	o.Logger, o.Observer, o.AbandonAfter = slog.New(slog.DiscardHandler), l.observer(), time.Duration(1+r.IntN(500))*time.Millisecond
+	if l.sinks != "none" {
+		o.DeadLetters = l.sink
+	}
+	if r.IntN(2) == 0 {
+		o.Workers = 1 + r.IntN(4)
+		l.most = o.Workers
+	} else {
+		o.Scale = pool.Scale{Max: 1 + r.IntN(4), IdleTimeout: time.Duration(1+r.IntN(300)) * time.Millisecond}
+		o.Scale.Min = r.IntN(o.Scale.Max + 1)
+		l.most = o.Scale.Max
+	}
+	o.Policy = pool.Policy{MaxAttempts: r.IntN(5) - 1, Backoff: pool.Backoff{Base: 10 * time.Millisecond, Max: 100 * time.Millisecond, Jitter: pool.Jitter(r.IntN(4))}}
+	if r.IntN(3) == 0 {
+		o.Policy.Timeout = time.Duration(5+r.IntN(100)) * time.Millisecond
+	}
+	if r.IntN(4) == 0 {
+		o.ForTask = func(t *task.Task[*chore], p pool.Policy) pool.Policy {
+			p.MaxAttempts = 2
+			return p
+		}
+	}
+	if r.IntN(5) == 0 {
+		o.Delay = time.Duration(r.IntN(50)) * time.Millisecond
+	}
+	if r.IntN(5) == 0 {
+		o.Deadline = time.Duration(1+r.IntN(500)) * time.Millisecond
+	}
+	if r.IntN(3) == 0 {
+		o.Kinds = []string{"", "x"}
+	}
+	l.kinds = setOf(o.Kinds)
+	if r.IntN(3) == 0 {
+		o.Limits = l.anyLimits()
+		l.limits = o.Limits
+	}
+	if r.IntN(2) == 0 {
+		o.Order = pool.Order{Strict: true, Ageing: time.Duration(r.IntN(3)*20) * time.Millisecond}
+	}
+	l.open()
+	return l
+}
+
+func setOf(kinds []string) map[string]bool {
+	if kinds == nil {
+		return map[string]bool{"": true, "x": true, "y": true}
+	}
+	set := map[string]bool{}
+	for _, k := range kinds {
+		set[k] = true
+	}
+	return set
+}
+
+func (l *ledger) anyLimits() (limits []pool.Limit) {
+	for running, p := 4, 0; p < 3 && running >= 0; p++ {
+		running -= l.rand.IntN(3)
+		if running >= 0 && l.rand.IntN(2) == 0 {
+			limits = append(limits, pool.Limit{Priority: p, Running: running})
+		}
+	}
+	return limits
+}
+
+// open opens the queues and the pool.
+func (l *ledger) open() {
+	r, o := l.rand, &l.options
+	form := r.IntN(3) // New, Func, Func with classes
+	if form > 0 {
+		o.WhenFull = pool.WhenFull(r.IntN(5))
+	} else {
+		o.WhenFull = pool.WhenFull(r.IntN(3))
+	}
+	if o.DeadLetters == nil && o.WhenFull >= pool.DropNew {
+		o.WhenFull = pool.Reject
+	}
+	if form > 0 && (o.WhenFull >= pool.DropNew || r.IntN(2) == 0) {
+		o.Capacity = 2 + r.IntN(10)
+	}
+	if form > 0 && r.IntN(3) == 0 {
+		o.MaxInFlightPerKey = 1 + r.IntN(2)
+	}
+	own := func(name string) *line {
+		return &line{name: name, capacity: o.Capacity, options: task.Options[*chore]{MaxInFlightPerKey: o.MaxInFlightPerKey}}
+	}
+	switch form {
+	case 0:
+		l.lines = []*line{l.openLine("")}
+		l.p = pool.New(l.lines[0].queue, l.handle, o)
+	case 1:
+		l.lines = []*line{own("")}
+	case 2:
+		for i := range 1 + r.IntN(3) {
+			name := string(rune('a' + i))
+			c := pool.Class[*chore]{Name: name, Weight: r.IntN(4)}
+			n := own(name)
+			if i > 0 && r.IntN(3) == 0 {
+				n = l.openLine(name)
+				c.Queue = n.queue
+			}
+			l.lines = append(l.lines, n)
+			o.Classes = append(o.Classes, c)
+		}
+	}
+	if l.p == nil {
+		l.p = pool.Func(l.handle, o)
+	}
+	for _, n := range l.lines {
+		if n.store == nil {
+			n.queue = l.p.Queue(n.name)
+		}
+		l.listen(n)
+	}
+}
+
+// openLine opens a queue of the caller's.
+func (l *ledger) openLine(name string) *line {
+	r := l.rand
+	n := &line{name: name, store: new(task.Memory)}
+	if r.IntN(2) == 0 {
+		n.options.Capacity = 2 + r.IntN(10)
+		n.capacity = n.options.Capacity
+		if r.IntN(3) == 0 {
+			n.options.WhenFull, n.options.OnEvict = fairq.EvictHeaviest, func(*task.Task[*chore]) {}
+		}
+	}
+	if r.IntN(3) == 0 {
+		n.options.MaxInFlightPerKey = 1 + r.IntN(2)
+	}
+	n.options.KeepPlace = r.IntN(3) == 0
+	q, err := task.Open(l.ctx, n.store, "q", &n.options)
+	require.NoError(l, err)
+	n.queue = q
+	return n
+}
+
+// listen writes down what happens to the tasks of a queue, until it is closed.
+func (l *ledger) listen(n *line) {
+	n.told = map[task.ID]*story{}
+	events := n.queue.Events(context.WithoutCancel(l.ctx))
+	l.all.Go(func() {
+		for e := range events {
+			l.mu.Lock()
+			s := n.told[e.Task.ID]
+			if s == nil {
+				s = &story{put: e.Task}
+				n.told[e.Task.ID] = s
+			}
+			s.what = append(s.what, e.Type)
+			l.mu.Unlock()
+		}
+	})
+}
+
+func (l *ledger) observer() pool.Observer {
+	add := func(n *uint64) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		*n++
+	}
+	return pool.Observer{
+		Offered:   func(string) { add(&l.offered) },
+		Started:   func(string, time.Duration) { add(&l.counts.Started) },
+		Succeeded: func(string, time.Duration) { add(&l.counts.Succeeded) },
+		Retried:   func(string, time.Duration, time.Duration, error) { add(&l.counts.Retried) },
+		Failed:    func(string, time.Duration, error) { add(&l.counts.Failed) },
+		Lost:      func(string, time.Duration, error) { add(&l.counts.Lost) },
+		Dropped:   func(string) { add(&l.counts.Dropped) },
+		Expired:   func(string) { add(&l.counts.Expired) },
+	}
+}
+
+var errSink = errors.New("the sink is full")
+
+// sink is DeadLetters.
+func (l *ledger) sink(_ context.Context, letter *pool.Envelope[*chore]) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := letter.Payload
+	mood := (c.id + len(c.refusals)) % 3
+	if l.sinks == "fail" || l.sinks == "moody" && mood == 1 {
+		c.refusals = append(c.refusals, letter.Reason)
+		return errSink
+	}
+	if l.sinks == "moody" && mood == 2 {
+		c.refusals = append(c.refusals, letter.Reason)
+		panic(errSink)
+	}
+	c.letters = append(c.letters, *letter)
+	return nil
+}
+
+// run lets producers submit, and interferes, until the pool is shut down.
+func (l *ledger) run() {
+	for i := range 1 + l.rand.IntN(4) {
+		r := rand.New(rand.NewPCG(l.rand.Uint64(), uint64(i)))
+		l.all.Go(func() { l.produce(r) })
+	}
+	for range 10 + l.rand.IntN(30) {
+		l.interfere()
+		if l.rand.IntN(2) == 0 {
+			time.Sleep(time.Duration(l.rand.IntN(40)) * time.Millisecond)
+		}
+		synctest.Wait()
+		l.checkIdle()
+		if l.Failed() {
+			break
+		}
+	}
+	l.shutdown()
+	l.stop()
+	for _, n := range l.lines {
+		if n.store != nil {
+			l.look(n)
+		}
+	}
+	l.all.Wait()
+}
+
+// look closes a queue of the caller's, so that nobody holds anything, and looks at what is in it.
+func (l *ledger) look(n *line) {
+	ctx := context.WithoutCancel(l.ctx)
+	synctest.Wait()
+	require.NoError(l, n.queue.Close(ctx))
+	q, err := task.Open(ctx, n.store, "q", &n.options)
+	require.NoError(l, err)
+	n.rest, err = q.List(ctx, task.ListOptions{Limit: math.MaxInt32})
+	require.NoError(l, err)
+	require.NoError(l, q.Close(ctx))
+}
+
+// interfere does something that changes what the pool may do.
+func (l *ledger) interfere() {
+	r := l.rand
+	n := l.lines[r.IntN(len(l.lines))]
+	switch r.IntN(14) {
+	case 0:
+		l.p.Pause()
+	case 1, 2:
+		l.p.Resume()
+	case 3:
+		l.setWorkers()
+	case 4:
+		l.set(func() { l.kinds = nil }, func() {
+			kinds := [][]string{nil, {""}, {"x", "y"}, {}}[r.IntN(4)]
+			l.p.SetKinds(kinds)
+			l.options.Kinds = kinds
+		}, func() { l.kinds = setOf(l.options.Kinds) })
+	case 5:
+		l.set(func() { l.limits = nil }, func() {
+			l.options.Limits = l.anyLimits()
+			require.NoError(l, l.p.SetLimits(l.options.Limits))
+		}, func() { l.limits = l.options.Limits })
+	case 6, 7:
+		if n.store != nil {
+			l.rival(n, r.Uint64())
+		}
+	case 8:
+		if n.store != nil && !n.closed {
+			l.kick(n)
+		}
+	case 9:
+		if n.store != nil && !n.closed && l.closer {
+			n.closed = true
+			require.NoError(l, n.queue.Close(l.ctx))
+		}
+	case 10:
+		if n.store != nil && !n.closed {
+			require.NoError(l, n.queue.PauseKey(l.ctx, choreKeys[0]))
+		}
+	case 11:
+		if n.store != nil && !n.closed {
+			require.NoError(l, n.queue.ResumeKey(l.ctx, choreKeys[0]))
+		}
+	}
+}
+
+func (l *ledger) kick(n *line) {
+	buried, err := n.queue.List(l.ctx, task.ListOptions{State: task.Buried})
+	require.NoError(l, err)
+	for _, t := range buried {
+		l.note(&t.Payload.kicked)
+		if err := n.queue.KickID(l.ctx, t.ID); err != nil {
+			require.ErrorIs(l, err, task.ErrNotFound) // its time was over just now
+		}
+	}
+}
+
+// set makes a change. What holds after it does so for sure when nothing moves any more, unless a task that was taken before
+// still waits for a worker.
+func (l *ledger) set(before, change, after func()) {
+	l.mu.Lock()
+	before()
+	l.mu.Unlock()
+	change()
+	synctest.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.settled() {
+		after()
+	}
+}
+
+func (l *ledger) setWorkers() {
+	most := l.rand.IntN(5)
+	least := l.rand.IntN(most + 1)
+	l.set(func() { l.most = 0 }, func() { require.NoError(l, l.p.SetWorkers(least, most)) }, func() {
+		l.most = most
+		if most == 0 {
+			l.most = max(l.options.Workers, l.options.Scale.Max)
+		}
+	})
+}
+
+// shutdown shuts the pool down, in one of several ways.
+func (l *ledger) shutdown() {
+	var all sync.WaitGroup
+	for i := range 1 + l.rand.IntN(3) {
+		limit := time.Duration(-1)
+		if i == 0 || l.rand.IntN(2) == 0 {
+			limit = []time.Duration{0, 50 * time.Millisecond, time.Second, time.Minute}[l.rand.IntN(4)]
+		}
+		pause := time.Duration(l.rand.IntN(100)) * time.Millisecond
+		all.Go(func() {
+			time.Sleep(pause)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			if limit >= 0 {
+				ctx, cancel = context.WithTimeout(ctx, limit)
+				defer cancel()
+			}
+			l.shutDownOnce(ctx, limit >= 0)
+		})
+	}
+	for range l.rand.IntN(5) {
+		time.Sleep(time.Duration(l.rand.IntN(60)) * time.Millisecond)
+		l.interfere()
+		synctest.Wait()
+		l.checkIdle()
+	}
+	all.Wait()
+	require.NoError(l, l.p.Shutdown(context.Background())) // handlers that were abandoned come to their end
+	require.ErrorIs(l, l.p.Submit(l.ctx, "late", nil), pool.ErrShutdown)
+	s := l.p.Stats()
+	require.Zero(l, s.Workers+s.Idle+s.Nested)
+	require.True(l, s.Closed)
+}
+
+func (l *ledger) shutDownOnce(ctx context.Context, limited bool) {
+	l.mu.Lock()
+	l.closing, l.forced = true, l.forced || limited
+	l.mu.Unlock()
+	err := l.p.Shutdown(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+	var left *pool.AbandonedError
+	switch {
+	case errors.As(err, &left):
+		l.abandoned = true
+		require.Positive(l, left.Handlers)
+		require.ErrorIs(l, err, context.DeadlineExceeded)
+	case err != nil:
+		require.ErrorIs(l, err, context.DeadlineExceeded)
+		fallthrough
+	default:
+		require.Zero(l, l.running+l.nested, "handlers run after Shutdown")
+	}
+}

@@ -1,0 +1,171 @@
+package pool_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/task"
+)
+
+type job struct {
+	key string
+	n   int
+}
+
+func submitAll(b *testing.B, keys int, submit func(job)) {
+	names := make([]string, keys)
+	for i := range names {
+		names[i] = fmt.Sprint(i)
+	}
+	var all sync.WaitGroup
+	for p := range 4 {
+		all.Go(func() {
+			for i := p; i < b.N; i += 4 {
+				submit(job{names[i%keys], i})
+			}
+		})
+	}
+	all.Wait()
+}
+
+func BenchmarkSubmit(b *testing.B) {
+	ctx := context.Background()
+	for _, keys := range []int{1, 1000} {
+		b.Run(fmt.Sprintf("channel/keys=%d", keys), func(b *testing.B) {
+			b.ReportAllocs()
+			var n atomic.Int64
+			c := make(chan job, 1024)
+			var all sync.WaitGroup
+			for range 4 {
+				all.Go(func() {
+					for j := range c {
+						n.Add(int64(j.n))
+					}
+				})
+			}
+			submitAll(b, keys, func(j job) { c <- j })
+			close(c)
+			all.Wait()
+		})
+		b.Run(fmt.Sprintf("PopWait/keys=%d", keys), func(b *testing.B) {
+			b.ReportAllocs()
+			var n atomic.Int64
+			q := fairq.New(func(j job) string { return j.key }, &fairq.Options[string, job]{Capacity: 1024})
+			var all sync.WaitGroup
+			for range 4 {
+				all.Go(func() {
+					for j := range q.All(ctx) {
+						n.Add(int64(j.n))
+					}
+				})
+			}
+			submitAll(b, keys, func(j job) { _ = q.PushWait(ctx, j) })
+			q.Close()
+			all.Wait()
+		})
+		b.Run(fmt.Sprintf("FairQueue/keys=%d", keys), func(b *testing.B) {
+			b.ReportAllocs()
+			var n atomic.Int64
+			q := fairq.New(func(j job) string { return j.key }, &fairq.Options[string, job]{Capacity: 1024})
+			p := pool.Drain(q, func(_ context.Context, j job) error { n.Add(int64(j.n)); return nil }, &pool.Options[job]{Workers: 4})
+			submitAll(b, keys, func(j job) { _ = q.PushWait(ctx, j) })
+			_ = p.Wait(ctx)
+		})
+		b.Run(fmt.Sprintf("Take/keys=%d", keys), func(b *testing.B) {
+			b.ReportAllocs()
+			var n atomic.Int64
+			q, _ := task.Open[job](ctx, new(task.Memory), "q", nil)
+			var all, done sync.WaitGroup
+			done.Add(b.N)
+			for range 4 {
+				all.Go(func() {
+					for {
+						t, err := q.Take(ctx)
+						if err != nil {
+							return
+						}
+						n.Add(int64(t.Payload.n))
+						_ = t.Ack(ctx)
+						done.Done()
+					}
+				})
+			}
+			submitAll(b, keys, func(j job) { _, _ = q.Put(ctx, j.key, j, task.PutOptions{}) })
+			done.Wait()
+			_ = q.Close(ctx)
+			all.Wait()
+		})
+		for _, capacity := range []int{0, 1024, 100000} {
+			b.Run(fmt.Sprintf("Func/capacity=%d/keys=%d", capacity, keys), func(b *testing.B) {
+				b.ReportAllocs()
+				var n atomic.Int64
+				var done sync.WaitGroup
+				done.Add(b.N)
+				p := pool.Func(func(_ context.Context, t *task.Task[job]) error { n.Add(int64(t.Payload.n)); done.Done(); return nil }, &pool.Options[job]{Workers: 4, Capacity: capacity})
+				submitAll(b, keys, func(j job) { _ = p.Submit(ctx, j.key, j) })
+				done.Wait()
+				b.StopTimer()
+				_ = p.Wait(ctx)
+			})
+		}
+	}
+}
+
+// BenchmarkWaiting reports what 100,000 tasks cost that wait for their delays, or for their next attempts: bytes each, and
+// goroutines for all of them.
+func BenchmarkWaiting(b *testing.B) {
+	const tasks = 100_000
+	for _, what := range []string{"delay", "retry"} {
+		b.Run(what, func(b *testing.B) {
+			var goroutines, bytes float64
+			for b.Loop() {
+				var tried sync.WaitGroup
+				p := pool.Func(func(context.Context, *task.Task[int]) error {
+					tried.Done()
+					return pool.RetryAfter(time.Hour)
+				}, &pool.Options[int]{Workers: 1, Logger: slog.New(slog.DiscardHandler)})
+				put := func(n int, delay time.Duration) {
+					tried.Add(n)
+					for range n {
+						_, err := p.Put(context.Background(), "key", 0, pool.PutOptions{PutOptions: task.PutOptions{Delay: delay}})
+						require.NoError(b, err)
+					}
+				}
+				put(1, 0)
+				tried.Wait() // the timer and a worker have been started
+				before, heap := runtime.NumGoroutine(), heapBytes()
+				if what == "delay" {
+					put(tasks, time.Hour)
+				} else {
+					put(tasks, 0)
+					tried.Wait()
+				}
+				goroutines += float64(runtime.NumGoroutine() - before)
+				bytes += (heapBytes() - heap) / tasks
+				require.NoError(b, p.Shutdown(context.Background()))
+				runtime.KeepAlive(p)
+			}
+			b.ReportMetric(goroutines/float64(b.N), "goroutines")
+			b.ReportMetric(bytes/float64(b.N), "B/task")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+func heapBytes() float64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}

@@ -1,0 +1,312 @@
+package pool_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/task"
+)
+
+// anyClasses returns some, with any weights.
+func anyClasses(r *rand.Rand, most int) []pool.Class[int] {
+	classes := make([]pool.Class[int], 2+r.IntN(most-1))
+	for i := range classes {
+		classes[i] = pool.Class[int]{Name: strconv.Itoa(i), Weight: r.IntN(6)}
+	}
+	return classes
+}
+
+// put puts a task into a class.
+func putIn(t *testing.T, p *pool.Pool[int], class int, key string, n int) {
+	t.Helper()
+	_, err := p.Put(t.Context(), key, n, pool.PutOptions{Class: strconv.Itoa(class)})
+	require.NoError(t, err)
+}
+
+// TestStrictOrder has one worker whose handler, and others, submit more to all classes. Each time the most urgent class that has
+// something is next, and within it the keys come in rounds.
+func TestStrictOrder(t *testing.T) {
+	r := chance(t)
+	for range 6 {
+		synctest.Test(t, func(t *testing.T) {
+			classes := anyClasses(r, 100)
+			queued := make([]fairq.Queue[string, int], len(classes)) // the model
+			n := 0
+			var p *pool.Pool[int]
+			add := func() {
+				class, key := r.IntN(len(classes)), strconv.Itoa(r.IntN(3))
+				n++
+				queued[class].Push(key, n)
+				putIn(t, p, class, key, n)
+			}
+			starts := 0
+			p = openFunc(t, func(_ context.Context, tk *task.Task[int]) error {
+				starts++
+				i := slices.IndexFunc(queued, func(q fairq.Queue[string, int]) bool { return q.Len() > 0 })
+				_, want, _ := queued[i].Pop()
+				require.Equal(t, want, tk.Payload, "class %d", i)
+				for range r.IntN(3) {
+					if n < 500 {
+						add()
+					}
+				}
+				time.Sleep(time.Duration(r.IntN(2)) * time.Second)
+				return nil
+			}, pool.Options[int]{Workers: 1, Classes: classes, Order: pool.Order{Strict: true}})
+			p.Pause()
+			for range 50 {
+				add()
+			}
+			p.Resume()
+			wait(t, p)
+			require.Equal(t, n, starts)
+			end(t, t.Context(), p)
+		})
+	}
+}
+
+// TestMostUrgentIsNext has many workers, all busy with bulk work. What is urgent is the very next start.
+func TestMostUrgentIsNext(t *testing.T) {
+	r := chance(t)
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		g := newGate()
+		p := openFunc(t, g.handle, pool.Options[int]{
+			Workers: 4, Classes: []pool.Class[int]{{Name: "0"}, {Name: "1"}}, Order: pool.Order{Strict: true},
+		})
+		for i := range 200 {
+			putIn(t, p, 1, strconv.Itoa(i%9), i)
+		}
+		synctest.Wait()
+		for range 100 {
+			if urgent := r.IntN(2) == 0; urgent {
+				putIn(t, p, 0, "a", -1)
+				g.let(1)
+				_, started := g.now()
+				require.Equal(t, -1, started[len(started)-1])
+			} else {
+				g.let(1)
+			}
+		}
+	})
+}
+
+// TestWeightedShares has one worker and classes with weights that have work all the time: in each round each one has exactly its share.
+func TestWeightedShares(t *testing.T) {
+	r := chance(t)
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			classes := anyClasses(r, 20)
+			round := 0
+			for _, c := range classes {
+				round += max(c.Weight, 1)
+			}
+			var order []string
+			var p *pool.Pool[int]
+			p = openFunc(t, func(_ context.Context, tk *task.Task[int]) error {
+				order = append(order, tk.Kind)
+				if len(order) < 10*round { // the class gets a new one for each that was started
+					_, err := p.Put(t.Context(), tk.Key, 0, pool.PutOptions{Class: tk.Kind, PutOptions: task.PutOptions{Kind: tk.Kind}})
+					require.NoError(t, err)
+				}
+				return nil
+			}, pool.Options[int]{Workers: 1, Classes: classes})
+			p.Pause()
+			for _, c := range classes {
+				for i := range 2 * max(c.Weight, 1) {
+					_, err := p.Put(t.Context(), strconv.Itoa(i%3), 0, pool.PutOptions{Class: c.Name, PutOptions: task.PutOptions{Kind: c.Name}})
+					require.NoError(t, err)
+				}
+			}
+			synctest.Wait()
+			p.Resume()
+			wait(t, p)
+			for part := range slices.Chunk(order[:10*round], round) {
+				got := map[string]int{}
+				for _, class := range part {
+					got[class]++
+				}
+				for _, c := range classes {
+					require.Equal(t, max(c.Weight, 1), got[c.Name], "class %s of %+v", c.Name, classes)
+				}
+			}
+			end(t, t.Context(), p)
+		})
+	}
+}
+
+// TestWorkConserving has workers, and work that comes now here, now there. Whenever nothing happens, no worker is idle if any class has a task.
+func TestWorkConserving(t *testing.T) {
+	r := chance(t)
+	for range 40 {
+		synctest.Test(t, func(t *testing.T) {
+			classes, workers := anyClasses(r, 8), 1+r.IntN(6)
+			o := pool.Options[int]{Scale: pool.Scale{Max: workers}, Classes: classes}
+			switch r.IntN(3) {
+			case 0:
+				o.Order.Strict = true
+			case 1:
+				o.Order = pool.Order{Strict: true, Ageing: time.Minute}
+			}
+			g := newGate()
+			p := openFunc(t, g.handle, o)
+			left := 0
+			for range 200 {
+				switch r.IntN(3) {
+				case 0:
+					for range r.IntN(5) {
+						putIn(t, p, r.IntN(len(classes)), strconv.Itoa(r.IntN(3)), 0)
+						left++
+					}
+				case 1:
+					n := min(left, r.IntN(5))
+					g.let(n)
+					left -= n
+				case 2:
+					time.Sleep(time.Duration(r.IntN(100)) * time.Second)
+				}
+				synctest.Wait()
+				running, _ := g.now()
+				require.Equal(t, min(left, workers), running)
+			}
+			g.let(left)
+			end(t, t.Context(), p)
+		})
+	}
+}
+
+// TestOwnCapacity has classes of which one is full: only those who submit to it wait.
+func TestOwnCapacity(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		g := newGate()
+		p := openFunc(t, g.handle, pool.Options[int]{Workers: 1, WhenFull: pool.Reject, Capacity: 5, Classes: []pool.Class[int]{
+			{Name: "0", Capacity: 2}, {Name: "1"}, {Name: "2", Queue: openQueue[int](t, nil)},
+		}})
+		for class, room := range []int{2, 5, 100} {
+			for i := range 100 {
+				_, err := p.Put(ctx, strconv.Itoa(i), i, pool.PutOptions{Class: strconv.Itoa(class)})
+				if i < room {
+					require.NoError(t, err)
+				} else {
+					require.ErrorIs(t, err, fairq.ErrFull)
+				}
+			}
+		}
+		g.let(107)
+		_, err := p.Put(ctx, "a", 1, pool.PutOptions{Class: "3"})
+		require.EqualError(t, err, `pool: invalid: there is no class "3"`)
+		require.ErrorIs(t, p.SubmitWait(ctx, "a", 1, pool.PutOptions{Class: "3"}), pool.ErrInvalid)
+		require.Nil(t, p.Queue("3"))
+		require.Same(t, p.Queue("0"), p.Queue(""))
+		end(t, ctx, p)
+	})
+}
+
+// aged is a class of TestAgeing.
+type aged struct {
+	queued        int
+	served, since time.Time // when it was served last; and when it began to have tasks, if that is later
+	passed        int       // starts of others since it has been old
+}
+
+// TestAgeing checks each start of one worker. A class is old when it has had tasks, and was not served, for as long as Ageing; or, as
+// nobody looks whether it is empty meanwhile, when it has tasks and was not served for that long. Old ones come first, and no class
+// is passed over by more starts than there are others. Otherwise the most urgent class is served. The time runs also if all
+// workers are busy.
+func TestAgeing(t *testing.T) {
+	r := chance(t)
+	for range 40 {
+		synctest.Test(t, func(t *testing.T) { testAgeing(t, r) })
+	}
+}
+
+func testAgeing(t *testing.T, r *rand.Rand) {
+	names, ageing := anyClasses(r, 6), time.Duration(1+r.IntN(20))*time.Second
+	var mu sync.Mutex
+	classes := make([]aged, len(names))
+	isOld := func(since time.Time) bool { return time.Since(since) >= ageing }
+	begin := func(n int) (runs time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		first, old := -1, false
+		for i := range classes {
+			c := &classes[i]
+			if c.queued > 0 && first < 0 {
+				first = i
+			}
+			if i != n && c.queued > 0 && isOld(c.since) {
+				old = true
+				c.passed++
+				assert.Less(t, c.passed, len(classes))
+			}
+		}
+		c := &classes[n]
+		switch {
+		case old:
+			assert.True(t, isOld(c.served), "an old one is passed over")
+		case n != first:
+			assert.True(t, isOld(c.served), "%d comes before %d", n, first)
+		}
+		c.served, c.since, c.passed = time.Now(), time.Now(), 0
+		c.queued--
+		return time.Duration(r.IntN(8)) * time.Second / 4
+	}
+	p := openFunc(t, func(_ context.Context, tk *task.Task[int]) error {
+		time.Sleep(begin(tk.Payload))
+		return nil
+	}, pool.Options[int]{Workers: 1, Classes: names, Order: pool.Order{Strict: true, Ageing: ageing}})
+	synctest.Wait()
+	submit := func() (later time.Duration, class int) {
+		mu.Lock()
+		defer mu.Unlock()
+		class = min(r.IntN(len(classes)), r.IntN(len(classes)))
+		c := &classes[class]
+		if c.queued == 0 {
+			c.since = time.Now()
+			if c.served.IsZero() {
+				c.served = c.since
+			}
+		}
+		c.queued++
+		return time.Duration(r.IntN(8))*time.Second/4 + time.Millisecond, class
+	}
+	for range 200 {
+		later, class := submit()
+		putIn(t, p, class, "a", class)
+		synctest.Wait()
+		time.Sleep(later)
+	}
+	wait(t, p)
+	end(t, t.Context(), p)
+}
+
+// TestPrioritiesWithinAClass has urgent tasks of a class, which are only urgent there.
+func TestPrioritiesWithinAClass(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		g := newGate()
+		p := openFunc(t, g.handle, pool.Options[int]{
+			Workers: 1, Classes: []pool.Class[int]{{Name: "0"}, {Name: "1"}}, Order: pool.Order{Strict: true},
+		})
+		p.Pause()
+		for i := range 4 {
+			_, err := p.Put(ctx, "a", i, pool.PutOptions{Class: strconv.Itoa(i / 2), PutOptions: task.PutOptions{Priority: 10 - i}})
+			require.NoError(t, err)
+		}
+		p.Resume()
+		synctest.Wait()
+		g.let(4)
+		_, started := g.now()
+		require.Equal(t, []int{1, 0, 3, 2}, started)
+		end(t, ctx, p)
+	})
+}

@@ -1,0 +1,82 @@
+package pool
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task"
+)
+
+// Envelope is a task that a pool could not do, with what there is to know about it.
+type Envelope[V any] struct {
+	Task     task.Info // as of its last attempt, if there was one; empty for an item of a FairQueue
+	Payload  V
+	Class    string // the class it was in; empty if the pool has none
+	Reason   Reason
+	Err      error // the last failure; of one that was read from a file it is a *task.Error
+	Attempts int   // how often it was tried
+	At       time.Time
+}
+
+// Reason is why a task was not done.
+type Reason uint8
+
+// The reasons.
+const (
+	Overflow Reason = iota + 1 // there was no room for it
+	Failed                     // it was tried as often as it may, or failed for good
+	Deadline                   // its time was over before it was done
+	Shutdown                   // the pool was shut down, and its queue with it
+)
+
+var reasonNames = [...]string{Overflow: "overflow", Failed: "failed", Deadline: "deadline", Shutdown: "shutdown"}
+
+// String returns the reason in lower case.
+func (r Reason) String() string {
+	if int(r) < len(reasonNames) && r > 0 {
+		return reasonNames[r]
+	}
+	return fmt.Sprintf("Reason(%d)", uint8(r))
+}
+
+// Sink takes dead letters. If it returns an error, it has not taken the letter.
+type Sink[V any] func(ctx context.Context, letter *Envelope[V]) error
+
+func newLetter[V any](class string, t *task.Task[V], reason Reason, err error) *Envelope[V] {
+	return &Envelope[V]{Task: t.Info, Payload: t.Payload, Class: class, Reason: reason, Err: err, Attempts: t.Attempts, At: time.Now()}
+}
+
+// send hands a letter to a sink.
+func send[V any](ctx context.Context, c *crew, sink Sink[V], letter *Envelope[V]) error {
+	err := sink.take(ctx, letter)
+	if err == nil {
+		c.letters.Add(1)
+	}
+	return err
+}
+
+// take hands a letter to the sink. A panic is an error.
+func (s Sink[V]) take(ctx context.Context, letter *Envelope[V]) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = newPanicError(v)
+		}
+	}()
+	return sound(s(ctx, letter))
+}
+
+// Letters returns a function that sends the tasks it is given to a sink: for OnEvict and OnExpire of a queue of one's own, with the
+// reasons Overflow and Deadline. What the sink does not take is handed to lost, with the error.
+func Letters[V any](sink Sink[V], reason Reason, lost func(*task.Task[V], error)) func(*task.Task[V]) {
+	return func(t *task.Task[V]) {
+		err := fairq.ErrFull
+		if reason == Deadline {
+			err = ErrDeadline
+		}
+		if err := sink.take(context.Background(), newLetter("", t, reason, err)); err != nil {
+			lost(t, err)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package pool
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task"
+)
+
+var (
+	// ErrShutdown is returned when a task is submitted to a pool that was shut down, and is the cause that the contexts of
+	// handlers are cancelled with when its time is over.
+	ErrShutdown = errors.New("pool: shut down")
+
+	// ErrTimeout is the cause that a handler's context is done with when Policy.Timeout is over. It is what a task failed with
+	// whose handler then returns an error of its context.
+	ErrTimeout = errors.New("pool: handler timed out")
+
+	// ErrDeadline is the cause that a handler's context is done with when the deadline of its task is over, and what such a
+	// task failed with.
+	ErrDeadline = errors.New("pool: deadline of the task is over")
+
+	// ErrInvalid is returned when an argument or an option makes no sense. The error names it, with the limit.
+	ErrInvalid = errors.New("pool: invalid")
+)
+
+func invalid(format string, a ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, a...)...)
+}
+
+// PanicError is what a task failed with whose handler panicked.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+// Error tells what it panicked with, and where.
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("pool: handler panicked: %v\n%s", e.Value, e.Stack)
+}
+
+// Unwrap returns the value if it is an error, else nil.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+func newPanicError(value any) *PanicError { return &PanicError{value, debug.Stack()} }
+
+type permanentError struct{ err error }
+
+func (e *permanentError) Error() string { return e.err.Error() }
+func (e *permanentError) Unwrap() error { return e.err }
+
+// Permanent returns an error that makes a task fail for good, however many attempts are left. It returns nil if err is nil.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &permanentError{err}
+}
+
+type retryError struct {
+	delay  time.Duration
+	snooze bool
+}
+
+func (e *retryError) Error() string {
+	if e.snooze {
+		return fmt.Sprintf("pool: to be done in %v", e.delay)
+	}
+	return fmt.Sprintf("pool: to be tried again in %v", e.delay)
+}
+
+// RetryAfter returns an error that makes a task fail and be tried again after a delay of its own, if there are attempts left:
+// `errors.Join(err, pool.RetryAfter(time.Minute))` also says why. A negative delay is 0, one of more than
+// [task.MaxDuration] is that.
+func RetryAfter(delay time.Duration) error { return &retryError{delay: clamp(delay)} }
+
+// Snooze returns an error that makes a task be handled again after a delay. It has not failed, and the attempt does not count.
+func Snooze(delay time.Duration) error { return &retryError{delay: clamp(delay), snooze: true} }
+
+func clamp(d time.Duration) time.Duration { return min(max(d, 0), task.MaxDuration) }
+
+// timedOut says which time it was that was over.
+func timedOut(cause, err error) error { return fmt.Errorf("%w: %w", cause, err) }
+
+// isOver tells whether an error means that a queue will never have anything again.
+func isOver(err error) bool {
+	return errors.Is(err, task.ErrClosed) || errors.Is(err, task.ErrDropped) || errors.Is(err, fairq.ErrClosed)
+}
+
+// sound returns an error as it is, or, if it panics when it is asked what it says, as a nil pointer may that was taken for no
+// error, a [*PanicError]: nobody else can be asked to handle that.
+func sound(err error) (is error) {
+	defer func() {
+		if v := recover(); v != nil {
+			is = newPanicError(v)
+		}
+	}()
+	if err != nil {
+		_ = err.Error()
+	}
+	return err
+}

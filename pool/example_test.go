@@ -1,0 +1,222 @@
+package pool_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/task"
+)
+
+func ExampleFunc() {
+	ctx := context.Background()
+
+	p := pool.Func(func(_ context.Context, t *task.Task[int]) error { fmt.Println(t.Key, t.Payload); return nil }, nil)
+	_ = p.Submit(ctx, "alice", 42)
+	_ = p.Wait(ctx)
+
+	_ = p.Shutdown(ctx)
+	// Output:
+	// alice 42
+}
+
+func ExampleNew() {
+	ctx := context.Background()
+	emails, err := task.Open[string](ctx, new(task.Memory), "emails", nil)
+	if err != nil {
+		panic(err)
+	}
+
+	send := func(_ context.Context, t *task.Task[string]) error {
+		if t.Payload == "nobody@example.com" {
+			return errors.New("no such mailbox")
+		}
+		if t.Attempts < 2 {
+			return errors.New("try again")
+		}
+		fmt.Printf("sent to %s at attempt %d\n", t.Payload, t.Attempts)
+		return nil
+	}
+	p := pool.New(emails, send, &pool.Options[string]{
+		Workers: 8,
+		Policy: pool.Policy{
+			Timeout:     time.Minute,
+			MaxAttempts: 3,
+			Backoff:     pool.Backoff{Base: time.Millisecond, Max: time.Second, Jitter: pool.HalfJitter},
+		},
+		DeadLetters: func(_ context.Context, letter *pool.Envelope[string]) error {
+			fmt.Printf("given up on %s after %d attempts: %s: %v\n", letter.Payload, letter.Attempts, letter.Reason, letter.Err)
+			return nil
+		},
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	_ = p.SubmitWait(ctx, "alice", "alice@example.com", pool.PutOptions{})
+	err = p.SubmitWait(ctx, "bob", "nobody@example.com", pool.PutOptions{})
+	fmt.Println("bob is told:", err)
+
+	_ = p.Shutdown(ctx)
+	// Output:
+	// sent to alice@example.com at attempt 2
+	// given up on nobody@example.com after 3 attempts: failed: no such mailbox
+	// bob is told: no such mailbox
+}
+
+func ExampleDrain() {
+	type request struct{ tenant, path string }
+	requests := fairq.New(func(r request) string { return r.tenant }, nil)
+	for i := range 3 {
+		_ = requests.Push(request{"flood", fmt.Sprint("/", i)})
+	}
+	_ = requests.Push(request{"other", "/"})
+
+	w := pool.Drain(requests, func(_ context.Context, r request) error {
+		fmt.Println(r.tenant, r.path)
+		return nil
+	}, &pool.Options[request]{Workers: 1})
+	_ = w.Wait(context.Background())
+
+	_ = w.Shutdown(context.Background())
+	// Output:
+	// flood /0
+	// other /
+	// flood /1
+	// flood /2
+}
+
+func ExampleClass() {
+	ctx := context.Background()
+	p := pool.Func(func(_ context.Context, t *task.Task[string]) error {
+		fmt.Print(t.Payload, " ")
+		return nil
+	}, &pool.Options[string]{
+		Workers: 1,
+		Classes: []pool.Class[string]{{Name: "gold"}, {Name: "free", Capacity: 1000}},
+		Order:   pool.Order{Strict: true, Ageing: time.Minute},
+	})
+	p.Pause()
+	for range 3 {
+		_, _ = p.Put(ctx, "alice", "gold", pool.PutOptions{Class: "gold"})
+		_, _ = p.Put(ctx, "bob", "free", pool.PutOptions{Class: "free"})
+	}
+	p.Resume()
+	_ = p.Wait(ctx)
+
+	_ = p.Shutdown(ctx)
+	// Output:
+	// gold gold gold free free free
+}
+
+func ExampleMux() {
+	ctx := context.Background()
+	say := func(_ context.Context, t *task.Task[string]) error {
+		fmt.Println(t.Kind, t.Payload)
+		return nil
+	}
+	mux := pool.Mux[string]{"charge": say, "receipt": say}
+	p := pool.Func(mux.Handle, &pool.Options[string]{Workers: 1, Kinds: []string{"charge"}})
+	put := func(kind, payload string) {
+		_, _ = p.Put(ctx, "alice", payload, pool.PutOptions{PutOptions: task.PutOptions{Kind: kind, Address: kind + " " + payload}})
+	}
+	put("receipt", "for the book")
+	put("charge", "for the book")
+	put("charge", "for the pen")
+	_ = p.Queue("").Wait(ctx, "charge for the pen")
+
+	p.SetKinds(mux.Kinds()) // now all
+	_ = p.Wait(ctx)
+
+	_ = p.Shutdown(ctx)
+	// Output:
+	// charge for the book
+	// charge for the pen
+	// receipt for the book
+}
+
+// A handler waits for tasks of the same pool, though there is only one worker.
+func ExamplePool_SubmitWait() {
+	ctx := context.Background()
+	var p *pool.Pool[int]
+	p = pool.Func(func(ctx context.Context, t *task.Task[int]) error {
+		if t.Payload > 0 {
+			if err := p.SubmitWait(ctx, t.Key, t.Payload-1, pool.PutOptions{}); err != nil {
+				return err
+			}
+		}
+		fmt.Println("done", t.Payload)
+		return nil
+	}, &pool.Options[int]{Workers: 1})
+	_ = p.SubmitWait(ctx, "alice", 2, pool.PutOptions{})
+
+	_ = p.Shutdown(ctx)
+	// Output:
+	// done 0
+	// done 1
+	// done 2
+}
+
+// A handler submits tasks, and waits for all of them at once.
+func ExampleRecurse() {
+	ctx := context.Background()
+	pages := make(chan string, 3)
+	var p *pool.Pool[string]
+	p = pool.Func(func(ctx context.Context, t *task.Task[string]) error {
+		if t.Payload != "book" {
+			pages <- t.Payload
+			return nil
+		}
+		for _, page := range []string{"page 1", "page 2", "page 3"} {
+			if err := p.Submit(ctx, t.Key, page); err != nil {
+				return err
+			}
+		}
+		pool.Recurse(ctx, func() {
+			for range 3 {
+				fmt.Println(<-pages)
+			}
+		})
+		return nil
+	}, &pool.Options[string]{Workers: 1})
+	_ = p.SubmitWait(ctx, "alice", "book", pool.PutOptions{})
+
+	_ = p.Shutdown(ctx)
+	// Output:
+	// page 1
+	// page 2
+	// page 3
+}
+
+func ExampleChain() {
+	step := func(name string, err error) pool.Step[int] {
+		return pool.Step[int]{Name: name, Handle: func(context.Context, int) error { fmt.Println(name); return err }}
+	}
+	h := pool.Chain(step("download", nil), step("resize", errors.New("not a picture")), step("upload", nil))
+	fmt.Println(h(context.Background(), 1))
+	// Output:
+	// download
+	// resize
+	// step resize: not a picture
+}
+
+// Middleware is any function that takes a Handler and returns one.
+func ExampleHandler() {
+	ctx := context.Background()
+	timed := func(next pool.Handler[*task.Task[string]]) pool.Handler[*task.Task[string]] {
+		return func(ctx context.Context, t *task.Task[string]) error {
+			err := next(ctx, t)
+			fmt.Printf("%s of %s: %v\n", t.Payload, t.Key, err)
+			return err
+		}
+	}
+	work := func(context.Context, *task.Task[string]) error { return nil }
+
+	p := pool.Func(timed(work), nil)
+	_ = p.SubmitWait(ctx, "alice", "report", pool.PutOptions{})
+
+	_ = p.Shutdown(ctx)
+	// Output:
+	// report of alice: <nil>
+}

@@ -1,0 +1,164 @@
+package pool_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"regexp"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/task"
+)
+
+var errNo = errors.New("no")
+
+// silent is a Logger for tests in which tasks are meant to fail.
+var silent = slog.New(slog.DiscardHandler)
+
+// chance returns random numbers, and prints the seed.
+func chance(t *testing.T) *rand.Rand {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 12))
+}
+
+// inBubble runs a test by the clock of package synctest.
+func inBubble(t *testing.T, f func(t *testing.T, ctx context.Context)) {
+	synctest.Test(t, func(t *testing.T) { f(t, t.Context()) })
+}
+
+// gate is a handler that holds each task until it is let go.
+type gate struct {
+	leave chan error
+
+	mu            sync.Mutex // protects all that follows
+	running, most int
+	started       []int // payloads
+	at            []time.Time
+}
+
+func newGate() *gate { return &gate{leave: make(chan error)} }
+
+func (g *gate) handle(ctx context.Context, t *task.Task[int]) error { return g.do(ctx, t.Payload) }
+
+func (g *gate) do(ctx context.Context, payload int) error {
+	g.mu.Lock()
+	g.running++
+	g.most = max(g.most, g.running)
+	g.started = append(g.started, payload)
+	g.at = append(g.at, time.Now())
+	g.mu.Unlock()
+	defer func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.running--
+	}()
+	select {
+	case err := <-g.leave:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// let lets n tasks go, and waits for what comes of it.
+func (g *gate) let(n int) {
+	for range n {
+		g.leave <- nil
+	}
+	synctest.Wait()
+}
+
+// now returns how many tasks run, and the payloads of all that were started.
+func (g *gate) now() (running int, started []int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.running, append([]int(nil), g.started...)
+}
+
+// mailbox keeps letters.
+type mailbox[V any] struct {
+	mu      sync.Mutex
+	letters []pool.Envelope[V]
+}
+
+func (m *mailbox[V]) sink(_ context.Context, letter *pool.Envelope[V]) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.letters = append(m.letters, *letter)
+	return nil
+}
+
+func (m *mailbox[V]) all() []pool.Envelope[V] {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append([]pool.Envelope[V](nil), m.letters...)
+}
+
+// wait waits until nothing is to be done, and all that came of it is counted.
+func wait[V any](t *testing.T, p *pool.Pool[V]) {
+	t.Helper()
+	require.NoError(t, p.Wait(t.Context()))
+	synctest.Wait()
+}
+
+// end shuts a pool down, in whose queues nothing should be left.
+func end[V any](t *testing.T, ctx context.Context, p *pool.Pool[V]) {
+	t.Helper()
+	require.NoError(t, p.Shutdown(ctx))
+	require.Empty(t, p.Leftovers())
+}
+
+// goroutines returns how many there are in the bubble of the caller, besides it and the two that package testing has there.
+func goroutines() int {
+	synctest.Wait()
+	stacks := make([]byte, 1<<18)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	bubble := regexp.MustCompile(`synctest bubble \d+]:`).Find(stacks)
+	return bytes.Count(stacks, bubble) - 3
+}
+
+// cleanUp shuts a pool down by force at the end of the test, so that one that fails in a bubble says why.
+func cleanUp(t *testing.T, shutdown func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	t.Cleanup(func() { _ = shutdown(ctx) })
+}
+
+// openFunc opens a pool with queues of its own.
+func openFunc[V any](t *testing.T, handler pool.Handler[*task.Task[V]], o pool.Options[V]) *pool.Pool[V] {
+	if o.Logger == nil {
+		o.Logger = silent
+	}
+	p := pool.Func(handler, &o)
+	cleanUp(t, p.Shutdown)
+	return p
+}
+
+// openNew opens a pool that drains a queue.
+func openNew[V any](t *testing.T, q *task.Queue[V], handler pool.Handler[*task.Task[V]], o pool.Options[V]) *pool.Pool[V] {
+	if o.Logger == nil {
+		o.Logger = silent
+	}
+	p := pool.New(q, handler, &o)
+	cleanUp(t, p.Shutdown)
+	return p
+}
+
+// openQueue opens a task queue in memory.
+func openQueue[V any](t *testing.T, options *task.Options[V]) *task.Queue[V] {
+	t.Helper()
+	q, err := task.Open(t.Context(), new(task.Memory), "q", options)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, q.Close(context.Background())) })
+	return q
+}

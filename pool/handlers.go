@@ -1,0 +1,110 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fairq/fairq/task"
+)
+
+// Mux is handlers by kind of task. Its Handle is the handler of a pool, and its Kinds are for Options.Kinds, so that the pool takes
+// no others. It must not be changed while it is in use.
+type Mux[V any] map[string]Handler[*task.Task[V]]
+
+// Handle calls the handler of the task's kind. If there is none the task fails for good.
+func (m Mux[V]) Handle(ctx context.Context, t *task.Task[V]) error {
+	if h := m[t.Kind]; h != nil {
+		return h(ctx, t)
+	}
+	return Permanent(invalid("there is no handler for kind %q", t.Kind))
+}
+
+// Kinds returns the kinds that there are handlers for, in alphabetical order.
+func (m Mux[V]) Kinds() []string { return slices.Sorted(maps.Keys(m)) }
+
+// Step is a part of a [Chain].
+type Step[T any] struct {
+	Name   string
+	Handle Handler[T]
+}
+
+// Chain returns a handler that calls others, one after the other, until one returns an error; that is wrapped in a [*StepError]. When the task is
+// tried again, all of them are called again.
+func Chain[T any](steps ...Step[T]) Handler[T] {
+	return func(ctx context.Context, t T) error {
+		for _, s := range steps {
+			if err := s.Handle(ctx, t); err != nil {
+				return &StepError{s.Name, err}
+			}
+		}
+		return nil
+	}
+}
+
+// StepError says in which step of a [Chain] an error has occurred.
+type StepError struct {
+	Step string
+	Err  error
+}
+
+// Error tells both.
+func (e *StepError) Error() string { return fmt.Sprintf("step %s: %v", e.Step, e.Err) }
+
+// Unwrap returns Err.
+func (e *StepError) Unwrap() error { return e.Err }
+
+// Parallel returns a handler that calls others, all at the same time, each in a goroutine of its own, and joins their errors. A panic is an
+// error too.
+func Parallel[T any](handlers ...Handler[T]) Handler[T] {
+	return func(ctx context.Context, t T) error {
+		errs := make([]error, len(handlers))
+		var all sync.WaitGroup
+		for i, h := range handlers {
+			all.Go(func() {
+				errs[i] = errGoexit
+				defer func() {
+					if v := recover(); v != nil {
+						errs[i] = newPanicError(v)
+					}
+				}()
+				errs[i] = h(ctx, t)
+			})
+		}
+		all.Wait()
+		return errors.Join(errs...)
+	}
+}
+
+// Transit returns a handler that puts each task into another queue, with its key, kind, priority, address, deadline and limit of attempts. If that
+// queue is full, it waits for room: so it, in turn, holds up the pool's. Then this queue is done with it.
+func Transit[V any](next *task.Queue[V]) Handler[*task.Task[V]] {
+	return func(ctx context.Context, t *task.Task[V]) error {
+		_, err := next.PutWait(ctx, t.Key, t.Payload, again(&t.Info))
+		return err
+	}
+}
+
+// Forward returns a sink that puts each letter into another queue, as Transit does. A task that has failed, or was too late, has no
+// deadline there.
+func Forward[V any](next *task.Queue[V]) Sink[V] {
+	return func(ctx context.Context, letter *Envelope[V]) error {
+		options := again(&letter.Task)
+		if letter.Reason == Failed || letter.Reason == Deadline {
+			options.Deadline = time.Time{}
+		}
+		_, err := next.PutWait(ctx, letter.Task.Key, letter.Payload, options)
+		return err
+	}
+}
+
+// again returns the options to put a task again.
+func again(i *task.Info) task.PutOptions {
+	return task.PutOptions{
+		Priority: i.Priority, Kind: i.Kind, Address: i.Address, MaxAttempts: i.MaxAttempts, Deadline: i.Deadline,
+	}
+}

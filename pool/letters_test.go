@@ -1,0 +1,367 @@
+package pool_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/task"
+)
+
+// TestEnvelope looks at all that a letter tells of a task that was tried three times.
+func TestEnvelope(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		var box mailbox[int]
+		begin := time.Now()
+		bad := &task.Error{Code: 7, Message: "seven"}
+		p := openFunc(t, func(_ context.Context, tk *task.Task[int]) error {
+			time.Sleep(time.Minute)
+			return fmt.Errorf("attempt %d: %w", tk.Attempts, bad)
+		}, pool.Options[int]{
+			Workers: 1, DeadLetters: box.sink, Classes: []pool.Class[int]{{Name: "first"}, {Name: "second"}},
+			Policy: pool.Policy{MaxAttempts: 3, Backoff: pool.Backoff{Curve: pool.Constant, Base: time.Hour}},
+		})
+		id, err := p.Put(ctx, "alice", 42, pool.PutOptions{Class: "second", PutOptions: task.PutOptions{
+			Priority: 3, Kind: "mail", Address: "there", TTL: 24 * time.Hour,
+		}})
+		require.NoError(t, err)
+		err = p.Queue("second").Wait(ctx, "there")
+		var recorded *task.Error
+		require.ErrorAs(t, err, &recorded)
+		require.Equal(t, task.Error{Code: 7, Message: "attempt 3: seven"}, *recorded)
+		require.Len(t, box.all(), 1)
+		l := box.all()[0]
+		require.Equal(t, 42, l.Payload)
+		require.Equal(t, "second", l.Class)
+		require.Equal(t, pool.Failed, l.Reason)
+		require.EqualError(t, l.Err, "attempt 3: seven")
+		require.ErrorIs(t, l.Err, bad)
+		require.Equal(t, 3, l.Attempts)
+		require.Equal(t, begin.Add(2*time.Hour+3*time.Minute), l.At)
+		require.Equal(t, id, l.Task.ID)
+		require.Equal(t, "alice", l.Task.Key)
+		require.Equal(t, "mail", l.Task.Kind)
+		require.Equal(t, "there", l.Task.Address)
+		require.Equal(t, 3, l.Task.Priority)
+		require.Equal(t, begin, l.Task.Created)
+		require.Equal(t, begin.Add(26*time.Hour), l.Task.Expires) // with the delays
+		require.EqualError(t, l.Task.Err, "attempt 2: seven")
+		end(t, ctx, p)
+	})
+}
+
+func TestReasonNames(t *testing.T) {
+	var names []string
+	for r := range pool.Shutdown + 2 {
+		names = append(names, r.String())
+	}
+	require.Equal(t, []string{"Reason(0)", "overflow", "failed", "deadline", "shutdown", "Reason(5)"}, names)
+}
+
+// TestLetterComesFirst looks at the queue while a letter is sent: the task is still in it.
+func TestLetterComesFirst(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		q := openQueue[int](t, nil)
+		letters := 0
+		p := openNew(t, q, func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) }, pool.Options[int]{
+			Workers: 1, DeadLetters: func(ctx context.Context, l *pool.Envelope[int]) error {
+				tk, err := q.Peek(ctx, l.Task.ID)
+				require.NoError(t, err)
+				require.Equal(t, task.Taken, tk.State)
+				letters++
+				return nil
+			},
+		})
+		require.EqualError(t, p.SubmitWait(ctx, "a", 1, pool.PutOptions{}), "no")
+		s, err := q.Stats(ctx)
+		require.NoError(t, err)
+		require.Zero(t, s.Len())
+		require.Equal(t, 1, letters)
+		require.NoError(t, p.Shutdown(ctx))
+	})
+}
+
+// TestNoLetterWithoutLease has a handler whose task was taken from it: somebody else will do it.
+func TestNoLetterWithoutLease(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		var box mailbox[int]
+		p := openNew(t, openQueue(t, &task.Options[int]{TTR: time.Minute}), func(_ context.Context, tk *task.Task[int]) error {
+			if tk.Attempts == 1 {
+				time.Sleep(time.Hour)
+			}
+			return pool.Permanent(errNo)
+		}, pool.Options[int]{Workers: 2, DeadLetters: box.sink})
+		require.NoError(t, p.Submit(ctx, "a", 1))
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		require.Len(t, box.all(), 1)
+		require.Equal(t, 2, box.all()[0].Attempts)
+		require.Equal(t, [2]uint64{1, 1}, [2]uint64{p.Stats().Failed, p.Stats().Lost})
+		require.NoError(t, p.Shutdown(ctx))
+	})
+}
+
+// TestForward has three pools in a chain: what one cannot do, the next one tries.
+func TestForward(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		var mu sync.Mutex
+		tries := map[string]int{}
+		var queues [3]*task.Queue[int]
+		var pools [3]*pool.Pool[int]
+		for i := range queues {
+			queues[i] = openQueue(t, &task.Options[int]{Capacity: 2}) // so the sinks wait too
+		}
+		for i := range pools {
+			o := pool.Options[int]{Workers: 2, Policy: pool.Policy{Backoff: pool.Backoff{Base: time.Second}}}
+			if i < 2 {
+				o.DeadLetters = pool.Forward(queues[i+1])
+			}
+			pools[i] = openNew(t, queues[i], func(_ context.Context, tk *task.Task[int]) error {
+				mu.Lock()
+				defer mu.Unlock()
+				tries[fmt.Sprintf("%d tries %d of %s as %s with %d at %d", i, tk.Payload, tk.Key, tk.Kind, tk.Priority, tk.MaxAttempts)]++
+				if tk.Payload%3 > i {
+					return errNo
+				}
+				return nil
+			}, o)
+		}
+		for n := range 30 {
+			_, err := pools[0].Queue("").PutWait(ctx, fmt.Sprint(n%4), n, task.PutOptions{Priority: n % 2, Kind: fmt.Sprint("k", n), MaxAttempts: 2})
+			require.NoError(t, err)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		want := map[string]int{}
+		for n := range 30 {
+			for i := range n%3 + 1 {
+				times := 2
+				if i == n%3 {
+					times = 1
+				}
+				want[fmt.Sprintf("%d tries %d of %d as k%d with %d at 2", i, n, n%4, n, n%2)] = times
+			}
+		}
+		require.Equal(t, want, tries)
+		for i, p := range pools {
+			require.Equal(t, uint64(10), p.Stats().Succeeded)
+			require.Equal(t, uint64(20-10*i), p.Stats().Letters)
+			require.NoError(t, p.Shutdown(ctx))
+		}
+	})
+}
+
+// TestForwardAfterDeadline puts what was too late where it can be looked at, and what was dropped where it is still in time.
+func TestForwardAfterDeadline(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		next := openQueue[int](t, nil)
+		p := openFunc(t, newGate().handle, pool.Options[int]{
+			Workers: 1, Capacity: 1, WhenFull: pool.DropNew, DeadLetters: pool.Forward(next), Deadline: time.Minute,
+		})
+		p.Pause()
+		require.NoError(t, p.Submit(ctx, "a", 1))
+		require.NoError(t, p.Submit(ctx, "a", 2))
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		tasks, err := next.List(ctx, task.ListOptions{})
+		require.NoError(t, err)
+		require.Len(t, tasks, 1)
+		require.Equal(t, 1, tasks[0].Payload)
+		end(t, ctx, p)
+	})
+}
+
+// TestSinkThatFails has sinks that return an error or panic, for tasks of a queue of one's own: they are buried, and can be kicked.
+func TestSinkThatFails(t *testing.T) {
+	errSink := errors.New("sink is full")
+	for name, sink := range map[string]pool.Sink[int]{
+		"error": func(context.Context, *pool.Envelope[int]) error { return errSink },
+		"panic": func(context.Context, *pool.Envelope[int]) error { panic(errSink) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, ctx context.Context) {
+				q := openQueue[int](t, nil)
+				fails := true
+				var told error
+				p := openNew(t, q, func(context.Context, *task.Task[int]) error {
+					if fails {
+						return pool.Permanent(errNo)
+					}
+					return nil
+				}, pool.Options[int]{Workers: 1, DeadLetters: sink, Observer: pool.Observer{
+					Failed: func(_ string, _ time.Duration, err error) { told = err },
+				}})
+				err := p.SubmitWait(ctx, "a", 1, pool.PutOptions{})
+				synctest.Wait()
+				require.ErrorContains(t, err, "no\n")
+				require.ErrorContains(t, err, "sink is full")
+				require.ErrorIs(t, told, errNo)
+				require.ErrorIs(t, told, errSink)
+				s, err := q.Stats(ctx)
+				require.NoError(t, err)
+				require.Equal(t, 1, s.Buried)
+				require.Equal(t, [2]uint64{1, 0}, [2]uint64{p.Stats().Failed, p.Stats().Letters})
+				fails = false
+				_, err = q.Kick(ctx, 1)
+				require.NoError(t, err)
+				wait(t, p)
+				require.Equal(t, uint64(1), p.Stats().Succeeded)
+				require.NoError(t, p.Shutdown(ctx))
+			})
+		})
+	}
+}
+
+// TestSinkThatFailsOfOwnQueue has a sink that fails until the pool is shut down, or still then.
+func TestSinkThatFailsOfOwnQueue(t *testing.T) {
+	for _, works := range []bool{false, true} {
+		inBubble(t, func(t *testing.T, ctx context.Context) {
+			var box mailbox[int]
+			down := false
+			p := openFunc(t, func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) }, pool.Options[int]{
+				Workers: 1, DeadLetters: func(ctx context.Context, l *pool.Envelope[int]) error {
+					if down && works {
+						return box.sink(ctx, l)
+					}
+					return errNo
+				},
+			})
+			require.NoError(t, p.Submit(ctx, "a", 1))
+			wait(t, p)
+			require.Empty(t, box.all())
+			down = true
+			require.NoError(t, p.Shutdown(ctx))
+			left := box.all()
+			if !works {
+				require.Empty(t, left)
+				left = p.Leftovers()
+			} else {
+				require.Empty(t, p.Leftovers())
+			}
+			require.Len(t, left, 1)
+			require.Equal(t, pool.Failed, left[0].Reason)
+			require.Equal(t, 1, left[0].Payload)
+			require.ErrorContains(t, left[0].Err, "no")
+		})
+	}
+}
+
+// TestWithoutSink has tasks that fail for good: the pool's own queue forgets them, another one buries them.
+func TestWithoutSink(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		fail := func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) }
+		own := openFunc(t, fail, pool.Options[int]{Workers: 1})
+		q := openQueue[int](t, nil)
+		other := openNew(t, q, fail, pool.Options[int]{Workers: 1})
+		for i, p := range []*pool.Pool[int]{own, other} {
+			require.EqualError(t, p.SubmitWait(ctx, "a", 1, pool.PutOptions{}), "no")
+			synctest.Wait()
+			s, err := p.Queue("").Stats(ctx)
+			require.NoError(t, err)
+			require.Equal(t, [2]int{i, i}, [2]int{s.Buried, s.Len()})
+			require.Equal(t, uint64(1), p.Stats().Failed)
+			end(t, ctx, p)
+		}
+	})
+}
+
+// TestLeftAtShutdown has tasks in all states when the pool is shut down, with a sink that takes every other letter.
+func TestLeftAtShutdown(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		var box mailbox[int]
+		g := newGate()
+		p := openFunc(t, g.handle, pool.Options[int]{
+			Workers: 2, Classes: []pool.Class[int]{{Name: "x"}, {Name: "y"}}, Policy: pool.Policy{Backoff: pool.Backoff{Base: time.Hour}},
+			DeadLetters: func(ctx context.Context, l *pool.Envelope[int]) error {
+				if l.Payload%2 == 0 {
+					return errNo
+				}
+				return box.sink(ctx, l)
+			},
+		})
+		require.NoError(t, p.Submit(ctx, "a", 0))
+		require.NoError(t, p.Submit(ctx, "a", 1))
+		synctest.Wait()
+		g.leave <- errNo
+		g.leave <- errNo
+		synctest.Wait() // two are tried again in an hour
+		for n := 2; n < 12; n++ {
+			var options task.PutOptions
+			if n >= 8 {
+				options.Delay = time.Hour
+			}
+			_, err := p.Put(ctx, "b", n, pool.PutOptions{Class: []string{"x", "y"}[n/2%2], PutOptions: options})
+			require.NoError(t, err)
+		}
+		synctest.Wait()
+		result := make(chan error)
+		go func() { result <- p.Shutdown(ctx) }()
+		synctest.Wait()
+		g.let(2)
+		require.NoError(t, <-result)
+		_, started := g.now()
+		seen := map[int]int{}
+		for _, n := range started[2:] {
+			seen[n]++
+		}
+		check := func(l pool.Envelope[int], taken bool) {
+			seen[l.Payload]++
+			require.Equal(t, taken, l.Payload%2 == 1)
+			require.Equal(t, pool.Shutdown, l.Reason)
+			if l.Payload < 2 {
+				require.EqualError(t, l.Err, "no")
+				require.Equal(t, 1, l.Attempts)
+				require.Equal(t, "x", l.Class)
+			} else {
+				require.Equal(t, pool.ErrShutdown, l.Err)
+				require.Zero(t, l.Attempts)
+				require.Equal(t, []string{"x", "y"}[l.Payload/2%2], l.Class)
+			}
+			require.Equal(t, time.Now(), l.At)
+		}
+		for _, l := range box.all() {
+			check(l, true)
+		}
+		for _, l := range p.Leftovers() {
+			check(l, false)
+		}
+		require.Len(t, seen, 12)
+		for n, times := range seen {
+			require.Equal(t, 1, times, n)
+		}
+	})
+}
+
+// TestLetters is about the functions for a queue that is not the pool's.
+func TestLetters(t *testing.T) {
+	tk := &task.Task[int]{Info: task.Info{ID: 5, Key: "a", Attempts: 2}, Payload: 7}
+	for reason, want := range map[pool.Reason]error{pool.Overflow: fairq.ErrFull, pool.Deadline: pool.ErrDeadline} {
+		var box mailbox[int]
+		pool.Letters(box.sink, reason, func(*task.Task[int], error) { t.Error("lost") })(tk)
+		require.Len(t, box.all(), 1)
+		l := box.all()[0]
+		require.WithinDuration(t, time.Now(), l.At, time.Minute)
+		l.At = time.Time{}
+		require.Equal(t, pool.Envelope[int]{Task: tk.Info, Payload: 7, Reason: reason, Err: want, Attempts: 2}, l)
+	}
+	for _, sink := range []pool.Sink[int]{
+		func(context.Context, *pool.Envelope[int]) error { return errNo },
+		func(context.Context, *pool.Envelope[int]) error { panic(errNo) },
+	} {
+		lost := 0
+		pool.Letters(sink, pool.Deadline, func(which *task.Task[int], err error) {
+			lost++
+			require.Same(t, tk, which)
+			require.ErrorIs(t, err, errNo)
+		})(tk)
+		require.Equal(t, 1, lost)
+	}
+}

@@ -1,0 +1,319 @@
+package pool
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task"
+)
+
+// Handler does a task. T is a *task.Task[V], or the item of a FairQueue. If it returns nil the task is done; else it has failed, and is tried again,
+// unless that was its last attempt. See [Permanent], [RetryAfter] and [Snooze]. A panic is a failure with a [*PanicError].
+type Handler[T any] func(ctx context.Context, t T) error
+
+// Options configure a pool. The zero value of each field is its default.
+type Options[V any] struct {
+	// Workers is how many tasks are worked on at the same time; 0 means as many as [runtime.GOMAXPROCS] says. It stands for a
+	// Scale with this Min and Max, so one of the two must be zero.
+	Workers int
+
+	// Scale is for a number of workers that depends on the load.
+	Scale Scale
+
+	// Schedule replaces Scale at certain times of the day.
+	Schedule Schedule
+
+	// Policy is how each task is run. ForTask, if not nil, may return another one for a task; it is handed the pool's.
+	Policy  Policy
+	ForTask func(t *task.Task[V], p Policy) Policy
+
+	// Delay and Deadline are for tasks that are put with Submit, SubmitWait or Put, without their own: how long it takes until they are
+	// ready, and until they are of no use any more, both from then on. 0 means none.
+	Delay    time.Duration
+	Deadline time.Duration
+
+	// WhenFull says what becomes of a task that there is no room for. DropOld and EvictHeaviest are for a pool with queues of
+	// its own; elsewhere the queue's own options say so.
+	WhenFull WhenFull
+
+	// Capacity and KeyCapacity are the room in a queue of the pool's own, see [task.Options]. Capacity 0 means no limit.
+	Capacity    int
+	KeyCapacity int
+
+	// MaxInFlightPerKey and Weight are for a queue of the pool's own, see [task.Options].
+	MaxInFlightPerKey int
+	Weight            func(key string) int
+
+	// Classes are the queues of a pool that has several; see [Class].
+	Classes []Class[V]
+
+	// Order says how the classes share the workers.
+	Order Order
+
+	// Limits keep room for urgent tasks; see [Limit].
+	Limits []Limit
+
+	// Kinds are those that are taken; nil means all.
+	Kinds []string
+
+	// DeadLetters is given what could not be done. nil means that a task that failed for good is buried in its queue, or in a queue of
+	// the pool's own forgotten, once Observer, Logger and those who wait for it have been told; see the package documentation.
+	DeadLetters Sink[V]
+
+	// AbandonAfter is how long Shutdown waits for handlers after it has cancelled their contexts. Then their tasks are handed
+	// back nevertheless. 0 means a second.
+	AbandonAfter time.Duration
+
+	// Observer is told what happens.
+	Observer Observer
+
+	// Logger is told about changes of the number of workers, of the schedule, of final failures and of the end, and at level
+	// Debug about each failure. nil means [slog.Default].
+	Logger *slog.Logger
+}
+
+// Scale is how many workers there are.
+type Scale struct {
+	// Min and Max are how many workers there are at least and at most. A worker's goroutine is not started before there is
+	// something to do; Min 0 lets all of them end.
+	Min, Max int
+
+	// WakeFactor and SleepFactor are degrees of fullness of the queue: the tasks that are ready or wait for room, by its
+	// capacity. From WakeFactor on a worker is added. Below SleepFactor one that is not needed is let go. 0 means 0.75 and 0.5. A
+	// queue without a capacity is full enough as soon as a task waits.
+	WakeFactor, SleepFactor float64
+
+	// IdleTimeout is for how long a worker must not have been needed to be let go. 0 means a minute.
+	IdleTimeout time.Duration
+}
+
+// Policy is how a task is run.
+type Policy struct {
+	// Timeout is how long a handler has before its context is done, with the cause [ErrTimeout]. 0 means no limit.
+	Timeout time.Duration
+
+	// MaxAttempts is how often a task is tried that has no limit of its own. 0 means [DefaultMaxAttempts], a negative value no
+	// limit.
+	MaxAttempts int
+
+	// Backoff says how long a task waits after a failure.
+	Backoff Backoff
+}
+
+// MaxWorkers is the limit of what Scale.Max can be.
+const MaxWorkers = 1 << 20
+
+// DefaultMaxAttempts is how often a task is tried if nothing else is said.
+const DefaultMaxAttempts = 10
+
+// WhenFull is what becomes of a task that there is no room for.
+type WhenFull uint8
+
+// The policies.
+const (
+	Block         WhenFull = iota // Submit waits for room
+	Reject                        // Submit returns a *fairq.FullError
+	DropNew                       // it goes to DeadLetters
+	DropOld                       // the oldest of a key with the most tasks goes to DeadLetters, see fairq.EvictOldest
+	EvictHeaviest                 // the newest of a key with the most tasks goes to DeadLetters, see fairq.EvictHeaviest
+)
+
+// Class is a queue of a pool that drains several. Within a class keys are served in rounds, as in any queue.
+type Class[V any] struct {
+	Name   string         // unique in the pool
+	Weight int            // the share of the starts, see Order; 0 means 1
+	Queue  *task.Queue[V] // nil means one of the pool's own, with the Options' fields for such a queue
+
+	// Capacity overrides that of the Options for a queue of the pool's own. 0 means that it does not.
+	Capacity int
+}
+
+// Order is how classes share the workers. No worker is idle while any class has a task that can be taken.
+type Order struct {
+	// Strict means that a class is served only if those before it have nothing. Otherwise classes are served in rounds, each as
+	// many times in a round as its weight says.
+	Strict bool
+
+	// Ageing, with Strict, is after how long a class that has tasks, and was not served, is served once before the others. 0
+	// means never.
+	Ageing time.Duration
+}
+
+// Limit says that a task of this or a less urgent priority is started only while fewer than Running tasks are running. So a
+// pool with 10 workers and a Limit{Priority: 1, Running: 8} has two that only tasks of priority 0 use.
+type Limit struct {
+	Priority int
+	Running  int
+}
+
+// setup is what the workers must know of the options.
+type setup struct {
+	observer Observer
+	log      *slog.Logger
+	abandon  time.Duration
+	base     Scale
+	table    *timetable // nil if there is no schedule
+	ranges   []Range    // its, with full scales
+}
+
+// Validate returns an error that names the field, its value and the limit, if [New], or [Func], would panic because of it. Programs
+// whose options come from their users call it.
+func (o Options[V]) Validate() error {
+	_, err := o.complete()
+	return err
+}
+
+// complete checks the options of a Pool, and fills in the defaults.
+func (o *Options[V]) complete() (*setup, error) {
+	if len(o.Classes) == 0 {
+		o.Classes = []Class[V]{{}}
+	}
+	own := false
+	o.Classes = slices.Clone(o.Classes)
+	for i := range o.Classes {
+		c := &o.Classes[i]
+		if c.Weight < 0 || c.Weight > fairq.MaxWeight {
+			return nil, invalid("Options.Classes[%d].Weight is %d; the limits are 0 and %d", i, c.Weight, fairq.MaxWeight)
+		}
+		if c.Capacity < 0 || c.Capacity > fairq.MaxLen {
+			return nil, invalid("Options.Classes[%d].Capacity is %d; the limits are 0 and %d", i, c.Capacity, fairq.MaxLen)
+		}
+		if c.Queue != nil && c.Capacity != 0 {
+			return nil, invalid("Options.Classes[%d].Capacity is %d; it must be 0 for a Queue that is there already", i, c.Capacity)
+		}
+		if c.Capacity == 0 {
+			c.Capacity = o.Capacity
+		}
+		if len(o.Classes) > 1 && c.Name == "" {
+			return nil, invalid("Options.Classes[%d].Name is empty; it must not be if there are several", i)
+		}
+		for j := range i {
+			if o.Classes[j].Name == c.Name {
+				return nil, invalid("Options.Classes[%d].Name is %q, and so is that of Options.Classes[%d]; they must differ", i, c.Name, j)
+			}
+		}
+		own = own || c.Queue == nil
+		if c.Queue == nil && o.WhenFull >= DropNew && c.Capacity == 0 {
+			return nil, invalid("Options.Capacity is 0; with Options.WhenFull %v it must be set, for a queue without limit is never full", o.WhenFull)
+		}
+	}
+	if err := validateLimits("Options.Limits", o.Limits); err != nil {
+		return nil, err
+	}
+	switch {
+	case o.WhenFull > EvictHeaviest:
+		return nil, invalid("Options.WhenFull is %d; the limits are Block, %d, and EvictHeaviest, %d", o.WhenFull, Block, EvictHeaviest)
+	case o.WhenFull >= DropNew && o.DeadLetters == nil:
+		return nil, invalid("Options.DeadLetters is nil; with Options.WhenFull %v it must be set, or tasks would be lost in silence", o.WhenFull)
+	case o.WhenFull >= DropOld && !own:
+		return nil, invalid("Options.WhenFull is %v; what a queue evicts that is not the pool's own is up to its own options", o.WhenFull)
+	case !own && (o.Capacity != 0 || o.KeyCapacity != 0 || o.MaxInFlightPerKey != 0 || o.Weight != nil):
+		return nil, invalid("Options.Capacity, KeyCapacity, MaxInFlightPerKey or Weight is set; they are for queues of the pool's own")
+	case o.Capacity < 0 || o.Capacity > fairq.MaxLen:
+		return nil, invalid("Options.Capacity is %d; the limits are 0 and %d", o.Capacity, fairq.MaxLen)
+	case o.KeyCapacity < 0 || o.KeyCapacity > fairq.MaxLen:
+		return nil, invalid("Options.KeyCapacity is %d; the limits are 0 and %d", o.KeyCapacity, fairq.MaxLen)
+	case o.MaxInFlightPerKey < 0 || o.MaxInFlightPerKey > fairq.MaxLen:
+		return nil, invalid("Options.MaxInFlightPerKey is %d; the limits are 0 and %d", o.MaxInFlightPerKey, fairq.MaxLen)
+	case o.Delay < 0 || o.Delay > task.MaxDuration:
+		return nil, invalid("Options.Delay is %v; the limits are 0 and %v", o.Delay, task.MaxDuration)
+	case o.Deadline < 0 || o.Deadline > task.MaxDuration:
+		return nil, invalid("Options.Deadline is %v; the limits are 0 and %v", o.Deadline, task.MaxDuration)
+	case o.Order.Ageing < 0 || o.Order.Ageing > 0 && !o.Order.Strict:
+		return nil, invalid("Options.Order.Ageing is %v; it must be 0 or more, and 0 unless Order.Strict is set", o.Order.Ageing)
+	}
+	return o.completeCommon()
+}
+
+// completeForItems is complete for workers that drain a FairQueue.
+func (o *Options[V]) completeForItems() (*setup, error) {
+	p := o.Policy
+	p.Timeout = 0
+	if o.ForTask != nil || p != (Policy{}) || o.Delay != 0 || o.Deadline != 0 || o.WhenFull != Block || o.Capacity != 0 || o.KeyCapacity != 0 ||
+		o.MaxInFlightPerKey != 0 || o.Weight != nil || len(o.Classes) > 0 || o.Order != (Order{}) || len(o.Limits) > 0 || o.Kinds != nil {
+		return nil, invalid("Options for a FairQueue: only Workers, Scale, Schedule, Policy.Timeout, DeadLetters, AbandonAfter, Observer and Logger may be set")
+	}
+	return o.completeCommon()
+}
+
+func (o *Options[V]) completeCommon() (*setup, error) {
+	base := o.Scale
+	switch {
+	case o.Workers < 0 || o.Workers > MaxWorkers:
+		return nil, invalid("Options.Workers is %d; the limits are 0 and %d", o.Workers, MaxWorkers)
+	case o.Workers > 0 && (base.Min != 0 || base.Max != 0):
+		return nil, invalid("Options.Workers is %d and Options.Scale has %d to %d workers; one of the two must be 0", o.Workers, base.Min, base.Max)
+	case o.AbandonAfter < 0:
+		return nil, invalid("Options.AbandonAfter is %v; it must be 0 or more", o.AbandonAfter)
+	case o.Policy.Timeout < 0:
+		return nil, invalid("Options.Policy.Timeout is %v; it must be 0 or more", o.Policy.Timeout)
+	}
+	if base.Min == 0 && base.Max == 0 {
+		base.Max = cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
+		base.Min = base.Max
+	}
+	if err := base.complete("Options.Scale", Scale{WakeFactor: 0.75, SleepFactor: 0.5, IdleTimeout: time.Minute}); err != nil {
+		return nil, err
+	}
+	if err := o.Policy.Backoff.validate("Options.Policy.Backoff"); err != nil {
+		return nil, err
+	}
+	s := &setup{
+		observer: o.Observer, log: o.Logger, abandon: cmp.Or(o.AbandonAfter, time.Second), base: base, ranges: slices.Clone(o.Schedule.Ranges),
+	}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	for i := range s.ranges {
+		if err := s.ranges[i].Scale.complete("Options.Schedule: the scale of "+strconv.Quote(s.ranges[i].Time), base); err != nil {
+			return nil, err
+		}
+	}
+	if len(s.ranges) == 0 {
+		return s, nil
+	}
+	var err error
+	s.table, err = o.Schedule.compile()
+	return s, err
+}
+
+// complete checks a scale and fills in defaults.
+func (s *Scale) complete(name string, defaults Scale) error {
+	if s.WakeFactor == 0 {
+		s.WakeFactor = defaults.WakeFactor
+	}
+	if s.SleepFactor == 0 {
+		s.SleepFactor = min(defaults.SleepFactor, s.WakeFactor)
+	}
+	if s.IdleTimeout == 0 {
+		s.IdleTimeout = defaults.IdleTimeout
+	}
+	switch {
+	case s.Min < 0 || s.Max < s.Min || s.Max > MaxWorkers:
+		return invalid("%s: Min and Max are %d and %d; the limits are 0 and %d, and Min must not be greater", name, s.Min, s.Max, MaxWorkers)
+	case !(s.WakeFactor > 0 && s.WakeFactor <= 1):
+		return invalid("%s: WakeFactor is %v; the limits are 0 and 1", name, s.WakeFactor)
+	case !(s.SleepFactor > 0 && s.SleepFactor <= s.WakeFactor):
+		return invalid("%s: SleepFactor is %v; the limits are 0 and WakeFactor, %v", name, s.SleepFactor, s.WakeFactor)
+	case s.IdleTimeout < 0:
+		return invalid("%s: IdleTimeout is %v; it must be 0 or more", name, s.IdleTimeout)
+	}
+	return nil
+}
+
+var whenFullNames = [...]string{Block: "Block", Reject: "Reject", DropNew: "DropNew", DropOld: "DropOld", EvictHeaviest: "EvictHeaviest"}
+
+// String returns the policy's name.
+func (w WhenFull) String() string {
+	if int(w) < len(whenFullNames) {
+		return whenFullNames[w]
+	}
+	return fmt.Sprintf("WhenFull(%d)", uint8(w))
+}

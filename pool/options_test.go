@@ -1,0 +1,140 @@
+package pool_test
+
+import (
+	"context"
+	"math"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/task"
+)
+
+func nothing(context.Context, *task.Task[int]) error { return nil }
+
+func sinkAll(context.Context, *pool.Envelope[int]) error { return nil }
+
+// TestOptionErrors has every error that Validate returns, but for those of schedules, backoffs and limits, which have tests of
+// their own.
+func TestOptionErrors(t *testing.T) {
+	q := openQueue[int](t, nil)
+	for want, o := range map[string]pool.Options[int]{
+		"Options.Classes[0].Weight is -1; the limits are 0 and 1000":                                                   {Classes: []pool.Class[int]{{Weight: -1}}},
+		"Options.Classes[0].Weight is 1001; the limits are 0 and 1000":                                                 {Classes: []pool.Class[int]{{Weight: fairq.MaxWeight + 1}}},
+		"Options.Classes[1].Capacity is -1; the limits are 0 and 536870912":                                            {Classes: []pool.Class[int]{{Name: "a"}, {Name: "b", Capacity: -1}}},
+		"Options.Classes[0].Capacity is 5; it must be 0 for a Queue that is there already":                             {Classes: []pool.Class[int]{{Queue: q, Capacity: 5}}},
+		"Options.Classes[1].Name is empty; it must not be if there are several":                                        {Classes: []pool.Class[int]{{Name: "a"}, {}}},
+		`Options.Classes[2].Name is "a", and so is that of Options.Classes[0]; they must differ`:                       {Classes: []pool.Class[int]{{Name: "a"}, {Name: "b"}, {Name: "a"}}},
+		"Options.Capacity is 0; with Options.WhenFull DropNew it must be set, for a queue without limit is never full": {WhenFull: pool.DropNew, DeadLetters: sinkAll},
+		"Options.WhenFull is 5; the limits are Block, 0, and EvictHeaviest, 4":                                         {WhenFull: 5, Capacity: 1, DeadLetters: sinkAll},
+		"Options.DeadLetters is nil; with Options.WhenFull DropOld it must be set, or tasks would be lost in silence":  {WhenFull: pool.DropOld, Capacity: 1},
+		"Options.WhenFull is EvictHeaviest; what a queue evicts that is not the pool's own is up to its own options": {
+			WhenFull: pool.EvictHeaviest, DeadLetters: sinkAll, Classes: []pool.Class[int]{{Queue: q}},
+		},
+		"Options.Capacity, KeyCapacity, MaxInFlightPerKey or Weight is set; they are for queues of the pool's own": {
+			MaxInFlightPerKey: 1, Classes: []pool.Class[int]{{Queue: q}},
+		},
+		"Options.Capacity is -1; the limits are 0 and 536870912":                                                  {Capacity: -1},
+		"Options.KeyCapacity is -1; the limits are 0 and 536870912":                                               {KeyCapacity: -1},
+		"Options.MaxInFlightPerKey is -1; the limits are 0 and 536870912":                                         {MaxInFlightPerKey: -1},
+		"Options.Delay is -1ns; the limits are 0 and 876000h0m0s":                                                 {Delay: -1},
+		"Options.Delay is 876000h0m0.000000001s; the limits are 0 and 876000h0m0s":                                {Delay: task.MaxDuration + 1},
+		"Options.Deadline is -1ns; the limits are 0 and 876000h0m0s":                                              {Deadline: -1},
+		"Options.Order.Ageing is -1ns; it must be 0 or more, and 0 unless Order.Strict is set":                    {Order: pool.Order{Strict: true, Ageing: -1}},
+		"Options.Order.Ageing is 1s; it must be 0 or more, and 0 unless Order.Strict is set":                      {Order: pool.Order{Ageing: time.Second}},
+		"Options.Workers is -1; the limits are 0 and 1048576":                                                     {Workers: -1},
+		"Options.Workers is 1048577; the limits are 0 and 1048576":                                                {Workers: pool.MaxWorkers + 1},
+		"Options.Workers is 3 and Options.Scale has 0 to 4 workers; one of the two must be 0":                     {Workers: 3, Scale: pool.Scale{Max: 4}},
+		"Options.Scale: Min and Max are 3 and 2; the limits are 0 and 1048576, and Min must not be greater":       {Scale: pool.Scale{Min: 3, Max: 2}},
+		"Options.Scale: Min and Max are -1 and 2; the limits are 0 and 1048576, and Min must not be greater":      {Scale: pool.Scale{Min: -1, Max: 2}},
+		"Options.Scale: Min and Max are 0 and 1048577; the limits are 0 and 1048576, and Min must not be greater": {Scale: pool.Scale{Max: pool.MaxWorkers + 1}},
+		"Options.Scale: WakeFactor is -0.5; the limits are 0 and 1":                                               {Scale: pool.Scale{WakeFactor: -0.5}},
+		"Options.Scale: WakeFactor is NaN; the limits are 0 and 1":                                                {Scale: pool.Scale{WakeFactor: math.NaN()}},
+		"Options.Scale: SleepFactor is 0.8; the limits are 0 and WakeFactor, 0.75":                                {Scale: pool.Scale{SleepFactor: 0.8}},
+		"Options.Scale: IdleTimeout is -1ns; it must be 0 or more":                                                {Scale: pool.Scale{IdleTimeout: -1}},
+		"Options.AbandonAfter is -1ns; it must be 0 or more":                                                      {AbandonAfter: -1},
+		"Options.Policy.Timeout is -1ns; it must be 0 or more":                                                    {Policy: pool.Policy{Timeout: -1}},
+		"Options.Policy.Backoff.Max is 1s; it must be 0 or at least Base, which is 1m0s":                          {Policy: pool.Policy{Backoff: pool.Backoff{Base: time.Minute, Max: time.Second}}},
+	} {
+		want = "pool: invalid: " + want
+		err := o.Validate()
+		require.ErrorIs(t, err, pool.ErrInvalid, want)
+		require.EqualError(t, err, want)
+		require.PanicsWithError(t, want, func() { pool.Func(nothing, &o) })
+	}
+}
+
+// TestMisuse is about what constructors panic with besides.
+func TestMisuse(t *testing.T) {
+	q, items := openQueue[int](t, nil), fairq.New(func(int) string { return "a" }, nil)
+	handle := func(context.Context, int) error { return nil }
+	require.PanicsWithValue(t, "pool: New: the queue is nil", func() { pool.New(nil, nothing, nil) })
+	require.PanicsWithValue(t, "pool: the handler is nil", func() { pool.New(q, nil, nil) })
+	require.PanicsWithValue(t, "pool: the handler is nil", func() { pool.Func[int](nil, nil) })
+	require.PanicsWithValue(t, "pool: Drain: the queue or the handler is nil", func() { pool.Drain[int](nil, handle, nil) })
+	require.PanicsWithValue(t, "pool: Drain: the queue or the handler is nil", func() { pool.Drain(items, nil, nil) })
+	require.PanicsWithError(t, "pool: invalid: New: the options have classes; these are for Func", func() {
+		pool.New(q, nothing, &pool.Options[int]{Classes: []pool.Class[int]{{}}})
+	})
+	for _, o := range []pool.Options[int]{
+		{ForTask: func(_ *task.Task[int], p pool.Policy) pool.Policy { return p }},
+		{Policy: pool.Policy{MaxAttempts: 1}},
+		{Policy: pool.Policy{Backoff: pool.Backoff{Base: 1}}},
+		{Delay: 1},
+		{Deadline: 1},
+		{WhenFull: pool.Reject},
+		{Capacity: 1},
+		{KeyCapacity: 1},
+		{MaxInFlightPerKey: 1},
+		{Weight: func(string) int { return 1 }},
+		{Classes: []pool.Class[int]{{}}},
+		{Order: pool.Order{Strict: true}},
+		{Limits: []pool.Limit{{}}},
+		{Kinds: []string{}},
+	} {
+		require.PanicsWithError(t, "pool: invalid: Options for a FairQueue: only Workers, Scale, Schedule, Policy.Timeout, DeadLetters, AbandonAfter, Observer and Logger may be set",
+			func() { pool.Drain(items, handle, &o) })
+	}
+	p := openFunc(t, nothing, pool.Options[int]{})
+	for _, c := range [][2]int{{-1, 2}, {3, 2}, {0, pool.MaxWorkers + 1}} {
+		require.ErrorIs(t, p.SetWorkers(c[0], c[1]), pool.ErrInvalid)
+	}
+	require.EqualError(t, p.SetWorkers(3, 2), "pool: invalid: SetWorkers: 3 and 2; the limits are 0 and 1048576, and the first must not be greater")
+}
+
+// TestDefaults is about zero values.
+func TestDefaults(t *testing.T) {
+	require.NoError(t, pool.Options[int]{}.Validate())
+	p := pool.Func(nothing, nil)
+	require.Equal(t, pool.Stats{Min: runtime.GOMAXPROCS(0), Max: runtime.GOMAXPROCS(0)}, p.Stats())
+	s, err := p.Queue("").Stats(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, fairq.MaxLen, s.Capacity)
+	end(t, t.Context(), p)
+	require.Equal(t, 10, pool.DefaultMaxAttempts)
+}
+
+// TestOptionsAreCopied changes what was handed to a pool.
+func TestOptionsAreCopied(t *testing.T) {
+	o := pool.Options[int]{
+		Kinds: []string{"a"}, Classes: []pool.Class[int]{{Name: "x"}, {Name: "y"}}, Limits: []pool.Limit{{Running: 1}},
+		Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "00:00-24:00", Scale: pool.Scale{Max: 2}}}},
+	}
+	p := openFunc(t, nothing, o)
+	o.Kinds[0], o.Classes[0].Name, o.Limits[0].Running, o.Schedule.Ranges[0].Scale.Max = "b", "z", 0, 0
+	require.NoError(t, p.SubmitWait(t.Context(), "a", 1, pool.PutOptions{Class: "x", PutOptions: task.PutOptions{Kind: "a"}}))
+	require.Equal(t, 2, p.Stats().Max)
+	end(t, t.Context(), p)
+}
+
+func TestWhenFullNames(t *testing.T) {
+	var names []string
+	for w := range pool.EvictHeaviest + 2 {
+		names = append(names, w.String())
+	}
+	require.Equal(t, []string{"Block", "Reject", "DropNew", "DropOld", "EvictHeaviest", "WhenFull(5)"}, names)
+}

@@ -1,0 +1,318 @@
+package pool_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/task"
+)
+
+// put is a task that was submitted, for a model of a full queue.
+type put struct {
+	key string
+	n   int
+}
+
+// fullQueue is a model of a queue from which nothing is taken.
+type fullQueue struct {
+	whenFull              pool.WhenFull
+	capacity, keyCapacity int
+	queued                []put // oldest first
+}
+
+func (q *fullQueue) len(key string) (n int) {
+	for _, p := range q.queued {
+		if p.key == key {
+			n++
+		}
+	}
+	return n
+}
+
+// submit returns what may be dropped, one of these, and whether the task is refused.
+func (q *fullQueue) submit(p put) (dropped []int, refused bool) {
+	keyFull := q.keyCapacity > 0 && q.keyCapacity < q.capacity && q.len(p.key) >= q.keyCapacity
+	if len(q.queued) < q.capacity && !keyFull {
+		q.queued = append(q.queued, p)
+		return nil, false
+	}
+	switch {
+	case q.whenFull == pool.Reject:
+		return nil, true
+	case q.whenFull == pool.DropNew:
+		return []int{p.n}, false
+	case keyFull:
+		return nil, true
+	}
+	most := 0
+	for _, other := range q.queued {
+		most = max(most, q.len(other.key))
+	}
+	if q.whenFull == pool.EvictHeaviest && q.len(p.key) == most {
+		return nil, true
+	}
+	inOrder := slices.Clone(q.queued)
+	if q.whenFull == pool.EvictHeaviest {
+		slices.Reverse(inOrder)
+	}
+	seen := map[string]bool{}
+	for _, other := range inOrder {
+		if q.len(other.key) == most && !seen[other.key] {
+			dropped = append(dropped, other.n)
+			seen[other.key] = true
+		}
+	}
+	q.queued = append(q.queued, p)
+	return dropped, false
+}
+
+func (q *fullQueue) drop(n int) {
+	q.queued = slices.DeleteFunc(q.queued, func(p put) bool { return p.n == n })
+}
+
+// TestWhenFull submits tasks to a pool that is paused, and compares what it drops with a model. Then all that is left is done.
+func TestWhenFull(t *testing.T) {
+	for _, whenFull := range []pool.WhenFull{pool.Reject, pool.DropNew, pool.DropOld, pool.EvictHeaviest} {
+		t.Run(whenFull.String(), func(t *testing.T) {
+			r := chance(t)
+			for range 50 {
+				synctest.Test(t, func(t *testing.T) { testWhenFull(t, r, whenFull) })
+			}
+		})
+	}
+}
+
+func testWhenFull(t *testing.T, r *rand.Rand, whenFull pool.WhenFull) {
+	ctx := t.Context()
+	model := fullQueue{whenFull: whenFull, capacity: 1 + r.IntN(12)}
+	if r.IntN(2) == 0 {
+		model.keyCapacity = 1 + r.IntN(model.capacity)
+	}
+	var box mailbox[int]
+	var g gate
+	g.leave = make(chan error, 1000)
+	var told int
+	p := openFunc(t, g.handle, pool.Options[int]{
+		Workers: 2, WhenFull: whenFull, Capacity: model.capacity, KeyCapacity: model.keyCapacity, DeadLetters: box.sink,
+		Observer: pool.Observer{Dropped: func(string) { told++ }},
+	})
+	p.Pause()
+	begin := time.Now()
+	for n := range 60 {
+		time.Sleep(time.Second)
+		key := fmt.Sprint(r.IntN(1 + r.IntN(6)))
+		before := len(box.all())
+		err := p.Submit(ctx, key, n)
+		letters := box.all()[before:]
+		dropped, refused := model.submit(put{key, n})
+		if refused {
+			require.ErrorIs(t, err, fairq.ErrFull)
+			require.ErrorAs(t, err, new(*fairq.FullError))
+			require.Empty(t, letters)
+			continue
+		}
+		require.NoError(t, err)
+		if len(dropped) == 0 {
+			require.Empty(t, letters)
+			continue
+		}
+		require.Len(t, letters, 1)
+		letter := letters[0]
+		require.Contains(t, dropped, letter.Payload)
+		model.drop(letter.Payload)
+		require.Equal(t, pool.Overflow, letter.Reason)
+		require.ErrorIs(t, letter.Err, fairq.ErrFull)
+		require.Zero(t, letter.Attempts)
+		require.Equal(t, time.Now(), letter.At)
+		if letter.Payload != n {
+			require.Equal(t, begin.Add(time.Duration(letter.Payload+1)*time.Second), letter.Task.Created)
+		} else {
+			require.Equal(t, key, letter.Task.Key)
+		}
+	}
+	letters := len(box.all())
+	require.Equal(t, letters, told)
+	require.Equal(t, [2]uint64{uint64(letters), uint64(letters)}, [2]uint64{p.Stats().Dropped, p.Stats().Letters})
+	for range 60 {
+		g.leave <- nil
+	}
+	p.Resume()
+	wait(t, p)
+	_, started := g.now()
+	var want []int
+	for _, p := range model.queued {
+		want = append(want, p.n)
+	}
+	require.ElementsMatch(t, want, started)
+	end(t, ctx, p)
+	require.Len(t, box.all(), letters)
+}
+
+// TestBlock has producers who wait, and of whom some give up, while the sink for failures gets nothing but failures.
+func TestBlock(t *testing.T) {
+	r := chance(t)
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		var box mailbox[int]
+		g := newGate()
+		p := openFunc(t, g.handle, pool.Options[int]{
+			Workers: 1, Capacity: 5, DeadLetters: box.sink, Policy: pool.Policy{MaxAttempts: 1},
+		})
+		results := make(chan error, 100)
+		put, gaveUp := 0, 0
+		for i := range 100 {
+			ctx, cancel := context.WithTimeout(ctx, time.Duration(1+r.IntN(100))*time.Minute)
+			defer cancel()
+			go func() { results <- p.Submit(ctx, "a", i) }()
+		}
+		synctest.Wait()
+		for range 100 {
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if running, _ := g.now(); running == 0 {
+				break
+			}
+			g.leave <- errNo
+			synctest.Wait()
+			s, err := p.Queue("").Stats(ctx)
+			require.NoError(t, err)
+			require.LessOrEqual(t, s.Len(), 5)
+			require.True(t, s.Len() == 5 || s.WaitingPut == 0)
+		}
+		for range 100 {
+			switch err := <-results; {
+			case err == nil:
+				put++
+			default:
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				gaveUp++
+			}
+		}
+		require.Greater(t, gaveUp, 10)
+		require.Len(t, box.all(), put)
+		for _, letter := range box.all() {
+			require.Equal(t, pool.Failed, letter.Reason)
+			require.ErrorIs(t, letter.Err, errNo)
+		}
+		require.Zero(t, p.Stats().Dropped)
+		end(t, ctx, p)
+	})
+}
+
+// TestKeyCapacity has a key that fills its share, and another one that does not wait for it.
+func TestKeyCapacity(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		g := newGate()
+		p := openFunc(t, g.handle, pool.Options[int]{Workers: 1, Capacity: 10, KeyCapacity: 2})
+		for i := range 2 {
+			require.NoError(t, p.Submit(ctx, "flood", i))
+		}
+		blocked := make(chan error, 1)
+		go func() { blocked <- p.Submit(ctx, "flood", 2) }()
+		synctest.Wait()
+		require.NoError(t, p.Submit(ctx, "other", 3))
+		require.Empty(t, blocked)
+		g.let(1)
+		require.NoError(t, <-blocked)
+		g.let(3)
+		end(t, ctx, p)
+	})
+}
+
+// TestWhatCannotBeDropped has a sink that fails: then the one who submits is told, or the log.
+func TestWhatCannotBeDropped(t *testing.T) {
+	for name, sink := range map[string]pool.Sink[int]{
+		"error": func(context.Context, *pool.Envelope[int]) error { return errNo },
+		"panic": func(context.Context, *pool.Envelope[int]) error { panic(errNo) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, ctx context.Context) {
+				var out bytes.Buffer
+				log := slog.New(slog.NewTextHandler(&out, nil))
+				o := pool.Options[int]{Workers: 1, Capacity: 1, WhenFull: pool.DropNew, DeadLetters: sink, Logger: log}
+				p := openFunc(t, newGate().handle, o)
+				require.NoError(t, p.Submit(ctx, "a", 1))
+				err := p.Submit(ctx, "a", 2)
+				require.ErrorIs(t, err, errNo)
+				require.ErrorIs(t, err, fairq.ErrFull)
+				require.Zero(t, p.Stats().Letters)
+
+				o.WhenFull = pool.EvictHeaviest
+				p = openFunc(t, newGate().handle, o)
+				p.Pause()
+				require.NoError(t, p.Submit(ctx, "a", 11))
+				require.ErrorIs(t, p.Submit(ctx, "a", 12), fairq.ErrFull)
+				o.Capacity = 2
+				p = openFunc(t, newGate().handle, o)
+				p.Pause()
+				require.NoError(t, p.Submit(ctx, "a", 21))
+				require.NoError(t, p.Submit(ctx, "a", 22))
+				out.Reset()
+				require.NoError(t, p.Submit(ctx, "b", 23))
+				require.Contains(t, out.String(), "payload=22")
+				require.Contains(t, out.String(), "key=a")
+				require.Contains(t, out.String(), "reason=overflow")
+			})
+		})
+	}
+}
+
+// TestSinkThatSubmits has dead letters that come back into the pool, also while it is shut down.
+func TestSinkThatSubmits(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		var p *pool.Pool[int]
+		g := newGate()
+		sink := func(ctx context.Context, letter *pool.Envelope[int]) error {
+			time.Sleep(time.Hour)
+			return p.Submit(ctx, "again", letter.Payload)
+		}
+		p = openFunc(t, g.handle, pool.Options[int]{Workers: 1, Capacity: 1, WhenFull: pool.DropNew, DeadLetters: sink})
+		require.NoError(t, p.Submit(ctx, "a", 1))
+		synctest.Wait()
+		result := make(chan error, 1)
+		go func() { result <- p.Submit(ctx, "a", 2) }()
+		synctest.Wait()
+		g.let(1)
+		require.NoError(t, p.Shutdown(ctx))
+		err := <-result
+		require.ErrorIs(t, err, pool.ErrShutdown)
+		require.ErrorIs(t, err, fairq.ErrFull)
+	})
+}
+
+// TestSubmitToOwnedQueue has a queue that is the caller's: what it evicts is up to it.
+func TestSubmitToOwnedQueue(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		var box mailbox[int]
+		var lost []error
+		onEvict := pool.Letters(box.sink, pool.Overflow, func(_ *task.Task[int], err error) { lost = append(lost, err) })
+		q := openQueue(t, &task.Options[int]{Capacity: 3, WhenFull: fairq.EvictHeaviest, OnEvict: onEvict})
+		g := newGate()
+		p := openNew(t, q, g.handle, pool.Options[int]{Workers: 1})
+		p.Pause()
+		for i := range 3 {
+			require.NoError(t, p.Submit(ctx, "flood", i))
+		}
+		require.NoError(t, p.Submit(ctx, "other", 3))
+		require.Len(t, box.all(), 1)
+		letter := box.all()[0]
+		require.Equal(t, 2, letter.Payload)
+		require.Equal(t, "flood", letter.Task.Key)
+		require.Equal(t, pool.Overflow, letter.Reason)
+		require.ErrorIs(t, letter.Err, fairq.ErrFull)
+		require.Empty(t, lost)
+		p.Resume()
+		g.let(3)
+		require.NoError(t, p.Shutdown(ctx))
+	})
+}

@@ -1,0 +1,297 @@
+package pool
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task"
+)
+
+// Pool is workers that drain one or more task queues. [New] and [Func] make one. All methods may be called at any time by any
+// goroutine.
+type Pool[V any] struct {
+	crew
+
+	lines    lines[V]
+	handler  Handler[*task.Task[V]]
+	policy   Policy
+	forTask  func(*task.Task[V], Policy) Policy
+	whenFull WhenFull
+	delay    time.Duration
+	deadline time.Duration
+	sink     Sink[V]
+
+	// submitting is how many put a task just now, plus sealed when none may come any more. It is not an RWMutex because those who
+	// come too late, the sinks of others among them, must not wait for those who were in time.
+	submitting atomic.Int64
+	through    chan struct{}           // has a token when the last of them is through
+	open       context.Context         // done when Shutdown was called
+	shut       context.CancelCauseFunc // of open
+
+	finish    sync.Once  // of Shutdown
+	leftMu    sync.Mutex // protects leftovers
+	leftovers []Envelope[V]
+}
+
+// PutOptions are what a task can have beyond a key and a payload, and the class that it is for. The first class is meant if
+// it has no name.
+type PutOptions struct {
+	task.PutOptions
+	Class string
+}
+
+// New returns a pool that drains a queue, which stays the caller's. nil options are the defaults. New panics if the options do not make sense; see Options.Validate.
+func New[V any](queue *task.Queue[V], handler Handler[*task.Task[V]], options *Options[V]) *Pool[V] {
+	if queue == nil {
+		panic("pool: New: the queue is nil")
+	}
+	return newPool(queue, handler, options)
+}
+
+// Func returns a pool with a queue of its own in memory, or several if the options name classes. What is in it when the pool has
+// been shut down is handed to DeadLetters, or else returned by Leftovers.
+func Func[V any](handler Handler[*task.Task[V]], options *Options[V]) *Pool[V] {
+	return newPool(nil, handler, options)
+}
+
+func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]], options *Options[V]) *Pool[V] {
+	if handler == nil {
+		panic("pool: the handler is nil")
+	}
+	var o Options[V]
+	if options != nil {
+		o = *options
+	}
+	if queue != nil {
+		if len(o.Classes) > 0 {
+			panic(invalid("New: the options have classes; these are for Func"))
+		}
+		o.Classes = []Class[V]{{Queue: queue}}
+	}
+	setup, err := o.complete()
+	if err != nil {
+		panic(err)
+	}
+	p := &Pool[V]{
+		handler: handler, policy: o.Policy, forTask: o.ForTask, whenFull: o.WhenFull, delay: o.Delay, deadline: o.Deadline,
+		sink: o.DeadLetters, through: make(chan struct{}, 1),
+	}
+	p.open, p.shut = context.WithCancelCause(context.Background())
+	p.crew.setup = *setup
+	l := &p.lines
+	l.pool, l.order, l.epoch, l.kinds = p, o.Order, time.Now(), slices.Clone(o.Kinds)
+	l.filter = task.Filter{Kinds: l.kinds}
+	l.turns.Weight = func(i int) int { return l.classes[i].weight }
+	for _, c := range o.Classes {
+		line := &class[V]{name: c.Name, weight: max(c.Weight, 1), queue: c.Queue}
+		if line.queue == nil {
+			p.openOwn(line, &o, c.Capacity)
+		}
+		l.add(line)
+	}
+	l.setLimitsLocked(o.Limits)
+	p.start(l)
+	return p
+}
+
+// openOwn makes the queue of a class that is the pool's own.
+func (p *Pool[V]) openOwn(c *class[V], o *Options[V], capacity int) {
+	c.own = true
+	settings := task.Options[V]{
+		Capacity: capacity, KeyCapacity: o.KeyCapacity, MaxInFlightPerKey: o.MaxInFlightPerKey, Weight: o.Weight,
+		OnExpire: func(t *task.Task[V]) { _ = p.letter(c.name, t, Deadline, ErrDeadline) },
+	}
+	switch o.WhenFull {
+	case DropOld:
+		settings.WhenFull = fairq.EvictOldest
+	case EvictHeaviest:
+		settings.WhenFull = fairq.EvictHeaviest
+	}
+	if settings.WhenFull != fairq.Reject {
+		settings.OnEvict = func(t *task.Task[V]) { _ = p.letter(c.name, t, Overflow, fairq.ErrFull) }
+	}
+	queue, err := task.Open(context.Background(), new(task.Memory), "pool", &settings)
+	if err != nil {
+		panic(err) // complete has checked the options
+	}
+	c.queue = queue
+}
+
+// Queue returns the queue of a class, the first one's if the name is empty; nil if there is no such class.
+func (p *Pool[V]) Queue(class string) *task.Queue[V] {
+	c, err := p.lines.class(class)
+	if err != nil {
+		return nil
+	}
+	return c.queue
+}
+
+// Submit puts a task of a key into the queue that the pool drains, or the first of them, with the pool's defaults. What happens if
+// there is no room is up to Options.WhenFull. It returns [ErrShutdown] after Shutdown, unless it is called with the context of
+// a handler of the pool.
+func (p *Pool[V]) Submit(ctx context.Context, key string, payload V) error {
+	_, err := p.Put(ctx, key, payload, PutOptions{})
+	return err
+}
+
+// Put is Submit with options, and returns the task's id. That is 0 if the task was dropped.
+func (p *Pool[V]) Put(ctx context.Context, key string, payload V, options PutOptions) (task.ID, error) {
+	c, err := p.lines.class(options.Class)
+	if err != nil {
+		return 0, err
+	}
+	if options.MaxAttempts < 0 {
+		options.MaxAttempts = fairq.MaxLen // a task without a limit would get that of the Policy
+	}
+	if options.Delay == 0 {
+		options.Delay = p.delay
+	}
+	if options.Deadline.IsZero() && p.deadline > 0 {
+		options.Deadline = time.Now().Add(p.deadline)
+	}
+	if p.observer.Offered != nil {
+		p.observer.Offered(c.name)
+	}
+	defer p.leaveQueue()
+	if !p.enterQueue(ctx) {
+		return 0, ErrShutdown
+	}
+	until := p.open
+	if p.isHandler(ctx) {
+		until = p.ctx
+	}
+	if c.own && p.whenFull == Block && until == p.open && ctx.Done() == nil {
+		id, err := c.queue.PutWait(until, key, payload, options.PutOptions) // as below, but cheaper
+		if until.Err() != nil && errors.Is(err, until.Err()) {
+			err = ErrShutdown
+		}
+		return id, err
+	}
+	id, err := c.queue.Put(ctx, key, payload, options.PutOptions)
+	if !errors.Is(err, fairq.ErrFull) {
+		return id, err
+	}
+	switch p.whenFull {
+	case DropNew:
+		info := task.Info{
+			Key: key, Kind: options.Kind, Address: options.Address, Group: options.Group, Role: options.Role,
+			Priority: options.Priority, MaxAttempts: options.MaxAttempts, Deadline: options.Deadline,
+		}
+		return 0, p.letter(c.name, &task.Task[V]{Info: info, Payload: payload}, Overflow, err)
+	case Reject, DropOld, EvictHeaviest:
+		return id, err
+	}
+	waiting, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(until, func() { cancel(ErrShutdown) })()
+	put := func() { id, err = c.queue.PutWait(waiting, key, payload, options.PutOptions) }
+	if p.isHandler(ctx) {
+		Recurse(ctx, put) // else all workers could wait for room, which they alone can make
+	} else {
+		put()
+	}
+	if err != nil && ctx.Err() == nil && waiting.Err() != nil {
+		err = ErrShutdown
+	}
+	return id, err
+}
+
+// SubmitWait is Put, and waits for the outcome: nil if the task was done, a [*task.Error] if it failed for good. If ctx is done first it returns its error; the
+// task stays in the queue. Called by a handler of the pool, it gives the place back meanwhile, as [Recurse] does.
+func (p *Pool[V]) SubmitWait(ctx context.Context, key string, payload V, options PutOptions) error {
+	c, err := p.lines.class(options.Class)
+	if err != nil {
+		return err
+	}
+	if options.Address == "" {
+		options.Address = rand.Text()
+	}
+	Recurse(ctx, func() { // Put may wait for room, that is, for others too
+		var id task.ID
+		if id, err = p.Put(ctx, key, payload, options); err != nil {
+			return
+		}
+		if err = fairq.ErrFull; id != 0 {
+			err = c.queue.Wait(ctx, options.Address)
+			if p.open.Err() != nil && (isOver(err) || errors.Is(err, task.ErrDeleted)) {
+				err = ErrShutdown // it is left over
+			}
+		}
+	})
+	return err
+}
+
+// Wait waits until nothing is ready, delayed or running in the queues that the pool drains, as far as this process can see, and
+// all that has happened is in Stats. If ctx is done first it returns its error. A handler must not call it.
+func (p *Pool[V]) Wait(ctx context.Context) error {
+	for {
+		quiet, err := p.calm(ctx, func() bool { return true })
+		for _, c := range p.lines.classes {
+			if err != nil {
+				return err
+			}
+			var atOnce bool
+			atOnce, err = c.quiet(ctx)
+			quiet = quiet && atOnce
+		}
+		if quiet || err != nil {
+			return err
+		}
+	}
+}
+
+// quiet waits until a queue has nothing that is going to be done. It tells whether that was so at once.
+func (c *class[V]) quiet(ctx context.Context) (bool, error) {
+	watched, stop := context.WithCancel(ctx)
+	events := c.queue.Events(watched)
+	defer stop()
+	quiet := func() (bool, error) {
+		s, err := c.queue.Stats(ctx)
+		return s.Ready+s.Delayed+s.Taken == 0, err
+	}
+	if ok, err := quiet(); ok || err != nil {
+		return true, err
+	}
+	for range events {
+		if ok, err := quiet(); ok || err != nil {
+			return false, err
+		}
+	}
+	return false, ctx.Err()
+}
+
+// letter hands on a task that is not in its queue any more. If that fails, the log has all that is known of it, and it returns why.
+func (p *Pool[V]) letter(class string, t *task.Task[V], reason Reason, err error) error {
+	switch {
+	case reason == Deadline:
+		p.expired(class)
+	case reason == Overflow:
+		p.dropped.Add(1)
+		if p.observer.Dropped != nil {
+			p.observer.Dropped(class)
+		}
+	}
+	if p.sink == nil {
+		return nil
+	}
+	bad := send(p.steady, &p.crew, p.sink, newLetter(class, t, reason, err))
+	if bad != nil {
+		bad = errors.Join(err, bad)
+		p.log.Error("pool: a task was lost, because no letter of it could be sent",
+			"task", t.ID, "key", t.Key, "class", class, "reason", reason.String(), "payload", t.Payload, "error", bad)
+	}
+	return bad
+}
+
+func (p *Pool[V]) expired(class string) {
+	p.expirations.Add(1)
+	if p.observer.Expired != nil {
+		p.observer.Expired(class)
+	}
+}

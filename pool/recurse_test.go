@@ -1,0 +1,254 @@
+package pool_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/task"
+)
+
+// TestNestedTasks has tasks that wait for others, 5 deep, with one worker and a few more, and a queue that is always full. Never do
+// more run than may.
+func TestNestedTasks(t *testing.T) {
+	for _, workers := range []int{1, 2, 3} {
+		inBubble(t, func(t *testing.T, ctx context.Context) {
+			var p *pool.Pool[int]
+			var running, most, leaves atomic.Int64
+			work := func() {
+				now := running.Add(1)
+				defer running.Add(-1)
+				for old := most.Load(); now > old && !most.CompareAndSwap(old, now); old = most.Load() {
+				}
+				time.Sleep(time.Second)
+			}
+			p = openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
+				work()
+				defer work() // it has its place again
+				if tk.Payload == 0 {
+					leaves.Add(1)
+					return nil
+				}
+				for range 2 {
+					if err := p.SubmitWait(ctx, fmt.Sprint(tk.Payload), tk.Payload-1, pool.PutOptions{}); err != nil {
+						return err
+					}
+				}
+				return nil
+			}, pool.Options[int]{Workers: workers, Capacity: 20})
+			var all sync.WaitGroup
+			for range 3 {
+				all.Go(func() { assert.NoError(t, p.SubmitWait(ctx, "a", 5, pool.PutOptions{})) })
+			}
+			all.Wait()
+			require.EqualValues(t, 3*32, leaves.Load())
+			require.EqualValues(t, workers, most.Load())
+			synctest.Wait()
+			s := p.Stats()
+			require.Equal(t, [3]int{workers, 0, 0}, [3]int{s.Workers, s.Nested, s.Running})
+			end(t, ctx, p)
+		})
+	}
+}
+
+// TestRecursePanics leaves the pool in order when what is called panics, or ends the goroutine.
+func TestRecursePanics(t *testing.T) {
+	for name, f := range map[string]func(){"panic": func() { panic("boo") }, "goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, ctx context.Context) {
+				p := openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
+					if tk.Payload > 0 {
+						pool.Recurse(ctx, func() { time.Sleep(time.Second); f() })
+					}
+					return nil
+				}, pool.Options[int]{Workers: 2, Policy: pool.Policy{MaxAttempts: 2}})
+				require.Error(t, p.SubmitWait(ctx, "a", 1, pool.PutOptions{}))
+				require.NoError(t, p.SubmitWait(ctx, "a", 0, pool.PutOptions{}))
+				synctest.Wait()
+				require.Zero(t, p.Stats().Nested)
+				require.Zero(t, p.Stats().Running)
+				end(t, ctx, p)
+			})
+		})
+	}
+}
+
+// TestRecurseOutside just calls.
+func TestRecurseOutside(t *testing.T) {
+	called := 0
+	pool.Recurse(t.Context(), func() { pool.Recurse(t.Context(), func() { called++ }) })
+	require.Equal(t, 1, called)
+}
+
+// TestRecurseGivesPlaceBack watches the places of one worker.
+func TestRecurseGivesPlaceBack(t *testing.T) {
+	for _, drain := range []bool{false, true} {
+		inBubble(t, func(t *testing.T, ctx context.Context) { testRecurseGivesPlaceBack(t, ctx, drain) })
+	}
+}
+
+func testRecurseGivesPlaceBack(t *testing.T, ctx context.Context, drain bool) {
+	back := make(chan struct{})
+	leave := make(chan error)
+	handler := func(ctx context.Context, n int) error {
+		if n == 0 {
+			pool.Recurse(ctx, func() {
+				pool.Recurse(ctx, func() { <-back }) // it has no more to give
+			})
+		}
+		return <-leave
+	}
+	var submit func(int) error
+	var p interface {
+		Stats() pool.Stats
+		Shutdown(context.Context) error
+	}
+	if drain {
+		q := fairq.New(func(int) string { return "a" }, nil)
+		p, submit = pool.Drain(q, handler, &pool.Options[int]{Workers: 1, Logger: silent}), q.Push
+	} else {
+		f := openFunc(t, func(ctx context.Context, tk *task.Task[int]) error { return handler(ctx, tk.Payload) }, pool.Options[int]{Workers: 1})
+		p, submit = f, func(n int) error { return f.Submit(ctx, "a", n) }
+	}
+	expect := func(workers, running, nested, succeeded int) {
+		t.Helper()
+		synctest.Wait()
+		s := p.Stats()
+		require.Equal(t, [4]int{workers, running, nested, succeeded}, [4]int{s.Workers, s.Running, s.Nested, int(s.Succeeded)})
+	}
+	require.NoError(t, submit(0))
+	expect(0, 0, 1, 0)
+	require.NoError(t, submit(1))
+	require.NoError(t, submit(2))
+	expect(1, 1, 1, 0)
+	back <- struct{}{}
+	expect(1, 1, 1, 0) // there is no place
+	leave <- nil
+	expect(1, 1, 0, 1) // it comes before the other one
+	leave <- nil
+	expect(1, 1, 0, 2)
+	leave <- nil
+	expect(1, 0, 0, 3)
+	require.NoError(t, submit(0))
+	expect(0, 0, 1, 3)
+	require.NoError(t, submit(1))
+	expect(1, 1, 1, 3)
+	leave <- nil
+	expect(1, 0, 1, 4) // an idle one
+	back <- struct{}{}
+	expect(1, 1, 0, 4) // makes room at once
+	leave <- nil
+	expect(1, 0, 0, 5)
+	require.NoError(t, p.Shutdown(ctx))
+}
+
+// TestShutdownLetsNestedWorkFinish has a handler that waits for others when the pool is shut down, and then submits more.
+func TestShutdownLetsNestedWorkFinish(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		var p *pool.Pool[int]
+		p = openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
+			time.Sleep(time.Minute)
+			for i := range tk.Payload {
+				if err := p.SubmitWait(ctx, "a", i, pool.PutOptions{}); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, pool.Options[int]{Workers: 1})
+		require.NoError(t, p.Submit(ctx, "a", 4))
+		time.Sleep(time.Second)
+		require.NoError(t, p.Shutdown(ctx))
+		require.Equal(t, uint64(16), p.Stats().Succeeded)
+		require.Empty(t, p.Leftovers())
+	})
+}
+
+// TestSubmitWait is about what comes of tasks for those who wait for them.
+func TestSubmitWait(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		var box mailbox[int]
+		p := openFunc(t, func(_ context.Context, tk *task.Task[int]) error {
+			time.Sleep(time.Minute)
+			if tk.Payload < 0 {
+				return fmt.Errorf("try %d: %w", tk.Attempts, &task.Error{Code: 5, Message: "negative"})
+			}
+			return nil
+		}, pool.Options[int]{
+			Workers: 1, Capacity: 2, WhenFull: pool.DropNew, DeadLetters: box.sink,
+			Policy: pool.Policy{MaxAttempts: 2, Backoff: pool.Backoff{Base: time.Hour}},
+		})
+		begin := time.Now()
+		require.NoError(t, p.SubmitWait(ctx, "a", 1, pool.PutOptions{}))
+		require.Equal(t, time.Minute, time.Since(begin))
+		var failed *task.Error
+		require.ErrorAs(t, p.SubmitWait(ctx, "a", -1, pool.PutOptions{}), &failed)
+		require.Equal(t, task.Error{Code: 5, Message: "try 2: negative"}, *failed)
+		require.Equal(t, time.Hour+3*time.Minute, time.Since(begin))
+		box.letters = nil
+		soon, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		require.Equal(t, context.DeadlineExceeded, p.SubmitWait(soon, "a", 2, pool.PutOptions{}))
+		require.Equal(t, context.DeadlineExceeded, p.SubmitWait(soon, "a", 3, pool.PutOptions{}))
+		require.NoError(t, p.Submit(ctx, "a", 4))
+		require.ErrorIs(t, p.SubmitWait(ctx, "a", 5, pool.PutOptions{}), fairq.ErrFull)
+		require.Len(t, box.all(), 2)
+		end(t, ctx, p)
+		require.Equal(t, pool.ErrShutdown, p.SubmitWait(ctx, "a", 6, pool.PutOptions{}))
+	})
+}
+
+// TestSubmitWaitForWhatExpires returns at the deadline.
+func TestSubmitWaitForWhatExpires(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		p := openFunc(t, newGate().handle, pool.Options[int]{Workers: 1, Deadline: time.Minute})
+		p.Pause()
+		begin := time.Now()
+		require.Equal(t, task.ErrExpired, p.SubmitWait(ctx, "a", 1, pool.PutOptions{}))
+		require.Equal(t, time.Minute, time.Since(begin))
+		end(t, ctx, p)
+	})
+}
+
+// TestSubmitWaitAtShutdown has somebody who waits for a task that is not run any more.
+func TestSubmitWaitAtShutdown(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		p := openFunc(t, newGate().handle, pool.Options[int]{Workers: 1})
+		p.Pause()
+		result := make(chan error)
+		go func() { result <- p.SubmitWait(ctx, "a", 1, pool.PutOptions{}) }()
+		synctest.Wait()
+		require.NoError(t, p.Shutdown(ctx))
+		require.Error(t, <-result)
+		require.Len(t, p.Leftovers(), 1)
+	})
+}
+
+// TestSubmitWaitNeedsRoom has a handler that waits for room, which only another task can make.
+func TestSubmitWaitNeedsRoom(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		var p *pool.Pool[int]
+		p = openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
+			if tk.Payload == 0 {
+				return p.SubmitWait(ctx, "a", 2, pool.PutOptions{})
+			}
+			return nil
+		}, pool.Options[int]{Workers: 1, Capacity: 2})
+		p.Pause()
+		require.NoError(t, p.Submit(ctx, "a", 0))
+		require.NoError(t, p.Submit(ctx, "a", 1))
+		p.Resume()
+		wait(t, p)
+		require.Equal(t, uint64(3), p.Stats().Succeeded)
+		end(t, ctx, p)
+	})
+}

@@ -1,0 +1,266 @@
+package pool_test
+
+import (
+	"context"
+	"log/slog"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/task"
+)
+
+// Each of these has gone wrong once.
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// tellsNothing returns a nil pointer that was taken for no error. To ask it what it says is a panic.
+func tellsNothing() error {
+	var e *brokenError
+	return e
+}
+
+// brokenError is what a handler returns that mistakes a nil pointer for no error.
+type brokenError struct{ text string }
+
+func (e *brokenError) Error() string { return e.text }
+
+// An error that panics is one like others, for there is nobody who could recover from that.
+func TestErrorsThatPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		var letters []error
+		o := &pool.Options[int]{Logger: quiet, DeadLetters: func(_ context.Context, e *pool.Envelope[int]) error {
+			letters = append(letters, e.Err)
+			return tellsNothing()
+		}}
+		o.Policy.MaxAttempts = 2
+		p := pool.Func(func(context.Context, *task.Task[int]) error { return tellsNothing() }, o)
+		require.NoError(t, p.Submit(ctx, "a", 1))
+		time.Sleep(time.Minute)
+		require.NoError(t, p.Shutdown(ctx)) // it sends the letter again
+		require.Len(t, p.Leftovers(), 1)
+
+		q := fairq.New(func(int) int { return 0 }, nil)
+		o.Policy.MaxAttempts = 0
+		w := pool.Drain(q, func(context.Context, int) error { return tellsNothing() }, o)
+		require.NoError(t, q.Push(1))
+		require.NoError(t, w.Wait(ctx))
+		require.NoError(t, w.Shutdown(ctx))
+		require.Len(t, letters, 3)
+		require.ErrorAs(t, letters[0], new(*pool.PanicError))
+		require.ErrorAs(t, letters[1], new(*task.Error))
+		require.ErrorAs(t, letters[2], new(*pool.PanicError))
+	})
+}
+
+// Handlers that wait for room give their places back, for the room is where tasks wait for a place.
+func TestHandlersSubmitToFullPool(t *testing.T) {
+	for _, wait := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx := t.Context()
+			var p *pool.Pool[int]
+			p = pool.Func(func(ctx context.Context, t *task.Task[int]) error {
+				time.Sleep(time.Second)
+				switch {
+				case t.Payload == 0:
+					return nil
+				case wait:
+					return p.SubmitWait(ctx, "a", t.Payload-1, pool.PutOptions{})
+				default:
+					return p.Submit(ctx, "a", t.Payload-1)
+				}
+			}, &pool.Options[int]{Logger: quiet, Workers: 2, Capacity: 6})
+			for _, payload := range []int{1, 1, 0, 0, 0, 0} {
+				require.NoError(t, p.Submit(ctx, "a", payload))
+			}
+			limited, cancel := context.WithTimeout(ctx, time.Minute)
+			defer cancel()
+			require.NoError(t, p.Wait(limited))
+			require.EqualValues(t, 8, p.Stats().Succeeded)
+			require.NoError(t, p.Shutdown(ctx))
+		})
+	}
+}
+
+// That a count was reached too soon, because tasks came and went, does not end the counting.
+func TestWorkersAreAddedAfterFalseAlarm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		p := pool.Func(func(ctx context.Context, t *task.Task[int]) error {
+			time.Sleep(time.Second)
+			return nil
+		}, &pool.Options[int]{Logger: quiet, Scale: pool.Scale{Max: 2}, Capacity: 4})
+		require.NoError(t, p.Submit(ctx, "a", 0))
+		synctest.Wait()
+		for range 3 {
+			id, err := p.Put(ctx, "a", 0, pool.PutOptions{})
+			require.NoError(t, err)
+			require.NoError(t, p.Queue("").Delete(ctx, id))
+			synctest.Wait()
+		}
+		require.Equal(t, 1, p.Stats().Workers)
+		for range 3 {
+			require.NoError(t, p.Submit(ctx, "a", 0))
+		}
+		synctest.Wait()
+		require.Equal(t, 2, p.Stats().Workers)
+		require.NoError(t, p.Shutdown(ctx))
+	})
+}
+
+// A queue that was closed while all workers are busy is not asked ever again.
+func TestQueueClosedWhileBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		q, err := task.Open[int](ctx, new(task.Memory), "q", nil)
+		require.NoError(t, err)
+		p := pool.New(q, func(context.Context, *task.Task[int]) error {
+			time.Sleep(time.Second)
+			return nil
+		}, &pool.Options[int]{Logger: quiet, Scale: pool.Scale{Max: 2}})
+		require.NoError(t, p.Submit(ctx, "a", 0))
+		synctest.Wait()
+		require.NoError(t, q.Close(ctx))
+		synctest.Wait() // it does not return if some goroutine never waits
+		require.NoError(t, p.Shutdown(ctx))
+	})
+}
+
+// A worker that is busy, but not needed, is let go also if the queue has no capacity.
+func TestBusyWorkerIsLetGoWithoutCapacity(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		p := pool.Func(func(context.Context, *task.Task[int]) error {
+			time.Sleep(6 * time.Second)
+			return nil
+		}, &pool.Options[int]{Logger: quiet, Scale: pool.Scale{Min: 1, Max: 2, IdleTimeout: time.Second}})
+		for range 2 {
+			require.NoError(t, p.Submit(ctx, "a", 0))
+		}
+		time.Sleep(5 * time.Second)
+		require.Equal(t, 2, p.Stats().Workers)
+		time.Sleep(1500 * time.Millisecond) // they have been idle for half a second
+		require.Equal(t, 1, p.Stats().Workers)
+		require.NoError(t, p.Shutdown(ctx))
+	})
+}
+
+// That the queue of one class was closed does not end the others.
+func TestQueueOfOneClassClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		q, err := task.Open[int](ctx, new(task.Memory), "q", nil)
+		require.NoError(t, err)
+		p := pool.Func(func(context.Context, *task.Task[int]) error { return nil },
+			&pool.Options[int]{Logger: quiet, Workers: 1, Classes: []pool.Class[int]{{Name: "a", Queue: q}, {Name: "b"}}})
+		require.NoError(t, p.Submit(ctx, "a", 0))
+		synctest.Wait()
+		require.NoError(t, q.Close(ctx))
+		for range 2 {
+			synctest.Wait()
+			_, err = p.Put(ctx, "b", 0, pool.PutOptions{Class: "b"})
+			require.NoError(t, err)
+		}
+		synctest.Wait()
+		require.EqualValues(t, 3, p.Stats().Succeeded)
+		require.NoError(t, p.Shutdown(ctx))
+	})
+}
+
+// A policy that makes no sense does not leave a task with a worker that is through with it.
+func TestPolicyOfForTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		p := pool.Func(func(context.Context, *task.Task[int]) error { return errSink },
+			&pool.Options[int]{Logger: quiet, ForTask: func(_ *task.Task[int], p pool.Policy) pool.Policy {
+				p.Backoff = pool.Backoff{Base: 2 * task.MaxDuration, Max: 2 * task.MaxDuration}
+				return p
+			}})
+		require.NoError(t, p.Submit(ctx, "a", 0))
+		synctest.Wait()
+		require.EqualValues(t, 1, p.Stats().Retried)
+		require.NoError(t, p.Shutdown(ctx))
+	})
+}
+
+// A sink that ends the goroutine has not taken the letter.
+func TestSinkExits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		q, err := task.Open[int](ctx, new(task.Memory), "q", nil)
+		require.NoError(t, err)
+		p := pool.New(q, func(context.Context, *task.Task[int]) error { return pool.Permanent(errSink) },
+			&pool.Options[int]{Logger: quiet, Limits: []pool.Limit{{Running: 1}}, DeadLetters: func(context.Context, *pool.Envelope[int]) error {
+				runtime.Goexit()
+				return nil
+			}})
+		for range 2 {
+			require.NoError(t, p.Submit(ctx, "a", 0))
+		}
+		synctest.Wait()
+		s := p.Stats()
+		require.Equal(t, []uint64{2, 2, 0}, []uint64{s.Started, s.Failed, s.Letters})
+		require.NoError(t, p.Shutdown(ctx))
+		left, err := q.Stats(ctx)
+		require.NoError(t, err)
+		require.Equal(t, 2, left.Buried)
+		require.NoError(t, q.Close(ctx))
+	})
+}
+
+// slowStore is a Store in which a Take that finds something takes a second.
+type slowStore struct{ task.Memory }
+
+type slowBackend struct{ task.Backend }
+
+func (s *slowStore) Open(ctx context.Context, name string, o task.Settings, n *task.Notifier) (task.Backend, error) {
+	b, err := s.Memory.Open(ctx, name, o, n)
+	return slowBackend{b}, err
+}
+
+func (b slowBackend) Take(ctx context.Context, consumer string, f task.Filter, into []task.Record) (int, error) {
+	n, err := b.Backend.Take(ctx, consumer, f, into)
+	if n > 0 {
+		time.Sleep(time.Second)
+	}
+	return n, err
+}
+
+// A task that was being taken when fewer workers were allowed all of a sudden does not start before there are so few.
+func TestTakenWhileMaxSinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		q, err := task.Open[time.Duration](ctx, new(slowStore), "q", nil)
+		require.NoError(t, err)
+		var running, most atomic.Int32
+		p := pool.New(q, func(_ context.Context, t *task.Task[time.Duration]) error {
+			if n := running.Add(1); n > most.Load() && most.Load() > 0 {
+				most.Store(n + 100)
+			}
+			defer running.Add(-1)
+			time.Sleep(t.Payload)
+			return nil
+		}, &pool.Options[time.Duration]{Logger: quiet, Workers: 4})
+		for _, d := range []time.Duration{5 * time.Second, time.Minute, time.Minute, time.Second} {
+			require.NoError(t, p.Submit(ctx, "a", d))
+		}
+		time.Sleep(3500 * time.Millisecond) // three are running, the fourth is being taken
+		require.EqualValues(t, 3, running.Load())
+		require.NoError(t, p.SetWorkers(1, 1))
+		most.Store(1)
+		time.Sleep(30 * time.Second)
+		require.EqualValues(t, 2, running.Load())
+		time.Sleep(time.Hour)
+		require.EqualValues(t, 1, most.Load())
+		require.EqualValues(t, 4, p.Stats().Succeeded)
+		require.NoError(t, p.Shutdown(ctx))
+		require.NoError(t, q.Close(ctx))
+	})
+}

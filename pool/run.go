@@ -1,0 +1,251 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/fairq/fairq/task"
+)
+
+// run is a task that was taken, and the context of its handler. The parts of that which cost something are made when the handler
+// asks for them.
+type run[V any] struct {
+	pool  *Pool[V]
+	class *class[V]
+	task  *task.Task[V]
+
+	worker   *worker
+	policy   *Policy
+	started  time.Time // zero as long as nobody asks for it
+	deadline time.Time // of the context; zero if there is none
+	cause    error     // of that; when the handler has returned, what its context was done with, if it was
+
+	mu     sync.Mutex // protects all that follows
+	ended  bool
+	ctx    context.Context // nil as long as nobody asks for it
+	cancel context.CancelFunc
+}
+
+// do implements work.
+func (r *run[V]) do(w *worker) {
+	r.worker = w
+	inc(&w.counts.started)
+	o := &r.pool.observer
+	if o.Started != nil || o.Succeeded != nil || o.Retried != nil || o.Failed != nil || o.Lost != nil {
+		r.started = time.Now()
+	}
+	err := errGoexit
+	defer r.pool.lines.more(-1)
+	defer func() { // also if the handler ends the goroutine
+		if v := recover(); v != nil {
+			inc(&w.counts.panics)
+			err = newPanicError(v)
+		}
+		r.end()
+		r.settle(sound(err))
+	}()
+	if o.Started != nil {
+		o.Started(r.class.name, r.started.Sub(r.task.ReadyAt))
+	}
+	r.limit()
+	err = r.pool.handler(r, r.task)
+}
+
+var errGoexit = errors.New("pool: handler called runtime.Goexit")
+
+// limit finds out how long the handler has.
+func (r *run[V]) limit() {
+	r.policy = &r.pool.policy
+	if r.pool.forTask != nil {
+		r.policy = new(r.pool.forTask(r.task, r.pool.policy))
+	}
+	sooner := func(at time.Time, cause error) {
+		if !at.IsZero() && (r.deadline.IsZero() || at.Before(r.deadline)) {
+			r.deadline, r.cause = at, cause
+		}
+	}
+	if r.policy.Timeout > 0 {
+		sooner(time.Now().Add(r.policy.Timeout), ErrTimeout)
+	}
+	sooner(r.task.Deadline, ErrDeadline)
+}
+
+// Deadline implements [context.Context].
+func (r *run[V]) Deadline() (time.Time, bool) { return r.deadline, !r.deadline.IsZero() }
+
+// Done implements [context.Context].
+func (r *run[V]) Done() <-chan struct{} { return r.real().Done() }
+
+// Err implements [context.Context].
+func (r *run[V]) Err() error { return r.real().Err() }
+
+// Value implements [context.Context].
+func (r *run[V]) Value(key any) any {
+	r.mu.Lock()
+	ctx := r.ctx
+	r.mu.Unlock()
+	if ctx == nil {
+		ctx = r.worker.ctx
+	}
+	return ctx.Value(key)
+}
+
+// real returns the context that is behind this one.
+func (r *run[V]) real() context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ctx == nil {
+		leased, cancel := r.task.Context(r.worker.ctx)
+		r.ctx, r.cancel = leased, cancel
+		if !r.deadline.IsZero() {
+			timed, stop := context.WithDeadlineCause(leased, r.deadline, r.cause)
+			r.ctx, r.cancel = timed, func() { stop(); cancel() }
+		}
+		if r.ended {
+			r.cancel()
+		}
+	}
+	return r.ctx
+}
+
+// end ends the context.
+func (r *run[V]) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended, r.cause = true, nil
+	if r.ctx != nil {
+		r.cause = context.Cause(r.ctx)
+		r.cancel()
+	}
+}
+
+// settle tells the queue what came of the task.
+func (r *run[V]) settle(err error) {
+	p, t, counts := r.pool, r.task, &r.worker.counts
+	ctx := p.steady
+	var again *retryError
+	errors.As(err, &again)
+	switch {
+	case err == nil:
+		r.told(t.Ack(ctx), &counts.succeeded, func() {
+			if p.observer.Succeeded != nil {
+				p.observer.Succeeded(r.class.name, r.ran())
+			}
+		})
+	case errors.As(err, new(*permanentError)):
+		r.fail(Failed, err)
+	case p.ctx.Err() != nil: // it was interrupted
+		r.told(t.Snooze(ctx, 0), &counts.returned, nil)
+	case again != nil && again.snooze:
+		r.told(t.Snooze(ctx, again.delay), &counts.snoozed, func() { r.retried(again.delay, err) })
+	default:
+		if r.cause != nil && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, r.cause) {
+			err = timedOut(r.cause, err)
+		}
+		delay := time.Duration(0)
+		if most := r.attempts(); most > 0 && t.Attempts >= most {
+			r.fail(Failed, err)
+			return
+		} else if again != nil {
+			delay = again.delay
+		} else {
+			delay = clamp(r.policy.Backoff.Delay(t.Attempts)) // nobody has checked a policy of ForTask
+		}
+		if r.late(delay) {
+			r.fail(Deadline, err)
+			return
+		}
+		r.told(t.Fail(ctx, err, delay), &counts.retried, func() { r.retried(delay, err) })
+	}
+}
+
+// attempts returns how often the task may be tried; 0 means any number of times.
+func (r *run[V]) attempts() int {
+	switch {
+	case r.task.MaxAttempts > 0:
+		return r.task.MaxAttempts
+	case r.policy.MaxAttempts == 0:
+		return DefaultMaxAttempts
+	}
+	return max(r.policy.MaxAttempts, 0)
+}
+
+// late tells whether the task's time would be over after a delay.
+func (r *run[V]) late(delay time.Duration) bool {
+	now := time.Now()
+	return !r.task.Deadline.IsZero() && !now.Add(delay).Before(r.task.Deadline) ||
+		!r.task.Expires.IsZero() && !now.Before(r.task.Expires)
+}
+
+// ran returns how long the handler ran.
+func (r *run[V]) ran() time.Duration { return time.Since(r.started) }
+
+func (r *run[V]) retried(delay time.Duration, err error) {
+	if f := r.pool.observer.Retried; f != nil {
+		f(r.class.name, r.ran(), delay, err)
+	}
+	r.pool.log.Debug("pool: to be tried again", "task", r.task.ID, "class", r.class.name, "attempts", r.task.Attempts, "delay", delay, "error", err)
+}
+
+// told counts what came of the task, if the queue has taken notice.
+func (r *run[V]) told(err error, count *counter, then func()) {
+	if err == nil {
+		inc(count)
+		if then != nil {
+			then()
+		}
+		return
+	}
+	inc(&r.worker.counts.lost)
+	if f := r.pool.observer.Lost; f != nil {
+		f(r.class.name, r.ran(), err)
+	}
+	r.pool.log.Warn("pool: the queue could not be told what came of a task", "task", r.task.ID, "class", r.class.name, "error", err)
+}
+
+// fail ends a task that has failed for good.
+func (r *run[V]) fail(reason Reason, err error) {
+	p, t := r.pool, r.task
+	ctx := p.steady
+	end := t.Bury
+	if r.class.own {
+		end = t.Discard
+	}
+	if p.sink != nil {
+		if lost := t.Touch(ctx, 0); lost != nil { // then the letter is not ours to send
+			r.told(lost, nil, nil)
+			return
+		}
+		end = t.Discard
+		bad := errGoexit
+		defer func() { // also if the sink ends the goroutine
+			if bad != nil {
+				end, err = t.Bury, errors.Join(err, bad)
+			}
+			r.failed(end, reason, err)
+		}()
+		bad = send(p.ctx, &p.crew, p.sink, newLetter(r.class.name, t, reason, err))
+		return
+	}
+	r.failed(end, reason, err)
+}
+
+// failed ends the task, and tells.
+func (r *run[V]) failed(end func(context.Context, error) error, reason Reason, err error) {
+	p, t := r.pool, r.task
+	r.told(end(p.steady, err), &r.worker.counts.failed, func() {
+		if reason == Deadline {
+			p.expired(r.class.name)
+		}
+		if p.observer.Failed != nil {
+			p.observer.Failed(r.class.name, r.ran(), err)
+		}
+		args := []any{"task", t.ID, "class", r.class.name, "reason", reason.String(), "attempts", t.Attempts, "error", err}
+		if panicked, ok := errors.AsType[*PanicError](err); ok {
+			args = append(args, "stack", string(panicked.Stack))
+		}
+		p.log.Error("pool: a task failed for good", args...)
+	})
+}

@@ -1,0 +1,361 @@
+package pool_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime/metrics"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/task"
+)
+
+// rig is a pool of either kind, with a handler that is a gate.
+type rig struct {
+	*gate
+	submit func(ctx context.Context, n int) error
+	stats  func() pool.Stats
+	end    func(ctx context.Context) error
+	set    func(atLeast, atMost int) error
+	holds  bool // what runs still takes up room in the queue
+}
+
+func newPoolRig(t *testing.T, capacity int, o pool.Options[int]) *rig {
+	r := &rig{gate: newGate(), holds: true}
+	o.Capacity = capacity
+	p := openFunc(t, r.handle, o)
+	r.submit = func(ctx context.Context, n int) error { return p.Submit(ctx, fmt.Sprint(n%7), n) }
+	r.stats, r.end, r.set = p.Stats, p.Shutdown, p.SetWorkers
+	return r
+}
+
+func newDrainRig(t *testing.T, capacity int, o pool.Options[int]) *rig {
+	r := &rig{gate: newGate()}
+	if capacity == 0 {
+		capacity = fairq.Unbounded
+	}
+	q := fairq.New(func(n int) int { return n % 7 }, &fairq.Options[int, int]{Capacity: capacity})
+	o.Logger = silent
+	w := pool.Drain(q, r.do, &o)
+	cleanUp(t, w.Shutdown)
+	r.submit, r.stats, r.end, r.set = q.PushWait, w.Stats, w.Shutdown, w.SetWorkers
+	return r
+}
+
+var rigs = map[string]func(t *testing.T, capacity int, o pool.Options[int]) *rig{"Func": newPoolRig, "Drain": newDrainRig}
+
+// forRigs runs a test for either kind of pool, in a bubble for each round.
+func forRigs(t *testing.T, rounds int, f func(t *testing.T, r *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig)) {
+	for name, open := range rigs {
+		t.Run(name, func(t *testing.T) {
+			r := chance(t)
+			for range rounds {
+				synctest.Test(t, func(t *testing.T) { f(t, r, open) })
+			}
+		})
+	}
+}
+
+// TestWorkersAreAdded submits one task after the other, by producers who wait if there is no room, while none is finished.
+func TestWorkersAreAdded(t *testing.T) {
+	forRigs(t, 40, func(t *testing.T, r *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
+		capacity, hundredths := r.IntN(40), 1+r.IntN(100)
+		scale := pool.Scale{Min: r.IntN(4), WakeFactor: float64(hundredths) / 100}
+		scale.Max = scale.Min + 1 + r.IntN(6)
+		if r.IntN(4) == 0 {
+			scale.WakeFactor, hundredths = 0, 75
+		}
+		base := goroutines()
+		rig := open(t, capacity, pool.Options[int]{Scale: scale})
+		var producers sync.WaitGroup
+		workers := 0
+		for n := 1; n <= 50; n++ {
+			producers.Go(func() { _ = rig.submit(t.Context(), n) })
+			synctest.Wait()
+			for added := true; added; {
+				waiting := n - workers
+				ready := waiting
+				if rig.holds && capacity > 0 {
+					ready = min(n, capacity) - workers
+				}
+				full := 100*waiting >= hundredths*capacity
+				if added = ready > 0 && workers < scale.Max && (workers < max(scale.Min, 1) || full); added {
+					workers++
+				}
+			}
+			s := rig.stats()
+			require.Equal(t, workers, s.Workers, "%d tasks, capacity %d, %+v", n, capacity, scale)
+			require.Equal(t, workers, s.Running)
+			running, _ := rig.now()
+			require.Equal(t, workers, running)
+		}
+		rig.let(50)
+		producers.Wait()
+		synctest.Wait()
+		require.LessOrEqual(t, rig.most, scale.Max)
+		require.NoError(t, rig.end(t.Context()))
+		require.Equal(t, base, goroutines())
+	})
+}
+
+// TestIdleWorkersEnd has some tasks of different length, and looks when each worker's goroutine ends.
+func TestIdleWorkersEnd(t *testing.T) {
+	forRigs(t, 15, func(t *testing.T, r *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
+		scale := pool.Scale{Min: r.IntN(4), IdleTimeout: time.Duration(2+r.IntN(1000)) * time.Second}
+		timeout := scale.IdleTimeout
+		if r.IntN(4) == 0 {
+			scale.IdleTimeout, timeout = 0, time.Minute
+		}
+		scale.Max = max(scale.Min, 1) + r.IntN(6)
+		base := goroutines()
+		rig := open(t, 0, pool.Options[int]{Scale: scale})
+		for range 3 {
+			for n := range scale.Max {
+				require.NoError(t, rig.submit(t.Context(), n))
+			}
+			synctest.Wait()
+			require.Equal(t, scale.Max, rig.stats().Workers)
+			var ends []time.Time
+			for range scale.Max {
+				time.Sleep(time.Duration(r.Int64N(int64(timeout) / int64(scale.Max))))
+				rig.let(1)
+				ends = append(ends, time.Now().Add(timeout))
+			}
+			for i, at := range ends {
+				before, left := scale.Max-i, max(scale.Max-i-1, scale.Min)
+				if time.Until(at) > 0 && (i == 0 || !at.Equal(ends[i-1])) {
+					time.Sleep(time.Until(at) - 1)
+					require.Equal(t, max(before, scale.Min), rig.stats().Workers)
+					time.Sleep(time.Nanosecond)
+				}
+				synctest.Wait()
+				if i+1 == len(ends) || ends[i+1].After(at) {
+					require.Equal(t, left, rig.stats().Workers)
+					require.Equal(t, base+left, goroutines())
+				}
+			}
+		}
+		require.NoError(t, rig.end(t.Context()))
+	})
+}
+
+// TestBusyWorkersAreLetGo has as many tasks all the time, so that no worker ever rests. Then those are let go that the load does not
+// need.
+func TestBusyWorkersAreLetGo(t *testing.T) {
+	forRigs(t, 10, func(t *testing.T, r *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
+		const capacity, most = 16, 8
+		atLeast, outstanding := 1+r.IntN(3), 8+r.IntN(9)
+		rig := open(t, capacity, pool.Options[int]{Scale: pool.Scale{Min: atLeast, Max: most, WakeFactor: 0.5, SleepFactor: 0.25}})
+		next := 0
+		submit := func() {
+			require.NoError(t, rig.submit(t.Context(), next))
+			next++
+		}
+		for range 16 {
+			submit()
+		}
+		synctest.Wait()
+		require.NoError(t, rig.set(most, most))
+		synctest.Wait()
+		require.NoError(t, rig.set(atLeast, most))
+		synctest.Wait()
+		require.Equal(t, most, rig.stats().Workers)
+		rig.let(16 - outstanding)
+		time.Sleep(time.Second) // so that it is not looked between let and submit
+		for range 60 {
+			time.Sleep(20 * time.Second)
+			rig.let(1)
+			submit()
+			synctest.Wait()
+		}
+		// Below SleepFactor, that is with fewer than 4 that wait, one is let go.
+		require.Equal(t, min(max(atLeast, outstanding-4), most), rig.stats().Workers, "%d outstanding", outstanding)
+		rig.let(outstanding)
+		require.NoError(t, rig.end(t.Context()))
+	})
+}
+
+// TestMaxHolds goes through many cycles of load and rest, and changes of the number of workers.
+func TestMaxHolds(t *testing.T) {
+	forRigs(t, 4, func(t *testing.T, r *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
+		base := goroutines()
+		rig := open(t, 8, pool.Options[int]{Scale: pool.Scale{Max: 3, WakeFactor: 0.2, IdleTimeout: time.Second}})
+		for range 100 {
+			most := 1 + r.IntN(5)
+			require.NoError(t, rig.set(0, most))
+			n := r.IntN(30)
+			var producers sync.WaitGroup
+			for i := range n {
+				producers.Go(func() { _ = rig.submit(t.Context(), i) })
+			}
+			rig.mu.Lock()
+			rig.most = 0
+			rig.mu.Unlock()
+			rig.let(n)
+			producers.Wait()
+			require.LessOrEqual(t, rig.most, most)
+			if r.IntN(2) == 0 {
+				time.Sleep(time.Second)
+				synctest.Wait()
+				require.Zero(t, rig.stats().Workers)
+				require.Equal(t, base, goroutines())
+			}
+		}
+		require.NoError(t, rig.end(t.Context()))
+	})
+}
+
+// TestFirstTaskStartsAtOnce has pools that may be without any goroutine.
+func TestFirstTaskStartsAtOnce(t *testing.T) {
+	forRigs(t, 2, func(t *testing.T, r *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
+		base := goroutines()
+		rig := open(t, r.IntN(2)*100, pool.Options[int]{Scale: pool.Scale{Max: 3}})
+		for i := range 20 {
+			require.Equal(t, base, goroutines())
+			submitted := time.Now()
+			require.NoError(t, rig.submit(t.Context(), i))
+			synctest.Wait()
+			require.Equal(t, submitted, rig.at[i])
+			rig.let(1)
+			time.Sleep(time.Minute + time.Duration(r.Int64N(int64(time.Hour))))
+			synctest.Wait()
+		}
+		require.NoError(t, rig.end(t.Context()))
+	})
+}
+
+// switches returns about an eighth of how often a goroutine was run, which is what the runtime samples.
+func switches() (n uint64) {
+	s := []metrics.Sample{{Name: "/sched/latencies:seconds"}}
+	metrics.Read(s)
+	for _, c := range s[0].Value.Float64Histogram().Counts {
+		n += c
+	}
+	return n
+}
+
+// TestIdlePoolSleeps looks whether anything happens in a year without tasks.
+func TestIdlePoolSleeps(t *testing.T) {
+	for _, scale := range []pool.Scale{{Min: 3, Max: 3}, {Min: 2, Max: 5}, {Min: 0, Max: 5}} {
+		forRigs(t, 1, func(t *testing.T, _ *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
+			rig := open(t, 10, pool.Options[int]{Scale: scale})
+			for i := range 10 {
+				require.NoError(t, rig.submit(t.Context(), i))
+			}
+			synctest.Wait()
+			rig.let(10)
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			stats, before := rig.stats(), switches()
+			require.Equal(t, scale.Min, stats.Workers)
+			time.Sleep(365 * 24 * time.Hour)
+			synctest.Wait()
+			require.Equal(t, stats, rig.stats())
+			require.Less(t, switches()-before, uint64(200), "an hourly tick makes it about a thousand")
+			require.NoError(t, rig.end(t.Context()))
+		})
+	}
+}
+
+// TestScaledTellsAll adds up what the observer is told.
+func TestScaledTellsAll(t *testing.T) {
+	forRigs(t, 20, func(t *testing.T, r *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
+		var mu sync.Mutex
+		workers, told := 0, 0
+		scaled := func(from, to int) {
+			mu.Lock()
+			defer mu.Unlock()
+			workers += to - from
+			told++
+		}
+		rig := open(t, 0, pool.Options[int]{Scale: pool.Scale{Max: 5, IdleTimeout: time.Second}, Observer: pool.Observer{Scaled: scaled}})
+		for range 30 {
+			switch r.IntN(3) {
+			case 0:
+				n := r.IntN(8)
+				for i := range n {
+					require.NoError(t, rig.submit(t.Context(), i))
+				}
+				synctest.Wait()
+				rig.let(n)
+			case 1:
+				time.Sleep(time.Duration(r.IntN(3)) * time.Second)
+			case 2:
+				require.NoError(t, rig.set(r.IntN(2), 1+r.IntN(5)))
+			}
+			synctest.Wait()
+			mu.Lock()
+			require.Equal(t, rig.stats().Workers, workers)
+			mu.Unlock()
+		}
+		require.NoError(t, rig.end(t.Context()))
+		require.Zero(t, workers)
+	})
+}
+
+// TestWorkersThatWaitArePreferred shows that a pool with idle workers starts no others, and that the one that was busy last is
+// taken, so that the others can end.
+func TestWorkersThatWaitArePreferred(t *testing.T) {
+	forRigs(t, 1, func(t *testing.T, _ *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
+		rig := open(t, 0, pool.Options[int]{Scale: pool.Scale{Max: 10, IdleTimeout: time.Minute}})
+		for i := range 10 {
+			require.NoError(t, rig.submit(t.Context(), i))
+		}
+		synctest.Wait()
+		rig.let(10)
+		for range 12 {
+			require.NoError(t, rig.submit(t.Context(), 0))
+			synctest.Wait()
+			time.Sleep(5 * time.Second)
+			rig.let(1)
+		}
+		require.Equal(t, 1, rig.stats().Workers)
+		require.NoError(t, rig.end(t.Context()))
+	})
+}
+
+// TestWorkersAreStartedForWhatIsThere is about tasks that were put before there was a pool.
+func TestWorkersAreStartedForWhatIsThere(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		q := openQueue[int](t, nil)
+		for i := range 5 {
+			_, err := q.Put(ctx, "a", i, task.PutOptions{})
+			require.NoError(t, err)
+		}
+		g := newGate()
+		p := openNew(t, q, g.handle, pool.Options[int]{Workers: 3})
+		synctest.Wait()
+		running, started := g.now()
+		slices.Sort(started)
+		require.Equal(t, 3, running)
+		require.Equal(t, []int{0, 1, 2}, started)
+		g.let(5)
+		end(t, ctx, p)
+	})
+}
+
+func TestSetWorkersConcurrently(t *testing.T) {
+	p := openFunc(t, func(context.Context, *task.Task[int]) error { return nil }, pool.Options[int]{Workers: 3})
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			for j := range 100 {
+				require.NoError(t, p.SetWorkers(0, (i+j)%3))
+				require.NoError(t, p.Submit(t.Context(), "a", j))
+			}
+		})
+	}
+	all.Wait()
+	require.NoError(t, p.SetWorkers(0, 0))
+	require.NoError(t, p.Wait(t.Context()))
+	require.Equal(t, 3, p.Stats().Max)
+	end(t, t.Context(), p)
+}

@@ -1,0 +1,202 @@
+package pool
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/fairq/fairq/task"
+)
+
+// shutdown ends the workers. If ctx is done first, or already is, it cancels the contexts of the handlers that run, and waits for these a
+// little longer. It returns how many do not listen.
+func (c *crew) shutdown(ctx context.Context) (left int, err error) {
+	c.mu.Lock()
+	if first := !c.closing; first {
+		c.closing = true
+		c.log.Info("pool: shutting down", "workers", c.workers, "idle", len(c.idle), "nested", c.nested)
+	}
+	c.stirLocked()
+	c.mu.Unlock()
+	c.fetch()
+	select {
+	case <-c.done:
+		c.stop()
+		return 0, nil
+	case <-ctx.Done():
+	}
+	select {
+	case <-c.done:
+		c.stop()
+		return 0, nil
+	default:
+	}
+	c.mu.Lock()
+	if !c.forced {
+		c.forced = true
+		c.log.Warn("pool: handlers are cancelled", "running", c.workers-len(c.idle), "nested", c.nested)
+	}
+	c.stirLocked()
+	c.mu.Unlock()
+	c.cancel(ErrShutdown)
+	c.fetch()
+	timer := time.NewTimer(c.abandon)
+	defer timer.Stop()
+	select {
+	case <-c.done:
+		c.stop()
+		return 0, context.Cause(ctx)
+	case <-timer.C:
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.workers - len(c.idle) + c.nested, context.Cause(ctx)
+}
+
+// stop ends what is left when all handlers have returned.
+func (c *crew) stop() {
+	c.running.Wait()
+	c.cancel(ErrShutdown)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, timer := range []*time.Timer{c.retry, c.reaper.timer, c.clock.timer} {
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+}
+
+// stirLocked makes all workers see that something has changed for all of them.
+func (c *crew) stirLocked() {
+	c.attendLocked()
+	if c.closing && !c.mayTakeLocked() {
+		c.dismissLocked(len(c.idle))
+	}
+}
+
+// AbandonedError says how many handlers did not return, though their contexts were cancelled.
+type AbandonedError struct {
+	Handlers int
+	Err      error // the cause of the context of Shutdown
+}
+
+// Error tells how many.
+func (e *AbandonedError) Error() string {
+	return fmt.Sprintf("pool: %d handlers run on though they were cancelled: %v", e.Handlers, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *AbandonedError) Unwrap() error { return e.Err }
+
+func abandoned(left int, err error) error {
+	if left > 0 {
+		return &AbandonedError{left, err}
+	}
+	return err
+}
+
+// Shutdown ends the pool: tasks are neither submitted nor taken any more, and what runs is finished. As long as a handler is in
+// [Recurse] or SubmitWait, tasks are taken, for it may wait for one. If ctx is done first, the contexts of the handlers are cancelled, with the
+// cause [ErrShutdown]; those that then return an error have not failed, and their attempts do not count: their tasks go back
+// into the queue. Handlers that have not returned Options.AbandonAfter later are left to themselves, and their tasks go back too.
+//
+// A queue that is not the pool's own keeps what is left in it. What is left in one of its own goes to DeadLetters, with the reason
+// Shutdown, or else to Leftovers.
+//
+// It returns nil if all handlers came to their own end, the cause of ctx if they had to be cancelled, and a [*AbandonedError] if
+// some did not listen. It can be called again, also at the same time, for instance with another ctx.
+func (p *Pool[V]) Shutdown(ctx context.Context) error {
+	p.shut(ErrShutdown)
+	left, err := p.shutdown(ctx)
+	p.finish.Do(p.close)
+	return abandoned(left, err)
+}
+
+// close hands back what is left. No task is taken any more.
+func (p *Pool[V]) close() {
+	if p.submitting.Add(sealed) != sealed {
+		<-p.through
+	}
+	ctx := p.steady
+	for _, c := range p.lines.classes {
+		c.watch.Disarm()
+		c.many.Disarm()
+		if err := c.consumer.Close(ctx); err != nil && !isOver(err) {
+			p.log.Error("pool: tasks could not be handed back", "class", c.name, "error", err)
+		}
+		if c.own {
+			p.clear(ctx, c)
+		}
+	}
+	s := p.Stats()
+	p.log.Info("pool: shut down", "succeeded", s.Succeeded, "failed", s.Failed, "retried", s.Retried, "returned", s.Returned,
+		"letters", s.Letters, "leftovers", len(p.Leftovers()))
+}
+
+// clear empties a queue of the pool's own.
+func (p *Pool[V]) clear(ctx context.Context, c *class[V]) {
+	defer c.queue.Close(ctx)
+	for after := task.ID(0); ; {
+		tasks, err := c.queue.List(ctx, task.ListOptions{After: after, Limit: task.MaxBatch})
+		if err != nil || len(tasks) == 0 {
+			return
+		}
+		for _, t := range tasks {
+			after = t.ID
+			if c.queue.Delete(ctx, t.ID) != nil {
+				continue // its time was over just now
+			}
+			letter := newLetter(c.name, t, Shutdown, ErrShutdown)
+			if t.Err != nil {
+				letter.Err = t.Err
+			}
+			if t.State == task.Buried {
+				letter.Reason = Failed
+			}
+			if p.sink != nil {
+				err := send(ctx, &p.crew, p.sink, letter)
+				if err == nil {
+					continue
+				}
+				p.log.Error("pool: a letter could not be sent", "task", t.ID, "class", c.name, "error", err)
+			}
+			p.leftMu.Lock()
+			p.leftovers = append(p.leftovers, *letter)
+			p.leftMu.Unlock()
+		}
+	}
+}
+
+// Leftovers returns what was left in queues of the pool's own when it was shut down, and no sink has taken.
+func (p *Pool[V]) Leftovers() []Envelope[V] {
+	p.leftMu.Lock()
+	defer p.leftMu.Unlock()
+	return append([]Envelope[V](nil), p.leftovers...)
+}
+
+// sealed is far below zero, so that submitting is too.
+const sealed = math.MinInt64 / 2
+
+// enterQueue tells whether a task may be submitted with this context. Afterwards leaveQueue must be called in any case.
+func (p *Pool[V]) enterQueue(ctx context.Context) bool {
+	if p.submitting.Add(1) <= 0 {
+		return false
+	}
+	return p.open.Err() == nil || p.isHandler(ctx)
+}
+
+// isHandler tells whether this is the context of a handler of the pool.
+func (p *Pool[V]) isHandler(ctx context.Context) bool {
+	w := workerOf(ctx)
+	return w != nil && w.crew == &p.crew
+}
+
+func (p *Pool[V]) leaveQueue() {
+	if p.submitting.Add(-1) == sealed {
+		select {
+		case p.through <- struct{}{}:
+		default: // this one was refused
+		}
+	}
+}

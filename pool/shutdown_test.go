@@ -1,0 +1,350 @@
+package pool_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/task"
+)
+
+// later calls f in a goroutine, and returns where its result will be.
+func later(f func() error) <-chan error {
+	result := make(chan error, 1)
+	go func() { result <- f() }()
+	synctest.Wait()
+	return result
+}
+
+// TestGracefulShutdown finishes what runs, and leaves the rest in a queue of one's own.
+func TestGracefulShutdown(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		g, q := newGate(), openQueue[int](t, nil)
+		before := goroutines()
+		p := openNew(t, q, g.handle, pool.Options[int]{Workers: 3})
+		for i := range 10 {
+			require.NoError(t, p.Submit(ctx, "a", i))
+		}
+		synctest.Wait()
+		result := later(func() error { return p.Shutdown(ctx) })
+		again := later(func() error { return p.Shutdown(ctx) })
+		require.True(t, p.Stats().Closed)
+		require.Equal(t, pool.ErrShutdown, p.Submit(ctx, "a", 10))
+		begin := switches()
+		time.Sleep(1000 * time.Hour)
+		require.Less(t, switches()-begin, uint64(20)) // nobody looks whether it is over
+		g.let(2)
+		require.Empty(t, result)
+		g.let(1)
+		require.NoError(t, <-result)
+		require.NoError(t, <-again)
+		require.NoError(t, p.Shutdown(ctx))
+		require.Equal(t, before, goroutines())
+		s, err := q.Stats(ctx)
+		require.NoError(t, err)
+		require.Equal(t, [3]int{7, 0, 7}, [3]int{s.Ready, s.Taken, s.Len()})
+		require.Equal(t, uint64(3), p.Stats().Succeeded)
+		require.Empty(t, p.Leftovers())
+	})
+}
+
+// TestEscalation cancels the handlers when the time is over. Their tasks go back, and the attempt does not count; what is done nevertheless,
+// or has failed for good, is.
+func TestEscalation(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		q := openQueue(t, &task.Options[int]{MaxAttempts: 1})
+		p := openNew(t, q, func(ctx context.Context, tk *task.Task[int]) error {
+			<-ctx.Done()
+			assert.Equal(t, pool.ErrShutdown, context.Cause(ctx))
+			assert.Equal(t, context.Canceled, ctx.Err())
+			switch tk.Payload {
+			case 0:
+				return nil
+			case 1:
+				return pool.Permanent(errNo)
+			case 2:
+				return errNo
+			case 3:
+				panic(errNo)
+			case 4:
+				return pool.RetryAfter(time.Hour)
+			}
+			return ctx.Err()
+		}, pool.Options[int]{Workers: 6})
+		for i := range 7 {
+			require.NoError(t, p.Submit(ctx, "a", i))
+		}
+		synctest.Wait()
+		tired := errors.New("tired of waiting")
+		soon, cancel := context.WithTimeoutCause(ctx, time.Minute, tired)
+		defer cancel()
+		begin := time.Now()
+		require.Equal(t, tired, p.Shutdown(soon))
+		require.Equal(t, time.Minute, time.Since(begin))
+		tasks, err := q.List(ctx, task.ListOptions{})
+		require.NoError(t, err)
+		require.Len(t, tasks, 6)
+		for i, tk := range tasks {
+			require.Equal(t, i+1, tk.Payload)
+			if i == 0 {
+				require.Equal(t, task.Buried, tk.State)
+				continue
+			}
+			require.Equal(t, task.Ready, tk.State)
+			require.Zero(t, tk.Attempts)
+		}
+		s := p.Stats()
+		require.Equal(t, [4]uint64{6, 1, 1, 4}, [4]uint64{s.Started, s.Succeeded, s.Failed, s.Returned})
+	})
+}
+
+// TestImpatientShutdown has a context that is done already, and one that is done while another call is patient.
+func TestImpatientShutdown(t *testing.T) {
+	for _, patient := range []bool{false, true} {
+		inBubble(t, func(t *testing.T, ctx context.Context) {
+			p := openFunc(t, newGate().handle, pool.Options[int]{Workers: 2})
+			for i := range 5 {
+				require.NoError(t, p.Submit(ctx, "a", i))
+			}
+			synctest.Wait()
+			var first <-chan error
+			if patient {
+				first = later(func() error { return p.Shutdown(ctx) })
+			}
+			done, cancel := context.WithCancel(ctx)
+			cancel()
+			require.Equal(t, context.Canceled, p.Shutdown(done))
+			if patient {
+				require.NoError(t, <-first)
+			}
+			require.Len(t, p.Leftovers(), 5)
+			require.Equal(t, uint64(2), p.Stats().Returned)
+			require.Zero(t, goroutines())
+			require.NoError(t, p.Shutdown(done)) // there is nothing left to cancel
+		})
+	}
+}
+
+// TestAbandoned has handlers that do not listen. Their tasks are handed back; what they return later is of no account.
+func TestAbandoned(t *testing.T) {
+	for _, after := range []time.Duration{0, time.Minute} {
+		inBubble(t, func(t *testing.T, ctx context.Context) {
+			q := openQueue[int](t, nil)
+			leave := make(chan struct{})
+			p := openNew(t, q, func(ctx context.Context, tk *task.Task[int]) error {
+				if tk.Payload == 0 {
+					pool.Recurse(ctx, func() { <-leave })
+				}
+				<-leave
+				return nil
+			}, pool.Options[int]{Workers: 2, AbandonAfter: after})
+			for i := range 4 {
+				require.NoError(t, p.Submit(ctx, "a", i))
+			}
+			synctest.Wait()
+			begin := time.Now()
+			soon, cancel := context.WithTimeout(ctx, time.Hour)
+			defer cancel()
+			err := p.Shutdown(soon)
+			require.Equal(t, time.Hour+max(after, time.Second), time.Since(begin))
+			var abandoned *pool.AbandonedError
+			require.ErrorAs(t, err, &abandoned)
+			require.Equal(t, 3, abandoned.Handlers)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.EqualError(t, err, "pool: 3 handlers run on though they were cancelled: context deadline exceeded")
+			s, err := q.Stats(ctx)
+			require.NoError(t, err)
+			require.Equal(t, 4, s.Ready)
+			close(leave)
+			synctest.Wait()
+			require.Equal(t, uint64(3), p.Stats().Lost)
+			require.NoError(t, p.Shutdown(ctx))
+			require.Zero(t, goroutines())
+		})
+	}
+}
+
+// TestSubmitDuringShutdown has producers who wait for room, and handlers that submit.
+func TestSubmitDuringShutdown(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		var p *pool.Pool[int]
+		done := 0
+		g := newGate()
+		p = openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
+			if tk.Payload >= 100 {
+				done++
+				return nil
+			}
+			err := g.handle(ctx, tk)
+			assert.NoError(t, p.Submit(context.WithoutCancel(ctx), "b", 100+tk.Payload))
+			return err
+		}, pool.Options[int]{Workers: 1, Capacity: 3})
+		for i := range 3 {
+			require.NoError(t, p.Submit(ctx, "a", i))
+		}
+		blocked := later(func() error { return p.Submit(ctx, "a", 3) })
+		require.Empty(t, blocked)
+		result := later(func() error { return p.Shutdown(ctx) })
+		require.Equal(t, pool.ErrShutdown, <-blocked)
+		require.Empty(t, result)
+		for range 3 { // each one's submission waits for room, and meanwhile the next task is begun
+			g.leave <- nil
+			synctest.Wait()
+		}
+		require.Empty(t, result)
+		_, err := p.Queue("").Truncate(ctx) // they have lost their leases
+		require.NoError(t, err)
+		require.NoError(t, <-result)
+		require.Equal(t, 3, done+len(p.Leftovers())) // they are done as long as one is waiting for room
+	})
+}
+
+// TestConcurrentShutdown has many who submit, and who shut down, at the same time. Each task is done or left.
+func TestConcurrentShutdown(t *testing.T) {
+	r := chance(t)
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			var mu sync.Mutex
+			accepted, seen := map[int]bool{}, map[int]int{}
+			p := openFunc(t, func(_ context.Context, tk *task.Task[int]) error {
+				time.Sleep(time.Duration(tk.Payload%5) * time.Second)
+				mu.Lock()
+				defer mu.Unlock()
+				seen[tk.Payload]++
+				return nil
+			}, pool.Options[int]{Scale: pool.Scale{Max: 3}, Capacity: r.IntN(10)})
+			var all sync.WaitGroup
+			for i := range 5 {
+				all.Go(func() {
+					for j := range 20 {
+						if p.Submit(t.Context(), fmt.Sprint(i), 20*i+j) == nil {
+							mu.Lock()
+							accepted[20*i+j] = true
+							mu.Unlock()
+						}
+						time.Sleep(time.Second)
+					}
+				})
+			}
+			at := time.Duration(r.IntN(20)) * time.Second
+			for i := range 3 {
+				all.Go(func() {
+					time.Sleep(at + time.Duration(i*5)*time.Second)
+					assert.NoError(t, p.Shutdown(t.Context()))
+				})
+			}
+			all.Wait()
+			for _, l := range p.Leftovers() {
+				seen[l.Payload]++
+			}
+			require.Len(t, seen, len(accepted))
+			for n, times := range seen {
+				require.True(t, accepted[n])
+				require.Equal(t, 1, times)
+			}
+		})
+	}
+}
+
+// TestShutdownOfItems leaves them in their queue.
+func TestShutdownOfItems(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		var box mailbox[int]
+		g := newGate()
+		q := fairq.New(func(int) string { return "a" }, nil)
+		w := pool.Drain(q, g.do, &pool.Options[int]{Workers: 2, DeadLetters: box.sink, Logger: silent})
+		for i := range 5 {
+			require.NoError(t, q.Push(i))
+		}
+		synctest.Wait()
+		soon, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		result := later(func() error { return w.Shutdown(soon) })
+		g.let(1)
+		require.Equal(t, context.DeadlineExceeded, <-result)
+		require.Equal(t, 3, q.Len())
+		require.Len(t, box.all(), 1) // the other one was interrupted, and is not in the queue any more
+		require.Equal(t, pool.Shutdown, box.all()[0].Reason)
+		require.Equal(t, [2]uint64{1, 1}, [2]uint64{w.Stats().Succeeded, w.Stats().Failed})
+		require.Zero(t, goroutines())
+	})
+}
+
+// TestQueueThatEnds closes or drops the queue under a pool: its workers end.
+func TestQueueThatEnds(t *testing.T) {
+	for name, stop := range map[string]func(*task.Queue[int], context.Context) error{
+		"close": (*task.Queue[int]).Close, "drop": (*task.Queue[int]).Drop,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, ctx context.Context) {
+				g := newGate()
+				q, err := task.Open[int](ctx, new(task.Memory), "q", nil)
+				require.NoError(t, err)
+				p := openNew(t, q, g.handle, pool.Options[int]{Workers: 2})
+				for i := range 3 {
+					require.NoError(t, p.Submit(ctx, "a", i))
+				}
+				synctest.Wait()
+				require.NoError(t, stop(q, ctx))
+				synctest.Wait()
+				require.Zero(t, goroutines()) // the contexts of the handlers were done
+				require.Equal(t, [2]uint64{2, 2}, [2]uint64{p.Stats().Started, p.Stats().Lost})
+				require.Zero(t, p.Stats().Workers)
+				require.Error(t, p.Submit(ctx, "a", 4))
+				require.NoError(t, p.Shutdown(ctx))
+			})
+		})
+	}
+}
+
+// TestClosedFairQueue ends the workers when all items are handled.
+func TestClosedFairQueue(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		g := newGate()
+		q := fairq.New(func(int) string { return "a" }, nil)
+		w := pool.Drain(q, g.do, &pool.Options[int]{Workers: 2, Logger: silent})
+		for i := range 5 {
+			require.NoError(t, q.Push(i))
+		}
+		q.Close()
+		g.let(5)
+		require.NoError(t, w.Wait(ctx))
+		require.Zero(t, goroutines())
+		require.Equal(t, uint64(5), w.Stats().Succeeded)
+		require.NoError(t, w.Shutdown(ctx))
+	})
+}
+
+// TestWait is about its context, and about what it waits for.
+func TestWait(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		g := newGate()
+		q := fairq.New(func(int) string { return "a" }, nil)
+		w := pool.Drain(q, g.do, &pool.Options[int]{Workers: 1, Logger: silent})
+		cleanUp(t, w.Shutdown)
+		p := openFunc(t, g.handle, pool.Options[int]{Workers: 1, Classes: []pool.Class[int]{{Name: "0"}, {Name: "1"}}})
+		for _, wait := range []func(context.Context) error{w.Wait, p.Wait} {
+			soon, cancel := context.WithTimeout(ctx, time.Minute)
+			require.NoError(t, wait(soon))
+			require.NoError(t, q.Push(1))
+			_, err := p.Put(ctx, "a", 1, pool.PutOptions{Class: "1", PutOptions: task.PutOptions{Delay: time.Hour}})
+			require.NoError(t, err)
+			require.Equal(t, context.DeadlineExceeded, wait(soon))
+			cancel()
+			result := later(func() error { return wait(ctx) })
+			g.let(1)
+			time.Sleep(2 * time.Hour)
+			g.let(1)
+			require.NoError(t, <-result)
+		}
+	})
+}

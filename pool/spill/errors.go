@@ -1,0 +1,28 @@
+package spill
+
+import "errors"
+
+var (
+	// ErrClosed is returned when the Dir has been closed.
+	ErrClosed = errors.New("spill: closed")
+
+	// ErrFull is returned by Write when the letter would make the files larger than Options.MaxBytes.
+	ErrFull = errors.New("spill: directory is full")
+
+	// ErrTooLarge is returned by Write when the letter has more than [MaxLetterBytes].
+	ErrTooLarge = errors.New("spill: letter is too large")
+
+	// ErrInUse is returned by Open when the directory is open already, here or in another process.
+	ErrInUse = errors.New("spill: directory is in use")
+
+	// ErrDamaged is returned by Restore when there was something that it could not read. The error says which file has it now.
+	ErrDamaged = errors.New("spill: damaged")
+
+	// ErrVersion is returned by Restore when there is a file of a newer version of the format. The error names it.
+	ErrVersion = errors.New("spill: unknown version of the format")
+
+	// ErrRefused is returned by a sink that cannot take this letter now, but maybe others: the error is or wraps it. Restore then writes the
+	// letter again, behind all others, and goes on. In the end it returns an error that wraps the first of those, and says how many
+	// there were. So is a letter treated whose payload the Codec cannot decode.
+	ErrRefused = errors.New("spill: letter refused")
+)

@@ -1,0 +1,66 @@
+package pool
+
+import "sync/atomic"
+
+// Stats tells how a pool is doing.
+type Stats struct {
+	Workers int // goroutines, without those of handlers in Recurse
+	Idle    int // those that wait for a task
+	Running int // handlers, without those in Recurse
+	Nested  int // handlers in Recurse
+	Min     int // as of now, see Options.Schedule and SetWorkers
+	Max     int
+	Paused  bool
+	Closed  bool // Shutdown was called
+
+	// What has happened. Each attempt that was started ends in one of the six that follow.
+	Started   uint64 // attempts
+	Succeeded uint64
+	Retried   uint64 // failures after which the task is tried again
+	Snoozed   uint64
+	Failed    uint64 // failures for good
+	Lost      uint64 // the queue could not be told: most often because the lease was lost
+	Returned  uint64 // interrupted by Shutdown; does not count as an attempt
+	Panics    uint64 // handlers that panicked
+
+	Dropped uint64 // tasks that there was no room for, as far as the pool knows
+	Expired uint64 // tasks whose time was over before they were done, as far as the pool knows
+	Letters uint64 // dead letters that were taken
+}
+
+type counter = atomic.Uint64
+
+// counters are written by one goroutine and may be read by all.
+type counters struct {
+	started, succeeded, retried, snoozed, failed, lost, returned, panics counter
+}
+
+// inc adds 1 to a counter that nobody else writes.
+func inc(n *counter) { n.Store(n.Load() + 1) }
+
+// addTo adds what was counted to s.
+func (c *counters) addTo(s *Stats) {
+	s.Started += c.started.Load()
+	s.Succeeded += c.succeeded.Load()
+	s.Retried += c.retried.Load()
+	s.Snoozed += c.snoozed.Load()
+	s.Failed += c.failed.Load()
+	s.Lost += c.lost.Load()
+	s.Returned += c.returned.Load()
+	s.Panics += c.panics.Load()
+}
+
+// Stats returns counters and gauges as of one moment, more or less: what runs goes on meanwhile. It is O(workers).
+func (c *crew) Stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.gone
+	s.Workers, s.Idle, s.Nested = c.workers, len(c.idle), c.nested
+	s.Running = s.Workers - s.Idle
+	s.Min, s.Max, s.Paused, s.Closed = c.scale.Min, c.scale.Max, c.paused, c.closing
+	s.Dropped, s.Expired, s.Letters = c.dropped.Load(), c.expirations.Load(), c.letters.Load()
+	for w := range c.all {
+		w.counts.addTo(&s)
+	}
+	return s
+}

@@ -1,0 +1,229 @@
+package pool_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/task"
+)
+
+// cycles runs f that often, each time with random numbers of its own, on all processors.
+func cycles(t *testing.T, total int, f func(t *testing.T, r *rand.Rand)) {
+	if testing.Short() {
+		total /= 20
+	}
+	first := *seed
+	if first == 0 {
+		first = rand.Uint64()
+	}
+	t.Logf("seed %d", first) // what runs at the same time is not repeated by it, but the options are
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		all.Go(func() {
+			for i := next.Add(1); i <= int64(total) && !t.Failed(); i = next.Add(1) {
+				f(t, rand.New(rand.NewPCG(first, uint64(i))))
+			}
+		})
+	}
+	all.Wait()
+}
+
+// anyScale is for pools that end soon.
+func anyScale(r *rand.Rand) pool.Scale {
+	s := pool.Scale{Max: 1 + r.IntN(3)}
+	s.Min = r.IntN(s.Max + 1)
+	return s
+}
+
+// closers call Shutdown at the same time, some of them without time for handlers.
+func closers(r *rand.Rand, all *sync.WaitGroup, shutdown func(context.Context) error) (errs []error) {
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	errs = make([]error, 1+r.IntN(2))
+	for i := range errs {
+		ctx := context.Background()
+		if r.IntN(4) == 0 {
+			ctx = over
+		}
+		yields := r.IntN(4)
+		all.Go(func() {
+			for range yields {
+				runtime.Gosched()
+			}
+			errs[i] = shutdown(ctx)
+		})
+	}
+	return errs
+}
+
+func checkEnded(t *testing.T, errs []error, s pool.Stats) {
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, context.Canceled) || errors.As(err, new(*pool.AbandonedError)) {
+			t.Errorf("Shutdown returns %v", err)
+		}
+	}
+	if s.Workers != 0 || s.Idle != 0 || s.Nested != 0 || s.Started != s.Succeeded+s.Retried+s.Snoozed+s.Failed+s.Lost+s.Returned {
+		t.Errorf("after the end: %+v", s)
+	}
+}
+
+// TestFuncCycles opens pools, submits to them and shuts them down, all at the same time, and each time accounts for the tasks.
+func TestFuncCycles(t *testing.T) {
+	cycles(t, 30_000, func(t *testing.T, r *rand.Rand) {
+		var all sync.WaitGroup
+		var accepted, done, lettered atomic.Uint64
+		o := &pool.Options[int]{Logger: quiet, Scale: anyScale(r), Capacity: r.IntN(3), AbandonAfter: time.Minute}
+		if r.IntN(2) == 0 {
+			o.DeadLetters = func(context.Context, *pool.Envelope[int]) error {
+				lettered.Add(1)
+				return nil
+			}
+		}
+		nested := r.IntN(2) == 0 && o.Capacity == 0 // else all the room could be theirs who wait for it
+		var p *pool.Pool[int]
+		p = pool.Func(func(ctx context.Context, t *task.Task[int]) error {
+			if nested && t.Payload > 0 && p.Submit(ctx, "b", t.Payload-1) == nil {
+				accepted.Add(1)
+			}
+			if ctx.Err() != nil { // half of the time, if at all
+				return ctx.Err()
+			}
+			done.Add(1)
+			return nil
+		}, o)
+		for range 1 + r.IntN(2) {
+			tasks := 1 + r.IntN(3)
+			all.Go(func() {
+				for i := range tasks {
+					err := p.Submit(context.Background(), "a", i%2)
+					if err == nil {
+						accepted.Add(1)
+					} else if !errors.Is(err, pool.ErrShutdown) {
+						t.Errorf("Submit returns %v", err)
+					}
+				}
+			})
+		}
+		errs := closers(r, &all, p.Shutdown)
+		all.Wait()
+		s, left := p.Stats(), uint64(len(p.Leftovers()))
+		checkEnded(t, errs, s)
+		if accepted.Load() != s.Succeeded+left+s.Letters || done.Load() != s.Succeeded || lettered.Load() != s.Letters {
+			t.Errorf("%d tasks accepted, %d done, %d letters, %d left, %+v", accepted.Load(), done.Load(), lettered.Load(), left, s)
+		}
+	})
+}
+
+// TestDrainCycles does the same with FairQueues.
+func TestDrainCycles(t *testing.T) {
+	cycles(t, 70_000, func(t *testing.T, r *rand.Rand) {
+		var all sync.WaitGroup
+		var accepted, done atomic.Uint64
+		q := fairq.New(func(i int) int { return i }, &fairq.Options[int, int]{Capacity: 1 + r.IntN(3)})
+		w := pool.Drain(q, func(context.Context, int) error {
+			done.Add(1)
+			return nil
+		}, &pool.Options[int]{Logger: quiet, Scale: anyScale(r), AbandonAfter: time.Minute})
+		for range 1 + r.IntN(2) {
+			items := 1 + r.IntN(4)
+			all.Go(func() {
+				for i := range items {
+					if err := q.PushWait(context.Background(), i); err == nil {
+						accepted.Add(1)
+					} else if !errors.Is(err, fairq.ErrClosed) {
+						t.Errorf("PushWait returns %v", err)
+					}
+				}
+			})
+		}
+		over, end := context.WithCancel(context.Background())
+		if r.IntN(4) == 0 {
+			all.Go(func() {
+				q.Close()
+				if err := w.Wait(over); err == nil && q.Len() > 0 {
+					t.Errorf("Wait returns though there are items")
+				}
+			})
+		}
+		errs := closers(r, &all, w.Shutdown)
+		all.Go(func() {
+			_ = w.Shutdown(context.Background())
+			end()
+			q.Close() // producers may wait for room that nobody makes any more
+		})
+		all.Wait()
+		s, left := w.Stats(), uint64(len(q.Drain()))
+		checkEnded(t, errs, s)
+		if accepted.Load() != s.Succeeded+left || done.Load() != s.Started {
+			t.Errorf("%d items accepted, %d done, %d left, %+v", accepted.Load(), done.Load(), left, s)
+		}
+	})
+}
+
+// TestPoolsShareQueue has several pools and takers drain one queue at the same time, and each task done by one of them.
+func TestPoolsShareQueue(t *testing.T) {
+	ctx := t.Context()
+	n := 20_000
+	if testing.Short() {
+		n = 1000
+	}
+	q, err := task.Open[int](ctx, new(task.Memory), "q", &task.Options[int]{Capacity: 64})
+	require.NoError(t, err)
+	done := make([]atomic.Int32, n)
+	var left sync.WaitGroup
+	left.Add(n)
+	finish := func(i int) {
+		if done[i].Add(1) > 1 {
+			t.Errorf("task %d is done twice", i)
+			return
+		}
+		left.Done()
+	}
+	var pools []*pool.Pool[int]
+	for i := range 3 {
+		o := &pool.Options[int]{Logger: quiet, Scale: pool.Scale{Min: i, Max: i + 2, IdleTimeout: time.Millisecond}}
+		if i == 2 {
+			o.Limits = []pool.Limit{{Priority: 1, Running: 2}}
+		}
+		pools = append(pools, pool.New(q, func(_ context.Context, t *task.Task[int]) error {
+			if t.Payload%7 == 0 && t.Attempts == 1 {
+				return pool.RetryAfter(0)
+			}
+			finish(t.Payload)
+			return nil
+		}, o))
+	}
+	taking, stop := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() {
+			for one, err := q.Take(taking); err == nil; one, err = q.Take(taking) {
+				if one.Ack(ctx) == nil {
+					finish(one.Payload)
+				}
+			}
+		})
+	}
+	for i := range n {
+		_, err := q.PutWait(ctx, "a", i, task.PutOptions{Priority: i % 3})
+		require.NoError(t, err)
+	}
+	left.Wait()
+	stop()
+	all.Wait()
+	for _, p := range pools {
+		require.NoError(t, p.Shutdown(ctx))
+	}
+	require.NoError(t, q.Close(ctx))
+}

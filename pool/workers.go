@@ -1,0 +1,358 @@
+package pool
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// crew is the workers of a [Pool], or of a FairQueue, see [Drain].
+type crew struct {
+	setup
+	source source
+	ctx    context.Context // parent of the handlers' contexts
+	cancel context.CancelCauseFunc
+	steady context.Context // ctx without its end
+
+	dropped, expirations, letters counter // see Stats
+
+	// attention is set if a worker must look at more than the source between two tasks.
+	attention atomic.Bool
+
+	// mu protects all that follows. Neither the source nor code of the user's is called under it.
+	mu      sync.Mutex
+	scale   Scale // as of now
+	manual  bool  // it was set by SetWorkers
+	paused  bool
+	workers int // goroutines that may run a handler, without those in Recurse
+	nested  int // handlers in Recurse
+	all     map[*worker]struct{}
+	idle    []*worker // those that wait for a task, the one that was busy last at the end
+	leaving int       // workers that have to end though there is work, because the load is low
+	gone    Stats     // the counters of workers that have ended
+	reaper  reaper
+	clock   clock
+	retry   *time.Timer // when a source is asked again that has returned an error
+	failing bool        // it has
+
+	surplus   []work          // tasks that were taken and found no worker, because there were fewer all of a sudden; they are next
+	returning []chan struct{} // handlers that come back from Recurse and wait until there is a place
+
+	fetching, again bool // see fetch
+
+	closing bool // Shutdown was called
+	forced  bool // and its time is over
+	over    bool // the source is
+	ended   bool // closing, and the last worker has ended
+	done    chan struct{}
+	waiters []chan struct{} // those in Wait
+	running sync.WaitGroup  // the workers' goroutines
+}
+
+// A source is what workers drain. It may be called by many goroutines at the same time, but fetch and await by one.
+type source interface {
+	// work takes the next task and does it. It returns false if there is none.
+	work(w *worker) (ok bool, err error)
+
+	// fetch takes the next task, for a worker to do it. If there is none it returns nil, and crew.fetch is called as soon as
+	// there may be one, unless release is called before.
+	fetch() (task work, err error)
+	release()
+
+	// await has crew.fetch called as soon as a queue is as full as that, or, if it has no limit, a task waits. It returns
+	// false if that is so. below tells whether all queues are less full.
+	await(fullness float64) bool
+	below(fullness float64) bool
+
+	// more says that n more handlers run, or fewer if n is negative, because of Recurse.
+	more(n int64)
+}
+
+// work is a task that was taken.
+type work interface{ do(w *worker) }
+
+// worker is a goroutine that runs handlers.
+type worker struct {
+	crew   *crew
+	ctx    context.Context // parent of those of its handlers
+	next   chan work       // where an idle one gets a task; nil means that it has to end
+	parked time.Time       // since when it is idle
+	depth  int             // calls of Recurse; protected by crew.mu
+	left   int             // how many others there were when it was taken off the books
+	counts counters
+}
+
+type workerKey struct{}
+
+// workerOf returns the worker whose handler has this context, nil if there is none.
+func workerOf(ctx context.Context) *worker {
+	w, _ := ctx.Value(workerKey{}).(*worker)
+	return w
+}
+
+// start begins to drain a source.
+func (c *crew) start(s source) {
+	c.source = s
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	c.steady = context.WithoutCancel(c.ctx)
+	c.clock.now = -1
+	c.done, c.all = make(chan struct{}), map[*worker]struct{}{}
+	c.follow()
+}
+
+// mayTakeLocked tells whether tasks are taken at all.
+func (c *crew) mayTakeLocked() bool {
+	switch {
+	case c.forced || c.over || c.scale.Max == 0:
+		return false
+	case c.closing:
+		return c.nested > 0 // they may wait for what is queued
+	}
+	return !c.paused
+}
+
+// fetch takes tasks as long as there are workers for them. It is called whenever that may be so. When it is through, each idle
+// worker that may take a task, and each one that could be started, is missing only as long as there is nothing for it: when
+// that changes, the source calls fetch again.
+func (c *crew) fetch() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.again = true
+	if c.fetching {
+		return // who is at it goes on
+	}
+	c.fetching = true
+	for c.again {
+		c.again = false
+		for c.fetchOneLocked() {
+		}
+	}
+	c.fetching = false
+	c.settleLocked()
+}
+
+// fetchOneLocked gives one task to a worker. It returns false if there is none, or no worker for it.
+func (c *crew) fetchOneLocked() bool {
+	if len(c.surplus) > 0 && (len(c.idle) > 0 || c.workers < max(c.scale.Max, 1)) {
+		task := c.surplus[0]
+		c.surplus = c.surplus[1:]
+		c.assignLocked(task)
+		return true
+	}
+	able := c.mayTakeLocked() && len(c.surplus) == 0
+	full := able && len(c.idle) == 0 && c.workers > 0 && c.workers >= c.scale.Min // so another one depends on the load
+	able = able && (!full || c.workers < c.scale.Max)
+	wake := c.scale.WakeFactor
+
+	c.mu.Unlock()
+	var task work
+	var err error
+	if !able || full {
+		c.source.release() // before await, which it would take back
+	}
+	if able && !(full && c.source.await(wake)) {
+		task, err = c.source.fetch()
+	}
+	c.mu.Lock()
+
+	if err != nil {
+		c.failedLocked(err)
+	} else if task != nil {
+		c.failing = false
+		c.assignLocked(task)
+	}
+	return task != nil
+}
+
+// assignLocked gives a task that was taken to an idle worker, or to a new one.
+func (c *crew) assignLocked(task work) {
+	switch n := len(c.idle); {
+	case n > 0:
+		w := c.idle[n-1]
+		c.idle[n-1] = nil
+		c.idle = c.idle[:n-1]
+		w.next <- task
+	case c.workers < max(c.scale.Max, 1):
+		w := &worker{crew: c, next: make(chan work, 1)}
+		w.ctx = context.WithValue(c.ctx, workerKey{}, w)
+		c.all[w] = struct{}{}
+		c.workers++
+		c.attendLocked()
+		n := c.workers
+		c.running.Go(func() { w.run(task, n) })
+	default:
+		c.surplus = append(c.surplus, task)
+		c.attendLocked()
+	}
+}
+
+// attendLocked sets attention, and gives free places to those who come back. It is called whenever that may have to change.
+func (c *crew) attendLocked() {
+	for len(c.returning) > 0 && (c.workers < max(c.scale.Max, 1) || c.forced) {
+		c.workers++
+		close(c.returning[0])
+		c.returning = c.returning[1:]
+	}
+	c.attention.Store(c.workers > c.scale.Max || c.leaving > 0 || len(c.surplus) > 0 || len(c.returning) > 0 || !c.mayTakeLocked())
+	c.reapLaterLocked()
+}
+
+// sourceRetry is after how long a source is asked again that has returned an error.
+const sourceRetry = time.Second
+
+// failedLocked is called when the source has returned an error.
+func (c *crew) failedLocked(err error) {
+	switch {
+	case c.over || c.forced:
+		return
+	case isOver(err):
+		c.over = true
+		c.attendLocked()
+		c.dismissLocked(len(c.idle))
+		return
+	case !c.failing:
+		c.failing = true
+		c.log.Error("pool: no tasks can be taken; trying again", "error", err)
+	}
+	if c.retry == nil {
+		c.retry = time.AfterFunc(sourceRetry, c.fetch)
+	} else {
+		c.retry.Reset(sourceRetry)
+	}
+}
+
+// run does tasks, until the worker has to end. The first one is given; n is how many workers there are now.
+func (w *worker) run(task work, n int) {
+	c := w.crew
+	c.scaled(n-1, n)
+	end := false
+	defer func() {
+		if !end { // a handler has ended the goroutine, by runtime.Goexit
+			c.mu.Lock()
+			c.endLocked(w)
+			c.mu.Unlock()
+		}
+		c.scaled(w.left+1, w.left)
+		c.fetch()
+	}()
+	for {
+		task.do(w)
+		for more := true; more; {
+			more = false
+			if !c.attention.Load() {
+				ok, err := c.source.work(w)
+				if err != nil {
+					c.mu.Lock()
+					c.failedLocked(err)
+					c.mu.Unlock()
+				}
+				more = ok
+			}
+		}
+		if task, end = c.idleFor(w); end {
+			return
+		}
+	}
+}
+
+// idleFor returns a task for a worker that has found nothing to do, or has been asked for attention. It waits for it. It returns
+// nil if the worker has to end, and is off the books.
+func (c *crew) idleFor(w *worker) (task work, end bool) {
+	c.mu.Lock()
+	switch {
+	case len(c.returning) > 0:
+		end = true // that one gets the place
+	case len(c.surplus) > 0 && c.workers <= max(c.scale.Max, 1):
+		task, c.surplus = c.surplus[0], c.surplus[1:]
+		c.attendLocked()
+		c.mu.Unlock()
+		return task, false
+	case c.leaving > 0:
+		c.leaving--
+		end = true
+	default:
+		end = c.workers > c.scale.Max || c.over || c.closing && !c.mayTakeLocked()
+	}
+	if end {
+		c.endLocked(w)
+		c.mu.Unlock()
+		return nil, true
+	}
+	w.parked = time.Now()
+	c.idle = append(c.idle, w)
+	c.reapLaterLocked()
+	c.settleLocked()
+	c.mu.Unlock()
+	c.fetch()
+	task = <-w.next
+	return task, task == nil
+}
+
+// dismissLocked ends idle workers, those first that have been idle for the longest time.
+func (c *crew) dismissLocked(n int) {
+	dismissed := slices.Clone(c.idle[:n])
+	c.idle = slices.Delete(c.idle, 0, n)
+	for _, w := range dismissed {
+		c.endLocked(w)
+		w.next <- nil
+	}
+}
+
+// endLocked takes a worker off the books.
+func (c *crew) endLocked(w *worker) {
+	c.workers--
+	w.left = c.workers
+	delete(c.all, w)
+	w.counts.addTo(&c.gone)
+	c.leaving = min(c.leaving, c.workers)
+	c.attendLocked()
+	c.settleLocked()
+}
+
+// settleLocked tells those who wait for it that nothing happens any more. It is called whenever that may be so.
+func (c *crew) settleLocked() {
+	if !c.calmLocked() {
+		return
+	}
+	for _, wake := range c.waiters {
+		close(wake)
+	}
+	c.waiters = nil
+	if c.closing && c.workers == 0 && !c.ended {
+		c.ended = true
+		close(c.done)
+	}
+}
+
+// calmLocked tells whether no worker has anything to do.
+func (c *crew) calmLocked() bool {
+	return len(c.idle) == c.workers && c.nested == 0 && !c.fetching && len(c.surplus) == 0
+}
+
+// calm waits until no worker has anything to do. It tells whether that was so at once, and so was what else is asked.
+func (c *crew) calm(ctx context.Context, also func() bool) (atOnce bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	wake := make(chan struct{})
+	c.mu.Lock()
+	c.waiters = append(c.waiters, wake)
+	calm := c.calmLocked()
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.waiters = slices.DeleteFunc(c.waiters, func(w chan struct{}) bool { return w == wake })
+	}()
+	if calm && also() {
+		return true, nil
+	}
+	select {
+	case <-wake:
+		return false, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
