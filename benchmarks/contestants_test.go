@@ -1,0 +1,140 @@
+package benchmarks_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/alitto/pond/v2"
+	"github.com/gammazero/workerpool"
+	"github.com/panjf2000/ants/v2"
+	conc "github.com/sourcegraph/conc/pool"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/task"
+)
+
+// item is what is submitted. Only fairq looks at Key.
+type item struct {
+	Key string
+	N   int
+}
+
+// contestant is a worker pool. What start returns is used thus: any number of goroutines call submit, and when all these
+// calls have returned, stop is called once. It waits until everything that was submitted has been handled.
+type contestant struct {
+	name    string
+	bounded bool // start heeds capacity, and submit waits when so many items are queued
+	start   func(workers, capacity int, handle func(item)) (submit func(item), stop func())
+}
+
+// contestants are in the order of the tables. The first one is what the others are divided by.
+var contestants = []contestant{
+	{"channel", true, startChannel},
+	{"fairq.FairQueue", true, startFairQueue},
+	{"fairq pool.Drain", true, startDrain},
+	{"fairq pool.Func", true, startFunc},
+	{"pond", true, startPond},
+	{"ants", false, startAnts},
+	{"workerpool", false, startWorkerpool},
+	{"conc", false, startConc},
+}
+
+func startChannel(workers, capacity int, handle func(item)) (submit func(item), stop func()) {
+	items := make(chan item, capacity)
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for it := range items {
+				handle(it)
+			}
+		})
+	}
+	return func(it item) { items <- it }, func() {
+		close(items)
+		wg.Wait()
+	}
+}
+
+func startFairQueue(workers, capacity int, handle func(item)) (submit func(item), stop func()) {
+	ctx := context.Background()
+	queue := fairq.New(func(it item) string { return it.Key }, &fairq.Options[string, item]{Capacity: capacity})
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for {
+				it, err := queue.PopWait(ctx)
+				if err != nil {
+					return // closed, and nothing is left
+				}
+				handle(it)
+			}
+		})
+	}
+	return func(it item) { must(queue.PushWait(ctx, it)) }, func() {
+		queue.Close()
+		wg.Wait()
+	}
+}
+
+// startDrain has workers of package pool drain a FairQueue.
+func startDrain(workers, capacity int, handle func(item)) (submit func(item), stop func()) {
+	ctx := context.Background()
+	queue := fairq.New(func(it item) string { return it.Key }, &fairq.Options[string, item]{Capacity: capacity})
+	p := pool.Drain(queue, func(_ context.Context, it item) error {
+		handle(it)
+		return nil
+	}, &pool.Options[item]{Workers: workers, Logger: slog.New(slog.DiscardHandler)})
+	return func(it item) { must(queue.PushWait(ctx, it)) }, func() {
+		queue.Close()
+		must(p.Wait(ctx))
+		must(p.Shutdown(ctx))
+	}
+}
+
+// startFunc has them drain a queue of tasks in memory: with retries, delays, priorities and so on, though none are used here.
+func startFunc(workers, capacity int, handle func(item)) (submit func(item), stop func()) {
+	ctx := context.Background()
+	p := pool.Func(func(_ context.Context, t *task.Task[item]) error {
+		handle(t.Payload)
+		return nil
+	}, &pool.Options[item]{Workers: workers, Capacity: capacity, Logger: slog.New(slog.DiscardHandler)})
+	return func(it item) { must(p.Submit(ctx, it.Key, it)) }, func() {
+		must(p.Wait(ctx))
+		must(p.Shutdown(ctx))
+	}
+}
+
+// startPond uses Go, not Submit, which allocates a future for each task that nobody would look at.
+func startPond(workers, capacity int, handle func(item)) (submit func(item), stop func()) {
+	p := pond.NewPool(workers, pond.WithQueueSize(capacity))
+	return func(it item) { must(p.Go(func() { handle(it) })) }, p.StopAndWait
+}
+
+// startAnts uses the pool with one typed function, which needs no closure for each item. It has no queue: Invoke waits for
+// an idle worker.
+func startAnts(workers, _ int, handle func(item)) (submit func(item), stop func()) {
+	p, err := ants.NewPoolWithFuncGeneric(workers, handle)
+	must(err)
+	return func(it item) { must(p.Invoke(it)) }, func() { must(p.ReleaseTimeout(time.Minute)) }
+}
+
+// startWorkerpool has a queue without limit behind a goroutine that hands out the tasks.
+func startWorkerpool(workers, _ int, handle func(item)) (submit func(item), stop func()) {
+	p := workerpool.New(workers)
+	return func(it item) { must(p.Do(func() { handle(it) })) }, p.StopWait
+}
+
+// startConc has no queue: Go waits for an idle goroutine.
+func startConc(workers, _ int, handle func(item)) (submit func(item), stop func()) {
+	p := conc.New().WithMaxGoroutines(workers)
+	return func(it item) { p.Go(func() { handle(it) }) }, p.Wait
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}

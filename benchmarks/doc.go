@@ -1,0 +1,2 @@
+// Package benchmarks compares worker pools with each other. README.md has the figures.
+package benchmarks

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Three rounds, in the second of which the machine is slower.
+const rounds = `
+cpu: Some
+BenchmarkSubmit/keys=1/channel-2         	 100	       100.0 ns/op	       0 B/op	       0 allocs/op
+BenchmarkSubmit/keys=1/pool-with-dash-2  	  50	       200.0 ns/op	      64 B/op	       1 allocs/op
+BenchmarkSubmit/keys=1/channel-2         	 100	       400.0 ns/op	       0 B/op	       0 allocs/op
+BenchmarkSubmit/keys=1/pool-with-dash-2  	  50	      1200.0 ns/op	      64 B/op	       1 allocs/op
+BenchmarkSubmit/keys=1/channel-2         	 100	       120.0 ns/op	       0 B/op	       0 allocs/op
+BenchmarkSubmit/keys=1/pool-with-dash-2  	  50	       300.0 ns/op	      64 B/op	       1 allocs/op
+BenchmarkMemory/channel-2                	  30	  24002712 B/pool
+BenchmarkMemory/pool-with-dash-2         	  30	      9821 B/pool
+PASS
+`
+
+func Example() {
+	var t tables
+	if err := t.add(strings.NewReader(rounds)); err != nil {
+		panic(err)
+	}
+	t.print(os.Stdout)
+	// Output:
+	// ### Submit/keys=1
+	//
+	// | | ns/op | ratio | lowest to highest | B/op | allocs/op |
+	// |---|---|---|---|---|---|
+	// | channel | 120 | **1.0** | 1.0 to 1.0 | 0 | 0 |
+	// | pool-with-dash | 300 | **2.5** | 2.0 to 3.0 | 64 | 1 |
+	//
+	// ### Memory
+	//
+	// | | B/pool | ratio | lowest to highest |
+	// |---|---|---|---|
+	// | channel | 24,002,712 | **1.0** | 1.0 to 1.0 |
+	// | pool-with-dash | 9,821 | **0.00041** | 0.00041 to 0.00041 |
+}
+
+func TestMedian(t *testing.T) {
+	require.Zero(t, median(nil))
+	require.InDelta(t, 2.0, median([]float64{3, 1, 2}), 0)
+	require.InDelta(t, 2.5, median([]float64{4, 1, 3, 2}), 0)
+}
