@@ -1,9 +1,12 @@
-# bench and cover look at the queue and at tasks, fuzz at the queue; the others at every module.
+# bench, fuzz and cover look at the root module; the others at every module.
 
 FUZZTIME ?= 30s
 BENCH    ?= .
 COUNT    ?= 1
 MINCOVER ?= 95
+
+COVERED := . ./task ./pool ./pool/spill
+FUZZED  := . ./pool/spill
 
 # The folder of every module in this repository, without that of the tools.
 MODULES := $(sort $(patsubst %/,%,$(dir $(shell \
@@ -42,21 +45,23 @@ fmt: ## format every file
 	@$(TOOL) gofumpt -w .
 
 bench: ## run the benchmarks; BENCH selects by name, COUNT repeats
-	@go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 0 . ./task
+	@go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 0 . ./task ./pool
 
 # With a FUZZTIME in seconds, Go before 1.27 may end in a bare "context deadline exceeded" that is no failure of the
 # target (golang/go#75804). With a number of runs, as in FUZZTIME=100000x, it does not.
 # Inputs of interest are made smaller for a second at most; at the default of a minute little else gets done.
 fuzz: ## run every fuzz target for FUZZTIME
-	@list=$$(go test -list '^Fuzz' .) || exit 1; \
-	targets=$$(echo "$$list" | grep '^Fuzz') || { echo 'error: no fuzz target found' >&2; exit 1; }; \
-	for target in $$targets; do \
-		echo "== fuzz $$target"; \
-		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s . || exit 1; \
+	@for package in $(FUZZED); do \
+		list=$$(go test -list '^Fuzz' $$package) || exit 1; \
+		targets=$$(echo "$$list" | grep '^Fuzz') || { echo "error: no fuzz target found in $$package" >&2; exit 1; }; \
+		for target in $$targets; do \
+			echo "== fuzz $$package $$target"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s $$package || exit 1; \
+		done; \
 	done
 
 cover: ## measure the statement coverage, which must be at least MINCOVER percent
-	@for package in . ./task; do \
+	@for package in $(COVERED); do \
 		go test -coverprofile=coverage.out $$package || exit 1; \
 		go tool cover -func=coverage.out | awk -v min=$(MINCOVER) '/^total:/ { total = $$3 + 0 } \
 			END { printf "statement coverage %.1f %%, at least %s %% wanted\n", total, min; exit total < min }' || exit 1; \
