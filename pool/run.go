@@ -3,6 +3,7 @@ package pool
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -50,10 +51,17 @@ func (r *run[V]) do(w *worker) {
 		o.Started(r.class.name, r.started.Sub(r.task.ReadyAt))
 	}
 	r.limit()
+	if r.late(0) { // while it waited for a worker
+		err = errLate
+		return
+	}
 	err = r.pool.handler(r, r.task)
 }
 
-var errGoexit = errors.New("pool: handler called runtime.Goexit")
+var (
+	errGoexit = errors.New("pool: handler called runtime.Goexit")
+	errLate   = fmt.Errorf("%w; it was not started", ErrDeadline)
+)
 
 // limit finds out how long the handler has.
 func (r *run[V]) limit() {
@@ -134,6 +142,8 @@ func (r *run[V]) settle(err error) {
 				p.observer.Succeeded(r.class.name, r.ran())
 			}
 		})
+	case errors.Is(err, errLate):
+		r.fail(Deadline, err)
 	case errors.As(err, new(*permanentError)):
 		r.fail(Failed, err)
 	case p.ctx.Err() != nil: // it was interrupted
@@ -174,6 +184,9 @@ func (r *run[V]) attempts() int {
 
 // late tells whether the task's time would be over after a delay.
 func (r *run[V]) late(delay time.Duration) bool {
+	if r.task.Deadline.IsZero() && r.task.Expires.IsZero() {
+		return false
+	}
 	now := time.Now()
 	return !r.task.Deadline.IsZero() && !now.Add(delay).Before(r.task.Deadline) ||
 		!r.task.Expires.IsZero() && !now.Before(r.task.Expires)
