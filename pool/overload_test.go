@@ -68,6 +68,9 @@ func (q *fullQueue) submit(p put) (dropped []int, refused bool) {
 	}
 	seen := map[string]bool{}
 	for _, other := range inOrder {
+		if q.len(p.key) == most && other.key != p.key {
+			continue // it is up to its own key
+		}
 		if q.len(other.key) == most && !seen[other.key] {
 			dropped = append(dropped, other.n)
 			seen[other.key] = true
