@@ -264,3 +264,34 @@ func TestTakenWhileMaxSinks(t *testing.T) {
 		require.NoError(t, q.Close(ctx))
 	})
 }
+
+// A sink that waits for ever does not hold up Shutdown for longer than its context lasts: neither with what is left, nor with what is dropped
+// just now.
+func TestShutdownWithSinkThatWaits(t *testing.T) {
+	for _, whenFull := range []pool.WhenFull{pool.Block, pool.DropNew} {
+		synctest.Test(t, func(t *testing.T) {
+			p := pool.Func(func(ctx context.Context, t *task.Task[int]) error {
+				<-ctx.Done()
+				return ctx.Err()
+			}, &pool.Options[int]{
+				Logger: quiet, Workers: 1, Capacity: 2, WhenFull: whenFull,
+				DeadLetters: func(ctx context.Context, _ *pool.Envelope[int]) error {
+					<-ctx.Done()
+					return ctx.Err()
+				},
+			})
+			for i := range 2 {
+				require.NoError(t, p.Submit(t.Context(), "a", i))
+			}
+			if whenFull == pool.DropNew {
+				go func() { _ = p.Submit(context.Background(), "a", 2) }()
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			begin := time.Now()
+			require.ErrorIs(t, p.Shutdown(ctx), context.DeadlineExceeded)
+			require.Equal(t, time.Minute+time.Second, time.Since(begin))
+			require.Len(t, p.Leftovers(), 2)
+		})
+	}
+}

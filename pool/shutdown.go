@@ -102,13 +102,14 @@ func abandoned(left int, err error) error {
 // into the queue. Handlers that have not returned Options.AbandonAfter later are left to themselves, and their tasks go back too.
 //
 // A queue that is not the pool's own keeps what is left in it. What is left in one of its own goes to DeadLetters, with the reason
-// Shutdown, or else to Leftovers.
+// Shutdown, or else to Leftovers; the contexts of sinks are done AbandonAfter later than ctx.
 //
 // It returns nil if all handlers came to their own end, the cause of ctx if they had to be cancelled, and a [*AbandonedError] if
 // some did not listen. It can be called again, also at the same time, for instance with another ctx.
 func (p *Pool[V]) Shutdown(ctx context.Context) error {
 	p.shut(ErrShutdown)
 	left, err := p.shutdown(ctx)
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(p.abandon, p.giveUp) })() // or a sink could hold it up for ever
 	p.finish.Do(p.close)
 	return abandoned(left, err)
 }
@@ -118,7 +119,7 @@ func (p *Pool[V]) close() {
 	if p.submitting.Add(sealed) != sealed {
 		<-p.through
 	}
-	ctx := p.steady
+	ctx := context.Background()
 	for _, c := range p.lines.classes {
 		c.watch.Disarm()
 		c.many.Disarm()
@@ -155,7 +156,7 @@ func (p *Pool[V]) clear(ctx context.Context, c *class[V]) {
 				letter.Reason = Failed
 			}
 			if p.sink != nil {
-				err := send(ctx, &p.crew, p.sink, letter)
+				err := send(p.steady, &p.crew, p.sink, letter)
 				if err == nil {
 					continue
 				}

@@ -14,7 +14,8 @@ type crew struct {
 	source source
 	ctx    context.Context // parent of the handlers' contexts
 	cancel context.CancelCauseFunc
-	steady context.Context // ctx without its end
+	steady context.Context // for queues and sinks; done when Shutdown waits for nothing any more
+	giveUp context.CancelFunc
 
 	dropped, expirations, letters counter // see Stats
 
@@ -96,7 +97,7 @@ func workerOf(ctx context.Context) *worker {
 func (c *crew) start(s source) {
 	c.source = s
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
-	c.steady = context.WithoutCancel(c.ctx)
+	c.steady, c.giveUp = context.WithCancel(context.Background())
 	c.clock.now = -1
 	c.done, c.all = make(chan struct{}), map[*worker]struct{}{}
 	c.follow()

@@ -147,7 +147,8 @@ func (n *Notifier) tickLocked() {
 	case n.backend == nil || n.due.IsZero():
 	case n.timer == nil:
 		n.timer = make(chan struct{}, 1)
-		n.running.Go(n.tick)
+		wake := n.timer
+		n.running.Go(func() { n.tick(wake) })
 	default:
 		select {
 		case n.timer <- struct{}{}:
@@ -159,23 +160,24 @@ func (n *Notifier) tickLocked() {
 // retryTick is how long after a Tick that failed it is tried again.
 const retryTick = time.Second
 
-// tick calls Backend.Tick when it is due. It runs from when that is needed for the first time until the queue is closed.
-func (n *Notifier) tick() {
+// tick calls Backend.Tick when it is due. It runs as long as that will be needed.
+func (n *Notifier) tick(wake <-chan struct{}) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		n.mu.Lock()
 		due := n.due
-		n.mu.Unlock()
 		if due.IsZero() {
-			timer.Stop()
-		} else {
-			timer.Reset(time.Until(due))
+			n.timer = nil
+			n.mu.Unlock()
+			return
 		}
+		n.mu.Unlock()
+		timer.Reset(time.Until(due))
 		select {
 		case <-n.ctx.Done():
 			return
-		case <-n.timer:
+		case <-wake:
 			continue
 		case <-timer.C:
 		}
