@@ -105,6 +105,7 @@ func (l *ledger) balance() {
 	defer l.mu.Unlock()
 	for _, letter := range l.p.Leftovers() {
 		letter.Payload.left++
+		l.checkInterrupted(letter.Payload, letter.Attempts)
 	}
 	there := map[*chore]int{}
 	acks := 0
@@ -135,6 +136,7 @@ func (l *ledger) balance() {
 		for _, t := range n.rest {
 			require.NotEqual(l, task.Taken, t.State)
 			there[t.Payload]++
+			l.checkInterrupted(t.Payload, t.Attempts)
 		}
 	}
 	for _, c := range l.chores {
@@ -152,6 +154,13 @@ func (l *ledger) balance() {
 		}
 	}
 	l.compareStats(acks)
+}
+
+// checkInterrupted checks that an attempt that Shutdown has interrupted does not count.
+func (l *ledger) checkInterrupted(c *chore, attempts int) {
+	if c.interrupted && c.put.TTR == 0 && !c.kicked && attempts != c.taken-c.snoozed-1 {
+		l.Errorf("it was interrupted, and has %d attempts: %v", attempts, c)
+	}
 }
 
 func lastLetter(c *chore) string {

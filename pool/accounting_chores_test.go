@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
@@ -29,18 +27,19 @@ type chore struct {
 	plain bool // it is for Submit
 	waits bool // for SubmitWait
 
-	offered  bool // the call has returned
-	err      error
-	task     task.ID // 0 if it is not known
-	taken    int     // attempts so far, also those of rivals
-	snoozed  int     // those that do not count
-	at       int     // handlers that are at it
-	last     act     // of the last attempt
-	attempts int     // as the last one was told
-	over     bool    // the last attempt was the last one indeed
-	dropped  bool    // a handler has deleted it
-	acked    bool    // a handler, or a rival, has
-	kicked   bool
+	offered     bool // the call has returned
+	err         error
+	task        task.ID // 0 if it is not known
+	taken       int     // attempts so far, also those of rivals
+	snoozed     int     // those that do not count
+	at          int     // handlers that are at it
+	last        act     // of the last attempt
+	attempts    int     // as the last one was told
+	over        bool    // the last attempt was the last one indeed
+	dropped     bool    // a handler has deleted it
+	acked       bool    // a handler, or a rival, has
+	kicked      bool
+	interrupted bool // the last attempt was, by Shutdown
 
 	letters  []pool.Envelope[*chore]
 	refusals []pool.Reason
@@ -151,8 +150,11 @@ func (l *ledger) handle(ctx context.Context, t *task.Task[*chore]) error {
 	l.pass(ctx, c, a)
 	l.checkContext(ctx, t, began)
 	how := a.how
-	if a.by == "ctx" && ctx.Err() != nil && how != "done" {
-		return ctx.Err()
+	if err := ctx.Err(); a.by == "ctx" && err != nil && how != "done" {
+		l.mu.Lock()
+		c.interrupted = errors.Is(context.Cause(ctx), pool.ErrShutdown)
+		l.mu.Unlock()
+		return err
 	}
 	background := context.WithoutCancel(ctx)
 	switch how {
@@ -221,6 +223,9 @@ func (l *ledger) begin(t *task.Task[*chore]) (a act) {
 	l.running++
 	if l.most > 0 && l.running > l.most {
 		l.Errorf("%d handlers run, where %d may", l.running, l.most)
+	}
+	if l.paused {
+		l.Errorf("begun while the pool is paused: %v", c)
 	}
 	if l.kinds != nil && !l.kinds[t.Kind] {
 		l.Errorf("kind %q is taken, where only %v may be", t.Kind, l.kinds)
@@ -345,46 +350,6 @@ func (l *ledger) checkContext(ctx context.Context, t *task.Task[*chore], began t
 			l.Errorf("a context has ended because of %v", cause)
 		}
 	}
-}
-
-// rival takes a task from a queue of the caller's, that the pool drains.
-func (l *ledger) rival(n *line, seed uint64) {
-	r := rand.New(rand.NewPCG(seed, 22))
-	ctx, cancel := context.WithTimeout(l.ctx, time.Duration(r.IntN(300))*time.Millisecond)
-	l.mu.Lock()
-	n.rivals++
-	l.mu.Unlock()
-	l.all.Go(func() {
-		defer cancel()
-		consumer := n.queue.NewConsumer(task.Filter{})
-		t, err := consumer.Take(ctx)
-		l.mu.Lock()
-		n.rivals--
-		if err == nil {
-			t.Payload.taken++
-			n.held++
-		}
-		l.mu.Unlock()
-		background := context.WithoutCancel(l.ctx)
-		if err == nil {
-			time.Sleep(time.Duration(r.IntN(50)) * time.Millisecond)
-			if r.IntN(2) == 0 {
-				if t.Ack(background) == nil {
-					l.note(&t.Payload.acked)
-				}
-			} else {
-				_ = t.Release(background, time.Duration(r.IntN(2)*20)*time.Millisecond)
-			}
-			l.mu.Lock()
-			n.held--
-			l.mu.Unlock()
-		} else if ctx.Err() == nil && !errors.Is(err, task.ErrClosed) {
-			require.NoError(l, err)
-		}
-		if err := consumer.Close(background); err != nil {
-			require.ErrorIs(l, err, task.ErrClosed)
-		}
-	})
 }
 
 // isRefusal tells whether Submit may return such an error.

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"math"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
 )
@@ -79,32 +77,13 @@ type ledger struct {
 	most      int // handlers that may run; 0 means that it is being changed
 	kinds     map[string]bool
 	limits    []pool.Limit
+	paused    bool // for sure
 	closing   bool // Shutdown was called
 	forced    bool // with a limit
 	ended     bool // one has returned
 	abandoned bool
 	counts    pool.Stats // by Observer, and by handlers
 	offered   uint64
-}
-
-// line is the queue of a class.
-type line struct {
-	name     string
-	queue    *task.Queue[*chore]
-	store    *task.Memory // nil if the queue is the pool's own
-	options  task.Options[*chore]
-	capacity int // 0 means none
-	rivals   int // that wait in Take; protected by ledger.mu, as is held
-	held     int // by rivals
-	closed   bool
-	rest     []*task.Task[*chore] // in the end
-	told     map[task.ID]*story   // protected by ledger.mu
-}
-
-// story is what events tell about a task.
-type story struct {
-	put  task.Info
-	what []task.EventType
 }
 
 func newLedger(t *testing.T, seed uint64) *ledger {
@@ -178,96 +157,6 @@ func (l *ledger) anyLimits() (limits []pool.Limit) {
 	return limits
 }
 
-// open opens the queues and the pool.
-func (l *ledger) open() {
-	r, o := l.rand, &l.options
-	form := r.IntN(3) // New, Func, Func with classes
-	if form > 0 {
-		o.WhenFull = pool.WhenFull(r.IntN(5))
-	} else {
-		o.WhenFull = pool.WhenFull(r.IntN(3))
-	}
-	if o.DeadLetters == nil && o.WhenFull >= pool.DropNew {
-		o.WhenFull = pool.Reject
-	}
-	if form > 0 && (o.WhenFull >= pool.DropNew || r.IntN(2) == 0) {
-		o.Capacity = 2 + r.IntN(10)
-	}
-	if form > 0 && r.IntN(3) == 0 {
-		o.MaxInFlightPerKey = 1 + r.IntN(2)
-	}
-	own := func(name string) *line {
-		return &line{name: name, capacity: o.Capacity, options: task.Options[*chore]{MaxInFlightPerKey: o.MaxInFlightPerKey}}
-	}
-	switch form {
-	case 0:
-		l.lines = []*line{l.openLine("")}
-		l.p = pool.New(l.lines[0].queue, l.handle, o)
-	case 1:
-		l.lines = []*line{own("")}
-	case 2:
-		for i := range 1 + r.IntN(3) {
-			name := string(rune('a' + i))
-			c := pool.Class[*chore]{Name: name, Weight: r.IntN(4)}
-			n := own(name)
-			if i > 0 && r.IntN(3) == 0 {
-				n = l.openLine(name)
-				c.Queue = n.queue
-			}
-			l.lines = append(l.lines, n)
-			o.Classes = append(o.Classes, c)
-		}
-	}
-	if l.p == nil {
-		l.p = pool.Func(l.handle, o)
-	}
-	for _, n := range l.lines {
-		if n.store == nil {
-			n.queue = l.p.Queue(n.name)
-		}
-		l.listen(n)
-	}
-}
-
-// openLine opens a queue of the caller's.
-func (l *ledger) openLine(name string) *line {
-	r := l.rand
-	n := &line{name: name, store: new(task.Memory)}
-	if r.IntN(2) == 0 {
-		n.options.Capacity = 2 + r.IntN(10)
-		n.capacity = n.options.Capacity
-		if r.IntN(3) == 0 {
-			n.options.WhenFull, n.options.OnEvict = fairq.EvictHeaviest, func(*task.Task[*chore]) {}
-		}
-	}
-	if r.IntN(3) == 0 {
-		n.options.MaxInFlightPerKey = 1 + r.IntN(2)
-	}
-	n.options.KeepPlace = r.IntN(3) == 0
-	q, err := task.Open(l.ctx, n.store, "q", &n.options)
-	require.NoError(l, err)
-	n.queue = q
-	return n
-}
-
-// listen writes down what happens to the tasks of a queue, until it is closed.
-func (l *ledger) listen(n *line) {
-	n.told = map[task.ID]*story{}
-	events := n.queue.Events(context.WithoutCancel(l.ctx))
-	l.all.Go(func() {
-		for e := range events {
-			l.mu.Lock()
-			s := n.told[e.Task.ID]
-			if s == nil {
-				s = &story{put: e.Task}
-				n.told[e.Task.ID] = s
-			}
-			s.what = append(s.what, e.Type)
-			l.mu.Unlock()
-		}
-	})
-}
-
 func (l *ledger) observer() pool.Observer {
 	add := func(n *uint64) {
 		l.mu.Lock()
@@ -333,27 +222,15 @@ func (l *ledger) run() {
 	l.all.Wait()
 }
 
-// look closes a queue of the caller's, so that nobody holds anything, and looks at what is in it.
-func (l *ledger) look(n *line) {
-	ctx := context.WithoutCancel(l.ctx)
-	synctest.Wait()
-	require.NoError(l, n.queue.Close(ctx))
-	q, err := task.Open(ctx, n.store, "q", &n.options)
-	require.NoError(l, err)
-	n.rest, err = q.List(ctx, task.ListOptions{Limit: math.MaxInt32})
-	require.NoError(l, err)
-	require.NoError(l, q.Close(ctx))
-}
-
 // interfere does something that changes what the pool may do.
 func (l *ledger) interfere() {
 	r := l.rand
 	n := l.lines[r.IntN(len(l.lines))]
 	switch r.IntN(14) {
 	case 0:
-		l.p.Pause()
+		l.set(func() {}, l.p.Pause, func() { l.paused = !l.closing })
 	case 1, 2:
-		l.p.Resume()
+		l.set(func() { l.paused = false }, l.p.Resume, func() {})
 	case 3:
 		l.setWorkers()
 	case 4:
@@ -453,18 +330,31 @@ func (l *ledger) shutdown() {
 		l.interfere()
 		synctest.Wait()
 		l.checkIdle()
+		l.mu.Lock()
+		closing := l.closing
+		l.mu.Unlock()
+		if closing {
+			require.ErrorIs(l, l.p.Submit(l.ctx, "late", nil), pool.ErrShutdown)
+		}
 	}
 	all.Wait()
 	require.NoError(l, l.p.Shutdown(context.Background())) // handlers that were abandoned come to their end
-	require.ErrorIs(l, l.p.Submit(l.ctx, "late", nil), pool.ErrShutdown)
 	s := l.p.Stats()
 	require.Zero(l, s.Workers+s.Idle+s.Nested)
 	require.True(l, s.Closed)
+	synctest.Wait()
+	for _, n := range l.lines {
+		if s, err := n.queue.Stats(l.ctx); err == nil {
+			l.mu.Lock()
+			require.LessOrEqual(l, s.Taken, n.held, "tasks were not handed back")
+			l.mu.Unlock()
+		}
+	}
 }
 
 func (l *ledger) shutDownOnce(ctx context.Context, limited bool) {
 	l.mu.Lock()
-	l.closing, l.forced = true, l.forced || limited
+	l.closing, l.paused, l.forced = true, false, l.forced || limited // what waits for tasks may need them, paused or not
 	l.mu.Unlock()
 	err := l.p.Shutdown(ctx)
 	l.mu.Lock()

@@ -131,7 +131,10 @@ func TestDrainCycles(t *testing.T) {
 		var all sync.WaitGroup
 		var accepted, done atomic.Uint64
 		q := fairq.New(func(i int) int { return i }, &fairq.Options[int, int]{Capacity: 1 + r.IntN(3)})
-		w := pool.Drain(q, func(context.Context, int) error {
+		w := pool.Drain(q, func(ctx context.Context, i int) error {
+			if i == 1 {
+				pool.Recurse(ctx, runtime.Gosched)
+			}
 			done.Add(1)
 			return nil
 		}, &pool.Options[int]{Logger: quiet, Scale: anyScale(r), AbandonAfter: time.Minute})
@@ -153,6 +156,15 @@ func TestDrainCycles(t *testing.T) {
 				q.Close()
 				if err := w.Wait(over); err == nil && q.Len() > 0 {
 					t.Errorf("Wait returns though there are items")
+				}
+			})
+		}
+		if r.IntN(2) == 0 {
+			all.Go(func() {
+				for i := range 3 {
+					if err := w.SetWorkers(1, 1+i%2*2); err != nil {
+						t.Error(err)
+					}
 				}
 			})
 		}
@@ -226,4 +238,51 @@ func TestPoolsShareQueue(t *testing.T) {
 		require.NoError(t, p.Shutdown(ctx))
 	}
 	require.NoError(t, q.Close(ctx))
+}
+
+// TestWorkersAreFound submits tasks at the same time that wait for each other, to pools with as many workers, some of which must
+// be started first. If one is forgotten, all wait for ever.
+func TestWorkersAreFound(t *testing.T) {
+	rounds := 3000
+	if testing.Short() {
+		rounds = 300
+	}
+	for _, limits := range [][]pool.Limit{nil, {{Priority: 1, Running: 3}}} {
+		var met atomic.Pointer[sync.WaitGroup]
+		p := pool.Func(func(context.Context, *task.Task[int]) error {
+			all := met.Load()
+			all.Done()
+			all.Wait()
+			return nil
+		}, &pool.Options[int]{Logger: quiet, Scale: pool.Scale{Max: 3}, Limits: limits})
+		for round := range rounds {
+			all := new(sync.WaitGroup)
+			all.Add(3)
+			met.Store(all)
+			require.NoError(t, p.SetWorkers(0, 1+round%2))
+			for i := range 3 {
+				go func() {
+					if err := p.Submit(t.Context(), "a", i); err != nil {
+						t.Error(err)
+					}
+				}()
+			}
+			go func() {
+				p.Pause()
+				p.Resume()
+			}()
+			require.NoError(t, p.SetWorkers(0, 3))
+			found := make(chan struct{})
+			go func() {
+				all.Wait()
+				close(found)
+			}()
+			select {
+			case <-found:
+			case <-time.After(time.Minute):
+				t.Fatalf("nobody takes a task: %+v", p.Stats())
+			}
+		}
+		require.NoError(t, p.Shutdown(t.Context()))
+	}
 }

@@ -1,0 +1,178 @@
+package pool_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/task"
+)
+
+// line is the queue of a class.
+type line struct {
+	name     string
+	queue    *task.Queue[*chore]
+	store    *task.Memory // nil if the queue is the pool's own
+	options  task.Options[*chore]
+	capacity int // 0 means none
+	rivals   int // that wait in Take; protected by ledger.mu, as is held
+	held     int // by rivals
+	closed   bool
+	rest     []*task.Task[*chore] // in the end
+	told     map[task.ID]*story   // protected by ledger.mu
+}
+
+// story is what events tell about a task.
+type story struct {
+	put  task.Info
+	what []task.EventType
+}
+
+// open opens the queues and the pool.
+func (l *ledger) open() {
+	r, o := l.rand, &l.options
+	form := r.IntN(3) // New, Func, Func with classes
+	if form > 0 {
+		o.WhenFull = pool.WhenFull(r.IntN(5))
+	} else {
+		o.WhenFull = pool.WhenFull(r.IntN(3))
+	}
+	if o.DeadLetters == nil && o.WhenFull >= pool.DropNew {
+		o.WhenFull = pool.Reject
+	}
+	if form > 0 && (o.WhenFull >= pool.DropNew || r.IntN(2) == 0) {
+		o.Capacity = 2 + r.IntN(10)
+	}
+	if form > 0 && r.IntN(3) == 0 {
+		o.MaxInFlightPerKey = 1 + r.IntN(2)
+	}
+	own := func(name string) *line {
+		return &line{name: name, capacity: o.Capacity, options: task.Options[*chore]{MaxInFlightPerKey: o.MaxInFlightPerKey}}
+	}
+	switch form {
+	case 0:
+		l.lines = []*line{l.openLine("")}
+		l.p = pool.New(l.lines[0].queue, l.handle, o)
+	case 1:
+		l.lines = []*line{own("")}
+	case 2:
+		for i := range 1 + r.IntN(3) {
+			name := string(rune('a' + i))
+			c := pool.Class[*chore]{Name: name, Weight: r.IntN(4)}
+			n := own(name)
+			if i > 0 && r.IntN(3) == 0 {
+				n = l.openLine(name)
+				c.Queue = n.queue
+			}
+			l.lines = append(l.lines, n)
+			o.Classes = append(o.Classes, c)
+		}
+	}
+	if l.p == nil {
+		l.p = pool.Func(l.handle, o)
+	}
+	for _, n := range l.lines {
+		if n.store == nil {
+			n.queue = l.p.Queue(n.name)
+		}
+		l.listen(n)
+	}
+}
+
+// openLine opens a queue of the caller's.
+func (l *ledger) openLine(name string) *line {
+	r := l.rand
+	n := &line{name: name, store: new(task.Memory)}
+	if r.IntN(2) == 0 {
+		n.options.Capacity = 2 + r.IntN(10)
+		n.capacity = n.options.Capacity
+		if r.IntN(3) == 0 {
+			n.options.WhenFull, n.options.OnEvict = fairq.EvictHeaviest, func(*task.Task[*chore]) {}
+		}
+	}
+	if r.IntN(3) == 0 {
+		n.options.MaxInFlightPerKey = 1 + r.IntN(2)
+	}
+	n.options.KeepPlace = r.IntN(3) == 0
+	q, err := task.Open(l.ctx, n.store, "q", &n.options)
+	require.NoError(l, err)
+	n.queue = q
+	return n
+}
+
+// listen writes down what happens to the tasks of a queue, until it is closed.
+func (l *ledger) listen(n *line) {
+	n.told = map[task.ID]*story{}
+	events := n.queue.Events(context.WithoutCancel(l.ctx))
+	l.all.Go(func() {
+		for e := range events {
+			l.mu.Lock()
+			s := n.told[e.Task.ID]
+			if s == nil {
+				s = &story{put: e.Task}
+				n.told[e.Task.ID] = s
+			}
+			s.what = append(s.what, e.Type)
+			l.mu.Unlock()
+		}
+	})
+}
+
+// look closes a queue of the caller's, so that nobody holds anything, and looks at what is in it.
+func (l *ledger) look(n *line) {
+	ctx := context.WithoutCancel(l.ctx)
+	synctest.Wait()
+	require.NoError(l, n.queue.Close(ctx))
+	q, err := task.Open(ctx, n.store, "q", &n.options)
+	require.NoError(l, err)
+	n.rest, err = q.List(ctx, task.ListOptions{Limit: math.MaxInt32})
+	require.NoError(l, err)
+	require.NoError(l, q.Close(ctx))
+}
+
+// rival takes a task from a queue of the caller's, that the pool drains.
+func (l *ledger) rival(n *line, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 22))
+	ctx, cancel := context.WithTimeout(l.ctx, time.Duration(r.IntN(300))*time.Millisecond)
+	l.mu.Lock()
+	n.rivals++
+	l.mu.Unlock()
+	l.all.Go(func() {
+		defer cancel()
+		consumer := n.queue.NewConsumer(task.Filter{})
+		t, err := consumer.Take(ctx)
+		l.mu.Lock()
+		n.rivals--
+		if err == nil {
+			t.Payload.taken++
+			n.held++
+		}
+		l.mu.Unlock()
+		background := context.WithoutCancel(l.ctx)
+		if err == nil {
+			time.Sleep(time.Duration(r.IntN(50)) * time.Millisecond)
+			if r.IntN(2) == 0 {
+				if t.Ack(background) == nil {
+					l.note(&t.Payload.acked)
+				}
+			} else {
+				_ = t.Release(background, time.Duration(r.IntN(2)*20)*time.Millisecond)
+			}
+			l.mu.Lock()
+			n.held--
+			l.mu.Unlock()
+		} else if ctx.Err() == nil && !errors.Is(err, task.ErrClosed) {
+			require.NoError(l, err)
+		}
+		if err := consumer.Close(background); err != nil {
+			require.ErrorIs(l, err, task.ErrClosed)
+		}
+	})
+}
