@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -98,6 +99,7 @@ func TestPanics(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, ctx context.Context) {
 				var box mailbox[int]
+				var workers atomic.Int64
 				p := openFunc(t, func(_ context.Context, tk *task.Task[int]) error {
 					switch {
 					case tk.Payload > 0:
@@ -107,12 +109,16 @@ func TestPanics(t *testing.T) {
 					}
 					panicHere(v)
 					return nil
-				}, pool.Options[int]{Workers: 1, DeadLetters: box.sink, Policy: pool.Policy{MaxAttempts: 3}})
+				}, pool.Options[int]{
+					Workers: 1, DeadLetters: box.sink, Policy: pool.Policy{MaxAttempts: 3},
+					Observer: pool.Observer{Scaled: func(from, to int) { workers.Add(int64(to - from)) }},
+				})
 				require.Error(t, p.SubmitWait(ctx, "a", 0, pool.PutOptions{}))
 				require.NoError(t, p.SubmitWait(ctx, "a", 1, pool.PutOptions{}))
 				synctest.Wait()
 				s := p.Stats()
 				require.Equal(t, [4]uint64{4, 2, 1, 1}, [4]uint64{s.Started, s.Retried, s.Failed, s.Succeeded})
+				require.EqualValues(t, s.Workers, workers.Load())
 				require.Len(t, box.all(), 1)
 				err := box.all()[0].Err
 				var panicked *pool.PanicError

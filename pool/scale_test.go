@@ -183,6 +183,22 @@ func TestBusyWorkersAreLetGo(t *testing.T) {
 	})
 }
 
+// TestBusyWorkersOfUnlimitedQueue has workers that are all busy, while nothing waits.
+func TestBusyWorkersOfUnlimitedQueue(t *testing.T) {
+	forRigs(t, 1, func(t *testing.T, _ *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
+		rig := open(t, 0, pool.Options[int]{Scale: pool.Scale{Min: 1, Max: 3}})
+		for i := range 3 {
+			require.NoError(t, rig.submit(t.Context(), i))
+		}
+		time.Sleep(3 * time.Minute)
+		require.Equal(t, 3, rig.stats().Workers)
+		rig.let(1) // this one has been asked to leave
+		require.Equal(t, 2, rig.stats().Workers)
+		rig.let(2)
+		require.NoError(t, rig.end(t.Context()))
+	})
+}
+
 // TestMaxHolds goes through many cycles of load and rest, and changes of the number of workers.
 func TestMaxHolds(t *testing.T) {
 	forRigs(t, 4, func(t *testing.T, r *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
@@ -311,11 +327,13 @@ func TestWorkersThatWaitArePreferred(t *testing.T) {
 		}
 		synctest.Wait()
 		rig.let(10)
-		for range 12 {
+		time.Sleep(time.Second) // so that one is busy when the others have been idle for a minute
+		for range 13 {
 			require.NoError(t, rig.submit(t.Context(), 0))
 			synctest.Wait()
 			time.Sleep(5 * time.Second)
 			rig.let(1)
+			require.Positive(t, rig.stats().Workers)
 		}
 		require.Equal(t, 1, rig.stats().Workers)
 		require.NoError(t, rig.end(t.Context()))

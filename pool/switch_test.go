@@ -193,6 +193,26 @@ func TestSetWorkersOverridesSchedule(t *testing.T) {
 	})
 }
 
+// TestRangeHasFactorsOfPool has a range that names none.
+func TestRangeHasFactorsOfPool(t *testing.T) {
+	forRigs(t, 1, func(t *testing.T, _ *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
+		rig := open(t, 10, pool.Options[int]{
+			Scale:    pool.Scale{Max: 9, WakeFactor: 0.2, IdleTimeout: time.Second},
+			Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "00:00-24:00", Scale: pool.Scale{Max: 2}}}},
+		})
+		for i, workers := range []int{1, 1, 2, 2} { // from 2 of 10 on
+			require.NoError(t, rig.submit(t.Context(), i))
+			synctest.Wait()
+			require.Equal(t, workers, rig.stats().Workers)
+		}
+		rig.let(4)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Zero(t, rig.stats().Workers)
+		require.NoError(t, rig.end(t.Context()))
+	})
+}
+
 // TestSetWorkersTakesEffectAtOnce goes up and down while tasks run.
 func TestSetWorkersTakesEffectAtOnce(t *testing.T) {
 	forRigs(t, 20, func(t *testing.T, r *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
