@@ -4,7 +4,8 @@ import "context"
 
 // Recurse calls f, and meanwhile gives the place of the handler whose context this is to another one. A handler that waits for
 // other tasks of its pool does that in f, else all workers could wait for tasks for which there is no worker. When f returns, it
-// waits until there is a place again, before others. Without such a context it just calls f.
+// waits until there is a place again, before others. Without such a context it just calls f. It must not be called when the
+// handler has returned.
 func Recurse(ctx context.Context, f func()) {
 	w := workerOf(ctx)
 	if w == nil {
