@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -177,11 +178,11 @@ func (l *ledger) handle(ctx context.Context, t *task.Task[*chore]) error {
 	case "broken":
 		return tellsNothing()
 	case "ack":
-		if t.Ack(background) == nil {
+		if insist(func() error { return t.Ack(background) }) == nil {
 			l.note(&c.acked)
 		}
 	case "bury":
-		_ = t.Bury(background, errChore)
+		_ = insist(func() error { return t.Bury(background, errChore) })
 	case "delete":
 		if l.p.Queue(c.line.name).Delete(background, t.ID) == nil {
 			l.note(&c.dropped)
@@ -191,9 +192,17 @@ func (l *ledger) handle(ctx context.Context, t *task.Task[*chore]) error {
 		l.mu.Lock()
 		c.at-- // from now on somebody else may have it
 		l.mu.Unlock()
-		_ = t.Release(background, a.lasts)
+		_ = insist(func() error { return t.Release(background, a.lasts) })
 	}
 	return nil
+}
+
+// insist calls f until the store is there.
+func insist(f func() error) (err error) {
+	for err = f(); errors.Is(err, errStore); err = f() {
+		time.Sleep(time.Millisecond)
+	}
+	return err
 }
 
 func (l *ledger) count(n *uint64) {
@@ -272,7 +281,7 @@ func (l *ledger) pass(ctx context.Context, c *chore, a act) {
 	case "ctx":
 		select {
 		case <-ctx.Done():
-		case <-time.After(2 * a.lasts):
+		case <-after(2 * a.lasts):
 		}
 	case "recurse":
 		l.away(func() { pool.Recurse(ctx, func() { pool.Recurse(ctx, pause) }) })
@@ -321,12 +330,16 @@ func (l *ledger) away(f func()) {
 
 // checkContext checks whether the context of a handler is done for a good reason.
 func (l *ledger) checkContext(ctx context.Context, t *task.Task[*chore], began time.Time) {
+	if slow := t.Payload.line.slow; slow != nil && ctx.Err() == nil {
+		time.Sleep(3 * slow.takes) // who asks for the first time is not told at once
+	}
 	err := ctx.Err() // asked first, for that may change
 	cause, now := context.Cause(ctx), time.Now()
 	limit := l.options.Policy.Timeout
+	moody := t.Payload.line.fails() // then nobody may have told that the lease is lost
 	switch {
 	case cause == nil:
-		if err != nil || limit > 0 && now.Sub(began) > limit || !t.Until.IsZero() && now.After(t.Until) {
+		if err != nil || limit > 0 && now.Sub(began) > limit || !t.Until.IsZero() && now.After(t.Until) && !moody {
 			l.Errorf("a context lives after %v, with a timeout of %v and a lease until %v", now.Sub(began), limit, t.Until.Sub(began))
 		}
 	case errors.Is(cause, pool.ErrTimeout):
@@ -340,7 +353,9 @@ func (l *ledger) checkContext(ctx context.Context, t *task.Task[*chore], began t
 	case errors.Is(cause, task.ErrLeaseLost):
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if c := t.Payload; !c.line.closed && !l.abandoned && (t.Until.IsZero() || now.Before(t.Until)) {
+		c := t.Payload
+		deleted := c.put.TTR > 0 && slices.ContainsFunc(c.plan, func(a act) bool { return a.how == "delete" }) // by an earlier attempt
+		if !c.line.closed && !l.abandoned && !deleted && (t.Until.IsZero() || now.Before(t.Until)) {
 			l.Errorf("a lease was lost: %v", c)
 		}
 	default:

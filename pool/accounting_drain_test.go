@@ -155,7 +155,7 @@ func (d *drain) handle(ctx context.Context, e *errand) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(e.lasts):
+		case <-after(e.lasts):
 		}
 	case "recurse":
 		d.enter(-1)

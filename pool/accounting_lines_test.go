@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
+	"strconv"
 	"testing/synctest"
 	"time"
 
@@ -19,7 +21,8 @@ import (
 type line struct {
 	name     string
 	queue    *task.Queue[*chore]
-	store    *task.Memory // nil if the queue is the pool's own
+	store    task.Store // nil if the queue is the pool's own
+	slow     *database  // it, if its calls are transactions, else nil
 	options  task.Options[*chore]
 	capacity int // 0 means none
 	rivals   int // that wait in Take; protected by ledger.mu, as is held
@@ -39,6 +42,9 @@ type story struct {
 func (l *ledger) open() {
 	r, o := l.rand, &l.options
 	form := r.IntN(3) // New, Func, Func with classes
+	if l.slow {
+		form = 0
+	}
 	if form > 0 {
 		o.WhenFull = pool.WhenFull(r.IntN(5))
 	} else {
@@ -90,6 +96,11 @@ func (l *ledger) open() {
 func (l *ledger) openLine(name string) *line {
 	r := l.rand
 	n := &line{name: name, store: new(task.Memory)}
+	if l.slow || r.IntN(3) == 0 {
+		n.slow = l.openSlow()
+		n.store = n.slow
+		n.options.Codec = l
+	}
 	if r.IntN(2) == 0 {
 		n.options.Capacity = 2 + r.IntN(10)
 		n.capacity = n.options.Capacity
@@ -105,6 +116,41 @@ func (l *ledger) openLine(name string) *line {
 	require.NoError(l, err)
 	n.queue = q
 	return n
+}
+
+// openSlow makes a store whose calls take their time, or fail.
+func (l *ledger) openSlow() *database {
+	s := new(database)
+	if l.slow {
+		s.takes = time.Duration(1+l.rand.IntN(10)) * time.Millisecond
+	}
+	if l.rand.IntN(2) == 0 {
+		r, often := rand.New(rand.NewPCG(l.rand.Uint64(), 23)), 2+l.rand.IntN(20)
+		s.fails = func(string) bool { return r.IntN(often) == 0 }
+	}
+	return s
+}
+
+// fails tells whether calls of the store may fail. So what became of a task may never be told, and when look closes the queue its
+// time may be over.
+func (n *line) fails() bool { return n.slow != nil && n.slow.fails != nil }
+
+// Encode implements [task.Codec].
+func (l *ledger) Encode(c *chore) ([]byte, error) {
+	l.encoded.Store(c.id, c)
+	return strconv.AppendInt(nil, int64(c.id), 10), nil
+}
+
+// Decode implements [task.Codec].
+func (l *ledger) Decode(data []byte) (*chore, error) {
+	id, err := strconv.Atoi(string(data))
+	c, _ := l.encoded.Load(id)
+	return c.(*chore), err
+}
+
+// quiet tells whether nothing is under way in any store, and nobody waits because of an error.
+func (l *ledger) quiet() bool {
+	return !slices.ContainsFunc(l.lines, func(n *line) bool { return n.slow != nil && !n.slow.quiet() })
 }
 
 // listen writes down what happens to the tasks of a queue, until it is closed.
@@ -152,6 +198,7 @@ func (l *ledger) rival(n *line, seed uint64) {
 		n.rivals--
 		if err == nil {
 			t.Payload.taken++
+			t.Payload.interrupted = false
 			n.held++
 		}
 		l.mu.Unlock()
@@ -159,16 +206,16 @@ func (l *ledger) rival(n *line, seed uint64) {
 		if err == nil {
 			time.Sleep(time.Duration(r.IntN(50)) * time.Millisecond)
 			if r.IntN(2) == 0 {
-				if t.Ack(background) == nil {
+				if insist(func() error { return t.Ack(background) }) == nil {
 					l.note(&t.Payload.acked)
 				}
 			} else {
-				_ = t.Release(background, time.Duration(r.IntN(2)*20)*time.Millisecond)
+				_ = insist(func() error { return t.Release(background, time.Duration(r.IntN(2)*20)*time.Millisecond) })
 			}
 			l.mu.Lock()
 			n.held--
 			l.mu.Unlock()
-		} else if ctx.Err() == nil && !errors.Is(err, task.ErrClosed) {
+		} else if ctx.Err() == nil && !errors.Is(err, task.ErrClosed) && !errors.Is(err, errStore) {
 			require.NoError(l, err)
 		}
 		if err := consumer.Close(background); err != nil {

@@ -67,8 +67,10 @@ type ledger struct {
 	lines   []*line
 	sinks   string // what DeadLetters do
 	nesting bool   // handlers submit tasks, or use Recurse
+	slow    bool   // all goes by transactions that take time; so there are no limits, for then a lock is held meanwhile
 	closer  bool   // the caller closes a queue in between
 	all     sync.WaitGroup
+	encoded sync.Map // chores by id
 
 	mu        sync.Mutex // protects all that follows
 	chores    []*chore
@@ -91,6 +93,7 @@ func newLedger(t *testing.T, seed uint64) *ledger {
 	l.ctx, l.stop = context.WithCancel(t.Context())
 	r := l.rand
 	l.nesting, l.closer = r.IntN(2) == 0, r.IntN(10) == 0
+	l.slow = r.IntN(3) == 0
 	l.sinks = []string{"none", "take", "take", "fail", "moody"}[r.IntN(5)]
 	o := &l.options
 	o.Logger, o.Observer, o.AbandonAfter = slog.New(slog.DiscardHandler), l.observer(), time.Duration(1+r.IntN(500))*time.Millisecond
@@ -121,11 +124,12 @@ func newLedger(t *testing.T, seed uint64) *ledger {
 	if r.IntN(5) == 0 {
 		o.Deadline = time.Duration(1+r.IntN(500)) * time.Millisecond
 	}
+	o.Prefetch = []int{0, -1, 1, 3, 20}[r.IntN(5)]
 	if r.IntN(3) == 0 {
 		o.Kinds = []string{"", "x"}
 	}
 	l.kinds = setOf(o.Kinds)
-	if r.IntN(3) == 0 {
+	if r.IntN(3) == 0 && !l.slow {
 		o.Limits = l.anyLimits()
 		l.limits = o.Limits
 	}
@@ -220,6 +224,7 @@ func (l *ledger) run() {
 		}
 	}
 	l.all.Wait()
+	time.Sleep(time.Second) // for transactions that nobody waits for any more
 }
 
 // interfere does something that changes what the pool may do.
@@ -240,6 +245,9 @@ func (l *ledger) interfere() {
 			l.options.Kinds = kinds
 		}, func() { l.kinds = setOf(l.options.Kinds) })
 	case 5:
+		if l.slow {
+			return
+		}
 		l.set(func() { l.limits = nil }, func() {
 			l.options.Limits = l.anyLimits()
 			require.NoError(l, l.p.SetLimits(l.options.Limits))

@@ -21,6 +21,7 @@ type lines[V any] struct {
 	epoch   time.Time
 	running atomic.Int64 // tasks that were taken and are not done, without those whose handlers are in Recurse
 	limited atomic.Bool  // takes go by mu: there are several classes, or there are limits
+	stock   *stock[V]    // nil if nothing is taken ahead; it is not used while limited is true
 
 	// mu protects all that follows. If limited is true, it is held by whoever takes a task, so that each knows what the others have
 	// taken. It is more of a turn than of a lock: a queue may be asked under it, as nobody else has anything to do then.
@@ -39,6 +40,7 @@ type class[V any] struct {
 	weight   int
 	queue    *task.Queue[V]
 	own      bool // it is the pool's
+	direct   bool // it is in memory
 	consumer *task.Consumer[V]
 	watch    *task.Watch[V] // there is a task
 	many     *task.Watch[V] // there are so many that another worker is needed
@@ -74,7 +76,7 @@ func (l *lines[V]) add(c *class[V]) {
 
 // work implements source.
 func (l *lines[V]) work(w *worker) (bool, error) {
-	r, err := l.take(false)
+	r, err := l.take(w)
 	if r == nil {
 		return false, err
 	}
@@ -84,23 +86,27 @@ func (l *lines[V]) work(w *worker) (bool, error) {
 
 // fetch implements source.
 func (l *lines[V]) fetch() (work, error) {
-	r, err := l.take(true)
+	r, err := l.take(nil)
 	if r == nil {
 		return nil, err
 	}
 	return r, nil
 }
 
-// take takes the next task. If there is none, and always is true, the watches tell when there is.
-func (l *lines[V]) take(always bool) (*run[V], error) {
+// take takes the next task, for a worker that has just done one. If there is none, and no worker either, the watches tell when
+// there is.
+func (l *lines[V]) take(w *worker) (*run[V], error) {
 	if l.limited.Load() {
 		return l.takeLimited()
 	}
 	c := l.classes[0]
+	if l.stock != nil {
+		return l.begin(c, l.stock.next(w)), nil
+	}
 	if c.waiting.Load() {
 		return nil, nil
 	}
-	if always {
+	if w == nil {
 		t, err := c.wait(l.pool.ctx)
 		return l.begin(c, t), err
 	}
@@ -131,6 +137,9 @@ func (l *lines[V]) begin(c *class[V], t *task.Task[V]) *run[V] {
 func (l *lines[V]) takeLimited() (*run[V], error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.stock != nil && !l.limited.Load() { // not any more
+		return l.begin(l.classes[0], l.stock.next(nil)), nil
+	}
 	l.refilterLocked()
 	now := l.now()
 	if l.changed.Swap(false) {
@@ -225,13 +234,23 @@ func (l *lines[V]) nextLocked(now time.Time) (next int, ok bool) {
 }
 
 // release implements source.
-func (l *lines[V]) release() {
+func (l *lines[V]) release(all bool) {
+	if all {
+		l.recall()
+	}
 	for _, c := range l.classes {
 		if c.roused.Swap(false) {
 			c.watch.Disarm()
 			c.waiting.Store(false) // a worker may have armed it just now
 			l.changed.Store(true)
 		}
+	}
+}
+
+// recall hands back what was taken ahead.
+func (l *lines[V]) recall() {
+	if l.stock != nil {
+		l.stock.recall()
 	}
 }
 
@@ -317,6 +336,7 @@ func (p *Pool[V]) SetKinds(kinds []string) {
 	p.lines.kinds = slices.Clone(kinds)
 	p.lines.refilterLocked()
 	p.lines.mu.Unlock()
+	p.lines.recall()
 	p.fetch()
 }
 
@@ -330,6 +350,7 @@ func (p *Pool[V]) SetLimits(limits []Limit) error {
 	l.setLimitsLocked(limits)
 	l.refilterLocked()
 	l.mu.Unlock()
+	l.recall()
 	p.fetch()
 	return nil
 }

@@ -19,11 +19,15 @@
 //     buried instead. (A task that was evicted or has expired is not in the queue any more: then the log has all of it.)
 //   - Never are there more handlers at the same time than Scale.Max, those in Recurse not counted; when fewer are allowed, those
 //     that run are finished.
-//   - No worker is idle while there is a task that it may take.
+//   - No worker is idle while there is a task that it may take, but for the time that a transaction of the queue's store takes.
 //   - An idle pool uses no processor time. One with a Min of 0 has no goroutine after IdleTimeout, and the next task starts one
 //     at once.
 //   - A task that waits for its next attempt, or for its delay to end, holds no worker and no goroutine, and needs no room: a
 //     full queue cannot refuse it.
+//   - What was taken ahead, see Options.Prefetch, is started in the order in which it was taken, or handed back within half a second, with
+//     its turn. A task whose lease has run out is not started.
+//   - If the queue's store is away for a while, the pool goes on when it is back. What came of tasks is not forgotten meanwhile, as
+//     long as their leases last.
 //   - A task is not started when its time is over, and does not take up room any longer than that.
 //   - The context of a handler is done when the lease is lost, when the Timeout or the Deadline of the task is over, and when
 //     the time of Shutdown is. [context.Cause] tells which.
@@ -41,6 +45,9 @@
 // SubmitWait have been told.
 //
 // # Cost
+//
+// With a store in memory, workers take and settle their tasks themselves. With another one, tasks are taken in batches and settled in the
+// background, in a goroutine each, 256 or one for each worker at most.
 //
 // Taking and settling a task are O(1) as in package task, O(classes) if there are several, in the worst case. A worker that has nothing to do
 // waits in the pool; waking it costs a switch of goroutines, and with a task queue the start of one.

@@ -89,7 +89,7 @@ func (s *items[K, V]) fetch() (work, error) {
 }
 
 // release implements source.
-func (s *items[K, V]) release() {
+func (s *items[K, V]) release(bool) {
 	if s.armed.Swap(false) {
 		s.some.Disarm()
 	}

@@ -63,6 +63,12 @@ type Options[V any] struct {
 	// Kinds are those that are taken; nil means all.
 	Kinds []string
 
+	// Prefetch is how many tasks may be taken, at most [task.MaxBatch], before there are workers for them, so that these need not
+	// wait for a transaction. As many are as were started in the time it takes to take some, twice, so none if they run for long;
+	// after half a second at most they are handed back. It is of use only to a pool with one class, whose queue is not in memory,
+	// and without Limits. 0 means 256, or as many as Scale.Max if that is more; a negative value means none.
+	Prefetch int
+
 	// DeadLetters is given what could not be done. nil means that a task that failed for good is buried in its queue, or in a queue of
 	// the pool's own forgotten, once Observer, Logger and those who wait for it have been told; see the package documentation.
 	DeadLetters Sink[V]
@@ -109,6 +115,9 @@ type Policy struct {
 
 // MaxWorkers is the limit of what Scale.Max can be.
 const MaxWorkers = 1 << 20
+
+// defaultPrefetch is how many tasks may be taken ahead if nothing else is said, or settled in the background.
+const defaultPrefetch = 256
 
 // DefaultMaxAttempts is how often a task is tried if nothing else is said.
 const DefaultMaxAttempts = 10
@@ -222,6 +231,8 @@ func (o *Options[V]) complete() (*setup, error) {
 		return nil, invalid("Options.KeyCapacity is %d; the limits are 0 and %d", o.KeyCapacity, fairq.MaxLen)
 	case o.MaxInFlightPerKey < 0 || o.MaxInFlightPerKey > fairq.MaxLen:
 		return nil, invalid("Options.MaxInFlightPerKey is %d; the limits are 0 and %d", o.MaxInFlightPerKey, fairq.MaxLen)
+	case o.Prefetch > task.MaxBatch:
+		return nil, invalid("Options.Prefetch is %d; the limit is %d", o.Prefetch, task.MaxBatch)
 	case o.Delay < 0 || o.Delay > task.MaxDuration:
 		return nil, invalid("Options.Delay is %v; the limits are 0 and %v", o.Delay, task.MaxDuration)
 	case o.Deadline < 0 || o.Deadline > task.MaxDuration:
@@ -237,7 +248,7 @@ func (o *Options[V]) completeForItems() (*setup, error) {
 	p := o.Policy
 	p.Timeout = 0
 	if o.ForTask != nil || p != (Policy{}) || o.Delay != 0 || o.Deadline != 0 || o.WhenFull != Block || o.Capacity != 0 || o.KeyCapacity != 0 ||
-		o.MaxInFlightPerKey != 0 || o.Weight != nil || len(o.Classes) > 0 || o.Order != (Order{}) || len(o.Limits) > 0 || o.Kinds != nil {
+		o.MaxInFlightPerKey != 0 || o.Weight != nil || len(o.Classes) > 0 || o.Order != (Order{}) || len(o.Limits) > 0 || o.Kinds != nil || o.Prefetch != 0 {
 		return nil, invalid("Options for a FairQueue: only Workers, Scale, Schedule, Policy.Timeout, DeadLetters, AbandonAfter, Observer and Logger may be set")
 	}
 	return o.completeCommon()

@@ -27,6 +27,7 @@ type Pool[V any] struct {
 	deadline time.Duration
 	sink     Sink[V]
 
+	mostUnsettled int64 // how many tasks are settled in the background at most
 	// submitting is how many put a task just now, plus sealed when none may come any more. It is not an RWMutex because those who
 	// come too late, the sinks of others among them, must not wait for those who were in time.
 	submitting atomic.Int64
@@ -93,7 +94,16 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]], option
 		if line.queue == nil {
 			p.openOwn(line, &o, c.Capacity)
 		}
+		line.direct = line.queue.InMemory()
 		l.add(line)
+	}
+	most := max(defaultPrefetch, p.base.Max)
+	p.mostUnsettled = int64(most)
+	if o.Prefetch == 0 {
+		o.Prefetch = min(most, task.MaxBatch)
+	}
+	if only := l.classes[0]; len(l.classes) == 1 && !only.direct {
+		l.stock = newStock(p, only, max(o.Prefetch, 0))
 	}
 	l.setLimitsLocked(o.Limits)
 	p.start(l)

@@ -18,10 +18,11 @@ type run[V any] struct {
 	task  *task.Task[V]
 
 	worker   *worker
+	counts   *counters
 	policy   *Policy
-	started  time.Time // zero as long as nobody asks for it
-	deadline time.Time // of the context; zero if there is none
-	cause    error     // of that; when the handler has returned, what its context was done with, if it was
+	ran      time.Duration // 0 if nobody asks for it
+	deadline time.Time     // of the context; zero if there is none
+	cause    error         // of that; when the handler has returned, what its context was done with, if it was
 
 	mu     sync.Mutex // protects all that follows
 	ended  bool
@@ -31,12 +32,14 @@ type run[V any] struct {
 
 // do implements work.
 func (r *run[V]) do(w *worker) {
-	r.worker = w
+	r.worker, r.counts = w, &w.counts
 	inc(&w.counts.started)
 	o := &r.pool.observer
-	if o.Started != nil || o.Succeeded != nil || o.Retried != nil || o.Failed != nil || o.Lost != nil {
-		r.started = time.Now()
+	var started time.Time
+	if !r.class.direct || o.Started != nil || o.Succeeded != nil || o.Retried != nil || o.Failed != nil || o.Lost != nil {
+		started = time.Now()
 	}
+	w.started = started
 	err := errGoexit
 	defer r.pool.lines.more(-1)
 	defer func() { // also if the handler ends the goroutine
@@ -44,11 +47,14 @@ func (r *run[V]) do(w *worker) {
 			inc(&w.counts.panics)
 			err = newPanicError(v)
 		}
+		if !started.IsZero() {
+			r.ran = time.Since(started)
+		}
 		r.end()
-		r.settle(sound(err))
+		r.finish(sound(err))
 	}()
 	if o.Started != nil {
-		o.Started(r.class.name, r.started.Sub(r.task.ReadyAt))
+		o.Started(r.class.name, started.Sub(r.task.ReadyAt))
 	}
 	r.limit()
 	if r.late(0) { // while it waited for a worker
@@ -105,7 +111,7 @@ func (r *run[V]) real() context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ctx == nil {
-		leased, cancel := r.task.Context(r.worker.ctx)
+		leased, cancel := r.leased()
 		r.ctx, r.cancel = leased, cancel
 		if !r.deadline.IsZero() {
 			timed, stop := context.WithDeadlineCause(leased, r.deadline, r.cause)
@@ -116,6 +122,24 @@ func (r *run[V]) real() context.Context {
 		}
 	}
 	return r.ctx
+}
+
+// leased returns a context that ends with the lease. That the lease was lost before, the store is asked in the background, unless
+// that takes no time: who calls Done may hold a lock meanwhile, as database/sql does, or be in a transaction that the store has
+// to wait for.
+func (r *run[V]) leased() (context.Context, context.CancelFunc) {
+	if r.class.direct {
+		return r.task.Context(r.worker.ctx)
+	}
+	ctx, cancel := context.WithCancelCause(r.worker.ctx)
+	r.pool.background(func() {
+		leased, end := r.task.Context(ctx)
+		context.AfterFunc(leased, func() {
+			cancel(context.Cause(leased))
+			end()
+		})
+	})
+	return ctx, func() { cancel(context.Canceled) }
 }
 
 // end ends the context.
@@ -131,15 +155,14 @@ func (r *run[V]) end() {
 
 // settle tells the queue what came of the task.
 func (r *run[V]) settle(err error) {
-	p, t, counts := r.pool, r.task, &r.worker.counts
-	ctx := p.steady
+	p, t, counts := r.pool, r.task, r.counts
 	var again *retryError
 	errors.As(err, &again)
 	switch {
 	case err == nil:
-		r.told(t.Ack(ctx), &counts.succeeded, func() {
+		r.told(p.tell(t, ending{}), &counts.succeeded, func() {
 			if p.observer.Succeeded != nil {
-				p.observer.Succeeded(r.class.name, r.ran())
+				p.observer.Succeeded(r.class.name, r.ran)
 			}
 		})
 	case errors.Is(err, errLate):
@@ -147,9 +170,9 @@ func (r *run[V]) settle(err error) {
 	case errors.As(err, new(*permanentError)):
 		r.fail(Failed, err)
 	case p.ctx.Err() != nil: // it was interrupted
-		r.told(t.Snooze(ctx, 0), &counts.returned, nil)
+		r.told(p.tell(t, ending{how: snoozed}), &counts.returned, nil)
 	case again != nil && again.snooze:
-		r.told(t.Snooze(ctx, again.delay), &counts.snoozed, func() { r.retried(again.delay, err) })
+		r.told(p.tell(t, ending{how: snoozed, delay: again.delay}), &counts.snoozed, func() { r.retried(again.delay, err) })
 	default:
 		if r.cause != nil && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, r.cause) {
 			err = timedOut(r.cause, err)
@@ -167,7 +190,7 @@ func (r *run[V]) settle(err error) {
 			r.fail(Deadline, err)
 			return
 		}
-		r.told(t.Fail(ctx, err, delay), &counts.retried, func() { r.retried(delay, err) })
+		r.told(p.tell(t, ending{how: retried, delay: delay, err: err}), &counts.retried, func() { r.retried(delay, err) })
 	}
 }
 
@@ -192,12 +215,9 @@ func (r *run[V]) late(delay time.Duration) bool {
 		!r.task.Expires.IsZero() && !now.Before(r.task.Expires)
 }
 
-// ran returns how long the handler ran.
-func (r *run[V]) ran() time.Duration { return time.Since(r.started) }
-
 func (r *run[V]) retried(delay time.Duration, err error) {
 	if f := r.pool.observer.Retried; f != nil {
-		f(r.class.name, r.ran(), delay, err)
+		f(r.class.name, r.ran, delay, err)
 	}
 	r.pool.log.Debug("pool: to be tried again", "task", r.task.ID, "class", r.class.name, "attempts", r.task.Attempts, "delay", delay, "error", err)
 }
@@ -211,9 +231,9 @@ func (r *run[V]) told(err error, count *counter, then func()) {
 		}
 		return
 	}
-	inc(&r.worker.counts.lost)
+	inc(&r.counts.lost)
 	if f := r.pool.observer.Lost; f != nil {
-		f(r.class.name, r.ran(), err)
+		f(r.class.name, r.ran, err)
 	}
 	r.pool.log.Warn("pool: the queue could not be told what came of a task", "task", r.task.ID, "class", r.class.name, "error", err)
 }
@@ -221,21 +241,20 @@ func (r *run[V]) told(err error, count *counter, then func()) {
 // fail ends a task that has failed for good.
 func (r *run[V]) fail(reason Reason, err error) {
 	p, t := r.pool, r.task
-	ctx := p.steady
-	end := t.Bury
+	end := buried
 	if r.class.own {
-		end = t.Discard
+		end = discarded
 	}
 	if p.sink != nil {
-		if lost := t.Touch(ctx, 0); lost != nil { // then the letter is not ours to send
+		if lost := p.tell(t, ending{how: goesOn}); lost != nil { // then the letter is not ours to send
 			r.told(lost, nil, nil)
 			return
 		}
-		end = t.Discard
+		end = discarded
 		bad := errGoexit
 		defer func() { // also if the sink ends the goroutine
 			if bad != nil {
-				end, err = t.Bury, errors.Join(err, bad)
+				end, err = buried, errors.Join(err, bad)
 			}
 			r.failed(end, reason, err)
 		}()
@@ -246,14 +265,14 @@ func (r *run[V]) fail(reason Reason, err error) {
 }
 
 // failed ends the task, and tells.
-func (r *run[V]) failed(end func(context.Context, error) error, reason Reason, err error) {
+func (r *run[V]) failed(end how, reason Reason, err error) {
 	p, t := r.pool, r.task
-	r.told(end(p.steady, err), &r.worker.counts.failed, func() {
+	r.told(p.tell(t, ending{how: end, err: err}), &r.counts.failed, func() {
 		if reason == Deadline {
 			p.expired(r.class.name)
 		}
 		if p.observer.Failed != nil {
-			p.observer.Failed(r.class.name, r.ran(), err)
+			p.observer.Failed(r.class.name, r.ran, err)
 		}
 		args := []any{"task", t.ID, "class", r.class.name, "reason", reason.String(), "attempts", t.Attempts, "error", err}
 		if panicked, ok := errors.AsType[*PanicError](err); ok {

@@ -51,7 +51,7 @@ func (c *crew) shutdown(ctx context.Context) (left int, err error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.workers - len(c.idle) + c.nested, context.Cause(ctx)
+	return c.workers - len(c.idle) + c.nested + c.away, context.Cause(ctx)
 }
 
 // stop ends what is left when all handlers have returned.
@@ -75,7 +75,8 @@ func (c *crew) stirLocked() {
 	}
 }
 
-// AbandonedError says how many handlers did not return, though their contexts were cancelled.
+// AbandonedError says how many handlers did not return, though their contexts were cancelled, or returned and the queue could not be
+// told yet.
 type AbandonedError struct {
 	Handlers int
 	Err      error // the cause of the context of Shutdown
@@ -96,7 +97,7 @@ func abandoned(left int, err error) error {
 	return err
 }
 
-// Shutdown ends the pool: tasks are neither submitted nor taken any more, and what runs is finished. As long as a handler is in
+// Shutdown ends the pool: what was taken ahead is handed back, tasks are neither submitted nor taken any more, and what runs is finished. As long as a handler is in
 // [Recurse] or SubmitWait, tasks are taken, for it may wait for one. If ctx is done first, the contexts of the handlers are cancelled, with the
 // cause [ErrShutdown]; those that then return an error have not failed, and their attempts do not count: their tasks go back
 // into the queue. Handlers that have not returned Options.AbandonAfter later are left to themselves, and their tasks go back too.
@@ -118,6 +119,9 @@ func (p *Pool[V]) Shutdown(ctx context.Context) error {
 func (p *Pool[V]) close() {
 	if p.submitting.Add(sealed) != sealed {
 		<-p.through
+	}
+	if p.lines.stock != nil {
+		p.lines.stock.end()
 	}
 	ctx := context.Background()
 	for _, c := range p.lines.classes {

@@ -8,10 +8,13 @@ type Stats struct {
 	Idle    int // those that wait for a task
 	Running int // handlers, without those in Recurse
 	Nested  int // handlers in Recurse
-	Min     int // as of now, see Options.Schedule and SetWorkers
-	Max     int
-	Paused  bool
-	Closed  bool // Shutdown was called
+
+	Prefetched int // tasks that were taken and not started, see Options.Prefetch
+	Unsettled  int // handlers that have returned, and the queue is being told what came of their tasks
+	Min        int // as of now, see Options.Schedule and SetWorkers
+	Max        int
+	Paused     bool
+	Closed     bool // Shutdown was called
 
 	// What has happened. Each attempt that was started ends in one of the six that follow.
 	Started   uint64 // attempts
@@ -30,13 +33,12 @@ type Stats struct {
 
 type counter = atomic.Uint64
 
-// counters are written by one goroutine and may be read by all.
+// counters count what has happened to tasks.
 type counters struct {
 	started, succeeded, retried, snoozed, failed, lost, returned, panics counter
 }
 
-// inc adds 1 to a counter that nobody else writes.
-func inc(n *counter) { n.Store(n.Load() + 1) }
+func inc(n *counter) { n.Add(1) }
 
 // addTo adds what was counted to s.
 func (c *counters) addTo(s *Stats) {
@@ -59,6 +61,8 @@ func (c *crew) Stats() Stats {
 	s.Running = s.Workers - s.Idle
 	s.Min, s.Max, s.Paused, s.Closed = c.scale.Min, c.scale.Max, c.paused, c.closing
 	s.Dropped, s.Expired, s.Letters = c.dropped.Load(), c.expirations.Load(), c.letters.Load()
+	s.Prefetched, s.Unsettled = int(c.ahead.Load()), int(c.settling.Load())
+	c.later.addTo(&s)
 	for w := range c.all {
 		w.counts.addTo(&s)
 	}

@@ -17,7 +17,9 @@ type crew struct {
 	steady context.Context // for queues and sinks; done when Shutdown waits for nothing any more
 	giveUp context.CancelFunc
 
-	dropped, expirations, letters counter // see Stats
+	dropped, expirations, letters counter  // see Stats
+	later                         counters // of what is settled in the background
+	ahead, settling               atomic.Int64
 
 	// attention is set if a worker must look at more than the source between two tasks.
 	attention atomic.Bool
@@ -40,6 +42,7 @@ type crew struct {
 
 	surplus   []work          // tasks that were taken and found no worker, because there were fewer all of a sudden; they are next
 	returning []chan struct{} // handlers that come back from Recurse and wait until there is a place
+	away      int             // functions that run in the background
 
 	fetching, again bool // see fetch
 
@@ -49,7 +52,7 @@ type crew struct {
 	ended   bool // closing, and the last worker has ended
 	done    chan struct{}
 	waiters []chan struct{} // those in Wait
-	running sync.WaitGroup  // the workers' goroutines
+	running sync.WaitGroup  // the workers' goroutines, and those in the background
 }
 
 // A source is what workers drain. It may be called by many goroutines at the same time, but fetch and await by one.
@@ -58,9 +61,9 @@ type source interface {
 	work(w *worker) (ok bool, err error)
 
 	// fetch takes the next task, for a worker to do it. If there is none it returns nil, and crew.fetch is called as soon as
-	// there may be one, unless release is called before.
+	// there may be one, unless release is called before. If nothing may be taken at all, that hands back what was taken ahead.
 	fetch() (task work, err error)
-	release()
+	release(all bool)
 
 	// await has crew.fetch called as soon as a queue is as full as that, or, if it has no limit, a task waits. It returns
 	// false if that is so. below tells whether all queues are less full.
@@ -76,13 +79,14 @@ type work interface{ do(w *worker) }
 
 // worker is a goroutine that runs handlers.
 type worker struct {
-	crew   *crew
-	ctx    context.Context // parent of those of its handlers
-	next   chan work       // where an idle one gets a task; nil means that it has to end
-	parked time.Time       // since when it is idle
-	depth  int             // calls of Recurse; protected by crew.mu
-	left   int             // how many others there were when it was taken off the books
-	counts counters
+	crew    *crew
+	ctx     context.Context // parent of those of its handlers
+	next    chan work       // where an idle one gets a task; nil means that it has to end
+	parked  time.Time       // since when it is idle
+	started time.Time       // when its task was, if somebody asks for that
+	depth   int             // calls of Recurse; protected by crew.mu
+	left    int             // how many others there were when it was taken off the books
+	counts  counters
 }
 
 type workerKey struct{}
@@ -145,13 +149,13 @@ func (c *crew) fetchOneLocked() bool {
 	able := c.mayTakeLocked() && len(c.surplus) == 0
 	full := able && len(c.idle) == 0 && c.workers > 0 && c.workers >= c.scale.Min // so another one depends on the load
 	able = able && (!full || c.workers < c.scale.Max)
-	wake := c.scale.WakeFactor
+	wake, stopped := c.scale.WakeFactor, !c.mayTakeLocked()
 
 	c.mu.Unlock()
 	var task work
 	var err error
 	if !able || full {
-		c.source.release() // before await, which it would take back
+		c.source.release(stopped) // before await, which it would take back
 	}
 	if able && !(full && c.source.await(wake)) {
 		task, err = c.source.fetch()
@@ -202,6 +206,43 @@ func (c *crew) attendLocked() {
 
 // sourceRetry is after how long a source is asked again that has returned an error.
 const sourceRetry = time.Second
+
+// failed is failedLocked for a source that has returned an error to itself.
+func (c *crew) failed(err error) {
+	c.mu.Lock()
+	c.failedLocked(err)
+	over := c.over
+	c.mu.Unlock()
+	if over {
+		c.fetch()
+	}
+}
+
+// background calls f in a goroutine of its own. Until that ends the crew is not calm.
+func (c *crew) background(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return
+	}
+	c.away++
+	c.running.Go(func() {
+		defer func() { // also if f ends the goroutine
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.away--
+			c.settleLocked()
+		}()
+		f()
+	})
+}
+
+// free returns how many workers wait for a task, or would be started for one in any case.
+func (c *crew) free() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.idle) + max(c.scale.Min-c.workers, 0)
+}
 
 // failedLocked is called when the source has returned an error.
 func (c *crew) failedLocked(err error) {
@@ -327,9 +368,9 @@ func (c *crew) settleLocked() {
 	}
 }
 
-// calmLocked tells whether no worker has anything to do.
+// calmLocked tells whether no worker has anything to do, and nothing is held or under way.
 func (c *crew) calmLocked() bool {
-	return len(c.idle) == c.workers && c.nested == 0 && !c.fetching && len(c.surplus) == 0
+	return len(c.idle) == c.workers && c.nested == 0 && !c.fetching && len(c.surplus) == 0 && c.away == 0 && c.ahead.Load() == 0
 }
 
 // calm waits until no worker has anything to do. It tells whether that was so at once, and so was what else is asked.

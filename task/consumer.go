@@ -94,28 +94,41 @@ func (c *Consumer[V]) TryTake(ctx context.Context) (t *Task[V], ok bool, err err
 
 // TakeBatch is Queue.TakeBatch for this consumer.
 func (c *Consumer[V]) TakeBatch(ctx context.Context, n int) (tasks []*Task[V], err error) {
-	if n < 1 || n > MaxBatch {
-		return nil, &FieldError{"TakeBatch: the number", n, fmt.Sprintf("1 to %d", MaxBatch)}
+	if err := checkBatch(n); err != nil {
+		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	records := make([]Record, n)
 	err = c.queue.notifier.take(ctx, &c.state, func(f Filter) (bool, error) {
-		for {
-			got, err := c.queue.backend.Take(ctx, c.id, f, records)
-			if err != nil || got == 0 {
-				return false, err
-			}
-			if err := c.took(ctx); err != nil {
-				return false, err
-			}
-			if tasks = c.tasks(ctx, records[:got]); len(tasks) > 0 {
-				return true, nil
-			}
-		}
+		tasks, err = c.takeSome(ctx, f, records)
+		return len(tasks) > 0, err
 	})
 	return tasks, err
+}
+
+func checkBatch(n int) error {
+	if n < 1 || n > MaxBatch {
+		return &FieldError{"TakeBatch: the number", n, fmt.Sprintf("1 to %d", MaxBatch)}
+	}
+	return nil
+}
+
+// takeSome takes as many tasks as there are records, or fewer, none if there is none.
+func (c *Consumer[V]) takeSome(ctx context.Context, f Filter, records []Record) ([]*Task[V], error) {
+	for {
+		got, err := c.queue.backend.Take(ctx, c.id, f, records)
+		if err != nil || got == 0 {
+			return nil, err
+		}
+		if err := c.took(ctx); err != nil {
+			return nil, err
+		}
+		if tasks := c.tasks(ctx, records[:got]); len(tasks) > 0 {
+			return tasks, nil
+		}
+	}
 }
 
 func (c *Consumer[V]) tryTake(ctx context.Context) (*Task[V], error) {

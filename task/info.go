@@ -56,7 +56,7 @@ type Stats struct {
 	Ready, Delayed, Taken, Buried, Held int // tasks in each state
 
 	Keys        int // keys that have tasks
-	Capacity    int // the most tasks that the queue can hold
+	Capacity    int // the most tasks that the queue can hold; fairq.MaxLen if Options.Capacity is 0
 	WaitingPut  int // goroutines in PutWait of this Queue
 	WaitingTake int // goroutines in Take and TakeBatch of this Queue
 	Paused      bool

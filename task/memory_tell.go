@@ -68,7 +68,7 @@ func (q *memoryQueue) info(it *item, info *Info) {
 // event tells the notifiers what happened to a task, if they want to know.
 func (q *memoryQueue) event(what EventType, it *item, now int64, lease uint64) {
 	for _, n := range q.notifiers {
-		if n.listens() {
+		if n.Listens() {
 			e := Event{Type: what, Time: q.time(q.sure(now)), Lease: lease}
 			q.info(it, &e.Task)
 			n.Event(e)

@@ -71,12 +71,13 @@ func (n *Notifier) Ready(priority int, kind string) {
 	}
 }
 
-// Look says that there may be any number of tasks that can be taken and could not be before.
+// Look says that there may be any number of tasks that can be taken, and any room, that were not there before.
 func (n *Notifier) Look() {
-	if n.takersWaiting.Load() > 0 || n.counting.Load() > 0 {
+	if n.takersWaiting.Load() > 0 || n.counting.Load() > 0 || n.puttersWaiting.Load() > 0 {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.takers.look()
+		n.putters.look()
 		n.countLocked(math.MaxInt)
 	}
 }
@@ -93,7 +94,7 @@ func (n *Notifier) Room(key string) {
 // Event says what happened to a task, for those who observe the queue. Lease must be set if one has ended by it. A Backend
 // may leave out what was done by other processes, but not the end of a lease that a consumer of this Queue held.
 func (n *Notifier) Event(e Event) {
-	if !n.listens() {
+	if !n.Listens() {
 		return
 	}
 	n.mu.Lock()
@@ -106,8 +107,26 @@ func (n *Notifier) Event(e Event) {
 	}
 }
 
-// listens tells whether anybody wants events.
-func (n *Notifier) listens() bool { return n.listening.Load() > 0 }
+// Listens tells whether Event does anything. If it does not, a Backend need not call it, nor find out what it would tell.
+func (n *Notifier) Listens() bool { return n.listening.Load() > 0 }
+
+// Waits tells whether somebody waits for something that another process might do: a Backend need not look for it otherwise.
+// Who begins to wait calls a method of the Backend after that is so.
+func (n *Notifier) Waits() bool {
+	if n.takersWaiting.Load() > 0 || n.puttersWaiting.Load() > 0 || n.counting.Load() > 0 || n.Listens() {
+		return true
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.waits) > 0
+}
+
+// Awaits tells whether somebody waits for a task to end.
+func (n *Notifier) Awaits(id ID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.waits[id]) > 0
+}
 
 // Ended says how a task with an address ended; see Outcome.
 func (n *Notifier) Ended(id ID, err error) {
@@ -164,7 +183,7 @@ const retryTick = time.Second
 func (n *Notifier) tick(wake <-chan struct{}) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
+	for n.ctx.Err() == nil {
 		n.mu.Lock()
 		due := n.due
 		if due.IsZero() {
@@ -173,13 +192,17 @@ func (n *Notifier) tick(wake <-chan struct{}) {
 			return
 		}
 		n.mu.Unlock()
-		timer.Reset(time.Until(due))
-		select {
-		case <-n.ctx.Done():
-			return
-		case <-wake:
-			continue
-		case <-timer.C:
+		// Nobody receives from a timer that is overdue: in a bubble of testing/synctest two goroutines that do so
+		// at once crash the race detector (go1.26).
+		if wait := time.Until(due); wait > 0 {
+			timer.Reset(wait)
+			select {
+			case <-n.ctx.Done():
+				return
+			case <-wake:
+				continue
+			case <-timer.C:
+			}
 		}
 		n.mu.Lock()
 		n.due = time.Time{}

@@ -91,6 +91,8 @@ func TestBadCalls(t *testing.T) {
 
 	_, err = q.TakeBatch(ctx, 0)
 	requireField(t, err, "TakeBatch: the number")
+	_, _, err = q.NewConsumer(task.Filter{}).Watch(func() {}).TakeBatch(ctx, task.MaxBatch+1)
+	requireField(t, err, "TakeBatch: the number")
 	_, err = q.Kick(ctx, -1)
 	requireField(t, err, "Kick: the number")
 	_, err = q.List(ctx, task.ListOptions{Limit: -1})

@@ -220,6 +220,9 @@ func (q *Queue[V]) decode(r *Record, payload *V) (err error) {
 // Name returns the queue's name.
 func (q *Queue[V]) Name() string { return q.name }
 
+// InMemory tells whether the store is a [Memory], so that no call takes the time of a transaction.
+func (q *Queue[V]) InMemory() bool { return q.memory != nil }
+
 // Take takes the first task in order: by priority, then in rounds by key, and within a key in the order in which they became
 // ready. If there is none, it waits for one. Those who wait are served first come, first served. If ctx is done first, or
 // when the call is made, it returns its error.
@@ -340,7 +343,11 @@ func (q *Queue[V]) pause(ctx context.Context, key *string, paused bool) error {
 			return err
 		}
 	}
-	return q.backend.Pause(ctx, key, paused)
+	err := q.backend.Pause(ctx, key, paused)
+	if err == nil && paused {
+		q.notifier.tellCounts()
+	}
+	return err
 }
 
 // StartGroup makes the tasks of a group ready, and those that are put into it from now on. When all its members are gone, also
@@ -389,7 +396,8 @@ func (q *Queue[V]) Drop(ctx context.Context) error {
 	return q.backend.Drop(ctx)
 }
 
-// Stats returns counters and gauges as of one moment. It is O(1).
+// Stats returns counters and gauges as of one moment. In a [Memory] it is O(1); a Store that must count the keys may do so only
+// now and then.
 func (q *Queue[V]) Stats(ctx context.Context) (Stats, error) {
 	if err := q.notifier.over(); err != nil {
 		return Stats{}, err

@@ -168,3 +168,12 @@ type Outcome struct {
 	Done bool  // it is gone, or buried
 	Err  error // nil if it was acked; an *Error if it is buried or was discarded; ErrDeleted or ErrExpired
 }
+
+// Ended is a task that is gone, as a Store with a history tells about it. Of Info it has ID, Key, Kind, Address, Attempts, Created and
+// Err.
+type Ended struct {
+	Info
+	Payload []byte // as the queue's codec has made it
+	At      time.Time
+	Outcome error // nil if it was acked; an *Error if it failed, also if it was buried before; ErrDeleted, ErrExpired or ErrDropped
+}

@@ -340,6 +340,16 @@ func (p *putters) room(key string) {
 	p.rouse()
 }
 
+// look lets the first one in line try, and the first one of each key that was barred get into line.
+func (p *putters) look() {
+	for key, barred := range p.barred {
+		p.join(barred[0])
+		p.unbar(key, 0)
+	}
+	p.rooms++
+	p.rouse()
+}
+
 func (p *putters) join(w *putter) { w.ticket = p.line.Add(w.key, w) }
 
 func (p *putters) unbar(key string, i int) {

@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"math"
 	"slices"
 )
 
@@ -35,14 +36,38 @@ func (c *Consumer[V]) Watch(f func()) *Watch[V] {
 // function is called, once, when there may be a task: then Take must be called again, or Disarm, for until then others may have to wait.
 // The function is also called when the consumer or the queue is closed.
 func (w *Watch[V]) Take(ctx context.Context) (t *Task[V], armed bool, err error) {
-	if err := ctx.Err(); err != nil {
+	armed, err = w.take(ctx, func(f Filter) (bool, error) {
+		var err error
+		t, err = w.consumer.takeOne(ctx, f)
+		return t != nil, err
+	})
+	return t, armed, err
+}
+
+// TakeBatch is Take for up to n tasks, in order.
+func (w *Watch[V]) TakeBatch(ctx context.Context, n int) (tasks []*Task[V], armed bool, err error) {
+	if err := checkBatch(n); err != nil {
 		return nil, false, err
+	}
+	records := make([]Record, n)
+	armed, err = w.take(ctx, func(f Filter) (bool, error) {
+		var err error
+		tasks, err = w.consumer.takeSome(ctx, f, records)
+		return len(tasks) > 0, err
+	})
+	return tasks, armed, err
+}
+
+// take stands in line, and calls try when it is its turn.
+func (w *Watch[V]) take(ctx context.Context, try func(Filter) (found bool, err error)) (armed bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
 	}
 	c, n := w.consumer, w.consumer.queue.notifier
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if w.taker.busy { // another call takes care
-		return nil, true, n.overLocked(&c.state)
+		return true, n.overLocked(&c.state)
 	}
 	w.taker.busy, w.taker.told = true, false
 	defer func() { w.taker.busy = false }()
@@ -55,26 +80,26 @@ func (w *Watch[V]) Take(ctx context.Context) (t *Task[V], armed bool, err error)
 	for {
 		if err := n.overLocked(&c.state); err != nil {
 			w.disarmLocked(false)
-			return nil, false, err
+			return false, err
 		}
 		if !w.taker.woken {
-			return nil, true, nil
+			return true, nil
 		}
 		w.taker.looked = c.state.filter.Load()
-		t, err = w.lookLocked(ctx)
+		found, err := w.lookLocked(try)
 		switch {
-		case t != nil && n.takers.foundLast(&w.taker):
-			return t, true, nil
-		case t != nil || err != nil:
-			w.disarmLocked(t != nil)
-			return t, false, err
+		case found && n.takers.foundLast(&w.taker):
+			return true, nil
+		case found || err != nil:
+			w.disarmLocked(found)
+			return false, err
 		}
 		n.takers.inVain(&w.taker)
 	}
 }
 
 // lookLocked looks for a task, without the lock meanwhile.
-func (w *Watch[V]) lookLocked(ctx context.Context) (t *Task[V], err error) {
+func (w *Watch[V]) lookLocked(try func(Filter) (bool, error)) (found bool, err error) {
 	n := w.consumer.queue.notifier
 	returned := false
 	n.mu.Unlock()
@@ -84,13 +109,14 @@ func (w *Watch[V]) lookLocked(ctx context.Context) (t *Task[V], err error) {
 			w.disarmLocked(false)
 		}
 	}()
-	t, err = w.consumer.takeOne(ctx, w.taker.looked.Filter)
+	found, err = try(w.taker.looked.Filter)
 	returned = true
-	return t, err
+	return found, err
 }
 
 // CountTo has the function called, once, when n more tasks, 1 at least, have become ready or wait for room. That is as far as the
-// Store tells: it may be earlier, and tasks of keys that are busy or paused need not count. Calling it again replaces n.
+// Store tells: it may be earlier, as when this Queue is paused, and tasks of keys that are busy or paused need not count. Calling it
+// again replaces n.
 func (w *Watch[V]) CountTo(n int) {
 	notifier := w.consumer.queue.notifier
 	notifier.mu.Lock()
@@ -136,6 +162,13 @@ func (n *Notifier) countLocked(more int) {
 			c.callLocked()
 		}
 	}
+}
+
+// tellCounts calls the functions of all that count.
+func (n *Notifier) tellCounts() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.countLocked(math.MaxInt)
 }
 
 func (n *Notifier) forgetCountLocked(c *count) {

@@ -14,6 +14,7 @@ import (
 type watcher struct {
 	w     *waiters
 	watch *Watch[int]
+	batch int // how many it takes at a time; 0 means that it uses Take
 
 	mu      sync.Mutex // protects all that follows
 	seed    uint64
@@ -26,7 +27,7 @@ type watcher struct {
 }
 
 func (w *waiters) newWatcher(c *Consumer[int]) *watcher {
-	o := &watcher{w: w, seed: w.rand.Uint64()}
+	o := &watcher{w: w, seed: w.rand.Uint64(), batch: w.rand.IntN(4)}
 	o.watch = c.Watch(o.told)
 	w.watchers = append(w.watchers, o)
 	return o
@@ -57,15 +58,23 @@ func (o *watcher) told() {
 // takeLocked takes a task, or all that there are.
 func (o *watcher) takeLocked(all bool) {
 	for {
-		t, armed, err := o.watch.Take(context.Background())
-		o.armed, o.closed = armed, err != nil
-		if t != nil {
-			o.got = append(o.got, t)
+		var got []*Task[int]
+		var armed bool
+		var err error
+		if o.batch > 0 {
+			got, armed, err = o.watch.TakeBatch(context.Background(), o.batch)
+		} else {
+			var t *Task[int]
+			if t, armed, err = o.watch.Take(context.Background()); t != nil {
+				got = append(got, t)
+			}
 		}
+		o.armed, o.closed = armed, err != nil
+		o.got = append(o.got, got...)
 		if armed && err != nil {
 			o.trouble = "armed, in spite of an error"
 		}
-		if t == nil || !all {
+		if len(got) == 0 || !all {
 			return
 		}
 	}

@@ -20,7 +20,7 @@ func TestRun(t *testing.T) {
 	turns := deliverAll(t, l, true, &out)
 	fifo := deliverAll(t, l, false, &out)
 	for _, n := range tenants {
-		if n.floods || n.hangs == 100 {
+		if n.floods || n.hangs == 100 || n.down > 0 { // those wait for something else than the flood
 			continue
 		}
 		require.Less(t, quantile(turns.delivered[n.name], 0.5), quantile(fifo.delivered[n.name], 0.5), "half of the webhooks of %s", n.name)

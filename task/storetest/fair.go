@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"testing"
 	"time"
 
 	"github.com/fairq/fairq"
@@ -15,12 +16,15 @@ import (
 // seedVariable names the environment variable that says which single seed the random cases run with.
 const seedVariable = "STORETEST_SEED"
 
-// runs is how many seeds each random case is run with.
+// runs is how many seeds each random case is run with, if the tests are not to be short.
 const runs = 10
 
 // seeds calls f with one seed after the other, each time with a new queue.
 func (e *env) seeds(o options, f func(*run)) {
 	first, last := uint64(1), uint64(runs)
+	if testing.Short() {
+		last = 2
+	}
 	if s := os.Getenv(seedVariable); s != "" {
 		var err error
 		first, err = strconv.ParseUint(s, 10, 64)

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/mikestefanello/backlite"
+)
+
+// backliteQueue is one of github.com/mikestefanello/backlite. It has no way to take a task but its workers.
+type backliteQueue struct {
+	db     *sql.DB
+	client *backlite.Client // which puts
+}
+
+// backliteTask is an item as backlite wants it.
+type backliteTask item
+
+func (backliteTask) Config() backlite.QueueConfig {
+	return backlite.QueueConfig{Name: "bench", MaxAttempts: 3}
+}
+
+func openBacklite(_ context.Context, path string) (queue, error) {
+	db, err := openSQLite(path)
+	if err != nil {
+		return nil, err
+	}
+	q := &backliteQueue{db: db}
+	if q.client, err = q.newClient(1); err == nil {
+		err = q.client.Install()
+	}
+	if err != nil {
+		_ = db.Close()
+		return nil, err
+	}
+	return q, nil
+}
+
+func (q *backliteQueue) newClient(workers int) (*backlite.Client, error) {
+	return backlite.NewClient(backlite.ClientConfig{DB: q.db, NumWorkers: workers, ReleaseAfter: 10 * time.Minute})
+}
+
+func (q *backliteQueue) put(ctx context.Context, t item) error {
+	_, err := q.client.Add(backliteTask(t)).Ctx(ctx).Save()
+	return err
+}
+
+func (q *backliteQueue) putBatch(ctx context.Context, ts []item) error {
+	tasks := make([]backlite.Task, len(ts))
+	for i, t := range ts {
+		tasks[i] = backliteTask(t)
+	}
+	_, err := q.client.Add(tasks...).Ctx(ctx).Save()
+	return err
+}
+
+// fill makes ids of the form that backlite's have, which begin with the time, and so come before all that are put.
+func (q *backliteQueue) fill(ctx context.Context, n int, key func(i int) string) error {
+	_, err := q.db.ExecContext(ctx, `
+		WITH RECURSIVE numbers(i) AS (SELECT 1 WHERE ?1 > 0 UNION ALL SELECT i + 1 FROM numbers WHERE i < ?1)
+		INSERT INTO backlite_tasks (id, created_at, queue, task)
+		SELECT printf('%08x-%04x-7000-8000-%012x', ?2 >> 16, ?2 & 65535, i), ?2, 'bench', CAST(json_object('key', ?3, 'payload', ?4) AS blob)
+		FROM numbers`, n, time.Now().UnixMilli(), key(0), payload(fillNumber))
+	return err
+}
+
+func (q *backliteQueue) clear(ctx context.Context) error {
+	_, err := q.db.ExecContext(ctx, "DELETE FROM backlite_tasks")
+	return err
+}
+
+func (q *backliteQueue) work(ctx context.Context, workers int, w worker) (stop func() error, err error) {
+	client, err := q.newClient(workers)
+	if err != nil {
+		return nil, err
+	}
+	client.Register(backlite.NewQueue(func(_ context.Context, t backliteTask) error {
+		w.begin(t.Payload)
+		w.done() // up to one task for each worker is not deleted yet
+		return nil
+	}))
+	ctx, cancel := context.WithCancel(ctx)
+	client.Start(ctx)
+	putting := q.client
+	q.client = client // or its workers are not told about what is put
+	return func() error {
+		q.client = putting
+		// Stop waits for ever for workers that have ended before they were handed the tasks that were fetched for them.
+		patience, end := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer end()
+		client.Stop(patience)
+		cancel()
+		return nil
+	}, nil
+}
+
+func (q *backliteQueue) close() error { return q.db.Close() }

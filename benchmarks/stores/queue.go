@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// queue is a durable queue of one of the contestants. All methods but close may be called by several goroutines.
+type queue interface {
+	put(ctx context.Context, t item) error
+	putBatch(ctx context.Context, ts []item) error // in one transaction
+
+	// fill puts n tasks, each with the payload of fillNumber, in whatever way is the quickest. key is that of the i-th.
+	fill(ctx context.Context, n int, key func(i int) string) error
+
+	// clear deletes all tasks. Nobody works meanwhile.
+	clear(ctx context.Context) error
+
+	// work starts workers. stop waits for what they are doing.
+	work(ctx context.Context, workers int, w worker) (stop func() error, err error)
+
+	close() error
+}
+
+// taker is a queue of which a task can be taken and acked without workers. take waits until there is one.
+type taker interface {
+	take(ctx context.Context) (payload string, ack func(ctx context.Context) error, err error)
+}
+
+// worker is what workers call: begin when they have a task, and done when it is out of the queue.
+type worker struct {
+	begin func(payload string)
+	done  func()
+}
+
+// item is a task.
+type item struct {
+	Key     string `json:"key"`
+	Payload string `json:"payload"`
+}
+
+// fillNumber is the number in payloads of tasks that nobody looks for.
+const fillNumber = 0
+
+// payload returns a payload of 100 bytes with a number in it.
+func payload(number int64) string { return fmt.Sprintf("%-100d", number) }
+
+// number returns the number in a payload.
+func number(payload string) int64 {
+	n, err := strconv.ParseInt(strings.TrimSpace(payload), 10, 64)
+	if err != nil {
+		panic(err) // it is not what was put
+	}
+	return n
+}
+
+// workByTaking is work for a taker: goroutines that take and ack.
+func workByTaking(ctx context.Context, q taker, workers int, w worker) (stop func() error, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	failed := make(chan error, workers)
+	for range workers {
+		group.Go(func() {
+			for ctx.Err() == nil {
+				payload, ack, err := q.take(ctx)
+				if err == nil {
+					w.begin(payload)
+					err = ack(context.WithoutCancel(ctx))
+				}
+				if err != nil {
+					if ctx.Err() == nil {
+						failed <- err
+					}
+					return
+				}
+				w.done()
+			}
+		})
+	}
+	return func() error {
+		cancel()
+		group.Wait()
+		close(failed)
+		var all []error
+		for err := range failed {
+			all = append(all, err)
+		}
+		return errors.Join(all...)
+	}, nil
+}
+
+// bell wakes those who wait for a task, for queues that leave that to others.
+type bell struct {
+	mu   sync.Mutex // protects rung
+	rung chan struct{}
+}
+
+// listen returns a channel that is closed at the next ring.
+func (b *bell) listen() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.rung == nil {
+		b.rung = make(chan struct{})
+	}
+	return b.rung
+}
+
+func (b *bell) ring() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.rung != nil {
+		close(b.rung)
+		b.rung = nil
+	}
+}
+
+// await waits for a ring, or for a time.
+func await(ctx context.Context, rung <-chan struct{}, most time.Duration) error {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-rung:
+		return nil
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

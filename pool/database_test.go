@@ -1,0 +1,142 @@
+package pool_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/task"
+)
+
+var errStore = errors.New("the store is away")
+
+// database is a Store whose calls, those that a worker makes, are transactions that take their time, one after the other. What is
+// called while one is under way is done together in the next one.
+type database struct {
+	task.Memory
+	takes time.Duration
+	fails func(call string) bool // tells whether a transaction with this call fails; nil means that none does
+
+	mu       sync.Mutex // protects all that follows
+	waiting  []*call
+	running  bool
+	count    int       // transactions
+	troubled time.Time // when one failed last
+}
+
+type call struct {
+	name string
+	f    func() error
+	gone bool // who called does not wait any more
+	done chan error
+}
+
+type table struct {
+	task.Backend
+	store *database
+}
+
+func (s *database) Open(ctx context.Context, name string, settings task.Settings, n *task.Notifier) (task.Backend, error) {
+	b, err := s.Memory.Open(ctx, name, settings, n)
+	return &table{b, s}, err
+}
+
+// do does a call in the next transaction.
+func (s *database) do(ctx context.Context, name string, f func() error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c := &call{name: name, f: f, done: make(chan error, 1)}
+	s.mu.Lock()
+	s.waiting = append(s.waiting, c)
+	if !s.running {
+		s.running = true
+		go s.run()
+	}
+	s.mu.Unlock()
+	select {
+	case err := <-c.done:
+		return err
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case err := <-c.done:
+		return err
+	default:
+		c.gone = true
+		return ctx.Err()
+	}
+}
+
+// run does transactions as long as there are calls.
+func (s *database) run() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.waiting) > 0 {
+		calls := s.waiting
+		s.waiting = nil
+		s.mu.Unlock()
+		time.Sleep(s.takes)
+		s.mu.Lock()
+		s.count++
+		failed := false
+		for _, c := range calls {
+			failed = failed || s.fails != nil && s.fails(c.name)
+		}
+		for _, c := range calls {
+			switch {
+			case failed:
+				s.troubled = time.Now()
+				c.done <- errStore
+			case !c.gone:
+				c.done <- c.f()
+			}
+		}
+	}
+	s.running = false
+}
+
+// quiet tells whether no transaction is under way, and none has failed for so long that everybody has tried again.
+func (s *database) quiet() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.running && (s.troubled.IsZero() || time.Since(s.troubled) > 2*time.Second)
+}
+
+func (b *table) Take(ctx context.Context, consumer string, filter task.Filter, into []task.Record) (n int, err error) {
+	err = b.store.do(ctx, "take", func() error {
+		var bad error
+		n, bad = b.Backend.Take(ctx, consumer, filter, into)
+		return bad
+	})
+	return n, err
+}
+
+func (b *table) Settle(ctx context.Context, lease task.Lease, how task.Settlement) error {
+	return b.store.do(ctx, "settle", func() error { return b.Backend.Settle(ctx, lease, how) })
+}
+
+func (b *table) Touch(ctx context.Context, lease task.Lease, d time.Duration) (until time.Time, err error) {
+	err = b.store.do(ctx, "touch", func() error {
+		var bad error
+		until, bad = b.Backend.Touch(ctx, lease, d)
+		return bad
+	})
+	return until, err
+}
+
+// openDatabase opens a queue in such a store.
+func openDatabase[V any](t *testing.T, takes time.Duration, options *task.Options[V]) (*task.Queue[V], *database) {
+	t.Helper()
+	s := &database{takes: takes}
+	q, err := task.Open(t.Context(), s, "q", options)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, q.Close(context.Background())) })
+	return q, s
+}

@@ -1,0 +1,134 @@
+package faulttest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task"
+)
+
+// Journal is a file that several processes write to. Its lines are in one order for all: who reads of something in it
+// knows that all lines above were written before.
+type Journal struct {
+	file *os.File
+	by   string
+	call atomic.Int64
+}
+
+// Line is a line of a journal.
+type Line struct {
+	At    int64  // nanoseconds since 1970
+	By    string // a process
+	Op    string // what is done
+	Queue string `json:",omitempty"`
+	Call  int64  `json:",omitempty"` // what begins with one line and ends with another has a number
+	Done  bool   `json:",omitempty"` // it has ended
+	Err   string `json:",omitempty"` // how; see class
+
+	Name  string    `json:",omitempty"` // of a task, or a group
+	ID    task.ID   `json:",omitempty"`
+	Puts  []Put     `json:",omitempty"`
+	IDs   []task.ID `json:",omitempty"`
+	Took  *Took     `json:",omitempty"`
+	Take  int64     `json:",omitempty"` // the number of the take that the lease is from
+	Until int64     `json:",omitempty"` // of a lease
+}
+
+// Put is a task that is put. Its name is the payload; no two have the same.
+type Put struct {
+	Name, Key   string
+	Kind        string        `json:",omitempty"`
+	Priority    int           `json:",omitempty"`
+	Delay       time.Duration `json:",omitempty"`
+	TTR         time.Duration `json:",omitempty"`
+	MaxAttempts int           `json:",omitempty"`
+	Address     string        `json:",omitempty"`
+	Group       string        `json:",omitempty"`
+	Role        task.Role     `json:",omitempty"`
+}
+
+// Took is what Take has told.
+type Took struct {
+	Key              string
+	Attempts         int
+	Created, ReadyAt int64
+}
+
+func openJournal(path, by string) (*Journal, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	return &Journal{file: f, by: by}, err
+}
+
+// newJournal makes one for a test.
+func newJournal(t testing.TB) (j *Journal, path string) {
+	path = filepath.Join(t.TempDir(), "journal")
+	j, err := openJournal(path, "test")
+	require.NoError(t, err)
+	t.Cleanup(func() { j.file.Close() })
+	return j, path
+}
+
+// Write writes a line. It begins with the end of the line before, which somebody may have been killed in.
+func (j *Journal) Write(l Line) {
+	l.At, l.By = time.Now().UnixNano(), j.by
+	text, err := json.Marshal(l)
+	if err == nil {
+		_, err = j.file.Write(append(append([]byte{'\n'}, text...), '\n'))
+	}
+	if err != nil {
+		panic(err)
+	}
+}
+
+// begin writes that something is about to be done, and returns what writes that it is done.
+func (j *Journal) begin(l Line) func(Line) {
+	call := j.call.Add(1)
+	l.Call = call
+	j.Write(l)
+	return func(end Line) {
+		end.Op, end.Queue, end.Name, end.ID, end.Take, end.Call, end.Done = l.Op, l.Queue, l.Name, l.ID, l.Take, call, true
+		j.Write(end)
+	}
+}
+
+// readJournal returns the lines. What somebody was killed in is left out.
+func readJournal(t testing.TB, path string) (lines []Line) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for line := range bytes.Lines(text) {
+		var l Line
+		if json.Unmarshal(line, &l) == nil {
+			lines = append(lines, l)
+		}
+	}
+	return lines
+}
+
+// class returns what an error means: one of those that a rule of the queue says, or whatever it says.
+func class(err error) string {
+	if err == nil {
+		return ""
+	}
+	for name, rule := range rulesSay {
+		if errors.Is(err, rule) {
+			return name
+		}
+	}
+	return fmt.Sprintf("error: %v", err)
+}
+
+var rulesSay = map[string]error{
+	"lost": task.ErrLeaseLost, "duplicate": task.ErrDuplicateAddress, "full": fairq.ErrFull, "not found": task.ErrNotFound,
+	"cancelled": task.ErrGroupCancelled,
+}

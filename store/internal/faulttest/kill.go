@@ -1,0 +1,182 @@
+package faulttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/task"
+)
+
+// killed are the queues of Kill.
+var killed = []string{"plain", "limited"}
+
+// Kill kills processes that put tasks, and others that work on them, at random moments, and looks whether all is accounted
+// for. Each time one is killed the next one is started; the others go on.
+func Kill(t *testing.T, open Opener, where string) {
+	rounds := 50
+	if testing.Short() {
+		rounds = 5
+	}
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	journal, path := newJournal(t)
+	s, err := open(context.Background(), where)
+	require.NoError(t, err)
+	stop := bystanders(t, s, journal)
+	var running []*Process
+	n := 0
+	start := func(role string, slot int) {
+		n++
+		running = append(running, Start(t, Job{
+			Role: role, Name: fmt.Sprint(role, n), Where: where, Journal: path, Seed: random.Uint64(), Queues: killed, Args: map[string]int{"slot": slot},
+		}))
+	}
+	for slot := range 2 {
+		start("put", slot)
+		start("work", slot)
+	}
+	for range rounds {
+		i := random.IntN(len(running))
+		p := running[i]
+		if random.IntN(5) > 0 { // else it is killed while it opens the database
+			require.Equal(t, "ready", p.Await())
+		}
+		time.Sleep(time.Duration(random.IntN(150)) * time.Millisecond)
+		p.Kill(journal)
+		running[i] = running[len(running)-1]
+		running = running[:len(running)-1]
+		start(p.Role, p.Args["slot"])
+	}
+	for _, p := range running {
+		p.Kill(journal)
+	}
+	stop()
+	gone := drain(t, s, journal, killed...)
+	require.NoError(t, s.Close())
+
+	a := newAccount(t)
+	a.read(readJournal(t, path))
+	a.end(gone)
+	require.LessOrEqual(t, a.hidden, a.kills*24, "tasks have more attempts than there can have been")
+	if rounds >= 50 { // of a few it may be that none is killed while it has tasks
+		require.NotZero(t, a.back)
+	}
+	t.Logf("%d kills, %d tasks put, %d leases of the dead came back, %d waited for outcomes, "+
+		"%d leases of stalled processes lost, %d takes nobody knew of, the longest call took %v", a.kills, len(a.fates), a.back, a.waits, a.lost, a.hidden, a.longest)
+}
+
+// bystanders puts tasks with addresses, and waits for them, until the function that it returns is called.
+func bystanders(t *testing.T, s Store, journal *Journal) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	self, names := &Self{Job: Job{Name: "test"}, Store: s, Journal: journal, Stop: ctx}, new(atomic.Int64)
+	for _, name := range killed {
+		q, err := openQueue(ctx, s, name)
+		require.NoError(t, err)
+		for i := range 2 {
+			l := &load{Self: self, name: name, queue: q, rand: rand.New(rand.NewPCG(0, uint64(i))), id: 100 + i, names: names}
+			wg.Go(func() {
+				for ctx.Err() == nil && assert.NoError(t, l.putAddressed()) {
+				}
+			})
+		}
+		t.Cleanup(func() { q.Close(context.Background()) })
+	}
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+// drain works until nothing is left in some queues, and returns all that has ever been in them.
+func drain(t *testing.T, s Store, journal *Journal, names ...string) map[string][]task.Ended {
+	gone := map[string][]task.Ended{}
+	for _, name := range names {
+		q, err := openQueue(context.Background(), s, name)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		self := &Self{Job: Job{Name: "test"}, Store: s, Journal: journal, Stop: ctx}
+		l := &load{Self: self, name: name, queue: q}
+		for left := 1; left > 0; {
+			left = l.drainSome(t)
+		}
+		journal.Write(Line{Op: "close"})
+		gone[name] = l.gone(t)
+		l.outcomes(t, gone[name])
+		require.NoError(t, q.Close(context.Background()))
+	}
+	return gone
+}
+
+// drainSome does what there is to be done, and returns how many tasks are left.
+func (l *load) drainSome(t *testing.T) int {
+	last, err := l.queue.Stats(l.Stop)
+	require.NoError(t, err)
+	held, err := l.queue.List(l.Stop, task.ListOptions{State: task.Held, Limit: 1000})
+	require.NoError(t, err)
+	for _, h := range held {
+		if h.Role == task.Member || len(held) == last.Len() { // else their members may still end, and with them the groups
+			require.NoError(t, l.endGroup("start", h.Group))
+		}
+	}
+	_, err = l.queue.Kick(l.Stop, 1000)
+	require.NoError(t, err)
+	for {
+		ctx, cancel := context.WithTimeout(l.Stop, 100*time.Millisecond)
+		taken, err := l.queue.TakeBatch(ctx, 100)
+		cancel()
+		if errors.Is(err, context.DeadlineExceeded) && l.Stop.Err() == nil {
+			break
+		}
+		require.NoError(t, err, "%s: %+v", l.name, last)
+		var wg sync.WaitGroup
+		for _, one := range taken {
+			lease := l.took(one)
+			wg.Go(func() { assert.NoError(t, l.settle(lease, "ack")) })
+		}
+		wg.Wait()
+	}
+	stats, err := l.queue.Stats(l.Stop)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, stats.Len(), stats.Keys)
+	return stats.Len()
+}
+
+func (l *load) gone(t *testing.T) (all []task.Ended) {
+	for after := task.ID(0); ; {
+		page, err := l.Store.History(l.Stop, l.name, after, 1000)
+		require.NoError(t, err)
+		if len(page) == 0 {
+			return all
+		}
+		for _, e := range page {
+			require.Greater(t, e.ID, after)
+			after = e.ID
+		}
+		all = append(all, page...)
+	}
+}
+
+// outcomes asks for the outcome of the last task of each address.
+func (l *load) outcomes(t *testing.T, gone []task.Ended) {
+	last := map[string]task.Ended{}
+	for _, e := range gone {
+		if e.Address != "" {
+			last[e.Address] = e
+		}
+	}
+	for address, e := range last {
+		require.Equal(t, e.Outcome, l.queue.Wait(l.Stop, address), address)
+	}
+}

@@ -1,0 +1,233 @@
+package faulttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairq/fairq/task"
+)
+
+// grace is Options.Grace of all queues.
+const grace = 2 * time.Second
+
+// queues are those that the load goes to. The second is one where only the fronts of keys can be taken.
+var queues = map[string]task.Options[string]{
+	"plain":   {Grace: grace, Retention: time.Hour},
+	"limited": {Grace: grace, Retention: time.Hour, MaxInFlightPerKey: 2, Capacity: 150, KeyCapacity: 60},
+	"serial":  {Retention: time.Hour, MaxInFlightPerKey: 1, Capacity: 40, KeyCapacity: 15},
+	"fair":    {Retention: time.Hour},
+	"room":    {Retention: time.Hour, Capacity: 1},
+}
+
+func openQueue(ctx context.Context, s Store, name string) (*task.Queue[string], error) {
+	o := queues[name]
+	return task.Open(ctx, s, name, &o)
+}
+
+var ownRoles = map[string]func(*Self) error{
+	"put":  func(s *Self) error { return s.load(2, (*load).putSomething) },
+	"work": func(s *Self) error { return s.load(3, (*load).workOnSomething) },
+}
+
+// load is a goroutine that puts, or works.
+type load struct {
+	*Self
+	name  string // of the queue
+	queue *task.Queue[string]
+	rand  *rand.Rand
+	id    int
+	names *atomic.Int64
+
+	orderly bool // nothing is left lying
+}
+
+// load runs goroutines for each queue until the process is to end.
+func (s *Self) load(n int, do func(*load) error) error {
+	var wg sync.WaitGroup
+	var names atomic.Int64
+	var failed atomic.Pointer[error]
+	var opened []*task.Queue[string]
+	for _, name := range s.Queues {
+		q, err := openQueue(s.Stop, s.Store, name)
+		if err != nil {
+			return err
+		}
+		opened = append(opened, q)
+		for i := range n {
+			wg.Go(func() {
+				l := &load{
+					Self: s, name: name, queue: q, rand: rand.New(rand.NewPCG(s.Seed, uint64(len(name)*n+i))),
+					id: s.Args["slot"]*10 + i, names: &names,
+				}
+				for s.Stop.Err() == nil {
+					if err := do(l); err != nil && s.Stop.Err() == nil {
+						failed.Store(&err)
+						return
+					}
+				}
+			})
+		}
+	}
+	s.Say("ready")
+	wg.Wait()
+	if err := failed.Load(); err != nil {
+		return *err
+	}
+	s.Journal.Write(Line{Op: "close"})
+	for _, q := range opened {
+		if err := q.Close(context.Background()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// most is how many tasks there are to be in a queue.
+const most = 60
+
+func (l *load) chance(percent int) bool { return l.rand.IntN(100) < percent }
+
+// expected returns errors but those that the rules say, which are no failures.
+func expected(err error) error {
+	if rulesSay[class(err)] == nil {
+		return err
+	}
+	return nil
+}
+
+func (l *load) putSomething() error {
+	if l.chance(10) {
+		for full := true; full && l.Stop.Err() == nil; {
+			stats, err := l.queue.Stats(l.Stop)
+			if err != nil {
+				return err
+			}
+			if full = stats.Len() > most; full {
+				rest, cancel := context.WithTimeout(l.Stop, 20*time.Millisecond)
+				<-rest.Done()
+				cancel()
+			}
+		}
+	}
+	switch p := l.rand.IntN(100); {
+	case p < 50:
+		return expected(l.put(l.newPut()))
+	case p < 75:
+		puts := make([]Put, 2+l.rand.IntN(7))
+		for i := range puts {
+			puts[i] = l.newPut()
+		}
+		return expected(l.putBatch(puts))
+	case p < 90:
+		return l.putAddressed()
+	default:
+		return l.putGroup()
+	}
+}
+
+func (l *load) newName() string { return fmt.Sprintf("%s-%d", l.Name, l.names.Add(1)) }
+
+func (l *load) newPut() Put {
+	p := Put{Name: l.newName(), Key: fmt.Sprint("key", l.rand.IntN(1+l.rand.IntN(10)))}
+	if l.chance(20) {
+		p.Delay = time.Duration(1+l.rand.IntN(200)) * time.Millisecond
+	}
+	if l.chance(15) {
+		p.TTR = time.Duration(50+l.rand.IntN(200)) * time.Millisecond
+	}
+	if l.chance(10) {
+		p.MaxAttempts = 3
+	}
+	if l.chance(10) {
+		p.Priority = l.rand.IntN(3)
+	}
+	if l.name == "limited" && l.chance(30) {
+		p.Kind = fmt.Sprint("kind", l.rand.IntN(2))
+	}
+	return p
+}
+
+func (p *Put) options() task.PutOptions {
+	return task.PutOptions{
+		Priority: p.Priority, Kind: p.Kind, Delay: p.Delay, TTR: p.TTR, MaxAttempts: p.MaxAttempts, Address: p.Address,
+		Group: p.Group, Role: p.Role,
+	}
+}
+
+func (l *load) put(p Put) error {
+	done := l.Journal.begin(Line{Op: "put", Queue: l.name, Puts: []Put{p}})
+	id, err := l.queue.Put(context.Background(), p.Key, p.Name, p.options())
+	end := Line{Err: class(err)}
+	if err == nil {
+		end.IDs = []task.ID{id}
+	}
+	done(end)
+	return err
+}
+
+func (l *load) putBatch(puts []Put) error {
+	done := l.Journal.begin(Line{Op: "put", Queue: l.name, Puts: puts})
+	batch := make([]task.Batch[string], len(puts))
+	for i, p := range puts {
+		batch[i] = task.Batch[string]{Key: p.Key, Payload: p.Name, Options: p.options()}
+	}
+	ids, err := l.queue.PutBatch(context.Background(), batch)
+	done(Line{IDs: ids, Err: class(err)})
+	return err
+}
+
+// putAddressed puts a task with an address that only this goroutine uses, and maybe waits for its end.
+func (l *load) putAddressed() error {
+	p := l.newPut()
+	p.Address = fmt.Sprintf("address %d %d", l.id, l.rand.IntN(4))
+	if err := l.put(p); err != nil || l.chance(50) {
+		return expected(err)
+	}
+	ctx, cancel := context.WithTimeout(l.Stop, 2*time.Second)
+	defer cancel()
+	err := l.queue.Wait(ctx, p.Address)
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return nil // it takes too long, which is no mistake
+	}
+	end := Line{Op: "waited", Queue: l.name, Name: p.Name, Err: class(err)}
+	if failed := (*task.Error)(nil); errors.As(err, &failed) {
+		end.Err, err = failed.Message, nil
+	}
+	l.Journal.Write(end)
+	return err
+}
+
+func (l *load) putGroup() error {
+	group, puts := l.newName(), make([]Put, 3+l.rand.IntN(3))
+	for i := range puts {
+		puts[i] = l.newPut()
+		puts[i].Group = group
+	}
+	puts[0].Role, puts[1].Role = task.AtEnd, task.AtAbort
+	if err := l.putBatch(puts); err != nil {
+		return expected(err)
+	}
+	switch p := l.rand.IntN(100); {
+	case p < 75 || l.orderly && p >= 90:
+		return l.endGroup("start", group)
+	case p < 90:
+		return l.endGroup("cancel", group)
+	}
+	return nil // later the test does
+}
+
+func (l *load) endGroup(op, group string) (err error) {
+	done := l.Journal.begin(Line{Op: op, Queue: l.name, Name: group})
+	if op == "start" {
+		err = l.queue.StartGroup(context.Background(), group)
+	} else {
+		err = l.queue.CancelGroup(context.Background(), group)
+	}
+	done(Line{Err: class(err)})
+	return expected(err)
+}

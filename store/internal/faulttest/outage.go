@@ -1,0 +1,195 @@
+package faulttest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/task"
+)
+
+func init() { ownRoles["pool"] = (*Self).pool }
+
+// Outage is something that makes a database fail for a while.
+type Outage struct {
+	Name string
+	Run  func(t *testing.T)
+}
+
+// Outages has processes put tasks, and pools do them, while the database fails, and looks whether they go on by themselves when
+// that is over, and whether all is accounted for then.
+func Outages(t *testing.T, open Opener, where string, processes int, outages []Outage) {
+	journal, path := newJournal(t)
+	s, err := open(context.Background(), where)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	own, err := (&Self{Job: Job{Name: "test"}, Store: s, Journal: journal, Stop: ctx}).newCrew()
+	require.NoError(t, err)
+	defer own.putters.Wait()
+	defer cancel()
+	var others []*Process
+	for i := range processes - 1 {
+		others = append(others, Start(t, Job{Role: "pool", Name: fmt.Sprint("pool", i), Where: where, Journal: path}))
+	}
+	goOn := func(after string) {
+		t.Helper()
+		for _, p := range others {
+			p.Tell()
+		}
+		begun := time.Now()
+		require.NoError(t, own.goesOn(), after)
+		for _, p := range others {
+			require.Equal(t, "goes on", p.Await(), after)
+		}
+		t.Logf("%s: all went on %v later", after, time.Since(begun))
+	}
+	goOn("beginning")
+	for range 2 {
+		for _, o := range outages {
+			o.Run(t)
+			goOn(o.Name)
+		}
+	}
+	for _, p := range others {
+		p.Stop()
+	}
+	cancel()
+	require.NoError(t, own.end())
+	gone := drain(t, s, journal, "plain")
+	require.NoError(t, s.Close())
+	noGoroutines(t)
+
+	a := newAccount(t)
+	a.rough = true
+	a.read(readJournal(t, path))
+	a.end(gone)
+	t.Logf("%d tasks put, %d errors of the database, %d leases lost", len(a.fates), a.errors, a.lost)
+}
+
+// crew puts tasks, and has a pool do them.
+type crew struct {
+	*Self
+	queue     *task.Queue[string]
+	pool      *pool.Pool[string]
+	putters   sync.WaitGroup
+	put, done atomic.Int64
+}
+
+func (s *Self) newCrew() (*crew, error) {
+	q, err := openQueue(s.Stop, s.Store, "plain")
+	if err != nil {
+		return nil, err
+	}
+	c := &crew{Self: s, queue: q}
+	c.pool = pool.New(q, c.handle, &pool.Options[string]{
+		Workers: 4, Policy: pool.Policy{MaxAttempts: -1, Backoff: pool.Backoff{Base: time.Millisecond, Max: 10 * time.Millisecond}},
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	names := new(atomic.Int64)
+	for i := range 2 {
+		l := &load{Self: s, name: "plain", queue: q, rand: rand.New(rand.NewPCG(rand.Uint64(), 0)), id: i, names: names}
+		c.putters.Go(func() { c.putOn(l) })
+	}
+	return c, nil
+}
+
+// putOn puts one task after the other, not too many, whatever comes of it.
+func (c *crew) putOn(l *load) {
+	pace := time.NewTicker(2 * time.Millisecond)
+	defer pace.Stop()
+	for c.Stop.Err() == nil {
+		p := l.newPut()
+		p.MaxAttempts = 0
+		if l.put(p) == nil {
+			c.put.Add(1)
+		}
+		<-pace.C
+	}
+}
+
+// handle writes down what the pool is going to do with a task.
+func (c *crew) handle(_ context.Context, t *task.Task[string]) error {
+	l := &load{Self: c.Self, name: "plain"}
+	took := l.took(t)
+	if rand.IntN(10) == 0 {
+		c.Journal.begin(Line{Op: "release", Queue: "plain", Name: t.Payload, ID: t.ID, Take: took.take})
+		return fmt.Errorf("failed %s", t.Payload)
+	}
+	c.Journal.begin(Line{Op: "ack", Queue: "plain", Name: t.Payload, ID: t.ID, Take: took.take})
+	c.done.Add(1)
+	return nil
+}
+
+// goesOn waits until some more tasks were put, and done.
+func (c *crew) goesOn() error {
+	put, done, late := c.put.Load()+20, c.done.Load()+20, time.Now().Add(patience)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for c.put.Load() < put || c.done.Load() < done {
+		if <-tick.C; time.Now().After(late) {
+			return fmt.Errorf("%s does not go on: of 20 puts %d are missing, of 20 tasks done %d",
+				c.Name, put-c.put.Load(), done-c.done.Load())
+		}
+	}
+	return nil
+}
+
+func (c *crew) end() error {
+	c.putters.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := c.pool.Shutdown(ctx); err != nil {
+		return err
+	}
+	c.Journal.Write(Line{Op: "close"})
+	return c.queue.Close(ctx)
+}
+
+// pool puts and does tasks, and tells whenever it is asked that it goes on.
+func (s *Self) pool() error {
+	c, err := s.newCrew()
+	for begun := time.Now(); err != nil && time.Since(begun) < patience; { // others write all the time, and nobody waits for long here
+		c, err = s.newCrew()
+	}
+	if err != nil {
+		return err
+	}
+	for s.told() == nil {
+		if err := c.goesOn(); err != nil {
+			return err
+		}
+		s.Say("goes on")
+	}
+	return c.end()
+}
+
+// noGoroutines waits until there are none but those of the test.
+func noGoroutines(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(goroutines()) == 0 }, patience, time.Millisecond, "%v", goroutines())
+}
+
+// goroutines returns the stacks of those that run code of this repository, or of its dependencies, and are no tests.
+func goroutines() (stacks []string) {
+	text := make([]byte, 1<<20)
+	text = text[:runtime.Stack(text, true)]
+	for stack := range strings.SplitSeq(string(text), "\n\n") {
+		foreign := strings.Contains(stack, "testing.tRunner") || strings.Contains(stack, "faulttest.Start") ||
+			strings.Contains(stack, "pgtest.") || strings.Contains(stack, "faulttest.goroutines")
+		if !foreign && (strings.Contains(stack, "fairq") || strings.Contains(stack, "pgx")) {
+			stacks = append(stacks, stack)
+		}
+	}
+	return stacks
+}

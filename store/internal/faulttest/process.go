@@ -1,0 +1,216 @@
+package faulttest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Job is what a process is to do.
+type Job struct {
+	Role    string
+	Name    string // of the process
+	Where   string // the database
+	Journal string
+	Seed    uint64
+	Queues  []string
+	Args    map[string]int
+}
+
+// Self is the process as it sees itself.
+type Self struct {
+	Job
+	Store   Store
+	Journal *Journal
+	Stop    context.Context // done when it is to end
+
+	tells chan struct{} // has what the test has told
+}
+
+const jobEnv = "FAIRQ_FAULTTEST_JOB"
+
+// Child must be called by a test named TestChild. It does nothing, unless the program was started by Start: then it does that
+// job, and ends the process.
+func Child(open Opener, roles map[string]func(*Self) error) {
+	text, ok := os.LookupEnv(jobEnv)
+	if !ok {
+		return
+	}
+	if err := child(text, open, roles); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func child(text string, open Opener, roles map[string]func(*Self) error) (err error) {
+	s := &Self{}
+	if err := json.Unmarshal([]byte(text), &s.Job); err != nil {
+		return err
+	}
+	if s.Journal, err = openJournal(s.Job.Journal, s.Name); err != nil {
+		return err
+	}
+	role := roles[s.Role]
+	if role == nil {
+		role = ownRoles[s.Role]
+	}
+	stop, cancel := context.WithCancel(context.Background())
+	s.Stop, s.tells = stop, make(chan struct{}, 100)
+	go func() {
+		defer cancel()
+		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); { // until the test closes it, or is gone
+			s.tells <- struct{}{}
+		}
+	}()
+	go s.watch()
+	if s.Store, err = open(context.Background(), s.Where); err != nil {
+		return err
+	}
+	if err := role(s); err != nil {
+		return err
+	}
+	return s.Store.Close()
+}
+
+// Say tells the test something.
+func (s *Self) Say(what string) { fmt.Println(what) }
+
+// told waits until the test has told the process to go on.
+func (s *Self) told() error {
+	select {
+	case <-s.tells:
+		return nil
+	case <-s.Stop.Done():
+		return s.Stop.Err()
+	}
+}
+
+// stalled is for how long a process must not have run to be excused if its leases are lost.
+const stalled = grace / 4
+
+// watch writes it down if the process does not get to run.
+func (s *Self) watch() {
+	tick := time.NewTicker(stalled / 4)
+	for last := time.Now(); ; last = time.Now() {
+		<-tick.C
+		if d := time.Since(last); d > stalled {
+			s.Journal.Write(Line{Op: "stalled", Name: d.String()})
+		}
+	}
+}
+
+// Process is a process as the test sees it.
+type Process struct {
+	Job
+	t      testing.TB
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	says   chan string
+	errors bytes.Buffer
+	ended  chan error
+}
+
+// Start starts a process. It ends with the test at the latest.
+func Start(t testing.TB, job Job) *Process {
+	t.Helper()
+	text, err := json.Marshal(job)
+	require.NoError(t, err)
+	program, err := os.Executable()
+	require.NoError(t, err)
+	p := &Process{Job: job, t: t, says: make(chan string, 100), ended: make(chan error, 1)}
+	p.cmd = exec.Command(program, "-test.run=^TestChild$", "-test.timeout=5m")
+	p.cmd.Env = append(os.Environ(), jobEnv+"="+string(text))
+	p.cmd.Stderr = &p.errors
+	p.in, err = p.cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := p.cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, p.cmd.Start())
+	go func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			p.says <- lines.Text()
+		}
+		close(p.says)
+		p.ended <- p.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		if p.ended != nil {
+			_ = p.cmd.Process.Kill()
+			_ = p.wait()
+		}
+	})
+	return p
+}
+
+// patience is how long the test waits for what takes no time.
+const patience = 30 * time.Second
+
+// Await waits until the process says something, and returns it.
+func (p *Process) Await() string {
+	p.t.Helper()
+	select {
+	case what, ok := <-p.says:
+		if !ok {
+			err := <-p.ended
+			p.ended = nil
+			require.FailNow(p.t, "the process has ended", "%s: %v\n%s", p.Name, err, p.errors.String())
+		}
+		return what
+	case <-time.After(patience):
+		require.FailNow(p.t, "the process says nothing", p.Name)
+		return ""
+	}
+}
+
+// Tell tells the process to go on.
+func (p *Process) Tell() {
+	p.t.Helper()
+	_, err := p.in.Write([]byte{'\n'})
+	require.NoError(p.t, err)
+}
+
+// Kill ends the process as it is, and writes it down before.
+func (p *Process) Kill(j *Journal) {
+	p.t.Helper()
+	j.Write(Line{Op: "kill", Name: p.Name})
+	require.NoError(p.t, p.cmd.Process.Kill())
+	_ = p.wait() // it was killed
+	require.Empty(p.t, p.errors.String(), "it had failed before")
+}
+
+// Stop has the process end by itself.
+func (p *Process) Stop() {
+	p.t.Helper()
+	p.in.Close()
+	if err := p.wait(); err != nil {
+		require.FailNow(p.t, "the process has failed", "%s: %v\n%s", p.Name, err, p.errors.String())
+	}
+}
+
+func (p *Process) wait() error {
+	p.t.Helper()
+	late := time.After(patience)
+	for says := p.says; ; {
+		select {
+		case _, ok := <-says: // so that it is not held up
+			if !ok {
+				says = nil
+			}
+		case <-late:
+			require.FailNow(p.t, "the process does not end", p.Name)
+		case err := <-p.ended:
+			p.ended = nil
+			return err
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package faulttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/task"
+)
+
+func init() {
+	ownRoles["share"] = (*Self).share
+	ownRoles["fill"] = (*Self).fill
+	ownRoles["wake"] = (*Self).wake
+}
+
+// Share has processes put tasks into a small queue and take them, and looks whether its limits are kept.
+func Share(t *testing.T, open Opener, where func(*testing.T) string) {
+	for _, processes := range []int{2, 4} {
+		t.Run(fmt.Sprint(processes), func(t *testing.T) { share(t, open, where(t), processes) })
+	}
+}
+
+func share(t *testing.T, open Opener, where string, processes int) {
+	journal, path := newJournal(t)
+	all := make([]*Process, processes)
+	for i := range all {
+		all[i] = Start(t, Job{
+			Role: "share", Name: fmt.Sprintf("%d of %d", i, processes), Where: where, Journal: path, Seed: rand.Uint64(),
+			Queues: []string{"serial"}, Args: map[string]int{"tasks": 400 / processes, "slot": i},
+		})
+	}
+	for _, p := range all {
+		for _, what := range []string{"ready", "done"} {
+			require.Equal(t, what, p.Await())
+		}
+	}
+	for _, p := range all {
+		p.Stop()
+	}
+	s, err := open(context.Background(), where)
+	require.NoError(t, err)
+	gone := drain(t, s, journal, "serial")
+	require.NoError(t, s.Close())
+	a := newAccount(t)
+	a.read(readJournal(t, path))
+	a.end(gone)
+	require.Zero(t, a.hidden)
+	t.Logf("%d tasks, %d of them at once, %d waited for outcomes, %d leases of stalled processes lost, the longest call took %v",
+		len(a.fates), a.fullest, a.waits, a.lost, a.longest)
+}
+
+// share puts some tasks, says so, and works on until it is to end.
+func (s *Self) share() error {
+	names := new(atomic.Int64)
+	q, err := openQueue(s.Stop, s.Store, "serial")
+	if err != nil {
+		return err
+	}
+	var putters, workers sync.WaitGroup
+	failures := make(chan error, 100)
+	for i := range 4 {
+		l := &load{
+			Self: s, name: "serial", queue: q, rand: rand.New(rand.NewPCG(s.Seed, uint64(i))), id: s.Args["slot"]*10 + i, names: names,
+			orderly: true,
+		}
+		do, wg := l.workOnSomething, &workers
+		if i < 2 {
+			do, wg = l.putUntilDone, &putters
+		}
+		wg.Go(func() {
+			for s.Stop.Err() == nil {
+				if err := do(); err != nil {
+					if !errors.Is(err, errDone) && s.Stop.Err() == nil {
+						failures <- err
+					}
+					return
+				}
+			}
+		})
+	}
+	s.Say("ready")
+	putters.Wait()
+	s.Say("done")
+	workers.Wait()
+	s.Journal.Write(Line{Op: "close"})
+	if len(failures) > 0 {
+		return <-failures
+	}
+	return q.Close(context.Background())
+}
+
+var errDone = errors.New("done")
+
+// putUntilDone puts something, or waits for room to do so.
+func (l *load) putUntilDone() error {
+	if l.names.Load() >= int64(l.Args["tasks"]) {
+		return errDone
+	}
+	if l.chance(50) {
+		return l.putSomething()
+	}
+	p := l.newPut()
+	done := l.Journal.begin(Line{Op: "put", Queue: l.name, Puts: []Put{p}})
+	id, err := l.queue.PutWait(l.Stop, p.Key, p.Name, p.options())
+	end := Line{Err: class(err)}
+	if err == nil {
+		end.IDs = []task.ID{id}
+	}
+	done(end)
+	return err
+}

@@ -1,0 +1,107 @@
+package faulttest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/fairq/fairq/task"
+)
+
+// workOnSomething takes some tasks, and does with each what may be done with it.
+func (l *load) workOnSomething() error {
+	if l.chance(10) {
+		if _, err := l.queue.Kick(context.Background(), 5); err != nil {
+			return err
+		}
+	}
+	n := 1
+	if l.chance(20) {
+		n = 4
+	}
+	tasks, err := l.queue.TakeBatch(l.Stop, n)
+	if err != nil {
+		return err
+	}
+	leases := make([]lease, len(tasks))
+	for i, t := range tasks {
+		leases[i] = l.took(t)
+	}
+	for _, t := range leases {
+		if err := l.workOn(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lease is a task with the number that its take has in the journal.
+type lease struct {
+	*task.Task[string]
+	take int64
+}
+
+func (l *load) took(t *task.Task[string]) lease {
+	take := l.Journal.call.Add(1)
+	l.Journal.Write(Line{
+		Op: "took", Take: take, Queue: l.name, Name: t.Payload, ID: t.ID, Until: nanos(t.Until),
+		Took: &Took{Key: t.Key, Attempts: t.Attempts, Created: nanos(t.Created), ReadyAt: nanos(t.ReadyAt)},
+	})
+	return lease{t, take}
+}
+
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+func (l *load) workOn(t lease) error {
+	switch p := l.rand.IntN(1000); {
+	case p < 20 && !t.Until.IsZero(), p < 5 && !l.orderly:
+		return nil // it is held until the lease runs out, or the process ends
+	case p < 100:
+		if err := l.touch(t); err != nil {
+			return err
+		}
+		return l.settle(t, "ack")
+	case p < 200:
+		return l.settle(t, "release")
+	case p < 250:
+		return l.settle(t, "snooze")
+	case p < 320:
+		return l.settle(t, "bury")
+	case p < 420:
+		return l.settle(t, "discard")
+	}
+	return l.settle(t, "ack")
+}
+
+func (l *load) touch(t lease) error {
+	done := l.Journal.begin(Line{Op: "touch", Queue: l.name, Name: t.Payload, ID: t.ID, Take: t.take})
+	err := t.Touch(context.Background(), 50*time.Millisecond)
+	done(Line{Err: class(err), Until: nanos(t.Until)})
+	return expected(err)
+}
+
+func (l *load) delay() time.Duration { return time.Duration(l.rand.IntN(2)*50) * time.Millisecond }
+
+func (l *load) settle(t lease, how string) (err error) {
+	ctx := context.Background()
+	done := l.Journal.begin(Line{Op: how, Queue: l.name, Name: t.Payload, ID: t.ID, Take: t.take})
+	switch how {
+	case "ack":
+		err = t.Ack(ctx)
+	case "release":
+		err = t.Release(ctx, l.delay())
+	case "snooze":
+		err = t.Snooze(ctx, l.delay())
+	case "bury":
+		err = t.Bury(ctx, fmt.Errorf("buried %s", t.Payload))
+	case "discard":
+		err = t.Discard(ctx, fmt.Errorf("discarded %s", t.Payload))
+	}
+	done(Line{Err: class(err)})
+	return expected(err)
+}

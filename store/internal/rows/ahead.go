@@ -1,0 +1,78 @@
+package rows
+
+import (
+	"slices"
+
+	"github.com/fairq/fairq/task"
+)
+
+// ahead is what Ready has returned for a filter and nobody has taken yet. The zero value knows nothing.
+type ahead struct {
+	filter Filter
+	rows   []*Row
+	all    bool // there are no others
+}
+
+// lookAhead reads the first tasks that pass a filter: n, or as many as all calls want.
+func (u *unit) lookAhead(f Filter, n int) {
+	if f.equal(u.plan.Filter) {
+		n = max(n, u.plan.Take)
+	}
+	found := must(u.v.Ready(f, n))
+	u.ahead = ahead{f, found, len(found) < n}
+}
+
+// ready returns the first task that can be taken and passes the filter; nil if there is none. wanted is how many will be asked
+// for.
+func (u *unit) ready(f Filter, wanted int) *Row {
+	a := &u.ahead
+	if !a.filter.equal(f) || len(a.rows) == 0 && !a.all {
+		u.lookAhead(f, wanted)
+	}
+	if len(a.rows) == 0 {
+		return nil
+	}
+	r := a.rows[0]
+	a.rows = a.rows[1:]
+	return r
+}
+
+// remove removes a task, if it is there. If it has been read without its payload, it gets it.
+func (a *ahead) remove(r *Row) {
+	if i := slices.IndexFunc(a.rows, func(other *Row) bool { return other.ID == r.ID }); i >= 0 {
+		if r.Payload == nil {
+			r.Payload = a.rows[i].Payload
+		}
+		a.rows = slices.Delete(a.rows, i, i+1)
+	}
+}
+
+// move moves a task to where it is now.
+func (a *ahead) move(r *Row) {
+	a.remove(r)
+	if !r.Takeable || !a.filter.passes(r) {
+		return
+	}
+	if i, _ := slices.BinarySearchFunc(a.rows, r, inOrder); i < len(a.rows) || a.all {
+		a.rows = slices.Insert(a.rows, i, r)
+	}
+}
+
+// everything is the filter that passes all.
+var everything = Filter{MaxPriority: task.MaxPriority}
+
+func filterOf(f *task.Filter) Filter {
+	filter := Filter{MaxPriority: task.MaxPriority, Kinds: f.Kinds}
+	if f.MaxPriority != nil {
+		filter.MaxPriority = *f.MaxPriority
+	}
+	return filter
+}
+
+func (f Filter) equal(other Filter) bool {
+	return f.MaxPriority == other.MaxPriority && (f.Kinds == nil) == (other.Kinds == nil) && slices.Equal(f.Kinds, other.Kinds)
+}
+
+func (f Filter) passes(r *Row) bool {
+	return r.Priority <= f.MaxPriority && (f.Kinds == nil || slices.Contains(f.Kinds, r.Kind))
+}

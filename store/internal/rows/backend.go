@@ -1,0 +1,425 @@
+package rows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task"
+)
+
+// backend is a queue as opened by one task.Queue.
+type backend struct {
+	*queue
+	notifier *task.Notifier
+	wanted   task.Settings // that it was opened with
+	opener   string        // the name of the consumer that stands for it
+}
+
+// call runs c: in the caller's transaction if ctx carries one, else in one that is shared with others.
+func (b *backend) call(ctx context.Context, c call) error {
+	c.backend, c.queue = b, b.queue
+	tx, err := b.store.db.Joined(ctx)
+	if err != nil {
+		return err
+	}
+	if tx != nil {
+		return b.store.runJoined(ctx, tx, &c)
+	}
+	return b.store.committer.do(ctx, &c)
+}
+
+// Put implements [task.Backend].
+func (b *backend) Put(ctx context.Context, tasks []task.New, ids []task.ID) (n int, evicted []task.Record, err error) {
+	err = b.call(ctx, call{
+		rank: third, joins: true,
+		alone: slices.ContainsFunc(tasks, func(t task.New) bool { return t.Group != "" }),
+		plan: func(q *queue, p *Plan) {
+			p.Numbers += len(tasks)
+			p.Tasks = p.Tasks || q.settings.Capacity < fairq.MaxLen
+			for i := range tasks {
+				if q.byKey() {
+					p.Keys = append(p.Keys, tasks[i].Key)
+				}
+				if l := (Line{tasks[i].Key, tasks[i].Priority}); !q.knows(l) {
+					p.Last = append(p.Last, l)
+				}
+			}
+		},
+		run: func(u *unit) error {
+			n, evicted = 0, nil
+			for i := range tasks {
+				id, victim, err := u.put(&tasks[i])
+				if victim != nil {
+					evicted = append(evicted, *victim)
+				}
+				if err != nil {
+					if errors.Is(err, fairq.ErrFull) {
+						u.poll()
+					}
+					return err
+				}
+				ids[i] = id
+				n++
+			}
+			return nil
+		},
+	})
+	if err != nil && !(n < len(tasks) && said(err)) {
+		n, evicted = 0, nil // the transaction has failed
+	}
+	return n, evicted, err
+}
+
+// knows tells whether the last round of a line need not be looked up.
+func (q *queue) knows(l Line) bool {
+	if time.Now().After(q.kept.until) {
+		q.kept.lasts = nil
+	}
+	_, ok := q.kept.lasts[l]
+	return ok
+}
+
+// said tells whether an error is what the rules say, not one of the database.
+func said(err error) bool {
+	return errors.Is(err, fairq.ErrFull) || errors.Is(err, task.ErrDuplicateAddress) || errors.Is(err, task.ErrGroupCancelled) ||
+		errors.Is(err, task.ErrInvalid)
+}
+
+// Take implements [task.Backend].
+func (b *backend) Take(ctx context.Context, consumer string, filter task.Filter, into []task.Record) (n int, err error) {
+	wanted := filterOf(&filter)
+	err = b.call(ctx, call{
+		rank: second,
+		plan: func(_ *queue, p *Plan) {
+			p.Numbers += len(into)
+			if p.Take == 0 {
+				p.Filter = wanted
+			}
+			if wanted.equal(p.Filter) {
+				p.Take += len(into)
+			}
+		},
+		run: func(u *unit) error {
+			c := u.member(consumer)
+			for n = 0; n < len(into); n++ {
+				r := u.take(c, wanted, len(into)-n)
+				if r == nil {
+					u.poll()
+					break
+				}
+				into[n] = u.record(r)
+				into[n].Consumer = consumer
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// poll has those who wait from now on look for what others do.
+func (u *unit) poll() {
+	u.later(u.q.pollSoon)
+}
+
+// Settle implements [task.Backend].
+func (b *backend) Settle(ctx context.Context, lease task.Lease, how task.Settlement) error {
+	return b.call(ctx, call{
+		joins: true,
+		plan:  func(_ *queue, p *Plan) { p.Get = append(p.Get, uint64(lease.ID)) },
+		run:   func(u *unit) error { return u.settle(lease, &how) },
+	})
+}
+
+// Touch implements [task.Backend].
+func (b *backend) Touch(ctx context.Context, lease task.Lease, d time.Duration) (until time.Time, err error) {
+	err = b.call(ctx, call{
+		joins: true,
+		plan:  func(_ *queue, p *Plan) { p.Get = append(p.Get, uint64(lease.ID)) },
+		run: func(u *unit) error {
+			r := u.leased(lease)
+			if r == nil {
+				return task.ErrLeaseLost
+			}
+			if d > 0 {
+				if r.Until > 0 {
+					r.Until = plus(r.Until, d)
+					r.Wake = r.Until
+					u.update(r)
+				}
+				u.stats.Touches++
+				u.event(task.EventTouch, r, u.now, 0)
+			} else {
+				u.poll()
+			}
+			until = timeOf(r.Until)
+			return nil
+		},
+	})
+	return until, err
+}
+
+// Leave implements [task.Backend].
+func (b *backend) Leave(ctx context.Context, consumer string, after time.Duration) error {
+	return b.call(ctx, call{run: func(u *unit) error {
+		u.leaveConsumer(consumer, after)
+		return nil
+	}})
+}
+
+// Rejoin implements [task.Backend].
+func (b *backend) Rejoin(ctx context.Context, consumer string) (held []task.Record, err error) {
+	err = b.call(ctx, call{run: func(u *unit) (err error) {
+		held, err = u.rejoin(consumer)
+		return err
+	}})
+	return held, err
+}
+
+// Peek implements [task.Backend].
+func (b *backend) Peek(ctx context.Context, id task.ID) (record task.Record, err error) {
+	err = b.call(ctx, call{joins: true, run: func(u *unit) error {
+		r := u.get(uint64(id), true)
+		if r == nil {
+			return task.ErrNotFound
+		}
+		record = u.record(r)
+		return nil
+	}})
+	return record, err
+}
+
+// List implements [task.Backend].
+func (b *backend) List(ctx context.Context, o task.ListOptions) (records []task.Record, err error) {
+	err = b.call(ctx, call{joins: true, run: func(u *unit) error {
+		records = nil
+		for _, r := range must(u.v.List(o)) {
+			records = append(records, u.record(r))
+		}
+		return nil
+	}})
+	return records, err
+}
+
+// Kick implements [task.Backend].
+func (b *backend) Kick(ctx context.Context, n int) (kicked int, err error) {
+	err = b.call(ctx, call{joins: true, run: func(u *unit) error {
+		for kicked = 0; kicked < n; {
+			rows := must(u.v.Buried(min(n-kicked, pageSize)))
+			for _, r := range rows {
+				u.kick(r)
+			}
+			if kicked += len(rows); len(rows) < pageSize {
+				break
+			}
+		}
+		return nil
+	}})
+	return kicked, err
+}
+
+// Change implements [task.Backend].
+func (b *backend) Change(ctx context.Context, id task.ID, change task.Change, reason *task.Error) error {
+	return b.call(ctx, call{joins: true, run: func(u *unit) error { return u.changeOne(uint64(id), change, reason) }})
+}
+
+func (u *unit) changeOne(id uint64, change task.Change, reason *task.Error) error {
+	r := u.get(id, false)
+	if r == nil || change == task.KickOne && r.State != task.Buried {
+		return task.ErrNotFound
+	}
+	lease := uint64(0)
+	if r.State == task.Taken {
+		lease = r.Since
+	}
+	switch {
+	case change == task.KickOne:
+		u.kick(r)
+	case change == task.Delete:
+		u.gone(r, task.EventDelete, u.now, lease, Outcome{How: Deleted})
+	default:
+		r.Err = reason
+		if r.State == task.Buried {
+			u.update(r)
+		} else {
+			u.bury(r, u.now, lease)
+		}
+	}
+	return nil
+}
+
+// Pause implements [task.Backend].
+func (b *backend) Pause(ctx context.Context, key *string, paused bool) error {
+	return b.call(ctx, call{alone: true, run: func(u *unit) error {
+		if key != nil {
+			u.pauseKey(*key, paused)
+		} else if u.head.Paused != paused {
+			u.head.Paused, u.saves = paused, true
+		}
+		u.changed = true
+		u.notice(notice{what: look})
+		return nil
+	}})
+}
+
+// Group implements [task.Backend].
+func (b *backend) Group(ctx context.Context, group string, cancel bool) error {
+	return b.call(ctx, call{alone: true, joins: true, run: func(u *unit) error { return u.startGroup(group, cancel) }})
+}
+
+// Truncate implements [task.Backend].
+func (b *backend) Truncate(ctx context.Context) (n int, err error) {
+	for done := false; !done; {
+		deleted := 0
+		err := b.call(ctx, call{alone: true, run: func(u *unit) error {
+			deleted = u.truncate(Outcome{How: Deleted})
+			return nil
+		}})
+		if err != nil {
+			return n, err
+		}
+		n += deleted
+		done = deleted < truncated
+	}
+	return n, nil
+}
+
+// truncated is how many tasks one transaction deletes.
+const truncated = 10 * pageSize
+
+func (u *unit) truncate(o Outcome) (n int) {
+	u.purges = true
+	defer func() { u.purges = false }()
+	for n < truncated {
+		page := must(u.v.List(task.ListOptions{Limit: pageSize}))
+		for _, r := range page {
+			if r.Group != "" { // so that nothing comes of it any more
+				check(u.v.SetGroup(&Group{Name: r.Group}))
+			}
+			lease := uint64(0)
+			if r.State == task.Taken {
+				lease = r.Since
+			}
+			u.gone(r, task.EventDelete, u.now, lease, o)
+		}
+		if n += len(page); len(page) < pageSize {
+			break
+		}
+	}
+	return n
+}
+
+// Drop implements [task.Backend].
+func (b *backend) Drop(ctx context.Context) error {
+	for done := false; !done; {
+		err := b.call(ctx, call{alone: true, run: func(u *unit) error {
+			if done = u.truncate(Outcome{How: Dropped}) < truncated; done {
+				check(u.v.Drop())
+				u.changed, u.dropped = true, true
+				u.notice(notice{what: dropped})
+				u.later(u.q.forget)
+			}
+			return nil
+		}})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Outcome implements [task.Backend].
+func (b *backend) Outcome(ctx context.Context, address string) (o task.Outcome, err error) {
+	err = b.call(ctx, call{run: func(u *unit) error {
+		if r := u.findAddress(address); r != nil {
+			o = task.Outcome{ID: task.ID(r.ID), Done: r.State == task.Buried}
+			if end := outcomeOf(r); o.Done {
+				o.Err = end.error()
+			} else {
+				u.later(func() { u.q.awaited[r.ID] = address })
+				u.poll()
+			}
+			return nil
+		}
+		if end := must(u.v.Outcome(address)); end != nil && end.Until > u.now {
+			o = task.Outcome{ID: task.ID(end.ID), Done: true, Err: end.error()}
+			return nil
+		}
+		return fmt.Errorf("%w: address %q", task.ErrNotFound, address)
+	}})
+	return o, err
+}
+
+// Stats implements [task.Backend].
+func (b *backend) Stats(ctx context.Context) (s task.Stats, err error) {
+	err = b.call(ctx, call{rank: third, plan: func(_ *queue, p *Plan) { p.Tasks = true }, run: func(u *unit) error {
+		counted, tasks := u.q.stats, must(u.v.Tasks())
+		s = counted
+		s.Ready, s.Delayed, s.Taken = tasks[task.Ready], tasks[task.Delayed], tasks[task.Taken]
+		s.Buried, s.Held = tasks[task.Buried], tasks[task.Held]
+		s.Keys = u.countKeys()
+		s.Capacity, s.Paused = u.q.settings.Capacity, u.head.Paused
+		return nil
+	}})
+	return s, err
+}
+
+// counted is how many keys had tasks when they were counted last.
+type counted struct {
+	keys  int
+	until time.Time // they are not counted again before
+}
+
+// fewKeys is how many keys are counted each time. To count more takes a twentieth of the time at most.
+const fewKeys = 1000
+
+// countKeys returns how many keys have tasks. The database looks up one after the other.
+func (u *unit) countKeys() int {
+	known, begin := &u.q.counted, time.Now()
+	if begin.Before(known.until) {
+		return known.keys
+	}
+	known.keys = must(u.v.Keys())
+	if known.keys > fewKeys {
+		end := time.Now()
+		known.until = end.Add(20 * end.Sub(begin))
+	}
+	return known.keys
+}
+
+// KeyStats implements [task.Backend].
+func (b *backend) KeyStats(ctx context.Context, n int) (stats []task.KeyStat, err error) {
+	err = b.call(ctx, call{rank: third, run: func(u *unit) error {
+		u.saveKeys()
+		stats = nil
+		for _, k := range must(u.v.KeyStats(max(n, 0))) {
+			stats = append(stats, task.KeyStat{
+				Key: k.Key, Ready: k.Tasks[task.Ready], Delayed: k.Tasks[task.Delayed], Taken: k.Tasks[task.Taken],
+				Buried: k.Tasks[task.Buried], Held: k.Tasks[task.Held], Paused: k.Paused,
+			})
+		}
+		return nil
+	}})
+	return stats, err
+}
+
+// Close implements [task.Backend].
+func (b *backend) Close() error {
+	err := b.call(context.Background(), call{run: func(u *unit) error {
+		u.leaveConsumer(b.opener, 0)
+		return nil
+	}})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.backends = slices.DeleteFunc(b.backends, func(other *backend) bool { return other == b })
+	if errors.Is(err, task.ErrDropped) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,357 @@
+package rows
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/fairq/fairq/task"
+)
+
+// call is something that is to be done in a transaction.
+type call struct {
+	backend *backend
+	queue   *queue
+	rank    rank
+	plan    func(*queue, *Plan) // what it will want; nil if that is not worth telling
+	alone   bool                // it needs the queue for itself
+	opens   bool                // the queue may have other settings
+	joins   bool                // it can be a part of a transaction of the caller's
+	run     func(*unit) error
+
+	err  error
+	wake chan bool // true: it is done; false: it leads
+}
+
+// rank says in which order the calls of a transaction run. They were all made at the same time, so any order is right; this
+// one reads the index of ready tasks once for all who take, and lets them take before others are put behind.
+type rank uint8
+
+const (
+	first  rank = iota // what may make tasks ready
+	second             // what takes
+	third              // what puts
+)
+
+// mostCalls is how many calls share a transaction at most, so that none takes long.
+const mostCalls = 512
+
+// committer puts calls that are made at the same time into one transaction. There is no goroutine for it: one of the callers
+// leads, and does the work of all who came before; those who come meanwhile wait, and one of them leads next.
+type committer struct {
+	store *Store
+
+	mu      sync.Mutex // protects the others; nothing of the database happens under it
+	pending []*call
+	leads   bool // there is one who leads
+}
+
+// do runs a call, and returns when its transaction is committed. Before it has begun, ctx can take it back.
+func (m *committer) do(ctx context.Context, c *call) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c.wake = make(chan bool, 1)
+	m.mu.Lock()
+	m.pending = append(m.pending, c)
+	lead := !m.leads
+	m.leads = true
+	m.mu.Unlock()
+	if !lead {
+		select {
+		case done := <-c.wake:
+			if done {
+				return c.err
+			}
+		case <-ctx.Done():
+			if m.withdraw(c) {
+				return ctx.Err()
+			}
+			if done := <-c.wake; done {
+				return c.err
+			}
+		}
+	}
+	m.lead(c)
+	return c.err
+}
+
+// withdraw takes a call back, unless it has begun or leads.
+func (m *committer) withdraw(c *call) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i := slices.Index(m.pending, c)
+	if i < 0 || len(c.wake) > 0 {
+		return false
+	}
+	m.pending = slices.Delete(m.pending, i, i+1)
+	return true
+}
+
+// lead runs what is pending, until the call has been run too, and hands over.
+func (m *committer) lead(own *call) {
+	defer m.handOver(own)
+	for done := false; !done; {
+		batch := m.gather()
+		done = slices.Contains(batch, own)
+		m.run(batch, own)
+	}
+}
+
+// errPanic is what the others get if one of the calls of a transaction panics. Nothing of it has happened.
+var errPanic = errors.New("rows: another call has panicked in the same transaction")
+
+// run runs calls, and tells those who wait for them, also if one of them panics.
+func (m *committer) run(batch []*call, own *call) {
+	panics := true
+	defer func() {
+		for _, c := range batch {
+			if panics {
+				c.err = errPanic
+			}
+			if c != own {
+				c.wake <- true
+			}
+		}
+	}()
+	m.store.run(batch)
+	panics = false
+}
+
+func (m *committer) handOver(own *call) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pending = slices.DeleteFunc(m.pending, func(c *call) bool { return c == own }) // another one has panicked before its turn
+	if m.leads = len(m.pending) > 0; m.leads {
+		m.pending[0].wake <- false
+	}
+}
+
+// gather returns what is pending. Those whose calls have just returned are probably about to make the next ones, so it lets
+// them run as long as more calls come of it: that is cheaper than a transaction for each.
+func (m *committer) gather() []*call {
+	for n := 0; ; {
+		m.mu.Lock()
+		if len(m.pending) == n || n >= mostCalls {
+			break
+		}
+		n = len(m.pending)
+		m.mu.Unlock()
+		runtime.Gosched()
+	}
+	defer m.mu.Unlock()
+	n := min(len(m.pending), mostCalls)
+	batch := slices.Clone(m.pending[:n])
+	m.pending = slices.Delete(m.pending, 0, n)
+	return batch
+}
+
+// failure is what ends a transaction: an error of the database. See must.
+type failure struct{ error }
+
+// errAlone ends a transaction that finds that it needs the queue for itself.
+var errAlone = errors.New("rows: the queue is needed exclusively")
+
+// must returns the first value. An error of the database ends the transaction, whatever is being done, so it is thrown, and
+// caught in attempt: nearly each line of the rules would have to pass it on.
+func must[T any](v T, err error) T {
+	check(err)
+	return v
+}
+
+func check(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+// caught calls f, and returns what was thrown in it.
+func caught(f func()) (err error) {
+	defer func() {
+		switch v := recover().(type) {
+		case nil:
+		case failure:
+			err = v.error
+		default:
+			panic(v)
+		}
+	}()
+	f()
+	return nil
+}
+
+// mostTries is how often a transaction is tried.
+const mostTries = 10
+
+// run runs calls in a transaction. One that fails by itself is left out of it.
+func (s *Store) run(calls []*call) {
+	slices.SortStableFunc(calls, func(a, b *call) int {
+		if a.queue != b.queue {
+			return int(a.queue.number) - int(b.queue.number)
+		}
+		return int(a.rank) - int(b.rank)
+	})
+	ctx, cancel := s.context()
+	defer cancel()
+	alone := false
+	for try := 1; len(calls) > 0; try++ {
+		t := transaction{store: s, calls: calls, alone: alone}
+		err := t.run(ctx)
+		switch {
+		case err == nil:
+			t.tell()
+			return
+		case errors.Is(err, errAlone) && !alone:
+			alone = true
+		case s.db.Again(err) && try < mostTries:
+			alone = try > 2 // it is not the first time, so let it not be disturbed
+		case t.running != nil && len(calls) > 1:
+			t.running.err = err
+			calls = slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c == t.running })
+		default:
+			for _, c := range calls {
+				c.err = err
+			}
+			return
+		}
+	}
+}
+
+// transaction is one try to run calls together.
+type transaction struct {
+	store   *Store
+	calls   []*call
+	alone   bool
+	running *call // the one that is running
+	units   []*unit
+}
+
+func (t *transaction) run(ctx context.Context) error {
+	tx, err := t.store.db.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	done := false
+	defer func() { // also if it panics
+		if !done {
+			tx.Rollback()
+			for _, c := range t.calls {
+				c.queue.kept.lasts = nil // they may be of tasks that were not put
+			}
+		}
+	}()
+	err = caught(func() {
+		for calls := range byQueue(t.calls) {
+			t.enter(tx, calls)
+		}
+		t.running = nil
+		check(tx.Commit())
+	})
+	done = err == nil
+	return err
+}
+
+// byQueue yields the calls of one queue after the other.
+func byQueue(calls []*call) func(func([]*call) bool) {
+	return func(yield func([]*call) bool) {
+		for i := 0; i < len(calls); {
+			j := i + 1
+			for j < len(calls) && calls[j].queue == calls[i].queue {
+				j++
+			}
+			if !yield(calls[i:j]) {
+				return
+			}
+			i = j
+		}
+	}
+}
+
+// enter runs the calls of a queue.
+func (t *transaction) enter(tx Tx, calls []*call) {
+	q := calls[0].queue
+	plan := &Plan{Exclusive: t.alone || q.alone || t.store.db.Exclusive(), Filter: everything}
+	for _, c := range calls {
+		plan.Exclusive = plan.Exclusive || c.alone
+		if c.plan != nil {
+			c.plan(q, plan)
+		}
+	}
+	if q.fronted {
+		plan.Parked = fewParked
+		plan.Numbers += plan.Numbers + len(plan.Get) // for turns
+	}
+	slices.Sort(plan.Keys)
+	plan.Keys = slices.Compact(plan.Keys)
+	u := q.enter(tx, plan)
+	if u == nil {
+		for _, c := range calls {
+			c.err = q.gone()
+		}
+		return
+	}
+	t.units = append(t.units, u)
+	u.learn()
+	u.advance()
+	u.prepare()
+	for _, c := range calls {
+		if t.running = c; u.dropped {
+			c.err = task.ErrDropped
+			continue
+		}
+		if !c.opens {
+			c.err = c.backend.agrees(q)
+		}
+		if c.err == nil {
+			c.err = c.run(u)
+		}
+	}
+	t.running = nil
+	u.save()
+	if u.changed {
+		tx.Notify(q.number)
+	}
+}
+
+// tell tells what has happened.
+func (t *transaction) tell() {
+	for _, u := range t.units {
+		u.tell()
+	}
+}
+
+// errJoin says that a call cannot be a part of a transaction of the caller's.
+var errJoin = &task.FieldError{
+	Field: "the context", Value: "one with a transaction", Limit: "without one, but for calls that put, settle, change or show tasks",
+}
+
+// runJoined runs a call in a transaction of the caller's. What is known of the queue here is not touched: nobody knows yet
+// whether that will be committed.
+func (s *Store) runJoined(ctx context.Context, tx Tx, c *call) error {
+	if !c.joins {
+		return errJoin
+	}
+	defer c.queue.hurry()
+	q := newQueue(s, c.queue.number, c.queue.name, settings{Settings: c.backend.wanted})
+	q.joined, c.queue = true, q
+	t := transaction{store: s, calls: []*call{c}}
+	err := caught(func() { t.enter(tx, t.calls) })
+	if errors.Is(err, errAlone) {
+		tx.Rollback() // a part of the call may be done already
+		if tx, err = s.db.Joined(ctx); err != nil {
+			return err
+		}
+		t.alone, t.units = true, nil
+		err = caught(func() { t.enter(tx, t.calls) })
+	}
+	if err == nil {
+		err = tx.Commit()
+	}
+	if err != nil {
+		tx.Rollback() // what the call did, not what the caller did before
+		return err
+	}
+	return c.err
+}

@@ -1,0 +1,240 @@
+package rows_test
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/store/internal/rows/rowstest"
+	"github.com/fairq/fairq/task"
+)
+
+// Calls that share a transaction, and what it remembers, come to the same as calls that each have one of their own.
+func TestTogether(t *testing.T) {
+	seeds := uint64(100)
+	if testing.Short() {
+		seeds = 10
+	}
+	for _, shared := range []bool{false, true} {
+		for seed := range seeds {
+			t.Run(fmt.Sprintf("shared %v, seed %d", shared, seed), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newBoth(t, rand.New(rand.NewPCG(seed, 0)), shared)
+					for range 25 {
+						b.step()
+					}
+				})
+			})
+		}
+	}
+}
+
+// both are two queues to which the same happens.
+type both struct {
+	*testing.T
+	rnd       *rand.Rand
+	one, many queue
+	gate      chan struct{} // of many
+	held      [][2]*task.Task[string]
+	ids       map[string]*[2]task.ID // by payload, of those that nobody has taken
+	waiting   []string               // their payloads, and perhaps others
+
+	keys, kinds, priorities, most int
+}
+
+func newBoth(t *testing.T, rnd *rand.Rand, shared bool) *both {
+	b := &both{
+		T: t, rnd: rnd, gate: make(chan struct{}, 1), keys: 1 + rnd.IntN(4), kinds: 1 + rnd.IntN(3), priorities: 1 + rnd.IntN(2),
+		most: 1 + rnd.IntN(20), ids: map[string]*[2]task.ID{},
+	}
+	weights := [4]int{1, 1, 1 + rnd.IntN(3), 1 + rnd.IntN(9)}
+	o := task.Options[string]{
+		MaxInFlightPerKey: rnd.IntN(9), KeepPlace: rnd.IntN(4) == 0, Grace: time.Hour,
+		Weight: func(key string) int { return weights[key[0]-'a'] },
+	}
+	one, many := rowstest.NewDB(time.Now), rowstest.NewDB(time.Now)
+	one.Shared, many.Shared = shared, shared
+	b.gate <- struct{}{}
+	b.one = openQueue(t, open(one), o)
+	b.many = openQueue(t, rows.New(&slow{many, b.gate}, rows.Options{MaxPayload: 100, Poll: time.Hour}), o)
+	return b
+}
+
+// deed is something that is done to one queue, and then in the same way to the other.
+type deed struct {
+	rank int                     // in which order the deeds of a transaction are done
+	do   func(q queue, side int) // 0 for one, 1 for many
+}
+
+// step does some deeds.
+func (b *both) step() {
+	time.Sleep(time.Duration(b.rnd.IntN(3)) * time.Second)
+	synctest.Wait()
+	deeds := []deed{{2, func(q queue, _ int) { // leads
+		_, err := q.Stats(b.Context())
+		require.NoError(b, err)
+	}}}
+	for range 1 + b.rnd.IntN(10) {
+		deeds = append(deeds, b.deed())
+	}
+	if b.rnd.IntN(2) == 0 {
+		deeds = append(deeds, b.take())
+	}
+	slices.SortStableFunc(deeds[1:], func(x, y deed) int { return cmp.Compare(x.rank, y.rank) })
+	for _, d := range deeds {
+		d.do(b.one, 0)
+	}
+	<-b.gate
+	for _, d := range deeds {
+		go d.do(b.many, 1)
+		synctest.Wait()
+	}
+	b.gate <- struct{}{}
+	synctest.Wait()
+}
+
+func (b *both) deed() deed {
+	key := string(rune('a' + b.rnd.IntN(b.keys)))
+	switch b.rnd.IntN(10) {
+	case 0, 1, 2:
+		return b.put()
+	case 3, 4, 5, 6:
+		return b.settle()
+	case 7:
+		return b.delete()
+	case 8:
+		return deed{0, func(q queue, _ int) { require.NoError(b, q.PauseKey(b.Context(), key)) }}
+	}
+	n := b.rnd.IntN(5)
+	return deed{0, func(q queue, _ int) {
+		if n == 0 {
+			_, err := q.Kick(b.Context(), 5)
+			require.NoError(b, err)
+		} else {
+			require.NoError(b, q.ResumeKey(b.Context(), key))
+		}
+	}}
+}
+
+func (b *both) put() deed {
+	var batch []task.Batch[string]
+	for range 1 + b.rnd.IntN(b.most) {
+		o := task.PutOptions{Kind: "kind"[:b.rnd.IntN(b.kinds)], Priority: b.rnd.IntN(b.priorities)}
+		if b.rnd.IntN(3) == 0 {
+			o.Delay, o.TTR = b.seconds(), b.seconds()
+			o.TTL = b.seconds()
+		}
+		batch = append(batch, task.Batch[string]{Key: string(rune('a' + b.rnd.IntN(b.keys))), Payload: fmt.Sprint(b.rnd.Uint32()), Options: o})
+	}
+	return deed{2, func(q queue, side int) {
+		if side == 1 {
+			ids, err := q.PutBatch(b.Context(), batch)
+			require.NoError(b, err)
+			for i, p := range batch {
+				b.ids[p.Payload][1] = ids[i]
+			}
+			return
+		}
+		for _, p := range batch {
+			id, err := q.Put(b.Context(), p.Key, p.Payload, p.Options)
+			require.NoError(b, err)
+			b.ids[p.Payload] = &[2]task.ID{id}
+			b.waiting = append(b.waiting, p.Payload)
+		}
+	}}
+}
+
+func (b *both) delete() deed {
+	if len(b.waiting) == 0 {
+		return b.put()
+	}
+	i := b.rnd.IntN(len(b.waiting))
+	payload := b.waiting[i]
+	b.waiting = slices.Delete(b.waiting, i, i+1)
+	same := b.same()
+	return deed{0, func(q queue, side int) {
+		if ids := b.ids[payload]; ids != nil {
+			same(q.Delete(b.Context(), ids[side]))
+		}
+	}}
+}
+
+func (b *both) seconds() time.Duration { return time.Duration(b.rnd.IntN(8)) * time.Second }
+
+// same returns a function that is called with what came of a deed in each queue.
+func (b *both) same() func(error) {
+	var first error
+	called := false
+	return func(err error) {
+		if called {
+			require.Equal(b, fmt.Sprint(first), fmt.Sprint(err))
+		}
+		first, called = err, true
+	}
+}
+
+func (b *both) take() deed {
+	var f task.Filter
+	if b.rnd.IntN(3) == 0 {
+		f.Kinds = []string{"kind"[:b.rnd.IntN(b.kinds)]}
+	}
+	if b.rnd.IntN(4) == 0 {
+		f.MaxPriority = new(0)
+	}
+	n := 1 + b.rnd.IntN(b.most)
+	var want []*task.Task[string]
+	return deed{1, func(q queue, side int) {
+		c := q.NewConsumer(f)
+		switch {
+		case side == 1 && want == nil:
+			_, ok, err := c.TryTake(b.Context())
+			require.NoError(b, err)
+			require.False(b, ok)
+		case side == 1:
+			got, err := c.TakeBatch(b.Context(), n)
+			require.NoError(b, err)
+			require.Len(b, got, len(want))
+			for i, t := range want {
+				require.Equal(b, t.Payload, got[i].Payload, "task %d of %d", i, n)
+				b.held = append(b.held, [2]*task.Task[string]{t, got[i]})
+			}
+		}
+		for side == 0 && len(want) < n {
+			t, ok, err := c.TryTake(b.Context())
+			require.NoError(b, err)
+			if !ok {
+				break
+			}
+			want = append(want, t)
+			delete(b.ids, t.Payload)
+		}
+	}}
+}
+
+// settle ends a lease.
+func (b *both) settle() deed {
+	if len(b.held) == 0 {
+		return b.put()
+	}
+	i, how := b.rnd.IntN(len(b.held)), b.rnd.IntN(4)
+	leases := b.held[i]
+	b.held = slices.Delete(b.held, i, i+1)
+	same, delay := b.same(), b.seconds()*time.Duration(b.rnd.IntN(2))
+	return deed{0, func(_ queue, side int) {
+		switch t := leases[side]; how {
+		case 0:
+			same(t.Release(b.Context(), delay))
+		case 1:
+			same(t.Bury(b.Context(), nil))
+		default:
+			same(t.Ack(b.Context()))
+		}
+	}}
+}

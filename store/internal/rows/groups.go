@@ -1,0 +1,110 @@
+package rows
+
+import (
+	"fmt"
+
+	"github.com/fairq/fairq/task"
+)
+
+// group returns the group of that name, a new one if there is none.
+func (u *unit) group(name string) *Group {
+	u.needAlone()
+	if g := must(u.v.Group(name)); g != nil {
+		return g
+	}
+	return &Group{Name: name}
+}
+
+// groupOf returns the group of a task, nil if it has none.
+func (u *unit) groupOf(r *Row) *Group {
+	if r.Group == "" {
+		return nil
+	}
+	return u.group(r.Group)
+}
+
+func (u *unit) joinGroup(r *Row, g *Group) {
+	g.Tasks++
+	if r.Role == task.Member {
+		g.Members++
+	}
+	check(u.v.SetGroup(g))
+}
+
+// startGroup starts or cancels a group.
+func (u *unit) startGroup(name string, cancel bool) error {
+	g := u.group(name)
+	switch {
+	case g.Tasks == 0:
+		return fmt.Errorf("%w: group %q", task.ErrNotFound, name)
+	case g.Cancelled && !cancel:
+		return fmt.Errorf("%w: %q", task.ErrGroupCancelled, name)
+	case g.Cancelled || g.Started && !cancel:
+		return nil
+	}
+	g.Started, g.Cancelled = true, cancel
+	check(u.v.SetGroup(g))
+	for _, r := range must(u.v.InGroup(name)) {
+		switch {
+		case r.Role != task.Member:
+		case cancel && r.State != task.Taken:
+			u.gone(r, task.EventDelete, u.now, 0, Outcome{How: Deleted})
+		case r.State == task.Held:
+			u.release(r, u.now)
+		}
+	}
+	u.endGroup(name, u.now)
+	return nil
+}
+
+// release makes a task ready that its group held.
+func (u *unit) release(r *Row, now int64) {
+	if r.Until <= now {
+		r.Until = 0
+	}
+	u.newTurn(r)
+	u.wait(r, nil, now)
+	u.update(r)
+	u.refile(r, turn{}, turn{})
+	u.event(task.EventStart, r, now, 0)
+}
+
+// leaveGroup counts a task out of its group that is gone.
+func (u *unit) leaveGroup(r *Row, now int64) {
+	g := u.group(r.Group)
+	if g.Tasks == 0 {
+		return // the group is over: endGroup has counted all out
+	}
+	if g.Tasks--; r.Role == task.Member {
+		g.Members--
+	}
+	check(u.v.SetGroup(g))
+	u.endGroup(r.Group, now)
+}
+
+// endGroup ends a group that is started, or cancelled, and has no members any more: of the other tasks it makes ready those
+// whose time has come, and removes the rest.
+func (u *unit) endGroup(name string, now int64) {
+	g := u.group(name)
+	if !g.Started || g.Members > 0 || g.Tasks == 0 {
+		return
+	}
+	rows := must(u.v.InGroup(name))
+	check(u.v.SetGroup(&Group{Name: name}))
+	role := task.AtEnd
+	if g.Cancelled {
+		role = task.AtAbort
+	}
+	for _, r := range rows {
+		switch {
+		case r.Role != role:
+			u.gone(r, task.EventDelete, now, 0, Outcome{How: Deleted})
+		case r.State == task.Held:
+			r.Group = ""
+			u.release(r, now)
+		default:
+			r.Group = ""
+			u.update(r)
+		}
+	}
+}

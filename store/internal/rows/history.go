@@ -1,0 +1,72 @@
+package rows
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/fairq/fairq/task"
+)
+
+// remember keeps what there is to know of a task that is gone, if the store has a history.
+func (u *unit) remember(r *Row, o *Outcome) {
+	keep := u.q.store.options.History
+	if keep == 0 {
+		return
+	}
+	d := &Done{
+		ID: r.ID, Key: r.Key, Kind: r.Kind, Address: r.Address, Payload: r.Payload, Attempts: r.Attempts,
+		Created: r.Created, Finished: u.now, How: o.How, Err: o.Err, Until: plus(u.now, keep),
+	}
+	check(u.v.AddDone(d))
+	u.arm(plus(d.Until, keep/4)) // many at a time
+}
+
+// History returns up to n tasks that are gone, in the order of their ids, those with greater ids than after.
+func (s *Store) History(ctx context.Context, queue string, after task.ID, n int) (ended []task.Ended, err error) {
+	if n < 0 || n > mostListed {
+		return nil, &task.FieldError{Field: "History: the number", Value: n, Limit: fmt.Sprintf("0 to %d", mostListed)}
+	}
+	if tx, err := s.db.Joined(ctx); err != nil {
+		return nil, err
+	} else if tx != nil {
+		tx.Rollback()
+		return nil, errJoin
+	}
+	tx, err := s.db.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback()
+	row, err := tx.Queue(queue, nil)
+	if err != nil {
+		return nil, err
+	}
+	if row == nil {
+		return nil, fmt.Errorf("%w: queue %q", task.ErrNotFound, queue)
+	}
+	v, err := tx.Enter(row.ID, &Plan{})
+	if err != nil {
+		return nil, err
+	}
+	if v == nil {
+		return nil, fmt.Errorf("%w: queue %q", task.ErrNotFound, queue)
+	}
+	done, err := v.Done(uint64(after), n)
+	for _, d := range done {
+		ended = append(ended, d.ended())
+	}
+	return ended, err
+}
+
+// mostListed is how many tasks are listed at most.
+const mostListed = 1 << 16
+
+func (d *Done) ended() task.Ended {
+	o := Outcome{How: d.How, Err: d.Err}
+	return task.Ended{
+		Info: task.Info{
+			ID: task.ID(d.ID), Key: d.Key, Kind: d.Kind, Address: d.Address, Attempts: d.Attempts, Created: timeOf(d.Created), Err: d.Err,
+		},
+		Payload: d.Payload, At: timeOf(d.Finished), Outcome: o.error(),
+	}
+}

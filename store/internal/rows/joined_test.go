@@ -1,0 +1,162 @@
+package rows_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/store/internal/rows/rowstest"
+	"github.com/fairq/fairq/task"
+)
+
+// eachDB runs a test in a bubble, over a database whose transactions run one after the other, and one in which they do not.
+func eachDB(t *testing.T, test func(t *testing.T, db *rowstest.DB, q queue)) {
+	for name, shared := range map[string]bool{"Exclusive": false, "Shared": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				db := rowstest.NewDB(time.Now)
+				db.Shared = shared
+				test(t, db, openQueue(t, open(db), task.Options[string]{}))
+			})
+		})
+	}
+}
+
+// names returns the payloads of all tasks, with their states.
+func (q queue) names() (all []string) {
+	list, err := q.List(q.Context(), task.ListOptions{Limit: 1000})
+	require.NoError(q, err)
+	for _, t := range list {
+		all = append(all, t.Payload+" "+t.State.String())
+	}
+	return all
+}
+
+// join runs calls in a transaction of the caller's own, and commits it.
+func join(t *testing.T, db *rowstest.DB, calls func(ctx context.Context)) {
+	ctx, tx, err := db.Join(t.Context())
+	require.NoError(t, err)
+	calls(ctx)
+	require.NoError(t, tx.Commit())
+}
+
+// A call that needs the queue for itself, and finds that only after it has written something, is done once.
+func TestJoinedOnce(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *rowstest.DB, q queue) {
+		join(t, db, func(ctx context.Context) {
+			_, err := q.PutBatch(ctx, []task.Batch[string]{
+				{Key: "a", Payload: "plain"}, {Key: "a", Payload: "kind", Options: task.PutOptions{Kind: "x"}},
+			})
+			require.NoError(t, err)
+		})
+		require.Equal(t, []string{"plain ready", "kind ready"}, q.names())
+	})
+	eachDB(t, func(t *testing.T, db *rowstest.DB, q queue) {
+		q.put("a1 a2 a3")
+		_, err := q.Put(t.Context(), "a", "a4", task.PutOptions{Group: "g"})
+		require.NoError(t, err)
+		for _, i := range []int{0, 3, 1, 2} {
+			list, err := q.List(t.Context(), task.ListOptions{})
+			require.NoError(t, err)
+			require.NoError(t, q.Bury(t.Context(), list[i].ID, nil))
+		}
+		join(t, db, func(ctx context.Context) {
+			n, err := q.Kick(ctx, 2)
+			require.NoError(t, err)
+			require.Equal(t, 2, n)
+		})
+		require.Equal(t, []string{"a1 ready", "a2 buried", "a3 buried", "a4 held"}, q.names())
+	})
+}
+
+// What becomes due of a task that was put in a transaction of the caller's happens in time.
+func TestJoinedDue(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *rowstest.DB, q queue) {
+		time.Sleep(time.Hour + 7*time.Second + 123)
+		join(t, db, func(ctx context.Context) {
+			_, err := q.Put(ctx, "a", "late", task.PutOptions{Delay: 1500 * time.Millisecond})
+			require.NoError(t, err)
+		})
+		begun := time.Now()
+		taken, err := q.Take(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "late", taken.Payload)
+		require.Equal(t, 1500*time.Millisecond, time.Since(begun))
+	})
+}
+
+// So does what becomes due of a task that another process has put, which is gone by then.
+func TestOthersDue(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *rowstest.DB, q queue) {
+		time.Sleep(time.Hour + 10*time.Second)
+		other := openQueue(t, open(db.Reopen()), task.Options[string]{})
+		begun := time.Now()
+		_, err := other.Put(t.Context(), "a", "late", task.PutOptions{Delay: 11 * time.Second})
+		require.NoError(t, err)
+		require.NoError(t, other.Close(t.Context()))
+		taken, err := q.Take(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "late", taken.Payload)
+		require.Equal(t, 11*time.Second, time.Since(begun))
+	})
+}
+
+// Who looks does not take a lease for lost because a transaction that may be rolled back ends it.
+func TestLeaseIsHeldUntilCommit(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *rowstest.DB, q queue) {
+		if !db.Shared {
+			return // nobody can look meanwhile
+		}
+		other := openQueue(t, open(db.Reopen()), task.Options[string]{})
+		q.put("a1")
+		a := q.take("a1")
+		held, cancel := a.Context(t.Context())
+		defer cancel()
+		ctx, tx, err := db.Join(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, a.Ack(ctx))
+		other.put("b1")
+		time.Sleep(time.Minute) // it was looked often
+		require.NoError(t, held.Err())
+		tx.Rollback()
+	})
+}
+
+// Calls in transactions of callers share nothing with others that run at the same time: the race detector would tell.
+func TestJoinedBesideOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := rowstest.NewDB(time.Now)
+		db.Shared = true
+		q := openQueue(t, open(db), task.Options[string]{})
+		var all sync.WaitGroup
+		all.Go(func() {
+			for i := range 200 {
+				var o task.PutOptions
+				if i == 100 {
+					o.Kind = "x" // which changes the settings
+				}
+				_, _ = q.Put(t.Context(), "a", "others", o) // own transactions may be in its way
+			}
+		})
+		for range 50 {
+			ctx, tx, err := db.Join(t.Context())
+			require.NoError(t, err)
+			put := func() error { return second(q.Put(ctx, "a", "own", task.PutOptions{})) }
+			first := func() error {
+				a, err := q.List(ctx, task.ListOptions{})
+				if err != nil || len(a) == 0 {
+					return err
+				}
+				return q.Delete(ctx, a[0].ID)
+			}
+			if put() != nil || first() != nil || tx.Commit() != nil {
+				tx.Rollback()
+			}
+		}
+		all.Wait()
+	})
+}

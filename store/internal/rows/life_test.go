@@ -1,0 +1,407 @@
+package rows_test
+
+import (
+	"context"
+	"math"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/store/internal/rows/rowstest"
+	"github.com/fairq/fairq/task"
+)
+
+// everywhere runs a test in a bubble, over both kinds of databases, and over a Memory, which shows that it expects what is right.
+func everywhere(t *testing.T, o task.Options[string], test func(q queue)) {
+	for name, in := range map[string]func() task.Store{
+		"Memory":    func() task.Store { return new(task.Memory) },
+		"Exclusive": func() task.Store { return open(rowstest.NewDB(time.Now)) },
+		"Shared": func() task.Store {
+			db := rowstest.NewDB(time.Now)
+			db.Shared = true
+			return open(db)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(openQueue(t, in(), o)) })
+		})
+	}
+}
+
+// find returns a task.
+func (q queue) find(name string) *task.Task[string] {
+	list, err := q.List(q.Context(), task.ListOptions{Limit: 1000})
+	require.NoError(q, err)
+	for _, t := range list {
+		if t.Payload == name {
+			return t
+		}
+	}
+	require.Fail(q, "there is no task "+name)
+	return nil
+}
+
+func (q queue) remove(name string) { require.NoError(q, q.Delete(q.Context(), q.find(name).ID)) }
+
+// putInto puts a task into the group g.
+func (q queue) putInto(name string, role task.Role) {
+	_, err := q.Put(q.Context(), "a", name, task.PutOptions{Group: "g", Role: role})
+	require.NoError(q, err)
+}
+
+// What is behind a task that is deleted moves up, one after the other.
+func TestGapIsClosed(t *testing.T) {
+	everywhere(t, task.Options[string]{}, func(q queue) {
+		q.put("b1 b2 b3 b4 a1 a2 a3 a4")
+		q.remove("a1")
+		q.order("b1 a2 b2 a3 b3 a4 b4")
+	})
+	everywhere(t, task.Options[string]{}, func(q queue) {
+		q.put("a1 b1 c1 a2 b2 c2")
+		q.take("a1")
+		q.remove("b1")
+		q.order("b2 c1 a2 c2")
+	})
+}
+
+// So it is with tasks that are put later.
+func TestPutBehindGap(t *testing.T) {
+	everywhere(t, task.Options[string]{}, func(q queue) {
+		q.put("b1 b2 b3 b4 b5 b6 a1 a2 a3")
+		q.remove("a1")
+		q.put("a4")
+		for _, name := range []string{"b1", "a2", "b2", "a3"} {
+			q.take(name)
+		}
+		q.put("a5")
+		q.order("b3 a4 b4 a5 b5 b6")
+	})
+}
+
+// So it is when the task in front was buried.
+func TestPutBehindBuried(t *testing.T) {
+	everywhere(t, task.Options[string]{}, func(q queue) {
+		q.put("b1 b2 b3 b4 a1 a2")
+		require.NoError(q, q.Bury(q.Context(), q.find("a1").ID, nil))
+		q.put("a3")
+		q.order("b1 a2 b2 a3 b3 b4")
+	})
+}
+
+// A task at the front of its key leaves its turn to the next one if it is deleted.
+func TestFrontIsDeleted(t *testing.T) {
+	everywhere(t, task.Options[string]{MaxInFlightPerKey: 5}, func(q queue) {
+		q.put("b1 a1 c1 a2")
+		q.remove("a1")
+		q.order("b1 a2 c1")
+	})
+}
+
+// A key that was paused gets one of the turns that it has missed, and all others anew.
+func TestMissedTurns(t *testing.T) {
+	everywhere(t, task.Options[string]{}, func(q queue) {
+		q.put("a1 a2 a3 a4 a5 a6 b1 b2 b3 b4 b5 b6")
+		require.NoError(q, q.PauseKey(q.Context(), "a"))
+		for _, b := range []string{"b1", "b2", "b3"} {
+			q.take(b)
+		}
+		require.NoError(q, q.ResumeKey(q.Context(), "a"))
+		q.order("a1 a2 b4 a3 b5 a4 b6 a5 a6")
+	})
+}
+
+// A task that is to run when a group was cancelled is not one of those that are deleted then.
+func TestAtAbortIsKept(t *testing.T) {
+	everywhere(t, task.Options[string]{}, func(q queue) {
+		ctx := q.Context()
+		q.putInto("member", task.Member)
+		q.putInto("last", task.AtAbort)
+		require.NoError(q, q.StartGroup(ctx, "g"))
+		member := q.take("member")
+		require.NoError(q, q.Bury(ctx, q.find("last").ID, nil))
+		require.NoError(q, q.CancelGroup(ctx, "g"))
+		require.NoError(q, q.CancelGroup(ctx, "g"))
+		require.ErrorIs(q, q.StartGroup(ctx, "g"), task.ErrGroupCancelled)
+		require.NoError(q, q.KickID(ctx, q.find("last").ID))
+		require.Equal(q, task.Held, q.find("last").State)
+		require.NoError(q, member.Ack(ctx))
+		q.order("last")
+	})
+}
+
+// A group does not end by the eviction of its last member if that makes room for the next one.
+func TestEvictedMember(t *testing.T) {
+	o := task.Options[string]{Capacity: 2, WhenFull: fairq.EvictOldest, OnEvict: func(*task.Task[string]) {}}
+	everywhere(t, o, func(q queue) {
+		q.putInto("one", task.Member)
+		q.putInto("last", task.AtEnd)
+		require.NoError(q, q.StartGroup(q.Context(), "g"))
+		q.putInto("two", task.Member)
+		require.Equal(q, []string{"last held", "two ready"}, q.names())
+		require.NoError(q, q.take("two").Ack(q.Context()))
+		q.order("last")
+	})
+}
+
+// Times that are farther away than a database can count are as far away as it can.
+func TestFarTimes(t *testing.T) {
+	bubble(t, task.Options[string]{}, func(q queue) {
+		_, err := q.Put(q.Context(), "a", "a1", task.PutOptions{TTR: time.Second})
+		require.NoError(q, err)
+		a1 := q.take("a1")
+		for range 4 {
+			require.NoError(q, a1.Touch(q.Context(), 800000*time.Hour))
+		}
+		time.Sleep(time.Hour)
+		require.True(q, time.Unix(0, math.MaxInt64).Equal(q.find("a1").Until))
+	})
+}
+
+// A deadline is told as it was put, also if it was over long ago.
+func TestOldDeadline(t *testing.T) {
+	expired := make(chan *task.Task[string], 1)
+	o := task.Options[string]{OnExpire: func(t *task.Task[string]) { expired <- t }}
+	for _, d := range []time.Time{time.Date(1960, 1, 2, 3, 4, 5, 6, time.UTC), time.Unix(0, 0), time.Unix(0, 1)} {
+		everywhere(t, o, func(q queue) {
+			_, err := q.Put(q.Context(), "a", "late", task.PutOptions{Deadline: d})
+			require.NoError(q, err)
+			synctest.Wait()
+			require.True(q, d.Equal((<-expired).Deadline))
+		})
+	}
+}
+
+// What one process has removed, another one does not keep turns behind.
+func TestOthersRemove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := rowstest.NewDB(time.Now)
+		db.Shared = true
+		q, other := openQueue(t, open(db), task.Options[string]{}), openQueue(t, open(db.Reopen()), task.Options[string]{})
+		q.put("a1 a2 a3 b1 b2 b3")
+		for _, name := range []string{"a1", "a2", "a3"} {
+			other.remove(name)
+		}
+		q.put("a4")
+		q.order("b1 a4 b2 b3")
+	})
+}
+
+// losses counts the leases that are told to be lost.
+func (q queue) losses() *atomic.Int32 {
+	lost, events := new(atomic.Int32), q.Events(q.Context())
+	go func() {
+		for e := range events {
+			if e.Type == task.EventTTR {
+				lost.Add(1)
+			}
+		}
+	}()
+	return lost
+}
+
+// Who looks what others have done does not think that tasks that were settled here are lost.
+func TestNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := rowstest.NewDB(time.Now)
+		q, other := openQueue(t, open(db), task.Options[string]{}), openQueue(t, open(db.Reopen()), task.Options[string]{})
+		lost := q.losses()
+		go func() { _, _ = q.NewConsumer(task.Filter{Kinds: []string{"none"}}).Take(t.Context()) }() // so it looks
+		synctest.Wait()
+		q.put("a1 b1")
+		require.NoError(t, q.take("a1").Ack(t.Context()))
+		require.NoError(t, q.take("b1").Bury(t.Context(), nil))
+		other.put("c1")
+		time.Sleep(time.Minute)
+		require.Zero(t, lost.Load())
+	})
+}
+
+// stalling runs a test of two processes, of which the first one can be stopped.
+func stalling(t *testing.T, test func(db *slow, a queue, b func(task.Options[string]) (*task.Queue[string], error))) {
+	synctest.Test(t, func(t *testing.T) {
+		db := &slow{rowstest.NewDB(time.Now), make(chan struct{}, 1)}
+		db.gate <- struct{}{}
+		a := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Second}), task.Options[string]{Grace: time.Second})
+		test(db, a, func(o task.Options[string]) (*task.Queue[string], error) {
+			q, err := task.Open(t.Context(), open(db.Reopen()), "q", &o)
+			if err == nil {
+				t.Cleanup(func() { _ = q.Close(context.Background()) })
+			}
+			return q, err
+		})
+	})
+}
+
+// While a queue is open it cannot be opened with other options. Who was taken for dead finds that others have done so.
+func TestOtherOptions(t *testing.T) {
+	stalling(t, func(db *slow, a queue, open func(task.Options[string]) (*task.Queue[string], error)) {
+		other := task.Options[string]{Grace: time.Second, Capacity: 7}
+		_, err := open(other)
+		require.ErrorIs(a, err, task.ErrInvalid)
+		<-db.gate
+		time.Sleep(5 * time.Second)
+		b, err := open(other)
+		require.NoError(a, err)
+		db.gate <- struct{}{}
+		_, err = a.Put(a.Context(), "a", "a", task.PutOptions{})
+		require.ErrorIs(a, err, task.ErrInvalid)
+		_, err = b.Put(a.Context(), "a", "a", task.PutOptions{})
+		require.NoError(a, err)
+	})
+}
+
+// A task that is handed back late is ready since it should have been.
+func TestHandedBackLate(t *testing.T) {
+	stalling(t, func(db *slow, a queue, _ func(task.Options[string]) (*task.Queue[string], error)) {
+		a.put("a1")
+		c := a.NewConsumer(task.Filter{})
+		_, ok, err := c.TryTake(a.Context())
+		require.NoError(a, err)
+		require.True(a, ok)
+		require.NoError(a, c.Disconnect(a.Context()))
+		deadline := time.Now().Add(time.Second)
+		<-db.gate
+		time.Sleep(time.Minute)
+		db.gate <- struct{}{}
+		require.True(a, deadline.Equal(a.find("a1").ReadyAt))
+	})
+}
+
+// Tasks that are deleted in the transaction in which others are taken have left their turns.
+func TestDeletedAndTaken(t *testing.T) {
+	stalling(t, func(db *slow, q queue, _ func(task.Options[string]) (*task.Queue[string], error)) {
+		q.put("a1 b1 a2 b2")
+		id := q.find("a1").ID
+		<-db.gate
+		go func() { _, _ = q.Stats(q.Context()) }() // it leads
+		synctest.Wait()
+		go func() { _ = q.Delete(q.Context(), id) }()
+		got := make(chan string)
+		go func() {
+			taken, _, _ := q.TryTake(q.Context())
+			got <- taken.Payload
+		}()
+		synctest.Wait()
+		db.gate <- struct{}{}
+		require.Equal(q, "a2", <-got)
+	})
+}
+
+// A queue that is opened with other options counts what it has, and keeps the order.
+func TestRebuild(t *testing.T) {
+	kinds := "a1:x a2:x a3:y b1:x"
+	keep := func(*task.Task[string]) {}
+	for name, c := range map[string]struct {
+		before task.Options[string]
+		put    string
+		after  task.Options[string]
+		test   func(q queue)
+	}{
+		"KeyCapacity": {task.Options[string]{}, "a1 a2 a3", task.Options[string]{KeyCapacity: 3}, func(q queue) {
+			_, err := q.Put(q.Context(), "a", "a4", task.PutOptions{})
+			require.ErrorIs(q, err, fairq.ErrKeyFull)
+		}},
+		"Evict": {task.Options[string]{}, "a1 a2 b1", task.Options[string]{Capacity: 3, WhenFull: fairq.EvictHeaviest, OnEvict: keep}, func(q queue) {
+			q.put("c1")
+			q.order("a1 b1 c1")
+		}},
+		"EvictNoMore": {task.Options[string]{Capacity: 3, WhenFull: fairq.EvictOldest, OnEvict: keep}, "a1 a2 b1", task.Options[string]{}, func(q queue) {
+			q.put("c1")
+			q.order("a1 b1 c1 a2")
+		}},
+		"InFlight": {task.Options[string]{}, "a1 a2 b1", task.Options[string]{MaxInFlightPerKey: 1}, func(q queue) {
+			q.take("a1")
+			q.take("b1")
+			_, ok, err := q.TryTake(q.Context())
+			require.NoError(q, err)
+			require.False(q, ok)
+		}},
+		"InFlightNoMore": {task.Options[string]{MaxInFlightPerKey: 1}, "a1 a2 a3 b1 b2", task.Options[string]{}, func(q queue) {
+			q.order("a1 b1 a2 b2 a3")
+		}},
+		"Kinds": {task.Options[string]{}, kinds, task.Options[string]{KeepPlace: true}, func(q queue) {
+			q.order("a1 b1 a2 a3")
+		}},
+		"Behind": {task.Options[string]{}, "a0 a1 b1", task.Options[string]{Capacity: 9}, func(q queue) {
+			q.order("a1 b1 a0")
+		}},
+		"KeepPlace": {task.Options[string]{}, "a0 a1 a2 b1", task.Options[string]{KeepPlace: true}, func(q queue) {
+			time.Sleep(2 * time.Hour)
+			q.order("b1 a0 a1 a2") // as if it had kept its place
+		}},
+		"KeepPlaceNoMore": {task.Options[string]{KeepPlace: true}, "a0 a1 a2 b1", task.Options[string]{}, func(q queue) {
+			time.Sleep(2 * time.Hour)
+			q.order("a1 b1 a2 a0")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := open(rowstest.NewDB(time.Now))
+				q := openQueue(t, s, c.before)
+				q.put(c.put)
+				if c.put[:2] == "a0" {
+					require.NoError(t, q.take("a0").Release(t.Context(), time.Hour))
+				}
+				if name == "Behind" {
+					time.Sleep(2 * time.Hour)
+				}
+				require.NoError(t, q.Close(t.Context()))
+				c.test(openQueue(t, s, c.after))
+			})
+		})
+	}
+}
+
+// Who reads events is told of a lease that another process has ended, also if nobody here waits for a task.
+func TestLossIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := rowstest.NewDB(time.Now)
+		q, other := openQueue(t, open(db), task.Options[string]{}), openQueue(t, open(db.Reopen()), task.Options[string]{})
+		lost := q.losses()
+		q.put("a1")
+		require.NoError(t, other.Bury(t.Context(), q.take("a1").ID, nil))
+		time.Sleep(time.Minute)
+		require.EqualValues(t, 1, lost.Load())
+	})
+}
+
+// In a queue in which tasks keep their places, those that are delayed keep theirs when others go, and all when a key is paused.
+func TestKeptPlaces(t *testing.T) {
+	everywhere(t, task.Options[string]{KeepPlace: true}, func(q queue) {
+		q.put("a1")
+		_, err := q.Put(q.Context(), "a", "a2", task.PutOptions{Delay: time.Second})
+		require.NoError(q, err)
+		q.put("a3")
+		q.remove("a1")
+		time.Sleep(2 * time.Second)
+		q.order("a2 a3")
+	})
+	everywhere(t, task.Options[string]{KeepPlace: true}, func(q queue) {
+		q.put("a1 a2 a3 b1 b2 b3 b4")
+		require.NoError(q, q.PauseKey(q.Context(), "a"))
+		for _, b := range []string{"b1", "b2", "b3"} {
+			q.take(b)
+		}
+		require.NoError(q, q.ResumeKey(q.Context(), "a"))
+		q.order("a1 a2 a3 b4")
+	})
+}
+
+// How a task has ended that was buried is known by its error, also once its time to live is over.
+func TestExpiredWhenBuried(t *testing.T) {
+	everywhere(t, task.Options[string]{Retention: time.Hour}, func(q queue) {
+		_, err := q.Put(q.Context(), "a", "a1", task.PutOptions{Address: "x", TTL: time.Minute})
+		require.NoError(q, err)
+		require.NoError(q, q.take("a1").Bury(q.Context(), errBroken))
+		time.Sleep(2 * time.Minute)
+		require.Empty(q, q.names())
+		var known *task.Error
+		require.ErrorAs(q, q.Wait(q.Context(), "x"), &known)
+		require.Equal(q, errBroken.Error(), known.Message)
+	})
+}

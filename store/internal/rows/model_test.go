@@ -1,0 +1,46 @@
+package rows_test
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/store/internal/rows/rowstest"
+)
+
+// memory is a rowstest.DB whose method Reopen has the form that rowstest looks for.
+type memory struct{ *rowstest.DB }
+
+func (m memory) Reopen(*testing.T) rows.DB { return memory{m.DB.Reopen()} }
+
+// Faults implements what rowstest looks for.
+func (m memory) Faults(seed uint64) {
+	var mu sync.Mutex
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	m.Fail(func(op string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if op != "Begin" && op != "Queue" && rnd.IntN(100) == 0 {
+			return rowstest.ErrAgain
+		}
+		return nil
+	})
+}
+
+func TestModel(t *testing.T) {
+	seeds := 16
+	if testing.Short() {
+		seeds = 3 // a third of them has transactions of callers, another one faults
+	}
+	for name, shared := range map[string]bool{"Exclusive": false, "Shared": true} {
+		t.Run(name, func(t *testing.T) {
+			rowstest.Model(t, seeds, func(*testing.T) rows.DB {
+				db := rowstest.NewDB(time.Now)
+				db.Shared = shared
+				return memory{db}
+			})
+		})
+	}
+}

@@ -1,0 +1,241 @@
+package rows_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/store/internal/rows/rowstest"
+	"github.com/fairq/fairq/task"
+)
+
+// notifying is a database that counts the transactions that others are told of.
+type notifying struct {
+	*rowstest.DB
+	told int
+}
+
+type notifyingTx struct {
+	rows.Tx
+	db *notifying
+}
+
+func (n *notifying) Begin(ctx context.Context) (rows.Tx, error) {
+	tx, err := n.DB.Begin(ctx)
+	return notifyingTx{tx, n}, err
+}
+
+func (tx notifyingTx) Notify(uint64) { tx.db.told++ }
+
+// Others are told of all that somebody there may wait for.
+func TestNotify(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, db := t.Context(), &notifying{DB: rowstest.NewDB(time.Now)}
+		q := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Hour}), task.Options[string]{})
+		tells := func(want bool, call func()) {
+			t.Helper()
+			db.told = 0
+			call()
+			require.Equal(t, want, db.told > 0)
+		}
+		var a *task.Task[string]
+		done := func(err error) { require.NoError(t, err) }
+		tells(true, func() { q.put("a1") })
+		tells(false, func() { a = q.take("a1") })
+		tells(false, func() { done(a.Touch(ctx, time.Second)) })
+		tells(true, func() { done(a.Release(ctx, 0)) })
+		tells(true, func() { done(q.take("a1").Bury(ctx, nil)) })
+		tells(true, func() { done(q.KickID(ctx, a.ID)) })
+		tells(false, func() { q.names() })
+		tells(true, func() { done(q.take("a1").Ack(ctx)) })
+		tells(true, func() { done(q.Pause(ctx)) })
+		tells(true, func() { done(q.Resume(ctx)) })
+		tells(true, func() { done(q.PauseKey(ctx, "a")) })
+		q.put("b1")
+		tells(true, func() { done(q.Delete(ctx, q.find("b1").ID)) })
+		q.putInto("g1", task.Member)
+		tells(true, func() { done(q.StartGroup(ctx, "g")) })
+		tells(true, func() { done(q.Drop(ctx)) })
+	})
+}
+
+// failOnce returns how many calls of op, or of all if that is "", are to be made until one fails; 0 means never.
+func failOnce(db *rowstest.DB, op string) *atomic.Int64 {
+	left := new(atomic.Int64)
+	db.Fail(func(called string) error {
+		if (op == "" || op == called) && left.Add(-1) == 0 {
+			return errBroken
+		}
+		return nil
+	})
+	return left
+}
+
+// Who could not look what others have done looks again.
+func TestLooksAgain(t *testing.T) {
+	for _, fails := range []string{"Begin", "Enter", "Commit"} {
+		synctest.Test(t, func(t *testing.T) {
+			db := rowstest.NewDB(time.Now)
+			left := failOnce(db, fails)
+			q := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Second}), task.Options[string]{Grace: time.Hour})
+			other := openQueue(t, open(db.Reopen()), task.Options[string]{Grace: time.Hour})
+			took := make(chan *task.Task[string], 1)
+			go func() {
+				a, _ := q.Take(t.Context())
+				took <- a
+			}()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			other.put("a1")
+			left.Store(1) // who begins next is who looks
+			begun := time.Now()
+			a := <-took
+			require.Negative(t, left.Load())
+			require.Less(t, time.Since(begun), time.Minute)
+			require.Equal(t, "a1", a.Payload)
+		})
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// An error of the database, wherever it comes from, is returned, and then it works as if there had been none.
+func TestErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, db := t.Context(), rowstest.NewDB(time.Now)
+		left := failOnce(db, "")
+		s := rows.New(db, rows.Options{MaxPayload: 10, History: time.Hour, Poll: time.Hour})
+		always := openQueue(t, s, task.Options[string]{})
+		var short *task.Queue[string]
+		for _, call := range []func() error{
+			func() (err error) {
+				short, err = task.Open(ctx, s, "short", &task.Options[string]{})
+				return err
+			},
+			func() error { return second(short.Put(ctx, "a", "a", task.PutOptions{Address: "x"})) },
+			func() error { return second(short.Truncate(ctx)) },
+			func() error { return second(s.History(ctx, "short", 0, 10)) },
+			func() error { return short.Drop(ctx) },
+			func() error { return second(always.Stats(ctx)) },
+		} {
+			for fails := int64(1); ; fails++ {
+				synctest.Wait()
+				left.Store(fails)
+				err := call()
+				if left.Swap(0) > 0 {
+					require.NoError(t, err)
+					break
+				}
+				require.ErrorIs(t, err, errBroken)
+			}
+		}
+		_, err := s.History(ctx, "short", 0, 10)
+		require.ErrorIs(t, err, task.ErrNotFound)
+		_, err = s.History(ctx, "q", 0, -1)
+		require.ErrorIs(t, err, task.ErrInvalid)
+		_, err = always.Put(ctx, "a", "a payload too long", task.PutOptions{})
+		require.ErrorIs(t, err, task.ErrInvalid)
+		broken, cancel := context.WithCancel(ctx)
+		cancel()
+		_, err = s.History(broken, "q", 0, 1)
+		require.ErrorIs(t, err, context.Canceled)
+	})
+}
+
+// In a transaction of the caller's nobody takes, and what fails in it has not happened, but what else the caller does.
+func TestJoinedErrors(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *rowstest.DB, q queue) {
+		join(t, db, func(ctx context.Context) {
+			_, _, err := q.TryTake(ctx)
+			require.ErrorIs(t, err, task.ErrInvalid)
+			for _, name := range []string{"one", "two", "three"} {
+				db.Fail(func(op string) error {
+					if name == "two" && op == "Insert" {
+						return errBroken
+					}
+					return nil
+				})
+				_, err := q.Put(ctx, "a", name, task.PutOptions{})
+				require.Equal(t, name == "two", errors.Is(err, errBroken))
+			}
+			db.Fail(nil)
+		})
+		require.Equal(t, []string{"one ready", "three ready"}, q.names())
+	})
+}
+
+// Who waits for a task does not wait for another one that has its address now.
+func TestAddressIsReused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := rowstest.NewDB(time.Now)
+		q, other := openQueue(t, open(db), task.Options[string]{}), openQueue(t, open(db.Reopen()), task.Options[string]{})
+		put := func() { require.NoError(t, second(other.Put(t.Context(), "a", "a1", task.PutOptions{Address: "x"}))) }
+		put()
+		ended := make(chan error, 1)
+		go func() { ended <- q.Wait(t.Context(), "x") }()
+		synctest.Wait()
+		require.NoError(t, other.take("a1").Discard(t.Context(), nil))
+		put()
+		time.Sleep(time.Minute)
+		require.Len(t, ended, 1)
+		require.ErrorIs(t, <-ended, task.ErrDeleted)
+	})
+}
+
+// lateOutcomes is a store whose Outcome returns some time after the transaction.
+type lateOutcomes struct {
+	task.Store
+	gate chan struct{}
+}
+
+func (l lateOutcomes) Open(ctx context.Context, name string, s task.Settings, n *task.Notifier) (task.Backend, error) {
+	b, err := l.Store.Open(ctx, name, s, n)
+	return lateBackend{b, l.gate}, err
+}
+
+type lateBackend struct {
+	task.Backend
+	gate chan struct{}
+}
+
+func (b lateBackend) Outcome(ctx context.Context, address string) (task.Outcome, error) {
+	o, err := b.Backend.Outcome(ctx, address)
+	<-b.gate
+	return o, err
+}
+
+// Who begins to wait for a task while it is found out that nobody waits for it is not told that it has ended.
+func TestBeginsToWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, gate, commit := rowstest.NewDB(time.Now), make(chan struct{}), make(chan struct{})
+		q := openQueue(t, lateOutcomes{open(db), gate}, task.Options[string]{})
+		other := openQueue(t, open(db.Reopen()), task.Options[string]{})
+		require.NoError(t, second(q.Put(t.Context(), "a", "a1", task.PutOptions{Address: "x"})))
+		ended := make(chan error, 1)
+		go func() { ended <- q.Wait(t.Context(), "x") }()
+		synctest.Wait()
+		other.put("b1")
+		db.Fail(func(op string) error {
+			if op == "Commit" {
+				<-commit
+			}
+			return nil
+		})
+		time.Sleep(time.Minute) // it looks
+		gate <- struct{}{}
+		synctest.Wait()
+		close(commit)
+		synctest.Wait()
+		close(gate)
+		synctest.Wait()
+		require.Empty(t, ended)
+		require.NoError(t, other.take("a1").Ack(t.Context()))
+		require.NoError(t, <-ended)
+	})
+}

@@ -1,0 +1,62 @@
+package rows
+
+import (
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task"
+)
+
+// makeRoom finds out whether there is room for a task, and makes it if it may.
+func (u *unit) makeRoom(n *task.New, g *Group) (victim *task.Record, err error) {
+	s := &u.q.settings
+	if s.KeyCapacity < s.Capacity {
+		if held := u.key(n.Key).Tasks[0]; held >= s.KeyCapacity {
+			return nil, &fairq.FullError{Len: held, Limit: s.KeyCapacity, Key: true}
+		}
+	}
+	if s.Capacity >= fairq.MaxLen || must(u.v.Tasks())[0] < s.Capacity {
+		return nil, nil
+	}
+	if u.q.evicts {
+		if r := u.victim(n); r != nil {
+			r = must(u.v.Get(r.ID, true))
+			record := u.record(r)
+			if g != nil && r.Group == g.Name { // the group does not end by this, for a task is about to be put into it
+				g.Tasks++
+				g.Members++
+				check(u.v.SetGroup(g))
+				defer u.backInGroup(g)
+			}
+			u.gone(r, task.EventEvict, u.now, 0, Outcome{How: Deleted})
+			return &record, nil
+		}
+	}
+	return nil, &fairq.FullError{Len: must(u.v.Tasks())[0], Limit: s.Capacity}
+}
+
+// backInGroup undoes that a group was made to count one more.
+func (u *unit) backInGroup(g *Group) {
+	*g = *u.group(g.Name)
+	g.Tasks--
+	g.Members--
+	check(u.v.SetGroup(g))
+}
+
+// victim returns the task that is evicted for a new one, nil if none may be. See fairq.EvictHeaviest and fairq.EvictOldest.
+func (u *unit) victim(n *task.New) *Row {
+	u.saveKeys()
+	heaviest := must(u.v.Heaviest())
+	if heaviest == nil || heaviest.Load == 0 {
+		return nil
+	}
+	k := u.key(n.Key)
+	own := heaviest.Load <= rounds(k.Tasks[task.Ready]+k.Tasks[task.Delayed], n.Weight) || heaviest.Key == n.Key
+	switch {
+	case u.q.settings.WhenFull == fairq.EvictOldest && own:
+		return must(u.v.Oldest(n.Key))
+	case u.q.settings.WhenFull == fairq.EvictOldest:
+		return must(u.v.Oldest(heaviest.Key))
+	case own:
+		return nil
+	}
+	return must(u.v.Newest(heaviest.Key))
+}

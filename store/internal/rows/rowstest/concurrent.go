@@ -1,0 +1,242 @@
+package rowstest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+)
+
+// testCancelled begins a transaction with a context that is over.
+func testCancelled(t *testing.T, db rows.DB) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	tx, err := db.Begin(ctx)
+	if err == nil {
+		_, err = tx.Queue("q", []byte("{}"))
+		if err == nil {
+			err = tx.Commit()
+		}
+		tx.Rollback()
+	}
+	if err == nil {
+		t.Error("a transaction was committed though its context was over before")
+	}
+	if db.Again(err) {
+		t.Errorf("Again(%v) is true, though the context is over", err)
+	}
+	usable(t, db, false)
+}
+
+// testCancelledLater cancels the context of a transaction that has written.
+func testCancelledLater(t *testing.T, db rows.DB) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	tx, err := db.Begin(ctx)
+	ok(t, "Begin", err)
+	defer tx.Rollback()
+	_, err = tx.Queue("q", []byte("{}"))
+	ok(t, "Queue", err)
+	cancel()
+	err = tx.Commit()
+	tx.Rollback()
+	usable(t, db, err == nil)
+}
+
+// usable checks that there is the queue q, or that there is not, and that it can be made.
+func usable(t *testing.T, db rows.DB, there bool) {
+	t.Helper()
+	tx := begin(t, db)
+	q, err := tx.Queue("q", nil)
+	ok(t, "Queue", err)
+	equal(t, "whether the queue is there", q != nil, there)
+	tx.Rollback()
+	in(t, db, exclusively(), func(v rows.View) { insert(t, v, rows.Row{}) })
+}
+
+// testChanged checks that Changed is true when, and only when, another handle has written.
+func testChanged(t *testing.T, db rows.DB) {
+	r, isReopener := db.(reopener)
+	if !isReopener {
+		t.Skip("the DB has no method Reopen")
+	}
+	if tells, isTeller := db.(teller); isTeller && tells.Tells() {
+		t.Skip("it tells by itself")
+	}
+	other := r.Reopen(t)
+	in(t, db, exclusively(), func(rows.View) {})
+	changed := func(db rows.DB, want bool) {
+		t.Helper()
+		got, err := db.Changed(context.Background())
+		ok(t, "Changed", err)
+		equal(t, "Changed", got, want)
+	}
+	for _, db := range []rows.DB{db, other} { // what was before does not matter
+		_, err := db.Changed(context.Background())
+		ok(t, "Changed", err)
+	}
+	changed(db, false)
+	in(t, other, exclusively(), func(v rows.View) { insert(t, v, rows.Row{}) })
+	changed(db, true)
+	changed(db, false)
+	in(t, other, exclusively(), func(v rows.View) { insert(t, v, rows.Row{}) })
+	in(t, db, exclusively(), func(v rows.View) { insert(t, v, rows.Row{}) })
+	changed(db, true)
+	in(t, db, exclusively(), func(v rows.View) { insert(t, v, rows.Row{}) })
+	changed(db, false)
+	changed(other, true)
+}
+
+// crowd runs f in some goroutines, on all handles.
+func crowd(t *testing.T, db rows.DB, f func(worker int, db rows.DB) error) {
+	handles := []rows.DB{db}
+	if r, ok := db.(reopener); ok {
+		handles = append(handles, r.Reopen(t))
+	}
+	var wg sync.WaitGroup
+	for i := range 6 {
+		wg.Go(func() {
+			if err := f(i, handles[i%len(handles)]); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
+// attempt makes a transaction in the queue q, again and again while it should.
+func attempt(db rows.DB, plan *rows.Plan, f func(v rows.View) error) error {
+	for {
+		err := once(db, plan, f)
+		if err == nil || !db.Again(err) {
+			return err
+		}
+	}
+}
+
+func once(db rows.DB, plan *rows.Plan, f func(v rows.View) error) error {
+	tx, err := db.Begin(context.Background())
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	q, err := tx.Queue("q", nil)
+	if err != nil || q == nil {
+		return fmt.Errorf("Queue: %v, %w", q, err)
+	}
+	v, err := tx.Enter(q.ID, plan)
+	if err != nil {
+		return err
+	}
+	if err := f(v); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// testConcurrent takes rows in several transactions that are not exclusive at the same time. Each row must be taken once,
+// and all must be counted.
+func testConcurrent(t *testing.T, db rows.DB) {
+	const n = 60
+	in(t, db, exclusively(), func(v rows.View) {
+		for i := range n {
+			insert(t, v, rows.Row{Key: fmt.Sprint("k", i%3), Round: uint64(1 + i), Takeable: true})
+		}
+	})
+	var mu sync.Mutex // protects taken
+	taken := map[uint64]int{}
+	crowd(t, db, func(_ int, db rows.DB) error {
+		for range n { // others may have locked all that is left
+			var ids []uint64
+			err := attempt(db, &rows.Plan{Numbers: 1, Take: 2, Filter: rows.Filter{MaxPriority: task.MaxPriority}}, func(v rows.View) error {
+				ids = nil
+				list, err := v.Ready(rows.Filter{MaxPriority: task.MaxPriority}, 2)
+				if err != nil {
+					return err
+				}
+				for _, r := range list {
+					r.State, r.Takeable, r.Attempts = task.Taken, false, r.Attempts+1
+					if r.Since, err = v.Number(); err != nil {
+						return err
+					}
+					if err := v.Take(r); err != nil {
+						return err
+					}
+					ids = append(ids, r.ID)
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			for _, id := range ids {
+				taken[id]++
+			}
+			mu.Unlock()
+		}
+		return nil
+	})
+	equal(t, "the number of rows that were taken", len(taken), n)
+	for id, times := range taken {
+		if times != 1 {
+			t.Errorf("row %d was taken %d times", id, times)
+		}
+	}
+	in(t, db, exclusively(), func(v rows.View) {
+		tasks, err := v.Tasks()
+		ok(t, "Tasks", err)
+		equal(t, "Tasks", tasks, [task.Held + 1]int{0: n, task.Taken: n})
+	})
+}
+
+// keyOf returns the row of a key in the table of keys, nil if there is none.
+func keyOf(v rows.View, key string) (*rows.Key, error) {
+	found, _, err := v.Lines([]string{key}, 0, false)
+	if len(found) == 0 {
+		return nil, err
+	}
+	return &found[0], err
+}
+
+// testExclusive reads and writes the same in several exclusive transactions at the same time.
+func testExclusive(t *testing.T, db rows.DB) {
+	const n = 20
+	in(t, db, exclusively(), func(rows.View) {})
+	crowd(t, db, func(worker int, db rows.DB) error {
+		for range n {
+			err := attempt(db, exclusively(), func(v rows.View) error {
+				k, err := keyOf(v, "k")
+				if err != nil {
+					return err
+				}
+				if k == nil {
+					k = &rows.Key{Key: "k", Weight: 1}
+				}
+				k.Tasks[0]++
+				k.Tasks[task.Ready]++
+				v.Head().PausedKeys++
+				if err := v.Save(); err != nil {
+					return err
+				}
+				return v.SetKey(k)
+			})
+			if err != nil {
+				return fmt.Errorf("worker %d: %w", worker, err)
+			}
+		}
+		return nil
+	})
+	in(t, db, exclusively(), func(v rows.View) {
+		k, err := keyOf(v, "k")
+		ok(t, "Lines", err)
+		equal(t, "the number in the key", k.Tasks[0], 6*n)
+		equal(t, "Head.PausedKeys", v.Head().PausedKeys, 6*n)
+	})
+}

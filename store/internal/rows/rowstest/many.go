@@ -1,0 +1,82 @@
+package rowstest
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+)
+
+// testMany makes calls with more than a statement may have parameters, and more than fits in a batch.
+func testMany(t *testing.T, db rows.DB) {
+	const (
+		n    = 1100
+		many = 70_000
+	)
+	everything := rows.Filter{MaxPriority: task.MaxPriority}
+	var ids, all []uint64
+	var lines []rows.Line
+	for i := range many {
+		all = append(all, uint64(1+i))
+		lines = append(lines, rows.Line{Key: fmt.Sprint(i)})
+	}
+	var consumer *rows.Consumer
+	in(t, db, &rows.Plan{Exclusive: true, Numbers: n}, func(v rows.View) {
+		for i := range n {
+			ids = append(ids, insert(t, v, rows.Row{
+				Key: fmt.Sprint(i), Kind: fmt.Sprint(i), Address: fmt.Sprint("a", i), Group: "g", Round: 1, Takeable: true,
+			}))
+		}
+		var err error
+		consumer, err = v.AddConsumer("c", 1)
+		ok(t, "AddConsumer", err)
+		count(t, "Ready of a View that has inserted", n, func() ([]*rows.Row, error) { return v.Ready(everything, 2*n) })
+	})
+	in(t, db, exclusively(), func(v rows.View) {
+		count(t, "List with a Limit of 0", 100, func() ([]*rows.Row, error) { return v.List(task.ListOptions{}) })
+		count(t, "List with a greater Limit", n, func() ([]*rows.Row, error) { return v.List(task.ListOptions{Limit: n}) })
+		count(t, "InGroup", n, func() ([]*rows.Row, error) { return v.InGroup("g") })
+		kinds := make([]string, n)
+		for i := range kinds {
+			kinds[i] = fmt.Sprint(i)
+		}
+		count(t, "Ready of many kinds", n, func() ([]*rows.Row, error) {
+			return v.Ready(rows.Filter{MaxPriority: task.MaxPriority, Kinds: kinds}, many)
+		})
+		names, err := v.ConsumerNames(append(all[:len(all):len(all)], consumer.Number))
+		ok(t, "ConsumerNames", err)
+		equal(t, "the name of the consumer", names[consumer.Number], "c")
+		ok(t, "Beat", v.Beat(append(all[:len(all):len(all)], consumer.Number), 5))
+		deadline, err := v.NextDeadline()
+		ok(t, "NextDeadline", err)
+		equal(t, "the deadline after Beat", deadline, 5)
+	})
+	in(t, db, &rows.Plan{Get: all, Take: n, Filter: everything, Last: lines}, func(v rows.View) {
+		round, _, err := v.Last(rows.Line{Key: fmt.Sprint(n - 1)}, 0)
+		ok(t, "Last", err)
+		equal(t, "the last round", round, 1)
+		for _, r := range count(t, "Ready", n, func() ([]*rows.Row, error) { return v.Ready(everything, n) }) {
+			r.State, r.Takeable, r.Consumer, r.Since = task.Taken, false, consumer.Number, r.ID
+			ok(t, "Take", v.Take(r))
+		}
+	})
+	in(t, db, exclusively(), func(v rows.View) {
+		for i, r := range count(t, "HeldBy", n, func() ([]*rows.Row, error) { return v.HeldBy(consumer.Number, many, false) }) {
+			equal(t, "the id of a row that is held", r.ID, ids[i])
+			ok(t, "Delete", v.Delete(r))
+		}
+		tasks, err := v.Tasks()
+		ok(t, "Tasks", err)
+		equal(t, "the number of tasks", tasks[0], 0)
+	})
+}
+
+// count makes a call that should return n rows.
+func count(t *testing.T, what string, n int, call func() ([]*rows.Row, error)) []*rows.Row {
+	t.Helper()
+	list, err := call()
+	ok(t, what, err)
+	equal(t, "the number of rows from "+what, len(list), n)
+	return list
+}

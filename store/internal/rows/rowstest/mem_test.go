@@ -1,0 +1,232 @@
+package rowstest_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/store/internal/rows/rowstest"
+	"github.com/fairq/fairq/task"
+)
+
+// put puts a row into the queue q, and returns the first error.
+func put(db *rowstest.DB) error {
+	tx, err := db.Begin(context.Background())
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	q, err := tx.Queue("q", []byte("{}"))
+	if err != nil {
+		return err
+	}
+	v, err := tx.Enter(q.ID, &rows.Plan{})
+	if err != nil {
+		return err
+	}
+	n, err := v.Number()
+	if err != nil {
+		return err
+	}
+	if err := v.Insert(&rows.Row{ID: n, State: task.Ready}); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// open begins a transaction in the queue q.
+func open(t *testing.T, db *rowstest.DB, exclusive bool) (rows.Tx, rows.View) {
+	tx, err := db.Begin(context.Background())
+	require.NoError(t, err)
+	t.Cleanup(tx.Rollback)
+	q, err := tx.Queue("q", []byte("{}"))
+	require.NoError(t, err)
+	v, err := tx.Enter(q.ID, &rows.Plan{Exclusive: exclusive})
+	require.NoError(t, err)
+	return tx, v
+}
+
+func tasks(t *testing.T, db *rowstest.DB) int {
+	tx, v := open(t, db, true)
+	n, err := v.Tasks()
+	require.NoError(t, err)
+	tx.Rollback()
+	return n[0]
+}
+
+// Each call of a transaction can fail. Then nothing has happened.
+func TestFail(t *testing.T) {
+	db, failure := rowstest.NewDB(time.Now), errors.New("as told")
+	for _, op := range []string{"Begin", "Queue", "Enter", "Number", "Insert", "Commit"} {
+		db.Fail(func(called string) error {
+			if called == op {
+				return failure
+			}
+			return nil
+		})
+		require.ErrorIs(t, put(db), failure)
+		db.Fail(nil)
+		require.Zero(t, tasks(t, db), "after a failed %s", op)
+	}
+	require.NoError(t, put(db))
+	require.Equal(t, 1, tasks(t, db))
+}
+
+// After an error all calls fail.
+func TestFailedTransaction(t *testing.T) {
+	db := rowstest.NewDB(time.Now)
+	tx, v := open(t, db, true)
+	db.Fail(func(string) error { return rowstest.ErrAgain })
+	_, err := v.Keys()
+	require.True(t, db.Again(err))
+	db.Fail(nil)
+	_, err = v.NextWake()
+	require.ErrorIs(t, err, rowstest.ErrAgain)
+	require.ErrorIs(t, tx.Commit(), rowstest.ErrAgain)
+	tx.Rollback()
+	require.Zero(t, tasks(t, db))
+}
+
+func TestKill(t *testing.T) {
+	db := rowstest.NewDB(time.Now)
+	require.NoError(t, put(db))
+	other := db.Reopen()
+	tx, v := open(t, db, true)
+	n, err := v.Number()
+	require.NoError(t, err)
+	require.NoError(t, v.Insert(&rows.Row{ID: n, State: task.Ready}))
+	db.Kill()
+	_, err = v.Keys()
+	require.ErrorIs(t, err, rowstest.ErrKilled)
+	require.ErrorIs(t, tx.Commit(), rowstest.ErrKilled)
+	tx.Rollback()
+	require.ErrorIs(t, put(db), rowstest.ErrKilled)
+	_, err = db.Changed(context.Background())
+	require.ErrorIs(t, err, rowstest.ErrKilled)
+	_, err = db.Joined(context.Background())
+	require.ErrorIs(t, err, rowstest.ErrKilled)
+	require.Equal(t, 1, tasks(t, other))
+}
+
+// While there is a transaction, another one waits for it, until its context is over.
+func TestTurns(t *testing.T) {
+	db := rowstest.NewDB(time.Now)
+	tx, _ := open(t, db, true)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	_, err := db.Reopen().Begin(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NoError(t, tx.Commit())
+	require.NoError(t, put(db))
+}
+
+// Callers that break a rule are told so.
+func TestMisuse(t *testing.T) {
+	tasks := func(t *testing.T, v rows.View) *rows.Row {
+		n, err := v.Number()
+		require.NoError(t, err)
+		r := &rows.Row{ID: n, Address: "x", State: task.Ready}
+		require.NoError(t, v.Insert(r))
+		return r
+	}
+	for name, test := range map[string]struct {
+		rule   string
+		misuse func(t *testing.T, tx rows.Tx, v rows.View)
+	}{
+		"NoNumber": {"an ID that is no Number", func(_ *testing.T, _ rows.Tx, v rows.View) {
+			_ = v.Insert(&rows.Row{ID: 1 << 40, State: task.Ready})
+		}},
+		"SameID": {"an ID is used twice", func(t *testing.T, _ rows.Tx, v rows.View) {
+			_ = v.Insert(&rows.Row{ID: tasks(t, v).ID, State: task.Ready})
+		}},
+		"SameAddress": {"an address is used twice", func(t *testing.T, _ rows.Tx, v rows.View) {
+			tasks(t, v)
+			tasks(t, v)
+		}},
+		"Stale": {"not as it was read or written last", func(t *testing.T, _ rows.Tx, v rows.View) {
+			r := tasks(t, v)
+			old := *r
+			r.State = task.Buried
+			require.NoError(t, v.Update(r))
+			_ = v.Update(&old)
+		}},
+		"Gone": {"a row is changed that is gone", func(t *testing.T, _ rows.Tx, v rows.View) {
+			r := tasks(t, v)
+			require.NoError(t, v.Delete(r))
+			_ = v.Update(r)
+		}},
+		"TakeTwice": {"Take of a row that cannot be taken", func(t *testing.T, _ rows.Tx, v rows.View) {
+			r := tasks(t, v)
+			r.State = task.Taken
+			_ = v.Take(r)
+		}},
+		"AfterDrop": {"Keys after Drop", func(t *testing.T, _ rows.Tx, v rows.View) {
+			require.NoError(t, v.Drop())
+			_, _ = v.Keys()
+		}},
+		"AfterCommit": {"Keys after the end of the transaction", func(t *testing.T, tx rows.Tx, v rows.View) {
+			require.NoError(t, tx.Commit())
+			_, _ = v.Keys()
+		}},
+		"Order": {"queues are entered in the order of their IDs", func(_ *testing.T, tx rows.Tx, _ rows.View) {
+			_, _ = tx.Enter(1, &rows.Plan{})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tx, v := open(t, rowstest.NewDB(time.Now), true)
+			defer func() { require.Contains(t, recover(), test.rule) }()
+			test.misuse(t, tx, v)
+		})
+	}
+}
+
+// In a View that is not exclusive, only rows that are locked may be changed.
+func TestUnlocked(t *testing.T) {
+	db := rowstest.NewDB(time.Now)
+	require.NoError(t, put(db))
+	for _, exclusive := range []bool{true, false} {
+		tx, v := open(t, db, exclusive)
+		list, err := v.List(task.ListOptions{})
+		require.NoError(t, err)
+		if exclusive {
+			require.NoError(t, v.Update(list[0]))
+		} else {
+			require.Panics(t, func() { _ = v.Update(list[0]) })
+		}
+		tx.Rollback()
+	}
+}
+
+// What a part of a caller's transaction has done is undone if it is rolled back, and happens when the transaction is committed.
+func TestJoin(t *testing.T) {
+	db := rowstest.NewDB(time.Now)
+	require.NoError(t, put(db))
+	ctx, whole, err := db.Join(context.Background())
+	require.NoError(t, err)
+	for i := range 4 {
+		tx, err := db.Joined(ctx)
+		require.NoError(t, err)
+		v, err := tx.Enter(1, &rows.Plan{})
+		require.NoError(t, err)
+		n, err := v.Number()
+		require.NoError(t, err)
+		require.NoError(t, v.Insert(&rows.Row{ID: n, State: task.Ready}))
+		all, err := v.Tasks()
+		require.NoError(t, err)
+		require.Equal(t, 2+i/2, all[0])
+		if i%2 == 0 {
+			tx.Rollback()
+		} else {
+			require.NoError(t, tx.Commit())
+		}
+	}
+	require.NoError(t, whole.Commit())
+	require.Equal(t, 3, tasks(t, db))
+	changed, err := db.Changed(context.Background())
+	require.NoError(t, err)
+	require.True(t, changed)
+}

@@ -1,0 +1,69 @@
+package rowstest
+
+import (
+	"context"
+	"maps"
+
+	"github.com/fairq/fairq/store/internal/rows"
+)
+
+// txKey is the key of a context's transaction.
+type txKey struct{}
+
+// Join begins a transaction of the caller's own, and returns a context that carries it. Calls with that are a part of it. What
+// a call has done is undone if it fails, as with a savepoint, and all if the Tx is rolled back.
+func (db *DB) Join(ctx context.Context) (context.Context, rows.Tx, error) {
+	tx, err := db.Begin(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	tx.(*memTx).joined = true
+	return context.WithValue(ctx, txKey{}, tx), tx, nil
+}
+
+// Joined returns a part of the transaction of Join, which must be of the same handle.
+func (db *DB) Joined(ctx context.Context) (rows.Tx, error) {
+	db.data.mu.Lock()
+	defer db.data.mu.Unlock()
+	if db.dead {
+		return nil, ErrKilled
+	}
+	user, ok := ctx.Value(txKey{}).(*memTx)
+	if !ok {
+		return nil, nil //nolint:nilnil // that is the interface's way to say none
+	}
+	must(user.db == db && !user.over, "Joined with a transaction that is over, or of another handle")
+	return &memTx{
+		ctx: ctx, db: db, data: db.data, user: user, names: user.names.fork(), queues: user.queues.fork(), views: map[uint64]*memView{},
+	}, nil
+}
+
+// enterLocked has a view see what was done before in the user's transaction.
+func (tx *memTx) enterLocked(v *memView) {
+	was := tx.views[v.id]
+	if was == nil {
+		was = &memView{q: v.q}
+		tx.views[v.id] = was
+	}
+	v.q = was.q.fork()
+	was.exclusive = was.exclusive || v.exclusive
+	v.exclusive = was.exclusive
+}
+
+// commitLocked makes what a part of the transaction has done a part of it.
+func (tx *memTx) commitLocked(part *memTx) {
+	tx.names, tx.queues, tx.wrote = part.names, part.queues, tx.wrote || part.wrote
+	maps.Copy(tx.views, part.views)
+}
+
+// fork returns the table for a part of the transaction.
+func (t *table[K, R]) fork() table[K, R] { return table[K, R]{t.committed, maps.Clone(t.own)} }
+
+func (q *queue) fork() *queue {
+	return &queue{
+		q.head.fork(), q.removed.fork(), q.rounds.fork(),
+		taskTable{q.tasks.fork(), q.tasks.byKey, q.tasks.byAddress},
+		q.keys.fork(),
+		q.served.fork(), q.consumers.fork(), q.groups.fork(), q.outcomes.fork(), q.done.fork(),
+	}
+}

@@ -1,0 +1,93 @@
+package rowstest
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/fairq/fairq/store/internal/rows"
+)
+
+const (
+	seeds    = 200 // with -short a tenth
+	seedCall = 300 // calls of each
+	seedEnv  = "ROWSTEST_SEED"
+)
+
+// reopener may be implemented by a DB: Reopen returns another handle on the same database, as another process would have
+// one. Both can be used.
+type reopener interface {
+	Reopen(t *testing.T) rows.DB
+}
+
+// teller may be implemented by a DB: if Tells returns true, it calls a function when others have committed, and Changed
+// need not say so.
+type teller interface {
+	Tells() bool
+}
+
+// Run checks that a driver does what the comments of package rows say. open opens an empty database.
+//
+// The test Random makes the same random calls to the driver and to a [DB], and compares what they return. If it fails, it
+// tells the seed; with that in the environment as ROWSTEST_SEED it makes the same calls again.
+func Run(t *testing.T, open func(t *testing.T) rows.DB) {
+	t.Run("Random", func(t *testing.T) { random(t, open) })
+	for _, c := range []struct {
+		name string
+		test func(t *testing.T, db rows.DB)
+	}{
+		{"Head", testHead},
+		{"Rounds", testRounds},
+		{"Plan", testPlan},
+		{"Many", testMany},
+		{"Numbers", testNumbers},
+		{"Again", testAgain},
+		{"Cancelled", testCancelled},
+		{"CancelledLater", testCancelledLater},
+		{"Changed", testChanged},
+		{"Concurrent", testConcurrent},
+		{"Exclusive", testExclusive},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(t, open(t)) })
+	}
+}
+
+func random(t *testing.T, open func(t *testing.T) rows.DB) {
+	if s := os.Getenv(seedEnv); s != "" {
+		seed, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			t.Fatalf("%s: %v", seedEnv, err)
+		}
+		newPair(t, open(t), seed).run()
+		return
+	}
+	n := seeds
+	if testing.Short() {
+		n /= 10
+	}
+	for range n {
+		seed := rand.Uint64()
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { newPair(t, open(t), seed).run() })
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// begin begins a transaction that is rolled back at the end of the test, if it has not ended by then.
+func begin(t *testing.T, db rows.DB) rows.Tx {
+	t.Helper()
+	tx, err := db.Begin(context.Background())
+	ok(t, "Begin", err)
+	t.Cleanup(tx.Rollback)
+	return tx
+}
+
+func ok(t *testing.T, what string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}

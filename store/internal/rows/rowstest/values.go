@@ -1,0 +1,171 @@
+package rowstest
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+)
+
+// strange is strings that a database may mistake for others, for no strings or for a part of a statement. Neighbours are
+// those that are mistaken for each other.
+var strange = []string{
+	"a ", "A", "a", "a\x00", "a\x00b", "\x00", "\xff\xfe", "\xff", "\xc3\x28", "'; DROP TABLE tasks; --", "' OR 1=1 --", `"`, `\`, `\x61`, "a%", "%",
+	"_", "b", "ключ", "🙂", " ", "\u00e9", "e\u0301", "null", "?1", "$1", ":k", "0", "00", "1e1", strings.Repeat("k", task.MaxName),
+}
+
+// values makes random values, few different ones, so that they meet again.
+type values struct {
+	rnd       *rand.Rand
+	keys      []string
+	kinds     []string
+	addresses []string // no "", as groups
+	groups    []string
+	consumers []string
+}
+
+func newValues(rnd *rand.Rand) values {
+	some := func(n int) []string {
+		if rnd.IntN(2) == 0 { // neighbours
+			first := rnd.IntN(len(strange) - n)
+			return slices.Clone(strange[first : first+n])
+		}
+		var list []string
+		for _, i := range rnd.Perm(len(strange))[:n] {
+			list = append(list, strange[i])
+		}
+		return list
+	}
+	return values{
+		rnd: rnd, keys: append(some(3), ""), kinds: append(some(2), ""), addresses: some(5), groups: some(2),
+		consumers: append(some(5), ""),
+	}
+}
+
+func pick[T any](rnd *rand.Rand, list ...T) T { return list[rnd.IntN(len(list))] }
+
+// of returns an element of one of its lists.
+func (v values) of(list []string) string { return pick(v.rnd, list...) }
+
+func (v values) chance(n int) bool { return v.rnd.IntN(n) == 0 }
+
+func (v values) priority() int { return pick(v.rnd, 0, 0, 1, task.MaxPriority) }
+
+func (v values) line() rows.Line { return rows.Line{Key: v.of(v.keys), Priority: v.priority()} }
+
+// count returns a number of rows, of which there may be more or fewer.
+func (v values) count() int { return pick(v.rnd, 1, 1, 2, 3, 1000) }
+
+// time returns a time, few different ones, some of them 0.
+func (v values) time() int64 {
+	switch v.rnd.IntN(10) {
+	case 0, 1:
+		return 0
+	case 2:
+		return math.MaxInt64 - int64(v.rnd.IntN(2))
+	case 3:
+		return time.Date(2030, 1, 1, 0, 0, 0, v.rnd.IntN(3), time.UTC).UnixNano()
+	}
+	return v.now()
+}
+
+// now returns a time that some others are before and some are after, and some are the same.
+func (v values) now() int64 { return 1 + v.rnd.Int64N(20) }
+
+// round returns the number of a round, perhaps 0.
+func (v values) round() uint64 {
+	return pick[uint64](v.rnd, 0, 1, 2, 3, 1<<31, 1<<32, 1<<40-1, 1<<40, 1<<40+1, 1<<62)
+}
+
+// place returns a number that a row has for its order, few different ones.
+func (v values) place() uint64 {
+	return pick[uint64](v.rnd, 0, 1<<40, 1<<62) + uint64(v.rnd.IntN(10))
+}
+
+func (v values) bytes() []byte {
+	return pick(v.rnd, []byte{}, []byte{0}, []byte("{}"), []byte("\xff\x00'"), []byte("some"))
+}
+
+func (v values) payload() []byte {
+	switch {
+	case v.chance(200):
+		big := make([]byte, 1<<20)
+		for i := range big {
+			big[i] = byte(v.rnd.Uint32())
+		}
+		return big
+	case v.chance(8):
+		return nil
+	}
+	return v.bytes()
+}
+
+// reason returns an error, perhaps nil.
+func (v values) reason() *task.Error {
+	if v.chance(2) {
+		return nil
+	}
+	return v.failure()
+}
+
+func (v values) failure() *task.Error {
+	return &task.Error{Code: pick(v.rnd, 0, 0, 1, -1, math.MaxInt64, math.MinInt64), Message: pick(v.rnd, "", v.of(strange))}
+}
+
+func (v values) filter() rows.Filter {
+	f := rows.Filter{MaxPriority: pick(v.rnd, task.MaxPriority, task.MaxPriority, task.MaxPriority, 0, 1, -1)}
+	switch v.rnd.IntN(6) {
+	case 0:
+		f.Kinds = []string{}
+	case 1:
+		f.Kinds = []string{""}
+	case 2:
+		f.Kinds = []string{v.of(v.kinds), v.of(v.kinds), "no such kind"}
+	}
+	return f
+}
+
+// row returns a row with an ID and address given.
+func (v values) row(id uint64, address string, consumers []uint64) *rows.Row {
+	r := &rows.Row{
+		ID: id, Key: v.of(v.keys), Kind: v.of(v.kinds), Address: address, Priority: v.priority(),
+		Weight: pick(v.rnd, 1, 2, fairq.MaxWeight), Payload: v.payload(), TTR: time.Duration(v.time()),
+		MaxAttempts: pick(v.rnd, 0, 1, fairq.MaxLen), Created: v.time(), Deadline: v.time(),
+	}
+	v.change(r, consumers)
+	if r.Group != "" {
+		r.Role = pick(v.rnd, task.Member, task.AtEnd, task.AtAbort)
+	}
+	return r
+}
+
+// change changes all fields of a row that may change.
+func (v values) change(r *rows.Row, consumers []uint64) {
+	r.State = pick(v.rnd, task.Ready, task.Ready, task.Ready, task.Delayed, task.Taken, task.Buried, task.Held)
+	if len(consumers) == 0 && r.State == task.Taken {
+		r.State = task.Buried
+	}
+	r.Group = pick(v.rnd, "", "", v.of(v.groups))
+	r.Round, r.Seq, r.Place, r.Since = v.round(), v.place(), v.place(), v.place()
+	r.Takeable = r.State == task.Ready && r.Round != 0 && !v.chance(4)
+	r.Gap = v.chance(4)
+	r.Counted = (r.State == task.Ready || r.State == task.Delayed) && !v.chance(4)
+	r.Consumer = 0
+	if r.State == task.Taken {
+		r.Consumer = pick(v.rnd, consumers...)
+	}
+	r.Attempts = pick(v.rnd, 0, 1, 2, fairq.MaxLen)
+	r.ReadyAt, r.Until, r.Expires, r.Wake, r.Err = v.time(), v.time(), v.time(), v.time(), v.reason()
+}
+
+// take changes the fields of a row that Take writes.
+func (v values) take(r *rows.Row, consumer uint64) {
+	r.State, r.Takeable, r.Counted, r.Consumer = task.Taken, false, false, consumer
+	r.Since, r.Until, r.Wake = v.place(), v.time(), v.time()
+	r.Attempts++
+}

@@ -1,0 +1,274 @@
+package rowstest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/fairq/fairq/store/internal/rows"
+)
+
+// txs is a transaction of a driver and one of the model.
+type txs struct {
+	*pair
+	h         *handle
+	got, want rows.Tx
+	views     []*views // those that were dropped too
+	created   []uint64 // queues
+}
+
+// views is a View of a driver and one of the model.
+type views struct {
+	*txs
+	id        uint64
+	got, want rows.View
+	model     *memView // is want
+	hint      *rows.Plan
+	dropped   bool
+	given     []uint64 // numbers
+}
+
+func (p *pair) begin(h *handle) *txs {
+	p.note("Begin with handle %d", h.name)
+	got, err := h.got.Begin(context.Background())
+	p.must("Begin", err)
+	p.t.Cleanup(got.Rollback)
+	want, err := h.want.Begin(context.Background())
+	p.must("Begin of the model", err)
+	p.t.Cleanup(want.Rollback)
+	return &txs{pair: p, h: h, got: got, want: want}
+}
+
+// enter enters some queues, making those that are not there.
+func (tx *txs) enter() {
+	var ids []uint64
+	for _, name := range tx.names {
+		settings := tx.values.bytes()
+		switch tx.rnd.IntN(4) {
+		case 0:
+			continue
+		case 1:
+			settings = nil
+		}
+		if id, ok := tx.queue(name, settings); ok {
+			ids = append(ids, id)
+		}
+	}
+	if len(tx.ids) > 0 && tx.chance(10) { // perhaps one that was dropped
+		ids = append(ids, pick(tx.rnd, slices.Sorted(maps.Keys(tx.ids))...))
+	}
+	slices.Sort(ids)
+	for _, id := range slices.Compact(ids) {
+		tx.view(id, tx.plan())
+	}
+}
+
+// left returns the Views of queues that were not dropped.
+func (tx *txs) left() (left []*views) {
+	for _, v := range tx.views {
+		if !v.dropped {
+			left = append(left, v)
+		}
+	}
+	return left
+}
+
+// rollback also allows what was made in the transaction to be made again.
+func (tx *txs) rollback() {
+	tx.note("Rollback")
+	tx.got.Rollback()
+	tx.want.Rollback()
+	for _, v := range tx.views {
+		for _, n := range v.given {
+			delete(tx.numbers[v.id], n)
+		}
+	}
+	for _, id := range tx.created {
+		delete(tx.ids, id)
+		delete(tx.numbers, id)
+		for _, h := range tx.handles {
+			delete(h.numbers, id)
+		}
+	}
+}
+
+// queue returns the id of a queue, if there is one.
+func (tx *txs) queue(name string, settings []byte) (uint64, bool) {
+	tx.note("Queue(%q, %#v)", name, settings)
+	got, err := tx.got.Queue(name, settings)
+	tx.must("Queue", err)
+	if got != nil {
+		if tx.want.(*memTx).names.get(name) == nil && tx.ids[got.ID] {
+			tx.fail("a queue was made with an ID that another one has, or had: %d", got.ID)
+		}
+		tx.h.want.given = got.ID
+	}
+	want, err := tx.want.Queue(name, settings)
+	tx.h.want.given = 0
+	tx.must("Queue of the model", err)
+	if tx.equal("Queue", got, want); got == nil {
+		return 0, false
+	}
+	if !tx.ids[got.ID] {
+		tx.ids[got.ID] = true
+		tx.numbers[got.ID] = map[uint64]bool{}
+		tx.created = append(tx.created, got.ID)
+	}
+	return got.ID, true
+}
+
+// plan returns a Plan that may be right or wrong.
+func (tx *txs) plan() *rows.Plan {
+	v := tx.values
+	plan := &rows.Plan{
+		Exclusive: tx.chance(2), Tasks: tx.chance(2), Numbers: tx.rnd.IntN(5), Payloads: tx.chance(2),
+		Take: tx.rnd.IntN(5), Filter: v.filter(),
+	}
+	for range tx.rnd.IntN(4) {
+		plan.Get = append(plan.Get, tx.rnd.Uint64N(20), tx.rnd.Uint64N(1<<62))
+		plan.Last = append(plan.Last, v.line())
+	}
+	if tx.chance(2) {
+		plan.Keys, plan.Parked = tx.someKeys(), tx.rnd.IntN(3)
+	}
+	return plan
+}
+
+// someKeys returns some keys, in order and each once.
+func (tx *txs) someKeys() (keys []string) {
+	for range pick(tx.rnd, 1, 1, 5) {
+		keys = append(keys, tx.values.of(tx.values.keys))
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// view enters a queue. It returns nil if there is none.
+func (tx *txs) view(id uint64, plan *rows.Plan) *views {
+	if q := tx.want.(*memTx).queues.get(id); q != nil {
+		for taskID := range q.tasks.all() { // ids that are there are likely to be wanted
+			if plan.Get != nil && taskID%3 == 0 {
+				plan.Get = append(plan.Get, taskID)
+			}
+		}
+		slices.Sort(plan.Get)
+	}
+	tx.note("Enter(%d, %#v)", id, *plan)
+	got, err := tx.got.Enter(id, plan)
+	tx.must("Enter", err)
+	want, err := tx.want.Enter(id, plan)
+	tx.must("Enter of the model", err)
+	if (got == nil) != (want == nil) {
+		tx.fail("Enter returned %v; the model: %v", got, want)
+	}
+	if got == nil {
+		return nil
+	}
+	v := &views{txs: tx, id: id, got: got, want: want, model: want.(*memView), hint: plan}
+	tx.views = append(tx.views, v)
+	v.checkHead()
+	if now := got.Now(); now < 1e18 || now > 4e18 {
+		tx.fail("Now is %d; that is not nanoseconds since 1970", now)
+	}
+	return v
+}
+
+// checkHead compares a Head that was just returned, and looks whether it may be the same as last time.
+func (v *views) checkHead() {
+	got, want := v.got.Head(), v.want.Head()
+	if last := v.h.heads[v.id]; got == last[0] && want != last[1] {
+		v.fail("Head of queue %d, handle %d, is the one that it was before others wrote, or before a rollback", v.id, v.h.name)
+	}
+	if got.Rounds == nil {
+		v.fail("Head.Rounds is nil; it is to be written to")
+	}
+	v.h.heads[v.id] = [2]*rows.Head{got, want}
+	v.compareHead()
+}
+
+func (v *views) compareHead() {
+	v.equal("Head", v.got.Head(), v.want.Head())
+	if v.got.Head() != v.h.heads[v.id][0] {
+		v.fail("two calls of Head of a View return different ones")
+	}
+}
+
+// note notes a call of the View.
+func (v *views) note(format string, args ...any) string {
+	return v.pair.note(fmt.Sprintf("queue %d: ", v.id)+format, args...)
+}
+
+// write makes a call that returns nothing, to both.
+func (v *views) write(f func(v rows.View) error, format string, args ...any) {
+	v.t.Helper()
+	what := v.note(format, args...)
+	v.must(what, f(v.got))
+	v.must(what+" of the model", f(v.want))
+}
+
+// read makes a call to both, and compares the results.
+func read[T any](v *views, f func(v rows.View) (T, error), format string, args ...any) (got, want T) {
+	v.t.Helper()
+	what := v.note(format, args...)
+	got, err := f(v.got)
+	v.must(what, err)
+	want, err = f(v.want)
+	v.must(what+" of the model", err)
+	v.equal(what, got, want)
+	return got, want
+}
+
+func (p *pair) equal(what string, got, want any) {
+	p.t.Helper()
+	if g, w := show(got), show(want); g != w {
+		p.fail("%s returned\n\t%s\nthe model:\n\t%s", what, g, w)
+	}
+}
+
+// twins is what a driver and the model return for the same row.
+type twins struct{ got, want *rows.Row }
+
+// A list is a call that returns rows, the first n in an order in which there may be ties.
+type list struct {
+	call    func(v rows.View, n int) ([]*rows.Row, error)
+	order   func(a, b *rows.Row) int
+	payload bool // payloads are there in any case; else they may be there or not, if they are not in the model's
+}
+
+// rows makes a call to both, to the model without a limit, and compares the results.
+func (v *views) rows(l list, n int, format string, args ...any) (found []twins) {
+	v.t.Helper()
+	what := v.note(format, args...)
+	got, err := l.call(v.got, n)
+	v.must(what, err)
+	before := maps.Clone(v.model.read)
+	all, err := l.call(v.want, 1<<30)
+	v.must(what+" of the model", err)
+	after := v.model.read
+	v.model.read = before // but for what the driver has returned
+	if len(got) != min(n, len(all)) {
+		v.fail("%s returned %d rows; there are %d:\n\t%s\n\t%s", what, len(got), len(all), show(got), show(all))
+	}
+	for i, r := range got {
+		at := slices.IndexFunc(all, func(w *rows.Row) bool { return r != nil && w.ID == r.ID })
+		switch {
+		case at < 0:
+			v.fail("%s returned a wrong row:\n\t%s\nthe model:\n\t%s", what, show(r), show(all))
+		case slices.ContainsFunc(found, func(f twins) bool { return f.got.ID == r.ID }):
+			v.fail("%s returned a row twice: %s", what, show(r))
+		case l.order(r, all[i]) != 0:
+			v.fail("%s returned rows in another order:\n\t%s\nthe model:\n\t%s", what, show(got), show(all))
+		}
+		if w := all[at]; !l.payload && w.Payload == nil && bytes.Equal(r.Payload, v.model.q.tasks.get(r.ID).Payload) {
+			w.Payload = r.Payload
+		}
+		v.equal(what, r, all[at])
+		found = append(found, twins{r, all[at]})
+		if after[r.ID] {
+			v.model.read[r.ID] = true
+		}
+	}
+	return found
+}

@@ -1,0 +1,282 @@
+package rowstest
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+)
+
+// walker checks that the rows of a queue fit together.
+type walker struct {
+	v    rows.View
+	head *rows.Head
+	now  int64
+	all  []*rows.Row
+
+	settings struct {
+		task.Settings
+		Kinds bool
+	}
+	fronted, reserves, evicts, counts bool
+	keys                              map[string]*rows.Key
+
+	wrong string
+}
+
+// walk returns what is wrong with the rows of the queue q, "" if nothing is.
+func (m *model) walk() string {
+	tx, err := m.look.Begin(context.Background())
+	m.ok("Begin", err)
+	defer tx.Rollback()
+	q, err := tx.Queue("q", nil)
+	m.ok("Queue", err)
+	if q == nil {
+		return "there is no queue"
+	}
+	v, err := tx.Enter(q.ID, &rows.Plan{Exclusive: true})
+	m.ok("Enter", err)
+	w := &walker{v: v, head: v.Head(), now: v.Now(), keys: map[string]*rows.Key{}}
+	if err := json.Unmarshal(w.head.Settings, &w.settings); err != nil {
+		return err.Error()
+	}
+	s := &w.settings
+	w.fronted = s.Kinds || s.MaxInFlightPerKey > 0
+	w.reserves = s.KeepPlace && !w.fronted
+	w.evicts = s.WhenFull != fairq.Reject
+	w.counts = s.MaxInFlightPerKey > 0 || w.evicts || s.KeyCapacity < s.Capacity
+	w.all, err = v.List(task.ListOptions{Limit: math.MaxInt32})
+	m.ok("List", err)
+	for _, k := range m.keys {
+		w.keys[k], err = keyOf(v, k)
+		m.ok("Lines", err)
+	}
+	w.walkKeys()
+	for _, r := range w.all {
+		w.walkRow(r)
+	}
+	w.walkLines()
+	w.walkConsumers()
+	for _, g := range m.groups {
+		w.walkGroup(g)
+	}
+	for _, a := range m.addresses {
+		o, err := v.Outcome(a)
+		m.ok("Outcome", err)
+		has := slices.ContainsFunc(w.all, func(r *rows.Row) bool { return r.Address == a })
+		w.check(o == nil || !has, "there is an outcome of address %s, and a task that has it", a)
+		w.check(o == nil || o.Until+int64(s.Retention) > w.now, "the outcome of address %s is still there", a)
+	}
+	return w.wrong
+}
+
+func (w *walker) check(right bool, format string, args ...any) {
+	if !right {
+		w.wrong += fmt.Sprintf(format, args...) + "\n"
+	}
+}
+
+func fetch[T any](w *walker, v T, err error) T {
+	w.check(err == nil, "error: %v", err)
+	return v
+}
+
+// row is a task with what of it matters here.
+func describe(r *rows.Row) string {
+	return fmt.Sprintf("task %d (key %s, priority %d, kind %q, state %v, takeable %v, round %d, seq %d, place %d, gap %v, wake %d, until %d)", r.ID,
+		r.Key, r.Priority, r.Kind, r.State, r.Takeable, r.Round, r.Seq, r.Place, r.Gap, r.Wake, r.Until)
+}
+
+func (w *walker) blocked(key string) bool {
+	k := w.keys[key]
+	return k != nil && (k.Paused || w.settings.MaxInFlightPerKey > 0 && k.Tasks[task.Taken] >= w.settings.MaxInFlightPerKey)
+}
+
+func (w *walker) walkKeys() {
+	paused := 0
+	for name, k := range w.keys {
+		var tasks [task.Held + 1]int
+		weight, last := 0, uint64(0)
+		for _, r := range w.all {
+			if r.Key == name {
+				tasks[0]++
+				tasks[r.State]++
+				if r.ID > last {
+					weight, last = r.Weight, r.ID
+				}
+			}
+		}
+		if k == nil {
+			w.check(!w.counts || tasks[0] == 0, "key %s has tasks, but no row", name)
+			continue
+		}
+		if k.Paused {
+			paused++
+		}
+		w.check(k.Paused || w.counts && tasks[0] > 0, "key %s has a row for nothing", name)
+		load := 0
+		if w.evicts && k.Weight > 0 {
+			load = (tasks[task.Ready] + tasks[task.Delayed] + k.Weight - 1) / k.Weight
+		}
+		if !w.counts {
+			tasks = [task.Held + 1]int{}
+		}
+		w.check(k.Tasks == tasks, "key %s counts %v, and has %v", name, k.Tasks, tasks)
+		w.check(tasks[0] == 0 || k.Weight == weight, "key %s has weight %d; it should be %d", name, k.Weight, weight)
+		w.check(k.Load == load, "key %s has load %d; it should be %d", name, k.Load, load)
+	}
+	w.check(w.head.PausedKeys == paused, "PausedKeys is %d; it should be %d", w.head.PausedKeys, paused)
+}
+
+// ends returns when a task is of no use any more.
+func ends(r *rows.Row) int64 {
+	if r.Deadline == 0 {
+		return r.Expires
+	}
+	return earlier(max(r.Deadline-1, 0, r.Created), r.Expires)
+}
+
+func earlier(a, b int64) int64 {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+func (w *walker) walkRow(r *rows.Row) {
+	wake := ends(r)
+	switch r.State {
+	case task.Ready:
+		if !w.fronted {
+			w.check(r.Round > 0, "%s has no round", describe(r))
+		}
+		w.check(r.Takeable == (r.Round > 0 && !w.blocked(r.Key)), "%s; its key is blocked: %v", describe(r), w.blocked(r.Key))
+		w.check(r.ReadyAt > 0, "%s has not become ready", describe(r))
+	case task.Delayed:
+		wake = earlier(wake, r.Until)
+		w.check(r.Until > 0, "%s has no delay", describe(r))
+	case task.Taken:
+		wake = r.Until
+		w.check((r.Until > 0) == (r.TTR > 0), "%s has a time to run of %v", describe(r), r.TTR)
+		w.check(r.Attempts > 0, "%s has %d attempts", describe(r), r.Attempts)
+		w.check(r.Round > 0, "%s has no round", describe(r))
+		w.check(r.Round <= w.head.Rounds[r.Priority], "%s is after the round that is served, %d", describe(r), w.head.Rounds[r.Priority])
+	case task.Buried:
+		w.check(r.Since > 0, "%s has no number", describe(r))
+	case task.Held:
+		w.check(r.Group != "", "%s has no group", describe(r))
+	}
+	w.check(r.Wake == wake, "%s should wake at %d", describe(r), wake)
+	w.check(r.Wake == 0 || r.Wake > w.now, "%s is due", describe(r))
+	waits := r.State == task.Ready || r.State == task.Delayed
+	w.check(r.Counted == (w.evicts && waits), "%s: Counted is %v", describe(r), r.Counted)
+	w.check(!waits || (r.Since > 0) == r.Counted, "%s has a number: %d", describe(r), r.Since)
+	w.check((r.Consumer > 0) == (r.State == task.Taken), "%s is held by %d", describe(r), r.Consumer)
+	w.check(r.State != task.Ready || r.Place > 0, "%s has no place", describe(r))
+	switch {
+	case w.reserves:
+		w.check(r.Round > 0, "%s has no round", describe(r))
+	case waits && r.State == task.Delayed || r.State == task.Buried || r.State == task.Held:
+		w.check(r.Round == 0, "%s has a round", describe(r))
+	}
+}
+
+// walkLines checks the order within each line, and that none has more turns in a round than it may.
+func (w *walker) walkLines() {
+	lines := map[rows.Line][]*rows.Row{}
+	for _, r := range w.all {
+		if r.State == task.Ready {
+			l := rows.Line{Key: r.Key, Priority: r.Priority}
+			lines[l] = append(lines[l], r)
+		}
+	}
+	for l, line := range lines {
+		slices.SortFunc(line, byPlace)
+		if w.fronted {
+			w.walkFront(l, line)
+			continue
+		}
+		if !slices.IsSortedFunc(line, func(a, b *rows.Row) int { return cmp.Or(cmp.Compare(a.Round, b.Round), cmp.Compare(a.Seq, b.Seq)) }) {
+			w.check(false, "the line %v is not in the order of places:", l)
+			for _, r := range line {
+				w.check(false, "  %s", describe(r))
+			}
+		}
+		in := map[uint64]int{}
+		for _, r := range line {
+			if r.Round > w.head.Rounds[l.Priority] {
+				in[r.Round]++
+				w.check(in[r.Round] <= r.Weight, "%s has too many beside it in its round", describe(r))
+			}
+		}
+	}
+}
+
+// walkFront checks that the first tasks of a line are at its front, as many as its weight, and the first of each kind, which
+// has the first turn.
+func (w *walker) walkFront(_ rows.Line, line []*rows.Row) {
+	kinds := map[string]bool{}
+	last, parked := line[0], false
+	for i, r := range line {
+		first := !kinds[r.Kind]
+		kinds[r.Kind] = true
+		switch {
+		case first:
+			w.check(r.Round != 0, "%s is the first of its kind, and is parked", describe(r))
+			w.check(r.Round == line[0].Round && r.Seq == line[0].Seq, "%s is the first of its kind, and has not the first turn of its line", describe(r))
+		case r.Round == 0:
+			w.check(i >= r.Weight, "%s is number %d of its line, and is parked", describe(r), i)
+			parked = true
+		default:
+			w.check(!parked, "%s is at the front behind others that are parked", describe(r))
+			w.check(r.Round > last.Round || r.Round == last.Round && r.Seq > last.Seq, "%s stands before %s", describe(r), describe(last))
+			last = r
+		}
+	}
+}
+
+func (w *walker) walkConsumers() {
+	known := map[uint64]rows.Consumer{}
+	for _, c := range fetch2(w)(w.v.Consumers("", 0)) {
+		known[c.Number] = c
+		w.check(c.Deadline > w.now, "consumer %d (%q) is due", c.Number, c.Name)
+	}
+	for _, r := range w.all {
+		if _, ok := known[r.Consumer]; r.State == task.Taken {
+			w.check(ok, "%s is held by %d, which is not known", describe(r), r.Consumer)
+		}
+	}
+}
+
+func fetch2(w *walker) func([]rows.Consumer, error) []rows.Consumer {
+	return func(list []rows.Consumer, err error) []rows.Consumer { return fetch(w, list, err) }
+}
+
+func (w *walker) walkGroup(name string) {
+	g, err := w.v.Group(name)
+	w.check(err == nil, "Group: %v", err)
+	tasks, members := 0, 0
+	for _, r := range w.all {
+		if r.Group == name {
+			if tasks++; r.Role == task.Member {
+				members++
+			}
+			w.check(r.State != task.Held || g != nil && (!g.Started || r.Role != task.Member), "%s is held", describe(r))
+		}
+	}
+	if g == nil {
+		w.check(tasks == 0, "group %s has tasks, but no row", name)
+		return
+	}
+	w.check(tasks > 0 && g.Tasks == tasks && g.Members == members, "group %s counts %d and %d, and has %d and %d", name, g.Tasks, g.Members, tasks, members)
+	w.check(!g.Started || members > 0, "group %s should have ended", name)
+}
+
+var _ = time.Second

@@ -1,0 +1,272 @@
+package rows
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task"
+)
+
+// Options say how a Store uses its database.
+type Options struct {
+	MaxPayload int           // bytes
+	History    time.Duration // how long tasks that are gone are remembered; 0 means not at all
+	Poll       time.Duration // how often somebody who waits looks for what others have done
+	Timeout    time.Duration // how long a transaction may take; 0 means that the database sees to it
+}
+
+// Store is a [task.Store] that keeps its queues in a database.
+type Store struct {
+	db        DB
+	options   Options
+	committer committer
+
+	mu     sync.Mutex // protects the others
+	queues map[uint64]*queue
+}
+
+// New returns a Store.
+func New(db DB, options Options) *Store {
+	s := &Store{db: db, options: options, queues: map[uint64]*queue{}}
+	s.committer.store = s
+	return s
+}
+
+// context returns one for a transaction. It does not end with that of a caller, for others' calls are in it too.
+func (s *Store) context() (context.Context, context.CancelFunc) {
+	if s.options.Timeout == 0 {
+		return context.Background(), func() {}
+	}
+	return context.WithTimeout(context.Background(), s.options.Timeout)
+}
+
+// queue is a queue as this process knows it. All that have it open here share it.
+//
+// What the committer's transactions know of it is used by the one who leads alone.
+type queue struct {
+	store    *Store
+	number   uint64
+	name     string
+	settings settings
+	text     []byte // the settings as they are written down
+	mode
+	joined bool // it stands for the queue in a transaction of the caller's
+
+	mu       sync.Mutex // protects backends, never held while something is done
+	backends []*backend
+
+	// What follows is used by the one who leads alone.
+
+	members map[string]*member // consumers that live here
+	names   map[uint64]string  // of consumers
+	held    map[uint64]held    // by task: leases of members
+	awaited map[uint64]string  // tasks whose end somebody waits for: their addresses
+	stats   task.Stats         // counters
+	due     int64              // when advance has something to do, 0 for never
+	beat    int64              // when members must be renewed
+	dropped bool
+	kept    kept
+	counted counted
+
+	// These are times of this process, not of the database; 0 means never.
+	next  atomic.Int64 // when there is something due
+	poll  atomic.Int64 // when to ask whether others have changed something
+	pause atomic.Int64 // between the last two such times, if it was shorter than usual
+
+	others atomic.Bool // others have changed something, as far as is known
+}
+
+// settings are those of a queue as they are written down.
+type settings struct {
+	task.Settings
+	Kinds bool // it has ever had a task of a kind
+}
+
+// mode is what follows from the settings.
+type mode struct {
+	fronted  bool // only the fronts of keys can be taken
+	limited  bool // MaxInFlightPerKey
+	reserves bool // tasks have their turns from Put on
+	thisTurn bool // newcomers join the round being served
+	evicts   bool
+	counts   bool // there is a row for each key that has tasks
+	alone    bool // each transaction needs the queue for itself
+}
+
+func modeOf(s *settings) mode {
+	m := mode{
+		fronted:  s.Kinds || s.MaxInFlightPerKey > 0,
+		limited:  s.MaxInFlightPerKey > 0,
+		reserves: s.KeepPlace && !s.Kinds && s.MaxInFlightPerKey == 0,
+		thisTurn: s.Newcomers == fairq.ThisRound,
+		evicts:   s.WhenFull != fairq.Reject,
+	}
+	m.counts = m.limited || m.evicts || s.KeyCapacity < s.Capacity
+	m.alone = m.fronted || m.counts || m.thisTurn || s.Capacity < fairq.MaxLen
+	return m
+}
+
+// byKey tells whether more is asked of each key than the last round of its lines.
+func (m *mode) byKey() bool { return m.fronted || m.counts }
+
+// member is a consumer that lives in this process, which renews it.
+type member struct {
+	number   uint64
+	deadline int64 // nobody else touches it before
+}
+
+type held struct {
+	lease uint64
+	key   string
+}
+
+// openerPrefix begins the names of consumers that stand for those who have the queue open.
+const openerPrefix = "\x00open "
+
+// Open implements [task.Store].
+func (s *Store) Open(ctx context.Context, name string, wanted task.Settings, n *task.Notifier) (task.Backend, error) {
+	for { // until it is not dropped in between
+		number, err := s.find(ctx, name, settings{Settings: wanted})
+		if err != nil {
+			return nil, err
+		}
+		b := &backend{queue: s.queue(number, name, settings{Settings: wanted}), notifier: n, opener: openerPrefix + newName()}
+		err = b.call(ctx, call{alone: true, opens: true, run: func(u *unit) error { return u.open(b, wanted) }})
+		if errors.Is(err, task.ErrDropped) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		return b, nil
+	}
+}
+
+// find returns the number of the queue of that name, which it makes if there is none.
+func (s *Store) find(ctx context.Context, name string, wanted settings) (uint64, error) {
+	tx, err := s.db.Begin(ctx)
+	if err != nil {
+		return 0, err
+	}
+	row, err := tx.Queue(name, wanted.text())
+	if err == nil {
+		err = tx.Commit()
+	}
+	if err != nil {
+		tx.Rollback()
+		return 0, err
+	}
+	return row.ID, nil
+}
+
+// queue returns the queue of that number as this process knows it.
+func (s *Store) queue(number uint64, name string, wanted settings) *queue {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.queues[number]
+	if q == nil {
+		q = newQueue(s, number, name, wanted)
+		s.queues[number] = q
+	}
+	return q
+}
+
+func newQueue(s *Store, number uint64, name string, known settings) *queue {
+	q := &queue{
+		store: s, number: number, name: name, members: map[string]*member{}, names: map[uint64]string{}, held: map[uint64]held{},
+		awaited: map[uint64]string{}, due: 1,
+	}
+	q.set(known)
+	return q
+}
+
+func (q *queue) set(known settings) {
+	q.settings, q.text, q.mode = known, known.text(), modeOf(&known)
+}
+
+func (s settings) text() []byte {
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // there is nothing in it that cannot be written
+	}
+	return text
+}
+
+// learn reads the settings that the queue has, which others may have changed.
+func (u *unit) learn() {
+	if bytes.Equal(u.head.Settings, u.q.text) {
+		return
+	}
+	var known settings
+	check(json.Unmarshal(u.head.Settings, &known))
+	u.q.set(known)
+	if u.q.alone {
+		u.needAlone()
+	}
+}
+
+// open is the part of Open that needs the queue.
+func (u *unit) open(b *backend, wanted task.Settings) error {
+	q := u.q
+	if q.settings.Settings != wanted {
+		if others := must(u.v.Consumers(openerPrefix, u.now)); len(others) > 0 {
+			return differs(wanted, q.settings.Settings, fmt.Sprintf("as long as others have queue %q open", q.name))
+		}
+		u.change(settings{wanted, q.settings.Kinds})
+	}
+	u.member(b.opener)
+	u.later(func() {
+		b.wanted = wanted
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.backends = append(q.backends, b)
+		q.due = 1 // b does not know yet when it is
+	})
+	return nil
+}
+
+// hasKind says that the queue has a task of a kind. From now on only the fronts of keys can be taken: otherwise one who takes
+// only some kinds would have to pass over the others.
+func (u *unit) hasKind() {
+	if !u.q.settings.Kinds {
+		u.needAlone()
+		u.change(settings{u.q.settings.Settings, true})
+	}
+}
+
+// change gives the queue other settings.
+func (u *unit) change(to settings) {
+	u.q.set(to)
+	check(u.v.SetSettings(u.q.text))
+	u.rebuild()
+}
+
+// agrees returns an error if the queue has other settings than it is used with here. It can only have if nothing was heard of
+// this process for so long that others thought that it does not have it open any more.
+func (b *backend) agrees(q *queue) error {
+	if q.settings.Settings == b.wanted {
+		return nil
+	}
+	return differs(b.wanted, q.settings.Settings, fmt.Sprintf("to which others have changed it for queue %q", q.name))
+}
+
+// differs returns an error that names the first setting that is not what it must be, and says why it must.
+func differs(wanted, known task.Settings, why string) error {
+	a, b := reflect.ValueOf(wanted), reflect.ValueOf(known)
+	for i := range a.NumField() {
+		if a.Field(i).Interface() != b.Field(i).Interface() {
+			return &task.FieldError{
+				Field: "Options." + a.Type().Field(i).Name, Value: a.Field(i).Interface(), Limit: fmt.Sprintf("%v, %s", b.Field(i).Interface(), why),
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,228 @@
+package rows_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/store/internal/rows/rowstest"
+	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/storetest"
+)
+
+// store is a rows.Store over a database in memory.
+type store struct {
+	*rows.Store
+	db *rowstest.DB
+}
+
+func open(db *rowstest.DB) *store {
+	return &store{rows.New(db, rows.Options{MaxPayload: 2 << 20, Poll: 10 * time.Second}), db}
+}
+
+func (s *store) Reopen(*testing.T) task.Store { return open(s.db.Reopen()) }
+func (s *store) Kill(*testing.T)              { s.db.Kill() }
+
+func TestStore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("that of store/sqlite shows the same")
+	}
+	storetest.Run(t, func(*testing.T) task.Store { return open(rowstest.NewDB(time.Now)) })
+}
+
+// As over a database in which transactions run at the same time.
+func TestStoreShared(t *testing.T) {
+	storetest.Run(t, func(*testing.T) task.Store {
+		db := rowstest.NewDB(time.Now)
+		db.Shared = true
+		return open(db)
+	})
+}
+
+// slow is a database that does not answer while somebody else has what is in gate.
+type slow struct {
+	*rowstest.DB
+	gate chan struct{}
+}
+
+func (s *slow) Begin(ctx context.Context) (rows.Tx, error) {
+	token := <-s.gate
+	defer func() { s.gate <- token }()
+	return s.DB.Begin(ctx)
+}
+
+// A process that was taken for dead, and is not, takes tasks like any other, and if it dies then, they are handed back.
+func TestTakenForDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, options := t.Context(), &task.Options[string]{Grace: time.Second}
+		db := &slow{rowstest.NewDB(time.Now), make(chan struct{}, 1)}
+		db.gate <- struct{}{}
+		a, err := task.Open(ctx, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Second}), "q", options)
+		require.NoError(t, err)
+		b, err := task.Open(ctx, open(db.Reopen()), "q", options)
+		require.NoError(t, err)
+		_, err = a.Put(ctx, "k", "first", task.PutOptions{})
+		require.NoError(t, err)
+		first, err := a.Take(ctx)
+		require.NoError(t, err)
+
+		<-db.gate
+		time.Sleep(5 * time.Second)
+		again, err := b.Take(ctx)
+		require.NoError(t, err)
+		require.Equal(t, first.ID, again.ID)
+		require.NoError(t, again.Ack(ctx))
+		db.gate <- struct{}{}
+		require.ErrorIs(t, first.Ack(ctx), task.ErrLeaseLost)
+
+		id, err := a.Put(ctx, "k", "second", task.PutOptions{})
+		require.NoError(t, err)
+		second, err := a.Take(ctx)
+		require.NoError(t, err)
+		require.Equal(t, id, second.ID)
+		time.Sleep(5 * time.Second) // it is alive
+		_, ok, err := b.TryTake(ctx)
+		require.NoError(t, err)
+		require.False(t, ok)
+		db.Kill()
+		_ = a.Close(ctx)
+		time.Sleep(5 * time.Second)
+		second, ok, err = b.TryTake(ctx)
+		require.NoError(t, err)
+		require.True(t, ok, "what it had taken is handed back")
+		require.Equal(t, id, second.ID)
+		require.NoError(t, b.Close(ctx))
+	})
+}
+
+// counting is a database that calls a function when it has counted the keys.
+type counting struct {
+	rows.DB
+	counted func(n int)
+}
+
+type countingTx struct {
+	rows.Tx
+	counted func(n int)
+}
+
+type countingView struct {
+	rows.View
+	counted func(n int)
+}
+
+func (c counting) Begin(ctx context.Context) (rows.Tx, error) {
+	tx, err := c.DB.Begin(ctx)
+	return countingTx{tx, c.counted}, err
+}
+
+func (c countingTx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
+	v, err := c.Tx.Enter(queue, plan)
+	return countingView{v, c.counted}, err
+}
+
+func (c countingView) Keys() (int, error) {
+	n, err := c.View.Keys()
+	c.counted(n)
+	return n, err
+}
+
+// Where there are many keys they are not counted all the time.
+func TestStatsOfManyKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		db := counting{rowstest.NewDB(time.Now), func(n int) { time.Sleep(time.Duration(n) * time.Millisecond) }}
+		q, err := task.Open[string](ctx, rows.New(db, rows.Options{MaxPayload: 1000}), "q", nil)
+		require.NoError(t, err)
+		keys := func() int {
+			s, err := q.Stats(ctx)
+			require.NoError(t, err)
+			return s.Keys
+		}
+		for n := 1; n <= 1001; n++ {
+			_, err := q.Put(ctx, fmt.Sprint(n), "", task.PutOptions{})
+			require.NoError(t, err)
+			if n > 990 {
+				require.Equal(t, n, keys())
+			}
+		}
+		_, err = q.Put(ctx, "one more", "", task.PutOptions{})
+		require.NoError(t, err)
+		begin := time.Now()
+		for time.Since(begin) < 20*time.Second {
+			require.Equal(t, 1001, keys())
+			time.Sleep(time.Second)
+		}
+		require.InDelta(t, 20*time.Second, time.Since(begin), 1e9)
+		time.Sleep(time.Second)
+		require.Equal(t, 1002, keys())
+		require.NoError(t, q.Close(ctx))
+	})
+}
+
+// If a call panics, one caller does, and the others of the same transaction get an error; then all goes on.
+func TestPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, boom := t.Context(), false
+		gate := &slow{rowstest.NewDB(time.Now), make(chan struct{}, 1)}
+		gate.gate <- struct{}{}
+		db := counting{gate, func(int) {
+			if boom {
+				panic("boom")
+			}
+		}}
+		q, err := task.Open[string](ctx, rows.New(db, rows.Options{MaxPayload: 1000}), "q", nil)
+		require.NoError(t, err)
+		for first := range 4 { // who leads
+			synctest.Wait() // what opening has left to be done is over, or who does that might panic
+			token := <-gate.gate
+			var panics, errs, fine atomic.Int32
+			call := func(f func() error) {
+				go func() {
+					defer func() {
+						if recover() != nil {
+							panics.Add(1)
+						}
+					}()
+					if f() != nil {
+						errs.Add(1)
+					} else {
+						fine.Add(1)
+					}
+				}()
+				synctest.Wait()
+			}
+			put := func() error {
+				_, err := q.Put(ctx, "key", "", task.PutOptions{})
+				return err
+			}
+			stats := func() error {
+				_, err := q.Stats(ctx)
+				return err
+			}
+			boom = true
+			call(put) // leads alone
+			for i := range 4 {
+				if i == first {
+					call(stats)
+				} else {
+					call(put)
+				}
+			}
+			gate.gate <- token
+			synctest.Wait()
+			require.Equal(t, [3]int32{1, 3, 1}, [3]int32{panics.Load(), errs.Load(), fine.Load()})
+			boom = false
+			s, err := q.Stats(ctx)
+			require.NoError(t, err)
+			require.Equal(t, first+1, s.Ready)
+		}
+		require.NoError(t, q.Close(ctx))
+	})
+}

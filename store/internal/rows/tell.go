@@ -1,0 +1,223 @@
+package rows
+
+import (
+	"slices"
+	"time"
+
+	"github.com/fairq/fairq/task"
+)
+
+// notice is something that those who have the queue open are told once the transaction is committed.
+type notice struct {
+	what     what
+	priority int
+	kind     string // or the key
+	id       uint64
+	lease    uint64
+	err      error
+	event    *task.Event
+	record   *task.Record
+}
+
+type what uint8
+
+const (
+	ready what = iota
+	look
+	room
+	event
+	ended
+	expired
+	dropped
+	leaseBegun // a member has taken a task
+	leaseOver
+)
+
+func (u *unit) notice(n notice) { u.notices = append(u.notices, n) }
+
+// canBeTaken says that a task can be taken that could not be before.
+func (u *unit) canBeTaken(r *Row) {
+	if !u.head.Paused {
+		u.notice(notice{what: ready, priority: r.Priority, kind: r.Kind})
+	}
+}
+
+func (u *unit) ended(id uint64, o Outcome) {
+	u.notice(notice{what: ended, id: id, err: o.error()})
+}
+
+func (o *Outcome) error() error {
+	switch o.How {
+	case Failed:
+		return o.Err
+	case Deleted:
+		return task.ErrDeleted
+	case Expired:
+		return task.ErrExpired
+	case Dropped:
+		return task.ErrDropped
+	}
+	return nil
+}
+
+// event tells what happened to a task, if somebody wants to know.
+func (u *unit) event(what task.EventType, r *Row, now int64, lease uint64) {
+	if u.listens {
+		e := &task.Event{Type: what, Time: timeOf(now), Lease: lease}
+		u.info(r, &e.Task)
+		u.notice(notice{what: event, event: e})
+	}
+}
+
+func (u *unit) wantsExpired() bool { return u.q.any((*task.Notifier).WantsExpired) }
+
+// expired tells one of those who want to know that a task has expired.
+func (u *unit) expired(r *Row) {
+	if u.wantsExpired() {
+		record := u.record(r)
+		u.notice(notice{what: expired, record: &record})
+	}
+}
+
+// record tells about a task.
+func (u *unit) record(r *Row) task.Record {
+	record := task.Record{Payload: r.Payload}
+	if r.State == task.Taken {
+		record.Lease = task.Lease{ID: task.ID(r.ID), Number: r.Since}
+	}
+	u.info(r, &record.Info)
+	return record
+}
+
+func (u *unit) info(r *Row, i *task.Info) {
+	*i = task.Info{
+		ID: task.ID(r.ID), Key: r.Key, Kind: r.Kind, Address: r.Address, Group: r.Group, Role: r.Role, State: r.State,
+		Priority: r.Priority, Attempts: r.Attempts, MaxAttempts: r.MaxAttempts, Created: timeOf(r.Created),
+		ReadyAt: timeOf(r.ReadyAt), Until: timeOf(r.Until), Deadline: timeOfDeadline(r.Deadline), Expires: timeOf(r.ends()), Err: r.Err,
+	}
+	if r.Deadline != 0 && max(nanos(r.Deadline), r.Created) == r.ends() {
+		i.Expires = i.Deadline
+	}
+	if r.Consumer != 0 {
+		i.Consumer = u.consumerName(r.Consumer)
+	}
+}
+
+func (u *unit) consumerName(number uint64) string {
+	if name, ok := u.q.names[number]; ok {
+		return name
+	}
+	return must(u.v.ConsumerNames([]uint64{number}))[number]
+}
+
+// notifiers returns those of all who have the queue open here.
+func (q *queue) notifiers() (all []*task.Notifier) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, b := range q.backends {
+		all = append(all, b.notifier)
+	}
+	return all
+}
+
+func (q *queue) any(f func(*task.Notifier) bool) bool { return slices.ContainsFunc(q.notifiers(), f) }
+func (q *queue) listens() bool                        { return q.any((*task.Notifier).Listens) }
+func (q *queue) waits() bool                          { return q.any((*task.Notifier).Waits) }
+func (q *queue) awaits(id uint64) bool {
+	return q.any(func(n *task.Notifier) bool { return n.Awaits(task.ID(id)) })
+}
+
+// tell tells what has happened. The transaction is committed.
+func (u *unit) tell() {
+	q := u.q
+	if u.advanced {
+		q.due = 0
+	}
+	q.due = sooner(q.due, u.due)
+	for _, f := range u.after {
+		f()
+	}
+	q.stats.Puts += u.stats.Puts
+	q.stats.Takes += u.stats.Takes
+	q.stats.Acks += u.stats.Acks
+	q.stats.Releases += u.stats.Releases
+	q.stats.Losses += u.stats.Losses
+	q.stats.Buries += u.stats.Buries
+	q.stats.Kicks += u.stats.Kicks
+	q.stats.Touches += u.stats.Touches
+	q.stats.Deletes += u.stats.Deletes
+	q.stats.Expiries += u.stats.Expiries
+	q.stats.Evicted += u.stats.Evicted
+	q.stats.Refused += u.stats.Refused
+	all := q.notifiers()
+	for i := range u.notices {
+		u.notices[i].tell(q, all)
+	}
+	if u.listens && len(q.held) > 0 { // for others may end a lease
+		q.pollSoon()
+	}
+	q.next.Store(0)
+	if at := sooner(q.due, q.beat); at != 0 { // that is a time of the database, which is not that of this process
+		q.next.Store(time.Now().Add(time.Duration(at - u.now)).UnixNano())
+	}
+	if at := sooner(q.next.Load(), q.poll.Load()); at != 0 {
+		for _, n := range all {
+			n.Due(timeOf(at))
+		}
+	}
+}
+
+func (n *notice) tell(q *queue, all []*task.Notifier) {
+	switch n.what {
+	case leaseBegun:
+		q.held[n.id] = held{n.lease, n.kind}
+		return
+	case leaseOver:
+		if q.held[n.id].lease == n.lease {
+			delete(q.held, n.id)
+		}
+		return
+	case expired:
+		if i := slices.IndexFunc(all, (*task.Notifier).WantsExpired); i >= 0 {
+			all[i].Expired(*n.record)
+		}
+		return
+	case ended:
+		delete(q.awaited, n.id)
+	}
+	for _, to := range all {
+		switch n.what {
+		case ready:
+			to.Ready(n.priority, n.kind)
+		case look:
+			to.Look()
+		case room:
+			to.Room(n.kind)
+		case event:
+			to.Event(*n.event)
+		case ended:
+			to.Ended(task.ID(n.id), n.err)
+		case dropped:
+			to.Dropped()
+		}
+	}
+}
+
+// forget forgets the queue, which was dropped.
+func (q *queue) forget() {
+	q.dropped = true
+	q.store.mu.Lock()
+	defer q.store.mu.Unlock()
+	delete(q.store.queues, q.number)
+}
+
+// gone says that the queue was dropped by others.
+func (q *queue) gone() error {
+	if !q.dropped {
+		q.forget()
+		for _, n := range q.notifiers() {
+			n.Dropped()
+		}
+	}
+	return task.ErrDropped
+}

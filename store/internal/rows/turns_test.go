@@ -1,0 +1,134 @@
+package rows_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/store/internal/rows/rowstest"
+	"github.com/fairq/fairq/task"
+)
+
+// queue is a queue of tasks whose keys are the first letters of their payloads.
+type queue struct {
+	*testing.T
+	*task.Queue[string]
+}
+
+// openQueue opens a queue and waits until what that leaves to be done has been done.
+func openQueue(t *testing.T, in task.Store, o task.Options[string]) queue {
+	q, err := task.Open(t.Context(), in, "q", &o)
+	require.NoError(t, err)
+	synctest.Wait()
+	t.Cleanup(func() { _ = q.Close(context.Background()) })
+	return queue{t, q}
+}
+
+// put puts tasks, such as "a1 b1:x", where x is a kind.
+func (q queue) put(tasks string) {
+	for name := range strings.FieldsSeq(tasks) {
+		payload, kind, _ := strings.Cut(name, ":")
+		_, err := q.Put(q.Context(), name[:1], payload, task.PutOptions{Kind: kind})
+		require.NoError(q, err)
+	}
+}
+
+// take takes the next task.
+func (q queue) take(want string, kinds ...string) *task.Task[string] {
+	q.Helper()
+	c := q.NewConsumer(task.Filter{Kinds: kinds})
+	t, ok, err := c.TryTake(q.Context())
+	require.NoError(q, err)
+	require.True(q, ok)
+	require.Equal(q, want, t.Payload)
+	return t
+}
+
+// order takes all tasks.
+func (q queue) order(want string) {
+	q.Helper()
+	var got []string
+	for {
+		t, ok, err := q.TryTake(q.Context())
+		require.NoError(q, err)
+		if !ok {
+			break
+		}
+		got = append(got, t.Payload)
+		require.NoError(q, t.Ack(q.Context()))
+	}
+	require.Equal(q, want, strings.Join(got, " "))
+}
+
+func bubble(t *testing.T, o task.Options[string], test func(q queue)) {
+	synctest.Test(t, func(t *testing.T) { test(openQueue(t, open(rowstest.NewDB(time.Now)), o)) })
+}
+
+// Weights count in a queue with kinds too.
+func TestWeightsWithKinds(t *testing.T) {
+	o := task.Options[string]{Weight: func(key string) int { return map[string]int{"a": 2, "b": 1}[key] }}
+	bubble(t, o, func(q queue) {
+		q.put("a1:x a2:x a3:x a4:x b1:x b2:x b3:x")
+		q.order("a1 a2 b1 a3 a4 b2 b3")
+	})
+}
+
+// The first task of each kind has the first turn of its key, also when the key was paused and has missed some.
+func TestResumedKinds(t *testing.T) {
+	bubble(t, task.Options[string]{}, func(q queue) {
+		q.put("a1:x a2:y b1:x b2:x b3:x b4:x c1:y")
+		require.NoError(t, q.PauseKey(t.Context(), "a"))
+		for _, b := range []string{"b1", "b2", "b3"} {
+			q.take(b, "x")
+		}
+		require.NoError(t, q.ResumeKey(t.Context(), "a"))
+		q.take("a2", "y")
+		q.order("c1 b4 a1")
+	})
+}
+
+// Within a key a task comes before another one of another kind that was put later, also if a third one was handed back.
+func TestOrderOfKinds(t *testing.T) {
+	bubble(t, task.Options[string]{}, func(q queue) {
+		q.put("a1 a2:x")
+		one, two := q.take("a1"), q.take("a2")
+		require.NoError(t, two.Release(t.Context(), 0))
+		q.put("a3:y")
+		require.NoError(t, one.Release(t.Context(), 0))
+		q.take("a2", "x", "y")
+		q.take("a3", "x", "y")
+		q.order("a1")
+	})
+}
+
+// A task that was taken before there were kinds is first when it is handed back.
+func TestFirstKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := rowstest.NewDB(time.Now)
+		q, other := openQueue(t, open(db), task.Options[string]{}), openQueue(t, open(db.Reopen()), task.Options[string]{})
+		q.put("a1 b1 a2 b2 a3")
+		q.take("a1")
+		b := q.take("b1")
+		other.put("c1:x")
+		require.NoError(t, b.Release(t.Context(), 0))
+		q.order("b1 a2 b2 c1 a3")
+	})
+}
+
+// When a task that was handed back is deleted, what is behind it in its key does not overtake what is taken.
+func TestGapBehindTaken(t *testing.T) {
+	for _, weight := range []int{1, 2} {
+		bubble(t, task.Options[string]{Weight: func(string) int { return weight }}, func(q queue) {
+			q.put("a1 a2 a3 a4")
+			one, two := q.take("a1"), q.take("a2")
+			require.NoError(t, one.Release(t.Context(), 0))
+			require.NoError(t, q.Delete(t.Context(), one.ID))
+			require.NoError(t, two.Release(t.Context(), 0))
+			q.order("a2 a3 a4")
+		})
+	}
+}

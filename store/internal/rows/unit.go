@@ -1,0 +1,273 @@
+package rows
+
+import (
+	"math"
+	"time"
+
+	"github.com/fairq/fairq/task"
+)
+
+// pageSize is how many rows are read at once where there may be very many.
+const pageSize = 1000
+
+// unit is the work on a queue within a transaction.
+type unit struct {
+	q       *queue
+	v       View
+	plan    *Plan
+	head    *Head
+	now     int64
+	changed bool // something has happened that other processes may wait for
+	saves   bool // the head has changed
+	dropped bool // there is no queue any more
+
+	keys    map[string]*Key // rows of the table of keys that were read
+	unsaved map[*Key]bool
+	lines   map[string]*lines // by key
+	gaps    map[Line]gap
+	ahead   ahead
+
+	// What happens once the transaction is committed.
+	notices []notice
+	stats   task.Stats // to be added to those of the queue
+	due     int64      // the earliest time that was set
+	after   []func()
+
+	purges   bool // all tasks are deleted, so it does not matter which turns they have
+	advanced bool // all that was due has happened, so due is the earliest time of all
+	listens  bool
+}
+
+// enter enters a queue. If it is not there any more it returns nil.
+func (q *queue) enter(tx Tx, plan *Plan) *unit {
+	v := must(tx.Enter(q.number, plan))
+	if v == nil {
+		return nil
+	}
+	u := &unit{q: q, v: v, plan: plan, head: v.Head(), now: v.Now(), listens: q.listens()}
+	if u.head.lasts == nil {
+		u.head.lasts, u.head.taken = map[Line]last{}, map[uint64]*Row{}
+		if !q.joined && !q.store.db.Exclusive() {
+			u.recall()
+		}
+	}
+	return u
+}
+
+// needAlone ends the transaction, and has it begun again, if it does not have the queue for itself.
+func (u *unit) needAlone() {
+	if !u.plan.Exclusive {
+		panic(failure{errAlone})
+	}
+}
+
+// later has f called once the transaction is committed.
+func (u *unit) later(f func()) { u.after = append(u.after, f) }
+
+// save writes what was not written at once.
+func (u *unit) save() {
+	if u.dropped {
+		return
+	}
+	u.closeGaps()
+	u.saveKeys()
+	if u.saves {
+		check(u.v.Save())
+	}
+}
+
+func (u *unit) saveKeys() {
+	for k := range u.unsaved {
+		check(u.v.SetKey(k))
+		delete(u.unsaved, k)
+	}
+}
+
+// insert, update and remove write a row, and count it for its key.
+func (u *unit) insert(r *Row) {
+	u.recount(r, r.State)
+	check(u.v.Insert(r))
+	u.lines[r.Key].add(r)
+}
+
+func (u *unit) update(r *Row) {
+	u.recount(r, r.State)
+	delete(u.head.taken, r.ID)
+	check(u.v.Update(r))
+	u.lines[r.Key].remove(r)
+	u.lines[r.Key].add(r)
+	u.arm(r.Wake)
+}
+
+func (u *unit) remove(r *Row) {
+	if r.Round > 0 && r.Was != task.Taken {
+		delete(u.head.lasts, r.line()) // it may have been the last one
+	}
+	u.recount(r, 0)
+	delete(u.head.taken, r.ID)
+	check(u.v.Delete(r))
+	u.lines[r.Key].remove(r)
+}
+
+// recount says that a row is in a state now, or if that is 0 in none.
+func (u *unit) recount(r *Row, state task.State) {
+	if u.q.counts && r.Was != state {
+		u.count(u.key(r.Key), r, r.Was, state)
+	}
+}
+
+// count counts a row for its key.
+func (u *unit) count(k *Key, r *Row, from, to task.State) {
+	if from == 0 {
+		k.Tasks[0]++
+		k.Weight = r.Weight
+	} else {
+		k.Tasks[from]--
+	}
+	if to == 0 {
+		k.Tasks[0]--
+	} else {
+		k.Tasks[to]++
+	}
+	k.Load = u.load(k)
+	u.unsaved[k] = true
+}
+
+// load tells how many rounds it takes to serve what of a key may be evicted.
+func (u *unit) load(k *Key) int {
+	if !u.q.evicts {
+		return 0
+	}
+	return rounds(k.Tasks[task.Ready]+k.Tasks[task.Delayed], k.Weight)
+}
+
+// rounds tells how many rounds it takes to serve n tasks of a key.
+func rounds(n, weight int) int { return (n + weight - 1) / weight }
+
+// key returns the row of a key, an empty one if there is none.
+func (u *unit) key(key string) *Key {
+	if u.keys[key] == nil {
+		u.read(false, key)
+	}
+	return u.keys[key]
+}
+
+// paused tells whether a key is paused.
+func (u *unit) paused(key string) bool { return u.head.PausedKeys > 0 && u.key(key).Paused }
+
+// blocked tells whether no task of a key can be taken.
+func (u *unit) blocked(key string) bool {
+	if u.q.limited && u.key(key).Tasks[task.Taken] >= u.q.settings.MaxInFlightPerKey {
+		return true
+	}
+	return u.paused(key)
+}
+
+// number returns one that was never used before.
+func (u *unit) number() uint64 { return must(u.v.Number()) }
+
+// arm sees to it that something is done at that time; 0 means never.
+func (u *unit) arm(at int64) {
+	if at != 0 && (u.due == 0 || at < u.due) {
+		u.due = at
+	}
+}
+
+// whole tells whether rows are to be read with their payloads, because they are told about when they are gone.
+func (u *unit) whole() bool { return u.q.store.options.History > 0 || u.wantsExpired() }
+
+// get returns the task of that id, nil if there is none.
+func (u *unit) get(id uint64, payload bool) *Row {
+	return u.settled(func() *Row { return must(u.v.Get(id, payload || u.whole())) })
+}
+
+// findAddress returns the task with that address, nil if there is none.
+func (u *unit) findAddress(address string) *Row {
+	return u.settled(func() *Row { return must(u.v.ByAddress(address, u.whole())) })
+}
+
+// settled returns a row after all that is due for it has happened.
+func (u *unit) settled(get func() *Row) *Row {
+	for {
+		r := get()
+		if r != nil && r.Group != "" {
+			u.needAlone()
+		}
+		if r == nil || !r.isDue(u.now) {
+			return r
+		}
+		u.fire(r)
+	}
+}
+
+// line returns where the task queues.
+func (r *Row) line() Line { return Line{r.Key, r.Priority} }
+
+// ends returns when the task is of no use any more, 0 for never.
+func (r *Row) ends() int64 {
+	if r.Deadline == 0 {
+		return r.Expires
+	}
+	end := max(nanos(r.Deadline), r.Created)
+	if r.Expires != 0 {
+		end = min(end, r.Expires)
+	}
+	return end
+}
+
+// isDue tells whether something should have happened to the task already.
+func (r *Row) isDue(now int64) bool { return r.Wake != 0 && r.Wake <= now }
+
+// plus returns the time d after t. No time is later than the year 2262.
+func plus(t int64, d time.Duration) int64 {
+	if int64(d) > math.MaxInt64-t {
+		return math.MaxInt64
+	}
+	return t + int64(d)
+}
+
+// A deadline must be told as it was put, also if it is the year 9999, for programs have such ones. So what is kept of it is
+// nanoseconds since 1970, plus one if it is not before that, for 0 means none; but from farYear on microseconds.
+var far = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func deadline(t time.Time) int64 {
+	switch {
+	case t.IsZero():
+		return 0
+	case t.After(far):
+		return far.UnixNano() + t.UnixMicro() - far.UnixMicro()
+	case t.Year() < 1970:
+		return min(-1, max(t.Unix(), -1<<33)*int64(time.Second)+int64(t.Nanosecond()))
+	}
+	return t.UnixNano() + 1
+}
+
+func timeOfDeadline(d int64) time.Time {
+	switch {
+	case d == 0:
+		return time.Time{}
+	case d < 0:
+		return time.Unix(0, d)
+	case d > far.UnixNano():
+		return time.UnixMicro(far.UnixMicro() + d - far.UnixNano())
+	}
+	return time.Unix(0, d-1)
+}
+
+// nanos returns when a deadline is as other times are; no time is later than far.
+func nanos(d int64) int64 { return max(0, d-1) }
+
+func timeOf(at int64) time.Time {
+	if at == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, at)
+}
+
+// sooner returns the sooner one of two times, of which 0 is never.
+func sooner(a, b int64) int64 {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}

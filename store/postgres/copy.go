@@ -1,0 +1,88 @@
+package postgres
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/fairq/fairq/store/internal/rows"
+)
+
+const sqlCopy = `COPY fairq.tasks (queue, id, created, round, seq, place, since, ttr, max_attempts, deadline, consumer, ready_at, until, expires, wake,
+	err_code, weight, attempts, priority, state, role, takeable, gap, counted, key, kind, address, grp, err_message, payload)
+FROM STDIN (FORMAT binary)`
+
+// copyData is rows in the binary format of COPY: a header, and for each row the number of its columns and each column with its
+// length, which is -1 for NULL.
+type copyData struct{ data []byte }
+
+func newCopyData(rows int) *copyData {
+	c := &copyData{make([]byte, 0, 512*rows)}
+	c.data = append(c.data, "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"...)
+	return c
+}
+
+// add adds a row. The columns are those of sqlCopy.
+func (c *copyData) add(queue int64, r *rows.Row) {
+	c.data = binary.BigEndian.AppendUint16(c.data, 30)
+	for _, n := range [...]int64{queue, int64(r.ID), r.Created, int64(r.Round), int64(r.Seq), int64(r.Place), int64(r.Since)} {
+		c.bigint(n)
+	}
+	for _, n := range [...]int64{
+		int64(r.TTR), int64(r.MaxAttempts), r.Deadline, int64(r.Consumer), r.ReadyAt, r.Until, r.Expires, r.Wake, codeOf(r.Err),
+	} {
+		if n == 0 {
+			c.bytes(nil)
+		} else {
+			c.bigint(n)
+		}
+	}
+	c.bigint(int64(r.Weight))
+	c.bigint(int64(r.Attempts))
+	for _, n := range [...]int{r.Priority, int(r.State), int(r.Role)} {
+		c.data = binary.BigEndian.AppendUint32(c.data, 2)
+		c.data = binary.BigEndian.AppendUint16(c.data, uint16(n))
+	}
+	for _, b := range [...]bool{r.Takeable, r.Gap, r.Counted} {
+		c.data = binary.BigEndian.AppendUint32(c.data, 1)
+		c.data = append(c.data, byte(bit(b)))
+	}
+	c.text(r.Key)
+	c.text(r.Kind)
+	c.bytes(optional(r.Address))
+	c.bytes(optional(r.Group))
+	c.bytes(messageOf(r.Err))
+	c.bytes(r.Payload)
+}
+
+func (c *copyData) bigint(n int64) {
+	c.data = binary.BigEndian.AppendUint32(c.data, 8)
+	c.data = binary.BigEndian.AppendUint64(c.data, uint64(n))
+}
+
+func (c *copyData) text(s string) {
+	c.data = binary.BigEndian.AppendUint32(c.data, uint32(len(s)))
+	c.data = append(c.data, s...)
+}
+
+// bytes adds a column, NULL for nil.
+func (c *copyData) bytes(b []byte) {
+	if b == nil {
+		c.data = binary.BigEndian.AppendUint32(c.data, 1<<32-1)
+		return
+	}
+	c.data = binary.BigEndian.AppendUint32(c.data, uint32(len(b)))
+	c.data = append(c.data, b...)
+}
+
+// copyIn sends what is to be written so far, and then the rows.
+func (t *tx) copyIn(c *copyData) {
+	if t.failed = t.send("write"); t.failed != nil {
+		return
+	}
+	c.data = binary.BigEndian.AppendUint16(c.data, 1<<16-1)
+	_, err := t.conn.Conn().PgConn().CopyFrom(t.ctx, bytes.NewReader(c.data), t.db.text(sqlCopy))
+	if err != nil {
+		t.failed = fmt.Errorf("postgres: insert: %w", err)
+	}
+}

@@ -1,0 +1,179 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+)
+
+// config says how a driver is opened.
+type config struct {
+	url      string // or a connection string of the form name=value
+	schema   string // "" means fairq
+	maxConns int32  // 0 means what the url says, or as many as there are processors but at least 4
+
+	// onChange is called when another process has changed a queue. 0 stands for all queues: something may have been missed.
+	// nil means that nobody is told anything, here nor elsewhere; that is for tests in bubbles.
+	onChange func(queue uint64)
+
+	now  func() time.Time // instead of the database's clock, if not nil
+	slow time.Duration    // after which a search is slow, see marks; 0 means 5 ms
+
+	// copyFrom is from how many rows on they are inserted with COPY; 0 means 64. That needs an exchange of its own, and saves much
+	// of what an INSERT costs the server for each row.
+	copyFrom int
+
+	tracer pgx.QueryTracer // nil for none
+}
+
+// driver is a database. It implements rows.DB.
+type driver struct {
+	pool   *pgxpool.Pool
+	schema string // quoted
+	config config
+	texts  sync.Map // of statements, by what they are in the source
+	marks  marks
+	saves  atomic.Uint64 // of rounds
+	counts atomic.Uint64
+	notify *notifier // nil if nobody is told
+}
+
+// settings are of every connection of the pool. The statements are written so that each of them works through an index with
+// a nested loop; what the planner would choose instead, knowing that a queue was empty when it looked, would be slow once
+// it is full. They are planned once.
+const settings = `
+SET plan_cache_mode = force_generic_plan;
+SET enable_seqscan = off;
+SET enable_bitmapscan = off;
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
+SET jit = off`
+
+// open opens a database. Its tables must be made by Migrate before it is used.
+func open(ctx context.Context, c config) (*driver, error) {
+	conf, err := pgxpool.ParseConfig(c.url)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w", err)
+	}
+	if c.maxConns > 0 {
+		conf.MaxConns = c.maxConns
+	}
+	if c.now != nil {
+		// In a bubble, time passes at once when nothing runs.
+		conf.HealthCheckPeriod, conf.MaxConnLifetime, conf.MaxConnIdleTime = 1e6*time.Hour, 1e6*time.Hour, 1e6*time.Hour
+		conf.ConnConfig.ConnectTimeout = 0
+		conf.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
+	}
+	conf.ConnConfig.Tracer = c.tracer
+	conf.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.PgConn().Exec(ctx, settings).ReadAll()
+		return err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, conf)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w", err)
+	}
+	db := &driver{pool: pool, schema: pgx.Identifier{cmp.Or(c.schema, "fairq")}.Sanitize(), config: c}
+	db.marks.slow = cmp.Or(c.slow, 5*time.Millisecond)
+	db.config.copyFrom = cmp.Or(c.copyFrom, 64)
+	if c.onChange != nil {
+		db.notify = newNotifier(db, c.onChange)
+	}
+	return db, nil
+}
+
+// Close ends all connections; it waits for transactions.
+func (db *driver) Close() {
+	if db.notify != nil {
+		db.notify.close()
+	}
+	db.pool.Close()
+}
+
+// text returns a statement with the schema's name in it.
+func (db *driver) text(sql string) string {
+	if t, ok := db.texts.Load(sql); ok {
+		return t.(string)
+	}
+	t := strings.ReplaceAll(sql, "fairq.", db.schema+".")
+	db.texts.Store(sql, t)
+	return t
+}
+
+// lock returns the number of the advisory lock of a queue; 0 stands for the schema as a whole. Such locks are per database.
+func (db *driver) lock(queue uint64) int64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "fairq %s %d", db.schema, queue)
+	return int64(h.Sum64())
+}
+
+// now returns the time to be used instead of the database's, nil if there is none.
+func (db *driver) now() *int64 {
+	if db.config.now == nil {
+		return nil
+	}
+	return new(db.config.now().UnixNano())
+}
+
+// Begin returns a transaction. It needs no connection before something is asked of it.
+func (db *driver) Begin(ctx context.Context) (rows.Tx, error) {
+	return &tx{db: db, ctx: ctx, batch: &pgx.Batch{}}, nil
+}
+
+type txKey struct{}
+
+// txValue is what a context carries, so that no transaction at all is noticed too.
+type txValue struct{ pgx.Tx }
+
+// WithTx returns a context with which calls of a queue become part of the caller's own transaction: they happen if it is
+// committed, and others see nothing of them before. If such a call fails, what it did is undone, and the transaction can go
+// on. It must have the isolation level Read Committed, and must be in the queue's database. What it locks, in particular
+// tasks that it settles, others wait for, so it should be short.
+func WithTx(ctx context.Context, tx pgx.Tx) context.Context {
+	return context.WithValue(ctx, txKey{}, txValue{tx})
+}
+
+// Joined returns the transaction that WithTx has put into ctx.
+func (db *driver) Joined(ctx context.Context) (rows.Tx, error) {
+	user, ok := ctx.Value(txKey{}).(txValue)
+	switch {
+	case !ok:
+		return nil, nil //nolint:nilnil // that is the interface's way to say none
+	case user.Tx == nil:
+		return nil, &task.FieldError{Field: "the transaction given to WithTx", Value: nil, Limit: "one that is open"}
+	}
+	return &tx{db: db, ctx: ctx, user: user.Tx, batch: &pgx.Batch{}}, nil
+}
+
+// Again tells whether the error is one of those that others cause: a row that they inserted first, a deadlock, or another
+// isolation level.
+func (*driver) Again(err error) bool {
+	var e *pgconn.PgError
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Code {
+	case "23505", "40001", "40P01":
+		return true
+	}
+	return false
+}
+
+// Changed returns true: to look is as cheap as to ask.
+func (*driver) Changed(context.Context) (bool, error) { return true, nil }
+
+// Exclusive returns false.
+func (*driver) Exclusive() bool { return false }

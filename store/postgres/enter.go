@@ -1,0 +1,231 @@
+package postgres
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+)
+
+const (
+	// The row comes before the lock, as in Open.
+	sqlLockQueue  = "SELECT FROM fairq.queues WHERE id = $1 FOR UPDATE"
+	sqlLock       = "SELECT (extract(epoch FROM clock_timestamp()) * 1e9)::bigint FROM pg_advisory_xact_lock($1)"
+	sqlLockShared = "SELECT (extract(epoch FROM clock_timestamp()) * 1e9)::bigint FROM pg_advisory_xact_lock_shared($1)"
+
+	sqlNumbers = "SELECT nextval('fairq.numbers') FROM generate_series(1, $1::int)"
+
+	// The rounds are looked up one priority after the other, each at the end of its part of the index.
+	sqlHead = `
+SELECT settings, paused, paused_keys,
+	coalesce((SELECT number FROM fairq.removals WHERE queue = $1 ORDER BY number DESC LIMIT 1), 0),
+	ARRAY(
+		WITH RECURSIVE r AS (
+			(SELECT priority, round FROM fairq.rounds WHERE queue = $1 ORDER BY priority DESC, round DESC LIMIT 1)
+			UNION ALL
+			SELECT next.* FROM r CROSS JOIN LATERAL (
+				SELECT priority, round FROM fairq.rounds WHERE queue = $1 AND priority < r.priority
+				ORDER BY priority DESC, round DESC LIMIT 1
+			) next
+		)
+		SELECT unnest(ARRAY[priority, round]) FROM r
+	),
+	coalesce($2::bigint, (extract(epoch FROM clock_timestamp()) * 1e9)::bigint),
+	(extract(epoch FROM clock_timestamp()) * 1e9)::bigint
+FROM fairq.queues WHERE id = $1`
+
+	sqlLast = `
+SELECT l.i, m.round, (SELECT count(*) FROM fairq.tasks WHERE queue = $1 AND key = l.key AND priority = l.priority AND round = m.round)
+FROM unnest($2::bytea[], $3::bigint[]) WITH ORDINALITY l (key, priority, i) CROSS JOIN LATERAL (
+	SELECT round FROM fairq.tasks WHERE queue = $1 AND key = l.key AND priority = l.priority AND round > coalesce($4::bigint, (
+		SELECT round FROM fairq.rounds WHERE queue = $1 AND priority = l.priority ORDER BY round DESC LIMIT 1
+	), 0)
+	ORDER BY round DESC LIMIT 1
+) m`
+)
+
+// Rows are looked up one by one: with id = ANY, the planner prefers to go through all of a queue if there is hardly anything
+// in it when it looks.
+var (
+	sqlGet      = "SELECT t.* FROM unnest($2::bigint[]) i CROSS JOIN LATERAL (" + selectBare + "WHERE queue = $1 AND id = i FOR UPDATE) t"
+	sqlGetWhole = "SELECT t.* FROM unnest($2::bigint[]) i CROSS JOIN LATERAL (" + selectWhole + "WHERE queue = $1 AND id = i FOR UPDATE) t"
+)
+
+// last is the last round of a line that is greater than after, and how many rows have it.
+type last struct {
+	round, after uint64
+	rows         int
+}
+
+// Enter implements rows.Tx.
+func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
+	v := &view{tx: t, queue: int64(queue)}
+	t.begin()
+	t.flush()
+	lock := sqlLockShared
+	if plan.Exclusive {
+		t.queue(sqlLockQueue, v.queue)
+		lock = sqlLock
+	}
+	var locked, searched int64
+	t.queue(lock, t.db.lock(queue)).QueryRow(func(r pgx.Row) error { return r.Scan(&locked) })
+	var looked *search
+	if plan.Take > 0 {
+		looked = t.db.marks.search(queue, plan.Filter, plan.Take)
+		v.readyOK, v.readyFilter = true, plan.Filter
+		v.queueReady(looked)
+	}
+	t.queue(sqlHead, v.queue, t.db.now()).QueryRow(func(r pgx.Row) error { return v.readHead(r, &searched) })
+	v.prefetch(plan)
+	if err := t.send("enter"); err != nil {
+		return nil, err
+	}
+	if v.head == nil {
+		return nil, nil //nolint:nilnil // that is the interface's way to say none
+	}
+	if looked != nil {
+		t.db.marks.looked(queue, looked, v.ready, time.Duration(searched-locked))
+		v.readyAll = looked.complete(v.ready)
+	}
+	for l, known := range v.lasts {
+		known.after = v.head.Rounds[l.Priority]
+		v.lasts[l] = known
+	}
+	t.views = append(t.views, v)
+	return v, nil
+}
+
+// prefetch adds what else the plan says to what is sent.
+func (v *view) prefetch(plan *rows.Plan) {
+	if len(plan.Get) > 0 {
+		v.got, v.gotPayloads = map[uint64]*rows.Row{}, plan.Payloads
+		ids := make([]int64, len(plan.Get))
+		for i, id := range plan.Get {
+			ids[i] = int64(id)
+			v.got[id] = nil
+		}
+		slices.Sort(ids)
+		sql := sqlGet
+		if plan.Payloads {
+			sql = sqlGetWhole
+		}
+		v.tx.queue(sql, v.queue, ids).Query(v.scanner(plan.Payloads, func(r *rows.Row) { v.got[r.ID] = r }))
+	}
+	if len(plan.Last) > 0 {
+		v.queueLast(plan.Last)
+	}
+	if len(plan.Keys) > 0 {
+		v.lines = v.queueLines(plan.Keys, plan.Parked, false)
+	}
+	if plan.Numbers > 0 {
+		v.queueNumbers(plan.Numbers)
+	}
+	if plan.Tasks {
+		v.queueTasks()
+	}
+}
+
+func (v *view) readHead(r pgx.Row, clock *int64) error {
+	head := &rows.Head{Rounds: map[int]uint64{}}
+	var rounds []int64
+	err := r.Scan(&head.Settings, &head.Paused, &head.PausedKeys, &head.Removed, &rounds, &v.now, clock)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	for i := 0; i+1 < len(rounds); i += 2 {
+		head.Rounds[int(rounds[i])] = uint64(rounds[i+1])
+	}
+	v.head, v.wasHead = head, *head
+	v.wasHead.Rounds = maps.Clone(head.Rounds)
+	return err
+}
+
+// queueLast has lines looked up above the rounds being served.
+func (v *view) queueLast(lines []rows.Line) {
+	v.lasts, v.wasIn = make(map[rows.Line]last, len(lines)), map[uint64]uint64{}
+	for _, l := range lines {
+		v.lasts[l] = last{}
+	}
+	lines = lines[:0:0]
+	for l := range v.lasts {
+		lines = append(lines, l)
+	}
+	keys, priorities := make([][]byte, len(lines)), make([]int64, len(lines))
+	for i, l := range lines {
+		keys[i], priorities[i] = []byte(l.Key), int64(l.Priority)
+	}
+	v.tx.queue(sqlLast, v.queue, keys, priorities, nil).Query(func(r pgx.Rows) error {
+		for r.Next() {
+			var i int
+			var found last
+			if err := r.Scan(&i, &found.round, &found.rows); err != nil {
+				return err
+			}
+			v.lasts[lines[i-1]] = found
+		}
+		return r.Err()
+	})
+}
+
+// Last implements rows.View. A row that has the greatest of all rounds also has the greatest of those after any round.
+func (v *view) Last(l rows.Line, after uint64) (round uint64, n int, err error) {
+	found, ok := v.lasts[l]
+	if !ok || found.round == 0 && after < found.after {
+		found = last{}
+		err = v.tx.query("last round", sqlLast, []any{v.queue, [][]byte{[]byte(l.Key)}, []int64{int64(l.Priority)}, int64(after)},
+			func(r pgx.Rows) error {
+				var i int
+				for r.Next() {
+					if err := r.Scan(&i, &found.round, &found.rows); err != nil {
+						return err
+					}
+				}
+				return r.Err()
+			})
+	}
+	if err != nil || found.round <= after {
+		return 0, 0, err
+	}
+	return found.round, found.rows, nil
+}
+
+func (v *view) queueNumbers(n int) {
+	v.tx.queue(sqlNumbers, n).Query(func(r pgx.Rows) error {
+		v.numbers = make([]uint64, 0, n)
+		for r.Next() {
+			var number uint64
+			if err := r.Scan(&number); err != nil {
+				return err
+			}
+			v.numbers = append(v.numbers, number)
+		}
+		return r.Err()
+	})
+}
+
+// Number implements rows.View.
+func (v *view) Number() (uint64, error) {
+	if len(v.numbers) == 0 {
+		v.asked = min(max(2*v.asked, 8), 1000)
+		v.queueNumbers(v.asked)
+		if err := v.tx.send("number"); err != nil {
+			return 0, err
+		}
+	}
+	n := v.numbers[0]
+	v.numbers = v.numbers[1:]
+	return n, nil
+}
+
+// Head implements rows.View.
+func (v *view) Head() *rows.Head { return v.head }
+
+// Now implements rows.View.
+func (v *view) Now() int64 { return v.now }
+
+type byState = [task.Held + 1]int

@@ -1,0 +1,84 @@
+package postgres_test
+
+import (
+	"context"
+	"log"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fairq/fairq/store/postgres"
+	"github.com/fairq/fairq/task"
+)
+
+type Mail struct{ To string }
+
+// Each of any number of processes does this. What one of them puts, all can take.
+func Example() {
+	ctx := context.Background()
+	store, err := postgres.Open(ctx, "postgres://localhost/shop", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+	mails, err := task.Open[Mail](ctx, store, "mails", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer mails.Close(ctx)
+
+	if _, err := mails.Put(ctx, "alice", Mail{"alice@here.example"}, task.PutOptions{TTR: time.Minute}); err != nil {
+		log.Fatal(err)
+	}
+	t, err := mails.Take(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Print("to ", t.Payload.To)
+	if err := t.Ack(ctx); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// An order is stored if, and only if, there is a task for it, and what came of a task is stored if, and only if, it is done.
+func ExampleWithTx() {
+	ctx := context.Background()
+	db, err := pgxpool.New(ctx, "postgres://localhost/shop")
+	if err != nil {
+		log.Fatal(err)
+	}
+	store, err := postgres.Open(ctx, "postgres://localhost/shop", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	mails, err := task.Open[Mail](ctx, store, "mails", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "INSERT INTO orders (id, customer) VALUES (1, 'alice')"); err != nil {
+			return err
+		}
+		_, err := mails.Put(postgres.WithTx(ctx, tx), "alice", Mail{"alice@here.example"}, task.PutOptions{})
+		return err
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	t, err := mails.Take(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "UPDATE orders SET mailed = now() WHERE id = 1"); err != nil {
+			return err
+		}
+		return t.Ack(postgres.WithTx(ctx, tx)) // an error, and no update, if the lease was lost meanwhile
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+}

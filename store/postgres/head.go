@@ -1,0 +1,153 @@
+package postgres
+
+import (
+	"bytes"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairq/fairq/task"
+)
+
+const (
+	sqlSetRounds = "INSERT INTO fairq.rounds (queue, priority, round) SELECT $1, priority, round FROM " +
+		"unnest($2::bigint[], $3::bigint[]) u (priority, round)"
+
+	// Rows that others delete are passed over.
+	sqlOldRounds = `
+DELETE FROM fairq.rounds WHERE ctid = ANY(ARRAY(
+	SELECT r.ctid FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) u (priority, since, until)
+	CROSS JOIN LATERAL (
+		SELECT ctid FROM fairq.rounds WHERE queue = $1 AND priority = u.priority AND round >= u.since AND round < u.until
+		FOR UPDATE SKIP LOCKED
+	) r
+))`
+
+	sqlRemoved    = "INSERT INTO fairq.removals VALUES ($1, nextval('fairq.numbers'))"
+	sqlOldRemoved = `
+DELETE FROM fairq.removals WHERE ctid = ANY(ARRAY(
+	SELECT ctid FROM fairq.removals WHERE queue = $1 AND number >= $2 AND number <= $3 FOR UPDATE SKIP LOCKED
+))`
+
+	sqlSetHead = "UPDATE fairq.queues SET settings = $2, paused = $3, paused_keys = $4 WHERE id = $1"
+)
+
+// oldRounds is how far back rounds are deleted that are over. There is more than the last one if two transactions write at the
+// same time.
+const oldRounds = 16
+
+// Save implements rows.View.
+func (v *view) Save() error {
+	h, was := v.head, &v.wasHead
+	if h.Paused != was.Paused || h.PausedKeys != was.PausedKeys || !bytes.Equal(h.Settings, was.Settings) {
+		was.Paused, was.PausedKeys, was.Settings = h.Paused, h.PausedKeys, h.Settings
+		v.do(sqlSetHead, h.Settings, h.Paused, h.PausedKeys)
+	}
+	if h.Removed != was.Removed {
+		v.do(sqlRemoved)
+		v.do(sqlOldRemoved, v.sweeps(int64(was.Removed)), int64(was.Removed))
+		was.Removed = h.Removed
+	}
+	var priorities, rounds, since []int64
+	for priority, round := range h.Rounds {
+		if old := was.Rounds[priority]; round > old {
+			was.Rounds[priority] = round
+			priorities, rounds = append(priorities, int64(priority)), append(rounds, int64(round))
+			since = append(since, v.sweeps(int64(old)-oldRounds))
+		}
+	}
+	if rounds == nil {
+		return nil
+	}
+	v.do(sqlSetRounds, priorities, rounds)
+	v.do(sqlOldRounds, priorities, since, rounds)
+	return nil
+}
+
+// sweeps returns from where on old rows are to be deleted: now and then from the beginning, as some may have been left out.
+// Otherwise those that are dead need not be passed over.
+func (v *view) sweeps(since int64) int64 {
+	if v.tx.db.saves.Add(1)%1000 == 0 {
+		return 0
+	}
+	return since
+}
+
+const (
+	sqlTasks = "SELECT count(*), coalesce(sum(ready), 0)::bigint, coalesce(sum(delayed), 0)::bigint, coalesce(sum(taken), 0)::bigint, " +
+		"coalesce(sum(buried), 0)::bigint, coalesce(sum(held), 0)::bigint FROM fairq.counts WHERE queue = $1"
+
+	sqlCount = "INSERT INTO fairq.counts (queue, ready, delayed, taken, buried, held) VALUES ($1, $2, $3, $4, $5, $6)"
+
+	sqlMergeCounts = `
+WITH gone AS (
+	DELETE FROM fairq.counts WHERE ctid = ANY(ARRAY(
+		SELECT ctid FROM fairq.counts WHERE queue = $1 ORDER BY number LIMIT 1000 FOR UPDATE SKIP LOCKED
+	)) RETURNING *
+)
+INSERT INTO fairq.counts (queue, ready, delayed, taken, buried, held)
+SELECT $1, sum(ready), sum(delayed), sum(taken), sum(buried), sum(held) FROM gone HAVING count(*) > 0`
+)
+
+func (v *view) queueTasks() {
+	v.tx.queue(sqlTasks, v.queue).QueryRow(func(r pgx.Row) error {
+		var n byState
+		err := r.Scan(&v.pieces, &n[task.Ready], &n[task.Delayed], &n[task.Taken], &n[task.Buried], &n[task.Held])
+		for _, of := range n[1:] {
+			n[0] += of
+		}
+		v.counted = &n
+		return err
+	})
+}
+
+// Tasks implements rows.View.
+func (v *view) Tasks() (n [task.Held + 1]int, err error) {
+	if v.counted == nil {
+		v.queueTasks()
+		if err := v.tx.send("count"); err != nil {
+			return n, err
+		}
+	}
+	for state := range n {
+		n[state] = v.counted[state] + v.delta[state]
+	}
+	return n, nil
+}
+
+// mergeEvery is how many changes of counts are merged into one.
+const mergeEvery = 64
+
+// count adds what has changed in the numbers of tasks to what is sent with the commit.
+func (v *view) count() {
+	d := &v.delta
+	if *d == (byState{}) {
+		return
+	}
+	v.tx.queue(sqlCount, v.queue, d[task.Ready], d[task.Delayed], d[task.Taken], d[task.Buried], d[task.Held])
+	if v.tx.db.counts.Add(1)%mergeEvery == 0 || v.pieces > 2*mergeEvery {
+		v.tx.queue(sqlMergeCounts, v.queue)
+	}
+	*d = byState{}
+}
+
+// The tables of what is in a queue.
+var tablesOf = []string{"tasks", "removals", "rounds", "counts", "keys", "served", "consumers", "groups", "outcomes", "done"}
+
+// Drop implements rows.View.
+func (v *view) Drop() error {
+	v.delta = byState{}
+	for _, t := range tablesOf {
+		v.do("DELETE FROM fairq." + t + " WHERE queue = $1")
+	}
+	v.do("DELETE FROM fairq.queues WHERE id = $1")
+	v.got, v.ready, v.readyOK, v.lasts = nil, nil, false, nil
+	v.tx.db.marks.forget(uint64(v.queue))
+	return nil
+}
+
+// SetSettings implements rows.View.
+func (v *view) SetSettings(settings []byte) error {
+	v.head.Settings, v.wasHead.Settings = settings, settings
+	v.do("UPDATE fairq.queues SET settings = $2 WHERE id = $1", settings)
+	return nil
+}

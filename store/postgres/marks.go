@@ -1,0 +1,164 @@
+package postgres
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+)
+
+// marks remembers, for queues whose search has been slow, from where on there are tasks that can be taken.
+//
+// Tasks are taken at the front of an index, and what is gone stays in it as long as some transaction, however old, anywhere
+// in the database could still see it: a search from the beginning has to pass over all of that. So it begins at the mark,
+// where the last one found something. But a task may come to stand before the mark: one that was released, or put
+// by a transaction that was committed late. Those of this process are known; for those of others there is a search
+// from the beginning once a second, and whenever nothing was found. As long as that is quick, there is no other.
+type marks struct {
+	slow time.Duration
+
+	mu     sync.Mutex // protects queues, and what is in them
+	queues map[uint64]*queueMarks
+}
+
+type queueMarks struct {
+	slow  bool      // the last search from the beginning was
+	whole time.Time // when that was
+	at    map[part]position
+}
+
+// part is what has a mark of its own: a priority, or a kind within a priority. The kind is "" if all kinds are searched.
+type part struct {
+	kind     string
+	priority int
+}
+
+type position struct{ round, seq uint64 }
+
+func positionOf(r *rows.Row) position { return position{r.Round, r.Seq} }
+
+func (p position) before(q position) bool {
+	return p.round < q.round || p.round == q.round && p.seq < q.seq
+}
+
+// maxMarks is how many marks a queue has at most.
+const maxMarks = 64
+
+// search says where to look for tasks: in each segment from a position on, up to a priority. The segments are in order.
+type search struct {
+	filter rows.Filter
+	wanted int
+	marked bool // it does not begin at the beginning
+	spare  int  // how many more of each kind are looked at than wanted, as others may have locked some
+
+	kinds                   [][]byte // as the arguments of the statement
+	from, round, seq, below []int64
+}
+
+func (s *search) add(kind string, from int, at position, below int) {
+	s.kinds = append(s.kinds, []byte(kind))
+	s.from, s.below = append(s.from, int64(from)), append(s.below, int64(below))
+	s.round, s.seq = append(s.round, int64(at.round)), append(s.seq, int64(at.seq))
+}
+
+// search returns how to look for tasks that pass a filter.
+func (m *marks) search(queue uint64, f rows.Filter, n int) *search {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := &search{filter: f, wanted: n, spare: 16}
+	q := m.queues[queue]
+	s.marked = q != nil && q.slow && time.Since(q.whole) < time.Second
+	kinds := []string{""}
+	if f.Kinds != nil {
+		kinds = slices.Compact(slices.Sorted(slices.Values(f.Kinds)))
+	}
+	below := min(f.MaxPriority, task.MaxPriority) + 1
+	for _, kind := range kinds {
+		from, at := math.MinInt16, position{}
+		if s.marked {
+			for _, next := range q.priorities(kind) {
+				if next >= below {
+					break
+				}
+				s.add(kind, from, at, next)
+				from, at = next, q.at[part{kind, next}]
+			}
+		}
+		s.add(kind, from, at, below)
+	}
+	return s
+}
+
+// whole returns how to look for them from the beginning, even if others have locked many.
+func whole(f rows.Filter, n int) *search {
+	s := new(marks).search(0, f, n)
+	s.spare = 2000
+	return s
+}
+
+// priorities returns those that have marks, in order.
+func (q *queueMarks) priorities(kind string) (list []int) {
+	for p := range q.at {
+		if p.kind == kind {
+			list = append(list, p.priority)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// looked says what a search has found, and how long that took. Rows take their time too.
+func (m *marks) looked(queue uint64, s *search, found []*rows.Row, took time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	q := m.queues[queue]
+	if q == nil {
+		if m.queues == nil {
+			m.queues = map[uint64]*queueMarks{}
+		}
+		q = &queueMarks{at: map[part]position{}}
+		m.queues[queue] = q
+	}
+	if !s.marked {
+		q.whole, q.slow = time.Now(), took-time.Duration(len(found))*50*time.Microsecond >= m.slow
+	}
+	seen := map[part]bool{}
+	for _, r := range found {
+		p := part{"", r.Priority}
+		if s.filter.Kinds != nil {
+			p.kind = r.Kind
+		}
+		if !seen[p] {
+			seen[p] = true
+			if _, ok := q.at[p]; !ok && len(q.at) >= maxMarks {
+				clear(q.at)
+			}
+			q.at[p] = positionOf(r)
+		}
+	}
+}
+
+// put says that this process makes a task one that can be taken.
+func (m *marks) put(queue uint64, r *rows.Row) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	q := m.queues[queue]
+	if q == nil {
+		return
+	}
+	for _, p := range [...]part{{"", r.Priority}, {r.Kind, r.Priority}} {
+		if at, ok := q.at[p]; ok && positionOf(r).before(at) {
+			q.at[p] = positionOf(r)
+		}
+	}
+}
+
+// forget forgets a queue.
+func (m *marks) forget(queue uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.queues, queue)
+}

@@ -1,0 +1,181 @@
+package postgres
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+)
+
+// batch is how many tasks settleAll takes at a time.
+const batch = 10
+
+// settleAll takes tasks and deletes them, as they would be when they are done, and returns how long that took.
+func settleAll(t *testing.T, db *driver, queue uint64, batches int) time.Duration {
+	t.Helper()
+	start := time.Now()
+	for range batches {
+		err := in(db, queue, rows.Plan{Numbers: batch, Take: batch, Filter: everything, Tasks: true}, func(v rows.View) error {
+			list, err := v.Ready(everything, batch)
+			require.NoError(t, err)
+			require.Len(t, list, batch)
+			for _, r := range list {
+				v.Head().Rounds[0] = r.Round
+				require.NoError(t, takeRow(v, r))
+				require.NoError(t, v.Delete(r))
+			}
+			_, err = v.Tasks()
+			require.NoError(t, err)
+			return v.Save()
+		})
+		require.NoError(t, err)
+	}
+	return time.Since(start)
+}
+
+// A transaction that looks at the database for long keeps all that is deleted meanwhile from being cleaned up.
+func TestOldSnapshotDoesNotSlowDownTakes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	db := openTest(t)
+	q := makeQueue(t, db.driver)
+	const batches, many = 100, 20
+	for i := range uint64(many + 2) {
+		put(t, db.driver, q, 1+i*batch*batches, batch*batches)
+	}
+	old, err := db.pool.BeginTx(context.Background(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, old.Rollback(context.Background())) }()
+	_, err = old.Exec(context.Background(), db.text("SELECT FROM fairq.tasks LIMIT 1"))
+	require.NoError(t, err)
+
+	settleAll(t, db.driver, q, batches/10) // the statements are prepared
+	first := settleAll(t, db.driver, q, batches)
+	for range many - 1 {
+		settleAll(t, db.driver, q, batches)
+	}
+	last := settleAll(t, db.driver, q, batches)
+	t.Logf("%d tasks in %v at first, %v after %d", batch*batches, first, last, batch*batches*many)
+	require.Less(t, last, 3*first+500*time.Millisecond)
+}
+
+// alwaysSlow has marks used at once.
+func alwaysSlow(c *config) { c.slow = -time.Hour }
+
+func TestTasksBeforeTheMark(t *testing.T) {
+	db := openTest(t, alwaysSlow)
+	other := openTest(t).driver // whose marks nobody hears of
+	other.schema = db.schema
+	q := makeQueue(t, db.driver)
+	put(t, db.driver, q, 10, 20)
+	require.Equal(t, []uint64{10, 11}, take(t, db.driver, q, 2))
+	require.Equal(t, []uint64{12, 13}, take(t, db.driver, q, 2))
+
+	// What this process puts is seen at once.
+	put(t, db.driver, q, 3, 1)
+	require.Equal(t, []uint64{3}, take(t, db.driver, q, 1))
+	require.Equal(t, []uint64{14}, take(t, db.driver, q, 1))
+	require.Equal(t, []uint64{15}, take(t, db.driver, q, 1))
+
+	// What others put is seen within a second.
+	put(t, other, q, 4, 1)
+	start := time.Now()
+	rounds := take(t, db.driver, q, 1)
+	for rounds[0] != 4 {
+		require.Less(t, time.Since(start), 5*time.Second)
+		time.Sleep(300 * time.Millisecond)
+		rounds = take(t, db.driver, q, 1)
+		require.Len(t, rounds, 1)
+	}
+
+	// If nothing else is found, also at once. Another kind has a mark of its own.
+	for len(take(t, db.driver, q, 5)) > 0 {
+	}
+	put(t, other, q, 5, 1)
+	require.Equal(t, []uint64{5}, take(t, db.driver, q, 1))
+	require.Empty(t, take(t, db.driver, q, 1))
+	f := rows.Filter{MaxPriority: task.MaxPriority, Kinds: []string{"b", "a", "b", ""}}
+	add := func(db *driver, r rows.Row) {
+		require.NoError(t, in(db, q, rows.Plan{}, func(v rows.View) (err error) {
+			r.State, r.Takeable = task.Ready, true
+			if r.ID, err = v.Number(); err != nil {
+				return err
+			}
+			return v.Insert(&r)
+		}))
+	}
+	for _, kind := range []string{"a", "b"} {
+		for i := range 3 {
+			add(db.driver, rows.Row{Kind: kind, Priority: i % 2, Round: uint64(20 + i)})
+		}
+	}
+	takeOne := func() (found rows.Row) {
+		require.NoError(t, in(db.driver, q, rows.Plan{Numbers: 1, Take: 1, Filter: f}, func(v rows.View) error {
+			list, err := v.Ready(f, 1)
+			if err != nil || len(list) == 0 {
+				return err
+			}
+			found = *list[0]
+			return takeRow(v, list[0])
+		}))
+		return found
+	}
+	require.EqualValues(t, 20, takeOne().Round)
+	require.EqualValues(t, 20, takeOne().Round)
+	require.EqualValues(t, 22, takeOne().Round)
+	add(db.driver, rows.Row{Kind: "a", Round: 1})
+	add(other, rows.Row{Kind: "c", Round: 1})
+	require.EqualValues(t, 1, takeOne().Round)
+	require.EqualValues(t, 22, takeOne().Round)
+	require.Equal(t, 1, takeOne().Priority)
+	require.Equal(t, 1, takeOne().Priority)
+	require.Zero(t, takeOne().Round)
+}
+
+// Tasks that are locked are passed over, and what is found in a row that was waited for is looked at again.
+func TestTakersDoNotWait(t *testing.T) {
+	t.Parallel()
+	for _, change := range []func(*config){alwaysSlow, func(*config) {}} {
+		db := openTest(t, change)
+		q := makeQueue(t, db.driver)
+		put(t, db.driver, q, 1, 1000)
+		var mu sync.Mutex
+		seen := map[uint64]int{}
+		var wg sync.WaitGroup
+		for range 6 {
+			wg.Go(func() {
+				for range 100 {
+					rounds := take(t, db.driver, q, 2)
+					mu.Lock()
+					for _, r := range rounds {
+						seen[r]++
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		for len(seen) < 1000 {
+			rounds := take(t, db.driver, q, 10)
+			require.NotEmpty(t, rounds)
+			for _, r := range rounds {
+				seen[r]++
+			}
+		}
+		for round, n := range seen {
+			require.Equal(t, 1, n, round)
+		}
+		require.NoError(t, in(db.driver, q, rows.Plan{}, func(v rows.View) error {
+			n, err := v.Tasks()
+			require.Equal(t, byState{1000, 0, 0, 1000, 0, 0}, n)
+			return err
+		}))
+	}
+}

@@ -1,0 +1,78 @@
+package postgres
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+//go:embed schema.sql
+var schema1 string
+
+// migration takes a database from the version before to the next.
+type migration struct {
+	sql string
+
+	// minReader is the oldest version of the program that can go on working with the database, so that the programs of a
+	// service can be replaced one by one.
+	minReader int
+}
+
+// migrations are never changed once they were released, only added to.
+var migrations = []migration{{schema1, 1}}
+
+// Migrate makes the tables, or brings those of an older version up to date. If several do it at the same time, one does it
+// and the others wait.
+func (db *driver) Migrate(ctx context.Context) error {
+	if err := db.migrate(ctx, migrations); err != nil {
+		return fmt.Errorf("postgres: migrate: %w", err)
+	}
+	return nil
+}
+
+func (db *driver) migrate(ctx context.Context, steps []migration) error {
+	return pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
+		// CREATE IF NOT EXISTS can fail if two do it at the same time; hence the lock, which ends with the transaction.
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", db.lock(0)); err != nil {
+			return err
+		}
+		version, minReader, err := db.version(ctx, tx)
+		switch {
+		case err != nil:
+			return err
+		case minReader > len(steps):
+			return fmt.Errorf("the schema %s has version %d, which programs from version %d on can read; this one has version %d",
+				db.schema, version, minReader, len(steps))
+		case version >= len(steps):
+			return nil
+		}
+		for _, step := range steps[version:] {
+			if _, err := tx.Exec(ctx, db.text(step.sql)); err != nil {
+				return err
+			}
+		}
+		_, err = tx.Exec(ctx, db.text("INSERT INTO fairq.version VALUES ($1, $2)"), len(steps), steps[len(steps)-1].minReader)
+		return err
+	})
+}
+
+// version returns what Migrate has left, 0 if there are no tables yet. If the user may not make the schema, it is enough
+// that it is there.
+func (db *driver) version(ctx context.Context, tx pgx.Tx) (version, minReader int, err error) {
+	var schema, table bool
+	err = tx.QueryRow(ctx, "SELECT to_regnamespace($1) IS NOT NULL, to_regclass($2) IS NOT NULL", db.schema, db.schema+".version").
+		Scan(&schema, &table)
+	if err == nil && !schema {
+		_, err = tx.Exec(ctx, "CREATE SCHEMA "+db.schema)
+	}
+	if err == nil && !table {
+		_, err = tx.Exec(ctx, db.text("CREATE TABLE fairq.version (version int NOT NULL, min_reader int NOT NULL)"))
+	}
+	if err == nil {
+		err = tx.QueryRow(ctx, db.text("SELECT coalesce(max(version), 0), coalesce(max(min_reader), 0) FROM fairq.version")).
+			Scan(&version, &minReader)
+	}
+	return version, minReader, err
+}

@@ -1,0 +1,45 @@
+package postgres
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMigrate(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := openTest(t, func(c *config) { c.schema = `odd "name" ; ` })
+	var wg sync.WaitGroup
+	for range 4 { // it is done once
+		wg.Go(func() { assert.NoError(t, db.Migrate(ctx)) })
+	}
+	wg.Wait()
+	version := func() (v int) {
+		require.NoError(t, db.pool.QueryRow(ctx, db.text("SELECT max(version) FROM fairq.version")).Scan(&v))
+		return v
+	}
+	require.Equal(t, 1, version())
+	second := migration{"CREATE TABLE fairq.second (a int)", 1}
+	third := migration{"CREATE TABLE fairq.third (a int)", 3}
+	require.NoError(t, db.migrate(ctx, append(migrations, second)))
+	require.NoError(t, db.Migrate(ctx), "an old program can go on")
+	require.Error(t, db.migrate(ctx, append(migrations, second, migration{"nonsense", 1})))
+	require.Equal(t, 2, version())
+	require.NoError(t, db.migrate(ctx, append(migrations, second, third)))
+	require.Equal(t, 3, version())
+	require.ErrorContains(t, db.Migrate(ctx), "has version 3, which programs from version 3 on can read; this one has version 1")
+}
+
+// The names of tables are replaced as text, so there must be none elsewhere.
+func TestSchemaIsQualified(t *testing.T) {
+	for line := range strings.Lines(schema1) {
+		if words := strings.Fields(line); len(words) > 2 && words[0] == "CREATE" {
+			require.Contains(t, line, " fairq.", line)
+		}
+	}
+}

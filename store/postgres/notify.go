@@ -1,0 +1,134 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	notifyEvery = 5 * time.Millisecond // at most, and for each queue
+	minBackoff  = 50 * time.Millisecond
+	maxBackoff  = 5 * time.Second
+)
+
+// notifier tells other processes that queues have changed, and listens to them.
+type notifier struct {
+	db       *driver
+	channel  string
+	process  string // who tells, as nobody wants to hear himself
+	onChange func(queue uint64)
+
+	ctx    context.Context // done when the driver is closed
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex // protects what follows
+	changed map[uint64]bool
+	running bool // there is a goroutine that tells
+	closed  bool
+}
+
+func newNotifier(db *driver, onChange func(uint64)) *notifier {
+	n := &notifier{db: db, onChange: onChange, process: strconv.FormatUint(rand.Uint64(), 36), changed: map[uint64]bool{}}
+	h := fnv.New64a()
+	h.Write([]byte(db.schema))
+	n.channel = fmt.Sprintf("fairq_%x", h.Sum64())
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	n.wg.Go(n.listen)
+	return n
+}
+
+func (n *notifier) close() {
+	n.mu.Lock()
+	n.closed = true
+	n.mu.Unlock()
+	n.cancel()
+	n.wg.Wait()
+}
+
+func (n *notifier) text(queue uint64) string { return n.process + " " + strconv.FormatUint(queue, 10) }
+
+// tell tells others that a queue has changed: at once, unless that was just done. It does not wait.
+func (n *notifier) tell(queue uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return
+	}
+	n.changed[queue] = true
+	if !n.running {
+		n.running = true
+		n.wg.Go(n.send)
+	}
+}
+
+// send tells what there is to be told, as long as there is something. What cannot be told is not: those who wait look for
+// themselves now and then.
+func (n *notifier) send() {
+	for {
+		n.mu.Lock()
+		var texts []string
+		for queue := range n.changed {
+			texts = append(texts, n.text(queue))
+		}
+		clear(n.changed)
+		n.running = texts != nil
+		n.mu.Unlock()
+		if texts == nil {
+			return
+		}
+		_, _ = n.db.pool.Exec(n.ctx, "SELECT pg_notify($1, t) FROM unnest($2::text[]) t", n.channel, texts)
+		select {
+		case <-n.ctx.Done():
+		case <-time.After(notifyEvery):
+		}
+	}
+}
+
+// listen hears what others tell, until the driver is closed. While there is no connection something may be missed.
+func (n *notifier) listen() {
+	for backoff := minBackoff; n.ctx.Err() == nil; backoff = min(2*backoff, maxBackoff) {
+		if n.hear() {
+			backoff = minBackoff
+		}
+		select {
+		case <-n.ctx.Done():
+		case <-time.After(backoff/2 + rand.N(backoff)):
+		}
+	}
+}
+
+// hear hears until the connection breaks. It tells whether there was one.
+func (n *notifier) hear() bool {
+	conn, err := pgx.ConnectConfig(n.ctx, n.db.pool.Config().ConnConfig)
+	if err != nil {
+		return false
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = conn.Close(ctx)
+	}()
+	if _, err := conn.Exec(n.ctx, "LISTEN "+n.channel); err != nil {
+		return false
+	}
+	n.onChange(0)
+	for {
+		heard, err := conn.WaitForNotification(n.ctx)
+		if err != nil {
+			return true
+		}
+		process, queue, _ := strings.Cut(heard.Payload, " ")
+		if id, err := strconv.ParseUint(queue, 10, 64); err == nil && process != n.process {
+			n.onChange(id)
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+)
+
+// statements collects what is sent.
+type statements struct {
+	trips
+	args map[string][]any
+}
+
+func (s *statements) TraceBatchQuery(_ context.Context, _ *pgx.Conn, q pgx.TraceBatchQueryData) {
+	if s.args != nil {
+		s.args[q.SQL] = q.Args
+	}
+}
+
+// fillQueue puts many tasks of all sorts into a queue, by SQL.
+func fillQueue(tb testing.TB, db *driver, queue uint64, n int) {
+	tb.Helper()
+	_, err := db.pool.Exec(context.Background(), db.text(`
+INSERT INTO fairq.tasks (queue, id, created, round, seq, place, since, weight, attempts, priority, state, role, takeable, gap, counted,
+	key, kind, address, grp, wake, consumer, payload)
+SELECT $1, nextval('fairq.numbers'), 0, CASE WHEN i % 4 < 2 THEN i ELSE 0 END, i, i, i, 1, 0, i % 2, CASE i % 8 WHEN 2 THEN 3 WHEN 3 THEN 4 ELSE 1 END, 0,
+	i % 4 < 2, false, i % 4 < 2, convert_to('key' || i % 1000, 'UTF8'), CASE i % 16 WHEN 0 THEN '' ELSE convert_to('kind' || i % 5, 'UTF8') END,
+	convert_to('address' || i, 'UTF8'), convert_to('group' || i % 5000, 'UTF8'), CASE i % 8 WHEN 2 THEN i END, CASE i % 8 WHEN 2 THEN i % 100 END,
+	repeat('payload', 20)::bytea
+FROM generate_series(1, $2::int) i`), int64(queue), n)
+	require.NoError(tb, err)
+	_, err = db.pool.Exec(context.Background(), db.text("INSERT INTO fairq.counts (queue, ready, delayed, taken, buried, held) "+
+		"SELECT $1, count(*) FILTER (WHERE state = 1), 0, count(*) FILTER (WHERE state = 3), count(*) FILTER (WHERE state = 4), 0 "+
+		"FROM fairq.tasks WHERE queue = $1"), int64(queue))
+	require.NoError(tb, err)
+}
+
+var (
+	noIndex  = regexp.MustCompile(`Seq Scan on`)
+	scans    = regexp.MustCompile(`Index (?:Only )?Scan.* using (\w+).*\n(?: +Index Cond: (.*))?`)
+	removed  = regexp.MustCompile(`Rows Removed by (?:Filter|Index Recheck|Join Filter): (\d+)`)
+	isListed = regexp.MustCompile(`ORDER BY id LIMIT|GROUP BY key`) // List and KeyStats may look at more than they return
+)
+
+// Every statement works through an index, and reads hardly more than it returns. It is planned once, perhaps while there is
+// nothing yet, and must use the same indexes then.
+func TestPlans(t *testing.T) {
+	s := &statements{args: map[string][]any{}}
+	db := openTest(t, func(c *config) { c.tracer = s })
+	exec := func(sql string) {
+		_, err := db.pool.Exec(t.Context(), db.text(sql))
+		require.NoError(t, err)
+	}
+	exec("ALTER TABLE fairq.tasks SET (autovacuum_enabled = false)")
+	q := makeQueue(t, db.driver)
+	fillQueue(t, db.driver, q, 20_000)
+	errBack := errors.New("so that it can all be done again")
+	require.ErrorIs(t, in(db.driver, q, rows.Plan{
+		Numbers: 5, Take: 5, Filter: everything, Get: []uint64{1, 2, 3}, Last: []rows.Line{{Key: "key1", Priority: 1}}, Tasks: true,
+	}, func(v rows.View) error {
+		callAll(t, v)
+		return errBack
+	}), errBack)
+	require.Greater(t, len(s.args), 50)
+	seen := s.args
+	s.args = nil
+
+	unknown := plans(t, db.driver, seen)
+	same := func(when string) {
+		for sql, indexes := range plans(t, db.driver, seen) {
+			if !isListed.MatchString(sql) {
+				require.Equal(t, unknown[sql], indexes, "%s: %s", when, sql)
+			}
+		}
+	}
+	exec("VACUUM ANALYZE fairq.tasks")
+	same("once the planner knows how many tasks there are")
+	exec("DELETE FROM fairq.tasks")
+	exec("VACUUM ANALYZE fairq.tasks")
+	same("when there are none")
+}
+
+// plans returns which indexes statements use, and with how many conditions.
+func plans(t *testing.T, db *driver, statements map[string][]any) map[string][]string {
+	t.Helper()
+	conn, err := db.pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer conn.Release()
+	indexes := map[string][]string{}
+	for sql, args := range statements {
+		switch words := strings.Fields(sql); words[0] {
+		case "SELECT", "INSERT", "UPDATE", "DELETE", "WITH":
+		default:
+			continue
+		}
+		tx, err := conn.Begin(t.Context())
+		require.NoError(t, err)
+		found, err := tx.Query(t.Context(), "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) "+sql, args...)
+		require.NoError(t, err)
+		lines, err := pgx.CollectRows(found, pgx.RowTo[string])
+		require.NoError(t, err, sql)
+		require.NoError(t, tx.Rollback(t.Context()))
+		plan := strings.Join(lines, "\n") + "\n"
+		what := fmt.Sprintf("%s\n%s", sql, plan)
+		require.NotRegexp(t, noIndex, plan, what)
+		for _, m := range scans.FindAllStringSubmatch(plan, -1) {
+			require.NotEmpty(t, m[2], what)
+			indexes[sql] = append(indexes[sql], fmt.Sprintf("%s with %d conditions", m[1], 1+strings.Count(m[2], " AND ")))
+		}
+		for _, m := range removed.FindAllStringSubmatch(plan, -1) {
+			n, err := strconv.Atoi(m[1])
+			require.NoError(t, err)
+			if !isListed.MatchString(sql) {
+				require.LessOrEqual(t, n, 100, what)
+			}
+		}
+		slices.Sort(indexes[sql])
+	}
+	return indexes
+}
+
+// callAll calls every method of a View.
+func callAll(t *testing.T, v rows.View) {
+	t.Helper()
+	ids := []uint64{1, 2, 3}
+	list, err := v.Ready(rows.Filter{MaxPriority: task.MaxPriority, Kinds: []string{"kind1", "kind2", ""}}, 3)
+	require.NoError(t, err)
+	require.Len(t, list, 3)
+	for _, r := range list {
+		require.NoError(t, takeRow(v, r))
+	}
+	require.NoError(t, v.Delete(list[2]))
+	require.NoError(t, insertSome(v, 1<<40, 3))
+	v.Head().Rounds[0], v.Head().Rounds[1] = 5, 6
+	line := rows.Line{Key: "key6", Priority: 0}
+	v.Head().Paused = true
+	calls := []func() error{
+		v.Save,
+		func() error { return v.SetKey(&rows.Key{Key: "k", Tasks: byState{0: 1}}) },
+		func() error { return v.SetKey(&rows.Key{Key: "l"}) },
+		func() error { return v.SetServed(line, 3) },
+		func() error { return v.SweepServed(0, 2, 10) },
+		func() error { return v.Beat(ids, 5) },
+		func() error { return v.DeleteConsumer(1 << 50) },
+		func() error { return v.SetGroup(&rows.Group{Name: "g", Tasks: 1}) },
+		func() error { return v.SetGroup(&rows.Group{Name: "h"}) },
+		func() error { return v.SetOutcome(&rows.Outcome{Address: "a", Until: 100}) },
+		func() error { return v.ForgetOutcome("b") },
+		func() error { return v.SweepOutcomes(5, 10) },
+		func() error { return v.AddDone(&rows.Done{ID: 5, Until: 100}) },
+		func() error { return v.SweepDone(5, 10) },
+		func() error { return v.Hide("key5") },
+		func() error { return v.SetSettings([]byte("s")) },
+		func() error { _, err := v.AddConsumer("c", 5); return err },
+		func() error { _, err := v.Get(50, true); return err },
+		func() error { _, err := v.Get(51, false); return err },
+		func() error { _, err := v.ByAddress("address60", false); return err },
+		func() error { _, _, err := v.Last(rows.Line{Key: "none"}, 0); return err },
+		func() error { _, err := v.Due(1000, 10, false); return err },
+		func() error { _, err := v.NextWake(); return err },
+		func() error { _, err := v.HeldBy(10, 5, false); return err },
+		func() error { _, err := v.Leases(10); return err },
+		func() error { _, err := v.Buried(10); return err },
+		func() error { _, err := v.InGroup("group5"); return err },
+		func() error { _, err := v.List(task.ListOptions{Limit: 10}); return err },
+		func() error { _, _, err := v.Lines([]string{"key5", "key6"}, 3, false); return err },
+		func() error { _, _, err := v.Lines([]string{"key5", "key6"}, 3, true); return err },
+		func() error { _, err := v.Next(rows.Line{Key: "key4", Priority: 0}, 5, 5); return err },
+		func() error { _, err := v.Newest("key1"); return err },
+		func() error { _, err := v.Oldest("key1"); return err },
+		func() error { _, err := v.Heaviest(); return err },
+		func() error { _, err := v.KeyStats(3); return err },
+		func() error { _, err := v.Keys(); return err },
+		func() error { _, err := v.Served(line); return err },
+		func() error { _, err := v.Consumer("c"); return err },
+		func() error { _, err := v.ConsumerNames(ids); return err },
+		func() error { _, err := v.DueConsumers(100, 5); return err },
+		func() error { _, err := v.NextDeadline(); return err },
+		func() error { _, err := v.Consumers("c", 1); return err },
+		func() error { _, err := v.Group("g"); return err },
+		func() error { _, err := v.Outcome("a"); return err },
+		func() error { _, err := v.NextOutcome(); return err },
+		func() error { _, err := v.Done(0, 5); return err },
+		func() error { _, err := v.NextDone(); return err },
+	}
+	for i, call := range calls {
+		require.NoError(t, call(), i)
+	}
+}

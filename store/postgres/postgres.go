@@ -1,0 +1,146 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+)
+
+// Options say how a Store keeps its tasks. The zero value is right for most.
+type Options struct {
+	// Schema is the name of the Postgres schema that all tables are in; "" means "fairq". It is made if it is missing.
+	Schema string
+
+	// MaxConns is how many connections there are at most; 0 means what the connection string says with pool_max_conns, or as many
+	// as there are processors, 4 at least. One more listens for what others do.
+	MaxConns int
+
+	// Poll is how often somebody who waits looks for what other processes have done, in case a notification was lost; 0 means
+	// a second. Notifications arrive within milliseconds.
+	Poll time.Duration
+
+	// Timeout is how long a transaction may take; 0 means 30 seconds. If the database does not answer for that long, the calls in
+	// it return an error.
+	Timeout time.Duration
+
+	// MaxPayload is how many bytes an encoded payload may have; 0 means 16 MiB.
+	MaxPayload int
+
+	// History is how long tasks that are gone can be listed by Store.History; 0 means that they are forgotten at once. It makes
+	// every task that ends cost one more write.
+	History time.Duration
+
+	// KeepSchema makes Open return an error, instead of migrating, if the tables are missing or older than this program needs.
+	KeepSchema bool
+}
+
+// Store keeps tasks in a Postgres database, which any number of processes on any machines may use. All methods may be called
+// at any time by any goroutine. Queues are opened with [task.Open].
+type Store struct {
+	rules *rows.Store
+	db    *driver
+}
+
+// Open opens a database by a connection string, as a URL or of the form name=value, and makes what is missing of the tables. nil
+// options are the defaults. A database that a newer program has changed so that this one cannot use it any more is refused.
+func Open(ctx context.Context, connection string, o *Options) (*Store, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	s, opened := &Store{}, make(chan struct{})
+	defer close(opened)
+	db, err := open(ctx, config{
+		url: connection, schema: o.Schema, maxConns: int32(o.MaxConns),
+		onChange: func(queue uint64) {
+			<-opened
+			if s.rules != nil {
+				s.rules.Changed(queue)
+			}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if o.KeepSchema {
+		err = db.check(ctx)
+	} else {
+		err = db.Migrate(ctx)
+	}
+	if err != nil {
+		go db.Close() // it waits for those who listen, and these for us
+		return nil, err
+	}
+	limits := rows.Options{
+		MaxPayload: cmp.Or(o.MaxPayload, 16<<20), History: o.History, Poll: cmp.Or(o.Poll, time.Second),
+		Timeout: cmp.Or(o.Timeout, 30*time.Second),
+	}
+	s.rules, s.db = rows.New(db, limits), db
+	return s, nil
+}
+
+// mostPayload is what Postgres can have in a column, less some room for how it is sent.
+const mostPayload = 512 << 20
+
+func (o *Options) check() error {
+	for _, f := range []struct {
+		name  string
+		value time.Duration
+	}{{"Poll", o.Poll}, {"Timeout", o.Timeout}, {"History", o.History}} {
+		if f.value < 0 || f.value > task.MaxDuration {
+			return &task.FieldError{Field: "postgres.Options." + f.name, Value: f.value, Limit: "0 to " + task.MaxDuration.String()}
+		}
+	}
+	switch {
+	case o.MaxPayload < 0 || o.MaxPayload > mostPayload:
+		return &task.FieldError{Field: "postgres.Options.MaxPayload", Value: o.MaxPayload, Limit: fmt.Sprintf("0 to %d", mostPayload)}
+	case o.MaxConns < 0 || o.MaxConns > 10_000:
+		return &task.FieldError{Field: "postgres.Options.MaxConns", Value: o.MaxConns, Limit: "0 to 10000"}
+	case len(o.Schema) > 63:
+		return &task.FieldError{Field: "postgres.Options.Schema", Value: o.Schema, Limit: "63 bytes at most"}
+	}
+	return nil
+}
+
+// Open implements [task.Store].
+func (s *Store) Open(ctx context.Context, queue string, settings task.Settings, n *task.Notifier) (task.Backend, error) {
+	return s.rules.Open(ctx, queue, settings, n)
+}
+
+// History returns up to n tasks of a queue that are gone, in the order of their ids, those with greater ids than after: the
+// last one of the page before. It returns [task.ErrNotFound] if there is no such queue.
+func (s *Store) History(ctx context.Context, queue string, after task.ID, n int) ([]task.Ended, error) {
+	return s.rules.History(ctx, queue, after, n)
+}
+
+// Close closes all connections. The queues that are open should be closed before: what is taken is handed back then, otherwise
+// only after Options.Grace of the queue.
+func (s *Store) Close() error {
+	s.db.Close()
+	return nil
+}
+
+// check returns an error unless this program can work with the tables as they are.
+func (db *driver) check(ctx context.Context) error {
+	return pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
+		version, minReader, err := db.version(ctx, tx)
+		switch {
+		case err != nil:
+			return fmt.Errorf("postgres: version: %w", err)
+		case minReader > len(migrations):
+			return fmt.Errorf("postgres: schema %s has version %d, which programs from version %d on can use; this one has %d",
+				db.schema, version, minReader, len(migrations))
+		case version < len(migrations):
+			return fmt.Errorf("postgres: schema %s has version %d, this program needs %d: migrate it first", db.schema, version, len(migrations))
+		}
+		return nil
+	})
+}

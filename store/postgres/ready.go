@@ -1,0 +1,81 @@
+package postgres
+
+import (
+	"slices"
+
+	"github.com/fairq/fairq/store/internal/rows"
+)
+
+var (
+	// Each segment is searched along the index, and the next one only if there were not enough.
+	sqlReady = `
+SELECT t.* FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) s (priority, round, seq, below)
+CROSS JOIN LATERAL (
+	SELECT ` + columns + `, payload FROM fairq.tasks
+	WHERE queue = $1 AND takeable AND (priority, round, seq) >= (s.priority, s.round, s.seq) AND priority < s.below
+	ORDER BY priority, round, seq, place LIMIT $6 FOR UPDATE SKIP LOCKED
+) t LIMIT $6`
+
+	// The first ones of each kind are merged, and then locked in order; so none is locked that is not returned. $7 is how many of
+	// each are looked at. Those without a kind are not in the index of kinds. takeable::int is for the planner, which is not to use
+	// the index of takeable tasks there.
+	sqlReadyKinds = `
+SELECT t.* FROM (
+	SELECT c.id FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $8::bytea[]) s (priority, round, seq, below, kind)
+	CROSS JOIN LATERAL (
+		(SELECT id, priority, round, seq, place FROM fairq.tasks
+		WHERE queue = $1 AND kind = s.kind AND takeable AND kind <> ''
+			AND (priority, round, seq) >= (s.priority, s.round, s.seq) AND priority < s.below
+		ORDER BY priority, round, seq, place LIMIT $7)
+		UNION ALL
+		(SELECT id, priority, round, seq, place FROM fairq.tasks
+		WHERE s.kind = '' AND queue = $1 AND kind = '' AND takeable
+			AND (priority, round, seq) >= (s.priority, s.round, s.seq) AND priority < s.below
+		ORDER BY priority, round, seq, place LIMIT $7)
+	) c
+	ORDER BY c.priority, c.round, c.seq, c.place
+) c CROSS JOIN LATERAL (
+	SELECT ` + columns + `, payload FROM fairq.tasks WHERE queue = $1 AND id = c.id AND takeable::int = 1 FOR UPDATE SKIP LOCKED
+) t LIMIT $6`
+)
+
+// queueReady has tasks searched for.
+func (v *view) queueReady(s *search) {
+	sql, args := sqlReady, []any{v.queue, s.from, s.round, s.seq, s.below, s.wanted}
+	if s.filter.Kinds != nil {
+		sql, args = sqlReadyKinds, append(args, s.wanted+s.spare, s.kinds)
+	}
+	v.ready = nil
+	v.tx.queue(sql, args...).Query(v.scanner(true, func(r *rows.Row) { v.ready = append(v.ready, r) }))
+}
+
+// Ready implements rows.View.
+func (v *view) Ready(f rows.Filter, n int) ([]*rows.Row, error) {
+	same := v.readyOK && f.MaxPriority == v.readyFilter.MaxPriority && (f.Kinds == nil) == (v.readyFilter.Kinds == nil) &&
+		slices.Equal(f.Kinds, v.readyFilter.Kinds)
+	if !same || len(v.ready) < n && !v.readyAll {
+		if err := v.search(v.tx.db.marks.search(uint64(v.queue), f, n)); err != nil {
+			return nil, err
+		}
+		if len(v.ready) == 0 && !v.readyAll {
+			if err := v.search(whole(f, n)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return slices.Clone(v.ready[:min(n, len(v.ready))]), nil
+}
+
+func (v *view) search(s *search) error {
+	v.readyOK, v.readyFilter = true, s.filter
+	v.tx.flush()
+	v.queueReady(s)
+	err := v.tx.send("ready")
+	v.readyAll = s.complete(v.ready)
+	return err
+}
+
+// complete tells whether there are no more tasks than were found.
+func (s *search) complete(found []*rows.Row) bool {
+	return !s.marked && s.filter.Kinds == nil && len(found) < s.wanted
+}

@@ -1,0 +1,163 @@
+-- Version 1. Numbers of the schema's own, and times in nanoseconds since 1970, are bigint; what may hold any bytes is bytea.
+-- 0 and "" are NULL where that makes rows smaller or partial indexes possible.
+
+CREATE TABLE fairq.queues (
+	id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, -- never used again
+	paused_keys bigint NOT NULL DEFAULT 0,
+	paused      boolean NOT NULL DEFAULT false,
+	name        bytea NOT NULL UNIQUE,
+	settings    bytea NOT NULL
+);
+
+-- Of ids, leases, places and all else that must be new: one for all queues.
+CREATE SEQUENCE fairq.numbers;
+
+-- The greatest number of a queue grows when ready tasks are removed.
+CREATE TABLE fairq.removals (
+	queue  bigint NOT NULL,
+	number bigint NOT NULL,
+	PRIMARY KEY (queue, number)
+);
+
+-- The round of a priority is the greatest. A new one is a new row, as with counts: no transaction waits for another one to
+-- write it, and it is found at the end of the index whatever number of dead rows there are before it.
+CREATE TABLE fairq.rounds (
+	queue    bigint NOT NULL,
+	round    bigint NOT NULL,
+	priority smallint NOT NULL
+);
+CREATE INDEX rounds_round ON fairq.rounds (queue, priority, round);
+
+-- How many tasks there are is the sum of the rows of a queue. Transactions add rows; now and then one puts many together.
+CREATE TABLE fairq.counts (
+	queue   bigint NOT NULL,
+	number  bigint GENERATED ALWAYS AS IDENTITY,
+	ready   bigint NOT NULL,
+	delayed bigint NOT NULL,
+	taken   bigint NOT NULL,
+	buried  bigint NOT NULL,
+	held    bigint NOT NULL
+);
+CREATE INDEX counts_number ON fairq.counts (queue, number);
+
+CREATE TABLE fairq.tasks (
+	queue        bigint NOT NULL,
+	id           bigint NOT NULL,
+	created      bigint NOT NULL,
+	round        bigint NOT NULL,
+	seq          bigint NOT NULL,
+	place        bigint NOT NULL,
+	since        bigint NOT NULL,
+	ttr          bigint,
+	max_attempts bigint,
+	deadline     bigint,
+	consumer     bigint,
+	ready_at     bigint,
+	until        bigint,
+	expires      bigint,
+	wake         bigint,
+	err_code     bigint,
+	weight       bigint NOT NULL,
+	attempts     bigint NOT NULL,
+	priority     smallint NOT NULL,
+	state        smallint NOT NULL,
+	role         smallint NOT NULL,
+	takeable     boolean NOT NULL,
+	gap          boolean NOT NULL,
+	counted      boolean NOT NULL,
+	key          bytea, -- never NULL
+	kind         bytea NOT NULL,
+	address      bytea,
+	grp          bytea,
+	err_message  bytea,
+	payload      bytea,
+	PRIMARY KEY (queue, id)
+);
+CREATE INDEX tasks_ready ON fairq.tasks (queue, priority, round, seq, place) WHERE takeable;
+CREATE INDEX tasks_kind ON fairq.tasks (queue, kind, priority, round, seq, place) WHERE takeable AND kind <> '';
+-- Its condition, which is always true, keeps it from being used for statements that have nothing to do with keys: when tasks are
+-- few, all indexes seem equally good to the planner.
+CREATE INDEX tasks_line ON fairq.tasks (queue, key, priority, round, seq) WHERE key IS NOT NULL;
+CREATE INDEX tasks_parked ON fairq.tasks (queue, key, priority, kind, place) WHERE state = 1 AND NOT takeable AND round = 0;
+CREATE INDEX tasks_wake ON fairq.tasks (queue, wake) WHERE wake IS NOT NULL;
+CREATE INDEX tasks_consumer ON fairq.tasks (queue, consumer, since) WHERE consumer IS NOT NULL;
+CREATE INDEX tasks_buried ON fairq.tasks (queue, since) WHERE state = 4;
+CREATE UNIQUE INDEX tasks_address ON fairq.tasks (queue, address) WHERE address IS NOT NULL;
+CREATE INDEX tasks_group ON fairq.tasks (queue, grp, id) WHERE grp IS NOT NULL;
+CREATE INDEX tasks_counted ON fairq.tasks (queue, key, since) WHERE counted;
+
+CREATE TABLE fairq.keys (
+	queue   bigint NOT NULL,
+	weight  bigint NOT NULL,
+	load    bigint, -- never NULL, as in tasks
+	tasks   bigint NOT NULL,
+	ready   bigint NOT NULL,
+	delayed bigint NOT NULL,
+	taken   bigint NOT NULL,
+	buried  bigint NOT NULL,
+	held    bigint NOT NULL,
+	paused  boolean NOT NULL,
+	key     bytea NOT NULL,
+	PRIMARY KEY (queue, key)
+);
+CREATE INDEX keys_load ON fairq.keys (queue, load) WHERE load IS NOT NULL;
+CREATE INDEX keys_paused ON fairq.keys (queue, key) WHERE paused;
+
+CREATE TABLE fairq.served (
+	queue    bigint NOT NULL,
+	round    bigint, -- never NULL, as in tasks
+	priority smallint NOT NULL,
+	key      bytea NOT NULL,
+	PRIMARY KEY (queue, key, priority)
+);
+CREATE INDEX served_round ON fairq.served (queue, priority, round) WHERE round IS NOT NULL;
+
+CREATE TABLE fairq.consumers (
+	queue    bigint NOT NULL,
+	number   bigint NOT NULL,
+	deadline bigint,
+	name     bytea NOT NULL,
+	PRIMARY KEY (queue, name)
+);
+CREATE UNIQUE INDEX consumers_number ON fairq.consumers (queue, number);
+CREATE INDEX consumers_deadline ON fairq.consumers (queue, deadline) WHERE deadline IS NOT NULL;
+
+CREATE TABLE fairq.groups (
+	queue     bigint NOT NULL,
+	tasks     bigint NOT NULL,
+	members   bigint NOT NULL,
+	started   boolean NOT NULL,
+	cancelled boolean NOT NULL,
+	name      bytea NOT NULL,
+	PRIMARY KEY (queue, name)
+);
+
+CREATE TABLE fairq.outcomes (
+	queue       bigint NOT NULL,
+	id          bigint NOT NULL,
+	until       bigint,
+	err_code    bigint,
+	how         smallint NOT NULL,
+	address     bytea NOT NULL,
+	err_message bytea,
+	PRIMARY KEY (queue, address)
+);
+CREATE INDEX outcomes_until ON fairq.outcomes (queue, until) WHERE until IS NOT NULL;
+
+CREATE TABLE fairq.done (
+	queue       bigint NOT NULL,
+	id          bigint NOT NULL,
+	created     bigint NOT NULL,
+	finished    bigint NOT NULL,
+	until       bigint,
+	attempts    bigint NOT NULL,
+	err_code    bigint,
+	how         smallint NOT NULL,
+	key         bytea NOT NULL,
+	kind        bytea NOT NULL,
+	address     bytea,
+	err_message bytea,
+	payload     bytea,
+	PRIMARY KEY (queue, id)
+);
+CREATE INDEX done_until ON fairq.done (queue, until) WHERE until IS NOT NULL;

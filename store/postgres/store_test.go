@@ -1,0 +1,53 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/storetest"
+)
+
+// testStore is a rows.Store over a schema of its own.
+type testStore struct {
+	*rows.Store
+	db *mortal
+}
+
+// mortal is a driver that can be killed.
+type mortal struct {
+	testDB
+	dead atomic.Bool
+}
+
+func (db *mortal) Begin(ctx context.Context) (rows.Tx, error) {
+	if db.dead.Load() {
+		return nil, errors.New("killed")
+	}
+	return db.testDB.Begin(ctx)
+}
+
+func newTestStore(db testDB) *testStore {
+	m := &mortal{testDB: db}
+	return &testStore{rows.New(m, rows.Options{MaxPayload: 2 << 20, Poll: 10 * time.Second}), m}
+}
+
+func (s *testStore) Reopen(t *testing.T) task.Store { return newTestStore(s.db.again(t)) }
+func (s *testStore) Kill(*testing.T)                { s.db.dead.Store(true) }
+
+// inBubble makes the time that of the bubble, and has nobody wait for the network.
+func inBubble(c *config) { c.now, c.slow = time.Now, time.Hour }
+
+// TestStore also shows that a driver works in bubbles of testing/synctest: none of its goroutines waits for the network while
+// nothing is asked of it.
+func TestStore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes minutes")
+	}
+	database(t) // so that the server is not part of a bubble
+	storetest.Run(t, func(t *testing.T) task.Store { return newTestStore(openTest(t, inBubble)) })
+}

@@ -1,0 +1,216 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+)
+
+// tx is a transaction. What costs is waiting for the database to answer, so it sends all that it can at once: Enter with all
+// of the Plan, and writes with the next read or with Commit.
+type tx struct {
+	db    *driver
+	ctx   context.Context
+	user  pgx.Tx        // the transaction of the user's that it is a part of, nil if it is one of its own
+	conn  *pgxpool.Conn // nil until something is sent, and for a user's
+	batch *pgx.Batch    // what is to be sent next
+	views []*view
+	began bool // there is a transaction, or a savepoint, to be ended
+	told  []uint64
+
+	failed error // of what was sent in flush; whatever is sent next returns it
+}
+
+// queue adds a statement to what is sent next.
+func (t *tx) queue(sql string, args ...any) *pgx.QueuedQuery {
+	return t.batch.Queue(t.db.text(sql), args...)
+}
+
+// begin adds what begins the transaction, if that was not done yet. In a user's it is a savepoint, to which Rollback goes
+// back.
+func (t *tx) begin() {
+	switch {
+	case t.began:
+	case t.user != nil:
+		t.queue("SAVEPOINT fairq_call")
+		t.queue("SELECT current_setting('transaction_isolation')").QueryRow(readCommitted)
+	default:
+		t.queue("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+	}
+	t.began = true
+}
+
+// readCommitted returns an error if the isolation level is another one. Then what others commit after the first statement would not
+// be seen, and rows that they have changed could not be.
+func readCommitted(r pgx.Row) error {
+	var level string
+	if err := r.Scan(&level); err != nil {
+		return err
+	}
+	if level != "read committed" {
+		return &task.FieldError{Field: "the isolation level of the transaction", Value: level, Limit: "read committed"}
+	}
+	return nil
+}
+
+// query sends what is to be written and a query, and waits for the answer.
+func (t *tx) query(what, sql string, args []any, read func(pgx.Rows) error) error {
+	t.flush()
+	t.queue(sql, args...).Query(read)
+	return t.send(what)
+}
+
+// flush adds what is to be written to what is sent next.
+func (t *tx) flush() {
+	for _, v := range t.views {
+		v.flush()
+	}
+}
+
+// send sends what was added, and calls the functions that read the answers.
+func (t *tx) send(what string) error {
+	if t.failed != nil {
+		return t.failed
+	}
+	b := t.batch
+	t.batch = &pgx.Batch{}
+	if err := t.sendBatch(b); err != nil {
+		return fmt.Errorf("postgres: %s: %w", what, err)
+	}
+	return nil
+}
+
+func (t *tx) sendBatch(b *pgx.Batch) error {
+	if t.user != nil {
+		return t.user.SendBatch(t.ctx, b).Close()
+	}
+	if t.conn != nil {
+		return t.conn.SendBatch(t.ctx, b).Close()
+	}
+	// The first batch is sent again if it turns out that the connection was broken while it lay in the pool: then the others
+	// probably are too. It has only locked and read so far.
+	for again := false; ; again = true {
+		var err error
+		if t.conn, err = t.db.pool.Acquire(t.ctx); err != nil {
+			return err
+		}
+		if err = t.conn.SendBatch(t.ctx, copied(b)).Close(); err == nil || again || !t.conn.Conn().IsClosed() || t.ctx.Err() != nil {
+			return err
+		}
+		t.release()
+		t.db.pool.Reset()
+	}
+}
+
+// copied returns a batch with the same statements. One that was sent has notes in it that are for that connection.
+func copied(b *pgx.Batch) *pgx.Batch {
+	c := &pgx.Batch{}
+	for _, q := range b.QueuedQueries {
+		c.Queue(q.SQL, q.Arguments...).Fn = q.Fn
+	}
+	return c
+}
+
+func (t *tx) release() {
+	if t.conn != nil {
+		t.conn.Release()
+		t.conn = nil
+	}
+}
+
+const (
+	sqlFindQueue = "SELECT id, settings FROM fairq.queues WHERE name = $1 FOR UPDATE"
+	sqlMakeQueue = "INSERT INTO fairq.queues (name, settings) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING id, settings"
+)
+
+// Queue implements rows.Tx.
+func (t *tx) Queue(name string, settings []byte) (q *rows.Queue, err error) {
+	t.begin()
+	read := func(r pgx.Row) error {
+		found := rows.Queue{}
+		err := r.Scan(&found.ID, &found.Settings)
+		if err == nil {
+			q = &found
+		} else if errors.Is(err, pgx.ErrNoRows) {
+			err = nil
+		}
+		return err
+	}
+	for q == nil && err == nil { // it may be made, or dropped, by others between the two
+		t.flush()
+		t.queue(sqlFindQueue, []byte(name)).QueryRow(read)
+		if err = t.send("find a queue"); settings == nil {
+			break
+		}
+		if q == nil && err == nil {
+			t.queue(sqlMakeQueue, []byte(name), settings).QueryRow(read)
+			err = t.send("make a queue")
+		}
+	}
+	return q, err
+}
+
+// Notify implements rows.Tx.
+func (t *tx) Notify(queue uint64) {
+	if t.db.notify != nil {
+		t.told = append(t.told, queue)
+	}
+}
+
+// Commit implements rows.Tx.
+func (t *tx) Commit() error {
+	defer t.release()
+	if !t.began {
+		return nil
+	}
+	t.flush()
+	for _, v := range t.views {
+		v.count()
+	}
+	if t.user != nil {
+		for _, queue := range t.told {
+			t.queue("SELECT pg_notify($1, $2)", t.db.notify.channel, t.db.notify.text(queue))
+		}
+		t.queue("RELEASE SAVEPOINT fairq_call")
+		return t.send("join")
+	}
+	if t.failed != nil {
+		return t.failed
+	}
+	t.queue("COMMIT")
+	if err := t.send("commit"); err != nil {
+		if e := (*pgconn.PgError)(nil); !errors.As(err, &e) {
+			err = fmt.Errorf("%w (so it is not known whether it was done)", err)
+		}
+		return err
+	}
+	t.began = false
+	for _, queue := range t.told {
+		t.db.notify.tell(queue)
+	}
+	return nil
+}
+
+// Rollback implements rows.Tx. A connection that it fails on is not used again, which ends the transaction too.
+func (t *tx) Rollback() {
+	defer t.release()
+	if !t.began {
+		return
+	}
+	t.began = false
+	// It must be done even if that is because ctx is over.
+	ctx := context.WithoutCancel(t.ctx)
+	switch {
+	case t.user != nil:
+		_, _ = t.user.Exec(ctx, "ROLLBACK TO SAVEPOINT fairq_call; RELEASE SAVEPOINT fairq_call", pgx.QueryExecModeSimpleProtocol)
+	case t.conn != nil && !t.conn.Conn().IsClosed():
+		_, _ = t.conn.Exec(ctx, "ROLLBACK")
+	}
+}

@@ -1,0 +1,455 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/internal/pgtest"
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+)
+
+var everything = rows.Filter{MaxPriority: task.MaxPriority}
+
+// makeQueue makes the queue q.
+func makeQueue(tb testing.TB, db *driver) uint64 {
+	tb.Helper()
+	tx, err := db.Begin(context.Background())
+	require.NoError(tb, err)
+	q, err := tx.Queue("q", []byte("settings"))
+	require.NoError(tb, err)
+	require.NoError(tb, tx.Commit())
+	return q.ID
+}
+
+// in runs f in a transaction.
+func in(db *driver, queue uint64, plan rows.Plan, f func(v rows.View) error) error {
+	tx, err := db.Begin(context.Background())
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	v, err := tx.Enter(queue, &plan)
+	if err == nil {
+		err = f(v)
+	}
+	if err == nil {
+		err = tx.Commit()
+	}
+	return err
+}
+
+// put puts tasks, in rounds from first on.
+func put(tb testing.TB, db *driver, queue, first uint64, n int) {
+	tb.Helper()
+	require.NoError(tb, in(db, queue, rows.Plan{Numbers: n}, func(v rows.View) error { return insertSome(v, first, n) }))
+}
+
+func insertSome(v rows.View, first uint64, n int) error {
+	for i := range n {
+		id, err := v.Number()
+		if err != nil {
+			return err
+		}
+		r := &rows.Row{
+			ID: id, Key: fmt.Sprint("key", i%10), State: task.Ready, Takeable: true, Round: first + uint64(i), Seq: id, Place: id,
+			Weight: 1, Payload: []byte("payload"),
+		}
+		if err := v.Insert(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take takes tasks, and returns their rounds.
+func take(tb testing.TB, db *driver, queue uint64, n int) (rounds []uint64) {
+	tb.Helper()
+	require.NoError(tb, in(db, queue, rows.Plan{Numbers: n, Take: n, Filter: everything}, func(v rows.View) error {
+		list, err := v.Ready(everything, n)
+		if err != nil {
+			return err
+		}
+		for _, r := range list {
+			rounds = append(rounds, r.Round)
+			if err := takeRow(v, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	return rounds
+}
+
+func takeRow(v rows.View, r *rows.Row) (err error) {
+	r.State, r.Takeable, r.Consumer, r.Attempts, r.Until, r.Wake = task.Taken, false, 1, r.Attempts+1, v.Now()+1e9, v.Now()+1e9
+	if r.Since, err = v.Number(); err != nil {
+		return err
+	}
+	return v.Take(r)
+}
+
+// trips counts how often something is sent to the database.
+type trips struct{ n atomic.Int64 }
+
+func (c *trips) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	c.n.Add(1)
+	return ctx
+}
+func (*trips) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (*trips) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+
+func (c *trips) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	c.n.Add(1)
+	return ctx
+}
+func (*trips) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func TestTransactionsTakeTwoRoundTrips(t *testing.T) {
+	t.Parallel()
+	c := &trips{}
+	db := openTest(t, func(conf *config) { conf.tracer, conf.copyFrom = c, 64 })
+	q := makeQueue(t, db.driver)
+	c.n.Store(0)
+	put(t, db.driver, q, 1, 20)
+	require.EqualValues(t, 2, c.n.Load(), "to put")
+	c.n.Store(0)
+	require.Len(t, take(t, db.driver, q, 10), 10)
+	require.EqualValues(t, 2, c.n.Load(), "to take")
+
+	// All that a process does at once: some are settled, some taken, and some put, in a queue that counts.
+	list := func(v rows.View) (list []*rows.Row, err error) { return v.HeldBy(1, 5, false) }
+	var held []uint64
+	require.NoError(t, in(db.driver, q, rows.Plan{}, func(v rows.View) error {
+		rows, err := list(v)
+		for _, r := range rows {
+			held = append(held, r.ID)
+		}
+		return err
+	}))
+	c.n.Store(0)
+	lines := []rows.Line{{Key: "key0"}, {Key: "key1"}}
+	plan := rows.Plan{Get: held, Tasks: true, Take: 3, Filter: everything, Numbers: 5, Last: lines}
+	require.NoError(t, in(db.driver, q, plan, func(v rows.View) error {
+		for _, id := range held {
+			r, err := v.Get(id, false)
+			require.NoError(t, err)
+			require.NoError(t, v.Delete(r))
+		}
+		ready, err := v.Ready(everything, 3)
+		require.NoError(t, err)
+		require.Len(t, ready, 3)
+		for _, r := range ready {
+			require.NoError(t, takeRow(v, r))
+		}
+		v.Head().Rounds[0] = ready[2].Round
+		for _, l := range lines {
+			_, _, err := v.Last(l, 0)
+			require.NoError(t, err)
+		}
+		n, err := v.Tasks()
+		require.NoError(t, err)
+		require.Equal(t, byState{15, 7, 0, 8, 0, 0}, n)
+		require.NoError(t, insertSome(v, 100, 2))
+		return v.Save()
+	}))
+	require.EqualValues(t, 2, c.n.Load(), "for all")
+}
+
+func TestErrorsNameTheOperation(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Own(t)
+	db := openTest(t, func(c *config) { c.url, c.copyFrom = server.URL("postgres"), 64 })
+	q := makeQueue(t, db.driver)
+	for range 3 { // some connections
+		put(t, db.driver, q, 1, 1)
+	}
+
+	// A crash before the commit.
+	tx, err := db.Begin(t.Context())
+	require.NoError(t, err)
+	v, err := tx.Enter(q, &rows.Plan{Numbers: 1})
+	require.NoError(t, err)
+	require.NoError(t, insertSome(v, 9, 1))
+	server.Kill()
+	err = tx.Commit()
+	require.ErrorContains(t, err, "postgres: commit: ")
+	require.False(t, db.Again(err))
+	tx.Rollback()
+	require.ErrorContains(t, db.Migrate(t.Context()), "postgres: migrate: ")
+	err = in(db.driver, q, rows.Plan{}, func(rows.View) error { return nil })
+	require.ErrorContains(t, err, "postgres: enter: ")
+
+	// Nobody notices a restart in between.
+	require.NoError(t, server.Start())
+	require.Len(t, take(t, db.driver, q, 10), 3)
+	require.NoError(t, server.Restart())
+	require.Empty(t, take(t, db.driver, q, 10))
+}
+
+func TestAgain(t *testing.T) {
+	t.Parallel()
+	db := openTest(t)
+	q := makeQueue(t, db.driver)
+	add := func(v rows.View) error { return v.Insert(&rows.Row{ID: 1 << 40, Address: "a", State: task.Ready}) }
+	require.NoError(t, in(db.driver, q, rows.Plan{}, add))
+	err := in(db.driver, q, rows.Plan{}, add)
+	require.Error(t, err)
+	require.True(t, db.Again(err))
+	require.False(t, db.Again(context.Canceled))
+
+	// A deadlock.
+	put(t, db.driver, q, 1, 2)
+	var ids []uint64
+	require.NoError(t, in(db.driver, q, rows.Plan{}, func(v rows.View) error {
+		list, err := v.Ready(everything, 2)
+		for _, r := range list {
+			ids = append(ids, r.ID)
+		}
+		return err
+	}))
+	errs := make(chan error, 2)
+	first := make(chan bool, 2)
+	both := make(chan bool)
+	for i := range 2 {
+		go func() {
+			errs <- in(db.driver, q, rows.Plan{}, func(v rows.View) error {
+				_, err := v.Get(ids[i], false)
+				first <- true
+				<-both
+				if err == nil {
+					_, err = v.Get(ids[1-i], false)
+				}
+				return err
+			})
+		}()
+	}
+	<-first
+	<-first
+	close(both)
+	a, b := <-errs, <-errs
+	if a == nil {
+		a, b = b, a
+	}
+	require.NoError(t, b)
+	require.True(t, db.Again(a), a)
+}
+
+func TestWithTx(t *testing.T) {
+	t.Parallel()
+	db := openTest(t)
+	q := makeQueue(t, db.driver)
+	ctx := context.Background()
+	none, err := db.Joined(ctx)
+	require.NoError(t, err)
+	require.Nil(t, none)
+	for _, commit := range []bool{false, true} {
+		user, err := db.pool.Begin(ctx)
+		require.NoError(t, err)
+		joined := func() rows.View {
+			tx, err := db.Joined(WithTx(ctx, user))
+			require.NoError(t, err)
+			v, err := tx.Enter(q, &rows.Plan{Numbers: 1})
+			require.NoError(t, err)
+			require.NoError(t, insertSome(v, 1, 1))
+			return v
+		}
+		require.NoError(t, joined().(*view).tx.Commit())
+
+		// What fails is undone, and the rest stays.
+		tx := joined().(*view).tx
+		_, err = tx.views[0].Keys() // sends it
+		require.NoError(t, err)
+		tx.Rollback()
+		tx = joined().(*view).tx
+		require.Error(t, tx.query("nonsense", "SELECT nonsense", nil, func(r pgx.Rows) error { r.Close(); return r.Err() }))
+		tx.Rollback()
+		require.Empty(t, take(t, db.driver, q, 10), "before it is committed")
+		if commit {
+			require.NoError(t, user.Commit(ctx))
+			require.Len(t, take(t, db.driver, q, 10), 1)
+		} else {
+			require.NoError(t, user.Rollback(ctx))
+			require.Empty(t, take(t, db.driver, q, 10))
+		}
+	}
+}
+
+func TestWithTxOfAnotherLevel(t *testing.T) {
+	t.Parallel()
+	db := openTest(t)
+	q := makeQueue(t, db.driver)
+	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
+		user, err := db.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
+		require.NoError(t, err)
+		tx, err := db.Joined(WithTx(t.Context(), user))
+		require.NoError(t, err)
+		_, err = tx.Enter(q, &rows.Plan{})
+		require.ErrorIs(t, err, task.ErrInvalid)
+		require.ErrorContains(t, err, string(level))
+		tx.Rollback()
+		_, err = user.Exec(t.Context(), "SELECT 1")
+		require.NoError(t, err)
+		require.NoError(t, user.Rollback(t.Context()))
+	}
+}
+
+// A program that has its connections from database/sql gets at the one of pgx that is behind it.
+func TestDatabaseSQL(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	url := pgtest.Shared(t).Database(t)
+	s, err := Open(ctx, url, nil)
+	require.NoError(t, err)
+	defer s.Close()
+	q, err := task.Open[string](ctx, s, "q", nil)
+	require.NoError(t, err)
+	db, err := sql.Open("pgx", url)
+	require.NoError(t, err)
+	defer db.Close()
+	_, err = db.ExecContext(ctx, "CREATE TABLE orders (id bigint)")
+	require.NoError(t, err)
+	boom := errors.New("boom")
+	for _, fails := range []error{boom, nil} {
+		conn, err := db.Conn(ctx)
+		require.NoError(t, err)
+		err = conn.Raw(func(c any) error {
+			return pgx.BeginFunc(ctx, c.(*stdlib.Conn).Conn(), func(tx pgx.Tx) error {
+				if _, err := tx.Exec(ctx, "INSERT INTO orders VALUES (1)"); err != nil {
+					return err
+				}
+				_, err := q.Put(WithTx(ctx, tx), "alice", "job", task.PutOptions{})
+				return cmp.Or(err, fails)
+			})
+		})
+		require.Equal(t, fails, err)
+		require.NoError(t, conn.Close())
+	}
+	var orders int
+	require.NoError(t, db.QueryRowContext(ctx, "SELECT count(*) FROM orders").Scan(&orders))
+	stats, err := q.Stats(ctx)
+	require.NoError(t, err)
+	require.Equal(t, [2]int{1, 1}, [2]int{orders, stats.Ready})
+	require.NoError(t, q.Close(ctx))
+}
+
+func TestNotify(t *testing.T) {
+	t.Parallel()
+	const long = 30 * time.Second
+	server := pgtest.Own(t, pgtest.Fast...)
+	heard := make(chan uint64, 1000)
+	db := openTest(t, func(c *config) { c.url, c.onChange = server.URL("postgres"), func(q uint64) { heard <- q } })
+	next := func() uint64 {
+		select {
+		case q := <-heard:
+			return q
+		case <-time.After(long):
+			require.Fail(t, "nothing was heard")
+			return 0
+		}
+	}
+	require.EqualValues(t, 0, next(), "once it listens")
+	other, err := open(context.Background(), func() config {
+		c := db.config
+		c.onChange = func(uint64) {}
+		return c
+	}())
+	require.NoError(t, err)
+	t.Cleanup(other.Close)
+	tell := func(db *driver, queue uint64) {
+		tx, err := db.Begin(context.Background())
+		require.NoError(t, err)
+		defer tx.Rollback()
+		_, err = tx.Queue("q", []byte("settings"))
+		require.NoError(t, err)
+		tx.Notify(queue)
+		require.NoError(t, tx.Commit())
+	}
+	tell(db.driver, 1) // is not heard by itself
+	tell(other, 2)
+	require.EqualValues(t, 2, next())
+	for range 100 {
+		tell(other, 3)
+	}
+	tell(other, 4)
+	got := map[uint64]int{}
+	for q := next(); q != 4; q = next() {
+		got[q]++
+	}
+	require.Len(t, got, 1)
+	require.Less(t, got[3], 100)
+
+	// In a transaction of the user's it is told when that is committed.
+	user, err := other.pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = user.Rollback(context.Background()) }() // or other.Close waits for ever
+	tx, err := other.Joined(WithTx(t.Context(), user))
+	require.NoError(t, err)
+	_, err = tx.Enter(99, &rows.Plan{})
+	require.NoError(t, err)
+	tx.Notify(5)
+	require.NoError(t, tx.Commit())
+	tell(other, 6)
+	for q := next(); q != 6; q = next() {
+		require.NotEqualValues(t, 5, q, "before the commit")
+	}
+	require.NoError(t, user.Commit(t.Context()))
+	require.EqualValues(t, 5, next())
+
+	// After a break anything may have happened.
+	require.NoError(t, server.Restart())
+	require.EqualValues(t, 0, next())
+	tell(other, 7)
+	for q := next(); q != 7; q = next() {
+		require.Zero(t, q)
+	}
+}
+
+// In a queue with a limit for each key, a transaction asks for the state of all its keys at once.
+func TestRoundTripsWithLimit(t *testing.T) {
+	t.Parallel()
+	c := &trips{}
+	db := openTest(t, func(conf *config) { conf.tracer = c })
+	q, err := task.Open(t.Context(), rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Hour}), "q", &task.Options[int]{
+		MaxInFlightPerKey: 3, Grace: time.Hour,
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, q.Close(context.Background())) })
+	took := func(f func()) int64 {
+		before := c.n.Load()
+		f()
+		return c.n.Load() - before
+	}
+	var batch []task.Batch[int]
+	for i := range 200 {
+		batch = append(batch, task.Batch[int]{Key: strconv.Itoa(i % 20), Payload: i})
+	}
+	_, err = q.PutBatch(t.Context(), batch)
+	require.NoError(t, err)
+	first, err := q.Take(t.Context()) // makes the consumer known
+	require.NoError(t, err)
+
+	require.EqualValues(t, 2, took(func() {
+		_, err := q.PutBatch(t.Context(), batch)
+		require.NoError(t, err)
+	}), "to put")
+	var tasks []*task.Task[int]
+	require.EqualValues(t, 3, took(func() {
+		tasks, err = q.TakeBatch(t.Context(), 50)
+		require.NoError(t, err)
+	}), "to take")
+	require.Len(t, tasks, 50)
+	require.EqualValues(t, 3, took(func() { require.NoError(t, first.Ack(t.Context())) }), "to ack")
+	require.EqualValues(t, 3, took(func() { require.NoError(t, tasks[0].Release(t.Context(), 0)) }), "to release")
+}

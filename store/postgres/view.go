@@ -1,0 +1,313 @@
+package postgres
+
+import (
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+)
+
+// view is a queue within a transaction.
+type view struct {
+	tx      *tx
+	queue   int64
+	head    *rows.Head
+	wasHead rows.Head // as it is in the database
+	now     int64
+	numbers []uint64 // fetched and not used yet
+	asked   int
+
+	// What was read ahead and is still right. A row that is written is not in it any more.
+	got         map[uint64]*rows.Row // nil if there is no such row
+	gotPayloads bool
+	ready       []*rows.Row
+	readyOK     bool // ready is what Ready finds first
+	readyAll    bool // there are no more
+	readyFilter rows.Filter
+	lasts       map[rows.Line]last
+	wasIn       map[uint64]uint64 // the rounds of rows as they were read, by id, if there are lasts
+
+	nexts *[len(sqlNext)]number // nil if they were not read, or may have changed
+	lines *lines                // likewise
+
+	counted *byState // as it is in the database; nil if it was not read
+	pieces  int      // in how many rows
+	delta   byState  // what this transaction changes
+
+	// What is to be written.
+	changes []change
+	changed map[uint64]int // by id, where in changes
+	inserts int            // how many of them are, or were, to be inserted
+	tables  []*table
+}
+
+// change is a row to be written.
+type change struct {
+	rows.Row
+	how how
+}
+
+type how uint8
+
+const (
+	nothing how = iota // it was inserted and deleted
+	insert
+	update
+	taken // only what Take writes has changed
+	remove
+)
+
+// change notes that a row is to be written. What is read ahead is not right any more for it.
+func (v *view) change(r *rows.Row, h how) {
+	delete(v.got, r.ID)
+	v.nexts, v.lines = nil, nil
+	c := change{*r, h}
+	i, ok := v.changed[r.ID]
+	if !ok {
+		if v.changed == nil {
+			v.changed = map[uint64]int{}
+		}
+		i = len(v.changes)
+		v.changed[r.ID] = i
+		v.changes = append(v.changes, change{})
+	} else if v.changes[i].how == update && h == taken {
+		c.how = update
+	} else if v.changes[i].how == insert {
+		switch h {
+		case update, taken:
+			c.how, c.Payload = insert, v.changes[i].Payload // r may have been read without
+		case remove:
+			c.how = nothing
+		}
+	}
+	v.changes[i] = c
+	if i := slices.IndexFunc(v.ready, func(other *rows.Row) bool { return other.ID == r.ID }); i == 0 {
+		v.ready = v.ready[1:]
+	} else if i > 0 {
+		v.ready = slices.Delete(v.ready, i, i+1)
+	}
+}
+
+// moved notes that a task has been, or will be, in the index that Ready reads in a new place.
+func (v *view) moved(r *rows.Row) {
+	if r.Takeable {
+		v.readyOK = false
+		v.tx.db.marks.put(uint64(v.queue), r)
+	}
+}
+
+// recount counts a task in its new state; 0 means that it is gone.
+func (v *view) recount(r *rows.Row, state task.State) {
+	if r.Was == 0 {
+		v.delta[0]++
+	} else {
+		v.delta[r.Was]--
+	}
+	if state == 0 {
+		v.delta[0]--
+	} else {
+		v.delta[state]++
+	}
+	r.Was = state
+}
+
+// turned notes that a row is in another round now, or in none. What is known of the last round of its line follows, as long
+// as that is possible.
+func (v *view) turned(r *rows.Row, round uint64) {
+	l := rows.Line{Key: r.Key, Priority: r.Priority}
+	known, ok := v.lasts[l]
+	was := v.wasIn[r.ID]
+	if !ok || was == round {
+		return
+	}
+	v.wasIn[r.ID] = round
+	switch {
+	case was != 0 && was == known.round:
+		delete(v.lasts, l)
+	case round > max(known.round, known.after):
+		known.round, known.rows = round, 1
+		v.lasts[l] = known
+	case round != 0 && round == known.round:
+		known.rows++
+		v.lasts[l] = known
+	}
+}
+
+// Insert implements rows.View.
+func (v *view) Insert(r *rows.Row) error {
+	r.Was = 0
+	v.recount(r, r.State)
+	v.change(r, insert)
+	v.inserts++
+	v.moved(r)
+	v.turned(r, r.Round)
+	return nil
+}
+
+// Update implements rows.View.
+func (v *view) Update(r *rows.Row) error {
+	v.recount(r, r.State)
+	v.change(r, update)
+	v.moved(r)
+	v.turned(r, r.Round)
+	return nil
+}
+
+// Take implements rows.View.
+func (v *view) Take(r *rows.Row) error {
+	v.recount(r, r.State)
+	v.change(r, taken)
+	return nil
+}
+
+// Delete implements rows.View.
+func (v *view) Delete(r *rows.Row) error {
+	v.recount(r, 0)
+	v.change(r, remove)
+	v.turned(r, 0)
+	return nil
+}
+
+// Get implements rows.View.
+func (v *view) Get(id uint64, payload bool) (*rows.Row, error) {
+	if i, ok := v.changed[id]; ok {
+		switch c := v.changes[i]; {
+		case c.how == remove || c.how == nothing:
+			return nil, nil //nolint:nilnil // that is the interface's way to say none
+		case c.how == insert || !payload:
+			if !payload {
+				c.Payload = nil
+			}
+			return &c.Row, nil
+		}
+	} else if r, ok := v.got[id]; ok && (v.gotPayloads || !payload) {
+		if r == nil {
+			return nil, nil //nolint:nilnil // likewise
+		}
+		c := *r
+		if !payload {
+			c.Payload = nil
+		}
+		return &c, nil
+	}
+	return v.one("get", payload, "WHERE queue = $1 AND id = $2 FOR UPDATE", int64(id))
+}
+
+const columns = `id, key, kind, address, grp, role, priority, weight, ttr, max_attempts, created, deadline,
+	state, takeable, gap, round, seq, place, since, counted, consumer, attempts, ready_at, until, expires, wake, err_code, err_message`
+
+var (
+	selectBare  = "SELECT " + columns + " FROM fairq.tasks "
+	selectWhole = "SELECT " + columns + ", payload FROM fairq.tasks "
+)
+
+// selectRows returns the beginning of a statement whose rows scanner reads.
+func selectRows(payload bool) string {
+	if payload {
+		return selectWhole
+	}
+	return selectBare
+}
+
+// number is 0 where the database has NULL.
+type number int64
+
+// ScanInt64 implements pgtype.Int64Scanner.
+func (n *number) ScanInt64(v pgtype.Int8) error {
+	*n = number(v.Int64)
+	return nil
+}
+
+// scanner returns a function that reads rows and hands them on.
+func (v *view) scanner(payload bool, each func(*rows.Row)) func(pgx.Rows) error {
+	return func(found pgx.Rows) error {
+		var s scan
+		into := s.columns()
+		if payload {
+			into = append(into, &s.payload)
+		}
+		for found.Next() {
+			s.payload = nil
+			if err := found.Scan(into...); err != nil {
+				return err
+			}
+			r := s.row()
+			if v.lasts != nil {
+				v.wasIn[r.ID] = r.Round
+			}
+			each(r)
+		}
+		return found.Err()
+	}
+}
+
+// scan is a row as it comes from the database.
+type scan struct {
+	rows.Row
+	key, kind, address, group, message                            pgtype.DriverBytes
+	payload                                                       []byte
+	ttr, maxAttempts, deadline, consumer                          number
+	readyAt, until, expires, wake, code, role, state, weight, atm number
+}
+
+func (s *scan) columns() []any {
+	return []any{
+		&s.ID, &s.key, &s.kind, &s.address, &s.group, &s.role, &s.Priority, &s.weight, &s.ttr, &s.maxAttempts, &s.Created, &s.deadline,
+		&s.state, &s.Takeable, &s.Gap, &s.Round, &s.Seq, &s.Place, &s.Since, &s.Counted, &s.consumer, &s.atm, &s.readyAt, &s.until, &s.expires,
+		&s.wake, &s.code, &s.message,
+	}
+}
+
+func (s *scan) row() *rows.Row {
+	r := s.Row
+	r.Key, r.Kind, r.Address, r.Group, r.Payload = string(s.key), string(s.kind), string(s.address), string(s.group), s.payload
+	r.Role, r.State, r.Was = task.Role(s.role), task.State(s.state), task.State(s.state)
+	r.Weight, r.Attempts, r.MaxAttempts = int(s.weight), int(s.atm), int(s.maxAttempts)
+	r.TTR, r.Deadline, r.Consumer = time.Duration(s.ttr), int64(s.deadline), uint64(s.consumer)
+	r.ReadyAt, r.Until, r.Expires, r.Wake = int64(s.readyAt), int64(s.until), int64(s.expires), int64(s.wake)
+	r.Err = errorOf(s.message, s.code)
+	return &r
+}
+
+// errorOf returns an error as it was recorded, nil if there was none.
+func errorOf(message []byte, code number) *task.Error {
+	if message == nil {
+		return nil
+	}
+	return &task.Error{Code: int(code), Message: string(message)}
+}
+
+// list returns the rows that a query finds. It begins after FROM, and the first argument is the queue.
+func (v *view) list(what string, payload bool, where string, args ...any) (list []*rows.Row, err error) {
+	err = v.tx.query(what, selectRows(payload)+where, append([]any{v.queue}, args...), v.scanner(payload, func(r *rows.Row) {
+		list = append(list, r)
+	}))
+	return list, err
+}
+
+// one is list for one row at most.
+func (v *view) one(what string, payload bool, where string, args ...any) (*rows.Row, error) {
+	list, err := v.list(what, payload, where, args...)
+	if len(list) == 0 {
+		return nil, err
+	}
+	return list[0], err
+}
+
+// value reads one value, which is 0 if there is none or it is NULL.
+func (v *view) value(what, sql string, args ...any) (int64, error) {
+	var n number
+	err := v.tx.query(what, sql, append([]any{v.queue}, args...), func(r pgx.Rows) error {
+		for r.Next() {
+			if err := r.Scan(&n); err != nil {
+				return err
+			}
+		}
+		return r.Err()
+	})
+	return int64(n), err
+}

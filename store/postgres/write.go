@@ -1,0 +1,232 @@
+package postgres
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+)
+
+// table collects rows for one statement, which gets them as arrays, one for each column.
+type table struct {
+	sql   string
+	at    map[string]int // the index of a row by its key, if they have one
+	ints  [][]int64
+	bytes [][][]byte
+}
+
+// add adds a row.
+func (t *table) add(ints []int64, bytes ...[]byte) {
+	if t.ints == nil {
+		t.ints, t.bytes = make([][]int64, len(ints)), make([][][]byte, len(bytes))
+	}
+	for c, n := range ints {
+		t.ints[c] = append(t.ints[c], n)
+	}
+	for c, b := range bytes {
+		t.bytes[c] = append(t.bytes[c], b)
+	}
+}
+
+// set adds a row, which takes the place of an earlier one with the same key.
+func (t *table) set(key string, ints []int64, bytes ...[]byte) {
+	i, ok := t.at[key]
+	if !ok {
+		if t.at == nil {
+			t.at = map[string]int{}
+		}
+		t.at[key] = len(t.at)
+		t.add(ints, bytes...)
+		return
+	}
+	for c, n := range ints {
+		t.ints[c][i] = n
+	}
+	for c, b := range bytes {
+		t.bytes[c][i] = b
+	}
+}
+
+// table returns what collects rows for a statement.
+func (v *view) table(sql string) *table {
+	v.nexts, v.lines = nil, nil
+	for _, t := range v.tables {
+		if t.sql == sql {
+			return t
+		}
+	}
+	t := &table{sql: sql}
+	v.tables = append(v.tables, t)
+	return t
+}
+
+// do adds a statement to what is sent next, after all that is to be written.
+func (v *view) do(sql string, args ...any) {
+	v.nexts, v.lines = nil, nil
+	v.tx.flush()
+	v.tx.queue(sql, append([]any{v.queue}, args...)...)
+}
+
+func (t *table) args(queue int64) []any {
+	args := make([]any, 1, 1+len(t.ints)+len(t.bytes))
+	args[0] = queue
+	for _, c := range t.ints {
+		args = append(args, c)
+	}
+	for _, c := range t.bytes {
+		args = append(args, c)
+	}
+	return args
+}
+
+// unnest returns the arrays of a table as a source of rows, to be used after FROM. The columns are named in the order of the
+// arguments; the first n are bigint.
+func unnest(n int, columns string) string {
+	var b strings.Builder
+	b.WriteString("unnest(")
+	for i := range strings.Count(columns, ",") + 1 {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString("$" + strconv.Itoa(i+2))
+		if i < n {
+			b.WriteString("::bigint[]")
+		} else {
+			b.WriteString("::bytea[]")
+		}
+	}
+	b.WriteString(") u (" + columns + ")")
+	return b.String()
+}
+
+const changing = `state, takeable, gap, round, seq, place, since, counted, consumer, attempts, ready_at, until, expires, wake, err_code`
+
+var (
+	sqlInsert = `
+INSERT INTO fairq.tasks (queue, id, role, priority, weight, ttr, max_attempts, created, deadline,
+	` + changing + `,
+	grp, err_message, key, kind, address, payload)
+SELECT $1, id, role, priority, weight, nullif(ttr, 0), nullif(max_attempts, 0), created, nullif(deadline, 0),
+	state, takeable <> 0, gap <> 0, round, seq, place, since, counted <> 0, nullif(consumer, 0), attempts, nullif(ready_at, 0), nullif(until, 0),
+	nullif(expires, 0), nullif(wake, 0), nullif(err_code, 0), grp, err_message, key, kind, address, payload
+FROM ` + unnest(23, "id, role, priority, weight, ttr, max_attempts, created, deadline, "+changing+", grp, err_message, key, kind, address, payload")
+
+	// The rows are looked up one by one before they are joined, and are locked already. If the table is joined itself, the planner
+	// may choose to go through all of it, when it does not know yet that the queue is long.
+	sqlUpdate = `
+UPDATE fairq.tasks t SET
+	state = u.state, takeable = u.takeable <> 0, gap = u.gap <> 0, round = u.round, seq = u.seq, place = u.place, since = u.since,
+	counted = u.counted <> 0, consumer = nullif(u.consumer, 0), attempts = u.attempts, ready_at = nullif(u.ready_at, 0),
+	until = nullif(u.until, 0), expires = nullif(u.expires, 0), wake = nullif(u.wake, 0), err_code = nullif(u.err_code, 0),
+	grp = u.grp, err_message = u.err_message
+FROM (
+	SELECT at, u.* FROM ` + unnest(16, "id, "+changing+", grp, err_message") + ` CROSS JOIN LATERAL (
+		SELECT ctid AS at FROM fairq.tasks WHERE queue = $1 AND id = u.id OFFSET 0
+	) t
+) u WHERE t.ctid = u.at`
+
+	sqlTake = `
+UPDATE fairq.tasks t SET
+	state = u.state, takeable = u.takeable <> 0, since = u.since, counted = u.counted <> 0, consumer = nullif(u.consumer, 0),
+	attempts = u.attempts, until = nullif(u.until, 0), wake = nullif(u.wake, 0)
+FROM (
+	SELECT at, u.* FROM ` + unnest(9, "id, state, takeable, since, counted, consumer, attempts, until, wake") + ` CROSS JOIN LATERAL (
+		SELECT ctid AS at FROM fairq.tasks WHERE queue = $1 AND id = u.id OFFSET 0
+	) t
+) u WHERE t.ctid = u.at`
+)
+
+const sqlDelete = `
+DELETE FROM fairq.tasks WHERE ctid = ANY(ARRAY(
+	SELECT t.ctid FROM unnest($2::bigint[]) i CROSS JOIN LATERAL (SELECT ctid FROM fairq.tasks WHERE queue = $1 AND id = i OFFSET 0) t
+))`
+
+// flush adds what is to be written to what is sent next. Rows are deleted before others are inserted, which may have their
+// addresses.
+func (v *view) flush() {
+	var gone []int64
+	inserts, updates, takes := table{sql: sqlInsert}, table{sql: sqlUpdate}, table{sql: sqlTake}
+	var copied *copyData
+	if v.inserts >= v.tx.db.config.copyFrom && v.tx.user == nil {
+		copied = newCopyData(v.inserts)
+	}
+	for i := range v.changes {
+		r := &v.changes[i].Row
+		switch v.changes[i].how {
+		case remove:
+			gone = append(gone, int64(r.ID))
+		case update:
+			updates.add(append([]int64{int64(r.ID)}, changingOf(r)...), optional(r.Group), messageOf(r.Err))
+		case taken:
+			takes.add([]int64{
+				int64(r.ID), int64(r.State), bit(r.Takeable), int64(r.Since), bit(r.Counted), int64(r.Consumer), int64(r.Attempts),
+				r.Until, r.Wake,
+			})
+		case insert:
+			if copied != nil {
+				copied.add(v.queue, r)
+				continue
+			}
+			inserts.add(append([]int64{
+				int64(r.ID), int64(r.Role), int64(r.Priority), int64(r.Weight), int64(r.TTR), int64(r.MaxAttempts), r.Created, r.Deadline,
+			}, changingOf(r)...), optional(r.Group), messageOf(r.Err), []byte(r.Key), []byte(r.Kind), optional(r.Address), r.Payload)
+		}
+	}
+	v.changes, v.inserts = v.changes[:0], 0
+	clear(v.changed)
+	if gone != nil {
+		v.tx.queue(sqlDelete, v.queue, gone)
+	}
+	add := func(t *table) {
+		if t.ints != nil {
+			v.tx.queue(t.sql, t.args(v.queue)...)
+		}
+	}
+	add(&updates)
+	if add(&takes); copied != nil {
+		v.tx.copyIn(copied)
+	}
+	add(&inserts)
+	for _, t := range v.tables {
+		add(t)
+	}
+	v.tables = nil
+}
+
+func changingOf(r *rows.Row) []int64 {
+	return []int64{
+		int64(r.State), bit(r.Takeable), bit(r.Gap), int64(r.Round), int64(r.Seq), int64(r.Place), int64(r.Since), bit(r.Counted),
+		int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Wake, codeOf(r.Err),
+	}
+}
+
+func bit(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// optional returns a string whose NULL is "".
+func optional(s string) []byte {
+	if s == "" {
+		return nil
+	}
+	return []byte(s)
+}
+
+// messageOf returns NULL for no error, other than for one without a message.
+func messageOf(e *task.Error) []byte {
+	if e == nil {
+		return nil
+	}
+	return []byte(e.Message)
+}
+
+func codeOf(e *task.Error) int64 {
+	if e == nil {
+		return 0
+	}
+	return int64(e.Code)
+}

@@ -1,0 +1,305 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairq/fairq/store/internal/rows"
+)
+
+// errClosed is returned by all calls after close.
+var errClosed = errors.New("the database is closed")
+
+const (
+	walBytes     = 64 << 20 // what the WAL file is cut to when it has been emptied
+	maxPrefixLen = 40
+)
+
+// options are how a database is opened. Zero values mean defaults.
+type options struct {
+	prefix          string        // of the names of tables and indexes; default "fairq_"
+	busyTimeout     time.Duration // how long to wait for a lock that another process has; default 10 s
+	synchronous     string        // "full", the default, or "normal", with which a power cut can undo the last transactions
+	checkpointPages int           // how long the WAL grows; default 8000
+	cacheKiB        int           // default 16 MiB; a commit looks through all of the cache now and then, so more is not better
+	noMigrate       bool          // fail if the tables are missing or old
+	now             func() time.Time
+}
+
+func (o *options) fill() error {
+	o.prefix = cmp.Or(o.prefix, "fairq_")
+	o.busyTimeout = cmp.Or(o.busyTimeout, 10*time.Second)
+	o.synchronous = cmp.Or(o.synchronous, "full")
+	o.checkpointPages = cmp.Or(o.checkpointPages, 8000)
+	o.cacheKiB = cmp.Or(o.cacheKiB, 16<<10)
+	if o.now == nil {
+		o.now = time.Now
+	}
+	switch {
+	case len(o.prefix) > maxPrefixLen:
+		return fmt.Errorf("sqlite: prefix is %q, %d bytes long, must be at most %d", o.prefix, len(o.prefix), maxPrefixLen)
+	case !regexp.MustCompile("^[A-Za-z_][A-Za-z0-9_]*$").MatchString(o.prefix):
+		return fmt.Errorf("sqlite: prefix is %q, must be letters, digits and underscores, not a digit first", o.prefix)
+	case strings.HasPrefix(strings.ToLower(o.prefix), "sqlite_"):
+		return fmt.Errorf("sqlite: prefix is %q, must not begin with sqlite_", o.prefix)
+	case o.synchronous != "full" && o.synchronous != "normal":
+		return fmt.Errorf("sqlite: synchronous is %q, must be full or normal", o.synchronous)
+	}
+	return nil
+}
+
+// db implements rows.DB on one connection, which does all that is not done in transactions of the caller's own.
+type db struct {
+	path    string
+	options options
+
+	// turn has room for one, who may use what follows: a transaction of ours, Changed, or close.
+	turn    chan struct{}
+	closed  bool
+	conn    *conn       // nil after an error that it would not recover from
+	file    os.FileInfo // what the connection is to
+	session *session
+	version int64 // the data_version that was seen last: it changes when another connection commits
+	heads   map[uint64]*head
+
+	over   atomic.Bool // closed, for those who do not wait for their turn
+	others atomic.Bool // others have committed since Changed said so last
+
+	// mu protects what transactions of the caller's own use too. Nothing is called under it.
+	mu      sync.Mutex
+	numbers map[uint64]uint64 // by queue, the greatest number that was given, whatever became of the transaction
+}
+
+// openDB opens a database, and makes what is missing of it.
+func openDB(ctx context.Context, path string, o options) (_ *db, err error) {
+	if err := o.fill(); err != nil {
+		return nil, err
+	}
+	d := &db{
+		path: path, options: o,
+		turn: make(chan struct{}, 1), heads: make(map[uint64]*head), numbers: make(map[uint64]uint64),
+	}
+	if err := d.connect(ctx); err != nil {
+		return nil, err
+	}
+	if d.path, err = filepath.Abs(path); err != nil { // the working directory may change
+		d.conn.close()
+		return nil, fmt.Errorf("sqlite: open %s: %w", path, err)
+	}
+	defer func() {
+		if err != nil {
+			d.conn.close()
+		}
+	}()
+	until := time.Now().Add(o.busyTimeout)
+	if o.noMigrate {
+		err = patiently(ctx, until, func() error { return checkVersion(d.conn, len(migrations)) })
+	} else {
+		err = migrate(ctx, d.conn, migrations, o.busyTimeout)
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = patiently(ctx, until, func() (err error) {
+		d.session.failed = nil
+		d.version, err = d.session.number(dataVersion)
+		return err
+	})
+	return d, err
+}
+
+func (d *db) connect(ctx context.Context) error {
+	c, err := connect(ctx, d.path, &d.options)
+	if err != nil {
+		return fmt.Errorf("sqlite: open %s: %w", d.path, err)
+	}
+	if d.file, err = os.Stat(d.path); err != nil {
+		c.close()
+		return fmt.Errorf("sqlite: open %s: %w", d.path, err)
+	}
+	d.conn, d.session = c, newSession(c)
+	return nil
+}
+
+// enter waits for its turn.
+func (d *db) enter(ctx context.Context, until time.Time) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("sqlite: begin: %w", err)
+	}
+	select {
+	case d.turn <- struct{}{}:
+	default:
+		t := time.NewTimer(time.Until(until))
+		defer t.Stop()
+		select {
+		case d.turn <- struct{}{}:
+		case <-ctx.Done():
+			return fmt.Errorf("sqlite: begin: %w", ctx.Err())
+		case <-t.C:
+			return fmt.Errorf("sqlite: begin: another transaction of this process has not ended for %v", d.options.busyTimeout)
+		}
+	}
+	if d.closed {
+		<-d.turn
+		return fmt.Errorf("sqlite: begin: %w", errClosed)
+	}
+	return nil
+}
+
+// Begin implements rows.DB. ctx ends the waiting for a lock, and nothing that comes after.
+func (d *db) Begin(ctx context.Context) (rows.Tx, error) {
+	until := time.Now().Add(d.options.busyTimeout)
+	if err := d.enter(ctx, until); err != nil {
+		return nil, err
+	}
+	if err := d.begin(ctx, until); err != nil {
+		<-d.turn
+		return nil, err
+	}
+	return &tx{db: d, session: d.session}, nil
+}
+
+func (d *db) begin(ctx context.Context, until time.Time) error {
+	if d.conn == nil {
+		if err := d.reconnect(ctx); err != nil {
+			return err
+		}
+		d.others.Store(true) // its data_version says nothing of the time before
+	}
+	err := patiently(ctx, until, func() error {
+		d.session.failed = nil
+		_, err := d.session.exec(beginStatement)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err = d.look(); err == nil {
+		err = d.still()
+	}
+	if err != nil {
+		d.rollback()
+	}
+	if errors.Is(err, errMoved) {
+		d.abandon()
+	}
+	return err
+}
+
+// patiently calls f until it does not fail for a lock that somebody else has. SQLite would wait as well, but not look at ctx.
+func patiently(ctx context.Context, until time.Time, f func() error) error {
+	for i := 0; ; i++ {
+		err := f()
+		if code(err)&0xff != resultBusy {
+			return err
+		}
+		if !time.Now().Before(until) {
+			return fmt.Errorf("%w: another process has the lock for too long, or a transaction of this one that is not the queue's", err)
+		}
+		t := time.NewTimer(waits[min(i, len(waits)-1)] * time.Millisecond)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return fmt.Errorf("%w: %w", ctx.Err(), err)
+		}
+	}
+}
+
+// look finds out whether others have committed, and if so forgets what is cached.
+func (d *db) look() error {
+	d.session.failed = nil
+	version, err := d.session.number(dataVersion)
+	if err != nil {
+		return err
+	}
+	if version != d.version {
+		d.version = version
+		clear(d.heads)
+		d.others.Store(true)
+	}
+	return nil
+}
+
+// rollback makes the connection ready for the next transaction.
+func (d *db) rollback() {
+	clear(d.heads)
+	d.session.failed = nil
+	// After some errors SQLite has done it by itself, and this one fails as a mistake of ours. If it fails otherwise, only a
+	// new connection is sure to be in no transaction.
+	if _, err := d.session.exec(rollbackStatement); err != nil && code(err) != resultError {
+		d.conn.close()
+		d.conn, d.session = nil, nil
+	}
+}
+
+// Again implements rows.DB. Nobody else can write once a transaction of ours has begun, so what is left are rare things. That
+// the lock could not be had for the whole busy timeout is none of them.
+func (d *db) Again(err error) bool {
+	c := code(err)
+	return c == resultSnapshot || c == resultSchema
+}
+
+// Changed implements rows.DB. It asks on the connection that writes, since there our own commits do not count. While that is
+// busy, it has just been asked, or will be.
+func (d *db) Changed(context.Context) (bool, error) {
+	select {
+	case d.turn <- struct{}{}:
+		defer func() { <-d.turn }()
+		if d.closed {
+			return false, fmt.Errorf("sqlite: look for changes: %w", errClosed)
+		}
+		if d.conn == nil || d.still() != nil {
+			return true, nil // Begin says what is wrong
+		}
+		if err := d.look(); err != nil {
+			if code(err)&0xff == resultBusy {
+				return true, nil // not known
+			}
+			return false, err
+		}
+	default:
+	}
+	return d.others.Swap(false), nil
+}
+
+// Exclusive implements rows.DB.
+func (d *db) Exclusive() bool { return true }
+
+// close waits for the transaction that runs.
+func (d *db) close() error {
+	d.turn <- struct{}{}
+	defer func() { <-d.turn }()
+	if d.closed {
+		return fmt.Errorf("sqlite: close: %w", errClosed)
+	}
+	d.closed = true
+	d.over.Store(true)
+	if d.conn != nil && d.still() != nil {
+		d.abandon()
+	}
+	if d.conn == nil {
+		return nil
+	}
+	if err := d.conn.close(); err != nil {
+		return fmt.Errorf("sqlite: close: %w", err)
+	}
+	return nil
+}
+
+// given returns the next number of a queue of which the database knows that one.
+func (d *db) given(queue, known uint64) uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.numbers[queue] = max(d.numbers[queue], known) + 1
+	return d.numbers[queue]
+}

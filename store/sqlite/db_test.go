@@ -1,0 +1,281 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+)
+
+// add inserts a row, and returns its id.
+func add(t testing.TB, v rows.View, r rows.Row) uint64 {
+	t.Helper()
+	id, err := v.Number()
+	require.NoError(t, err)
+	r.ID, r.State = id, task.Ready
+	require.NoError(t, v.Insert(&r))
+	return id
+}
+
+func total(t testing.TB, d *db) (n int) {
+	t.Helper()
+	in(t, d, func(v rows.View) {
+		counts, err := v.Tasks()
+		require.NoError(t, err)
+		all, err := v.List(task.ListOptions{Limit: 1 << 20})
+		require.NoError(t, err)
+		require.Len(t, all, counts[0])
+		n = counts[0]
+	})
+	return n
+}
+
+func TestClosed(t *testing.T) {
+	d, err := openDB(context.Background(), file(t), options{})
+	require.NoError(t, err)
+	x, err := d.Begin(context.Background())
+	require.NoError(t, err)
+	closed := make(chan error)
+	go func() { closed <- d.close() }()
+	_, err = x.Queue("q", []byte("{}"))
+	require.NoError(t, err)
+	require.NoError(t, x.Commit())
+	require.NoError(t, <-closed)
+
+	require.ErrorContains(t, x.Commit(), "is over")
+	x.Rollback()
+	_, err = d.Begin(context.Background())
+	require.ErrorIs(t, err, errClosed)
+	_, err = d.Changed(context.Background())
+	require.ErrorIs(t, err, errClosed)
+	require.ErrorIs(t, d.close(), errClosed)
+	_, err = os.Stat(d.path + "-wal") // the last connection removes it
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// TestLocked waits for a lock that another handle has.
+func TestLocked(t *testing.T) {
+	other := openHandle(t, file(t), options{})
+	d := openHandle(t, other.path, options{busyTimeout: 5 * time.Millisecond})
+	x, err := other.Begin(context.Background())
+	require.NoError(t, err)
+
+	_, err = d.Begin(context.Background())
+	require.ErrorContains(t, err, "sqlite: begin: database is locked")
+	require.False(t, d.Again(err))
+
+	d.options.busyTimeout = time.Hour
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
+	defer cancel()
+	_, err = d.Begin(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+
+	begun := make(chan error)
+	go func() {
+		y, err := d.Begin(context.Background())
+		if err == nil {
+			y.Rollback()
+		}
+		begun <- err
+	}()
+	require.NoError(t, x.Commit())
+	require.NoError(t, <-begun)
+}
+
+// TestOwnCommits shows that Changed says nothing of our own.
+func TestOwnCommits(t *testing.T) {
+	d := openHandle(t, file(t), options{})
+	makeQueue(t, d.db)
+	for i := range 100 {
+		in(t, d.db, func(v rows.View) { add(t, v, rows.Row{}) })
+		if i%10 == 0 {
+			_, err := d.conn.pragma("wal_checkpoint(truncate)")
+			require.NoError(t, err)
+		}
+		changed, err := d.Changed(context.Background())
+		require.NoError(t, err)
+		require.False(t, changed)
+	}
+	x, err := d.Begin(context.Background())
+	require.NoError(t, err)
+	changed, err := d.Changed(context.Background()) // it does not wait
+	require.NoError(t, err)
+	require.False(t, changed)
+	x.Rollback()
+}
+
+// TestFull lets the disk be full in the middle of a transaction.
+func TestFull(t *testing.T) {
+	d := openHandle(t, file(t), options{}).db
+	makeQueue(t, d)
+	in(t, d, func(v rows.View) { add(t, v, rows.Row{}) })
+	_, err := d.conn.pragma("max_page_count = 60")
+	require.NoError(t, err)
+
+	x, err := d.Begin(context.Background())
+	require.NoError(t, err)
+	v, err := x.Enter(1, &rows.Plan{})
+	require.NoError(t, err)
+	add(t, v, rows.Row{})
+	id, err := v.Number()
+	require.NoError(t, err)
+	err = v.Insert(&rows.Row{ID: id, State: task.Ready, Payload: make([]byte, 1<<20)})
+	require.ErrorContains(t, err, "sqlite: insert: database or disk is full")
+	_, err = v.Get(1, false)
+	require.ErrorContains(t, err, "is full") // nothing can be done any more
+	require.ErrorContains(t, x.Commit(), "is full")
+
+	_, err = d.conn.pragma("max_page_count = 1000000")
+	require.NoError(t, err)
+	require.Equal(t, 1, total(t, d))
+	in(t, d, func(v rows.View) { require.Greater(t, add(t, v, rows.Row{}), id) })
+	require.Equal(t, 2, total(t, d))
+}
+
+// faulty is a connection on which some statements fail.
+type faulty struct {
+	*conn
+	err map[statement]error
+}
+
+func (f *faulty) run(s statement, args []driver.NamedValue) (int64, error) {
+	if err := f.err[s]; err != nil {
+		return 0, err
+	}
+	return f.conn.run(s, args)
+}
+
+// coded is an error of SQLite.
+type coded int
+
+func (c coded) Error() string { return fmt.Sprintf("error %d", int(c)) }
+func (c coded) Code() int     { return int(c) }
+
+func TestFaults(t *testing.T) {
+	const ioError = 10
+	for _, c := range []struct {
+		name string
+		err  map[statement]error
+		lost bool // the connection
+	}{
+		{"statement", map[statement]error{insertPlain: coded(ioError)}, false},
+		{"commit", map[statement]error{commitStatement: coded(ioError)}, false},
+		{"rollback", map[statement]error{commitStatement: coded(ioError), rollbackStatement: coded(ioError)}, true},
+		{"rolled back already", map[statement]error{insertPlain: coded(ioError), rollbackStatement: coded(resultError)}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := openHandle(t, file(t), options{}).db
+			makeQueue(t, d)
+			in(t, d, func(v rows.View) { add(t, v, rows.Row{}) })
+			sound := d.conn
+			d.session.backend = &faulty{d.conn, c.err}
+			x, err := d.Begin(context.Background())
+			require.NoError(t, err)
+			v, err := x.Enter(1, &rows.Plan{})
+			require.NoError(t, err)
+			id, err := v.Number()
+			require.NoError(t, err)
+			if err = v.Insert(&rows.Row{ID: id, State: task.Ready}); err == nil {
+				err = x.Commit()
+			}
+			require.Equal(t, ioError, code(err))
+			require.ErrorContains(t, err, "sqlite: ")
+			require.False(t, d.Again(err))
+			x.Rollback()
+			if c.err[rollbackStatement] != nil && !c.lost {
+				require.NoError(t, sound.script("ROLLBACK"))
+			}
+			require.Equal(t, c.lost, d.conn == nil)
+			if !c.lost {
+				d.session.backend = sound
+			} else {
+				changed, err := d.Changed(context.Background())
+				require.NoError(t, err)
+				require.True(t, changed)
+			}
+			require.Equal(t, 1, total(t, d))
+			in(t, d, func(v rows.View) { require.Greater(t, add(t, v, rows.Row{}), id) })
+			require.Equal(t, 2, total(t, d))
+		})
+	}
+}
+
+func TestLostForGood(t *testing.T) {
+	d, err := openDB(context.Background(), file(t), options{})
+	require.NoError(t, err)
+	d.session.backend = &faulty{d.conn, map[statement]error{rollbackStatement: coded(10)}}
+	x, err := d.Begin(context.Background())
+	require.NoError(t, err)
+	x.Rollback()
+	path := d.path
+	d.path = filepath.Join(path, "gone")
+	_, err = d.Begin(context.Background())
+	require.ErrorContains(t, err, "sqlite: begin: the file of the database was removed")
+	d.path = path
+	x, err = d.Begin(context.Background())
+	require.NoError(t, err)
+	x.Rollback()
+	d.session.backend = &faulty{d.conn, map[statement]error{rollbackStatement: coded(10)}}
+	x, err = d.Begin(context.Background())
+	require.NoError(t, err)
+	x.Rollback()
+	require.NoError(t, d.close()) // without a connection
+}
+
+func TestAgain(t *testing.T) {
+	d := openHandle(t, file(t), options{})
+	require.True(t, d.Again(fmt.Errorf("sqlite: insert: %w", coded(resultSnapshot))))
+	require.False(t, d.Again(coded(resultBusy)))
+	require.False(t, d.Again(errors.New("no")))
+}
+
+// TestNumbersEnd uses up the numbers of a queue, and the queues.
+func TestNumbersEnd(t *testing.T) {
+	d := openHandle(t, file(t), options{})
+	makeQueue(t, d.db)
+	require.NoError(t, d.conn.script(fmt.Sprintf("UPDATE fairq_queues SET number = %d", maxID-1)))
+	in(t, d.db, func(v rows.View) {
+		id := add(t, v, rows.Row{Key: "last"})
+		require.EqualValues(t, maxID, id)
+		all, err := v.List(task.ListOptions{})
+		require.NoError(t, err)
+		require.Equal(t, "last", all[0].Key)
+		_, err = v.Number()
+		require.ErrorContains(t, err, "has used all")
+	})
+	require.NoError(t, d.conn.script(fmt.Sprintf("UPDATE sqlite_sequence SET seq = %d WHERE name = 'fairq_queues'", maxQueue-1)))
+	x, err := d.Begin(context.Background())
+	require.NoError(t, err)
+	defer x.Rollback()
+	q, err := x.Queue("last", []byte("{}"))
+	require.NoError(t, err)
+	v, err := x.Enter(q.ID, &rows.Plan{})
+	require.NoError(t, err)
+	id := add(t, v, rows.Row{})
+	r, err := v.Get(id, false)
+	require.NoError(t, err)
+	require.Equal(t, id, r.ID)
+	_, err = x.Queue("one more", []byte("{}"))
+	require.ErrorContains(t, err, "that was ever made")
+}
+
+// TestForeignValues reads what we would not write.
+func TestForeignValues(t *testing.T) {
+	d := openHandle(t, file(t), options{})
+	makeQueue(t, d.db)
+	require.NoError(t, d.conn.script("UPDATE fairq_queues SET number = 'x'"))
+	x, err := d.Begin(context.Background())
+	require.NoError(t, err)
+	defer x.Rollback()
+	_, err = x.Enter(1, &rows.Plan{})
+	require.ErrorContains(t, err, "sqlite: enter: column 2 is a string, not a number")
+}

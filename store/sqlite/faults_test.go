@@ -1,0 +1,45 @@
+package sqlite_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/fairq/fairq/store/internal/faulttest"
+	"github.com/fairq/fairq/store/sqlite"
+)
+
+// TestChild is what the processes run that other tests start.
+func TestChild(*testing.T) { faulttest.Child(openFaulty, roles) }
+
+// roles are what such a process can do besides what faulttest has.
+var roles = map[string]func(*faulttest.Self) error{}
+
+// openFaulty opens a database. By its path it is known whether that is to be patient.
+func openFaulty(ctx context.Context, path string) (faulttest.Store, error) {
+	o := &sqlite.Options{Synchronous: sqlite.Normal, History: time.Hour}
+	if filepath.Base(path) == impatient {
+		o.BusyTimeout = busyTimeout
+	}
+	return sqlite.Open(ctx, path, o)
+}
+
+const (
+	impatient   = "impatient.db"
+	busyTimeout = 100 * time.Millisecond
+)
+
+func TestKill(t *testing.T) {
+	t.Parallel()
+	faulttest.Kill(t, openFaulty, newFile(t))
+}
+
+func newFile(t *testing.T) string { return filepath.Join(t.TempDir(), "tasks.db") }
+
+func TestShare(t *testing.T) { faulttest.Share(t, openFaulty, newFile) }
+
+// No two transactions run at the same time, so each key has one turn in a round, whoever puts.
+func TestFair(t *testing.T) { faulttest.Fair(t, openFaulty, newFile(t), 1) }
+
+func TestWake(t *testing.T) { faulttest.Wake(t, openFaulty, newFile(t), 100*time.Millisecond) }

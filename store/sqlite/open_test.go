@@ -1,0 +1,184 @@
+package sqlite
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"modernc.org/sqlite"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+)
+
+func TestPaths(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"plain", "with space", "a?b", "a#b", "100%", "%41", "a&b=c", "?_pragma=x", ":memory:x", "é", "'", `"`, "~"} {
+		d := openHandle(t, filepath.Join(dir, name), options{}).db
+		makeQueue(t, d)
+		info, err := os.Stat(filepath.Join(dir, name))
+		require.NoError(t, err)
+		require.Positive(t, info.Size())
+	}
+	t.Chdir(dir)
+	require.Equal(t, 0, total(t, openHandle(t, "a?b", options{}).db)) // the same one: queue 1 is there
+}
+
+// create makes a file with other tables in it.
+func create(t *testing.T, path, script string) {
+	dsn, err := address(path)
+	require.NoError(t, err)
+	connector, err := sqlite.NewConnector(dsn)
+	require.NoError(t, err)
+	dc, err := connector.Connect(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, (&conn{Conn: dc}).script(script))
+	require.NoError(t, dc.Close())
+}
+
+func TestOpenErrors(t *testing.T) {
+	dir := t.TempDir()
+	text := filepath.Join(dir, "text")
+	require.NoError(t, os.WriteFile(text, []byte(strings.Repeat("this is no database\n", 1000)), 0o600))
+	wide := filepath.Join(dir, "wide")
+	create(t, wide, "PRAGMA encoding = 'UTF-16'; CREATE TABLE t (c)")
+	for path, want := range map[string]string{
+		"":                               "not supported",
+		":memory:":                       "not supported",
+		"file::memory:":                  "not a URI",
+		"a\x00b":                         "zero byte",
+		dir:                              "unable to open",
+		filepath.Join(dir, "no", "file"): "unable to open",
+		text:                             "not a database",
+		wide:                             "UTF-16",
+	} {
+		_, err := openDB(context.Background(), path, options{})
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, "sqlite: open "+path+": ")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := openDB(ctx, file(t), options{})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestReadOnly(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("the superuser may write to each file")
+	}
+	path := file(t)
+	require.NoError(t, openHandle(t, path, options{}).conn.script("PRAGMA journal_mode = delete"))
+	require.NoError(t, os.Chmod(path, 0o400))
+	_, err := openDB(context.Background(), path, options{})
+	require.ErrorContains(t, err, "read-only")
+}
+
+// TestCorrupt overwrites each page but the first in turn. Whatever fails then says so.
+func TestCorrupt(t *testing.T) {
+	path := file(t)
+	d, err := openDB(context.Background(), path, options{})
+	require.NoError(t, err)
+	makeQueue(t, d)
+	in(t, d, func(v rows.View) {
+		for range 300 {
+			add(t, v, rows.Row{Key: "k", Payload: make([]byte, 100)})
+		}
+	})
+	require.NoError(t, d.close())
+	whole, err := os.ReadFile(path)
+	require.NoError(t, err)
+	const page = 4096
+	failed := 0
+	for at := page; at < len(whole); at += page {
+		data := append([]byte(nil), whole...)
+		for i := range page {
+			data[at+i] = byte(i * 7)
+		}
+		require.NoError(t, os.WriteFile(path, data, 0o600))
+		if err := use(path); err != nil {
+			require.ErrorContains(t, err, "sqlite: ")
+			failed++
+		}
+	}
+	require.Positive(t, failed)
+}
+
+// use does this and that with queue 1.
+func use(path string) error {
+	d, err := openDB(context.Background(), path, options{})
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	x, err := d.Begin(context.Background())
+	if err != nil {
+		return err
+	}
+	defer x.Rollback()
+	v, err := x.Enter(1, &rows.Plan{})
+	if err != nil || v == nil {
+		return err
+	}
+	id, err := v.Number()
+	if err == nil {
+		err = v.Insert(&rows.Row{ID: id, Key: "k", State: task.Ready})
+	}
+	if err == nil {
+		_, err = v.List(task.ListOptions{Limit: 1000})
+	}
+	if err != nil {
+		return err
+	}
+	return x.Commit()
+}
+
+func TestOptions(t *testing.T) {
+	for _, c := range []struct {
+		o    options
+		want string
+	}{
+		{options{prefix: strings.Repeat("a", 41)}, "41 bytes long, must be at most 40"},
+		{options{prefix: "a-b"}, `prefix is "a-b", must be letters`},
+		{options{prefix: "1a"}, "not a digit first"},
+		{options{prefix: "SQLite_x"}, "must not begin with sqlite_"},
+		{options{synchronous: "off"}, `synchronous is "off", must be full or normal`},
+	} {
+		_, err := openDB(context.Background(), file(t), c.o)
+		require.ErrorContains(t, err, c.want)
+	}
+	d := openHandle(t, file(t), options{prefix: strings.Repeat("a", 40), synchronous: "normal", checkpointPages: 77, cacheKiB: 123})
+	for name, want := range map[string]any{
+		"journal_mode": "wal", "synchronous": int64(1), "wal_autocheckpoint": int64(77), "cache_size": int64(-123),
+	} {
+		got, err := d.conn.pragma(name)
+		require.NoError(t, err)
+		require.Equal(t, want, got, name)
+	}
+	synchronous, err := openHandle(t, file(t), options{}).conn.pragma("synchronous")
+	require.NoError(t, err)
+	require.EqualValues(t, 2, synchronous)
+}
+
+// TestOpenTogether opens a new file many times at once.
+func TestOpenTogether(t *testing.T) {
+	for range 30 {
+		path := file(t)
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				d, err := openDB(context.Background(), path, options{})
+				if err == nil {
+					err = d.close()
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+}

@@ -1,0 +1,89 @@
+package sqlite
+
+// A migration brings the tables from one version to the next; the first makes them. What was released is never changed.
+type migration struct {
+	// minReader is the oldest version of the program that can work with the tables as they are then: it is the version before
+	// if all that was added can be ignored, so that both can run side by side while a new program is rolled out.
+	minReader int
+	script    string // ~ stands for the prefix
+}
+
+// migrations are all there are. Their number is the version of this program.
+var migrations = []migration{{1, schema1}}
+
+// A row of the table of tasks has the number of its queue and its id in its rowid, so that the tasks of a queue lie together,
+// in the order of their ids, and need no other index for that. Zero and "" are written as such, not as NULL: that needs no
+// more room, and each index that leaves out most rows says so with a condition that the statements repeat.
+//
+// Columns have no types: then the values are kept just as they are, and the driver need not ask for the type's name. Strings
+// are kept as text, which SQLite compares byte by byte and does not look into.
+//
+// The payload is last, so that the others can be read without it.
+const schema1 = `
+CREATE TABLE ~queues (
+	id INTEGER PRIMARY KEY AUTOINCREMENT, -- never used again
+	name UNIQUE NOT NULL,
+	settings NOT NULL,
+	number NOT NULL DEFAULT 0, -- the greatest that was given
+	paused NOT NULL DEFAULT 0,
+	paused_keys NOT NULL DEFAULT 0,
+	ready NOT NULL DEFAULT 0, -- tasks by state
+	delayed NOT NULL DEFAULT 0,
+	taken NOT NULL DEFAULT 0,
+	buried NOT NULL DEFAULT 0,
+	held NOT NULL DEFAULT 0
+);
+CREATE TABLE ~rounds (queue, priority, round NOT NULL, PRIMARY KEY (queue, priority)) WITHOUT ROWID;
+
+CREATE TABLE ~tasks (
+	id INTEGER PRIMARY KEY, -- queue << 42 | id
+	queue NOT NULL, "key" NOT NULL, kind NOT NULL, address NOT NULL, role NOT NULL,
+	priority NOT NULL, weight NOT NULL, ttr NOT NULL, max_attempts NOT NULL, created NOT NULL, deadline NOT NULL,
+	"group" NOT NULL, state NOT NULL, takeable NOT NULL, round NOT NULL, seq NOT NULL, gap NOT NULL, place NOT NULL, since NOT NULL, counted NOT NULL,
+	consumer NOT NULL, attempts NOT NULL, ready_at NOT NULL, until NOT NULL, expires NOT NULL, wake NOT NULL,
+	err_code NOT NULL, err, -- NULL if there is none
+	payload
+);
+CREATE INDEX ~tasks_ready ON ~tasks (queue, priority, round, seq, place) WHERE takeable;
+CREATE INDEX ~tasks_kind ON ~tasks (queue, kind, priority, round, seq, place) WHERE takeable AND kind <> '';
+CREATE INDEX ~tasks_key ON ~tasks (queue, "key", priority, round, seq);
+CREATE INDEX ~tasks_parked ON ~tasks (queue, "key", priority, kind, round, place) WHERE state = 1 AND NOT takeable;
+CREATE INDEX ~tasks_wake ON ~tasks (queue, wake) WHERE wake > 0;
+CREATE INDEX ~tasks_taken ON ~tasks (queue, consumer, since) WHERE state = 3;
+CREATE INDEX ~tasks_buried ON ~tasks (queue, since) WHERE state = 4;
+CREATE INDEX ~tasks_counted ON ~tasks (queue, "key", since) WHERE counted;
+CREATE INDEX ~tasks_group ON ~tasks (queue, "group") WHERE "group" <> '';
+CREATE UNIQUE INDEX ~tasks_address ON ~tasks (queue, address) WHERE address <> '';
+
+CREATE TABLE ~keys (
+	queue, "key", weight NOT NULL, ready NOT NULL, delayed NOT NULL, taken NOT NULL, buried NOT NULL, held NOT NULL,
+	load NOT NULL, paused NOT NULL,
+	PRIMARY KEY (queue, "key")
+) WITHOUT ROWID;
+CREATE INDEX ~keys_load ON ~keys (queue, load);
+
+CREATE TABLE ~served (queue, priority, "key", round NOT NULL, PRIMARY KEY (queue, priority, "key")) WITHOUT ROWID;
+CREATE INDEX ~served_round ON ~served (queue, priority, round);
+
+CREATE TABLE ~consumers (
+	number INTEGER PRIMARY KEY AUTOINCREMENT, queue NOT NULL, name NOT NULL, deadline NOT NULL, UNIQUE (queue, name)
+);
+CREATE INDEX ~consumers_deadline ON ~consumers (queue, deadline) WHERE deadline > 0;
+
+CREATE TABLE ~groups (
+	queue, name, started NOT NULL, cancelled NOT NULL, tasks NOT NULL, members NOT NULL,
+	PRIMARY KEY (queue, name)
+) WITHOUT ROWID;
+
+CREATE TABLE ~outcomes (
+	queue, address, id NOT NULL, how NOT NULL, err_code NOT NULL, err, until NOT NULL, PRIMARY KEY (queue, address)
+) WITHOUT ROWID;
+CREATE INDEX ~outcomes_until ON ~outcomes (queue, until) WHERE until > 0;
+
+CREATE TABLE ~done (
+	id INTEGER PRIMARY KEY, -- as of tasks
+	queue NOT NULL, "key" NOT NULL, kind NOT NULL, address NOT NULL, attempts NOT NULL, created NOT NULL,
+	finished NOT NULL, how NOT NULL, err_code NOT NULL, err, until NOT NULL, payload
+);
+CREATE INDEX ~done_until ON ~done (queue, until) WHERE until > 0;
+`

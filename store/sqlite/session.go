@@ -1,0 +1,148 @@
+package sqlite
+
+import (
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// A session runs statements, one at a time: on our connection, or in a transaction of the caller's own.
+type session struct {
+	backend
+	args  [maxArgs]driver.NamedValue
+	cells cells
+
+	// failed is the first error of a transaction, which all that comes after it returns too: else what was broken off in the
+	// middle could be committed.
+	failed error
+}
+
+// backend is what the two have not in common. It keeps no args.
+type backend interface {
+	run(s statement, args []driver.NamedValue) (changed int64, err error)
+	rows(s statement, args []driver.NamedValue) (driver.Rows, error)
+}
+
+func newSession(b backend) *session {
+	s := &session{backend: b}
+	for i := range s.args {
+		s.args[i].Ordinal = i + 1
+	}
+	return s
+}
+
+// bind copies the values, so that the slice that a call with many of them makes stays on the stack.
+func (s *session) bind(values []driver.Value) []driver.NamedValue {
+	for i, v := range values {
+		s.args[i].Value = v
+	}
+	return s.args[:len(values)]
+}
+
+// exec runs a statement that returns no rows, and returns how many it has changed.
+func (s *session) exec(st statement, values ...driver.Value) (int64, error) {
+	if s.failed != nil {
+		return 0, s.failed
+	}
+	n, err := s.run(st, s.bind(values))
+	return n, s.fail(st, err)
+}
+
+// each calls read for each row. read may run no statement.
+func (s *session) each(st statement, read func(c *cells), values ...driver.Value) (err error) {
+	if s.failed != nil {
+		return s.failed
+	}
+	rows, err := s.rows(st, s.bind(values))
+	if err == nil {
+		err = errors.Join(s.cells.readAll(rows, read), rows.Close())
+	}
+	return s.fail(st, err)
+}
+
+func (s *session) fail(st statement, err error) error {
+	if err != nil {
+		s.failed = fmt.Errorf("sqlite: %s: %w", statements[st].name, err)
+	}
+	return s.failed
+}
+
+// number returns the one number that a statement returns, 0 if that is NULL or there is no row.
+func (s *session) number(st statement, values ...driver.Value) (n int64, err error) {
+	err = s.each(st, func(c *cells) { n = c.int() }, values...)
+	return n, err
+}
+
+// cells are the columns of a row, read one after the other. A NULL reads as the zero value.
+type cells struct {
+	values []driver.Value
+	next   int
+	err    error
+}
+
+func (c *cells) readAll(rows driver.Rows, read func(c *cells)) error {
+	n := len(rows.Columns())
+	if len(c.values) < n {
+		c.values = make([]driver.Value, n)
+	}
+	defer clear(c.values[:n])
+	for {
+		if err := rows.Next(c.values[:n]); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		c.next, c.err = 0, nil
+		if read(c); c.err != nil {
+			return c.err
+		}
+	}
+}
+
+func (c *cells) value() driver.Value {
+	c.next++
+	return c.values[c.next-1]
+}
+
+// wrong says that a column holds what we have not written.
+func (c *cells) wrong(v driver.Value, want string) {
+	if v != nil && c.err == nil {
+		c.err = fmt.Errorf("column %d is a %T, not %s", c.next, v, want)
+	}
+}
+
+func (c *cells) int() int64 {
+	v := c.value()
+	n, ok := v.(int64)
+	if !ok {
+		c.wrong(v, "a number")
+	}
+	return n
+}
+
+func (c *cells) uint() uint64 { return uint64(c.int()) }
+
+func (c *cells) bool() bool { return c.int() != 0 }
+
+func (c *cells) text() string {
+	switch v := c.value().(type) {
+	case string:
+		return v
+	case []byte: // so do some drivers
+		return string(v)
+	default:
+		c.wrong(v, "a string")
+		return ""
+	}
+}
+
+func (c *cells) blob() []byte {
+	v := c.value()
+	b, ok := v.([]byte)
+	if !ok {
+		c.wrong(v, "bytes")
+	}
+	return b
+}

@@ -1,0 +1,45 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/storetest"
+)
+
+// testStore is a rows.Store over a database.
+type testStore struct {
+	*rows.Store
+	db *mortal
+}
+
+// mortal is a DB that can be killed.
+type mortal struct {
+	handle
+	dead atomic.Bool
+}
+
+func (m *mortal) Begin(ctx context.Context) (rows.Tx, error) {
+	if m.dead.Load() {
+		return nil, errors.New("killed")
+	}
+	return m.handle.Begin(ctx)
+}
+
+func openStore(t *testing.T, path string) *testStore {
+	m := &mortal{handle: openHandle(t, path, options{synchronous: "normal"})}
+	return &testStore{rows.New(m, rows.Options{MaxPayload: 2 << 20, Poll: 10 * time.Second}), m}
+}
+
+func (s *testStore) Reopen(t *testing.T) task.Store { return openStore(t, s.db.path) }
+func (s *testStore) Kill(*testing.T)                { s.db.dead.Store(true) }
+
+// TestStore also shows that a database works in bubbles of testing/synctest.
+func TestStore(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) task.Store { return openStore(t, file(t)) })
+}

@@ -1,0 +1,137 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+)
+
+// tx implements rows.Tx.
+type tx struct {
+	db      *db
+	session *session
+	views   []*view
+	joined  *joined // nil unless it is the caller's own
+	done    bool
+}
+
+// head is what is known of a queue, and what of that is in the database.
+type head struct {
+	rows.Head
+	number     uint64 // the greatest that was given
+	tasks      [task.Held + 1]int
+	saved      saved
+	savedRound map[int]uint64
+}
+
+// saved is the row of a queue.
+type saved struct {
+	number     uint64
+	paused     bool
+	pausedKeys int
+	tasks      [task.Held + 1]int
+}
+
+func (t *tx) Queue(name string, settings []byte) (*rows.Queue, error) {
+	q, err := t.queue(name)
+	if q != nil || err != nil || settings == nil {
+		return q, err
+	}
+	if _, err := t.session.exec(insertQueue, name, settings); err != nil {
+		return nil, err
+	}
+	q, err = t.queue(name)
+	if err == nil && q.ID > maxQueue {
+		err = fmt.Errorf("sqlite: queue %q would be the %d. that was ever made, there can be %d", name, q.ID, maxQueue)
+	}
+	return q, err
+}
+
+func (t *tx) queue(name string) (q *rows.Queue, err error) {
+	err = t.session.each(selectQueue, func(c *cells) { q = &rows.Queue{ID: c.uint(), Settings: c.blob()} }, name)
+	return q, err
+}
+
+// Enter implements rows.Tx. SQLite runs no two transactions that write at the same time, and a statement costs little more
+// than the work it does, so the plan is of no use.
+func (t *tx) Enter(queue uint64, _ *rows.Plan) (rows.View, error) {
+	var h *head
+	if t.joined == nil { // otherwise it is not our turn to use what is cached
+		h = t.db.heads[queue]
+	}
+	if h == nil {
+		var err error
+		if h, err = t.readHead(queue); h == nil {
+			return nil, err
+		}
+		if t.joined == nil {
+			t.db.heads[queue] = h
+		}
+	}
+	v := &view{tx: t, session: t.session, head: h, id: queue, queue: int64(queue), now: t.db.options.now().UnixNano()}
+	t.views = append(t.views, v)
+	return v, nil
+}
+
+// readHead returns nil if there is no such queue.
+func (t *tx) readHead(queue uint64) (h *head, err error) {
+	err = t.session.each(selectHead, func(c *cells) {
+		h = &head{}
+		h.Settings, h.number = c.blob(), c.uint()
+		h.Paused, h.PausedKeys = c.bool(), int(c.int())
+		for state := task.Ready; state <= task.Held; state++ {
+			h.tasks[state] = int(c.int())
+			h.tasks[0] += h.tasks[state]
+		}
+		h.saved = saved{h.number, h.Paused, h.PausedKeys, h.tasks}
+	}, int64(queue))
+	if err != nil || h == nil {
+		return nil, err
+	}
+	h.savedRound = make(map[int]uint64)
+	err = t.session.each(selectRounds, func(c *cells) { h.savedRound[int(c.int())] = c.uint() }, int64(queue))
+	h.Rounds = maps.Clone(h.savedRound)
+	return h, err
+}
+
+// Notify implements rows.Tx. The others look by themselves.
+func (t *tx) Notify(uint64) {}
+
+func (t *tx) Commit() error {
+	if t.done {
+		return errors.New("sqlite: commit: the transaction is over")
+	}
+	for _, v := range t.views {
+		if err := v.flush(); err != nil {
+			t.Rollback()
+			return err
+		}
+	}
+	if t.joined != nil {
+		t.Rollback()
+		return nil
+	}
+	if _, err := t.session.exec(commitStatement); err != nil {
+		t.Rollback()
+		return err
+	}
+	t.done = true
+	<-t.db.turn
+	return nil
+}
+
+func (t *tx) Rollback() {
+	if t.done {
+		return
+	}
+	t.done = true
+	if t.joined != nil {
+		t.joined.close() // the rest is the caller's
+		return
+	}
+	t.db.rollback()
+	<-t.db.turn
+}

@@ -1,0 +1,154 @@
+package sqlite
+
+import (
+	"bytes"
+	"database/sql/driver"
+	"fmt"
+	"maps"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+)
+
+// A rowid of the table of tasks is the number of a queue, and below that the task's id in it. With two numbers for each task,
+// 10,000 tasks a second use up those of a queue in 7 years.
+const (
+	idBits   = 42
+	maxID    = 1<<idBits - 1
+	maxQueue = 1<<(63-idBits) - 1
+)
+
+// view implements rows.View.
+type view struct {
+	tx      *tx
+	session *session
+	head    *head
+	id      uint64
+	queue   int64 // the same, as the driver takes it
+	now     int64
+	changed bool // Save was called
+	dropped bool
+}
+
+func (v *view) Head() *rows.Head { return &v.head.Head }
+
+func (v *view) Tasks() ([task.Held + 1]int, error) { return v.head.tasks, nil }
+
+func (v *view) Now() int64 { return v.now }
+
+// Save implements rows.View. Nobody can look before the transaction is committed.
+func (v *view) Save() error {
+	v.changed = true
+	return nil
+}
+
+// flush writes what has changed in the head.
+func (v *view) flush() error {
+	if v.dropped {
+		return nil
+	}
+	h := v.head
+	now := h.saved
+	now.number, now.tasks = h.number, h.tasks
+	if v.changed {
+		v.changed = false
+		now.paused, now.pausedKeys = h.Paused, h.PausedKeys
+		if !maps.Equal(h.Rounds, h.savedRound) {
+			if err := v.flushRounds(); err != nil {
+				return err
+			}
+		}
+	}
+	if now == h.saved {
+		return nil
+	}
+	n := now.tasks
+	_, err := v.session.exec(updateHead, int64(now.number), bit(now.paused), int64(now.pausedKeys), int64(n[task.Ready]),
+		int64(n[task.Delayed]), int64(n[task.Taken]), int64(n[task.Buried]), int64(n[task.Held]), v.queue)
+	h.saved = now
+	return err
+}
+
+func (v *view) flushRounds() error {
+	h := v.head
+	for priority, round := range h.Rounds {
+		if old, ok := h.savedRound[priority]; ok && old == round {
+			continue
+		}
+		if _, err := v.session.exec(setRound, v.queue, int64(priority), int64(round)); err != nil {
+			return err
+		}
+	}
+	for priority := range h.savedRound {
+		if _, ok := h.Rounds[priority]; ok {
+			continue
+		}
+		if _, err := v.session.exec(deleteRound, v.queue, int64(priority)); err != nil {
+			return err
+		}
+	}
+	h.savedRound = maps.Clone(h.Rounds)
+	return nil
+}
+
+func (v *view) Number() (uint64, error) {
+	n := v.tx.db.given(v.id, v.head.number)
+	if n > maxID {
+		return 0, fmt.Errorf("sqlite: number: the queue has used all %d numbers", maxID)
+	}
+	v.head.number = n
+	return n, nil
+}
+
+func (v *view) SetSettings(settings []byte) error {
+	_, err := v.session.exec(updateSettings, settings, v.queue)
+	v.head.Settings = bytes.Clone(settings)
+	return err
+}
+
+func (v *view) Drop() error {
+	for _, s := range [...]statement{dropTasks, dropDone} {
+		if _, err := v.session.exec(s, v.rowid(0), v.rowid(maxID)); err != nil {
+			return err
+		}
+	}
+	for s := dropFirst; s <= dropLast; s++ {
+		if _, err := v.session.exec(s, v.queue); err != nil {
+			return err
+		}
+	}
+	v.dropped = true
+	if v.tx.joined == nil {
+		delete(v.tx.db.heads, v.id)
+	}
+	return nil
+}
+
+// rowid returns the rowid of a task.
+func (v *view) rowid(id uint64) int64 { return v.queue<<idBits | int64(min(id, maxID)) }
+
+// bit is what a truth is in a column.
+func bit(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// errorCells are the two columns of an error.
+func errorCells(e *task.Error) (code int64, message driver.Value) {
+	if e == nil {
+		return 0, nil
+	}
+	return int64(e.Code), e.Message
+}
+
+// error is one that errorCells has written.
+func (c *cells) error() *task.Error {
+	code := c.int()
+	if c.values[c.next] == nil {
+		c.next++
+		return nil
+	}
+	return &task.Error{Code: int(code), Message: c.text()}
+}
