@@ -100,7 +100,6 @@ func swept[K comparable, R any](v *views, n int, t *table[K, R], due func(K, *R)
 			all++
 			gone++
 			t.set(k, nil)
-			v.model.tx.wrote = true
 		}
 	}
 	if gone != min(n, all) {

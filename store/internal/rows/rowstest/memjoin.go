@@ -52,7 +52,7 @@ func (tx *memTx) enterLocked(v *memView) {
 
 // commitLocked makes what a part of the transaction has done a part of it.
 func (tx *memTx) commitLocked(part *memTx) {
-	tx.names, tx.queues, tx.wrote = part.names, part.queues, tx.wrote || part.wrote
+	tx.names, tx.queues = part.names, part.queues
 	maps.Copy(tx.views, part.views)
 }
 

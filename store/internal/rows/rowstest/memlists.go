@@ -108,7 +108,6 @@ func (v *memView) Hide(key string) error {
 				hidden := *r
 				hidden.Takeable = false
 				v.q.tasks.set(r.ID, &hidden)
-				v.tx.wrote = true
 			}
 		}
 	})
@@ -132,9 +131,6 @@ func (v *memView) SetKey(k *rows.Key) error {
 		row := clone(k)
 		if k.Tasks[0] == 0 && !k.Paused {
 			row = nil
-		}
-		if old := v.q.keys.get(k.Key); old != row && (old == nil || row == nil || *old != *row) {
-			v.tx.wrote = true // a database need not notice what leaves all as it is
 		}
 		v.q.keys.set(k.Key, row)
 	})
@@ -194,21 +190,20 @@ func (v *memView) Served(l rows.Line) (uint64, error) {
 }
 
 func (v *memView) SetServed(l rows.Line, r uint64) error {
-	return v.put("SetServed", func() { v.q.served.set(l, &r) })
+	return v.do("SetServed", func() { v.q.served.set(l, &r) })
 }
 
 func (v *memView) SweepServed(priority int, before uint64, n int) error {
 	return v.do("SweepServed", func() {
-		sweep(v, &v.q.served, n, func(l rows.Line, r *uint64) bool { return l.Priority == priority && *r < before })
+		sweep(&v.q.served, n, func(l rows.Line, r *uint64) bool { return l.Priority == priority && *r < before })
 	})
 }
 
 // sweep deletes n of the rows that match.
-func sweep[K comparable, R any](v *memView, t *table[K, R], n int, match func(K, *R) bool) {
+func sweep[K comparable, R any](t *table[K, R], n int, match func(K, *R) bool) {
 	for k, r := range t.all() {
 		if n > 0 && match(k, r) {
 			t.set(k, nil)
-			v.tx.wrote = true
 			n--
 		}
 	}
@@ -230,23 +225,21 @@ func (v *memView) Save() error {
 		for priority, round := range h.Rounds {
 			if old := q.rounds.get(priority); old == nil || round > *old {
 				q.rounds.set(priority, &round)
-				v.tx.wrote = true
 			}
 		}
 		if h.Removed != v.removed && v.tx.db.Shared {
 			q.removed.set(struct{}{}, new(v.newNumber()))
-			v.removed, v.tx.wrote = h.Removed, true
+			v.removed = h.Removed
 		}
 		old := q.head.get(struct{}{})
 		if !bytes.Equal(h.Settings, old.settings) || h.Paused != old.paused || h.PausedKeys != old.pausedKeys {
 			q.head.set(struct{}{}, &head{bytes.Clone(h.Settings), h.Paused, h.PausedKeys})
-			v.tx.wrote = true
 		}
 	})
 }
 
 func (v *memView) SetSettings(settings []byte) error {
-	return v.put("SetSettings", func() {
+	return v.do("SetSettings", func() {
 		row := *v.q.head.get(struct{}{})
 		row.settings = bytes.Clone(settings)
 		v.q.head.set(struct{}{}, &row)
@@ -255,7 +248,7 @@ func (v *memView) SetSettings(settings []byte) error {
 }
 
 func (v *memView) Drop() error {
-	return v.put("Drop", func() {
+	return v.do("Drop", func() {
 		v.dropped = true
 		for name, id := range v.tx.names.all() {
 			if *id == v.id {

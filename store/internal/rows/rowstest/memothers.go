@@ -32,7 +32,7 @@ func (v *memView) Consumer(name string) (*rows.Consumer, error) {
 }
 
 func (v *memView) AddConsumer(name string, deadline int64) (added *rows.Consumer, err error) {
-	err = v.put("AddConsumer", func() {
+	err = v.do("AddConsumer", func() {
 		v.unique("consumer", name, func() bool {
 			return v.consumers(func(c *rows.Consumer) bool { return c.Name == name }) == nil
 		})
@@ -60,7 +60,6 @@ func (v *memView) Beat(numbers []uint64, deadline int64) error {
 			v.lock("consumers", n)
 			if c := v.q.consumers.get(n); c != nil && c.Deadline != deadline {
 				v.q.consumers.set(n, &rows.Consumer{Number: n, Name: c.Name, Deadline: deadline})
-				v.tx.wrote = true
 			}
 		}
 	})
@@ -82,7 +81,7 @@ func (v *memView) NextDeadline() (int64, error) {
 func (v *memView) DeleteConsumer(number uint64) error {
 	return v.do("DeleteConsumer", func() {
 		v.lock("consumers", number)
-		sweep(v, &v.q.consumers, 1, func(n uint64, _ *rows.Consumer) bool { return n == number })
+		sweep(&v.q.consumers, 1, func(n uint64, _ *rows.Consumer) bool { return n == number })
 	})
 }
 
@@ -106,9 +105,6 @@ func (v *memView) SetGroup(g *rows.Group) error {
 		if g.Tasks == 0 {
 			row = nil
 		}
-		if old := v.q.groups.get(g.Name); old != row && (old == nil || row == nil || *old != *row) {
-			v.tx.wrote = true
-		}
 		v.q.groups.set(g.Name, row)
 	})
 }
@@ -123,7 +119,7 @@ func (v *memView) Outcome(address string) (*rows.Outcome, error) {
 }
 
 func (v *memView) SetOutcome(o *rows.Outcome) error {
-	return v.put("SetOutcome", func() {
+	return v.do("SetOutcome", func() {
 		v.lock("outcomes", o.Address)
 		v.q.outcomes.set(o.Address, cloneOutcome(*o))
 	})
@@ -140,13 +136,13 @@ func cloneOutcome(o rows.Outcome) *rows.Outcome {
 
 func (v *memView) ForgetOutcome(address string) error {
 	return v.do("ForgetOutcome", func() {
-		sweep(v, &v.q.outcomes, 1, func(a string, _ *rows.Outcome) bool { return a == address })
+		sweep(&v.q.outcomes, 1, func(a string, _ *rows.Outcome) bool { return a == address })
 	})
 }
 
 func (v *memView) SweepOutcomes(now int64, n int) error {
 	return v.do("SweepOutcomes", func() {
-		sweep(v, &v.q.outcomes, n, func(_ string, o *rows.Outcome) bool { return o.Until != 0 && o.Until <= now })
+		sweep(&v.q.outcomes, n, func(_ string, o *rows.Outcome) bool { return o.Until != 0 && o.Until <= now })
 	})
 }
 
@@ -157,7 +153,7 @@ func (v *memView) NextOutcome() (int64, error) {
 }
 
 func (v *memView) AddDone(d *rows.Done) error {
-	return v.put("AddDone", func() {
+	return v.do("AddDone", func() {
 		must(v.q.done.get(d.ID) == nil, "a task is done twice")
 		v.q.done.set(d.ID, cloneDone(*d))
 	})
@@ -182,7 +178,7 @@ func (v *memView) Done(after uint64, n int) ([]*rows.Done, error) {
 
 func (v *memView) SweepDone(now int64, n int) error {
 	return v.do("SweepDone", func() {
-		sweep(v, &v.q.done, n, func(_ uint64, d *rows.Done) bool { return d.Until != 0 && d.Until <= now })
+		sweep(&v.q.done, n, func(_ uint64, d *rows.Done) bool { return d.Until != 0 && d.Until <= now })
 	})
 }
 

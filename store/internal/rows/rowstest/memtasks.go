@@ -25,17 +25,12 @@ type memView struct {
 	dropped   bool
 }
 
-// do makes a call; if f writes, it sets tx.wrote.
+// do makes a call.
 func (v *memView) do(op string, f func()) error {
 	return v.tx.do(op, func() {
 		must(!v.dropped, op+" after Drop")
 		f()
 	})
-}
-
-// put makes a call that writes in any case.
-func (v *memView) put(op string, f func()) error {
-	return v.do(op, func() { v.tx.wrote = true; f() })
 }
 
 // get makes a call with a result.
@@ -198,7 +193,7 @@ func (v *memView) ByAddress(address string, payload bool) (*rows.Row, error) {
 }
 
 func (v *memView) Insert(r *rows.Row) error {
-	return v.put("Insert", func() {
+	return v.do("Insert", func() {
 		must(r.ID > 0 && r.ID <= v.tx.data.numbers[v.id], "an ID that is no Number")
 		must(v.q.tasks.get(r.ID) == nil, "an ID is used twice")
 		if r.Address != "" {
@@ -224,7 +219,7 @@ func (v *memView) unique(what, key string, is func() bool) {
 }
 
 func (v *memView) Update(r *rows.Row) error {
-	return v.put("Update", func() { v.write(v.writable(r), r) })
+	return v.do("Update", func() { v.write(v.writable(r), r) })
 }
 
 // write writes a row: what never changes is taken from s, what does from r.
@@ -251,7 +246,7 @@ func copyTaken(to, from *rows.Row) {
 }
 
 func (v *memView) Take(r *rows.Row) error {
-	return v.put("Take", func() {
+	return v.do("Take", func() {
 		s := v.writable(r)
 		must(s.State == task.Ready && s.Takeable, "Take of a row that cannot be taken")
 		must(r.State == task.Taken && !r.Takeable, "Take of a row whose State was not set to Taken")
@@ -262,7 +257,7 @@ func (v *memView) Take(r *rows.Row) error {
 }
 
 func (v *memView) Delete(r *rows.Row) error {
-	return v.put("Delete", func() {
+	return v.do("Delete", func() {
 		v.writable(r)
 		v.q.tasks.set(r.ID, nil)
 	})

@@ -18,9 +18,8 @@ type memTx struct {
 	user   *memTx // the transaction of the user's that it is a part of, nil if it is one of its own
 	joined bool   // it is a user's
 	last   uint64 // the queue entered last
-	wrote  bool
-	waits  lock  // what it waits for
-	failed error // the first error of a call
+	waits  lock   // what it waits for
+	failed error  // the first error of a call
 	over   bool
 }
 
@@ -160,7 +159,6 @@ func (tx *memTx) Queue(name string, settings []byte) (found *rows.Queue, err err
 		case id == nil && settings == nil:
 			return
 		case id == nil:
-			tx.wrote = true
 			id = new(tx.data.ids + 1)
 			if tx.db.given != 0 {
 				*id = tx.db.given
@@ -233,14 +231,16 @@ func (tx *memTx) Commit() error {
 			tx.endLocked()
 			return
 		}
-		if tx.wrote {
+		changed := tx.names.changed() || tx.queues.changed()
+		for _, v := range tx.views {
+			changed = v.q.changed() || changed
+			v.q.commit()
+		}
+		if changed {
 			tx.data.writes++
 		}
-		if tx.wrote && !tx.joined {
+		if changed && !tx.joined {
 			tx.db.own++
-		}
-		for _, v := range tx.views {
-			v.q.commit()
 		}
 		tx.names.commit()
 		tx.queues.commit()

@@ -3,6 +3,7 @@ package rowstest
 import (
 	"iter"
 	"maps"
+	"reflect"
 
 	"github.com/fairq/fairq/store/internal/rows"
 )
@@ -28,6 +29,16 @@ func (t *table[K, R]) commit() {
 			t.committed[k] = r
 		}
 	}
+}
+
+// changed tells whether the transaction's rows are others than before. A database need not notice a write that leaves all as it is.
+func (t *table[K, R]) changed() bool {
+	for k, r := range t.own {
+		if !reflect.DeepEqual(r, t.committed[k]) {
+			return true
+		}
+	}
+	return false
 }
 
 // get returns a row, nil if there is none.
@@ -179,6 +190,11 @@ func (q *queue) begin() *queue {
 		q.head.begin(), q.removed.begin(), q.rounds.begin(), q.tasks.begin(), q.keys.begin(), q.served.begin(), q.consumers.begin(), q.groups.begin(),
 		q.outcomes.begin(), q.done.begin(),
 	}
+}
+
+func (q *queue) changed() bool {
+	return q.head.changed() || q.removed.changed() || q.rounds.changed() || q.tasks.changed() || q.keys.changed() || q.served.changed() ||
+		q.consumers.changed() || q.groups.changed() || q.outcomes.changed() || q.done.changed()
 }
 
 func (q *queue) commit() {
