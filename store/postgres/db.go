@@ -154,6 +154,8 @@ func (db *driver) Joined(ctx context.Context) (rows.Tx, error) {
 		return nil, nil //nolint:nilnil // that is the interface's way to say none
 	case user.Tx == nil:
 		return nil, &task.FieldError{Field: "the transaction given to WithTx", Value: nil, Limit: "one that is open"}
+	case ctx.Err() != nil: // if it ends later, that ends the transaction
+		return nil, fmt.Errorf("postgres: join: %w", ctx.Err())
 	}
 	return &tx{db: db, ctx: ctx, user: user.Tx, batch: &pgx.Batch{}}, nil
 }

@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -86,11 +87,14 @@ func (v *view) InGroup(group string) ([]*rows.Row, error) {
 	return v.list("in group", false, "WHERE queue = $1 AND grp = $2 ORDER BY id", []byte(group))
 }
 
+// clamp returns an id as the database takes it; there are none that are greater.
+func clamp(id uint64) int64 { return int64(min(id, math.MaxInt64)) }
+
 // List implements rows.View.
 func (v *view) List(o task.ListOptions) ([]*rows.Row, error) {
 	where := strings.Builder{}
 	where.WriteString("WHERE queue = $1 AND id > $2")
-	args := []any{int64(o.After)}
+	args := []any{clamp(uint64(o.After))}
 	and := func(column string, value any) {
 		args = append(args, value)
 		fmt.Fprintf(&where, " AND %s = $%d", column, len(args)+1)

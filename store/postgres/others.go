@@ -10,10 +10,10 @@ import (
 const (
 	sqlConsumer       = "SELECT number, name, deadline FROM fairq.consumers WHERE queue = $1 AND name = $2"
 	sqlConsumers      = "SELECT number, name, deadline FROM fairq.consumers WHERE queue = $1 AND number = ANY($2)"
-	sqlDueConsumers   = "SELECT number, name, deadline FROM fairq.consumers WHERE queue = $1 AND deadline <= $2 ORDER BY deadline, number LIMIT $3"
+	sqlDueConsumers   = "SELECT number, name, deadline FROM fairq.consumers WHERE queue = $1 AND deadline <= $2 ORDER BY deadline, number LIMIT $3 FOR UPDATE SKIP LOCKED"
 	sqlFindConsumers  = "SELECT number, name, deadline FROM fairq.consumers WHERE queue = $1 AND name >= $2 AND substr(name, 1, length($2)) = $2 AND (deadline IS NULL OR deadline > $3) ORDER BY coalesce(deadline, 0), number"
 	sqlAddConsumer    = "INSERT INTO fairq.consumers (queue, number, name, deadline) VALUES ($1, $2, $3, nullif($4::bigint, 0))"
-	sqlBeat           = "UPDATE fairq.consumers SET deadline = nullif($3::bigint, 0) WHERE queue = $1 AND number = ANY(ARRAY(SELECT number FROM fairq.consumers WHERE queue = $1 AND number = ANY($2) ORDER BY number FOR UPDATE))"
+	sqlBeat           = "UPDATE fairq.consumers SET deadline = nullif($3::bigint, 0) WHERE queue = $1 AND number = ANY(ARRAY(SELECT number FROM fairq.consumers WHERE queue = $1 AND number = ANY($2) ORDER BY number FOR UPDATE)) RETURNING number"
 	sqlDeleteConsumer = "DELETE FROM fairq.consumers WHERE queue = $1 AND number = $2"
 )
 
@@ -69,9 +69,13 @@ func signed(numbers []uint64) []int64 {
 }
 
 // Beat implements rows.View.
-func (v *view) Beat(numbers []uint64, deadline int64) error {
-	v.do(sqlBeat, signed(numbers), deadline)
-	return nil
+func (v *view) Beat(numbers []uint64, deadline int64) (found []uint64, err error) {
+	v.nexts = nil
+	err = v.tx.query("beat", sqlBeat, []any{v.queue, signed(numbers), deadline}, func(r pgx.Rows) error {
+		found, err = pgx.CollectRows(r, pgx.RowTo[uint64])
+		return err
+	})
+	return found, err
 }
 
 // DueConsumers implements rows.View.
@@ -97,7 +101,6 @@ const (
 	sqlGroup       = "SELECT tasks, members, started, cancelled FROM fairq.groups WHERE queue = $1 AND name = $2"
 	sqlDeleteGroup = "DELETE FROM fairq.groups WHERE queue = $1 AND name = $2"
 	sqlOutcome     = "SELECT id, how, until, err_code, err_message FROM fairq.outcomes WHERE queue = $1 AND address = $2"
-	sqlForget      = "DELETE FROM fairq.outcomes WHERE queue = $1 AND address = $2"
 	sqlDone        = "SELECT id, key, kind, address, payload, attempts, created, finished, how, until, err_code, err_message FROM fairq.done WHERE queue = $1 AND id > $2 ORDER BY id LIMIT $3"
 
 	sqlSweepOutcomes = "DELETE FROM fairq.outcomes WHERE ctid = ANY(ARRAY(SELECT ctid FROM fairq.outcomes WHERE queue = $1 AND until <= $2 LIMIT $3 FOR UPDATE SKIP LOCKED))"
@@ -174,12 +177,6 @@ func (v *view) SetOutcome(o *rows.Outcome) error {
 	return nil
 }
 
-// ForgetOutcome implements rows.View.
-func (v *view) ForgetOutcome(address string) error {
-	v.do(sqlForget, []byte(address))
-	return nil
-}
-
 // SweepOutcomes implements rows.View.
 func (v *view) SweepOutcomes(now int64, n int) error {
 	v.do(sqlSweepOutcomes, now, n)
@@ -199,7 +196,7 @@ func (v *view) AddDone(d *rows.Done) error {
 
 // Done implements rows.View.
 func (v *view) Done(after uint64, n int) (list []*rows.Done, err error) {
-	err = v.tx.query("done", sqlDone, []any{v.queue, int64(after), n}, func(r pgx.Rows) error {
+	err = v.tx.query("done", sqlDone, []any{v.queue, clamp(after), n}, func(r pgx.Rows) error {
 		for r.Next() {
 			var d rows.Done
 			var key, kind, address, message pgtype.DriverBytes

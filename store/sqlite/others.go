@@ -41,13 +41,17 @@ func (v *view) ConsumerNames(numbers []uint64) (map[uint64]string, error) {
 	return names, nil
 }
 
-func (v *view) Beat(numbers []uint64, deadline int64) error {
+func (v *view) Beat(numbers []uint64, deadline int64) (found []uint64, err error) {
 	for _, n := range numbers {
-		if _, err := v.session.exec(beatConsumer, deadline, int64(n), v.queue); err != nil {
-			return err
+		changed, err := v.session.exec(beatConsumer, deadline, int64(n), v.queue)
+		if err != nil {
+			return nil, err
+		}
+		if changed > 0 {
+			found = append(found, n)
 		}
 	}
-	return nil
+	return found, nil
 }
 
 func (v *view) DueConsumers(now int64, n int) ([]rows.Consumer, error) {
@@ -108,11 +112,6 @@ func (v *view) Outcome(address string) (o *rows.Outcome, err error) {
 func (v *view) SetOutcome(o *rows.Outcome) error {
 	code, message := errorCells(o.Err)
 	_, err := v.session.exec(setOutcome, v.queue, o.Address, int64(o.ID), int64(o.How), code, message, o.Until)
-	return err
-}
-
-func (v *view) ForgetOutcome(address string) error {
-	_, err := v.session.exec(deleteOutcome, v.queue, address)
 	return err
 }
 

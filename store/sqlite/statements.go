@@ -83,7 +83,6 @@ const (
 
 	selectOutcome
 	setOutcome
-	deleteOutcome
 	sweepOutcomes
 	nextOutcome
 
@@ -214,7 +213,6 @@ var statements = [numStatements]struct{ name, sql string }{
 	selectOutcome: {"outcome", `SELECT id, how, err_code, err, until FROM ~outcomes WHERE queue = ? AND address = ?`},
 	setOutcome: {"set outcome", `INSERT OR REPLACE INTO ~outcomes (queue, address, id, how, err_code, err, until) ` +
 		`VALUES (` + marks(7) + `)`},
-	deleteOutcome: {"forget outcome", `DELETE FROM ~outcomes WHERE queue = ? AND address = ?`},
 	sweepOutcomes: {"sweep outcomes", `DELETE FROM ~outcomes WHERE queue = ?1 AND address IN (SELECT address FROM ~outcomes ` +
 		`WHERE queue = ?1 AND until > 0 AND until <= ?2 ORDER BY until LIMIT 0 + ?3)`},
 	nextOutcome: {"next outcome", `SELECT min(until) FROM ~outcomes WHERE queue = ? AND until > 0`},

@@ -76,9 +76,7 @@ func (b *backend) Put(ctx context.Context, tasks []task.New, ids []task.ID) (n i
 
 // knows tells whether the last round of a line need not be looked up.
 func (q *queue) knows(l Line) bool {
-	if time.Now().After(q.kept.until) {
-		q.kept.lasts = nil
-	}
+	q.kept.age()
 	_, ok := q.kept.lasts[l]
 	return ok
 }
@@ -290,7 +288,7 @@ func (b *backend) Truncate(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// truncated is how many tasks one transaction deletes.
+// truncated is how many tasks one transaction deletes, or more if there are groups.
 const truncated = 10 * pageSize
 
 func (u *unit) truncate(o Outcome) (n int) {
@@ -298,17 +296,26 @@ func (u *unit) truncate(o Outcome) (n int) {
 	defer func() { u.purges = false }()
 	for n < truncated {
 		page := must(u.v.List(task.ListOptions{Limit: pageSize}))
+		deleted := map[uint64]bool{}
 		for _, r := range page {
-			if r.Group != "" { // so that nothing comes of it any more
+			some := []*Row{r}
+			if r.Group != "" && !deleted[r.ID] { // as a whole, and so that nothing comes of it any more
+				some = must(u.v.InGroup(r.Group))
 				check(u.v.SetGroup(&Group{Name: r.Group}))
 			}
-			lease := uint64(0)
-			if r.State == task.Taken {
-				lease = r.Since
+			for _, r := range some {
+				if deleted[r.ID] {
+					continue
+				}
+				deleted[r.ID] = true
+				lease := uint64(0)
+				if r.State == task.Taken {
+					lease = r.Since
+				}
+				u.gone(r, task.EventDelete, u.now, lease, o)
 			}
-			u.gone(r, task.EventDelete, u.now, lease, o)
 		}
-		if n += len(page); len(page) < pageSize {
+		if n += len(deleted); len(page) < pageSize {
 			break
 		}
 	}

@@ -247,10 +247,27 @@ func (t *transaction) run(ctx context.Context) error {
 			t.enter(tx, calls)
 		}
 		t.running = nil
-		check(tx.Commit())
+		if err := tx.Commit(); err != nil {
+			t.doubt()
+			panic(failure{err})
+		}
 	})
 	done = err == nil
 	return err
+}
+
+// doubt remembers what was taken in a transaction that may have been committed, and has it looked at.
+func (t *transaction) doubt() {
+	for _, u := range t.units {
+		for _, n := range u.notices {
+			if n.what == leaseBegun {
+				u.q.unsure = append(u.q.unsure, task.Lease{ID: task.ID(n.id), Number: n.lease})
+			}
+		}
+		if len(u.q.unsure) > 0 {
+			t.store.Changed(u.q.number)
+		}
+	}
 }
 
 // byQueue yields the calls of one queue after the other.
@@ -279,6 +296,9 @@ func (t *transaction) enter(tx Tx, calls []*call) {
 			c.plan(q, plan)
 		}
 	}
+	for _, l := range q.unsure {
+		plan.Get = append(plan.Get, uint64(l.ID))
+	}
 	if q.fronted {
 		plan.Parked = fewParked
 		plan.Numbers += plan.Numbers + len(plan.Get) // for turns
@@ -296,6 +316,7 @@ func (t *transaction) enter(tx Tx, calls []*call) {
 	u.learn()
 	u.advance()
 	u.prepare()
+	u.disown()
 	for _, c := range calls {
 		if t.running = c; u.dropped {
 			c.err = task.ErrDropped
@@ -336,22 +357,29 @@ func (s *Store) runJoined(ctx context.Context, tx Tx, c *call) error {
 	defer c.queue.hurry()
 	q := newQueue(s, c.queue.number, c.queue.name, settings{Settings: c.backend.wanted})
 	q.joined, c.queue = true, q
-	t := transaction{store: s, calls: []*call{c}}
-	err := caught(func() { t.enter(tx, t.calls) })
-	if errors.Is(err, errAlone) {
-		tx.Rollback() // a part of the call may be done already
+	alone := false
+	for try := 1; ; try++ {
+		t := transaction{store: s, calls: []*call{c}, alone: alone}
+		err := caught(func() {
+			t.enter(tx, t.calls)
+			check(tx.Commit())
+		})
+		if err == nil {
+			return c.err
+		}
+		tx.Rollback() // what the call did, not what the caller did before
+		switch {
+		case errors.Is(err, errAlone) && !alone:
+			alone = true
+		case s.db.Exclusive() || !s.db.Again(err) || try == mostTriesJoined: // if it is exclusive, nothing was undone
+			return err
+		}
 		if tx, err = s.db.Joined(ctx); err != nil {
 			return err
 		}
-		t.alone, t.units = true, nil
-		err = caught(func() { t.enter(tx, t.calls) })
 	}
-	if err == nil {
-		err = tx.Commit()
-	}
-	if err != nil {
-		tx.Rollback() // what the call did, not what the caller did before
-		return err
-	}
-	return c.err
 }
+
+// mostTriesJoined is how often a call in a transaction of the caller's is tried. The rest of that keeps its locks, so of a deadlock
+// the same may come again.
+const mostTriesJoined = 3

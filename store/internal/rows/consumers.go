@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"slices"
@@ -18,10 +19,8 @@ func (u *unit) member(name string) *member {
 	}
 	deadline := plus(u.now, u.q.settings.Grace)
 	row := must(u.v.Consumer(name))
-	if row == nil {
+	if row == nil || len(must(u.v.Beat([]uint64{row.Number}, deadline))) == 0 { // others may just have taken it for dead
 		row = must(u.v.AddConsumer(name, deadline))
-	} else {
-		check(u.v.Beat([]uint64{row.Number}, deadline))
 	}
 	c := &member{row.Number, deadline}
 	u.later(func() { u.q.join(name, c) })
@@ -49,15 +48,20 @@ func (u *unit) beat() {
 	}
 	deadline := plus(u.now, q.settings.Grace)
 	numbers := make([]uint64, 0, len(q.members))
-	for name, c := range q.members {
-		if u.now < c.deadline {
-			numbers = append(numbers, c.number)
-		} else {
-			u.member(name) // others may have taken it for dead; then it is another one now
+	for _, c := range q.members {
+		if numbers = append(numbers, c.number); u.now >= c.deadline {
+			q.spares = plus(u.now, q.settings.Grace/2)
 		}
 	}
 	slices.Sort(numbers)
-	check(u.v.Beat(numbers, deadline))
+	alive := must(u.v.Beat(numbers, deadline))
+	slices.Sort(alive)
+	for name, c := range q.members {
+		if _, ok := slices.BinarySearch(alive, c.number); !ok { // others have taken it for dead, so it is another one now
+			c.deadline = 0
+			u.member(name)
+		}
+	}
 	u.later(func() {
 		q.beat = u.now + int64(q.settings.Grace)/3
 		for _, c := range q.members {
@@ -75,17 +79,27 @@ func (u *unit) leaveConsumer(name string, grace time.Duration) {
 		return
 	case grace == 0:
 		u.handAllBack(c.Number)
-		check(u.v.DeleteConsumer(c.Number))
+		u.endConsumer(c.Number)
 		return
 	case c == nil:
-		check2(u.v.AddConsumer(name, plus(u.now, grace)))
+		must(u.v.AddConsumer(name, plus(u.now, grace)))
 	default:
-		check(u.v.Beat([]uint64{c.Number}, plus(u.now, grace)))
+		must(u.v.Beat([]uint64{c.Number}, plus(u.now, grace)))
 	}
 	u.arm(plus(u.now, grace))
 }
 
-func check2[T any](_ T, err error) { check(err) }
+// endConsumer ends a consumer whose tasks were handed back; later, if others have locked some: a transaction of a caller's that
+// settles them may be rolled back.
+func (u *unit) endConsumer(number uint64) {
+	if !u.q.store.db.Exclusive() && len(must(u.v.Leases(number))) > 0 {
+		until := plus(u.now, lockedPause)
+		must(u.v.Beat([]uint64{number}, until))
+		u.arm(until)
+		return
+	}
+	check(u.v.DeleteConsumer(number))
+}
 
 // handAllBack hands back what a consumer holds. The attempts do not count.
 func (u *unit) handAllBack(number uint64) {
@@ -108,16 +122,45 @@ func (u *unit) rejoin(name string) ([]task.Record, error) {
 		return nil, fmt.Errorf("%w: consumer %q", task.ErrNotFound, name)
 	}
 	deadline := plus(u.now, u.q.settings.Grace)
-	check(u.v.Beat([]uint64{c.Number}, deadline))
+	must(u.v.Beat([]uint64{c.Number}, deadline))
 	u.later(func() { u.q.join(name, &member{c.Number, deadline}) })
 	rows := must(u.v.HeldBy(c.Number, task.MaxBatch*pageSize, true))
+	if !u.q.store.db.Exclusive() {
+		rows = u.waitForLocked(c.Number, rows)
+	}
 	records := make([]task.Record, len(rows))
 	for i, r := range rows {
 		records[i] = u.record(r)
 		records[i].Consumer = name
-		u.notice(notice{what: leaseBegun, id: r.ID, lease: r.Since, kind: r.Key})
+		u.later(func() { u.q.held[r.ID] = held{r.Since, r.Key} })
 	}
 	return records, nil
+}
+
+// waitForLocked adds what a consumer holds but others have locked, as does a transaction of a process that has just died.
+func (u *unit) waitForLocked(consumer uint64, rows []*Row) []*Row {
+	left := must(u.v.Leases(consumer))
+	for _, r := range rows {
+		delete(left, r.ID)
+	}
+	for id := range left {
+		if r := must(u.v.Get(id, true)); r != nil && r.State == task.Taken && r.Consumer == consumer {
+			rows = append(rows, r)
+		}
+	}
+	slices.SortFunc(rows, func(a, b *Row) int { return cmp.Compare(a.Since, b.Since) })
+	return rows
+}
+
+// disown hands back what was taken in a transaction of which it is not known whether it was committed: nobody has got it.
+func (u *unit) disown() {
+	for _, l := range u.q.unsure {
+		if r := u.leased(l); r != nil {
+			u.stats.Releases++
+			u.handBack(r, u.now, 0, task.EventRelease, false)
+		}
+	}
+	u.later(func() { u.q.unsure = nil })
 }
 
 // dead hands back what consumers hold that did not come back, and returns how much it has left to do.
@@ -130,7 +173,7 @@ func (u *unit) dead(most int) int {
 		if most -= len(rows) + 1; most <= 0 {
 			break
 		}
-		check(u.v.DeleteConsumer(c.Number))
+		u.endConsumer(c.Number)
 		u.later(func() { u.q.part(c.Name) })
 	}
 	return most

@@ -269,8 +269,12 @@ type View interface {
 	Consumer(name string) (*Consumer, error)
 	AddConsumer(name string, deadline int64) (*Consumer, error)
 	ConsumerNames(numbers []uint64) (map[uint64]string, error)
-	Beat(numbers []uint64, deadline int64) error // sets the deadlines of those that still exist
+
+	// Beat sets the deadlines of consumers, and returns the numbers of those that still exist. It locks them. DueConsumers returns n
+	// whose deadlines are not after now. It locks these too, and passes over those that others have locked.
+	Beat(numbers []uint64, deadline int64) ([]uint64, error)
 	DueConsumers(now int64, n int) ([]Consumer, error)
+
 	NextDeadline() (int64, error)
 	DeleteConsumer(number uint64) error
 	Consumers(prefix string, after int64) ([]Consumer, error) // whose names begin so, with deadlines after that
@@ -280,7 +284,6 @@ type View interface {
 
 	Outcome(address string) (*Outcome, error)
 	SetOutcome(o *Outcome) error
-	ForgetOutcome(address string) error
 	SweepOutcomes(now int64, n int) error
 	NextOutcome() (int64, error) // the least Until, 0 if there is none
 

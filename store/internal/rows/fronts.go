@@ -152,6 +152,20 @@ func (k *lines) remove(r *Row) {
 	}
 }
 
+// find returns what is known of a task, nil if that is nothing.
+func (k *lines) find(r *Row) *Row {
+	same := func(other *Row) bool { return other.ID == r.ID }
+	if i := slices.IndexFunc(k.fronted, same); i >= 0 {
+		return k.fronted[i]
+	}
+	if p := k.parked[r.sort()]; p != nil {
+		if i := slices.IndexFunc(p.rows, same); i >= 0 {
+			return p.rows[i]
+		}
+	}
+	return nil
+}
+
 // lacks tells whether there may be more parked tasks among the first n of a sort.
 func (k *lines) lacks(priority, n int) bool {
 	for s, p := range k.parked {
@@ -265,6 +279,20 @@ func (u *unit) lineTurn(l Line, weight int, turns []turn) turn {
 		}
 	}
 	return turn{u.next(l, end, weight).round, u.number()}
+}
+
+// refiled returns a row with the turn that it has by now: refile may have given it another one since it was read.
+func (u *unit) refiled(r *Row) *Row {
+	if !u.q.fronted || r.State != task.Ready {
+		return r
+	}
+	if u.lines[r.Key] == nil { // it is not remembered any more
+		return must(u.v.Get(r.ID, u.whole()))
+	}
+	if now := u.lines[r.Key].find(r); now != nil {
+		r.Round, r.Seq, r.Takeable = now.Round, now.Seq, now.Takeable
+	}
+	return r
 }
 
 // reveal makes a task one that can be taken, or hides it.

@@ -238,3 +238,27 @@ func (b *both) settle() deed {
 		}
 	}}
 }
+
+// Tasks at the front of a key expire at once: the one behind them gets their turn.
+func TestFrontsExpireTogether(t *testing.T) {
+	everywhere(t, task.Options[string]{MaxInFlightPerKey: 1}, func(q queue) {
+		q.put("a0")
+		a0 := q.take("a0")
+		for _, name := range []string{"a1", "a2"} {
+			require.NoError(t, second(q.Put(t.Context(), "a", name, task.PutOptions{TTL: time.Second})))
+		}
+		q.put("a3 b1 b2 c1 c2")
+		time.Sleep(2 * time.Second)
+		require.NoError(t, a0.Ack(t.Context()))
+		q.order("a3 b1 c1 b2 c2")
+	})
+	everywhere(t, task.Options[string]{MaxInFlightPerKey: 1}, func(q queue) { // as they do if their group is cancelled
+		for _, name := range []string{"a1", "a2"} {
+			q.putInto(name, task.Member)
+		}
+		require.NoError(t, q.StartGroup(t.Context(), "g"))
+		q.put("a3 b1 b2 c1 c2")
+		require.NoError(t, q.CancelGroup(t.Context(), "g"))
+		q.order("a3 b1 c1 b2 c2")
+	})
+}

@@ -48,7 +48,7 @@ func (u *unit) startGroup(name string, cancel bool) error {
 		switch {
 		case r.Role != task.Member:
 		case cancel && r.State != task.Taken:
-			u.gone(r, task.EventDelete, u.now, 0, Outcome{How: Deleted})
+			u.gone(u.refiled(r), task.EventDelete, u.now, 0, Outcome{How: Deleted})
 		case r.State == task.Held:
 			u.release(r, u.now)
 		}

@@ -160,3 +160,26 @@ func TestJoinedBesideOthers(t *testing.T) {
 		all.Wait()
 	})
 }
+
+// Of two transactions that put a task with the same address at the same time, the second one is told so, and can go on.
+func TestJoinedAddress(t *testing.T) {
+	twoProcesses(t, func(t *testing.T, db *rowstest.DB, q, _ queue) {
+		put := func(ctx context.Context, payload, address string) error {
+			return second(q.Put(ctx, "a", payload, task.PutOptions{Address: address}))
+		}
+		one, first, err := db.Join(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, put(one, "a1", "x"))
+		done := make(chan struct{})
+		go join(t, db, func(ctx context.Context) {
+			defer close(done)
+			require.ErrorIs(t, put(ctx, "a2", "x"), task.ErrDuplicateAddress)
+			require.NoError(t, put(ctx, "a3", "y"))
+		})
+		synctest.Wait()
+		require.NoError(t, first.Commit())
+		<-done
+		synctest.Wait()
+		require.Equal(t, []string{"a1 ready", "a3 ready"}, q.names())
+	})
+}

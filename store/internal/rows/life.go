@@ -32,9 +32,6 @@ func (u *unit) put(n *task.New) (id task.ID, victim *task.Record, err error) {
 		return 0, nil, err
 	}
 	r := u.newRow(n, payload)
-	if n.Address != "" {
-		check(u.v.ForgetOutcome(n.Address))
-	}
 	if g != nil {
 		u.joinGroup(r, g)
 	}

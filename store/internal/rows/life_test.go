@@ -268,6 +268,7 @@ func TestHandedBackLate(t *testing.T) {
 		<-db.gate
 		time.Sleep(time.Minute)
 		db.gate <- struct{}{}
+		time.Sleep(time.Second) // which it leaves others to come back
 		require.True(a, deadline.Equal(a.find("a1").ReadyAt))
 	})
 }

@@ -108,8 +108,9 @@ func (u *unit) look() {
 			u.ended(id, o)
 		}
 	}
-	if u.q.listens() {
+	if u.q.listens() || len(u.q.held) > u.q.losable { // what transactions of callers have settled must not pile up
 		u.lost()
+		u.later(func() { u.q.losable = 2*len(u.q.held) + pageSize })
 	}
 }
 

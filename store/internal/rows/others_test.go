@@ -180,10 +180,19 @@ func TestAddressIsReused(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- q.Wait(t.Context(), "x") }()
 		synctest.Wait()
-		require.NoError(t, other.take("a1").Discard(t.Context(), nil))
+		require.NoError(t, other.take("a1").Ack(t.Context()))
 		put()
 		time.Sleep(time.Minute)
 		require.Len(t, ended, 1)
+		require.NoError(t, <-ended)
+
+		go func() { ended <- q.Wait(t.Context(), "x") }()
+		synctest.Wait()
+		for range 2 { // more than one outcome is not remembered
+			require.NoError(t, other.take("a1").Ack(t.Context()))
+			put()
+		}
+		time.Sleep(time.Minute)
 		require.ErrorIs(t, <-ended, task.ErrDeleted)
 	})
 }

@@ -72,6 +72,9 @@ type queue struct {
 	stats   task.Stats         // counters
 	due     int64              // when advance has something to do, 0 for never
 	beat    int64              // when members must be renewed
+	spares  int64              // until then nobody is taken for dead
+	unsure  []task.Lease       // that may have begun in transactions that have failed
+	losable int                // how many held make it worth to look which are lost, if nobody wants to be told
 	dropped bool
 	kept    kept
 	counted counted

@@ -213,7 +213,10 @@ func (q *queue) forget() {
 
 // gone says that the queue was dropped by others.
 func (q *queue) gone() error {
-	if !q.dropped {
+	switch {
+	case q.joined: // or the transaction is one of another database
+		q.store.Changed(q.number)
+	case !q.dropped:
 		q.forget()
 		for _, n := range q.notifiers() {
 			n.Dropped()

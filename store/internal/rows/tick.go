@@ -1,7 +1,12 @@
 package rows
 
+import "time"
+
 // mostDue is how many things one transaction makes happen because they are due.
 const mostDue = 1000
+
+// lockedPause is when to look again if what is due is locked by others.
+const lockedPause = 100 * time.Millisecond
 
 // advance makes happen what is due.
 func (u *unit) advance() {
@@ -13,8 +18,8 @@ func (u *unit) advance() {
 	if q.due == 0 || q.due > u.now {
 		return
 	}
-	left := mostDue
-	rows := must(u.v.Due(u.now, left, u.whole()))
+	rows := must(u.v.Due(u.now, mostDue, u.whole()))
+	left := mostDue - len(rows)
 	if u.q.byKey() {
 		u.read(false, keysOf(rows)...)
 	}
@@ -23,14 +28,23 @@ func (u *unit) advance() {
 			u.fire(r)
 		}
 	}
-	if left = u.dead(left - len(rows)); left > 0 {
+	// Who has not been able to renew its own consumers leaves others the time to renew theirs: the database may have been away for
+	// them too, or the queue in the hands of a transaction of a caller's.
+	if u.now >= q.spares {
+		left = u.dead(left)
+	}
+	if left > 0 {
 		check(u.v.SweepOutcomes(u.now, left))
 		check(u.v.SweepDone(u.now, left))
 		u.sweepServed(left)
 	}
 	u.advanced = true
-	u.arm(must(u.v.NextWake()))
-	u.arm(must(u.v.NextDeadline()))
+	again := int64(0)
+	if left == mostDue {
+		again = plus(u.now, lockedPause)
+	}
+	u.arm(notBefore(again, must(u.v.NextWake())))
+	u.arm(notBefore(max(again, q.spares), must(u.v.NextDeadline())))
 	u.armOutcome(must(u.v.NextOutcome()))
 	u.arm(must(u.v.NextDone()))
 }
@@ -43,10 +57,18 @@ func (u *unit) armOutcome(until int64) {
 	}
 }
 
+// notBefore returns a time, which may be 0 for never, or the other one if that is later.
+func notBefore(soonest, at int64) int64 {
+	if at == 0 {
+		return 0
+	}
+	return max(soonest, at)
+}
+
 // again returns a row as it is by now, if something that happened before may have changed it.
 func (u *unit) again(r *Row) *Row {
 	if r.Group == "" {
-		return r
+		return u.refiled(r)
 	}
 	return must(u.v.Get(r.ID, u.whole()))
 }

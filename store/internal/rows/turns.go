@@ -26,10 +26,18 @@ const keepFor = time.Second
 // recall makes what was kept the cache of the head.
 func (u *unit) recall() {
 	k := &u.q.kept
+	k.age()
 	if k.lasts == nil || k.removed != u.head.Removed {
 		*k = kept{map[Line]last{}, u.head.Removed, time.Now().Add(keepFor)}
 	}
 	u.head.lasts = k.lasts
+}
+
+// age forgets what was kept for too long.
+func (k *kept) age() {
+	if time.Now().After(k.until) {
+		k.lasts = nil
+	}
 }
 
 // removes says that a ready task is removed.

@@ -28,7 +28,11 @@ func (v *views) consumers() {
 		}, "ConsumerNames(%d)", some)
 	case 3:
 		deadline := val.time()
-		v.write(func(w rows.View) error { return w.Beat(some, deadline) }, "Beat(%d, %d)", some, deadline)
+		read(v, func(w rows.View) ([]uint64, error) {
+			found, err := w.Beat(some, deadline)
+			slices.Sort(found)
+			return found, err
+		}, "Beat(%d, %d)", some, deadline)
 	case 4, 5:
 		v.dueConsumers(val.now(), val.count())
 	case 6:

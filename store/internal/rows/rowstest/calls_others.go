@@ -139,10 +139,8 @@ func (v *views) outcomes() {
 	case 2:
 		read(v, func(w rows.View) (*rows.Outcome, error) { return w.Outcome(address) }, "Outcome(%q)", address)
 	case 3:
-		v.write(func(w rows.View) error { return w.ForgetOutcome(address) }, "ForgetOutcome(%q)", address)
-	case 4:
 		read(v, rows.View.NextOutcome, "NextOutcome")
-	case 5:
+	case 4:
 		now, n := v.values.now(), v.values.count()
 		v.note("SweepOutcomes(%d, %d)", now, n)
 		swept(v, n, &v.model.q.outcomes, func(_ string, o *rows.Outcome) bool { return o.Until != 0 && o.Until <= now },

@@ -2,6 +2,7 @@ package rowstest
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/fairq/fairq/store/internal/rows"
@@ -47,7 +48,11 @@ func testMany(t *testing.T, db rows.DB) {
 		names, err := v.ConsumerNames(append(all[:len(all):len(all)], consumer.Number))
 		ok(t, "ConsumerNames", err)
 		equal(t, "the name of the consumer", names[consumer.Number], "c")
-		ok(t, "Beat", v.Beat(append(all[:len(all):len(all)], consumer.Number), 5))
+		found, err := v.Beat(slices.Compact(slices.Sorted(slices.Values(append(all[:len(all):len(all)], consumer.Number)))), 5)
+		ok(t, "Beat", err)
+		if !slices.Equal(found, []uint64{consumer.Number}) {
+			t.Errorf("Beat returned %d, want those that exist: %d", found, consumer.Number)
+		}
 		deadline, err := v.NextDeadline()
 		ok(t, "NextDeadline", err)
 		equal(t, "the deadline after Beat", deadline, 5)

@@ -54,21 +54,29 @@ func (v *memView) ConsumerNames(numbers []uint64) (map[uint64]string, error) {
 	})
 }
 
-func (v *memView) Beat(numbers []uint64, deadline int64) error {
-	return v.do("Beat", func() {
+func (v *memView) Beat(numbers []uint64, deadline int64) ([]uint64, error) {
+	return get(v, "Beat", func() (found []uint64) {
 		for _, n := range numbers {
 			v.lock("consumers", n)
-			if c := v.q.consumers.get(n); c != nil && c.Deadline != deadline {
+			if c := v.q.consumers.get(n); c != nil {
 				v.q.consumers.set(n, &rows.Consumer{Number: n, Name: c.Name, Deadline: deadline})
+				found = append(found, n)
 			}
 		}
+		return found
 	})
 }
 
 func (v *memView) DueConsumers(now int64, n int) ([]rows.Consumer, error) {
 	return get(v, "DueConsumers", func() []rows.Consumer {
-		due := v.consumers(func(c *rows.Consumer) bool { return c.Deadline != 0 && c.Deadline <= now })
-		return due[:min(n, len(due))]
+		due := v.consumers(func(c *rows.Consumer) bool {
+			return c.Deadline != 0 && c.Deadline <= now && v.free("consumers", c.Number)
+		})
+		due = due[:min(n, len(due))]
+		for _, c := range due {
+			v.lock("consumers", c.Number)
+		}
+		return due
 	})
 }
 
@@ -132,12 +140,6 @@ func cloneOutcome(o rows.Outcome) *rows.Outcome {
 		o.Err = nil
 	}
 	return &o
-}
-
-func (v *memView) ForgetOutcome(address string) error {
-	return v.do("ForgetOutcome", func() {
-		sweep(&v.q.outcomes, 1, func(a string, _ *rows.Outcome) bool { return a == address })
-	})
 }
 
 func (v *memView) SweepOutcomes(now int64, n int) error {

@@ -80,9 +80,9 @@ func (v *memView) lock(table string, key any) {
 	}
 }
 
-// free tells whether no other transaction has locked a task.
-func (v *memView) free(r *rows.Row) bool {
-	l := lock{v.id, "tasks", r.ID}
+// free tells whether no other transaction has locked a row.
+func (v *memView) free(table string, key any) bool {
+	l := lock{v.id, table, key}
 	return v.exclusive || len(v.tx.data.locks[l]) == 0 || v.tx.hasLocked(l)
 }
 
@@ -122,7 +122,7 @@ func (v *memView) first(from iter.Seq[*rows.Row], n int, payload, lock bool, mat
 	var found []*rows.Row
 	for r := range from {
 		switch {
-		case !match(r) || lock && !v.free(r):
+		case !match(r) || lock && !v.free("tasks", r.ID):
 		case n != 1 || found == nil:
 			found = append(found, r)
 		case full(r, found[0]) < 0:

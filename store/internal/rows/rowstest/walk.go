@@ -70,8 +70,8 @@ func (m *model) walk() string {
 	for _, a := range m.addresses {
 		o, err := v.Outcome(a)
 		m.ok("Outcome", err)
-		has := slices.ContainsFunc(w.all, func(r *rows.Row) bool { return r.Address == a })
-		w.check(o == nil || !has, "there is an outcome of address %s, and a task that has it", a)
+		older := slices.ContainsFunc(w.all, func(r *rows.Row) bool { return r.Address == a && o != nil && r.ID <= o.ID })
+		w.check(!older, "there is an outcome of address %s, and a task that has had it longer", a)
 		w.check(o == nil || o.Until+int64(s.Retention) > w.now, "the outcome of address %s is still there", a)
 	}
 	return w.wrong

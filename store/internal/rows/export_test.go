@@ -1,0 +1,9 @@
+package rows
+
+// Held returns how many leases are remembered.
+func (s *Store) Held() (n int) {
+	for _, q := range s.queues {
+		n += len(q.held)
+	}
+	return n
+}

@@ -1,0 +1,337 @@
+package rows_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/store/internal/rows/rowstest"
+	"github.com/fairq/fairq/task"
+)
+
+// The tests of this file are about tasks that nobody would ever get, if something was forgotten.
+
+// twoProcesses runs a test in a bubble, with two processes that have a queue open over a database whose transactions run at the
+// same time.
+func twoProcesses(t *testing.T, test func(t *testing.T, db *rowstest.DB, q, other queue)) {
+	synctest.Test(t, func(t *testing.T) {
+		db := rowstest.NewDB(time.Now)
+		db.Shared = true
+		o := task.Options[string]{Grace: time.Second}
+		test(t, db, openQueue(t, open(db), o), openQueue(t, open(db.Reopen()), o))
+	})
+}
+
+// A consumer ends while a transaction of the caller's settles what it holds, which is rolled back.
+func TestConsumerEndsBeforeRollback(t *testing.T) {
+	for name, end := range map[string]func(context.Context, *task.Consumer[string]) error{
+		"Close":      func(ctx context.Context, c *task.Consumer[string]) error { return c.Close(ctx) },
+		"Disconnect": func(ctx context.Context, c *task.Consumer[string]) error { return c.Disconnect(ctx) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			twoProcesses(t, func(t *testing.T, db *rowstest.DB, q, other queue) {
+				q.put("a1")
+				c := q.NewConsumer(task.Filter{})
+				got, err := c.Take(t.Context())
+				require.NoError(t, err)
+				ctx, tx, err := db.Join(t.Context())
+				require.NoError(t, err)
+				require.NoError(t, got.Ack(ctx))
+				require.NoError(t, end(t.Context(), c))
+				time.Sleep(time.Minute)
+				tx.Rollback()
+				begun := time.Now()
+				again, err := other.Take(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, "a1", again.Payload)
+				require.Less(t, time.Since(begun), time.Second)
+			})
+		})
+	}
+}
+
+// A consumer comes back while a transaction of its last life is not over yet.
+func TestResumedBeforeRollback(t *testing.T) {
+	twoProcesses(t, func(t *testing.T, db *rowstest.DB, q, other queue) {
+		q.put("a1 a2 a3")
+		c := q.NewConsumer(task.Filter{})
+		held, err := c.TakeBatch(t.Context(), 3)
+		require.NoError(t, err)
+		ctx, tx, err := db.Join(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, held[1].Ack(ctx))
+		require.NoError(t, c.Disconnect(t.Context()))
+		time.AfterFunc(100*time.Millisecond, tx.Rollback)
+		_, resumed, err := other.ResumeConsumer(t.Context(), c.ID(), task.Filter{})
+		require.NoError(t, err)
+		require.Len(t, resumed, 3)
+		for i, r := range resumed {
+			require.Equal(t, held[i].Payload, r.Payload)
+			require.NoError(t, r.Ack(t.Context()))
+		}
+	})
+}
+
+// Somebody who was away is just being taken for dead when he comes back: he is another one from then on.
+func TestBackWhileTakenForDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two := rowstest.NewDB(time.Now), &slow{gate: make(chan struct{}, 1)}
+		one.Shared = true
+		two.DB = one.Reopen()
+		two.gate <- struct{}{}
+		o := task.Options[string]{Grace: time.Second}
+		a, b := openQueue(t, open(one), o), openQueue(t, rows.New(two, rows.Options{MaxPayload: 100, Poll: time.Second}), o)
+		c := b.NewConsumer(task.Filter{})
+		_, ok, err := c.TryTake(t.Context())
+		require.NoError(t, err)
+		require.False(t, ok)
+
+		<-two.gate
+		var deletes atomic.Bool
+		commit := make(chan struct{})
+		one.Fail(func(op string) error { // ends its consumers, but does not commit yet
+			if deletes.Load() && op == "Commit" {
+				<-commit
+			}
+			if op == "DeleteConsumer" {
+				deletes.Store(true)
+			}
+			return nil
+		})
+		time.Sleep(1500 * time.Millisecond)
+		require.True(t, deletes.Load())
+		two.gate <- struct{}{} // and he comes back
+		time.Sleep(10 * time.Millisecond)
+		deletes.Store(false)
+		close(commit)
+		b.put("b1")
+		_, ok, err = c.TryTake(t.Context())
+		require.NoError(t, err)
+		require.True(t, ok)
+		time.Sleep(time.Minute) // alive
+		_, ok, err = a.TryTake(t.Context())
+		require.NoError(t, err)
+		require.False(t, ok)
+		two.Kill()
+		time.Sleep(2 * time.Second)
+		a.take("b1")
+	})
+}
+
+// After the database was away for longer than Grace, who is back first does not take the others for dead.
+func TestAllWereAway(t *testing.T) {
+	for _, first := range []int{0, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			var dbs []*slow
+			var queues []queue
+			for db := rowstest.NewDB(time.Now); len(dbs) < 2; db = db.Reopen() {
+				s := &slow{db, make(chan struct{}, 1)}
+				s.gate <- struct{}{}
+				dbs = append(dbs, s)
+				queues = append(queues, openQueue(t, rows.New(s, rows.Options{MaxPayload: 100, Poll: time.Second}), task.Options[string]{Grace: time.Second}))
+			}
+			queues[0].put("a1 a2")
+			a1, a2 := queues[0].take("a1"), queues[1].take("a2")
+			<-dbs[0].gate
+			<-dbs[1].gate
+			time.Sleep(time.Minute)
+			dbs[first].gate <- struct{}{}
+			time.Sleep(300 * time.Millisecond)
+			dbs[1-first].gate <- struct{}{}
+			time.Sleep(time.Minute)
+			require.NoError(t, a1.Ack(t.Context()))
+			require.NoError(t, a2.Ack(t.Context()))
+		})
+	}
+}
+
+// unsure is a database of which a commit may be done and yet return an error, as when the connection breaks.
+type unsure struct {
+	*rowstest.DB
+	breaks bool
+}
+
+type unsureTx struct {
+	rows.Tx
+	db *unsure
+}
+
+func (u *unsure) Begin(ctx context.Context) (rows.Tx, error) {
+	tx, err := u.DB.Begin(ctx)
+	return unsureTx{tx, u}, err
+}
+
+func (tx unsureTx) Commit() error {
+	err := tx.Tx.Commit()
+	if tx.db.breaks {
+		tx.db.breaks = false
+		return errors.Join(err, errBroken)
+	}
+	return err
+}
+
+// What was taken in a transaction whose end is not known is handed back, for nobody has got it.
+func TestTakenUnsurely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := &unsure{DB: rowstest.NewDB(time.Now)}
+		q := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Second}), task.Options[string]{})
+		q.put("a1 a2")
+		q.putInto("member", task.Member)
+		require.NoError(t, q.StartGroup(t.Context(), "g"))
+		db.breaks = true
+		_, err := q.TakeBatch(t.Context(), 3)
+		require.ErrorIs(t, err, errBroken)
+		begun := time.Now()
+		for _, want := range []string{"a1", "a2", "member"} {
+			got, err := q.Take(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, want, got.Payload)
+			require.Equal(t, 1, got.Attempts)
+		}
+		require.Zero(t, time.Since(begun))
+	})
+}
+
+// A truncation that is broken off leaves no half of a group.
+func TestTruncateBrokenOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := rowstest.NewDB(time.Now)
+		q := openQueue(t, open(db), task.Options[string]{})
+		const n = 12_000
+		for i := 0; i < n; i += 1000 {
+			var batch []task.Batch[string]
+			for j := range 1000 {
+				b := task.Batch[string]{Key: "a", Payload: strconv.Itoa(i + j)}
+				if (i+j)%(n/2) == 7 { // one of both is deleted first
+					b.Options.Group = fmt.Sprint("group", (i+j)/(n/2))
+				}
+				batch = append(batch, b)
+			}
+			_, err := q.PutBatch(t.Context(), batch)
+			require.NoError(t, err)
+		}
+		for i := range 2 {
+			_, err := q.Put(t.Context(), "a", fmt.Sprint("end", i), task.PutOptions{Group: fmt.Sprint("group", i), Role: task.AtEnd})
+			require.NoError(t, err)
+		}
+		commits := 0
+		db.Fail(func(op string) error {
+			if op == "Commit" {
+				if commits++; commits == 2 {
+					return errBroken
+				}
+			}
+			return nil
+		})
+		deleted, err := q.Truncate(t.Context())
+		require.ErrorIs(t, err, errBroken)
+		db.Fail(nil)
+		stats, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, n+2-deleted, stats.Ready+stats.Held)
+		require.Zero(t, stats.Held, "both groups are gone")
+		_, err = q.Truncate(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, q.names())
+	})
+}
+
+// What is due but locked by others is looked at again and again, but not all the time.
+func TestDueButLocked(t *testing.T) {
+	twoProcesses(t, func(t *testing.T, db *rowstest.DB, q, _ queue) {
+		_, err := q.Put(t.Context(), "a", "a1", task.PutOptions{TTR: time.Second})
+		require.NoError(t, err)
+		a1 := q.take("a1")
+		ctx, tx, err := db.Join(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, a1.Ack(ctx))
+		time.Sleep(time.Second)
+		var begun atomic.Int32
+		db.Fail(func(op string) error {
+			if op == "Begin" {
+				begun.Add(1)
+			}
+			return nil
+		})
+		time.Sleep(10 * time.Second)
+		require.Less(t, begun.Load(), int32(200))
+		tx.Rollback()
+		at := time.Now()
+		_, err = q.Take(t.Context())
+		require.NoError(t, err)
+		require.Less(t, time.Since(at), time.Second)
+	})
+}
+
+// astray is a database whose callers mistake another one for it.
+type astray struct {
+	*rowstest.DB
+	to *rowstest.DB
+}
+
+func (a *astray) Joined(ctx context.Context) (rows.Tx, error) { return a.to.Joined(ctx) }
+
+// Who finds in a transaction of the caller's that there is no such queue, because it was dropped or that is one of another database,
+// does not keep others from hearing what happens.
+func TestJoinedDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := &astray{DB: rowstest.NewDB(time.Now), to: rowstest.NewDB(time.Now)}
+		q := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Second}), task.Options[string]{Grace: time.Minute})
+		other := openQueue(t, open(db.Reopen()), task.Options[string]{Grace: time.Minute})
+		put := func() {
+			ctx, tx, err := db.to.Join(t.Context())
+			require.NoError(t, err)
+			defer tx.Rollback()
+			_, err = q.Put(ctx, "a", "a1", task.PutOptions{})
+			require.ErrorIs(t, err, task.ErrDropped)
+		}
+		took := make(chan error)
+		take := func() {
+			_, err := q.Take(t.Context())
+			took <- err
+		}
+		go take()
+		synctest.Wait()
+		put()
+		other.put("a2")
+		begun := time.Now()
+		require.NoError(t, <-took)
+		go take()
+		synctest.Wait()
+		require.NoError(t, other.Drop(t.Context()))
+		db.to = db.DB
+		put()
+		require.ErrorIs(t, <-took, task.ErrDropped)
+		require.LessOrEqual(t, time.Since(begun), 2*time.Second)
+	})
+}
+
+// What transactions of callers settle is not remembered for ever as held, also if nobody listens.
+func TestHeldIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := rowstest.NewDB(time.Now)
+		s := open(db)
+		q := openQueue(t, s, task.Options[string]{})
+		for range 30 {
+			q.put(strings.Repeat("a ", 100))
+			all, err := q.TakeBatch(t.Context(), 100)
+			require.NoError(t, err)
+			join(t, db, func(ctx context.Context) {
+				for _, one := range all {
+					require.NoError(t, one.Ack(ctx))
+				}
+			})
+			time.Sleep(time.Second)
+		}
+		require.Less(t, s.Held(), 2000)
+	})
+}
