@@ -52,7 +52,7 @@ type Options[V any] struct {
 	// after the other, in that order, in a goroutine that runs as long as there are any. If it panics, the panic is
 	// swallowed, and it is given the next one. It must not call Close, which waits for it. If several have the queue open,
 	// each task is given to one of them: in a Memory to the first one that was opened of those with an OnExpire; where
-	// processes share a Store, in the process that noticed, if there is an OnExpire.
+	// processes share a Store, in the process that noticed, if there is an OnExpire and it was not in a transaction of the caller's.
 	OnExpire func(*Task[V])
 
 	// Newcomers says which round a key joins that has no task ready; it is the queue's.

@@ -29,7 +29,7 @@ func (b *backend) call(ctx context.Context, c call) error {
 	if tx != nil {
 		return b.store.runJoined(ctx, tx, &c)
 	}
-	return b.store.committer.do(ctx, &c)
+	return b.committer.do(ctx, &c)
 }
 
 // Put implements [task.Backend].

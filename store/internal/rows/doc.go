@@ -22,5 +22,6 @@
 // # Transactions
 //
 // The calls of one process are put together into as few transactions as there can be (see committer), and each returns
-// when its own is committed. Nobody is told anything before.
+// when its own is committed. Nobody is told anything before. Where transactions run at the same time, those of each queue are
+// by themselves, so that one that somebody has locked does not hold up the others.
 package rows

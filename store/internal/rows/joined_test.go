@@ -183,3 +183,26 @@ func TestJoinedAddress(t *testing.T) {
 		require.Equal(t, []string{"a1 ready", "a3 ready"}, q.names())
 	})
 }
+
+// A transaction of the caller's that has a queue for itself does not hold up the other queues of the process.
+func TestOtherQueuesGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := rowstest.NewDB(time.Now)
+		db.Shared = true
+		s := open(db)
+		q := openQueue(t, s, task.Options[string]{MaxInFlightPerKey: 1})
+		other, err := task.Open[string](t.Context(), s, "other", nil)
+		require.NoError(t, err)
+		defer other.Close(t.Context())
+		join(t, db, func(ctx context.Context) {
+			require.NoError(t, second(q.Put(ctx, "a", "a1", task.PutOptions{})))
+			go func() { _, _ = q.Put(t.Context(), "a", "a2", task.PutOptions{}) }()
+			synctest.Wait()
+			begun := time.Now()
+			require.NoError(t, second(other.Put(t.Context(), "a", "a1", task.PutOptions{})))
+			require.Zero(t, time.Since(begun))
+		})
+		synctest.Wait()
+		require.Equal(t, []string{"a1 ready", "a2 ready"}, q.names())
+	})
+}

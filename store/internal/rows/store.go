@@ -27,16 +27,18 @@ type Options struct {
 type Store struct {
 	db        DB
 	options   Options
-	committer committer
+	committer *committer // that of all queues, nil if each has its own
 
-	mu     sync.Mutex // protects the others
+	mu     sync.Mutex // protects queues
 	queues map[uint64]*queue
 }
 
 // New returns a Store.
 func New(db DB, options Options) *Store {
 	s := &Store{db: db, options: options, queues: map[uint64]*queue{}}
-	s.committer.store = s
+	if db.Exclusive() {
+		s.committer = &committer{store: s}
+	}
 	return s
 }
 
@@ -50,13 +52,14 @@ func (s *Store) context() (context.Context, context.CancelFunc) {
 
 // queue is a queue as this process knows it. All that have it open here share it.
 //
-// What the committer's transactions know of it is used by the one who leads alone.
+// What its committer's transactions know of it is used by the one who leads alone.
 type queue struct {
-	store    *Store
-	number   uint64
-	name     string
-	settings settings
-	text     []byte // the settings as they are written down
+	store     *Store
+	committer *committer
+	number    uint64
+	name      string
+	settings  settings
+	text      []byte // the settings as they are written down
 	mode
 	joined bool // it stands for the queue in a transaction of the caller's
 
@@ -177,6 +180,9 @@ func (s *Store) queue(number uint64, name string, wanted settings) *queue {
 	q := s.queues[number]
 	if q == nil {
 		q = newQueue(s, number, name, wanted)
+		if q.committer = s.committer; q.committer == nil { // so that queues do not wait for each other
+			q.committer = &committer{store: s}
+		}
 		s.queues[number] = q
 	}
 	return q

@@ -30,8 +30,7 @@ func (v *views) consumers() {
 		deadline := val.time()
 		read(v, func(w rows.View) ([]uint64, error) {
 			found, err := w.Beat(some, deadline)
-			slices.Sort(found)
-			return found, err
+			return append([]uint64{}, slices.Sorted(slices.Values(found))...), err
 		}, "Beat(%d, %d)", some, deadline)
 	case 4, 5:
 		v.dueConsumers(val.now(), val.count())
