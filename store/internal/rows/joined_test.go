@@ -170,16 +170,18 @@ func TestJoinedAddress(t *testing.T) {
 		one, first, err := db.Join(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, put(one, "a1", "x"))
-		done := make(chan struct{})
-		go join(t, db, func(ctx context.Context) {
-			defer close(done)
-			require.ErrorIs(t, put(ctx, "a2", "x"), task.ErrDuplicateAddress)
-			require.NoError(t, put(ctx, "a3", "y"))
-		})
+		two, rest, err := db.Join(t.Context())
+		require.NoError(t, err)
+		errs := make(chan error, 2)
+		go func() {
+			errs <- put(two, "a2", "x")
+			errs <- put(two, "a3", "y")
+		}()
 		synctest.Wait()
 		require.NoError(t, first.Commit())
-		<-done
-		synctest.Wait()
+		require.ErrorIs(t, <-errs, task.ErrDuplicateAddress)
+		require.NoError(t, <-errs)
+		require.NoError(t, rest.Commit())
 		require.Equal(t, []string{"a1 ready", "a3 ready"}, q.names())
 	})
 }
