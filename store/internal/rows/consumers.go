@@ -117,12 +117,15 @@ func (u *unit) handAllBack(number uint64) {
 
 // rejoin returns what a consumer holds that is back.
 func (u *unit) rejoin(name string) ([]task.Record, error) {
+	gone := fmt.Errorf("%w: consumer %q", task.ErrNotFound, name)
 	c := must(u.v.Consumer(name))
 	if c == nil || c.Deadline <= u.now {
-		return nil, fmt.Errorf("%w: consumer %q", task.ErrNotFound, name)
+		return nil, gone
 	}
 	deadline := plus(u.now, u.q.settings.Grace)
-	must(u.v.Beat([]uint64{c.Number}, deadline))
+	if len(must(u.v.Beat([]uint64{c.Number}, deadline))) == 0 {
+		return nil, gone // just now
+	}
 	u.later(func() { u.q.join(name, &member{c.Number, deadline}) })
 	rows := must(u.v.HeldBy(c.Number, task.MaxBatch*pageSize, true))
 	if !u.q.store.db.Exclusive() {

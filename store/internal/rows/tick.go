@@ -39,12 +39,11 @@ func (u *unit) advance() {
 		u.sweepServed(left)
 	}
 	u.advanced = true
-	again := int64(0)
-	if left == mostDue {
-		again = plus(u.now, lockedPause)
+	idle := left == mostDue
+	u.arm(u.unlocked(must(u.v.NextWake()), idle))
+	if deadline := must(u.v.NextDeadline()); deadline != 0 {
+		u.arm(max(u.unlocked(deadline, idle), q.spares))
 	}
-	u.arm(notBefore(again, must(u.v.NextWake())))
-	u.arm(notBefore(max(again, q.spares), must(u.v.NextDeadline())))
 	u.armOutcome(must(u.v.NextOutcome()))
 	u.arm(must(u.v.NextDone()))
 }
@@ -57,12 +56,13 @@ func (u *unit) armOutcome(until int64) {
 	}
 }
 
-// notBefore returns a time, which may be 0 for never, or the other one if that is later.
-func notBefore(soonest, at int64) int64 {
-	if at == 0 {
-		return 0
+// unlocked returns when to look at something that is due then. If it should have happened by now, and idle says that nothing has
+// happened, others have it locked.
+func (u *unit) unlocked(at int64, idle bool) int64 {
+	if idle && at != 0 && at <= u.now {
+		return plus(u.now, lockedPause)
 	}
-	return max(soonest, at)
+	return at
 }
 
 // again returns a row as it is by now, if something that happened before may have changed it.
