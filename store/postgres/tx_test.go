@@ -119,7 +119,7 @@ func (*trips) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {
 func TestTransactionsTakeTwoRoundTrips(t *testing.T) {
 	t.Parallel()
 	c := &trips{}
-	db := openTest(t, func(conf *config) { conf.tracer, conf.copyFrom = c, 64 })
+	db := openTest(t, func(conf *config) { conf.tracer, conf.copyFrom, conf.slow = c, 64, time.Hour })
 	q := makeQueue(t, db.driver)
 	c.n.Store(0)
 	put(t, db.driver, q, 1, 20)
@@ -420,7 +420,7 @@ func TestNotify(t *testing.T) {
 func TestRoundTripsWithLimit(t *testing.T) {
 	t.Parallel()
 	c := &trips{}
-	db := openTest(t, func(conf *config) { conf.tracer = c })
+	db := openTest(t, func(conf *config) { conf.tracer, conf.slow = c, time.Hour }) // however busy the machine is
 	q, err := task.Open(t.Context(), rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Hour}), "q", &task.Options[int]{
 		MaxInFlightPerKey: 3, Grace: time.Hour,
 	})
@@ -439,6 +439,12 @@ func TestRoundTripsWithLimit(t *testing.T) {
 	require.NoError(t, err)
 	first, err := q.Take(t.Context()) // makes the consumer known
 	require.NoError(t, err)
+	// What Open has left to be done meanwhile is none of it.
+	for n, since := c.n.Load(), time.Now(); time.Since(since) < 50*time.Millisecond; time.Sleep(time.Millisecond) {
+		if now := c.n.Load(); now != n {
+			n, since = now, time.Now()
+		}
+	}
 
 	require.EqualValues(t, 2, took(func() {
 		_, err := q.PutBatch(t.Context(), batch)

@@ -24,10 +24,10 @@ type callers struct {
 }
 
 func openCallers(t *testing.T, path, begin string) callers {
-	h := openHandle(t, path, options{synchronous: "normal"})
+	h := openHandle(t, path, options{synchronous: "normal", busyTimeout: patient.busyTimeout})
 	dsn, err := address(path)
 	require.NoError(t, err)
-	s, err := sql.Open("sqlite", dsn+"&_pragma=busy_timeout(10000)&_pragma=synchronous(normal)&_txlock="+begin)
+	s, err := sql.Open("sqlite", dsn+"&_pragma=busy_timeout(60000)&_pragma=synchronous(normal)&_txlock="+begin)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return callers{h, s}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -22,6 +23,9 @@ const (
 	transactions = 100 // of each process
 )
 
+// patient is for those who contend for a lock, which does not go to who has waited longest.
+var patient = options{busyTimeout: time.Minute}
+
 // With the race detector SQLite, which is Go too, takes ten times as long; then the tests are those of -short.
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -32,7 +36,7 @@ func TestMain(m *testing.M) {
 	if what == "" {
 		os.Exit(m.Run())
 	}
-	d, err := openDB(context.Background(), os.Getenv(helperPath), options{})
+	d, err := openDB(context.Background(), os.Getenv(helperPath), patient)
 	if err == nil && what == "work" {
 		fmt.Println("begun")
 		err = work(d)
@@ -117,7 +121,7 @@ func helper(t *testing.T, what, path string) (*exec.Cmd, *bufio.Scanner) {
 
 // TestProcesses writes from several processes at once, of which this is one.
 func TestProcesses(t *testing.T) {
-	d := openHandle(t, file(t), options{}).db
+	d := openHandle(t, file(t), patient).db
 	makeQueue(t, d)
 	seen := make(map[string]bool)
 	for range 3 {

@@ -81,7 +81,7 @@ func (s *script) steps() []func() error {
 		func() error {
 			return s.with(func(ctx context.Context, t *task.Task[string]) error { return t.Bury(ctx, nil) })
 		},
-		func() error { return s.tasks[0].Touch(ctx, time.Minute) },
+		func() error { return s.tasks[0].Touch(ctx, time.Hour) },
 		ack,
 		func() error { return s.queue.PauseKey(ctx, "key1") },
 		func() error {

@@ -115,11 +115,30 @@ func (a *account) wrong(f *fate, what string, args ...any) {
 // read goes through a journal.
 func (a *account) read(lines []Line) {
 	a.lines = lines
+	a.excuse()
 	for i := range lines {
 		a.line, a.now = i+1, &lines[i]
 		a.step(a.now)
 	}
 	a.now = nil
+}
+
+// excuse notes which processes did not get to run, or to the database, for a while. That is written down only when it is over,
+// when others may have what they held.
+func (a *account) excuse() {
+	calls := map[string]int64{}
+	for _, l := range a.lines {
+		call := fmt.Sprint(l.By, " ", l.Call)
+		switch begun, ok := calls[call]; {
+		case l.Op == "stalled":
+			a.stalled[l.By] = true
+		case l.Call > 0 && !l.Done:
+			calls[call] = l.At
+		case l.Done && ok:
+			a.stalled[l.By] = a.stalled[l.By] || l.At-begun > int64(stalled)
+			delete(calls, call)
+		}
+	}
 }
 
 func (a *account) step(l *Line) {
@@ -132,7 +151,6 @@ func (a *account) step(l *Line) {
 		begun = a.calls[call]
 		took := time.Duration(l.At - a.lines[begun-1].At)
 		a.longest = max(a.longest, took)
-		a.stalled[l.By] = a.stalled[l.By] || took > stalled
 		delete(a.calls, call)
 	}
 	if l.Err != "" && rulesSay[l.Err] == nil && l.Op != "waited" {
@@ -144,8 +162,7 @@ func (a *account) step(l *Line) {
 	case l.Op == "kill":
 		a.kills++
 		a.killed[l.Name] = l.At
-	case l.Op == "stalled":
-		a.stalled[l.By] = true
+	case l.Op == "stalled": // see excuse
 	case l.Op == "close":
 		for _, f := range a.fates {
 			if f.holder != nil && f.holder.by == l.By && !f.holder.free {
@@ -266,7 +283,8 @@ func (a *account) took(f *fate, l *Line) {
 		case l.Took.Attempts > h.tries+1: // there was a take that nobody had time to write down
 		case dead:
 			a.back++
-			if l.Took.ReadyAt > died+int64(grace) && (h.until == 0 || l.Took.ReadyAt > h.until) {
+			late := int64(time.Second) // it was killed a little later than that was written down
+			if l.Took.ReadyAt > died+int64(grace)+late && (h.until == 0 || l.Took.ReadyAt > h.until) {
 				a.wrong(f, "it was back only %v after the end of %s", time.Duration(l.Took.ReadyAt-died), h.by)
 			}
 		case h.until != 0 && h.until <= l.At:

@@ -26,7 +26,10 @@ func Fair(t *testing.T, open Opener, where string, perRound int) {
 		require.Equal(t, "ready", p.Await())
 	}
 	for _, p := range all {
-		p.Stop() // that is the signal to begin
+		p.in.Close() // that is the signal to begin, for all at once
+	}
+	for _, p := range all {
+		p.Stop()
 	}
 	s, err := open(context.Background(), where)
 	require.NoError(t, err)

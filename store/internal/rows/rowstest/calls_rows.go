@@ -56,11 +56,11 @@ func (v *views) find() []twins {
 	case 10:
 		l, kind := val.line(), val.of(val.kinds)
 		keys, parked := v.planned()
-		return v.rows(list{func(w rows.View, _ int) ([]*rows.Row, error) {
-			return of(w, keys, parked, payload, func(r *rows.Row) bool {
+		return v.rows(list{func(w rows.View, n int) ([]*rows.Row, error) {
+			return of(w, keys, n, payload, func(r *rows.Row) bool {
 				return r.Key == l.Key && r.Priority == l.Priority && r.Kind == kind && r.Round == 0
 			}, byPlace)
-		}, byPlace, payload}, 1<<30, "parked of Lines(%q, %d, %v): %#v, %q", keys, parked, payload, l, kind)
+		}, byPlace, payload}, parked, "parked of Lines(%q, %d, %v): %#v, %q", keys, parked, payload, l, kind)
 	case 11:
 		keys, parked := v.planned()
 		return v.rows(list{func(w rows.View, _ int) ([]*rows.Row, error) {
