@@ -245,20 +245,20 @@ func TestFrontsExpireTogether(t *testing.T) {
 		q.put("a0")
 		a0 := q.take("a0")
 		for _, name := range []string{"a1", "a2"} {
-			require.NoError(t, second(q.Put(t.Context(), "a", name, task.PutOptions{TTL: time.Second})))
+			require.NoError(q, second(q.Put(q.Context(), "a", name, task.PutOptions{TTL: time.Second})))
 		}
 		q.put("a3 b1 b2 c1 c2")
 		time.Sleep(2 * time.Second)
-		require.NoError(t, a0.Ack(t.Context()))
+		require.NoError(q, a0.Ack(q.Context()))
 		q.order("a3 b1 c1 b2 c2")
 	})
 	everywhere(t, task.Options[string]{MaxInFlightPerKey: 1}, func(q queue) { // as they do if their group is cancelled
 		for _, name := range []string{"a1", "a2"} {
 			q.putInto(name, task.Member)
 		}
-		require.NoError(t, q.StartGroup(t.Context(), "g"))
+		require.NoError(q, q.StartGroup(q.Context(), "g"))
 		q.put("a3 b1 b2 c1 c2")
-		require.NoError(t, q.CancelGroup(t.Context(), "g"))
+		require.NoError(q, q.CancelGroup(q.Context(), "g"))
 		q.order("a3 b1 c1 b2 c2")
 	})
 }

@@ -339,14 +339,14 @@ func TestHeldIsForgotten(t *testing.T) {
 // What is due soon happens in time, also if nothing was to do shortly before.
 func TestDueSoon(t *testing.T) {
 	everywhere(t, task.Options[string]{}, func(q queue) {
-		_, err := q.Put(t.Context(), "a", "a1", task.PutOptions{Delay: time.Second})
-		require.NoError(t, err)
-		id, err := q.Put(t.Context(), "a", "a2", task.PutOptions{Delay: 990 * time.Millisecond})
-		require.NoError(t, err)
-		require.NoError(t, q.Delete(t.Context(), id)) // when it would have been due, nothing is
+		_, err := q.Put(q.Context(), "a", "a1", task.PutOptions{Delay: 1050 * time.Millisecond})
+		require.NoError(q, err)
+		id, err := q.Put(q.Context(), "a", "a2", task.PutOptions{Delay: 990 * time.Millisecond})
+		require.NoError(q, err)
+		require.NoError(q, q.Delete(q.Context(), id)) // when it would have been due, nothing is
 		begun := time.Now()
-		_, err = q.Take(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, time.Second, time.Since(begun))
+		_, err = q.Take(q.Context())
+		require.NoError(q, err)
+		require.Equal(q, 1050*time.Millisecond, time.Since(begun))
 	})
 }
