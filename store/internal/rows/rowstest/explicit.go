@@ -99,6 +99,38 @@ func testRounds(t *testing.T, db rows.DB) {
 	})
 }
 
+// testParked checks that of what is parked Lines returns the first tasks of each sort, whether it was planned or not. Few random
+// rows are of the same sort.
+func testParked(t *testing.T, db rows.DB) {
+	places := []uint64{5, 3, 9, 1, 7}
+	in(t, db, exclusively(), func(v rows.View) {
+		for _, kind := range []string{"", "x"} {
+			for _, place := range places {
+				insert(t, v, rows.Row{Key: "a", Kind: kind, Place: place})
+			}
+		}
+	})
+	const parked = 3
+	for _, plan := range []*rows.Plan{exclusively(), {Exclusive: true, Keys: []string{"a"}, Parked: parked}} {
+		in(t, db, plan, func(v rows.View) {
+			_, found, err := v.Lines([]string{"a"}, parked, false)
+			ok(t, "Lines", err)
+			for _, kind := range []string{"", "x"} {
+				var got []uint64
+				for _, r := range found {
+					if r.Kind == kind {
+						got = append(got, r.Place)
+					}
+				}
+				slices.Sort(got)
+				if !slices.Equal(got, []uint64{1, 3, 5}) {
+					t.Errorf("of kind %q Lines returned the tasks at %d; the first %d of %d are wanted", kind, got, parked, places)
+				}
+			}
+		})
+	}
+}
+
 // testPlan checks that what a Plan says changes no result, whether it is right or wrong.
 func testPlan(t *testing.T, db rows.DB) {
 	var ids []uint64

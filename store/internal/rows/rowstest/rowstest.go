@@ -41,6 +41,7 @@ func Run(t *testing.T, open func(t *testing.T) rows.DB) {
 		{"Head", testHead},
 		{"Rounds", testRounds},
 		{"Plan", testPlan},
+		{"Parked", testParked},
 		{"Many", testMany},
 		{"Numbers", testNumbers},
 		{"Again", testAgain},
