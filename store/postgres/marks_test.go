@@ -46,7 +46,7 @@ func TestOldSnapshotDoesNotSlowDownTakes(t *testing.T) {
 	}
 	db := openTest(t)
 	q := makeQueue(t, db.driver)
-	const batches, many = 100, 20
+	const batches, many = 100, 60
 	for i := range uint64(many + 4) {
 		put(t, db.driver, q, 1+i*batch*batches, batch*batches)
 	}
@@ -66,7 +66,7 @@ func TestOldSnapshotDoesNotSlowDownTakes(t *testing.T) {
 		last = min(last, settleAll(t, db.driver, q, batches))
 	}
 	t.Logf("%d tasks in %v at first, %v after %d", batch*batches, first, last, batch*batches*many)
-	require.Less(t, last, 3*first+500*time.Millisecond)
+	require.Less(t, last, 3*first+300*time.Millisecond)
 }
 
 // alwaysSlow has marks used at once.
