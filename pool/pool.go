@@ -257,24 +257,37 @@ func (p *Pool[V]) Wait(ctx context.Context) error {
 }
 
 // quiet waits until a queue has nothing that is going to be done. It tells whether that was so at once.
-func (c *class[V]) quiet(ctx context.Context) (bool, error) {
-	watched, stop := context.WithCancel(ctx)
-	events := c.queue.Events(watched)
-	defer stop()
-	quiet := func() (bool, error) {
-		s, err := c.queue.Stats(ctx)
-		return s.Ready+s.Delayed+s.Taken == 0, err
-	}
-	if ok, err := quiet(); ok || err != nil {
-		return true, err
-	}
-	for range events {
-		if ok, err := quiet(); ok || err != nil {
+func (c *class[V]) quiet(ctx context.Context) (atOnce bool, err error) {
+	for atOnce = true; ; atOnce = false {
+		if ok, err := c.look(ctx); ok || err != nil {
+			return atOnce, err
+		}
+		if err := ctx.Err(); err != nil {
 			return false, err
 		}
 	}
-	return false, ctx.Err()
 }
+
+// look tells whether a queue has nothing that is going to be done. If it has, it waits for something to happen.
+func (c *class[V]) look(ctx context.Context) (bool, error) {
+	watched, stop := context.WithCancel(ctx)
+	if !c.queue.InMemory() {
+		watched, stop = context.WithTimeout(ctx, quietPause)
+	}
+	defer stop()
+	events := c.queue.Events(watched) // before the look, or it could miss one
+	s, err := c.queue.Stats(ctx)
+	if s.Ready+s.Delayed+s.Taken == 0 || err != nil {
+		return true, err
+	}
+	for range events {
+		break
+	}
+	return false, nil
+}
+
+// quietPause is how long look waits: of what other processes do there need not be any events.
+const quietPause = time.Second
 
 // letter hands on a task that is not in its queue any more. If that fails, the log has all that is known of it, and it returns why.
 func (p *Pool[V]) letter(class string, t *task.Task[V], reason Reason, err error) error {

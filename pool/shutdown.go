@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -105,6 +106,8 @@ func abandoned(left int, err error) error {
 // A queue that is not the pool's own keeps what is left in it. What is left in one of its own goes to DeadLetters, with the reason
 // Shutdown, or else to Leftovers; the contexts of sinks are done AbandonAfter later than ctx.
 //
+// If the store of a queue cannot take back what the pool holds, it returns that error, and can be called again when it can.
+//
 // It returns nil if all handlers came to their own end, the cause of ctx if they had to be cancelled, and a [*AbandonedError] if
 // some did not listen. It can be called again, also at the same time, for instance with another ctx.
 func (p *Pool[V]) Shutdown(ctx context.Context) error {
@@ -112,10 +115,23 @@ func (p *Pool[V]) Shutdown(ctx context.Context) error {
 	left, err := p.shutdown(ctx)
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(p.abandon, p.giveUp) })() // or a sink could hold it up for ever
 	p.finish.Do(p.close)
+	if bad := p.dismiss(); bad != nil {
+		return errors.Join(abandoned(left, err), bad)
+	}
 	return abandoned(left, err)
 }
 
-// close hands back what is left. No task is taken any more.
+// dismiss hands back what the pool holds of queues that are not its own. What has been handed back once is not again.
+func (p *Pool[V]) dismiss() (err error) {
+	for _, c := range p.lines.classes {
+		if bad := c.consumer.Close(context.Background()); bad != nil && !isOver(bad) {
+			err = errors.Join(err, fmt.Errorf("pool: tasks of class %q could not be handed back: %w", c.name, bad))
+		}
+	}
+	return err
+}
+
+// close ends what is left, but for dismiss. No task is taken any more.
 func (p *Pool[V]) close() {
 	if p.submitting.Add(sealed) != sealed {
 		<-p.through
@@ -127,10 +143,8 @@ func (p *Pool[V]) close() {
 	for _, c := range p.lines.classes {
 		c.watch.Disarm()
 		c.many.Disarm()
-		if err := c.consumer.Close(ctx); err != nil && !isOver(err) {
-			p.log.Error("pool: tasks could not be handed back", "class", c.name, "error", err)
-		}
 		if c.own {
+			_ = c.consumer.Close(ctx) // it is in memory
 			p.clear(ctx, c)
 		}
 	}

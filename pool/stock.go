@@ -45,11 +45,12 @@ const patience = time.Second / 2
 // slow is how many times as long as a batch a task takes for which none is taken ahead. Workers then wait a sixteenth of the time.
 const slow = 16
 
-// newHeld returns a task that was taken just now. If its lease runs out, most of that is for the handler.
+// newHeld returns a task that was taken just now. If its lease runs out, most of that is for the handler. If it seems to have run
+// out already, the clock of the store is another one than ours.
 func newHeld[V any](t *task.Task[V], now time.Time) held[V] {
 	d := patience
-	if !t.Until.IsZero() {
-		d = min(d, t.Until.Sub(now)/8)
+	if left := t.Until.Sub(now); left > 0 {
+		d = min(d, left/8)
 	}
 	return held[V]{t, now.Add(d)}
 }

@@ -116,6 +116,9 @@ func (v *view) prefetch(plan *rows.Plan) {
 		}
 		v.tx.queue(sql, v.queue, ids).Query(v.scanner(plan.Payloads, func(r *rows.Row) { v.got[r.ID] = r }))
 	}
+	if len(plan.Alive) > 0 && !plan.Exclusive {
+		v.queueAlive(plan.Alive)
+	}
 	if len(plan.Last) > 0 {
 		v.queueLast(plan.Last)
 	}

@@ -13,7 +13,8 @@ const (
 	sqlDueConsumers   = "SELECT number, name, deadline FROM fairq.consumers WHERE queue = $1 AND deadline <= $2 ORDER BY deadline, number LIMIT $3 FOR UPDATE SKIP LOCKED"
 	sqlFindConsumers  = "SELECT number, name, deadline FROM fairq.consumers WHERE queue = $1 AND name >= $2 AND substr(name, 1, length($2)) = $2 AND (deadline IS NULL OR deadline > $3) ORDER BY coalesce(deadline, 0), number"
 	sqlAddConsumer    = "INSERT INTO fairq.consumers (queue, number, name, deadline) VALUES ($1, $2, $3, nullif($4::bigint, 0))"
-	sqlBeat           = "UPDATE fairq.consumers SET deadline = nullif($3::bigint, 0) WHERE queue = $1 AND number = ANY(ARRAY(SELECT number FROM fairq.consumers WHERE queue = $1 AND number = ANY($2) ORDER BY number FOR UPDATE)) RETURNING number"
+	sqlAlive          = "SELECT number FROM fairq.consumers WHERE queue = $1 AND number = ANY($2) ORDER BY number FOR KEY SHARE"
+	sqlBeat           = "UPDATE fairq.consumers SET deadline = nullif($3::bigint, 0) WHERE queue = $1 AND number = ANY(ARRAY(SELECT number FROM fairq.consumers WHERE queue = $1 AND number = ANY($2) ORDER BY number FOR NO KEY UPDATE)) RETURNING number"
 	sqlDeleteConsumer = "DELETE FROM fairq.consumers WHERE queue = $1 AND number = $2"
 )
 
@@ -46,6 +47,7 @@ func (v *view) AddConsumer(name string, deadline int64) (*rows.Consumer, error) 
 	if err != nil {
 		return nil, err
 	}
+	v.alive = nil
 	v.do(sqlAddConsumer, int64(number), []byte(name), deadline)
 	return &rows.Consumer{Number: number, Name: name, Deadline: deadline}, nil
 }
@@ -68,6 +70,40 @@ func signed(numbers []uint64) []int64 {
 	return list
 }
 
+// Alive implements rows.View.
+func (v *view) Alive(numbers []uint64) (found []uint64, err error) {
+	for _, n := range numbers {
+		if _, ok := v.alive[n]; !ok {
+			v.queueAlive(numbers)
+			err = v.tx.send("alive")
+			break
+		}
+	}
+	for _, n := range numbers {
+		if v.alive[n] {
+			found = append(found, n)
+		}
+	}
+	return found, err
+}
+
+func (v *view) queueAlive(numbers []uint64) {
+	v.tx.flush()
+	if v.alive == nil {
+		v.alive = make(map[uint64]bool, len(numbers))
+	}
+	for _, n := range numbers {
+		v.alive[n] = false
+	}
+	v.tx.queue(sqlAlive, v.queue, signed(numbers)).Query(func(r pgx.Rows) error {
+		found, err := pgx.CollectRows(r, pgx.RowTo[uint64])
+		for _, n := range found {
+			v.alive[n] = true
+		}
+		return err
+	})
+}
+
 // Beat implements rows.View.
 func (v *view) Beat(numbers []uint64, deadline int64) (found []uint64, err error) {
 	v.nexts = nil
@@ -88,6 +124,7 @@ func (v *view) NextDeadline() (int64, error) { return v.next(nextDeadline) }
 
 // DeleteConsumer implements rows.View.
 func (v *view) DeleteConsumer(number uint64) error {
+	v.alive = nil
 	v.do(sqlDeleteConsumer, int64(number))
 	return nil
 }

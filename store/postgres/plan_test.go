@@ -152,6 +152,7 @@ func callAll(t *testing.T, v rows.View) {
 		func() error { return v.SetKey(&rows.Key{Key: "l"}) },
 		func() error { return v.SetServed(line, 3) },
 		func() error { return v.SweepServed(0, 2, 10) },
+		func() error { _, err := v.Alive(ids); return err },
 		func() error { _, err := v.Beat(ids, 5); return err },
 		func() error { return v.DeleteConsumer(1 << 50) },
 		func() error { return v.SetGroup(&rows.Group{Name: "g", Tasks: 1}) },

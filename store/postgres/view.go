@@ -33,6 +33,7 @@ type view struct {
 
 	nexts *[len(sqlNext)]number // nil if they were not read, or may have changed
 	lines *lines                // likewise
+	alive map[uint64]bool       // consumers that were asked for
 
 	counted *byState // as it is in the database; nil if it was not read
 	pieces  int      // in how many rows

@@ -41,6 +41,17 @@ func (v *view) ConsumerNames(numbers []uint64) (map[uint64]string, error) {
 	return names, nil
 }
 
+// Alive implements rows.View. Nobody else can delete any until the end of the transaction.
+func (v *view) Alive(numbers []uint64) (found []uint64, err error) {
+	for _, n := range numbers {
+		err = v.session.each(consumerName, func(*cells) { found = append(found, n) }, int64(n), v.queue)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
 func (v *view) Beat(numbers []uint64, deadline int64) (found []uint64, err error) {
 	for _, n := range numbers {
 		changed, err := v.session.exec(beatConsumer, deadline, int64(n), v.queue)

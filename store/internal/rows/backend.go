@@ -92,8 +92,11 @@ func (b *backend) Take(ctx context.Context, consumer string, filter task.Filter,
 	wanted := filterOf(&filter)
 	err = b.call(ctx, call{
 		rank: second,
-		plan: func(_ *queue, p *Plan) {
+		plan: func(q *queue, p *Plan) {
 			p.Numbers += len(into)
+			if c := q.members[consumer]; c != nil {
+				p.Alive = append(p.Alive, c.number)
+			}
 			if p.Take == 0 {
 				p.Filter = wanted
 			}

@@ -14,7 +14,7 @@ func newName() string { return rand.Text() }
 
 // member returns a consumer that lives here, and makes it known if it is not.
 func (u *unit) member(name string) *member {
-	if c := u.q.members[name]; c != nil && u.now < c.deadline {
+	if c := u.q.members[name]; c != nil && u.now < c.deadline && u.alive(c) {
 		return c
 	}
 	deadline := plus(u.now, u.q.settings.Grace)
@@ -25,6 +25,12 @@ func (u *unit) member(name string) *member {
 	c := &member{row.Number, deadline}
 	u.later(func() { u.q.join(name, c) })
 	return c
+}
+
+// alive tells whether a member was not taken for dead meanwhile, and keeps it from that: others do not see yet what it takes. Who has
+// the queue for itself need not ask.
+func (u *unit) alive(c *member) bool {
+	return u.plan.Exclusive || len(must(u.v.Alive([]uint64{c.number}))) > 0
 }
 
 func (q *queue) join(name string, c *member) {
@@ -72,6 +78,9 @@ func (u *unit) beat() {
 
 // leave ends a consumer: at once, or if it does not come back in time.
 func (u *unit) leaveConsumer(name string, grace time.Duration) {
+	if c := u.q.members[name]; c != nil {
+		c.deadline = 0 // who takes for it in this transaction yet makes it known again
+	}
 	u.later(func() { u.q.part(name) })
 	c := must(u.v.Consumer(name))
 	switch {

@@ -63,6 +63,7 @@ type Plan struct {
 	Take      int      // rows of Ready with the Filter
 	Filter    Filter
 	Last      []Line   // calls of Last
+	Alive     []uint64 // Alive is called with these
 	Keys      []string // Lines is called with these and Parked, in order and each once, without payloads
 	Parked    int
 }
@@ -269,6 +270,9 @@ type View interface {
 	Consumer(name string) (*Consumer, error)
 	AddConsumer(name string, deadline int64) (*Consumer, error)
 	ConsumerNames(numbers []uint64) (map[uint64]string, error)
+
+	// Alive tells which of these consumers still exist. They do until the end of the transaction, for DueConsumers passes over them.
+	Alive(numbers []uint64) ([]uint64, error)
 
 	// Beat sets the deadlines of consumers, and returns the numbers of those that still exist. It locks them. DueConsumers returns n
 	// whose deadlines are not after now. It locks these too, and passes over those that others have locked.

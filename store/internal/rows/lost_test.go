@@ -350,3 +350,69 @@ func TestDueSoon(t *testing.T) {
 		require.Equal(q, 1050*time.Millisecond, time.Since(begun))
 	})
 }
+
+// A consumer is closed while a Take of it is about to share the transaction.
+func TestClosedWhileTaking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := &slow{rowstest.NewDB(time.Now), make(chan struct{}, 1)}
+		db.gate <- struct{}{}
+		q := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Second}), task.Options[string]{})
+		other := openQueue(t, open(db.Reopen()), task.Options[string]{})
+		c := q.NewConsumer(task.Filter{})
+		require.NoError(t, func() error { _, _, err := c.TryTake(t.Context()); return err }()) // it is known
+		q.put("a1")
+		<-db.gate
+		go func() { _, _ = q.Stats(t.Context()) }() // it leads
+		synctest.Wait()
+		took, closed := make(chan error, 1), make(chan error, 1)
+		go func() {
+			_, _, err := c.TryTake(t.Context())
+			took <- err
+		}()
+		synctest.Wait()
+		go func() { closed <- c.Close(t.Context()) }()
+		synctest.Wait()
+		db.gate <- struct{}{}
+		require.ErrorIs(t, <-took, task.ErrClosed)
+		require.NoError(t, <-closed)
+		require.Equal(t, []string{"a1 ready"}, other.names())
+	})
+}
+
+// Who is slow to commit what he takes is not taken for dead meanwhile, for nobody sees yet what he holds.
+func TestSlowToCommit(t *testing.T) {
+	for name, end := range map[string]func(context.Context, *task.Consumer[string], *rowstest.DB){
+		"Close": func(ctx context.Context, c *task.Consumer[string], _ *rowstest.DB) { _ = c.Close(ctx) },
+		"Kill":  func(_ context.Context, _ *task.Consumer[string], db *rowstest.DB) { db.Kill() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				one := rowstest.NewDB(time.Now)
+				one.Shared = true
+				two := one.Reopen()
+				o := task.Options[string]{Grace: time.Second}
+				a, b := openQueue(t, open(one), o), openQueue(t, open(two), o)
+				c := b.NewConsumer(task.Filter{})
+				require.NoError(t, func() error { _, _, err := c.TryTake(t.Context()); return err }()) // it is known
+				a.put("a1")
+				var taken atomic.Bool
+				two.Fail(func(op string) error {
+					if op == "Take" {
+						taken.Store(true)
+					}
+					if op == "Commit" && taken.Swap(false) {
+						time.Sleep(3 * time.Second)
+					}
+					return nil
+				})
+				_, ok, err := c.TryTake(t.Context())
+				require.NoError(t, err)
+				require.True(t, ok)
+				time.Sleep(5 * time.Second)
+				end(t.Context(), c, two)
+				time.Sleep(10 * time.Second)
+				require.Equal(t, []string{"a1 ready"}, a.names())
+			})
+		})
+	}
+}

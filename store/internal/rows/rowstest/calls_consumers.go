@@ -15,7 +15,12 @@ func (v *views) consumers() {
 	numbers := append(v.held(), 1<<62)
 	v.rnd.Shuffle(len(numbers), func(i, j int) { numbers[i], numbers[j] = numbers[j], numbers[i] })
 	some := numbers[:v.rnd.IntN(len(numbers)+1)]
-	switch v.rnd.IntN(9) {
+	switch v.rnd.IntN(10) {
+	case 9:
+		read(v, func(w rows.View) ([]uint64, error) {
+			found, err := w.Alive(some)
+			return append([]uint64{}, slices.Sorted(slices.Values(found))...), err
+		}, "Alive(%d)", some)
 	case 0, 1:
 		v.consumer(name)
 	case 2:

@@ -54,6 +54,18 @@ func (v *memView) ConsumerNames(numbers []uint64) (map[uint64]string, error) {
 	})
 }
 
+func (v *memView) Alive(numbers []uint64) ([]uint64, error) {
+	return get(v, "Alive", func() (found []uint64) {
+		for _, n := range numbers {
+			v.lock("consumers", n)
+			if v.q.consumers.get(n) != nil {
+				found = append(found, n)
+			}
+		}
+		return found
+	})
+}
+
 func (v *memView) Beat(numbers []uint64, deadline int64) ([]uint64, error) {
 	return get(v, "Beat", func() (found []uint64) {
 		for _, n := range numbers {

@@ -131,6 +131,9 @@ func (tx *txs) plan() *rows.Plan {
 		plan.Last = append(plan.Last, v.line())
 	}
 	if tx.chance(2) {
+		plan.Alive = []uint64{tx.rnd.Uint64N(20), tx.rnd.Uint64N(20), 1 << 62}
+	}
+	if tx.chance(2) {
 		plan.Keys, plan.Parked = tx.someKeys(), tx.rnd.IntN(3)
 	}
 	return plan

@@ -1,0 +1,80 @@
+package rows_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/store/internal/rows/rowstest"
+	"github.com/fairq/fairq/task"
+)
+
+// poolOf runs a test of a pool with one worker, whose queue another process has open too.
+func poolOf(t *testing.T, handler pool.Handler[*task.Task[string]], test func(db *rowstest.DB, q, other queue, begin func() *pool.Pool[string])) {
+	synctest.Test(t, func(t *testing.T) {
+		db := rowstest.NewDB(time.Now)
+		q, other := openQueue(t, open(db), task.Options[string]{}), openQueue(t, open(db.Reopen()), task.Options[string]{})
+		test(db, q, other, func() *pool.Pool[string] {
+			return pool.New(q.Queue, handler, &pool.Options[string]{Workers: 1})
+		})
+	})
+}
+
+// A pool that is shut down while the database is away hands back what it holds when it is shut down again.
+func TestPoolIsShutDownAgain(t *testing.T) {
+	var away atomic.Bool
+	handler := func(context.Context, *task.Task[string]) error {
+		away.Store(true)
+		return nil
+	}
+	poolOf(t, handler, func(db *rowstest.DB, q, other queue, begin func() *pool.Pool[string]) {
+		q.put("a1 a2")
+		db.Fail(func(string) error {
+			if away.Load() {
+				return errBroken
+			}
+			return nil
+		})
+		p := begin()
+		time.Sleep(time.Second)
+		soon, cancel := context.WithTimeout(q.Context(), 3*time.Second)
+		defer cancel()
+		require.ErrorIs(q, p.Shutdown(soon), errBroken)
+		away.Store(false)
+		require.NoError(q, p.Shutdown(q.Context()))
+		require.Equal(q, []string{"a2 ready"}, other.names()) // a1 was done
+	})
+}
+
+// Wait also ends if the last task was done by another process.
+func TestPoolWaitsForOthers(t *testing.T) {
+	handler := func(context.Context, *task.Task[string]) error { return nil }
+	poolOf(t, handler, func(_ *rowstest.DB, q, other queue, begin func() *pool.Pool[string]) {
+		q.put("a1")
+		a1 := other.take("a1")
+		p := begin()
+		time.AfterFunc(5*time.Second, func() { _ = a1.Ack(context.Background()) })
+		require.NoError(q, p.Wait(q.Context()))
+		require.NoError(q, p.Shutdown(q.Context()))
+	})
+}
+
+// A process whose clock is ahead of the database's, by more than leases last, works all the same.
+func TestPoolWithAnotherClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := rowstest.NewDB(func() time.Time { return time.Now().Add(-2 * time.Minute) })
+		q := openQueue(t, open(db), task.Options[string]{})
+		_, err := q.Put(t.Context(), "a", "a1", task.PutOptions{TTR: time.Minute})
+		require.NoError(t, err)
+		var done atomic.Int32
+		p := pool.New(q.Queue, func(context.Context, *task.Task[string]) error { done.Add(1); return nil }, nil)
+		time.Sleep(10 * time.Second)
+		require.EqualValues(t, 1, done.Load())
+		require.NoError(t, p.Shutdown(t.Context()))
+	})
+}
