@@ -3,6 +3,7 @@ package rows
 import (
 	"context"
 	"errors"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -261,7 +262,7 @@ func (t *transaction) doubt() {
 	for _, u := range t.units {
 		for _, n := range u.notices {
 			if n.what == leaseBegun {
-				u.q.unsure = append(u.q.unsure, task.Lease{ID: task.ID(n.id), Number: n.lease})
+				u.q.unsure[n.id] = n.lease
 			}
 		}
 		if len(u.q.unsure) > 0 {
@@ -296,9 +297,7 @@ func (t *transaction) enter(tx Tx, calls []*call) {
 			c.plan(q, plan)
 		}
 	}
-	for _, l := range q.unsure {
-		plan.Get = append(plan.Get, uint64(l.ID))
-	}
+	plan.Get = slices.AppendSeq(plan.Get, maps.Keys(q.unsure))
 	if q.fronted {
 		plan.Parked = fewParked
 		plan.Numbers += plan.Numbers + len(plan.Get) // for turns

@@ -166,13 +166,13 @@ func (u *unit) waitForLocked(consumer uint64, rows []*Row) []*Row {
 
 // disown hands back what was taken in a transaction of which it is not known whether it was committed: nobody has got it.
 func (u *unit) disown() {
-	for _, l := range u.q.unsure {
-		if r := u.leased(l); r != nil {
+	for id, lease := range u.q.unsure {
+		if r := u.leased(task.Lease{ID: task.ID(id), Number: lease}); r != nil {
 			u.stats.Releases++
 			u.handBack(r, u.now, 0, task.EventRelease, false)
 		}
 	}
-	u.later(func() { u.q.unsure = nil })
+	u.later(func() { clear(u.q.unsure) })
 }
 
 // dead hands back what consumers hold that did not come back, and returns how much it has left to do.

@@ -76,7 +76,7 @@ type queue struct {
 	due     int64              // when advance has something to do, 0 for never
 	beat    int64              // when members must be renewed
 	spares  int64              // until then nobody is taken for dead
-	unsure  []task.Lease       // that may have begun in transactions that have failed
+	unsure  map[uint64]uint64  // by task: leases that may have begun in transactions that have failed, of each the last one
 	losable int                // how many held make it worth to look which are lost, if nobody wants to be told
 	dropped bool
 	kept    kept
@@ -191,7 +191,7 @@ func (s *Store) queue(number uint64, name string, wanted settings) *queue {
 func newQueue(s *Store, number uint64, name string, known settings) *queue {
 	q := &queue{
 		store: s, number: number, name: name, members: map[string]*member{}, names: map[uint64]string{}, held: map[uint64]held{},
-		awaited: map[uint64]string{}, due: 1,
+		awaited: map[uint64]string{}, unsure: map[uint64]uint64{}, due: 1,
 	}
 	q.set(known)
 	return q
