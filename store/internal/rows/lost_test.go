@@ -27,7 +27,10 @@ func twoProcesses(t *testing.T, test func(t *testing.T, db *rowstest.DB, q, othe
 		db := rowstest.NewDB(time.Now)
 		db.Shared = true
 		o := task.Options[string]{Grace: time.Second}
-		test(t, db, openQueue(t, open(db), o), openQueue(t, open(db.Reopen()), o))
+		in := func(db *rowstest.DB) *rows.Store {
+			return rows.New(db, rows.Options{MaxPayload: 100, Poll: 100 * time.Millisecond}) // what the other one does is seen soon
+		}
+		test(t, db, openQueue(t, in(db), o), openQueue(t, in(db.Reopen()), o))
 	})
 }
 
