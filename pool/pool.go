@@ -271,7 +271,7 @@ func (c *class[V]) quiet(ctx context.Context) (atOnce bool, err error) {
 // look tells whether a queue has nothing that is going to be done. If it has, it waits for something to happen.
 func (c *class[V]) look(ctx context.Context) (bool, error) {
 	watched, stop := context.WithCancel(ctx)
-	if !c.queue.InMemory() {
+	if !c.direct {
 		watched, stop = context.WithTimeout(ctx, quietPause)
 	}
 	defer stop()

@@ -124,6 +124,9 @@ func (p *Pool[V]) Shutdown(ctx context.Context) error {
 // dismiss hands back what the pool holds of queues that are not its own. What has been handed back once is not again.
 func (p *Pool[V]) dismiss() (err error) {
 	for _, c := range p.lines.classes {
+		if c.own {
+			continue
+		}
 		if bad := c.consumer.Close(context.Background()); bad != nil && !isOver(bad) {
 			err = errors.Join(err, fmt.Errorf("pool: tasks of class %q could not be handed back: %w", c.name, bad))
 		}

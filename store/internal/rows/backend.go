@@ -235,10 +235,7 @@ func (u *unit) changeOne(id uint64, change task.Change, reason *task.Error) erro
 	if r == nil || change == task.KickOne && r.State != task.Buried {
 		return task.ErrNotFound
 	}
-	lease := uint64(0)
-	if r.State == task.Taken {
-		lease = r.Since
-	}
+	lease := r.lease()
 	switch {
 	case change == task.KickOne:
 		u.kick(r)
@@ -311,11 +308,7 @@ func (u *unit) truncate(o Outcome) (n int) {
 					continue
 				}
 				deleted[r.ID] = true
-				lease := uint64(0)
-				if r.State == task.Taken {
-					lease = r.Since
-				}
-				u.gone(r, task.EventDelete, u.now, lease, o)
+				u.gone(r, task.EventDelete, u.now, r.lease(), o)
 			}
 		}
 		if n += len(deleted); len(page) < pageSize {

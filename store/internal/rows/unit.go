@@ -200,6 +200,14 @@ func (u *unit) settled(get func() *Row) *Row {
 	}
 }
 
+// lease returns the number of the task's lease, 0 if it is not taken.
+func (r *Row) lease() uint64 {
+	if r.State != task.Taken {
+		return 0
+	}
+	return r.Since
+}
+
 // line returns where the task queues.
 func (r *Row) line() Line { return Line{r.Key, r.Priority} }
 
