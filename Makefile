@@ -1,4 +1,4 @@
-# bench, fuzz and cover look at the root module; the others at every module.
+# quick, bench, fuzz and cover look at the root module; the others at every module.
 
 FUZZTIME ?= 30s
 BENCH    ?= .
@@ -18,10 +18,13 @@ TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 # Each module is checked by its own go.mod, as its users will see it.
 export GOWORK := off
 
-.PHONY: help test lint fmt bench fuzz cover
+.PHONY: help quick test lint fmt bench fuzz cover release
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+
+quick: ## test the package fairq alone, in seconds
+	@go test -short -shuffle=on .
 
 # The race detector needs a C compiler on most systems; building net with it tells whether it works here.
 # What kills processes, tries many seeds or does what another test does too is shorter with -short; CI leaves that out, and looks for
@@ -70,3 +73,7 @@ cover: ## measure the statement coverage, which must be at least MINCOVER percen
 		go tool cover -func=coverage.out | awk -v min=$(MINCOVER) '/^total:/ { total = $$3 + 0 } \
 			END { printf "statement coverage %.1f %%, at least %s %% wanted\n", total, min; exit total < min }' || exit 1; \
 	done
+
+release: ## prepare and check a release, all but the push: make release VERSION=v0.1.0 (docs/releasing.md)
+	@test -n "$(VERSION)" || { echo 'error: which version? make release VERSION=v0.1.0' >&2; exit 1; }
+	@cd tools && go run ./release -version '$(VERSION)'

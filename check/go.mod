@@ -4,7 +4,7 @@ go 1.26.0
 
 require (
 	github.com/anishathalye/porcupine v1.3.1
-	github.com/fairq/fairq v0.0.0
+	github.com/fairq/fairq v0.1.0
 	github.com/stretchr/testify v1.12.1
 )
 

@@ -9,9 +9,9 @@ replace (
 )
 
 require (
-	github.com/fairq/fairq v0.0.0
-	github.com/fairq/fairq/store/postgres v0.0.0
-	github.com/fairq/fairq/store/sqlite v0.0.0
+	github.com/fairq/fairq v0.1.0
+	github.com/fairq/fairq/store/postgres v0.1.0
+	github.com/fairq/fairq/store/sqlite v0.1.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/mikestefanello/backlite v0.6.0
 	github.com/riverqueue/river v0.51.1

@@ -3,9 +3,9 @@ module github.com/fairq/fairq/examples/durable
 go 1.26.0
 
 require (
-	github.com/fairq/fairq v0.0.0
-	github.com/fairq/fairq/store/postgres v0.0.0
-	github.com/fairq/fairq/store/sqlite v0.0.0
+	github.com/fairq/fairq v0.1.0
+	github.com/fairq/fairq/store/postgres v0.1.0
+	github.com/fairq/fairq/store/sqlite v0.1.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/stretchr/testify v1.12.1
 )

@@ -3,7 +3,7 @@ module github.com/fairq/fairq/store/sqlite
 go 1.26.0
 
 require (
-	github.com/fairq/fairq v0.0.0
+	github.com/fairq/fairq v0.1.0
 	github.com/stretchr/testify v1.12.1
 	modernc.org/sqlite v1.60.0
 )
