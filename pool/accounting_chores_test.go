@@ -27,6 +27,7 @@ type chore struct {
 	key   string
 	plain bool // it is for Submit
 	waits bool // for SubmitWait
+	tries bool // for TrySubmit
 
 	offered     bool // the call has returned
 	err         error
@@ -105,7 +106,11 @@ func (l *ledger) newChore(r *rand.Rand, nested bool) *chore {
 func (l *ledger) produce(r *rand.Rand) {
 	for range 5 + r.IntN(20) {
 		ctx, cancel := context.WithTimeout(l.ctx, time.Duration(r.IntN(400))*time.Millisecond)
-		l.offer(ctx, l.newChore(r, false), []string{"submit", "put", "put", "wait"}[r.IntN(4)], r.IntN(2) == 0)
+		if how := []string{"submit", "put", "put", "try", "wait", "batch"}[r.IntN(6)]; how == "batch" {
+			l.offerBatch(ctx, r)
+		} else {
+			l.offer(ctx, l.newChore(r, false), how, r.IntN(2) == 0)
+		}
 		cancel()
 		if r.IntN(2) == 0 {
 			time.Sleep(time.Duration(r.IntN(30)) * time.Millisecond)
@@ -128,12 +133,45 @@ func (l *ledger) offer(ctx context.Context, c *chore, how string, address bool) 
 		c.waits, c.put.Address = true, fmt.Sprint("w", c.id)
 		l.mu.Unlock()
 		err = l.p.SubmitWait(ctx, c.key, c, c.put)
+	case "try":
+		l.note(&c.tries)
+		id, err = l.p.TrySubmit(ctx, c.key, c, c.put)
 	default:
 		if address {
 			c.put.Address = fmt.Sprint("w", c.id)
 		}
 		id, err = l.p.Put(ctx, c.key, c, c.put)
 	}
+	l.put(c, id, err)
+}
+
+// offerBatch submits some chores at once.
+func (l *ledger) offerBatch(ctx context.Context, r *rand.Rand) {
+	var chores []*chore
+	var batch []pool.Batch[*chore]
+	for range r.IntN(6) {
+		c := l.newChore(r, false)
+		chores = append(chores, c)
+		batch = append(batch, pool.Batch[*chore]{Key: c.key, Payload: c, Options: c.put})
+	}
+	ids, err := l.p.SubmitBatch(ctx, batch)
+	if err == nil && len(ids) != len(batch) {
+		l.Errorf("%d of a batch of %d were put, without an error", len(ids), len(batch))
+	}
+	for i, c := range chores {
+		switch {
+		case i < len(ids):
+			l.put(c, ids[i], nil)
+		case i == len(ids):
+			l.put(c, 0, err)
+		default:
+			l.put(c, 0, fairq.ErrFull) // or whatever it was
+		}
+	}
+}
+
+// put notes what came of submitting a chore.
+func (l *ledger) put(c *chore, id task.ID, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.offered, c.err = true, err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/task"
 )
 
 // TestDrainAccounting is TestAccounting for a FairQueue: each item that was pushed is handled once, or is left to somebody else.
@@ -77,10 +78,16 @@ func newDrain(t *testing.T, seed uint64) *drain {
 		defer d.mu.Unlock()
 		*n++
 	}
-	o.Observer = pool.Observer{
-		Started:   func(string, time.Duration) { add(&d.counts.Started) },
-		Succeeded: func(string, time.Duration) { add(&d.counts.Succeeded) },
-		Failed:    func(string, time.Duration, error) { add(&d.counts.Failed) },
+	type tk = *task.Task[*errand]
+	o.Observer = pool.Observer[*errand]{
+		Started:   func(context.Context, string, tk, time.Duration) { add(&d.counts.Started) },
+		Succeeded: func(context.Context, string, tk, time.Duration) { add(&d.counts.Succeeded) },
+		Failed:    func(context.Context, string, tk, time.Duration, error) { add(&d.counts.Failed) },
+		Letter: func(_ context.Context, letter *pool.Envelope[*errand], err error) {
+			if err == nil {
+				add(&d.counts.Letters)
+			}
+		},
 	}
 	if r.IntN(3) > 0 {
 		o.DeadLetters = d.sink

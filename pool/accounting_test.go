@@ -161,21 +161,30 @@ func (l *ledger) anyLimits() (limits []pool.Limit) {
 	return limits
 }
 
-func (l *ledger) observer() pool.Observer {
-	add := func(n *uint64) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		*n++
+func (l *ledger) observer() pool.Observer[*chore] {
+	type tk = *task.Task[*chore]
+	type span = time.Duration
+	add := func(class string, t tk, n *uint64) {
+		if c := t.Payload; c != nil && (c.line.name != class || c.key != t.Key) {
+			l.Errorf("told of class %q and key %q: %v", class, t.Key, c)
+		}
+		l.count(n)
 	}
-	return pool.Observer{
-		Offered:   func(string) { add(&l.offered) },
-		Started:   func(string, time.Duration) { add(&l.counts.Started) },
-		Succeeded: func(string, time.Duration) { add(&l.counts.Succeeded) },
-		Retried:   func(string, time.Duration, time.Duration, error) { add(&l.counts.Retried) },
-		Failed:    func(string, time.Duration, error) { add(&l.counts.Failed) },
-		Lost:      func(string, time.Duration, error) { add(&l.counts.Lost) },
-		Dropped:   func(string) { add(&l.counts.Dropped) },
-		Expired:   func(string) { add(&l.counts.Expired) },
+	return pool.Observer[*chore]{
+		Offered:   func(_ context.Context, class string, t tk) { add(class, t, &l.offered) },
+		Refused:   func(_ context.Context, class string, t tk, _ error) { add(class, t, &l.counts.Refused) },
+		Started:   func(_ context.Context, class string, t tk, _ span) { add(class, t, &l.counts.Started) },
+		Succeeded: func(_ context.Context, class string, t tk, _ span) { add(class, t, &l.counts.Succeeded) },
+		Retried:   func(_ context.Context, class string, t tk, _, _ span, _ error) { add(class, t, &l.counts.Retried) },
+		Failed:    func(_ context.Context, class string, t tk, _ span, _ error) { add(class, t, &l.counts.Failed) },
+		Lost:      func(_ context.Context, class string, t tk, _ span, _ error) { add(class, t, &l.counts.Lost) },
+		Dropped:   func(_ context.Context, class string, t tk) { add(class, t, &l.counts.Dropped) },
+		Expired:   func(_ context.Context, class string, t tk) { add(class, t, &l.counts.Expired) },
+		Letter: func(_ context.Context, _ *pool.Envelope[*chore], err error) {
+			if err == nil {
+				l.count(&l.counts.Letters)
+			}
+		},
 	}
 }
 

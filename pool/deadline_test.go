@@ -319,7 +319,7 @@ func TestContextEnds(t *testing.T) {
 					return fmt.Errorf("handler: %w", ctx.Err())
 				}, pool.Options[int]{
 					Workers: 1, DeadLetters: box.sink, Policy: pool.Policy{Timeout: c.timeout, MaxAttempts: 1},
-					Observer: pool.Observer{Failed: func(_ string, _ time.Duration, bad error) { err = bad }},
+					Observer: pool.Observer[int]{Failed: func(_ context.Context, _ string, _ *task.Task[int], _ time.Duration, bad error) { err = bad }},
 				})
 				var options task.PutOptions
 				if c.deadline > 0 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task"
 )
 
 // Workers drain a FairQueue; [Drain] makes them. All methods may be called at any time by any goroutine.
@@ -33,7 +34,7 @@ func Drain[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handler[V]
 	}
 	w := &Workers{queued: queue.Len}
 	w.setup = *setup
-	s := &items[K, V]{crew: &w.crew, queue: queue, handler: handler, timeout: o.Policy.Timeout, sink: o.DeadLetters}
+	s := &items[K, V]{crew: &w.crew, queue: queue, handler: handler, timeout: o.Policy.Timeout, sink: o.DeadLetters, observer: o.Observer}
 	s.some = queue.Watch(func() {
 		s.armed.Store(false)
 		w.fetch()
@@ -45,14 +46,15 @@ func Drain[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handler[V]
 
 // items is the source of Workers: a FairQueue.
 type items[K comparable, V any] struct {
-	crew    *crew
-	queue   *fairq.FairQueue[K, V]
-	handler Handler[V]
-	timeout time.Duration
-	sink    Sink[V]
-	some    *fairq.Watch[K, V] // an item is queued
-	many    *fairq.Watch[K, V] // so many are that another worker is needed
-	armed   atomic.Bool        // some is
+	crew     *crew
+	queue    *fairq.FairQueue[K, V]
+	handler  Handler[V]
+	timeout  time.Duration
+	sink     Sink[V]
+	observer Observer[V]
+	some     *fairq.Watch[K, V] // an item is queued
+	many     *fairq.Watch[K, V] // so many are that another worker is needed
+	armed    atomic.Bool        // some is
 }
 
 // item is an item that was taken, for a worker to handle.
@@ -119,13 +121,14 @@ func (*items[K, V]) more(int64) {}
 // do handles an item.
 func (s *items[K, V]) do(w *worker, value V) {
 	inc(&w.counts.started)
-	o := &s.crew.observer
+	var t *task.Task[V] // for the observer
 	var started time.Time
-	if o.Started != nil || o.Succeeded != nil || o.Failed != nil {
-		started = time.Now()
+	o := &s.observer
+	if o.times() {
+		t, started = &task.Task[V]{Payload: value}, time.Now()
 	}
 	if o.Started != nil {
-		o.Started("", 0)
+		o.Started(w.ctx, "", t, 0)
 	}
 	err := errGoexit
 	defer func() { // also if the handler ends the goroutine
@@ -134,12 +137,12 @@ func (s *items[K, V]) do(w *worker, value V) {
 				inc(&w.counts.panics)
 				err = newPanicError(v)
 			}
-			s.fail(w, value, sound(err), started)
+			s.fail(w, t, value, sound(err), started)
 			return
 		}
 		inc(&w.counts.succeeded)
 		if o.Succeeded != nil {
-			o.Succeeded("", time.Since(started))
+			o.Succeeded(s.crew.steady, "", t, time.Since(started))
 		}
 	}()
 	if s.timeout == 0 {
@@ -154,17 +157,13 @@ func (s *items[K, V]) do(w *worker, value V) {
 }
 
 // fail is called with an item that was not done.
-func (s *items[K, V]) fail(w *worker, value V, err error, started time.Time) {
+func (s *items[K, V]) fail(w *worker, t *task.Task[V], value V, err error, started time.Time) {
 	inc(&w.counts.failed)
 	c := s.crew
-	if c.observer.Failed != nil {
-		c.observer.Failed("", time.Since(started), err)
+	if s.observer.Failed != nil {
+		s.observer.Failed(c.steady, "", t, time.Since(started), err)
 	}
-	args := []any{"error", err}
-	if panicked, ok := errors.AsType[*PanicError](err); ok {
-		args = append(args, "stack", string(panicked.Stack))
-	}
-	c.log.Error("pool: an item failed", args...)
+	c.log.Warn("pool: an item failed", about("", &task.Info{}, err)...)
 	if s.sink == nil {
 		return
 	}
@@ -172,7 +171,7 @@ func (s *items[K, V]) fail(w *worker, value V, err error, started time.Time) {
 	if c.ctx.Err() != nil {
 		letter.Reason = Shutdown
 	}
-	if bad := send(c.steady, c, s.sink, letter); bad != nil {
+	if bad := send(c.steady, c, &s.observer, s.sink, letter); bad != nil {
 		c.log.Error("pool: an item was lost, because no letter of it could be sent", "payload", value, "error", bad)
 	}
 }

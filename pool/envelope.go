@@ -48,11 +48,14 @@ func newLetter[V any](class string, t *task.Task[V], reason Reason, err error) *
 	return &Envelope[V]{Task: t.Info, Payload: t.Payload, Class: class, Reason: reason, Err: err, Attempts: t.Attempts, At: time.Now()}
 }
 
-// send hands a letter to a sink.
-func send[V any](ctx context.Context, c *crew, sink Sink[V], letter *Envelope[V]) error {
+// send hands a letter to a sink, and tells.
+func send[V any](ctx context.Context, c *crew, o *Observer[V], sink Sink[V], letter *Envelope[V]) error {
 	err := sink.take(ctx, letter)
 	if err == nil {
 		c.letters.Add(1)
+	}
+	if o.Letter != nil {
+		o.Letter(ctx, letter, err)
 	}
 	return err
 }

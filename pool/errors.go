@@ -37,10 +37,8 @@ type PanicError struct {
 	Stack []byte
 }
 
-// Error tells what it panicked with, and where.
-func (e *PanicError) Error() string {
-	return fmt.Sprintf("pool: handler panicked: %v\n%s", e.Value, e.Stack)
-}
+// Error tells what it panicked with. Where, is in the Stack.
+func (e *PanicError) Error() string { return fmt.Sprintf("pool: handler panicked: %v", e.Value) }
 
 // Unwrap returns the value if it is an error, else nil.
 func (e *PanicError) Unwrap() error {

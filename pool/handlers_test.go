@@ -111,7 +111,7 @@ func TestPanics(t *testing.T) {
 					return nil
 				}, pool.Options[int]{
 					Workers: 1, DeadLetters: box.sink, Policy: pool.Policy{MaxAttempts: 3},
-					Observer: pool.Observer{Scaled: func(from, to int) { workers.Add(int64(to - from)) }},
+					Observer: pool.Observer[int]{Scaled: func(from, to int) { workers.Add(int64(to - from)) }},
 				})
 				require.Error(t, p.SubmitWait(ctx, "a", 0, pool.PutOptions{}))
 				require.NoError(t, p.SubmitWait(ctx, "a", 1, pool.PutOptions{}))
@@ -129,12 +129,11 @@ func TestPanics(t *testing.T) {
 					require.Equal(t, uint64(3), s.Panics)
 					require.ErrorAs(t, err, &panicked)
 					require.Contains(t, string(panicked.Stack), "panicHere")
-					require.ErrorContains(t, err, "panicHere")
 				}
 				switch name {
 				case "error":
 					require.ErrorIs(t, err, errNo)
-					require.ErrorContains(t, err, "pool: handler panicked: no\n")
+					require.ErrorContains(t, err, "pool: handler panicked: no")
 				case "text":
 					require.Equal(t, "boo", panicked.Value)
 					require.NoError(t, panicked.Unwrap())

@@ -196,8 +196,8 @@ func TestSinkThatFails(t *testing.T) {
 						return pool.Permanent(errNo)
 					}
 					return nil
-				}, pool.Options[int]{Workers: 1, DeadLetters: sink, Observer: pool.Observer{
-					Failed: func(_ string, _ time.Duration, err error) { told = err },
+				}, pool.Options[int]{Workers: 1, DeadLetters: sink, Observer: pool.Observer[int]{
+					Failed: func(_ context.Context, _ string, _ *task.Task[int], _ time.Duration, err error) { told = err },
 				}})
 				err := p.SubmitWait(ctx, "a", 1, pool.PutOptions{})
 				synctest.Wait()

@@ -1,17 +1,67 @@
 package pool
 
-import "time"
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fairq/fairq/task"
+)
 
 // Observer is told what happens in a pool, by the goroutine to which it happens; so its functions should be quick. nil
 // functions cost nothing. Classes are named as in [Class]; a pool without classes has one with an empty name.
-type Observer struct {
-	Offered   func(class string)                                      // a task was handed to Submit, SubmitWait or Put
-	Started   func(class string, waited time.Duration)                // a handler begins; how long ago the task was ready, 0 for items of a FairQueue
-	Succeeded func(class string, ran time.Duration)                   // it returned nil
-	Retried   func(class string, ran, delay time.Duration, err error) // it failed or snoozed, and is tried again after the delay
-	Failed    func(class string, ran time.Duration, err error)        // it failed for good
-	Lost      func(class string, ran time.Duration, err error)        // the queue could not be told what came of it
-	Dropped   func(class string)                                      // there was no room for a task
-	Expired   func(class string)                                      // a task's time was over before it was done
-	Scaled    func(from, to int)                                      // the number of workers has changed
+//
+// The context is that of the call for Offered, Refused and a task that is dropped by its own Submit, the parent of the handler's
+// for Started, and otherwise one that lasts as long as the pool. The task is the one that the handler gets, and must not be
+// changed or settled. Before it is in the queue it has no ID; of an item of a FairQueue there is the Payload only.
+type Observer[V any] struct {
+	// Offered is told of each task that is handed to Submit, SubmitBatch, SubmitWait, TrySubmit or Put, and Refused, after it, of
+	// those for which that returns an error, but for an unknown class.
+	Offered func(ctx context.Context, class string, t *task.Task[V])
+	Refused func(ctx context.Context, class string, t *task.Task[V], err error)
+
+	// Started is told that a handler begins, and how long ago the task was ready, 0 for an item of a FairQueue.
+	Started func(ctx context.Context, class string, t *task.Task[V], waited time.Duration)
+
+	// Each attempt that was started ends in one of these, unless Shutdown has interrupted it. Retried is told of a task that has
+	// failed or was snoozed, and is tried again after the delay; Failed of one that has failed for good; Lost of one of which
+	// the queue could not be told what came of it.
+	Succeeded func(ctx context.Context, class string, t *task.Task[V], ran time.Duration)
+	Retried   func(ctx context.Context, class string, t *task.Task[V], ran, delay time.Duration, err error)
+	Failed    func(ctx context.Context, class string, t *task.Task[V], ran time.Duration, err error)
+	Lost      func(ctx context.Context, class string, t *task.Task[V], ran time.Duration, err error)
+
+	// Dropped is told of a task that there was no room for, Expired of one whose time was over before it was done.
+	Dropped func(ctx context.Context, class string, t *task.Task[V])
+	Expired func(ctx context.Context, class string, t *task.Task[V])
+
+	// Letter is told of each letter that was handed to DeadLetters, and of its error if it was not taken.
+	Letter func(ctx context.Context, letter *Envelope[V], err error)
+
+	// Scaled is told that the number of workers has changed.
+	Scaled func(from, to int)
+}
+
+// about returns what log lines say of a task that has failed: which one it is, what else there is to say, and why, with the stack
+// of a panic, which its text has not.
+func about(class string, t *task.Info, err error, more ...any) (args []any) {
+	if t.ID != 0 {
+		args = append(args, "task", t.ID)
+	}
+	if t.Key != "" {
+		args = append(args, "key", t.Key)
+	}
+	if class != "" {
+		args = append(args, "class", class)
+	}
+	args = append(append(args, more...), "error", err)
+	if panicked, ok := errors.AsType[*PanicError](err); ok {
+		args = append(args, "stack", string(panicked.Stack))
+	}
+	return args
+}
+
+// times tells whether it matters when a handler began.
+func (o *Observer[V]) times() bool {
+	return o.Started != nil || o.Succeeded != nil || o.Retried != nil || o.Failed != nil || o.Lost != nil
 }

@@ -78,10 +78,11 @@ type Options[V any] struct {
 	AbandonAfter time.Duration
 
 	// Observer is told what happens.
-	Observer Observer
+	Observer Observer[V]
 
-	// Logger is told about changes of the number of workers, of the schedule, of final failures and of the end, and at level
-	// Debug about each failure. nil means [slog.Default].
+	// Logger is told at level Warn about each task that has failed for good, whose outcome is lost, or that is cancelled by
+	// Shutdown; at level Error about what was lost, and queues that cannot be read; and at level Debug about all that is normal:
+	// failures that are tried again, changes of the number of workers and of the schedule, and the end. nil means [slog.Default].
 	Logger *slog.Logger
 }
 
@@ -164,7 +165,7 @@ type Limit struct {
 
 // setup is what the workers must know of the options.
 type setup struct {
-	observer Observer
+	onScaled func(from, to int) // Observer.Scaled
 	log      *slog.Logger
 	abandon  time.Duration
 	base     Scale
@@ -277,7 +278,7 @@ func (o *Options[V]) completeCommon() (*setup, error) {
 		return nil, err
 	}
 	s := &setup{
-		observer: o.Observer, log: o.Logger, abandon: cmp.Or(o.AbandonAfter, time.Second), base: base, ranges: slices.Clone(o.Schedule.Ranges),
+		onScaled: o.Observer.Scaled, log: o.Logger, abandon: cmp.Or(o.AbandonAfter, time.Second), base: base, ranges: slices.Clone(o.Schedule.Ranges),
 	}
 	if s.log == nil {
 		s.log = slog.Default()

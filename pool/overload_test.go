@@ -108,7 +108,7 @@ func testWhenFull(t *testing.T, r *rand.Rand, whenFull pool.WhenFull) {
 	var told int
 	p := openFunc(t, g.handle, pool.Options[int]{
 		Workers: 2, WhenFull: whenFull, Capacity: model.capacity, KeyCapacity: model.keyCapacity, DeadLetters: box.sink,
-		Observer: pool.Observer{Dropped: func(string) { told++ }},
+		Observer: pool.Observer[int]{Dropped: func(context.Context, string, *task.Task[int]) { told++ }},
 	})
 	p.Pause()
 	begin := time.Now()
@@ -317,5 +317,119 @@ func TestSubmitToOwnedQueue(t *testing.T) {
 		p.Resume()
 		g.let(3)
 		require.NoError(t, p.Shutdown(ctx))
+	})
+}
+
+// TestSubmitBatch has batches for which there is no room, under each policy.
+func TestSubmitBatch(t *testing.T) {
+	for _, whenFull := range []pool.WhenFull{pool.Block, pool.Reject, pool.DropNew, pool.DropOld} {
+		t.Run(whenFull.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, ctx context.Context) {
+				var box mailbox[int]
+				var refused []int
+				p := openFunc(t, nothing, pool.Options[int]{
+					Workers: 1, WhenFull: whenFull, DeadLetters: box.sink, Delay: time.Minute, Deadline: time.Hour,
+					Classes: []pool.Class[int]{{Name: "x", Capacity: 3}, {Name: "y", Capacity: 3}},
+					Observer: pool.Observer[int]{Refused: func(_ context.Context, _ string, tk *task.Task[int], _ error) {
+						refused = append(refused, tk.Payload)
+					}},
+				})
+				var batch []pool.Batch[int]
+				for i, class := range []string{"x", "x", "y", "x", "x", "y"} {
+					batch = append(batch, pool.Batch[int]{Key: "a", Payload: i, Options: pool.PutOptions{Class: class}})
+				}
+				begin := time.Now()
+				ids, err := p.SubmitBatch(ctx, batch)
+				if whenFull == pool.Reject {
+					require.ErrorAs(t, err, new(*fairq.FullError))
+					require.Len(t, ids, 4)
+					require.Equal(t, []int{4, 5}, refused)
+					require.Equal(t, uint64(2), p.Stats().Refused)
+				} else {
+					require.NoError(t, err)
+					require.Len(t, ids, 6)
+					require.Equal(t, whenFull == pool.DropNew, ids[4] == 0)
+				}
+				if whenFull == pool.Block {
+					require.Equal(t, time.Minute, time.Since(begin)) // when the first one was done
+				}
+				tasks, err := p.Queue("x").List(ctx, task.ListOptions{})
+				require.NoError(t, err)
+				for _, tk := range tasks {
+					require.Equal(t, tk.Created.Add(time.Minute), tk.Until)
+					require.Equal(t, begin.Add(time.Hour), tk.Deadline)
+				}
+				wait(t, p)
+				require.EqualValues(t, map[pool.WhenFull]int{pool.Block: 6, pool.Reject: 4, pool.DropNew: 5, pool.DropOld: 5}[whenFull], p.Stats().Succeeded)
+				require.Len(t, box.all(), int(p.Stats().Dropped))
+				batch[5].Options.Class = "z"
+				ids, err = p.SubmitBatch(ctx, batch)
+				require.ErrorIs(t, err, pool.ErrInvalid)
+				require.Empty(t, ids)
+				end(t, ctx, p)
+				ids, err = p.SubmitBatch(ctx, batch[:5])
+				require.Equal(t, pool.ErrShutdown, err)
+				require.Empty(t, ids)
+			})
+		})
+	}
+}
+
+// TestTrySubmit is never kept waiting, and drops nothing that it was given.
+func TestTrySubmit(t *testing.T) {
+	for _, whenFull := range []pool.WhenFull{pool.Block, pool.Reject, pool.DropNew, pool.DropOld, pool.EvictHeaviest} {
+		inBubble(t, func(t *testing.T, ctx context.Context) {
+			var box mailbox[int]
+			p := openFunc(t, nothing, pool.Options[int]{Workers: 1, WhenFull: whenFull, Capacity: 1, DeadLetters: box.sink, Delay: time.Minute})
+			begin := time.Now()
+			id, err := p.TrySubmit(ctx, "a", 1, pool.PutOptions{})
+			require.NoError(t, err)
+			require.NotZero(t, id)
+			id, err = p.TrySubmit(ctx, "a", 2, pool.PutOptions{})
+			require.Equal(t, begin, time.Now())
+			if whenFull == pool.DropOld {
+				require.NoError(t, err)
+				require.Equal(t, 1, box.all()[0].Payload)
+			} else {
+				require.ErrorAs(t, err, new(*fairq.FullError))
+				require.Zero(t, id)
+				require.Empty(t, box.all())
+			}
+			wait(t, p)
+			require.Equal(t, begin.Add(time.Minute), time.Now())
+			end(t, ctx, p)
+			_, err = p.TrySubmit(ctx, "a", 3, pool.PutOptions{})
+			require.Equal(t, pool.ErrShutdown, err)
+		})
+	}
+}
+
+// TestSubmitWithContextThatIsDone puts nothing, although there is room.
+func TestSubmitWithContextThatIsDone(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		p := openFunc(t, nothing, pool.Options[int]{Workers: 1})
+		done, cancel := context.WithCancel(ctx)
+		cancel()
+		_, put := p.Put(done, "a", 1, pool.PutOptions{})
+		_, try := p.TrySubmit(done, "a", 1, pool.PutOptions{})
+		_, batch := p.SubmitBatch(done, []pool.Batch[int]{{Key: "a"}})
+		for _, err := range []error{p.Submit(done, "a", 1), put, try, batch, p.SubmitWait(done, "a", 1, pool.PutOptions{})} {
+			require.Equal(t, context.Canceled, err)
+		}
+		require.Equal(t, pool.Stats{Min: 1, Max: 1, Refused: 5}, p.Stats())
+		end(t, ctx, p)
+	})
+}
+
+// TestNoDelay asks for none where the pool has one.
+func TestNoDelay(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		p := openFunc(t, nothing, pool.Options[int]{Workers: 1, Delay: time.Hour})
+		begin := time.Now()
+		require.NoError(t, p.SubmitWait(ctx, "a", 1, pool.PutOptions{PutOptions: task.PutOptions{Delay: -1}}))
+		require.Equal(t, begin, time.Now())
+		require.NoError(t, p.SubmitWait(ctx, "a", 1, pool.PutOptions{}))
+		require.Equal(t, begin.Add(time.Hour), time.Now())
+		end(t, ctx, p)
 	})
 }

@@ -26,6 +26,7 @@ type Pool[V any] struct {
 	delay    time.Duration
 	deadline time.Duration
 	sink     Sink[V]
+	observer Observer[V]
 
 	mostUnsettled int64 // how many tasks are settled in the background at most
 	// submitting is how many put a task just now, plus sealed when none may come any more. It is not an RWMutex because those who
@@ -41,7 +42,7 @@ type Pool[V any] struct {
 }
 
 // PutOptions are what a task can have beyond a key and a payload, and the class that it is for. The first class is meant if
-// it has no name.
+// it has no name. Delay and Deadline replace those of the Options; a negative Delay means none.
 type PutOptions struct {
 	task.PutOptions
 	Class string
@@ -81,7 +82,7 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]], option
 	}
 	p := &Pool[V]{
 		handler: handler, policy: o.Policy, forTask: o.ForTask, whenFull: o.WhenFull, delay: o.Delay, deadline: o.Deadline,
-		sink: o.DeadLetters, through: make(chan struct{}, 1),
+		sink: o.DeadLetters, observer: o.Observer, through: make(chan struct{}, 1),
 	}
 	p.open, p.shut = context.WithCancelCause(context.Background())
 	p.crew.setup = *setup
@@ -115,7 +116,7 @@ func (p *Pool[V]) openOwn(c *class[V], o *Options[V], capacity int) {
 	c.own = true
 	settings := task.Options[V]{
 		Capacity: capacity, KeyCapacity: o.KeyCapacity, MaxInFlightPerKey: o.MaxInFlightPerKey, Weight: o.Weight,
-		OnExpire: func(t *task.Task[V]) { _ = p.letter(c.name, t, Deadline, ErrDeadline) },
+		OnExpire: func(t *task.Task[V]) { _ = p.letter(p.steady, c.name, t, Deadline, ErrDeadline) },
 	}
 	switch o.WhenFull {
 	case DropOld:
@@ -124,7 +125,7 @@ func (p *Pool[V]) openOwn(c *class[V], o *Options[V], capacity int) {
 		settings.WhenFull = fairq.EvictHeaviest
 	}
 	if settings.WhenFull != fairq.Reject {
-		settings.OnEvict = func(t *task.Task[V]) { _ = p.letter(c.name, t, Overflow, fairq.ErrFull) }
+		settings.OnEvict = func(t *task.Task[V]) { _ = p.letter(p.steady, c.name, t, Overflow, fairq.ErrFull) }
 	}
 	queue, err := task.Open(context.Background(), new(task.Memory), "pool", &settings)
 	if err != nil {
@@ -143,8 +144,8 @@ func (p *Pool[V]) Queue(class string) *task.Queue[V] {
 }
 
 // Submit puts a task of a key into the queue that the pool drains, or the first of them, with the pool's defaults. What happens if
-// there is no room is up to Options.WhenFull. It returns [ErrShutdown] after Shutdown, unless it is called with the context of
-// a handler of the pool.
+// there is no room is up to Options.WhenFull. If ctx is done it returns its error, after Shutdown [ErrShutdown], unless it is called
+// with the context of a handler of the pool.
 func (p *Pool[V]) Submit(ctx context.Context, key string, payload V) error {
 	_, err := p.Put(ctx, key, payload, PutOptions{})
 	return err
@@ -152,55 +153,63 @@ func (p *Pool[V]) Submit(ctx context.Context, key string, payload V) error {
 
 // Put is Submit with options, and returns the task's id. That is 0 if the task was dropped.
 func (p *Pool[V]) Put(ctx context.Context, key string, payload V, options PutOptions) (task.ID, error) {
+	return p.submit(ctx, key, payload, options, p.whenFull)
+}
+
+// TrySubmit is Put that says at once if there is no room: where that would wait, or make a letter of the task, it returns a
+// [*fairq.FullError], and the task remains the caller's.
+func (p *Pool[V]) TrySubmit(ctx context.Context, key string, payload V, options PutOptions) (task.ID, error) {
+	return p.submit(ctx, key, payload, options, Reject)
+}
+
+// submit is Put with a policy of its own.
+func (p *Pool[V]) submit(ctx context.Context, key string, payload V, options PutOptions, whenFull WhenFull) (id task.ID, err error) {
 	c, err := p.lines.class(options.Class)
 	if err != nil {
 		return 0, err
 	}
-	if options.MaxAttempts < 0 {
-		options.MaxAttempts = fairq.MaxLen // a task without a limit would get that of the Policy
-	}
-	if options.Delay == 0 {
-		options.Delay = p.delay
-	}
-	if options.Deadline.IsZero() && p.deadline > 0 {
-		options.Deadline = time.Now().Add(p.deadline)
-	}
-	if p.observer.Offered != nil {
-		p.observer.Offered(c.name)
-	}
+	p.fill(&options.PutOptions)
+	p.offered(ctx, c, key, payload, &options.PutOptions)
 	defer p.leaveQueue()
-	if !p.enterQueue(ctx) {
-		return 0, ErrShutdown
+	if err = p.enterQueue(ctx); err == nil {
+		id, err = p.put(ctx, c, key, payload, options.PutOptions, whenFull)
 	}
-	until := p.open
-	if p.isHandler(ctx) {
-		until = p.ctx
+	if err != nil {
+		p.refuse(ctx, c, key, payload, &options.PutOptions, err)
 	}
-	if c.own && p.whenFull == Block && until == p.open && ctx.Done() == nil {
-		id, err := c.queue.PutWait(until, key, payload, options.PutOptions) // as below, but cheaper
+	return id, err
+}
+
+// put puts a task into the queue of a class.
+func (p *Pool[V]) put(ctx context.Context, c *class[V], key string, payload V, options task.PutOptions, whenFull WhenFull) (task.ID, error) {
+	if until := p.until(ctx); c.own && whenFull == Block && until == p.open && ctx.Done() == nil {
+		id, err := c.queue.PutWait(until, key, payload, options) // as makeRoom, but cheaper
 		if until.Err() != nil && errors.Is(err, until.Err()) {
 			err = ErrShutdown
 		}
 		return id, err
 	}
-	id, err := c.queue.Put(ctx, key, payload, options.PutOptions)
-	if !errors.Is(err, fairq.ErrFull) {
-		return id, err
+	id, err := c.queue.Put(ctx, key, payload, options)
+	if errors.Is(err, fairq.ErrFull) {
+		return p.makeRoom(ctx, c, key, payload, options, whenFull, err)
 	}
-	switch p.whenFull {
+	return id, err
+}
+
+// makeRoom does with a task that there is no room for as the policy says.
+func (p *Pool[V]) makeRoom(
+	ctx context.Context, c *class[V], key string, payload V, options task.PutOptions, whenFull WhenFull, full error,
+) (id task.ID, err error) {
+	switch whenFull {
 	case DropNew:
-		info := task.Info{
-			Key: key, Kind: options.Kind, Address: options.Address, Group: options.Group, Role: options.Role,
-			Priority: options.Priority, MaxAttempts: options.MaxAttempts, Deadline: options.Deadline,
-		}
-		return 0, p.letter(c.name, &task.Task[V]{Info: info, Payload: payload}, Overflow, err)
+		return 0, p.letter(ctx, c.name, newTask(key, payload, &options), Overflow, full)
 	case Reject, DropOld, EvictHeaviest:
-		return id, err
+		return 0, full
 	}
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(until, func() { cancel(ErrShutdown) })()
-	put := func() { id, err = c.queue.PutWait(waiting, key, payload, options.PutOptions) }
+	defer context.AfterFunc(p.until(ctx), func() { cancel(ErrShutdown) })()
+	put := func() { id, err = c.queue.PutWait(waiting, key, payload, options) }
 	if p.isHandler(ctx) {
 		Recurse(ctx, put) // else all workers could wait for room, which they alone can make
 	} else {
@@ -210,6 +219,14 @@ func (p *Pool[V]) Put(ctx context.Context, key string, payload V, options PutOpt
 		err = ErrShutdown
 	}
 	return id, err
+}
+
+// until returns the context that ends the waiting for room.
+func (p *Pool[V]) until(ctx context.Context) context.Context {
+	if p.isHandler(ctx) {
+		return p.ctx
+	}
+	return p.open
 }
 
 // SubmitWait is Put, and waits for the outcome: nil if the task was done, a [*task.Error] if it failed for good. If ctx is done first it returns its error; the
@@ -289,32 +306,33 @@ func (c *class[V]) look(ctx context.Context) (bool, error) {
 // quietPause is how long look waits: of what other processes do there need not be any events.
 const quietPause = time.Second
 
-// letter hands on a task that is not in its queue any more. If that fails, the log has all that is known of it, and it returns why.
-func (p *Pool[V]) letter(class string, t *task.Task[V], reason Reason, err error) error {
+// letter hands on a task that is not in its queue, or not any more. If that fails, the log has all that is known of it, and it
+// returns why. The context is for the observer.
+func (p *Pool[V]) letter(ctx context.Context, class string, t *task.Task[V], reason Reason, err error) error {
 	switch {
 	case reason == Deadline:
-		p.expired(class)
+		p.expired(class, t)
 	case reason == Overflow:
 		p.dropped.Add(1)
 		if p.observer.Dropped != nil {
-			p.observer.Dropped(class)
+			p.observer.Dropped(ctx, class, t)
 		}
 	}
 	if p.sink == nil {
 		return nil
 	}
-	bad := send(p.steady, &p.crew, p.sink, newLetter(class, t, reason, err))
+	bad := send(p.steady, &p.crew, &p.observer, p.sink, newLetter(class, t, reason, err))
 	if bad != nil {
 		bad = errors.Join(err, bad)
 		p.log.Error("pool: a task was lost, because no letter of it could be sent",
-			"task", t.ID, "key", t.Key, "class", class, "reason", reason.String(), "payload", t.Payload, "error", bad)
+			about(class, &t.Info, bad, "reason", reason.String(), "payload", t.Payload)...)
 	}
 	return bad
 }
 
-func (p *Pool[V]) expired(class string) {
+func (p *Pool[V]) expired(class string, t *task.Task[V]) {
 	p.expirations.Add(1)
 	if p.observer.Expired != nil {
-		p.observer.Expired(class)
+		p.observer.Expired(p.steady, class, t)
 	}
 }

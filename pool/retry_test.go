@@ -44,7 +44,7 @@ func TestRetryDelays(t *testing.T) {
 				return errNo
 			}, pool.Options[int]{
 				Workers: 1, Policy: pool.Policy{MaxAttempts: most, Backoff: b}, DeadLetters: box.sink,
-				Observer: pool.Observer{Retried: func(_ string, ran, delay time.Duration, err error) {
+				Observer: pool.Observer[int]{Retried: func(_ context.Context, _ string, _ *task.Task[int], ran, delay time.Duration, err error) {
 					require.Equal(t, runs, ran)
 					require.ErrorIs(t, err, errNo)
 					told = append(told, delay)

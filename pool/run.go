@@ -36,7 +36,7 @@ func (r *run[V]) do(w *worker) {
 	inc(&w.counts.started)
 	o := &r.pool.observer
 	var started time.Time
-	if !r.class.direct || o.Started != nil || o.Succeeded != nil || o.Retried != nil || o.Failed != nil || o.Lost != nil {
+	if !r.class.direct || o.times() {
 		started = time.Now()
 	}
 	w.started = started
@@ -54,7 +54,7 @@ func (r *run[V]) do(w *worker) {
 		r.finish(sound(err))
 	}()
 	if o.Started != nil {
-		o.Started(r.class.name, started.Sub(r.task.ReadyAt))
+		o.Started(w.ctx, r.class.name, r.task, started.Sub(r.task.ReadyAt))
 	}
 	r.limit()
 	if r.late(0) { // while it waited for a worker
@@ -162,7 +162,7 @@ func (r *run[V]) settle(err error) {
 	case err == nil:
 		r.told(p.tell(t, ending{}), &counts.succeeded, func() {
 			if p.observer.Succeeded != nil {
-				p.observer.Succeeded(r.class.name, r.ran)
+				p.observer.Succeeded(p.steady, r.class.name, t, r.ran)
 			}
 		})
 	case errors.Is(err, errLate):
@@ -217,9 +217,10 @@ func (r *run[V]) late(delay time.Duration) bool {
 
 func (r *run[V]) retried(delay time.Duration, err error) {
 	if f := r.pool.observer.Retried; f != nil {
-		f(r.class.name, r.ran, delay, err)
+		f(r.pool.steady, r.class.name, r.task, r.ran, delay, err)
 	}
-	r.pool.log.Debug("pool: to be tried again", "task", r.task.ID, "class", r.class.name, "attempts", r.task.Attempts, "delay", delay, "error", err)
+	r.pool.log.Debug("pool: to be tried again",
+		about(r.class.name, &r.task.Info, err, "attempts", r.task.Attempts, "delay", delay)...)
 }
 
 // told counts what came of the task, if the queue has taken notice.
@@ -233,9 +234,9 @@ func (r *run[V]) told(err error, count *counter, then func()) {
 	}
 	inc(&r.counts.lost)
 	if f := r.pool.observer.Lost; f != nil {
-		f(r.class.name, r.ran, err)
+		f(r.pool.steady, r.class.name, r.task, r.ran, err)
 	}
-	r.pool.log.Warn("pool: the queue could not be told what came of a task", "task", r.task.ID, "class", r.class.name, "error", err)
+	r.pool.log.Warn("pool: the queue could not be told what came of a task", about(r.class.name, &r.task.Info, err)...)
 }
 
 // fail ends a task that has failed for good.
@@ -258,7 +259,7 @@ func (r *run[V]) fail(reason Reason, err error) {
 			}
 			r.failed(end, reason, err)
 		}()
-		bad = send(p.ctx, &p.crew, p.sink, newLetter(r.class.name, t, reason, err))
+		bad = send(p.ctx, &p.crew, &p.observer, p.sink, newLetter(r.class.name, t, reason, err))
 		return
 	}
 	r.failed(end, reason, err)
@@ -269,15 +270,12 @@ func (r *run[V]) failed(end how, reason Reason, err error) {
 	p, t := r.pool, r.task
 	r.told(p.tell(t, ending{how: end, err: err}), &r.counts.failed, func() {
 		if reason == Deadline {
-			p.expired(r.class.name)
+			p.expired(r.class.name, t)
 		}
 		if p.observer.Failed != nil {
-			p.observer.Failed(r.class.name, r.ran, err)
+			p.observer.Failed(p.steady, r.class.name, t, r.ran, err)
 		}
-		args := []any{"task", t.ID, "class", r.class.name, "reason", reason.String(), "attempts", t.Attempts, "error", err}
-		if panicked, ok := errors.AsType[*PanicError](err); ok {
-			args = append(args, "stack", string(panicked.Stack))
-		}
-		p.log.Error("pool: a task failed for good", args...)
+		p.log.Warn("pool: a task failed for good",
+			about(r.class.name, &t.Info, err, "reason", reason.String(), "attempts", t.Attempts)...)
 	})
 }

@@ -119,7 +119,7 @@ func (c *crew) follow() {
 	}
 	c.mu.Unlock()
 	if changed {
-		c.log.Info("pool: schedule", "range", name, "min", s.Min, "max", s.Max)
+		c.log.Debug("pool: schedule", "range", name, "min", s.Min, "max", s.Max)
 	}
 	c.fetch()
 }
@@ -140,8 +140,8 @@ func (c *crew) pause(paused bool) {
 
 // scaled tells that the number of workers has changed.
 func (c *crew) scaled(from, to int) {
-	if c.observer.Scaled != nil {
-		c.observer.Scaled(from, to)
+	if c.onScaled != nil {
+		c.onScaled(from, to)
 	}
 	c.log.Debug("pool: number of workers", "from", from, "to", to)
 }

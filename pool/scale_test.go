@@ -292,7 +292,7 @@ func TestScaledTellsAll(t *testing.T) {
 			workers += to - from
 			told++
 		}
-		rig := open(t, 0, pool.Options[int]{Scale: pool.Scale{Max: 5, IdleTimeout: time.Second}, Observer: pool.Observer{Scaled: scaled}})
+		rig := open(t, 0, pool.Options[int]{Scale: pool.Scale{Max: 5, IdleTimeout: time.Second}, Observer: pool.Observer[int]{Scaled: scaled}})
 		for range 30 {
 			switch r.IntN(3) {
 			case 0:

@@ -16,7 +16,7 @@ func (c *crew) shutdown(ctx context.Context) (left int, err error) {
 	c.mu.Lock()
 	if first := !c.closing; first {
 		c.closing = true
-		c.log.Info("pool: shutting down", "workers", c.workers, "idle", len(c.idle), "nested", c.nested)
+		c.log.Debug("pool: shutting down", "workers", c.workers, "idle", len(c.idle), "nested", c.nested)
 	}
 	c.stirLocked()
 	c.mu.Unlock()
@@ -152,8 +152,8 @@ func (p *Pool[V]) close() {
 		}
 	}
 	s := p.Stats()
-	p.log.Info("pool: shut down", "succeeded", s.Succeeded, "failed", s.Failed, "retried", s.Retried, "returned", s.Returned,
-		"letters", s.Letters, "leftovers", len(p.Leftovers()))
+	p.log.Debug("pool: shut down", "succeeded", s.Succeeded, "failed", s.Failed, "retried", s.Retried, "returned", s.Returned,
+		"letters", s.Letters, "leftovers", s.Leftovers)
 }
 
 // clear empties a queue of the pool's own.
@@ -177,15 +177,16 @@ func (p *Pool[V]) clear(ctx context.Context, c *class[V]) {
 				letter.Reason = Failed
 			}
 			if p.sink != nil {
-				err := send(p.steady, &p.crew, p.sink, letter)
+				err := send(p.steady, &p.crew, &p.observer, p.sink, letter)
 				if err == nil {
 					continue
 				}
-				p.log.Error("pool: a letter could not be sent", "task", t.ID, "class", c.name, "error", err)
+				p.log.Warn("pool: a letter could not be sent", about(c.name, &t.Info, err)...)
 			}
 			p.leftMu.Lock()
 			p.leftovers = append(p.leftovers, *letter)
 			p.leftMu.Unlock()
+			p.leftover.Add(1)
 		}
 	}
 }
@@ -200,12 +201,12 @@ func (p *Pool[V]) Leftovers() []Envelope[V] {
 // sealed is far below zero, so that submitting is too.
 const sealed = math.MinInt64 / 2
 
-// enterQueue tells whether a task may be submitted with this context. Afterwards leaveQueue must be called in any case.
-func (p *Pool[V]) enterQueue(ctx context.Context) bool {
-	if p.submitting.Add(1) <= 0 {
-		return false
+// enterQueue returns an error if no task may be submitted with this context. Afterwards leaveQueue must be called in any case.
+func (p *Pool[V]) enterQueue(ctx context.Context) error {
+	if p.submitting.Add(1) <= 0 || p.open.Err() != nil && !p.isHandler(ctx) {
+		return ErrShutdown
 	}
-	return p.open.Err() == nil || p.isHandler(ctx)
+	return ctx.Err()
 }
 
 // isHandler tells whether this is the context of a handler of the pool.

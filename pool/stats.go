@@ -29,6 +29,9 @@ type Stats struct {
 	Dropped uint64 // tasks that there was no room for, as far as the pool knows
 	Expired uint64 // tasks whose time was over before they were done, as far as the pool knows
 	Letters uint64 // dead letters that were taken
+	// Leftovers is how many tasks were left when the pool was shut down, and no sink has taken; see Pool.Leftovers.
+	Leftovers uint64
+	Refused   uint64 // tasks for which Submit and the like have returned an error
 }
 
 type counter = atomic.Uint64
@@ -60,7 +63,8 @@ func (c *crew) Stats() Stats {
 	s.Workers, s.Idle, s.Nested = c.workers, len(c.idle), c.nested
 	s.Running = s.Workers - s.Idle
 	s.Min, s.Max, s.Paused, s.Closed = c.scale.Min, c.scale.Max, c.paused, c.closing
-	s.Dropped, s.Expired, s.Letters = c.dropped.Load(), c.expirations.Load(), c.letters.Load()
+	s.Dropped, s.Expired, s.Refused = c.dropped.Load(), c.expirations.Load(), c.refused.Load()
+	s.Letters, s.Leftovers = c.letters.Load(), c.leftover.Load()
 	s.Prefetched, s.Unsettled = int(c.ahead.Load()), int(c.settling.Load())
 	c.later.addTo(&s)
 	for w := range c.all {

@@ -294,7 +294,7 @@ func TestScheduleErrorsNameTheRange(t *testing.T) {
 func TestScheduleIsLogged(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var out lockedBuffer
-		log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}
 			}
@@ -305,7 +305,7 @@ func TestScheduleIsLogged(t *testing.T) {
 		}})
 		time.Sleep(48 * time.Hour)
 		synctest.Wait()
-		on, off := `level=INFO msg="pool: schedule" range=23:00-02:00 min=1 max=2`+"\n", `level=INFO msg="pool: schedule" range=none min=3 max=3`+"\n"
+		on, off := `level=DEBUG msg="pool: schedule" range=23:00-02:00 min=1 max=2`+"\n", `level=DEBUG msg="pool: schedule" range=none min=3 max=3`+"\n"
 		require.Equal(t, strings.Repeat(on+off, 2)+on, out.String())
 		end(t, ctx, p)
 	})

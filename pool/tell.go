@@ -46,7 +46,7 @@ func (p *Pool[V]) tell(t *task.Task[V], e ending) error {
 			return err
 		case first == nil:
 			first = err
-			p.log.Warn("pool: the queue could not be told what came of a task; trying again", "task", t.ID, "error", err)
+			p.log.Warn("pool: the queue could not be told what came of a task; trying again", about("", &t.Info, err)...)
 		}
 		timer := time.NewTimer(wait)
 		select {

@@ -17,9 +17,10 @@ type crew struct {
 	steady context.Context // for queues and sinks; done when Shutdown waits for nothing any more
 	giveUp context.CancelFunc
 
-	dropped, expirations, letters counter  // see Stats
-	later                         counters // of what is settled in the background
-	ahead, settling               atomic.Int64
+	dropped, expirations, letters, leftover, refused counter // see Stats
+
+	later           counters // of what is settled in the background
+	ahead, settling atomic.Int64
 
 	// attention is set if a worker must look at more than the source between two tasks.
 	attention atomic.Bool
