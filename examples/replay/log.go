@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,8 +65,11 @@ func readWorkload(r io.Reader, name string) (*workload, error) {
 	if line, err := read(text); err != nil {
 		return nil, fmt.Errorf("%s:%d: %w", name, line, err)
 	}
-	if len(b.w.jobs) == 0 {
-		return nil, fmt.Errorf("%s: no jobs to replay (%d skipped because their run time is unknown)", name, b.w.skipped)
+	switch {
+	case len(b.w.jobs) == 0 && b.w.skipped == 0:
+		return nil, fmt.Errorf("%s: there are no jobs in it", name)
+	case len(b.w.jobs) == 0:
+		return nil, fmt.Errorf("%s: no jobs to replay; the run time of each (%d in all) is unknown", name, b.w.skipped)
 	}
 	slices.SortStableFunc(b.w.jobs, func(a, b job) int { return cmp.Compare(a.submit, b.submit) })
 	for u := range b.w.names {
@@ -212,4 +216,12 @@ func (w *workload) load(servers int) float64 {
 		work += float64(j.run)
 	}
 	return work / float64(span) / float64(servers)
+}
+
+// leastServers is the least number of servers that can do the work in the time in which it arrives, 0 if all arrives at once.
+func (w *workload) leastServers() int {
+	if w.jobs[0].submit == w.jobs[len(w.jobs)-1].submit {
+		return 0
+	}
+	return max(1, int(math.Ceil(w.load(1))))
 }

@@ -75,9 +75,9 @@ func TestReadErrors(t *testing.T) {
 	const header = "submit_s,user,run_s\n"
 	packed := pack(t, header+strings.Repeat("0,ann,9\n", 1000))
 	for text, want := range map[string]string{
-		"":                                      "log: no jobs to replay (0 skipped because their run time is unknown)",
-		header:                                  "log: no jobs to replay (0 skipped because their run time is unknown)",
-		"1 0 0 -1 0 0 0 0 0 0 0 5\n":            "log: no jobs to replay (1 skipped because their run time is unknown)",
+		"":                                      "log: there are no jobs in it",
+		header:                                  "log: there are no jobs in it",
+		"1 0 0 -1 0 0 0 0 0 0 0 5\n":            "log: no jobs to replay; the run time of each (1 in all) is unknown",
 		"0,ann,9\n":                             `log:1: the header is "0,ann,9", must be "submit_s,user,run_s"`,
 		"user,submit_s,run_s\nann,0,9\n":        `log:1: the header is "user,submit_s,run_s", must be "submit_s,user,run_s"`,
 		header + "0,ann,9\n\n1,ann\n":           "log:4: 2 fields, must be 3 (submit_s,user,run_s)",

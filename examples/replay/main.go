@@ -54,6 +54,11 @@ func command(args []string, out, errOut io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if s.servers == 0 {
+		if s.servers = w.leastServers(); s.servers == 0 {
+			return usageError{errors.New("-servers auto: all jobs come in the same second, so the log has no length")}
+		}
+	}
 	weights, err := s.weightsOf(w)
 	if err != nil {
 		return usageError{err}
@@ -82,7 +87,7 @@ type usageError struct{ error }
 
 // settings are what the flags say.
 type settings struct {
-	servers   int
+	servers   int // 0 for the least that can do the work in the log's time
 	in        string
 	svg       string
 	weights   map[string]int // by name of the user; those not named weigh 1
@@ -90,10 +95,11 @@ type settings struct {
 }
 
 func parse(args []string, out io.Writer) (settings, error) {
-	s := settings{weights: map[string]int{}}
+	s := settings{servers: 1600, weights: map[string]int{}}
 	f := flag.NewFlagSet("replay", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // run prints the error
-	f.IntVar(&s.servers, "servers", 1600, "number of servers, `n`; each runs one job at a time")
+	f.Func("servers", "number of servers, `n`, each of which runs one job at a time; auto for the least that can do\n"+
+		"the work in the log's time (default 1600)", s.setServers)
 	f.StringVar(&s.in, "in", "", "replay this `file` instead of the built-in log: a CSV with the columns submit_s,user,run_s,\n"+
 		"or a log of the Parallel Workloads Archive (SWF), each packed with gzip or not; every job takes one server")
 	f.StringVar(&s.svg, "svg", "replay.svg", "write the picture to this `file`; none for no picture")
@@ -111,10 +117,21 @@ func parse(args []string, out io.Writer) (settings, error) {
 		return s, err
 	case f.NArg() > 0:
 		return s, fmt.Errorf("what does %q mean? There are flags only", f.Arg(0))
-	case s.servers < 1:
-		return s, fmt.Errorf("-servers is %d, must be 1 or more", s.servers)
 	}
 	return s, nil
+}
+
+func (s *settings) setServers(text string) error {
+	if text == "auto" {
+		s.servers = 0
+		return nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return errors.New("must be 1 or more, or auto")
+	}
+	s.servers = n
+	return nil
 }
 
 func (s *settings) setWeights(text string) error {

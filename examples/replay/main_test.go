@@ -93,12 +93,15 @@ func TestFlags(t *testing.T) {
 		status, out, _ := cli(t, "-in", in, "-svg", none)
 		require.Zero(t, status)
 		require.Contains(t, out, "on 1,600 servers")
-		require.Contains(t, out, "nobody waited")
+		require.Contains(t, out, "\nNobody waited, so no line can make a difference. About 8 servers would be busy all the time: "+
+			"try -servers auto.\n")
 		require.NotContains(t, out, "picture")
 		left, err := os.ReadDir(".")
 		require.NoError(t, err)
 		require.Empty(t, left)
 	}
+	_, out, _ := cli(t, "-in", in, "-servers", "auto")
+	require.Contains(t, out, "on 8 servers, 100 % load")
 	heaviest := func(args ...string) string {
 		status, out, errOut := cli(t, append(args, "-in", in, "-servers", "1", "-svg", "none")...)
 		require.Zero(t, status, errOut)
@@ -121,14 +124,16 @@ func TestHelp(t *testing.T) {
 func TestErrors(t *testing.T) {
 	in := file(t, small)
 	bad := file(t, "submit_s,user,run_s\n0,ann,soon\n")
+	once := file(t, "submit_s,user,run_s\n7,ann,1\n7,bob,1\n")
 	for _, c := range []struct {
 		status int
 		args   []string
 		want   string
 	}{
-		{2, []string{"-servers", "0"}, "-servers is 0, must be 1 or more"},
-		{2, []string{"-servers", "-3"}, "-servers is -3, must be 1 or more"},
+		{2, []string{"-servers", "0"}, `invalid value "0" for flag -servers: must be 1 or more, or auto`},
+		{2, []string{"-servers", "-3"}, `invalid value "-3" for flag -servers: must be 1 or more, or auto`},
 		{2, []string{"-servers", "many"}, `invalid value "many" for flag -servers`},
+		{2, []string{"-servers", "auto", "-in", once}, "-servers auto: all jobs come in the same second"},
 		{2, []string{"-newcomers", "never"}, `invalid value "never" for flag -newcomers: must be next or this`},
 		{2, []string{"-weights", "ann"}, `"ann" is not of the form user=weight`},
 		{2, []string{"-weights", ""}, `"" is not of the form user=weight`},

@@ -89,6 +89,14 @@ func report(w *workload, servers int, before, after *result) []byte {
 	row("light users", w.order[:w.light()])
 	row("heaviest user", w.order[len(w.names)-1:])
 
+	if waits := after.waitsOf(w.order); waits[len(waits)-1] == 0 {
+		fmt.Fprint(&b, "\nNobody waited, so no line can make a difference.")
+		if least := w.leastServers(); least > 0 {
+			fmt.Fprintf(&b, " About %s would be busy all the time: try -servers auto.", plural(least, "server"))
+		}
+		fmt.Fprintln(&b)
+	}
+
 	fmt.Fprintf(&b, "\n%-44s%18s%18s\n", "Fairness, as Jain's index of shares served", "FIFO", "FairQueue")
 	line := func(label string, first, second tally) {
 		fmt.Fprintf(&b, "%-44s%18s%18s\n", label, first, second)
