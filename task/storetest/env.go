@@ -79,6 +79,7 @@ type options = task.Options[string]
 type queue struct {
 	*task.Queue[string]
 	taker
+	ticks *ticks
 }
 
 // open opens the queue that most cases need one of. It is closed when the case ends.
@@ -89,9 +90,13 @@ func (e *env) open(o ...options) *queue {
 
 func (e *env) openIn(store task.Store, name string, o ...options) *queue {
 	e.Helper()
-	tasks, err := task.Open(ctx, store, name, &append(o, options{})[0])
+	ticks, in := new(ticks), store
+	if _, ok := store.(*task.Memory); !ok {
+		in = watched{store, ticks}
+	}
+	tasks, err := task.Open(ctx, in, name, &append(o, options{})[0])
 	e.ok(err)
-	q := &queue{tasks, taker{e, tasks}}
+	q := &queue{tasks, taker{e, tasks}, ticks}
 	e.Cleanup(func() {
 		if err := q.Close(ctx); err != nil && !(e.killed && store == e.store) {
 			e.Errorf("Close: %v", err)
@@ -101,6 +106,7 @@ func (e *env) openIn(store task.Store, name string, o ...options) *queue {
 	e.Cleanup(func() {
 		if !e.Failed() && !(e.killed && store == e.store) {
 			q.addsUp()
+			q.idles()
 		}
 	})
 	return q

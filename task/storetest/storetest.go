@@ -69,6 +69,7 @@ var themes = []theme{
 	{"Shared", sharedCases, false},
 	{"Processes", sharedCases, true},
 	{"Reopen", reopenCases, true},
+	{"Change", changeCases, true},
 }
 
 // Run tests a Store. open must return a new one that is empty. If it is a [Reopener], there is more to test.

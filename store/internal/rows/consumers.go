@@ -37,7 +37,11 @@ func (q *queue) join(name string, c *member) {
 	q.part(name)
 	q.members[name] = c
 	q.names[c.number] = name
+	q.beat = sooner(q.beat, q.beatOf(c.deadline))
 }
+
+// beatOf returns when members are to be renewed that have that deadline.
+func (q *queue) beatOf(deadline int64) int64 { return deadline - int64(q.settings.Grace)/3*2 }
 
 func (q *queue) part(name string) {
 	if c := q.members[name]; c != nil {
@@ -49,7 +53,11 @@ func (q *queue) part(name string) {
 // beat renews all members, in one statement.
 func (u *unit) beat() {
 	q := u.q
-	if q.beat > u.now || len(q.members) == 0 {
+	if q.beat == 0 || q.beat > u.now {
+		return
+	}
+	if len(q.members) == 0 {
+		q.beat = 0
 		return
 	}
 	deadline := plus(u.now, q.settings.Grace)
@@ -69,7 +77,7 @@ func (u *unit) beat() {
 		}
 	}
 	u.later(func() {
-		q.beat = u.now + int64(q.settings.Grace)/3
+		q.beat = q.beatOf(deadline)
 		for _, c := range q.members {
 			c.deadline = deadline
 		}
