@@ -166,7 +166,7 @@ func (d *driver) step() string {
 		d.equal(d.m.truncate(now), n)
 		return "Truncate"
 	default:
-		time.Sleep(time.Duration(d.rand.IntN(int(40 * time.Second))))
+		time.Sleep(time.Duration(d.rand.Int64N(int64(40 * time.Second))))
 		synctest.Wait()
 		d.m.advance(time.Now())
 		return "Sleep"
@@ -214,7 +214,7 @@ func (d *driver) put(now time.Time) string {
 }
 
 func (d *driver) duration() time.Duration {
-	return 1 + time.Duration(d.rand.IntN(int(60*time.Second)))
+	return 1 + time.Duration(d.rand.Int64N(int64(60*time.Second)))
 }
 
 func (d *driver) take(now time.Time) string {

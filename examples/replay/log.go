@@ -187,7 +187,7 @@ func (b *builder) add(submit, user, run string, unknown bool) error {
 func seconds(what, text string, least int64) (int64, error) {
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	if err != nil || n < least || n > maxSeconds {
-		return 0, fmt.Errorf("the %s is %q, must be a whole number of seconds from %d to %d", what, text, least, maxSeconds)
+		return 0, fmt.Errorf("the %s is %q, must be a whole number of seconds from %d to %d", what, text, least, int64(maxSeconds))
 	}
 	return n, nil
 }

@@ -1,3 +1,5 @@
+//go:build unix
+
 package sqlite
 
 import (
@@ -18,28 +20,6 @@ const (
 	batch = 64 // rows in a transaction
 	keys  = 100
 )
-
-// in calls f in a transaction, with a view of queue 1.
-func in(t testing.TB, d *db, f func(v rows.View)) {
-	t.Helper()
-	x, err := d.Begin(context.Background())
-	require.NoError(t, err)
-	v, err := x.Enter(1, &rows.Plan{Exclusive: true})
-	require.NoError(t, err)
-	f(v)
-	require.NoError(t, x.Commit())
-}
-
-// makeQueue makes queue 1.
-func makeQueue(t testing.TB, d *db) {
-	t.Helper()
-	x, err := d.Begin(context.Background())
-	require.NoError(t, err)
-	q, err := x.Queue("bench", []byte("settings"))
-	require.NoError(t, err)
-	require.EqualValues(t, 1, q.ID)
-	require.NoError(t, x.Commit())
-}
 
 // openBench opens a database of its own with that many tasks in queue 1: a copy of the one in the file, if there is one.
 func openBench(b *testing.B, file string, backlog int) *db {

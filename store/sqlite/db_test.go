@@ -16,6 +16,28 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
+// in calls f in a transaction, with a view of queue 1.
+func in(t testing.TB, d *db, f func(v rows.View)) {
+	t.Helper()
+	x, err := d.Begin(context.Background())
+	require.NoError(t, err)
+	v, err := x.Enter(1, &rows.Plan{Exclusive: true})
+	require.NoError(t, err)
+	f(v)
+	require.NoError(t, x.Commit())
+}
+
+// makeQueue makes queue 1.
+func makeQueue(t testing.TB, d *db) {
+	t.Helper()
+	x, err := d.Begin(context.Background())
+	require.NoError(t, err)
+	q, err := x.Queue("bench", []byte("settings"))
+	require.NoError(t, err)
+	require.EqualValues(t, 1, q.ID)
+	require.NoError(t, x.Commit())
+}
+
 // add inserts a row, and returns its id.
 func add(t testing.TB, v rows.View, r rows.Row) uint64 {
 	t.Helper()

@@ -13,9 +13,9 @@ import (
 // A rowid of the table of tasks is the number of a queue, and below that the task's id in it. With two numbers for each task,
 // 10,000 tasks a second use up those of a queue in 7 years.
 const (
-	idBits   = 42
-	maxID    = 1<<idBits - 1
-	maxQueue = 1<<(63-idBits) - 1
+	idBits          = 42
+	maxID    uint64 = 1<<idBits - 1
+	maxQueue uint64 = 1<<(63-idBits) - 1
 )
 
 // view implements rows.View.

@@ -300,7 +300,7 @@ func (m *model) list(s *side) []*task.Task[int] {
 	return tasks
 }
 
-func (m *model) duration() time.Duration { return 1 + time.Duration(m.rnd.IntN(int(60*time.Second))) }
+func (m *model) duration() time.Duration { return 1 + time.Duration(m.rnd.Int64N(int64(60*time.Second))) }
 
 func (m *model) step() {
 	if m.own != nil && m.chance(5) {
@@ -335,7 +335,7 @@ func (m *model) step() {
 		m.ok("Truncate of the Memory", err)
 		m.equal("truncated", got, want)
 	default:
-		d := time.Duration(m.rnd.IntN(int(40 * time.Second)))
+		d := time.Duration(m.rnd.Int64N(int64(40 * time.Second)))
 		m.say("Sleep(%v)", d)
 		time.Sleep(d)
 	}

@@ -114,7 +114,7 @@ func (v values) reason() *task.Error {
 }
 
 func (v values) failure() *task.Error {
-	return &task.Error{Code: pick(v.rnd, 0, 0, 1, -1, math.MaxInt64, math.MinInt64), Message: pick(v.rnd, "", v.of(strange))}
+	return &task.Error{Code: pick(v.rnd, 0, 0, 1, -1, math.MaxInt, math.MinInt), Message: pick(v.rnd, "", v.of(strange))}
 }
 
 func (v values) filter() rows.Filter {

@@ -1,0 +1,39 @@
+//go:build !unix
+
+// Package pgtest runs a Postgres server of its own for tests. Here it cannot: those that need one are skipped.
+package pgtest
+
+import (
+	"os"
+	"testing"
+)
+
+// Server is a Postgres server, of which there is none here.
+type Server struct{}
+
+// Fast are no settings.
+var Fast []string
+
+// Shared skips the test.
+func Shared(tb testing.TB) *Server {
+	tb.Helper()
+	tb.Skip("a Postgres server for tests needs Unix")
+	return nil
+}
+
+// Own skips the test.
+func Own(tb testing.TB, _ ...string) *Server {
+	tb.Helper()
+	return Shared(tb)
+}
+
+// Main is a TestMain.
+func Main(m *testing.M) { os.Exit(m.Run()) }
+
+// Nobody has a Server to call these of.
+
+func (*Server) Kill()                      {}
+func (*Server) Start() error               { return nil }
+func (*Server) Restart() error             { return nil }
+func (*Server) URL(string) string          { return "" }
+func (*Server) Database(testing.TB) string { return "" }
