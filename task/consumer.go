@@ -10,7 +10,8 @@ import (
 )
 
 // Consumer is one who takes tasks, and owns the leases on them. A [Queue] can have any number; Queue.NewConsumer and
-// Queue.ResumeConsumer make one. All methods may be called at any time by any goroutine.
+// Queue.ResumeConsumer make one. Of the zero Consumer no call makes sense: it returns an [ErrInvalid], or panics if it cannot
+// return an error. All methods may be called at any time by any goroutine.
 type Consumer[V any] struct {
 	queue        *Queue[V]
 	id           string
@@ -65,9 +66,19 @@ func (c *Consumer[V]) SetFilter(filter Filter) {
 	n.takers.refilter(&c.state)
 }
 
+var errZeroConsumer = &FieldError{"the Consumer", "zero", "made by Queue.NewConsumer or Queue.ResumeConsumer"}
+
+// check returns the error of a call that need not begin.
+func (c *Consumer[V]) check(ctx context.Context) error {
+	if c == nil || c.queue == nil {
+		return errZeroConsumer
+	}
+	return ctx.Err()
+}
+
 // Take is Queue.Take for this consumer.
 func (c *Consumer[V]) Take(ctx context.Context) (t *Task[V], err error) {
-	if err := ctx.Err(); err != nil {
+	if err := c.check(ctx); err != nil {
 		return nil, err
 	}
 	n := c.queue.notifier
@@ -85,7 +96,7 @@ func (c *Consumer[V]) Take(ctx context.Context) (t *Task[V], err error) {
 
 // TryTake is Queue.TryTake for this consumer.
 func (c *Consumer[V]) TryTake(ctx context.Context) (t *Task[V], ok bool, err error) {
-	if err := ctx.Err(); err != nil {
+	if err := c.check(ctx); err != nil {
 		return nil, false, err
 	}
 	t, err = c.tryTake(ctx)
@@ -97,7 +108,7 @@ func (c *Consumer[V]) TakeBatch(ctx context.Context, n int) (tasks []*Task[V], e
 	if err := checkBatch(n); err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil {
+	if err := c.check(ctx); err != nil {
 		return nil, err
 	}
 	records := make([]Record, n)
@@ -211,22 +222,25 @@ func (c *Consumer[V]) tasks(ctx context.Context, records []Record) []*Task[V] {
 
 // Close hands back what the consumer holds; the attempts do not count. It cannot be used any more then, and calls that wait
 // return [ErrClosed]. If it returns an error it can be called again; if it has not, that does nothing.
-func (c *Consumer[V]) Close(ctx context.Context) error { return c.leave(ctx, 0) }
+func (c *Consumer[V]) Close(ctx context.Context) error { return c.leave(ctx, false) }
 
 // Disconnect gives up the consumer, but what it holds is handed back only after Options.Grace. Until then
 // Queue.ResumeConsumer gets it back, with the id.
 func (c *Consumer[V]) Disconnect(ctx context.Context) error {
-	return c.leave(ctx, c.queue.options.Grace)
+	return c.leave(ctx, true)
 }
 
-func (c *Consumer[V]) leave(ctx context.Context, after time.Duration) error {
+func (c *Consumer[V]) leave(ctx context.Context, disconnects bool) error {
+	if c.queue == nil {
+		return errZeroConsumer
+	}
 	n := c.queue.notifier
 	n.mu.Lock()
 	if err := n.end; err != nil && !c.state.closed.Load() {
 		n.mu.Unlock()
 		return err
 	}
-	c.disconnected.Store(after > 0)
+	c.disconnected.Store(disconnects)
 	c.state.closed.Store(true)
 	n.takers.expel(&c.state)
 	n.mu.Unlock()

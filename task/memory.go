@@ -195,11 +195,11 @@ func (q *memoryQueue) backend(n *Notifier) Backend { return &memoryBackend{q, n}
 func (q *memoryQueue) join(settings Settings, n *Notifier) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if settings != q.settings {
-		return &FieldError{"Options", fmt.Sprintf("%+v", settings), fmt.Sprintf("as those that queue %q was made with: %+v", q.name, q.settings)}
-	}
 	if n.payload != q.payload {
 		return &FieldError{"the payload type", n.payload, fmt.Sprintf("that of queue %q, %v", q.name, q.payload)}
+	}
+	if err := settings.Match(q.settings, fmt.Sprintf("as queue %q was made with it", q.name)); err != nil {
+		return err
 	}
 	q.notifiers = append(q.notifiers, n)
 	q.due = 0

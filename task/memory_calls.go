@@ -146,11 +146,9 @@ func (q *memoryQueue) Touch(_ context.Context, lease Lease, d time.Duration) (ti
 	if it == nil {
 		return time.Time{}, ErrLeaseLost
 	}
-	if d > 0 {
-		if it.until > 0 {
-			it.until = after(it.until, d)
-			q.arm(it, it.until)
-		}
+	if d > 0 && it.until > 0 {
+		it.until = after(it.until, d)
+		q.arm(it, it.until)
 		q.stats.Touches++
 		q.event(EventTouch, it, now, 0)
 	}
@@ -320,5 +318,5 @@ func (q *memoryQueue) KeyStats(_ context.Context, n int) ([]KeyStat, error) {
 	}
 	q.mu.Unlock()
 	slices.SortFunc(all, func(a, b KeyStat) int { return b.Len() - a.Len() })
-	return slices.Clone(all[:min(max(n, 0), len(all))]), nil
+	return slices.Clone(all[:min(n, len(all))]), nil
 }

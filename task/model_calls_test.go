@@ -60,11 +60,13 @@ func (m *model) touch(now time.Time, id ID, lease uint64, d time.Duration) (time
 	if t == nil || lease == 0 || t.lease != lease {
 		return time.Time{}, ErrLeaseLost
 	}
-	if d > 0 {
+	switch {
+	case d == 0:
+	case t.Until.IsZero():
+		return time.Time{}, ErrInvalid
+	default:
 		m.stats.Touches++
-		if !t.Until.IsZero() {
-			t.Until = t.Until.Add(d)
-		}
+		t.Until = t.Until.Add(d)
 		m.event(EventTouch, t, now, 0)
 	}
 	return t.Until, nil

@@ -85,6 +85,11 @@ type Options[V any] struct {
 
 	// Codec turns payloads into bytes and back, where the Store writes them down; nil means JSON. A [Memory] does not use it.
 	Codec Codec[V]
+
+	// Format names what payloads look like then; it is the queue's. A queue that has tasks is not opened with another one, for
+	// they could not be decoded. "" means the name of the Codec's type, for JSON with that of the payload. Set it where programs
+	// have types of their own for the same bytes, and where a type gets another name.
+	Format string
 }
 
 // PutOptions are what a task can have beyond a key and a payload. The zero value is right for most.
@@ -241,6 +246,9 @@ func (o *Options[V]) complete() error {
 	if o.Codec == nil {
 		o.Codec = jsonCodec[V]{}
 	}
+	if o.Format == "" {
+		o.Format = fmt.Sprintf("%T", o.Codec)
+	}
 	return nil
 }
 
@@ -254,6 +262,7 @@ func (o *Options[V]) settings() Settings {
 		KeepPlace:         o.KeepPlace,
 		Retention:         o.Retention,
 		Grace:             o.Grace,
+		Format:            o.Format,
 	}
 }
 

@@ -113,6 +113,7 @@ func TestBadCalls(t *testing.T) {
 	requireField(t, one.Fail(ctx, nil, task.MaxDuration+1), "Fail: the delay")
 	requireField(t, one.Touch(ctx, -1), "Touch: the duration")
 	require.NoError(t, one.Touch(ctx, 0))
+	requireField(t, one.Touch(ctx, 1), "Touch: the duration is 1ns; it must be 0 for a task without a time to run")
 
 	other := new(task.Task[int]) // no lease at all
 	require.ErrorIs(t, other.Ack(ctx), task.ErrLeaseLost)
@@ -120,6 +121,18 @@ func TestBadCalls(t *testing.T) {
 	leaseCtx, cancel := other.Context(ctx)
 	defer cancel()
 	require.ErrorIs(t, context.Cause(leaseCtx), task.ErrLeaseLost)
+
+	nobody := new(task.Consumer[int])
+	_, err = nobody.Take(ctx)
+	requireField(t, err, "the Consumer")
+	_, _, err = nobody.TryTake(ctx)
+	requireField(t, err, "the Consumer")
+	_, err = nobody.TakeBatch(ctx, 1)
+	requireField(t, err, "the Consumer")
+	_, _, err = new(task.Watch[int]).Take(ctx)
+	requireField(t, err, "the Consumer")
+	requireField(t, nobody.Disconnect(ctx), "the Consumer")
+	requireField(t, nobody.Close(ctx), "the Consumer")
 	require.Equal(t, "q", q.Name())
 	require.NoError(t, q.Close(ctx))
 	require.ErrorIs(t, one.Ack(ctx), task.ErrClosed)

@@ -414,6 +414,9 @@ func (q *Queue[V]) KeyStats(ctx context.Context, n int) ([]KeyStat, error) {
 	if err := q.notifier.over(); err != nil {
 		return nil, err
 	}
+	if n < 0 {
+		return nil, &FieldError{"KeyStats: the number", n, "0 or more"}
+	}
 	return q.backend.KeyStats(ctx, n)
 }
 

@@ -2,6 +2,9 @@ package task
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/fairq/fairq"
@@ -30,6 +33,20 @@ type Settings struct {
 	KeepPlace         bool
 	Retention         time.Duration
 	Grace             time.Duration
+	Format            string // of payloads; it cannot change while there are tasks
+}
+
+// Match returns a [FieldError] for each setting in which s, that a queue is to be opened with, is not what it must be; why
+// says why it must.
+func (s Settings) Match(must Settings, why string) error {
+	a, b := reflect.ValueOf(s), reflect.ValueOf(must)
+	var errs []error
+	for i := range a.NumField() {
+		if is, be := a.Field(i).Interface(), b.Field(i).Interface(); is != be {
+			errs = append(errs, &FieldError{"Options." + a.Type().Field(i).Name, is, fmt.Sprintf("%v, %s", be, why)})
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // A Backend is one open queue of a [Store]. Each method is one transaction: it happens as a whole or, if it returns an
@@ -56,8 +73,8 @@ type Backend interface {
 	// Settle ends a lease in the given way. It returns ErrLeaseLost if the lease is not held any more.
 	Settle(ctx context.Context, lease Lease, how Settlement) error
 
-	// Touch makes a lease run out d later than it would, and returns when. If it never runs out, that is the zero Time. It
-	// returns ErrLeaseLost if the lease is not held any more, also if d is 0.
+	// Touch makes a lease run out d later than it would, and returns when. If it never runs out, that is the zero Time, and
+	// nothing has happened. It returns ErrLeaseLost if the lease is not held any more, also if d is 0.
 	Touch(ctx context.Context, lease Lease, d time.Duration) (time.Time, error)
 
 	// Leave says that a consumer will not be heard of any more; it may be one that has taken nothing. Its leases are lost after the given time, or, if that is 0,

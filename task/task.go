@@ -73,8 +73,8 @@ var (
 	errDiscarded = &Error{Message: "discarded without a reason"}
 )
 
-// Touch makes the lease last d longer; if it lasts until the consumer is gone, it changes nothing. It also tells whether the
-// lease is still held, and with a d of 0 does nothing else.
+// Touch makes the lease last d longer. If it lasts until the consumer is gone, because the task has no time to run, it
+// returns an [ErrInvalid] instead. It also tells whether the lease is still held, and with a d of 0 does nothing else.
 func (t *Task[V]) Touch(ctx context.Context, d time.Duration) error {
 	if err := checkDelay("Touch: the duration", d); err != nil {
 		return err
@@ -83,10 +83,13 @@ func (t *Task[V]) Touch(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	until, err := t.queue.backend.Touch(ctx, t.lease, d)
-	if err == nil {
-		t.Until = until
+	if err != nil {
+		return err
 	}
-	return err
+	if t.Until = until; d > 0 && until.IsZero() {
+		return &FieldError{"Touch: the duration", d, "0 for a task without a time to run, whose lease does not run out"}
+	}
+	return nil
 }
 
 // Context returns a context that is done when parent is or when the lease ends, in whatever way; then its cause is

@@ -60,7 +60,7 @@ func (w *Watch[V]) TakeBatch(ctx context.Context, n int) (tasks []*Task[V], arme
 
 // take stands in line, and calls try when it is its turn.
 func (w *Watch[V]) take(ctx context.Context, try func(Filter) (found bool, err error)) (armed bool, err error) {
-	if err := ctx.Err(); err != nil {
+	if err := w.consumer.check(ctx); err != nil {
 		return false, err
 	}
 	c, n := w.consumer, w.consumer.queue.notifier

@@ -104,11 +104,16 @@ var leaseCases = []testCase{
 		l := q.first("a1")
 		equal(e, "end of the lease", l.Until, time.Time{})
 		time.Sleep(ages)
-		l.touch(second)
+		w := q.watch(ctx)
+		e.is(l.Touch(ctx, second), task.ErrInvalid)
+		l.holds()
 		equal(e, "end of the lease", l.Until, time.Time{})
+		w.saw("")
+		equal(e, "touches", q.stats().Touches, 0)
 		time.Sleep(time.Hour)
 		q.none()
 		l.ack()
+		e.is(l.Touch(ctx, second), task.ErrLeaseLost)
 	}},
 	{"Default", "0 means the queue's default; [Forever], or no default, means that it lasts", func(e *env) {
 		q := e.open(options{TTR: second})

@@ -37,6 +37,12 @@ func (c pairCodec) Decode(data []byte) (pair, error) {
 	return p, nil
 }
 
+// bareCodec takes strings as they are.
+type bareCodec struct{}
+
+func (bareCodec) Encode(s string) ([]byte, error)    { return []byte(s), nil }
+func (bareCodec) Decode(data []byte) (string, error) { return string(data), nil }
+
 // pairs opens a queue of pairs.
 func (e *env) pairs() (*task.Queue[pair], *atomic.Int64) {
 	e.Helper()
@@ -93,6 +99,25 @@ var payloadCases = []testCase{
 			equal(e, "payload", t.Payload, want)
 		}
 		e.ok(q.Close(ctx))
+	}},
+	{"Format", "A queue that has tasks is not opened with another one", func(e *env) {
+		q := e.open()
+		q.put("a1")
+		refused := func(with string) {
+			e.Helper()
+			_, err := task.Open[int](ctx, e.store, "queue", nil)
+			e.is(err, task.ErrInvalid)
+			_, err = task.Open(ctx, e.store, "queue", &options{Codec: bareCodec{}})
+			e.is(err, task.ErrInvalid)
+			if !strings.Contains(err.Error(), "Options.Format") {
+				e.Fatalf("with the queue %s: %v", with, err)
+			}
+		}
+		refused("open")
+		q.close()
+		refused("closed")
+		e.open(options{Codec: bareCodec{}, Format: "task.jsonCodec[string]"}).counts(1, 0, 0, 0, 0)
+		e.open().first("a1").ack()
 	}},
 	{"Encode", "If it returns an error there is no new task", func(e *env) {
 		q, calls := e.pairs()

@@ -168,6 +168,22 @@ var reopenCases = []testCase{
 		q.kick(3, 3)
 		q.order("c1 a1 b1")
 	}},
+	{"Format", "A queue that has tasks is not opened with another one", func(e *env) {
+		q := e.open()
+		q.put("a1")
+		q.close()
+		store := e.reopen()
+		_, err := task.Open[int](ctx, store, "queue", nil)
+		e.is(err, task.ErrInvalid)
+		q = e.openIn(store, "queue")
+		q.order("a1")
+		q.close()
+		numbers, err := task.Open[int](ctx, store, "queue", nil)
+		e.ok(err)
+		_, err = numbers.Put(ctx, "a", 1, task.PutOptions{})
+		e.ok(err)
+		e.ok(numbers.Close(ctx))
+	}},
 	{"Drop", "a later Open makes a new one", func(e *env) {
 		q := e.open()
 		q.put("a1")

@@ -112,6 +112,8 @@ var viewCases = []testCase{
 			}
 		}
 		equal(e, "Len", want[0].Len(), 6)
+		_, err := q.KeyStats(ctx, -1)
+		e.is(err, task.ErrInvalid)
 	}},
 	{"ReadyAt", "when it became ready last; zero if it never was", func(e *env) {
 		q, start := e.open(options{KeepPlace: true}), time.Now()

@@ -148,12 +148,10 @@ func (b *backend) Touch(ctx context.Context, lease task.Lease, d time.Duration) 
 			if r == nil {
 				return task.ErrLeaseLost
 			}
-			if d > 0 {
-				if r.Until > 0 {
-					r.Until = plus(r.Until, d)
-					r.Wake = r.Until
-					u.update(r)
-				}
+			if d > 0 && r.Until > 0 {
+				r.Until = plus(r.Until, d)
+				r.Wake = r.Until
+				u.update(r)
 				u.stats.Touches++
 				u.event(task.EventTouch, r, u.now, 0)
 			} else {
@@ -401,7 +399,7 @@ func (b *backend) KeyStats(ctx context.Context, n int) (stats []task.KeyStat, er
 	err = b.call(ctx, call{rank: third, run: func(u *unit) error {
 		u.saveKeys()
 		stats = nil
-		for _, k := range must(u.v.KeyStats(max(n, 0))) {
+		for _, k := range must(u.v.KeyStats(n)) {
 			stats = append(stats, task.KeyStat{
 				Key: k.Key, Ready: k.Tasks[task.Ready], Delayed: k.Tasks[task.Delayed], Taken: k.Tasks[task.Taken],
 				Buried: k.Tasks[task.Buried], Held: k.Tasks[task.Held], Paused: k.Paused,

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -227,7 +226,13 @@ func (u *unit) open(b *backend, wanted task.Settings) error {
 	q := u.q
 	if q.settings.Settings != wanted {
 		if others := must(u.v.Consumers(openerPrefix, u.now)); len(others) > 0 {
-			return differs(wanted, q.settings.Settings, fmt.Sprintf("as long as others have queue %q open", q.name))
+			return wanted.Match(q.settings.Settings, fmt.Sprintf("as long as others have queue %q open", q.name))
+		}
+		if n := must(u.v.Tasks())[0]; n > 0 && wanted.Format != q.settings.Format {
+			return &task.FieldError{
+				Field: "Options.Format", Value: wanted.Format,
+				Limit: fmt.Sprintf("%s, which is that of %d tasks in queue %q", q.settings.Format, n, q.name),
+			}
 		}
 		u.change(settings{wanted, q.settings.Kinds})
 	}
@@ -264,18 +269,5 @@ func (b *backend) agrees(q *queue) error {
 	if q.settings.Settings == b.wanted {
 		return nil
 	}
-	return differs(b.wanted, q.settings.Settings, fmt.Sprintf("to which others have changed it for queue %q", q.name))
-}
-
-// differs returns an error that names the first setting that is not what it must be, and says why it must.
-func differs(wanted, known task.Settings, why string) error {
-	a, b := reflect.ValueOf(wanted), reflect.ValueOf(known)
-	for i := range a.NumField() {
-		if a.Field(i).Interface() != b.Field(i).Interface() {
-			return &task.FieldError{
-				Field: "Options." + a.Type().Field(i).Name, Value: a.Field(i).Interface(), Limit: fmt.Sprintf("%v, %s", b.Field(i).Interface(), why),
-			}
-		}
-	}
-	return nil
+	return b.wanted.Match(q.settings.Settings, fmt.Sprintf("to which others have changed it for queue %q", q.name))
 }

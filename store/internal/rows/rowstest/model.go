@@ -300,7 +300,9 @@ func (m *model) list(s *side) []*task.Task[int] {
 	return tasks
 }
 
-func (m *model) duration() time.Duration { return 1 + time.Duration(m.rnd.Int64N(int64(60*time.Second))) }
+func (m *model) duration() time.Duration {
+	return 1 + time.Duration(m.rnd.Int64N(int64(60*time.Second)))
+}
 
 func (m *model) step() {
 	if m.own != nil && m.chance(5) {
