@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"runtime/metrics"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -112,9 +113,11 @@ func BenchmarkSubmit(b *testing.B) {
 				var done sync.WaitGroup
 				done.Add(b.N)
 				p := pool.Func(func(_ context.Context, t *task.Task[job]) error { n.Add(int64(t.Payload.n)); done.Done(); return nil }, &pool.Options[job]{Workers: 4, Capacity: capacity})
+				before := goroutineSwitches()
 				submitAll(b, keys, func(j job) { _ = p.Submit(ctx, j.key, j) })
 				done.Wait()
 				b.StopTimer()
+				b.ReportMetric(float64(goroutineSwitches()-before)/float64(b.N), "switches/op")
 				_ = p.Wait(ctx)
 			})
 		}
@@ -160,6 +163,16 @@ func BenchmarkWaiting(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 		})
 	}
+}
+
+// goroutineSwitches returns how often a goroutine that was ready has begun to run. The runtime counts one time in eight.
+func goroutineSwitches() (n uint64) {
+	sample := []metrics.Sample{{Name: "/sched/latencies:seconds"}}
+	metrics.Read(sample)
+	for _, count := range sample[0].Value.Float64Histogram().Counts {
+		n += 8 * count
+	}
+	return n
 }
 
 func heapBytes() float64 {

@@ -55,6 +55,7 @@ type memoryQueue struct {
 	left      int             // how many ever have
 	outcomes  outcomes
 	waiting   *waiting // only with EvictHeaviest or EvictOldest
+	putters   putters  // while nobody has the lock, the queue is full if somebody is in their line
 	places    uint64   // the last place given to a task
 	leases    uint64   // the number of the last lease
 	due       int64    // what the notifiers know: when Tick must be called; 0 for never

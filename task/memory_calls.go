@@ -13,7 +13,7 @@ func (q *memoryQueue) Put(_ context.Context, tasks []New, ids []ID) (n int, evic
 	if err != nil {
 		return 0, nil, err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	now = q.sure(now)
 	for i := range tasks {
 		id, victim, err := q.put(&tasks[i], now)
@@ -34,7 +34,7 @@ func (q *memoryQueue) putOne(n *New) (id ID, victim *Record, err error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	return q.put(n, q.sure(now))
 }
 
@@ -44,7 +44,7 @@ func (q *memoryQueue) Take(_ context.Context, consumer string, filter Filter, in
 	if err != nil {
 		return 0, err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	for n < len(into) {
 		it := q.take(consumer, &filter, now)
 		if it == nil {
@@ -62,7 +62,7 @@ func (q *memoryQueue) takeOne(consumer string, filter *Filter, taken func(*item)
 	if err != nil {
 		return err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	if it := q.take(consumer, filter, now); it != nil {
 		taken(it)
 	}
@@ -75,7 +75,7 @@ func (q *memoryQueue) Settle(_ context.Context, lease Lease, how Settlement) err
 	if err != nil {
 		return err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	it := q.held(lease, now)
 	if it == nil {
 		return ErrLeaseLost
@@ -141,7 +141,7 @@ func (q *memoryQueue) Touch(_ context.Context, lease Lease, d time.Duration) (ti
 	if err != nil {
 		return time.Time{}, err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	it := q.held(lease, now)
 	if it == nil {
 		return time.Time{}, ErrLeaseLost
@@ -161,7 +161,7 @@ func (q *memoryQueue) Change(_ context.Context, id ID, change Change, reason *Er
 	if err != nil {
 		return err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	it := q.find(id, now)
 	if it == nil || change == KickOne && it.state != Buried {
 		return ErrNotFound
@@ -188,7 +188,7 @@ func (q *memoryQueue) Kick(_ context.Context, n int) (kicked int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	for ; kicked < n && q.buried.first != nil; kicked++ {
 		q.kick(q.buried.first, q.sure(now))
 	}
@@ -201,7 +201,7 @@ func (q *memoryQueue) Peek(_ context.Context, id ID) (Record, error) {
 	if err != nil {
 		return Record{}, err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	it := q.find(id, now)
 	if it == nil {
 		return Record{}, ErrNotFound
@@ -214,7 +214,7 @@ func (q *memoryQueue) List(_ context.Context, o ListOptions) (records []Record, 
 	if _, err := q.enter(); err != nil {
 		return nil, err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	for it := range q.ids.after(o.After) {
 		if len(records) == o.Limit {
 			break
@@ -232,7 +232,7 @@ func (q *memoryQueue) Pause(_ context.Context, key *string, paused bool) error {
 	if _, err := q.enter(); err != nil {
 		return err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	if key == nil {
 		q.paused = paused
 		q.look()
@@ -252,7 +252,7 @@ func (q *memoryQueue) Truncate(context.Context) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	return q.truncate(now, ErrDeleted), nil
 }
 
@@ -264,7 +264,7 @@ func (q *memoryQueue) Drop(context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	q.truncate(now, ErrDropped)
 	q.dropped = true
 	delete(q.store.queues, q.name)
@@ -280,7 +280,7 @@ func (q *memoryQueue) Outcome(_ context.Context, address string) (Outcome, error
 	if err != nil {
 		return Outcome{}, err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	if it := q.findAddress(address, now); it != nil {
 		o := Outcome{ID: it.id, Done: it.state == Buried}
 		if o.Done {
@@ -299,7 +299,7 @@ func (q *memoryQueue) Stats(context.Context) (Stats, error) {
 	if _, err := q.enter(); err != nil {
 		return Stats{}, err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	s := q.stats
 	s.Capacity, s.Paused = q.settings.Capacity, q.paused
 	return s, nil
@@ -316,7 +316,7 @@ func (q *memoryQueue) KeyStats(_ context.Context, n int) ([]KeyStat, error) {
 			k.name, k.tasks[Ready], k.tasks[Delayed], k.tasks[Taken], k.tasks[Buried], k.tasks[Held], k.paused,
 		})
 	}
-	q.mu.Unlock()
+	q.exit()
 	slices.SortFunc(all, func(a, b KeyStat) int { return b.Len() - a.Len() })
 	return slices.Clone(all[:min(n, len(all))]), nil
 }

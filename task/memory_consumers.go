@@ -39,7 +39,7 @@ func (q *memoryQueue) Leave(_ context.Context, id string, grace time.Duration) e
 	if err != nil {
 		return err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	if q.consumers[id] == nil && grace == 0 {
 		return nil
 	}
@@ -81,7 +81,7 @@ func (q *memoryQueue) Rejoin(_ context.Context, id string) ([]Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	c := q.consumers[id]
 	if c == nil || c.deadline != 0 && c.deadline <= now { // so many are due that it is not its turn yet
 		return nil, fmt.Errorf("%w: consumer %q", ErrNotFound, id)

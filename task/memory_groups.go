@@ -52,7 +52,7 @@ func (q *memoryQueue) Group(_ context.Context, name string, cancel bool) error {
 	if err != nil {
 		return err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	now = q.sure(now)
 	g := q.groups[name]
 	switch {

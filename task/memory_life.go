@@ -203,7 +203,7 @@ func (q *memoryQueue) take(consumer string, filter *Filter, now int64) *item {
 		q.leaveState(it)
 		q.gone(it, EventTTL, it.wake, 0, ErrExpired)
 		if n%someTimers == 0 {
-			q.mu.Unlock() // let others have their turn
+			q.exit() // let others have their turn
 			q.mu.Lock()
 			if q.paused || q.dropped {
 				return nil
@@ -381,7 +381,8 @@ func (q *memoryQueue) gone(it *item, why EventType, now int64, lease uint64, out
 	if k.tasks[0]--; k.tasks[0] == 0 {
 		q.stats.Keys--
 	}
-	for _, n := range q.notifiers {
+	q.putters.roomOf(k.name)
+	for _, n := range q.notifiers { // of a Store that has this one behind it
 		n.Room(k.name)
 	}
 	q.forgetKey(k)

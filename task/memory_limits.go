@@ -1,6 +1,9 @@
 package task
 
 import (
+	"context"
+	"errors"
+
 	"github.com/fairq/fairq"
 )
 
@@ -29,6 +32,62 @@ func (q *memoryQueue) makeRoom(n *New, g *group) (victim *Record, err error) {
 		}
 	}
 	return nil, &fairq.FullError{Len: q.stats.Len(), Limit: q.settings.Capacity}
+}
+
+// putWait puts a task of a Put that was refused when there is room for it.
+func (b *memoryBackend) putWait(ctx context.Context, n *New) (id ID, victim *Record, err error) {
+	if _, err := b.enter(); err != nil {
+		return 0, nil, err
+	}
+	w := &putter{key: n.Key, wake: make(chan struct{}, 1), task: n}
+	b.putters.join(w)
+	b.exit() // which lets it in if there is room by now
+	b.notifier.waitsForRoom(1)
+	defer b.notifier.waitsForRoom(-1)
+	select {
+	case <-w.wake:
+		return w.id, w.victim, w.err
+	case <-b.notifier.ctx.Done():
+		err = b.notifier.over()
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	b.mu.Lock()
+	left := b.putters.leave(w)
+	b.exit()
+	if left {
+		return 0, nil, err
+	}
+	<-w.wake // it was let in at the same moment, and that cannot be undone
+	return w.id, w.victim, w.err
+}
+
+// exit lets in those who wait for room, as long as there is some or they may make it, and gives the lock back.
+func (q *memoryQueue) exit() {
+	var in *putter
+	for q.putters.line.Len() > 0 && (q.stats.Len() < q.settings.Capacity || q.waiting != nil) && !q.dropped {
+		_, w, _ := q.putters.line.Peek()
+		w.id, w.victim, w.err = q.put(w.task, q.now())
+		keyFull := errors.Is(w.err, fairq.ErrKeyFull)
+		if errors.Is(w.err, fairq.ErrFull) && !keyFull { // it could not evict any
+			break
+		}
+		q.putters.line.Pop()
+		if keyFull {
+			q.putters.bar(w)
+			continue
+		}
+		if w.err != nil {
+			q.putters.roomOf(w.key) // the room for which it got into line, if it was barred, is the next one's
+		}
+		w.next, in = in, w
+	}
+	q.mu.Unlock()
+	for in != nil {
+		w := in
+		in = w.next
+		w.wake <- struct{}{}
+	}
 }
 
 // waiting knows which key has the most tasks that are ready or delayed. It is a fairq.Queue that nothing is ever popped from:

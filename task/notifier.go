@@ -27,6 +27,7 @@ type Notifier struct {
 	// who makes a change looks here after it. So one of the two sees the other.
 	takersWaiting  atomic.Int32
 	puttersWaiting atomic.Int32
+	trying         atomic.Int32  // those of puttersWaiting who are in triers
 	counting       atomic.Int32  // counts in counts
 	putting        atomic.Int32  // calls of Put that will look at calling
 	calling        atomic.Bool   // there are calls
@@ -40,7 +41,7 @@ type Notifier struct {
 	mu       sync.Mutex
 	end      error // why the queue cannot be used any more
 	takers   takers
-	putters  putters
+	triers   triers
 	waits    map[ID][]chan error        // those who wait for a task to end
 	contexts map[uint64][]*leaseContext // by lease
 	readers  map[*reader]struct{}
@@ -57,7 +58,6 @@ func newNotifier(payload reflect.Type) *Notifier {
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.takers.groups = map[string]*takerGroup{}
-	n.putters.barred = map[string][]*putter{}
 	return n
 }
 
@@ -73,21 +73,21 @@ func (n *Notifier) Ready(priority int, kind string) {
 
 // Look says that there may be any number of tasks that can be taken, and any room, that were not there before.
 func (n *Notifier) Look() {
-	if n.takersWaiting.Load() > 0 || n.counting.Load() > 0 || n.puttersWaiting.Load() > 0 {
+	if n.takersWaiting.Load() > 0 || n.counting.Load() > 0 || n.trying.Load() > 0 {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.takers.look()
-		n.putters.look()
+		n.triers.look()
 		n.countLocked(math.MaxInt)
 	}
 }
 
 // Room says that a task of that key is gone.
 func (n *Notifier) Room(key string) {
-	if n.puttersWaiting.Load() > 0 {
+	if n.trying.Load() > 0 {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		n.putters.room(key)
+		n.triers.room(key)
 	}
 }
 
@@ -252,14 +252,15 @@ func (n *Notifier) over() error {
 	return n.end
 }
 
-// admit returns an error if a task cannot be put because the queue is over, or full and others wait for room.
+// admit returns an error if a task cannot be put because the queue is over, or others are about to try whether there is room
+// for them.
 func (n *Notifier) admit(policy fairq.WhenFull) error {
-	if n.puttersWaiting.Load() > 0 && policy == fairq.Reject {
+	if n.trying.Load() > 0 && policy == fairq.Reject {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		if n.end == nil && n.putters.line.Len() > 0 && n.putters.full != nil {
+		if n.end == nil && n.triers.line.Len() > 0 && n.triers.full != nil {
 			n.refused.Add(1)
-			return n.putters.full
+			return n.triers.full
 		}
 		return n.end
 	}

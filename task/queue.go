@@ -126,6 +126,10 @@ func (q *Queue[V]) PutWait(ctx context.Context, key string, payload V, options P
 		return id, err
 	}
 	waiting := n // so that n need not outlive a call that does not wait
+	if q.memory != nil {
+		id, victim, err := q.memory.putWait(ctx, &waiting)
+		return id, cmp.Or(err, q.handOutOne(victim))
+	}
 	err = q.notifier.put(ctx, key, func() (err error) {
 		id, err = q.put(ctx, &waiting)
 		return err
@@ -159,10 +163,7 @@ func (q *Queue[V]) put(ctx context.Context, n *New) (ID, error) {
 		q.notifier.putting.Add(1)
 		id, victim, err := q.memory.putOne(n)
 		q.notifier.finish()
-		if victim != nil {
-			err = cmp.Or(err, q.handOut([]Record{*victim}))
-		}
-		return id, err
+		return id, cmp.Or(err, q.handOutOne(victim))
 	}
 	var id [1]ID
 	_, evicted, err := q.backend.Put(ctx, []New{*n}, id[:])
@@ -181,6 +182,13 @@ func (q *Queue[V]) handOut(evicted []Record) (err error) {
 		}
 	}
 	return err
+}
+
+func (q *Queue[V]) handOutOne(evicted *Record) error {
+	if evicted == nil {
+		return nil
+	}
+	return q.handOut([]Record{*evicted})
 }
 
 // expired gives a task that has expired to OnExpire.

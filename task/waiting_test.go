@@ -82,7 +82,8 @@ func TestWaiting(t *testing.T) {
 			for _, q := range w.queues {
 				require.Zero(t, q.notifier.takersWaiting.Load())
 				require.Zero(t, q.notifier.puttersWaiting.Load())
-				require.Empty(t, q.notifier.putters.barred)
+				require.Empty(t, q.memory.putters.barred)
+				require.Zero(t, q.memory.putters.line.Len())
 				require.LessOrEqual(t, len(q.notifier.takers.groups), spareGroups)
 				for _, g := range q.notifier.takers.groups {
 					require.Empty(t, g.line)
@@ -295,4 +296,39 @@ func TestPutWaitIsFair(t *testing.T) {
 		}
 		require.Equal(t, "xabcaba", order)
 	})
+}
+
+// Whoever makes room lets in those who wait for it, so what room is left then is there for newcomers at once: these need not
+// wait for goroutines that were let in and have not run yet.
+func TestRoomIsLeftForNewcomers(t *testing.T) {
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			ctx := t.Context()
+			q, err := Open[int](ctx, new(Memory), "q", &Options[int]{Capacity: 3})
+			require.NoError(t, err)
+			defer func() { require.NoError(t, q.Close(ctx)) }()
+			for range 3 {
+				_, err := q.Put(ctx, "x", 0, PutOptions{})
+				require.NoError(t, err)
+			}
+			go func() { _, _ = q.PutWait(ctx, "a", 0, PutOptions{}) }()
+			synctest.Wait()
+			tasks, err := q.TakeBatch(ctx, 3)
+			require.NoError(t, err)
+			for i, one := range tasks {
+				require.NoError(t, one.Ack(ctx))
+				if i > 0 {
+					_, err = q.Put(ctx, "b", 0, PutOptions{})
+					require.NoError(t, err)
+				}
+			}
+			order := ""
+			for range 3 {
+				one, err := q.Take(ctx)
+				require.NoError(t, err)
+				order += one.Key
+			}
+			require.Equal(t, "abb", order)
+		})
+	}
 }
