@@ -107,7 +107,7 @@ type PutOptions struct {
 
 	// Deadline is when the task is of no use any more, however it was delayed: then it leaves the queue as at the end of its TTL.
 	// If it has both, the sooner one counts. A deadline that is over already is no error: the task is put and has expired. The
-	// zero Time means none.
+	// zero Time means none; it must be before the year 10,000.
 	Deadline time.Time
 
 	// TTR, time to run, is how long a lease lasts. Task.Touch extends it. When it has run out, the task is handed to somebody
@@ -278,6 +278,9 @@ func (o *Options[V]) fill(n *New, key string, p *PutOptions) (err error) {
 	if err := checkDelay("PutOptions.Delay", p.Delay); err != nil {
 		return err
 	}
+	if !p.Deadline.Before(noDeadline) {
+		return &FieldError{"PutOptions.Deadline", p.Deadline, "before the year 10,000, or the zero Time for none"}
+	}
 	if n.TTL, err = limit("PutOptions.TTL", p.TTL, o.TTL); err != nil {
 		return err
 	}
@@ -317,6 +320,9 @@ func (o *Options[V]) fill(n *New, key string, p *PutOptions) (err error) {
 	}
 	return nil
 }
+
+// noDeadline is when none can be any more: a Store must be able to write it down.
+var noDeadline = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // limit checks a time to live or to run. In the result 0 means that there is none.
 func limit(field string, d, unset time.Duration) (time.Duration, error) {

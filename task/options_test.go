@@ -161,7 +161,7 @@ func TestHugeTimes(t *testing.T) {
 		}
 		require.NoError(t, one.Ack(ctx))
 
-		later := []time.Time{time.Unix(1<<40, 0), time.Unix(1<<60, 0)}
+		later := []time.Time{time.Unix(1<<34, 0), time.Date(9999, 12, 31, 23, 59, 59, 999, time.UTC)}
 		for _, deadline := range later {
 			id, err := q.Put(ctx, "a", 1, task.PutOptions{Deadline: deadline, TTL: task.MaxDuration, Delay: task.MaxDuration})
 			require.NoError(t, err)

@@ -139,7 +139,7 @@ type New struct {
 	Role        Role
 	Delay       time.Duration
 	TTL         time.Duration
-	Deadline    time.Time // the zero Time means none; it may be over
+	Deadline    time.Time // the zero Time means none; it may be over; it is before the year 10,000
 	TTR         time.Duration
 	MaxAttempts int // 0 means no limit
 }

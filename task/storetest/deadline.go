@@ -137,9 +137,15 @@ var deadlineCases = []testCase{
 		q.refuses("a1", over.Options, fairq.ErrFull)
 		q.order("b1")
 	}},
-	{"Far", "is when the task is of no use any more", func(e *env) {
+	{"Far", "it must be before the year 10,000", func(e *env) {
 		q := e.open()
-		far := time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+		far := time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC)
+		for _, tooFar := range []time.Time{
+			far.Add(time.Microsecond), time.Date(64_273, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(300_000, 1, 1, 0, 0, 0, 0, time.UTC),
+			time.Unix(1<<60, 0), time.Unix(1<<62, 0),
+		} {
+			q.refuses("a1", task.PutOptions{Deadline: tooFar}, task.ErrInvalid)
+		}
 		id := q.one("a1", task.PutOptions{Deadline: far})
 		q.gone(q.one("b1", task.PutOptions{Deadline: time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC)}))
 		for _, got := range []time.Time{q.peek(id).Deadline, q.peek(id).Expires} {
