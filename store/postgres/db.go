@@ -48,7 +48,8 @@ type driver struct {
 	marks  marks
 	saves  atomic.Uint64 // of rounds
 	counts atomic.Uint64
-	notify *notifier // nil if nobody is told
+	place  atomic.Pointer[place] // where it is
+	notify *notifier             // nil if nobody is told
 }
 
 // settings are of every connection of the pool. The statements are written so that each of them works through an index with
@@ -135,20 +136,23 @@ func (db *driver) Begin(ctx context.Context) (rows.Tx, error) {
 
 type txKey struct{}
 
-// txValue is what a context carries, so that no transaction at all is noticed too.
-type txValue struct{ pgx.Tx }
+// txValue is what a context carries.
+type txValue struct {
+	pgx.Tx             // nil if there is none at all, which is noticed too
+	joins  atomic.Bool // it was found out that it can be used
+}
 
 // WithTx returns a context with which calls of a queue become part of the caller's own transaction: they happen if it is
 // committed, and others see nothing of them before. If such a call fails, what it did is undone, and the transaction can go
-// on. It must have the isolation level Read Committed, and must be in the queue's database. What it locks, in particular
+// on. It must have the isolation level Read Committed, and be in the queue's database; others are refused. What it locks, in particular
 // tasks that it settles, others wait for, so it should be short.
 func WithTx(ctx context.Context, tx pgx.Tx) context.Context {
-	return context.WithValue(ctx, txKey{}, txValue{tx})
+	return context.WithValue(ctx, txKey{}, &txValue{Tx: tx})
 }
 
 // Joined returns the transaction that WithTx has put into ctx.
 func (db *driver) Joined(ctx context.Context) (rows.Tx, error) {
-	user, ok := ctx.Value(txKey{}).(txValue)
+	user, ok := ctx.Value(txKey{}).(*txValue)
 	switch {
 	case !ok:
 		return nil, nil //nolint:nilnil // that is the interface's way to say none
@@ -156,6 +160,12 @@ func (db *driver) Joined(ctx context.Context) (rows.Tx, error) {
 		return nil, &task.FieldError{Field: "the transaction given to WithTx", Value: nil, Limit: "one that is open"}
 	case ctx.Err() != nil: // if it ends later, that ends the transaction
 		return nil, fmt.Errorf("postgres: join: %w", ctx.Err())
+	}
+	if !user.joins.Load() {
+		if err := db.joins(ctx, user.Tx); err != nil {
+			return nil, err
+		}
+		user.joins.Store(true)
 	}
 	return &tx{db: db, ctx: ctx, user: user.Tx, batch: &pgx.Batch{}}, nil
 }

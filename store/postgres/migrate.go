@@ -58,9 +58,14 @@ func (db *driver) migrate(ctx context.Context, steps []migration) error {
 	})
 }
 
-// version returns what Migrate has left, 0 if there are no tables yet. If the user may not make the schema, it is enough
+// version returns what Migrate has left, 0 if there are no tables yet, and notes where the database is. If the user may not make the schema, it is enough
 // that it is there.
 func (db *driver) version(ctx context.Context, tx pgx.Tx) (version, minReader int, err error) {
+	here, _, err := readPlace(tx.QueryRow(ctx, sqlPlace))
+	if err != nil {
+		return 0, 0, err
+	}
+	db.place.Store(here)
 	var schema, table bool
 	err = tx.QueryRow(ctx, "SELECT to_regnamespace($1) IS NOT NULL, to_regclass($2) IS NOT NULL", db.schema, db.schema+".version").
 		Scan(&schema, &table)

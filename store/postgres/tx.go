@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
 )
 
 // tx is a transaction. What costs is waiting for the database to answer, so it sends all that it can at once: Enter with all
@@ -40,24 +39,10 @@ func (t *tx) begin() {
 	case t.began:
 	case t.user != nil:
 		t.queue("SAVEPOINT fairq_call")
-		t.queue("SELECT current_setting('transaction_isolation')").QueryRow(readCommitted)
 	default:
 		t.queue("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
 	}
 	t.began = true
-}
-
-// readCommitted returns an error if the isolation level is another one. Then what others commit after the first statement would not
-// be seen, and rows that they have changed could not be.
-func readCommitted(r pgx.Row) error {
-	var level string
-	if err := r.Scan(&level); err != nil {
-		return err
-	}
-	if level != "read committed" {
-		return &task.FieldError{Field: "the isolation level of the transaction", Value: level, Limit: "read committed"}
-	}
-	return nil
 }
 
 // query sends what is to be written and a query, and waits for the answer.

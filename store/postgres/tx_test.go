@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -289,20 +290,60 @@ func TestWithTx(t *testing.T) {
 func TestWithTxOfAnotherLevel(t *testing.T) {
 	t.Parallel()
 	db := openTest(t)
-	q := makeQueue(t, db.driver)
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
 		user, err := db.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
 		require.NoError(t, err)
-		tx, err := db.Joined(WithTx(t.Context(), user))
-		require.NoError(t, err)
-		_, err = tx.Enter(q, &rows.Plan{})
+		_, err = db.Joined(WithTx(t.Context(), user))
 		require.ErrorIs(t, err, task.ErrInvalid)
 		require.ErrorContains(t, err, string(level))
-		tx.Rollback()
 		_, err = user.Exec(t.Context(), "SELECT 1")
 		require.NoError(t, err)
 		require.NoError(t, user.Rollback(t.Context()))
 	}
+}
+
+// A transaction of another database is refused, also if that has queues of the same numbers. It is known again after the server
+// was started anew.
+func TestWithTxOfAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	ctx, server := t.Context(), pgtest.Own(t, pgtest.Fast...)
+	begin := func(url string) pgx.Tx {
+		conn, err := pgx.Connect(ctx, url)
+		require.NoError(t, err)
+		t.Cleanup(func() { conn.Close(context.Background()) })
+		tx, err := conn.Begin(ctx)
+		require.NoError(t, err)
+		return tx
+	}
+	ours, theirs, empty := server.Database(t), server.Database(t), server.Database(t)
+	queueIn := func(url string) *task.Queue[string] {
+		s, err := Open(ctx, url, nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { s.Close() })
+		q, err := task.Open[string](ctx, s, "q", nil)
+		require.NoError(t, err)
+		return q
+	}
+	q, other := queueIn(ours), queueIn(theirs)
+	for _, url := range []string{theirs, empty, pgtest.Shared(t).Database(t)} {
+		tx := begin(url)
+		_, err := q.Put(WithTx(ctx, tx), "a", "a1", task.PutOptions{})
+		require.ErrorIs(t, err, task.ErrInvalid)
+		for _, name := range []string{ours, url} {
+			require.ErrorContains(t, err, fmt.Sprintf("%q of the server", name[strings.LastIndex(name, "=")+1:]))
+		}
+		_, err = tx.Exec(ctx, "CREATE TABLE orders ()") // it can go on
+		require.NoError(t, err)
+		require.NoError(t, tx.Commit(ctx))
+	}
+	stats, err := other.Stats(ctx)
+	require.NoError(t, err)
+	require.Zero(t, stats.Len())
+	require.NoError(t, server.Restart())
+	tx := begin(ours)
+	_, err = q.Put(WithTx(ctx, tx), "a", "a1", task.PutOptions{})
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit(ctx))
 }
 
 // A program that has its connections from database/sql gets at the one of pgx that is behind it.

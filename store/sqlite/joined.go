@@ -4,8 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -16,7 +18,7 @@ import (
 // txKey is the key of a context's transaction.
 type txKey struct{}
 
-// WithTx returns a context that carries a transaction of the caller's own, on the same database file. What is done with it is
+// WithTx returns a context that carries a transaction of the caller's own, on the same database file; one of another file is refused. What is done with it is
 // part of that transaction, and happens if and when that is committed. It must be one that can write, and should have been begun
 // as IMMEDIATE: a deferred one that has read something cannot write any more once somebody else has written. What a power cut may
 // cost is up to its connection, whose synchronous is FULL unless set.
@@ -57,8 +59,8 @@ func (d *db) inTx(ctx context.Context, db *sql.DB, f func(ctx context.Context, t
 		_, err := own.ExecContext(ctx, lock)
 		return err
 	})
-	if err != nil {
-		return joinError(fmt.Errorf("sqlite: begin: %w", err))
+	if err = d.joins(own, err); err != nil {
+		return fmt.Errorf("sqlite: begin: %w", err)
 	}
 	if err := f(WithTx(ctx, own), own); err != nil {
 		return err
@@ -69,12 +71,31 @@ func (d *db) inTx(ctx context.Context, db *sql.DB, f func(ctx context.Context, t
 	return nil
 }
 
-// joinError says what is probably wrong if the tables are not there.
-func joinError(err error) error {
-	if strings.Contains(err.Error(), "no such table") {
-		return fmt.Errorf("%w; is the transaction of the same file, and Options.Prefix right?", err)
+// sqlFile returns the file in which SQLite finds the tables, that of the database itself if they are in none that is attached.
+const sqlFile = `SELECT file FROM pragma_database_list AS d LEFT JOIN pragma_table_list AS t ON t.schema = d.name AND t.name = ?
+ORDER BY t.name IS NULL, d.seq LIMIT 1`
+
+// joins returns an error if a transaction of the caller's is none of the queue's file. err is what has come of locking it.
+func (d *db) joins(own *sql.Tx, err error) error {
+	missing := err != nil && strings.Contains(err.Error(), "no such table")
+	if err != nil && !missing {
+		return err
 	}
-	return err
+	var theirs string
+	if err := own.QueryRow(sqlFile, d.options.prefix+"meta").Scan(&theirs); err != nil {
+		return err
+	}
+	ours, err2 := os.Stat(d.path)
+	if err2 != nil {
+		return errors.Join(errMoved, err2)
+	}
+	if info, err := os.Stat(theirs); err != nil || !os.SameFile(info, ours) {
+		return &task.FieldError{Field: "the file of the transaction given to WithTx", Value: theirs, Limit: "that of the queue: " + d.path}
+	}
+	if missing {
+		return fmt.Errorf("%w; is Options.Prefix right?", err)
+	}
+	return nil
 }
 
 // Joined implements rows.DB. The transaction gets the lock for writing now, since otherwise what is read first could be
@@ -95,9 +116,10 @@ func (d *db) Joined(ctx context.Context) (rows.Tx, error) {
 	}
 	j := &joined{tx: own, prefix: d.options.prefix}
 	t := &tx{db: d, session: newSession(j), joined: j}
-	if _, err := t.session.exec(lockForWriting); err != nil {
+	_, err := t.session.exec(lockForWriting)
+	if err = d.joins(own, err); err != nil {
 		j.close()
-		return nil, joinError(err)
+		return nil, err
 	}
 	return t, nil
 }

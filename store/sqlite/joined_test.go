@@ -189,6 +189,57 @@ func TestJoinedErrors(t *testing.T) {
 	require.NoError(t, own.Rollback())
 }
 
+// A transaction of another file is refused, also if that has queues of the same numbers; not if the file is attached.
+func TestJoinedElsewhere(t *testing.T) {
+	ctx, path := t.Context(), file(t)
+	s, err := Open(ctx, path, nil)
+	require.NoError(t, err)
+	defer s.Close()
+	q, err := task.Open[int](ctx, s, "q", nil)
+	require.NoError(t, err)
+	put := func(ctx context.Context, _ *sql.Tx) error {
+		_, err := q.Put(ctx, "a", 1, task.PutOptions{})
+		return err
+	}
+	elsewhere := openCallers(t, file(t), "deferred")
+	makeQueue(t, elsewhere.db)
+	refuses := func() {
+		t.Helper()
+		own, err := elsewhere.sql.Begin()
+		require.NoError(t, err)
+		err = put(WithTx(ctx, own), nil)
+		require.NoError(t, own.Rollback())
+		for _, err := range []error{err, s.InTx(ctx, elsewhere.sql, put)} {
+			require.ErrorIs(t, err, task.ErrInvalid)
+			require.ErrorContains(t, err, path)
+			require.ErrorContains(t, err, elsewhere.path)
+		}
+	}
+	refuses()
+	require.Zero(t, total(t, elsewhere.db))
+	_, err = elsewhere.sql.Exec("DROP TABLE fairq_meta")
+	require.NoError(t, err)
+	refuses()
+	dsn, err := address(file(t))
+	require.NoError(t, err)
+	attaches, err := sql.Open("sqlite", dsn)
+	require.NoError(t, err)
+	defer attaches.Close()
+	attaches.SetMaxOpenConns(1)
+	_, err = attaches.Exec("ATTACH ? AS tasks", path)
+	require.NoError(t, err)
+	require.NoError(t, s.InTx(ctx, attaches, put))
+	prefixed, err := openDB(ctx, path, options{prefix: "other_"})
+	require.NoError(t, err)
+	require.NoError(t, prefixed.conn.script("DROP TABLE other_meta"))
+	require.ErrorContains(t, prefixed.inTx(ctx, openCallers(t, path, "deferred").sql, nil), "is Options.Prefix right?")
+	require.NoError(t, prefixed.close())
+	stats, err := q.Stats(ctx)
+	require.NoError(t, err)
+	require.Equal(t, 1, stats.Ready)
+	require.NoError(t, q.Close(ctx))
+}
+
 // Transactions of the caller's own and of the store run at the same time, which the race detector looks at.
 func TestJoinedMeanwhile(t *testing.T) {
 	path := file(t)
@@ -292,10 +343,6 @@ func TestInTx(t *testing.T) {
 	}))
 	_, err = q.Put(WithTx(t.Context(), nil), "a", 1, task.PutOptions{})
 	require.ErrorIs(t, err, task.ErrInvalid)
-	elsewhere := openCallers(t, file(t), "deferred").sql
-	_, err = elsewhere.Exec("DROP TABLE fairq_meta")
-	require.NoError(t, err)
-	require.ErrorContains(t, s.InTx(t.Context(), elsewhere, nil), "the same file")
 	own, err := db.Begin() // which has no lock yet
 	require.NoError(t, err)
 	_, err = own.Exec("DELETE FROM orders")

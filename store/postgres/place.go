@@ -1,0 +1,68 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairq/fairq/task"
+)
+
+// place is a database. Connections may come to its server on different ways, but it was started once.
+type place struct{ database, server, started string }
+
+func (p *place) String() string {
+	return fmt.Sprintf("%q of the server at %s that was started at %s", p.database, p.server, p.started)
+}
+
+// same tells whether both are one database.
+func (p *place) same(other *place) bool {
+	return p != nil && p.database == other.database && p.started == other.started
+}
+
+const sqlPlace = `
+SELECT current_database(), coalesce(host(inet_server_addr()), 'localhost') || ':' || current_setting('port'),
+	pg_postmaster_start_time()::text, current_setting('transaction_isolation')`
+
+func readPlace(r pgx.Row) (p *place, level string, err error) {
+	p = &place{}
+	err = r.Scan(&p.database, &p.server, &p.started, &level)
+	return p, level, err
+}
+
+// joins returns an error if calls cannot be part of a transaction of the user's: if it is of another database, where a queue may
+// have the same number, or of another isolation level. Then what others commit after the first statement would not be
+// seen, and rows that they have changed could not be.
+func (db *driver) joins(ctx context.Context, user pgx.Tx) error {
+	theirs, level, err := readPlace(user.QueryRow(ctx, sqlPlace))
+	if err != nil {
+		return fmt.Errorf("postgres: join: %w", err)
+	}
+	if level != "read committed" {
+		return &task.FieldError{Field: "the isolation level of the transaction", Value: level, Limit: "read committed"}
+	}
+	if !db.place.Load().same(theirs) { // the server may have been started again
+		if err := db.find(ctx); err != nil {
+			return err
+		}
+	}
+	if ours := db.place.Load(); !ours.same(theirs) {
+		return &task.FieldError{Field: "the database of the transaction given to WithTx", Value: theirs, Limit: "that of the queue: " + ours.String()}
+	}
+	return nil
+}
+
+// find finds out where the database is.
+func (db *driver) find(ctx context.Context) error {
+	t := &tx{db: db, ctx: ctx, batch: &pgx.Batch{}}
+	defer t.release()
+	t.queue(sqlPlace).QueryRow(func(r pgx.Row) error {
+		here, _, err := readPlace(r)
+		if err == nil {
+			db.place.Store(here)
+		}
+		return err
+	})
+	return t.send("find the database")
+}
