@@ -53,7 +53,7 @@ func (l *ledger) open() {
 	if o.DeadLetters == nil && o.WhenFull >= pool.DropNew {
 		o.WhenFull = pool.Reject
 	}
-	if form > 0 && (o.WhenFull >= pool.DropNew || r.IntN(2) == 0) {
+	if form > 0 && (o.WhenFull >= pool.Reject || r.IntN(2) == 0) {
 		o.Capacity = 2 + r.IntN(10)
 	}
 	if form > 0 && r.IntN(3) == 0 {

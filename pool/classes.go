@@ -365,11 +365,15 @@ func (l *lines[V]) setLimitsLocked(limits []Limit) {
 func validateLimits(field string, limits []Limit) error {
 	sorted := slices.SortedFunc(slices.Values(limits), func(a, b Limit) int { return a.Priority - b.Priority })
 	for i, limit := range sorted {
+		least := 0
+		if limit.Priority == 0 {
+			least = 1 // or nothing would ever be started
+		}
 		switch {
 		case limit.Priority < 0 || limit.Priority > task.MaxPriority:
 			return invalid("%s: Priority is %d; the limits are 0 and %d", field, limit.Priority, task.MaxPriority)
-		case limit.Running < 0 || limit.Running > MaxWorkers:
-			return invalid("%s: Running of priority %d is %d; the limits are 0 and %d", field, limit.Priority, limit.Running, MaxWorkers)
+		case limit.Running < least || limit.Running > MaxWorkers:
+			return invalid("%s: Running of priority %d is %d; the limits are %d and %d", field, limit.Priority, limit.Running, least, MaxWorkers)
 		case i > 0 && limit.Priority == sorted[i-1].Priority:
 			return invalid("%s: priority %d has two limits, %d and %d", field, limit.Priority, sorted[i-1].Running, limit.Running)
 		case i > 0 && limit.Running > sorted[i-1].Running:

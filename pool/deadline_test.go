@@ -148,6 +148,9 @@ func testDelayAndDeadline(t *testing.T, r *rand.Rand, own bool) {
 			return pool.Policy{MaxAttempts: maxAttempts, Backoff: pool.Backoff{Curve: pool.Constant, Base: tk.Payload.backoff}}
 		},
 	}
+	if o.Deadline > 0 && o.Delay >= o.Deadline {
+		o.Delay = 0
+	}
 	var p *pool.Pool[timed]
 	if own {
 		p = openFunc(t, handler, o)
@@ -160,7 +163,10 @@ func testDelayAndDeadline(t *testing.T, r *rand.Rand, own bool) {
 		j := timed{n: i, runs: anyTime(r), backoff: time.Second + anyTime(r), failures: r.IntN(6), listens: r.IntN(2) == 0}
 		var options pool.PutOptions
 		j.delay, j.deadline = o.Delay, o.Deadline
-		if r.IntN(2) == 0 {
+		switch r.IntN(4) {
+		case 0:
+			j.delay, options.Delay = 0, -1
+		case 1:
 			j.delay = time.Second + anyTime(r)
 			options.Delay = j.delay
 		}

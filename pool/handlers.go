@@ -24,8 +24,12 @@ func (m Mux[V]) Handle(ctx context.Context, t *task.Task[V]) error {
 	return Permanent(invalid("there is no handler for kind %q", t.Kind))
 }
 
-// Kinds returns the kinds that there are handlers for, in alphabetical order.
-func (m Mux[V]) Kinds() []string { return slices.Sorted(maps.Keys(m)) }
+// Kinds returns the kinds that there are handlers for, in alphabetical order. It is never nil, which would mean all.
+func (m Mux[V]) Kinds() []string {
+	kinds := slices.AppendSeq([]string{}, maps.Keys(m))
+	slices.Sort(kinds)
+	return kinds
+}
 
 // Step is a part of a [Chain].
 type Step[T any] struct {

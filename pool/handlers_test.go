@@ -226,7 +226,7 @@ func TestMux(t *testing.T) {
 		}
 		mux := pool.Mux[int]{"write": handler, "read": handler, "audit": handler}
 		require.Equal(t, []string{"audit", "read", "write"}, mux.Kinds())
-		p := openFunc(t, mux.Handle, pool.Options[int]{Workers: 2, Kinds: []string{}})
+		p := openFunc(t, mux.Handle, pool.Options[int]{Workers: 2, Kinds: []string{"none yet"}})
 		for i := range 30 {
 			_, err := p.Put(ctx, strconv.Itoa(i%4), i, pool.PutOptions{PutOptions: task.PutOptions{Kind: mux.Kinds()[i%3]}})
 			require.NoError(t, err)

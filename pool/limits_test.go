@@ -23,6 +23,9 @@ func anyLimits(r *rand.Rand, workers int) (limits []pool.Limit) {
 	for priority := range 5 {
 		if r.IntN(2) == 0 {
 			most = r.IntN(most + 1)
+			if priority == 0 {
+				most = max(most, 1)
+			}
 			limits = append(limits, pool.Limit{Priority: priority, Running: most})
 		}
 	}

@@ -60,7 +60,7 @@ type Options[V any] struct {
 	// Limits keep room for urgent tasks; see [Limit].
 	Limits []Limit
 
-	// Kinds are those that are taken; nil means all.
+	// Kinds are those that are taken, one at least; nil means all.
 	Kinds []string
 
 	// Prefetch is how many tasks may be taken, at most [task.MaxBatch], before there are workers for them, so that these need not
@@ -157,7 +157,8 @@ type Order struct {
 }
 
 // Limit says that a task of this or a less urgent priority is started only while fewer than Running tasks are running. So a
-// pool with 10 workers and a Limit{Priority: 1, Running: 8} has two that only tasks of priority 0 use.
+// pool with 10 workers and a Limit{Priority: 1, Running: 8} has two that only tasks of priority 0 use. Running 0 means that they
+// are not started at all; for priority 0 it must be 1 at least.
 type Limit struct {
 	Priority int
 	Running  int
@@ -198,8 +199,9 @@ func (o *Options[V]) complete() (*setup, error) {
 		if c.Queue != nil && c.Capacity != 0 {
 			return nil, invalid("Options.Classes[%d].Capacity is %d; it must be 0 for a Queue that is there already", i, c.Capacity)
 		}
+		capacity := fmt.Sprintf("Options.Classes[%d].Capacity", i)
 		if c.Capacity == 0 {
-			c.Capacity = o.Capacity
+			c.Capacity, capacity = o.Capacity, "Options.Capacity"
 		}
 		if len(o.Classes) > 1 && c.Name == "" {
 			return nil, invalid("Options.Classes[%d].Name is empty; it must not be if there are several", i)
@@ -210,8 +212,12 @@ func (o *Options[V]) complete() (*setup, error) {
 			}
 		}
 		own = own || c.Queue == nil
-		if c.Queue == nil && o.WhenFull >= DropNew && c.Capacity == 0 {
+		switch {
+		case c.Queue != nil:
+		case c.Capacity == 0 && (o.WhenFull >= DropOld || o.WhenFull != Block && o.KeyCapacity == 0):
 			return nil, invalid("Options.Capacity is 0; with Options.WhenFull %v it must be set, for a queue without limit is never full", o.WhenFull)
+		case c.Capacity > 0 && o.KeyCapacity > c.Capacity:
+			return nil, invalid("Options.KeyCapacity is %d; the limit is %s, %d", o.KeyCapacity, capacity, c.Capacity)
 		}
 	}
 	if err := validateLimits("Options.Limits", o.Limits); err != nil {
@@ -238,6 +244,10 @@ func (o *Options[V]) complete() (*setup, error) {
 		return nil, invalid("Options.Delay is %v; the limits are 0 and %v", o.Delay, task.MaxDuration)
 	case o.Deadline < 0 || o.Deadline > task.MaxDuration:
 		return nil, invalid("Options.Deadline is %v; the limits are 0 and %v", o.Deadline, task.MaxDuration)
+	case o.Deadline > 0 && o.Delay >= o.Deadline:
+		return nil, invalid("Options.Delay is %v; it must be less than Options.Deadline, %v, or no task would ever be started", o.Delay, o.Deadline)
+	case o.Kinds != nil && len(o.Kinds) == 0:
+		return nil, invalid("Options.Kinds is empty; it must be nil, for all kinds, or name one, or no task would ever be started")
 	case o.Order.Ageing < 0 || o.Order.Ageing > 0 && !o.Order.Strict:
 		return nil, invalid("Options.Order.Ageing is %v; it must be 0 or more, and 0 unless Order.Strict is set", o.Order.Ageing)
 	}
@@ -284,7 +294,15 @@ func (o *Options[V]) completeCommon() (*setup, error) {
 		s.log = slog.Default()
 	}
 	for i := range s.ranges {
-		if err := s.ranges[i].Scale.complete("Options.Schedule: the scale of "+strconv.Quote(s.ranges[i].Time), base); err != nil {
+		r := &s.ranges[i]
+		name := "Options.Schedule: the scale of " + strconv.Quote(r.Time)
+		switch {
+		case r.Pause && r.Scale != Scale{}:
+			return nil, invalid("%s is %d to %d workers; with Pause it must not be set", name, r.Scale.Min, r.Scale.Max)
+		case !r.Pause && r.Scale.Min == 0 && r.Scale.Max == 0:
+			return nil, invalid("%s: Max is 0; the limits are 1 and %d, or Pause must be set", name, MaxWorkers)
+		}
+		if err := r.Scale.complete(name, base); err != nil {
 			return nil, err
 		}
 	}

@@ -30,8 +30,23 @@ func TestOptionErrors(t *testing.T) {
 		"Options.Classes[1].Name is empty; it must not be if there are several":                                        {Classes: []pool.Class[int]{{Name: "a"}, {}}},
 		`Options.Classes[2].Name is "a", and so is that of Options.Classes[0]; they must differ`:                       {Classes: []pool.Class[int]{{Name: "a"}, {Name: "b"}, {Name: "a"}}},
 		"Options.Capacity is 0; with Options.WhenFull DropNew it must be set, for a queue without limit is never full": {WhenFull: pool.DropNew, DeadLetters: sinkAll},
-		"Options.WhenFull is 5; the limits are Block, 0, and EvictHeaviest, 4":                                         {WhenFull: 5, Capacity: 1, DeadLetters: sinkAll},
-		"Options.DeadLetters is nil; with Options.WhenFull DropOld it must be set, or tasks would be lost in silence":  {WhenFull: pool.DropOld, Capacity: 1},
+		"Options.Capacity is 0; with Options.WhenFull Reject it must be set, for a queue without limit is never full": {
+			WhenFull: pool.Reject, Classes: []pool.Class[int]{{Name: "a", Capacity: 1}, {Name: "b"}},
+		},
+		"Options.Capacity is 0; with Options.WhenFull EvictHeaviest it must be set, for a queue without limit is never full": {
+			WhenFull: pool.EvictHeaviest, KeyCapacity: 1, DeadLetters: sinkAll,
+		},
+		"Options.KeyCapacity is 6; the limit is Options.Capacity, 5": {Capacity: 5, KeyCapacity: 6},
+		"Options.KeyCapacity is 6; the limit is Options.Classes[1].Capacity, 5": {
+			Capacity: 9, KeyCapacity: 6, Classes: []pool.Class[int]{{Name: "a"}, {Name: "b", Capacity: 5}},
+		},
+		"Options.Delay is 1m0s; it must be less than Options.Deadline, 1m0s, or no task would ever be started":        {Delay: time.Minute, Deadline: time.Minute},
+		"Options.Kinds is empty; it must be nil, for all kinds, or name one, or no task would ever be started":        {Kinds: pool.Mux[int]{}.Kinds()},
+		"Options.Limits: Running of priority 0 is 0; the limits are 1 and 1048576":                                    {Limits: []pool.Limit{{}}},
+		`Options.Schedule: the scale of "08:00-12:00": Max is 0; the limits are 1 and 1048576, or Pause must be set`:  {Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "08:00-12:00"}}}},
+		`Options.Schedule: the scale of "08:00-12:00" is 1 to 2 workers; with Pause it must not be set`:               {Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "08:00-12:00", Pause: true, Scale: pool.Scale{Min: 1, Max: 2}}}}},
+		"Options.WhenFull is 5; the limits are Block, 0, and EvictHeaviest, 4":                                        {WhenFull: 5, Capacity: 1, DeadLetters: sinkAll},
+		"Options.DeadLetters is nil; with Options.WhenFull DropOld it must be set, or tasks would be lost in silence": {WhenFull: pool.DropOld, Capacity: 1},
 		"Options.WhenFull is EvictHeaviest; what a queue evicts that is not the pool's own is up to its own options": {
 			WhenFull: pool.EvictHeaviest, DeadLetters: sinkAll, Classes: []pool.Class[int]{{Queue: q}},
 		},
@@ -104,6 +119,23 @@ func TestMisuse(t *testing.T) {
 		require.ErrorIs(t, p.SetWorkers(c[0], c[1]), pool.ErrInvalid)
 	}
 	require.EqualError(t, p.SetWorkers(3, 2), "pool: invalid: SetWorkers: 3 and 2; the limits are 0 and 1048576, and the first must not be greater")
+}
+
+// TestUnusualOptions has some that do make sense.
+func TestUnusualOptions(t *testing.T) {
+	for _, o := range []pool.Options[int]{
+		{WhenFull: pool.Reject, KeyCapacity: 1}, // the key's share is full
+		{WhenFull: pool.DropNew, KeyCapacity: 1, DeadLetters: sinkAll},
+		{WhenFull: pool.Reject, Classes: []pool.Class[int]{{Queue: openQueue[int](t, nil)}}}, // that may have a Capacity
+		{Capacity: 5, KeyCapacity: 5},
+		{KeyCapacity: 5},
+		{Delay: time.Minute},
+		{Limits: []pool.Limit{{Priority: 1}}}, // only the most urgent tasks
+		{Kinds: []string{""}},
+		{Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "08:00-12:00", Pause: true}}}},
+	} {
+		require.NoError(t, o.Validate())
+	}
 }
 
 // TestDefaults is about zero values.

@@ -420,16 +420,3 @@ func TestSubmitWithContextThatIsDone(t *testing.T) {
 		end(t, ctx, p)
 	})
 }
-
-// TestNoDelay asks for none where the pool has one.
-func TestNoDelay(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		p := openFunc(t, nothing, pool.Options[int]{Workers: 1, Delay: time.Hour})
-		begin := time.Now()
-		require.NoError(t, p.SubmitWait(ctx, "a", 1, pool.PutOptions{PutOptions: task.PutOptions{Delay: -1}}))
-		require.Equal(t, begin, time.Now())
-		require.NoError(t, p.SubmitWait(ctx, "a", 1, pool.PutOptions{}))
-		require.Equal(t, begin.Add(time.Hour), time.Now())
-		end(t, ctx, p)
-	})
-}

@@ -32,6 +32,9 @@ type Range struct {
 
 	// Scale replaces that of the pool. Factors and a timeout of 0 mean those of the pool.
 	Scale Scale
+
+	// Pause, instead of a Scale, means that nothing is taken. What runs goes on.
+	Pause bool
 }
 
 const (

@@ -126,7 +126,7 @@ func TestSwitchingDown(t *testing.T) {
 		begin := time.Now()
 		rig := open(t, 0, pool.Options[int]{Workers: 4, Schedule: pool.Schedule{Location: time.UTC, Ranges: []pool.Range{
 			{Time: "01:00-02:00", Scale: pool.Scale{Min: 1, Max: 2}},
-			{Time: "02:00-03:00", Scale: pool.Scale{}},
+			{Time: "02:00-03:00", Pause: true},
 			{Time: "03:00-04:00", Scale: pool.Scale{Max: 3}},
 		}}})
 		for i := range 30 {
@@ -275,13 +275,13 @@ func TestScheduleErrorsNameTheRange(t *testing.T) {
 			{Time: "00:00-01:00", Scale: pool.Scale{Max: 1}}, {Time: "9:00-10:00", Scale: pool.Scale{Max: 1}},
 		},
 		`pool: invalid: Schedule.Ranges[0] "00:00-08:00" and Schedule.Ranges[1] "07:00-09:00" overlap on Sunday`: {
-			{Time: "00:00-08:00"}, {Time: "07:00-09:00"},
+			{Time: "00:00-08:00", Scale: pool.Scale{Max: 1}}, {Time: "07:00-09:00", Pause: true},
 		},
 		`pool: invalid: Options.Schedule: the scale of "00:00-08:00": Min and Max are 2 and 1; the limits are 0 and 1048576, and Min must not be greater`: {
 			{Time: "00:00-08:00", Scale: pool.Scale{Min: 2, Max: 1}},
 		},
 		`pool: invalid: Options.Schedule: the scale of "08:00-09:00": WakeFactor is 1.5; the limits are 0 and 1`: {
-			{Time: "08:00-09:00", Scale: pool.Scale{WakeFactor: 1.5}},
+			{Time: "08:00-09:00", Scale: pool.Scale{Max: 1, WakeFactor: 1.5}},
 		},
 	} {
 		err := pool.Options[int]{Schedule: pool.Schedule{Ranges: ranges}}.Validate()
