@@ -9,7 +9,7 @@ import (
 )
 
 const sqlCopy = `COPY fairq.tasks (queue, id, created, round, seq, place, since, ttr, max_attempts, deadline, consumer, ready_at, until, expires, wake,
-	err_code, weight, attempts, priority, state, role, takeable, gap, counted, key, kind, address, grp, err_message, payload)
+	err_code, weight, attempts, priority, state, role, takeable, gap, returned, counted, key, kind, address, grp, err_message, payload)
 FROM STDIN (FORMAT binary)`
 
 // copyData is rows in the binary format of COPY: a header, and for each row the number of its columns and each column with its
@@ -24,7 +24,7 @@ func newCopyData(rows int) *copyData {
 
 // add adds a row. The columns are those of sqlCopy.
 func (c *copyData) add(queue int64, r *rows.Row) {
-	c.data = binary.BigEndian.AppendUint16(c.data, 30)
+	c.data = binary.BigEndian.AppendUint16(c.data, 31)
 	for _, n := range [...]int64{queue, int64(r.ID), r.Created, int64(r.Round), int64(r.Seq), int64(r.Place), int64(r.Since)} {
 		c.bigint(n)
 	}
@@ -43,7 +43,7 @@ func (c *copyData) add(queue int64, r *rows.Row) {
 		c.data = binary.BigEndian.AppendUint32(c.data, 2)
 		c.data = binary.BigEndian.AppendUint16(c.data, uint16(n))
 	}
-	for _, b := range [...]bool{r.Takeable, r.Gap, r.Counted} {
+	for _, b := range [...]bool{r.Takeable, r.Gap, r.Returned, r.Counted} {
 		c.data = binary.BigEndian.AppendUint32(c.data, 1)
 		c.data = append(c.data, byte(bit(b)))
 	}

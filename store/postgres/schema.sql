@@ -64,6 +64,7 @@ CREATE TABLE fairq.tasks (
 	role         smallint NOT NULL,
 	takeable     boolean NOT NULL,
 	gap          boolean NOT NULL,
+	returned     boolean NOT NULL,
 	counted      boolean NOT NULL,
 	key          bytea, -- never NULL
 	kind         bytea NOT NULL,

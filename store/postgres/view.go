@@ -199,7 +199,7 @@ func (v *view) Get(id uint64, payload bool) (*rows.Row, error) {
 }
 
 const columns = `id, key, kind, address, grp, role, priority, weight, ttr, max_attempts, created, deadline,
-	state, takeable, gap, round, seq, place, since, counted, consumer, attempts, ready_at, until, expires, wake, err_code, err_message`
+	state, takeable, gap, returned, round, seq, place, since, counted, consumer, attempts, ready_at, until, expires, wake, err_code, err_message`
 
 var (
 	selectBare  = "SELECT " + columns + " FROM fairq.tasks "
@@ -258,8 +258,8 @@ type scan struct {
 func (s *scan) columns() []any {
 	return []any{
 		&s.ID, &s.key, &s.kind, &s.address, &s.group, &s.role, &s.Priority, &s.weight, &s.ttr, &s.maxAttempts, &s.Created, &s.deadline,
-		&s.state, &s.Takeable, &s.Gap, &s.Round, &s.Seq, &s.Place, &s.Since, &s.Counted, &s.consumer, &s.atm, &s.readyAt, &s.until, &s.expires,
-		&s.wake, &s.code, &s.message,
+		&s.state, &s.Takeable, &s.Gap, &s.Returned, &s.Round, &s.Seq, &s.Place, &s.Since, &s.Counted, &s.consumer, &s.atm, &s.readyAt,
+		&s.until, &s.expires, &s.wake, &s.code, &s.message,
 	}
 }
 

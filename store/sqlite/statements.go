@@ -102,7 +102,7 @@ const (
 // taskColumns are as readTask reads them.
 const (
 	taskColumns = `id, "key", kind, address, role, priority, weight, ttr, max_attempts, created, deadline, ` +
-		`"group", state, takeable, round, seq, gap, place, since, counted, consumer, attempts, ready_at, until, expires, wake, err_code, err`
+		`"group", state, takeable, round, seq, gap, returned, place, since, counted, consumer, attempts, ready_at, until, expires, wake, err_code, err`
 	withPayload = taskColumns + `, payload`
 
 	fromReady = ` FROM ~tasks WHERE queue = ? AND takeable AND priority <= ?`
@@ -136,11 +136,11 @@ var statements = [numStatements]struct{ name, sql string }{
 	deleteRound:    {"save", `DELETE FROM ~rounds WHERE queue = ? AND priority = ?`},
 	updateSettings: {"set settings", `UPDATE ~queues SET settings = ? WHERE id = ?`},
 
-	insertTask: {"insert", `INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (` + marks(30) + `)`},
+	insertTask: {"insert", `INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (` + marks(31) + `)`},
 	insertPlain: {"insert", `INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (?, ?, ?, '', 0, ?, ?, ?, ?, ?, ?, ` +
-		`'', ?, ?, ?, ?, 0, ?, ?, ?, 0, 0, ?, ?, ?, ?, 0, NULL, ?, ?)`},
-	updateTask: {"update", `UPDATE ~tasks SET "group" = ?, state = ?, takeable = ?, round = ?, seq = ?, gap = ?, place = ?, since = ?, counted = ?, ` +
-		`consumer = ?, attempts = ?, ready_at = ?, until = ?, expires = ?, wake = ?, err_code = ?, err = ? WHERE id = ?`},
+		`'', ?, ?, ?, ?, 0, 0, ?, ?, ?, 0, 0, ?, ?, ?, ?, 0, NULL, ?, ?)`},
+	updateTask: {"update", `UPDATE ~tasks SET "group" = ?, state = ?, takeable = ?, round = ?, seq = ?, gap = ?, returned = ?, place = ?, since = ?, ` +
+		`counted = ?, consumer = ?, attempts = ?, ready_at = ?, until = ?, expires = ?, wake = ?, err_code = ?, err = ? WHERE id = ?`},
 	takeTask: {"take", `UPDATE ~tasks SET state = ?, takeable = ?, since = ?, counted = ?, ` +
 		`consumer = ?, attempts = ?, until = ?, wake = ? WHERE id = ?`},
 	deleteTask:     {"delete", `DELETE FROM ~tasks WHERE id = ?`},

@@ -18,7 +18,8 @@ func readTask(c *cells, r *rows.Row) {
 	r.Role, r.Priority, r.Weight = task.Role(c.int()), int(c.int()), int(c.int())
 	r.TTR, r.MaxAttempts, r.Created, r.Deadline = time.Duration(c.int()), int(c.int()), c.int(), c.int()
 	r.Group, r.State, r.Takeable = c.text(), task.State(c.int()), c.bool()
-	r.Round, r.Seq, r.Gap, r.Place, r.Since, r.Counted = c.uint(), c.uint(), c.bool(), c.uint(), c.uint(), c.bool()
+	r.Round, r.Seq, r.Gap, r.Returned, r.Place = c.uint(), c.uint(), c.bool(), c.bool(), c.uint()
+	r.Since, r.Counted = c.uint(), c.bool()
 	r.Consumer, r.Attempts = c.uint(), int(c.int())
 	r.ReadyAt, r.Until, r.Expires, r.Wake = c.int(), c.int(), c.int(), c.int()
 	r.Err = c.error()
@@ -77,7 +78,7 @@ func (v *view) count(from, to task.State) {
 }
 
 func (v *view) Insert(r *rows.Row) (err error) {
-	if r.Address == "" && r.Group == "" && !r.Gap && r.Consumer == 0 && r.Attempts == 0 && r.Err == nil {
+	if r.Address == "" && r.Group == "" && !r.Gap && !r.Returned && r.Consumer == 0 && r.Attempts == 0 && r.Err == nil {
 		_, err = v.session.exec(insertPlain,
 			v.rowid(r.ID), r.Key, r.Kind, int64(r.Priority), int64(r.Weight), int64(r.TTR), int64(r.MaxAttempts), r.Created, r.Deadline,
 			int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Seq), int64(r.Place), int64(r.Since), bit(r.Counted),
@@ -87,7 +88,7 @@ func (v *view) Insert(r *rows.Row) (err error) {
 		_, err = v.session.exec(insertTask,
 			v.rowid(r.ID), r.Key, r.Kind, r.Address, int64(r.Role), int64(r.Priority), int64(r.Weight), int64(r.TTR),
 			int64(r.MaxAttempts), r.Created, r.Deadline,
-			r.Group, int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Seq), bit(r.Gap), int64(r.Place), int64(r.Since),
+			r.Group, int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Seq), bit(r.Gap), bit(r.Returned), int64(r.Place), int64(r.Since),
 			bit(r.Counted), int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Wake, code, message, r.Payload, v.queue)
 	}
 	if err != nil {
@@ -101,7 +102,7 @@ func (v *view) Insert(r *rows.Row) (err error) {
 func (v *view) Update(r *rows.Row) error {
 	code, message := errorCells(r.Err)
 	n, err := v.session.exec(updateTask,
-		r.Group, int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Seq), bit(r.Gap), int64(r.Place), int64(r.Since),
+		r.Group, int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Seq), bit(r.Gap), bit(r.Returned), int64(r.Place), int64(r.Since),
 		bit(r.Counted), int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Wake, code, message, v.rowid(r.ID))
 	return v.updated(r, n, err)
 }

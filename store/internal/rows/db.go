@@ -116,6 +116,7 @@ type Row struct {
 	Round    uint64 // 0 if it has none
 	Seq      uint64 // its place in the round
 	Gap      bool   // between its round and that of the next task of its line there may be rounds without one
+	Returned bool   // it was taken by its turn and handed back, so it is first, and keeps the turn whatever happens to others
 	Place    uint64 // its place among the tasks of its key
 	Since    uint64 // a number from when it got into its state: if taken that of its lease, if buried that of its burial
 	Counted  bool   // it may be evicted: it is in the index that Oldest and Newest read

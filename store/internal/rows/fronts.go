@@ -225,11 +225,11 @@ func (u *unit) refile(changed *Row, left, used turn) {
 	slices.SortFunc(turns, turn.compare)
 	turns = slices.Compact(turns)
 	for _, r := range u.newFront(k, l.Priority, front, max(weight, len(turns))) {
-		for len(turns) <= r.number {
-			turns = append(turns, u.lineTurn(l, weight, turns))
+		if r.number == len(turns) {
+			turns = append(turns, u.lineTurn(r.Row, weight, turns, used))
 		}
 		if t := turns[r.number]; r.turn() != t || r.Takeable == blocked {
-			r.Round, r.Seq = t.round, t.seq
+			r.setTurn(t)
 			u.reveal(r.Row, !blocked)
 		}
 	}
@@ -242,8 +242,8 @@ type place struct {
 }
 
 // newFront returns the tasks that must be at the front of a line: as many as wanted, and the first one of each further kind.
-// The first one of each kind shares the first turn, for that is the turn of whoever takes only such tasks. Those that were
-// there and must not be any more are parked.
+// These share the last turn, for whoever takes only such tasks. (If it was an earlier one, they would come before older tasks of
+// other kinds.) Those that were there and must not be any more are parked.
 func (u *unit) newFront(k *lines, priority int, all []*Row, wanted int) (places []place) {
 	for s, p := range k.parked {
 		if s.priority == priority {
@@ -254,12 +254,12 @@ func (u *unit) newFront(k *lines, priority int, all []*Row, wanted int) (places 
 	kinds := map[string]bool{}
 	for i, r := range all {
 		switch {
-		case !kinds[r.Kind]:
-			places = append(places, place{r, 0})
 		case i < wanted:
 			places = append(places, place{r, i})
+		case !kinds[r.Kind]:
+			places = append(places, place{r, wanted - 1})
 		case r.Round != 0: // it was at the front
-			r.Round, r.Seq = 0, 0
+			r.setTurn(turn{})
 			u.reveal(r, false)
 		}
 		kinds[r.Kind] = true
@@ -267,8 +267,9 @@ func (u *unit) newFront(k *lines, priority int, all []*Row, wanted int) (places 
 	return places
 }
 
-// lineTurn returns the turn of a line after others that it has.
-func (u *unit) lineTurn(l Line, weight int, turns []turn) turn {
+// lineTurn returns the turn for a task whose line has others before it, and has just used one or none. The order within a round is
+// that in which tasks became ready, but with MaxInFlightPerKey, or if the line has missed turns, that in which lines got theirs.
+func (u *unit) lineTurn(r *Row, weight int, turns []turn, used turn) turn {
 	end := last{}
 	for _, t := range turns {
 		if t.round > end.round {
@@ -278,7 +279,11 @@ func (u *unit) lineTurn(l Line, weight int, turns []turn) turn {
 			end.tasks++
 		}
 	}
-	return turn{u.next(l, end, weight).round, u.number()}
+	t := turn{round: u.next(r.line(), end, weight).round, seq: r.Place}
+	if u.q.limited || used.round < u.current(r.Priority) || slices.ContainsFunc(turns, func(o turn) bool { return o.compare(t) > 0 }) {
+		t.seq = u.number()
+	}
+	return t
 }
 
 // refiled returns a row with the turn that it has by now: refile may have given it another one since it was read.
@@ -290,7 +295,8 @@ func (u *unit) refiled(r *Row) *Row {
 		return must(u.v.Get(r.ID, u.whole()))
 	}
 	if now := u.lines[r.Key].find(r); now != nil {
-		r.Round, r.Seq, r.Takeable = now.Round, now.Seq, now.Takeable
+		r.Takeable = now.Takeable
+		r.setTurn(now.turn())
 	}
 	return r
 }

@@ -138,7 +138,7 @@ func (u *unit) take(c *member, f Filter, wanted int) *Row {
 	}
 	u.refile(r, turn{}, r.turn())
 	if r.Gap {
-		u.closeGap(r.line(), r.turn(), turn{u.current(r.Priority) + 1, 0})
+		u.closeGap(r.line(), r.turn(), turn{round: u.current(r.Priority) + 1})
 	}
 	u.stats.Takes++
 	u.notice(notice{what: leaseBegun, id: r.ID, lease: r.Since, kind: r.Key})
@@ -222,7 +222,7 @@ func (u *unit) back(r *Row, keep bool, why task.EventType, now int64, lease uint
 		u.gone(r, end, now, 0, outcome)
 		return
 	}
-	if !keep {
+	if r.Returned = keep; !keep {
 		u.newTurn(r)
 	}
 	u.wait(r, g, now)

@@ -333,7 +333,7 @@ func TestRebuild(t *testing.T) {
 		}},
 		"KeepPlace": {task.Options[string]{}, "a0 a1 a2 b1", task.Options[string]{KeepPlace: true}, func(q queue) {
 			time.Sleep(2 * time.Hour)
-			q.order("b1 a0 a1 a2") // as if it had kept its place
+			q.order("a0 b1 a1 a2") // as if it had kept its place
 		}},
 		"KeepPlaceNoMore": {task.Options[string]{KeepPlace: true}, "a0 a1 a2 b1", task.Options[string]{}, func(q queue) {
 			time.Sleep(2 * time.Hour)

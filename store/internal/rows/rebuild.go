@@ -8,11 +8,12 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// rebuild makes the rows of a queue what they must be with its settings, which have changed. The tasks that are ready are put
-// anew, in the order in which they would have been taken.
+// rebuild makes the rows of a queue what they must be with its settings, which have changed. Those that need a turn get new ones:
+// lines in the order in which their tasks would have been taken, and the tasks of a line in that of their places. What is taken or
+// was handed back keeps its turn, but of a line the first ones get the earlier turns of these too.
 func (u *unit) rebuild() {
 	weights := map[string]int{}
-	var ready []*Row
+	var used, rest []*Row
 	u.lines = map[string]*lines{}
 	clear(u.head.lasts)
 	clear(u.head.taken)
@@ -20,36 +21,68 @@ func (u *unit) rebuild() {
 		page := must(u.v.List(task.ListOptions{After: after, Limit: pageSize}))
 		for _, r := range page {
 			after, weights[r.Key] = task.ID(r.ID), r.Weight
-			if r.Payload = nil; r.State == task.Ready {
-				ready = append(ready, &Row{ID: r.ID, Key: r.Key, Priority: r.Priority, Round: r.Round, Seq: r.Seq, Place: r.Place})
+			was := &Row{ID: r.ID, Key: r.Key, Priority: r.Priority, Round: r.Round, Seq: r.Seq, Returned: r.Returned}
+			if u.reset(r); r.Round != 0 {
+				used = append(used, was)
 			}
-			u.reset(r)
+			if was.Place = r.Place; r.State == task.Ready || u.q.reserves && r.State != task.Taken {
+				rest = append(rest, was)
+			}
 		}
 		if len(page) < pageSize {
 			break
 		}
 	}
 	u.recountKeys(weights)
-	slices.SortFunc(ready, inOrder)
-	for _, old := range ready {
-		r := must(u.v.Get(old.ID, false))
+	u.inPlace(used, func(r *Row, was turn) {
+		r.setTurn(was)
+		r.Returned = r.State == task.Ready
+		u.update(r)
+	})
+	u.inPlace(rest, func(r *Row, _ turn) {
+		if u.q.reserves && r.Round == 0 {
+			u.turn(r)
+		}
+		if r.State != task.Ready {
+			u.update(r)
+			return
+		}
 		u.set(r, task.Ready)
 		u.update(r)
 		u.refile(r, turn{}, turn{})
+	})
+}
+
+// inPlace goes through turns in order. It calls f with each, and with the row that must have it so that the rows of each line are
+// in the order of their places.
+func (u *unit) inPlace(rows []*Row, f func(r *Row, t turn)) {
+	lines := map[Line][]*Row{}
+	for _, r := range rows {
+		lines[r.line()] = append(lines[r.line()], r)
+	}
+	for _, line := range lines {
+		slices.SortFunc(line, byPlace)
+	}
+	slices.SortFunc(rows, inOrder)
+	for _, old := range rows {
+		l := old.line()
+		f(must(u.v.Get(lines[l][0].ID, false)), old.turn())
+		lines[l] = lines[l][1:]
 	}
 }
 
 // reset takes a task out of all indexes that depend on the settings.
 func (u *unit) reset(r *Row) {
 	waits := r.State == task.Ready || r.State == task.Delayed
-	if r.Takeable, r.Counted = false, waits && u.q.evicts; r.State != task.Taken { // one that is handed back is first
-		r.Round = 0
+	used := r.State == task.Taken || r.State == task.Ready && r.Returned // it is first, or will be if it is handed back
+	if r.Takeable, r.Counted = false, waits && u.q.evicts; !used {
+		r.setTurn(turn{})
 	}
 	if r.Counted {
 		r.Since = u.number()
 	}
-	if u.q.reserves && r.State != task.Ready && r.State != task.Taken {
-		u.turn(r)
+	if u.q.settings.KeepPlace && r.Place == 0 {
+		r.Place = r.ID // as if it had kept it
 	}
 	check(u.v.Update(r))
 }

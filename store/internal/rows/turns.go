@@ -128,6 +128,7 @@ func (u *unit) newTurn(r *Row) {
 	if !u.q.settings.KeepPlace {
 		r.Round, r.Seq, r.Place, r.Gap = 0, 0, 0, false
 	}
+	r.Returned = false
 	if !u.q.reserves {
 		r.Round = 0
 	}
@@ -159,29 +160,23 @@ func (u *unit) turn(r *Row) {
 // free remembers that a line has a turn that no task has any more, the first one if there are several.
 func (u *unit) free(r *Row) {
 	if u.gaps == nil {
-		u.gaps = map[Line]gap{}
+		u.gaps = map[Line]turn{}
 	}
-	if first, ok := u.gaps[r.line()]; !ok || r.turn().compare(first.turn) < 0 {
-		u.gaps[r.line()] = gap{r.turn(), r.Weight}
+	if first, ok := u.gaps[r.line()]; !ok || r.turn().compare(first) < 0 {
+		u.gaps[r.line()] = r.turn()
 	}
 }
 
-// gap is a free turn of a line with that weight.
-type gap struct {
-	turn
-	weight int
-}
-
-// closeGaps gives the free turns to the tasks behind them. A turn that others of the line may have had after it, which are taken
-// and may be handed back, is moved to the end of the round being served, so that it does not come before these.
+// closeGaps gives the free turns to the tasks behind them. Others of the line may have had a turn after one that was returned, and
+// may be handed back. So that one is moved to the end of the round being served, or what gets it would come before these.
 func (u *unit) closeGaps() {
 	for l, first := range u.gaps {
 		delete(u.gaps, l)
-		free, now := first.turn, u.current(l.Priority)
-		if free.round < now || free.round == now && first.weight > 1 {
-			free = turn{now, 0}
+		free := first
+		if first.returned {
+			free = turn{round: u.current(l.Priority)}
 		}
-		u.closeGap(l, first.turn, free)
+		u.closeGap(l, first, free)
 	}
 }
 
@@ -195,16 +190,22 @@ func (u *unit) closeGap(l Line, after, free turn) {
 	if free.seq == 0 {
 		free.seq = u.number()
 	}
-	next.Round, next.Seq, next.Gap = free.round, free.seq, true
+	next.setTurn(free)
+	next.Gap = true
 	delete(u.head.lasts, l)
 	u.ahead = ahead{}
 	u.update(next)
 }
 
 // turn is a place in the order.
-type turn struct{ round, seq uint64 }
+type turn struct {
+	round, seq uint64
+	returned   bool
+}
 
-func (r *Row) turn() turn { return turn{r.Round, r.Seq} }
+func (r *Row) turn() turn { return turn{r.Round, r.Seq, r.Returned} }
+
+func (r *Row) setTurn(t turn) { r.Round, r.Seq, r.Returned = t.round, t.seq, t.returned }
 
 func (t turn) compare(other turn) int {
 	return cmp.Or(cmp.Compare(t.round, other.round), cmp.Compare(t.seq, other.seq))
@@ -234,7 +235,8 @@ func (u *unit) pauseKey(key string, paused bool) {
 }
 
 // show makes the ready tasks of a key ones that can be taken again. The key has the next turn if it has missed some, but one
-// such turn only: the others, and what comes behind them, get new ones.
+// such turn only: the others, and what comes behind them, get new ones. What was handed back has not missed its turn, and keeps
+// it; if it did not, it would come after those of its key that are still to be handed back.
 func (u *unit) show(key string) {
 	missed := map[int]int{}
 	var line Line
@@ -246,16 +248,14 @@ func (u *unit) show(key string) {
 	for _, r := range rows {
 		l, was := r.line(), r.turn()
 		if l != line || was != before {
-			if !u.q.settings.KeepPlace && (r.Round <= u.current(l.Priority) || missed[l.Priority] > 1) {
-				missed[l.Priority]++
-			}
 			after = was
-			switch n := missed[l.Priority]; {
-			case n == 2:
-				u.setLast(l, last{})
-				fallthrough
-			case n > 2:
-				after.round = u.nextRound(l, r.Weight)
+			if !u.q.settings.KeepPlace && !r.Returned && (r.Round <= u.current(l.Priority) || missed[l.Priority] > 1) {
+				if missed[l.Priority]++; missed[l.Priority] == 2 {
+					u.setLast(l, last{})
+				}
+				if missed[l.Priority] > 1 {
+					after.round = u.nextRound(l, r.Weight)
+				}
 			}
 		}
 		line, before, r.Round = l, was, after.round

@@ -149,3 +149,58 @@ func TestKeptForASecond(t *testing.T) {
 		q.order("a1 a7 b1 a8 b2 a9 b3 a2 a3 a4 a5 a6") // a7 is that one place that it has from each process
 	})
 }
+
+// A key that is paused and resumed keeps the order of its tasks, and what was handed back is first.
+func TestResumedInOrder(t *testing.T) {
+	everywhere(t, task.Options[string]{}, func(q queue) {
+		q.put("a1 a2 a3")
+		one, two, three := q.take("a1"), q.take("a2"), q.take("a3")
+		q.put("b1")
+		require.NoError(q, one.Release(q.Context(), 0))
+		require.NoError(q, two.Release(q.Context(), 0))
+		require.NoError(q, q.PauseKey(q.Context(), "a"))
+		require.NoError(q, q.ResumeKey(q.Context(), "a"))
+		require.NoError(q, three.Release(q.Context(), 0))
+		q.order("a1 a2 a3 b1")
+	})
+}
+
+// As many tasks of a key as its weight are in a round, in the order in which they were put, whatever their kinds.
+func TestTurnsOfKinds(t *testing.T) {
+	weights := map[string]int{"a": 2, "b": 1}
+	everywhere(t, task.Options[string]{Weight: func(key string) int { return weights[key] }}, func(q queue) {
+		q.put("a1:x b1 b2:x b3 a2:y a3 a4:x")
+		one, two := q.take("a1"), q.take("b1")
+		require.NoError(q, one.Release(q.Context(), 0))
+		require.NoError(q, two.Release(q.Context(), 0))
+		q.order("a1 b1 a2 b2 a3 a4 b3")
+	})
+}
+
+// The order within a key is that of places, also when the queue is opened with other options.
+func TestOtherOptionsInOrder(t *testing.T) {
+	all := map[string]task.Options[string]{"none": {}, "KeepPlace": {KeepPlace: true}, "limit": {MaxInFlightPerKey: 9}}
+	for before, o := range all {
+		for after, changed := range all {
+			t.Run(before+" to "+after, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					store := open(rowstest.NewDB(time.Now))
+					q := openQueue(t, store, o)
+					q.put("a1 a2 a3 a4 a5")
+					one, c := q.take("a1"), q.NewConsumer(task.Filter{})
+					_, ok, err := c.TryTake(t.Context())
+					require.NoError(t, err)
+					require.True(t, ok)
+					three := q.take("a3")
+					require.NoError(t, c.Disconnect(t.Context()))
+					require.NoError(t, one.Release(t.Context(), 0))
+					require.NoError(t, three.Release(t.Context(), 0))
+					require.NoError(t, q.Close(t.Context()))
+					q = openQueue(t, store, changed)
+					time.Sleep(time.Minute) // now a2 is handed back
+					q.order("a1 a2 a3 a4 a5")
+				})
+			})
+		}
+	}
+}

@@ -24,7 +24,7 @@ type unit struct {
 	keys    map[string]*Key // rows of the table of keys that were read
 	unsaved map[*Key]bool
 	lines   map[string]*lines // by key
-	gaps    map[Line]gap
+	gaps    map[Line]turn     // the first free turn of each
 	ahead   ahead
 
 	// What happens once the transaction is committed.

@@ -234,7 +234,8 @@ func (v *memView) write(s rows.Row, r *rows.Row) {
 // copyChanging copies the fields that change.
 func copyChanging(to, from *rows.Row) {
 	to.Group, to.State, to.Takeable, to.Round, to.Seq = from.Group, from.State, from.Takeable, from.Round, from.Seq
-	to.Gap, to.Place, to.Since, to.Counted, to.Consumer = from.Gap, from.Place, from.Since, from.Counted, from.Consumer
+	to.Gap, to.Returned, to.Place = from.Gap, from.Returned, from.Place
+	to.Since, to.Counted, to.Consumer = from.Since, from.Counted, from.Consumer
 	to.Attempts, to.ReadyAt, to.Until, to.Expires = from.Attempts, from.ReadyAt, from.Until, from.Expires
 	to.Wake, to.Err = from.Wake, cloneError(from.Err)
 }

@@ -153,7 +153,7 @@ func (v values) change(r *rows.Row, consumers []uint64) {
 	r.Group = pick(v.rnd, "", "", v.of(v.groups))
 	r.Round, r.Seq, r.Place, r.Since = v.round(), v.place(), v.place(), v.place()
 	r.Takeable = r.State == task.Ready && r.Round != 0 && !v.chance(4)
-	r.Gap = v.chance(4)
+	r.Gap, r.Returned = v.chance(4), v.chance(4)
 	r.Counted = (r.State == task.Ready || r.State == task.Delayed) && !v.chance(4)
 	r.Consumer = 0
 	if r.State == task.Taken {

@@ -192,7 +192,7 @@ func (w *walker) walkRow(r *rows.Row) {
 func (w *walker) walkLines() {
 	lines := map[rows.Line][]*rows.Row{}
 	for _, r := range w.all {
-		if r.State == task.Ready {
+		if r.State == task.Ready || r.State == task.Taken && !w.fronted {
 			l := rows.Line{Key: r.Key, Priority: r.Priority}
 			lines[l] = append(lines[l], r)
 		}
@@ -211,7 +211,7 @@ func (w *walker) walkLines() {
 		}
 		in := map[uint64]int{}
 		for _, r := range line {
-			if r.Round > w.head.Rounds[l.Priority] {
+			if r.State == task.Ready && r.Round > w.head.Rounds[l.Priority] {
 				in[r.Round]++
 				w.check(in[r.Round] <= r.Weight, "%s has too many beside it in its round", describe(r))
 			}
@@ -219,23 +219,21 @@ func (w *walker) walkLines() {
 	}
 }
 
-// walkFront checks that the first tasks of a line are at its front, as many as its weight, and the first of each kind, which
-// has the first turn.
+// walkFront checks that the first tasks of a line are at its front, as many as its weight, and the first of each further kind,
+// which shares the last turn.
 func (w *walker) walkFront(_ rows.Line, line []*rows.Row) {
 	kinds := map[string]bool{}
-	last, parked := line[0], false
+	last, behind := &rows.Row{}, false // the last one with a turn of its own, and whether others have come since
 	for i, r := range line {
-		first := !kinds[r.Kind]
+		first, shares := !kinds[r.Kind], r.Round == last.Round && r.Seq == last.Seq
 		kinds[r.Kind] = true
 		switch {
-		case first:
-			w.check(r.Round != 0, "%s is the first of its kind, and is parked", describe(r))
-			w.check(r.Round == line[0].Round && r.Seq == line[0].Seq, "%s is the first of its kind, and has not the first turn of its line", describe(r))
-		case r.Round == 0:
-			w.check(i >= r.Weight, "%s is number %d of its line, and is parked", describe(r), i)
-			parked = true
+		case r.Round == 0 || shares:
+			w.check(i >= r.Weight, "%s is number %d of its line, and has no turn of its own", describe(r), i)
+			w.check(first == (r.Round != 0), "%s has a turn; it is the first of its kind: %v", describe(r), first)
+			behind = true
 		default:
-			w.check(!parked, "%s is at the front behind others that are parked", describe(r))
+			w.check(!behind, "%s has a turn behind others that have none of their own", describe(r))
 			w.check(r.Round > last.Round || r.Round == last.Round && r.Seq > last.Seq, "%s stands before %s", describe(r), describe(last))
 			last = r
 		}
