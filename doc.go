@@ -35,7 +35,8 @@
 //     what is evicted is the oldest item of such a key, the pushing one if that is among them.
 //   - Producers who wait are admitted in rounds by key. Consumers who wait are served first come, first served. If an item
 //     is handed to a consumer when its context ends, the consumer has the item.
-//   - Functions of yours run without the lock held. They may call the queue.
+//   - Functions of yours run without the lock held. They may call the queue. If one panics, the others that the same call
+//     has to call are called nevertheless.
 //
 // docs/design.md has the reasons, and property_test.go the tests.
 //

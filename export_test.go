@@ -21,7 +21,7 @@ func (q *FairQueue[K, V]) Check() error {
 		return fmt.Errorf("%d producers wait though there are only %d items of %d", q.producers.len, q.queue.len, q.options.Capacity)
 	}
 	for key := range q.barred.Order() {
-		hash := q.hash(key)
+		hash := hashOf(key)
 		if n := q.queue.keyLen(key, hash) + q.producers.keyLen(key, hash); n < q.options.KeyCapacity {
 			return fmt.Errorf("producers of key %v are barred though it has only %d items and turns of %d", key, n, q.options.KeyCapacity)
 		}
@@ -38,3 +38,5 @@ func (q *FairQueue[K, V]) TimeSnapshot() time.Duration {
 	q.mu.Unlock()
 	return time.Since(start)
 }
+
+func (h *Histogram) Add(d time.Duration) { h.add(d) }

@@ -2,338 +2,273 @@ package fairq
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"math/rand/v2"
-	"sync"
-	"sync/atomic"
-	"testing"
+	"maps"
+	"slices"
 	"time"
-
-	"github.com/stretchr/testify/require"
 )
 
-// driveFair makes the calls that data spells on a FairQueue of one of many configurations, and compares with the model.
-// One goroutine makes all calls, so nobody waits; see TestConservation for the others.
-func driveFair(t testing.TB, data []byte) {
-	if len(data) < 2 || len(data) > 300 {
-		return
-	}
-	mode, size := data[0], data[1]
-	keys := 2 + int(size>>5)
-	o := Options[int, int]{Capacity: 1 + int(size&15), Newcomers: Newcomers(mode & 1), TrackWait: mode&16 != 0}
-	if mode&2 != 0 {
-		o.KeyCapacity = 1 + o.Capacity/2
-	}
-	weights := map[int]int{}
-	if mode&4 != 0 {
-		for k := range keys {
-			weights[k] = 1 + k%3
-		}
-		o.Weight = func(k int) int { return max(1, weights[k]) }
-	}
-	var evicted []int
-	keyOf := map[int]int{}
-	if mode&8 != 0 {
-		o.WhenFull = EvictHeaviest
-		if mode&32 != 0 {
-			o.WhenFull = EvictOldest
-		}
-		o.OnEvict = func(key, item int) {
-			require.Equal(t, keyOf[item], key)
-			evicted = append(evicted, item)
-		}
-	}
-	q := New(func(item int) int { return keyOf[item] }, &o)
-	m := newModel(o.Newcomers, weights)
-	var counts Stats
-	tickets := map[int]Ticket{}
+// fairModel is a FairQueue of which every call says what it will do, waiting included. An item's key
+// is the one that keyOf names.
+type fairModel struct {
+	*model
+	o         Options[float64, int]
+	keyOf     map[int]int
+	producers *model // those in the line, by their items
+	barred    *model
+	consumers []int // by the number of their call
+	closed    bool
+	counts    Stats // with the gauges that compareFair does not fill in left out
+	evicted   []int
+	done      map[int]outcome   // of the calls that wait or have waited, by their number
+	since     map[int]time.Time // when each item was pushed
+}
 
-	// push tells what must happen, and makes it happen to the model.
-	push := func(key, item int) (victims []int, err error) {
-		heaviest, victim, oldest := m.heaviest()
-		items := 0
-		if k := m.keys[key]; k != nil {
-			items = len(k.items)
-		}
-		if o.WhenFull == EvictOldest {
-			victim = oldest
-			if heaviest[key] {
-				victim = m.keys[key].items[0]
-			}
-		}
-		switch {
-		case o.KeyCapacity > 0 && o.KeyCapacity < o.Capacity && items >= o.KeyCapacity:
-			counts.Refused++
-			return nil, ErrKeyFull
-		case m.len() < o.Capacity:
-		case o.WhenFull == Reject || o.WhenFull == EvictHeaviest && heaviest[key]:
-			counts.Refused++
-			return nil, ErrFull
-		default:
-			counts.Evicted++
-			m.remove(victim)
-			victims = []int{victim}
-		}
-		counts.Pushed++
-		m.push(key, item)
-		return victims, nil
-	}
-	for i, b := range data[2:] {
-		key, item := int(b>>3)%keys, 100*i
-		keyOf[item] = key
-		evicted = nil
-		switch op := b & 7; op {
-		case 0, 1:
-			victims, want := push(key, item)
-			require.ErrorIs(t, q.Push(item), want, "step %d", i)
-			require.Equal(t, victims, evicted, "step %d", i)
-		case 2:
-			victims, want := push(key, item)
-			ticket, err := q.Add(item)
-			require.ErrorIs(t, err, want, "step %d", i)
-			require.Equal(t, victims, evicted, "step %d", i)
-			if err == nil {
-				tickets[item] = ticket
-			}
-		case 3:
-			var batch, victims []int
-			var want error
-			accepted := 0
-			for j := range int(b >> 4) {
-				batch = append(batch, item+j)
-				keyOf[item+j] = key + j/2%2
-				if want == nil {
-					v, err := push(keyOf[item+j], item+j)
-					if want = err; err == nil {
-						accepted++
-						victims = append(victims, v...)
-					}
-				}
-			}
-			n, err := q.PushBatch(batch)
-			require.ErrorIs(t, err, want, "step %d", i)
-			require.Equal(t, accepted, n, "step %d", i)
-			require.Equal(t, victims, evicted, "step %d", i)
-		case 4, 5:
-			_, want, wantOK := m.pop()
-			got, ok := q.Pop()
-			require.Equal(t, fmt.Sprint(want, wantOK), fmt.Sprint(got, ok), "step %d", i)
-			if ok {
-				counts.Popped++
-			}
-		case 6:
-			switch {
-			case b>>3 < 8:
-				got := make([]int, b>>3)
-				n := q.PopBatch(got)
-				for _, item := range got[:n] {
-					_, want, ok := m.pop()
-					require.True(t, ok)
-					require.Equal(t, want, item, "step %d", i)
-				}
-				counts.Popped += uint64(n)
-				require.True(t, n == len(got) || m.len() == 0)
-			case b>>3 < 10:
-				want := []int{}
-				for m.len() > 0 {
-					_, item, _ := m.pop()
-					want = append(want, item)
-				}
-				require.Equal(t, want, q.Drain(), "step %d", i)
-				counts.Drained += uint64(len(want))
-				// A drained queue begins anew.
-				m = newModel(o.Newcomers, weights)
-			default:
-				for item, ticket := range tickets {
-					_, queued := position(m, item)
-					got, ok := q.Remove(ticket)
-					require.Equal(t, queued, ok, "step %d: remove %d", i, item)
-					if ok {
-						require.Equal(t, item, got)
-						m.remove(item)
-						counts.Removed++
-					}
-					delete(tickets, item)
-					break
-				}
-			}
-		case 7:
-			if b>>3 < 6 {
-				var want []int
-				if k := m.keys[key]; k != nil {
-					want = append(want, k.items...)
-				}
-				require.Equal(t, want, q.RemoveKey(key), "step %d", i)
-				for _, item := range want {
-					m.remove(item)
-					counts.Removed++
-				}
-			}
-		}
-		compareFair(t, q, m, counts)
+// outcome is what a call that may wait returns. A PushWait has its item for a number.
+type outcome struct {
+	item int
+	err  error
+}
+
+func newFairModel(o Options[float64, int], weights map[int]int) *fairModel {
+	return &fairModel{
+		o: o, model: newModel(o.Newcomers, weights), producers: newModel(NextRound, weights), barred: newModel(NextRound, weights),
+		keyOf: map[int]int{}, done: map[int]outcome{}, since: map[int]time.Time{},
 	}
 }
 
-func compareFair(t testing.TB, q *FairQueue[int, int], m *model, counts Stats) {
-	require.NoError(t, q.Check())
-	compare(t, &q.queue, m, nil, nil)
-	s := q.Stats()
-	counts.Len, counts.Keys, counts.Capacity = m.len(), len(m.keys), q.options.Capacity
-	s.OldestAge, s.Wait = 0, Histogram{}
-	require.Equal(t, counts, s)
-	require.Equal(t, s.Pushed, s.Popped+s.Removed+s.Evicted+s.Drained+uint64(s.Len))
+func (m *fairModel) full() bool { return m.len() >= m.o.Capacity }
 
-	// A snapshot is what will be popped, in two parts.
-	snapshot := q.Snapshot()
-	behind := 0
-	for key, items := range snapshot.Queues {
-		behind += len(items)
-		all := m.keys[key].items
-		require.Equal(t, all[len(all)-len(items):], items)
+func (m *fairModel) keyCapacity() int {
+	if m.o.KeyCapacity == 0 {
+		return m.o.Capacity
 	}
-	require.Len(t, snapshot.Round, m.len()-behind)
-	require.Len(t, snapshot.Round, len(m.round))
-	i := 0
-	for _, round := range m.future() {
-		for _, turn := range round {
-			if i < len(snapshot.Round) {
-				require.Equal(t, turn.given, snapshot.Round[i])
+	return m.o.KeyCapacity
+}
+
+// makeRoom tells whether there is room for an item of a key, after an eviction if need be.
+func (m *fairModel) makeRoom(key int) error {
+	switch {
+	case m.closed:
+		return ErrClosed
+	case m.keyCapacity() < m.o.Capacity && m.keyLen(key) >= m.keyCapacity():
+		return ErrKeyFull
+	case !m.full():
+		return nil
+	case m.o.WhenFull == Reject:
+		return ErrFull
+	}
+	if heaviest, _, _ := m.heaviest(); m.o.WhenFull == EvictHeaviest && heaviest[key] {
+		return ErrFull
+	}
+	m.evict(key)
+	return nil
+}
+
+// evict makes room for an item of a key.
+func (m *fairModel) evict(key int) {
+	heaviest, victim, oldest := m.heaviest()
+	if m.o.WhenFull == EvictOldest {
+		victim = oldest
+		if heaviest[key] {
+			victim = m.keys[key].items[0]
+		}
+	}
+	m.counts.Evicted++
+	m.evicted = append(m.evicted, victim)
+	m.remove(victim)
+	m.unbar(m.keyOf[victim])
+}
+
+func (m *fairModel) enter(item int) {
+	m.push(m.keyOf[item], item)
+	m.since[item] = time.Now()
+	m.counts.Pushed++
+}
+
+// handOver gives an item that was just queued to a consumer who waits.
+func (m *fairModel) handOver() {
+	if len(m.consumers) > 0 {
+		m.done[m.consumers[0]] = outcome{m.take(), nil}
+		m.consumers = m.consumers[1:]
+	}
+	if m.o.WhenFull == EvictOldest {
+		m.admit()
+	}
+}
+
+// offer is Push.
+func (m *fairModel) offer(item int) error {
+	if err := m.makeRoom(m.keyOf[item]); err != nil {
+		if !m.closed {
+			m.counts.Refused++
+		}
+		return err
+	}
+	m.enter(item)
+	m.handOver()
+	return nil
+}
+
+// pushWait is PushWait, which returns as soon as done says so.
+func (m *fairModel) pushWait(item int) {
+	key := m.keyOf[item]
+	switch err := m.makeRoom(key); {
+	case err == nil:
+		m.enter(item)
+		m.handOver()
+		m.done[item] = outcome{}
+	case m.closed:
+		m.done[item] = outcome{err: err}
+	case m.keyCapacity() < m.o.Capacity && m.keyLen(key)+m.producers.keyLen(key) >= m.keyCapacity():
+		m.barred.push(key, item)
+	default:
+		m.producers.push(key, item)
+	}
+}
+
+// popWait is PopWait.
+func (m *fairModel) popWait(call int) {
+	switch item, ok := m.poll(); {
+	case ok:
+		m.done[call] = outcome{item: item}
+	case m.closed:
+		m.done[call] = outcome{err: ErrClosed}
+	default:
+		m.consumers = append(m.consumers, call)
+	}
+}
+
+// cancel ends the context of a call that waits.
+func (m *fairModel) cancel(call int) {
+	switch n := slices.Index(m.consumers, call); {
+	case n >= 0:
+		m.consumers = slices.Delete(m.consumers, n, n+1)
+	case !m.barred.remove(call):
+		m.producers.remove(call)
+		m.unbar(m.keyOf[call])
+	}
+	m.done[call] = outcome{err: context.Canceled}
+}
+
+// waiting returns the calls that wait.
+func (m *fairModel) waiting() (calls []int) {
+	calls = slices.Clone(m.consumers)
+	for _, t := range append(m.producers.order(), m.barred.order()...) {
+		calls = append(calls, t.given)
+	}
+	return calls
+}
+
+// unbar and admit are called when an item of a key has left.
+func (m *fairModel) unbar(key int) {
+	if items := m.barred.items(key); len(items) > 0 {
+		m.barred.remove(items[0])
+		m.producers.push(key, items[0])
+	}
+}
+
+func (m *fairModel) admit() {
+	for m.producers.len() > 0 && (!m.full() || m.o.WhenFull == EvictOldest) {
+		key, item, _ := m.producers.pop()
+		if m.keyLen(key) >= m.keyCapacity() {
+			m.barred.push(key, item)
+			continue
+		}
+		if m.full() {
+			m.evict(key)
+		}
+		m.enter(item)
+		m.done[item] = outcome{}
+	}
+}
+
+// take pops and counts.
+func (m *fairModel) take() int {
+	_, item, _ := m.pop()
+	m.counts.Popped++
+	m.counts.Wait.add(time.Since(m.since[item]))
+	return item
+}
+
+// poll is Pop.
+func (m *fairModel) poll() (item int, ok bool) {
+	if m.len() == 0 {
+		return 0, false
+	}
+	item = m.take()
+	m.unbar(m.keyOf[item])
+	m.admit()
+	return item, true
+}
+
+// drop is RemoveKey, or Remove for one item.
+func (m *fairModel) drop(items ...int) {
+	for _, item := range items {
+		m.remove(item)
+		m.counts.Removed++
+	}
+	for _, item := range items {
+		m.unbar(m.keyOf[item])
+		m.admit()
+	}
+}
+
+// drain is Drain. A drained queue begins anew.
+func (m *fairModel) drain() []int {
+	items := []int{}
+	for _, t := range m.order() {
+		items = append(items, t.given)
+	}
+	m.counts.Drained += uint64(len(items))
+	m.model = newModel(m.newcomers, m.weights)
+	for m.barred.len() > 0 {
+		m.producers.push(firstTwo(m.barred.pop()))
+	}
+	m.admit()
+	return items
+}
+
+func firstTwo(key, item int, _ bool) (int, int) { return key, item }
+
+func (m *fairModel) close() {
+	for _, call := range m.waiting() {
+		m.done[call] = outcome{err: ErrClosed}
+	}
+	m.producers, m.barred, m.consumers, m.closed = newModel(NextRound, m.weights), newModel(NextRound, m.weights), nil, true
+}
+
+// stats returns what Stats must, and KeyStats by key.
+func (m *fairModel) stats() (s Stats, keys map[int]KeyStat[float64]) {
+	s, keys = m.counts, map[int]KeyStat[float64]{}
+	s.Len, s.Keys, s.Capacity, s.Closed = m.len(), len(m.keys), m.o.Capacity, m.closed
+	s.WaitingPush, s.WaitingPop = m.producers.len()+m.barred.len(), len(m.consumers)
+	for round, turns := range m.future() {
+		for _, t := range turns {
+			k := keys[t.key]
+			k.Len++
+			k.Rounds = round
+			if len(m.round) == 0 {
+				k.Rounds++
 			}
-			i++
-		}
-	}
-}
-
-func TestFairQueueAgainstModel(t *testing.T) {
-	for seed := range uint64(1500) {
-		random := rand.New(rand.NewPCG(seed, 2))
-		data := make([]byte, 2+random.IntN(120))
-		for i := range data {
-			data[i] = byte(random.Uint32())
-		}
-		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { driveFair(t, data) }) {
-			return
-		}
-	}
-}
-
-func FuzzFairQueue(f *testing.F) {
-	f.Add([]byte{0x08, 0x04, 0, 0, 0, 0, 8, 0, 4, 4, 4, 4, 4})
-	f.Add([]byte{0x1f, 0x45, 2, 2, 10, 18, 0xfb, 4, 0xfe, 4, 0x7b, 0x4e, 2, 7})
-	f.Add([]byte{0x28, 0x63, 0, 0, 0, 8, 8, 16, 0x33, 4, 0, 4, 4})
-	f.Add([]byte{0x0b, 0xe7, 0, 8, 16, 24, 32, 40, 48, 0x36, 0, 8, 0x46})
-	f.Fuzz(func(t *testing.T, data []byte) { driveFair(t, data) })
-}
-
-// TestConservation has many goroutines push, pop, remove and give up at random, and then accounts for every item: none is
-// lost, none is delivered twice, and one that was not accepted is not delivered.
-func TestConservation(t *testing.T) {
-	for seed := range uint64(24) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { conserve(t, seed) })
-	}
-}
-
-func conserve(t *testing.T, seed uint64) {
-	const producers, items, keys = 6, 1500, 5
-	var out [producers * items]atomic.Int32 // how often each item came out
-	take := func(item int) { out[item].Add(1) }
-	o := Options[int, int]{Capacity: 2 + int(seed>>3&1)*5, TrackWait: seed%3 == 0, Newcomers: Newcomers(seed & 1)}
-	if seed&2 != 0 {
-		o.KeyCapacity = 1 + o.Capacity/4
-	}
-	if seed&4 != 0 || seed > 15 {
-		o.WhenFull = EvictHeaviest
-		if seed > 15 {
-			o.WhenFull = EvictOldest
-		}
-		o.OnEvict = func(_, item int) { take(item) }
-	}
-	q := New(func(item int) int { return item % keys }, &o)
-	impatient := func(r *rand.Rand) (context.Context, context.CancelFunc) {
-		if r.IntN(2) == 0 {
-			return t.Context(), func() {}
-		}
-		return context.WithTimeout(t.Context(), time.Duration(r.IntN(50))*time.Microsecond)
-	}
-	var accepted [producers * items]bool
-	var working, consuming sync.WaitGroup
-	for p := range producers {
-		working.Go(func() {
-			r := rand.New(rand.NewPCG(seed, uint64(p)))
-			for i := p * items; i < (p+1)*items; i++ {
-				var err error
-				switch r.IntN(5) {
-				case 0:
-					err = q.Push(i)
-				case 1:
-					var ticket Ticket
-					if ticket, err = q.Add(i); err == nil && r.IntN(2) == 0 {
-						if item, ok := q.Remove(ticket); ok {
-							take(item)
-						}
-					}
-				case 2:
-					n, _ := q.PushBatch([]int{i})
-					accepted[i] = n == 1
-					continue
-				default:
-					ctx, cancel := impatient(r)
-					err = q.PushWait(ctx, i)
-					cancel()
-				}
-				accepted[i] = err == nil
+			if age := time.Since(m.since[t.given]); m.o.TrackWait {
+				k.OldestAge = max(k.OldestAge, age)
+				s.OldestAge = max(s.OldestAge, age)
 			}
-		})
-	}
-	for c := range 4 {
-		consuming.Go(func() {
-			r := rand.New(rand.NewPCG(seed, uint64(100+c)))
-			batch := make([]int, 3)
-			for {
-				switch r.IntN(6) {
-				case 0:
-					if item, ok := q.Pop(); ok {
-						take(item)
-					}
-				case 1:
-					for _, item := range batch[:q.PopBatch(batch)] {
-						take(item)
-					}
-				case 2:
-					if err := q.Check(); err != nil {
-						t.Error(err)
-					}
-					if r.IntN(20) == 0 {
-						for _, item := range append(q.RemoveKey(r.IntN(keys)), q.Drain()...) {
-							take(item)
-						}
-					}
-				default:
-					ctx, cancel := impatient(r)
-					item, err := q.PopWait(ctx)
-					cancel()
-					if err == nil {
-						take(item)
-					} else if errors.Is(err, ErrClosed) {
-						return
-					}
-				}
-			}
-		})
-	}
-	working.Wait()
-	q.Close()
-	consuming.Wait()
-	s := q.Stats()
-	require.Zero(t, s.Len+s.WaitingPop+s.WaitingPush)
-	require.Equal(t, s.Pushed, s.Popped+s.Removed+s.Evicted+s.Drained)
-	require.NoError(t, q.Check())
-	for i := range out {
-		want := int32(0)
-		if accepted[i] {
-			want = 1
+			keys[t.key] = k
 		}
-		require.Equal(t, want, out[i].Load(), "item %d", i)
 	}
+	if !m.o.TrackWait {
+		s.Wait = Histogram{}
+	}
+	return s, keys
+}
+
+// lengths returns how many items the keys have, the longest first.
+func (m *fairModel) lengths() []int {
+	lengths := []int{}
+	for key := range maps.Keys(m.keys) {
+		lengths = append(lengths, m.keyLen(key))
+	}
+	slices.SortFunc(lengths, func(a, b int) int { return b - a })
+	return lengths
 }

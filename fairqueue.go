@@ -3,19 +3,18 @@ package fairq
 import (
 	"context"
 	"errors"
-	"hash/maphash"
 	"iter"
 	"sync"
 	"time"
 )
 
 // FairQueue is a [Queue] for many goroutines: with a capacity, with waiting for room and for items, and with an end. Its zero
-// value is not usable; [New] makes one. All methods may be called at any time by any goroutine.
+// value is not usable; [New] makes one. All methods may be called at any time by any goroutine. Keys that are not equal to
+// themselves are all one key, as in a Queue.
 type FairQueue[K comparable, V any] struct {
 	key     func(V) K
 	options Options[K, V]
-	seed    maphash.Seed // that of queue, to be read without the lock
-	epoch   time.Time    // waiting times are counted from here
+	epoch   time.Time // waiting times are counted from here
 
 	// mu protects all that follows. No code of the user's runs under it: keys are computed and hashed, and weights asked for,
 	// before it is taken; waiters are woken and evicted items handed over after it is released.
@@ -69,12 +68,11 @@ func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[
 	q := &FairQueue[K, V]{
 		key:     key,
 		options: o,
-		seed:    maphash.MakeSeed(),
 		epoch:   time.Now(),
 	}
 	q.waiters.New = func() any { return &waiter[K, V]{ready: make(chan struct{}, 1)} }
 	q.roomyAgainLocked()
-	q.queue.Newcomers, q.queue.seed = o.Newcomers, q.seed
+	q.queue.Newcomers = o.Newcomers
 	if o.TrackWait {
 		q.queue.waits = new(waits)
 	}
@@ -85,7 +83,7 @@ func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[
 func (q *FairQueue[K, V]) Push(item V) error {
 	// This is q.label written out: the call, or one for the lines under the lock, makes a push and a pop a tenth slower.
 	l := label[K]{key: q.key(item), weight: 1}
-	l.hash = q.hash(l.key)
+	l.hash = hashOf(l.key)
 	if q.options.Weight != nil {
 		if err := l.weigh(q.options.Weight); err != nil {
 			return err
@@ -132,7 +130,6 @@ func (q *FairQueue[K, V]) PushBatch(items []V) (n int, err error) {
 	}
 	valid, invalid := q.labelAll(labels, items)
 	var after aftermath[K, V]
-	var evicted []entry[K, V]
 	q.lock()
 	for n < valid {
 		n += q.pushRunLocked(labels[n:valid], items[n:valid])
@@ -142,11 +139,9 @@ func (q *FairQueue[K, V]) PushBatch(items []V) (n int, err error) {
 		if err = q.pushLocked(&labels[n], items[n], nil, &after); err != nil {
 			break
 		}
-		evicted = after.victims(evicted)
 		n++
 	}
 	q.mu.Unlock()
-	defer q.handOut(evicted)
 	q.finish(&after)
 	if err == nil {
 		err = invalid
@@ -194,7 +189,7 @@ func (q *FairQueue[K, V]) PushWait(ctx context.Context, item V) error {
 	}
 	q.alertLocked(&after)
 	q.mu.Unlock()
-	q.finish(&after)
+	q.finishInLine(&after, w)
 	_, err = q.await(ctx, done, w)
 	return err
 }
@@ -282,7 +277,7 @@ func (q *FairQueue[K, V]) Remove(t Ticket) (item V, ok bool) {
 // RemoveKey takes out all items of a key and returns them in the order in which they were queued. It is O(items
 // returned), with the lock held.
 func (q *FairQueue[K, V]) RemoveKey(key K) []V {
-	l := label[K]{key: key, hash: q.hash(key)}
+	l := label[K]{key: key, hash: hashOf(key)}
 	var after aftermath[K, V]
 	q.lock()
 	items := q.queue.removeKey(key, l.hash)
@@ -319,7 +314,7 @@ func (q *FairQueue[K, V]) Keys() int {
 
 // KeyLen returns the number of items queued under a key.
 func (q *FairQueue[K, V]) KeyLen(key K) int {
-	hash := q.hash(key)
+	hash := hashOf(key)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.queue.keyLen(key, hash)
@@ -353,7 +348,7 @@ func (q *FairQueue[K, V]) Drain() []V {
 	var after aftermath[K, V]
 	q.lock()
 	rest := q.queue
-	q.queue = Queue[K, V]{Newcomers: rest.Newcomers, seed: rest.seed, issued: rest.issued}
+	q.queue = Queue[K, V]{Newcomers: rest.Newcomers, issued: rest.issued}
 	if rest.waits != nil {
 		q.queue.waits = &waits{now: rest.waits.now, total: rest.waits.total}
 		rest.waits = nil

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"weak"
 
@@ -396,6 +397,19 @@ func TestHistogram(t *testing.T) {
 	require.Equal(t, 2*time.Microsecond, h.Bound(1))
 	require.Equal(t, time.Duration(math.MaxInt64), h.Bound(len(h.Buckets)-1))
 	require.Equal(t, time.Microsecond<<35, h.Bound(35))
+	for i := range len(h.Buckets) - 1 {
+		h = fairq.Histogram{}
+		h.Add(h.Bound(i))
+		require.EqualValues(t, 1, h.Buckets[i])
+		h.Add(h.Bound(i) + 1)
+		require.EqualValues(t, 1, h.Buckets[i+1])
+	}
+	h = fairq.Histogram{}
+	h.Add(0)
+	h.Add(-1)
+	h.Add(math.MaxInt64)
+	require.EqualValues(t, 2, h.Buckets[0])
+	require.EqualValues(t, 1, h.Buckets[len(h.Buckets)-1])
 	h = fairq.Histogram{Count: 4}
 	h.Buckets[0], h.Buckets[3] = 3, 1
 	require.Equal(t, time.Microsecond, h.Quantile(0.75))
@@ -444,6 +458,24 @@ func TestNoAllocations(t *testing.T) {
 	}
 	step()
 	require.Zero(t, testing.AllocsPerRun(1000, step))
+}
+
+// Nor does a producer who waits allocate anything.
+func TestWaitingDoesNotAllocate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, o := range []options{{Capacity: 1}, {Capacity: 2, KeyCapacity: 1}} {
+			q := fairq.New(letter, &o)
+			go func() {
+				for q.PushWait(context.Background(), "A1") == nil {
+				}
+			}()
+			require.Zero(t, testing.AllocsPerRun(1000, func() {
+				synctest.Wait() // it waits for room
+				q.Pop()
+			}))
+			q.Close()
+		}
+	})
 }
 
 // After a spike the memory goes back, even if the queue is never empty.

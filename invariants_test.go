@@ -89,6 +89,15 @@ func (q *Queue[K, V]) check() error {
 	if err := q.checkResting(keys - q.active); err != nil {
 		return err
 	}
+	if err := q.checkForgotten(); err != nil {
+		return err
+	}
+	if err := q.checkWaits(); err != nil {
+		return err
+	}
+	if keys == 0 && q.keys.rows.live > 1 || items == 0 && q.nodes.live > 1 {
+		return fmt.Errorf("an empty queue keeps %d chunks of keys and %d of nodes", q.keys.rows.live, q.nodes.live)
+	}
 	if err := q.nodes.check(len(nodes)); err != nil {
 		return fmt.Errorf("nodes: %w", err)
 	}
@@ -156,7 +165,7 @@ func (q *Queue[K, V]) checkList(row uint32, s *keyState[K], owned []uint32, node
 }
 
 func (q *Queue[K, V]) checkResting(want int) error {
-	n, prev, served := 0, uint32(0), uint32(0)
+	n, prev, served := 0, uint32(0), uint64(0)
 	for row := q.resting.first; row != 0; row = q.keys.at(row).newest {
 		s := q.keys.at(row)
 		if s.len > 0 || s.first != prev || s.served < served {
@@ -171,9 +180,49 @@ func (q *Queue[K, V]) checkResting(want int) error {
 	return nil
 }
 
+// checkForgotten makes sure that nothing is left of keys and items that are gone.
+func (q *Queue[K, V]) checkForgotten() error {
+	used, zero := map[uint32]bool{}, keyState[K]{}
+	for b := range q.keys.size {
+		for row := *q.keys.buckets.at(b); row != 0; row = q.keys.at(row).chain {
+			if used[row] = true; q.keys.at(row).len == 0 && q.keys.wait(row) != nil {
+				return fmt.Errorf("key %d has no items, and a histogram", row)
+			}
+		}
+	}
+	for row, s := range q.keys.states.all() {
+		if !used[row] && (*s != zero || q.keys.wait(row) != nil) {
+			return fmt.Errorf("key %d is gone, and this is left: %+v", row, *s)
+		}
+	}
+	if n := q.keys.nan; n != 0 && (!used[n] || q.keys.at(n).key == q.keys.at(n).key) {
+		return fmt.Errorf("key %d is not in use, or equal to itself", n)
+	}
+	return nil
+}
+
+// checkWaits walks the list of all items by age.
+func (q *Queue[K, V]) checkWaits() error {
+	if q.waits == nil {
+		return nil
+	}
+	n, older := 0, uint32(0)
+	for node := q.waits.oldest; node != 0; node = q.waits.stamps.at(node).newer {
+		if s := q.waits.stamps.at(node); s.older != older || q.waits.age(node) > q.waits.age(q.waits.oldest) {
+			return fmt.Errorf("node %d is behind %d in the list by age: %+v", node, older, *s)
+		}
+		older = node
+		n++
+	}
+	if n != q.len || q.waits.newest != older {
+		return fmt.Errorf("%d items are in the list by age, up to %d; there are %d, up to %d", n, older, q.len, q.waits.newest)
+	}
+	return nil
+}
+
 // check compares the free rows with the number of rows in use.
 func (r *rows) check(want int) error {
-	used, open := 0, 0
+	used, open, live := 0, 0, 0
 	for i, c := range r.chunks {
 		if c == nil {
 			if i < r.gap {
@@ -182,6 +231,7 @@ func (r *rows) check(want int) error {
 			continue
 		}
 		free := 0
+		live++
 		for w, word := range c.free {
 			free += bits.OnesCount64(word)
 			if (word != 0) != (c.words>>w&1 == 1) {
@@ -199,6 +249,9 @@ func (r *rows) check(want int) error {
 		if c.words != 0 {
 			open++
 		}
+	}
+	if live != r.live || r.empty != nil && r.chunks[r.empty.number] != r.empty {
+		return fmt.Errorf("%d chunks, counted %d; the empty one is %v", r.live, live, r.empty)
 	}
 	for c := r.open; c != nil; c = c.next {
 		open--

@@ -1,15 +1,26 @@
 package fairq
 
+import (
+	"hash/maphash"
+	"time"
+)
+
+// seed is one for all tables: what makes hashes hard to foresee is that it differs between processes.
+var seed = maphash.MakeSeed()
+
+func hashOf[K comparable](key K) uint32 { return uint32(maphash.Comparable(seed, key)) }
+
 // keyTable finds the state of a key: a hash table that grows and shrinks one bucket at a time (linear hashing, Litwin
 // 1980), so that no call ever rebuilds it, and it gives memory back as keys leave. It is given each key's hash, since
 // hashing may panic and takes time, and callers do it before they take a lock.
 type keyTable[K comparable] struct {
 	states  column[keyState[K]]
-	buckets column[uint32] // the first row of each bucket's chain
-	size    uint32         // number of buckets
-	mask    uint32         // the least 2^n-1 that is size-1 or more
-	count   uint32         // number of keys
-	nan     uint32         // the row shared by all keys that are not equal to themselves
+	waits   column[*Histogram] // only if waiting times are measured
+	buckets column[uint32]     // the first row of each bucket's chain
+	size    uint32             // number of buckets
+	mask    uint32             // the least 2^n-1 that is size-1 or more
+	count   uint32             // number of keys
+	nan     uint32             // the row shared by all keys that are not equal to themselves
 	rows    rows
 }
 
@@ -77,19 +88,53 @@ func (t *keyTable[K]) remove(row uint32) {
 	if t.nan == row {
 		t.nan = 0
 	}
-	var zero K
-	s.key, s.first, s.newest, s.served = zero, 0, 0, 0
+	*s = keyState[K]{}
 	t.count--
 	if !t.rows.give(row) {
-		t.rows.putBack(t.rows.most/2, t.states.drop)
+		t.rows.putBack(t.rows.most/2, t.drop)
 		t.rows.give(row)
 	}
 	if t.count == 0 && t.rows.live > 1 {
-		t.rows.clear(t.states.drop)
+		t.rows.clear(t.drop)
 	}
 	for n := 0; n < maxSpread && t.size > max(minBuckets, maxSpread*t.count); n++ {
 		t.merge()
 	}
+}
+
+// addWait counts how long an item of a key has waited, from the first one on that has others behind it:
+// a key that never has two items is not worth a histogram.
+func (t *keyTable[K]) addWait(row uint32, wait time.Duration) {
+	h := t.wait(row)
+	if h == nil && t.at(row).len > 1 {
+		h = new(Histogram)
+		t.waits.reach(row)
+		*t.waits.at(row) = h
+	}
+	if h != nil {
+		h.add(wait)
+	}
+}
+
+// wait returns what addWait has counted, nil if that is nothing.
+func (t *keyTable[K]) wait(row uint32) *Histogram {
+	if !t.waits.has(row) {
+		return nil
+	}
+	return *t.waits.at(row)
+}
+
+// forgetWait has a key begin anew.
+func (t *keyTable[K]) forgetWait(row uint32) {
+	if t.waits.has(row) {
+		*t.waits.at(row) = nil
+	}
+}
+
+// drop gives back the memory of a chunk of keys.
+func (t *keyTable[K]) drop(chunk int) {
+	t.states.drop(chunk)
+	t.waits.drop(chunk)
 }
 
 // split adds a bucket and moves there what belongs into it, from the one bucket where it can be.

@@ -1,6 +1,9 @@
 package fairq
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // model is the queue as one would first write it: each key has its items and its turns, and whenever the current round
 // is used up, a snapshot of every key's first turns, sorted by age, becomes the next one. It knows nothing of tags, and
@@ -13,6 +16,8 @@ type model struct {
 	begun     bool        // a round has been begun
 	served    map[int]bool
 	clock     int
+	n         int           // items
+	rounds    [][]modelTurn // what future has found out; nil if something has changed since
 }
 
 type modelKey struct {
@@ -21,6 +26,21 @@ type modelKey struct {
 }
 
 type modelTurn struct{ key, given int }
+
+// keyOf returns the key that the model calls by its number. A queue of these may call the first one NaN.
+func keyOf(number int, nan bool) float64 {
+	if nan && number == 0 {
+		return math.NaN()
+	}
+	return float64(number)
+}
+
+func numberOf(key float64) int {
+	if math.IsNaN(key) {
+		return 0
+	}
+	return int(key)
+}
 
 func newModel(newcomers Newcomers, weights map[int]int) *model {
 	return &model{newcomers: newcomers, weights: weights, keys: map[int]*modelKey{}, served: map[int]bool{}}
@@ -39,6 +59,8 @@ func (m *model) inRound(key int) (n int) {
 
 func (m *model) push(key, item int) {
 	m.clock++
+	m.n++
+	m.rounds = nil
 	k := m.keys[key]
 	if k == nil {
 		k = &modelKey{}
@@ -72,6 +94,8 @@ func (m *model) pop() (key, item int, ok bool) {
 	}
 	key = m.round[0].key
 	m.round = m.round[1:]
+	m.n--
+	m.rounds = nil
 	m.served[key] = true
 	k := m.keys[key]
 	item = k.items[0]
@@ -81,40 +105,61 @@ func (m *model) pop() (key, item int, ok bool) {
 }
 
 // remove takes out an item. The key gives up its last turn.
-func (m *model) remove(item int) {
+func (m *model) remove(item int) (ok bool) {
 	for key, k := range m.keys {
 		if i := slices.Index(k.items, item); i >= 0 {
 			last := modelTurn{key, k.turns[len(k.turns)-1]}
 			m.round = slices.DeleteFunc(m.round, func(t modelTurn) bool { return t == last })
 			k.items = slices.Delete(k.items, i, i+1)
 			k.turns = k.turns[:len(k.turns)-1]
+			m.n--
+			m.rounds = nil
 			m.tidy(key)
-			return
+			return true
 		}
 	}
+	return false
 }
 
 func (m *model) tidy(key int) {
-	if len(m.keys[key].items) == 0 {
-		delete(m.keys, key)
+	if len(m.keys[key].items) > 0 {
+		return
+	}
+	delete(m.keys, key)
+	if m.newcomers == NextRound {
+		delete(m.served, key) // a key without items is remembered only under ThisRound
 	}
 }
 
-func (m *model) len() (n int) {
-	for _, k := range m.keys {
-		n += len(k.items)
+func (m *model) keyLen(key int) int {
+	if k := m.keys[key]; k != nil {
+		return len(k.items)
 	}
-	return n
+	return 0
 }
+
+// items returns those of a key, oldest first.
+func (m *model) items(key int) []int {
+	if k := m.keys[key]; k != nil {
+		return slices.Clone(k.items)
+	}
+	return nil
+}
+
+func (m *model) len() int { return m.n }
 
 // future pops a copy until it is empty, and returns the keys and items of each round.
-func (m *model) future() (rounds [][]modelTurn) {
+func (m *model) future() [][]modelTurn {
+	if m.rounds != nil {
+		return m.rounds
+	}
 	c := newModel(m.newcomers, m.weights)
 	c.round = slices.Clone(m.round)
 	for key, k := range m.keys {
 		c.keys[key] = &modelKey{slices.Clone(k.items), slices.Clone(k.turns)}
 	}
-	for c.len() > 0 {
+	rounds := [][]modelTurn{}
+	for c.n = m.n; c.n > 0; {
 		if len(c.round) == 0 {
 			c.refill()
 		}
@@ -125,7 +170,17 @@ func (m *model) future() (rounds [][]modelTurn) {
 		}
 		rounds = append(rounds, round)
 	}
+	m.rounds = rounds
 	return rounds
+}
+
+// order is future without the rounds.
+func (m *model) order() []modelTurn { return slices.Concat(m.future()...) }
+
+// position returns how many items leave before one.
+func (m *model) position(item int) (n int, ok bool) {
+	n = slices.IndexFunc(m.order(), func(t modelTurn) bool { return t.given == item })
+	return max(n, 0), n >= 0
 }
 
 // heaviest returns the keys that have items in the furthest round, and the newest and the oldest item of the last one of these.

@@ -3,6 +3,7 @@ package fairq
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -302,7 +303,7 @@ func TestManyChunks(t *testing.T) {
 	removed := map[[2]int]bool{}
 	tickets := map[Ticket][2]int{}
 	pushed := map[int]int{}
-	for range 6 {
+	for round := range 6 {
 		for range 40_000 {
 			key := random.IntN(9000)
 			item := [2]int{key, pushed[key]}
@@ -323,7 +324,22 @@ func TestManyChunks(t *testing.T) {
 				break
 			}
 		}
-		for n := q.Len() - random.IntN(2000); n > 0; n-- {
+		lengths := []int{}
+		for key := range pushed {
+			if n := q.KeyLen(key); n > 0 {
+				lengths = append(lengths, n)
+			}
+		}
+		slices.Sort(lengths)
+		slices.Reverse(lengths)
+		for i, row := range q.longest(2000) {
+			require.EqualValues(t, lengths[i], q.keys.at(row).len, "the longest but %d", i)
+		}
+		leave := random.IntN(2000)
+		if round%3 > 0 {
+			leave = 0 // twice in a row
+		}
+		for n := q.Len() - leave; n > 0; n-- {
 			key, item, ok := q.Pop()
 			require.True(t, ok)
 			for removed[[2]int{key, next[key]}] {
@@ -340,6 +356,9 @@ func TestManyChunks(t *testing.T) {
 		total += n
 	}
 	require.Equal(t, total, popped+len(removed)+q.Len())
+	for range 20_000 {
+		q.Push(random.IntN(9000), 0)
+	}
 	for q.Len() > 1 {
 		q.Pop()
 	}

@@ -2,7 +2,6 @@ package fairq
 
 import (
 	"fmt"
-	"hash/maphash"
 	"iter"
 )
 
@@ -14,7 +13,11 @@ const MaxWeight = 1000
 
 // Queue is the fair queue itself: it delivers the items of many keys in rounds, as the package documentation tells. The
 // zero value is an empty queue, ready to use. A Queue has no capacity, no lock, no clock and no goroutine, and what it
-// delivers depends on nothing but the calls made. To share one between goroutines use a [FairQueue].
+// delivers depends on nothing but the calls made. To share one between goroutines use a [FairQueue], or a lock:
+// Peek, Position, Order, Len, Keys and KeyLen only read, so with a [sync.RWMutex] these may run at the same time.
+//
+// Keys that are not equal to themselves, such as NaN or a struct with a NaN in it, are all one key, however they
+// differ: their items leave under the first of them, until none of them has an item.
 //
 // All methods are O(1) unless they say otherwise. A Queue must not be copied after its first use.
 type Queue[K comparable, V any] struct {
@@ -46,7 +49,6 @@ type Queue[K comparable, V any] struct {
 	// order in which they were served. They are linked through first and newest.
 	resting struct{ first, last uint32 }
 
-	seed     maphash.Seed
 	identity bool   // its address is what tickets know the queue by
 	issued   uint64 // tickets given out so far
 	waits    *waits // nil unless waiting times are measured
@@ -80,10 +82,9 @@ type keyState[K comparable] struct {
 	turn   uint32 // node of the last turn; another than newest only if an item was removed out of the middle
 	len    uint32
 	last   uint64 // round of the last turn
-	count  uint16 // turns that the key has been given in that round
+	served uint64 // the round that the key was last served in; 0 if it was not
+	count  uint16 // turns that the key has been given in the round of the last turn
 	before uint16 // and in the round before; 0 if that is not known any more
-	served uint32 // the low bits of the round that the key was last served in; no key stays for 2^32 rounds without being served
-	wait   *Histogram
 }
 
 // label is what the queue must know of an item. A FairQueue finds it out without its lock.
@@ -103,7 +104,7 @@ type Ticket struct {
 
 // Push queues an item of the given key. It panics if the queue holds MaxLen items.
 func (q *Queue[K, V]) Push(key K, value V) {
-	l := label[K]{key, q.hash(key), 1}
+	l := label[K]{key, hashOf(key), 1}
 	if q.Weight != nil || q.len >= MaxLen {
 		q.admit(&l)
 	}
@@ -112,7 +113,7 @@ func (q *Queue[K, V]) Push(key K, value V) {
 
 // Add is Push, and returns a ticket by which the item can be found again.
 func (q *Queue[K, V]) Add(key K, value V) Ticket {
-	l := label[K]{key, q.hash(key), 1}
+	l := label[K]{key, hashOf(key), 1}
 	q.admit(&l)
 	return q.issue(q.push(&l, value))
 }
@@ -158,7 +159,7 @@ func (q *Queue[K, V]) Keys() int { return q.active }
 
 // KeyLen returns the number of items queued under a key.
 func (q *Queue[K, V]) KeyLen(key K) int {
-	return q.keyLen(key, q.hash(key))
+	return q.keyLen(key, hashOf(key))
 }
 
 // Order iterates over what is queued, in the order in which it will leave if nothing else is pushed or removed. The
@@ -173,15 +174,22 @@ func (q *Queue[K, V]) Order() iter.Seq2[K, V] {
 	}
 }
 
-// order iterates over the nodes whose items will leave, in that order, with the rounds in which they will. A turn delivers the oldest item of its key that
-// no earlier turn delivers; where keys have lost no item out of their middle, that is the turn's own.
+// order iterates over the nodes whose items will leave, in that order, with the rounds in which they
+// will. A turn delivers the oldest item of its key that no earlier turn delivers; where keys have lost
+// no item out of their middle, that is the turn's own.
 func (q *Queue[K, V]) order() iter.Seq2[uint64, uint32] {
 	return func(yield func(uint64, uint32) bool) {
 		moved := map[uint32]uint32{} // by key: the next item, once a turn has delivered another node's item
 		for round := q.rounds.cur; round <= q.rounds.last; round++ {
-			tail := *q.ring(round)
-			for turn, left := tail, tail != 0; left; left = turn != tail {
-				turn = q.links.at(turn).after
+			tail := *q.rounds.at(round)
+			if tail == 0 {
+				continue
+			}
+			turn := q.links.at(tail).after
+			if round == q.rounds.cur {
+				turn = q.rounds.head // its ring may not be closed, see ring
+			}
+			for ; ; turn = q.links.at(turn).after {
 				node, row := turn, q.links.at(turn).key&keyMask
 				if s := q.keys.at(row); s.turn != s.newest {
 					next, ok := moved[row]
@@ -193,6 +201,9 @@ func (q *Queue[K, V]) order() iter.Seq2[uint64, uint32] {
 				if !yield(round, node) {
 					return
 				}
+				if turn == tail {
+					break
+				}
 			}
 		}
 	}
@@ -203,13 +214,6 @@ func (q *Queue[K, V]) keyLen(key K, hash uint32) int {
 		return int(s.len)
 	}
 	return 0
-}
-
-func (q *Queue[K, V]) hash(key K) uint32 {
-	if q.seed == (maphash.Seed{}) {
-		q.seed = maphash.MakeSeed()
-	}
-	return uint32(maphash.Comparable(q.seed, key))
 }
 
 // admit finds out the weight of an item that is about to be queued, and panics if it cannot be.
@@ -239,7 +243,7 @@ func (q *Queue[K, V]) pushTo(row uint32, s *keyState[K], l *label[K], value V) (
 	// The round. The first one that is open to the key is the next, or under ThisRound the current one.
 	flags := row
 	join := q.rounds.cur + 1
-	if q.Newcomers == ThisRound && q.rounds.open && s.served != uint32(q.rounds.cur) {
+	if q.Newcomers == ThisRound && q.rounds.open && s.served != q.rounds.cur {
 		join--
 	}
 	switch {
@@ -302,9 +306,7 @@ func (q *Queue[K, V]) activate(row uint32, l *label[K]) (uint32, *keyState[K]) {
 		q.rouse(q.keys.at(row))
 	}
 	q.active++
-	s := q.keys.at(row)
-	s.last = 0
-	return row, s
+	return row, q.keys.at(row)
 }
 
 // ring returns the ring of a round, which is one more than the furthest at most. While a round is delivered its ring is
@@ -333,13 +335,13 @@ func (q *Queue[K, V]) pop() (value V) {
 		q.rounds.head = l.after
 	}
 	s := q.keys.at(l.key & keyMask)
-	s.served = uint32(q.rounds.cur)
+	s.served = q.rounds.cur
 	node := turn
 	if s.first != turn { // rarely; written so that what follows need not wait for s to be read
 		node = s.first
 	}
 	if q.waits != nil {
-		s.wait = q.waits.deliver(node, s.wait, s.len > 1)
+		q.keys.addWait(l.key&keyMask, q.waits.deliver(node))
 	}
 	value = q.takeValue(node)
 	if s.turn == s.newest {
@@ -376,11 +378,13 @@ func (q *Queue[K, V]) takeValue(node uint32) (value V) {
 func (q *Queue[K, V]) deactivate(s *keyState[K], row uint32) {
 	if s.len == 0 {
 		q.active--
-		s.wait = nil
+		if q.waits != nil {
+			q.keys.forgetWait(row)
+		}
 		if q.active == 0 && q.nodes.live > 1 {
 			q.nodes.clear(q.dropChunk)
 		}
-		if q.Newcomers == ThisRound && q.rounds.open && s.served == uint32(q.rounds.cur) {
+		if q.Newcomers == ThisRound && q.rounds.open && s.served == q.rounds.cur {
 			q.rest(s, row)
 		} else {
 			q.keys.remove(row)
@@ -479,7 +483,7 @@ func (q *Queue[K, V]) rouse(s *keyState[K]) {
 func (q *Queue[K, V]) sweep() {
 	for range 2 {
 		row := q.resting.first
-		if row == 0 || q.rounds.open && q.keys.at(row).served == uint32(q.rounds.cur) {
+		if row == 0 || q.rounds.open && q.keys.at(row).served == q.rounds.cur {
 			return
 		}
 		q.rouse(q.keys.at(row))

@@ -3,142 +3,161 @@ package fairq
 import (
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// drive makes the calls that data spells on a queue and on the model, and compares everything that can be seen.
+// driver makes the same calls on a queue and on the model, and compares everything that can be seen.
+type driver struct {
+	testing.TB
+	q       Queue[float64, int]
+	m       *model
+	nan     bool // key 0 is NaN
+	changes bool // Newcomers does
+	tickets map[int]Ticket
+	live    []int // the items whose tickets have not been used
+	next    int   // the next item; 0 is none
+}
+
+// drive makes the calls that data spells. Its first byte tells the regime.
 func drive(t testing.TB, data []byte) {
 	if len(data) == 0 {
 		return
 	}
 	mode, keys := data[0], 2+int(data[0]>>4)
+	d := &driver{TB: t, nan: mode&4 != 0, changes: mode&8 != 0, tickets: map[int]Ticket{}, next: 1}
 	newcomers, weights := Newcomers(mode&1), map[int]int{}
-	var q Queue[int, int]
-	q.Newcomers = newcomers
 	if mode&2 != 0 {
 		for k := range keys {
 			weights[k] = 1 + k%3
 		}
-		q.Weight = func(k int) int { return max(1, weights[k]) }
+		d.q.Weight = func(k float64) int { return max(1, weights[numberOf(k)]) }
 	}
-	m := newModel(newcomers, weights)
-	tickets := map[int]Ticket{} // of all items ever added
-	var live []int
+	deep := keys == 17 // hundreds of rounds of few keys
+	if deep {
+		keys = 3
+	}
+	if mode&8 != 0 {
+		d.q.rounds.begin(1<<32 - 2)
+	}
+	d.m, d.q.Newcomers = newModel(newcomers, weights), newcomers
 	for i, b := range data[1:] {
-		key := int(b>>3) % keys
-		switch op := b & 7; {
-		case op <= 1:
-			q.Push(key, i)
-			m.push(key, i)
-		case op == 2 || op == 3:
-			tickets[i] = q.Add(key, i)
-			m.push(key, i)
-			live = append(live, i)
-		case op == 4 || op == 5:
-			k, v, ok := q.Pop()
-			mk, mv, mok := m.pop()
-			require.Equal(t, fmt.Sprint(mk, mv, mok), fmt.Sprint(k, v, ok), "step %d: pop", i)
-		case op == 6 && len(live) > 0:
-			at := int(b>>3) * len(live) / 32
-			item := live[at]
-			_, queued := position(m, item)
-			v, ok := q.Remove(tickets[item])
-			require.Equal(t, queued, ok, "step %d: remove %d", i, item)
-			if ok {
-				require.Equal(t, item, v)
-				m.remove(item)
-			}
-			live = append(live[:at], live[at+1:]...)
-		case op == 7 && b>>3 < 4:
-			var want []int
-			if k := m.keys[key]; k != nil {
-				want = append(want, k.items...)
-			}
-			require.Equal(t, want, q.RemoveKey(key), "step %d: remove key", i)
-			for _, item := range want {
-				m.remove(item)
-			}
-		case op == 7 && b>>3 < 12:
-			var newest int
-			k := m.keys[key]
-			if k != nil {
-				newest = k.items[len(k.items)-1]
-			}
-			v, ok := q.RemoveNewest(key)
-			require.Equal(t, k != nil, ok)
-			require.Equal(t, newest, v, "step %d: remove newest", i)
-			if ok {
-				m.remove(v)
-			}
-		case op == 7 && b>>3 < 16:
-			var oldest int
-			k := m.keys[key]
-			if k != nil {
-				oldest = k.items[0]
-			}
-			v, ok := q.RemoveOldest(key)
-			require.Equal(t, k != nil, ok)
-			require.Equal(t, oldest, v, "step %d: remove oldest", i)
-			if ok {
-				m.remove(v)
-			}
-		case op == 7:
-			_, victim, oldest := m.heaviest()
-			evict := q.Evict
-			if b>>3 < 24 {
-				evict, victim = q.EvictOldest, oldest
-			}
-			k, v, ok := evict()
-			require.Equal(t, m.len() > 0, ok)
-			require.Equal(t, victim, v, "step %d: evict", i)
-			if ok {
-				require.Contains(t, m.keys[k].items, v)
-			}
-			m.remove(victim)
+		key, repeat := int(b>>3)%keys, 1
+		if deep && b>>3 < 8 {
+			repeat = 150
 		}
-		require.NoError(t, q.check(), "step %d", i)
-		compare(t, &q, m, tickets, live)
+		for range repeat {
+			d.step(b&7, int(b>>3), key)
+		}
+		if deep && i%32 > 0 {
+			continue
+		}
+		require.NoError(t, d.q.check(), "step %d", i)
+		compare(t, &d.q, d.m)
+		d.comparePosition()
+	}
+	for d.m.len() > 0 {
+		d.step(4, 0, 0)
+	}
+	require.NoError(t, d.q.check())
+}
+
+// begin has the rounds of an empty queue begin behind the given one.
+func (r *rounds) begin(round uint64) {
+	r.cur, r.last, r.dir = round, round, make([]*roundChunk, 2)
+	*r.chunk(round + 1) = new(roundChunk)
+}
+
+func (d *driver) step(op byte, arg, key int) {
+	name := keyOf(key, d.nan)
+	switch {
+	case op <= 1:
+		d.q.Push(name, d.next)
+		d.m.push(key, d.next)
+		d.next++
+	case op == 2 || op == 3:
+		d.tickets[d.next] = d.q.Add(name, d.next)
+		d.m.push(key, d.next)
+		d.live = append(d.live, d.next)
+		d.next++
+	case op == 4 || op == 5:
+		k, v, ok := d.q.Pop()
+		mk, mv, mok := d.m.pop()
+		d.same(modelTurn{mk, mv}, mok, modelTurn{numberOf(k), v}, ok)
+	case op == 6 && len(d.live) > 0:
+		at := arg * len(d.live) / 32
+		item := d.live[at]
+		v, ok := d.q.Remove(d.tickets[item])
+		d.removed(item, d.m.remove(item), v, ok)
+		d.live = append(d.live[:at], d.live[at+1:]...)
+	case op == 7 && arg < 4:
+		want := d.m.items(key)
+		require.Equal(d, want, d.q.RemoveKey(name), "remove key %d", key)
+		for _, item := range want {
+			d.m.remove(item)
+		}
+	case op == 7 && arg < 12:
+		items := append([]int{0}, d.m.items(key)...)
+		newest := items[len(items)-1]
+		v, ok := d.q.RemoveNewest(name)
+		d.removed(newest, d.m.remove(newest), v, ok)
+	case op == 7 && arg < 16:
+		oldest := append(d.m.items(key), 0)[0]
+		v, ok := d.q.RemoveOldest(name)
+		d.removed(oldest, d.m.remove(oldest), v, ok)
+	case op == 7 && arg < 28:
+		heaviest, victim, oldest := d.m.heaviest()
+		evict := d.q.Evict
+		if arg < 20 {
+			evict, victim = d.q.EvictOldest, oldest
+		}
+		k, v, ok := evict()
+		require.True(d, !ok || heaviest[numberOf(k)])
+		d.removed(victim, d.m.remove(victim), v, ok)
+	case op == 7 && d.changes:
+		d.m.newcomers = ThisRound - d.m.newcomers
+		d.q.Newcomers = d.m.newcomers
 	}
 }
 
-func position(m *model, item int) (n int, ok bool) {
-	for _, round := range m.future() {
-		for _, turn := range round {
-			if turn.given == item {
-				return n, true
-			}
-			n++
-		}
-	}
-	return 0, false
+func (d *driver) same(want modelTurn, wantOK bool, got modelTurn, ok bool) {
+	require.Equal(d, wantOK, ok)
+	require.Equal(d, want, got)
 }
 
-func compare(t testing.TB, q *Queue[int, int], m *model, tickets map[int]Ticket, live []int) {
-	var want, got []modelTurn
-	for _, round := range m.future() {
-		want = append(want, round...)
+func (d *driver) removed(want int, wantOK bool, got int, ok bool) {
+	require.Equal(d, wantOK, ok)
+	if ok {
+		require.Equal(d, want, got)
 	}
+}
+
+func (d *driver) comparePosition() {
+	if len(d.live) == 0 {
+		return
+	}
+	item := d.live[len(d.live)/2]
+	want, wantOK := d.m.position(item)
+	got, ok := d.q.Position(d.tickets[item])
+	d.removed(want, wantOK, got, ok)
+}
+
+func compare(t testing.TB, q *Queue[float64, int], m *model) {
+	want, got := m.order(), []modelTurn(nil)
 	for k, v := range q.Order() {
-		got = append(got, modelTurn{k, v})
+		got = append(got, modelTurn{numberOf(k), v})
 	}
 	require.Equal(t, want, got, "order")
 	if k, v, ok := q.Peek(); ok || len(want) > 0 {
 		require.True(t, ok)
-		head := modelTurn{k, v}
-		require.Equal(t, want[0], head, "peek")
+		require.Equal(t, want[0], modelTurn{numberOf(k), v}, "peek")
 	}
 	require.Equal(t, len(want), q.Len())
 	require.Equal(t, len(m.keys), q.Keys())
 	for key, k := range m.keys {
-		require.Equal(t, len(k.items), q.KeyLen(key))
-	}
-	if len(live) > 0 {
-		item := live[len(live)/2]
-		p, ok := q.Position(tickets[item])
-		wantP, wantOK := position(m, item)
-		require.Equal(t, fmt.Sprint(wantP, wantOK), fmt.Sprint(p, ok), "position of %d", item)
+		require.Equal(t, len(k.items), max(q.KeyLen(float64(key)), q.KeyLen(keyOf(key, true))))
 	}
 }
 
@@ -155,6 +174,33 @@ func TestQueueAgainstModel(t *testing.T) {
 	}
 }
 
+// Whatever the state of the queue, those who look change nothing: the race detector would tell.
+func TestReadersAtOnce(t *testing.T) {
+	for seed := range uint64(20) {
+		random := rand.New(rand.NewPCG(seed, 7))
+		q := Queue[int, int]{Newcomers: Newcomers(seed & 1)}
+		var ticket Ticket
+		for i := range 30 {
+			var readers sync.WaitGroup
+			for range 2 {
+				readers.Go(func() {
+					for range q.Order() {
+						q.Position(ticket)
+					}
+					q.Peek()
+					q.KeyLen(i)
+				})
+			}
+			readers.Wait()
+			if random.IntN(3) == 0 {
+				q.Pop()
+			} else {
+				ticket = q.Add(random.IntN(3), i)
+			}
+		}
+	}
+}
+
 // Under ThisRound, keys served in a round are remembered until it is over, and then forgotten.
 func TestRestingKeysAreForgotten(t *testing.T) {
 	const keys = 10_000
@@ -163,7 +209,7 @@ func TestRestingKeysAreForgotten(t *testing.T) {
 		q.Push(key, 0)
 		q.Pop()
 		q.Remove(q.Add(key, 1))
-		require.LessOrEqual(t, q.keys.count, uint32(mostResting), "an empty queue remembers few")
+		require.EqualValues(t, (key+1)%(mostResting+1), q.keys.count, "an empty queue remembers few")
 	}
 
 	for _, drained := range []bool{true, false} {

@@ -14,12 +14,12 @@ func (q *Queue[K, V]) Remove(t Ticket) (value V, ok bool) {
 // RemoveKey takes out all items of a key and returns them in the order in which they were queued. It is O(items
 // returned).
 func (q *Queue[K, V]) RemoveKey(key K) []V {
-	return q.removeKey(key, q.hash(key))
+	return q.removeKey(key, hashOf(key))
 }
 
 // RemoveNewest takes out the newest item of a key. If it has none, ok is false.
 func (q *Queue[K, V]) RemoveNewest(key K) (value V, ok bool) {
-	_, s := q.keys.find(key, q.hash(key))
+	_, s := q.keys.find(key, hashOf(key))
 	if s == nil || s.len == 0 {
 		return value, false
 	}
@@ -29,7 +29,7 @@ func (q *Queue[K, V]) RemoveNewest(key K) (value V, ok bool) {
 // RemoveOldest takes out the oldest item of a key. What is queued behind it under the same key moves up one turn. If it has
 // none, ok is false.
 func (q *Queue[K, V]) RemoveOldest(key K) (value V, ok bool) {
-	_, s := q.keys.find(key, q.hash(key))
+	_, s := q.keys.find(key, hashOf(key))
 	if s == nil || s.len == 0 {
 		return value, false
 	}

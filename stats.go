@@ -110,19 +110,12 @@ func (w *waits) leave(node uint32) {
 	}
 }
 
-// deliver is leave for an item that is popped. of is the histogram of its key, nil as long as the key has none: one that
-// never has two items is not worth it.
-func (w *waits) deliver(node uint32, of *Histogram, more bool) *Histogram {
+// deliver is leave for an item that is popped. It returns how long that has waited.
+func (w *waits) deliver(node uint32) time.Duration {
 	wait := w.age(node)
 	w.leave(node)
 	w.total.add(wait)
-	if of == nil && more {
-		of = new(Histogram)
-	}
-	if of != nil {
-		of.add(wait)
-	}
-	return of
+	return wait
 }
 
 // age returns how long a node's item has been queued, 0 if there is no node.
@@ -160,8 +153,8 @@ func (q *FairQueue[K, V]) KeyStats(n int) []KeyStat[K] {
 		stats[i] = KeyStat[K]{Key: s.key, Len: int(s.len), Rounds: int(s.last - c.rounds.cur)}
 		if w := c.waits; w != nil {
 			stats[i].OldestAge = w.age(s.first)
-			if s.wait != nil {
-				stats[i].Wait = *s.wait
+			if h := c.keys.wait(row); h != nil {
+				stats[i].Wait = *h
 			}
 		}
 	}

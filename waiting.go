@@ -2,7 +2,7 @@ package fairq
 
 import (
 	"context"
-	"hash/maphash"
+	"errors"
 	"time"
 )
 
@@ -35,15 +35,6 @@ func (a *aftermath[K, V]) evict(key K, item V) {
 	}
 }
 
-// victims adds those that were evicted to others, and forgets them.
-func (a *aftermath[K, V]) victims(others []entry[K, V]) []entry[K, V] {
-	if a.evicted {
-		others = append(append(others, a.victim), a.others...)
-		a.evicted, a.others = false, nil
-	}
-	return others
-}
-
 // finish does what is left to do. The lock is not held.
 func (q *FairQueue[K, V]) finish(a *aftermath[K, V]) {
 	for w := a.woken; w != nil; {
@@ -51,39 +42,51 @@ func (q *FairQueue[K, V]) finish(a *aftermath[K, V]) {
 		w.ready <- struct{}{}
 		w = next
 	}
-	switch {
-	case len(a.others) > 0:
-		q.handOut(a.victims(nil))
-	case a.evicted:
-		q.options.OnEvict(a.victim.key, a.victim.item)
-	}
-	if a.alerted != nil {
-		a.alerted.f()
-	}
-	for _, w := range a.more {
-		w.f()
+	if a.evicted || a.alerted != nil {
+		q.tell(a)
 	}
 }
 
-// handOut gives all victims to OnEvict, the rest too if it panics at one.
-func (q *FairQueue[K, V]) handOut(victims []entry[K, V]) {
-	done := 0
+// tell calls the user's functions. If one of them panics, or ends the goroutine, the others are called
+// nevertheless: each victim is handed out only here, and each watch is disarmed already.
+func (q *FairQueue[K, V]) tell(a *aftermath[K, V]) {
 	defer func() {
-		if done < len(victims) {
-			q.handOut(victims[done:])
+		if a.evicted || a.alerted != nil {
+			q.tell(a)
 		}
 	}()
-	for _, v := range victims {
-		done++
+	for a.evicted {
+		v := a.victim
+		if a.evicted = len(a.others) > 0; a.evicted {
+			a.victim, a.others = a.others[0], a.others[1:]
+		}
 		q.options.OnEvict(v.key, v.item)
+	}
+	for a.alerted != nil {
+		f := a.alerted.f
+		if a.alerted = nil; len(a.more) > 0 {
+			a.alerted, a.more = a.more[0], a.more[1:]
+		}
+		f()
 	}
 }
 
-func (q *FairQueue[K, V]) hash(key K) uint32 { return uint32(maphash.Comparable(q.seed, key)) }
+// finishInLine is finish for a call that has put w into a line, and is about to wait. If a function of
+// the user's panics, nobody will wait, so w leaves the line.
+func (q *FairQueue[K, V]) finishInLine(a *aftermath[K, V], w *waiter[K, V]) {
+	returned := false
+	defer func() {
+		if !returned {
+			q.withdraw(w)
+		}
+	}()
+	q.finish(a)
+	returned = true
+}
 
 // label finds out what the queue must know of a key.
 func (q *FairQueue[K, V]) label(key K) (l label[K], err error) {
-	l = label[K]{key, q.hash(key), 1}
+	l = label[K]{key, hashOf(key), 1}
 	if q.options.Weight != nil {
 		err = l.weigh(q.options.Weight)
 	}
@@ -99,7 +102,7 @@ func (q *FairQueue[K, V]) labelAll(labels []label[K], items []V) (n int, err err
 			l.hash, l.weight = labels[i-1].hash, labels[i-1].weight
 			continue
 		}
-		l.hash, l.weight = q.hash(l.key), 1
+		l.hash, l.weight = hashOf(l.key), 1
 		if q.options.Weight != nil {
 			if err := l.weigh(q.options.Weight); err != nil {
 				return i, err
@@ -149,10 +152,7 @@ func (q *FairQueue[K, V]) popAndUnlock() (item V, ok bool) {
 func (q *FairQueue[K, V]) pushLocked(l *label[K], item V, ticket *Ticket, after *aftermath[K, V]) error {
 	row, s, err := q.makeRoomLocked(l, after)
 	if err != nil {
-		if !q.closed {
-			q.counts.Refused++
-		}
-		return err
+		return q.refuseLocked(err)
 	}
 	node := q.enterLocked(l, row, s, item)
 	if ticket != nil {
@@ -178,8 +178,21 @@ func (q *FairQueue[K, V]) pushRunLocked(labels []label[K], items []V) (n int) {
 	return n
 }
 
+// refuseLocked returns what a push that does not wait returns for an error of makeRoomLocked, and counts it.
+func (q *FairQueue[K, V]) refuseLocked(err error) error {
+	if q.closed {
+		return err
+	}
+	q.counts.Refused++
+	limit, key := q.options.Capacity, errors.Is(err, ErrKeyFull)
+	if key {
+		limit = q.options.KeyCapacity
+	}
+	return &FullError{Len: limit, Limit: limit, Key: key}
+}
+
 // makeRoomLocked returns nil if an item can be queued, after evicting another one if need be, and what it found out about
-// its key: row and s are 0 and nil if that has nothing queued.
+// its key: row and s are 0 and nil if that has nothing queued. Otherwise it returns ErrClosed, ErrFull or ErrKeyFull.
 func (q *FairQueue[K, V]) makeRoomLocked(l *label[K], after *aftermath[K, V]) (row uint32, s *keyState[K], err error) {
 	if q.closed {
 		return 0, nil, ErrClosed
@@ -193,12 +206,12 @@ func (q *FairQueue[K, V]) makeRoomLocked(l *label[K], after *aftermath[K, V]) (r
 	}
 	switch {
 	case items >= q.options.KeyCapacity && q.options.KeyCapacity < q.options.Capacity:
-		return 0, nil, &FullError{Len: items, Limit: q.options.KeyCapacity, Key: true}
+		return 0, nil, ErrKeyFull
 	case q.queue.len < q.options.Capacity:
 		return row, s, nil
 	case q.options.WhenFull == Reject,
 		q.options.WhenFull == EvictHeaviest && items > 0 && s.last == q.queue.rounds.last:
-		return 0, nil, &FullError{Len: q.queue.len, Limit: q.options.Capacity}
+		return 0, nil, ErrFull
 	}
 	q.evictLocked(s, after)
 	if items == 1 && q.queue.keyLen(l.key, l.hash) == 0 {

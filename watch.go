@@ -12,7 +12,8 @@ type Watch[K comparable, V any] struct {
 }
 
 // Watch returns a Watch that is not armed yet. Its function is called in the goroutine of the push that makes it due, after the
-// lock is released. It delays that push, so it should be quick.
+// lock is released. It delays that push, so it should be quick. If it panics, the push has been made, unless it is a
+// PushWait that is about to wait: that gives up.
 func (q *FairQueue[K, V]) Watch(f func()) *Watch[K, V] {
 	return &Watch[K, V]{queue: q, f: f}
 }

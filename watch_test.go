@@ -3,6 +3,7 @@ package fairq_test
 import (
 	"context"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -24,6 +25,9 @@ type watched struct {
 	levels  []int // 0 means that it is not armed
 	calls   []atomic.Int32
 	closed  bool
+	panics  bool         // the functions do
+	inside  atomic.Int32 // goroutines in calls that wait
+	peak    int          // the demand at the last calls: a PushWait gives up when one panics
 	tickets []fairq.Ticket
 	cancels []context.CancelFunc
 	all     sync.WaitGroup
@@ -35,16 +39,18 @@ func TestWatch(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWatched(t, seed)
 			for step := range 150 {
-				w.step()
+				spared(w.step)
 				synctest.Wait()
 				if w.check(); t.Failed() {
 					t.Logf("seed %d, step %d", seed, step)
 					break
 				}
 			}
-			w.q.Close()
 			w.closed = true
+			spared(w.q.Close)
+			synctest.Wait()
 			w.check()
+			require.Zero(w, w.inside.Load(), "nobody waits at a closed queue")
 			for _, cancel := range w.cancels {
 				cancel()
 			}
@@ -68,9 +74,28 @@ func newWatched(t *testing.T, seed uint64) *watched {
 	}
 	w.q = fairq.New(func(i int) int { return i % 3 }, o)
 	for i := range w.levels {
-		w.watches = append(w.watches, w.q.Watch(func() { w.calls[i].Add(1) }))
+		w.watches = append(w.watches, w.q.Watch(func() {
+			w.peak = w.demand()
+			if w.calls[i].Add(1); w.panics {
+				panic(spare{})
+			}
+		}))
 	}
+	w.panics = r.IntN(2) == 0
 	return w
+}
+
+// spare is what functions of the user's panic with here.
+type spare struct{}
+
+// spared makes a call whose caller recovers.
+func spared(call func()) {
+	defer func() {
+		if r := recover(); r != nil && r != (spare{}) {
+			panic(r)
+		}
+	}()
+	call()
 }
 
 // demand returns how many items are queued or wait for room.
@@ -83,7 +108,11 @@ func (w *watched) demand() int {
 func (w *watched) wait(call func(ctx context.Context)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.cancels = append(w.cancels, cancel)
-	w.all.Go(func() { call(ctx) })
+	w.all.Go(func() {
+		w.inside.Add(1)
+		defer w.inside.Add(-1)
+		spared(func() { call(ctx) })
+	})
 }
 
 func (w *watched) step() {
@@ -134,15 +163,18 @@ func (w *watched) step() {
 		case 1, 2, 3:
 			w.q.RemoveKey(item % 3)
 		case 4:
-			w.q.Close()
 			w.closed = true
+			w.q.Close()
 		}
 	}
 }
 
-// check finds out which watches have become due. No call makes the demand rise and fall.
+// check finds out which watches have become due.
 func (w *watched) check() {
-	demand := w.demand()
+	s := w.q.Stats()
+	require.EqualValues(w, w.inside.Load(), s.WaitingPush+s.WaitingPop, "who does not wait any more is in no line")
+	demand := max(w.demand(), w.peak)
+	w.peak = 0
 	for i := range w.watches {
 		want := 0
 		if w.levels[i] > 0 && (w.closed || demand >= w.levels[i]) {
@@ -202,13 +234,40 @@ func TestWatchLosesNothing(t *testing.T) {
 	}
 }
 
-// A watch that is due is called although OnEvict panics at what is evicted later in the same batch.
-func TestWatchWhenOnEvictPanics(t *testing.T) {
-	q := fairq.New(func(i int) int { return i }, &fairq.Options[int, int]{
-		Capacity: 2, WhenFull: fairq.EvictHeaviest, OnEvict: func(int, int) { panic("no") },
-	})
-	calls := 0
-	require.True(t, q.Watch(func() { calls++ }).Arm(2))
-	require.Panics(t, func() { _, _ = q.PushBatch([]int{1, 1, 2}) })
-	require.Equal(t, 1, calls)
+// Whatever ends one of the functions that a call has to call, the others are called.
+func TestEndsOfFunctions(t *testing.T) {
+	for name, end := range map[string]func(){"panic": func() { panic(spare{}) }, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			var evicted []int
+			q := fairq.New(func(i int) int { return i / 10 }, &fairq.Options[int, int]{
+				Capacity: 3, WhenFull: fairq.EvictHeaviest,
+				OnEvict: func(_, i int) { evicted = append(evicted, i); end() },
+			})
+			calls := 0
+			watch := func(n int) {
+				for range 3 {
+					require.True(t, q.Watch(func() { calls++; end() }).Arm(n))
+				}
+			}
+			do := func(call func()) {
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					spared(call)
+				}()
+				<-ended
+			}
+			watch(3)
+			do(func() { _, _ = q.PushBatch([]int{1, 2, 3, 11, 21}) })
+			require.Equal(t, []int{3, 2}, evicted)
+			require.Equal(t, 3, calls)
+			require.Equal(t, []int{1, 11, 21}, q.Drain())
+			watch(1)
+			do(func() { _ = q.Push(1) })
+			require.Equal(t, 6, calls)
+			watch(10)
+			do(q.Close)
+			require.Equal(t, 9, calls)
+		})
+	}
 }

@@ -1,0 +1,280 @@
+package fairq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// fairDriver makes the same calls on a FairQueue and on the model. All that wait are in one bubble, so it
+// is known when nobody has anything left to do.
+type fairDriver struct {
+	*testing.T
+	q       *FairQueue[float64, int]
+	m       *fairModel
+	nan     bool // key 0 is NaN
+	evicted []int
+	tickets map[int]Ticket
+	added   []int // the keys of tickets
+	earlier Queue[float64, int]
+	outline int // items when earlier was made
+
+	ended    chan call
+	cancels  map[int]context.CancelCauseFunc
+	consumer int // the number of the last PopWait, which is negative
+}
+
+type call struct {
+	number int
+	outcome
+}
+
+// driveFair makes the calls that data spells on a queue of one of many configurations, and compares with
+// the model. The first two bytes tell the configuration.
+func driveFair(t *testing.T, data []byte) {
+	if len(data) < 2 || len(data) > 300 {
+		return
+	}
+	synctest.Test(t, func(t *testing.T) {
+		mode, size := data[0], data[1]
+		d := newFairDriver(t, mode, size)
+		for i, b := range data[2:] {
+			time.Sleep(time.Microsecond << (b % 32))
+			d.step(b&7, int(b>>3), int(b>>3)%(2+int(size>>5)), 100*i, mode&64 != 0)
+			d.compare(i)
+		}
+		d.q.Close()
+		d.m.close()
+		d.compare(len(data))
+	})
+}
+
+func newFairDriver(t *testing.T, mode, size byte) *fairDriver {
+	o := Options[float64, int]{Capacity: 1 + int(size&15), Newcomers: Newcomers(mode & 1), TrackWait: mode&16 != 0}
+	if mode&128 != 0 {
+		o.Capacity *= 8
+	}
+	if mode&2 != 0 {
+		o.KeyCapacity = 1 + o.Capacity/2
+	}
+	weights := map[int]int{}
+	if mode&4 != 0 {
+		for k := range 9 {
+			weights[k] = 1 + k%3
+		}
+		o.Weight = func(k float64) int { return max(1, weights[numberOf(k)]) }
+	}
+	d := &fairDriver{
+		T: t, nan: size&16 != 0, tickets: map[int]Ticket{}, ended: make(chan call, 1000), cancels: map[int]context.CancelCauseFunc{},
+	}
+	if mode&8 != 0 {
+		o.WhenFull = EvictHeaviest
+		if mode&32 != 0 {
+			o.WhenFull = EvictOldest
+		}
+		o.OnEvict = func(key float64, item int) {
+			require.Equal(t, d.m.keyOf[item], numberOf(key))
+			d.evicted = append(d.evicted, item)
+		}
+	}
+	d.m = newFairModel(o, weights)
+	d.q = New(func(item int) float64 { return keyOf(d.m.keyOf[item], d.nan) }, &o)
+	return d
+}
+
+func (d *fairDriver) step(op byte, arg, key, item int, waits bool) {
+	d.m.keyOf[item] = key
+	switch {
+	case op == 0 || op == 1 && !waits:
+		require.ErrorIs(d, d.q.Push(item), d.m.offer(item))
+	case op == 1:
+		d.wait(item, func(ctx context.Context) (int, error) { return 0, d.q.PushWait(ctx, item) })
+		d.m.pushWait(item)
+	case op == 2:
+		want := d.m.offer(item)
+		ticket, err := d.q.Add(item)
+		require.ErrorIs(d, err, want)
+		if err == nil {
+			d.tickets[item] = ticket
+			d.added = append(d.added, item)
+		}
+	case op == 3:
+		d.pushBatch(arg/2*(1+d.m.o.Capacity/40), key, item)
+	case op <= 5:
+		want, wantOK := d.m.poll()
+		got, ok := d.q.Pop()
+		require.Equal(d, wantOK, ok)
+		require.Equal(d, want, got)
+	case op == 6 && arg < 8:
+		want := []int{}
+		for len(want) < arg && d.m.len() > 0 {
+			item, _ := d.m.poll()
+			want = append(want, item)
+		}
+		got := make([]int, arg)
+		got = got[:d.q.PopBatch(got)]
+		require.Equal(d, want, got)
+	case op == 6 && arg < 10:
+		want := d.m.drain()
+		require.Equal(d, want, d.q.Drain())
+	case op == 6 && len(d.added) > 0:
+		d.remove(arg % len(d.added))
+	case op == 7 && arg < 6:
+		want := d.m.items(key)
+		d.m.drop(want...)
+		require.Equal(d, want, d.q.RemoveKey(keyOf(key, d.nan)))
+	case op == 7 && waits:
+		d.stepWaiting(arg)
+	}
+}
+
+func (d *fairDriver) stepWaiting(arg int) {
+	switch calls := d.m.waiting(); {
+	case arg < 12:
+		d.consumer--
+		d.wait(d.consumer, d.q.PopWait)
+		d.m.popWait(d.consumer)
+	case arg < 28 && len(calls) > 0:
+		number := calls[arg%len(calls)]
+		d.cancels[number](errors.New("this is not what is returned"))
+		d.m.cancel(number)
+	case arg == 31:
+		d.q.Close()
+		d.m.close()
+	}
+}
+
+// wait makes a call that may wait.
+func (d *fairDriver) wait(number int, f func(context.Context) (int, error)) {
+	ctx, cancel := context.WithCancelCause(d.Context())
+	d.cancels[number] = cancel
+	go func() {
+		item, err := f(ctx)
+		d.ended <- call{number, outcome{item, err}}
+	}()
+	synctest.Wait()
+}
+
+func (d *fairDriver) pushBatch(n, key, item int) {
+	var batch []int
+	var want error
+	accepted := 0
+	for i := range n {
+		batch = append(batch, item+i)
+		d.m.keyOf[item+i] = key + i/2%2
+		if want == nil {
+			if want = d.m.offer(item + i); want == nil {
+				accepted++
+			}
+		}
+	}
+	n, err := d.q.PushBatch(batch)
+	require.ErrorIs(d, err, want)
+	require.Equal(d, accepted, n)
+}
+
+func (d *fairDriver) remove(at int) {
+	item := d.added[at]
+	d.added = slices.Delete(d.added, at, at+1)
+	_, queued := d.m.position(item)
+	got, ok := d.q.Remove(d.tickets[item])
+	require.Equal(d, queued, ok)
+	if ok {
+		require.Equal(d, item, got)
+		d.m.drop(item)
+	}
+}
+
+// compare compares all that can be seen.
+func (d *fairDriver) compare(step int) {
+	synctest.Wait()
+	for n := len(d.ended); n > 0; n-- {
+		c := <-d.ended
+		require.Equal(d, d.m.done[c.number], c.outcome, "step %d: call %d", step, c.number)
+		delete(d.m.done, c.number)
+		d.cancels[c.number](nil)
+	}
+	require.Empty(d, d.m.done, "step %d: these calls must have returned", step)
+	require.Equal(d, d.m.evicted, d.evicted, "step %d", step)
+	require.NoError(d, d.q.Check(), "step %d", step)
+	compare(d, &d.q.queue, d.m.model)
+	d.compareStats(step)
+	d.compareSnapshot()
+}
+
+func (d *fairDriver) compareStats(step int) {
+	want, keys := d.m.stats()
+	got := d.q.Stats()
+	require.InDelta(d, want.Wait.Sum, got.Wait.Sum, 1e-9*want.Wait.Sum)
+	got.Wait.Sum = want.Wait.Sum
+	require.Equal(d, want, got, "step %d", step)
+	require.Equal(d, got.Pushed, got.Popped+got.Removed+got.Evicted+got.Drained+uint64(got.Len))
+
+	lengths := d.m.lengths()
+	n := step % 4
+	stats := d.q.KeyStats(n)
+	require.Len(d, stats, min(n, len(lengths)))
+	for i, s := range stats {
+		require.Equal(d, lengths[i], s.Len, "step %d: the %d longest of %v", step, n, lengths)
+		want := keys[numberOf(s.Key)]
+		want.Key, want.Wait = s.Key, s.Wait
+		require.Equal(d, fmt.Sprint(want), fmt.Sprint(s), "step %d", step)
+	}
+}
+
+// compareSnapshot compares a snapshot for which memory was got ready some steps ago with what will be
+// popped, which it has in two parts.
+func (d *fairDriver) compareSnapshot() {
+	c := d.earlier.blank()
+	d.q.queue.copyTo(&c)
+	if d.outline++; d.outline%8 == 0 {
+		d.earlier = d.q.queue.outline()
+	}
+	snapshot := c.snapshot()
+	behind := 0
+	for key, items := range snapshot.Queues {
+		behind += len(items)
+		all := d.m.items(numberOf(key))
+		require.Equal(d, all[len(all)-len(items):], items)
+	}
+	require.Len(d, snapshot.Round, d.m.len()-behind)
+	require.Len(d, snapshot.Round, len(d.m.round))
+	order := d.m.order()
+	for i, item := range snapshot.Round {
+		require.Equal(d, order[i].given, item)
+	}
+	var got []modelTurn
+	for key, item := range snapshot.Order() {
+		got = append(got, modelTurn{numberOf(key), item})
+	}
+	require.Equal(d, order, got)
+}
+
+func TestFairQueueAgainstModel(t *testing.T) {
+	for seed := range uint64(600) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		data := make([]byte, 2+random.IntN(120))
+		for i := range data {
+			data[i] = byte(random.Uint32())
+		}
+		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { driveFair(t, data) }) {
+			return
+		}
+	}
+}
+
+func FuzzFairQueue(f *testing.F) {
+	f.Add([]byte{0x08, 0x04, 0, 0, 0, 0, 8, 0, 4, 4, 4, 4, 4})
+	f.Add([]byte{0x1f, 0x45, 2, 2, 10, 18, 0xfb, 4, 0xfe, 4, 0x7b, 0x4e, 2, 7})
+	f.Add([]byte{0x28, 0x63, 0, 0, 0, 8, 8, 16, 0x33, 4, 0, 4, 4})
+	f.Add([]byte{0x0b, 0xe7, 0, 8, 16, 24, 32, 40, 48, 0x36, 0, 8, 0x46})
+	f.Add([]byte{0x42, 0x63, 1, 1, 1, 1, 1, 9, 9, 0x97, 4, 4, 1, 4, 4, 0x37, 0x37, 1, 0xff})
+	f.Fuzz(driveFair)
+}
