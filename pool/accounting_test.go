@@ -69,6 +69,7 @@ type ledger struct {
 	nesting bool   // handlers submit tasks, or use Recurse
 	slow    bool   // all goes by transactions that take time; so there are no limits, for then a lock is held meanwhile
 	closer  bool   // the caller closes a queue in between
+	broken  bool   // Observer and Logger panic, each time
 	all     sync.WaitGroup
 	encoded sync.Map // chores by id
 
@@ -93,10 +94,13 @@ func newLedger(t *testing.T, seed uint64) *ledger {
 	l.ctx, l.stop = context.WithCancel(t.Context())
 	r := l.rand
 	l.nesting, l.closer = r.IntN(2) == 0, r.IntN(10) == 0
-	l.slow = r.IntN(3) == 0
+	l.slow, l.broken = r.IntN(3) == 0, seed%4 == 0
 	l.sinks = []string{"none", "take", "take", "fail", "moody"}[r.IntN(5)]
 	o := &l.options
 	o.Logger, o.Observer, o.AbandonAfter = slog.New(slog.DiscardHandler), l.observer(), time.Duration(1+r.IntN(500))*time.Millisecond
+	if l.broken {
+		o.Logger = slog.New(brokenLog{})
+	}
 	if l.sinks != "none" {
 		o.DeadLetters = l.sink
 	}
@@ -169,6 +173,9 @@ func (l *ledger) observer() pool.Observer[*chore] {
 			l.Errorf("told of class %q and key %q: %v", class, t.Key, c)
 		}
 		l.count(n)
+		if l.broken {
+			panic("the observer is broken")
+		}
 	}
 	return pool.Observer[*chore]{
 		Offered:   func(_ context.Context, class string, t tk) { add(class, t, &l.offered) },
@@ -271,7 +278,7 @@ func (l *ledger) interfere() {
 		}
 	case 9:
 		if n.store != nil && !n.closed && l.closer {
-			n.closed = true
+			l.note(&n.closed) // handlers look at it
 			require.NoError(l, n.queue.Close(l.ctx))
 		}
 	case 10:

@@ -128,7 +128,7 @@ func (s *items[K, V]) do(w *worker, value V) {
 		t, started = &task.Task[V]{Payload: value}, time.Now()
 	}
 	if o.Started != nil {
-		o.Started(w.ctx, "", t, 0)
+		s.crew.observe("Started", func() { o.Started(w.ctx, "", t, 0) })
 	}
 	err := errGoexit
 	defer func() { // also if the handler ends the goroutine
@@ -142,7 +142,7 @@ func (s *items[K, V]) do(w *worker, value V) {
 		}
 		inc(&w.counts.succeeded)
 		if o.Succeeded != nil {
-			o.Succeeded(s.crew.steady, "", t, time.Since(started))
+			s.crew.observe("Succeeded", func() { o.Succeeded(s.crew.steady, "", t, time.Since(started)) })
 		}
 	}()
 	if s.timeout == 0 {
@@ -160,8 +160,8 @@ func (s *items[K, V]) do(w *worker, value V) {
 func (s *items[K, V]) fail(w *worker, t *task.Task[V], value V, err error, started time.Time) {
 	inc(&w.counts.failed)
 	c := s.crew
-	if s.observer.Failed != nil {
-		s.observer.Failed(c.steady, "", t, time.Since(started), err)
+	if f := s.observer.Failed; f != nil {
+		c.observe("Failed", func() { f(c.steady, "", t, time.Since(started), err) })
 	}
 	c.log.Warn("pool: an item failed", about("", &task.Info{}, err)...)
 	if s.sink == nil {

@@ -55,7 +55,7 @@ func send[V any](ctx context.Context, c *crew, o *Observer[V], sink Sink[V], let
 		c.letters.Add(1)
 	}
 	if o.Letter != nil {
-		o.Letter(ctx, letter, err)
+		c.observe("Letter", func() { o.Letter(ctx, letter, err) })
 	}
 	return err
 }

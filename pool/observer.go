@@ -3,13 +3,16 @@ package pool
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"github.com/fairq/fairq/task"
 )
 
 // Observer is told what happens in a pool, by the goroutine to which it happens; so its functions should be quick. nil
-// functions cost nothing. Classes are named as in [Class]; a pool without classes has one with an empty name.
+// functions cost nothing. Classes are named as in [Class]; a pool without classes has one with an empty name. If a function
+// panics, the Logger is told, and all goes on as if it had returned.
 //
 // The context is that of the call for Offered, Refused and a task that is dropped by its own Submit, the parent of the handler's
 // for Started, and otherwise one that lasts as long as the pool. The task is the one that the handler gets, and must not be
@@ -64,4 +67,29 @@ func about(class string, t *task.Info, err error, more ...any) (args []any) {
 // times tells whether it matters when a handler began.
 func (o *Observer[V]) times() bool {
 	return o.Started != nil || o.Succeeded != nil || o.Retried != nil || o.Failed != nil || o.Lost != nil
+}
+
+// observe calls a function of the Observer. A panic of it must not end the process, nor change what becomes of a task.
+func (c *crew) observe(name string, call func()) {
+	defer func() {
+		if v := recover(); v != nil {
+			c.log.Error("pool: a function of the Observer panicked", "func", name, "panic", v, "stack", string(debug.Stack()))
+		}
+	}()
+	call()
+}
+
+// guardedHandler is a Logger's handler, and swallows its panics: there is nobody who could be told.
+type guardedHandler struct{ slog.Handler }
+
+// Enabled implements [slog.Handler].
+func (h guardedHandler) Enabled(ctx context.Context, level slog.Level) bool {
+	defer func() { _ = recover() }()
+	return h.Handler.Enabled(ctx, level)
+}
+
+// Handle implements [slog.Handler].
+func (h guardedHandler) Handle(ctx context.Context, r slog.Record) error {
+	defer func() { _ = recover() }()
+	return h.Handler.Handle(ctx, r)
 }

@@ -293,6 +293,7 @@ func (o *Options[V]) completeCommon() (*setup, error) {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
+	s.log = slog.New(guardedHandler{s.log.Handler()})
 	for i := range s.ranges {
 		r := &s.ranges[i]
 		name := "Options.Schedule: the scale of " + strconv.Quote(r.Time)

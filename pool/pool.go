@@ -314,8 +314,8 @@ func (p *Pool[V]) letter(ctx context.Context, class string, t *task.Task[V], rea
 		p.expired(class, t)
 	case reason == Overflow:
 		p.dropped.Add(1)
-		if p.observer.Dropped != nil {
-			p.observer.Dropped(ctx, class, t)
+		if f := p.observer.Dropped; f != nil {
+			p.observe("Dropped", func() { f(ctx, class, t) })
 		}
 	}
 	if p.sink == nil {
@@ -332,7 +332,7 @@ func (p *Pool[V]) letter(ctx context.Context, class string, t *task.Task[V], rea
 
 func (p *Pool[V]) expired(class string, t *task.Task[V]) {
 	p.expirations.Add(1)
-	if p.observer.Expired != nil {
-		p.observer.Expired(p.steady, class, t)
+	if f := p.observer.Expired; f != nil {
+		p.observe("Expired", func() { f(p.steady, class, t) })
 	}
 }

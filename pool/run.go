@@ -54,7 +54,7 @@ func (r *run[V]) do(w *worker) {
 		r.finish(sound(err))
 	}()
 	if o.Started != nil {
-		o.Started(w.ctx, r.class.name, r.task, started.Sub(r.task.ReadyAt))
+		r.pool.observe("Started", func() { o.Started(w.ctx, r.class.name, r.task, started.Sub(r.task.ReadyAt)) })
 	}
 	r.limit()
 	if r.late(0) { // while it waited for a worker
@@ -161,8 +161,8 @@ func (r *run[V]) settle(err error) {
 	switch {
 	case err == nil:
 		r.told(p.tell(t, ending{}), &counts.succeeded, func() {
-			if p.observer.Succeeded != nil {
-				p.observer.Succeeded(p.steady, r.class.name, t, r.ran)
+			if f := p.observer.Succeeded; f != nil {
+				p.observe("Succeeded", func() { f(p.steady, r.class.name, t, r.ran) })
 			}
 		})
 	case errors.Is(err, errLate):
@@ -217,7 +217,7 @@ func (r *run[V]) late(delay time.Duration) bool {
 
 func (r *run[V]) retried(delay time.Duration, err error) {
 	if f := r.pool.observer.Retried; f != nil {
-		f(r.pool.steady, r.class.name, r.task, r.ran, delay, err)
+		r.pool.observe("Retried", func() { f(r.pool.steady, r.class.name, r.task, r.ran, delay, err) })
 	}
 	r.pool.log.Debug("pool: to be tried again",
 		about(r.class.name, &r.task.Info, err, "attempts", r.task.Attempts, "delay", delay)...)
@@ -234,7 +234,7 @@ func (r *run[V]) told(err error, count *counter, then func()) {
 	}
 	inc(&r.counts.lost)
 	if f := r.pool.observer.Lost; f != nil {
-		f(r.pool.steady, r.class.name, r.task, r.ran, err)
+		r.pool.observe("Lost", func() { f(r.pool.steady, r.class.name, r.task, r.ran, err) })
 	}
 	r.pool.log.Warn("pool: the queue could not be told what came of a task", about(r.class.name, &r.task.Info, err)...)
 }
@@ -272,8 +272,8 @@ func (r *run[V]) failed(end how, reason Reason, err error) {
 		if reason == Deadline {
 			p.expired(r.class.name, t)
 		}
-		if p.observer.Failed != nil {
-			p.observer.Failed(p.steady, r.class.name, t, r.ran, err)
+		if f := p.observer.Failed; f != nil {
+			p.observe("Failed", func() { f(p.steady, r.class.name, t, r.ran, err) })
 		}
 		p.log.Warn("pool: a task failed for good",
 			about(r.class.name, &t.Info, err, "reason", reason.String(), "attempts", t.Attempts)...)

@@ -141,7 +141,7 @@ func (c *crew) pause(paused bool) {
 // scaled tells that the number of workers has changed.
 func (c *crew) scaled(from, to int) {
 	if c.onScaled != nil {
-		c.onScaled(from, to)
+		c.observe("Scaled", func() { c.onScaled(from, to) })
 	}
 	c.log.Debug("pool: number of workers", "from", from, "to", to)
 }

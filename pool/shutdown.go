@@ -14,12 +14,14 @@ import (
 // little longer. It returns how many do not listen.
 func (c *crew) shutdown(ctx context.Context) (left int, err error) {
 	c.mu.Lock()
-	if first := !c.closing; first {
-		c.closing = true
-		c.log.Debug("pool: shutting down", "workers", c.workers, "idle", len(c.idle), "nested", c.nested)
-	}
+	first := !c.closing
+	c.closing = true
+	workers, idle, nested := c.workers, len(c.idle), c.nested
 	c.stirLocked()
 	c.mu.Unlock()
+	if first {
+		c.log.Debug("pool: shutting down", "workers", workers, "idle", idle, "nested", nested)
+	}
 	c.fetch()
 	select {
 	case <-c.done:
@@ -34,13 +36,15 @@ func (c *crew) shutdown(ctx context.Context) (left int, err error) {
 	default:
 	}
 	c.mu.Lock()
-	if !c.forced {
-		c.forced = true
-		c.log.Warn("pool: handlers are cancelled", "running", c.workers-len(c.idle), "nested", c.nested)
-	}
+	first = !c.forced
+	c.forced = true
+	running, nested := c.workers-len(c.idle), c.nested
 	c.stirLocked()
 	c.mu.Unlock()
 	c.cancel(ErrShutdown)
+	if first {
+		c.log.Warn("pool: handlers are cancelled", "running", running, "nested", nested)
+	}
 	c.fetch()
 	timer := time.NewTimer(c.abandon)
 	defer timer.Stop()

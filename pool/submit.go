@@ -78,15 +78,15 @@ func newTask[V any](key string, payload V, o *task.PutOptions) *task.Task[V] {
 }
 
 func (p *Pool[V]) offered(ctx context.Context, c *class[V], key string, payload V, o *task.PutOptions) {
-	if p.observer.Offered != nil {
-		p.observer.Offered(ctx, c.name, newTask(key, payload, o))
+	if f := p.observer.Offered; f != nil {
+		p.observe("Offered", func() { f(ctx, c.name, newTask(key, payload, o)) })
 	}
 }
 
 // refuse tells that Submit, or the like, returns an error.
 func (p *Pool[V]) refuse(ctx context.Context, c *class[V], key string, payload V, o *task.PutOptions, err error) {
 	p.refused.Add(1)
-	if p.observer.Refused != nil {
-		p.observer.Refused(ctx, c.name, newTask(key, payload, o), err)
+	if f := p.observer.Refused; f != nil {
+		p.observe("Refused", func() { f(ctx, c.name, newTask(key, payload, o), err) })
 	}
 }

@@ -154,18 +154,18 @@ func (c *crew) fetchOneLocked() bool {
 
 	c.mu.Unlock()
 	var task work
-	var err error
 	if !able || full {
 		c.source.release(stopped) // before await, which it would take back
 	}
 	if able && !(full && c.source.await(wake)) {
-		task, err = c.source.fetch()
+		var err error
+		if task, err = c.source.fetch(); err != nil {
+			c.failed(err)
+		}
 	}
 	c.mu.Lock()
 
-	if err != nil {
-		c.failedLocked(err)
-	} else if task != nil {
+	if task != nil {
 		c.failing = false
 		c.assignLocked(task)
 	}
@@ -187,7 +187,10 @@ func (c *crew) assignLocked(task work) {
 		c.workers++
 		c.attendLocked()
 		n := c.workers
-		c.running.Go(func() { w.run(task, n) })
+		c.running.Go(func() {
+			defer w.run(task) // also if the Observer ends the goroutine
+			c.scaled(n-1, n)
+		})
 	default:
 		c.surplus = append(c.surplus, task)
 		c.attendLocked()
@@ -207,17 +210,6 @@ func (c *crew) attendLocked() {
 
 // sourceRetry is after how long a source is asked again that has returned an error.
 const sourceRetry = time.Second
-
-// failed is failedLocked for a source that has returned an error to itself.
-func (c *crew) failed(err error) {
-	c.mu.Lock()
-	c.failedLocked(err)
-	over := c.over
-	c.mu.Unlock()
-	if over {
-		c.fetch()
-	}
-}
 
 // background calls f in a goroutine of its own. Until that ends the crew is not calm.
 func (c *crew) background(f func()) {
@@ -245,31 +237,40 @@ func (c *crew) free() int {
 	return len(c.idle) + max(c.scale.Min-c.workers, 0)
 }
 
-// failedLocked is called when the source has returned an error.
-func (c *crew) failedLocked(err error) {
+// failed is called when the source has returned an error.
+func (c *crew) failed(err error) {
+	if first := c.failedFirst(err); first {
+		c.log.Error("pool: no tasks can be taken; trying again", "error", err)
+	}
+	if isOver(err) {
+		c.fetch() // which finds that nothing is taken any more
+	}
+}
+
+// failedFirst sees to it that the source is asked again, unless it is over. It tells whether it has worked until now.
+func (c *crew) failedFirst(err error) (first bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	switch {
 	case c.over || c.forced:
-		return
+		return false
 	case isOver(err):
 		c.over = true
 		c.attendLocked()
 		c.dismissLocked(len(c.idle))
-		return
-	case !c.failing:
-		c.failing = true
-		c.log.Error("pool: no tasks can be taken; trying again", "error", err)
-	}
-	if c.retry == nil {
+		return false
+	case c.retry == nil:
 		c.retry = time.AfterFunc(sourceRetry, c.fetch)
-	} else {
+	default:
 		c.retry.Reset(sourceRetry)
 	}
+	first, c.failing = !c.failing, true
+	return first
 }
 
-// run does tasks, until the worker has to end. The first one is given; n is how many workers there are now.
-func (w *worker) run(task work, n int) {
+// run does tasks, until the worker has to end. The first one is given.
+func (w *worker) run(task work) {
 	c := w.crew
-	c.scaled(n-1, n)
 	end := false
 	defer func() {
 		if !end { // a handler has ended the goroutine, by runtime.Goexit
@@ -277,8 +278,8 @@ func (w *worker) run(task work, n int) {
 			c.endLocked(w)
 			c.mu.Unlock()
 		}
+		defer c.fetch() // also if the Observer ends the goroutine
 		c.scaled(w.left+1, w.left)
-		c.fetch()
 	}()
 	for {
 		task.do(w)
@@ -287,9 +288,7 @@ func (w *worker) run(task work, n int) {
 			if !c.attention.Load() {
 				ok, err := c.source.work(w)
 				if err != nil {
-					c.mu.Lock()
-					c.failedLocked(err)
-					c.mu.Unlock()
+					c.failed(err)
 				}
 				more = ok
 			}

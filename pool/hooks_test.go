@@ -1,0 +1,179 @@
+package pool_test
+
+import (
+	"context"
+	"log/slog"
+	"reflect"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/task"
+)
+
+// brokenLog is a handler of a Logger, and panics.
+type brokenLog struct{ slog.Handler }
+
+func (brokenLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (brokenLog) Handle(context.Context, slog.Record) error { panic("the log is broken") }
+
+// brokenObserver returns one whose functions all call f, those too that nobody has thought of yet.
+func brokenObserver(f func(name string)) (o pool.Observer[int]) {
+	v := reflect.ValueOf(&o).Elem()
+	for i := range v.NumField() {
+		v.Field(i).Set(reflect.MakeFunc(v.Field(i).Type(), func([]reflect.Value) []reflect.Value {
+			f(v.Type().Field(i).Name)
+			return nil
+		}))
+	}
+	return o
+}
+
+// hookCalls counts which functions were called.
+type hookCalls struct {
+	mu    sync.Mutex
+	calls map[string]int
+}
+
+func (h *hookCalls) called(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls[name]++
+}
+
+// TestHooksThatPanic has a pool all of whose functions panic, each time: it does what it would do otherwise.
+func TestHooksThatPanic(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		h := hookCalls{calls: map[string]int{}}
+		broken := func(name string) {
+			h.called(name)
+			panic(name)
+		}
+		handle := func(_ context.Context, tk *task.Task[int]) error {
+			switch {
+			case tk.Payload == 0 || tk.Attempts > 2:
+				return nil
+			case tk.Payload == 1:
+				return pool.Permanent(errNo)
+			case tk.Payload == 2:
+				_ = tk.Ack(ctx)
+			}
+			return errNo
+		}
+		p := openFunc(t, handle, pool.Options[int]{
+			Scale: pool.Scale{Max: 3, IdleTimeout: time.Second}, WhenFull: pool.DropNew, Capacity: 4,
+			Observer: brokenObserver(broken), Logger: slog.New(brokenLog{}),
+			DeadLetters: func(context.Context, *pool.Envelope[int]) error { broken("DeadLetters"); return nil },
+		})
+		p.Pause()
+		for i := range 4 {
+			options := task.PutOptions{}
+			if i == 0 {
+				options.Deadline = time.Now().Add(time.Second)
+			}
+			_, err := p.Put(ctx, "a", i, pool.PutOptions{PutOptions: options})
+			require.NoError(t, err)
+		}
+		require.ErrorAs(t, p.Submit(ctx, "a", 4), new(*pool.PanicError)) // nobody has it
+		time.Sleep(2 * time.Second)
+		p.Resume()
+		wait(t, p)
+		time.Sleep(time.Minute)
+		require.NoError(t, p.Shutdown(ctx))
+		require.Zero(t, goroutines())
+		s := p.Stats()
+		require.Equal(t, [6]uint64{5, 1, 1, 2, 1, 1}, [6]uint64{s.Started, s.Succeeded, s.Failed, s.Retried, s.Lost, s.Expired})
+		require.Len(t, p.Leftovers(), 1) // that of the permanent error is buried
+		for i := range reflect.TypeFor[pool.Observer[int]]().NumField() {
+			name := reflect.TypeFor[pool.Observer[int]]().Field(i).Name
+			require.Positive(t, h.calls[name], name)
+		}
+		require.Positive(t, h.calls["DeadLetters"])
+	})
+}
+
+// TestHooksThatExit has functions that end the goroutine that calls them, as those do that call FailNow in a test.
+func TestHooksThatExit(t *testing.T) {
+	for _, hook := range []string{"Scaled", "Succeeded", "Failed", "Retried", "Expired", "Log", "ForTask"} {
+		t.Run(hook, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, ctx context.Context) {
+				exits := func(name string) {
+					if name == hook {
+						runtime.Goexit()
+					}
+				}
+				o := pool.Options[int]{
+					Scale: pool.Scale{Max: 2, IdleTimeout: time.Second}, Observer: brokenObserver(exits), Logger: silent,
+					DeadLetters: func(context.Context, *pool.Envelope[int]) error { exits("DeadLetters"); return nil },
+					Policy:      pool.Policy{MaxAttempts: 2},
+					ForTask:     func(_ *task.Task[int], p pool.Policy) pool.Policy { exits("ForTask"); return p },
+				}
+				if hook == "Log" {
+					o.Logger = slog.New(exitingLog{})
+				}
+				p := openFunc(t, func(_ context.Context, tk *task.Task[int]) error {
+					if tk.Payload == 0 {
+						return nil
+					}
+					return errNo
+				}, o)
+				for i := range 2 {
+					require.NoError(t, p.Submit(ctx, "a", i))
+				}
+				_, err := p.Put(ctx, "a", 0, pool.PutOptions{PutOptions: task.PutOptions{Delay: time.Hour, Deadline: time.Now().Add(time.Minute)}})
+				require.NoError(t, err)
+				time.Sleep(2 * time.Minute)
+				wait(t, p)
+				s := p.Stats()
+				require.Equal(t, s.Started, s.Succeeded+s.Failed+s.Retried)
+				require.Zero(t, s.Workers)
+				result := later(func() error { return p.Shutdown(ctx) })
+				if hook != "Log" { // whose caller is gone
+					require.NoError(t, <-result)
+				}
+				synctest.Wait()
+				require.Zero(t, goroutines())
+			})
+		})
+	}
+}
+
+// exitingLog is a handler of a Logger, and ends the goroutine.
+type exitingLog struct{ slog.Handler }
+
+func (exitingLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (exitingLog) Handle(context.Context, slog.Record) error {
+	runtime.Goexit()
+	return nil
+}
+
+// TestHooksOfItemsThatPanic is TestHooksThatPanic for a FairQueue.
+func TestHooksOfItemsThatPanic(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		q := fairq.New(func(int) int { return 0 }, nil)
+		w := pool.Drain(q, func(_ context.Context, n int) error {
+			if n == 0 {
+				return nil
+			}
+			return errNo
+		}, &pool.Options[int]{
+			Workers: 1, Observer: brokenObserver(func(name string) { panic(name) }), Logger: slog.New(brokenLog{}),
+			DeadLetters: func(context.Context, *pool.Envelope[int]) error { panic("DeadLetters") },
+		})
+		for i := range 3 {
+			require.NoError(t, q.Push(i))
+		}
+		require.NoError(t, w.Wait(ctx))
+		require.NoError(t, w.Shutdown(ctx))
+		require.Equal(t, [2]uint64{1, 2}, [2]uint64{w.Stats().Succeeded, w.Stats().Failed})
+		require.Zero(t, goroutines())
+	})
+}
