@@ -449,3 +449,30 @@ func TestNewError(t *testing.T) {
 	require.NotSame(t, inner, newError(inner))
 	require.NotNil(t, newError((*Error)(nil)))
 }
+
+// Others go on while a long queue is listed: what is deleted meanwhile may be left out.
+func TestListLetsOthersGoOn(t *testing.T) {
+	q, err := Open[int](t.Context(), new(Memory), "q", nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, q.Close(context.Background())) }()
+	const n = 20_000
+	fill(t, q, "a", n, PutOptions{})
+	for range 20 {
+		last, err := q.Put(t.Context(), "b", 0, PutOptions{})
+		require.NoError(t, err)
+		deleted := make(chan error)
+		go func() {
+			for q.memory.mu.TryLock() { // until it is being listed
+				q.memory.mu.Unlock()
+			}
+			deleted <- q.Delete(t.Context(), last)
+		}()
+		all, err := q.List(t.Context(), ListOptions{Limit: 2 * n})
+		require.NoError(t, err)
+		require.NoError(t, <-deleted)
+		if len(all) == n {
+			return
+		}
+	}
+	require.Fail(t, "a call that was made while the queue was listed never came before its end")
+}

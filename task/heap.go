@@ -11,6 +11,7 @@ type element[T any] interface {
 var (
 	_ element[byTime]    = byTime{}
 	_ element[byPlace]   = byPlace{}
+	_ element[byHead]    = byHead{}
 	_ element[*lane]     = (*lane)(nil)
 	_ element[*consumer] = (*consumer)(nil)
 )

@@ -87,21 +87,29 @@ func (x *index) drop(b *block) {
 	x.spare = b
 }
 
-// after iterates over the tasks with greater ids. The one that it is at may be removed, and others too.
-func (x *index) after(id ID) iter.Seq[*item] {
+// from returns the first block with that number or a greater one, nil if there is none.
+func (x *index) from(number ID) *block {
+	if b := x.blocks[number]; b != nil {
+		return b
+	}
+	b := x.first
+	for b != nil && b.number < number {
+		b = b.next
+	}
+	return b
+}
+
+// all iterates over the tasks, in the order of their ids. The one that it is at may be removed, and others too.
+func (x *index) all() iter.Seq[*item] {
 	return func(yield func(*item) bool) {
-		var blocks []*block
-		for b := x.first; b != nil; b = b.next {
-			if b.number >= (id+1)>>blockBits {
-				blocks = append(blocks, b)
-			}
-		}
-		for _, b := range blocks {
+		for b := x.first; b != nil; {
+			number := b.number
 			for _, it := range b.items {
-				if it != nil && it.id > id && !yield(it) {
+				if it != nil && !yield(it) {
 					return
 				}
 			}
+			b = x.from(number + 1)
 		}
 	}
 }

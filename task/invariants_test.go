@@ -17,7 +17,7 @@ func (q *memoryQueue) check(t require.TestingT) {
 	ready := map[*lane]int{}
 	byTask := map[*block]bool{}
 	timers, addresses, members := 0, 0, map[*group]int{}
-	for it := range q.ids.after(0) {
+	for it := range q.ids.all() {
 		states[it.state]++
 		byTask[it.block] = true
 		if byKey[it.key] == nil {
@@ -92,7 +92,10 @@ func (q *memoryQueue) check(t require.TestingT) {
 			require.True(t, l.len == 0 || l.linked+len(l.owed) > 0)
 			require.Positive(t, l.len+l.linked+len(l.owed))
 			sum := 0
-			for _, lane := range l.lanes {
+			for i, ranked := range l.lanes {
+				lane := ranked.lane
+				require.EqualValues(t, i+1, lane.rank)
+				require.False(t, i > 0 && ranked.before(l.lanes[(i-1)/2]))
 				n := len(lane.early)
 				for it := lane.inOrder.first; it != nil; it = it.next {
 					n++

@@ -209,22 +209,35 @@ func (q *memoryQueue) Peek(_ context.Context, id ID) (Record, error) {
 	return q.record(it), nil
 }
 
-// List implements [Backend].
+// List implements [Backend]. Between two blocks of tasks it lets others go on.
 func (q *memoryQueue) List(_ context.Context, o ListOptions) (records []Record, err error) {
+	var some []Record
+	for number, more := o.After>>blockBits, true; more && len(records) < o.Limit; number++ {
+		if some, number, more, err = q.listBlock(some[:0], number, &o); err != nil {
+			return nil, err
+		}
+		records = append(records, some...)
+	}
+	return records[:min(len(records), o.Limit)], nil
+}
+
+// listBlock adds the tasks of the first block with that number or a greater one, and returns its number, or that there is none.
+func (q *memoryQueue) listBlock(to []Record, number ID, o *ListOptions) (_ []Record, _ ID, ok bool, err error) {
 	if _, err := q.enter(); err != nil {
-		return nil, err
+		return nil, 0, false, err
 	}
 	defer q.exit()
-	for it := range q.ids.after(o.After) {
-		if len(records) == o.Limit {
-			break
-		}
-		if (o.State == 0 || it.state == o.State) && (o.Key == nil || it.key.name == *o.Key) &&
+	b := q.ids.from(number)
+	if b == nil {
+		return to, 0, false, nil
+	}
+	for _, it := range b.items {
+		if it != nil && it.id > o.After && (o.State == 0 || it.state == o.State) && (o.Key == nil || it.key.name == *o.Key) &&
 			(o.Kind == nil || it.kind == *o.Kind) && (o.Group == "" || it.group() == o.Group) {
-			records = append(records, q.record(it))
+			to = append(to, q.record(it))
 		}
 	}
-	return records, nil
+	return to, b.number, true, nil
 }
 
 // Pause implements [Backend].

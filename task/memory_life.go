@@ -408,7 +408,7 @@ func (q *memoryQueue) truncate(now int64, outcome error) (n int) {
 	for _, g := range q.groups {
 		g.cancelled, g.ended = true, true // so that nothing comes of it any more
 	}
-	for it := range q.ids.after(0) {
+	for it := range q.ids.all() {
 		lease := it.lease
 		q.unset(it)
 		q.gone(it, EventDelete, now, lease, outcome)

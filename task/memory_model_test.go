@@ -57,7 +57,7 @@ type driver struct {
 
 var (
 	modelKeys   = []string{"a", "b", "c", "d"}
-	modelKinds  = []string{"", "x", "y"}
+	modelKinds  = []string{"", "r", "s", "t", "u", "v", "w", "x", "y"}
 	modelGroups = []string{"g", "h"}
 )
 
@@ -224,8 +224,7 @@ func (d *driver) take(now time.Time) string {
 		f.MaxPriority = new(d.rand.IntN(3) - 1)
 	}
 	if d.rand.IntN(3) == 0 {
-		f.Kinds = []string{pick(d, modelKinds)}
-		if d.rand.IntN(2) == 0 {
+		for f.Kinds = []string{}; len(f.Kinds) < 1+d.rand.IntN(len(modelKinds)); {
 			f.Kinds = append(f.Kinds, pick(d, modelKinds))
 		}
 	}

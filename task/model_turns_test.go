@@ -153,7 +153,7 @@ func (m *model) blocked(key string) bool {
 // oldest returns the first task of a key in a band that the filter passes.
 func (m *model) oldest(key string, priority int, f Filter) (oldest *modelTask) {
 	for _, t := range m.tasks {
-		if t.State == Ready && t.Key == key && t.Priority == priority && f.accepts(t.Priority, t.Kind) &&
+		if t.State == Ready && t.Key == key && t.Priority == priority && wants(f, t.Priority, t.Kind) &&
 			(oldest == nil || t.place < oldest.place) {
 			oldest = t
 		}
@@ -170,7 +170,7 @@ func (m *model) next(f Filter) *modelTask {
 	slices.Sort(priorities)
 	for _, p := range priorities {
 		if m.count(func(t *modelTask) bool {
-			return t.State == Ready && t.Priority == p && f.accepts(p, t.Kind) && !m.blocked(t.Key)
+			return t.State == Ready && t.Priority == p && wants(f, p, t.Kind) && !m.blocked(t.Key)
 		}) == 0 {
 			continue
 		}
@@ -204,4 +204,9 @@ func (m *model) next(f Filter) *modelTask {
 		return t
 	}
 	return nil
+}
+
+// wants tells whether a filter passes a task.
+func wants(f Filter, priority int, kind string) bool {
+	return (f.MaxPriority == nil || priority <= *f.MaxPriority) && (f.Kinds == nil || slices.Contains(f.Kinds, kind))
 }

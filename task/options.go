@@ -155,9 +155,18 @@ type Filter struct {
 	Kinds       []string // only of these kinds; nil means all
 }
 
-// accepts tells whether the filter passes a task.
+// accepts tells whether a filter that was set passes a task.
 func (f *Filter) accepts(priority int, kind string) bool {
-	return (f.MaxPriority == nil || priority <= *f.MaxPriority) && (f.Kinds == nil || slices.Contains(f.Kinds, kind))
+	return (f.MaxPriority == nil || priority <= *f.MaxPriority) && f.wants(kind)
+}
+
+// wants tells whether a filter that was set passes a kind.
+func (f *Filter) wants(kind string) bool {
+	if f.Kinds == nil {
+		return true
+	}
+	_, ok := slices.BinarySearch(f.Kinds, kind)
+	return ok
 }
 
 // setFilter is a filter as it is set for a consumer.
@@ -166,15 +175,17 @@ type setFilter struct {
 	id string // equal for equal filters
 }
 
-// set returns a copy that shares nothing.
+// set returns a copy that shares nothing. Its kinds are in order, each once.
 func (f *Filter) set() *setFilter {
 	s := &setFilter{Filter: Filter{Kinds: slices.Clone(f.Kinds)}}
+	slices.Sort(s.Kinds)
+	s.Kinds = slices.Compact(s.Kinds)
 	if f.MaxPriority != nil {
 		s.MaxPriority = new(*f.MaxPriority)
 		s.id = fmt.Sprint(*f.MaxPriority)
 	}
 	if f.Kinds != nil {
-		s.id += fmt.Sprintf("%q", f.Kinds)
+		s.id += fmt.Sprintf("%q", s.Kinds)
 	}
 	return s
 }

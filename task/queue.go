@@ -261,7 +261,8 @@ func (q *Queue[V]) Peek(ctx context.Context, id ID) (*Task[V], error) {
 	return q.task(&r)
 }
 
-// List returns tasks in the order of their ids, for people to look at. It is O(tasks), with the queue locked in a [Memory].
+// List returns tasks in the order of their ids, for people to look at. It is O(tasks). In a [Memory] others go on meanwhile, so what
+// it tells of two tasks need not have been true at the same time.
 func (q *Queue[V]) List(ctx context.Context, options ListOptions) ([]*Task[V], error) {
 	if err := q.notifier.over(); err != nil {
 		return nil, err

@@ -47,14 +47,14 @@ type kind struct {
 type line struct {
 	band   *band
 	key    *account
-	lanes  []*lane // one is always the first
+	lanes  heap[byHead] // the one with the oldest task is first, those that are empty are last
 	len    int
 	linked int      // turns in band.turns
 	owed   []uint64 // numbers of the turns owed, ascending
 	passed uint64   // the one of these that found no task that could be taken; 0 if there is none
 
-	one lane     // most lines need but one, and so it is near
-	few [1]*lane // what lanes begins with
+	one lane      // most lines need but one, and so it is near
+	few [1]byHead // what lanes begins with
 }
 
 // lane is the tasks of one kind in a line, in the order of their places.
@@ -65,10 +65,18 @@ type lane struct {
 	early   heap[byPlace] // those that came after one with a later place
 	len     int
 	index   int32 // in kind.owed
+	rank    int32 // in line.lanes
 }
 
 func (l *lane) before(other *lane) bool { return l.line.owed[0] < other.line.owed[0] }
 func (l *lane) at() *int32              { return &l.index }
+
+type byHead struct{ *lane }
+
+func (a byHead) before(b byHead) bool {
+	return a.len > 0 && (b.len == 0 || a.head().place < b.head().place)
+}
+func (a byHead) at() *int32 { return &a.rank }
 
 type byPlace struct{ *item }
 
@@ -110,7 +118,7 @@ func (b *band) has(f *Filter) bool {
 		return b.free > 0
 	}
 	for _, k := range b.kinds {
-		if k.free > 0 && slices.Contains(f.Kinds, k.name) {
+		if k.free > 0 && f.wants(k.name) {
 			return true
 		}
 	}
@@ -121,7 +129,7 @@ func (b *band) has(f *Filter) bool {
 func (b *band) firstOwed(f *Filter) *line {
 	var first *lane
 	for _, k := range b.kinds {
-		if len(k.owed) > 0 && (first == nil || k.owed[0].before(first)) && (f.Kinds == nil || slices.Contains(f.Kinds, k.name)) {
+		if len(k.owed) > 0 && (first == nil || k.owed[0].before(first)) && f.wants(k.name) {
 			first = k.owed[0]
 		}
 	}
@@ -137,7 +145,8 @@ func (b *band) newLine(k *account) *line {
 	if n == 0 {
 		l := &line{band: b, key: k}
 		l.one.line = l
-		l.lanes = append(l.few[:0], &l.one)
+		l.lanes = l.few[:0]
+		l.lanes.push(byHead{&l.one})
 		return l
 	}
 	l := b.spare[n-1]
@@ -152,7 +161,8 @@ func (b *band) keep(l *line) {
 		b.leave(lane.kind)
 		lane.kind = nil
 	}
-	l.key, l.passed, l.lanes = nil, 0, l.lanes[:1]
+	l.key, l.passed, l.lanes = nil, 0, l.few[:0]
+	l.lanes.push(byHead{&l.one})
 	if len(b.spare) < mostSpare {
 		b.spare = append(b.spare, l)
 	}
@@ -226,20 +236,27 @@ func (l *line) take(f *Filter, turn uint64) *item {
 }
 
 // oldest returns the lane whose first task is the oldest that the filter passes, nil if there is none.
-func (l *line) oldest(f *Filter) (oldest *lane) {
-	for _, lane := range l.lanes {
-		if lane.len > 0 && (f.Kinds == nil || slices.Contains(f.Kinds, lane.kind.name)) &&
-			(oldest == nil || lane.head().place < oldest.head().place) {
-			oldest = lane
-		}
+func (l *line) oldest(f *Filter) *lane { return l.older(0, nil, f) }
+
+// older returns that too, or nil, if it is older than the given one and at that place of the heap or below it. What is below a
+// lane that the filter passes is younger.
+func (l *line) older(i int, than *lane, f *Filter) *lane {
+	if i >= len(l.lanes) || l.lanes[i].len == 0 || than != nil && !l.lanes[i].before(byHead{than}) {
+		return than
 	}
-	return oldest
+	if lane := l.lanes[i].lane; f.wants(lane.kind.name) {
+		return lane
+	}
+	return l.older(2*i+2, l.older(2*i+1, than, f), f)
 }
 
 // count adds n to all that count the tasks of a lane.
 func (l *line) count(lane *lane, n int) {
 	lane.len += n
 	l.len += n
+	if len(l.lanes) > 1 {
+		l.lanes.fix(byHead{lane})
+	}
 	if !l.key.blocked {
 		lane.kind.free += n
 		l.band.free += n
@@ -317,11 +334,11 @@ func (l *line) refile() {
 		in := lane.len > 0 && len(l.owed) > 0 && !l.key.blocked
 		switch {
 		case in && lane.index == 0:
-			lane.kind.owed.push(lane)
+			lane.kind.owed.push(lane.lane)
 		case in:
-			lane.kind.owed.fix(lane)
+			lane.kind.owed.fix(lane.lane)
 		case lane.index != 0:
-			lane.kind.owed.remove(lane)
+			lane.kind.owed.remove(lane.lane)
 		}
 	}
 }
@@ -331,15 +348,15 @@ func (l *line) lane(name string) *lane {
 	var free *lane
 	for _, lane := range l.lanes {
 		if lane.kind != nil && lane.kind.name == name {
-			return lane
+			return lane.lane
 		}
 		if lane.len == 0 {
-			free = lane
+			free = lane.lane
 		}
 	}
 	if free == nil {
 		free = &lane{line: l}
-		l.lanes = append(l.lanes, free)
+		l.lanes.push(byHead{free})
 	} else {
 		l.band.leave(free.kind)
 	}

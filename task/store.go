@@ -66,8 +66,8 @@ type Backend interface {
 	// Errors: a *fairq.FullError, ErrDuplicateAddress, ErrGroupCancelled.
 	Put(ctx context.Context, tasks []New, ids []ID) (n int, evicted []Record, err error)
 
-	// Take takes up to len(into) tasks for a consumer, the first ones in order that pass the filter, and returns how many. It
-	// counts an attempt for each. A consumer that is not known yet is from now on.
+	// Take takes up to len(into) tasks for a consumer, the first ones in order that pass the filter, and returns how many. The
+	// filter's Kinds are in alphabetical order, each once. It counts an attempt for each. A consumer that is not known yet is from now on.
 	Take(ctx context.Context, consumer string, filter Filter, into []Record) (n int, err error)
 
 	// Settle ends a lease in the given way. It returns ErrLeaseLost if the lease is not held any more.
