@@ -207,6 +207,11 @@ func (l *ledger) wrong(c *chore, s *story, there int) string {
 		return "refused, but put"
 	case c.waits && c.err != nil && outcome == nil && !l.isRefusal(c) && !errors.Is(c.err, task.ErrDeleted) && !errors.Is(c.err, task.ErrExpired):
 		return "a strange error"
+	case c.waits && outcome != nil && c.last.how == "permanent" && (c.last.by == "none" || c.last.by == "sleep") &&
+		c.put.TTR == 0 && !c.kicked && !errors.Is(c.err, errChore):
+		return "SubmitWait does not know the handler's error"
+	case c.put.CancelWithContext && s.ended() == task.EventDelete && places <= 1:
+		return "" // at any time
 	case places > 1 && (c.put.TTR > 0 || l.abandoned || unseen), places > 0 && c.put.TTR > 0 && c.line.slow != nil:
 		return "" // it may be tried again after a letter was sent
 	}
@@ -303,7 +308,7 @@ func (l *ledger) compareStats(acks int) {
 				settles++
 			}
 		}
-		if c.put.TTR > 0 {
+		if c.put.TTR > 0 || c.put.CancelWithContext {
 			settles += uint64(c.taken)
 		}
 		for _, e := range c.letters {

@@ -96,6 +96,7 @@ func (l *ledger) newChore(r *rand.Rand, nested bool) *chore {
 	if r.IntN(4) == 0 {
 		o.MaxAttempts = 1 + r.IntN(3)
 	}
+	o.CancelWithContext = r.IntN(6) == 0
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.id = len(l.chores)
@@ -369,7 +370,7 @@ func (l *ledger) away(f func()) {
 // checkContext checks whether the context of a handler is done for a good reason.
 func (l *ledger) checkContext(ctx context.Context, t *task.Task[*chore], began time.Time) {
 	if slow := t.Payload.line.slow; slow != nil && ctx.Err() == nil {
-		time.Sleep(3 * slow.takes) // who asks for the first time is not told at once
+		time.Sleep(3*slow.takes + 1) // who asks for the first time is not told at once
 	}
 	err := ctx.Err() // asked first, for that may change
 	cause, now := context.Cause(ctx), time.Now()
@@ -392,7 +393,7 @@ func (l *ledger) checkContext(ctx context.Context, t *task.Task[*chore], began t
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		c := t.Payload
-		deleted := c.put.TTR > 0 && slices.ContainsFunc(c.plan, func(a act) bool { return a.how == "delete" }) // by an earlier attempt
+		deleted := c.put.CancelWithContext || c.put.TTR > 0 && slices.ContainsFunc(c.plan, func(a act) bool { return a.how == "delete" }) // by an earlier attempt
 		if !c.line.closed && !l.abandoned && !deleted && (t.Until.IsZero() || now.Before(t.Until)) {
 			l.Errorf("a lease was lost: %v", c)
 		}

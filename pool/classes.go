@@ -50,7 +50,8 @@ type class[V any] struct {
 	waiting, roused atomic.Bool
 	arrived         atomic.Int64
 
-	over atomic.Bool // the queue was closed
+	over     atomic.Bool // the queue was closed
+	failures failures
 
 	// Protected by lines.mu:
 	inTurn bool      // it has its turns in lines.turns

@@ -2,7 +2,6 @@ package pool
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"slices"
 	"sync"
@@ -36,6 +35,10 @@ type Pool[V any] struct {
 	open       context.Context         // done when Shutdown was called
 	shut       context.CancelCauseFunc // of open
 
+	following sync.WaitGroup     // goroutines of tasks with CancelWithContext
+	followed  context.Context    // of these
+	unfollow  context.CancelFunc // ends it
+
 	finish    sync.Once  // of Shutdown
 	leftMu    sync.Mutex // protects leftovers
 	leftovers []Envelope[V]
@@ -46,6 +49,13 @@ type Pool[V any] struct {
 type PutOptions struct {
 	task.PutOptions
 	Class string
+
+	// CancelWithContext says that the task is of use only as long as the context it is submitted with: when that is done, the
+	// task is removed. If it is running, the context of its handler is done, with a cause that Is [task.ErrLeaseLost]; it is not
+	// tried again, and there is no letter. So it is for those who wait for what the handler does: the context of an HTTP request
+	// is also done when its own handler returns. It costs an address, and, but for SubmitWait, a goroutine until the task is gone or
+	// Shutdown. It does nothing for a task that is put in a transaction of the caller's.
+	CancelWithContext bool
 }
 
 // New returns a pool that drains a queue, which stays the caller's. nil options are the defaults. New panics if the options do not make sense; see Options.Validate.
@@ -108,6 +118,7 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]], option
 	}
 	l.setLimitsLocked(o.Limits)
 	p.start(l)
+	p.followed, p.unfollow = context.WithCancel(p.steady)
 	return p
 }
 
@@ -168,14 +179,17 @@ func (p *Pool[V]) submit(ctx context.Context, key string, payload V, options Put
 	if err != nil {
 		return 0, err
 	}
-	p.fill(&options.PutOptions)
+	p.fill(&options)
 	p.offered(ctx, c, key, payload, &options.PutOptions)
 	defer p.leaveQueue()
 	if err = p.enterQueue(ctx); err == nil {
 		id, err = p.put(ctx, c, key, payload, options.PutOptions, whenFull)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		p.refuse(ctx, c, key, payload, &options.PutOptions, err)
+	case options.CancelWithContext && id != 0:
+		p.follow(ctx, c, options.Address, id)
 	}
 	return id, err
 }
@@ -227,31 +241,6 @@ func (p *Pool[V]) until(ctx context.Context) context.Context {
 		return p.ctx
 	}
 	return p.open
-}
-
-// SubmitWait is Put, and waits for the outcome: nil if the task was done, a [*task.Error] if it failed for good. If ctx is done first it returns its error; the
-// task stays in the queue. Called by a handler of the pool, it gives the place back meanwhile, as [Recurse] does.
-func (p *Pool[V]) SubmitWait(ctx context.Context, key string, payload V, options PutOptions) error {
-	c, err := p.lines.class(options.Class)
-	if err != nil {
-		return err
-	}
-	if options.Address == "" {
-		options.Address = rand.Text()
-	}
-	Recurse(ctx, func() { // Put may wait for room, that is, for others too
-		var id task.ID
-		if id, err = p.Put(ctx, key, payload, options); err != nil {
-			return
-		}
-		if err = fairq.ErrFull; id != 0 {
-			err = c.queue.Wait(ctx, options.Address)
-			if p.open.Err() != nil && (isOver(err) || errors.Is(err, task.ErrDeleted)) {
-				err = ErrShutdown // it is left over
-			}
-		}
-	})
-	return err
 }
 
 // Wait waits until nothing is ready, delayed or running in the queues that the pool drains, as far as this process can see, and

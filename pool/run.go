@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -236,7 +237,12 @@ func (r *run[V]) told(err error, count *counter, then func()) {
 	if f := r.pool.observer.Lost; f != nil {
 		r.pool.observe("Lost", func() { f(r.pool.steady, r.class.name, r.task, r.ran, err) })
 	}
-	r.pool.log.Warn("pool: the queue could not be told what came of a task", about(r.class.name, &r.task.Info, err)...)
+	level := slog.LevelWarn
+	if errors.Is(r.cause, task.ErrDeleted) {
+		level = slog.LevelDebug // it was cancelled, and the handler could know
+	}
+	r.pool.log.Log(r.pool.steady, level, "pool: the queue could not be told what came of a task",
+		about(r.class.name, &r.task.Info, err)...)
 }
 
 // fail ends a task that has failed for good.
@@ -268,6 +274,7 @@ func (r *run[V]) fail(reason Reason, err error) {
 // failed ends the task, and tells.
 func (r *run[V]) failed(end how, reason Reason, err error) {
 	p, t := r.pool, r.task
+	r.class.failures.record(&t.Info, err)
 	r.told(p.tell(t, ending{how: end, err: err}), &r.counts.failed, func() {
 		if reason == Deadline {
 			p.expired(r.class.name, t)

@@ -143,6 +143,8 @@ func (p *Pool[V]) close() {
 	if p.submitting.Add(sealed) != sealed {
 		<-p.through
 	}
+	p.unfollow()
+	p.following.Wait()
 	if p.lines.stock != nil {
 		p.lines.stock.end()
 	}

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"time"
 
@@ -25,7 +26,7 @@ func (p *Pool[V]) SubmitBatch(ctx context.Context, tasks []Batch[V]) (ids []task
 		if classes[i], err = p.lines.class(t.Options.Class); err != nil {
 			return nil, err
 		}
-		p.fill(&t.Options.PutOptions)
+		p.fill(&t.Options)
 		puts[i] = task.Batch[V]{Key: t.Key, Payload: t.Payload, Options: t.Options.PutOptions}
 	}
 	for i, t := range puts {
@@ -49,6 +50,11 @@ func (p *Pool[V]) SubmitBatch(ctx context.Context, tasks []Batch[V]) (ids []task
 			}
 		}
 	}
+	for i, id := range ids {
+		if tasks[i].Options.CancelWithContext && id != 0 {
+			p.follow(ctx, classes[i], puts[i].Options.Address, id)
+		}
+	}
 	for i, t := range puts[len(ids):] {
 		p.refuse(ctx, classes[len(ids)+i], t.Key, t.Payload, &t.Options, err)
 	}
@@ -56,7 +62,7 @@ func (p *Pool[V]) SubmitBatch(ctx context.Context, tasks []Batch[V]) (ids []task
 }
 
 // fill puts in the pool's defaults.
-func (p *Pool[V]) fill(o *task.PutOptions) {
+func (p *Pool[V]) fill(o *PutOptions) {
 	if o.MaxAttempts < 0 {
 		o.MaxAttempts = fairq.MaxLen // a task without a limit would get that of the Policy
 	}
@@ -66,6 +72,9 @@ func (p *Pool[V]) fill(o *task.PutOptions) {
 	o.Delay = max(o.Delay, 0)
 	if o.Deadline.IsZero() && p.deadline > 0 {
 		o.Deadline = time.Now().Add(p.deadline)
+	}
+	if o.CancelWithContext && o.Address == "" {
+		o.Address = rand.Text()
 	}
 }
 

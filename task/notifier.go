@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"reflect"
 	"slices"
@@ -102,8 +103,12 @@ func (n *Notifier) Event(e Event) {
 	for r := range n.readers {
 		r.add(e)
 	}
-	if e.Lease != 0 {
-		n.endContextsLocked(e.Lease)
+	switch {
+	case e.Lease == 0:
+	case e.Type == EventDelete:
+		n.endContextsLocked(e.Lease, errTaskDeleted)
+	default:
+		n.endContextsLocked(e.Lease, ErrLeaseLost)
 	}
 }
 
@@ -236,7 +241,7 @@ func (n *Notifier) stop(why error) {
 		delete(n.waits, id)
 	}
 	for lease := range n.contexts {
-		n.endContextsLocked(lease)
+		n.endContextsLocked(lease, ErrLeaseLost)
 	}
 	n.takers.expel(nil)
 	n.countLocked(math.MaxInt)
@@ -318,6 +323,9 @@ func (n *Notifier) wait(ctx context.Context, address string) error {
 	}
 }
 
+// errTaskDeleted is the cause if a lease has ended because there is no task any more.
+var errTaskDeleted = fmt.Errorf("%w: %w", ErrLeaseLost, ErrDeleted)
+
 // leaseContext is a context that ends with a lease.
 type leaseContext struct{ end context.CancelCauseFunc }
 
@@ -336,7 +344,7 @@ func (n *Notifier) context(parent context.Context, lease Lease) (context.Context
 	n.mu.Unlock()
 	if _, err := n.backend.Touch(ctx, lease, 0); errors.Is(err, ErrLeaseLost) { // it was lost before somebody listened
 		n.mu.Lock()
-		n.endContextsLocked(lease.Number)
+		n.endContextsLocked(lease.Number, ErrLeaseLost)
 		n.mu.Unlock()
 		cancel(ErrLeaseLost)
 	}
@@ -350,9 +358,9 @@ func (n *Notifier) context(parent context.Context, lease Lease) (context.Context
 
 // endContextsLocked ends all contexts of a lease. It does so in other goroutines, for it may call methods of the parents, which
 // are the user's.
-func (n *Notifier) endContextsLocked(lease uint64) {
+func (n *Notifier) endContextsLocked(lease uint64, cause error) {
 	for _, c := range n.contexts[lease] {
-		go c.end(ErrLeaseLost)
+		go c.end(cause)
 		n.listening.Add(-1)
 	}
 	delete(n.contexts, lease)

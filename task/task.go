@@ -92,8 +92,8 @@ func (t *Task[V]) Touch(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// Context returns a context that is done when parent is or when the lease ends, in whatever way; then its cause is
-// [ErrLeaseLost]. (After an Ack too, so ask for the cause before. It may be done a moment later than the lease ends.) Call
+// Context returns a context that is done when parent is or when the lease ends, in whatever way; then its cause Is
+// [ErrLeaseLost], and [ErrDeleted] if the task was deleted in this process. (After an Ack too, so ask for the cause before. It may be done a moment later than the lease ends.) Call
 // cancel when it is not needed any more.
 func (t *Task[V]) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
 	if t.lease.Number == 0 {

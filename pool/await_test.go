@@ -1,0 +1,178 @@
+package pool_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/task"
+)
+
+// codeError is an error that only [errors.As] finds.
+type codeError struct{ code int }
+
+func (e codeError) Error() string { return fmt.Sprint("code ", e.code) }
+
+// TestSubmitWaitKnowsTheError has handlers that fail, with a store that keeps no errors but their text.
+func TestSubmitWaitKnowsTheError(t *testing.T) {
+	handler := func(_ context.Context, tk *task.Task[int]) error {
+		switch tk.Payload {
+		case 0:
+			panicHere(errNo)
+		case 1:
+			return fmt.Errorf("at last: %w", codeError{tk.Attempts})
+		}
+		return pool.Permanent(errors.Join(errNo, &task.Error{Code: 7, Message: "seven"}))
+	}
+	check := func(t *testing.T, ctx context.Context, p *pool.Pool[int]) {
+		err := p.SubmitWait(ctx, "a", 0, pool.PutOptions{})
+		require.EqualError(t, err, "pool: handler panicked: no")
+		require.ErrorIs(t, err, errNo)
+		var panicked *pool.PanicError
+		require.ErrorAs(t, err, &panicked)
+		require.Contains(t, string(panicked.Stack), "panicHere")
+
+		err = p.SubmitWait(ctx, "a", 1, pool.PutOptions{PutOptions: task.PutOptions{Address: "mine"}})
+		require.EqualError(t, err, "at last: code 2")
+		var code codeError
+		require.ErrorAs(t, err, &code)
+		require.Equal(t, 2, code.code)
+
+		err = p.SubmitWait(ctx, "a", 2, pool.PutOptions{})
+		require.ErrorIs(t, err, errNo)
+		var recorded *task.Error
+		require.ErrorAs(t, err, &recorded)
+		require.Equal(t, task.Error{Code: 7, Message: "no\nseven"}, *recorded)
+		require.NoError(t, p.Shutdown(ctx))
+	}
+	o := pool.Options[int]{Workers: 1, Policy: pool.Policy{MaxAttempts: 2}}
+	t.Run("own", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, ctx context.Context) { check(t, ctx, openFunc(t, handler, o)) })
+	})
+	t.Run("transactions", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, ctx context.Context) {
+			q, _ := openDatabase[int](t, time.Millisecond, nil)
+			check(t, ctx, openNew(t, q, handler, o))
+		})
+	})
+}
+
+// TestSubmitWaitOfAnotherProcess fails in another one, of which there is nothing but the text.
+func TestSubmitWaitOfAnotherProcess(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		q := openQueue[int](t, nil)
+		there := openNew(t, q, func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) }, pool.Options[int]{Workers: 1})
+		here := openNew(t, q, nothing, pool.Options[int]{Workers: 1})
+		here.Pause()
+		err := here.SubmitWait(ctx, "a", 1, pool.PutOptions{})
+		require.Equal(t, &task.Error{Message: "no"}, err)
+		end(t, ctx, here)
+		end(t, ctx, there)
+	})
+}
+
+// TestCancelWithContext cancels tasks that wait and tasks that run, however they were submitted, with stores in memory and others.
+func TestCancelWithContext(t *testing.T) {
+	bound := pool.PutOptions{CancelWithContext: true}
+	for how, submit := range map[string]func(p *pool.Pool[int], ctx context.Context, n int) error{
+		"put": func(p *pool.Pool[int], ctx context.Context, n int) error {
+			_, err := p.Put(ctx, "a", n, bound)
+			return err
+		},
+		"batch": func(p *pool.Pool[int], ctx context.Context, n int) error {
+			_, err := p.SubmitBatch(ctx, []pool.Batch[int]{{Key: "a", Payload: n, Options: bound}})
+			return err
+		},
+		"wait": func(p *pool.Pool[int], ctx context.Context, n int) error {
+			go func() { _ = p.SubmitWait(ctx, "a", n, bound) }()
+			return nil
+		},
+	} {
+		for _, takes := range []time.Duration{0, time.Millisecond} {
+			t.Run(fmt.Sprint(how, takes), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, ctx context.Context) {
+					var box mailbox[int]
+					out := &records{lines: map[slog.Level][]string{}}
+					g := newGate()
+					var cause error
+					q := openQueue[int](t, nil)
+					if takes > 0 {
+						q, _ = openDatabase[int](t, takes, nil)
+					}
+					p := openNew(t, q, func(ctx context.Context, tk *task.Task[int]) error {
+						err := g.handle(ctx, tk)
+						if err != nil {
+							cause = context.Cause(ctx)
+						}
+						return err
+					}, pool.Options[int]{Workers: 1, DeadLetters: box.sink, Logger: slog.New(out)})
+					var cancel [3]context.CancelFunc
+					for i := range cancel {
+						var caller context.Context
+						caller, cancel[i] = context.WithCancel(ctx)
+						require.NoError(t, submit(p, caller, i))
+						time.Sleep(time.Second)
+						synctest.Wait()
+					}
+					count := func() int {
+						time.Sleep(time.Second)
+						synctest.Wait()
+						s, err := q.Stats(ctx)
+						require.NoError(t, err)
+						return s.Len()
+					}
+					require.Equal(t, 3, count())
+					cancel[1]() // it has not begun
+					require.Equal(t, 2, count())
+					require.NoError(t, cause)
+					cancel[0]() // it runs
+					require.Equal(t, 1, count())
+					require.ErrorIs(t, cause, task.ErrLeaseLost)
+					require.ErrorIs(t, cause, task.ErrDeleted)
+					running, started := g.now()
+					require.Equal(t, 1, running)
+					require.Equal(t, []int{0, 2}, started)
+					g.let(1) // it is done, and after that its context may be
+					require.Zero(t, count())
+					cancel[2]()
+					wait(t, p)
+					s := p.Stats()
+					require.Equal(t, [4]uint64{2, 1, 1, 0}, [4]uint64{s.Started, s.Succeeded, s.Lost, s.Letters})
+					require.Empty(t, box.all())
+					require.Empty(t, out.lines[slog.LevelWarn])
+					require.Contains(t, strings.Join(out.lines[slog.LevelDebug], "\n"), "could not be told what came of a task task=1 key=a")
+					end(t, ctx, p)
+				})
+			})
+		}
+	}
+}
+
+// TestCancelWithContextAtShutdown has tasks of callers that stay, of which nothing is left when the pool is shut down.
+func TestCancelWithContextAtShutdown(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		q := openQueue[int](t, nil)
+		p := openNew(t, q, newGate().handle, pool.Options[int]{Workers: 1})
+		caller, cancel := context.WithCancel(ctx)
+		for i := range 3 {
+			_, err := p.Put(caller, "a", i, pool.PutOptions{CancelWithContext: true})
+			require.NoError(t, err)
+		}
+		soon, stop := context.WithTimeout(ctx, time.Second)
+		defer stop()
+		require.Error(t, p.Shutdown(soon))
+		cancel()
+		synctest.Wait()
+		s, err := q.Stats(ctx)
+		require.NoError(t, err)
+		require.Equal(t, 3, s.Ready)
+	})
+}
