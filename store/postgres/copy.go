@@ -3,7 +3,6 @@ package postgres
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 
 	"github.com/fairq/fairq/store/internal/rows"
 )
@@ -83,6 +82,6 @@ func (t *tx) copyIn(c *copyData) {
 	c.data = binary.BigEndian.AppendUint16(c.data, 1<<16-1)
 	_, err := t.conn.Conn().PgConn().CopyFrom(t.ctx, bytes.NewReader(c.data), t.db.text(sqlCopy))
 	if err != nil {
-		t.failed = fmt.Errorf("postgres: insert: %w", err)
+		t.failed = t.db.told("insert", err)
 	}
 }

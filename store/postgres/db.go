@@ -43,6 +43,7 @@ type config struct {
 type driver struct {
 	pool   *pgxpool.Pool
 	schema string // quoted
+	name   string // of the database and the schema, as errors tell it
 	config config
 	texts  sync.Map // of statements, by what they are in the source
 	marks  marks
@@ -88,12 +89,18 @@ func open(ctx context.Context, c config) (*driver, error) {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
 	db := &driver{pool: pool, schema: pgx.Identifier{cmp.Or(c.schema, "fairq")}.Sanitize(), config: c}
+	db.name = conf.ConnConfig.Database + "." + db.schema
 	db.marks.slow = cmp.Or(c.slow, 5*time.Millisecond)
 	db.config.copyFrom = cmp.Or(c.copyFrom, 64)
 	if c.onChange != nil {
 		db.notify = newNotifier(db, c.onChange)
 	}
 	return db, nil
+}
+
+// told returns an error with the database and with what was being done.
+func (db *driver) told(what string, err error) error {
+	return fmt.Errorf("postgres: %s: %s: %w", db.name, what, err)
 }
 
 // Close ends all connections; it waits for transactions.
@@ -159,7 +166,7 @@ func (db *driver) Joined(ctx context.Context) (rows.Tx, error) {
 	case user.Tx == nil:
 		return nil, &task.FieldError{Field: "the transaction given to WithTx", Value: nil, Limit: "one that is open"}
 	case ctx.Err() != nil: // if it ends later, that ends the transaction
-		return nil, fmt.Errorf("postgres: join: %w", ctx.Err())
+		return nil, db.told("join", ctx.Err())
 	}
 	if !user.joins.Load() {
 		if err := db.joins(ctx, user.Tx); err != nil {

@@ -3,9 +3,12 @@ package postgres
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 //go:embed schema.sql
@@ -27,7 +30,7 @@ var migrations = []migration{{schema1, 1}}
 // and the others wait.
 func (db *driver) Migrate(ctx context.Context) error {
 	if err := db.migrate(ctx, migrations); err != nil {
-		return fmt.Errorf("postgres: migrate: %w", err)
+		return db.told("migrate", err)
 	}
 	return nil
 }
@@ -43,8 +46,8 @@ func (db *driver) migrate(ctx context.Context, steps []migration) error {
 		case err != nil:
 			return err
 		case minReader > len(steps):
-			return fmt.Errorf("the schema %s has version %d, which programs from version %d on can read; this one has version %d",
-				db.schema, version, minReader, len(steps))
+			return fmt.Errorf("the tables have version %d, which programs from version %d on can read; this one has version %d",
+				version, minReader, len(steps))
 		case version >= len(steps):
 			return nil
 		}
@@ -78,6 +81,9 @@ func (db *driver) version(ctx context.Context, tx pgx.Tx) (version, minReader in
 	if err == nil {
 		err = tx.QueryRow(ctx, db.text("SELECT coalesce(max(version), 0), coalesce(max(min_reader), 0) FROM fairq.version")).
 			Scan(&version, &minReader)
+		if e := (*pgconn.PgError)(nil); errors.As(err, &e) && strings.HasPrefix(e.Code, "42") { // it has other columns
+			err = fmt.Errorf("the table %s.version is of another program: choose another Options.Schema (%w)", db.schema, err)
+		}
 	}
 	return version, minReader, err
 }

@@ -32,7 +32,14 @@ func TestMigrate(t *testing.T) {
 	require.Equal(t, 2, version())
 	require.NoError(t, db.migrate(ctx, append(migrations, second, third)))
 	require.Equal(t, 3, version())
-	require.ErrorContains(t, db.Migrate(ctx), "has version 3, which programs from version 3 on can read; this one has version 1")
+	require.ErrorContains(t, db.Migrate(ctx), "the tables have version 3, which programs from version 3 on can read; this one has version 1")
+
+	_, err := db.pool.Exec(ctx, db.text("DROP TABLE fairq.version; CREATE TABLE fairq.version (of text)"))
+	require.NoError(t, err)
+	for _, err := range []error{db.Migrate(ctx), db.check(ctx)} {
+		require.ErrorContains(t, err, "postgres: "+db.name+": ")
+		require.ErrorContains(t, err, "version is of another program")
+	}
 }
 
 // The names of tables are replaced as text, so there must be none elsewhere.

@@ -37,7 +37,7 @@ func readPlace(r pgx.Row) (p *place, level string, err error) {
 func (db *driver) joins(ctx context.Context, user pgx.Tx) error {
 	theirs, level, err := readPlace(user.QueryRow(ctx, sqlPlace))
 	if err != nil {
-		return fmt.Errorf("postgres: join: %w", err)
+		return db.told("join", err)
 	}
 	if level != "read committed" {
 		return &task.FieldError{Field: "the isolation level of the transaction", Value: level, Limit: "read committed"}

@@ -130,17 +130,21 @@ func (s *Store) Close() error {
 
 // check returns an error unless this program can work with the tables as they are.
 func (db *driver) check(ctx context.Context) error {
-	return pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
 		version, minReader, err := db.version(ctx, tx)
 		switch {
 		case err != nil:
-			return fmt.Errorf("postgres: version: %w", err)
+			return err
 		case minReader > len(migrations):
-			return fmt.Errorf("postgres: schema %s has version %d, which programs from version %d on can use; this one has %d",
-				db.schema, version, minReader, len(migrations))
+			return fmt.Errorf("the tables have version %d, which programs from version %d on can use; this one has %d",
+				version, minReader, len(migrations))
 		case version < len(migrations):
-			return fmt.Errorf("postgres: schema %s has version %d, this program needs %d: migrate it first", db.schema, version, len(migrations))
+			return fmt.Errorf("the tables have version %d, this program needs %d: migrate them first", version, len(migrations))
 		}
 		return nil
 	})
+	if err != nil {
+		return db.told("version", err)
+	}
+	return nil
 }

@@ -67,7 +67,7 @@ func (t *tx) send(what string) error {
 	b := t.batch
 	t.batch = &pgx.Batch{}
 	if err := t.sendBatch(b); err != nil {
-		return fmt.Errorf("postgres: %s: %w", what, err)
+		return t.db.told(what, err)
 	}
 	return nil
 }

@@ -185,12 +185,12 @@ func TestErrorsNameTheOperation(t *testing.T) {
 	require.NoError(t, insertSome(v, 9, 1))
 	server.Kill()
 	err = tx.Commit()
-	require.ErrorContains(t, err, "postgres: commit: ")
+	require.ErrorContains(t, err, "postgres: "+db.name+": commit: ")
 	require.False(t, db.Again(err))
 	tx.Rollback()
-	require.ErrorContains(t, db.Migrate(t.Context()), "postgres: migrate: ")
+	require.ErrorContains(t, db.Migrate(t.Context()), "postgres: "+db.name+": migrate: ")
 	err = in(db.driver, q, rows.Plan{}, func(rows.View) error { return nil })
-	require.ErrorContains(t, err, "postgres: enter: ")
+	require.ErrorContains(t, err, "postgres: "+db.name+": enter: ")
 
 	// Nobody notices a restart in between.
 	require.NoError(t, server.Start())

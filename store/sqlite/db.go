@@ -88,18 +88,23 @@ func openDB(ctx context.Context, path string, o options) (_ *db, err error) {
 		path: path, options: o,
 		turn: make(chan struct{}, 1), heads: make(map[uint64]*head), numbers: make(map[uint64]uint64),
 	}
+	if o.noMigrate { // nor make a file
+		if _, err := os.Stat(path); err != nil {
+			return nil, told(path, "open", err)
+		}
+	}
 	if err := d.connect(ctx); err != nil {
 		return nil, err
-	}
-	if d.path, err = filepath.Abs(path); err != nil { // the working directory may change
-		d.conn.close()
-		return nil, fmt.Errorf("sqlite: open %s: %w", path, err)
 	}
 	defer func() {
 		if err != nil {
 			d.conn.close()
 		}
 	}()
+	if d.path, err = filepath.Abs(path); err != nil { // the working directory may change
+		return nil, told(path, "open", err)
+	}
+	d.session.path = d.path
 	until := time.Now().Add(o.busyTimeout)
 	if o.noMigrate {
 		err = patiently(ctx, until, func() error { return checkVersion(d.conn, len(migrations)) })
@@ -107,7 +112,7 @@ func openDB(ctx context.Context, path string, o options) (_ *db, err error) {
 		err = migrate(ctx, d.conn, migrations, o.busyTimeout)
 	}
 	if err != nil {
-		return nil, err
+		return nil, told(path, "open", err)
 	}
 	err = patiently(ctx, until, func() (err error) {
 		d.session.failed = nil
@@ -120,20 +125,20 @@ func openDB(ctx context.Context, path string, o options) (_ *db, err error) {
 func (d *db) connect(ctx context.Context) error {
 	c, err := connect(ctx, d.path, &d.options)
 	if err != nil {
-		return fmt.Errorf("sqlite: open %s: %w", d.path, err)
+		return told(d.path, "open", err)
 	}
 	if d.file, err = os.Stat(d.path); err != nil {
 		c.close()
-		return fmt.Errorf("sqlite: open %s: %w", d.path, err)
+		return told(d.path, "open", err)
 	}
-	d.conn, d.session = c, newSession(c)
+	d.conn, d.session = c, newSession(c, d.path)
 	return nil
 }
 
 // enter waits for its turn.
 func (d *db) enter(ctx context.Context, until time.Time) error {
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("sqlite: begin: %w", err)
+		return told(d.path, "begin", err)
 	}
 	select {
 	case d.turn <- struct{}{}:
@@ -143,14 +148,14 @@ func (d *db) enter(ctx context.Context, until time.Time) error {
 		select {
 		case d.turn <- struct{}{}:
 		case <-ctx.Done():
-			return fmt.Errorf("sqlite: begin: %w", ctx.Err())
+			return told(d.path, "begin", ctx.Err())
 		case <-t.C:
-			return fmt.Errorf("sqlite: begin: another transaction of this process has not ended for %v", d.options.busyTimeout)
+			return told(d.path, "begin", fmt.Errorf("another transaction of this process has not ended for %v", d.options.busyTimeout))
 		}
 	}
 	if d.closed {
 		<-d.turn
-		return fmt.Errorf("sqlite: begin: %w", errClosed)
+		return told(d.path, "begin", errClosed)
 	}
 	return nil
 }
@@ -256,7 +261,7 @@ func (d *db) Changed(context.Context) (bool, error) {
 	case d.turn <- struct{}{}:
 		defer func() { <-d.turn }()
 		if d.closed {
-			return false, fmt.Errorf("sqlite: look for changes: %w", errClosed)
+			return false, told(d.path, "look for changes", errClosed)
 		}
 		if d.conn == nil || d.still() != nil {
 			return true, nil // Begin says what is wrong
@@ -280,7 +285,7 @@ func (d *db) close() error {
 	d.turn <- struct{}{}
 	defer func() { <-d.turn }()
 	if d.closed {
-		return fmt.Errorf("sqlite: close: %w", errClosed)
+		return told(d.path, "close", errClosed)
 	}
 	d.closed = true
 	d.over.Store(true)
@@ -291,7 +296,7 @@ func (d *db) close() error {
 		return nil
 	}
 	if err := d.conn.close(); err != nil {
-		return fmt.Errorf("sqlite: close: %w", err)
+		return told(d.path, "close", err)
 	}
 	return nil
 }

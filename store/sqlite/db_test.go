@@ -92,7 +92,7 @@ func TestLocked(t *testing.T) {
 	require.NoError(t, err)
 
 	_, err = d.Begin(context.Background())
-	require.ErrorContains(t, err, "sqlite: begin: database is locked")
+	require.ErrorContains(t, err, "sqlite: "+d.path+": begin: database is locked")
 	require.False(t, d.Again(err))
 
 	d.options.busyTimeout = time.Hour
@@ -151,7 +151,7 @@ func TestFull(t *testing.T) {
 	id, err := v.Number()
 	require.NoError(t, err)
 	err = v.Insert(&rows.Row{ID: id, State: task.Ready, Payload: make([]byte, 1<<20)})
-	require.ErrorContains(t, err, "sqlite: insert: database or disk is full")
+	require.ErrorContains(t, err, "sqlite: "+d.path+": insert: database or disk is full")
 	_, err = v.Get(1, false)
 	require.ErrorContains(t, err, "is full") // nothing can be done any more
 	require.ErrorContains(t, x.Commit(), "is full")
@@ -241,7 +241,7 @@ func TestLostForGood(t *testing.T) {
 	path := d.path
 	d.path = filepath.Join(path, "gone")
 	_, err = d.Begin(context.Background())
-	require.ErrorContains(t, err, "sqlite: begin: the file of the database was removed")
+	require.ErrorContains(t, err, ": begin: the file of the database was removed")
 	d.path = path
 	x, err = d.Begin(context.Background())
 	require.NoError(t, err)
@@ -299,5 +299,5 @@ func TestForeignValues(t *testing.T) {
 	require.NoError(t, err)
 	defer x.Rollback()
 	_, err = x.Enter(1, &rows.Plan{})
-	require.ErrorContains(t, err, "sqlite: enter: column 2 is a string, not a number")
+	require.ErrorContains(t, err, ": enter: column 2 is a string, not a number")
 }

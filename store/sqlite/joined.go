@@ -51,7 +51,7 @@ func (d *db) inTx(ctx context.Context, db *sql.DB, f func(ctx context.Context, t
 	defer func() { <-d.turn }()
 	own, err := db.BeginTx(ctx, nil)
 	if err != nil {
-		return fmt.Errorf("sqlite: begin: %w", err)
+		return told(d.path, "begin", err)
 	}
 	defer func() { _ = own.Rollback() }()
 	lock := lockForWriting.text(d.options.prefix)
@@ -60,13 +60,13 @@ func (d *db) inTx(ctx context.Context, db *sql.DB, f func(ctx context.Context, t
 		return err
 	})
 	if err = d.joins(own, err); err != nil {
-		return fmt.Errorf("sqlite: begin: %w", err)
+		return told(d.path, "begin", err)
 	}
 	if err := f(WithTx(ctx, own), own); err != nil {
 		return err
 	}
 	if err := own.Commit(); err != nil {
-		return fmt.Errorf("sqlite: commit: %w", err)
+		return told(d.path, "commit", err)
 	}
 	return nil
 }
@@ -83,11 +83,11 @@ func (d *db) joins(own *sql.Tx, err error) error {
 	}
 	var theirs string
 	if err := own.QueryRow(sqlFile, d.options.prefix+"meta").Scan(&theirs); err != nil {
-		return err
+		return told(d.path, "join", err)
 	}
 	ours, err2 := os.Stat(d.path)
 	if err2 != nil {
-		return errors.Join(errMoved, err2)
+		return told(d.path, "join", errors.Join(errMoved, err2))
 	}
 	if info, err := os.Stat(theirs); err != nil || !os.SameFile(info, ours) {
 		return &task.FieldError{Field: "the file of the transaction given to WithTx", Value: theirs, Limit: "that of the queue: " + d.path}
@@ -109,13 +109,13 @@ func (d *db) Joined(ctx context.Context) (rows.Tx, error) {
 		return nil, &task.FieldError{Field: "the transaction given to WithTx", Value: own, Limit: "one that is open"}
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("sqlite: join: %w", err)
+		return nil, told(d.path, "join", err)
 	}
 	if d.over.Load() {
-		return nil, fmt.Errorf("sqlite: join: %w", errClosed)
+		return nil, told(d.path, "join", errClosed)
 	}
 	j := &joined{tx: own, prefix: d.options.prefix}
-	t := &tx{db: d, session: newSession(j), joined: j}
+	t := &tx{db: d, session: newSession(j, d.path), joined: j}
 	_, err := t.session.exec(lockForWriting)
 	if err = d.joins(own, err); err != nil {
 		j.close()

@@ -153,7 +153,7 @@ func TestJoinedDeferred(t *testing.T) {
 	require.NoError(t, own.QueryRow("SELECT count(*) FROM fairq_tasks").Scan(&n))
 	in(t, c.db, func(v rows.View) { add(t, v, rows.Row{}) })
 	_, err = c.Joined(WithTx(t.Context(), own))
-	require.ErrorContains(t, err, "sqlite: lock for writing: ")
+	require.ErrorContains(t, err, "sqlite: "+c.path+": lock for writing: ")
 	require.True(t, c.Again(err))
 	require.NoError(t, own.Rollback())
 }
@@ -175,7 +175,7 @@ func TestJoinedErrors(t *testing.T) {
 	require.NoError(t, own.Rollback())
 	_, err = x.Queue("q", nil)
 	require.ErrorIs(t, err, sql.ErrTxDone)
-	require.ErrorContains(t, err, "sqlite: find a queue: ")
+	require.ErrorContains(t, err, "sqlite: "+c.path+": find a queue: ")
 	_, err = c.Joined(WithTx(t.Context(), own))
 	require.ErrorIs(t, err, sql.ErrTxDone)
 
@@ -336,7 +336,7 @@ func TestInTx(t *testing.T) {
 	s.db.options.busyTimeout = 10 * time.Millisecond
 	require.NoError(t, s.InTx(t.Context(), db, func(ctx context.Context, _ *sql.Tx) error {
 		_, err := q.Stats(t.Context())
-		require.ErrorContains(t, err, "sqlite: begin: another transaction of this process has not ended for 10ms")
+		require.ErrorContains(t, err, `task: Stats, queue "q": sqlite: `+s.db.path+": begin: another transaction of this process has not ended for 10ms")
 		_, err = s.History(ctx, "q", 0, 1)
 		require.ErrorIs(t, err, task.ErrInvalid)
 		return nil

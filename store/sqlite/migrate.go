@@ -28,7 +28,7 @@ func migrate(ctx context.Context, c *conn, all []migration, timeout time.Duratio
 			}
 		}
 		if err != nil {
-			return fmt.Errorf("sqlite: migrate: %w", err)
+			return fmt.Errorf("migrate: %w", err)
 		}
 	}
 }
@@ -56,25 +56,28 @@ func step(c *conn, all []migration) error {
 func checkVersion(c *conn, mine int) error {
 	version, err := readVersion(c, mine)
 	if err == nil && version < mine {
-		err = fmt.Errorf("sqlite: the tables have version %d, this program needs %d: migrate them first", version, mine)
+		err = fmt.Errorf("the tables have version %d, this program needs %d: migrate them first", version, mine)
 	}
 	return err
 }
 
 // readVersion returns the version of the tables, 0 if there are none, or why a program of version mine cannot use them.
 func readVersion(c *conn, mine int) (int, error) {
-	s := newSession(c)
+	s := newSession(c, "")
 	exists, err := s.number(selectTable, c.prefix+"meta")
 	if err != nil || exists == 0 {
 		return 0, err
 	}
 	version, err := s.number(selectMeta, "version")
+	if version < 1 && code(err) <= resultError {
+		return 0, fmt.Errorf("the table %smeta is of another program: choose another Options.Prefix", c.prefix)
+	}
 	if err != nil {
 		return 0, err
 	}
 	minReader, err := s.number(selectMeta, "min_reader")
 	if err == nil && int64(mine) < minReader {
-		err = fmt.Errorf("sqlite: the tables have version %d, which needs a program of version %d or newer; this one has version %d",
+		err = fmt.Errorf("the tables have version %d, which needs a program of version %d or newer; this one has version %d",
 			version, minReader, mine)
 	}
 	return int(version), err

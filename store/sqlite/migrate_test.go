@@ -45,7 +45,7 @@ func TestMigrate(t *testing.T) {
 	require.Equal(t, 2, version(t, c))
 
 	require.NoError(t, up(3))
-	const refused = "sqlite: the tables have version 3, which needs a program of version 3 or newer; this one has version 2"
+	const refused = "the tables have version 3, which needs a program of version 3 or newer; this one has version 2"
 	require.EqualError(t, up(2), refused)
 	require.EqualError(t, checkVersion(c, 2), refused)
 }
@@ -55,7 +55,7 @@ func TestMigrateBroken(t *testing.T) {
 	c := bare(t)
 	broken := append(steps[:1:1], migration{2, "CREATE TABLE ~b (x); INSERT INTO ~c VALUES (1)"})
 	err := migrate(context.Background(), c, broken, time.Second)
-	require.ErrorContains(t, err, "sqlite: migrate: to version 2: ")
+	require.ErrorContains(t, err, "migrate: to version 2: ")
 	require.Equal(t, 1, version(t, c))
 	require.NoError(t, migrate(context.Background(), c, steps, time.Second))
 	require.Equal(t, 3, version(t, c))

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 )
 
@@ -17,13 +16,13 @@ func (d *db) still() error {
 	if err == nil && os.SameFile(now, d.file) {
 		return nil
 	}
-	return fmt.Errorf("sqlite: begin: %w", errors.Join(errMoved, err))
+	return told(d.path, "begin", errors.Join(errMoved, err))
 }
 
 // reconnect makes a new connection, but no new database.
 func (d *db) reconnect(ctx context.Context) error {
 	if _, err := os.Stat(d.path); err != nil {
-		return fmt.Errorf("sqlite: begin: %w", errors.Join(errMoved, err))
+		return told(d.path, "begin", errors.Join(errMoved, err))
 	}
 	return d.connect(ctx)
 }

@@ -37,7 +37,7 @@ func TestFileIsGone(t *testing.T) {
 	}
 	for range 3 { // nobody would ever find what is put
 		err := put()
-		require.ErrorContains(t, err, "sqlite: begin: the file of the database was removed, renamed or replaced")
+		require.ErrorContains(t, err, "sqlite: "+path+": begin: the file of the database was removed, renamed or replaced")
 		require.NoFileExists(t, path)
 	}
 	after := open()

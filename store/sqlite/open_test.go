@@ -46,6 +46,11 @@ func TestOpenErrors(t *testing.T) {
 	require.NoError(t, os.WriteFile(text, []byte(strings.Repeat("this is no database\n", 1000)), 0o600))
 	wide := filepath.Join(dir, "wide")
 	create(t, wide, "PRAGMA encoding = 'UTF-16'; CREATE TABLE t (c)")
+	made := func(name, script string) string {
+		path := filepath.Join(dir, name)
+		create(t, path, script)
+		return path
+	}
 	for path, want := range map[string]string{
 		"":                               "not supported",
 		":memory:":                       "not supported",
@@ -55,14 +60,22 @@ func TestOpenErrors(t *testing.T) {
 		filepath.Join(dir, "no", "file"): "unable to open",
 		text:                             "not a database",
 		wide:                             "UTF-16",
+		made("columns", "CREATE TABLE fairq_meta (a)"):                                                                        "the table fairq_meta is of another program",
+		made("rows", "CREATE TABLE fairq_meta (name, value)"):                                                                 "the table fairq_meta is of another program",
+		made("tables", "CREATE TABLE fairq_tasks (a)"):                                                                        "migrate: to version 1: ",
+		made("new", "CREATE TABLE fairq_meta (name, value); INSERT INTO fairq_meta VALUES ('version', 9), ('min_reader', 8)"): "the tables have version 9, which needs a program of version 8",
 	} {
 		_, err := openDB(context.Background(), path, options{})
 		require.ErrorContains(t, err, want)
-		require.ErrorContains(t, err, "sqlite: open "+path+": ")
+		require.ErrorContains(t, err, "sqlite: "+path+": open: ")
 	}
+	missing := filepath.Join(dir, "missing")
+	_, err := openDB(context.Background(), missing, options{noMigrate: true})
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.NoFileExists(t, missing)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_, err := openDB(ctx, file(t), options{})
+	_, err = openDB(ctx, file(t), options{})
 	require.ErrorIs(t, err, context.Canceled)
 }
 

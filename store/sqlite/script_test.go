@@ -25,7 +25,7 @@ func newScript(path string) (*script, error) {
 	if err != nil {
 		return nil, err
 	}
-	queue, err := task.Open[string](context.Background(), store, "queue", &task.Options[string]{MaxInFlightPerKey: 2, Capacity: 1000})
+	queue, err := task.Open[string](context.Background(), store, "queue", &task.Options[string]{MaxInFlightPerKey: 2, Capacity: 1000, TTR: time.Hour})
 	return &script{store: store, queue: queue}, err
 }
 

@@ -13,6 +13,8 @@ type session struct {
 	args  [maxArgs]driver.NamedValue
 	cells cells
 
+	path string // of the file, as errors name it; "" where they are told with it anyway
+
 	// failed is the first error of a transaction, which all that comes after it returns too: else what was broken off in the
 	// middle could be committed.
 	failed error
@@ -24,8 +26,8 @@ type backend interface {
 	rows(s statement, args []driver.NamedValue) (driver.Rows, error)
 }
 
-func newSession(b backend) *session {
-	s := &session{backend: b}
+func newSession(b backend, path string) *session {
+	s := &session{backend: b, path: path}
 	for i := range s.args {
 		s.args[i].Ordinal = i + 1
 	}
@@ -62,10 +64,19 @@ func (s *session) each(st statement, read func(c *cells), values ...driver.Value
 }
 
 func (s *session) fail(st statement, err error) error {
-	if err != nil {
-		s.failed = fmt.Errorf("sqlite: %s: %w", statements[st].name, err)
+	switch what := statements[st].name; {
+	case err == nil:
+	case s.path == "":
+		s.failed = fmt.Errorf("%s: %w", what, err)
+	default:
+		s.failed = told(s.path, what, err)
 	}
 	return s.failed
+}
+
+// told returns an error with the file and with what was being done.
+func told(path, what string, err error) error {
+	return fmt.Errorf("sqlite: %s: %s: %w", path, what, err)
 }
 
 // number returns the one number that a statement returns, 0 if that is NULL or there is no row.

@@ -318,7 +318,7 @@ var groupCases = []testCase{
 		q.gone(gone...)
 		q.state(task.Taken, l[0].ID)
 		q.state(task.Held, abort)
-		l[0].touch(second)
+		l[0].holds()
 		take := q.taking()
 		take.waits()
 		l[0].ack()

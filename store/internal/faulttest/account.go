@@ -202,8 +202,8 @@ func (a *account) step(l *Line) {
 	}
 }
 
-// named is an error that says in which operation the database failed.
-var named = regexp.MustCompile("^error: (sqlite|postgres): [a-z ]+( /[^ ]*)?: ")
+// named is an error that says in which call, of which queue, which database failed, and at what.
+var named = regexp.MustCompile(`^error: (task: [A-Z]\w+, queue ".*": )?(sqlite|postgres): [^ ]+: [a-z ]+: `)
 
 func (a *account) beginPut(call string, l *Line) {
 	var batch []*fate

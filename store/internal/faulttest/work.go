@@ -80,7 +80,11 @@ func (l *load) workOn(t lease) error {
 
 func (l *load) touch(t lease) error {
 	done := l.Journal.begin(Line{Op: "touch", Queue: l.name, Name: t.Payload, ID: t.ID, Take: t.take})
-	err := t.Touch(context.Background(), 50*time.Millisecond)
+	d := 50 * time.Millisecond
+	if t.Until.IsZero() {
+		d = 0 // it does not run out
+	}
+	err := t.Touch(context.Background(), d)
 	done(Line{Err: class(err), Until: nanos(t.Until)})
 	return expected(err)
 }

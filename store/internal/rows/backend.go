@@ -20,11 +20,11 @@ type backend struct {
 }
 
 // call runs c: in the caller's transaction if ctx carries one, else in one that is shared with others.
-func (b *backend) call(ctx context.Context, c call) error {
-	c.backend, c.queue = b, b.queue
+func (b *backend) call(ctx context.Context, name string, c call) error {
+	c.name, c.backend, c.queue = name, b, b.queue
 	tx, err := b.store.db.Joined(ctx)
 	if err != nil {
-		return err
+		return failed(name, b.name, err)
 	}
 	if tx != nil {
 		return b.store.runJoined(ctx, tx, &c)
@@ -34,7 +34,7 @@ func (b *backend) call(ctx context.Context, c call) error {
 
 // Put implements [task.Backend].
 func (b *backend) Put(ctx context.Context, tasks []task.New, ids []task.ID) (n int, evicted []task.Record, err error) {
-	err = b.call(ctx, call{
+	err = b.call(ctx, "Put", call{
 		rank: third, joins: true,
 		alone: slices.ContainsFunc(tasks, func(t task.New) bool { return t.Group != "" }),
 		plan: func(q *queue, p *Plan) {
@@ -90,7 +90,7 @@ func said(err error) bool {
 // Take implements [task.Backend].
 func (b *backend) Take(ctx context.Context, consumer string, filter task.Filter, into []task.Record) (n int, err error) {
 	wanted := filterOf(&filter)
-	err = b.call(ctx, call{
+	err = b.call(ctx, "Take", call{
 		rank: second,
 		plan: func(q *queue, p *Plan) {
 			p.Numbers += len(into)
@@ -131,7 +131,7 @@ func (u *unit) poll() {
 
 // Settle implements [task.Backend].
 func (b *backend) Settle(ctx context.Context, lease task.Lease, how task.Settlement) error {
-	return b.call(ctx, call{
+	return b.call(ctx, "Settle", call{
 		joins: true,
 		plan:  func(_ *queue, p *Plan) { p.Get = append(p.Get, uint64(lease.ID)) },
 		run:   func(u *unit) error { return u.settle(lease, &how) },
@@ -140,7 +140,7 @@ func (b *backend) Settle(ctx context.Context, lease task.Lease, how task.Settlem
 
 // Touch implements [task.Backend].
 func (b *backend) Touch(ctx context.Context, lease task.Lease, d time.Duration) (until time.Time, err error) {
-	err = b.call(ctx, call{
+	err = b.call(ctx, "Touch", call{
 		joins: true,
 		plan:  func(_ *queue, p *Plan) { p.Get = append(p.Get, uint64(lease.ID)) },
 		run: func(u *unit) error {
@@ -166,7 +166,7 @@ func (b *backend) Touch(ctx context.Context, lease task.Lease, d time.Duration) 
 
 // Leave implements [task.Backend].
 func (b *backend) Leave(ctx context.Context, consumer string, after time.Duration) error {
-	return b.call(ctx, call{run: func(u *unit) error {
+	return b.call(ctx, "Leave", call{run: func(u *unit) error {
 		u.leaveConsumer(consumer, after)
 		return nil
 	}})
@@ -174,7 +174,7 @@ func (b *backend) Leave(ctx context.Context, consumer string, after time.Duratio
 
 // Rejoin implements [task.Backend].
 func (b *backend) Rejoin(ctx context.Context, consumer string) (held []task.Record, err error) {
-	err = b.call(ctx, call{run: func(u *unit) (err error) {
+	err = b.call(ctx, "Rejoin", call{run: func(u *unit) (err error) {
 		held, err = u.rejoin(consumer)
 		return err
 	}})
@@ -183,7 +183,7 @@ func (b *backend) Rejoin(ctx context.Context, consumer string) (held []task.Reco
 
 // Peek implements [task.Backend].
 func (b *backend) Peek(ctx context.Context, id task.ID) (record task.Record, err error) {
-	err = b.call(ctx, call{joins: true, run: func(u *unit) error {
+	err = b.call(ctx, "Peek", call{joins: true, run: func(u *unit) error {
 		r := u.get(uint64(id), true)
 		if r == nil {
 			return task.ErrNotFound
@@ -196,7 +196,7 @@ func (b *backend) Peek(ctx context.Context, id task.ID) (record task.Record, err
 
 // List implements [task.Backend].
 func (b *backend) List(ctx context.Context, o task.ListOptions) (records []task.Record, err error) {
-	err = b.call(ctx, call{joins: true, run: func(u *unit) error {
+	err = b.call(ctx, "List", call{joins: true, run: func(u *unit) error {
 		records = nil
 		for _, r := range must(u.v.List(o)) {
 			records = append(records, u.record(r))
@@ -208,7 +208,7 @@ func (b *backend) List(ctx context.Context, o task.ListOptions) (records []task.
 
 // Kick implements [task.Backend].
 func (b *backend) Kick(ctx context.Context, n int) (kicked int, err error) {
-	err = b.call(ctx, call{joins: true, run: func(u *unit) error {
+	err = b.call(ctx, "Kick", call{joins: true, run: func(u *unit) error {
 		for kicked = 0; kicked < n; {
 			rows := must(u.v.Buried(min(n-kicked, pageSize)))
 			for _, r := range rows {
@@ -225,7 +225,7 @@ func (b *backend) Kick(ctx context.Context, n int) (kicked int, err error) {
 
 // Change implements [task.Backend].
 func (b *backend) Change(ctx context.Context, id task.ID, change task.Change, reason *task.Error) error {
-	return b.call(ctx, call{joins: true, run: func(u *unit) error { return u.changeOne(uint64(id), change, reason) }})
+	return b.call(ctx, "Change", call{joins: true, run: func(u *unit) error { return u.changeOne(uint64(id), change, reason) }})
 }
 
 func (u *unit) changeOne(id uint64, change task.Change, reason *task.Error) error {
@@ -252,7 +252,7 @@ func (u *unit) changeOne(id uint64, change task.Change, reason *task.Error) erro
 
 // Pause implements [task.Backend].
 func (b *backend) Pause(ctx context.Context, key *string, paused bool) error {
-	return b.call(ctx, call{alone: true, run: func(u *unit) error {
+	return b.call(ctx, "Pause", call{alone: true, run: func(u *unit) error {
 		if key != nil {
 			u.pauseKey(*key, paused)
 		} else if u.head.Paused != paused {
@@ -266,14 +266,14 @@ func (b *backend) Pause(ctx context.Context, key *string, paused bool) error {
 
 // Group implements [task.Backend].
 func (b *backend) Group(ctx context.Context, group string, cancel bool) error {
-	return b.call(ctx, call{alone: true, joins: true, run: func(u *unit) error { return u.startGroup(group, cancel) }})
+	return b.call(ctx, "Group", call{alone: true, joins: true, run: func(u *unit) error { return u.startGroup(group, cancel) }})
 }
 
 // Truncate implements [task.Backend].
 func (b *backend) Truncate(ctx context.Context) (n int, err error) {
 	for done := false; !done; {
 		deleted := 0
-		err := b.call(ctx, call{alone: true, run: func(u *unit) error {
+		err := b.call(ctx, "Truncate", call{alone: true, run: func(u *unit) error {
 			deleted = u.truncate(Outcome{How: Deleted})
 			return nil
 		}})
@@ -319,7 +319,7 @@ func (u *unit) truncate(o Outcome) (n int) {
 // Drop implements [task.Backend].
 func (b *backend) Drop(ctx context.Context) error {
 	for done := false; !done; {
-		err := b.call(ctx, call{alone: true, run: func(u *unit) error {
+		err := b.call(ctx, "Drop", call{alone: true, run: func(u *unit) error {
 			if done = u.truncate(Outcome{How: Dropped}) < truncated; done {
 				check(u.v.Drop())
 				u.changed, u.dropped = true, true
@@ -337,7 +337,7 @@ func (b *backend) Drop(ctx context.Context) error {
 
 // Outcome implements [task.Backend].
 func (b *backend) Outcome(ctx context.Context, address string) (o task.Outcome, err error) {
-	err = b.call(ctx, call{run: func(u *unit) error {
+	err = b.call(ctx, "Outcome", call{run: func(u *unit) error {
 		if r := u.findAddress(address); r != nil {
 			o = task.Outcome{ID: task.ID(r.ID), Done: r.State == task.Buried}
 			if end := outcomeOf(r); o.Done {
@@ -359,7 +359,7 @@ func (b *backend) Outcome(ctx context.Context, address string) (o task.Outcome, 
 
 // Stats implements [task.Backend].
 func (b *backend) Stats(ctx context.Context) (s task.Stats, err error) {
-	err = b.call(ctx, call{rank: third, plan: func(_ *queue, p *Plan) { p.Tasks = true }, run: func(u *unit) error {
+	err = b.call(ctx, "Stats", call{rank: third, plan: func(_ *queue, p *Plan) { p.Tasks = true }, run: func(u *unit) error {
 		counted, tasks := u.q.stats, must(u.v.Tasks())
 		s = counted
 		s.Ready, s.Delayed, s.Taken = tasks[task.Ready], tasks[task.Delayed], tasks[task.Taken]
@@ -396,7 +396,7 @@ func (u *unit) countKeys() int {
 
 // KeyStats implements [task.Backend].
 func (b *backend) KeyStats(ctx context.Context, n int) (stats []task.KeyStat, err error) {
-	err = b.call(ctx, call{rank: third, run: func(u *unit) error {
+	err = b.call(ctx, "KeyStats", call{rank: third, run: func(u *unit) error {
 		u.saveKeys()
 		stats = nil
 		for _, k := range must(u.v.KeyStats(n)) {
@@ -412,7 +412,7 @@ func (b *backend) KeyStats(ctx context.Context, n int) (stats []task.KeyStat, er
 
 // Close implements [task.Backend].
 func (b *backend) Close() error {
-	err := b.call(context.Background(), call{run: func(u *unit) error {
+	err := b.call(context.Background(), "Close", call{run: func(u *unit) error {
 		u.leaveConsumer(b.opener, 0)
 		return nil
 	}})

@@ -3,6 +3,7 @@ package rows
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"runtime"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 // call is something that is to be done in a transaction.
 type call struct {
+	name    string
 	backend *backend
 	queue   *queue
 	rank    rank
@@ -24,6 +26,14 @@ type call struct {
 
 	err  error
 	wake chan bool // true: it is done; false: it leads
+}
+
+// fail ends the call with an error of the database.
+func (c *call) fail(err error) { c.err = failed(c.name, c.queue.name, err) }
+
+// failed returns an error of the database, with the call that failed by it.
+func failed(call, queue string, err error) error {
+	return fmt.Errorf("task: %s, queue %q: %w", call, queue, err)
 }
 
 // rank says in which order the calls of a transaction run. They were all made at the same time, so any order is right; this
@@ -209,11 +219,11 @@ func (s *Store) run(calls []*call) {
 		case s.db.Again(err) && try < mostTries:
 			alone = try > 2 // it is not the first time, so let it not be disturbed
 		case t.running != nil && len(calls) > 1:
-			t.running.err = err
+			t.running.fail(err)
 			calls = slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c == t.running })
 		default:
 			for _, c := range calls {
-				c.err = err
+				c.fail(err)
 			}
 			return
 		}
@@ -371,10 +381,10 @@ func (s *Store) runJoined(ctx context.Context, tx Tx, c *call) error {
 		case errors.Is(err, errAlone) && !alone:
 			alone = true
 		case s.db.Exclusive() || !s.db.Again(err) || try == mostTriesJoined: // if it is exclusive, nothing was undone
-			return err
+			return failed(c.name, q.name, err)
 		}
 		if tx, err = s.db.Joined(ctx); err != nil {
-			return err
+			return failed(c.name, q.name, err)
 		}
 	}
 }

@@ -26,6 +26,17 @@ func (s *Store) History(ctx context.Context, queue string, after task.ID, n int)
 	if n < 0 || n > mostListed {
 		return nil, &task.FieldError{Field: "History: the number", Value: n, Limit: fmt.Sprintf("0 to %d", mostListed)}
 	}
+	done, err := s.done(ctx, queue, uint64(after), n)
+	if err != nil {
+		return nil, failed("History", queue, err)
+	}
+	for _, d := range done {
+		ended = append(ended, d.ended())
+	}
+	return ended, nil
+}
+
+func (s *Store) done(ctx context.Context, queue string, after uint64, n int) ([]*Done, error) {
 	if tx, err := s.db.Joined(ctx); err != nil {
 		return nil, err
 	} else if tx != nil {
@@ -42,20 +53,16 @@ func (s *Store) History(ctx context.Context, queue string, after task.ID, n int)
 		return nil, err
 	}
 	if row == nil {
-		return nil, fmt.Errorf("%w: queue %q", task.ErrNotFound, queue)
+		return nil, task.ErrNotFound
 	}
 	v, err := tx.Enter(row.ID, &Plan{})
 	if err != nil {
 		return nil, err
 	}
 	if v == nil {
-		return nil, fmt.Errorf("%w: queue %q", task.ErrNotFound, queue)
+		return nil, task.ErrNotFound
 	}
-	done, err := v.Done(uint64(after), n)
-	for _, d := range done {
-		ended = append(ended, d.ended())
-	}
-	return ended, err
+	return v.Done(after, n)
 }
 
 // mostListed is how many tasks are listed at most.

@@ -60,7 +60,7 @@ func (b *backend) Tick(ctx context.Context) (next time.Time, err error) {
 	due := q.next.Load()
 	looks := q.others.Swap(false)
 	if looks || due != 0 && due <= now {
-		err := b.call(ctx, call{rank: third, run: func(u *unit) error {
+		err := b.call(ctx, "Tick", call{rank: third, run: func(u *unit) error {
 			if looks {
 				u.look()
 			}

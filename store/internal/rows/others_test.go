@@ -37,7 +37,7 @@ func (tx notifyingTx) Notify(uint64) { tx.db.told++ }
 func TestNotify(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, db := t.Context(), &notifying{DB: rowstest.NewDB(time.Now)}
-		q := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Hour}), task.Options[string]{})
+		q := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Hour}), task.Options[string]{TTR: time.Hour})
 		tells := func(want bool, call func()) {
 			t.Helper()
 			db.told = 0
@@ -113,26 +113,30 @@ func TestErrors(t *testing.T) {
 		s := rows.New(db, rows.Options{MaxPayload: 10, History: time.Hour, Poll: time.Hour})
 		always := openQueue(t, s, task.Options[string]{})
 		var short *task.Queue[string]
-		for _, call := range []func() error{
-			func() (err error) {
+		for _, c := range []struct {
+			name string
+			call func() error
+		}{
+			{`Open, queue "short"`, func() (err error) {
 				short, err = task.Open(ctx, s, "short", &task.Options[string]{})
 				return err
-			},
-			func() error { return second(short.Put(ctx, "a", "a", task.PutOptions{Address: "x"})) },
-			func() error { return second(short.Truncate(ctx)) },
-			func() error { return second(s.History(ctx, "short", 0, 10)) },
-			func() error { return short.Drop(ctx) },
-			func() error { return second(always.Stats(ctx)) },
+			}},
+			{`Put, queue "short"`, func() error { return second(short.Put(ctx, "a", "a", task.PutOptions{Address: "x"})) }},
+			{`Truncate, queue "short"`, func() error { return second(short.Truncate(ctx)) }},
+			{`History, queue "short"`, func() error { return second(s.History(ctx, "short", 0, 10)) }},
+			{`Drop, queue "short"`, func() error { return short.Drop(ctx) }},
+			{`Stats, queue "q"`, func() error { return second(always.Stats(ctx)) }},
 		} {
 			for fails := int64(1); ; fails++ {
 				synctest.Wait()
 				left.Store(fails)
-				err := call()
+				err := c.call()
 				if left.Swap(0) > 0 {
 					require.NoError(t, err)
 					break
 				}
 				require.ErrorIs(t, err, errBroken)
+				require.ErrorContains(t, err, "task: "+c.name+": ")
 			}
 		}
 		_, err := s.History(ctx, "short", 0, 10)

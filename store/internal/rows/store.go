@@ -141,10 +141,10 @@ func (s *Store) Open(ctx context.Context, name string, wanted task.Settings, n *
 	for { // until it is not dropped in between
 		number, err := s.find(ctx, name, settings{Settings: wanted})
 		if err != nil {
-			return nil, err
+			return nil, failed("Open", name, err)
 		}
 		b := &backend{queue: s.queue(number, name, settings{Settings: wanted}), notifier: n, opener: openerPrefix + newName()}
-		err = b.call(ctx, call{alone: true, opens: true, run: func(u *unit) error { return u.open(b, wanted) }})
+		err = b.call(ctx, "Open", call{alone: true, opens: true, run: func(u *unit) error { return u.open(b, wanted) }})
 		if errors.Is(err, task.ErrDropped) {
 			continue
 		}

@@ -133,6 +133,26 @@ func (c countingView) Keys() (int, error) {
 	return n, err
 }
 
+// A queue without tasks can be opened with payloads of another type.
+func TestOtherPayloads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(rowstest.NewDB(time.Now))
+		q := openQueue(t, s, task.Options[string]{})
+		q.put("a1")
+		require.NoError(t, q.Close(t.Context()))
+		_, err := task.Open[int](t.Context(), s, "q", nil)
+		require.EqualError(t, err, `task: Options.Format is "task.jsonCodec[int]"; it must be task.jsonCodec[string], which is that of 1 tasks in queue "q"`)
+		q = openQueue(t, s, task.Options[string]{})
+		require.NoError(t, q.take("a1").Ack(t.Context()))
+		require.NoError(t, q.Close(t.Context()))
+		numbers, err := task.Open[int](t.Context(), s, "q", nil)
+		require.NoError(t, err)
+		_, err = numbers.Put(t.Context(), "a", 1, task.PutOptions{})
+		require.NoError(t, err)
+		require.NoError(t, numbers.Close(t.Context()))
+	})
+}
+
 // Where there are many keys they are not counted all the time.
 func TestStatsOfManyKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
