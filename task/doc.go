@@ -39,7 +39,8 @@
 //
 //   - That a task runs only once. A consumer whose lease has run out may still be at it when the next one begins. Task.Context
 //     tells it to stop.
-//   - With MaxInFlightPerKey, the order of keys within a round. (Without, it is that in which their tasks became ready.)
+//   - With MaxInFlightPerKey or KeepPlace, and for keys that were passed over (paused, or with no task for the filter of a
+//     consumer), the order of keys within a round. (Else it is that in which their tasks became ready.)
 //   - That what was deleted or has expired leaves no trace in the order of the others: the tasks of its key behind it may move
 //     up by one turn.
 //   - First come, first served between takers with different filters, to the letter: who looks in vain for one task may find

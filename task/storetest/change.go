@@ -66,7 +66,7 @@ var changeCases = []testCase{
 		l.lost(q)
 	}},
 	{"Random", "The tasks stay in the store.", func(e *env) {
-		e.seeds(options{}, func(r *run) {
+		e.seeds(func(r *run) {
 			name, store, n := r.q.Name(), e.store, 0
 			alive := map[string]bool{} // payloads
 			gone := func(t *task.Task[string]) { delete(alive, t.Payload) }

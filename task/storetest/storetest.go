@@ -46,7 +46,7 @@ type theme struct {
 var themes = []theme{
 	{"Life", lifeCases, false},
 	{"Order", orderCases, false},
-	{"Fair", fairCases, false},
+	{"Random", randomCases, false},
 	{"Attempts", attemptCases, false},
 	{"Delay", delayCases, false},
 	{"TTL", ttlCases, false},

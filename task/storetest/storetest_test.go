@@ -53,6 +53,13 @@ func TestDurable(t *testing.T) {
 	Run(t, func(*testing.T) task.Store { return &disk{memory: new(task.Memory)} })
 }
 
+// TestCompare compares a Memory with itself.
+func TestCompare(t *testing.T) {
+	Compare(t, few(25), func(*testing.T) task.Store { return new(task.Memory) }, func(*testing.T, uint64) Subject {
+		return Subject{Store: new(task.Memory)}
+	})
+}
+
 var errKilled = errors.New("killed")
 
 // disk is a Memory that outlives its process: payloads are encoded, others can open it, and leases are lost when those who hold

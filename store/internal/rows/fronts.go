@@ -280,7 +280,7 @@ func (u *unit) lineTurn(r *Row, weight int, turns []turn, used turn) turn {
 		}
 	}
 	t := turn{round: u.next(r.line(), end, weight).round, seq: r.Place}
-	if u.q.limited || used.round < u.current(r.Priority) || slices.ContainsFunc(turns, func(o turn) bool { return o.compare(t) > 0 }) {
+	if u.q.limited || used.round < u.current(r.Priority) || slices.ContainsFunc(turns, func(o turn) bool { return o.compare(t) >= 0 }) {
 		t.seq = u.number()
 	}
 	return t

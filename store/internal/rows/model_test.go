@@ -30,9 +30,9 @@ func (m memory) Faults(seed uint64) {
 }
 
 func TestModel(t *testing.T) {
-	seeds := 16
+	seeds := 40
 	if testing.Short() {
-		seeds = 3 // a third of them has transactions of callers, another one faults
+		seeds = 6 // a third of them has transactions of callers, another one faults
 	}
 	for name, shared := range map[string]bool{"Exclusive": false, "Shared": true} {
 		t.Run(name, func(t *testing.T) {

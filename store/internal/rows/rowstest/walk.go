@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
+	"testing"
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/store/internal/rows"
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/storetest"
 )
 
 // walker checks that the rows of a queue fit together.
@@ -31,18 +32,18 @@ type walker struct {
 	wrong string
 }
 
-// walk returns what is wrong with the rows of the queue q, "" if nothing is.
-func (m *model) walk() string {
-	tx, err := m.look.Begin(context.Background())
-	m.ok("Begin", err)
+// walk returns what is wrong with the rows of a queue, "" if nothing is.
+func walk(t *testing.T, db rows.DB, queue string) string {
+	tx, err := db.Begin(context.Background())
+	ok(t, "Begin", err)
 	defer tx.Rollback()
-	q, err := tx.Queue("q", nil)
-	m.ok("Queue", err)
+	q, err := tx.Queue(queue, nil)
+	ok(t, "Queue", err)
 	if q == nil {
 		return "there is no queue"
 	}
 	v, err := tx.Enter(q.ID, &rows.Plan{Exclusive: true})
-	m.ok("Enter", err)
+	ok(t, "Enter", err)
 	w := &walker{v: v, head: v.Head(), now: v.Now(), keys: map[string]*rows.Key{}}
 	if err := json.Unmarshal(w.head.Settings, &w.settings); err != nil {
 		return err.Error()
@@ -53,10 +54,10 @@ func (m *model) walk() string {
 	w.evicts = s.WhenFull != fairq.Reject
 	w.counts = s.MaxInFlightPerKey > 0 || w.evicts || s.KeyCapacity < s.Capacity
 	w.all, err = v.List(task.ListOptions{Limit: math.MaxInt32})
-	m.ok("List", err)
-	for _, k := range m.keys {
+	ok(t, "List", err)
+	for _, k := range storetest.Keys {
 		w.keys[k], err = keyOf(v, k)
-		m.ok("Lines", err)
+		ok(t, "Lines", err)
 	}
 	w.walkKeys()
 	for _, r := range w.all {
@@ -64,12 +65,12 @@ func (m *model) walk() string {
 	}
 	w.walkLines()
 	w.walkConsumers()
-	for _, g := range m.groups {
+	for _, g := range storetest.Groups {
 		w.walkGroup(g)
 	}
-	for _, a := range m.addresses {
+	for _, a := range storetest.Addresses {
 		o, err := v.Outcome(a)
-		m.ok("Outcome", err)
+		ok(t, "Outcome", err)
 		older := slices.ContainsFunc(w.all, func(r *rows.Row) bool { return r.Address == a && o != nil && r.ID <= o.ID })
 		w.check(!older, "there is an outcome of address %s, and a task that has had it longer", a)
 		w.check(o == nil || o.Until+int64(s.Retention) > w.now, "the outcome of address %s is still there", a)
@@ -276,5 +277,3 @@ func (w *walker) walkGroup(name string) {
 	w.check(tasks > 0 && g.Tasks == tasks && g.Members == members, "group %s counts %d and %d, and has %d and %d", name, g.Tasks, g.Members, tasks, members)
 	w.check(!g.Started || members > 0, "group %s should have ended", name)
 }
-
-var _ = time.Second

@@ -1,0 +1,294 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task"
+)
+
+// Subject is a store that Compare tests, with what it can do beyond a [task.Store].
+type Subject struct {
+	task.Store
+
+	// Others are the same store as other processes have it open. Calls are made to one or the other.
+	Others []task.Store
+
+	// Join, if not nil, begins a transaction of the caller's own. It returns a context that makes calls a part of it, and a
+	// function that commits it or rolls it back. What happens in it is not counted, nor told by events.
+	Join func() (ctx context.Context, end func(commit bool) error)
+
+	// Check, if not nil, returns what is wrong with the queue of that name as it is stored, "" if nothing is. It is called after
+	// each call.
+	Check func(queue string) string
+}
+
+// Compare makes random calls to queues in one store, such as a [task.Memory], and the same calls to queues in another. It uses
+// all that a queue can do but what waits. After each call it compares what was returned, all tasks, all events and the stats.
+// It does so in a bubble of testing/synctest for each of n seeds, in which it opens the stores, with queues of other Options each time.
+//
+// If it fails it tells the seed. With that in the environment variable STORETEST_SEED it makes the same calls again.
+//
+// # What may differ
+//
+// These are all differences that are allowed, because package task promises none of it:
+//
+//   - IDs, and the names of consumers.
+//   - Which key is served next, of those with a task of the first priority that can be taken, where there is something that leaves
+//     it open: MaxInFlightPerKey, KeepPlace, filters by kind, keys that are paused, or tasks that leave the line otherwise than by
+//     being taken (deleted, buried, expired, evicted, cancelled). A third of the seeds has nothing of that, so there the order is
+//     compared as it is. In the others no key may be passed over for another one again and again; and the first store is made to
+//     serve the same key as the other, by pausing the rest, and must take the same task of it.
+//   - Which of several keys with the longest backlog loses a task that is evicted. Its task must be the one that Options.WhenFull says.
+//   - Between processes, the order of events.
+func Compare(t *testing.T, n int, want func(t *testing.T) task.Store, got func(t *testing.T, seed uint64) Subject) {
+	t.Helper()
+	for _, seed := range seeds(t, n) {
+		if synctest.Test(t, func(t *testing.T) { compare(t, seed, want(t), got(t, seed)) }); t.Failed() {
+			return
+		}
+	}
+}
+
+// comparison drives two queues.
+type comparison struct {
+	*testing.T
+	*rand.Rand
+	seed    uint64
+	name    string // of the queues
+	options task.Options[int]
+	weights map[string]int
+	keys    []string
+	kinds   []string
+	groups  []string
+	removes bool // tasks leave the line otherwise than by being taken
+	pauses  bool // keys are paused
+	open    bool // which key is next is open
+
+	subject Subject
+	want    *side
+	got     []*side
+	ctx     context.Context // for calls that can be parts of a transaction
+	ids     map[task.ID]task.ID
+	names   map[string]string // of the wanted consumers, by those of the others
+	workers []*worker
+	left    []*worker // that have disconnected
+	leases  []*twins
+	calls   []string
+	payload int
+	evicted int // how many the others have evicted; the wanted queue has deleted them
+
+	remembered int // how many of the wanted events are in what follows
+	clock      int
+	since      map[task.ID]int           // when a task has become ready or delayed
+	returned   map[task.ID]bool          // tasks that were handed back, so they are first
+	passed     map[string]map[string]int // how often a key that could be served was passed over for others since it last was
+}
+
+// side is a queue as one process has it open, and what it was told.
+type side struct {
+	*task.Queue[int]
+	evicted []*task.Task[int]
+
+	mu      sync.Mutex // protects what other goroutines add to
+	events  []task.Event
+	expired []*task.Task[int]
+}
+
+// worker is a consumer of each queue.
+type worker struct {
+	at        *side
+	got, want *task.Consumer[int]
+}
+
+// twins are a task that was taken, in each queue.
+type twins struct{ got, want *task.Task[int] }
+
+// What tasks have that Compare puts.
+var (
+	Keys      = []string{"a", "b", "c", "d"}
+	Groups    = []string{"g", "h"}
+	Addresses = []string{"addr0", "addr1", "addr2", "addr3", "addr4", "addr5"}
+)
+
+// compare does so with one seed.
+func compare(t *testing.T, seed uint64, want task.Store, got Subject) {
+	c := &comparison{
+		T: t, Rand: rand.New(rand.NewPCG(seed, 1)), seed: seed, name: fmt.Sprint("seed-", seed), subject: got, ctx: ctx,
+		weights: map[string]int{}, kinds: []string{""}, groups: Groups, ids: map[task.ID]task.ID{}, names: map[string]string{"": ""},
+		since: map[task.ID]int{}, returned: map[task.ID]bool{}, passed: map[string]map[string]int{},
+	}
+	defer c.close()
+	c.choose()
+	c.want = c.openIn(want)
+	for _, s := range append([]task.Store{got.Store}, got.Others...) {
+		c.got = append(c.got, c.openIn(s))
+	}
+	for range 3 {
+		c.hire()
+	}
+	for range 250 {
+		c.step()
+		synctest.Wait()
+		c.compare()
+		if c.Failed() {
+			c.Logf("the last calls:\n%s", strings.Join(c.calls[max(0, len(c.calls)-60):], "\n"))
+			return
+		}
+	}
+	c.end()
+}
+
+func (c *comparison) chance(n int) bool { return c.IntN(n) == 0 }
+
+// choose chooses the Options, and what is done.
+func (c *comparison) choose() {
+	c.keys = Keys[:1+c.IntN(len(Keys))]
+	o := &c.options
+	o.Newcomers = fairq.Newcomers(c.IntN(3) / 2)
+	if c.chance(3) {
+		for _, k := range Keys {
+			c.weights[k] = 1 + c.IntN(3)
+		}
+		o.Weight = func(key string) int { return c.weights[key] }
+	}
+	if c.chance(3) {
+		o.Capacity = 5 + c.IntN(20)
+	}
+	if c.chance(4) {
+		o.KeyCapacity = 4 + c.IntN(5)
+	}
+	if c.chance(2) {
+		o.Retention = time.Duration(1+c.IntN(100)) * second
+	}
+	if c.chance(2) {
+		o.Grace = time.Duration(2+c.IntN(60)) * second
+	}
+	if c.chance(3) {
+		c.kinds = []string{"", "x", "y"}
+	}
+	if c.open = !c.chance(3); !c.open {
+		return
+	}
+	c.pauses, c.removes, o.KeepPlace = c.chance(2), c.chance(2), c.chance(4)
+	if c.chance(3) {
+		o.MaxInFlightPerKey = 1 + c.IntN(2)
+	}
+	if o.Capacity > 0 && c.chance(2) {
+		o.WhenFull, c.groups = fairq.EvictHeaviest+fairq.WhenFull(c.IntN(2)), nil
+	}
+}
+
+func (c *comparison) openIn(store task.Store) *side {
+	s, o := &side{}, c.options
+	if o.WhenFull != fairq.Reject {
+		o.OnEvict = func(t *task.Task[int]) { s.evicted = append(s.evicted, t) }
+	}
+	o.OnExpire = func(t *task.Task[int]) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.expired = append(s.expired, t)
+	}
+	q, err := task.Open(ctx, store, c.name, &o)
+	c.ok("Open", err)
+	s.Queue = q
+	events := q.Events(c.Context())
+	go func() {
+		for e := range events {
+			s.mu.Lock()
+			s.events = append(s.events, e)
+			s.mu.Unlock()
+		}
+	}()
+	return s
+}
+
+func (c *comparison) close() {
+	for _, s := range append(c.got, c.want) {
+		if s != nil {
+			c.ok("Close", s.Close(ctx))
+		}
+	}
+}
+
+// hire makes a consumer.
+func (c *comparison) hire() {
+	at := oneOf(c, c.got...)
+	w := &worker{at, at.NewConsumer(task.Filter{}), c.want.NewConsumer(task.Filter{})}
+	c.names[w.got.ID()] = w.want.ID()
+	c.workers = append(c.workers, w)
+}
+
+func oneOf[T any](c *comparison, list ...T) T { return list[c.IntN(len(list))] }
+
+// side returns one of the processes.
+func (c *comparison) side() *side { return oneOf(c, c.got...) }
+
+func (c *comparison) did(format string, args ...any) {
+	c.calls = append(c.calls, time.Now().Format("04:05.000 ")+fmt.Sprintf(format, args...))
+}
+
+func (c *comparison) wrong(format string, args ...any) {
+	c.Helper()
+	o := c.options
+	c.Errorf("with %s=%d (%v, weights %v, KeepPlace %v, in flight %d, kinds %q, capacity %d %v, removes %v, pauses %v, open %v), after %s:\n%s",
+		seedVariable, c.seed, o.Newcomers, c.weights, o.KeepPlace, o.MaxInFlightPerKey, c.kinds, o.Capacity, o.WhenFull, c.removes, c.pauses,
+		c.open, c.calls[max(0, len(c.calls)-1):], fmt.Sprintf(format, args...))
+}
+
+func (c *comparison) ok(what string, err error) {
+	c.Helper()
+	if err != nil {
+		c.Fatalf("with %s=%d: %s: %v", seedVariable, c.seed, what, err)
+	}
+}
+
+// end lets all that is due happen, and takes what is left.
+func (c *comparison) end() {
+	for _, w := range c.workers {
+		c.ok("Close", w.got.Close(ctx))
+		c.ok("Close", w.want.Close(ctx))
+	}
+	c.workers = nil
+	time.Sleep(10 * time.Minute)
+	synctest.Wait()
+	c.compare()
+	for _, s := range []*side{c.side(), c.want} {
+		c.ok("Resume", s.Resume(ctx))
+		for _, k := range Keys {
+			c.ok("ResumeKey", s.ResumeKey(ctx, k))
+		}
+	}
+	c.did("the end")
+	for c.hire(); c.takeOne(c.workers[0], task.Filter{}) && !c.Failed(); {
+		l := c.leases[len(c.leases)-1]
+		c.ok("Ack", l.got.Ack(ctx))
+		c.ok("Ack", l.want.Ack(ctx))
+	}
+	c.compare()
+}
+
+// all returns the tasks of a queue.
+func (c *comparison) all(s *side) []*task.Task[int] {
+	tasks, err := s.List(c.ctx, task.ListOptions{Limit: 10000})
+	c.ok("List", err)
+	return tasks
+}
+
+// some returns the ID of a task that may be there, in the queues that are compared with the wanted one.
+func (c *comparison) some() task.ID {
+	tasks := c.all(c.side())
+	if len(tasks) == 0 || c.chance(10) {
+		return task.ID(c.IntN(1000))
+	}
+	slices.SortFunc(tasks, func(a, b *task.Task[int]) int { return int(c.ids[a.ID]) - int(c.ids[b.ID]) })
+	return oneOf(c, tasks...).ID
+}

@@ -1,0 +1,417 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task"
+)
+
+// step makes a call.
+func (c *comparison) step() {
+	switch op := c.IntN(100); {
+	case c.subject.Join != nil && c.chance(5):
+		c.join()
+	case c.pauses && c.chance(8):
+		c.pause()
+	case op < 30:
+		c.put()
+	case op < 52:
+		c.take()
+	case op < 72:
+		c.settle()
+	case op < 76:
+		c.change()
+	case op < 78:
+		n := c.IntN(3)
+		c.number(fmt.Sprintf("Kick(%d)", n), func(s *side) (int, error) { return s.Kick(c.ctx, n) })
+	case op < 83:
+		c.pause()
+	case op < 86:
+		c.group()
+	case op < 90:
+		c.consumer()
+	case op < 92:
+		address := oneOf(c, Addresses...)
+		c.both(fmt.Sprintf("Wait(%s)", address), c.side(), func(s *side) error {
+			ctx, cancel := context.WithTimeout(ctx, time.Nanosecond)
+			defer cancel()
+			return s.Wait(ctx, address)
+		})
+	case op == 92 && c.removes && c.chance(6):
+		c.number("Truncate", func(s *side) (int, error) { return s.Truncate(ctx) })
+	default:
+		d := time.Duration(c.IntN(int(40 * second)))
+		c.did("sleep for %v", d)
+		time.Sleep(d)
+	}
+}
+
+// both makes a call to both queues, which must return the same error.
+func (c *comparison) both(what string, at *side, call func(*side) error) bool {
+	c.Helper()
+	want := call(c.want)
+	c.did("%s: %v", what, want)
+	got := call(at)
+	c.sameError(what, got, want)
+	return got == nil && want == nil
+}
+
+// number makes a call that returns a number.
+func (c *comparison) number(what string, call func(*side) (int, error)) {
+	c.Helper()
+	numbers := map[*side]int{}
+	at := c.side()
+	c.both(what, at, func(s *side) (err error) {
+		numbers[s], err = call(s)
+		return err
+	})
+	c.equal(what, numbers[at], numbers[c.want])
+}
+
+func (c *comparison) duration() time.Duration { return 1 + time.Duration(c.IntN(int(60*second))) }
+
+// task returns a task to be put.
+func (c *comparison) task() task.Batch[int] {
+	c.payload++
+	b := task.Batch[int]{Key: oneOf(c, c.keys...), Payload: c.payload}
+	if c.chance(3) {
+		b.Key = c.keys[0]
+	}
+	o := &b.Options
+	o.Kind, o.Priority, o.MaxAttempts = oneOf(c, c.kinds...), c.IntN(2), c.IntN(4)
+	if c.chance(4) {
+		o.Delay = c.duration()
+	}
+	if c.removes && c.chance(5) {
+		o.TTL = 3 * c.duration()
+	}
+	if c.removes && c.chance(5) {
+		o.Deadline = time.Now().Add(4*c.duration() - 40*second)
+	}
+	if c.chance(3) {
+		o.TTR = c.duration()
+	}
+	if c.chance(5) {
+		o.Address = oneOf(c, Addresses...)
+	}
+	if c.groups != nil && c.chance(6) {
+		o.Group, o.Role = oneOf(c, c.groups...), task.Role(c.IntN(5)%3)
+	}
+	return b
+}
+
+// showTasks leaves out what is not set.
+func showTasks(batch ...task.Batch[int]) string {
+	var s strings.Builder
+	for _, b := range batch {
+		fmt.Fprintf(&s, " (%s", b.Key)
+		o := reflect.ValueOf(b.Options)
+		for i := range o.NumField() {
+			if f := o.Field(i); !f.IsZero() {
+				fmt.Fprintf(&s, ", %s %v", o.Type().Field(i).Name, f)
+			}
+		}
+		s.WriteString(")")
+	}
+	return s.String()
+}
+
+func (c *comparison) put() {
+	if c.options.WhenFull != fairq.Reject {
+		c.putAndEvict(c.task())
+		return
+	}
+	var batch []task.Batch[int]
+	for range oneOf(c, 1, 1, 1, 2, 5) {
+		batch = append(batch, c.task())
+	}
+	ids, at := map[*side][]task.ID{}, c.side()
+	c.both("PutBatch"+showTasks(batch...), at, func(s *side) (err error) {
+		ids[s], err = s.PutBatch(c.ctx, batch)
+		return err
+	})
+	if c.equal("tasks put", len(ids[at]), len(ids[c.want])) {
+		for i, id := range ids[at] {
+			c.ids[id] = ids[c.want][i]
+		}
+	}
+}
+
+// putAndEvict puts a task into a queue that evicts. The wanted queue deletes what the other one has evicted.
+func (c *comparison) putAndEvict(b task.Batch[int]) {
+	before, at := c.all(c.want), c.side()
+	at.evicted = nil
+	got, gotErr := at.Put(c.ctx, b.Key, b.Payload, b.Options)
+	c.did("Put%s: %v, evicts %d", showTasks(b), gotErr, len(at.evicted))
+	for _, victim := range at.evicted {
+		c.checkVictim(before, b.Key, c.ids[victim.ID])
+		c.ok("Delete", c.want.Delete(c.ctx, c.ids[victim.ID]))
+		c.evicted++
+	}
+	want, wantErr := c.want.Put(c.ctx, b.Key, b.Payload, b.Options)
+	c.sameError("Put", gotErr, wantErr)
+	c.ids[got] = want
+}
+
+func (c *comparison) take() {
+	var f task.Filter
+	if c.chance(4) {
+		f.MaxPriority = new(c.IntN(3) - 1)
+	}
+	if c.open && c.chance(4) {
+		f.Kinds = []string{oneOf(c, c.kinds...), oneOf(c, c.kinds...)}
+	}
+	w := oneOf(c, c.workers...)
+	for range oneOf(c, 1, 1, 3) {
+		if !c.takeOne(w, f) {
+			return
+		}
+	}
+}
+
+// takeOne takes a task, and tells whether there was one.
+func (c *comparison) takeOne(w *worker, f task.Filter) bool {
+	w.got.SetFilter(f)
+	w.want.SetFilter(f)
+	ready := c.takeable(f)
+	got, ok, err := w.got.TryTake(ctx)
+	c.ok("TryTake", err)
+	if c.did("TryTake(%s): %v", showFilter(f), ok); ok {
+		c.did("... task %d of %s, priority %d, kind %q", c.ids[got.ID], got.Key, got.Priority, got.Kind)
+		c.checkTurn(c.ids[got.ID], ready)
+		c.only(got.Key, true)
+	}
+	want, wantOK, err := w.want.TryTake(ctx)
+	c.ok("TryTake", err)
+	if ok {
+		c.only(got.Key, false)
+	}
+	if !c.equal("whether a task was taken", ok, wantOK) || !ok {
+		return false
+	}
+	c.equal("payload", got.Payload, want.Payload)
+	c.leases = append(c.leases, &twins{got, want})
+	return c.equal("the task that was taken", c.ids[got.ID], want.ID)
+}
+
+func showFilter(f task.Filter) string {
+	if f.MaxPriority == nil {
+		return fmt.Sprintf("%q", f.Kinds)
+	}
+	return fmt.Sprintf("%q, priority <= %d", f.Kinds, *f.MaxPriority)
+}
+
+// only makes the wanted queue take no tasks but those of a key, or not any more, if which key is next is open.
+func (c *comparison) only(key string, on bool) {
+	if !c.open {
+		return
+	}
+	paused := c.paused(c.got[0])
+	for _, k := range Keys {
+		switch {
+		case k == key || paused[k]:
+		case on:
+			c.ok("PauseKey", c.want.PauseKey(ctx, k))
+		default:
+			c.ok("ResumeKey", c.want.ResumeKey(ctx, k))
+		}
+	}
+}
+
+func (c *comparison) settle() {
+	if len(c.leases) == 0 {
+		return
+	}
+	l := c.leases[len(c.leases)-1-min(c.IntN(8), c.IntN(len(c.leases)))]
+	d, maybe, reason := c.duration(), time.Duration(c.IntN(2))*c.duration(), errors.New("reason")
+	name, do := "", func(*task.Task[int]) error { return nil }
+	switch op := c.IntN(12); {
+	case op < 2:
+		name, do = "Ack", func(t *task.Task[int]) error { return t.Ack(c.ctx) }
+	case op < 5:
+		name, do = "Release", func(t *task.Task[int]) error { return t.Release(c.ctx, 0) }
+	case op == 5:
+		name, do = fmt.Sprint("Release ", d), func(t *task.Task[int]) error { return t.Release(c.ctx, d) }
+	case op < 8:
+		name, do = fmt.Sprint("Fail ", maybe), func(t *task.Task[int]) error { return t.Fail(c.ctx, reason, maybe) }
+	case op == 8:
+		name, do = "Bury", func(t *task.Task[int]) error { return t.Bury(c.ctx, reason) }
+	case op == 9:
+		name, do = fmt.Sprint("Snooze ", maybe), func(t *task.Task[int]) error { return t.Snooze(c.ctx, maybe) }
+	case op == 10:
+		name, do = "Discard", func(t *task.Task[int]) error { return t.Discard(c.ctx, reason) }
+	default:
+		name, do = fmt.Sprint("Touch ", maybe), func(t *task.Task[int]) error { return t.Touch(c.ctx, maybe) }
+	}
+	c.both(fmt.Sprintf("%s of task %d", name, l.want.ID), nil, func(s *side) error {
+		if s == c.want {
+			return do(l.want)
+		}
+		return do(l.got)
+	})
+	c.equal("until", showTime(l.got.Until), showTime(l.want.Until))
+}
+
+func (c *comparison) change() {
+	id, op := c.some(), c.IntN(3)
+	if !c.removes && op > 0 {
+		if t, err := c.got[0].Peek(c.ctx, id); err == nil && t.State == task.Ready {
+			return
+		}
+	}
+	names, reason := [...]string{"KickID", "Bury", "Delete"}, errors.New("by hand")
+	c.both(fmt.Sprintf("%s(%d)", names[op], c.ids[id]), c.side(), func(s *side) error {
+		at := id
+		if s == c.want {
+			at = c.ids[id]
+		}
+		switch op {
+		case 0:
+			return s.KickID(c.ctx, at)
+		case 1:
+			return s.Bury(c.ctx, at, reason)
+		}
+		return s.Delete(c.ctx, at)
+	})
+}
+
+func (c *comparison) pause() {
+	key, on := oneOf(c, c.keys...), c.chance(3)
+	if c.chance(4) || !c.pauses {
+		c.both(fmt.Sprint("pause: ", on), c.side(), func(s *side) error {
+			if on {
+				return s.Pause(ctx)
+			}
+			return s.Resume(ctx)
+		})
+		return
+	}
+	c.both(fmt.Sprintf("pause %s: %v", key, on), c.side(), func(s *side) error {
+		if on {
+			return s.PauseKey(ctx, key)
+		}
+		return s.ResumeKey(ctx, key)
+	})
+	delete(c.passed, key)
+}
+
+func (c *comparison) group() {
+	if c.groups == nil {
+		return
+	}
+	name, cancel := oneOf(c, c.groups...), c.removes && c.chance(3)
+	c.both(fmt.Sprintf("group %s, cancel: %v", name, cancel), c.side(), func(s *side) error {
+		if cancel {
+			return s.CancelGroup(c.ctx, name)
+		}
+		return s.StartGroup(c.ctx, name)
+	})
+}
+
+// consumer has a consumer come or go.
+func (c *comparison) consumer() {
+	if len(c.left) > 0 && c.chance(2) {
+		c.resume()
+		return
+	}
+	i := c.IntN(len(c.workers))
+	w := c.workers[i]
+	c.workers = slices.Delete(c.workers, i, i+1)
+	disconnects := c.chance(2)
+	c.both(fmt.Sprintf("consumer %.4s leaves; it disconnects: %v", w.want.ID(), disconnects), nil, func(s *side) error {
+		consumer := w.got
+		if s == c.want {
+			consumer = w.want
+		}
+		if disconnects {
+			return consumer.Disconnect(ctx)
+		}
+		return consumer.Close(ctx)
+	})
+	if disconnects {
+		c.left = append(c.left, w)
+	}
+	if len(c.workers) < 2 {
+		c.hire()
+	}
+}
+
+func (c *comparison) resume() {
+	i := c.IntN(len(c.left))
+	w := c.left[i]
+	c.left = slices.Delete(c.left, i, i+1)
+	next := &worker{at: c.side()}
+	var got, want []*task.Task[int]
+	if !c.both(fmt.Sprintf("ResumeConsumer(%.4s)", w.want.ID()), next.at, func(s *side) (err error) {
+		if s == c.want {
+			next.want, want, err = s.ResumeConsumer(ctx, w.want.ID(), task.Filter{})
+		} else {
+			next.got, got, err = s.ResumeConsumer(ctx, w.got.ID(), task.Filter{})
+		}
+		return err
+	}) {
+		return
+	}
+	c.workers = append(c.workers, next)
+	if c.equal("tasks held", len(got), len(want)) {
+		for i := range got {
+			c.equal("a task that is held", c.ids[got[i].ID], want[i].ID)
+			c.leases = append(c.leases, &twins{got[i], want[i]})
+		}
+	}
+}
+
+// join makes some calls in a transaction of the caller's own. Of one that is rolled back, nothing has happened.
+func (c *comparison) join() {
+	id := c.some()
+	own, end := c.subject.Join()
+	if commit := c.chance(2); !commit {
+		for range 1 + c.IntN(4) {
+			c.inVain(own, id)
+		}
+		c.did("roll back")
+		c.ok("Rollback", end(false))
+		return
+	}
+	c.did("in a transaction:")
+	c.ctx = own
+	for range 1 + c.IntN(4) {
+		oneOf(c, c.put, c.put, c.settle, c.settle, c.change, c.group)()
+	}
+	c.ctx = ctx
+	c.did("commit")
+	c.ok("Commit", end(true))
+}
+
+// inVain makes a call that will be undone.
+func (c *comparison) inVain(ctx context.Context, id task.ID) {
+	s, b := c.got[0], c.task()
+	var err error
+	switch op := c.IntN(8); {
+	case op < 2:
+		_, err = s.Put(ctx, b.Key, b.Payload, b.Options)
+	case op == 2:
+		_, err = s.Kick(ctx, 2)
+	case op == 3:
+		err = s.Delete(ctx, id)
+	case op == 4:
+		err = s.Bury(ctx, id, nil)
+	case op == 5 && c.groups != nil:
+		err = s.CancelGroup(ctx, c.groups[0])
+	case len(c.leases) > 0 && op == 6:
+		err = oneOf(c, c.leases...).got.Ack(ctx)
+	case len(c.leases) > 0:
+		err = oneOf(c, c.leases...).got.Release(ctx, c.duration())
+	}
+	c.did("in vain: %v", err)
+	if kindOf(err) < 0 {
+		c.ok("a call in vain", err)
+	}
+}

@@ -1,0 +1,331 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task"
+)
+
+func (c *comparison) equal(what string, got, want any) bool {
+	c.Helper()
+	if !reflect.DeepEqual(got, want) {
+		c.wrong("%s:\n got  %+v\n want %+v", what, got, want)
+		return false
+	}
+	return true
+}
+
+// refusals are what calls return that do nothing.
+var refusals = []error{
+	nil, fairq.ErrKeyFull, fairq.ErrFull, task.ErrNotFound, task.ErrLeaseLost, task.ErrDuplicateAddress, task.ErrGroupCancelled,
+	task.ErrClosed, task.ErrDropped, task.ErrInvalid, task.ErrDeleted, task.ErrExpired, context.DeadlineExceeded,
+}
+
+// kindOf returns which of these an error is, -1 if it is none.
+func kindOf(err error) int {
+	return slices.IndexFunc(refusals, func(e error) bool { return errors.Is(err, e) })
+}
+
+func (c *comparison) sameError(what string, got, want error) {
+	c.Helper()
+	var full, wantFull *fairq.FullError
+	var recorded, wantRecorded *task.Error
+	switch {
+	case errors.As(got, &full) && errors.As(want, &wantFull):
+		c.equal(what, *full, *wantFull)
+	case errors.As(got, &recorded) && errors.As(want, &wantRecorded):
+		c.equal(what, *recorded, *wantRecorded)
+	case kindOf(got) != kindOf(want) || kindOf(got) < 0:
+		c.wrong("%s returns the error %v; it should be %v", what, got, want)
+	}
+}
+
+// showTime makes times comparable.
+func showTime(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return t.UTC().Format("15:04:05.000000000")
+}
+
+// info returns what is known of a task, so that it can be compared.
+func (c *comparison) info(s *side, i task.Info) any {
+	type comparable struct {
+		task.Info
+		times [5]string
+		err   string
+	}
+	if s != c.want {
+		i.ID = c.ids[i.ID]
+		if name, ok := c.names[i.Consumer]; ok {
+			i.Consumer = name
+		}
+	}
+	v := comparable{Info: i, err: fmt.Sprint(i.Err)}
+	v.Err = nil
+	for n, at := range []*time.Time{&v.Created, &v.ReadyAt, &v.Until, &v.Deadline, &v.Expires} {
+		v.times[n], *at = showTime(*at), time.Time{}
+	}
+	return v
+}
+
+// compare compares all that there is.
+func (c *comparison) compare() {
+	c.Helper()
+	want := c.all(c.want)
+	for _, s := range c.got {
+		got := c.all(s)
+		if !c.equal("the number of tasks", len(got), len(want)) {
+			return
+		}
+		slices.SortFunc(got, func(a, b *task.Task[int]) int { return int(c.ids[a.ID]) - int(c.ids[b.ID]) })
+		for i := range want {
+			if !c.equal("a task", c.info(s, got[i].Info), c.info(c.want, want[i].Info)) || !c.equal("a payload", got[i].Payload, want[i].Payload) {
+				return
+			}
+		}
+	}
+	c.compareStats()
+	synctest.Wait()
+	c.compareEvents()
+	c.compareExpired()
+	if c.subject.Check != nil {
+		if wrong := c.subject.Check(c.name); wrong != "" {
+			c.wrong("the queue as it is stored: %s", wrong)
+		}
+	}
+}
+
+func (c *comparison) compareStats() {
+	want, err := c.want.Stats(ctx)
+	c.ok("Stats", err)
+	want.Evicted += uint64(c.evicted)
+	want.Deletes -= uint64(c.evicted)
+	var sum task.Stats
+	for _, s := range c.got {
+		got, err := s.Stats(ctx)
+		c.ok("Stats", err)
+		counters, more := reflect.ValueOf(&got).Elem(), reflect.ValueOf(sum)
+		for i := range counters.NumField() {
+			if f := counters.Field(i); f.Kind() == reflect.Uint64 {
+				f.SetUint(f.Uint() + more.Field(i).Uint())
+				if c.subject.Join != nil { // they do not count
+					f.SetUint(reflect.ValueOf(want).Field(i).Uint())
+				}
+			}
+		}
+		sum = got
+	}
+	c.equal("stats", sum, want)
+	byKey := func(s *side) []task.KeyStat {
+		list, err := s.KeyStats(ctx, 100)
+		c.ok("KeyStats", err)
+		slices.SortFunc(list, func(a, b task.KeyStat) int { return strings.Compare(a.Key, b.Key) })
+		return append([]task.KeyStat{}, list...)
+	}
+	c.equal("stats by key", byKey(c.side()), byKey(c.want))
+}
+
+// compareEvents compares the events of each task. Those of a process that has learned of a loss by looking do not count, for
+// another one has told about it.
+func (c *comparison) compareEvents() {
+	lives := func(s *side) map[task.ID][]string {
+		all := map[task.ID][]string{}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, e := range s.events {
+			if e.Task.Created.IsZero() {
+				continue
+			}
+			if s != c.want && e.Type == task.EventEvict {
+				e.Type = task.EventDelete
+			}
+			if e.Task.Consumer = ""; e.Type != task.EventTake && e.Type != task.EventTouch && e.Task.State == task.Taken {
+				e.Task.Until = time.Time{} // of a lease that is over
+			}
+			info := c.info(s, e.Task)
+			id := reflect.ValueOf(info).Field(0).Interface().(task.Info).ID
+			all[id] = append(all[id], fmt.Sprint(e.Type, " ", showTime(e.Time), " ", e.Lease != 0, " ", info))
+		}
+		s.events = nil
+		return all
+	}
+	c.remember()
+	want, got := lives(c.want), map[task.ID][]string{}
+	c.remembered = 0
+	for _, s := range c.got {
+		for id, events := range lives(s) {
+			got[id] = append(got[id], events...)
+		}
+	}
+	if c.subject.Join != nil {
+		return
+	}
+	for id := range want {
+		if len(c.got) > 1 { // which of two processes was first is not known
+			slices.Sort(got[id])
+			slices.Sort(want[id])
+		}
+		c.equal(fmt.Sprintf("events of task %d", id), strings.Join(got[id], "\n"), strings.Join(want[id], "\n"))
+	}
+	c.equal("the number of tasks with events", len(got), len(want))
+}
+
+// remember notes what is to be known of tasks beyond what they tell themselves.
+func (c *comparison) remember() {
+	synctest.Wait()
+	c.want.mu.Lock()
+	defer c.want.mu.Unlock()
+	for _, e := range c.want.events[c.remembered:] {
+		id := e.Task.ID
+		switch e.Type {
+		case task.EventRelease, task.EventTTR:
+			c.returned[id] = e.Task.State == task.Ready
+		case task.EventDelay, task.EventKick, task.EventStart:
+			c.returned[id] = false
+		case task.EventPut:
+		default:
+			continue
+		}
+		c.clock++
+		c.since[id] = c.clock
+	}
+	c.remembered = len(c.want.events)
+}
+
+func (c *comparison) compareExpired() {
+	all := func(s *side) (list []string) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, t := range s.expired {
+			t.Consumer = "" // who held it last
+			list = append(list, fmt.Sprint(c.info(s, t.Info), t.Payload))
+		}
+		s.expired = nil
+		return list
+	}
+	var got []string
+	for _, s := range c.got {
+		got = append(got, all(s)...)
+	}
+	want := all(c.want)
+	slices.Sort(got)
+	slices.Sort(want)
+	if c.subject.Join == nil {
+		c.equal("tasks that have expired", got, want)
+	}
+}
+
+// paused returns which keys are.
+func (c *comparison) paused(s *side) map[string]bool {
+	stats, err := s.KeyStats(ctx, 100)
+	c.ok("KeyStats", err)
+	paused := map[string]bool{}
+	for _, k := range stats {
+		paused[k.Key] = k.Paused
+	}
+	return paused
+}
+
+// takeable returns the tasks of the wanted queue that can be taken, of the first priority that has any, by key.
+func (c *comparison) takeable(f task.Filter) map[string][]*task.Task[int] {
+	all, taken, paused := c.all(c.want), map[string]int{}, c.paused(c.want)
+	for _, t := range all {
+		if t.State == task.Taken {
+			taken[t.Key]++
+		}
+	}
+	most := c.options.MaxInFlightPerKey
+	all = slices.DeleteFunc(all, func(t *task.Task[int]) bool {
+		return t.State != task.Ready || paused[t.Key] || most > 0 && taken[t.Key] >= most ||
+			f.MaxPriority != nil && t.Priority > *f.MaxPriority || f.Kinds != nil && !slices.Contains(f.Kinds, t.Kind)
+	})
+	ready := map[string][]*task.Task[int]{}
+	for _, t := range all {
+		if t.Priority == slices.MinFunc(all, func(a, b *task.Task[int]) int { return a.Priority - b.Priority }).Priority {
+			ready[t.Key] = append(ready[t.Key], t)
+		}
+	}
+	return ready
+}
+
+// checkTurn checks that a task may be taken, of those that could be, and that its key does not push in before another one again and
+// again.
+func (c *comparison) checkTurn(id task.ID, ready map[string][]*task.Task[int]) {
+	key := ""
+	for k, tasks := range ready {
+		if slices.ContainsFunc(tasks, func(t *task.Task[int]) bool { return t.ID == id }) {
+			key = k
+		}
+	}
+	if key == "" {
+		c.wrong("task %d was taken; those of the first priority that can be are %v", id, slices.Sorted(maps.Keys(ready)))
+		return
+	}
+	delete(c.passed, key)
+	if c.returned[id] || c.options.KeepPlace {
+		return // it has a turn from before
+	}
+	for other := range c.passed {
+		if ready[other] == nil {
+			delete(c.passed, other)
+		}
+	}
+	for other := range ready {
+		if other == key {
+			continue
+		}
+		if c.passed[other] == nil {
+			c.passed[other] = map[string]int{}
+		}
+		if c.passed[other][key]++; c.passed[other][key] > 3*max(1, c.weights[key]) {
+			c.wrong("key %s was passed over for key %s %d times", other, key, c.passed[other][key])
+		}
+	}
+}
+
+// checkVictim checks that the right task was evicted.
+func (c *comparison) checkVictim(before []*task.Task[int], key string, victim task.ID) {
+	c.remember()
+	load, of, most := map[string]int{}, "", 0
+	var waiting []task.ID // tasks of the victim's key
+	for _, t := range before {
+		if t.ID == victim {
+			of = t.Key
+		}
+	}
+	for _, t := range before {
+		if t.State != task.Ready && t.State != task.Delayed {
+			continue
+		}
+		if load[t.Key]++; t.Key == of {
+			waiting = append(waiting, t.ID)
+		}
+	}
+	for k, n := range load {
+		w := max(1, c.weights[k])
+		load[k] = (n + w - 1) / w
+		most = max(most, load[k])
+	}
+	slices.SortFunc(waiting, func(a, b task.ID) int { return c.since[a] - c.since[b] })
+	if c.options.WhenFull == fairq.EvictHeaviest {
+		slices.Reverse(waiting)
+	}
+	switch {
+	case len(before) < c.options.Capacity:
+		c.wrong("task %d was evicted though there was room", victim)
+	case load[of] != most || load[key] == most && (c.options.WhenFull == fairq.EvictHeaviest || of != key):
+		c.wrong("task %d of key %s was evicted for one of key %s; the rounds that each key needs are %v", victim, of, key, load)
+	case waiting[0] != victim:
+		c.wrong("task %d was evicted; of its key it should be the first one of %v", victim, waiting)
+	}
+}
