@@ -258,7 +258,7 @@ func (d *fairDriver) compareSnapshot() {
 }
 
 func TestFairQueueAgainstModel(t *testing.T) {
-	for seed := range uint64(600) {
+	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		data := make([]byte, 2+random.IntN(120))
 		for i := range data {

@@ -487,7 +487,7 @@ func TestMemoryGoesBack(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return int(m.HeapAlloc)
 	}
-	const items = 300_000
+	const items = 100_000
 	q := fairq.New(func(i int) int { return i }, &fairq.Options[int, int]{Capacity: fairq.Unbounded, TrackWait: true})
 	before := heap()
 	for i := range items {

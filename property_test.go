@@ -1,7 +1,6 @@
 package fairq
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -96,13 +95,11 @@ func (h *history) pop(t *testing.T) {
 		ever += h.weight[k]
 	}
 	rounds := (w.nth + h.weight[key] - 1) / h.weight[key]
-	note := fmt.Sprintf("key %d, %+v, weights %v", key, *w, h.weight)
-	require.LessOrEqual(t, waited, w.left+rounds*ever-1, note)
-	require.LessOrEqual(t, waited, (rounds+1)*ever-h.weight[key]-1, note)
-	if w.nth == 1 {
-		require.LessOrEqual(t, waited, 2*(w.weights-h.weight[key]), "a first item waits for nobody who comes later: %s", note)
-		require.LessOrEqual(t, waited, w.position, note)
+	bound := min(w.left+rounds*ever-1, (rounds+1)*ever-h.weight[key]-1)
+	if w.nth == 1 { // a first item waits for nobody who comes later
+		bound = min(bound, 2*(w.weights-h.weight[key]), w.position)
 	}
+	require.LessOrEqual(t, waited, bound, "key %d, %+v, weights %v", key, w, h.weight)
 }
 
 func (h *history) remove() {
@@ -125,7 +122,7 @@ func (h *history) remove() {
 
 // TestBounds checks the bounds on waiting, on random histories with and without weights and removals.
 func TestBounds(t *testing.T) {
-	for seed := range uint64(2000) {
+	for seed := range uint64(800) {
 		h := newHistory(seed, seed%2 == 0)
 		for i := range 120 {
 			switch r := h.random.IntN(20); {
@@ -161,7 +158,9 @@ func (h *history) checkMonopoly(t *testing.T) {
 			if e.active[other] && e.key != other {
 				run++
 			}
-			require.LessOrEqual(t, run, 2*h.weight[e.key], "key %d while %d has items", e.key, other)
+			if run > 2*h.weight[e.key] {
+				require.Failf(t, "monopoly", "key %d %d times while %d has items", e.key, run, other)
+			}
 		}
 	}
 }
@@ -183,7 +182,9 @@ func (h *history) checkBalance(t *testing.T) {
 					difference--
 				}
 				least, most = min(least, difference), max(most, difference)
-				require.LessOrEqual(t, most-least, 2, "keys %d and %d", a, b)
+				if most-least > 2 {
+					require.Failf(t, "imbalance", "of %d items between keys %d and %d", most-least, a, b)
+				}
 			}
 		}
 	}
@@ -224,7 +225,7 @@ func TestBoundsAreTight(t *testing.T) {
 // TestFloodGivesWay: a key that floods a full queue takes nothing from the others. Light keys, which have at most their
 // share of it queued, are never refused and never evicted.
 func TestFloodGivesWay(t *testing.T) {
-	for seed := range uint64(50) {
+	for seed := range uint64(10) {
 		random := rand.New(rand.NewPCG(seed, 4))
 		const capacity, light = 60, 5
 		q := New(func(key int) int { return key }, &Options[int, int]{
@@ -246,7 +247,7 @@ func TestFloodGivesWay(t *testing.T) {
 
 // Weights may change from push to push, and Newcomers at any time.
 func TestChangingWeights(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, 5))
 		q := Queue[int, int]{Weight: func(int) int { return 1 + random.IntN(4) }}
 		var tickets []Ticket
@@ -304,6 +305,7 @@ func TestManyChunks(t *testing.T) {
 	tickets := map[Ticket][2]int{}
 	pushed := map[int]int{}
 	for round := range 6 {
+		outline := q.outline()
 		for range 40_000 {
 			key := random.IntN(9000)
 			item := [2]int{key, pushed[key]}
@@ -315,6 +317,9 @@ func TestManyChunks(t *testing.T) {
 			}
 		}
 		require.NoError(t, q.check())
+		grown := outline.blank() // the queue has grown since
+		q.copyTo(&grown)
+		require.Equal(t, q.snapshot(), grown.snapshot())
 		for ticket, item := range tickets {
 			if _, ok := q.Remove(ticket); ok {
 				removed[item] = true

@@ -35,7 +35,7 @@ type watched struct {
 
 // TestWatch makes random calls, and checks after each that those watches were called, once, that were due by it, and no others.
 func TestWatch(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWatched(t, seed)
 			for step := range 150 {
