@@ -131,11 +131,28 @@ func (u *unit) poll() {
 
 // Settle implements [task.Backend].
 func (b *backend) Settle(ctx context.Context, lease task.Lease, how task.Settlement) error {
-	return b.call(ctx, "Settle", call{
+	return b.call(ctx, settling(&how), call{
 		joins: true,
 		plan:  func(_ *queue, p *Plan) { p.Get = append(p.Get, uint64(lease.ID)) },
 		run:   func(u *unit) error { return u.settle(lease, &how) },
 	})
+}
+
+// settling returns what those who settle a task so call it.
+func settling(how *task.Settlement) string {
+	switch {
+	case how.Bury:
+		return "Bury"
+	case how.Discard:
+		return "Discard"
+	case how.Release && how.Uncounted:
+		return "Snooze"
+	case how.Release && how.Err != nil:
+		return "Fail"
+	case how.Release:
+		return "Release"
+	}
+	return "Ack"
 }
 
 // Touch implements [task.Backend].
@@ -174,7 +191,7 @@ func (b *backend) Leave(ctx context.Context, consumer string, after time.Duratio
 
 // Rejoin implements [task.Backend].
 func (b *backend) Rejoin(ctx context.Context, consumer string) (held []task.Record, err error) {
-	err = b.call(ctx, "Rejoin", call{run: func(u *unit) (err error) {
+	err = b.call(ctx, "ResumeConsumer", call{run: func(u *unit) (err error) {
 		held, err = u.rejoin(consumer)
 		return err
 	}})
@@ -225,7 +242,8 @@ func (b *backend) Kick(ctx context.Context, n int) (kicked int, err error) {
 
 // Change implements [task.Backend].
 func (b *backend) Change(ctx context.Context, id task.ID, change task.Change, reason *task.Error) error {
-	return b.call(ctx, "Change", call{joins: true, run: func(u *unit) error { return u.changeOne(uint64(id), change, reason) }})
+	name := [...]string{task.KickOne: "KickID", task.BuryOne: "Bury", task.Delete: "Delete"}[change]
+	return b.call(ctx, name, call{joins: true, run: func(u *unit) error { return u.changeOne(uint64(id), change, reason) }})
 }
 
 func (u *unit) changeOne(id uint64, change task.Change, reason *task.Error) error {
@@ -266,7 +284,11 @@ func (b *backend) Pause(ctx context.Context, key *string, paused bool) error {
 
 // Group implements [task.Backend].
 func (b *backend) Group(ctx context.Context, group string, cancel bool) error {
-	return b.call(ctx, "Group", call{alone: true, joins: true, run: func(u *unit) error { return u.startGroup(group, cancel) }})
+	name := "StartGroup"
+	if cancel {
+		name = "CancelGroup"
+	}
+	return b.call(ctx, name, call{alone: true, joins: true, run: func(u *unit) error { return u.startGroup(group, cancel) }})
 }
 
 // Truncate implements [task.Backend].
@@ -337,7 +359,7 @@ func (b *backend) Drop(ctx context.Context) error {
 
 // Outcome implements [task.Backend].
 func (b *backend) Outcome(ctx context.Context, address string) (o task.Outcome, err error) {
-	err = b.call(ctx, "Outcome", call{run: func(u *unit) error {
+	err = b.call(ctx, "Wait", call{run: func(u *unit) error {
 		if r := u.findAddress(address); r != nil {
 			o = task.Outcome{ID: task.ID(r.ID), Done: r.State == task.Buried}
 			if end := outcomeOf(r); o.Done {

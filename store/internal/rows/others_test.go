@@ -112,6 +112,8 @@ func TestErrors(t *testing.T) {
 		left := failOnce(db, "")
 		s := rows.New(db, rows.Options{MaxPayload: 10, History: time.Hour, Poll: time.Hour})
 		always := openQueue(t, s, task.Options[string]{})
+		always.put("a1 b1")
+		a, b := always.take("a1"), always.take("b1")
 		var short *task.Queue[string]
 		for _, c := range []struct {
 			name string
@@ -125,6 +127,10 @@ func TestErrors(t *testing.T) {
 			{`Truncate, queue "short"`, func() error { return second(short.Truncate(ctx)) }},
 			{`History, queue "short"`, func() error { return second(s.History(ctx, "short", 0, 10)) }},
 			{`Drop, queue "short"`, func() error { return short.Drop(ctx) }},
+			{`Fail, queue "q"`, func() error { return a.Fail(ctx, errBroken, 0) }},
+			{`Ack, queue "q"`, func() error { return b.Ack(ctx) }},
+			{`Bury, queue "q"`, func() error { return always.Bury(ctx, a.ID, nil) }},
+			{`KickID, queue "q"`, func() error { return always.KickID(ctx, a.ID) }},
 			{`Stats, queue "q"`, func() error { return second(always.Stats(ctx)) }},
 		} {
 			for fails := int64(1); ; fails++ {
