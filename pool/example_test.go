@@ -159,6 +159,22 @@ func ExamplePool_SubmitWait() {
 }
 
 // A handler submits tasks, and waits for all of them at once.
+func ExamplePool_SubmitWait_cancel() {
+	ctx, cancel := context.WithCancel(context.Background()) // that of an HTTP request, say
+	p := pool.Func(func(ctx context.Context, _ *task.Task[string]) error {
+		cancel() // the client goes
+		<-ctx.Done()
+		fmt.Println("the handler:", context.Cause(ctx))
+		return ctx.Err()
+	}, nil)
+	err := p.SubmitWait(ctx, "alice", "report", pool.PutOptions{CancelWithContext: true})
+	fmt.Println("the caller:", err)
+	_ = p.Shutdown(context.Background())
+	// Unordered output:
+	// the caller: context canceled
+	// the handler: task: lease lost: task: task was deleted
+}
+
 func ExampleRecurse() {
 	ctx := context.Background()
 	pages := make(chan string, 3)

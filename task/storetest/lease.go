@@ -161,7 +161,7 @@ var leaseCases = []testCase{
 		time.Sleep(10 * second)
 		q.first("a1").ack()
 	}},
-	{"Context", "returns a context that is done when parent is or when the lease ends, in whatever way; then its cause is [ErrLeaseLost]", func(e *env) {
+	{"Context", "returns a context that is done when parent is or when the lease ends, in whatever way; then its cause Is [ErrLeaseLost], and [ErrDeleted] if the task was deleted in this process", func(e *env) {
 		q := e.open()
 		id := q.put("a1")[0]
 		q.one("b1", withTTR)
@@ -187,6 +187,7 @@ var leaseCases = []testCase{
 		e.ok(contexts["TTR"].Err())
 		q.remove(id)
 		ended("Delete")
+		e.is(context.Cause(contexts["Delete"]), task.ErrDeleted)
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
 		ended("TTR")

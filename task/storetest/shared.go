@@ -166,7 +166,7 @@ var sharedCases = []testCase{
 		slices.SortFunc(x.tasks, func(a, b *task.Task[string]) int { return strings.Compare(a.Payload, b.Payload) })
 		equal(e, "given to OnExpire, of both", payloads(x.tasks), "a1 b1 c1 d1")
 	}},
-	{"LeaseContext", "or when the lease ends, in whatever way; then its cause is [ErrLeaseLost]", func(e *env) {
+	{"LeaseContext", "or when the lease ends, in whatever way; then its cause Is [ErrLeaseLost]", func(e *env) {
 		q, other := e.two()
 		id := q.put("a1")[0]
 		l := q.first("a1")
