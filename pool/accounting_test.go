@@ -388,7 +388,7 @@ func (l *ledger) shutDownOnce(ctx context.Context, limited bool) {
 	switch {
 	case errors.As(err, &left):
 		l.abandoned = true
-		require.Positive(l, left.Handlers)
+		require.Positive(l, left.Running)
 		require.ErrorIs(l, err, context.DeadlineExceeded)
 	case err != nil:
 		require.ErrorIs(l, err, context.DeadlineExceeded)

@@ -52,6 +52,7 @@ type class[V any] struct {
 
 	over     atomic.Bool // the queue was closed
 	failures failures
+	told     atomic.Uint64 // tasks that have left it by themselves, and whose letters are through; only if it is the pool's
 
 	// Protected by lines.mu:
 	inTurn bool      // it has its turns in lines.turns

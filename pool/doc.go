@@ -31,7 +31,9 @@
 //   - A task is not started when its time is over, and does not take up room any longer than that.
 //   - The context of a handler is done when the lease is lost, when the Timeout or the Deadline of the task is over, and when
 //     the time of Shutdown is. [context.Cause] tells which.
-//   - When Shutdown has returned anything but an [*AbandonedError], there is no goroutine left.
+//   - When Shutdown has returned anything but an [*AbandonedError], there is no goroutine left. It ends in time whatever handlers and
+//     sinks do.
+//   - A panic of a handler, a sink, a function of the Observer or the Logger never ends the process.
 //
 // # Failures
 //

@@ -181,18 +181,25 @@ func (s *items[K, V]) fail(w *worker, t *task.Task[V], value V, err error, start
 // [ErrShutdown]. The items that are queued stay in the queue.
 //
 // It returns nil if all handlers came to their own end, the cause of ctx if they had to be cancelled; and a [*AbandonedError] if
-// some have not returned Options.AbandonAfter later. It can be called again, also at the same time, for instance with another ctx.
+// some have not returned Options.AbandonAfter later. It can be called again, also at the same time, for instance with another ctx. In the goroutine of a handler it would wait for itself: there it does nothing, and returns an
+// [ErrInvalid]. To work the backlog off first, close the queue and call Wait.
 func (w *Workers) Shutdown(ctx context.Context) error {
-	return abandoned(w.shutdown(ctx))
+	if err := w.outside("Shutdown"); err != nil {
+		return err
+	}
+	return w.abandoned(ctx, w.shutdown(ctx))
 }
 
-// Wait waits until all workers are idle and nothing is queued. If ctx is done first it returns its error. A handler must not call it.
+// Wait waits until all workers are idle and nothing is queued. If Shutdown has left something, it returns [ErrShutdown]. If ctx is
+// done first it returns its error. A handler must not wait for it; in its goroutine it returns an [ErrInvalid].
 func (w *Workers) Wait(ctx context.Context) error {
-	for atOnce := false; !atOnce; {
-		var err error
-		if atOnce, err = w.calm(ctx, func() bool { return w.queued() == 0 }); err != nil {
-			return err
-		}
+	err := w.outside("Wait")
+	ended := func() bool { return w.done.Err() != nil }
+	for atOnce := false; !atOnce && err == nil; {
+		atOnce, err = w.calm(ctx, func() bool { return w.queued() == 0 || ended() })
 	}
-	return nil
+	if err == nil && ended() && w.queued() > 0 {
+		return ErrShutdown
+	}
+	return err
 }

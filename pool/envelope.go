@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -41,7 +42,9 @@ func (r Reason) String() string {
 	return fmt.Sprintf("Reason(%d)", uint8(r))
 }
 
-// Sink takes dead letters. If it returns an error, it has not taken the letter.
+// Sink takes dead letters, and is called in a goroutine of its own. If it returns an error, panics or ends the goroutine, it has not
+// taken the letter. One that heeds neither its context nor, Options.AbandonAfter later, its end, is not waited for by Shutdown: then
+// its letter counts as not taken, whatever it does with it.
 type Sink[V any] func(ctx context.Context, letter *Envelope[V]) error
 
 func newLetter[V any](class string, t *task.Task[V], reason Reason, err error) *Envelope[V] {
@@ -50,24 +53,52 @@ func newLetter[V any](class string, t *task.Task[V], reason Reason, err error) *
 
 // send hands a letter to a sink, and tells.
 func send[V any](ctx context.Context, c *crew, o *Observer[V], sink Sink[V], letter *Envelope[V]) error {
-	err := sink.take(ctx, letter)
-	if err == nil {
-		c.letters.Add(1)
+	if c.steady.Err() != nil {
+		return ErrShutdown // no more sinks that Shutdown would have to wait for
 	}
-	if o.Letter != nil {
-		c.observe("Letter", func() { o.Letter(ctx, letter, err) })
+	result := sink.take(ctx, letter, func(err error) {
+		if err == nil {
+			c.letters.Add(1)
+		}
+		if o.Letter != nil {
+			c.observe("Letter", func() { o.Letter(ctx, letter, err) })
+		}
+	})
+	select {
+	case err := <-result:
+		return err
+	case <-c.patient.Done():
+		c.forsaken.Add(1)
+		go func() {
+			<-result
+			c.forsaken.Add(-1)
+		}()
+		return errForsaken
 	}
-	return err
 }
 
-// take hands a letter to the sink. A panic is an error.
-func (s Sink[V]) take(ctx context.Context, letter *Envelope[V]) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = newPanicError(v)
-		}
+var (
+	errForsaken   = fmt.Errorf("%w: the sink does not end", ErrShutdown)
+	errSinkGoexit = errors.New("pool: sink called runtime.Goexit")
+)
+
+// take hands a letter to the sink, and then tells. It does so in a goroutine of its own, so that it does not matter to the caller
+// how the sink ends, or whether.
+func (s Sink[V]) take(ctx context.Context, letter *Envelope[V], tell func(error)) <-chan error {
+	result := make(chan error, 1)
+	go func() {
+		err := errSinkGoexit
+		defer func() {
+			if v := recover(); v != nil {
+				err = newPanicError(v)
+			}
+			err = sound(err)
+			defer func() { result <- err }() // also if the observer ends the goroutine
+			tell(err)
+		}()
+		err = s(ctx, letter)
 	}()
-	return sound(s(ctx, letter))
+	return result
 }
 
 // Letters returns a function that sends the tasks it is given to a sink: for OnEvict and OnExpire of a queue of one's own, with the
@@ -78,7 +109,7 @@ func Letters[V any](sink Sink[V], reason Reason, lost func(*task.Task[V], error)
 		if reason == Deadline {
 			err = ErrDeadline
 		}
-		if err := sink.take(context.Background(), newLetter("", t, reason, err)); err != nil {
+		if err := <-sink.take(context.Background(), newLetter("", t, reason, err), func(error) {}); err != nil {
 			lost(t, err)
 		}
 	}

@@ -101,7 +101,7 @@ func TestHooksThatPanic(t *testing.T) {
 
 // TestHooksThatExit has functions that end the goroutine that calls them, as those do that call FailNow in a test.
 func TestHooksThatExit(t *testing.T) {
-	for _, hook := range []string{"Scaled", "Succeeded", "Failed", "Retried", "Expired", "Log", "ForTask"} {
+	for _, hook := range []string{"Scaled", "Succeeded", "Failed", "Retried", "Expired", "Log", "Letter", "DeadLetters", "ForTask"} {
 		t.Run(hook, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, ctx context.Context) {
 				exits := func(name string) {

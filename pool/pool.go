@@ -31,6 +31,7 @@ type Pool[V any] struct {
 	// submitting is how many put a task just now, plus sealed when none may come any more. It is not an RWMutex because those who
 	// come too late, the sinks of others among them, must not wait for those who were in time.
 	submitting atomic.Int64
+	sending    atomic.Int64            // letters of tasks that are in no queue
 	through    chan struct{}           // has a token when the last of them is through
 	open       context.Context         // done when Shutdown was called
 	shut       context.CancelCauseFunc // of open
@@ -39,8 +40,9 @@ type Pool[V any] struct {
 	followed  context.Context    // of these
 	unfollow  context.CancelFunc // ends it
 
-	finish    sync.Once  // of Shutdown
-	leftMu    sync.Mutex // protects leftovers
+	finish    sync.Once   // of Shutdown
+	cut       atomic.Bool // it has found tasks that were to be done
+	leftMu    sync.Mutex  // protects leftovers
 	leftovers []Envelope[V]
 }
 
@@ -127,7 +129,7 @@ func (p *Pool[V]) openOwn(c *class[V], o *Options[V], capacity int) {
 	c.own = true
 	settings := task.Options[V]{
 		Capacity: capacity, KeyCapacity: o.KeyCapacity, MaxInFlightPerKey: o.MaxInFlightPerKey, Weight: o.Weight,
-		OnExpire: func(t *task.Task[V]) { _ = p.letter(p.steady, c.name, t, Deadline, ErrDeadline) },
+		OnExpire: p.gone(c, Deadline, ErrDeadline),
 	}
 	switch o.WhenFull {
 	case DropOld:
@@ -136,13 +138,22 @@ func (p *Pool[V]) openOwn(c *class[V], o *Options[V], capacity int) {
 		settings.WhenFull = fairq.EvictHeaviest
 	}
 	if settings.WhenFull != fairq.Reject {
-		settings.OnEvict = func(t *task.Task[V]) { _ = p.letter(p.steady, c.name, t, Overflow, fairq.ErrFull) }
+		settings.OnEvict = p.gone(c, Overflow, fairq.ErrFull)
 	}
 	queue, err := task.Open(context.Background(), new(task.Memory), "pool", &settings)
 	if err != nil {
 		panic(err) // complete has checked the options
 	}
 	c.queue = queue
+}
+
+// gone returns a function for tasks that have left a queue of the pool's own by themselves.
+func (p *Pool[V]) gone(c *class[V], reason Reason, err error) func(*task.Task[V]) {
+	return func(t *task.Task[V]) {
+		defer p.settle() // also if the observer ends the goroutine
+		defer c.told.Add(1)
+		_ = p.letter(p.steady, c.name, t, reason, err)
+	}
 }
 
 // Queue returns the queue of a class, the first one's if the name is empty; nil if there is no such class.
@@ -244,28 +255,44 @@ func (p *Pool[V]) until(ctx context.Context) context.Context {
 }
 
 // Wait waits until nothing is ready, delayed or running in the queues that the pool drains, as far as this process can see, and
-// all that has happened is in Stats. If ctx is done first it returns its error. A handler must not call it.
+// all that has happened is in Stats, and in the hands of DeadLetters. If Shutdown has left something, it returns [ErrShutdown]. If ctx
+// is done first it returns its error. A handler must not wait for it; in its goroutine it returns an [ErrInvalid].
 func (p *Pool[V]) Wait(ctx context.Context) error {
+	if err := p.outside("Wait"); err != nil {
+		return err
+	}
 	for {
-		quiet, err := p.calm(ctx, func() bool { return true })
+		quiet, err := p.calm(ctx, p.sent)
 		for _, c := range p.lines.classes {
 			if err != nil {
 				return err
 			}
 			var atOnce bool
-			atOnce, err = c.quiet(ctx)
+			atOnce, err = p.quiet(ctx, c)
 			quiet = quiet && atOnce
 		}
-		if quiet || err != nil {
+		if err != nil || quiet && p.sent() { // what has expired meanwhile has a letter
 			return err
 		}
 	}
 }
 
+// sent tells whether there is a letter of each task that has left a queue of the pool's own by itself, and when no task may be
+// submitted any more, whether those are through that were. When that becomes so, settle is called.
+func (p *Pool[V]) sent() bool {
+	if p.sending.Load() > 0 || p.open.Err() != nil && p.submitting.Load() > 0 {
+		return false
+	}
+	return !slices.ContainsFunc(p.lines.classes, func(c *class[V]) bool {
+		s, err := c.queue.Stats(p.steady)
+		return c.own && err == nil && s.Expiries+s.Evicted != c.told.Load()
+	})
+}
+
 // quiet waits until a queue has nothing that is going to be done. It tells whether that was so at once.
-func (c *class[V]) quiet(ctx context.Context) (atOnce bool, err error) {
+func (p *Pool[V]) quiet(ctx context.Context, c *class[V]) (atOnce bool, err error) {
 	for atOnce = true; ; atOnce = false {
-		if ok, err := c.look(ctx); ok || err != nil {
+		if ok, err := p.look(ctx, c); ok || err != nil {
 			return atOnce, err
 		}
 		if err := ctx.Err(); err != nil {
@@ -275,15 +302,24 @@ func (c *class[V]) quiet(ctx context.Context) (atOnce bool, err error) {
 }
 
 // look tells whether a queue has nothing that is going to be done. If it has, it waits for something to happen.
-func (c *class[V]) look(ctx context.Context) (bool, error) {
+func (p *Pool[V]) look(ctx context.Context, c *class[V]) (bool, error) {
 	watched, stop := context.WithCancel(ctx)
 	if !c.direct {
 		watched, stop = context.WithTimeout(ctx, quietPause)
 	}
 	defer stop()
+	defer context.AfterFunc(p.done, stop)()
 	events := c.queue.Events(watched) // before the look, or it could miss one
+	ended := p.done.Err() != nil
 	s, err := c.queue.Stats(ctx)
-	if s.Ready+s.Delayed+s.Taken == 0 || err != nil {
+	if c.own && isOver(err) {
+		err = nil
+	}
+	left := s.Ready + s.Delayed + s.Taken
+	switch {
+	case err == nil && ended && (left > 0 || p.cut.Load()):
+		return false, ErrShutdown
+	case err != nil || left == 0:
 		return true, err
 	}
 	for range events {
@@ -298,6 +334,9 @@ const quietPause = time.Second
 // letter hands on a task that is not in its queue, or not any more. If that fails, the log has all that is known of it, and it
 // returns why. The context is for the observer.
 func (p *Pool[V]) letter(ctx context.Context, class string, t *task.Task[V], reason Reason, err error) error {
+	p.sending.Add(1)
+	defer p.settle() // also if the observer ends the goroutine
+	defer p.sending.Add(-1)
 	switch {
 	case reason == Deadline:
 		p.expired(class, t)

@@ -258,15 +258,10 @@ func (r *run[V]) fail(reason Reason, err error) {
 			return
 		}
 		end = discarded
-		bad := errGoexit
-		defer func() { // also if the sink ends the goroutine
-			if bad != nil {
-				end, err = buried, errors.Join(err, bad)
-			}
-			r.failed(end, reason, err)
-		}()
-		bad = send(p.ctx, &p.crew, &p.observer, p.sink, newLetter(r.class.name, t, reason, err))
-		return
+		bad := send(p.ctx, &p.crew, &p.observer, p.sink, newLetter(r.class.name, t, reason, err))
+		if bad != nil {
+			end, err = buried, errors.Join(err, bad)
+		}
 	}
 	r.failed(end, reason, err)
 }

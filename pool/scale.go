@@ -108,7 +108,7 @@ func (c *crew) follow() {
 	if !c.manual {
 		c.setScaleLocked(s)
 	}
-	if !until.IsZero() && !c.ended {
+	if !until.IsZero() && c.done.Err() == nil {
 		// Timers do not know when a clock is set, so it looks every hour.
 		after := min(until.Sub(now), time.Hour)
 		if c.clock.timer == nil {

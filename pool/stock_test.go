@@ -181,7 +181,7 @@ func TestShutdownWithoutDatabase(t *testing.T) {
 		defer cancel()
 		var left *pool.AbandonedError
 		require.ErrorAs(t, p.Shutdown(soon), &left)
-		require.Equal(t, 1, left.Handlers)
+		require.Equal(t, 1, left.Running)
 		time.Sleep(2 * time.Second)
 		require.Equal(t, [2]uint64{0, 1}, [2]uint64{p.Stats().Succeeded, p.Stats().Lost})
 		require.NoError(t, p.Shutdown(ctx))

@@ -14,8 +14,14 @@ type crew struct {
 	source source
 	ctx    context.Context // parent of the handlers' contexts
 	cancel context.CancelCauseFunc
-	steady context.Context // for queues and sinks; done when Shutdown waits for nothing any more
+	steady context.Context // for queues and sinks; done when Shutdown waits for no handler any more
 	giveUp context.CancelFunc
+
+	// Sinks have a little longer: patient is done when Shutdown does not wait for them any more either. Those that run on then are
+	// forsaken.
+	patient  context.Context
+	forsake  context.CancelFunc
+	forsaken atomic.Int64
 
 	dropped, expirations, letters, leftover, refused counter // see Stats
 
@@ -47,13 +53,15 @@ type crew struct {
 
 	fetching, again bool // see fetch
 
-	closing bool // Shutdown was called
-	forced  bool // and its time is over
-	over    bool // the source is
-	ended   bool // closing, and the last worker has ended
-	done    chan struct{}
+	closing bool            // Shutdown was called
+	forced  bool            // and its time is over
+	over    bool            // the source is
+	done    context.Context // when closing, and the last worker has ended
+	end     context.CancelFunc
 	waiters []chan struct{} // those in Wait
 	running sync.WaitGroup  // the workers' goroutines, and those in the background
+
+	goroutines sync.Map // their numbers
 }
 
 // A source is what workers drain. It may be called by many goroutines at the same time, but fetch and await by one.
@@ -103,8 +111,10 @@ func (c *crew) start(s source) {
 	c.source = s
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.steady, c.giveUp = context.WithCancel(context.Background())
+	c.patient, c.forsake = context.WithCancel(context.Background())
+	c.done, c.end = context.WithCancel(context.Background())
 	c.clock.now = -1
-	c.done, c.all = make(chan struct{}), map[*worker]struct{}{}
+	c.all = map[*worker]struct{}{}
 	c.follow()
 }
 
@@ -187,7 +197,7 @@ func (c *crew) assignLocked(task work) {
 		c.workers++
 		c.attendLocked()
 		n := c.workers
-		c.running.Go(func() {
+		c.begin(func() {
 			defer w.run(task) // also if the Observer ends the goroutine
 			c.scaled(n-1, n)
 		})
@@ -215,11 +225,11 @@ const sourceRetry = time.Second
 func (c *crew) background(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ended {
+	if c.done.Err() != nil {
 		return
 	}
 	c.away++
-	c.running.Go(func() {
+	c.begin(func() {
 		defer func() { // also if f ends the goroutine
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -362,10 +372,16 @@ func (c *crew) settleLocked() {
 		close(wake)
 	}
 	c.waiters = nil
-	if c.closing && c.workers == 0 && !c.ended {
-		c.ended = true
-		close(c.done)
+	if c.closing && c.workers == 0 {
+		c.end()
 	}
+}
+
+// settle is settleLocked for others.
+func (c *crew) settle() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.settleLocked()
 }
 
 // calmLocked tells whether no worker has anything to do, and nothing is held or under way.
