@@ -12,7 +12,7 @@ import (
 
 // Envelope is a task that a pool could not do, with what there is to know about it.
 type Envelope[V any] struct {
-	Task     task.Info // as of its last attempt, if there was one; empty for an item of a FairQueue
+	Task     task.Info // as of its last attempt, or when it was put; if it was in no queue it has no ID; empty for an item of a FairQueue
 	Payload  V
 	Class    string // the class it was in; empty if the pool has none
 	Reason   Reason
@@ -20,6 +20,10 @@ type Envelope[V any] struct {
 	Attempts int   // how often it was tried
 	At       time.Time
 }
+
+// PutOptions returns how the task is put again, as of now: with its priority, kind, address, deadline and limit of attempts, and what
+// is left of its delay and its time to live. If that is over, the deadline is when it ended.
+func (e *Envelope[V]) PutOptions(now time.Time) task.PutOptions { return again(&e.Task, now) }
 
 // Reason is why a task was not done.
 type Reason uint8

@@ -84,22 +84,23 @@ func Parallel[T any](handlers ...Handler[T]) Handler[T] {
 	}
 }
 
-// Transit returns a handler that puts each task into another queue, with its key, kind, priority, address, deadline and limit of attempts. If that
-// queue is full, it waits for room: so it, in turn, holds up the pool's. Then this queue is done with it.
+// Transit returns a handler that puts each task into another queue, with its key, kind, priority, address, deadline, limit of
+// attempts, and what is left of its time to live. If that queue is full, it waits for room: so it, in turn, holds up the pool's. Then
+// this queue is done with it.
 func Transit[V any](next *task.Queue[V]) Handler[*task.Task[V]] {
 	return func(ctx context.Context, t *task.Task[V]) error {
-		_, err := next.PutWait(ctx, t.Key, t.Payload, again(&t.Info))
+		_, err := next.PutWait(ctx, t.Key, t.Payload, again(&t.Info, time.Now()))
 		return err
 	}
 }
 
-// Forward returns a sink that puts each letter into another queue, as Transit does. A task that has failed, or was too late, has no
-// deadline there.
+// Forward returns a sink that puts each letter into another queue, as Transit does, and with what is left of its delay. It is a new task
+// there, which has all its attempts; one that has failed, or was too late, has neither deadline, nor time to live, nor delay of its own.
 func Forward[V any](next *task.Queue[V]) Sink[V] {
 	return func(ctx context.Context, letter *Envelope[V]) error {
-		options := again(&letter.Task)
+		options := letter.PutOptions(time.Now())
 		if letter.Reason == Failed || letter.Reason == Deadline {
-			options.Deadline = time.Time{}
+			options.Deadline, options.TTL, options.Delay = time.Time{}, 0, 0
 		}
 		_, err := next.PutWait(ctx, letter.Task.Key, letter.Payload, options)
 		return err
@@ -107,8 +108,18 @@ func Forward[V any](next *task.Queue[V]) Sink[V] {
 }
 
 // again returns the options to put a task again.
-func again(i *task.Info) task.PutOptions {
-	return task.PutOptions{
+func again(i *task.Info, now time.Time) task.PutOptions {
+	p := task.PutOptions{
 		Priority: i.Priority, Kind: i.Kind, Address: i.Address, MaxAttempts: i.MaxAttempts, Deadline: i.Deadline,
 	}
+	if i.State == task.Delayed {
+		p.Delay = max(i.Until.Sub(now), 0)
+	}
+	if i.Expires.IsZero() || i.Expires.Equal(i.Deadline) {
+		return p
+	}
+	if p.TTL = min(i.Expires.Sub(now)-p.Delay, task.MaxDuration); p.TTL <= 0 {
+		p.TTL, p.Deadline = 0, i.Expires // which is over, or will be before the delay is
+	}
+	return p
 }

@@ -365,3 +365,93 @@ func TestLetters(t *testing.T) {
 		require.Equal(t, 1, lost)
 	}
 }
+
+// TestLettersKeepTimes has tasks that are dropped, evicted, and left over: what is left of their delay and time to live is kept by the
+// letter, and by the queue that it is forwarded to.
+func TestLettersKeepTimes(t *testing.T) {
+	for _, whenFull := range []pool.WhenFull{pool.DropNew, pool.DropOld, pool.Block} {
+		inBubble(t, func(t *testing.T, ctx context.Context) {
+			next, begin := openQueue[int](t, nil), time.Now()
+			var box mailbox[int]
+			forward := pool.Forward(next)
+			o := pool.Options[int]{Workers: 1, Capacity: 1, WhenFull: whenFull, DeadLetters: func(ctx context.Context, l *pool.Envelope[int]) error {
+				_ = box.sink(ctx, l)
+				return forward(ctx, l)
+			}}
+			p := openFunc(t, newGate().handle, o)
+			if whenFull == pool.DropNew {
+				_, err := p.Put(ctx, "a", 1, pool.PutOptions{PutOptions: task.PutOptions{Delay: time.Hour}})
+				require.NoError(t, err)
+			}
+			_, err := p.Put(ctx, "a", 2, pool.PutOptions{PutOptions: task.PutOptions{Delay: time.Hour, TTL: 3 * time.Hour, Priority: 3}})
+			require.NoError(t, err)
+			if whenFull == pool.DropOld {
+				time.Sleep(time.Minute)
+				_, err := p.Put(ctx, "a", 1, pool.PutOptions{PutOptions: task.PutOptions{Delay: time.Hour}})
+				require.NoError(t, err)
+			}
+			if whenFull == pool.Block {
+				time.Sleep(time.Minute)
+				require.NoError(t, p.Shutdown(ctx))
+			}
+			require.Len(t, box.all(), 1)
+			l := box.all()[0]
+			require.Equal(t, 2, l.Payload)
+			require.Equal(t, begin, l.Task.Created)
+			tasks, err := next.List(ctx, task.ListOptions{})
+			require.NoError(t, err)
+			require.Len(t, tasks, 1)
+			for _, is := range []task.Info{l.Task, tasks[0].Info} {
+				require.Equal(t, task.Delayed, is.State)
+				require.Equal(t, begin.Add(time.Hour), is.Until)
+				require.Equal(t, begin.Add(4*time.Hour), is.Expires)
+				require.Equal(t, 3, is.Priority)
+			}
+			over, cancel := context.WithCancel(ctx)
+			cancel()
+			_ = p.Shutdown(over)
+		})
+	}
+}
+
+// TestLetterPutAgain is about the options to put a task again.
+func TestLetterPutAgain(t *testing.T) {
+	now := time.Now()
+	for _, c := range []struct {
+		was  task.Info
+		want task.PutOptions
+	}{
+		{was: task.Info{State: task.Taken, Until: now.Add(time.Hour)}}, // that is its lease
+		{was: task.Info{State: task.Delayed, Until: now.Add(time.Hour)}, want: task.PutOptions{Delay: time.Hour}},
+		{was: task.Info{State: task.Delayed, Until: now.Add(-time.Hour), Kind: "x"}, want: task.PutOptions{Kind: "x"}},
+		{was: task.Info{Expires: now.Add(time.Hour)}, want: task.PutOptions{TTL: time.Hour}},
+		{was: task.Info{Expires: now.Add(time.Hour), Deadline: now.Add(time.Hour)}, want: task.PutOptions{Deadline: now.Add(time.Hour)}},
+		{
+			was:  task.Info{Expires: now.Add(time.Hour), Deadline: now.Add(2 * time.Hour)},
+			want: task.PutOptions{TTL: time.Hour, Deadline: now.Add(2 * time.Hour)},
+		},
+		{was: task.Info{Expires: now.Add(-time.Hour)}, want: task.PutOptions{Deadline: now.Add(-time.Hour)}},
+	} {
+		require.Equal(t, c.want, (&pool.Envelope[int]{Task: c.was}).PutOptions(now))
+	}
+}
+
+// TestTransitKeepsTimeToLive takes a task to another queue, where it has what is left.
+func TestTransitKeepsTimeToLive(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		next, begin := openQueue[int](t, nil), time.Now()
+		transit := pool.Transit(next)
+		p := openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
+			time.Sleep(time.Minute)
+			return transit(ctx, tk)
+		}, pool.Options[int]{Workers: 1})
+		_, err := p.Put(ctx, "a", 1, pool.PutOptions{PutOptions: task.PutOptions{TTL: time.Hour}})
+		require.NoError(t, err)
+		wait(t, p)
+		tasks, err := next.List(ctx, task.ListOptions{})
+		require.NoError(t, err)
+		require.Len(t, tasks, 1)
+		require.Equal(t, begin.Add(time.Hour), tasks[0].Expires)
+		end(t, ctx, p)
+	})
+}

@@ -78,12 +78,23 @@ func (p *Pool[V]) fill(o *PutOptions) {
 	}
 }
 
-// newTask returns a task that is in no queue.
+// newTask returns a task that is in no queue, with the times that it would have if it were put now.
 func newTask[V any](key string, payload V, o *task.PutOptions) *task.Task[V] {
-	return &task.Task[V]{Payload: payload, Info: task.Info{
+	now := time.Now()
+	t := &task.Task[V]{Payload: payload, Info: task.Info{
 		Key: key, Kind: o.Kind, Address: o.Address, Group: o.Group, Role: o.Role,
-		Priority: o.Priority, MaxAttempts: o.MaxAttempts, Deadline: o.Deadline,
+		Priority: o.Priority, MaxAttempts: o.MaxAttempts, Deadline: o.Deadline, Created: now, Expires: o.Deadline,
 	}}
+	if o.Delay > 0 {
+		t.State, t.Until = task.Delayed, now.Add(o.Delay)
+	}
+	if o.TTL > 0 {
+		ends := now.Add(o.Delay).Add(min(o.TTL, task.MaxDuration)) // so long is Forever
+		if o.Deadline.IsZero() || ends.Before(o.Deadline) {
+			t.Expires = ends
+		}
+	}
+	return t
 }
 
 func (p *Pool[V]) offered(ctx context.Context, c *class[V], key string, payload V, o *task.PutOptions) {

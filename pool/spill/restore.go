@@ -217,7 +217,7 @@ func Into[V any](queue *task.Queue[V], below float64) pool.Sink[V] {
 		if limit := int(math.Ceil(below * float64(s.Capacity))); s.Len() >= limit {
 			return &fairq.FullError{Len: s.Len(), Limit: limit}
 		}
-		options, err := putOptions(&letter.Task, time.Now())
+		options, err := putOptions(letter, time.Now())
 		if err != nil {
 			return fmt.Errorf("%w: key %q: %w", ErrRefused, letter.Task.Key, err)
 		}
@@ -237,26 +237,19 @@ func Into[V any](queue *task.Queue[V], below float64) pool.Sink[V] {
 }
 
 // putOptions returns how a task is put again. It returns [task.ErrExpired] if that is of no use any more.
-func putOptions(t *task.Info, now time.Time) (task.PutOptions, error) {
-	p := task.PutOptions{Priority: t.Priority, Kind: t.Kind, Address: t.Address, MaxAttempts: t.MaxAttempts, Deadline: t.Deadline}
+func putOptions[V any](letter *pool.Envelope[V], now time.Time) (task.PutOptions, error) {
+	t, p := &letter.Task, letter.PutOptions(now)
+	if !p.Deadline.IsZero() && !now.Add(p.Delay).Before(p.Deadline) {
+		return p, task.ErrExpired
+	}
 	queued := t.ID != 0
 	if !queued || t.State == task.Held {
 		p.Group, p.Role = t.Group, t.Role
 	}
-	if t.State == task.Delayed {
-		p.Delay = max(0, t.Until.Sub(now))
-	}
 	if queued && t.MaxAttempts == 0 {
 		p.MaxAttempts = -1
 	}
-	switch {
-	case !t.Deadline.IsZero() && !now.Before(t.Deadline):
-		return p, task.ErrExpired
-	case !t.Expires.IsZero() && !t.Expires.Equal(t.Deadline):
-		if p.TTL = t.Expires.Sub(now) - p.Delay; p.TTL <= 0 {
-			return p, task.ErrExpired
-		}
-	case queued:
+	if queued && p.TTL == 0 {
 		p.TTL = task.Forever
 	}
 	return p, nil
