@@ -63,6 +63,9 @@ func newFairDriver(t *testing.T, mode, size byte) *fairDriver {
 	}
 	if mode&2 != 0 {
 		o.KeyCapacity = 1 + o.Capacity/2
+		if mode&64 != 0 {
+			o.KeyCapacity = 1 + o.Capacity/5 // so that many are barred
+		}
 	}
 	weights := map[int]int{}
 	if mode&4 != 0 {
@@ -92,11 +95,11 @@ func newFairDriver(t *testing.T, mode, size byte) *fairDriver {
 func (d *fairDriver) step(op byte, arg, key, item int, waits bool) {
 	d.m.keyOf[item] = key
 	switch {
-	case op == 0 || op == 1 && !waits:
-		require.ErrorIs(d, d.q.Push(item), d.m.offer(item))
-	case op == 1:
+	case waits && (op <= 1 || op == 5):
 		d.wait(item, func(ctx context.Context) (int, error) { return 0, d.q.PushWait(ctx, item) })
 		d.m.pushWait(item)
+	case op <= 1:
+		require.ErrorIs(d, d.q.Push(item), d.m.offer(item))
 	case op == 2:
 		want := d.m.offer(item)
 		ticket, err := d.q.Add(item)

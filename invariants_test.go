@@ -195,6 +195,11 @@ func (q *Queue[K, V]) checkForgotten() error {
 			return fmt.Errorf("key %d is gone, and this is left: %+v", row, *s)
 		}
 	}
+	for i, c := range q.keys.waits.far {
+		if c != nil && q.keys.states.far[i] == nil {
+			return fmt.Errorf("chunk %d of keys is gone, and their histograms are left", i)
+		}
+	}
 	if n := q.keys.nan; n != 0 && (!used[n] || q.keys.at(n).key == q.keys.at(n).key) {
 		return fmt.Errorf("key %d is not in use, or equal to itself", n)
 	}

@@ -299,7 +299,7 @@ func TestNoChurn(t *testing.T) {
 // order, and nothing is lost.
 func TestManyChunks(t *testing.T) {
 	random := rand.New(rand.NewPCG(6, 6))
-	var q Queue[int, int]
+	q := Queue[int, int]{waits: new(waits)}
 	next, popped := map[int]int{}, 0
 	removed := map[[2]int]bool{}
 	tickets := map[Ticket][2]int{}

@@ -17,8 +17,9 @@ type driver struct {
 	nan     bool // key 0 is NaN
 	changes bool // Newcomers does
 	tickets map[int]Ticket
-	live    []int // the items whose tickets have not been used
-	next    int   // the next item; 0 is none
+	earlier Queue[float64, int] // the outline of an earlier state
+	live    []int               // the items whose tickets have not been used
+	next    int                 // the next item; 0 is none
 }
 
 // drive makes the calls that data spells. Its first byte tells the regime.
@@ -57,6 +58,10 @@ func drive(t testing.TB, data []byte) {
 		require.NoError(t, d.q.check(), "step %d", i)
 		compare(t, &d.q, d.m)
 		d.comparePosition()
+		c := d.earlier.blank()
+		d.q.copyTo(&c)
+		require.Equal(t, d.m.order(), orderOf(&c))
+		d.earlier = d.q.outline()
 	}
 	for d.m.len() > 0 {
 		d.step(4, 0, 0)
@@ -144,12 +149,16 @@ func (d *driver) comparePosition() {
 	d.removed(want, wantOK, got, ok)
 }
 
-func compare(t testing.TB, q *Queue[float64, int], m *model) {
-	want, got := m.order(), []modelTurn(nil)
+func orderOf(q *Queue[float64, int]) (order []modelTurn) {
 	for k, v := range q.Order() {
-		got = append(got, modelTurn{numberOf(k), v})
+		order = append(order, modelTurn{numberOf(k), v})
 	}
-	require.Equal(t, want, got, "order")
+	return order
+}
+
+func compare(t testing.TB, q *Queue[float64, int], m *model) {
+	want := m.order()
+	require.Equal(t, want, orderOf(q), "order")
 	if k, v, ok := q.Peek(); ok || len(want) > 0 {
 		require.True(t, ok)
 		require.Equal(t, want[0], modelTurn{numberOf(k), v}, "peek")
