@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -126,11 +127,11 @@ func (n *Notifier) Waits() bool {
 	return len(n.waits) > 0
 }
 
-// Awaits tells whether somebody waits for a task to end.
-func (n *Notifier) Awaits(id ID) bool {
+// Awaited returns the tasks whose end somebody waits for, nil if there are none.
+func (n *Notifier) Awaited() []ID {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return len(n.waits[id]) > 0
+	return slices.Collect(maps.Keys(n.waits))
 }
 
 // Ended says how a task with an address ended; see Outcome.

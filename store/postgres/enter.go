@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -52,9 +53,16 @@ FROM unnest($2::bytea[], $3::bigint[]) WITH ORDINALITY l (key, priority, i) CROS
 // Rows are looked up one by one: with id = ANY, the planner prefers to go through all of a queue if there is hardly anything
 // in it when it looks.
 var (
-	sqlGet      = "SELECT t.* FROM unnest($2::bigint[]) i CROSS JOIN LATERAL (" + selectBare + "WHERE queue = $1 AND id = i FOR UPDATE) t"
-	sqlGetWhole = "SELECT t.* FROM unnest($2::bigint[]) i CROSS JOIN LATERAL (" + selectWhole + "WHERE queue = $1 AND id = i FOR UPDATE) t"
+	sqlGet       = "SELECT t.* FROM unnest($2::bigint[]) i CROSS JOIN LATERAL (" + selectBare + "WHERE queue = $1 AND id = i FOR UPDATE) t"
+	sqlPeek      = unlocked(sqlGet)
+	sqlPeekWhole = unlocked(sqlGetWhole)
+	sqlGetWhole  = "SELECT t.* FROM unnest($2::bigint[]) i CROSS JOIN LATERAL (" + selectWhole + "WHERE queue = $1 AND id = i FOR UPDATE) t"
 )
+
+// unlocked returns a query that locks nothing. OFFSET 0 keeps the planner from looking for another way, as the locks did.
+func unlocked(sql string) string {
+	return strings.NewReplacer("FOR UPDATE SKIP LOCKED", "OFFSET 0", "FOR UPDATE", "OFFSET 0").Replace(sql)
+}
 
 // last is the last round of a line that is greater than after, and how many rows have it.
 type last struct {

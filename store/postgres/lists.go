@@ -12,9 +12,19 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
+// Peek implements rows.View.
+func (v *view) Peek(ids []uint64, payload bool) (found []*rows.Row, err error) {
+	sql := sqlPeek
+	if payload {
+		sql = sqlPeekWhole
+	}
+	err = v.tx.query("peek", sql, []any{v.queue, signed(ids)}, v.scanner(payload, func(r *rows.Row) { found = append(found, r) }))
+	return found, err
+}
+
 // ByAddress implements rows.View.
 func (v *view) ByAddress(address string, payload bool) (*rows.Row, error) {
-	return v.one("by address", payload, "WHERE queue = $1 AND address = $2 FOR UPDATE", []byte(address))
+	return v.one("by address", payload, "WHERE queue = $1 AND address = $2", []byte(address))
 }
 
 // Due implements rows.View.

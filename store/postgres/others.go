@@ -135,10 +135,22 @@ func (v *view) Consumers(prefix string, after int64) ([]rows.Consumer, error) {
 }
 
 const (
-	sqlGroup       = "SELECT tasks, members, started, cancelled FROM fairq.groups WHERE queue = $1 AND name = $2"
-	sqlDeleteGroup = "DELETE FROM fairq.groups WHERE queue = $1 AND name = $2"
-	sqlOutcome     = "SELECT id, how, until, err_code, err_message FROM fairq.outcomes WHERE queue = $1 AND address = $2"
-	sqlDone        = "SELECT id, key, kind, address, payload, attempts, created, finished, how, until, err_code, err_message FROM fairq.done WHERE queue = $1 AND id > $2 ORDER BY id LIMIT $3"
+	sqlGroup         = "SELECT tasks, members, started, cancelled FROM fairq.groups WHERE queue = $1 AND name = $2"
+	sqlDeleteGroup   = "DELETE FROM fairq.groups WHERE queue = $1 AND name = $2"
+	sqlOutcome       = "SELECT id, how, until, err_code, err_message FROM fairq.outcomes WHERE queue = $1 AND address = $2"
+	sqlDeleteOutcome = "DELETE FROM fairq.outcomes WHERE queue = $1 AND address = $2"
+	sqlDone          = "SELECT id, key, kind, address, payload, attempts, created, finished, how, until, err_code, err_message FROM fairq.done WHERE queue = $1 AND id > $2 ORDER BY id LIMIT $3"
+
+	// A mark is a snapshot. What was written since is of transactions that were running then, or that began later.
+	sqlMark  = "SELECT pg_current_snapshot()::text"
+	sqlEnded = `
+SELECT o.* FROM (SELECT $2::text::pg_snapshot AS mark) m CROSS JOIN LATERAL (
+	(SELECT id, how, err_code, err_message FROM fairq.outcomes WHERE queue = $1 AND written >= pg_snapshot_xmax(mark))
+	UNION ALL
+	SELECT o.* FROM pg_snapshot_xip(mark) x CROSS JOIN LATERAL (
+		SELECT id, how, err_code, err_message FROM fairq.outcomes WHERE queue = $1 AND written = x OFFSET 0
+	) o
+) o`
 
 	sqlSweepOutcomes = "DELETE FROM fairq.outcomes WHERE ctid = ANY(ARRAY(SELECT ctid FROM fairq.outcomes WHERE queue = $1 AND until <= $2 LIMIT $3 FOR UPDATE SKIP LOCKED))"
 	sqlSweepDone     = "DELETE FROM fairq.done WHERE ctid = ANY(ARRAY(SELECT ctid FROM fairq.done WHERE queue = $1 AND until <= $2 LIMIT $3 FOR UPDATE SKIP LOCKED))"
@@ -151,11 +163,11 @@ var (
 		" ON CONFLICT (queue, name) DO UPDATE SET tasks = excluded.tasks, members = excluded.members, started = excluded.started, " +
 		"cancelled = excluded.cancelled"
 
-	sqlSetOutcomes = "INSERT INTO fairq.outcomes (queue, id, how, until, err_code, address, err_message) " +
-		"SELECT $1, id, how, nullif(until, 0), nullif(err_code, 0), address, err_message FROM " +
+	sqlSetOutcomes = "INSERT INTO fairq.outcomes (queue, id, how, until, err_code, written, address, err_message) " +
+		"SELECT $1, id, how, until, nullif(err_code, 0), pg_current_xact_id(), address, err_message FROM " +
 		unnest(4, "id, how, until, err_code, address, err_message") +
 		" ON CONFLICT (queue, address) DO UPDATE SET id = excluded.id, how = excluded.how, until = excluded.until, " +
-		"err_code = excluded.err_code, err_message = excluded.err_message"
+		"err_code = excluded.err_code, written = excluded.written, err_message = excluded.err_message"
 
 	sqlAddDone = "INSERT INTO fairq.done (queue, id, attempts, created, finished, how, until, err_code, key, kind, address, payload, err_message) " +
 		"SELECT $1, id, attempts, created, finished, how, nullif(until, 0), nullif(err_code, 0), key, kind, address, payload, err_message FROM " +
@@ -206,12 +218,39 @@ func (v *view) Outcome(address string) (o *rows.Outcome, err error) {
 
 // SetOutcome implements rows.View.
 func (v *view) SetOutcome(o *rows.Outcome) error {
+	if o.Until == 0 {
+		v.do(sqlDeleteOutcome, []byte(o.Address))
+		return nil
+	}
 	reason := o.Err
 	if o.How != rows.Failed {
 		reason = nil
 	}
 	v.table(sqlSetOutcomes).set(o.Address, []int64{int64(o.ID), int64(o.How), o.Until, codeOf(reason)}, []byte(o.Address), messageOf(reason))
 	return nil
+}
+
+// Ended implements rows.View.
+func (v *view) Ended(mark string) (ended []*rows.Outcome, next string, err error) {
+	v.tx.flush()
+	v.tx.queue(sqlMark).QueryRow(func(r pgx.Row) error { return r.Scan(&next) })
+	if mark != "" {
+		v.tx.queue(sqlEnded, v.queue, mark).Query(func(r pgx.Rows) error {
+			for r.Next() {
+				var o rows.Outcome
+				var code number
+				var message []byte
+				if err := r.Scan(&o.ID, &o.How, &code, &message); err != nil {
+					return err
+				}
+				o.Err = errorOf(message, code)
+				ended = append(ended, &o)
+			}
+			return r.Err()
+		})
+	}
+	err = v.tx.send("ended")
+	return ended, next, err
 }
 
 // SweepOutcomes implements rows.View.

@@ -158,6 +158,7 @@ func callAll(t *testing.T, v rows.View) {
 		func() error { return v.SetGroup(&rows.Group{Name: "g", Tasks: 1}) },
 		func() error { return v.SetGroup(&rows.Group{Name: "h"}) },
 		func() error { return v.SetOutcome(&rows.Outcome{Address: "a", Until: 100}) },
+		func() error { return v.SetOutcome(&rows.Outcome{Address: "b"}) },
 		func() error { return v.SweepOutcomes(5, 10) },
 		func() error { return v.AddDone(&rows.Done{ID: 5, Until: 100}) },
 		func() error { return v.SweepDone(5, 10) },
@@ -167,6 +168,14 @@ func callAll(t *testing.T, v rows.View) {
 		func() error { _, err := v.Get(50, true); return err },
 		func() error { _, err := v.Get(51, false); return err },
 		func() error { _, err := v.ByAddress("address60", false); return err },
+		func() error { _, err := v.Peek(ids, true); return err },
+		func() error { _, err := v.Peek(ids, false); return err },
+		func() error { _, err := v.Locked(everything); return err },
+		func() error {
+			_, err := v.Locked(rows.Filter{MaxPriority: 5, Kinds: []string{"kind1", ""}})
+			return err
+		},
+		func() error { _, _, err := v.Ended("100:110:100,105"); return err },
 		func() error { _, _, err := v.Last(rows.Line{Key: "none"}, 0); return err },
 		func() error { _, err := v.Due(1000, 10, false); return err },
 		func() error { _, err := v.NextWake(); return err },

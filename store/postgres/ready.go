@@ -39,12 +39,18 @@ SELECT t.* FROM (
 ) t LIMIT $6`
 )
 
-// queueReady has tasks searched for.
-func (v *view) queueReady(s *search) {
-	sql, args := sqlReady, []any{v.queue, s.from, s.round, s.seq, s.below, s.wanted}
+// statement returns the query of a search.
+func (s *search) statement(queue int64) (string, []any) {
+	sql, args := sqlReady, []any{queue, s.from, s.round, s.seq, s.below, s.wanted}
 	if s.filter.Kinds != nil {
 		sql, args = sqlReadyKinds, append(args, s.wanted+s.spare, s.kinds)
 	}
+	return sql, args
+}
+
+// queueReady has tasks searched for.
+func (v *view) queueReady(s *search) {
+	sql, args := s.statement(v.queue)
 	v.ready = nil
 	v.tx.queue(sql, args...).Query(v.scanner(true, func(r *rows.Row) { v.ready = append(v.ready, r) }))
 }
@@ -73,6 +79,15 @@ func (v *view) search(s *search) error {
 	err := v.tx.send("ready")
 	v.readyAll = s.complete(v.ready)
 	return err
+}
+
+// Locked implements rows.View.
+func (v *view) Locked(f rows.Filter) (bool, error) {
+	s := whole(f, 1)
+	s.spare = 0
+	sql, args := s.statement(v.queue)
+	n, err := v.value("locked", "SELECT count(*) FROM ("+unlocked(sql)+") t", args[1:]...)
+	return n > 0, err
 }
 
 // complete tells whether there are no more tasks than were found.

@@ -139,10 +139,12 @@ CREATE TABLE fairq.outcomes (
 	until       bigint,
 	err_code    bigint,
 	how         smallint NOT NULL,
+	written     xid8 NOT NULL, -- the transaction that did it
 	address     bytea NOT NULL,
 	err_message bytea,
 	PRIMARY KEY (queue, address)
 );
+CREATE INDEX outcomes_written ON fairq.outcomes (queue, written);
 CREATE INDEX outcomes_until ON fairq.outcomes (queue, until) WHERE until IS NOT NULL;
 
 CREATE TABLE fairq.done (

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"database/sql/driver"
+	"strconv"
 
 	"github.com/fairq/fairq/store/internal/rows"
 )
@@ -121,9 +122,32 @@ func (v *view) Outcome(address string) (o *rows.Outcome, err error) {
 }
 
 func (v *view) SetOutcome(o *rows.Outcome) error {
+	if o.Until == 0 {
+		_, err := v.session.exec(deleteOutcome, v.queue, o.Address)
+		return err
+	}
+	number, err := v.Number()
+	if err != nil {
+		return err
+	}
 	code, message := errorCells(o.Err)
-	_, err := v.session.exec(setOutcome, v.queue, o.Address, int64(o.ID), int64(o.How), code, message, o.Until)
+	_, err = v.session.exec(setOutcome, v.queue, o.Address, int64(o.ID), int64(o.How), code, message, o.Until, int64(number))
 	return err
+}
+
+// Ended implements rows.View. A mark is the greatest number that was given, as all that is written later gets a greater one.
+func (v *view) Ended(mark string) (ended []*rows.Outcome, next string, err error) {
+	next = strconv.FormatUint(v.head.number, 10)
+	if mark == "" {
+		return nil, next, nil
+	}
+	since, err := strconv.ParseInt(mark, 10, 64)
+	if err == nil {
+		err = v.session.each(selectEnded, func(c *cells) {
+			ended = append(ended, &rows.Outcome{ID: c.uint(), How: rows.How(c.int()), Err: c.error()})
+		}, v.queue, since)
+	}
+	return ended, next, err
 }
 
 func (v *view) SweepOutcomes(now int64, n int) error {

@@ -76,8 +76,11 @@ CREATE TABLE ~groups (
 ) WITHOUT ROWID;
 
 CREATE TABLE ~outcomes (
-	queue, address, id NOT NULL, how NOT NULL, err_code NOT NULL, err, until NOT NULL, PRIMARY KEY (queue, address)
+	queue, address, id NOT NULL, how NOT NULL, err_code NOT NULL, err, until NOT NULL,
+	number NOT NULL, -- grows with each one that is written
+	PRIMARY KEY (queue, address)
 ) WITHOUT ROWID;
+CREATE INDEX ~outcomes_number ON ~outcomes (queue, number);
 CREATE INDEX ~outcomes_until ON ~outcomes (queue, until) WHERE until > 0;
 
 CREATE TABLE ~done (

@@ -83,6 +83,8 @@ const (
 
 	selectOutcome
 	setOutcome
+	deleteOutcome
+	selectEnded
 	sweepOutcomes
 	nextOutcome
 
@@ -211,8 +213,10 @@ var statements = [numStatements]struct{ name, sql string }{
 	deleteGroup: {"set group", `DELETE FROM ~groups WHERE queue = ? AND name = ?`},
 
 	selectOutcome: {"outcome", `SELECT id, how, err_code, err, until FROM ~outcomes WHERE queue = ? AND address = ?`},
-	setOutcome: {"set outcome", `INSERT OR REPLACE INTO ~outcomes (queue, address, id, how, err_code, err, until) ` +
-		`VALUES (` + marks(7) + `)`},
+	setOutcome: {"set outcome", `INSERT OR REPLACE INTO ~outcomes (queue, address, id, how, err_code, err, until, number) ` +
+		`VALUES (` + marks(8) + `)`},
+	deleteOutcome: {"set outcome", `DELETE FROM ~outcomes WHERE queue = ? AND address = ?`},
+	selectEnded:   {"ended", `SELECT id, how, err_code, err FROM ~outcomes WHERE queue = ? AND number > ?`},
 	sweepOutcomes: {"sweep outcomes", `DELETE FROM ~outcomes WHERE queue = ?1 AND address IN (SELECT address FROM ~outcomes ` +
 		`WHERE queue = ?1 AND until > 0 AND until <= ?2 ORDER BY until LIMIT 0 + ?3)`},
 	nextOutcome: {"next outcome", `SELECT min(until) FROM ~outcomes WHERE queue = ? AND until > 0`},

@@ -53,6 +53,23 @@ func (v *view) Get(id uint64, payload bool) (*rows.Row, error) {
 	return one(v.tasks(pick(payload, getPayload, getTask), payload, v.rowid(id)))
 }
 
+// Peek implements rows.View. Nobody else can change anything.
+func (v *view) Peek(ids []uint64, payload bool) (found []*rows.Row, err error) {
+	for _, id := range ids {
+		r, err := v.Get(id, payload)
+		if err != nil {
+			return nil, err
+		}
+		if r != nil {
+			found = append(found, r)
+		}
+	}
+	return found, nil
+}
+
+// Locked implements rows.View.
+func (v *view) Locked(rows.Filter) (bool, error) { return false, nil }
+
 func (v *view) ByAddress(address string, payload bool) (*rows.Row, error) {
 	return one(v.tasks(pick(payload, addressPayload, addressTask), payload, v.queue, address))
 }

@@ -109,6 +109,7 @@ func (b *backend) Take(ctx context.Context, consumer string, filter task.Filter,
 			for n = 0; n < len(into); n++ {
 				r := u.take(c, wanted, len(into)-n)
 				if r == nil {
+					u.passedOver(wanted, n)
 					u.poll()
 					break
 				}
@@ -201,7 +202,7 @@ func (b *backend) Rejoin(ctx context.Context, consumer string) (held []task.Reco
 // Peek implements [task.Backend].
 func (b *backend) Peek(ctx context.Context, id task.ID) (record task.Record, err error) {
 	err = b.call(ctx, "Peek", call{joins: true, run: func(u *unit) error {
-		r := u.get(uint64(id), true)
+		r := u.peek(uint64(id))
 		if r == nil {
 			return task.ErrNotFound
 		}
@@ -247,7 +248,7 @@ func (b *backend) Change(ctx context.Context, id task.ID, change task.Change, re
 }
 
 func (u *unit) changeOne(id uint64, change task.Change, reason *task.Error) error {
-	r := u.get(id, false)
+	r := u.get(id)
 	if r == nil || change == task.KickOne && r.State != task.Buried {
 		return task.ErrNotFound
 	}
@@ -360,12 +361,12 @@ func (b *backend) Drop(ctx context.Context) error {
 // Outcome implements [task.Backend].
 func (b *backend) Outcome(ctx context.Context, address string) (o task.Outcome, err error) {
 	err = b.call(ctx, "Wait", call{run: func(u *unit) error {
+		u.follow() // first, so that nothing is missed
 		if r := u.findAddress(address); r != nil {
 			o = task.Outcome{ID: task.ID(r.ID), Done: r.State == task.Buried}
 			if end := outcomeOf(r); o.Done {
 				o.Err = end.error()
 			} else {
-				u.later(func() { u.q.awaited[r.ID] = address })
 				u.poll()
 			}
 			return nil

@@ -41,7 +41,7 @@ type Tx interface {
 
 	// Enter locks a queue until the end of the transaction, and says what will probably be wanted of it, so that a driver can
 	// fetch it at once. Two that are not exclusive can be in a queue at the same time; then each row that is read to be changed is
-	// locked too: by Get, ByAddress, Ready, Due, HeldBy and Buried, of which the last four pass over rows that others have locked.
+	// locked too: by Get, Ready, Due, HeldBy and Buried, of which all but Get pass over rows that others have locked.
 	// A transaction enters queues in the order of their IDs. It returns nil if there is no such queue (any more).
 	Enter(queue uint64, plan *Plan) (View, error)
 
@@ -217,6 +217,10 @@ type View interface {
 
 	// Get returns the row with that id, nil if there is none. So do ByAddress and the other methods that return a pointer.
 	Get(id uint64, payload bool) (*Row, error)
+
+	// Peek returns the rows with these ids, in any order, and ByAddress the one with that address. They lock nothing, so that nobody
+	// passes over what is only looked at; to change such a row it is read again.
+	Peek(ids []uint64, payload bool) ([]*Row, error)
 	ByAddress(address string, payload bool) (*Row, error)
 
 	Insert(r *Row) error
@@ -226,6 +230,9 @@ type View interface {
 
 	// Ready returns the first n rows that are Takeable, in the order of priority, round, seq and place.
 	Ready(f Filter, n int) ([]*Row, error)
+
+	// Locked tells whether there is a row that Ready has passed over, as others have locked it.
+	Locked(f Filter) (bool, error)
 
 	// Last returns the greatest Round of a line that is greater than after, and how many rows of the line have it; 0 if there is
 	// none. Rows in all states count.
@@ -288,7 +295,12 @@ type View interface {
 	SetGroup(g *Group) error // writes the row, or deletes it if it has no tasks
 
 	Outcome(address string) (*Outcome, error)
-	SetOutcome(o *Outcome) error
+	SetOutcome(o *Outcome) error // writes the row, or deletes it if Until is 0
+
+	// Ended returns the ids of the outcomes that were written since a mark was returned, whoever has written them, with How and
+	// Err; maybe also some that were written before. It returns a mark from which to go on; with the mark "" nothing else.
+	Ended(mark string) ([]*Outcome, string, error)
+
 	SweepOutcomes(now int64, n int) error
 	NextOutcome() (int64, error) // the least Until, 0 if there is none
 

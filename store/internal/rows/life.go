@@ -260,8 +260,16 @@ func (u *unit) bury(r *Row, now int64, lease uint64) {
 	u.update(r)
 	u.refile(r, left, turn{})
 	u.event(task.EventBury, r, now, lease)
+	u.end(r, outcomeOf(r))
+}
+
+// end tells how a task has ended, here and to others, if it has an address.
+func (u *unit) end(r *Row, o Outcome) {
 	if r.Address != "" {
-		u.ended(r.ID, outcomeOf(r))
+		o.Address, o.ID, o.Until = r.Address, r.ID, plus(u.now, u.q.settings.Retention)
+		check(u.v.SetOutcome(&o))
+		u.armOutcome(o.Until)
+		u.ended(r.ID, o)
 	}
 }
 
@@ -305,12 +313,7 @@ func (u *unit) gone(r *Row, why task.EventType, now int64, lease uint64, o Outco
 	left := u.leave(r)
 	u.remove(r)
 	u.refile(r, left, turn{})
-	if r.Address != "" {
-		o.Address, o.ID, o.Until = r.Address, r.ID, plus(u.now, u.q.settings.Retention)
-		check(u.v.SetOutcome(&o))
-		u.armOutcome(o.Until)
-		u.ended(r.ID, o)
-	}
+	u.end(r, o)
 	u.remember(r, &o)
 	u.notice(notice{what: room, kind: r.Key})
 	u.changed = true
@@ -323,6 +326,9 @@ func (u *unit) gone(r *Row, why task.EventType, now int64, lease uint64, o Outco
 func (u *unit) kick(r *Row) {
 	u.stats.Kicks++
 	r.Attempts = 0
+	if r.Address != "" { // it has not ended any more
+		check(u.v.SetOutcome(&Outcome{Address: r.Address, ID: r.ID}))
+	}
 	u.back(r, false, task.EventKick, u.now, 0)
 }
 

@@ -97,32 +97,80 @@ func (q *queue) ask(ctx context.Context) error {
 	return nil
 }
 
+// lookAgain is when somebody who has passed over what others have locked looks again.
+const lookAgain = 10 * time.Millisecond
+
+// passedOver is called by who has found nothing more to take after n tasks. If there is something that others have locked,
+// perhaps not to take it, he looks again soon: nobody tells when they have done.
+func (u *unit) passedOver(f Filter, n int) {
+	if q := u.q; n == 0 && !u.plan.Exclusive && !u.head.Paused && q.waits() && must(u.v.Locked(f)) {
+		u.later(func() { time.AfterFunc(lookAgain, func() { q.store.Changed(q.number) }) })
+	}
+}
+
 // look finds out what others have done that somebody here waits for.
 func (u *unit) look() {
 	u.notice(notice{what: look})
 	u.arm(must(u.v.NextWake())) // nobody else may be there by then
-	for id, address := range u.q.awaited {
-		if !u.q.awaits(id) {
-			u.later(func() { delete(u.q.awaited, id) }) // who is about to wait asks for the outcome once more
-		} else if o, ok := u.endOf(id, address); ok {
-			u.ended(id, o)
-		}
-	}
+	u.lookForEnds()
 	if u.q.listens() || len(u.q.held) > u.q.losable { // what transactions of callers have settled must not pile up
 		u.lost()
 		u.later(func() { u.q.losable = 2*len(u.q.held) + pageSize })
 	}
 }
 
-// endOf tells how a task ended, if it did.
-func (u *unit) endOf(id uint64, address string) (Outcome, bool) {
-	if r := u.findAddress(address); r != nil && r.ID == id {
-		return outcomeOf(r), r.State == task.Buried
+// Outcomes are looked at in the order in which they are written, so that it does not matter how many tasks are awaited. They stay
+// for some time after they can be asked for. If somebody has not looked for that long, or an outcome was replaced by that
+// of another task with the same address, it is missed: so now and then it is asked whether what is awaited is still there.
+const (
+	keepEnds  = 2 * checkEnds
+	checkEnds = time.Minute
+)
+
+// follow has look find all tasks that end from now on. It is called before it is asked whether one has ended.
+func (u *unit) follow() {
+	if u.q.mark == "" && !u.follows {
+		_, mark := must2(u.v.Ended(""))
+		u.follows = true
+		u.later(func() { u.q.mark, u.q.checked = mark, u.now })
 	}
-	if o := must(u.v.Outcome(address)); o != nil && o.ID == id {
-		return *o, true
+}
+
+// lookForEnds tells which tasks have ended.
+func (u *unit) lookForEnds() {
+	q, missing := u.q, map[uint64]bool{}
+	if q.mark == "" {
+		return
 	}
-	return Outcome{How: Deleted}, true // it was so long ago that nothing is known any more
+	checks := u.now >= plus(q.checked, checkEnds)
+	if checks { // before the outcomes are looked at, or some could end in between
+		for ids := range slices.Chunk(q.awaited(), pageSize) {
+			for _, id := range ids {
+				missing[id] = true
+			}
+			for _, r := range must(u.v.Peek(ids, false)) {
+				if r.State != task.Buried {
+					delete(missing, r.ID)
+				}
+			}
+		}
+	}
+	ends, mark := must2(u.v.Ended(q.mark))
+	for _, o := range ends {
+		u.ended(o.ID, *o)
+		delete(missing, o.ID)
+	}
+	for id := range missing {
+		u.ended(id, Outcome{How: Deleted}) // nothing is known any more of how
+	}
+	u.later(func() {
+		if q.mark = mark; checks {
+			q.checked = u.now
+			if q.awaited() == nil { // who is about to wait asks for the outcome once more
+				q.mark = ""
+			}
+		}
+	})
 }
 
 // lost finds out which leases of members are lost.

@@ -70,7 +70,8 @@ type queue struct {
 	members map[string]*member // consumers that live here
 	names   map[uint64]string  // of consumers
 	held    map[uint64]held    // by task: leases of members
-	awaited map[uint64]string  // tasks whose end somebody waits for: their addresses
+	mark    string             // from where on outcomes have not been looked at yet, "" if nobody awaits any
+	checked int64              // when all that is awaited was looked for last
 	stats   task.Stats         // counters
 	due     int64              // when advance has something to do, 0 for never
 	beat    int64              // when members must be renewed, 0 for never: no later than beatOf any of their deadlines
@@ -190,7 +191,7 @@ func (s *Store) queue(number uint64, name string, wanted settings) *queue {
 func newQueue(s *Store, number uint64, name string, known settings) *queue {
 	q := &queue{
 		store: s, number: number, name: name, members: map[string]*member{}, names: map[uint64]string{}, held: map[uint64]held{},
-		awaited: map[uint64]string{}, unsure: map[uint64]uint64{}, due: 1,
+		unsure: map[uint64]uint64{}, due: 1,
 	}
 	q.set(known)
 	return q

@@ -123,8 +123,15 @@ func (q *queue) notifiers() (all []*task.Notifier) {
 func (q *queue) any(f func(*task.Notifier) bool) bool { return slices.ContainsFunc(q.notifiers(), f) }
 func (q *queue) listens() bool                        { return q.any((*task.Notifier).Listens) }
 func (q *queue) waits() bool                          { return q.any((*task.Notifier).Waits) }
-func (q *queue) awaits(id uint64) bool {
-	return q.any(func(n *task.Notifier) bool { return n.Awaits(task.ID(id)) })
+
+// awaited returns the tasks whose end somebody waits for.
+func (q *queue) awaited() (ids []uint64) {
+	for _, n := range q.notifiers() {
+		for _, id := range n.Awaited() {
+			ids = append(ids, uint64(id))
+		}
+	}
+	return ids
 }
 
 // tell tells what has happened. The transaction is committed.
@@ -182,8 +189,6 @@ func (n *notice) tell(q *queue, all []*task.Notifier) {
 			all[i].Expired(*n.record)
 		}
 		return
-	case ended:
-		delete(q.awaited, n.id)
 	}
 	for _, to := range all {
 		switch n.what {

@@ -34,7 +34,7 @@ func (u *unit) advance() {
 		left = u.dead(left)
 	}
 	if left > 0 {
-		check(u.v.SweepOutcomes(u.now, left))
+		check(u.v.SweepOutcomes(u.now-int64(keepEnds), left))
 		check(u.v.SweepDone(u.now, left))
 		u.sweepServed(left)
 	}
@@ -52,7 +52,7 @@ func (u *unit) advance() {
 // a time.
 func (u *unit) armOutcome(until int64) {
 	if until != 0 {
-		u.arm(plus(until, u.q.settings.Retention/4))
+		u.arm(plus(until, keepEnds+u.q.settings.Retention/4))
 	}
 }
 

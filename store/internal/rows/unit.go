@@ -36,6 +36,7 @@ type unit struct {
 	purges   bool // all tasks are deleted, so it does not matter which turns they have
 	advanced bool // all that was due has happened, so due is the earliest time of all
 	listens  bool
+	follows  bool // see follow
 }
 
 // enter enters a queue. If it is not there any more it returns nil.
@@ -176,20 +177,10 @@ func (u *unit) arm(at int64) {
 // whole tells whether rows are to be read with their payloads, because they are told about when they are gone.
 func (u *unit) whole() bool { return u.q.store.options.History > 0 || u.wantsExpired() }
 
-// get returns the task of that id, nil if there is none.
-func (u *unit) get(id uint64, payload bool) *Row {
-	return u.settled(func() *Row { return must(u.v.Get(id, payload || u.whole())) })
-}
-
-// findAddress returns the task with that address, nil if there is none.
-func (u *unit) findAddress(address string) *Row {
-	return u.settled(func() *Row { return must(u.v.ByAddress(address, u.whole())) })
-}
-
-// settled returns a row after all that is due for it has happened.
-func (u *unit) settled(get func() *Row) *Row {
+// get returns the task of that id, nil if there is none, after all that is due for it has happened.
+func (u *unit) get(id uint64) *Row {
 	for {
-		r := get()
+		r := must(u.v.Get(id, u.whole()))
 		if r != nil && r.Group != "" {
 			u.needAlone()
 		}
@@ -197,6 +188,30 @@ func (u *unit) settled(get func() *Row) *Row {
 			return r
 		}
 		u.fire(r)
+	}
+}
+
+// peek is get for a task that is not to be changed.
+func (u *unit) peek(id uint64) *Row {
+	return u.upToDate(func() (*Row, error) {
+		found, err := u.v.Peek([]uint64{id}, true)
+		return append(found, nil)[0], err
+	})
+}
+
+// findAddress returns the task with that address, nil if there is none. It is not to be changed.
+func (u *unit) findAddress(address string) *Row {
+	return u.upToDate(func() (*Row, error) { return u.v.ByAddress(address, false) })
+}
+
+// upToDate returns what look finds after all that is due for that has happened.
+func (u *unit) upToDate(look func() (*Row, error)) *Row {
+	for {
+		r := must(look())
+		if r == nil || !r.isDue(u.now) {
+			return r
+		}
+		u.get(r.ID)
 	}
 }
 

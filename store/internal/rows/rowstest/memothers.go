@@ -141,8 +141,24 @@ func (v *memView) Outcome(address string) (*rows.Outcome, error) {
 func (v *memView) SetOutcome(o *rows.Outcome) error {
 	return v.do("SetOutcome", func() {
 		v.lock("outcomes", o.Address)
-		v.q.outcomes.set(o.Address, cloneOutcome(*o))
+		row := cloneOutcome(*o)
+		if o.Until == 0 {
+			row = nil
+		}
+		v.q.outcomes.set(o.Address, row)
 	})
+}
+
+// Ended returns all there are.
+func (v *memView) Ended(mark string) (ended []*rows.Outcome, _ string, err error) {
+	err = v.do("Ended", func() {
+		for o := range v.q.outcomes.values() {
+			if mark != "" {
+				ended = append(ended, cloneOutcome(*o))
+			}
+		}
+	})
+	return ended, "all", err
 }
 
 // cloneOutcome copies what is kept of an outcome.

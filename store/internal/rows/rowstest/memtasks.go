@@ -184,11 +184,18 @@ func (v *memView) ByAddress(address string, payload bool) (*rows.Row, error) {
 		if address == "" || r == nil {
 			return nil
 		}
-		v.lock("tasks", r.ID)
-		if r = v.q.tasks.get(r.ID); r != nil {
-			return v.out(r, payload, locked)
+		return v.out(r, payload, !locked)
+	})
+}
+
+func (v *memView) Peek(ids []uint64, payload bool) ([]*rows.Row, error) {
+	return get(v, "Peek", func() (found []*rows.Row) {
+		for _, id := range ids {
+			if r := v.q.tasks.get(id); r != nil {
+				found = append(found, v.out(r, payload, !locked))
+			}
 		}
-		return nil
+		return found
 	})
 }
 
@@ -275,9 +282,22 @@ func (v *memView) writable(r *rows.Row) rows.Row {
 
 func (v *memView) Ready(f rows.Filter, n int) ([]*rows.Row, error) {
 	return get(v, "Ready", func() []*rows.Row {
-		return v.first(v.all(), n, withPayload, locked, func(r *rows.Row) bool {
-			return r.Takeable && r.Priority <= f.MaxPriority && (f.Kinds == nil || slices.Contains(f.Kinds, r.Kind))
-		}, byTurn)
+		return v.first(v.all(), n, withPayload, locked, func(r *rows.Row) bool { return canBeTaken(r, f) }, byTurn)
+	})
+}
+
+func canBeTaken(r *rows.Row, f rows.Filter) bool {
+	return r.Takeable && r.Priority <= f.MaxPriority && (f.Kinds == nil || slices.Contains(f.Kinds, r.Kind))
+}
+
+func (v *memView) Locked(f rows.Filter) (bool, error) {
+	return get(v, "Locked", func() bool {
+		for r := range v.all() {
+			if canBeTaken(r, f) && !v.free("tasks", r.ID) {
+				return true
+			}
+		}
+		return false
 	})
 }
 

@@ -48,6 +48,8 @@ func Run(t *testing.T, open func(t *testing.T) rows.DB) {
 		{"Cancelled", testCancelled},
 		{"CancelledLater", testCancelledLater},
 		{"Changed", testChanged},
+		{"Ended", testEnded},
+		{"Locked", testLocked},
 		{"Concurrent", testConcurrent},
 		{"Exclusive", testExclusive},
 	} {

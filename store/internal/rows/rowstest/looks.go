@@ -1,0 +1,128 @@
+package rowstest
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+)
+
+// enterer returns a function that enters a queue without locking its row.
+func enterer(t *testing.T, db rows.DB) func() (rows.Tx, rows.View) {
+	tx := begin(t, db)
+	q, err := tx.Queue("q", []byte("{}"))
+	ok(t, "Queue", err)
+	ok(t, "Commit", tx.Commit())
+	return func() (rows.Tx, rows.View) {
+		tx := begin(t, db)
+		v, err := tx.Enter(q.ID, &rows.Plan{})
+		ok(t, "Enter", err)
+		return tx, v
+	}
+}
+
+// testEnded checks that nobody misses an outcome, also if transactions are committed in another order than they write.
+func testEnded(t *testing.T, db rows.DB) {
+	write := func(v rows.View, address string, id uint64, until int64) {
+		ok(t, "SetOutcome", v.SetOutcome(&rows.Outcome{Address: address, ID: id, How: rows.Failed, Err: &task.Error{Message: address}, Until: until}))
+	}
+	enter, mark := enterer(t, db), ""
+	in := func(f func(v rows.View)) {
+		t.Helper()
+		tx, v := enter()
+		f(v)
+		ok(t, "Commit", tx.Commit())
+	}
+	ended := func(want ...uint64) {
+		t.Helper()
+		var found []uint64
+		in(func(v rows.View) {
+			list, next, err := v.Ended(mark)
+			ok(t, "Ended", err)
+			for _, o := range list {
+				found = append(found, o.ID)
+				equal(t, "How", o.How, rows.Failed)
+				equal(t, "the length of the message", len(o.Err.Message), 1)
+			}
+			mark = next
+		})
+		for _, id := range want {
+			if !slices.Contains(found, id) {
+				t.Fatalf("Ended returned %v, without %d", found, id)
+			}
+		}
+	}
+	in(func(v rows.View) { write(v, "a", 1, 5) })
+	ended()
+	in(func(v rows.View) { write(v, "b", 2, 5) })
+	ended(2)
+	in(func(v rows.View) { write(v, "a", 3, 5); write(v, "b", 2, 0) })
+	ended(3)
+	in(func(v rows.View) {
+		o, err := v.Outcome("b")
+		ok(t, "Outcome", err)
+		equal(t, "whether there is an outcome", o != nil, false)
+	})
+	if db.Exclusive() {
+		return
+	}
+	first, v := enter()
+	write(v, "c", 4, 5)
+	_, err := v.Keys() // so that it is sent
+	ok(t, "Keys", err)
+	second, w := enter()
+	write(w, "d", 5, 5)
+	_, err = w.Keys()
+	ok(t, "Keys", err)
+	in(func(v rows.View) { write(v, "e", 6, 5) })
+	ended(6)
+	ok(t, "Commit", second.Commit())
+	ended(5)
+	ok(t, "Commit", first.Commit())
+	ended(4)
+}
+
+// testLocked checks that what is only looked at is not locked, and that it is told what was passed over.
+func testLocked(t *testing.T, db rows.DB) {
+	if db.Exclusive() {
+		t.Skip("no two transactions run at the same time")
+	}
+	var id uint64
+	in(t, db, exclusively(), func(v rows.View) {
+		id = insert(t, v, rows.Row{Key: "a", Kind: "k", Address: "x", Round: 1, Takeable: true})
+	})
+	enter := enterer(t, db)
+	tx, v := enter()
+	free := func(want bool) {
+		t.Helper()
+		for _, f := range []rows.Filter{{MaxPriority: task.MaxPriority}, {MaxPriority: 0, Kinds: []string{"", "k"}}} {
+			other, w := enter()
+			list, err := w.Ready(f, 1)
+			ok(t, "Ready", err)
+			equal(t, "rows of Ready", len(list) == 1, want)
+			if list == nil {
+				is, err := w.Locked(f)
+				ok(t, "Locked", err)
+				equal(t, "Locked", is, true)
+				is, err = w.Locked(rows.Filter{MaxPriority: task.MaxPriority, Kinds: []string{"other"}})
+				ok(t, "Locked", err)
+				equal(t, "Locked, of another kind", is, false)
+			}
+			other.Rollback()
+		}
+	}
+	found, err := v.Peek([]uint64{id, 1 << 60}, true)
+	ok(t, "Peek", err)
+	equal(t, "rows of Peek", len(found), 1)
+	_, err = v.ByAddress("x", false)
+	ok(t, "ByAddress", err)
+	free(true)
+	_, err = v.Get(id, false)
+	ok(t, "Get", err)
+	free(false)
+	tx.Rollback()
+	tx, _ = enter()
+	free(true)
+	tx.Rollback()
+}

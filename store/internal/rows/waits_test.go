@@ -1,0 +1,183 @@
+package rows_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/store/internal/rows/rowstest"
+	"github.com/fairq/fairq/task"
+)
+
+// seldom returns a store in which nobody looks for what others do, unless there is a reason to.
+func seldom(db *rowstest.DB) *rows.Store {
+	return rows.New(db, rows.Options{MaxPayload: 100, Poll: 100 * time.Hour})
+}
+
+// What one process only looks at in a transaction, another one can take.
+func TestLookingLocksNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := rowstest.NewDB(time.Now)
+		db.Shared = true
+		q, other := openQueue(t, seldom(db), task.Options[string]{}), openQueue(t, seldom(db.Reopen()), task.Options[string]{})
+		id, err := q.Put(t.Context(), "a", "a1", task.PutOptions{Address: "x"})
+		require.NoError(t, err)
+		join(t, db, func(ctx context.Context) {
+			one, err := q.Peek(ctx, id)
+			require.NoError(t, err)
+			require.Equal(t, "a1", one.Payload)
+			_, err = q.Put(ctx, "a", "a2", task.PutOptions{Address: "x"})
+			require.ErrorIs(t, err, task.ErrDuplicateAddress)
+			_, err = q.List(ctx, task.ListOptions{})
+			require.NoError(t, err)
+			require.NoError(t, other.take("a1").Ack(t.Context()))
+		})
+		require.Empty(t, q.names())
+	})
+}
+
+// Who passes over a task that others have locked, but do not take, finds it soon.
+func TestPassedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := rowstest.NewDB(time.Now)
+		db.Shared = true
+		q, other := openQueue(t, seldom(db), task.Options[string]{}), openQueue(t, seldom(db.Reopen()), task.Options[string]{})
+		q.put("a1")
+		ctx, tx, err := db.Join(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, q.Delete(ctx, q.find("a1").ID))
+		taken := make(chan string, 1)
+		go func() {
+			if a1, err := other.Take(t.Context()); err == nil {
+				taken <- a1.Payload
+			}
+		}()
+		time.Sleep(10 * time.Second)
+		require.Empty(t, taken)
+		tx.Rollback()
+		begun := time.Now()
+		require.Equal(t, "a1", <-taken)
+		require.Less(t, time.Since(begun), time.Second)
+	})
+}
+
+// errOops is why tasks fail.
+var errOops = errors.New("oops")
+
+// waitModel is a queue in which one process waits for the ends of tasks and another one works on them. It knows what the waiting
+// ones must be told.
+type waitModel struct {
+	*testing.T
+	rnd      *rand.Rand
+	db       *rowstest.DB // of those who wait
+	q, other queue
+	waiting  map[task.ID][]chan error
+	names    map[task.ID]string // the addresses
+	n        int
+}
+
+// One process waits for the ends of tasks, and another one works on them.
+func TestOneWaitsAnotherWorks(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		for seed := range uint64(20) {
+			t.Run(fmt.Sprint("shared ", shared, ", seed ", seed), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					db := rowstest.NewDB(time.Now)
+					db.Shared = shared
+					o := task.Options[string]{Retention: time.Second, Grace: time.Hour}
+					m := &waitModel{
+						T: t, rnd: rand.New(rand.NewPCG(seed, 0)), db: db, q: openQueue(t, open(db), o), other: openQueue(t, open(db.Reopen()), o),
+						waiting: map[task.ID][]chan error{}, names: map[task.ID]string{},
+					}
+					for range 60 {
+						m.step()
+					}
+				})
+			})
+		}
+	}
+}
+
+// step makes one change, and has some begin to wait.
+func (m *waitModel) step() {
+	ctx := m.Context()
+	for range m.rnd.IntN(3) {
+		m.n++
+		id, err := m.other.Put(ctx, "a", "", task.PutOptions{Address: fmt.Sprint("x", m.n%5)})
+		if !errors.Is(err, task.ErrDuplicateAddress) {
+			require.NoError(m, err)
+			m.names[id] = fmt.Sprint("x", m.n%5)
+		}
+	}
+	for id, name := range m.names {
+		if one, err := m.other.Peek(ctx, id); err == nil && one.State != task.Buried && m.rnd.IntN(3) == 0 {
+			c := make(chan error, 1)
+			m.waiting[id] = append(m.waiting[id], c)
+			go func() { c <- m.q.Wait(ctx, name) }()
+		}
+	}
+	synctest.Wait()
+	away := m.rnd.IntN(10) == 0
+	if away {
+		m.db.Fail(func(string) error { return errBroken })
+	}
+	id, end := m.work()
+	time.Sleep(time.Minute)
+	if away {
+		time.Sleep(time.Duration(m.rnd.IntN(10)) * time.Minute)
+		m.db.Fail(nil)
+		time.Sleep(time.Minute)
+	}
+	for of, waiting := range m.waiting {
+		for _, c := range waiting {
+			if of != id {
+				require.Empty(m, c)
+				continue
+			}
+			require.Len(m, c, 1, "it has not been told of the end of %d: %v", id, end)
+			if err := <-c; !away || !errors.Is(err, task.ErrDeleted) { // it may be forgotten by then
+				require.Equal(m, fmt.Sprint(end), fmt.Sprint(err))
+			}
+		}
+	}
+	delete(m.waiting, id)
+}
+
+// work works on a task, and returns how one has ended, if it did.
+func (m *waitModel) work() (id task.ID, end error) {
+	ctx := m.Context()
+	if m.rnd.IntN(2) == 0 {
+		_, err := m.other.Kick(ctx, 1)
+		require.NoError(m, err)
+	}
+	t, ok, err := m.other.TryTake(ctx)
+	require.NoError(m, err)
+	if !ok {
+		return 0, nil
+	}
+	switch m.rnd.IntN(5) {
+	case 0:
+		require.NoError(m, t.Release(ctx, 0))
+		return 0, nil
+	case 1:
+		err, end = t.Bury(ctx, errOops), errOops
+	case 2:
+		err, end = t.Discard(ctx, errOops), errOops
+	case 3:
+		err, end = m.other.Delete(ctx, t.ID), task.ErrDeleted
+	default:
+		err = t.Ack(ctx)
+	}
+	require.NoError(m, err)
+	if _, err := m.other.Peek(ctx, t.ID); err != nil {
+		delete(m.names, t.ID)
+	}
+	return t.ID, end
+}
