@@ -19,37 +19,47 @@ import (
 type Subject struct {
 	task.Store
 
-	// Others are the same store as other processes have it open. Calls are made to one or the other.
+	// Others are the same store as other processes have it open. Calls are made to one or the
+	// other.
 	Others []task.Store
 
-	// Join, if not nil, begins a transaction of the caller's own. It returns a context that makes calls a part of it, and a
-	// function that commits it or rolls it back. What happens in it is not counted, nor told by events.
+	// Join, if not nil, begins a transaction of the caller's own. It returns a context that makes
+	// calls a part of it, and a function that commits it or rolls it back. What happens in it is
+	// not counted, nor told by events.
 	Join func() (ctx context.Context, end func(commit bool) error)
 
-	// Check, if not nil, returns what is wrong with the queue of that name as it is stored, "" if nothing is. It is called after
-	// each call.
+	// Check, if not nil, returns what is wrong with the queue of that name as it is stored, "" if
+	// nothing is. It is called after each call.
 	Check func(queue string) string
 }
 
-// Compare makes random calls to queues in one store, such as a [task.Memory], and the same calls to queues in another. It uses
-// all that a queue can do but what waits. After each call it compares what was returned, all tasks, all events and the stats.
-// It does so in a bubble of testing/synctest for each of n seeds, in which it opens the stores, with queues of other Options each time.
+// Compare makes random calls to queues in one store, such as a [task.Memory], and the same calls
+// to queues in another. It uses all that a queue can do but what waits. After each call it
+// compares what was returned, all tasks, all events and the stats. It does so in a bubble of
+// testing/synctest for each of n seeds, in which it opens the stores, with queues of other Options
+// each time.
 //
-// If it fails it tells the seed. With that in the environment variable STORETEST_SEED it makes the same calls again.
+// If it fails it tells the seed. With that in the environment variable STORETEST_SEED it makes the
+// same calls again.
 //
 // # What may differ
 //
 // These are all differences that are allowed, because package task promises none of it:
 //
 //   - IDs, and the names of consumers.
-//   - Which key is served next, of those with a task of the first priority that can be taken, where there is something that leaves
-//     it open: MaxInFlightPerKey, KeepPlace, filters by kind, keys that are paused, or tasks that leave the line otherwise than by
-//     being taken (deleted, buried, expired, evicted, cancelled). A third of the seeds has nothing of that, so there the order is
-//     compared as it is. In the others no key may be passed over for another one again and again; and the first store is made to
-//     serve the same key as the other, by pausing the rest, and must take the same task of it.
-//   - Which of several keys with the longest backlog loses a task that is evicted. Its task must be the one that Options.WhenFull says.
+//   - Which key is served next, of those with a task of the first priority that can be taken,
+//     where there is something that leaves it open: MaxInFlightPerKey, KeepPlace, filters by kind,
+//     keys that are paused, or tasks that leave the line otherwise than by being taken (deleted,
+//     buried, expired, evicted, cancelled). A third of the seeds has nothing of that, so there the
+//     order is compared as it is. In the others no key may be passed over for another one again
+//     and again; and the first store is made to serve the same key as the other, by pausing the
+//     rest, and must take the same task of it.
+//   - Which of several keys with the longest backlog loses a task that is evicted. Its task must
+//     be the one that Options.WhenFull says.
 //   - Between processes, the order of events.
-func Compare(t *testing.T, n int, want func(t *testing.T) task.Store, got func(t *testing.T, seed uint64) Subject) {
+func Compare(
+	t *testing.T, n int, want func(t *testing.T) task.Store, got func(t *testing.T, seed uint64) Subject,
+) {
 	t.Helper()
 	for _, seed := range seeds(t, n) {
 		if synctest.Test(t, func(t *testing.T) { compare(t, seed, want(t), got(t, seed)) }); t.Failed() {
@@ -88,9 +98,11 @@ type comparison struct {
 
 	remembered int // how many of the wanted events are in what follows
 	clock      int
-	since      map[task.ID]int           // when a task has become ready or delayed
-	returned   map[task.ID]bool          // tasks that were handed back, so they are first
-	passed     map[string]map[string]int // how often a key that could be served was passed over for others since it last was
+	since      map[task.ID]int  // when a task has become ready or delayed
+	returned   map[task.ID]bool // tasks that were handed back, so they are first
+
+	// How often a key that could be served was passed over for each other one since it last was.
+	passed map[string]map[string]int
 }
 
 // side is a queue as one process has it open, and what it was told.
@@ -122,8 +134,9 @@ var (
 // compare does so with one seed.
 func compare(t *testing.T, seed uint64, want task.Store, got Subject) {
 	c := &comparison{
-		T: t, Rand: rand.New(rand.NewPCG(seed, 1)), seed: seed, name: fmt.Sprint("seed-", seed), subject: got, ctx: ctx,
-		weights: map[string]int{}, kinds: []string{""}, groups: Groups, ids: map[task.ID]task.ID{}, names: map[string]string{"": ""},
+		T: t, Rand: rand.New(rand.NewPCG(seed, 1)), seed: seed, name: fmt.Sprint("seed-", seed),
+		subject: got, ctx: ctx, weights: map[string]int{}, kinds: []string{""}, groups: Groups,
+		ids: map[task.ID]task.ID{}, names: map[string]string{"": ""},
 		since: map[task.ID]int{}, returned: map[task.ID]bool{}, passed: map[string]map[string]int{},
 	}
 	defer c.close()
@@ -239,9 +252,10 @@ func (c *comparison) did(format string, args ...any) {
 func (c *comparison) wrong(format string, args ...any) {
 	c.Helper()
 	o := c.options
-	c.Errorf("with %s=%d (%v, weights %v, KeepPlace %v, in flight %d, kinds %q, capacity %d %v, removes %v, pauses %v, open %v), after %s:\n%s",
-		seedVariable, c.seed, o.Newcomers, c.weights, o.KeepPlace, o.MaxInFlightPerKey, c.kinds, o.Capacity, o.WhenFull, c.removes, c.pauses,
-		c.open, c.calls[max(0, len(c.calls)-1):], fmt.Sprintf(format, args...))
+	o.Weight, o.OnEvict = nil, nil
+	c.Errorf("with %s=%d (%+v, weights %v, kinds %q, removes %v, pauses %v, open %v), after %s:\n%s",
+		seedVariable, c.seed, o, c.weights, c.kinds, c.removes, c.pauses, c.open,
+		c.calls[max(0, len(c.calls)-1):], fmt.Sprintf(format, args...))
 }
 
 func (c *comparison) ok(what string, err error) {
@@ -283,12 +297,18 @@ func (c *comparison) all(s *side) []*task.Task[int] {
 	return tasks
 }
 
-// some returns the ID of a task that may be there, in the queues that are compared with the wanted one.
+// sort sorts tasks by their IDs in the wanted queue.
+func (c *comparison) sort(tasks []*task.Task[int]) {
+	slices.SortFunc(tasks, func(a, b *task.Task[int]) int { return int(c.ids[a.ID]) - int(c.ids[b.ID]) })
+}
+
+// some returns the ID of a task that may be there, in the queues that are compared with the wanted
+// one.
 func (c *comparison) some() task.ID {
 	tasks := c.all(c.side())
 	if len(tasks) == 0 || c.chance(10) {
 		return task.ID(c.IntN(1000))
 	}
-	slices.SortFunc(tasks, func(a, b *task.Task[int]) int { return int(c.ids[a.ID]) - int(c.ids[b.ID]) })
+	c.sort(tasks)
 	return oneOf(c, tasks...).ID
 }

@@ -20,6 +20,8 @@ func (c *comparison) step() {
 		c.join()
 	case c.pauses && c.chance(8):
 		c.pause()
+	case c.removes && c.chance(12):
+		c.change()
 	case op < 30:
 		c.put()
 	case op < 52:
@@ -144,7 +146,8 @@ func (c *comparison) put() {
 	}
 }
 
-// putAndEvict puts a task into a queue that evicts. The wanted queue deletes what the other one has evicted.
+// putAndEvict puts a task into a queue that evicts. The wanted queue deletes what the other one
+// has evicted.
 func (c *comparison) putAndEvict(b task.Batch[int]) {
 	before, at := c.all(c.want), c.side()
 	at.evicted = nil
@@ -208,7 +211,8 @@ func showFilter(f task.Filter) string {
 	return fmt.Sprintf("%q, priority <= %d", f.Kinds, *f.MaxPriority)
 }
 
-// only makes the wanted queue take no tasks but those of a key, or not any more, if which key is next is open.
+// only makes the wanted queue take no tasks but those of a key, or not any more, if which key is
+// next is open.
 func (c *comparison) only(key string, on bool) {
 	if !c.open {
 		return
@@ -231,24 +235,26 @@ func (c *comparison) settle() {
 	}
 	l := c.leases[len(c.leases)-1-min(c.IntN(8), c.IntN(len(c.leases)))]
 	d, maybe, reason := c.duration(), time.Duration(c.IntN(2))*c.duration(), errors.New("reason")
-	name, do := "", func(*task.Task[int]) error { return nil }
+	type leased = *task.Task[int]
+	var name string
+	var do func(leased) error
 	switch op := c.IntN(12); {
 	case op < 2:
-		name, do = "Ack", func(t *task.Task[int]) error { return t.Ack(c.ctx) }
+		name, do = "Ack", func(t leased) error { return t.Ack(c.ctx) }
 	case op < 5:
-		name, do = "Release", func(t *task.Task[int]) error { return t.Release(c.ctx, 0) }
+		name, do = "Release", func(t leased) error { return t.Release(c.ctx, 0) }
 	case op == 5:
-		name, do = fmt.Sprint("Release ", d), func(t *task.Task[int]) error { return t.Release(c.ctx, d) }
+		name, do = fmt.Sprint("Release ", d), func(t leased) error { return t.Release(c.ctx, d) }
 	case op < 8:
-		name, do = fmt.Sprint("Fail ", maybe), func(t *task.Task[int]) error { return t.Fail(c.ctx, reason, maybe) }
+		name, do = fmt.Sprint("Fail ", maybe), func(t leased) error { return t.Fail(c.ctx, reason, maybe) }
 	case op == 8:
-		name, do = "Bury", func(t *task.Task[int]) error { return t.Bury(c.ctx, reason) }
+		name, do = "Bury", func(t leased) error { return t.Bury(c.ctx, reason) }
 	case op == 9:
-		name, do = fmt.Sprint("Snooze ", maybe), func(t *task.Task[int]) error { return t.Snooze(c.ctx, maybe) }
+		name, do = fmt.Sprint("Snooze ", maybe), func(t leased) error { return t.Snooze(c.ctx, maybe) }
 	case op == 10:
-		name, do = "Discard", func(t *task.Task[int]) error { return t.Discard(c.ctx, reason) }
+		name, do = "Discard", func(t leased) error { return t.Discard(c.ctx, reason) }
 	default:
-		name, do = fmt.Sprint("Touch ", maybe), func(t *task.Task[int]) error { return t.Touch(c.ctx, maybe) }
+		name, do = fmt.Sprint("Touch ", maybe), func(t leased) error { return t.Touch(c.ctx, maybe) }
 	}
 	c.both(fmt.Sprintf("%s of task %d", name, l.want.ID), nil, func(s *side) error {
 		if s == c.want {
@@ -325,7 +331,8 @@ func (c *comparison) consumer() {
 	w := c.workers[i]
 	c.workers = slices.Delete(c.workers, i, i+1)
 	disconnects := c.chance(2)
-	c.both(fmt.Sprintf("consumer %.4s leaves; it disconnects: %v", w.want.ID(), disconnects), nil, func(s *side) error {
+	what := fmt.Sprintf("consumer %.4s leaves; it disconnects: %v", w.want.ID(), disconnects)
+	c.both(what, nil, func(s *side) error {
 		consumer := w.got
 		if s == c.want {
 			consumer = w.want
@@ -368,7 +375,8 @@ func (c *comparison) resume() {
 	}
 }
 
-// join makes some calls in a transaction of the caller's own. Of one that is rolled back, nothing has happened.
+// join makes some calls in a transaction of the caller's own. Of one that is rolled back, nothing
+// has happened.
 func (c *comparison) join() {
 	id := c.some()
 	own, end := c.subject.Join()

@@ -26,8 +26,9 @@ func (c *comparison) equal(what string, got, want any) bool {
 
 // refusals are what calls return that do nothing.
 var refusals = []error{
-	nil, fairq.ErrKeyFull, fairq.ErrFull, task.ErrNotFound, task.ErrLeaseLost, task.ErrDuplicateAddress, task.ErrGroupCancelled,
-	task.ErrClosed, task.ErrDropped, task.ErrInvalid, task.ErrDeleted, task.ErrExpired, context.DeadlineExceeded,
+	nil, fairq.ErrKeyFull, fairq.ErrFull, task.ErrNotFound, task.ErrLeaseLost, task.ErrClosed,
+	task.ErrDuplicateAddress, task.ErrGroupCancelled, task.ErrDropped, task.ErrInvalid, task.ErrDeleted,
+	task.ErrExpired, context.DeadlineExceeded,
 }
 
 // kindOf returns which of these an error is, -1 if it is none.
@@ -87,9 +88,10 @@ func (c *comparison) compare() {
 		if !c.equal("the number of tasks", len(got), len(want)) {
 			return
 		}
-		slices.SortFunc(got, func(a, b *task.Task[int]) int { return int(c.ids[a.ID]) - int(c.ids[b.ID]) })
+		c.sort(got)
 		for i := range want {
-			if !c.equal("a task", c.info(s, got[i].Info), c.info(c.want, want[i].Info)) || !c.equal("a payload", got[i].Payload, want[i].Payload) {
+			c.equal("a payload", got[i].Payload, want[i].Payload)
+			if !c.equal("a task", c.info(s, got[i].Info), c.info(c.want, want[i].Info)) {
 				return
 			}
 		}
@@ -135,8 +137,8 @@ func (c *comparison) compareStats() {
 	c.equal("stats by key", byKey(c.side()), byKey(c.want))
 }
 
-// compareEvents compares the events of each task. Those of a process that has learned of a loss by looking do not count, for
-// another one has told about it.
+// compareEvents compares the events of each task. Those of a process that has learned of a loss by
+// looking do not count, for another one has told about it.
 func (c *comparison) compareEvents() {
 	lives := func(s *side) map[task.ID][]string {
 		all := map[task.ID][]string{}
@@ -149,12 +151,14 @@ func (c *comparison) compareEvents() {
 			if s != c.want && e.Type == task.EventEvict {
 				e.Type = task.EventDelete
 			}
-			if e.Task.Consumer = ""; e.Type != task.EventTake && e.Type != task.EventTouch && e.Task.State == task.Taken {
+			holds := e.Type == task.EventTake || e.Type == task.EventTouch
+			if e.Task.Consumer = ""; e.Task.State == task.Taken && !holds {
 				e.Task.Until = time.Time{} // of a lease that is over
 			}
 			info := c.info(s, e.Task)
 			id := reflect.ValueOf(info).Field(0).Interface().(task.Info).ID
-			all[id] = append(all[id], fmt.Sprint(e.Type, " ", showTime(e.Time), " ", e.Lease != 0, " ", info))
+			what := fmt.Sprint(e.Type, " ", showTime(e.Time), " ", e.Lease != 0, " ", info)
+			all[id] = append(all[id], what)
 		}
 		s.events = nil
 		return all
@@ -175,7 +179,8 @@ func (c *comparison) compareEvents() {
 			slices.Sort(got[id])
 			slices.Sort(want[id])
 		}
-		c.equal(fmt.Sprintf("events of task %d", id), strings.Join(got[id], "\n"), strings.Join(want[id], "\n"))
+		what := fmt.Sprintf("events of task %d", id)
+		c.equal(what, strings.Join(got[id], "\n"), strings.Join(want[id], "\n"))
 	}
 	c.equal("the number of tasks with events", len(got), len(want))
 }
@@ -236,7 +241,8 @@ func (c *comparison) paused(s *side) map[string]bool {
 	return paused
 }
 
-// takeable returns the tasks of the wanted queue that can be taken, of the first priority that has any, by key.
+// takeable returns the tasks of the wanted queue that can be taken, of the first priority that has
+// any, by key.
 func (c *comparison) takeable(f task.Filter) map[string][]*task.Task[int] {
 	all, taken, paused := c.all(c.want), map[string]int{}, c.paused(c.want)
 	for _, t := range all {
@@ -247,19 +253,24 @@ func (c *comparison) takeable(f task.Filter) map[string][]*task.Task[int] {
 	most := c.options.MaxInFlightPerKey
 	all = slices.DeleteFunc(all, func(t *task.Task[int]) bool {
 		return t.State != task.Ready || paused[t.Key] || most > 0 && taken[t.Key] >= most ||
-			f.MaxPriority != nil && t.Priority > *f.MaxPriority || f.Kinds != nil && !slices.Contains(f.Kinds, t.Kind)
+			f.MaxPriority != nil && t.Priority > *f.MaxPriority ||
+			f.Kinds != nil && !slices.Contains(f.Kinds, t.Kind)
 	})
+	first := task.MaxPriority
+	for _, t := range all {
+		first = min(first, t.Priority)
+	}
 	ready := map[string][]*task.Task[int]{}
 	for _, t := range all {
-		if t.Priority == slices.MinFunc(all, func(a, b *task.Task[int]) int { return a.Priority - b.Priority }).Priority {
+		if t.Priority == first {
 			ready[t.Key] = append(ready[t.Key], t)
 		}
 	}
 	return ready
 }
 
-// checkTurn checks that a task may be taken, of those that could be, and that its key does not push in before another one again and
-// again.
+// checkTurn checks that a task may be taken, of those that could be, and that its key does not
+// push in before another one again and again.
 func (c *comparison) checkTurn(id task.ID, ready map[string][]*task.Task[int]) {
 	key := ""
 	for k, tasks := range ready {
@@ -268,7 +279,8 @@ func (c *comparison) checkTurn(id task.ID, ready map[string][]*task.Task[int]) {
 		}
 	}
 	if key == "" {
-		c.wrong("task %d was taken; those of the first priority that can be are %v", id, slices.Sorted(maps.Keys(ready)))
+		keys := slices.Sorted(maps.Keys(ready))
+		c.wrong("task %d was taken; of the first priority, one of these keys can be: %q", id, keys)
 		return
 	}
 	delete(c.passed, key)
@@ -324,7 +336,7 @@ func (c *comparison) checkVictim(before []*task.Task[int], key string, victim ta
 	case len(before) < c.options.Capacity:
 		c.wrong("task %d was evicted though there was room", victim)
 	case load[of] != most || load[key] == most && (c.options.WhenFull == fairq.EvictHeaviest || of != key):
-		c.wrong("task %d of key %s was evicted for one of key %s; the rounds that each key needs are %v", victim, of, key, load)
+		c.wrong("task %d of key %s was evicted for key %s; the rounds of each key are %v", victim, of, key, load)
 	case waiting[0] != victim:
 		c.wrong("task %d was evicted; of its key it should be the first one of %v", victim, waiting)
 	}

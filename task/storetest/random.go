@@ -10,10 +10,12 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// seedVariable names the environment variable that says which single seed the random cases run with.
+// seedVariable names the environment variable that says which single seed the random cases run
+// with.
 const seedVariable = "STORETEST_SEED"
 
-// seeds returns the seeds that something random is run with: that of the environment, or the first n.
+// seeds returns the seeds that something random is run with: that of the environment, or the first
+// n.
 func seeds(t *testing.T, n int) (all []uint64) {
 	if s := os.Getenv(seedVariable); s != "" {
 		seed, err := strconv.ParseUint(s, 10, 64)

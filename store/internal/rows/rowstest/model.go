@@ -10,18 +10,20 @@ import (
 	"github.com/fairq/fairq/task/storetest"
 )
 
-// joiner may be implemented by a DB: Join begins a transaction of the caller's own, and returns a context that carries it.
+// joiner may be implemented by a DB: Join begins a transaction of the caller's own, and returns a
+// context that carries it.
 type joiner interface {
 	Join(ctx context.Context) (context.Context, rows.Tx, error)
 }
 
-// faulty may be implemented by a DB: Faults makes some of its transactions fail with errors for which Again returns true.
+// faulty may be implemented by a DB: Faults makes some of its transactions fail with errors for
+// which Again returns true.
 type faulty interface {
 	Faults(seed uint64)
 }
 
-// Model compares queues that are kept in a database with those in a [task.Memory], and checks the rows (see walk). open opens an
-// empty database, which must tell the time of package time.
+// Model compares queues that are kept in a database with those in a [task.Memory], and checks the
+// rows (see walk). open opens an empty database, which must tell the time of package time.
 func Model(t *testing.T, seeds int, open func(t *testing.T) rows.DB) {
 	memory := func(*testing.T) task.Store { return new(task.Memory) }
 	storetest.Compare(t, seeds, memory, func(t *testing.T, seed uint64) storetest.Subject {
