@@ -98,7 +98,8 @@ func (l *ledger) loaded() bool {
 				waiting += k.Ready
 			}
 		}
-		if n.capacity == 0 && waiting > 0 || n.capacity > 0 && float64(waiting) >= math.Ceil(0.75*float64(n.capacity)) {
+		room := max(n.capacity-s.Counted+s.Ready+s.Delayed, 1)
+		if n.capacity == 0 && waiting > 0 || n.capacity > 0 && float64(waiting) >= math.Ceil(0.75*float64(room)) {
 			return true
 		}
 	}

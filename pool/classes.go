@@ -262,18 +262,20 @@ func (l *lines[V]) await(fullness float64) bool {
 		if c.over.Load() {
 			continue
 		}
-		waiting, capacity, err := c.load(l.pool.ctx)
-		level := 1
-		if capacity > 0 {
-			level = wakeLevel(fullness, capacity)
-		}
-		for before := -1; waiting > before; { // what came before CountTo is not counted by it
+		for before := -1; ; { // what came before CountTo is not counted by it
+			waiting, room, err := c.load(l.pool.ctx)
+			level := 1
+			if room > 0 {
+				level = wakeLevel(fullness, room)
+			}
 			if err != nil || waiting >= level { // fetch finds out what is wrong
 				return false
 			}
+			if waiting <= before {
+				break
+			}
 			c.many.CountTo(level - waiting)
 			before = waiting
-			waiting, _, err = c.load(l.pool.ctx)
 		}
 	}
 	return true
@@ -282,23 +284,24 @@ func (l *lines[V]) await(fullness float64) bool {
 // below implements source.
 func (l *lines[V]) below(fullness float64) bool {
 	for _, c := range l.classes {
-		waiting, capacity, err := c.load(l.pool.ctx)
+		waiting, room, err := c.load(l.pool.ctx)
 		switch {
 		case c.over.Load():
-		case err != nil, capacity == 0 && waiting > 0, capacity > 0 && float64(waiting)/float64(capacity) >= fullness:
+		case err != nil, room == 0 && waiting > 0, room > 0 && float64(waiting)/float64(room) >= fullness:
 			return false
 		}
 	}
 	return true
 }
 
-// load returns how many tasks wait for a worker or for room, and how many the queue can hold; 0 means any number.
-func (c *class[V]) load(ctx context.Context) (waiting, capacity int, err error) {
+// load returns how many tasks wait for a worker or for room, and the room that the queue has for tasks that are ready or delayed,
+// beside what else counts in its capacity; 0 means any.
+func (c *class[V]) load(ctx context.Context) (waiting, room int, err error) {
 	s, err := c.queue.Stats(ctx)
-	if s.Capacity == fairq.MaxLen {
-		s.Capacity = 0
+	if s.Capacity < fairq.MaxLen {
+		room = max(s.Capacity-s.Counted+s.Ready+s.Delayed, 1)
 	}
-	return s.Ready + s.WaitingPut, s.Capacity, err
+	return s.Ready + s.WaitingPut, room, err
 }
 
 // refilterLocked tells the consumers which tasks may be taken now.

@@ -192,7 +192,7 @@ func TestOwnCapacity(t *testing.T) {
 		p := openFunc(t, g.handle, pool.Options[int]{Workers: 1, WhenFull: pool.Reject, Capacity: 5, Classes: []pool.Class[int]{
 			{Name: "0", Capacity: 2}, {Name: "1"}, {Name: "2", Queue: openQueue[int](t, nil)},
 		}})
-		for class, room := range []int{2, 5, 100} {
+		for class, room := range []int{3, 5, 100} { // one of the first class runs
 			for i := range 100 {
 				_, err := p.Put(ctx, strconv.Itoa(i), i, pool.PutOptions{Class: strconv.Itoa(class)})
 				if i < room {
@@ -202,7 +202,7 @@ func TestOwnCapacity(t *testing.T) {
 				}
 			}
 		}
-		g.let(107)
+		g.let(108)
 		_, err := p.Put(ctx, "a", 1, pool.PutOptions{Class: "3"})
 		require.EqualError(t, err, `pool: invalid: there is no class "3"`)
 		require.ErrorIs(t, p.SubmitWait(ctx, "a", 1, pool.PutOptions{Class: "3"}), pool.ErrInvalid)

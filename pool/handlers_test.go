@@ -313,7 +313,7 @@ func TestTransit(t *testing.T) {
 			assert.Equal(t, [4]any{"alice", "mail", 3, 4}, [4]any{tk.Key, tk.Kind, tk.Priority, tk.MaxAttempts})
 			return g.handle(ctx, tk)
 		}, pool.Options[int]{Workers: 1})
-		first := openFunc(t, pool.Transit(next), pool.Options[int]{Workers: 1, Capacity: 3, WhenFull: pool.Reject})
+		first := openFunc(t, pool.Transit(next), pool.Options[int]{Workers: 1, Capacity: 2, WhenFull: pool.Reject})
 		options := pool.PutOptions{PutOptions: task.PutOptions{Kind: "mail", Priority: 3, MaxAttempts: 4}}
 		put := 0
 		for range 10 {

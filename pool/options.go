@@ -43,7 +43,8 @@ type Options[V any] struct {
 	// its own; elsewhere the queue's own options say so.
 	WhenFull WhenFull
 
-	// Capacity and KeyCapacity are the room in a queue of the pool's own, see [task.Options]. Capacity 0 means no limit.
+	// Capacity and KeyCapacity are the room in a queue of the pool's own, for tasks that wait: what runs takes up none, and a task
+	// that is to be tried again needs none. See [task.Options] and its CountOnlyWaiting. Capacity 0 means no limit.
 	Capacity    int
 	KeyCapacity int
 
@@ -92,8 +93,8 @@ type Scale struct {
 	// something to do; Min 0 lets all of them end.
 	Min, Max int
 
-	// WakeFactor and SleepFactor are degrees of fullness of the queue: the tasks that are ready or wait for room, by its
-	// capacity. From WakeFactor on a worker is added. Below SleepFactor one that is not needed is let go. 0 means 0.75 and 0.5. A
+	// WakeFactor and SleepFactor are degrees of fullness of the queue: the tasks that are ready or wait for room, by its capacity
+	// without what counts there and does not wait, as what runs may. From WakeFactor on a worker is added. Below SleepFactor one that is not needed is let go. 0 means 0.75 and 0.5. A
 	// queue without a capacity is full enough as soon as a task waits.
 	WakeFactor, SleepFactor float64
 

@@ -195,16 +195,16 @@ func TestSubmitWait(t *testing.T) {
 		require.Equal(t, task.Error{Code: 5, Message: "try 2: negative"}, *failed)
 		require.Equal(t, time.Hour+3*time.Minute, time.Since(begin))
 		box.letters = nil
-		for i := range 2 {
+		for i := range 3 {
 			soon, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
 			require.Equal(t, context.DeadlineExceeded, p.SubmitWait(soon, "a", 2+i, pool.PutOptions{}))
 		}
-		require.NoError(t, p.Submit(ctx, "a", 4))
-		require.ErrorIs(t, p.SubmitWait(ctx, "a", 5, pool.PutOptions{}), fairq.ErrFull)
+		require.NoError(t, p.Submit(ctx, "a", 5))
+		require.ErrorIs(t, p.SubmitWait(ctx, "a", 6, pool.PutOptions{}), fairq.ErrFull)
 		require.Len(t, box.all(), 2)
 		end(t, ctx, p)
-		require.Equal(t, pool.ErrShutdown, p.SubmitWait(ctx, "a", 6, pool.PutOptions{}))
+		require.Equal(t, pool.ErrShutdown, p.SubmitWait(ctx, "a", 7, pool.PutOptions{}))
 	})
 }
 
@@ -247,9 +247,11 @@ func TestSubmitWaitNeedsRoom(t *testing.T) {
 		p.Pause()
 		require.NoError(t, p.Submit(ctx, "a", 0))
 		require.NoError(t, p.Submit(ctx, "a", 1))
+		go func() { _ = p.Submit(ctx, "a", 1) }() // has the room of the handler that begins
+		synctest.Wait()
 		p.Resume()
 		wait(t, p)
-		require.Equal(t, uint64(3), p.Stats().Succeeded)
+		require.Equal(t, uint64(4), p.Stats().Succeeded)
 		end(t, ctx, p)
 	})
 }

@@ -25,13 +25,24 @@ type rig struct {
 	stats  func() pool.Stats
 	end    func(ctx context.Context) error
 	set    func(atLeast, atMost int) error
-	holds  bool // what runs still takes up room in the queue
+	holds  bool // what runs takes up room in the queue
 }
 
-func newPoolRig(t *testing.T, capacity int, o pool.Options[int]) *rig {
-	r := &rig{gate: newGate(), holds: true}
+func newFuncRig(t *testing.T, capacity int, o pool.Options[int]) *rig {
+	r := &rig{gate: newGate()}
 	o.Capacity = capacity
-	p := openFunc(t, r.handle, o)
+	return r.of(openFunc(t, r.handle, o))
+}
+
+func newNewRig(t *testing.T, capacity int, o pool.Options[int]) *rig {
+	r := &rig{gate: newGate(), holds: true}
+	o.Logger = silent
+	p := pool.New(openQueue(t, &task.Options[int]{Capacity: capacity}), r.handle, &o)
+	cleanUp(t, p.Shutdown)
+	return r.of(p)
+}
+
+func (r *rig) of(p *pool.Pool[int]) *rig {
 	r.submit = func(ctx context.Context, n int) error { return p.Submit(ctx, fmt.Sprint(n%7), n) }
 	r.stats, r.end, r.set = p.Stats, p.Shutdown, p.SetWorkers
 	return r
@@ -50,7 +61,9 @@ func newDrainRig(t *testing.T, capacity int, o pool.Options[int]) *rig {
 	return r
 }
 
-var rigs = map[string]func(t *testing.T, capacity int, o pool.Options[int]) *rig{"Func": newPoolRig, "Drain": newDrainRig}
+var rigs = map[string]func(t *testing.T, capacity int, o pool.Options[int]) *rig{
+	"Func": newFuncRig, "New": newNewRig, "Drain": newDrainRig,
+}
 
 // forRigs runs a test for either kind of pool, in a bubble for each round.
 func forRigs(t *testing.T, rounds int, f func(t *testing.T, r *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig)) {
@@ -82,11 +95,11 @@ func TestWorkersAreAdded(t *testing.T) {
 			synctest.Wait()
 			for added := true; added; {
 				waiting := n - workers
-				ready := waiting
+				ready, room := waiting, capacity
 				if rig.holds && capacity > 0 {
-					ready = min(n, capacity) - workers
+					ready, room = min(n, capacity)-workers, max(capacity-workers, 1)
 				}
-				full := 100*waiting >= hundredths*capacity
+				full := 100*waiting >= hundredths*room
 				if added = ready > 0 && workers < scale.Max && (workers < max(scale.Min, 1) || full); added {
 					workers++
 				}
@@ -176,8 +189,16 @@ func TestBusyWorkersAreLetGo(t *testing.T) {
 			submit()
 			synctest.Wait()
 		}
-		// Below SleepFactor, that is with fewer than 4 that wait, one is let go.
-		require.Equal(t, min(max(atLeast, outstanding-4), most), rig.stats().Workers, "%d outstanding", outstanding)
+		workers, room := most, capacity
+		for ; workers > atLeast; workers-- { // below SleepFactor one is let go
+			if rig.holds {
+				room = capacity - workers
+			}
+			if 4*(outstanding-workers) >= room {
+				break
+			}
+		}
+		require.Equal(t, workers, rig.stats().Workers, "%d outstanding", outstanding)
 		rig.let(outstanding)
 		require.NoError(t, rig.end(t.Context()))
 	})
@@ -376,4 +397,33 @@ func TestSetWorkersConcurrently(t *testing.T) {
 	require.NoError(t, p.Wait(t.Context()))
 	require.Equal(t, 3, p.Stats().Max)
 	end(t, t.Context(), p)
+}
+
+// TestMaxCanBeReached has more tasks refused than a queue has room for, whether those that run take up some of that or not.
+func TestMaxCanBeReached(t *testing.T) {
+	for _, own := range []bool{true, false} {
+		inBubble(t, func(t *testing.T, ctx context.Context) {
+			g := newGate()
+			o := pool.Options[int]{Scale: pool.Scale{Min: 1, Max: 50}}
+			var p *pool.Pool[int]
+			if own {
+				o.Capacity = 100
+				p = openFunc(t, g.handle, o)
+			} else {
+				p = openNew(t, openQueue(t, &task.Options[int]{Capacity: 100}), g.handle, o)
+			}
+			refused := 0
+			for n := range 1000 {
+				if _, err := p.TrySubmit(ctx, "a", n, pool.PutOptions{}); err != nil {
+					refused++
+				}
+				synctest.Wait()
+			}
+			running, _ := g.now()
+			require.Equal(t, 50, running)
+			require.Equal(t, map[bool]int{true: 850, false: 900}[own], refused)
+			g.let(1000 - refused)
+			end(t, ctx, p)
+		})
+	}
 }

@@ -57,6 +57,7 @@ type Stats struct {
 
 	Keys        int // keys that have tasks
 	Capacity    int // the most tasks that the queue can hold; fairq.MaxLen if Options.Capacity is 0
+	Counted     int // tasks that count in it: those in all states, or those that wait, see Options.CountOnlyWaiting
 	WaitingPut  int // goroutines in PutWait of this Queue
 	WaitingTake int // goroutines in Take and TakeBatch of this Queue
 	Paused      bool

@@ -314,6 +314,7 @@ func (q *memoryQueue) Stats(context.Context) (Stats, error) {
 	}
 	defer q.exit()
 	s := q.stats
+	s.Counted = q.counted()
 	s.Capacity, s.Paused = q.settings.Capacity, q.paused
 	return s, nil
 }

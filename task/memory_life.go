@@ -19,7 +19,7 @@ func (q *memoryQueue) put(n *New, now int64) (id ID, victim *Record, err error) 
 			return 0, nil, fmt.Errorf("%w: %q", ErrGroupCancelled, n.Group)
 		}
 	}
-	if q.stats.Len() >= q.settings.Capacity || q.settings.KeyCapacity < q.settings.Capacity {
+	if q.counted() >= q.settings.Capacity || q.settings.KeyCapacity < q.settings.Capacity {
 		victim, err = q.makeRoom(n, g)
 		if err != nil {
 			q.stats.Refused++
@@ -83,6 +83,7 @@ func (q *memoryQueue) wait(it *item, now int64) {
 
 // set puts a task that is in no state into one.
 func (q *memoryQueue) set(it *item, state State) {
+	q.freed(it.key, it.state, state)
 	it.state = state
 	it.key.tasks[state]++
 	*q.gauge(state)++
@@ -381,10 +382,7 @@ func (q *memoryQueue) gone(it *item, why EventType, now int64, lease uint64, out
 	if k.tasks[0]--; k.tasks[0] == 0 {
 		q.stats.Keys--
 	}
-	q.putters.roomOf(k.name)
-	for _, n := range q.notifiers { // of a Store that has this one behind it
-		n.Room(k.name)
-	}
+	q.freed(k, it.state, 0)
 	q.forgetKey(k)
 	if g != nil {
 		q.leaveGroup(it, g, now)

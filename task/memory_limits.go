@@ -11,12 +11,12 @@ import (
 func (q *memoryQueue) makeRoom(n *New, g *group) (victim *Record, err error) {
 	held := 0
 	if k := q.keys[n.Key]; k != nil {
-		held = k.tasks[0]
+		held = q.settings.Counted(&k.tasks)
 	}
 	if held >= q.settings.KeyCapacity && q.settings.KeyCapacity < q.settings.Capacity {
 		return nil, &fairq.FullError{Len: held, Limit: q.settings.KeyCapacity, Key: true}
 	}
-	if q.stats.Len() < q.settings.Capacity {
+	if q.counted() < q.settings.Capacity {
 		return nil, nil
 	}
 	if q.waiting != nil {
@@ -31,7 +31,26 @@ func (q *memoryQueue) makeRoom(n *New, g *group) (victim *Record, err error) {
 			return victim, nil
 		}
 	}
-	return nil, &fairq.FullError{Len: q.stats.Len(), Limit: q.settings.Capacity}
+	return nil, &fairq.FullError{Len: q.counted(), Limit: q.settings.Capacity}
+}
+
+// counted returns how many tasks count in the capacity.
+func (q *memoryQueue) counted() int {
+	if q.settings.CountOnlyWaiting {
+		return q.stats.Ready + q.stats.Delayed
+	}
+	return q.stats.Len()
+}
+
+// freed makes known that there is room if a task of a key leaves a state that counts for one that does not.
+func (q *memoryQueue) freed(k *account, from, to State) {
+	if !q.settings.Counts(from) || q.settings.Counts(to) {
+		return
+	}
+	q.putters.roomOf(k.name)
+	for _, n := range q.notifiers { // of a Store that has this one behind it
+		n.Room(k.name)
+	}
 }
 
 // putWait puts a task of a Put that was refused when there is room for it.
@@ -65,7 +84,7 @@ func (b *memoryBackend) putWait(ctx context.Context, n *New) (id ID, victim *Rec
 // exit lets in those who wait for room, as long as there is some or they may make it, and gives the lock back.
 func (q *memoryQueue) exit() {
 	var in *putter
-	for q.putters.line.Len() > 0 && (q.stats.Len() < q.settings.Capacity || q.waiting != nil) && !q.dropped {
+	for q.putters.line.Len() > 0 && (q.counted() < q.settings.Capacity || q.waiting != nil) && !q.dropped {
 		_, w, _ := q.putters.line.Peek()
 		w.id, w.victim, w.err = q.put(w.task, q.now())
 		keyFull := errors.Is(w.err, fairq.ErrKeyFull)

@@ -74,6 +74,7 @@ func newDriver(t *testing.T, seed uint64) *driver {
 			o.OnEvict = func(t *Task[int]) { d.evicted = append(d.evicted, t.ID) }
 		}
 	}
+	o.CountOnlyWaiting = d.rand.IntN(2) == 0
 	if d.rand.IntN(2) == 0 {
 		o.OnExpire = func(t *Task[int]) { d.expired = append(d.expired, fmt.Sprint(t.ID, t.State, t.Attempts, t.Payload)) }
 	}

@@ -199,5 +199,8 @@ func (m *model) numbers() Stats {
 		}
 	}
 	s.Keys, s.Capacity, s.Paused = len(keys), m.s.Capacity, m.paused
+	if s.Counted = s.Len(); m.s.CountOnlyWaiting {
+		s.Counted = s.Ready + s.Delayed
+	}
 	return s
 }

@@ -100,12 +100,13 @@ func (m *model) put(now time.Time, n *New, payload int) (id ID, victim ID, err e
 	if g := m.groups[n.Group]; n.Group != "" && g != nil && g.cancelled {
 		return 0, 0, ErrGroupCancelled
 	}
-	ofKey := m.count(func(t *modelTask) bool { return t.Key == n.Key })
+	counts := func(t *modelTask) bool { return t.State == Ready || t.State == Delayed || !m.s.CountOnlyWaiting }
+	ofKey := m.count(func(t *modelTask) bool { return t.Key == n.Key && counts(t) })
 	if ofKey >= m.s.KeyCapacity && m.s.KeyCapacity < m.s.Capacity {
 		m.stats.Refused++
 		return 0, 0, fairq.ErrKeyFull
 	}
-	if len(m.tasks) >= m.s.Capacity {
+	if m.count(counts) >= m.s.Capacity {
 		t := m.heaviest(n)
 		if t == nil {
 			m.stats.Refused++

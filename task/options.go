@@ -31,12 +31,18 @@ const (
 // Options say how a queue behaves. All that have it open at the same time must agree on the fields that are marked as the
 // queue's.
 type Options[V any] struct {
-	// Capacity is how many tasks the queue can hold, in all states; it is the queue's. 0 means no limit: unlike a queue
-	// between goroutines, one of tasks is the only place where they are.
+	// Capacity is how many tasks the queue can hold, in all states unless CountOnlyWaiting says otherwise; it is the queue's. 0
+	// means no limit: unlike a queue between goroutines, one of tasks is the only place where they are.
 	Capacity int
 
-	// KeyCapacity is how many tasks of one key it can hold; it is the queue's. 0 means no limit but Capacity.
+	// KeyCapacity is how many tasks of one key it can hold, counted in the same way; it is the queue's. 0 means no limit but
+	// Capacity.
 	KeyCapacity int
+
+	// CountOnlyWaiting makes Capacity and KeyCapacity count only the tasks that wait, those that are ready or delayed; it is the
+	// queue's. Then a Take makes room, as does everything else by which a task does not wait any more. A task that comes to wait
+	// again, as by a Release, needs none, so there may be more for a while, until Puts are not refused any more.
+	CountOnlyWaiting bool
 
 	// WhenFull says what a Put into a full queue does; it is the queue's. EvictHeaviest looks at the tasks that are ready or
 	// delayed: of a key with the most of these (by its weight) it evicts the one that got into this state last, unless the new
@@ -267,6 +273,7 @@ func (o *Options[V]) settings() Settings {
 	return Settings{
 		Capacity:          o.Capacity,
 		KeyCapacity:       o.KeyCapacity,
+		CountOnlyWaiting:  o.CountOnlyWaiting,
 		WhenFull:          o.WhenFull,
 		Newcomers:         o.Newcomers,
 		MaxInFlightPerKey: o.MaxInFlightPerKey,

@@ -25,8 +25,9 @@ type Store interface {
 // Settings is what a Backend must know of the [Options] of its queue; they have been checked, and defaults are filled in.
 // What is counted for a task, not for the queue, comes with the task.
 type Settings struct {
-	Capacity          int // tasks in all states, fairq.MaxLen at most
+	Capacity          int // fairq.MaxLen at most
 	KeyCapacity       int
+	CountOnlyWaiting  bool
 	WhenFull          fairq.WhenFull
 	Newcomers         fairq.Newcomers
 	MaxInFlightPerKey int // 0 means no limit
@@ -47,6 +48,19 @@ func (s Settings) Match(must Settings, why string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Counts tells whether a task in that state counts in Capacity and KeyCapacity. The state 0 is that of a task that is gone.
+func (s *Settings) Counts(state State) bool {
+	return state == Ready || state == Delayed || state != 0 && !s.CountOnlyWaiting
+}
+
+// Counted returns how many of some tasks count in Capacity or KeyCapacity; there are so many in each state, and in all at 0.
+func (s *Settings) Counted(tasks *[Held + 1]int) int {
+	if s.CountOnlyWaiting {
+		return tasks[Ready] + tasks[Delayed]
+	}
+	return tasks[0]
 }
 
 // A Backend is one open queue of a [Store]. Each method is one transaction: it happens as a whole or, if it returns an

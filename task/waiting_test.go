@@ -107,6 +107,7 @@ func newWaiters(t *testing.T, seed uint64) *waiters {
 	if w.rand.IntN(2) == 0 {
 		o.MaxInFlightPerKey = 1 + w.rand.IntN(2)
 	}
+	o.CountOnlyWaiting = w.rand.IntN(2) == 0
 	store := new(Memory)
 	for range 2 {
 		q, err := Open[int](w.ctx, store, "q", o)
@@ -241,7 +242,7 @@ func (w *waiters) check(when string) {
 	w.checkWatches(m, when)
 	for _, p := range w.putters {
 		k := m.keys[p.key]
-		require.False(w, m.stats.Len() < m.settings.Capacity && (k == nil || k.tasks[0] < m.settings.KeyCapacity),
+		require.False(w, m.counted() < m.settings.Capacity && (k == nil || m.settings.Counted(&k.tasks) < m.settings.KeyCapacity),
 			"%s: a putter waits though there is room", when)
 	}
 }

@@ -179,6 +179,7 @@ func (c *comparison) choose() {
 	if c.chance(4) {
 		o.KeyCapacity = 4 + c.IntN(5)
 	}
+	o.CountOnlyWaiting = c.chance(2)
 	if c.chance(2) {
 		o.Retention = time.Duration(1+c.IntN(100)) * second
 	}

@@ -308,7 +308,7 @@ func (c *comparison) checkTurn(id task.ID, ready map[string][]*task.Task[int]) {
 // checkVictim checks that the right task was evicted.
 func (c *comparison) checkVictim(before []*task.Task[int], key string, victim task.ID) {
 	c.remember()
-	load, of, most := map[string]int{}, "", 0
+	load, of, most, all := map[string]int{}, "", 0, 0
 	var waiting []task.ID // tasks of the victim's key
 	for _, t := range before {
 		if t.ID == victim {
@@ -319,6 +319,7 @@ func (c *comparison) checkVictim(before []*task.Task[int], key string, victim ta
 		if t.State != task.Ready && t.State != task.Delayed {
 			continue
 		}
+		all++
 		if load[t.Key]++; t.Key == of {
 			waiting = append(waiting, t.ID)
 		}
@@ -333,7 +334,7 @@ func (c *comparison) checkVictim(before []*task.Task[int], key string, victim ta
 		slices.Reverse(waiting)
 	}
 	switch {
-	case len(before) < c.options.Capacity:
+	case len(before) < c.options.Capacity, c.options.CountOnlyWaiting && all < c.options.Capacity:
 		c.wrong("task %d was evicted though there was room", victim)
 	case load[of] != most || load[key] == most && (c.options.WhenFull == fairq.EvictHeaviest || of != key):
 		c.wrong("task %d of key %s was evicted for key %s; the rounds of each key are %v", victim, of, key, load)

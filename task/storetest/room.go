@@ -67,6 +67,54 @@ var roomCases = []testCase{
 			q.full("b1", full)
 		}
 	}},
+	{"CountOnlyWaiting", "count only the tasks that wait, those that are ready or delayed", func(e *env) {
+		q := e.open(options{Capacity: 3, CountOnlyWaiting: true})
+		full := fairq.FullError{Len: 3, Limit: 3}
+		q.put("a1 a2")
+		delayed := q.one("a3", task.PutOptions{Delay: time.Hour})
+		q.full("b1", full)
+		first := q.first("a1") // makes room, and needs none
+		q.put("b1")
+		q.full("b2", full)
+		first.release(0)
+		q.full("b2", fairq.FullError{Len: 4, Limit: 3})
+		equal(e, "Stats.Counted", q.stats().Counted, 4)
+		q.first("a1").bury()
+		q.full("b2", full)
+		put := q.putting("c1")
+		put.waits()
+		second := q.first("a2")
+		put.returns(nil)
+		q.full("d1", full)
+		second.ack() // was not counted
+		q.full("d1", full)
+		q.remove(delayed)
+		q.put("d1")
+	}},
+	{"CountOnlyWaitingOfKey", "count only the tasks that wait, those that are ready or delayed", func(e *env) {
+		q := e.open(options{Capacity: 4, KeyCapacity: 1, CountOnlyWaiting: true})
+		q.put("a1 b1")
+		full := fairq.FullError{Len: 1, Limit: 1, Key: true}
+		q.full("a2", full)
+		put := q.putting("a2")
+		put.waits()
+		l := q.first("a1")
+		put.returns(nil)
+		q.full("a3", full)
+		l.ack()
+		q.full("a3", full)
+	}},
+	{"CountOnlyWaitingEvicts", "count only the tasks that wait, those that are ready or delayed", func(e *env) {
+		for _, policy := range []fairq.WhenFull{fairq.EvictHeaviest, fairq.EvictOldest} {
+			q, evicted := e.evicting(options{Capacity: 2, CountOnlyWaiting: true, WhenFull: policy})
+			q.put("a1 a2")
+			l := q.first("a1")
+			q.evicts(evicted, "a3", "")
+			q.evicts(evicted, "b1", map[fairq.WhenFull]string{fairq.EvictHeaviest: "a3", fairq.EvictOldest: "a2"}[policy])
+			l.ack()
+			e.ok(q.Drop(ctx))
+		}
+	}},
 	{"NoCapacity", "0 means no limit", func(e *env) {
 		q := e.open()
 		q.put(strings.Repeat("a1 b1 ", 500))

@@ -136,6 +136,15 @@ var sharedCases = []testCase{
 		put.returns(nil)
 		other.refuses("c1", task.PutOptions{}, fairq.ErrFull)
 	}},
+	{"RoomByTake", "Then a Take makes room", func(e *env) {
+		q, other := e.two(options{Capacity: 1, CountOnlyWaiting: true})
+		q.put("a1")
+		put := q.putting("b1")
+		other.first("a1")
+		later()
+		put.returns(nil)
+		other.refuses("c1", task.PutOptions{}, fairq.ErrFull)
+	}},
 	{"Wait", "waits until the task with that address is gone or buried", func(e *env) {
 		q, other := e.two(options{Retention: time.Hour})
 		q.one("a1", addressed)

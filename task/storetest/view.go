@@ -88,7 +88,7 @@ var viewCases = []testCase{
 		q.refuses("a5", task.PutOptions{}, fairq.ErrFull)
 		s := q.stats()
 		equal(e, "Stats", s, task.Stats{
-			Ready: 7, Delayed: 1, Keys: 5, Capacity: 8,
+			Ready: 7, Delayed: 1, Keys: 5, Capacity: 8, Counted: 8,
 			Puts: 11, Takes: 6, Acks: 1, Releases: 3, Losses: 1, Buries: 1, Kicks: 1, Touches: 1, Deletes: 1, Expiries: 1, Refused: 1,
 		})
 		equal(e, "Len", s.Len(), 8)

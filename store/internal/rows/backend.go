@@ -388,6 +388,7 @@ func (b *backend) Stats(ctx context.Context) (s task.Stats, err error) {
 		s.Ready, s.Delayed, s.Taken = tasks[task.Ready], tasks[task.Delayed], tasks[task.Taken]
 		s.Buried, s.Held = tasks[task.Buried], tasks[task.Held]
 		s.Keys = u.countKeys()
+		s.Counted = u.q.settings.Counted(&tasks)
 		s.Capacity, s.Paused = u.q.settings.Capacity, u.head.Paused
 		return nil
 	}})

@@ -315,7 +315,6 @@ func (u *unit) gone(r *Row, why task.EventType, now int64, lease uint64, o Outco
 	u.refile(r, left, turn{})
 	u.end(r, o)
 	u.remember(r, &o)
-	u.notice(notice{what: room, kind: r.Key})
 	u.changed = true
 	if r.Group != "" {
 		u.leaveGroup(r, now)

@@ -9,11 +9,11 @@ import (
 func (u *unit) makeRoom(n *task.New, g *Group) (victim *task.Record, err error) {
 	s := &u.q.settings
 	if s.KeyCapacity < s.Capacity {
-		if held := u.key(n.Key).Tasks[0]; held >= s.KeyCapacity {
+		if held := s.Counted(&u.key(n.Key).Tasks); held >= s.KeyCapacity {
 			return nil, &fairq.FullError{Len: held, Limit: s.KeyCapacity, Key: true}
 		}
 	}
-	if s.Capacity >= fairq.MaxLen || must(u.v.Tasks())[0] < s.Capacity {
+	if s.Capacity >= fairq.MaxLen || u.counted() < s.Capacity {
 		return nil, nil
 	}
 	if u.q.evicts {
@@ -30,7 +30,21 @@ func (u *unit) makeRoom(n *task.New, g *Group) (victim *task.Record, err error) 
 			return &record, nil
 		}
 	}
-	return nil, &fairq.FullError{Len: must(u.v.Tasks())[0], Limit: s.Capacity}
+	return nil, &fairq.FullError{Len: u.counted(), Limit: s.Capacity}
+}
+
+// counted returns how many tasks count in the capacity.
+func (u *unit) counted() int {
+	tasks := must(u.v.Tasks())
+	return u.q.settings.Counted(&tasks)
+}
+
+// freed makes known that there is room if a task leaves a state that counts for one that does not.
+func (u *unit) freed(r *Row, to task.State) {
+	if s := &u.q.settings; s.KeyCapacity < fairq.MaxLen && s.Counts(r.Was) && !s.Counts(to) {
+		u.notice(notice{what: room, kind: r.Key})
+		u.changed = true
+	}
 }
 
 // backInGroup undoes that a group was made to count one more.

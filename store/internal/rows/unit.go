@@ -112,6 +112,7 @@ func (u *unit) remove(r *Row) {
 
 // recount says that a row is in a state now, or if that is 0 in none.
 func (u *unit) recount(r *Row, state task.State) {
+	u.freed(r, state)
 	if u.q.counts && r.Was != state {
 		u.count(u.key(r.Key), r, r.Was, state)
 	}
