@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -316,5 +317,54 @@ func TestFailuresDelayNobodyElse(t *testing.T) {
 			require.LessOrEqual(t, longest, time.Duration(others+1)*time.Second)
 			require.Greater(t, p.Stats().Retried, uint64(300))
 		})
+	}
+}
+
+// TestAttemptsWithoutResult has attempts that end otherwise than by a return: the handler runs for longer than the lease lasts, or
+// those who took the task were never heard of again. They count.
+func TestAttemptsWithoutResult(t *testing.T) {
+	for _, stays := range []bool{true, false} {
+		for _, sink := range []bool{true, false} {
+			inBubble(t, func(t *testing.T, ctx context.Context) {
+				var box mailbox[int]
+				q := openQueue(t, &task.Options[int]{TTR: time.Second})
+				id, err := q.Put(ctx, "a", 0, task.PutOptions{})
+				require.NoError(t, err)
+				for range 2 {
+					if !stays {
+						_, err := q.Take(ctx)
+						require.NoError(t, err)
+						time.Sleep(time.Second)
+					}
+				}
+				var starts atomic.Int32
+				o := pool.Options[int]{Workers: 3, Policy: pool.Policy{MaxAttempts: 20}}
+				o.ForTask = func(_ *task.Task[int], p pool.Policy) pool.Policy { p.MaxAttempts = 2; return p }
+				if sink {
+					o.DeadLetters = box.sink
+				}
+				p := openNew(t, q, func(context.Context, *task.Task[int]) error {
+					starts.Add(1)
+					time.Sleep(10 * time.Second)
+					return nil
+				}, o)
+				limited, cancel := context.WithTimeout(ctx, time.Hour)
+				defer cancel()
+				require.NoError(t, p.Wait(limited))
+				require.Equal(t, map[bool]int32{true: 2}[stays], starts.Load())
+				const why = "pool: not done after 2 attempts, of which the last one has ended without a result"
+				if sink {
+					require.Len(t, box.all(), 1)
+					require.Equal(t, 2, box.all()[0].Attempts)
+					require.EqualError(t, box.all()[0].Err, why)
+				} else {
+					buried, err := q.Peek(ctx, id)
+					require.NoError(t, err)
+					require.Equal(t, task.Buried, buried.State)
+					require.EqualError(t, buried.Err, why)
+				}
+				end(t, ctx, p)
+			})
+		}
 	}
 }

@@ -58,11 +58,25 @@ func (r *run[V]) do(w *worker) {
 		r.pool.observe("Started", func() { o.Started(w.ctx, r.class.name, r.task, started.Sub(r.task.ReadyAt)) })
 	}
 	r.limit()
-	if r.late(0) { // while it waited for a worker
+	most := r.attempts()
+	switch {
+	case most > 0 && r.task.Attempts > most: // the last one that it may have has ended without a word
+		r.task.Attempts = most
+		err = r.spent()
+	case r.late(0): // while it waited for a worker
 		err = errLate
-		return
+	default:
+		err = r.pool.handler(r, r.task)
 	}
-	err = r.pool.handler(r, r.task)
+}
+
+// spent returns what a task has failed with that was tried as often as it may.
+func (r *run[V]) spent() error {
+	err := fmt.Errorf("pool: not done after %d attempts, of which the last one has ended without a result", r.task.Attempts)
+	if r.task.Err != nil {
+		err = fmt.Errorf("%w; the last error: %w", err, r.task.Err)
+	}
+	return Permanent(err)
 }
 
 var (
