@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq/pool"
@@ -86,6 +88,7 @@ type ledger struct {
 	ended     bool // one has returned
 	abandoned bool
 	counts    pool.Stats // by Observer, and by handlers
+	spent     uint64     // failures of tasks whose attempts were used up, so that no handler was called
 	offered   uint64
 }
 
@@ -183,10 +186,18 @@ func (l *ledger) observer() pool.Observer[*chore] {
 		Started:   func(_ context.Context, class string, t tk, _ span) { add(class, t, &l.counts.Started) },
 		Succeeded: func(_ context.Context, class string, t tk, _ span) { add(class, t, &l.counts.Succeeded) },
 		Retried:   func(_ context.Context, class string, t tk, _, _ span, _ error) { add(class, t, &l.counts.Retried) },
-		Failed:    func(_ context.Context, class string, t tk, _ span, _ error) { add(class, t, &l.counts.Failed) },
-		Lost:      func(_ context.Context, class string, t tk, _ span, _ error) { add(class, t, &l.counts.Lost) },
-		Dropped:   func(_ context.Context, class string, t tk) { add(class, t, &l.counts.Dropped) },
-		Expired:   func(_ context.Context, class string, t tk) { add(class, t, &l.counts.Expired) },
+		Failed: func(_ context.Context, class string, t tk, _ span, err error) {
+			if strings.Contains(err.Error(), "has ended without a result") {
+				l.count(&l.spent)
+				if c := t.Payload; c != nil {
+					assert.Equal(l, l.maxAttempts(c), t.Attempts)
+				}
+			}
+			add(class, t, &l.counts.Failed)
+		},
+		Lost:    func(_ context.Context, class string, t tk, _ span, _ error) { add(class, t, &l.counts.Lost) },
+		Dropped: func(_ context.Context, class string, t tk) { add(class, t, &l.counts.Dropped) },
+		Expired: func(_ context.Context, class string, t tk) { add(class, t, &l.counts.Expired) },
 		Letter: func(_ context.Context, _ *pool.Envelope[*chore], err error) {
 			if err == nil {
 				l.count(&l.counts.Letters)

@@ -25,7 +25,7 @@ func (p *Pool[V]) SubmitWait(ctx context.Context, key string, payload V, options
 	options.CancelWithContext = false // it is done here, without a goroutine
 	c.failures.expect(options.Address)
 	defer c.failures.forget(options.Address)
-	Recurse(ctx, func() { // Put may wait for room, that is, for others too
+	p.recurse(ctx, new(submission), func() { // Put may wait for room, that is, for others too
 		var id task.ID
 		if id, err = p.Put(ctx, key, payload, options); err != nil {
 			return

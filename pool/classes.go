@@ -50,7 +50,8 @@ type class[V any] struct {
 	waiting, roused atomic.Bool
 	arrived         atomic.Int64
 
-	over     atomic.Bool // the queue was closed
+	over     atomic.Bool  // the queue was closed
+	taken    atomic.Int64 // tasks that were taken and whose handlers have not returned
 	failures failures
 	told     atomic.Uint64 // tasks that have left it by themselves, and whose letters are through; only if it is the pool's
 
@@ -132,6 +133,7 @@ func (l *lines[V]) begin(c *class[V], t *task.Task[V]) *run[V] {
 		return nil
 	}
 	l.running.Add(1)
+	c.taken.Add(1)
 	return &run[V]{pool: l.pool, class: c, task: t}
 }
 

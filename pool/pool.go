@@ -3,6 +3,7 @@ package pool
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -168,6 +169,12 @@ func (p *Pool[V]) Queue(class string) *task.Queue[V] {
 // Submit puts a task of a key into the queue that the pool drains, or the first of them, with the pool's defaults. What happens if
 // there is no room is up to Options.WhenFull. If ctx is done it returns its error, after Shutdown [ErrShutdown], unless it is called
 // with the context of a handler of the pool.
+//
+// By that context, or one that was made of it, the pool knows a handler's own call, in whatever goroutine it is made: while it waits for
+// room the handler counts as waiting, and its place is another one's, as in [Recurse]. If all handlers wait so, and only they
+// could make room, the last one of these calls fails at once with an error that Is [fairq.ErrFull] and says so: its handler can
+// return that error, and will be tried again. When a handler has returned, its context is done, and what has
+// been made of it with context.WithoutCancel is one like any other.
 func (p *Pool[V]) Submit(ctx context.Context, key string, payload V) error {
 	_, err := p.Put(ctx, key, payload, PutOptions{})
 	return err
@@ -235,15 +242,18 @@ func (p *Pool[V]) makeRoom(
 	defer cancel(nil)
 	defer context.AfterFunc(p.until(ctx), func() { cancel(ErrShutdown) })()
 	put := func() { id, err = c.queue.PutWait(waiting, key, payload, options) }
-	if p.isHandler(ctx) {
-		Recurse(ctx, put) // else all workers could wait for room, which they alone can make
+	if p.isHandler(ctx) { // else all workers could wait for room, which they alone can make
+		p.recurse(ctx, &submission{end: func() { cancel(errStuck) }, hopeless: p.hopeless}, put)
 	} else {
 		put()
 	}
-	if err != nil && ctx.Err() == nil && waiting.Err() != nil {
-		err = ErrShutdown
+	switch {
+	case err == nil || ctx.Err() != nil || waiting.Err() == nil:
+		return id, err
+	case errors.Is(context.Cause(waiting), errStuck):
+		return 0, fmt.Errorf("%w: %w", errStuck, full)
 	}
-	return id, err
+	return id, ErrShutdown
 }
 
 // until returns the context that ends the waiting for room.

@@ -1,6 +1,9 @@
 package pool
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // Recurse calls f, and meanwhile gives the place of the handler whose context this is to another one. A handler that waits for
 // other tasks of its pool does that in f, else all workers could wait for tasks for which there is no worker. When f returns, it
@@ -12,16 +15,25 @@ func Recurse(ctx context.Context, f func()) {
 		f()
 		return
 	}
-	w.crew.leave(w)
-	defer w.crew.comeBack(w)
+	w.recurse(nil, f)
+}
+
+func (w *worker) recurse(s *submission, f func()) {
+	w.crew.leave(w, s)
+	defer w.crew.comeBack(w, s)
 	f()
 }
 
 // leave gives the place of a worker to another one.
-func (c *crew) leave(w *worker) {
+func (c *crew) leave(w *worker, s *submission) {
 	c.mu.Lock()
+	c.inside++
+	if s != nil {
+		c.submissions = append(c.submissions, s)
+	}
 	w.depth++
 	if w.depth > 1 { // it has none
+		c.unstickLocked()
 		c.mu.Unlock()
 		return
 	}
@@ -34,8 +46,10 @@ func (c *crew) leave(w *worker) {
 }
 
 // comeBack gets a place for a worker again.
-func (c *crew) comeBack(w *worker) {
+func (c *crew) comeBack(w *worker, s *submission) {
 	c.mu.Lock()
+	c.inside--
+	c.submissions = slices.DeleteFunc(c.submissions, func(other *submission) bool { return other == s })
 	w.depth--
 	if w.depth > 0 {
 		c.mu.Unlock()

@@ -2,6 +2,7 @@ package pool_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -253,5 +254,91 @@ func TestSubmitWaitNeedsRoom(t *testing.T) {
 		wait(t, p)
 		require.Equal(t, uint64(4), p.Stats().Succeeded)
 		end(t, ctx, p)
+	})
+}
+
+// TestHandlersStuckInSubmits has handlers that fill the queue they submit to, of which no task can be taken before one of them
+// returns: by what counts in its capacity, or because a key is in flight. One after the other is told, and all tasks are done.
+func TestHandlersStuckInSubmits(t *testing.T) {
+	for _, wait := range []bool{false, true} {
+		for name, o := range map[string]*task.Options[int]{"New": {Capacity: 4}, "Func": nil} {
+			if wait && o == nil {
+				continue // it would wait for a task that waits for its own
+			}
+			t.Run(fmt.Sprint(name, wait), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, ctx context.Context) {
+					var p *pool.Pool[int]
+					var stuck atomic.Int32
+					handle := func(ctx context.Context, tk *task.Task[int]) (err error) {
+						time.Sleep(time.Second)
+						for n := range tk.Payload { // more than there is room for
+							key := fmt.Sprint(tk.Key, n)
+							if o == nil {
+								key = tk.Key
+							}
+							if wait {
+								err = p.SubmitWait(ctx, key, 0, pool.PutOptions{})
+							} else {
+								err = p.Submit(ctx, key, 0)
+							}
+							if errors.Is(err, fairq.ErrFull) {
+								require.ErrorAs(t, err, new(*fairq.FullError))
+								require.ErrorContains(t, err, "all handlers wait in submits")
+								stuck.Add(1)
+								return nil
+							}
+							require.NoError(t, err)
+						}
+						return nil
+					}
+					if o == nil { // own queues have room for what waits only
+						p = openFunc(t, handle, pool.Options[int]{Workers: 4, Capacity: 2, MaxInFlightPerKey: 1})
+					} else {
+						p = openNew(t, openQueue(t, o), handle, pool.Options[int]{Workers: 4})
+					}
+					for _, key := range []string{"a", "b", "c", "d"} {
+						require.NoError(t, p.Submit(ctx, key, 4))
+					}
+					limited, cancel := context.WithTimeout(ctx, time.Hour)
+					defer cancel()
+					require.NoError(t, p.Wait(limited))
+					require.Positive(t, stuck.Load())
+					require.LessOrEqual(t, stuck.Load(), int32(4))
+					end(t, ctx, p)
+				})
+			})
+		}
+	}
+}
+
+// TestContextOutlivesHandler submits with the context of a handler that has returned, and with one that was made of it.
+func TestContextOutlivesHandler(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		var old context.Context
+		g := newGate()
+		p := openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
+			if tk.Payload == 0 {
+				old = ctx
+				return nil
+			}
+			return g.handle(ctx, tk)
+		}, pool.Options[int]{Workers: 1, Capacity: 1})
+		require.NoError(t, p.Submit(ctx, "a", 0))
+		wait(t, p)
+		require.Equal(t, context.Canceled, p.Submit(old, "a", 1))
+		old = context.WithoutCancel(old)
+		for n := range 2 {
+			require.NoError(t, p.Submit(old, "a", n+1))
+			synctest.Wait()
+		}
+		blocked := later(func() error { return p.Submit(old, "a", 3) }) // it has no place to give
+		require.Empty(t, blocked)
+		require.Equal(t, 1, p.Stats().Running)
+		require.Zero(t, p.Stats().Nested)
+		g.let(1)
+		require.NoError(t, <-blocked)
+		g.let(2)
+		end(t, ctx, p)
+		require.Equal(t, pool.ErrShutdown, p.Submit(old, "a", 4))
 	})
 }

@@ -43,6 +43,7 @@ func (r *run[V]) do(w *worker) {
 	w.started = started
 	err := errGoexit
 	defer r.pool.lines.more(-1)
+	defer r.class.taken.Add(-1)
 	defer func() { // also if the handler ends the goroutine
 		if v := recover(); v != nil {
 			inc(&w.counts.panics)
@@ -113,8 +114,11 @@ func (r *run[V]) Err() error { return r.real().Err() }
 // Value implements [context.Context].
 func (r *run[V]) Value(key any) any {
 	r.mu.Lock()
-	ctx := r.ctx
+	ctx, ended := r.ctx, r.ended
 	r.mu.Unlock()
+	if ended && key == (workerKey{}) { // who goes on is no handler any more
+		return nil
+	}
 	if ctx == nil {
 		ctx = r.worker.ctx
 	}

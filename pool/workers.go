@@ -38,6 +38,7 @@ type crew struct {
 	paused  bool
 	workers int // goroutines that may run a handler, without those in Recurse
 	nested  int // handlers in Recurse
+	inside  int // calls of Recurse, of which a handler can make several
 	all     map[*worker]struct{}
 	idle    []*worker // those that wait for a task, the one that was busy last at the end
 	leaving int       // workers that have to end though there is work, because the load is low
@@ -50,6 +51,9 @@ type crew struct {
 	surplus   []work          // tasks that were taken and found no worker, because there were fewer all of a sudden; they are next
 	returning []chan struct{} // handlers that come back from Recurse and wait until there is a place
 	away      int             // functions that run in the background
+
+	submissions []*submission // those of inside that are submits, in the order in which they began
+	unsticking  bool          // see unstickLocked
 
 	fetching, again bool // see fetch
 
@@ -365,6 +369,7 @@ func (c *crew) endLocked(w *worker) {
 
 // settleLocked tells those who wait for it that nothing happens any more. It is called whenever that may be so.
 func (c *crew) settleLocked() {
+	c.unstickLocked()
 	if !c.calmLocked() {
 		return
 	}
