@@ -475,7 +475,7 @@ func TestStopAndWait(t *testing.T) {
 				return nil
 			}
 			if own {
-				p = openFunc(t, handle, pool.Options[int]{Workers: 1, Capacity: 4})
+				p = openFunc(t, handle, pool.Options[int]{Workers: 1, Capacity: 3})
 			} else {
 				p = openNew(t, openQueue(t, &task.Options[int]{Capacity: 4}), handle, pool.Options[int]{Workers: 1})
 			}
