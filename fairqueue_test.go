@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 	"weak"
 
@@ -458,24 +457,6 @@ func TestNoAllocations(t *testing.T) {
 	}
 	step()
 	require.Zero(t, testing.AllocsPerRun(1000, step))
-}
-
-// Nor does a producer who waits allocate anything.
-func TestWaitingDoesNotAllocate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, o := range []options{{Capacity: 1}, {Capacity: 2, KeyCapacity: 1}} {
-			q := fairq.New(letter, &o)
-			go func() {
-				for q.PushWait(context.Background(), "A1") == nil {
-				}
-			}()
-			require.Zero(t, testing.AllocsPerRun(1000, func() {
-				synctest.Wait() // it waits for room
-				q.Pop()
-			}))
-			q.Close()
-		}
-	})
 }
 
 // After a spike the memory goes back, even if the queue is never empty.

@@ -389,3 +389,21 @@ func TestTrackWait(t *testing.T) {
 		require.EqualValues(t, 3, q.Stats().Wait.Count)
 	})
 }
+
+// A producer who waits allocates nothing.
+func TestWaitingDoesNotAllocate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, o := range []options{{Capacity: 1}, {Capacity: 2, KeyCapacity: 1}} {
+			q := fairq.New(letter, &o)
+			go func() {
+				for q.PushWait(context.Background(), "A1") == nil {
+				}
+			}()
+			require.Zero(t, testing.AllocsPerRun(1000, func() {
+				synctest.Wait() // it waits for room
+				q.Pop()
+			}))
+			q.Close()
+		}
+	})
+}
