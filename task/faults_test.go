@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -118,6 +120,66 @@ func TestHooksThatPanic(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 2, s.Len())
 	})
+}
+
+// Functions that panic, or end the goroutine that calls them, keep no other one from being called, and lose nothing.
+func TestHooksAmongOthers(t *testing.T) {
+	for name, fail := range map[string]func(){"panic": func() { panic("oops") }, "exit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			evicted, expired := 0, 0
+			bubble(t, &Options[int]{
+				Capacity: 3, WhenFull: fairq.EvictOldest,
+				OnEvict:  func(*Task[int]) { evicted++; fail() },
+				OnExpire: func(*Task[int]) { expired++; fail() },
+			}, func(ctx context.Context, q *Queue[int]) {
+				var called atomic.Int32
+				watches := make([]*Watch[int], 6)
+				for i := range watches {
+					watches[i] = q.NewConsumer(Filter{}).Watch(func() { called.Add(1); fail() })
+					if i%2 == 0 {
+						watches[i].CountTo(1)
+						continue
+					}
+					_, armed, err := watches[i].Take(ctx)
+					require.NoError(t, err)
+					require.True(t, armed)
+				}
+				away := func(f func()) {
+					done := make(chan struct{})
+					go func() {
+						defer close(done)
+						f()
+					}()
+					<-done
+					synctest.Wait()
+				}
+				away(func() { _, _ = q.Put(ctx, "a", 1, PutOptions{TTL: time.Hour}) })
+				require.EqualValues(t, 4, called.Load()) // all that count, and the first that waits
+				for _, w := range watches {
+					w.Disarm()
+				}
+				batch := make([]Batch[int], 5)
+				for i := range batch {
+					batch[i] = Batch[int]{Key: "b", Options: PutOptions{TTL: time.Hour}}
+				}
+				away(func() { _, _ = q.PutBatch(ctx, batch) })
+				require.Equal(t, 3, evicted)
+				time.Sleep(2 * time.Hour)
+				synctest.Wait()
+				require.Equal(t, 3, expired)
+				away(func() {
+					defer func() { _ = recover() }()
+					events := q.Events(ctx)
+					_, _ = q.Put(ctx, "a", 1, PutOptions{})
+					for range events {
+						fail()
+					}
+				})
+				require.False(t, q.notifier.Listens())
+				require.NoError(t, q.Close(ctx))
+			})
+		})
+	}
 }
 
 // hooked is a backend, not known to the package, with hooks around some calls. A Take that gets nothing is not hooked.

@@ -170,18 +170,21 @@ func (q *Queue[V]) put(ctx context.Context, n *New) (ID, error) {
 	return id[0], cmp.Or(err, q.handOut(evicted))
 }
 
-// handOut gives evicted tasks to OnEvict, the rest too if it panics at one.
+// handOut gives evicted tasks to OnEvict, the rest too if it panics at one, or ends the goroutine.
 func (q *Queue[V]) handOut(evicted []Record) (err error) {
-	for i := range evicted {
-		t, bad := q.task(&evicted[i])
-		if bad != nil {
-			t.Err = newError(bad)
-		}
-		if panics := guard("Options.OnEvict", func() { q.options.OnEvict(t) }); err == nil {
-			err = panics
-		}
+	if len(evicted) == 0 {
+		return nil
 	}
-	return err
+	defer func() {
+		if bad := q.handOut(evicted[1:]); err == nil {
+			err = bad
+		}
+	}()
+	t, bad := q.task(&evicted[0])
+	if bad != nil {
+		t.Err = newError(bad)
+	}
+	return guard("Options.OnEvict", func() { q.options.OnEvict(t) })
 }
 
 func (q *Queue[V]) handOutOne(evicted *Record) error {

@@ -24,7 +24,7 @@ type count struct {
 }
 
 // Watch returns a Watch that stands in no line yet. Its function is called in a goroutine of its own, or, with a [Memory], by a Put
-// before it returns; so it should be quick.
+// before it returns; so it should be quick. If it panics, the panic is swallowed.
 func (c *Consumer[V]) Watch(f func()) *Watch[V] {
 	w := &Watch[V]{consumer: c, count: count{notifier: c.queue.notifier, f: f}}
 	w.taker.consumer, w.taker.watch = &c.state, &w.count
@@ -184,7 +184,7 @@ func (c *count) callLocked() {
 	n.calling.Store(true)
 	if n.putting.Load() == 0 {
 		for _, f := range n.takeCallsLocked() {
-			go f()
+			go call(f)
 		}
 	}
 }
@@ -203,8 +203,15 @@ func (n *Notifier) finish() {
 		n.mu.Lock()
 		calls := n.takeCallsLocked()
 		n.mu.Unlock()
-		for _, f := range calls {
-			f()
-		}
+		call(calls...)
+	}
+}
+
+// call calls functions of Watches. One that panics, or ends the goroutine, does not keep the others from being called; there is
+// nobody who could be told, for who puts a task does not know those who watch.
+func call(fs ...func()) {
+	if len(fs) > 0 {
+		defer call(fs[1:]...)
+		_ = guard("Watch", fs[0])
 	}
 }

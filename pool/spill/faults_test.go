@@ -315,3 +315,32 @@ func TestUnreadableFile(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int{0, 2, 1}, got)
 }
+
+// panicking is a Codec that cannot read one payload.
+type panicking struct{}
+
+func (panicking) Encode(p string) ([]byte, error) { return []byte(p), nil }
+
+func (panicking) Decode(data []byte) (string, error) {
+	if string(data) == "bad" {
+		panic("bad")
+	}
+	return string(data), nil
+}
+
+// A Codec that panics at one letter keeps the others from nobody; a sink that panics has not taken its letter.
+func TestHooksThatPanic(t *testing.T) {
+	d := open(t, t.TempDir(), &spill.Options[string]{Codec: panicking{}})
+	for _, p := range []string{"a", "bad", "b"} {
+		require.NoError(t, d.Write(t.Context(), letter(p)))
+	}
+	n, err := d.Restore(t.Context(), func(context.Context, *pool.Envelope[string]) error { panic("sink") })
+	require.Zero(t, n)
+	require.ErrorAs(t, err, new(*pool.PanicError))
+	var got []string
+	n, err = d.Restore(t.Context(), into(&got))
+	require.Equal(t, 2, n)
+	require.ErrorIs(t, err, spill.ErrRefused)
+	require.ErrorAs(t, err, new(*pool.PanicError))
+	require.Equal(t, []string{"a", "b"}, got)
+}

@@ -229,7 +229,11 @@ func decode[V any](body []byte, codec task.Codec[V]) (*pool.Envelope[V], error) 
 	if err := json.Unmarshal(body, &r); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
-	payload, err := codec.Decode(r.Payload)
+	var payload V
+	err := guard(func() (err error) {
+		payload, err = codec.Decode(r.Payload)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: payload of key %q: %w", ErrRefused, r.Task.Key, err)
 	}

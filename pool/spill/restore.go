@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +17,7 @@ import (
 )
 
 // Restore hands the letters that are there when it begins to a sink, the oldest first, and forgets those that it takes. It returns how
-// many these are. When the sink returns an error that is not an [ErrRefused], or ctx is done, Restore stops, and
+// many these are. When the sink returns an error that is not an [ErrRefused], or panics, or ctx is done, Restore stops, and
 // returns that error; the next call goes on with this letter. It does not wait for anything but another Restore.
 //
 // The error may also tell, as [errors.Is] reports, what was set aside ([ErrDamaged]), refused ([ErrRefused]) or passed over
@@ -173,7 +174,7 @@ func (r *restoration[V]) letter(ctx context.Context, line, body []byte) error {
 	}
 	letter, err := decode(body, r.dir.options.Codec)
 	if err == nil {
-		err = r.to(ctx, letter)
+		err = guard(func() error { return r.to(ctx, letter) })
 	}
 	if err == nil {
 		r.taken++
@@ -193,6 +194,16 @@ func (r *restoration[V]) letter(ctx context.Context, line, body []byte) error {
 	}
 	r.refused++
 	return nil
+}
+
+// guard calls a function of the user's. A panic is an error.
+func guard(f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &pool.PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return f()
 }
 
 // Into returns a sink for Restore that puts letters into a queue as long as it holds fewer tasks than below times its
