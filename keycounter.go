@@ -1,0 +1,145 @@
+package fairq
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Counts is how often something happened to the items of a key.
+type Counts struct {
+	Served  uint64 `json:"served"`  // delivered
+	Refused uint64 `json:"refused"` // not accepted, because the queue or the key's share of it was full
+	Evicted uint64 `json:"evicted"` // dropped to make room
+}
+
+func (c Counts) sum() uint64 { return c.Served + c.Refused + c.Evicted }
+
+func (c *Counts) add(d Counts) {
+	c.Served += d.Served
+	c.Refused += d.Refused
+	c.Evicted += d.Evicted
+}
+
+func (c *Counts) halve(times int64) {
+	n := min(times, 64)
+	c.Served >>= n
+	c.Refused >>= n
+	c.Evicted >>= n
+}
+
+// KeyCount is what a [KeyCounter] knows of a key.
+type KeyCount[K comparable] struct {
+	Key    K      `json:"key"`
+	Total  Counts `json:"total"`  // since the key was counted first
+	Recent Counts `json:"recent"` // the same, halved whenever a minute of the clock is over: n a minute are n to 2n
+	Missed uint64 `json:"missed"` // how much more the sum of Total may be at most, from before the key was counted
+}
+
+// KeyCounter counts by key in bounded memory, to tell which keys get the service, and which are refused. It counts the
+// heaviest keys: a new one takes the place of the lightest, and with it an error, [KeyCount.Missed]. That is at most all
+// that was counted, divided by the number of places; every key with more than that is among those counted. (This is
+// Space-Saving, from Metwally, Agrawal and El Abbadi, "Efficient computation of frequent and top-k elements in data
+// streams", 2005.)
+//
+// A KeyCounter is not safe for use by several goroutines at once. [Options.CountKeys] gives a FairQueue one.
+type KeyCounter[K comparable] struct {
+	entries map[K]*keyEntry[K]
+	nan     *keyEntry[K]   // that of all keys that are not equal to themselves
+	heap    []*keyEntry[K] // one with the least count first
+}
+
+type keyEntry[K comparable] struct {
+	KeyCount[K]
+	place  int   // in the heap
+	minute int64 // of the clock, when Recent was halved last
+}
+
+func (e *keyEntry[K]) count() uint64 { return e.Missed + e.Total.sum() }
+
+func (e *keyEntry[K]) age(now time.Time) {
+	if minute := now.Unix() / 60; minute > e.minute {
+		e.Recent.halve(minute - e.minute)
+		e.minute = minute
+	}
+}
+
+// NewKeyCounter returns a KeyCounter with places for n keys, at least one.
+func NewKeyCounter[K comparable](n int) *KeyCounter[K] {
+	return &KeyCounter[K]{entries: map[K]*keyEntry[K]{}, heap: make([]*keyEntry[K], 0, max(n, 1))}
+}
+
+// Add counts what has happened to a key. It is O(log places).
+func (c *KeyCounter[K]) Add(key K, d Counts, now time.Time) {
+	e := c.entries[key]
+	if key != key {
+		e = c.nan
+	}
+	if e == nil {
+		e = c.enter(key)
+	}
+	e.age(now)
+	e.Total.add(d)
+	e.Recent.add(d)
+	c.sink(e)
+}
+
+// enter gives a key a place.
+func (c *KeyCounter[K]) enter(key K) *keyEntry[K] {
+	var e *keyEntry[K]
+	if len(c.heap) < cap(c.heap) {
+		e = &keyEntry[K]{place: len(c.heap)}
+		c.heap = append(c.heap, e)
+		for e.place > 0 { // with a count of 0 it belongs to the front
+			c.swap(e.place, (e.place-1)/2)
+		}
+	} else {
+		e = c.heap[0]
+		delete(c.entries, e.Key)
+		if e == c.nan {
+			c.nan = nil
+		}
+		*e = keyEntry[K]{KeyCount: KeyCount[K]{Missed: e.count()}}
+	}
+	e.Key = key
+	if key != key {
+		c.nan = e
+	} else {
+		c.entries[key] = e
+	}
+	return e
+}
+
+// sink moves an entry whose count has grown to where it belongs.
+func (c *KeyCounter[K]) sink(e *keyEntry[K]) {
+	for {
+		least := e.place
+		for child := 2*e.place + 1; child <= 2*e.place+2 && child < len(c.heap); child++ {
+			if c.heap[child].count() < c.heap[least].count() {
+				least = child
+			}
+		}
+		if least == e.place {
+			return
+		}
+		c.swap(e.place, least)
+	}
+}
+
+func (c *KeyCounter[K]) swap(i, j int) {
+	h := c.heap
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i, j
+}
+
+// Top returns the n keys that were counted most, Missed included, heaviest first; if there are fewer, all. It is
+// O(places * log places).
+func (c *KeyCounter[K]) Top(n int, now time.Time) []KeyCount[K] {
+	heaviest := slices.SortedFunc(slices.Values(c.heap), func(a, b *keyEntry[K]) int { return cmp.Compare(b.count(), a.count()) })
+	counts := make([]KeyCount[K], 0, max(0, min(n, len(heaviest))))
+	for _, e := range heaviest[:cap(counts)] {
+		e.age(now)
+		counts = append(counts, e.KeyCount)
+	}
+	return counts
+}
