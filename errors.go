@@ -9,7 +9,8 @@ var (
 	// ErrFull is returned when the queue, or the key's share of it, is full. The error is a [*FullError].
 	ErrFull = errors.New("fairq: queue is full")
 
-	// ErrKeyFull is returned when the key is at its KeyCapacity. It is also an ErrFull. The error is a [*FullError].
+	// ErrKeyFull is returned when the key is at its KeyCapacity, or under RejectOverShare has its share of the queue. It is also
+	// an ErrFull. The error is a [*FullError].
 	ErrKeyFull = fmt.Errorf("%w for this key", ErrFull)
 
 	// ErrClosed is returned by pushes when the queue is closed, and by pops when it is closed and nothing is left.
@@ -23,8 +24,8 @@ var (
 // [ErrKeyFull] too.
 type FullError struct {
 	Len   int  // items queued, or, if Key is true, items queued under the pushing key
-	Limit int  // the limit that was hit: Capacity or KeyCapacity
-	Key   bool // the limit is KeyCapacity
+	Limit int  // the limit that was hit: Capacity, or, if Key is true, KeyCapacity or the key's share at that moment
+	Key   bool // the limit is one for the key
 }
 
 // Error tells the length and the limit.

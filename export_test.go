@@ -22,8 +22,12 @@ func (q *FairQueue[K, V]) Check() error {
 	}
 	for key := range q.barred.Order() {
 		hash := hashOf(key)
-		if n := q.queue.keyLen(key, hash) + q.producers.keyLen(key, hash); n < q.options.KeyCapacity {
-			return fmt.Errorf("producers of key %v are barred though it has only %d items and turns of %d", key, n, q.options.KeyCapacity)
+		least := q.options.KeyCapacity
+		if q.options.WhenFull == RejectOverShare {
+			least = 1 // the share may have grown
+		}
+		if n := q.queue.keyLen(key, hash) + q.producers.keyLen(key, hash); n < least {
+			return fmt.Errorf("producers of key %v are barred though it has only %d items and turns of %d", key, n, least)
 		}
 	}
 	return nil

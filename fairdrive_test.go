@@ -87,6 +87,9 @@ func newFairDriver(t *testing.T, mode, size byte) *fairDriver {
 			d.evicted = append(d.evicted, item)
 		}
 	}
+	if mode&8 == 0 && mode&32 != 0 {
+		o.WhenFull = RejectOverShare
+	}
 	d.m = newFairModel(o, weights)
 	d.q = New(func(item int) float64 { return keyOf(d.m.keyOf[item], d.nan) }, &o)
 	return d

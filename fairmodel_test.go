@@ -38,23 +38,27 @@ func newFairModel(o Options[float64, int], weights map[int]int) *fairModel {
 
 func (m *fairModel) full() bool { return m.len() >= m.o.Capacity }
 
-func (m *fairModel) keyCapacity() int {
-	if m.o.KeyCapacity == 0 {
-		return m.o.Capacity
+// keyFull tells whether a key that has n items already may have no more.
+func (m *fairModel) keyFull(key, n int) bool {
+	if 0 < m.o.KeyCapacity && m.o.KeyCapacity < m.o.Capacity && n >= m.o.KeyCapacity {
+		return true
 	}
-	return m.o.KeyCapacity
+	free := m.o.Capacity - m.len()
+	return m.o.WhenFull == RejectOverShare && n > 0 && n >= max(1, m.weights[key])*(free-1) && m.o.Capacity > 1
 }
 
 // makeRoom tells whether there is room for an item of a key, after an eviction if need be.
 func (m *fairModel) makeRoom(key int) error {
-	switch {
-	case m.closed:
+	if m.closed {
 		return ErrClosed
-	case m.keyCapacity() < m.o.Capacity && m.keyLen(key) >= m.keyCapacity():
+	}
+	m.letIn(key)
+	switch {
+	case m.keyFull(key, m.keyLen(key)):
 		return ErrKeyFull
 	case !m.full():
 		return nil
-	case m.o.WhenFull == Reject:
+	case m.o.WhenFull == Reject || m.o.WhenFull == RejectOverShare:
 		return ErrFull
 	}
 	if heaviest, _, _ := m.heaviest(); m.o.WhenFull == EvictHeaviest && heaviest[key] {
@@ -77,6 +81,14 @@ func (m *fairModel) evict(key int) {
 	m.evicted = append(m.evicted, victim)
 	m.remove(victim)
 	m.unbar(m.keyOf[victim])
+}
+
+// letIn lets in those who wait for an item of a key to leave.
+func (m *fairModel) letIn(key int) {
+	for m.unbar(key) {
+		m.admit()
+	}
+	m.admit()
 }
 
 func (m *fairModel) enter(item int) {
@@ -119,7 +131,7 @@ func (m *fairModel) pushWait(item int) {
 		m.done[item] = outcome{}
 	case m.closed:
 		m.done[item] = outcome{err: err}
-	case m.keyCapacity() < m.o.Capacity && m.keyLen(key)+m.producers.keyLen(key) >= m.keyCapacity():
+	case m.keyFull(key, m.keyLen(key)+m.producers.keyLen(key)):
 		m.barred.push(key, item)
 	default:
 		m.producers.push(key, item)
@@ -160,17 +172,20 @@ func (m *fairModel) waiting() (calls []int) {
 }
 
 // unbar and admit are called when an item of a key has left.
-func (m *fairModel) unbar(key int) {
-	if items := m.barred.items(key); len(items) > 0 {
-		m.barred.remove(items[0])
-		m.producers.push(key, items[0])
+func (m *fairModel) unbar(key int) bool {
+	items := m.barred.items(key)
+	if len(items) == 0 || m.keyFull(key, m.keyLen(key)+m.producers.keyLen(key)) {
+		return false
 	}
+	m.barred.remove(items[0])
+	m.producers.push(key, items[0])
+	return true
 }
 
 func (m *fairModel) admit() {
 	for m.producers.len() > 0 && (!m.full() || m.o.WhenFull == EvictOldest) {
 		key, item, _ := m.producers.pop()
-		if m.keyLen(key) >= m.keyCapacity() {
+		if m.keyFull(key, m.keyLen(key)) {
 			m.barred.push(key, item)
 			continue
 		}
@@ -196,8 +211,7 @@ func (m *fairModel) poll() (item int, ok bool) {
 		return 0, false
 	}
 	item = m.take()
-	m.unbar(m.keyOf[item])
-	m.admit()
+	m.letIn(m.keyOf[item])
 	return item, true
 }
 
@@ -208,8 +222,7 @@ func (m *fairModel) drop(items ...int) {
 		m.counts.Removed++
 	}
 	for _, item := range items {
-		m.unbar(m.keyOf[item])
-		m.admit()
+		m.letIn(m.keyOf[item])
 	}
 }
 

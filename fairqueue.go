@@ -182,7 +182,7 @@ func (q *FairQueue[K, V]) PushWait(ctx context.Context, item V) error {
 	}
 	w := q.waiters.Get().(*waiter[K, V])
 	w.label, w.item = l, item
-	if q.keyRoomLocked(&l) > 0 {
+	if q.keyRoomLocked(&l) {
 		q.lineUpLocked(&q.producers, w)
 	} else {
 		q.lineUpLocked(&q.barred, w)

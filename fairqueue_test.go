@@ -88,16 +88,17 @@ func TestOrder(t *testing.T) {
 func TestNewPanics(t *testing.T) {
 	evict := func(string, string) {}
 	for want, o := range map[string]options{
-		"Options.Capacity is 536870913; the limit is MaxLen, 536870912":           {Capacity: fairq.MaxLen + 1},
-		"Options.KeyCapacity is -1; the limits are 0 and Options.Capacity, 128":   {KeyCapacity: -1},
-		"Options.KeyCapacity is 11; the limits are 0 and Options.Capacity, 10":    {Capacity: 10, KeyCapacity: 11},
-		"Options.WhenFull is 3; the limits are Reject, 0, and EvictOldest, 2":     {WhenFull: 3},
-		"Options.Newcomers is -1; the limits are NextRound, 0, and ThisRound, 1":  {Newcomers: -1},
-		"Options.WhenFull is not Reject and Options.Capacity is unlimited":        {WhenFull: fairq.EvictHeaviest, Capacity: fairq.Unbounded, OnEvict: evict},
-		"and Options.Capacity is unlimited":                                       {WhenFull: fairq.EvictOldest, Capacity: fairq.Unbounded, OnEvict: evict},
-		"Options.OnEvict is nil; unless WhenFull is Reject it must be a function": {WhenFull: fairq.EvictHeaviest},
+		"Options.Capacity is 536870913; the limit is MaxLen, 536870912":             {Capacity: fairq.MaxLen + 1},
+		"Options.KeyCapacity is -1; the limits are 0 and Options.Capacity, 128":     {KeyCapacity: -1},
+		"Options.KeyCapacity is 11; the limits are 0 and Options.Capacity, 10":      {Capacity: 10, KeyCapacity: 11},
+		"Options.WhenFull is 4; the limits are Reject, 0, and EvictOldest, 3":       {WhenFull: 4},
+		"Options.Newcomers is -1; the limits are NextRound, 0, and ThisRound, 1":    {Newcomers: -1},
+		"Options.WhenFull is RejectOverShare and Options.Capacity is unlimited":     {WhenFull: fairq.RejectOverShare, Capacity: fairq.Unbounded},
+		"and Options.Capacity is unlimited":                                         {WhenFull: fairq.EvictOldest, Capacity: fairq.Unbounded, OnEvict: evict},
+		"Options.OnEvict is nil; with WhenFull EvictHeaviest it must be a function": {WhenFull: fairq.EvictHeaviest},
 		"Options.OnEvict is nil": {WhenFull: fairq.EvictOldest},
-		"Options.OnEvict is set; with WhenFull Reject it must be nil": {OnEvict: evict},
+		"Options.OnEvict is set; with WhenFull Reject it must be nil":          {OnEvict: evict},
+		"Options.OnEvict is set; with WhenFull RejectOverShare it must be nil": {OnEvict: evict, WhenFull: fairq.RejectOverShare},
 	} {
 		func() {
 			defer func() { require.Contains(t, fmt.Sprint(recover()), want) }()

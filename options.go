@@ -20,8 +20,8 @@ type Options[K comparable, V any] struct {
 	// negative, nor greater than Capacity.
 	KeyCapacity int
 
-	// WhenFull says what becomes of a push when the queue is at its Capacity. A push of a key at its KeyCapacity is refused in any
-	// case.
+	// WhenFull says what becomes of a push when the queue is at its Capacity, or gets there. A push of a key at its KeyCapacity
+	// is refused in any case.
 	WhenFull WhenFull
 
 	// Newcomers says which round a key joins that has nothing queued.
@@ -34,8 +34,8 @@ type Options[K comparable, V any] struct {
 
 	// OnEvict is handed what is evicted, in the goroutine of the push that takes its place, or of the call that lets a producer in
 	// who waited, after the lock is released. It delays that call, so it should be quick. It may be called before the Add that
-	// queued the item has returned, so it must not rely on the ticket. EvictHeaviest and EvictOldest need it, Reject does not allow
-	// it.
+	// queued the item has returned, so it must not rely on the ticket. EvictHeaviest and EvictOldest need it, Reject and
+	// RejectOverShare do not allow it.
 	OnEvict func(K, V)
 
 	// TrackWait makes the queue measure how long items wait, for [Stats] and [KeyStat]. It costs two clock readings for each item,
@@ -47,8 +47,24 @@ type Options[K comparable, V any] struct {
 type WhenFull int
 
 const (
-	// Reject refuses the push.
+	// Reject refuses the push, whoever's it is. So a key that floods the queue keeps everybody else out of it: use this where
+	// producers trust each other, or wait in PushWait.
 	Reject WhenFull = iota
+
+	// RejectOverShare keeps room for others: a key may hold about as many places as are free. A push of a key with n items
+	// and weight w is accepted if there are more than n/w + 1 free places before it, or if n is 0 and there is one. Otherwise it
+	// is refused as if the key were at its KeyCapacity, and the [FullError] has the key's share at that moment for a limit.
+	//
+	// Nothing is evicted, and what others push later takes nothing back. The last place goes only to a key that has nothing
+	// queued; m keys of weight 1 that flood the queue hold about 1/(m+1) of it each, and leave as much free; a single one of
+	// weight w holds w/(w+1). As long as nothing leaves, the queue can be full only if the product of weight + 1, over all keys
+	// that have items but the one of the least weight, is at least Capacity: with weight 1 that takes 8 keys at 128. (The rule
+	// is known from switches with shared memory: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory
+	// packet switches", IEEE/ACM Transactions on Networking 6, 1998.)
+	//
+	// A producer in PushWait whose key is over its share is set aside until an item of the key leaves, or another push of the key
+	// comes. So it may wait although its share has grown meanwhile, because others have left.
+	RejectOverShare
 
 	// EvictHeaviest makes room by evicting the newest item of a key whose backlog reaches furthest, counted in rounds, not in
 	// items: weights count. If the pushing key is itself such a key, the push is refused. So a key that floods the queue takes
@@ -60,6 +76,14 @@ const (
 	// never refused for lack of Capacity, and PushWait does not wait for it, where what is new is worth more than what is old.
 	EvictOldest
 )
+
+// String returns the constant's name.
+func (w WhenFull) String() string {
+	if names := [...]string{"Reject", "RejectOverShare", "EvictHeaviest", "EvictOldest"}; w >= 0 && int(w) < len(names) {
+		return names[w]
+	}
+	return fmt.Sprintf("WhenFull(%d)", int(w))
+}
 
 // Newcomers says which round a key joins that has nothing queued.
 type Newcomers int
@@ -95,15 +119,15 @@ func (o *Options[K, V]) complete() error {
 	case o.KeyCapacity < 0 || o.KeyCapacity > o.Capacity:
 		return fmt.Errorf("fairq: Options.KeyCapacity is %d; the limits are 0 and Options.Capacity, %d", o.KeyCapacity, o.Capacity)
 	case o.WhenFull < Reject || o.WhenFull > EvictOldest:
-		return fmt.Errorf("fairq: Options.WhenFull is %d; the limits are Reject, %d, and EvictOldest, %d", o.WhenFull, Reject, EvictOldest)
+		return fmt.Errorf("fairq: Options.WhenFull is %d; the limits are Reject, %d, and EvictOldest, %d", int(o.WhenFull), int(Reject), int(EvictOldest))
 	case o.Newcomers < NextRound || o.Newcomers > ThisRound:
 		return fmt.Errorf("fairq: Options.Newcomers is %d; the limits are NextRound, %d, and ThisRound, %d", o.Newcomers, NextRound, ThisRound)
 	case o.WhenFull != Reject && o.Capacity == MaxLen:
-		return fmt.Errorf("fairq: Options.WhenFull is not Reject and Options.Capacity is unlimited, so the queue is never full")
-	case o.WhenFull != Reject && o.OnEvict == nil:
-		return fmt.Errorf("fairq: Options.OnEvict is nil; unless WhenFull is Reject it must be a function, or items would be lost in silence")
-	case o.WhenFull == Reject && o.OnEvict != nil:
-		return fmt.Errorf("fairq: Options.OnEvict is set; with WhenFull Reject it must be nil, for nothing is ever evicted")
+		return fmt.Errorf("fairq: Options.WhenFull is %v and Options.Capacity is unlimited, so the queue is never full", o.WhenFull)
+	case o.WhenFull >= EvictHeaviest && o.OnEvict == nil:
+		return fmt.Errorf("fairq: Options.OnEvict is nil; with WhenFull %v it must be a function, or items would be lost in silence", o.WhenFull)
+	case o.WhenFull < EvictHeaviest && o.OnEvict != nil:
+		return fmt.Errorf("fairq: Options.OnEvict is set; with WhenFull %v it must be nil, for nothing is ever evicted", o.WhenFull)
 	}
 	return nil
 }

@@ -127,10 +127,10 @@ func (q *FairQueue[K, V]) tickLocked() {
 	}
 }
 
-// roomyLocked tells whether an item can be pushed without more ado: there is room for any key, nobody waits for it, and
-// no clock is to be read.
+// roomyLocked tells whether an item can be pushed without more ado: there is room for any key, nobody waits for it or for
+// room, and no clock is to be read.
 func (q *FairQueue[K, V]) roomyLocked() bool {
-	return q.queue.len < q.roomy && q.consumers.len == 0
+	return q.queue.len < q.roomy && q.consumers.len+q.barred.len == 0
 }
 
 // freeLocked tells whether an item can be popped without more ado: there is one, nobody waits for its place, and no clock
@@ -155,7 +155,7 @@ func (q *FairQueue[K, V]) popAndUnlock() (item V, ok bool) {
 func (q *FairQueue[K, V]) pushLocked(l *label[K], item V, ticket *Ticket, after *aftermath[K, V]) error {
 	row, s, err := q.makeRoomLocked(l, after)
 	if err != nil {
-		return q.refuseLocked(err)
+		return q.refuseLocked(l, err)
 	}
 	node := q.enterLocked(l, row, s, item)
 	if ticket != nil {
@@ -182,16 +182,15 @@ func (q *FairQueue[K, V]) pushRunLocked(labels []label[K], items []V) (n int) {
 }
 
 // refuseLocked returns what a push that does not wait returns for an error of makeRoomLocked, and counts it.
-func (q *FairQueue[K, V]) refuseLocked(err error) error {
+func (q *FairQueue[K, V]) refuseLocked(l *label[K], err error) error {
 	if q.closed {
 		return err
 	}
 	q.counts.Refused++
-	limit, key := q.options.Capacity, errors.Is(err, ErrKeyFull)
-	if key {
-		limit = q.options.KeyCapacity
+	if errors.Is(err, ErrKeyFull) {
+		return &FullError{Len: q.queue.keyLen(l.key, l.hash), Limit: q.keyLimitLocked(l), Key: true}
 	}
-	return &FullError{Len: limit, Limit: limit, Key: key}
+	return &FullError{Len: q.queue.len, Limit: q.options.Capacity}
 }
 
 // makeRoomLocked returns nil if an item can be queued, after evicting another one if need be, and what it found out about
@@ -200,6 +199,9 @@ func (q *FairQueue[K, V]) makeRoomLocked(l *label[K], after *aftermath[K, V]) (r
 	if q.closed {
 		return 0, nil, ErrClosed
 	}
+	if q.barred.len > 0 {
+		q.leftLocked(l, after) // the key's share may have grown, and who waits comes first
+	}
 	items := 0
 	if row, s = q.queue.keys.find(l.key, l.hash); s != nil {
 		items = int(s.len)
@@ -207,12 +209,12 @@ func (q *FairQueue[K, V]) makeRoomLocked(l *label[K], after *aftermath[K, V]) (r
 	if items == 0 {
 		row, s = 0, nil // it may rest, and eviction may end that
 	}
-	switch {
-	case items >= q.options.KeyCapacity && q.options.KeyCapacity < q.options.Capacity:
+	switch limit := q.keyLimitLocked(l); {
+	case items >= limit && limit < q.options.Capacity:
 		return 0, nil, ErrKeyFull
 	case q.queue.len < q.options.Capacity:
 		return row, s, nil
-	case q.options.WhenFull == Reject,
+	case q.options.WhenFull < EvictHeaviest,
 		q.options.WhenFull == EvictHeaviest && items > 0 && s.last == q.queue.rounds.last:
 		return 0, nil, ErrFull
 	}
@@ -282,30 +284,41 @@ func (q *FairQueue[K, V]) labelLocked(row uint32) label[K] {
 	return label[K]{key: s.key, hash: s.hash}
 }
 
-// leftLocked lets producers use the room that an item of a key has left.
+// leftLocked lets producers use the room that an item of a key has left. Each that enters changes its key's share.
 func (q *FairQueue[K, V]) leftLocked(l *label[K], after *aftermath[K, V]) {
-	q.unbarLocked(l)
+	for q.unbarLocked(l) {
+		q.admitLocked(after)
+	}
 	q.admitLocked(after)
 }
 
-// unbarLocked lets the first of a key's barred producers take a turn.
+// unbarLocked lets the first of a key's barred producers take a turn, if there is room for it.
 //
-// It is called whenever an item of the key leaves the queue, and whenever a producer of the key leaves the line, so if
-// there are barred producers, the key's items and its producers in the line are together as many as its capacity. (Under
-// EvictHeaviest they may be more, for a push that makes room for itself does not queue up. Under EvictOldest nobody is in the
-// line for longer than a call.)
-func (q *FairQueue[K, V]) unbarLocked(l *label[K]) {
-	if _, s := q.barred.keys.find(l.key, l.hash); s != nil {
-		q.lineUpLocked(&q.producers, q.barred.remove(s.first))
+// A producer is barred only while its key has items, or other producers in the line. This is called whenever one of these
+// leaves, so no producer is left behind.
+func (q *FairQueue[K, V]) unbarLocked(l *label[K]) bool {
+	_, s := q.barred.keys.find(l.key, l.hash)
+	if s == nil || !q.keyRoomLocked(&(*q.barred.values.at(s.first)).label) {
+		return false
 	}
+	q.lineUpLocked(&q.producers, q.barred.remove(s.first))
+	return true
 }
 
-// keyRoomLocked returns how many more items of a key there is room for, those of the producers in the line counted in.
-func (q *FairQueue[K, V]) keyRoomLocked(l *label[K]) int {
-	if q.options.KeyCapacity == q.options.Capacity {
-		return q.options.Capacity
+// keyLimitLocked returns how many items of a key the queue may hold as it is now.
+func (q *FairQueue[K, V]) keyLimitLocked(l *label[K]) int {
+	limit := q.options.KeyCapacity
+	if q.options.WhenFull == RejectOverShare {
+		share := int64(l.weight) * int64(q.options.Capacity-q.queue.len-1)
+		limit = int(min(int64(limit), max(share, 1)))
 	}
-	return q.options.KeyCapacity - q.queue.keyLen(l.key, l.hash) - q.producers.keyLen(l.key, l.hash)
+	return limit
+}
+
+// keyRoomLocked tells whether a key has room for an item, those of its producers in the line counted in.
+func (q *FairQueue[K, V]) keyRoomLocked(l *label[K]) bool {
+	limit := q.keyLimitLocked(l)
+	return limit == q.options.Capacity || limit > q.queue.keyLen(l.key, l.hash)+q.producers.keyLen(l.key, l.hash)
 }
 
 // admitLocked queues what waiting producers have brought, as far as there is room or may be made. So as long as there is
@@ -313,7 +326,7 @@ func (q *FairQueue[K, V]) keyRoomLocked(l *label[K]) int {
 func (q *FairQueue[K, V]) admitLocked(after *aftermath[K, V]) {
 	for q.producers.len > 0 && (q.queue.len < q.options.Capacity || q.options.WhenFull == EvictOldest) {
 		w := q.producers.pop()
-		if q.queue.keyLen(w.key, w.hash) >= q.options.KeyCapacity {
+		if q.queue.keyLen(w.key, w.hash) >= q.keyLimitLocked(&w.label) {
 			q.lineUpLocked(&q.barred, w)
 			continue
 		}

@@ -59,6 +59,9 @@ func (q *FairQueue[K, V]) roomyAgainLocked() {
 	q.roomy = 0
 	if q.options.KeyCapacity == q.options.Capacity && !q.options.TrackWait && !q.closed {
 		q.roomy = q.options.Capacity
+		if q.options.WhenFull == RejectOverShare {
+			q.roomy /= 2 // up to here any key has fewer items than there are free places
+		}
 	}
 	for _, w := range q.watches {
 		q.roomy = min(q.roomy, w.level-1)

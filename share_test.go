@@ -1,0 +1,157 @@
+package fairq_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"text/tabwriter"
+
+	"github.com/fairq/fairq"
+	"github.com/stretchr/testify/require"
+)
+
+// shares makes a queue of keys that are their own items, with RejectOverShare.
+func shares(capacity int, weights []int) *fairq.FairQueue[int, int] {
+	return fairq.New(func(key int) int { return key }, &fairq.Options[int, int]{
+		Capacity: capacity, WhenFull: fairq.RejectOverShare, Weight: func(key int) int { return weights[key] },
+	})
+}
+
+// What RejectOverShare promises, in random histories of pushes and pops, of some keys that flood and some that do not.
+func TestShareRule(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		capacity, weights := 1+r.IntN(60), make([]int, 2+r.IntN(12))
+		for key := range weights {
+			weights[key] = 1
+			if seed%2 == 0 {
+				weights[key] += r.IntN(5)
+			}
+		}
+		q := shares(capacity, weights)
+		pops := r.IntN(3) // of 10 calls
+		for range 500 {
+			if r.IntN(10) < pops {
+				q.Pop()
+				continue
+			}
+			key := min(r.IntN(len(weights)), r.IntN(len(weights)), r.IntN(len(weights)))
+			n, free := q.KeyLen(key), capacity-q.Len()
+			accepted := n == 0 && free > 0 || n < weights[key]*(free-1)
+			err := q.Push(key)
+			require.Equal(t, accepted, err == nil, "n %d, weight %d, free %d", n, weights[key], free)
+			if full := new(fairq.FullError); errors.As(err, &full) && full.Key {
+				require.Equal(t, fairq.FullError{Len: n, Limit: max(1, weights[key]*(free-1)), Key: true}, *full)
+				require.GreaterOrEqual(t, full.Len, full.Limit)
+			} else if err != nil {
+				require.Equal(t, fairq.FullError{Len: capacity, Limit: capacity}, *full)
+			}
+			if pops == 0 && q.Len() == capacity {
+				product, least := 1, 1000
+				for key, weight := range weights {
+					if q.KeyLen(key) > 0 {
+						product *= weight + 1
+						least = min(least, weight)
+					}
+				}
+				require.GreaterOrEqual(t, product/(least+1), capacity)
+			}
+		}
+	}
+}
+
+// Keys that flood the queue share it among themselves and with one part that stays free.
+func TestShareOfFloods(t *testing.T) {
+	for _, capacity := range []int{30, 128, 1000, 4096} {
+		for floods := 1; floods <= 6; floods++ {
+			weights := make([]int, floods)
+			for key := range weights {
+				weights[key] = 1
+			}
+			q := shares(capacity, weights)
+			for i := range capacity * floods {
+				_ = q.Push(i % floods)
+			}
+			for key := range floods {
+				require.InDelta(t, float64(capacity)/float64(floods+1), q.KeyLen(key), 1.5)
+			}
+		}
+		for weight := 1; weight <= 5; weight++ {
+			q := shares(capacity, []int{weight})
+			for range capacity {
+				_ = q.Push(0)
+			}
+			require.InDelta(t, float64(capacity*weight)/float64(weight+1), q.Len(), 2)
+		}
+	}
+	require.EqualValues(t, 8, keysThatFill(128))
+	require.EqualValues(t, 11, keysThatFill(1024))
+}
+
+// keysThatFill returns how many keys it takes to fill a queue, if each pushes until it is refused before the next one begins.
+func keysThatFill(capacity int) (keys int) {
+	weights := make([]int, capacity)
+	for key := range weights {
+		weights[key] = 1
+	}
+	for q := shares(capacity, weights); q.Len() < capacity; keys++ {
+		for q.Push(keys) == nil { //nolint:revive // until it is refused
+		}
+	}
+	return keys
+}
+
+// Hogs push three jobs a tick each, small one in ten ticks, and one a tick is done. With Reject the hogs fill the queue and
+// small is refused. A KeyCapacity of half the queue helps against one hog.
+func ExampleWhenFull() {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "small's jobs done, of 10,000\t1 hog\t2 hogs\t3 hogs\tjobs evicted\t")
+	for _, o := range []fairq.Options[string, string]{
+		{WhenFull: fairq.Reject},
+		{WhenFull: fairq.Reject, KeyCapacity: fairq.DefaultCapacity / 2},
+		{WhenFull: fairq.RejectOverShare},
+		{WhenFull: fairq.EvictHeaviest},
+		{WhenFull: fairq.EvictOldest},
+	} {
+		fmt.Fprint(w, o.WhenFull)
+		if o.KeyCapacity > 0 {
+			fmt.Fprintf(w, ", KeyCapacity %d", o.KeyCapacity)
+		}
+		evicted := 0
+		if o.WhenFull >= fairq.EvictHeaviest {
+			o.OnEvict = func(string, string) { evicted++ }
+		}
+		for hogs := range 3 {
+			fmt.Fprintf(w, "\t%d", flood(o, []string{"hog 1", "hog 2", "hog 3"}[:hogs+1]))
+		}
+		fmt.Fprintf(w, "\t%d\t\n", evicted)
+	}
+	w.Flush()
+	// Output:
+	// small's jobs done, of 10,000   1 hog   2 hogs   3 hogs   jobs evicted
+	//                          Reject       6        3        2              0
+	//          Reject, KeyCapacity 64   10000        3        2              0
+	//                 RejectOverShare   10000    10000    10000              0
+	//                   EvictHeaviest   10000    10000    10000         719863
+	//                     EvictOldest   10000    10000    10000        1529619
+}
+
+func flood(o fairq.Options[string, string], hogs []string) (done int) {
+	q := fairq.New(func(key string) string { return key }, &o)
+	for tick := range 100_000 {
+		for range 3 {
+			for _, hog := range hogs {
+				_ = q.Push(hog)
+			}
+		}
+		if tick%10 == 0 {
+			_ = q.Push("small")
+		}
+		if key, _ := q.Pop(); key == "small" {
+			done++
+		}
+	}
+	return done
+}
