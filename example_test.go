@@ -2,6 +2,7 @@ package fairq_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -180,4 +181,39 @@ func ExampleQueue() {
 	// alice 1
 	// bob 3
 	// alice 2
+}
+
+// Who gets the service, and who is refused?
+func ExampleFairQueue_KeyCounts() {
+	q := fairq.New(func(key string) string { return key }, &fairq.Options[string, string]{
+		Capacity: 10, WhenFull: fairq.RejectOverShare, CountKeys: 100,
+	})
+	for range 20 {
+		_ = q.Push("hog")
+	}
+	_ = q.Push("small")
+	for range 4 {
+		q.Pop()
+	}
+	for _, k := range q.KeyCounts(10) {
+		fmt.Printf("%s: %+v\n", k.Key, k.Total)
+	}
+	// Output:
+	// hog: {Served:3 Refused:15 Evicted:0}
+	// small: {Served:1 Refused:0 Evicted:0}
+}
+
+// What can be seen of a queue is printed and marshalled as it is.
+func ExampleSnapshot() {
+	q := fairq.New(func(job string) string { return job[:1] }, nil)
+	_, _ = q.PushBatch([]string{"a1", "a2", "a3", "b1", "c1"})
+	q.Pop()
+	fmt.Println(q.Snapshot())
+	text, err := json.Marshal(q.Snapshot())
+	fmt.Println(string(text), err)
+	fmt.Printf("%+v\n", q.KeyStats(1))
+	// Output:
+	// {Round:[b1 c1] Queues:map[a:[a2 a3]]}
+	// {"round":["b1","c1"],"queues":{"a":["a2","a3"]}} <nil>
+	// [{Key:a Len:2 Rounds:2 OldestAge:0s Wait:none}]
 }

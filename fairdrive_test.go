@@ -74,6 +74,9 @@ func newFairDriver(t *testing.T, mode, size byte) *fairDriver {
 		}
 		o.Weight = func(k float64) int { return max(1, weights[numberOf(k)]) }
 	}
+	if size&32 != 0 {
+		o.CountKeys = 10 // all of them
+	}
 	d := &fairDriver{
 		T: t, nan: size&16 != 0, tickets: map[int]Ticket{}, ended: make(chan call, 1000), cancels: map[int]context.CancelCauseFunc{},
 	}
@@ -212,6 +215,7 @@ func (d *fairDriver) compare(step int) {
 	require.NoError(d, d.q.Check(), "step %d", step)
 	compare(d, &d.q.queue, d.m.model)
 	d.compareStats(step)
+	d.compareCounts()
 	d.compareSnapshot()
 }
 
@@ -232,6 +236,19 @@ func (d *fairDriver) compareStats(step int) {
 		want := keys[numberOf(s.Key)]
 		want.Key, want.Wait = s.Key, s.Wait
 		require.Equal(d, fmt.Sprint(want), fmt.Sprint(s), "step %d", step)
+	}
+}
+
+func (d *fairDriver) compareCounts() {
+	got := map[int]Counts{}
+	for _, k := range d.q.KeyCounts(100) {
+		require.Zero(d, k.Missed)
+		got[numberOf(k.Key)] = k.Total
+	}
+	if d.m.o.CountKeys > 0 {
+		require.Equal(d, d.m.byKey, got)
+	} else {
+		require.Empty(d, got)
 	}
 }
 

@@ -19,6 +19,7 @@ type fairModel struct {
 	closed    bool
 	counts    Stats // with the gauges that compareFair does not fill in left out
 	evicted   []int
+	byKey     map[int]Counts
 	done      map[int]outcome   // of the calls that wait or have waited, by their number
 	since     map[int]time.Time // when each item was pushed
 }
@@ -32,7 +33,7 @@ type outcome struct {
 func newFairModel(o Options[float64, int], weights map[int]int) *fairModel {
 	return &fairModel{
 		o: o, model: newModel(o.Newcomers, weights), producers: newModel(NextRound, weights), barred: newModel(NextRound, weights),
-		keyOf: map[int]int{}, done: map[int]outcome{}, since: map[int]time.Time{},
+		keyOf: map[int]int{}, byKey: map[int]Counts{}, done: map[int]outcome{}, since: map[int]time.Time{},
 	}
 }
 
@@ -78,6 +79,7 @@ func (m *fairModel) evict(key int) {
 		}
 	}
 	m.counts.Evicted++
+	m.countKey(victim, Counts{Evicted: 1})
 	m.evicted = append(m.evicted, victim)
 	m.remove(victim)
 	m.unbar(m.keyOf[victim])
@@ -113,6 +115,7 @@ func (m *fairModel) offer(item int) error {
 	if err := m.makeRoom(m.keyOf[item]); err != nil {
 		if !m.closed {
 			m.counts.Refused++
+			m.countKey(item, Counts{Refused: 1})
 		}
 		return err
 	}
@@ -197,10 +200,17 @@ func (m *fairModel) admit() {
 	}
 }
 
+func (m *fairModel) countKey(item int, c Counts) {
+	key := m.keyOf[item]
+	c.add(m.byKey[key])
+	m.byKey[key] = c
+}
+
 // take pops and counts.
 func (m *fairModel) take() int {
 	_, item, _ := m.pop()
 	m.counts.Popped++
+	m.countKey(item, Counts{Served: 1})
 	m.counts.Wait.add(time.Since(m.since[item]))
 	return item
 }

@@ -36,6 +36,9 @@ type FairQueue[K comparable, V any] struct {
 
 	watches []*Watch[K, V] // those that are armed
 
+	now     time.Time      // of the call that is being made, if the clock is needed
+	counter *KeyCounter[K] // nil if nothing is counted by key
+
 	waiters sync.Pool // *waiter[K, V] to be used again
 }
 
@@ -75,6 +78,9 @@ func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[
 	q.queue.Newcomers = o.Newcomers
 	if o.TrackWait {
 		q.queue.waits = new(waits)
+	}
+	if o.CountKeys > 0 {
+		q.counter = NewKeyCounter[K](o.CountKeys)
 	}
 	return q
 }

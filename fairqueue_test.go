@@ -92,6 +92,7 @@ func TestNewPanics(t *testing.T) {
 		"Options.KeyCapacity is -1; the limits are 0 and Options.Capacity, 128":     {KeyCapacity: -1},
 		"Options.KeyCapacity is 11; the limits are 0 and Options.Capacity, 10":      {Capacity: 10, KeyCapacity: 11},
 		"Options.WhenFull is 4; the limits are Reject, 0, and EvictOldest, 3":       {WhenFull: 4},
+		"Options.CountKeys is -1; the limits are 0 and MaxLen, 536870912":           {CountKeys: -1},
 		"Options.Newcomers is -1; the limits are NextRound, 0, and ThisRound, 1":    {Newcomers: -1},
 		"Options.WhenFull is RejectOverShare and Options.Capacity is unlimited":     {WhenFull: fairq.RejectOverShare, Capacity: fairq.Unbounded},
 		"and Options.Capacity is unlimited":                                         {WhenFull: fairq.EvictOldest, Capacity: fairq.Unbounded, OnEvict: evict},

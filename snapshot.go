@@ -1,23 +1,31 @@
 package fairq
 
-import "iter"
+import (
+	"fmt"
+	"iter"
+)
 
 // Snapshot is what a queue held at one moment. Each item is either in Round or in Queues. It is a copy, and the queue goes
 // on without it.
 type Snapshot[K comparable, V any] struct {
 	// Round is what is left of the current round, in the order in which it will leave. A round begins with the first Pop from
 	// it, so as long as there was none, Round is empty.
-	Round []V
+	Round []V `json:"round"`
 
 	// Queues holds what is queued behind the current round by key, each in the order in which it was pushed. (Keys that are not
 	// equal to themselves have one entry together, which only a range loop finds.)
-	Queues map[K][]V
+	Queues map[K][]V `json:"queues"`
 
 	order []entry[K, V]
 }
 
 // Len returns the number of items.
 func (s Snapshot[K, V]) Len() int { return len(s.order) }
+
+// String shows Round and Queues.
+func (s Snapshot[K, V]) String() string {
+	return fmt.Sprintf("{Round:%v Queues:%v}", s.Round, s.Queues)
+}
 
 // Order iterates over all items in the order in which they will leave if nothing else is pushed or removed.
 func (s Snapshot[K, V]) Order() iter.Seq2[K, V] {

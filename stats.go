@@ -1,6 +1,7 @@
 package fairq
 
 import (
+	"fmt"
 	"math/bits"
 	"slices"
 	"time"
@@ -9,38 +10,56 @@ import (
 // Stats tells how a [FairQueue] is doing. Items are counted once in Pushed, and once, when they leave, in one of Popped,
 // Removed, Evicted and Drained; so Pushed is always the sum of these four and Len.
 type Stats struct {
-	Len         int // items queued
-	Keys        int // keys that have items queued
-	Capacity    int // the most items that the queue can hold; MaxLen if it is unbounded
-	WaitingPush int // goroutines in PushWait
-	WaitingPop  int // goroutines in PopWait
-	Closed      bool
+	Len         int  `json:"len"`          // items queued
+	Keys        int  `json:"keys"`         // keys that have items queued
+	Capacity    int  `json:"capacity"`     // the most items that the queue can hold; MaxLen if it is unbounded
+	WaitingPush int  `json:"waiting_push"` // goroutines in PushWait
+	WaitingPop  int  `json:"waiting_pop"`  // goroutines in PopWait
+	Closed      bool `json:"closed"`
 
-	Pushed  uint64 // items accepted since the queue was made
-	Popped  uint64 // items delivered by Pop, PopWait and PopBatch
-	Removed uint64 // items taken out by Remove and RemoveKey
-	Evicted uint64 // items handed to OnEvict
-	Drained uint64 // items returned by Drain
-	Refused uint64 // pushes that found the queue, or their key's share of it, full; PushWait is never counted
+	Pushed  uint64 `json:"pushed"`  // items accepted since the queue was made
+	Popped  uint64 `json:"popped"`  // items delivered by Pop, PopWait and PopBatch
+	Removed uint64 `json:"removed"` // items taken out by Remove and RemoveKey
+	Evicted uint64 `json:"evicted"` // items handed to OnEvict
+	Drained uint64 `json:"drained"` // items returned by Drain
+	Refused uint64 `json:"refused"` // pushes that found the queue, or their key's share of it, full; PushWait is never counted
 
-	OldestAge time.Duration // how long the oldest item has been queued; 0 unless TrackWait is on
-	Wait      Histogram     // how long the items delivered had been queued; empty unless TrackWait is on
+	OldestAge time.Duration `json:"oldest_age_ns"` // how long the oldest item has been queued; 0 unless TrackWait is on
+	Wait      Histogram     `json:"wait"`          // how long the items delivered had been queued; empty unless TrackWait is on
 }
 
 // KeyStat tells how one key of a [FairQueue] is doing.
 type KeyStat[K comparable] struct {
-	Key       K
-	Len       int           // items queued
-	Rounds    int           // how many rounds, after the current one, it takes to deliver all of them
-	OldestAge time.Duration // how long its oldest item has been queued; 0 unless TrackWait is on
-	Wait      Histogram     // how long its items delivered had been queued, anew each time it had none; empty unless TrackWait is on
+	Key       K             `json:"key"`
+	Len       int           `json:"len"`           // items queued
+	Rounds    int           `json:"rounds"`        // how many rounds, after the current one, it takes to deliver all of them
+	OldestAge time.Duration `json:"oldest_age_ns"` // how long its oldest item has been queued; 0 unless TrackWait is on
+
+	// Wait is how long its items delivered had been queued, anew each time it had none; empty unless TrackWait is on.
+	Wait Histogram `json:"wait"`
 }
 
 // Histogram counts durations by size. Bucket i holds those up to Bound(i) that are too long for bucket i-1.
 type Histogram struct {
-	Count   uint64
-	Sum     float64 // seconds
-	Buckets [37]uint64
+	Count   uint64     `json:"count"`
+	Sum     float64    `json:"sum_seconds"`
+	Buckets [37]uint64 `json:"buckets"`
+}
+
+// Mean returns the mean of the durations counted, 0 if there are none.
+func (h Histogram) Mean() time.Duration {
+	if h.Count == 0 {
+		return 0
+	}
+	return time.Duration(h.Sum / float64(h.Count) * float64(time.Second))
+}
+
+// String tells how many durations were counted, their mean and what half and 99 of 100 of them do not exceed.
+func (h Histogram) String() string {
+	if h.Count == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%d, mean %v, half up to %v, 99%% up to %v", h.Count, h.Mean(), h.Quantile(0.5), h.Quantile(0.99))
 }
 
 // Bound returns the longest duration that bucket i counts: a microsecond for bucket 0, and twice as much for each that
@@ -159,6 +178,17 @@ func (q *FairQueue[K, V]) KeyStats(n int) []KeyStat[K] {
 		}
 	}
 	return stats
+}
+
+// KeyCounts returns the n keys that were served, refused and evicted most, heaviest first; if fewer are counted, all. It is
+// O(Options.CountKeys * log Options.CountKeys), with the lock held. Without Options.CountKeys there are none.
+func (q *FairQueue[K, V]) KeyCounts(n int) []KeyCount[K] {
+	q.lock()
+	defer q.mu.Unlock()
+	if q.counter == nil {
+		return nil
+	}
+	return q.counter.Top(n, q.now)
 }
 
 // longest returns the rows of the n keys with the most items, longest first.

@@ -115,15 +115,18 @@ func (q *FairQueue[K, V]) labelAll(labels []label[K], items []V) (n int, err err
 	return len(items), nil
 }
 
-// lock takes the lock, and reads the clock if waiting times are measured.
+// lock takes the lock, and reads the clock if that is needed.
 func (q *FairQueue[K, V]) lock() {
 	q.mu.Lock()
 	q.tickLocked()
 }
 
 func (q *FairQueue[K, V]) tickLocked() {
+	if q.queue.waits != nil || q.counter != nil {
+		q.now = time.Now()
+	}
 	if q.queue.waits != nil {
-		q.queue.waits.now = time.Since(q.epoch)
+		q.queue.waits.now = q.now.Sub(q.epoch)
 	}
 }
 
@@ -136,7 +139,7 @@ func (q *FairQueue[K, V]) roomyLocked() bool {
 // freeLocked tells whether an item can be popped without more ado: there is one, nobody waits for its place, and no clock
 // is to be read.
 func (q *FairQueue[K, V]) freeLocked() bool {
-	return q.queue.len > 0 && q.producers.len+q.barred.len == 0 && q.queue.waits == nil
+	return q.queue.len > 0 && q.producers.len+q.barred.len == 0 && q.queue.waits == nil && q.counter == nil
 }
 
 // popAndUnlock takes out the next item, if there is one, and releases the lock.
@@ -187,6 +190,7 @@ func (q *FairQueue[K, V]) refuseLocked(l *label[K], err error) error {
 		return err
 	}
 	q.counts.Refused++
+	q.countLocked(l.key, Counts{Refused: 1})
 	if errors.Is(err, ErrKeyFull) {
 		return &FullError{Len: q.queue.keyLen(l.key, l.hash), Limit: q.keyLimitLocked(l), Key: true}
 	}
@@ -238,6 +242,7 @@ func (q *FairQueue[K, V]) evictLocked(s *keyState[K], after *aftermath[K, V]) {
 	victim := label[K]{key: h.key, hash: h.hash} // h is not valid any more if it loses its only item
 	after.evict(victim.key, q.queue.remove(node))
 	q.counts.Evicted++
+	q.countLocked(victim.key, Counts{Evicted: 1})
 	if q.barred.len > 0 {
 		q.unbarLocked(&victim)
 	}
@@ -257,8 +262,7 @@ func (q *FairQueue[K, V]) enterLocked(l *label[K], row uint32, s *keyState[K], i
 func (q *FairQueue[K, V]) handOverLocked(after *aftermath[K, V]) {
 	if q.consumers.len > 0 {
 		w := q.consumers.pop()
-		w.item = q.queue.pop()
-		q.counts.Popped++
+		w.item = q.popLocked(after)
 		after.wake(w, nil)
 	}
 	if q.options.WhenFull == EvictOldest {
@@ -269,13 +273,20 @@ func (q *FairQueue[K, V]) handOverLocked(after *aftermath[K, V]) {
 
 func (q *FairQueue[K, V]) popLocked(after *aftermath[K, V]) V {
 	q.counts.Popped++
-	if q.producers.len+q.barred.len == 0 {
+	if q.producers.len+q.barred.len == 0 && q.counter == nil {
 		return q.queue.pop()
 	}
 	l := q.labelLocked(q.queue.links.at(q.queue.next()).key & keyMask)
 	item := q.queue.pop()
+	q.countLocked(l.key, Counts{Served: 1})
 	q.leftLocked(&l, after)
 	return item
+}
+
+func (q *FairQueue[K, V]) countLocked(key K, c Counts) {
+	if q.counter != nil {
+		q.counter.Add(key, c, q.now)
+	}
 }
 
 // labelLocked returns the label of the key in a row.
