@@ -268,7 +268,7 @@ func (u *unit) end(r *Row, o Outcome) {
 	if r.Address != "" {
 		o.Address, o.ID, o.Until = r.Address, r.ID, plus(u.now, u.q.settings.Retention)
 		check(u.v.SetOutcome(&o))
-		u.armOutcome(o.Until)
+		u.arm(u.forgets(o.Until))
 		u.ended(r.ID, o)
 	}
 }

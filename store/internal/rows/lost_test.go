@@ -419,3 +419,36 @@ func TestSlowToCommit(t *testing.T) {
 		})
 	}
 }
+
+// While a transaction of the caller's has something locked that is due, others look for it now and then, not all the time.
+func TestLockedWhileDue(t *testing.T) {
+	addressed := task.PutOptions{Address: "x"}
+	synctest.Test(t, func(t *testing.T) {
+		db := rowstest.NewDB(time.Now)
+		db.Shared = true
+		q := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Second}), task.Options[string]{})
+		put := func() *task.Task[string] {
+			_, err := q.Put(t.Context(), "a", "a1", addressed)
+			require.NoError(t, err)
+			got, err := q.Take(t.Context())
+			require.NoError(t, err)
+			return got
+		}
+		require.NoError(t, put().Ack(t.Context()))
+		got := put()
+		ctx, tx, err := db.Join(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, got.Ack(ctx)) // which locks the outcome of the first one
+		defer tx.Rollback()
+		var begun atomic.Int32
+		db.Fail(func(op string) error {
+			if op == "Begin" && begun.Add(1) > 5000 {
+				return errors.New("too many") // so that time can pass
+			}
+			return nil
+		})
+		time.Sleep(3 * time.Minute)
+		db.Fail(nil)
+		require.Less(t, begun.Load(), int32(2000), "transactions in these minutes")
+	})
+}

@@ -75,6 +75,7 @@ type queue struct {
 	stats   task.Stats         // counters
 	due     int64              // when advance has something to do, 0 for never
 	beat    int64              // when members must be renewed, 0 for never: no later than beatOf any of their deadlines
+	outcome int64              // until when the next outcome is told that is to be forgotten
 	spares  int64              // until then nobody is taken for dead
 	unsure  map[uint64]uint64  // by task: leases that may have begun in transactions that have failed, of each the last one
 	losable int                // how many held make it worth to look which are lost, if nobody wants to be told

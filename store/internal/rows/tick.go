@@ -44,16 +44,18 @@ func (u *unit) advance() {
 	if deadline := must(u.v.NextDeadline()); deadline != 0 {
 		u.arm(max(u.unlocked(deadline, idle), q.spares))
 	}
-	u.armOutcome(must(u.v.NextOutcome()))
+	outcome := must(u.v.NextOutcome())
+	u.arm(u.unlocked(u.forgets(outcome), outcome == q.outcome)) // it was not swept the last time
+	u.later(func() { q.outcome = outcome })
 	u.arm(must(u.v.NextDone()))
 }
 
-// armOutcome sees to it that an outcome is forgotten that is told until then. It does not matter when, so it is done for many at
-// a time.
-func (u *unit) armOutcome(until int64) {
-	if until != 0 {
-		u.arm(plus(until, keepEnds+u.q.settings.Retention/4))
+// forgets returns when an outcome is forgotten that is told until then. It does not matter when, so it is done for many at a time.
+func (u *unit) forgets(until int64) int64 {
+	if until == 0 {
+		return 0
 	}
+	return plus(until, keepEnds+u.q.settings.Retention/4)
 }
 
 // unlocked returns when to look at something that is due then. If it should have happened by now, and idle says that nothing has

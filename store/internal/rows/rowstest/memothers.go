@@ -172,7 +172,9 @@ func cloneOutcome(o rows.Outcome) *rows.Outcome {
 
 func (v *memView) SweepOutcomes(now int64, n int) error {
 	return v.do("SweepOutcomes", func() {
-		sweep(&v.q.outcomes, n, func(_ string, o *rows.Outcome) bool { return o.Until != 0 && o.Until <= now })
+		sweep(&v.q.outcomes, n, func(address string, o *rows.Outcome) bool {
+			return o.Until != 0 && o.Until <= now && v.free("outcomes", address)
+		})
 	})
 }
 
