@@ -109,7 +109,7 @@ func (s *database) quiet() bool {
 	return !s.running && (s.troubled.IsZero() || time.Since(s.troubled) > 2*time.Second)
 }
 
-func (b *table) Take(ctx context.Context, consumer string, filter task.Filter, into []task.Record) (n int, err error) {
+func (b *table) Take(ctx context.Context, consumer task.Handle, filter task.Filter, into []task.Record) (n int, err error) {
 	err = b.store.do(ctx, "take", func() error {
 		var bad error
 		n, bad = b.Backend.Take(ctx, consumer, filter, into)

@@ -225,7 +225,7 @@ func (s *slowStore) Open(ctx context.Context, name string, o task.Settings, n *t
 	return slowBackend{b}, err
 }
 
-func (b slowBackend) Take(ctx context.Context, consumer string, f task.Filter, into []task.Record) (int, error) {
+func (b slowBackend) Take(ctx context.Context, consumer task.Handle, f task.Filter, into []task.Record) (int, error) {
 	n, err := b.Backend.Take(ctx, consumer, f, into)
 	if n > 0 {
 		time.Sleep(time.Second)

@@ -14,48 +14,60 @@ import (
 // return an error. All methods may be called at any time by any goroutine.
 type Consumer[V any] struct {
 	queue        *Queue[V]
-	id           string
+	handle       Handle
 	state        consumerState
 	disconnected atomic.Bool // it keeps what it holds
 }
 
 func newConsumerID() string { return rand.Text() }
 
-func (q *Queue[V]) newConsumer(id string, filter Filter) *Consumer[V] {
-	c := &Consumer[V]{queue: q, id: id}
+func (q *Queue[V]) newConsumer(h Handle, filter Filter) *Consumer[V] {
+	c := &Consumer[V]{queue: q, handle: h}
 	c.state.filter.Store(filter.set())
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.consumers[c] = struct{}{}
+	older := q.consumers[h.ID]
+	if older != nil && older.handle.Epoch > h.Epoch { // it was resumed again meanwhile
+		older = c
+	} else {
+		q.consumers[h.ID] = c
+	}
+	q.mu.Unlock()
+	if older != nil {
+		q.notifier.mu.Lock()
+		defer q.notifier.mu.Unlock()
+		older.endLocked(ErrResumed)
+	}
 	return c
 }
 
 // NewConsumer returns a consumer that holds nothing, and takes what the filter passes.
 func (q *Queue[V]) NewConsumer(filter Filter) *Consumer[V] {
-	return q.newConsumer(newConsumerID(), filter)
+	return q.newConsumer(Handle{ID: newConsumerID()}, filter)
 }
 
 // ResumeConsumer returns the consumer of that id, which has disconnected or whose process has died, and the tasks that it
-// holds. (If it has done neither, there are two of it, and what one does with a lease the other one has done too.) It returns
-// [ErrNotFound] if they have been handed back, because Options.Grace is over.
+// holds. It returns [ErrNotFound] if they have been handed back, because Options.Grace is over.
+//
+// Who had the consumer before has it no more, here or in another process, whether it has disconnected or not: calls of its
+// Consumer change nothing and return [ErrResumed], unless that is closed, and those of its tasks return [ErrLeaseLost].
 func (q *Queue[V]) ResumeConsumer(ctx context.Context, id string, filter Filter) (*Consumer[V], []*Task[V], error) {
 	if err := q.notifier.over(); err != nil {
 		return nil, nil, err
 	}
-	records, err := q.backend.Rejoin(ctx, id)
+	epoch, records, err := q.backend.Rejoin(ctx, id)
 	if err != nil {
 		return nil, nil, err
 	}
-	c := q.newConsumer(id, filter)
+	c := q.newConsumer(Handle{id, epoch}, filter)
 	if err := q.notifier.over(); err != nil { // Close may not have seen it
-		_ = q.backend.Leave(context.WithoutCancel(ctx), id, 0)
+		_ = q.backend.Leave(context.WithoutCancel(ctx), c.handle, 0)
 		return nil, nil, err
 	}
 	return c, c.tasks(ctx, records), nil
 }
 
 // ID returns the name by which the consumer can be resumed.
-func (c *Consumer[V]) ID() string { return c.id }
+func (c *Consumer[V]) ID() string { return c.handle.ID }
 
 // SetFilter changes which tasks the consumer takes, also in calls that are waiting.
 func (c *Consumer[V]) SetFilter(filter Filter) {
@@ -129,7 +141,7 @@ func checkBatch(n int) error {
 // takeSome takes as many tasks as there are records, or fewer, none if there is none.
 func (c *Consumer[V]) takeSome(ctx context.Context, f Filter, records []Record) ([]*Task[V], error) {
 	for {
-		got, err := c.queue.backend.Take(ctx, c.id, f, records)
+		got, err := c.queue.backend.Take(ctx, c.handle, f, records)
 		if err != nil || got == 0 {
 			return nil, err
 		}
@@ -153,7 +165,7 @@ func (c *Consumer[V]) tryTake(ctx context.Context) (*Task[V], error) {
 func (c *Consumer[V]) takeOne(ctx context.Context, f Filter) (*Task[V], error) {
 	if m := c.queue.memory; m != nil {
 		var t *Task[V]
-		err := m.takeOne(c.id, &f, func(it *item) {
+		err := m.takeOne(c.handle, &f, func(it *item) {
 			t = &Task[V]{queue: c.queue, lease: Lease{it.id, it.lease, it}}
 			m.info(it, &t.Info)
 			t.Payload, _ = it.payload.(V)
@@ -168,7 +180,7 @@ func (c *Consumer[V]) takeOne(ctx context.Context, f Filter) (*Task[V], error) {
 	}
 	var records [1]Record
 	for {
-		n, err := c.queue.backend.Take(ctx, c.id, f, records[:])
+		n, err := c.queue.backend.Take(ctx, c.handle, f, records[:])
 		if err != nil || n == 0 {
 			return nil, err
 		}
@@ -190,10 +202,7 @@ func (c *Consumer[V]) over() error {
 	if err := c.queue.notifier.over(); err != nil {
 		return err
 	}
-	if c.state.closed.Load() {
-		return ErrClosed
-	}
-	return nil
+	return c.state.over()
 }
 
 // took is called with what was just taken. If the queue or the consumer has been closed meanwhile, that was too late to be
@@ -201,7 +210,7 @@ func (c *Consumer[V]) over() error {
 func (c *Consumer[V]) took(ctx context.Context) error {
 	err := c.over()
 	if err != nil && !c.disconnected.Load() {
-		_ = c.queue.backend.Leave(context.WithoutCancel(ctx), c.id, 0)
+		_ = c.queue.backend.Leave(context.WithoutCancel(ctx), c.handle, 0)
 	}
 	return err
 }
@@ -236,21 +245,39 @@ func (c *Consumer[V]) leave(ctx context.Context, disconnects bool) error {
 	}
 	n := c.queue.notifier
 	n.mu.Lock()
-	if err := n.end; err != nil && !c.state.closed.Load() {
+	over := c.state.over()
+	switch {
+	case over == nil:
+		over = n.end
+	case errors.Is(over, ErrClosed): // it is told once more, unless it was
+		over = nil
+	}
+	if over != nil {
 		n.mu.Unlock()
-		return err
+		return over
 	}
 	c.disconnected.Store(disconnects)
-	c.state.closed.Store(true)
-	n.takers.expel(&c.state)
+	c.endLocked(ErrClosed)
 	n.mu.Unlock()
-	return c.queue.dismiss(ctx, c)
+	err := c.queue.dismiss(ctx, c)
+	if errors.Is(err, ErrResumed) { // by a Queue that is not this one
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		c.endLocked(ErrResumed)
+	}
+	return err
 }
 
-// dismiss tells the backend that a consumer has left, if it has not been told.
+// endLocked says why the consumer cannot be used any more.
+func (c *Consumer[V]) endLocked(why error) {
+	c.state.end.Store(&why)
+	c.queue.notifier.takers.expel(&c.state)
+}
+
+// dismiss tells the backend that a consumer has left, if it has not been told. ErrResumed says that it is somebody else's now.
 func (q *Queue[V]) dismiss(ctx context.Context, c *Consumer[V]) error {
 	q.mu.Lock()
-	_, here := q.consumers[c]
+	here := q.consumers[c.handle.ID] == c
 	q.mu.Unlock()
 	if !here {
 		return nil
@@ -259,11 +286,17 @@ func (q *Queue[V]) dismiss(ctx context.Context, c *Consumer[V]) error {
 	if c.disconnected.Load() {
 		after = q.options.Grace
 	}
-	if err := q.backend.Leave(ctx, c.id, after); err != nil && !errors.Is(err, ErrDropped) {
+	err := q.backend.Leave(ctx, c.handle, after)
+	switch {
+	case errors.Is(err, ErrDropped):
+		err = nil
+	case err != nil && !errors.Is(err, ErrResumed):
 		return err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	delete(q.consumers, c)
-	return nil
+	if q.consumers[c.handle.ID] == c {
+		delete(q.consumers, c.handle.ID)
+	}
+	return err
 }

@@ -16,8 +16,12 @@ var (
 	ErrNotFound = errors.New("task: not found")
 
 	// ErrLeaseLost is returned when a task is not held any more: it has been settled, its lease has run out, its consumer has
-	// left, or it was deleted or buried by others.
+	// left or was resumed, or it was deleted or buried by others.
 	ErrLeaseLost = errors.New("task: lease lost")
+
+	// ErrResumed is returned by a consumer that somebody else has resumed with its id, and who has its tasks now. It is an
+	// ErrLeaseLost.
+	ErrResumed = fmt.Errorf("%w: the consumer was resumed by somebody else", ErrLeaseLost)
 
 	// ErrDuplicateAddress is returned when there is a task with this address.
 	ErrDuplicateAddress = errors.New("task: duplicate address")

@@ -28,12 +28,13 @@ const (
 	EventDelay             // its delay has ended, and it is ready
 	EventStart             // its group does not hold it any more
 	EventEvict             // it made room for another one, and is gone
+	EventResume            // its consumer was resumed, and holds it by another lease
 )
 
 var eventNames = [...]string{
 	EventPut: "put", EventTake: "take", EventAck: "ack", EventRelease: "release", EventBury: "bury", EventKick: "kick",
 	EventDelete: "delete", EventTTL: "ttl", EventTTR: "ttr", EventTouch: "touch", EventDelay: "delay", EventStart: "start",
-	EventEvict: "evict",
+	EventEvict: "evict", EventResume: "resume",
 }
 
 // String returns the event's name in lower case.

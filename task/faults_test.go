@@ -186,7 +186,7 @@ func TestHooksAmongOthers(t *testing.T) {
 type hooked struct {
 	Backend
 	beforeLeave func() error
-	beforeTake  func(consumer string)
+	beforeTake  func(consumer Handle)
 	afterTake   func(n int)
 	afterPut    func(error)
 }
@@ -196,7 +196,7 @@ func (h *hooked) Open(ctx context.Context, name string, s Settings, n *Notifier)
 	return h, err
 }
 
-func (h *hooked) Leave(ctx context.Context, consumer string, after time.Duration) error {
+func (h *hooked) Leave(ctx context.Context, consumer Handle, after time.Duration) error {
 	if h.beforeLeave != nil {
 		if err := h.beforeLeave(); err != nil {
 			return err
@@ -205,7 +205,7 @@ func (h *hooked) Leave(ctx context.Context, consumer string, after time.Duration
 	return h.Backend.Leave(ctx, consumer, after)
 }
 
-func (h *hooked) Take(ctx context.Context, consumer string, filter Filter, into []Record) (int, error) {
+func (h *hooked) Take(ctx context.Context, consumer Handle, filter Filter, into []Record) (int, error) {
 	if h.beforeTake != nil {
 		h.beforeTake(consumer)
 	}
@@ -258,7 +258,7 @@ func TestCloseWhileTaking(t *testing.T) {
 	hookedBubble(t, nil, func(ctx context.Context, q *Queue[int], h *hooked) {
 		fill(t, q, "a", 1, PutOptions{})
 		c := q.NewConsumer(Filter{})
-		h.beforeTake = func(string) { require.NoError(t, c.Close(ctx)) }
+		h.beforeTake = func(Handle) { require.NoError(t, c.Close(ctx)) }
 		_, err := c.Take(ctx)
 		require.ErrorIs(t, err, ErrClosed)
 		s, err := q.Stats(ctx)
@@ -346,8 +346,8 @@ func TestTakersThatCross(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		h.beforeTake = func(consumer string) {
-			if consumer == first {
+		h.beforeTake = func(consumer Handle) {
+			if consumer.ID == first {
 				<-gate
 			}
 		}
@@ -476,13 +476,13 @@ func TestMuchIsDue(t *testing.T) {
 		q.notifier.mu.Lock() // so that nothing happens by itself
 		q.notifier.due = time.Now().Add(-time.Hour)
 		q.notifier.mu.Unlock()
-		require.NoError(t, q.backend.Leave(ctx, c.id, time.Second))
+		require.NoError(t, q.backend.Leave(ctx, c.handle, time.Second))
 		q.memory.mu.Lock()
 		q.memory.epoch = q.memory.epoch.Add(-2 * time.Hour)
 		q.memory.mu.Unlock()
 
 		require.ErrorIs(t, last.Ack(ctx), ErrLeaseLost)
-		_, _, err = q.ResumeConsumer(ctx, c.id, Filter{})
+		_, _, err = q.ResumeConsumer(ctx, c.ID(), Filter{})
 		require.ErrorIs(t, err, ErrNotFound)
 		require.ErrorIs(t, q.Wait(ctx, "x"), ErrExpired)
 		_, err = q.Put(ctx, "c", 0, PutOptions{Address: "x"})

@@ -39,34 +39,34 @@ func (q *memoryQueue) putOne(n *New) (id ID, victim *Record, err error) {
 }
 
 // Take implements [Backend].
-func (q *memoryQueue) Take(_ context.Context, consumer string, filter Filter, into []Record) (n int, err error) {
+func (q *memoryQueue) Take(_ context.Context, consumer Handle, filter Filter, into []Record) (n int, err error) {
 	now, err := q.enter()
 	if err != nil {
 		return 0, err
 	}
 	defer q.exit()
-	for n < len(into) {
-		it := q.take(consumer, &filter, now)
+	for ; n < len(into); n++ {
+		it, err := q.take(consumer, &filter, now)
 		if it == nil {
-			break
+			return n, err
 		}
 		into[n] = q.record(it)
-		n++
 	}
 	return n, nil
 }
 
 // takeOne is Take for one task, if there is one. It allocates nothing.
-func (q *memoryQueue) takeOne(consumer string, filter *Filter, taken func(*item)) error {
+func (q *memoryQueue) takeOne(consumer Handle, filter *Filter, taken func(*item)) error {
 	now, err := q.enter()
 	if err != nil {
 		return err
 	}
 	defer q.exit()
-	if it := q.take(consumer, filter, now); it != nil {
+	it, err := q.take(consumer, filter, now)
+	if it != nil {
 		taken(it)
 	}
-	return nil
+	return err
 }
 
 // Settle implements [Backend].

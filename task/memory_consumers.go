@@ -8,7 +8,7 @@ import (
 
 // consumer is one who takes tasks.
 type consumer struct {
-	id       string
+	Handle
 	leases   list  // in the order in which they were taken
 	deadline int64 // when they are lost; 0 if it has not left
 	left     int   // how many had left before it did
@@ -20,30 +20,36 @@ func (a *consumer) before(b *consumer) bool {
 }
 func (a *consumer) at() *int32 { return &a.index }
 
-func (q *memoryQueue) consumer(id string) *consumer {
+// consumer returns the consumer of a handle, unless that has an epoch which is over.
+func (q *memoryQueue) consumer(h Handle) (*consumer, error) {
 	c := q.taker
-	if c != nil && c.id == id {
-		return c
+	if c == nil || c.Handle != h {
+		if c = q.consumers[h.ID]; c == nil {
+			c = &consumer{Handle: h}
+			q.consumers[h.ID] = c
+		}
+		if c.Epoch != h.Epoch {
+			return nil, ErrResumed
+		}
+		q.taker = c
 	}
-	if c = q.consumers[id]; c == nil {
-		c = &consumer{id: id}
-		q.consumers[id] = c
-	}
-	q.taker = c
-	return c
+	return c, nil
 }
 
 // Leave implements [Backend].
-func (q *memoryQueue) Leave(_ context.Context, id string, grace time.Duration) error {
+func (q *memoryQueue) Leave(_ context.Context, h Handle, grace time.Duration) error {
 	now, err := q.enter()
 	if err != nil {
 		return err
 	}
 	defer q.exit()
-	if q.consumers[id] == nil && grace == 0 {
+	if q.consumers[h.ID] == nil && grace == 0 {
 		return nil
 	}
-	c := q.consumer(id)
+	c, err := q.consumer(h)
+	if err != nil {
+		return err
+	}
 	now = q.sure(now)
 	if grace == 0 {
 		for it := c.leases.first; it != nil; it = c.leases.first {
@@ -53,7 +59,7 @@ func (q *memoryQueue) Leave(_ context.Context, id string, grace time.Duration) e
 		q.forgetConsumer(c)
 		return nil
 	}
-	q.rejoin(c)
+	q.stay(c)
 	q.left++
 	c.left, c.deadline = q.left, after(now, grace)
 	q.leaving.push(c)
@@ -62,13 +68,13 @@ func (q *memoryQueue) Leave(_ context.Context, id string, grace time.Duration) e
 }
 
 func (q *memoryQueue) forgetConsumer(c *consumer) {
-	delete(q.consumers, c.id)
+	delete(q.consumers, c.ID)
 	q.taker = nil
-	q.rejoin(c)
+	q.stay(c)
 }
 
-// rejoin takes a consumer out of those that have left.
-func (q *memoryQueue) rejoin(c *consumer) {
+// stay takes a consumer out of those that have left.
+func (q *memoryQueue) stay(c *consumer) {
 	if c.deadline != 0 {
 		q.leaving.remove(c)
 		c.deadline = 0
@@ -76,20 +82,26 @@ func (q *memoryQueue) rejoin(c *consumer) {
 }
 
 // Rejoin implements [Backend].
-func (q *memoryQueue) Rejoin(_ context.Context, id string) ([]Record, error) {
+func (q *memoryQueue) Rejoin(_ context.Context, id string) (epoch uint64, held []Record, err error) {
 	now, err := q.enter()
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	defer q.exit()
 	c := q.consumers[id]
 	if c == nil || c.deadline != 0 && c.deadline <= now { // so many are due that it is not its turn yet
-		return nil, fmt.Errorf("%w: consumer %q", ErrNotFound, id)
+		return 0, nil, fmt.Errorf("%w: consumer %q", ErrNotFound, id)
 	}
-	q.rejoin(c)
-	held := make([]Record, 0, c.leases.len)
+	q.stay(c)
+	c.Epoch++
+	held = make([]Record, 0, c.leases.len)
 	for it := c.leases.first; it != nil; it = it.next {
+		old := it.lease
+		q.leases++
+		it.lease = q.leases
+		q.event(EventResume, it, now, old)
 		held = append(held, q.record(it))
 	}
-	return held, nil
+	q.look() // whoever waits for the consumer of before sees that it is over
+	return c.Epoch, held, nil
 }

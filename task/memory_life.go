@@ -194,11 +194,11 @@ func (q *memoryQueue) slotFreed(k *account) {
 }
 
 // take takes the first task that the filter passes, nil if there is none.
-func (q *memoryQueue) take(consumer string, filter *Filter, now int64) *item {
-	if q.paused {
-		return nil
+func (q *memoryQueue) take(consumer Handle, filter *Filter, now int64) (*item, error) {
+	c, err := q.consumer(consumer)
+	if q.paused || err != nil {
+		return nil, err
 	}
-	c := q.consumer(consumer)
 	it := q.first(filter)
 	for n := 1; it != nil && it.isDue(now); n++ { // it has expired, but there were too many to be handled before
 		q.leaveState(it)
@@ -206,15 +206,14 @@ func (q *memoryQueue) take(consumer string, filter *Filter, now int64) *item {
 		if n%someTimers == 0 {
 			q.exit() // let others have their turn
 			q.mu.Lock()
-			if q.paused || q.dropped {
-				return nil
+			if c, err = q.consumer(consumer); q.paused || q.dropped || err != nil {
+				return nil, err
 			}
-			c = q.consumer(consumer)
 		}
 		it = q.first(filter)
 	}
 	if it == nil {
-		return nil
+		return nil, nil
 	}
 	q.leaveState(it)
 	q.leases++
@@ -227,7 +226,7 @@ func (q *memoryQueue) take(consumer string, filter *Filter, now int64) *item {
 	q.set(it, Taken)
 	q.stats.Takes++
 	q.event(EventTake, it, now, 0)
-	return it
+	return it, nil
 }
 
 // first takes the first task in order out of its line.

@@ -48,7 +48,8 @@ type driver struct {
 	evicted   []ID
 	expired   []string
 	consumers []*Consumer[int]
-	left      []string // ids of consumers that have disconnected
+	left      []string         // ids of consumers that have disconnected
+	resumed   []*Consumer[int] // others than these have resumed them
 	leases    []*Task[int]
 	events    *reader
 	stop      context.CancelFunc
@@ -318,26 +319,23 @@ func (d *driver) pause() string {
 }
 
 func (d *driver) consumer(now time.Time) string {
+	if len(d.resumed) > 0 && d.rand.IntN(3) == 0 {
+		return d.resumedConsumer()
+	}
 	i := d.rand.IntN(len(d.consumers))
 	c := d.consumers[i]
 	if n := len(d.left); n > 0 && d.rand.IntN(2) == 0 {
-		id := d.left[n-1]
+		if back := d.resume(now, d.left[n-1]); back != nil {
+			d.consumers = append(d.consumers, back)
+		}
 		d.left = d.left[:n-1]
-		back, held, err := d.q.ResumeConsumer(d.ctx, id, Filter{})
-		if _, ok := d.m.consumers[id]; !ok {
-			d.is(ErrNotFound, err)
-			return "Resume"
-		}
-		d.no(err)
-		d.m.consumers[id] = time.Time{}
-		want := d.m.heldBy(id)
-		d.equal(len(want), len(held))
-		for i := range want {
-			d.equal(want[i].lease, held[i].lease.Number)
-			d.equal(want[i].Info, held[i].Info)
-		}
-		d.consumers = append(d.consumers, back)
 		return "Resume"
+	}
+	if d.rand.IntN(4) == 0 {
+		if back := d.resume(now, c.ID()); back != nil {
+			d.consumers[i], d.resumed = back, append(d.resumed, c)
+		}
+		return "Resume one that has not left"
 	}
 	after := time.Duration(0)
 	if d.rand.IntN(2) == 0 {
@@ -350,6 +348,36 @@ func (d *driver) consumer(now time.Time) string {
 	d.m.leaveConsumer(now, c.ID(), after)
 	d.consumers[i] = d.q.NewConsumer(Filter{})
 	return fmt.Sprintf("consumer leaves for %v", after)
+}
+
+// resume returns nil if there is no consumer of that id.
+func (d *driver) resume(now time.Time, id string) *Consumer[int] {
+	back, held, err := d.q.ResumeConsumer(d.ctx, id, Filter{})
+	if _, ok := d.m.consumers[id]; !ok {
+		d.is(ErrNotFound, err)
+		return nil
+	}
+	d.no(err)
+	want := d.m.resume(now, id)
+	d.equal(len(want), len(held))
+	for i := range want {
+		d.equal(want[i].lease, held[i].lease.Number)
+		d.equal(want[i].Info, held[i].Info)
+		d.leases = append(d.leases, held[i])
+	}
+	return back
+}
+
+// resumedConsumer calls a consumer that others have resumed, so that nothing happens.
+func (d *driver) resumedConsumer() string {
+	c := pick(d, d.resumed)
+	_, _, err := c.TryTake(d.ctx)
+	d.is(ErrResumed, err)
+	_, err = c.Take(d.ctx)
+	d.is(ErrResumed, err)
+	d.is(ErrResumed, c.Disconnect(d.ctx))
+	d.is(ErrResumed, c.Close(d.ctx))
+	return "calls of a consumer that was resumed"
 }
 
 // compare compares all that there is.

@@ -54,7 +54,7 @@ func (q *memoryQueue) info(it *item, info *Info) {
 		info.Expires = q.time(it.expires)
 	}
 	if it.consumer != nil {
-		info.Consumer = it.consumer.id
+		info.Consumer = it.consumer.ID
 	}
 	if m := it.more; m != nil {
 		info.Address, info.Err, info.Role, info.Group = m.address, m.err, m.role, it.group()

@@ -9,7 +9,7 @@ import (
 // This is what the model does at each call of a Backend.
 
 func (m *model) take(now time.Time, consumer string, f Filter) *modelTask {
-	if _, ok := m.consumers[consumer]; !m.paused && !ok {
+	if _, ok := m.consumers[consumer]; !ok {
 		m.consumers[consumer] = time.Time{}
 	}
 	if m.paused {
@@ -156,6 +156,19 @@ func (m *model) leaveConsumer(now time.Time, id string, after time.Duration) {
 		m.handBack(t, now, 0, EventRelease, false)
 	}
 	delete(m.consumers, id)
+}
+
+// resume is Rejoin for a consumer that is known.
+func (m *model) resume(now time.Time, id string) []*modelTask {
+	m.consumers[id] = time.Time{}
+	held := m.heldBy(id)
+	for _, t := range held {
+		old := t.lease
+		m.leases++
+		t.lease = m.leases
+		m.event(EventResume, t, now, old)
+	}
+	return held
 }
 
 func (m *model) heldBy(id string) []*modelTask {

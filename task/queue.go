@@ -28,8 +28,8 @@ type Queue[V any] struct {
 	close  sync.Mutex // held by Close
 	closed bool       // nothing is to be handed back any more, and the backend is closed
 
-	mu        sync.Mutex // protects consumers
-	consumers map[*Consumer[V]]struct{}
+	mu        sync.Mutex              // protects consumers
+	consumers map[string]*Consumer[V] // by id, of each the newest
 }
 
 // Open opens the queue of that name in a store, and makes it if there is none. nil options are the defaults.
@@ -43,7 +43,7 @@ func Open[V any](ctx context.Context, store Store, name string, options *Options
 	if err := checkName("Open: the name", name); err != nil {
 		return nil, err
 	}
-	q := &Queue[V]{name: name, consumers: map[*Consumer[V]]struct{}{}}
+	q := &Queue[V]{name: name, consumers: map[string]*Consumer[V]{}}
 	if options != nil {
 		q.options = *options
 	}
@@ -52,7 +52,7 @@ func Open[V any](ctx context.Context, store Store, name string, options *Options
 	}
 	q.notifier = newNotifier(reflect.TypeFor[V]())
 	q.notifier.expiries.wanted = q.options.OnExpire != nil
-	q.self = q.newConsumer(newConsumerID(), Filter{})
+	q.self = q.NewConsumer(Filter{})
 	backend, err := store.Open(ctx, name, q.options.settings(), q.notifier)
 	if err != nil {
 		return nil, err
@@ -458,10 +458,10 @@ func (q *Queue[V]) end(ctx context.Context) error {
 	// First nobody takes anything any more. A call that is taking something just now sees that when it has it, and hands it back.
 	q.notifier.stop(ErrClosed)
 	q.mu.Lock()
-	consumers := slices.Collect(maps.Keys(q.consumers))
+	consumers := slices.Collect(maps.Values(q.consumers))
 	q.mu.Unlock()
 	for _, c := range consumers {
-		if err := q.dismiss(ctx, c); err != nil {
+		if err := q.dismiss(ctx, c); err != nil && !errors.Is(err, ErrResumed) {
 			return err
 		}
 	}

@@ -81,8 +81,9 @@ type Backend interface {
 	Put(ctx context.Context, tasks []New, ids []ID) (n int, evicted []Record, err error)
 
 	// Take takes up to len(into) tasks for a consumer, the first ones in order that pass the filter, and returns how many. The
-	// filter's Kinds are in alphabetical order, each once. It counts an attempt for each. A consumer that is not known yet is from now on.
-	Take(ctx context.Context, consumer string, filter Filter, into []Record) (n int, err error)
+	// filter's Kinds are in alphabetical order, each once. It counts an attempt for each. A consumer that is not known yet is
+	// from now on. If it is known with another epoch, Take returns ErrResumed.
+	Take(ctx context.Context, consumer Handle, filter Filter, into []Record) (n int, err error)
 
 	// Settle ends a lease in the given way. It returns ErrLeaseLost if the lease is not held any more.
 	Settle(ctx context.Context, lease Lease, how Settlement) error
@@ -91,14 +92,15 @@ type Backend interface {
 	// nothing has happened. It returns ErrLeaseLost if the lease is not held any more, also if d is 0.
 	Touch(ctx context.Context, lease Lease, d time.Duration) (time.Time, error)
 
-	// Leave says that a consumer will not be heard of any more; it may be one that has taken nothing. Its leases are lost after the given time, or, if that is 0,
-	// given back at once without counting the attempts. A queue of a shared Store calls it with Settings.Grace again and again, so
-	// that they are lost if its process dies.
-	Leave(ctx context.Context, consumer string, after time.Duration) error
+	// Leave says that a consumer will not be heard of any more; it may be one that has taken nothing. Its leases are lost after
+	// the given time, or, if that is 0, given back at once without counting the attempts. If the consumer is known with another
+	// epoch, Leave changes nothing and returns ErrResumed.
+	Leave(ctx context.Context, consumer Handle, after time.Duration) error
 
-	// Rejoin undoes Leave and returns the tasks that the consumer holds, in the order in which they were taken. It returns
-	// ErrNotFound if the consumer is not known (any more).
-	Rejoin(ctx context.Context, consumer string) ([]Record, error)
+	// Rejoin undoes Leave and begins the next epoch of a consumer. It returns its number and the tasks that the consumer holds,
+	// in the order in which they were taken, with new leases; the old ones are lost (EventResume). It returns ErrNotFound if the
+	// consumer is not known (any more).
+	Rejoin(ctx context.Context, consumer string) (epoch uint64, held []Record, err error)
 
 	// Peek returns a task, or ErrNotFound.
 	Peek(ctx context.Context, id ID) (Record, error)
@@ -156,6 +158,12 @@ type New struct {
 	Deadline    time.Time // the zero Time means none; it may be over; it is before the year 10,000
 	TTR         time.Duration
 	MaxAttempts int // 0 means no limit
+}
+
+// Handle is what a consumer is known by. Whoever resumes it has a new one, so that those who had it before can be told apart.
+type Handle struct {
+	ID    string
+	Epoch uint64 // how often it had been resumed by then
 }
 
 // Record is a task as a Store tells about it.

@@ -6,7 +6,7 @@ import (
 )
 
 // Task is a task and, if it comes from Take, a lease: the proof that its consumer holds it. A lease ends with Ack, Release,
-// Snooze, Fail, Bury or Discard; when its time to run is over; when its consumer is closed or has gone for too long; and
+// Snooze, Fail, Bury or Discard; when its time to run is over; when its consumer is closed, resumed or has gone for too long; and
 // when somebody else buries or deletes the task. Then it is lost, all its methods return [ErrLeaseLost], and change
 // nothing. A Task from Peek or List is no lease.
 //

@@ -50,7 +50,15 @@ type taker struct {
 // consumerState is what waiting takers must know of their consumer.
 type consumerState struct {
 	filter atomic.Pointer[setFilter] // changed under Notifier.mu
-	closed atomic.Bool               // changed under Notifier.mu
+	end    atomic.Pointer[error]     // why it cannot be used any more, nil if it can; changed under Notifier.mu
+}
+
+// over returns why the consumer cannot be used any more, nil if it can.
+func (c *consumerState) over() error {
+	if end := c.end.Load(); end != nil {
+		return *end
+	}
+	return nil
 }
 
 // ready wakes the first taker that wants such a task.
@@ -230,7 +238,7 @@ func (t *takers) tidy(g *takerGroup) {
 	}
 }
 
-// expel makes the waiting takers of a consumer see that it is closed, or those that are watches if the queue is.
+// expel makes the waiting takers of a consumer see that it is over, or those that are watches if the queue is.
 func (t *takers) expel(c *consumerState) {
 	for _, g := range t.groups {
 		for _, w := range g.line {
@@ -304,8 +312,8 @@ func (n *Notifier) unlocked(f, broken func()) {
 }
 
 func (n *Notifier) overLocked(c *consumerState) error {
-	if n.end == nil && c.closed.Load() {
-		return ErrClosed
+	if n.end == nil {
+		return c.over()
 	}
 	return n.end
 }

@@ -207,7 +207,7 @@ func (w *waiters) check(when string) {
 		if !t.done {
 			return false
 		}
-		require.True(w, t.err == nil || errors.Is(t.err, context.Canceled) || t.consumer.state.closed.Load() && errors.Is(t.err, ErrClosed), when)
+		require.True(w, t.err == nil || errors.Is(t.err, context.Canceled) || t.consumer.state.over() != nil && errors.Is(t.err, ErrClosed), when)
 		require.Equal(w, t.err == nil, len(t.got) > 0, when)
 		w.taken = append(w.taken, t.got...)
 		served = append(served, t)

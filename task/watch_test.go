@@ -170,7 +170,7 @@ func (w *waiters) collect() {
 		w.taken = append(w.taken, o.got...)
 		o.got, o.strays = nil, 0
 		require.Empty(w, o.trouble)
-		if o.watch.consumer.state.closed.Load() {
+		if o.watch.consumer.state.over() != nil {
 			require.False(w, o.armed, "it was not told that its consumer is closed")
 			o.watch.Disarm()
 			return true
@@ -181,7 +181,7 @@ func (w *waiters) collect() {
 		require.False(w, o.wrong.Load(), "called though it did not count, or twice")
 	}
 	w.taken = slices.DeleteFunc(w.taken, func(t *Task[int]) bool {
-		return !slices.ContainsFunc(w.consumers, func(c *Consumer[int]) bool { return c.id == t.Consumer })
+		return !slices.ContainsFunc(w.consumers, func(c *Consumer[int]) bool { return c.ID() == t.Consumer })
 	})
 }
 

@@ -124,7 +124,7 @@ func (v *view) prefetch(plan *rows.Plan) {
 		}
 		v.tx.queue(sql, v.queue, ids).Query(v.scanner(plan.Payloads, func(r *rows.Row) { v.got[r.ID] = r }))
 	}
-	if len(plan.Alive) > 0 && !plan.Exclusive {
+	if len(plan.Alive) > 0 {
 		v.queueAlive(plan.Alive)
 	}
 	if len(plan.Last) > 0 {

@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	sqlConsumer       = "SELECT number, name, deadline FROM fairq.consumers WHERE queue = $1 AND name = $2"
-	sqlConsumers      = "SELECT number, name, deadline FROM fairq.consumers WHERE queue = $1 AND number = ANY($2)"
-	sqlDueConsumers   = "SELECT number, name, deadline FROM fairq.consumers WHERE queue = $1 AND deadline <= $2 ORDER BY deadline, number LIMIT $3 FOR UPDATE SKIP LOCKED"
-	sqlFindConsumers  = "SELECT number, name, deadline FROM fairq.consumers WHERE queue = $1 AND name >= $2 AND substr(name, 1, length($2)) = $2 AND (deadline IS NULL OR deadline > $3) ORDER BY coalesce(deadline, 0), number"
-	sqlAddConsumer    = "INSERT INTO fairq.consumers (queue, number, name, deadline) VALUES ($1, $2, $3, nullif($4::bigint, 0))"
+	sqlConsumer       = "SELECT number, name, epoch, deadline FROM fairq.consumers WHERE queue = $1 AND name = $2"
+	sqlConsumers      = "SELECT number, name, epoch, deadline FROM fairq.consumers WHERE queue = $1 AND number = ANY($2)"
+	sqlDueConsumers   = "SELECT number, name, epoch, deadline FROM fairq.consumers WHERE queue = $1 AND deadline <= $2 ORDER BY deadline, number LIMIT $3 FOR UPDATE SKIP LOCKED"
+	sqlFindConsumers  = "SELECT number, name, epoch, deadline FROM fairq.consumers WHERE queue = $1 AND name >= $2 AND substr(name, 1, length($2)) = $2 AND (deadline IS NULL OR deadline > $3) ORDER BY coalesce(deadline, 0), number"
+	sqlAddConsumer    = "INSERT INTO fairq.consumers (queue, number, name, epoch, deadline) VALUES ($1, $2, $3, $4, nullif($5::bigint, 0))"
 	sqlAlive          = "SELECT number FROM fairq.consumers WHERE queue = $1 AND number = ANY($2) ORDER BY number FOR KEY SHARE"
 	sqlBeat           = "UPDATE fairq.consumers SET deadline = nullif($3::bigint, 0) WHERE queue = $1 AND number = ANY(ARRAY(SELECT number FROM fairq.consumers WHERE queue = $1 AND number = ANY($2) ORDER BY number FOR NO KEY UPDATE)) RETURNING number"
 	sqlDeleteConsumer = "DELETE FROM fairq.consumers WHERE queue = $1 AND number = $2"
@@ -25,7 +25,7 @@ func (v *view) consumers(what, sql string, args ...any) (list []rows.Consumer, e
 			var c rows.Consumer
 			var name []byte
 			var deadline number
-			if err := r.Scan(&c.Number, &name, &deadline); err != nil {
+			if err := r.Scan(&c.Number, &name, &c.Epoch, &deadline); err != nil {
 				return err
 			}
 			c.Name, c.Deadline = string(name), int64(deadline)
@@ -42,14 +42,14 @@ func (v *view) Consumer(name string) (*rows.Consumer, error) {
 }
 
 // AddConsumer implements rows.View.
-func (v *view) AddConsumer(name string, deadline int64) (*rows.Consumer, error) {
+func (v *view) AddConsumer(name string, epoch uint64, deadline int64) (*rows.Consumer, error) {
 	number, err := v.Number()
 	if err != nil {
 		return nil, err
 	}
 	v.alive = nil
-	v.do(sqlAddConsumer, int64(number), []byte(name), deadline)
-	return &rows.Consumer{Number: number, Name: name, Deadline: deadline}, nil
+	v.do(sqlAddConsumer, int64(number), []byte(name), int64(epoch), deadline)
+	return &rows.Consumer{Number: number, Name: name, Epoch: epoch, Deadline: deadline}, nil
 }
 
 // ConsumerNames implements rows.View.

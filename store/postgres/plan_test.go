@@ -164,7 +164,7 @@ func callAll(t *testing.T, v rows.View) {
 		func() error { return v.SweepDone(5, 10) },
 		func() error { return v.Hide("key5") },
 		func() error { return v.SetSettings([]byte("s")) },
-		func() error { _, err := v.AddConsumer("c", 5); return err },
+		func() error { _, err := v.AddConsumer("c", 1, 5); return err },
 		func() error { _, err := v.Get(50, true); return err },
 		func() error { _, err := v.Get(51, false); return err },
 		func() error { _, err := v.ByAddress("address60", false); return err },

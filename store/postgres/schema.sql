@@ -116,6 +116,7 @@ CREATE INDEX served_round ON fairq.served (queue, priority, round) WHERE round I
 CREATE TABLE fairq.consumers (
 	queue    bigint NOT NULL,
 	number   bigint NOT NULL,
+	epoch    bigint NOT NULL,
 	deadline bigint,
 	name     bytea NOT NULL,
 	PRIMARY KEY (queue, name)

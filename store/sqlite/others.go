@@ -8,7 +8,7 @@ import (
 )
 
 func readConsumer(c *cells) rows.Consumer {
-	return rows.Consumer{Number: c.uint(), Name: c.text(), Deadline: c.int()}
+	return rows.Consumer{Number: c.uint(), Name: c.text(), Epoch: c.uint(), Deadline: c.int()}
 }
 
 func (v *view) consumers(s statement, values ...driver.Value) (all []rows.Consumer, err error) {
@@ -24,8 +24,8 @@ func (v *view) Consumer(name string) (*rows.Consumer, error) {
 	return &all[0], nil
 }
 
-func (v *view) AddConsumer(name string, deadline int64) (*rows.Consumer, error) {
-	if _, err := v.session.exec(insertConsumer, v.queue, name, deadline); err != nil {
+func (v *view) AddConsumer(name string, epoch uint64, deadline int64) (*rows.Consumer, error) {
+	if _, err := v.session.exec(insertConsumer, v.queue, name, int64(epoch), deadline); err != nil {
 		return nil, err
 	}
 	return v.Consumer(name)

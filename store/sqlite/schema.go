@@ -66,7 +66,8 @@ CREATE TABLE ~served (queue, priority, "key", round NOT NULL, PRIMARY KEY (queue
 CREATE INDEX ~served_round ON ~served (queue, priority, round);
 
 CREATE TABLE ~consumers (
-	number INTEGER PRIMARY KEY AUTOINCREMENT, queue NOT NULL, name NOT NULL, deadline NOT NULL, UNIQUE (queue, name)
+	number INTEGER PRIMARY KEY AUTOINCREMENT, queue NOT NULL, name NOT NULL, epoch NOT NULL, deadline NOT NULL,
+	UNIQUE (queue, name)
 );
 CREATE INDEX ~consumers_deadline ON ~consumers (queue, deadline) WHERE deadline > 0;
 

@@ -113,7 +113,7 @@ const (
 		`AND (?5 IS NULL OR kind = ?5)`
 	listed = ` ORDER BY id LIMIT 0 + ?6`
 
-	consumerColumns = `number, name, deadline`
+	consumerColumns = `number, name, epoch, deadline`
 )
 
 // statements are the names, as they are in errors, and the texts; ~ stands for the prefix.
@@ -197,7 +197,7 @@ var statements = [numStatements]struct{ name, sql string }{
 		`(SELECT "key" FROM ~served WHERE queue = ?1 AND priority = ?2 AND round < ?3 LIMIT 0 + ?4)`},
 
 	selectConsumer: {"consumer", `SELECT ` + consumerColumns + ` FROM ~consumers WHERE queue = ? AND name = ?`},
-	insertConsumer: {"add a consumer", `INSERT INTO ~consumers (queue, name, deadline) VALUES (?, ?, ?)`},
+	insertConsumer: {"add a consumer", `INSERT INTO ~consumers (queue, name, epoch, deadline) VALUES (?, ?, ?, ?)`},
 	consumerName:   {"consumer names", `SELECT name FROM ~consumers WHERE number = ? AND +queue = ?`},
 	beatConsumer:   {"beat", `UPDATE ~consumers SET deadline = ? WHERE number = ? AND +queue = ?`},
 	dueConsumers: {"due consumers", `SELECT ` + consumerColumns + ` FROM ~consumers WHERE queue = ? AND deadline > 0 AND deadline <= ? ` +

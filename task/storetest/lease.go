@@ -207,6 +207,18 @@ var leaseCases = []testCase{
 	}},
 }
 
+// wasResumed checks that nothing can be done with a consumer that somebody else has resumed.
+func (c *consumer) wasResumed() {
+	c.e.Helper()
+	_, _, tryErr := c.TryTake(ctx)
+	_, takeErr := c.Take(ctx)
+	_, batchErr := c.TakeBatch(ctx, 10)
+	for _, err := range []error{tryErr, takeErr, batchErr, c.Disconnect(ctx), c.Close(ctx), c.Close(ctx)} {
+		c.e.is(err, task.ErrResumed)
+		c.e.is(err, task.ErrLeaseLost)
+	}
+}
+
 var consumerCases = []testCase{
 	{"Close", "hands back what the consumer holds; the attempts do not count", func(e *env) {
 		q := e.open()
@@ -364,6 +376,55 @@ var consumerCases = []testCase{
 		time.Sleep(30 * second)
 		_, _, err := q.ResumeConsumer(ctx, c.ID(), task.Filter{})
 		e.is(err, task.ErrNotFound)
+	}},
+	{"ResumeOfOneInUse", "calls of its Consumer change nothing and return [ErrResumed], unless that is closed", func(e *env) {
+		q := e.open()
+		q.put("a1 b1")
+		old := q.consumer(task.Filter{})
+		oldLeases := old.takes("a1 b1")
+		c, cancel := oldLeases[0].Context(ctx)
+		defer cancel()
+		take := old.taking()
+		again, l := q.resume(old.ID(), "a1 b1")
+		synctest.Wait()
+		take.returns(task.ErrResumed)
+		e.is(context.Cause(c), task.ErrLeaseLost)
+		old.wasResumed()
+		for i := range l {
+			oldLeases[i].lost(q)
+			l[i].holds()
+		}
+		q.put("c1")
+		again.first("c1")
+		time.Sleep(ages)
+		l[0].ack()
+		again.close()
+		old.wasResumed()
+		l[1].lost(q)
+		q.order("b1 c1")
+	}},
+	{"ResumeAgain", "calls of its Consumer change nothing and return [ErrResumed], unless that is closed", func(e *env) {
+		q := e.open()
+		q.put("a1 b1 c1")
+		c := q.consumer(task.Filter{})
+		held := c.takes("a1 b1 c1")
+		for range 3 {
+			old, lost := c, held
+			c, held = q.resume(old.ID(), "a1 b1 c1")
+			old.wasResumed()
+			lost[1].lost(q)
+		}
+		held[1].ack()
+		c.disconnect()
+		e.is(c.Close(ctx), nil)
+		again, _ := q.resume(c.ID(), "a1 c1")
+		_, err := c.Take(ctx)
+		e.is(err, task.ErrClosed)
+		e.is(c.Close(ctx), nil)
+		time.Sleep(time.Minute)
+		again.none()
+		again.close()
+		q.order("a1 c1")
 	}},
 	{"CloseOfQueue", "What Take and TakeBatch take belongs to a consumer that is closed with the queue.", func(e *env) {
 		q, other := e.open(), e.open()

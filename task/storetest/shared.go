@@ -219,6 +219,51 @@ var sharedCases = []testCase{
 		l[1].holds()
 		e.is(old[0].Ack(ctx), task.ErrClosed)
 	}},
+	{"ResumeOfOneInUse", "Who had the consumer before has it no more, here or in another process", func(e *env) {
+		q, other := e.two()
+		q.put("a1 b1 c1")
+		old := q.consumer(task.Filter{})
+		oldLeases := old.takes("a1 b1")
+		q.first("c1")
+		c, cancel := oldLeases[0].Context(ctx)
+		defer cancel()
+		take := old.taking()
+		again, l := other.resume(old.ID(), "a1 b1")
+		later()
+		take.returns(task.ErrResumed)
+		e.is(context.Cause(c), task.ErrLeaseLost)
+		q.put("d1")
+		old.wasResumed()
+		oldLeases[0].lost(q)
+		time.Sleep(ages)
+		l[0].ack()
+		q.close()
+		l[1].holds()
+		other.takes("c1 d1")
+		again.close()
+		other.first("b1")
+	}},
+	{"ResumeBackAndForth", "Who had the consumer before has it no more, here or in another process", func(e *env) {
+		q, other := e.two()
+		q.put("a1 b1")
+		c := q.consumer(task.Filter{})
+		c.first("a1")
+		for i := range 4 {
+			old, at := c, []*queue{other, q}[i%2]
+			c, _ = at.resume(old.ID(), "a1")
+			if i%2 == 0 {
+				time.Sleep(time.Duration(i) * 20 * second)
+			}
+			_, _, err := old.TryTake(ctx) // b1
+			e.is(err, task.ErrResumed)
+			e.is(old.Disconnect(ctx), task.ErrResumed)
+		}
+		c.first("b1").ack()
+		time.Sleep(ages)
+		other.none()
+		c.close()
+		other.order("a1")
+	}},
 	{"Names", "opens the queue of that name, and makes it if there is none", func(e *env) {
 		q, other := e.open(), e.openIn(e.store, "Queue")
 		id := q.one("a1", addressed)

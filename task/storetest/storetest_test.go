@@ -75,7 +75,7 @@ type diskQueue struct {
 	disk      *disk
 	notifier  *task.Notifier
 	grace     time.Duration
-	consumers map[string]bool
+	consumers map[task.Handle]bool
 }
 
 func (d *disk) Reopen(*testing.T) task.Store { return &disk{memory: d.memory} }
@@ -88,45 +88,45 @@ func (d *disk) Kill(*testing.T) {
 
 func (d *disk) Open(ctx context.Context, name string, s task.Settings, n *task.Notifier) (task.Backend, error) {
 	b, err := d.memory.Open(ctx, name, s, n)
-	return &diskQueue{b, d, n, s.Grace, map[string]bool{}}, err
+	return &diskQueue{b, d, n, s.Grace, map[task.Handle]bool{}}, err
 }
 
 // lives tells that a consumer lives, or does not any more.
-func (q *diskQueue) lives(id string, lives bool) error {
+func (q *diskQueue) lives(h task.Handle, lives bool) error {
 	q.disk.mu.Lock()
 	defer q.disk.mu.Unlock()
 	if q.disk.killed {
 		return errKilled
 	}
 	if !lives {
-		delete(q.consumers, id)
-	} else if !q.consumers[id] {
-		q.consumers[id] = true
+		delete(q.consumers, h)
+	} else if !q.consumers[h] {
+		q.consumers[h] = true
 		q.notifier.Due(time.Now())
 	}
 	return nil
 }
 
-func (q *diskQueue) Take(ctx context.Context, id string, f task.Filter, into []task.Record) (int, error) {
-	if err := q.lives(id, true); err != nil {
+func (q *diskQueue) Take(ctx context.Context, h task.Handle, f task.Filter, into []task.Record) (int, error) {
+	if err := q.lives(h, true); err != nil {
 		return 0, err
 	}
-	return q.Backend.Take(ctx, id, f, into)
+	return q.Backend.Take(ctx, h, f, into)
 }
 
-func (q *diskQueue) Leave(ctx context.Context, id string, after time.Duration) error {
-	if err := q.lives(id, false); err != nil {
+func (q *diskQueue) Leave(ctx context.Context, h task.Handle, after time.Duration) error {
+	if err := q.lives(h, false); err != nil {
 		return err
 	}
-	return q.Backend.Leave(ctx, id, after)
+	return q.Backend.Leave(ctx, h, after)
 }
 
-func (q *diskQueue) Rejoin(ctx context.Context, id string) ([]task.Record, error) {
-	held, err := q.Backend.Rejoin(ctx, id)
+func (q *diskQueue) Rejoin(ctx context.Context, id string) (epoch uint64, held []task.Record, err error) {
+	epoch, held, err = q.Backend.Rejoin(ctx, id)
 	if err == nil {
-		err = q.lives(id, true)
+		err = q.lives(task.Handle{ID: id, Epoch: epoch}, true)
 	}
-	return held, err
+	return epoch, held, err
 }
 
 func (q *diskQueue) Tick(ctx context.Context) (time.Time, error) {
@@ -139,8 +139,12 @@ func (q *diskQueue) Tick(ctx context.Context) (time.Time, error) {
 	if err != nil || len(q.consumers) == 0 {
 		return next, err
 	}
-	for id := range q.consumers {
-		if err := q.Backend.Leave(ctx, id, q.grace); err != nil {
+	for h := range q.consumers {
+		err := q.Backend.Leave(ctx, h, q.grace)
+		switch {
+		case errors.Is(err, task.ErrResumed):
+			delete(q.consumers, h)
+		case err != nil:
 			return time.Time{}, err
 		}
 	}

@@ -19,6 +19,8 @@ type backend struct {
 	opener   string        // the name of the consumer that stands for it
 }
 
+func (b *backend) handle() task.Handle { return task.Handle{ID: b.opener} }
+
 // call runs c: in the caller's transaction if ctx carries one, else in one that is shared with others.
 func (b *backend) call(ctx context.Context, name string, c call) error {
 	c.name, c.backend, c.queue = name, b, b.queue
@@ -88,13 +90,13 @@ func said(err error) bool {
 }
 
 // Take implements [task.Backend].
-func (b *backend) Take(ctx context.Context, consumer string, filter task.Filter, into []task.Record) (n int, err error) {
+func (b *backend) Take(ctx context.Context, consumer task.Handle, filter task.Filter, into []task.Record) (n int, err error) {
 	wanted := filterOf(&filter)
 	err = b.call(ctx, "Take", call{
 		rank: second,
 		plan: func(q *queue, p *Plan) {
 			p.Numbers += len(into)
-			if c := q.members[consumer]; c != nil {
+			if c := q.members[consumer.ID]; c != nil {
 				p.Alive = append(p.Alive, c.number)
 			}
 			if p.Take == 0 {
@@ -105,7 +107,10 @@ func (b *backend) Take(ctx context.Context, consumer string, filter task.Filter,
 			}
 		},
 		run: func(u *unit) error {
-			c := u.member(consumer)
+			c, err := u.member(consumer)
+			if err != nil {
+				return err
+			}
 			for n = 0; n < len(into); n++ {
 				r := u.take(c, wanted, len(into)-n)
 				if r == nil {
@@ -114,7 +119,7 @@ func (b *backend) Take(ctx context.Context, consumer string, filter task.Filter,
 					break
 				}
 				into[n] = u.record(r)
-				into[n].Consumer = consumer
+				into[n].Consumer = consumer.ID
 			}
 			return nil
 		},
@@ -183,20 +188,17 @@ func (b *backend) Touch(ctx context.Context, lease task.Lease, d time.Duration) 
 }
 
 // Leave implements [task.Backend].
-func (b *backend) Leave(ctx context.Context, consumer string, after time.Duration) error {
-	return b.call(ctx, "Leave", call{run: func(u *unit) error {
-		u.leaveConsumer(consumer, after)
-		return nil
-	}})
+func (b *backend) Leave(ctx context.Context, consumer task.Handle, after time.Duration) error {
+	return b.call(ctx, "Leave", call{run: func(u *unit) error { return u.leaveConsumer(consumer, after) }})
 }
 
 // Rejoin implements [task.Backend].
-func (b *backend) Rejoin(ctx context.Context, consumer string) (held []task.Record, err error) {
+func (b *backend) Rejoin(ctx context.Context, consumer string) (epoch uint64, held []task.Record, err error) {
 	err = b.call(ctx, "ResumeConsumer", call{run: func(u *unit) (err error) {
-		held, err = u.rejoin(consumer)
+		epoch, held, err = u.rejoin(consumer)
 		return err
 	}})
-	return held, err
+	return epoch, held, err
 }
 
 // Peek implements [task.Backend].
@@ -436,10 +438,7 @@ func (b *backend) KeyStats(ctx context.Context, n int) (stats []task.KeyStat, er
 
 // Close implements [task.Backend].
 func (b *backend) Close() error {
-	err := b.call(context.Background(), "Close", call{run: func(u *unit) error {
-		u.leaveConsumer(b.opener, 0)
-		return nil
-	}})
+	err := b.call(context.Background(), "Close", call{run: func(u *unit) error { return u.leaveConsumer(b.handle(), 0) }})
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.backends = slices.DeleteFunc(b.backends, func(other *backend) bool { return other == b })

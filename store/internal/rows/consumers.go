@@ -12,43 +12,57 @@ import (
 
 func newName() string { return rand.Text() }
 
-// member returns a consumer that lives here, and makes it known if it is not.
-func (u *unit) member(name string) *member {
-	if c := u.q.members[name]; c != nil && u.now < c.deadline && u.alive(c) {
-		return c
+// member returns the consumer of a handle, which lives here, and makes it known if it is not. It returns ErrResumed if the
+// consumer is somebody else's now.
+func (u *unit) member(h task.Handle) (*member, error) {
+	if c := u.q.members[h.ID]; c != nil && c.epoch == h.Epoch && u.now < c.deadline && u.alive(c) {
+		return c, nil
 	}
 	deadline := plus(u.now, u.q.settings.Grace)
-	row := must(u.v.Consumer(name))
-	if row == nil || len(must(u.v.Beat([]uint64{row.Number}, deadline))) == 0 { // others may just have taken it for dead
-		row = must(u.v.AddConsumer(name, deadline))
+	row := must(u.v.Consumer(h.ID))
+	if row != nil && row.Epoch != h.Epoch {
+		u.later(func() { u.q.part(h) })
+		return nil, task.ErrResumed
 	}
-	c := &member{row.Number, deadline}
-	u.later(func() { u.q.join(name, c) })
+	if row == nil || len(must(u.v.Beat([]uint64{row.Number}, deadline))) == 0 { // others may just have taken it for dead
+		row = must(u.v.AddConsumer(h.ID, h.Epoch, deadline))
+	}
+	return u.join(row), nil
+}
+
+// join makes a consumer, which was just made or renewed, one that lives here.
+func (u *unit) join(row *Consumer) *member {
+	c := &member{row.Number, row.Epoch, plus(u.now, u.q.settings.Grace)}
+	u.later(func() { u.q.join(row.Name, c) })
 	return c
 }
 
-// alive tells whether a member was not taken for dead meanwhile, and keeps it from that: others do not see yet what it takes. Who has
-// the queue for itself need not ask.
+// alive tells whether a member is still there, and keeps others from ending it: they do not see yet what it takes.
 func (u *unit) alive(c *member) bool {
-	return u.plan.Exclusive || len(must(u.v.Alive([]uint64{c.number}))) > 0
+	if !u.head.alive[c.number] { // else nobody else has written anything since
+		u.head.alive[c.number] = len(must(u.v.Alive([]uint64{c.number}))) > 0
+	}
+	return u.head.alive[c.number]
 }
 
 func (q *queue) join(name string, c *member) {
-	q.part(name)
+	if old := q.members[name]; old != nil {
+		delete(q.names, old.number)
+	}
 	q.members[name] = c
 	q.names[c.number] = name
 	q.beat = sooner(q.beat, q.beatOf(c.deadline))
 }
 
-// beatOf returns when members are to be renewed that have that deadline.
-func (q *queue) beatOf(deadline int64) int64 { return deadline - int64(q.settings.Grace)/3*2 }
-
-func (q *queue) part(name string) {
-	if c := q.members[name]; c != nil {
-		delete(q.members, name)
+func (q *queue) part(h task.Handle) {
+	if c := q.members[h.ID]; c != nil && c.epoch == h.Epoch {
+		delete(q.members, h.ID)
 		delete(q.names, c.number)
 	}
 }
+
+// beatOf returns when members are to be renewed that have that deadline.
+func (q *queue) beatOf(deadline int64) int64 { return deadline - int64(q.settings.Grace)/3*2 }
 
 // beat renews all members, in one statement.
 func (u *unit) beat() {
@@ -71,9 +85,11 @@ func (u *unit) beat() {
 	alive := must(u.v.Beat(numbers, deadline))
 	slices.Sort(alive)
 	for name, c := range q.members {
-		if _, ok := slices.BinarySearch(alive, c.number); !ok { // others have taken it for dead, so it is another one now
+		if _, ok := slices.BinarySearch(alive, c.number); !ok { // others have taken it for dead, or resumed it
 			c.deadline = 0
-			u.member(name)
+			if _, err := u.member(task.Handle{ID: name, Epoch: c.epoch}); err != nil {
+				u.notice(notice{what: look}) // so that those who wait see that too
+			}
 		}
 	}
 	u.later(func() {
@@ -84,26 +100,35 @@ func (u *unit) beat() {
 	})
 }
 
-// leave ends a consumer: at once, or if it does not come back in time.
-func (u *unit) leaveConsumer(name string, grace time.Duration) {
-	if c := u.q.members[name]; c != nil {
-		c.deadline = 0 // who takes for it in this transaction yet makes it known again
+// leaveConsumer ends a consumer: at once, or if it does not come back in time.
+func (u *unit) leaveConsumer(h task.Handle, grace time.Duration) error {
+	u.later(func() { u.q.part(h) })
+	row := must(u.v.Consumer(h.ID))
+	if row != nil && row.Epoch != h.Epoch {
+		return task.ErrResumed
 	}
-	u.later(func() { u.q.part(name) })
-	c := must(u.v.Consumer(name))
+	u.forgetMember(h.ID)
 	switch {
-	case c == nil && grace == 0:
-		return
+	case row == nil && grace == 0:
+		return nil
 	case grace == 0:
-		u.handAllBack(c.Number)
-		u.endConsumer(c.Number)
-		return
-	case c == nil:
-		must(u.v.AddConsumer(name, plus(u.now, grace)))
+		u.handAllBack(row.Number)
+		u.endConsumer(row.Number)
+		return nil
+	case row == nil:
+		must(u.v.AddConsumer(h.ID, h.Epoch, plus(u.now, grace)))
 	default:
-		must(u.v.Beat([]uint64{c.Number}, plus(u.now, grace)))
+		must(u.v.Beat([]uint64{row.Number}, plus(u.now, grace)))
 	}
 	u.arm(plus(u.now, grace))
+	return nil
+}
+
+// forgetMember has who takes for a consumer in this transaction yet look for it again.
+func (u *unit) forgetMember(name string) {
+	if c := u.q.members[name]; c != nil {
+		c.deadline = 0
+	}
 }
 
 // endConsumer ends a consumer whose tasks were handed back; later, if others have locked some: a transaction of a caller's that
@@ -132,29 +157,41 @@ func (u *unit) handAllBack(number uint64) {
 	}
 }
 
-// rejoin returns what a consumer holds that is back.
-func (u *unit) rejoin(name string) ([]task.Record, error) {
-	gone := fmt.Errorf("%w: consumer %q", task.ErrNotFound, name)
-	c := must(u.v.Consumer(name))
-	if c == nil || c.Deadline <= u.now {
-		return nil, gone
-	}
+// rejoin begins the next epoch of a consumer, and returns what it holds, by new leases. It has another number then, so that those
+// who had it before find out.
+func (u *unit) rejoin(name string) (epoch uint64, held []task.Record, err error) {
+	old := must(u.v.Consumer(name))
 	deadline := plus(u.now, u.q.settings.Grace)
-	if len(must(u.v.Beat([]uint64{c.Number}, deadline))) == 0 {
-		return nil, gone // just now
+	if old == nil || old.Deadline <= u.now || len(must(u.v.Beat([]uint64{old.Number}, deadline))) == 0 { // just now
+		return 0, nil, fmt.Errorf("%w: consumer %q", task.ErrNotFound, name)
 	}
-	u.later(func() { u.q.join(name, &member{c.Number, deadline}) })
-	rows := must(u.v.HeldBy(c.Number, task.MaxBatch*pageSize, true))
+	check(u.v.DeleteConsumer(old.Number)) // which waits for those who just take something for it
+	u.forgetMember(name)
+	c := u.join(must(u.v.AddConsumer(name, old.Epoch+1, deadline)))
+	rows := must(u.v.HeldBy(old.Number, task.MaxBatch*pageSize, true))
 	if !u.q.store.db.Exclusive() {
-		rows = u.waitForLocked(c.Number, rows)
+		rows = u.waitForLocked(old.Number, rows)
 	}
 	records := make([]task.Record, len(rows))
 	for i, r := range rows {
+		u.lease(r, c)
 		records[i] = u.record(r)
 		records[i].Consumer = name
-		u.later(func() { u.q.held[r.ID] = held{r.Since, r.Key} })
 	}
-	return records, nil
+	u.notice(notice{what: look}) // so that those who wait for it see that it is not theirs any more
+	u.changed = true
+	return c.epoch, records, nil
+}
+
+// lease gives a task that is taken another lease.
+func (u *unit) lease(r *Row, c *member) {
+	old := r.Since
+	u.notice(notice{what: leaseOver, id: r.ID, lease: old})
+	r.Consumer, r.Since = c.number, u.number()
+	u.update(r)
+	lease := held{r.Since, r.Key}
+	u.later(func() { u.q.held[r.ID] = lease })
+	u.event(task.EventResume, r, u.now, old)
 }
 
 // waitForLocked adds what a consumer holds but others have locked, as does a transaction of a process that has just died.
@@ -194,7 +231,7 @@ func (u *unit) dead(most int) int {
 			break
 		}
 		u.endConsumer(c.Number)
-		u.later(func() { u.q.part(c.Name) })
+		u.later(func() { u.q.part(task.Handle{ID: c.Name, Epoch: c.Epoch}) })
 	}
 	return most
 }

@@ -145,6 +145,7 @@ type Key struct {
 type Consumer struct {
 	Number   uint64
 	Name     string
+	Epoch    uint64
 	Deadline int64
 }
 
@@ -276,7 +277,7 @@ type View interface {
 	SweepServed(priority int, before uint64, n int) error
 
 	Consumer(name string) (*Consumer, error)
-	AddConsumer(name string, deadline int64) (*Consumer, error)
+	AddConsumer(name string, epoch uint64, deadline int64) (*Consumer, error)
 	ConsumerNames(numbers []uint64) (map[uint64]string, error)
 
 	// Alive tells which of these consumers still exist. They do until the end of the transaction, for DueConsumers passes over them.

@@ -127,7 +127,8 @@ func (m *mode) byKey() bool { return m.fronted || m.counts }
 // member is a consumer that lives in this process, which renews it.
 type member struct {
 	number   uint64
-	deadline int64 // nobody else touches it before
+	epoch    uint64
+	deadline int64 // nobody else takes it for dead before
 }
 
 type held struct {
@@ -238,7 +239,7 @@ func (u *unit) open(b *backend, wanted task.Settings) error {
 		}
 		u.change(settings{wanted, q.settings.Kinds})
 	}
-	u.member(b.opener)
+	must(u.member(b.handle()))
 	u.later(func() {
 		b.wanted = wanted
 		q.mu.Lock()

@@ -9,6 +9,7 @@ import (
 // cache is what the rules know of a queue as long as nobody else changes it.
 type cache struct {
 	lasts map[Line]last
+	alive map[uint64]bool // members that are still there, by number
 	taken map[uint64]*Row // by id: tasks that were taken here, as they are in the database
 }
 

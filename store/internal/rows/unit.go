@@ -47,7 +47,7 @@ func (q *queue) enter(tx Tx, plan *Plan) *unit {
 	}
 	u := &unit{q: q, v: v, plan: plan, head: v.Head(), now: v.Now(), listens: q.listens()}
 	if u.head.lasts == nil {
-		u.head.lasts, u.head.taken = map[Line]last{}, map[uint64]*Row{}
+		u.head.lasts, u.head.taken, u.head.alive = map[Line]last{}, map[uint64]*Row{}, map[uint64]bool{}
 		if !q.joined && !q.store.db.Exclusive() {
 			u.recall()
 		}

@@ -56,15 +56,15 @@ func (v *views) consumer(name string) {
 	if got != nil {
 		return
 	}
-	deadline := v.values.time()
-	v.note("AddConsumer(%q, %d)", name, deadline)
-	got, err := v.got.AddConsumer(name, deadline)
+	epoch, deadline := uint64(v.rnd.IntN(3)), v.values.time()
+	v.note("AddConsumer(%q, %d, %d)", name, epoch, deadline)
+	got, err := v.got.AddConsumer(name, epoch, deadline)
 	v.must("AddConsumer", err)
 	if got == nil || got.Number == 0 || slices.Contains(v.held(), got.Number) {
 		v.fail("AddConsumer returned %+v; the other consumers have the numbers %d", got, v.held())
 	}
 	v.give(got.Number, func() {
-		want, err := v.want.AddConsumer(name, deadline)
+		want, err := v.want.AddConsumer(name, epoch, deadline)
 		v.must("AddConsumer of the model", err)
 		v.equal("AddConsumer", got, want)
 	})

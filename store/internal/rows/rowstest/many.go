@@ -30,7 +30,7 @@ func testMany(t *testing.T, db rows.DB) {
 			}))
 		}
 		var err error
-		consumer, err = v.AddConsumer("c", 1)
+		consumer, err = v.AddConsumer("c", 0, 1)
 		ok(t, "AddConsumer", err)
 		count(t, "Ready of a View that has inserted", n, func() ([]*rows.Row, error) { return v.Ready(everything, 2*n) })
 	})

@@ -31,12 +31,12 @@ func (v *memView) Consumer(name string) (*rows.Consumer, error) {
 	})
 }
 
-func (v *memView) AddConsumer(name string, deadline int64) (added *rows.Consumer, err error) {
+func (v *memView) AddConsumer(name string, epoch uint64, deadline int64) (added *rows.Consumer, err error) {
 	err = v.do("AddConsumer", func() {
 		v.unique("consumer", name, func() bool {
 			return v.consumers(func(c *rows.Consumer) bool { return c.Name == name }) == nil
 		})
-		added = &rows.Consumer{Number: v.number(), Name: name, Deadline: deadline}
+		added = &rows.Consumer{Number: v.number(), Name: name, Epoch: epoch, Deadline: deadline}
 		v.q.consumers.set(added.Number, clone(added))
 	})
 	return added, err
@@ -71,7 +71,9 @@ func (v *memView) Beat(numbers []uint64, deadline int64) ([]uint64, error) {
 		for _, n := range numbers {
 			v.lock("consumers", n)
 			if c := v.q.consumers.get(n); c != nil {
-				v.q.consumers.set(n, &rows.Consumer{Number: n, Name: c.Name, Deadline: deadline})
+				renewed := *c
+				renewed.Deadline = deadline
+				v.q.consumers.set(n, &renewed)
 				found = append(found, n)
 			}
 		}
