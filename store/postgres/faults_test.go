@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,8 +15,17 @@ import (
 func TestChild(*testing.T) { faulttest.Child(openFaulty, roles) }
 
 func openFaulty(ctx context.Context, url string) (faulttest.Store, error) {
-	return postgres.Open(ctx, url, &postgres.Options{History: time.Hour})
+	o := &postgres.Options{History: time.Hour}
+	if strings.HasSuffix(url, seldom) {
+		o.Poll = time.Minute
+	}
+	return postgres.Open(ctx, url, o)
 }
+
+// seldom ends the URL of a database in which hardly anybody looks for what others do without being told.
+const seldom = " application_name=seldom"
+
+func TestAttend(t *testing.T) { faulttest.Attend(t, openFaulty, newDatabase(t)+seldom, 20*time.Second) }
 
 func TestKill(t *testing.T) {
 	t.Parallel()

@@ -43,3 +43,5 @@ func TestShare(t *testing.T) { faulttest.Share(t, openFaulty, newFile) }
 func TestFair(t *testing.T) { faulttest.Fair(t, openFaulty, newFile(t), 1) }
 
 func TestWake(t *testing.T) { faulttest.Wake(t, openFaulty, newFile(t), 100*time.Millisecond) }
+
+func TestAttend(t *testing.T) { faulttest.Attend(t, openFaulty, newFile(t), 20*time.Second) }

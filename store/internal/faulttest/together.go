@@ -18,6 +18,7 @@ func init() {
 	ownRoles["share"] = (*Self).share
 	ownRoles["fill"] = (*Self).fill
 	ownRoles["wake"] = (*Self).wake
+	ownRoles["attend"] = (*Self).attend
 }
 
 // Share has processes put tasks into a small queue and take them, and looks whether its limits are kept.

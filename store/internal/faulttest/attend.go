@@ -1,0 +1,89 @@
+package faulttest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/task"
+)
+
+// Attend has one process put tasks, look at them and wait for their ends, while another one works on them. If wakeups got lost,
+// that would take as long as Poll, which should be much longer than most, or for ever.
+func Attend(t *testing.T, open Opener, where string, most time.Duration) {
+	s, err := open(t.Context(), where)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	q, err := openQueue(t.Context(), s, "plain")
+	require.NoError(t, err)
+	_, path := newJournal(t)
+	child := Start(t, Job{Role: "attend", Name: "child", Where: where, Journal: path})
+	require.Equal(t, "ready", child.Await())
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var all sync.WaitGroup
+	failures := make(chan error, attending)
+	for i := range attending {
+		all.Go(func() {
+			for j := range 60 {
+				if err := attend(ctx, q, fmt.Sprint(i, " ", j), most); err != nil {
+					failures <- err
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	child.Stop()
+	require.NoError(t, q.Close(context.Background()))
+	close(failures)
+	for err := range failures {
+		require.NoError(t, err)
+	}
+}
+
+// attending is how many wait at the same time.
+const attending = 4
+
+func attend(ctx context.Context, q *task.Queue[string], name string, most time.Duration) error {
+	begun := time.Now()
+	id, err := q.Put(ctx, name, name, task.PutOptions{Address: name})
+	if err != nil {
+		return err
+	}
+	_, _ = q.Peek(ctx, id) // it may be gone
+	if err := q.Wait(ctx, name); err != nil {
+		return err
+	}
+	if d := time.Since(begun); d > most {
+		return fmt.Errorf("it took %v", d)
+	}
+	return nil
+}
+
+// attend works on the tasks.
+func (s *Self) attend() error {
+	q, err := openQueue(s.Stop, s.Store, "plain")
+	if err != nil {
+		return err
+	}
+	s.Say("ready")
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() {
+			for {
+				t, err := q.Take(s.Stop)
+				if err != nil {
+					return
+				}
+				_ = t.Ack(context.Background()) // who waits finds out
+			}
+		})
+	}
+	all.Wait()
+	return q.Close(context.Background())
+}
