@@ -237,7 +237,7 @@ func (o *Options[V]) complete() error {
 		return err
 	}
 	switch {
-	case o.WhenFull < 0 || o.WhenFull > fairq.EvictOldest:
+	case o.WhenFull < 0 || o.WhenFull > fairq.EvictOldest || o.WhenFull == fairq.RejectOverShare:
 		return &FieldError{"Options.WhenFull", o.WhenFull, "fairq.Reject, fairq.EvictHeaviest or fairq.EvictOldest"}
 	case o.Newcomers < 0 || o.Newcomers > fairq.ThisRound:
 		return &FieldError{"Options.Newcomers", o.Newcomers, "fairq.NextRound or fairq.ThisRound"}
