@@ -6,7 +6,7 @@
 //	curl localhost:8080/stats
 //
 // POST /jobs hashes a text as often as the client asks for, and answers with the digest when that is done. 429 means
-// that the queue is full and the tenant has more in it than others; Retry-After tells when there will be room. If a client
+// that the tenant has its share of the queue already, or that the queue is full; Retry-After tells when to come back. If a client
 // disconnects, its job is taken out of the queue, or cancelled if it is running. SIGTERM or an interrupt ends the service
 // as soon as all accepted jobs are done; those for which the grace period is too short are answered with 503. A second
 // signal ends it at once.

@@ -19,12 +19,13 @@ import (
 )
 
 const (
-	maxTenant     = 64       // bytes
-	maxText       = 64 << 10 // bytes
-	maxRounds     = 1_000_000_000
-	defaultRounds = 100_000
-	readTime      = 10 * time.Second // how long a client may take to send its request
-	topTenants    = 10               // in /stats
+	maxTenant      = 64       // bytes
+	maxText        = 64 << 10 // bytes
+	maxRounds      = 1_000_000_000
+	defaultRounds  = 100_000
+	readTime       = 10 * time.Second // how long a client may take to send its request
+	topTenants     = 10               // in /stats
+	countedTenants = 1000
 )
 
 // statusDisconnected is what nginx logs if the client has disconnected. Only one that has closed just its side of the
@@ -56,7 +57,7 @@ type work func(ctx context.Context, text []byte, rounds int) (digest string, err
 
 // job is a request that waits for its result.
 //
-// A job leaves the queue in one way only, and who takes it out owns it: the worker that pops it, OnEvict, and drain must
+// A job leaves the queue in one way only, and who takes it out owns it: the worker that pops it, and drain, must
 // answer it, once. A handler that removes its own job is the one that needs no answer.
 type job struct {
 	ctx    context.Context // the request's: done when the client disconnects
@@ -83,11 +84,11 @@ func start(workers, capacity int, do work) *service {
 	s.quit, s.stop = context.WithCancel(context.Background())
 	s.queue = fairq.New(func(j *job) string { return j.tenant }, &fairq.Options[string, *job]{
 		Capacity: capacity,
-		// With a plain limit, the tenant that fills the queue would get the others refused. With a KeyCapacity, a tenant alone
-		// could not use the whole queue. This way it can, and gives way as soon as others come.
-		WhenFull:  fairq.EvictHeaviest,
-		OnEvict:   func(_ string, j *job) { j.answer <- answer{status: http.StatusTooManyRequests} },
+		// With a plain limit, the tenant that fills the queue would get the others refused. This way there is room for them, and
+		// what was accepted is done.
+		WhenFull:  fairq.RejectOverShare,
 		TrackWait: true,
+		CountKeys: countedTenants,
 	})
 	for range workers {
 		s.group.Go(s.runJobs)
@@ -257,7 +258,7 @@ func (s *service) reply(w http.ResponseWriter, a answer) {
 		writeJSON(w, a.result)
 	case http.StatusTooManyRequests:
 		w.Header().Set("Retry-After", strconv.Itoa(s.retryAfter()))
-		http.Error(w, "too many jobs of this tenant are waiting", a.status)
+		http.Error(w, "too many jobs are waiting", a.status)
 	case http.StatusServiceUnavailable:
 		w.Header().Set("Connection", "close") // the next attempt may reach another instance
 		http.Error(w, "the service is shutting down", a.status)
@@ -269,58 +270,33 @@ func (s *service) reply(w http.ResponseWriter, a answer) {
 }
 
 // retryAfter returns in how many seconds a refused tenant should come back: when all that is queued now is done, as far
-// as recent jobs tell. Sooner there may be room, but not for long: a tenant that is refused has the longest backlog, and
-// the last of its jobs is the last to leave.
+// as recent jobs tell.
 func (s *service) retryAfter() int {
 	left := time.Duration(s.queue.Len()) * s.mean() / time.Duration(s.workers)
 	return int(max(1, (left+time.Second-1)/time.Second))
 }
 
-// stats is what GET /stats answers. The names are those of fairq; times are in seconds.
+// stats is what GET /stats answers.
 type stats struct {
-	Queue    queueStats
-	Tenants  []tenantStats // those with the longest backlogs
-	Workers  int
-	Running  int64
-	MeanRun  float64
-	Draining bool
-}
-
-type queueStats struct {
-	fairq.Stats
-	OldestAge float64 // this and Wait take the place of the fields in Stats
-	Wait      waitStats
-}
-
-type tenantStats struct {
-	fairq.KeyStat[string]
-	OldestAge float64
-	Wait      waitStats
-}
-
-type waitStats struct {
-	Count       uint64
-	Median, P95 float64
-}
-
-func waitOf(h *fairq.Histogram) waitStats {
-	return waitStats{h.Count, h.Quantile(0.5).Seconds(), h.Quantile(0.95).Seconds()}
+	Queue    fairq.Stats              `json:"queue"`
+	Longest  []fairq.KeyStat[string]  `json:"longest"`  // the tenants with the longest backlogs
+	Heaviest []fairq.KeyCount[string] `json:"heaviest"` // those that were served and refused most
+	Workers  int                      `json:"workers"`
+	Running  int64                    `json:"running"`
+	MeanRun  float64                  `json:"mean_run_seconds"`
+	Draining bool                     `json:"draining"`
 }
 
 func (s *service) stats() stats {
-	q := s.queue.Stats()
-	all := stats{
-		Queue:    queueStats{q, q.OldestAge.Seconds(), waitOf(&q.Wait)},
-		Tenants:  []tenantStats{}, // in JSON [], not null
+	return stats{
+		Queue:    s.queue.Stats(),
+		Longest:  s.queue.KeyStats(topTenants),
+		Heaviest: s.queue.KeyCounts(topTenants),
 		Workers:  s.workers,
 		Running:  s.running.Load(),
 		MeanRun:  s.mean().Seconds(),
 		Draining: s.draining.Load(),
 	}
-	for _, k := range s.queue.KeyStats(topTenants) {
-		all.Tenants = append(all.Tenants, tenantStats{k, k.OldestAge.Seconds(), waitOf(&k.Wait)})
-	}
-	return all
 }
 
 func (s *service) getStats(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.stats()) }

@@ -1,4 +1,4 @@
-// Quickstart: alice floods the queue, bob brings one job, and bob does not wait for alice.
+// Quickstart: alice floods the queue, bob and carol bring a job each, and do not wait for alice.
 //
 //	go run ./examples/quickstart
 package main
@@ -15,14 +15,22 @@ type job struct {
 }
 
 func main() {
-	// The function says whose a job is. The capacity is small here to show what happens when the queue is full.
-	queue := fairq.New(func(j job) string { return j.user }, &fairq.Options[string, job]{Capacity: 6})
+	// The function says whose a job is. nil options: capacity 128, and a full queue refuses.
+	serve(fairq.New(func(j job) string { return j.user }, nil))
 
+	fmt.Println("\nThe same with a queue that is soon full, and keeps room for others:")
+	serve(fairq.New(func(j job) string { return j.user }, &fairq.Options[string, job]{
+		Capacity: 6,
+		WhenFull: fairq.RejectOverShare,
+	}))
+}
+
+func serve(queue *fairq.FairQueue[string, job]) {
 	for number := range 5 {
 		push(queue, job{"alice", number + 1})
 	}
 	push(queue, job{"bob", 1})
-	push(queue, job{"alice", 6})
+	push(queue, job{"carol", 1})
 
 	for j, ok := queue.Pop(); ok; j, ok = queue.Pop() {
 		fmt.Println("pop: ", j.user, j.number)
