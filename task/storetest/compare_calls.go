@@ -324,23 +324,29 @@ func (c *comparison) group() {
 // consumer has a consumer come or go.
 func (c *comparison) consumer() {
 	if len(c.left) > 0 && c.chance(2) {
-		c.resume()
+		i := c.IntN(len(c.left))
+		w := c.left[i]
+		c.left = slices.Delete(c.left, i, i+1)
+		c.resume(w)
 		return
 	}
 	i := c.IntN(len(c.workers))
 	w := c.workers[i]
+	if c.chance(4) {
+		if c.resume(w) {
+			c.workers = slices.Delete(c.workers, i, i+1)
+			c.wasResumed(w)
+		}
+		return
+	}
 	c.workers = slices.Delete(c.workers, i, i+1)
 	disconnects := c.chance(2)
 	what := fmt.Sprintf("consumer %.4s leaves; it disconnects: %v", w.want.ID(), disconnects)
 	c.both(what, nil, func(s *side) error {
-		consumer := w.got
-		if s == c.want {
-			consumer = w.want
-		}
 		if disconnects {
-			return consumer.Disconnect(ctx)
+			return c.of(w, s).Disconnect(ctx)
 		}
-		return consumer.Close(ctx)
+		return c.of(w, s).Close(ctx)
 	})
 	if disconnects {
 		c.left = append(c.left, w)
@@ -350,10 +356,26 @@ func (c *comparison) consumer() {
 	}
 }
 
-func (c *comparison) resume() {
-	i := c.IntN(len(c.left))
-	w := c.left[i]
-	c.left = slices.Delete(c.left, i, i+1)
+// of returns the consumer that a worker is in a store.
+func (c *comparison) of(w *worker, s *side) *task.Consumer[int] {
+	if s == c.want {
+		return w.want
+	}
+	return w.got
+}
+
+// wasResumed makes calls of a consumer that is another one's by now.
+func (c *comparison) wasResumed(w *worker) {
+	c.both("TryTake of one that was resumed", nil, func(s *side) error {
+		_, _, err := c.of(w, s).TryTake(ctx)
+		return err
+	})
+	c.both("Disconnect of one that was resumed", nil, func(s *side) error { return c.of(w, s).Disconnect(ctx) })
+	c.both("Close of one that was resumed", nil, func(s *side) error { return c.of(w, s).Close(ctx) })
+}
+
+// resume resumes a consumer, and tells whether it could be.
+func (c *comparison) resume(w *worker) bool {
 	next := &worker{at: c.side()}
 	var got, want []*task.Task[int]
 	if !c.both(fmt.Sprintf("ResumeConsumer(%.4s)", w.want.ID()), next.at, func(s *side) (err error) {
@@ -364,7 +386,7 @@ func (c *comparison) resume() {
 		}
 		return err
 	}) {
-		return
+		return false
 	}
 	c.workers = append(c.workers, next)
 	if c.equal("tasks held", len(got), len(want)) {
@@ -373,6 +395,7 @@ func (c *comparison) resume() {
 			c.leases = append(c.leases, &twins{got[i], want[i]})
 		}
 	}
+	return true
 }
 
 // join makes some calls in a transaction of the caller's own. Of one that is rolled back, nothing
