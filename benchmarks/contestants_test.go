@@ -34,7 +34,7 @@ type contestant struct {
 var contestants = []contestant{
 	{"channel", true, startChannel},
 	{"fairq.FairQueue", true, startFairQueue},
-	{"fairq pool.Drain", true, startDrain},
+	{"fairq pool.NewWorkers", true, startNewWorkers},
 	{"fairq pool.Func", true, startFunc},
 	{"pond", true, startPond},
 	{"ants", false, startAnts},
@@ -79,11 +79,11 @@ func startFairQueue(workers, capacity int, handle func(item)) (submit func(item)
 	}
 }
 
-// startDrain has workers of package pool drain a FairQueue.
-func startDrain(workers, capacity int, handle func(item)) (submit func(item), stop func()) {
+// startNewWorkers has workers of package pool drain a FairQueue.
+func startNewWorkers(workers, capacity int, handle func(item)) (submit func(item), stop func()) {
 	ctx := context.Background()
 	queue := fairq.New(func(it item) string { return it.Key }, &fairq.Options[string, item]{Capacity: capacity})
-	p := pool.Drain(queue, func(_ context.Context, it item) error {
+	p := pool.NewWorkers(queue, func(_ context.Context, it item) error {
 		handle(it)
 		return nil
 	}, &pool.Options[item]{Workers: workers, Logger: slog.New(slog.DiscardHandler)})

@@ -326,13 +326,13 @@ func (l *ledger) compareStats(acks int) {
 	o := &l.counts
 	require.LessOrEqual(l, s.Started, taken+l.spent+s.Lost)
 	require.Equal(l, uint64(acks), s.Succeeded)
-	require.Equal(l, letters, s.Letters)
+	require.Equal(l, letters, s.DeadLetters)
 	require.Equal(l, dropped, s.Dropped)
 	require.Equal(l, o.Panics, s.Panics)
 	require.LessOrEqual(l, refused, s.Refused)
 	require.Len(l, l.p.Leftovers(), int(s.Leftovers))
-	require.Equal(l, []uint64{o.Started, o.Succeeded, o.Retried, o.Failed, o.Lost, o.Dropped, o.Expired, o.Letters, o.Refused},
-		[]uint64{s.Started, s.Succeeded, s.Retried + s.Snoozed, s.Failed, s.Lost, s.Dropped, s.Expired, s.Letters, s.Refused})
+	require.Equal(l, []uint64{o.Started, o.Succeeded, o.Retried, o.Failed, o.Lost, o.Dropped, o.Expired, o.DeadLetters, o.Refused},
+		[]uint64{s.Started, s.Succeeded, s.Retried + s.Snoozed, s.Failed, s.Lost, s.Dropped, s.Expired, s.DeadLetters, s.Refused})
 	if !l.abandoned && !slices.ContainsFunc(l.lines, func(n *line) bool { return n.closed }) {
 		require.LessOrEqual(l, s.Lost, settles)
 	}

@@ -43,7 +43,7 @@ type chore struct {
 	kicked      bool
 	interrupted bool // the last attempt was, by Shutdown
 
-	letters  []pool.Envelope[*chore]
+	letters  []pool.DeadLetter[*chore]
 	refusals []pool.Reason
 	left     int // in Leftovers
 }
@@ -64,7 +64,7 @@ var (
 	errChore  = errors.New("could not do it")
 	ends      = []string{"done", "done", "done", "fail", "fail", "permanent", "again", "snooze", "panic", "exit", "broken", "ack", "bury", "delete", "release"}
 	pastimes  = []string{"none", "none", "sleep", "sleep", "ctx", "ctx"}
-	nestTimes = []string{"recurse", "both", "exit inside", "nested", "submit"}
+	nestTimes = []string{"yield", "both", "exit inside", "nested", "submit"}
 )
 
 func (l *ledger) newChore(r *rand.Rand, nested bool) *chore {
@@ -322,17 +322,17 @@ func (l *ledger) pass(ctx context.Context, c *chore, a act) {
 		case <-ctx.Done():
 		case <-after(2 * a.lasts):
 		}
-	case "recurse":
-		l.away(func() { pool.Recurse(ctx, func() { pool.Recurse(ctx, pause) }) })
+	case "yield":
+		l.away(func() { pool.Yield(ctx, func() { pool.Yield(ctx, pause) }) })
 	case "exit inside":
-		l.away(func() { pool.Recurse(ctx, func() { pause(); runtime.Goexit() }) })
+		l.away(func() { pool.Yield(ctx, func() { pause(); runtime.Goexit() }) })
 	case "both":
 		l.away(func() {
 			var both sync.WaitGroup
 			for i := range 3 {
 				both.Go(func() {
 					for range 3 {
-						pool.Recurse(ctx, func() { time.Sleep(a.lasts * time.Duration(i+1) / 7) })
+						pool.Yield(ctx, func() { time.Sleep(a.lasts * time.Duration(i+1) / 7) })
 					}
 				})
 			}
@@ -349,7 +349,7 @@ func (l *ledger) pass(ctx context.Context, c *chore, a act) {
 	}
 }
 
-// away calls what a handler does in Recurse.
+// away calls what a handler does in Yield.
 func (l *ledger) away(f func()) {
 	l.mu.Lock()
 	l.running--

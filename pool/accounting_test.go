@@ -68,7 +68,7 @@ type ledger struct {
 	p       *pool.Pool[*chore]
 	lines   []*line
 	sinks   string // what DeadLetters do
-	nesting bool   // handlers submit tasks, or use Recurse
+	nesting bool   // handlers submit tasks, or use Yield
 	slow    bool   // all goes by transactions that take time; so there are no limits, for then a lock is held meanwhile
 	closer  bool   // the caller closes a queue in between
 	broken  bool   // Observer and Logger panic, each time
@@ -77,7 +77,7 @@ type ledger struct {
 
 	mu        sync.Mutex // protects all that follows
 	chores    []*chore
-	running   int // handlers that are not in Recurse
+	running   int // handlers that are not in Yield
 	nested    int // those that are
 	most      int // handlers that may run; 0 means that it is being changed
 	kinds     map[string]bool
@@ -198,9 +198,9 @@ func (l *ledger) observer() pool.Observer[*chore] {
 		Lost:    func(_ context.Context, class string, t tk, _ span, _ error) { add(class, t, &l.counts.Lost) },
 		Dropped: func(_ context.Context, class string, t tk) { add(class, t, &l.counts.Dropped) },
 		Expired: func(_ context.Context, class string, t tk) { add(class, t, &l.counts.Expired) },
-		Letter: func(_ context.Context, _ *pool.Envelope[*chore], err error) {
+		DeadLetter: func(_ context.Context, _ *pool.DeadLetter[*chore], err error) {
 			if err == nil {
-				l.count(&l.counts.Letters)
+				l.count(&l.counts.DeadLetters)
 			}
 		},
 	}
@@ -209,7 +209,7 @@ func (l *ledger) observer() pool.Observer[*chore] {
 var errSink = errors.New("the sink is full")
 
 // sink is DeadLetters.
-func (l *ledger) sink(_ context.Context, letter *pool.Envelope[*chore]) error {
+func (l *ledger) sink(_ context.Context, letter *pool.DeadLetter[*chore]) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := letter.Payload

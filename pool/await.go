@@ -12,7 +12,7 @@ import (
 
 // SubmitWait is Put, and waits for the outcome: nil if the task was done; if it failed for good a [*task.Error], which also wraps the
 // handler's error if it was this pool that ran it. If ctx is done first it returns its error; the task stays in the queue, unless
-// it is put with CancelWithContext. Called by a handler of the pool, it gives the place back meanwhile, as [Recurse] does.
+// it is put with CancelWithContext. Called by a handler of the pool, it gives the place back meanwhile, as [Yield] does.
 func (p *Pool[V]) SubmitWait(ctx context.Context, key string, payload V, options PutOptions) error {
 	c, err := p.lines.class(options.Class)
 	if err != nil {
@@ -25,7 +25,7 @@ func (p *Pool[V]) SubmitWait(ctx context.Context, key string, payload V, options
 	options.CancelWithContext = false // it is done here, without a goroutine
 	c.failures.expect(options.Address)
 	defer c.failures.forget(options.Address)
-	p.recurse(ctx, new(submission), func() { // Put may wait for room, that is, for others too
+	p.yield(ctx, new(submission), func() { // Put may wait for room, that is, for others too
 		var id task.ID
 		if id, err = p.Put(ctx, key, payload, options); err != nil {
 			return

@@ -145,7 +145,7 @@ func TestCancelWithContext(t *testing.T) {
 					cancel[2]()
 					wait(t, p)
 					s := p.Stats()
-					require.Equal(t, [4]uint64{2, 1, 1, 0}, [4]uint64{s.Started, s.Succeeded, s.Lost, s.Letters})
+					require.Equal(t, [4]uint64{2, 1, 1, 0}, [4]uint64{s.Started, s.Succeeded, s.Lost, s.DeadLetters})
 					require.Empty(t, box.all())
 					require.Empty(t, out.lines[slog.LevelWarn])
 					require.Contains(t, strings.Join(out.lines[slog.LevelDebug], "\n"), "could not be told what came of a task task=1 key=a")

@@ -78,7 +78,7 @@ func BenchmarkSubmit(b *testing.B) {
 			b.ReportAllocs()
 			var n atomic.Int64
 			q := fairq.New(func(j job) string { return j.key }, &fairq.Options[string, job]{Capacity: 1024})
-			p := pool.Drain(q, func(_ context.Context, j job) error { n.Add(int64(j.n)); return nil }, &pool.Options[job]{Workers: 4})
+			p := pool.NewWorkers(q, func(_ context.Context, j job) error { n.Add(int64(j.n)); return nil }, &pool.Options[job]{Workers: 4})
 			submitAll(b, keys, func(j job) { _ = q.PushWait(ctx, j) })
 			_ = p.Wait(ctx)
 		})

@@ -19,7 +19,7 @@ type lines[V any] struct {
 	classes []*class[V]
 	order   Order
 	epoch   time.Time
-	running atomic.Int64 // tasks that were taken and are not done, without those whose handlers are in Recurse
+	running atomic.Int64 // tasks that were taken and are not done, without those whose handlers are in Yield
 	limited atomic.Bool  // takes go by mu: there are several classes, or there are limits
 	stock   *stock[V]    // nil if nothing is taken ahead; it is not used while limited is true
 

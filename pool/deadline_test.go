@@ -99,7 +99,7 @@ func (x *trial) note(f func(now time.Duration)) {
 }
 
 func (x *trial) sink(t *testing.T) pool.Sink[timed] {
-	return func(_ context.Context, l *pool.Envelope[timed]) error {
+	return func(_ context.Context, l *pool.DeadLetter[timed]) error {
 		x.note(func(now time.Duration) {
 			res := &x.results[l.Payload.n]
 			res.reasons, res.letters = append(res.reasons, l.Reason), append(res.letters, now)
@@ -155,7 +155,7 @@ func testDelayAndDeadline(t *testing.T, r *rand.Rand, own bool) {
 	if own {
 		p = openFunc(t, handler, o)
 	} else {
-		q := openQueue(t, &task.Options[timed]{OnExpire: pool.Letters(sink, pool.Deadline, func(*task.Task[timed], error) { t.Error("lost") })})
+		q := openQueue(t, &task.Options[timed]{OnExpire: pool.ToDeadLetters(sink, pool.Deadline, func(*task.Task[timed], error) { t.Error("lost") })})
 		p = openNew(t, q, handler, o)
 	}
 	var jobs [len(x.results)]timed
@@ -257,7 +257,7 @@ func TestExpiredTaskFreesItsPlace(t *testing.T) {
 			require.Equal(t, pool.ErrDeadline, letter.Err)
 			require.Equal(t, time.Now(), letter.At)
 		}
-		require.Equal(t, [2]uint64{3, 3}, [2]uint64{p.Stats().Expired, p.Stats().Letters})
+		require.Equal(t, [2]uint64{3, 3}, [2]uint64{p.Stats().Expired, p.Stats().DeadLetters})
 		require.NoError(t, p.Shutdown(ctx))
 		require.Len(t, box.all(), 6)
 	})

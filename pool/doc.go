@@ -7,7 +7,7 @@
 //	err = p.Shutdown(ctx)
 //
 // [Func] makes a pool with a queue of its own, in memory. [New] drains a queue that you have opened, in whatever store, and
-// [Drain] a FairQueue.
+// [NewWorkers] a FairQueue.
 //
 // # What is promised
 //
@@ -17,7 +17,7 @@
 //     the process dies, it is tried again; so it is what package task promises: at least once.
 //   - With DeadLetters, a letter is taken before its task leaves the queue. If the sink returns an error or panics, the task is
 //     buried instead. (A task that was evicted or has expired is not in the queue any more: then the log has all of it.)
-//   - Never are there more handlers at the same time than Scale.Max, those in Recurse not counted; when fewer are allowed, those
+//   - Never are there more handlers at the same time than Scale.Max, those in Yield not counted; when fewer are allowed, those
 //     that run are finished.
 //   - No worker is idle while there is a task that it may take, but for the time that a transaction of the queue's store takes.
 //   - An idle pool uses no processor time. One with a Min of 0 has no goroutine after IdleTimeout, and the next task starts one
@@ -41,7 +41,7 @@
 // tried as often as it may; its own PutOptions.MaxAttempts count first, then Policy.MaxAttempts. [Permanent] ends that sooner;
 // [RetryAfter] and [Snooze] name the delay.
 //
-// A task that has failed for good goes to DeadLetters, with everything that is known of it, see [Envelope]: into another queue
+// A task that has failed for good goes to DeadLetters, with everything that is known of it, see [DeadLetter]: into another queue
 // ([Forward]), a file (package spill), or any function. Without DeadLetters it is buried, so that somebody can look at it and
 // Kick it; but in a queue of the pool's own, which nobody looks at, it is forgotten, after Observer, Logger and those in
 // SubmitWait have been told.

@@ -48,7 +48,7 @@ func ExampleNew() {
 			MaxAttempts: 3,
 			Backoff:     pool.Backoff{Base: time.Millisecond, Max: time.Second, Jitter: pool.HalfJitter},
 		},
-		DeadLetters: func(_ context.Context, letter *pool.Envelope[string]) error {
+		DeadLetters: func(_ context.Context, letter *pool.DeadLetter[string]) error {
 			fmt.Printf("given up on %s after %d attempts: %s: %v\n", letter.Payload, letter.Attempts, letter.Reason, letter.Err)
 			return nil
 		},
@@ -65,7 +65,7 @@ func ExampleNew() {
 	// bob is told: no such mailbox
 }
 
-func ExampleDrain() {
+func ExampleNewWorkers() {
 	type request struct{ tenant, path string }
 	requests := fairq.New(func(r request) string { return r.tenant }, nil)
 	for i := range 3 {
@@ -73,7 +73,7 @@ func ExampleDrain() {
 	}
 	_ = requests.Push(request{"other", "/"})
 
-	w := pool.Drain(requests, func(_ context.Context, r request) error {
+	w := pool.NewWorkers(requests, func(_ context.Context, r request) error {
 		fmt.Println(r.tenant, r.path)
 		return nil
 	}, &pool.Options[request]{Workers: 1})
@@ -175,7 +175,7 @@ func ExamplePool_SubmitWait_cancel() {
 	// the handler: task: lease lost: task: task was deleted
 }
 
-func ExampleRecurse() {
+func ExampleYield() {
 	ctx := context.Background()
 	pages := make(chan string, 3)
 	var p *pool.Pool[string]
@@ -189,7 +189,7 @@ func ExampleRecurse() {
 				return err
 			}
 		}
-		pool.Recurse(ctx, func() {
+		pool.Yield(ctx, func() {
 			for range 3 {
 				fmt.Println(<-pages)
 			}

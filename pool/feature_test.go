@@ -88,20 +88,20 @@ func (g *gate) now() (running int, started []int) {
 // mailbox keeps letters.
 type mailbox[V any] struct {
 	mu      sync.Mutex
-	letters []pool.Envelope[V]
+	letters []pool.DeadLetter[V]
 }
 
-func (m *mailbox[V]) sink(_ context.Context, letter *pool.Envelope[V]) error {
+func (m *mailbox[V]) sink(_ context.Context, letter *pool.DeadLetter[V]) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.letters = append(m.letters, *letter)
 	return nil
 }
 
-func (m *mailbox[V]) all() []pool.Envelope[V] {
+func (m *mailbox[V]) all() []pool.DeadLetter[V] {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return append([]pool.Envelope[V](nil), m.letters...)
+	return append([]pool.DeadLetter[V](nil), m.letters...)
 }
 
 // wait waits until nothing is to be done, and all that came of it is counted.

@@ -97,7 +97,7 @@ func Transit[V any](next *task.Queue[V]) Handler[*task.Task[V]] {
 // Forward returns a sink that puts each letter into another queue, as Transit does, and with what is left of its delay. It is a new task
 // there, which has all its attempts; one that has failed, or was too late, has neither deadline, nor time to live, nor delay of its own.
 func Forward[V any](next *task.Queue[V]) Sink[V] {
-	return func(ctx context.Context, letter *Envelope[V]) error {
+	return func(ctx context.Context, letter *DeadLetter[V]) error {
 		options := letter.PutOptions(time.Now())
 		if letter.Reason == Failed || letter.Reason == Deadline {
 			options.Deadline, options.TTL, options.Delay = time.Time{}, 0, 0

@@ -151,7 +151,7 @@ func TestPanicsOfItems(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var box mailbox[int]
 		q := fairq.New(func(int) string { return "a" }, nil)
-		w := pool.Drain(q, func(ctx context.Context, n int) error {
+		w := pool.NewWorkers(q, func(ctx context.Context, n int) error {
 			switch n {
 			case 0:
 				return nil
@@ -187,7 +187,7 @@ func TestPanicsOfItems(t *testing.T) {
 			}
 		}
 		s := w.Stats()
-		require.Equal(t, [5]uint64{5, 1, 4, 1, 4}, [5]uint64{s.Started, s.Succeeded, s.Failed, s.Panics, s.Letters})
+		require.Equal(t, [5]uint64{5, 1, 4, 1, 4}, [5]uint64{s.Started, s.Succeeded, s.Failed, s.Panics, s.DeadLetters})
 		require.NoError(t, w.Shutdown(ctx))
 	})
 }

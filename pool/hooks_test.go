@@ -70,7 +70,7 @@ func TestHooksThatPanic(t *testing.T) {
 		p := openFunc(t, handle, pool.Options[int]{
 			Scale: pool.Scale{Max: 3, IdleTimeout: time.Second}, WhenFull: pool.DropNew, Capacity: 4,
 			Observer: brokenObserver(broken), Logger: slog.New(brokenLog{}),
-			DeadLetters: func(context.Context, *pool.Envelope[int]) error { broken("DeadLetters"); return nil },
+			DeadLetters: func(context.Context, *pool.DeadLetter[int]) error { broken("DeadLetters"); return nil },
 		})
 		p.Pause()
 		for i := range 4 {
@@ -101,7 +101,7 @@ func TestHooksThatPanic(t *testing.T) {
 
 // TestHooksThatExit has functions that end the goroutine that calls them, as those do that call FailNow in a test.
 func TestHooksThatExit(t *testing.T) {
-	for _, hook := range []string{"Scaled", "Succeeded", "Failed", "Retried", "Expired", "Log", "Letter", "DeadLetters", "ForTask"} {
+	for _, hook := range []string{"Scaled", "Succeeded", "Failed", "Retried", "Expired", "Log", "DeadLetter", "DeadLetters", "ForTask"} {
 		t.Run(hook, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, ctx context.Context) {
 				exits := func(name string) {
@@ -111,7 +111,7 @@ func TestHooksThatExit(t *testing.T) {
 				}
 				o := pool.Options[int]{
 					Scale: pool.Scale{Max: 2, IdleTimeout: time.Second}, Observer: brokenObserver(exits), Logger: silent,
-					DeadLetters: func(context.Context, *pool.Envelope[int]) error { exits("DeadLetters"); return nil },
+					DeadLetters: func(context.Context, *pool.DeadLetter[int]) error { exits("DeadLetters"); return nil },
 					Policy:      pool.Policy{MaxAttempts: 2},
 					ForTask:     func(_ *task.Task[int], p pool.Policy) pool.Policy { exits("ForTask"); return p },
 				}
@@ -159,14 +159,14 @@ func (exitingLog) Handle(context.Context, slog.Record) error {
 func TestHooksOfItemsThatPanic(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		q := fairq.New(func(int) int { return 0 }, nil)
-		w := pool.Drain(q, func(_ context.Context, n int) error {
+		w := pool.NewWorkers(q, func(_ context.Context, n int) error {
 			if n == 0 {
 				return nil
 			}
 			return errNo
 		}, &pool.Options[int]{
 			Workers: 1, Observer: brokenObserver(func(name string) { panic(name) }), Logger: slog.New(brokenLog{}),
-			DeadLetters: func(context.Context, *pool.Envelope[int]) error { panic("DeadLetters") },
+			DeadLetters: func(context.Context, *pool.DeadLetter[int]) error { panic("DeadLetters") },
 		})
 		for i := range 3 {
 			require.NoError(t, q.Push(i))

@@ -16,8 +16,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// TestEnvelope looks at all that a letter tells of a task that was tried three times.
-func TestEnvelope(t *testing.T) {
+// TestDeadLetter looks at all that a letter tells of a task that was tried three times.
+func TestDeadLetter(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var box mailbox[int]
 		begin := time.Now()
@@ -72,7 +72,7 @@ func TestLetterComesFirst(t *testing.T) {
 		q := openQueue[int](t, nil)
 		letters := 0
 		p := openNew(t, q, func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) }, pool.Options[int]{
-			Workers: 1, DeadLetters: func(ctx context.Context, l *pool.Envelope[int]) error {
+			Workers: 1, DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
 				tk, err := q.Peek(ctx, l.Task.ID)
 				require.NoError(t, err)
 				require.Equal(t, task.Taken, tk.State)
@@ -153,7 +153,7 @@ func TestForward(t *testing.T) {
 		require.Equal(t, want, tries)
 		for i, p := range pools {
 			require.Equal(t, uint64(10), p.Stats().Succeeded)
-			require.Equal(t, uint64(20-10*i), p.Stats().Letters)
+			require.Equal(t, uint64(20-10*i), p.Stats().DeadLetters)
 			require.NoError(t, p.Shutdown(ctx))
 		}
 	})
@@ -183,8 +183,8 @@ func TestForwardAfterDeadline(t *testing.T) {
 func TestSinkThatFails(t *testing.T) {
 	errSink := errors.New("sink is full")
 	for name, sink := range map[string]pool.Sink[int]{
-		"error": func(context.Context, *pool.Envelope[int]) error { return errSink },
-		"panic": func(context.Context, *pool.Envelope[int]) error { panic(errSink) },
+		"error": func(context.Context, *pool.DeadLetter[int]) error { return errSink },
+		"panic": func(context.Context, *pool.DeadLetter[int]) error { panic(errSink) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, ctx context.Context) {
@@ -208,7 +208,7 @@ func TestSinkThatFails(t *testing.T) {
 				s, err := q.Stats(ctx)
 				require.NoError(t, err)
 				require.Equal(t, 1, s.Buried)
-				require.Equal(t, [2]uint64{1, 0}, [2]uint64{p.Stats().Failed, p.Stats().Letters})
+				require.Equal(t, [2]uint64{1, 0}, [2]uint64{p.Stats().Failed, p.Stats().DeadLetters})
 				fails = false
 				_, err = q.Kick(ctx, 1)
 				require.NoError(t, err)
@@ -227,7 +227,7 @@ func TestSinkThatFailsOfOwnQueue(t *testing.T) {
 			var box mailbox[int]
 			down := false
 			p := openFunc(t, func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) }, pool.Options[int]{
-				Workers: 1, DeadLetters: func(ctx context.Context, l *pool.Envelope[int]) error {
+				Workers: 1, DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
 					if down && works {
 						return box.sink(ctx, l)
 					}
@@ -280,7 +280,7 @@ func TestLeftAtShutdown(t *testing.T) {
 		g := newGate()
 		p := openFunc(t, g.handle, pool.Options[int]{
 			Workers: 2, Classes: []pool.Class[int]{{Name: "x"}, {Name: "y"}}, Policy: pool.Policy{Backoff: pool.Backoff{Base: time.Hour}},
-			DeadLetters: func(ctx context.Context, l *pool.Envelope[int]) error {
+			DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
 				if l.Payload%2 == 0 {
 					return errNo
 				}
@@ -312,7 +312,7 @@ func TestLeftAtShutdown(t *testing.T) {
 		for _, n := range started[2:] {
 			seen[n]++
 		}
-		check := func(l pool.Envelope[int], taken bool) {
+		check := func(l pool.DeadLetter[int], taken bool) {
 			seen[l.Payload]++
 			require.Equal(t, taken, l.Payload%2 == 1)
 			require.Equal(t, pool.Shutdown, l.Reason)
@@ -340,24 +340,24 @@ func TestLeftAtShutdown(t *testing.T) {
 	})
 }
 
-// TestLetters is about the functions for a queue that is not the pool's.
-func TestLetters(t *testing.T) {
+// TestToDeadLetters is about the functions for a queue that is not the pool's.
+func TestToDeadLetters(t *testing.T) {
 	tk := &task.Task[int]{Info: task.Info{ID: 5, Key: "a", Attempts: 2}, Payload: 7}
 	for reason, want := range map[pool.Reason]error{pool.Overflow: fairq.ErrFull, pool.Deadline: pool.ErrDeadline} {
 		var box mailbox[int]
-		pool.Letters(box.sink, reason, func(*task.Task[int], error) { t.Error("lost") })(tk)
+		pool.ToDeadLetters(box.sink, reason, func(*task.Task[int], error) { t.Error("lost") })(tk)
 		require.Len(t, box.all(), 1)
 		l := box.all()[0]
 		require.WithinDuration(t, time.Now(), l.At, time.Minute)
 		l.At = time.Time{}
-		require.Equal(t, pool.Envelope[int]{Task: tk.Info, Payload: 7, Reason: reason, Err: want, Attempts: 2}, l)
+		require.Equal(t, pool.DeadLetter[int]{Task: tk.Info, Payload: 7, Reason: reason, Err: want, Attempts: 2}, l)
 	}
 	for _, sink := range []pool.Sink[int]{
-		func(context.Context, *pool.Envelope[int]) error { return errNo },
-		func(context.Context, *pool.Envelope[int]) error { panic(errNo) },
+		func(context.Context, *pool.DeadLetter[int]) error { return errNo },
+		func(context.Context, *pool.DeadLetter[int]) error { panic(errNo) },
 	} {
 		lost := 0
-		pool.Letters(sink, pool.Deadline, func(which *task.Task[int], err error) {
+		pool.ToDeadLetters(sink, pool.Deadline, func(which *task.Task[int], err error) {
 			lost++
 			require.Same(t, tk, which)
 			require.ErrorIs(t, err, errNo)
@@ -369,12 +369,12 @@ func TestLetters(t *testing.T) {
 // TestLettersKeepTimes has tasks that are dropped, evicted, and left over: what is left of their delay and time to live is kept by the
 // letter, and by the queue that it is forwarded to.
 func TestLettersKeepTimes(t *testing.T) {
-	for _, whenFull := range []pool.WhenFull{pool.DropNew, pool.DropOld, pool.Block} {
+	for _, whenFull := range []pool.WhenFull{pool.DropNew, pool.EvictOldest, pool.Block} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {
 			next, begin := openQueue[int](t, nil), time.Now()
 			var box mailbox[int]
 			forward := pool.Forward(next)
-			o := pool.Options[int]{Workers: 1, Capacity: 1, WhenFull: whenFull, DeadLetters: func(ctx context.Context, l *pool.Envelope[int]) error {
+			o := pool.Options[int]{Workers: 1, Capacity: 1, WhenFull: whenFull, DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
 				_ = box.sink(ctx, l)
 				return forward(ctx, l)
 			}}
@@ -385,7 +385,7 @@ func TestLettersKeepTimes(t *testing.T) {
 			}
 			_, err := p.Put(ctx, "a", 2, pool.PutOptions{PutOptions: task.PutOptions{Delay: time.Hour, TTL: 3 * time.Hour, Priority: 3}})
 			require.NoError(t, err)
-			if whenFull == pool.DropOld {
+			if whenFull == pool.EvictOldest {
 				time.Sleep(time.Minute)
 				_, err := p.Put(ctx, "a", 1, pool.PutOptions{PutOptions: task.PutOptions{Delay: time.Hour}})
 				require.NoError(t, err)
@@ -432,7 +432,7 @@ func TestLetterPutAgain(t *testing.T) {
 		},
 		{was: task.Info{Expires: now.Add(-time.Hour)}, want: task.PutOptions{Deadline: now.Add(-time.Hour)}},
 	} {
-		require.Equal(t, c.want, (&pool.Envelope[int]{Task: c.was}).PutOptions(now))
+		require.Equal(t, c.want, (&pool.DeadLetter[int]{Task: c.was}).PutOptions(now))
 	}
 }
 

@@ -147,8 +147,8 @@ func TestUrgentWorkHasHeadRoom(t *testing.T) {
 	})
 }
 
-// TestLimitsWithRecurse has a handler that gives its place back: it does not count meanwhile.
-func TestLimitsWithRecurse(t *testing.T) {
+// TestLimitsWithYield has a handler that gives its place back: it does not count meanwhile.
+func TestLimitsWithYield(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var q *pool.Pool[int]
 		options := pool.PutOptions{PutOptions: task.PutOptions{Priority: 1}}

@@ -72,7 +72,7 @@ func (c *tally) observer(runs time.Duration, items bool) pool.Observer[int] {
 		},
 		Dropped: func(ctx context.Context, class string, t tk) { c.add("dropped", class, submitted(ctx, t)) },
 		Expired: func(ctx context.Context, class string, t tk) { c.add("expired", class, ctx.Err() == nil && t.ID > 0) },
-		Letter: func(ctx context.Context, l *pool.Envelope[int], err error) {
+		DeadLetter: func(ctx context.Context, l *pool.DeadLetter[int], err error) {
 			c.add("letter", l.Class, ctx.Err() == nil && (l.Task.Key != "" || items) && err == nil)
 		},
 		Scaled: func(from, to int) { c.add("scaled", "", from-to == 1 || to-from == 1) },
@@ -137,7 +137,7 @@ func TestObserver(t *testing.T) {
 			want := map[string]uint64{
 				"offered": 100, "offered x": offered["x"], "offered y": offered["y"], "started": s.Started, "succeeded": s.Succeeded,
 				"retried": s.Retried + s.Snoozed, "failed": s.Failed, "lost": s.Lost, "dropped": s.Dropped, "expired": s.Expired,
-				"letter": s.Letters, "refused": s.Refused,
+				"letter": s.DeadLetters, "refused": s.Refused,
 			}
 			for what, n := range want {
 				assert.Equal(t, n, c.calls[what], what)
@@ -148,7 +148,7 @@ func TestObserver(t *testing.T) {
 			require.Empty(t, c.bad)
 			require.Equal(t, refused, s.Refused)
 			require.Equal(t, s.Started, s.Succeeded+s.Retried+s.Snoozed+s.Failed+s.Lost+s.Returned)
-			require.Len(t, box.all(), int(s.Letters))
+			require.Len(t, box.all(), int(s.DeadLetters))
 			require.NoError(t, p.Shutdown(ctx))
 		})
 	}
@@ -186,7 +186,7 @@ func TestObserverOfItems(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		c := &tally{calls: map[string]uint64{}}
 		q := fairq.New(func(int) string { return "a" }, nil)
-		w := pool.Drain(q, func(_ context.Context, n int) error {
+		w := pool.NewWorkers(q, func(_ context.Context, n int) error {
 			time.Sleep(time.Second)
 			if n%3 == 0 {
 				return errNo

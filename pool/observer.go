@@ -38,8 +38,8 @@ type Observer[V any] struct {
 	Dropped func(ctx context.Context, class string, t *task.Task[V])
 	Expired func(ctx context.Context, class string, t *task.Task[V])
 
-	// Letter is told of each letter that was handed to DeadLetters, and of its error if it was not taken.
-	Letter func(ctx context.Context, letter *Envelope[V], err error)
+	// DeadLetter is told of each letter that was handed to DeadLetters, and of its error if it was not taken.
+	DeadLetter func(ctx context.Context, letter *DeadLetter[V], err error)
 
 	// Scaled is told that the number of workers has changed.
 	Scaled func(from, to int)

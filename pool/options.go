@@ -39,7 +39,7 @@ type Options[V any] struct {
 	Delay    time.Duration
 	Deadline time.Duration
 
-	// WhenFull says what becomes of a task that there is no room for. DropOld and EvictHeaviest are for a pool with queues of
+	// WhenFull says what becomes of a task that there is no room for. EvictOldest and EvictHeaviest are for a pool with queues of
 	// its own; elsewhere the queue's own options say so.
 	WhenFull WhenFull
 
@@ -133,7 +133,7 @@ const (
 	Block         WhenFull = iota // Submit waits for room
 	Reject                        // Submit returns a *fairq.FullError
 	DropNew                       // it goes to DeadLetters
-	DropOld                       // the oldest of a key with the most tasks goes to DeadLetters, see fairq.EvictOldest
+	EvictOldest                   // the oldest of a key with the most tasks goes to DeadLetters, see fairq.EvictOldest
 	EvictHeaviest                 // the newest of a key with the most tasks goes to DeadLetters, see fairq.EvictHeaviest
 )
 
@@ -216,7 +216,7 @@ func (o *Options[V]) complete() (*setup, error) {
 		own = own || c.Queue == nil
 		switch {
 		case c.Queue != nil:
-		case c.Capacity == 0 && (o.WhenFull >= DropOld || o.WhenFull != Block && o.KeyCapacity == 0):
+		case c.Capacity == 0 && (o.WhenFull >= EvictOldest || o.WhenFull != Block && o.KeyCapacity == 0):
 			return nil, invalid("Options.Capacity is 0; with Options.WhenFull %v it must be set, for a queue without limit is never full", o.WhenFull)
 		case c.Capacity > 0 && o.KeyCapacity > c.Capacity:
 			return nil, invalid("Options.KeyCapacity is %d; the limit is %s, %d", o.KeyCapacity, capacity, c.Capacity)
@@ -230,7 +230,7 @@ func (o *Options[V]) complete() (*setup, error) {
 		return nil, invalid("Options.WhenFull is %d; the limits are Block, %d, and EvictHeaviest, %d", o.WhenFull, Block, EvictHeaviest)
 	case o.WhenFull >= DropNew && o.DeadLetters == nil:
 		return nil, invalid("Options.DeadLetters is nil; with Options.WhenFull %v it must be set, or tasks would be lost in silence", o.WhenFull)
-	case o.WhenFull >= DropOld && !own:
+	case o.WhenFull >= EvictOldest && !own:
 		return nil, invalid("Options.WhenFull is %v; what a queue evicts that is not the pool's own is up to its own options", o.WhenFull)
 	case !own && (o.Capacity != 0 || o.KeyCapacity != 0 || o.MaxInFlightPerKey != 0 || o.Weight != nil):
 		return nil, invalid("Options.Capacity, KeyCapacity, MaxInFlightPerKey or Weight is set; they are for queues of the pool's own")
@@ -341,7 +341,7 @@ func (s *Scale) complete(name string, defaults Scale) error {
 	return nil
 }
 
-var whenFullNames = [...]string{Block: "Block", Reject: "Reject", DropNew: "DropNew", DropOld: "DropOld", EvictHeaviest: "EvictHeaviest"}
+var whenFullNames = [...]string{Block: "Block", Reject: "Reject", DropNew: "DropNew", EvictOldest: "EvictOldest", EvictHeaviest: "EvictHeaviest"}
 
 // String returns the policy's name.
 func (w WhenFull) String() string {

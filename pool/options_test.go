@@ -16,7 +16,7 @@ import (
 
 func nothing(context.Context, *task.Task[int]) error { return nil }
 
-func sinkAll(context.Context, *pool.Envelope[int]) error { return nil }
+func sinkAll(context.Context, *pool.DeadLetter[int]) error { return nil }
 
 // TestOptionErrors has every error that Validate returns, but for those of schedules, backoffs and limits, which have tests of
 // their own.
@@ -40,13 +40,13 @@ func TestOptionErrors(t *testing.T) {
 		"Options.KeyCapacity is 6; the limit is Options.Classes[1].Capacity, 5": {
 			Capacity: 9, KeyCapacity: 6, Classes: []pool.Class[int]{{Name: "a"}, {Name: "b", Capacity: 5}},
 		},
-		"Options.Delay is 1m0s; it must be less than Options.Deadline, 1m0s, or no task would ever be started":        {Delay: time.Minute, Deadline: time.Minute},
-		"Options.Kinds is empty; it must be nil, for all kinds, or name one, or no task would ever be started":        {Kinds: pool.Mux[int]{}.Kinds()},
-		"Options.Limits: Running of priority 0 is 0; the limits are 1 and 1048576":                                    {Limits: []pool.Limit{{}}},
-		`Options.Schedule: the scale of "08:00-12:00": Max is 0; the limits are 1 and 1048576, or Pause must be set`:  {Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "08:00-12:00"}}}},
-		`Options.Schedule: the scale of "08:00-12:00" is 1 to 2 workers; with Pause it must not be set`:               {Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "08:00-12:00", Pause: true, Scale: pool.Scale{Min: 1, Max: 2}}}}},
-		"Options.WhenFull is 5; the limits are Block, 0, and EvictHeaviest, 4":                                        {WhenFull: 5, Capacity: 1, DeadLetters: sinkAll},
-		"Options.DeadLetters is nil; with Options.WhenFull DropOld it must be set, or tasks would be lost in silence": {WhenFull: pool.DropOld, Capacity: 1},
+		"Options.Delay is 1m0s; it must be less than Options.Deadline, 1m0s, or no task would ever be started":            {Delay: time.Minute, Deadline: time.Minute},
+		"Options.Kinds is empty; it must be nil, for all kinds, or name one, or no task would ever be started":            {Kinds: pool.Mux[int]{}.Kinds()},
+		"Options.Limits: Running of priority 0 is 0; the limits are 1 and 1048576":                                        {Limits: []pool.Limit{{}}},
+		`Options.Schedule: the scale of "08:00-12:00": Max is 0; the limits are 1 and 1048576, or Pause must be set`:      {Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "08:00-12:00"}}}},
+		`Options.Schedule: the scale of "08:00-12:00" is 1 to 2 workers; with Pause it must not be set`:                   {Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "08:00-12:00", Pause: true, Scale: pool.Scale{Min: 1, Max: 2}}}}},
+		"Options.WhenFull is 5; the limits are Block, 0, and EvictHeaviest, 4":                                            {WhenFull: 5, Capacity: 1, DeadLetters: sinkAll},
+		"Options.DeadLetters is nil; with Options.WhenFull EvictOldest it must be set, or tasks would be lost in silence": {WhenFull: pool.EvictOldest, Capacity: 1},
 		"Options.WhenFull is EvictHeaviest; what a queue evicts that is not the pool's own is up to its own options": {
 			WhenFull: pool.EvictHeaviest, DeadLetters: sinkAll, Classes: []pool.Class[int]{{Queue: q}},
 		},
@@ -90,8 +90,8 @@ func TestMisuse(t *testing.T) {
 	require.PanicsWithValue(t, "pool: New: the queue is nil", func() { pool.New(nil, nothing, nil) })
 	require.PanicsWithValue(t, "pool: the handler is nil", func() { pool.New(q, nil, nil) })
 	require.PanicsWithValue(t, "pool: the handler is nil", func() { pool.Func[int](nil, nil) })
-	require.PanicsWithValue(t, "pool: Drain: the queue or the handler is nil", func() { pool.Drain[int](nil, handle, nil) })
-	require.PanicsWithValue(t, "pool: Drain: the queue or the handler is nil", func() { pool.Drain(items, nil, nil) })
+	require.PanicsWithValue(t, "pool: NewWorkers: the queue or the handler is nil", func() { pool.NewWorkers[int](nil, handle, nil) })
+	require.PanicsWithValue(t, "pool: NewWorkers: the queue or the handler is nil", func() { pool.NewWorkers(items, nil, nil) })
 	require.PanicsWithError(t, "pool: invalid: New: the options have classes; these are for Func", func() {
 		pool.New(q, nothing, &pool.Options[int]{Classes: []pool.Class[int]{{}}})
 	})
@@ -112,7 +112,7 @@ func TestMisuse(t *testing.T) {
 		{Kinds: []string{}},
 	} {
 		require.PanicsWithError(t, "pool: invalid: Options for a FairQueue: only Workers, Scale, Schedule, Policy.Timeout, DeadLetters, AbandonAfter, Observer and Logger may be set",
-			func() { pool.Drain(items, handle, &o) })
+			func() { pool.NewWorkers(items, handle, &o) })
 	}
 	p := openFunc(t, nothing, pool.Options[int]{})
 	for _, c := range [][2]int{{-1, 2}, {3, 2}, {0, pool.MaxWorkers + 1}} {
@@ -168,5 +168,5 @@ func TestWhenFullNames(t *testing.T) {
 	for w := range pool.EvictHeaviest + 2 {
 		names = append(names, w.String())
 	}
-	require.Equal(t, []string{"Block", "Reject", "DropNew", "DropOld", "EvictHeaviest", "WhenFull(5)"}, names)
+	require.Equal(t, []string{"Block", "Reject", "DropNew", "EvictOldest", "EvictHeaviest", "WhenFull(5)"}, names)
 }

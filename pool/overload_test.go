@@ -86,7 +86,7 @@ func (q *fullQueue) drop(n int) {
 
 // TestWhenFull submits tasks to a pool that is paused, and compares what it drops with a model. Then all that is left is done.
 func TestWhenFull(t *testing.T) {
-	for _, whenFull := range []pool.WhenFull{pool.Reject, pool.DropNew, pool.DropOld, pool.EvictHeaviest} {
+	for _, whenFull := range []pool.WhenFull{pool.Reject, pool.DropNew, pool.EvictOldest, pool.EvictHeaviest} {
 		t.Run(whenFull.String(), func(t *testing.T) {
 			r := chance(t)
 			for range 50 {
@@ -146,7 +146,7 @@ func testWhenFull(t *testing.T, r *rand.Rand, whenFull pool.WhenFull) {
 	}
 	letters := len(box.all())
 	require.Equal(t, letters, told)
-	require.Equal(t, [2]uint64{uint64(letters), uint64(letters)}, [2]uint64{p.Stats().Dropped, p.Stats().Letters})
+	require.Equal(t, [2]uint64{uint64(letters), uint64(letters)}, [2]uint64{p.Stats().Dropped, p.Stats().DeadLetters})
 	for range 60 {
 		g.leave <- nil
 	}
@@ -236,8 +236,8 @@ func TestKeyCapacity(t *testing.T) {
 // TestWhatCannotBeDropped has a sink that fails: then the one who submits is told, or the log.
 func TestWhatCannotBeDropped(t *testing.T) {
 	for name, sink := range map[string]pool.Sink[int]{
-		"error": func(context.Context, *pool.Envelope[int]) error { return errNo },
-		"panic": func(context.Context, *pool.Envelope[int]) error { panic(errNo) },
+		"error": func(context.Context, *pool.DeadLetter[int]) error { return errNo },
+		"panic": func(context.Context, *pool.DeadLetter[int]) error { panic(errNo) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, ctx context.Context) {
@@ -250,7 +250,7 @@ func TestWhatCannotBeDropped(t *testing.T) {
 				err := p.Submit(ctx, "a", 2)
 				require.ErrorIs(t, err, errNo)
 				require.ErrorIs(t, err, fairq.ErrFull)
-				require.Zero(t, p.Stats().Letters)
+				require.Zero(t, p.Stats().DeadLetters)
 
 				o.WhenFull = pool.EvictHeaviest
 				p = openFunc(t, newGate().handle, o)
@@ -277,7 +277,7 @@ func TestSinkThatSubmits(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var p *pool.Pool[int]
 		g := newGate()
-		sink := func(ctx context.Context, letter *pool.Envelope[int]) error {
+		sink := func(ctx context.Context, letter *pool.DeadLetter[int]) error {
 			time.Sleep(time.Hour)
 			return p.Submit(ctx, "again", letter.Payload)
 		}
@@ -301,7 +301,7 @@ func TestSubmitToOwnedQueue(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var box mailbox[int]
 		var lost []error
-		onEvict := pool.Letters(box.sink, pool.Overflow, func(_ *task.Task[int], err error) { lost = append(lost, err) })
+		onEvict := pool.ToDeadLetters(box.sink, pool.Overflow, func(_ *task.Task[int], err error) { lost = append(lost, err) })
 		q := openQueue(t, &task.Options[int]{Capacity: 3, WhenFull: fairq.EvictHeaviest, OnEvict: onEvict})
 		g := newGate()
 		p := openNew(t, q, g.handle, pool.Options[int]{Workers: 1})
@@ -325,7 +325,7 @@ func TestSubmitToOwnedQueue(t *testing.T) {
 
 // TestSubmitBatch has batches for which there is no room, under each policy.
 func TestSubmitBatch(t *testing.T) {
-	for _, whenFull := range []pool.WhenFull{pool.Block, pool.Reject, pool.DropNew, pool.DropOld} {
+	for _, whenFull := range []pool.WhenFull{pool.Block, pool.Reject, pool.DropNew, pool.EvictOldest} {
 		t.Run(whenFull.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, ctx context.Context) {
 				var box mailbox[int]
@@ -363,7 +363,7 @@ func TestSubmitBatch(t *testing.T) {
 					require.Equal(t, begin.Add(time.Hour), tk.Deadline)
 				}
 				wait(t, p)
-				require.EqualValues(t, map[pool.WhenFull]int{pool.Block: 6, pool.Reject: 4, pool.DropNew: 5, pool.DropOld: 5}[whenFull], p.Stats().Succeeded)
+				require.EqualValues(t, map[pool.WhenFull]int{pool.Block: 6, pool.Reject: 4, pool.DropNew: 5, pool.EvictOldest: 5}[whenFull], p.Stats().Succeeded)
 				require.Len(t, box.all(), int(p.Stats().Dropped))
 				batch[5].Options.Class = "z"
 				ids, err = p.SubmitBatch(ctx, batch)
@@ -380,7 +380,7 @@ func TestSubmitBatch(t *testing.T) {
 
 // TestTrySubmit is never kept waiting, and drops nothing that it was given.
 func TestTrySubmit(t *testing.T) {
-	for _, whenFull := range []pool.WhenFull{pool.Block, pool.Reject, pool.DropNew, pool.DropOld, pool.EvictHeaviest} {
+	for _, whenFull := range []pool.WhenFull{pool.Block, pool.Reject, pool.DropNew, pool.EvictOldest, pool.EvictHeaviest} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {
 			var box mailbox[int]
 			p := openFunc(t, nothing, pool.Options[int]{Workers: 1, WhenFull: whenFull, Capacity: 1, DeadLetters: box.sink, Delay: time.Minute})
@@ -390,7 +390,7 @@ func TestTrySubmit(t *testing.T) {
 			require.NotZero(t, id)
 			id, err = p.TrySubmit(ctx, "a", 2, pool.PutOptions{})
 			require.Equal(t, begin, time.Now())
-			if whenFull == pool.DropOld {
+			if whenFull == pool.EvictOldest {
 				require.NoError(t, err)
 				require.Equal(t, 1, box.all()[0].Payload)
 			} else {

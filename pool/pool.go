@@ -44,7 +44,7 @@ type Pool[V any] struct {
 	finish    sync.Once   // of Shutdown
 	cut       atomic.Bool // it has found tasks that were to be done
 	leftMu    sync.Mutex  // protects leftovers
-	leftovers []Envelope[V]
+	leftovers []DeadLetter[V]
 }
 
 // PutOptions are what a task can have beyond a key and a payload, and the class that it is for. The first class is meant if
@@ -133,7 +133,7 @@ func (p *Pool[V]) openOwn(c *class[V], o *Options[V], capacity int) {
 		OnExpire: p.gone(c, Deadline, ErrDeadline),
 	}
 	switch o.WhenFull {
-	case DropOld:
+	case EvictOldest:
 		settings.WhenFull = fairq.EvictOldest
 	case EvictHeaviest:
 		settings.WhenFull = fairq.EvictHeaviest
@@ -171,7 +171,7 @@ func (p *Pool[V]) Queue(class string) *task.Queue[V] {
 // with the context of a handler of the pool.
 //
 // By that context, or one that was made of it, the pool knows a handler's own call, in whatever goroutine it is made: while it waits for
-// room the handler counts as waiting, and its place is another one's, as in [Recurse]. If all handlers wait so, and only they
+// room the handler counts as waiting, and its place is another one's, as in [Yield]. If all handlers wait so, and only they
 // could make room, the last one of these calls fails at once with an error that Is [fairq.ErrFull] and says so: its handler can
 // return that error, and will be tried again. When a handler has returned, its context is done, and what has
 // been made of it with context.WithoutCancel is one like any other.
@@ -235,7 +235,7 @@ func (p *Pool[V]) makeRoom(
 	switch whenFull {
 	case DropNew:
 		return 0, p.letter(ctx, c.name, newTask(key, payload, &options), Overflow, full)
-	case Reject, DropOld, EvictHeaviest:
+	case Reject, EvictOldest, EvictHeaviest:
 		return 0, full
 	}
 	waiting, cancel := context.WithCancelCause(ctx)
@@ -243,7 +243,7 @@ func (p *Pool[V]) makeRoom(
 	defer context.AfterFunc(p.until(ctx), func() { cancel(ErrShutdown) })()
 	put := func() { id, err = c.queue.PutWait(waiting, key, payload, options) }
 	if p.isHandler(ctx) { // else all workers could wait for room, which they alone can make
-		p.recurse(ctx, &submission{end: func() { cancel(errStuck) }, hopeless: p.hopeless}, put)
+		p.yield(ctx, &submission{end: func() { cancel(errStuck) }, hopeless: p.hopeless}, put)
 	} else {
 		put()
 	}

@@ -36,7 +36,7 @@ func TestErrorsThatPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		var letters []error
-		o := &pool.Options[int]{Logger: quiet, DeadLetters: func(_ context.Context, e *pool.Envelope[int]) error {
+		o := &pool.Options[int]{Logger: quiet, DeadLetters: func(_ context.Context, e *pool.DeadLetter[int]) error {
 			letters = append(letters, e.Err)
 			return tellsNothing()
 		}}
@@ -49,7 +49,7 @@ func TestErrorsThatPanic(t *testing.T) {
 
 		q := fairq.New(func(int) int { return 0 }, nil)
 		o.Policy.MaxAttempts = 0
-		w := pool.Drain(q, func(context.Context, int) error { return tellsNothing() }, o)
+		w := pool.NewWorkers(q, func(context.Context, int) error { return tellsNothing() }, o)
 		require.NoError(t, q.Push(1))
 		require.NoError(t, w.Wait(ctx))
 		require.NoError(t, w.Shutdown(ctx))
@@ -197,7 +197,7 @@ func TestSinkExits(t *testing.T) {
 		q, err := task.Open[int](ctx, new(task.Memory), "q", nil)
 		require.NoError(t, err)
 		p := pool.New(q, func(context.Context, *task.Task[int]) error { return pool.Permanent(errSink) },
-			&pool.Options[int]{Logger: quiet, Limits: []pool.Limit{{Running: 1}}, DeadLetters: func(context.Context, *pool.Envelope[int]) error {
+			&pool.Options[int]{Logger: quiet, Limits: []pool.Limit{{Running: 1}}, DeadLetters: func(context.Context, *pool.DeadLetter[int]) error {
 				runtime.Goexit()
 				return nil
 			}})
@@ -206,7 +206,7 @@ func TestSinkExits(t *testing.T) {
 		}
 		synctest.Wait()
 		s := p.Stats()
-		require.Equal(t, []uint64{2, 2, 0}, []uint64{s.Started, s.Failed, s.Letters})
+		require.Equal(t, []uint64{2, 2, 0}, []uint64{s.Started, s.Failed, s.DeadLetters})
 		require.NoError(t, p.Shutdown(ctx))
 		left, err := q.Stats(ctx)
 		require.NoError(t, err)
@@ -275,7 +275,7 @@ func TestShutdownWithSinkThatWaits(t *testing.T) {
 				return ctx.Err()
 			}, &pool.Options[int]{
 				Logger: quiet, Workers: 1, Capacity: 2, WhenFull: whenFull,
-				DeadLetters: func(ctx context.Context, _ *pool.Envelope[int]) error {
+				DeadLetters: func(ctx context.Context, _ *pool.DeadLetter[int]) error {
 					<-ctx.Done()
 					return ctx.Err()
 				},

@@ -48,21 +48,21 @@ func (r *rig) of(p *pool.Pool[int]) *rig {
 	return r
 }
 
-func newDrainRig(t *testing.T, capacity int, o pool.Options[int]) *rig {
+func newNewWorkersRig(t *testing.T, capacity int, o pool.Options[int]) *rig {
 	r := &rig{gate: newGate()}
 	if capacity == 0 {
 		capacity = fairq.Unbounded
 	}
 	q := fairq.New(func(n int) int { return n % 7 }, &fairq.Options[int, int]{Capacity: capacity})
 	o.Logger = silent
-	w := pool.Drain(q, r.do, &o)
+	w := pool.NewWorkers(q, r.do, &o)
 	cleanUp(t, w.Shutdown)
 	r.submit, r.stats, r.end, r.set = q.PushWait, w.Stats, w.Shutdown, w.SetWorkers
 	return r
 }
 
 var rigs = map[string]func(t *testing.T, capacity int, o pool.Options[int]) *rig{
-	"Func": newFuncRig, "New": newNewRig, "Drain": newDrainRig,
+	"Func": newFuncRig, "New": newNewRig, "NewWorkers": newNewWorkersRig,
 }
 
 // forRigs runs a test for either kind of pool, in a bubble for each round.

@@ -141,7 +141,7 @@ func goroutine() (number uint64) {
 }
 
 // Shutdown ends the pool: what was taken ahead is handed back, tasks are neither submitted nor taken any more, and what runs is finished. As long as a handler is in
-// [Recurse] or SubmitWait, tasks are taken, for it may wait for one. If ctx is done first, the contexts of the handlers are cancelled, with the
+// [Yield] or SubmitWait, tasks are taken, for it may wait for one. If ctx is done first, the contexts of the handlers are cancelled, with the
 // cause [ErrShutdown]; those that then return an error have not failed, and their attempts do not count: their tasks go back
 // into the queue. Handlers that have not returned Options.AbandonAfter later are left to themselves, and their tasks go back too.
 //
@@ -218,7 +218,7 @@ func (p *Pool[V]) close() {
 	}
 	s := p.Stats()
 	p.log.Debug("pool: shut down", "succeeded", s.Succeeded, "failed", s.Failed, "retried", s.Retried, "returned", s.Returned,
-		"letters", s.Letters, "leftovers", s.Leftovers)
+		"letters", s.DeadLetters, "leftovers", s.Leftovers)
 }
 
 // clear empties a queue of the pool's own.
@@ -260,10 +260,10 @@ func (p *Pool[V]) clear(ctx context.Context, c *class[V]) {
 }
 
 // Leftovers returns what was left in queues of the pool's own when it was shut down, and no sink has taken.
-func (p *Pool[V]) Leftovers() []Envelope[V] {
+func (p *Pool[V]) Leftovers() []DeadLetter[V] {
 	p.leftMu.Lock()
 	defer p.leftMu.Unlock()
-	return append([]Envelope[V](nil), p.leftovers...)
+	return append([]DeadLetter[V](nil), p.leftovers...)
 }
 
 // sealed is far below zero, so that submitting is too.

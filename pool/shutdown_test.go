@@ -143,7 +143,7 @@ func TestAbandoned(t *testing.T) {
 			leave := make(chan struct{})
 			p := openNew(t, q, func(ctx context.Context, tk *task.Task[int]) error {
 				if tk.Payload == 0 {
-					pool.Recurse(ctx, func() { <-leave })
+					pool.Yield(ctx, func() { <-leave })
 				}
 				<-leave
 				return nil
@@ -260,7 +260,7 @@ func TestShutdownOfItems(t *testing.T) {
 		var box mailbox[int]
 		g := newGate()
 		q := fairq.New(func(int) string { return "a" }, nil)
-		w := pool.Drain(q, g.do, &pool.Options[int]{Workers: 2, DeadLetters: box.sink, Logger: silent})
+		w := pool.NewWorkers(q, g.do, &pool.Options[int]{Workers: 2, DeadLetters: box.sink, Logger: silent})
 		for i := range 5 {
 			require.NoError(t, q.Push(i))
 		}
@@ -310,7 +310,7 @@ func TestClosedFairQueue(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		g := newGate()
 		q := fairq.New(func(int) string { return "a" }, nil)
-		w := pool.Drain(q, g.do, &pool.Options[int]{Workers: 2, Logger: silent})
+		w := pool.NewWorkers(q, g.do, &pool.Options[int]{Workers: 2, Logger: silent})
 		for i := range 5 {
 			require.NoError(t, q.Push(i))
 		}
@@ -328,7 +328,7 @@ func TestWait(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		g := newGate()
 		q := fairq.New(func(int) string { return "a" }, nil)
-		w := pool.Drain(q, g.do, &pool.Options[int]{Workers: 1, Logger: silent})
+		w := pool.NewWorkers(q, g.do, &pool.Options[int]{Workers: 1, Logger: silent})
 		cleanUp(t, w.Shutdown)
 		p := openFunc(t, g.handle, pool.Options[int]{Workers: 1, Classes: []pool.Class[int]{{Name: "0"}, {Name: "1"}}})
 		for _, wait := range []func(context.Context) error{w.Wait, p.Wait} {
@@ -353,7 +353,7 @@ func TestWait(t *testing.T) {
 func TestSinkThatDoesNotListen(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		leave := make(chan struct{})
-		p := openFunc(t, newGate().handle, pool.Options[int]{Workers: 1, DeadLetters: func(context.Context, *pool.Envelope[int]) error {
+		p := openFunc(t, newGate().handle, pool.Options[int]{Workers: 1, DeadLetters: func(context.Context, *pool.DeadLetter[int]) error {
 			<-leave
 			return nil
 		}})
@@ -379,7 +379,7 @@ func TestSinkThatDoesNotListen(t *testing.T) {
 func TestSinkThatExitsAtShutdown(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		p := openFunc(t, newGate().handle, pool.Options[int]{
-			DeadLetters: func(context.Context, *pool.Envelope[int]) error { runtime.Goexit(); return nil },
+			DeadLetters: func(context.Context, *pool.DeadLetter[int]) error { runtime.Goexit(); return nil },
 		})
 		p.Pause()
 		for i := range 5 {

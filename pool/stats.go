@@ -4,10 +4,10 @@ import "sync/atomic"
 
 // Stats tells how a pool is doing.
 type Stats struct {
-	Workers int // goroutines, without those of handlers in Recurse
+	Workers int // goroutines, without those of handlers in Yield
 	Idle    int // those that wait for a task
-	Running int // handlers, without those in Recurse
-	Nested  int // handlers in Recurse
+	Running int // handlers, without those in Yield
+	Nested  int // handlers in Yield
 
 	Prefetched int // tasks that were taken and not started, see Options.Prefetch
 	Unsettled  int // handlers that have returned, and the queue is being told what came of their tasks
@@ -26,9 +26,9 @@ type Stats struct {
 	Returned  uint64 // interrupted by Shutdown; does not count as an attempt
 	Panics    uint64 // handlers that panicked
 
-	Dropped uint64 // tasks that there was no room for, as far as the pool knows
-	Expired uint64 // tasks whose time was over before they were done, as far as the pool knows
-	Letters uint64 // dead letters that were taken
+	Dropped     uint64 // tasks that there was no room for, as far as the pool knows
+	Expired     uint64 // tasks whose time was over before they were done, as far as the pool knows
+	DeadLetters uint64 // dead letters that were taken
 	// Leftovers is how many tasks were left when the pool was shut down, and no sink has taken; see Pool.Leftovers.
 	Leftovers uint64
 	Refused   uint64 // tasks for which Submit and the like have returned an error
@@ -64,7 +64,7 @@ func (c *crew) Stats() Stats {
 	s.Running = s.Workers - s.Idle
 	s.Min, s.Max, s.Paused, s.Closed = c.scale.Min, c.scale.Max, c.paused, c.closing
 	s.Dropped, s.Expired, s.Refused = c.dropped.Load(), c.expirations.Load(), c.refused.Load()
-	s.Letters, s.Leftovers = c.letters.Load(), c.leftover.Load()
+	s.DeadLetters, s.Leftovers = c.letters.Load(), c.leftover.Load()
 	s.Prefetched, s.Unsettled = int(c.ahead.Load()), int(c.settling.Load())
 	c.later.addTo(&s)
 	for w := range c.all {

@@ -27,12 +27,12 @@ func TestCalledByHandler(t *testing.T) {
 			return nil
 		}
 		p = openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
-			pool.Recurse(ctx, func() { _ = check() })
+			pool.Yield(ctx, func() { _ = check() })
 			assert.NoError(t, w.Wait(ctx)) // that is another one
 			return check()
 		}, pool.Options[int]{Observer: pool.Observer[int]{Scaled: func(int, int) { _ = check() }}})
 		q := fairq.New(func(int) string { return "a" }, nil)
-		w = pool.Drain(q, func(ctx context.Context, n int) error {
+		w = pool.NewWorkers(q, func(ctx context.Context, n int) error {
 			for _, call := range []func(context.Context) error{w.Wait, w.Shutdown} {
 				assert.ErrorIs(t, call(ctx), pool.ErrInvalid)
 			}
@@ -55,7 +55,7 @@ func TestWaitAfterShutdown(t *testing.T) {
 				want = pool.ErrShutdown
 			}
 			items := fairq.New(func(int) string { return "a" }, nil)
-			w := pool.Drain(items, newGate().do, &pool.Options[int]{Workers: 1, Logger: silent})
+			w := pool.NewWorkers(items, newGate().do, &pool.Options[int]{Workers: 1, Logger: silent})
 			q := openQueue[int](t, nil)
 			others := openNew(t, q, newGate().handle, pool.Options[int]{Workers: 1})
 			own := openFunc(t, newGate().handle, pool.Options[int]{Workers: 1})
@@ -155,12 +155,12 @@ func TestStopAndWaitInTime(t *testing.T) {
 
 // TestWaitForLetters has a sink that takes its time, for tasks that were dropped, evicted or have expired. Wait waits for it.
 func TestWaitForLetters(t *testing.T) {
-	for _, whenFull := range []pool.WhenFull{pool.DropNew, pool.DropOld, pool.EvictHeaviest} {
+	for _, whenFull := range []pool.WhenFull{pool.DropNew, pool.EvictOldest, pool.EvictHeaviest} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {
 			var box mailbox[int]
 			p := openFunc(t, newGate().handle, pool.Options[int]{
 				Workers: 1, Capacity: 2, WhenFull: whenFull, Deadline: time.Minute,
-				DeadLetters: func(ctx context.Context, l *pool.Envelope[int]) error {
+				DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
 					time.Sleep(time.Hour)
 					return box.sink(ctx, l)
 				},
@@ -172,7 +172,7 @@ func TestWaitForLetters(t *testing.T) {
 			}
 			require.NoError(t, p.Wait(ctx))
 			require.Len(t, box.all(), 4)
-			require.Equal(t, uint64(4), p.Stats().Letters)
+			require.Equal(t, uint64(4), p.Stats().DeadLetters)
 			end(t, ctx, p)
 		})
 	}

@@ -85,7 +85,7 @@ func TestFuncCycles(t *testing.T) {
 		var accepted, done, lettered atomic.Uint64
 		o := &pool.Options[int]{Logger: quiet, Scale: anyScale(r), Capacity: r.IntN(3), AbandonAfter: time.Minute}
 		if r.IntN(2) == 0 {
-			o.DeadLetters = func(context.Context, *pool.Envelope[int]) error {
+			o.DeadLetters = func(context.Context, *pool.DeadLetter[int]) error {
 				lettered.Add(1)
 				return nil
 			}
@@ -119,21 +119,21 @@ func TestFuncCycles(t *testing.T) {
 		all.Wait()
 		s, left := p.Stats(), uint64(len(p.Leftovers()))
 		checkEnded(t, errs, s)
-		if accepted.Load() != s.Succeeded+left+s.Letters || done.Load() != s.Succeeded || lettered.Load() != s.Letters {
+		if accepted.Load() != s.Succeeded+left+s.DeadLetters || done.Load() != s.Succeeded || lettered.Load() != s.DeadLetters {
 			t.Errorf("%d tasks accepted, %d done, %d letters, %d left, %+v", accepted.Load(), done.Load(), lettered.Load(), left, s)
 		}
 	})
 }
 
-// TestDrainCycles does the same with FairQueues.
-func TestDrainCycles(t *testing.T) {
+// TestNewWorkersCycles does the same with FairQueues.
+func TestNewWorkersCycles(t *testing.T) {
 	cycles(t, 70_000, func(t *testing.T, r *rand.Rand) {
 		var all sync.WaitGroup
 		var accepted, done atomic.Uint64
 		q := fairq.New(func(i int) int { return i }, &fairq.Options[int, int]{Capacity: 1 + r.IntN(3)})
-		w := pool.Drain(q, func(ctx context.Context, i int) error {
+		w := pool.NewWorkers(q, func(ctx context.Context, i int) error {
 			if i == 1 {
-				pool.Recurse(ctx, runtime.Gosched)
+				pool.Yield(ctx, runtime.Gosched)
 			}
 			done.Add(1)
 			return nil

@@ -16,13 +16,13 @@ type submission struct {
 	ended    bool        // it is about to come back
 }
 
-// recurse is Recurse for a submit. That of a handler of another pool is nothing that this one knows of.
-func (p *Pool[V]) recurse(ctx context.Context, s *submission, f func()) {
+// yield is Yield for a submit. That of a handler of another pool is nothing that this one knows of.
+func (p *Pool[V]) yield(ctx context.Context, s *submission, f func()) {
 	if w := workerOf(ctx); w != nil && w.crew == &p.crew {
-		w.recurse(s, f)
+		w.yield(s, f)
 		return
 	}
-	Recurse(ctx, f)
+	Yield(ctx, f)
 }
 
 // stuckLocked tells whether all handlers wait in submits, some of them for room, and there is no task that could be taken.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// crew is the workers of a [Pool], or of a FairQueue, see [Drain].
+// crew is the workers of a [Pool], or of a FairQueue, see [NewWorkers].
 type crew struct {
 	setup
 	source source
@@ -36,9 +36,9 @@ type crew struct {
 	scale   Scale // as of now
 	manual  bool  // it was set by SetWorkers
 	paused  bool
-	workers int // goroutines that may run a handler, without those in Recurse
-	nested  int // handlers in Recurse
-	inside  int // calls of Recurse, of which a handler can make several
+	workers int // goroutines that may run a handler, without those in Yield
+	nested  int // handlers in Yield
+	inside  int // calls of Yield, of which a handler can make several
 	all     map[*worker]struct{}
 	idle    []*worker // those that wait for a task, the one that was busy last at the end
 	leaving int       // workers that have to end though there is work, because the load is low
@@ -49,7 +49,7 @@ type crew struct {
 	failing bool        // it has
 
 	surplus   []work          // tasks that were taken and found no worker, because there were fewer all of a sudden; they are next
-	returning []chan struct{} // handlers that come back from Recurse and wait until there is a place
+	returning []chan struct{} // handlers that come back from Yield and wait until there is a place
 	away      int             // functions that run in the background
 
 	submissions []*submission // those of inside that are submits, in the order in which they began
@@ -83,7 +83,7 @@ type source interface {
 	await(fullness float64) bool
 	below(fullness float64) bool
 
-	// more says that n more handlers run, or fewer if n is negative, because of Recurse.
+	// more says that n more handlers run, or fewer if n is negative, because of Yield.
 	more(n int64)
 }
 
@@ -97,7 +97,7 @@ type worker struct {
 	next    chan work       // where an idle one gets a task; nil means that it has to end
 	parked  time.Time       // since when it is idle
 	started time.Time       // when its task was, if somebody asks for that
-	depth   int             // calls of Recurse; protected by crew.mu
+	depth   int             // calls of Yield; protected by crew.mu
 	left    int             // how many others there were when it was taken off the books
 	counts  counters
 }

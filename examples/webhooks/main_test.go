@@ -66,7 +66,7 @@ func deliverAll(t *testing.T, l load, fair bool, out *strings.Builder) *report {
 	require.NoError(t, err)
 	defer letters.Close()
 	reasons := map[string]string{}
-	_, err = letters.Restore(t.Context(), func(_ context.Context, letter *pool.Envelope[webhook]) error {
+	_, err = letters.Restore(t.Context(), func(_ context.Context, letter *pool.DeadLetter[webhook]) error {
 		require.Equal(t, pool.Failed, letter.Reason)
 		reasons[path(t, letter.Payload.URL)] = letter.Err.Error()
 		found[path(t, letter.Payload.URL)]++

@@ -46,7 +46,7 @@ func restore(t testing.TB, r *rand.Rand, data []byte) (got []item, aside []byte,
 	require.NoError(t, os.WriteFile(filepath.Join(path, first), data, 0o600))
 	d, err := spill.Open[item](path, nil)
 	require.NoError(t, err)
-	sink := func(ctx context.Context, l *pool.Envelope[item]) error {
+	sink := func(ctx context.Context, l *pool.DeadLetter[item]) error {
 		if r.IntN(4) == 0 {
 			return errStop
 		}
@@ -150,7 +150,7 @@ func TestDoneLineSwallowsNoOther(t *testing.T) {
 	for i := range 3 {
 		require.NoError(t, d.Write(t.Context(), letter(i)))
 	}
-	_, err := d.Restore(t.Context(), func(_ context.Context, l *pool.Envelope[int]) error {
+	_, err := d.Restore(t.Context(), func(_ context.Context, l *pool.DeadLetter[int]) error {
 		if l.Payload == 1 {
 			return errStop
 		}
@@ -285,7 +285,7 @@ func TestSetAsideAgain(t *testing.T) {
 	for _, want := range []int{0, 1, 1} {
 		d := open(t, path, &spill.Options[string]{Codec: raw{}, Sync: true})
 		n := 0
-		_, err := d.Restore(t.Context(), func(context.Context, *pool.Envelope[string]) error {
+		_, err := d.Restore(t.Context(), func(context.Context, *pool.DeadLetter[string]) error {
 			if n == want {
 				return errStop
 			}
@@ -294,7 +294,7 @@ func TestSetAsideAgain(t *testing.T) {
 		})
 		require.ErrorIs(t, err, spill.ErrDamaged)
 		require.ErrorContains(t, err, fmt.Sprint(1+min(want, 1), " lines of 1.letters, from byte 0 on, with "))
-		_, err = d.Restore(t.Context(), func(context.Context, *pool.Envelope[string]) error { return errStop })
+		_, err = d.Restore(t.Context(), func(context.Context, *pool.DeadLetter[string]) error { return errStop })
 		require.NotErrorIs(t, err, spill.ErrDamaged, "it has been said")
 		require.NoError(t, d.Close())
 	}
@@ -310,7 +310,7 @@ func TestRefusedWithoutNewline(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(path, "1.letters"), []byte(version1[:len(version1)-1]), 0o600))
 	d := open(t, path, &spill.Options[string]{Codec: raw{}})
 	refusals := []error{errStop, errFault}
-	_, err := d.Restore(t.Context(), func(context.Context, *pool.Envelope[string]) error {
+	_, err := d.Restore(t.Context(), func(context.Context, *pool.DeadLetter[string]) error {
 		err := fmt.Errorf("%w: %w", spill.ErrRefused, refusals[0])
 		refusals = refusals[1:]
 		return err

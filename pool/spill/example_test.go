@@ -25,7 +25,7 @@ func Example() {
 	}
 	defer letters.Close()
 	for _, text := range []string{"one", "two", "three"} { // a pool would: Options.DeadLetters is letters.Write
-		err := letters.Write(ctx, &pool.Envelope[string]{Task: task.Info{Key: "alice"}, Payload: text, Reason: pool.Overflow})
+		err := letters.Write(ctx, &pool.DeadLetter[string]{Task: task.Info{Key: "alice"}, Payload: text, Reason: pool.Overflow})
 		if err != nil {
 			fmt.Println(err)
 		}
@@ -90,12 +90,12 @@ func ExampleInto() {
 	}
 	defer letters.Close()
 	late := task.Info{Key: "alice", Expires: time.Now().Add(-time.Hour)}
-	_ = letters.Write(ctx, &pool.Envelope[string]{Task: late, Payload: "your code is 1234", Reason: pool.Deadline})
-	_ = letters.Write(ctx, &pool.Envelope[string]{Task: task.Info{Key: "bob"}, Payload: "hello", Reason: pool.Failed})
+	_ = letters.Write(ctx, &pool.DeadLetter[string]{Task: late, Payload: "your code is 1234", Reason: pool.Deadline})
+	_ = letters.Write(ctx, &pool.DeadLetter[string]{Task: task.Info{Key: "bob"}, Payload: "hello", Reason: pool.Failed})
 
 	queue, _ := task.Open[string](ctx, new(task.Memory), "emails", nil)
 	put := spill.Into(queue, 0.5)
-	n, err := letters.Restore(ctx, func(ctx context.Context, letter *pool.Envelope[string]) error {
+	n, err := letters.Restore(ctx, func(ctx context.Context, letter *pool.DeadLetter[string]) error {
 		err := put(ctx, letter)
 		if errors.Is(err, task.ErrExpired) {
 			fmt.Println("too late:", letter.Payload)

@@ -100,7 +100,7 @@ func TestFaults(t *testing.T) {
 			}
 			reopen()
 			taken, failed, got := map[int]bool{}, 0, map[int]int{}
-			sink := func(_ context.Context, l *pool.Envelope[item]) error {
+			sink := func(_ context.Context, l *pool.DeadLetter[item]) error {
 				switch r.IntN(10) {
 				case 0:
 					return spill.ErrRefused
@@ -334,7 +334,7 @@ func TestHooksThatPanic(t *testing.T) {
 	for _, p := range []string{"a", "bad", "b"} {
 		require.NoError(t, d.Write(t.Context(), letter(p)))
 	}
-	n, err := d.Restore(t.Context(), func(context.Context, *pool.Envelope[string]) error { panic("sink") })
+	n, err := d.Restore(t.Context(), func(context.Context, *pool.DeadLetter[string]) error { panic("sink") })
 	require.Zero(t, n)
 	require.ErrorAs(t, err, new(*pool.PanicError))
 	var got []string

@@ -195,7 +195,7 @@ func (f *failure) error() *task.Error {
 }
 
 // encode returns the line of a letter.
-func encode[V any](letter *pool.Envelope[V], codec task.Codec[V]) ([]byte, error) {
+func encode[V any](letter *pool.DeadLetter[V], codec task.Codec[V]) ([]byte, error) {
 	payload, err := codec.Encode(letter.Payload)
 	if err != nil {
 		return nil, fmt.Errorf("spill: payload of key %q: %w", letter.Task.Key, err)
@@ -224,7 +224,7 @@ func encode[V any](letter *pool.Envelope[V], codec task.Codec[V]) ([]byte, error
 }
 
 // decode returns the letter that has this JSON. What it cannot decode it refuses.
-func decode[V any](body []byte, codec task.Codec[V]) (*pool.Envelope[V], error) {
+func decode[V any](body []byte, codec task.Codec[V]) (*pool.DeadLetter[V], error) {
 	var r record
 	if err := json.Unmarshal(body, &r); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
@@ -238,7 +238,7 @@ func decode[V any](body []byte, codec task.Codec[V]) (*pool.Envelope[V], error) 
 		return nil, fmt.Errorf("%w: payload of key %q: %w", ErrRefused, r.Task.Key, err)
 	}
 	t := &r.Task
-	letter := &pool.Envelope[V]{
+	letter := &pool.DeadLetter[V]{
 		Task: task.Info{
 			ID: t.ID, Key: string(t.Key), Kind: string(t.Kind), Address: string(t.Address), Group: string(t.Group), Role: t.Role,
 			State: t.State, Priority: t.Priority, Attempts: t.Attempts, MaxAttempts: t.MaxAttempts, Created: t.Created,

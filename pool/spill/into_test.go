@@ -95,8 +95,8 @@ func TestIntoRefused(t *testing.T) {
 			require.NoError(t, c.prepare(q))
 		}
 		c.letter.Key = "k"
-		require.NoError(t, d.Write(t.Context(), &pool.Envelope[string]{Task: c.letter, Payload: "refused"}))
-		require.NoError(t, d.Write(t.Context(), &pool.Envelope[string]{Task: task.Info{Key: "other"}, Payload: "other"}))
+		require.NoError(t, d.Write(t.Context(), &pool.DeadLetter[string]{Task: c.letter, Payload: "refused"}))
+		require.NoError(t, d.Write(t.Context(), &pool.DeadLetter[string]{Task: task.Info{Key: "other"}, Payload: "other"}))
 		broken = true
 		n, err := d.Restore(t.Context(), spill.Into(q, 1))
 		broken = false
@@ -164,7 +164,7 @@ func TestPutAgain(t *testing.T) {
 		} {
 			d := open[string](t, path, nil)
 			c.was.Key = "k"
-			require.NoError(t, d.Write(t.Context(), &pool.Envelope[string]{Task: c.was, Payload: "p", Attempts: 7}))
+			require.NoError(t, d.Write(t.Context(), &pool.DeadLetter[string]{Task: c.was, Payload: "p", Attempts: 7}))
 			_, err := d.Restore(t.Context(), spill.Into(q, 1))
 			require.NoError(t, err)
 			require.NoError(t, d.Close())

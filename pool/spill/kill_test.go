@@ -63,7 +63,7 @@ func victim(path string) error {
 			continue
 		}
 		left := r.IntN(20)
-		_, err := d.Restore(ctx, func(_ context.Context, l *pool.Envelope[item]) error {
+		_, err := d.Restore(ctx, func(_ context.Context, l *pool.DeadLetter[item]) error {
 			if left--; left < 0 {
 				return errStop
 			}
@@ -133,7 +133,7 @@ func TestKill(t *testing.T) {
 	}
 
 	d := open[item](t, path, nil)
-	_, err := d.Restore(t.Context(), func(_ context.Context, l *pool.Envelope[item]) error {
+	_, err := d.Restore(t.Context(), func(_ context.Context, l *pool.DeadLetter[item]) error {
 		taken[l.Payload.N]++
 		return nil
 	})

@@ -59,7 +59,7 @@ func TestModel(t *testing.T) {
 					var err error
 					var taken int
 					seen := 0
-					taken, err = d.Restore(ctx, func(_ context.Context, l *pool.Envelope[item]) error {
+					taken, err = d.Restore(ctx, func(_ context.Context, l *pool.DeadLetter[item]) error {
 						require.Equal(t, model[0], l.Payload)
 						if seen == stop {
 							return errStop
@@ -103,7 +103,7 @@ func TestConcurrent(t *testing.T) {
 	d := open(t, path, &spill.Options[int]{MaxFileBytes: 1000})
 	var mu sync.Mutex
 	got := map[int]int{}
-	sink := func(_ context.Context, l *pool.Envelope[int]) error {
+	sink := func(_ context.Context, l *pool.DeadLetter[int]) error {
 		mu.Lock()
 		defer mu.Unlock()
 		switch {

@@ -220,7 +220,7 @@ func Into[V any](queue *task.Queue[V], below float64) pool.Sink[V] {
 	if !(below > 0 && below <= 1) {
 		panic(fmt.Sprintf("spill: Into: below is %v; it must be more than 0 and at most 1", below))
 	}
-	return func(ctx context.Context, letter *pool.Envelope[V]) error {
+	return func(ctx context.Context, letter *pool.DeadLetter[V]) error {
 		s, err := queue.Stats(ctx)
 		if err != nil {
 			return err
@@ -248,7 +248,7 @@ func Into[V any](queue *task.Queue[V], below float64) pool.Sink[V] {
 }
 
 // putOptions returns how a task is put again. It returns [task.ErrExpired] if that is of no use any more.
-func putOptions[V any](letter *pool.Envelope[V], now time.Time) (task.PutOptions, error) {
+func putOptions[V any](letter *pool.DeadLetter[V], now time.Time) (task.PutOptions, error) {
 	t, p := &letter.Task, letter.PutOptions(now)
 	if !p.Deadline.IsZero() && !now.Add(p.Delay).Before(p.Deadline) {
 		return p, task.ErrExpired

@@ -162,7 +162,7 @@ func (d *Dir[V]) list() error {
 
 // Write writes a letter down; it is a [pool.Sink]. If it returns an error, it has not taken the letter: [ErrFull],
 // [ErrTooLarge], [ErrClosed], what the Codec or the disk says, or that of a context that is done when the call is made.
-func (d *Dir[V]) Write(ctx context.Context, letter *pool.Envelope[V]) error {
+func (d *Dir[V]) Write(ctx context.Context, letter *pool.DeadLetter[V]) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -32,13 +32,13 @@ func open[V any](t testing.TB, path string, o *spill.Options[V]) *spill.Dir[V] {
 	return d
 }
 
-func letter[V any](payload V) *pool.Envelope[V] {
-	return &pool.Envelope[V]{Task: task.Info{Key: "k"}, Payload: payload, Reason: pool.Failed}
+func letter[V any](payload V) *pool.DeadLetter[V] {
+	return &pool.DeadLetter[V]{Task: task.Info{Key: "k"}, Payload: payload, Reason: pool.Failed}
 }
 
 // into returns a sink that takes everything.
 func into[V any](got *[]V) pool.Sink[V] {
-	return func(_ context.Context, l *pool.Envelope[V]) error {
+	return func(_ context.Context, l *pool.DeadLetter[V]) error {
 		*got = append(*got, l.Payload)
 		return nil
 	}
@@ -101,23 +101,23 @@ func fill(v reflect.Value, n *int, zone *time.Location) {
 	}
 }
 
-// A letter comes back as it was, all of it: a field that is added to Envelope or Info without being written down fails here.
+// A letter comes back as it was, all of it: a field that is added to DeadLetter or Info without being written down fails here.
 func TestLetterComesBack(t *testing.T) {
 	d := open(t, t.TempDir(), &spill.Options[string]{Codec: raw{}})
-	filled := func(zone *time.Location) *pool.Envelope[string] {
+	filled := func(zone *time.Location) *pool.DeadLetter[string] {
 		n := 0
-		var l pool.Envelope[string]
+		var l pool.DeadLetter[string]
 		fill(reflect.ValueOf(&l).Elem(), &n, zone)
 		require.Greater(t, n, 20)
 		return &l
 	}
-	want := []*pool.Envelope[string]{filled(time.UTC), {}, {Payload: odd}}
+	want := []*pool.DeadLetter[string]{filled(time.UTC), {}, {Payload: odd}}
 	require.NoError(t, d.Write(t.Context(), filled(time.FixedZone("an offset that RFC 3339 does not have", 3601))))
 	for _, l := range want[1:] {
 		require.NoError(t, d.Write(t.Context(), l))
 	}
-	var got []*pool.Envelope[string]
-	taken, err := d.Restore(t.Context(), func(_ context.Context, l *pool.Envelope[string]) error {
+	var got []*pool.DeadLetter[string]
+	taken, err := d.Restore(t.Context(), func(_ context.Context, l *pool.DeadLetter[string]) error {
 		got = append(got, l)
 		return nil
 	})
@@ -139,7 +139,7 @@ func TestErrorsOfLetters(t *testing.T) {
 		l := letter(1)
 		l.Err = c.err
 		require.NoError(t, d.Write(t.Context(), l))
-		_, err := d.Restore(t.Context(), func(_ context.Context, l *pool.Envelope[int]) error {
+		_, err := d.Restore(t.Context(), func(_ context.Context, l *pool.DeadLetter[int]) error {
 			require.Equal(t, error(c.want), l.Err)
 			return nil
 		})
@@ -156,7 +156,7 @@ const version1 = `fairq-spill 1 158ef5cf
 func TestFormat(t *testing.T) {
 	type mail struct{ To string }
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	want := []*pool.Envelope[mail]{
+	want := []*pool.DeadLetter[mail]{
 		{Task: task.Info{ID: 7, Key: "alice", State: task.Buried}, Payload: mail{"a@b.c"}, Reason: pool.Failed, Attempts: 3, At: at},
 		{
 			Task:  task.Info{Key: "\xff", Err: &task.Error{Code: 5, Message: "no"}},
@@ -175,8 +175,8 @@ func TestFormat(t *testing.T) {
 
 	other := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(other, "5.letters"), []byte(version1), 0o600))
-	var got []*pool.Envelope[mail]
-	_, err = open[mail](t, other, nil).Restore(t.Context(), func(_ context.Context, l *pool.Envelope[mail]) error {
+	var got []*pool.DeadLetter[mail]
+	_, err = open[mail](t, other, nil).Restore(t.Context(), func(_ context.Context, l *pool.DeadLetter[mail]) error {
 		got = append(got, l)
 		return nil
 	})
@@ -252,7 +252,7 @@ func TestContexts(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	require.NoError(t, d.Write(ctx, letter(1)))
 	require.NoError(t, d.Write(ctx, letter(2)))
-	n, err := d.Restore(ctx, func(context.Context, *pool.Envelope[int]) error {
+	n, err := d.Restore(ctx, func(context.Context, *pool.DeadLetter[int]) error {
 		cancel()
 		return nil
 	})
@@ -277,7 +277,7 @@ func TestCloseEndsRestore(t *testing.T) {
 		var ended sync.WaitGroup
 		sunk := false
 		ended.Go(func() {
-			_, err := d.Restore(t.Context(), func(ctx context.Context, _ *pool.Envelope[int]) error {
+			_, err := d.Restore(t.Context(), func(ctx context.Context, _ *pool.DeadLetter[int]) error {
 				<-ctx.Done()
 				sunk = true
 				require.Equal(t, spill.ErrClosed, context.Cause(ctx))
@@ -337,7 +337,7 @@ func TestRestoreOftenMakesFewFiles(t *testing.T) {
 	d := open[int](t, path, nil)
 	for i := range 100 {
 		require.NoError(t, d.Write(t.Context(), letter(i)))
-		_, err := d.Restore(t.Context(), func(context.Context, *pool.Envelope[int]) error { return errStop })
+		_, err := d.Restore(t.Context(), func(context.Context, *pool.DeadLetter[int]) error { return errStop })
 		require.ErrorIs(t, err, errStop)
 	}
 	require.Len(t, files(t, path), 2)
@@ -368,7 +368,7 @@ func TestMaxBytes(t *testing.T) {
 	}
 	fill()
 	var got []int
-	_, err := d.Restore(t.Context(), func(ctx context.Context, l *pool.Envelope[int]) error {
+	_, err := d.Restore(t.Context(), func(ctx context.Context, l *pool.DeadLetter[int]) error {
 		if len(got) == n/2 {
 			return errStop
 		}
@@ -382,7 +382,7 @@ func TestMaxBytes(t *testing.T) {
 	require.Greater(t, size(), int64(limit-100))
 
 	// What is refused is kept nevertheless.
-	_, err = d.Restore(t.Context(), func(context.Context, *pool.Envelope[int]) error { return spill.ErrRefused })
+	_, err = d.Restore(t.Context(), func(context.Context, *pool.DeadLetter[int]) error { return spill.ErrRefused })
 	require.ErrorIs(t, err, spill.ErrRefused)
 	_, err = d.Restore(t.Context(), into(&got))
 	require.NoError(t, err)

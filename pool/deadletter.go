@@ -10,8 +10,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Envelope is a task that a pool could not do, with what there is to know about it.
-type Envelope[V any] struct {
+// DeadLetter is a task that a pool could not do, with what there is to know about it.
+type DeadLetter[V any] struct {
 	Task     task.Info // as of its last attempt, or when it was put; if it was in no queue it has no ID; empty for an item of a FairQueue
 	Payload  V
 	Class    string // the class it was in; empty if the pool has none
@@ -23,7 +23,7 @@ type Envelope[V any] struct {
 
 // PutOptions returns how the task is put again, as of now: with its priority, kind, address, deadline and limit of attempts, and what
 // is left of its delay and its time to live. If that is over, the deadline is when it ended.
-func (e *Envelope[V]) PutOptions(now time.Time) task.PutOptions { return again(&e.Task, now) }
+func (l *DeadLetter[V]) PutOptions(now time.Time) task.PutOptions { return again(&l.Task, now) }
 
 // Reason is why a task was not done.
 type Reason uint8
@@ -49,14 +49,14 @@ func (r Reason) String() string {
 // Sink takes dead letters, and is called in a goroutine of its own. If it returns an error, panics or ends the goroutine, it has not
 // taken the letter. One that heeds neither its context nor, Options.AbandonAfter later, its end, is not waited for by Shutdown: then
 // its letter counts as not taken, whatever it does with it.
-type Sink[V any] func(ctx context.Context, letter *Envelope[V]) error
+type Sink[V any] func(ctx context.Context, letter *DeadLetter[V]) error
 
-func newLetter[V any](class string, t *task.Task[V], reason Reason, err error) *Envelope[V] {
-	return &Envelope[V]{Task: t.Info, Payload: t.Payload, Class: class, Reason: reason, Err: err, Attempts: t.Attempts, At: time.Now()}
+func newLetter[V any](class string, t *task.Task[V], reason Reason, err error) *DeadLetter[V] {
+	return &DeadLetter[V]{Task: t.Info, Payload: t.Payload, Class: class, Reason: reason, Err: err, Attempts: t.Attempts, At: time.Now()}
 }
 
 // send hands a letter to a sink, and tells.
-func send[V any](ctx context.Context, c *crew, o *Observer[V], sink Sink[V], letter *Envelope[V]) error {
+func send[V any](ctx context.Context, c *crew, o *Observer[V], sink Sink[V], letter *DeadLetter[V]) error {
 	if c.steady.Err() != nil {
 		return ErrShutdown // no more sinks that Shutdown would have to wait for
 	}
@@ -64,8 +64,8 @@ func send[V any](ctx context.Context, c *crew, o *Observer[V], sink Sink[V], let
 		if err == nil {
 			c.letters.Add(1)
 		}
-		if o.Letter != nil {
-			c.observe("Letter", func() { o.Letter(ctx, letter, err) })
+		if o.DeadLetter != nil {
+			c.observe("DeadLetter", func() { o.DeadLetter(ctx, letter, err) })
 		}
 	})
 	select {
@@ -88,7 +88,7 @@ var (
 
 // take hands a letter to the sink, and then tells. It does so in a goroutine of its own, so that it does not matter to the caller
 // how the sink ends, or whether.
-func (s Sink[V]) take(ctx context.Context, letter *Envelope[V], tell func(error)) <-chan error {
+func (s Sink[V]) take(ctx context.Context, letter *DeadLetter[V], tell func(error)) <-chan error {
 	result := make(chan error, 1)
 	go func() {
 		err := errSinkGoexit
@@ -105,9 +105,10 @@ func (s Sink[V]) take(ctx context.Context, letter *Envelope[V], tell func(error)
 	return result
 }
 
-// Letters returns a function that sends the tasks it is given to a sink: for OnEvict and OnExpire of a queue of one's own, with the
-// reasons Overflow and Deadline. What the sink does not take is handed to lost, with the error.
-func Letters[V any](sink Sink[V], reason Reason, lost func(*task.Task[V], error)) func(*task.Task[V]) {
+// ToDeadLetters returns a function that sends the tasks it is given to a sink: for OnEvict and
+// OnExpire of a queue of one's own, with the reasons Overflow and Deadline. What the sink does not
+// take is handed to lost, with the error.
+func ToDeadLetters[V any](sink Sink[V], reason Reason, lost func(*task.Task[V], error)) func(*task.Task[V]) {
 	return func(t *task.Task[V]) {
 		err := fairq.ErrFull
 		if reason == Deadline {

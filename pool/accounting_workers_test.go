@@ -19,8 +19,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// TestDrainAccounting is TestAccounting for a FairQueue: each item that was pushed is handled once, or is left to somebody else.
-func TestDrainAccounting(t *testing.T) {
+// TestNewWorkersAccounting is TestAccounting for a FairQueue: each item that was pushed is handled once, or is left to somebody else.
+func TestNewWorkersAccounting(t *testing.T) {
 	forSeeds(t, func(t *testing.T, seed uint64) {
 		d := newDrain(t, seed)
 		d.run()
@@ -83,9 +83,9 @@ func newDrain(t *testing.T, seed uint64) *drain {
 		Started:   func(context.Context, string, tk, time.Duration) { add(&d.counts.Started) },
 		Succeeded: func(context.Context, string, tk, time.Duration) { add(&d.counts.Succeeded) },
 		Failed:    func(context.Context, string, tk, time.Duration, error) { add(&d.counts.Failed) },
-		Letter: func(_ context.Context, letter *pool.Envelope[*errand], err error) {
+		DeadLetter: func(_ context.Context, letter *pool.DeadLetter[*errand], err error) {
 			if err == nil {
-				add(&d.counts.Letters)
+				add(&d.counts.DeadLetters)
 			}
 		},
 	}
@@ -111,7 +111,7 @@ func newDrain(t *testing.T, seed uint64) *drain {
 		q.WhenFull, q.OnEvict = fairq.EvictHeaviest, func(_ int, e *errand) { d.others(e) }
 	}
 	d.queue = fairq.New(func(e *errand) int { return e.key }, q)
-	d.w = pool.Drain(d.queue, d.handle, o)
+	d.w = pool.NewWorkers(d.queue, d.handle, o)
 	return d
 }
 
@@ -123,7 +123,7 @@ func (d *drain) others(errands ...*errand) {
 	}
 }
 
-func (d *drain) sink(_ context.Context, letter *pool.Envelope[*errand]) error {
+func (d *drain) sink(_ context.Context, letter *pool.DeadLetter[*errand]) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	e := letter.Payload
@@ -164,9 +164,9 @@ func (d *drain) handle(ctx context.Context, e *errand) error {
 			return context.Cause(ctx)
 		case <-after(e.lasts):
 		}
-	case "recurse":
+	case "yield":
 		d.enter(-1)
-		pool.Recurse(ctx, func() { time.Sleep(e.lasts) })
+		pool.Yield(ctx, func() { time.Sleep(e.lasts) })
 		d.enter(1)
 	}
 	switch e.how {
@@ -184,7 +184,7 @@ func (d *drain) handle(ctx context.Context, e *errand) error {
 	return nil
 }
 
-// enter says that a handler is in Recurse, or is not any more, or, with 0, that it panics.
+// enter says that a handler is in Yield, or is not any more, or, with 0, that it panics.
 func (d *drain) enter(n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -201,7 +201,7 @@ func (d *drain) enter(n int) {
 func (d *drain) newErrand(r *rand.Rand) *errand {
 	e := &errand{
 		key: r.IntN(3), how: []string{"done", "done", "done", "fail", "panic", "exit", "broken"}[r.IntN(7)],
-		by: []string{"none", "sleep", "ctx", "recurse"}[r.IntN(4)], lasts: time.Duration(r.IntN(50)) * time.Millisecond,
+		by: []string{"none", "sleep", "ctx", "yield"}[r.IntN(4)], lasts: time.Duration(r.IntN(50)) * time.Millisecond,
 	}
 	if r.IntN(20) == 0 {
 		e.lasts *= 20
@@ -430,7 +430,7 @@ func (d *drain) balance() {
 		}
 	}
 	s, o := d.w.Stats(), &d.counts
-	require.Equal(d, []uint64{o.Started, o.Succeeded, o.Failed, o.Panics, uint64(letters)}, []uint64{s.Started, s.Succeeded, s.Failed, s.Panics, s.Letters})
+	require.Equal(d, []uint64{o.Started, o.Succeeded, o.Failed, o.Panics, uint64(letters)}, []uint64{s.Started, s.Succeeded, s.Failed, s.Panics, s.DeadLetters})
 	require.Equal(d, []int{handled, failed}, []int{int(s.Started), int(s.Failed)})
 	require.Zero(d, s.Workers+s.Idle+s.Nested+slices.Max([]int{d.running, d.nested}))
 	require.Equal(d, s.Started, s.Succeeded+s.Failed)

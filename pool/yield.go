@@ -5,20 +5,21 @@ import (
 	"slices"
 )
 
-// Recurse calls f, and meanwhile gives the place of the handler whose context this is to another one. A handler that waits for
-// other tasks of its pool does that in f, else all workers could wait for tasks for which there is no worker. When f returns, it
-// waits until there is a place again, before others. Without such a context it just calls f. It must not be called when the
-// handler has returned.
-func Recurse(ctx context.Context, f func()) {
+// Yield calls f, and meanwhile gives the place of the handler whose context this is to another one.
+// A handler that waits for other tasks of its pool does that in f, else all workers could wait for
+// tasks for which there is no worker. When f returns, it waits until there is a place again, before
+// others. Without such a context it just calls f. It must not be called when the handler has
+// returned.
+func Yield(ctx context.Context, f func()) {
 	w := workerOf(ctx)
 	if w == nil {
 		f()
 		return
 	}
-	w.recurse(nil, f)
+	w.yield(nil, f)
 }
 
-func (w *worker) recurse(s *submission, f func()) {
+func (w *worker) yield(s *submission, f func()) {
 	w.crew.leave(w, s)
 	defer w.crew.comeBack(w, s)
 	f()

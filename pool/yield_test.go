@@ -62,14 +62,14 @@ func TestNestedTasks(t *testing.T) {
 	}
 }
 
-// TestRecursePanics leaves the pool in order when what is called panics, or ends the goroutine.
-func TestRecursePanics(t *testing.T) {
+// TestYieldPanics leaves the pool in order when what is called panics, or ends the goroutine.
+func TestYieldPanics(t *testing.T) {
 	for name, f := range map[string]func(){"panic": func() { panic("boo") }, "goexit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, ctx context.Context) {
 				p := openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
 					if tk.Payload > 0 {
-						pool.Recurse(ctx, func() { time.Sleep(time.Second); f() })
+						pool.Yield(ctx, func() { time.Sleep(time.Second); f() })
 					}
 					return nil
 				}, pool.Options[int]{Workers: 2, Policy: pool.Policy{MaxAttempts: 2}})
@@ -84,27 +84,27 @@ func TestRecursePanics(t *testing.T) {
 	}
 }
 
-// TestRecurseOutside just calls.
-func TestRecurseOutside(t *testing.T) {
+// TestYieldOutside just calls.
+func TestYieldOutside(t *testing.T) {
 	called := 0
-	pool.Recurse(t.Context(), func() { pool.Recurse(t.Context(), func() { called++ }) })
+	pool.Yield(t.Context(), func() { pool.Yield(t.Context(), func() { called++ }) })
 	require.Equal(t, 1, called)
 }
 
-// TestRecurseGivesPlaceBack watches the places of one worker.
-func TestRecurseGivesPlaceBack(t *testing.T) {
+// TestYieldGivesPlaceBack watches the places of one worker.
+func TestYieldGivesPlaceBack(t *testing.T) {
 	for _, drain := range []bool{false, true} {
-		inBubble(t, func(t *testing.T, ctx context.Context) { testRecurseGivesPlaceBack(t, ctx, drain) })
+		inBubble(t, func(t *testing.T, ctx context.Context) { testYieldGivesPlaceBack(t, ctx, drain) })
 	}
 }
 
-func testRecurseGivesPlaceBack(t *testing.T, ctx context.Context, drain bool) {
+func testYieldGivesPlaceBack(t *testing.T, ctx context.Context, drain bool) {
 	back := make(chan struct{})
 	leave := make(chan error)
 	handler := func(ctx context.Context, n int) error {
 		if n == 0 {
-			pool.Recurse(ctx, func() {
-				pool.Recurse(ctx, func() { <-back }) // it has no more to give
+			pool.Yield(ctx, func() {
+				pool.Yield(ctx, func() { <-back }) // it has no more to give
 			})
 		}
 		return <-leave
@@ -116,7 +116,7 @@ func testRecurseGivesPlaceBack(t *testing.T, ctx context.Context, drain bool) {
 	}
 	if drain {
 		q := fairq.New(func(int) string { return "a" }, nil)
-		p, submit = pool.Drain(q, handler, &pool.Options[int]{Workers: 1, Logger: silent}), q.Push
+		p, submit = pool.NewWorkers(q, handler, &pool.Options[int]{Workers: 1, Logger: silent}), q.Push
 	} else {
 		f := openFunc(t, func(ctx context.Context, tk *task.Task[int]) error { return handler(ctx, tk.Payload) }, pool.Options[int]{Workers: 1})
 		p, submit = f, func(n int) error { return f.Submit(ctx, "a", n) }

@@ -10,19 +10,19 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Workers drain a FairQueue; [Drain] makes them. All methods may be called at any time by any goroutine.
+// Workers drain a FairQueue; [NewWorkers] makes them. All methods may be called at any time by any goroutine.
 type Workers struct {
 	crew
 	queued func() int // items
 }
 
-// Drain returns workers that call a handler for each item of a FairQueue, which stays the caller's: who pushes to it decides
+// NewWorkers returns workers that call a handler for each item of a FairQueue, which stays the caller's: who pushes to it decides
 // what happens when it is full. Each item is handled once at most; one that failed goes to DeadLetters. What a queue of tasks is
 // needed for, retries, delays, kinds and priorities, is not to be had here, but this is several times faster. nil options are
-// the defaults. Drain panics if they do not make sense, or have fields set that are of no use here.
-func Drain[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handler[V], options *Options[V]) *Workers {
+// the defaults. NewWorkers panics if they do not make sense, or have fields set that are of no use here.
+func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handler[V], options *Options[V]) *Workers {
 	if queue == nil || handler == nil {
-		panic("pool: Drain: the queue or the handler is nil")
+		panic("pool: NewWorkers: the queue or the handler is nil")
 	}
 	var o Options[V]
 	if options != nil {
@@ -167,7 +167,7 @@ func (s *items[K, V]) fail(w *worker, t *task.Task[V], value V, err error, start
 	if s.sink == nil {
 		return
 	}
-	letter := &Envelope[V]{Payload: value, Reason: Failed, Err: err, Attempts: 1, At: time.Now()}
+	letter := &DeadLetter[V]{Payload: value, Reason: Failed, Err: err, Attempts: 1, At: time.Now()}
 	if c.ctx.Err() != nil {
 		letter.Reason = Shutdown
 	}
@@ -177,7 +177,7 @@ func (s *items[K, V]) fail(w *worker, t *task.Task[V], value V, err error, start
 }
 
 // Shutdown ends the workers: nothing is taken from the queue any more, and what runs is finished. As long as a handler is in
-// [Recurse], tasks are taken, for it may wait for one. If ctx is done first the contexts of the handlers are cancelled, with the cause
+// [Yield], tasks are taken, for it may wait for one. If ctx is done first the contexts of the handlers are cancelled, with the cause
 // [ErrShutdown]. The items that are queued stay in the queue.
 //
 // It returns nil if all handlers came to their own end, the cause of ctx if they had to be cancelled; and a [*AbandonedError] if
