@@ -117,9 +117,9 @@ func (l *ledger) balance() {
 	there := map[*chore]int{}
 	acks := 0
 	for _, n := range l.lines {
-		by := map[string]*story{} // by address, or a key of its own
+		by := map[string]*story{} // by unique key, or a key of its own
 		for _, s := range n.told {
-			by[s.put.Address], by[s.put.Key] = s, s
+			by[s.put.UniqueKey], by[s.put.Key] = s, s
 			for _, what := range s.what {
 				if what == task.EventAck {
 					acks++
@@ -133,8 +133,8 @@ func (l *ledger) balance() {
 			var s *story
 			if s = n.told[c.task]; s == nil && c.plain {
 				s = by[c.key]
-			} else if s == nil && c.put.Address != "" {
-				s = by[c.put.Address]
+			} else if s == nil && c.put.UniqueKey != "" {
+				s = by[c.put.UniqueKey]
 			}
 			if s != nil {
 				c.task = s.put.ID

@@ -120,7 +120,7 @@ func (l *ledger) produce(r *rand.Rand) {
 }
 
 // offer submits a chore.
-func (l *ledger) offer(ctx context.Context, c *chore, how string, address bool) {
+func (l *ledger) offer(ctx context.Context, c *chore, how string, uniqueKey bool) {
 	var id task.ID
 	var err error
 	switch how {
@@ -131,15 +131,15 @@ func (l *ledger) offer(ctx context.Context, c *chore, how string, address bool) 
 		err = l.p.Submit(ctx, c.key, c)
 	case "wait":
 		l.mu.Lock()
-		c.waits, c.put.Address = true, fmt.Sprint("w", c.id)
+		c.waits, c.put.UniqueKey = true, fmt.Sprint("w", c.id)
 		l.mu.Unlock()
 		err = l.p.SubmitWait(ctx, c.key, c, c.put)
 	case "try":
 		l.note(&c.tries)
 		id, err = l.p.TrySubmit(ctx, c.key, c, c.put)
 	default:
-		if address {
-			c.put.Address = fmt.Sprint("w", c.id)
+		if uniqueKey {
+			c.put.UniqueKey = fmt.Sprint("w", c.id)
 		}
 		id, err = l.p.Put(ctx, c.key, c, c.put)
 	}

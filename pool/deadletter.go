@@ -21,7 +21,7 @@ type DeadLetter[V any] struct {
 	At       time.Time
 }
 
-// PutOptions returns how the task is put again, as of now: with its priority, kind, address, deadline and limit of attempts, and what
+// PutOptions returns how the task is put again, as of now: with its priority, kind, unique key, deadline and limit of attempts, and what
 // is left of its delay and its time to live. If that is over, the deadline is when it ended.
 func (l *DeadLetter[V]) PutOptions(now time.Time) task.PutOptions { return again(&l.Task, now) }
 

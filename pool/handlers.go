@@ -84,7 +84,7 @@ func Parallel[T any](handlers ...Handler[T]) Handler[T] {
 	}
 }
 
-// Transit returns a handler that puts each task into another queue, with its key, kind, priority, address, deadline, limit of
+// Transit returns a handler that puts each task into another queue, with its key, kind, priority, unique key, deadline, limit of
 // attempts, and what is left of its time to live. If that queue is full, it waits for room: so it, in turn, holds up the pool's. Then
 // this queue is done with it.
 func Transit[V any](next *task.Queue[V]) Handler[*task.Task[V]] {
@@ -110,7 +110,7 @@ func Forward[V any](next *task.Queue[V]) Sink[V] {
 // again returns the options to put a task again.
 func again(i *task.Info, now time.Time) task.PutOptions {
 	p := task.PutOptions{
-		Priority: i.Priority, Kind: i.Kind, Address: i.Address, MaxAttempts: i.MaxAttempts, Deadline: i.Deadline,
+		Priority: i.Priority, Kind: i.Kind, UniqueKey: i.UniqueKey, MaxAttempts: i.MaxAttempts, Deadline: i.Deadline,
 	}
 	if i.State == task.Delayed {
 		p.Delay = max(i.Until.Sub(now), 0)

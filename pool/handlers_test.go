@@ -231,7 +231,7 @@ func TestMux(t *testing.T) {
 			_, err := p.Put(ctx, strconv.Itoa(i%4), i, pool.PutOptions{PutOptions: task.PutOptions{Kind: mux.Kinds()[i%3]}})
 			require.NoError(t, err)
 		}
-		_, err := p.Put(ctx, "a", 1, pool.PutOptions{PutOptions: task.PutOptions{Kind: "other", Address: "x"}})
+		_, err := p.Put(ctx, "a", 1, pool.PutOptions{PutOptions: task.PutOptions{Kind: "other", UniqueKey: "x"}})
 		require.NoError(t, err)
 		synctest.Wait()
 		require.Empty(t, order)

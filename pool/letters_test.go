@@ -30,7 +30,7 @@ func TestDeadLetter(t *testing.T) {
 			Policy: pool.Policy{MaxAttempts: 3, Backoff: pool.Backoff{Curve: pool.Constant, Base: time.Hour}},
 		})
 		id, err := p.Put(ctx, "alice", 42, pool.PutOptions{Class: "second", PutOptions: task.PutOptions{
-			Priority: 3, Kind: "mail", Address: "there", TTL: 24 * time.Hour,
+			Priority: 3, Kind: "mail", UniqueKey: "there", TTL: 24 * time.Hour,
 		}})
 		require.NoError(t, err)
 		err = p.Queue("second").Wait(ctx, "there")
@@ -49,7 +49,7 @@ func TestDeadLetter(t *testing.T) {
 		require.Equal(t, id, l.Task.ID)
 		require.Equal(t, "alice", l.Task.Key)
 		require.Equal(t, "mail", l.Task.Kind)
-		require.Equal(t, "there", l.Task.Address)
+		require.Equal(t, "there", l.Task.UniqueKey)
 		require.Equal(t, 3, l.Task.Priority)
 		require.Equal(t, begin, l.Task.Created)
 		require.Equal(t, begin.Add(26*time.Hour), l.Task.Expires) // with the delays

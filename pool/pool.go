@@ -56,7 +56,7 @@ type PutOptions struct {
 	// CancelWithContext says that the task is of use only as long as the context it is submitted with: when that is done, the
 	// task is removed. If it is running, the context of its handler is done, with a cause that Is [task.ErrLeaseLost]; it is not
 	// tried again, and there is no letter. So it is for those who wait for what the handler does: the context of an HTTP request
-	// is also done when its own handler returns. It costs an address, and, but for SubmitWait, a goroutine until the task is gone or
+	// is also done when its own handler returns. It costs a unique key, and, but for SubmitWait, a goroutine until the task is gone or
 	// Shutdown. It does nothing for a task that is put in a transaction of the caller's.
 	CancelWithContext bool
 }
@@ -207,7 +207,7 @@ func (p *Pool[V]) submit(ctx context.Context, key string, payload V, options Put
 	case err != nil:
 		p.refuse(ctx, c, key, payload, &options.PutOptions, err)
 	case options.CancelWithContext && id != 0:
-		p.follow(ctx, c, options.Address, id)
+		p.follow(ctx, c, options.UniqueKey, id)
 	}
 	return id, err
 }

@@ -52,7 +52,7 @@ func (p *Pool[V]) SubmitBatch(ctx context.Context, tasks []Batch[V]) (ids []task
 	}
 	for i, id := range ids {
 		if tasks[i].Options.CancelWithContext && id != 0 {
-			p.follow(ctx, classes[i], puts[i].Options.Address, id)
+			p.follow(ctx, classes[i], puts[i].Options.UniqueKey, id)
 		}
 	}
 	for i, t := range puts[len(ids):] {
@@ -73,8 +73,8 @@ func (p *Pool[V]) fill(o *PutOptions) {
 	if o.Deadline.IsZero() && p.deadline > 0 {
 		o.Deadline = time.Now().Add(p.deadline)
 	}
-	if o.CancelWithContext && o.Address == "" {
-		o.Address = rand.Text()
+	if o.CancelWithContext && o.UniqueKey == "" {
+		o.UniqueKey = rand.Text()
 	}
 }
 
@@ -82,7 +82,7 @@ func (p *Pool[V]) fill(o *PutOptions) {
 func newTask[V any](key string, payload V, o *task.PutOptions) *task.Task[V] {
 	now := time.Now()
 	t := &task.Task[V]{Payload: payload, Info: task.Info{
-		Key: key, Kind: o.Kind, Address: o.Address, Group: o.Group, Role: o.Role,
+		Key: key, Kind: o.Kind, UniqueKey: o.UniqueKey, Group: o.Group, Role: o.Role,
 		Priority: o.Priority, MaxAttempts: o.MaxAttempts, Deadline: o.Deadline, Created: now, Expires: o.Deadline,
 	}}
 	if o.Delay > 0 {

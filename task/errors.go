@@ -12,7 +12,7 @@ var (
 	// ErrInvalid is returned when an argument or an option makes no sense. The error is a [*FieldError].
 	ErrInvalid = errors.New("task: invalid")
 
-	// ErrNotFound is returned when there is no such task, consumer, group or address.
+	// ErrNotFound is returned when there is no such task, consumer, group or unique key.
 	ErrNotFound = errors.New("task: not found")
 
 	// ErrLeaseLost is returned when a task is not held any more: it has been settled, its lease has run out, its consumer has
@@ -23,8 +23,8 @@ var (
 	// ErrLeaseLost.
 	ErrResumed = fmt.Errorf("%w: the consumer was resumed by somebody else", ErrLeaseLost)
 
-	// ErrDuplicateAddress is returned when there is a task with this address.
-	ErrDuplicateAddress = errors.New("task: duplicate address")
+	// ErrDuplicate is returned when there is a task with this unique key.
+	ErrDuplicate = errors.New("task: duplicate unique key")
 
 	// ErrGroupCancelled is returned when a task is put into a cancelled group, or such a group is to be started.
 	ErrGroupCancelled = errors.New("task: group is cancelled")

@@ -107,7 +107,7 @@ func ExampleOptions_maxInFlightPerKey() {
 	// a.example /2
 }
 
-// Who puts a task can wait for its outcome, by an address.
+// Who puts a task can wait for its outcome, by a unique key.
 func ExampleQueue_Wait() {
 	ctx := context.Background()
 	tasks, _ := task.Open[int](ctx, new(task.Memory), "orders", nil)
@@ -125,16 +125,16 @@ func ExampleQueue_Wait() {
 		}
 	}()
 
-	_, _ = tasks.Put(ctx, "alice", 70, task.PutOptions{Address: "order-1"})
-	_, _ = tasks.Put(ctx, "alice", 700, task.PutOptions{Address: "order-2"})
+	_, _ = tasks.Put(ctx, "alice", 70, task.PutOptions{UniqueKey: "order-1"})
+	_, _ = tasks.Put(ctx, "alice", 700, task.PutOptions{UniqueKey: "order-2"})
 	fmt.Println(tasks.Wait(ctx, "order-1"))
 	err := tasks.Wait(ctx, "order-2")
 	var failed *task.Error
 	if errors.As(err, &failed) {
 		fmt.Println(failed.Code, failed.Message)
 	}
-	_, err = tasks.Put(ctx, "alice", 7, task.PutOptions{Address: "order-2"})
-	fmt.Println(errors.Is(err, task.ErrDuplicateAddress)) // it is buried, and has its address still
+	_, err = tasks.Put(ctx, "alice", 7, task.PutOptions{UniqueKey: "order-2"})
+	fmt.Println(errors.Is(err, task.ErrDuplicate)) // it is buried, and has its unique key still
 	_ = tasks.Close(ctx)
 	// Output:
 	// <nil>

@@ -38,7 +38,7 @@ func TestNothingStays(t *testing.T) {
 	bubble(t, &Options[int]{MaxInFlightPerKey: 1}, func(ctx context.Context, q *Queue[int]) {
 		for i := range n {
 			name := fmt.Sprint(i)
-			fill(t, q, name, 1, PutOptions{Kind: name, Priority: i % 100, Address: name, Group: name, TTL: time.Hour})
+			fill(t, q, name, 1, PutOptions{Kind: name, Priority: i % 100, UniqueKey: name, Group: name, TTL: time.Hour})
 			fill(t, q, "k", 1, PutOptions{Kind: name, Priority: i % 100, Delay: time.Second})
 			require.NoError(t, q.StartGroup(ctx, name))
 		}
@@ -67,7 +67,7 @@ func TestNothingStays(t *testing.T) {
 		defer m.mu.Unlock()
 		require.Empty(t, m.keys)
 		require.Empty(t, m.timers)
-		require.Empty(t, m.addresses)
+		require.Empty(t, m.uniqueKeys)
 		require.Empty(t, m.groups)
 		require.Empty(t, m.outcomes.by)
 		require.Empty(t, m.leaving)
@@ -471,7 +471,7 @@ func TestMuchIsDue(t *testing.T) {
 			require.NoError(t, err)
 		}
 		fill(t, q, "b", n, PutOptions{TTL: time.Hour})
-		_, err := q.Put(ctx, "b", 0, PutOptions{TTL: 2*time.Hour - time.Second, Address: "x"})
+		_, err := q.Put(ctx, "b", 0, PutOptions{TTL: 2*time.Hour - time.Second, UniqueKey: "x"})
 		require.NoError(t, err)
 		q.notifier.mu.Lock() // so that nothing happens by itself
 		q.notifier.due = time.Now().Add(-time.Hour)
@@ -485,7 +485,7 @@ func TestMuchIsDue(t *testing.T) {
 		_, _, err = q.ResumeConsumer(ctx, c.ID(), Filter{})
 		require.ErrorIs(t, err, ErrNotFound)
 		require.ErrorIs(t, q.Wait(ctx, "x"), ErrExpired)
-		_, err = q.Put(ctx, "c", 0, PutOptions{Address: "x"})
+		_, err = q.Put(ctx, "c", 0, PutOptions{UniqueKey: "x"})
 		require.NoError(t, err)
 	})
 }
@@ -493,7 +493,7 @@ func TestMuchIsDue(t *testing.T) {
 // Whoever waits for a task of a queue that is dropped is told so.
 func TestWaitUntilDropped(t *testing.T) {
 	bubble(t, nil, func(ctx context.Context, q *Queue[int]) {
-		fill(t, q, "a", 1, PutOptions{Address: "x"})
+		fill(t, q, "a", 1, PutOptions{UniqueKey: "x"})
 		done := make(chan error)
 		go func() { done <- q.Wait(ctx, "x") }()
 		synctest.Wait()

@@ -35,7 +35,7 @@ type Info struct {
 	ID          ID
 	Key         string
 	Kind        string
-	Address     string
+	UniqueKey   string
 	Group       string
 	Role        Role
 	State       State

@@ -16,7 +16,7 @@ func (q *memoryQueue) check(t require.TestingT) {
 	byKey := map[*account]map[State]int{}
 	ready := map[*lane]int{}
 	byTask := map[*block]bool{}
-	timers, addresses, members := 0, 0, map[*group]int{}
+	timers, uniqueKeys, members := 0, 0, map[*group]int{}
 	for it := range q.ids.all() {
 		states[it.state]++
 		byTask[it.block] = true
@@ -36,9 +36,9 @@ func (q *memoryQueue) check(t require.TestingT) {
 			require.True(t, q.reserves() || it.turn == 0)
 		}
 		if m := it.more; m != nil {
-			if m.address != "" {
-				addresses++
-				require.Same(t, it, q.addresses[m.address])
+			if m.uniqueKey != "" {
+				uniqueKeys++
+				require.Same(t, it, q.uniqueKeys[m.uniqueKey])
 			}
 			if m.group != nil {
 				members[m.group]++
@@ -51,7 +51,7 @@ func (q *memoryQueue) check(t require.TestingT) {
 	}
 	require.Len(t, q.timers, timers)
 	require.LessOrEqual(t, len(q.ids.blocks), len(byTask)+1)
-	require.Len(t, q.addresses, addresses)
+	require.Len(t, q.uniqueKeys, uniqueKeys)
 	require.Len(t, q.groups, len(members))
 	require.Equal(t, states[Buried], q.buried.len)
 	taken := 0

@@ -42,27 +42,27 @@ type memoryQueue struct {
 	paused    bool
 	stats     Stats // counters, tasks by state, and keys
 
-	ids       index
-	keys      map[string]*account
-	bands     []*band // by priority
-	buried    list    // in the order in which they were buried
-	timers    heap[byTime]
-	addresses map[string]*item
-	groups    map[string]*group
-	consumers map[string]*consumer
-	taker     *consumer       // the last one that took something
-	leaving   heap[*consumer] // those that have left, and may come back
-	left      int             // how many ever have
-	outcomes  outcomes
-	waiting   *waiting // only with EvictHeaviest or EvictOldest
-	putters   putters  // while nobody has the lock, the queue is full if somebody is in their line
-	places    uint64   // the last place given to a task
-	leases    uint64   // the number of the last lease
-	due       int64    // what the notifiers know: when Tick must be called; 0 for never
-	spare     []*item
-	spareKeys []*account
+	ids        index
+	keys       map[string]*account
+	bands      []*band // by priority
+	buried     list    // in the order in which they were buried
+	timers     heap[byTime]
+	uniqueKeys map[string]*item
+	groups     map[string]*group
+	consumers  map[string]*consumer
+	taker      *consumer       // the last one that took something
+	leaving    heap[*consumer] // those that have left, and may come back
+	left       int             // how many ever have
+	outcomes   outcomes
+	waiting    *waiting // only with EvictHeaviest or EvictOldest
+	putters    putters  // while nobody has the lock, the queue is full if somebody is in their line
+	places     uint64   // the last place given to a task
+	leases     uint64   // the number of the last lease
+	due        int64    // what the notifiers know: when Tick must be called; 0 for never
+	spare      []*item
+	spareKeys  []*account
 
-	mostKeys, mostAddresses int // how many there once were, see remove
+	mostKeys, mostUniqueKeys int // how many there once were, see remove
 }
 
 // account is what a queue knows of a key that has tasks or is paused.
@@ -105,12 +105,12 @@ type item struct {
 
 // more is what few tasks have.
 type more struct {
-	address  string
-	err      *Error
-	group    *group
-	role     Role
-	deadline time.Time
-	end      int64 // the deadline as the other times are, or when it was put if it was over then
+	uniqueKey string
+	err       *Error
+	group     *group
+	role      Role
+	deadline  time.Time
+	end       int64 // the deadline as the other times are, or when it was put if it was over then
 }
 
 // remove deletes a key of a map, and gives the map's memory back if it is empty and once was not small.
@@ -172,7 +172,7 @@ func (m *Memory) Open(_ context.Context, name string, settings Settings, n *Noti
 	}
 	q := &memoryQueue{
 		store: m, name: name, settings: settings, payload: n.payload, epoch: time.Now().Add(-1), notifiers: []*Notifier{n},
-		keys: map[string]*account{}, addresses: map[string]*item{}, groups: map[string]*group{},
+		keys: map[string]*account{}, uniqueKeys: map[string]*item{}, groups: map[string]*group{},
 		consumers: map[string]*consumer{},
 	}
 	if settings.WhenFull != fairq.Reject {

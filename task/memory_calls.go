@@ -127,9 +127,9 @@ func (q *memoryQueue) find(id ID, now int64) *item {
 	return it
 }
 
-// findAddress returns the task with that address, nil if there is none.
-func (q *memoryQueue) findAddress(address string, now int64) *item {
-	if it := q.addresses[address]; it != nil {
+// findUniqueKey returns the task with that unique key, nil if there is none.
+func (q *memoryQueue) findUniqueKey(uniqueKey string, now int64) *item {
+	if it := q.uniqueKeys[uniqueKey]; it != nil {
 		return q.find(it.id, now)
 	}
 	return nil
@@ -288,23 +288,23 @@ func (q *memoryQueue) Drop(context.Context) error {
 }
 
 // Outcome implements [Backend].
-func (q *memoryQueue) Outcome(_ context.Context, address string) (Outcome, error) {
+func (q *memoryQueue) Outcome(_ context.Context, uniqueKey string) (Outcome, error) {
 	now, err := q.enter()
 	if err != nil {
 		return Outcome{}, err
 	}
 	defer q.exit()
-	if it := q.findAddress(address, now); it != nil {
+	if it := q.findUniqueKey(uniqueKey, now); it != nil {
 		o := Outcome{ID: it.id, Done: it.state == Buried}
 		if o.Done {
 			o.Err = it.error()
 		}
 		return o, nil
 	}
-	if o, ok := q.outcomes.get(address, q.sure(now)); ok {
+	if o, ok := q.outcomes.get(uniqueKey, q.sure(now)); ok {
 		return o, nil
 	}
-	return Outcome{}, fmt.Errorf("%w: address %q", ErrNotFound, address)
+	return Outcome{}, fmt.Errorf("%w: unique key %q", ErrNotFound, uniqueKey)
 }
 
 // Stats implements [Backend].

@@ -8,9 +8,9 @@ import (
 
 // put puts a task. If it returns a victim, that was evicted.
 func (q *memoryQueue) put(n *New, now int64) (id ID, victim *Record, err error) {
-	if n.Address != "" {
-		if it := q.findAddress(n.Address, now); it != nil {
-			return 0, nil, fmt.Errorf("%w: %q is task %d", ErrDuplicateAddress, n.Address, it.id)
+	if n.UniqueKey != "" {
+		if it := q.findUniqueKey(n.UniqueKey, now); it != nil {
+			return 0, nil, fmt.Errorf("%w: %q is task %d", ErrDuplicate, n.UniqueKey, it.id)
 		}
 	}
 	var g *group
@@ -39,14 +39,14 @@ func (q *memoryQueue) put(n *New, now int64) (id ID, victim *Record, err error) 
 	if n.Delay > 0 {
 		it.until = after(now, n.Delay)
 	}
-	if n.Address != "" || n.Group != "" || !n.Deadline.IsZero() {
-		it.more = &more{address: n.Address, deadline: n.Deadline}
+	if n.UniqueKey != "" || n.Group != "" || !n.Deadline.IsZero() {
+		it.more = &more{uniqueKey: n.UniqueKey, deadline: n.Deadline}
 		if !n.Deadline.IsZero() {
 			it.more.end = q.at(n.Deadline, now)
 		}
-		if n.Address != "" {
-			q.addresses[n.Address] = it
-			q.outcomes.forget(n.Address)
+		if n.UniqueKey != "" {
+			q.uniqueKeys[n.UniqueKey] = it
+			q.outcomes.forget(n.UniqueKey)
 		}
 		if g != nil {
 			q.joinGroup(it, g, n.Role)
@@ -321,12 +321,12 @@ func (q *memoryQueue) bury(it *item, now int64, lease uint64) {
 	}
 	q.set(it, Buried)
 	q.event(EventBury, it, now, lease)
-	if it.more != nil && it.more.address != "" {
+	if it.more != nil && it.more.uniqueKey != "" {
 		q.ended(it.id, it.error())
 	}
 }
 
-// ended tells those who wait for a task with an address how it ended.
+// ended tells those who wait for a task with a unique key how it ended.
 func (q *memoryQueue) ended(id ID, outcome error) {
 	for _, n := range q.notifiers {
 		n.Ended(id, outcome)
@@ -371,9 +371,9 @@ func (q *memoryQueue) gone(it *item, why EventType, now int64, lease uint64, out
 	var g *group
 	if m := it.more; m != nil {
 		g = m.group
-		if m.address != "" {
-			remove(&q.addresses, &q.mostAddresses, m.address)
-			q.outcomes.add(m.address, it.id, outcome, q.sure(now)+int64(q.settings.Retention))
+		if m.uniqueKey != "" {
+			remove(&q.uniqueKeys, &q.mostUniqueKeys, m.uniqueKey)
+			q.outcomes.add(m.uniqueKey, it.id, outcome, q.sure(now)+int64(q.settings.Retention))
 			q.announce()
 			q.ended(it.id, outcome)
 		}

@@ -152,9 +152,9 @@ func (d *driver) step() string {
 	case op < 88:
 		return d.consumer(now)
 	case op < 91:
-		address := fmt.Sprint("addr", d.rand.IntN(6))
-		want, wantErr := d.m.outcome(address)
-		got, err := d.q.backend.Outcome(d.ctx, address)
+		uniqueKey := fmt.Sprint("addr", d.rand.IntN(6))
+		want, wantErr := d.m.outcome(uniqueKey)
+		got, err := d.q.backend.Outcome(d.ctx, uniqueKey)
 		d.is(wantErr, err)
 		if err == nil {
 			d.equal(want.ID, got.ID)
@@ -194,7 +194,7 @@ func (d *driver) put(now time.Time) string {
 		o.TTR = d.duration()
 	}
 	if d.rand.IntN(5) == 0 {
-		o.Address = fmt.Sprint("addr", d.rand.IntN(6))
+		o.UniqueKey = fmt.Sprint("addr", d.rand.IntN(6))
 	}
 	if d.rand.IntN(6) == 0 {
 		o.Group, o.Role = pick(d, modelGroups), Role(d.rand.IntN(5)%3)

@@ -57,7 +57,7 @@ func (q *memoryQueue) info(it *item, info *Info) {
 		info.Consumer = it.consumer.ID
 	}
 	if m := it.more; m != nil {
-		info.Address, info.Err, info.Role, info.Group = m.address, m.err, m.role, it.group()
+		info.UniqueKey, info.Err, info.Role, info.Group = m.uniqueKey, m.err, m.role, it.group()
 		info.Deadline = m.deadline
 		if m.end != 0 && m.end == it.ends() {
 			info.Expires = m.deadline

@@ -177,9 +177,9 @@ func (m *model) heldBy(id string) []*modelTask {
 	return held
 }
 
-func (m *model) outcome(address string) (Outcome, error) {
+func (m *model) outcome(uniqueKey string) (Outcome, error) {
 	for _, t := range m.tasks {
-		if t.Address == address {
+		if t.UniqueKey == uniqueKey {
 			o := Outcome{ID: t.ID, Done: t.State == Buried}
 			if o.Done {
 				o.Err = m.outcomeOf(t)
@@ -187,7 +187,7 @@ func (m *model) outcome(address string) (Outcome, error) {
 			return o, nil
 		}
 	}
-	if o, ok := m.outcomes[address]; ok {
+	if o, ok := m.outcomes[uniqueKey]; ok {
 		return o.Outcome, nil
 	}
 	return Outcome{}, ErrNotFound

@@ -93,8 +93,8 @@ func (m *model) event(what EventType, t *modelTask, now time.Time, lease uint64)
 
 func (m *model) put(now time.Time, n *New, payload int) (id ID, victim ID, err error) {
 	for _, t := range m.tasks {
-		if n.Address != "" && t.Address == n.Address {
-			return 0, 0, ErrDuplicateAddress
+		if n.UniqueKey != "" && t.UniqueKey == n.UniqueKey {
+			return 0, 0, ErrDuplicate
 		}
 	}
 	if g := m.groups[n.Group]; n.Group != "" && g != nil && g.cancelled {
@@ -122,7 +122,7 @@ func (m *model) put(now time.Time, n *New, payload int) (id ID, victim ID, err e
 	m.ids++
 	t := &modelTask{payload: payload, weight: n.Weight, ttr: n.TTR, place: m.tick()}
 	t.Info = Info{
-		ID: m.ids, Key: n.Key, Kind: n.Kind, Address: n.Address, Group: n.Group, Role: n.Role, Priority: n.Priority,
+		ID: m.ids, Key: n.Key, Kind: n.Kind, UniqueKey: n.UniqueKey, Group: n.Group, Role: n.Role, Priority: n.Priority,
 		MaxAttempts: n.MaxAttempts, Created: now, Deadline: n.Deadline,
 	}
 	if n.TTL > 0 {
@@ -135,7 +135,7 @@ func (m *model) put(now time.Time, n *New, payload int) (id ID, victim ID, err e
 	if n.Group != "" && m.groups[n.Group] == nil {
 		m.groups[n.Group] = &modelGroup{}
 	}
-	delete(m.outcomes, n.Address)
+	delete(m.outcomes, n.UniqueKey)
 	m.tasks = append(m.tasks, t)
 	m.stats.Puts++
 	if m.reserves() {
@@ -242,8 +242,8 @@ func (m *model) gone(t *modelTask, why EventType, now time.Time, lease uint64, o
 		m.giveUp(t)
 	}
 	m.tasks = slices.DeleteFunc(m.tasks, func(o *modelTask) bool { return o == t })
-	if t.Address != "" {
-		m.outcomes[t.Address] = modelOutcome{Outcome{t.ID, true, outcome}, now.Add(m.s.Retention)}
+	if t.UniqueKey != "" {
+		m.outcomes[t.UniqueKey] = modelOutcome{Outcome{t.ID, true, outcome}, now.Add(m.s.Retention)}
 	}
 	m.endGroup(t.Group, now)
 }
@@ -395,9 +395,9 @@ func (m *model) advance(now time.Time) {
 			}
 			delete(m.consumers, gone)
 		case due == nil:
-			for address, o := range m.outcomes {
+			for uniqueKey, o := range m.outcomes {
 				if !o.until.After(now) {
-					delete(m.outcomes, address)
+					delete(m.outcomes, uniqueKey)
 				}
 			}
 			return
@@ -421,5 +421,5 @@ func (m *model) advance(now time.Time) {
 	}
 }
 
-// outcome tells about an address.
+// outcome tells about a unique key.
 // numbers returns the stats.

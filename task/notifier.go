@@ -134,7 +134,7 @@ func (n *Notifier) Awaited() []ID {
 	return slices.Collect(maps.Keys(n.waits))
 }
 
-// Ended says how a task with an address ended; see Outcome.
+// Ended says how a task with a unique key ended; see Outcome.
 func (n *Notifier) Ended(id ID, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -273,15 +273,15 @@ func (n *Notifier) admit(policy fairq.WhenFull) error {
 	return n.over()
 }
 
-// wait waits until the task with an address ends.
-func (n *Notifier) wait(ctx context.Context, address string) error {
+// wait waits until the task with a unique key ends.
+func (n *Notifier) wait(ctx context.Context, uniqueKey string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if err := n.over(); err != nil {
 		return err
 	}
-	outcome, err := n.backend.Outcome(ctx, address)
+	outcome, err := n.backend.Outcome(ctx, uniqueKey)
 	if err != nil || outcome.Done {
 		return cmp.Or(err, outcome.Err)
 	}
@@ -302,7 +302,7 @@ func (n *Notifier) wait(ctx context.Context, address string) error {
 			delete(n.waits, outcome.ID)
 		}
 	}()
-	again, err := n.backend.Outcome(ctx, address)
+	again, err := n.backend.Outcome(ctx, uniqueKey)
 	switch {
 	case again.ID == outcome.ID && again.Done:
 		return again.Err

@@ -24,7 +24,7 @@ const (
 	// MaxBatch is how many tasks TakeBatch takes at most.
 	MaxBatch = 1000
 
-	// MaxName is the length in bytes of a queue's name and of a task's key, kind, address and group.
+	// MaxName is the length in bytes of a queue's name and of a task's key, kind, unique key and group.
 	MaxName = 1 << 10
 )
 
@@ -81,7 +81,7 @@ type Options[V any] struct {
 	TTL, TTR    time.Duration
 	MaxAttempts int
 
-	// Retention is how long the outcome of a task with an address can be asked for after it is gone; it is the queue's. 0 means
+	// Retention is how long the outcome of a task with a unique key can be asked for after it is gone; it is the queue's. 0 means
 	// a minute.
 	Retention time.Duration
 
@@ -127,8 +127,8 @@ type PutOptions struct {
 	// Kind says which handler the task is for; see [Filter].
 	Kind string
 
-	// Address is a name by which one can wait for the outcome, with Queue.Wait. No two tasks have the same at the same time.
-	Address string
+	// UniqueKey is a name by which one can wait for the outcome, with Queue.Wait. No two tasks have the same at the same time.
+	UniqueKey string
 
 	// Group holds the task back until Queue.StartGroup. Role says what the task is in the group.
 	Group string
@@ -287,7 +287,7 @@ func (o *Options[V]) settings() Settings {
 // fill checks the options of a task and makes of them all of a New but its payload.
 func (o *Options[V]) fill(n *New, key string, p *PutOptions) (err error) {
 	*n = New{
-		Key: key, Weight: 1, Priority: p.Priority, Kind: p.Kind, Address: p.Address, Group: p.Group, Role: p.Role,
+		Key: key, Weight: 1, Priority: p.Priority, Kind: p.Kind, UniqueKey: p.UniqueKey, Group: p.Group, Role: p.Role,
 		Delay: p.Delay, Deadline: p.Deadline, MaxAttempts: p.MaxAttempts,
 	}
 	if p.Priority < 0 || p.Priority > MaxPriority {
@@ -313,9 +313,9 @@ func (o *Options[V]) fill(n *New, key string, p *PutOptions) (err error) {
 	case p.MaxAttempts == 0:
 		n.MaxAttempts = o.MaxAttempts
 	}
-	if len(key)+len(p.Kind)+len(p.Address)+len(p.Group) > MaxName { // rarely; then which is it?
+	if len(key)+len(p.Kind)+len(p.UniqueKey)+len(p.Group) > MaxName { // rarely; then which is it?
 		for _, f := range []struct{ name, value string }{
-			{"the key", key}, {"PutOptions.Kind", p.Kind}, {"PutOptions.Address", p.Address}, {"PutOptions.Group", p.Group},
+			{"the key", key}, {"PutOptions.Kind", p.Kind}, {"PutOptions.UniqueKey", p.UniqueKey}, {"PutOptions.Group", p.Group},
 		} {
 			if err := checkName(f.name, f.value); err != nil {
 				return err

@@ -69,7 +69,7 @@ func TestBadCalls(t *testing.T) {
 		"PutOptions.TTR":             {TTR: task.MaxDuration + 1},
 		"PutOptions.MaxAttempts":     {MaxAttempts: fairq.MaxLen + 1},
 		"PutOptions.Kind":            {Kind: long},
-		"PutOptions.Address":         {Address: long},
+		"PutOptions.UniqueKey":       {UniqueKey: long},
 		"PutOptions.Group":           {Group: long},
 		"PutOptions.Role is Role(3)": {Role: 3, Group: "g"},
 		"PutOptions.Role":            {Role: task.AtEnd},

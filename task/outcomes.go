@@ -1,6 +1,6 @@
 package task
 
-// outcomes remembers how tasks with addresses ended, for a while.
+// outcomes remembers how tasks with unique keys ended, for a while.
 type outcomes struct {
 	by          map[string]*ending
 	first, last *ending // in the order in which they are forgotten
@@ -8,16 +8,16 @@ type outcomes struct {
 }
 
 type ending struct {
-	address    string
+	uniqueKey  string
 	id         ID
 	err        error
 	until      int64
 	prev, next *ending
 }
 
-func (o *outcomes) add(address string, id ID, err error, until int64) {
-	o.forget(address)
-	e := &ending{address: address, id: id, err: err, until: until, prev: o.last}
+func (o *outcomes) add(uniqueKey string, id ID, err error, until int64) {
+	o.forget(uniqueKey)
+	e := &ending{uniqueKey: uniqueKey, id: id, err: err, until: until, prev: o.last}
 	if o.last == nil {
 		o.first = e
 	} else {
@@ -27,22 +27,22 @@ func (o *outcomes) add(address string, id ID, err error, until int64) {
 	if o.by == nil {
 		o.by = map[string]*ending{}
 	}
-	o.by[address] = e
+	o.by[uniqueKey] = e
 }
 
-func (o *outcomes) get(address string, now int64) (Outcome, bool) {
-	if e := o.by[address]; e != nil && e.until > now {
+func (o *outcomes) get(uniqueKey string, now int64) (Outcome, bool) {
+	if e := o.by[uniqueKey]; e != nil && e.until > now {
 		return Outcome{ID: e.id, Done: true, Err: e.err}, true
 	}
 	return Outcome{}, false
 }
 
-func (o *outcomes) forget(address string) {
-	e := o.by[address]
+func (o *outcomes) forget(uniqueKey string) {
+	e := o.by[uniqueKey]
 	if e == nil {
 		return
 	}
-	remove(&o.by, &o.most, address)
+	remove(&o.by, &o.most, uniqueKey)
 	if e.prev == nil {
 		o.first = e.next
 	} else {
@@ -58,6 +58,6 @@ func (o *outcomes) forget(address string) {
 // expire forgets what is too old, the given number at most.
 func (o *outcomes) expire(now int64, most int) {
 	for ; most > 0 && o.first != nil && o.first.until <= now; most-- {
-		o.forget(o.first.address)
+		o.forget(o.first.uniqueKey)
 	}
 }

@@ -65,7 +65,7 @@ func Open[V any](ctx context.Context, store Store, name string, options *Options
 }
 
 // Put puts a task of a key into the queue, and returns its id. If there is no room it returns a [*fairq.FullError];
-// see also [ErrInvalid], [ErrDuplicateAddress], [ErrGroupCancelled], [fairq.ErrWeight] and [ErrPanic]. If it returns an error
+// see also [ErrInvalid], [ErrDuplicate], [ErrGroupCancelled], [fairq.ErrWeight] and [ErrPanic]. If it returns an error
 // there is no new task, and the id is 0; only if OnEvict panicked there is one, with its id.
 func (q *Queue[V]) Put(ctx context.Context, key string, payload V, options PutOptions) (ID, error) {
 	var n New
@@ -383,12 +383,12 @@ func (q *Queue[V]) group(ctx context.Context, group string, cancel bool) error {
 	return q.backend.Group(ctx, group, cancel)
 }
 
-// Wait waits until the task with that address is gone or buried. It returns nil if it was acked, the [*Error] that was
+// Wait waits until the task with that unique key is gone or buried. It returns nil if it was acked, the [*Error] that was
 // recorded if it is buried or was discarded, else [ErrDeleted] or [ErrExpired]. If ctx is done first, or when the call is
 // made, it returns its error. What happened to a task that is gone can be asked for during Options.Retention, unless its
-// address has been used again; then, or if there was none, it returns [ErrNotFound].
-func (q *Queue[V]) Wait(ctx context.Context, address string) error {
-	return q.notifier.wait(ctx, address)
+// unique key has been used again; then, or if there was none, it returns [ErrNotFound].
+func (q *Queue[V]) Wait(ctx context.Context, uniqueKey string) error {
+	return q.notifier.wait(ctx, uniqueKey)
 }
 
 // Truncate deletes all tasks, and returns how many. All leases are lost.

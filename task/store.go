@@ -77,7 +77,7 @@ type Backend interface {
 	// never used again. A task whose deadline is over needs room like any other, and is gone before the next one is put. Put
 	// returns the tasks that were evicted to make room.
 	//
-	// Errors: a *fairq.FullError, ErrDuplicateAddress, ErrGroupCancelled.
+	// Errors: a *fairq.FullError, ErrDuplicate, ErrGroupCancelled.
 	Put(ctx context.Context, tasks []New, ids []ID) (n int, evicted []Record, err error)
 
 	// Take takes up to len(into) tasks for a consumer, the first ones in order that pass the filter, and returns how many. The
@@ -127,9 +127,9 @@ type Backend interface {
 	Truncate(ctx context.Context) (int, error)
 	Drop(ctx context.Context) error
 
-	// Outcome tells about the task that has, or had last, an address. It returns ErrNotFound if there is none, or none any
+	// Outcome tells about the task that has, or had last, a unique key. It returns ErrNotFound if there is none, or none any
 	// more: the outcome is kept for Settings.Retention after the task is gone.
-	Outcome(ctx context.Context, address string) (Outcome, error)
+	Outcome(ctx context.Context, uniqueKey string) (Outcome, error)
 
 	Stats(ctx context.Context) (Stats, error)
 	KeyStats(ctx context.Context, n int) ([]KeyStat, error)
@@ -150,7 +150,7 @@ type New struct {
 	Weight      int
 	Priority    int
 	Kind        string
-	Address     string
+	UniqueKey   string
 	Group       string
 	Role        Role
 	Delay       time.Duration
@@ -201,14 +201,14 @@ const (
 	Delete                // remove it
 )
 
-// Outcome tells how a task with an address ended.
+// Outcome tells how a task with a unique key ended.
 type Outcome struct {
 	ID   ID
 	Done bool  // it is gone, or buried
 	Err  error // nil if it was acked; an *Error if it is buried or was discarded; ErrDeleted or ErrExpired
 }
 
-// Ended is a task that is gone, as a Store with a history tells about it. Of Info it has ID, Key, Kind, Address, Attempts, Created and
+// Ended is a task that is gone, as a Store with a history tells about it. Of Info it has ID, Key, Kind, UniqueKey, Attempts, Created and
 // Err.
 type Ended struct {
 	Info

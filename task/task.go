@@ -50,7 +50,7 @@ func (t *Task[V]) Fail(ctx context.Context, reason error, delay time.Duration) e
 	return t.settle(ctx, Settlement{Release: true, Delay: delay, Err: newError(reason)})
 }
 
-// Bury puts the task aside, with the reason, until somebody kicks or deletes it. Who waits for its address is told the
+// Bury puts the task aside, with the reason, until somebody kicks or deletes it. Who waits for its unique key is told the
 // reason, as an [*Error].
 func (t *Task[V]) Bury(ctx context.Context, reason error) error {
 	if reason == nil {
@@ -59,7 +59,7 @@ func (t *Task[V]) Bury(ctx context.Context, reason error) error {
 	return t.settle(ctx, Settlement{Bury: true, Err: newError(reason)})
 }
 
-// Discard says that the task has failed for good and is not to be kept: it is gone, as after Ack. Who waits for its address
+// Discard says that the task has failed for good and is not to be kept: it is gone, as after Ack. Who waits for its unique key
 // is told the reason, as an [*Error].
 func (t *Task[V]) Discard(ctx context.Context, reason error) error {
 	if reason == nil {

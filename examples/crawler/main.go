@@ -118,7 +118,7 @@ func (c *crawler) work(ctx context.Context) error {
 }
 
 func (c *crawler) visit(ctx context.Context, t *task.Task[link]) error {
-	if c.wasVisited(t.Payload.url) { // somebody looked before it was marked, and put it when its address was free again
+	if c.wasVisited(t.Payload.url) { // somebody looked before it was marked, and put it when its unique key was free again
 		return c.pages.Delete(ctx, t.ID)
 	}
 	lease, cancel := t.Context(ctx)
@@ -141,7 +141,7 @@ func (c *crawler) visit(ctx context.Context, t *task.Task[link]) error {
 	return t.Ack(ctx)
 }
 
-// put queues pages. The queue refuses those that it has already, buried ones too: they are known by their address.
+// put queues pages. The queue refuses those that it has already, buried ones too: their unique key is their address.
 func (c *crawler) put(ctx context.Context, urls []string, from string) error {
 	for _, address := range urls {
 		if c.wasVisited(address) {
@@ -151,8 +151,8 @@ func (c *crawler) put(ctx context.Context, urls []string, from string) error {
 		if err != nil {
 			return err
 		}
-		_, err = c.pages.Put(ctx, u.Host, link{address, from}, task.PutOptions{Address: address})
-		if err != nil && !errors.Is(err, task.ErrDuplicateAddress) {
+		_, err = c.pages.Put(ctx, u.Host, link{address, from}, task.PutOptions{UniqueKey: address})
+		if err != nil && !errors.Is(err, task.ErrDuplicate) {
 			return err
 		}
 	}

@@ -27,8 +27,8 @@ const (
 // name is what a job is called. It is all that its task has to hold: the rest is in the table of orders.
 type name struct{ Tenant, Job string }
 
-// address is by what one waits for the task. No tenant has a slash in its name.
-func (n name) address() string { return n.Tenant + "/" + n.Job }
+// uniqueKey is by what one waits for the task. No tenant has a slash in its name.
+func (n name) uniqueKey() string { return n.Tenant + "/" + n.Job }
 
 // order is what a tenant has ordered.
 type order struct {
@@ -119,7 +119,7 @@ func (s *service) putJob(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	added, err := s.orders.place(r.Context(), n, o, func(ctx context.Context) error {
-		_, err := s.tasks.Put(ctx, n.Tenant, n, task.PutOptions{Address: n.address()})
+		_, err := s.tasks.Put(ctx, n.Tenant, n, task.PutOptions{UniqueKey: n.uniqueKey()})
 		return err
 	})
 	switch {
@@ -168,7 +168,7 @@ func (s *service) await(ctx context.Context, n name, wait time.Duration) (*order
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	defer context.AfterFunc(s.ending, cancel)()
-	err := s.tasks.Wait(waiting, n.address())
+	err := s.tasks.Wait(waiting, n.uniqueKey())
 	if err != nil && waiting.Err() == nil && !errors.Is(err, task.ErrNotFound) { // which means that it ended long ago
 		return nil, err
 	}

@@ -152,7 +152,7 @@ type info struct {
 	ID          task.ID    `json:"id,omitempty"`
 	Key         text       `json:"key"`
 	Kind        text       `json:"kind,omitempty"`
-	Address     text       `json:"address,omitempty"`
+	UniqueKey   text       `json:"address,omitempty"`
 	Group       text       `json:"group,omitempty"`
 	Role        task.Role  `json:"role,omitempty"`
 	State       task.State `json:"state,omitempty"`
@@ -203,7 +203,7 @@ func encode[V any](letter *pool.DeadLetter[V], codec task.Codec[V]) ([]byte, err
 	t := &letter.Task
 	r := record{
 		Task: info{
-			ID: t.ID, Key: text(t.Key), Kind: text(t.Kind), Address: text(t.Address), Group: text(t.Group), Role: t.Role,
+			ID: t.ID, Key: text(t.Key), Kind: text(t.Kind), UniqueKey: text(t.UniqueKey), Group: text(t.Group), Role: t.Role,
 			State: t.State, Priority: t.Priority, Attempts: t.Attempts, MaxAttempts: t.MaxAttempts, Created: t.Created.UTC(),
 			Until: t.Until.UTC(), Expires: t.Expires.UTC(), Deadline: t.Deadline.UTC(), ReadyAt: t.ReadyAt.UTC(), Consumer: text(t.Consumer),
 		},
@@ -240,7 +240,7 @@ func decode[V any](body []byte, codec task.Codec[V]) (*pool.DeadLetter[V], error
 	t := &r.Task
 	letter := &pool.DeadLetter[V]{
 		Task: task.Info{
-			ID: t.ID, Key: string(t.Key), Kind: string(t.Kind), Address: string(t.Address), Group: string(t.Group), Role: t.Role,
+			ID: t.ID, Key: string(t.Key), Kind: string(t.Kind), UniqueKey: string(t.UniqueKey), Group: string(t.Group), Role: t.Role,
 			State: t.State, Priority: t.Priority, Attempts: t.Attempts, MaxAttempts: t.MaxAttempts, Created: t.Created,
 			Until: t.Until, Expires: t.Expires, Deadline: t.Deadline, ReadyAt: t.ReadyAt, Consumer: string(t.Consumer), Err: t.Err.error(),
 		},

@@ -48,7 +48,7 @@ func (c *copyData) add(queue int64, r *rows.Row) {
 	}
 	c.text(r.Key)
 	c.text(r.Kind)
-	c.bytes(optional(r.Address))
+	c.bytes(optional(r.UniqueKey))
 	c.bytes(optional(r.Group))
 	c.bytes(messageOf(r.Err))
 	c.bytes(r.Payload)

@@ -22,8 +22,8 @@ func (v *view) Peek(ids []uint64, payload bool) (found []*rows.Row, err error) {
 	return found, err
 }
 
-// ByAddress implements rows.View.
-func (v *view) ByAddress(address string, payload bool) (*rows.Row, error) {
+// ByUniqueKey implements rows.View.
+func (v *view) ByUniqueKey(address string, payload bool) (*rows.Row, error) {
 	return v.one("by address", payload, "WHERE queue = $1 AND address = $2", []byte(address))
 }
 

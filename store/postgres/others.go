@@ -205,7 +205,7 @@ func (v *view) Outcome(address string) (o *rows.Outcome, err error) {
 		for r.Next() {
 			var until, code number
 			var message []byte
-			o = &rows.Outcome{Address: address}
+			o = &rows.Outcome{UniqueKey: address}
 			if err := r.Scan(&o.ID, &o.How, &until, &code, &message); err != nil {
 				return err
 			}
@@ -219,14 +219,14 @@ func (v *view) Outcome(address string) (o *rows.Outcome, err error) {
 // SetOutcome implements rows.View.
 func (v *view) SetOutcome(o *rows.Outcome) error {
 	if o.Until == 0 {
-		v.do(sqlDeleteOutcome, []byte(o.Address))
+		v.do(sqlDeleteOutcome, []byte(o.UniqueKey))
 		return nil
 	}
 	reason := o.Err
 	if o.How != rows.Failed {
 		reason = nil
 	}
-	v.table(sqlSetOutcomes).set(o.Address, []int64{int64(o.ID), int64(o.How), o.Until, codeOf(reason)}, []byte(o.Address), messageOf(reason))
+	v.table(sqlSetOutcomes).set(o.UniqueKey, []int64{int64(o.ID), int64(o.How), o.Until, codeOf(reason)}, []byte(o.UniqueKey), messageOf(reason))
 	return nil
 }
 
@@ -266,7 +266,7 @@ func (v *view) NextOutcome() (int64, error) { return v.next(nextOutcome) }
 func (v *view) AddDone(d *rows.Done) error {
 	v.table(sqlAddDone).add(
 		[]int64{int64(d.ID), int64(d.Attempts), d.Created, d.Finished, int64(d.How), d.Until, codeOf(d.Err)},
-		[]byte(d.Key), []byte(d.Kind), optional(d.Address), d.Payload, messageOf(d.Err))
+		[]byte(d.Key), []byte(d.Kind), optional(d.UniqueKey), d.Payload, messageOf(d.Err))
 	return nil
 }
 
@@ -281,7 +281,7 @@ func (v *view) Done(after uint64, n int) (list []*rows.Done, err error) {
 			if err != nil {
 				return err
 			}
-			d.Key, d.Kind, d.Address, d.Until, d.Err = string(key), string(kind), string(address), int64(until), errorOf(message, code)
+			d.Key, d.Kind, d.UniqueKey, d.Until, d.Err = string(key), string(kind), string(address), int64(until), errorOf(message, code)
 			list = append(list, &d)
 		}
 		return r.Err()

@@ -203,7 +203,7 @@ func TestAgain(t *testing.T) {
 	t.Parallel()
 	db := openTest(t)
 	q := makeQueue(t, db.driver)
-	add := func(v rows.View) error { return v.Insert(&rows.Row{ID: 1 << 40, Address: "a", State: task.Ready}) }
+	add := func(v rows.View) error { return v.Insert(&rows.Row{ID: 1 << 40, UniqueKey: "a", State: task.Ready}) }
 	require.NoError(t, in(db.driver, q, rows.Plan{}, add))
 	err := in(db.driver, q, rows.Plan{}, add)
 	require.Error(t, err)

@@ -265,7 +265,7 @@ func (s *scan) columns() []any {
 
 func (s *scan) row() *rows.Row {
 	r := s.Row
-	r.Key, r.Kind, r.Address, r.Group, r.Payload = string(s.key), string(s.kind), string(s.address), string(s.group), s.payload
+	r.Key, r.Kind, r.UniqueKey, r.Group, r.Payload = string(s.key), string(s.kind), string(s.address), string(s.group), s.payload
 	r.Role, r.State, r.Was = task.Role(s.role), task.State(s.state), task.State(s.state)
 	r.Weight, r.Attempts, r.MaxAttempts = int(s.weight), int(s.atm), int(s.maxAttempts)
 	r.TTR, r.Deadline, r.Consumer = time.Duration(s.ttr), int64(s.deadline), uint64(s.consumer)

@@ -145,7 +145,7 @@ DELETE FROM fairq.tasks WHERE ctid = ANY(ARRAY(
 ))`
 
 // flush adds what is to be written to what is sent next. Rows are deleted before others are inserted, which may have their
-// addresses.
+// unique keys.
 func (v *view) flush() {
 	var gone []int64
 	inserts, updates, takes := table{sql: sqlInsert}, table{sql: sqlUpdate}, table{sql: sqlTake}
@@ -172,7 +172,7 @@ func (v *view) flush() {
 			}
 			inserts.add(append([]int64{
 				int64(r.ID), int64(r.Role), int64(r.Priority), int64(r.Weight), int64(r.TTR), int64(r.MaxAttempts), r.Created, r.Deadline,
-			}, changingOf(r)...), optional(r.Group), messageOf(r.Err), []byte(r.Key), []byte(r.Kind), optional(r.Address), r.Payload)
+			}, changingOf(r)...), optional(r.Group), messageOf(r.Err), []byte(r.Key), []byte(r.Kind), optional(r.UniqueKey), r.Payload)
 		}
 	}
 	v.changes, v.inserts = v.changes[:0], 0

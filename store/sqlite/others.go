@@ -116,14 +116,14 @@ func (v *view) SetGroup(g *rows.Group) error {
 
 func (v *view) Outcome(address string) (o *rows.Outcome, err error) {
 	err = v.session.each(selectOutcome, func(c *cells) {
-		o = &rows.Outcome{Address: address, ID: c.uint(), How: rows.How(c.int()), Err: c.error(), Until: c.int()}
+		o = &rows.Outcome{UniqueKey: address, ID: c.uint(), How: rows.How(c.int()), Err: c.error(), Until: c.int()}
 	}, v.queue, address)
 	return o, err
 }
 
 func (v *view) SetOutcome(o *rows.Outcome) error {
 	if o.Until == 0 {
-		_, err := v.session.exec(deleteOutcome, v.queue, o.Address)
+		_, err := v.session.exec(deleteOutcome, v.queue, o.UniqueKey)
 		return err
 	}
 	number, err := v.Number()
@@ -131,7 +131,7 @@ func (v *view) SetOutcome(o *rows.Outcome) error {
 		return err
 	}
 	code, message := errorCells(o.Err)
-	_, err = v.session.exec(setOutcome, v.queue, o.Address, int64(o.ID), int64(o.How), code, message, o.Until, int64(number))
+	_, err = v.session.exec(setOutcome, v.queue, o.UniqueKey, int64(o.ID), int64(o.How), code, message, o.Until, int64(number))
 	return err
 }
 
@@ -159,7 +159,7 @@ func (v *view) NextOutcome() (int64, error) { return v.session.number(nextOutcom
 
 func (v *view) AddDone(d *rows.Done) error {
 	code, message := errorCells(d.Err)
-	_, err := v.session.exec(insertDone, v.rowid(d.ID), v.queue, d.Key, d.Kind, d.Address, int64(d.Attempts), d.Created, d.Finished,
+	_, err := v.session.exec(insertDone, v.rowid(d.ID), v.queue, d.Key, d.Kind, d.UniqueKey, int64(d.Attempts), d.Created, d.Finished,
 		int64(d.How), code, message, d.Until, d.Payload)
 	return err
 }
@@ -167,7 +167,7 @@ func (v *view) AddDone(d *rows.Done) error {
 func (v *view) Done(after uint64, n int) (all []*rows.Done, err error) {
 	err = v.session.each(selectDone, func(c *cells) {
 		all = append(all, &rows.Done{
-			ID: c.uint() & maxID, Key: c.text(), Kind: c.text(), Address: c.text(), Attempts: int(c.int()),
+			ID: c.uint() & maxID, Key: c.text(), Kind: c.text(), UniqueKey: c.text(), Attempts: int(c.int()),
 			Created: c.int(), Finished: c.int(), How: rows.How(c.int()), Err: c.error(), Until: c.int(), Payload: c.blob(),
 		})
 	}, v.rowid(after), v.rowid(maxID), int64(n))

@@ -14,7 +14,7 @@ import (
 // readTask reads taskColumns.
 func readTask(c *cells, r *rows.Row) {
 	r.ID = c.uint() & maxID
-	r.Key, r.Kind, r.Address = c.text(), c.text(), c.text()
+	r.Key, r.Kind, r.UniqueKey = c.text(), c.text(), c.text()
 	r.Role, r.Priority, r.Weight = task.Role(c.int()), int(c.int()), int(c.int())
 	r.TTR, r.MaxAttempts, r.Created, r.Deadline = time.Duration(c.int()), int(c.int()), c.int(), c.int()
 	r.Group, r.State, r.Takeable = c.text(), task.State(c.int()), c.bool()
@@ -70,7 +70,7 @@ func (v *view) Peek(ids []uint64, payload bool) (found []*rows.Row, err error) {
 // Locked implements rows.View.
 func (v *view) Locked(rows.Filter) (bool, error) { return false, nil }
 
-func (v *view) ByAddress(address string, payload bool) (*rows.Row, error) {
+func (v *view) ByUniqueKey(address string, payload bool) (*rows.Row, error) {
 	return one(v.tasks(pick(payload, addressPayload, addressTask), payload, v.queue, address))
 }
 
@@ -95,7 +95,7 @@ func (v *view) count(from, to task.State) {
 }
 
 func (v *view) Insert(r *rows.Row) (err error) {
-	if r.Address == "" && r.Group == "" && !r.Gap && !r.Returned && r.Consumer == 0 && r.Attempts == 0 && r.Err == nil {
+	if r.UniqueKey == "" && r.Group == "" && !r.Gap && !r.Returned && r.Consumer == 0 && r.Attempts == 0 && r.Err == nil {
 		_, err = v.session.exec(insertPlain,
 			v.rowid(r.ID), r.Key, r.Kind, int64(r.Priority), int64(r.Weight), int64(r.TTR), int64(r.MaxAttempts), r.Created, r.Deadline,
 			int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Seq), int64(r.Place), int64(r.Since), bit(r.Counted),
@@ -103,7 +103,7 @@ func (v *view) Insert(r *rows.Row) (err error) {
 	} else {
 		code, message := errorCells(r.Err)
 		_, err = v.session.exec(insertTask,
-			v.rowid(r.ID), r.Key, r.Kind, r.Address, int64(r.Role), int64(r.Priority), int64(r.Weight), int64(r.TTR),
+			v.rowid(r.ID), r.Key, r.Kind, r.UniqueKey, int64(r.Role), int64(r.Priority), int64(r.Weight), int64(r.TTR),
 			int64(r.MaxAttempts), r.Created, r.Deadline,
 			r.Group, int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Seq), bit(r.Gap), bit(r.Returned), int64(r.Place), int64(r.Since),
 			bit(r.Counted), int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Wake, code, message, r.Payload, v.queue)

@@ -82,7 +82,7 @@ var changeCases = []testCase{
 					n++
 					key, delay := r.key(), time.Duration(r.IntN(2)*r.IntN(1000))*time.Millisecond
 					payload := fmt.Sprintf("%s%d", key, n)
-					_, err := r.q.Put(ctx, key, payload, task.PutOptions{Address: payload, Delay: delay})
+					_, err := r.q.Put(ctx, key, payload, task.PutOptions{UniqueKey: payload, Delay: delay})
 					if alive[payload] = err == nil; errors.Is(err, fairq.ErrFull) {
 						continue
 					}

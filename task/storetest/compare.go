@@ -126,9 +126,9 @@ type twins struct{ got, want *task.Task[int] }
 
 // What tasks have that Compare puts.
 var (
-	Keys      = []string{"a", "b", "c", "d"}
-	Groups    = []string{"g", "h"}
-	Addresses = []string{"addr0", "addr1", "addr2", "addr3", "addr4", "addr5"}
+	Keys       = []string{"a", "b", "c", "d"}
+	Groups     = []string{"g", "h"}
+	UniqueKeys = []string{"addr0", "addr1", "addr2", "addr3", "addr4", "addr5"}
 )
 
 // compare does so with one seed.

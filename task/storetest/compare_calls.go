@@ -40,11 +40,11 @@ func (c *comparison) step() {
 	case op < 90:
 		c.consumer()
 	case op < 92:
-		address := oneOf(c, Addresses...)
-		c.both(fmt.Sprintf("Wait(%s)", address), c.side(), func(s *side) error {
+		uniqueKey := oneOf(c, UniqueKeys...)
+		c.both(fmt.Sprintf("Wait(%s)", uniqueKey), c.side(), func(s *side) error {
 			ctx, cancel := context.WithTimeout(ctx, time.Nanosecond)
 			defer cancel()
-			return s.Wait(ctx, address)
+			return s.Wait(ctx, uniqueKey)
 		})
 	case op == 92 && c.removes && c.chance(6):
 		c.number("Truncate", func(s *side) (int, error) { return s.Truncate(ctx) })
@@ -101,7 +101,7 @@ func (c *comparison) task() task.Batch[int] {
 		o.TTR = c.duration()
 	}
 	if c.chance(5) {
-		o.Address = oneOf(c, Addresses...)
+		o.UniqueKey = oneOf(c, UniqueKeys...)
 	}
 	if c.groups != nil && c.chance(6) {
 		o.Group, o.Role = oneOf(c, c.groups...), task.Role(c.IntN(5)%3)

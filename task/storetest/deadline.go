@@ -33,7 +33,7 @@ var deadlineCases = []testCase{
 		q := e.open(options{Capacity: 1})
 		o := by(10 * second)
 		o.Delay = 20 * second
-		o.Address = "x"
+		o.UniqueKey = "x"
 		id := q.one("a1", o)
 		put, take, wait := q.putting("b1"), q.taking(), q.waiting("x")
 		time.Sleep(10*second - time.Millisecond)
@@ -109,7 +109,7 @@ var deadlineCases = []testCase{
 			{}, {Delay: second}, {Group: "g"}, {Group: "g", Role: task.AtEnd}, {TTL: second, Priority: 7, Kind: "k"},
 		} {
 			for _, o.Deadline = range []time.Time{start, start.Add(-1), start.Add(-time.Hour), time.Unix(0, 0)} {
-				o.Address = "x"
+				o.UniqueKey = "x"
 				q.gone(q.one("a1", o))
 				e.is(q.Wait(ctx, "x"), task.ErrExpired)
 				evs := w.saw("put a, ttl a")

@@ -46,7 +46,7 @@ func (q *queue) refusesAll(want error) {
 func (e *env) busy() (q *queue, take *call[*lease], put *call[task.ID], wait *call[struct{}], w *watch) {
 	e.Helper()
 	q = e.open(options{Capacity: 1})
-	q.one("a1", addressed)
+	q.one("a1", unique)
 	wait = q.waiting("x")
 	put = q.putting("b1")
 	take = q.consumer(kinds("none")).taking()
@@ -151,7 +151,7 @@ var endCases = []testCase{
 		q.refusesAll(task.ErrDropped)
 		again := e.open()
 		equal(e, "Stats of the new queue", again.stats().Puts, 0)
-		again.one("b1", addressed)
+		again.one("b1", unique)
 		again.order("b1")
 		q.close()
 		again.put("c1")

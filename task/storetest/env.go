@@ -440,8 +440,8 @@ func (q *queue) putting(name string) *call[task.ID] {
 }
 
 // waiting begins a Wait.
-func (q *queue) waiting(address string) *call[struct{}] {
-	return begin(q.e, func() (struct{}, error) { return struct{}{}, q.Wait(ctx, address) })
+func (q *queue) waiting(uniqueKey string) *call[struct{}] {
+	return begin(q.e, func() (struct{}, error) { return struct{}{}, q.Wait(ctx, uniqueKey) })
 }
 
 // watch is what one who reads events has seen.

@@ -76,11 +76,11 @@ var expireCases = []testCase{
 		o, x := e.expiring()
 		q := e.open(o)
 		o2 := by(0)
-		o2.Kind, o2.Priority, o2.Address = "k", 3, "x"
+		o2.Kind, o2.Priority, o2.UniqueKey = "k", 3, "x"
 		id := q.one("a1", o2)
 		got := x.got("a1")[0]
 		equal(e, "id", got.ID, id)
-		equal(e, "key, kind, address", [3]string{got.Key, got.Kind, got.Address}, [3]string{"a", "k", "x"})
+		equal(e, "key, kind, unique key", [3]string{got.Key, got.Kind, got.UniqueKey}, [3]string{"a", "k", "x"})
 		equal(e, "priority", got.Priority, 3)
 		e.at("deadline", got.Deadline, time.Now(), 0)
 		e.is(got.Ack(ctx), task.ErrLeaseLost)

@@ -40,8 +40,8 @@ func (q *queue) everywhere() (ids map[task.State]task.ID, l *lease) {
 var lifeCases = []testCase{
 	{"PutTakeAck", "remembers a task until who has taken it says how it went", func(e *env) {
 		q, start := e.open(), time.Now()
-		id := q.one("a1", task.PutOptions{Priority: 7, Kind: "k", Address: "x"})
-		want := task.Info{ID: id, Key: "a", Kind: "k", Address: "x", State: task.Ready, Priority: 7}
+		id := q.one("a1", task.PutOptions{Priority: 7, Kind: "k", UniqueKey: "x"})
+		want := task.Info{ID: id, Key: "a", Kind: "k", UniqueKey: "x", State: task.Ready, Priority: 7}
 		check := func(what string, got task.Info) {
 			e.Helper()
 			e.at("created", got.Created, start, 0)
@@ -249,7 +249,7 @@ var lifeCases = []testCase{
 			{Role: task.AtEnd},
 			{Role: 9, Group: "g"},
 			{Kind: strings.Repeat("k", task.MaxName+1)},
-			{Address: strings.Repeat("a", task.MaxName+1)},
+			{UniqueKey: strings.Repeat("a", task.MaxName+1)},
 			{Group: strings.Repeat("g", task.MaxName+1)},
 		} {
 			q.refuses("a1", o, task.ErrInvalid)
@@ -271,12 +271,12 @@ var lifeCases = []testCase{
 		equal(e, "priority", l.Priority, task.MaxPriority)
 		e.at("end of the lease", l.Until, start, task.MaxDuration)
 	}},
-	{"Names", "is the length in bytes of a queue's name and of a task's key, kind, address and group", func(e *env) {
+	{"Names", "is the length in bytes of a queue's name and of a task's key, kind, unique key and group", func(e *env) {
 		long := strings.Repeat("x", task.MaxName-1)
 		q := e.openIn(e.store, "queue/../\x00'\";%s ü", options{})
 		names := []string{"", " ", "a", "A", "a ", "ä", "a\x00b", "a\xff", "%", "a/b", "a'b", `a"b`, `a\b`, "a:*>.", "\n", long + "y", long + "z"}
 		for _, name := range names {
-			o := task.PutOptions{Kind: name, Address: name, Group: name}
+			o := task.PutOptions{Kind: name, UniqueKey: name, Group: name}
 			_, err := q.Put(ctx, name, "payload", o)
 			e.ok(err)
 			if name != "" {
@@ -287,7 +287,7 @@ var lifeCases = []testCase{
 		for _, name := range names {
 			c := q.consumer(task.Filter{Kinds: []string{name}})
 			l := c.first("payload")
-			equal(e, "key, kind, address, group", [4]string{l.Key, l.Kind, l.Address, l.Group}, [4]string{name, name, name, name})
+			equal(e, "key, kind, unique key, group", [4]string{l.Key, l.Kind, l.UniqueKey, l.Group}, [4]string{name, name, name, name})
 			c.none()
 			l.ack()
 			if name != "" {
@@ -297,7 +297,7 @@ var lifeCases = []testCase{
 		e.openIn(e.store, long+"y", options{}).put("a1")
 		e.openIn(e.store, long+"z", options{}).none()
 	}},
-	{"Nothing", "is returned when there is no such task, consumer, group or address", func(e *env) {
+	{"Nothing", "is returned when there is no such task, consumer, group or unique key", func(e *env) {
 		q := e.open()
 		q.none()
 		_, _, err := q.ResumeConsumer(ctx, "nobody", task.Filter{})

@@ -138,7 +138,7 @@ var payloadCases = []testCase{
 		ids := map[string]task.ID{}
 		for i, name := range []string{"bad", "x", "worse", "y", "bad", "worse", "z"} {
 			var err error
-			ids[name], err = q.Put(ctx, "a", pair{name, i}, task.PutOptions{Address: fmt.Sprint(i)})
+			ids[name], err = q.Put(ctx, "a", pair{name, i}, task.PutOptions{UniqueKey: fmt.Sprint(i)})
 			e.ok(err)
 		}
 		if calls.Load() == 0 {

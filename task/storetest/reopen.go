@@ -122,14 +122,14 @@ var reopenCases = []testCase{
 		_, _, err := q.ResumeConsumer(ctx, c.ID(), task.Filter{})
 		e.is(err, task.ErrNotFound)
 	}},
-	{"Address", "What happened to a task that is gone can be asked for during Options.Retention", func(e *env) {
+	{"UniqueKey", "What happened to a task that is gone can be asked for during Options.Retention", func(e *env) {
 		q := e.open()
-		q.put("a1", addressed)
-		q.put("b1", task.PutOptions{Address: "y"})
+		q.put("a1", unique)
+		q.put("b1", task.PutOptions{UniqueKey: "y"})
 		q.first("a1").ack()
 		q = q.again()
 		e.ok(q.Wait(ctx, "x"))
-		q.refuses("c1", task.PutOptions{Address: "y"}, task.ErrDuplicateAddress)
+		q.refuses("c1", task.PutOptions{UniqueKey: "y"}, task.ErrDuplicate)
 		time.Sleep(time.Minute)
 		e.is(q.Wait(ctx, "x"), task.ErrNotFound)
 	}},

@@ -182,21 +182,21 @@ var roomCases = []testCase{
 	{"EvictWait", "is returned by Wait when the task was deleted, truncated, evicted or cancelled with its group", func(e *env) {
 		q, evicted := e.evicting(options{Capacity: 2})
 		q.put("a1")
-		q.one("a2", task.PutOptions{Address: "x"})
+		q.one("a2", task.PutOptions{UniqueKey: "x"})
 		wait := q.waiting("x")
 		q.evicts(evicted, "b1", "a2")
 		wait.returns(task.ErrDeleted)
 	}},
 	{"EvictNothing", "A call that returns an error has changed nothing", func(e *env) {
 		q, evicted := e.evicting(options{Capacity: 3})
-		q.one("a1", addressed)
+		q.one("a1", unique)
 		q.one("a2", task.PutOptions{Group: "g"})
 		q.start("g")
 		q.put("a3")
 		q.first("a1")
 		q.first("a2")
 		q.cancel()
-		q.refuses("b1", addressed, task.ErrDuplicateAddress)
+		q.refuses("b1", unique, task.ErrDuplicate)
 		q.refuses("b1", task.PutOptions{Group: "g"}, task.ErrGroupCancelled)
 		equal(e, "evicted", len(*evicted), 0)
 		q.evicts(evicted, "b1", "a3")
@@ -219,7 +219,7 @@ var roomCases = []testCase{
 	}},
 	{"EvictOldestAlone", "of the new task's own key if that has as many", func(e *env) {
 		q, evicted := e.evicting(options{Capacity: 1, WhenFull: fairq.EvictOldest})
-		q.one("a1", addressed)
+		q.one("a1", unique)
 		wait := q.waiting("x")
 		q.evicts(evicted, "a2", "a1")
 		wait.returns(task.ErrDeleted)
@@ -283,7 +283,7 @@ var roomCases = []testCase{
 			for name := range strings.FieldsSeq(names) {
 				b := task.Batch[string]{Key: name[:1], Payload: name}
 				if name == "x1" {
-					b.Options.Address = name
+					b.Options.UniqueKey = name
 				}
 				if name == "bad" {
 					b.Options.Delay = -1
@@ -294,7 +294,7 @@ var roomCases = []testCase{
 			e.is(err, want)
 			return ids
 		}
-		ids := batch("a1 x1 x1 b1", task.ErrDuplicateAddress)
+		ids := batch("a1 x1 x1 b1", task.ErrDuplicate)
 		equal(e, "tasks put", len(ids), 2)
 		equal(e, "the second one", q.peek(ids[1]).Payload, "x1")
 		q.order("a1 x1")

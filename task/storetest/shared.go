@@ -145,11 +145,11 @@ var sharedCases = []testCase{
 		put.returns(nil)
 		other.refuses("c1", task.PutOptions{}, fairq.ErrFull)
 	}},
-	{"Wait", "waits until the task with that address is gone or buried", func(e *env) {
+	{"Wait", "waits until the task with that unique key is gone or buried", func(e *env) {
 		q, other := e.two(options{Retention: time.Hour})
-		q.one("a1", addressed)
+		q.one("a1", unique)
 		wait := q.waiting("x")
-		other.refuses("b1", addressed, task.ErrDuplicateAddress)
+		other.refuses("b1", unique, task.ErrDuplicate)
 		other.first("a1").ack()
 		later()
 		wait.returns(nil)
@@ -266,13 +266,13 @@ var sharedCases = []testCase{
 	}},
 	{"Names", "opens the queue of that name, and makes it if there is none", func(e *env) {
 		q, other := e.open(), e.openIn(e.store, "Queue")
-		id := q.one("a1", addressed)
+		id := q.one("a1", unique)
 		take := other.taking()
 		other.gone(id)
 		e.is(other.Wait(ctx, "x"), task.ErrNotFound)
 		e.ok(q.Pause(ctx))
 		take.waits()
-		other.one("b1", addressed)
+		other.one("b1", unique)
 		got(take, "b1")
 		e.ok(other.Drop(ctx))
 		q.state(task.Ready, id)

@@ -59,7 +59,7 @@ var themes = []theme{
 	{"Take", takeCases, false},
 	{"Room", roomCases, false},
 	{"PutWait", putWaitCases, false},
-	{"Address", addressCases, false},
+	{"UniqueKey", uniqueKeyCases, false},
 	{"Group", groupCases, false},
 	{"View", viewCases, false},
 	{"Event", eventCases, false},

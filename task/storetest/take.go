@@ -299,11 +299,11 @@ var putWaitCases = []testCase{
 	{"BarredIsRefused", "it waits for it", func(e *env) {
 		q := e.open(options{KeyCapacity: 1})
 		id := q.put("a1")[0]
-		one := begin(e, func() (task.ID, error) { return q.PutWait(ctx, "a", "a2", addressed) })
+		one := begin(e, func() (task.ID, error) { return q.PutWait(ctx, "a", "a2", unique) })
 		two := q.putting("a3")
-		q.one("b1", addressed)
+		q.one("b1", unique)
 		q.remove(id)
-		one.returns(task.ErrDuplicateAddress)
+		one.returns(task.ErrDuplicate)
 		q.state(task.Ready, two.returns(nil))
 	}},
 	{"BarredIsCancelled", "A context that ends loses nothing.", func(e *env) {
@@ -356,7 +356,7 @@ var putWaitCases = []testCase{
 			q.order("b1")
 		}
 	}},
-	{"Refused", "see also [ErrInvalid], [ErrDuplicateAddress], [ErrGroupCancelled]", func(e *env) {
+	{"Refused", "see also [ErrInvalid], [ErrDuplicate], [ErrGroupCancelled]", func(e *env) {
 		q := e.open(options{Capacity: 1})
 		id := q.put("z1")[0]
 		put := begin(e, func() (task.ID, error) { return q.PutWait(ctx, "a", "a1", task.PutOptions{Priority: -1}) })
@@ -365,7 +365,7 @@ var putWaitCases = []testCase{
 		for _, key := range []string{"a", "b", "c"} {
 			o := task.PutOptions{}
 			if key != "c" {
-				o.Address = "x"
+				o.UniqueKey = "x"
 			}
 			calls = append(calls, begin(e, func() (task.ID, error) { return q.PutWait(ctx, key, key+"1", o) }))
 		}
@@ -376,7 +376,7 @@ var putWaitCases = []testCase{
 			e.ok(t.Ack(ctx))
 		}
 		if calls[1].over() && calls[1].err != nil {
-			e.is(calls[1].err, task.ErrDuplicateAddress)
+			e.is(calls[1].err, task.ErrDuplicate)
 		}
 		calls[0].returns(nil)
 		calls[2].returns(nil)

@@ -170,7 +170,7 @@ var viewCases = []testCase{
 	{"Truncate", "deletes all tasks, and returns how many. All leases are lost.", func(e *env) {
 		q := e.open()
 		ids, l := q.everywhere()
-		q.one("x1", addressed)
+		q.one("x1", unique)
 		wait := q.waiting("x")
 		n, err := q.Truncate(ctx)
 		e.ok(err)

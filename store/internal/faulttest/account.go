@@ -63,16 +63,16 @@ type account struct {
 	t      testing.TB
 	report func(format string, args ...any) // of a mistake
 
-	lines     []Line
-	line      int
-	now       *Line
-	fates     map[string]*fate
-	groups    map[string]*group
-	addresses map[string]*fate // who has had it last for sure
-	calls     map[string]int   // the lines of what has begun and not ended
-	batches   map[string][]*fate
-	killed    map[string]int64
-	stalled   map[string]bool
+	lines      []Line
+	line       int
+	now        *Line
+	fates      map[string]*fate
+	groups     map[string]*group
+	uniqueKeys map[string]*fate // who has had it last for sure
+	calls      map[string]int   // the lines of what has begun and not ended
+	batches    map[string][]*fate
+	killed     map[string]int64
+	stalled    map[string]bool
 
 	// rough is set where the database fails: then calls may return errors, and it may not be known whether they were done.
 	rough bool
@@ -85,7 +85,7 @@ type account struct {
 
 func newAccount(t testing.TB) *account {
 	a := &account{
-		t: t, fates: map[string]*fate{}, groups: map[string]*group{}, addresses: map[string]*fate{}, calls: map[string]int{},
+		t: t, fates: map[string]*fate{}, groups: map[string]*group{}, uniqueKeys: map[string]*fate{}, calls: map[string]int{},
 		batches: map[string][]*fate{}, killed: map[string]int64{}, stalled: map[string]bool{},
 	}
 	mistakes := 0
@@ -244,14 +244,14 @@ func (a *account) endPut(batch []*fate, l *Line) {
 		if f.put == yes {
 			a.room(f)
 		}
-		if f.put != yes || f.Address == "" {
+		if f.put != yes || f.UniqueKey == "" {
 			continue
 		}
-		other := a.addresses[f.queue+f.Address]
+		other := a.uniqueKeys[f.queue+f.UniqueKey]
 		if other != nil && other.began < f.began && other.put == yes && !a.mayBeOver(other) {
-			a.wrong(f, "task %d has its address", other.id)
+			a.wrong(f, "task %d has its unique key", other.id)
 		}
-		a.addresses[f.queue+f.Address] = f
+		a.uniqueKeys[f.queue+f.UniqueKey] = f
 	}
 }
 

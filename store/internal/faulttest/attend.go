@@ -51,7 +51,7 @@ const attending = 4
 
 func attend(ctx context.Context, q *task.Queue[string], name string, most time.Duration) error {
 	begun := time.Now()
-	id, err := q.Put(ctx, name, name, task.PutOptions{Address: name})
+	id, err := q.Put(ctx, name, name, task.PutOptions{UniqueKey: name})
 	if err != nil {
 		return err
 	}

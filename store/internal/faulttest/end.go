@@ -28,11 +28,11 @@ func (a *account) end(gone map[string][]task.Ended) {
 				a.wrong(f, "it has ended twice, also as %d", e.ID)
 			}
 			f.ended = e
-			if e.Address != "" {
-				if before := last[e.Address]; before != nil && before.At.After(e.Created.Add(time.Second)) {
-					a.wrong(f, "its address was that of task %d until %v, it was put at %v", before.ID, before.At, e.Created)
+			if e.UniqueKey != "" {
+				if before := last[e.UniqueKey]; before != nil && before.At.After(e.Created.Add(time.Second)) {
+					a.wrong(f, "its unique key was that of task %d until %v, it was put at %v", before.ID, before.At, e.Created)
 				}
-				last[e.Address] = e
+				last[e.UniqueKey] = e
 			}
 		}
 	}
@@ -67,7 +67,7 @@ func (a *account) endOf(f *fate) {
 	if e == nil {
 		return
 	}
-	if f.id != 0 && e.ID != f.id || e.Key != f.Key || e.Address != f.Address {
+	if f.id != 0 && e.ID != f.id || e.Key != f.Key || e.UniqueKey != f.UniqueKey {
 		a.wrong(f, "it has ended as another one: %+v", e)
 	}
 	failed := (*task.Error)(nil)

@@ -52,7 +52,7 @@ type Put struct {
 	Delay       time.Duration `json:",omitempty"`
 	TTR         time.Duration `json:",omitempty"`
 	MaxAttempts int           `json:",omitempty"`
-	Address     string        `json:",omitempty"`
+	UniqueKey   string        `json:",omitempty"`
 	Group       string        `json:",omitempty"`
 	Role        task.Role     `json:",omitempty"`
 }
@@ -129,6 +129,6 @@ func class(err error) string {
 }
 
 var rulesSay = map[string]error{
-	"lost": task.ErrLeaseLost, "duplicate": task.ErrDuplicateAddress, "full": fairq.ErrFull, "not found": task.ErrNotFound,
+	"lost": task.ErrLeaseLost, "duplicate": task.ErrDuplicate, "full": fairq.ErrFull, "not found": task.ErrNotFound,
 	"cancelled": task.ErrGroupCancelled,
 }

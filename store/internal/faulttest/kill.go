@@ -75,7 +75,7 @@ func Kill(t *testing.T, open Opener, where string) {
 		"%d leases of stalled processes lost, %d takes nobody knew of, the longest call took %v", a.kills, len(a.fates), a.back, a.waits, a.lost, a.hidden, a.longest)
 }
 
-// bystanders puts tasks with addresses, and waits for them, until the function that it returns is called.
+// bystanders puts tasks with unique keys, and waits for them, until the function that it returns is called.
 func bystanders(t *testing.T, s Store, journal *Journal) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -86,7 +86,7 @@ func bystanders(t *testing.T, s Store, journal *Journal) (stop func()) {
 		for i := range 2 {
 			l := &load{Self: self, name: name, queue: q, rand: rand.New(rand.NewPCG(0, uint64(i))), id: 100 + i, names: names}
 			wg.Go(func() {
-				for ctx.Err() == nil && assert.NoError(t, l.putAddressed()) {
+				for ctx.Err() == nil && assert.NoError(t, l.putUnique()) {
 				}
 			})
 		}
@@ -168,15 +168,15 @@ func (l *load) gone(t *testing.T) (all []task.Ended) {
 	}
 }
 
-// outcomes asks for the outcome of the last task of each address.
+// outcomes asks for the outcome of the last task of each unique key.
 func (l *load) outcomes(t *testing.T, gone []task.Ended) {
 	last := map[string]task.Ended{}
 	for _, e := range gone {
-		if e.Address != "" {
-			last[e.Address] = e
+		if e.UniqueKey != "" {
+			last[e.UniqueKey] = e
 		}
 	}
-	for address, e := range last {
-		require.Equal(t, e.Outcome, l.queue.Wait(l.Stop, address), address)
+	for uniqueKey, e := range last {
+		require.Equal(t, e.Outcome, l.queue.Wait(l.Stop, uniqueKey), uniqueKey)
 	}
 }

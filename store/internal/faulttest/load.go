@@ -124,7 +124,7 @@ func (l *load) putSomething() error {
 		}
 		return expected(l.putBatch(puts))
 	case p < 90:
-		return l.putAddressed()
+		return l.putUnique()
 	default:
 		return l.putGroup()
 	}
@@ -154,7 +154,7 @@ func (l *load) newPut() Put {
 
 func (p *Put) options() task.PutOptions {
 	return task.PutOptions{
-		Priority: p.Priority, Kind: p.Kind, Delay: p.Delay, TTR: p.TTR, MaxAttempts: p.MaxAttempts, Address: p.Address,
+		Priority: p.Priority, Kind: p.Kind, Delay: p.Delay, TTR: p.TTR, MaxAttempts: p.MaxAttempts, UniqueKey: p.UniqueKey,
 		Group: p.Group, Role: p.Role,
 	}
 }
@@ -181,16 +181,16 @@ func (l *load) putBatch(puts []Put) error {
 	return err
 }
 
-// putAddressed puts a task with an address that only this goroutine uses, and maybe waits for its end.
-func (l *load) putAddressed() error {
+// putUnique puts a task with a unique key that only this goroutine uses, and maybe waits for its end.
+func (l *load) putUnique() error {
 	p := l.newPut()
-	p.Address = fmt.Sprintf("address %d %d", l.id, l.rand.IntN(4))
+	p.UniqueKey = fmt.Sprintf("unique key %d %d", l.id, l.rand.IntN(4))
 	if err := l.put(p); err != nil || l.chance(50) {
 		return expected(err)
 	}
 	ctx, cancel := context.WithTimeout(l.Stop, 2*time.Second)
 	defer cancel()
-	err := l.queue.Wait(ctx, p.Address)
+	err := l.queue.Wait(ctx, p.UniqueKey)
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return nil // it takes too long, which is no mistake
 	}

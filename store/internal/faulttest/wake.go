@@ -39,12 +39,12 @@ func Wake(t *testing.T, open Opener, where string, usually time.Duration) {
 		})
 		wake("resume", func() error { return plain.Resume(ctx) })
 
-		id, err := room.Put(ctx, "key", "", task.PutOptions{Address: "address"})
+		id, err := room.Put(ctx, "key", "", task.PutOptions{UniqueKey: "unique key"})
 		require.NoError(t, err)
 		child.Tell()
 		wake("room", func() error { return room.Delete(ctx, id) })
 
-		_, err = plain.Put(ctx, "key", "", task.PutOptions{Address: "address"})
+		_, err = plain.Put(ctx, "key", "", task.PutOptions{UniqueKey: "unique key"})
 		require.NoError(t, err)
 		child.Tell()
 		taken, err := plain.Take(ctx)
@@ -158,7 +158,7 @@ func (w *waiter) outcome() error {
 		return err
 	}
 	w.Say("waiting for outcome")
-	if err := w.plain.Wait(w.Stop, "address"); err != nil {
+	if err := w.plain.Wait(w.Stop, "unique key"); err != nil {
 		return err
 	}
 	w.Say("outcome")

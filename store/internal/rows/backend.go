@@ -85,7 +85,7 @@ func (q *queue) knows(l Line) bool {
 
 // said tells whether an error is what the rules say, not one of the database.
 func said(err error) bool {
-	return errors.Is(err, fairq.ErrFull) || errors.Is(err, task.ErrDuplicateAddress) || errors.Is(err, task.ErrGroupCancelled) ||
+	return errors.Is(err, fairq.ErrFull) || errors.Is(err, task.ErrDuplicate) || errors.Is(err, task.ErrGroupCancelled) ||
 		errors.Is(err, task.ErrInvalid)
 }
 
@@ -361,10 +361,10 @@ func (b *backend) Drop(ctx context.Context) error {
 }
 
 // Outcome implements [task.Backend].
-func (b *backend) Outcome(ctx context.Context, address string) (o task.Outcome, err error) {
+func (b *backend) Outcome(ctx context.Context, uniqueKey string) (o task.Outcome, err error) {
 	err = b.call(ctx, "Wait", call{run: func(u *unit) error {
 		u.follow() // first, so that nothing is missed
-		if r := u.findAddress(address); r != nil {
+		if r := u.findUniqueKey(uniqueKey); r != nil {
 			o = task.Outcome{ID: task.ID(r.ID), Done: r.State == task.Buried}
 			if end := outcomeOf(r); o.Done {
 				o.Err = end.error()
@@ -373,11 +373,11 @@ func (b *backend) Outcome(ctx context.Context, address string) (o task.Outcome, 
 			}
 			return nil
 		}
-		if end := must(u.v.Outcome(address)); end != nil && end.Until > u.now {
+		if end := must(u.v.Outcome(uniqueKey)); end != nil && end.Until > u.now {
 			o = task.Outcome{ID: task.ID(end.ID), Done: true, Err: end.error()}
 			return nil
 		}
-		return fmt.Errorf("%w: address %q", task.ErrNotFound, address)
+		return fmt.Errorf("%w: unique key %q", task.ErrNotFound, uniqueKey)
 	}})
 	return o, err
 }

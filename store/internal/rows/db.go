@@ -98,7 +98,7 @@ type Row struct {
 	ID          uint64
 	Key         string
 	Kind        string
-	Address     string // "" means none, as for Group
+	UniqueKey   string // "" means none, as for Group
 	Role        task.Role
 	Priority    int
 	Weight      int
@@ -156,20 +156,20 @@ type Group struct {
 	Tasks, Members     int
 }
 
-// Outcome is a row of the table of outcomes: how a task with an address ended.
+// Outcome is a row of the table of outcomes: how a task with a unique key ended.
 type Outcome struct {
-	Address string
-	ID      uint64
-	How     How
-	Err     *task.Error // if How is Failed
-	Until   int64
+	UniqueKey string
+	ID        uint64
+	How       How
+	Err       *task.Error // if How is Failed
+	Until     int64
 }
 
 // Done is a row of the table of tasks that are gone, for queues that have a history. An ID can be there only once.
 type Done struct {
 	ID                uint64
 	Key, Kind         string
-	Address           string
+	UniqueKey         string
 	Payload           []byte
 	Attempts          int
 	Created, Finished int64
@@ -216,13 +216,13 @@ type View interface {
 	// of the transaction.
 	Number() (uint64, error)
 
-	// Get returns the row with that id, nil if there is none. So do ByAddress and the other methods that return a pointer.
+	// Get returns the row with that id, nil if there is none. So do ByUniqueKey and the other methods that return a pointer.
 	Get(id uint64, payload bool) (*Row, error)
 
-	// Peek returns the rows with these ids, in any order, and ByAddress the one with that address. They lock nothing, so that nobody
+	// Peek returns the rows with these ids, in any order, and ByUniqueKey the one with that unique key. They lock nothing, so that nobody
 	// passes over what is only looked at; to change such a row it is read again.
 	Peek(ids []uint64, payload bool) ([]*Row, error)
-	ByAddress(address string, payload bool) (*Row, error)
+	ByUniqueKey(uniqueKey string, payload bool) (*Row, error)
 
 	Insert(r *Row) error
 	Update(r *Row) error // all but what never changes
@@ -295,7 +295,7 @@ type View interface {
 	Group(name string) (*Group, error)
 	SetGroup(g *Group) error // writes the row, or deletes it if it has no tasks
 
-	Outcome(address string) (*Outcome, error)
+	Outcome(uniqueKey string) (*Outcome, error)
 	SetOutcome(o *Outcome) error // writes the row, or deletes it if Until is 0
 
 	// Ended returns the ids of the outcomes that were written since a mark was returned, whoever has written them, with How and

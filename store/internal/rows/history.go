@@ -14,7 +14,7 @@ func (u *unit) remember(r *Row, o *Outcome) {
 		return
 	}
 	d := &Done{
-		ID: r.ID, Key: r.Key, Kind: r.Kind, Address: r.Address, Payload: r.Payload, Attempts: r.Attempts,
+		ID: r.ID, Key: r.Key, Kind: r.Kind, UniqueKey: r.UniqueKey, Payload: r.Payload, Attempts: r.Attempts,
 		Created: r.Created, Finished: u.now, How: o.How, Err: o.Err, Until: plus(u.now, keep),
 	}
 	check(u.v.AddDone(d))
@@ -72,7 +72,7 @@ func (d *Done) ended() task.Ended {
 	o := Outcome{How: d.How, Err: d.Err}
 	return task.Ended{
 		Info: task.Info{
-			ID: task.ID(d.ID), Key: d.Key, Kind: d.Kind, Address: d.Address, Attempts: d.Attempts, Created: timeOf(d.Created), Err: d.Err,
+			ID: task.ID(d.ID), Key: d.Key, Kind: d.Kind, UniqueKey: d.UniqueKey, Attempts: d.Attempts, Created: timeOf(d.Created), Err: d.Err,
 		},
 		Payload: d.Payload, At: timeOf(d.Finished), Outcome: o.error(),
 	}

@@ -161,11 +161,11 @@ func TestJoinedBesideOthers(t *testing.T) {
 	})
 }
 
-// Of two transactions that put a task with the same address at the same time, the second one is told so, and can go on.
-func TestJoinedAddress(t *testing.T) {
+// Of two transactions that put a task with the same unique key at the same time, the second one is told so, and can go on.
+func TestJoinedUniqueKey(t *testing.T) {
 	twoProcesses(t, func(t *testing.T, db *rowstest.DB, q, _ queue) {
-		put := func(ctx context.Context, payload, address string) error {
-			return second(q.Put(ctx, "a", payload, task.PutOptions{Address: address}))
+		put := func(ctx context.Context, payload, uniqueKey string) error {
+			return second(q.Put(ctx, "a", payload, task.PutOptions{UniqueKey: uniqueKey}))
 		}
 		one, first, err := db.Join(t.Context())
 		require.NoError(t, err)
@@ -179,7 +179,7 @@ func TestJoinedAddress(t *testing.T) {
 		}()
 		synctest.Wait()
 		require.NoError(t, first.Commit())
-		require.ErrorIs(t, <-errs, task.ErrDuplicateAddress)
+		require.ErrorIs(t, <-errs, task.ErrDuplicate)
 		require.NoError(t, <-errs)
 		require.NoError(t, rest.Commit())
 		require.Equal(t, []string{"a1 ready", "a3 ready"}, q.names())

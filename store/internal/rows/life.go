@@ -16,9 +16,9 @@ func (u *unit) put(n *task.New) (id task.ID, victim *task.Record, err error) {
 	if n.Kind != "" {
 		u.hasKind()
 	}
-	if n.Address != "" {
-		if r := u.findAddress(n.Address); r != nil {
-			return 0, nil, fmt.Errorf("%w: %q is task %d", task.ErrDuplicateAddress, n.Address, r.ID)
+	if n.UniqueKey != "" {
+		if r := u.findUniqueKey(n.UniqueKey); r != nil {
+			return 0, nil, fmt.Errorf("%w: %q is task %d", task.ErrDuplicate, n.UniqueKey, r.ID)
 		}
 	}
 	var g *Group
@@ -55,7 +55,7 @@ func (u *unit) put(n *task.New) (id task.ID, victim *task.Record, err error) {
 func (u *unit) newRow(n *task.New, payload []byte) *Row {
 	id := u.number()
 	r := &Row{
-		ID: id, Key: n.Key, Kind: n.Kind, Address: n.Address, Group: n.Group, Role: n.Role, Priority: n.Priority, Weight: n.Weight,
+		ID: id, Key: n.Key, Kind: n.Kind, UniqueKey: n.UniqueKey, Group: n.Group, Role: n.Role, Priority: n.Priority, Weight: n.Weight,
 		Payload: payload, TTR: n.TTR, MaxAttempts: n.MaxAttempts, Created: u.now, Deadline: deadline(n.Deadline), Place: id,
 	}
 	if n.TTL > 0 {
@@ -263,10 +263,10 @@ func (u *unit) bury(r *Row, now int64, lease uint64) {
 	u.end(r, outcomeOf(r))
 }
 
-// end tells how a task has ended, here and to others, if it has an address.
+// end tells how a task has ended, here and to others, if it has a unique key.
 func (u *unit) end(r *Row, o Outcome) {
-	if r.Address != "" {
-		o.Address, o.ID, o.Until = r.Address, r.ID, plus(u.now, u.q.settings.Retention)
+	if r.UniqueKey != "" {
+		o.UniqueKey, o.ID, o.Until = r.UniqueKey, r.ID, plus(u.now, u.q.settings.Retention)
 		check(u.v.SetOutcome(&o))
 		u.arm(u.forgets(o.Until))
 		u.ended(r.ID, o)
@@ -325,8 +325,8 @@ func (u *unit) gone(r *Row, why task.EventType, now int64, lease uint64, o Outco
 func (u *unit) kick(r *Row) {
 	u.stats.Kicks++
 	r.Attempts = 0
-	if r.Address != "" { // it has not ended any more
-		check(u.v.SetOutcome(&Outcome{Address: r.Address, ID: r.ID}))
+	if r.UniqueKey != "" { // it has not ended any more
+		check(u.v.SetOutcome(&Outcome{UniqueKey: r.UniqueKey, ID: r.ID}))
 	}
 	u.back(r, false, task.EventKick, u.now, 0)
 }

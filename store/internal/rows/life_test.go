@@ -396,7 +396,7 @@ func TestKeptPlaces(t *testing.T) {
 // How a task has ended that was buried is known by its error, also once its time to live is over.
 func TestExpiredWhenBuried(t *testing.T) {
 	everywhere(t, task.Options[string]{Retention: time.Hour}, func(q queue) {
-		_, err := q.Put(q.Context(), "a", "a1", task.PutOptions{Address: "x", TTL: time.Minute})
+		_, err := q.Put(q.Context(), "a", "a1", task.PutOptions{UniqueKey: "x", TTL: time.Minute})
 		require.NoError(q, err)
 		require.NoError(q, q.take("a1").Bury(q.Context(), errBroken))
 		time.Sleep(2 * time.Minute)

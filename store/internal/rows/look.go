@@ -121,7 +121,7 @@ func (u *unit) look() {
 
 // Outcomes are looked at in the order in which they are written, so that it does not matter how many tasks are awaited. They stay
 // for some time after they can be asked for. If somebody has not looked for that long, or an outcome was replaced by that
-// of another task with the same address, it is missed: so now and then it is asked whether what is awaited is still there.
+// of another task with the same unique key, it is missed: so now and then it is asked whether what is awaited is still there.
 const (
 	keepEnds  = 2 * checkEnds
 	checkEnds = time.Minute

@@ -422,13 +422,13 @@ func TestSlowToCommit(t *testing.T) {
 
 // While a transaction of the caller's has something locked that is due, others look for it now and then, not all the time.
 func TestLockedWhileDue(t *testing.T) {
-	addressed := task.PutOptions{Address: "x"}
+	unique := task.PutOptions{UniqueKey: "x"}
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
 		db.Shared = true
 		q := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Second}), task.Options[string]{})
 		put := func() *task.Task[string] {
-			_, err := q.Put(t.Context(), "a", "a1", addressed)
+			_, err := q.Put(t.Context(), "a", "a1", unique)
 			require.NoError(t, err)
 			got, err := q.Take(t.Context())
 			require.NoError(t, err)

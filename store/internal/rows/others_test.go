@@ -123,7 +123,7 @@ func TestErrors(t *testing.T) {
 				short, err = task.Open(ctx, s, "short", &task.Options[string]{})
 				return err
 			}},
-			{`Put, queue "short"`, func() error { return second(short.Put(ctx, "a", "a", task.PutOptions{Address: "x"})) }},
+			{`Put, queue "short"`, func() error { return second(short.Put(ctx, "a", "a", task.PutOptions{UniqueKey: "x"})) }},
 			{`Truncate, queue "short"`, func() error { return second(short.Truncate(ctx)) }},
 			{`History, queue "short"`, func() error { return second(s.History(ctx, "short", 0, 10)) }},
 			{`Drop, queue "short"`, func() error { return short.Drop(ctx) }},
@@ -180,12 +180,12 @@ func TestJoinedErrors(t *testing.T) {
 	})
 }
 
-// Who waits for a task does not wait for another one that has its address now.
-func TestAddressIsReused(t *testing.T) {
+// Who waits for a task does not wait for another one that has its unique key now.
+func TestUniqueKeyIsReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
 		q, other := openQueue(t, open(db), task.Options[string]{}), openQueue(t, open(db.Reopen()), task.Options[string]{})
-		put := func() { require.NoError(t, second(other.Put(t.Context(), "a", "a1", task.PutOptions{Address: "x"}))) }
+		put := func() { require.NoError(t, second(other.Put(t.Context(), "a", "a1", task.PutOptions{UniqueKey: "x"}))) }
 		put()
 		ended := make(chan error, 1)
 		go func() { ended <- q.Wait(t.Context(), "x") }()
@@ -223,8 +223,8 @@ type lateBackend struct {
 	gate chan struct{}
 }
 
-func (b lateBackend) Outcome(ctx context.Context, address string) (task.Outcome, error) {
-	o, err := b.Backend.Outcome(ctx, address)
+func (b lateBackend) Outcome(ctx context.Context, uniqueKey string) (task.Outcome, error) {
+	o, err := b.Backend.Outcome(ctx, uniqueKey)
 	<-b.gate
 	return o, err
 }
@@ -235,7 +235,7 @@ func TestBeginsToWait(t *testing.T) {
 		db, gate, commit := rowstest.NewDB(time.Now), make(chan struct{}), make(chan struct{})
 		q := openQueue(t, lateOutcomes{open(db), gate}, task.Options[string]{})
 		other := openQueue(t, open(db.Reopen()), task.Options[string]{})
-		require.NoError(t, second(q.Put(t.Context(), "a", "a1", task.PutOptions{Address: "x"})))
+		require.NoError(t, second(q.Put(t.Context(), "a", "a1", task.PutOptions{UniqueKey: "x"})))
 		ended := make(chan error, 1)
 		go func() { ended <- q.Wait(t.Context(), "x") }()
 		synctest.Wait()

@@ -91,7 +91,7 @@ func (u *unit) record(r *Row) task.Record {
 
 func (u *unit) info(r *Row, i *task.Info) {
 	*i = task.Info{
-		ID: task.ID(r.ID), Key: r.Key, Kind: r.Kind, Address: r.Address, Group: r.Group, Role: r.Role, State: r.State,
+		ID: task.ID(r.ID), Key: r.Key, Kind: r.Kind, UniqueKey: r.UniqueKey, Group: r.Group, Role: r.Role, State: r.State,
 		Priority: r.Priority, Attempts: r.Attempts, MaxAttempts: r.MaxAttempts, Created: timeOf(r.Created),
 		ReadyAt: timeOf(r.ReadyAt), Until: timeOf(r.Until), Deadline: timeOfDeadline(r.Deadline), Expires: timeOf(r.ends()), Err: r.Err,
 	}

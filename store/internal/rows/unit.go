@@ -200,9 +200,9 @@ func (u *unit) peek(id uint64) *Row {
 	})
 }
 
-// findAddress returns the task with that address, nil if there is none. It is not to be changed.
-func (u *unit) findAddress(address string) *Row {
-	return u.upToDate(func() (*Row, error) { return u.v.ByAddress(address, false) })
+// findUniqueKey returns the task with that unique key, nil if there is none. It is not to be changed.
+func (u *unit) findUniqueKey(uniqueKey string) *Row {
+	return u.upToDate(func() (*Row, error) { return u.v.ByUniqueKey(uniqueKey, false) })
 }
 
 // upToDate returns what look finds after all that is due for that has happened.

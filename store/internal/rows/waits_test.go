@@ -27,14 +27,14 @@ func TestLookingLocksNothing(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
 		db.Shared = true
 		q, other := openQueue(t, seldom(db), task.Options[string]{}), openQueue(t, seldom(db.Reopen()), task.Options[string]{})
-		id, err := q.Put(t.Context(), "a", "a1", task.PutOptions{Address: "x"})
+		id, err := q.Put(t.Context(), "a", "a1", task.PutOptions{UniqueKey: "x"})
 		require.NoError(t, err)
 		join(t, db, func(ctx context.Context) {
 			one, err := q.Peek(ctx, id)
 			require.NoError(t, err)
 			require.Equal(t, "a1", one.Payload)
-			_, err = q.Put(ctx, "a", "a2", task.PutOptions{Address: "x"})
-			require.ErrorIs(t, err, task.ErrDuplicateAddress)
+			_, err = q.Put(ctx, "a", "a2", task.PutOptions{UniqueKey: "x"})
+			require.ErrorIs(t, err, task.ErrDuplicate)
 			_, err = q.List(ctx, task.ListOptions{})
 			require.NoError(t, err)
 			require.NoError(t, other.take("a1").Ack(t.Context()))
@@ -79,7 +79,7 @@ type waitModel struct {
 	db       *rowstest.DB // of those who wait
 	q, other queue
 	waiting  map[task.ID][]chan error
-	names    map[task.ID]string // the addresses
+	names    map[task.ID]string // the unique keys
 	n        int
 }
 
@@ -110,8 +110,8 @@ func (m *waitModel) step() {
 	ctx := m.Context()
 	for range m.rnd.IntN(3) {
 		m.n++
-		id, err := m.other.Put(ctx, "a", "", task.PutOptions{Address: fmt.Sprint("x", m.n%5)})
-		if !errors.Is(err, task.ErrDuplicateAddress) {
+		id, err := m.other.Put(ctx, "a", "", task.PutOptions{UniqueKey: fmt.Sprint("x", m.n%5)})
+		if !errors.Is(err, task.ErrDuplicate) {
 			require.NoError(m, err)
 			m.names[id] = fmt.Sprint("x", m.n%5)
 		}

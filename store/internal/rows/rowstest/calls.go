@@ -75,20 +75,20 @@ func (v *views) give(n uint64, f func()) {
 // held returns the numbers of all consumers.
 func (v *views) held() []uint64 { return slices.Sorted(v.model.q.consumers.keys()) }
 
-// address returns an address that no row has.
-func (v *views) address() string {
-	address := v.values.of(v.values.addresses)
+// uniqueKey returns one that no row has.
+func (v *views) uniqueKey() string {
+	uniqueKey := v.values.of(v.values.uniqueKeys)
 	for r := range v.model.all() {
-		if r.Address == address {
+		if r.UniqueKey == uniqueKey {
 			return ""
 		}
 	}
-	return address
+	return uniqueKey
 }
 
 func (v *views) insert() {
 	for range pick(v.rnd, 1, 1, 1, 5) {
-		r := v.values.row(v.number(), v.address(), v.held())
+		r := v.values.row(v.number(), v.uniqueKey(), v.held())
 		both := twins{r, new(*r)}
 		v.write(func(w rows.View) error { return w.Insert(v.of(both, w)) }, "Insert(%s)", show(r))
 		if v.chance(3) {

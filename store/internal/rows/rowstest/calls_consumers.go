@@ -123,7 +123,7 @@ func (v *views) compareAll() {
 	for _, g := range val.groups {
 		read(v, func(w rows.View) (*rows.Group, error) { return w.Group(g) }, "Group(%q)", g)
 	}
-	for _, a := range val.addresses {
+	for _, a := range val.uniqueKeys {
 		read(v, func(w rows.View) (*rows.Outcome, error) { return w.Outcome(a) }, "Outcome(%q)", a)
 	}
 	read(v, func(w rows.View) ([]rows.Consumer, error) { return w.Consumers("", 0) }, "Consumers of all")

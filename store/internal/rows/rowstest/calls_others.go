@@ -124,10 +124,10 @@ func (v *views) groups() {
 }
 
 func (v *views) outcomes() {
-	address := v.values.of(v.values.addresses)
+	uniqueKey := v.values.of(v.values.uniqueKeys)
 	switch v.rnd.IntN(6) {
 	case 0, 1:
-		o := rows.Outcome{Address: address, ID: v.rowID(), How: rows.How(v.rnd.IntN(5)), Until: v.values.time()}
+		o := rows.Outcome{UniqueKey: uniqueKey, ID: v.rowID(), How: rows.How(v.rnd.IntN(5)), Until: v.values.time()}
 		if o.How == rows.Failed {
 			o.Err = v.values.failure()
 		}
@@ -137,7 +137,7 @@ func (v *views) outcomes() {
 			return w.SetOutcome(&o)
 		}, "SetOutcome(%s)", show(&o))
 	case 2:
-		read(v, func(w rows.View) (*rows.Outcome, error) { return w.Outcome(address) }, "Outcome(%q)", address)
+		read(v, func(w rows.View) (*rows.Outcome, error) { return w.Outcome(uniqueKey) }, "Outcome(%q)", uniqueKey)
 	case 3:
 		read(v, rows.View.NextOutcome, "NextOutcome")
 	case 4:
@@ -145,8 +145,8 @@ func (v *views) outcomes() {
 		v.note("SweepOutcomes(%d, %d)", now, n)
 		swept(v, n, &v.model.q.outcomes, func(_ string, o *rows.Outcome) bool { return o.Until != 0 && o.Until <= now },
 			func() error { return v.got.SweepOutcomes(now, n) },
-			func(address string) (bool, error) {
-				o, err := v.got.Outcome(address)
+			func(uniqueKey string) (bool, error) {
+				o, err := v.got.Outcome(uniqueKey)
 				return o != nil, err
 			})
 	}
@@ -163,7 +163,7 @@ func (v *views) history() {
 			Err: v.values.reason(), Until: v.values.time(),
 		}
 		if v.chance(2) {
-			d.Address = v.values.of(v.values.addresses)
+			d.UniqueKey = v.values.of(v.values.uniqueKeys)
 		}
 		v.write(func(w rows.View) error {
 			d := d

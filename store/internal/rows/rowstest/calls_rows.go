@@ -33,8 +33,8 @@ func (v *views) find() []twins {
 		id := v.rowID()
 		return one(read(v, func(w rows.View) (*rows.Row, error) { return w.Get(id, payload) }, "Get(%d, %v)", id, payload))
 	case 3:
-		a := val.of(val.addresses)
-		return one(read(v, func(w rows.View) (*rows.Row, error) { return w.ByAddress(a, payload) }, "ByAddress(%q, %v)", a, payload))
+		a := val.of(val.uniqueKeys)
+		return one(read(v, func(w rows.View) (*rows.Row, error) { return w.ByUniqueKey(a, payload) }, "ByUniqueKey(%q, %v)", a, payload))
 	case 4:
 		return v.ready()
 	case 5:

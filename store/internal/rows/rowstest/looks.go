@@ -24,8 +24,8 @@ func enterer(t *testing.T, db rows.DB) func() (rows.Tx, rows.View) {
 
 // testEnded checks that nobody misses an outcome, also if transactions are committed in another order than they write.
 func testEnded(t *testing.T, db rows.DB) {
-	write := func(v rows.View, address string, id uint64, until int64) {
-		ok(t, "SetOutcome", v.SetOutcome(&rows.Outcome{Address: address, ID: id, How: rows.Failed, Err: &task.Error{Message: address}, Until: until}))
+	write := func(v rows.View, uniqueKey string, id uint64, until int64) {
+		ok(t, "SetOutcome", v.SetOutcome(&rows.Outcome{UniqueKey: uniqueKey, ID: id, How: rows.Failed, Err: &task.Error{Message: uniqueKey}, Until: until}))
 	}
 	enter, mark := enterer(t, db), ""
 	in := func(f func(v rows.View)) {
@@ -90,7 +90,7 @@ func testLocked(t *testing.T, db rows.DB) {
 	}
 	var id uint64
 	in(t, db, exclusively(), func(v rows.View) {
-		id = insert(t, v, rows.Row{Key: "a", Kind: "k", Address: "x", Round: 1, Takeable: true})
+		id = insert(t, v, rows.Row{Key: "a", Kind: "k", UniqueKey: "x", Round: 1, Takeable: true})
 	})
 	enter := enterer(t, db)
 	tx, v := enter()
@@ -115,8 +115,8 @@ func testLocked(t *testing.T, db rows.DB) {
 	found, err := v.Peek([]uint64{id, 1 << 60}, true)
 	ok(t, "Peek", err)
 	equal(t, "rows of Peek", len(found), 1)
-	_, err = v.ByAddress("x", false)
-	ok(t, "ByAddress", err)
+	_, err = v.ByUniqueKey("x", false)
+	ok(t, "ByUniqueKey", err)
 	free(true)
 	_, err = v.Get(id, false)
 	ok(t, "Get", err)

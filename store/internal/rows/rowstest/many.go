@@ -26,7 +26,7 @@ func testMany(t *testing.T, db rows.DB) {
 	in(t, db, &rows.Plan{Exclusive: true, Numbers: n}, func(v rows.View) {
 		for i := range n {
 			ids = append(ids, insert(t, v, rows.Row{
-				Key: fmt.Sprint(i), Kind: fmt.Sprint(i), Address: fmt.Sprint("a", i), Group: "g", Round: 1, Takeable: true,
+				Key: fmt.Sprint(i), Kind: fmt.Sprint(i), UniqueKey: fmt.Sprint("a", i), Group: "g", Round: 1, Takeable: true,
 			}))
 		}
 		var err error

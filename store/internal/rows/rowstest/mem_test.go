@@ -129,7 +129,7 @@ func TestMisuse(t *testing.T) {
 	tasks := func(t *testing.T, v rows.View) *rows.Row {
 		n, err := v.Number()
 		require.NoError(t, err)
-		r := &rows.Row{ID: n, Address: "x", State: task.Ready}
+		r := &rows.Row{ID: n, UniqueKey: "x", State: task.Ready}
 		require.NoError(t, v.Insert(r))
 		return r
 	}
@@ -143,7 +143,7 @@ func TestMisuse(t *testing.T) {
 		"SameID": {"an ID is used twice", func(t *testing.T, _ rows.Tx, v rows.View) {
 			_ = v.Insert(&rows.Row{ID: tasks(t, v).ID, State: task.Ready})
 		}},
-		"SameAddress": {"an address is used twice", func(t *testing.T, _ rows.Tx, v rows.View) {
+		"SameUniqueKey": {"a unique key is used twice", func(t *testing.T, _ rows.Tx, v rows.View) {
 			tasks(t, v)
 			tasks(t, v)
 		}},

@@ -62,7 +62,7 @@ func (t *table[K, R]) fork() table[K, R] { return table[K, R]{t.committed, maps.
 func (q *queue) fork() *queue {
 	return &queue{
 		q.head.fork(), q.removed.fork(), q.rounds.fork(),
-		taskTable{q.tasks.fork(), q.tasks.byKey, q.tasks.byAddress},
+		taskTable{q.tasks.fork(), q.tasks.byKey, q.tasks.byUniqueKey},
 		q.keys.fork(),
 		q.served.fork(), q.consumers.fork(), q.groups.fork(), q.outcomes.fork(), q.done.fork(),
 	}

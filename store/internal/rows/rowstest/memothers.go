@@ -131,9 +131,9 @@ func (v *memView) SetGroup(g *rows.Group) error {
 	})
 }
 
-func (v *memView) Outcome(address string) (*rows.Outcome, error) {
+func (v *memView) Outcome(uniqueKey string) (*rows.Outcome, error) {
 	return get(v, "Outcome", func() *rows.Outcome {
-		if o := v.q.outcomes.get(address); o != nil {
+		if o := v.q.outcomes.get(uniqueKey); o != nil {
 			return cloneOutcome(*o)
 		}
 		return nil
@@ -142,12 +142,12 @@ func (v *memView) Outcome(address string) (*rows.Outcome, error) {
 
 func (v *memView) SetOutcome(o *rows.Outcome) error {
 	return v.do("SetOutcome", func() {
-		v.lock("outcomes", o.Address)
+		v.lock("outcomes", o.UniqueKey)
 		row := cloneOutcome(*o)
 		if o.Until == 0 {
 			row = nil
 		}
-		v.q.outcomes.set(o.Address, row)
+		v.q.outcomes.set(o.UniqueKey, row)
 	})
 }
 
@@ -174,8 +174,8 @@ func cloneOutcome(o rows.Outcome) *rows.Outcome {
 
 func (v *memView) SweepOutcomes(now int64, n int) error {
 	return v.do("SweepOutcomes", func() {
-		sweep(&v.q.outcomes, n, func(address string, o *rows.Outcome) bool {
-			return o.Until != 0 && o.Until <= now && v.free("outcomes", address)
+		sweep(&v.q.outcomes, n, func(uniqueKey string, o *rows.Outcome) bool {
+			return o.Until != 0 && o.Until <= now && v.free("outcomes", uniqueKey)
 		})
 	})
 }

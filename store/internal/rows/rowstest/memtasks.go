@@ -178,10 +178,10 @@ func (v *memView) Get(id uint64, payload bool) (*rows.Row, error) {
 	})
 }
 
-func (v *memView) ByAddress(address string, payload bool) (*rows.Row, error) {
-	return get(v, "ByAddress", func() *rows.Row {
-		r := v.q.tasks.at(address)
-		if address == "" || r == nil {
+func (v *memView) ByUniqueKey(uniqueKey string, payload bool) (*rows.Row, error) {
+	return get(v, "ByUniqueKey", func() *rows.Row {
+		r := v.q.tasks.at(uniqueKey)
+		if uniqueKey == "" || r == nil {
 			return nil
 		}
 		return v.out(r, payload, !locked)
@@ -203,11 +203,11 @@ func (v *memView) Insert(r *rows.Row) error {
 	return v.do("Insert", func() {
 		must(r.ID > 0 && r.ID <= v.tx.data.numbers[v.id], "an ID that is no Number")
 		must(v.q.tasks.get(r.ID) == nil, "an ID is used twice")
-		if r.Address != "" {
-			v.unique("address", r.Address, func() bool { return v.q.tasks.at(r.Address) == nil })
+		if r.UniqueKey != "" {
+			v.unique("unique key", r.UniqueKey, func() bool { return v.q.tasks.at(r.UniqueKey) == nil })
 		}
 		s := rows.Row{
-			ID: r.ID, Key: r.Key, Kind: r.Kind, Address: r.Address, Role: r.Role, Priority: r.Priority, Weight: r.Weight, Payload: bytes.Clone(r.Payload), TTR: r.TTR, MaxAttempts: r.MaxAttempts, Created: r.Created,
+			ID: r.ID, Key: r.Key, Kind: r.Kind, UniqueKey: r.UniqueKey, Role: r.Role, Priority: r.Priority, Weight: r.Weight, Payload: bytes.Clone(r.Payload), TTR: r.TTR, MaxAttempts: r.MaxAttempts, Created: r.Created,
 			Deadline: r.Deadline,
 		}
 		v.lock("tasks", r.ID)

@@ -93,16 +93,16 @@ func (t *table[K, R]) values() iter.Seq[*R] {
 // taskTable is the table of tasks. It has two indexes, for tests of many tasks.
 type taskTable struct {
 	table[uint64, rows.Row]
-	byKey     map[string]map[uint64]*rows.Row // what is committed
-	byAddress map[string]*rows.Row            // what is committed
+	byKey       map[string]map[uint64]*rows.Row // what is committed
+	byUniqueKey map[string]*rows.Row            // what is committed
 }
 
-func (t *taskTable) begin() taskTable { return taskTable{t.table.begin(), t.byKey, t.byAddress} }
+func (t *taskTable) begin() taskTable { return taskTable{t.table.begin(), t.byKey, t.byUniqueKey} }
 
 func (t *taskTable) commit() {
 	for id, r := range t.own {
 		if old := t.committed[id]; old != nil {
-			delete(t.byAddress, old.Address)
+			delete(t.byUniqueKey, old.UniqueKey)
 			if delete(t.byKey[old.Key], id); len(t.byKey[old.Key]) == 0 {
 				delete(t.byKey, old.Key)
 			}
@@ -116,8 +116,8 @@ func (t *taskTable) commit() {
 		t.byKey[r.Key][id] = r
 	}
 	for _, r := range t.own { // after those that are gone, which may have had the same
-		if r != nil && r.Address != "" {
-			t.byAddress[r.Address] = r
+		if r != nil && r.UniqueKey != "" {
+			t.byUniqueKey[r.UniqueKey] = r
 		}
 	}
 	t.table.commit()
@@ -134,14 +134,14 @@ func (t *taskTable) of(key string) iter.Seq[*rows.Row] {
 	}
 }
 
-// at returns the task with an address, nil if there is none.
-func (t *taskTable) at(address string) *rows.Row {
+// at returns the task with a unique key, nil if there is none.
+func (t *taskTable) at(uniqueKey string) *rows.Row {
 	for _, r := range t.own {
-		if r != nil && r.Address == address {
+		if r != nil && r.UniqueKey == uniqueKey {
 			return r
 		}
 	}
-	if r := t.byAddress[address]; r != nil {
+	if r := t.byUniqueKey[uniqueKey]; r != nil {
 		return t.get(r.ID)
 	}
 	return nil

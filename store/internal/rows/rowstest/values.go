@@ -21,12 +21,12 @@ var strange = []string{
 
 // values makes random values, few different ones, so that they meet again.
 type values struct {
-	rnd       *rand.Rand
-	keys      []string
-	kinds     []string
-	addresses []string // no "", as groups
-	groups    []string
-	consumers []string
+	rnd        *rand.Rand
+	keys       []string
+	kinds      []string
+	uniqueKeys []string // no "", as groups
+	groups     []string
+	consumers  []string
 }
 
 func newValues(rnd *rand.Rand) values {
@@ -42,7 +42,7 @@ func newValues(rnd *rand.Rand) values {
 		return list
 	}
 	return values{
-		rnd: rnd, keys: append(some(3), ""), kinds: append(some(2), ""), addresses: some(5), groups: some(2),
+		rnd: rnd, keys: append(some(3), ""), kinds: append(some(2), ""), uniqueKeys: some(5), groups: some(2),
 		consumers: append(some(5), ""),
 	}
 }
@@ -130,10 +130,10 @@ func (v values) filter() rows.Filter {
 	return f
 }
 
-// row returns a row with an ID and address given.
-func (v values) row(id uint64, address string, consumers []uint64) *rows.Row {
+// row returns a row with an ID and unique key given.
+func (v values) row(id uint64, uniqueKey string, consumers []uint64) *rows.Row {
 	r := &rows.Row{
-		ID: id, Key: v.of(v.keys), Kind: v.of(v.kinds), Address: address, Priority: v.priority(),
+		ID: id, Key: v.of(v.keys), Kind: v.of(v.kinds), UniqueKey: uniqueKey, Priority: v.priority(),
 		Weight: pick(v.rnd, 1, 2, fairq.MaxWeight), Payload: v.payload(), TTR: time.Duration(v.time()),
 		MaxAttempts: pick(v.rnd, 0, 1, fairq.MaxLen), Created: v.time(), Deadline: v.time(),
 	}

@@ -69,14 +69,14 @@ func walk(t *testing.T, db rows.DB, queue string) string {
 	for _, g := range storetest.Groups {
 		w.walkGroup(g)
 	}
-	for _, a := range storetest.Addresses {
+	for _, a := range storetest.UniqueKeys {
 		o, err := v.Outcome(a)
 		ok(t, "Outcome", err)
 		older := slices.ContainsFunc(w.all, func(r *rows.Row) bool {
-			return r.Address == a && o != nil && (r.ID < o.ID || r.ID == o.ID && r.State != task.Buried)
+			return r.UniqueKey == a && o != nil && (r.ID < o.ID || r.ID == o.ID && r.State != task.Buried)
 		})
-		w.check(!older, "there is an outcome of address %s, and a task that has had it longer", a)
-		w.check(o == nil || o.Until+int64(2*time.Minute+s.Retention) > w.now, "the outcome of address %s is still there", a)
+		w.check(!older, "there is an outcome of unique key %s, and a task that has had it longer", a)
+		w.check(o == nil || o.Until+int64(2*time.Minute+s.Retention) > w.now, "the outcome of unique key %s is still there", a)
 	}
 	return w.wrong
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// addressed is for tasks with the address x.
-var addressed = task.PutOptions{Address: "x"}
+// unique is for tasks with the unique key x.
+var unique = task.PutOptions{UniqueKey: "x"}
 
-var addressCases = []testCase{
+var uniqueKeyCases = []testCase{
 	{"Duplicate", "No two tasks have the same at the same time.", func(e *env) {
 		q := e.open()
-		q.one("a1", addressed)
+		q.one("a1", unique)
 		refused := func() {
 			e.Helper()
-			q.refuses("b1", addressed, task.ErrDuplicateAddress)
+			q.refuses("b1", unique, task.ErrDuplicate)
 		}
 		refused()
 		l := q.first("a1")
@@ -29,25 +29,25 @@ var addressCases = []testCase{
 		q.first("a1").bury()
 		refused()
 		equal(e, "Refused, which counts full queues", q.stats().Refused, 0)
-		q.one("b1", task.PutOptions{Address: "y"})
+		q.one("b1", task.PutOptions{UniqueKey: "y"})
 	}},
-	{"Again", "is returned when there is a task with this address", func(e *env) {
+	{"Again", "is returned when there is a task with this unique key", func(e *env) {
 		q := e.open()
-		q.one("a1", addressed)
+		q.one("a1", unique)
 		q.first("a1").ack()
-		q.remove(q.one("a1", addressed))
-		q.one("a1", task.PutOptions{Address: "x", TTL: second})
+		q.remove(q.one("a1", unique))
+		q.one("a1", task.PutOptions{UniqueKey: "x", TTL: second})
 		time.Sleep(second)
-		q.one("a1", addressed)
+		q.one("a1", unique)
 		_, err := q.Truncate(ctx)
 		e.ok(err)
-		q.one("b1", addressed)
+		q.one("b1", unique)
 		q.order("b1")
 	}},
-	{"Ack", "waits until the task with that address is gone or buried. It returns nil if it was acked", func(e *env) {
+	{"Ack", "waits until the task with that unique key is gone or buried. It returns nil if it was acked", func(e *env) {
 		q := e.open()
-		q.one("a1", addressed)
-		q.one("b1", task.PutOptions{Address: "y"})
+		q.one("a1", unique)
+		q.one("b1", task.PutOptions{UniqueKey: "y"})
 		x, again, y := q.waiting("x"), q.waiting("x"), q.waiting("y")
 		l := q.takes("a1 b1")
 		l[0].release(second)
@@ -60,7 +60,7 @@ var addressCases = []testCase{
 	}},
 	{"Bury", "the [*Error] that was recorded if it is buried", func(e *env) {
 		q := e.open()
-		id := q.one("a1", task.PutOptions{Address: "x", MaxAttempts: 1})
+		id := q.one("a1", task.PutOptions{UniqueKey: "x", MaxAttempts: 1})
 		failed := func(c *call[struct{}], code int) {
 			e.Helper()
 			var got *task.Error
@@ -92,7 +92,7 @@ var addressCases = []testCase{
 			&task.Error{Code: 4, Message: "bad"}: {Code: 4, Message: "bad"},
 			nil:                                  {Message: "discarded without a reason"},
 		} {
-			q.one("a1", addressed)
+			q.one("a1", unique)
 			wait := q.waiting("x")
 			wait.waits()
 			l := q.first("a1")
@@ -115,10 +115,10 @@ var addressCases = []testCase{
 			end  func(task.ID)
 			want error
 		}{
-			"Delete":      {addressed, q.remove, task.ErrDeleted},
-			"Truncate":    {addressed, func(task.ID) { _, err := q.Truncate(ctx); e.ok(err) }, task.ErrDeleted},
-			"CancelGroup": {task.PutOptions{Address: "x", Group: "g"}, func(task.ID) { q.cancel() }, task.ErrDeleted},
-			"TTL":         {task.PutOptions{Address: "x", TTL: second}, func(task.ID) { time.Sleep(second) }, task.ErrExpired},
+			"Delete":      {unique, q.remove, task.ErrDeleted},
+			"Truncate":    {unique, func(task.ID) { _, err := q.Truncate(ctx); e.ok(err) }, task.ErrDeleted},
+			"CancelGroup": {task.PutOptions{UniqueKey: "x", Group: "g"}, func(task.ID) { q.cancel() }, task.ErrDeleted},
+			"TTL":         {task.PutOptions{UniqueKey: "x", TTL: second}, func(task.ID) { time.Sleep(second) }, task.ErrExpired},
 		} {
 			e.Log("ended by", name)
 			id := q.one("a1", c.o)
@@ -128,7 +128,7 @@ var addressCases = []testCase{
 			wait.returns(c.want)
 			q.waiting("x").returns(c.want)
 		}
-		id := q.one("a1", addressed)
+		id := q.one("a1", unique)
 		q.first("a1")
 		wait := q.waiting("x")
 		q.remove(id)
@@ -139,7 +139,7 @@ var addressCases = []testCase{
 			q    *queue
 			kept time.Duration
 		}{{e.open(), time.Minute}, {e.openIn(e.store, "other", options{Retention: time.Hour}), time.Hour}} {
-			c.q.one("a1", addressed)
+			c.q.one("a1", unique)
 			c.q.first("a1").ack()
 			time.Sleep(c.kept - time.Millisecond)
 			e.ok(c.q.Wait(ctx, "x"))
@@ -147,35 +147,35 @@ var addressCases = []testCase{
 			e.is(c.q.Wait(ctx, "x"), task.ErrNotFound)
 		}
 	}},
-	{"FreshStart", "unless its address has been used again", func(e *env) {
+	{"FreshStart", "unless its unique key has been used again", func(e *env) {
 		q := e.open()
-		q.one("a1", addressed)
+		q.one("a1", unique)
 		q.first("a1").ack()
-		id := q.one("a2", addressed)
+		id := q.one("a2", unique)
 		wait := q.waiting("x")
 		wait.waits()
 		q.remove(id)
 		wait.returns(task.ErrDeleted)
-		q.one("a3", addressed)
+		q.one("a3", unique)
 		wait = q.waiting("x")
 		wait.waits()
 		q.first("a3").ack()
 		wait.returns(nil)
 	}},
-	{"UsedAgain", "waits until the task with that address is gone or buried", func(e *env) {
+	{"UsedAgain", "waits until the task with that unique key is gone or buried", func(e *env) {
 		q := e.open()
 		for range 50 {
-			q.one("a1", addressed)
+			q.one("a1", unique)
 			wait := q.waiting("x")
 			q.first("a1").ack()
-			id := q.one("a2", addressed)
+			id := q.one("a2", unique)
 			wait.returns(nil)
 			q.remove(id)
 		}
 	}},
 	{"Cancelled", "A context that ends loses nothing.", func(e *env) {
 		q := e.open()
-		q.one("a1", addressed)
+		q.one("a1", unique)
 		gone, cancel := context.WithCancel(ctx)
 		one, two := begin(e, func() (struct{}, error) { return struct{}{}, q.Wait(gone, "x") }), q.waiting("x")
 		one.waits()
