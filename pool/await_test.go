@@ -40,7 +40,7 @@ func TestSubmitWaitKnowsTheError(t *testing.T) {
 		require.ErrorAs(t, err, &panicked)
 		require.Contains(t, string(panicked.Stack), "panicHere")
 
-		err = p.SubmitWait(ctx, "a", 1, pool.PutOptions{PutOptions: task.PutOptions{UniqueKey: "mine"}})
+		err = p.SubmitWait(ctx, "a", 1, pool.PutOptions{UniqueKey: "mine"})
 		require.EqualError(t, err, "at last: code 2")
 		var code codeError
 		require.ErrorAs(t, err, &code)

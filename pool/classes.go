@@ -3,7 +3,6 @@ package pool
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -398,5 +397,5 @@ func (l *lines[V]) class(name string) (*class[V], error) {
 			return c, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: there is no class %q", ErrInvalid, name)
+	return nil, invalid("there is no class %q", name)
 }

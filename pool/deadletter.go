@@ -21,9 +21,14 @@ type DeadLetter[V any] struct {
 	At       time.Time
 }
 
-// PutOptions returns how the task is put again, as of now: with its priority, kind, unique key, deadline and limit of attempts, and what
-// is left of its delay and its time to live. If that is over, the deadline is when it ended.
-func (l *DeadLetter[V]) PutOptions(now time.Time) task.PutOptions { return again(&l.Task, now) }
+// PutOptions returns how the task is put again, as of now: with its class, priority, kind, unique key,
+// deadline and limit of attempts, and what is left of its delay and its time to live. If that is over,
+// the deadline is when it ended.
+func (l *DeadLetter[V]) PutOptions(now time.Time) PutOptions {
+	p := again(&l.Task, now)
+	p.Class = l.Class
+	return p
+}
 
 // Reason is why a task was not done.
 type Reason uint8

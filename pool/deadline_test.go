@@ -206,14 +206,14 @@ func TestDelayBeyondDeadline(t *testing.T) {
 						MaxAttempts: 2, Backoff: pool.Backoff{Curve: pool.Constant, Base: time.Minute + more},
 					},
 				})
-				options := task.PutOptions{Deadline: time.Now().Add(time.Minute)}
+				options := pool.PutOptions{Deadline: time.Now().Add(time.Minute)}
 				want := 1
 				if fails {
 					want = 2
 				} else {
 					options.Delay = time.Minute + more
 				}
-				_, err := p.Put(ctx, "a", 1, pool.PutOptions{PutOptions: options})
+				_, err := p.Put(ctx, "a", 1, options)
 				require.NoError(t, err)
 				time.Sleep(time.Hour)
 				synctest.Wait()
@@ -241,9 +241,9 @@ func TestExpiredTaskFreesItsPlace(t *testing.T) {
 		p.Pause()
 		begin := time.Now()
 		for i := range 3 {
-			_, err := p.Put(ctx, "a", i, pool.PutOptions{PutOptions: task.PutOptions{
+			_, err := p.Put(ctx, "a", i, pool.PutOptions{
 				Delay: time.Duration(i%2) * time.Hour, Deadline: begin.Add(time.Duration(i+1) * time.Minute),
-			}})
+			})
 			require.NoError(t, err)
 		}
 		for i := range 3 {
@@ -276,7 +276,7 @@ func TestDelayHoldsNoWorker(t *testing.T) {
 		}, pool.Options[time.Duration]{Scale: pool.Scale{Max: 1}, Delay: 5 * time.Hour})
 		for range 500 {
 			d := time.Duration(1 + r.Int64N(int64(24*time.Hour)))
-			_, err := p.Put(ctx, fmt.Sprint(d%7), d, pool.PutOptions{PutOptions: task.PutOptions{Delay: d}})
+			_, err := p.Put(ctx, fmt.Sprint(d%7), d, pool.PutOptions{Delay: d})
 			require.NoError(t, err)
 		}
 		require.NoError(t, p.Submit(ctx, "a", 5*time.Hour))
@@ -330,11 +330,11 @@ func TestContextEnds(t *testing.T) {
 					Workers: 1, DeadLetters: box.sink, Policy: pool.Policy{Timeout: c.timeout, MaxAttempts: most},
 					Observer: pool.Observer[int]{Failed: func(_ context.Context, _ string, _ *task.Task[int], _ time.Duration, bad error) { err = bad }},
 				})
-				var options task.PutOptions
+				var options pool.PutOptions
 				if c.deadline > 0 {
 					options.Deadline = begin.Add(c.deadline)
 				}
-				_, bad := p.Put(ctx, "a", 1, pool.PutOptions{PutOptions: options})
+				_, bad := p.Put(ctx, "a", 1, options)
 				require.NoError(t, bad)
 				wait(t, p)
 				require.Equal(t, c.cause, cause)

@@ -23,13 +23,57 @@ var (
 	// task failed with.
 	ErrDeadline = errors.New("pool: deadline of the task is over")
 
-	// ErrInvalid is returned when an argument or an option makes no sense. The error names it, with the limit.
-	ErrInvalid = errors.New("pool: invalid")
+	// ErrInvalid is returned when an argument or an option makes no sense. The error names it, with the
+	// limit. It is that of package task.
+	ErrInvalid = task.ErrInvalid
 )
 
-func invalid(format string, a ...any) error {
-	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, a...)...)
-}
+// What calls return of the packages fairq and task, and what the contexts of handlers are done with, by
+// the same names here.
+var (
+	// ErrFull is returned when there is no room for a task. If no more tasks of a key may be queued, it is
+	// also an ErrKeyFull. The error is, or wraps, a [*FullError].
+	ErrFull    = fairq.ErrFull
+	ErrKeyFull = fairq.ErrKeyFull
+
+	// ErrWeight is returned when Options.Weight returns a weight that is out of range.
+	ErrWeight = fairq.ErrWeight
+
+	// ErrPanic is returned when a function of the queue's options panics, such as Weight. (If it is a
+	// handler that does, its task fails with a [*PanicError].)
+	ErrPanic = task.ErrPanic
+
+	// ErrDuplicate is returned when there is a task with this PutOptions.UniqueKey.
+	ErrDuplicate = task.ErrDuplicate
+
+	// ErrGroupCancelled is returned when a task is put into a cancelled group.
+	ErrGroupCancelled = task.ErrGroupCancelled
+
+	// ErrClosed and ErrDropped are returned when the queue, which is not the pool's own, has been closed
+	// or dropped.
+	ErrClosed  = task.ErrClosed
+	ErrDropped = task.ErrDropped
+
+	// ErrDeleted is returned by SubmitWait when the task was deleted, truncated, evicted or cancelled with
+	// its group, and ErrExpired when its time was over before it was done.
+	ErrDeleted = task.ErrDeleted
+	ErrExpired = task.ErrExpired
+
+	// ErrLeaseLost is a cause that the context of a handler is done with: its task was given to another
+	// one, or deleted.
+	ErrLeaseLost = task.ErrLeaseLost
+)
+
+// FullError says how full the queue was. [errors.Is] reports it as [ErrFull], and if Key is true as
+// [ErrKeyFull] too.
+type FullError = fairq.FullError
+
+type invalidError struct{ err error }
+
+func (e *invalidError) Error() string   { return "pool: invalid: " + e.err.Error() }
+func (e *invalidError) Unwrap() []error { return []error{ErrInvalid, e.err} }
+
+func invalid(format string, a ...any) error { return &invalidError{fmt.Errorf(format, a...)} }
 
 // PanicError is what a task failed with whose handler panicked.
 type PanicError struct {

@@ -119,7 +119,7 @@ func ExampleMux() {
 	mux := pool.Mux[string]{"charge": say, "receipt": say}
 	p := pool.Func(mux.Handle, &pool.Options[string]{Workers: 1, Kinds: []string{"charge"}})
 	put := func(kind, payload string) {
-		_, _ = p.Put(ctx, "alice", payload, pool.PutOptions{PutOptions: task.PutOptions{Kind: kind, UniqueKey: kind + " " + payload}})
+		_, _ = p.Put(ctx, "alice", payload, pool.PutOptions{Kind: kind, UniqueKey: kind + " " + payload})
 	}
 	put("receipt", "for the book")
 	put("charge", "for the book")

@@ -89,7 +89,7 @@ func Parallel[T any](handlers ...Handler[T]) Handler[T] {
 // this queue is done with it.
 func Transit[V any](next *task.Queue[V]) Handler[*task.Task[V]] {
 	return func(ctx context.Context, t *task.Task[V]) error {
-		_, err := next.PutWait(ctx, t.Key, t.Payload, again(&t.Info, time.Now()))
+		_, err := next.PutWait(ctx, t.Key, t.Payload, again(&t.Info, time.Now()).Task())
 		return err
 	}
 }
@@ -98,7 +98,7 @@ func Transit[V any](next *task.Queue[V]) Handler[*task.Task[V]] {
 // there, which has all its attempts; one that has failed, or was too late, has neither deadline, nor time to live, nor delay of its own.
 func Forward[V any](next *task.Queue[V]) Sink[V] {
 	return func(ctx context.Context, letter *DeadLetter[V]) error {
-		options := letter.PutOptions(time.Now())
+		options := letter.PutOptions(time.Now()).Task()
 		if letter.Reason == Failed || letter.Reason == Deadline {
 			options.Deadline, options.TTL, options.Delay = time.Time{}, 0, 0
 		}
@@ -108,8 +108,8 @@ func Forward[V any](next *task.Queue[V]) Sink[V] {
 }
 
 // again returns the options to put a task again.
-func again(i *task.Info, now time.Time) task.PutOptions {
-	p := task.PutOptions{
+func again(i *task.Info, now time.Time) PutOptions {
+	p := PutOptions{
 		Priority: i.Priority, Kind: i.Kind, UniqueKey: i.UniqueKey, MaxAttempts: i.MaxAttempts, Deadline: i.Deadline,
 	}
 	if i.State == task.Delayed {

@@ -228,10 +228,10 @@ func TestMux(t *testing.T) {
 		require.Equal(t, []string{"audit", "read", "write"}, mux.Kinds())
 		p := openFunc(t, mux.Handle, pool.Options[int]{Workers: 2, Kinds: []string{"none yet"}})
 		for i := range 30 {
-			_, err := p.Put(ctx, strconv.Itoa(i%4), i, pool.PutOptions{PutOptions: task.PutOptions{Kind: mux.Kinds()[i%3]}})
+			_, err := p.Put(ctx, strconv.Itoa(i%4), i, pool.PutOptions{Kind: mux.Kinds()[i%3]})
 			require.NoError(t, err)
 		}
-		_, err := p.Put(ctx, "a", 1, pool.PutOptions{PutOptions: task.PutOptions{Kind: "other", UniqueKey: "x"}})
+		_, err := p.Put(ctx, "a", 1, pool.PutOptions{Kind: "other", UniqueKey: "x"})
 		require.NoError(t, err)
 		synctest.Wait()
 		require.Empty(t, order)
@@ -288,7 +288,7 @@ func TestKindsAtRunTime(t *testing.T) {
 					kind := all[r.IntN(3)]
 					waiting[kind]++
 					mu.Unlock()
-					_, err := p.Put(t.Context(), strconv.Itoa(r.IntN(3)), 0, pool.PutOptions{Class: strconv.Itoa(r.IntN(2)), PutOptions: task.PutOptions{Kind: kind}})
+					_, err := p.Put(t.Context(), strconv.Itoa(r.IntN(3)), 0, pool.PutOptions{Class: strconv.Itoa(r.IntN(2)), Kind: kind})
 					require.NoError(t, err)
 				case 2:
 					g.let(r.IntN(p.Stats().Running + 1))
@@ -314,7 +314,7 @@ func TestTransit(t *testing.T) {
 			return g.handle(ctx, tk)
 		}, pool.Options[int]{Workers: 1})
 		first := openFunc(t, pool.Transit(next), pool.Options[int]{Workers: 1, Capacity: 2, WhenFull: pool.Reject})
-		options := pool.PutOptions{PutOptions: task.PutOptions{Kind: "mail", Priority: 3, MaxAttempts: 4}}
+		options := pool.PutOptions{Kind: "mail", Priority: 3, MaxAttempts: 4}
 		put := 0
 		for range 10 {
 			if _, err := first.Put(ctx, "alice", put, options); err == nil {

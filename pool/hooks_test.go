@@ -74,11 +74,11 @@ func TestHooksThatPanic(t *testing.T) {
 		})
 		p.Pause()
 		for i := range 4 {
-			options := task.PutOptions{}
+			options := pool.PutOptions{}
 			if i == 0 {
 				options.Deadline = time.Now().Add(time.Second)
 			}
-			_, err := p.Put(ctx, "a", i, pool.PutOptions{PutOptions: options})
+			_, err := p.Put(ctx, "a", i, options)
 			require.NoError(t, err)
 		}
 		require.ErrorAs(t, p.Submit(ctx, "a", 4), new(*pool.PanicError)) // nobody has it
@@ -127,7 +127,7 @@ func TestHooksThatExit(t *testing.T) {
 				for i := range 2 {
 					require.NoError(t, p.Submit(ctx, "a", i))
 				}
-				_, err := p.Put(ctx, "a", 0, pool.PutOptions{PutOptions: task.PutOptions{Delay: time.Hour, Deadline: time.Now().Add(time.Minute)}})
+				_, err := p.Put(ctx, "a", 0, pool.PutOptions{Delay: time.Hour, Deadline: time.Now().Add(time.Minute)})
 				require.NoError(t, err)
 				time.Sleep(2 * time.Minute)
 				wait(t, p)

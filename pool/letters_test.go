@@ -29,9 +29,9 @@ func TestDeadLetter(t *testing.T) {
 			Workers: 1, DeadLetters: box.sink, Classes: []pool.Class[int]{{Name: "first"}, {Name: "second"}},
 			Policy: pool.Policy{MaxAttempts: 3, Backoff: pool.Backoff{Curve: pool.Constant, Base: time.Hour}},
 		})
-		id, err := p.Put(ctx, "alice", 42, pool.PutOptions{Class: "second", PutOptions: task.PutOptions{
-			Priority: 3, Kind: "mail", UniqueKey: "there", TTL: 24 * time.Hour,
-		}})
+		id, err := p.Put(ctx, "alice", 42, pool.PutOptions{
+			Class: "second", Priority: 3, Kind: "mail", UniqueKey: "there", TTL: 24 * time.Hour,
+		})
 		require.NoError(t, err)
 		err = p.Queue("second").Wait(ctx, "there")
 		var recorded *task.Error
@@ -294,11 +294,11 @@ func TestLeftAtShutdown(t *testing.T) {
 		g.leave <- errNo
 		synctest.Wait() // two are tried again in an hour
 		for n := 2; n < 12; n++ {
-			var options task.PutOptions
+			options := pool.PutOptions{Class: []string{"x", "y"}[n/2%2]}
 			if n >= 8 {
 				options.Delay = time.Hour
 			}
-			_, err := p.Put(ctx, "b", n, pool.PutOptions{Class: []string{"x", "y"}[n/2%2], PutOptions: options})
+			_, err := p.Put(ctx, "b", n, options)
 			require.NoError(t, err)
 		}
 		synctest.Wait()
@@ -380,14 +380,14 @@ func TestLettersKeepTimes(t *testing.T) {
 			}}
 			p := openFunc(t, newGate().handle, o)
 			if whenFull == pool.DropNew {
-				_, err := p.Put(ctx, "a", 1, pool.PutOptions{PutOptions: task.PutOptions{Delay: time.Hour}})
+				_, err := p.Put(ctx, "a", 1, pool.PutOptions{Delay: time.Hour})
 				require.NoError(t, err)
 			}
-			_, err := p.Put(ctx, "a", 2, pool.PutOptions{PutOptions: task.PutOptions{Delay: time.Hour, TTL: 3 * time.Hour, Priority: 3}})
+			_, err := p.Put(ctx, "a", 2, pool.PutOptions{Delay: time.Hour, TTL: 3 * time.Hour, Priority: 3})
 			require.NoError(t, err)
 			if whenFull == pool.EvictOldest {
 				time.Sleep(time.Minute)
-				_, err := p.Put(ctx, "a", 1, pool.PutOptions{PutOptions: task.PutOptions{Delay: time.Hour}})
+				_, err := p.Put(ctx, "a", 1, pool.PutOptions{Delay: time.Hour})
 				require.NoError(t, err)
 			}
 			if whenFull == pool.Block {
@@ -419,18 +419,18 @@ func TestLetterPutAgain(t *testing.T) {
 	now := time.Now()
 	for _, c := range []struct {
 		was  task.Info
-		want task.PutOptions
+		want pool.PutOptions
 	}{
 		{was: task.Info{State: task.Taken, Until: now.Add(time.Hour)}}, // that is its lease
-		{was: task.Info{State: task.Delayed, Until: now.Add(time.Hour)}, want: task.PutOptions{Delay: time.Hour}},
-		{was: task.Info{State: task.Delayed, Until: now.Add(-time.Hour), Kind: "x"}, want: task.PutOptions{Kind: "x"}},
-		{was: task.Info{Expires: now.Add(time.Hour)}, want: task.PutOptions{TTL: time.Hour}},
-		{was: task.Info{Expires: now.Add(time.Hour), Deadline: now.Add(time.Hour)}, want: task.PutOptions{Deadline: now.Add(time.Hour)}},
+		{was: task.Info{State: task.Delayed, Until: now.Add(time.Hour)}, want: pool.PutOptions{Delay: time.Hour}},
+		{was: task.Info{State: task.Delayed, Until: now.Add(-time.Hour), Kind: "x"}, want: pool.PutOptions{Kind: "x"}},
+		{was: task.Info{Expires: now.Add(time.Hour)}, want: pool.PutOptions{TTL: time.Hour}},
+		{was: task.Info{Expires: now.Add(time.Hour), Deadline: now.Add(time.Hour)}, want: pool.PutOptions{Deadline: now.Add(time.Hour)}},
 		{
 			was:  task.Info{Expires: now.Add(time.Hour), Deadline: now.Add(2 * time.Hour)},
-			want: task.PutOptions{TTL: time.Hour, Deadline: now.Add(2 * time.Hour)},
+			want: pool.PutOptions{TTL: time.Hour, Deadline: now.Add(2 * time.Hour)},
 		},
-		{was: task.Info{Expires: now.Add(-time.Hour)}, want: task.PutOptions{Deadline: now.Add(-time.Hour)}},
+		{was: task.Info{Expires: now.Add(-time.Hour)}, want: pool.PutOptions{Deadline: now.Add(-time.Hour)}},
 	} {
 		require.Equal(t, c.want, (&pool.DeadLetter[int]{Task: c.was}).PutOptions(now))
 	}
@@ -445,7 +445,7 @@ func TestTransitKeepsTimeToLive(t *testing.T) {
 			time.Sleep(time.Minute)
 			return transit(ctx, tk)
 		}, pool.Options[int]{Workers: 1})
-		_, err := p.Put(ctx, "a", 1, pool.PutOptions{PutOptions: task.PutOptions{TTL: time.Hour}})
+		_, err := p.Put(ctx, "a", 1, pool.PutOptions{TTL: time.Hour})
 		require.NoError(t, err)
 		wait(t, p)
 		tasks, err := next.List(ctx, task.ListOptions{})

@@ -88,7 +88,7 @@ func testLimits(t *testing.T, r *rand.Rand, classes bool) {
 			mu.Lock()
 			waiting[priority]++
 			mu.Unlock()
-			options := pool.PutOptions{PutOptions: task.PutOptions{Priority: priority}}
+			options := pool.PutOptions{Priority: priority}
 			if classes {
 				options.Class = strconv.Itoa(r.IntN(2))
 			}
@@ -129,7 +129,7 @@ func TestUrgentWorkHasHeadRoom(t *testing.T) {
 		p := openFunc(t, g.handle, pool.Options[int]{Workers: 10, Limits: []pool.Limit{{Priority: 1, Running: 8}}})
 		put := func(n, priority int) {
 			for range n {
-				_, err := p.Put(ctx, "a", priority, pool.PutOptions{PutOptions: task.PutOptions{Priority: priority}})
+				_, err := p.Put(ctx, "a", priority, pool.PutOptions{Priority: priority})
 				require.NoError(t, err)
 			}
 			synctest.Wait()
@@ -151,7 +151,7 @@ func TestUrgentWorkHasHeadRoom(t *testing.T) {
 func TestLimitsWithYield(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var q *pool.Pool[int]
-		options := pool.PutOptions{PutOptions: task.PutOptions{Priority: 1}}
+		options := pool.PutOptions{Priority: 1}
 		q = openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
 			if tk.Payload > 0 {
 				return q.SubmitWait(ctx, "a", tk.Payload-1, options)

@@ -115,7 +115,7 @@ func TestObserver(t *testing.T) {
 			for range 100 {
 				class := []string{"x", "y"}[r.IntN(2)]
 				offered[class]++
-				var options task.PutOptions
+				options := pool.PutOptions{Class: class}
 				if r.IntN(3) == 0 {
 					options.Deadline = time.Now().Add(time.Duration(r.IntN(100)) * time.Second)
 				}
@@ -123,7 +123,7 @@ func TestObserver(t *testing.T) {
 				if r.IntN(2) == 0 {
 					put = p.TrySubmit
 				}
-				_, err := put(ctx, strconv.Itoa(r.IntN(3)), r.IntN(8), pool.PutOptions{Class: class, PutOptions: options})
+				_, err := put(ctx, strconv.Itoa(r.IntN(3)), r.IntN(8), options)
 				if err != nil {
 					require.ErrorIs(t, err, fairq.ErrFull)
 					refused++
@@ -171,7 +171,7 @@ func TestWaitingTimes(t *testing.T) {
 			}},
 		})
 		for i := range 3 {
-			_, err := p.Put(ctx, strconv.Itoa(i), i, pool.PutOptions{PutOptions: task.PutOptions{Delay: time.Duration(i) * time.Second}})
+			_, err := p.Put(ctx, strconv.Itoa(i), i, pool.PutOptions{Delay: time.Duration(i) * time.Second})
 			require.NoError(t, err)
 		}
 		wait(t, p)

@@ -131,7 +131,7 @@ type WhenFull uint8
 // The policies.
 const (
 	Block         WhenFull = iota // Submit waits for room
-	Reject                        // Submit returns a *fairq.FullError
+	Reject                        // Submit returns a *FullError
 	DropNew                       // it goes to DeadLetters
 	EvictOldest                   // the oldest of a key with the most tasks goes to DeadLetters, see fairq.EvictOldest
 	EvictHeaviest                 // the newest of a key with the most tasks goes to DeadLetters, see fairq.EvictHeaviest

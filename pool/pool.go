@@ -47,21 +47,8 @@ type Pool[V any] struct {
 	leftovers []DeadLetter[V]
 }
 
-// PutOptions are what a task can have beyond a key and a payload, and the class that it is for. The first class is meant if
-// it has no name. Delay and Deadline replace those of the Options; a negative Delay means none.
-type PutOptions struct {
-	task.PutOptions
-	Class string
-
-	// CancelWithContext says that the task is of use only as long as the context it is submitted with: when that is done, the
-	// task is removed. If it is running, the context of its handler is done, with a cause that Is [task.ErrLeaseLost]; it is not
-	// tried again, and there is no letter. So it is for those who wait for what the handler does: the context of an HTTP request
-	// is also done when its own handler returns. It costs a unique key, and, but for SubmitWait, a goroutine until the task is gone or
-	// Shutdown. It does nothing for a task that is put in a transaction of the caller's.
-	CancelWithContext bool
-}
-
-// New returns a pool that drains a queue, which stays the caller's. nil options are the defaults. New panics if the options do not make sense; see Options.Validate.
+// New returns a pool that drains a queue, which stays the caller's. nil options are the defaults. New
+// panics if the options do not make sense; see Options.Validate.
 func New[V any](queue *task.Queue[V], handler Handler[*task.Task[V]], options *Options[V]) *Pool[V] {
 	if queue == nil {
 		panic("pool: New: the queue is nil")
@@ -69,8 +56,13 @@ func New[V any](queue *task.Queue[V], handler Handler[*task.Task[V]], options *O
 	return newPool(queue, handler, options)
 }
 
-// Func returns a pool with a queue of its own in memory, or several if the options name classes. What is in it when the pool has
-// been shut down is handed to DeadLetters, or else returned by Leftovers.
+// Func returns a pool with a queue of its own in memory. Unless the options say otherwise, a task that
+// fails is tried up to ten times, [DefaultMaxAttempts], over some 8.5 minutes; Policy.MaxAttempts 1 means
+// once. The queue has no limit unless Capacity is set; when it is full, Submit waits for room.
+//
+// If the options name classes, it has a queue for each. What is in it when the pool has been shut down is
+// handed to DeadLetters, or else returned by Leftovers. nil options are the defaults. Func panics if the
+// options do not make sense; see Options.Validate.
 func Func[V any](handler Handler[*task.Task[V]], options *Options[V]) *Pool[V] {
 	return newPool(nil, handler, options)
 }
@@ -172,7 +164,7 @@ func (p *Pool[V]) Queue(class string) *task.Queue[V] {
 //
 // By that context, or one that was made of it, the pool knows a handler's own call, in whatever goroutine it is made: while it waits for
 // room the handler counts as waiting, and its place is another one's, as in [Yield]. If all handlers wait so, and only they
-// could make room, the last one of these calls fails at once with an error that Is [fairq.ErrFull] and says so: its handler can
+// could make room, the last one of these calls fails at once with an error that Is [ErrFull] and says so: its handler can
 // return that error, and will be tried again. When a handler has returned, its context is done, and what has
 // been made of it with context.WithoutCancel is one like any other.
 func (p *Pool[V]) Submit(ctx context.Context, key string, payload V) error {
@@ -186,7 +178,7 @@ func (p *Pool[V]) Put(ctx context.Context, key string, payload V, options PutOpt
 }
 
 // TrySubmit is Put that says at once if there is no room: where that would wait, or make a letter of the task, it returns a
-// [*fairq.FullError], and the task remains the caller's.
+// [*FullError], and the task remains the caller's.
 func (p *Pool[V]) TrySubmit(ctx context.Context, key string, payload V, options PutOptions) (task.ID, error) {
 	return p.submit(ctx, key, payload, options, Reject)
 }
@@ -198,16 +190,17 @@ func (p *Pool[V]) submit(ctx context.Context, key string, payload V, options Put
 		return 0, err
 	}
 	p.fill(&options)
-	p.offered(ctx, c, key, payload, &options.PutOptions)
+	o := options.Task()
+	p.offered(ctx, c, key, payload, &o)
 	defer p.leaveQueue()
 	if err = p.enterQueue(ctx); err == nil {
-		id, err = p.put(ctx, c, key, payload, options.PutOptions, whenFull)
+		id, err = p.put(ctx, c, key, payload, o, whenFull)
 	}
 	switch {
 	case err != nil:
-		p.refuse(ctx, c, key, payload, &options.PutOptions, err)
+		p.refuse(ctx, c, key, payload, &o, err)
 	case options.CancelWithContext && id != 0:
-		p.follow(ctx, c, options.UniqueKey, id)
+		p.follow(ctx, c, o.UniqueKey, id)
 	}
 	return id, err
 }

@@ -28,6 +28,18 @@ func anyBackoff(r *rand.Rand) pool.Backoff {
 	return b
 }
 
+// TestDefaultsOfFunc is about what its first lines say.
+func TestDefaultsOfFunc(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		var tries atomic.Int64
+		p := openFunc(t, func(context.Context, *task.Task[int]) error { tries.Add(1); return errNo }, pool.Options[int]{})
+		begin := time.Now()
+		require.Error(t, p.SubmitWait(ctx, "a", 0, pool.PutOptions{}))
+		require.EqualValues(t, 10, tries.Load())
+		require.Equal(t, 511*time.Second, time.Since(begin)) // 1 + 2 + 4 ... + 256
+	})
+}
+
 // TestRetryDelays has tasks that always fail, and take some time to. When each attempt begins is exactly as the backoff says; with a
 // jitter, what it says is what the observer is told.
 func TestRetryDelays(t *testing.T) {
@@ -100,7 +112,7 @@ func TestMaxAttempts(t *testing.T) {
 				}
 				return errNo
 			}, o)
-			_, err := p.Put(t.Context(), "a", 0, pool.PutOptions{PutOptions: task.PutOptions{MaxAttempts: own}})
+			_, err := p.Put(t.Context(), "a", 0, pool.PutOptions{MaxAttempts: own})
 			require.NoError(t, err)
 			wait(t, p)
 			if useForTask {
@@ -142,7 +154,7 @@ func TestForTask(t *testing.T) {
 			},
 		})
 		for _, kind := range []string{"slow", "quick"} {
-			_, err := p.Put(ctx, "a", 0, pool.PutOptions{PutOptions: task.PutOptions{Kind: kind}})
+			_, err := p.Put(ctx, "a", 0, pool.PutOptions{Kind: kind})
 			require.NoError(t, err)
 		}
 		wait(t, p)
@@ -204,7 +216,7 @@ func TestSnooze(t *testing.T) {
 			}
 			return errNo
 		}, pool.Options[int]{Workers: 1, Policy: pool.Policy{Backoff: pool.Backoff{Curve: pool.Constant, Base: time.Hour}}})
-		err := p.SubmitWait(ctx, "a", 0, pool.PutOptions{PutOptions: task.PutOptions{MaxAttempts: 2}})
+		err := p.SubmitWait(ctx, "a", 0, pool.PutOptions{MaxAttempts: 2})
 		synctest.Wait()
 		require.EqualError(t, err, "no")
 		require.Len(t, attempts, 102)
@@ -231,7 +243,7 @@ func TestWaitingRetriesCostNothing(t *testing.T) {
 			Scale: pool.Scale{Max: 4}, Policy: pool.Policy{Backoff: pool.Backoff{Base: time.Hour}},
 		})
 		for i := range tasks {
-			_, err := p.Put(ctx, strconv.Itoa(i%100), i, pool.PutOptions{PutOptions: task.PutOptions{Delay: time.Duration(i%2) * time.Hour}})
+			_, err := p.Put(ctx, strconv.Itoa(i%100), i, pool.PutOptions{Delay: time.Duration(i%2) * time.Hour})
 			require.NoError(t, err)
 		}
 		time.Sleep(10 * time.Minute)

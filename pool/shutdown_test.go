@@ -335,7 +335,7 @@ func TestWait(t *testing.T) {
 			soon, cancel := context.WithTimeout(ctx, time.Minute)
 			require.NoError(t, wait(soon))
 			require.NoError(t, q.Push(1))
-			_, err := p.Put(ctx, "a", 1, pool.PutOptions{Class: "1", PutOptions: task.PutOptions{Delay: time.Hour}})
+			_, err := p.Put(ctx, "a", 1, pool.PutOptions{Class: "1", Delay: time.Hour})
 			require.NoError(t, err)
 			require.Equal(t, context.DeadlineExceeded, wait(soon))
 			cancel()

@@ -106,7 +106,7 @@ func TestStopAndWait(t *testing.T) {
 			}
 			for i := range 4 {
 				delay := time.Duration(i%2) * time.Hour
-				_, err := p.Put(ctx, "a", i, pool.PutOptions{PutOptions: task.PutOptions{Delay: delay}})
+				_, err := p.Put(ctx, "a", i, pool.PutOptions{Delay: delay})
 				require.NoError(t, err)
 			}
 			blocked := later(func() error { return p.Submit(ctx, "a", 9) })
@@ -128,12 +128,12 @@ func TestStopAndWaitInTime(t *testing.T) {
 	for _, how := range []string{"running", "delayed", "shutdown"} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {
 			p := openFunc(t, newGate().handle, pool.Options[int]{Workers: 1})
-			options := task.PutOptions{}
+			options := pool.PutOptions{}
 			if how != "running" {
 				options.Delay = time.Hour
 			}
 			for i := range 2 {
-				_, err := p.Put(ctx, "a", i, pool.PutOptions{PutOptions: options})
+				_, err := p.Put(ctx, "a", i, options)
 				require.NoError(t, err)
 			}
 			soon, cancel := context.WithTimeoutCause(ctx, time.Minute, tired)

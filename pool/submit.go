@@ -10,6 +10,40 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
+// PutOptions are what a task can have beyond a key and a payload: all that [task.PutOptions] has, which
+// tells more about it, and what is for pools only.
+type PutOptions struct {
+	Priority    int           // less is more urgent, 0 is first
+	Delay       time.Duration // until it is ready; 0 means Options.Delay, negative means none
+	TTL         time.Duration // for how long it is of use; 0 means what the queue says
+	Deadline    time.Time     // when it is of no use any more; the zero Time means what Options.Deadline says
+	TTR         time.Duration // how long a lease lasts, unless Touch extends it; 0 means what the queue says
+	MaxAttempts int           // how often it is tried; 0 means what the queue or Policy says, negative means no limit
+	Kind        string        // which handler it is for, see [Mux]
+	UniqueKey   string        // no two tasks have the same at the same time; task.Queue.Wait waits for it
+	Group       string        // holds it back until task.Queue.StartGroup
+	Role        task.Role     // what it is in its group
+
+	// Class is the queue that it is for, of a pool that has several; "" means the first one.
+	Class string
+
+	// CancelWithContext says that the task is of use only as long as the context that it is submitted
+	// with: when that is done, the task is removed. If it is running, the context of its handler is
+	// done, with a cause that Is [ErrLeaseLost]; it is not tried again, and there is no letter. So it is
+	// for those who wait for what the handler does: the context of an HTTP request is also done when
+	// its own handler returns. It costs a unique key, and, but for SubmitWait, a goroutine until the
+	// task is gone or Shutdown. It does nothing for a task that is put in a transaction of the caller's.
+	CancelWithContext bool
+}
+
+// Task returns the options without those that are for pools only: to put a task into a queue.
+func (o PutOptions) Task() task.PutOptions {
+	return task.PutOptions{
+		Priority: o.Priority, Delay: o.Delay, TTL: o.TTL, Deadline: o.Deadline, TTR: o.TTR, MaxAttempts: o.MaxAttempts,
+		Kind: o.Kind, UniqueKey: o.UniqueKey, Group: o.Group, Role: o.Role,
+	}
+}
+
 // Batch is a task for SubmitBatch.
 type Batch[V any] struct {
 	Key     string
@@ -27,7 +61,7 @@ func (p *Pool[V]) SubmitBatch(ctx context.Context, tasks []Batch[V]) (ids []task
 			return nil, err
 		}
 		p.fill(&t.Options)
-		puts[i] = task.Batch[V]{Key: t.Key, Payload: t.Payload, Options: t.Options.PutOptions}
+		puts[i] = task.Batch[V]{Key: t.Key, Payload: t.Payload, Options: t.Options.Task()}
 	}
 	for i, t := range puts {
 		p.offered(ctx, classes[i], t.Key, t.Payload, &t.Options)

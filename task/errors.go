@@ -4,10 +4,28 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+
+	"github.com/fairq/fairq"
 )
 
-// A full queue returns a [*fairq.FullError], which is a fairq.ErrFull, and also a fairq.ErrKeyFull if it is the key that
-// has too many tasks.
+// What calls return of package fairq, by the same names here.
+var (
+	// ErrFull is returned when the queue is full, or has as many tasks of the key as it may. The error is
+	// a [*FullError].
+	ErrFull = fairq.ErrFull
+
+	// ErrKeyFull is returned when the queue has as many tasks of the key as Options.KeyCapacity allows. It
+	// is also an ErrFull. The error is a [*FullError].
+	ErrKeyFull = fairq.ErrKeyFull
+
+	// ErrWeight is returned when Options.Weight returns a weight that is out of range.
+	ErrWeight = fairq.ErrWeight
+)
+
+// FullError says how full the queue was. [errors.Is] reports it as [ErrFull], and if Key is true as
+// [ErrKeyFull] too.
+type FullError = fairq.FullError
+
 var (
 	// ErrInvalid is returned when an argument or an option makes no sense. The error is a [*FieldError].
 	ErrInvalid = errors.New("task: invalid")

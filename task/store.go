@@ -77,7 +77,7 @@ type Backend interface {
 	// never used again. A task whose deadline is over needs room like any other, and is gone before the next one is put. Put
 	// returns the tasks that were evicted to make room.
 	//
-	// Errors: a *fairq.FullError, ErrDuplicate, ErrGroupCancelled.
+	// Errors: a *FullError, ErrDuplicate, ErrGroupCancelled.
 	Put(ctx context.Context, tasks []New, ids []ID) (n int, evicted []Record, err error)
 
 	// Take takes up to len(into) tasks for a consumer, the first ones in order that pass the filter, and returns how many. The

@@ -249,7 +249,7 @@ func Into[V any](queue *task.Queue[V], below float64) pool.Sink[V] {
 
 // putOptions returns how a task is put again. It returns [task.ErrExpired] if that is of no use any more.
 func putOptions[V any](letter *pool.DeadLetter[V], now time.Time) (task.PutOptions, error) {
-	t, p := &letter.Task, letter.PutOptions(now)
+	t, p := &letter.Task, letter.PutOptions(now).Task()
 	if !p.Deadline.IsZero() && !now.Add(p.Delay).Before(p.Deadline) {
 		return p, task.ErrExpired
 	}

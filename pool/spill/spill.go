@@ -46,7 +46,7 @@ func (o *Options[V]) complete() error {
 		value int64
 	}{{"MaxFileBytes", o.MaxFileBytes}, {"MaxFileAge", int64(o.MaxFileAge)}, {"MaxBytes", o.MaxBytes}} {
 		if f.value < 0 {
-			return fmt.Errorf("%w: spill.Options.%s is %d; it must be 0 or more", pool.ErrInvalid, f.name, f.value)
+			return fmt.Errorf("spill: %w", &task.FieldError{Field: "Options." + f.name, Value: f.value, Limit: "0 or more"})
 		}
 	}
 	o.MaxFileBytes = cmp.Or(o.MaxFileBytes, 64<<20)

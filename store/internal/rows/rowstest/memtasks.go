@@ -218,7 +218,7 @@ func (v *memView) Insert(r *rows.Row) error {
 
 // unique is called before something is inserted that must be unique. Whoever could not see that it is there may try again.
 func (v *memView) unique(what, key string, is func() bool) {
-	must(is(), "an "+what+" is used twice")
+	must(is(), "a "+what+" is used twice")
 	v.lock(what, key)
 	if !is() {
 		panic(giveUp{ErrAgain})
