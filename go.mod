@@ -2,9 +2,6 @@ module github.com/fairq/fairq
 
 go 1.26.0
 
-require (
-	github.com/stretchr/testify v1.12.1
-	golang.org/x/exp v0.0.0-20260908205506-85c1c2202aba
-)
+require github.com/stretchr/testify v1.12.1
 
 require go.yaml.in/yaml/v3 v3.0.5 // indirect

@@ -161,7 +161,8 @@ func compare(t testing.TB, q *Queue[float64, int], m *model) {
 	require.Equal(t, want, orderOf(q), "order")
 	if k, v, ok := q.Peek(); ok || len(want) > 0 {
 		require.True(t, ok)
-		require.Equal(t, want[0], modelTurn{numberOf(k), v}, "peek")
+		got := modelTurn{numberOf(k), v}
+		require.Equal(t, want[0], got, "peek")
 	}
 	require.Equal(t, len(want), q.Len())
 	require.Equal(t, len(m.keys), q.Keys())

@@ -86,8 +86,8 @@ func TestShareOfFloods(t *testing.T) {
 			require.InDelta(t, float64(capacity*weight)/float64(weight+1), q.Len(), 2)
 		}
 	}
-	require.EqualValues(t, 8, keysThatFill(128))
-	require.EqualValues(t, 11, keysThatFill(1024))
+	require.Equal(t, 8, keysThatFill(128))
+	require.Equal(t, 11, keysThatFill(1024))
 }
 
 // keysThatFill returns how many keys it takes to fill a queue, if each pushes until it is refused before the next one begins.
@@ -97,7 +97,7 @@ func keysThatFill(capacity int) (keys int) {
 		weights[key] = 1
 	}
 	for q := shares(capacity, weights); q.Len() < capacity; keys++ {
-		for q.Push(keys) == nil { //nolint:revive // until it is refused
+		for q.Push(keys) == nil {
 		}
 	}
 	return keys

@@ -79,7 +79,7 @@ func send[V any](ctx context.Context, c *crew, o *Observer[V], sink Sink[V], let
 	case <-c.patient.Done():
 		c.forsaken.Add(1)
 		go func() {
-			<-result
+			<-result //nolint:errcheck // nobody asks for it any more
 			c.forsaken.Add(-1)
 		}()
 		return errForsaken

@@ -20,17 +20,18 @@ func TestCalledByHandler(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var p *pool.Pool[int]
 		var w *pool.Workers
-		check := func() error {
+		check := func() {
 			for _, call := range []func(context.Context) error{p.Wait, p.Shutdown, p.StopAndWait} {
 				assert.ErrorIs(t, call(context.Background()), pool.ErrInvalid)
 			}
-			return nil
 		}
 		p = openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
-			pool.Yield(ctx, func() { _ = check() })
-			assert.NoError(t, w.Wait(ctx)) // that is another one
-			return check()
-		}, pool.Options[int]{Observer: pool.Observer[int]{Scaled: func(int, int) { _ = check() }}})
+			pool.Yield(ctx, check)
+			if assert.NoError(t, w.Wait(ctx)) { // that is another one
+				check()
+			}
+			return nil
+		}, pool.Options[int]{Observer: pool.Observer[int]{Scaled: func(int, int) { check() }}})
 		q := fairq.New(func(int) string { return "a" }, nil)
 		w = pool.NewWorkers(q, func(ctx context.Context, n int) error {
 			for _, call := range []func(context.Context) error{w.Wait, w.Shutdown} {
