@@ -267,7 +267,7 @@ func TestNumbersEnd(t *testing.T) {
 	require.NoError(t, d.conn.script(fmt.Sprintf("UPDATE fairq_queues SET number = %d", maxID-1)))
 	in(t, d.db, func(v rows.View) {
 		id := add(t, v, rows.Row{Key: "last"})
-		require.Equal(t, task.ID(maxID), id)
+		require.Equal(t, maxID, id)
 		all, err := v.List(task.ListOptions{})
 		require.NoError(t, err)
 		require.Equal(t, "last", all[0].Key)
