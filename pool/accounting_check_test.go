@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
 )
@@ -333,6 +334,16 @@ func (l *ledger) compareStats(acks int) {
 	require.Len(l, l.p.Leftovers(), int(s.Leftovers))
 	require.Equal(l, []uint64{o.Started, o.Succeeded, o.Retried, o.Failed, o.Lost, o.Dropped, o.Expired, o.DeadLetters, o.Refused},
 		[]uint64{s.Started, s.Succeeded, s.Retried + s.Snoozed, s.Failed, s.Lost, s.Dropped, s.Expired, s.DeadLetters, s.Refused})
+	byKey := map[string]fairq.Counts{}
+	for _, k := range l.p.KeyCounts(1000) {
+		require.Zero(l, k.Missed)
+		byKey[k.Key] = k.Total
+	}
+	if l.options.CountKeys > 0 {
+		require.Equal(l, l.byKey, byKey)
+	} else {
+		require.Empty(l, byKey)
+	}
 	if !l.abandoned && !slices.ContainsFunc(l.lines, func(n *line) bool { return n.closed }) {
 		require.LessOrEqual(l, s.Lost, settles)
 	}

@@ -81,6 +81,12 @@ type Options[V any] struct {
 	// Observer is told what happens.
 	Observer Observer[V]
 
+	// CountKeys makes the pool count by key the attempts that were started, and the tasks that were refused
+	// or dropped for want of room, for [Pool.KeyCounts]: of how many keys, the heaviest. 0 means none. It
+	// costs a lock and a clock reading for each, and some 150 bytes for each of these keys; see
+	// [fairq.KeyCounter].
+	CountKeys int
+
 	// Logger is told at level Warn about each task that has failed for good, whose outcome is lost, or that is cancelled by
 	// Shutdown; at level Error about what was lost, and queues that cannot be read; and at level Debug about all that is normal:
 	// failures that are tried again, changes of the number of workers and of the schedule, and the end. nil means [slog.Default].
@@ -240,6 +246,8 @@ func (o *Options[V]) complete() (*setup, error) {
 		return nil, invalid("Options.KeyCapacity is %d; the limits are 0 and %d", o.KeyCapacity, fairq.MaxLen)
 	case o.MaxInFlightPerKey < 0 || o.MaxInFlightPerKey > fairq.MaxLen:
 		return nil, invalid("Options.MaxInFlightPerKey is %d; the limits are 0 and %d", o.MaxInFlightPerKey, fairq.MaxLen)
+	case o.CountKeys < 0 || o.CountKeys > fairq.MaxLen:
+		return nil, invalid("Options.CountKeys is %d; the limits are 0 and %d", o.CountKeys, fairq.MaxLen)
 	case o.Prefetch > task.MaxBatch:
 		return nil, invalid("Options.Prefetch is %d; the limit is %d", o.Prefetch, task.MaxBatch)
 	case o.Delay < 0 || o.Delay > task.MaxDuration:
@@ -261,7 +269,8 @@ func (o *Options[V]) completeForItems() (*setup, error) {
 	p := o.Policy
 	p.Timeout = 0
 	if o.ForTask != nil || p != (Policy{}) || o.Delay != 0 || o.Deadline != 0 || o.WhenFull != Block || o.Capacity != 0 || o.KeyCapacity != 0 ||
-		o.MaxInFlightPerKey != 0 || o.Weight != nil || len(o.Classes) > 0 || o.Order != (Order{}) || len(o.Limits) > 0 || o.Kinds != nil || o.Prefetch != 0 {
+		o.MaxInFlightPerKey != 0 || o.Weight != nil || len(o.Classes) > 0 || o.Order != (Order{}) || len(o.Limits) > 0 || o.Kinds != nil || o.Prefetch != 0 ||
+		o.CountKeys != 0 {
 		return nil, invalid("Options for a FairQueue: only Workers, Scale, Schedule, Policy.Timeout, DeadLetters, AbandonAfter, Observer and Logger may be set")
 	}
 	return o.completeCommon()

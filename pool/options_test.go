@@ -61,6 +61,7 @@ func TestOptionErrors(t *testing.T) {
 		"Options.Deadline is -1ns; the limits are 0 and 876000h0m0s":                                              {Deadline: -1},
 		"Options.Order.Ageing is -1ns; it must be 0 or more, and 0 unless Order.Strict is set":                    {Order: pool.Order{Strict: true, Ageing: -1}},
 		"Options.Order.Ageing is 1s; it must be 0 or more, and 0 unless Order.Strict is set":                      {Order: pool.Order{Ageing: time.Second}},
+		"Options.CountKeys is -1; the limits are 0 and 536870912":                                                 {CountKeys: -1},
 		"Options.Workers is -1; the limits are 0 and 1048576":                                                     {Workers: -1},
 		"Options.Workers is 1048577; the limits are 0 and 1048576":                                                {Workers: pool.MaxWorkers + 1},
 		"Options.Workers is 3 and Options.Scale has 0 to 4 workers; one of the two must be 0":                     {Workers: 3, Scale: pool.Scale{Max: 4}},
@@ -110,6 +111,8 @@ func TestMisuse(t *testing.T) {
 		{Order: pool.Order{Strict: true}},
 		{Limits: []pool.Limit{{}}},
 		{Kinds: []string{}},
+		{Prefetch: 1},
+		{CountKeys: 1},
 	} {
 		require.PanicsWithError(t, "pool: invalid: Options for a FairQueue: only Workers, Scale, Schedule, Policy.Timeout, DeadLetters, AbandonAfter, Observer and Logger may be set",
 			func() { pool.NewWorkers(items, handle, &o) })

@@ -27,6 +27,7 @@ type Pool[V any] struct {
 	deadline time.Duration
 	sink     Sink[V]
 	observer Observer[V]
+	byKey    *keyCounter // nil if keys are not counted
 
 	mostUnsettled int64 // how many tasks are settled in the background at most
 	// submitting is how many put a task just now, plus sealed when none may come any more. It is not an RWMutex because those who
@@ -91,6 +92,9 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]], option
 	}
 	p.open, p.shut = context.WithCancelCause(context.Background())
 	p.crew.setup = *setup
+	if o.CountKeys > 0 {
+		p.byKey = &keyCounter{counts: fairq.NewKeyCounter[string](o.CountKeys)}
+	}
 	l := &p.lines
 	l.pool, l.order, l.epoch, l.kinds = p, o.Order, time.Now(), slices.Clone(o.Kinds)
 	l.filter = task.Filter{Kinds: l.kinds}
@@ -345,6 +349,7 @@ func (p *Pool[V]) letter(ctx context.Context, class string, t *task.Task[V], rea
 		p.expired(class, t)
 	case reason == Overflow:
 		p.dropped.Add(1)
+		p.byKey.add(t.Key, fairq.Counts{Evicted: 1})
 		if f := p.observer.Dropped; f != nil {
 			p.observe("Dropped", func() { f(ctx, class, t) })
 		}

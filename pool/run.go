@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
 )
 
@@ -35,6 +36,7 @@ type run[V any] struct {
 func (r *run[V]) do(w *worker) {
 	r.worker, r.counts = w, &w.counts
 	inc(&w.counts.started)
+	r.pool.byKey.add(r.task.Key, fairq.Counts{Served: 1})
 	o := &r.pool.observer
 	var started time.Time
 	if !r.class.direct || o.times() {

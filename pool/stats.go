@@ -1,6 +1,12 @@
 package pool
 
-import "sync/atomic"
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairq/fairq"
+)
 
 // Stats tells how a pool is doing.
 type Stats struct {
@@ -71,4 +77,33 @@ func (c *crew) Stats() Stats {
 		w.counts.addTo(&s)
 	}
 	return s
+}
+
+// keyCounter counts by key what happens to tasks; a nil one does not.
+type keyCounter struct {
+	mu     sync.Mutex // protects counts; nothing else is done under it
+	counts *fairq.KeyCounter[string]
+}
+
+func (c *keyCounter) add(key string, d fairq.Counts) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counts.Add(key, d, time.Now())
+}
+
+// KeyCounts returns the n keys that were served, refused and evicted most, heaviest first; if fewer are
+// counted, all. An attempt that is started is service; a task is refused if Submit or the like returns an
+// [ErrFull], and evicted if it was dropped for want of room, as far as the pool knows: what another queue
+// evicts than the pool's own, it does not. Keys of the same name in several classes are one. It is
+// O(Options.CountKeys * log Options.CountKeys); without Options.CountKeys there are none.
+func (p *Pool[V]) KeyCounts(n int) []fairq.KeyCount[string] {
+	if p.byKey == nil {
+		return nil
+	}
+	p.byKey.mu.Lock()
+	defer p.byKey.mu.Unlock()
+	return p.byKey.counts.Top(n, time.Now())
 }

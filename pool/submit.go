@@ -140,6 +140,9 @@ func (p *Pool[V]) offered(ctx context.Context, c *class[V], key string, payload 
 // refuse tells that Submit, or the like, returns an error.
 func (p *Pool[V]) refuse(ctx context.Context, c *class[V], key string, payload V, o *task.PutOptions, err error) {
 	p.refused.Add(1)
+	if errors.Is(err, ErrFull) {
+		p.byKey.add(key, fairq.Counts{Refused: 1})
+	}
 	if f := p.observer.Refused; f != nil {
 		p.observe("Refused", func() { f(ctx, c.name, newTask(key, payload, o), err) })
 	}
