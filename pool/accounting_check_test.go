@@ -269,6 +269,19 @@ func (s *story) ended() (end task.EventType) {
 	return end
 }
 
+// takes returns how often a task was taken, as far as events have told.
+func (s *story) takes() (n int) {
+	if s == nil {
+		return 0
+	}
+	for _, e := range s.what {
+		if e == task.EventTake {
+			n++
+		}
+	}
+	return n
+}
+
 // wasLast tells whether the last attempt can have been the last one.
 func (l *ledger) wasLast(c *chore) bool {
 	if c.last.how == "permanent" || c.last.how == "bury" || l.ends(c) || c.put.TTR > 0 {
@@ -311,7 +324,7 @@ func (l *ledger) compareStats(acks int) {
 			}
 		}
 		if c.put.TTR > 0 || c.put.CancelWithContext {
-			settles += uint64(c.taken)
+			settles += uint64(max(c.taken, c.line.told[c.task].takes())) // those too that no handler was called for
 		}
 		for _, e := range c.letters {
 			if e.Reason == pool.Overflow {
