@@ -52,6 +52,18 @@
 //   - Order between items of different keys beyond the order of the rounds.
 //   - Anything when the program ends: the queue is in memory.
 //
+// # Beside the other packages
+//
+//	                 | fairq.New          | task.Open          | pool.Func
+//	Capacity 0       | 128                | no limit           | no limit
+//	full, by default | refuses            | refuses            | waits
+//	wrong options    | panic              | error              | panic
+//	a failed item    | the worker's       | comes back         | tried again, up to ten times
+//	the end          | Close: workers     | Close: what is     | Shutdown: the rest goes to Leftovers;
+//	                 | finish the rest    | taken goes back    | StopAndWait: it is done first
+//
+// docs/design.md has the reasons.
+//
 // # Cost
 //
 // Push, Pop, Add, Remove, Len, KeyLen, Keys and Stats take constant time, whatever the number of keys and items, and do not

@@ -46,6 +46,18 @@
 // Kick it; but in a queue of the pool's own, which nobody looks at, it is forgotten, after Observer, Logger and those in
 // SubmitWait have been told.
 //
+// # Beside the other packages
+//
+//	                 | fairq.New          | task.Open          | pool.Func
+//	Capacity 0       | 128                | no limit           | no limit
+//	full, by default | refuses            | refuses            | waits
+//	wrong options    | panic              | error              | panic
+//	a failed item    | the worker's       | comes back         | tried again, up to ten times
+//	the end          | Close: workers     | Close: what is     | Shutdown: the rest goes to Leftovers;
+//	                 | finish the rest    | taken goes back    | StopAndWait: it is done first
+//
+// docs/design.md has the reasons.
+//
 // # Cost
 //
 // With a store in memory, workers take and settle their tasks themselves. With another one, tasks are taken in batches and settled in the

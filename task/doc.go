@@ -47,6 +47,18 @@
 //     another that became ready just then. TryTake does not wait behind anybody.
 //   - That events tell what other processes did, where a store is shared by several.
 //
+// # Beside the other packages
+//
+//	                 | fairq.New          | task.Open          | pool.Func
+//	Capacity 0       | 128                | no limit           | no limit
+//	full, by default | refuses            | refuses            | waits
+//	wrong options    | panic              | error              | panic
+//	a failed item    | the worker's       | comes back         | tried again, up to ten times
+//	the end          | Close: workers     | Close: what is     | Shutdown: the rest goes to Leftovers;
+//	                 | finish the rest    | taken goes back    | StopAndWait: it is done first
+//
+// docs/design.md has the reasons.
+//
 // # Stores
 //
 // Where the tasks are is up to the [Store]. [Memory] keeps them in the process. The documentation of [Backend] is for those
