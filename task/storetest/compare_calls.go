@@ -77,7 +77,7 @@ func (c *comparison) number(what string, call func(*side) (int, error)) {
 	c.equal(what, numbers[at], numbers[c.want])
 }
 
-func (c *comparison) duration() time.Duration { return 1 + time.Duration(c.IntN(int(60*second))) }
+func (c *comparison) duration() time.Duration { return 1 + time.Duration(c.Int64N(int64(60*second))) }
 
 // task returns a task to be put.
 func (c *comparison) task() task.Batch[int] {
