@@ -31,8 +31,9 @@ var (
 // What calls return of the packages fairq and task, and what the contexts of handlers are done with, by
 // the same names here.
 var (
-	// ErrFull is returned when there is no room for a task. If no more tasks of a key may be queued, it is
-	// also an ErrKeyFull. The error is, or wraps, a [*FullError].
+	// ErrFull is returned when there is no room for a task, and by SubmitWait when it was dropped. If no more
+	// tasks of its key may be queued, it is also an ErrKeyFull. A task that is refused gets a [*FullError],
+	// which may be wrapped.
 	ErrFull    = fairq.ErrFull
 	ErrKeyFull = fairq.ErrKeyFull
 
