@@ -217,3 +217,43 @@ func ExampleSnapshot() {
 	// {"round":["b1","c1"],"queues":{"a":["a2","a3"]}} <nil>
 	// [{Key:a Len:2 Rounds:2 OldestAge:0s Wait:none}]
 }
+
+// A program that counts for itself: which users sent most of a million requests? There are places for ten.
+func ExampleKeyCounter() {
+	c := fairq.NewKeyCounter[string](10)
+	for i := range 1_000_000 {
+		user := fmt.Sprint("user ", i%1000)
+		if i%4 > 0 {
+			user = "hog"
+		}
+		c.Add(user, fairq.Counts{Served: 1}, time.Now())
+	}
+	fmt.Println(c.Top(1, time.Now())[0].Key)
+	// Output:
+	// hog
+}
+
+// Workers that exist only while there is something to do.
+func ExampleFairQueue_Watch() {
+	q := fairq.New(byUser, nil)
+	var workers sync.WaitGroup
+	var watch *fairq.Watch[string, job]
+	watch = q.Watch(func() {
+		workers.Go(func() {
+			for {
+				j, ok := q.Pop()
+				if !ok && watch.Arm(1) { // nothing came in between
+					return
+				}
+				if ok {
+					fmt.Println(j.user, j.name)
+				}
+			}
+		})
+	})
+	watch.Arm(1)
+	_ = q.Push(job{"alice", "report"})
+	workers.Wait()
+	// Output:
+	// alice report
+}
