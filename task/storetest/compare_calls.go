@@ -49,7 +49,7 @@ func (c *comparison) step() {
 	case op == 92 && c.removes && c.chance(6):
 		c.number("Truncate", func(s *side) (int, error) { return s.Truncate(ctx) })
 	default:
-		d := time.Duration(c.IntN(int(40 * second)))
+		d := time.Duration(c.Int64N(int64(40 * second)))
 		c.did("sleep for %v", d)
 		time.Sleep(d)
 	}
