@@ -31,7 +31,7 @@
 //   - An item that is accepted leaves exactly once: it is popped, removed by its ticket or its key, evicted and then handed
 //     to [Options].OnEvict, or drained. No cancellation and no panic of a function of yours changes that.
 //   - With [RejectOverShare], the last free place goes only to a key that has nothing queued, and m keys of weight 1 that flood
-//     the queue leave about 1/(m+1) of it free.
+//     the queue together leave about 1/(m+1) of it free.
 //   - With [EvictHeaviest], the capacity refuses a push only if the pushing key is among the keys whose backlog reaches
 //     furthest, in rounds, and what is evicted is the newest item of such a key. With [EvictOldest] it refuses no push, and
 //     what is evicted is the oldest item of such a key, the pushing one if that is among them.

@@ -23,7 +23,7 @@ var (
 // FullError says how full the queue was that refused a push. [errors.Is] reports it as [ErrFull], and if Key is true as
 // [ErrKeyFull] too.
 type FullError struct {
-	Len   int  // items queued, or, if Key is true, items queued under the pushing key
+	Len   int  // items queued, or, if Key is true, items queued under the pushing key; a share may have shrunk below that
 	Limit int  // the limit that was hit: Capacity, or, if Key is true, KeyCapacity or the key's share at that moment
 	Key   bool // the limit is one for the key
 }

@@ -60,8 +60,9 @@ const (
 	// is refused as if the key were at its KeyCapacity, and the [FullError] has the key's share at that moment for a limit.
 	//
 	// Nothing is evicted, and what others push later takes nothing back. The last place goes only to a key that has nothing
-	// queued; m keys of weight 1 that flood the queue hold about 1/(m+1) of it each, and leave as much free; a single one of
-	// weight w holds w/(w+1). As long as nothing leaves, the queue can be full only if the product of weight + 1, over all keys
+	// queued; m keys of weight 1 that flood the queue together hold about 1/(m+1) of it each, and leave as much free; a
+	// single one of weight w holds w/(w+1). Keys that come one after the other take half of what is free each, and get to
+	// equal shares as items leave. As long as nothing leaves, the queue can be full only if the product of weight + 1, over all keys
 	// that have items but the one of the least weight, is at least Capacity: with weight 1 that takes 8 keys at 128. (The rule
 	// is known from switches with shared memory: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory
 	// packet switches", IEEE/ACM Transactions on Networking 6, 1998.)

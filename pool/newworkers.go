@@ -18,8 +18,10 @@ type Workers struct {
 
 // NewWorkers returns workers that call a handler for each item of a FairQueue, which stays the caller's: who pushes to it decides
 // what happens when it is full. Each item is handled once at most; one that failed goes to DeadLetters. What a queue of tasks is
-// needed for, retries, delays, kinds and priorities, is not to be had here, but this is several times faster. nil options are
-// the defaults. NewWorkers panics if they do not make sense, or have fields set that are of no use here.
+// needed for, retries, delays, kinds and priorities, is not to be had here, but this is several times faster. The workers start at
+// once; to end them, close the queue, Wait, and then Shutdown. nil options are the defaults. NewWorkers panics if they do not
+// make sense, or if other fields are set than Workers, Scale, Schedule, Policy.Timeout, DeadLetters, AbandonAfter, Observer and
+// Logger.
 func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handler[V], options *Options[V]) *Workers {
 	if queue == nil || handler == nil {
 		panic("pool: NewWorkers: the queue or the handler is nil")

@@ -14,8 +14,9 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Handler does a task. T is a *task.Task[V], or the item of a FairQueue. If it returns nil the task is done; else it has failed, and is tried again,
-// unless that was its last attempt. See [Permanent], [RetryAfter] and [Snooze]. A panic is a failure with a [*PanicError].
+// Handler does a task. T is a *task.Task[V], or the item of a FairQueue. If it returns nil the task is done; else it has
+// failed. A panic is a failure with a [*PanicError]. A task that has failed is tried again, unless that was its last attempt;
+// [Permanent], [RetryAfter] and [Snooze] tell otherwise. An item of a FairQueue is not tried again.
 type Handler[T any] func(ctx context.Context, t T) error
 
 // Options configure a pool. The zero value of each field is its default.
@@ -99,9 +100,9 @@ type Scale struct {
 	// something to do; Min 0 lets all of them end.
 	Min, Max int
 
-	// WakeFactor and SleepFactor are degrees of fullness of the queue: the tasks that are ready or wait for room, by its capacity
-	// without what counts there and does not wait, as what runs may. From WakeFactor on a worker is added. Below SleepFactor one that is not needed is let go. 0 means 0.75 and 0.5. A
-	// queue without a capacity is full enough as soon as a task waits.
+	// WakeFactor and SleepFactor are degrees of fullness of the queue: the tasks that are ready or wait for room, divided by
+	// the capacity that is left for waiting tasks. From WakeFactor on a worker is added. Below SleepFactor one that is not
+	// needed is let go. 0 means 0.75 and 0.5. A queue without a capacity is full enough as soon as a task waits.
 	WakeFactor, SleepFactor float64
 
 	// IdleTimeout is for how long a worker must not have been needed to be let go. 0 means a minute.
