@@ -359,7 +359,9 @@ func TestSubmitBatch(t *testing.T) {
 				tasks, err := p.Queue("x").List(ctx, task.ListOptions{})
 				require.NoError(t, err)
 				for _, tk := range tasks {
-					require.Equal(t, tk.Created.Add(time.Minute), tk.Until)
+					if tk.State == task.Delayed { // the last ones may be ready by now
+						require.Equal(t, tk.Created.Add(time.Minute), tk.Until)
+					}
 					require.Equal(t, begin.Add(time.Hour), tk.Deadline)
 				}
 				wait(t, p)
