@@ -523,13 +523,18 @@ func TestListLetsOthersGoOn(t *testing.T) {
 		last, err := q.Put(t.Context(), "b", 0, PutOptions{})
 		require.NoError(t, err)
 		deleted := make(chan error)
+		listed, end := context.WithCancel(t.Context())
 		go func() {
 			for q.memory.mu.TryLock() { // until it is being listed
 				q.memory.mu.Unlock()
+				if listed.Err() != nil {
+					break // too late
+				}
 			}
 			deleted <- q.Delete(t.Context(), last)
 		}()
 		all, err := q.List(t.Context(), ListOptions{Limit: 2 * n})
+		end()
 		require.NoError(t, err)
 		require.NoError(t, <-deleted)
 		if len(all) == n {
