@@ -269,6 +269,7 @@ func (u *unit) newFront(k *lines, priority int, all []*Row, wanted int) (places 
 
 // lineTurn returns the turn for a task whose line has others before it, and has just used one or none. The order within a round is
 // that in which tasks became ready, but with MaxInFlightPerKey, or if the line has missed turns, that in which lines got theirs.
+// A turn that is used late has been missed, unless its task was handed back: that one was taken in time.
 func (u *unit) lineTurn(r *Row, weight int, turns []turn, used turn) turn {
 	end := last{}
 	for _, t := range turns {
@@ -280,7 +281,8 @@ func (u *unit) lineTurn(r *Row, weight int, turns []turn, used turn) turn {
 		}
 	}
 	t := turn{round: u.next(r.line(), end, weight).round, seq: r.Place}
-	if u.q.limited || used.round < u.current(r.Priority) || slices.ContainsFunc(turns, func(o turn) bool { return o.compare(t) >= 0 }) {
+	missed := used.round < u.current(r.Priority) && !used.returned
+	if u.q.limited || missed || slices.ContainsFunc(turns, func(o turn) bool { return o.compare(t) >= 0 }) {
 		t.seq = u.number()
 	}
 	return t

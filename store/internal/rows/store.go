@@ -159,7 +159,15 @@ func (s *Store) Open(ctx context.Context, name string, wanted task.Settings, n *
 }
 
 // find returns the number of the queue of that name, which it makes if there is none.
-func (s *Store) find(ctx context.Context, name string, wanted settings) (uint64, error) {
+func (s *Store) find(ctx context.Context, name string, wanted settings) (number uint64, err error) {
+	for try := 1; ; try++ {
+		if number, err = s.tryFind(ctx, name, wanted); err == nil || try == mostTries || !s.db.Again(err) {
+			return number, err
+		}
+	}
+}
+
+func (s *Store) tryFind(ctx context.Context, name string, wanted settings) (uint64, error) {
 	tx, err := s.db.Begin(ctx)
 	if err != nil {
 		return 0, err
