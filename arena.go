@@ -6,44 +6,45 @@ import (
 	"slices"
 )
 
-// Items and keys live in rows: places addressed by a 32-bit number and recycled. Row 0 is never handed out, so that 0
-// means "none" wherever a row is named.
+// Items and keys live in slots, which are numbered with 32 bits and used again. Slot 0 is never
+// handed out, so 0 means "none" wherever a slot is named.
 const (
-	chunkBits = 12
-	chunkRows = 1 << chunkBits // as many as 64 words of 64 bits can mark
-	chunkMask = chunkRows - 1
-	firstRows = 16 // what chunk 0 begins with, so that a small queue is small
+	chunkBits  = 12
+	chunkSlots = 1 << chunkBits // one bit for each, in 64 words
+	chunkMask  = chunkSlots - 1
+	firstSlots = 16 // of chunk 0 at the beginning, so that a small queue is small
 )
 
-// A column holds one field of all rows, in chunks. Growing it never moves what is there, except in chunk 0, which doubles
-// until it is as long as the others: no call copies more than chunkRows rows. Chunk 0 is reached without a detour, for
-// most queues are short.
+// column holds one field of all slots, in chunks. Growing never moves what is there, except in
+// chunk 0, which doubles until it is as long as the others. So no call copies more than
+// chunkSlots/2 slots. Chunk 0 is reached without going through the directory, for most queues are
+// short.
 type column[T any] struct {
 	near []T
-	far  [][]T // by chunk; 0 is not used
+	far  [][]T // by number of the chunk; 0 is not used
 }
 
-func (c *column[T]) at(row uint32) *T {
-	if int(row) < len(c.near) {
-		return &c.near[row]
+func (c *column[T]) at(slot uint32) *T {
+	if int(slot) < len(c.near) {
+		return &c.near[slot]
 	}
-	return &c.far[row>>chunkBits][row&chunkMask]
+	return &c.far[slot>>chunkBits][slot&chunkMask]
 }
 
-// has tells whether row can be addressed.
-func (c *column[T]) has(row uint32) bool {
-	chunk := int(row >> chunkBits)
-	return int(row) < len(c.near) || 0 < chunk && chunk < len(c.far) && c.far[chunk] != nil
+// has tells whether a slot is addressable.
+func (c *column[T]) has(slot uint32) bool {
+	chunk := int(slot >> chunkBits)
+	return int(slot) < len(c.near) || 0 < chunk && chunk < len(c.far) && c.far[chunk] != nil
 }
 
-// reach makes row addressable.
-func (c *column[T]) reach(row uint32) {
-	if c.has(row) {
+// reach makes a slot addressable.
+func (c *column[T]) reach(slot uint32) {
+	if c.has(slot) {
 		return
 	}
-	chunk := int(row >> chunkBits)
+	chunk := int(slot >> chunkBits)
 	if chunk == 0 {
-		near := make([]T, max(firstRows, 1<<bits.Len32(row)))
+		near := make([]T, max(firstSlots, 1<<bits.Len32(slot)))
 		copy(near, c.near)
 		c.near = near
 		return
@@ -51,7 +52,7 @@ func (c *column[T]) reach(row uint32) {
 	for len(c.far) <= chunk {
 		c.far = append(c.far, nil)
 	}
-	c.far[chunk] = make([]T, chunkRows)
+	c.far[chunk] = make([]T, chunkSlots)
 }
 
 // drop gives the memory of a chunk back.
@@ -61,10 +62,12 @@ func (c *column[T]) drop(chunk int) {
 	}
 }
 
-// outline copies the directory and shares the chunks. Their lengths may be read without the lock, but not what is in them.
+// outline copies the directory and shares the chunks. Without the lock, only their lengths may be
+// read.
 func (c *column[T]) outline() column[T] { return column[T]{c.near, slices.Clone(c.far)} }
 
-// blank returns a column as long as c, whose memory is in place: it has been written to.
+// blank returns an empty column as long as c. It writes to all of its memory, so that the system
+// has it in place before copyTo is called.
 func (c *column[T]) blank() column[T] {
 	b := column[T]{make([]T, len(c.near)), make([][]T, len(c.far))}
 	clear(b.near)
@@ -75,7 +78,7 @@ func (c *column[T]) blank() column[T] {
 	return b
 }
 
-// copyTo makes b a copy of c, in b's memory as far as it goes.
+// copyTo makes b a copy of c. It allocates only what b is too short for.
 func (c *column[T]) copyTo(b *column[T]) {
 	b.near = append(b.near[:0], c.near...)
 	for len(b.far) < len(c.far) {
@@ -86,17 +89,17 @@ func (c *column[T]) copyTo(b *column[T]) {
 	}
 }
 
-// all iterates over all rows there are.
+// all iterates over all slots, free or not.
 func (c *column[T]) all() iter.Seq2[uint32, *T] {
 	return func(yield func(uint32, *T) bool) {
-		for row := range c.near {
-			if !yield(uint32(row), &c.near[row]) {
+		for slot := range c.near {
+			if !yield(uint32(slot), &c.near[slot]) {
 				return
 			}
 		}
 		for i, chunk := range c.far {
-			for row := range chunk {
-				if !yield(uint32(i<<chunkBits|row), &chunk[row]) {
+			for slot := range chunk {
+				if !yield(uint32(i<<chunkBits|slot), &chunk[slot]) {
 					return
 				}
 			}
@@ -104,160 +107,164 @@ func (c *column[T]) all() iter.Seq2[uint32, *T] {
 	}
 }
 
-// rows knows which rows are free. It keeps the rows that were freed last at hand, for these are in the processor's cache,
-// and all others in a bitmap for each chunk. Those are taken from one chunk until it is full, so that the others empty; a
-// chunk without a used row is given back. All calls are O(1).
-type rows struct {
-	hand   [handful]uint32
-	n      uint   // rows at hand. They count as used, so that a chunk does not come and go with each call
-	most   uint   // rows that may be at hand: handful as long as there is but chunk 0, which stays anyway; otherwise few
-	first  uint32 // how many rows chunk 0 has by now
-	open   *rowChunk
-	chunks []*rowChunk
-	live   int       // how many there are
-	empty  *rowChunk // one of which no row is in use: the next one is given back
-	gap    int       // no chunk below this one is missing
+// allocator knows which slots are free. The slots freed last are in a small cache, because their
+// memory is in the processor's cache; all others are bits in a bitmap for each chunk. Slots are
+// taken from one chunk until it is full, so that others can empty. A chunk in which no slot is
+// used is given back. All calls are O(1).
+type allocator struct {
+	cache [bigCache]uint32
+	// slots in cache. They count as used, so that a chunk does not come and go with each call
+	cached uint
+	// how many may be: bigCache with chunk 0 alone, which stays anyway, else smallCache
+	maxCached  uint
+	firstLen   uint32 // how many slots chunk 0 has by now
+	withFree   *slotChunk
+	chunks     []*slotChunk
+	chunkCount int        // without those given back
+	emptyChunk *slotChunk // the one chunk kept although it has no used slot; nil if there is none
+	gap        int        // no chunk below this one is missing
 }
 
 const (
-	handful = 64
-	few     = 8
+	bigCache   = 64
+	smallCache = 8
 )
 
-// rowChunk is what rows knows about one chunk. The chunks with free rows are linked; the one filled up most recently
-// comes first.
-type rowChunk struct {
-	free       [chunkRows / 64]uint64 // a bit for every row: is it free?
-	words      uint64                 // a bit for every word of free: has it a bit set?
+// slotChunk is what an allocator knows of a chunk. Chunks with free slots are linked in withFree.
+// A chunk that was full and gets a free slot goes to the front.
+type slotChunk struct {
+	free       [chunkSlots / 64]uint64 // a bit for each slot: is it free?
+	freeWords  uint64                  // a bit for each word of free: is it not 0?
 	used       uint32
 	number     uint32
-	prev, next *rowChunk
+	prev, next *slotChunk
 }
 
-// take returns a row at hand, 0 if there is none.
-func (r *rows) take() (row uint32) {
-	if r.n == 0 {
+// takeCached returns a free slot from the cache, 0 if that is empty.
+func (a *allocator) takeCached() (slot uint32) {
+	if a.cached == 0 {
 		return 0
 	}
-	r.n--
-	return r.hand[r.n%handful]
+	a.cached--
+	return a.cache[a.cached%bigCache]
 }
 
-// give takes a row into the hand, and returns false if that is full.
-func (r *rows) give(row uint32) (ok bool) {
-	if r.n >= r.most {
+// cacheSlot puts a slot that was freed into the cache. It returns false if that is full.
+func (a *allocator) cacheSlot(slot uint32) (ok bool) {
+	if a.cached >= a.maxCached {
 		return false
 	}
-	r.hand[r.n%handful] = row
-	r.n++
+	a.cache[a.cached%bigCache] = slot
+	a.cached++
 	return true
 }
 
-// fetch returns a free row that is not at hand. It may be one that did not exist before.
-func (r *rows) fetch() uint32 {
-	if r.open == nil {
-		r.grow()
+// takeFree returns a free slot from a bitmap, or a new one.
+func (a *allocator) takeFree() uint32 {
+	if a.withFree == nil {
+		a.grow()
 	}
-	c := r.open
-	w := bits.TrailingZeros64(c.words)
+	c := a.withFree
+	w := bits.TrailingZeros64(c.freeWords)
 	b := bits.TrailingZeros64(c.free[w])
 	c.free[w] &^= 1 << b
 	c.used++
-	if c == r.empty {
-		r.empty = nil
+	if c == a.emptyChunk {
+		a.emptyChunk = nil
 	}
 	if c.free[w] == 0 {
-		c.words &^= 1 << w
-		if c.words == 0 {
-			r.unlink(c)
+		c.freeWords &^= 1 << w
+		if c.freeWords == 0 {
+			a.unlink(c)
 		}
 	}
 	return c.number<<chunkBits | uint32(w<<6|b)
 }
 
-// putBack frees the rows that are longest at hand in their chunks, all but the given number. Chunks without a used row
-// are dropped, but one, so that a queue whose length swings about a chunk's end does not allocate each time. (Chunk 0 always
-// stays, because of row 0.)
-func (r *rows) putBack(keep uint, drop func(chunk int)) {
-	n := r.n - min(keep, r.n)
-	for _, row := range r.hand[:n] {
-		c := r.chunks[row>>chunkBits]
-		if c.words == 0 {
-			r.link(c)
+// flushCache marks cached slots as free in their chunks, the oldest first, until only keep are
+// left. It drops chunks without a used slot, all but one: so a queue whose length swings about the
+// end of a chunk does not allocate each time. (Chunk 0 stays in any case, for slot 0 counts as
+// used.)
+func (a *allocator) flushCache(keep uint, drop func(chunk int)) {
+	n := a.cached - min(keep, a.cached)
+	for _, slot := range a.cache[:n] {
+		c := a.chunks[slot>>chunkBits]
+		if c.freeWords == 0 {
+			a.link(c)
 		}
-		w := row & chunkMask >> 6
-		c.free[w] |= 1 << (row & 63)
-		c.words |= 1 << w
+		w := slot & chunkMask >> 6
+		c.free[w] |= 1 << (slot & 63)
+		c.freeWords |= 1 << w
 		c.used--
-		if c.used == 0 && r.empty == nil {
-			r.empty = c
+		if c.used == 0 && a.emptyChunk == nil {
+			a.emptyChunk = c
 		} else if c.used == 0 {
-			r.remove(c, drop)
+			a.dropChunk(c, drop)
 		}
 	}
-	r.n = uint(copy(r.hand[:], r.hand[n:r.n]))
+	a.cached = uint(copy(a.cache[:], a.cache[n:a.cached]))
 }
 
-// clear gives back all chunks but the first. There must be more than that, and no row in use.
-func (r *rows) clear(drop func(chunk int)) {
-	r.putBack(0, drop)
-	r.remove(r.empty, drop)
-	r.empty = nil
+// clear gives back all chunks but chunk 0. No slot may be in use, and there must be another chunk.
+func (a *allocator) clear(drop func(chunk int)) {
+	a.flushCache(0, drop)
+	a.dropChunk(a.emptyChunk, drop)
+	a.emptyChunk = nil
 }
 
-func (r *rows) remove(c *rowChunk, drop func(chunk int)) {
-	r.unlink(c)
-	r.chunks[c.number] = nil
-	r.gap = min(r.gap, int(c.number))
-	if r.live--; r.live == 1 {
-		r.most = handful
+func (a *allocator) dropChunk(c *slotChunk, drop func(chunk int)) {
+	a.unlink(c)
+	a.chunks[c.number] = nil
+	a.gap = min(a.gap, int(c.number))
+	if a.chunkCount--; a.chunkCount == 1 {
+		a.maxCached = bigCache
 	}
 	drop(int(c.number))
 }
 
-// grow adds free rows: the next part of chunk 0 or another chunk.
-func (r *rows) grow() {
-	from, to := uint32(0), uint32(chunkRows)
+// grow adds free slots: the next part of chunk 0 or another chunk.
+func (a *allocator) grow() {
+	from, to := uint32(0), uint32(chunkSlots)
 	switch {
-	case r.first == 0:
-		r.chunks = append(r.chunks, &rowChunk{used: 1}) // row 0 is never free
-		from, to, r.first = 1, firstRows, firstRows
-		r.live, r.most = 1, handful
-	case r.first < chunkRows:
-		from, to = r.first, 2*r.first
-		r.first = to
+	case a.firstLen == 0:
+		a.chunks = append(a.chunks, &slotChunk{used: 1}) // slot 0
+		from, to, a.firstLen = 1, firstSlots, firstSlots
+		a.chunkCount, a.maxCached = 1, bigCache
+	case a.firstLen < chunkSlots:
+		from, to = a.firstLen, 2*a.firstLen
+		a.firstLen = to
 	default:
-		for r.gap < len(r.chunks) && r.chunks[r.gap] != nil {
-			r.gap++
+		for a.gap < len(a.chunks) && a.chunks[a.gap] != nil {
+			a.gap++
 		}
-		if r.gap == len(r.chunks) {
-			r.chunks = append(r.chunks, nil)
+		if a.gap == len(a.chunks) {
+			a.chunks = append(a.chunks, nil)
 		}
-		r.chunks[r.gap] = &rowChunk{number: uint32(r.gap)}
-		r.live++
-		r.most = few
+		a.chunks[a.gap] = &slotChunk{number: uint32(a.gap)}
+		a.chunkCount++
+		a.maxCached = smallCache
 	}
-	c := r.chunks[r.gap]
-	for row := from; row < to; row++ {
-		c.free[row>>6] |= 1 << (row & 63)
-		c.words |= 1 << (row >> 6)
+	c := a.chunks[a.gap]
+	for slot := from; slot < to; slot++ {
+		c.free[slot>>6] |= 1 << (slot & 63)
+		c.freeWords |= 1 << (slot >> 6)
 	}
-	r.link(c)
+	a.link(c)
 }
 
-func (r *rows) link(c *rowChunk) {
-	c.prev, c.next = nil, r.open
-	if r.open != nil {
-		r.open.prev = c
+func (a *allocator) link(c *slotChunk) {
+	c.prev, c.next = nil, a.withFree
+	if a.withFree != nil {
+		a.withFree.prev = c
 	}
-	r.open = c
+	a.withFree = c
 }
 
-func (r *rows) unlink(c *rowChunk) {
+func (a *allocator) unlink(c *slotChunk) {
 	if c.prev != nil {
 		c.prev.next = c.next
 	} else {
-		r.open = c.next
+		a.withFree = c.next
 	}
 	if c.next != nil {
 		c.next.prev = c.prev

@@ -32,7 +32,8 @@ type queue interface {
 	Pop() (work, bool)
 }
 
-// channel is a buffered channel, used without waiting. What the benchmarks time is exchange, which is inlined.
+// channel is a buffered channel, used without waiting. What the benchmarks time is exchange, which
+// is inlined.
 type channel chan work
 
 func (c channel) Push(w work) error {
@@ -89,8 +90,8 @@ func (s *slice) Pop() (w work, ok bool) {
 	return w, true
 }
 
-// naive is a queue in rounds as one would first write it: when a round is used up, the oldest item of every key is taken
-// and all these are sorted.
+// naive is a queue in rounds as one would first write it: when a round is used up, the oldest item
+// of every key is taken and all these are sorted.
 type naive struct {
 	mu    sync.Mutex
 	clock int
@@ -148,7 +149,8 @@ func contenders(n int) []struct {
 	}
 }
 
-// exchange pushes and pops in turn. A channel is used directly, as everybody does, the others through an interface.
+// exchange pushes and pops in turn. A channel is used directly, as everybody does, the others
+// through an interface.
 func exchange(q queue, all []work, next func() bool) {
 	i := 0
 	if c, ok := q.(channel); ok {
@@ -176,7 +178,8 @@ func exchange(q queue, all []work, next func() bool) {
 	}
 }
 
-// BenchmarkPushPop pushes and pops in turn on one goroutine. Every key has one item queued all the time.
+// BenchmarkPushPop pushes and pops in turn on one goroutine. Every key has one item queued all the
+// time.
 func BenchmarkPushPop(b *testing.B) {
 	for _, n := range []int{1, 100, 10_000} {
 		all := users(n)
@@ -279,8 +282,8 @@ func BenchmarkWait(b *testing.B) {
 	})
 }
 
-// BenchmarkBatch moves 64 items through a queue that holds 100 others, one by one or together. They belong to 64 keys, to
-// 8 in runs, as when a few users submit several jobs each, or to one.
+// BenchmarkBatch moves 64 items through a queue that holds 100 others, one by one or together.
+// They belong to 64 keys, to 8 in runs, as when a few users submit several jobs each, or to one.
 func BenchmarkBatch(b *testing.B) {
 	for _, keys := range []int{64, 8, 1} {
 		queued, in := users(100), []work{}
@@ -352,9 +355,9 @@ func BenchmarkEvict(b *testing.B) {
 	})
 }
 
-// BenchmarkLongest times every single call while 1,000,000 keys come and go, each with two items, and the collector is off.
-// It does so nine times, takes the least time of each call, for the machine holds up now this one and now that one, and
-// reports the longest of these.
+// BenchmarkLongest times every single call while 1,000,000 keys come and go, each with two items,
+// and the collector is off. It does so nine times, takes the least time of each call, for the
+// machine holds up now this one and now that one, and reports the longest of these.
 func BenchmarkLongest(b *testing.B) {
 	const keys = 1_000_000
 	all := users(keys)
@@ -398,8 +401,8 @@ func heap() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// BenchmarkMemory reports the heap of 1,000,000 items beyond their values and what their keys take, and what is left of it
-// when they have been popped.
+// BenchmarkMemory reports the heap of 1,000,000 items beyond their values and what their keys
+// take, and what is left of it when they have been popped.
 func BenchmarkMemory(b *testing.B) {
 	const items = 1_000_000
 	all := users(items)
@@ -442,7 +445,8 @@ func BenchmarkSnapshot(b *testing.B) {
 	for i := range 100_000 {
 		_ = q.Push(all[i%len(all)])
 	}
-	// While the collector marks, copying pointers costs more; so once with it between the snapshots, and once as it comes.
+	// While the collector marks, copying pointers costs more; so once with it between the
+	// snapshots, and once as it comes.
 	for name, percent := range map[string]int{"lock-held": -1, "lock-held-during-GC": 100} {
 		b.Run(name, func(b *testing.B) {
 			defer debug.SetGCPercent(debug.SetGCPercent(percent))

@@ -13,8 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestConservation has many goroutines push, pop, remove and give up at random, and then accounts for every item: none is
-// lost, none is delivered twice, and one that was not accepted is not delivered.
+// TestConservation has many goroutines push, pop, remove and give up at random, and then accounts
+// for every item: none is lost, none is delivered twice, and one that was not accepted is not
+// delivered.
 func TestConservation(t *testing.T) {
 	for seed := range uint64(24) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { conserve(t, seed) })

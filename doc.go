@@ -1,54 +1,62 @@
-// Package fairq is a queue that is fair between keys. Each item belongs to a key, such as a tenant, a user or a host, and
-// the keys are served in rounds, so that one key's flood does not make the others wait. Use it where you would use a
-// channel or a first-in first-out queue between those who ask for work and those who do it.
+// Package fairq is a queue that is fair between keys. Each item belongs to a key, such as a
+// tenant, a user or a host, and the keys are served in rounds, so that one key's flood does not
+// make the others wait. Use it where you would use a channel or a first-in first-out queue between
+// those who ask for work and those who do it.
 //
 //	q := fairq.New(func(j Job) string { return j.User }, nil)
 //	err := q.Push(job)            // does not wait; PushWait does
 //	job, err := q.PopWait(ctx)    // Pop does not wait
 //
-// [FairQueue] is made for many goroutines, and has a capacity. [Queue] is the same without lock and limit, for use inside
-// something that has its own.
+// [FairQueue] is made for many goroutines, and has a capacity. [Queue] is the same without lock
+// and limit, for use inside something that has its own.
 //
 // # Rounds
 //
-// A round delivers the oldest item of every key that had one when the round began, in the order in which these were
-// pushed. When it is used up, the next one begins. A round begins with the first Pop from it. A key of weight w has its w
-// oldest items in a round instead of one.
+// A round delivers the oldest item of every key that had one when the round began, in the order in
+// which these were pushed. When it is used up, the next one begins. A round begins with the first
+// Pop from it. A key of weight w has its w oldest items in a round instead of one.
 //
 // # What is promised
 //
-// Say K is the number of keys that have items, R the number of items left in the current round, and that an item waits n
-// if n others are popped between its push and its pop. With the default options:
+// Say K is the number of keys that have items, R the number of items left in the current round,
+// and that an item waits n if n others are popped between its push and its pop. With the default
+// options:
 //
-//   - A key that has nothing queued waits at most R+K-1, and so at most 2(K-1), for its first item, its own key counted in
-//     K. It does not matter how long the other keys' backlogs are, nor who comes later.
-//   - The j-th item of a key waits at most R+j*K-1, if K counts every key that has items at some time meanwhile.
-//   - As long as two keys both have items, the numbers of their items delivered since any moment differ by 2 at most.
+//   - A key that has nothing queued waits at most R+K-1, and so at most 2(K-1), for its first
+//     item, its own key counted in K. It does not matter how long the other keys' backlogs are,
+//     nor who comes later.
+//   - The j-th item of a key waits at most R+j*K-1, if K counts every key that has items at some
+//     time meanwhile.
+//   - As long as two keys both have items, the numbers of their items delivered since any moment
+//     differ by 2 at most.
 //   - No key is served more than twice in a row while another one has items all the time.
 //   - Items of one key leave in the order in which they were pushed.
-//   - With weights, K is the sum of the weights: the j-th item of a key of weight w waits at most R+ceil(j/w)*K-1, and the
-//     key is served at most 2w times in a row.
-//   - An item that is accepted leaves exactly once: it is popped, removed by its ticket or its key, evicted and then handed
-//     to [Options].OnEvict, or drained. No cancellation and no panic of a function of yours changes that.
-//   - With [RejectOverShare], the last free place goes only to a key that has nothing queued, and m keys of weight 1 that flood
-//     the queue together leave about 1/(m+1) of it free.
-//   - With [EvictHeaviest], the capacity refuses a push only if the pushing key is among the keys whose backlog reaches
-//     furthest, in rounds, and what is evicted is the newest item of such a key. With [EvictOldest] it refuses no push, and
-//     what is evicted is the oldest item of such a key, the pushing one if that is among them.
-//   - Producers who wait are admitted in rounds by key. Consumers who wait are served first come, first served. If an item
-//     is handed to a consumer when its context ends, the consumer has the item.
-//   - Functions of yours run without the lock held. They may call the queue. If one panics, the others that the same call
-//     has to call are called nevertheless.
+//   - With weights, K is the sum of the weights: the j-th item of a key of weight w waits at most
+//     R+ceil(j/w)*K-1, and the key is served at most 2w times in a row.
+//   - An item that is accepted leaves exactly once: it is popped, removed by its ticket or its
+//     key, evicted and then handed to [Options].OnEvict, or drained. No cancellation and no panic
+//     of a function of yours changes that.
+//   - With [RejectOverShare], the last free place goes only to a key that has nothing queued, and
+//     m keys of weight 1 that flood the queue together leave about 1/(m+1) of it free.
+//   - With [EvictHeaviest], the capacity refuses a push only if the pushing key is among the keys
+//     whose backlog reaches furthest, in rounds, and what is evicted is the newest item of such a
+//     key. With [EvictOldest] it refuses no push, and what is evicted is the oldest item of such a
+//     key, the pushing one if that is among them.
+//   - Producers who wait are admitted in rounds by key. Consumers who wait are served first come,
+//     first served. If an item is handed to a consumer when its context ends, the consumer has the
+//     item.
+//   - Functions of yours run without the lock held. They may call the queue. If one panics, the
+//     others that the same call has to call are called nevertheless.
 //
 // docs/design.md has the reasons, and property_test.go the tests.
 //
 // # What is not promised
 //
-//   - Fairness of cost: each item counts the same, however long the work for it takes. Give keys whose items are cheap a
-//     greater weight, or split what is long.
+//   - Fairness of cost: each item counts the same, however long the work for it takes. Give keys
+//     whose items are cheap a greater weight, or split what is long.
 //   - Fairness by count of what runs: the queue forgets an item when it is popped.
-//   - With [ThisRound], a bound on how long a key with a backlog waits, and on the memory for keys already served, while ever
-//     new keys join the same round.
+//   - With [ThisRound], a bound on how long a key with a backlog waits, and on the memory for keys
+//     already served, while ever new keys join the same round.
 //   - Order between items of different keys beyond the order of the rounds.
 //   - Anything when the program ends: the queue is in memory.
 //
@@ -59,20 +67,23 @@
 //	full, by default | refuses            | refuses            | waits
 //	wrong options    | panic              | error              | panic
 //	a failed item    | the worker's       | comes back         | tried again, up to ten times
-//	the end          | Close: workers     | Close: what is     | Shutdown: the rest goes to Leftovers;
-//	                 | finish the rest    | taken goes back    | StopAndWait: it is done first
+// the end | Close: workers | Close: what is | Shutdown: the rest goes to Leftovers;
+
+//	| finish the rest    | taken goes back    | StopAndWait: it is done first
 //
 // docs/design.md has the reasons.
 //
 // # Cost
 //
-// Push, Pop, Add, Remove, Len, KeyLen, Keys and Stats take constant time, whatever the number of keys and items, and do not
-// allocate as long as the queue does not grow. There is no scan and no sort, and growing copies 2,048 places at most. Position
-// is O(items ahead), RemoveKey O(items removed), KeyStats O(keys), and Snapshot O(items), of which the lock is held for
-// copying the memory only. Drain is O(items), but holds the lock only for the producers who wait; Close is O(goroutines that
-// wait).
+// Push, Pop, Add, Remove, Len, KeyLen, Keys and Stats take constant time, whatever the number of
+// keys and items, and do not allocate as long as the queue does not grow. There is no scan and no
+// sort, and growing copies 2,048 places at most. Position is O(items ahead), RemoveKey O(items
+// removed), KeyStats O(keys), and Snapshot O(items), of which the lock is held for copying the
+// memory only. Drain is O(items), but holds the lock only for the producers who wait; Close is
+// O(goroutines that wait).
 //
-// An item takes 20 bytes beyond itself, plus 4 for each round that has items; a key 72 to 80 beyond its own text. Items are
-// copied in and out, so those of more than about 100 bytes are better queued by pointer. Memory goes back as places become
-// empty, 4,096 at a time, and all but about half a megabyte when the queue is empty, for keys and items of 16 bytes.
+// An item takes 20 bytes beyond itself, plus 4 for each round that has items; a key 72 to 80
+// beyond its own text. Items are copied in and out, so those of more than about 100 bytes are
+// better queued by pointer. Memory goes back as places become empty, 4,096 at a time, and all but
+// about half a megabyte when the queue is empty, for keys and items of 16 bytes.
 package fairq

@@ -6,30 +6,37 @@ import (
 )
 
 var (
-	// ErrFull is returned when the queue, or the key's share of it, is full. The error is a [*FullError].
+	// ErrFull is returned when the queue, or the key's share of it, is full. The error is a
+	// [*FullError].
 	ErrFull = errors.New("fairq: queue is full")
 
-	// ErrKeyFull is returned when the key is at its KeyCapacity, or under RejectOverShare has its share of the queue. It is also
-	// an ErrFull. The error is a [*FullError].
+	// ErrKeyFull is returned when the key is at its KeyCapacity, or under RejectOverShare has its
+	// share of the queue. It is also an ErrFull. The error is a [*FullError].
 	ErrKeyFull = fmt.Errorf("%w for this key", ErrFull)
 
-	// ErrClosed is returned by pushes when the queue is closed, and by pops when it is closed and nothing is left.
+	// ErrClosed is returned by pushes when the queue is closed, and by pops when it is closed and
+	// nothing is left.
 	ErrClosed = errors.New("fairq: queue is closed")
 
 	// ErrWeight is returned when Options.Weight returns a weight that is out of range.
 	ErrWeight = errors.New("fairq: weight out of range")
 )
 
-// FullError says how full the queue was that refused a push. [errors.Is] reports it as [ErrFull], and if Key is true as
-// [ErrKeyFull] too.
+// FullError says how full the queue was that refused a push. [errors.Is] reports it as [ErrFull],
+// and if Key is true as [ErrKeyFull] too.
 type FullError struct {
-	Len   int  // items queued, or, if Key is true, items queued under the pushing key; a share may have shrunk below that
-	Limit int  // the limit that was hit: Capacity, or, if Key is true, KeyCapacity or the key's share at that moment
+	Len int // items queued, or, if Key is true, items queued under the pushing key
+	// The limit that was hit: Capacity, or, if Key is true, KeyCapacity or the key's share at that
+	// moment. A share shrinks as other keys push, and may be less than Len.
+	Limit int
 	Key   bool // the limit is one for the key
 }
 
 // Error tells the length and the limit.
 func (e *FullError) Error() string {
+	if e.Key && e.Len > e.Limit {
+		return fmt.Sprintf("%v: it holds %d, and its share, which shrinks as the queue fills, is %d now", e.Unwrap(), e.Len, e.Limit)
+	}
 	return fmt.Sprintf("%v: it holds %d, the limit is %d", e.Unwrap(), e.Len, e.Limit)
 }
 

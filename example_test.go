@@ -218,7 +218,8 @@ func ExampleSnapshot() {
 	// [{Key:a Len:2 Rounds:2 OldestAge:0s Wait:none}]
 }
 
-// A program that counts for itself: which users sent most of 100,000 requests? There are places for ten.
+// A program that counts for itself: which users sent most of 100,000 requests? There are places
+// for ten.
 func ExampleKeyCounter() {
 	c := fairq.NewKeyCounter[string](10)
 	for i := range 100_000 {

@@ -9,7 +9,7 @@ import (
 func (q *FairQueue[K, V]) Check() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, err := range []error{q.queue.check(), q.producers.check(), q.barred.check(), q.consumers.check()} {
+	for _, err := range []error{q.queue.check(), q.producers.check(), q.keyBlocked.check(), q.consumers.check()} {
 		if err != nil {
 			return err
 		}
@@ -20,14 +20,14 @@ func (q *FairQueue[K, V]) Check() error {
 	case q.producers.len > 0 && q.queue.len < q.options.Capacity:
 		return fmt.Errorf("%d producers wait though there are only %d items of %d", q.producers.len, q.queue.len, q.options.Capacity)
 	}
-	for key := range q.barred.Order() {
+	for key := range q.keyBlocked.Order() {
 		hash := hashOf(key)
 		least := q.options.KeyCapacity
 		if q.options.WhenFull == RejectOverShare {
 			least = 1 // the share may have grown
 		}
 		if n := q.queue.keyLen(key, hash) + q.producers.keyLen(key, hash); n < least {
-			return fmt.Errorf("producers of key %v are barred though it has only %d items and turns of %d", key, n, least)
+			return fmt.Errorf("producers wait for key %v though it has only %d items and others who wait, of %d", key, n, least)
 		}
 	}
 	return nil

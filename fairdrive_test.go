@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fairDriver makes the same calls on a FairQueue and on the model. All that wait are in one bubble, so it
-// is known when nobody has anything left to do.
+// fairDriver makes the same calls on a FairQueue and on the model. All that wait are in one
+// bubble, so it is known when nobody has anything left to do.
 type fairDriver struct {
 	*testing.T
 	q       *FairQueue[float64, int]
@@ -36,8 +36,8 @@ type call struct {
 	outcome
 }
 
-// driveFair makes the calls that data spells on a queue of one of many configurations, and compares with
-// the model. The first two bytes tell the configuration.
+// driveFair makes the calls that data spells on a queue of one of many configurations, and
+// compares with the model. The first two bytes tell the configuration.
 func driveFair(t *testing.T, data []byte) {
 	if len(data) < 2 || len(data) > 300 {
 		return
@@ -64,7 +64,7 @@ func newFairDriver(t *testing.T, mode, size byte) *fairDriver {
 	if mode&2 != 0 {
 		o.KeyCapacity = 1 + o.Capacity/2
 		if mode&64 != 0 {
-			o.KeyCapacity = 1 + o.Capacity/5 // so that many are barred
+			o.KeyCapacity = 1 + o.Capacity/5 // so that many wait for their key
 		}
 	}
 	weights := map[int]int{}
@@ -252,8 +252,8 @@ func (d *fairDriver) compareCounts() {
 	}
 }
 
-// compareSnapshot compares a snapshot for which memory was got ready some steps ago with what will be
-// popped, which it has in two parts.
+// compareSnapshot compares a snapshot for which memory was got ready some steps ago with what will
+// be popped, which it has in two parts.
 func (d *fairDriver) compareSnapshot() {
 	c := d.earlier.blank()
 	d.q.queue.copyTo(&c)

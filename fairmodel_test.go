@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// fairModel is a FairQueue of which every call says what it will do, waiting included. An item's key
-// is the one that keyOf names.
+// fairModel is a FairQueue of which every call says what it will do, waiting included. An item's
+// key is the one that keyOf names.
 type fairModel struct {
 	*model
-	o         Options[float64, int]
-	keyOf     map[int]int
-	producers *model // those in the line, by their items
-	barred    *model
-	consumers []int // by the number of their call
-	closed    bool
-	counts    Stats // with the gauges that compareFair does not fill in left out
-	evicted   []int
-	byKey     map[int]Counts
-	done      map[int]outcome   // of the calls that wait or have waited, by their number
-	since     map[int]time.Time // when each item was pushed
+	o          Options[float64, int]
+	keyOf      map[int]int
+	producers  *model // those who wait for room, by their items
+	keyBlocked *model
+	consumers  []int // by the number of their call
+	closed     bool
+	counts     Stats // with the gauges that compareFair does not fill in left out
+	evicted    []int
+	byKey      map[int]Counts
+	done       map[int]outcome   // of the calls that wait or have waited, by their number
+	since      map[int]time.Time // when each item was pushed
 }
 
 // outcome is what a call that may wait returns. A PushWait has its item for a number.
@@ -32,7 +32,7 @@ type outcome struct {
 
 func newFairModel(o Options[float64, int], weights map[int]int) *fairModel {
 	return &fairModel{
-		o: o, model: newModel(o.Newcomers, weights), producers: newModel(NextRound, weights), barred: newModel(NextRound, weights),
+		o: o, model: newModel(o.Newcomers, weights), producers: newModel(NextRound, weights), keyBlocked: newModel(NextRound, weights),
 		keyOf: map[int]int{}, byKey: map[int]Counts{}, done: map[int]outcome{}, since: map[int]time.Time{},
 	}
 }
@@ -135,7 +135,7 @@ func (m *fairModel) pushWait(item int) {
 	case m.closed:
 		m.done[item] = outcome{err: err}
 	case m.keyFull(key, m.keyLen(key)+m.producers.keyLen(key)):
-		m.barred.push(key, item)
+		m.keyBlocked.push(key, item)
 	default:
 		m.producers.push(key, item)
 	}
@@ -158,7 +158,7 @@ func (m *fairModel) cancel(call int) {
 	switch n := slices.Index(m.consumers, call); {
 	case n >= 0:
 		m.consumers = slices.Delete(m.consumers, n, n+1)
-	case !m.barred.remove(call):
+	case !m.keyBlocked.remove(call):
 		m.producers.remove(call)
 		m.unbar(m.keyOf[call])
 	}
@@ -168,7 +168,7 @@ func (m *fairModel) cancel(call int) {
 // waiting returns the calls that wait.
 func (m *fairModel) waiting() (calls []int) {
 	calls = slices.Clone(m.consumers)
-	for _, t := range append(m.producers.order(), m.barred.order()...) {
+	for _, t := range append(m.producers.order(), m.keyBlocked.order()...) {
 		calls = append(calls, t.given)
 	}
 	return calls
@@ -176,11 +176,11 @@ func (m *fairModel) waiting() (calls []int) {
 
 // unbar and admit are called when an item of a key has left.
 func (m *fairModel) unbar(key int) bool {
-	items := m.barred.items(key)
+	items := m.keyBlocked.items(key)
 	if len(items) == 0 || m.keyFull(key, m.keyLen(key)+m.producers.keyLen(key)) {
 		return false
 	}
-	m.barred.remove(items[0])
+	m.keyBlocked.remove(items[0])
 	m.producers.push(key, items[0])
 	return true
 }
@@ -189,7 +189,7 @@ func (m *fairModel) admit() {
 	for m.producers.len() > 0 && (!m.full() || m.o.WhenFull == EvictOldest) {
 		key, item, _ := m.producers.pop()
 		if m.keyFull(key, m.keyLen(key)) {
-			m.barred.push(key, item)
+			m.keyBlocked.push(key, item)
 			continue
 		}
 		if m.full() {
@@ -244,8 +244,8 @@ func (m *fairModel) drain() []int {
 	}
 	m.counts.Drained += uint64(len(items))
 	m.model = newModel(m.newcomers, m.weights)
-	for m.barred.len() > 0 {
-		m.producers.push(firstTwo(m.barred.pop()))
+	for m.keyBlocked.len() > 0 {
+		m.producers.push(firstTwo(m.keyBlocked.pop()))
 	}
 	m.admit()
 	return items
@@ -257,14 +257,14 @@ func (m *fairModel) close() {
 	for _, call := range m.waiting() {
 		m.done[call] = outcome{err: ErrClosed}
 	}
-	m.producers, m.barred, m.consumers, m.closed = newModel(NextRound, m.weights), newModel(NextRound, m.weights), nil, true
+	m.producers, m.keyBlocked, m.consumers, m.closed = newModel(NextRound, m.weights), newModel(NextRound, m.weights), nil, true
 }
 
 // stats returns what Stats must, and KeyStats by key.
 func (m *fairModel) stats() (s Stats, keys map[int]KeyStat[float64]) {
 	s, keys = m.counts, map[int]KeyStat[float64]{}
 	s.Len, s.Keys, s.Capacity, s.Closed = m.len(), len(m.keys), m.o.Capacity, m.closed
-	s.WaitingPush, s.WaitingPop = m.producers.len()+m.barred.len(), len(m.consumers)
+	s.WaitingPush, s.WaitingPop = m.producers.len()+m.keyBlocked.len(), len(m.consumers)
 	for round, turns := range m.future() {
 		for _, t := range turns {
 			k := keys[t.key]

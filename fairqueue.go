@@ -8,55 +8,68 @@ import (
 	"time"
 )
 
-// FairQueue is a [Queue] for many goroutines: with a capacity, with waiting for room and for items, and with an end. Its zero
-// value is not usable; [New] makes one. All methods may be called at any time by any goroutine. Keys that are not equal to
-// themselves are all one key, as in a Queue.
+// FairQueue is a [Queue] for many goroutines: with a capacity, with waiting for room and for
+// items, and with an end. Its zero value is not usable; [New] makes one. All methods may be called
+// at any time by any goroutine. Keys that are not equal to themselves are all one key, as in a
+// Queue.
 type FairQueue[K comparable, V any] struct {
 	key     func(V) K
 	options Options[K, V]
 	epoch   time.Time // waiting times are counted from here
 
-	// mu protects all that follows. No code of the user's runs under it: keys are computed and hashed, and weights asked for,
-	// before it is taken; waiters are woken and evicted items handed over after it is released.
+	// mu protects all that follows. No code of the user's runs under it: keys are computed and
+	// hashed, and weights asked for, before it is taken; what is deferred is done after it is
+	// released.
+	//
+	// These are true whenever it is free, and make sure that no wake-up is lost; docs/design.md
+	// has the proof:
+	//
+	//  1. If consumers wait, the queue is empty.
+	//  2. If producers wait for room, the queue is full.
+	//  3. If producers wait for their key, its items, and its producers who wait for room,
+	//     are together at least its capacity, or with RejectOverShare at least one.
 	mu sync.Mutex
 
 	queue  Queue[K, V]
 	closed bool
-	roomy  int   // with fewer items than this a push need not look at anything but consumers; see roomyAgainLocked
-	counts Stats // of this the counters only
+	// with fewer items than this, only what waits can make a push slow; see setFastLimitLocked
+	fastLimit int
+	counts    Stats // only its counters are used
 
-	// Consumers wait only while the queue is empty. They are served first come, first served: a queue of one key.
+	// Consumers wait only while the queue is empty. They are served first come, first served: a
+	// queue of one key.
 	consumers Queue[struct{}, *waiter[K, V]]
 
-	// Producers wait only while the queue is full, unless their key is. They are admitted in rounds by key as room comes free.
-	// One whose turn comes when its key is at its capacity goes to barred until an item of the key leaves, and then takes a
-	// new turn.
-	producers Queue[K, *waiter[K, V]]
-	barred    Queue[K, *waiter[K, V]]
+	// Producers wait here for room, and are admitted in rounds by key. One whose key is full
+	// itself waits in keyBlocked until an item of the key leaves, and then takes a new turn here:
+	// so a key that is full does not hold up the others.
+	producers  Queue[K, *waiter[K, V]]
+	keyBlocked Queue[K, *waiter[K, V]]
 
 	watches []*Watch[K, V] // those that are armed
 
-	now     time.Time      // of the call that is being made, if the clock is needed
+	now     time.Time      // of the call that holds mu, if the clock is needed
 	counter *KeyCounter[K] // nil if nothing is counted by key
 
-	waiters sync.Pool // *waiter[K, V] to be used again
+	waiterPool sync.Pool // of *waiter[K, V]
 }
 
-// waiter is a goroutine that waits. Whoever takes it out of its line, under the lock, writes item or err, and when the
-// lock is released sends on ready.
+// waiter is a goroutine that waits. Whoever takes it out of its wait queue, under the lock, writes
+// item or err, and sends on ready after releasing the lock. The channel has room for that one
+// send, so it never blocks.
 type waiter[K comparable, V any] struct {
-	label[K]
-	item   V                        // what a producer pushes, or a consumer gets
-	err    error                    // nil if the item was handed over
-	line   *Queue[K, *waiter[K, V]] // a producer's line
-	ticket Ticket                   // the place in the line
-	ready  chan struct{}
-	next   *waiter[K, V] // in the list of those to be woken
+	itemKey[K]
+	item    V                        // what a producer pushes, or a consumer gets
+	err     error                    // nil if the item was handed over
+	waitsIn *Queue[K, *waiter[K, V]] // producers or keyBlocked; nil for a consumer
+	ticket  Ticket                   // the place in its wait queue
+	ready   chan struct{}
+	next    *waiter[K, V] // in the list of those to be woken
 }
 
-// New returns an empty queue. The function key tells which key an item belongs to; it is called once for each item pushed,
-// without the lock held, so calls may overlap. nil options are the defaults. New panics if key is nil or the options do
-// not make sense.
+// New returns an empty queue. The function key tells which key an item belongs to; it is called
+// once for each item pushed, without the lock held, so calls may overlap. nil options are the
+// defaults. New panics if key is nil or the options do not make sense.
 func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[K, V] {
 	if key == nil {
 		panic("fairq: New: the key function is nil")
@@ -73,11 +86,11 @@ func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[
 		options: o,
 		epoch:   time.Now(),
 	}
-	q.waiters.New = func() any { return &waiter[K, V]{ready: make(chan struct{}, 1)} }
-	q.roomyAgainLocked()
+	q.waiterPool.New = func() any { return &waiter[K, V]{ready: make(chan struct{}, 1)} }
+	q.setFastLimitLocked()
 	q.queue.Newcomers = o.Newcomers
 	if o.TrackWait {
-		q.queue.waits = new(waits)
+		q.queue.waitTimes = new(waitTimes)
 	}
 	if o.CountKeys > 0 {
 		q.counter = NewKeyCounter[K](o.CountKeys)
@@ -85,117 +98,117 @@ func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[
 	return q
 }
 
-// Push queues an item, and does not wait. It returns a [*FullError] if there is no room, [ErrClosed] or [ErrWeight].
+// Push queues an item, and does not wait. It returns a [*FullError] if there is no room,
+// [ErrClosed] or [ErrWeight].
 func (q *FairQueue[K, V]) Push(item V) error {
-	// This is q.label written out: the call, or one for the lines under the lock, makes a push and a pop a tenth slower.
-	l := label[K]{key: q.key(item), weight: 1}
-	l.hash = hashOf(l.key)
+	// This is q.itemKey written out. Calling it, or a function for what is done under the lock,
+	// makes a push and a pop 10 % slower.
+	k := itemKey[K]{key: q.key(item), weight: 1}
+	k.hash = hashOf(k.key)
 	if q.options.Weight != nil {
-		if err := l.weigh(q.options.Weight); err != nil {
+		if err := k.weigh(q.options.Weight); err != nil {
 			return err
 		}
 	}
 	q.mu.Lock()
-	if q.roomyLocked() {
-		q.queue.push(&l, item)
+	if q.canPushFastLocked() {
+		q.queue.push(&k, item)
 		q.counts.Pushed++
 		q.mu.Unlock()
 		return nil
 	}
-	q.tickLocked()
-	var after aftermath[K, V]
-	err := q.pushLocked(&l, item, nil, &after)
-	q.mu.Unlock()
-	q.finish(&after)
+	q.readClockLocked()
+	var d deferred[K, V]
+	err := q.pushLocked(&k, item, nil, &d)
+	q.unlock(&d)
 	return err
 }
 
-// Add is Push, and returns a ticket for [FairQueue.Remove] and [FairQueue.Position]. It does not wait for room: an item that
-// PushWait has queued can only be removed together with its key's others.
+// Add is Push, and returns a ticket for [FairQueue.Remove] and [FairQueue.Position]. It does not
+// wait for room: an item that PushWait has queued can only be removed together with its key's
+// others.
 func (q *FairQueue[K, V]) Add(item V) (ticket Ticket, err error) {
-	l, err := q.label(q.key(item))
+	k, err := q.itemKey(q.key(item))
 	if err != nil {
 		return Ticket{}, err
 	}
-	var after aftermath[K, V]
+	var d deferred[K, V]
 	q.lock()
-	err = q.pushLocked(&l, item, &ticket, &after)
-	q.mu.Unlock()
-	q.finish(&after)
+	err = q.pushLocked(&k, item, &ticket, &d)
+	q.unlock(&d)
 	return ticket, err
 }
 
-// PushBatch pushes items one after the other under one lock, until one is refused. It returns how many were queued, and if
-// these are not all, the error that Push would have returned for the next. Later items may evict earlier ones of the same
-// batch. It allocates if there are more than 64.
+// PushBatch pushes items one after the other under one lock, until one is refused. It returns how
+// many were queued, and if these are not all, the error that Push would have returned for the
+// next. Later items may evict earlier ones of the same batch. It allocates if there are more than
+// 64.
 func (q *FairQueue[K, V]) PushBatch(items []V) (n int, err error) {
-	var space [64]label[K]
-	labels := space[:]
-	if len(items) > len(labels) {
-		labels = make([]label[K], len(items))
+	var space [64]itemKey[K]
+	keys := space[:]
+	if len(items) > len(keys) {
+		keys = make([]itemKey[K], len(items))
 	}
-	valid, invalid := q.labelAll(labels, items)
-	var after aftermath[K, V]
+	valid, invalid := q.itemKeys(keys, items)
+	var d deferred[K, V]
 	q.lock()
 	for n < valid {
-		n += q.pushRunLocked(labels[n:valid], items[n:valid])
+		n += q.pushRunLocked(keys[n:valid], items[n:valid])
 		if n == valid {
 			break
 		}
-		if err = q.pushLocked(&labels[n], items[n], nil, &after); err != nil {
+		if err = q.pushLocked(&keys[n], items[n], nil, &d); err != nil {
 			break
 		}
 		n++
 	}
-	q.mu.Unlock()
-	q.finish(&after)
+	q.unlock(&d)
 	if err == nil {
 		err = invalid
 	}
 	return n, err
 }
 
-// PushWait is Push, but if there is no room, it waits for it. (With EvictHeaviest, that is if the key is among the
-// heaviest, or at its KeyCapacity; with EvictOldest, only if it is at its KeyCapacity.) Producers who wait are admitted in
-// rounds by key. If ctx is done first, or when the call is made, PushWait returns its error, and the item is not queued.
+// PushWait is Push, but if there is no room, it waits for it. (With EvictHeaviest, that is if the
+// key is among the heaviest, or at its KeyCapacity; with EvictOldest, only if it is at its
+// KeyCapacity.) Producers who wait are admitted in rounds by key. If ctx is done first, or when
+// the call is made, PushWait returns its error, and the item is not queued.
 func (q *FairQueue[K, V]) PushWait(ctx context.Context, item V) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	done := ctx.Done() // before there is anything that could be lost, should it panic
-	l, err := q.label(q.key(item))
+	done := ctx.Done() // now, when nothing is lost if a context of the user's panics
+	k, err := q.itemKey(q.key(item))
 	if err != nil {
 		return err
 	}
 	q.mu.Lock()
-	if q.roomyLocked() {
-		q.queue.push(&l, item)
+	if q.canPushFastLocked() {
+		q.queue.push(&k, item)
 		q.counts.Pushed++
 		q.mu.Unlock()
 		return nil
 	}
-	q.tickLocked()
-	var after aftermath[K, V]
-	row, s, err := q.makeRoomLocked(&l, &after)
+	q.readClockLocked()
+	var d deferred[K, V]
+	slot, s, err := q.makeRoomLocked(&k, &d)
 	if err == nil {
-		q.enterLocked(&l, row, s, item)
-		q.handOverLocked(&after)
+		q.insertLocked(&k, slot, s, item)
+		q.handOverLocked(&d)
 	}
 	if !errors.Is(err, ErrFull) {
-		q.mu.Unlock()
-		q.finish(&after)
+		q.unlock(&d)
 		return err
 	}
-	w := q.waiters.Get().(*waiter[K, V])
-	w.label, w.item = l, item
-	if q.keyRoomLocked(&l) {
-		q.lineUpLocked(&q.producers, w)
+	w := q.waiterPool.Get().(*waiter[K, V])
+	w.itemKey, w.item = k, item
+	if q.keyHasRoomLocked(&k) {
+		q.enqueueLocked(&q.producers, w)
 	} else {
-		q.lineUpLocked(&q.barred, w)
+		q.enqueueLocked(&q.keyBlocked, w)
 	}
-	q.alertLocked(&after)
-	q.mu.Unlock()
-	q.finishInLine(&after, w)
+	q.disarmDueLocked(&d)
+	q.unlockWaiting(&d, w)
 	_, err = q.await(ctx, done, w)
 	return err
 }
@@ -203,7 +216,7 @@ func (q *FairQueue[K, V]) PushWait(ctx context.Context, item V) error {
 // Pop takes out the next item in fair order, and does not wait. If there is none, ok is false.
 func (q *FairQueue[K, V]) Pop() (item V, ok bool) {
 	q.mu.Lock()
-	if q.freeLocked() {
+	if q.canPopFastLocked() {
 		item = q.queue.pop()
 		q.counts.Popped++
 		q.mu.Unlock()
@@ -212,25 +225,26 @@ func (q *FairQueue[K, V]) Pop() (item V, ok bool) {
 	return q.popAndUnlock()
 }
 
-// PopBatch fills items with the next ones in fair order, as many as there are, under one lock. It returns how many.
+// PopBatch fills items with the next ones in fair order, as many as there are, under one lock. It
+// returns how many.
 func (q *FairQueue[K, V]) PopBatch(items []V) (n int) {
-	var after aftermath[K, V]
+	var d deferred[K, V]
 	q.lock()
-	for ; n < len(items) && q.freeLocked(); n++ {
+	for ; n < len(items) && q.canPopFastLocked(); n++ {
 		items[n] = q.queue.pop()
 	}
 	q.counts.Popped += uint64(n)
 	for ; n < len(items) && q.queue.len > 0; n++ {
-		items[n] = q.popLocked(&after)
+		items[n] = q.popLocked(&d)
 	}
-	q.mu.Unlock()
-	q.finish(&after)
+	q.unlock(&d)
 	return n
 }
 
-// PopWait is Pop, but if there is no item, it waits for one. Consumers who wait are served first come, first served. It
-// returns [ErrClosed] when the queue is closed and nothing is left. If ctx is done first, or when the call is made, it
-// returns its error; but an item that was handed over to the waiting call by then is returned.
+// PopWait is Pop, but if there is no item, it waits for one. Consumers who wait are served first
+// come, first served. It returns [ErrClosed] when the queue is closed and nothing is left. If ctx
+// is done first, or when the call is made, it returns its error; but an item that was handed over
+// to the waiting call by then is returned.
 func (q *FairQueue[K, V]) PopWait(ctx context.Context) (item V, err error) {
 	if err := ctx.Err(); err != nil {
 		return item, err
@@ -245,14 +259,14 @@ func (q *FairQueue[K, V]) PopWait(ctx context.Context) (item V, err error) {
 		q.mu.Unlock()
 		return item, ErrClosed
 	}
-	w := q.waiters.Get().(*waiter[K, V])
+	w := q.waiterPool.Get().(*waiter[K, V])
 	w.ticket = q.consumers.Add(struct{}{}, w)
 	q.mu.Unlock()
 	return q.await(ctx, done, w)
 }
 
-// All returns an iterator over PopWait. It ends when the queue is closed and nothing is left, or when ctx is done; what is
-// queued then stays queued.
+// All returns an iterator over PopWait. It ends when the queue is closed and nothing is left, or
+// when ctx is done; what is queued then stays queued.
 func (q *FairQueue[K, V]) All(ctx context.Context) iter.Seq[V] {
 	return func(yield func(V) bool) {
 		for {
@@ -264,40 +278,40 @@ func (q *FairQueue[K, V]) All(ctx context.Context) iter.Seq[V] {
 	}
 }
 
-// Remove takes out the item that the ticket stands for. What is queued behind it under the same key moves up one turn.
-// If the item is no longer queued, ok is false: somebody else has it, for each item leaves the queue exactly once.
+// Remove takes out the item that the ticket stands for. What is queued behind it under the same
+// key moves up one turn. If the item is no longer queued, ok is false: somebody else has it, for
+// each item leaves the queue exactly once.
 func (q *FairQueue[K, V]) Remove(t Ticket) (item V, ok bool) {
-	var after aftermath[K, V]
+	var d deferred[K, V]
 	q.lock()
 	if ok = q.queue.valid(t); ok {
-		l := q.labelLocked(q.queue.links.at(t.node).key & keyMask)
+		k := q.itemKeyLocked(q.queue.links.at(t.node).key & keyMask)
 		item = q.queue.remove(t.node)
 		q.counts.Removed++
-		q.leftLocked(&l, &after)
+		q.itemLeftLocked(&k, &d)
 	}
-	q.mu.Unlock()
-	q.finish(&after)
+	q.unlock(&d)
 	return item, ok
 }
 
-// RemoveKey takes out all items of a key and returns them in the order in which they were queued. It is O(items
-// returned), with the lock held.
+// RemoveKey takes out all items of a key and returns them in the order in which they were queued.
+// It is O(items returned), with the lock held.
 func (q *FairQueue[K, V]) RemoveKey(key K) []V {
-	l := label[K]{key: key, hash: hashOf(key)}
-	var after aftermath[K, V]
+	k := itemKey[K]{key: key, hash: hashOf(key)}
+	var d deferred[K, V]
 	q.lock()
-	items := q.queue.removeKey(key, l.hash)
+	items := q.queue.removeKey(key, k.hash)
 	q.counts.Removed += uint64(len(items))
 	for range items {
-		q.leftLocked(&l, &after)
+		q.itemLeftLocked(&k, &d)
 	}
-	q.mu.Unlock()
-	q.finish(&after)
+	q.unlock(&d)
 	return items
 }
 
-// Position returns how many items leave before the one that the ticket stands for, as the queue stands now. If that is no longer
-// queued, ok is false. It is O(items that leave before), some nanoseconds for each, with the lock held.
+// Position returns how many items leave before the one that the ticket stands for, as the queue
+// stands now. If that is no longer queued, ok is false. It is O(items that leave before), some
+// nanoseconds for each, with the lock held.
 func (q *FairQueue[K, V]) Position(t Ticket) (position int, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -326,46 +340,45 @@ func (q *FairQueue[K, V]) KeyLen(key K) int {
 	return q.queue.keyLen(key, hash)
 }
 
-// Close makes all further pushes and all waiting ones fail with [ErrClosed]. Pops deliver what is queued, and fail with
-// ErrClosed after that. Closing a closed queue does nothing. It is O(goroutines that wait).
+// Close makes all further pushes and all waiting ones fail with [ErrClosed]. Pops deliver what is
+// queued, and fail with ErrClosed after that. Closing a closed queue does nothing. It is
+// O(goroutines that wait).
 func (q *FairQueue[K, V]) Close() {
-	var after aftermath[K, V]
+	var d deferred[K, V]
 	q.mu.Lock()
 	q.closed = true
 	for q.consumers.len > 0 {
-		after.wake(q.consumers.pop(), ErrClosed)
+		d.wake(q.consumers.pop(), ErrClosed)
 	}
 	for q.producers.len > 0 {
-		after.wake(q.producers.pop(), ErrClosed)
+		d.wake(q.producers.pop(), ErrClosed)
 	}
-	for q.barred.len > 0 {
-		after.wake(q.barred.pop(), ErrClosed)
+	for q.keyBlocked.len > 0 {
+		d.wake(q.keyBlocked.pop(), ErrClosed)
 	}
-	q.alertLocked(&after)
-	q.roomyAgainLocked()
-	q.mu.Unlock()
-	q.finish(&after)
+	q.disarmDueLocked(&d)
+	q.setFastLimitLocked()
+	q.unlock(&d)
 }
 
-// Drain takes out all items and returns them in fair order. Tickets of these are no longer valid. Producers who wait are
-// admitted to the empty queue; usually one closes a queue before draining it. The lock is not held while the items are
-// gathered.
+// Drain takes out all items and returns them in fair order. Tickets of these are no longer valid.
+// Producers who wait are admitted to the empty queue; usually one closes a queue before draining
+// it. The lock is not held while the items are gathered.
 func (q *FairQueue[K, V]) Drain() []V {
-	var after aftermath[K, V]
+	var d deferred[K, V]
 	q.lock()
 	rest := q.queue
 	q.queue = Queue[K, V]{Newcomers: rest.Newcomers, issued: rest.issued}
-	if rest.waits != nil {
-		q.queue.waits = &waits{now: rest.waits.now, total: rest.waits.total}
-		rest.waits = nil
+	if rest.waitTimes != nil {
+		q.queue.waitTimes = &waitTimes{now: rest.waitTimes.now, total: rest.waitTimes.total}
+		rest.waitTimes = nil
 	}
 	q.counts.Drained += uint64(rest.len)
-	for q.barred.len > 0 {
-		q.lineUpLocked(&q.producers, q.barred.pop())
+	for q.keyBlocked.len > 0 {
+		q.enqueueLocked(&q.producers, q.keyBlocked.pop())
 	}
-	q.admitLocked(&after)
-	q.mu.Unlock()
-	q.finish(&after)
+	q.admitLocked(&d)
+	q.unlock(&d)
 	items := make([]V, 0, rest.len)
 	for rest.len > 0 {
 		items = append(items, rest.pop())

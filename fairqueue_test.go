@@ -30,7 +30,8 @@ func TestOrder(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		opts options
-		// script is what is pushed, and between slashes what must be popped then. A push marked ! must be refused.
+		// script is what is pushed, and between slashes what must be popped then. A push marked !
+		// must be refused.
 		script string
 	}{
 		{"oldest of each key first", options{}, "A1 A2 A3 B4 / A1 B4 A2 A3"},

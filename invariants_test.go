@@ -11,63 +11,63 @@ func (q *Queue[K, V]) check() error {
 	turns := map[uint32]int{} // by key
 	owned := map[uint32][]uint32{}
 	rounds := map[uint32]map[uint64]int{}
-	if q.rounds.last < q.rounds.cur {
-		return fmt.Errorf("the furthest round %d is before the current one %d", q.rounds.last, q.rounds.cur)
+	if q.rounds.last < q.rounds.current {
+		return fmt.Errorf("the furthest round %d is before the current one %d", q.rounds.last, q.rounds.current)
 	}
-	for r := q.rounds.cur; r <= q.rounds.last; r++ {
+	for r := q.rounds.current; r <= q.rounds.last; r++ {
 		tail := *q.ring(r)
 		if tail == 0 {
-			if r > q.rounds.cur {
-				return fmt.Errorf("round %d of %d..%d is empty", r, q.rounds.cur, q.rounds.last)
+			if r > q.rounds.current {
+				return fmt.Errorf("round %d of %d..%d is empty", r, q.rounds.current, q.rounds.last)
 			}
 			continue
 		}
-		first := q.links.at(tail).after
+		first := q.links.at(tail).nextTurn
 		for n, prev := first, tail; ; {
 			if seen[n] {
 				return fmt.Errorf("node %d is in two places", n)
 			}
 			seen[n] = true
 			l := q.links.at(n)
-			if n != first && l.before != prev {
-				return fmt.Errorf("round %d: before of node %d is %d, not %d", r, n, l.before, prev)
+			if n != first && l.prevTurn != prev {
+				return fmt.Errorf("round %d: prevTurn of node %d is %d, not %d", r, n, l.prevTurn, prev)
 			}
-			row := l.key & keyMask
-			if opens := l.key&opens != 0; opens != (rounds[row][r] == 0) && !(r == q.rounds.cur && !opens) {
-				return fmt.Errorf("round %d: node %d of key %d is its turn %d there, opens is %v", r, n, row, rounds[row][r], opens)
+			slot := l.key & keyMask
+			if opens := l.key&firstOfRound != 0; opens != (rounds[slot][r] == 0) && !(r == q.rounds.current && !opens) {
+				return fmt.Errorf("round %d: node %d of key %d is its turn %d there, opens is %v", r, n, slot, rounds[slot][r], opens)
 			}
-			if rounds[row] == nil {
-				rounds[row] = map[uint64]int{}
+			if rounds[slot] == nil {
+				rounds[slot] = map[uint64]int{}
 			}
-			rounds[row][r]++
-			turns[row]++
-			owned[row] = append(owned[row], n)
+			rounds[slot][r]++
+			turns[slot]++
+			owned[slot] = append(owned[slot], n)
 			if n == tail {
 				break
 			}
-			prev, n = n, l.after
+			prev, n = n, l.nextTurn
 		}
 	}
 	items, keys, nodes := 0, 0, map[uint32]bool{}
 	for b := range q.keys.size {
-		for row := *q.keys.buckets.at(b); row != 0; row = q.keys.at(row).chain {
-			if at := q.keys.bucket(q.keys.at(row).hash); at != q.keys.buckets.at(b) {
-				return fmt.Errorf("key %d is in a wrong bucket", row)
+		for slot := *q.keys.buckets.at(b); slot != 0; slot = q.keys.at(slot).nextInBucket {
+			if at := q.keys.bucket(q.keys.at(slot).hash); at != q.keys.buckets.at(b) {
+				return fmt.Errorf("key %d is in a wrong bucket", slot)
 			}
 			keys++
-			s := q.keys.at(row)
+			s := q.keys.at(slot)
 			if s.len == 0 {
-				continue // it rests, see checkResting
+				continue // it is idle, see checkIdle
 			}
-			if turns[row] != int(s.len) {
-				return fmt.Errorf("key %d has %d turns and %d items", row, turns[row], s.len)
+			if turns[slot] != int(s.len) {
+				return fmt.Errorf("key %d has %d turns and %d items", slot, turns[slot], s.len)
 			}
-			if s.last > q.rounds.cur && int(s.count) != rounds[row][s.last] {
-				return fmt.Errorf("key %d has %d turns in its last round %d, not %d", row, rounds[row][s.last], s.last, s.count)
+			if s.lastRound > q.rounds.current && int(s.turns) != rounds[slot][s.lastRound] {
+				return fmt.Errorf("key %d has %d turns in its last round %d, not %d", slot, rounds[slot][s.lastRound], s.lastRound, s.turns)
 			}
-			n, err := q.checkList(row, s, owned[row], nodes)
+			n, err := q.checkList(slot, s, owned[slot], nodes)
 			if err != nil {
-				return fmt.Errorf("key %d: %w", row, err)
+				return fmt.Errorf("key %d: %w", slot, err)
 			}
 			items += n
 		}
@@ -86,7 +86,7 @@ func (q *Queue[K, V]) check() error {
 	if q.keys.size > 0 && (q.keys.size-1 > q.keys.mask || q.keys.size-1 <= q.keys.mask>>1) {
 		return fmt.Errorf("the mask of %d buckets is %#x", q.keys.size, q.keys.mask)
 	}
-	if err := q.checkResting(keys - q.active); err != nil {
+	if err := q.checkIdle(keys - q.active); err != nil {
 		return err
 	}
 	if err := q.checkForgotten(); err != nil {
@@ -95,20 +95,20 @@ func (q *Queue[K, V]) check() error {
 	if err := q.checkWaits(); err != nil {
 		return err
 	}
-	if keys == 0 && q.keys.rows.live > 1 || items == 0 && q.nodes.live > 1 {
-		return fmt.Errorf("an empty queue keeps %d chunks of keys and %d of nodes", q.keys.rows.live, q.nodes.live)
+	if keys == 0 && q.keys.slots.chunkCount > 1 || items == 0 && q.nodes.chunkCount > 1 {
+		return fmt.Errorf("an empty queue keeps %d chunks of keys and %d of nodes", q.keys.slots.chunkCount, q.nodes.chunkCount)
 	}
 	if err := q.nodes.check(len(nodes)); err != nil {
 		return fmt.Errorf("nodes: %w", err)
 	}
-	if err := q.keys.rows.check(keys); err != nil {
+	if err := q.keys.slots.check(keys); err != nil {
 		return fmt.Errorf("keys: %w", err)
 	}
 	return nil
 }
 
 // checkList walks the list of a key, whose turns are owned, in this order.
-func (q *Queue[K, V]) checkList(row uint32, s *keyState[K], owned []uint32, nodes map[uint32]bool) (items int, err error) {
+func (q *Queue[K, V]) checkList(slot uint32, s *keyState[K], owned []uint32, nodes map[uint32]bool) (items int, err error) {
 	first := owned[0]
 	run := []uint32{} // gone nodes behind the first item
 	begun, i := false, 0
@@ -118,33 +118,33 @@ func (q *Queue[K, V]) checkList(row uint32, s *keyState[K], owned []uint32, node
 			return 0, fmt.Errorf("node %d is in two places", n)
 		}
 		nodes[n] = true
-		if n != first && l.prev != prev {
-			return 0, fmt.Errorf("prev of node %d is %d, not %d", n, l.prev, prev)
+		if n != first && l.prevItem != prev {
+			return 0, fmt.Errorf("prevItem of node %d is %d, not %d", n, l.prevItem, prev)
 		}
-		if l.key&keyMask != row {
+		if l.key&keyMask != slot {
 			return 0, fmt.Errorf("node %d belongs to key %d", n, l.key&keyMask)
 		}
-		if l.after != 0 {
+		if l.nextTurn != 0 {
 			if i >= len(owned) || owned[i] != n {
 				return 0, fmt.Errorf("turn %d of the list, node %d, is another one by the rounds", i, n)
 			}
 			i++
-			if i == len(owned) && s.turn != n {
-				return 0, fmt.Errorf("the last turn is %d, not %d", n, s.turn)
+			if i == len(owned) && s.lastTurn != n {
+				return 0, fmt.Errorf("the last turn is %d, not %d", n, s.lastTurn)
 			}
 		} else if i < len(owned) {
 			return 0, fmt.Errorf("node %d has no turn, and is before nodes that have one", n)
 		}
-		if l.key&gone == 0 {
+		if l.key&itemGone == 0 {
 			items++
-			if !begun && n != s.first {
-				return 0, fmt.Errorf("the first item is %d, not %d", n, s.first)
+			if !begun && n != s.oldest {
+				return 0, fmt.Errorf("the first item is %d, not %d", n, s.oldest)
 			}
 			begun = true
-		} else if l.after == 0 {
+		} else if l.nextTurn == 0 {
 			return 0, fmt.Errorf("node %d has neither turn nor item", n)
 		}
-		if l.key&gone != 0 && begun {
+		if l.key&itemGone != 0 && begun {
 			run = append(run, n)
 		} else if len(run) > 0 {
 			a, b := run[0], run[len(run)-1]
@@ -153,10 +153,10 @@ func (q *Queue[K, V]) checkList(row uint32, s *keyState[K], owned []uint32, node
 			}
 			run = run[:0]
 		}
-		if l.next == 0 && s.newest != n {
+		if l.nextItem == 0 && s.newest != n {
 			return 0, fmt.Errorf("the newest item is %d, not %d", n, s.newest)
 		}
-		prev, n = n, l.next
+		prev, n = n, l.nextItem
 	}
 	if items != int(s.len) || len(run) > 0 {
 		return 0, fmt.Errorf("%d items are in the list, not %d; gone at its end: %v", items, s.len, run)
@@ -164,18 +164,18 @@ func (q *Queue[K, V]) checkList(row uint32, s *keyState[K], owned []uint32, node
 	return items, nil
 }
 
-func (q *Queue[K, V]) checkResting(want int) error {
+func (q *Queue[K, V]) checkIdle(want int) error {
 	n, prev, served := 0, uint32(0), uint64(0)
-	for row := q.resting.first; row != 0; row = q.keys.at(row).newest {
-		s := q.keys.at(row)
-		if s.len > 0 || s.first != prev || s.served < served {
-			return fmt.Errorf("resting key %d behind %d, served in %d: %+v", row, prev, served, *s)
+	for slot := q.idle.first; slot != 0; slot = q.keys.at(slot).newest {
+		s := q.keys.at(slot)
+		if s.len > 0 || s.oldest != prev || s.servedRound < served {
+			return fmt.Errorf("idle key %d behind %d, served in %d: %+v", slot, prev, served, *s)
 		}
-		prev, served = row, s.served
+		prev, served = slot, s.servedRound
 		n++
 	}
-	if n != want || q.resting.last != prev {
-		return fmt.Errorf("%d keys rest up to %d, counted %d up to %d", want, q.resting.last, n, prev)
+	if n != want || q.idle.last != prev {
+		return fmt.Errorf("%d keys are idle up to %d, counted %d up to %d", want, q.idle.last, n, prev)
 	}
 	return nil
 }
@@ -184,18 +184,18 @@ func (q *Queue[K, V]) checkResting(want int) error {
 func (q *Queue[K, V]) checkForgotten() error {
 	used, zero := map[uint32]bool{}, keyState[K]{}
 	for b := range q.keys.size {
-		for row := *q.keys.buckets.at(b); row != 0; row = q.keys.at(row).chain {
-			if used[row] = true; q.keys.at(row).len == 0 && q.keys.wait(row) != nil {
-				return fmt.Errorf("key %d has no items, and a histogram", row)
+		for slot := *q.keys.buckets.at(b); slot != 0; slot = q.keys.at(slot).nextInBucket {
+			if used[slot] = true; q.keys.at(slot).len == 0 && q.keys.histogram(slot) != nil {
+				return fmt.Errorf("key %d has no items, and a histogram", slot)
 			}
 		}
 	}
-	for row, s := range q.keys.states.all() {
-		if !used[row] && (*s != zero || q.keys.wait(row) != nil) {
-			return fmt.Errorf("key %d is gone, and this is left: %+v", row, *s)
+	for slot, s := range q.keys.states.all() {
+		if !used[slot] && (*s != zero || q.keys.histogram(slot) != nil) {
+			return fmt.Errorf("key %d is gone, and this is left: %+v", slot, *s)
 		}
 	}
-	for i, c := range q.keys.waits.far {
+	for i, c := range q.keys.histograms.far {
 		if c != nil && q.keys.states.far[i] == nil {
 			return fmt.Errorf("chunk %d of keys is gone, and their histograms are left", i)
 		}
@@ -208,30 +208,30 @@ func (q *Queue[K, V]) checkForgotten() error {
 
 // checkWaits walks the list of all items by age.
 func (q *Queue[K, V]) checkWaits() error {
-	if q.waits == nil {
+	if q.waitTimes == nil {
 		return nil
 	}
 	n, older := 0, uint32(0)
-	for node := q.waits.oldest; node != 0; node = q.waits.stamps.at(node).newer {
-		if s := q.waits.stamps.at(node); s.older != older || q.waits.age(node) > q.waits.age(q.waits.oldest) {
+	for node := q.waitTimes.oldest; node != 0; node = q.waitTimes.stamps.at(node).newer {
+		if s := q.waitTimes.stamps.at(node); s.older != older || q.waitTimes.age(node) > q.waitTimes.age(q.waitTimes.oldest) {
 			return fmt.Errorf("node %d is behind %d in the list by age: %+v", node, older, *s)
 		}
 		older = node
 		n++
 	}
-	if n != q.len || q.waits.newest != older {
-		return fmt.Errorf("%d items are in the list by age, up to %d; there are %d, up to %d", n, older, q.len, q.waits.newest)
+	if n != q.len || q.waitTimes.newest != older {
+		return fmt.Errorf("%d items are in the list by age, up to %d; there are %d, up to %d", n, older, q.len, q.waitTimes.newest)
 	}
 	return nil
 }
 
-// check compares the free rows with the number of rows in use.
-func (r *rows) check(want int) error {
+// check compares the free slots with the number of slots in use.
+func (a *allocator) check(want int) error {
 	used, open, live := 0, 0, 0
-	for i, c := range r.chunks {
+	for i, c := range a.chunks {
 		if c == nil {
-			if i < r.gap {
-				return fmt.Errorf("chunk %d is missing below the gap %d", i, r.gap)
+			if i < a.gap {
+				return fmt.Errorf("chunk %d is missing below the gap %d", i, a.gap)
 			}
 			continue
 		}
@@ -239,35 +239,35 @@ func (r *rows) check(want int) error {
 		live++
 		for w, word := range c.free {
 			free += bits.OnesCount64(word)
-			if (word != 0) != (c.words>>w&1 == 1) {
-				return fmt.Errorf("chunk %d: word %d is %#x, words is %#x", i, w, word, c.words)
+			if (word != 0) != (c.freeWords>>w&1 == 1) {
+				return fmt.Errorf("chunk %d: word %d is %#x, words is %#x", i, w, word, c.freeWords)
 			}
 		}
-		size := chunkRows
+		size := chunkSlots
 		if i == 0 {
-			size = int(r.first)
+			size = int(a.firstLen)
 		}
-		if int(c.used)+free != size || (i > 0 && c.used == 0) != (c == r.empty) {
+		if int(c.used)+free != size || (i > 0 && c.used == 0) != (c == a.emptyChunk) {
 			return fmt.Errorf("chunk %d: %d used and %d free of %d", i, c.used, free, size)
 		}
 		used += int(c.used)
-		if c.words != 0 {
+		if c.freeWords != 0 {
 			open++
 		}
 	}
-	if live != r.live || r.empty != nil && r.chunks[r.empty.number] != r.empty {
-		return fmt.Errorf("%d chunks, counted %d; the empty one is %v", r.live, live, r.empty)
+	if live != a.chunkCount || a.emptyChunk != nil && a.chunks[a.emptyChunk.number] != a.emptyChunk {
+		return fmt.Errorf("%d chunks, counted %d; the empty one is %v", a.chunkCount, live, a.emptyChunk)
 	}
-	for c := r.open; c != nil; c = c.next {
+	for c := a.withFree; c != nil; c = c.next {
 		open--
 	}
 	if open != 0 {
-		return fmt.Errorf("the list of open chunks has %d too few", open)
+		return fmt.Errorf("the list of chunks with free slots has %d too few", open)
 	}
-	if len(r.chunks) > 0 {
-		used-- // row 0
+	if len(a.chunks) > 0 {
+		used-- // slot 0
 	}
-	used -= int(r.n)
+	used -= int(a.cached)
 	if used != want {
 		return fmt.Errorf("%d rows are in use, %d are needed", used, want)
 	}

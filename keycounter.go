@@ -8,8 +8,9 @@ import (
 
 // Counts is how often something happened to the items of a key.
 type Counts struct {
-	Served  uint64 `json:"served"`  // delivered
-	Refused uint64 `json:"refused"` // not accepted, because the queue or the key's share of it was full
+	Served uint64 `json:"served"` // delivered
+	// not accepted, because the queue or the key's share of it was full
+	Refused uint64 `json:"refused"`
 	Evicted uint64 `json:"evicted"` // dropped to make room
 }
 
@@ -30,28 +31,32 @@ func (c *Counts) halve(times int64) {
 
 // KeyCount is what a [KeyCounter] knows of a key.
 type KeyCount[K comparable] struct {
-	Key    K      `json:"key"`
-	Total  Counts `json:"total"`  // since the key was counted first
-	Recent Counts `json:"recent"` // the same, halved whenever a minute of the clock is over: n a minute are n to 2n
-	Missed uint64 `json:"missed"` // how much more the sum of Total may be at most, from before the key was counted
+	Key   K      `json:"key"`
+	Total Counts `json:"total"` // since the key was counted first
+	// the same, halved whenever a minute of the clock is over: n a minute are n to 2n
+	Recent Counts `json:"recent"`
+	// how much more the sum of Total may be at most, from before the key was counted
+	Missed uint64 `json:"missed"`
 }
 
-// KeyCounter counts by key in bounded memory, to tell which keys get the service, and which are refused. It counts the
-// heaviest keys: a new one takes the place of the lightest, and with it an error, [KeyCount.Missed]. That is at most all
-// that was counted, divided by the number of places; every key with more than that is among those counted. (This is
-// Space-Saving, from Metwally, Agrawal and El Abbadi, "Efficient computation of frequent and top-k elements in data
-// streams", 2005.)
+// KeyCounter counts by key in bounded memory, to tell which keys get the service, and which are
+// refused. It counts the heaviest keys: a new one takes the place of the lightest, and with it an
+// error, [KeyCount.Missed]. That is at most all that was counted, divided by the number of places;
+// every key with more than that is among those counted. (This is Space-Saving, from Metwally,
+// Agrawal and El Abbadi, "Efficient computation of frequent and top-k elements in data streams",
+// 2005.)
 //
-// A KeyCounter is not safe for use by several goroutines at once. [Options.CountKeys] gives a FairQueue one.
+// A KeyCounter is not safe for use by several goroutines at once. [Options.CountKeys] gives a
+// FairQueue one.
 type KeyCounter[K comparable] struct {
 	entries map[K]*keyEntry[K]
-	nan     *keyEntry[K]   // that of all keys that are not equal to themselves
-	heap    []*keyEntry[K] // one with the least count first
+	nan     *keyEntry[K]   // for all keys that are not equal to themselves, such as NaN
+	heap    []*keyEntry[K] // the key with the least count is first
 }
 
 type keyEntry[K comparable] struct {
 	KeyCount[K]
-	place  int   // in the heap
+	index  int   // in the heap
 	minute int64 // of the clock, when Recent was halved last
 }
 
@@ -76,22 +81,22 @@ func (c *KeyCounter[K]) Add(key K, d Counts, now time.Time) {
 		e = c.nan
 	}
 	if e == nil {
-		e = c.enter(key)
+		e = c.newEntry(key)
 	}
 	e.age(now)
 	e.Total.add(d)
 	e.Recent.add(d)
-	c.sink(e)
+	c.siftDown(e)
 }
 
-// enter gives a key a place.
-func (c *KeyCounter[K]) enter(key K) *keyEntry[K] {
+// newEntry makes an entry for a key, or takes over that of the key with the least count.
+func (c *KeyCounter[K]) newEntry(key K) *keyEntry[K] {
 	var e *keyEntry[K]
 	if len(c.heap) < cap(c.heap) {
-		e = &keyEntry[K]{place: len(c.heap)}
+		e = &keyEntry[K]{index: len(c.heap)}
 		c.heap = append(c.heap, e)
-		for e.place > 0 { // with a count of 0 it belongs to the front
-			c.swap(e.place, (e.place-1)/2)
+		for e.index > 0 { // its count is 0, so it belongs to the front
+			c.swap(e.index, (e.index-1)/2)
 		}
 	} else {
 		e = c.heap[0]
@@ -110,30 +115,30 @@ func (c *KeyCounter[K]) enter(key K) *keyEntry[K] {
 	return e
 }
 
-// sink moves an entry whose count has grown to where it belongs.
-func (c *KeyCounter[K]) sink(e *keyEntry[K]) {
+// siftDown moves an entry whose count has grown to where it belongs in the heap.
+func (c *KeyCounter[K]) siftDown(e *keyEntry[K]) {
 	for {
-		least := e.place
-		for child := 2*e.place + 1; child <= 2*e.place+2 && child < len(c.heap); child++ {
+		least := e.index
+		for child := 2*e.index + 1; child <= 2*e.index+2 && child < len(c.heap); child++ {
 			if c.heap[child].count() < c.heap[least].count() {
 				least = child
 			}
 		}
-		if least == e.place {
+		if least == e.index {
 			return
 		}
-		c.swap(e.place, least)
+		c.swap(e.index, least)
 	}
 }
 
 func (c *KeyCounter[K]) swap(i, j int) {
 	h := c.heap
 	h[i], h[j] = h[j], h[i]
-	h[i].place, h[j].place = i, j
+	h[i].index, h[j].index = i, j
 }
 
-// Top returns the n keys that were counted most, Missed included, heaviest first; if there are fewer, all. It is
-// O(places * log places).
+// Top returns the n keys that were counted most, Missed included, heaviest first; if there are
+// fewer, all. It is O(places * log places).
 func (c *KeyCounter[K]) Top(n int, now time.Time) []KeyCount[K] {
 	heaviest := slices.SortedFunc(slices.Values(c.heap), func(a, b *keyEntry[K]) int { return cmp.Compare(b.count(), a.count()) })
 	counts := make([]KeyCount[K], 0, max(0, min(n, len(heaviest))))

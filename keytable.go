@@ -5,33 +5,38 @@ import (
 	"time"
 )
 
-// seed is one for all tables: what makes hashes hard to foresee is that it differs between processes.
+// seed is the same for all tables. It differs between processes, so that nobody can choose keys
+// whose hashes are equal.
 var seed = maphash.MakeSeed()
 
 func hashOf[K comparable](key K) uint32 { return uint32(maphash.Comparable(seed, key)) }
 
-// keyTable finds the state of a key: a hash table that grows and shrinks one bucket at a time (linear hashing, Litwin
-// 1980), so that no call ever rebuilds it, and it gives memory back as keys leave. It is given each key's hash, since
-// hashing may panic and takes time, and callers do it before they take a lock.
+// keyTable is a hash table for the states of keys. It grows and shrinks by one bucket at a time
+// (linear hashing, Litwin 1980), so no call rebuilds it, and memory is given back as keys leave.
+// Callers hash the keys: that takes time, and panics for some, so they do it before they take a
+// lock.
 type keyTable[K comparable] struct {
-	states  column[keyState[K]]
-	waits   column[*Histogram] // only if waiting times are measured
-	buckets column[uint32]     // the first row of each bucket's chain
-	size    uint32             // number of buckets
-	mask    uint32             // the least 2^n-1 that is size-1 or more
-	count   uint32             // number of keys
-	nan     uint32             // the row shared by all keys that are not equal to themselves
-	rows    rows
+	states     column[keyState[K]]
+	histograms column[*Histogram] // of waiting times; only if these are measured
+	buckets    column[uint32]     // the slot of the first key in each bucket
+	size       uint32             // how many buckets there are
+	mask       uint32             // the least 2^n-1 that is at least size-1
+	count      uint32             // how many keys there are
+	// the slot of all keys that are not equal to themselves, such as NaN
+	nan   uint32
+	slots allocator
 }
 
 const (
 	minBuckets = 16
-	minSpread  = 2 // buckets for each key, at least and
-	maxSpread  = 4 // at most; it is also how many buckets a delete may merge, so that the table keeps up with a drain
+	minSpread  = 2 // buckets for each key, at least
+	// and at most; a remove merges as many, so that the table shrinks as fast as keys leave
+	maxSpread = 4
 )
 
-func (t *keyTable[K]) at(row uint32) *keyState[K] { return t.states.at(row) }
+func (t *keyTable[K]) at(slot uint32) *keyState[K] { return t.states.at(slot) }
 
+// bucket returns where the chain of a hash begins.
 func (t *keyTable[K]) bucket(hash uint32) *uint32 {
 	b := hash & t.mask
 	if b >= t.size {
@@ -40,13 +45,13 @@ func (t *keyTable[K]) bucket(hash uint32) *uint32 {
 	return t.buckets.at(b)
 }
 
-// find returns the row and the state of key, 0 and nil if it has none.
-func (t *keyTable[K]) find(key K, hash uint32) (row uint32, s *keyState[K]) {
+// find returns the slot and the state of a key, 0 and nil if it is not in the table.
+func (t *keyTable[K]) find(key K, hash uint32) (slot uint32, s *keyState[K]) {
 	if t.size > 0 {
-		for row = *t.bucket(hash); row != 0; row = s.chain {
-			s = t.at(row)
+		for slot = *t.bucket(hash); slot != 0; slot = s.nextInBucket {
+			s = t.at(slot)
 			if s.hash == hash && s.key == key {
-				return row, s
+				return slot, s
 			}
 		}
 	}
@@ -56,88 +61,88 @@ func (t *keyTable[K]) find(key K, hash uint32) (row uint32, s *keyState[K]) {
 	return 0, nil
 }
 
-// insert adds a key that find does not find.
+// insert adds a key that is not in the table.
 func (t *keyTable[K]) insert(key K, hash uint32) uint32 {
-	row := t.rows.take()
-	if row == 0 {
-		row = t.rows.fetch()
-		t.states.reach(row)
+	slot := t.slots.takeCached()
+	if slot == 0 {
+		slot = t.slots.takeFree()
+		t.states.reach(slot)
 	}
 	t.count++
 	for t.size < max(minBuckets, minSpread*t.count) {
 		t.split()
 	}
 	b := t.bucket(hash)
-	s := t.at(row)
-	s.key, s.hash, s.chain = key, hash, *b
-	*b = row
+	s := t.at(slot)
+	s.key, s.hash, s.nextInBucket = key, hash, *b
+	*b = slot
 	if key != key {
-		t.nan = row
+		t.nan = slot
 	}
-	return row
+	return slot
 }
 
-// remove forgets a key that has nothing queued.
-func (t *keyTable[K]) remove(row uint32) {
-	s := t.at(row)
+// remove forgets the key in a slot.
+func (t *keyTable[K]) remove(slot uint32) {
+	s := t.at(slot)
 	at := t.bucket(s.hash)
-	for *at != row {
-		at = &t.at(*at).chain
+	for *at != slot {
+		at = &t.at(*at).nextInBucket
 	}
-	*at = s.chain
-	if t.nan == row {
+	*at = s.nextInBucket
+	if t.nan == slot {
 		t.nan = 0
 	}
 	*s = keyState[K]{}
 	t.count--
-	if !t.rows.give(row) {
-		t.rows.putBack(t.rows.most/2, t.drop)
-		t.rows.give(row)
+	if !t.slots.cacheSlot(slot) {
+		t.slots.flushCache(t.slots.maxCached/2, t.drop)
+		t.slots.cacheSlot(slot)
 	}
-	if t.count == 0 && t.rows.live > 1 {
-		t.rows.clear(t.drop)
+	if t.count == 0 && t.slots.chunkCount > 1 {
+		t.slots.clear(t.drop)
 	}
 	for n := 0; n < maxSpread && t.size > max(minBuckets, maxSpread*t.count); n++ {
 		t.merge()
 	}
 }
 
-// addWait counts how long an item of a key has waited, from the first one on that has others behind it:
-// a key that never has two items is not worth a histogram.
-func (t *keyTable[K]) addWait(row uint32, wait time.Duration) {
-	h := t.wait(row)
-	if h == nil && t.at(row).len > 1 {
+// addWait counts how long an item of a key has waited. A key gets its histogram with the first
+// item that has another one behind it: many keys never have two items.
+func (t *keyTable[K]) addWait(slot uint32, wait time.Duration) {
+	h := t.histogram(slot)
+	if h == nil && t.at(slot).len > 1 {
 		h = new(Histogram)
-		t.waits.reach(row)
-		*t.waits.at(row) = h
+		t.histograms.reach(slot)
+		*t.histograms.at(slot) = h
 	}
 	if h != nil {
 		h.add(wait)
 	}
 }
 
-// wait returns what addWait has counted, nil if that is nothing.
-func (t *keyTable[K]) wait(row uint32) *Histogram {
-	if !t.waits.has(row) {
+// histogram returns what addWait has counted for a key, nil if that is nothing.
+func (t *keyTable[K]) histogram(slot uint32) *Histogram {
+	if !t.histograms.has(slot) {
 		return nil
 	}
-	return *t.waits.at(row)
+	return *t.histograms.at(slot)
 }
 
-// forgetWait has a key begin anew.
-func (t *keyTable[K]) forgetWait(row uint32) {
-	if t.waits.has(row) {
-		*t.waits.at(row) = nil
+// dropHistogram makes the key begin anew.
+func (t *keyTable[K]) dropHistogram(slot uint32) {
+	if t.histograms.has(slot) {
+		*t.histograms.at(slot) = nil
 	}
 }
 
 // drop gives back the memory of a chunk of keys.
 func (t *keyTable[K]) drop(chunk int) {
 	t.states.drop(chunk)
-	t.waits.drop(chunk)
+	t.histograms.drop(chunk)
 }
 
-// split adds a bucket and moves there what belongs into it, from the one bucket where it can be.
+// split adds a bucket, and moves there what belongs into it. All of that is in one other bucket.
 func (t *keyTable[K]) split() {
 	b := t.size
 	t.size++
@@ -150,12 +155,12 @@ func (t *keyTable[K]) split() {
 	}
 	to := t.buckets.at(b)
 	for from := t.buckets.at(b & (t.mask >> 1)); *from != 0; {
-		row := *from
-		s := t.at(row)
+		slot := *from
+		s := t.at(slot)
 		if s.hash&t.mask == b {
-			*from, s.chain, *to = s.chain, *to, row
+			*from, s.nextInBucket, *to = s.nextInBucket, *to, slot
 		} else {
-			from = &s.chain
+			from = &s.nextInBucket
 		}
 	}
 }
@@ -166,7 +171,7 @@ func (t *keyTable[K]) merge() {
 	b := t.size
 	end := t.buckets.at(b & (t.mask >> 1))
 	for *end != 0 {
-		end = &t.at(*end).chain
+		end = &t.at(*end).nextInBucket
 	}
 	*end = *t.buckets.at(b)
 	*t.buckets.at(b) = 0

@@ -5,19 +5,20 @@ import (
 	"slices"
 )
 
-// model is the queue as one would first write it: each key has its items and its turns, and whenever the current round
-// is used up, a snapshot of every key's first turns, sorted by age, becomes the next one. It knows nothing of tags, and
-// everything it does is slow.
+// model is the queue as one would first write it: each key has its items and its turns, and
+// whenever the current round is used up, a snapshot of every key's first turns, sorted by age,
+// becomes the next one. It knows nothing of tags, and everything it does is slow.
 type model struct {
 	newcomers Newcomers
 	weights   map[int]int
 	keys      map[int]*modelKey
-	round     []modelTurn // what is left of the current round; these are also the first turns of their keys
-	begun     bool        // a round has been begun
-	served    map[int]bool
-	clock     int
-	n         int           // items
-	rounds    [][]modelTurn // what future has found out; nil if something has changed since
+	// what is left of the current round; these are also the first turns of their keys
+	round  []modelTurn
+	begun  bool // a round has been begun
+	served map[int]bool
+	clock  int
+	n      int           // items
+	rounds [][]modelTurn // what future has found out; nil if something has changed since
 }
 
 type modelKey struct {
@@ -27,7 +28,8 @@ type modelKey struct {
 
 type modelTurn struct{ key, given int }
 
-// keyOf returns the key that the model calls by its number. A queue of these may call the first one NaN.
+// keyOf returns the key that the model calls by its number. A queue of these may call the first
+// one NaN.
 func keyOf(number int, nan bool) float64 {
 	if nan && number == 0 {
 		return math.NaN()
@@ -183,7 +185,8 @@ func (m *model) position(item int) (n int, ok bool) {
 	return max(n, 0), n >= 0
 }
 
-// heaviest returns the keys that have items in the furthest round, and the newest and the oldest item of the last one of these.
+// heaviest returns the keys that have items in the furthest round, and the newest and the oldest
+// item of the last one of these.
 func (m *model) heaviest() (keys map[int]bool, newest, oldest int) {
 	rounds := m.future()
 	keys = map[int]bool{}

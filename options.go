@@ -12,38 +12,41 @@ const DefaultCapacity = 128
 
 // Options configure a [FairQueue]. The zero value of each field is its default.
 type Options[K comparable, V any] struct {
-	// Capacity is how many items the queue holds at most. 0 means [DefaultCapacity]; [Unbounded], or any other negative
-	// number, means no limit.
+	// Capacity is how many items the queue holds at most. 0 means [DefaultCapacity]; [Unbounded],
+	// or any other negative number, means no limit.
 	Capacity int
 
-	// KeyCapacity is how many items of one key the queue holds at most. 0 means that Capacity is the only limit. It must not be
-	// negative, nor greater than Capacity.
+	// KeyCapacity is how many items of one key the queue holds at most. 0 means that Capacity is
+	// the only limit. It must not be negative, nor greater than Capacity.
 	KeyCapacity int
 
-	// WhenFull says what becomes of a push when the queue is at its Capacity, or gets there. A push of a key at its KeyCapacity
-	// is refused in any case.
+	// WhenFull says what becomes of a push when the queue is at its Capacity, or gets there. A
+	// push of a key at its KeyCapacity is refused in any case.
 	WhenFull WhenFull
 
 	// Newcomers says which round a key joins that has nothing queued.
 	Newcomers Newcomers
 
-	// Weight tells how many items a key may put into a round: 1 to [MaxWeight]. nil means 1 for every key. It is called at each
-	// push, once for a run of one key in a batch, without the lock held, so calls may overlap. If it returns anything else, the
-	// push fails with [ErrWeight].
+	// Weight tells how many items a key may put into a round: 1 to [MaxWeight]. nil means 1 for
+	// every key. It is called at each push, once for a run of one key in a batch, without the lock
+	// held, so calls may overlap. If it returns anything else, the push fails with [ErrWeight].
 	Weight func(K) int
 
-	// OnEvict is handed what is evicted, in the goroutine of the push that takes its place, or of the call that lets a producer in
-	// who waited, after the lock is released. It delays that call, so it should be quick. It may be called before the Add that
-	// queued the item has returned, so it must not rely on the ticket. EvictHeaviest and EvictOldest need it, Reject and
-	// RejectOverShare do not allow it.
+	// OnEvict is handed what is evicted, in the goroutine of the push that takes its place, or of
+	// the call that lets a producer in who waited, after the lock is released. It delays that
+	// call, so it should be quick. It may be called before the Add that queued the item has
+	// returned, so it must not rely on the ticket. EvictHeaviest and EvictOldest need it, Reject
+	// and RejectOverShare do not allow it.
 	OnEvict func(K, V)
 
-	// TrackWait makes the queue measure how long items wait, for [Stats] and [KeyStat]. It costs two clock readings for each item,
-	// 16 bytes for each place, and a histogram of 312 bytes for each key with a backlog.
+	// TrackWait makes the queue measure how long items wait, for [Stats] and [KeyStat]. It costs
+	// two clock readings for each item, 16 bytes for each place, and a histogram of 312 bytes for
+	// each key with a backlog.
 	TrackWait bool
 
-	// CountKeys makes the queue count by key what is served, refused and evicted, for [FairQueue.KeyCounts]: of how many keys, the
-	// heaviest. 0 means none. It costs a clock reading for each item, and some 150 bytes for each of these keys; see [KeyCounter].
+	// CountKeys makes the queue count by key what is served, refused and evicted, for
+	// [FairQueue.KeyCounts]: of how many keys, the heaviest. 0 means none. It costs a clock
+	// reading for each item, and some 150 bytes for each of these keys; see [KeyCounter].
 	CountKeys int
 }
 
@@ -51,34 +54,41 @@ type Options[K comparable, V any] struct {
 type WhenFull int
 
 const (
-	// Reject refuses the push, whoever's it is. So a key that floods the queue keeps everybody else out of it: use this where
-	// producers trust each other, or wait in PushWait.
+	// Reject refuses the push, whoever's it is. So a key that floods the queue keeps everybody
+	// else out of it: use this where producers trust each other, or wait in PushWait.
 	Reject WhenFull = iota
 
-	// RejectOverShare keeps room for others: a key may hold about as many places as are free. A push of a key with n items
-	// and weight w is accepted if there are more than n/w + 1 free places before it, or if n is 0 and there is one. Otherwise it
-	// is refused as if the key were at its KeyCapacity, and the [FullError] has the key's share at that moment for a limit.
+	// RejectOverShare keeps room for others: a key may hold about as many places as are free. A
+	// push of a key with n items and weight w is accepted if there are more than n/w + 1 free
+	// places before it, or if n is 0 and there is one. Otherwise it is refused as if the key were
+	// at its KeyCapacity, and the [FullError] has the key's share at that moment for a limit.
 	//
-	// Nothing is evicted, and what others push later takes nothing back. The last place goes only to a key that has nothing
-	// queued; m keys of weight 1 that flood the queue together hold about 1/(m+1) of it each, and leave as much free; a
-	// single one of weight w holds w/(w+1). Keys that come one after the other take half of what is free each, and get to
-	// equal shares as items leave. As long as nothing leaves, the queue can be full only if the product of weight + 1, over all keys
-	// that have items but the one of the least weight, is at least Capacity: with weight 1 that takes 8 keys at 128. (The rule
-	// is known from switches with shared memory: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory
+	// Nothing is evicted, and what others push later takes nothing back. The last place goes only
+	// to a key that has nothing queued; m keys of weight 1 that flood the queue together hold
+	// about 1/(m+1) of it each, and leave as much free; a single one of weight w holds w/(w+1).
+	// Keys that come one after the other take half of what is free each, and get to equal shares
+	// as items leave. As long as nothing leaves, the queue can be full only if the product of
+	// weight + 1, over all keys that have items but the one of the least weight, is at least
+	// Capacity: with weight 1 that takes 8 keys at 128. (The rule is known from switches with
+	// shared memory: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory
 	// packet switches", IEEE/ACM Transactions on Networking 6, 1998.)
 	//
-	// A producer in PushWait whose key is over its share is set aside until an item of the key leaves, or another push of the key
-	// comes. So it may wait although its share has grown meanwhile, because others have left.
+	// A producer in PushWait whose key is over its share is set aside until an item of the key
+	// leaves, or another push of the key comes. So it may wait although its share has grown
+	// meanwhile, because others have left.
 	RejectOverShare
 
-	// EvictHeaviest makes room by evicting the newest item of a key whose backlog reaches furthest, counted in rounds, not in
-	// items: weights count. If the pushing key is itself such a key, the push is refused. So a key that floods the queue takes
-	// no more of it than any other that wants as much. If there are more keys than places, a newcomer evicts the newest of the
-	// others' only items. A push that makes room for itself does not queue up behind producers who wait.
+	// EvictHeaviest makes room by evicting the newest item of a key whose backlog reaches
+	// furthest, counted in rounds, not in items: weights count. If the pushing key is itself such
+	// a key, the push is refused. So a key that floods the queue takes no more of it than any
+	// other that wants as much. If there are more keys than places, a newcomer evicts the newest
+	// of the others' only items. A push that makes room for itself does not queue up behind
+	// producers who wait.
 	EvictHeaviest
 
-	// EvictOldest makes room by evicting the oldest item of such a key, and of the pushing key if that is one of them. So a push is
-	// never refused for lack of Capacity, and PushWait does not wait for it, where what is new is worth more than what is old.
+	// EvictOldest makes room by evicting the oldest item of such a key, and of the pushing key if
+	// that is one of them. So a push is never refused for lack of Capacity, and PushWait does not
+	// wait for it, where what is new is worth more than what is old.
 	EvictOldest
 )
 
@@ -97,14 +107,15 @@ const (
 	// NextRound makes newcomers wait for the next round.
 	NextRound Newcomers = iota
 
-	// ThisRound lets a key that was not served in the current round join its end. New keys are served sooner, but a round has
-	// no bound then: as long as ever new keys arrive, the keys with a backlog wait. Keys served in the current round are
-	// remembered, even without items, until the next one begins; an empty queue remembers 64 at most.
+	// ThisRound lets a key that was not served in the current round join its end. New keys are
+	// served sooner, but a round has no bound then: as long as ever new keys arrive, the keys with
+	// a backlog wait. Keys served in the current round are remembered, even without items, until
+	// the next one begins; an empty queue remembers 64 at most.
 	ThisRound
 )
 
-// Validate returns an error that names the field, its value and the limit, if the options do not make sense. Programs whose
-// options come from their users call it, for New panics.
+// Validate returns an error that names the field, its value and the limit, if the options do not
+// make sense. Programs whose options come from their users call it, for New panics.
 func (o Options[K, V]) Validate() error { return o.complete() }
 
 // complete puts in the defaults, and returns what Validate does.
@@ -139,12 +150,12 @@ func (o *Options[K, V]) complete() error {
 	return nil
 }
 
-// weigh asks for the weight of a key.
-func (l *label[K]) weigh(weight func(K) int) error {
-	w := weight(l.key)
+// weigh asks for the weight of the key.
+func (k *itemKey[K]) weigh(weight func(K) int) error {
+	w := weight(k.key)
 	if w < 1 || w > MaxWeight {
-		return fmt.Errorf("%w: it is %d for key %v; the limits are 1 and %d", ErrWeight, w, l.key, MaxWeight)
+		return fmt.Errorf("%w: it is %d for key %v; the limits are 1 and %d", ErrWeight, w, k.key, MaxWeight)
 	}
-	l.weight = uint16(w)
+	k.weight = uint16(w)
 	return nil
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// history makes random calls on a queue and on the model, and keeps what is needed to check the promises of the package
-// documentation.
+// history makes random calls on a queue and on the model, and keeps what is needed to check the
+// promises of the package documentation.
 type history struct {
 	q       Queue[int, int]
 	m       *model
@@ -120,7 +120,8 @@ func (h *history) remove() {
 	}
 }
 
-// TestBounds checks the bounds on waiting, on random histories with and without weights and removals.
+// TestBounds checks the bounds on waiting, on random histories with and without weights and
+// removals.
 func TestBounds(t *testing.T) {
 	for seed := range uint64(800) {
 		h := newHistory(seed, seed%2 == 0)
@@ -146,7 +147,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// checkMonopoly: no key is served more than twice its weight in a row while another has items.
+// checkMonopoly: no key is served more than twice its weight in a slot while another has items.
 func (h *history) checkMonopoly(t *testing.T) {
 	for other := range h.weight {
 		run, last := 0, -1
@@ -165,7 +166,8 @@ func (h *history) checkMonopoly(t *testing.T) {
 	}
 }
 
-// checkBalance: over any stretch in which two keys have items, they are served equally often, give or take 2.
+// checkBalance: over any stretch in which two keys have items, they are served equally often, give
+// or take 2.
 func (h *history) checkBalance(t *testing.T) {
 	for a := range h.weight {
 		for b := range a {
@@ -212,7 +214,7 @@ func TestBoundsAreTight(t *testing.T) {
 	position, _ = q.Position(push("A"))
 	require.Equal(t, 4, position)
 
-	// Twice in a row, though B waits.
+	// Twice in a slot, though B waits.
 	q = Queue[string, string]{}
 	push("B", "A", "A", "B")
 	var order string
@@ -222,8 +224,8 @@ func TestBoundsAreTight(t *testing.T) {
 	require.Equal(t, "BAAB", order)
 }
 
-// TestFloodGivesWay: a key that floods a full queue takes nothing from the others. Light keys, which have at most their
-// share of it queued, are never refused and never evicted.
+// TestFloodGivesWay: a key that floods a full queue takes nothing from the others. Light keys,
+// which have at most their share of it queued, are never refused and never evicted.
 func TestFloodGivesWay(t *testing.T) {
 	for seed := range uint64(10) {
 		random := rand.New(rand.NewPCG(seed, 4))
@@ -277,7 +279,7 @@ func TestChangingWeights(t *testing.T) {
 
 // A queue whose length swings about the end of a chunk does not allocate each time.
 func TestNoChurn(t *testing.T) {
-	for start := chunkRows - 60; start < chunkRows+20; start += 5 {
+	for start := chunkSlots - 60; start < chunkSlots+20; start += 5 {
 		var q Queue[int, int]
 		for i := range start {
 			q.Push(i, i)
@@ -295,11 +297,11 @@ func TestNoChurn(t *testing.T) {
 	}
 }
 
-// TestManyChunks is TestQueueAgainstModel for a queue of many chunks, with a simpler check: each key's items come in
-// order, and nothing is lost.
+// TestManyChunks is TestQueueAgainstModel for a queue of many chunks, with a simpler check: each
+// key's items come in order, and nothing is lost.
 func TestManyChunks(t *testing.T) {
 	random := rand.New(rand.NewPCG(6, 6))
-	q := Queue[int, int]{waits: new(waits)}
+	q := Queue[int, int]{waitTimes: new(waitTimes)}
 	next, popped := map[int]int{}, 0
 	removed := map[[2]int]bool{}
 	tickets := map[Ticket][2]int{}
@@ -337,12 +339,12 @@ func TestManyChunks(t *testing.T) {
 		}
 		slices.Sort(lengths)
 		slices.Reverse(lengths)
-		for i, row := range q.longest(2000) {
-			require.EqualValues(t, lengths[i], q.keys.at(row).len, "the longest but %d", i)
+		for i, slot := range q.longest(2000) {
+			require.EqualValues(t, lengths[i], q.keys.at(slot).len, "the longest but %d", i)
 		}
 		leave := random.IntN(2000)
 		if round%3 > 0 {
-			leave = 0 // twice in a row
+			leave = 0 // twice in a slot
 		}
 		for n := q.Len() - leave; n > 0; n-- {
 			key, item, ok := q.Pop()

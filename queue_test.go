@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// driver makes the same calls on a queue and on the model, and compares everything that can be seen.
+// driver makes the same calls on a queue and on the model, and compares everything that can be
+// seen.
 type driver struct {
 	testing.TB
 	q       Queue[float64, int]
@@ -71,7 +72,7 @@ func drive(t testing.TB, data []byte) {
 
 // begin has the rounds of an empty queue begin behind the given one.
 func (r *rounds) begin(round uint64) {
-	r.cur, r.last, r.dir = round, round, make([]*roundChunk, 2)
+	r.current, r.last, r.dir = round, round, make([]*roundChunk, 2)
 	*r.chunk(round + 1) = new(roundChunk)
 }
 
@@ -219,7 +220,7 @@ func TestRestingKeysAreForgotten(t *testing.T) {
 		q.Push(key, 0)
 		q.Pop()
 		q.Remove(q.Add(key, 1))
-		require.EqualValues(t, (key+1)%(mostResting+1), q.keys.count, "an empty queue remembers few")
+		require.EqualValues(t, (key+1)%(maxIdle+1), q.keys.count, "an empty queue remembers few")
 	}
 
 	for _, drained := range []bool{true, false} {

@@ -1,9 +1,9 @@
 package fairq
 
-// This is about items that leave out of turn, and those behind them, which move up: see Queue.
+// Items that leave out of turn. The items behind them in their key move up: see Queue.
 
-// Remove takes out the item that the ticket stands for. What is queued behind it under the same key moves up one turn.
-// If the item is no longer queued, ok is false.
+// Remove takes out the item that the ticket stands for. What is queued behind it under the same
+// key moves up one turn. If the item is no longer queued, ok is false.
 func (q *Queue[K, V]) Remove(t Ticket) (value V, ok bool) {
 	if !q.valid(t) {
 		return value, false
@@ -11,8 +11,8 @@ func (q *Queue[K, V]) Remove(t Ticket) (value V, ok bool) {
 	return q.remove(t.node), true
 }
 
-// RemoveKey takes out all items of a key and returns them in the order in which they were queued. It is O(items
-// returned).
+// RemoveKey takes out all items of a key and returns them in the order in which they were queued.
+// It is O(items returned).
 func (q *Queue[K, V]) RemoveKey(key K) []V {
 	return q.removeKey(key, hashOf(key))
 }
@@ -26,18 +26,18 @@ func (q *Queue[K, V]) RemoveNewest(key K) (value V, ok bool) {
 	return q.remove(s.newest), true
 }
 
-// RemoveOldest takes out the oldest item of a key. What is queued behind it under the same key moves up one turn. If it has
-// none, ok is false.
+// RemoveOldest takes out the oldest item of a key. What is queued behind it under the same key
+// moves up one turn. If it has none, ok is false.
 func (q *Queue[K, V]) RemoveOldest(key K) (value V, ok bool) {
 	_, s := q.keys.find(key, hashOf(key))
 	if s == nil || s.len == 0 {
 		return value, false
 	}
-	return q.remove(s.first), true
+	return q.remove(s.oldest), true
 }
 
-// Evict takes out the newest item of a key whose backlog reaches furthest, counted in rounds: the last item of the furthest
-// round. If the queue is empty, ok is false.
+// Evict takes out the newest item of a key whose backlog reaches furthest, counted in rounds: the
+// last item of the furthest round. If the queue is empty, ok is false.
 func (q *Queue[K, V]) Evict() (key K, value V, ok bool) {
 	if q.len == 0 {
 		return key, value, false
@@ -47,50 +47,52 @@ func (q *Queue[K, V]) Evict() (key K, value V, ok bool) {
 	return key, q.remove(s.newest), true
 }
 
-// EvictOldest takes out the oldest item of the key that Evict would choose. What is queued behind it under that key moves up
-// one turn. If the queue is empty, ok is false.
+// EvictOldest takes out the oldest item of the key that Evict would choose. What is queued behind
+// it under that key moves up one turn. If the queue is empty, ok is false.
 func (q *Queue[K, V]) EvictOldest() (key K, value V, ok bool) {
 	if q.len == 0 {
 		return key, value, false
 	}
 	s := q.heaviest()
 	key = s.key
-	return key, q.remove(s.first), true
+	return key, q.remove(s.oldest), true
 }
 
-// heaviest returns a key with the longest backlog. The queue must not be empty.
+// heaviest returns a key whose backlog reaches furthest: the one that has the last turn of the
+// furthest round. The queue must not be empty.
 func (q *Queue[K, V]) heaviest() *keyState[K] {
 	return q.keys.at(q.links.at(*q.rounds.at(q.rounds.last)).key & keyMask)
 }
 
 // remove takes out the item of a node. The key gives up its last turn.
 func (q *Queue[K, V]) remove(node uint32) V {
-	if q.waits != nil {
-		q.waits.leave(node)
+	if q.waitTimes != nil {
+		q.waitTimes.leave(node)
 	}
 	value := q.takeValue(node)
-	row := q.links.at(node).key & keyMask
-	s := q.keys.at(row)
-	wasFirst := node == s.first
+	slot := q.links.at(node).key & keyMask
+	s := q.keys.at(slot)
+	wasFirst := node == s.oldest
 	if wasFirst && s.len > 1 {
-		s.first = q.itemAfter(node)
+		s.oldest = q.itemAfter(node)
 	}
-	turn := s.turn
+	turn := s.lastTurn
 	q.dropTurn(s)
-	if turn != node && q.links.at(turn).key&gone != 0 {
-		// Unless all turns are older than the oldest item, turn is the end of a run of gone nodes.
-		if s.len > 1 && q.links.at(s.first).after != 0 {
-			q.shortenGone(turn)
+	if turn != node && q.links.at(turn).key&itemGone != 0 {
+		// The item of this node has left, so without the turn it is free. It is the end of a run,
+		// unless all turns are before the node of the oldest item: runs begin behind that.
+		if s.len > 1 && q.links.at(s.oldest).nextTurn != 0 {
+			q.shortenRun(turn)
 		}
 		q.unlink(s, turn)
 		q.freeNode(turn)
 	}
 	if q.release(s, node) && !wasFirst {
-		q.leaveGone(node)
+		q.addToRun(node)
 	}
 	q.len--
 	s.len--
-	q.deactivate(s, row)
+	q.deactivate(s, slot)
 	return value
 }
 
@@ -106,57 +108,59 @@ func (q *Queue[K, V]) removeKey(key K, hash uint32) []V {
 	return values
 }
 
-// dropTurn takes a key's last turn out of its round.
+// dropTurn takes a key's last turn out of its round. The node stays in the list of its key.
 func (q *Queue[K, V]) dropTurn(s *keyState[K]) {
-	turn := s.turn
+	turn := s.lastTurn
 	l := q.links.at(turn)
-	tail := q.ring(s.last)
+	tail := q.ring(s.lastRound)
 	switch end := q.links.at(*tail); {
-	case l.after == turn: // the only turn of the round
+	case l.nextTurn == turn: // the only turn of the round
 		*tail = 0
-		if s.last > q.rounds.cur && s.last == q.rounds.last {
+		if s.lastRound > q.rounds.current && s.lastRound == q.rounds.last {
 			q.rounds.retreat()
 		}
-	case end.after == turn: // the first one
-		end.after = l.after
+	case end.nextTurn == turn: // the first one
+		end.nextTurn = l.nextTurn
 	default:
-		q.links.at(l.before).after = l.after
+		q.links.at(l.prevTurn).nextTurn = l.nextTurn
 		if *tail == turn {
-			*tail = l.before
+			*tail = l.prevTurn
 		} else {
-			q.links.at(l.after).before = l.before
+			q.links.at(l.nextTurn).prevTurn = l.prevTurn
 		}
 	}
 	if turn == q.rounds.head {
-		q.rounds.head = l.after
+		q.rounds.head = l.nextTurn
 	}
-	if q.rounds.now == 0 {
+	if q.rounds.tail == 0 {
 		q.rounds.head = 0
 	}
-	l.after = 0
-	s.turn = l.prev
-	if l.key&opens == 0 {
-		s.count--
+	l.nextTurn = 0
+	s.lastTurn = l.prevItem
+	if l.key&firstOfRound == 0 {
+		s.turns--
 		return
 	}
-	l.key &^= opens
-	s.last--
-	s.count, s.before = s.before, 0
-	if s.count > 0 {
+	l.key &^= firstOfRound
+	s.lastRound--
+	s.turns, s.turnsBefore = s.turnsBefore, 0
+	if s.turns > 0 {
 		return
 	}
-	// Count the turns that the key has in that round, MaxWeight at most. Where weights do not change, this happens once in as
-	// many calls.
-	s.count = 1
-	for t := s.turn; uint32(s.count) < s.len-1 && q.links.at(t).key&opens == 0; t = q.links.at(t).prev {
-		s.count++
+	// Nobody knows how many turns the key has in the round that is its last now, so count them.
+	// They are MaxWeight at most. As long as the weight does not change, it takes as many calls
+	// until this happens again.
+	s.turns = 1
+	for t := s.lastTurn; uint32(s.turns) < s.len-1 && q.links.at(t).key&firstOfRound == 0; t = q.links.at(t).prevItem {
+		s.turns++
 	}
 }
 
-// moveUp does what is to be done when an item leaves at a turn of a key whose items have moved up.
+// moveUp is the part of pop for a key whose items have moved up: the item of node leaves at
+// another node's turn.
 func (q *Queue[K, V]) moveUp(s *keyState[K], node, turn uint32) {
 	if s.len > 1 {
-		s.first = q.itemAfter(node)
+		s.oldest = q.itemAfter(node)
 	}
 	if node == turn {
 		return
@@ -164,57 +168,61 @@ func (q *Queue[K, V]) moveUp(s *keyState[K], node, turn uint32) {
 	q.release(s, node)
 }
 
-// release frees a node whose item has left, unless its turn is still needed; then it is gone.
+// release frees a node whose item has left, unless it holds a turn: then it only marks the item as
+// gone.
 func (q *Queue[K, V]) release(s *keyState[K], node uint32) (isGone bool) {
 	l := q.links.at(node)
-	if l.after == 0 {
+	if l.nextTurn == 0 {
 		q.unlink(s, node)
 		q.freeNode(node)
 		return false
 	}
-	l.key |= gone
+	l.key |= itemGone
 	q.voidTicket(node)
 	return true
 }
 
-// passTurn gives the turn of a new node to the first node of the key that has none.
+// passTurn gives the turn of a new node to the first node of the key that has none, for turns are
+// given out in the order of the items.
 func (q *Queue[K, V]) passTurn(s *keyState[K], node uint32) (turn uint32, l *link) {
-	turn = q.links.at(s.turn).next
+	turn = q.links.at(s.lastTurn).nextItem
 	n, l := q.links.at(node), q.links.at(turn)
-	l.key |= n.key & opens
-	n.key &^= opens
-	n.after = 0
+	l.key |= n.key & firstOfRound
+	n.key &^= firstOfRound
+	n.nextTurn = 0
 	return turn, l
 }
 
-// itemAfter returns the node of the next item of the key, 0 if there is none.
+// itemAfter returns the node of the key's next item, 0 if there is none. It skips a run in one
+// step.
 func (q *Queue[K, V]) itemAfter(node uint32) uint32 {
-	next := q.links.at(node).next
-	if next != 0 && q.links.at(next).key&gone != 0 {
-		next = q.links.at(uint32(*q.tickets.at(next))).next
+	next := q.links.at(node).nextItem
+	if next != 0 && q.links.at(next).key&itemGone != 0 {
+		next = q.links.at(uint32(*q.tickets.at(next))).nextItem
 	}
 	return next
 }
 
-// leaveGone records that a node behind the key's first item is gone. Runs of such nodes are skipped in one step, because
-// the first node of a run names the last one and the other way round, where their tickets were. (They had tickets, or
-// they could not have been removed.)
-func (q *Queue[K, V]) leaveGone(node uint32) {
+// addToRun records that the item of a node is gone which is behind the key's oldest item.
+// Neighbours like that are a run. Its first and its last node name each other, so that it is
+// skipped in one step. They do so where their tickets were: they had tickets, or they could not
+// have been removed.
+func (q *Queue[K, V]) addToRun(node uint32) {
 	first, last := node, node
 	l := q.links.at(node)
-	if q.links.at(l.prev).key&gone != 0 {
-		first = uint32(*q.tickets.at(l.prev))
+	if q.links.at(l.prevItem).key&itemGone != 0 {
+		first = uint32(*q.tickets.at(l.prevItem))
 	}
-	if l.next != 0 && q.links.at(l.next).key&gone != 0 {
-		last = uint32(*q.tickets.at(l.next))
+	if l.nextItem != 0 && q.links.at(l.nextItem).key&itemGone != 0 {
+		last = uint32(*q.tickets.at(l.nextItem))
 	}
 	q.markRun(first, last)
 }
 
-// shortenGone records that the last node of a run is about to be freed.
-func (q *Queue[K, V]) shortenGone(last uint32) {
+// shortenRun records that the last node of a run is about to be freed.
+func (q *Queue[K, V]) shortenRun(last uint32) {
 	if first := uint32(*q.tickets.at(last)); first != last {
-		q.markRun(first, q.links.at(last).prev)
+		q.markRun(first, q.links.at(last).prevItem)
 	}
 }
 
@@ -223,17 +231,17 @@ func (q *Queue[K, V]) markRun(first, last uint32) {
 	*q.tickets.at(last) = runEnd | uint64(first)
 }
 
-// unlink takes a node without a turn out of the list of its key. It is not the first one there, unless the key has no
-// turn left and the list is forgotten anyway.
+// unlink takes a node without a turn out of the list of its key. The first node of the list always
+// has a turn, unless this was the key's last one: then the whole list is forgotten.
 func (q *Queue[K, V]) unlink(s *keyState[K], node uint32) {
 	if s.len == 1 {
 		return
 	}
 	l := q.links.at(node)
-	q.links.at(l.prev).next = l.next
-	if l.next == 0 {
-		s.newest = l.prev
+	q.links.at(l.prevItem).nextItem = l.nextItem
+	if l.nextItem == 0 {
+		s.newest = l.prevItem
 	} else {
-		q.links.at(l.next).prev = l.prev
+		q.links.at(l.nextItem).prevItem = l.prevItem
 	}
 }

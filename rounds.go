@@ -7,19 +7,21 @@ const (
 	roundMask = 1<<roundBits - 1
 )
 
-// ring is a circular list of turns, known by its last node; 0 if it is empty.
+// ring is a circular list of turns, known by its last node, the tail; 0 if it is empty.
 type ring = uint32
 
-// rounds holds the rings of the round being delivered and of all later ones. It is a queue of chunks under a circular
-// directory, so that nothing but the directory, one pointer for 256 rounds, is ever copied.
+// rounds holds the rings of the current round and of all later ones. They are in chunks of 256
+// under a circular directory, so that growing copies one pointer for 256 rounds, and no ring.
 type rounds struct {
-	cur  uint64 // the round being delivered, or the last one that was
-	open bool   // cur has begun, and is not over
-	head uint32 // the first turn of what is left of it; 0 if nothing is
-	now  ring   // what is left of it, see Queue.ring
-	last uint64 // the furthest round. No ring after cur up to last is empty; last is cur if there is none
+	current uint64 // the round being delivered, or the last one that was
+	open    bool   // current has begun, and is not over
+	head    uint32 // the first turn left of the current round; 0 if none is
+	tail    ring   // the last one: the current round's ring, see Queue.ring
+	// the furthest round; current if there is none behind it. No ring between is empty
+	last uint64
 
-	// The ring of round r is in chunk c = (r-1)>>roundBits, and that is dir[c % len(dir)]; len(dir) is a power of two.
+	// The ring of round r is in chunk c = (r-1)>>roundBits, and that is dir[c % len(dir)];
+	// len(dir) is a power of two.
 	dir   []*roundChunk
 	spare *roundChunk
 }
@@ -30,10 +32,10 @@ func (r *rounds) chunk(round uint64) **roundChunk {
 	return &r.dir[int((round-1)>>roundBits)&(len(r.dir)-1)]
 }
 
-// at returns the ring of a round from cur to last.
+// at returns the ring of a round from current to last.
 func (r *rounds) at(round uint64) *ring {
-	if round == r.cur {
-		return &r.now
+	if round == r.current {
+		return &r.tail
 	}
 	return r.later(round)
 }
@@ -54,11 +56,11 @@ func (r *rounds) add() *ring {
 
 // addChunk makes room for the rounds from last+1.
 func (r *rounds) addChunk() {
-	if chunks := int(r.last>>roundBits - r.cur>>roundBits); chunks >= len(r.dir) {
+	if chunks := int(r.last>>roundBits - r.current>>roundBits); chunks >= len(r.dir) {
 		old := *r
 		r.dir = make([]*roundChunk, max(2, 2*len(old.dir)))
 		for i := range uint64(chunks) {
-			round := r.cur + 1 + i<<roundBits
+			round := r.current + 1 + i<<roundBits
 			*r.chunk(round) = *old.chunk(round)
 		}
 	}
@@ -71,25 +73,25 @@ func (r *rounds) addChunk() {
 
 // advance ends the current round and begins the next one.
 func (r *rounds) advance() {
-	r.cur++
+	r.current++
 	r.open = true
-	r.now = *r.later(r.cur)
-	if r.cur&roundMask == 0 {
-		r.release(r.cur)
+	r.tail = *r.later(r.current)
+	if r.current&roundMask == 0 {
+		r.dropChunk(r.current)
 	}
 }
 
-// release gives back the chunk that a round is in, or keeps it to be the next one.
-func (r *rounds) release(round uint64) {
+// dropChunk gives up the chunk that a round is in, and keeps its memory for the next one.
+func (r *rounds) dropChunk(round uint64) {
 	c := r.chunk(round)
 	*c, r.spare = nil, *c
 }
 
-// retreat gives up the furthest round.
+// retreat gives up the furthest round, which has lost its last turn.
 func (r *rounds) retreat() {
 	r.last--
 	if r.last&roundMask == 0 {
-		r.release(r.last + 1)
+		r.dropChunk(r.last + 1)
 	}
 }
 

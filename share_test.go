@@ -19,7 +19,8 @@ func shares(capacity int, weights []int) *fairq.FairQueue[int, int] {
 	})
 }
 
-// What RejectOverShare promises, in random histories of pushes and pops, of some keys that flood and some that do not.
+// What RejectOverShare promises, in random histories of pushes and pops, of some keys that flood
+// and some that do not.
 func TestShareRule(t *testing.T) {
 	for seed := range uint64(150) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -90,7 +91,8 @@ func TestShareOfFloods(t *testing.T) {
 	require.Equal(t, 11, keysThatFill(1024))
 }
 
-// keysThatFill returns how many keys it takes to fill a queue, if each pushes until it is refused before the next one begins.
+// keysThatFill returns how many keys it takes to fill a queue, if each pushes until it is refused
+// before the next one begins.
 func keysThatFill(capacity int) (keys int) {
 	weights := make([]int, capacity)
 	for key := range weights {
@@ -103,8 +105,9 @@ func keysThatFill(capacity int) (keys int) {
 	return keys
 }
 
-// Hogs push three jobs a tick each, small one in ten ticks, and one a tick is done. With Reject the hogs fill the queue and
-// small is refused. A KeyCapacity of half the queue helps against one hog.
+// Hogs push three jobs a tick each, small one in ten ticks, and one a tick is done. With Reject
+// the hogs fill the queue and small is refused. A KeyCapacity of half the queue helps against one
+// hog.
 func ExampleWhenFull() {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "small's jobs done, of 1,000\t1 hog\t2 hogs\t3 hogs\tjobs evicted\t")

@@ -5,15 +5,16 @@ import (
 	"iter"
 )
 
-// Snapshot is what a queue held at one moment. Each item is either in Round or in Queues. It is a copy, and the queue goes
-// on without it.
+// Snapshot is what a queue held at one moment. Each item is either in Round or in Queues. It is a
+// copy, and the queue goes on without it.
 type Snapshot[K comparable, V any] struct {
-	// Round is what is left of the current round, in the order in which it will leave. A round begins with the first Pop from
-	// it, so as long as there was none, Round is empty.
+	// Round is what is left of the current round, in the order in which it will leave. A round
+	// begins with the first Pop from it, so as long as there was none, Round is empty.
 	Round []V `json:"round"`
 
-	// Queues holds what is queued behind the current round by key, each in the order in which it was pushed. (Keys that are not
-	// equal to themselves have one entry together, which only a range loop finds.)
+	// Queues holds what is queued behind the current round by key, each in the order in which it
+	// was pushed. (Keys that are not equal to themselves have one entry together, which only a
+	// range loop finds.)
 	Queues map[K][]V `json:"queues"`
 
 	order []entry[K, V]
@@ -27,7 +28,8 @@ func (s Snapshot[K, V]) String() string {
 	return fmt.Sprintf("{Round:%v Queues:%v}", s.Round, s.Queues)
 }
 
-// Order iterates over all items in the order in which they will leave if nothing else is pushed or removed.
+// Order iterates over all items in the order in which they will leave if nothing else is pushed or
+// removed.
 func (s Snapshot[K, V]) Order() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for _, d := range s.order {
@@ -38,8 +40,8 @@ func (s Snapshot[K, V]) Order() iter.Seq2[K, V] {
 	}
 }
 
-// Snapshot returns what is queued now. With the lock held it only copies the queue's memory, chunk by chunk, to memory that
-// it has got ready before; it sorts that out afterwards. It is O(items).
+// Snapshot returns what is queued now. With the lock held it only copies the queue's memory, chunk
+// by chunk, to memory that it has got ready before; it sorts that out afterwards. It is O(items).
 func (q *FairQueue[K, V]) Snapshot() Snapshot[K, V] {
 	q.mu.Lock()
 	outline := q.queue.outline()
@@ -53,24 +55,24 @@ func (q *FairQueue[K, V]) Snapshot() Snapshot[K, V] {
 
 func (q *Queue[K, V]) snapshot() Snapshot[K, V] {
 	s := Snapshot[K, V]{Queues: make(map[K][]V, q.active), order: make([]entry[K, V], 0, q.len)}
-	behind := make(map[uint32][]V, q.active) // by row, so that all NaN keys stay together
+	behind := make(map[uint32][]V, q.active) // by slot, because keys may not be equal to themselves
 	for round, node := range q.order() {
-		row := q.links.at(node).key & keyMask
+		slot := q.links.at(node).key & keyMask
 		item := *q.values.at(node)
-		if round == q.rounds.cur {
+		if round == q.rounds.current {
 			s.Round = append(s.Round, item)
 		} else {
-			behind[row] = append(behind[row], item)
+			behind[slot] = append(behind[slot], item)
 		}
-		s.order = append(s.order, entry[K, V]{q.keys.at(row).key, item})
+		s.order = append(s.order, entry[K, V]{q.keys.at(slot).key, item})
 	}
-	for row, items := range behind {
-		s.Queues[q.keys.at(row).key] = items
+	for slot, items := range behind {
+		s.Queues[q.keys.at(slot).key] = items
 	}
 	return s
 }
 
-// outline returns a queue with the columns that are needed to walk q, see column.outline.
+// outline returns a queue with the columns that order needs, see column.outline.
 func (q *Queue[K, V]) outline() (c Queue[K, V]) {
 	c.links, c.values, c.tickets = q.links.outline(), q.values.outline(), q.tickets.outline()
 	c.keys.states, c.rounds = q.keys.states.outline(), q.rounds.outline()

@@ -7,12 +7,14 @@ import (
 	"time"
 )
 
-// Stats tells how a [FairQueue] is doing. Items are counted once in Pushed, and once, when they leave, in one of Popped,
-// Removed, Evicted and Drained; so Pushed is always the sum of these four and Len.
+// Stats tells how a [FairQueue] is doing. Items are counted once in Pushed, and once, when they
+// leave, in one of Popped, Removed, Evicted and Drained; so Pushed is always the sum of these four
+// and Len.
 type Stats struct {
-	Len         int  `json:"len"`          // items queued
-	Keys        int  `json:"keys"`         // keys that have items queued
-	Capacity    int  `json:"capacity"`     // the most items that the queue can hold; MaxLen if it is unbounded
+	Len  int `json:"len"`  // items queued
+	Keys int `json:"keys"` // keys that have items queued
+	// the most items that the queue can hold; MaxLen if it is unbounded
+	Capacity    int  `json:"capacity"`
 	WaitingPush int  `json:"waiting_push"` // goroutines in PushWait
 	WaitingPop  int  `json:"waiting_pop"`  // goroutines in PopWait
 	Closed      bool `json:"closed"`
@@ -22,24 +24,31 @@ type Stats struct {
 	Removed uint64 `json:"removed"` // items taken out by Remove and RemoveKey
 	Evicted uint64 `json:"evicted"` // items handed to OnEvict
 	Drained uint64 `json:"drained"` // items returned by Drain
-	Refused uint64 `json:"refused"` // pushes that found the queue, or their key's share of it, full; PushWait is never counted
+	// pushes that found the queue, or their key's share of it, full; PushWait is never counted
+	Refused uint64 `json:"refused"`
 
-	OldestAge time.Duration `json:"oldest_age_ns"` // how long the oldest item has been queued; 0 unless TrackWait is on
-	Wait      Histogram     `json:"wait"`          // how long the items delivered had been queued; empty unless TrackWait is on
+	// how long the oldest item has been queued; 0 unless TrackWait is on
+	OldestAge time.Duration `json:"oldest_age_ns"`
+	// how long the items delivered had been queued; empty unless TrackWait is on
+	Wait Histogram `json:"wait"`
 }
 
 // KeyStat tells how one key of a [FairQueue] is doing.
 type KeyStat[K comparable] struct {
-	Key       K             `json:"key"`
-	Len       int           `json:"len"`           // items queued
-	Rounds    int           `json:"rounds"`        // how many rounds, after the current one, it takes to deliver all of them
-	OldestAge time.Duration `json:"oldest_age_ns"` // how long its oldest item has been queued; 0 unless TrackWait is on
+	Key K   `json:"key"`
+	Len int `json:"len"` // items queued
+	// how many rounds, after the current one, it takes to deliver all of them
+	Rounds int `json:"rounds"`
+	// how long its oldest item has been queued; 0 unless TrackWait is on
+	OldestAge time.Duration `json:"oldest_age_ns"`
 
-	// Wait is how long its items delivered had been queued, anew each time it had none; empty unless TrackWait is on.
+	// Wait is how long its items delivered had been queued, anew each time it had none; empty
+	// unless TrackWait is on.
 	Wait Histogram `json:"wait"`
 }
 
-// Histogram counts durations by size. Bucket i holds those up to Bound(i) that are too long for bucket i-1.
+// Histogram counts durations by size. Bucket i holds those up to Bound(i) that are too long for
+// bucket i-1.
 type Histogram struct {
 	Count   uint64     `json:"count"`
 	Sum     float64    `json:"sum_seconds"`
@@ -54,7 +63,8 @@ func (h Histogram) Mean() time.Duration {
 	return time.Duration(h.Sum / float64(h.Count) * float64(time.Second))
 }
 
-// String tells how many durations were counted, their mean and what half and 99 of 100 of them do not exceed.
+// String tells how many durations were counted, their mean and what half and 99 of 100 of them do
+// not exceed.
 func (h Histogram) String() string {
 	if h.Count == 0 {
 		return "none"
@@ -62,8 +72,9 @@ func (h Histogram) String() string {
 	return fmt.Sprintf("%d, mean %v, half up to %v, 99%% up to %v", h.Count, h.Mean(), h.Quantile(0.5), h.Quantile(0.99))
 }
 
-// Bound returns the longest duration that bucket i counts: a microsecond for bucket 0, and twice as much for each that
-// follows. The last bucket has no bound: it counts all that is longer, and Bound gives the greatest Duration.
+// Bound returns the longest duration that bucket i counts: a microsecond for bucket 0, and twice
+// as much for each that follows. The last bucket has no bound: it counts all that is longer, and
+// Bound gives the greatest Duration.
 func (Histogram) Bound(i int) time.Duration {
 	if i >= len(Histogram{}.Buckets)-1 {
 		return 1<<63 - 1
@@ -71,8 +82,9 @@ func (Histogram) Bound(i int) time.Duration {
 	return time.Microsecond << i
 }
 
-// Quantile returns a duration that the share q, 0 to 1, of those counted do not exceed. It is the bound of a bucket, so above
-// a microsecond, and up to the last bucket, less than twice the exact value. It is 0 if nothing was counted.
+// Quantile returns a duration that the share q, 0 to 1, of those counted do not exceed. It is the
+// bound of a bucket, so above a microsecond, and up to the last bucket, less than twice the exact
+// value. It is 0 if nothing was counted.
 func (h Histogram) Quantile(q float64) time.Duration {
 	sum := uint64(0)
 	for i, n := range h.Buckets {
@@ -87,25 +99,26 @@ func (h Histogram) Quantile(q float64) time.Duration {
 func (h *Histogram) add(d time.Duration) {
 	h.Count++
 	h.Sum += d.Seconds()
-	micros := uint64(max(0, d-1) / time.Microsecond) // rounded up, less one
+	micros := uint64(max(0, d-1) / time.Microsecond) // rounded up, minus one
 	h.Buckets[min(bits.Len64(micros), len(h.Buckets)-1)]++
 }
 
-// waits measures how long the items of a queue wait. It is told when they come and go.
-type waits struct {
-	now            time.Duration // the time of the call that is being made
+// waitTimes measures how long the items of a queue wait. It is called when they come and go.
+type waitTimes struct {
+	now            time.Duration // the time of the call that holds the lock
 	stamps         column[stamp]
-	oldest, newest uint32 // ends of the list of all items, in the order in which they were pushed
+	oldest, newest uint32 // ends of the list of all items by age
 	total          Histogram
 }
 
-// stamp says when the item of a node was pushed.
+// stamp is when the item of a node was pushed.
 type stamp struct {
 	at           time.Duration
-	older, newer uint32 // neighbours in the list of all items
+	older, newer uint32 // neighbours in the list of all items by age
 }
 
-func (w *waits) enter(node uint32) {
+// enter is called with the node of an item that was queued.
+func (w *waitTimes) enter(node uint32) {
 	*w.stamps.at(node) = stamp{at: w.now, older: w.newest}
 	if w.newest == 0 {
 		w.oldest = node
@@ -115,7 +128,8 @@ func (w *waits) enter(node uint32) {
 	w.newest = node
 }
 
-func (w *waits) leave(node uint32) {
+// leave is called with the node of an item that is about to leave.
+func (w *waitTimes) leave(node uint32) {
 	s := w.stamps.at(node)
 	if s.older == 0 {
 		w.oldest = s.newer
@@ -129,16 +143,16 @@ func (w *waits) leave(node uint32) {
 	}
 }
 
-// deliver is leave for an item that is popped. It returns how long that has waited.
-func (w *waits) deliver(node uint32) time.Duration {
+// deliver is leave for an item that is popped. It returns how long the item has waited.
+func (w *waitTimes) deliver(node uint32) time.Duration {
 	wait := w.age(node)
 	w.leave(node)
 	w.total.add(wait)
 	return wait
 }
 
-// age returns how long a node's item has been queued, 0 if there is no node.
-func (w *waits) age(node uint32) time.Duration {
+// age returns how long the item of a node has been queued; 0 for node 0.
+func (w *waitTimes) age(node uint32) time.Duration {
 	if node == 0 {
 		return 0
 	}
@@ -151,28 +165,29 @@ func (q *FairQueue[K, V]) Stats() Stats {
 	defer q.mu.Unlock()
 	s := q.counts
 	s.Len, s.Keys, s.Capacity = q.queue.len, q.queue.active, q.options.Capacity
-	s.WaitingPush, s.WaitingPop = q.producers.len+q.barred.len, q.consumers.len
+	s.WaitingPush, s.WaitingPop = q.producers.len+q.keyBlocked.len, q.consumers.len
 	s.Closed = q.closed
-	if w := q.queue.waits; w != nil {
+	if w := q.queue.waitTimes; w != nil {
 		s.OldestAge, s.Wait = w.age(w.oldest), w.total
 	}
 	return s
 }
 
-// KeyStats returns the n keys with the most items queued, longest first; those of the same length in no particular
-// order. If there are fewer, it returns all. It is O(keys), some nanoseconds for each, with the lock held.
+// KeyStats returns the n keys with the most items queued, longest first; those of the same length
+// in no particular order. If there are fewer, it returns all. It is O(keys), some nanoseconds for
+// each, with the lock held.
 func (q *FairQueue[K, V]) KeyStats(n int) []KeyStat[K] {
 	q.lock()
 	defer q.mu.Unlock()
 	c := &q.queue
-	rows := c.longest(n)
-	stats := make([]KeyStat[K], len(rows))
-	for i, row := range rows {
-		s := c.keys.at(row)
-		stats[i] = KeyStat[K]{Key: s.key, Len: int(s.len), Rounds: int(s.last - c.rounds.cur)}
-		if w := c.waits; w != nil {
-			stats[i].OldestAge = w.age(s.first)
-			if h := c.keys.wait(row); h != nil {
+	slots := c.longest(n)
+	stats := make([]KeyStat[K], len(slots))
+	for i, slot := range slots {
+		s := c.keys.at(slot)
+		stats[i] = KeyStat[K]{Key: s.key, Len: int(s.len), Rounds: int(s.lastRound - c.rounds.current)}
+		if w := c.waitTimes; w != nil {
+			stats[i].OldestAge = w.age(s.oldest)
+			if h := c.keys.histogram(slot); h != nil {
 				stats[i].Wait = *h
 			}
 		}
@@ -180,8 +195,9 @@ func (q *FairQueue[K, V]) KeyStats(n int) []KeyStat[K] {
 	return stats
 }
 
-// KeyCounts returns the n keys that were served, refused and evicted most, heaviest first; if fewer are counted, all. It is
-// O(Options.CountKeys * log Options.CountKeys), with the lock held. Without Options.CountKeys there are none.
+// KeyCounts returns the n keys that were served, refused and evicted most, heaviest first; if
+// fewer are counted, all. It is O(Options.CountKeys * log Options.CountKeys), with the lock held.
+// Without Options.CountKeys there are none.
 func (q *FairQueue[K, V]) KeyCounts(n int) []KeyCount[K] {
 	q.lock()
 	defer q.mu.Unlock()
@@ -191,31 +207,31 @@ func (q *FairQueue[K, V]) KeyCounts(n int) []KeyCount[K] {
 	return q.counter.Top(n, q.now)
 }
 
-// longest returns the rows of the n keys with the most items, longest first.
+// longest returns the slots of the n keys with the most items, longest first. It looks at each
+// key once, and whenever it has 2n candidates it drops the shorter half.
 func (q *Queue[K, V]) longest(n int) []uint32 {
 	n = min(n, q.active)
 	if n <= 0 {
 		return nil
 	}
-	type candidate struct{ row, len uint32 }
-	shorter := func(a, b candidate) int { return int(b.len) - int(a.len) }
-	// Of 2n candidates the shorter half goes. What is not longer than the n-th is not even looked at twice.
+	type candidate struct{ slot, len uint32 }
+	longer := func(a, b candidate) int { return int(b.len) - int(a.len) }
 	best, floor := make([]candidate, 0, 2*n), uint32(0)
-	for row, s := range q.keys.states.all() {
+	for slot, s := range q.keys.states.all() {
 		if s.len <= floor {
 			continue
 		}
-		best = append(best, candidate{row, s.len})
+		best = append(best, candidate{slot, s.len})
 		if len(best) == cap(best) {
-			slices.SortFunc(best, shorter)
+			slices.SortFunc(best, longer)
 			best = best[:n]
 			floor = best[n-1].len
 		}
 	}
-	slices.SortFunc(best, shorter)
-	rows := make([]uint32, n)
-	for i := range rows {
-		rows[i] = best[i].row
+	slices.SortFunc(best, longer)
+	slots := make([]uint32, n)
+	for i := range slots {
+		slots[i] = best[i].slot
 	}
-	return rows
+	return slots
 }

@@ -6,14 +6,16 @@ import (
 	"time"
 )
 
-// aftermath is what a call has still to do when the lock is released.
-type aftermath[K comparable, V any] struct {
-	woken   *waiter[K, V] // waiters to be woken
-	evicted bool
-	victim  entry[K, V]
-	others  []entry[K, V]  // further victims, which there are rarely
-	alerted *Watch[K, V]   // a watch that is due
-	more    []*Watch[K, V] // if there are several, the others
+// deferred is what a call has to do after it has released the lock: whatever runs code of the
+// user's, or wakes a goroutine. Such code may call the queue, and it may be slow. Most calls defer
+// nothing, or one thing, so the first victim and the first watch are not in a slice.
+type deferred[K comparable, V any] struct {
+	woken       *waiter[K, V] // waiters to be woken, linked by next
+	hasVictim   bool          // victim was evicted, and OnEvict has not been called with it
+	victim      entry[K, V]
+	moreVictims []entry[K, V]  // further victims
+	due         *Watch[K, V]   // a watch whose function is to be called
+	moreDue     []*Watch[K, V] // further ones
 }
 
 // entry is an item with its key.
@@ -22,92 +24,97 @@ type entry[K comparable, V any] struct {
 	item V
 }
 
-// wake settles a waiter that has been taken out of its line.
-func (a *aftermath[K, V]) wake(w *waiter[K, V], err error) {
-	w.err, w.next, a.woken = err, a.woken, w
+// wake defers waking a waiter that was taken out of its wait queue. err is what its call returns.
+func (d *deferred[K, V]) wake(w *waiter[K, V], err error) {
+	w.err, w.next, d.woken = err, d.woken, w
 }
 
-func (a *aftermath[K, V]) evict(key K, item V) {
-	if a.evicted {
-		a.others = append(a.others, entry[K, V]{key, item})
+// evict defers the call of OnEvict.
+func (d *deferred[K, V]) evict(key K, item V) {
+	if d.hasVictim {
+		d.moreVictims = append(d.moreVictims, entry[K, V]{key, item})
 	} else {
-		a.evicted, a.victim = true, entry[K, V]{key, item}
+		d.hasVictim, d.victim = true, entry[K, V]{key, item}
 	}
 }
 
-// finish does what is left to do. The lock is not held.
-func (q *FairQueue[K, V]) finish(a *aftermath[K, V]) {
-	for w := a.woken; w != nil; {
-		next := w.next // from the send on w is its goroutine's
+// unlock releases the lock, and then does what was deferred.
+func (q *FairQueue[K, V]) unlock(d *deferred[K, V]) {
+	q.mu.Unlock()
+	for w := d.woken; w != nil; {
+		next := w.next // after the send, w belongs to its goroutine
 		w.ready <- struct{}{}
 		w = next
 	}
 	switch {
-	case a.evicted && len(a.others) == 0 && a.alerted == nil: // as a rule, and a deferred call would cost a twentieth
-		q.options.OnEvict(a.victim.key, a.victim.item)
-	case a.evicted || a.alerted != nil:
-		q.tell(a)
+	case d.hasVictim && len(d.moreVictims) == 0 && d.due == nil:
+		// the usual case: callUser would make it 5 % slower
+		q.options.OnEvict(d.victim.key, d.victim.item)
+	case d.hasVictim || d.due != nil:
+		q.callUser(d)
 	}
 }
 
-// tell calls the user's functions. If one of them panics, or ends the goroutine, the others are called
-// nevertheless: each victim is handed out only here, and each watch is disarmed already.
-func (q *FairQueue[K, V]) tell(a *aftermath[K, V]) {
+// callUser calls the user's functions. If one of them panics, or ends the goroutine, the others
+// are called nevertheless: a victim is handed out nowhere else, and a watch that is due is
+// disarmed already, so nobody else would call its function.
+func (q *FairQueue[K, V]) callUser(d *deferred[K, V]) {
 	defer func() {
-		if a.evicted || a.alerted != nil {
-			q.tell(a)
+		if d.hasVictim || d.due != nil {
+			q.callUser(d)
 		}
 	}()
-	for a.evicted {
-		v := a.victim
-		if a.evicted = len(a.others) > 0; a.evicted {
-			a.victim, a.others = a.others[0], a.others[1:]
+	for d.hasVictim {
+		v := d.victim
+		if d.hasVictim = len(d.moreVictims) > 0; d.hasVictim {
+			d.victim, d.moreVictims = d.moreVictims[0], d.moreVictims[1:]
 		}
 		q.options.OnEvict(v.key, v.item)
 	}
-	for a.alerted != nil {
-		f := a.alerted.f
-		if a.alerted = nil; len(a.more) > 0 {
-			a.alerted, a.more = a.more[0], a.more[1:]
+	for d.due != nil {
+		f := d.due.f
+		if d.due = nil; len(d.moreDue) > 0 {
+			d.due, d.moreDue = d.moreDue[0], d.moreDue[1:]
 		}
 		f()
 	}
 }
 
-// finishInLine is finish for a call that has put w into a line, and is about to wait. If a function of
-// the user's panics, nobody will wait, so w leaves the line.
-func (q *FairQueue[K, V]) finishInLine(a *aftermath[K, V], w *waiter[K, V]) {
+// unlockWaiting is unlock for a call that has put w into a wait queue, and is about to wait. If a
+// function of the user's panics, the call ends here and nobody waits, so w leaves its queue.
+func (q *FairQueue[K, V]) unlockWaiting(d *deferred[K, V], w *waiter[K, V]) {
 	returned := false
 	defer func() {
 		if !returned {
 			q.withdraw(w)
 		}
 	}()
-	q.finish(a)
+	q.unlock(d)
 	returned = true
 }
 
-// label finds out what the queue must know of a key.
-func (q *FairQueue[K, V]) label(key K) (l label[K], err error) {
-	l = label[K]{key, hashOf(key), 1}
+// itemKey hashes a key and asks for its weight.
+func (q *FairQueue[K, V]) itemKey(key K) (k itemKey[K], err error) {
+	k = itemKey[K]{key, hashOf(key), 1}
 	if q.options.Weight != nil {
-		err = l.weigh(q.options.Weight)
+		err = k.weigh(q.options.Weight)
 	}
-	return l, err
+	return k, err
 }
 
-// labelAll fills in the labels of items, and returns how many are valid. In a run of one key only the first is computed.
-func (q *FairQueue[K, V]) labelAll(labels []label[K], items []V) (n int, err error) {
+// itemKeys is itemKey for the keys of several items, and returns how many have a valid weight. For
+// neighbours with the same key it hashes and asks once.
+func (q *FairQueue[K, V]) itemKeys(keys []itemKey[K], items []V) (n int, err error) {
 	for i, item := range items {
-		l := &labels[i]
-		l.key = q.key(item)
-		if i > 0 && l.key == labels[i-1].key {
-			l.hash, l.weight = labels[i-1].hash, labels[i-1].weight
+		k := &keys[i]
+		k.key = q.key(item)
+		if i > 0 && k.key == keys[i-1].key {
+			k.hash, k.weight = keys[i-1].hash, keys[i-1].weight
 			continue
 		}
-		l.hash, l.weight = hashOf(l.key), 1
+		k.hash, k.weight = hashOf(k.key), 1
 		if q.options.Weight != nil {
-			if err := l.weigh(q.options.Weight); err != nil {
+			if err := k.weigh(q.options.Weight); err != nil {
 				return i, err
 			}
 		}
@@ -115,230 +122,242 @@ func (q *FairQueue[K, V]) labelAll(labels []label[K], items []V) (n int, err err
 	return len(items), nil
 }
 
-// lock takes the lock, and reads the clock if that is needed.
+// lock takes the lock, and reads the clock if the time of the call matters.
 func (q *FairQueue[K, V]) lock() {
 	q.mu.Lock()
-	q.tickLocked()
+	q.readClockLocked()
 }
 
-func (q *FairQueue[K, V]) tickLocked() {
-	if q.queue.waits != nil || q.counter != nil {
+func (q *FairQueue[K, V]) readClockLocked() {
+	if q.queue.waitTimes != nil || q.counter != nil {
 		q.now = time.Now()
 	}
-	if q.queue.waits != nil {
-		q.queue.waits.now = q.now.Sub(q.epoch)
+	if q.queue.waitTimes != nil {
+		q.queue.waitTimes.now = q.now.Sub(q.epoch)
 	}
 }
 
-// roomyLocked tells whether an item can be pushed without more ado: there is room for any key, nobody waits for it or for
-// room, and no clock is to be read.
-func (q *FairQueue[K, V]) roomyLocked() bool {
-	return q.queue.len < q.roomy && q.consumers.len+q.barred.len == 0
+// canPushFastLocked tells whether pushing an item changes nothing but the queue: there is room for
+// any key, no consumer waits for the item, no producer waits for its key, no watch becomes due,
+// and the clock is not needed.
+func (q *FairQueue[K, V]) canPushFastLocked() bool {
+	return q.queue.len < q.fastLimit && q.consumers.len+q.keyBlocked.len == 0
 }
 
-// freeLocked tells whether an item can be popped without more ado: there is one, nobody waits for its place, and no clock
-// is to be read.
-func (q *FairQueue[K, V]) freeLocked() bool {
-	return q.queue.len > 0 && q.producers.len+q.barred.len == 0 && q.queue.waits == nil && q.counter == nil
+// canPopFastLocked tells whether popping an item changes nothing but the queue: there is an item,
+// no producer waits, and the clock is not needed.
+func (q *FairQueue[K, V]) canPopFastLocked() bool {
+	return q.queue.len > 0 && q.producers.len+q.keyBlocked.len == 0 && q.queue.waitTimes == nil && q.counter == nil
 }
 
 // popAndUnlock takes out the next item, if there is one, and releases the lock.
 func (q *FairQueue[K, V]) popAndUnlock() (item V, ok bool) {
-	q.tickLocked()
-	var after aftermath[K, V]
+	q.readClockLocked()
+	var d deferred[K, V]
 	if ok = q.queue.len > 0; ok {
-		item = q.popLocked(&after)
+		item = q.popLocked(&d)
 	}
-	q.mu.Unlock()
-	q.finish(&after)
+	q.unlock(&d)
 	return item, ok
 }
 
 // pushLocked queues an item if there is room for it, or can be made.
-func (q *FairQueue[K, V]) pushLocked(l *label[K], item V, ticket *Ticket, after *aftermath[K, V]) error {
-	row, s, err := q.makeRoomLocked(l, after)
+func (q *FairQueue[K, V]) pushLocked(k *itemKey[K], item V, ticket *Ticket, d *deferred[K, V]) error {
+	slot, s, err := q.makeRoomLocked(k, d)
 	if err != nil {
-		return q.refuseLocked(l, err)
+		return q.refuseLocked(k, err)
 	}
-	node := q.enterLocked(l, row, s, item)
+	node := q.insertLocked(k, slot, s, item)
 	if ticket != nil {
 		*ticket = q.queue.issue(node)
 	}
-	q.handOverLocked(after)
+	q.handOverLocked(d)
 	return nil
 }
 
-// pushRunLocked queues items as long as there is room for any key and nobody waits for them, and returns how many.
-func (q *FairQueue[K, V]) pushRunLocked(labels []label[K], items []V) (n int) {
-	var row uint32
+// pushRunLocked queues items as long as canPushFastLocked says so, and returns how many.
+func (q *FairQueue[K, V]) pushRunLocked(keys []itemKey[K], items []V) (n int) {
+	var slot uint32
 	var s *keyState[K]
-	for n < len(labels) && q.roomyLocked() {
-		l := &labels[n]
-		if s == nil || s.hash != l.hash || s.key != l.key {
-			row, s = q.queue.keys.find(l.key, l.hash)
+	for n < len(keys) && q.canPushFastLocked() {
+		k := &keys[n]
+		if s == nil || s.hash != k.hash || s.key != k.key {
+			slot, s = q.queue.keys.find(k.key, k.hash)
 		}
-		q.queue.pushTo(row, s, l, items[n])
+		q.queue.pushTo(slot, s, k, items[n])
 		n++
 	}
 	q.counts.Pushed += uint64(n)
 	return n
 }
 
-// refuseLocked returns what a push that does not wait returns for an error of makeRoomLocked, and counts it.
-func (q *FairQueue[K, V]) refuseLocked(l *label[K], err error) error {
+// refuseLocked returns what a push that does not wait returns for an error of makeRoomLocked, and
+// counts it.
+func (q *FairQueue[K, V]) refuseLocked(k *itemKey[K], err error) error {
 	if q.closed {
 		return err
 	}
 	q.counts.Refused++
-	q.countLocked(l.key, Counts{Refused: 1})
+	q.countLocked(k.key, Counts{Refused: 1})
 	if errors.Is(err, ErrKeyFull) {
-		return &FullError{Len: q.queue.keyLen(l.key, l.hash), Limit: q.keyLimitLocked(l), Key: true}
+		return &FullError{Len: q.queue.keyLen(k.key, k.hash), Limit: q.keyLimitLocked(k), Key: true}
 	}
 	return &FullError{Len: q.queue.len, Limit: q.options.Capacity}
 }
 
-// makeRoomLocked returns nil if an item can be queued, after evicting another one if need be, and what it found out about
-// its key: row and s are 0 and nil if that has nothing queued. Otherwise it returns ErrClosed, ErrFull or ErrKeyFull.
-func (q *FairQueue[K, V]) makeRoomLocked(l *label[K], after *aftermath[K, V]) (row uint32, s *keyState[K], err error) {
+// makeRoomLocked makes sure that an item can be queued, and evicts another one if it must. It also
+// returns the slot and the state of the key, 0 and nil if the key has nothing queued, so that the
+// key need not be looked up again. The error is ErrClosed, ErrFull or ErrKeyFull.
+func (q *FairQueue[K, V]) makeRoomLocked(k *itemKey[K], d *deferred[K, V]) (slot uint32, s *keyState[K], err error) {
 	if q.closed {
 		return 0, nil, ErrClosed
 	}
-	if q.barred.len > 0 {
-		q.leftLocked(l, after) // the key's share may have grown, and who waits comes first
+	if q.keyBlocked.len > 0 {
+		// The key's share may have grown since an item of it left last. Those who wait come first.
+		q.itemLeftLocked(k, d)
 	}
 	items := 0
-	if row, s = q.queue.keys.find(l.key, l.hash); s != nil {
+	if slot, s = q.queue.keys.find(k.key, k.hash); s != nil {
 		items = int(s.len)
 	}
 	if items == 0 {
-		row, s = 0, nil // it may rest, and eviction may end that
+		slot, s = 0, nil // an idle key may be forgotten when another item is evicted
 	}
-	switch limit := q.keyLimitLocked(l); {
+	switch limit := q.keyLimitLocked(k); {
 	case items >= limit && limit < q.options.Capacity:
 		return 0, nil, ErrKeyFull
 	case q.queue.len < q.options.Capacity:
-		return row, s, nil
+		return slot, s, nil
 	case q.options.WhenFull < EvictHeaviest,
-		q.options.WhenFull == EvictHeaviest && items > 0 && s.last == q.queue.rounds.last:
+		q.options.WhenFull == EvictHeaviest && items > 0 && s.lastRound == q.queue.rounds.last:
 		return 0, nil, ErrFull
 	}
-	q.evictLocked(s, after)
-	if items == 1 && q.queue.keyLen(l.key, l.hash) == 0 {
-		row, s = 0, nil // it has evicted its only item
+	q.evictLocked(s, d)
+	if items == 1 && q.queue.keyLen(k.key, k.hash) == 0 {
+		slot, s = 0, nil // it has evicted its only item
 	}
-	return row, s, nil
+	return slot, s, nil
 }
 
-// evictLocked evicts an item for one of a key. s is nil if that has nothing queued; with EvictHeaviest it is not looked at.
-func (q *FairQueue[K, V]) evictLocked(s *keyState[K], after *aftermath[K, V]) {
+// evictLocked evicts an item to make room for one of a key. s is the state of that key, nil if it
+// has nothing queued. Only EvictOldest looks at it.
+func (q *FairQueue[K, V]) evictLocked(s *keyState[K], d *deferred[K, V]) {
 	h := q.queue.heaviest()
 	node := h.newest
 	if q.options.WhenFull == EvictOldest {
-		if s != nil && s.last == q.queue.rounds.last {
+		if s != nil && s.lastRound == q.queue.rounds.last {
 			h = s
 		}
-		node = h.first
+		node = h.oldest
 	}
-	victim := label[K]{key: h.key, hash: h.hash} // h is not valid any more if it loses its only item
-	after.evict(victim.key, q.queue.remove(node))
+	victim := itemKey[K]{key: h.key, hash: h.hash} // h is void if the key loses its only item
+	d.evict(victim.key, q.queue.remove(node))
 	q.counts.Evicted++
 	q.countLocked(victim.key, Counts{Evicted: 1})
-	if q.barred.len > 0 {
-		q.unbarLocked(&victim)
+	if q.keyBlocked.len > 0 {
+		q.unblockLocked(&victim)
 	}
 }
 
-// enterLocked queues an item for which there is room.
-func (q *FairQueue[K, V]) enterLocked(l *label[K], row uint32, s *keyState[K], item V) (node uint32) {
+// insertLocked queues an item that there is room for. slot and s are those of its key, or 0 and
+// nil.
+func (q *FairQueue[K, V]) insertLocked(k *itemKey[K], slot uint32, s *keyState[K], item V) (node uint32) {
 	q.counts.Pushed++
 	if s == nil {
-		return q.queue.push(l, item)
+		return q.queue.push(k, item)
 	}
-	return q.queue.pushTo(row, s, l, item)
+	return q.queue.pushTo(slot, s, k, item)
 }
 
-// handOverLocked gives an item that was just queued to a consumer, if one waits. If others had to make room for it, it lets in
-// those that may follow.
-func (q *FairQueue[K, V]) handOverLocked(after *aftermath[K, V]) {
+// handOverLocked is called after an item was queued. It hands it to the first consumer who waits:
+// consumers wait only while the queue is empty, so this is the only item. What was evicted for it
+// may have unblocked a producer, who with EvictOldest need not wait for room.
+func (q *FairQueue[K, V]) handOverLocked(d *deferred[K, V]) {
 	if q.consumers.len > 0 {
 		w := q.consumers.pop()
-		w.item = q.popLocked(after)
-		after.wake(w, nil)
+		w.item = q.popLocked(d)
+		d.wake(w, nil)
 	}
 	if q.options.WhenFull == EvictOldest {
-		q.admitLocked(after)
+		q.admitLocked(d)
 	}
-	q.alertLocked(after)
+	q.disarmDueLocked(d)
 }
 
-func (q *FairQueue[K, V]) popLocked(after *aftermath[K, V]) V {
+// popLocked takes out the next item. The queue must not be empty.
+func (q *FairQueue[K, V]) popLocked(d *deferred[K, V]) V {
 	q.counts.Popped++
-	if q.producers.len+q.barred.len == 0 && q.counter == nil {
+	if q.producers.len+q.keyBlocked.len == 0 && q.counter == nil {
 		return q.queue.pop()
 	}
-	l := q.labelLocked(q.queue.links.at(q.queue.next()).key & keyMask)
+	k := q.itemKeyLocked(q.queue.links.at(q.queue.next()).key & keyMask)
 	item := q.queue.pop()
-	q.countLocked(l.key, Counts{Served: 1})
-	q.leftLocked(&l, after)
+	q.countLocked(k.key, Counts{Served: 1})
+	q.itemLeftLocked(&k, d)
 	return item
 }
 
+// countLocked counts something for KeyCounts, if that is wanted.
 func (q *FairQueue[K, V]) countLocked(key K, c Counts) {
 	if q.counter != nil {
 		q.counter.Add(key, c, q.now)
 	}
 }
 
-// labelLocked returns the label of the key in a row.
-func (q *FairQueue[K, V]) labelLocked(row uint32) label[K] {
-	s := q.queue.keys.at(row)
-	return label[K]{key: s.key, hash: s.hash}
+// itemKeyLocked returns the key in a slot, without its weight.
+func (q *FairQueue[K, V]) itemKeyLocked(slot uint32) itemKey[K] {
+	s := q.queue.keys.at(slot)
+	return itemKey[K]{key: s.key, hash: s.hash}
 }
 
-// leftLocked lets producers use the room that an item of a key has left. Each that enters changes its key's share.
-func (q *FairQueue[K, V]) leftLocked(l *label[K], after *aftermath[K, V]) {
-	for q.unbarLocked(l) {
-		q.admitLocked(after)
+// itemLeftLocked is called after an item of a key has left. It lets producers use the room. Each
+// item that they queue makes the key's share smaller, so it is looked at again for each.
+func (q *FairQueue[K, V]) itemLeftLocked(k *itemKey[K], d *deferred[K, V]) {
+	for q.unblockLocked(k) {
+		q.admitLocked(d)
 	}
-	q.admitLocked(after)
+	q.admitLocked(d)
 }
 
-// unbarLocked lets the first of a key's barred producers take a turn, if there is room for it.
-//
-// A producer is barred only while its key has items, or other producers in the line. This is called whenever one of these
-// leaves, so no producer is left behind.
-func (q *FairQueue[K, V]) unbarLocked(l *label[K]) bool {
-	_, s := q.barred.keys.find(l.key, l.hash)
-	if s == nil || !q.keyRoomLocked(&(*q.barred.values.at(s.first)).label) {
+// unblockLocked moves the first producer who waits for a key to those who wait for room, if the
+// key has room for one more. It is called whenever an item of the key, or a producer of the key,
+// leaves: by invariant 3 of FairQueue there is such an item or producer as long as one waits for
+// the key, so nobody waits for ever.
+func (q *FairQueue[K, V]) unblockLocked(k *itemKey[K]) bool {
+	_, s := q.keyBlocked.keys.find(k.key, k.hash)
+	if s == nil || !q.keyHasRoomLocked(&(*q.keyBlocked.values.at(s.oldest)).itemKey) {
 		return false
 	}
-	q.lineUpLocked(&q.producers, q.barred.remove(s.first))
+	q.enqueueLocked(&q.producers, q.keyBlocked.remove(s.oldest))
 	return true
 }
 
-// keyLimitLocked returns how many items of a key the queue may hold as it is now.
-func (q *FairQueue[K, V]) keyLimitLocked(l *label[K]) int {
+// keyLimitLocked returns how many items of a key the queue may hold now, at least 1. With
+// RejectOverShare that depends on how many places are free: see docs/design.md, "Fair when full".
+func (q *FairQueue[K, V]) keyLimitLocked(k *itemKey[K]) int {
 	limit := q.options.KeyCapacity
 	if q.options.WhenFull == RejectOverShare {
-		share := int64(l.weight) * int64(q.options.Capacity-q.queue.len-1)
+		share := int64(k.weight) * int64(q.options.Capacity-q.queue.len-1)
 		limit = int(min(int64(limit), max(share, 1)))
 	}
 	return limit
 }
 
-// keyRoomLocked tells whether a key has room for an item, those of its producers in the line counted in.
-func (q *FairQueue[K, V]) keyRoomLocked(l *label[K]) bool {
-	limit := q.keyLimitLocked(l)
-	return limit == q.options.Capacity || limit > q.queue.keyLen(l.key, l.hash)+q.producers.keyLen(l.key, l.hash)
+// keyHasRoomLocked tells whether a key has room for one more item, beside those that it has queued
+// and those of its producers who wait for room.
+func (q *FairQueue[K, V]) keyHasRoomLocked(k *itemKey[K]) bool {
+	limit := q.keyLimitLocked(k)
+	return limit == q.options.Capacity || limit > q.queue.keyLen(k.key, k.hash)+q.producers.keyLen(k.key, k.hash)
 }
 
-// admitLocked queues what waiting producers have brought, as far as there is room or may be made. So as long as there is
-// room, none is in the line.
-func (q *FairQueue[K, V]) admitLocked(after *aftermath[K, V]) {
+// admitLocked queues the items of producers who wait for room, in fair order, as long as there is
+// room or EvictOldest makes some. One whose key is full by now waits for its key instead, and does
+// not hold up the others.
+func (q *FairQueue[K, V]) admitLocked(d *deferred[K, V]) {
 	for q.producers.len > 0 && (q.queue.len < q.options.Capacity || q.options.WhenFull == EvictOldest) {
 		w := q.producers.pop()
-		if q.queue.keyLen(w.key, w.hash) >= q.keyLimitLocked(&w.label) {
-			q.lineUpLocked(&q.barred, w)
+		if q.queue.keyLen(w.key, w.hash) >= q.keyLimitLocked(&w.itemKey) {
+			q.enqueueLocked(&q.keyBlocked, w)
 			continue
 		}
 		if q.queue.len >= q.options.Capacity {
@@ -346,20 +365,22 @@ func (q *FairQueue[K, V]) admitLocked(after *aftermath[K, V]) {
 			if s != nil && s.len == 0 {
 				s = nil
 			}
-			q.evictLocked(s, after)
+			q.evictLocked(s, d)
 		}
-		q.enterLocked(&w.label, 0, nil, w.item)
-		after.wake(w, nil)
+		q.insertLocked(&w.itemKey, 0, nil, w.item)
+		d.wake(w, nil)
 	}
 }
 
-// lineUpLocked puts a producer at the end of a line.
-func (q *FairQueue[K, V]) lineUpLocked(line *Queue[K, *waiter[K, V]], w *waiter[K, V]) {
-	w.line = line
-	w.ticket = line.issue(line.push(&w.label, w))
+// enqueueLocked makes a producer wait: in q.producers for room, or in q.keyBlocked for its key.
+func (q *FairQueue[K, V]) enqueueLocked(waitQueue *Queue[K, *waiter[K, V]], w *waiter[K, V]) {
+	w.waitsIn = waitQueue
+	w.ticket = waitQueue.issue(waitQueue.push(&w.itemKey, w))
 }
 
-// await waits until w has been served, or ctx is done and it has not.
+// await waits until w is woken. If ctx is done first it takes w out of its wait queue. Both can
+// happen at the same moment: who finds w in its queue, under the lock, has won. So an item that
+// was handed over stays handed over.
 func (q *FairQueue[K, V]) await(ctx context.Context, done <-chan struct{}, w *waiter[K, V]) (item V, err error) {
 	select {
 	case <-w.ready:
@@ -368,24 +389,24 @@ func (q *FairQueue[K, V]) await(ctx context.Context, done <-chan struct{}, w *wa
 			w.err = ctx.Err()
 			break
 		}
-		<-w.ready // it was served at the same moment, and what was handed over is not taken back
+		<-w.ready // somebody else has taken it out, and sends without waiting for anything
 	}
 	item, err = w.item, w.err
 	*w = waiter[K, V]{ready: w.ready}
-	q.waiters.Put(w)
+	q.waiterPool.Put(w)
 	return item, err
 }
 
-// withdraw takes a waiter out of its line, and returns false if it is in none any more.
+// withdraw takes a waiter out of its wait queue. It returns false if somebody else has done so.
 func (q *FairQueue[K, V]) withdraw(w *waiter[K, V]) (ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if w.line == nil {
+	if w.waitsIn == nil { // a consumer
 		_, ok = q.consumers.Remove(w.ticket)
 		return ok
 	}
-	if _, ok = w.line.Remove(w.ticket); ok && w.line == &q.producers {
-		q.unbarLocked(&w.label)
+	if _, ok = w.waitsIn.Remove(w.ticket); ok && w.waitsIn == &q.producers {
+		q.unblockLocked(&w.itemKey)
 	}
 	return ok
 }

@@ -125,7 +125,7 @@ func TestPushWaitKeyCapacity(t *testing.T) {
 		require.NoError(t, <-push(t.Context(), "B6"), "there is room for B")
 		b7 := push(t.Context(), "B7")
 		require.Equal(t, 4, q.Stats().WaitingPush)
-		pop("A1") // B7 has waited in the line, A3 takes a turn behind it
+		pop("A1") // B7 has waited for room, A3 takes a turn behind it
 		require.NoError(t, <-b7)
 		cancel()
 		require.ErrorIs(t, <-a3, context.Canceled)
@@ -165,8 +165,8 @@ func TestPushWaitKeyCapacity(t *testing.T) {
 	})
 }
 
-// Producers of one key are admitted in the order in which they came, wherever they wait, and those who cannot be admitted
-// do not make a Pop slow.
+// Producers of one key are admitted in the order in which they came, wherever they wait, and those
+// who cannot be admitted do not make a Pop slow.
 func TestPushWaitOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := fairq.New(letter, &options{Capacity: 4, KeyCapacity: 2})
@@ -229,7 +229,8 @@ func TestRoomIsUsed(t *testing.T) {
 	})
 }
 
-// With EvictOldest nobody waits for the Capacity, also not who has waited for the capacity of a key.
+// With EvictOldest nobody waits for the Capacity, also not who has waited for the capacity of a
+// key.
 func TestEvictOldestDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var evicted string
@@ -298,8 +299,9 @@ func TestEvictOldestOfNone(t *testing.T) {
 	})
 }
 
-// When an item is handed to a waiter at the moment in which its context ends, the waiter has the item, or it has the error
-// and the item is still there; and a producer has an error only if its item is not queued.
+// When an item is handed to a waiter at the moment in which its context ends, the waiter has the
+// item, or it has the error and the item is still there; and a producer has an error only if its
+// item is not queued.
 func TestHandOverWinsOverCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		won := 0

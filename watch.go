@@ -2,25 +2,26 @@ package fairq
 
 import "slices"
 
-// Watch is a function that is to be called when a queue has got so much to do. [FairQueue.Watch] makes one. It is for those who
-// run workers only while they are needed: nobody has to wait in PopWait. All methods may be called at any time by any goroutine,
-// also by the function.
+// Watch is a function that is to be called when a queue has got so much to do. [FairQueue.Watch]
+// makes one. It is for those who run workers only while they are needed: nobody has to wait in
+// PopWait. All methods may be called at any time by any goroutine, also by the function.
 type Watch[K comparable, V any] struct {
 	queue *FairQueue[K, V]
 	f     func()
 	level int // 0 means that it is not armed; protected by queue.mu
 }
 
-// Watch returns a Watch that is not armed yet. Its function is called in the goroutine of the push that makes it due, after the
-// lock is released. It delays that push, so it should be quick. If it panics, the push has been made, unless it is a
-// PushWait that is about to wait: that gives up.
+// Watch returns a Watch that is not armed yet. Its function is called in the goroutine of the push
+// that makes it due, after the lock is released. It delays that push, so it should be quick. If it
+// panics, the push has been made, unless it is a PushWait that is about to wait: that gives up.
 func (q *FairQueue[K, V]) Watch(f func()) *Watch[K, V] {
 	return &Watch[K, V]{queue: q, f: f}
 }
 
-// Arm has the function called, once, as soon as n items, 1 at least, are queued or wait in PushWait. If they do already, or the queue
-// is closed, it returns false instead, and the watch is not armed. Arming it again replaces n. Items handed to a consumer who
-// waits are never queued. When the queue is closed the function is called too.
+// Arm has the function called, once, as soon as n items, 1 at least, are queued or wait in
+// PushWait. If they do already, or the queue is closed, it returns false instead, and the watch is
+// not armed. Arming it again replaces n. Items handed to a consumer who waits are never queued.
+// When the queue is closed the function is called too.
 func (w *Watch[K, V]) Arm(n int) (armed bool) {
 	q := w.queue
 	q.mu.Lock()
@@ -31,7 +32,7 @@ func (w *Watch[K, V]) Arm(n int) (armed bool) {
 	}
 	w.level = n
 	q.watches = append(q.watches, w)
-	q.roomyAgainLocked()
+	q.setFastLimitLocked()
 	return true
 }
 
@@ -46,40 +47,40 @@ func (q *FairQueue[K, V]) disarmLocked(w *Watch[K, V]) {
 	if w.level > 0 {
 		w.level = 0
 		q.watches = slices.DeleteFunc(q.watches, func(other *Watch[K, V]) bool { return other == w })
-		q.roomyAgainLocked()
+		q.setFastLimitLocked()
 	}
 }
 
-// demandLocked returns how many items are queued or wait for room.
-func (q *FairQueue[K, V]) demandLocked() int { return q.queue.len + q.producers.len + q.barred.len }
+// demandLocked returns how many items are queued, or waiting to be.
+func (q *FairQueue[K, V]) demandLocked() int { return q.queue.len + q.producers.len + q.keyBlocked.len }
 
-// roomyAgainLocked finds out up to which length a push need not look at anything: one that makes a watch due must. It is called
-// when that may have changed.
-func (q *FairQueue[K, V]) roomyAgainLocked() {
-	q.roomy = 0
+// setFastLimitLocked computes fastLimit. It is called whenever what it depends on has changed. A
+// queue that has fewer items has room for every key, and the push makes no watch due.
+func (q *FairQueue[K, V]) setFastLimitLocked() {
+	q.fastLimit = 0
 	if q.options.KeyCapacity == q.options.Capacity && !q.options.TrackWait && !q.closed {
-		q.roomy = q.options.Capacity
+		q.fastLimit = q.options.Capacity
 		if q.options.WhenFull == RejectOverShare {
-			q.roomy /= 2 // up to here any key has fewer items than there are free places
+			q.fastLimit /= 2 // up to here, a key cannot have more items than places are free
 		}
 	}
 	for _, w := range q.watches {
-		q.roomy = min(q.roomy, w.level-1)
+		q.fastLimit = min(q.fastLimit, w.level-1)
 	}
 }
 
-// alertLocked disarms the watches that are due, to be called after the lock is released. It is called after all that may
-// increase the demand.
-func (q *FairQueue[K, V]) alertLocked(after *aftermath[K, V]) {
+// disarmDueLocked disarms the watches that are due, and defers the calls of their functions. It is
+// called after everything that can increase the demand.
+func (q *FairQueue[K, V]) disarmDueLocked(d *deferred[K, V]) {
 	for i := len(q.watches) - 1; i >= 0; i-- {
 		w := q.watches[i]
 		switch {
 		case q.demandLocked() < w.level && !q.closed:
 			continue
-		case after.alerted == nil:
-			after.alerted = w
+		case d.due == nil:
+			d.due = w
 		default:
-			after.more = append(after.more, w)
+			d.moreDue = append(d.moreDue, w)
 		}
 		q.disarmLocked(w)
 	}

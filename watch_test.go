@@ -33,7 +33,8 @@ type watched struct {
 	all     sync.WaitGroup
 }
 
-// TestWatch makes random calls, and checks after each that those watches were called, once, that were due by it, and no others.
+// TestWatch makes random calls, and checks after each that those watches were called, once, that
+// were due by it, and no others.
 func TestWatch(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {

@@ -278,8 +278,8 @@ func (s *service) retryAfter() int {
 
 // stats is what GET /stats answers.
 type stats struct {
-	Queue    fairq.Stats              `json:"queue"`
-	Longest  []fairq.KeyStat[string]  `json:"longest"`  // the tenants with the longest backlogs
+	Queue    queueStats               `json:"queue"`
+	Longest  []tenantStats            `json:"longest"`  // the tenants with the longest backlogs
 	Heaviest []fairq.KeyCount[string] `json:"heaviest"` // those that were served and refused most
 	Workers  int                      `json:"workers"`
 	Running  int64                    `json:"running"`
@@ -287,10 +287,27 @@ type stats struct {
 	Draining bool                     `json:"draining"`
 }
 
+// Waiting times are in words: the buckets of a histogram mean nothing to who does not know their bounds.
+type (
+	queueStats struct {
+		fairq.Stats
+		Wait string `json:"wait"`
+	}
+	tenantStats struct {
+		fairq.KeyStat[string]
+		Wait string `json:"wait"`
+	}
+)
+
 func (s *service) stats() stats {
+	q := s.queue.Stats()
+	var longest []tenantStats
+	for _, t := range s.queue.KeyStats(topTenants) {
+		longest = append(longest, tenantStats{t, t.Wait.String()})
+	}
 	return stats{
-		Queue:    s.queue.Stats(),
-		Longest:  s.queue.KeyStats(topTenants),
+		Queue:    queueStats{q, q.Wait.String()},
+		Longest:  longest,
 		Heaviest: s.queue.KeyCounts(topTenants),
 		Workers:  s.workers,
 		Running:  s.running.Load(),

@@ -12,10 +12,10 @@ import (
 
 func TestPicture(t *testing.T) {
 	drawn := string(draw())
-	committed, err := os.ReadFile("../rounds.svg")
+	committed, err := os.ReadFile("../../../docs/rounds.svg")
 	require.NoError(t, err)
 	if drawn != strings.ReplaceAll(string(committed), "\r\n", "\n") {
-		t.Fatal("docs/rounds.svg is stale: go run ./docs/rounds > docs/rounds.svg")
+		t.Fatal("docs/rounds.svg is stale: go run ./internal/diagrams/rounds > docs/rounds.svg")
 	}
 	for d := xml.NewDecoder(strings.NewReader(drawn)); err == nil; {
 		_, err = d.Token()

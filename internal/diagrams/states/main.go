@@ -1,6 +1,7 @@
-// States draws the picture of the states of a task in the documentation. From the root of the repository:
+// States draws the picture of the states of a task in the documentation. From the root of the
+// repository:
 //
-//	go run ./docs/states > docs/states.svg
+//	go run ./internal/diagrams/states > docs/states.svg
 //
 // The test takes a task along each arrow, and so tells whether the picture is true.
 package main

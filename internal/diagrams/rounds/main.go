@@ -1,6 +1,6 @@
 // Rounds draws the picture of rounds in the documentation. From the root of the repository:
 //
-//	go run ./docs/rounds > docs/rounds.svg
+//	go run ./internal/diagrams/rounds > docs/rounds.svg
 //
 // Everything in it but the order of arrival is what a [fairq.Queue] does.
 package main
@@ -53,7 +53,8 @@ func serve(items []item) (served []item) {
 	}
 }
 
-// split cuts what was served into rounds. A key is served once in a round, so where one comes again a round begins.
+// split cuts what was served into rounds. A key is served once in a round, so where one comes
+// again a round begins.
 func split(served []item) (rounds [][]item) {
 	in := map[rune]bool{}
 	for _, it := range served {
@@ -147,7 +148,8 @@ func (p *picture) rounds(rounds [][]item) {
 
 func place(i int) int { return 215 + 74*i }
 
-// leaving draws a line of items in the order in which they leave, and a mark where the last one of each key does.
+// leaving draws a line of items in the order in which they leave, and a mark where the last one of
+// each key does.
 func (p *picture) leaving(y int, name, how string, items []item) {
 	p.add(`<rect x="150" y="%d" width="702" height="40" rx="6" fill="%s"/>`, y-20, band)
 	p.text(28, y, "key", dark, "%s", name)

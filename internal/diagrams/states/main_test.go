@@ -18,10 +18,10 @@ import (
 
 func TestPicture(t *testing.T) {
 	drawn := string(draw())
-	committed, err := os.ReadFile("../states.svg")
+	committed, err := os.ReadFile("../../../docs/states.svg")
 	require.NoError(t, err)
 	if drawn != strings.ReplaceAll(string(committed), "\r\n", "\n") {
-		t.Fatal("docs/states.svg is stale: go run ./docs/states > docs/states.svg")
+		t.Fatal("docs/states.svg is stale: go run ./internal/diagrams/states > docs/states.svg")
 	}
 	for d := xml.NewDecoder(strings.NewReader(drawn)); err == nil; {
 		_, err = d.Token()
