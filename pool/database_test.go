@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 var errStore = errors.New("the store is away")
@@ -36,11 +37,11 @@ type call struct {
 }
 
 type table struct {
-	task.Backend
+	driver.Backend
 	store *database
 }
 
-func (s *database) Open(ctx context.Context, name string, settings task.Settings, n *task.Notifier) (task.Backend, error) {
+func (s *database) Open(ctx context.Context, name string, settings driver.Settings, n driver.Notifier) (driver.Backend, error) {
 	b, err := s.Memory.Open(ctx, name, settings, n)
 	return &table{b, s}, err
 }
@@ -109,7 +110,7 @@ func (s *database) quiet() bool {
 	return !s.running && (s.troubled.IsZero() || time.Since(s.troubled) > 2*time.Second)
 }
 
-func (b *table) Take(ctx context.Context, consumer task.Handle, filter task.Filter, into []task.Record) (n int, err error) {
+func (b *table) Take(ctx context.Context, consumer driver.Handle, filter task.Filter, into []driver.Record) (n int, err error) {
 	err = b.store.do(ctx, "take", func() error {
 		var bad error
 		n, bad = b.Backend.Take(ctx, consumer, filter, into)
@@ -118,11 +119,11 @@ func (b *table) Take(ctx context.Context, consumer task.Handle, filter task.Filt
 	return n, err
 }
 
-func (b *table) Settle(ctx context.Context, lease task.Lease, how task.Settlement) error {
+func (b *table) Settle(ctx context.Context, lease driver.Lease, how driver.Settlement) error {
 	return b.store.do(ctx, "settle", func() error { return b.Backend.Settle(ctx, lease, how) })
 }
 
-func (b *table) Touch(ctx context.Context, lease task.Lease, d time.Duration) (until time.Time, err error) {
+func (b *table) Touch(ctx context.Context, lease driver.Lease, d time.Duration) (until time.Time, err error) {
 	err = b.store.do(ctx, "touch", func() error {
 		var bad error
 		until, bad = b.Backend.Touch(ctx, lease, d)

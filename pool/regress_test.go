@@ -14,6 +14,7 @@ import (
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // Each of these has gone wrong once.
@@ -218,14 +219,14 @@ func TestSinkExits(t *testing.T) {
 // slowStore is a Store in which a Take that finds something takes a second.
 type slowStore struct{ task.Memory }
 
-type slowBackend struct{ task.Backend }
+type slowBackend struct{ driver.Backend }
 
-func (s *slowStore) Open(ctx context.Context, name string, o task.Settings, n *task.Notifier) (task.Backend, error) {
+func (s *slowStore) Open(ctx context.Context, name string, o driver.Settings, n driver.Notifier) (driver.Backend, error) {
 	b, err := s.Memory.Open(ctx, name, o, n)
 	return slowBackend{b}, err
 }
 
-func (b slowBackend) Take(ctx context.Context, consumer task.Handle, f task.Filter, into []task.Record) (int, error) {
+func (b slowBackend) Take(ctx context.Context, consumer driver.Handle, f task.Filter, into []driver.Record) (int, error) {
 	n, err := b.Backend.Take(ctx, consumer, f, into)
 	if n > 0 {
 		time.Sleep(time.Second)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/fairq/fairq/task/driver"
 )
 
 // Consumer is one who takes tasks, and owns the leases on them. A [Queue] can have any number; Queue.NewConsumer and
@@ -14,16 +16,16 @@ import (
 // return an error. All methods may be called at any time by any goroutine.
 type Consumer[V any] struct {
 	queue        *Queue[V]
-	handle       Handle
+	handle       driver.Handle
 	state        consumerState
 	disconnected atomic.Bool // it keeps what it holds
 }
 
 func newConsumerID() string { return rand.Text() }
 
-func (q *Queue[V]) newConsumer(h Handle, filter Filter) *Consumer[V] {
+func (q *Queue[V]) newConsumer(h driver.Handle, filter Filter) *Consumer[V] {
 	c := &Consumer[V]{queue: q, handle: h}
-	c.state.filter.Store(filter.set())
+	c.state.filter.Store(set(&filter))
 	q.mu.Lock()
 	older := q.consumers[h.ID]
 	if older != nil && older.handle.Epoch > h.Epoch { // it was resumed again meanwhile
@@ -42,7 +44,7 @@ func (q *Queue[V]) newConsumer(h Handle, filter Filter) *Consumer[V] {
 
 // NewConsumer returns a consumer that holds nothing, and takes what the filter passes.
 func (q *Queue[V]) NewConsumer(filter Filter) *Consumer[V] {
-	return q.newConsumer(Handle{ID: newConsumerID()}, filter)
+	return q.newConsumer(driver.Handle{ID: newConsumerID()}, filter)
 }
 
 // ResumeConsumer returns the consumer of that id, which has disconnected or whose process has died, and the tasks that it
@@ -58,7 +60,7 @@ func (q *Queue[V]) ResumeConsumer(ctx context.Context, id string, filter Filter)
 	if err != nil {
 		return nil, nil, err
 	}
-	c := q.newConsumer(Handle{id, epoch}, filter)
+	c := q.newConsumer(driver.Handle{ID: id, Epoch: epoch}, filter)
 	if err := q.notifier.over(); err != nil { // Close may not have seen it
 		_ = q.backend.Leave(context.WithoutCancel(ctx), c.handle, 0)
 		return nil, nil, err
@@ -74,11 +76,11 @@ func (c *Consumer[V]) SetFilter(filter Filter) {
 	n := c.queue.notifier
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	c.state.filter.Store(filter.set())
+	c.state.filter.Store(set(&filter))
 	n.takers.refilter(&c.state)
 }
 
-var errZeroConsumer = &FieldError{"the Consumer", "zero", "made by Queue.NewConsumer or Queue.ResumeConsumer"}
+var errZeroConsumer = invalid("the Consumer", "zero", "made by Queue.NewConsumer or Queue.ResumeConsumer")
 
 // check returns the error of a call that need not begin.
 func (c *Consumer[V]) check(ctx context.Context) error {
@@ -123,7 +125,7 @@ func (c *Consumer[V]) TakeBatch(ctx context.Context, n int) (tasks []*Task[V], e
 	if err := c.check(ctx); err != nil {
 		return nil, err
 	}
-	records := make([]Record, n)
+	records := make([]driver.Record, n)
 	err = c.queue.notifier.take(ctx, &c.state, func(f Filter) (bool, error) {
 		tasks, err = c.takeSome(ctx, f, records)
 		return len(tasks) > 0, err
@@ -133,13 +135,13 @@ func (c *Consumer[V]) TakeBatch(ctx context.Context, n int) (tasks []*Task[V], e
 
 func checkBatch(n int) error {
 	if n < 1 || n > MaxBatch {
-		return &FieldError{"TakeBatch: the number", n, fmt.Sprintf("1 to %d", MaxBatch)}
+		return invalid("TakeBatch: the number", n, fmt.Sprintf("1 to %d", MaxBatch))
 	}
 	return nil
 }
 
 // takeSome takes as many tasks as there are records, or fewer, none if there is none.
-func (c *Consumer[V]) takeSome(ctx context.Context, f Filter, records []Record) ([]*Task[V], error) {
+func (c *Consumer[V]) takeSome(ctx context.Context, f Filter, records []driver.Record) ([]*Task[V], error) {
 	for {
 		got, err := c.queue.backend.Take(ctx, c.handle, f, records)
 		if err != nil || got == 0 {
@@ -166,7 +168,7 @@ func (c *Consumer[V]) takeOne(ctx context.Context, f Filter) (*Task[V], error) {
 	if m := c.queue.memory; m != nil {
 		var t *Task[V]
 		err := m.takeOne(c.handle, &f, func(it *item) {
-			t = &Task[V]{queue: c.queue, lease: Lease{it.id, it.lease, it}}
+			t = &Task[V]{queue: c.queue, lease: driver.Lease{ID: it.id, Number: it.lease}}
 			m.info(it, &t.Info)
 			t.Payload, _ = it.payload.(V)
 		})
@@ -178,7 +180,7 @@ func (c *Consumer[V]) takeOne(ctx context.Context, f Filter) (*Task[V], error) {
 		}
 		return t, nil
 	}
-	var records [1]Record
+	var records [1]driver.Record
 	for {
 		n, err := c.queue.backend.Take(ctx, c.handle, f, records[:])
 		if err != nil || n == 0 {
@@ -216,7 +218,7 @@ func (c *Consumer[V]) took(ctx context.Context) error {
 }
 
 // tasks makes tasks of records. Those whose payloads cannot be decoded are buried.
-func (c *Consumer[V]) tasks(ctx context.Context, records []Record) []*Task[V] {
+func (c *Consumer[V]) tasks(ctx context.Context, records []driver.Record) []*Task[V] {
 	tasks := make([]*Task[V], 0, len(records))
 	for i := range records {
 		t, bad := c.queue.task(&records[i])

@@ -61,6 +61,6 @@
 //
 // # Stores
 //
-// Where the tasks are is up to the [Store]. [Memory] keeps them in the process. The documentation of [Backend] is for those
-// who write another one, and the package storetest tells whether it does what is said here.
+// Where the tasks are is up to the [Store]. [Memory] keeps them in the process. Package driver is for those who write another
+// one, and package storetest tells whether it does what is said here.
 package task

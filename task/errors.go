@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // What calls return of package fairq, by the same names here.
@@ -26,26 +27,36 @@ var (
 // [ErrKeyFull] too.
 type FullError = fairq.FullError
 
+// Error is why a task failed: what is recorded with it, and what Wait returns. Code is as the program likes.
+type Error = driver.Error
+
+// FieldError says which value makes no sense, and what its limit is. [errors.Is] reports it as [ErrInvalid].
+type FieldError = driver.FieldError
+
+func invalid(field string, value any, limit string) *FieldError {
+	return &FieldError{Field: field, Value: value, Limit: limit}
+}
+
 var (
 	// ErrInvalid is returned when an argument or an option makes no sense. The error is a [*FieldError].
-	ErrInvalid = errors.New("task: invalid")
+	ErrInvalid = driver.ErrInvalid
 
 	// ErrNotFound is returned when there is no such task, consumer, group or unique key.
-	ErrNotFound = errors.New("task: not found")
+	ErrNotFound = driver.ErrNotFound
 
 	// ErrLeaseLost is returned when a task is not held any more: it has been settled, its lease has run out, its consumer has
 	// left or was resumed, or it was deleted or buried by others.
-	ErrLeaseLost = errors.New("task: lease lost")
+	ErrLeaseLost = driver.ErrLeaseLost
 
 	// ErrResumed is returned by a consumer that somebody else has resumed with its id, and who has its tasks now. It is an
 	// ErrLeaseLost.
-	ErrResumed = fmt.Errorf("%w: the consumer was resumed by somebody else", ErrLeaseLost)
+	ErrResumed = driver.ErrResumed
 
 	// ErrDuplicate is returned when there is a task with this unique key.
-	ErrDuplicate = errors.New("task: duplicate unique key")
+	ErrDuplicate = driver.ErrDuplicate
 
 	// ErrGroupCancelled is returned when a task is put into a cancelled group, or such a group is to be started.
-	ErrGroupCancelled = errors.New("task: group is cancelled")
+	ErrGroupCancelled = driver.ErrGroupCancelled
 
 	// ErrPanic is returned when a function of the Options panicked. The error is a [*PanicError].
 	ErrPanic = errors.New("task: panic")
@@ -54,23 +65,14 @@ var (
 	ErrClosed = errors.New("task: closed")
 
 	// ErrDropped is returned when the queue has been dropped.
-	ErrDropped = errors.New("task: queue was dropped")
+	ErrDropped = driver.ErrDropped
 
 	// ErrDeleted is returned by Wait when the task was deleted, truncated, evicted or cancelled with its group.
-	ErrDeleted = errors.New("task: task was deleted")
+	ErrDeleted = driver.ErrDeleted
 
 	// ErrExpired is returned by Wait when the task's time to live or deadline ended before it was done.
-	ErrExpired = errors.New("task: task has expired")
+	ErrExpired = driver.ErrExpired
 )
-
-// Error is why a task failed: what is recorded with it, and what Wait returns.
-type Error struct {
-	Code    int // as the program likes
-	Message string
-}
-
-// Error returns the message.
-func (e *Error) Error() string { return e.Message }
 
 // newError makes an Error of any error; nil stays nil.
 func newError(err error) *Error {
@@ -115,22 +117,3 @@ func guard(name string, f func()) (err error) {
 	f()
 	return nil
 }
-
-// FieldError says which value makes no sense. [errors.Is] reports it as [ErrInvalid].
-type FieldError struct {
-	Field string // such as "PutOptions.Delay"
-	Value any
-	Limit string // what it must be
-}
-
-// Error names the field, its value and the limit.
-func (e *FieldError) Error() string {
-	value := fmt.Sprint(e.Value)
-	if s, ok := e.Value.(string); ok {
-		value = fmt.Sprintf("%q", s)
-	}
-	return fmt.Sprintf("task: %s is %s; it must be %s", e.Field, value, e.Limit)
-}
-
-// Unwrap returns ErrInvalid.
-func (*FieldError) Unwrap() error { return ErrInvalid }

@@ -3,6 +3,8 @@ package task
 import (
 	"context"
 	"sync"
+
+	"github.com/fairq/fairq/task/driver"
 )
 
 // expiries hands tasks that have expired to Options.OnExpire, one after the other, in a goroutine that runs as long as there
@@ -12,25 +14,22 @@ type expiries struct {
 
 	// mu protects all that follows. OnExpire is not called under it.
 	mu      sync.Mutex
-	line    []Record
-	handOut func(*Record) // nil until the queue is open
-	done    chan struct{} // closed when the goroutine ends; nil if it does not run
+	line    []driver.Record
+	handOut func(*driver.Record) // nil until the queue is open
+	done    chan struct{}        // closed when the goroutine ends; nil if it does not run
 }
 
-// WantsExpired tells whether Expired does anything. If it does not, a Backend need not call it, nor read what it would tell.
-func (n *Notifier) WantsExpired() bool { return n.expiries.wanted }
+// WantsExpired implements [driver.Notifier].
+func (n *notifier) WantsExpired() bool { return n.expiries.wanted }
 
-// Expired says that a task is gone because its time to live or its deadline has ended, in whatever state. Each such task must
-// be told to one Queue only, of all that have the queue open: by a Memory to the first one that was opened of those that want
-// it, by a Store that several processes share to one in the process that removes the task. The order of calls is that in which
-// the tasks have expired.
-func (n *Notifier) Expired(r Record) {
+// Expired implements [driver.Notifier].
+func (n *notifier) Expired(r driver.Record) {
 	if n.expiries.wanted {
 		n.expiries.add(r)
 	}
 }
 
-func (x *expiries) add(r Record) {
+func (x *expiries) add(r driver.Record) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.line = append(x.line, r)
@@ -38,7 +37,7 @@ func (x *expiries) add(r Record) {
 }
 
 // start says how tasks are handed out. There may be some already.
-func (x *expiries) start(handOut func(*Record)) {
+func (x *expiries) start(handOut func(*driver.Record)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.handOut = handOut
@@ -76,7 +75,7 @@ func (x *expiries) next() bool {
 		return false
 	}
 	r := x.line[0]
-	x.line[0] = Record{}
+	x.line[0] = driver.Record{}
 	x.line = x.line[1:]
 	x.mu.Unlock()
 	_ = guard("Options.OnExpire", func() { x.handOut(&r) }) // there is nobody who could be told

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/task/driver"
 )
 
 // Of several Queues that have a queue in memory open, the first one that wants them is given the tasks that expire.
@@ -88,8 +90,8 @@ func TestExpiredTooEarly(t *testing.T) {
 
 type hastyStore struct{}
 
-func (hastyStore) Open(ctx context.Context, name string, s Settings, n *Notifier) (Backend, error) {
-	n.Expired(Record{Lease: Lease{Number: 1}, Payload: []byte("7")})
+func (hastyStore) Open(ctx context.Context, name string, s driver.Settings, n driver.Notifier) (driver.Backend, error) {
+	n.Expired(driver.Record{Lease: driver.Lease{Number: 1}, Payload: []byte("7")})
 	b, err := new(Memory).Open(ctx, name, s, n)
 	return &hooked{Backend: b}, err
 }

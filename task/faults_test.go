@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // bubble runs f with a queue in memory, in virtual time.
@@ -184,19 +185,19 @@ func TestHooksAmongOthers(t *testing.T) {
 
 // hooked is a backend, not known to the package, with hooks around some calls. A Take that gets nothing is not hooked.
 type hooked struct {
-	Backend
+	driver.Backend
 	beforeLeave func() error
-	beforeTake  func(consumer Handle)
+	beforeTake  func(consumer driver.Handle)
 	afterTake   func(n int)
 	afterPut    func(error)
 }
 
-func (h *hooked) Open(ctx context.Context, name string, s Settings, n *Notifier) (b Backend, err error) {
+func (h *hooked) Open(ctx context.Context, name string, s driver.Settings, n driver.Notifier) (b driver.Backend, err error) {
 	h.Backend, err = new(Memory).Open(ctx, name, s, n)
 	return h, err
 }
 
-func (h *hooked) Leave(ctx context.Context, consumer Handle, after time.Duration) error {
+func (h *hooked) Leave(ctx context.Context, consumer driver.Handle, after time.Duration) error {
 	if h.beforeLeave != nil {
 		if err := h.beforeLeave(); err != nil {
 			return err
@@ -205,7 +206,7 @@ func (h *hooked) Leave(ctx context.Context, consumer Handle, after time.Duration
 	return h.Backend.Leave(ctx, consumer, after)
 }
 
-func (h *hooked) Take(ctx context.Context, consumer Handle, filter Filter, into []Record) (int, error) {
+func (h *hooked) Take(ctx context.Context, consumer driver.Handle, filter Filter, into []driver.Record) (int, error) {
 	if h.beforeTake != nil {
 		h.beforeTake(consumer)
 	}
@@ -216,7 +217,7 @@ func (h *hooked) Take(ctx context.Context, consumer Handle, filter Filter, into 
 	return n, err
 }
 
-func (h *hooked) Put(ctx context.Context, tasks []New, ids []ID) (int, []Record, error) {
+func (h *hooked) Put(ctx context.Context, tasks []driver.New, ids []ID) (int, []driver.Record, error) {
 	n, evicted, err := h.Backend.Put(ctx, tasks, ids)
 	if h.afterPut != nil {
 		h.afterPut(err)
@@ -258,7 +259,7 @@ func TestCloseWhileTaking(t *testing.T) {
 	hookedBubble(t, nil, func(ctx context.Context, q *Queue[int], h *hooked) {
 		fill(t, q, "a", 1, PutOptions{})
 		c := q.NewConsumer(Filter{})
-		h.beforeTake = func(Handle) { require.NoError(t, c.Close(ctx)) }
+		h.beforeTake = func(driver.Handle) { require.NoError(t, c.Close(ctx)) }
 		_, err := c.Take(ctx)
 		require.ErrorIs(t, err, ErrClosed)
 		s, err := q.Stats(ctx)
@@ -346,7 +347,7 @@ func TestTakersThatCross(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		h.beforeTake = func(consumer Handle) {
+		h.beforeTake = func(consumer driver.Handle) {
 			if consumer.ID == first {
 				<-gate
 			}
@@ -506,7 +507,7 @@ func TestWaitUntilDropped(t *testing.T) {
 func TestNewError(t *testing.T) {
 	require.Nil(t, newError(nil))
 	inner := &Error{Code: 404, Message: "not found"}
-	require.Equal(t, &Error{404, "fetching: not found"}, newError(fmt.Errorf("fetching: %w", inner)))
+	require.Equal(t, &Error{Code: 404, Message: "fetching: not found"}, newError(fmt.Errorf("fetching: %w", inner)))
 	require.Equal(t, inner, newError(inner))
 	require.NotSame(t, inner, newError(inner))
 	require.NotNil(t, newError((*Error)(nil)))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // Memory is a [Store] in memory: what is in it is gone when the process ends. The zero value is ready to use. Payloads are
@@ -31,13 +32,13 @@ type Memory struct {
 type memoryQueue struct {
 	store    *Memory
 	name     string
-	settings Settings
+	settings driver.Settings
 	payload  reflect.Type
 	epoch    time.Time // times are counted from here
 
 	// mu protects all that follows. Notifiers are called under it; they never wait, and run no code of the user's.
 	mu        sync.Mutex
-	notifiers []*Notifier
+	notifiers []*notifier
 	dropped   bool
 	paused    bool
 	stats     Stats // counters, tasks by state, and keys
@@ -163,7 +164,8 @@ func (l *list) remove(it *item) {
 }
 
 // Open implements [Store].
-func (m *Memory) Open(_ context.Context, name string, settings Settings, n *Notifier) (Backend, error) {
+func (m *Memory) Open(_ context.Context, name string, settings driver.Settings, to driver.Notifier) (driver.Backend, error) {
+	n := to.(*notifier)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if q := m.queues[name]; q != nil {
@@ -171,7 +173,7 @@ func (m *Memory) Open(_ context.Context, name string, settings Settings, n *Noti
 		return q.backend(n), err
 	}
 	q := &memoryQueue{
-		store: m, name: name, settings: settings, payload: n.payload, epoch: time.Now().Add(-1), notifiers: []*Notifier{n},
+		store: m, name: name, settings: settings, payload: n.payload, epoch: time.Now().Add(-1), notifiers: []*notifier{n},
 		keys: map[string]*account{}, uniqueKeys: map[string]*item{}, groups: map[string]*group{},
 		consumers: map[string]*consumer{},
 	}
@@ -188,16 +190,16 @@ func (m *Memory) Open(_ context.Context, name string, settings Settings, n *Noti
 // memoryBackend is a memoryQueue as opened by one Queue.
 type memoryBackend struct {
 	*memoryQueue
-	notifier *Notifier
+	notifier *notifier
 }
 
-func (q *memoryQueue) backend(n *Notifier) Backend { return &memoryBackend{q, n} }
+func (q *memoryQueue) backend(n *notifier) driver.Backend { return &memoryBackend{q, n} }
 
-func (q *memoryQueue) join(settings Settings, n *Notifier) error {
+func (q *memoryQueue) join(settings driver.Settings, n *notifier) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if n.payload != q.payload {
-		return &FieldError{"the payload type", n.payload, fmt.Sprintf("that of queue %q, %v", q.name, q.payload)}
+		return invalid("the payload type", n.payload, fmt.Sprintf("that of queue %q, %v", q.name, q.payload))
 	}
 	if err := settings.Match(q.settings, fmt.Sprintf("as queue %q was made with it", q.name)); err != nil {
 		return err
@@ -208,11 +210,11 @@ func (q *memoryQueue) join(settings Settings, n *Notifier) error {
 	return nil
 }
 
-// Close implements [Backend].
+// Close implements [driver.Backend].
 func (b *memoryBackend) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.notifiers = slices.DeleteFunc(b.notifiers, func(n *Notifier) bool { return n == b.notifier })
+	b.notifiers = slices.DeleteFunc(b.notifiers, func(n *notifier) bool { return n == b.notifier })
 	b.due = 0
 	b.announce()
 	return nil

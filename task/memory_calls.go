@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/fairq/fairq/task/driver"
 )
 
-// Put implements [Backend].
-func (q *memoryQueue) Put(_ context.Context, tasks []New, ids []ID) (n int, evicted []Record, err error) {
+// Put implements [driver.Backend].
+func (q *memoryQueue) Put(_ context.Context, tasks []driver.New, ids []ID) (n int, evicted []driver.Record, err error) {
 	now, err := q.enter()
 	if err != nil {
 		return 0, nil, err
@@ -29,7 +31,7 @@ func (q *memoryQueue) Put(_ context.Context, tasks []New, ids []ID) (n int, evic
 }
 
 // putOne is Put for one task. It allocates nothing but what stays.
-func (q *memoryQueue) putOne(n *New) (id ID, victim *Record, err error) {
+func (q *memoryQueue) putOne(n *driver.New) (id ID, victim *driver.Record, err error) {
 	now, err := q.enter()
 	if err != nil {
 		return 0, nil, err
@@ -38,8 +40,8 @@ func (q *memoryQueue) putOne(n *New) (id ID, victim *Record, err error) {
 	return q.put(n, q.sure(now))
 }
 
-// Take implements [Backend].
-func (q *memoryQueue) Take(_ context.Context, consumer Handle, filter Filter, into []Record) (n int, err error) {
+// Take implements [driver.Backend].
+func (q *memoryQueue) Take(_ context.Context, consumer driver.Handle, filter Filter, into []driver.Record) (n int, err error) {
 	now, err := q.enter()
 	if err != nil {
 		return 0, err
@@ -56,7 +58,7 @@ func (q *memoryQueue) Take(_ context.Context, consumer Handle, filter Filter, in
 }
 
 // takeOne is Take for one task, if there is one. It allocates nothing.
-func (q *memoryQueue) takeOne(consumer Handle, filter *Filter, taken func(*item)) error {
+func (q *memoryQueue) takeOne(consumer driver.Handle, filter *Filter, taken func(*item)) error {
 	now, err := q.enter()
 	if err != nil {
 		return err
@@ -69,8 +71,8 @@ func (q *memoryQueue) takeOne(consumer Handle, filter *Filter, taken func(*item)
 	return err
 }
 
-// Settle implements [Backend].
-func (q *memoryQueue) Settle(_ context.Context, lease Lease, how Settlement) error {
+// Settle implements [driver.Backend].
+func (q *memoryQueue) Settle(_ context.Context, lease driver.Lease, how driver.Settlement) error {
 	now, err := q.enter()
 	if err != nil {
 		return err
@@ -102,11 +104,8 @@ func (q *memoryQueue) Settle(_ context.Context, lease Lease, how Settlement) err
 }
 
 // held returns the task of a lease, nil if it is lost.
-func (q *memoryQueue) held(lease Lease, now int64) *item {
-	it := lease.item // it may be another task by now, but that one has another lease
-	if it == nil {
-		it = q.ids.get(lease.ID)
-	}
+func (q *memoryQueue) held(lease driver.Lease, now int64) *item {
+	it := q.ids.get(lease.ID)
 	if it == nil || it.lease != lease.Number || it.lease == 0 {
 		return nil
 	}
@@ -135,8 +134,8 @@ func (q *memoryQueue) findUniqueKey(uniqueKey string, now int64) *item {
 	return nil
 }
 
-// Touch implements [Backend].
-func (q *memoryQueue) Touch(_ context.Context, lease Lease, d time.Duration) (time.Time, error) {
+// Touch implements [driver.Backend].
+func (q *memoryQueue) Touch(_ context.Context, lease driver.Lease, d time.Duration) (time.Time, error) {
 	now, err := q.enter()
 	if err != nil {
 		return time.Time{}, err
@@ -155,21 +154,21 @@ func (q *memoryQueue) Touch(_ context.Context, lease Lease, d time.Duration) (ti
 	return q.time(it.until), nil
 }
 
-// Change implements [Backend].
-func (q *memoryQueue) Change(_ context.Context, id ID, change Change, reason *Error) error {
+// Change implements [driver.Backend].
+func (q *memoryQueue) Change(_ context.Context, id ID, change driver.Change, reason *Error) error {
 	now, err := q.enter()
 	if err != nil {
 		return err
 	}
 	defer q.exit()
 	it := q.find(id, now)
-	if it == nil || change == KickOne && it.state != Buried {
+	if it == nil || change == driver.KickOne && it.state != Buried {
 		return ErrNotFound
 	}
 	switch lease := it.lease; {
-	case change == KickOne:
+	case change == driver.KickOne:
 		q.kick(it, q.sure(now))
-	case change == Delete:
+	case change == driver.Delete:
 		q.unset(it)
 		q.gone(it, EventDelete, now, lease, ErrDeleted)
 	case it.state == Buried:
@@ -182,7 +181,7 @@ func (q *memoryQueue) Change(_ context.Context, id ID, change Change, reason *Er
 	return nil
 }
 
-// Kick implements [Backend].
+// Kick implements [driver.Backend].
 func (q *memoryQueue) Kick(_ context.Context, n int) (kicked int, err error) {
 	now, err := q.enter()
 	if err != nil {
@@ -195,23 +194,23 @@ func (q *memoryQueue) Kick(_ context.Context, n int) (kicked int, err error) {
 	return kicked, nil
 }
 
-// Peek implements [Backend].
-func (q *memoryQueue) Peek(_ context.Context, id ID) (Record, error) {
+// Peek implements [driver.Backend].
+func (q *memoryQueue) Peek(_ context.Context, id ID) (driver.Record, error) {
 	now, err := q.enter()
 	if err != nil {
-		return Record{}, err
+		return driver.Record{}, err
 	}
 	defer q.exit()
 	it := q.find(id, now)
 	if it == nil {
-		return Record{}, ErrNotFound
+		return driver.Record{}, ErrNotFound
 	}
 	return q.record(it), nil
 }
 
-// List implements [Backend]. Between two blocks of tasks it lets others go on.
-func (q *memoryQueue) List(_ context.Context, o ListOptions) (records []Record, err error) {
-	var some []Record
+// List implements [driver.Backend]. Between two blocks of tasks it lets others go on.
+func (q *memoryQueue) List(_ context.Context, o ListOptions) (records []driver.Record, err error) {
+	var some []driver.Record
 	for number, more := o.After>>blockBits, true; more && len(records) < o.Limit; number++ {
 		if some, number, more, err = q.listBlock(some[:0], number, &o); err != nil {
 			return nil, err
@@ -222,7 +221,7 @@ func (q *memoryQueue) List(_ context.Context, o ListOptions) (records []Record, 
 }
 
 // listBlock adds the tasks of the first block with that number or a greater one, and returns its number, or that there is none.
-func (q *memoryQueue) listBlock(to []Record, number ID, o *ListOptions) (_ []Record, _ ID, ok bool, err error) {
+func (q *memoryQueue) listBlock(to []driver.Record, number ID, o *ListOptions) (_ []driver.Record, _ ID, ok bool, err error) {
 	if _, err := q.enter(); err != nil {
 		return nil, 0, false, err
 	}
@@ -240,7 +239,7 @@ func (q *memoryQueue) listBlock(to []Record, number ID, o *ListOptions) (_ []Rec
 	return to, b.number, true, nil
 }
 
-// Pause implements [Backend].
+// Pause implements [driver.Backend].
 func (q *memoryQueue) Pause(_ context.Context, key *string, paused bool) error {
 	if _, err := q.enter(); err != nil {
 		return err
@@ -259,7 +258,7 @@ func (q *memoryQueue) Pause(_ context.Context, key *string, paused bool) error {
 	return nil
 }
 
-// Truncate implements [Backend].
+// Truncate implements [driver.Backend].
 func (q *memoryQueue) Truncate(context.Context) (n int, err error) {
 	now, err := q.enter()
 	if err != nil {
@@ -269,7 +268,7 @@ func (q *memoryQueue) Truncate(context.Context) (n int, err error) {
 	return q.truncate(now, ErrDeleted), nil
 }
 
-// Drop implements [Backend].
+// Drop implements [driver.Backend].
 func (q *memoryQueue) Drop(context.Context) error {
 	q.store.mu.Lock()
 	defer q.store.mu.Unlock()
@@ -287,15 +286,15 @@ func (q *memoryQueue) Drop(context.Context) error {
 	return nil
 }
 
-// Outcome implements [Backend].
-func (q *memoryQueue) Outcome(_ context.Context, uniqueKey string) (Outcome, error) {
+// Outcome implements [driver.Backend].
+func (q *memoryQueue) Outcome(_ context.Context, uniqueKey string) (driver.Outcome, error) {
 	now, err := q.enter()
 	if err != nil {
-		return Outcome{}, err
+		return driver.Outcome{}, err
 	}
 	defer q.exit()
 	if it := q.findUniqueKey(uniqueKey, now); it != nil {
-		o := Outcome{ID: it.id, Done: it.state == Buried}
+		o := driver.Outcome{ID: it.id, Done: it.state == Buried}
 		if o.Done {
 			o.Err = it.error()
 		}
@@ -304,10 +303,10 @@ func (q *memoryQueue) Outcome(_ context.Context, uniqueKey string) (Outcome, err
 	if o, ok := q.outcomes.get(uniqueKey, q.sure(now)); ok {
 		return o, nil
 	}
-	return Outcome{}, fmt.Errorf("%w: unique key %q", ErrNotFound, uniqueKey)
+	return driver.Outcome{}, fmt.Errorf("%w: unique key %q", ErrNotFound, uniqueKey)
 }
 
-// Stats implements [Backend].
+// Stats implements [driver.Backend].
 func (q *memoryQueue) Stats(context.Context) (Stats, error) {
 	if _, err := q.enter(); err != nil {
 		return Stats{}, err
@@ -319,7 +318,7 @@ func (q *memoryQueue) Stats(context.Context) (Stats, error) {
 	return s, nil
 }
 
-// KeyStats implements [Backend].
+// KeyStats implements [driver.Backend].
 func (q *memoryQueue) KeyStats(_ context.Context, n int) ([]KeyStat, error) {
 	if _, err := q.enter(); err != nil {
 		return nil, err
@@ -327,7 +326,8 @@ func (q *memoryQueue) KeyStats(_ context.Context, n int) ([]KeyStat, error) {
 	all := make([]KeyStat, 0, len(q.keys))
 	for _, k := range q.keys {
 		all = append(all, KeyStat{
-			k.name, k.tasks[Ready], k.tasks[Delayed], k.tasks[Taken], k.tasks[Buried], k.tasks[Held], k.paused,
+			Key: k.name, Ready: k.tasks[Ready], Delayed: k.tasks[Delayed], Taken: k.tasks[Taken],
+			Buried: k.tasks[Buried], Held: k.tasks[Held], Paused: k.paused,
 		})
 	}
 	q.exit()

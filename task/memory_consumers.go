@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/fairq/fairq/task/driver"
 )
 
 // consumer is one who takes tasks.
 type consumer struct {
-	Handle
+	driver.Handle
 	leases   list  // in the order in which they were taken
 	deadline int64 // when they are lost; 0 if it has not left
 	left     int   // how many had left before it did
@@ -21,7 +23,7 @@ func (a *consumer) before(b *consumer) bool {
 func (a *consumer) at() *int32 { return &a.index }
 
 // consumer returns the consumer of a handle, unless that has an epoch which is over.
-func (q *memoryQueue) consumer(h Handle) (*consumer, error) {
+func (q *memoryQueue) consumer(h driver.Handle) (*consumer, error) {
 	c := q.taker
 	if c == nil || c.Handle != h {
 		if c = q.consumers[h.ID]; c == nil {
@@ -36,8 +38,8 @@ func (q *memoryQueue) consumer(h Handle) (*consumer, error) {
 	return c, nil
 }
 
-// Leave implements [Backend].
-func (q *memoryQueue) Leave(_ context.Context, h Handle, grace time.Duration) error {
+// Leave implements [driver.Backend].
+func (q *memoryQueue) Leave(_ context.Context, h driver.Handle, grace time.Duration) error {
 	now, err := q.enter()
 	if err != nil {
 		return err
@@ -81,8 +83,8 @@ func (q *memoryQueue) stay(c *consumer) {
 	}
 }
 
-// Rejoin implements [Backend].
-func (q *memoryQueue) Rejoin(_ context.Context, id string) (epoch uint64, held []Record, err error) {
+// Rejoin implements [driver.Backend].
+func (q *memoryQueue) Rejoin(_ context.Context, id string) (epoch uint64, held []driver.Record, err error) {
 	now, err := q.enter()
 	if err != nil {
 		return 0, nil, err
@@ -94,7 +96,7 @@ func (q *memoryQueue) Rejoin(_ context.Context, id string) (epoch uint64, held [
 	}
 	q.stay(c)
 	c.Epoch++
-	held = make([]Record, 0, c.leases.len)
+	held = make([]driver.Record, 0, c.leases.len)
 	for it := c.leases.first; it != nil; it = it.next {
 		old := it.lease
 		q.leases++

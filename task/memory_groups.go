@@ -46,7 +46,7 @@ func (q *memoryQueue) joinGroup(it *item, g *group, role Role) {
 	}
 }
 
-// Group implements [Backend].
+// Group implements driver.Backend.
 func (q *memoryQueue) Group(_ context.Context, name string, cancel bool) error {
 	now, err := q.enter()
 	if err != nil {

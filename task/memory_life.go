@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/fairq/fairq/task/driver"
 )
 
 // put puts a task. If it returns a victim, that was evicted.
-func (q *memoryQueue) put(n *New, now int64) (id ID, victim *Record, err error) {
+func (q *memoryQueue) put(n *driver.New, now int64) (id ID, victim *driver.Record, err error) {
 	if n.UniqueKey != "" {
 		if it := q.findUniqueKey(n.UniqueKey, now); it != nil {
 			return 0, nil, fmt.Errorf("%w: %q is task %d", ErrDuplicate, n.UniqueKey, it.id)
@@ -194,7 +196,7 @@ func (q *memoryQueue) slotFreed(k *account) {
 }
 
 // take takes the first task that the filter passes, nil if there is none.
-func (q *memoryQueue) take(consumer Handle, filter *Filter, now int64) (*item, error) {
+func (q *memoryQueue) take(consumer driver.Handle, filter *Filter, now int64) (*item, error) {
 	c, err := q.consumer(consumer)
 	if q.paused || err != nil {
 		return nil, err

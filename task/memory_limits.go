@@ -5,10 +5,11 @@ import (
 	"errors"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // makeRoom finds out whether there is room for a task, and makes it if it may.
-func (q *memoryQueue) makeRoom(n *New, g *group) (victim *Record, err error) {
+func (q *memoryQueue) makeRoom(n *driver.New, g *group) (victim *driver.Record, err error) {
 	held := 0
 	if k := q.keys[n.Key]; k != nil {
 		held = q.settings.Counted(&k.tasks)
@@ -54,7 +55,7 @@ func (q *memoryQueue) freed(k *account, from, to State) {
 }
 
 // putWait puts a task of a Put that was refused when there is room for it.
-func (b *memoryBackend) putWait(ctx context.Context, n *New) (id ID, victim *Record, err error) {
+func (b *memoryBackend) putWait(ctx context.Context, n *driver.New) (id ID, victim *driver.Record, err error) {
 	if _, err := b.enter(); err != nil {
 		return 0, nil, err
 	}

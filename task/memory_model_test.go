@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task/driver"
 )
 
 var (
@@ -36,8 +37,8 @@ func TestMemoryAgainstModel(t *testing.T) {
 	}
 }
 
-// driver drives a queue and a model.
-type driver struct {
+// memoryDrive drives a queue and a model.
+type memoryDrive struct {
 	*testing.T
 	seed      uint64
 	rand      *rand.Rand
@@ -62,8 +63,8 @@ var (
 	modelGroups = []string{"g", "h"}
 )
 
-func newDriver(t *testing.T, seed uint64) *driver {
-	d := &driver{T: t, seed: seed, rand: rand.New(rand.NewPCG(seed, 0)), ctx: t.Context(), weights: map[string]int{}}
+func newDriver(t *testing.T, seed uint64) *memoryDrive {
+	d := &memoryDrive{T: t, seed: seed, rand: rand.New(rand.NewPCG(seed, 0)), ctx: t.Context(), weights: map[string]int{}}
 	o := &Options[int]{Newcomers: fairq.Newcomers(d.rand.IntN(2)), KeepPlace: d.rand.IntN(3) == 0}
 	if d.rand.IntN(2) == 0 {
 		o.MaxInFlightPerKey = 1 + d.rand.IntN(2)
@@ -103,7 +104,7 @@ func newDriver(t *testing.T, seed uint64) *driver {
 	return d
 }
 
-func (d *driver) run(steps int) {
+func (d *memoryDrive) run(steps int) {
 	defer func() {
 		d.stop()
 		require.NoError(d, d.q.Close(d.ctx))
@@ -118,7 +119,7 @@ func (d *driver) run(steps int) {
 	}
 }
 
-func (d *driver) step() string {
+func (d *memoryDrive) step() string {
 	now := time.Now()
 	switch op := d.rand.IntN(100); {
 	case op < 30:
@@ -175,7 +176,7 @@ func (d *driver) step() string {
 	}
 }
 
-func (d *driver) put(now time.Time) string {
+func (d *memoryDrive) put(now time.Time) string {
 	key := pick(d, modelKeys)
 	if d.rand.IntN(3) == 0 {
 		key = "a"
@@ -199,7 +200,7 @@ func (d *driver) put(now time.Time) string {
 	if d.rand.IntN(6) == 0 {
 		o.Group, o.Role = pick(d, modelGroups), Role(d.rand.IntN(5)%3)
 	}
-	var n New
+	var n driver.New
 	d.no(d.q.options.fill(&n, key, &o))
 	d.evicted = nil
 	payload := d.rand.Int()
@@ -215,11 +216,11 @@ func (d *driver) put(now time.Time) string {
 	return fmt.Sprintf("Put(%s, %+v)", key, o)
 }
 
-func (d *driver) duration() time.Duration {
+func (d *memoryDrive) duration() time.Duration {
 	return 1 + time.Duration(d.rand.Int64N(int64(60*time.Second)))
 }
 
-func (d *driver) take(now time.Time) string {
+func (d *memoryDrive) take(now time.Time) string {
 	c := pick(d, d.consumers)
 	var f Filter
 	if d.rand.IntN(4) == 0 {
@@ -243,13 +244,13 @@ func (d *driver) take(now time.Time) string {
 	return fmt.Sprintf("Take(%v, %q)", f.MaxPriority, f.Kinds)
 }
 
-func (d *driver) settle(now time.Time) string {
+func (d *memoryDrive) settle(now time.Time) string {
 	if len(d.leases) == 0 {
 		return "nothing"
 	}
 	t := d.leases[len(d.leases)-1-min(d.rand.IntN(8), d.rand.IntN(len(d.leases)), len(d.leases)-1)]
 	reason := errors.New("reason")
-	var how Settlement
+	var how driver.Settlement
 	var err error
 	switch op := d.rand.IntN(12); {
 	case op < 4:
@@ -258,19 +259,19 @@ func (d *driver) settle(now time.Time) string {
 		how.Release = true
 		err = t.Release(d.ctx, 0)
 	case op == 11:
-		how = Settlement{Discard: true, Err: newError(reason)}
+		how = driver.Settlement{Discard: true, Err: newError(reason)}
 		err = t.Discard(d.ctx, reason)
 	case op == 10:
-		how = Settlement{Release: true, Uncounted: true, Delay: time.Duration(d.rand.IntN(2)) * d.duration()}
+		how = driver.Settlement{Release: true, Uncounted: true, Delay: time.Duration(d.rand.IntN(2)) * d.duration()}
 		err = t.Snooze(d.ctx, how.Delay)
 	case op < 7:
-		how = Settlement{Release: true, Err: newError(reason)}
+		how = driver.Settlement{Release: true, Err: newError(reason)}
 		if d.rand.IntN(2) == 0 {
 			how.Delay = d.duration()
 		}
 		err = t.Fail(d.ctx, reason, how.Delay)
 	case op < 8:
-		how = Settlement{Bury: true, Err: newError(reason)}
+		how = driver.Settlement{Bury: true, Err: newError(reason)}
 		err = t.Bury(d.ctx, reason)
 	default:
 		extend := time.Duration(d.rand.IntN(2)) * d.duration()
@@ -285,23 +286,23 @@ func (d *driver) settle(now time.Time) string {
 	return fmt.Sprintf("settle(%d, %+v)", t.ID, how)
 }
 
-func (d *driver) change(now time.Time) string {
+func (d *memoryDrive) change(now time.Time) string {
 	id := ID(1 + d.rand.Uint64N(uint64(d.m.ids)+2))
 	if n := len(d.m.tasks); n > 0 && d.rand.IntN(5) > 0 {
 		id = d.m.tasks[d.rand.IntN(n)].ID
 	}
-	what := Change(d.rand.IntN(3))
+	what := driver.Change(d.rand.IntN(3))
 	reason := errors.New("by hand")
 	err := [...]func() error{
-		KickOne: func() error { return d.q.KickID(d.ctx, id) },
-		BuryOne: func() error { return d.q.Bury(d.ctx, id, reason) },
-		Delete:  func() error { return d.q.Delete(d.ctx, id) },
+		driver.KickOne: func() error { return d.q.KickID(d.ctx, id) },
+		driver.BuryOne: func() error { return d.q.Bury(d.ctx, id, reason) },
+		driver.Delete:  func() error { return d.q.Delete(d.ctx, id) },
 	}[what]()
 	d.is(d.m.change(now, id, what, newError(reason)), err)
 	return fmt.Sprintf("change(%d, %d)", id, what)
 }
 
-func (d *driver) pause() string {
+func (d *memoryDrive) pause() string {
 	on := d.rand.IntN(3) == 0
 	if d.rand.IntN(4) == 0 {
 		d.no(d.q.pause(d.ctx, nil, on))
@@ -318,7 +319,7 @@ func (d *driver) pause() string {
 	return fmt.Sprintf("pause %s: %v", key, on)
 }
 
-func (d *driver) consumer(now time.Time) string {
+func (d *memoryDrive) consumer(now time.Time) string {
 	if len(d.resumed) > 0 && d.rand.IntN(3) == 0 {
 		return d.resumedConsumer()
 	}
@@ -351,7 +352,7 @@ func (d *driver) consumer(now time.Time) string {
 }
 
 // resume returns nil if there is no consumer of that id.
-func (d *driver) resume(now time.Time, id string) *Consumer[int] {
+func (d *memoryDrive) resume(now time.Time, id string) *Consumer[int] {
 	back, held, err := d.q.ResumeConsumer(d.ctx, id, Filter{})
 	if _, ok := d.m.consumers[id]; !ok {
 		d.is(ErrNotFound, err)
@@ -369,7 +370,7 @@ func (d *driver) resume(now time.Time, id string) *Consumer[int] {
 }
 
 // resumedConsumer calls a consumer that others have resumed, so that nothing happens.
-func (d *driver) resumedConsumer() string {
+func (d *memoryDrive) resumedConsumer() string {
 	c := pick(d, d.resumed)
 	_, _, err := c.TryTake(d.ctx)
 	d.is(ErrResumed, err)
@@ -381,7 +382,7 @@ func (d *driver) resumedConsumer() string {
 }
 
 // compare compares all that there is.
-func (d *driver) compare() {
+func (d *memoryDrive) compare() {
 	tasks, err := d.q.List(d.ctx, ListOptions{Limit: 1000})
 	d.no(err)
 	if d.equal(len(d.m.tasks), len(tasks)) {
@@ -418,7 +419,7 @@ func (d *driver) compare() {
 	}
 }
 
-func (d *driver) equal(want, got any) bool {
+func (d *memoryDrive) equal(want, got any) bool {
 	d.Helper()
 	if !equal(want, got) {
 		d.Errorf("seed %d, after %s:\n want %+v\n got  %+v", d.seed, d.last, want, got)
@@ -449,18 +450,18 @@ func equal(want, got any) bool {
 	return a == b
 }
 
-func (d *driver) no(err error) {
+func (d *memoryDrive) no(err error) {
 	d.Helper()
 	if err != nil {
 		d.Errorf("seed %d, after %s: %v", d.seed, d.last, err)
 	}
 }
 
-func (d *driver) is(want, got error) {
+func (d *memoryDrive) is(want, got error) {
 	d.Helper()
 	if !errors.Is(got, want) {
 		d.Errorf("seed %d, after %s:\n want %v\n got  %v", d.seed, d.last, want, got)
 	}
 }
 
-func pick[T any](d *driver, from []T) T { return from[d.rand.IntN(len(from))] }
+func pick[T any](d *memoryDrive, from []T) T { return from[d.rand.IntN(len(from))] }

@@ -1,6 +1,10 @@
 package task
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/fairq/fairq/task/driver"
+)
 
 // ready tells that a task can be taken that could not be before.
 func (q *memoryQueue) ready(priority int, kind string) {
@@ -22,16 +26,16 @@ func (q *memoryQueue) look() {
 
 // expired tells one of those who want to know that a task has expired.
 func (q *memoryQueue) expired(it *item) {
-	i := slices.IndexFunc(q.notifiers, (*Notifier).WantsExpired)
+	i := slices.IndexFunc(q.notifiers, (*notifier).WantsExpired)
 	if i >= 0 {
 		q.notifiers[i].Expired(q.record(it))
 	}
 }
 
 // record tells about a task.
-func (q *memoryQueue) record(it *item) (r Record) {
+func (q *memoryQueue) record(it *item) (r driver.Record) {
 	q.info(it, &r.Info)
-	r.Lease, r.Payload = Lease{it.id, it.lease, it}, it.payload
+	r.Lease, r.Payload = driver.Lease{ID: it.id, Number: it.lease}, it.payload
 	return r
 }
 

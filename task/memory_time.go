@@ -51,7 +51,7 @@ func (q *memoryQueue) announce() {
 	}
 }
 
-// Tick implements [Backend].
+// Tick implements driver.Backend.
 func (q *memoryQueue) Tick(context.Context) (time.Time, error) {
 	if _, err := q.enter(); err != nil {
 		return time.Time{}, err

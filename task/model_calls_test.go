@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/fairq/fairq/task/driver"
 )
 
 // This is what the model does at each call of a Backend.
@@ -30,7 +32,7 @@ func (m *model) take(now time.Time, consumer string, f Filter) *modelTask {
 	return t
 }
 
-func (m *model) settle(now time.Time, id ID, lease uint64, how Settlement) error {
+func (m *model) settle(now time.Time, id ID, lease uint64, how driver.Settlement) error {
 	t := m.find(id)
 	if t == nil || lease == 0 || t.lease != lease {
 		return ErrLeaseLost
@@ -85,16 +87,16 @@ func (m *model) buried() []*modelTask {
 	return b
 }
 
-func (m *model) change(now time.Time, id ID, what Change, reason *Error) error {
+func (m *model) change(now time.Time, id ID, what driver.Change, reason *Error) error {
 	t := m.find(id)
-	if t == nil || what == KickOne && t.State != Buried {
+	if t == nil || what == driver.KickOne && t.State != Buried {
 		return ErrNotFound
 	}
 	lease := t.lease
 	switch {
-	case what == KickOne:
+	case what == driver.KickOne:
 		m.kick(t, now)
-	case what == Delete:
+	case what == driver.Delete:
 		m.leave(t)
 		m.gone(t, EventDelete, now, lease, ErrDeleted)
 	case t.State == Buried:
@@ -177,10 +179,10 @@ func (m *model) heldBy(id string) []*modelTask {
 	return held
 }
 
-func (m *model) outcome(uniqueKey string) (Outcome, error) {
+func (m *model) outcome(uniqueKey string) (driver.Outcome, error) {
 	for _, t := range m.tasks {
 		if t.UniqueKey == uniqueKey {
-			o := Outcome{ID: t.ID, Done: t.State == Buried}
+			o := driver.Outcome{ID: t.ID, Done: t.State == Buried}
 			if o.Done {
 				o.Err = m.outcomeOf(t)
 			}
@@ -190,7 +192,7 @@ func (m *model) outcome(uniqueKey string) (Outcome, error) {
 	if o, ok := m.outcomes[uniqueKey]; ok {
 		return o.Outcome, nil
 	}
-	return Outcome{}, ErrNotFound
+	return driver.Outcome{}, ErrNotFound
 }
 
 func (m *model) numbers() Stats {

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // model is a queue of tasks as one would first write it: a slice of tasks that is searched and sorted for each call. It has
 // no heaps, no lists and no counters.
 type model struct {
-	s         Settings
+	s         driver.Settings
 	tasks     []*modelTask // in the order of their ids
 	bands     map[int]*modelBand
 	groups    map[string]*modelGroup
@@ -56,11 +57,11 @@ type modelEvent struct {
 type modelGroup struct{ started, cancelled, ended, joining bool }
 
 type modelOutcome struct {
-	Outcome
+	driver.Outcome
 	until time.Time
 }
 
-func newModel(s Settings) *model {
+func newModel(s driver.Settings) *model {
 	return &model{
 		s: s, bands: map[int]*modelBand{}, groups: map[string]*modelGroup{}, outcomes: map[string]modelOutcome{},
 		consumers: map[string]time.Time{}, keys: map[string]bool{}, backlog: map[string][]int{},
@@ -91,7 +92,7 @@ func (m *model) event(what EventType, t *modelTask, now time.Time, lease uint64)
 	m.events = append(m.events, modelEvent{what, t.ID, cmp.Or(t.State, t.was), lease, now.UnixNano()})
 }
 
-func (m *model) put(now time.Time, n *New, payload int) (id ID, victim ID, err error) {
+func (m *model) put(now time.Time, n *driver.New, payload int) (id ID, victim ID, err error) {
 	for _, t := range m.tasks {
 		if n.UniqueKey != "" && t.UniqueKey == n.UniqueKey {
 			return 0, 0, ErrDuplicate
@@ -162,7 +163,7 @@ func (t *modelTask) useUntil() {
 func (m *model) isWaiting(t *modelTask) bool { return t.State == Ready || t.State == Delayed }
 
 // heaviest returns the task that is evicted for n.
-func (m *model) heaviest(n *New) (victim *modelTask) {
+func (m *model) heaviest(n *driver.New) (victim *modelTask) {
 	if m.s.WhenFull == fairq.Reject {
 		return nil
 	}
@@ -243,7 +244,7 @@ func (m *model) gone(t *modelTask, why EventType, now time.Time, lease uint64, o
 	}
 	m.tasks = slices.DeleteFunc(m.tasks, func(o *modelTask) bool { return o == t })
 	if t.UniqueKey != "" {
-		m.outcomes[t.UniqueKey] = modelOutcome{Outcome{t.ID, true, outcome}, now.Add(m.s.Retention)}
+		m.outcomes[t.UniqueKey] = modelOutcome{driver.Outcome{ID: t.ID, Done: true, Err: outcome}, now.Add(m.s.Retention)}
 	}
 	m.endGroup(t.Group, now)
 }

@@ -14,14 +14,13 @@ import (
 	"time"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task/driver"
 )
 
-// Notifier is what a [Backend] tells a [Queue] by what happens. None of its methods waits for anything or runs code of the
-// user's, so they may be called with a lock held, as long as no call of a Backend needs that lock to return from a
-// Notifier. The order of calls is the order in which the Queue takes things to have happened.
-type Notifier struct {
+// notifier is the [driver.Notifier] of a [Queue].
+type notifier struct {
 	payload reflect.Type
-	backend Backend
+	backend driver.Backend
 	ctx     context.Context // done when end is set
 	cancel  context.CancelFunc
 
@@ -54,8 +53,8 @@ type Notifier struct {
 	running  sync.WaitGroup // that goroutine
 }
 
-func newNotifier(payload reflect.Type) *Notifier {
-	n := &Notifier{
+func newNotifier(payload reflect.Type) *notifier {
+	n := &notifier{
 		payload: payload, waits: map[ID][]chan error{}, contexts: map[uint64][]*leaseContext{}, readers: map[*reader]struct{}{},
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
@@ -63,8 +62,8 @@ func newNotifier(payload reflect.Type) *Notifier {
 	return n
 }
 
-// Ready says that one more task can be taken, of that priority and kind.
-func (n *Notifier) Ready(priority int, kind string) {
+// Ready implements [driver.Notifier].
+func (n *notifier) Ready(priority int, kind string) {
 	if n.takersWaiting.Load() > 0 || n.counting.Load() > 0 {
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -73,8 +72,8 @@ func (n *Notifier) Ready(priority int, kind string) {
 	}
 }
 
-// Look says that there may be any number of tasks that can be taken, and any room, that were not there before.
-func (n *Notifier) Look() {
+// Look implements [driver.Notifier].
+func (n *notifier) Look() {
 	if n.takersWaiting.Load() > 0 || n.counting.Load() > 0 || n.trying.Load() > 0 {
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -84,8 +83,8 @@ func (n *Notifier) Look() {
 	}
 }
 
-// Room says that a task of that key is gone.
-func (n *Notifier) Room(key string) {
+// Room implements [driver.Notifier].
+func (n *notifier) Room(key string) {
 	if n.trying.Load() > 0 {
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -93,9 +92,8 @@ func (n *Notifier) Room(key string) {
 	}
 }
 
-// Event says what happened to a task, for those who observe the queue. Lease must be set if one has ended by it. A Backend
-// may leave out what was done by other processes, but not the end of a lease that a consumer of this Queue held.
-func (n *Notifier) Event(e Event) {
+// Event implements [driver.Notifier].
+func (n *notifier) Event(e Event) {
 	if !n.Listens() {
 		return
 	}
@@ -113,12 +111,11 @@ func (n *Notifier) Event(e Event) {
 	}
 }
 
-// Listens tells whether Event does anything. If it does not, a Backend need not call it, nor find out what it would tell.
-func (n *Notifier) Listens() bool { return n.listening.Load() > 0 }
+// Listens implements [driver.Notifier].
+func (n *notifier) Listens() bool { return n.listening.Load() > 0 }
 
-// Waits tells whether somebody waits for something that another process might do: a Backend need not look for it otherwise.
-// Who begins to wait calls a method of the Backend after that is so.
-func (n *Notifier) Waits() bool {
+// Waits implements [driver.Notifier].
+func (n *notifier) Waits() bool {
 	if n.takersWaiting.Load() > 0 || n.puttersWaiting.Load() > 0 || n.counting.Load() > 0 || n.Listens() {
 		return true
 	}
@@ -127,15 +124,15 @@ func (n *Notifier) Waits() bool {
 	return len(n.waits) > 0
 }
 
-// Awaited returns the tasks whose end somebody waits for, nil if there are none.
-func (n *Notifier) Awaited() []ID {
+// Awaited implements [driver.Notifier].
+func (n *notifier) Awaited() []ID {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Collect(maps.Keys(n.waits))
 }
 
-// Ended says how a task with a unique key ended; see Outcome.
-func (n *Notifier) Ended(id ID, err error) {
+// Ended implements [driver.Notifier].
+func (n *notifier) Ended(id ID, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, c := range n.waits[id] {
@@ -144,11 +141,11 @@ func (n *Notifier) Ended(id ID, err error) {
 	delete(n.waits, id)
 }
 
-// Dropped says that the queue was dropped.
-func (n *Notifier) Dropped() { n.stop(ErrDropped) }
+// Dropped implements [driver.Notifier].
+func (n *notifier) Dropped() { n.stop(ErrDropped) }
 
-// Due says that Backend.Tick must be called at that time, if not sooner.
-func (n *Notifier) Due(at time.Time) {
+// Due implements [driver.Notifier].
+func (n *notifier) Due(at time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.end != nil || !n.due.IsZero() && !at.Before(n.due) {
@@ -159,7 +156,7 @@ func (n *Notifier) Due(at time.Time) {
 }
 
 // start says which backend it is that tells, and whether it is quick. It may have told something before.
-func (n *Notifier) start(b Backend, quick bool) {
+func (n *notifier) start(b driver.Backend, quick bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.backend, n.takers.single = b, quick
@@ -167,7 +164,7 @@ func (n *Notifier) start(b Backend, quick bool) {
 }
 
 // tickLocked sees to it that Tick is called when it is due.
-func (n *Notifier) tickLocked() {
+func (n *notifier) tickLocked() {
 	switch {
 	case n.backend == nil || n.due.IsZero():
 	case n.timer == nil:
@@ -186,7 +183,7 @@ func (n *Notifier) tickLocked() {
 const retryTick = time.Second
 
 // tick calls Backend.Tick when it is due. It runs as long as that will be needed.
-func (n *Notifier) tick(wake <-chan struct{}) {
+func (n *notifier) tick(wake <-chan struct{}) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for n.ctx.Err() == nil {
@@ -226,7 +223,7 @@ func (n *Notifier) tick(wake <-chan struct{}) {
 }
 
 // stop ends the use of the queue, and wakes all who wait.
-func (n *Notifier) stop(why error) {
+func (n *notifier) stop(why error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.end != nil {
@@ -249,7 +246,7 @@ func (n *Notifier) stop(why error) {
 }
 
 // over returns why the queue cannot be used any more, nil if it can.
-func (n *Notifier) over() error {
+func (n *notifier) over() error {
 	if !n.isOver.Load() {
 		return nil
 	}
@@ -260,7 +257,7 @@ func (n *Notifier) over() error {
 
 // admit returns an error if a task cannot be put because the queue is over, or others are about to try whether there is room
 // for them.
-func (n *Notifier) admit(policy fairq.WhenFull) error {
+func (n *notifier) admit(policy fairq.WhenFull) error {
 	if n.trying.Load() > 0 && policy == fairq.Reject {
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -274,7 +271,7 @@ func (n *Notifier) admit(policy fairq.WhenFull) error {
 }
 
 // wait waits until the task with a unique key ends.
-func (n *Notifier) wait(ctx context.Context, uniqueKey string) error {
+func (n *notifier) wait(ctx context.Context, uniqueKey string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -331,7 +328,7 @@ var errTaskDeleted = fmt.Errorf("%w: %w", ErrLeaseLost, ErrDeleted)
 type leaseContext struct{ end context.CancelCauseFunc }
 
 // context returns a context that ends with a lease, and a function that gives it up.
-func (n *Notifier) context(parent context.Context, lease Lease) (context.Context, context.CancelFunc) {
+func (n *notifier) context(parent context.Context, lease driver.Lease) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	c := &leaseContext{cancel}
 	n.mu.Lock()
@@ -359,7 +356,7 @@ func (n *Notifier) context(parent context.Context, lease Lease) (context.Context
 
 // endContextsLocked ends all contexts of a lease. It does so in other goroutines, for it may call methods of the parents, which
 // are the user's.
-func (n *Notifier) endContextsLocked(lease uint64, cause error) {
+func (n *notifier) endContextsLocked(lease uint64, cause error) {
 	for _, c := range n.contexts[lease] {
 		go c.end(cause)
 		n.listening.Add(-1)
@@ -367,7 +364,7 @@ func (n *Notifier) endContextsLocked(lease uint64, cause error) {
 	delete(n.contexts, lease)
 }
 
-func (n *Notifier) dropContextLocked(lease uint64, c *leaseContext) {
+func (n *notifier) dropContextLocked(lease uint64, c *leaseContext) {
 	all := n.contexts[lease]
 	i := slices.Index(all, c)
 	if i < 0 {

@@ -5,28 +5,14 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // Forever is a time that is never over: it overrides a default with none.
 const Forever time.Duration = math.MaxInt64
-
-const (
-	// MaxPriority is the least urgent priority.
-	MaxPriority = 1<<15 - 1
-
-	// MaxDuration is the longest delay, time to live and time to run: a hundred years.
-	MaxDuration = 100 * 365 * 24 * time.Hour
-
-	// MaxBatch is how many tasks TakeBatch takes at most.
-	MaxBatch = 1000
-
-	// MaxName is the length in bytes of a queue's name and of a task's key, kind, unique key and group.
-	MaxName = 1 << 10
-)
 
 // Options say how a queue behaves. All that have it open at the same time must agree on the fields that are marked as the
 // queue's.
@@ -135,54 +121,14 @@ type PutOptions struct {
 	Role  Role
 }
 
-// Role is what a task is in its group.
-type Role uint8
-
-var roleNames = [...]string{Member: "Member", AtEnd: "AtEnd", AtAbort: "AtAbort"}
-
-// String returns the role's name.
-func (r Role) String() string {
-	if int(r) < len(roleNames) {
-		return roleNames[r]
-	}
-	return "Role(" + strconv.Itoa(int(r)) + ")"
-}
-
-// The roles.
-const (
-	Member  Role = iota // it is ready when the group is started
-	AtEnd               // it is ready when the group was started and all members are gone
-	AtAbort             // it is ready when the group was cancelled and no member is running any more
-)
-
-// Filter says which tasks a consumer takes. The zero Filter passes all.
-type Filter struct {
-	MaxPriority *int     // none less urgent than this; nil means all, new(-1) none
-	Kinds       []string // only of these kinds; nil means all
-}
-
-// accepts tells whether a filter that was set passes a task.
-func (f *Filter) accepts(priority int, kind string) bool {
-	return (f.MaxPriority == nil || priority <= *f.MaxPriority) && f.wants(kind)
-}
-
-// wants tells whether a filter that was set passes a kind.
-func (f *Filter) wants(kind string) bool {
-	if f.Kinds == nil {
-		return true
-	}
-	_, ok := slices.BinarySearch(f.Kinds, kind)
-	return ok
-}
-
 // setFilter is a filter as it is set for a consumer.
 type setFilter struct {
 	Filter
 	id string // equal for equal filters
 }
 
-// set returns a copy that shares nothing. Its kinds are in order, each once.
-func (f *Filter) set() *setFilter {
+// set returns a copy of a filter that shares nothing. Its kinds are in order, each once.
+func set(f *Filter) *setFilter {
 	s := &setFilter{Filter: Filter{Kinds: slices.Clone(f.Kinds)}}
 	slices.Sort(s.Kinds)
 	s.Kinds = slices.Compact(s.Kinds)
@@ -218,7 +164,7 @@ func (o *Options[V]) complete() error {
 		value int
 	}{{"Capacity", o.Capacity}, {"KeyCapacity", o.KeyCapacity}, {"MaxInFlightPerKey", o.MaxInFlightPerKey}, {"MaxAttempts", o.MaxAttempts}} {
 		if f.value < 0 || f.value > fairq.MaxLen {
-			return &FieldError{"Options." + f.name, f.value, fmt.Sprintf("0 to %d", fairq.MaxLen)}
+			return invalid("Options."+f.name, f.value, fmt.Sprintf("0 to %d", fairq.MaxLen))
 		}
 	}
 	for _, f := range []struct {
@@ -226,7 +172,7 @@ func (o *Options[V]) complete() error {
 		value time.Duration
 	}{{"Retention", o.Retention}, {"Grace", o.Grace}} {
 		if f.value < 0 || f.value > MaxDuration {
-			return &FieldError{"Options." + f.name, f.value, "0 to " + MaxDuration.String()}
+			return invalid("Options."+f.name, f.value, "0 to "+MaxDuration.String())
 		}
 	}
 	var err error
@@ -238,15 +184,15 @@ func (o *Options[V]) complete() error {
 	}
 	switch {
 	case o.WhenFull < 0 || o.WhenFull > fairq.EvictOldest || o.WhenFull == fairq.RejectOverShare:
-		return &FieldError{"Options.WhenFull", o.WhenFull, "fairq.Reject, fairq.EvictHeaviest or fairq.EvictOldest"}
+		return invalid("Options.WhenFull", o.WhenFull, "fairq.Reject, fairq.EvictHeaviest or fairq.EvictOldest")
 	case o.Newcomers < 0 || o.Newcomers > fairq.ThisRound:
-		return &FieldError{"Options.Newcomers", o.Newcomers, "fairq.NextRound or fairq.ThisRound"}
+		return invalid("Options.Newcomers", o.Newcomers, "fairq.NextRound or fairq.ThisRound")
 	case o.WhenFull != fairq.Reject && o.Capacity == 0:
-		return &FieldError{"Options.Capacity", 0, "set unless WhenFull is Reject, for a queue without limit is never full"}
+		return invalid("Options.Capacity", 0, "set unless WhenFull is Reject, for a queue without limit is never full")
 	case o.WhenFull != fairq.Reject && o.OnEvict == nil:
-		return &FieldError{"Options.OnEvict", nil, "set unless WhenFull is Reject, or tasks would be lost in silence"}
+		return invalid("Options.OnEvict", nil, "set unless WhenFull is Reject, or tasks would be lost in silence")
 	case o.WhenFull == fairq.Reject && o.OnEvict != nil:
-		return &FieldError{"Options.OnEvict", "set", "nil with WhenFull Reject, for nothing is ever evicted"}
+		return invalid("Options.OnEvict", "set", "nil with WhenFull Reject, for nothing is ever evicted")
 	}
 	if o.Capacity == 0 {
 		o.Capacity = fairq.MaxLen
@@ -269,8 +215,8 @@ func (o *Options[V]) complete() error {
 	return nil
 }
 
-func (o *Options[V]) settings() Settings {
-	return Settings{
+func (o *Options[V]) settings() driver.Settings {
+	return driver.Settings{
 		Capacity:          o.Capacity,
 		KeyCapacity:       o.KeyCapacity,
 		CountOnlyWaiting:  o.CountOnlyWaiting,
@@ -285,19 +231,19 @@ func (o *Options[V]) settings() Settings {
 }
 
 // fill checks the options of a task and makes of them all of a New but its payload.
-func (o *Options[V]) fill(n *New, key string, p *PutOptions) (err error) {
-	*n = New{
+func (o *Options[V]) fill(n *driver.New, key string, p *PutOptions) (err error) {
+	*n = driver.New{
 		Key: key, Weight: 1, Priority: p.Priority, Kind: p.Kind, UniqueKey: p.UniqueKey, Group: p.Group, Role: p.Role,
 		Delay: p.Delay, Deadline: p.Deadline, MaxAttempts: p.MaxAttempts,
 	}
 	if p.Priority < 0 || p.Priority > MaxPriority {
-		return &FieldError{"PutOptions.Priority", p.Priority, fmt.Sprintf("0 to %d", MaxPriority)}
+		return invalid("PutOptions.Priority", p.Priority, fmt.Sprintf("0 to %d", MaxPriority))
 	}
 	if err := checkDelay("PutOptions.Delay", p.Delay); err != nil {
 		return err
 	}
 	if !p.Deadline.Before(noDeadline) {
-		return &FieldError{"PutOptions.Deadline", p.Deadline, "before the year 10,000, or the zero Time for none"}
+		return invalid("PutOptions.Deadline", p.Deadline, "before the year 10,000, or the zero Time for none")
 	}
 	if n.TTL, err = limit("PutOptions.TTL", p.TTL, o.TTL); err != nil {
 		return err
@@ -307,7 +253,7 @@ func (o *Options[V]) fill(n *New, key string, p *PutOptions) (err error) {
 	}
 	switch {
 	case p.MaxAttempts > fairq.MaxLen:
-		return &FieldError{"PutOptions.MaxAttempts", p.MaxAttempts, fmt.Sprintf("%d at most", fairq.MaxLen)}
+		return invalid("PutOptions.MaxAttempts", p.MaxAttempts, fmt.Sprintf("%d at most", fairq.MaxLen))
 	case p.MaxAttempts < 0:
 		n.MaxAttempts = 0
 	case p.MaxAttempts == 0:
@@ -324,9 +270,9 @@ func (o *Options[V]) fill(n *New, key string, p *PutOptions) (err error) {
 	}
 	switch {
 	case p.Role > AtAbort:
-		return &FieldError{"PutOptions.Role", p.Role, "Member, AtEnd or AtAbort"}
+		return invalid("PutOptions.Role", p.Role, "Member, AtEnd or AtAbort")
 	case p.Role != Member && p.Group == "":
-		return &FieldError{"PutOptions.Role", p.Role, "Member if there is no PutOptions.Group"}
+		return invalid("PutOptions.Role", p.Role, "Member if there is no PutOptions.Group")
 	}
 	if o.Weight != nil {
 		if err := guard("Options.Weight", func() { n.Weight = o.Weight(key) }); err != nil {
@@ -350,21 +296,21 @@ func limit(field string, d, unset time.Duration) (time.Duration, error) {
 	case d == 0:
 		return unset, nil
 	case d < 0 || d > MaxDuration:
-		return 0, &FieldError{field, d, "0 to " + MaxDuration.String() + ", or Forever"}
+		return 0, invalid(field, d, "0 to "+MaxDuration.String()+", or Forever")
 	}
 	return d, nil
 }
 
 func checkDelay(field string, d time.Duration) error {
 	if d < 0 || d > MaxDuration {
-		return &FieldError{field, d, "0 to " + MaxDuration.String()}
+		return invalid(field, d, "0 to "+MaxDuration.String())
 	}
 	return nil
 }
 
 func checkName(field, name string) error {
 	if len(name) > MaxName {
-		return &FieldError{field, fmt.Sprintf("%.20s...", name), fmt.Sprintf("%d bytes at most; it has %d", MaxName, len(name))}
+		return invalid(field, fmt.Sprintf("%.20s...", name), fmt.Sprintf("%d bytes at most; it has %d", MaxName, len(name)))
 	}
 	return nil
 }

@@ -1,5 +1,7 @@
 package task
 
+import "github.com/fairq/fairq/task/driver"
+
 // outcomes remembers how tasks with unique keys ended, for a while.
 type outcomes struct {
 	by          map[string]*ending
@@ -30,11 +32,11 @@ func (o *outcomes) add(uniqueKey string, id ID, err error, until int64) {
 	o.by[uniqueKey] = e
 }
 
-func (o *outcomes) get(uniqueKey string, now int64) (Outcome, bool) {
+func (o *outcomes) get(uniqueKey string, now int64) (driver.Outcome, bool) {
 	if e := o.by[uniqueKey]; e != nil && e.until > now {
-		return Outcome{ID: e.id, Done: true, Err: e.err}, true
+		return driver.Outcome{ID: e.id, Done: true, Err: e.err}, true
 	}
-	return Outcome{}, false
+	return driver.Outcome{}, false
 }
 
 func (o *outcomes) forget(uniqueKey string) {

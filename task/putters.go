@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // putters are those who wait for room, in rounds by key. One whose key has as many tasks as it may is barred until a task of the
@@ -22,9 +23,9 @@ type putter struct {
 	wake   chan struct{}
 
 	// Of one that waits for a Memory, which puts the task and says what came of it:
-	task   *New
+	task   *driver.New
 	id     ID
-	victim *Record
+	victim *driver.Record
 	err    error
 	next   *putter // that was let in at the same time
 }
@@ -135,7 +136,7 @@ func (p *triers) tried(w *putter, err error) (done bool) {
 }
 
 // waitsForRoom counts one more who waits for room, or one less.
-func (n *Notifier) waitsForRoom(more int32) {
+func (n *notifier) waitsForRoom(more int32) {
 	n.puttersWaiting.Add(more)
 	if more > 0 && n.counting.Load() > 0 {
 		n.mu.Lock()
@@ -145,7 +146,7 @@ func (n *Notifier) waitsForRoom(more int32) {
 }
 
 // put calls try until there is room, and in between waits until there may be.
-func (n *Notifier) put(ctx context.Context, key string, try func() error) error {
+func (n *notifier) put(ctx context.Context, key string, try func() error) error {
 	done := ctx.Done()
 	n.trying.Add(1)
 	defer n.trying.Add(-1)

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // Queue is a queue of tasks with payloads of one type. [Open] makes one. All methods may be called at any time by any
@@ -20,8 +21,8 @@ import (
 type Queue[V any] struct {
 	name     string
 	options  Options[V]
-	backend  Backend
-	notifier *Notifier
+	backend  driver.Backend
+	notifier *notifier
 	memory   *memoryBackend // the backend if it is one: then payloads are not encoded, and some calls take a shorter way
 	self     *Consumer[V]   // of Take and TakeBatch
 
@@ -35,10 +36,10 @@ type Queue[V any] struct {
 // Open opens the queue of that name in a store, and makes it if there is none. nil options are the defaults.
 func Open[V any](ctx context.Context, store Store, name string, options *Options[V]) (*Queue[V], error) {
 	if m, ok := store.(*Memory); store == nil || ok && m == nil {
-		return nil, &FieldError{"Open: the store", nil, "a Store, such as new(task.Memory)"}
+		return nil, invalid("Open: the store", nil, "a Store, such as new(task.Memory)")
 	}
 	if name == "" {
-		return nil, &FieldError{"Open: the name", name, "not empty"}
+		return nil, invalid("Open: the name", name, "not empty")
 	}
 	if err := checkName("Open: the name", name); err != nil {
 		return nil, err
@@ -68,7 +69,7 @@ func Open[V any](ctx context.Context, store Store, name string, options *Options
 // see also [ErrInvalid], [ErrDuplicate], [ErrGroupCancelled], [ErrWeight] and [ErrPanic]. If it returns an error
 // there is no new task, and the id is 0; only if OnEvict panicked there is one, with its id.
 func (q *Queue[V]) Put(ctx context.Context, key string, payload V, options PutOptions) (ID, error) {
-	var n New
+	var n driver.New
 	if err := q.fill(&n, key, payload, &options); err != nil {
 		return 0, err
 	}
@@ -88,7 +89,7 @@ type Batch[V any] struct {
 // PutBatch puts tasks one after the other, in one transaction, until one is refused. It returns the ids of those that were
 // put, and if these are not all, the error that Put would have returned for the next.
 func (q *Queue[V]) PutBatch(ctx context.Context, tasks []Batch[V]) ([]ID, error) {
-	news, ids := make([]New, len(tasks)), make([]ID, len(tasks))
+	news, ids := make([]driver.New, len(tasks)), make([]ID, len(tasks))
 	var invalid error
 	for i := range tasks {
 		if invalid = q.fill(&news[i], tasks[i].Key, tasks[i].Payload, &tasks[i].Options); invalid != nil {
@@ -114,7 +115,7 @@ func (q *Queue[V]) PutWait(ctx context.Context, key string, payload V, options P
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	var n New
+	var n driver.New
 	if err := q.fill(&n, key, payload, &options); err != nil {
 		return 0, err
 	}
@@ -138,7 +139,7 @@ func (q *Queue[V]) PutWait(ctx context.Context, key string, payload V, options P
 }
 
 // fill makes the New of a task.
-func (q *Queue[V]) fill(n *New, key string, payload V, options *PutOptions) error {
+func (q *Queue[V]) fill(n *driver.New, key string, payload V, options *PutOptions) error {
 	if err := q.options.fill(n, key, options); err != nil {
 		return err
 	}
@@ -158,7 +159,7 @@ func (q *Queue[V]) fill(n *New, key string, payload V, options *PutOptions) erro
 	return nil
 }
 
-func (q *Queue[V]) put(ctx context.Context, n *New) (ID, error) {
+func (q *Queue[V]) put(ctx context.Context, n *driver.New) (ID, error) {
 	if q.memory != nil {
 		q.notifier.putting.Add(1)
 		id, victim, err := q.memory.putOne(n)
@@ -166,12 +167,12 @@ func (q *Queue[V]) put(ctx context.Context, n *New) (ID, error) {
 		return id, cmp.Or(err, q.handOutOne(victim))
 	}
 	var id [1]ID
-	_, evicted, err := q.backend.Put(ctx, []New{*n}, id[:])
+	_, evicted, err := q.backend.Put(ctx, []driver.New{*n}, id[:])
 	return id[0], cmp.Or(err, q.handOut(evicted))
 }
 
 // handOut gives evicted tasks to OnEvict, the rest too if it panics at one, or ends the goroutine.
-func (q *Queue[V]) handOut(evicted []Record) (err error) {
+func (q *Queue[V]) handOut(evicted []driver.Record) (err error) {
 	if len(evicted) == 0 {
 		return nil
 	}
@@ -187,25 +188,25 @@ func (q *Queue[V]) handOut(evicted []Record) (err error) {
 	return guard("Options.OnEvict", func() { q.options.OnEvict(t) })
 }
 
-func (q *Queue[V]) handOutOne(evicted *Record) error {
+func (q *Queue[V]) handOutOne(evicted *driver.Record) error {
 	if evicted == nil {
 		return nil
 	}
-	return q.handOut([]Record{*evicted})
+	return q.handOut([]driver.Record{*evicted})
 }
 
 // expired gives a task that has expired to OnExpire.
-func (q *Queue[V]) expired(r *Record) {
+func (q *Queue[V]) expired(r *driver.Record) {
 	t, bad := q.task(r)
 	if bad != nil {
 		t.Err = newError(bad)
 	}
-	t.lease = Lease{}
+	t.lease = driver.Lease{}
 	q.options.OnExpire(t)
 }
 
 // task makes a Task of a record. If its payload cannot be decoded, it returns an error too.
-func (q *Queue[V]) task(r *Record) (*Task[V], error) {
+func (q *Queue[V]) task(r *driver.Record) (*Task[V], error) {
 	t := &Task[V]{Info: r.Info, lease: r.Lease, queue: q}
 	var err error
 	if q.memory != nil {
@@ -216,7 +217,7 @@ func (q *Queue[V]) task(r *Record) (*Task[V], error) {
 	return t, err
 }
 
-func (q *Queue[V]) decode(r *Record, payload *V) (err error) {
+func (q *Queue[V]) decode(r *driver.Record, payload *V) (err error) {
 	data, _ := r.Payload.([]byte)
 	panics := guard("Codec.Decode", func() { *payload, err = q.options.Codec.Decode(data) })
 	if panics != nil {
@@ -260,7 +261,7 @@ func (q *Queue[V]) Peek(ctx context.Context, id ID) (*Task[V], error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Lease = Lease{}
+	r.Lease = driver.Lease{}
 	return q.task(&r)
 }
 
@@ -271,10 +272,10 @@ func (q *Queue[V]) List(ctx context.Context, options ListOptions) ([]*Task[V], e
 		return nil, err
 	}
 	if options.Limit < 0 {
-		return nil, &FieldError{"ListOptions.Limit", options.Limit, "0 or more"}
+		return nil, invalid("ListOptions.Limit", options.Limit, "0 or more")
 	}
 	if options.State > Held {
-		return nil, &FieldError{"ListOptions.State", options.State, "a state, or 0 for all"}
+		return nil, invalid("ListOptions.State", options.State, "a state, or 0 for all")
 	}
 	if options.Limit == 0 {
 		options.Limit = 100
@@ -285,7 +286,7 @@ func (q *Queue[V]) List(ctx context.Context, options ListOptions) ([]*Task[V], e
 	}
 	tasks := make([]*Task[V], len(records))
 	for i := range records {
-		records[i].Lease = Lease{}
+		records[i].Lease = driver.Lease{}
 		t, err := q.task(&records[i])
 		if err != nil {
 			t.Err = newError(err)
@@ -302,14 +303,14 @@ func (q *Queue[V]) Kick(ctx context.Context, n int) (int, error) {
 		return 0, err
 	}
 	if n < 0 {
-		return 0, &FieldError{"Kick: the number", n, "0 or more"}
+		return 0, invalid("Kick: the number", n, "0 or more")
 	}
 	return q.backend.Kick(ctx, n)
 }
 
 // KickID makes one buried task ready. It returns [ErrNotFound] if there is no such task, or it is not buried.
 func (q *Queue[V]) KickID(ctx context.Context, id ID) error {
-	return q.change(ctx, id, KickOne, nil)
+	return q.change(ctx, id, driver.KickOne, nil)
 }
 
 // Bury buries a task, in whatever state it is. A lease on it is lost. It returns [ErrNotFound] if there is none.
@@ -317,15 +318,15 @@ func (q *Queue[V]) Bury(ctx context.Context, id ID, reason error) error {
 	if reason == nil {
 		reason = errBuried
 	}
-	return q.change(ctx, id, BuryOne, newError(reason))
+	return q.change(ctx, id, driver.BuryOne, newError(reason))
 }
 
 // Delete removes a task, in whatever state it is. A lease on it is lost. It returns [ErrNotFound] if there is none.
 func (q *Queue[V]) Delete(ctx context.Context, id ID) error {
-	return q.change(ctx, id, Delete, nil)
+	return q.change(ctx, id, driver.Delete, nil)
 }
 
-func (q *Queue[V]) change(ctx context.Context, id ID, change Change, reason *Error) error {
+func (q *Queue[V]) change(ctx context.Context, id ID, change driver.Change, reason *Error) error {
 	if err := q.notifier.over(); err != nil {
 		return err
 	}
@@ -427,7 +428,7 @@ func (q *Queue[V]) KeyStats(ctx context.Context, n int) ([]KeyStat, error) {
 		return nil, err
 	}
 	if n < 0 {
-		return nil, &FieldError{"KeyStats: the number", n, "0 or more"}
+		return nil, invalid("KeyStats: the number", n, "0 or more")
 	}
 	return q.backend.KeyStats(ctx, n)
 }

@@ -118,7 +118,7 @@ func (b *band) has(f *Filter) bool {
 		return b.free > 0
 	}
 	for _, k := range b.kinds {
-		if k.free > 0 && f.wants(k.name) {
+		if k.free > 0 && f.PassesKind(k.name) {
 			return true
 		}
 	}
@@ -129,7 +129,7 @@ func (b *band) has(f *Filter) bool {
 func (b *band) firstOwed(f *Filter) *line {
 	var first *lane
 	for _, k := range b.kinds {
-		if len(k.owed) > 0 && (first == nil || k.owed[0].before(first)) && f.wants(k.name) {
+		if len(k.owed) > 0 && (first == nil || k.owed[0].before(first)) && f.PassesKind(k.name) {
 			first = k.owed[0]
 		}
 	}
@@ -244,7 +244,7 @@ func (l *line) older(i int, than *lane, f *Filter) *lane {
 	if i >= len(l.lanes) || l.lanes[i].len == 0 || than != nil && !l.lanes[i].before(byHead{than}) {
 		return than
 	}
-	if lane := l.lanes[i].lane; f.wants(lane.kind.name) {
+	if lane := l.lanes[i].lane; f.PassesKind(lane.kind.name) {
 		return lane
 	}
 	return l.older(2*i+2, l.older(2*i+1, than, f), f)

@@ -3,6 +3,8 @@ package task
 import (
 	"context"
 	"time"
+
+	"github.com/fairq/fairq/task/driver"
 )
 
 // Task is a task and, if it comes from Take, a lease: the proof that its consumer holds it. A lease ends with Ack, Release,
@@ -16,12 +18,12 @@ type Task[V any] struct {
 	Info
 	Payload V
 
-	lease Lease
+	lease driver.Lease
 	queue *Queue[V]
 }
 
 // Ack says that the task is done. It is gone then.
-func (t *Task[V]) Ack(ctx context.Context) error { return t.settle(ctx, Settlement{}) }
+func (t *Task[V]) Ack(ctx context.Context) error { return t.settle(ctx, driver.Settlement{}) }
 
 // Release hands the task back. Without a delay it keeps its turn: it is the first of its key, and among the first of all.
 // After a delay it queues up like new work, unless the queue is one with KeepPlace. If it was its last attempt, it is buried
@@ -30,7 +32,7 @@ func (t *Task[V]) Release(ctx context.Context, delay time.Duration) error {
 	if err := checkDelay("Release: the delay", delay); err != nil {
 		return err
 	}
-	return t.settle(ctx, Settlement{Release: true, Delay: delay})
+	return t.settle(ctx, driver.Settlement{Release: true, Delay: delay})
 }
 
 // Snooze is Release, but the attempt does not count, so the task is never buried by it: it is for work whose time has not
@@ -39,7 +41,7 @@ func (t *Task[V]) Snooze(ctx context.Context, delay time.Duration) error {
 	if err := checkDelay("Snooze: the delay", delay); err != nil {
 		return err
 	}
-	return t.settle(ctx, Settlement{Release: true, Uncounted: true, Delay: delay})
+	return t.settle(ctx, driver.Settlement{Release: true, Uncounted: true, Delay: delay})
 }
 
 // Fail is Release, and records why. If reason is, or wraps, an [*Error], its code is too, with the whole message.
@@ -47,7 +49,7 @@ func (t *Task[V]) Fail(ctx context.Context, reason error, delay time.Duration) e
 	if err := checkDelay("Fail: the delay", delay); err != nil {
 		return err
 	}
-	return t.settle(ctx, Settlement{Release: true, Delay: delay, Err: newError(reason)})
+	return t.settle(ctx, driver.Settlement{Release: true, Delay: delay, Err: newError(reason)})
 }
 
 // Bury puts the task aside, with the reason, until somebody kicks or deletes it. Who waits for its unique key is told the
@@ -56,7 +58,7 @@ func (t *Task[V]) Bury(ctx context.Context, reason error) error {
 	if reason == nil {
 		reason = errBuried
 	}
-	return t.settle(ctx, Settlement{Bury: true, Err: newError(reason)})
+	return t.settle(ctx, driver.Settlement{Bury: true, Err: newError(reason)})
 }
 
 // Discard says that the task has failed for good and is not to be kept: it is gone, as after Ack. Who waits for its unique key
@@ -65,7 +67,7 @@ func (t *Task[V]) Discard(ctx context.Context, reason error) error {
 	if reason == nil {
 		reason = errDiscarded
 	}
-	return t.settle(ctx, Settlement{Discard: true, Err: newError(reason)})
+	return t.settle(ctx, driver.Settlement{Discard: true, Err: newError(reason)})
 }
 
 var (
@@ -87,7 +89,7 @@ func (t *Task[V]) Touch(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	if t.Until = until; d > 0 && until.IsZero() {
-		return &FieldError{"Touch: the duration", d, "0 for a task without a time to run, whose lease does not run out"}
+		return invalid("Touch: the duration", d, "0 for a task without a time to run, whose lease does not run out")
 	}
 	return nil
 }
@@ -111,7 +113,7 @@ func (t *Task[V]) held() error {
 	return t.queue.notifier.over()
 }
 
-func (t *Task[V]) settle(ctx context.Context, how Settlement) error {
+func (t *Task[V]) settle(ctx context.Context, how driver.Settlement) error {
 	if err := t.held(); err != nil {
 		return err
 	}

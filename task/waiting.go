@@ -49,8 +49,8 @@ type taker struct {
 
 // consumerState is what waiting takers must know of their consumer.
 type consumerState struct {
-	filter atomic.Pointer[setFilter] // changed under Notifier.mu
-	end    atomic.Pointer[error]     // why it cannot be used any more, nil if it can; changed under Notifier.mu
+	filter atomic.Pointer[setFilter] // changed under notifier.mu
+	end    atomic.Pointer[error]     // why it cannot be used any more, nil if it can; changed under notifier.mu
 }
 
 // over returns why the consumer cannot be used any more, nil if it can.
@@ -66,7 +66,7 @@ func (t *takers) ready(priority int, kind string) {
 	t.changes++
 	var first *taker
 	for _, g := range t.groups {
-		if len(g.line) > 0 && g.filter.accepts(priority, kind) && (first == nil || g.line[0].arrived < first.arrived) {
+		if len(g.line) > 0 && g.filter.Passes(priority, kind) && (first == nil || g.line[0].arrived < first.arrived) {
 			first = g.line[0]
 		}
 	}
@@ -250,7 +250,7 @@ func (t *takers) expel(c *consumerState) {
 }
 
 // take calls try until it has found something, and in between waits until that may be so.
-func (n *Notifier) take(ctx context.Context, c *consumerState, try func(Filter) (found bool, err error)) error {
+func (n *notifier) take(ctx context.Context, c *consumerState, try func(Filter) (found bool, err error)) error {
 	done := ctx.Done()
 	n.takersWaiting.Add(1)
 	defer n.takersWaiting.Add(-1)
@@ -285,7 +285,7 @@ func (n *Notifier) take(ctx context.Context, c *consumerState, try func(Filter) 
 
 // sleepLocked waits, without the lock, until there is a signal or the queue is over, or returns the error of ctx when that is
 // done.
-func (n *Notifier) sleepLocked(ctx context.Context, done, wake <-chan struct{}) error {
+func (n *notifier) sleepLocked(ctx context.Context, done, wake <-chan struct{}) error {
 	n.mu.Unlock()
 	defer n.mu.Lock()
 	select {
@@ -298,7 +298,7 @@ func (n *Notifier) sleepLocked(ctx context.Context, done, wake <-chan struct{}) 
 }
 
 // unlocked calls f without the lock. If it panics, it calls broken with the lock, which it leaves locked in any case.
-func (n *Notifier) unlocked(f, broken func()) {
+func (n *notifier) unlocked(f, broken func()) {
 	n.mu.Unlock()
 	returned := false
 	defer func() {
@@ -311,7 +311,7 @@ func (n *Notifier) unlocked(f, broken func()) {
 	returned = true
 }
 
-func (n *Notifier) overLocked(c *consumerState) error {
+func (n *notifier) overLocked(c *consumerState) error {
 	if n.end == nil {
 		return c.over()
 	}

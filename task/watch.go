@@ -4,6 +4,8 @@ import (
 	"context"
 	"math"
 	"slices"
+
+	"github.com/fairq/fairq/task/driver"
 )
 
 // Watch takes tasks for those who run workers only while there is something to do: nobody has to wait in Take. If there is no
@@ -12,13 +14,13 @@ import (
 type Watch[V any] struct {
 	consumer *Consumer[V]
 	taker    taker // in line, or woken, if armed is true
-	armed    bool  // protected by Notifier.mu, as are the others
+	armed    bool  // protected by notifier.mu, as are the others
 	count    count
 }
 
 // count is the function of a Watch, to be called when some more tasks are ready or wait for room.
 type count struct {
-	notifier *Notifier
+	notifier *notifier
 	f        func()
 	left     int // 0 means that it is not armed
 }
@@ -49,7 +51,7 @@ func (w *Watch[V]) TakeBatch(ctx context.Context, n int) (tasks []*Task[V], arme
 	if err := checkBatch(n); err != nil {
 		return nil, false, err
 	}
-	records := make([]Record, n)
+	records := make([]driver.Record, n)
 	armed, err = w.take(ctx, func(f Filter) (bool, error) {
 		var err error
 		tasks, err = w.consumer.takeSome(ctx, f, records)
@@ -154,7 +156,7 @@ func (w *Watch[V]) disarmLocked(found bool) {
 }
 
 // countLocked says that some more tasks are ready or wait for room.
-func (n *Notifier) countLocked(more int) {
+func (n *notifier) countLocked(more int) {
 	for i := len(n.counts) - 1; i >= 0; i-- {
 		c := n.counts[i]
 		if c.left -= min(more, c.left); c.left == 0 {
@@ -165,13 +167,13 @@ func (n *Notifier) countLocked(more int) {
 }
 
 // tellCounts calls the functions of all that count.
-func (n *Notifier) tellCounts() {
+func (n *notifier) tellCounts() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.countLocked(math.MaxInt)
 }
 
-func (n *Notifier) forgetCountLocked(c *count) {
+func (n *notifier) forgetCountLocked(c *count) {
 	n.counts = slices.DeleteFunc(n.counts, func(other *count) bool { return other == c })
 	n.counting.Add(-1)
 }
@@ -189,7 +191,7 @@ func (c *count) callLocked() {
 	}
 }
 
-func (n *Notifier) takeCallsLocked() []func() {
+func (n *notifier) takeCallsLocked() []func() {
 	calls := n.calls
 	n.calls = nil
 	n.calling.Store(false)
@@ -197,7 +199,7 @@ func (n *Notifier) takeCallsLocked() []func() {
 }
 
 // finish calls the functions that are to be called. It is called after each Put that has counted itself in putting.
-func (n *Notifier) finish() {
+func (n *notifier) finish() {
 	n.putting.Add(-1)
 	if n.calling.Load() {
 		n.mu.Lock()

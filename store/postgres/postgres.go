@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairq/fairq/store/internal/rows"
 	"github.com/fairq/fairq/task"
+	taskdriver "github.com/fairq/fairq/task/driver"
 )
 
 // Options say how a Store keeps its tasks. The zero value is right for most.
@@ -111,13 +112,13 @@ func (o *Options) check() error {
 }
 
 // Open implements [task.Store].
-func (s *Store) Open(ctx context.Context, queue string, settings task.Settings, n *task.Notifier) (task.Backend, error) {
+func (s *Store) Open(ctx context.Context, queue string, settings taskdriver.Settings, n taskdriver.Notifier) (taskdriver.Backend, error) {
 	return s.rules.Open(ctx, queue, settings, n)
 }
 
 // History returns up to n tasks of a queue that are gone, in the order of their ids, those with greater ids than after: the
 // last one of the page before. It returns [task.ErrNotFound] if there is no such queue.
-func (s *Store) History(ctx context.Context, queue string, after task.ID, n int) ([]task.Ended, error) {
+func (s *Store) History(ctx context.Context, queue string, after task.ID, n int) ([]taskdriver.Ended, error) {
 	return s.rules.History(ctx, queue, after, n)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fairq/fairq/store/internal/rows"
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // Options say how a Store keeps its tasks. The zero value is right for most.
@@ -102,13 +103,13 @@ func (o *Options) check() error {
 }
 
 // Open implements [task.Store].
-func (s *Store) Open(ctx context.Context, queue string, settings task.Settings, n *task.Notifier) (task.Backend, error) {
+func (s *Store) Open(ctx context.Context, queue string, settings driver.Settings, n driver.Notifier) (driver.Backend, error) {
 	return s.rules.Open(ctx, queue, settings, n)
 }
 
 // History returns up to n tasks of a queue that are gone, in the order of their ids, those with greater ids than after: the
 // last one of the page before; none if Options.History is 0. It returns [task.ErrNotFound] if there is no such queue.
-func (s *Store) History(ctx context.Context, queue string, after task.ID, n int) ([]task.Ended, error) {
+func (s *Store) History(ctx context.Context, queue string, after task.ID, n int) ([]driver.Ended, error) {
 	return s.rules.History(ctx, queue, after, n)
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // watched is a Store whose calls of Tick are counted: they are all that an open queue costs if nothing is done with it. A Memory
@@ -15,13 +16,13 @@ type watched struct {
 	ticks *ticks
 }
 
-func (w watched) Open(ctx context.Context, name string, s task.Settings, n *task.Notifier) (task.Backend, error) {
+func (w watched) Open(ctx context.Context, name string, s driver.Settings, n driver.Notifier) (driver.Backend, error) {
 	b, err := w.Store.Open(ctx, name, s, n)
 	return watchedBackend{b, w.ticks}, err
 }
 
 type watchedBackend struct {
-	task.Backend
+	driver.Backend
 	ticks *ticks
 }
 

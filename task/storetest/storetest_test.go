@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // TestQuotes checks that what cases say must be true is said by package task.
@@ -23,8 +24,12 @@ func TestQuotes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	more, err := filepath.Glob("../driver/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
 	var docs strings.Builder
-	for _, name := range files {
+	for _, name := range append(files, more...) {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
@@ -71,11 +76,11 @@ type disk struct {
 }
 
 type diskQueue struct {
-	task.Backend
+	driver.Backend
 	disk      *disk
-	notifier  *task.Notifier
+	notifier  driver.Notifier
 	grace     time.Duration
-	consumers map[task.Handle]bool
+	consumers map[driver.Handle]bool
 }
 
 func (d *disk) Reopen(*testing.T) task.Store { return &disk{memory: d.memory} }
@@ -86,13 +91,13 @@ func (d *disk) Kill(*testing.T) {
 	d.killed = true
 }
 
-func (d *disk) Open(ctx context.Context, name string, s task.Settings, n *task.Notifier) (task.Backend, error) {
+func (d *disk) Open(ctx context.Context, name string, s driver.Settings, n driver.Notifier) (driver.Backend, error) {
 	b, err := d.memory.Open(ctx, name, s, n)
-	return &diskQueue{b, d, n, s.Grace, map[task.Handle]bool{}}, err
+	return &diskQueue{b, d, n, s.Grace, map[driver.Handle]bool{}}, err
 }
 
 // lives tells that a consumer lives, or does not any more.
-func (q *diskQueue) lives(h task.Handle, lives bool) error {
+func (q *diskQueue) lives(h driver.Handle, lives bool) error {
 	q.disk.mu.Lock()
 	defer q.disk.mu.Unlock()
 	if q.disk.killed {
@@ -107,24 +112,24 @@ func (q *diskQueue) lives(h task.Handle, lives bool) error {
 	return nil
 }
 
-func (q *diskQueue) Take(ctx context.Context, h task.Handle, f task.Filter, into []task.Record) (int, error) {
+func (q *diskQueue) Take(ctx context.Context, h driver.Handle, f task.Filter, into []driver.Record) (int, error) {
 	if err := q.lives(h, true); err != nil {
 		return 0, err
 	}
 	return q.Backend.Take(ctx, h, f, into)
 }
 
-func (q *diskQueue) Leave(ctx context.Context, h task.Handle, after time.Duration) error {
+func (q *diskQueue) Leave(ctx context.Context, h driver.Handle, after time.Duration) error {
 	if err := q.lives(h, false); err != nil {
 		return err
 	}
 	return q.Backend.Leave(ctx, h, after)
 }
 
-func (q *diskQueue) Rejoin(ctx context.Context, id string) (epoch uint64, held []task.Record, err error) {
+func (q *diskQueue) Rejoin(ctx context.Context, id string) (epoch uint64, held []driver.Record, err error) {
 	epoch, held, err = q.Backend.Rejoin(ctx, id)
 	if err == nil {
-		err = q.lives(task.Handle{ID: id, Epoch: epoch}, true)
+		err = q.lives(driver.Handle{ID: id, Epoch: epoch}, true)
 	}
 	return epoch, held, err
 }

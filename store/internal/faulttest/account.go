@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // certainty is whether something has happened.
@@ -35,7 +36,7 @@ type fate struct {
 	settled map[string]int // how often that was begun, by Op
 	over    string         // it is gone, by this Op
 	overAt  int            // the line
-	ended   *task.Ended
+	ended   *driver.Ended
 }
 
 // holder is who has taken a task last.

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // end compares the journal with the tasks that are gone, which must be all by now.
-func (a *account) end(gone map[string][]task.Ended) {
+func (a *account) end(gone map[string][]driver.Ended) {
 	for queue, list := range gone {
-		last := map[string]*task.Ended{}
+		last := map[string]*driver.Ended{}
 		for i := range list {
 			e := &list[i]
 			var name string

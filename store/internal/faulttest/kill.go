@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // killed are the queues of Kill.
@@ -99,8 +100,8 @@ func bystanders(t *testing.T, s Store, journal *Journal) (stop func()) {
 }
 
 // drain works until nothing is left in some queues, and returns all that has ever been in them.
-func drain(t *testing.T, s Store, journal *Journal, names ...string) map[string][]task.Ended {
-	gone := map[string][]task.Ended{}
+func drain(t *testing.T, s Store, journal *Journal, names ...string) map[string][]driver.Ended {
+	gone := map[string][]driver.Ended{}
 	for _, name := range names {
 		q, err := openQueue(context.Background(), s, name)
 		require.NoError(t, err)
@@ -153,7 +154,7 @@ func (l *load) drainSome(t *testing.T) int {
 	return stats.Len()
 }
 
-func (l *load) gone(t *testing.T) (all []task.Ended) {
+func (l *load) gone(t *testing.T) (all []driver.Ended) {
 	for after := task.ID(0); ; {
 		page, err := l.Store.History(l.Stop, l.name, after, 1000)
 		require.NoError(t, err)
@@ -169,8 +170,8 @@ func (l *load) gone(t *testing.T) (all []task.Ended) {
 }
 
 // outcomes asks for the outcome of the last task of each unique key.
-func (l *load) outcomes(t *testing.T, gone []task.Ended) {
-	last := map[string]task.Ended{}
+func (l *load) outcomes(t *testing.T, gone []driver.Ended) {
+	last := map[string]driver.Ended{}
 	for _, e := range gone {
 		if e.UniqueKey != "" {
 			last[e.UniqueKey] = e

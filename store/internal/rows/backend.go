@@ -9,17 +9,18 @@ import (
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // backend is a queue as opened by one task.Queue.
 type backend struct {
 	*queue
-	notifier *task.Notifier
-	wanted   task.Settings // that it was opened with
-	opener   string        // the name of the consumer that stands for it
+	notifier driver.Notifier
+	wanted   driver.Settings // that it was opened with
+	opener   string          // the name of the consumer that stands for it
 }
 
-func (b *backend) handle() task.Handle { return task.Handle{ID: b.opener} }
+func (b *backend) handle() driver.Handle { return driver.Handle{ID: b.opener} }
 
 // call runs c: in the caller's transaction if ctx carries one, else in one that is shared with others.
 func (b *backend) call(ctx context.Context, name string, c call) error {
@@ -34,11 +35,11 @@ func (b *backend) call(ctx context.Context, name string, c call) error {
 	return b.committer.do(ctx, &c)
 }
 
-// Put implements [task.Backend].
-func (b *backend) Put(ctx context.Context, tasks []task.New, ids []task.ID) (n int, evicted []task.Record, err error) {
+// Put implements [driver.Backend].
+func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []task.ID) (n int, evicted []driver.Record, err error) {
 	err = b.call(ctx, "Put", call{
 		rank: third, joins: true,
-		alone: slices.ContainsFunc(tasks, func(t task.New) bool { return t.Group != "" }),
+		alone: slices.ContainsFunc(tasks, func(t driver.New) bool { return t.Group != "" }),
 		plan: func(q *queue, p *Plan) {
 			p.Numbers += len(tasks)
 			p.Tasks = p.Tasks || q.settings.Capacity < fairq.MaxLen
@@ -89,8 +90,8 @@ func said(err error) bool {
 		errors.Is(err, task.ErrInvalid)
 }
 
-// Take implements [task.Backend].
-func (b *backend) Take(ctx context.Context, consumer task.Handle, filter task.Filter, into []task.Record) (n int, err error) {
+// Take implements [driver.Backend].
+func (b *backend) Take(ctx context.Context, consumer driver.Handle, filter task.Filter, into []driver.Record) (n int, err error) {
 	wanted := filterOf(&filter)
 	err = b.call(ctx, "Take", call{
 		rank: second,
@@ -135,8 +136,8 @@ func (u *unit) poll() {
 	u.later(u.q.pollSoon)
 }
 
-// Settle implements [task.Backend].
-func (b *backend) Settle(ctx context.Context, lease task.Lease, how task.Settlement) error {
+// Settle implements [driver.Backend].
+func (b *backend) Settle(ctx context.Context, lease driver.Lease, how driver.Settlement) error {
 	return b.call(ctx, settling(&how), call{
 		joins: true,
 		plan:  func(_ *queue, p *Plan) { p.Get = append(p.Get, uint64(lease.ID)) },
@@ -145,7 +146,7 @@ func (b *backend) Settle(ctx context.Context, lease task.Lease, how task.Settlem
 }
 
 // settling returns what those who settle a task so call it.
-func settling(how *task.Settlement) string {
+func settling(how *driver.Settlement) string {
 	switch {
 	case how.Bury:
 		return "Bury"
@@ -161,8 +162,8 @@ func settling(how *task.Settlement) string {
 	return "Ack"
 }
 
-// Touch implements [task.Backend].
-func (b *backend) Touch(ctx context.Context, lease task.Lease, d time.Duration) (until time.Time, err error) {
+// Touch implements [driver.Backend].
+func (b *backend) Touch(ctx context.Context, lease driver.Lease, d time.Duration) (until time.Time, err error) {
 	err = b.call(ctx, "Touch", call{
 		joins: true,
 		plan:  func(_ *queue, p *Plan) { p.Get = append(p.Get, uint64(lease.ID)) },
@@ -187,13 +188,13 @@ func (b *backend) Touch(ctx context.Context, lease task.Lease, d time.Duration) 
 	return until, err
 }
 
-// Leave implements [task.Backend].
-func (b *backend) Leave(ctx context.Context, consumer task.Handle, after time.Duration) error {
+// Leave implements [driver.Backend].
+func (b *backend) Leave(ctx context.Context, consumer driver.Handle, after time.Duration) error {
 	return b.call(ctx, "Leave", call{run: func(u *unit) error { return u.leaveConsumer(consumer, after) }})
 }
 
-// Rejoin implements [task.Backend].
-func (b *backend) Rejoin(ctx context.Context, consumer string) (epoch uint64, held []task.Record, err error) {
+// Rejoin implements [driver.Backend].
+func (b *backend) Rejoin(ctx context.Context, consumer string) (epoch uint64, held []driver.Record, err error) {
 	err = b.call(ctx, "ResumeConsumer", call{run: func(u *unit) (err error) {
 		epoch, held, err = u.rejoin(consumer)
 		return err
@@ -201,8 +202,8 @@ func (b *backend) Rejoin(ctx context.Context, consumer string) (epoch uint64, he
 	return epoch, held, err
 }
 
-// Peek implements [task.Backend].
-func (b *backend) Peek(ctx context.Context, id task.ID) (record task.Record, err error) {
+// Peek implements [driver.Backend].
+func (b *backend) Peek(ctx context.Context, id task.ID) (record driver.Record, err error) {
 	err = b.call(ctx, "Peek", call{joins: true, run: func(u *unit) error {
 		r := u.peek(uint64(id))
 		if r == nil {
@@ -214,8 +215,8 @@ func (b *backend) Peek(ctx context.Context, id task.ID) (record task.Record, err
 	return record, err
 }
 
-// List implements [task.Backend].
-func (b *backend) List(ctx context.Context, o task.ListOptions) (records []task.Record, err error) {
+// List implements [driver.Backend].
+func (b *backend) List(ctx context.Context, o task.ListOptions) (records []driver.Record, err error) {
 	err = b.call(ctx, "List", call{joins: true, run: func(u *unit) error {
 		records = nil
 		for _, r := range must(u.v.List(o)) {
@@ -226,7 +227,7 @@ func (b *backend) List(ctx context.Context, o task.ListOptions) (records []task.
 	return records, err
 }
 
-// Kick implements [task.Backend].
+// Kick implements [driver.Backend].
 func (b *backend) Kick(ctx context.Context, n int) (kicked int, err error) {
 	err = b.call(ctx, "Kick", call{joins: true, run: func(u *unit) error {
 		for kicked = 0; kicked < n; {
@@ -243,22 +244,22 @@ func (b *backend) Kick(ctx context.Context, n int) (kicked int, err error) {
 	return kicked, err
 }
 
-// Change implements [task.Backend].
-func (b *backend) Change(ctx context.Context, id task.ID, change task.Change, reason *task.Error) error {
-	name := [...]string{task.KickOne: "KickID", task.BuryOne: "Bury", task.Delete: "Delete"}[change]
+// Change implements [driver.Backend].
+func (b *backend) Change(ctx context.Context, id task.ID, change driver.Change, reason *task.Error) error {
+	name := [...]string{driver.KickOne: "KickID", driver.BuryOne: "Bury", driver.Delete: "Delete"}[change]
 	return b.call(ctx, name, call{joins: true, run: func(u *unit) error { return u.changeOne(uint64(id), change, reason) }})
 }
 
-func (u *unit) changeOne(id uint64, change task.Change, reason *task.Error) error {
+func (u *unit) changeOne(id uint64, change driver.Change, reason *task.Error) error {
 	r := u.get(id)
-	if r == nil || change == task.KickOne && r.State != task.Buried {
+	if r == nil || change == driver.KickOne && r.State != task.Buried {
 		return task.ErrNotFound
 	}
 	lease := r.lease()
 	switch {
-	case change == task.KickOne:
+	case change == driver.KickOne:
 		u.kick(r)
-	case change == task.Delete:
+	case change == driver.Delete:
 		u.gone(r, task.EventDelete, u.now, lease, Outcome{How: Deleted})
 	default:
 		r.Err = reason
@@ -271,7 +272,7 @@ func (u *unit) changeOne(id uint64, change task.Change, reason *task.Error) erro
 	return nil
 }
 
-// Pause implements [task.Backend].
+// Pause implements [driver.Backend].
 func (b *backend) Pause(ctx context.Context, key *string, paused bool) error {
 	return b.call(ctx, "Pause", call{alone: true, run: func(u *unit) error {
 		if key != nil {
@@ -285,7 +286,7 @@ func (b *backend) Pause(ctx context.Context, key *string, paused bool) error {
 	}})
 }
 
-// Group implements [task.Backend].
+// Group implements [driver.Backend].
 func (b *backend) Group(ctx context.Context, group string, cancel bool) error {
 	name := "StartGroup"
 	if cancel {
@@ -294,7 +295,7 @@ func (b *backend) Group(ctx context.Context, group string, cancel bool) error {
 	return b.call(ctx, name, call{alone: true, joins: true, run: func(u *unit) error { return u.startGroup(group, cancel) }})
 }
 
-// Truncate implements [task.Backend].
+// Truncate implements [driver.Backend].
 func (b *backend) Truncate(ctx context.Context) (n int, err error) {
 	for done := false; !done; {
 		deleted := 0
@@ -341,7 +342,7 @@ func (u *unit) truncate(o Outcome) (n int) {
 	return n
 }
 
-// Drop implements [task.Backend].
+// Drop implements [driver.Backend].
 func (b *backend) Drop(ctx context.Context) error {
 	for done := false; !done; {
 		err := b.call(ctx, "Drop", call{alone: true, run: func(u *unit) error {
@@ -360,12 +361,12 @@ func (b *backend) Drop(ctx context.Context) error {
 	return nil
 }
 
-// Outcome implements [task.Backend].
-func (b *backend) Outcome(ctx context.Context, uniqueKey string) (o task.Outcome, err error) {
+// Outcome implements [driver.Backend].
+func (b *backend) Outcome(ctx context.Context, uniqueKey string) (o driver.Outcome, err error) {
 	err = b.call(ctx, "Wait", call{run: func(u *unit) error {
 		u.follow() // first, so that nothing is missed
 		if r := u.findUniqueKey(uniqueKey); r != nil {
-			o = task.Outcome{ID: task.ID(r.ID), Done: r.State == task.Buried}
+			o = driver.Outcome{ID: task.ID(r.ID), Done: r.State == task.Buried}
 			if end := outcomeOf(r); o.Done {
 				o.Err = end.error()
 			} else {
@@ -374,7 +375,7 @@ func (b *backend) Outcome(ctx context.Context, uniqueKey string) (o task.Outcome
 			return nil
 		}
 		if end := must(u.v.Outcome(uniqueKey)); end != nil && end.Until > u.now {
-			o = task.Outcome{ID: task.ID(end.ID), Done: true, Err: end.error()}
+			o = driver.Outcome{ID: task.ID(end.ID), Done: true, Err: end.error()}
 			return nil
 		}
 		return fmt.Errorf("%w: unique key %q", task.ErrNotFound, uniqueKey)
@@ -382,7 +383,7 @@ func (b *backend) Outcome(ctx context.Context, uniqueKey string) (o task.Outcome
 	return o, err
 }
 
-// Stats implements [task.Backend].
+// Stats implements [driver.Backend].
 func (b *backend) Stats(ctx context.Context) (s task.Stats, err error) {
 	err = b.call(ctx, "Stats", call{rank: third, plan: func(_ *queue, p *Plan) { p.Tasks = true }, run: func(u *unit) error {
 		counted, tasks := u.q.stats, must(u.v.Tasks())
@@ -420,7 +421,7 @@ func (u *unit) countKeys() int {
 	return known.keys
 }
 
-// KeyStats implements [task.Backend].
+// KeyStats implements [driver.Backend].
 func (b *backend) KeyStats(ctx context.Context, n int) (stats []task.KeyStat, err error) {
 	err = b.call(ctx, "KeyStats", call{rank: third, run: func(u *unit) error {
 		u.saveKeys()
@@ -436,7 +437,7 @@ func (b *backend) KeyStats(ctx context.Context, n int) (stats []task.KeyStat, er
 	return stats, err
 }
 
-// Close implements [task.Backend].
+// Close implements [driver.Backend].
 func (b *backend) Close() error {
 	err := b.call(context.Background(), "Close", call{run: func(u *unit) error { return u.leaveConsumer(b.handle(), 0) }})
 	b.mu.Lock()

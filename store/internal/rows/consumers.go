@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 func newName() string { return rand.Text() }
 
 // member returns the consumer of a handle, which lives here, and makes it known if it is not. It returns ErrResumed if the
 // consumer is somebody else's now.
-func (u *unit) member(h task.Handle) (*member, error) {
+func (u *unit) member(h driver.Handle) (*member, error) {
 	if c := u.q.members[h.ID]; c != nil && c.epoch == h.Epoch && u.now < c.deadline && u.alive(c) {
 		return c, nil
 	}
@@ -54,7 +55,7 @@ func (q *queue) join(name string, c *member) {
 	q.beat = sooner(q.beat, q.beatOf(c.deadline))
 }
 
-func (q *queue) part(h task.Handle) {
+func (q *queue) part(h driver.Handle) {
 	if c := q.members[h.ID]; c != nil && c.epoch == h.Epoch {
 		delete(q.members, h.ID)
 		delete(q.names, c.number)
@@ -87,7 +88,7 @@ func (u *unit) beat() {
 	for name, c := range q.members {
 		if _, ok := slices.BinarySearch(alive, c.number); !ok { // others have taken it for dead, or resumed it
 			c.deadline = 0
-			if _, err := u.member(task.Handle{ID: name, Epoch: c.epoch}); err != nil {
+			if _, err := u.member(driver.Handle{ID: name, Epoch: c.epoch}); err != nil {
 				u.notice(notice{what: look}) // so that those who wait see that too
 			}
 		}
@@ -101,7 +102,7 @@ func (u *unit) beat() {
 }
 
 // leaveConsumer ends a consumer: at once, or if it does not come back in time.
-func (u *unit) leaveConsumer(h task.Handle, grace time.Duration) error {
+func (u *unit) leaveConsumer(h driver.Handle, grace time.Duration) error {
 	u.later(func() { u.q.part(h) })
 	row := must(u.v.Consumer(h.ID))
 	if row != nil && row.Epoch != h.Epoch {
@@ -159,7 +160,7 @@ func (u *unit) handAllBack(number uint64) {
 
 // rejoin begins the next epoch of a consumer, and returns what it holds, by new leases. It has another number then, so that those
 // who had it before find out.
-func (u *unit) rejoin(name string) (epoch uint64, held []task.Record, err error) {
+func (u *unit) rejoin(name string) (epoch uint64, held []driver.Record, err error) {
 	old := must(u.v.Consumer(name))
 	deadline := plus(u.now, u.q.settings.Grace)
 	if old == nil || old.Deadline <= u.now || len(must(u.v.Beat([]uint64{old.Number}, deadline))) == 0 { // just now
@@ -172,7 +173,7 @@ func (u *unit) rejoin(name string) (epoch uint64, held []task.Record, err error)
 	if !u.q.store.db.Exclusive() {
 		rows = u.waitForLocked(old.Number, rows)
 	}
-	records := make([]task.Record, len(rows))
+	records := make([]driver.Record, len(rows))
 	for i, r := range rows {
 		u.lease(r, c)
 		records[i] = u.record(r)
@@ -212,7 +213,7 @@ func (u *unit) waitForLocked(consumer uint64, rows []*Row) []*Row {
 // disown hands back what was taken in a transaction of which it is not known whether it was committed: nobody has got it.
 func (u *unit) disown() {
 	for id, lease := range u.q.unsure {
-		if r := u.leased(task.Lease{ID: task.ID(id), Number: lease}); r != nil {
+		if r := u.leased(driver.Lease{ID: task.ID(id), Number: lease}); r != nil {
 			u.stats.Releases++
 			u.handBack(r, u.now, 0, task.EventRelease, false)
 		}
@@ -231,7 +232,7 @@ func (u *unit) dead(most int) int {
 			break
 		}
 		u.endConsumer(c.Number)
-		u.later(func() { u.q.part(task.Handle{ID: c.Name, Epoch: c.Epoch}) })
+		u.later(func() { u.q.part(driver.Handle{ID: c.Name, Epoch: c.Epoch}) })
 	}
 	return most
 }

@@ -1,5 +1,5 @@
 // Package rows keeps the queues of package task in the rows of a database. It holds all rules that the stores of this
-// repository have in common: what a task.Backend promises, told in reads and writes of single rows. What a database has to
+// repository have in common: what a driver.Backend promises, told in reads and writes of single rows. What a database has to
 // do for it is [DB]; package rowstest checks that.
 //
 // # Rounds

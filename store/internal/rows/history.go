@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // remember keeps what there is to know of a task that is gone, if the store has a history.
@@ -22,7 +23,7 @@ func (u *unit) remember(r *Row, o *Outcome) {
 }
 
 // History returns up to n tasks that are gone, in the order of their ids, those with greater ids than after.
-func (s *Store) History(ctx context.Context, queue string, after task.ID, n int) (ended []task.Ended, err error) {
+func (s *Store) History(ctx context.Context, queue string, after task.ID, n int) (ended []driver.Ended, err error) {
 	if n < 0 || n > mostListed {
 		return nil, &task.FieldError{Field: "History: the number", Value: n, Limit: fmt.Sprintf("0 to %d", mostListed)}
 	}
@@ -68,9 +69,9 @@ func (s *Store) done(ctx context.Context, queue string, after uint64, n int) ([]
 // mostListed is how many tasks are listed at most.
 const mostListed = 1 << 16
 
-func (d *Done) ended() task.Ended {
+func (d *Done) ended() driver.Ended {
 	o := Outcome{How: d.How, Err: d.Err}
-	return task.Ended{
+	return driver.Ended{
 		Info: task.Info{
 			ID: task.ID(d.ID), Key: d.Key, Kind: d.Kind, UniqueKey: d.UniqueKey, Attempts: d.Attempts, Created: timeOf(d.Created), Err: d.Err,
 		},

@@ -5,10 +5,11 @@ import (
 	"time"
 
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // put puts a task. If it returns a victim, that was evicted.
-func (u *unit) put(n *task.New) (id task.ID, victim *task.Record, err error) {
+func (u *unit) put(n *driver.New) (id task.ID, victim *driver.Record, err error) {
 	payload, _ := n.Payload.([]byte)
 	if most := u.q.store.options.MaxPayload; len(payload) > most {
 		return 0, nil, &task.FieldError{Field: "the length of the payload", Value: len(payload), Limit: fmt.Sprintf("%d bytes at most", most)}
@@ -52,7 +53,7 @@ func (u *unit) put(n *task.New) (id task.ID, victim *task.Record, err error) {
 	return task.ID(r.ID), victim, nil
 }
 
-func (u *unit) newRow(n *task.New, payload []byte) *Row {
+func (u *unit) newRow(n *driver.New, payload []byte) *Row {
 	id := u.number()
 	r := &Row{
 		ID: id, Key: n.Key, Kind: n.Kind, UniqueKey: n.UniqueKey, Group: n.Group, Role: n.Role, Priority: n.Priority, Weight: n.Weight,
@@ -147,7 +148,7 @@ func (u *unit) take(c *member, f Filter, wanted int) *Row {
 }
 
 // leased returns the task of a lease, nil if it is lost.
-func (u *unit) leased(lease task.Lease) *Row {
+func (u *unit) leased(lease driver.Lease) *Row {
 	r := u.head.taken[uint64(lease.ID)]
 	if r == nil || u.whole() && r.Payload == nil {
 		r = must(u.v.Get(uint64(lease.ID), u.whole()))
@@ -167,7 +168,7 @@ func (u *unit) leased(lease task.Lease) *Row {
 }
 
 // settle ends a lease.
-func (u *unit) settle(lease task.Lease, how *task.Settlement) error {
+func (u *unit) settle(lease driver.Lease, how *driver.Settlement) error {
 	r := u.leased(lease)
 	if r == nil {
 		return task.ErrLeaseLost

@@ -49,7 +49,7 @@ func (q *queue) hurry() {
 // firstPause is how long after a call in a transaction of the caller's it is first looked for its end; then twice as long.
 const firstPause = time.Millisecond
 
-// Tick implements [task.Backend].
+// Tick implements driver.Backend.
 func (b *backend) Tick(ctx context.Context) (next time.Time, err error) {
 	q, now := b.queue, time.Now().UnixNano()
 	if at := q.poll.Load(); at != 0 && at <= now {

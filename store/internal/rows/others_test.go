@@ -13,6 +13,7 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 	"github.com/fairq/fairq/store/internal/rows/rowstest"
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // notifying is a database that counts the transactions that others are told of.
@@ -213,17 +214,17 @@ type lateOutcomes struct {
 	gate chan struct{}
 }
 
-func (l lateOutcomes) Open(ctx context.Context, name string, s task.Settings, n *task.Notifier) (task.Backend, error) {
+func (l lateOutcomes) Open(ctx context.Context, name string, s driver.Settings, n driver.Notifier) (driver.Backend, error) {
 	b, err := l.Store.Open(ctx, name, s, n)
 	return lateBackend{b, l.gate}, err
 }
 
 type lateBackend struct {
-	task.Backend
+	driver.Backend
 	gate chan struct{}
 }
 
-func (b lateBackend) Outcome(ctx context.Context, uniqueKey string) (task.Outcome, error) {
+func (b lateBackend) Outcome(ctx context.Context, uniqueKey string) (driver.Outcome, error) {
 	o, err := b.Backend.Outcome(ctx, uniqueKey)
 	<-b.gate
 	return o, err

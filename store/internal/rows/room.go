@@ -3,10 +3,11 @@ package rows
 import (
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // makeRoom finds out whether there is room for a task, and makes it if it may.
-func (u *unit) makeRoom(n *task.New, g *Group) (victim *task.Record, err error) {
+func (u *unit) makeRoom(n *driver.New, g *Group) (victim *driver.Record, err error) {
 	s := &u.q.settings
 	if s.KeyCapacity < s.Capacity {
 		if held := s.Counted(&u.key(n.Key).Tasks); held >= s.KeyCapacity {
@@ -56,7 +57,7 @@ func (u *unit) backInGroup(g *Group) {
 }
 
 // victim returns the task that is evicted for a new one, nil if none may be. See fairq.EvictHeaviest and fairq.EvictOldest.
-func (u *unit) victim(n *task.New) *Row {
+func (u *unit) victim(n *driver.New) *Row {
 	u.saveKeys()
 	heaviest := must(u.v.Heaviest())
 	if heaviest == nil || heaviest.Load == 0 {

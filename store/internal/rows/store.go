@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // Options say how a Store uses its database.
@@ -93,7 +94,7 @@ type queue struct {
 
 // settings are those of a queue as they are written down.
 type settings struct {
-	task.Settings
+	driver.Settings
 	Kinds bool // it has ever had a task of a kind
 }
 
@@ -140,7 +141,7 @@ type held struct {
 const openerPrefix = "\x00open "
 
 // Open implements [task.Store].
-func (s *Store) Open(ctx context.Context, name string, wanted task.Settings, n *task.Notifier) (task.Backend, error) {
+func (s *Store) Open(ctx context.Context, name string, wanted driver.Settings, n driver.Notifier) (driver.Backend, error) {
 	for { // until it is not dropped in between
 		number, err := s.find(ctx, name, settings{Settings: wanted})
 		if err != nil {
@@ -233,7 +234,7 @@ func (u *unit) learn() {
 }
 
 // open is the part of Open that needs the queue.
-func (u *unit) open(b *backend, wanted task.Settings) error {
+func (u *unit) open(b *backend, wanted driver.Settings) error {
 	q := u.q
 	if q.settings.Settings != wanted {
 		if others := must(u.v.Consumers(openerPrefix, u.now)); len(others) > 0 {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // notice is something that those who have the queue open are told once the transaction is committed.
@@ -16,7 +17,7 @@ type notice struct {
 	lease    uint64
 	err      error
 	event    *task.Event
-	record   *task.Record
+	record   *driver.Record
 }
 
 type what uint8
@@ -69,7 +70,7 @@ func (u *unit) event(what task.EventType, r *Row, now int64, lease uint64) {
 	}
 }
 
-func (u *unit) wantsExpired() bool { return u.q.any((*task.Notifier).WantsExpired) }
+func (u *unit) wantsExpired() bool { return u.q.any(driver.Notifier.WantsExpired) }
 
 // expired tells one of those who want to know that a task has expired.
 func (u *unit) expired(r *Row) {
@@ -80,10 +81,10 @@ func (u *unit) expired(r *Row) {
 }
 
 // record tells about a task.
-func (u *unit) record(r *Row) task.Record {
-	record := task.Record{Payload: r.Payload}
+func (u *unit) record(r *Row) driver.Record {
+	record := driver.Record{Payload: r.Payload}
 	if r.State == task.Taken {
-		record.Lease = task.Lease{ID: task.ID(r.ID), Number: r.Since}
+		record.Lease = driver.Lease{ID: task.ID(r.ID), Number: r.Since}
 	}
 	u.info(r, &record.Info)
 	return record
@@ -111,7 +112,7 @@ func (u *unit) consumerName(number uint64) string {
 }
 
 // notifiers returns those of all who have the queue open here.
-func (q *queue) notifiers() (all []*task.Notifier) {
+func (q *queue) notifiers() (all []driver.Notifier) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, b := range q.backends {
@@ -120,9 +121,9 @@ func (q *queue) notifiers() (all []*task.Notifier) {
 	return all
 }
 
-func (q *queue) any(f func(*task.Notifier) bool) bool { return slices.ContainsFunc(q.notifiers(), f) }
-func (q *queue) listens() bool                        { return q.any((*task.Notifier).Listens) }
-func (q *queue) waits() bool                          { return q.any((*task.Notifier).Waits) }
+func (q *queue) any(f func(driver.Notifier) bool) bool { return slices.ContainsFunc(q.notifiers(), f) }
+func (q *queue) listens() bool                         { return q.any(driver.Notifier.Listens) }
+func (q *queue) waits() bool                           { return q.any(driver.Notifier.Waits) }
 
 // awaited returns the tasks whose end somebody waits for.
 func (q *queue) awaited() (ids []uint64) {
@@ -174,7 +175,7 @@ func (u *unit) tell() {
 	}
 }
 
-func (n *notice) tell(q *queue, all []*task.Notifier) {
+func (n *notice) tell(q *queue, all []driver.Notifier) {
 	switch n.what {
 	case leaseBegun:
 		q.held[n.id] = held{n.lease, n.kind}
@@ -185,7 +186,7 @@ func (n *notice) tell(q *queue, all []*task.Notifier) {
 		}
 		return
 	case expired:
-		if i := slices.IndexFunc(all, (*task.Notifier).WantsExpired); i >= 0 {
+		if i := slices.IndexFunc(all, driver.Notifier.WantsExpired); i >= 0 {
 			all[i].Expired(*n.record)
 		}
 		return

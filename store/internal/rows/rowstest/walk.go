@@ -13,6 +13,7 @@ import (
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/store/internal/rows"
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 	"github.com/fairq/fairq/task/storetest"
 )
 
@@ -24,7 +25,7 @@ type walker struct {
 	all  []*rows.Row
 
 	settings struct {
-		task.Settings
+		driver.Settings
 		Kinds bool
 	}
 	fronted, reserves, evicts, counts bool

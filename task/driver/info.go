@@ -1,8 +1,23 @@
-package task
+package driver
 
 import (
+	"slices"
 	"strconv"
 	"time"
+)
+
+const (
+	// MaxPriority is the least urgent priority.
+	MaxPriority = 1<<15 - 1
+
+	// MaxDuration is the longest delay, time to live and time to run: a hundred years.
+	MaxDuration = 100 * 365 * 24 * time.Hour
+
+	// MaxBatch is how many tasks TakeBatch takes at most.
+	MaxBatch = 1000
+
+	// MaxName is the length in bytes of a queue's name and of a task's key, kind, unique key and group.
+	MaxName = 1 << 10
 )
 
 // ID names a task within its queue. No two tasks of a queue ever have the same; 0 is none.
@@ -29,6 +44,26 @@ func (s State) String() string {
 	}
 	return "State(" + strconv.Itoa(int(s)) + ")"
 }
+
+// Role is what a task is in its group.
+type Role uint8
+
+var roleNames = [...]string{Member: "Member", AtEnd: "AtEnd", AtAbort: "AtAbort"}
+
+// String returns the role's name.
+func (r Role) String() string {
+	if int(r) < len(roleNames) {
+		return roleNames[r]
+	}
+	return "Role(" + strconv.Itoa(int(r)) + ")"
+}
+
+// The roles.
+const (
+	Member  Role = iota // it is ready when the group is started
+	AtEnd               // it is ready when the group was started and all members are gone
+	AtAbort             // it is ready when the group was cancelled and no member is running any more
+)
 
 // Info is what there is to know of a task besides its payload.
 type Info struct {
@@ -99,4 +134,24 @@ type ListOptions struct {
 	Group string
 	After ID  // only those with greater ids: the last one of the page before
 	Limit int // how many; 0 means 100
+}
+
+// Filter says which tasks a consumer takes. The zero Filter passes all.
+type Filter struct {
+	MaxPriority *int     // none less urgent than this; nil means all, new(-1) none
+	Kinds       []string // only of these kinds; nil means all
+}
+
+// Passes tells whether the filter passes a task, if its Kinds are in order.
+func (f *Filter) Passes(priority int, kind string) bool {
+	return (f.MaxPriority == nil || priority <= *f.MaxPriority) && f.PassesKind(kind)
+}
+
+// PassesKind tells whether the filter passes tasks of a kind, if its Kinds are in order.
+func (f *Filter) PassesKind(kind string) bool {
+	if f.Kinds == nil {
+		return true
+	}
+	_, ok := slices.BinarySearch(f.Kinds, kind)
+	return ok
 }

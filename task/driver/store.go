@@ -1,4 +1,4 @@
-package task
+package driver
 
 import (
 	"context"
@@ -10,19 +10,17 @@ import (
 	"github.com/fairq/fairq"
 )
 
-// A Store keeps task queues: a [Memory], or a database. What follows is for those who write one; to use one, hand it to
-// [Open].
+// A Store keeps task queues, in memory or in a database.
 //
-// A Store keeps tasks and their states, and says in which order they are taken. It need not wait for anything, nor know
-// payload types, nor run goroutines: a [Queue] does that, the same for every Store. The package storetest checks that a
-// Store keeps what this package promises.
+// It keeps tasks and their states, and says in which order they are taken. It need not wait for anything, nor know
+// payload types, nor run goroutines: a task.Queue does that, the same for every Store.
 type Store interface {
 	// Open opens the queue of that name, and makes it if there is none. The Backend tells n what happens to the queue. Several
 	// may be open at the same time, also in other processes if the Store can be shared.
-	Open(ctx context.Context, queue string, settings Settings, n *Notifier) (Backend, error)
+	Open(ctx context.Context, queue string, settings Settings, n Notifier) (Backend, error)
 }
 
-// Settings is what a Backend must know of the [Options] of its queue; they have been checked, and defaults are filled in.
+// Settings is what a Backend must know of the task.Options of its queue; they have been checked, and defaults are filled in.
 // What is counted for a task, not for the queue, comes with the task.
 type Settings struct {
 	Capacity          int // fairq.MaxLen at most
@@ -177,8 +175,6 @@ type Record struct {
 type Lease struct {
 	ID     ID
 	Number uint64
-
-	item *item // where a Memory has the task
 }
 
 // Settlement is how a lease ends. If Bury is true, the task is buried; else if Discard is true, it is deleted, and Err is its

@@ -1,0 +1,53 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What calls of a Backend return, and a task.Queue passes on.
+var (
+	ErrNotFound       = errors.New("task: not found") // there is no such task, consumer, group or unique key
+	ErrLeaseLost      = errors.New("task: lease lost")
+	ErrResumed        = fmt.Errorf("%w: the consumer was resumed by somebody else", ErrLeaseLost)
+	ErrDuplicate      = errors.New("task: duplicate unique key")
+	ErrGroupCancelled = errors.New("task: group is cancelled")
+	ErrDropped        = errors.New("task: queue was dropped")
+)
+
+// How tasks with unique keys end that were not done; see Outcome.
+var (
+	ErrDeleted = errors.New("task: task was deleted") // also if it was evicted, or cancelled with its group
+	ErrExpired = errors.New("task: task has expired") // its time to live or deadline ended
+)
+
+// ErrInvalid is what each FieldError is.
+var ErrInvalid = errors.New("task: invalid")
+
+// Error is why a task failed: what is recorded with it, and what Wait returns.
+type Error struct {
+	Code    int // as the program likes
+	Message string
+}
+
+// Error returns the message.
+func (e *Error) Error() string { return e.Message }
+
+// FieldError says which value makes no sense. [errors.Is] reports it as [ErrInvalid].
+type FieldError struct {
+	Field string // such as "PutOptions.Delay"
+	Value any
+	Limit string // what it must be
+}
+
+// Error names the field, its value and the limit.
+func (e *FieldError) Error() string {
+	value := fmt.Sprint(e.Value)
+	if s, ok := e.Value.(string); ok {
+		value = fmt.Sprintf("%q", s)
+	}
+	return fmt.Sprintf("task: %s is %s; it must be %s", e.Field, value, e.Limit)
+}
+
+// Unwrap returns ErrInvalid.
+func (*FieldError) Unwrap() error { return ErrInvalid }
