@@ -29,7 +29,8 @@ func (l *ledger) settled() bool {
 	return n == 0 && !slices.ContainsFunc(l.chores, func(c *chore) bool { return c.put.TTR > 0 && c.at > 0 })
 }
 
-// checkIdle runs when nothing moves: nobody waits for what is there, and what has to wait holds no worker.
+// checkIdle runs when nothing moves: nobody waits for what is there, and what has to wait holds no
+// worker.
 func (l *ledger) checkIdle() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,7 +84,8 @@ func (l *ledger) checkLine(n *line, s *pool.Stats) {
 	}
 }
 
-// loaded tells whether a queue is so full that another worker is needed. Tasks of keys that are busy or paused need not count.
+// loaded tells whether a queue is so full that another worker is needed. Tasks of keys that are
+// busy or paused need not count.
 func (l *ledger) loaded() bool {
 	for _, n := range l.lines {
 		s, err := n.queue.Stats(l.ctx)
@@ -315,7 +317,8 @@ func (l *ledger) compareStats(acks int) {
 		}
 		taken += uint64(c.taken)
 		if c.line.slow != nil && l.ends(c) {
-			taken++ // its time may have been over when there was a worker, so that no handler was called
+			// its time may have been over when there was a worker, so that no handler was called
+			taken++
 		}
 		letters += uint64(len(c.letters))
 		for _, a := range c.plan[:min(len(c.plan), c.taken)] {
@@ -324,7 +327,8 @@ func (l *ledger) compareStats(acks int) {
 			}
 		}
 		if c.put.TTR > 0 || c.put.CancelWithContext {
-			settles += uint64(max(c.taken, c.line.told[c.task].takes())) // those too that no handler was called for
+			// those too that no handler was called for
+			settles += uint64(max(c.taken, c.line.told[c.task].takes()))
 		}
 		for _, e := range c.letters {
 			if e.Reason == pool.Overflow {

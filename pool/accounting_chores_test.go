@@ -17,8 +17,8 @@ import (
 
 var choreKeys = []string{"a", "b", "c"}
 
-// chore is the payload of a task in the random tests: what its attempts are to do, and what becomes of it. It is protected by
-// ledger.mu.
+// chore is the payload of a task in the random tests: what its attempts are to do, and what
+// becomes of it. It is protected by ledger.mu.
 type chore struct {
 	id    int
 	line  *line
@@ -278,7 +278,9 @@ func (l *ledger) begin(t *task.Task[*chore]) (a act) {
 	if l.kinds != nil && !l.kinds[t.Kind] {
 		l.Errorf("kind %q is taken, where only %v may be", t.Kind, l.kinds)
 	}
-	for _, limit := range l.limits { // who began just now may have been taken before others who began sooner, but of those with a limit
+	// who began just now may have been taken before others who began sooner, but of those with a
+	// limit
+	for _, limit := range l.limits {
 		n := 0
 		for _, other := range l.chores {
 			if other.put.Priority >= limit.Priority {
@@ -393,7 +395,8 @@ func (l *ledger) checkContext(ctx context.Context, t *task.Task[*chore], began t
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		c := t.Payload
-		deleted := c.put.CancelWithContext || c.put.TTR > 0 && slices.ContainsFunc(c.plan, func(a act) bool { return a.how == "delete" }) // by an earlier attempt
+		// by an earlier attempt
+		deleted := c.put.CancelWithContext || c.put.TTR > 0 && slices.ContainsFunc(c.plan, func(a act) bool { return a.how == "delete" })
 		if !c.line.closed && !l.abandoned && !deleted && (t.Until.IsZero() || now.Before(t.Until)) {
 			l.Errorf("a lease was lost: %v", c)
 		}

@@ -131,8 +131,8 @@ func (l *ledger) openSlow() *database {
 	return s
 }
 
-// fails tells whether calls of the store may fail. So what became of a task may never be told, and when look closes the queue its
-// time may be over.
+// fails tells whether calls of the store may fail. So what became of a task may never be told, and
+// when look closes the queue its time may be over.
 func (n *line) fails() bool { return n.slow != nil && n.slow.fails != nil }
 
 // Encode implements [task.Codec].

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -47,8 +48,9 @@ func forSeeds(t *testing.T, f func(t *testing.T, seed uint64)) {
 	}
 }
 
-// TestAccounting runs pools of all sorts, with all sorts of tasks, and accounts for each of these: it was done, or is in exactly
-// one place. Whenever nothing moves, no worker is idle that could do something.
+// TestAccounting runs pools of all sorts, with all sorts of tasks, and accounts for each of these:
+// it was done, or is in exactly one place. Whenever nothing moves, no worker is idle that could do
+// something.
 func TestAccounting(t *testing.T) {
 	forSeeds(t, func(t *testing.T, seed uint64) {
 		l := newLedger(t, seed)
@@ -57,6 +59,17 @@ func TestAccounting(t *testing.T) {
 			l.balance()
 		}
 	})
+}
+
+// oddBackoff is a user's function that does not always return.
+func oddBackoff(failures int) time.Duration {
+	switch failures {
+	case 2:
+		panic("no backoff")
+	case 3:
+		runtime.Goexit()
+	}
+	return time.Duration(failures-2) * 10 * time.Millisecond // negative at first
 }
 
 // ledger drives a pool, and knows what becomes of each task.
@@ -70,9 +83,11 @@ type ledger struct {
 	lines   []*line
 	sinks   string // what DeadLetters do
 	nesting bool   // handlers submit tasks, or use Yield
-	slow    bool   // all goes by transactions that take time; so there are no limits, for then a lock is held meanwhile
-	closer  bool   // the caller closes a queue in between
-	broken  bool   // Observer and Logger panic, each time
+	// all goes by transactions that take time; so there are no limits, for then a lock is held
+	// meanwhile
+	slow    bool
+	closer  bool // the caller closes a queue in between
+	broken  bool // Observer and Logger panic, each time
 	all     sync.WaitGroup
 	encoded sync.Map // chores by id
 
@@ -89,9 +104,10 @@ type ledger struct {
 	ended     bool // one has returned
 	abandoned bool
 	counts    pool.Stats // by Observer, and by handlers
-	spent     uint64     // failures of tasks whose attempts were used up, so that no handler was called
-	offered   uint64
-	byKey     map[string]fairq.Counts // the same by key
+	// failures of tasks whose attempts were used up, so that no handler was called
+	spent   uint64
+	offered uint64
+	byKey   map[string]fairq.Counts // the same by key
 }
 
 func newLedger(t *testing.T, seed uint64) *ledger {
@@ -121,6 +137,9 @@ func newLedger(t *testing.T, seed uint64) *ledger {
 		l.most = o.Scale.Max
 	}
 	o.Policy = pool.Policy{MaxAttempts: r.IntN(5) - 1, Backoff: pool.Backoff{Base: 10 * time.Millisecond, Max: 100 * time.Millisecond, Jitter: pool.Jitter(r.IntN(4))}}
+	if r.IntN(4) == 0 {
+		o.Policy.Backoff = pool.Backoff{Func: oddBackoff}
+	}
 	if r.IntN(3) == 0 {
 		o.Policy.Timeout = time.Duration(5+r.IntN(100)) * time.Millisecond
 	}
@@ -336,8 +355,8 @@ func (l *ledger) kick(n *line) {
 	}
 }
 
-// set makes a change. What holds after it does so for sure when nothing moves any more, unless a task that was taken before
-// still waits for a worker.
+// set makes a change. What holds after it does so for sure when nothing moves any more, unless a
+// task that was taken before still waits for a worker.
 func (l *ledger) set(before, change, after func()) {
 	l.mu.Lock()
 	before()
@@ -395,7 +414,8 @@ func (l *ledger) shutdown() {
 		}
 	}
 	all.Wait()
-	require.NoError(l, l.p.Shutdown(context.Background())) // handlers that were abandoned come to their end
+	// handlers that were abandoned come to their end
+	require.NoError(l, l.p.Shutdown(context.Background()))
 	s := l.p.Stats()
 	require.Zero(l, s.Workers+s.Idle+s.Nested)
 	require.True(l, s.Closed)
@@ -411,7 +431,8 @@ func (l *ledger) shutdown() {
 
 func (l *ledger) shutDownOnce(ctx context.Context, limited bool) {
 	l.mu.Lock()
-	l.closing, l.paused, l.forced = true, false, l.forced || limited // what waits for tasks may need them, paused or not
+	// what waits for tasks may need them, paused or not
+	l.closing, l.paused, l.forced = true, false, l.forced || limited
 	l.mu.Unlock()
 	err := l.p.Shutdown(ctx)
 	l.mu.Lock()

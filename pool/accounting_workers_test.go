@@ -19,7 +19,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// TestNewWorkersAccounting is TestAccounting for a FairQueue: each item that was pushed is handled once, or is left to somebody else.
+// TestNewWorkersAccounting is TestAccounting for a FairQueue: each item that was pushed is handled
+// once, or is left to somebody else.
 func TestNewWorkersAccounting(t *testing.T) {
 	forSeeds(t, func(t *testing.T, seed uint64) {
 		d := newDrain(t, seed)

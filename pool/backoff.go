@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -9,9 +10,15 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Backoff says how long a task waits after a failure, before it is tried again. The delays grow along a curve, from Base to
-// Max. The zero value is exponential, from one second to one hour, without jitter.
+// Backoff says how long a task waits after a failure, before it is tried again. The delays grow
+// along a curve, from Base to Max. The zero value is exponential, from one second to one hour,
+// without jitter.
 type Backoff struct {
+	// Func, if not nil, returns the delays instead of a curve. Of the other fields only Max, where
+	// 0 then means [task.MaxDuration], and Jitter may be set, and not to Decorrelated. If it
+	// panics, the task gets the delay of the zero Backoff.
+	Func func(failures int) time.Duration
+
 	Curve  Curve
 	Base   time.Duration // the first delay; 0 means a second, or Max if that is shorter
 	Max    time.Duration // the longest delay; 0 means an hour, or Base if that is longer
@@ -46,15 +53,17 @@ func (c Curve) String() string {
 	return fmt.Sprintf("Curve(%d)", uint8(c))
 }
 
-// Jitter spreads delays, so that tasks which failed together are not tried again together. d is the delay without it.
+// Jitter spreads delays, so that tasks which failed together are not tried again together. d is
+// the delay without it.
 type Jitter uint8
 
 // The jitters.
 const (
-	NoJitter     Jitter = iota // d
-	FullJitter                 // anything from 0 to d
-	HalfJitter                 // anything from d/2 to d
-	Decorrelated               // anything from Base to three times the delay before, Max at most; the curve is of no account
+	NoJitter   Jitter = iota // d
+	FullJitter               // anything from 0 to d
+	HalfJitter               // anything from d/2 to d
+	// anything from Base to three times the delay before, Max at most; the curve is of no account
+	Decorrelated
 )
 
 var jitterNames = [...]string{"none", "full", "half", "decorrelated"}
@@ -67,15 +76,21 @@ func (j Jitter) String() string {
 	return fmt.Sprintf("Jitter(%d)", uint8(j))
 }
 
-// Delay returns how long a task waits after its nth failure, from 0 to Max; failures below 1 count as 1. Only [FullJitter]
-// makes it 0. With Random, and with a jitter, it is drawn anew by each call. It takes a bounded number of steps.
+// Delay returns how long a task waits after its nth failure, from 0 to Max; failures below 1 count
+// as 1. Only [FullJitter] makes it 0. With Random, and with a jitter, it is drawn anew by each
+// call. It takes a bounded number of steps.
 func (b Backoff) Delay(failures int) time.Duration {
 	failures = max(failures, 1)
 	base, most := b.bounds()
-	if b.Jitter == Decorrelated {
+	var d time.Duration
+	switch {
+	case b.Func != nil:
+		d = min(max(b.Func(failures), 0), cmp.Or(max(b.Max, 0), task.MaxDuration))
+	case b.Jitter == Decorrelated:
 		return decorrelated(base, most, failures)
+	default:
+		d = b.curve(base, most, failures)
 	}
-	d := b.curve(base, most, failures)
 	switch b.Jitter {
 	case FullJitter:
 		return between(0, d)
@@ -85,7 +100,8 @@ func (b Backoff) Delay(failures int) time.Duration {
 	return d
 }
 
-// bounds returns Base and Max with their defaults, such that 0 < base <= most even if b is not valid.
+// bounds returns Base and Max with their defaults, such that 0 < base <= most even if b is not
+// valid.
 func (b Backoff) bounds() (base, most time.Duration) {
 	base, most = b.Base, b.Max
 	if base <= 0 {
@@ -136,8 +152,8 @@ func times(d time.Duration, n int, most time.Duration) time.Duration {
 	return d * time.Duration(n)
 }
 
-// grow returns base*(1+by) to the nearest nanosecond, or most if that is less. Only what is added goes through a float64, so
-// that a long base is not rounded.
+// grow returns base*(1+by) to the nearest nanosecond, or most if that is less. Only what is added
+// goes through a float64, so that a long base is not rounded.
 func grow(base time.Duration, by float64, most time.Duration) time.Duration {
 	added := math.Round(float64(base) * by)
 	if added < float64(most-base) {
@@ -151,16 +167,19 @@ func between(low, high time.Duration) time.Duration {
 	return low + time.Duration(rand.Uint64N(uint64(high-low)+1))
 }
 
-// maxDraws is after how many draws the distribution of the delay is taken to stay as it is. Two chains that are drawn from the
-// same random numbers are the same from the moment on when the lower one is above Max/3; where they began is then forgotten.
-// A chain from Base takes 27 draws in the median, and 255 at most in 200,000 trials, if Max is 3600 times Base. If it is 10^9
-// times Base, 1 of 100,000 takes more than 1000; in the most extreme case, from a nanosecond to a hundred years, 1 of 150.
+// maxDraws is after how many draws the distribution of the delay is taken to stay as it is. Two
+// chains that are drawn from the same random numbers are the same from the moment on when the
+// lower one is above Max/3; where they began is then forgotten. A chain from Base takes 27 draws
+// in the median, and 255 at most in 200,000 trials, if Max is 3600 times Base. If it is 10^9 times
+// Base, 1 of 100,000 takes more than 1000; in the most extreme case, from a nanosecond to a
+// hundred years, 1 of 150.
 const maxDraws = 1000
 
-// decorrelated draws the whole chain from the first failure on, as nothing remembers the delay before. So each delay is
-// distributed as it should be, but does not depend on the one that the task did wait. The source is "Exponential Backoff And
-// Jitter" in the AWS Architecture Blog. It caps what is drawn, so that most delays end up at Max together; here Max caps the
-// range to draw from.
+// decorrelated draws the whole chain from the first failure on, as nothing remembers the delay
+// before. So each delay is distributed as it should be, but does not depend on the one that the
+// task did wait. The source is "Exponential Backoff And Jitter" in the AWS Architecture Blog. It
+// caps what is drawn, so that most delays end up at Max together; here Max caps the range to draw
+// from.
 func decorrelated(base, most time.Duration, failures int) time.Duration {
 	d := base
 	for range min(failures, maxDraws) {
@@ -188,6 +207,8 @@ func (b Backoff) validate(name string) error {
 		return invalid("%s.Jitter is %d; it must be %d to %d", name, b.Jitter, NoJitter, Decorrelated)
 	case !(b.Degree >= 0) || math.IsInf(b.Degree, 0):
 		return invalid("%s.Degree is %v; it must be 0 or more, and finite", name, b.Degree)
+	case b.Func != nil && (b.Curve != Exponential || b.Base != 0 || b.Degree != 0 || b.Jitter == Decorrelated):
+		return invalid("%s.Func is set; with it only Max and Jitter may be, and Jitter must not be decorrelated", name)
 	case b.Degree > 0 && b.Curve != Polynomial:
 		return invalid("%s.Degree is %v; it must be 0 unless Curve is Polynomial", name, b.Degree)
 	}

@@ -208,7 +208,8 @@ func TestDelayZeroValueAndExtremes(t *testing.T) {
 		{Backoff{Base: 1, Max: longest}, 63, 1 << 62},
 		{Backoff{Base: 1, Max: longest}, 64, longest},
 		{Backoff{Base: longest, Max: longest, Curve: Logarithmic}, 1, longest},
-		{Backoff{Base: longest - 1, Max: longest, Curve: Polynomial}, 1, longest - 1}, // no float64 is this
+		// no float64 is this
+		{Backoff{Base: longest - 1, Max: longest, Curve: Polynomial}, 1, longest - 1},
 		{Backoff{Base: longest - 1, Max: longest, Curve: Polynomial}, 2, longest},
 		{Backoff{Base: 1, Max: longest, Curve: Linear}, math.MaxInt, math.MaxInt},
 		{Backoff{Base: 1 << 40, Max: longest, Curve: Linear}, math.MaxInt, longest},
@@ -222,10 +223,18 @@ func TestDelayZeroValueAndExtremes(t *testing.T) {
 		{Backoff{Base: 7, Max: 7, Curve: Random}, 1, 7},
 		{Backoff{Base: 7, Max: 7, Jitter: Decorrelated}, math.MaxInt, 7},
 		{Backoff{Base: 1, Jitter: HalfJitter}, 1, 1},
+		{Backoff{Func: minutes}, 3, 3 * time.Minute},
+		{Backoff{Func: minutes}, math.MinInt, time.Minute},
+		{Backoff{Func: minutes, Max: 2 * time.Minute}, 3, 2 * time.Minute},
+		{Backoff{Func: func(int) time.Duration { return -1 }}, 1, 0},
+		{Backoff{Func: func(int) time.Duration { return longest }}, 1, task.MaxDuration},
+		{Backoff{Func: func(int) time.Duration { return 1 }, Jitter: HalfJitter}, 1, 1},
 	} {
 		require.Equal(t, c.want, c.b.Delay(c.n), "%+v.Delay(%d)", c.b, c.n)
 	}
 }
+
+func minutes(n int) time.Duration { return time.Duration(n) * time.Minute }
 
 // TestDelaySpreads looks at where in their range the delays are: as many in each tenth of it.
 func TestDelaySpreads(t *testing.T) {
@@ -252,7 +261,8 @@ func TestDelaySpreads(t *testing.T) {
 				tenths[min(int(10*float64(d-c.low)/float64(c.high-c.low)), 9)]++
 			}
 			for _, count := range tenths {
-				require.InDelta(t, draws/10, count, 300, "%v", tenths) // seven times the standard deviation
+				// seven times the standard deviation
+				require.InDelta(t, draws/10, count, 300, "%v", tenths)
 			}
 		})
 	}
@@ -282,7 +292,8 @@ func TestDelayReachesItsEnds(t *testing.T) {
 	}
 }
 
-// distance is that of Kolmogorov and Smirnov, between the distributions of two samples of the same size.
+// distance is that of Kolmogorov and Smirnov, between the distributions of two samples of the same
+// size.
 func distance(a, b []float64) float64 {
 	slices.Sort(a)
 	slices.Sort(b)
@@ -318,7 +329,8 @@ func TestDecorrelatedIsAChain(t *testing.T) {
 	}
 }
 
-// TestDecorrelatedSettles shows that the bound of the draws does not show, but that a lower one would.
+// TestDecorrelatedSettles shows that the bound of the draws does not show, but that a lower one
+// would.
 func TestDecorrelatedSettles(t *testing.T) {
 	const samples = 2000
 	b := Backoff{Jitter: Decorrelated, Base: time.Millisecond, Max: 24 * time.Hour}
@@ -342,21 +354,23 @@ func TestBackoffValidate(t *testing.T) {
 		{Curve: Random, Jitter: Decorrelated},
 		{Curve: Polynomial, Degree: 0.5},
 		{Curve: Linear, Degree: math.Copysign(0, -1)},
+		{Func: minutes, Max: time.Hour, Jitter: FullJitter},
 	} {
 		require.NoError(t, b.validate("B"), "%+v", b)
 	}
 	for want, b := range map[string]Backoff{
-		"B.Base is -1ns; it must be 0 to 876000h0m0s":                  {Base: -1},
-		"B.Base is 876000h0m0.000000001s; it must be 0 to 876000h0m0s": {Base: task.MaxDuration + 1},
-		"B.Max is -1s; it must be 0 to 876000h0m0s":                    {Max: -time.Second},
-		"B.Max is 876000h0m0.000000001s; it must be 0 to 876000h0m0s":  {Max: task.MaxDuration + 1},
-		"B.Max is 1s; it must be 0 or at least Base, which is 2s":      {Base: 2 * time.Second, Max: time.Second},
-		"B.Curve is 8; it must be 0 to 7":                              {Curve: Random + 1},
-		"B.Jitter is 4; it must be 0 to 3":                             {Jitter: Decorrelated + 1},
-		"B.Degree is -1; it must be 0 or more, and finite":             {Curve: Polynomial, Degree: -1},
-		"B.Degree is NaN; it must be 0 or more, and finite":            {Curve: Polynomial, Degree: math.NaN()},
-		"B.Degree is +Inf; it must be 0 or more, and finite":           {Curve: Polynomial, Degree: math.Inf(1)},
-		"B.Degree is 2; it must be 0 unless Curve is Polynomial":       {Curve: Linear, Degree: 2},
+		"B.Base is -1ns; it must be 0 to 876000h0m0s":                                            {Base: -1},
+		"B.Base is 876000h0m0.000000001s; it must be 0 to 876000h0m0s":                           {Base: task.MaxDuration + 1},
+		"B.Max is -1s; it must be 0 to 876000h0m0s":                                              {Max: -time.Second},
+		"B.Max is 876000h0m0.000000001s; it must be 0 to 876000h0m0s":                            {Max: task.MaxDuration + 1},
+		"B.Max is 1s; it must be 0 or at least Base, which is 2s":                                {Base: 2 * time.Second, Max: time.Second},
+		"B.Curve is 8; it must be 0 to 7":                                                        {Curve: Random + 1},
+		"B.Jitter is 4; it must be 0 to 3":                                                       {Jitter: Decorrelated + 1},
+		"B.Degree is -1; it must be 0 or more, and finite":                                       {Curve: Polynomial, Degree: -1},
+		"B.Degree is NaN; it must be 0 or more, and finite":                                      {Curve: Polynomial, Degree: math.NaN()},
+		"B.Degree is +Inf; it must be 0 or more, and finite":                                     {Curve: Polynomial, Degree: math.Inf(1)},
+		"B.Degree is 2; it must be 0 unless Curve is Polynomial":                                 {Curve: Linear, Degree: 2},
+		"B.Func is set; with it only Max and Jitter may be, and Jitter must not be decorrelated": {Func: minutes, Base: 1},
 	} {
 		err := b.validate("B")
 		require.ErrorIs(t, err, ErrInvalid)

@@ -124,8 +124,8 @@ func BenchmarkSubmit(b *testing.B) {
 	}
 }
 
-// BenchmarkWaiting reports what 100,000 tasks cost that wait for their delays, or for their next attempts: bytes each, and
-// goroutines for all of them.
+// BenchmarkWaiting reports what 100,000 tasks cost that wait for their delays, or for their next
+// attempts: bytes each, and goroutines for all of them.
 func BenchmarkWaiting(b *testing.B) {
 	const tasks = 100_000
 	for _, what := range []string{"delay", "retry"} {
@@ -165,7 +165,8 @@ func BenchmarkWaiting(b *testing.B) {
 	}
 }
 
-// goroutineSwitches returns how often a goroutine that was ready has begun to run. The runtime counts one time in eight.
+// goroutineSwitches returns how often a goroutine that was ready has begun to run. The runtime
+// counts one time in eight.
 func goroutineSwitches() (n uint64) {
 	sample := []metrics.Sample{{Name: "/sched/latencies:seconds"}}
 	metrics.Read(sample)

@@ -34,8 +34,8 @@ func putIn(t *testing.T, p *pool.Pool[int], class int, key string, n int) {
 	require.NoError(t, err)
 }
 
-// TestStrictOrder has one worker whose handler, and others, submit more to all classes. Each time the most urgent class that has
-// something is next, and within it the keys come in rounds.
+// TestStrictOrder has one worker whose handler, and others, submit more to all classes. Each time
+// the most urgent class that has something is next, and within it the keys come in rounds.
 func TestStrictOrder(t *testing.T) {
 	r := chance(t)
 	for range 6 {
@@ -76,7 +76,8 @@ func TestStrictOrder(t *testing.T) {
 	}
 }
 
-// TestMostUrgentIsNext has many workers, all busy with bulk work. What is urgent is the very next start.
+// TestMostUrgentIsNext has many workers, all busy with bulk work. What is urgent is the very next
+// start.
 func TestMostUrgentIsNext(t *testing.T) {
 	r := chance(t)
 	inBubble(t, func(t *testing.T, ctx context.Context) {
@@ -101,7 +102,8 @@ func TestMostUrgentIsNext(t *testing.T) {
 	})
 }
 
-// TestWeightedShares has one worker and classes with weights that have work all the time: in each round each one has exactly its share.
+// TestWeightedShares has one worker and classes with weights that have work all the time: in each
+// round each one has exactly its share.
 func TestWeightedShares(t *testing.T) {
 	r := chance(t)
 	for range 20 {
@@ -145,7 +147,8 @@ func TestWeightedShares(t *testing.T) {
 	}
 }
 
-// TestWorkConserving has workers, and work that comes now here, now there. Whenever nothing happens, no worker is idle if any class has a task.
+// TestWorkConserving has workers, and work that comes now here, now there. Whenever nothing
+// happens, no worker is idle if any class has a task.
 func TestWorkConserving(t *testing.T) {
 	r := chance(t)
 	for range 40 {
@@ -214,15 +217,17 @@ func TestOwnCapacity(t *testing.T) {
 
 // aged is a class of TestAgeing.
 type aged struct {
-	queued        int
-	served, since time.Time // when it was served last; and when it began to have tasks, if that is later
-	passed        int       // starts of others since it has been old
+	queued int
+	// when it was served last; and when it began to have tasks, if that is later
+	served, since time.Time
+	passed        int // starts of others since it has been old
 }
 
-// TestAgeing checks each start of one worker. A class is old when it has had tasks, and was not served, for as long as Ageing; or, as
-// nobody looks whether it is empty meanwhile, when it has tasks and was not served for that long. Old ones come first, and no class
-// is passed over by more starts than there are others. Otherwise the most urgent class is served. The time runs also if all
-// workers are busy.
+// TestAgeing checks each start of one worker. A class is old when it has had tasks, and was not
+// served, for as long as Ageing; or, as nobody looks whether it is empty meanwhile, when it has
+// tasks and was not served for that long. Old ones come first, and no class is passed over by more
+// starts than there are others. Otherwise the most urgent class is served. The time runs also if
+// all workers are busy.
 func TestAgeing(t *testing.T) {
 	r := chance(t)
 	for range 40 {

@@ -15,12 +15,14 @@ import (
 
 var errStore = errors.New("the store is away")
 
-// database is a Store whose calls, those that a worker makes, are transactions that take their time, one after the other. What is
-// called while one is under way is done together in the next one.
+// database is a Store whose calls, those that a worker makes, are transactions that take their
+// time, one after the other. What is called while one is under way is done together in the next
+// one.
 type database struct {
 	task.Memory
 	takes time.Duration
-	fails func(call string) bool // tells whether a transaction with this call fails; nil means that none does
+	// tells whether a transaction with this call fails; nil means that none does
+	fails func(call string) bool
 
 	mu       sync.Mutex // protects all that follows
 	waiting  []*call
@@ -103,7 +105,8 @@ func (s *database) run() {
 	s.running = false
 }
 
-// quiet tells whether no transaction is under way, and none has failed for so long that everybody has tried again.
+// quiet tells whether no transaction is under way, and none has failed for so long that everybody
+// has tried again.
 func (s *database) quiet() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,7 +12,9 @@ import (
 
 // DeadLetter is a task that a pool could not do, with what there is to know about it.
 type DeadLetter[V any] struct {
-	Task     task.Info // as of its last attempt, or when it was put; if it was in no queue it has no ID; empty for an item of a FairQueue
+	// as of its last attempt, or when it was put; if it was in no queue it has no ID; empty for an
+	// item of a FairQueue
+	Task     task.Info
 	Payload  V
 	Class    string // the class it was in; empty if the pool has none
 	Reason   Reason
@@ -21,11 +23,11 @@ type DeadLetter[V any] struct {
 	At       time.Time
 }
 
-// PutOptions returns how the task is put again, as of now: with its class, priority, kind, unique key,
-// deadline and limit of attempts, and what is left of its delay and its time to live. If that is over,
-// the deadline is when it ended.
+// PutOptions returns how the task is put again, as of now: with its class, priority, kind, unique
+// key, deadline and limit of attempts, and what is left of its delay and its time to live. If that
+// is over, the deadline is when it ended.
 func (l *DeadLetter[V]) PutOptions(now time.Time) PutOptions {
-	p := again(&l.Task, now)
+	p := resubmitOptions(&l.Task, now)
 	p.Class = l.Class
 	return p
 }
@@ -51,59 +53,61 @@ func (r Reason) String() string {
 	return fmt.Sprintf("Reason(%d)", uint8(r))
 }
 
-// Sink takes dead letters, and is called in a goroutine of its own. If it returns an error, panics or ends the goroutine, it has not
-// taken the letter. One that heeds neither its context nor, Options.AbandonAfter later, its end, is not waited for by Shutdown: then
-// its letter counts as not taken, whatever it does with it.
+// Sink takes dead letters, and is called in a goroutine of its own. If it returns an error, panics
+// or ends the goroutine, it has not taken the letter. One that heeds neither its context nor,
+// Options.AbandonAfter later, its end, is not waited for by Shutdown: then its letter counts as
+// not taken, whatever it does with it.
 type Sink[V any] func(ctx context.Context, letter *DeadLetter[V]) error
 
-func newLetter[V any](class string, t *task.Task[V], reason Reason, err error) *DeadLetter[V] {
+func newDeadLetter[V any](class string, t *task.Task[V], reason Reason, err error) *DeadLetter[V] {
 	return &DeadLetter[V]{Task: t.Info, Payload: t.Payload, Class: class, Reason: reason, Err: err, Attempts: t.Attempts, At: time.Now()}
 }
 
-// send hands a letter to a sink, and tells.
-func send[V any](ctx context.Context, c *crew, o *Observer[V], sink Sink[V], letter *DeadLetter[V]) error {
-	if c.steady.Err() != nil {
-		return ErrShutdown // no more sinks that Shutdown would have to wait for
+// callSink hands a dead letter to a sink, counts it, and tells the Observer. It waits no longer
+// than sinkCtx lasts: then the sink is abandoned, and its letter counts as not taken.
+func callSink[V any](ctx context.Context, ws *workerSet, o *Observer[V], sink Sink[V], letter *DeadLetter[V]) error {
+	if ws.storeCtx.Err() != nil {
+		return ErrShutdown // Shutdown must not have to wait for yet another one
 	}
 	result := sink.take(ctx, letter, func(err error) {
 		if err == nil {
-			c.letters.Add(1)
+			ws.deadLetters.Add(1)
 		}
 		if o.DeadLetter != nil {
-			c.observe("DeadLetter", func() { o.DeadLetter(ctx, letter, err) })
+			ws.observe("DeadLetter", func() { o.DeadLetter(ctx, letter, err) })
 		}
 	})
 	select {
 	case err := <-result:
 		return err
-	case <-c.patient.Done():
-		c.forsaken.Add(1)
+	case <-ws.sinkCtx.Done():
+		ws.abandonedSinks.Add(1)
 		go func() {
-			<-result //nolint:errcheck // nobody asks for it any more
-			c.forsaken.Add(-1)
+			<-result //nolint:errcheck // nobody wants to know any more
+			ws.abandonedSinks.Add(-1)
 		}()
-		return errForsaken
+		return errSinkAbandoned
 	}
 }
 
 var (
-	errForsaken   = fmt.Errorf("%w: the sink does not end", ErrShutdown)
-	errSinkGoexit = errors.New("pool: sink called runtime.Goexit")
+	errSinkAbandoned = fmt.Errorf("%w: the sink does not end", ErrShutdown)
+	errSinkGoexit    = errors.New("pool: sink called runtime.Goexit")
 )
 
-// take hands a letter to the sink, and then tells. It does so in a goroutine of its own, so that it does not matter to the caller
-// how the sink ends, or whether.
-func (s Sink[V]) take(ctx context.Context, letter *DeadLetter[V], tell func(error)) <-chan error {
+// take hands a dead letter to the sink, and calls then with its error. It does so in a goroutine
+// of its own, so that it does not matter to the caller how the sink ends, or whether.
+func (s Sink[V]) take(ctx context.Context, letter *DeadLetter[V], then func(error)) <-chan error {
 	result := make(chan error, 1)
 	go func() {
 		err := errSinkGoexit
 		defer func() {
 			if v := recover(); v != nil {
-				err = newPanicError(v)
+				err = newPanicError("the sink", v)
 			}
-			err = sound(err)
+			err = safeError(err)
 			defer func() { result <- err }() // also if the observer ends the goroutine
-			tell(err)
+			then(err)
 		}()
 		err = s(ctx, letter)
 	}()
@@ -119,7 +123,7 @@ func ToDeadLetters[V any](sink Sink[V], reason Reason, lost func(*task.Task[V], 
 		if reason == Deadline {
 			err = ErrDeadline
 		}
-		if err := <-sink.take(context.Background(), newLetter("", t, reason, err), func(error) {}); err != nil {
+		if err := <-sink.take(context.Background(), newDeadLetter("", t, reason, err), func(error) {}); err != nil {
 			lost(t, err)
 		}
 	}

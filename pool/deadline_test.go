@@ -20,8 +20,8 @@ import (
 // anyTime is up to 20 seconds, a whole number of them.
 func anyTime(r *rand.Rand) time.Duration { return time.Duration(r.IntN(21)) * time.Second }
 
-// after is time.After. No time at all is no timer: in a bubble, two goroutines that receive from timers that are
-// overdue at once crash the race detector (go1.26).
+// after is time.After. No time at all is no timer: in a bubble, two goroutines that receive from
+// timers that are overdue at once crash the race detector (go1.26).
 func after(d time.Duration) <-chan time.Time {
 	if d > 0 {
 		return time.After(d)
@@ -77,7 +77,8 @@ type result struct {
 	letters []time.Duration
 }
 
-// TestDelayAndDeadline has tasks with everything, and as many workers. What becomes of each is compared with what its times say.
+// TestDelayAndDeadline has tasks with everything, and as many workers. What becomes of each is
+// compared with what its times say.
 func TestDelayAndDeadline(t *testing.T) {
 	r := chance(t)
 	for round := range 30 {
@@ -191,7 +192,8 @@ func testDelayAndDeadline(t *testing.T, r *rand.Rand, own bool) {
 	require.NoError(t, p.Shutdown(t.Context()))
 }
 
-// TestDelayBeyondDeadline has the delay, or that of a retry, end just before the deadline, at the same time, and later.
+// TestDelayBeyondDeadline has the delay, or that of a retry, end just before the deadline, at the
+// same time, and later.
 func TestDelayBeyondDeadline(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		for _, more := range []time.Duration{-1, 0, 1} {
@@ -233,7 +235,8 @@ func TestDelayBeyondDeadline(t *testing.T) {
 	}
 }
 
-// TestExpiredTaskFreesItsPlace has producers who wait for room in a queue whose tasks are delayed, ready or buried.
+// TestExpiredTaskFreesItsPlace has producers who wait for room in a queue whose tasks are delayed,
+// ready or buried.
 func TestExpiredTaskFreesItsPlace(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var box mailbox[int]
@@ -263,7 +266,8 @@ func TestExpiredTaskFreesItsPlace(t *testing.T) {
 	})
 }
 
-// TestDelayHoldsNoWorker has one worker, and tasks with delays in any order: each starts exactly when its delay ends.
+// TestDelayHoldsNoWorker has one worker, and tasks with delays in any order: each starts exactly
+// when its delay ends.
 func TestDelayHoldsNoWorker(t *testing.T) {
 	r := chance(t)
 	inBubble(t, func(t *testing.T, ctx context.Context) {
@@ -372,7 +376,8 @@ func TestLeaseThatIsExtended(t *testing.T) {
 	})
 }
 
-// TestTimeoutOfItsOwn has a handler whose own context has timed out, which is no matter of the pool's.
+// TestTimeoutOfItsOwn has a handler whose own context has timed out, which is no matter of the
+// pool's.
 func TestTimeoutOfItsOwn(t *testing.T) {
 	for _, asks := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {

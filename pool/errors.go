@@ -11,37 +11,37 @@ import (
 )
 
 var (
-	// ErrShutdown is returned when a task is submitted to a pool that was shut down, and is the cause that the contexts of
-	// handlers are cancelled with when its time is over.
+	// ErrShutdown is returned when a task is submitted to a pool that was shut down, and is the
+	// cause that the contexts of handlers are cancelled with when its time is over.
 	ErrShutdown = errors.New("pool: shut down")
 
-	// ErrTimeout is the cause that a handler's context is done with when Policy.Timeout is over. It is what a task failed with
-	// whose handler then returns an error of its context.
+	// ErrTimeout is the cause that a handler's context is done with when Policy.Timeout is over.
+	// It is what a task failed with whose handler then returns an error of its context.
 	ErrTimeout = errors.New("pool: handler timed out")
 
-	// ErrDeadline is the cause that a handler's context is done with when the deadline of its task is over, and what such a
-	// task failed with.
+	// ErrDeadline is the cause that a handler's context is done with when the deadline of its task
+	// is over, and what such a task failed with.
 	ErrDeadline = errors.New("pool: deadline of the task is over")
 
-	// ErrInvalid is returned when an argument or an option makes no sense. The error names it, with the
-	// limit. It is that of package task.
+	// ErrInvalid is returned when an argument or an option makes no sense. The error names it,
+	// with the limit. It is that of package task.
 	ErrInvalid = task.ErrInvalid
 )
 
-// What calls return of the packages fairq and task, and what the contexts of handlers are done with, by
-// the same names here.
+// What calls return of the packages fairq and task, and what the contexts of handlers are done
+// with, by the same names here.
 var (
-	// ErrFull is returned when there is no room for a task, and by SubmitWait when it was dropped. If no more
-	// tasks of its key may be queued, it is also an ErrKeyFull. A task that is refused gets a [*FullError],
-	// which may be wrapped.
+	// ErrFull is returned when there is no room for a task, and by SubmitWait when it was dropped.
+	// If no more tasks of its key may be queued, it is also an ErrKeyFull. A task that is refused
+	// gets a [*FullError], which may be wrapped.
 	ErrFull    = fairq.ErrFull
 	ErrKeyFull = fairq.ErrKeyFull
 
 	// ErrWeight is returned when Options.Weight returns a weight that is out of range.
 	ErrWeight = fairq.ErrWeight
 
-	// ErrPanic is returned when a function of the queue's options panics, such as Weight. (If it is a
-	// handler that does, its task fails with a [*PanicError].)
+	// ErrPanic is returned when a function of the queue's options panics, such as Weight, and is
+	// what a task fails with whose handler panics. The error is a [*PanicError].
 	ErrPanic = task.ErrPanic
 
 	// ErrDuplicate is returned when there is a task with this PutOptions.UniqueKey.
@@ -50,23 +50,23 @@ var (
 	// ErrGroupCancelled is returned when a task is put into a cancelled group.
 	ErrGroupCancelled = task.ErrGroupCancelled
 
-	// ErrClosed and ErrDropped are returned when the queue, which is not the pool's own, has been closed
-	// or dropped.
+	// ErrClosed and ErrDropped are returned when the queue, which is not the pool's own, has been
+	// closed or dropped.
 	ErrClosed  = task.ErrClosed
 	ErrDropped = task.ErrDropped
 
-	// ErrDeleted is returned by SubmitWait when the task was deleted, truncated, evicted or cancelled with
-	// its group, and ErrExpired when its time was over before it was done.
+	// ErrDeleted is returned by SubmitWait when the task was deleted, truncated, evicted or
+	// cancelled with its group, and ErrExpired when its time was over before it was done.
 	ErrDeleted = task.ErrDeleted
 	ErrExpired = task.ErrExpired
 
-	// ErrLeaseLost is a cause that the context of a handler is done with: its task was given to another
-	// one, or deleted.
+	// ErrLeaseLost is a cause that the context of a handler is done with: its task was given to
+	// another one, or deleted.
 	ErrLeaseLost = task.ErrLeaseLost
 )
 
-// FullError says how full the queue was. [errors.Is] reports it as [ErrFull], and if Key is true as
-// [ErrKeyFull] too.
+// FullError says how full the queue was. [errors.Is] reports it as [ErrFull], and if Key is true
+// as [ErrKeyFull] too.
 type FullError = fairq.FullError
 
 type invalidError struct{ err error }
@@ -76,29 +76,21 @@ func (e *invalidError) Unwrap() []error { return []error{ErrInvalid, e.err} }
 
 func invalid(format string, a ...any) error { return &invalidError{fmt.Errorf(format, a...)} }
 
-// PanicError is what a task failed with whose handler panicked.
-type PanicError struct {
-	Value any
-	Stack []byte
+// PanicError says which function panicked, and where. [errors.Is] reports it as [ErrPanic], and if
+// it panicked with an error as that too.
+type PanicError = task.PanicError
+
+func newPanicError(function string, value any) *PanicError {
+	return &PanicError{Func: function, Value: value, Stack: debug.Stack()}
 }
-
-// Error tells what it panicked with. Where, is in the Stack.
-func (e *PanicError) Error() string { return fmt.Sprintf("pool: handler panicked: %v", e.Value) }
-
-// Unwrap returns the value if it is an error, else nil.
-func (e *PanicError) Unwrap() error {
-	err, _ := e.Value.(error)
-	return err
-}
-
-func newPanicError(value any) *PanicError { return &PanicError{value, debug.Stack()} }
 
 type permanentError struct{ err error }
 
 func (e *permanentError) Error() string { return e.err.Error() }
 func (e *permanentError) Unwrap() error { return e.err }
 
-// Permanent returns an error that makes a task fail for good, however many attempts are left. It returns nil if err is nil.
+// Permanent returns an error that makes a task fail for good, however many attempts are left. It
+// returns nil if err is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -118,17 +110,18 @@ func (e *retryError) Error() string {
 	return fmt.Sprintf("pool: to be tried again in %v", e.delay)
 }
 
-// RetryAfter returns an error that makes a task fail and be tried again after a delay of its own, if there are attempts left:
-// `errors.Join(err, pool.RetryAfter(time.Minute))` also says why. A negative delay is 0, one of more than
-// [task.MaxDuration] is that.
+// RetryAfter returns an error that makes a task fail and be tried again after a delay of its own,
+// if there are attempts left: `errors.Join(err, pool.RetryAfter(time.Minute))` also says why. A
+// negative delay is 0, one of more than [task.MaxDuration] is that.
 func RetryAfter(delay time.Duration) error { return &retryError{delay: clamp(delay)} }
 
-// Snooze returns an error that makes a task be handled again after a delay. It has not failed, and the attempt does not count.
+// Snooze returns an error that makes a task be handled again after a delay. It has not failed, and
+// the attempt does not count.
 func Snooze(delay time.Duration) error { return &retryError{delay: clamp(delay), snooze: true} }
 
 func clamp(d time.Duration) time.Duration { return min(max(d, 0), task.MaxDuration) }
 
-// timedOut says which time it was that was over.
+// timedOut returns an error that says whose time was over.
 func timedOut(cause, err error) error { return fmt.Errorf("%w: %w", cause, err) }
 
 // isOver tells whether an error means that a queue will never have anything again.
@@ -136,12 +129,12 @@ func isOver(err error) bool {
 	return errors.Is(err, task.ErrClosed) || errors.Is(err, task.ErrDropped) || errors.Is(err, fairq.ErrClosed)
 }
 
-// sound returns an error as it is, or, if it panics when it is asked what it says, as a nil pointer may that was taken for no
-// error, a [*PanicError]: nobody else can be asked to handle that.
-func sound(err error) (is error) {
+// safeError returns err, or a [*PanicError] if its method Error panics, as that of a nil pointer
+// in an error may: later calls of that method are where nobody could handle it.
+func safeError(err error) (is error) {
 	defer func() {
 		if v := recover(); v != nil {
-			is = newPanicError(v)
+			is = newPanicError("the method Error of an error", v)
 		}
 	}()
 	if err != nil {

@@ -118,7 +118,8 @@ func end[V any](t *testing.T, ctx context.Context, p *pool.Pool[V]) {
 	require.Empty(t, p.Leftovers())
 }
 
-// goroutines returns how many there are in the bubble of the caller, besides it and the two that package testing has there.
+// goroutines returns how many there are in the bubble of the caller, besides it and the two that
+// package testing has there.
 func goroutines() int {
 	synctest.Wait()
 	stacks := make([]byte, 1<<18)
@@ -127,7 +128,8 @@ func goroutines() int {
 	return bytes.Count(stacks, bubble) - 3
 }
 
-// cleanUp shuts a pool down by force at the end of the test, so that one that fails in a bubble says why.
+// cleanUp shuts a pool down by force at the end of the test, so that one that fails in a bubble
+// says why.
 func cleanUp(t *testing.T, shutdown func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -12,8 +12,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Mux is handlers by kind of task. Its Handle is the handler of a pool, and its Kinds are for Options.Kinds, so that the pool takes
-// no others. It must not be changed while it is in use.
+// Mux is handlers by kind of task. Its Handle is the handler of a pool, and its Kinds are for
+// Options.Kinds, so that the pool takes no others. It must not be changed while it is in use.
 type Mux[V any] map[string]Handler[*task.Task[V]]
 
 // Handle calls the handler of the task's kind. If there is none the task fails for good.
@@ -24,7 +24,8 @@ func (m Mux[V]) Handle(ctx context.Context, t *task.Task[V]) error {
 	return Permanent(invalid("there is no handler for kind %q", t.Kind))
 }
 
-// Kinds returns the kinds that there are handlers for, in alphabetical order. It is never nil, which would mean all.
+// Kinds returns the kinds that there are handlers for, in alphabetical order. It is never nil,
+// which would mean all.
 func (m Mux[V]) Kinds() []string {
 	kinds := slices.AppendSeq([]string{}, maps.Keys(m))
 	slices.Sort(kinds)
@@ -37,33 +38,22 @@ type Step[T any] struct {
 	Handle Handler[T]
 }
 
-// Chain returns a handler that calls others, one after the other, until one returns an error; that is wrapped in a [*StepError]. When the task is
-// tried again, all of them are called again.
+// Chain returns a handler that calls others, one after the other, until one returns an error; that
+// is wrapped, with the name of its step. When the task is tried again, all of them are called
+// again.
 func Chain[T any](steps ...Step[T]) Handler[T] {
 	return func(ctx context.Context, t T) error {
 		for _, s := range steps {
 			if err := s.Handle(ctx, t); err != nil {
-				return &StepError{s.Name, err}
+				return fmt.Errorf("step %s: %w", s.Name, err)
 			}
 		}
 		return nil
 	}
 }
 
-// StepError says in which step of a [Chain] an error has occurred.
-type StepError struct {
-	Step string
-	Err  error
-}
-
-// Error tells both.
-func (e *StepError) Error() string { return fmt.Sprintf("step %s: %v", e.Step, e.Err) }
-
-// Unwrap returns Err.
-func (e *StepError) Unwrap() error { return e.Err }
-
-// Parallel returns a handler that calls others, all at the same time, each in a goroutine of its own, and joins their errors. A panic is an
-// error too.
+// Parallel returns a handler that calls others, all at the same time, each in a goroutine of its
+// own, and joins their errors. A panic is an error too.
 func Parallel[T any](handlers ...Handler[T]) Handler[T] {
 	return func(ctx context.Context, t T) error {
 		errs := make([]error, len(handlers))
@@ -73,7 +63,7 @@ func Parallel[T any](handlers ...Handler[T]) Handler[T] {
 				errs[i] = errGoexit
 				defer func() {
 					if v := recover(); v != nil {
-						errs[i] = newPanicError(v)
+						errs[i] = newPanicError("the handler", v)
 					}
 				}()
 				errs[i] = h(ctx, t)
@@ -84,18 +74,19 @@ func Parallel[T any](handlers ...Handler[T]) Handler[T] {
 	}
 }
 
-// Transit returns a handler that puts each task into another queue, with its key, kind, priority, unique key, deadline, limit of
-// attempts, and what is left of its time to live. If that queue is full, it waits for room: so it, in turn, holds up the pool's. Then
-// this queue is done with it.
+// Transit returns a handler that puts each task into another queue, with its key, kind, priority,
+// unique key, deadline, limit of attempts, and what is left of its time to live. If that queue is
+// full, it waits for room: so it, in turn, holds up the pool's. Then this queue is done with it.
 func Transit[V any](next *task.Queue[V]) Handler[*task.Task[V]] {
 	return func(ctx context.Context, t *task.Task[V]) error {
-		_, err := next.PutWait(ctx, t.Key, t.Payload, again(&t.Info, time.Now()).Task())
+		_, err := next.PutWait(ctx, t.Key, t.Payload, resubmitOptions(&t.Info, time.Now()).Task())
 		return err
 	}
 }
 
-// Forward returns a sink that puts each letter into another queue, as Transit does, and with what is left of its delay. It is a new task
-// there, which has all its attempts; one that has failed, or was too late, has neither deadline, nor time to live, nor delay of its own.
+// Forward returns a sink that puts each letter into another queue, as Transit does, and with what
+// is left of its delay. It is a new task there, which has all its attempts; one that has failed,
+// or was too late, has neither deadline, nor time to live, nor delay of its own.
 func Forward[V any](next *task.Queue[V]) Sink[V] {
 	return func(ctx context.Context, letter *DeadLetter[V]) error {
 		options := letter.PutOptions(time.Now()).Task()
@@ -107,8 +98,8 @@ func Forward[V any](next *task.Queue[V]) Sink[V] {
 	}
 }
 
-// again returns the options to put a task again.
-func again(i *task.Info, now time.Time) PutOptions {
+// resubmitOptions returns the options to put a task again, as of now.
+func resubmitOptions(i *task.Info, now time.Time) PutOptions {
 	p := PutOptions{
 		Priority: i.Priority, Kind: i.Kind, UniqueKey: i.UniqueKey, MaxAttempts: i.MaxAttempts, Deadline: i.Deadline,
 	}

@@ -48,7 +48,8 @@ func (h *hookCalls) called(name string) {
 	h.calls[name]++
 }
 
-// TestHooksThatPanic has a pool all of whose functions panic, each time: it does what it would do otherwise.
+// TestHooksThatPanic has a pool all of whose functions panic, each time: it does what it would do
+// otherwise.
 func TestHooksThatPanic(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		h := hookCalls{calls: map[string]int{}}
@@ -99,7 +100,8 @@ func TestHooksThatPanic(t *testing.T) {
 	})
 }
 
-// TestHooksThatExit has functions that end the goroutine that calls them, as those do that call FailNow in a test.
+// TestHooksThatExit has functions that end the goroutine that calls them, as those do that call
+// FailNow in a test.
 func TestHooksThatExit(t *testing.T) {
 	for _, hook := range []string{"Scaled", "Succeeded", "Failed", "Retried", "Expired", "Log", "DeadLetter", "DeadLetters", "ForTask"} {
 		t.Run(hook, func(t *testing.T) {

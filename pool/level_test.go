@@ -17,7 +17,7 @@ func TestWakeLevel(t *testing.T) {
 		require.NoError(t, err)
 		for capacity := range 1200 {
 			want := max(1, (thousandths*capacity+999)/1000)
-			if got := wakeLevel(fullness, capacity); got != want {
+			if got := loadLevel(fullness, capacity); got != want {
 				require.Failf(t, "wrong", "%v of %d is %d, not %d", fullness, capacity, got, want)
 			}
 		}

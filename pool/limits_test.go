@@ -44,9 +44,10 @@ func limitOf(limits []pool.Limit, priority int) int {
 	return most
 }
 
-// TestLimits checks what is started after each change of the limits, each task that is put, and each end; and whether anything waits that may
-// be started. Of tasks that are started together handlers begin in any order, so it is checked whether there is one in which
-// each is within its limit. If there is, it is within it with the least urgent first.
+// TestLimits checks what is started after each change of the limits, each task that is put, and
+// each end; and whether anything waits that may be started. Of tasks that are started together
+// handlers begin in any order, so it is checked whether there is one in which each is within its
+// limit. If there is, it is within it with the least urgent first.
 func TestLimits(t *testing.T) {
 	r := chance(t)
 	for round := range 30 {

@@ -39,12 +39,13 @@ func (c *tally) add(what, class string, ok bool) {
 // caller is a key of what the contexts of those who submit have.
 type caller struct{}
 
-// observer returns one that counts its calls, and checks that it is told of the right tasks, and that handlers take as long as
-// said.
+// observer returns one that counts its calls, and checks that it is told of the right tasks, and
+// that handlers take as long as said.
 func (c *tally) observer(runs time.Duration, items bool) pool.Observer[int] {
 	type tk = *task.Task[int]
 	type span = time.Duration
-	// alive tells whether the task is the one that a handler gets, and the context one that is not done.
+	// alive tells whether the task is the one that a handler gets, and the context one that is not
+	// done.
 	alive := func(ctx context.Context, t tk) bool {
 		return ctx.Err() == nil && (items && t.ID == 0 || t.ID > 0 && t.Key != "" && t.Attempts > 0)
 	}
@@ -79,7 +80,8 @@ func (c *tally) observer(runs time.Duration, items bool) pool.Observer[int] {
 	}
 }
 
-// TestObserver has some of everything, and compares what the observer was told with Stats, and with what the classes were given.
+// TestObserver has some of everything, and compares what the observer was told with Stats, and
+// with what the classes were given.
 func TestObserver(t *testing.T) {
 	r := chance(t)
 	for range 20 {
@@ -154,7 +156,8 @@ func TestObserver(t *testing.T) {
 	}
 }
 
-// TestWaitingTimes has one worker, and tasks with delays and retries. They wait from when they are ready.
+// TestWaitingTimes has one worker, and tasks with delays and retries. They wait from when they are
+// ready.
 func TestWaitingTimes(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var waits []time.Duration
@@ -175,7 +178,8 @@ func TestWaitingTimes(t *testing.T) {
 			require.NoError(t, err)
 		}
 		wait(t, p)
-		// 0 at 0 s, 1 (ready at 1 s) at 10 s, 2 (ready at 2 s) at 20 s, 0 again (ready at 25 s) at 30 s.
+		// 0 at 0 s, 1 (ready at 1 s) at 10 s, 2 (ready at 2 s) at 20 s, 0 again (ready at 25 s) at
+		// 30 s.
 		require.Equal(t, []time.Duration{0, 9 * time.Second, 18 * time.Second, 5 * time.Second}, waits)
 		end(t, ctx, p)
 	})
@@ -227,7 +231,8 @@ func (h *records) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// TestLog shows what is logged, and that nothing is about each task above Debug unless it has failed for good.
+// TestLog shows what is logged, and that nothing is about each task above Debug unless it has
+// failed for good.
 func TestLog(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		out := &records{lines: map[slog.Level][]string{}}
@@ -253,7 +258,7 @@ func TestLog(t *testing.T) {
 		failed := out.lines[slog.LevelWarn]
 		require.Len(t, failed, 2)
 		require.Equal(t, "pool: a task failed for good task=2 reason=failed attempts=2 error=no", failed[0])
-		require.Contains(t, failed[1], "pool: a task failed for good task=3 key=k reason=failed attempts=2 error=pool: handler panicked: boo stack=goroutine")
+		require.Contains(t, failed[1], "pool: a task failed for good task=3 key=k reason=failed attempts=2 error=task: panic in the handler: boo stack=goroutine")
 		require.Equal(t, 1, strings.Count(failed[1], "panicHere("), "the stack stands once")
 		require.Contains(t, out.lines[slog.LevelDebug], "pool: to be tried again task=2 attempts=1 delay=1s error=no")
 		require.Contains(t, out.lines[slog.LevelDebug], "pool: number of workers from=0 to=1")

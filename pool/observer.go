@@ -10,43 +10,50 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Observer is told what happens in a pool, by the goroutine to which it happens; so its functions should be quick. nil
-// functions cost nothing. Classes are named as in [Class]; a pool without classes has one with an empty name. If a function
-// panics, the Logger is told, and all goes on as if it had returned.
+// Observer is told what happens in a pool, by the goroutine to which it happens; so its functions
+// should be quick. nil functions cost nothing. Classes are named as in [Class]; a pool without
+// classes has one with an empty name. If a function panics, the Logger is told, and all goes on as
+// if it had returned.
 //
-// The context is that of the call for Offered, Refused and a task that is dropped by its own Submit, the parent of the handler's
-// for Started, and otherwise one that lasts as long as the pool. The task is the one that the handler gets, and must not be
-// changed or settled. Before it is in the queue it has no ID; of an item of a FairQueue there is the Payload only.
+// The context is that of the call for Offered, Refused and a task that is dropped by its own
+// Submit, the parent of the handler's for Started, and otherwise one that lasts as long as the
+// pool. The task is the one that the handler gets, and must not be changed or settled. Before it
+// is in the queue it has no ID; of an item of a FairQueue there is the Payload only.
 type Observer[V any] struct {
-	// Offered is told of each task that is handed to Submit, SubmitBatch, SubmitWait, TrySubmit or Put, and Refused, after it, of
-	// those for which that returns an error, but for an unknown class.
+	// Offered is told of each task that is handed to Submit, SubmitBatch, SubmitWait, TrySubmit or
+	// Put, and Refused, after it, of those for which that returns an error, but for an unknown
+	// class.
 	Offered func(ctx context.Context, class string, t *task.Task[V])
 	Refused func(ctx context.Context, class string, t *task.Task[V], err error)
 
-	// Started is told that a handler begins, and how long ago the task was ready, 0 for an item of a FairQueue.
+	// Started is told that a handler begins, and how long ago the task was ready, 0 for an item of
+	// a FairQueue.
 	Started func(ctx context.Context, class string, t *task.Task[V], waited time.Duration)
 
-	// Each attempt that was started ends in one of these, unless Shutdown has interrupted it. Retried is told of a task that has
-	// failed or was snoozed, and is tried again after the delay; Failed of one that has failed for good; Lost of one of which
-	// the queue could not be told what came of it.
+	// Each attempt that was started ends in one of these, unless Shutdown has interrupted it.
+	// Retried is told of a task that has failed or was snoozed, and is tried again after the
+	// delay; Failed of one that has failed for good; Lost of one of which the queue could not be
+	// told what came of it.
 	Succeeded func(ctx context.Context, class string, t *task.Task[V], ran time.Duration)
 	Retried   func(ctx context.Context, class string, t *task.Task[V], ran, delay time.Duration, err error)
 	Failed    func(ctx context.Context, class string, t *task.Task[V], ran time.Duration, err error)
 	Lost      func(ctx context.Context, class string, t *task.Task[V], ran time.Duration, err error)
 
-	// Dropped is told of a task that there was no room for, Expired of one whose time was over before it was done.
+	// Dropped is told of a task that there was no room for, Expired of one whose time was over
+	// before it was done.
 	Dropped func(ctx context.Context, class string, t *task.Task[V])
 	Expired func(ctx context.Context, class string, t *task.Task[V])
 
-	// DeadLetter is told of each letter that was handed to DeadLetters, and of its error if it was not taken.
+	// DeadLetter is told of each letter that was handed to DeadLetters, and of its error if it was
+	// not taken.
 	DeadLetter func(ctx context.Context, letter *DeadLetter[V], err error)
 
 	// Scaled is told that the number of workers has changed.
 	Scaled func(from, to int)
 }
 
-// about returns what log lines say of a task that has failed: which one it is, what else there is to say, and why, with the stack
-// of a panic, which its text has not.
+// about returns what a log line says of a task: which one it is, what else is given, and its
+// error, with the stack if that is of a panic.
 func about(class string, t *task.Info, err error, more ...any) (args []any) {
 	if t.ID != 0 {
 		args = append(args, "task", t.ID)
@@ -64,22 +71,24 @@ func about(class string, t *task.Info, err error, more ...any) (args []any) {
 	return args
 }
 
-// times tells whether it matters when a handler began.
+// times tells whether one of the functions is told a duration.
 func (o *Observer[V]) times() bool {
 	return o.Started != nil || o.Succeeded != nil || o.Retried != nil || o.Failed != nil || o.Lost != nil
 }
 
-// observe calls a function of the Observer. A panic of it must not end the process, nor change what becomes of a task.
-func (c *crew) observe(name string, call func()) {
+// observe calls a function of the Observer. If it panics, the process must not end, nor may it
+// change what becomes of a task.
+func (ws *workerSet) observe(name string, call func()) {
 	defer func() {
 		if v := recover(); v != nil {
-			c.log.Error("pool: a function of the Observer panicked", "func", name, "panic", v, "stack", string(debug.Stack()))
+			ws.log.Error("pool: a function of the Observer panicked", "func", name, "panic", v, "stack", string(debug.Stack()))
 		}
 	}()
 	call()
 }
 
-// guardedHandler is a Logger's handler, and swallows its panics: there is nobody who could be told.
+// guardedHandler is a Logger's handler whose panics are swallowed: there is nobody who could be
+// told.
 type guardedHandler struct{ slog.Handler }
 
 // Enabled implements [slog.Handler].

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"runtime"
 	"slices"
 	"strconv"
@@ -14,15 +15,17 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Handler does a task. T is a *task.Task[V], or the item of a FairQueue. If it returns nil the task is done; else it has
-// failed. A panic is a failure with a [*PanicError]. A task that has failed is tried again, unless that was its last attempt;
-// [Permanent], [RetryAfter] and [Snooze] tell otherwise. An item of a FairQueue is not tried again.
+// Handler does a task. T is a *task.Task[V], or the item of a FairQueue. If it returns nil the
+// task is done; else it has failed. A panic is a failure with a [*PanicError]. A task that has
+// failed is tried again, unless that was its last attempt; [Permanent], [RetryAfter] and [Snooze]
+// tell otherwise. An item of a FairQueue is not tried again.
 type Handler[T any] func(ctx context.Context, t T) error
 
 // Options configure a pool. The zero value of each field is its default.
 type Options[V any] struct {
-	// Workers is how many tasks are worked on at the same time; 0 means as many as [runtime.GOMAXPROCS] says. It stands for a
-	// Scale with this Min and Max, so one of the two must be zero.
+	// Workers is how many tasks are worked on at the same time; 0 means as many as
+	// [runtime.GOMAXPROCS] says. It stands for a Scale with this Min and Max, so one of the two
+	// must be zero.
 	Workers int
 
 	// Scale is for a number of workers that depends on the load.
@@ -31,21 +34,25 @@ type Options[V any] struct {
 	// Schedule replaces Scale at certain times of the day.
 	Schedule Schedule
 
-	// Policy is how each task is run. ForTask, if not nil, may return another one for a task; it is handed the pool's.
+	// Policy is how each task is run. ForTask, if not nil, may return another one for a task; it
+	// is handed the pool's.
 	Policy  Policy
 	ForTask func(t *task.Task[V], p Policy) Policy
 
-	// Delay and Deadline are for tasks that are put with Submit, SubmitWait or Put, without their own: how long it takes until they are
-	// ready, and until they are of no use any more, both from then on. 0 means none.
+	// Delay and Deadline are for tasks that are put with Submit, SubmitWait or Put, without their
+	// own: how long it takes until they are ready, and until they are of no use any more, both
+	// from then on. 0 means none.
 	Delay    time.Duration
 	Deadline time.Duration
 
-	// WhenFull says what becomes of a task that there is no room for. EvictOldest and EvictHeaviest are for a pool with queues of
-	// its own; elsewhere the queue's own options say so.
+	// WhenFull says what becomes of a task that there is no room for. EvictOldest and
+	// EvictHeaviest are for a pool with queues of its own; elsewhere the queue's own options say
+	// so.
 	WhenFull WhenFull
 
-	// Capacity and KeyCapacity are the room in a queue of the pool's own, for tasks that wait: what runs takes up none, and a task
-	// that is to be tried again needs none. See [task.Options] and its CountOnlyWaiting. Capacity 0 means no limit.
+	// Capacity and KeyCapacity are the room in a queue of the pool's own, for tasks that wait:
+	// what runs takes up none, and a task that is to be tried again needs none. See [task.Options]
+	// and its CountOnlyWaiting. Capacity 0 means no limit.
 	Capacity    int
 	KeyCapacity int
 
@@ -65,58 +72,66 @@ type Options[V any] struct {
 	// Kinds are those that are taken, one at least; nil means all.
 	Kinds []string
 
-	// Prefetch is how many tasks may be taken, at most [task.MaxBatch], before there are workers for them, so that these need not
-	// wait for a transaction. As many are as were started in the time it takes to take some, twice, so none if they run for long;
-	// after half a second at most they are handed back. It is of use only to a pool with one class, whose queue is not in memory,
-	// and without Limits. 0 means 256, or as many as Scale.Max if that is more; a negative value means none.
+	// Prefetch is how many tasks may be taken, at most [task.MaxBatch], before there are workers
+	// for them, so that these need not wait for a transaction. As many are as were started in the
+	// time it takes to take some, twice, so none if they run for long; after half a second at most
+	// they are handed back. It is of use only to a pool with one class, whose queue is not in
+	// memory, and without Limits. 0 means 256, or as many as Scale.Max if that is more; a negative
+	// value means none.
 	Prefetch int
 
-	// DeadLetters is given what could not be done. nil means that a task that failed for good is buried in its queue, or in a queue of
-	// the pool's own forgotten, once Observer, Logger and those who wait for it have been told; see the package documentation.
+	// DeadLetters is given what could not be done. nil means that a task that failed for good is
+	// buried in its queue, or in a queue of the pool's own forgotten, once Observer, Logger and
+	// those who wait for it have been told; see the package documentation.
 	DeadLetters Sink[V]
 
-	// AbandonAfter is how long Shutdown waits for handlers after it has cancelled their contexts. Then their tasks are handed
-	// back nevertheless. 0 means a second.
+	// AbandonAfter is how long Shutdown waits for handlers after it has cancelled their contexts.
+	// Then their tasks are handed back nevertheless. 0 means a second.
 	AbandonAfter time.Duration
 
 	// Observer is told what happens.
 	Observer Observer[V]
 
-	// CountKeys makes the pool count by key the attempts that were started, and the tasks that were refused
-	// or dropped for want of room, for [Pool.KeyCounts]: of how many keys, the heaviest. 0 means none. It
-	// costs a lock and a clock reading for each, and some 150 bytes for each of these keys; see
-	// [fairq.KeyCounter].
+	// CountKeys makes the pool count by key the attempts that were started, and the tasks that
+	// were refused or dropped for want of room, for [Pool.KeyCounts]: of how many keys, the
+	// heaviest. 0 means none. It costs a lock and a clock reading for each, and some 150 bytes for
+	// each of these keys; see [fairq.KeyCounter].
 	CountKeys int
 
-	// Logger is told at level Warn about each task that has failed for good, whose outcome is lost, or that is cancelled by
-	// Shutdown; at level Error about what was lost, and queues that cannot be read; and at level Debug about all that is normal:
-	// failures that are tried again, changes of the number of workers and of the schedule, and the end. nil means [slog.Default].
+	// Logger is told at level Warn about each task that has failed for good, whose outcome is
+	// lost, or that is cancelled by Shutdown; at level Error about what was lost, and queues that
+	// cannot be read; and at level Debug about all that is normal: failures that are tried again,
+	// changes of the number of workers and of the schedule, and the end. nil means [slog.Default].
 	Logger *slog.Logger
 }
 
 // Scale is how many workers there are.
 type Scale struct {
-	// Min and Max are how many workers there are at least and at most. A worker's goroutine is not started before there is
-	// something to do; Min 0 lets all of them end.
+	// Min and Max are how many workers there are at least and at most. A worker's goroutine is not
+	// started before there is something to do; Min 0 lets all of them end.
 	Min, Max int
 
-	// WakeFactor and SleepFactor are degrees of fullness of the queue: the tasks that are ready or wait for room, divided by
-	// the capacity that is left for waiting tasks. From WakeFactor on a worker is added. Below SleepFactor one that is not
-	// needed is let go. 0 means 0.75 and 0.5. A queue without a capacity is full enough as soon as a task waits.
+	// WakeFactor and SleepFactor are degrees of fullness of the queue: the tasks that are ready or
+	// wait for room, divided by the capacity that is left for waiting tasks. From WakeFactor on a
+	// worker is added. Below SleepFactor one that is not needed is let go. 0 means 0.75 and 0.5. A
+	// queue without a capacity is full enough as soon as a task waits.
 	WakeFactor, SleepFactor float64
 
-	// IdleTimeout is for how long a worker must not have been needed to be let go. 0 means a minute.
+	// IdleTimeout is for how long a worker must not have been needed to be let go. 0 means a
+	// minute.
 	IdleTimeout time.Duration
 }
 
 // Policy is how a task is run.
 type Policy struct {
-	// Timeout is how long a handler has before its context is done, with the cause [ErrTimeout]. 0 means no limit.
+	// Timeout is how long a handler has before its context is done, with the cause [ErrTimeout]. 0
+	// means no limit.
 	Timeout time.Duration
 
-	// MaxAttempts is how often a task is tried that has no limit of its own. 0 means [DefaultMaxAttempts], a negative value no
-	// limit. The queue counts an attempt when the task is taken, so one that ends without a result counts too: its lease was lost,
-	// or its process has ended, maybe when the task was only taken ahead, see Options.Prefetch.
+	// MaxAttempts is how often a task is tried that has no limit of its own. 0 means
+	// [DefaultMaxAttempts], a negative value no limit. The queue counts an attempt when the task
+	// is taken, so one that ends without a result counts too: its lease was lost, or its process
+	// has ended, maybe when the task was only taken ahead, see Options.Prefetch.
 	MaxAttempts int
 
 	// Backoff says how long a task waits after a failure.
@@ -126,7 +141,8 @@ type Policy struct {
 // MaxWorkers is the limit of what Scale.Max can be.
 const MaxWorkers = 1 << 20
 
-// defaultPrefetch is how many tasks may be taken ahead if nothing else is said, or settled in the background.
+// defaultPrefetch is how many tasks may be taken ahead if nothing else is said, or settled in the
+// background.
 const defaultPrefetch = 256
 
 // DefaultMaxAttempts is how often a task is tried if nothing else is said.
@@ -137,61 +153,68 @@ type WhenFull uint8
 
 // The policies.
 const (
-	Block         WhenFull = iota // Submit waits for room
-	Reject                        // Submit returns a *FullError
-	DropNew                       // it goes to DeadLetters
-	EvictOldest                   // the oldest of a key with the most tasks goes to DeadLetters, see fairq.EvictOldest
-	EvictHeaviest                 // the newest of a key with the most tasks goes to DeadLetters, see fairq.EvictHeaviest
+	Block   WhenFull = iota // Submit waits for room
+	Reject                  // Submit returns a *FullError
+	DropNew                 // it goes to DeadLetters
+	// the oldest of a key with the most tasks goes to DeadLetters, see fairq.EvictOldest
+	EvictOldest
+	// the newest of a key with the most tasks goes to DeadLetters, see fairq.EvictHeaviest
+	EvictHeaviest
 )
 
-// Class is a queue of a pool that drains several. Within a class keys are served in rounds, as in any queue.
+// Class is a queue of a pool that drains several. Within a class keys are served in rounds, as in
+// any queue.
 type Class[V any] struct {
-	Name   string         // unique in the pool
-	Weight int            // the share of the starts, see Order; 0 means 1
-	Queue  *task.Queue[V] // nil means one of the pool's own, with the Options' fields for such a queue
+	Name   string // unique in the pool
+	Weight int    // the share of the starts, see Order; 0 means 1
+	// nil means one of the pool's own, with the Options' fields for such a queue
+	Queue *task.Queue[V]
 
-	// Capacity overrides that of the Options for a queue of the pool's own. 0 means that it does not.
+	// Capacity overrides that of the Options for a queue of the pool's own. 0 means that it does
+	// not.
 	Capacity int
 }
 
-// Order is how classes share the workers. No worker is idle while any class has a task that can be taken.
+// Order is how classes share the workers. No worker is idle while any class has a task that can be
+// taken.
 type Order struct {
-	// Strict means that a class is served only if those before it have nothing. Otherwise classes are served in rounds, each as
-	// many times in a round as its weight says.
+	// Strict means that a class is served only if those before it have nothing. Otherwise classes
+	// are served in rounds, each as many times in a round as its weight says.
 	Strict bool
 
-	// Ageing, with Strict, is after how long a class that has tasks, and was not served, is served once before the others. 0
-	// means never.
+	// Ageing, with Strict, is after how long a class that has tasks, and was not served, is served
+	// once before the others. 0 means never.
 	Ageing time.Duration
 }
 
-// Limit says that a task of this or a less urgent priority is started only while fewer than Running tasks are running. So a
-// pool with 10 workers and a Limit{Priority: 1, Running: 8} has two that only tasks of priority 0 use. Running 0 means that they
-// are not started at all; for priority 0 it must be 1 at least.
+// Limit says that a task of this or a less urgent priority is started only while fewer than
+// Running tasks are running. So a pool with 10 workers and a Limit{Priority: 1, Running: 8} has
+// two that only tasks of priority 0 use. Running 0 means that they are not started at all; for
+// priority 0 it must be 1 at least.
 type Limit struct {
 	Priority int
 	Running  int
 }
 
-// setup is what the workers must know of the options.
-type setup struct {
-	onScaled func(from, to int) // Observer.Scaled
-	log      *slog.Logger
-	abandon  time.Duration
-	base     Scale
-	table    *timetable // nil if there is no schedule
-	ranges   []Range    // its, with full scales
+// workerSettings is what a workerSet must know of the options.
+type workerSettings struct {
+	onScaled     func(from, to int) // Observer.Scaled
+	log          *slog.Logger
+	abandonAfter time.Duration
+	base         Scale
+	timetable    *timetable // what Options.Schedule says; nil if it is empty
+	ranges       []Range    // those of the schedule, with complete scales
 }
 
-// Validate returns an error that names the field, its value and the limit, if [New], or [Func], would panic because of it. Programs
-// whose options come from their users call it.
+// Validate returns an error that names the field, its value and the limit, if [New], or [Func],
+// would panic because of it. Programs whose options come from their users call it.
 func (o Options[V]) Validate() error {
 	_, err := o.complete()
 	return err
 }
 
 // complete checks the options of a Pool, and fills in the defaults.
-func (o *Options[V]) complete() (*setup, error) {
+func (o *Options[V]) complete() (*workerSettings, error) {
 	if len(o.Classes) == 0 {
 		o.Classes = []Class[V]{{}}
 	}
@@ -266,18 +289,18 @@ func (o *Options[V]) complete() (*setup, error) {
 }
 
 // completeForItems is complete for workers that drain a FairQueue.
-func (o *Options[V]) completeForItems() (*setup, error) {
-	p := o.Policy
-	p.Timeout = 0
-	if o.ForTask != nil || p != (Policy{}) || o.Delay != 0 || o.Deadline != 0 || o.WhenFull != Block || o.Capacity != 0 || o.KeyCapacity != 0 ||
-		o.MaxInFlightPerKey != 0 || o.Weight != nil || len(o.Classes) > 0 || o.Order != (Order{}) || len(o.Limits) > 0 || o.Kinds != nil || o.Prefetch != 0 ||
-		o.CountKeys != 0 {
+func (o *Options[V]) completeForItems() (*workerSettings, error) {
+	rest := *o
+	rest.Workers, rest.Scale, rest.Schedule, rest.Policy.Timeout = 0, Scale{}, Schedule{}, 0
+	rest.DeadLetters, rest.AbandonAfter, rest.Observer, rest.Logger = nil, 0, Observer[V]{}, nil
+	if !reflect.ValueOf(rest).IsZero() {
 		return nil, invalid("Options for a FairQueue: only Workers, Scale, Schedule, Policy.Timeout, DeadLetters, AbandonAfter, Observer and Logger may be set")
 	}
 	return o.completeCommon()
 }
 
-func (o *Options[V]) completeCommon() (*setup, error) {
+// completeCommon is the part of complete that concerns the workers.
+func (o *Options[V]) completeCommon() (*workerSettings, error) {
 	base := o.Scale
 	switch {
 	case o.Workers < 0 || o.Workers > MaxWorkers:
@@ -299,8 +322,8 @@ func (o *Options[V]) completeCommon() (*setup, error) {
 	if err := o.Policy.Backoff.validate("Options.Policy.Backoff"); err != nil {
 		return nil, err
 	}
-	s := &setup{
-		onScaled: o.Observer.Scaled, log: o.Logger, abandon: cmp.Or(o.AbandonAfter, time.Second), base: base, ranges: slices.Clone(o.Schedule.Ranges),
+	s := &workerSettings{
+		onScaled: o.Observer.Scaled, log: o.Logger, abandonAfter: cmp.Or(o.AbandonAfter, time.Second), base: base, ranges: slices.Clone(o.Schedule.Ranges),
 	}
 	if s.log == nil {
 		s.log = slog.Default()
@@ -323,7 +346,7 @@ func (o *Options[V]) completeCommon() (*setup, error) {
 		return s, nil
 	}
 	var err error
-	s.table, err = o.Schedule.compile()
+	s.timetable, err = o.Schedule.compile()
 	return s, err
 }
 

@@ -18,8 +18,8 @@ func nothing(context.Context, *task.Task[int]) error { return nil }
 
 func sinkAll(context.Context, *pool.DeadLetter[int]) error { return nil }
 
-// TestOptionErrors has every error that Validate returns, but for those of schedules, backoffs and limits, which have tests of
-// their own.
+// TestOptionErrors has every error that Validate returns, but for those of schedules, backoffs and
+// limits, which have tests of their own.
 func TestOptionErrors(t *testing.T) {
 	q := openQueue[int](t, nil)
 	for want, o := range map[string]pool.Options[int]{
@@ -129,7 +129,8 @@ func TestUnusualOptions(t *testing.T) {
 	for _, o := range []pool.Options[int]{
 		{WhenFull: pool.Reject, KeyCapacity: 1}, // the key's share is full
 		{WhenFull: pool.DropNew, KeyCapacity: 1, DeadLetters: sinkAll},
-		{WhenFull: pool.Reject, Classes: []pool.Class[int]{{Queue: openQueue[int](t, nil)}}}, // that may have a Capacity
+		// that may have a Capacity
+		{WhenFull: pool.Reject, Classes: []pool.Class[int]{{Queue: openQueue[int](t, nil)}}},
 		{Capacity: 5, KeyCapacity: 5},
 		{KeyCapacity: 5},
 		{Delay: time.Minute},

@@ -84,7 +84,8 @@ func (q *fullQueue) drop(n int) {
 	q.queued = slices.DeleteFunc(q.queued, func(p put) bool { return p.n == n })
 }
 
-// TestWhenFull submits tasks to a pool that is paused, and compares what it drops with a model. Then all that is left is done.
+// TestWhenFull submits tasks to a pool that is paused, and compares what it drops with a model.
+// Then all that is left is done.
 func TestWhenFull(t *testing.T) {
 	for _, whenFull := range []pool.WhenFull{pool.Reject, pool.DropNew, pool.EvictOldest, pool.EvictHeaviest} {
 		t.Run(whenFull.String(), func(t *testing.T) {
@@ -162,7 +163,8 @@ func testWhenFull(t *testing.T, r *rand.Rand, whenFull pool.WhenFull) {
 	require.Len(t, box.all(), letters)
 }
 
-// TestBlock has producers who wait, and of whom some give up, while the sink for failures gets nothing but failures.
+// TestBlock has producers who wait, and of whom some give up, while the sink for failures gets
+// nothing but failures.
 func TestBlock(t *testing.T) {
 	r := chance(t)
 	inBubble(t, func(t *testing.T, ctx context.Context) {

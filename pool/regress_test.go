@@ -21,7 +21,8 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// tellsNothing returns a nil pointer that was taken for no error. To ask it what it says is a panic.
+// tellsNothing returns a nil pointer that was taken for no error. To ask it what it says is a
+// panic.
 func tellsNothing() error {
 	var e *brokenError
 	return e
@@ -61,7 +62,8 @@ func TestErrorsThatPanic(t *testing.T) {
 	})
 }
 
-// Handlers that wait for room give their places back, for the room is where tasks wait for a place.
+// Handlers that wait for room give their places back, for the room is where tasks wait for a
+// place.
 func TestHandlersSubmitToFullPool(t *testing.T) {
 	for _, wait := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -234,7 +236,8 @@ func (b slowBackend) Take(ctx context.Context, consumer driver.Handle, f task.Fi
 	return n, err
 }
 
-// A task that was being taken when fewer workers were allowed all of a sudden does not start before there are so few.
+// A task that was being taken when fewer workers were allowed all of a sudden does not start
+// before there are so few.
 func TestTakenWhileMaxSinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -266,8 +269,8 @@ func TestTakenWhileMaxSinks(t *testing.T) {
 	})
 }
 
-// A sink that waits for ever does not hold up Shutdown for longer than its context lasts: neither with what is left, nor with what is dropped
-// just now.
+// A sink that waits for ever does not hold up Shutdown for longer than its context lasts: neither
+// with what is left, nor with what is dropped just now.
 func TestShutdownWithSinkThatWaits(t *testing.T) {
 	for _, whenFull := range []pool.WhenFull{pool.Block, pool.DropNew} {
 		synctest.Test(t, func(t *testing.T) {

@@ -40,8 +40,8 @@ func TestDefaultsOfFunc(t *testing.T) {
 	})
 }
 
-// TestRetryDelays has tasks that always fail, and take some time to. When each attempt begins is exactly as the backoff says; with a
-// jitter, what it says is what the observer is told.
+// TestRetryDelays has tasks that always fail, and take some time to. When each attempt begins is
+// exactly as the backoff says; with a jitter, what it says is what the observer is told.
 func TestRetryDelays(t *testing.T) {
 	r := chance(t)
 	for range 100 {
@@ -85,8 +85,8 @@ func TestRetryDelays(t *testing.T) {
 	}
 }
 
-// TestMaxAttempts counts the attempts of tasks that always fail, with limits of their own, of the queue, of the pool and of ForTask. Without a
-// limit they are done after 100.
+// TestMaxAttempts counts the attempts of tasks that always fail, with limits of their own, of the
+// queue, of the pool and of ForTask. Without a limit they are done after 100.
 func TestMaxAttempts(t *testing.T) {
 	r := chance(t)
 	const never = 100
@@ -165,7 +165,8 @@ func TestForTask(t *testing.T) {
 	})
 }
 
-// TestErrorsThatSayWhen has handlers that return the errors of this package, also wrapped and joined.
+// TestErrorsThatSayWhen has handlers that return the errors of this package, also wrapped and
+// joined.
 func TestErrorsThatSayWhen(t *testing.T) {
 	require.NoError(t, pool.Permanent(nil))
 	for name, c := range map[string]struct {
@@ -204,7 +205,8 @@ func TestErrorsThatSayWhen(t *testing.T) {
 	}
 }
 
-// TestSnooze has a task that is not ready for its handler a hundred times, and then fails as often as it may.
+// TestSnooze has a task that is not ready for its handler a hundred times, and then fails as often
+// as it may.
 func TestSnooze(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var attempts []int
@@ -230,7 +232,8 @@ func TestSnooze(t *testing.T) {
 	})
 }
 
-// TestWaitingRetriesCostNothing has 5,000 tasks that wait for their next attempt or for their delay.
+// TestWaitingRetriesCostNothing has 5,000 tasks that wait for their next attempt or for their
+// delay.
 func TestWaitingRetriesCostNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		const tasks = 5_000
@@ -288,8 +291,10 @@ func TestRetriesNeedNoRoom(t *testing.T) {
 	})
 }
 
-// TestFailuresDelayNobodyElse has a key with a thousand tasks that always fail, and are tried again soon, and others whose tasks are done. There is
-// one worker. In each round every key has its turn, so a task of a key that has nothing else waits for one of each other key at most, and for the one that runs.
+// TestFailuresDelayNobodyElse has a key with a thousand tasks that always fail, and are tried
+// again soon, and others whose tasks are done. There is one worker. In each round every key has
+// its turn, so a task of a key that has nothing else waits for one of each other key at most, and
+// for the one that runs.
 func TestFailuresDelayNobodyElse(t *testing.T) {
 	r := chance(t)
 	for range 5 {
@@ -332,8 +337,8 @@ func TestFailuresDelayNobodyElse(t *testing.T) {
 	}
 }
 
-// TestAttemptsWithoutResult has attempts that end otherwise than by a return: the handler runs for longer than the lease lasts, or
-// those who took the task were never heard of again. They count.
+// TestAttemptsWithoutResult has attempts that end otherwise than by a return: the handler runs for
+// longer than the lease lasts, or those who took the task were never heard of again. They count.
 func TestAttemptsWithoutResult(t *testing.T) {
 	for _, stays := range []bool{true, false} {
 		for _, sink := range []bool{true, false} {

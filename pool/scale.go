@@ -5,151 +5,166 @@ import (
 	"time"
 )
 
-// reaper lets workers go that are not needed.
+// reaper ends workers that are not needed.
 type reaper struct {
 	timer *time.Timer
 	set   bool
-	low   bool // the load was low when it looked last
+	low   bool // the load was low when it ran last
 }
 
-// reapLaterLocked sets the reaper if there are more workers than there must be. It is called whenever that may be so.
-func (c *crew) reapLaterLocked() {
-	if c.reaper.set || c.workers <= c.scale.Min {
+// setReaperLocked sets the reaper's timer if there are more than Scale.Min workers. It is called
+// whenever that may be so.
+func (ws *workerSet) setReaperLocked() {
+	if ws.reaper.set || ws.active <= ws.scale.Min {
 		return
 	}
-	after := c.scale.IdleTimeout
-	if len(c.idle) > 0 {
-		after = time.Until(c.idle[0].parked.Add(after))
+	after := ws.scale.IdleTimeout
+	if len(ws.idle) > 0 {
+		after = time.Until(ws.idle[0].idleSince.Add(after))
 	}
-	c.reaper.set = true
-	if c.reaper.timer == nil {
-		c.reaper.timer = time.AfterFunc(after, c.reap)
+	ws.reaper.set = true
+	if ws.reaper.timer == nil {
+		ws.reaper.timer = time.AfterFunc(after, ws.reap)
 	} else {
-		c.reaper.timer.Reset(after)
+		ws.reaper.timer.Reset(after)
 	}
 }
 
-// reap ends the workers that have been idle for so long. If there is none, but the load has been low for so long, it ends one
-// of the others.
-func (c *crew) reap() {
-	c.mu.Lock()
-	c.reaper.set = false
+// reap ends the workers that have been idle for IdleTimeout. If none is idle, but the load was low
+// now and when it ran last, which is IdleTimeout ago, it has one of the others end.
+func (ws *workerSet) reap() {
+	ws.mu.Lock()
+	ws.reaper.set = false
 	expired := 0
-	for expired < len(c.idle) && c.workers-expired > c.scale.Min && time.Since(c.idle[expired].parked) >= c.scale.IdleTimeout {
+	for expired < len(ws.idle) && ws.active-expired > ws.scale.Min && time.Since(ws.idle[expired].idleSince) >= ws.scale.IdleTimeout {
 		expired++
 	}
-	c.dismissLocked(expired)
-	sleep := c.scale.SleepFactor
-	c.mu.Unlock()
-	low := c.source.below(sleep)
+	ws.endIdleLocked(expired)
+	sleep := ws.scale.SleepFactor
+	ws.mu.Unlock()
+	low := ws.source.loadBelow(sleep)
 
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	low = low && len(c.idle) == 0 && c.workers > c.scale.Min && c.leaving == 0
-	if low && c.reaper.low {
-		c.leaving++
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	low = low && len(ws.idle) == 0 && ws.active > ws.scale.Min && ws.toEnd == 0
+	if low && ws.reaper.low {
+		ws.toEnd++
 		low = false
 	}
-	c.reaper.low = low
-	c.attendLocked()
+	ws.reaper.low = low
+	ws.updateLocked()
 }
 
-// setScaleLocked changes how many workers there are. Those that are too many end, as soon as they are idle.
-func (c *crew) setScaleLocked(s Scale) {
-	c.scale = s
-	if many := c.workers - s.Max; many > 0 {
-		c.dismissLocked(min(many, len(c.idle)))
+// setScaleLocked changes how many workers there are. Those that are too many end as soon as they
+// have done their task.
+func (ws *workerSet) setScaleLocked(s Scale) {
+	ws.scale = s
+	if many := ws.active - s.Max; many > 0 {
+		ws.endIdleLocked(min(many, len(ws.idle)))
 	}
-	c.leaving = min(c.leaving, max(c.workers-s.Min, 0))
-	if c.reaper.set && c.reaper.timer.Stop() {
-		c.reaper.set = false
+	ws.toEnd = min(ws.toEnd, max(ws.active-s.Min, 0))
+	if ws.reaper.set && ws.reaper.timer.Stop() {
+		ws.reaper.set = false
 	}
-	c.attendLocked()
+	ws.updateLocked()
 }
 
-// SetWorkers changes how many workers there are at least and at most, from now on, whatever the schedule says; 0 and 0 give that
-// back to the options. Handlers that run are not disturbed.
-func (c *crew) SetWorkers(atLeast, atMost int) error {
+// SetWorkers changes how many workers there are at least and at most, from now on, whatever the
+// schedule says; 0 and 0 give that back to the options. Handlers that run are not disturbed.
+func (p *Pool[V]) SetWorkers(atLeast, atMost int) error { return p.setWorkers(atLeast, atMost) }
+
+// SetWorkers changes how many workers there are at least and at most, from now on, whatever the
+// schedule says; 0 and 0 give that back to the options. Handlers that run are not disturbed.
+func (w *Workers) SetWorkers(atLeast, atMost int) error { return w.setWorkers(atLeast, atMost) }
+
+func (ws *workerSet) setWorkers(atLeast, atMost int) error {
 	if atLeast < 0 || atMost < atLeast || atMost > MaxWorkers {
 		return invalid("SetWorkers: %d and %d; the limits are 0 and %d, and the first must not be greater", atLeast, atMost, MaxWorkers)
 	}
-	c.mu.Lock()
-	c.manual = atMost > 0
-	if c.manual {
-		s := c.scale
+	ws.mu.Lock()
+	ws.manual = atMost > 0
+	if ws.manual {
+		s := ws.scale
 		s.Min, s.Max = atLeast, atMost
-		c.setScaleLocked(s)
+		ws.setScaleLocked(s)
 	}
-	c.mu.Unlock()
-	c.follow()
+	ws.mu.Unlock()
+	ws.followSchedule()
 	return nil
 }
 
-// clock is where a schedule has got to.
-type clock struct {
-	timer *time.Timer
-	now   int // the range that applies; -1 means none
+// scheduleClock is where a schedule has got to.
+type scheduleClock struct {
+	timer   *time.Timer
+	current int // the range that applies; -1 means none
 }
 
-// follow makes the scale what the schedule says, now and whenever that changes.
-func (c *crew) follow() {
+// followSchedule makes the scale what the schedule says, now and whenever that changes.
+func (ws *workerSet) followSchedule() {
 	now := time.Now()
 	index, until := -1, time.Time{}
-	if c.table != nil {
-		index, until = c.table.at(now)
+	if ws.timetable != nil {
+		index, until = ws.timetable.at(now)
 	}
-	s, name := c.base, "none"
+	s, name := ws.base, "none"
 	if index >= 0 {
-		s, name = c.ranges[index].Scale, c.ranges[index].Time
+		s, name = ws.ranges[index].Scale, ws.ranges[index].Time
 	}
-	c.mu.Lock()
-	changed := index != c.clock.now
-	c.clock.now = index
-	if !c.manual {
-		c.setScaleLocked(s)
+	ws.mu.Lock()
+	changed := index != ws.scheduleClock.current
+	ws.scheduleClock.current = index
+	if !ws.manual {
+		ws.setScaleLocked(s)
 	}
-	if !until.IsZero() && c.done.Err() == nil {
-		// Timers do not know when a clock is set, so it looks every hour.
+	if !until.IsZero() && ws.done.Err() == nil {
+		// A timer does not notice when the clock of the machine is set, so look at it every hour.
 		after := min(until.Sub(now), time.Hour)
-		if c.clock.timer == nil {
-			c.clock.timer = time.AfterFunc(after, c.follow)
+		if ws.scheduleClock.timer == nil {
+			ws.scheduleClock.timer = time.AfterFunc(after, ws.followSchedule)
 		} else {
-			c.clock.timer.Reset(after)
+			ws.scheduleClock.timer.Reset(after)
 		}
 	}
-	c.mu.Unlock()
+	ws.mu.Unlock()
 	if changed {
-		c.log.Debug("pool: schedule", "range", name, "min", s.Min, "max", s.Max)
+		ws.log.Debug("pool: schedule", "range", name, "min", s.Min, "max", s.Max)
 	}
-	c.fetch()
+	ws.dispatch()
 }
 
 // Pause stops the taking of tasks. What runs goes on.
-func (c *crew) Pause() { c.pause(true) }
+func (p *Pool[V]) Pause() { p.pause(true) }
 
 // Resume ends what Pause began.
-func (c *crew) Resume() { c.pause(false) }
+func (p *Pool[V]) Resume() { p.pause(false) }
 
-func (c *crew) pause(paused bool) {
-	c.mu.Lock()
-	c.paused = paused
-	c.attendLocked()
-	c.mu.Unlock()
-	c.fetch()
+// Pause stops the taking of items. What runs goes on.
+func (w *Workers) Pause() { w.pause(true) }
+
+// Resume ends what Pause began.
+func (w *Workers) Resume() { w.pause(false) }
+
+func (ws *workerSet) pause(paused bool) {
+	ws.mu.Lock()
+	ws.paused = paused
+	ws.updateLocked()
+	ws.mu.Unlock()
+	ws.dispatch()
 }
 
-// scaled tells that the number of workers has changed.
-func (c *crew) scaled(from, to int) {
-	if c.onScaled != nil {
-		c.observe("Scaled", func() { c.onScaled(from, to) })
+// workersChanged tells the Observer and the log.
+func (ws *workerSet) workersChanged(from, to int) {
+	if ws.onScaled != nil {
+		ws.observe("Scaled", func() { ws.onScaled(from, to) })
 	}
-	c.log.Debug("pool: number of workers", "from", from, "to", to)
+	ws.log.Debug("pool: number of workers", "from", from, "to", to)
 }
 
-// wakeLevel returns how many tasks it takes to be as full as that.
-func wakeLevel(fullness float64, capacity int) int {
+// loadLevel returns how many tasks it takes to be as full as that.
+func loadLevel(fullness float64, capacity int) int {
 	level := int(math.Ceil(fullness * float64(capacity)))
-	if float64(level-1)/float64(capacity) >= fullness { // 0.07*100 is a little more than 7
+	// rounding: 0.07*100 is a little more than 7
+	if float64(level-1)/float64(capacity) >= fullness {
 		level--
 	}
 	return max(1, level)

@@ -77,7 +77,8 @@ func forRigs(t *testing.T, rounds int, f func(t *testing.T, r *rand.Rand, open f
 	}
 }
 
-// TestWorkersAreAdded submits one task after the other, by producers who wait if there is no room, while none is finished.
+// TestWorkersAreAdded submits one task after the other, by producers who wait if there is no room,
+// while none is finished.
 func TestWorkersAreAdded(t *testing.T) {
 	forRigs(t, 40, func(t *testing.T, r *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
 		capacity, hundredths := r.IntN(40), 1+r.IntN(100)
@@ -119,7 +120,8 @@ func TestWorkersAreAdded(t *testing.T) {
 	})
 }
 
-// TestIdleWorkersEnd has some tasks of different length, and looks when each worker's goroutine ends.
+// TestIdleWorkersEnd has some tasks of different length, and looks when each worker's goroutine
+// ends.
 func TestIdleWorkersEnd(t *testing.T) {
 	forRigs(t, 15, func(t *testing.T, r *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
 		scale := pool.Scale{Min: r.IntN(4), IdleTimeout: time.Duration(2+r.IntN(1000)) * time.Second}
@@ -160,8 +162,8 @@ func TestIdleWorkersEnd(t *testing.T) {
 	})
 }
 
-// TestBusyWorkersAreLetGo has as many tasks all the time, so that no worker ever rests. Then those are let go that the load does not
-// need.
+// TestBusyWorkersAreLetGo has as many tasks all the time, so that no worker ever rests. Then those
+// are let go that the load does not need.
 func TestBusyWorkersAreLetGo(t *testing.T) {
 	forRigs(t, 10, func(t *testing.T, r *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
 		const capacity, most = 16, 8
@@ -269,7 +271,8 @@ func TestFirstTaskStartsAtOnce(t *testing.T) {
 	})
 }
 
-// switches returns about an eighth of how often a goroutine was run, which is what the runtime samples.
+// switches returns about an eighth of how often a goroutine was run, which is what the runtime
+// samples.
 func switches() (n uint64) {
 	s := []metrics.Sample{{Name: "/sched/latencies:seconds"}}
 	metrics.Read(s)
@@ -338,8 +341,8 @@ func TestScaledTellsAll(t *testing.T) {
 	})
 }
 
-// TestWorkersThatWaitArePreferred shows that a pool with idle workers starts no others, and that the one that was busy last is
-// taken, so that the others can end.
+// TestWorkersThatWaitArePreferred shows that a pool with idle workers starts no others, and that
+// the one that was busy last is taken, so that the others can end.
 func TestWorkersThatWaitArePreferred(t *testing.T) {
 	forRigs(t, 1, func(t *testing.T, _ *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
 		rig := open(t, 0, pool.Options[int]{Scale: pool.Scale{Max: 10, IdleTimeout: time.Minute}})
@@ -399,7 +402,8 @@ func TestSetWorkersConcurrently(t *testing.T) {
 	end(t, t.Context(), p)
 }
 
-// TestMaxCanBeReached has more tasks refused than a queue has room for, whether those that run take up some of that or not.
+// TestMaxCanBeReached has more tasks refused than a queue has room for, whether those that run
+// take up some of that or not.
 func TestMaxCanBeReached(t *testing.T) {
 	for _, own := range []bool{true, false} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Schedule replaces a pool's Scale at certain times of the day. Where no range applies, the pool's own Scale does.
+// Schedule replaces a pool's Scale at certain times of the day. Where no range applies, the pool's
+// own Scale does.
 type Schedule struct {
 	// Location is the time zone; nil means [time.Local].
 	Location *time.Location
@@ -21,9 +22,10 @@ type Schedule struct {
 
 // Range is a time of the day with its own Scale.
 type Range struct {
-	// Time is of the form "08:00-12:00"; seconds and fractions down to milliseconds may follow: "08:00:30.500-12:00". The begin
-	// belongs to it, the end does not. "24:00" is the end of the day. A range that ends before it begins, as in "22:00-06:00",
-	// goes on after midnight. It is the time that a clock on the wall shows: what is skipped when clocks go forward never
+	// Time is of the form "08:00-12:00"; seconds and fractions down to milliseconds may follow:
+	// "08:00:30.500-12:00". The begin belongs to it, the end does not. "24:00" is the end of the
+	// day. A range that ends before it begins, as in "22:00-06:00", goes on after midnight. It is
+	// the time that a clock on the wall shows: what is skipped when clocks go forward never
 	// applies, what is repeated applies twice.
 	Time string
 
@@ -42,17 +44,18 @@ const (
 	week = 7 * day
 )
 
-// timetable tells which range applies at any reading of a wall clock with weekdays. It does not change.
+// timetable tells which range applies at any reading of a wall clock with weekdays. It does not
+// change.
 type timetable struct {
 	location *time.Location
 
-	// turns are in order of their time and differ from the one before, the first one from the last: a week is a circle. There
-	// is exactly one if it is always the same.
-	turns []turn
+	// turns are in order of their time and differ from the one before, the first one from the
+	// last: a week is a circle. There is exactly one if it is always the same.
+	changes []change
 }
 
 // turn says that from a time of the week on, counted from Sunday 00:00, a range applies.
-type turn struct {
+type change struct {
 	at    time.Duration
 	index int // in Schedule.Ranges; -1 means none
 }
@@ -63,7 +66,8 @@ type span struct {
 	index      int
 }
 
-// compile checks the schedule, but for the scales, and draws it up for a week. It keeps nothing of Ranges.
+// compile checks the schedule, but for the scales, and draws it up for a week. It keeps nothing of
+// Ranges.
 func (s *Schedule) compile() (*timetable, error) {
 	var spans []span
 	for i, r := range s.Ranges {
@@ -75,7 +79,7 @@ func (s *Schedule) compile() (*timetable, error) {
 	}
 	slices.SortStableFunc(spans, func(a, b span) int { return cmp.Compare(a.begin, b.begin) })
 
-	var turns []turn
+	var turns []change
 	var end time.Duration
 	for i, sp := range spans {
 		if sp.begin < end {
@@ -83,15 +87,15 @@ func (s *Schedule) compile() (*timetable, error) {
 			return nil, invalid("%s and %s overlap on %v", s.name(min(a, b)), s.name(max(a, b)), time.Weekday(sp.begin/day))
 		}
 		if sp.begin > end {
-			turns = append(turns, turn{end, -1})
+			turns = append(turns, change{end, -1})
 		}
-		turns = append(turns, turn{sp.begin, sp.index})
+		turns = append(turns, change{sp.begin, sp.index})
 		end = sp.end
 	}
 	if end < week {
-		turns = append(turns, turn{end, -1})
+		turns = append(turns, change{end, -1})
 	}
-	turns = slices.CompactFunc(turns, func(a, b turn) bool { return a.index == b.index })
+	turns = slices.CompactFunc(turns, func(a, b change) bool { return a.index == b.index })
 	if last := len(turns) - 1; last > 0 && turns[0].index == turns[last].index {
 		turns = turns[1:]
 	}
@@ -107,7 +111,8 @@ func (s *Schedule) name(i int) string {
 	return fmt.Sprintf("Schedule.Ranges[%d] %q", i, s.Ranges[i].Time)
 }
 
-// spans returns the range as parts of a week: one a weekday, or two if it goes on from Saturday to Sunday.
+// spans returns the range as parts of a week: one a weekday, or two if it goes on from Saturday to
+// Sunday.
 func (r *Range) spans(index int) ([]span, error) {
 	begin, end, err := parseRange(r.Time)
 	if err != nil {
@@ -188,34 +193,36 @@ func parseClock(text string) (time.Duration, error) {
 	return t, nil
 }
 
-// at returns which range applies now, -1 if none does, and until when that is known. It may be the same after that. If it is
-// the same for ever, until is zero; else it is after now. The cost is that of a search in the turns of a week.
+// at returns which range applies now, -1 if none does, and until when that is known. It may be the
+// same after that. If it is the same for ever, until is zero; else it is after now. The cost is
+// that of a search in the turns of a week.
 func (t *timetable) at(now time.Time) (index int, until time.Time) {
-	if len(t.turns) == 1 {
-		return t.turns[0].index, time.Time{}
+	if len(t.changes) == 1 {
+		return t.changes[0].index, time.Time{}
 	}
 	now = now.In(t.location)
 	hour, minute, second := now.Clock()
 	wall := time.Duration(now.Weekday())*day + time.Duration(hour)*time.Hour + time.Duration(minute)*time.Minute +
 		time.Duration(second)*time.Second + time.Duration(now.Nanosecond())
 
-	next, found := slices.BinarySearchFunc(t.turns, wall, func(u turn, wall time.Duration) int { return cmp.Compare(u.at, wall) })
+	next, found := slices.BinarySearchFunc(t.changes, wall, func(u change, wall time.Duration) int { return cmp.Compare(u.at, wall) })
 	if found {
 		next++
 	}
-	n := len(t.turns)
-	turnAt := t.turns[next%n].at
+	n := len(t.changes)
+	turnAt := t.changes[next%n].at
 	if next == n {
 		turnAt += week
 	}
-	index = t.turns[(next+n-1)%n].index
+	index = t.changes[(next+n-1)%n].index
 	until = now.Add(turnAt - wall)
 
 	// Until the next zone transition the wall clock runs evenly.
 	if _, end := now.ZoneBounds(); !end.IsZero() && end.Before(until) {
 		if !end.After(now) {
-			// On the last day of a leap year the end may be at its begin, golang/go#81583. Transitions that are known by a rule
-			// only are sought within a year of UTC, so look again in the next one.
+			// On the last day of a leap year the end may be at its begin, golang/go#81583.
+			// Transitions that are known by a rule only are sought within a year of UTC, so look
+			// again in the next one.
 			end = now.Truncate(day).Add(day)
 		}
 		if end.Before(until) {

@@ -53,7 +53,8 @@ func clockText(r *rand.Rand, ms int) (full, text string) {
 	return full, text
 }
 
-// anyRange has its ends on a multiple of step, in milliseconds, and more often in the first hours, when clocks change.
+// anyRange has its ends on a multiple of step, in milliseconds, and more often in the first hours,
+// when clocks change.
 func anyRange(r *rand.Rand, step int) (Range, wallRange) {
 	pick := func(least, most int) int {
 		if r.IntN(2) == 0 {
@@ -105,7 +106,8 @@ func anySchedule(t *testing.T, r *rand.Rand, location *time.Location) (*timetabl
 	return compiled, walls
 }
 
-// walk goes on in steps, and compares with the oracle at each, and at the instants that are returned.
+// walk goes on in steps, and compares with the oracle at each, and at the instants that are
+// returned.
 func walk(t *testing.T, table *timetable, walls []wallRange, now, end time.Time, step time.Duration) {
 	index, until := -2, now
 	for ; now.Before(end); now = now.Add(step) {
@@ -123,7 +125,8 @@ func walk(t *testing.T, table *timetable, walls []wallRange, now, end time.Time,
 			if !until.IsZero() {
 				check(t, walls, until.Add(-1), index)
 			}
-			// In years that a rule stands for, ZoneBounds also has the end of the year, or the day before.
+			// In years that a rule stands for, ZoneBounds also has the end of the year, or the day
+			// before.
 			const zone, date = "MST -0700 ", "01-02 15:04"
 			if utc := look.UTC().Format(date); before == index && utc != "12-31 00:00" && utc != "01-01 00:00" {
 				require.NotEqual(t, look.Add(-1).Format(zone), look.Format(zone), "%v is needless", look)
@@ -208,7 +211,8 @@ func TestScheduleAgainstWallClock(t *testing.T) {
 	}
 }
 
-// TestScheduleOverYears follows the instants that are returned, through half a century, listed in zone files and not.
+// TestScheduleOverYears follows the instants that are returned, through half a century, listed in
+// zone files and not.
 func TestScheduleOverYears(t *testing.T) {
 	r := seeded(t)
 	for _, name := range []string{"Europe/Berlin", "America/Santiago", "Africa/Cairo", "Australia/Lord_Howe"} {
@@ -255,7 +259,8 @@ func ruled(t *testing.T, rule string) *time.Location {
 	return location
 }
 
-// TestScheduleAfterLeapYear has a change of clocks that comes before the next range, and whose end of the year is wrong.
+// TestScheduleAfterLeapYear has a change of clocks that comes before the next range, and whose end
+// of the year is wrong.
 func TestScheduleAfterLeapYear(t *testing.T) {
 	location := ruled(t, "STD0DST,J3/0,J200/0")
 	s := &Schedule{location, []Range{{Time: "12:00-13:00", Days: []time.Weekday{time.Friday}}}}
@@ -332,7 +337,7 @@ func TestScheduleThatNeverChanges(t *testing.T) {
 	days := []time.Weekday{time.Sunday, time.Monday, time.Saturday}
 	table, err = (&Schedule{time.UTC, []Range{{Time: "00:00-24:00", Days: days}}}).compile()
 	require.NoError(t, err)
-	require.Equal(t, []turn{{2 * day, -1}, {6 * day, 0}}, table.turns)
+	require.Equal(t, []change{{2 * day, -1}, {6 * day, 0}}, table.changes)
 }
 
 // TestOverlap finds overlaps by looking at every half hour of a week.

@@ -12,85 +12,85 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// shutdown ends the workers. If ctx is done first, or already is, it cancels the contexts of the handlers that run, and waits for these a
-// little longer.
-func (c *crew) shutdown(ctx context.Context) error {
-	c.mu.Lock()
-	first := !c.closing
-	c.closing = true
-	workers, idle, nested := c.workers, len(c.idle), c.nested
-	c.stirLocked()
-	c.mu.Unlock()
+// shutdown ends the workers when they have done their tasks. If ctx is done first it cancels the
+// contexts of the handlers, and waits for them no longer than abandonAfter.
+func (ws *workerSet) shutdown(ctx context.Context) error {
+	ws.mu.Lock()
+	first := !ws.closing
+	ws.closing = true
+	workers, idle, nested := ws.active, len(ws.idle), ws.yielding
+	ws.updateAllLocked()
+	ws.mu.Unlock()
 	if first {
-		c.log.Debug("pool: shutting down", "workers", workers, "idle", idle, "nested", nested)
+		ws.log.Debug("pool: shutting down", "workers", workers, "idle", idle, "nested", nested)
 	}
-	c.fetch()
+	ws.dispatch()
 	select {
-	case <-c.done.Done():
-		c.stop()
+	case <-ws.done.Done():
+		ws.stop()
 		return nil
 	case <-ctx.Done():
 	}
 	select {
-	case <-c.done.Done():
-		c.stop()
+	case <-ws.done.Done():
+		ws.stop()
 		return nil
 	default:
 	}
-	c.mu.Lock()
-	first = !c.forced
-	c.forced = true
-	running, nested := c.workers-len(c.idle), c.nested
-	c.stirLocked()
-	c.mu.Unlock()
-	c.cancel(ErrShutdown)
+	ws.mu.Lock()
+	first = !ws.cancelled
+	ws.cancelled = true
+	running, nested := ws.active-len(ws.idle), ws.yielding
+	ws.updateAllLocked()
+	ws.mu.Unlock()
+	ws.cancel(ErrShutdown)
 	if first {
-		c.log.Warn("pool: handlers are cancelled", "running", running, "nested", nested)
+		ws.log.Warn("pool: handlers are cancelled", "running", running, "nested", nested)
 	}
-	c.fetch()
-	timer := time.NewTimer(c.abandon)
+	ws.dispatch()
+	timer := time.NewTimer(ws.abandonAfter)
 	defer timer.Stop()
 	select {
-	case <-c.done.Done():
-		c.stop()
+	case <-ws.done.Done():
+		ws.stop()
 	case <-timer.C:
 	}
 	return context.Cause(ctx)
 }
 
-// giveUpAfter ends the contexts of sinks AbandonAfter later than ctx, and the waiting for them as much later again.
-func (c *crew) giveUpAfter(ctx context.Context) (stop func() bool) {
+// abandonSinksAfter ends storeCtx abandonAfter later than ctx, and sinkCtx as much later again.
+func (ws *workerSet) abandonSinksAfter(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
-		time.AfterFunc(c.abandon, func() {
-			c.giveUp()
-			time.AfterFunc(c.abandon, c.forsake)
+		time.AfterFunc(ws.abandonAfter, func() {
+			ws.cancelStore()
+			time.AfterFunc(ws.abandonAfter, ws.cancelSinks)
 		})
 	})
 }
 
-// stop ends what is left when all handlers have returned.
-func (c *crew) stop() {
-	c.running.Wait()
-	c.cancel(ErrShutdown)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, timer := range []*time.Timer{c.retry, c.reaper.timer, c.clock.timer} {
+// stop ends what is left of the set when all handlers have returned.
+func (ws *workerSet) stop() {
+	ws.running.Wait()
+	ws.cancel(ErrShutdown)
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for _, timer := range []*time.Timer{ws.retryTimer, ws.reaper.timer, ws.scheduleClock.timer} {
 		if timer != nil {
 			timer.Stop()
 		}
 	}
 }
 
-// stirLocked makes all workers see that something has changed for all of them.
-func (c *crew) stirLocked() {
-	c.attendLocked()
-	if c.closing && !c.mayTakeLocked() {
-		c.dismissLocked(len(c.idle))
+// updateAllLocked makes the workers see that the set is closing, or that handlers were cancelled.
+func (ws *workerSet) updateAllLocked() {
+	ws.updateLocked()
+	if ws.closing && !ws.mayTakeLocked() {
+		ws.endIdleLocked(len(ws.idle))
 	}
 }
 
-// AbandonedError says how many handlers and sinks did not return, though their contexts were cancelled, or returned and the queue
-// could not be told yet.
+// AbandonedError says how many handlers and sinks did not return, though their contexts were
+// cancelled, or returned and the queue could not be told yet.
 type AbandonedError struct {
 	Running int
 	Err     error // the cause of the context of Shutdown
@@ -104,31 +104,32 @@ func (e *AbandonedError) Error() string {
 // Unwrap returns Err.
 func (e *AbandonedError) Unwrap() error { return e.Err }
 
-// abandoned returns an AbandonedError if something runs on after Shutdown, else err.
-func (c *crew) abandoned(ctx context.Context, err error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if n := c.workers - len(c.idle) + c.nested + c.away + int(c.forsaken.Load()); n > 0 {
+// abandonedError returns an [*AbandonedError] if something still runs after Shutdown, else err.
+func (ws *workerSet) abandonedError(ctx context.Context, err error) error {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if n := ws.active - len(ws.idle) + ws.yielding + ws.backgroundCalls + int(ws.abandonedSinks.Load()); n > 0 {
 		return &AbandonedError{n, context.Cause(ctx)}
 	}
 	return err
 }
 
-// outside returns an error if a handler has made the call, or another function that a worker calls: it would wait for itself. That
-// is told by the goroutine, for a handler need not have handed on its context, and may start goroutines that outlive it.
-func (c *crew) outside(call string) error {
-	if _, inside := c.goroutines.Load(goroutine()); inside {
+// notInHandler returns an error if a handler makes the call, or another function that a worker
+// calls: it would wait for itself. It knows that by the goroutine and not by the context, for a
+// handler need not pass its context on, and may pass it to goroutines that outlive the handler.
+func (ws *workerSet) notInHandler(call string) error {
+	if _, inside := ws.goroutineIDs.Load(goroutine()); inside {
 		return invalid("%s is called by a handler of the pool, for which it would wait; call it in a goroutine of its own", call)
 	}
 	return nil
 }
 
-// begin starts a goroutine that Shutdown waits for.
-func (c *crew) begin(f func()) {
-	c.running.Go(func() {
+// startGoroutine starts a goroutine that Shutdown waits for, and that notInHandler knows.
+func (ws *workerSet) startGoroutine(f func()) {
+	ws.running.Go(func() {
 		number := goroutine()
-		c.goroutines.Store(number, nil)
-		defer c.goroutines.Delete(number)
+		ws.goroutineIDs.Store(number, nil)
+		defer ws.goroutineIDs.Delete(number)
 		f()
 	})
 }
@@ -140,43 +141,49 @@ func goroutine() (number uint64) {
 	return number
 }
 
-// Shutdown ends the pool: what was taken ahead is handed back, tasks are neither submitted nor taken any more, and what runs is finished. As long as a handler is in
-// [Yield] or SubmitWait, tasks are taken, for it may wait for one. If ctx is done first, the contexts of the handlers are cancelled, with the
-// cause [ErrShutdown]; those that then return an error have not failed, and their attempts do not count: their tasks go back
-// into the queue. Handlers that have not returned Options.AbandonAfter later are left to themselves, and their tasks go back too.
+// Shutdown ends the pool: what was taken ahead is handed back, tasks are neither submitted nor
+// taken any more, and what runs is finished. As long as a handler is in [Yield] or SubmitWait,
+// tasks are taken, for it may wait for one. If ctx is done first, the contexts of the handlers are
+// cancelled, with the cause [ErrShutdown]; those that then return an error have not failed, and
+// their attempts do not count: their tasks go back into the queue. Handlers that have not returned
+// Options.AbandonAfter later are left to themselves, and their tasks go back too.
 //
-// A queue that is not the pool's own keeps what is left in it. What is left in one of its own goes to DeadLetters, with the reason
-// Shutdown, or else to Leftovers. When ctx is done and the handlers have returned or were left to themselves, sinks have AbandonAfter
-// until their contexts are done, and another AbandonAfter to return. What they have not taken by then is in Leftovers.
+// A queue that is not the pool's own keeps what is left in it. What is left in one of its own goes
+// to DeadLetters, with the reason Shutdown, or else to Leftovers. When ctx is done and the
+// handlers have returned or were left to themselves, sinks have AbandonAfter until their contexts
+// are done, and another AbandonAfter to return. What they have not taken by then is in Leftovers.
 //
-// If the store of a queue cannot take back what the pool holds, it returns that error, and can be called again when it can.
+// If the store of a queue cannot take back what the pool holds, it returns that error, and can be
+// called again when it can.
 //
-// It returns nil if all handlers came to their own end, the cause of ctx if they had to be cancelled, and a [*AbandonedError] if
-// some did not listen. It can be called again, also at the same time, for instance with another ctx. In the goroutine of a handler it
-// would wait for itself: there it does nothing, and returns an [ErrInvalid].
+// It returns nil if all handlers came to their own end, the cause of ctx if they had to be
+// cancelled, and a [*AbandonedError] if some did not listen. It can be called again, also at the
+// same time, for instance with another ctx. In the goroutine of a handler it would wait for
+// itself: there it does nothing, and returns an [ErrInvalid].
 func (p *Pool[V]) Shutdown(ctx context.Context) error {
-	if err := p.outside("Shutdown"); err != nil {
+	if err := p.notInHandler("Shutdown"); err != nil {
 		return err
 	}
-	p.shut(ErrShutdown)
+	p.stopAccepting(ErrShutdown)
 	err := p.shutdown(ctx)
-	defer p.giveUpAfter(ctx)() // or a sink could hold it up for ever
-	p.finish.Do(p.close)
-	if bad := p.dismiss(); bad != nil {
-		return errors.Join(p.abandoned(ctx, err), bad)
+	defer p.abandonSinksAfter(ctx)() // or a sink could hold it up for ever
+	p.closeOnce.Do(p.close)
+	if bad := p.handBackAll(); bad != nil {
+		return errors.Join(p.abandonedError(ctx, err), bad)
 	}
-	return p.abandoned(ctx, err)
+	return p.abandonedError(ctx, err)
 }
 
-// StopAndWait is Shutdown that works the backlog off first: from now on nothing is submitted any more, but by handlers, and when all
-// that is queued has been done, as [Pool.Wait] has it, delayed tasks and retries too, it shuts the pool down. If ctx is done first,
-// it goes on as Shutdown does then, and returns at least the cause of ctx. While the pool is paused nothing is done. What others put
-// into a queue that is not the pool's own is done too, as long as it comes.
+// StopAndWait is Shutdown that works the backlog off first: from now on nothing is submitted any
+// more, but by handlers, and when all that is queued has been done, as [Pool.Wait] has it, delayed
+// tasks and retries too, it shuts the pool down. If ctx is done first, it goes on as Shutdown does
+// then, and returns at least the cause of ctx. While the pool is paused nothing is done. What
+// others put into a queue that is not the pool's own is done too, as long as it comes.
 func (p *Pool[V]) StopAndWait(ctx context.Context) error {
-	if err := p.outside("StopAndWait"); err != nil {
+	if err := p.notInHandler("StopAndWait"); err != nil {
 		return err
 	}
-	p.shut(ErrShutdown)
+	p.stopAccepting(ErrShutdown)
 	left := p.Wait(ctx)
 	if left != nil && ctx.Err() != nil {
 		left = context.Cause(ctx)
@@ -184,9 +191,10 @@ func (p *Pool[V]) StopAndWait(ctx context.Context) error {
 	return cmp.Or(p.Shutdown(ctx), left)
 }
 
-// dismiss hands back what the pool holds of queues that are not its own. What has been handed back once is not again.
-func (p *Pool[V]) dismiss() (err error) {
-	for _, c := range p.lines.classes {
+// handBackAll hands back what the pool holds of queues that are not its own. Calling it again does
+// nothing with what was handed back before.
+func (p *Pool[V]) handBackAll() (err error) {
+	for _, c := range p.tasks.classes {
 		if c.own {
 			continue
 		}
@@ -197,22 +205,22 @@ func (p *Pool[V]) dismiss() (err error) {
 	return err
 }
 
-// close ends what is left, but for dismiss. No task is taken any more.
+// close ends what is left of the pool, but for handBackAll. No tasks are taken any more.
 func (p *Pool[V]) close() {
 	if p.submitting.Add(sealed) != sealed {
-		<-p.through
+		<-p.submitsDone
 	}
-	p.unfollow()
-	p.following.Wait()
-	if p.lines.stock != nil {
-		p.lines.stock.end()
+	p.stopCancelling()
+	p.cancelling.Wait()
+	if p.tasks.prefetcher != nil {
+		p.tasks.prefetcher.stop()
 	}
 	ctx := context.Background()
-	for _, c := range p.lines.classes {
-		c.watch.Disarm()
-		c.many.Disarm()
+	for _, c := range p.tasks.classes {
+		c.taskWatch.Disarm()
+		c.loadWatch.Disarm()
 		if c.own {
-			_ = c.consumer.Close(ctx) // it is in memory
+			_ = c.consumer.Close(ctx) // in memory that cannot fail
 			p.clear(ctx, c)
 		}
 	}
@@ -221,7 +229,8 @@ func (p *Pool[V]) close() {
 		"letters", s.DeadLetters, "leftovers", s.Leftovers)
 }
 
-// clear empties a queue of the pool's own.
+// clear closes a queue of the pool's own, and hands what is left in it to DeadLetters or
+// Leftovers.
 func (p *Pool[V]) clear(ctx context.Context, c *class[V]) {
 	defer c.queue.Close(ctx)
 	for after := task.ID(0); ; {
@@ -231,13 +240,13 @@ func (p *Pool[V]) clear(ctx context.Context, c *class[V]) {
 		}
 		for _, t := range tasks {
 			if t.State == task.Ready || t.State == task.Delayed {
-				p.cut.Store(true)
+				p.leftUndone.Store(true)
 			}
 			after = t.ID
 			if c.queue.Delete(ctx, t.ID) != nil {
 				continue // its time was over just now
 			}
-			letter := newLetter(c.name, t, Shutdown, ErrShutdown)
+			letter := newDeadLetter(c.name, t, Shutdown, ErrShutdown)
 			if t.Err != nil {
 				letter.Err = t.Err
 			}
@@ -245,7 +254,7 @@ func (p *Pool[V]) clear(ctx context.Context, c *class[V]) {
 				letter.Reason = Failed
 			}
 			if p.sink != nil {
-				err := send(p.steady, &p.crew, &p.observer, p.sink, letter)
+				err := callSink(p.storeCtx, &p.workerSet, &p.observer, p.sink, letter)
 				if err == nil {
 					continue
 				}
@@ -254,24 +263,27 @@ func (p *Pool[V]) clear(ctx context.Context, c *class[V]) {
 			p.leftMu.Lock()
 			p.leftovers = append(p.leftovers, *letter)
 			p.leftMu.Unlock()
-			p.leftover.Add(1)
+			p.leftoverCount.Add(1)
 		}
 	}
 }
 
-// Leftovers returns what was left in queues of the pool's own when it was shut down, and no sink has taken.
+// Leftovers returns what was left in queues of the pool's own when it was shut down, and no sink
+// has taken.
 func (p *Pool[V]) Leftovers() []DeadLetter[V] {
 	p.leftMu.Lock()
 	defer p.leftMu.Unlock()
 	return append([]DeadLetter[V](nil), p.leftovers...)
 }
 
-// sealed is far below zero, so that submitting is too.
+// sealed is added to Pool.submitting when nobody may submit any more. It is so far below zero that
+// the sum is negative.
 const sealed = math.MinInt64 / 2
 
-// enterQueue returns an error if no task may be submitted with this context. Afterwards leaveQueue must be called in any case.
-func (p *Pool[V]) enterQueue(ctx context.Context) error {
-	if p.submitting.Add(1) <= 0 || p.open.Err() != nil && !p.isHandler(ctx) {
+// beginSubmit returns an error if no task may be submitted with this context. endSubmit must be
+// called afterwards in any case.
+func (p *Pool[V]) beginSubmit(ctx context.Context) error {
+	if p.submitting.Add(1) <= 0 || p.accepting.Err() != nil && !p.isHandler(ctx) {
 		return ErrShutdown
 	}
 	return ctx.Err()
@@ -280,17 +292,18 @@ func (p *Pool[V]) enterQueue(ctx context.Context) error {
 // isHandler tells whether this is the context of a handler of the pool.
 func (p *Pool[V]) isHandler(ctx context.Context) bool {
 	w := workerOf(ctx)
-	return w != nil && w.crew == &p.crew
+	return w != nil && w.set == &p.workerSet
 }
 
-func (p *Pool[V]) leaveQueue() {
+// endSubmit is called when a submit is over, also one that beginSubmit has refused.
+func (p *Pool[V]) endSubmit() {
 	switch left := p.submitting.Add(-1); {
 	case left == sealed:
 		select {
-		case p.through <- struct{}{}:
-		default: // this one was refused
+		case p.submitsDone <- struct{}{}:
+		default: // it has its token; this call came later and was refused
 		}
-	case left == 0 && p.open.Err() != nil:
-		p.settle()
+	case left == 0 && p.accepting.Err() != nil:
+		p.notifyQuiet()
 	}
 }

@@ -58,8 +58,8 @@ func TestGracefulShutdown(t *testing.T) {
 	})
 }
 
-// TestEscalation cancels the handlers when the time is over. Their tasks go back, and the attempt does not count; what is done nevertheless,
-// or has failed for good, is.
+// TestEscalation cancels the handlers when the time is over. Their tasks go back, and the attempt
+// does not count; what is done nevertheless, or has failed for good, is.
 func TestEscalation(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		q := openQueue(t, &task.Options[int]{MaxAttempts: 1})
@@ -108,7 +108,8 @@ func TestEscalation(t *testing.T) {
 	})
 }
 
-// TestImpatientShutdown has a context that is done already, and one that is done while another call is patient.
+// TestImpatientShutdown has a context that is done already, and one that is done while another
+// call is patient.
 func TestImpatientShutdown(t *testing.T) {
 	for _, patient := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {
@@ -135,7 +136,8 @@ func TestImpatientShutdown(t *testing.T) {
 	}
 }
 
-// TestAbandoned has handlers that do not listen. Their tasks are handed back; what they return later is of no account.
+// TestAbandoned has handlers that do not listen. Their tasks are handed back; what they return
+// later is of no account.
 func TestAbandoned(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Minute} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {
@@ -198,16 +200,20 @@ func TestSubmitDuringShutdown(t *testing.T) {
 		result := later(func() error { return p.Shutdown(ctx) })
 		require.Equal(t, pool.ErrShutdown, <-blocked)
 		require.Empty(t, result)
-		for range 4 { // each one's submission waits for room, which the next task makes when it is begun meanwhile
+		// each one's submission waits for room, which the next task makes when it is begun
+		// meanwhile
+		for range 4 {
 			g.leave <- nil
 			synctest.Wait()
 		}
 		require.NoError(t, <-result)
-		require.Equal(t, 4, done+len(p.Leftovers())) // they are done as long as one is waiting for room
+		// they are done as long as one is waiting for room
+		require.Equal(t, 4, done+len(p.Leftovers()))
 	})
 }
 
-// TestConcurrentShutdown has many who submit, and who shut down, at the same time. Each task is done or left.
+// TestConcurrentShutdown has many who submit, and who shut down, at the same time. Each task is
+// done or left.
 func TestConcurrentShutdown(t *testing.T) {
 	r := chance(t)
 	for range 50 {
@@ -271,7 +277,8 @@ func TestShutdownOfItems(t *testing.T) {
 		g.let(1)
 		require.Equal(t, context.DeadlineExceeded, <-result)
 		require.Equal(t, 3, q.Len())
-		require.Len(t, box.all(), 1) // the other one was interrupted, and is not in the queue any more
+		// the other one was interrupted, and is not in the queue any more
+		require.Len(t, box.all(), 1)
 		require.Equal(t, pool.Shutdown, box.all()[0].Reason)
 		require.Equal(t, [2]uint64{1, 1}, [2]uint64{w.Stats().Succeeded, w.Stats().Failed})
 		require.Zero(t, goroutines())
@@ -348,8 +355,8 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// TestSinkThatDoesNotListen has a sink that heeds no context, for tasks that were only queued. Shutdown gives it the time that it gives
-// handlers, once for all letters.
+// TestSinkThatDoesNotListen has a sink that heeds no context, for tasks that were only queued.
+// Shutdown gives it the time that it gives handlers, once for all letters.
 func TestSinkThatDoesNotListen(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		leave := make(chan struct{})

@@ -16,7 +16,7 @@ type Stats struct {
 	Nested  int // handlers in Yield
 
 	Prefetched int // tasks that were taken and not started, see Options.Prefetch
-	Unsettled  int // handlers that have returned, and the queue is being told what came of their tasks
+	Unsettled  int // handlers that have returned and whose tasks are being settled
 	Min        int // as of now, see Options.Schedule and SetWorkers
 	Max        int
 	Paused     bool
@@ -28,14 +28,15 @@ type Stats struct {
 	Retried   uint64 // failures after which the task is tried again
 	Snoozed   uint64
 	Failed    uint64 // failures for good
-	Lost      uint64 // the queue could not be told: most often because the lease was lost
+	Lost      uint64 // attempts that could not be settled: most often because the lease was lost
 	Returned  uint64 // interrupted by Shutdown; does not count as an attempt
 	Panics    uint64 // handlers that panicked
 
 	Dropped     uint64 // tasks that there was no room for, as far as the pool knows
 	Expired     uint64 // tasks whose time was over before they were done, as far as the pool knows
 	DeadLetters uint64 // dead letters that were taken
-	// Leftovers is how many tasks were left when the pool was shut down, and no sink has taken; see Pool.Leftovers.
+	// Leftovers is how many tasks were left when the pool was shut down, and no sink has taken;
+	// see Pool.Leftovers.
 	Leftovers uint64
 	Refused   uint64 // tasks for which Submit and the like have returned an error
 }
@@ -61,19 +62,26 @@ func (c *counters) addTo(s *Stats) {
 	s.Panics += c.panics.Load()
 }
 
-// Stats returns counters and gauges as of one moment, more or less: what runs goes on meanwhile. It is O(workers).
-func (c *crew) Stats() Stats {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.gone
-	s.Workers, s.Idle, s.Nested = c.workers, len(c.idle), c.nested
+// Stats returns counters and gauges as of one moment, more or less: what runs goes on meanwhile.
+// It is O(workers).
+func (p *Pool[V]) Stats() Stats { return p.stats() }
+
+// Stats returns counters and gauges as of one moment, more or less: what runs goes on meanwhile.
+// It is O(workers).
+func (w *Workers) Stats() Stats { return w.stats() }
+
+func (ws *workerSet) stats() Stats {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	s := ws.endedStats
+	s.Workers, s.Idle, s.Nested = ws.active, len(ws.idle), ws.yielding
 	s.Running = s.Workers - s.Idle
-	s.Min, s.Max, s.Paused, s.Closed = c.scale.Min, c.scale.Max, c.paused, c.closing
-	s.Dropped, s.Expired, s.Refused = c.dropped.Load(), c.expirations.Load(), c.refused.Load()
-	s.DeadLetters, s.Leftovers = c.letters.Load(), c.leftover.Load()
-	s.Prefetched, s.Unsettled = int(c.ahead.Load()), int(c.settling.Load())
-	c.later.addTo(&s)
-	for w := range c.all {
+	s.Min, s.Max, s.Paused, s.Closed = ws.scale.Min, ws.scale.Max, ws.paused, ws.closing
+	s.Dropped, s.Expired, s.Refused = ws.dropped.Load(), ws.expired.Load(), ws.refused.Load()
+	s.DeadLetters, s.Leftovers = ws.deadLetters.Load(), ws.leftoverCount.Load()
+	s.Prefetched, s.Unsettled = int(ws.prefetched.Load()), int(ws.settling.Load())
+	ws.backgroundCounts.addTo(&s)
+	for w := range ws.all {
 		w.counts.addTo(&s)
 	}
 	return s
@@ -94,16 +102,17 @@ func (c *keyCounter) add(key string, d fairq.Counts) {
 	c.counts.Add(key, d, time.Now())
 }
 
-// KeyCounts returns the n keys that were served, refused and evicted most, heaviest first; if fewer are
-// counted, all. An attempt that is started is service; a task is refused if Submit or the like returns an
-// [ErrFull], and evicted if it was dropped for want of room, as far as the pool knows: what another queue
-// evicts than the pool's own, it does not. Keys of the same name in several classes are one. It is
-// O(Options.CountKeys * log Options.CountKeys); without Options.CountKeys there are none.
+// KeyCounts returns the n keys that were served, refused and evicted most, heaviest first; if
+// fewer are counted, all. An attempt that is started is service; a task is refused if Submit or
+// the like returns an [ErrFull], and evicted if it was dropped for want of room, as far as the
+// pool knows: what another queue evicts than the pool's own, it does not. Keys of the same name in
+// several classes are one. It is O(Options.CountKeys * log Options.CountKeys); without
+// Options.CountKeys there are none.
 func (p *Pool[V]) KeyCounts(n int) []fairq.KeyCount[string] {
-	if p.byKey == nil {
+	if p.keyCounter == nil {
 		return nil
 	}
-	p.byKey.mu.Lock()
-	defer p.byKey.mu.Unlock()
-	return p.byKey.counts.Top(n, time.Now())
+	p.keyCounter.mu.Lock()
+	defer p.keyCounter.mu.Unlock()
+	return p.keyCounter.counts.Top(n, time.Now())
 }

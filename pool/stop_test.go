@@ -15,7 +15,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// TestCalledByHandler has handlers, and an observer, that wait for themselves, whatever context they use.
+// TestCalledByHandler has handlers, and an observer, that wait for themselves, whatever context
+// they use.
 func TestCalledByHandler(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var p *pool.Pool[int]
@@ -83,7 +84,8 @@ func TestWaitAfterShutdown(t *testing.T) {
 	}
 }
 
-// TestStopAndWait works off what is ready, delayed, tried again, and what handlers submit meanwhile.
+// TestStopAndWait works off what is ready, delayed, tried again, and what handlers submit
+// meanwhile.
 func TestStopAndWait(t *testing.T) {
 	for _, own := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {
@@ -123,7 +125,8 @@ func TestStopAndWait(t *testing.T) {
 	}
 }
 
-// TestStopAndWaitInTime is bounded by its context, whether something runs or not, and by a Shutdown that others call.
+// TestStopAndWaitInTime is bounded by its context, whether something runs or not, and by a
+// Shutdown that others call.
 func TestStopAndWaitInTime(t *testing.T) {
 	tired := errors.New("tired of waiting")
 	for _, how := range []string{"running", "delayed", "shutdown"} {
@@ -154,7 +157,8 @@ func TestStopAndWaitInTime(t *testing.T) {
 	}
 }
 
-// TestWaitForLetters has a sink that takes its time, for tasks that were dropped, evicted or have expired. Wait waits for it.
+// TestWaitForLetters has a sink that takes its time, for tasks that were dropped, evicted or have
+// expired. Wait waits for it.
 func TestWaitForLetters(t *testing.T) {
 	for _, whenFull := range []pool.WhenFull{pool.DropNew, pool.EvictOldest, pool.EvictHeaviest} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {

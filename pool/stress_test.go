@@ -26,7 +26,8 @@ func cycles(t *testing.T, total int, f func(t *testing.T, r *rand.Rand)) {
 	if first == 0 {
 		first = rand.Uint64()
 	}
-	t.Logf("seed %d", first) // what runs at the same time is not repeated by it, but the options are
+	// what runs at the same time is not repeated by it, but the options are
+	t.Logf("seed %d", first)
 	var next atomic.Int64
 	var all sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -78,7 +79,8 @@ func checkEnded(t *testing.T, errs []error, s pool.Stats) {
 	}
 }
 
-// TestFuncCycles opens pools, submits to them and shuts them down, all at the same time, and each time accounts for the tasks.
+// TestFuncCycles opens pools, submits to them and shuts them down, all at the same time, and each
+// time accounts for the tasks.
 func TestFuncCycles(t *testing.T) {
 	cycles(t, 30_000, func(t *testing.T, r *rand.Rand) {
 		var all sync.WaitGroup
@@ -90,7 +92,8 @@ func TestFuncCycles(t *testing.T) {
 				return nil
 			}
 		}
-		nested := r.IntN(2) == 0 && o.Capacity == 0 // else all the room could be theirs who wait for it
+		// else all the room could be theirs who wait for it
+		nested := r.IntN(2) == 0 && o.Capacity == 0
 		var p *pool.Pool[int]
 		p = pool.Func(func(ctx context.Context, t *task.Task[int]) error {
 			if nested && t.Payload > 0 && p.Submit(ctx, "b", t.Payload-1) == nil {
@@ -183,7 +186,8 @@ func TestNewWorkersCycles(t *testing.T) {
 	})
 }
 
-// TestPoolsShareQueue has several pools and takers drain one queue at the same time, and each task done by one of them.
+// TestPoolsShareQueue has several pools and takers drain one queue at the same time, and each task
+// done by one of them.
 func TestPoolsShareQueue(t *testing.T) {
 	ctx := t.Context()
 	n := 20_000
@@ -240,8 +244,8 @@ func TestPoolsShareQueue(t *testing.T) {
 	require.NoError(t, q.Close(ctx))
 }
 
-// TestWorkersAreFound submits tasks at the same time that wait for each other, to pools with as many workers, some of which must
-// be started first. If one is forgotten, all wait for ever.
+// TestWorkersAreFound submits tasks at the same time that wait for each other, to pools with as
+// many workers, some of which must be started first. If one is forgotten, all wait for ever.
 func TestWorkersAreFound(t *testing.T) {
 	rounds := 3000
 	if testing.Short() {

@@ -6,40 +6,44 @@ import (
 	"slices"
 )
 
-// errStuck is what a submit of a handler is ended with that only handlers could make room for, all of whom wait in submits.
+// errStuck ends a submit that a handler makes, when all handlers wait in submits and only they
+// could make room.
 var errStuck = errors.New("pool: all handlers wait in submits, and only they could make room")
 
-// submission is a call of a handler that waits in a submit.
-type submission struct {
-	end      func()      // ends it; nil if it does not wait for room
-	hopeless func() bool // tells whether only handlers can make room
-	ended    bool        // it is about to come back
+// waitingSubmit is a submit that a handler makes and that may have to wait.
+type waitingSubmit struct {
+	end                  func()      // ends the waiting for room; nil if it does not wait for that
+	onlyHandlersMakeRoom func() bool // tells whether only handlers can make room
+	ended                bool        // end was called
 }
 
-// yield is Yield for a submit. That of a handler of another pool is nothing that this one knows of.
-func (p *Pool[V]) yield(ctx context.Context, s *submission, f func()) {
-	if w := workerOf(ctx); w != nil && w.crew == &p.crew {
+// yieldSubmit is [Yield] for a submit. If a handler of another pool submits, that pool just knows
+// that the handler waits, and this one does not know of it at all.
+func (p *Pool[V]) yieldSubmit(ctx context.Context, s *waitingSubmit, f func()) {
+	if w := workerOf(ctx); w != nil && w.set == &p.workerSet {
 		w.yield(s, f)
 		return
 	}
 	Yield(ctx, f)
 }
 
-// stuckLocked tells whether all handlers wait in submits, some of them for room, and there is no task that could be taken.
-func (c *crew) stuckLocked() bool {
-	return len(c.submissions) > 0 && len(c.submissions) == c.inside && len(c.idle) == c.workers && len(c.returning) == 0 &&
-		!c.fetching && len(c.surplus) == 0 && c.away == 0 && c.ahead.Load() == 0 && c.mayTakeLocked() &&
-		!slices.ContainsFunc(c.submissions, func(s *submission) bool { return s.ended })
+// stuckLocked tells whether all handlers wait in submits, and no task is on its way to a worker.
+// It differs from quietLocked in that: there are handlers in Yield, but only in submits.
+func (ws *workerSet) stuckLocked() bool {
+	return len(ws.submissions) > 0 && len(ws.submissions) == ws.yieldCalls && len(ws.idle) == ws.active && len(ws.returning) == 0 &&
+		!ws.dispatching && len(ws.unassigned) == 0 && ws.backgroundCalls == 0 && ws.prefetched.Load() == 0 && ws.mayTakeLocked() &&
+		!slices.ContainsFunc(ws.submissions, func(s *waitingSubmit) bool { return s.ended })
 }
 
-// unstickLocked ends one submit if the handlers are stuck, the one that began last of those that wait for room: by that its
-// handler goes on. It is called whenever that may be so.
-func (c *crew) unstickLocked() {
-	if !c.stuckLocked() || c.unsticking {
+// unstickLocked ends one submit if all handlers are stuck: of those that wait for room, the one
+// that began last. Its handler goes on, and can make room. It is called whenever handlers may be
+// stuck.
+func (ws *workerSet) unstickLocked() {
+	if !ws.stuckLocked() || ws.unsticking {
 		return
 	}
-	var last *submission
-	for _, s := range c.submissions {
+	var last *waitingSubmit
+	for _, s := range ws.submissions {
 		if s.end != nil {
 			last = s
 		}
@@ -47,28 +51,30 @@ func (c *crew) unstickLocked() {
 	if last == nil {
 		return
 	}
-	c.unsticking = true
-	c.running.Go(func() { // no background, for that would not be stuck
-		hopeless := last.hopeless()
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.unsticking = false
-		if hopeless && c.stuckLocked() && slices.Contains(c.submissions, last) {
+	ws.unsticking = true
+	ws.running.Go(func() { // not in background: the set would not be stuck while that runs
+		hopeless := last.onlyHandlersMakeRoom()
+		ws.mu.Lock()
+		defer ws.mu.Unlock()
+		ws.unsticking = false
+		if hopeless && ws.stuckLocked() && slices.Contains(ws.submissions, last) {
 			last.ended = true
 			last.end()
 		}
 	})
 }
 
-// hopeless tells whether nothing but the handlers of the pool can make room in its queues: nothing is about to be ready, others have taken
-// nothing, and there is nothing that only they can take.
-func (p *Pool[V]) hopeless() bool {
-	for _, c := range p.lines.classes { // a watch may be about to tell that there is a task
-		c.waiting.Store(false)
+// onlyHandlersMakeRoom tells whether nothing but the handlers of the pool can make room in its
+// queues: no task is going to be ready, no other process has taken one, and there is none that
+// only others can take.
+func (p *Pool[V]) onlyHandlersMakeRoom() bool {
+	// ask each queue: a taskWatch may be about to tell that there is a task
+	for _, c := range p.tasks.classes {
+		c.watching.Store(false)
 	}
-	p.lines.changed.Store(true)
-	p.fetch()
-	for _, c := range p.lines.classes {
+	p.tasks.mayHaveTasks.Store(true)
+	p.dispatch()
+	for _, c := range p.tasks.classes {
 		s, err := c.queue.Stats(p.ctx)
 		if err != nil || s.Paused || s.Delayed > 0 || s.Taken > int(c.taken.Load()) || s.Ready > 0 && !c.own {
 			return false

@@ -10,29 +10,34 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// PutOptions are what a task can have beyond a key and a payload: all that [task.PutOptions] has, which
-// tells more about it, and what is for pools only.
+// PutOptions are what a task can have beyond a key and a payload: all that [task.PutOptions] has,
+// which tells more about it, and what is for pools only.
 type PutOptions struct {
-	Priority    int           // less is more urgent, 0 is first
-	Delay       time.Duration // until it is ready; 0 means Options.Delay, negative means none
-	TTL         time.Duration // for how long it is of use; 0 means what the queue says
-	Deadline    time.Time     // when it is of no use any more; the zero Time means what Options.Deadline says
-	TTR         time.Duration // how long a lease lasts, unless Touch extends it; 0 means what the queue says
-	MaxAttempts int           // how often it is tried; 0 means what the queue or Policy says, negative means no limit
-	Kind        string        // which handler it is for, see [Mux]
-	UniqueKey   string        // no two tasks have the same at the same time; task.Queue.Wait waits for it
-	Group       string        // holds it back until task.Queue.StartGroup
-	Role        task.Role     // what it is in its group
+	Priority int           // less is more urgent, 0 is first
+	Delay    time.Duration // until it is ready; 0 means Options.Delay, negative means none
+	TTL      time.Duration // for how long it is of use; 0 means what the queue says
+	// when it is of no use any more; the zero Time means what Options.Deadline says
+	Deadline time.Time
+	// how long a lease lasts, unless Touch extends it; 0 means what the queue says
+	TTR time.Duration
+	// how often it is tried; 0 means what the queue or Policy says, negative means no limit
+	MaxAttempts int
+	Kind        string // which handler it is for, see [Mux]
+	// no two tasks have the same at the same time; task.Queue.Wait waits for it
+	UniqueKey string
+	Group     string    // holds it back until task.Queue.StartGroup
+	Role      task.Role // what it is in its group
 
 	// Class is the queue that it is for, of a pool that has several; "" means the first one.
 	Class string
 
-	// CancelWithContext says that the task is of use only as long as the context that it is submitted
-	// with: when that is done, the task is removed. If it is running, the context of its handler is
-	// done, with a cause that Is [ErrLeaseLost]; it is not tried again, and there is no letter. So it is
-	// for those who wait for what the handler does: the context of an HTTP request is also done when
-	// its own handler returns. It costs a unique key, and, but for SubmitWait, a goroutine until the
-	// task is gone or Shutdown. It does nothing for a task that is put in a transaction of the caller's.
+	// CancelWithContext says that the task is of use only as long as the context that it is
+	// submitted with: when that is done, the task is removed. If it is running, the context of its
+	// handler is done, with a cause that Is [ErrLeaseLost]; it is not tried again, and there is no
+	// letter. So it is for those who wait for what the handler does: the context of an HTTP
+	// request is also done when its own handler returns. It costs a unique key, and, but for
+	// SubmitWait, a goroutine until the task is gone or Shutdown. It does nothing for a task that
+	// is put in a transaction of the caller's.
 	CancelWithContext bool
 }
 
@@ -51,23 +56,24 @@ type Batch[V any] struct {
 	Options PutOptions
 }
 
-// SubmitBatch is Put for several tasks, one after the other, until one is refused. As many as there is room for are put in one
-// transaction. It returns the ids of those that were put or dropped, and if these are not all, the error that Put would have
-// returned for the next. If a class is unknown none is put.
+// SubmitBatch is Put for several tasks, one after the other, until one is refused. As many as
+// there is room for are put in one transaction. It returns the ids of those that were put or
+// dropped, and if these are not all, the error that Put would have returned for the next. If a
+// class is unknown none is put.
 func (p *Pool[V]) SubmitBatch(ctx context.Context, tasks []Batch[V]) (ids []task.ID, err error) {
 	classes, puts := make([]*class[V], len(tasks)), make([]task.Batch[V], len(tasks))
 	for i, t := range tasks {
-		if classes[i], err = p.lines.class(t.Options.Class); err != nil {
+		if classes[i], err = p.tasks.class(t.Options.Class); err != nil {
 			return nil, err
 		}
-		p.fill(&t.Options)
+		p.setDefaults(&t.Options)
 		puts[i] = task.Batch[V]{Key: t.Key, Payload: t.Payload, Options: t.Options.Task()}
 	}
 	for i, t := range puts {
 		p.offered(ctx, classes[i], t.Key, t.Payload, &t.Options)
 	}
-	defer p.leaveQueue()
-	err = p.enterQueue(ctx)
+	defer p.endSubmit()
+	err = p.beginSubmit(ctx)
 	for first := 0; err == nil && first < len(puts); first = len(ids) {
 		c, end := classes[first], first+1
 		for end < len(puts) && classes[end] == c {
@@ -86,7 +92,7 @@ func (p *Pool[V]) SubmitBatch(ctx context.Context, tasks []Batch[V]) (ids []task
 	}
 	for i, id := range ids {
 		if tasks[i].Options.CancelWithContext && id != 0 {
-			p.follow(ctx, classes[i], puts[i].Options.UniqueKey, id)
+			p.cancelWith(ctx, classes[i], puts[i].Options.UniqueKey, id)
 		}
 	}
 	for i, t := range puts[len(ids):] {
@@ -95,10 +101,10 @@ func (p *Pool[V]) SubmitBatch(ctx context.Context, tasks []Batch[V]) (ids []task
 	return ids, err
 }
 
-// fill puts in the pool's defaults.
-func (p *Pool[V]) fill(o *PutOptions) {
+// setDefaults fills in what the pool's options say.
+func (p *Pool[V]) setDefaults(o *PutOptions) {
 	if o.MaxAttempts < 0 {
-		o.MaxAttempts = fairq.MaxLen // a task without a limit would get that of the Policy
+		o.MaxAttempts = fairq.MaxLen // or it would get the limit of the Policy
 	}
 	if o.Delay == 0 {
 		o.Delay = p.delay
@@ -112,7 +118,8 @@ func (p *Pool[V]) fill(o *PutOptions) {
 	}
 }
 
-// newTask returns a task that is in no queue, with the times that it would have if it were put now.
+// newTask returns a task that is in no queue, with the times that it would have if it were put
+// now.
 func newTask[V any](key string, payload V, o *task.PutOptions) *task.Task[V] {
 	now := time.Now()
 	t := &task.Task[V]{Payload: payload, Info: task.Info{
@@ -123,7 +130,8 @@ func newTask[V any](key string, payload V, o *task.PutOptions) *task.Task[V] {
 		t.State, t.Until = task.Delayed, now.Add(o.Delay)
 	}
 	if o.TTL > 0 {
-		ends := now.Add(o.Delay).Add(min(o.TTL, task.MaxDuration)) // so long is Forever
+		// what is longer than MaxDuration is for ever, as in package task
+		ends := now.Add(o.Delay).Add(min(o.TTL, task.MaxDuration))
 		if o.Deadline.IsZero() || ends.Before(o.Deadline) {
 			t.Expires = ends
 		}
@@ -131,17 +139,18 @@ func newTask[V any](key string, payload V, o *task.PutOptions) *task.Task[V] {
 	return t
 }
 
+// offered tells the Observer of a task that is handed to Submit or the like.
 func (p *Pool[V]) offered(ctx context.Context, c *class[V], key string, payload V, o *task.PutOptions) {
 	if f := p.observer.Offered; f != nil {
 		p.observe("Offered", func() { f(ctx, c.name, newTask(key, payload, o)) })
 	}
 }
 
-// refuse tells that Submit, or the like, returns an error.
+// refuse counts a task for which Submit or the like returns an error, and tells the Observer.
 func (p *Pool[V]) refuse(ctx context.Context, c *class[V], key string, payload V, o *task.PutOptions, err error) {
 	p.refused.Add(1)
 	if errors.Is(err, ErrFull) {
-		p.byKey.add(key, fairq.Counts{Refused: 1})
+		p.keyCounter.add(key, fairq.Counts{Refused: 1})
 	}
 	if f := p.observer.Refused; f != nil {
 		p.observe("Refused", func() { f(ctx, c.name, newTask(key, payload, o), err) })

@@ -31,10 +31,11 @@ func sleepUntil(at time.Time) {
 	synctest.Wait()
 }
 
-// anyDay returns ranges that follow each other, with a different Max each, and the Max that applies at a time that a clock shows, as
-// text.
+// anyDay returns ranges that follow each other, with a different Max each, and the Max that
+// applies at a time that a clock shows, as text.
 func anyDay(r *rand.Rand) (ranges []pool.Range, most func(clock string) int) {
-	var cuts []int // in seconds, whole minutes, most of them in the hours in which clocks are changed
+	// in seconds, whole minutes, most of them in the hours in which clocks are changed
+	var cuts []int
 	for at := r.IntN(60); at < 24*60 && len(cuts) < 8; at += 1 + r.IntN(120) {
 		cuts = append(cuts, 60*at)
 	}
@@ -43,7 +44,8 @@ func anyDay(r *rand.Rand) (ranges []pool.Range, most func(clock string) int) {
 		ranges = append(ranges, pool.Range{Time: text(cuts[i]) + "-" + text(begin), Scale: pool.Scale{Min: r.IntN(3), Max: 100 + i}})
 	}
 	last := cuts[len(cuts)-1]
-	ranges = append(ranges, pool.Range{Time: text(last) + ".500-" + text(cuts[0]), Scale: pool.Scale{Max: 99}}) // across midnight
+	// across midnight
+	ranges = append(ranges, pool.Range{Time: text(last) + ".500-" + text(cuts[0]), Scale: pool.Scale{Max: 99}})
 	return ranges, func(clock string) int {
 		switch {
 		case clock < text(cuts[0]) || clock >= text(last)+".500":
@@ -60,7 +62,8 @@ func anyDay(r *rand.Rand) (ranges []pool.Range, most func(clock string) int) {
 	}
 }
 
-// TestSchedule compares with what a clock on the wall shows, in zones and on days in which clocks are changed.
+// TestSchedule compares with what a clock on the wall shows, in zones and on days in which clocks
+// are changed.
 func TestSchedule(t *testing.T) {
 	for name, days := range map[string][]string{
 		"Europe/Berlin":       {"2000-03-26", "2000-10-29"},
@@ -166,7 +169,8 @@ func TestSwitchingDown(t *testing.T) {
 	})
 }
 
-// TestSetWorkersOverridesSchedule sets a number of workers across a switch, and takes it back after that.
+// TestSetWorkersOverridesSchedule sets a number of workers across a switch, and takes it back
+// after that.
 func TestSetWorkersOverridesSchedule(t *testing.T) {
 	forRigs(t, 1, func(t *testing.T, _ *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
 		begin := time.Now()
@@ -290,7 +294,8 @@ func TestScheduleErrorsNameTheRange(t *testing.T) {
 	}
 }
 
-// TestScheduleIsLogged has a line for each switch, and one for the range that applies from the start.
+// TestScheduleIsLogged has a line for each switch, and one for the range that applies from the
+// start.
 func TestScheduleIsLogged(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var out lockedBuffer

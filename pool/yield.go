@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// Yield calls f, and meanwhile gives the place of the handler whose context this is to another one.
-// A handler that waits for other tasks of its pool does that in f, else all workers could wait for
-// tasks for which there is no worker. When f returns, it waits until there is a place again, before
-// others. Without such a context it just calls f. It must not be called when the handler has
-// returned.
+// Yield calls f, and meanwhile gives the place of the handler whose context this is to another
+// one. A handler that waits for other tasks of its pool does that in f, else all workers could
+// wait for tasks for which there is no worker. When f returns, it waits until there is a place
+// again, before others. Without such a context it just calls f. It must not be called when the
+// handler has returned.
 func Yield(ctx context.Context, f func()) {
 	w := workerOf(ctx)
 	if w == nil {
@@ -19,55 +19,57 @@ func Yield(ctx context.Context, f func()) {
 	w.yield(nil, f)
 }
 
-func (w *worker) yield(s *submission, f func()) {
-	w.crew.leave(w, s)
-	defer w.crew.comeBack(w, s)
+// yield is Yield for a worker that is known.
+func (w *worker) yield(s *waitingSubmit, f func()) {
+	w.set.givePlace(w, s)
+	defer w.set.takePlace(w, s)
 	f()
 }
 
-// leave gives the place of a worker to another one.
-func (c *crew) leave(w *worker, s *submission) {
-	c.mu.Lock()
-	c.inside++
+// givePlace gives the place of a worker to another one. s is the submit that waits; nil for Yield.
+func (ws *workerSet) givePlace(w *worker, s *waitingSubmit) {
+	ws.mu.Lock()
+	ws.yieldCalls++
 	if s != nil {
-		c.submissions = append(c.submissions, s)
+		ws.submissions = append(ws.submissions, s)
 	}
-	w.depth++
-	if w.depth > 1 { // it has none
-		c.unstickLocked()
-		c.mu.Unlock()
+	w.yieldDepth++
+	if w.yieldDepth > 1 { // it has given its place away already
+		ws.unstickLocked()
+		ws.mu.Unlock()
 		return
 	}
-	c.nested++
-	c.workers--
-	c.attendLocked()
-	c.mu.Unlock()
-	c.source.more(-1)
-	c.fetch()
+	ws.yielding++
+	ws.active--
+	ws.updateLocked()
+	ws.mu.Unlock()
+	ws.source.addRunning(-1)
+	ws.dispatch()
 }
 
-// comeBack gets a place for a worker again.
-func (c *crew) comeBack(w *worker, s *submission) {
-	c.mu.Lock()
-	c.inside--
-	c.submissions = slices.DeleteFunc(c.submissions, func(other *submission) bool { return other == s })
-	w.depth--
-	if w.depth > 0 {
-		c.mu.Unlock()
+// takePlace waits until there is a place for a worker again. Of the others, the one that has done
+// its task first makes it: those who come back go before new tasks.
+func (ws *workerSet) takePlace(w *worker, s *waitingSubmit) {
+	ws.mu.Lock()
+	ws.yieldCalls--
+	ws.submissions = slices.DeleteFunc(ws.submissions, func(other *waitingSubmit) bool { return other == s })
+	w.yieldDepth--
+	if w.yieldDepth > 0 {
+		ws.mu.Unlock()
 		return
 	}
 	place := make(chan struct{})
-	c.returning = append(c.returning, place)
-	if c.workers >= c.scale.Max && len(c.idle) > 0 {
-		c.dismissLocked(1)
+	ws.returning = append(ws.returning, place)
+	if ws.active >= ws.scale.Max && len(ws.idle) > 0 {
+		ws.endIdleLocked(1)
 	}
-	c.attendLocked()
-	c.mu.Unlock()
+	ws.updateLocked()
+	ws.mu.Unlock()
 	<-place
-	c.mu.Lock()
-	c.nested--
-	c.stirLocked()
-	c.mu.Unlock()
-	c.source.more(1)
-	c.fetch()
+	ws.mu.Lock()
+	ws.yielding--
+	ws.updateAllLocked()
+	ws.mu.Unlock()
+	ws.source.addRunning(1)
+	ws.dispatch()
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// TestNestedTasks has tasks that wait for others, 5 deep, with one worker and a few more, and a queue that is always full. Never do
-// more run than may.
+// TestNestedTasks has tasks that wait for others, 5 deep, with one worker and a few more, and a
+// queue that is always full. Never do more run than may.
 func TestNestedTasks(t *testing.T) {
 	for _, workers := range []int{1, 2, 3} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {
@@ -153,7 +153,8 @@ func testYieldGivesPlaceBack(t *testing.T, ctx context.Context, drain bool) {
 	require.NoError(t, p.Shutdown(ctx))
 }
 
-// TestShutdownLetsNestedWorkFinish has a handler that waits for others when the pool is shut down, and then submits more.
+// TestShutdownLetsNestedWorkFinish has a handler that waits for others when the pool is shut down,
+// and then submits more.
 func TestShutdownLetsNestedWorkFinish(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var p *pool.Pool[int]
@@ -257,8 +258,9 @@ func TestSubmitWaitNeedsRoom(t *testing.T) {
 	})
 }
 
-// TestHandlersStuckInSubmits has handlers that fill the queue they submit to, of which no task can be taken before one of them
-// returns: by what counts in its capacity, or because a key is in flight. One after the other is told, and all tasks are done.
+// TestHandlersStuckInSubmits has handlers that fill the queue they submit to, of which no task can
+// be taken before one of them returns: by what counts in its capacity, or because a key is in
+// flight. One after the other is told, and all tasks are done.
 func TestHandlersStuckInSubmits(t *testing.T) {
 	for _, wait := range []bool{false, true} {
 		for name, o := range map[string]*task.Options[int]{"New": {Capacity: 4}, "Func": nil} {
@@ -311,7 +313,8 @@ func TestHandlersStuckInSubmits(t *testing.T) {
 	}
 }
 
-// TestContextOutlivesHandler submits with the context of a handler that has returned, and with one that was made of it.
+// TestContextOutlivesHandler submits with the context of a handler that has returned, and with one
+// that was made of it.
 func TestContextOutlivesHandler(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var old context.Context

@@ -24,7 +24,8 @@ const (
 	damaged = "000000000001.damaged"
 )
 
-// written returns the bytes of a file with items, its lines, and the items; the first line has none.
+// written returns the bytes of a file with items, its lines, and the items; the first line has
+// none.
 func written(t testing.TB, r *rand.Rand, n int) (data []byte, lines [][]byte, items []item) {
 	path := t.TempDir()
 	d, err := spill.Open[item](path, nil)
@@ -40,7 +41,8 @@ func written(t testing.TB, r *rand.Rand, n int) (data []byte, lines [][]byte, it
 	return data, lines[:n+1], items
 }
 
-// restore restores a file with these bytes, and returns what was in it, and what was set aside. Now and then it stops, or opens the directory again.
+// restore restores a file with these bytes, and returns what was in it, and what was set aside.
+// Now and then it stops, or opens the directory again.
 func restore(t testing.TB, r *rand.Rand, data []byte) (got []item, aside []byte, err error) {
 	path, name := t.TempDir(), ""
 	require.NoError(t, os.WriteFile(filepath.Join(path, first), data, 0o600))
@@ -75,7 +77,8 @@ func restore(t testing.TB, r *rand.Rand, data []byte) (got []item, aside []byte,
 	return got, aside, all
 }
 
-// Wherever a file is cut off, the letters before that are restored, and the rest of the last one is set aside.
+// Wherever a file is cut off, the letters before that are restored, and the rest of the last one
+// is set aside.
 func TestTruncated(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	data, lines, items := written(t, r, 6)
@@ -132,7 +135,8 @@ func TestFlippedBits(t *testing.T) {
 					require.True(t, hit, "line %d is lost", i)
 					lost = true
 					require.GreaterOrEqual(t, len(aside), begin+len(now)-1)
-					// A newline that came up where the line begins or ends makes an empty line, which is not set aside.
+					// A newline that came up where the line begins or ends makes an empty line,
+					// which is not set aside.
 					require.Equal(t, strings.Trim(string(now), "\n"), strings.Trim(string(aside[begin:min(len(aside), begin+len(now))]), "\n\x00"))
 				}
 				begin += len(line)
@@ -212,7 +216,8 @@ func TestLongLineIsNoLetter(t *testing.T) {
 	for _, c := range []struct {
 		size int
 		want error
-	}{{spill.MaxLetterBytes, spill.ErrRefused}, {len(line), spill.ErrDamaged}} { // the first is one, but not in JSON
+		// the first is one, but not in JSON
+	}{{spill.MaxLetterBytes, spill.ErrRefused}, {len(line), spill.ErrDamaged}} {
 		path := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(path, first), line[:c.size], 0o600))
 		_, err := open[int](t, path, nil).Restore(t.Context(), into(new([]int)))
@@ -230,7 +235,8 @@ func (c *counting) WriteAt(p []byte, _ int64) (int, error) {
 	return len(p), nil
 }
 
-// Whatever is in a file, each of its lines is restored, set aside, or of no account: a header, or done.
+// Whatever is in a file, each of its lines is restored, set aside, or of no account: a header, or
+// done.
 func FuzzFile(f *testing.F) {
 	data, lines, _ := written(f, rand.New(rand.NewPCG(1, 1)), 3)
 	f.Add(data)
@@ -262,7 +268,8 @@ func FuzzFile(f *testing.F) {
 			switch {
 			case len(line) == 0:
 			case begin == 0 && strings.HasPrefix(version1, string(line)):
-			case len(aside) >= end && bytes.Equal(aside[begin:end], line): // set aside, unless both are zeros
+			case len(aside) >= end && bytes.Equal(aside[begin:end], line):
+				// set aside, unless both are zeros
 			case line[0] == 'X':
 			default:
 				require.Equal(t, byte('-'), line[0])

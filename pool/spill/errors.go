@@ -6,7 +6,8 @@ var (
 	// ErrClosed is returned when the Dir has been closed.
 	ErrClosed = errors.New("spill: closed")
 
-	// ErrFull is returned by Write when the letter would make the files larger than Options.MaxBytes.
+	// ErrFull is returned by Write when the letter would make the files larger than
+	// Options.MaxBytes.
 	ErrFull = errors.New("spill: directory is full")
 
 	// ErrTooLarge is returned by Write when the letter has more than [MaxLetterBytes].
@@ -15,14 +16,17 @@ var (
 	// ErrInUse is returned by Open when the directory is open already, here or in another process.
 	ErrInUse = errors.New("spill: directory is in use")
 
-	// ErrDamaged is returned by Restore when there was something that it could not read. The error says which file has it now.
+	// ErrDamaged is returned by Restore when there was something that it could not read. The error
+	// says which file has it now.
 	ErrDamaged = errors.New("spill: damaged")
 
-	// ErrVersion is returned by Restore when there is a file of a newer version of the format. The error names it.
+	// ErrVersion is returned by Restore when there is a file of a newer version of the format. The
+	// error names it.
 	ErrVersion = errors.New("spill: unknown version of the format")
 
-	// ErrRefused is returned by a sink that cannot take this letter now, but maybe others: the error is or wraps it. Restore then writes the
-	// letter again, behind all others, and goes on. In the end it returns an error that wraps the first of those, and says how many
-	// there were. So is a letter treated whose payload the Codec cannot decode.
+	// ErrRefused is returned by a sink that cannot take this letter now, but maybe others: the
+	// error is or wraps it. Restore then writes the letter again, behind all others, and goes on.
+	// In the end it returns an error that wraps the first of those, and says how many there were.
+	// So is a letter treated whose payload the Codec cannot decode.
 	ErrRefused = errors.New("spill: letter refused")
 )

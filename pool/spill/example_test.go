@@ -24,7 +24,8 @@ func Example() {
 		return
 	}
 	defer letters.Close()
-	for _, text := range []string{"one", "two", "three"} { // a pool would: Options.DeadLetters is letters.Write
+	// a pool would: Options.DeadLetters is letters.Write
+	for _, text := range []string{"one", "two", "three"} {
 		err := letters.Write(ctx, &pool.DeadLetter[string]{Task: task.Info{Key: "alice"}, Payload: text, Reason: pool.Overflow})
 		if err != nil {
 			fmt.Println(err)
@@ -48,8 +49,8 @@ func Example() {
 	// 1 <nil>
 }
 
-// Restore does not wait for room. A program that runs for long calls it now and then; a call that finds no room reads one
-// letter.
+// Restore does not wait for room. A program that runs for long calls it now and then; a call that
+// finds no room reads one letter.
 func ExampleDir_Restore() {
 	var ( // opened elsewhere
 		ctx     context.Context
@@ -78,7 +79,8 @@ func ExampleDir_Restore() {
 	}
 }
 
-// A sink of one's own decides what becomes of each letter: here those that are of no use any more are dropped.
+// A sink of one's own decides what becomes of each letter: here those that are of no use any more
+// are dropped.
 func ExampleInto() {
 	ctx := context.Background()
 	path, _ := os.MkdirTemp("", "letters")

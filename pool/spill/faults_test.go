@@ -148,13 +148,14 @@ func TestFaults(t *testing.T) {
 			for n := range taken {
 				require.Positive(t, got[n], n)
 			}
-			require.LessOrEqual(t, again, f.marks+f.stuck) // or it was refused, and what was written of it behind the others is stuck
+			// or it was refused, and what was written of it behind the others is stuck
+			require.LessOrEqual(t, again, f.marks+f.stuck)
 		})
 	}
 }
 
-// A write that wrote a part and cannot be taken back ends its file. In this process nothing of it is seen again; the next one
-// sets it aside.
+// A write that wrote a part and cannot be taken back ends its file. In this process nothing of it
+// is seen again; the next one sets it aside.
 func TestHalfALineStays(t *testing.T) {
 	for _, reopened := range []bool{false, true} {
 		path := t.TempDir()
@@ -328,7 +329,8 @@ func (panicking) Decode(data []byte) (string, error) {
 	return string(data), nil
 }
 
-// A Codec that panics at one letter keeps the others from nobody; a sink that panics has not taken its letter.
+// A Codec that panics at one letter keeps the others from nobody; a sink that panics has not taken
+// its letter.
 func TestHooksThatPanic(t *testing.T) {
 	d := open(t, t.TempDir(), &spill.Options[string]{Codec: panicking{}})
 	for _, p := range []string{"a", "bad", "b"} {

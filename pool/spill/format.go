@@ -17,10 +17,12 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// MaxLetterBytes is how many bytes a letter may have in a file: its payload, and what is known about it.
+// MaxLetterBytes is how many bytes a letter may have in a file: its payload, and what is known
+// about it.
 const MaxLetterBytes = 16 << 20
 
-// The marks of a line. They differ in more than one bit, so that no single flip makes the one of the other.
+// The marks of a line. They differ in more than one bit, so that no single flip makes the one of
+// the other.
 const (
 	waiting = '-'
 	done    = 'X'
@@ -108,7 +110,8 @@ func (s *scanner) next() bool {
 	}
 }
 
-// text is a string in JSON. Of one that is not UTF-8, which JSON would change, it is {"base64": ...}.
+// text is a string in JSON. Of one that is not UTF-8, which JSON would change, it is {"base64":
+// ...}.
 type text []byte
 
 type encoded struct {
@@ -230,7 +233,7 @@ func decode[V any](body []byte, codec task.Codec[V]) (*pool.DeadLetter[V], error
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	var payload V
-	err := guard(func() (err error) {
+	err := guard("Codec.Decode", func() (err error) {
 		payload, err = codec.Decode(r.Payload)
 		return err
 	})

@@ -80,7 +80,8 @@ func TestIntoRefused(t *testing.T) {
 				if err := q.StartGroup(context.Background(), "g"); err != nil {
 					return err
 				}
-				if _, err := q.Take(context.Background()); err != nil { // or it would be over at once
+				// or it would be over at once
+				if _, err := q.Take(context.Background()); err != nil {
 					return err
 				}
 				return q.CancelGroup(context.Background(), "g")

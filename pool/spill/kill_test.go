@@ -19,8 +19,8 @@ import (
 	"github.com/fairq/fairq/pool/spill"
 )
 
-// The test binary is also the process that is killed: with these in its environment it writes and restores letters until
-// then.
+// The test binary is also the process that is killed: with these in its environment it writes and
+// restores letters until then.
 const (
 	envPath = "SPILL_TEST_PATH"
 	envFrom = "SPILL_TEST_FROM" // the number of the first letter
@@ -37,7 +37,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// victim tells what it does on standard output, a line each: what it begins to write, what it has written, what its sink has taken.
+// victim tells what it does on standard output, a line each: what it begins to write, what it has
+// written, what its sink has taken.
 func victim(path string) error {
 	from, err := strconv.Atoi(os.Getenv(envFrom))
 	if err != nil {
@@ -81,7 +82,8 @@ func victim(path string) error {
 	}
 }
 
-// A process is killed again and again. No letter that it had written is lost, and each kill repeats one at most.
+// A process is killed again and again. No letter that it had written is lost, and each kill
+// repeats one at most.
 func TestKill(t *testing.T) {
 	rounds := 30
 	if testing.Short() {

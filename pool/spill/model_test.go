@@ -25,8 +25,8 @@ func newItem(r *rand.Rand, n int) item {
 	return item{n, strings.Repeat("x", int(r.ExpFloat64()*50))}
 }
 
-// The model of a directory is a slice: Write appends to it, Restore takes from its front what was there, and appends what is
-// refused.
+// The model of a directory is a slice: Write appends to it, Restore takes from its front what was
+// there, and appends what is refused.
 func TestModel(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -16,12 +16,14 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Restore hands the letters that are there when it begins to a sink, the oldest first, and forgets those that it takes. It returns how
-// many these are. When the sink returns an error that is not an [ErrRefused], or panics, or ctx is done, Restore stops, and
-// returns that error; the next call goes on with this letter. It does not wait for anything but another Restore.
+// Restore hands the letters that are there when it begins to a sink, the oldest first, and forgets
+// those that it takes. It returns how many these are. When the sink returns an error that is not
+// an [ErrRefused], or panics, or ctx is done, Restore stops, and returns that error; the next call
+// goes on with this letter. It does not wait for anything but another Restore.
 //
-// The error may also tell, as [errors.Is] reports, what was set aside ([ErrDamaged]), refused ([ErrRefused]) or passed over
-// ([ErrVersion], and files that the system cannot read). If it is nil, nothing is left of what there was.
+// The error may also tell, as [errors.Is] reports, what was set aside ([ErrDamaged]), refused
+// ([ErrRefused]) or passed over ([ErrVersion], and files that the system cannot read). If it is
+// nil, nothing is left of what there was.
 func (d *Dir[V]) Restore(ctx context.Context, to pool.Sink[V]) (n int, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -56,7 +58,8 @@ type stretch struct {
 	end  int64
 }
 
-// stretches returns all that is there now. So what is written from now on, what is refused too, is not for this Restore.
+// stretches returns all that is there now. So what is written from now on, what is refused too, is
+// not for this Restore.
 func (d *Dir[V]) stretches() []stretch {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -87,13 +90,15 @@ func (r *restoration[V]) refusal() error {
 	return fmt.Errorf("spill: %d letters are kept behind the others, the first because: %w", r.refused, r.first)
 }
 
-// file restores the letters of a file, up to an offset. It returns an error if those behind it must wait.
+// file restores the letters of a file, up to an offset. It returns an error if those behind it
+// must wait.
 func (r *restoration[V]) file(ctx context.Context, f *file, end int64) error {
 	d := r.dir
 	d.mu.Lock()
 	var err error
 	if d.active == f {
-		err = d.sealLocked() // as late as this, so that one who calls often does not make many small files
+		// as late as this, so that one who calls often does not make many small files
+		err = d.sealLocked()
 	}
 	whole := f.size == end
 	d.mu.Unlock()
@@ -124,7 +129,8 @@ func (r *restoration[V]) file(ctx context.Context, f *file, end int64) error {
 	return err
 }
 
-// lines tells whether it has read all lines up to an offset. If it has not, and returns no error, the file is passed over.
+// lines tells whether it has read all lines up to an offset. If it has not, and returns no error,
+// the file is passed over.
 func (r *restoration[V]) lines(ctx context.Context, f *file, end int64, damage *aside) (bool, error) {
 	source, err := r.dir.open(f.name, os.O_RDWR)
 	if err != nil {
@@ -174,7 +180,7 @@ func (r *restoration[V]) letter(ctx context.Context, line, body []byte) error {
 	}
 	letter, err := decode(body, r.dir.options.Codec)
 	if err == nil {
-		err = guard(func() error { return r.to(ctx, letter) })
+		err = guard("the sink", func() error { return r.to(ctx, letter) })
 	}
 	if err == nil {
 		r.taken++
@@ -196,26 +202,29 @@ func (r *restoration[V]) letter(ctx context.Context, line, body []byte) error {
 	return nil
 }
 
-// guard calls a function of the user's. A panic is an error.
-func guard(f func() error) (err error) {
+// guard calls a function of the user's. If it panics, that is an error, which names the function.
+func guard(name string, f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = &pool.PanicError{Value: v, Stack: debug.Stack()}
+			err = &pool.PanicError{Func: name, Value: v, Stack: debug.Stack()}
 		}
 	}()
 	return f()
 }
 
-// Into returns a sink for Restore that puts letters into a queue as long as it holds fewer tasks than below times its
-// capacity; then it returns a [*fairq.FullError]. It panics if below is not more than 0 and at most 1.
+// Into returns a sink for Restore that puts letters into a queue as long as it holds fewer tasks
+// than below times its capacity; then it returns a [*fairq.FullError]. It panics if below is not
+// more than 0 and at most 1.
 //
-// The task has its key, kind, unique key and priority, its MaxAttempts, its deadline, and what is left of its delay and of its time to live. If
-// it had no such limit in a queue, it has none now; if it was in no queue, it has this queue's. Its attempts begin anew, its time to run is
-// this queue's. It is in its group only if it was waiting for that.
+// The task has its key, kind, unique key and priority, its MaxAttempts, its deadline, and what is
+// left of its delay and of its time to live. If it had no such limit in a queue, it has none now;
+// if it was in no queue, it has this queue's. Its attempts begin anew, its time to run is this
+// queue's. It is in its group only if it was waiting for that.
 //
-// A letter is refused (see [ErrRefused]) if its task has expired or what the queue says is about this task alone:
-// [task.ErrDuplicate], [task.ErrGroupCancelled], [task.ErrInvalid], [task.ErrPanic], [fairq.ErrKeyFull] and
-// [fairq.ErrWeight]. One that has expired is refused for ever; the example shows how to get rid of it.
+// A letter is refused (see [ErrRefused]) if its task has expired or what the queue says is about
+// this task alone: [task.ErrDuplicate], [task.ErrGroupCancelled], [task.ErrInvalid],
+// [task.ErrPanic], [fairq.ErrKeyFull] and [fairq.ErrWeight]. One that has expired is refused for
+// ever; the example shows how to get rid of it.
 func Into[V any](queue *task.Queue[V], below float64) pool.Sink[V] {
 	if !(below > 0 && below <= 1) {
 		panic(fmt.Sprintf("spill: Into: below is %v; it must be more than 0 and at most 1", below))
@@ -247,7 +256,8 @@ func Into[V any](queue *task.Queue[V], below float64) pool.Sink[V] {
 	}
 }
 
-// putOptions returns how a task is put again. It returns [task.ErrExpired] if that is of no use any more.
+// putOptions returns how a task is put again. It returns [task.ErrExpired] if that is of no use
+// any more.
 func putOptions[V any](letter *pool.DeadLetter[V], now time.Time) (task.PutOptions, error) {
 	t, p := &letter.Task, letter.PutOptions(now).Task()
 	if !p.Deadline.IsZero() && !now.Add(p.Delay).Before(p.Deadline) {

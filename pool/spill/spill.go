@@ -21,19 +21,22 @@ import (
 
 // Options say how letters are kept. The zero value of each field is its default.
 type Options[V any] struct {
-	// MaxFileBytes is the size at which a file ends and the next one begins. A letter that is larger has a file of its own. 0
-	// means 64 MiB.
+	// MaxFileBytes is the size at which a file ends and the next one begins. A letter that is
+	// larger has a file of its own. 0 means 64 MiB.
 	MaxFileBytes int64
 
-	// MaxFileAge is the age at which a file ends: the next Write begins a new one. 0 means an hour.
+	// MaxFileAge is the age at which a file ends: the next Write begins a new one. 0 means an
+	// hour.
 	MaxFileAge time.Duration
 
-	// MaxBytes is the size of all files with letters together; a Write beyond it returns [ErrFull]. A file counts until all its
-	// letters are restored; what is damaged or refused may go beyond. 0 means no limit.
+	// MaxBytes is the size of all files with letters together; a Write beyond it returns
+	// [ErrFull]. A file counts until all its letters are restored; what is damaged or refused may
+	// go beyond. 0 means no limit.
 	MaxBytes int64
 
-	// Sync makes each Write wait until the disk has the letter, so that it survives a loss of power. Without it the letter is with the
-	// operating system, where it survives whatever happens to the process.
+	// Sync makes each Write wait until the disk has the letter, so that it survives a loss of
+	// power. Without it the letter is with the operating system, where it survives whatever
+	// happens to the process.
 	Sync bool
 
 	// Codec turns payloads into bytes and back; nil means JSON.
@@ -58,7 +61,8 @@ func (o *Options[V]) complete() error {
 	return nil
 }
 
-// Dir is a directory with letters. [Open] makes one. All methods may be called at any time by any goroutine.
+// Dir is a directory with letters. [Open] makes one. All methods may be called at any time by any
+// goroutine.
 type Dir[V any] struct {
 	path    string
 	options Options[V]
@@ -69,13 +73,16 @@ type Dir[V any] struct {
 	ending context.Context // done when Close is called
 	end    context.CancelFunc
 
-	// mu protects what follows and the file that is being written. It is held while a line is written, and that is its purpose;
-	// only one that reads from files, or calls functions of the user's, does not hold it.
+	// mu protects what follows and the file that is being written. It is held while a line is
+	// written, and that is its purpose; only one that reads from files, or calls functions of the
+	// user's, does not hold it.
 	mu     sync.Mutex
 	closed bool
-	last   uint64  // the number of the last file
-	files  []*file // those that are not done, in the order of their numbers; all that have something in them but the last are sealed
-	active *file   // the one that is being written, if there is one: the last of files
+	last   uint64 // the number of the last file
+	// those that are not done, in the order of their numbers; all that have something in them but
+	// the last are sealed
+	files  []*file
+	active *file // the one that is being written, if there is one: the last of files
 	began  time.Time
 	bytes  int64 // the sum of their sizes
 }
@@ -84,7 +91,9 @@ type Dir[V any] struct {
 type file struct {
 	name   string
 	number uint64
-	size   int64  // of its whole lines; those that come behind are left over from a Write that failed. Dir.mu protects it
+	// of its whole lines; those that come behind are left over from a Write that failed. Dir.mu
+	// protects it
+	size   int64
 	handle handle // while it is being written
 
 	offset int64 // the lines before it are done. It belongs to who has Dir.turn
@@ -105,8 +114,8 @@ const (
 	lockFileName = "lock"
 )
 
-// Open opens a directory for letters, and makes it if there is none. nil options are the defaults. It returns [ErrInUse] if it is open
-// already, and [pool.ErrInvalid] if the options make no sense.
+// Open opens a directory for letters, and makes it if there is none. nil options are the defaults.
+// It returns [ErrInUse] if it is open already, and [pool.ErrInvalid] if the options make no sense.
 func Open[V any](path string, options *Options[V]) (*Dir[V], error) {
 	d := &Dir[V]{path: path, turn: make(chan struct{}, 1)}
 	if options != nil {
@@ -160,8 +169,9 @@ func (d *Dir[V]) list() error {
 	return nil
 }
 
-// Write writes a letter down; it is a [pool.Sink]. If it returns an error, it has not taken the letter: [ErrFull],
-// [ErrTooLarge], [ErrClosed], what the Codec or the disk says, or that of a context that is done when the call is made.
+// Write writes a letter down; it is a [pool.Sink]. If it returns an error, it has not taken the
+// letter: [ErrFull], [ErrTooLarge], [ErrClosed], what the Codec or the disk says, or that of a
+// context that is done when the call is made.
 func (d *Dir[V]) Write(ctx context.Context, letter *pool.DeadLetter[V]) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -214,7 +224,8 @@ func (d *Dir[V]) appendLocked(line []byte, limit int64) error {
 		d.bytes += int64(len(line))
 		return nil
 	}
-	// A part of the line may be there. If it cannot be taken back it must stay the last in its file.
+	// A part of the line may be there. If it cannot be taken back it must stay the last in its
+	// file.
 	if back := f.handle.Truncate(f.size); back != nil {
 		err = errors.Join(err, back, d.sealLocked())
 	}
@@ -283,8 +294,9 @@ func (d *Dir[V]) removeLocked(f *file) error {
 	return nil
 }
 
-// Close ends the use of the directory; the letters stay in it. The context of a sink that Restore has called is done then, and Close
-// waits for it, so no sink may call Close. A second Close does nothing.
+// Close ends the use of the directory; the letters stay in it. The context of a sink that Restore
+// has called is done then, and Close waits for it, so no sink may call Close. A second Close does
+// nothing.
 func (d *Dir[V]) Close() error {
 	d.end()
 	d.turn <- struct{}{}

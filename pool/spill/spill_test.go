@@ -101,7 +101,8 @@ func fill(v reflect.Value, n *int, zone *time.Location) {
 	}
 }
 
-// A letter comes back as it was, all of it: a field that is added to DeadLetter or Info without being written down fails here.
+// A letter comes back as it was, all of it: a field that is added to DeadLetter or Info without
+// being written down fails here.
 func TestLetterComesBack(t *testing.T) {
 	d := open(t, t.TempDir(), &spill.Options[string]{Codec: raw{}})
 	filled := func(zone *time.Location) *pool.DeadLetter[string] {
@@ -268,7 +269,8 @@ func TestContexts(t *testing.T) {
 	require.Equal(t, []int{2}, got)
 }
 
-// A Close ends a Restore, and waits for it. Another Restore waits for its turn as long as its context lasts.
+// A Close ends a Restore, and waits for it. Another Restore waits for its turn as long as its
+// context lasts.
 func TestCloseEndsRestore(t *testing.T) {
 	path := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -439,7 +441,8 @@ func TestCodecFails(t *testing.T) {
 	require.Len(t, files(t, path), 1)
 }
 
-// Files are restored by their numbers, and what is written comes behind them; others are left alone.
+// Files are restored by their numbers, and what is written comes behind them; others are left
+// alone.
 func TestNumbers(t *testing.T) {
 	path := t.TempDir()
 	line := strings.SplitAfter(version1, "\n")[1]

@@ -159,7 +159,8 @@ func TestForward(t *testing.T) {
 	})
 }
 
-// TestForwardAfterDeadline puts what was too late where it can be looked at, and what was dropped where it is still in time.
+// TestForwardAfterDeadline puts what was too late where it can be looked at, and what was dropped
+// where it is still in time.
 func TestForwardAfterDeadline(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		next := openQueue[int](t, nil)
@@ -179,7 +180,8 @@ func TestForwardAfterDeadline(t *testing.T) {
 	})
 }
 
-// TestSinkThatFails has sinks that return an error or panic, for tasks of a queue of one's own: they are buried, and can be kicked.
+// TestSinkThatFails has sinks that return an error or panic, for tasks of a queue of one's own:
+// they are buried, and can be kicked.
 func TestSinkThatFails(t *testing.T) {
 	errSink := errors.New("sink is full")
 	for name, sink := range map[string]pool.Sink[int]{
@@ -254,7 +256,8 @@ func TestSinkThatFailsOfOwnQueue(t *testing.T) {
 	}
 }
 
-// TestWithoutSink has tasks that fail for good: the pool's own queue forgets them, another one buries them.
+// TestWithoutSink has tasks that fail for good: the pool's own queue forgets them, another one
+// buries them.
 func TestWithoutSink(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		fail := func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) }
@@ -273,7 +276,8 @@ func TestWithoutSink(t *testing.T) {
 	})
 }
 
-// TestLeftAtShutdown has tasks in all states when the pool is shut down, with a sink that takes every other letter.
+// TestLeftAtShutdown has tasks in all states when the pool is shut down, with a sink that takes
+// every other letter.
 func TestLeftAtShutdown(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var box mailbox[int]
@@ -366,8 +370,8 @@ func TestToDeadLetters(t *testing.T) {
 	}
 }
 
-// TestLettersKeepTimes has tasks that are dropped, evicted, and left over: what is left of their delay and time to live is kept by the
-// letter, and by the queue that it is forwarded to.
+// TestLettersKeepTimes has tasks that are dropped, evicted, and left over: what is left of their
+// delay and time to live is kept by the letter, and by the queue that it is forwarded to.
 func TestLettersKeepTimes(t *testing.T) {
 	for _, whenFull := range []pool.WhenFull{pool.DropNew, pool.EvictOldest, pool.Block} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {

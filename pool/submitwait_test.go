@@ -21,7 +21,8 @@ type codeError struct{ code int }
 
 func (e codeError) Error() string { return fmt.Sprint("code ", e.code) }
 
-// TestSubmitWaitKnowsTheError has handlers that fail, with a store that keeps no errors but their text.
+// TestSubmitWaitKnowsTheError has handlers that fail, with a store that keeps no errors but their
+// text.
 func TestSubmitWaitKnowsTheError(t *testing.T) {
 	handler := func(_ context.Context, tk *task.Task[int]) error {
 		switch tk.Payload {
@@ -34,7 +35,7 @@ func TestSubmitWaitKnowsTheError(t *testing.T) {
 	}
 	check := func(t *testing.T, ctx context.Context, p *pool.Pool[int]) {
 		err := p.SubmitWait(ctx, "a", 0, pool.PutOptions{})
-		require.EqualError(t, err, "pool: handler panicked: no")
+		require.EqualError(t, err, "task: panic in the handler: no")
 		require.ErrorIs(t, err, errNo)
 		var panicked *pool.PanicError
 		require.ErrorAs(t, err, &panicked)
@@ -79,7 +80,8 @@ func TestSubmitWaitOfAnotherProcess(t *testing.T) {
 	})
 }
 
-// TestCancelWithContext cancels tasks that wait and tasks that run, however they were submitted, with stores in memory and others.
+// TestCancelWithContext cancels tasks that wait and tasks that run, however they were submitted,
+// with stores in memory and others.
 func TestCancelWithContext(t *testing.T) {
 	bound := pool.PutOptions{CancelWithContext: true}
 	for how, submit := range map[string]func(p *pool.Pool[int], ctx context.Context, n int) error{
@@ -148,7 +150,7 @@ func TestCancelWithContext(t *testing.T) {
 					require.Equal(t, [4]uint64{2, 1, 1, 0}, [4]uint64{s.Started, s.Succeeded, s.Lost, s.DeadLetters})
 					require.Empty(t, box.all())
 					require.Empty(t, out.lines[slog.LevelWarn])
-					require.Contains(t, strings.Join(out.lines[slog.LevelDebug], "\n"), "could not be told what came of a task task=1 key=a")
+					require.Contains(t, strings.Join(out.lines[slog.LevelDebug], "\n"), "could not be settled task=1 key=a")
 					end(t, ctx, p)
 				})
 			})
@@ -156,7 +158,8 @@ func TestCancelWithContext(t *testing.T) {
 	}
 }
 
-// TestCancelWithContextAtShutdown has tasks of callers that stay, of which nothing is left when the pool is shut down.
+// TestCancelWithContextAtShutdown has tasks of callers that stay, of which nothing is left when
+// the pool is shut down.
 func TestCancelWithContextAtShutdown(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		q := openQueue[int](t, nil)

@@ -32,7 +32,8 @@ func putMany(t *testing.T, q *task.Queue[int], n int, o task.PutOptions) {
 	}
 }
 
-// Workers do not wait for transactions: a pool is at least five times as fast as its workers would be on their own.
+// Workers do not wait for transactions: a pool is at least five times as fast as its workers would
+// be on their own.
 func TestWorkersDoNotWaitForTransactions(t *testing.T) {
 	const tasks, workers = 3000, 8
 	inBubble(t, func(t *testing.T, ctx context.Context) {
@@ -70,7 +71,8 @@ func TestWorkersDoNotWaitForTransactions(t *testing.T) {
 	})
 }
 
-// jammed is a pool whose handlers were quick, and now are not, so that it holds tasks for which it has no workers.
+// jammed is a pool whose handlers were quick, and now are not, so that it holds tasks for which it
+// has no workers.
 type jammed struct {
 	*testing.T
 	q    *task.Queue[int]
@@ -102,7 +104,8 @@ func (j *jammed) stats() task.Stats {
 	return s
 }
 
-// checkGivenBack checks that the pool has nothing but what runs, and that the other tasks are as if they had not been taken.
+// checkGivenBack checks that the pool has nothing but what runs, and that the other tasks are as
+// if they had not been taken.
 func (j *jammed) checkGivenBack() {
 	j.Helper()
 	require.Equal(j, 2, j.stats().Taken)
@@ -115,7 +118,8 @@ func (j *jammed) checkGivenBack() {
 	}
 }
 
-// What was taken ahead is handed back when it must not be started any more, or has waited for too long, and keeps its turn.
+// What was taken ahead is handed back when it must not be started any more, or has waited for too
+// long, and keeps its turn.
 func TestPrefetchedTasksAreHandedBack(t *testing.T) {
 	for name, f := range map[string]func(ctx context.Context, j *jammed){
 		"too long":    func(context.Context, *jammed) { time.Sleep(410 * time.Millisecond) },
@@ -167,7 +171,7 @@ func TestKindsChangeDuringTake(t *testing.T) {
 	})
 }
 
-// Shutdown says so if the queue could not be told in time what came of a task.
+// Shutdown says so if a task could not be settled in time.
 func TestShutdownWithoutDatabase(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		q, db := openDatabase[int](t, time.Millisecond, nil)
@@ -210,7 +214,8 @@ func TestPoolsDoNotHoard(t *testing.T) {
 	})
 }
 
-// A task is not started when much of its lease is over, and tasks are started in the order in which they are taken.
+// A task is not started when much of its lease is over, and tasks are started in the order in
+// which they are taken.
 func TestPrefetchedTasksHaveTheirTime(t *testing.T) {
 	const ttr = 80 * time.Millisecond
 	for _, ttr := range []time.Duration{0, ttr} {
@@ -239,7 +244,8 @@ func TestPrefetchedTasksHaveTheirTime(t *testing.T) {
 	}
 }
 
-// While the database is away nothing is lost and nobody is in a hurry; when it is back, the pool goes on by itself.
+// While the database is away nothing is lost and nobody is in a hurry; when it is back, the pool
+// goes on by itself.
 func TestDatabaseAway(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		q, db := openDatabase[int](t, time.Millisecond, nil)
@@ -276,7 +282,8 @@ func TestDatabaseAway(t *testing.T) {
 	})
 }
 
-// Done of a handler's context does not wait for the store: who calls it may be in a transaction that the store waits for.
+// Done of a handler's context does not wait for the store: who calls it may be in a transaction
+// that the store waits for.
 func TestContextDoesNotWaitForTheStore(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		q, _ := openDatabase[int](t, time.Second, nil)

@@ -1,0 +1,248 @@
+package pool
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fairq/fairq/task"
+)
+
+// prefetcher takes tasks from the only queue of a pool before there are workers for them, so that
+// no worker waits for a transaction. It takes them in batches, in background, and they are started
+// in order.
+//
+// It holds what is needed and no more, because other processes may have workers for the rest:
+// twice as many tasks as quick ones have ended while the last batch was taken (or since the batch
+// before, if that came right before). So a pool that has few tasks, or whose tasks take long,
+// holds none. What has waited for too long nevertheless is handed back.
+type prefetcher[V any] struct {
+	pool       *Pool[V]
+	class      *class[V]
+	limit      int            // Options.Prefetch
+	pauseWatch *task.Watch[V] // something has changed: the queue may be paused or closed
+
+	mu    sync.Mutex // protects all that follows; nothing is called under it
+	tasks []prefetchedTask[V]
+	// how many tasks there should be; when half of them are left, a batch is taken
+	target     int
+	taking     bool          // a batch is being taken
+	batchTime  time.Duration // how long taking the last batch took
+	quickTasks int           // quick tasks that have ended since then
+	batchEnd   time.Time     // when that was
+	// calls of recall: a batch that was being taken meanwhile is handed back too
+	recalls int
+	timer   *time.Timer // hands back what waits for too long; nil until it is needed
+}
+
+// prefetchedTask is a task that was taken and waits for a worker.
+type prefetchedTask[V any] struct {
+	task       *task.Task[V]
+	handBackAt time.Time
+}
+
+// maxPrefetchTime is how long a task may wait for a worker.
+const maxPrefetchTime = time.Second / 2
+
+// slowFactor says which tasks are quick: those that take less than slowFactor times as long as
+// taking a batch. For others nothing is prefetched: waiting for a batch is a small part of their
+// workers' time.
+const slowFactor = 16
+
+// newPrefetchedTask returns a task that was taken just now. It waits for an eighth of its lease at
+// most, for the rest is the handler's. If the lease seems to be over already, the store has
+// another clock.
+func newPrefetchedTask[V any](t *task.Task[V], now time.Time) prefetchedTask[V] {
+	d := maxPrefetchTime
+	if left := t.Until.Sub(now); left > 0 {
+		d = min(d, left/8)
+	}
+	return prefetchedTask[V]{t, now.Add(d)}
+}
+
+func newPrefetcher[V any](p *Pool[V], c *class[V], most int) *prefetcher[V] {
+	s := &prefetcher[V]{pool: p, class: c, limit: most}
+	s.pauseWatch = c.consumer.Watch(func() { p.background(s.recallIfPaused) })
+	return s
+}
+
+// next returns the next task for a worker that has just done one; nil if there is none. Without a
+// worker it does so for dispatch: then, if there is none, a batch is taken, or taskWatch tells
+// when there is one.
+func (s *prefetcher[V]) next(w *worker) (t *task.Task[V]) {
+	s.mu.Lock()
+	now := time.Now()
+	if w != nil && now.Sub(w.started) < slowFactor*s.batchTime {
+		s.quickTasks++
+	}
+	late := 0
+	for late < len(s.tasks) && !now.Before(s.tasks[late].handBackAt) {
+		late++
+	}
+	back := s.cutLocked(0, late)
+	if len(s.tasks) > 0 {
+		t = s.tasks[0].task
+		s.tasks = slices.Delete(s.tasks, 0, 1)
+		s.pool.prefetched.Add(-1)
+	}
+	begin := !s.taking && !s.class.watching.Load() && (t == nil && w == nil || s.target > 0 && len(s.tasks) <= s.target/2)
+	if begin {
+		s.taking = true
+	}
+	s.mu.Unlock()
+	s.handBack(back)
+	if begin {
+		s.pool.background(s.takeBatch)
+	}
+	return t
+}
+
+// cutLocked removes tasks from the list, and returns them.
+func (s *prefetcher[V]) cutLocked(from, to int) []prefetchedTask[V] {
+	cut := slices.Clone(s.tasks[from:to])
+	s.tasks = slices.Delete(s.tasks, from, to)
+	return cut
+}
+
+// takeBatch takes a batch of tasks.
+func (s *prefetcher[V]) takeBatch() {
+	p, c := s.pool, s.class
+	free, begin := p.freeWorkers(), time.Now()
+	s.mu.Lock()
+	n := min(max(free+s.target-len(s.tasks), 1), task.MaxBatch)
+	before, recalls := s.quickTasks, s.recalls
+	s.mu.Unlock()
+	s.pauseWatch.CountTo(math.MaxInt) // before the batch is taken, or it could miss a pause
+	tasks, err := c.takeBatchOrWatch(p.ctx, n)
+	// if there are limits by now, others were told that this call would take care
+	p.tasks.mayHaveTasks.Store(true)
+	now := time.Now()
+	var back []prefetchedTask[V]
+	s.mu.Lock()
+	s.taking = false
+	s.batchTime = now.Sub(begin)
+	if begin.Sub(s.batchEnd) > s.batchTime {
+		s.quickTasks -= before
+	}
+	s.target = min(2*s.quickTasks, s.limit)
+	s.quickTasks, s.batchEnd = 0, now
+	for _, t := range tasks {
+		s.tasks = append(s.tasks, newPrefetchedTask(t, now))
+	}
+	p.prefetched.Add(int64(len(tasks)))
+	if s.recalls != recalls {
+		back = s.cutLocked(len(s.tasks)-len(tasks), len(s.tasks))
+	}
+	s.setTimerLocked(now)
+	s.mu.Unlock()
+	s.handBack(back)
+	if err == nil {
+		p.dispatch()
+	} else {
+		p.sourceFailed(err)
+	}
+}
+
+// setTimerLocked sets the timer for the task that must be handed back first.
+func (s *prefetcher[V]) setTimerLocked(now time.Time) {
+	if len(s.tasks) == 0 {
+		return
+	}
+	first := s.tasks[0].handBackAt
+	for _, h := range s.tasks {
+		if h.handBackAt.Before(first) {
+			first = h.handBackAt
+		}
+	}
+	if s.timer == nil {
+		s.timer = time.AfterFunc(first.Sub(now), s.handBackLate)
+	} else {
+		s.timer.Reset(first.Sub(now))
+	}
+}
+
+// handBackLate hands back what has waited for too long.
+func (s *prefetcher[V]) handBackLate() {
+	var back []prefetchedTask[V]
+	s.mu.Lock()
+	now := time.Now()
+	s.tasks = slices.DeleteFunc(s.tasks, func(h prefetchedTask[V]) bool {
+		late := !now.Before(h.handBackAt)
+		if late {
+			back = append(back, h)
+		}
+		return late
+	})
+	if len(back) > 0 {
+		s.target = 0
+	}
+	s.setTimerLocked(now)
+	s.mu.Unlock()
+	s.handBack(back)
+}
+
+// recall hands back all tasks, and those of a batch that is being taken.
+func (s *prefetcher[V]) recall() {
+	s.mu.Lock()
+	s.recalls++
+	s.target = 0
+	back := s.cutLocked(0, len(s.tasks))
+	s.mu.Unlock()
+	s.handBack(back)
+}
+
+// recallIfPaused recalls all tasks if the queue is paused or closed.
+func (s *prefetcher[V]) recallIfPaused() {
+	s.mu.Lock()
+	idle := len(s.tasks) == 0 && !s.taking
+	s.mu.Unlock()
+	if idle {
+		return
+	}
+	for armed := false; ; armed = true {
+		if q, err := s.class.queue.Stats(s.pool.ctx); q.Paused || isOver(err) {
+			s.recall()
+			s.pool.dispatch()
+			return
+		}
+		if armed {
+			return
+		}
+		// and look once more, for it may have been paused in between
+		s.pauseWatch.CountTo(math.MaxInt)
+	}
+}
+
+// stop is called when no more tasks are taken.
+func (s *prefetcher[V]) stop() {
+	s.pauseWatch.Disarm()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+}
+
+// handBack hands tasks back, which keep their turns.
+func (s *prefetcher[V]) handBack(tasks []prefetchedTask[V]) {
+	for _, h := range tasks {
+		s.pool.background(func() {
+			defer s.pool.prefetched.Add(-1)
+			// if that fails, closing the consumer hands it back
+			_ = s.pool.settle(h.task, func(ctx context.Context) error { return h.task.Snooze(ctx, 0) })
+		})
+	}
+}
+
+// takeBatchOrWatch is takeOrWatch for up to n tasks.
+func (c *class[V]) takeBatchOrWatch(ctx context.Context, n int) ([]*task.Task[V], error) {
+	c.watching.Store(true)
+	c.woken.Store(false)
+	tasks, armed, err := c.taskWatch.TakeBatch(ctx, n)
+	if !armed {
+		c.watching.Store(false)
+	}
+	return tasks, err
+}

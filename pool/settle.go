@@ -1,0 +1,189 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/fairq/fairq/task"
+)
+
+// firstSettleRetry is how long after a failure a queue is told again what came of a task. It is
+// twice as long each time, up to sourceRetry.
+const firstSettleRetry = 10 * time.Millisecond
+
+// settle tells the queue what came of a task, by one of the task's methods. If that fails it tries
+// again, as long as the task's lease may be held and Shutdown waits for it.
+func (p *Pool[V]) settle(t *task.Task[V], call func(context.Context) error) error {
+	var first error
+	for wait := firstSettleRetry; ; wait = min(2*wait, sourceRetry) {
+		err := call(p.storeCtx)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, task.ErrLeaseLost) || isOver(err) || errors.Is(err, task.ErrInvalid) || p.storeCtx.Err() != nil ||
+			!t.Until.IsZero() && !time.Now().Add(wait).Before(t.Until):
+			if first != nil { // the first try may have failed after the end of its transaction
+				err = fmt.Errorf("%w; and before that: %w", err, first)
+			}
+			return err
+		case first == nil:
+			first = err
+			p.log.Warn("pool: a task could not be settled; trying again", about("", &t.Info, err)...)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-p.storeCtx.Done(): // one last try
+			timer.Stop()
+		}
+	}
+}
+
+// finish settles the task when the handler has returned. With a queue that is not in memory that
+// takes a transaction, so it is done in background and the worker goes on, unless too many are
+// settled so already.
+func (a *attempt[V]) finish(err error) {
+	p := a.pool
+	if a.class.inMemory {
+		a.settle(err)
+		return
+	}
+	if p.settling.Add(1) > p.maxSettling {
+		defer p.settling.Add(-1)
+		a.settle(err)
+		return
+	}
+	a.counts = &p.backgroundCounts
+	p.background(func() {
+		defer p.settling.Add(-1)
+		a.settle(err)
+	})
+}
+
+// settle tells the queue what came of the task: err is what the handler has returned.
+func (a *attempt[V]) settle(err error) {
+	p, t, counts := a.pool, a.task, a.counts
+	var again *retryError
+	errors.As(err, &again)
+	switch {
+	case err == nil:
+		a.settleBy(t.Ack, &counts.succeeded, func() {
+			if f := p.observer.Succeeded; f != nil {
+				p.observe("Succeeded", func() { f(p.storeCtx, a.class.name, t, a.ran) })
+			}
+		})
+	case errors.Is(err, errLate):
+		a.fail(Deadline, err)
+	case errors.As(err, new(*permanentError)):
+		a.fail(Failed, err)
+	case p.ctx.Err() != nil: // Shutdown has cancelled the handler
+		a.settleBy(func(ctx context.Context) error { return t.Snooze(ctx, 0) }, &counts.returned, func() {})
+	case again != nil && again.snooze:
+		a.settleBy(func(ctx context.Context) error { return t.Snooze(ctx, again.delay) }, &counts.snoozed,
+			func() { a.observeRetry(again.delay, err) })
+	default:
+		if a.cause != nil && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, a.cause) {
+			err = timedOut(a.cause, err)
+		}
+		switch limit := a.maxAttempts(); {
+		case limit > 0 && t.Attempts >= limit:
+			a.fail(Failed, err)
+		case again != nil:
+			a.retry(again.delay, err)
+		default:
+			a.backOff(err)
+		}
+	}
+}
+
+// backOff has the task tried again after the delay that the policy says. If the policy's function
+// panics, or ends the goroutine, the task gets the default delay: it must be settled in any case.
+func (a *attempt[V]) backOff(err error) {
+	delay := Backoff{}.Delay(a.task.Attempts)
+	defer func() {
+		if v := recover(); v != nil {
+			a.pool.log.Error("pool: Backoff.Func panicked", "panic", v, "stack", string(debug.Stack()))
+		}
+		a.retry(delay, err)
+	}()
+	delay = clamp(a.policy.Backoff.Delay(a.task.Attempts)) // nobody has checked a policy of ForTask
+}
+
+// retry has the task tried again after a delay, unless its time will be over by then.
+func (a *attempt[V]) retry(delay time.Duration, err error) {
+	if a.tooLate(delay) {
+		a.fail(Deadline, err)
+		return
+	}
+	a.settleBy(func(ctx context.Context) error { return a.task.Fail(ctx, err, delay) }, &a.counts.retried,
+		func() { a.observeRetry(delay, err) })
+}
+
+func (a *attempt[V]) observeRetry(delay time.Duration, err error) {
+	if f := a.pool.observer.Retried; f != nil {
+		a.pool.observe("Retried", func() { f(a.pool.storeCtx, a.class.name, a.task, a.ran, delay, err) })
+	}
+	a.pool.log.Debug("pool: to be tried again",
+		about(a.class.name, &a.task.Info, err, "attempts", a.task.Attempts, "delay", delay)...)
+}
+
+// fail ends a task that has failed for good. Its dead letter goes first: only when the sink has it
+// may the task leave the queue. Before that the lease is looked at, for a task that somebody else
+// has by now is not ours to write letters of.
+func (a *attempt[V]) fail(reason Reason, err error) {
+	p, t := a.pool, a.task
+	end := t.Bury
+	if a.class.own || p.sink != nil {
+		end = t.Discard
+	}
+	if p.sink != nil {
+		if lost := p.settle(t, func(ctx context.Context) error { return t.Touch(ctx, 0) }); lost != nil {
+			a.lost(lost)
+			return
+		}
+		letter := newDeadLetter(a.class.name, t, reason, err)
+		if bad := callSink(p.ctx, &p.workerSet, &p.observer, p.sink, letter); bad != nil {
+			end, err = t.Bury, errors.Join(err, bad)
+		}
+	}
+	a.class.failures.record(&t.Info, err)
+	a.settleBy(func(ctx context.Context) error { return end(ctx, err) }, &a.counts.failed, func() {
+		if reason == Deadline {
+			p.taskExpired(a.class.name, t)
+		}
+		if f := p.observer.Failed; f != nil {
+			p.observe("Failed", func() { f(p.storeCtx, a.class.name, t, a.ran, err) })
+		}
+		p.log.Warn("pool: a task failed for good",
+			about(a.class.name, &t.Info, err, "reason", reason.String(), "attempts", t.Attempts)...)
+	})
+}
+
+// settleBy tells the queue what came of the task, counts it, and calls then; unless the queue
+// cannot be told.
+func (a *attempt[V]) settleBy(call func(context.Context) error, count *counter, then func()) {
+	if err := a.pool.settle(a.task, call); err != nil {
+		a.lost(err)
+		return
+	}
+	inc(count)
+	then()
+}
+
+// lost is called when the task could not be settled.
+func (a *attempt[V]) lost(err error) {
+	inc(&a.counts.lost)
+	if f := a.pool.observer.Lost; f != nil {
+		a.pool.observe("Lost", func() { f(a.pool.storeCtx, a.class.name, a.task, a.ran, err) })
+	}
+	level := slog.LevelWarn
+	if errors.Is(a.cause, task.ErrDeleted) {
+		level = slog.LevelDebug // it was cancelled, and the handler could know
+	}
+	a.pool.log.Log(a.pool.storeCtx, level, "pool: a task could not be settled",
+		about(a.class.name, &a.task.Info, err)...)
+}

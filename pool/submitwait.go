@@ -1,0 +1,147 @@
+package pool
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task"
+)
+
+// SubmitWait is Put, and waits for the outcome: nil if the task was done; if it failed for good a
+// [*task.Error], which also wraps the handler's error if it was this pool that ran it. If ctx is
+// done first it returns its error; the task stays in the queue, unless it is put with
+// CancelWithContext. Called by a handler of the pool, it gives the place back meanwhile, as
+// [Yield] does.
+func (p *Pool[V]) SubmitWait(ctx context.Context, key string, payload V, options PutOptions) error {
+	c, err := p.tasks.class(options.Class)
+	if err != nil {
+		return err
+	}
+	if options.UniqueKey == "" {
+		options.UniqueKey = rand.Text()
+	}
+	cancels := options.CancelWithContext
+	options.CancelWithContext = false // this call does it, without a goroutine of its own
+	c.failures.expect(options.UniqueKey)
+	defer c.failures.forget(options.UniqueKey)
+	// Put may wait for room, too, which others must make
+	p.yieldSubmit(ctx, new(waitingSubmit), func() {
+		var id task.ID
+		if id, err = p.Put(ctx, key, payload, options); err != nil {
+			return
+		}
+		if err = fairq.ErrFull; id != 0 {
+			err = c.queue.Wait(ctx, options.UniqueKey)
+			if cancels && err != nil && ctx.Err() != nil {
+				p.cancelTask(c, id)
+			}
+			if p.accepting.Err() != nil && (isOver(err) || errors.Is(err, task.ErrDeleted)) {
+				err = ErrShutdown // it is in Leftovers
+			}
+			err = c.failures.explain(options.UniqueKey, id, err)
+		}
+	})
+	return err
+}
+
+// cancelWith removes a task when the context is done that it was submitted with.
+func (p *Pool[V]) cancelWith(ctx context.Context, c *class[V], uniqueKey string, id task.ID) {
+	if ctx.Done() == nil {
+		return
+	}
+	p.cancelling.Go(func() {
+		// not from ctx, which may have a transaction
+		waiting, stop := context.WithCancel(p.cancelCtx)
+		defer stop()
+		defer context.AfterFunc(ctx, stop)()
+		err := c.queue.Wait(waiting, uniqueKey)
+		var failed *task.Error
+		if err == nil || errors.As(err, &failed) || errors.Is(err, task.ErrDeleted) || errors.Is(err, task.ErrExpired) || isOver(err) {
+			return
+		}
+		<-waiting.Done() // the store may have been away
+		if ctx.Err() != nil {
+			p.cancelTask(c, id)
+		}
+	})
+}
+
+// cancelTask removes a task, if it is still there. If it is running, in whatever process, its
+// handler loses the lease, so its context is done.
+func (p *Pool[V]) cancelTask(c *class[V], id task.ID) {
+	err := c.queue.Delete(p.storeCtx, id)
+	if err != nil && !errors.Is(err, task.ErrNotFound) && !isOver(err) {
+		p.log.Warn("pool: a task could not be cancelled", about(c.name, &task.Info{ID: id}, err)...)
+	}
+}
+
+// failures keeps the errors of tasks that have failed for good in this process, for SubmitWait: a
+// queue keeps no more than their text. It knows only the unique keys that somebody waits for.
+type failures struct {
+	mu          sync.Mutex // protects byUniqueKey
+	byUniqueKey map[string]*failure
+}
+
+// failure is why the last task with a unique key has failed.
+type failure struct {
+	waiting int // calls of SubmitWait
+	task    task.ID
+	err     error
+}
+
+// expect is called before somebody waits for a unique key, and forget afterwards.
+func (f *failures) expect(uniqueKey string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.byUniqueKey == nil {
+		f.byUniqueKey = map[string]*failure{}
+	}
+	if f.byUniqueKey[uniqueKey] == nil {
+		f.byUniqueKey[uniqueKey] = new(failure)
+	}
+	f.byUniqueKey[uniqueKey].waiting++
+}
+
+func (f *failures) forget(uniqueKey string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.byUniqueKey[uniqueKey].waiting--; f.byUniqueKey[uniqueKey].waiting == 0 {
+		delete(f.byUniqueKey, uniqueKey)
+	}
+}
+
+// record is called with a task that has failed for good, before its queue is told.
+func (f *failures) record(t *task.Info, err error) {
+	if t.UniqueKey == "" {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if failed := f.byUniqueKey[t.UniqueKey]; failed != nil {
+		failed.task, failed.err = t.ID, err
+	}
+}
+
+// explain returns the outcome of a task. If the task has failed in this process, the error also
+// wraps that of the handler.
+func (f *failures) explain(uniqueKey string, id task.ID, outcome error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	failed := f.byUniqueKey[uniqueKey]
+	if recorded, ok := errors.AsType[*task.Error](outcome); ok && failed.task == id {
+		return &failedError{recorded, failed.err}
+	}
+	return outcome
+}
+
+// failedError is what SubmitWait returns if the task has failed in this process.
+type failedError struct {
+	recorded *task.Error
+	cause    error
+}
+
+func (e *failedError) Error() string   { return e.recorded.Error() }
+func (e *failedError) Unwrap() []error { return []error{e.recorded, e.cause} }

@@ -1,0 +1,417 @@
+package pool
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task"
+)
+
+// taskSource is the source of a [Pool]: the queues of its classes.
+//
+// If a class has no task, its taskWatch tells when it has one again. Until then the class is not
+// asked. With several classes, or with limits, takes go one by one, under mu: so each knows what
+// the others have taken. With one class and no limits, all workers take at the same time.
+type taskSource[V any] struct {
+	pool    *Pool[V]
+	classes []*class[V]
+	order   Order
+	epoch   time.Time
+	// tasks that were taken and are not done, without those whose handlers are in Yield
+	running    atomic.Int64
+	serial     atomic.Bool    // takes go one by one: there are several classes, or limits
+	prefetcher *prefetcher[V] // nil if nothing is prefetched; not used while serial is true
+
+	// mu protects all that follows. If serial is true, whoever takes a task holds it, so that each
+	// knows what the others have taken. Unlike other locks, it is held while a queue is called:
+	// nobody else could do anything meanwhile.
+	mu           sync.Mutex
+	limits       []Limit
+	kinds        []string
+	filter       task.Filter // the one that is set for all consumers
+	turns        fairq.Queue[int, struct{}]
+	takeCount    uint64      // calls of takeSerial
+	mayHaveTasks atomic.Bool // a class may have tasks again, but has no turns
+}
+
+// class is a queue that is drained.
+type class[V any] struct {
+	name      string
+	weight    int
+	queue     *task.Queue[V]
+	own       bool // the pool made it, and will close it
+	inMemory  bool // it is in memory, so that no call takes long
+	consumer  *task.Consumer[V]
+	taskWatch *task.Watch[V] // there may be a task
+	loadWatch *task.Watch[V] // so many tasks wait that another worker is needed
+
+	// watching is true while the queue has no task that could be taken, and taskWatch is armed.
+	// When taskWatch is due, woken becomes true until the queue is asked again, and arrivedAt is
+	// when that was, in nanoseconds since taskSource.epoch.
+	watching, woken atomic.Bool
+	arrivedAt       atomic.Int64
+
+	over     atomic.Bool  // the queue was closed or dropped
+	taken    atomic.Int64 // tasks that were taken and are not done
+	failures failures
+	// tasks that have left a queue of the pool's own by themselves, and that deadLetter has dealt
+	// with
+	goneHandled atomic.Uint64
+
+	// Protected by taskSource.mu:
+	inTurn  bool   // it has its turns in taskSource.turns
+	askedAt uint64 // the takeCount of the last call that has found nothing in it
+	// when it was served last, or got its first task after that; only for Order.Ageing
+	servedAt time.Time
+}
+
+// add adds a class.
+func (s *taskSource[V]) add(c *class[V]) {
+	c.consumer = c.queue.NewConsumer(s.filter)
+	c.taskWatch = c.consumer.Watch(func() {
+		if s.order.Ageing > 0 {
+			c.arrivedAt.Store(int64(time.Since(s.epoch)))
+		}
+		c.woken.Store(true)
+		c.watching.Store(false)
+		s.mayHaveTasks.Store(true)
+		s.pool.dispatch()
+	})
+	c.loadWatch = c.consumer.Watch(s.pool.dispatch)
+	s.classes = append(s.classes, c)
+}
+
+// runNext implements source.
+func (s *taskSource[V]) runNext(w *worker) (bool, error) {
+	a, err := s.take(w)
+	if a == nil {
+		return false, err
+	}
+	a.do(w)
+	return true, err
+}
+
+// takeOrWatch implements source.
+func (s *taskSource[V]) takeOrWatch() (job, error) {
+	a, err := s.take(nil)
+	if a == nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// take takes the next task, for a worker that has just done one. Without a worker it does so for
+// dispatch: then, if there is no task, the watches are armed. It returns nil if there is none.
+func (s *taskSource[V]) take(w *worker) (*attempt[V], error) {
+	if s.serial.Load() {
+		return s.takeSerial()
+	}
+	c := s.classes[0]
+	if s.prefetcher != nil {
+		return s.newAttempt(c, s.prefetcher.next(w)), nil
+	}
+	if c.watching.Load() {
+		return nil, nil
+	}
+	if w == nil {
+		t, err := c.takeOrWatch(s.pool.ctx)
+		return s.newAttempt(c, t), err
+	}
+	t, _, err := c.consumer.TryTake(s.pool.ctx)
+	return s.newAttempt(c, t), err
+}
+
+// takeOrWatch takes a task, or arms taskWatch if there is none.
+func (c *class[V]) takeOrWatch(ctx context.Context) (*task.Task[V], error) {
+	// watching before woken: if taskWatch, armed before, is due in between, watching is false
+	// after this, and the queue is asked again.
+	c.watching.Store(true)
+	c.woken.Store(false)
+	t, armed, err := c.taskWatch.Take(ctx)
+	if !armed {
+		c.watching.Store(false)
+	}
+	return t, err
+}
+
+// newAttempt returns an attempt at a task that was taken; nil if t is nil.
+func (s *taskSource[V]) newAttempt(c *class[V], t *task.Task[V]) *attempt[V] {
+	if t == nil {
+		return nil
+	}
+	s.running.Add(1)
+	c.taken.Add(1)
+	return &attempt[V]{pool: s.pool, class: c, task: t}
+}
+
+// takeSerial is take if there are several classes, or limits. It asks the classes whose turn it is
+// until one has a task. A class that has none loses its turns until it may have tasks again.
+func (s *taskSource[V]) takeSerial() (*attempt[V], error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.prefetcher != nil && !s.serial.Load() { // the limits are gone meanwhile
+		return s.newAttempt(s.classes[0], s.prefetcher.next(nil)), nil
+	}
+	s.updateFilterLocked()
+	now := s.now()
+	if s.mayHaveTasks.Swap(false) {
+		for i, c := range s.classes {
+			if !c.watching.Load() && !c.inTurn && !c.over.Load() {
+				c.inTurn, c.servedAt = true, s.epoch.Add(time.Duration(c.arrivedAt.Load()))
+				for range c.weight {
+					s.turns.Push(i, struct{}{})
+				}
+			}
+		}
+	}
+	s.takeCount++
+	var failed error
+	for {
+		i, ok := s.nextClassLocked(now)
+		if !ok {
+			return nil, cmp.Or(failed, s.allOverLocked())
+		}
+		c := s.classes[i]
+		t, ok, err := c.consumer.TryTake(s.pool.ctx)
+		if !ok && err == nil && !c.watching.Load() {
+			t, err = c.takeOrWatch(s.pool.ctx)
+		}
+		if t != nil {
+			c.inTurn, c.servedAt = true, now
+			if !s.order.Strict {
+				s.turns.Push(i, struct{}{})
+			}
+			if c.watching.Load() {
+				s.dropTurnsLocked(i)
+			}
+			return s.newAttempt(c, t), nil
+		}
+		s.dropTurnsLocked(i)
+		c.askedAt = s.takeCount
+		switch { // whatever it is, the other classes are asked
+		case isOver(err):
+			c.over.Store(true)
+		case err != nil:
+			failed = err
+			s.mayHaveTasks.Store(true)
+		}
+	}
+}
+
+// allOverLocked returns an error if the queues of all classes were closed or dropped.
+func (s *taskSource[V]) allOverLocked() error {
+	for _, c := range s.classes {
+		if !c.over.Load() {
+			return nil
+		}
+	}
+	return task.ErrClosed
+}
+
+// dropTurnsLocked takes all turns from a class until it may have tasks again.
+func (s *taskSource[V]) dropTurnsLocked(i int) {
+	s.turns.RemoveKey(i)
+	s.classes[i].inTurn = false
+}
+
+// now returns the time if it matters.
+func (s *taskSource[V]) now() (now time.Time) {
+	if s.order.Ageing > 0 {
+		now = time.Now()
+	}
+	return now
+}
+
+// nextClassLocked returns the class whose turn it is. If the order is strict, each class is asked
+// once, even one that had no task: its taskWatch may be just about to tell that it has one, and an
+// urgent task must be the very next one that is started.
+func (s *taskSource[V]) nextClassLocked(now time.Time) (next int, ok bool) {
+	if !s.order.Strict {
+		next, _, ok = s.turns.Pop()
+		return next, ok
+	}
+	next = -1
+	oldest := now
+	for i, c := range s.classes {
+		switch {
+		case c.inTurn && (next < 0 || s.order.Ageing > 0 && now.Sub(c.servedAt) >= s.order.Ageing && c.servedAt.Before(oldest)):
+			next, oldest = i, c.servedAt
+		case next < 0 && c.askedAt != s.takeCount && !c.over.Load():
+			next = i
+		}
+		if next >= 0 && s.order.Ageing == 0 {
+			break
+		}
+	}
+	return next, next >= 0
+}
+
+// disarm implements source.
+func (s *taskSource[V]) disarm(handBack bool) {
+	if handBack {
+		s.recall()
+	}
+	for _, c := range s.classes {
+		if c.woken.Swap(false) {
+			c.taskWatch.Disarm()
+			c.watching.Store(false) // a worker may have set it just now
+			s.mayHaveTasks.Store(true)
+		}
+	}
+}
+
+// recall hands back what was prefetched.
+func (s *taskSource[V]) recall() {
+	if s.prefetcher != nil {
+		s.prefetcher.recall()
+	}
+}
+
+// watchLoad implements source.
+func (s *taskSource[V]) watchLoad(fullness float64) bool {
+	for _, c := range s.classes {
+		if c.over.Load() {
+			continue
+		}
+		for before := -1; ; { // until nothing comes between counting and CountTo
+			waiting, room, err := c.load(s.pool.ctx)
+			level := 1
+			if room > 0 {
+				level = loadLevel(fullness, room)
+			}
+			if err != nil || waiting >= level { // takeOrWatch finds out what is wrong
+				return false
+			}
+			if waiting <= before {
+				break
+			}
+			c.loadWatch.CountTo(level - waiting)
+			before = waiting
+		}
+	}
+	return true
+}
+
+// loadBelow implements source.
+func (s *taskSource[V]) loadBelow(fullness float64) bool {
+	for _, c := range s.classes {
+		waiting, room, err := c.load(s.pool.ctx)
+		switch {
+		case c.over.Load():
+		case err != nil, room == 0 && waiting > 0, room > 0 && float64(waiting)/float64(room) >= fullness:
+			return false
+		}
+	}
+	return true
+}
+
+// load returns how many tasks wait for a worker or for room, and how many ready and delayed tasks
+// the queue has room for, beside what else counts in its capacity. A room of 0 means no limit.
+func (c *class[V]) load(ctx context.Context) (waiting, room int, err error) {
+	s, err := c.queue.Stats(ctx)
+	if s.Capacity < fairq.MaxLen {
+		room = max(s.Capacity-s.Counted+s.Ready+s.Delayed, 1)
+	}
+	return s.Ready + s.WaitingPut, room, err
+}
+
+// updateFilterLocked sets which tasks the consumers may take now, as limits and kinds say.
+func (s *taskSource[V]) updateFilterLocked() {
+	f := task.Filter{Kinds: s.kinds}
+	running := int(s.running.Load())
+	for _, limit := range s.limits {
+		if running >= limit.Running && (f.MaxPriority == nil || *f.MaxPriority >= limit.Priority) {
+			f.MaxPriority = new(limit.Priority - 1)
+		}
+	}
+	old := s.filter
+	if slices.Equal(f.Kinds, old.Kinds) && (f.Kinds == nil) == (old.Kinds == nil) && (f.MaxPriority == nil) == (old.MaxPriority == nil) &&
+		(f.MaxPriority == nil || *f.MaxPriority == *old.MaxPriority) {
+		return
+	}
+	s.filter = f
+	for _, c := range s.classes {
+		c.consumer.SetFilter(f)
+	}
+}
+
+// addRunning implements source.
+func (s *taskSource[V]) addRunning(n int64) {
+	s.running.Add(n)
+	if s.serial.Load() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.updateFilterLocked()
+	}
+}
+
+// SetKinds changes which kinds of tasks are taken: these, or all if kinds is nil. What runs goes
+// on. So kinds can be drained one after the other.
+func (p *Pool[V]) SetKinds(kinds []string) {
+	p.tasks.mu.Lock()
+	p.tasks.kinds = slices.Clone(kinds)
+	p.tasks.updateFilterLocked()
+	p.tasks.mu.Unlock()
+	p.tasks.recall()
+	p.dispatch()
+}
+
+// SetLimits changes [Options.Limits] for what is started from now on.
+func (p *Pool[V]) SetLimits(limits []Limit) error {
+	if err := validateLimits("SetLimits", limits); err != nil {
+		return err
+	}
+	s := &p.tasks
+	s.mu.Lock()
+	s.setLimitsLocked(limits)
+	s.updateFilterLocked()
+	s.mu.Unlock()
+	s.recall()
+	p.dispatch()
+	return nil
+}
+
+// setLimitsLocked sets the limits, and serial by them.
+func (s *taskSource[V]) setLimitsLocked(limits []Limit) {
+	s.limits = slices.Clone(limits)
+	s.mayHaveTasks.Store(true)
+	s.serial.Store(len(s.limits) > 0 || len(s.classes) > 1)
+}
+
+// validateLimits checks that less urgent tasks have no more room than urgent ones.
+func validateLimits(field string, limits []Limit) error {
+	sorted := slices.SortedFunc(slices.Values(limits), func(a, b Limit) int { return a.Priority - b.Priority })
+	for i, limit := range sorted {
+		least := 0
+		if limit.Priority == 0 {
+			least = 1 // or nothing would ever be started
+		}
+		switch {
+		case limit.Priority < 0 || limit.Priority > task.MaxPriority:
+			return invalid("%s: Priority is %d; the limits are 0 and %d", field, limit.Priority, task.MaxPriority)
+		case limit.Running < least || limit.Running > MaxWorkers:
+			return invalid("%s: Running of priority %d is %d; the limits are %d and %d", field, limit.Priority, limit.Running, least, MaxWorkers)
+		case i > 0 && limit.Priority == sorted[i-1].Priority:
+			return invalid("%s: priority %d has two limits, %d and %d", field, limit.Priority, sorted[i-1].Running, limit.Running)
+		case i > 0 && limit.Running > sorted[i-1].Running:
+			return invalid("%s: Running of priority %d is %d; the limit is %d, that of the more urgent priority %d",
+				field, limit.Priority, limit.Running, sorted[i-1].Running, sorted[i-1].Priority)
+		}
+	}
+	return nil
+}
+
+// class returns the class of that name; the first one if it is empty.
+func (s *taskSource[V]) class(name string) (*class[V], error) {
+	for _, c := range s.classes {
+		if c.name == name || name == "" {
+			return c, nil
+		}
+	}
+	return nil, invalid("there is no class %q", name)
+}
