@@ -3,9 +3,9 @@
 // worker, and take their turns by key like new work. So a tenant who floods the pool, or whose
 // tasks all fail, does not make the others wait.
 //
-// p := pool.Func(func(ctx context.Context, t *task.Task[Job]) error { return send(ctx, t.Payload)
-// }, nil)
-
+//	p := pool.Func(func(ctx context.Context, t *task.Task[Job]) error {
+//		return send(ctx, t.Payload)
+//	}, nil)
 //	err := p.Submit(ctx, "alice", job)
 //	err = p.Shutdown(ctx)
 //
@@ -63,9 +63,8 @@
 //	full, by default | refuses            | refuses            | waits
 //	wrong options    | panic              | error              | panic
 //	a failed item    | the worker's       | comes back         | tried again, up to ten times
-// the end | Close: workers | Close: what is | Shutdown: the rest goes to Leftovers;
-
-//	| finish the rest    | taken goes back    | StopAndWait: it is done first
+//	the end          | Close: workers     | Close: what is     | Shutdown: the rest goes to Left-
+//	                 | finish the rest    | taken goes back    | overs; StopAndWait: it is done
 //
 // docs/design.md has the reasons.
 //

@@ -2,9 +2,7 @@
 //
 //	letters, err := spill.Open[Job]("letters", nil)
 //	p := pool.Func(handler, &pool.Options[Job]{DeadLetters: letters.Write})
-// n, err := letters.Restore(ctx, spill.Into(queue, 0.5)) // until nothing is left, or the queue is
-// half full
-
+//	n, err := letters.Restore(ctx, spill.Into(queue, 0.5)) // until the queue is half full
 //	err = letters.Close()
 //
 // # What is promised
@@ -49,9 +47,8 @@
 // begins with a line that has the version of the format. Each other line is a letter:
 //
 //	fairq-spill 1 158ef5cf
-// a88b38e2
-// {"task":{"id":7,"key":"alice","state":4},"payload":"{\"To\":\"a@b.c\"}","reason":2,"attempts":3,"at":"2026-01-02T03:04:05Z"}
-
+//	- a88b38e2 {"task":{"id":7,"key":"alice","state":4},"payload":"{\"To\":\"a@b.c\"}","reason":2,"attempts":3,"at":"2026-01-02T03:04:05Z"}
+//
 // The mark is - for a letter that is waiting and X for one that is done. The checksum is the
 // CRC-32C of "fairq-spill 1" followed by the JSON, in hexadecimal. A string that is not UTF-8, the
 // payload too, is {"base64":"..."}. A file *.damaged has what was set aside of the file *.letters
