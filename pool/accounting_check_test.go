@@ -19,12 +19,12 @@ func (l *ledger) settled() bool {
 		return false
 	}
 	n := -l.running - l.nested
-	for _, line := range l.lines {
-		s, err := line.queue.Stats(l.ctx)
+	for _, class := range l.classes {
+		s, err := class.queue.Stats(l.ctx)
 		if err != nil {
 			return false
 		}
-		n += s.Taken - line.held
+		n += s.Taken - class.held
 	}
 	return n == 0 && !slices.ContainsFunc(l.chores, func(c *chore) bool { return c.put.TTR > 0 && c.at > 0 })
 }
@@ -44,18 +44,18 @@ func (l *ledger) checkIdle() {
 	require.Equal(l, l.running, s.Running, "running: %+v", s)
 	require.Equal(l, l.nested, s.Nested, "nested: %+v", s)
 	require.LessOrEqual(l, s.Idle, s.Workers)
-	for _, n := range l.lines {
+	for _, n := range l.classes {
 		if n.closed {
 			return
 		}
 	}
-	for _, n := range l.lines {
+	for _, n := range l.classes {
 		l.checkLine(n, &s)
 	}
 }
 
 // checkLine checks that nobody waits for what is there in a queue.
-func (l *ledger) checkLine(n *line, s *pool.Stats) {
+func (l *ledger) checkLine(n *testClass, s *pool.Stats) {
 	q, err := n.queue.Stats(l.ctx)
 	require.NoError(l, err)
 	tasks, err := n.queue.List(l.ctx, task.ListOptions{Limit: math.MaxInt32})
@@ -87,7 +87,7 @@ func (l *ledger) checkLine(n *line, s *pool.Stats) {
 // loaded tells whether a queue is so full that another worker is needed. Tasks of keys that are
 // busy or paused need not count.
 func (l *ledger) loaded() bool {
-	for _, n := range l.lines {
+	for _, n := range l.classes {
 		s, err := n.queue.Stats(l.ctx)
 		require.NoError(l, err)
 		waiting := s.WaitingPut
@@ -119,9 +119,9 @@ func (l *ledger) balance() {
 	}
 	there := map[*chore]int{}
 	acks := 0
-	for _, n := range l.lines {
+	for _, n := range l.classes {
 		by := map[string]*story{} // by unique key, or a key of its own
-		for _, s := range n.told {
+		for _, s := range n.stories {
 			by[s.put.UniqueKey], by[s.put.Key] = s, s
 			for _, what := range s.what {
 				if what == task.EventAck {
@@ -130,11 +130,11 @@ func (l *ledger) balance() {
 			}
 		}
 		for _, c := range l.chores {
-			if c.line != n {
+			if c.class != n {
 				continue
 			}
 			var s *story
-			if s = n.told[c.task]; s == nil && c.plain {
+			if s = n.stories[c.task]; s == nil && c.plain {
 				s = by[c.key]
 			} else if s == nil && c.put.UniqueKey != "" {
 				s = by[c.put.UniqueKey]
@@ -153,9 +153,9 @@ func (l *ledger) balance() {
 		if !c.offered {
 			continue // its handler was ended before it came to that
 		}
-		if what := l.wrong(c, c.line.told[c.task], there[c]); what != "" {
+		if what := l.wrong(c, c.class.stories[c.task], there[c]); what != "" {
 			l.Errorf("%s: %v, last letter %v, in the queue %d", what, c, lastLetter(c), there[c])
-			if s := c.line.told[c.task]; s != nil {
+			if s := c.class.stories[c.task]; s != nil {
 				l.Logf("events: %v", s.what)
 			}
 		}
@@ -186,7 +186,7 @@ func (l *ledger) wrong(c *chore, s *story, there int) string {
 	places := len(c.letters) + c.left + there
 	reason := func(is ...pool.Reason) bool { return len(c.letters) == 0 || slices.Contains(is, c.letters[0].Reason) }
 	var outcome *task.Error
-	unseen := c.line.closed && c.line.slow != nil // a call was under way when the queue was closed
+	unseen := c.class.closed && c.class.slow != nil // a call was under way when the queue was closed
 	switch {
 	case c.task == 0 || s == nil:
 		switch {
@@ -216,14 +216,14 @@ func (l *ledger) wrong(c *chore, s *story, there int) string {
 		return "SubmitWait does not know the handler's error"
 	case c.put.CancelWithContext && s.ended() == task.EventDelete && places <= 1:
 		return "" // at any time
-	case places > 1 && (c.put.TTR > 0 || l.abandoned || unseen), places > 0 && c.put.TTR > 0 && c.line.slow != nil:
+	case places > 1 && (c.put.TTR > 0 || l.abandoned || unseen), places > 0 && c.put.TTR > 0 && c.class.slow != nil:
 		return "" // it may be tried again after a letter was sent
 	}
-	own := c.line.store == nil
+	own := c.class.store == nil
 	switch end := s.ended(); {
 	case end == 0 && own:
 		return "still in the pool's queue"
-	case end == 0 && (c.line.closed || c.line.fails()) && places == 0 && l.ends(c), end == 0 && places <= 1 && unseen:
+	case end == 0 && (c.class.closed || c.class.fails()) && places == 0 && l.ends(c), end == 0 && places <= 1 && unseen:
 	case end == 0 && (there != 1 || places != 1):
 		return "neither gone nor in its queue"
 	case end == task.EventAck && places != 0:
@@ -316,7 +316,7 @@ func (l *ledger) compareStats(acks int) {
 			refused++
 		}
 		taken += uint64(c.taken)
-		if c.line.slow != nil && l.ends(c) {
+		if c.class.slow != nil && l.ends(c) {
 			// its time may have been over when there was a worker, so that no handler was called
 			taken++
 		}
@@ -328,7 +328,7 @@ func (l *ledger) compareStats(acks int) {
 		}
 		if c.put.TTR > 0 || c.put.CancelWithContext {
 			// those too that no handler was called for
-			settles += uint64(max(c.taken, c.line.told[c.task].takes()))
+			settles += uint64(max(c.taken, c.class.stories[c.task].takes()))
 		}
 		for _, e := range c.letters {
 			if e.Reason == pool.Overflow {
@@ -361,7 +361,7 @@ func (l *ledger) compareStats(acks int) {
 	} else {
 		require.Empty(l, byKey)
 	}
-	if !l.abandoned && !slices.ContainsFunc(l.lines, func(n *line) bool { return n.closed }) {
+	if !l.abandoned && !slices.ContainsFunc(l.classes, func(n *testClass) bool { return n.closed }) {
 		require.LessOrEqual(l, s.Lost, settles)
 	}
 }

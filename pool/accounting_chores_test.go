@@ -21,7 +21,7 @@ var choreKeys = []string{"a", "b", "c"}
 // becomes of it. It is protected by ledger.mu.
 type chore struct {
 	id    int
-	line  *line
+	class  *testClass
 	plan  []act // of the attempts, one after the other; those after it do nothing but succeed
 	put   pool.PutOptions
 	key   string
@@ -50,7 +50,7 @@ type chore struct {
 
 func (c *chore) String() string {
 	return fmt.Sprintf("chore %d of key %q in %q, task %d: %+v, plan %v, taken %d, last %v with attempts %d, error %v, %d letters, refusals %v, left %d",
-		c.id, c.key, c.line.name, c.task, c.put, c.plan, c.taken, c.last, c.attempts, c.err, len(c.letters), c.refusals, c.left)
+		c.id, c.key, c.class.name, c.task, c.put, c.plan, c.taken, c.last, c.attempts, c.err, len(c.letters), c.refusals, c.left)
 }
 
 // act is what an attempt does.
@@ -68,7 +68,7 @@ var (
 )
 
 func (l *ledger) newChore(r *rand.Rand, nested bool) *chore {
-	c := &chore{line: l.lines[r.IntN(len(l.lines))], key: choreKeys[r.IntN(len(choreKeys))]}
+	c := &chore{class: l.classes[r.IntN(len(l.classes))], key: choreKeys[r.IntN(len(choreKeys))]}
 	for range r.IntN(4) {
 		a := act{how: ends[r.IntN(len(ends))], by: pastimes[r.IntN(len(pastimes))], lasts: time.Duration(r.IntN(60)) * time.Millisecond}
 		if r.IntN(20) == 0 {
@@ -80,7 +80,7 @@ func (l *ledger) newChore(r *rand.Rand, nested bool) *chore {
 		c.plan = append(c.plan, a)
 	}
 	o := &c.put
-	o.Class, o.Kind, o.Priority = c.line.name, []string{"", "", "x", "y"}[r.IntN(4)], r.IntN(3)
+	o.Class, o.Kind, o.Priority = c.class.name, []string{"", "", "x", "y"}[r.IntN(4)], r.IntN(3)
 	if r.IntN(4) == 0 {
 		o.Delay = time.Duration(r.IntN(100)) * time.Millisecond
 	}
@@ -126,7 +126,7 @@ func (l *ledger) offer(ctx context.Context, c *chore, how string, uniqueKey bool
 	switch how {
 	case "submit":
 		l.mu.Lock()
-		c.plain, c.line, c.key, c.put = true, l.lines[0], fmt.Sprint("s", c.id), pool.PutOptions{}
+		c.plain, c.class, c.key, c.put = true, l.classes[0], fmt.Sprint("s", c.id), pool.PutOptions{}
 		l.mu.Unlock()
 		err = l.p.Submit(ctx, c.key, c)
 	case "wait":
@@ -223,7 +223,7 @@ func (l *ledger) handle(ctx context.Context, t *task.Task[*chore]) error {
 	case "bury":
 		_ = insist(func() error { return t.Bury(background, errChore) })
 	case "delete":
-		if l.p.Queue(c.line.name).Delete(background, t.ID) == nil {
+		if l.p.Queue(c.class.name).Delete(background, t.ID) == nil {
 			l.note(&c.dropped)
 		}
 		return errChore
@@ -371,13 +371,13 @@ func (l *ledger) away(f func()) {
 
 // checkContext checks whether the context of a handler is done for a good reason.
 func (l *ledger) checkContext(ctx context.Context, t *task.Task[*chore], began time.Time) {
-	if slow := t.Payload.line.slow; slow != nil && ctx.Err() == nil {
+	if slow := t.Payload.class.slow; slow != nil && ctx.Err() == nil {
 		time.Sleep(3*slow.takes + 1) // who asks for the first time is not told at once
 	}
 	err := ctx.Err() // asked first, for that may change
 	cause, now := context.Cause(ctx), time.Now()
 	limit := l.options.Policy.Timeout
-	moody := t.Payload.line.fails() // then nobody may have told that the lease is lost
+	moody := t.Payload.class.fails() // then nobody may have told that the lease is lost
 	switch {
 	case cause == nil:
 		if err != nil || limit > 0 && now.Sub(began) > limit || !t.Until.IsZero() && now.After(t.Until) && !moody {
@@ -397,7 +397,7 @@ func (l *ledger) checkContext(ctx context.Context, t *task.Task[*chore], began t
 		c := t.Payload
 		// by an earlier attempt
 		deleted := c.put.CancelWithContext || c.put.TTR > 0 && slices.ContainsFunc(c.plan, func(a act) bool { return a.how == "delete" })
-		if !c.line.closed && !l.abandoned && !deleted && (t.Until.IsZero() || now.Before(t.Until)) {
+		if !c.class.closed && !l.abandoned && !deleted && (t.Until.IsZero() || now.Before(t.Until)) {
 			l.Errorf("a lease was lost: %v", c)
 		}
 	default:
@@ -413,5 +413,5 @@ func (l *ledger) checkContext(ctx context.Context, t *task.Task[*chore], began t
 func (l *ledger) isRefusal(c *chore) bool {
 	err := c.err
 	return errors.Is(err, fairq.ErrFull) || errors.Is(err, pool.ErrShutdown) || errors.Is(err, context.DeadlineExceeded) ||
-		errors.Is(err, context.Canceled) || errors.Is(err, task.ErrClosed) && (c.line.closed || c.waits)
+		errors.Is(err, context.Canceled) || errors.Is(err, task.ErrClosed) && (c.class.closed || c.waits)
 }

@@ -80,7 +80,7 @@ type ledger struct {
 	stop    context.CancelFunc // of ctx: whoever still waits for a task gives up
 	options pool.Options[*chore]
 	p       *pool.Pool[*chore]
-	lines   []*line
+	classes []*testClass
 	sinks   string // what DeadLetters do
 	nesting bool   // handlers submit tasks, or use Yield
 	// all goes by transactions that take time; so there are no limits, for then a lock is held
@@ -202,7 +202,7 @@ func (l *ledger) observer() pool.Observer[*chore] {
 		l.byKey[t.Key] = fairq.Counts{Served: k.Served + c.Served, Refused: k.Refused + c.Refused, Evicted: k.Evicted + c.Evicted}
 	}
 	add := func(class string, t tk, n *uint64) {
-		if c := t.Payload; c != nil && (c.line.name != class || c.key != t.Key) {
+		if c := t.Payload; c != nil && (c.class.name != class || c.key != t.Key) {
 			l.Errorf("told of class %q and key %q: %v", class, t.Key, c)
 		}
 		l.count(n)
@@ -286,7 +286,7 @@ func (l *ledger) run() {
 	}
 	l.shutdown()
 	l.stop()
-	for _, n := range l.lines {
+	for _, n := range l.classes {
 		if n.store != nil {
 			l.look(n)
 		}
@@ -298,7 +298,7 @@ func (l *ledger) run() {
 // interfere does something that changes what the pool may do.
 func (l *ledger) interfere() {
 	r := l.rand
-	n := l.lines[r.IntN(len(l.lines))]
+	n := l.classes[r.IntN(len(l.classes))]
 	switch r.IntN(14) {
 	case 0:
 		l.set(func() {}, l.p.Pause, func() { l.paused = !l.closing })
@@ -344,7 +344,7 @@ func (l *ledger) interfere() {
 	}
 }
 
-func (l *ledger) kick(n *line) {
+func (l *ledger) kick(n *testClass) {
 	buried, err := n.queue.List(l.ctx, task.ListOptions{State: task.Buried})
 	require.NoError(l, err)
 	for _, t := range buried {
@@ -420,7 +420,7 @@ func (l *ledger) shutdown() {
 	require.Zero(l, s.Workers+s.Idle+s.Nested)
 	require.True(l, s.Closed)
 	synctest.Wait()
-	for _, n := range l.lines {
+	for _, n := range l.classes {
 		if s, err := n.queue.Stats(l.ctx); err == nil {
 			l.mu.Lock()
 			require.LessOrEqual(l, s.Taken, n.held, "tasks were not handed back")

@@ -17,8 +17,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// line is the queue of a class.
-type line struct {
+// testClass is a class of the pool under test, with its queue.
+type testClass struct {
 	name     string
 	queue    *task.Queue[*chore]
 	store    task.Store // nil if the queue is the pool's own
@@ -29,7 +29,7 @@ type line struct {
 	held     int // by rivals
 	closed   bool
 	rest     []*task.Task[*chore] // in the end
-	told     map[task.ID]*story   // protected by ledger.mu
+	stories  map[task.ID]*story   // protected by ledger.mu
 }
 
 // story is what events tell about a task.
@@ -59,15 +59,15 @@ func (l *ledger) open() {
 	if form > 0 && r.IntN(3) == 0 {
 		o.MaxInFlightPerKey = 1 + r.IntN(2)
 	}
-	own := func(name string) *line {
-		return &line{name: name, capacity: o.Capacity, options: task.Options[*chore]{MaxInFlightPerKey: o.MaxInFlightPerKey}}
+	own := func(name string) *testClass {
+		return &testClass{name: name, capacity: o.Capacity, options: task.Options[*chore]{MaxInFlightPerKey: o.MaxInFlightPerKey}}
 	}
 	switch form {
 	case 0:
-		l.lines = []*line{l.openLine("")}
-		l.p = pool.New(l.lines[0].queue, l.handle, o)
+		l.classes = []*testClass{l.openLine("")}
+		l.p = pool.New(l.classes[0].queue, l.handle, o)
 	case 1:
-		l.lines = []*line{own("")}
+		l.classes = []*testClass{own("")}
 	case 2:
 		for i := range 1 + r.IntN(3) {
 			name := string(rune('a' + i))
@@ -77,14 +77,14 @@ func (l *ledger) open() {
 				n = l.openLine(name)
 				c.Queue = n.queue
 			}
-			l.lines = append(l.lines, n)
+			l.classes = append(l.classes, n)
 			o.Classes = append(o.Classes, c)
 		}
 	}
 	if l.p == nil {
 		l.p = pool.Func(l.handle, o)
 	}
-	for _, n := range l.lines {
+	for _, n := range l.classes {
 		if n.store == nil {
 			n.queue = l.p.Queue(n.name)
 		}
@@ -93,9 +93,9 @@ func (l *ledger) open() {
 }
 
 // openLine opens a queue of the caller's.
-func (l *ledger) openLine(name string) *line {
+func (l *ledger) openLine(name string) *testClass {
 	r := l.rand
-	n := &line{name: name, store: new(task.Memory)}
+	n := &testClass{name: name, store: new(task.Memory)}
 	if l.slow || r.IntN(3) == 0 {
 		n.slow = l.openSlow()
 		n.store = n.slow
@@ -133,7 +133,7 @@ func (l *ledger) openSlow() *database {
 
 // fails tells whether calls of the store may fail. So what became of a task may never be told, and
 // when look closes the queue its time may be over.
-func (n *line) fails() bool { return n.slow != nil && n.slow.fails != nil }
+func (n *testClass) fails() bool { return n.slow != nil && n.slow.fails != nil }
 
 // Encode implements [task.Codec].
 func (l *ledger) Encode(c *chore) ([]byte, error) {
@@ -150,20 +150,20 @@ func (l *ledger) Decode(data []byte) (*chore, error) {
 
 // quiet tells whether nothing is under way in any store, and nobody waits because of an error.
 func (l *ledger) quiet() bool {
-	return !slices.ContainsFunc(l.lines, func(n *line) bool { return n.slow != nil && !n.slow.quiet() })
+	return !slices.ContainsFunc(l.classes, func(n *testClass) bool { return n.slow != nil && !n.slow.quiet() })
 }
 
 // listen writes down what happens to the tasks of a queue, until it is closed.
-func (l *ledger) listen(n *line) {
-	n.told = map[task.ID]*story{}
+func (l *ledger) listen(n *testClass) {
+	n.stories = map[task.ID]*story{}
 	events := n.queue.Events(context.WithoutCancel(l.ctx))
 	l.all.Go(func() {
 		for e := range events {
 			l.mu.Lock()
-			s := n.told[e.Task.ID]
+			s := n.stories[e.Task.ID]
 			if s == nil {
 				s = &story{put: e.Task}
-				n.told[e.Task.ID] = s
+				n.stories[e.Task.ID] = s
 			}
 			s.what = append(s.what, e.Type)
 			l.mu.Unlock()
@@ -172,7 +172,7 @@ func (l *ledger) listen(n *line) {
 }
 
 // look closes a queue of the caller's, so that nobody holds anything, and looks at what is in it.
-func (l *ledger) look(n *line) {
+func (l *ledger) look(n *testClass) {
 	ctx := context.WithoutCancel(l.ctx)
 	synctest.Wait()
 	require.NoError(l, n.queue.Close(ctx))
@@ -184,7 +184,7 @@ func (l *ledger) look(n *line) {
 }
 
 // rival takes a task from a queue of the caller's, that the pool drains.
-func (l *ledger) rival(n *line, seed uint64) {
+func (l *ledger) rival(n *testClass, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 22))
 	ctx, cancel := context.WithTimeout(l.ctx, time.Duration(r.IntN(300))*time.Millisecond)
 	l.mu.Lock()
