@@ -22,8 +22,9 @@ type item struct {
 	N   int
 }
 
-// contestant is a worker pool. What start returns is used thus: any number of goroutines call submit, and when all these
-// calls have returned, stop is called once. It waits until everything that was submitted has been handled.
+// contestant is a worker pool. What start returns is used thus: any number of goroutines call
+// submit, and when all these calls have returned, stop is called once. It waits until everything
+// that was submitted has been handled.
 type contestant struct {
 	name    string
 	bounded bool // start heeds capacity, and submit waits when so many items are queued
@@ -94,7 +95,8 @@ func startNewWorkers(workers, capacity int, handle func(item)) (submit func(item
 	}
 }
 
-// startFunc has them drain a queue of tasks in memory: with retries, delays, priorities and so on, though none are used here.
+// startFunc has them drain a queue of tasks in memory: with retries, delays, priorities and so on,
+// though none are used here.
 func startFunc(workers, capacity int, handle func(item)) (submit func(item), stop func()) {
 	ctx := context.Background()
 	p := pool.Func(func(_ context.Context, t *task.Task[item]) error {
@@ -113,8 +115,8 @@ func startPond(workers, capacity int, handle func(item)) (submit func(item), sto
 	return func(it item) { must(p.Go(func() { handle(it) })) }, p.StopAndWait
 }
 
-// startAnts uses the pool with one typed function, which needs no closure for each item. It has no queue: Invoke waits for
-// an idle worker.
+// startAnts uses the pool with one typed function, which needs no closure for each item. It has no
+// queue: Invoke waits for an idle worker.
 func startAnts(workers, _ int, handle func(item)) (submit func(item), stop func()) {
 	p, err := ants.NewPoolWithFuncGeneric(workers, handle)
 	must(err)

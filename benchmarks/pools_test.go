@@ -16,7 +16,8 @@ const (
 	capacity  = 1024
 )
 
-// produce submits the numbers below n, from all producers at once, and returns when all of them are submitted.
+// produce submits the numbers below n, from all producers at once, and returns when all of them
+// are submitted.
 func produce(n int, keys []string, submit func(item)) {
 	var wg sync.WaitGroup
 	for p := range producers {
@@ -41,8 +42,9 @@ func keys(n int) []string {
 	return all
 }
 
-// TestExactlyOnce is about the harness as much as about the pools: stop must not return too early. The small capacity makes
-// the producers wait, and few items make stop come while workers are being started.
+// TestExactlyOnce is about the harness as much as about the pools: stop must not return too early.
+// The small capacity makes the producers wait, and few items make stop come while workers are
+// being started.
 func TestExactlyOnce(t *testing.T) {
 	for _, c := range contestants {
 		t.Run(c.name, func(t *testing.T) {
@@ -93,8 +95,8 @@ func TestWorkers(t *testing.T) {
 	}
 }
 
-// sum adds up what the handlers are given. It has several counters, each on a cache line of its own, so that it is not the
-// sum that is measured.
+// sum adds up what the handlers are given. It has several counters, each on a cache line of its
+// own, so that it is not the sum that is measured.
 type sum [64]struct {
 	atomic.Int64
 	_ [56]byte
@@ -109,7 +111,8 @@ func (s *sum) total() (total int64) {
 	return total
 }
 
-// BenchmarkSubmit is about one item, from the first submit until all have been handled: 4 producers, 4 workers.
+// BenchmarkSubmit is about one item, from the first submit until all have been handled: 4
+// producers, 4 workers.
 func BenchmarkSubmit(b *testing.B) {
 	for _, n := range []int{1, 1000} {
 		for _, c := range contestants {
@@ -130,7 +133,8 @@ func BenchmarkSubmit(b *testing.B) {
 	}
 }
 
-// BenchmarkWake submits one item to a pool that has nothing to do, and waits until it has been handled.
+// BenchmarkWake submits one item to a pool that has nothing to do, and waits until it has been
+// handled.
 func BenchmarkWake(b *testing.B) {
 	for _, c := range contestants {
 		b.Run(c.name, func(b *testing.B) {
@@ -150,7 +154,8 @@ func BenchmarkWake(b *testing.B) {
 	}
 }
 
-// BenchmarkIdleMemory reports how much of the heap a pool takes that has room for 1,000,000 items and was never used.
+// BenchmarkIdleMemory reports how much of the heap a pool takes that has room for 1,000,000 items
+// and was never used.
 func BenchmarkIdleMemory(b *testing.B) {
 	for _, c := range contestants {
 		if !c.bounded {

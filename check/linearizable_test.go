@@ -20,7 +20,8 @@ const (
 	keys     = 3
 )
 
-// call is one call of a FairQueue and what it returned. Items are numbers, and their key is the number modulo keys.
+// call is one call of a FairQueue and what it returned. Items are numbers, and their key is the
+// number modulo keys.
 type call struct {
 	op   string // push, pop, remove or len
 	item int
@@ -33,7 +34,8 @@ func (c call) String() string {
 	return fmt.Sprintf("%s %d ok=%v wait=%v n=%d", c.op, c.item, c.ok, c.wait, c.n)
 }
 
-// state is a fair queue as simple as can be: all items in the order in which they were pushed, each with its round.
+// state is a fair queue as simple as can be: all items in the order in which they were pushed,
+// each with its round.
 type state struct {
 	items []item
 	round int // the current one
@@ -58,7 +60,8 @@ func (s state) step(c call) (bool, state) {
 		if len(s.items) == 0 {
 			return false, s
 		}
-		next := slices.MinFunc(s.items, func(a, b item) int { return a.round - b.round }) // the first one of these
+		// the first one of these
+		next := slices.MinFunc(s.items, func(a, b item) int { return a.round - b.round })
 		return next.number == c.item, state{s.without(next.number), next.round}
 	case "remove":
 		at := slices.IndexFunc(s.items, func(i item) bool { return i.number == c.item })
@@ -106,8 +109,8 @@ var model = porcupine.Model{
 	DescribeOperation: func(_, c any) string { return fmt.Sprint(c) },
 }
 
-// TestLinearizable lets goroutines make random calls at the same time, and checks that there is an order in which a queue
-// that does one call after the other would have given the same answers.
+// TestLinearizable lets goroutines make random calls at the same time, and checks that there is an
+// order in which a queue that does one call after the other would have given the same answers.
 func TestLinearizable(t *testing.T) {
 	for seed := range uint64(300) {
 		history := record(t, seed)

@@ -131,7 +131,7 @@ type Policy struct {
 	// MaxAttempts is how often a task is tried that has no limit of its own. 0 means
 	// [DefaultMaxAttempts], a negative value no limit. The queue counts an attempt when the task
 	// is taken, so one that ends without a result counts too: its lease was lost, or its process
-	// has ended, maybe when the task was only taken ahead, see Options.Prefetch.
+	// has ended, maybe when the task was only prefetched, see Options.Prefetch.
 	MaxAttempts int
 
 	// Backoff says how long a task waits after a failure.

@@ -118,7 +118,7 @@ func (j *jammed) checkGivenBack() {
 	}
 }
 
-// What was taken ahead is handed back when it must not be started any more, or has waited for too
+// What was prefetched is handed back when it must not be started any more, or has waited for too
 // long, and keeps its turn.
 func TestPrefetchedTasksAreHandedBack(t *testing.T) {
 	for name, f := range map[string]func(ctx context.Context, j *jammed){

@@ -141,7 +141,7 @@ func goroutine() (number uint64) {
 	return number
 }
 
-// Shutdown ends the pool: what was taken ahead is handed back, tasks are neither submitted nor
+// Shutdown ends the pool: what was prefetched is handed back, tasks are neither submitted nor
 // taken any more, and what runs is finished. As long as a handler is in [Yield] or SubmitWait,
 // tasks are taken, for it may wait for one. If ctx is done first, the contexts of the handlers are
 // cancelled, with the cause [ErrShutdown]; those that then return an error have not failed, and

@@ -8,7 +8,8 @@ import (
 	"github.com/mikestefanello/backlite"
 )
 
-// backliteQueue is one of github.com/mikestefanello/backlite. It has no way to take a task but its workers.
+// backliteQueue is one of github.com/mikestefanello/backlite. It has no way to take a task but its
+// workers.
 type backliteQueue struct {
 	db     *sql.DB
 	client *backlite.Client // which puts
@@ -55,7 +56,8 @@ func (q *backliteQueue) putBatch(ctx context.Context, ts []item) error {
 	return err
 }
 
-// fill makes ids of the form that backlite's have, which begin with the time, and so come before all that are put.
+// fill makes ids of the form that backlite's have, which begin with the time, and so come before
+// all that are put.
 func (q *backliteQueue) fill(ctx context.Context, n int, key func(i int) string) error {
 	_, err := q.db.ExecContext(ctx, `
 		WITH RECURSIVE numbers(i) AS (SELECT 1 WHERE ?1 > 0 UNION ALL SELECT i + 1 FROM numbers WHERE i < ?1)
@@ -86,7 +88,8 @@ func (q *backliteQueue) work(ctx context.Context, workers int, w worker) (stop f
 	q.client = client // or its workers are not told about what is put
 	return func() error {
 		q.client = putting
-		// Stop waits for ever for workers that have ended before they were handed the tasks that were fetched for them.
+		// Stop waits for ever for workers that have ended before they were handed the tasks that
+		// were fetched for them.
 		patience, end := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer end()
 		client.Stop(patience)

@@ -53,9 +53,11 @@ const (
 	churnBatch   = 25
 )
 
-// compareChurn puts and works off tasks for so long that vacuum matters, with each variant in a database of its own.
+// compareChurn puts and works off tasks for so long that vacuum matters, with each variant in a
+// database of its own.
 func compareChurn(ctx context.Context, o *options, out, progress io.Writer) error {
-	s, err := startServer(ctx, o.dir, "autovacuum_naptime=10s") // so that a run need not take an hour
+	// so that a run need not take an hour
+	s, err := startServer(ctx, o.dir, "autovacuum_naptime=10s")
 	if err != nil {
 		return err
 	}

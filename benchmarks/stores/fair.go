@@ -34,10 +34,11 @@ type waits struct {
 
 // run is a round of one contestant.
 type fairRun struct {
-	o           *options
-	queue       queue
-	key         func(tenant string) string
-	put, begun  []atomic.Int64 // of the small tenants' tasks, by their number: nanoseconds since start, 0 if not yet
+	o     *options
+	queue queue
+	key   func(tenant string) string
+	// of the small tenants' tasks, by their number: nanoseconds since start, 0 if not yet
+	put, begun  []atomic.Int64
 	start       time.Time
 	heavyBegun  atomic.Int64
 	lightBegun  atomic.Int64
@@ -119,7 +120,8 @@ func (r *fairRun) keepBacklog(ctx context.Context) error {
 	return nil
 }
 
-// putLight puts the small tenants' tasks when they are due, whether or not earlier puts have returned.
+// putLight puts the small tenants' tasks when they are due, whether or not earlier puts have
+// returned.
 func (r *fairRun) putLight(ctx context.Context, due []time.Duration) error {
 	var group sync.WaitGroup
 	failed := make(chan error, len(due))

@@ -69,8 +69,8 @@ func (q *goqiteQueue) clear(ctx context.Context) error {
 	return err
 }
 
-// take polls in the interval that goqite's README has; it has no other way to wait. ReceiveAndWait polls too, but waits for an
-// interval before it looks.
+// take polls in the interval that goqite's README has; it has no other way to wait. ReceiveAndWait
+// polls too, but waits for an interval before it looks.
 func (q *goqiteQueue) take(ctx context.Context) (string, func(context.Context) error, error) {
 	for {
 		m, err := q.Receive(ctx)

@@ -1,5 +1,6 @@
-// Command stores compares durable queues with each other: those of this module with others', in SQLite and in PostgreSQL, which it
-// starts itself. It prints medians as tables in Markdown; what it is doing goes to standard error. README.md says what is measured.
+// Command stores compares durable queues with each other: those of this module with others', in
+// SQLite and in PostgreSQL, which it starts itself. It prints medians as tables in Markdown; what
+// it is doing goes to standard error. README.md says what is measured.
 package main
 
 import (

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// addresses returns a function that makes a new database. Without PostgreSQL the test is skipped, but in CI it fails.
+// addresses returns a function that makes a new database. Without PostgreSQL the test is skipped,
+// but in CI it fails.
 func addresses(t *testing.T, store string) func(name string) string {
 	dir := t.TempDir()
 	if store == "sqlite" {

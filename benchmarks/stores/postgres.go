@@ -19,7 +19,8 @@ import (
 // errNoPostgres is returned when there is no server to be started.
 var errNoPostgres = errors.New("no PostgreSQL server: initdb and postgres are neither in PATH nor in /usr/lib/postgresql/*/bin (Debian's package postgresql has them)")
 
-// server is a PostgreSQL server of our own, in a folder of its own, that can be reached through a socket in that folder only.
+// server is a PostgreSQL server of our own, in a folder of its own, that can be reached through a
+// socket in that folder only.
 type server struct {
 	dir     string
 	process *exec.Cmd
@@ -27,14 +28,15 @@ type server struct {
 	ended   chan struct{} // closed when the process has ended
 }
 
-// serverSettings differ from the defaults where these are for machines of twenty years ago. What is written to disk when is as safe
-// as it is by default, and said nevertheless.
+// serverSettings differ from the defaults where these are for machines of twenty years ago. What
+// is written to disk when is as safe as it is by default, and said nevertheless.
 var serverSettings = []string{
 	"fsync=on", "synchronous_commit=on", "full_page_writes=on",
 	"shared_buffers=512MB", "max_wal_size=4GB", "max_connections=200", "listen_addresses=",
 }
 
-// startServer starts a server, with these settings too. As root, which PostgreSQL refuses to run as, it is run as another user.
+// startServer starts a server, with these settings too. As root, which PostgreSQL refuses to run
+// as, it is run as another user.
 func startServer(ctx context.Context, dir string, settings ...string) (*server, error) {
 	initdb, postgres, err := findServer()
 	if err != nil {
@@ -60,7 +62,8 @@ func startServer(ctx context.Context, dir string, settings ...string) (*server, 
 	for _, setting := range slices.Concat(serverSettings, settings) {
 		args = append(args, "-c", setting)
 	}
-	process := exec.Command(postgres, args...) // it is stopped by stop, not by ctx, so that it can end well
+	// it is stopped by stop, not by ctx, so that it can end well
+	process := exec.Command(postgres, args...)
 	process.Dir, process.SysProcAttr = s.dir, attributes
 	process.Stdout, process.Stderr = &s.output, &s.output
 	if err := process.Start(); err != nil {

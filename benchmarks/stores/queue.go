@@ -10,12 +10,14 @@ import (
 	"time"
 )
 
-// queue is a durable queue of one of the contestants. All methods but close may be called by several goroutines.
+// queue is a durable queue of one of the contestants. All methods but close may be called by
+// several goroutines.
 type queue interface {
 	put(ctx context.Context, t item) error
 	putBatch(ctx context.Context, ts []item) error // in one transaction
 
-	// fill puts n tasks, each with the payload of fillNumber, in whatever way is the quickest. key is that of the i-th.
+	// fill puts n tasks, each with the payload of fillNumber, in whatever way is the quickest. key
+	// is that of the i-th.
 	fill(ctx context.Context, n int, key func(i int) string) error
 
 	// clear deletes all tasks. Nobody works meanwhile.
@@ -27,7 +29,8 @@ type queue interface {
 	close() error
 }
 
-// taker is a queue of which a task can be taken and acked without workers. take waits until there is one.
+// taker is a queue of which a task can be taken and acked without workers. take waits until there
+// is one.
 type taker interface {
 	take(ctx context.Context) (payload string, ack func(ctx context.Context) error, err error)
 }

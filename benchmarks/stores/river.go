@@ -87,7 +87,8 @@ func (q *riverQueue) clear(ctx context.Context) error {
 	return err
 }
 
-// work sets what River's own benchmark sets for throughput. A job counts as done when River says that it is recorded as completed.
+// work sets what River's own benchmark sets for throughput. A job counts as done when River says
+// that it is recorded as completed.
 func (q *riverQueue) work(ctx context.Context, workers int, w worker) (stop func() error, err error) {
 	registry := river.NewWorkers()
 	river.AddWorker(registry, &riverWorker{begin: w.begin})

@@ -10,11 +10,12 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// rsqueue is a queue of the design of rsqueue in github.com/rstudio/platform-lib, which leaves the store to the application. All
-// named queues are in one table. Who takes a task gets a permit, writes it into the task, and must renew it until the task is
-// deleted with it. A push, a pop and a delete are a transaction each. What is missing: nobody looks for permits that were not
-// renewed. What is better than in its example: there is an index, deleted rows are gone, and whether there is a task is asked
-// without counting them all.
+// rsqueue is a queue of the design of rsqueue in github.com/rstudio/platform-lib, which leaves the
+// store to the application. All named queues are in one table. Who takes a task gets a permit,
+// writes it into the task, and must renew it until the task is deleted with it. A push, a pop and
+// a delete are a transaction each. What is missing: nobody looks for permits that were not
+// renewed. What is better than in its example: there is an index, deleted rows are gone, and
+// whether there is a task is asked without counting them all.
 type rsqueue struct {
 	db      *sql.DB
 	dialect *dialect
@@ -163,7 +164,8 @@ func (q *rsqueue) take(ctx context.Context) (string, func(context.Context) error
 	}
 }
 
-// pop returns sql.ErrNoRows if there is no task. It looks without a transaction first, as the example does.
+// pop returns sql.ErrNoRows if there is no task. It looks without a transaction first, as the
+// example does.
 func (q *rsqueue) pop(ctx context.Context) (permit int64, data []byte, err error) {
 	var one int
 	if err := q.db.QueryRowContext(ctx, "SELECT 1 "+waiting+" LIMIT 1").Scan(&one); err != nil {

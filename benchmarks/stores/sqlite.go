@@ -8,8 +8,9 @@ import (
 	_ "modernc.org/sqlite" // the driver of all
 )
 
-// openSQLite opens a file in the way that is the same for all who leave it to us. One connection is what goqite advises: SQLite has one
-// writer at a time, and those who wait for their turn here are quicker than those who wait in busy_timeout.
+// openSQLite opens a file in the way that is the same for all who leave it to us. One connection
+// is what goqite advises: SQLite has one writer at a time, and those who wait for their turn here
+// are quicker than those who wait in busy_timeout.
 func openSQLite(path string) (*sql.DB, error) {
 	settings := url.Values{
 		"_pragma": {"journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(10000)", "foreign_keys(1)"},

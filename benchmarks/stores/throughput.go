@@ -18,7 +18,8 @@ type entrant struct {
 	keys  int
 	len   int // about how many tasks are in the queue
 
-	// settle makes the database do now what it would do later because of what was written. It may be nil.
+	// settle makes the database do now what it would do later because of what was written. It may
+	// be nil.
 	settle func(ctx context.Context) error
 }
 
@@ -86,8 +87,8 @@ func trials(o *options) []trial {
 	return []trial{puts, {"tasks worked/s", o.tasks, work}, batches}
 }
 
-// call has callers that call do, until all tasks are used up or time is over. do is for a number of tasks, of which it is told the
-// first one.
+// call has callers that call do, until all tasks are used up or time is over. do is for a number
+// of tasks, of which it is told the first one.
 func call(o *options, callers, size int, do func(first int) error) (done int, took time.Duration, err error) {
 	var next, did atomic.Int64
 	var group sync.WaitGroup
@@ -129,8 +130,9 @@ func work(ctx context.Context, o *options, e *entrant, workers int) (done int, t
 // noPatience is how long a contestant may take to do its first task.
 const noPatience = 2 * time.Minute
 
-// measure counts what is done from when the first task is begun, until as many are done as a trial has or time is over. With one who
-// tells late, what was done when it told last is what counts, and the time until then.
+// measure counts what is done from when the first task is begun, until as many are done as a trial
+// has or time is over. With one who tells late, what was done when it told last is what counts,
+// and the time until then.
 func measure(o *options, late bool, start func(w worker) (stop func() error, err error)) (done int, took time.Duration, err error) {
 	var did, from, to atomic.Int64
 	epoch := time.Now()
@@ -180,7 +182,8 @@ func measure(o *options, late bool, start func(w worker) (stop func() error, err
 	return done, took, err
 }
 
-// compareThroughput does each trial with each contestant, one after the other, then all of it again, and so on.
+// compareThroughput does each trial with each contestant, one after the other, then all of it
+// again, and so on.
 func compareThroughput(ctx context.Context, o *options, running []*entrant, out, progress io.Writer) error {
 	var tables []*table
 	defer func() {

@@ -1,8 +1,8 @@
-// Command table runs the benchmarks of the module it is started in, and prints medians as tables in Markdown. What the
-// benchmarks print goes to standard error.
+// Command table runs the benchmarks of the module it is started in, and prints medians as tables
+// in Markdown. What the benchmarks print goes to standard error.
 //
-// All benchmarks are run once, then all of them again, and so on. A ratio is taken within one such round, so that it does not
-// matter if the machine is slower in another one.
+// All benchmarks are run once, then all of them again, and so on. A ratio is taken within one such
+// round, so that it does not matter if the machine is slower in another one.
 package main
 
 import (
@@ -50,7 +50,8 @@ func run(bench, benchtime string, count int) error {
 	return nil
 }
 
-// tables has a table for each benchmark, with a row for each of its sub-benchmarks, in the order in which they came.
+// tables has a table for each benchmark, with a row for each of its sub-benchmarks, in the order
+// in which they came.
 type tables struct {
 	cpu string
 	all []*table
@@ -68,7 +69,8 @@ type row struct {
 	values map[string][]float64
 }
 
-// line is a benchmark's: its name, the number of processors if more than one, the number of runs, and the measurements.
+// line is a benchmark's: its name, the number of processors if more than one, the number of runs,
+// and the measurements.
 var line = regexp.MustCompile(`^Benchmark(\S+)/(\S+?)(?:-\d+)?\s+\d+\s+(.*)$`)
 
 // add reads what a round printed.

@@ -1,11 +1,12 @@
-// Crawler fetches all pages of some web sites, following their links, with at most one request in flight for each host.
-// The sites are made up and served by the program itself: nothing leaves this machine.
+// Crawler fetches all pages of some web sites, following their links, with at most one request in
+// flight for each host. The sites are made up and served by the program itself: nothing leaves
+// this machine.
 //
 //	go run ./examples/crawler
 //
-// The pages to be fetched are a task queue. Their key is the host, so a site with many pages does not make the others wait,
-// and a host is asked for one page at a time however many workers there are. A page that fails is tried again later, and
-// is buried when that has not helped.
+// The pages to be fetched are a task queue. Their key is the host, so a site with many pages does
+// not make the others wait, and a host is asked for one page at a time however many workers there
+// are. A page that fails is tried again later, and is buried when that has not helped.
 package main
 
 import (
@@ -28,9 +29,10 @@ import (
 const (
 	workers     = 4
 	maxAttempts = 4
-	firstPause  = 10 * time.Millisecond // before a page is tried again; each later one is twice as long
-	pageTime    = 10 * time.Second      // what one request may take
-	maxPage     = 1 << 20               // bytes that are read of a page
+	// before a page is tried again; each later one is twice as long
+	firstPause = 10 * time.Millisecond
+	pageTime   = 10 * time.Second // what one request may take
+	maxPage    = 1 << 20          // bytes that are read of a page
 )
 
 func main() {
@@ -118,7 +120,8 @@ func (c *crawler) work(ctx context.Context) error {
 }
 
 func (c *crawler) visit(ctx context.Context, t *task.Task[link]) error {
-	if c.wasVisited(t.Payload.url) { // somebody looked before it was marked, and put it when its unique key was free again
+	// somebody looked before it was marked, and put it when its unique key was free again
+	if c.wasVisited(t.Payload.url) {
 		return c.pages.Delete(ctx, t.ID)
 	}
 	lease, cancel := t.Context(ctx)
@@ -133,7 +136,8 @@ func (c *crawler) visit(ctx context.Context, t *task.Task[link]) error {
 	case err != nil:
 		return t.Fail(ctx, err, firstPause<<(t.Attempts-1))
 	}
-	// The links are put before this page is acked. So there is always an unfinished page until all are fetched.
+	// The links are put before this page is acked. So there is always an unfinished page until all
+	// are fetched.
 	if err := c.put(ctx, links, t.Payload.url); err != nil {
 		return err
 	}
@@ -141,7 +145,8 @@ func (c *crawler) visit(ctx context.Context, t *task.Task[link]) error {
 	return t.Ack(ctx)
 }
 
-// put queues pages. The queue refuses those that it has already, buried ones too: their unique key is their address.
+// put queues pages. The queue refuses those that it has already, buried ones too: their unique key
+// is their address.
 func (c *crawler) put(ctx context.Context, urls []string, from string) error {
 	for _, address := range urls {
 		if c.wasVisited(address) {
@@ -171,7 +176,8 @@ func (c *crawler) markVisited(url string) {
 	c.visited[url] = true
 }
 
-// fetch returns the links of a page. If the server answers with something else, the error is a *task.Error with the status.
+// fetch returns the links of a page. If the server answers with something else, the error is a
+// *task.Error with the status.
 func (c *crawler) fetch(ctx context.Context, url string) ([]string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -194,7 +200,8 @@ func (c *crawler) fetch(ctx context.Context, url string) ([]string, error) {
 
 var href = regexp.MustCompile(`<a href="([^"]*)"`)
 
-// findLinks returns where the links of a page lead. It knows just enough of HTML for pages as simple as ours.
+// findLinks returns where the links of a page lead. It knows just enough of HTML for pages as
+// simple as ours.
 func findLinks(page *url.URL, text []byte) (links []string) {
 	for _, match := range href.FindAllSubmatch(text, -1) {
 		u, err := page.Parse(string(match[1]))

@@ -79,7 +79,8 @@ func (h *hostReport) until(then time.Duration) int {
 
 func (h *hostReport) last() time.Duration { return h.fetched[len(h.fetched)-1] }
 
-// print writes the report. What it is told are the most requests that each host had in flight at once.
+// print writes the report. What it is told are the most requests that each host had in flight at
+// once.
 func (r *report) print(out io.Writer, atOnce map[string]int) {
 	largest := r.largest()
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -59,7 +59,8 @@ func openWeb(seed uint64) *web {
 	return w
 }
 
-// fail makes some pages fail now and then, and some always. The first page has all the links, and never fails.
+// fail makes some pages fail now and then, and some always. The first page has all the links, and
+// never fails.
 func (s *site) fail(random *rand.Rand) {
 	for i := 1; i < s.pages; i++ {
 		f := failure{status: http.StatusInternalServerError}
@@ -95,7 +96,8 @@ func (w *web) client() *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// homes returns where the crawl begins: the large site comes first, so that the others would have to wait for it.
+// homes returns where the crawl begins: the large site comes first, so that the others would have
+// to wait for it.
 func (w *web) homes() (urls []string) {
 	for _, host := range []string{"big.test", "slow.test", "flaky.test", "small.test", "tiny.test"} {
 		urls = append(urls, "http://"+host+"/")
@@ -127,7 +129,8 @@ func (w *web) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	case <-wait.C:
 	case <-r.Context().Done():
 	}
-	status := s.leave(r.URL.Path) // before the answer: with that in hand, the client may send the next request
+	// before the answer: with that in hand, the client may send the next request
+	status := s.leave(r.URL.Path)
 	if status != http.StatusOK {
 		http.Error(out, http.StatusText(status), status)
 		return
@@ -164,7 +167,8 @@ func (s *site) has(path string) bool {
 	return path == "/" || err == nil && i > 0 && i < s.pages
 }
 
-// text returns a page. The first one has links to all others; each has links to the first, to the next and to another host.
+// text returns a page. The first one has links to all others; each has links to the first, to the
+// next and to another host.
 func (s *site) text(at string) string {
 	var text strings.Builder
 	text.WriteString("<!doctype html>\n")

@@ -1,5 +1,6 @@
-// Durable is a job server whose jobs survive kill -9: it keeps them with the orders that they are for, in an SQLite file.
-// With -postgres they are in a Postgres database, and any number of processes can accept and do them.
+// Durable is a job server whose jobs survive kill -9: it keeps them with the orders that they are
+// for, in an SQLite file. With -postgres they are in a Postgres database, and any number of
+// processes can accept and do them.
 //
 //	cd examples/durable
 //	go run . -db jobs.db
@@ -7,9 +8,10 @@
 //	curl -H 'X-Tenant: alice' 'localhost:8080/jobs/1?wait=10s'
 //	curl localhost:8080/stats
 //
-// PUT /jobs/NAME orders that a text be hashed again and again, and answers as soon as that is stored: 201, or 200 if it was
-// ordered before. So whoever got no answer can just put it again. GET answers with the digest, or 202 if that takes longer than
-// the client wants to wait. Tenants take turns, whatever they have ordered, before and after a restart.
+// PUT /jobs/NAME orders that a text be hashed again and again, and answers as soon as that is
+// stored: 201, or 200 if it was ordered before. So whoever got no answer can just put it again.
+// GET answers with the digest, or 202 if that takes longer than the client wants to wait. Tenants
+// take turns, whatever they have ordered, before and after a restart.
 package main
 
 import (
@@ -115,8 +117,9 @@ func serve(ctx context.Context, c config, log *slog.Logger) (err error) {
 	defer func() { err = errors.Join(err, all.close()) }()
 	last := context.Background() // for what is to be done at the end
 	tasks, err := task.Open(ctx, all.store(), "jobs", &task.Options[name]{
-		Grace:       c.keep,
-		MaxAttempts: maxAttempts, // also counts those that ended with the process, in case it was the job that killed it
+		Grace: c.keep,
+		// also counts those that ended with the process, in case it was the job that killed it
+		MaxAttempts: maxAttempts,
 	})
 	if err != nil {
 		return err

@@ -196,8 +196,8 @@ func (p *process) awaitState(what string, expected func(state) bool) {
 	require.Fail(p.t, "never "+what, "%+v", s)
 }
 
-// Alice orders a lot. In the middle of it the process, or one of two, is killed. What was accepted is done, by whoever is
-// there, and bob does not wait for alice.
+// Alice orders a lot. In the middle of it the process, or one of two, is killed. What was accepted
+// is done, by whoever is there, and bob does not wait for alice.
 func nothingIsLost(t *testing.T, launch func() *process, others bool) {
 	const alices, bobs = 100, 3
 	p := launch()
@@ -244,7 +244,8 @@ func nothingIsLost(t *testing.T, launch func() *process, others bool) {
 	for i := range alices {
 		alice = append(alice, p.await("alice", i))
 	}
-	// While bob waits, alice has a turn for each of his. Those that were interrupted are first, and as many run here.
+	// While bob waits, alice has a turn for each of his. Those that were interrupted are first,
+	// and as many run here.
 	for _, o := range bob {
 		before := 0
 		for _, a := range alice {

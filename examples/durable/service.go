@@ -24,7 +24,8 @@ const (
 	topTenants    = 10 // in /stats
 )
 
-// name is what a job is called. It is all that its task has to hold: the rest is in the table of orders.
+// name is what a job is called. It is all that its task has to hold: the rest is in the table of
+// orders.
 type name struct{ Tenant, Job string }
 
 // uniqueKey is by what one waits for the task. No tenant has a slash in its name.
@@ -39,10 +40,12 @@ type order struct {
 	Digest   string
 }
 
-// orders is a table of orders in the database that the tasks are in too. In a real program it is the business.
+// orders is a table of orders in the database that the tasks are in too. In a real program it is
+// the business.
 type orders interface {
-	// place adds an order, and calls put with a context that carries the transaction: there is an order if, and only if, there
-	// is a task for it. It returns false if there is such an order already.
+	// place adds an order, and calls put with a context that carries the transaction: there is an
+	// order if, and only if, there is a task for it. It returns false if there is such an order
+	// already.
 	place(ctx context.Context, n name, o order, put func(context.Context) error) (bool, error)
 
 	// find returns an order, nil if there is none.
@@ -62,8 +65,8 @@ type service struct {
 	ending context.Context // done when nobody may wait any more
 }
 
-// work does a job. If the process is killed in the middle of it, or after finish and before the task is acked, it is done once
-// more: so that must do no harm.
+// work does a job. If the process is killed in the middle of it, or after finish and before the
+// task is acked, it is done once more: so that must do no harm.
 func (s *service) work(ctx context.Context, t *task.Task[name]) error {
 	o, err := s.orders.find(ctx, t.Payload)
 	switch {
@@ -169,14 +172,16 @@ func (s *service) await(ctx context.Context, n name, wait time.Duration) (*order
 	defer cancel()
 	defer context.AfterFunc(s.ending, cancel)()
 	err := s.tasks.Wait(waiting, n.uniqueKey())
-	if err != nil && waiting.Err() == nil && !errors.Is(err, task.ErrNotFound) { // which means that it ended long ago
+	// which means that it ended long ago
+	if err != nil && waiting.Err() == nil && !errors.Is(err, task.ErrNotFound) {
 		return nil, err
 	}
 	return s.orders.find(ctx, n)
 }
 
 func nameOf(r *http.Request) (name, error) {
-	n := name{Tenant: r.Header.Get("X-Tenant"), Job: r.PathValue("name")} // from authentication, if this were not an example
+	// from authentication, if this were not an example
+	n := name{Tenant: r.Header.Get("X-Tenant"), Job: r.PathValue("name")}
 	for _, text := range []string{n.Tenant, n.Job} {
 		if text == "" || len(text) > maxName {
 			return n, fmt.Errorf("the header X-Tenant and the name of the job must have 1 to %d bytes", maxName)
@@ -190,7 +195,8 @@ func nameOf(r *http.Request) (name, error) {
 	return n, nil
 }
 
-// unavailable answers with an error of the database. Whether a job was stored may be unknown then, but it can be put again.
+// unavailable answers with an error of the database. Whether a job was stored may be unknown then,
+// but it can be put again.
 func unavailable(w http.ResponseWriter, err error) {
 	http.Error(w, err.Error(), http.StatusServiceUnavailable)
 }

@@ -1,15 +1,16 @@
-// Httpjobs is a small HTTP service with a fair queue between its handlers and its workers: a tenant that floods it waits
-// for itself, and the others are served in time.
+// Httpjobs is a small HTTP service with a fair queue between its handlers and its workers: a
+// tenant that floods it waits for itself, and the others are served in time.
 //
 //	go run ./examples/httpjobs
 //	curl -H 'X-Tenant: alice' -d 'some text' 'localhost:8080/jobs?rounds=1000000'
 //	curl localhost:8080/stats
 //
-// POST /jobs hashes a text as often as the client asks for, and answers with the digest when that is done. 429 means
-// that the tenant has its share of the queue already, or that the queue is full; Retry-After tells when to come back. If a client
-// disconnects, its job is taken out of the queue, or cancelled if it is running. SIGTERM or an interrupt ends the service
-// as soon as all accepted jobs are done; those for which the grace period is too short are answered with 503. A second
-// signal ends it at once.
+// POST /jobs hashes a text as often as the client asks for, and answers with the digest when that
+// is done. 429 means that the tenant has its share of the queue already, or that the queue is
+// full; Retry-After tells when to come back. If a client disconnects, its job is taken out of the
+// queue, or cancelled if it is running. SIGTERM or an interrupt ends the service as soon as all
+// accepted jobs are done; those for which the grace period is too short are answered with 503. A
+// second signal ends it at once.
 package main
 
 import (
@@ -113,7 +114,8 @@ func serve(ctx context.Context, c config, log *slog.Logger) error {
 	log.Info("draining", "queued", s.queue.Len(), "grace", c.grace)
 	grace, cancel := context.WithTimeout(context.Background(), c.grace)
 	defer cancel()
-	// The server goes on meanwhile: who comes now is told with 503 that it is about to end, and can still ask for /stats.
+	// The server goes on meanwhile: who comes now is told with 503 that it is about to end, and
+	// can still ask for /stats.
 	unfinished := s.drain(grace)
 
 	last, cancel := context.WithTimeout(context.Background(), handOver)
@@ -126,8 +128,8 @@ func serve(ctx context.Context, c config, log *slog.Logger) error {
 	return err
 }
 
-// newServer sets no WriteTimeout: that would include the time for which a job waits. The ReadTimeout does not, the server
-// lifts it when it has read the text.
+// newServer sets no WriteTimeout: that would include the time for which a job waits. The
+// ReadTimeout does not, the server lifts it when it has read the text.
 func newServer(h http.Handler) *http.Server {
 	return &http.Server{Handler: h, ReadTimeout: readTime, IdleTimeout: time.Minute}
 }

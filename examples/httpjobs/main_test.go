@@ -188,7 +188,8 @@ func TestProgram(t *testing.T) {
 	require.ErrorIs(t, (<-carol[0].response).err, context.Canceled)
 	p.await("removed", func(s stats) bool { return s.Queue.Removed == 1 && s.Queue.Len == 6 })
 
-	// The client of the running job disconnects, and the worker goes on: alice and bob take turns, whatever alice has queued.
+	// The client of the running job disconnects, and the worker goes on: alice and bob take turns,
+	// whatever alice has queued.
 	running.disconnect()
 	for i, q := range bob {
 		a := <-q.response

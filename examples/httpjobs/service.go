@@ -28,12 +28,12 @@ const (
 	countedTenants = 1000
 )
 
-// statusDisconnected is what nginx logs if the client has disconnected. Only one that has closed just its side of the
-// connection reads it; an empty answer would look like success to it.
+// statusDisconnected is what nginx logs if the client has disconnected. Only one that has closed
+// just its side of the connection reads it; an empty answer would look like success to it.
 const statusDisconnected = 499
 
-// service answers requests with what its workers make of them. Its handlers put jobs into the queue and wait, its workers
-// take them out and answer.
+// service answers requests with what its workers make of them. Its handlers put jobs into the
+// queue and wait, its workers take them out and answer.
 type service struct {
 	queue   *fairq.FairQueue[string, *job]
 	work    work
@@ -48,8 +48,9 @@ type service struct {
 	started    atomic.Uint64 // jobs that a worker has begun
 	unfinished atomic.Int64  // jobs that were accepted and answered with 503
 
-	mu      sync.Mutex
-	meanRun time.Duration // moving average of how long a job keeps a worker busy; 0 if none has finished yet
+	mu sync.Mutex
+	// moving average of how long a job keeps a worker busy; 0 if none has finished yet
+	meanRun time.Duration
 }
 
 // work does a job. If ctx is done, the result is of no use any more.
@@ -57,8 +58,9 @@ type work func(ctx context.Context, text []byte, rounds int) (digest string, err
 
 // job is a request that waits for its result.
 //
-// A job leaves the queue in one way only, and who takes it out owns it: the worker that pops it, and drain, must
-// answer it, once. A handler that removes its own job is the one that needs no answer.
+// A job leaves the queue in one way only, and who takes it out owns it: the worker that pops it,
+// and drain, must answer it, once. A handler that removes its own job is the one that needs no
+// answer.
 type job struct {
 	ctx    context.Context // the request's: done when the client disconnects
 	tenant string
@@ -84,8 +86,8 @@ func start(workers, capacity int, do work) *service {
 	s.quit, s.stop = context.WithCancel(context.Background())
 	s.queue = fairq.New(func(j *job) string { return j.tenant }, &fairq.Options[string, *job]{
 		Capacity: capacity,
-		// With a plain limit, the tenant that fills the queue would get the others refused. This way there is room for them, and
-		// what was accepted is done.
+		// With a plain limit, the tenant that fills the queue would get the others refused. This
+		// way there is room for them, and what was accepted is done.
 		WhenFull:  fairq.RejectOverShare,
 		TrackWait: true,
 		CountKeys: countedTenants,
@@ -96,8 +98,8 @@ func start(workers, capacity int, do work) *service {
 	return s
 }
 
-// drain refuses new jobs, and returns when all accepted ones are answered and the workers have ended. Jobs that are not
-// done when ctx is, are answered with 503. It returns how many.
+// drain refuses new jobs, and returns when all accepted ones are answered and the workers have
+// ended. Jobs that are not done when ctx is, are answered with 503. It returns how many.
 func (s *service) drain(ctx context.Context) (unfinished int) {
 	s.draining.Store(true)
 	s.queue.Close()
@@ -109,7 +111,8 @@ func (s *service) drain(ctx context.Context) (unfinished int) {
 	select {
 	case <-idle:
 	case <-ctx.Done():
-		for _, j := range s.queue.Drain() { // what a worker pops at the same moment is its to answer
+		// what a worker pops at the same moment is its to answer
+		for _, j := range s.queue.Drain() {
 			j.answer <- s.giveUp()
 		}
 		s.stop()
@@ -194,7 +197,8 @@ func (s *service) handler() http.Handler {
 
 func (s *service) postJob(w http.ResponseWriter, r *http.Request) {
 	if s.draining.Load() {
-		s.reply(w, answer{status: http.StatusServiceUnavailable}) // sooner than the queue would, before the text is sent
+		// sooner than the queue would, before the text is sent
+		s.reply(w, answer{status: http.StatusServiceUnavailable})
 		return
 	}
 	j, status, err := readJob(w, r)
@@ -269,8 +273,8 @@ func (s *service) reply(w http.ResponseWriter, a answer) {
 	}
 }
 
-// retryAfter returns in how many seconds a refused tenant should come back: when all that is queued now is done, as far
-// as recent jobs tell.
+// retryAfter returns in how many seconds a refused tenant should come back: when all that is
+// queued now is done, as far as recent jobs tell.
 func (s *service) retryAfter() int {
 	left := time.Duration(s.queue.Len()) * s.mean() / time.Duration(s.workers)
 	return int(max(1, (left+time.Second-1)/time.Second))
@@ -287,7 +291,8 @@ type stats struct {
 	Draining bool                     `json:"draining"`
 }
 
-// Waiting times are in words: the buckets of a histogram mean nothing to who does not know their bounds.
+// Waiting times are in words: the buckets of a histogram mean nothing to who does not know their
+// bounds.
 type (
 	queueStats struct {
 		fairq.Stats

@@ -21,8 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rig is a service behind a real HTTP server and a network in memory. It lives in a synctest bubble: time is not real, and
-// the bubble fails if a goroutine is left over.
+// rig is a service behind a real HTTP server and a network in memory. It lives in a synctest
+// bubble: time is not real, and the bubble fails if a goroutine is left over.
 type rig struct {
 	*service
 	t      *testing.T
@@ -154,7 +154,8 @@ func TestTenantsTakeTurns(t *testing.T) {
 			alice = append(alice, r.post("alice", fmt.Sprint("alice ", i), 1))
 		}
 		bob := <-r.post("bob", "bob 0", 1).response
-		require.Equal(t, result{"bob", "bob 0", 3}, bob.result) // after the one that ran, and one that was there before
+		// after the one that ran, and one that was there before
+		require.Equal(t, result{"bob", "bob 0", 3}, bob.result)
 		require.Equal(t, 7, r.stats().Queue.Len)
 		for i, q := range alice {
 			a := <-q.response
@@ -198,7 +199,8 @@ func TestDisconnectWhileRunning(t *testing.T) {
 	})
 }
 
-// A client that has closed its side of the connection counts as gone, but must not take the answer for success.
+// A client that has closed its side of the connection counts as gone, but must not take the answer
+// for success.
 func TestHalfClosedConnection(t *testing.T) {
 	s := start(1, 1, sleep)
 	defer s.drain(t.Context())
@@ -410,9 +412,9 @@ func (o *once) Write(b []byte) (int, error) {
 	return o.ResponseWriter.Write(b)
 }
 
-// Clients come, disconnect, are refused at the same moments at which workers begin and end jobs, and then the
-// service shuts down: no job is lost, and none is answered or done twice. Fake time goes in steps, so that much happens in
-// parallel at each of them.
+// Clients come, disconnect, are refused at the same moments at which workers begin and end jobs,
+// and then the service shuts down: no job is lost, and none is answered or done twice. Fake time
+// goes in steps, so that much happens in parallel at each of them.
 func TestEverythingAtOnce(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) { everythingAtOnce(t, rand.New(rand.NewPCG(seed, 0))) })

@@ -43,8 +43,8 @@ var (
 	swfUser   = 11
 )
 
-// readWorkload reads a log: CSV or SWF, plain or packed with gzip. What it is can be seen from its beginning, so a file may
-// have any name. Errors name the file and the line.
+// readWorkload reads a log: CSV or SWF, plain or packed with gzip. What it is can be seen from its
+// beginning, so a file may have any name. Errors name the file and the line.
 func readWorkload(r io.Reader, name string) (*workload, error) {
 	text := bufio.NewReader(r)
 	if magic, _ := text.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
@@ -92,7 +92,8 @@ type builder struct {
 	numbers map[string]int // users by name
 }
 
-// readCSV and readSWF read all lines. With an error they return the number of the line that it is about.
+// readCSV and readSWF read all lines. With an error they return the number of the line that it is
+// about.
 
 func (b *builder) readCSV(text io.Reader) (int, error) {
 	r := csv.NewReader(text)
@@ -128,7 +129,8 @@ func (b *builder) readCSV(text io.Reader) (int, error) {
 	}
 }
 
-// In SWF the user may be -1, unknown. All jobs of unknown users count as those of one user of that name.
+// In SWF the user may be -1, unknown. All jobs of unknown users count as those of one user of that
+// name.
 func (b *builder) readSWF(text io.Reader) (int, error) {
 	lines := bufio.NewScanner(text)
 	line := 0
@@ -149,8 +151,8 @@ func (b *builder) readSWF(text io.Reader) (int, error) {
 	return line + 1, lines.Err()
 }
 
-// add takes one job. If unknown is true, a negative run time says that nobody knows it, as in SWF; such a job cannot be
-// replayed. In a CSV it is a mistake.
+// add takes one job. If unknown is true, a negative run time says that nobody knows it, as in SWF;
+// such a job cannot be replayed. In a CSV it is a mistake.
 func (b *builder) add(submit, user, run string, unknown bool) error {
 	at, err := seconds("submit time", submit, 0)
 	if err != nil {
@@ -204,8 +206,8 @@ func (w *workload) light() int {
 	return n
 }
 
-// load is the work that arrives, in parts of what the servers can do in the time in which it arrives. It is 0 if all
-// arrives at once.
+// load is the work that arrives, in parts of what the servers can do in the time in which it
+// arrives. It is 0 if all arrives at once.
 func (w *workload) load(servers int) float64 {
 	span := w.jobs[len(w.jobs)-1].submit - w.jobs[0].submit
 	if span == 0 {
@@ -218,7 +220,8 @@ func (w *workload) load(servers int) float64 {
 	return work / float64(span) / float64(servers)
 }
 
-// leastServers is the least number of servers that can do the work in the time in which it arrives, 0 if all arrives at once.
+// leastServers is the least number of servers that can do the work in the time in which it
+// arrives, 0 if all arrives at once.
 func (w *workload) leastServers() int {
 	if w.jobs[0].submit == w.jobs[len(w.jobs)-1].submit {
 		return 0

@@ -1,5 +1,5 @@
-// Replay runs the log of a real computing grid through simulated servers, once with a FIFO in front of them and once with a
-// fair queue, and shows who waits how long.
+// Replay runs the log of a real computing grid through simulated servers, once with a FIFO in
+// front of them and once with a fair queue, and shows who waits how long.
 //
 //	go run ./examples/replay
 package main

@@ -54,14 +54,16 @@ func file(t *testing.T, text string) string {
 
 const small = "submit_s,user,run_s\n0,ann,10\n0,ann,10\n0,ann,10\n5,<b&ob>,10\n"
 
-// FIFO starts ann's jobs at 0, 10 and 20, and bob's at 30. The fair queue starts bob's at 20, ann's last at 30.
+// FIFO starts ann's jobs at 0, 10 and 20, and bob's at 30. The fair queue starts bob's at 20,
+// ann's last at 30.
 //
 //	            due           FIFO          fair
 //	0 to 5      ann 1         ann 1         ann 1
 //	5 to 20     each 0.5      ann 1         ann 1
 //	20 to 30    each 0.5      ann 1         bob 1
 //
-// While anybody waits, ann holds 30/17.5 and bob 0/12.5 of what they are due with FIFO, 20/17.5 and 10/12.5 with the fair queue.
+// While anybody waits, ann holds 30/17.5 and bob 0/12.5 of what they are due with FIFO, 20/17.5
+// and 10/12.5 with the fair queue.
 func TestTable(t *testing.T) {
 	in := file(t, small)
 	status, out, errOut := cli(t, "-in", in, "-servers", "1")
@@ -213,7 +215,8 @@ func TestBar(t *testing.T) {
 	require.Equal(t, "\r\x1b[K", b.String())
 }
 
-// The picture is well-formed, has two points for each user and two in the legend, and nothing lies outside of it.
+// The picture is well-formed, has two points for each user and two in the legend, and nothing lies
+// outside of it.
 func TestPicture(t *testing.T) {
 	heavy := "submit_s,user,run_s\n" + strings.Repeat("0,ann,100000000\n", lightJobs) + "0,bob,1\n"
 	for name, c := range map[string]struct {

@@ -45,7 +45,8 @@ func (r *result) waitsOf(users []int) sorted {
 // sorted are waits, the shortest first.
 type sorted []int64
 
-// quantile returns the least wait that is as long as p of all waits, or longer: always one that did occur.
+// quantile returns the least wait that is as long as p of all waits, or longer: always one that
+// did occur.
 func (s sorted) quantile(p float64) int64 {
 	return s[max(0, int(math.Ceil(p*float64(len(s))))-1)]
 }

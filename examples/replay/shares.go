@@ -69,8 +69,8 @@ func (s *shares) finished(now int64, j job) {
 // demand is how many servers the user could keep busy.
 func (s *shares) demand(u int) float64 { return s.running[u] + s.queued[u] }
 
-// advance accounts for the time since the latest event, in which nothing changed. If nobody waits, everybody has all
-// that it wants, and that tells nothing about the line.
+// advance accounts for the time since the latest event, in which nothing changed. If nobody waits,
+// everybody has all that it wants, and that tells nothing about the line.
 func (s *shares) advance(now int64) {
 	span := float64(now - s.last)
 	s.last = now
@@ -88,9 +88,9 @@ func (s *shares) advance(now int64) {
 	}
 }
 
-// level pours the servers over the users like water: each user's vessel is as wide as its weight and holds as much as its
-// demand. It returns how high the water stands in the vessels that are not full. The max-min fair share of a user is
-// then min(demand, level*weight).
+// level pours the servers over the users like water: each user's vessel is as wide as its weight
+// and holds as much as its demand. It returns how high the water stands in the vessels that are
+// not full. The max-min fair share of a user is then min(demand, level*weight).
 func (s *shares) level() float64 {
 	left, width := s.servers, 0.0
 	for _, u := range s.active {
@@ -99,8 +99,8 @@ func (s *shares) level() float64 {
 	s.open = append(s.open[:0], s.active...)
 	open := s.open
 	for len(open) > 0 {
-		// A vessel that would be full at this level is full in the end, for the level can only rise: what the vessel does
-		// not take is left to the others.
+		// A vessel that would be full at this level is full in the end, for the level can only
+		// rise: what the vessel does not take is left to the others.
 		level, n := left/width, 0
 		for _, u := range open {
 			if d := s.demand(u); d <= level*s.weight[u] {
@@ -124,11 +124,12 @@ func (t tally) add(u int, held, due float64) {
 	t.due[u] += due
 }
 
-// jain returns Jain's index over x = held/due of the n users that were due anything. It is 1 if all x are equal, be it that
-// all are 0, and 1/n if one user has everything.
+// jain returns Jain's index over x = held/due of the n users that were due anything. It is 1 if
+// all x are equal, be it that all are 0, and 1/n if one user has everything.
 //
-// x is not capped at 1. What some users leave unused is part of the others' fair shares already, so a user that holds more
-// than its own holds what somebody waits for. To cap x would hide just those users who crowd out the rest.
+// x is not capped at 1. What some users leave unused is part of the others' fair shares already,
+// so a user that holds more than its own holds what somebody waits for. To cap x would hide just
+// those users who crowd out the rest.
 func (t tally) jain() (index float64, n int) {
 	sum, squares := 0.0, 0.0
 	for u, due := range t.due {

@@ -39,10 +39,11 @@ type observer interface {
 
 // simulate runs the jobs, which are in submit order, on identical servers in virtual time.
 //
-// Of two events in the same second a finished job comes before a new one: a job holds its server from its start up to,
-// not including, the second in which it ends, so a job that arrives in that second finds the server free. New jobs of the
-// same second come one by one, in the order of the log, as they would reach a program. Servers are alike, so it does not
-// matter which of two jobs that end together is first. Nothing is left to chance: the same log gives the same run.
+// Of two events in the same second a finished job comes before a new one: a job holds its server
+// from its start up to, not including, the second in which it ends, so a job that arrives in that
+// second finds the server free. New jobs of the same second come one by one, in the order of the
+// log, as they would reach a program. Servers are alike, so it does not matter which of two jobs
+// that end together is first. Nothing is left to chance: the same log gives the same run.
 func simulate(jobs []job, servers int, waiting line, watch observer) error {
 	var busy ends
 	next, started := 0, 0
@@ -60,8 +61,8 @@ func simulate(jobs []job, servers int, waiting line, watch observer) error {
 			}
 			watch.arrived(now, j)
 		}
-		// Before this event no server was idle or no job was waiting, and it freed one server or brought one job. So one
-		// start at most is due, and then it is so again.
+		// Before this event no server was idle or no job was waiting, and it freed one server or
+		// brought one job. So one start at most is due, and then it is so again.
 		if len(busy) < servers {
 			if j, ok := waiting.Pop(); ok {
 				heap.Push(&busy, running{end: now + j.run, job: j})

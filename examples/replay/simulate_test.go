@@ -132,7 +132,8 @@ func total[K comparable](m map[K]int) (n int) {
 	return n
 }
 
-// due finds the max-min fair shares by halving: the level at which all vessels together hold the servers.
+// due finds the max-min fair shares by halving: the level at which all vessels together hold the
+// servers.
 func due(servers int, demand []float64, weights []int) []float64 {
 	fill := func(level float64) (shares []float64, sum float64) {
 		for u, d := range demand {
@@ -210,7 +211,8 @@ func (b both) arrived(now int64, j job)  { b[0].arrived(now, j); b[1].arrived(no
 func (b both) started(now int64, j job)  { b[0].started(now, j); b[1].started(now, j) }
 func (b both) finished(now int64, j job) { b[0].finished(now, j); b[1].finished(now, j) }
 
-// Every job runs once and for as long as it should, no server idles while a job waits, and the shares are right.
+// Every job runs once and for as long as it should, no server idles while a job waits, and the
+// shares are right.
 func TestSimulateAndSharesAgainstAccount(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for i := range 100 {
@@ -261,7 +263,8 @@ func TestLevel(t *testing.T) {
 	}
 }
 
-// Three servers. C and A start three jobs; A's third waits, alone until B's comes at 5. All three run out at 10.
+// Three servers. C and A start three jobs; A's third waits, alone until B's comes at 5. All three
+// run out at 10.
 //
 //	time     due            held           waiting
 //	0 to 5   A 2 C 1        A 2 C 1        A

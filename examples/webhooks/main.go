@@ -1,16 +1,20 @@
-// Webhooks delivers the webhooks of some tenants to their receivers, while one of them sends 20,000 at once.
+// Webhooks delivers the webhooks of some tenants to their receivers, while one of them sends
+// 20,000 at once.
 //
 //	go run ./examples/webhooks
 //
-// The receivers are served by the program itself, and not all of them are well: one fails now and then, or says 429 and when
-// to come back, one is slow, one is down at first, one does not answer, and some addresses of one are gone. So a delivery has
-// a timeout; what fails is tried again, after longer and longer delays; what has failed for good becomes a letter in a file.
-// In the end all receivers answer, and the letters are restored. Those whose address is gone become letters again.
+// The receivers are served by the program itself, and not all of them are well: one fails now and
+// then, or says 429 and when to come back, one is slow, one is down at first, one does not answer,
+// and some addresses of one are gone. So a delivery has a timeout; what fails is tried again,
+// after longer and longer delays; what has failed for good becomes a letter in a file. In the end
+// all receivers answer, and the letters are restored. Those whose address is gone become letters
+// again.
 //
-// That is done twice, by the same workers. First the key of a webhook is its tenant: tenants take turns, and none has more
-// than half of the workers. Then all webhooks have the same key, which makes the queue a FIFO. The tables tell how long it
-// took from sending a webhook until it was delivered. With the FIFO everybody waits for the flood, and again with each retry.
-// With turns a tenant waits for its own receiver only, and the flood for itself.
+// That is done twice, by the same workers. First the key of a webhook is its tenant: tenants take
+// turns, and none has more than half of the workers. Then all webhooks have the same key, which
+// makes the queue a FIFO. The tables tell how long it took from sending a webhook until it was
+// delivered. With the FIFO everybody waits for the flood, and again with each retry. With turns a
+// tenant waits for its own receiver only, and the flood for itself.
 package main
 
 import (
@@ -123,7 +127,8 @@ func run(ctx context.Context, l load, fair bool, dir string, out io.Writer) (r *
 	r.print(out)
 	receivers.answers.Store(true)
 	before := p.Stats().Succeeded
-	restored, err := letters.Restore(ctx, spill.Into(p.Queue(""), 1)) // as long as the queue is not full
+	// as long as the queue is not full
+	restored, err := letters.Restore(ctx, spill.Into(p.Queue(""), 1))
 	if err != nil {
 		return nil, err
 	}

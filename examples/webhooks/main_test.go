@@ -18,7 +18,8 @@ func TestRun(t *testing.T) {
 	l := load{flood: 3000, others: 20, period: 200 * time.Millisecond}
 	var out strings.Builder
 	var slower string
-	for range 3 { // it is measured in real time, and one run of two may be held up by what else the machine does
+	// it is measured in real time, and one run of two may be held up by what else the machine does
+	for range 3 {
 		turns := deliverAll(t, l, true, &out)
 		fifo := deliverAll(t, l, false, &out)
 		if slower = slowerWithTurns(turns, fifo); slower == "" {
@@ -36,7 +37,8 @@ func TestRun(t *testing.T) {
 // slowerWithTurns returns whose webhooks did not gain by turns.
 func slowerWithTurns(turns, fifo *report) (names string) {
 	for _, n := range tenants {
-		if n.floods || n.hangs == 100 || n.down > 0 { // those wait for something else than the flood
+		// those wait for something else than the flood
+		if n.floods || n.hangs == 100 || n.down > 0 {
 			continue
 		}
 		if quantile(turns.delivered[n.name], 0.5) >= quantile(fifo.delivered[n.name], 0.5) {
@@ -49,7 +51,8 @@ func slowerWithTurns(turns, fifo *report) (names string) {
 	return names
 }
 
-// deliverAll runs a load, and checks that each webhook was delivered, or is a letter in the end: exactly once.
+// deliverAll runs a load, and checks that each webhook was delivered, or is a letter in the end:
+// exactly once.
 func deliverAll(t *testing.T, l load, fair bool, out *strings.Builder) *report {
 	t.Helper()
 	dir := t.TempDir()

@@ -19,7 +19,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// load says how many webhooks are sent: a flood of one tenant at once, and some of each other one, spread over a period.
+// load says how many webhooks are sent: a flood of one tenant at once, and some of each other one,
+// spread over a period.
 type load struct {
 	flood, others int
 	period        time.Duration

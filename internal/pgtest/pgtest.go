@@ -1,10 +1,11 @@
 //go:build unix
 
-// Package pgtest runs a Postgres server of its own for tests. It is in the root module for all modules that need one, so it
-// has no driver: what it asks of the server goes through psql.
+// Package pgtest runs a Postgres server of its own for tests. It is in the root module for all
+// modules that need one, so it has no driver: what it asks of the server goes through psql.
 //
-// The server is made from the programs found in PATH or where Debian puts them, in a temporary folder, and is gone when the
-// tests are over, however they end. Where there are none, tests are skipped; in CI they fail.
+// The server is made from the programs found in PATH or where Debian puts them, in a temporary
+// folder, and is gone when the tests are over, however they end. Where there are none, tests are
+// skipped; in CI they fail.
 package pgtest
 
 import (
@@ -52,7 +53,8 @@ var shared struct {
 	err    error
 }
 
-// Shared returns the server that all tests of this program share. It starts it if it does not run yet. Main stops it.
+// Shared returns the server that all tests of this program share. It starts it if it does not run
+// yet. Main stops it.
 func Shared(tb testing.TB) *Server {
 	tb.Helper()
 	shared.Lock()
@@ -139,7 +141,8 @@ func find() (string, error) {
 	return slices.MaxFunc(found, func(a, b string) int { return version(a) - version(b) }), nil
 }
 
-// unprivileged returns who runs the server, which refuses to be run by root. nil is the user of this process.
+// unprivileged returns who runs the server, which refuses to be run by root. nil is the user of
+// this process.
 func unprivileged() (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
 		return nil, nil
@@ -224,7 +227,8 @@ func (s *Server) await() error {
 // Stop ends the server; clients are cut off.
 func (s *Server) Stop() { s.end(syscall.SIGINT) }
 
-// Kill ends the server as a crash of it does. It stops at once, and Start has to recover what was committed.
+// Kill ends the server as a crash of it does. It stops at once, and Start has to recover what was
+// committed.
 func (s *Server) Kill() { s.end(syscall.SIGQUIT) }
 
 func (s *Server) end(signal syscall.Signal) {
@@ -262,7 +266,8 @@ func (s *Server) Database(tb testing.TB) string {
 	if err := s.exec("CREATE DATABASE " + name); err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { _ = s.exec("DROP DATABASE " + name + " WITH (FORCE)") }) // the server may be stopped
+	// the server may be stopped
+	tb.Cleanup(func() { _ = s.exec("DROP DATABASE " + name + " WITH (FORCE)") })
 	return s.URL(name)
 }
 

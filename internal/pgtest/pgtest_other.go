@@ -1,6 +1,7 @@
 //go:build !unix
 
-// Package pgtest runs a Postgres server of its own for tests. Here it cannot: those that need one are skipped.
+// Package pgtest runs a Postgres server of its own for tests. Here it cannot: those that need one
+// are skipped.
 package pgtest
 
 import (

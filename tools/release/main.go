@@ -1,4 +1,5 @@
-// Release prepares a release of all modules of this repository under one version, and proves that it installs.
+// Release prepares a release of all modules of this repository under one version, and proves that
+// it installs.
 //
 //	go run ./release                  # in tools: prove that what is committed installs as it would when released
 //	go run ./release -version v0.1.0  # prepare that version too: everything but the push
@@ -40,7 +41,8 @@ type part struct {
 
 func (p part) path() string { return p.file.Module.Mod.Path }
 
-// tag is what the go command looks for, see "Mapping versions to commits" in the Go Modules Reference.
+// tag is what the go command looks for, see "Mapping versions to commits" in the Go Modules
+// Reference.
 func (p part) tag(version string) string { return path.Join(p.dir, version) }
 
 func main() {
@@ -80,7 +82,8 @@ func run(root, version string) error {
 	return tag(root, version, parts)
 }
 
-// find returns the modules of the repository, the root first, without that of the tools, which no user needs.
+// find returns the modules of the repository, the root first, without that of the tools, which no
+// user needs.
 func find(root string) (parts []part, err error) {
 	err = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		switch {
@@ -167,8 +170,9 @@ func prepare(root, version string, parts []part) error {
 	return os.WriteFile(name, []byte(dated), 0o666)
 }
 
-// prove packs a revision into a module proxy in the file system, as it would be served when it is released, and installs every
-// module from it, each in an empty module outside of the repository with a module cache that has none of ours.
+// prove packs a revision into a module proxy in the file system, as it would be served when it is
+// released, and installs every module from it, each in an empty module outside of the repository
+// with a module cache that has none of ours.
 func prove(root, revision, version string, parts []part) error {
 	tmp, err := os.MkdirTemp("", "fairq-release-")
 	if err != nil {
@@ -198,7 +202,8 @@ func prove(root, revision, version string, parts []part) error {
 	return nil
 }
 
-// userEnv is the environment of a user who has nothing of ours. Modules of others come from this machine's cache if they are there.
+// userEnv is the environment of a user who has nothing of ours. Modules of others come from this
+// machine's cache if they are there.
 func userEnv(tmp, proxy, prefix string) (env []string, err error) {
 	old, err := command(tmp, nil, "go", "env", "GOMODCACHE", "GOPROXY")
 	if err != nil {
@@ -207,7 +212,8 @@ func userEnv(tmp, proxy, prefix string) (env []string, err error) {
 	cache, proxies, _ := strings.Cut(old, "\n")
 	return append(os.Environ(),
 		"GOWORK=off",
-		"GOFLAGS=-modcacherw -trimpath", // the cache can be deleted, and what was built is found again in another folder
+		// the cache can be deleted, and what was built is found again in another folder
+		"GOFLAGS=-modcacherw -trimpath",
 		"GOMODCACHE="+filepath.Join(tmp, "cache"),
 		"GOPROXY="+fileURL(proxy)+","+fileURL(filepath.Join(cache, "cache", "download"))+","+proxies,
 		"GONOSUMDB="+prefix+","+prefix+"/*",
@@ -275,8 +281,8 @@ func pack(proxy, tree string, m module.Version, p part) error {
 	return nil
 }
 
-// install does what a user does with a module: go get, and build and run a program. The program is in testdata; for a module that
-// has none there, all its packages are built.
+// install does what a user does with a module: go get, and build and run a program. The program is
+// in testdata; for a module that has none there, all its packages are built.
 func install(dir string, env []string, p part, version string) error {
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		return err

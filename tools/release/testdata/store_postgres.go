@@ -1,4 +1,5 @@
-// What a user of store/postgres writes first. Nobody listens at this address: it is enough that the driver tells so.
+// What a user of store/postgres writes first. Nobody listens at this address: it is enough that
+// the driver tells so.
 package main
 
 import (
