@@ -21,7 +21,7 @@ var choreKeys = []string{"a", "b", "c"}
 // becomes of it. It is protected by ledger.mu.
 type chore struct {
 	id    int
-	class  *testClass
+	class *testClass
 	plan  []act // of the attempts, one after the other; those after it do nothing but succeed
 	put   pool.PutOptions
 	key   string

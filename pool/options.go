@@ -141,7 +141,7 @@ type Policy struct {
 // MaxWorkers is the limit of what Scale.Max can be.
 const MaxWorkers = 1 << 20
 
-// defaultPrefetch is how many tasks may be taken ahead if nothing else is said, or settled in the
+// defaultPrefetch is how many tasks may be prefetched if nothing else is said, or settled in the
 // background.
 const defaultPrefetch = 256
 

@@ -195,7 +195,7 @@ func TestShutdownWithoutDatabase(t *testing.T) {
 	})
 }
 
-// Tasks that run for long are not taken ahead: another process may have workers for them.
+// Tasks that run for long are not prefetched: another process may have workers for them.
 func TestPoolsDoNotHoard(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		q, _ := openDatabase[int](t, time.Millisecond, nil)
