@@ -268,14 +268,14 @@ func (d *fairDriver) compareSnapshot() {
 		require.Equal(d, all[len(all)-len(items):], items)
 	}
 	require.Len(d, snapshot.Round, d.m.len()-behind)
-	require.Len(d, snapshot.Round, len(d.m.round))
+	require.Len(d, snapshot.Round, d.m.turns.Left())
 	order := d.m.order()
 	for i, item := range snapshot.Round {
-		require.Equal(d, order[i].given, item)
+		require.Equal(d, order[i].item, item)
 	}
-	var got []modelTurn
+	var got []modelItem
 	for key, item := range snapshot.Order() {
-		got = append(got, modelTurn{numberOf(key), item})
+		got = append(got, modelItem{numberOf(key), item})
 	}
 	require.Equal(d, order, got)
 }

@@ -75,7 +75,7 @@ func (m *fairModel) evict(key int) {
 	if m.o.WhenFull == EvictOldest {
 		victim = oldest
 		if heaviest[key] {
-			victim = m.keys[key].items[0]
+			victim = m.keys[key][0]
 		}
 	}
 	m.counts.Evicted++
@@ -169,7 +169,7 @@ func (m *fairModel) cancel(call int) {
 func (m *fairModel) waiting() (calls []int) {
 	calls = slices.Clone(m.consumers)
 	for _, t := range append(m.producers.order(), m.keyBlocked.order()...) {
-		calls = append(calls, t.given)
+		calls = append(calls, t.item)
 	}
 	return calls
 }
@@ -240,10 +240,10 @@ func (m *fairModel) drop(items ...int) {
 func (m *fairModel) drain() []int {
 	items := []int{}
 	for _, t := range m.order() {
-		items = append(items, t.given)
+		items = append(items, t.item)
 	}
 	m.counts.Drained += uint64(len(items))
-	m.model = newModel(m.newcomers, m.weights)
+	m.model = newModel(m.o.Newcomers, m.weights)
 	for m.keyBlocked.len() > 0 {
 		m.producers.push(firstTwo(m.keyBlocked.pop()))
 	}
@@ -270,10 +270,10 @@ func (m *fairModel) stats() (s Stats, keys map[int]KeyStat[float64]) {
 			k := keys[t.key]
 			k.Len++
 			k.Rounds = round
-			if len(m.round) == 0 {
+			if m.turns.Left() == 0 {
 				k.Rounds++
 			}
-			if age := time.Since(m.since[t.given]); m.o.TrackWait {
+			if age := time.Since(m.since[t.item]); m.o.TrackWait {
 				k.OldestAge = max(k.OldestAge, age)
 				s.OldestAge = max(s.OldestAge, age)
 			}

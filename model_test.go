@@ -3,30 +3,21 @@ package fairq
 import (
 	"math"
 	"slices"
+
+	"github.com/fairq/fairq/internal/roundsmodel"
 )
 
-// model is the queue as one would first write it: each key has its items and its turns, and
-// whenever the current round is used up, a snapshot of every key's first turns, sorted by age,
-// becomes the next one. It knows nothing of tags, and everything it does is slow.
+// model is the queue as one would first write it: each key has its items, and as many turns. All that
+// it does is slow.
 type model struct {
-	newcomers Newcomers
-	weights   map[int]int
-	keys      map[int]*modelKey
-	// what is left of the current round; these are also the first turns of their keys
-	round  []modelTurn
-	begun  bool // a round has been begun
-	served map[int]bool
-	clock  int
-	n      int           // items
-	rounds [][]modelTurn // what future has found out; nil if something has changed since
+	weights map[int]int
+	keys    map[int][]int // the items of each key, oldest first
+	turns   *roundsmodel.Turns[int]
+	n       int           // items
+	rounds  [][]modelItem // what future has found out; nil if something has changed since
 }
 
-type modelKey struct {
-	items []int
-	turns []int // when each was given; as many as items
-}
-
-type modelTurn struct{ key, given int }
+type modelItem struct{ key, item int }
 
 // keyOf returns the key that the model calls by its number. A queue of these may call the first
 // one NaN.
@@ -45,143 +36,80 @@ func numberOf(key float64) int {
 }
 
 func newModel(newcomers Newcomers, weights map[int]int) *model {
-	return &model{newcomers: newcomers, weights: weights, keys: map[int]*modelKey{}, served: map[int]bool{}}
+	turns := &roundsmodel.Turns[int]{ThisRound: newcomers == ThisRound}
+	return &model{weights: weights, keys: map[int][]int{}, turns: turns}
 }
 
 func (m *model) weight(key int) int { return max(1, m.weights[key]) }
 
-func (m *model) inRound(key int) (n int) {
-	for _, t := range m.round {
-		if t.key == key {
-			n++
-		}
-	}
-	return n
-}
-
 func (m *model) push(key, item int) {
-	m.clock++
+	m.keys[key] = append(m.keys[key], item)
+	m.turns.Push(key, m.weight(key))
 	m.n++
 	m.rounds = nil
-	k := m.keys[key]
-	if k == nil {
-		k = &modelKey{}
-		m.keys[key] = k
-	}
-	in := m.inRound(key)
-	if m.newcomers == ThisRound && m.begun && !m.served[key] && in == len(k.turns) && in < m.weight(key) {
-		m.round = append(m.round, modelTurn{key, m.clock})
-	}
-	k.items = append(k.items, item)
-	k.turns = append(k.turns, m.clock)
-}
-
-func (m *model) refill() {
-	m.begun = true
-	m.served = map[int]bool{}
-	for key, k := range m.keys {
-		for _, given := range k.turns[:min(len(k.turns), m.weight(key))] {
-			m.round = append(m.round, modelTurn{key, given})
-		}
-	}
-	slices.SortFunc(m.round, func(a, b modelTurn) int { return a.given - b.given })
 }
 
 func (m *model) pop() (key, item int, ok bool) {
-	if m.len() == 0 {
+	if m.n == 0 {
 		return 0, 0, false
 	}
-	if len(m.round) == 0 {
-		m.refill()
-	}
-	key = m.round[0].key
-	m.round = m.round[1:]
-	m.n--
-	m.rounds = nil
-	m.served[key] = true
-	k := m.keys[key]
-	item = k.items[0]
-	k.items, k.turns = k.items[1:], k.turns[1:]
-	m.tidy(key)
+	key = m.turns.Pop()
+	item = m.keys[key][0]
+	m.drop(key, 0)
 	return key, item, true
 }
 
 // remove takes out an item. The key gives up its last turn.
 func (m *model) remove(item int) (ok bool) {
-	for key, k := range m.keys {
-		if i := slices.Index(k.items, item); i >= 0 {
-			last := modelTurn{key, k.turns[len(k.turns)-1]}
-			m.round = slices.DeleteFunc(m.round, func(t modelTurn) bool { return t == last })
-			k.items = slices.Delete(k.items, i, i+1)
-			k.turns = k.turns[:len(k.turns)-1]
-			m.n--
-			m.rounds = nil
-			m.tidy(key)
+	for key, items := range m.keys {
+		if i := slices.Index(items, item); i >= 0 {
+			m.turns.RemoveLast(key)
+			m.drop(key, i)
 			return true
 		}
 	}
 	return false
 }
 
-func (m *model) tidy(key int) {
-	if len(m.keys[key].items) > 0 {
-		return
-	}
-	delete(m.keys, key)
-	if m.newcomers == NextRound {
-		delete(m.served, key) // a key without items is remembered only under ThisRound
+func (m *model) drop(key, i int) {
+	m.n--
+	m.rounds = nil
+	if m.keys[key] = slices.Delete(m.keys[key], i, i+1); len(m.keys[key]) == 0 {
+		delete(m.keys, key)
 	}
 }
 
-func (m *model) keyLen(key int) int {
-	if k := m.keys[key]; k != nil {
-		return len(k.items)
-	}
-	return 0
-}
+func (m *model) keyLen(key int) int { return len(m.keys[key]) }
 
 // items returns those of a key, oldest first.
-func (m *model) items(key int) []int {
-	if k := m.keys[key]; k != nil {
-		return slices.Clone(k.items)
-	}
-	return nil
-}
+func (m *model) items(key int) []int { return slices.Clone(m.keys[key]) }
 
 func (m *model) len() int { return m.n }
 
-// future pops a copy until it is empty, and returns the keys and items of each round.
-func (m *model) future() [][]modelTurn {
+// future returns the keys and items of each round, in the order in which they will leave.
+func (m *model) future() [][]modelItem {
 	if m.rounds != nil {
 		return m.rounds
 	}
-	c := newModel(m.newcomers, m.weights)
-	c.round = slices.Clone(m.round)
-	for key, k := range m.keys {
-		c.keys[key] = &modelKey{slices.Clone(k.items), slices.Clone(k.turns)}
-	}
-	rounds := [][]modelTurn{}
-	for c.n = m.n; c.n > 0; {
-		if len(c.round) == 0 {
-			c.refill()
+	m.rounds = [][]modelItem{}
+	left := map[int]int{} // how many items of a key have left
+	for _, turns := range m.turns.Future() {
+		var round []modelItem
+		for _, key := range turns {
+			round = append(round, modelItem{key, m.keys[key][left[key]]})
+			left[key]++
 		}
-		var round []modelTurn
-		for len(c.round) > 0 {
-			key, item, _ := c.pop()
-			round = append(round, modelTurn{key, item})
-		}
-		rounds = append(rounds, round)
+		m.rounds = append(m.rounds, round)
 	}
-	m.rounds = rounds
-	return rounds
+	return m.rounds
 }
 
 // order is future without the rounds.
-func (m *model) order() []modelTurn { return slices.Concat(m.future()...) }
+func (m *model) order() []modelItem { return slices.Concat(m.future()...) }
 
 // position returns how many items leave before one.
 func (m *model) position(item int) (n int, ok bool) {
-	n = slices.IndexFunc(m.order(), func(t modelTurn) bool { return t.given == item })
+	n = slices.IndexFunc(m.order(), func(t modelItem) bool { return t.item == item })
 	return max(n, 0), n >= 0
 }
 
@@ -195,7 +123,7 @@ func (m *model) heaviest() (keys map[int]bool, newest, oldest int) {
 	}
 	for _, t := range rounds[len(rounds)-1] {
 		keys[t.key] = true
-		items := m.keys[t.key].items
+		items := m.keys[t.key]
 		newest, oldest = items[len(items)-1], items[0]
 	}
 	return keys, newest, oldest

@@ -57,7 +57,7 @@ func (h *history) push(t *testing.T, item int) {
 	if h.random.IntN(2) == 0 {
 		key = 0 // it floods the others
 	}
-	left := len(h.m.round)
+	left := h.m.turns.Left()
 	h.tickets[item] = h.q.Add(key, item)
 	h.m.push(key, item)
 	w := &wait{pushed: h.pops, left: left, nth: h.q.KeyLen(key), ever: map[int]bool{}}

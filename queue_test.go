@@ -91,7 +91,7 @@ func (d *driver) step(op byte, arg, key int) {
 	case op == 4 || op == 5:
 		k, v, ok := d.q.Pop()
 		mk, mv, mok := d.m.pop()
-		d.same(modelTurn{mk, mv}, mok, modelTurn{numberOf(k), v}, ok)
+		d.same(modelItem{mk, mv}, mok, modelItem{numberOf(k), v}, ok)
 	case op == 6 && len(d.live) > 0:
 		at := arg * len(d.live) / 32
 		item := d.live[at]
@@ -123,12 +123,12 @@ func (d *driver) step(op byte, arg, key int) {
 		require.True(d, !ok || heaviest[numberOf(k)])
 		d.removed(victim, d.m.remove(victim), v, ok)
 	case op == 7 && d.changes:
-		d.m.newcomers = ThisRound - d.m.newcomers
-		d.q.Newcomers = d.m.newcomers
+		d.q.Newcomers = ThisRound - d.q.Newcomers
+		d.m.turns.ThisRound = d.q.Newcomers == ThisRound
 	}
 }
 
-func (d *driver) same(want modelTurn, wantOK bool, got modelTurn, ok bool) {
+func (d *driver) same(want modelItem, wantOK bool, got modelItem, ok bool) {
 	require.Equal(d, wantOK, ok)
 	require.Equal(d, want, got)
 }
@@ -150,9 +150,9 @@ func (d *driver) comparePosition() {
 	d.removed(want, wantOK, got, ok)
 }
 
-func orderOf(q *Queue[float64, int]) (order []modelTurn) {
+func orderOf(q *Queue[float64, int]) (order []modelItem) {
 	for k, v := range q.Order() {
-		order = append(order, modelTurn{numberOf(k), v})
+		order = append(order, modelItem{numberOf(k), v})
 	}
 	return order
 }
@@ -162,13 +162,13 @@ func compare(t testing.TB, q *Queue[float64, int], m *model) {
 	require.Equal(t, want, orderOf(q), "order")
 	if k, v, ok := q.Peek(); ok || len(want) > 0 {
 		require.True(t, ok)
-		got := modelTurn{numberOf(k), v}
+		got := modelItem{numberOf(k), v}
 		require.Equal(t, want[0], got, "peek")
 	}
 	require.Equal(t, len(want), q.Len())
 	require.Equal(t, len(m.keys), q.Keys())
-	for key, k := range m.keys {
-		require.Equal(t, len(k.items), max(q.KeyLen(float64(key)), q.KeyLen(keyOf(key, true))))
+	for key, items := range m.keys {
+		require.Equal(t, len(items), max(q.KeyLen(float64(key)), q.KeyLen(keyOf(key, true))))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/roundsmodel"
 )
 
 const (
@@ -34,78 +36,62 @@ func (c call) String() string {
 	return fmt.Sprintf("%s %d ok=%v wait=%v n=%d", c.op, c.item, c.ok, c.wait, c.n)
 }
 
-// state is a fair queue as simple as can be: all items in the order in which they were pushed,
-// each with its round.
+// state is a fair queue as simple as can be. It is not changed once it is made.
 type state struct {
-	items []item
-	round int // the current one
+	items [keys][]int // by key, oldest first
+	turns *roundsmodel.Turns[int]
 }
 
-type item struct{ number, round int }
-
-func (i item) key() int { return i.number % keys }
+func (s state) len() (n int) {
+	for _, items := range s.items {
+		n += len(items)
+	}
+	return n
+}
 
 // step tells whether the call may have had its result in this state, and what the next one is.
 func (s state) step(c call) (bool, state) {
-	switch c.op {
+	next := state{s.items, s.turns.Clone()}
+	key := c.item % keys
+	switch at := slices.Index(s.items[key], c.item); c.op {
 	case "push":
-		if !c.ok {
-			return c.wait || len(s.items) == capacity, s
+		if full := s.len() == capacity; full || !c.ok {
+			return !c.ok && (full || c.wait), s
 		}
-		return len(s.items) < capacity, s.push(c.item)
+		next.items[key] = append(slices.Clone(s.items[key]), c.item)
+		next.turns.Push(key, 1)
+		return true, next
 	case "pop":
-		if !c.ok {
-			return c.wait || len(s.items) == 0, s
+		if s.len() == 0 || !c.ok {
+			return !c.ok && (s.len() == 0 || c.wait), s
 		}
-		if len(s.items) == 0 {
+		if next.turns.Pop() != key || at != 0 {
 			return false, s
 		}
-		// the first one of these
-		next := slices.MinFunc(s.items, func(a, b item) int { return a.round - b.round })
-		return next.number == c.item, state{s.without(next.number), next.round}
+		next.items[key] = s.items[key][1:]
+		return true, next
 	case "remove":
-		at := slices.IndexFunc(s.items, func(i item) bool { return i.number == c.item })
 		if !c.ok || at < 0 {
 			return c.ok == (at >= 0), s
 		}
-		return true, s.remove(at)
+		next.items[key] = slices.Delete(slices.Clone(s.items[key]), at, at+1)
+		next.turns.RemoveLast(key)
+		return true, next
 	default:
-		return c.n == len(s.items), s
+		return c.n == s.len(), s
 	}
 }
 
-func (s state) push(number int) state {
-	last := s.round
-	for _, i := range s.items {
-		if i.key() == number%keys {
-			last = max(last, i.round)
-		}
-	}
-	return state{append(slices.Clone(s.items), item{number, last + 1}), s.round}
-}
-
-func (s state) without(number int) []item {
-	return slices.DeleteFunc(slices.Clone(s.items), func(i item) bool { return i.number == number })
-}
-
-// remove takes out an item of a key, and each one behind it takes the place of the one before it.
-func (s state) remove(at int) state {
-	items, key := slices.Clone(s.items), s.items[at].key()
-	for i := at + 1; i < len(items); i++ {
-		if items[i].key() == key {
-			items[at].number = items[i].number
-			at = i
-		}
-	}
-	return state{slices.Delete(items, at, at+1), s.round}
+// equal tells whether two states give the same answers from now on.
+func (s state) equal(other state) bool {
+	return s.turns.Left() == other.turns.Left() && reflect.DeepEqual(s.items, other.items) &&
+		reflect.DeepEqual(s.turns.Future(), other.turns.Future())
 }
 
 var model = porcupine.Model{
-	Init: func() any { return state{} },
-	Step: func(s, _, c any) (bool, any) { return s.(state).step(c.(call)) },
-	Equal: func(a, b any) bool {
-		return a.(state).round == b.(state).round && slices.Equal(a.(state).items, b.(state).items)
-	},
+	Init:              func() any { return state{turns: new(roundsmodel.Turns[int])} },
+	Step:              func(s, _, c any) (bool, any) { return s.(state).step(c.(call)) },
+	Equal:             func(a, b any) bool { return a.(state).equal(b.(state)) },
 	DescribeOperation: func(_, c any) string { return fmt.Sprint(c) },
 }
 

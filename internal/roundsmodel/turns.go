@@ -1,0 +1,132 @@
+// Package roundsmodel says which key is next in rounds, as one would first write it: whenever a round
+// is used up, a snapshot of every key's first turns, sorted by age, becomes the next one. It is what
+// tests compare queues with. It knows nothing of how these do it, and all that it does is slow.
+package roundsmodel
+
+import (
+	"maps"
+	"slices"
+)
+
+// Turns is the turns that keys have. A key has as many as items.
+type Turns[K comparable] struct {
+	// ThisRound says that a key that was not served in the current round may join its end. It may change.
+	ThisRound bool
+
+	keys   map[K]*turns
+	round  []turn[K] // what is left of the current round: first turns of their keys
+	served map[K]bool
+	begun  bool // there was a round
+	clock  int
+}
+
+// turns is those of a key.
+type turns struct {
+	given  []int // when each was given
+	weight int   // as of the last push
+}
+
+type turn[K comparable] struct {
+	key   K
+	given int
+}
+
+// Push gives a key another turn.
+func (t *Turns[K]) Push(key K, weight int) {
+	if t.keys == nil {
+		t.keys = map[K]*turns{}
+	}
+	k := t.keys[key]
+	if k == nil {
+		k = &turns{}
+		t.keys[key] = k
+	}
+	k.weight = weight
+	t.clock++
+	in := 0
+	for _, u := range t.round {
+		if u.key == key {
+			in++
+		}
+	}
+	if t.ThisRound && t.begun && !t.served[key] && in == len(k.given) && in < weight {
+		t.round = append(t.round, turn[K]{key, t.clock})
+	}
+	k.given = append(k.given, t.clock)
+}
+
+// Pop takes the next turn, and tells whose it was. There must be one.
+func (t *Turns[K]) Pop() (key K) {
+	if len(t.round) == 0 {
+		t.begin()
+	}
+	key, t.round = t.round[0].key, t.round[1:]
+	t.served[key] = true
+	t.drop(key, 0)
+	return key
+}
+
+// begin begins the next round.
+func (t *Turns[K]) begin() {
+	t.begun, t.served = true, map[K]bool{}
+	for key, k := range t.keys {
+		for _, given := range k.given[:min(len(k.given), k.weight)] {
+			t.round = append(t.round, turn[K]{key, given})
+		}
+	}
+	slices.SortFunc(t.round, func(a, b turn[K]) int { return a.given - b.given })
+}
+
+// RemoveLast takes its last turn from a key.
+func (t *Turns[K]) RemoveLast(key K) {
+	last := t.Len(key) - 1
+	lost := turn[K]{key, t.keys[key].given[last]}
+	t.round = slices.DeleteFunc(t.round, func(u turn[K]) bool { return u == lost })
+	t.drop(key, last)
+}
+
+func (t *Turns[K]) drop(key K, i int) {
+	k := t.keys[key]
+	if k.given = slices.Delete(k.given, i, i+1); len(k.given) == 0 {
+		delete(t.keys, key)
+		if !t.ThisRound {
+			delete(t.served, key) // a key without turns is remembered only under ThisRound
+		}
+	}
+}
+
+// Len returns how many turns a key has.
+func (t *Turns[K]) Len(key K) int {
+	if k := t.keys[key]; k != nil {
+		return len(k.given)
+	}
+	return 0
+}
+
+// Left returns how many turns are left of the current round.
+func (t *Turns[K]) Left() int { return len(t.round) }
+
+// Clone returns a copy.
+func (t *Turns[K]) Clone() *Turns[K] {
+	c := *t
+	c.round, c.served, c.keys = slices.Clone(t.round), maps.Clone(t.served), map[K]*turns{}
+	for key, k := range t.keys {
+		c.keys[key] = &turns{slices.Clone(k.given), k.weight}
+	}
+	return &c
+}
+
+// Future returns whose turns there are, in order, round by round.
+func (t *Turns[K]) Future() (rounds [][]K) {
+	for c := t.Clone(); len(c.keys) > 0; {
+		if len(c.round) == 0 {
+			c.begin()
+		}
+		var round []K
+		for len(c.round) > 0 {
+			round = append(round, c.Pop())
+		}
+		rounds = append(rounds, round)
+	}
+	return rounds
+}
