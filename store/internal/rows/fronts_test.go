@@ -18,9 +18,9 @@ import (
 
 // Calls that share a transaction, and what it remembers, come to the same as calls that each have one of their own.
 func TestTogether(t *testing.T) {
-	seeds := uint64(100)
+	seeds := uint64(30)
 	if testing.Short() {
-		seeds = 10
+		seeds = 5
 	}
 	for _, shared := range []bool{false, true} {
 		for seed := range seeds {

@@ -30,7 +30,7 @@ func (m memory) Faults(seed uint64) {
 }
 
 func TestModel(t *testing.T) {
-	seeds := 40
+	seeds := 20
 	if testing.Short() {
 		seeds = 6 // a third of them has transactions of callers, another one faults
 	}

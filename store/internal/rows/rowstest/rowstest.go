@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	seeds    = 200 // with -short a tenth
+	seeds    = 60  // with -short a tenth
 	seedCall = 300 // calls of each
 	seedEnv  = "ROWSTEST_SEED"
 )
