@@ -36,19 +36,19 @@ func BenchmarkView(b *testing.B) {
 
 func benchBatch(b *testing.B, db *driver, q uint64, n int) {
 	b.Helper()
-	plan := rows.Plan{Numbers: n, Tasks: true, Last: []rows.Line{{Key: "key1"}}}
-	require.NoError(b, in(db, q, plan, func(v rows.View) error {
-		if _, _, err := v.Last(plan.Last[0], v.Head().Rounds[0]); err != nil {
+	plan := rows.Plan{Numbers: n, Counts: true, Lasts: []rows.Line{{Key: "key1"}}}
+	require.NoError(b, in(db, q, plan, func(v rows.Calls) error {
+		if _, _, err := v.Last(plan.Lasts[0], v.Head().Rounds[0]); err != nil {
 			return err
 		}
-		if _, err := v.Tasks(); err != nil {
+		if _, err := v.Counts(); err != nil {
 			return err
 		}
 		return insertSome(v, 1, n)
 	}))
 	ids := make([]uint64, 0, n)
-	plan = rows.Plan{Numbers: n, Take: n, Filter: everything}
-	require.NoError(b, in(db, q, plan, func(v rows.View) error {
+	plan = rows.Plan{Numbers: n, Ranges: []rows.Range{rows.ReadyRange(everything, n)}}
+	require.NoError(b, in(db, q, plan, func(v rows.Calls) error {
 		list, err := v.Ready(everything, n)
 		if err != nil {
 			return err
@@ -62,7 +62,7 @@ func benchBatch(b *testing.B, db *driver, q uint64, n int) {
 		v.Head().Rounds[0]++
 		return v.Save()
 	}))
-	require.NoError(b, in(db, q, rows.Plan{Get: ids}, func(v rows.View) error {
+	require.NoError(b, in(db, q, rows.Plan{Ranges: []rows.Range{rows.RowRange(false, rows.ForUpdate, ids...)}}, func(v rows.Calls) error {
 		for _, id := range ids {
 			r, err := v.Get(id, false)
 			if err != nil {

@@ -178,21 +178,23 @@ func (db *driver) Joined(ctx context.Context) (rows.Tx, error) {
 }
 
 // Again tells whether the error is one of those that others cause: a row that they inserted first, a deadlock, or another
-// isolation level.
-func (*driver) Again(err error) bool {
+// isolation level. Those who were in a deadlock are to come one after the other.
+func (*driver) Again(err error) (time.Duration, bool) {
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {
-		return false
+		return 0, false
 	}
 	switch e.Code {
-	case "23505", "40001", "40P01":
-		return true
+	case "23505":
+		return 0, true
+	case "40001", "40P01":
+		return time.Millisecond, true
 	}
-	return false
+	return 0, false
 }
 
 // Changed returns true: to look is as cheap as to ask.
 func (*driver) Changed(context.Context) (bool, error) { return true, nil }
 
-// Exclusive returns false.
-func (*driver) Exclusive() bool { return false }
+// Traits tells that transactions run at the same time, and that a part of a caller's can be undone.
+func (*driver) Traits() rows.Traits { return rows.Traits{Undo: true} }

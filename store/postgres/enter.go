@@ -3,8 +3,6 @@ package postgres
 import (
 	"errors"
 	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -50,20 +48,6 @@ FROM unnest($2::bytea[], $3::bigint[]) WITH ORDINALITY l (key, priority, i) CROS
 ) m`
 )
 
-// Rows are looked up one by one: with id = ANY, the planner prefers to go through all of a queue if there is hardly anything
-// in it when it looks.
-var (
-	sqlGet       = "SELECT t.* FROM unnest($2::bigint[]) i CROSS JOIN LATERAL (" + selectBare + "WHERE queue = $1 AND id = i FOR UPDATE) t"
-	sqlPeek      = unlocked(sqlGet)
-	sqlPeekWhole = unlocked(sqlGetWhole)
-	sqlGetWhole  = "SELECT t.* FROM unnest($2::bigint[]) i CROSS JOIN LATERAL (" + selectWhole + "WHERE queue = $1 AND id = i FOR UPDATE) t"
-)
-
-// unlocked returns a query that locks nothing. OFFSET 0 keeps the planner from looking for another way, as the locks did.
-func unlocked(sql string) string {
-	return strings.NewReplacer("FOR UPDATE SKIP LOCKED", "OFFSET 0", "FOR UPDATE", "OFFSET 0").Replace(sql)
-}
-
 // last is the last round of a line that is greater than after, and how many rows have it.
 type last struct {
 	round, after uint64
@@ -83,10 +67,12 @@ func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	var locked, searched int64
 	t.queue(lock, t.db.lock(queue)).QueryRow(func(r pgx.Row) error { return r.Scan(&locked) })
 	var looked *search
-	if plan.Take > 0 {
-		looked = t.db.marks.search(queue, plan.Filter, plan.Take)
-		v.readyOK, v.readyFilter = true, plan.Filter
-		v.queueReady(looked)
+	for i := range plan.Ranges {
+		if r := &plan.Ranges[i]; looked == nil && (r.Index == rows.TaskReady || r.Index == rows.TaskKind) {
+			looked = t.db.marks.search(queue, filterOf(r), r.Limit)
+			v.readyOK, v.readyFilter = true, looked.filter
+			v.queueReady(looked)
+		}
 	}
 	t.queue(sqlHead, v.queue, t.db.now()).QueryRow(func(r pgx.Row) error { return v.readHead(r, &searched) })
 	v.prefetch(plan)
@@ -110,35 +96,38 @@ func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 
 // prefetch adds what else the plan says to what is sent.
 func (v *view) prefetch(plan *rows.Plan) {
-	if len(plan.Get) > 0 {
-		v.got, v.gotPayloads = map[uint64]*rows.Row{}, plan.Payloads
-		ids := make([]int64, len(plan.Get))
-		for i, id := range plan.Get {
-			ids[i] = int64(id)
-			v.got[id] = nil
+	for i := range plan.Ranges {
+		switch r := &plan.Ranges[i]; {
+		case r.Index == rows.TaskReady || r.Index == rows.TaskKind: // it is read first
+		case r.Index == rows.TaskID && r.Lock == rows.ForUpdate:
+			v.queueKnown(r)
+		default:
+			v.queueRange(r)
 		}
-		slices.Sort(ids)
-		sql := sqlGet
-		if plan.Payloads {
-			sql = sqlGetWhole
-		}
-		v.tx.queue(sql, v.queue, ids).Query(v.scanner(plan.Payloads, func(r *rows.Row) { v.got[r.ID] = r }))
 	}
-	if len(plan.Alive) > 0 {
-		v.queueAlive(plan.Alive)
-	}
-	if len(plan.Last) > 0 {
-		v.queueLast(plan.Last)
-	}
-	if len(plan.Keys) > 0 {
-		v.lines = v.queueLines(plan.Keys, plan.Parked, false)
+	if len(plan.Lasts) > 0 {
+		v.queueLast(plan.Lasts)
 	}
 	if plan.Numbers > 0 {
 		v.queueNumbers(plan.Numbers)
 	}
-	if plan.Tasks {
-		v.queueTasks()
+	if plan.Counts {
+		v.queueCounts()
 	}
+}
+
+// queueKnown has tasks read ahead that are asked for one by one.
+func (v *view) queueKnown(r *rows.Range) {
+	v.got, v.gotPayloads = map[uint64]*rows.Row{}, r.Payload
+	for _, p := range r.Prefixes {
+		v.got[uint64(p[0].(int64))] = nil
+	}
+	selected := columns
+	if r.Payload {
+		selected += ", payload"
+	}
+	sql, args := statement(v.queue, r, selected)
+	v.tx.queue(sql, args...).Query(v.scanner(r.Payload, func(r *rows.Row) { v.got[r.ID] = r }))
 }
 
 func (v *view) readHead(r pgx.Row, clock *int64) error {

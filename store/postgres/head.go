@@ -88,7 +88,7 @@ INSERT INTO fairq.counts (queue, ready, delayed, taken, buried, held)
 SELECT $1, sum(ready), sum(delayed), sum(taken), sum(buried), sum(held) FROM gone HAVING count(*) > 0`
 )
 
-func (v *view) queueTasks() {
+func (v *view) queueCounts() {
 	v.tx.queue(sqlTasks, v.queue).QueryRow(func(r pgx.Row) error {
 		var n byState
 		err := r.Scan(&v.pieces, &n[task.Ready], &n[task.Delayed], &n[task.Taken], &n[task.Buried], &n[task.Held])
@@ -100,10 +100,10 @@ func (v *view) queueTasks() {
 	})
 }
 
-// Tasks implements rows.View.
-func (v *view) Tasks() (n [task.Held + 1]int, err error) {
+// Counts implements rows.View.
+func (v *view) Counts() (n [task.Held + 1]int, err error) {
 	if v.counted == nil {
-		v.queueTasks()
+		v.queueCounts()
 		if err := v.tx.send("count"); err != nil {
 			return n, err
 		}
@@ -145,9 +145,10 @@ func (v *view) Drop() error {
 	return nil
 }
 
-// SetSettings implements rows.View.
-func (v *view) SetSettings(settings []byte) error {
-	v.head.Settings, v.wasHead.Settings = settings, settings
-	v.do("UPDATE fairq.queues SET settings = $2 WHERE id = $1", settings)
+// Hide implements rows.View.
+func (v *view) Hide(key string) error {
+	v.do("UPDATE fairq.tasks SET takeable = false WHERE queue = $1 AND key = $2 AND takeable", []byte(key))
+	v.written("tasks")
+	v.got, v.ready, v.readyOK = nil, nil, false
 	return nil
 }

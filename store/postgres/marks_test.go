@@ -21,7 +21,7 @@ func settleAll(t *testing.T, db *driver, queue uint64, batches int) time.Duratio
 	t.Helper()
 	start := time.Now()
 	for range batches {
-		err := in(db, queue, rows.Plan{Numbers: batch, Take: batch, Filter: everything, Tasks: true}, func(v rows.View) error {
+		err := in(db, queue, rows.Plan{Numbers: batch, Ranges: []rows.Range{rows.ReadyRange(everything, batch)}, Counts: true}, func(v rows.Calls) error {
 			list, err := v.Ready(everything, batch)
 			require.NoError(t, err)
 			require.Len(t, list, batch)
@@ -30,7 +30,7 @@ func settleAll(t *testing.T, db *driver, queue uint64, batches int) time.Duratio
 				require.NoError(t, takeRow(v, r))
 				require.NoError(t, v.Delete(r))
 			}
-			_, err = v.Tasks()
+			_, err = v.Counts()
 			require.NoError(t, err)
 			return v.Save()
 		})
@@ -107,12 +107,12 @@ func TestTasksBeforeTheMark(t *testing.T) {
 	require.Empty(t, take(t, db.driver, q, 1))
 	f := rows.Filter{MaxPriority: task.MaxPriority, Kinds: []string{"b", "a", "b", ""}}
 	add := func(db *driver, r rows.Row) {
-		require.NoError(t, in(db, q, rows.Plan{}, func(v rows.View) (err error) {
+		require.NoError(t, in(db, q, rows.Plan{}, func(v rows.Calls) (err error) {
 			r.State, r.Takeable = task.Ready, true
 			if r.ID, err = v.Number(); err != nil {
 				return err
 			}
-			return v.Insert(&r)
+			return v.Put(&r)
 		}))
 	}
 	for _, kind := range []string{"a", "b"} {
@@ -121,7 +121,7 @@ func TestTasksBeforeTheMark(t *testing.T) {
 		}
 	}
 	takeOne := func() (found rows.Row) {
-		require.NoError(t, in(db.driver, q, rows.Plan{Numbers: 1, Take: 1, Filter: f}, func(v rows.View) error {
+		require.NoError(t, in(db.driver, q, rows.Plan{Numbers: 1, Ranges: []rows.Range{rows.ReadyRange(f, 1)}}, func(v rows.Calls) error {
 			list, err := v.Ready(f, 1)
 			if err != nil || len(list) == 0 {
 				return err
@@ -176,8 +176,8 @@ func TestTakersDoNotWait(t *testing.T) {
 		for round, n := range seen {
 			require.Equal(t, 1, n, round)
 		}
-		require.NoError(t, in(db.driver, q, rows.Plan{}, func(v rows.View) error {
-			n, err := v.Tasks()
+		require.NoError(t, in(db.driver, q, rows.Plan{}, func(v rows.Calls) error {
+			n, err := v.Counts()
 			require.Equal(t, byState{1000, 0, 0, 1000, 0, 0}, n)
 			return err
 		}))

@@ -68,8 +68,9 @@ func TestPlans(t *testing.T) {
 	fillQueue(t, db.driver, q, 20_000)
 	errBack := errors.New("so that it can all be done again")
 	require.ErrorIs(t, in(db.driver, q, rows.Plan{
-		Numbers: 5, Take: 5, Filter: everything, Get: []uint64{1, 2, 3}, Last: []rows.Line{{Key: "key1", Priority: 1}}, Tasks: true,
-	}, func(v rows.View) error {
+		Numbers: 5, Ranges: []rows.Range{rows.RowRange(false, rows.ForUpdate, 1, 2, 3), rows.ReadyRange(everything, 5)},
+		Lasts: []rows.Line{{Key: "key1", Priority: 1}}, Counts: true,
+	}, func(v rows.Calls) error {
 		callAll(t, v)
 		return errBack
 	}), errBack)
@@ -132,7 +133,7 @@ func plans(t *testing.T, db *driver, statements map[string][]any) map[string][]s
 }
 
 // callAll calls every method of a View.
-func callAll(t *testing.T, v rows.View) {
+func callAll(t *testing.T, v rows.Calls) {
 	t.Helper()
 	ids := []uint64{1, 2, 3}
 	list, err := v.Ready(rows.Filter{MaxPriority: task.MaxPriority, Kinds: []string{"kind1", "kind2", ""}}, 3)
@@ -150,7 +151,7 @@ func callAll(t *testing.T, v rows.View) {
 		v.Save,
 		func() error { return v.SetKey(&rows.Key{Key: "k", Tasks: byState{0: 1}}) },
 		func() error { return v.SetKey(&rows.Key{Key: "l"}) },
-		func() error { return v.SetServed(line, 3) },
+		func() error { return v.Served().Put(&rows.Served{Line: line, Round: 3}) },
 		func() error { return v.SweepServed(0, 2, 10) },
 		func() error { _, err := v.Alive(ids); return err },
 		func() error { _, err := v.Beat(ids, 5); return err },
@@ -160,25 +161,24 @@ func callAll(t *testing.T, v rows.View) {
 		func() error { return v.SetOutcome(&rows.Outcome{UniqueKey: "a", Until: 100}) },
 		func() error { return v.SetOutcome(&rows.Outcome{UniqueKey: "b"}) },
 		func() error { return v.SweepOutcomes(5, 10) },
-		func() error { return v.AddDone(&rows.Done{ID: 5, Until: 100}) },
+		func() error { return v.History().Put(&rows.Done{ID: 5, Until: 100}) },
 		func() error { return v.SweepDone(5, 10) },
 		func() error { return v.Hide("key5") },
-		func() error { return v.SetSettings([]byte("s")) },
 		func() error { _, err := v.AddConsumer("c", 1, 5); return err },
 		func() error { _, err := v.Get(50, true); return err },
 		func() error { _, err := v.Get(51, false); return err },
 		func() error { _, err := v.ByUniqueKey("address60", false); return err },
 		func() error { _, err := v.Peek(ids, true); return err },
 		func() error { _, err := v.Peek(ids, false); return err },
-		func() error { _, err := v.Locked(everything); return err },
+		func() error { _, err := v.AnyReady(everything); return err },
 		func() error {
-			_, err := v.Locked(rows.Filter{MaxPriority: 5, Kinds: []string{"kind1", ""}})
+			_, err := v.AnyReady(rows.Filter{MaxPriority: 5, Kinds: []string{"kind1", ""}})
 			return err
 		},
 		func() error { _, _, err := v.Ended("100:110:100,105"); return err },
 		func() error { _, _, err := v.Last(rows.Line{Key: "none"}, 0); return err },
 		func() error { _, err := v.Due(1000, 10, false); return err },
-		func() error { _, err := v.NextWake(); return err },
+		func() error { _, err := v.Times(); return err },
 		func() error { _, err := v.HeldBy(10, 5, false); return err },
 		func() error { _, err := v.Leases(10); return err },
 		func() error { _, err := v.Buried(10); return err },
@@ -191,18 +191,15 @@ func callAll(t *testing.T, v rows.View) {
 		func() error { _, err := v.Oldest("key1"); return err },
 		func() error { _, err := v.Heaviest(); return err },
 		func() error { _, err := v.KeyStats(3); return err },
-		func() error { _, err := v.Keys(); return err },
-		func() error { _, err := v.Served(line); return err },
+		func() error { _, err := v.CountKeys(); return err },
+		func() error { _, err := v.ServedIn(line); return err },
 		func() error { _, err := v.Consumer("c"); return err },
 		func() error { _, err := v.ConsumerNames(ids); return err },
 		func() error { _, err := v.DueConsumers(100, 5); return err },
-		func() error { _, err := v.NextDeadline(); return err },
-		func() error { _, err := v.Consumers("c", 1); return err },
+		func() error { _, err := v.ConsumersNamed("c", 1); return err },
 		func() error { _, err := v.Group("g"); return err },
 		func() error { _, err := v.Outcome("a"); return err },
-		func() error { _, err := v.NextOutcome(); return err },
 		func() error { _, err := v.Done(0, 5); return err },
-		func() error { _, err := v.NextDone(); return err },
 	}
 	for i, call := range calls {
 		require.NoError(t, call(), i)

@@ -55,8 +55,20 @@ func (v *view) queueReady(s *search) {
 	v.tx.queue(sql, args...).Query(v.scanner(true, func(r *rows.Row) { v.ready = append(v.ready, r) }))
 }
 
-// Ready implements rows.View.
-func (v *view) Ready(f rows.Filter, n int) ([]*rows.Row, error) {
+// filterOf returns what a range of ready tasks was made of.
+func filterOf(r *rows.Range) rows.Filter {
+	f := rows.Filter{MaxPriority: int(r.To[0].(int64)) - 1}
+	if r.Index == rows.TaskKind {
+		f.Kinds = make([]string, len(r.Prefixes))
+		for i, p := range r.Prefixes {
+			f.Kinds[i] = p[0].(string)
+		}
+	}
+	return f
+}
+
+// readyTasks returns the first n tasks that pass a filter and that nobody else has locked.
+func (v *view) readyTasks(f rows.Filter, n int) ([]*rows.Row, error) {
 	same := v.readyOK && f.MaxPriority == v.readyFilter.MaxPriority && (f.Kinds == nil) == (v.readyFilter.Kinds == nil) &&
 		slices.Equal(f.Kinds, v.readyFilter.Kinds)
 	if !same || len(v.ready) < n && !v.readyAll {
@@ -79,15 +91,6 @@ func (v *view) search(s *search) error {
 	err := v.tx.send("ready")
 	v.readyAll = s.complete(v.ready)
 	return err
-}
-
-// Locked implements rows.View.
-func (v *view) Locked(f rows.Filter) (bool, error) {
-	s := whole(f, 1)
-	s.spare = 0
-	sql, args := s.statement(v.queue)
-	n, err := v.value("locked", "SELECT count(*) FROM ("+unlocked(sql)+") t", args[1:]...)
-	return n > 0, err
 }
 
 // complete tells whether there are no more tasks than were found.

@@ -34,14 +34,24 @@ func makeQueue(tb testing.TB, db *driver) uint64 {
 	return q.ID
 }
 
+func enter(tx rows.Tx, queue uint64, plan *rows.Plan) (v rows.Calls, err error) {
+	v.View, err = tx.Enter(queue, plan)
+	return v, err
+}
+
+func again(db rows.DB, err error) bool {
+	_, again := db.Again(err)
+	return again
+}
+
 // in runs f in a transaction.
-func in(db *driver, queue uint64, plan rows.Plan, f func(v rows.View) error) error {
+func in(db *driver, queue uint64, plan rows.Plan, f func(v rows.Calls) error) error {
 	tx, err := db.Begin(context.Background())
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
-	v, err := tx.Enter(queue, &plan)
+	v, err := enter(tx, queue, &plan)
 	if err == nil {
 		err = f(v)
 	}
@@ -54,10 +64,10 @@ func in(db *driver, queue uint64, plan rows.Plan, f func(v rows.View) error) err
 // put puts tasks, in rounds from first on.
 func put(tb testing.TB, db *driver, queue, first uint64, n int) {
 	tb.Helper()
-	require.NoError(tb, in(db, queue, rows.Plan{Numbers: n}, func(v rows.View) error { return insertSome(v, first, n) }))
+	require.NoError(tb, in(db, queue, rows.Plan{Numbers: n}, func(v rows.Calls) error { return insertSome(v, first, n) }))
 }
 
-func insertSome(v rows.View, first uint64, n int) error {
+func insertSome(v rows.Calls, first uint64, n int) error {
 	for i := range n {
 		id, err := v.Number()
 		if err != nil {
@@ -67,7 +77,7 @@ func insertSome(v rows.View, first uint64, n int) error {
 			ID: id, Key: fmt.Sprint("key", i%10), State: task.Ready, Takeable: true, Round: first + uint64(i), Seq: id, Place: id,
 			Weight: 1, Payload: []byte("payload"),
 		}
-		if err := v.Insert(r); err != nil {
+		if err := v.Put(r); err != nil {
 			return err
 		}
 	}
@@ -77,7 +87,7 @@ func insertSome(v rows.View, first uint64, n int) error {
 // take takes tasks, and returns their rounds.
 func take(tb testing.TB, db *driver, queue uint64, n int) (rounds []uint64) {
 	tb.Helper()
-	require.NoError(tb, in(db, queue, rows.Plan{Numbers: n, Take: n, Filter: everything}, func(v rows.View) error {
+	require.NoError(tb, in(db, queue, rows.Plan{Numbers: n, Ranges: []rows.Range{rows.ReadyRange(everything, n)}}, func(v rows.Calls) error {
 		list, err := v.Ready(everything, n)
 		if err != nil {
 			return err
@@ -93,12 +103,12 @@ func take(tb testing.TB, db *driver, queue uint64, n int) (rounds []uint64) {
 	return rounds
 }
 
-func takeRow(v rows.View, r *rows.Row) (err error) {
+func takeRow(v rows.Calls, r *rows.Row) (err error) {
 	r.State, r.Takeable, r.Consumer, r.Attempts, r.Until, r.Wake = task.Taken, false, 1, r.Attempts+1, v.Now()+1e9, v.Now()+1e9
 	if r.Since, err = v.Number(); err != nil {
 		return err
 	}
-	return v.Take(r)
+	return v.Put(r)
 }
 
 // trips counts how often something is sent to the database.
@@ -130,9 +140,9 @@ func TestTransactionsTakeTwoRoundTrips(t *testing.T) {
 	require.EqualValues(t, 2, c.n.Load(), "to take")
 
 	// All that a process does at once: some are settled, some taken, and some put, in a queue that counts.
-	list := func(v rows.View) (list []*rows.Row, err error) { return v.HeldBy(1, 5, false) }
+	list := func(v rows.Calls) (list []*rows.Row, err error) { return v.HeldBy(1, 5, false) }
 	var held []uint64
-	require.NoError(t, in(db.driver, q, rows.Plan{}, func(v rows.View) error {
+	require.NoError(t, in(db.driver, q, rows.Plan{}, func(v rows.Calls) error {
 		rows, err := list(v)
 		for _, r := range rows {
 			held = append(held, r.ID)
@@ -141,8 +151,10 @@ func TestTransactionsTakeTwoRoundTrips(t *testing.T) {
 	}))
 	c.n.Store(0)
 	lines := []rows.Line{{Key: "key0"}, {Key: "key1"}}
-	plan := rows.Plan{Get: held, Tasks: true, Take: 3, Filter: everything, Numbers: 5, Last: lines}
-	require.NoError(t, in(db.driver, q, plan, func(v rows.View) error {
+	plan := rows.Plan{
+		Counts: true, Ranges: []rows.Range{rows.RowRange(false, rows.ForUpdate, held...), rows.ReadyRange(everything, 3)}, Numbers: 5, Lasts: lines,
+	}
+	require.NoError(t, in(db.driver, q, plan, func(v rows.Calls) error {
 		for _, id := range held {
 			r, err := v.Get(id, false)
 			require.NoError(t, err)
@@ -159,7 +171,7 @@ func TestTransactionsTakeTwoRoundTrips(t *testing.T) {
 			_, _, err := v.Last(l, 0)
 			require.NoError(t, err)
 		}
-		n, err := v.Tasks()
+		n, err := v.Counts()
 		require.NoError(t, err)
 		require.Equal(t, byState{15, 7, 0, 8, 0, 0}, n)
 		require.NoError(t, insertSome(v, 100, 2))
@@ -180,16 +192,16 @@ func TestErrorsNameTheOperation(t *testing.T) {
 	// A crash before the commit.
 	tx, err := db.Begin(t.Context())
 	require.NoError(t, err)
-	v, err := tx.Enter(q, &rows.Plan{Numbers: 1})
+	v, err := enter(tx, q, &rows.Plan{Numbers: 1})
 	require.NoError(t, err)
 	require.NoError(t, insertSome(v, 9, 1))
 	server.Kill()
 	err = tx.Commit()
 	require.ErrorContains(t, err, "postgres: "+db.name+": commit: ")
-	require.False(t, db.Again(err))
+	require.False(t, again(db, err))
 	tx.Rollback()
 	require.ErrorContains(t, db.Migrate(t.Context()), "postgres: "+db.name+": migrate: ")
-	err = in(db.driver, q, rows.Plan{}, func(rows.View) error { return nil })
+	err = in(db.driver, q, rows.Plan{}, func(rows.Calls) error { return nil })
 	require.ErrorContains(t, err, "postgres: "+db.name+": enter: ")
 
 	// Nobody notices a restart in between.
@@ -203,17 +215,17 @@ func TestAgain(t *testing.T) {
 	t.Parallel()
 	db := openTest(t)
 	q := makeQueue(t, db.driver)
-	add := func(v rows.View) error { return v.Insert(&rows.Row{ID: 1 << 40, UniqueKey: "a", State: task.Ready}) }
+	add := func(v rows.Calls) error { return v.Put(&rows.Row{ID: 1 << 40, UniqueKey: "a", State: task.Ready}) }
 	require.NoError(t, in(db.driver, q, rows.Plan{}, add))
 	err := in(db.driver, q, rows.Plan{}, add)
 	require.Error(t, err)
-	require.True(t, db.Again(err))
-	require.False(t, db.Again(context.Canceled))
+	require.True(t, again(db, err))
+	require.False(t, again(db, context.Canceled))
 
 	// A deadlock.
 	put(t, db.driver, q, 1, 2)
 	var ids []uint64
-	require.NoError(t, in(db.driver, q, rows.Plan{}, func(v rows.View) error {
+	require.NoError(t, in(db.driver, q, rows.Plan{}, func(v rows.Calls) error {
 		list, err := v.Ready(everything, 2)
 		for _, r := range list {
 			ids = append(ids, r.ID)
@@ -225,7 +237,7 @@ func TestAgain(t *testing.T) {
 	both := make(chan bool)
 	for i := range 2 {
 		go func() {
-			errs <- in(db.driver, q, rows.Plan{}, func(v rows.View) error {
+			errs <- in(db.driver, q, rows.Plan{}, func(v rows.Calls) error {
 				_, err := v.Get(ids[i], false)
 				first <- true
 				<-both
@@ -244,7 +256,7 @@ func TestAgain(t *testing.T) {
 		a, b = b, a
 	}
 	require.NoError(t, b)
-	require.True(t, db.Again(a), a)
+	require.True(t, again(db, a), a)
 }
 
 func TestWithTx(t *testing.T) {
@@ -258,22 +270,22 @@ func TestWithTx(t *testing.T) {
 	for _, commit := range []bool{false, true} {
 		user, err := db.pool.Begin(ctx)
 		require.NoError(t, err)
-		joined := func() rows.View {
+		joined := func() rows.Calls {
 			tx, err := db.Joined(WithTx(ctx, user))
 			require.NoError(t, err)
-			v, err := tx.Enter(q, &rows.Plan{Numbers: 1})
+			v, err := enter(tx, q, &rows.Plan{Numbers: 1})
 			require.NoError(t, err)
 			require.NoError(t, insertSome(v, 1, 1))
 			return v
 		}
-		require.NoError(t, joined().(*view).tx.Commit())
+		require.NoError(t, joined().View.(*view).tx.Commit())
 
 		// What fails is undone, and the rest stays.
-		tx := joined().(*view).tx
-		_, err = tx.views[0].Keys() // sends it
+		tx := joined().View.(*view).tx
+		_, err = tx.views[0].CountKeys() // sends it
 		require.NoError(t, err)
 		tx.Rollback()
-		tx = joined().(*view).tx
+		tx = joined().View.(*view).tx
 		require.Error(t, tx.query("nonsense", "SELECT nonsense", nil, func(r pgx.Rows) error { r.Close(); return r.Err() }))
 		tx.Rollback()
 		require.Empty(t, take(t, db.driver, q, 10), "before it is committed")

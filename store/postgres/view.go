@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -31,9 +32,7 @@ type view struct {
 	lasts       map[rows.Line]last
 	wasIn       map[uint64]uint64 // the rounds of rows as they were read, by id, if there are lasts
 
-	nexts *[len(sqlNext)]number // nil if they were not read, or may have changed
-	lines *lines                // likewise
-	alive map[uint64]bool       // consumers that were asked for
+	fetched []fetched
 
 	counted *byState // as it is in the database; nil if it was not read
 	pieces  int      // in how many rows
@@ -65,7 +64,7 @@ const (
 // change notes that a row is to be written. What is read ahead is not right any more for it.
 func (v *view) change(r *rows.Row, h how) {
 	delete(v.got, r.ID)
-	v.nexts, v.lines = nil, nil
+	v.written("tasks")
 	c := change{*r, h}
 	i, ok := v.changed[r.ID]
 	if !ok {
@@ -113,7 +112,6 @@ func (v *view) recount(r *rows.Row, state task.State) {
 	} else {
 		v.delta[state]++
 	}
-	r.Was = state
 }
 
 // turned notes that a row is in another round now, or in none. What is known of the last round of its line follows, as long
@@ -138,81 +136,110 @@ func (v *view) turned(r *rows.Row, round uint64) {
 	}
 }
 
-// Insert implements rows.View.
-func (v *view) Insert(r *rows.Row) error {
-	r.Was = 0
+// taskTable is the table of tasks.
+type taskTable struct{ *view }
+
+// Put implements rows.Table.
+func (v taskTable) Put(r *rows.Row) error {
 	v.recount(r, r.State)
-	v.change(r, insert)
-	v.inserts++
+	switch {
+	case r.Was == 0:
+		v.change(r, insert)
+		v.inserts++
+	case r.Was == task.Ready && r.State == task.Taken:
+		v.change(r, taken)
+		return nil
+	default:
+		v.change(r, update)
+	}
 	v.moved(r)
 	v.turned(r, r.Round)
 	return nil
 }
 
-// Update implements rows.View.
-func (v *view) Update(r *rows.Row) error {
-	v.recount(r, r.State)
-	v.change(r, update)
-	v.moved(r)
-	v.turned(r, r.Round)
-	return nil
-}
-
-// Take implements rows.View.
-func (v *view) Take(r *rows.Row) error {
-	v.recount(r, r.State)
-	v.change(r, taken)
-	return nil
-}
-
-// Delete implements rows.View.
-func (v *view) Delete(r *rows.Row) error {
+// Delete implements rows.Table.
+func (v taskTable) Delete(r *rows.Row) error {
 	v.recount(r, 0)
 	v.change(r, remove)
 	v.turned(r, 0)
 	return nil
 }
 
-// Get implements rows.View.
-func (v *view) Get(id uint64, payload bool) (*rows.Row, error) {
-	if i, ok := v.changed[id]; ok {
-		switch c := v.changes[i]; {
-		case c.how == remove || c.how == nothing:
-			return nil, nil //nolint:nilnil // that is the interface's way to say none
-		case c.how == insert || !payload:
-			if !payload {
-				c.Payload = nil
-			}
-			return &c.Row, nil
-		}
-	} else if r, ok := v.got[id]; ok && (v.gotPayloads || !payload) {
-		if r == nil {
-			return nil, nil //nolint:nilnil // likewise
-		}
-		c := *r
-		if !payload {
-			c.Payload = nil
-		}
-		return &c, nil
+// Sweep implements rows.Table. It is not asked of tasks.
+func (v taskTable) Sweep(rows.Range) error {
+	return v.tx.db.told("sweep", errors.ErrUnsupported)
+}
+
+// Scan implements rows.Table.
+func (v taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
+	if found := v.take(&r); found != nil {
+		return *found.(*[]*rows.Row), nil
 	}
-	return v.one("get", payload, "WHERE queue = $1 AND id = $2 FOR UPDATE", int64(id))
+	switch {
+	case r.Index == rows.TaskID && r.Lock == rows.ForUpdate && len(r.Prefixes) == 1:
+		if found, ok := v.known(uint64(r.Prefixes[0][0].(int64)), r.Payload); ok {
+			return found, nil
+		}
+	case (r.Index == rows.TaskReady || r.Index == rows.TaskKind) && r.Lock == rows.SkipLocked:
+		return v.readyTasks(filterOf(&r), r.Limit)
+	}
+	v.tx.flush()
+	found := v.queueTasks(&r)
+	err := v.tx.send("read tasks")
+	return *found, err
+}
+
+// queueTasks has the tasks of a range read with what is sent next.
+func (v *view) queueTasks(r *rows.Range) *[]*rows.Row {
+	found, payload, selected := new([]*rows.Row), r.Payload, columns
+	if payload {
+		selected += ", payload"
+	}
+	var sql string
+	var args []any
+	switch {
+	case r.Index == rows.TaskReady || r.Index == rows.TaskKind:
+		s := whole(filterOf(r), r.Limit)
+		s.spare, payload = 0, true
+		sql, args = s.statement(v.queue)
+		sql = unlocked(sql)
+	case r.Each > 0:
+		sql, args = eachStatement(v.queue, r, selected)
+	default:
+		sql, args = statement(v.queue, r, selected)
+	}
+	v.tx.queue(sql, args...).Query(v.scanner(payload, func(r *rows.Row) { *found = append(*found, r) }))
+	return found
+}
+
+// known returns the row of an id, or none, if that was read ahead or written.
+func (v *view) known(id uint64, payload bool) ([]*rows.Row, bool) {
+	i, ok := v.changed[id]
+	if !ok {
+		r, ok := v.got[id]
+		if r == nil || !v.gotPayloads && payload {
+			return nil, ok && r == nil
+		}
+		return copyOf(*r, payload), true
+	}
+	switch c := &v.changes[i]; {
+	case c.how == remove || c.how == nothing:
+		return nil, true
+	case c.how == insert || !payload:
+		return copyOf(c.Row, payload), true
+	}
+	return nil, false
+}
+
+func copyOf(r rows.Row, payload bool) []*rows.Row {
+	if !payload {
+		r.Payload = nil
+	}
+	return []*rows.Row{&r}
 }
 
 const columns = `id, key, kind, address, grp, role, priority, weight, ttr, max_attempts, created, deadline,
 	state, takeable, gap, returned, round, seq, place, since, counted, consumer, attempts, ready_at, until, expires, wake, err_code, err_message`
-
-var (
-	selectBare  = "SELECT " + columns + " FROM fairq.tasks "
-	selectWhole = "SELECT " + columns + ", payload FROM fairq.tasks "
-)
-
-// selectRows returns the beginning of a statement whose rows scanner reads.
-func selectRows(payload bool) string {
-	if payload {
-		return selectWhole
-	}
-	return selectBare
-}
 
 // number is 0 where the database has NULL.
 type number int64
@@ -266,7 +293,7 @@ func (s *scan) columns() []any {
 func (s *scan) row() *rows.Row {
 	r := s.Row
 	r.Key, r.Kind, r.UniqueKey, r.Group, r.Payload = string(s.key), string(s.kind), string(s.address), string(s.group), s.payload
-	r.Role, r.State, r.Was = task.Role(s.role), task.State(s.state), task.State(s.state)
+	r.Role, r.State = task.Role(s.role), task.State(s.state)
 	r.Weight, r.Attempts, r.MaxAttempts = int(s.weight), int(s.atm), int(s.maxAttempts)
 	r.TTR, r.Deadline, r.Consumer = time.Duration(s.ttr), int64(s.deadline), uint64(s.consumer)
 	r.ReadyAt, r.Until, r.Expires, r.Wake = int64(s.readyAt), int64(s.until), int64(s.expires), int64(s.wake)
@@ -280,23 +307,6 @@ func errorOf(message []byte, code number) *task.Error {
 		return nil
 	}
 	return &task.Error{Code: int(code), Message: string(message)}
-}
-
-// list returns the rows that a query finds. It begins after FROM, and the first argument is the queue.
-func (v *view) list(what string, payload bool, where string, args ...any) (list []*rows.Row, err error) {
-	err = v.tx.query(what, selectRows(payload)+where, append([]any{v.queue}, args...), v.scanner(payload, func(r *rows.Row) {
-		list = append(list, r)
-	}))
-	return list, err
-}
-
-// one is list for one row at most.
-func (v *view) one(what string, payload bool, where string, args ...any) (*rows.Row, error) {
-	list, err := v.list(what, payload, where, args...)
-	if len(list) == 0 {
-		return nil, err
-	}
-	return list[0], err
 }
 
 // value reads one value, which is 0 if there is none or it is NULL.

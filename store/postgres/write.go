@@ -50,7 +50,6 @@ func (t *table) set(key string, ints []int64, bytes ...[]byte) {
 
 // table returns what collects rows for a statement.
 func (v *view) table(sql string) *table {
-	v.nexts, v.lines = nil, nil
 	for _, t := range v.tables {
 		if t.sql == sql {
 			return t
@@ -63,7 +62,6 @@ func (v *view) table(sql string) *table {
 
 // do adds a statement to what is sent next, after all that is to be written.
 func (v *view) do(sql string, args ...any) {
-	v.nexts, v.lines = nil, nil
 	v.tx.flush()
 	v.tx.queue(sql, append([]any{v.queue}, args...)...)
 }

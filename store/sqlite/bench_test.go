@@ -41,7 +41,7 @@ func openBench(b *testing.B, file string, backlog int) *db {
 	}
 	makeQueue(b, d)
 	for i := 0; i < backlog; i += 10_000 {
-		in(b, d, func(v rows.View) { insert(b, v, 10_000) })
+		in(b, d, func(v rows.Calls) { insert(b, v, 10_000) })
 	}
 	_, err = d.conn.pragma("wal_checkpoint(truncate)")
 	require.NoError(b, err)
@@ -54,13 +54,13 @@ func openBench(b *testing.B, file string, backlog int) *db {
 var payload = make([]byte, 100)
 
 // insert puts n tasks of some keys at the end of the queue.
-func insert(b testing.TB, v rows.View, n int) {
+func insert(b testing.TB, v rows.Calls, n int) {
 	for range n {
 		id, err := v.Number()
 		if err != nil {
 			b.Fatal(err)
 		}
-		err = v.Insert(&rows.Row{
+		err = v.Put(&rows.Row{
 			ID: id, Key: fmt.Sprintf("customer-%d", id%keys), Priority: 100, Weight: 1, Payload: payload, TTR: 60e9, MaxAttempts: 10,
 			Created: v.Now(), State: task.Ready, Takeable: true, Round: 1 + id/keys, Seq: id, Place: id,
 		})
@@ -70,7 +70,7 @@ func insert(b testing.TB, v rows.View, n int) {
 	}
 }
 
-func take(b testing.TB, v rows.View, n int) []*rows.Row {
+func take(b testing.TB, v rows.Calls, n int) []*rows.Row {
 	all, err := v.Ready(rows.Filter{MaxPriority: task.MaxPriority}, n)
 	if err != nil || len(all) != n {
 		b.Fatal(len(all), err)
@@ -78,7 +78,7 @@ func take(b testing.TB, v rows.View, n int) []*rows.Row {
 	for _, r := range all {
 		r.State, r.Takeable, r.Consumer, r.Attempts, r.Until, r.Wake = task.Taken, false, 1, 1, v.Now()+60e9, v.Now()+60e9
 		if r.Since, err = v.Number(); err == nil {
-			err = v.Take(r)
+			err = v.Put(r)
 		}
 		if err != nil {
 			b.Fatal(err)
@@ -117,7 +117,7 @@ func prepareNothing(*testing.B, *db, int) []*rows.Row { return nil }
 
 func prepareReady(b *testing.B, d *db, n int) []*rows.Row {
 	for ; n > 0; n -= 10_000 {
-		in(b, d, func(v rows.View) { insert(b, v, min(n, 10_000)) })
+		in(b, d, func(v rows.Calls) { insert(b, v, min(n, 10_000)) })
 	}
 	return nil
 }
@@ -125,7 +125,7 @@ func prepareReady(b *testing.B, d *db, n int) []*rows.Row {
 func prepareTaken(b *testing.B, d *db, n int) (all []*rows.Row) {
 	prepareReady(b, d, n)
 	for ; n > 0; n -= 10_000 {
-		in(b, d, func(v rows.View) { all = append(all, take(b, v, min(n, 10_000))...) })
+		in(b, d, func(v rows.Calls) { all = append(all, take(b, v, min(n, 10_000))...) })
 	}
 	return all
 }
@@ -135,7 +135,7 @@ func prepareTaken(b *testing.B, d *db, n int) (all []*rows.Row) {
 func BenchmarkInsert(b *testing.B) {
 	benchmark(b, prepareNothing, func(d *db, n int, _ []*rows.Row) {
 		for ; n > 0; n -= batch {
-			in(b, d, func(v rows.View) { insert(b, v, min(n, batch)) })
+			in(b, d, func(v rows.Calls) { insert(b, v, min(n, batch)) })
 		}
 	})
 }
@@ -144,7 +144,7 @@ func BenchmarkInsert(b *testing.B) {
 func BenchmarkTake(b *testing.B) {
 	benchmark(b, prepareReady, func(d *db, n int, _ []*rows.Row) {
 		for ; n > 0; n -= batch {
-			in(b, d, func(v rows.View) { take(b, v, min(n, batch)) })
+			in(b, d, func(v rows.Calls) { take(b, v, min(n, batch)) })
 		}
 	})
 }
@@ -152,7 +152,7 @@ func BenchmarkTake(b *testing.B) {
 func BenchmarkDelete(b *testing.B) {
 	benchmark(b, prepareTaken, func(d *db, n int, all []*rows.Row) {
 		for i := 0; i < n; i += batch {
-			in(b, d, func(v rows.View) { remove(b, v, all[i:min(n, i+batch)]) })
+			in(b, d, func(v rows.Calls) { remove(b, v, all[i:min(n, i+batch)]) })
 		}
 	})
 }
@@ -161,14 +161,14 @@ func BenchmarkDelete(b *testing.B) {
 func BenchmarkCycle(b *testing.B) {
 	benchmark(b, prepareNothing, func(d *db, n int, all []*rows.Row) {
 		for ; n > 0; n -= batch {
-			in(b, d, func(v rows.View) { insert(b, v, min(n, batch)) })
-			in(b, d, func(v rows.View) { all = take(b, v, min(n, batch)) })
-			in(b, d, func(v rows.View) { remove(b, v, all) })
+			in(b, d, func(v rows.Calls) { insert(b, v, min(n, batch)) })
+			in(b, d, func(v rows.Calls) { all = take(b, v, min(n, batch)) })
+			in(b, d, func(v rows.Calls) { remove(b, v, all) })
 		}
 	})
 }
 
-func remove(b testing.TB, v rows.View, all []*rows.Row) {
+func remove(b testing.TB, v rows.Calls, all []*rows.Row) {
 	for _, r := range all {
 		if err := v.Delete(r); err != nil {
 			b.Fatal(err)

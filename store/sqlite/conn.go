@@ -18,7 +18,7 @@ import (
 type conn struct {
 	driver.Conn
 	prefix string
-	stmts  [numStatements]driver.Stmt
+	stmts  map[*statement]driver.Stmt
 }
 
 // address makes of a path what SQLite takes for that file whatever is in it.
@@ -57,7 +57,7 @@ func connect(ctx context.Context, path string, o *options) (_ *conn, err error) 
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{Conn: dc, prefix: o.prefix}
+	c := &conn{Conn: dc, prefix: o.prefix, stmts: map[*statement]driver.Stmt{}}
 	defer func() {
 		if err != nil {
 			c.close()
@@ -120,27 +120,28 @@ func (c *conn) pragma(p string) (driver.Value, error) {
 	return values[0], nil
 }
 
-// script runs statements that are not kept.
+// script runs *statements that are not kept.
 func (c *conn) script(sql string) error {
 	sql = strings.ReplaceAll(sql, "~", c.prefix)
 	_, err := c.Conn.(driver.ExecerContext).ExecContext(context.Background(), sql, nil)
 	return err
 }
 
-func (c *conn) prepared(s statement) (driver.Stmt, error) {
-	if c.stmts[s] == nil {
-		p, err := c.Prepare(s.text(c.prefix))
-		if err != nil {
+func (c *conn) prepared(s *statement) (driver.Stmt, error) {
+	p := c.stmts[s]
+	if p == nil {
+		var err error
+		if p, err = c.Prepare(s.text(c.prefix)); err != nil {
 			return nil, err
 		}
 		c.stmts[s] = p
 	}
-	return c.stmts[s], nil
+	return p, nil
 }
 
 // run implements backend. The context is none of the caller's: for one that can be cancelled the driver would start a
 // goroutine.
-func (c *conn) run(s statement, args []driver.NamedValue) (int64, error) {
+func (c *conn) run(s *statement, args []driver.NamedValue) (int64, error) {
 	p, err := c.prepared(s)
 	if err != nil {
 		return 0, err
@@ -152,7 +153,7 @@ func (c *conn) run(s statement, args []driver.NamedValue) (int64, error) {
 	return result.RowsAffected()
 }
 
-func (c *conn) rows(s statement, args []driver.NamedValue) (driver.Rows, error) {
+func (c *conn) rows(s *statement, args []driver.NamedValue) (driver.Rows, error) {
 	p, err := c.prepared(s)
 	if err != nil {
 		return nil, err
@@ -163,9 +164,7 @@ func (c *conn) rows(s statement, args []driver.NamedValue) (driver.Rows, error) 
 func (c *conn) close() error {
 	var errs []error
 	for _, p := range c.stmts {
-		if p != nil {
-			errs = append(errs, p.Close())
-		}
+		errs = append(errs, p.Close())
 	}
 	return errors.Join(append(errs, c.Close())...)
 }

@@ -249,9 +249,9 @@ func (d *db) rollback() {
 
 // Again implements rows.DB. Nobody else can write once a transaction of ours has begun, so what is left are rare things. That
 // the lock could not be had for the whole busy timeout is none of them.
-func (d *db) Again(err error) bool {
+func (d *db) Again(err error) (time.Duration, bool) {
 	c := code(err)
-	return c == resultSnapshot || c == resultSchema
+	return 0, c == resultSnapshot || c == resultSchema
 }
 
 // Changed implements rows.DB. It asks on the connection that writes, since there our own commits do not count. While that is
@@ -277,8 +277,8 @@ func (d *db) Changed(context.Context) (bool, error) {
 	return d.others.Swap(false), nil
 }
 
-// Exclusive implements rows.DB.
-func (d *db) Exclusive() bool { return true }
+// Traits implements rows.DB. A savepoint in the caller's transaction would cost two statements for each call.
+func (d *db) Traits() rows.Traits { return rows.Traits{Exclusive: true} }
 
 // close waits for the transaction that runs.
 func (d *db) close() error {

@@ -17,14 +17,25 @@ import (
 )
 
 // in calls f in a transaction, with a view of queue 1.
-func in(t testing.TB, d *db, f func(v rows.View)) {
+func in(t testing.TB, d *db, f func(v rows.Calls)) {
 	t.Helper()
 	x, err := d.Begin(context.Background())
 	require.NoError(t, err)
-	v, err := x.Enter(1, &rows.Plan{Exclusive: true})
+	v, err := enter(x, &rows.Plan{Exclusive: true})
 	require.NoError(t, err)
 	f(v)
 	require.NoError(t, x.Commit())
+}
+
+// enter enters queue 1.
+func enter(x rows.Tx, plan *rows.Plan) (v rows.Calls, err error) {
+	v.View, err = x.Enter(1, plan)
+	return v, err
+}
+
+func again(d rows.DB, err error) bool {
+	_, again := d.Again(err)
+	return again
 }
 
 // makeQueue makes queue 1.
@@ -39,19 +50,19 @@ func makeQueue(t testing.TB, d *db) {
 }
 
 // add inserts a row, and returns its id.
-func add(t testing.TB, v rows.View, r rows.Row) uint64 {
+func add(t testing.TB, v rows.Calls, r rows.Row) uint64 {
 	t.Helper()
 	id, err := v.Number()
 	require.NoError(t, err)
 	r.ID, r.State = id, task.Ready
-	require.NoError(t, v.Insert(&r))
+	require.NoError(t, v.Put(&r))
 	return id
 }
 
 func total(t testing.TB, d *db) (n int) {
 	t.Helper()
-	in(t, d, func(v rows.View) {
-		counts, err := v.Tasks()
+	in(t, d, func(v rows.Calls) {
+		counts, err := v.Counts()
 		require.NoError(t, err)
 		all, err := v.List(task.ListOptions{Limit: 1 << 20})
 		require.NoError(t, err)
@@ -93,7 +104,7 @@ func TestLocked(t *testing.T) {
 
 	_, err = d.Begin(context.Background())
 	require.ErrorContains(t, err, "sqlite: "+d.path+": begin: database is locked")
-	require.False(t, d.Again(err))
+	require.False(t, again(d, err))
 
 	d.options.busyTimeout = time.Hour
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
@@ -118,7 +129,7 @@ func TestOwnCommits(t *testing.T) {
 	d := openHandle(t, file(t), options{})
 	makeQueue(t, d.db)
 	for i := range 100 {
-		in(t, d.db, func(v rows.View) { add(t, v, rows.Row{}) })
+		in(t, d.db, func(v rows.Calls) { add(t, v, rows.Row{}) })
 		if i%10 == 0 {
 			_, err := d.conn.pragma("wal_checkpoint(truncate)")
 			require.NoError(t, err)
@@ -139,18 +150,18 @@ func TestOwnCommits(t *testing.T) {
 func TestFull(t *testing.T) {
 	d := openHandle(t, file(t), options{}).db
 	makeQueue(t, d)
-	in(t, d, func(v rows.View) { add(t, v, rows.Row{}) })
+	in(t, d, func(v rows.Calls) { add(t, v, rows.Row{}) })
 	_, err := d.conn.pragma("max_page_count = 60")
 	require.NoError(t, err)
 
 	x, err := d.Begin(context.Background())
 	require.NoError(t, err)
-	v, err := x.Enter(1, &rows.Plan{})
+	v, err := enter(x, &rows.Plan{})
 	require.NoError(t, err)
 	add(t, v, rows.Row{})
 	id, err := v.Number()
 	require.NoError(t, err)
-	err = v.Insert(&rows.Row{ID: id, State: task.Ready, Payload: make([]byte, 1<<20)})
+	err = v.Put(&rows.Row{ID: id, State: task.Ready, Payload: make([]byte, 1<<20)})
 	require.ErrorContains(t, err, "sqlite: "+d.path+": insert: database or disk is full")
 	_, err = v.Get(1, false)
 	require.ErrorContains(t, err, "is full") // nothing can be done any more
@@ -159,17 +170,17 @@ func TestFull(t *testing.T) {
 	_, err = d.conn.pragma("max_page_count = 1000000")
 	require.NoError(t, err)
 	require.Equal(t, 1, total(t, d))
-	in(t, d, func(v rows.View) { require.Greater(t, add(t, v, rows.Row{}), id) })
+	in(t, d, func(v rows.Calls) { require.Greater(t, add(t, v, rows.Row{}), id) })
 	require.Equal(t, 2, total(t, d))
 }
 
 // faulty is a connection on which some statements fail.
 type faulty struct {
 	*conn
-	err map[statement]error
+	err map[*statement]error
 }
 
-func (f *faulty) run(s statement, args []driver.NamedValue) (int64, error) {
+func (f *faulty) run(s *statement, args []driver.NamedValue) (int64, error) {
 	if err := f.err[s]; err != nil {
 		return 0, err
 	}
@@ -186,32 +197,32 @@ func TestFaults(t *testing.T) {
 	const ioError = 10
 	for _, c := range []struct {
 		name string
-		err  map[statement]error
+		err  map[*statement]error
 		lost bool // the connection
 	}{
-		{"statement", map[statement]error{insertPlain: coded(ioError)}, false},
-		{"commit", map[statement]error{commitStatement: coded(ioError)}, false},
-		{"rollback", map[statement]error{commitStatement: coded(ioError), rollbackStatement: coded(ioError)}, true},
-		{"rolled back already", map[statement]error{insertPlain: coded(ioError), rollbackStatement: coded(resultError)}, false},
+		{"statement", map[*statement]error{insertPlain: coded(ioError)}, false},
+		{"commit", map[*statement]error{commitStatement: coded(ioError)}, false},
+		{"rollback", map[*statement]error{commitStatement: coded(ioError), rollbackStatement: coded(ioError)}, true},
+		{"rolled back already", map[*statement]error{insertPlain: coded(ioError), rollbackStatement: coded(resultError)}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := openHandle(t, file(t), options{}).db
 			makeQueue(t, d)
-			in(t, d, func(v rows.View) { add(t, v, rows.Row{}) })
+			in(t, d, func(v rows.Calls) { add(t, v, rows.Row{}) })
 			sound := d.conn
 			d.session.backend = &faulty{d.conn, c.err}
 			x, err := d.Begin(context.Background())
 			require.NoError(t, err)
-			v, err := x.Enter(1, &rows.Plan{})
+			v, err := enter(x, &rows.Plan{})
 			require.NoError(t, err)
 			id, err := v.Number()
 			require.NoError(t, err)
-			if err = v.Insert(&rows.Row{ID: id, State: task.Ready}); err == nil {
+			if err = v.Put(&rows.Row{ID: id, State: task.Ready}); err == nil {
 				err = x.Commit()
 			}
 			require.Equal(t, ioError, code(err))
 			require.ErrorContains(t, err, "sqlite: ")
-			require.False(t, d.Again(err))
+			require.False(t, again(d, err))
 			x.Rollback()
 			if c.err[rollbackStatement] != nil && !c.lost {
 				require.NoError(t, sound.script("ROLLBACK"))
@@ -225,7 +236,7 @@ func TestFaults(t *testing.T) {
 				require.True(t, changed)
 			}
 			require.Equal(t, 1, total(t, d))
-			in(t, d, func(v rows.View) { require.Greater(t, add(t, v, rows.Row{}), id) })
+			in(t, d, func(v rows.Calls) { require.Greater(t, add(t, v, rows.Row{}), id) })
 			require.Equal(t, 2, total(t, d))
 		})
 	}
@@ -234,7 +245,7 @@ func TestFaults(t *testing.T) {
 func TestLostForGood(t *testing.T) {
 	d, err := openDB(context.Background(), file(t), options{})
 	require.NoError(t, err)
-	d.session.backend = &faulty{d.conn, map[statement]error{rollbackStatement: coded(10)}}
+	d.session.backend = &faulty{d.conn, map[*statement]error{rollbackStatement: coded(10)}}
 	x, err := d.Begin(context.Background())
 	require.NoError(t, err)
 	x.Rollback()
@@ -246,7 +257,7 @@ func TestLostForGood(t *testing.T) {
 	x, err = d.Begin(context.Background())
 	require.NoError(t, err)
 	x.Rollback()
-	d.session.backend = &faulty{d.conn, map[statement]error{rollbackStatement: coded(10)}}
+	d.session.backend = &faulty{d.conn, map[*statement]error{rollbackStatement: coded(10)}}
 	x, err = d.Begin(context.Background())
 	require.NoError(t, err)
 	x.Rollback()
@@ -255,9 +266,9 @@ func TestLostForGood(t *testing.T) {
 
 func TestAgain(t *testing.T) {
 	d := openHandle(t, file(t), options{})
-	require.True(t, d.Again(fmt.Errorf("sqlite: insert: %w", coded(resultSnapshot))))
-	require.False(t, d.Again(coded(resultBusy)))
-	require.False(t, d.Again(errors.New("no")))
+	require.True(t, again(d, fmt.Errorf("sqlite: insert: %w", coded(resultSnapshot))))
+	require.False(t, again(d, coded(resultBusy)))
+	require.False(t, again(d, errors.New("no")))
 }
 
 // TestNumbersEnd uses up the numbers of a queue, and the queues.
@@ -265,7 +276,7 @@ func TestNumbersEnd(t *testing.T) {
 	d := openHandle(t, file(t), options{})
 	makeQueue(t, d.db)
 	require.NoError(t, d.conn.script(fmt.Sprintf("UPDATE fairq_queues SET number = %d", maxID-1)))
-	in(t, d.db, func(v rows.View) {
+	in(t, d.db, func(v rows.Calls) {
 		id := add(t, v, rows.Row{Key: "last"})
 		require.Equal(t, maxID, id)
 		all, err := v.List(task.ListOptions{})
@@ -280,8 +291,9 @@ func TestNumbersEnd(t *testing.T) {
 	defer x.Rollback()
 	q, err := x.Queue("last", []byte("{}"))
 	require.NoError(t, err)
-	v, err := x.Enter(q.ID, &rows.Plan{})
+	w, err := x.Enter(q.ID, &rows.Plan{})
 	require.NoError(t, err)
+	v := rows.Calls{View: w}
 	id := add(t, v, rows.Row{})
 	r, err := v.Get(id, false)
 	require.NoError(t, err)
@@ -298,6 +310,6 @@ func TestForeignValues(t *testing.T) {
 	x, err := d.Begin(context.Background())
 	require.NoError(t, err)
 	defer x.Rollback()
-	_, err = x.Enter(1, &rows.Plan{})
+	_, err = enter(x, &rows.Plan{})
 	require.ErrorContains(t, err, ": enter: column 2 is a string, not a number")
 }

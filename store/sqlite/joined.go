@@ -128,10 +128,10 @@ func (d *db) Joined(ctx context.Context) (rows.Tx, error) {
 type joined struct {
 	tx     *sql.Tx
 	prefix string
-	stmts  map[statement]*sql.Stmt // database/sql closes them with the transaction
+	stmts  map[*statement]*sql.Stmt // database/sql closes them with the transaction
 }
 
-func (j *joined) prepared(s statement) (*sql.Stmt, error) {
+func (j *joined) prepared(s *statement) (*sql.Stmt, error) {
 	if p := j.stmts[s]; p != nil {
 		return p, nil
 	}
@@ -140,7 +140,7 @@ func (j *joined) prepared(s statement) (*sql.Stmt, error) {
 		return nil, err
 	}
 	if j.stmts == nil {
-		j.stmts = make(map[statement]*sql.Stmt)
+		j.stmts = make(map[*statement]*sql.Stmt)
 	}
 	j.stmts[s] = p
 	return p, nil
@@ -154,7 +154,7 @@ func plain(args []driver.NamedValue) []any {
 	return values
 }
 
-func (j *joined) run(s statement, args []driver.NamedValue) (int64, error) {
+func (j *joined) run(s *statement, args []driver.NamedValue) (int64, error) {
 	p, err := j.prepared(s)
 	if err != nil {
 		return 0, err
@@ -166,7 +166,7 @@ func (j *joined) run(s statement, args []driver.NamedValue) (int64, error) {
 	return result.RowsAffected()
 }
 
-func (j *joined) rows(s statement, args []driver.NamedValue) (driver.Rows, error) {
+func (j *joined) rows(s *statement, args []driver.NamedValue) (driver.Rows, error) {
 	p, err := j.prepared(s)
 	if err != nil {
 		return nil, err

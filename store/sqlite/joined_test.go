@@ -90,7 +90,7 @@ func TestJoined(t *testing.T) {
 		for range 2 { // two calls in one transaction
 			x, err := c.Joined(WithTx(t.Context(), own))
 			require.NoError(t, err)
-			v, err := x.Enter(1, &rows.Plan{})
+			v, err := enter(x, &rows.Plan{})
 			require.NoError(t, err)
 			id := add(t, v, rows.Row{Key: "k"})
 			require.Greater(t, id, last)
@@ -108,7 +108,7 @@ func TestJoined(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, commit, changed)
 	}
-	in(t, c.db, func(v rows.View) {
+	in(t, c.db, func(v rows.Calls) {
 		require.EqualValues(t, 4, v.Head().Rounds[0])
 		require.Greater(t, add(t, v, rows.Row{}), last)
 	})
@@ -152,10 +152,10 @@ func TestJoinedDeferred(t *testing.T) {
 	require.NoError(t, err)
 	n := 0
 	require.NoError(t, own.QueryRow("SELECT count(*) FROM fairq_tasks").Scan(&n))
-	in(t, c.db, func(v rows.View) { add(t, v, rows.Row{}) })
+	in(t, c.db, func(v rows.Calls) { add(t, v, rows.Row{}) })
 	_, err = c.Joined(WithTx(t.Context(), own))
 	require.ErrorContains(t, err, "sqlite: "+c.path+": lock for writing: ")
-	require.True(t, c.Again(err))
+	require.True(t, again(c, err))
 	require.NoError(t, own.Rollback())
 }
 

@@ -1,38 +1,17 @@
 package sqlite
 
 import (
+	"strconv"
+
 	"github.com/fairq/fairq/store/internal/rows"
 	"github.com/fairq/fairq/task"
 )
-
-func readKey(c *cells) *rows.Key {
-	k := &rows.Key{Key: c.text(), Weight: int(c.int())}
-	readStates(c, k)
-	k.Load, k.Paused = int(c.int()), c.bool()
-	return k
-}
 
 func readStates(c *cells, k *rows.Key) {
 	for state := task.Ready; state <= task.Held; state++ {
 		k.Tasks[state] = int(c.int())
 		k.Tasks[0] += k.Tasks[state]
 	}
-}
-
-func (v *view) SetKey(k *rows.Key) error {
-	if k.Tasks[0] == 0 && !k.Paused {
-		_, err := v.session.exec(deleteKey, v.queue, k.Key)
-		return err
-	}
-	n := &k.Tasks
-	_, err := v.session.exec(setKey, v.queue, k.Key, int64(k.Weight), int64(n[task.Ready]), int64(n[task.Delayed]),
-		int64(n[task.Taken]), int64(n[task.Buried]), int64(n[task.Held]), int64(k.Load), bit(k.Paused))
-	return err
-}
-
-func (v *view) Heaviest() (k *rows.Key, err error) {
-	err = v.session.each(heaviestKey, func(c *cells) { k = readKey(c) }, v.queue)
-	return k, err
 }
 
 // KeyStats implements rows.View. It reads all tasks of the queue.
@@ -61,22 +40,22 @@ func (v *view) KeyStats(n int) ([]rows.Key, error) {
 	return all, err
 }
 
-func (v *view) Keys() (int, error) {
+func (v *view) CountKeys() (int, error) {
 	n, err := v.session.number(countKeys, v.queue)
 	return int(n), err
 }
 
-func (v *view) Served(l rows.Line) (uint64, error) {
-	n, err := v.session.number(selectServed, v.queue, int64(l.Priority), l.Key)
-	return uint64(n), err
-}
-
-func (v *view) SetServed(l rows.Line, r uint64) error {
-	_, err := v.session.exec(setServed, v.queue, int64(l.Priority), l.Key, int64(r))
-	return err
-}
-
-func (v *view) SweepServed(priority int, before uint64, n int) error {
-	_, err := v.session.exec(sweepServed, v.queue, int64(priority), int64(before), int64(n))
-	return err
+// Ended implements rows.View. A mark is the greatest number that was given, as all that is written later gets a greater one.
+func (v *view) Ended(mark string) (ended []*rows.Outcome, next string, err error) {
+	next = strconv.FormatUint(v.head.number, 10)
+	if mark == "" {
+		return nil, next, nil
+	}
+	since, err := strconv.ParseInt(mark, 10, 64)
+	if err == nil {
+		err = v.session.each(selectEnded, func(c *cells) {
+			ended = append(ended, &rows.Outcome{ID: c.uint(), How: rows.How(c.int()), Err: c.error()})
+		}, v.queue, since)
+	}
+	return ended, next, err
 }

@@ -85,7 +85,7 @@ func TestPrefixes(t *testing.T) {
 	makeQueue(t, b.db)
 	x, err := a.Begin(t.Context())
 	require.NoError(t, err)
-	v, err := x.Enter(1, nil)
+	v, err := enter(x, nil)
 	require.NoError(t, err)
 	require.NoError(t, v.Drop())
 	require.NoError(t, x.Commit())

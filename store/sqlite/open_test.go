@@ -96,7 +96,7 @@ func TestCorrupt(t *testing.T) {
 	d, err := openDB(context.Background(), path, options{})
 	require.NoError(t, err)
 	makeQueue(t, d)
-	in(t, d, func(v rows.View) {
+	in(t, d, func(v rows.Calls) {
 		for range 300 {
 			add(t, v, rows.Row{Key: "k", Payload: make([]byte, 100)})
 		}
@@ -132,13 +132,13 @@ func use(path string) error {
 		return err
 	}
 	defer x.Rollback()
-	v, err := x.Enter(1, &rows.Plan{})
-	if err != nil || v == nil {
+	v, err := enter(x, &rows.Plan{})
+	if err != nil || v.View == nil {
 		return err
 	}
 	id, err := v.Number()
 	if err == nil {
-		err = v.Insert(&rows.Row{ID: id, Key: "k", State: task.Ready})
+		err = v.Put(&rows.Row{ID: id, Key: "k", State: task.Ready})
 	}
 	if err == nil {
 		_, err = v.List(task.ListOptions{Limit: 1000})

@@ -56,7 +56,7 @@ func work(d *db) error {
 		if err != nil {
 			return err
 		}
-		v, err := x.Enter(1, &rows.Plan{})
+		v, err := enter(x, &rows.Plan{})
 		if err != nil {
 			return err
 		}
@@ -65,7 +65,7 @@ func work(d *db) error {
 			return err
 		}
 		r := &rows.Row{ID: id, Key: "k", State: 1}
-		if err := v.Insert(r); err != nil {
+		if err := v.Put(r); err != nil {
 			return err
 		}
 		v.Head().Rounds[0]++
@@ -86,14 +86,14 @@ func hang(d *db) error {
 	if err != nil {
 		return err
 	}
-	v, err := x.Enter(1, &rows.Plan{})
+	v, err := enter(x, &rows.Plan{})
 	if err != nil {
 		return err
 	}
 	for range 1000 { // more than the cache has room for, so that some of it gets into the WAL
 		id, err := v.Number()
 		if err == nil {
-			err = v.Insert(&rows.Row{ID: id, State: 1, Payload: make([]byte, 50_000)})
+			err = v.Put(&rows.Row{ID: id, State: 1, Payload: make([]byte, 50_000)})
 		}
 		if err != nil {
 			return err
@@ -135,12 +135,12 @@ func TestProcesses(t *testing.T) {
 			require.Zero(t, len(seen)%transactions)
 			if len(seen) == 3*transactions {
 				require.Equal(t, 4*transactions, total(t, d))
-				in(t, d, func(v rows.View) { require.EqualValues(t, 4*transactions, v.Head().Rounds[0]) })
+				in(t, d, func(v rows.Calls) { require.EqualValues(t, 4*transactions, v.Head().Rounds[0]) })
 			}
 		}()
 	}
 	for range transactions {
-		in(t, d, func(v rows.View) {
+		in(t, d, func(v rows.Calls) {
 			add(t, v, rows.Row{Key: "k"})
 			v.Head().Rounds[0]++
 			require.NoError(t, v.Save())
@@ -152,12 +152,12 @@ func TestProcesses(t *testing.T) {
 func TestKilled(t *testing.T) {
 	d := openHandle(t, file(t), options{}).db
 	makeQueue(t, d)
-	in(t, d, func(v rows.View) { add(t, v, rows.Row{}) })
+	in(t, d, func(v rows.Calls) { add(t, v, rows.Row{}) })
 	for range 2 {
 		cmd, _ := helper(t, "hang", d.path)
 		require.NoError(t, cmd.Process.Kill())
 		_ = cmd.Wait() // it was killed
 		require.Equal(t, 1, total(t, d))
 	}
-	in(t, d, func(v rows.View) { require.EqualValues(t, 2, add(t, v, rows.Row{})) })
+	in(t, d, func(v rows.Calls) { require.EqualValues(t, 2, add(t, v, rows.Row{})) })
 }

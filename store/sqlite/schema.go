@@ -47,7 +47,7 @@ CREATE TABLE ~tasks (
 CREATE INDEX ~tasks_ready ON ~tasks (queue, priority, round, seq, place) WHERE takeable;
 CREATE INDEX ~tasks_kind ON ~tasks (queue, kind, priority, round, seq, place) WHERE takeable AND kind <> '';
 CREATE INDEX ~tasks_key ON ~tasks (queue, "key", priority, round, seq);
-CREATE INDEX ~tasks_parked ON ~tasks (queue, "key", priority, kind, round, place) WHERE state = 1 AND NOT takeable;
+CREATE INDEX ~tasks_parked ON ~tasks (queue, "key", priority, kind, place) WHERE state = 1 AND NOT takeable AND round = 0;
 CREATE INDEX ~tasks_wake ON ~tasks (queue, wake) WHERE wake > 0;
 CREATE INDEX ~tasks_taken ON ~tasks (queue, consumer, since) WHERE state = 3;
 CREATE INDEX ~tasks_buried ON ~tasks (queue, since) WHERE state = 4;
@@ -66,9 +66,10 @@ CREATE TABLE ~served (queue, priority, "key", round NOT NULL, PRIMARY KEY (queue
 CREATE INDEX ~served_round ON ~served (queue, priority, round);
 
 CREATE TABLE ~consumers (
-	number INTEGER PRIMARY KEY AUTOINCREMENT, queue NOT NULL, name NOT NULL, epoch NOT NULL, deadline NOT NULL,
-	UNIQUE (queue, name)
-);
+	queue, number, name NOT NULL, epoch NOT NULL, deadline NOT NULL,
+	PRIMARY KEY (queue, number)
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX ~consumers_name ON ~consumers (queue, name);
 CREATE INDEX ~consumers_deadline ON ~consumers (queue, deadline) WHERE deadline > 0;
 
 CREATE TABLE ~groups (

@@ -12,6 +12,7 @@ type session struct {
 	backend
 	args  [maxArgs]driver.NamedValue
 	cells cells
+	scans map[shape]*statement
 
 	path string // of the file, as errors name it; "" where they are told with it anyway
 
@@ -22,8 +23,8 @@ type session struct {
 
 // backend is what the two have not in common. It keeps no args.
 type backend interface {
-	run(s statement, args []driver.NamedValue) (changed int64, err error)
-	rows(s statement, args []driver.NamedValue) (driver.Rows, error)
+	run(s *statement, args []driver.NamedValue) (changed int64, err error)
+	rows(s *statement, args []driver.NamedValue) (driver.Rows, error)
 }
 
 func newSession(b backend, path string) *session {
@@ -43,7 +44,7 @@ func (s *session) bind(values []driver.Value) []driver.NamedValue {
 }
 
 // exec runs a statement that returns no rows, and returns how many it has changed.
-func (s *session) exec(st statement, values ...driver.Value) (int64, error) {
+func (s *session) exec(st *statement, values ...driver.Value) (int64, error) {
 	if s.failed != nil {
 		return 0, s.failed
 	}
@@ -52,7 +53,7 @@ func (s *session) exec(st statement, values ...driver.Value) (int64, error) {
 }
 
 // each calls read for each row. read may run no statement.
-func (s *session) each(st statement, read func(c *cells), values ...driver.Value) (err error) {
+func (s *session) each(st *statement, read func(c *cells), values ...driver.Value) (err error) {
 	if s.failed != nil {
 		return s.failed
 	}
@@ -63,8 +64,8 @@ func (s *session) each(st statement, read func(c *cells), values ...driver.Value
 	return s.fail(st, err)
 }
 
-func (s *session) fail(st statement, err error) error {
-	switch what := statements[st].name; {
+func (s *session) fail(st *statement, err error) error {
+	switch what := st.name; {
 	case err == nil:
 	case s.path == "":
 		s.failed = fmt.Errorf("%s: %w", what, err)
@@ -80,7 +81,7 @@ func told(path, what string, err error) error {
 }
 
 // number returns the one number that a statement returns, 0 if that is NULL or there is no row.
-func (s *session) number(st statement, values ...driver.Value) (n int64, err error) {
+func (s *session) number(st *statement, values ...driver.Value) (n int64, err error) {
 	err = s.each(st, func(c *cells) { n = c.int() }, values...)
 	return n, err
 }
@@ -88,6 +89,7 @@ func (s *session) number(st statement, values ...driver.Value) (n int64, err err
 // cells are the columns of a row, read one after the other. A NULL reads as the zero value.
 type cells struct {
 	values []driver.Value
+	n      int // columns
 	next   int
 	err    error
 }
@@ -105,7 +107,7 @@ func (c *cells) readAll(rows driver.Rows, read func(c *cells)) error {
 			}
 			return err
 		}
-		c.next, c.err = 0, nil
+		c.n, c.next, c.err = n, 0, nil
 		if read(c); c.err != nil {
 			return c.err
 		}
@@ -156,4 +158,13 @@ func (c *cells) blob() []byte {
 		c.wrong(v, "bytes")
 	}
 	return b
+}
+
+// field is a number or a string.
+func (c *cells) field() any {
+	if n, ok := c.values[c.next].(int64); ok {
+		c.next++
+		return n
+	}
+	return c.text()
 }

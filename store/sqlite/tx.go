@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -25,6 +26,8 @@ type head struct {
 	tasks      [task.Held + 1]int
 	saved      saved
 	savedRound map[int]uint64
+
+	savedSettings []byte
 }
 
 // saved is the row of a queue.
@@ -86,6 +89,7 @@ func (t *tx) readHead(queue uint64) (h *head, err error) {
 			h.tasks[state] = int(c.int())
 			h.tasks[0] += h.tasks[state]
 		}
+		h.savedSettings = bytes.Clone(h.Settings)
 		h.saved = saved{h.number, h.Paused, h.PausedKeys, h.tasks}
 	}, int64(queue))
 	if err != nil || h == nil {

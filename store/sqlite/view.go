@@ -32,7 +32,7 @@ type view struct {
 
 func (v *view) Head() *rows.Head { return &v.head.Head }
 
-func (v *view) Tasks() ([task.Held + 1]int, error) { return v.head.tasks, nil }
+func (v *view) Counts() ([task.Held + 1]int, error) { return v.head.tasks, nil }
 
 func (v *view) Now() int64 { return v.now }
 
@@ -53,6 +53,12 @@ func (v *view) flush() error {
 	if v.changed {
 		v.changed = false
 		now.paused, now.pausedKeys = h.Paused, h.PausedKeys
+		if !bytes.Equal(h.Settings, h.savedSettings) {
+			if err := v.do(updateSettings, h.Settings, v.queue); err != nil {
+				return err
+			}
+			h.savedSettings = bytes.Clone(h.Settings)
+		}
 		if !maps.Equal(h.Rounds, h.savedRound) {
 			if err := v.flushRounds(); err != nil {
 				return err
@@ -100,19 +106,22 @@ func (v *view) Number() (uint64, error) {
 	return n, nil
 }
 
-func (v *view) SetSettings(settings []byte) error {
-	_, err := v.session.exec(updateSettings, settings, v.queue)
-	v.head.Settings = bytes.Clone(settings)
+// Fetch implements rows.View. A statement costs little more than the work it does.
+func (v *view) Fetch(...rows.Range) error { return nil }
+
+// do runs a statement that changes something.
+func (v *view) do(st *statement, values ...driver.Value) error {
+	_, err := v.session.exec(st, values...)
 	return err
 }
 
 func (v *view) Drop() error {
-	for _, s := range [...]statement{dropTasks, dropDone} {
+	for _, s := range [...]*statement{dropTasks, dropDone} {
 		if _, err := v.session.exec(s, v.rowid(0), v.rowid(maxID)); err != nil {
 			return err
 		}
 	}
-	for s := dropFirst; s <= dropLast; s++ {
+	for _, s := range dropOthers {
 		if _, err := v.session.exec(s, v.queue); err != nil {
 			return err
 		}

@@ -40,15 +40,15 @@ func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []task.ID) (n
 	err = b.call(ctx, "Put", call{
 		rank: third, joins: true,
 		alone: slices.ContainsFunc(tasks, func(t driver.New) bool { return t.Group != "" }),
-		plan: func(q *queue, p *Plan) {
+		plan: func(q *queue, p *wants) {
 			p.Numbers += len(tasks)
-			p.Tasks = p.Tasks || q.settings.Capacity < fairq.MaxLen
+			p.Counts = p.Counts || q.settings.Capacity < fairq.MaxLen
 			for i := range tasks {
 				if q.byKey() {
 					p.Keys = append(p.Keys, tasks[i].Key)
 				}
 				if l := (Line{tasks[i].Key, tasks[i].Priority}); !q.knows(l) {
-					p.Last = append(p.Last, l)
+					p.Lasts = append(p.Lasts, l)
 				}
 			}
 		},
@@ -95,7 +95,7 @@ func (b *backend) Take(ctx context.Context, consumer driver.Handle, filter task.
 	wanted := filterOf(&filter)
 	err = b.call(ctx, "Take", call{
 		rank: second,
-		plan: func(q *queue, p *Plan) {
+		plan: func(q *queue, p *wants) {
 			p.Numbers += len(into)
 			if c := q.members[consumer.ID]; c != nil {
 				p.Alive = append(p.Alive, c.number)
@@ -140,7 +140,7 @@ func (u *unit) poll() {
 func (b *backend) Settle(ctx context.Context, lease driver.Lease, how driver.Settlement) error {
 	return b.call(ctx, settling(&how), call{
 		joins: true,
-		plan:  func(_ *queue, p *Plan) { p.Get = append(p.Get, uint64(lease.ID)) },
+		plan:  func(_ *queue, p *wants) { p.Get = append(p.Get, uint64(lease.ID)) },
 		run:   func(u *unit) error { return u.settle(lease, &how) },
 	})
 }
@@ -166,7 +166,7 @@ func settling(how *driver.Settlement) string {
 func (b *backend) Touch(ctx context.Context, lease driver.Lease, d time.Duration) (until time.Time, err error) {
 	err = b.call(ctx, "Touch", call{
 		joins: true,
-		plan:  func(_ *queue, p *Plan) { p.Get = append(p.Get, uint64(lease.ID)) },
+		plan:  func(_ *queue, p *wants) { p.Get = append(p.Get, uint64(lease.ID)) },
 		run: func(u *unit) error {
 			r := u.leased(lease)
 			if r == nil {
@@ -385,8 +385,8 @@ func (b *backend) Outcome(ctx context.Context, uniqueKey string) (o driver.Outco
 
 // Stats implements [driver.Backend].
 func (b *backend) Stats(ctx context.Context) (s task.Stats, err error) {
-	err = b.call(ctx, "Stats", call{rank: third, plan: func(_ *queue, p *Plan) { p.Tasks = true }, run: func(u *unit) error {
-		counted, tasks := u.q.stats, must(u.v.Tasks())
+	err = b.call(ctx, "Stats", call{rank: third, plan: func(_ *queue, p *wants) { p.Counts = true }, run: func(u *unit) error {
+		counted, tasks := u.q.stats, must(u.v.Counts())
 		s = counted
 		s.Ready, s.Delayed, s.Taken = tasks[task.Ready], tasks[task.Delayed], tasks[task.Taken]
 		s.Buried, s.Held = tasks[task.Buried], tasks[task.Held]
@@ -413,7 +413,7 @@ func (u *unit) countKeys() int {
 	if begin.Before(known.until) {
 		return known.keys
 	}
-	known.keys = must(u.v.Keys())
+	known.keys = must(u.v.CountKeys())
 	if known.keys > fewKeys {
 		end := time.Now()
 		known.until = end.Add(20 * end.Sub(begin))

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/fairq/fairq/task"
 )
@@ -18,10 +20,10 @@ type call struct {
 	backend *backend
 	queue   *queue
 	rank    rank
-	plan    func(*queue, *Plan) // what it will want; nil if that is not worth telling
-	alone   bool                // it needs the queue for itself
-	opens   bool                // the queue may have other settings
-	joins   bool                // it can be a part of a transaction of the caller's
+	plan    func(*queue, *wants) // what it will want; nil if that is not worth telling
+	alone   bool                 // it needs the queue for itself
+	opens   bool                 // the queue may have other settings
+	joins   bool                 // it can be a part of a transaction of the caller's
 	run     func(*unit) error
 
 	err  error
@@ -34,6 +36,41 @@ func (c *call) fail(err error) { c.err = failed(c.name, c.queue.name, err) }
 // failed returns an error of the database, with the call that failed by it.
 func failed(call, queue string, err error) error {
 	return fmt.Errorf("task: %s, queue %q: %w", call, queue, err)
+}
+
+// wants is what the calls of a transaction will probably want of a queue.
+type wants struct {
+	Plan
+	Get    []uint64 // ids of tasks
+	Take   int      // tasks that pass the Filter
+	Filter Filter
+	Alive  []uint64 // consumers
+	Keys   []string // in order and each once, as soon as all is said
+}
+
+// told returns the plan as a driver gets it. No value is in a range twice.
+func (w *wants) told(q *queue) *Plan {
+	p := &w.Plan
+	for _, list := range [...]*[]uint64{&w.Get, &w.Alive} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+	if w.Take > 0 {
+		p.Ranges = append(p.Ranges, ReadyRange(w.Filter, w.Take))
+	}
+	if len(w.Get) > 0 {
+		p.Ranges = append(p.Ranges, RowRange(false, ForUpdate, w.Get...))
+	}
+	if len(w.Alive) > 0 {
+		p.Ranges = append(p.Ranges, AliveRange(w.Alive))
+	}
+	if len(w.Keys) > 0 {
+		p.Ranges = append(p.Ranges, KeyRange(w.Keys))
+		if q.fronted {
+			p.Ranges = append(p.Ranges, FrontRange(w.Keys, false), ParkedRange(w.Keys, fewParked, false))
+		}
+	}
+	return p
 }
 
 // rank says in which order the calls of a transaction run. They were all made at the same time, so any order is right; this
@@ -216,8 +253,7 @@ func (s *Store) run(calls []*call) {
 			return
 		case errors.Is(err, errAlone) && !alone:
 			alone = true
-		case s.db.Again(err) && try < mostTries:
-			alone = try > 2 // it is not the first time, so let it not be disturbed
+		case try < mostTries && s.again(ctx, err, try):
 		case t.running != nil && len(calls) > 1:
 			t.running.fail(err)
 			calls = slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c == t.running })
@@ -227,6 +263,27 @@ func (s *Store) run(calls []*call) {
 			}
 			return
 		}
+	}
+}
+
+// mostPause is how long is waited between two tries at most.
+const mostPause = 200 * time.Millisecond
+
+// again waits until a transaction that has failed is to be tried again, and returns false if it is
+// not. Each time it waits twice as long. A part of that is random, or those who have met would meet again.
+func (s *Store) again(ctx context.Context, err error, try int) bool {
+	after, again := s.db.Again(err)
+	if !again || after == 0 {
+		return again
+	}
+	after = min(after<<(try-1), mostPause)
+	t := time.NewTimer(after/2 + rand.N(after/2+1))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -300,7 +357,7 @@ func byQueue(calls []*call) func(func([]*call) bool) {
 // enter runs the calls of a queue.
 func (t *transaction) enter(tx Tx, calls []*call) {
 	q := calls[0].queue
-	plan := &Plan{Exclusive: t.alone || q.alone || t.store.db.Exclusive(), Filter: everything}
+	plan := &wants{Plan: Plan{Exclusive: t.alone || q.alone || t.store.traits.Exclusive}, Filter: everything}
 	for _, c := range calls {
 		plan.Exclusive = plan.Exclusive || c.alone
 		if c.plan != nil {
@@ -309,7 +366,6 @@ func (t *transaction) enter(tx Tx, calls []*call) {
 	}
 	plan.Get = slices.AppendSeq(plan.Get, maps.Keys(q.unsure))
 	if q.fronted {
-		plan.Parked = fewParked
 		plan.Numbers += plan.Numbers + len(plan.Get) // for turns
 	}
 	slices.Sort(plan.Keys)
@@ -380,7 +436,7 @@ func (s *Store) runJoined(ctx context.Context, tx Tx, c *call) error {
 		switch {
 		case errors.Is(err, errAlone) && !alone:
 			alone = true
-		case s.db.Exclusive() || !s.db.Again(err) || try == mostTriesJoined: // if it is exclusive, nothing was undone
+		case !s.traits.Undo || try == mostTriesJoined || !s.again(ctx, err, try): // nothing was undone, or it would be the same again
 			return failed(c.name, q.name, err)
 		}
 		if tx, err = s.db.Joined(ctx); err != nil {

@@ -41,7 +41,13 @@ func (u *unit) join(row *Consumer) *member {
 // alive tells whether a member is still there, and keeps others from ending it: they do not see yet what it takes.
 func (u *unit) alive(c *member) bool {
 	if !u.head.alive[c.number] { // else nobody else has written anything since
-		u.head.alive[c.number] = len(must(u.v.Alive([]uint64{c.number}))) > 0
+		numbers := u.plan.Alive // which were read at once
+		if !slices.Contains(numbers, c.number) {
+			numbers = []uint64{c.number}
+		}
+		for _, n := range must(u.v.Alive(numbers)) {
+			u.head.alive[n] = true
+		}
 	}
 	return u.head.alive[c.number]
 }
@@ -135,7 +141,7 @@ func (u *unit) forgetMember(name string) {
 // endConsumer ends a consumer whose tasks were handed back; later, if others have locked some: a transaction of a caller's that
 // settles them may be rolled back.
 func (u *unit) endConsumer(number uint64) {
-	if !u.q.store.db.Exclusive() && len(must(u.v.Leases(number))) > 0 {
+	if !u.q.store.traits.Exclusive && len(must(u.v.Leases(number))) > 0 {
 		until := plus(u.now, lockedPause)
 		must(u.v.Beat([]uint64{number}, until))
 		u.arm(until)
@@ -170,7 +176,7 @@ func (u *unit) rejoin(name string) (epoch uint64, held []driver.Record, err erro
 	u.forgetMember(name)
 	c := u.join(must(u.v.AddConsumer(name, old.Epoch+1, deadline)))
 	rows := must(u.v.HeldBy(old.Number, task.MaxBatch*pageSize, true))
-	if !u.q.store.db.Exclusive() {
+	if !u.q.store.traits.Exclusive {
 		rows = u.waitForLocked(old.Number, rows)
 	}
 	records := make([]driver.Record, len(rows))
@@ -223,7 +229,10 @@ func (u *unit) disown() {
 
 // dead hands back what consumers hold that did not come back, and returns how much it has left to do.
 func (u *unit) dead(most int) int {
-	for _, c := range must(u.v.DueConsumers(u.now, most)) {
+	if most <= 0 {
+		return most
+	}
+	for _, c := range must(u.v.DueConsumers(u.now-int64(u.q.store.traits.Skew), most)) {
 		rows := must(u.v.HeldBy(c.Number, most, u.whole()))
 		for _, r := range rows {
 			u.lose(r, min(c.Deadline, u.now))

@@ -7,83 +7,111 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// DB is a database, as the rules of this package need it. What a driver has to do is told here in full; it knows no rules.
+// DB is a database, as the rules of this package need it. It knows no rules: it keeps the tables
+// that are declared in tables.go, and finds their rows by the indexes that are declared there. What
+// a driver has to do is told here in full.
 //
-// All times are nanoseconds since 1970, and 0 means never. All strings may hold any bytes, also zero bytes and invalid UTF-8.
+// All times are nanoseconds since 1970, and 0 means never. All strings may hold any bytes, also zero
+// bytes and invalid UTF-8. No number is greater than math.MaxInt64.
+//
+// # Conflicts
+//
+// A driver may keep transactions apart by locks or find conflicts when they commit. Either way it
+// must do so for the following, and for no more than that, or queues get slow:
+//
+//   - A transaction that has entered a queue exclusively conflicts with all others in that queue.
+//     What it has read nobody else changes until it is committed.
+//   - A row that was read with ForUpdate or SkipLocked conflicts with all who write it, or read it
+//     in one of these ways. A row read with ForShare conflicts with who deletes it.
+//   - Two transactions that put a new row with the same primary key, unique key or name of a
+//     consumer conflict.
+//
+// Nothing else is a conflict: not a row that was passed over or read with NoLock; not that a range
+// has another row by now; not Head.Rounds, Head.Removed and the counts, which most transactions
+// write (see [View.Save]); not what Last, CountKeys, KeyStats and Ended return. All these are as
+// some transaction has committed them, not long ago, and as the own transaction has changed them.
 type DB interface {
+	// Traits tells what the database can do. It is always the same.
+	Traits() Traits
+
 	// Begin begins a transaction that can write. ctx is for all of it.
 	Begin(ctx context.Context) (Tx, error)
 
-	// Joined returns the transaction of the caller's own that ctx carries, nil if it carries none. Commit of such a Tx writes
-	// what is buffered; the end of the transaction is the caller's. Rollback undoes what was done with the Tx, or does nothing if
-	// the database is Exclusive. Then Joined may be called again.
+	// Joined returns the transaction of the caller's own that ctx carries, nil if it carries none.
+	// Commit of such a Tx writes what is buffered; the end of the transaction is the caller's.
+	// Rollback undoes what was done with the Tx, if Traits.Undo says so, or else nothing. Then
+	// Joined may be called again.
 	Joined(ctx context.Context) (Tx, error)
 
-	// Again tells whether a transaction that failed with this error may succeed if it is tried again from the beginning at
-	// once: a deadlock, or a unique index that another transaction was faster to write to.
-	Again(err error) bool
+	// Again tells whether a transaction that failed with this error may succeed if it is tried
+	// again from the beginning, and how long to wait before that: after a deadlock, a conflict, or
+	// where another transaction was faster to write to a unique index. After further tries the
+	// rules wait longer.
+	Again(err error) (after time.Duration, again bool)
 
-	// Changed tells whether others may have committed something since the last call, other processes or Joined
-	// transactions. It is asked again and again, so it must be cheap. A database that tells by itself calls the function given to
-	// it when it was opened.
+	// Changed tells whether others may have committed something since the last call, other
+	// processes or Joined transactions. It is asked again and again, so it must be cheap. A
+	// database that tells by itself calls the function given to it when it was opened.
 	Changed(ctx context.Context) (bool, error)
-
-	// Exclusive is true if no two transactions run at the same time, whatever Plan.Exclusive says.
-	Exclusive() bool
 }
 
-// Tx is a transaction. What was written in it is seen by what is read later in it, so a driver that buffers writes sends them
-// ahead of the next read. It is used by one goroutine. After an error it can only be rolled back.
+// Traits are what databases differ in.
+type Traits struct {
+	// Exclusive is true if no two transactions run at the same time, whatever Plan.Exclusive says.
+	// Then a Lock means nothing: nobody has locked anything.
+	Exclusive bool
+
+	// Undo is true if Rollback of a Joined transaction undoes what was done with it. Otherwise such
+	// a call is not tried again, and if it fails the caller must roll back its own transaction.
+	Undo bool
+
+	// MaxWrites is how many rows a transaction may write, 0 if there is no such limit. What has
+	// more to do takes several transactions, each of which leaves what is true by itself.
+	MaxWrites int
+
+	// Skew is by how much two processes may differ in what View.Now returns, 0 if it is the time of
+	// the database. Nobody takes another's consumer for dead until it is that much longer over.
+	Skew time.Duration
+}
+
+// Tx is a transaction. What was written in it is seen by what is read later in it, so a driver that
+// buffers writes sends them ahead of the next read. It is used by one goroutine. After an error it
+// can only be rolled back.
 type Tx interface {
-	// Queue returns the row of the queue of that name. If there is none and settings are not nil, it is made, with an ID never
-	// used before; else nil is returned. It locks the row against others that do the same or Enter exclusively.
+	// Queue returns the row of the queue of that name. If there is none and settings are not nil,
+	// it is made, with an ID never used before; else nil is returned. It locks the row against
+	// others that do the same or Enter exclusively.
 	Queue(name string, settings []byte) (*Queue, error)
 
-	// Enter locks a queue until the end of the transaction, and says what will probably be wanted of it, so that a driver can
-	// fetch it at once. Two that are not exclusive can be in a queue at the same time; then each row that is read to be changed is
-	// locked too: by Get, Ready, Due, HeldBy and Buried, of which all but Get pass over rows that others have locked.
-	// A transaction enters queues in the order of their IDs. It returns nil if there is no such queue (any more).
+	// Enter enters a queue until the end of the transaction, and says what will probably be read of
+	// it, so that a driver can read it at once. Two that are not exclusive can be in a queue at the
+	// same time. A transaction enters queues in the order of their IDs. It returns nil if there is
+	// no such queue (any more).
 	Enter(queue uint64, plan *Plan) (View, error)
 
-	// Notify tells other processes, once the transaction is committed, that something has changed in a queue. It may do
-	// nothing if they look by themselves.
+	// Notify tells other processes, once the transaction is committed, that something has changed
+	// in a queue. It may do nothing if they look by themselves.
 	Notify(queue uint64)
 
 	Commit() error
 	Rollback()
 }
 
-// Plan is what will probably be done in a queue. It is a hint but for Exclusive: other things may be asked for too.
+// Plan is what will probably be read in a queue. It is a hint but for Exclusive: other things may be
+// asked for too.
 type Plan struct {
 	Exclusive bool
-	Tasks     bool     // Tasks is called
-	Numbers   int      // calls of Number
-	Get       []uint64 // ids
-	Payloads  bool     // of the rows of Get
-	Take      int      // rows of Ready with the Filter
-	Filter    Filter
-	Last      []Line   // calls of Last
-	Alive     []uint64 // Alive is called with these
-	Keys      []string // Lines is called with these and Parked, in order and each once, without payloads
-	Parked    int
-}
-
-// Line is a key in a priority.
-type Line struct {
-	Key      string
-	Priority int
-}
-
-// Queue is a row of the table of queues.
-type Queue struct {
-	ID       uint64
-	Settings []byte
+	Counts    bool    // Counts is called
+	Numbers   int     // calls of Number
+	Lasts     []Line  // calls of Last, after the round being served
+	Ranges    []Range // as Fetch gets them
 }
 
 // Head is what is known of a queue while one works in it.
 //
-// A driver that can tell that nobody else has written to the database since its last transaction, which was committed,
-// returns the same Head again from View.Head, so that what is cached in it stays. Otherwise it returns a new one.
+// A driver that can tell that nobody else has written to the database since its last transaction,
+// which was committed, returns the same Head again from View.Head, so that what is cached in it
+// stays. Otherwise it returns a new one.
 type Head struct {
 	Settings   []byte
 	Paused     bool
@@ -93,223 +121,135 @@ type Head struct {
 	cache                     // what the rules know, and what the driver leaves alone
 }
 
-// Row is a task.
-type Row struct {
-	ID          uint64
-	Key         string
-	Kind        string
-	UniqueKey   string // "" means none, as for Group
-	Role        task.Role
-	Priority    int
-	Weight      int
-	Payload     []byte
-	TTR         time.Duration
-	MaxAttempts int
-	Created     int64
-	Deadline    int64
-
-	// What follows changes.
-
-	Group    string
-	State    task.State
-	Takeable bool   // it is in the index that Ready reads
-	Round    uint64 // 0 if it has none
-	Seq      uint64 // its place in the round
-	Gap      bool   // between its round and that of the next task of its line there may be rounds without one
-	Returned bool   // it was taken by its turn and handed back, so it is first, and keeps the turn whatever happens to others
-	Place    uint64 // its place among the tasks of its key
-	Since    uint64 // a number from when it got into its state: if taken that of its lease, if buried that of its burial
-	Counted  bool   // it may be evicted: it is in the index that Oldest and Newest read
-	Consumer uint64 // who holds it, if it is taken
-	Attempts int
-	ReadyAt  int64
-	Until    int64
-	Expires  int64
-	Wake     int64
-	Err      *task.Error
-
-	Was task.State // the driver's: the State it has written or read last
-}
-
-// Key is a row of the table of keys. There is one for each key that is paused, and in queues that count by key also for
-// each key that has tasks.
-type Key struct {
-	Key    string
-	Weight int
-	Tasks  [task.Held + 1]int // by state, and all at 0
-	Load   int                // by which Heaviest looks
-	Paused bool
-}
-
-// Consumer is a row of the table of consumers.
-type Consumer struct {
-	Number   uint64
-	Name     string
-	Epoch    uint64
-	Deadline int64
-}
-
-// Group is a row of the table of groups. There is one for each group that has tasks.
-type Group struct {
-	Name               string
-	Started, Cancelled bool
-	Tasks, Members     int
-}
-
-// Outcome is a row of the table of outcomes: how a task with a unique key ended.
-type Outcome struct {
-	UniqueKey string
-	ID        uint64
-	How       How
-	Err       *task.Error // if How is Failed
-	Until     int64
-}
-
-// Done is a row of the table of tasks that are gone, for queues that have a history. An ID can be there only once.
-type Done struct {
-	ID                uint64
-	Key, Kind         string
-	UniqueKey         string
-	Payload           []byte
-	Attempts          int
-	Created, Finished int64
-	How               How
-	Err               *task.Error
-	Until             int64 // when it is forgotten
-}
-
-// How is in what way a task ended.
-type How uint8
-
-// The ways.
-const (
-	Acked How = iota
-	Failed
-	Deleted
-	Expired
-	Dropped
-)
-
-// Filter says which rows Ready returns.
-type Filter struct {
-	MaxPriority int      // none less urgent; task.MaxPriority means all, -1 none
-	Kinds       []string // nil means all
-}
-
-// View is a queue within a transaction. Rows that it returns are the caller's to change, and are written by Update. Where a
-// method takes payload, the payloads are read only if it is true.
+// View is a queue within a transaction: a head, and tables. Rows that it returns are the caller's to
+// change.
 type View interface {
 	Head() *Head
 
-	// Tasks returns how many tasks there are by state, and all at 0. The driver counts them from Insert, Update, Take and Delete,
-	// also those of this transaction.
-	Tasks() ([task.Held + 1]int, error)
-
-	// Save writes what has changed in Head. A driver need not lock Rounds against others: a greater round stays,
-	// and if another transaction is just writing one, this one may be left out.
+	// Save writes what has changed in Head. A driver need not lock Rounds against others: a greater
+	// round stays, and if another transaction is just writing one, this one may be left out.
 	Save() error
 
-	// Now is the time of the database, when the transaction entered.
+	// Now is the time of the database, when the transaction entered. See also Traits.Skew.
 	Now() int64
 
-	// Number returns a number greater than all that this process has had of the queue, and never the same twice, whatever becomes
-	// of the transaction.
+	// Number returns a number greater than all that this process has had of the queue, and never
+	// the same twice, whatever becomes of the transaction.
 	Number() (uint64, error)
 
-	// Get returns the row with that id, nil if there is none. So do ByUniqueKey and the other methods that return a pointer.
-	Get(id uint64, payload bool) (*Row, error)
+	// Counts returns how many tasks there are by state, and all at 0. The driver counts them when
+	// they are put and deleted, also those of this transaction.
+	Counts() ([task.Held + 1]int, error)
 
-	// Peek returns the rows with these ids, in any order, and ByUniqueKey the one with that unique key. They lock nothing, so that nobody
-	// passes over what is only looked at; to change such a row it is read again.
-	Peek(ids []uint64, payload bool) ([]*Row, error)
-	ByUniqueKey(uniqueKey string, payload bool) (*Row, error)
+	// Fetch says what will be read next. Where each exchange with the database costs, a driver
+	// reads all of it at once, and the Scan of one of these ranges returns what was read unless
+	// something was written in between that may concern it. Otherwise it does nothing.
+	Fetch(ranges ...Range) error
 
-	Insert(r *Row) error
-	Update(r *Row) error // all but what never changes
-	Take(r *Row) error   // Update for a row that was just taken: State, Takeable, Since, Counted, Consumer, Attempts, Until and Wake
-	Delete(r *Row) error
+	Tasks() Table[Row]
+	Keys() Table[Key]
+	Served() Table[Served]
+	Consumers() Table[Consumer]
+	Groups() Table[Group]
+	Outcomes() Table[Outcome]
+	History() Table[Done]
 
-	// Ready returns the first n rows that are Takeable, in the order of priority, round, seq and place.
-	Ready(f Filter, n int) ([]*Row, error)
-
-	// Locked tells whether there is a row that Ready has passed over, as others have locked it.
-	Locked(f Filter) (bool, error)
-
-	// Last returns the greatest Round of a line that is greater than after, and how many rows of the line have it; 0 if there is
-	// none. Rows in all states count.
+	// Last returns the greatest Round of a line that is greater than after, and how many rows of
+	// the line have it; 0 if there is none. Rows in all states count.
 	Last(l Line, after uint64) (round uint64, rows int, err error)
 
-	// Due returns n rows whose Wake is not after now, the earliest first. NextWake returns the earliest Wake, 0 if there is none.
-	Due(now int64, n int, payload bool) ([]*Row, error)
-	NextWake() (int64, error)
-
-	// Leases returns, by id, the Since of all that HeldBy would return if others had nothing locked. It locks nothing itself.
-	Leases(consumer uint64) (map[uint64]uint64, error)
-
-	HeldBy(consumer uint64, n int, payload bool) ([]*Row, error) // n rows that are taken, in the order of Since
-	Buried(n int) ([]*Row, error)                                // n rows that are buried, in the order of Since
-	InGroup(group string) ([]*Row, error)                        // in the order of ids
-	List(o task.ListOptions) ([]*Row, error)                     // with payloads
-
-	// Lines returns the rows that some keys have in the table of keys, and of those that they have in the table of tasks these:
-	// all that are Ready and have a Round, whether Takeable or not; and the first ones, in the order of Place, that are Ready, not
-	// Takeable and have no Round, so many of each line and kind as parked says. They are in no order. If parked is 0, no tasks are
-	// returned.
-	Lines(keys []string, parked int, payload bool) ([]Key, []*Row, error)
-
-	// Next returns the first row of a line, in the order of round and seq, that is Ready and comes after that round and seq. It
-	// locks it, and passes over rows that others have locked. It is without payload.
-	Next(l Line, round, seq uint64) (*Row, error)
-
-	// Hide makes all rows of a key not Takeable, and changes nothing else.
+	// Hide makes all tasks of a key not Takeable, and changes nothing else.
 	Hide(key string) error
 
-	// Newest returns the row of a key that is Counted with the greatest Since, Oldest that with the least.
-	Newest(key string) (*Row, error)
-	Oldest(key string) (*Row, error)
+	// KeyStats returns n keys, those with the most tasks first, with how many these are, counted
+	// from the tasks, and Paused. Keys that are paused but have no tasks are among them.
+	KeyStats(n int) ([]Key, error)
 
-	SetKey(k *Key) error           // writes the row, or deletes it if there is no task and it is not paused
-	Heaviest() (*Key, error)       // the one with the greatest Load
-	KeyStats(n int) ([]Key, error) // counted from the tasks, joined with the keys that are paused; those with the most tasks first
-	Keys() (int, error)            // how many keys have tasks
-	Served(l Line) (uint64, error) // what SetServed was called with last, 0 if it was not
-	SetServed(l Line, r uint64) error
-	SweepServed(priority int, before uint64, n int) error
+	// CountKeys returns how many keys have tasks.
+	CountKeys() (int, error)
 
-	Consumer(name string) (*Consumer, error)
-	AddConsumer(name string, epoch uint64, deadline int64) (*Consumer, error)
-	ConsumerNames(numbers []uint64) (map[uint64]string, error)
-
-	// Alive tells which of these consumers still exist. They do until the end of the transaction, for DueConsumers passes over them.
-	Alive(numbers []uint64) ([]uint64, error)
-
-	// Beat sets the deadlines of consumers, and returns the numbers of those that still exist. It locks them. DueConsumers returns n
-	// whose deadlines are not after now. It locks these too, and passes over those that others have locked.
-	Beat(numbers []uint64, deadline int64) ([]uint64, error)
-	DueConsumers(now int64, n int) ([]Consumer, error)
-
-	NextDeadline() (int64, error)
-	DeleteConsumer(number uint64) error
-	Consumers(prefix string, after int64) ([]Consumer, error) // whose names begin so, with deadlines after that
-
-	Group(name string) (*Group, error)
-	SetGroup(g *Group) error // writes the row, or deletes it if it has no tasks
-
-	Outcome(uniqueKey string) (*Outcome, error)
-	SetOutcome(o *Outcome) error // writes the row, or deletes it if Until is 0
-
-	// Ended returns the ids of the outcomes that were written since a mark was returned, whoever has written them, with How and
-	// Err; maybe also some that were written before. It returns a mark from which to go on; with the mark "" nothing else.
+	// Ended returns the ids of the outcomes that were written since a mark was returned, whoever
+	// has written them, with How and Err; maybe also some that were written before. It returns a
+	// mark from which to go on; with the mark "" nothing else.
 	Ended(mark string) ([]*Outcome, string, error)
 
-	SweepOutcomes(now int64, n int) error
-	NextOutcome() (int64, error) // the least Until, 0 if there is none
-
-	AddDone(d *Done) error
-	Done(after uint64, n int) ([]*Done, error) // n of them in the order of ids, those with greater ids than after
-	SweepDone(now int64, n int) error
-	NextDone() (int64, error) // the least Until, 0 if there is none
-
-	SetSettings(settings []byte) error
-	Drop() error // deletes the queue and all rows of it that are left
+	// Drop deletes the queue and all rows of it that are left.
+	Drop() error
 }
+
+// Table is one of the tables of a queue. What its primary key and its indexes are is declared in
+// tables.go.
+type Table[R any] interface {
+	// Scan returns the rows of a range.
+	Scan(r Range) ([]*R, error)
+
+	// Put writes a row: a new one, or one in the place of that with the same primary key. It is
+	// copied. A task is new if Was is 0; otherwise it was read with a Lock, or put, in a View of the
+	// same Head, and only what changes need be written of it. Of a task that becomes Taken but was
+	// Ready this is less: see Row.
+	Put(r *R) error
+
+	// Delete deletes the row with the primary key of r, if there is one. For a task the same holds as
+	// for one that is put.
+	Delete(r *R) error
+
+	// Sweep deletes the first rows of a range, up to its Limit. It may pass over those that others
+	// have locked. It is not asked of tasks.
+	Sweep(r Range) error
+}
+
+// Range is some rows of a table, next to each other in an index.
+//
+// It begins with those rows whose first fields in the index are one of Prefixes; nil means all rows
+// of the index. The fields that follow are compared with From and To, as far as these go.
+//
+// A range is read in the order of the fields that follow the prefix, so rows of several prefixes
+// are merged. (Rows that have all these fields in common may come in any order.) But if Each is
+// not 0, then Limit is for each prefix and each value of so many fields that follow it, From and To
+// are about the fields after these, and the order of the whole is not defined. The driver finds one
+// such value after the other, and passes over what is between them.
+type Range struct {
+	Index    Index
+	Prefixes []Tuple // all of the same length, each once
+	Each     int
+	From     Tuple // the first that is in the range, nil if it is not bounded
+	To       Tuple // the first that is not, nil if it is not bounded
+	Desc     bool  // the last come first
+	Limit    int   // 0 means all
+	Only     Only  // others are passed over, and do not count for Limit; for tasks only
+
+	Payload bool // tasks are read with their payloads; otherwise they may be
+	Lock    Lock
+}
+
+// Tuple is values of fields of an index, each an int64 or a string. Numbers and strings are compared
+// as Go does, and the first field in which two tuples differ decides.
+type Tuple []any
+
+// Only says which tasks of a range are wanted: those that agree with all that is not zero.
+type Only struct {
+	State     task.State
+	Key, Kind *string
+}
+
+// Lock says what others may do with the rows of a range until the end of the transaction. It means
+// nothing in a View that is exclusive.
+type Lock uint8
+
+const (
+	// NoLock lets them do all: the rows are only looked at, and not put nor deleted.
+	NoLock Lock = iota
+
+	// SkipLocked is for rows that are to be changed. It passes over rows that others have locked:
+	// a driver may return any of the first rows that nobody else has, as long as they are in order.
+	// A driver that finds conflicts at the commit has processes choose different ones, for example
+	// at random among the first k, and has only those conflict that it has returned.
+	SkipLocked
+
+	// ForUpdate is for rows that are to be changed, and waits for others that have locked them.
+	ForUpdate
+
+	// ForShare lets nobody delete the rows, nor find them with SkipLocked. Others may read them with
+	// ForUpdate and ForShare, and put them. It is for consumers only.
+	ForShare
+)

@@ -30,13 +30,13 @@ func TestSharedTransaction(t *testing.T) {
 		failed      int // calls
 		begun       int // transactions
 	}{
-		"Call":    {"Insert", 2, 2, errBroken, 1, 2},
-		"Calls":   {"Insert", 2, 4, errBroken, 3, 3}, // the second one, then the first one, then the third one
+		"Call":    {"Tasks.Put", 2, 2, errBroken, 1, 2},
+		"Calls":   {"Tasks.Put", 2, 4, errBroken, 3, 3}, // the second one, then the first one, then the third one
 		"Enter":   {"Enter", 1, 1, errBroken, 3, 1},
 		"Begin":   {"Begin", 1, 1, errBroken, 3, 1},
 		"Commit":  {"Commit", 1, 1, errBroken, 3, 1},
 		"Again":   {"Commit", 1, 9, rowstest.ErrAgain, 0, 10},
-		"TooLong": {"Insert", 1, 1000, rowstest.ErrAgain, 3, 12},
+		"TooLong": {"Tasks.Put", 1, 1000, rowstest.ErrAgain, 3, 12},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

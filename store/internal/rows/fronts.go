@@ -39,7 +39,7 @@ func (u *unit) prepare() {
 		return
 	}
 	u.read(false, u.plan.Keys...)
-	if u.q.store.db.Exclusive() {
+	if u.q.store.traits.Exclusive {
 		return // to ask it later costs nothing more
 	}
 	var rows []*Row
@@ -92,8 +92,8 @@ func (u *unit) fetch(keys []string, most int, payload bool) {
 	if u.keys == nil {
 		u.keys, u.unsaved, u.lines = map[string]*Key{}, map[*Key]bool{}, map[string]*lines{}
 	}
-	for i := range found {
-		if k := &found[i]; u.keys[k.Key] == nil {
+	for _, k := range found {
+		if u.keys[k.Key] == nil {
 			u.keys[k.Key] = k
 		}
 	}
@@ -183,7 +183,7 @@ func byPlace(a, b *Row) int { return cmp.Compare(a.Place, b.Place) }
 // front returns what is known of a key, and those of its tasks that are at the front of a line. As many parked ones are known as
 // there may be turns for.
 func (u *unit) front(l Line, weight int) (k *lines, front []*Row) {
-	payload := u.plan.Take > 0 && !u.q.store.db.Exclusive()
+	payload := u.plan.Take > 0 && !u.q.store.traits.Exclusive
 	for u.read(payload, l.Key); ; {
 		k, front = u.lines[l.Key], nil
 		for _, r := range k.fronted {

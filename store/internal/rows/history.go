@@ -18,7 +18,7 @@ func (u *unit) remember(r *Row, o *Outcome) {
 		ID: r.ID, Key: r.Key, Kind: r.Kind, UniqueKey: r.UniqueKey, Payload: r.Payload, Attempts: r.Attempts,
 		Created: r.Created, Finished: u.now, How: o.How, Err: o.Err, Until: plus(u.now, keep),
 	}
-	check(u.v.AddDone(d))
+	check(u.v.History().Put(d))
 	u.arm(plus(d.Until, keep/4)) // many at a time
 }
 
@@ -63,7 +63,7 @@ func (s *Store) done(ctx context.Context, queue string, after uint64, n int) ([]
 	if v == nil {
 		return nil, task.ErrNotFound
 	}
-	return v.Done(after, n)
+	return Calls{v}.Done(after, n)
 }
 
 // mostListed is how many tasks are listed at most.

@@ -128,9 +128,9 @@ func (u *unit) take(c *member, f Filter, wanted int) *Row {
 	u.arm(r.Wake)
 	u.served(r)
 	u.recount(r, task.Taken)
-	check(u.v.Take(r))
+	check(u.v.Put(r))
 	u.lines[r.Key].remove(r)
-	if u.q.store.db.Exclusive() { // else the head is not kept
+	if u.q.store.traits.Exclusive { // else the head is not kept
 		known := *r
 		if !u.whole() {
 			known.Payload = nil

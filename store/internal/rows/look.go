@@ -103,7 +103,7 @@ const lookAgain = 10 * time.Millisecond
 // passedOver is called by who has found nothing more to take after n tasks. If there is something that others have locked,
 // perhaps not to take it, he looks again soon: nobody tells when they have done.
 func (u *unit) passedOver(f Filter, n int) {
-	if q := u.q; n == 0 && !u.plan.Exclusive && !u.head.Paused && q.waits() && must(u.v.Locked(f)) {
+	if q := u.q; n == 0 && !u.plan.Exclusive && !u.head.Paused && q.waits() && must(u.v.AnyReady(f)) {
 		u.later(func() { time.AfterFunc(lookAgain, func() { q.store.Changed(q.number) }) })
 	}
 }
@@ -111,7 +111,7 @@ func (u *unit) passedOver(f Filter, n int) {
 // look finds out what others have done that somebody here waits for.
 func (u *unit) look() {
 	u.notice(notice{what: look})
-	u.arm(must(u.v.NextWake())) // nobody else may be there by then
+	u.arm(must(u.v.Times()).Wake) // nobody else may be there by then
 	u.lookForEnds()
 	if u.q.listens() || len(u.q.held) > u.q.losable { // what transactions of callers have settled must not pile up
 		u.lost()

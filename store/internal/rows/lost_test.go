@@ -105,7 +105,7 @@ func TestBackWhileTakenForDead(t *testing.T) {
 			if deletes.Load() && op == "Commit" {
 				<-commit
 			}
-			if op == "DeleteConsumer" {
+			if op == "Consumers.Delete" {
 				deletes.Store(true)
 			}
 			return nil
@@ -400,7 +400,7 @@ func TestSlowToCommit(t *testing.T) {
 				a.put("a1")
 				var taken atomic.Bool
 				two.Fail(func(op string) error {
-					if op == "Take" {
+					if op == "Tasks.Put" {
 						taken.Store(true)
 					}
 					if op == "Commit" && taken.Swap(false) {

@@ -167,7 +167,7 @@ func TestJoinedErrors(t *testing.T) {
 			require.ErrorIs(t, err, task.ErrInvalid)
 			for _, name := range []string{"one", "two", "three"} {
 				db.Fail(func(op string) error {
-					if name == "two" && op == "Insert" {
+					if name == "two" && op == "Tasks.Put" {
 						return errBroken
 					}
 					return nil

@@ -84,7 +84,7 @@ func (u *unit) reset(r *Row) {
 	if u.q.settings.KeepPlace && r.Place == 0 {
 		r.Place = r.ID // as if it had kept it
 	}
-	check(u.v.Update(r))
+	check(u.v.Put(r))
 }
 
 // recountKeys writes the rows of the table of keys anew.

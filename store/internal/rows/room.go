@@ -36,7 +36,7 @@ func (u *unit) makeRoom(n *driver.New, g *Group) (victim *driver.Record, err err
 
 // counted returns how many tasks count in the capacity.
 func (u *unit) counted() int {
-	tasks := must(u.v.Tasks())
+	tasks := must(u.v.Counts())
 	return u.q.settings.Counted(&tasks)
 }
 

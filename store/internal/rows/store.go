@@ -26,6 +26,7 @@ type Options struct {
 // Store is a [task.Store] that keeps its queues in a database.
 type Store struct {
 	db        DB
+	traits    Traits
 	options   Options
 	committer *committer // that of all queues, nil if each has its own
 
@@ -35,8 +36,8 @@ type Store struct {
 
 // New returns a Store.
 func New(db DB, options Options) *Store {
-	s := &Store{db: db, options: options, queues: map[uint64]*queue{}}
-	if db.Exclusive() {
+	s := &Store{db: db, traits: db.Traits(), options: options, queues: map[uint64]*queue{}}
+	if s.traits.Exclusive {
 		s.committer = &committer{store: s}
 	}
 	return s
@@ -162,7 +163,7 @@ func (s *Store) Open(ctx context.Context, name string, wanted driver.Settings, n
 // find returns the number of the queue of that name, which it makes if there is none.
 func (s *Store) find(ctx context.Context, name string, wanted settings) (number uint64, err error) {
 	for try := 1; ; try++ {
-		if number, err = s.tryFind(ctx, name, wanted); err == nil || try == mostTries || !s.db.Again(err) {
+		if number, err = s.tryFind(ctx, name, wanted); err == nil || try == mostTries || !s.again(ctx, err, try) {
 			return number, err
 		}
 	}
@@ -237,10 +238,10 @@ func (u *unit) learn() {
 func (u *unit) open(b *backend, wanted driver.Settings) error {
 	q := u.q
 	if q.settings.Settings != wanted {
-		if others := must(u.v.Consumers(openerPrefix, u.now)); len(others) > 0 {
+		if others := must(u.v.ConsumersNamed(openerPrefix, u.now)); len(others) > 0 {
 			return wanted.Match(q.settings.Settings, fmt.Sprintf("as long as others have queue %q open", q.name))
 		}
-		if n := must(u.v.Tasks())[0]; n > 0 && wanted.Format != q.settings.Format {
+		if n := must(u.v.Counts())[0]; n > 0 && wanted.Format != q.settings.Format {
 			return &task.FieldError{
 				Field: "Options.Format", Value: wanted.Format,
 				Limit: fmt.Sprintf("%s, which is that of %d tasks in queue %q", q.settings.Format, n, q.name),
@@ -271,7 +272,7 @@ func (u *unit) hasKind() {
 // change gives the queue other settings.
 func (u *unit) change(to settings) {
 	u.q.set(to)
-	check(u.v.SetSettings(u.q.text))
+	u.head.Settings, u.saves = u.q.text, true
 	u.rebuild()
 }
 

@@ -127,8 +127,8 @@ func (c countingTx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	return countingView{v, c.counted}, err
 }
 
-func (c countingView) Keys() (int, error) {
-	n, err := c.View.Keys()
+func (c countingView) CountKeys() (int, error) {
+	n, err := c.View.CountKeys()
 	c.counted(n)
 	return n, err
 }

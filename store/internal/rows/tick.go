@@ -40,14 +40,14 @@ func (u *unit) advance() {
 	}
 	u.advanced = true
 	idle := left == mostDue
-	u.arm(u.unlocked(must(u.v.NextWake()), idle))
-	if deadline := must(u.v.NextDeadline()); deadline != 0 {
-		u.arm(max(u.unlocked(deadline, idle), q.spares))
+	next := must(u.v.Times())
+	u.arm(u.unlocked(next.Wake, idle))
+	if next.Deadline != 0 {
+		u.arm(max(u.unlocked(plus(next.Deadline, q.store.traits.Skew), idle), q.spares))
 	}
-	outcome := must(u.v.NextOutcome())
-	u.arm(u.unlocked(u.forgets(outcome), outcome == q.outcome)) // it was not swept the last time
-	u.later(func() { q.outcome = outcome })
-	u.arm(must(u.v.NextDone()))
+	u.arm(u.unlocked(u.forgets(next.Outcome), next.Outcome == q.outcome)) // it was not swept the last time
+	u.later(func() { q.outcome = next.Outcome })
+	u.arm(next.Done)
 }
 
 // forgets returns when an outcome is forgotten that is told until then. It does not matter when, so it is done for many at a time.

@@ -106,7 +106,7 @@ func (u *unit) next(l Line, end last, weight int) last {
 // joins tells whether a line that has no turn ahead gets one in the round being served.
 func (u *unit) joins(l Line, weight int) bool {
 	now := u.current(l.Priority)
-	if !u.q.thisTurn || now == 0 || must(u.v.Served(l)) >= now {
+	if !u.q.thisTurn || now == 0 || must(u.v.ServedIn(l)) >= now {
 		return false
 	}
 	_, tasks := must2(u.v.Last(l, now-1))
@@ -120,7 +120,7 @@ func (u *unit) served(r *Row) {
 		u.saves = true
 	}
 	if u.q.thisTurn && r.Round == u.current(r.Priority) {
-		check(u.v.SetServed(r.line(), r.Round))
+		check(u.v.Served().Put(&Served{r.line(), r.Round}))
 	}
 }
 

@@ -13,8 +13,8 @@ const pageSize = 1000
 // unit is the work on a queue within a transaction.
 type unit struct {
 	q       *queue
-	v       View
-	plan    *Plan
+	v       Calls
+	plan    *wants
 	head    *Head
 	now     int64
 	changed bool // something has happened that other processes may wait for
@@ -40,15 +40,15 @@ type unit struct {
 }
 
 // enter enters a queue. If it is not there any more it returns nil.
-func (q *queue) enter(tx Tx, plan *Plan) *unit {
-	v := must(tx.Enter(q.number, plan))
+func (q *queue) enter(tx Tx, plan *wants) *unit {
+	v := must(tx.Enter(q.number, plan.told(q)))
 	if v == nil {
 		return nil
 	}
-	u := &unit{q: q, v: v, plan: plan, head: v.Head(), now: v.Now(), listens: q.listens()}
+	u := &unit{q: q, v: Calls{v}, plan: plan, head: v.Head(), now: v.Now(), listens: q.listens()}
 	if u.head.lasts == nil {
 		u.head.lasts, u.head.taken, u.head.alive = map[Line]last{}, map[uint64]*Row{}, map[uint64]bool{}
-		if !q.joined && !q.store.db.Exclusive() {
+		if !q.joined && !q.store.traits.Exclusive {
 			u.recall()
 		}
 	}
@@ -87,14 +87,14 @@ func (u *unit) saveKeys() {
 // insert, update and remove write a row, and count it for its key.
 func (u *unit) insert(r *Row) {
 	u.recount(r, r.State)
-	check(u.v.Insert(r))
+	check(u.v.Put(r))
 	u.lines[r.Key].add(r)
 }
 
 func (u *unit) update(r *Row) {
 	u.recount(r, r.State)
 	delete(u.head.taken, r.ID)
-	check(u.v.Update(r))
+	check(u.v.Put(r))
 	u.lines[r.Key].remove(r)
 	u.lines[r.Key].add(r)
 	u.arm(r.Wake)

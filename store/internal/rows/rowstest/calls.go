@@ -73,12 +73,18 @@ func (v *views) give(n uint64, f func()) {
 }
 
 // held returns the numbers of all consumers.
-func (v *views) held() []uint64 { return slices.Sorted(v.model.q.consumers.keys()) }
+func (v *views) held() (numbers []uint64) {
+	for c := range v.model.q.consumers.values() {
+		numbers = append(numbers, c.Number)
+	}
+	slices.Sort(numbers)
+	return numbers
+}
 
 // uniqueKey returns one that no row has.
 func (v *views) uniqueKey() string {
 	uniqueKey := v.values.of(v.values.uniqueKeys)
-	for r := range v.model.all() {
+	for r := range v.model.q.tasks.values() {
 		if r.UniqueKey == uniqueKey {
 			return ""
 		}
@@ -90,7 +96,7 @@ func (v *views) insert() {
 	for range pick(v.rnd, 1, 1, 1, 5) {
 		r := v.values.row(v.number(), v.uniqueKey(), v.held())
 		both := twins{r, new(*r)}
-		v.write(func(w rows.View) error { return w.Insert(v.of(both, w)) }, "Insert(%s)", show(r))
+		v.write(func(w rows.Calls) error { return w.Put(v.of(both, w)) }, "Insert(%s)", show(r))
 		if v.chance(3) {
 			v.updateOne(both)
 		}
@@ -99,7 +105,7 @@ func (v *views) insert() {
 }
 
 // of returns the row that belongs to a View.
-func (v *views) of(t twins, w rows.View) *rows.Row {
+func (v *views) of(t twins, w rows.Calls) *rows.Row {
 	if w == v.got {
 		return t.got
 	}
@@ -126,7 +132,7 @@ func (v *views) updateOne(both twins) {
 	v.values.change(&c, v.held())
 	copyChanging(both.got, &c)
 	copyChanging(both.want, &c)
-	v.write(func(w rows.View) error { return w.Update(v.of(both, w)) }, "Update(%s)", show(both.want))
+	v.write(func(w rows.Calls) error { return w.Put(v.of(both, w)) }, "Update(%s)", show(both.want))
 }
 
 func (v *views) take() {
@@ -139,7 +145,7 @@ func (v *views) take() {
 		v.values.take(&c, pick(v.rnd, consumers...))
 		copyTaken(both.got, &c)
 		copyTaken(both.want, &c)
-		v.write(func(w rows.View) error { return w.Take(v.of(both, w)) }, "Take(%s)", show(both.want))
+		v.write(func(w rows.Calls) error { return w.Put(v.of(both, w)) }, "Take(%s)", show(both.want))
 		if v.chance(4) {
 			v.updateOne(both)
 		}
@@ -157,7 +163,7 @@ func (v *views) delete() {
 			s := pick(v.rnd, task.Ready, task.Taken, task.Buried)
 			both.got.State, both.want.State = s, s
 		}
-		v.write(func(w rows.View) error { return w.Delete(v.of(both, w)) }, "Delete(%d)", both.want.ID)
+		v.write(func(w rows.Calls) error { return w.Delete(v.of(both, w)) }, "Delete(%d)", both.want.ID)
 		v.spoil(both)
 	}
 }
@@ -171,7 +177,7 @@ func (v *views) found() []twins {
 
 func (v *views) hide() {
 	key := v.values.of(v.values.keys)
-	v.write(func(w rows.View) error { return w.Hide(key) }, "Hide(%q)", key)
+	v.write(func(w rows.Calls) error { return w.Hide(key) }, "Hide(%q)", key)
 }
 
 // save changes the Head as the callers do.
@@ -193,9 +199,9 @@ func (v *views) save() {
 		want.PausedKeys = got.PausedKeys
 	case 2:
 		settings := v.values.bytes()
-		v.write(func(w rows.View) error { return w.SetSettings(settings) }, "SetSettings(%q)", settings)
+		got.Settings, want.Settings = slices.Clone(settings), slices.Clone(settings)
 	}
-	v.write(rows.View.Save, "Save %s", show(want))
+	v.write(func(w rows.Calls) error { return w.Save() }, "Save %s", show(want))
 	if v.chance(3) {
 		v.compareHead()
 	}
@@ -212,7 +218,7 @@ func (v *views) drop() {
 			name = n
 		}
 	}
-	v.write(rows.View.Drop, "Drop")
+	v.write(func(w rows.Calls) error { return w.Drop() }, "Drop")
 	v.dropped = true
 	if v.chance(2) {
 		return

@@ -19,7 +19,7 @@ func (v *views) keys() {
 			k.Tasks[s] += n
 			k.Tasks[0] += n
 		}
-		v.write(func(w rows.View) error {
+		v.write(func(w rows.Calls) error {
 			k := k
 			defer func() { k = rows.Key{} }()
 			return w.SetKey(&k)
@@ -40,7 +40,7 @@ func (v *views) heaviest() {
 	want, err := v.want.Heaviest()
 	v.must("Heaviest of the model", err)
 	if got != nil && want != nil && got.Load == want.Load {
-		if k := v.model.q.keys.get(got.Key); k != nil {
+		if k := v.model.q.keys.get(keyOf(got.Key)); k != nil {
 			want = k
 		}
 	}
@@ -71,29 +71,29 @@ func (v *views) served() {
 	l, r := v.values.line(), max(1, v.values.round()) // one that is 0 could not be told from one that is not there
 	switch v.rnd.IntN(3) {
 	case 0:
-		v.write(func(w rows.View) error { return w.SetServed(l, r) }, "SetServed(%#v, %d)", l, r)
+		v.write(func(w rows.Calls) error { return w.Served().Put(&rows.Served{Line: l, Round: r}) }, "SetServed(%#v, %d)", l, r)
 	case 1:
-		read(v, func(w rows.View) (uint64, error) { return w.Served(l) }, "Served(%#v)", l)
+		read(v, func(w rows.Calls) (uint64, error) { return w.ServedIn(l) }, "Served(%#v)", l)
 	case 2:
 		n := v.values.count()
 		v.note("SweepServed(%d, %d, %d)", l.Priority, r, n)
-		swept(v, n, &v.model.q.served, func(s rows.Line, round *uint64) bool { return s.Priority == l.Priority && *round < r },
+		swept(v, n, &v.model.q.served, func(s *rows.Served) bool { return s.Priority == l.Priority && s.Round < r },
 			func() error { return v.got.SweepServed(l.Priority, r, n) },
-			func(s rows.Line) (bool, error) {
-				round, err := v.got.Served(s)
+			func(s *rows.Served) (bool, error) {
+				round, err := v.got.ServedIn(s.Line)
 				return round != 0, err
 			})
 	}
 }
 
 // swept calls a sweep of the driver, which may choose which rows to delete, and deletes the same ones of the model.
-func swept[K comparable, R any](v *views, n int, t *table[K, R], due func(K, *R) bool, call func() error, there func(K) (bool, error)) {
+func swept[R any](v *views, n int, t *relation[R], due func(*R) bool, call func() error, there func(*R) (bool, error)) {
 	v.must("sweep", call())
 	var all, gone int
 	for k, r := range t.all() {
-		is, err := there(k)
+		is, err := there(r)
 		v.must("reading what is left", err)
-		switch isDue := due(k, r); {
+		switch isDue := due(r); {
 		case isDue && is:
 			all++
 		case isDue:
@@ -110,13 +110,13 @@ func swept[K comparable, R any](v *views, n int, t *table[K, R], due func(K, *R)
 func (v *views) groups() {
 	name := v.values.of(v.values.groups)
 	if v.chance(2) {
-		read(v, func(w rows.View) (*rows.Group, error) { return w.Group(name) }, "Group(%q)", name)
+		read(v, func(w rows.Calls) (*rows.Group, error) { return w.Group(name) }, "Group(%q)", name)
 		return
 	}
 	g := rows.Group{
 		Name: name, Started: v.chance(2), Cancelled: v.chance(2), Tasks: v.rnd.IntN(3), Members: v.rnd.IntN(3),
 	}
-	v.write(func(w rows.View) error {
+	v.write(func(w rows.Calls) error {
 		g := g
 		defer func() { g = rows.Group{} }()
 		return w.SetGroup(&g)
@@ -131,22 +131,22 @@ func (v *views) outcomes() {
 		if o.How == rows.Failed {
 			o.Err = v.values.failure()
 		}
-		v.write(func(w rows.View) error {
+		v.write(func(w rows.Calls) error {
 			o := o
 			defer func() { o = rows.Outcome{} }()
 			return w.SetOutcome(&o)
 		}, "SetOutcome(%s)", show(&o))
 	case 2:
-		read(v, func(w rows.View) (*rows.Outcome, error) { return w.Outcome(uniqueKey) }, "Outcome(%q)", uniqueKey)
+		read(v, func(w rows.Calls) (*rows.Outcome, error) { return w.Outcome(uniqueKey) }, "Outcome(%q)", uniqueKey)
 	case 3:
-		read(v, rows.View.NextOutcome, "NextOutcome")
+		read(v, rows.Calls.Times, "Times")
 	case 4:
 		now, n := v.values.now(), v.values.count()
 		v.note("SweepOutcomes(%d, %d)", now, n)
-		swept(v, n, &v.model.q.outcomes, func(_ string, o *rows.Outcome) bool { return o.Until != 0 && o.Until <= now },
+		swept(v, n, &v.model.q.outcomes, func(o *rows.Outcome) bool { return o.Until != 0 && o.Until <= now },
 			func() error { return v.got.SweepOutcomes(now, n) },
-			func(uniqueKey string) (bool, error) {
-				o, err := v.got.Outcome(uniqueKey)
+			func(o *rows.Outcome) (bool, error) {
+				o, err := v.got.Outcome(o.UniqueKey)
 				return o != nil, err
 			})
 	}
@@ -165,24 +165,24 @@ func (v *views) history() {
 		if v.chance(2) {
 			d.UniqueKey = v.values.of(v.values.uniqueKeys)
 		}
-		v.write(func(w rows.View) error {
+		v.write(func(w rows.Calls) error {
 			d := d
 			defer func() { d = rows.Done{} }()
-			return w.AddDone(&d)
-		}, "AddDone(%s)", show(&d))
+			return w.History().Put(&d)
+		}, "History.Put(%s)", show(&d))
 	case 2:
 		after, n := pick(v.rnd, 0, v.rowID()), v.values.count()
-		read(v, func(w rows.View) ([]*rows.Done, error) { return w.Done(after, n) }, "Done(%d, %d)", after, n)
+		read(v, func(w rows.Calls) ([]*rows.Done, error) { return w.Done(after, n) }, "Done(%d, %d)", after, n)
 	case 3:
-		read(v, rows.View.NextDone, "NextDone")
+		read(v, rows.Calls.Times, "Times")
 	case 4:
 		now, n := v.values.now(), v.values.count()
 		v.note("SweepDone(%d, %d)", now, n)
-		swept(v, n, &v.model.q.done, func(_ uint64, d *rows.Done) bool { return d.Until != 0 && d.Until <= now },
+		swept(v, n, &v.model.q.history, func(d *rows.Done) bool { return d.Until != 0 && d.Until <= now },
 			func() error { return v.got.SweepDone(now, n) },
-			func(id uint64) (bool, error) {
-				list, err := v.got.Done(id-1, 1)
-				return len(list) > 0 && list[0].ID == id, err
+			func(d *rows.Done) (bool, error) {
+				list, err := v.got.Done(d.ID-1, 1)
+				return len(list) > 0 && list[0].ID == d.ID, err
 			})
 	}
 }

@@ -25,7 +25,7 @@ func testCancelled(t *testing.T, db rows.DB) {
 	if err == nil {
 		t.Error("a transaction was committed though its context was over before")
 	}
-	if db.Again(err) {
+	if _, again := db.Again(err); again {
 		t.Errorf("Again(%v) is true, though the context is over", err)
 	}
 	usable(t, db, false)
@@ -54,7 +54,7 @@ func usable(t *testing.T, db rows.DB, there bool) {
 	ok(t, "Queue", err)
 	equal(t, "whether the queue is there", q != nil, there)
 	tx.Rollback()
-	in(t, db, exclusively(), func(v rows.View) { insert(t, v, rows.Row{}) })
+	in(t, db, exclusively(), func(v rows.Calls) { insert(t, v, rows.Row{}) })
 }
 
 // testChanged checks that Changed is true when, and only when, another handle has written.
@@ -67,7 +67,7 @@ func testChanged(t *testing.T, db rows.DB) {
 		t.Skip("it tells by itself")
 	}
 	other := r.Reopen(t)
-	in(t, db, exclusively(), func(rows.View) {})
+	in(t, db, exclusively(), func(rows.Calls) {})
 	changed := func(db rows.DB, want bool) {
 		t.Helper()
 		got, err := db.Changed(context.Background())
@@ -79,13 +79,13 @@ func testChanged(t *testing.T, db rows.DB) {
 		ok(t, "Changed", err)
 	}
 	changed(db, false)
-	in(t, other, exclusively(), func(v rows.View) { insert(t, v, rows.Row{}) })
+	in(t, other, exclusively(), func(v rows.Calls) { insert(t, v, rows.Row{}) })
 	changed(db, true)
 	changed(db, false)
-	in(t, other, exclusively(), func(v rows.View) { insert(t, v, rows.Row{}) })
-	in(t, db, exclusively(), func(v rows.View) { insert(t, v, rows.Row{}) })
+	in(t, other, exclusively(), func(v rows.Calls) { insert(t, v, rows.Row{}) })
+	in(t, db, exclusively(), func(v rows.Calls) { insert(t, v, rows.Row{}) })
 	changed(db, true)
-	in(t, db, exclusively(), func(v rows.View) { insert(t, v, rows.Row{}) })
+	in(t, db, exclusively(), func(v rows.Calls) { insert(t, v, rows.Row{}) })
 	changed(db, false)
 	changed(other, true)
 }
@@ -111,16 +111,19 @@ func crowd(t *testing.T, db rows.DB, f func(worker int, db rows.DB) error) {
 }
 
 // attempt makes a transaction in the queue q, again and again while it should.
-func attempt(db rows.DB, plan *rows.Plan, f func(v rows.View) error) error {
+func attempt(db rows.DB, plan *rows.Plan, f func(v rows.Calls) error) error {
 	for {
 		err := once(db, plan, f)
-		if err == nil || !db.Again(err) {
+		if err == nil {
+			return nil
+		}
+		if _, again := db.Again(err); !again {
 			return err
 		}
 	}
 }
 
-func once(db rows.DB, plan *rows.Plan, f func(v rows.View) error) error {
+func once(db rows.DB, plan *rows.Plan, f func(v rows.Calls) error) error {
 	tx, err := db.Begin(context.Background())
 	if err != nil {
 		return err
@@ -134,7 +137,7 @@ func once(db rows.DB, plan *rows.Plan, f func(v rows.View) error) error {
 	if err != nil {
 		return err
 	}
-	if err := f(v); err != nil {
+	if err := f(rows.Calls{View: v}); err != nil {
 		return err
 	}
 	return tx.Commit()
@@ -144,7 +147,7 @@ func once(db rows.DB, plan *rows.Plan, f func(v rows.View) error) error {
 // and all must be counted.
 func testConcurrent(t *testing.T, db rows.DB) {
 	const n = 60
-	in(t, db, exclusively(), func(v rows.View) {
+	in(t, db, exclusively(), func(v rows.Calls) {
 		for i := range n {
 			insert(t, v, rows.Row{Key: fmt.Sprint("k", i%3), Round: uint64(1 + i), Takeable: true})
 		}
@@ -154,7 +157,7 @@ func testConcurrent(t *testing.T, db rows.DB) {
 	crowd(t, db, func(_ int, db rows.DB) error {
 		for range n { // others may have locked all that is left
 			var ids []uint64
-			err := attempt(db, &rows.Plan{Numbers: 1, Take: 2, Filter: rows.Filter{MaxPriority: task.MaxPriority}}, func(v rows.View) error {
+			err := attempt(db, &rows.Plan{Numbers: 1, Ranges: []rows.Range{rows.ReadyRange(rows.Filter{MaxPriority: task.MaxPriority}, 2)}}, func(v rows.Calls) error {
 				ids = nil
 				list, err := v.Ready(rows.Filter{MaxPriority: task.MaxPriority}, 2)
 				if err != nil {
@@ -165,7 +168,7 @@ func testConcurrent(t *testing.T, db rows.DB) {
 					if r.Since, err = v.Number(); err != nil {
 						return err
 					}
-					if err := v.Take(r); err != nil {
+					if err := v.Put(r); err != nil {
 						return err
 					}
 					ids = append(ids, r.ID)
@@ -189,30 +192,30 @@ func testConcurrent(t *testing.T, db rows.DB) {
 			t.Errorf("row %d was taken %d times", id, times)
 		}
 	}
-	in(t, db, exclusively(), func(v rows.View) {
-		tasks, err := v.Tasks()
-		ok(t, "Tasks", err)
-		equal(t, "Tasks", tasks, [task.Held + 1]int{0: n, task.Taken: n})
+	in(t, db, exclusively(), func(v rows.Calls) {
+		tasks, err := v.Counts()
+		ok(t, "Counts", err)
+		equal(t, "Counts", tasks, [task.Held + 1]int{0: n, task.Taken: n})
 	})
 }
 
-// keyOf returns the row of a key in the table of keys, nil if there is none.
-func keyOf(v rows.View, key string) (*rows.Key, error) {
+// rowOfKey returns the row of a key in the table of keys, nil if there is none.
+func rowOfKey(v rows.Calls, key string) (*rows.Key, error) {
 	found, _, err := v.Lines([]string{key}, 0, false)
 	if len(found) == 0 {
 		return nil, err
 	}
-	return &found[0], err
+	return found[0], err
 }
 
 // testExclusive reads and writes the same in several exclusive transactions at the same time.
 func testExclusive(t *testing.T, db rows.DB) {
 	const n = 20
-	in(t, db, exclusively(), func(rows.View) {})
+	in(t, db, exclusively(), func(rows.Calls) {})
 	crowd(t, db, func(worker int, db rows.DB) error {
 		for range n {
-			err := attempt(db, exclusively(), func(v rows.View) error {
-				k, err := keyOf(v, "k")
+			err := attempt(db, exclusively(), func(v rows.Calls) error {
+				k, err := rowOfKey(v, "k")
 				if err != nil {
 					return err
 				}
@@ -233,8 +236,8 @@ func testExclusive(t *testing.T, db rows.DB) {
 		}
 		return nil
 	})
-	in(t, db, exclusively(), func(v rows.View) {
-		k, err := keyOf(v, "k")
+	in(t, db, exclusively(), func(v rows.Calls) {
+		k, err := rowOfKey(v, "k")
 		ok(t, "Lines", err)
 		equal(t, "the number in the key", k.Tasks[0], 6*n)
 		equal(t, "Head.PausedKeys", v.Head().PausedKeys, 6*n)

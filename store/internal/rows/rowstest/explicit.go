@@ -11,7 +11,7 @@ import (
 )
 
 // in makes one transaction in the queue q, which is made if it is not there, and commits it.
-func in(t *testing.T, db rows.DB, plan *rows.Plan, f func(v rows.View)) {
+func in(t *testing.T, db rows.DB, plan *rows.Plan, f func(v rows.Calls)) {
 	t.Helper()
 	tx, v := enter(t, db, plan)
 	f(v)
@@ -19,14 +19,14 @@ func in(t *testing.T, db rows.DB, plan *rows.Plan, f func(v rows.View)) {
 }
 
 // enter begins a transaction and enters the queue q.
-func enter(t *testing.T, db rows.DB, plan *rows.Plan) (rows.Tx, rows.View) {
+func enter(t *testing.T, db rows.DB, plan *rows.Plan) (rows.Tx, rows.Calls) {
 	t.Helper()
 	tx := begin(t, db)
 	q, err := tx.Queue("q", []byte("{}"))
 	ok(t, "Queue", err)
 	v, err := tx.Enter(q.ID, plan)
 	ok(t, "Enter", err)
-	return tx, v
+	return tx, rows.Calls{View: v}
 }
 
 func equal[T comparable](t *testing.T, what string, got, want T) {
@@ -42,9 +42,9 @@ func exclusively() *rows.Plan { return &rows.Plan{Exclusive: true} }
 // testHead checks when a Head may be the same again, and that it is right in any case.
 func testHead(t *testing.T, db rows.DB) {
 	var last *rows.Head
-	look := func(db rows.DB, mayBeLast, paused bool, do func(v rows.View)) {
+	look := func(db rows.DB, mayBeLast, paused bool, do func(v rows.Calls)) {
 		t.Helper()
-		in(t, db, exclusively(), func(v rows.View) {
+		in(t, db, exclusively(), func(v rows.Calls) {
 			h := v.Head()
 			equal(t, "Head.Paused", h.Paused, paused)
 			if h == last && !mayBeLast {
@@ -55,10 +55,10 @@ func testHead(t *testing.T, db rows.DB) {
 			do(v)
 		})
 	}
-	set := func(paused bool) func(rows.View) {
-		return func(v rows.View) { v.Head().Paused = paused; ok(t, "Save", v.Save()) }
+	set := func(paused bool) func(rows.Calls) {
+		return func(v rows.Calls) { v.Head().Paused = paused; ok(t, "Save", v.Save()) }
 	}
-	nothing := func(rows.View) {}
+	nothing := func(rows.Calls) {}
 
 	look(db, false, false, set(true))
 	look(db, true, true, nothing)
@@ -83,16 +83,16 @@ func testHead(t *testing.T, db rows.DB) {
 
 // testRounds checks that rounds are kept by priority.
 func testRounds(t *testing.T, db rows.DB) {
-	in(t, db, exclusively(), func(v rows.View) {
+	in(t, db, exclusively(), func(v rows.Calls) {
 		v.Head().Rounds[0], v.Head().Rounds[task.MaxPriority] = 1<<40, 1
 		ok(t, "Save", v.Save())
 	})
-	in(t, db, &rows.Plan{}, func(v rows.View) {
+	in(t, db, &rows.Plan{}, func(v rows.Calls) {
 		v.Head().Rounds[0]++
 		ok(t, "Save", v.Save())
 	})
 	begin(t, db).Rollback() // so that the Head is read again
-	in(t, db, exclusively(), func(v rows.View) {
+	in(t, db, exclusively(), func(v rows.Calls) {
 		equal(t, "the round of the first priority", v.Head().Rounds[0], 1<<40+1)
 		equal(t, "the round of the last priority", v.Head().Rounds[task.MaxPriority], 1)
 		equal(t, "the number of rounds", len(v.Head().Rounds), 2)
@@ -103,7 +103,7 @@ func testRounds(t *testing.T, db rows.DB) {
 // rows are of the same sort.
 func testParked(t *testing.T, db rows.DB) {
 	places := []uint64{5, 3, 9, 1, 7}
-	in(t, db, exclusively(), func(v rows.View) {
+	in(t, db, exclusively(), func(v rows.Calls) {
 		for _, kind := range []string{"", "x"} {
 			for _, place := range places {
 				insert(t, v, rows.Row{Key: "a", Kind: kind, Place: place})
@@ -111,8 +111,9 @@ func testParked(t *testing.T, db rows.DB) {
 		}
 	})
 	const parked = 3
-	for _, plan := range []*rows.Plan{exclusively(), {Exclusive: true, Keys: []string{"a"}, Parked: parked}} {
-		in(t, db, plan, func(v rows.View) {
+	a := []string{"a"}
+	for _, plan := range []*rows.Plan{exclusively(), {Exclusive: true, Ranges: []rows.Range{rows.KeyRange(a), rows.FrontRange(a, false), rows.ParkedRange(a, parked, false)}}} {
+		in(t, db, plan, func(v rows.Calls) {
 			_, found, err := v.Lines([]string{"a"}, parked, false)
 			ok(t, "Lines", err)
 			for _, kind := range []string{"", "x"} {
@@ -134,26 +135,27 @@ func testParked(t *testing.T, db rows.DB) {
 // testPlan checks that what a Plan says changes no result, whether it is right or wrong.
 func testPlan(t *testing.T, db rows.DB) {
 	var ids []uint64
-	in(t, db, exclusively(), func(v rows.View) {
+	in(t, db, exclusively(), func(v rows.Calls) {
 		for i := range 5 {
 			ids = append(ids, insert(t, v, rows.Row{Key: "a", Round: uint64(1 + i/2), Takeable: true, Payload: []byte{byte(i)}}))
 		}
 	})
 	all := rows.Filter{MaxPriority: task.MaxPriority}
 	a, b := rows.Line{Key: "a"}, rows.Line{Key: "b"}
+	get := func(payload bool, ids ...uint64) rows.Range { return rows.RowRange(payload, rows.ForUpdate, ids...) }
 	for name, plan := range map[string]rows.Plan{
 		"none":       {},
-		"right":      {Tasks: true, Numbers: 2, Get: ids, Payloads: true, Take: 3, Filter: all, Last: []rows.Line{a, b}},
-		"less":       {Numbers: 1, Get: ids[:1], Take: 1, Filter: all, Last: []rows.Line{b}},
-		"more":       {Tasks: true, Numbers: 50, Get: append([]uint64{0, 1 << 62, ids[0]}, ids...), Take: 50, Filter: all, Last: []rows.Line{a, a, b, {Key: "c"}}},
-		"wrong":      {Get: []uint64{0, 1 << 62}, Payloads: true, Take: 3, Filter: rows.Filter{MaxPriority: -1}, Last: []rows.Line{{Key: "a", Priority: 1}}},
-		"no kinds":   {Take: 3, Filter: rows.Filter{MaxPriority: task.MaxPriority, Kinds: []string{}}},
-		"other kind": {Take: 3, Filter: rows.Filter{MaxPriority: task.MaxPriority, Kinds: []string{"x"}}},
+		"right":      {Counts: true, Numbers: 2, Ranges: []rows.Range{get(true, ids...), rows.ReadyRange(all, 3)}, Lasts: []rows.Line{a, b}},
+		"less":       {Numbers: 1, Ranges: []rows.Range{get(false, ids[0]), rows.ReadyRange(all, 1)}, Lasts: []rows.Line{b}},
+		"more":       {Counts: true, Numbers: 50, Ranges: []rows.Range{get(false, append([]uint64{0, 1 << 62}, ids...)...), rows.ReadyRange(all, 50)}, Lasts: []rows.Line{a, a, b, {Key: "c"}}},
+		"wrong":      {Ranges: []rows.Range{get(true, 0, 1<<62), rows.ReadyRange(rows.Filter{MaxPriority: -1}, 3)}, Lasts: []rows.Line{{Key: "a", Priority: 1}}},
+		"no kinds":   {Ranges: []rows.Range{rows.ReadyRange(rows.Filter{MaxPriority: task.MaxPriority, Kinds: []string{}}, 3)}},
+		"other kind": {Ranges: []rows.Range{rows.ReadyRange(rows.Filter{MaxPriority: task.MaxPriority, Kinds: []string{"x"}}, 3)}},
 	} {
 		for _, exclusive := range []bool{true, false} {
 			t.Run(name, func(t *testing.T) {
 				plan := plan
-				plan.Exclusive, plan.Get, plan.Last = exclusive, slices.Clone(plan.Get), slices.Clone(plan.Last)
+				plan.Exclusive = exclusive
 				tx, v := enter(t, db, &plan)
 				planned(t, v, ids)
 				tx.Rollback()
@@ -163,7 +165,7 @@ func testPlan(t *testing.T, db rows.DB) {
 }
 
 // planned makes the calls of testPlan, in such an order that what was fetched ahead gets old.
-func planned(t *testing.T, v rows.View, ids []uint64) {
+func planned(t *testing.T, v rows.Calls, ids []uint64) {
 	all := rows.Filter{MaxPriority: task.MaxPriority}
 	last := func(want uint64, rowsWant int) {
 		t.Helper()
@@ -195,7 +197,7 @@ func planned(t *testing.T, v rows.View, ids []uint64) {
 	}
 	r := row(ids[0])
 	r.Takeable, r.Round = false, 9
-	ok(t, "Update", v.Update(r))
+	ok(t, "Update", v.Put(r))
 	last(9, 1)
 	ready(3, ids[1:4]...)
 	equal(t, "the round after Update", row(ids[0]).Round, 9)
@@ -208,19 +210,19 @@ func planned(t *testing.T, v rows.View, ids []uint64) {
 		insert(t, v, rows.Row{Key: "a", Round: 9})
 	}
 	last(9, 4)
-	tasks, err := v.Tasks()
-	ok(t, "Tasks", err)
+	tasks, err := v.Counts()
+	ok(t, "Counts", err)
 	equal(t, "the number of tasks", tasks[0], 7)
 	ready(10, ids[2:]...)
 }
 
 // insert inserts a row that is Ready, and returns its number.
-func insert(t *testing.T, v rows.View, r rows.Row) uint64 {
+func insert(t *testing.T, v rows.Calls, r rows.Row) uint64 {
 	t.Helper()
 	n, err := v.Number()
 	ok(t, "Number", err)
 	r.ID, r.Seq, r.State, r.Weight = n, n, task.Ready, 1
-	ok(t, "Insert", v.Insert(&r))
+	ok(t, "Insert", v.Put(&r))
 	return n
 }
 
@@ -231,7 +233,7 @@ func testNumbers(t *testing.T, db rows.DB) {
 	if r, ok := db.(reopener); ok {
 		handles = append(handles, r.Reopen(t))
 	}
-	in(t, db, exclusively(), func(rows.View) {})
+	in(t, db, exclusively(), func(rows.Calls) {})
 	seen, last := map[uint64]bool{}, make([]uint64, len(handles))
 	for i := range 40 {
 		h := i / 2 % len(handles)
@@ -259,7 +261,7 @@ func testNumbers(t *testing.T, db rows.DB) {
 
 func testAgain(t *testing.T, db rows.DB) {
 	for _, err := range []error{nil, context.Canceled, context.DeadlineExceeded, errors.New("no"), task.ErrDropped} {
-		if db.Again(err) {
+		if _, again := db.Again(err); again {
 			t.Errorf("Again(%v) is true", err)
 		}
 	}

@@ -9,26 +9,26 @@ import (
 )
 
 // enterer returns a function that enters a queue without locking its row.
-func enterer(t *testing.T, db rows.DB) func() (rows.Tx, rows.View) {
+func enterer(t *testing.T, db rows.DB) func() (rows.Tx, rows.Calls) {
 	tx := begin(t, db)
 	q, err := tx.Queue("q", []byte("{}"))
 	ok(t, "Queue", err)
 	ok(t, "Commit", tx.Commit())
-	return func() (rows.Tx, rows.View) {
+	return func() (rows.Tx, rows.Calls) {
 		tx := begin(t, db)
 		v, err := tx.Enter(q.ID, &rows.Plan{})
 		ok(t, "Enter", err)
-		return tx, v
+		return tx, rows.Calls{View: v}
 	}
 }
 
 // testEnded checks that nobody misses an outcome, also if transactions are committed in another order than they write.
 func testEnded(t *testing.T, db rows.DB) {
-	write := func(v rows.View, uniqueKey string, id uint64, until int64) {
+	write := func(v rows.Calls, uniqueKey string, id uint64, until int64) {
 		ok(t, "SetOutcome", v.SetOutcome(&rows.Outcome{UniqueKey: uniqueKey, ID: id, How: rows.Failed, Err: &task.Error{Message: uniqueKey}, Until: until}))
 	}
 	enter, mark := enterer(t, db), ""
-	in := func(f func(v rows.View)) {
+	in := func(f func(v rows.Calls)) {
 		t.Helper()
 		tx, v := enter()
 		f(v)
@@ -37,7 +37,7 @@ func testEnded(t *testing.T, db rows.DB) {
 	ended := func(want ...uint64) {
 		t.Helper()
 		var found []uint64
-		in(func(v rows.View) {
+		in(func(v rows.Calls) {
 			list, next, err := v.Ended(mark)
 			ok(t, "Ended", err)
 			for _, o := range list {
@@ -53,29 +53,29 @@ func testEnded(t *testing.T, db rows.DB) {
 			}
 		}
 	}
-	in(func(v rows.View) { write(v, "a", 1, 5) })
+	in(func(v rows.Calls) { write(v, "a", 1, 5) })
 	ended()
-	in(func(v rows.View) { write(v, "b", 2, 5) })
+	in(func(v rows.Calls) { write(v, "b", 2, 5) })
 	ended(2)
-	in(func(v rows.View) { write(v, "a", 3, 5); write(v, "b", 2, 0) })
+	in(func(v rows.Calls) { write(v, "a", 3, 5); write(v, "b", 2, 0) })
 	ended(3)
-	in(func(v rows.View) {
+	in(func(v rows.Calls) {
 		o, err := v.Outcome("b")
 		ok(t, "Outcome", err)
 		equal(t, "whether there is an outcome", o != nil, false)
 	})
-	if db.Exclusive() {
+	if db.Traits().Exclusive {
 		return
 	}
 	first, v := enter()
 	write(v, "c", 4, 5)
-	_, err := v.Keys() // so that it is sent
-	ok(t, "Keys", err)
+	_, err := v.CountKeys() // so that it is sent
+	ok(t, "CountKeys", err)
 	second, w := enter()
 	write(w, "d", 5, 5)
-	_, err = w.Keys()
-	ok(t, "Keys", err)
-	in(func(v rows.View) { write(v, "e", 6, 5) })
+	_, err = w.CountKeys()
+	ok(t, "CountKeys", err)
+	in(func(v rows.Calls) { write(v, "e", 6, 5) })
 	ended(6)
 	ok(t, "Commit", second.Commit())
 	ended(5)
@@ -85,11 +85,11 @@ func testEnded(t *testing.T, db rows.DB) {
 
 // testLocked checks that what is only looked at is not locked, and that it is told what was passed over.
 func testLocked(t *testing.T, db rows.DB) {
-	if db.Exclusive() {
+	if db.Traits().Exclusive {
 		t.Skip("no two transactions run at the same time")
 	}
 	var id uint64
-	in(t, db, exclusively(), func(v rows.View) {
+	in(t, db, exclusively(), func(v rows.Calls) {
 		id = insert(t, v, rows.Row{Key: "a", Kind: "k", UniqueKey: "x", Round: 1, Takeable: true})
 	})
 	enter := enterer(t, db)
@@ -102,10 +102,10 @@ func testLocked(t *testing.T, db rows.DB) {
 			ok(t, "Ready", err)
 			equal(t, "rows of Ready", len(list) == 1, want)
 			if list == nil {
-				is, err := w.Locked(f)
+				is, err := w.AnyReady(f)
 				ok(t, "Locked", err)
 				equal(t, "Locked", is, true)
-				is, err = w.Locked(rows.Filter{MaxPriority: task.MaxPriority, Kinds: []string{"other"}})
+				is, err = w.AnyReady(rows.Filter{MaxPriority: task.MaxPriority, Kinds: []string{"other"}})
 				ok(t, "Locked", err)
 				equal(t, "Locked, of another kind", is, false)
 			}

@@ -23,7 +23,7 @@ func testMany(t *testing.T, db rows.DB) {
 		lines = append(lines, rows.Line{Key: fmt.Sprint(i)})
 	}
 	var consumer *rows.Consumer
-	in(t, db, &rows.Plan{Exclusive: true, Numbers: n}, func(v rows.View) {
+	in(t, db, &rows.Plan{Exclusive: true, Numbers: n}, func(v rows.Calls) {
 		for i := range n {
 			ids = append(ids, insert(t, v, rows.Row{
 				Key: fmt.Sprint(i), Kind: fmt.Sprint(i), UniqueKey: fmt.Sprint("a", i), Group: "g", Round: 1, Takeable: true,
@@ -34,7 +34,7 @@ func testMany(t *testing.T, db rows.DB) {
 		ok(t, "AddConsumer", err)
 		count(t, "Ready of a View that has inserted", n, func() ([]*rows.Row, error) { return v.Ready(everything, 2*n) })
 	})
-	in(t, db, exclusively(), func(v rows.View) {
+	in(t, db, exclusively(), func(v rows.Calls) {
 		count(t, "List with a Limit of 0", 100, func() ([]*rows.Row, error) { return v.List(task.ListOptions{}) })
 		count(t, "List with a greater Limit", n, func() ([]*rows.Row, error) { return v.List(task.ListOptions{Limit: n}) })
 		count(t, "InGroup", n, func() ([]*rows.Row, error) { return v.InGroup("g") })
@@ -53,26 +53,26 @@ func testMany(t *testing.T, db rows.DB) {
 		if !slices.Equal(found, []uint64{consumer.Number}) {
 			t.Errorf("Beat returned %d, want those that exist: %d", found, consumer.Number)
 		}
-		deadline, err := v.NextDeadline()
-		ok(t, "NextDeadline", err)
-		equal(t, "the deadline after Beat", deadline, 5)
+		next, err := v.Times()
+		ok(t, "Times", err)
+		equal(t, "the deadline after Beat", next.Deadline, 5)
 	})
-	in(t, db, &rows.Plan{Get: all, Take: n, Filter: everything, Last: lines}, func(v rows.View) {
+	in(t, db, &rows.Plan{Ranges: []rows.Range{rows.RowRange(false, rows.ForUpdate, all...), rows.ReadyRange(everything, n)}, Lasts: lines}, func(v rows.Calls) {
 		round, _, err := v.Last(rows.Line{Key: fmt.Sprint(n - 1)}, 0)
 		ok(t, "Last", err)
 		equal(t, "the last round", round, 1)
 		for _, r := range count(t, "Ready", n, func() ([]*rows.Row, error) { return v.Ready(everything, n) }) {
 			r.State, r.Takeable, r.Consumer, r.Since = task.Taken, false, consumer.Number, r.ID
-			ok(t, "Take", v.Take(r))
+			ok(t, "Take", v.Put(r))
 		}
 	})
-	in(t, db, exclusively(), func(v rows.View) {
+	in(t, db, exclusively(), func(v rows.Calls) {
 		for i, r := range count(t, "HeldBy", n, func() ([]*rows.Row, error) { return v.HeldBy(consumer.Number, many, false) }) {
 			equal(t, "the id of a row that is held", r.ID, ids[i])
 			ok(t, "Delete", v.Delete(r))
 		}
-		tasks, err := v.Tasks()
-		ok(t, "Tasks", err)
+		tasks, err := v.Counts()
+		ok(t, "Counts", err)
 		equal(t, "the number of tasks", tasks[0], 0)
 	})
 }

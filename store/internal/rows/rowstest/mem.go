@@ -23,6 +23,9 @@ type DB struct {
 	// before it. It must be set before the handle is used, and be the same for all handles on a database.
 	Shared bool
 
+	// Pause is how long Again tells to wait.
+	Pause time.Duration
+
 	data *data
 
 	// The rest is protected by data.mu.
@@ -137,7 +140,7 @@ func (db *DB) Begin(ctx context.Context) (rows.Tx, error) {
 }
 
 // Again returns true for ErrAgain, which in a Shared DB is also a deadlock, or a unique index that another one has written to.
-func (db *DB) Again(err error) bool { return errors.Is(err, ErrAgain) }
+func (db *DB) Again(err error) (time.Duration, bool) { return db.Pause, errors.Is(err, ErrAgain) }
 
 // Changed tells whether another handle has written something since the last call.
 func (db *DB) Changed(ctx context.Context) (bool, error) {
@@ -154,5 +157,6 @@ func (db *DB) Changed(ctx context.Context) (bool, error) {
 	return db.changed != was, nil
 }
 
-// Exclusive returns true, unless Shared is.
-func (db *DB) Exclusive() bool { return !db.Shared }
+// Traits tells that no two transactions run at the same time, unless Shared is. Then a part of a caller's transaction can be
+// undone, as with a savepoint.
+func (db *DB) Traits() rows.Traits { return rows.Traits{Exclusive: !db.Shared, Undo: db.Shared} }

@@ -32,14 +32,14 @@ func put(db *rowstest.DB) error {
 	if err != nil {
 		return err
 	}
-	if err := v.Insert(&rows.Row{ID: n, State: task.Ready}); err != nil {
+	if err := v.Tasks().Put(&rows.Row{ID: n, State: task.Ready}); err != nil {
 		return err
 	}
 	return tx.Commit()
 }
 
 // open begins a transaction in the queue q.
-func open(t *testing.T, db *rowstest.DB, exclusive bool) (rows.Tx, rows.View) {
+func open(t *testing.T, db *rowstest.DB, exclusive bool) (rows.Tx, rows.Calls) {
 	tx, err := db.Begin(context.Background())
 	require.NoError(t, err)
 	t.Cleanup(tx.Rollback)
@@ -47,12 +47,12 @@ func open(t *testing.T, db *rowstest.DB, exclusive bool) (rows.Tx, rows.View) {
 	require.NoError(t, err)
 	v, err := tx.Enter(q.ID, &rows.Plan{Exclusive: exclusive})
 	require.NoError(t, err)
-	return tx, v
+	return tx, rows.Calls{View: v}
 }
 
 func tasks(t *testing.T, db *rowstest.DB) int {
 	tx, v := open(t, db, true)
-	n, err := v.Tasks()
+	n, err := v.Counts()
 	require.NoError(t, err)
 	tx.Rollback()
 	return n[0]
@@ -61,7 +61,7 @@ func tasks(t *testing.T, db *rowstest.DB) int {
 // Each call of a transaction can fail. Then nothing has happened.
 func TestFail(t *testing.T) {
 	db, failure := rowstest.NewDB(time.Now), errors.New("as told")
-	for _, op := range []string{"Begin", "Queue", "Enter", "Number", "Insert", "Commit"} {
+	for _, op := range []string{"Begin", "Queue", "Enter", "Number", "Tasks.Put", "Commit"} {
 		db.Fail(func(called string) error {
 			if called == op {
 				return failure
@@ -81,10 +81,11 @@ func TestFailedTransaction(t *testing.T) {
 	db := rowstest.NewDB(time.Now)
 	tx, v := open(t, db, true)
 	db.Fail(func(string) error { return rowstest.ErrAgain })
-	_, err := v.Keys()
-	require.True(t, db.Again(err))
+	_, err := v.CountKeys()
+	_, again := db.Again(err)
+	require.True(t, again)
 	db.Fail(nil)
-	_, err = v.NextWake()
+	_, err = v.Times()
 	require.ErrorIs(t, err, rowstest.ErrAgain)
 	require.ErrorIs(t, tx.Commit(), rowstest.ErrAgain)
 	tx.Rollback()
@@ -98,9 +99,9 @@ func TestKill(t *testing.T) {
 	tx, v := open(t, db, true)
 	n, err := v.Number()
 	require.NoError(t, err)
-	require.NoError(t, v.Insert(&rows.Row{ID: n, State: task.Ready}))
+	require.NoError(t, v.Put(&rows.Row{ID: n, State: task.Ready}))
 	db.Kill()
-	_, err = v.Keys()
+	_, err = v.CountKeys()
 	require.ErrorIs(t, err, rowstest.ErrKilled)
 	require.ErrorIs(t, tx.Commit(), rowstest.ErrKilled)
 	tx.Rollback()
@@ -126,53 +127,53 @@ func TestTurns(t *testing.T) {
 
 // Callers that break a rule are told so.
 func TestMisuse(t *testing.T) {
-	tasks := func(t *testing.T, v rows.View) *rows.Row {
+	tasks := func(t *testing.T, v rows.Calls) *rows.Row {
 		n, err := v.Number()
 		require.NoError(t, err)
 		r := &rows.Row{ID: n, UniqueKey: "x", State: task.Ready}
-		require.NoError(t, v.Insert(r))
+		require.NoError(t, v.Put(r))
 		return r
 	}
 	for name, test := range map[string]struct {
 		rule   string
-		misuse func(t *testing.T, tx rows.Tx, v rows.View)
+		misuse func(t *testing.T, tx rows.Tx, v rows.Calls)
 	}{
-		"NoNumber": {"an ID that is no Number", func(_ *testing.T, _ rows.Tx, v rows.View) {
-			_ = v.Insert(&rows.Row{ID: 1 << 40, State: task.Ready})
+		"NoNumber": {"an ID that is no Number", func(_ *testing.T, _ rows.Tx, v rows.Calls) {
+			_ = v.Put(&rows.Row{ID: 1 << 40, State: task.Ready})
 		}},
-		"SameID": {"an ID is used twice", func(t *testing.T, _ rows.Tx, v rows.View) {
-			_ = v.Insert(&rows.Row{ID: tasks(t, v).ID, State: task.Ready})
+		"SameID": {"an ID is used twice", func(t *testing.T, _ rows.Tx, v rows.Calls) {
+			_ = v.Put(&rows.Row{ID: tasks(t, v).ID, State: task.Ready})
 		}},
-		"SameUniqueKey": {"a unique key is used twice", func(t *testing.T, _ rows.Tx, v rows.View) {
+		"SameUniqueKey": {"a unique field of Tasks is used twice", func(t *testing.T, _ rows.Tx, v rows.Calls) {
 			tasks(t, v)
 			tasks(t, v)
 		}},
-		"Stale": {"not as it was read or written last", func(t *testing.T, _ rows.Tx, v rows.View) {
+		"Stale": {"not as it was read or written last", func(t *testing.T, _ rows.Tx, v rows.Calls) {
 			r := tasks(t, v)
 			old := *r
 			r.State = task.Buried
-			require.NoError(t, v.Update(r))
-			_ = v.Update(&old)
+			require.NoError(t, v.Put(r))
+			_ = v.Put(&old)
 		}},
-		"Gone": {"a row is changed that is gone", func(t *testing.T, _ rows.Tx, v rows.View) {
+		"Gone": {"a row is changed that is gone", func(t *testing.T, _ rows.Tx, v rows.Calls) {
 			r := tasks(t, v)
 			require.NoError(t, v.Delete(r))
-			_ = v.Update(r)
+			_ = v.Put(r)
 		}},
-		"TakeTwice": {"Take of a row that cannot be taken", func(t *testing.T, _ rows.Tx, v rows.View) {
+		"TakenTakeable": {"a row that is Takeable but not Ready", func(t *testing.T, _ rows.Tx, v rows.Calls) {
 			r := tasks(t, v)
-			r.State = task.Taken
-			_ = v.Take(r)
+			r.State, r.Takeable = task.Taken, true
+			_ = v.Put(r)
 		}},
-		"AfterDrop": {"Keys after Drop", func(t *testing.T, _ rows.Tx, v rows.View) {
+		"AfterDrop": {"CountKeys after Drop", func(t *testing.T, _ rows.Tx, v rows.Calls) {
 			require.NoError(t, v.Drop())
-			_, _ = v.Keys()
+			_, _ = v.CountKeys()
 		}},
-		"AfterCommit": {"Keys after the end of the transaction", func(t *testing.T, tx rows.Tx, v rows.View) {
+		"AfterCommit": {"CountKeys after the end of the transaction", func(t *testing.T, tx rows.Tx, v rows.Calls) {
 			require.NoError(t, tx.Commit())
-			_, _ = v.Keys()
+			_, _ = v.CountKeys()
 		}},
-		"Order": {"queues are entered in the order of their IDs", func(_ *testing.T, tx rows.Tx, _ rows.View) {
+		"Order": {"queues are entered in the order of their IDs", func(_ *testing.T, tx rows.Tx, _ rows.Calls) {
 			_, _ = tx.Enter(1, &rows.Plan{})
 		}},
 	} {
@@ -193,9 +194,9 @@ func TestUnlocked(t *testing.T) {
 		list, err := v.List(task.ListOptions{})
 		require.NoError(t, err)
 		if exclusive {
-			require.NoError(t, v.Update(list[0]))
+			require.NoError(t, v.Put(list[0]))
 		} else {
-			require.Panics(t, func() { _ = v.Update(list[0]) })
+			require.Panics(t, func() { _ = v.Put(list[0]) })
 		}
 		tx.Rollback()
 	}
@@ -214,8 +215,8 @@ func TestJoin(t *testing.T) {
 		require.NoError(t, err)
 		n, err := v.Number()
 		require.NoError(t, err)
-		require.NoError(t, v.Insert(&rows.Row{ID: n, State: task.Ready}))
-		all, err := v.Tasks()
+		require.NoError(t, v.Tasks().Put(&rows.Row{ID: n, State: task.Ready}))
+		all, err := v.Counts()
 		require.NoError(t, err)
 		require.Equal(t, 2+i/2, all[0])
 		if i%2 == 0 {

@@ -59,11 +59,13 @@ func (tx *memTx) commitLocked(part *memTx) {
 // fork returns the table for a part of the transaction.
 func (t *table[K, R]) fork() table[K, R] { return table[K, R]{t.committed, maps.Clone(t.own)} }
 
+func (t *relation[R]) fork() relation[R] {
+	return relation[R]{t.table.fork(), t.name, t.schema, t.first}
+}
+
 func (q *queue) fork() *queue {
 	return &queue{
-		q.head.fork(), q.removed.fork(), q.rounds.fork(),
-		taskTable{q.tasks.fork(), q.tasks.byKey, q.tasks.byUniqueKey},
-		q.keys.fork(),
-		q.served.fork(), q.consumers.fork(), q.groups.fork(), q.outcomes.fork(), q.done.fork(),
+		q.head.fork(), q.removed.fork(), q.rounds.fork(), q.tasks.fork(), q.keys.fork(), q.served.fork(), q.consumers.fork(),
+		q.groups.fork(), q.outcomes.fork(), q.history.fork(),
 	}
 }

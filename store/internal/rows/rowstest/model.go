@@ -34,7 +34,7 @@ func Model(t *testing.T, seeds int, open func(t *testing.T) rows.DB) {
 		}
 		s := storetest.Subject{Store: rows.New(db, options)}
 		own, joins := db.(joiner)
-		if joins = joins && db.Exclusive() && seed%3 == 0; joins {
+		if joins = joins && db.Traits().Exclusive && seed%3 == 0; joins {
 			s.Join = func() (context.Context, func(bool) error) {
 				ctx, tx, err := own.Join(context.Background())
 				ok(t, "Join", err)
@@ -51,7 +51,7 @@ func Model(t *testing.T, seeds int, open func(t *testing.T) rows.DB) {
 			f.Faults(seed)
 		}
 		if r, ok := db.(reopener); ok {
-			if db.Exclusive() && seed%5 < 2 && !joins { // else each process may give a key turns of its own
+			if db.Traits().Exclusive && seed%5 < 2 && !joins { // else each process may give a key turns of its own
 				s.Others = []task.Store{rows.New(r.Reopen(t), options)}
 			}
 			look := r.Reopen(t)

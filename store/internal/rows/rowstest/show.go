@@ -38,7 +38,7 @@ func show(x any) string {
 	case *rows.Outcome:
 		return orNil(x, func() string {
 			o := *x
-			o.Err = nil
+			o.Err, o.Written = nil, 0
 			return fmt.Sprintf("%#v error %s", o, showError(x.Err))
 		})
 	case *rows.Key:
@@ -53,8 +53,10 @@ func show(x any) string {
 		return each(x)
 	case []rows.Key:
 		return each(x)
-	case []rows.Consumer:
-		return each(slices.SortedFunc(slices.Values(x), func(a, b rows.Consumer) int { return cmp.Compare(a.Number, b.Number) }))
+	case []*rows.Key:
+		return each(x)
+	case []*rows.Consumer:
+		return each(slices.SortedFunc(slices.Values(x), func(a, b *rows.Consumer) int { return cmp.Compare(a.Number, b.Number) }))
 	case []string:
 		return fmt.Sprintf("%q", slices.Sorted(slices.Values(x)))
 	}

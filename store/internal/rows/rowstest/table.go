@@ -1,9 +1,12 @@
 package rowstest
 
 import (
+	"cmp"
+	"fmt"
 	"iter"
 	"maps"
 	"reflect"
+	"slices"
 
 	"github.com/fairq/fairq/store/internal/rows"
 )
@@ -52,28 +55,15 @@ func (t *table[K, R]) get(k K) *R {
 // set writes a row, nil deletes it.
 func (t *table[K, R]) set(k K, r *R) { t.own[k] = r }
 
-func (t *table[K, R]) all() iter.Seq2[K, *R] { return t.merged(t.committed) }
-
-// merged yields some of the committed rows as the transaction sees them, and all that it has written.
-func (t *table[K, R]) merged(committed map[K]*R) iter.Seq2[K, *R] {
+func (t *table[K, R]) all() iter.Seq2[K, *R] {
 	return func(yield func(K, *R) bool) {
-		for k, r := range committed {
+		for k, r := range t.committed {
 			if _, ok := t.own[k]; !ok && !yield(k, r) {
 				return
 			}
 		}
 		for k, r := range maps.Clone(t.own) { // which may be changed meanwhile
 			if r != nil && !yield(k, r) {
-				return
-			}
-		}
-	}
-}
-
-func (t *table[K, R]) keys() iter.Seq[K] {
-	return func(yield func(K) bool) {
-		for k := range t.all() {
-			if !yield(k) {
 				return
 			}
 		}
@@ -90,61 +80,163 @@ func (t *table[K, R]) values() iter.Seq[*R] {
 	}
 }
 
-// taskTable is the table of tasks. It has two indexes, for tests of many tasks.
-type taskTable struct {
-	table[uint64, rows.Row]
-	byKey       map[string]map[uint64]*rows.Row // what is committed
-	byUniqueKey map[string]*rows.Row            // what is committed
+// relation is one of the tables that package rows declares.
+type relation[R any] struct {
+	table[key, R]
+	name   string
+	schema rows.Schema[R]
+	first  map[rows.Index]map[any]map[key]*R // what is committed, by first fields; for tests of many rows
 }
 
-func (t *taskTable) begin() taskTable { return taskTable{t.table.begin(), t.byKey, t.byUniqueKey} }
+// key is a primary key.
+type key [2]any
 
-func (t *taskTable) commit() {
-	for id, r := range t.own {
-		if old := t.committed[id]; old != nil {
-			delete(t.byUniqueKey, old.UniqueKey)
-			if delete(t.byKey[old.Key], id); len(t.byKey[old.Key]) == 0 {
-				delete(t.byKey, old.Key)
-			}
-		}
-		if r == nil {
-			continue
-		}
-		if t.byKey[r.Key] == nil {
-			t.byKey[r.Key] = map[uint64]*rows.Row{}
-		}
-		t.byKey[r.Key][id] = r
+func keyOf(fields ...any) (k key) {
+	copy(k[:], fields)
+	return k
+}
+
+func newRelation[R any](name string, schema rows.Schema[R], first ...rows.Index) relation[R] {
+	t := relation[R]{newTable[key, R](), name, schema, map[rows.Index]map[any]map[key]*R{}}
+	for _, i := range first {
+		t.first[i] = map[any]map[key]*R{}
 	}
-	for _, r := range t.own { // after those that are gone, which may have had the same
-		if r != nil && r.UniqueKey != "" {
-			t.byUniqueKey[r.UniqueKey] = r
+	return t
+}
+
+func (t *relation[R]) begin() relation[R] {
+	return relation[R]{t.table.begin(), t.name, t.schema, t.first}
+}
+
+// key returns the primary key of a row.
+func (t *relation[R]) key(r *R) key { return keyOf(t.schema[0].Place(r)...) }
+
+// place returns where a row stands in an index, nil if it is not in it.
+func (t *relation[R]) place(i rows.Index, r *R) rows.Tuple {
+	for _, s := range t.schema {
+		if s.Index == i {
+			return s.Place(r)
+		}
+	}
+	panic("rowstest: a Range of an index that the table of " + t.name + " does not have")
+}
+
+func (t *relation[R]) commit() {
+	for i, first := range t.first {
+		for k, r := range t.own {
+			if old := t.committed[k]; old != nil {
+				if at := t.place(i, old); at != nil {
+					delete(first[at[0]], k)
+				}
+			}
+			if r == nil {
+				continue
+			}
+			if at := t.place(i, r); at != nil {
+				if first[at[0]] == nil {
+					first[at[0]] = map[key]*R{}
+				}
+				first[at[0]][k] = r
+			}
 		}
 	}
 	t.table.commit()
 }
 
-// of yields the tasks of a key.
-func (t *taskTable) of(key string) iter.Seq[*rows.Row] {
-	return func(yield func(*rows.Row) bool) {
-		for _, r := range t.merged(t.byKey[key]) {
-			if r.Key == key && !yield(r) {
+// candidates yields all rows that may have one of some prefixes in an index.
+func (t *relation[R]) candidates(i rows.Index, prefixes []rows.Tuple) iter.Seq[*R] {
+	first := t.first[i]
+	if prefixes == nil || first == nil && i != t.schema[0].Index {
+		return t.values()
+	}
+	return func(yield func(*R) bool) {
+		for _, p := range prefixes {
+			some := first[p[0]]
+			if first == nil {
+				if r := t.get(keyOf(p...)); r != nil && !yield(r) {
+					return
+				}
+				continue
+			}
+			for k, r := range some {
+				if _, ok := t.own[k]; !ok && !yield(r) {
+					return
+				}
+			}
+		}
+		for _, r := range t.own {
+			if r != nil && first != nil && !yield(r) {
 				return
 			}
 		}
 	}
 }
 
-// at returns the task with a unique key, nil if there is none.
-func (t *taskTable) at(uniqueKey string) *rows.Row {
-	for _, r := range t.own {
-		if r != nil && r.UniqueKey == uniqueKey {
-			return r
+// scan returns the rows of a range that free lets through, as they are kept.
+func (t *relation[R]) scan(r *rows.Range, free func(key) bool) []*R {
+	type hit struct {
+		row      *R
+		at, rest rows.Tuple // the rest is what follows the prefix
+		key      rows.Tuple
+	}
+	var hits []hit
+	for row := range t.candidates(r.Index, r.Prefixes) {
+		at := t.place(r.Index, row)
+		n := 0
+		if len(r.Prefixes) > 0 {
+			n = len(r.Prefixes[0])
+		}
+		in := at != nil && (r.Prefixes == nil || slices.ContainsFunc(r.Prefixes, func(p rows.Tuple) bool { return compare(at, p) == 0 }))
+		if !in || !only(&r.Only, row) || !free(t.key(row)) {
+			continue
+		}
+		bounded := at[n+r.Each:]
+		if compare(bounded, r.From) >= 0 && (r.To == nil || compare(bounded, r.To) < 0) {
+			hits = append(hits, hit{row, at, at[n:], t.schema[0].Place(row)})
 		}
 	}
-	if r := t.byUniqueKey[uniqueKey]; r != nil {
-		return t.get(r.ID)
+	slices.SortFunc(hits, func(a, b hit) int {
+		c := compare(a.rest, b.rest)
+		if r.Desc {
+			c = -c
+		}
+		return cmp.Or(c, compare(a.key, b.key))
+	})
+	var found []*R
+	limited := map[string]int{} // by what Limit is for
+	for _, h := range hits {
+		group := ""
+		if r.Each > 0 {
+			group = fmt.Sprintf("%q", h.at[:len(h.at)-len(h.rest)+r.Each])
+		}
+		if limited[group]++; r.Limit == 0 || limited[group] <= r.Limit {
+			found = append(found, h.row)
+		}
 	}
-	return nil
+	return found
+}
+
+// compare compares two tuples as far as both go.
+func compare(a, b rows.Tuple) int {
+	for i := range min(len(a), len(b)) {
+		c := 0
+		switch x := a[i].(type) {
+		case int64:
+			c = cmp.Compare(x, b[i].(int64))
+		case string:
+			c = cmp.Compare(x, b[i].(string))
+		}
+		if c != 0 {
+			return c
+		}
+	}
+	return 0
+}
+
+// only tells whether a row is a wanted one.
+func only(o *rows.Only, row any) bool {
+	r, ok := row.(*rows.Row)
+	return !ok || (o.State == 0 || r.State == o.State) && (o.Key == nil || r.Key == *o.Key) && (o.Kind == nil || r.Kind == *o.Kind)
 }
 
 // queue is the rows of a queue.
@@ -152,13 +244,13 @@ type queue struct {
 	head      table[struct{}, head]
 	removed   table[struct{}, uint64] // a number from when ready tasks were removed last
 	rounds    table[int, uint64]
-	tasks     taskTable
-	keys      table[string, rows.Key]
-	served    table[rows.Line, uint64]
-	consumers table[uint64, rows.Consumer]
-	groups    table[string, rows.Group]
-	outcomes  table[string, rows.Outcome]
-	done      table[uint64, rows.Done]
+	tasks     relation[rows.Row]
+	keys      relation[rows.Key]
+	served    relation[rows.Served]
+	consumers relation[rows.Consumer]
+	groups    relation[rows.Group]
+	outcomes  relation[rows.Outcome]
+	history   relation[rows.Done]
 }
 
 // head is the row of the table of queues.
@@ -172,29 +264,39 @@ func newQueue(h *head) *queue {
 	return &queue{
 		head:   table[struct{}, head]{committed: map[struct{}]*head{{}: h}},
 		rounds: newTable[int, uint64](), removed: newTable[struct{}, uint64](),
-		tasks: taskTable{
-			newTable[uint64, rows.Row](), map[string]map[uint64]*rows.Row{}, map[string]*rows.Row{},
-		},
-		keys:      newTable[string, rows.Key](),
-		served:    newTable[rows.Line, uint64](),
-		consumers: newTable[uint64, rows.Consumer](),
-		groups:    newTable[string, rows.Group](),
-		outcomes:  newTable[string, rows.Outcome](),
-		done:      newTable[uint64, rows.Done](),
+		tasks: newRelation("Tasks", rows.Tasks, rows.TaskUniqueKey, rows.TaskLine, rows.TaskParked, rows.TaskCounted, rows.TaskHeld),
+		keys:  newRelation("Keys", rows.Keys), served: newRelation("Served", rows.ServedLines),
+		consumers: newRelation("Consumers", rows.Consumers), groups: newRelation("Groups", rows.Groups),
+		outcomes: newRelation("Outcomes", rows.Outcomes), history: newRelation("History", rows.History),
 	}
 }
 
 // begin returns the queue for a transaction.
 func (q *queue) begin() *queue {
 	return &queue{
-		q.head.begin(), q.removed.begin(), q.rounds.begin(), q.tasks.begin(), q.keys.begin(), q.served.begin(), q.consumers.begin(), q.groups.begin(),
-		q.outcomes.begin(), q.done.begin(),
+		q.head.begin(), q.removed.begin(), q.rounds.begin(), q.tasks.begin(), q.keys.begin(), q.served.begin(), q.consumers.begin(),
+		q.groups.begin(), q.outcomes.begin(), q.history.begin(),
 	}
 }
 
+// all returns the tables.
+func (q *queue) all() []interface {
+	changed() bool
+	commit()
+} {
+	return []interface {
+		changed() bool
+		commit()
+	}{&q.head, &q.removed, &q.rounds, &q.tasks, &q.keys, &q.served, &q.consumers, &q.groups, &q.outcomes, &q.history}
+}
+
 func (q *queue) changed() bool {
-	return q.head.changed() || q.removed.changed() || q.rounds.changed() || q.tasks.changed() || q.keys.changed() || q.served.changed() ||
-		q.consumers.changed() || q.groups.changed() || q.outcomes.changed() || q.done.changed()
+	for _, t := range q.all() {
+		if t.changed() {
+			return true
+		}
+	}
+	return false
 }
 
 func (q *queue) commit() {
@@ -203,14 +305,7 @@ func (q *queue) commit() {
 			delete(q.rounds.own, priority)
 		}
 	}
-	q.head.commit()
-	q.removed.commit()
-	q.rounds.commit()
-	q.tasks.commit()
-	q.keys.commit()
-	q.served.commit()
-	q.consumers.commit()
-	q.groups.commit()
-	q.outcomes.commit()
-	q.done.commit()
+	for _, t := range q.all() {
+		t.commit()
+	}
 }

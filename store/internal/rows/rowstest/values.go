@@ -147,7 +147,7 @@ func (v values) row(id uint64, uniqueKey string, consumers []uint64) *rows.Row {
 // change changes all fields of a row that may change.
 func (v values) change(r *rows.Row, consumers []uint64) {
 	r.State = pick(v.rnd, task.Ready, task.Ready, task.Ready, task.Delayed, task.Taken, task.Buried, task.Held)
-	if len(consumers) == 0 && r.State == task.Taken {
+	if r.State == task.Taken && (len(consumers) == 0 || r.Was == task.Ready) { // of such a one take changes less
 		r.State = task.Buried
 	}
 	r.Group = pick(v.rnd, "", "", v.of(v.groups))

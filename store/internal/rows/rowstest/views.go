@@ -2,6 +2,7 @@ package rowstest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -23,11 +24,17 @@ type txs struct {
 type views struct {
 	*txs
 	id        uint64
-	got, want rows.View
+	got, want rows.Calls
 	model     *memView // is want
-	hint      *rows.Plan
+	hint      *hint
 	dropped   bool
 	given     []uint64 // numbers
+}
+
+// hint is with what the Plan has said that Lines would be called.
+type hint struct {
+	keys   []string
+	parked int
 }
 
 func (p *pair) begin(h *handle) *txs {
@@ -122,19 +129,16 @@ func (tx *txs) queue(name string, settings []byte) (uint64, bool) {
 // plan returns a Plan that may be right or wrong.
 func (tx *txs) plan() *rows.Plan {
 	v := tx.values
-	plan := &rows.Plan{
-		Exclusive: tx.chance(2), Tasks: tx.chance(2), Numbers: tx.rnd.IntN(5), Payloads: tx.chance(2),
-		Take: tx.rnd.IntN(5), Filter: v.filter(),
-	}
+	plan := &rows.Plan{Exclusive: tx.chance(2), Counts: tx.chance(2), Numbers: tx.rnd.IntN(5)}
 	for range tx.rnd.IntN(4) {
-		plan.Get = append(plan.Get, tx.rnd.Uint64N(20), tx.rnd.Uint64N(1<<62))
-		plan.Last = append(plan.Last, v.line())
+		plan.Lasts = append(plan.Lasts, v.line())
+	}
+	if n := tx.rnd.IntN(5); n > 0 {
+		plan.Ranges = append(plan.Ranges, rows.ReadyRange(v.filter(), n))
 	}
 	if tx.chance(2) {
-		plan.Alive = []uint64{tx.rnd.Uint64N(20), tx.rnd.Uint64N(20), 1 << 62}
-	}
-	if tx.chance(2) {
-		plan.Keys, plan.Parked = tx.someKeys(), tx.rnd.IntN(3)
+		n := tx.rnd.Uint64N(20)
+		plan.Ranges = append(plan.Ranges, rows.AliveRange([]uint64{n, n + 1, 1 << 62}))
 	}
 	return plan
 }
@@ -150,13 +154,22 @@ func (tx *txs) someKeys() (keys []string) {
 
 // view enters a queue. It returns nil if there is none.
 func (tx *txs) view(id uint64, plan *rows.Plan) *views {
-	if q := tx.want.(*memTx).queues.get(id); q != nil {
-		for taskID := range q.tasks.all() { // ids that are there are likely to be wanted
-			if plan.Get != nil && taskID%3 == 0 {
-				plan.Get = append(plan.Get, taskID)
+	hint := &hint{}
+	if q := tx.want.(*memTx).queues.get(id); q != nil && tx.chance(2) {
+		ids := []uint64{0, 1 << 62}
+		for r := range q.tasks.values() { // ids that are there are likely to be wanted
+			if r.ID%3 == 0 {
+				ids = append(ids, r.ID)
 			}
 		}
-		slices.Sort(plan.Get)
+		plan.Ranges = append(plan.Ranges, rows.RowRange(tx.chance(2), rows.ForUpdate, ids...))
+	}
+	if tx.chance(2) {
+		hint.keys, hint.parked = tx.someKeys(), tx.rnd.IntN(3)
+		plan.Ranges = append(plan.Ranges, rows.KeyRange(hint.keys))
+		if hint.parked > 0 {
+			plan.Ranges = append(plan.Ranges, rows.FrontRange(hint.keys, false), rows.ParkedRange(hint.keys, hint.parked, false))
+		}
 	}
 	tx.note("Enter(%d, %#v)", id, *plan)
 	got, err := tx.got.Enter(id, plan)
@@ -169,7 +182,7 @@ func (tx *txs) view(id uint64, plan *rows.Plan) *views {
 	if got == nil {
 		return nil
 	}
-	v := &views{txs: tx, id: id, got: got, want: want, model: want.(*memView), hint: plan}
+	v := &views{txs: tx, id: id, got: rows.Calls{View: got}, want: rows.Calls{View: want}, model: want.(*memView), hint: hint}
 	tx.views = append(tx.views, v)
 	v.checkHead()
 	if now := got.Now(); now < 1e18 || now > 4e18 {
@@ -204,7 +217,7 @@ func (v *views) note(format string, args ...any) string {
 }
 
 // write makes a call that returns nothing, to both.
-func (v *views) write(f func(v rows.View) error, format string, args ...any) {
+func (v *views) write(f func(v rows.Calls) error, format string, args ...any) {
 	v.t.Helper()
 	what := v.note(format, args...)
 	v.must(what, f(v.got))
@@ -212,7 +225,7 @@ func (v *views) write(f func(v rows.View) error, format string, args ...any) {
 }
 
 // read makes a call to both, and compares the results.
-func read[T any](v *views, f func(v rows.View) (T, error), format string, args ...any) (got, want T) {
+func read[T any](v *views, f func(v rows.Calls) (T, error), format string, args ...any) (got, want T) {
 	v.t.Helper()
 	what := v.note(format, args...)
 	got, err := f(v.got)
@@ -235,7 +248,7 @@ type twins struct{ got, want *rows.Row }
 
 // A list is a call that returns rows, the first n in an order in which there may be ties.
 type list struct {
-	call    func(v rows.View, n int) ([]*rows.Row, error)
+	call    func(v rows.Calls, n int) ([]*rows.Row, error)
 	order   func(a, b *rows.Row) int
 	payload bool // payloads are there in any case; else they may be there or not, if they are not in the model's
 }
@@ -264,7 +277,7 @@ func (v *views) rows(l list, n int, format string, args ...any) (found []twins) 
 		case l.order(r, all[i]) != 0:
 			v.fail("%s returned rows in another order:\n\t%s\nthe model:\n\t%s", what, show(got), show(all))
 		}
-		if w := all[at]; !l.payload && w.Payload == nil && bytes.Equal(r.Payload, v.model.q.tasks.get(r.ID).Payload) {
+		if w := all[at]; !l.payload && w.Payload == nil && bytes.Equal(r.Payload, v.model.row(r.ID).Payload) {
 			w.Payload = r.Payload
 		}
 		v.equal(what, r, all[at])
@@ -274,4 +287,14 @@ func (v *views) rows(l list, n int, format string, args ...any) (found []twins) 
 		}
 	}
 	return found
+}
+
+func byID(a, b *rows.Row) int    { return cmp.Compare(a.ID, b.ID) }
+func byPlace(a, b *rows.Row) int { return cmp.Compare(a.Place, b.Place) }
+func bySince(a, b *rows.Row) int { return cmp.Compare(a.Since, b.Since) }
+func byWake(a, b *rows.Row) int  { return cmp.Compare(a.Wake, b.Wake) }
+
+func byTurn(a, b *rows.Row) int {
+	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Round, b.Round), cmp.Compare(a.Seq, b.Seq),
+		cmp.Compare(a.Place, b.Place))
 }

@@ -19,7 +19,7 @@ import (
 
 // walker checks that the rows of a queue fit together.
 type walker struct {
-	v    rows.View
+	v    rows.Calls
 	head *rows.Head
 	now  int64
 	all  []*rows.Row
@@ -46,7 +46,7 @@ func walk(t *testing.T, db rows.DB, queue string) string {
 	}
 	v, err := tx.Enter(q.ID, &rows.Plan{Exclusive: true})
 	ok(t, "Enter", err)
-	w := &walker{v: v, head: v.Head(), now: v.Now(), keys: map[string]*rows.Key{}}
+	w := &walker{v: rows.Calls{View: v}, head: v.Head(), now: v.Now(), keys: map[string]*rows.Key{}}
 	if err := json.Unmarshal(w.head.Settings, &w.settings); err != nil {
 		return err.Error()
 	}
@@ -55,10 +55,10 @@ func walk(t *testing.T, db rows.DB, queue string) string {
 	w.reserves = s.KeepPlace && !w.fronted
 	w.evicts = s.WhenFull != fairq.Reject
 	w.counts = s.MaxInFlightPerKey > 0 || w.evicts || s.KeyCapacity < s.Capacity
-	w.all, err = v.List(task.ListOptions{Limit: math.MaxInt32})
+	w.all, err = w.v.List(task.ListOptions{Limit: math.MaxInt32})
 	ok(t, "List", err)
 	for _, k := range storetest.Keys {
-		w.keys[k], err = keyOf(v, k)
+		w.keys[k], err = rowOfKey(w.v, k)
 		ok(t, "Lines", err)
 	}
 	w.walkKeys()
@@ -71,7 +71,7 @@ func walk(t *testing.T, db rows.DB, queue string) string {
 		w.walkGroup(g)
 	}
 	for _, a := range storetest.UniqueKeys {
-		o, err := v.Outcome(a)
+		o, err := w.v.Outcome(a)
 		ok(t, "Outcome", err)
 		older := slices.ContainsFunc(w.all, func(r *rows.Row) bool {
 			return r.UniqueKey == a && o != nil && (r.ID < o.ID || r.ID == o.ID && r.State != task.Buried)
@@ -246,8 +246,8 @@ func (w *walker) walkFront(_ rows.Line, line []*rows.Row) {
 }
 
 func (w *walker) walkConsumers() {
-	known := map[uint64]rows.Consumer{}
-	for _, c := range fetch2(w)(w.v.Consumers("", 0)) {
+	known := map[uint64]*rows.Consumer{}
+	for _, c := range fetch2(w)(w.v.ConsumersNamed("", 0)) {
 		known[c.Number] = c
 		w.check(c.Deadline > w.now, "consumer %d (%q) is due", c.Number, c.Name)
 	}
@@ -258,8 +258,8 @@ func (w *walker) walkConsumers() {
 	}
 }
 
-func fetch2(w *walker) func([]rows.Consumer, error) []rows.Consumer {
-	return func(list []rows.Consumer, err error) []rows.Consumer { return fetch(w, list, err) }
+func fetch2(w *walker) func([]*rows.Consumer, error) []*rows.Consumer {
+	return func(list []*rows.Consumer, err error) []*rows.Consumer { return fetch(w, list, err) }
 }
 
 func (w *walker) walkGroup(name string) {

@@ -1,0 +1,397 @@
+package rows
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/fairq/fairq/task"
+)
+
+// Calls are what the rules do with a View, told in ranges. No others are asked for.
+type Calls struct{ View }
+
+// Filter says which tasks can be taken.
+type Filter struct {
+	MaxPriority int      // none less urgent; task.MaxPriority means all, -1 none
+	Kinds       []string // nil means all
+}
+
+// ReadyRange is the first n tasks that can be taken and pass a filter.
+func ReadyRange(f Filter, n int) Range {
+	r := Range{Index: TaskReady, To: Tuple{num(f.MaxPriority + 1)}, Limit: n, Payload: true, Lock: SkipLocked}
+	if f.Kinds != nil {
+		r.Index, r.Prefixes = TaskKind, each(slices.Compact(slices.Sorted(slices.Values(f.Kinds))))
+	}
+	return r
+}
+
+// RowRange is the tasks with these ids.
+func RowRange(payload bool, lock Lock, ids ...uint64) Range {
+	return Range{Index: TaskID, Prefixes: eachNum(ids), Payload: payload, Lock: lock}
+}
+
+// KeyRange is the rows that some keys have in the table of keys.
+func KeyRange(keys []string) Range { return Range{Index: KeyName, Prefixes: each(keys)} }
+
+// FrontRange is the tasks of some keys that are Ready and have a Round, whether Takeable or not.
+func FrontRange(keys []string, payload bool) Range {
+	return Range{
+		Index: TaskLine, Prefixes: each(keys), Each: 1, From: Tuple{int64(1)},
+		Only: Only{State: task.Ready}, Payload: payload,
+	}
+}
+
+// ParkedRange is the first n tasks of each line and kind of some keys that are Ready, not Takeable,
+// and have no Round.
+func ParkedRange(keys []string, n int, payload bool) Range {
+	return Range{Index: TaskParked, Prefixes: each(keys), Each: 2, Limit: n, Payload: payload}
+}
+
+// AliveRange is consumers that must not go before the end of the transaction.
+func AliveRange(numbers []uint64) Range {
+	return Range{Index: ConsumerNumber, Prefixes: eachNum(numbers), Lock: ForShare}
+}
+
+func each(values []string) []Tuple {
+	prefixes := make([]Tuple, len(values)) // not nil: of no values there are no rows
+	for i, v := range values {
+		prefixes[i] = Tuple{v}
+	}
+	return prefixes
+}
+
+func eachNum(values []uint64) []Tuple {
+	prefixes := make([]Tuple, len(values))
+	for i, v := range values {
+		prefixes[i] = Tuple{num(v)}
+	}
+	return prefixes
+}
+
+func at(fields ...any) []Tuple { return []Tuple{fields} }
+
+// through returns the end of a range up to a number, and after the begin of one behind it.
+func through(n int64) Tuple { return Tuple{n + 1} }
+
+func after(n uint64) Tuple { return Tuple{num(min(n, math.MaxInt64-1) + 1)} }
+
+// Rows scans the table of tasks.
+func (v Calls) Rows(r Range) ([]*Row, error) {
+	found, err := v.Tasks().Scan(r)
+	for _, r := range found {
+		r.Was = r.State
+	}
+	return found, err
+}
+
+// one returns the first of what was found, nil if that is nothing.
+func one[R any](found []*R, err error) (*R, error) {
+	if len(found) == 0 {
+		return nil, err
+	}
+	return found[0], err
+}
+
+// Get locks a task. Like the other calls that return a pointer, it returns nil if there is none.
+func (v Calls) Get(id uint64, payload bool) (*Row, error) {
+	return one(v.Rows(RowRange(payload, ForUpdate, id)))
+}
+
+// Peek returns tasks that are not to be changed.
+func (v Calls) Peek(ids []uint64, payload bool) ([]*Row, error) {
+	return v.Rows(RowRange(payload, NoLock, ids...))
+}
+
+// ByUniqueKey returns a task that is not to be changed.
+func (v Calls) ByUniqueKey(uniqueKey string, payload bool) (*Row, error) {
+	return one(v.Rows(Range{Index: TaskUniqueKey, Prefixes: at(uniqueKey), Payload: payload}))
+}
+
+// Put writes a task, which must be locked or new.
+func (v Calls) Put(r *Row) error {
+	err := v.Tasks().Put(r)
+	r.Was = r.State
+	return err
+}
+
+// Delete deletes a task.
+func (v Calls) Delete(r *Row) error { return v.Tasks().Delete(r) }
+
+// Ready returns the first n tasks that can be taken.
+func (v Calls) Ready(f Filter, n int) ([]*Row, error) { return v.Rows(ReadyRange(f, n)) }
+
+// AnyReady tells whether there is a task that Ready returns or passes over.
+func (v Calls) AnyReady(f Filter) (bool, error) {
+	r := ReadyRange(f, 1)
+	r.Payload, r.Lock = false, NoLock
+	found, err := v.Rows(r)
+	return len(found) > 0, err
+}
+
+// Due returns n tasks whose Wake is not after now, the earliest first.
+func (v Calls) Due(now int64, n int, payload bool) ([]*Row, error) {
+	return v.Rows(Range{Index: TaskWake, To: through(now), Limit: n, Payload: payload, Lock: SkipLocked})
+}
+
+// HeldBy returns n tasks that a consumer holds, in the order of Since.
+func (v Calls) HeldBy(consumer uint64, n int, payload bool) ([]*Row, error) {
+	return v.Rows(Range{Index: TaskHeld, Prefixes: at(num(consumer)), Limit: n, Payload: payload, Lock: SkipLocked})
+}
+
+// Leases returns, by id, the Since of all that a consumer holds, also what others have locked.
+func (v Calls) Leases(consumer uint64) (map[uint64]uint64, error) {
+	held, err := v.Rows(Range{Index: TaskHeld, Prefixes: at(num(consumer))})
+	leases := make(map[uint64]uint64, len(held))
+	for _, r := range held {
+		leases[r.ID] = r.Since
+	}
+	return leases, err
+}
+
+// Buried returns n tasks that are buried, in the order of Since.
+func (v Calls) Buried(n int) ([]*Row, error) {
+	return v.Rows(Range{Index: TaskBuried, Limit: n, Lock: SkipLocked})
+}
+
+// InGroup returns the tasks of a group in the order of ids.
+func (v Calls) InGroup(group string) ([]*Row, error) {
+	return v.Rows(Range{Index: TaskGroup, Prefixes: at(group)})
+}
+
+// List returns tasks with their payloads, in the order of ids.
+func (v Calls) List(o task.ListOptions) ([]*Row, error) {
+	r := Range{
+		Index: TaskID, From: after(uint64(o.After)), Limit: cmp.Or(o.Limit, 100), Only: Only{o.State, o.Key, o.Kind}, Payload: true,
+	}
+	if o.Group != "" {
+		r.Index, r.Prefixes = TaskGroup, at(o.Group)
+	}
+	return v.Rows(r)
+}
+
+// Lines returns the rows that some keys have in the table of keys, and if parked is not 0, the tasks
+// of FrontRange and ParkedRange.
+func (v Calls) Lines(keys []string, parked int, payload bool) (found []*Key, ready []*Row, err error) {
+	ranges := []Range{KeyRange(keys)}
+	if parked > 0 {
+		ranges = append(ranges, FrontRange(keys, payload), ParkedRange(keys, parked, payload))
+	}
+	if err = v.Fetch(ranges...); err == nil {
+		found, err = v.Keys().Scan(ranges[0])
+	}
+	for _, r := range ranges[1:] {
+		if err == nil {
+			var some []*Row
+			some, err = v.Rows(r)
+			ready = append(ready, some...)
+		}
+	}
+	return found, ready, err
+}
+
+// Next returns the first task of a line that is Ready and comes after a round and seq.
+func (v Calls) Next(l Line, round, seq uint64) (*Row, error) {
+	return one(v.Rows(NextRange(l, round, seq)))
+}
+
+// NextRange is what Next reads.
+func NextRange(l Line, round, seq uint64) Range {
+	from := Tuple{num(round), num(seq + 1)}
+	if round == 0 { // those that have no round do not count
+		from = Tuple{int64(1)}
+	}
+	return Range{
+		Index: TaskLine, Prefixes: at(l.Key, num(l.Priority)), From: from, Limit: 1, Only: Only{State: task.Ready}, Lock: SkipLocked,
+	}
+}
+
+// Newest returns the task of a key that is Counted with the greatest Since, and Oldest that with the
+// least. They are not to be changed.
+func (v Calls) Newest(key string) (*Row, error) { return one(v.Rows(CountedRange(key, true))) }
+
+// Oldest is told at Newest.
+func (v Calls) Oldest(key string) (*Row, error) { return one(v.Rows(CountedRange(key, false))) }
+
+// CountedRange is what Newest and Oldest read.
+func CountedRange(key string, newest bool) Range {
+	return Range{Index: TaskCounted, Prefixes: at(key), Desc: newest, Limit: 1}
+}
+
+// SetKey writes a row, or deletes it if there is no task and it is not paused.
+func (v Calls) SetKey(k *Key) error {
+	if k.Tasks[0] == 0 && !k.Paused {
+		return v.Keys().Delete(k)
+	}
+	return v.Keys().Put(k)
+}
+
+// Heaviest returns the key with the greatest Load.
+func (v Calls) Heaviest() (*Key, error) {
+	return one(v.Keys().Scan(Range{Index: KeyLoad, Desc: true, Limit: 1}))
+}
+
+// ServedIn returns in which round a line was served last.
+func (v Calls) ServedIn(l Line) (uint64, error) {
+	s, err := one(v.Served().Scan(Range{Index: ServedLine, Prefixes: at(num(l.Priority), l.Key)}))
+	if s == nil {
+		return 0, err
+	}
+	return s.Round, nil
+}
+
+// SweepServed forgets lines of a priority that were served before a round, and not since.
+func (v Calls) SweepServed(priority int, before uint64, n int) error {
+	return v.Served().Sweep(Range{Index: ServedRound, Prefixes: at(num(priority)), To: Tuple{num(before)}, Limit: n})
+}
+
+// Consumer returns the consumer of that name.
+func (v Calls) Consumer(name string) (*Consumer, error) {
+	return one(v.Consumers().Scan(Range{Index: ConsumerName, Prefixes: at(name)}))
+}
+
+// AddConsumer adds a consumer, and gives it a number.
+func (v Calls) AddConsumer(name string, epoch uint64, deadline int64) (*Consumer, error) {
+	number, err := v.Number()
+	if err != nil {
+		return nil, err
+	}
+	c := &Consumer{number, name, epoch, deadline}
+	return c, v.Consumers().Put(c)
+}
+
+// ConsumerNames returns the names of those of these consumers that there are.
+func (v Calls) ConsumerNames(numbers []uint64) (map[uint64]string, error) {
+	found, err := v.Consumers().Scan(Range{Index: ConsumerNumber, Prefixes: eachNum(numbers)})
+	names := make(map[uint64]string, len(found))
+	for _, c := range found {
+		names[c.Number] = c.Name
+	}
+	return names, err
+}
+
+// Alive returns which of these consumers exist. They do until the end of the transaction.
+func (v Calls) Alive(numbers []uint64) (found []uint64, err error) {
+	alive, err := v.Consumers().Scan(AliveRange(numbers))
+	for _, c := range alive {
+		found = append(found, c.Number)
+	}
+	return found, err
+}
+
+// Beat sets the deadlines of consumers, and returns the numbers of those that exist.
+func (v Calls) Beat(numbers []uint64, deadline int64) (found []uint64, err error) {
+	all, err := v.Consumers().Scan(Range{Index: ConsumerNumber, Prefixes: eachNum(numbers), Lock: ForUpdate})
+	for _, c := range all {
+		c.Deadline = deadline
+		if err == nil {
+			err = v.Consumers().Put(c)
+		}
+		found = append(found, c.Number)
+	}
+	return found, err
+}
+
+// DueConsumers returns n consumers whose deadlines are not after now.
+func (v Calls) DueConsumers(now int64, n int) ([]*Consumer, error) {
+	return v.Consumers().Scan(Range{Index: ConsumerDeadline, To: through(now), Limit: n, Lock: SkipLocked})
+}
+
+// DeleteConsumer deletes a consumer, if it is there.
+func (v Calls) DeleteConsumer(number uint64) error {
+	return v.Consumers().Delete(&Consumer{Number: number})
+}
+
+// ConsumersNamed returns the consumers whose names begin so, with deadlines after that.
+func (v Calls) ConsumersNamed(prefix string, after int64) ([]*Consumer, error) {
+	found, err := v.Consumers().Scan(Range{Index: ConsumerName, From: Tuple{prefix}, To: behind(prefix)})
+	return slices.DeleteFunc(found, func(c *Consumer) bool { return c.Deadline != 0 && c.Deadline <= after }), err
+}
+
+// behind returns the end of a range of all strings that begin with prefix.
+func behind(prefix string) Tuple {
+	b := []byte(prefix)
+	for len(b) > 0 && b[len(b)-1] == 0xff {
+		b = b[:len(b)-1]
+	}
+	if len(b) == 0 {
+		return nil
+	}
+	b[len(b)-1]++
+	return Tuple{string(b)}
+}
+
+// Group returns the group of that name.
+func (v Calls) Group(name string) (*Group, error) {
+	return one(v.Groups().Scan(Range{Index: GroupName, Prefixes: at(name)}))
+}
+
+// SetGroup writes a row, or deletes it if it has no tasks.
+func (v Calls) SetGroup(g *Group) error {
+	if g.Tasks == 0 {
+		return v.Groups().Delete(g)
+	}
+	return v.Groups().Put(g)
+}
+
+// Outcome returns how the task with a unique key ended.
+func (v Calls) Outcome(uniqueKey string) (*Outcome, error) {
+	return one(v.Outcomes().Scan(Range{Index: OutcomeKey, Prefixes: at(uniqueKey)}))
+}
+
+// SetOutcome writes a row, or deletes it if Until is 0.
+func (v Calls) SetOutcome(o *Outcome) error {
+	if o.Until == 0 {
+		return v.Outcomes().Delete(o)
+	}
+	return v.Outcomes().Put(o)
+}
+
+// SweepOutcomes forgets n outcomes whose Until is not after now.
+func (v Calls) SweepOutcomes(now int64, n int) error {
+	return v.Outcomes().Sweep(Range{Index: OutcomeUntil, To: through(now), Limit: n})
+}
+
+// Done returns n tasks that are gone, in the order of ids, those with greater ids than after.
+func (v Calls) Done(id uint64, n int) ([]*Done, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	return v.History().Scan(Range{Index: HistoryID, From: after(id), Limit: n})
+}
+
+// SweepDone forgets n tasks that are gone whose Until is not after now.
+func (v Calls) SweepDone(now int64, n int) error {
+	return v.History().Sweep(Range{Index: HistoryUntil, To: through(now), Limit: n})
+}
+
+// Times are when something is due next, 0 for never.
+type Times struct{ Wake, Deadline, Outcome, Done int64 }
+
+// Times returns the earliest times of a queue.
+func (v Calls) Times() (t Times, err error) {
+	wake, deadline := Range{Index: TaskWake, Limit: 1}, Range{Index: ConsumerDeadline, Limit: 1}
+	outcome, done := Range{Index: OutcomeUntil, Limit: 1}, Range{Index: HistoryUntil, Limit: 1}
+	err = v.Fetch(wake, deadline, outcome, done)
+	if err == nil {
+		t.Wake, err = earliest(v.Tasks(), wake, func(r *Row) int64 { return r.Wake })
+	}
+	if err == nil {
+		t.Deadline, err = earliest(v.Consumers(), deadline, func(c *Consumer) int64 { return c.Deadline })
+	}
+	if err == nil {
+		t.Outcome, err = earliest(v.Outcomes(), outcome, func(o *Outcome) int64 { return o.Until })
+	}
+	if err == nil {
+		t.Done, err = earliest(v.History(), done, func(d *Done) int64 { return d.Until })
+	}
+	return t, err
+}
+
+func earliest[R any](t Table[R], r Range, of func(*R) int64) (int64, error) {
+	found, err := one(t.Scan(r))
+	if found == nil {
+		return 0, err
+	}
+	return of(found), nil
+}

@@ -1,0 +1,391 @@
+package rowstest
+
+import (
+	"bytes"
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+)
+
+// memView is a queue in a transaction of a DB.
+type memView struct {
+	tx        *memTx
+	id        uint64
+	q         *queue
+	head      *rows.Head
+	now       int64
+	exclusive bool            // no row need be locked
+	strict    bool            // the plan was not exclusive, so only tasks that were locked may be changed
+	read      map[uint64]bool // tasks that may be changed
+	removed   uint64          // what Head.Removed was
+	numbers   []uint64        // that will be given next
+	dropped   bool
+}
+
+// do makes a call.
+func (v *memView) do(op string, f func()) error {
+	return v.tx.do(op, func() {
+		must(!v.dropped, op+" after Drop")
+		f()
+	})
+}
+
+// get makes a call with a result.
+func get[T any](v *memView, op string, f func() T) (result T, err error) {
+	err = v.do(op, func() { result = f() })
+	return result, err
+}
+
+// lock locks a row, and waits if another transaction has.
+func (v *memView) lock(table string, key any) {
+	if !v.exclusive {
+		v.tx.lockLocked(lock{v.id, table, key}, false)
+	}
+}
+
+// free tells whether no other transaction has locked a row.
+func (v *memView) free(table string, key any) bool {
+	l := lock{v.id, table, key}
+	return v.exclusive || len(v.tx.data.locks[l]) == 0 || v.tx.hasLocked(l)
+}
+
+func (v *memView) Tasks() rows.Table[rows.Row] { return taskTable{memTable[rows.Row]{v, &v.q.tasks}} }
+func (v *memView) Keys() rows.Table[rows.Key]  { return memTable[rows.Key]{v, &v.q.keys} }
+func (v *memView) Served() rows.Table[rows.Served] { return memTable[rows.Served]{v, &v.q.served} }
+
+func (v *memView) Consumers() rows.Table[rows.Consumer] {
+	return memTable[rows.Consumer]{v, &v.q.consumers}
+}
+
+func (v *memView) Groups() rows.Table[rows.Group] { return memTable[rows.Group]{v, &v.q.groups} }
+
+func (v *memView) Outcomes() rows.Table[rows.Outcome] {
+	return memTable[rows.Outcome]{v, &v.q.outcomes}
+}
+
+func (v *memView) History() rows.Table[rows.Done] { return memTable[rows.Done]{v, &v.q.history} }
+
+// row returns a task, nil if there is none.
+func (v *memView) row(id uint64) *rows.Row { return v.q.tasks.get(keyOf(int64(id))) }
+
+// memTable is a table in a View.
+type memTable[R any] struct {
+	v *memView
+	*relation[R]
+}
+
+func (t memTable[R]) Scan(r rows.Range) (found []*R, err error) {
+	err = t.v.do(t.name+".Scan", func() {
+		for _, row := range t.locked(&r) {
+			found = append(found, copyOf(row))
+		}
+	})
+	return found, err
+}
+
+// locked returns the rows of a range, locked as it says.
+func (t memTable[R]) locked(r *rows.Range) []*R {
+	free := anyone
+	switch r.Lock {
+	case rows.NoLock:
+		return t.scan(r, free)
+	case rows.SkipLocked:
+		free = func(k key) bool { return t.v.free(t.name, k) }
+	default:
+		must(r.Index == t.schema[0].Index && r.Prefixes != nil, "a Range that waits for locks, but not by the primary key")
+		for _, p := range r.Prefixes {
+			if k := keyOf(p...); t.table.get(k) != nil {
+				t.v.lock(t.name, k)
+			}
+		}
+	}
+	found := t.scan(r, free)
+	for _, row := range found {
+		t.v.lock(t.name, t.key(row))
+	}
+	return found
+}
+
+func (t memTable[R]) Put(r *R) error {
+	return t.v.do(t.name+".Put", func() { t.put(copyOf(r)) })
+}
+
+func (t memTable[R]) put(r *R) {
+	k := t.key(r)
+	if t.table.get(k) == nil {
+		t.unique(r)
+	}
+	t.v.lock(t.name, k)
+	t.set(k, r)
+}
+
+// unique is called before a new row is put. Whoever could not see that there is another one may try again.
+func (t memTable[R]) unique(r *R) {
+	for _, s := range t.schema {
+		at := s.Place(r)
+		if !s.Unique || at == nil {
+			continue
+		}
+		same := func() bool {
+			return t.scan(&rows.Range{Index: s.Index, Prefixes: []rows.Tuple{at}}, anyone) != nil
+		}
+		must(!same(), "a unique field of "+t.name+" is used twice")
+		t.v.lock(t.name+" unique", keyOf(at...))
+		if same() {
+			panic(giveUp{ErrAgain})
+		}
+	}
+}
+
+func (t memTable[R]) Delete(r *R) error {
+	return t.v.do(t.name+".Delete", func() {
+		t.v.lock(t.name, t.key(r))
+		t.set(t.key(r), nil)
+	})
+}
+
+func (t memTable[R]) Sweep(r rows.Range) error {
+	return t.v.do(t.name+".Sweep", func() {
+		r.Lock = rows.SkipLocked
+		for _, row := range t.locked(&r) {
+			t.set(t.key(row), nil)
+		}
+	})
+}
+
+// copyOf copies a row with all that it points to.
+func copyOf[R any](r *R) *R {
+	c := new(*r)
+	switch c := any(c).(type) {
+	case *rows.Row:
+		c.Payload, c.Err = bytes.Clone(c.Payload), cloneError(c.Err)
+	case *rows.Done:
+		c.Payload, c.Err = bytes.Clone(c.Payload), cloneError(c.Err)
+	case *rows.Outcome:
+		if c.Err = cloneError(c.Err); c.How != rows.Failed {
+			c.Err = nil
+		}
+	}
+	return c
+}
+
+func cloneError(err *task.Error) *task.Error {
+	if err == nil {
+		return nil
+	}
+	return new(*err)
+}
+
+// taskTable is the table of tasks, with what is told of it besides.
+type taskTable struct{ memTable[rows.Row] }
+
+func (t taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
+	found, err := t.memTable.Scan(r)
+	for _, row := range found {
+		if row.Was = 0; !r.Payload {
+			row.Payload = nil
+		}
+		if r.Lock != rows.NoLock || !t.v.strict {
+			t.v.read[row.ID] = true
+		}
+	}
+	return found, err
+}
+
+func (t taskTable) Put(r *rows.Row) error {
+	return t.v.do("Tasks.Put", func() {
+		must(r.State >= task.Ready && r.State <= task.Held, "a row without a State")
+		must(!r.Takeable || r.State == task.Ready, "a row that is Takeable but not Ready")
+		c, old := copyOf(r), t.get(keyOf(int64(r.ID)))
+		switch {
+		case r.Was == 0:
+			must(r.ID > 0 && r.ID <= t.v.tx.data.numbers[t.v.id], "an ID that is no Number")
+			must(old == nil, "an ID is used twice")
+		case t.writable(r).State == task.Ready && r.State == task.Taken:
+			must(!r.Takeable, "a row whose State was set to Taken, and that is Takeable")
+			*c = *old
+			copyTaken(c, r)
+		default:
+			*c = *old
+			copyChanging(c, r)
+		}
+		t.v.read[r.ID] = true
+		t.put(c)
+	})
+}
+
+// copyChanging copies the fields that change.
+func copyChanging(to, from *rows.Row) {
+	to.Group, to.State, to.Takeable, to.Round, to.Seq = from.Group, from.State, from.Takeable, from.Round, from.Seq
+	to.Gap, to.Returned, to.Place = from.Gap, from.Returned, from.Place
+	to.Since, to.Counted, to.Consumer = from.Since, from.Counted, from.Consumer
+	to.Attempts, to.ReadyAt, to.Until, to.Expires = from.Attempts, from.ReadyAt, from.Until, from.Expires
+	to.Wake, to.Err = from.Wake, cloneError(from.Err)
+}
+
+// copyTaken copies the fields that change when a row that was Ready becomes Taken.
+func copyTaken(to, from *rows.Row) {
+	to.State, to.Takeable, to.Since, to.Counted = from.State, from.Takeable, from.Since, from.Counted
+	to.Consumer, to.Attempts, to.Until, to.Wake = from.Consumer, from.Attempts, from.Until, from.Wake
+}
+
+func (t taskTable) Delete(r *rows.Row) error {
+	return t.v.do("Tasks.Delete", func() {
+		t.writable(r)
+		t.set(t.key(r), nil)
+	})
+}
+
+// writable returns the row as it is, if it may be changed.
+func (t taskTable) writable(r *rows.Row) *rows.Row {
+	must(!t.v.strict || t.v.read[r.ID], "a row is changed that was not read in this View, or not in a way that locks it")
+	s := t.get(t.key(r))
+	must(s != nil, "a row is changed that is gone")
+	must(r.Was == s.State, "a row is changed that is not as it was read or written last, or its Was was changed")
+	return s
+}
+
+func (taskTable) Sweep(rows.Range) error { panic("rowstest: a Sweep of tasks") }
+
+func (v *memView) Fetch(...rows.Range) error { return v.do("Fetch", func() {}) }
+
+func (v *memView) Now() int64 { return v.now }
+
+func (v *memView) Number() (uint64, error) {
+	return get(v, "Number", func() uint64 {
+		if len(v.numbers) == 0 {
+			return v.newNumber()
+		}
+		n := v.numbers[0]
+		v.numbers = v.numbers[1:]
+		return n
+	})
+}
+
+func (v *memView) newNumber() uint64 {
+	n := v.tx.data.numbers[v.id] + 1
+	if v.tx.db.given != 0 {
+		n = v.tx.db.given
+	}
+	v.tx.data.numbers[v.id] = max(v.tx.data.numbers[v.id], n)
+	return n
+}
+
+func (v *memView) Counts() ([task.Held + 1]int, error) {
+	return get(v, "Counts", func() (n [task.Held + 1]int) {
+		for r := range v.q.tasks.values() {
+			n[0]++
+			n[r.State]++
+		}
+		return n
+	})
+}
+
+func (v *memView) Last(l rows.Line, after uint64) (round uint64, n int, err error) {
+	err = v.do("Last", func() {
+		line := rows.Range{Index: rows.TaskLine, Prefixes: []rows.Tuple{{l.Key, int64(l.Priority)}}, From: rows.Tuple{int64(after) + 1}}
+		for _, r := range v.q.tasks.scan(&line, anyone) {
+			if r.Round > round {
+				round, n = r.Round, 0
+			}
+			n++
+		}
+	})
+	return round, n, err
+}
+
+func (v *memView) Hide(key string) error {
+	return v.do("Hide", func() {
+		for _, r := range v.q.tasks.scan(&rows.Range{Index: rows.TaskLine, Prefixes: []rows.Tuple{{key}}}, anyone) {
+			if r.Takeable {
+				hidden := *r
+				hidden.Takeable = false
+				v.q.tasks.set(v.q.tasks.key(r), &hidden)
+			}
+		}
+	})
+}
+
+// anyone lets all rows through.
+func anyone(key) bool { return true }
+
+func (v *memView) KeyStats(n int) ([]rows.Key, error) {
+	return get(v, "KeyStats", func() []rows.Key {
+		stats := map[string]rows.Key{}
+		for k := range v.q.keys.values() {
+			if k.Paused {
+				stats[k.Key] = rows.Key{Key: k.Key, Paused: true}
+			}
+		}
+		for r := range v.q.tasks.values() {
+			k := stats[r.Key]
+			k.Key = r.Key
+			k.Tasks[0]++
+			k.Tasks[r.State]++
+			stats[r.Key] = k
+		}
+		list := slices.SortedFunc(maps.Values(stats), func(a, b rows.Key) int {
+			return cmp.Or(cmp.Compare(b.Tasks[0], a.Tasks[0]), cmp.Compare(a.Key, b.Key))
+		})
+		return list[:min(n, len(list))]
+	})
+}
+
+func (v *memView) CountKeys() (int, error) {
+	return get(v, "CountKeys", func() int {
+		keys := map[string]bool{}
+		for r := range v.q.tasks.values() {
+			keys[r.Key] = true
+		}
+		return len(keys)
+	})
+}
+
+// Ended returns all there are.
+func (v *memView) Ended(mark string) (ended []*rows.Outcome, _ string, err error) {
+	err = v.do("Ended", func() {
+		for o := range v.q.outcomes.values() {
+			if mark != "" {
+				ended = append(ended, copyOf(o))
+			}
+		}
+	})
+	return ended, "all", err
+}
+
+func (v *memView) Head() *rows.Head { return v.head }
+
+func (v *memView) Save() error {
+	return v.do("Save", func() {
+		h, q := v.head, v.q
+		for priority, round := range h.Rounds {
+			if old := q.rounds.get(priority); old == nil || round > *old {
+				q.rounds.set(priority, &round)
+			}
+		}
+		if h.Removed != v.removed && v.tx.db.Shared {
+			q.removed.set(struct{}{}, new(v.newNumber()))
+			v.removed = h.Removed
+		}
+		old := q.head.get(struct{}{})
+		if !bytes.Equal(h.Settings, old.settings) || h.Paused != old.paused || h.PausedKeys != old.pausedKeys {
+			q.head.set(struct{}{}, &head{bytes.Clone(h.Settings), h.Paused, h.PausedKeys})
+		}
+	})
+}
+
+func (v *memView) Drop() error {
+	return v.do("Drop", func() {
+		v.dropped = true
+		for name, id := range v.tx.names.all() {
+			if *id == v.id {
+				v.tx.names.set(name, nil)
+			}
+		}
+		v.tx.queues.set(v.id, nil)
+		delete(v.tx.db.heads, v.id)
+	})
+}

@@ -1,0 +1,64 @@
+package rowstest
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+)
+
+// ReadAll calls all methods of Calls that read, each with all kinds of arguments: for tests that look at how a driver does it.
+func ReadAll(t testing.TB, v rows.Calls) {
+	values := map[reflect.Type][]any{
+		reflect.TypeFor[string]():    {"key1"},
+		reflect.TypeFor[[]string]():  {[]string{"key1", "key2"}},
+		reflect.TypeFor[uint64]():    {uint64(5)},
+		reflect.TypeFor[[]uint64]():  {[]uint64{5, 6}},
+		reflect.TypeFor[int64]():     {int64(5)},
+		reflect.TypeFor[int]():       {3},
+		reflect.TypeFor[bool]():      {false, true},
+		reflect.TypeFor[rows.Line](): {rows.Line{Key: "key1", Priority: 1}},
+		reflect.TypeFor[rows.Filter](): {
+			rows.Filter{MaxPriority: task.MaxPriority}, rows.Filter{MaxPriority: 5, Kinds: []string{"", "kind1", "kind2"}},
+		},
+		reflect.TypeFor[task.ListOptions](): {
+			task.ListOptions{}, task.ListOptions{Group: "group1", After: 1}, task.ListOptions{State: task.Buried, Key: new("key1"), Kind: new("")},
+		},
+	}
+	written := map[string]bool{
+		"Drop": true, "Hide": true, "Save": true, "Fetch": true, "Rows": true, "AddConsumer": true, "DeleteConsumer": true,
+		"SweepServed": true, "SweepOutcomes": true, "SweepDone": true, "Ended": true,
+	}
+	all := reflect.ValueOf(v)
+	for i := range all.NumMethod() {
+		name, m := all.Type().Method(i).Name, all.Method(i)
+		if written[name] {
+			continue
+		}
+		calls := [][]reflect.Value{nil}
+		for j := range m.Type().NumIn() {
+			var more [][]reflect.Value
+			for _, some := range calls {
+				for _, x := range values[m.Type().In(j)] {
+					more = append(more, append(some[:len(some):len(some)], reflect.ValueOf(x)))
+				}
+			}
+			calls = more // none if it takes a row, to write it
+		}
+		for _, args := range calls {
+			results := m.Call(args)
+			if err, isError := results[len(results)-1].Interface().(error); isError {
+				t.Fatalf("%s(%v): %v", name, args, err)
+			}
+		}
+	}
+	_, mark, err := v.Ended("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = v.Ended(mark)
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,127 @@
+package rows
+
+import (
+	"time"
+
+	"github.com/fairq/fairq/task"
+)
+
+// Line is a key in a priority.
+type Line struct {
+	Key      string
+	Priority int
+}
+
+// Queue is a row of the table of queues.
+type Queue struct {
+	ID       uint64
+	Settings []byte
+}
+
+// Row is a task. If one that was Ready becomes Taken, nothing else changes in the same
+// Put than Takeable, Since, Counted, Consumer, Attempts, Until and Wake.
+type Row struct {
+	ID          uint64
+	Key         string
+	Kind        string
+	UniqueKey   string // "" means none, as for Group
+	Role        task.Role
+	Priority    int
+	Weight      int
+	Payload     []byte
+	TTR         time.Duration
+	MaxAttempts int
+	Created     int64
+	Deadline    int64
+
+	// What follows changes.
+
+	Group    string
+	State    task.State
+	Takeable bool   // it is in the index that Ready reads
+	Round    uint64 // 0 if it has none
+	Seq      uint64 // its place in the round
+	Gap      bool   // between its round and that of the next task of its line there may be rounds without one
+	Returned bool   // it was taken by its turn and handed back, so it is first, and keeps the turn whatever happens to others
+	Place    uint64 // its place among the tasks of its key
+	Since    uint64 // a number from when it got into its state: if taken that of its lease, if buried that of its burial
+	Counted  bool   // it may be evicted: it is in the index that Oldest and Newest read
+	Consumer uint64 // who holds it, if it is taken
+	Attempts int
+	ReadyAt  int64
+	Until    int64
+	Expires  int64
+	Wake     int64
+	Err      *task.Error
+
+	// Was is the State that the row was read or written with last, 0 if it is new. Calls sets it. A
+	// driver that must find the index entries of the old row keeps what it has read itself: of a row
+	// there can be several copies, and another one may have been written since.
+	Was task.State
+}
+
+// Key is a row of the table of keys. There is one for each key that is paused, and in queues that count by key also for
+// each key that has tasks.
+type Key struct {
+	Key    string
+	Weight int
+	Tasks  [task.Held + 1]int // by state, and all at 0
+	Load   int                // by which Heaviest looks
+	Paused bool
+}
+
+// Served is a row of the table of lines that were served, in queues whose newcomers join the round.
+type Served struct {
+	Line
+	Round uint64 // the last one in which a task of it was taken
+}
+
+// Consumer is a row of the table of consumers.
+type Consumer struct {
+	Number   uint64
+	Name     string
+	Epoch    uint64
+	Deadline int64
+}
+
+// Group is a row of the table of groups. There is one for each group that has tasks.
+type Group struct {
+	Name               string
+	Started, Cancelled bool
+	Tasks, Members     int
+}
+
+// Outcome is a row of the table of outcomes: how a task with a unique key ended.
+type Outcome struct {
+	UniqueKey string
+	ID        uint64
+	How       How
+	Err       *task.Error // if How is Failed
+	Until     int64       // not 0
+	Written   uint64      // the driver's, for View.Ended; not copied from what is put
+}
+
+// Done is a row of the table of tasks that are gone, for queues that have a history. An ID can be there only once.
+type Done struct {
+	ID                uint64
+	Key, Kind         string
+	UniqueKey         string
+	Payload           []byte
+	Attempts          int
+	Created, Finished int64
+	How               How
+	Err               *task.Error
+	Until             int64 // when it is forgotten
+}
+
+// How is in what way a task ended.
+type How uint8
+
+// The ways.
+const (
+	Acked How = iota
+	Failed
+	Deleted
+	Expired
+	Dropped
+)

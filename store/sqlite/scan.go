@@ -1,0 +1,253 @@
+package sqlite
+
+import (
+	"database/sql/driver"
+	"strings"
+
+	"github.com/fairq/fairq/store/internal/rows"
+)
+
+// source is what an index of package rows is here.
+type source struct {
+	table, columns string
+	index          string   // "" for a primary key
+	fields         []string // as in rows.Index, after the queue
+	where          string   // which rows are in the index, "" for all
+}
+
+const (
+	keyColumns      = `"key", weight, ready, delayed, taken, buried, held, load, paused`
+	servedColumns   = `"key", priority, round`
+	consumerColumns = `number, name, epoch, deadline`
+	groupColumns    = `name, started, cancelled, tasks, members`
+	outcomeColumns  = `address, id, how, err_code, err, until`
+	doneColumns     = `id, "key", kind, address, attempts, created, finished, how, err_code, err, until, payload`
+)
+
+// A rowid has the queue in it, so of indexes that are nothing but that the field is "id".
+var sources = [rows.NumIndexes]source{
+	rows.TaskID:        {"tasks", taskColumns, "", []string{"id"}, ""},
+	rows.TaskUniqueKey: {"tasks", taskColumns, "tasks_address", []string{"address"}, "address <> ''"},
+	rows.TaskReady:     {"tasks", taskColumns, "tasks_ready", []string{"priority", "round", "seq", "place"}, "takeable"},
+	rows.TaskKind: {
+		"tasks", taskColumns, "tasks_kind", []string{"kind", "priority", "round", "seq", "place"}, "takeable AND kind <> ''",
+	},
+	rows.TaskLine:    {"tasks", taskColumns, "tasks_key", []string{`"key"`, "priority", "round", "seq", "place"}, ""},
+	rows.TaskParked:  {"tasks", taskColumns, "tasks_parked", []string{`"key"`, "priority", "kind", "place"}, "state = 1 AND NOT takeable AND round = 0"},
+	rows.TaskWake:    {"tasks", taskColumns, "tasks_wake", []string{"wake"}, "wake > 0"},
+	rows.TaskHeld:    {"tasks", taskColumns, "tasks_taken", []string{"consumer", "since"}, "state = 3"},
+	rows.TaskBuried:  {"tasks", taskColumns, "tasks_buried", []string{"since"}, "state = 4"},
+	rows.TaskGroup:   {"tasks", taskColumns, "tasks_group", []string{`"group"`, "id"}, `"group" <> ''`},
+	rows.TaskCounted: {"tasks", taskColumns, "tasks_counted", []string{`"key"`, "since"}, "counted"},
+
+	rows.KeyName:          {"keys", keyColumns, "", []string{`"key"`}, ""},
+	rows.KeyLoad:          {"keys", keyColumns, "keys_load", []string{"load"}, ""},
+	rows.ServedLine:       {"served", servedColumns, "", []string{"priority", `"key"`}, ""},
+	rows.ConsumerNumber:   {"consumers", consumerColumns, "", []string{"number"}, ""},
+	rows.ConsumerName:     {"consumers", consumerColumns, "consumers_name", []string{"name"}, ""},
+	rows.ConsumerDeadline: {"consumers", consumerColumns, "consumers_deadline", []string{"deadline"}, "deadline > 0"},
+	rows.GroupName:        {"groups", groupColumns, "", []string{"name"}, ""},
+	rows.OutcomeKey:       {"outcomes", outcomeColumns, "", []string{"address"}, ""},
+	rows.OutcomeUntil:     {"outcomes", outcomeColumns, "outcomes_until", []string{"until"}, "until > 0"},
+	rows.HistoryID:        {"done", doneColumns, "", []string{"id"}, ""},
+	rows.HistoryUntil:     {"done", doneColumns, "done_until", []string{"until"}, "until > 0"},
+}
+
+// shape is what of a range is in the text of its statement.
+type shape struct {
+	index                    rows.Index
+	prefix, each, from, to   int // fields
+	desc, limit, payload     bool
+	state, key, kind, values bool // values: not rows are wanted, but the next value of the first each fields
+}
+
+func (s *shape) statement() *statement {
+	in := &sources[s.index]
+	columns := in.columns
+	switch {
+	case s.values:
+		columns = strings.Join(in.fields[s.prefix:s.prefix+s.each], ", ")
+	case s.payload:
+		columns = withPayload
+	}
+	var b strings.Builder
+	b.WriteString("SELECT " + columns + " FROM ~" + in.table)
+	if in.index != "" { // whatever SQLite thinks of the others
+		b.WriteString(" INDEXED BY ~" + in.index)
+	}
+	b.WriteString(" WHERE ")
+	rest := in.fields[s.prefix:]
+	and := ""
+	where := func(is bool, condition string) {
+		if is {
+			b.WriteString(and + condition)
+			and = " AND "
+		}
+	}
+	if in.fields[0] == "id" {
+		where(s.prefix == 1, "id = ?")
+		where(s.prefix == 0, "id > ? AND id <= ?")
+	} else {
+		where(true, "queue = ?")
+		for _, f := range in.fields[:s.prefix] {
+			where(true, f+" = ?")
+		}
+		where(s.from > 0, tuple(rest, s.from)+" "+s.begin()+" "+tuple(nil, s.from))
+		where(s.to > 0, tuple(rest, s.to)+" < "+tuple(nil, s.to))
+	}
+	where(in.where != "", in.where)
+	where(s.state, "+state = ?")
+	where(s.key, `+"key" = ?`)
+	where(s.kind, "+kind = ?")
+	if s.values {
+		rest = rest[:s.each]
+	}
+	if len(rest) > 0 {
+		desc := ""
+		if s.desc {
+			desc = " DESC"
+		}
+		b.WriteString(" ORDER BY " + strings.Join(rest, desc+", ") + desc)
+	}
+	switch {
+	case s.values:
+		b.WriteString(" LIMIT 1")
+	case s.limit:
+		b.WriteString(" LIMIT 0 + ?")
+	}
+	return &statement{"read " + in.table, b.String()}
+}
+
+// begin compares with From: of the next value with the one before.
+func (s *shape) begin() string {
+	if s.values {
+		return ">"
+	}
+	return ">="
+}
+
+// tuple returns n fields as one value, or if there are none marks for them.
+func tuple(fields []string, n int) string {
+	list := marks(n)
+	if fields != nil {
+		list = strings.Join(fields[:n], ", ")
+	}
+	if n == 1 {
+		return list
+	}
+	return "(" + list + ")"
+}
+
+// scan calls read for each row of a range.
+func (v *view) scan(r *rows.Range, read func(c *cells)) error {
+	if r.Prefixes == nil {
+		return v.each(r, nil, read)
+	}
+	for _, p := range r.Prefixes {
+		if err := v.each(r, p, read); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// each is scan for one prefix.
+func (v *view) each(r *rows.Range, prefix rows.Tuple, read func(c *cells)) error {
+	if r.Each == 0 {
+		return v.run(r, &shape{prefix: len(prefix), from: len(r.From), limit: r.Limit > 0}, prefix, r.From, read)
+	}
+	inner := *r
+	inner.Each = 0
+	return v.values(r, prefix, func(values rows.Tuple) error {
+		return v.each(&inner, append(prefix[:len(prefix):len(prefix)], values...), read)
+	})
+}
+
+// values calls f with the values of the fields of a range for which there is a limit each. It jumps from one to the next.
+func (v *view) values(r *rows.Range, prefix rows.Tuple, f func(rows.Tuple) error) error {
+	var last rows.Tuple
+	for {
+		var next rows.Tuple
+		s := &shape{prefix: len(prefix), each: r.Each, from: len(last), values: true}
+		err := v.run(&rows.Range{Index: r.Index}, s, prefix, last, func(c *cells) {
+			for range r.Each {
+				next = append(next, c.field())
+			}
+		})
+		if err != nil || next == nil {
+			return err
+		}
+		if err := f(next); err != nil {
+			return err
+		}
+		last = next
+	}
+}
+
+// run runs the statement of a shape, of which what r says is to be completed.
+func (v *view) run(r *rows.Range, s *shape, prefix, from rows.Tuple, read func(c *cells)) error {
+	s.index, s.to, s.desc, s.payload = r.Index, len(r.To), r.Desc, r.Payload
+	o := r.Only
+	if s.index == rows.TaskKind && prefix[0] == "" { // those of no kind are searched for among all
+		s.index, s.prefix, prefix, o.Kind = rows.TaskReady, 0, nil, new("")
+	}
+	s.state, s.key, s.kind = o.State != 0, o.Key != nil, o.Kind != nil
+	var room [12]driver.Value
+	args := room[:0]
+	if sources[s.index].fields[0] == "id" {
+		args = v.ids(args, prefix, from)
+	} else {
+		args = with(append(args, v.queue), prefix)
+		args = with(args, from)
+		if s.index == rows.TaskGroup && s.from > 0 {
+			args[2] = v.rowid(uint64(from[0].(int64)-1)) + 1
+		}
+		args = with(args, r.To)
+	}
+	if s.state {
+		args = append(args, int64(o.State))
+	}
+	if s.key {
+		args = append(args, *o.Key)
+	}
+	if s.kind {
+		args = append(args, *o.Kind)
+	}
+	if s.limit {
+		args = append(args, int64(r.Limit))
+	}
+	return v.session.each(v.session.scan(s), read, args...)
+}
+
+func with(args []driver.Value, fields rows.Tuple) []driver.Value {
+	for _, f := range fields {
+		args = append(args, f)
+	}
+	return args
+}
+
+// ids adds the bounds of rowids. There is none of an id that is too great.
+func (v *view) ids(args []driver.Value, prefix, from rows.Tuple) []driver.Value {
+	switch {
+	case prefix != nil && uint64(prefix[0].(int64)) > maxID:
+		return append(args, nil)
+	case prefix != nil:
+		return append(args, v.rowid(uint64(prefix[0].(int64))))
+	case from != nil:
+		return append(args, v.rowid(uint64(from[0].(int64)-1)), v.rowid(maxID))
+	}
+	return append(args, v.rowid(0), v.rowid(maxID))
+}
+
+// scan returns the statement of a shape.
+func (s *session) scan(of *shape) *statement {
+	st := s.scans[*of]
+	if st == nil {
+		if s.scans == nil {
+			s.scans = map[shape]*statement{}
+		}
+		st = of.statement()
+		s.scans[*of] = st
+	}
+	return st
+}

@@ -1,0 +1,134 @@
+package sqlite
+
+import (
+	"slices"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+)
+
+// table implements rows.Table.
+type table[R any] struct {
+	*view
+	*verbs[R]
+}
+
+// verbs are how the rows of a table are read and written.
+type verbs[R any] struct {
+	read   func(c *cells, r *R)
+	put    func(v *view, r *R) error
+	remove func(v *view, r *R) error
+	sweep  *statement // nil if it is not swept
+}
+
+func (v *view) Tasks() rows.Table[rows.Row]          { return table[rows.Row]{v, &tasksTable} }
+func (v *view) Keys() rows.Table[rows.Key]           { return table[rows.Key]{v, &keysTable} }
+func (v *view) Served() rows.Table[rows.Served]      { return table[rows.Served]{v, &servedTable} }
+func (v *view) Consumers() rows.Table[rows.Consumer] { return table[rows.Consumer]{v, &consumersTable} }
+func (v *view) Groups() rows.Table[rows.Group]       { return table[rows.Group]{v, &groupsTable} }
+func (v *view) Outcomes() rows.Table[rows.Outcome]   { return table[rows.Outcome]{v, &outcomesTable} }
+func (v *view) History() rows.Table[rows.Done]       { return table[rows.Done]{v, &historyTable} }
+
+// Scan implements rows.Table. Nobody else can change anything, so nothing is locked.
+func (t table[R]) Scan(r rows.Range) (all []*R, err error) {
+	err = t.view.scan(&r, func(c *cells) {
+		row := new(R)
+		t.read(c, row)
+		all = append(all, row)
+	})
+	if found, ok := any(all).([]*rows.Row); ok && r.Index == rows.TaskKind && len(r.Prefixes) > 1 {
+		slices.SortFunc(found, byTurn)
+		all = all[:min(r.Limit, len(all))]
+	}
+	return all, err
+}
+
+func (t table[R]) Put(r *R) error    { return t.put(t.view, r) }
+func (t table[R]) Delete(r *R) error { return t.remove(t.view, r) }
+
+// Sweep implements rows.Table. The ranges that are swept differ only in their ends.
+func (t table[R]) Sweep(r rows.Range) error {
+	if r.Prefixes != nil {
+		_, err := t.session.exec(t.sweep, t.queue, r.Prefixes[0][0], r.To[0], int64(r.Limit))
+		return err
+	}
+	_, err := t.session.exec(t.sweep, t.queue, r.To[0], int64(r.Limit))
+	return err
+}
+
+var (
+	tasksTable = verbs[rows.Row]{readTask, putTask, removeTask, nil}
+
+	keysTable = verbs[rows.Key]{
+		read: func(c *cells, k *rows.Key) {
+			k.Key, k.Weight = c.text(), int(c.int())
+			readStates(c, k)
+			k.Load, k.Paused = int(c.int()), c.bool()
+		},
+		put: func(v *view, k *rows.Key) error {
+			n := &k.Tasks
+			return v.do(setKey, v.queue, k.Key, int64(k.Weight), int64(n[task.Ready]), int64(n[task.Delayed]),
+				int64(n[task.Taken]), int64(n[task.Buried]), int64(n[task.Held]), int64(k.Load), bit(k.Paused))
+		},
+		remove: func(v *view, k *rows.Key) error { return v.do(deleteKey, v.queue, k.Key) },
+	}
+
+	servedTable = verbs[rows.Served]{
+		read: func(c *cells, s *rows.Served) { s.Key, s.Priority, s.Round = c.text(), int(c.int()), c.uint() },
+		put: func(v *view, s *rows.Served) error {
+			return v.do(setServed, v.queue, int64(s.Priority), s.Key, int64(s.Round))
+		},
+		sweep: sweepServed,
+	}
+
+	consumersTable = verbs[rows.Consumer]{
+		read: func(c *cells, r *rows.Consumer) {
+			r.Number, r.Name, r.Epoch, r.Deadline = c.uint(), c.text(), c.uint(), c.int()
+		},
+		put: func(v *view, c *rows.Consumer) error {
+			return v.do(setConsumer, v.queue, int64(c.Number), c.Name, int64(c.Epoch), c.Deadline)
+		},
+		remove: func(v *view, c *rows.Consumer) error { return v.do(deleteConsumer, v.queue, int64(c.Number)) },
+	}
+
+	groupsTable = verbs[rows.Group]{
+		read: func(c *cells, g *rows.Group) {
+			g.Name, g.Started, g.Cancelled, g.Tasks, g.Members = c.text(), c.bool(), c.bool(), int(c.int()), int(c.int())
+		},
+		put: func(v *view, g *rows.Group) error {
+			return v.do(setGroup, v.queue, g.Name, bit(g.Started), bit(g.Cancelled), int64(g.Tasks), int64(g.Members))
+		},
+		remove: func(v *view, g *rows.Group) error { return v.do(deleteGroup, v.queue, g.Name) },
+	}
+
+	outcomesTable = verbs[rows.Outcome]{
+		read: func(c *cells, o *rows.Outcome) {
+			o.UniqueKey, o.ID, o.How, o.Err, o.Until = c.text(), c.uint(), rows.How(c.int()), c.error(), c.int()
+		},
+		put: func(v *view, o *rows.Outcome) error {
+			number, err := v.Number()
+			if err != nil {
+				return err
+			}
+			code, message := errorCells(o.Err)
+			return v.do(setOutcome, v.queue, o.UniqueKey, int64(o.ID), int64(o.How), code, message, o.Until, int64(number))
+		},
+		remove: func(v *view, o *rows.Outcome) error { return v.do(deleteOutcome, v.queue, o.UniqueKey) },
+		sweep:  sweepOutcomes,
+	}
+
+	historyTable = verbs[rows.Done]{
+		read: func(c *cells, d *rows.Done) {
+			*d = rows.Done{
+				ID: c.uint() & maxID, Key: c.text(), Kind: c.text(), UniqueKey: c.text(), Attempts: int(c.int()),
+				Created: c.int(), Finished: c.int(), How: rows.How(c.int()), Err: c.error(), Until: c.int(), Payload: c.blob(),
+			}
+		},
+		put: func(v *view, d *rows.Done) error {
+			code, message := errorCells(d.Err)
+			return v.do(insertDone, v.rowid(d.ID), v.queue, d.Key, d.Kind, d.UniqueKey, int64(d.Attempts), d.Created, d.Finished,
+				int64(d.How), code, message, d.Until, d.Payload)
+		},
+		sweep: sweepDone,
+	}
+)
