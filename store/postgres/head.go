@@ -134,7 +134,7 @@ func (v *view) count() {
 var tablesOf = []string{"tasks", "removals", "rounds", "counts", "keys", "served", "consumers", "groups", "outcomes", "done"}
 
 // Drop implements rows.View.
-func (v *view) Drop() error {
+func (v *view) Drop() (done bool, err error) {
 	v.delta = byState{}
 	for _, t := range tablesOf {
 		v.do("DELETE FROM fairq." + t + " WHERE queue = $1")
@@ -142,7 +142,7 @@ func (v *view) Drop() error {
 	v.do("DELETE FROM fairq.queues WHERE id = $1")
 	v.got, v.ready, v.readyOK, v.lasts = nil, nil, false, nil
 	v.tx.db.marks.forget(uint64(v.queue))
-	return nil
+	return true, nil
 }
 
 // Hide implements rows.View.

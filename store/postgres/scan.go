@@ -79,8 +79,8 @@ func statement(queue int64, r *rows.Range, columns string) (string, []any) {
 	q := &query{args: []any{queue}}
 	several := r.Prefixes != nil && len(r.Prefixes) != 1
 	if several {
-		// The rows are looked up one by one: with = ANY, the planner prefers to go through all of a queue if there is hardly
-		// anything in it when it looks.
+		// The rows are looked up one by one: with = ANY, the planner prefers to go through all of
+		// a queue if there is hardly anything in it when it looks.
 		q.sql.WriteString("SELECT t.* FROM unnest(" + q.array(r.Prefixes) + ") u CROSS JOIN LATERAL (")
 	}
 	q.sql.WriteString("SELECT " + columns + " FROM fairq." + in.table + " WHERE queue = $1")
@@ -159,8 +159,8 @@ func (q *query) only(o *rows.Only) {
 	}
 }
 
-// lockOf returns how rows are locked. Consumers that are read with ForUpdate are not deleted, so those who read them with ForShare
-// need not wait.
+// lockOf returns how rows are locked. Consumers that are read with ForUpdate are not deleted, so
+// those who read them with ForShare need not wait.
 func lockOf(r *rows.Range) string {
 	switch {
 	case r.Lock == rows.SkipLocked:
@@ -175,14 +175,16 @@ func lockOf(r *rows.Range) string {
 	return ""
 }
 
-// unlocked returns a query that locks nothing. OFFSET 0 keeps the planner from looking for another way, as the locks did.
+// unlocked returns a query that locks nothing. OFFSET 0 keeps the planner from looking for
+// another way, as the locks did.
 func unlocked(sql string) string {
 	return strings.NewReplacer("FOR UPDATE SKIP LOCKED", "OFFSET 0").Replace(sql)
 }
 
 const (
-	// The priorities that a key has are looked up one after the other, and so are the priorities and kinds of its parked tasks.
-	// OFFSET 0 is so that all is looked up for one of them at a time.
+	// The priorities that a key has are looked up one after the other, and so are the priorities
+	// and kinds of its parked tasks. OFFSET 0 is so that all is looked up for one of them at a
+	// time.
 	inLines = `
 FROM unnest($2::bytea[]) u (key) CROSS JOIN LATERAL (
 	WITH RECURSIVE p (priority) AS (
@@ -209,7 +211,8 @@ FROM unnest($2::bytea[]) u (key) CROSS JOIN LATERAL (
 ) s CROSS JOIN LATERAL (`
 )
 
-// eachStatement returns the query for a range with Each: of the fronts of lines, or of what is parked there.
+// eachStatement returns the query for a range with Each: of the fronts of lines, or of what is
+// parked there.
 func eachStatement(queue int64, r *rows.Range, columns string) (string, []any) {
 	columns = "SELECT " + columns + " FROM fairq.tasks WHERE "
 	if r.Index == rows.TaskParked {
@@ -227,7 +230,8 @@ type fetched struct {
 	found any // what Scan returns
 }
 
-// written says that something in a table is written, so what was read ahead of it is not right any more.
+// written says that something in a table is written, so what was read ahead of it is not right
+// any more.
 func (v *view) written(table string) {
 	kept := v.fetched[:0]
 	for _, f := range v.fetched {

@@ -123,7 +123,8 @@ var (
 )
 
 var (
-	// Only the deadline of a consumer changes. A change of others would wait for those who have it locked as one that is alive.
+	// Only the deadline of a consumer changes. A change of others would wait for those who have
+	// it locked as one that is alive.
 	sqlSetConsumers = "INSERT INTO fairq.consumers (queue, number, epoch, deadline, name) SELECT $1, number, epoch, nullif(deadline, 0), name FROM " +
 		unnest(3, "number, epoch, deadline, name") + " ON CONFLICT (queue, number) DO UPDATE SET deadline = excluded.deadline"
 

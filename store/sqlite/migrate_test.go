@@ -87,7 +87,8 @@ func TestPrefixes(t *testing.T) {
 	require.NoError(t, err)
 	v, err := enter(x, nil)
 	require.NoError(t, err)
-	require.NoError(t, v.Drop())
+	_, err = v.Drop()
+	require.NoError(t, err)
 	require.NoError(t, x.Commit())
 	require.Equal(t, 0, total(t, b.db))
 }

@@ -54,7 +54,8 @@ func runAll(t *testing.T, d *db) {
 	delete(v.Head().Rounds, 1)
 	require.NoError(t, v.Save())
 	require.NoError(t, x.(*tx).views[0].flush())
-	require.NoError(t, v.Drop())
+	_, err = v.Drop()
+	require.NoError(t, err)
 	x.Rollback()
 	require.Greater(t, len(d.conn.stmts), 60)
 }

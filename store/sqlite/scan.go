@@ -163,7 +163,8 @@ func (v *view) each(r *rows.Range, prefix rows.Tuple, read func(c *cells)) error
 	})
 }
 
-// values calls f with the values of the fields of a range for which there is a limit each. It jumps from one to the next.
+// values calls f with the values of the fields of a range for which there is a limit each. It
+// jumps from one to the next.
 func (v *view) values(r *rows.Range, prefix rows.Tuple, f func(rows.Tuple) error) error {
 	var last rows.Tuple
 	for {

@@ -115,22 +115,23 @@ func (v *view) do(st *statement, values ...driver.Value) error {
 	return err
 }
 
-func (v *view) Drop() error {
+// Drop implements rows.View.
+func (v *view) Drop() (done bool, err error) {
 	for _, s := range [...]*statement{dropTasks, dropDone} {
 		if _, err := v.session.exec(s, v.rowid(0), v.rowid(maxID)); err != nil {
-			return err
+			return false, err
 		}
 	}
 	for _, s := range dropOthers {
 		if _, err := v.session.exec(s, v.queue); err != nil {
-			return err
+			return false, err
 		}
 	}
 	v.dropped = true
 	if v.tx.joined == nil {
 		delete(v.tx.db.heads, v.id)
 	}
-	return nil
+	return true, nil
 }
 
 // rowid returns the rowid of a task.

@@ -38,7 +38,7 @@ func (b *backend) call(ctx context.Context, name string, c call) error {
 // Put implements [driver.Backend].
 func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []task.ID) (n int, evicted []driver.Record, err error) {
 	err = b.call(ctx, "Put", call{
-		rank: third, joins: true,
+		rank: third, joins: true, tasks: len(tasks),
 		alone: slices.ContainsFunc(tasks, func(t driver.New) bool { return t.Group != "" }),
 		plan: func(q *queue, p *wants) {
 			p.Numbers += len(tasks)
@@ -94,7 +94,7 @@ func said(err error) bool {
 func (b *backend) Take(ctx context.Context, consumer driver.Handle, filter task.Filter, into []driver.Record) (n int, err error) {
 	wanted := filterOf(&filter)
 	err = b.call(ctx, "Take", call{
-		rank: second,
+		rank: second, tasks: len(into),
 		plan: func(q *queue, p *wants) {
 			p.Numbers += len(into)
 			if c := q.members[consumer.ID]; c != nil {
@@ -190,7 +190,21 @@ func (b *backend) Touch(ctx context.Context, lease driver.Lease, d time.Duration
 
 // Leave implements [driver.Backend].
 func (b *backend) Leave(ctx context.Context, consumer driver.Handle, after time.Duration) error {
-	return b.call(ctx, "Leave", call{run: func(u *unit) error { return u.leaveConsumer(consumer, after) }})
+	return b.leave(ctx, "Leave", consumer, after)
+}
+
+// leave ends a consumer, in as many steps as it takes to hand back what it holds.
+func (b *backend) leave(ctx context.Context, name string, consumer driver.Handle, after time.Duration) error {
+	for done := false; !done; {
+		err := b.call(ctx, name, call{run: func(u *unit) (err error) {
+			done, err = u.leaveConsumer(consumer, after)
+			return err
+		}})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Rejoin implements [driver.Backend].
@@ -229,19 +243,24 @@ func (b *backend) List(ctx context.Context, o task.ListOptions) (records []drive
 
 // Kick implements [driver.Backend].
 func (b *backend) Kick(ctx context.Context, n int) (kicked int, err error) {
-	err = b.call(ctx, "Kick", call{joins: true, run: func(u *unit) error {
-		for kicked = 0; kicked < n; {
-			rows := must(u.v.Buried(min(n-kicked, pageSize)))
+	for kicked < n {
+		found, wanted := 0, b.store.step(min(n-kicked, pageSize))
+		err := b.call(ctx, "Kick", call{joins: true, run: func(u *unit) error {
+			rows := must(u.v.Buried(wanted))
 			for _, r := range rows {
 				u.kick(r)
 			}
-			if kicked += len(rows); len(rows) < pageSize {
-				break
-			}
+			found = len(rows)
+			return nil
+		}})
+		if err != nil {
+			return kicked, err
 		}
-		return nil
-	}})
-	return kicked, err
+		if kicked += found; found < wanted {
+			break
+		}
+	}
+	return kicked, nil
 }
 
 // Change implements [driver.Backend].
@@ -307,7 +326,7 @@ func (b *backend) Truncate(ctx context.Context) (n int, err error) {
 			return n, err
 		}
 		n += deleted
-		done = deleted < truncated
+		done = deleted < b.store.step(truncated)
 	}
 	return n, nil
 }
@@ -318,8 +337,10 @@ const truncated = 10 * pageSize
 func (u *unit) truncate(o Outcome) (n int) {
 	u.purges = true
 	defer func() { u.purges = false }()
-	for n < truncated {
-		page := must(u.v.List(task.ListOptions{Limit: pageSize}))
+	most := u.q.store.step(truncated)
+	for n < most {
+		wanted := min(most-n, pageSize)
+		page := must(u.v.List(task.ListOptions{Limit: wanted}))
 		deleted := map[uint64]bool{}
 		for _, r := range page {
 			some := []*Row{r}
@@ -335,7 +356,7 @@ func (u *unit) truncate(o Outcome) (n int) {
 				u.gone(r, task.EventDelete, u.now, r.lease(), o)
 			}
 		}
-		if n += len(deleted); len(page) < pageSize {
+		if n += len(deleted); len(page) < wanted {
 			break
 		}
 	}
@@ -346,8 +367,10 @@ func (u *unit) truncate(o Outcome) (n int) {
 func (b *backend) Drop(ctx context.Context) error {
 	for done := false; !done; {
 		err := b.call(ctx, "Drop", call{alone: true, run: func(u *unit) error {
-			if done = u.truncate(Outcome{How: Dropped}) < truncated; done {
-				check(u.v.Drop())
+			if u.truncate(Outcome{How: Dropped}) >= u.q.store.step(truncated) {
+				return nil
+			}
+			if done = must(u.v.Drop()); done {
 				u.changed, u.dropped = true, true
 				u.notice(notice{what: dropped})
 				u.later(u.q.forget)
@@ -439,7 +462,7 @@ func (b *backend) KeyStats(ctx context.Context, n int) (stats []task.KeyStat, er
 
 // Close implements [driver.Backend].
 func (b *backend) Close() error {
-	err := b.call(context.Background(), "Close", call{run: func(u *unit) error { return u.leaveConsumer(b.handle(), 0) }})
+	err := b.leave(context.Background(), "Close", b.handle(), 0)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.backends = slices.DeleteFunc(b.backends, func(other *backend) bool { return other == b })

@@ -19,7 +19,10 @@ type Filter struct {
 
 // ReadyRange is the first n tasks that can be taken and pass a filter.
 func ReadyRange(f Filter, n int) Range {
-	r := Range{Index: TaskReady, To: Tuple{num(f.MaxPriority + 1)}, Limit: n, Payload: true, Lock: SkipLocked}
+	r := Range{
+		Index: TaskReady, To: through(int64(f.MaxPriority)), Limit: n,
+		Payload: true, Lock: SkipLocked,
+	}
 	if f.Kinds != nil {
 		r.Index, r.Prefixes = TaskKind, each(slices.Compact(slices.Sorted(slices.Values(f.Kinds))))
 	}
@@ -42,8 +45,8 @@ func FrontRange(keys []string, payload bool) Range {
 	}
 }
 
-// ParkedRange is the first n tasks of each line and kind of some keys that are Ready, not Takeable,
-// and have no Round.
+// ParkedRange is the first n tasks of each line and kind of some keys that are Ready, not
+// Takeable, and have no Round.
 func ParkedRange(keys []string, n int, payload bool) Range {
 	return Range{Index: TaskParked, Prefixes: each(keys), Each: 2, Limit: n, Payload: payload}
 }
@@ -131,12 +134,16 @@ func (v Calls) AnyReady(f Filter) (bool, error) {
 
 // Due returns n tasks whose Wake is not after now, the earliest first.
 func (v Calls) Due(now int64, n int, payload bool) ([]*Row, error) {
-	return v.Rows(Range{Index: TaskWake, To: through(now), Limit: n, Payload: payload, Lock: SkipLocked})
+	return v.Rows(Range{
+		Index: TaskWake, To: through(now), Limit: n, Payload: payload, Lock: SkipLocked,
+	})
 }
 
 // HeldBy returns n tasks that a consumer holds, in the order of Since.
 func (v Calls) HeldBy(consumer uint64, n int, payload bool) ([]*Row, error) {
-	return v.Rows(Range{Index: TaskHeld, Prefixes: at(num(consumer)), Limit: n, Payload: payload, Lock: SkipLocked})
+	return v.Rows(Range{
+		Index: TaskHeld, Prefixes: at(num(consumer)), Limit: n, Payload: payload, Lock: SkipLocked,
+	})
 }
 
 // Leases returns, by id, the Since of all that a consumer holds, also what others have locked.
@@ -162,7 +169,8 @@ func (v Calls) InGroup(group string) ([]*Row, error) {
 // List returns tasks with their payloads, in the order of ids.
 func (v Calls) List(o task.ListOptions) ([]*Row, error) {
 	r := Range{
-		Index: TaskID, From: after(uint64(o.After)), Limit: cmp.Or(o.Limit, 100), Only: Only{o.State, o.Key, o.Kind}, Payload: true,
+		Index: TaskID, From: after(uint64(o.After)), Limit: cmp.Or(o.Limit, 100),
+		Only: Only{o.State, o.Key, o.Kind}, Payload: true,
 	}
 	if o.Group != "" {
 		r.Index, r.Prefixes = TaskGroup, at(o.Group)
@@ -170,9 +178,11 @@ func (v Calls) List(o task.ListOptions) ([]*Row, error) {
 	return v.Rows(r)
 }
 
-// Lines returns the rows that some keys have in the table of keys, and if parked is not 0, the tasks
-// of FrontRange and ParkedRange.
-func (v Calls) Lines(keys []string, parked int, payload bool) (found []*Key, ready []*Row, err error) {
+// Lines returns the rows that some keys have in the table of keys, and if parked is not 0, the
+// tasks of FrontRange and ParkedRange.
+func (v Calls) Lines(
+	keys []string, parked int, payload bool,
+) (found []*Key, ready []*Row, err error) {
 	ranges := []Range{KeyRange(keys)}
 	if parked > 0 {
 		ranges = append(ranges, FrontRange(keys, payload), ParkedRange(keys, parked, payload))
@@ -202,12 +212,13 @@ func NextRange(l Line, round, seq uint64) Range {
 		from = Tuple{int64(1)}
 	}
 	return Range{
-		Index: TaskLine, Prefixes: at(l.Key, num(l.Priority)), From: from, Limit: 1, Only: Only{State: task.Ready}, Lock: SkipLocked,
+		Index: TaskLine, Prefixes: at(l.Key, num(l.Priority)), From: from, Limit: 1,
+		Only: Only{State: task.Ready}, Lock: SkipLocked,
 	}
 }
 
-// Newest returns the task of a key that is Counted with the greatest Since, and Oldest that with the
-// least. They are not to be changed.
+// Newest returns the task of a key that is Counted with the greatest Since, and Oldest that with
+// the least. They are not to be changed.
 func (v Calls) Newest(key string) (*Row, error) { return one(v.Rows(CountedRange(key, true))) }
 
 // Oldest is told at Newest.
@@ -242,7 +253,9 @@ func (v Calls) ServedIn(l Line) (uint64, error) {
 
 // SweepServed forgets lines of a priority that were served before a round, and not since.
 func (v Calls) SweepServed(priority int, before uint64, n int) error {
-	return v.Served().Sweep(Range{Index: ServedRound, Prefixes: at(num(priority)), To: Tuple{num(before)}, Limit: n})
+	return v.Served().Sweep(Range{
+		Index: ServedRound, Prefixes: at(num(priority)), To: Tuple{num(before)}, Limit: n,
+	})
 }
 
 // Consumer returns the consumer of that name.
@@ -281,7 +294,8 @@ func (v Calls) Alive(numbers []uint64) (found []uint64, err error) {
 
 // Beat sets the deadlines of consumers, and returns the numbers of those that exist.
 func (v Calls) Beat(numbers []uint64, deadline int64) (found []uint64, err error) {
-	all, err := v.Consumers().Scan(Range{Index: ConsumerNumber, Prefixes: eachNum(numbers), Lock: ForUpdate})
+	these := Range{Index: ConsumerNumber, Prefixes: eachNum(numbers), Lock: ForUpdate}
+	all, err := v.Consumers().Scan(these)
 	for _, c := range all {
 		c.Deadline = deadline
 		if err == nil {
@@ -294,7 +308,8 @@ func (v Calls) Beat(numbers []uint64, deadline int64) (found []uint64, err error
 
 // DueConsumers returns n consumers whose deadlines are not after now.
 func (v Calls) DueConsumers(now int64, n int) ([]*Consumer, error) {
-	return v.Consumers().Scan(Range{Index: ConsumerDeadline, To: through(now), Limit: n, Lock: SkipLocked})
+	due := Range{Index: ConsumerDeadline, To: through(now), Limit: n, Lock: SkipLocked}
+	return v.Consumers().Scan(due)
 }
 
 // DeleteConsumer deletes a consumer, if it is there.
@@ -304,8 +319,10 @@ func (v Calls) DeleteConsumer(number uint64) error {
 
 // ConsumersNamed returns the consumers whose names begin so, with deadlines after that.
 func (v Calls) ConsumersNamed(prefix string, after int64) ([]*Consumer, error) {
-	found, err := v.Consumers().Scan(Range{Index: ConsumerName, From: Tuple{prefix}, To: behind(prefix)})
-	return slices.DeleteFunc(found, func(c *Consumer) bool { return c.Deadline != 0 && c.Deadline <= after }), err
+	named := Range{Index: ConsumerName, From: Tuple{prefix}, To: behind(prefix)}
+	found, err := v.Consumers().Scan(named)
+	over := func(c *Consumer) bool { return c.Deadline != 0 && c.Deadline <= after }
+	return slices.DeleteFunc(found, over), err
 }
 
 // behind returns the end of a range of all strings that begin with prefix.
@@ -377,7 +394,8 @@ func (v Calls) Times() (t Times, err error) {
 		t.Wake, err = earliest(v.Tasks(), wake, func(r *Row) int64 { return r.Wake })
 	}
 	if err == nil {
-		t.Deadline, err = earliest(v.Consumers(), deadline, func(c *Consumer) int64 { return c.Deadline })
+		of := func(c *Consumer) int64 { return c.Deadline }
+		t.Deadline, err = earliest(v.Consumers(), deadline, of)
 	}
 	if err == nil {
 		t.Outcome, err = earliest(v.Outcomes(), outcome, func(o *Outcome) int64 { return o.Until })

@@ -24,6 +24,7 @@ type call struct {
 	alone   bool                 // it needs the queue for itself
 	opens   bool                 // the queue may have other settings
 	joins   bool                 // it can be a part of a transaction of the caller's
+	tasks   int                  // that it works on, 0 means one
 	run     func(*unit) error
 
 	err  error
@@ -190,7 +191,14 @@ func (m *committer) gather() []*call {
 		runtime.Gosched()
 	}
 	defer m.mu.Unlock()
-	n := min(len(m.pending), mostCalls)
+	n, tasks := 0, 0
+	for n < min(len(m.pending), mostCalls) {
+		tasks += max(1, m.pending[n].tasks)
+		if n > 0 && tasks > m.store.step(tasks) {
+			break
+		}
+		n++
+	}
 	batch := slices.Clone(m.pending[:n])
 	m.pending = slices.Delete(m.pending, 0, n)
 	return batch

@@ -108,27 +108,29 @@ func (u *unit) beat() {
 }
 
 // leaveConsumer ends a consumer: at once, or if it does not come back in time.
-func (u *unit) leaveConsumer(h driver.Handle, grace time.Duration) error {
+func (u *unit) leaveConsumer(h driver.Handle, grace time.Duration) (done bool, err error) {
 	u.later(func() { u.q.part(h) })
 	row := must(u.v.Consumer(h.ID))
 	if row != nil && row.Epoch != h.Epoch {
-		return task.ErrResumed
+		return false, task.ErrResumed
 	}
 	u.forgetMember(h.ID)
 	switch {
 	case row == nil && grace == 0:
-		return nil
+		return true, nil
 	case grace == 0:
-		u.handAllBack(row.Number)
+		if !u.handBackAll(row.Number) {
+			return false, nil
+		}
 		u.endConsumer(row.Number)
-		return nil
+		return true, nil
 	case row == nil:
 		must(u.v.AddConsumer(h.ID, h.Epoch, plus(u.now, grace)))
 	default:
 		must(u.v.Beat([]uint64{row.Number}, plus(u.now, grace)))
 	}
 	u.arm(plus(u.now, grace))
-	return nil
+	return true, nil
 }
 
 // forgetMember has who takes for a consumer in this transaction yet look for it again.
@@ -150,18 +152,16 @@ func (u *unit) endConsumer(number uint64) {
 	check(u.v.DeleteConsumer(number))
 }
 
-// handAllBack hands back what a consumer holds. The attempts do not count.
-func (u *unit) handAllBack(number uint64) {
-	for {
-		rows := must(u.v.HeldBy(number, pageSize, u.whole()))
-		for _, r := range rows {
-			u.stats.Releases++
-			u.handBack(r, u.now, 0, task.EventRelease, false)
-		}
-		if len(rows) < pageSize {
-			return
-		}
+// handBackAll hands back what a consumer holds, and tells whether that is done. The attempts do not
+// count.
+func (u *unit) handBackAll(number uint64) (done bool) {
+	wanted := u.q.store.step(pageSize)
+	rows := must(u.v.HeldBy(number, wanted, u.whole()))
+	for _, r := range rows {
+		u.stats.Releases++
+		u.handBack(r, u.now, 0, task.EventRelease, false)
 	}
+	return len(rows) < wanted
 }
 
 // rejoin begins the next epoch of a consumer, and returns what it holds, by new leases. It has another number then, so that those

@@ -8,11 +8,11 @@ import (
 )
 
 // DB is a database, as the rules of this package need it. It knows no rules: it keeps the tables
-// that are declared in tables.go, and finds their rows by the indexes that are declared there. What
-// a driver has to do is told here in full.
+// that are declared in tables.go, and finds their rows by the indexes that are declared there.
+// What a driver has to do is told here in full.
 //
-// All times are nanoseconds since 1970, and 0 means never. All strings may hold any bytes, also zero
-// bytes and invalid UTF-8. No number is greater than math.MaxInt64.
+// All times are nanoseconds since 1970, and 0 means never. All strings may hold any bytes, also
+// zero bytes and invalid UTF-8. No number is greater than math.MaxInt64.
 //
 // # Conflicts
 //
@@ -26,10 +26,11 @@ import (
 //   - Two transactions that put a new row with the same primary key, unique key or name of a
 //     consumer conflict.
 //
-// Nothing else is a conflict: not a row that was passed over or read with NoLock; not that a range
-// has another row by now; not Head.Rounds, Head.Removed and the counts, which most transactions
-// write (see [View.Save]); not what Last, CountKeys, KeyStats and Ended return. All these are as
-// some transaction has committed them, not long ago, and as the own transaction has changed them.
+// Nothing else is a conflict: not a row that was passed over or read with NoLock; not that a
+// range has another row by now; not Head.Rounds, Head.Removed and the counts, which most
+// transactions write (see [View.Save]); not what Last, CountKeys, KeyStats and Ended return. All
+// these are as some transaction has committed them, not long ago, and as the own transaction has
+// changed them.
 type DB interface {
 	// Traits tells what the database can do. It is always the same.
 	Traits() Traits
@@ -37,15 +38,15 @@ type DB interface {
 	// Begin begins a transaction that can write. ctx is for all of it.
 	Begin(ctx context.Context) (Tx, error)
 
-	// Joined returns the transaction of the caller's own that ctx carries, nil if it carries none.
-	// Commit of such a Tx writes what is buffered; the end of the transaction is the caller's.
-	// Rollback undoes what was done with the Tx, if Traits.Undo says so, or else nothing. Then
-	// Joined may be called again.
+	// Joined returns the transaction of the caller's own that ctx carries, nil if it carries
+	// none. Commit of such a Tx writes what is buffered; the end of the transaction is the
+	// caller's. Rollback undoes what was done with the Tx, if Traits.Undo says so, or else
+	// nothing. Then Joined may be called again.
 	Joined(ctx context.Context) (Tx, error)
 
 	// Again tells whether a transaction that failed with this error may succeed if it is tried
-	// again from the beginning, and how long to wait before that: after a deadlock, a conflict, or
-	// where another transaction was faster to write to a unique index. After further tries the
+	// again from the beginning, and how long to wait before that: after a deadlock, a conflict,
+	// or where another transaction was faster to write to a unique index. After further tries the
 	// rules wait longer.
 	Again(err error) (after time.Duration, again bool)
 
@@ -57,36 +58,41 @@ type DB interface {
 
 // Traits are what databases differ in.
 type Traits struct {
-	// Exclusive is true if no two transactions run at the same time, whatever Plan.Exclusive says.
-	// Then a Lock means nothing: nobody has locked anything.
+	// Exclusive is true if no two transactions run at the same time, whatever Plan.Exclusive
+	// says. Then a Lock means nothing: nobody has locked anything.
 	Exclusive bool
 
-	// Undo is true if Rollback of a Joined transaction undoes what was done with it. Otherwise such
-	// a call is not tried again, and if it fails the caller must roll back its own transaction.
+	// Undo is true if Rollback of a Joined transaction undoes what was done with it. Otherwise
+	// such a call is not tried again, and if it fails the caller must roll back its own
+	// transaction.
 	Undo bool
 
-	// MaxWrites is how many rows a transaction may write, 0 if there is no such limit. What has
-	// more to do takes several transactions, each of which leaves what is true by itself.
+	// MaxWrites is how many rows a transaction should write at most, 0 if there is no such limit.
+	// What has more to do takes several transactions, each of which leaves what is true by itself.
+	// Only what must happen as a whole may write more: the tasks of one PutBatch, to resume a
+	// consumer, to start, cancel or end a group, to pause or resume a key, and other settings of a
+	// queue. A driver that cannot do that returns an error.
 	MaxWrites int
 
-	// Skew is by how much two processes may differ in what View.Now returns, 0 if it is the time of
-	// the database. Nobody takes another's consumer for dead until it is that much longer over.
+	// Skew is by how much two processes may differ in what View.Now returns, 0 if it is the time
+	// of the database. Nobody takes another's consumer for dead until it is that much longer
+	// over.
 	Skew time.Duration
 }
 
-// Tx is a transaction. What was written in it is seen by what is read later in it, so a driver that
-// buffers writes sends them ahead of the next read. It is used by one goroutine. After an error it
-// can only be rolled back.
+// Tx is a transaction. What was written in it is seen by what is read later in it, so a driver
+// that buffers writes sends them ahead of the next read. It is used by one goroutine. After an
+// error it can only be rolled back.
 type Tx interface {
 	// Queue returns the row of the queue of that name. If there is none and settings are not nil,
 	// it is made, with an ID never used before; else nil is returned. It locks the row against
 	// others that do the same or Enter exclusively.
 	Queue(name string, settings []byte) (*Queue, error)
 
-	// Enter enters a queue until the end of the transaction, and says what will probably be read of
-	// it, so that a driver can read it at once. Two that are not exclusive can be in a queue at the
-	// same time. A transaction enters queues in the order of their IDs. It returns nil if there is
-	// no such queue (any more).
+	// Enter enters a queue until the end of the transaction, and says what will probably be read
+	// of it, so that a driver can read it at once. Two that are not exclusive can be in a queue
+	// at the same time. A transaction enters queues in the order of their IDs. It returns nil if
+	// there is no such queue (any more).
 	Enter(queue uint64, plan *Plan) (View, error)
 
 	// Notify tells other processes, once the transaction is committed, that something has changed
@@ -97,8 +103,8 @@ type Tx interface {
 	Rollback()
 }
 
-// Plan is what will probably be read in a queue. It is a hint but for Exclusive: other things may be
-// asked for too.
+// Plan is what will probably be read in a queue. It is a hint but for Exclusive: other things may
+// be asked for too.
 type Plan struct {
 	Exclusive bool
 	Counts    bool    // Counts is called
@@ -117,17 +123,20 @@ type Head struct {
 	Paused     bool
 	PausedKeys int            // rows of keys that are paused
 	Rounds     map[int]uint64 // by priority, the round being served
-	Removed    uint64         // grows when ready tasks are removed; a driver that returns Heads again need not keep it
-	cache                     // what the rules know, and what the driver leaves alone
+	// Removed grows when ready tasks are removed. A driver that returns Heads again need not keep it.
+	Removed uint64
+
+	cache // what the rules know, and what the driver leaves alone
 }
 
-// View is a queue within a transaction: a head, and tables. Rows that it returns are the caller's to
-// change.
+// View is a queue within a transaction: a head, and tables. Rows that it returns are the caller's
+// to change.
 type View interface {
 	Head() *Head
 
-	// Save writes what has changed in Head. A driver need not lock Rounds against others: a greater
-	// round stays, and if another transaction is just writing one, this one may be left out.
+	// Save writes what has changed in Head. A driver need not lock Rounds against others: a
+	// greater round stays, and if another transaction is just writing one, this one may be left
+	// out.
 	Save() error
 
 	// Now is the time of the database, when the transaction entered. See also Traits.Skew.
@@ -173,8 +182,10 @@ type View interface {
 	// mark from which to go on; with the mark "" nothing else.
 	Ended(mark string) ([]*Outcome, string, error)
 
-	// Drop deletes the queue and all rows of it that are left.
-	Drop() error
+	// Drop deletes the queue and all rows of it that are left. A driver that may not write that
+	// many deletes some of these, and returns false; then it is called again in the next
+	// transaction.
+	Drop() (done bool, err error)
 }
 
 // Table is one of the tables of a queue. What its primary key and its indexes are is declared in
@@ -184,30 +195,30 @@ type Table[R any] interface {
 	Scan(r Range) ([]*R, error)
 
 	// Put writes a row: a new one, or one in the place of that with the same primary key. It is
-	// copied. A task is new if Was is 0; otherwise it was read with a Lock, or put, in a View of the
-	// same Head, and only what changes need be written of it. Of a task that becomes Taken but was
-	// Ready this is less: see Row.
+	// copied. A task is new if Was is 0; otherwise it was read with a Lock, or put, in a View of
+	// the same Head, and only what changes need be written of it. Of a task that becomes Taken
+	// but was Ready this is less: see Row.
 	Put(r *R) error
 
-	// Delete deletes the row with the primary key of r, if there is one. For a task the same holds as
-	// for one that is put.
+	// Delete deletes the row with the primary key of r, if there is one. For a task the same
+	// holds as for one that is put.
 	Delete(r *R) error
 
-	// Sweep deletes the first rows of a range, up to its Limit. It may pass over those that others
-	// have locked. It is not asked of tasks.
+	// Sweep deletes the first rows of a range, up to its Limit. It may pass over those that
+	// others have locked. It is not asked of tasks.
 	Sweep(r Range) error
 }
 
 // Range is some rows of a table, next to each other in an index.
 //
-// It begins with those rows whose first fields in the index are one of Prefixes; nil means all rows
-// of the index. The fields that follow are compared with From and To, as far as these go.
+// It begins with those rows whose first fields in the index are one of Prefixes; nil means all
+// rows of the index. The fields that follow are compared with From and To, as far as these go.
 //
 // A range is read in the order of the fields that follow the prefix, so rows of several prefixes
 // are merged. (Rows that have all these fields in common may come in any order.) But if Each is
-// not 0, then Limit is for each prefix and each value of so many fields that follow it, From and To
-// are about the fields after these, and the order of the whole is not defined. The driver finds one
-// such value after the other, and passes over what is between them.
+// not 0, then Limit is for each prefix and each value of so many fields that follow it, From and
+// To are about the fields after these, and the order of the whole is not defined. The driver
+// finds one such value after the other, and passes over what is between them.
 type Range struct {
 	Index    Index
 	Prefixes []Tuple // all of the same length, each once
@@ -222,8 +233,8 @@ type Range struct {
 	Lock    Lock
 }
 
-// Tuple is values of fields of an index, each an int64 or a string. Numbers and strings are compared
-// as Go does, and the first field in which two tuples differ decides.
+// Tuple is values of fields of an index, each an int64 or a string. Numbers and strings are
+// compared as Go does, and the first field in which two tuples differ decides.
 type Tuple []any
 
 // Only says which tasks of a range are wanted: those that agree with all that is not zero.
@@ -232,8 +243,8 @@ type Only struct {
 	Key, Kind *string
 }
 
-// Lock says what others may do with the rows of a range until the end of the transaction. It means
-// nothing in a View that is exclusive.
+// Lock says what others may do with the rows of a range until the end of the transaction. It
+// means nothing in a View that is exclusive.
 type Lock uint8
 
 const (
@@ -241,15 +252,15 @@ const (
 	NoLock Lock = iota
 
 	// SkipLocked is for rows that are to be changed. It passes over rows that others have locked:
-	// a driver may return any of the first rows that nobody else has, as long as they are in order.
-	// A driver that finds conflicts at the commit has processes choose different ones, for example
-	// at random among the first k, and has only those conflict that it has returned.
+	// a driver may return any of the first rows that nobody else has, as long as they are in
+	// order. A driver that finds conflicts at the commit has processes choose different ones, for
+	// example at random among the first k, and has only those conflict that it has returned.
 	SkipLocked
 
 	// ForUpdate is for rows that are to be changed, and waits for others that have locked them.
 	ForUpdate
 
-	// ForShare lets nobody delete the rows, nor find them with SkipLocked. Others may read them with
-	// ForUpdate and ForShare, and put them. It is for consumers only.
+	// ForShare lets nobody delete the rows, nor find them with SkipLocked. Others may read them
+	// with ForUpdate and ForShare, and put them. It is for consumers only.
 	ForShare
 )

@@ -43,6 +43,19 @@ func New(db DB, options Options) *Store {
 	return s
 }
 
+// rowsPerTask is how many rows are written where something happens to a task, if it is not at the
+// front of a line: its own, those of its key and its group, the next one of its line, its outcome,
+// and what the history keeps of it.
+const rowsPerTask = 6
+
+// step returns how many of n tasks one transaction works on.
+func (s *Store) step(n int) int {
+	if most := s.traits.MaxWrites; most > 0 {
+		return min(n, max(1, most/rowsPerTask))
+	}
+	return n
+}
+
 // context returns one for a transaction. It does not end with that of a caller, for others' calls are in it too.
 func (s *Store) context() (context.Context, context.CancelFunc) {
 	if s.options.Timeout == 0 {

@@ -16,7 +16,7 @@ const (
 	TaskReady                  // (priority, round, seq, place) that are Takeable
 	TaskKind                   // (kind, priority, round, seq, place) that are Takeable
 	TaskLine                   // (key, priority, round, seq, place)
-	TaskParked                 // (key, priority, kind, place) that are Ready, not Takeable, and have no Round
+	TaskParked                 // (key, priority, kind, place) that are Ready, not Takeable, without Round
 	TaskWake                   // (wake) that have one
 	TaskHeld                   // (consumer, since) that are Taken
 	TaskBuried                 // (since) that are Buried
@@ -45,9 +45,9 @@ const (
 	NumIndexes
 )
 
-// Schema says of a table in which indexes a row is, and where: Place returns nil if it is not in it.
-// The first one is the primary key. A driver for ordered keys stores what it says; one for SQL has
-// it in its own words.
+// Schema says of a table in which indexes a row is, and where: Place returns nil if it is not in
+// it. The first one is the primary key. A driver for ordered keys stores what it says; one for
+// SQL has it in its own words.
 type Schema[R any] []struct {
 	Index  Index
 	Unique bool // besides the primary key
@@ -76,7 +76,9 @@ var (
 		{TaskHeld, false, func(r *Row) Tuple {
 			return only(r.State == task.Taken, num(r.Consumer), num(r.Since))
 		}},
-		{TaskBuried, false, func(r *Row) Tuple { return only(r.State == task.Buried, num(r.Since)) }},
+		{TaskBuried, false, func(r *Row) Tuple {
+			return only(r.State == task.Buried, num(r.Since))
+		}},
 		{TaskGroup, false, func(r *Row) Tuple { return only(r.Group != "", r.Group, num(r.ID)) }},
 		{TaskCounted, false, func(r *Row) Tuple { return only(r.Counted, r.Key, num(r.Since)) }},
 	}
@@ -91,7 +93,9 @@ var (
 	Consumers = Schema[Consumer]{
 		{ConsumerNumber, false, func(c *Consumer) Tuple { return Tuple{num(c.Number)} }},
 		{ConsumerName, true, func(c *Consumer) Tuple { return Tuple{c.Name} }},
-		{ConsumerDeadline, false, func(c *Consumer) Tuple { return only(c.Deadline != 0, c.Deadline) }},
+		{ConsumerDeadline, false, func(c *Consumer) Tuple {
+			return only(c.Deadline != 0, c.Deadline)
+		}},
 	}
 	Groups = Schema[Group]{
 		{GroupName, false, func(g *Group) Tuple { return Tuple{g.Name} }},
@@ -99,7 +103,9 @@ var (
 	Outcomes = Schema[Outcome]{
 		{OutcomeKey, false, func(o *Outcome) Tuple { return Tuple{o.UniqueKey} }},
 		{OutcomeUntil, false, func(o *Outcome) Tuple { return Tuple{o.Until} }},
-		{OutcomeWritten, false, func(o *Outcome) Tuple { return only(o.Written != 0, num(o.Written)) }},
+		{OutcomeWritten, false, func(o *Outcome) Tuple {
+			return only(o.Written != 0, num(o.Written))
+		}},
 	}
 	History = Schema[Done]{
 		{HistoryID, false, func(d *Done) Tuple { return Tuple{num(d.ID)} }},

@@ -18,8 +18,9 @@ func (u *unit) advance() {
 	if q.due == 0 || q.due > u.now {
 		return
 	}
-	rows := must(u.v.Due(u.now, mostDue, u.whole()))
-	left := mostDue - len(rows)
+	most := q.store.step(mostDue)
+	rows := must(u.v.Due(u.now, most, u.whole()))
+	left := most - len(rows)
 	if u.q.byKey() {
 		u.read(false, keysOf(rows)...)
 	}
@@ -39,7 +40,7 @@ func (u *unit) advance() {
 		u.sweepServed(left)
 	}
 	u.advanced = true
-	idle := left == mostDue
+	idle := left == most
 	next := must(u.v.Times())
 	u.arm(u.unlocked(next.Wake, idle))
 	if next.Deadline != 0 {

@@ -41,10 +41,10 @@ type Row struct {
 	Takeable bool   // it is in the index that Ready reads
 	Round    uint64 // 0 if it has none
 	Seq      uint64 // its place in the round
-	Gap      bool   // between its round and that of the next task of its line there may be rounds without one
-	Returned bool   // it was taken by its turn and handed back, so it is first, and keeps the turn whatever happens to others
+	Gap      bool   // after its round there may be some without a task of its line
+	Returned bool   // it was handed back, so it is first, and keeps its turn
 	Place    uint64 // its place among the tasks of its key
-	Since    uint64 // a number from when it got into its state: if taken that of its lease, if buried that of its burial
+	Since    uint64 // a number from when it got into its state; that of its lease if taken
 	Counted  bool   // it may be evicted: it is in the index that Oldest and Newest read
 	Consumer uint64 // who holds it, if it is taken
 	Attempts int
@@ -54,14 +54,14 @@ type Row struct {
 	Wake     int64
 	Err      *task.Error
 
-	// Was is the State that the row was read or written with last, 0 if it is new. Calls sets it. A
-	// driver that must find the index entries of the old row keeps what it has read itself: of a row
-	// there can be several copies, and another one may have been written since.
+	// Was is the State that the row was read or written with last, 0 if it is new. Calls sets it.
+	// A driver that must find the index entries of the old row keeps what it has read itself: of
+	// a row there can be several copies, and another one may have been written since.
 	Was task.State
 }
 
-// Key is a row of the table of keys. There is one for each key that is paused, and in queues that count by key also for
-// each key that has tasks.
+// Key is a row of the table of keys. There is one for each key that is paused, and in queues that
+// count by key also for each key that has tasks.
 type Key struct {
 	Key    string
 	Weight int
@@ -70,7 +70,8 @@ type Key struct {
 	Paused bool
 }
 
-// Served is a row of the table of lines that were served, in queues whose newcomers join the round.
+// Served is a row of the table of lines that were served, in queues whose newcomers join the
+// round.
 type Served struct {
 	Line
 	Round uint64 // the last one in which a task of it was taken
@@ -101,7 +102,8 @@ type Outcome struct {
 	Written   uint64      // the driver's, for View.Ended; not copied from what is put
 }
 
-// Done is a row of the table of tasks that are gone, for queues that have a history. An ID can be there only once.
+// Done is a row of the table of tasks that are gone, for queues that have a history. An ID can be
+// there only once.
 type Done struct {
 	ID                uint64
 	Key, Kind         string

@@ -16,12 +16,18 @@ var ErrAgain = errors.New("rowstest: try again")
 // ErrKilled is returned by all calls of a DB after Kill.
 var ErrKilled = errors.New("rowstest: killed")
 
+// ErrTooMany is returned by the Commit of a transaction that has written more than MaxWrites rows.
+var ErrTooMany = errors.New("rowstest: too many writes")
+
 // DB is a handle on a database in memory that is as simple as it can be: nearly each method looks at all rows. Where the
 // comments of package rows leave something open, it does what helps its callers least, and if they break a rule it panics.
 type DB struct {
 	// Shared makes Exclusive return false. Then transactions run at the same time, and each method sees what was committed
 	// before it. It must be set before the handle is used, and be the same for all handles on a database.
 	Shared bool
+
+	// MaxWrites is what Traits tell. A transaction that writes more fails.
+	MaxWrites int
 
 	// Pause is how long Again tells to wait.
 	Pause time.Duration
@@ -67,7 +73,9 @@ func NewDB(now func() time.Time) *DB {
 func (db *DB) Reopen() *DB {
 	db.data.mu.Lock()
 	defer db.data.mu.Unlock()
-	return &DB{Shared: db.Shared, data: db.data, heads: map[uint64]*rows.Head{}, changed: db.data.writes, headsAt: db.data.writes}
+	return &DB{
+		Shared: db.Shared, MaxWrites: db.MaxWrites, Pause: db.Pause, data: db.data, heads: map[uint64]*rows.Head{}, changed: db.data.writes, headsAt: db.data.writes,
+	}
 }
 
 // Kill is what happens to a handle whose process dies: its transaction, if there is one, is rolled back, and all calls
@@ -159,4 +167,6 @@ func (db *DB) Changed(ctx context.Context) (bool, error) {
 
 // Traits tells that no two transactions run at the same time, unless Shared is. Then a part of a caller's transaction can be
 // undone, as with a savepoint.
-func (db *DB) Traits() rows.Traits { return rows.Traits{Exclusive: !db.Shared, Undo: db.Shared} }
+func (db *DB) Traits() rows.Traits {
+	return rows.Traits{Exclusive: !db.Shared, Undo: db.Shared, MaxWrites: db.MaxWrites}
+}

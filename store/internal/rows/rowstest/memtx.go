@@ -231,6 +231,15 @@ func (tx *memTx) Commit() error {
 			tx.endLocked()
 			return
 		}
+		writes := len(tx.names.own) + len(tx.queues.own)
+		for _, v := range tx.views {
+			for _, t := range v.q.all() {
+				writes += t.written()
+			}
+		}
+		if most := tx.db.MaxWrites; most > 0 && writes > most {
+			panic(giveUp{ErrTooMany})
+		}
 		changed := tx.names.changed() || tx.queues.changed()
 		for _, v := range tx.views {
 			changed = v.q.changed() || changed

@@ -52,8 +52,8 @@ func (v *memView) free(table string, key any) bool {
 	return v.exclusive || len(v.tx.data.locks[l]) == 0 || v.tx.hasLocked(l)
 }
 
-func (v *memView) Tasks() rows.Table[rows.Row] { return taskTable{memTable[rows.Row]{v, &v.q.tasks}} }
-func (v *memView) Keys() rows.Table[rows.Key]  { return memTable[rows.Key]{v, &v.q.keys} }
+func (v *memView) Tasks() rows.Table[rows.Row]     { return taskTable{memTable[rows.Row]{v, &v.q.tasks}} }
+func (v *memView) Keys() rows.Table[rows.Key]      { return memTable[rows.Key]{v, &v.q.keys} }
 func (v *memView) Served() rows.Table[rows.Served] { return memTable[rows.Served]{v, &v.q.served} }
 
 func (v *memView) Consumers() rows.Table[rows.Consumer] {
@@ -122,7 +122,8 @@ func (t memTable[R]) put(r *R) {
 	t.set(k, r)
 }
 
-// unique is called before a new row is put. Whoever could not see that there is another one may try again.
+// unique is called before a new row is put. Whoever could not see that there is another one may
+// try again.
 func (t memTable[R]) unique(r *R) {
 	for _, s := range t.schema {
 		at := s.Place(r)
@@ -377,8 +378,8 @@ func (v *memView) Save() error {
 	})
 }
 
-func (v *memView) Drop() error {
-	return v.do("Drop", func() {
+func (v *memView) Drop() (done bool, err error) {
+	return get(v, "Drop", func() bool {
 		v.dropped = true
 		for name, id := range v.tx.names.all() {
 			if *id == v.id {
@@ -387,5 +388,6 @@ func (v *memView) Drop() error {
 		}
 		v.tx.queues.set(v.id, nil)
 		delete(v.tx.db.heads, v.id)
+		return true
 	})
 }

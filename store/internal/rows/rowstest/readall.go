@@ -8,7 +8,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// ReadAll calls all methods of Calls that read, each with all kinds of arguments: for tests that look at how a driver does it.
+// ReadAll calls all methods of Calls that read, each with all kinds of arguments: for tests that
+// look at how a driver does it.
 func ReadAll(t testing.TB, v rows.Calls) {
 	values := map[reflect.Type][]any{
 		reflect.TypeFor[string]():    {"key1"},

@@ -11,8 +11,8 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-// table is the rows of a table, as a transaction sees them: those that are committed, but for its own. Rows are never
-// changed, only replaced.
+// table is the rows of a table, as a transaction sees them: those that are committed, but for its
+// own. Rows are never changed, only replaced.
 type table[K comparable, R any] struct {
 	committed map[K]*R
 	own       map[K]*R // nil if it has deleted them
@@ -34,7 +34,8 @@ func (t *table[K, R]) commit() {
 	}
 }
 
-// changed tells whether the transaction's rows are others than before. A database need not notice a write that leaves all as it is.
+// changed tells whether the transaction's rows are others than before. A database need not notice
+// a write that leaves all as it is.
 func (t *table[K, R]) changed() bool {
 	for k, r := range t.own {
 		if !reflect.DeepEqual(r, t.committed[k]) {
@@ -43,6 +44,9 @@ func (t *table[K, R]) changed() bool {
 	}
 	return false
 }
+
+// written returns how many rows the transaction has written.
+func (t *table[K, R]) written() int { return len(t.own) }
 
 // get returns a row, nil if there is none.
 func (t *table[K, R]) get(k K) *R {
@@ -279,15 +283,16 @@ func (q *queue) begin() *queue {
 	}
 }
 
-// all returns the tables.
-func (q *queue) all() []interface {
+// anyTable is a table of whatever rows.
+type anyTable interface {
 	changed() bool
+	written() int
 	commit()
-} {
-	return []interface {
-		changed() bool
-		commit()
-	}{&q.head, &q.removed, &q.rounds, &q.tasks, &q.keys, &q.served, &q.consumers, &q.groups, &q.outcomes, &q.history}
+}
+
+// all returns the tables.
+func (q *queue) all() []anyTable {
+	return []anyTable{&q.head, &q.removed, &q.rounds, &q.tasks, &q.keys, &q.served, &q.consumers, &q.groups, &q.outcomes, &q.history}
 }
 
 func (q *queue) changed() bool {
