@@ -112,11 +112,12 @@ func (c *column[T]) all() iter.Seq2[uint32, *T] {
 // taken from one chunk until it is full, so that others can empty. A chunk in which no slot is
 // used is given back. All calls are O(1).
 type allocator struct {
-	cache [bigCache]uint32
-	// slots in cache. They count as used, so that a chunk does not come and go with each call
-	cached uint
-	// how many may be: bigCache with chunk 0 alone, which stays anyway, else smallCache
-	maxCached  uint
+	// cache has the slots freed last, as many as cached. They count as used, so that a chunk does
+	// not come and go with each call. maxCached is bigCache as long as there is chunk 0 alone,
+	// which stays anyway, else smallCache.
+	cache             [bigCache]uint32
+	cached, maxCached uint
+
 	firstLen   uint32 // how many slots chunk 0 has by now
 	withFree   *slotChunk
 	chunks     []*slotChunk

@@ -30,10 +30,9 @@ type FairQueue[K comparable, V any] struct {
 	//     are together at least its capacity, or with RejectOverShare at least one.
 	mu sync.Mutex
 
-	queue  Queue[K, V]
-	closed bool
-	// with fewer items than this, only what waits can make a push slow; see setFastLimitLocked
-	fastLimit int
+	queue     Queue[K, V]
+	closed    bool
+	fastLimit int   // with fewer items only what waits can make a push slow; see setFastLimitLocked
 	counts    Stats // only its counters are used
 
 	// Consumers wait only while the queue is empty. They are served first come, first served: a

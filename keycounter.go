@@ -8,9 +8,8 @@ import (
 
 // Counts is how often something happened to the items of a key.
 type Counts struct {
-	Served uint64 `json:"served"` // delivered
-	// not accepted, because the queue or the key's share of it was full
-	Refused uint64 `json:"refused"`
+	Served  uint64 `json:"served"`  // delivered
+	Refused uint64 `json:"refused"` // not accepted: the queue or the key's share of it was full
 	Evicted uint64 `json:"evicted"` // dropped to make room
 }
 
@@ -33,9 +32,11 @@ func (c *Counts) halve(times int64) {
 type KeyCount[K comparable] struct {
 	Key   K      `json:"key"`
 	Total Counts `json:"total"` // since the key was counted first
-	// the same, halved whenever a minute of the clock is over: n a minute are n to 2n
+
+	// Recent is the same, halved whenever a minute of the clock is over: n a minute are n to 2n.
 	Recent Counts `json:"recent"`
-	// how much more the sum of Total may be at most, from before the key was counted
+
+	// Missed is how much more the sum of Total may be at most, from before the key was counted.
 	Missed uint64 `json:"missed"`
 }
 

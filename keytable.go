@@ -22,16 +22,14 @@ type keyTable[K comparable] struct {
 	size       uint32             // how many buckets there are
 	mask       uint32             // the least 2^n-1 that is at least size-1
 	count      uint32             // how many keys there are
-	// the slot of all keys that are not equal to themselves, such as NaN
-	nan   uint32
-	slots allocator
+	nan        uint32             // the slot of all keys that are not equal to themselves: NaN
+	slots      allocator
 }
 
 const (
 	minBuckets = 16
 	minSpread  = 2 // buckets for each key, at least
-	// and at most; a remove merges as many, so that the table shrinks as fast as keys leave
-	maxSpread = 4
+	maxSpread  = 4 // at most; a remove merges as many, so the table shrinks as fast as keys leave
 )
 
 func (t *keyTable[K]) at(slot uint32) *keyState[K] { return t.states.at(slot) }

@@ -7,8 +7,8 @@ import (
 	"github.com/fairq/fairq/internal/roundsmodel"
 )
 
-// model is the queue as one would first write it: each key has its items, and as many turns. All that
-// it does is slow.
+// model is the queue as one would first write it: each key has its items, and as many turns. All
+// that it does is slow.
 type model struct {
 	weights map[int]int
 	keys    map[int][]int // the items of each key, oldest first

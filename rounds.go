@@ -17,8 +17,7 @@ type rounds struct {
 	open    bool   // current has begun, and is not over
 	head    uint32 // the first turn left of the current round; 0 if none is
 	tail    ring   // the last one: the current round's ring, see Queue.ring
-	// the furthest round; current if there is none behind it. No ring between is empty
-	last uint64
+	last    uint64 // the furthest round, maybe current. No ring between the two is empty
 
 	// The ring of round r is in chunk c = (r-1)>>roundBits, and that is dir[c % len(dir)];
 	// len(dir) is a power of two.

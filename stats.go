@@ -11,10 +11,9 @@ import (
 // leave, in one of Popped, Removed, Evicted and Drained; so Pushed is always the sum of these four
 // and Len.
 type Stats struct {
-	Len  int `json:"len"`  // items queued
-	Keys int `json:"keys"` // keys that have items queued
-	// the most items that the queue can hold; MaxLen if it is unbounded
-	Capacity    int  `json:"capacity"`
+	Len         int  `json:"len"`          // items queued
+	Keys        int  `json:"keys"`         // keys that have items queued
+	Capacity    int  `json:"capacity"`     // how many items there may be; MaxLen if unbounded
 	WaitingPush int  `json:"waiting_push"` // goroutines in PushWait
 	WaitingPop  int  `json:"waiting_pop"`  // goroutines in PopWait
 	Closed      bool `json:"closed"`
@@ -24,27 +23,27 @@ type Stats struct {
 	Removed uint64 `json:"removed"` // items taken out by Remove and RemoveKey
 	Evicted uint64 `json:"evicted"` // items handed to OnEvict
 	Drained uint64 `json:"drained"` // items returned by Drain
-	// pushes that found the queue, or their key's share of it, full; PushWait is never counted
+
+	// Refused is how many pushes found the queue, or their key's share of it, full. PushWait is
+	// never counted.
 	Refused uint64 `json:"refused"`
 
-	// how long the oldest item has been queued; 0 unless TrackWait is on
+	// OldestAge is how long the oldest item has been queued, and Wait how long the items delivered
+	// had been. They are 0 and empty unless TrackWait is on.
 	OldestAge time.Duration `json:"oldest_age_ns"`
-	// how long the items delivered had been queued; empty unless TrackWait is on
-	Wait Histogram `json:"wait"`
+	Wait      Histogram     `json:"wait"`
 }
 
 // KeyStat tells how one key of a [FairQueue] is doing.
 type KeyStat[K comparable] struct {
-	Key K   `json:"key"`
-	Len int `json:"len"` // items queued
-	// how many rounds, after the current one, it takes to deliver all of them
-	Rounds int `json:"rounds"`
-	// how long its oldest item has been queued; 0 unless TrackWait is on
-	OldestAge time.Duration `json:"oldest_age_ns"`
+	Key    K   `json:"key"`
+	Len    int `json:"len"`    // items queued
+	Rounds int `json:"rounds"` // after the current one, until all of them are delivered
 
-	// Wait is how long its items delivered had been queued, anew each time it had none; empty
-	// unless TrackWait is on.
-	Wait Histogram `json:"wait"`
+	// OldestAge is how long its oldest item has been queued, and Wait how long its items delivered
+	// had been, anew each time it had none. They are 0 and empty unless TrackWait is on.
+	OldestAge time.Duration `json:"oldest_age_ns"`
+	Wait      Histogram     `json:"wait"`
 }
 
 // Histogram counts durations by size. Bucket i holds those up to Bound(i) that are too long for

@@ -186,7 +186,8 @@ func (l *ledger) wrong(c *chore, s *story, there int) string {
 	places := len(c.letters) + c.left + there
 	reason := func(is ...pool.Reason) bool { return len(c.letters) == 0 || slices.Contains(is, c.letters[0].Reason) }
 	var outcome *task.Error
-	unseen := c.class.closed && c.class.slow != nil // a call was under way when the queue was closed
+	// a call was under way when the queue was closed
+	unseen := c.class.closed && c.class.slow != nil
 	switch {
 	case c.task == 0 || s == nil:
 		switch {

@@ -23,8 +23,8 @@ type attempt[V any] struct {
 	policy   *Policy
 	ran      time.Duration // how long the handler ran; 0 if nobody asks for that
 	deadline time.Time     // of the context; zero if it has none
-	// of that; after the handler has returned, the cause of its context if that was done
-	cause error
+	// of that; later, if the context was done before the handler, of the context
+	cause    error
 
 	mu     sync.Mutex      // protects all that follows
 	ended  bool            // the handler has returned

@@ -12,9 +12,10 @@ import (
 
 // DeadLetter is a task that a pool could not do, with what there is to know about it.
 type DeadLetter[V any] struct {
-	// as of its last attempt, or when it was put; if it was in no queue it has no ID; empty for an
-	// item of a FairQueue
-	Task     task.Info
+	// Task is as of the last attempt, or as it was put. If it was in no queue it has no ID. It is
+	// empty for an item of a FairQueue.
+	Task task.Info
+
 	Payload  V
 	Class    string // the class it was in; empty if the pool has none
 	Reason   Reason

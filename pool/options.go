@@ -156,19 +156,19 @@ const (
 	Block   WhenFull = iota // Submit waits for room
 	Reject                  // Submit returns a *FullError
 	DropNew                 // it goes to DeadLetters
-	// the oldest of a key with the most tasks goes to DeadLetters, see fairq.EvictOldest
+
+	// With these another task goes to DeadLetters, one of a key with the most tasks: the oldest,
+	// see [fairq.EvictOldest], or the newest, see [fairq.EvictHeaviest].
 	EvictOldest
-	// the newest of a key with the most tasks goes to DeadLetters, see fairq.EvictHeaviest
 	EvictHeaviest
 )
 
 // Class is a queue of a pool that drains several. Within a class keys are served in rounds, as in
 // any queue.
 type Class[V any] struct {
-	Name   string // unique in the pool
-	Weight int    // the share of the starts, see Order; 0 means 1
-	// nil means one of the pool's own, with the Options' fields for such a queue
-	Queue *task.Queue[V]
+	Name   string         // unique in the pool
+	Weight int            // the share of the starts, see Order; 0 means 1
+	Queue  *task.Queue[V] // nil means one of the pool's own, as the Options say
 
 	// Capacity overrides that of the Options for a queue of the pool's own. 0 means that it does
 	// not.

@@ -29,14 +29,14 @@ type Pool[V any] struct {
 	observer   Observer[V]
 	keyCounter *keyCounter // nil if keys are not counted
 
-	maxSettling int64 // how many tasks may be settled in background at a time
+	maxSettling        int64        // how many tasks may be settled in background at a time
+	sendingDeadLetters atomic.Int64 // calls of deadLetter
+
 	// submitting is how many submits go on, plus sealed when no more are let in. It is not an
 	// RWMutex because calls that come too late, for instance by sinks of other pools, must not
 	// wait for those in time.
-	submitting         atomic.Int64
-	sendingDeadLetters atomic.Int64 // calls of deadLetter
-	// gets a token when the last submit of a sealed pool ends
-	submitsDone   chan struct{}
+	submitting    atomic.Int64
+	submitsDone   chan struct{}           // gets a token when the last submit of a sealed pool ends
 	accepting     context.Context         // done when Shutdown or StopAndWait was called
 	stopAccepting context.CancelCauseFunc // of accepting
 
@@ -219,7 +219,7 @@ func (p *Pool[V]) submit(ctx context.Context, key string, payload V, options Put
 // put puts a task into the queue of a class.
 func (p *Pool[V]) put(ctx context.Context, c *class[V], key string, payload V, options task.PutOptions, whenFull WhenFull) (task.ID, error) {
 	if until := p.roomCtx(ctx); c.own && whenFull == Block && until == p.accepting && ctx.Done() == nil {
-		// the usual case: as in makeRoom, but cheaper
+		// The usual case: as in makeRoom, but cheaper.
 		id, err := c.queue.PutWait(until, key, payload, options)
 		if until.Err() != nil && errors.Is(err, until.Err()) {
 			err = ErrShutdown
@@ -289,7 +289,7 @@ func (p *Pool[V]) Wait(ctx context.Context) error {
 			atOnce, err = p.waitQueueQuiet(ctx, c)
 			quiet = quiet && atOnce
 		}
-		// also those of tasks that have expired meanwhile
+		// Asked again because of those that have expired meanwhile.
 		if err != nil || quiet && p.deadLettersSent() {
 			return err
 		}

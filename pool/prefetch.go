@@ -24,17 +24,16 @@ type prefetcher[V any] struct {
 	limit      int            // Options.Prefetch
 	pauseWatch *task.Watch[V] // something has changed: the queue may be paused or closed
 
-	mu    sync.Mutex // protects all that follows; nothing is called under it
-	tasks []prefetchedTask[V]
-	// how many tasks there should be; when half of them are left, a batch is taken
+	mu         sync.Mutex // protects all that follows; nothing is called under it
+	tasks      []prefetchedTask[V]
+	// how many there should be; when half of them are left, a batch is taken
 	target     int
 	taking     bool          // a batch is being taken
 	batchTime  time.Duration // how long taking the last batch took
 	quickTasks int           // quick tasks that have ended since then
 	batchEnd   time.Time     // when that was
-	// calls of recall: a batch that was being taken meanwhile is handed back too
-	recalls int
-	timer   *time.Timer // hands back what waits for too long; nil until it is needed
+	recalls    int           // calls of recall: a batch that is being taken is handed back too
+	timer      *time.Timer   // hands back what waits for too long; nil until it is needed
 }
 
 // prefetchedTask is a task that was taken and waits for a worker.
@@ -116,7 +115,7 @@ func (s *prefetcher[V]) takeBatch() {
 	s.mu.Unlock()
 	s.pauseWatch.CountTo(math.MaxInt) // before the batch is taken, or it could miss a pause
 	tasks, err := c.takeBatchOrWatch(p.ctx, n)
-	// if there are limits by now, others were told that this call would take care
+	// If there are limits by now, others were told that this call would take care.
 	p.tasks.mayHaveTasks.Store(true)
 	now := time.Now()
 	var back []prefetchedTask[V]
@@ -210,7 +209,7 @@ func (s *prefetcher[V]) recallIfPaused() {
 		if armed {
 			return
 		}
-		// and look once more, for it may have been paused in between
+		// Look once more, for it may have been paused in between.
 		s.pauseWatch.CountTo(math.MaxInt)
 	}
 }
@@ -230,7 +229,7 @@ func (s *prefetcher[V]) handBack(tasks []prefetchedTask[V]) {
 	for _, h := range tasks {
 		s.pool.background(func() {
 			defer s.pool.prefetched.Add(-1)
-			// if that fails, closing the consumer hands it back
+			// If that fails, closing the consumer hands it back.
 			_ = s.pool.settle(h.task, func(ctx context.Context) error { return h.task.Snooze(ctx, 0) })
 		})
 	}

@@ -163,7 +163,7 @@ func (ws *workerSet) workersChanged(from, to int) {
 // loadLevel returns how many tasks it takes to be as full as that.
 func loadLevel(fullness float64, capacity int) int {
 	level := int(math.Ceil(fullness * float64(capacity)))
-	// rounding: 0.07*100 is a little more than 7
+	// Rounding: 0.07*100 is a little more than 7.
 	if float64(level-1)/float64(capacity) >= fullness {
 		level--
 	}

@@ -35,10 +35,8 @@ type Stats struct {
 	Dropped     uint64 // tasks that there was no room for, as far as the pool knows
 	Expired     uint64 // tasks whose time was over before they were done, as far as the pool knows
 	DeadLetters uint64 // dead letters that were taken
-	// Leftovers is how many tasks were left when the pool was shut down, and no sink has taken;
-	// see Pool.Leftovers.
-	Leftovers uint64
-	Refused   uint64 // tasks for which Submit and the like have returned an error
+	Leftovers   uint64 // tasks left after Shutdown that no sink has taken, see Pool.Leftovers
+	Refused     uint64 // tasks for which Submit and the like have returned an error
 }
 
 type counter = atomic.Uint64

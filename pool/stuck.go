@@ -68,7 +68,7 @@ func (ws *workerSet) unstickLocked() {
 // queues: no task is going to be ready, no other process has taken one, and there is none that
 // only others can take.
 func (p *Pool[V]) onlyHandlersMakeRoom() bool {
-	// ask each queue: a taskWatch may be about to tell that there is a task
+	// Ask each queue: a taskWatch may be about to tell that there is a task.
 	for _, c := range p.tasks.classes {
 		c.watching.Store(false)
 	}

@@ -13,20 +13,16 @@ import (
 // PutOptions are what a task can have beyond a key and a payload: all that [task.PutOptions] has,
 // which tells more about it, and what is for pools only.
 type PutOptions struct {
-	Priority int           // less is more urgent, 0 is first
-	Delay    time.Duration // until it is ready; 0 means Options.Delay, negative means none
-	TTL      time.Duration // for how long it is of use; 0 means what the queue says
-	// when it is of no use any more; the zero Time means what Options.Deadline says
-	Deadline time.Time
-	// how long a lease lasts, unless Touch extends it; 0 means what the queue says
-	TTR time.Duration
-	// how often it is tried; 0 means what the queue or Policy says, negative means no limit
-	MaxAttempts int
-	Kind        string // which handler it is for, see [Mux]
-	// no two tasks have the same at the same time; task.Queue.Wait waits for it
-	UniqueKey string
-	Group     string    // holds it back until task.Queue.StartGroup
-	Role      task.Role // what it is in its group
+	Priority    int           // less is more urgent, 0 is first
+	Delay       time.Duration // until it is ready; 0 means Options.Delay, negative means none
+	TTL         time.Duration // for how long it is of use; 0 means what the queue says
+	Deadline    time.Time     // the end of its use; the zero Time means what Options.Deadline says
+	TTR         time.Duration // how long a lease lasts, see Task.Touch; 0 means what the queue says
+	MaxAttempts int           // 0 means what the queue or Policy says, negative means no limit
+	Kind        string        // which handler it is for, see [Mux]
+	UniqueKey   string        // only one task of a queue can have it at a time; see Queue.Wait
+	Group       string        // holds it back until task.Queue.StartGroup
+	Role        task.Role     // what it is in its group
 
 	// Class is the queue that it is for, of a pool that has several; "" means the first one.
 	Class string
@@ -130,7 +126,7 @@ func newTask[V any](key string, payload V, o *task.PutOptions) *task.Task[V] {
 		t.State, t.Until = task.Delayed, now.Add(o.Delay)
 	}
 	if o.TTL > 0 {
-		// what is longer than MaxDuration is for ever, as in package task
+		// What is longer than MaxDuration is for ever, as in package task.
 		ends := now.Add(o.Delay).Add(min(o.TTL, task.MaxDuration))
 		if o.Deadline.IsZero() || ends.Before(o.Deadline) {
 			t.Expires = ends

@@ -22,8 +22,8 @@ type taskSource[V any] struct {
 	classes []*class[V]
 	order   Order
 	epoch   time.Time
-	// tasks that were taken and are not done, without those whose handlers are in Yield
-	running    atomic.Int64
+
+	running    atomic.Int64   // tasks that were taken and are not done, without those in Yield
 	serial     atomic.Bool    // takes go one by one: there are several classes, or limits
 	prefetcher *prefetcher[V] // nil if nothing is prefetched; not used while serial is true
 
@@ -59,15 +59,15 @@ type class[V any] struct {
 	over     atomic.Bool  // the queue was closed or dropped
 	taken    atomic.Int64 // tasks that were taken and are not done
 	failures failures
-	// tasks that have left a queue of the pool's own by themselves, and that deadLetter has dealt
-	// with
+
+	// goneHandled is how many tasks have left a queue of the pool's own by themselves, because
+	// they were evicted or have expired, and were dealt with by deadLetter.
 	goneHandled atomic.Uint64
 
 	// Protected by taskSource.mu:
-	inTurn  bool   // it has its turns in taskSource.turns
-	askedAt uint64 // the takeCount of the last call that has found nothing in it
-	// when it was served last, or got its first task after that; only for Order.Ageing
-	servedAt time.Time
+	inTurn   bool      // it has its turns in taskSource.turns
+	askedAt  uint64    // the takeCount of the last call that has found nothing in it
+	servedAt time.Time // or when its first task after that came; only for Order.Ageing
 }
 
 // add adds a class.

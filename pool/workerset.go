@@ -44,33 +44,28 @@ type workerSet struct {
 	slowPath atomic.Bool
 
 	// mu protects all that follows. Neither the source nor code of the user's is called under it.
-	mu         sync.Mutex
-	scale      Scale // as of now
-	manual     bool  // scale was set by SetWorkers
-	paused     bool
-	active     int // workers, without those whose handlers are in Yield
-	yielding   int // handlers in Yield
-	yieldCalls int // calls of Yield; a handler can make several at a time
-	all        map[*worker]struct{}
-	// workers that wait for a task; the one that was busy last is at the end
-	idle []*worker
-	// how many workers have to end although there is work, because the load is low
-	toEnd         int
-	endedStats    Stats // what workers that have ended have counted
+	mu            sync.Mutex
+	scale         Scale // as of now
+	manual        bool  // scale was set by SetWorkers
+	paused        bool
+	active        int // workers, without those whose handlers are in Yield
+	yielding      int // handlers in Yield
+	yieldCalls    int // calls of Yield; a handler can make several at a time
+	all           map[*worker]struct{}
+	idle          []*worker // those that wait for a task; the one that was busy last is at the end
+	toEnd         int       // how many have to end because the load is low, though there is work
+	endedStats    Stats     // what workers that have ended have counted
 	reaper        reaper
 	scheduleClock scheduleClock
 	retryTimer    *time.Timer // asks a source again that has returned an error
 	failing       bool        // the source has returned an error, and no task since
 
-	// tasks that were taken and found no worker, because Scale.Max became less meanwhile; they are
-	// next
-	unassigned      []job
+	unassigned      []job           // tasks that were taken when Scale.Max was more; they are next
 	returning       []chan struct{} // handlers that come back from Yield and wait for a place
 	backgroundCalls int             // functions that run in background
 
-	// those of yieldCalls that are submits, in the order in which they began
-	submissions []*waitingSubmit
-	unsticking  bool // see unstickLocked
+	submissions []*waitingSubmit // those of yieldCalls that are submits, in the order of beginning
+	unsticking  bool             // see unstickLocked
 
 	dispatching, dispatchAgain bool // see dispatch
 
@@ -184,18 +179,18 @@ func (ws *workerSet) dispatchOneLocked() bool {
 		ws.assignLocked(task)
 		return true
 	}
-	able := ws.mayTakeLocked() && len(ws.unassigned) == 0
-	// another worker is started only under load
-	full := able && len(ws.idle) == 0 && ws.active > 0 && ws.active >= ws.scale.Min
-	able = able && (!full || ws.active < ws.scale.Max)
 	wake, stopped := ws.scale.WakeFactor, !ws.mayTakeLocked()
+	able := !stopped && len(ws.unassigned) == 0
+	// If all workers are busy that there must be, another one is started only under load.
+	busy := able && len(ws.idle) == 0 && ws.active > 0 && ws.active >= ws.scale.Min
+	able = able && (!busy || ws.active < ws.scale.Max)
 
 	ws.mu.Unlock()
 	var task job
-	if !able || full {
+	if !able || busy {
 		ws.source.disarm(stopped) // before watchLoad, whose watch it may disarm too
 	}
-	if able && !(full && ws.source.watchLoad(wake)) {
+	if able && !(busy && ws.source.watchLoad(wake)) {
 		var err error
 		if task, err = ws.source.takeOrWatch(); err != nil {
 			ws.sourceFailed(err)
@@ -325,14 +320,10 @@ func (w *worker) run(task job) {
 	}()
 	for {
 		task.do(w)
-		for more := true; more; {
-			more = false
-			if !ws.slowPath.Load() {
-				ok, err := ws.source.runNext(w)
-				if err != nil {
-					ws.sourceFailed(err)
-				}
-				more = ok
+		for more := true; more && !ws.slowPath.Load(); {
+			var err error
+			if more, err = ws.source.runNext(w); err != nil {
+				ws.sourceFailed(err)
 			}
 		}
 		if task, end = ws.nextTask(w); end {
@@ -434,14 +425,14 @@ func (ws *workerSet) waitQuiet(ctx context.Context, also func() bool) (atOnce bo
 	wake := make(chan struct{})
 	ws.mu.Lock()
 	ws.waiters = append(ws.waiters, wake)
-	calm := ws.quietLocked()
+	quiet := ws.quietLocked()
 	ws.mu.Unlock()
 	defer func() {
 		ws.mu.Lock()
 		defer ws.mu.Unlock()
 		ws.waiters = slices.DeleteFunc(ws.waiters, func(w chan struct{}) bool { return w == wake })
 	}()
-	if calm && also() {
+	if quiet && also() {
 		return true, nil
 	}
 	select {
