@@ -24,7 +24,7 @@ type attempt[V any] struct {
 	ran      time.Duration // how long the handler ran; 0 if nobody asks for that
 	deadline time.Time     // of the context; zero if it has none
 	// of that; later, if the context was done before the handler, of the context
-	cause    error
+	cause error
 
 	mu     sync.Mutex      // protects all that follows
 	ended  bool            // the handler has returned

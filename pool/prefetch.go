@@ -24,8 +24,8 @@ type prefetcher[V any] struct {
 	limit      int            // Options.Prefetch
 	pauseWatch *task.Watch[V] // something has changed: the queue may be paused or closed
 
-	mu         sync.Mutex // protects all that follows; nothing is called under it
-	tasks      []prefetchedTask[V]
+	mu    sync.Mutex // protects all that follows; nothing is called under it
+	tasks []prefetchedTask[V]
 	// how many there should be; when half of them are left, a batch is taken
 	target     int
 	taking     bool          // a batch is being taken

@@ -57,11 +57,13 @@ func newer(line []byte) (version string, ok bool) {
 
 func checksum(body []byte) uint32 { return crc32.Update(seed, castagnoli, body) }
 
-// seal makes a line of the JSON of a letter.
-func seal(body []byte) []byte { return fmt.Appendf(nil, "%c %08x %s\n", waiting, checksum(body), body) }
+// makeLine makes a line of the JSON of a letter.
+func makeLine(body []byte) []byte {
+	return fmt.Appendf(nil, "%c %08x %s\n", waiting, checksum(body), body)
+}
 
-// unseal returns the mark and the JSON of a line. ok is false if it is damaged.
-func unseal(line []byte) (mark byte, body []byte, ok bool) {
+// parseLine returns the mark and the JSON of a line. ok is false if it is damaged.
+func parseLine(line []byte) (mark byte, body []byte, ok bool) {
 	if n := len(line); n > 0 && line[n-1] == '\n' {
 		line = line[:n-1]
 	}
@@ -223,7 +225,7 @@ func encode[V any](letter *pool.DeadLetter[V], codec task.Codec[V]) ([]byte, err
 	if n := prefix + len(body) + 1; n > MaxLetterBytes {
 		return nil, fmt.Errorf("%w: that of key %q has %d bytes, the limit is %d", ErrTooLarge, letter.Task.Key, n, MaxLetterBytes)
 	}
-	return seal(body), nil
+	return makeLine(body), nil
 }
 
 // decode returns the letter that has this JSON. What it cannot decode it refuses.

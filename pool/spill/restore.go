@@ -29,11 +29,11 @@ func (d *Dir[V]) Restore(ctx context.Context, to pool.Sink[V]) (n int, err error
 		return 0, err
 	}
 	select {
-	case d.turn <- struct{}{}:
+	case d.busy <- struct{}{}:
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
-	defer func() { <-d.turn }()
+	defer func() { <-d.busy }()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(d.ending, func() { cancel(ErrClosed) })()
@@ -41,7 +41,7 @@ func (d *Dir[V]) Restore(ctx context.Context, to pool.Sink[V]) (n int, err error
 		return 0, ErrClosed
 	}
 	r := restoration[V]{dir: d, to: to}
-	for _, s := range d.stretches() {
+	for _, s := range d.sections() {
 		if err = r.file(ctx, s.file, s.end); err != nil {
 			break
 		}
@@ -52,21 +52,21 @@ func (d *Dir[V]) Restore(ctx context.Context, to pool.Sink[V]) (n int, err error
 	return r.taken, errors.Join(err, r.refusal(), errors.Join(r.failures...))
 }
 
-// stretch is a part of a file: all before end.
-type stretch struct {
+// section is a part of a file: all before end.
+type section struct {
 	file *file
 	end  int64
 }
 
-// stretches returns all that is there now. So what is written from now on, what is refused too, is
+// sections returns all that is there now. So what is written from now on, what is refused too, is
 // not for this Restore.
-func (d *Dir[V]) stretches() []stretch {
+func (d *Dir[V]) sections() []section {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var s []stretch
+	var s []section
 	for _, f := range d.files {
 		if f != d.active || f.size > 0 {
-			s = append(s, stretch{f, f.size})
+			s = append(s, section{f, f.size})
 		}
 	}
 	return s
@@ -97,7 +97,7 @@ func (r *restoration[V]) file(ctx context.Context, f *file, end int64) error {
 	d.mu.Lock()
 	var err error
 	if d.active == f {
-		// as late as this, so that one who calls often does not make many small files
+		// Only now, so that who calls often does not make many small files.
 		err = d.sealLocked()
 	}
 	whole := f.size == end
@@ -106,7 +106,7 @@ func (r *restoration[V]) file(ctx context.Context, f *file, end int64) error {
 		r.failures = append(r.failures, err)
 	}
 
-	damage := aside{open: d.open, name: strings.TrimSuffix(f.name, suffix) + asideSuffix}
+	damage := quarantine{open: d.open, name: strings.TrimSuffix(f.name, suffix) + damagedSuffix}
 	if d.options.Sync {
 		damage.sync = d.sync
 	}
@@ -131,7 +131,7 @@ func (r *restoration[V]) file(ctx context.Context, f *file, end int64) error {
 
 // lines tells whether it has read all lines up to an offset. If it has not, and returns no error,
 // the file is passed over.
-func (r *restoration[V]) lines(ctx context.Context, f *file, end int64, damage *aside) (bool, error) {
+func (r *restoration[V]) lines(ctx context.Context, f *file, end int64, damage *quarantine) (bool, error) {
 	source, err := r.dir.open(f.name, os.O_RDWR)
 	if err != nil {
 		r.failures = append(r.failures, fmt.Errorf("spill: %w", err))
@@ -146,12 +146,12 @@ func (r *restoration[V]) lines(ctx context.Context, f *file, end int64, damage *
 				return false, nil
 			}
 		}
-		mark, body, ok := unseal(s.line)
+		mark, body, ok := parseLine(s.line)
 		var err error
 		switch {
 		case s.offset == 0 && string(s.line) == header:
 		case !ok:
-			if err = damage.take(source, s.offset, s.length); err != nil {
+			if err = damage.add(source, s.offset, s.length); err != nil {
 				err = fmt.Errorf("spill: %w", err)
 			}
 		case mark == waiting:

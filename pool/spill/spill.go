@@ -69,34 +69,30 @@ type Dir[V any] struct {
 	lock    io.Closer                                   // nobody else has the directory open
 	open    func(name string, flag int) (handle, error) // of files in it
 
-	turn   chan struct{}   // has an element while there is a Restore or a Close
+	busy   chan struct{}   // has an element while there is a Restore or a Close
 	ending context.Context // done when Close is called
 	end    context.CancelFunc
 
 	// mu protects what follows and the file that is being written. It is held while a line is
-	// written, and that is its purpose; only one that reads from files, or calls functions of the
-	// user's, does not hold it.
+	// written: that is its purpose. It is not held while files are read, or functions of the
+	// user's are called.
 	mu     sync.Mutex
 	closed bool
-	last   uint64 // the number of the last file
-	// those that are not done, in the order of their numbers; all that have something in them but
-	// the last are sealed
-	files  []*file
-	active *file // the one that is being written, if there is one: the last of files
-	began  time.Time
-	bytes  int64 // the sum of their sizes
+	last   uint64    // the number of the last file
+	files  []*file   // those that are not done, in the order of their numbers
+	active *file     // the last of them if it is being written, else nil; the others are sealed
+	began  time.Time // when active was
+	bytes  int64     // the sum of the sizes of files
 }
 
 // file is a file with letters.
 type file struct {
 	name   string
 	number uint64
-	// of its whole lines; those that come behind are left over from a Write that failed. Dir.mu
-	// protects it
-	size   int64
-	handle handle // while it is being written
+	size   int64  // of its whole lines; what is behind is left from a Write that failed
+	handle handle // nil unless it is being written; protected by Dir.mu, as is size
 
-	offset int64 // the lines before it are done. It belongs to who has Dir.turn
+	offset int64 // the lines before it are done. only for who has put an element into Dir.busy
 }
 
 // handle is what is used of an [os.File].
@@ -109,15 +105,15 @@ type handle interface {
 }
 
 const (
-	suffix       = ".letters"
-	asideSuffix  = ".damaged"
-	lockFileName = "lock"
+	suffix        = ".letters"
+	damagedSuffix = ".damaged"
+	lockFileName  = "lock"
 )
 
 // Open opens a directory for letters, and makes it if there is none. nil options are the defaults.
 // It returns [ErrInUse] if it is open already, and [pool.ErrInvalid] if the options make no sense.
 func Open[V any](path string, options *Options[V]) (*Dir[V], error) {
-	d := &Dir[V]{path: path, turn: make(chan struct{}, 1)}
+	d := &Dir[V]{path: path, busy: make(chan struct{}, 1)}
 	if options != nil {
 		d.options = *options
 	}
@@ -149,7 +145,7 @@ func (d *Dir[V]) list() error {
 	}
 	for _, e := range entries {
 		stem, letters := strings.CutSuffix(e.Name(), suffix)
-		stem, aside := strings.CutSuffix(stem, asideSuffix)
+		stem, aside := strings.CutSuffix(stem, damagedSuffix)
 		number, err := strconv.ParseUint(stem, 10, 63)
 		if err != nil || letters == aside {
 			continue
@@ -299,8 +295,8 @@ func (d *Dir[V]) removeLocked(f *file) error {
 // nothing.
 func (d *Dir[V]) Close() error {
 	d.end()
-	d.turn <- struct{}{}
-	defer func() { <-d.turn }()
+	d.busy <- struct{}{}
+	defer func() { <-d.busy }()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
