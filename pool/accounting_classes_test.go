@@ -15,6 +15,7 @@ import (
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/memory"
 )
 
 // testClass is a class of the pool under test, with its queue.
@@ -95,7 +96,7 @@ func (l *ledger) open() {
 // openLine opens a queue of the caller's.
 func (l *ledger) openLine(name string) *testClass {
 	r := l.rand
-	n := &testClass{name: name, store: new(task.Memory)}
+	n := &testClass{name: name, store: new(memory.Store)}
 	if l.slow || r.IntN(3) == 0 {
 		n.slow = l.openSlow()
 		n.store = n.slow

@@ -16,6 +16,7 @@ import (
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/memory"
 )
 
 type job struct {
@@ -85,7 +86,7 @@ func BenchmarkSubmit(b *testing.B) {
 		b.Run(fmt.Sprintf("Take/keys=%d", keys), func(b *testing.B) {
 			b.ReportAllocs()
 			var n atomic.Int64
-			q, _ := task.Open[job](ctx, new(task.Memory), "q", nil)
+			q, _ := task.Open[job](ctx, new(memory.Store), "q", nil)
 			var all, done sync.WaitGroup
 			done.Add(b.N)
 			for range 4 {

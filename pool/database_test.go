@@ -3,6 +3,7 @@ package pool_test
 import (
 	"context"
 	"errors"
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/task/memory"
 )
 
 var errStore = errors.New("the store is away")
@@ -19,7 +21,7 @@ var errStore = errors.New("the store is away")
 // time, one after the other. What is called while one is under way is done together in the next
 // one.
 type database struct {
-	task.Memory
+	memory.Store
 	takes time.Duration
 	// tells whether a transaction with this call fails; nil means that none does
 	fails func(call string) bool
@@ -44,7 +46,7 @@ type table struct {
 }
 
 func (s *database) Open(ctx context.Context, name string, settings driver.Settings, n driver.Notifier) (driver.Backend, error) {
-	b, err := s.Memory.Open(ctx, name, settings, n)
+	b, err := s.Store.Open(ctx, name, settings, encoding{n})
 	return &table{b, s}, err
 }
 
@@ -122,6 +124,10 @@ func (b *table) Take(ctx context.Context, consumer driver.Handle, filter task.Fi
 	return n, err
 }
 
+func (b *table) TakeOne(ctx context.Context, consumer driver.Handle, f task.Filter, info *task.Info) (uint64, any, error) {
+	return driver.TakeOne(ctx, b, consumer, f, info)
+}
+
 func (b *table) Settle(ctx context.Context, lease driver.Lease, how driver.Settlement) error {
 	return b.store.do(ctx, "settle", func() error { return b.Backend.Settle(ctx, lease, how) })
 }
@@ -134,6 +140,11 @@ func (b *table) Touch(ctx context.Context, lease driver.Lease, d time.Duration) 
 	})
 	return until, err
 }
+
+// encoding hides from a Queue that its store is in memory, so payloads are encoded.
+type encoding struct{ driver.Notifier }
+
+func (encoding) InMemory() reflect.Type { return reflect.TypeFor[[]byte]() }
 
 // openDatabase opens a queue in such a store.
 func openDatabase[V any](t *testing.T, takes time.Duration, options *task.Options[V]) (*task.Queue[V], *database) {

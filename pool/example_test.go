@@ -10,6 +10,7 @@ import (
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/memory"
 )
 
 func ExampleFunc() {
@@ -26,7 +27,7 @@ func ExampleFunc() {
 
 func ExampleNew() {
 	ctx := context.Background()
-	emails, err := task.Open[string](ctx, new(task.Memory), "emails", nil)
+	emails, err := task.Open[string](ctx, new(memory.Store), "emails", nil)
 	if err != nil {
 		panic(err)
 	}

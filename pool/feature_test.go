@@ -17,6 +17,7 @@ import (
 
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/memory"
 )
 
 var errNo = errors.New("no")
@@ -159,7 +160,7 @@ func openNew[V any](t *testing.T, q *task.Queue[V], handler pool.Handler[*task.T
 // openQueue opens a task queue in memory.
 func openQueue[V any](t *testing.T, options *task.Options[V]) *task.Queue[V] {
 	t.Helper()
-	q, err := task.Open(t.Context(), new(task.Memory), "q", options)
+	q, err := task.Open(t.Context(), new(memory.Store), "q", options)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, q.Close(context.Background())) })
 	return q

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/memory"
 )
 
 // Pool is workers that drain one or more task queues. [New] and [Func] make one. All methods may
@@ -140,7 +141,7 @@ func (p *Pool[V]) openOwn(c *class[V], o *Options[V], capacity int) {
 	if settings.WhenFull != fairq.Reject {
 		settings.OnEvict = p.onGone(c, Overflow, fairq.ErrFull)
 	}
-	queue, err := task.Open(context.Background(), new(task.Memory), "pool", &settings)
+	queue, err := task.Open(context.Background(), new(memory.Store), "pool", &settings)
 	if err != nil {
 		panic(err) // complete has checked the options
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/task/memory"
 )
 
 // Each of these has gone wrong once.
@@ -122,7 +123,7 @@ func TestWorkersAreAddedAfterFalseAlarm(t *testing.T) {
 func TestQueueClosedWhileBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		q, err := task.Open[int](ctx, new(task.Memory), "q", nil)
+		q, err := task.Open[int](ctx, new(memory.Store), "q", nil)
 		require.NoError(t, err)
 		p := pool.New(q, func(context.Context, *task.Task[int]) error {
 			time.Sleep(time.Second)
@@ -159,7 +160,7 @@ func TestBusyWorkerIsLetGoWithoutCapacity(t *testing.T) {
 func TestQueueOfOneClassClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		q, err := task.Open[int](ctx, new(task.Memory), "q", nil)
+		q, err := task.Open[int](ctx, new(memory.Store), "q", nil)
 		require.NoError(t, err)
 		p := pool.Func(func(context.Context, *task.Task[int]) error { return nil },
 			&pool.Options[int]{Logger: quiet, Workers: 1, Classes: []pool.Class[int]{{Name: "a", Queue: q}, {Name: "b"}}})
@@ -197,7 +198,7 @@ func TestPolicyOfForTask(t *testing.T) {
 func TestSinkExits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		q, err := task.Open[int](ctx, new(task.Memory), "q", nil)
+		q, err := task.Open[int](ctx, new(memory.Store), "q", nil)
 		require.NoError(t, err)
 		p := pool.New(q, func(context.Context, *task.Task[int]) error { return pool.Permanent(errSink) },
 			&pool.Options[int]{Logger: quiet, Limits: []pool.Limit{{Running: 1}}, DeadLetters: func(context.Context, *pool.DeadLetter[int]) error {
@@ -219,12 +220,12 @@ func TestSinkExits(t *testing.T) {
 }
 
 // slowStore is a Store in which a Take that finds something takes a second.
-type slowStore struct{ task.Memory }
+type slowStore struct{ memory.Store }
 
 type slowBackend struct{ driver.Backend }
 
 func (s *slowStore) Open(ctx context.Context, name string, o driver.Settings, n driver.Notifier) (driver.Backend, error) {
-	b, err := s.Memory.Open(ctx, name, o, n)
+	b, err := s.Store.Open(ctx, name, o, encoding{n})
 	return slowBackend{b}, err
 }
 
@@ -234,6 +235,10 @@ func (b slowBackend) Take(ctx context.Context, consumer driver.Handle, f task.Fi
 		time.Sleep(time.Second)
 	}
 	return n, err
+}
+
+func (b slowBackend) TakeOne(ctx context.Context, consumer driver.Handle, f task.Filter, info *task.Info) (uint64, any, error) {
+	return driver.TakeOne(ctx, b, consumer, f, info)
 }
 
 // A task that was being taken when fewer workers were allowed all of a sudden does not start

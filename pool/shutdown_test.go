@@ -16,6 +16,7 @@ import (
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/memory"
 )
 
 // later calls f in a goroutine, and returns where its result will be.
@@ -293,7 +294,7 @@ func TestQueueThatEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, ctx context.Context) {
 				g := newGate()
-				q, err := task.Open[int](ctx, new(task.Memory), "q", nil)
+				q, err := task.Open[int](ctx, new(memory.Store), "q", nil)
 				require.NoError(t, err)
 				p := openNew(t, q, g.handle, pool.Options[int]{Workers: 2})
 				for i := range 3 {

@@ -15,6 +15,7 @@ import (
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/memory"
 )
 
 // cycles runs f that often, each time with random numbers of its own, on all processors.
@@ -194,7 +195,7 @@ func TestPoolsShareQueue(t *testing.T) {
 	if testing.Short() {
 		n = 1000
 	}
-	q, err := task.Open[int](ctx, new(task.Memory), "q", &task.Options[int]{Capacity: 64})
+	q, err := task.Open[int](ctx, new(memory.Store), "q", &task.Options[int]{Capacity: 64})
 	require.NoError(t, err)
 	done := make([]atomic.Int32, n)
 	var left sync.WaitGroup

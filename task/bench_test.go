@@ -13,6 +13,7 @@ import (
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/memory"
 )
 
 // work is the payload in all benchmarks, as in those of package fairq.
@@ -27,7 +28,7 @@ func users(n int) []string {
 }
 
 func open(b *testing.B, options *task.Options[work]) *task.Queue[work] {
-	q, err := task.Open[work](b.Context(), new(task.Memory), "bench", options)
+	q, err := task.Open[work](b.Context(), new(memory.Store), "bench", options)
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, q.Close(context.Background())) })
 	return q

@@ -18,7 +18,8 @@ type Consumer[V any] struct {
 	queue        *Queue[V]
 	handle       driver.Handle
 	state        consumerState
-	disconnected atomic.Bool // it keeps what it holds
+	disconnected atomic.Bool             // it keeps what it holds
+	unused       atomic.Pointer[Task[V]] // a zero one, made for a task that was not there
 }
 
 func newConsumerID() string { return rand.Text() }
@@ -147,6 +148,7 @@ func (c *Consumer[V]) takeSome(ctx context.Context, f Filter, records []driver.R
 		if err != nil || got == 0 {
 			return nil, err
 		}
+		c.queue.notifier.letIn()
 		if err := c.took(ctx); err != nil {
 			return nil, err
 		}
@@ -165,31 +167,23 @@ func (c *Consumer[V]) tryTake(ctx context.Context) (*Task[V], error) {
 
 // takeOne takes a task, nil if there is none.
 func (c *Consumer[V]) takeOne(ctx context.Context, f Filter) (*Task[V], error) {
-	if m := c.queue.memory; m != nil {
-		var t *Task[V]
-		err := m.takeOne(c.handle, &f, func(it *item) {
-			t = &Task[V]{queue: c.queue, lease: driver.Lease{ID: it.id, Number: it.lease}}
-			m.info(it, &t.Info)
-			t.Payload, _ = it.payload.(V)
-		})
-		if t == nil {
-			return nil, err
-		}
-		if err := c.took(ctx); err != nil {
-			return nil, err
-		}
-		return t, nil
-	}
-	var records [1]driver.Record
+	q := c.queue
 	for {
-		n, err := c.queue.backend.Take(ctx, c.handle, f, records[:])
-		if err != nil || n == 0 {
+		t := c.unused.Load()
+		if t == nil || !c.unused.CompareAndSwap(t, nil) {
+			t = &Task[V]{queue: q}
+		}
+		number, payload, err := q.backend.TakeOne(ctx, c.handle, f, &t.Info)
+		if number == 0 || err != nil {
+			c.unused.Store(t)
 			return nil, err
 		}
+		q.notifier.letIn()
+		t.lease = driver.Lease{ID: t.ID, Number: number}
 		if err := c.took(ctx); err != nil {
 			return nil, err
 		}
-		t, bad := c.queue.task(&records[0])
+		bad := q.setPayload(t, payload)
 		if bad == nil {
 			return t, nil
 		}

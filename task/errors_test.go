@@ -7,12 +7,13 @@ import (
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/memory"
 )
 
 // Errors that package fairq has made are those of this package too.
 func TestErrorsNeedOneImport(t *testing.T) {
 	ctx := t.Context()
-	q, err := task.Open(ctx, new(task.Memory), "q", &task.Options[int]{
+	q, err := task.Open(ctx, new(memory.Store), "q", &task.Options[int]{
 		Capacity: 3, KeyCapacity: 2, Weight: func(key string) int { return len(key) },
 	})
 	require.NoError(t, err)

@@ -7,14 +7,15 @@ import (
 	"time"
 
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/memory"
 )
 
-// Most examples leave out what to do about errors that cannot happen here. A [task.Memory] returns none but those that a
+// Most examples leave out what to do about errors that cannot happen here. A memory.Store returns none but those that a
 // method names.
 
 func Example() {
 	ctx := context.Background()
-	tasks, err := task.Open[string](ctx, new(task.Memory), "emails", nil)
+	tasks, err := task.Open[string](ctx, new(memory.Store), "emails", nil)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -50,7 +51,7 @@ func Example() {
 // letter: it stays in the queue, with the reason, until somebody kicks or deletes it.
 func ExampleTask_Fail() {
 	ctx := context.Background()
-	tasks, _ := task.Open[string](ctx, new(task.Memory), "emails", &task.Options[string]{MaxAttempts: 3})
+	tasks, _ := task.Open[string](ctx, new(memory.Store), "emails", &task.Options[string]{MaxAttempts: 3})
 	_, _ = tasks.Put(ctx, "alice", "hello", task.PutOptions{})
 	for range 3 {
 		t, _ := tasks.Take(ctx) // waits until the delay is over
@@ -79,7 +80,7 @@ func ExampleTask_Fail() {
 // is passed over, and does not hold up the others.
 func ExampleOptions_maxInFlightPerKey() {
 	ctx := context.Background()
-	tasks, _ := task.Open[string](ctx, new(task.Memory), "requests", &task.Options[string]{MaxInFlightPerKey: 1})
+	tasks, _ := task.Open[string](ctx, new(memory.Store), "requests", &task.Options[string]{MaxInFlightPerKey: 1})
 	_, _ = tasks.PutBatch(ctx, []task.Batch[string]{
 		{Key: "a.example", Payload: "/1"},
 		{Key: "a.example", Payload: "/2"},
@@ -110,7 +111,7 @@ func ExampleOptions_maxInFlightPerKey() {
 // Who puts a task can wait for its outcome, by a unique key.
 func ExampleQueue_Wait() {
 	ctx := context.Background()
-	tasks, _ := task.Open[int](ctx, new(task.Memory), "orders", nil)
+	tasks, _ := task.Open[int](ctx, new(memory.Store), "orders", nil)
 	go func() {
 		for {
 			t, err := tasks.Take(ctx)
@@ -145,7 +146,7 @@ func ExampleQueue_Wait() {
 // The tasks of a group are held until it is started. When all its members are gone, the task at its end is ready.
 func ExampleQueue_StartGroup() {
 	ctx := context.Background()
-	tasks, _ := task.Open[string](ctx, new(task.Memory), "reports", nil)
+	tasks, _ := task.Open[string](ctx, new(memory.Store), "reports", nil)
 	_, _ = tasks.PutBatch(ctx, []task.Batch[string]{
 		{Key: "alice", Payload: "chapter 1", Options: task.PutOptions{Group: "book"}},
 		{Key: "alice", Payload: "chapter 2", Options: task.PutOptions{Group: "book"}},
@@ -174,7 +175,7 @@ func ExampleQueue_StartGroup() {
 // A consumer takes what its filter passes, and hands back what it holds when it is closed.
 func ExampleConsumer() {
 	ctx := context.Background()
-	tasks, _ := task.Open[string](ctx, new(task.Memory), "work", nil)
+	tasks, _ := task.Open[string](ctx, new(memory.Store), "work", nil)
 	_, _ = tasks.Put(ctx, "alice", "a report", task.PutOptions{Kind: "print", Priority: 5})
 	_, _ = tasks.Put(ctx, "alice", "a letter", task.PutOptions{Kind: "mail", Priority: 5})
 	_, _ = tasks.Put(ctx, "bob", "an alarm", task.PutOptions{Kind: "mail"})

@@ -10,12 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/task/memory"
 )
 
 // Of several Queues that have a queue in memory open, the first one that wants them is given the tasks that expire.
 func TestWhoIsGivenExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, store := t.Context(), new(Memory)
+		ctx, store := t.Context(), new(memory.Store)
 		given := map[string]int{}
 		open := func(name string) *Queue[int] {
 			o := &Options[int]{}
@@ -92,6 +93,6 @@ type hastyStore struct{}
 
 func (hastyStore) Open(ctx context.Context, name string, s driver.Settings, n driver.Notifier) (driver.Backend, error) {
 	n.Expired(driver.Record{Lease: driver.Lease{Number: 1}, Payload: []byte("7")})
-	b, err := new(Memory).Open(ctx, name, s, n)
+	b, err := new(memory.Store).Open(ctx, name, s, encoding{n})
 	return &hooked{Backend: b}, err
 }

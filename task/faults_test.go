@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -14,12 +15,13 @@ import (
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/task/memory"
 )
 
 // bubble runs f with a queue in memory, in virtual time.
 func bubble(t *testing.T, o *Options[int], f func(ctx context.Context, q *Queue[int])) {
 	synctest.Test(t, func(t *testing.T) {
-		q, err := Open(t.Context(), new(Memory), "q", o)
+		q, err := Open(t.Context(), new(memory.Store), "q", o)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, q.Close(t.Context())) }()
 		f(t.Context(), q)
@@ -31,56 +33,6 @@ func fill(t *testing.T, q *Queue[int], key string, n int, o PutOptions) {
 		_, err := q.Put(t.Context(), key, i, o)
 		require.NoError(t, err)
 	}
-}
-
-// After a spike of everything there can be many of, next to nothing is kept.
-func TestNothingStays(t *testing.T) {
-	const n = 3000
-	bubble(t, &Options[int]{MaxInFlightPerKey: 1}, func(ctx context.Context, q *Queue[int]) {
-		for i := range n {
-			name := fmt.Sprint(i)
-			fill(t, q, name, 1, PutOptions{Kind: name, Priority: i % 100, UniqueKey: name, Group: name, TTL: time.Hour})
-			fill(t, q, "k", 1, PutOptions{Kind: name, Priority: i % 100, Delay: time.Second})
-			require.NoError(t, q.StartGroup(ctx, name))
-		}
-		time.Sleep(time.Second)
-		consumers := make([]*Consumer[int], n)
-		for i := range consumers {
-			consumers[i] = q.NewConsumer(Filter{})
-			_, err := consumers[i].Take(ctx)
-			require.NoError(t, err)
-		}
-		_, err := q.Truncate(ctx)
-		require.NoError(t, err)
-		for _, c := range consumers {
-			require.NoError(t, c.Disconnect(ctx))
-		}
-		time.Sleep(2 * time.Minute)
-		for range 1000 {
-			fill(t, q, "k", 1, PutOptions{})
-			one, err := q.Take(ctx)
-			require.NoError(t, err)
-			require.NoError(t, one.Ack(ctx))
-		}
-		synctest.Wait()
-		m := q.memory
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		require.Empty(t, m.keys)
-		require.Empty(t, m.timers)
-		require.Empty(t, m.uniqueKeys)
-		require.Empty(t, m.groups)
-		require.Empty(t, m.outcomes.by)
-		require.Empty(t, m.leaving)
-		require.Len(t, m.consumers, 1)
-		require.LessOrEqual(t, len(m.ids.blocks), 1)
-		require.LessOrEqual(t, len(m.bands), spareBands)
-		for _, b := range m.bands {
-			require.LessOrEqual(t, len(b.kinds), spareKinds+1)
-			require.Zero(t, b.turns.Len())
-		}
-		require.Less(t, cap(m.timers), 200)
-	})
 }
 
 // A hook that panics, also while its caller waits in line, harms only that call.
@@ -193,7 +145,7 @@ type hooked struct {
 }
 
 func (h *hooked) Open(ctx context.Context, name string, s driver.Settings, n driver.Notifier) (b driver.Backend, err error) {
-	h.Backend, err = new(Memory).Open(ctx, name, s, n)
+	h.Backend, err = new(memory.Store).Open(ctx, name, s, encoding{n})
 	return h, err
 }
 
@@ -217,6 +169,14 @@ func (h *hooked) Take(ctx context.Context, consumer driver.Handle, filter Filter
 	return n, err
 }
 
+func (h *hooked) TakeOne(ctx context.Context, consumer driver.Handle, f Filter, info *Info) (uint64, any, error) {
+	return driver.TakeOne(ctx, h, consumer, f, info)
+}
+
+func (h *hooked) PutOne(ctx context.Context, task driver.New) (ID, *driver.Record, error) {
+	return driver.PutOne(ctx, h, task)
+}
+
 func (h *hooked) Put(ctx context.Context, tasks []driver.New, ids []ID) (int, []driver.Record, error) {
 	n, evicted, err := h.Backend.Put(ctx, tasks, ids)
 	if h.afterPut != nil {
@@ -224,6 +184,11 @@ func (h *hooked) Put(ctx context.Context, tasks []driver.New, ids []ID) (int, []
 	}
 	return n, evicted, err
 }
+
+// encoding hides from a Queue that its store is in memory, so payloads are encoded.
+type encoding struct{ driver.Notifier }
+
+func (encoding) InMemory() reflect.Type { return reflect.TypeFor[[]byte]() }
 
 func hookedBubble(t *testing.T, o *Options[int], f func(ctx context.Context, q *Queue[int], h *hooked)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -459,38 +424,6 @@ func TestContextOfOthers(t *testing.T) {
 	})
 }
 
-// When more is due at once than one call handles, what a call is about is up to date all the same.
-func TestMuchIsDue(t *testing.T) {
-	const n = 3 * someTimers
-	bubble(t, nil, func(ctx context.Context, q *Queue[int]) {
-		c := q.NewConsumer(Filter{})
-		fill(t, q, "a", n, PutOptions{})
-		var last *Task[int]
-		for range n {
-			var err error
-			last, err = c.Take(ctx)
-			require.NoError(t, err)
-		}
-		fill(t, q, "b", n, PutOptions{TTL: time.Hour})
-		_, err := q.Put(ctx, "b", 0, PutOptions{TTL: 2*time.Hour - time.Second, UniqueKey: "x"})
-		require.NoError(t, err)
-		q.notifier.mu.Lock() // so that nothing happens by itself
-		q.notifier.due = time.Now().Add(-time.Hour)
-		q.notifier.mu.Unlock()
-		require.NoError(t, q.backend.Leave(ctx, c.handle, time.Second))
-		q.memory.mu.Lock()
-		q.memory.epoch = q.memory.epoch.Add(-2 * time.Hour)
-		q.memory.mu.Unlock()
-
-		require.ErrorIs(t, last.Ack(ctx), ErrLeaseLost)
-		_, _, err = q.ResumeConsumer(ctx, c.ID(), Filter{})
-		require.ErrorIs(t, err, ErrNotFound)
-		require.ErrorIs(t, q.Wait(ctx, "x"), ErrExpired)
-		_, err = q.Put(ctx, "c", 0, PutOptions{UniqueKey: "x"})
-		require.NoError(t, err)
-	})
-}
-
 // Whoever waits for a task of a queue that is dropped is told so.
 func TestWaitUntilDropped(t *testing.T) {
 	bubble(t, nil, func(ctx context.Context, q *Queue[int]) {
@@ -511,36 +444,4 @@ func TestNewError(t *testing.T) {
 	require.Equal(t, inner, newError(inner))
 	require.NotSame(t, inner, newError(inner))
 	require.NotNil(t, newError((*Error)(nil)))
-}
-
-// Others go on while a long queue is listed: what is deleted meanwhile may be left out.
-func TestListLetsOthersGoOn(t *testing.T) {
-	q, err := Open[int](t.Context(), new(Memory), "q", nil)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, q.Close(context.Background())) }()
-	const n = 20_000
-	fill(t, q, "a", n, PutOptions{})
-	for range 20 {
-		last, err := q.Put(t.Context(), "b", 0, PutOptions{})
-		require.NoError(t, err)
-		deleted := make(chan error)
-		listed, end := context.WithCancel(t.Context())
-		go func() {
-			for q.memory.mu.TryLock() { // until it is being listed
-				q.memory.mu.Unlock()
-				if listed.Err() != nil {
-					break // too late
-				}
-			}
-			deleted <- q.Delete(t.Context(), last)
-		}()
-		all, err := q.List(t.Context(), ListOptions{Limit: 2 * n})
-		end()
-		require.NoError(t, err)
-		require.NoError(t, <-deleted)
-		if len(all) == n {
-			return
-		}
-	}
-	require.Fail(t, "a call that was made while the queue was listed never came before its end")
 }

@@ -19,16 +19,16 @@ import (
 
 // notifier is the [driver.Notifier] of a [Queue].
 type notifier struct {
-	payload reflect.Type
-	backend driver.Backend
-	ctx     context.Context // done when end is set
-	cancel  context.CancelFunc
+	payload  reflect.Type
+	inMemory bool // see driver.Notifier; it does not change once the queue is open
+	backend  driver.Backend
+	ctx      context.Context // done when end is set
+	cancel   context.CancelFunc
 
 	// How many there are who wait, to be read without the lock. Each of them adds itself before it looks whether it must wait, and
 	// who makes a change looks here after it. So one of the two sees the other.
 	takersWaiting  atomic.Int32
 	puttersWaiting atomic.Int32
-	trying         atomic.Int32  // those of puttersWaiting who are in triers
 	counting       atomic.Int32  // counts in counts
 	putting        atomic.Int32  // calls of Put that will look at calling
 	calling        atomic.Bool   // there are calls
@@ -38,11 +38,13 @@ type notifier struct {
 
 	expiries expiries
 
+	trying sync.Mutex // held by whoever tries for those who wait for room; the store is in memory
+
 	// mu protects all that follows. No Backend is called under it.
 	mu       sync.Mutex
 	end      error // why the queue cannot be used any more
 	takers   takers
-	triers   triers
+	putters  putters
 	waits    map[ID][]chan error        // those who wait for a task to end
 	contexts map[uint64][]*leaseContext // by lease
 	readers  map[*reader]struct{}
@@ -59,7 +61,14 @@ func newNotifier(payload reflect.Type) *notifier {
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.takers.groups = map[string]*takerGroup{}
+	n.putters.rooms = 1
 	return n
+}
+
+// InMemory implements [driver.Notifier].
+func (n *notifier) InMemory() reflect.Type {
+	n.inMemory = true
+	return n.payload
 }
 
 // Ready implements [driver.Notifier].
@@ -74,21 +83,21 @@ func (n *notifier) Ready(priority int, kind string) {
 
 // Look implements [driver.Notifier].
 func (n *notifier) Look() {
-	if n.takersWaiting.Load() > 0 || n.counting.Load() > 0 || n.trying.Load() > 0 {
+	if n.takersWaiting.Load() > 0 || n.counting.Load() > 0 || n.puttersWaiting.Load() > 0 {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.takers.look()
-		n.triers.look()
+		n.putters.look()
 		n.countLocked(math.MaxInt)
 	}
 }
 
 // Room implements [driver.Notifier].
 func (n *notifier) Room(key string) {
-	if n.trying.Load() > 0 {
+	if n.puttersWaiting.Load() > 0 {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		n.triers.room(key)
+		n.putters.room(key)
 	}
 }
 
@@ -155,11 +164,11 @@ func (n *notifier) Due(at time.Time) {
 	n.tickLocked()
 }
 
-// start says which backend it is that tells, and whether it is quick. It may have told something before.
-func (n *notifier) start(b driver.Backend, quick bool) {
+// start says which backend it is that tells. It may have told something before.
+func (n *notifier) start(b driver.Backend) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.backend, n.takers.single = b, quick
+	n.backend, n.takers.single = b, n.inMemory
 	n.tickLocked()
 }
 
@@ -211,6 +220,7 @@ func (n *notifier) tick(wake <-chan struct{}) {
 		n.due = time.Time{}
 		n.mu.Unlock()
 		next, err := n.backend.Tick(n.ctx)
+		n.letIn()
 		if err != nil {
 			next = time.Now().Add(retryTick)
 		}
@@ -258,12 +268,12 @@ func (n *notifier) over() error {
 // admit returns an error if a task cannot be put because the queue is over, or others are about to try whether there is room
 // for them.
 func (n *notifier) admit(policy fairq.WhenFull) error {
-	if n.trying.Load() > 0 && policy == fairq.Reject {
+	if n.puttersWaiting.Load() > 0 && policy == fairq.Reject {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		if n.end == nil && n.triers.line.Len() > 0 && n.triers.full != nil {
+		if n.end == nil && n.putters.line.Len() > 0 && n.putters.full != nil {
 			n.refused.Add(1)
-			return n.triers.full
+			return n.putters.full
 		}
 		return n.end
 	}

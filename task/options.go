@@ -43,7 +43,7 @@ type Options[V any] struct {
 	// OnExpire is given the tasks whose time to live or deadline has ended, in whatever state, once they are gone: one
 	// after the other, in that order, in a goroutine that runs as long as there are any. If it panics, the panic is
 	// swallowed, and it is given the next one. It must not call Close, which waits for it. If several have the queue open,
-	// each task is given to one of them: in a Memory to the first one that was opened of those with an OnExpire; where
+	// each task is given to one of them: in memory to the first one that was opened of those with an OnExpire; where
 	// processes share a Store, in the process that noticed, if there is an OnExpire and it was not in a transaction of the caller's.
 	OnExpire func(*Task[V])
 
@@ -75,7 +75,7 @@ type Options[V any] struct {
 	// seconds.
 	Grace time.Duration
 
-	// Codec turns payloads into bytes and back, where the Store writes them down; nil means JSON. A [Memory] does not use it.
+	// Codec turns payloads into bytes and back, where the Store writes them down; nil means JSON. A memory.Store does not use it.
 	Codec Codec[V]
 
 	// Format names what payloads look like then; it is the queue's. A queue that has tasks is not opened with another one, for

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/memory"
 )
 
 func TestBadOptions(t *testing.T) {
@@ -35,14 +36,14 @@ func TestBadOptions(t *testing.T) {
 		"Options.Capacity is 0;":              {WhenFull: fairq.EvictOldest, OnEvict: onEvict},
 		"Options.OnEvict is <nil>;":           {WhenFull: fairq.EvictOldest, Capacity: 1},
 	} {
-		_, err := task.Open(t.Context(), new(task.Memory), "q", &o)
+		_, err := task.Open(t.Context(), new(memory.Store), "q", &o)
 		requireField(t, err, field)
 	}
 	_, err := task.Open[int](t.Context(), nil, "q", nil)
 	requireField(t, err, "Open: the store")
-	_, err = task.Open[int](t.Context(), new(task.Memory), "", nil)
+	_, err = task.Open[int](t.Context(), new(memory.Store), "", nil)
 	requireField(t, err, "Open: the name")
-	_, err = task.Open[int](t.Context(), new(task.Memory), strings.Repeat("x", task.MaxName+1), nil)
+	_, err = task.Open[int](t.Context(), new(memory.Store), strings.Repeat("x", task.MaxName+1), nil)
 	requireField(t, err, "Open: the name")
 }
 
@@ -58,7 +59,7 @@ func requireField(t *testing.T, err error, field string) {
 func TestBadCalls(t *testing.T) {
 	ctx := t.Context()
 	weight := 1
-	q, err := task.Open(ctx, new(task.Memory), "q", &task.Options[int]{Weight: func(string) int { return weight }})
+	q, err := task.Open(ctx, new(memory.Store), "q", &task.Options[int]{Weight: func(string) int { return weight }})
 	require.NoError(t, err)
 	long := strings.Repeat("x", task.MaxName+1)
 	for field, o := range map[string]task.PutOptions{
@@ -143,7 +144,7 @@ func TestBadCalls(t *testing.T) {
 func TestHugeTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		q, err := task.Open[int](ctx, new(task.Memory), "q", nil)
+		q, err := task.Open[int](ctx, new(memory.Store), "q", nil)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, q.Close(ctx)) }()
 		id, err := q.Put(ctx, "a", 1, task.PutOptions{TTL: task.MaxDuration, TTR: task.MaxDuration})
@@ -193,7 +194,7 @@ func TestHugeTimes(t *testing.T) {
 // A queue remembers nothing of many kinds and priorities that are gone.
 func TestManyKinds(t *testing.T) {
 	ctx := t.Context()
-	q, err := task.Open[int](ctx, new(task.Memory), "q", nil)
+	q, err := task.Open[int](ctx, new(memory.Store), "q", nil)
 	require.NoError(t, err)
 	for i := range 100 {
 		_, err := q.Put(ctx, string(rune('a'+i%7)), i, task.PutOptions{Kind: string(rune('a' + i)), Priority: i * 300})

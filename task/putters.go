@@ -6,28 +6,37 @@ import (
 	"slices"
 
 	"github.com/fairq/fairq"
-	"github.com/fairq/fairq/task/driver"
 )
 
-// putters are those who wait for room, in rounds by key. One whose key has as many tasks as it may is barred until a task of the
-// key has gone, and then takes a new turn in line.
+// putters are those who wait for room, in rounds by key. The first one in line tries to put its task when it gets there, and
+// again whenever a task has gone. One whose key has as many tasks as it may is barred until a task of the key has gone, and
+// then takes a new turn in line.
+//
+// If the queue is in memory, whoever makes room tries for those in line before its call returns, and so what room is left
+// then is there for newcomers at once: these need not wait for goroutines that were let in and have not run yet.
 type putters struct {
 	line   fairq.Queue[string, *putter]
 	barred map[string][]*putter
+	rooms  uint64 // how often there may have been room
+	full   error  // what the first one in line was told last, nil if none was told anything: what newcomers are told, too
 }
 
 // putter is a goroutine that waits for room.
 type putter struct {
 	key    string
+	try    func() error
 	ticket fairq.Ticket // in the line
+	rooms  uint64       // putters.rooms as of when it was tried last; 0 if it was not
 	wake   chan struct{}
-
-	// Of one that waits for a Memory, which puts the task and says what came of it:
-	task   *driver.New
-	id     ID
-	victim *driver.Record
+	done   bool // it is in line no more, for try has returned err
 	err    error
-	next   *putter // that was let in at the same time
+}
+
+func (w *putter) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // there is a signal that it has not seen yet
+	}
 }
 
 func (p *putters) join(w *putter) { w.ticket = p.line.Add(w.key, w) }
@@ -53,37 +62,15 @@ func (p *putters) unbar(key string, i int) {
 	}
 }
 
-// leave takes one out, and tells whether it was there. The room for which it got into line, if it was barred, is the next
-// one's.
-func (p *putters) leave(w *putter) bool {
-	if _, ok := p.line.Remove(w.ticket); ok {
-		p.roomOf(w.key)
-		return true
-	}
-	i := slices.Index(p.barred[w.key], w)
-	if i >= 0 {
-		p.unbar(w.key, i)
-	}
-	return i >= 0
-}
-
-// triers are the putters of a Store that cannot put their tasks by itself when there is room: the first one in line tries when
-// it gets there and whenever a task has gone; once it is admitted, the next one does.
-type triers struct {
-	putters
-	rooms uint64 // calls of room and look
-	full  error  // what the first one in line was told last, nil if none was told anything: what newcomers are told, too
-}
-
 // room lets the first one in line try, and one of the key that was barred get into line.
-func (p *triers) room(key string) {
+func (p *putters) room(key string) {
 	p.rooms++
 	p.roomOf(key)
 	p.rouse()
 }
 
 // look lets the first one in line try, and the first one of each key that was barred get into line.
-func (p *triers) look() {
+func (p *putters) look() {
 	for key := range p.barred {
 		p.roomOf(key)
 	}
@@ -91,48 +78,41 @@ func (p *triers) look() {
 	p.rouse()
 }
 
-// isFirst tells whether it is the first one in line.
-func (p *triers) isFirst(w *putter) bool {
-	_, first, _ := p.line.Peek()
-	return first == w
-}
-
 // rouse makes the first one in line try.
-func (p *triers) rouse() {
+func (p *putters) rouse() {
 	if _, first, ok := p.line.Peek(); ok {
-		select {
-		case first.wake <- struct{}{}:
-		default: // there is a signal that it has not seen yet
-		}
+		first.signal()
 	}
 }
 
-// giveUp takes one out, wherever it is.
-func (p *triers) giveUp(w *putter) {
-	if p.leave(w) {
-		p.rooms++
-		p.rouse()
+// leave takes one out, wherever it is. The room for which it got into line, if it was barred, is the next one's.
+func (p *putters) leave(w *putter) {
+	if _, ok := p.line.Remove(w.ticket); ok {
+		p.roomOf(w.key)
+	} else if i := slices.Index(p.barred[w.key], w); i >= 0 {
+		p.unbar(w.key, i)
 	}
+	p.rooms++
+	p.rouse()
 }
 
 // tried says what the first one in line was told.
-func (p *triers) tried(w *putter, err error) (done bool) {
+func (p *putters) tried(w *putter, err error) {
 	switch {
 	case errors.Is(err, fairq.ErrKeyFull):
 		p.line.Remove(w.ticket)
 		p.bar(w)
 		p.rouse()
-		return false
 	case errors.Is(err, fairq.ErrFull):
 		p.full = err
-		return false
 	case err != nil:
-		p.giveUp(w)
-		return true
+		w.done, w.err = true, err
+		p.leave(w)
+	default:
+		w.done = true
+		p.line.Pop()
+		p.rouse()
 	}
-	p.line.Pop()
-	p.rouse()
-	return true
 }
 
 // waitsForRoom counts one more who waits for room, or one less.
@@ -145,36 +125,79 @@ func (n *notifier) waitsForRoom(more int32) {
 	}
 }
 
-// put calls try until there is room, and in between waits until there may be.
+// put calls try, or has others call it, until there is room, and in between waits until there may be.
 func (n *notifier) put(ctx context.Context, key string, try func() error) error {
-	done := ctx.Done()
-	n.trying.Add(1)
-	defer n.trying.Add(-1)
+	cancelled := ctx.Done()
 	n.waitsForRoom(1)
 	defer n.waitsForRoom(-1)
-	w := &putter{key: key, wake: make(chan struct{}, 1)}
+	w := &putter{key: key, try: try, wake: make(chan struct{}, 1)}
+	n.mu.Lock()
+	n.putters.join(w)
+	n.mu.Unlock()
+	for {
+		n.letInOwn(w)
+		n.mu.Lock()
+		err := n.end
+		if err == nil && !w.done {
+			err = n.sleepLocked(ctx, cancelled, w.wake)
+		}
+		done := w.done
+		n.mu.Unlock()
+		switch {
+		case done:
+			return w.err
+		case err != nil:
+			return n.giveUp(w, err)
+		}
+	}
+}
+
+// giveUp takes a putter out of line that does not want to wait any more, and returns why, unless it was let in at the same
+// moment: that cannot be undone.
+func (n *notifier) giveUp(w *putter, why error) error {
+	if n.inMemory { // else nobody tries for others
+		n.trying.Lock()
+		defer n.trying.Unlock()
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.triers.join(w)
-	for {
-		if n.end != nil {
-			n.triers.giveUp(w)
-			return n.end
+	if w.done {
+		return w.err
+	}
+	n.putters.leave(w)
+	return why
+}
+
+// letIn tries for those who wait for room, if that takes no time. It is called by whoever may have made some.
+func (n *notifier) letIn() {
+	if n.puttersWaiting.Load() > 0 && n.inMemory {
+		n.letInOwn(nil)
+	}
+}
+
+// letInOwn tries for the first one in line, and then for the next, as long as that may help. If it takes time, each tries only
+// for itself.
+func (n *notifier) letInOwn(own *putter) {
+	if n.inMemory {
+		n.trying.Lock()
+		defer n.trying.Unlock()
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p := &n.putters
+	for n.end == nil {
+		_, w, ok := p.line.Peek()
+		if !ok || w.rooms == p.rooms || w != own && !n.inMemory {
+			return
 		}
-		if n.triers.isFirst(w) {
-			rooms := n.triers.rooms
-			var err error
-			n.unlocked(func() { err = try() }, func() { n.triers.giveUp(w) })
-			if rooms != n.triers.rooms && errors.Is(err, fairq.ErrFull) {
-				continue
-			}
-			if n.triers.tried(w, err) {
-				return err
-			}
+		w.rooms = p.rooms
+		var err error
+		n.unlocked(func() { err = w.try() }, func() { p.leave(w) })
+		if w.rooms != p.rooms && errors.Is(err, fairq.ErrFull) {
+			continue // there may be room by now
 		}
-		if err := n.sleepLocked(ctx, done, w.wake); err != nil {
-			n.triers.giveUp(w)
-			return err
+		if p.tried(w, err); w.done && w != own {
+			w.signal()
 		}
 	}
 }

@@ -16,15 +16,14 @@ import (
 )
 
 // Queue is a queue of tasks with payloads of one type. [Open] makes one. All methods may be called at any time by any
-// goroutine. With a [Memory] they do not wait unless they say so; those that take or wait return the error of a context that is
+// goroutine. With a store in memory they do not wait unless they say so; those that take or wait return the error of a context that is
 // done, the others do not look at it.
 type Queue[V any] struct {
 	name     string
 	options  Options[V]
 	backend  driver.Backend
 	notifier *notifier
-	memory   *memoryBackend // the backend if it is one: then payloads are not encoded, and some calls take a shorter way
-	self     *Consumer[V]   // of Take and TakeBatch
+	self     *Consumer[V] // of Take and TakeBatch
 
 	close  sync.Mutex // held by Close
 	closed bool       // nothing is to be handed back any more, and the backend is closed
@@ -35,8 +34,8 @@ type Queue[V any] struct {
 
 // Open opens the queue of that name in a store, and makes it if there is none. nil options are the defaults.
 func Open[V any](ctx context.Context, store Store, name string, options *Options[V]) (*Queue[V], error) {
-	if m, ok := store.(*Memory); store == nil || ok && m == nil {
-		return nil, invalid("Open: the store", nil, "a Store, such as new(task.Memory)")
+	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, invalid("Open: the store", nil, "a Store, such as new(memory.Store)")
 	}
 	if name == "" {
 		return nil, invalid("Open: the name", name, "not empty")
@@ -59,8 +58,7 @@ func Open[V any](ctx context.Context, store Store, name string, options *Options
 		return nil, err
 	}
 	q.backend = backend
-	q.memory, _ = backend.(*memoryBackend)
-	q.notifier.start(backend, q.memory != nil)
+	q.notifier.start(backend)
 	q.notifier.expiries.start(q.expired)
 	return q, nil
 }
@@ -127,15 +125,12 @@ func (q *Queue[V]) PutWait(ctx context.Context, key string, payload V, options P
 		return id, err
 	}
 	waiting := n // so that n need not outlive a call that does not wait
-	if q.memory != nil {
-		id, victim, err := q.memory.putWait(ctx, &waiting)
-		return id, cmp.Or(err, q.handOutOne(victim))
-	}
+	var evicted *driver.Record
 	err = q.notifier.put(ctx, key, func() (err error) {
-		id, err = q.put(ctx, &waiting)
+		id, evicted, err = q.backend.PutOne(ctx, waiting)
 		return err
 	})
-	return id, err
+	return id, cmp.Or(err, q.handOutOne(evicted))
 }
 
 // fill makes the New of a task.
@@ -143,7 +138,7 @@ func (q *Queue[V]) fill(n *driver.New, key string, payload V, options *PutOption
 	if err := q.options.fill(n, key, options); err != nil {
 		return err
 	}
-	if q.memory != nil {
+	if q.notifier.inMemory {
 		n.Payload = payload
 		return nil
 	}
@@ -159,16 +154,17 @@ func (q *Queue[V]) fill(n *driver.New, key string, payload V, options *PutOption
 	return nil
 }
 
-func (q *Queue[V]) put(ctx context.Context, n *driver.New) (ID, error) {
-	if q.memory != nil {
-		q.notifier.putting.Add(1)
-		id, victim, err := q.memory.putOne(n)
-		q.notifier.finish()
-		return id, cmp.Or(err, q.handOutOne(victim))
+func (q *Queue[V]) put(ctx context.Context, task *driver.New) (ID, error) {
+	n := q.notifier
+	watched := n.inMemory && n.takersWaiting.Load()+n.counting.Load() > 0 // else functions of Watches are called by others
+	if watched {
+		n.putting.Add(1)
 	}
-	var id [1]ID
-	_, evicted, err := q.backend.Put(ctx, []driver.New{*n}, id[:])
-	return id[0], cmp.Or(err, q.handOut(evicted))
+	id, evicted, err := q.backend.PutOne(ctx, *task)
+	if watched {
+		n.finish()
+	}
+	return id, cmp.Or(err, q.handOutOne(evicted))
 }
 
 // handOut gives evicted tasks to OnEvict, the rest too if it panics at one, or ends the goroutine.
@@ -208,23 +204,22 @@ func (q *Queue[V]) expired(r *driver.Record) {
 // task makes a Task of a record. If its payload cannot be decoded, it returns an error too.
 func (q *Queue[V]) task(r *driver.Record) (*Task[V], error) {
 	t := &Task[V]{Info: r.Info, lease: r.Lease, queue: q}
-	var err error
-	if q.memory != nil {
-		t.Payload, _ = r.Payload.(V) // it is one, or a nil interface
-	} else {
-		err = q.decode(r, &t.Payload)
-	}
-	return t, err
+	return t, q.setPayload(t, r.Payload)
 }
 
-func (q *Queue[V]) decode(r *driver.Record, payload *V) (err error) {
-	data, _ := r.Payload.([]byte)
-	panics := guard("Codec.Decode", func() { *payload, err = q.options.Codec.Decode(data) })
+// setPayload gives a task its payload, as the backend has it.
+func (q *Queue[V]) setPayload(t *Task[V], payload any) (err error) {
+	if q.notifier.inMemory {
+		t.Payload, _ = payload.(V) // it is one, or a nil interface
+		return nil
+	}
+	data, _ := payload.([]byte)
+	panics := guard("Codec.Decode", func() { t.Payload, err = q.options.Codec.Decode(data) })
 	if panics != nil {
 		err = panics
 	}
 	if err != nil {
-		return fmt.Errorf("task: payload of task %d: %w", r.ID, err)
+		return fmt.Errorf("task: payload of task %d: %w", t.ID, err)
 	}
 	return nil
 }
@@ -232,8 +227,8 @@ func (q *Queue[V]) decode(r *driver.Record, payload *V) (err error) {
 // Name returns the queue's name.
 func (q *Queue[V]) Name() string { return q.name }
 
-// InMemory tells whether the store is a [Memory], so that no call takes the time of a transaction.
-func (q *Queue[V]) InMemory() bool { return q.memory != nil }
+// InMemory tells whether the tasks are in the memory of this process, so that no call takes the time of a transaction.
+func (q *Queue[V]) InMemory() bool { return q.notifier.inMemory }
 
 // Take takes the first task in order: by priority, then in rounds by key, and within a key in the order in which they became
 // ready. If there is none, it waits for one. Those who wait are served first come, first served. If ctx is done first, or
@@ -265,7 +260,7 @@ func (q *Queue[V]) Peek(ctx context.Context, id ID) (*Task[V], error) {
 	return q.task(&r)
 }
 
-// List returns tasks in the order of their ids, for people to look at. It is O(tasks). In a [Memory] others go on meanwhile, so what
+// List returns tasks in the order of their ids, for people to look at. It is O(tasks). In memory others go on meanwhile, so what
 // it tells of two tasks need not have been true at the same time.
 func (q *Queue[V]) List(ctx context.Context, options ListOptions) ([]*Task[V], error) {
 	if err := q.notifier.over(); err != nil {
@@ -330,6 +325,7 @@ func (q *Queue[V]) change(ctx context.Context, id ID, change driver.Change, reas
 	if err := q.notifier.over(); err != nil {
 		return err
 	}
+	defer q.notifier.letIn()
 	return q.backend.Change(ctx, id, change, reason)
 }
 
@@ -409,7 +405,7 @@ func (q *Queue[V]) Drop(ctx context.Context) error {
 	return q.backend.Drop(ctx)
 }
 
-// Stats returns counters and gauges as of one moment. In a [Memory] it is O(1); a Store that must count the keys may do so only
+// Stats returns counters and gauges as of one moment. In memory it is O(1); a Store that must count the keys may do so only
 // now and then.
 func (q *Queue[V]) Stats(ctx context.Context) (Stats, error) {
 	if err := q.notifier.over(); err != nil {
@@ -421,8 +417,8 @@ func (q *Queue[V]) Stats(ctx context.Context) (Stats, error) {
 	return s, err
 }
 
-// KeyStats returns the n keys with the most tasks, those with the most first. It is O(keys), with the queue locked in a
-// [Memory].
+// KeyStats returns the n keys with the most tasks, those with the most first. It is O(keys), with the queue locked in
+// memory.
 func (q *Queue[V]) KeyStats(ctx context.Context, n int) ([]KeyStat, error) {
 	if err := q.notifier.over(); err != nil {
 		return nil, err

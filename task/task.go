@@ -117,5 +117,7 @@ func (t *Task[V]) settle(ctx context.Context, how driver.Settlement) error {
 	if err := t.held(); err != nil {
 		return err
 	}
-	return t.queue.backend.Settle(ctx, t.lease, how)
+	err := t.queue.backend.Settle(ctx, t.lease, how)
+	t.queue.notifier.letIn()
+	return err
 }

@@ -2,7 +2,7 @@ package task
 
 import "github.com/fairq/fairq/task/driver"
 
-// Store keeps queues of tasks: a [Memory], or a database. It is handed to [Open]. Package driver is for those who write one.
+// Store keeps queues of tasks, in memory or in a database. It is handed to [Open]. Package driver is for those who write one.
 type Store = driver.Store
 
 // ID names a task within its queue. No two tasks of a queue ever have the same; 0 is none.

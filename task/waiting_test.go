@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/task/memory"
 )
 
 // waiters drives calls that wait, on two handles of one queue.
@@ -82,8 +84,8 @@ func TestWaiting(t *testing.T) {
 			for _, q := range w.queues {
 				require.Zero(t, q.notifier.takersWaiting.Load())
 				require.Zero(t, q.notifier.puttersWaiting.Load())
-				require.Empty(t, q.memory.putters.barred)
-				require.Zero(t, q.memory.putters.line.Len())
+				require.Empty(t, q.notifier.putters.barred)
+				require.Zero(t, q.notifier.putters.line.Len())
 				require.LessOrEqual(t, len(q.notifier.takers.groups), spareGroups)
 				for _, g := range q.notifier.takers.groups {
 					require.Empty(t, g.line)
@@ -108,7 +110,7 @@ func newWaiters(t *testing.T, seed uint64) *waiters {
 		o.MaxInFlightPerKey = 1 + w.rand.IntN(2)
 	}
 	o.CountOnlyWaiting = w.rand.IntN(2) == 0
-	store := new(Memory)
+	store := new(memory.Store)
 	for range 2 {
 		q, err := Open[int](w.ctx, store, "q", o)
 		require.NoError(t, err)
@@ -219,17 +221,14 @@ func (w *waiters) check(when string) {
 	})
 	w.collect()
 
-	m := w.queues[0].memory
-	m.check(w)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	require.Len(w, w.taken, m.stats.Taken, when)
+	stats, err := w.queues[0].Stats(w.ctx)
+	require.NoError(w, err)
+	keys, err := w.queues[0].KeyStats(w.ctx, 100)
+	require.NoError(w, err)
+	require.Len(w, w.taken, stats.Taken, when)
 	for _, t := range w.takers {
 		f := w.filters[t.consumer]
-		for _, b := range m.bands {
-			require.False(w, !m.paused && (f.MaxPriority == nil || b.priority <= *f.MaxPriority) && b.has(&f),
-				"%s: a taker waits for what is there", when)
-		}
+		require.False(w, w.has(f), "%s: a taker waits for what is there", when)
 		for _, s := range served {
 			for _, got := range s.got {
 				sf := w.filters[s.consumer]
@@ -239,19 +238,32 @@ func (w *waiters) check(when string) {
 			}
 		}
 	}
-	w.checkWatches(m, when)
+	w.checkWatches(keys, stats.Paused, when)
 	for _, p := range w.putters {
-		k := m.keys[p.key]
-		require.False(w, m.counted() < m.settings.Capacity && (k == nil || m.settings.Counted(&k.tasks) < m.settings.KeyCapacity),
-			"%s: a putter waits though there is room", when)
+		o, ofKey := w.queues[0].options, 0
+		for _, k := range keys {
+			if k.Key == p.key {
+				if ofKey = k.Len(); o.CountOnlyWaiting {
+					ofKey = k.Ready + k.Delayed
+				}
+			}
+		}
+		require.False(w, stats.Counted < o.Capacity && ofKey < o.KeyCapacity, "%s: a putter waits though there is room", when)
 	}
+}
+
+// has tells whether a task can be taken that the filter passes. If so, it is taken.
+func (w *waiters) has(f Filter) bool {
+	lease, _, err := w.queues[0].backend.TakeOne(w.ctx, driver.Handle{ID: "who looks"}, set(&f).Filter, new(Info))
+	require.NoError(w, err)
+	return lease != 0
 }
 
 // A taker that is woken because of one task may find another one. Somebody else wants the first.
 func TestTakerFindsAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		q, err := Open[int](ctx, new(Memory), "q", nil)
+		q, err := Open[int](ctx, new(memory.Store), "q", nil)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, q.Close(ctx)) }()
 		kinds := make(chan string, 2)
@@ -276,7 +288,7 @@ func TestTakerFindsAnother(t *testing.T) {
 func TestPutWaitIsFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		q, err := Open[int](ctx, new(Memory), "q", &Options[int]{Capacity: 1})
+		q, err := Open[int](ctx, new(memory.Store), "q", &Options[int]{Capacity: 1})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, q.Close(ctx)) }()
 		_, err = q.Put(ctx, "x", 0, PutOptions{})
@@ -305,7 +317,7 @@ func TestRoomIsLeftForNewcomers(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {
 			ctx := t.Context()
-			q, err := Open[int](ctx, new(Memory), "q", &Options[int]{Capacity: 3})
+			q, err := Open[int](ctx, new(memory.Store), "q", &Options[int]{Capacity: 3})
 			require.NoError(t, err)
 			defer func() { require.NoError(t, q.Close(ctx)) }()
 			for range 3 {

@@ -25,7 +25,7 @@ type count struct {
 	left     int // 0 means that it is not armed
 }
 
-// Watch returns a Watch that stands in no line yet. Its function is called in a goroutine of its own, or, with a [Memory], by a Put
+// Watch returns a Watch that stands in no line yet. Its function is called in a goroutine of its own, or, in memory, by a Put
 // before it returns; so it should be quick. If it panics, the panic is swallowed.
 func (c *Consumer[V]) Watch(f func()) *Watch[V] {
 	w := &Watch[V]{consumer: c, count: count{notifier: c.queue.notifier, f: f}}

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/memory"
 )
 
 const (
@@ -65,7 +66,7 @@ type crawler struct {
 func crawl(ctx context.Context, client *http.Client, urls []string) (*report, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	pages, err := task.Open[link](ctx, new(task.Memory), "pages", &task.Options[link]{
+	pages, err := task.Open[link](ctx, new(memory.Store), "pages", &task.Options[link]{
 		MaxInFlightPerKey: 1,
 		MaxAttempts:       maxAttempts,
 		TTR:               pageTime,

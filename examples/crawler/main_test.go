@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/memory"
 )
 
 func TestCrawl(t *testing.T) {
@@ -94,7 +95,7 @@ func TestInterrupt(t *testing.T) {
 // A page can be put once more after it was fetched: by who looked whether it was before it was.
 func TestVisitedMeanwhile(t *testing.T) {
 	ctx := t.Context()
-	pages, err := task.Open[link](ctx, new(task.Memory), "pages", nil)
+	pages, err := task.Open[link](ctx, new(memory.Store), "pages", nil)
 	require.NoError(t, err)
 	c := &crawler{pages: pages, visited: map[string]bool{}} // without a client
 	require.NoError(t, c.put(ctx, []string{"http://a.test/"}, ""))

@@ -11,6 +11,7 @@ import (
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/pool/spill"
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/memory"
 )
 
 // Letters go back into a queue as long as it is less than half full.
@@ -32,7 +33,7 @@ func Example() {
 		}
 	}
 
-	queue, _ := task.Open[string](ctx, new(task.Memory), "emails", &task.Options[string]{Capacity: 4})
+	queue, _ := task.Open[string](ctx, new(memory.Store), "emails", &task.Options[string]{Capacity: 4})
 	n, err := letters.Restore(ctx, spill.Into(queue, 0.5))
 	fmt.Println(n, err)
 	for range n {
@@ -95,7 +96,7 @@ func ExampleInto() {
 	_ = letters.Write(ctx, &pool.DeadLetter[string]{Task: late, Payload: "your code is 1234", Reason: pool.Deadline})
 	_ = letters.Write(ctx, &pool.DeadLetter[string]{Task: task.Info{Key: "bob"}, Payload: "hello", Reason: pool.Failed})
 
-	queue, _ := task.Open[string](ctx, new(task.Memory), "emails", nil)
+	queue, _ := task.Open[string](ctx, new(memory.Store), "emails", nil)
 	put := spill.Into(queue, 0.5)
 	n, err := letters.Restore(ctx, func(ctx context.Context, letter *pool.DeadLetter[string]) error {
 		err := put(ctx, letter)

@@ -12,10 +12,11 @@ import (
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/pool/spill"
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/memory"
 )
 
 func queue(t *testing.T, o *task.Options[string]) *task.Queue[string] {
-	q, err := task.Open(t.Context(), new(task.Memory), "q", o)
+	q, err := task.Open(t.Context(), new(memory.Store), "q", o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, q.Close(context.Background())) })
 	return q

@@ -98,7 +98,7 @@ type Stats struct {
 	Paused      bool
 
 	// What has happened, as far as it was counted in this process, since the Store was opened. Every task put is in one of the
-	// states or was acked, deleted, expired or evicted: in a Memory, Puts is the sum of all these.
+	// states or was acked, deleted, expired or evicted: in memory, Puts is the sum of all these.
 	Puts     uint64
 	Takes    uint64 // also repeated ones of the same task
 	Acks     uint64

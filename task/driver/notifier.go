@@ -1,12 +1,20 @@
 package driver
 
-import "time"
+import (
+	"reflect"
+	"time"
+)
 
 // Notifier is what a [Backend] tells a task.Queue by what happens. None of its methods waits for anything or runs code of the
 // user's, so they may be called with a lock held, as long as no call of a Backend needs that lock to return from a
 // Notifier. The order of calls is the order in which the Queue takes things to have happened. They may be called by any
 // goroutine at any time, also before Open returns.
 type Notifier interface {
+	// InMemory is called by a Store in Open, if it keeps queues in the memory of this process: its calls take next to no time,
+	// and payloads stay what they are, for the Queue does not encode them. It returns their type, on which all that have the
+	// queue open must agree.
+	InMemory() reflect.Type
+
 	// Ready says that one more task can be taken, of that priority and kind.
 	Ready(priority int, kind string)
 
@@ -37,7 +45,7 @@ type Notifier interface {
 	WantsExpired() bool
 
 	// Expired says that a task is gone because its time to live or its deadline has ended, in whatever state. Each such task must
-	// be told to one Queue only, of all that have the queue open: by a Memory to the first one that was opened of those that want
+	// be told to one Queue only, of all that have the queue open: by a Store in memory to the first one that was opened of those that want
 	// it, by a Store that several processes share to one in the process that removes the task. The order of calls is that in which
 	// the tasks have expired.
 	Expired(r Record)

@@ -78,10 +78,17 @@ type Backend interface {
 	// Errors: a *FullError, ErrDuplicate, ErrGroupCancelled.
 	Put(ctx context.Context, tasks []New, ids []ID) (n int, evicted []Record, err error)
 
+	// PutOne is Put for one task. It returns the task that was evicted, nil if none was.
+	PutOne(ctx context.Context, task New) (id ID, evicted *Record, err error)
+
 	// Take takes up to len(into) tasks for a consumer, the first ones in order that pass the filter, and returns how many. The
 	// filter's Kinds are in alphabetical order, each once. It counts an attempt for each. A consumer that is not known yet is
 	// from now on. If it is known with another epoch, Take returns ErrResumed.
 	Take(ctx context.Context, consumer Handle, filter Filter, into []Record) (n int, err error)
+
+	// TakeOne is Take for one task. It writes what there is to know of it into info, which is zero before, and returns the number
+	// of its lease and its payload. If there is none, the number is 0, and info stays as it is.
+	TakeOne(ctx context.Context, consumer Handle, filter Filter, info *Info) (lease uint64, payload any, err error)
 
 	// Settle ends a lease in the given way. It returns ErrLeaseLost if the lease is not held any more.
 	Settle(ctx context.Context, lease Lease, how Settlement) error
@@ -141,10 +148,31 @@ type Backend interface {
 	Close() error
 }
 
+// PutOne implements Backend.PutOne by Put, for a Backend to which one task is as good as several.
+func PutOne(ctx context.Context, b Backend, task New) (ID, *Record, error) {
+	var id [1]ID
+	_, evicted, err := b.Put(ctx, []New{task}, id[:])
+	if len(evicted) == 0 {
+		return id[0], nil, err
+	}
+	return id[0], &evicted[0], err
+}
+
+// TakeOne implements Backend.TakeOne by Take.
+func TakeOne(ctx context.Context, b Backend, consumer Handle, filter Filter, info *Info) (lease uint64, payload any, err error) {
+	var one [1]Record
+	n, err := b.Take(ctx, consumer, filter, one[:])
+	if n == 0 {
+		return 0, nil, err
+	}
+	*info = one[0].Info
+	return one[0].Lease.Number, one[0].Payload, nil
+}
+
 // New is a task to be put. All of it has been checked, and defaults are filled in: here a duration of 0 means none.
 type New struct {
 	Key         string
-	Payload     any // a []byte made by the queue's codec; in a Memory the payload itself
+	Payload     any // a []byte made by the queue's codec; after Notifier.InMemory the payload itself
 	Weight      int
 	Priority    int
 	Kind        string

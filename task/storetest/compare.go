@@ -33,7 +33,7 @@ type Subject struct {
 	Check func(queue string) string
 }
 
-// Compare makes random calls to queues in one store, such as a [task.Memory], and the same calls
+// Compare makes random calls to queues in one store, such as a [memory.Store], and the same calls
 // to queues in another. It uses all that a queue can do but what waits. After each call it
 // compares what was returned, all tasks, all events and the stats. It does so in a bubble of
 // testing/synctest for each of n seeds, in which it opens the stores, with queues of other Options

@@ -90,11 +90,8 @@ func (e *env) open(o ...options) *queue {
 
 func (e *env) openIn(store task.Store, name string, o ...options) *queue {
 	e.Helper()
-	ticks, in := new(ticks), store
-	if _, ok := store.(*task.Memory); !ok {
-		in = watched{store, ticks}
-	}
-	tasks, err := task.Open(ctx, in, name, &append(o, options{})[0])
+	ticks := new(ticks)
+	tasks, err := task.Open(ctx, watched{store, ticks}, name, &append(o, options{})[0])
 	e.ok(err)
 	q := &queue{tasks, taker{e, tasks}, ticks}
 	e.Cleanup(func() {

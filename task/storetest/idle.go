@@ -9,8 +9,7 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// watched is a Store whose calls of Tick are counted: they are all that an open queue costs if nothing is done with it. A Memory
-// is not watched, because a Queue takes a shorter way to it.
+// watched is a Store whose calls of Tick are counted: they are all that an open queue costs if nothing is done with it.
 type watched struct {
 	task.Store
 	ticks *ticks

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/memory"
 )
 
 // seedVariable names the environment variable that says which single seed the random cases run
@@ -41,7 +41,7 @@ func few(n int) int {
 var randomCases = []testCase{
 	{"Compare", "within a priority keys are served in rounds, as by a [fairq.Queue]", func(e *env) {
 		for _, seed := range seeds(e.T, few(10)) {
-			if compare(e.T, seed, new(task.Memory), Subject{Store: e.store}); e.Failed() {
+			if compare(e.T, seed, new(memory.Store), Subject{Store: e.store}); e.Failed() {
 				return
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/task/memory"
 )
 
 // TestQuotes checks that what cases say must be true is said by package task.
@@ -55,13 +57,13 @@ func TestQuotes(t *testing.T) {
 
 // TestDurable runs the suite with a Memory that looks like a durable store.
 func TestDurable(t *testing.T) {
-	Run(t, func(*testing.T) task.Store { return &disk{memory: new(task.Memory)} })
+	Run(t, func(*testing.T) task.Store { return &disk{memory: new(memory.Store)} })
 }
 
 // TestCompare compares a Memory with itself.
 func TestCompare(t *testing.T) {
-	Compare(t, few(25), func(*testing.T) task.Store { return new(task.Memory) }, func(*testing.T, uint64) Subject {
-		return Subject{Store: new(task.Memory)}
+	Compare(t, few(25), func(*testing.T) task.Store { return new(memory.Store) }, func(*testing.T, uint64) Subject {
+		return Subject{Store: new(memory.Store)}
 	})
 }
 
@@ -70,7 +72,7 @@ var errKilled = errors.New("killed")
 // disk is a Memory that outlives its process: payloads are encoded, others can open it, and leases are lost when those who hold
 // them are not heard of any more.
 type disk struct {
-	memory *task.Memory
+	memory *memory.Store
 	mu     sync.Mutex // protects killed, and the consumers of all diskQueues
 	killed bool
 }
@@ -92,7 +94,7 @@ func (d *disk) Kill(*testing.T) {
 }
 
 func (d *disk) Open(ctx context.Context, name string, s driver.Settings, n driver.Notifier) (driver.Backend, error) {
-	b, err := d.memory.Open(ctx, name, s, n)
+	b, err := d.memory.Open(ctx, name, s, encoding{n})
 	return &diskQueue{b, d, n, s.Grace, map[driver.Handle]bool{}}, err
 }
 
@@ -117,6 +119,10 @@ func (q *diskQueue) Take(ctx context.Context, h driver.Handle, f task.Filter, in
 		return 0, err
 	}
 	return q.Backend.Take(ctx, h, f, into)
+}
+
+func (q *diskQueue) TakeOne(ctx context.Context, consumer driver.Handle, f task.Filter, info *task.Info) (uint64, any, error) {
+	return driver.TakeOne(ctx, q, consumer, f, info)
 }
 
 func (q *diskQueue) Leave(ctx context.Context, h driver.Handle, after time.Duration) error {
@@ -158,3 +164,8 @@ func (q *diskQueue) Tick(ctx context.Context) (time.Time, error) {
 	}
 	return next, nil
 }
+
+// encoding hides from a Queue that its store is in memory, so payloads are encoded.
+type encoding struct{ driver.Notifier }
+
+func (encoding) InMemory() reflect.Type { return reflect.TypeFor[[]byte]() }

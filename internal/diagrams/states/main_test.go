@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/memory"
 )
 
 func TestPicture(t *testing.T) {
@@ -41,7 +42,7 @@ type world struct {
 // bring makes a world with a task in the given state.
 func bring(t *testing.T, to task.State, options task.PutOptions) *world {
 	t.Helper()
-	q, err := task.Open[string](t.Context(), new(task.Memory), "q", nil)
+	q, err := task.Open[string](t.Context(), new(memory.Store), "q", nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, q.Close(t.Context())) })
 	w := &world{T: t, queue: q, consumer: q.NewConsumer(task.Filter{})}

@@ -77,6 +77,11 @@ func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []task.ID) (n
 	return n, evicted, err
 }
 
+// PutOne implements [driver.Backend].
+func (b *backend) PutOne(ctx context.Context, t driver.New) (task.ID, *driver.Record, error) {
+	return driver.PutOne(ctx, b, t)
+}
+
 // knows tells whether the last round of a line need not be looked up.
 func (q *queue) knows(l Line) bool {
 	q.kept.age()
@@ -129,6 +134,11 @@ func (b *backend) Take(ctx context.Context, consumer driver.Handle, filter task.
 		return 0, err
 	}
 	return n, nil
+}
+
+// TakeOne implements [driver.Backend].
+func (b *backend) TakeOne(ctx context.Context, consumer driver.Handle, filter task.Filter, info *task.Info) (uint64, any, error) {
+	return driver.TakeOne(ctx, b, consumer, filter, info)
 }
 
 // poll has those who wait from now on look for what others do.

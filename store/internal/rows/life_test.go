@@ -14,12 +14,13 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 	"github.com/fairq/fairq/store/internal/rows/rowstest"
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/memory"
 )
 
 // everywhere runs a test in a bubble, over both kinds of databases, and over a Memory, which shows that it expects what is right.
 func everywhere(t *testing.T, o task.Options[string], test func(q queue)) {
 	for name, in := range map[string]func() task.Store{
-		"Memory":    func() task.Store { return new(task.Memory) },
+		"Memory":    func() task.Store { return new(memory.Store) },
 		"Exclusive": func() task.Store { return open(rowstest.NewDB(time.Now)) },
 		"Shared": func() task.Store {
 			db := rowstest.NewDB(time.Now)

@@ -10,13 +10,13 @@ import (
 	"github.com/fairq/fairq/store/internal/rows/rowstest"
 )
 
-// memory is a rowstest.DB whose method Reopen has the form that rowstest looks for.
-type memory struct{ *rowstest.DB }
+// inMemory is a rowstest.DB whose method Reopen has the form that rowstest looks for.
+type inMemory struct{ *rowstest.DB }
 
-func (m memory) Reopen(*testing.T) rows.DB { return memory{m.DB.Reopen()} }
+func (m inMemory) Reopen(*testing.T) rows.DB { return inMemory{m.DB.Reopen()} }
 
 // Faults implements what rowstest looks for.
-func (m memory) Faults(seed uint64) {
+func (m inMemory) Faults(seed uint64) {
 	var mu sync.Mutex
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	m.Fail(func(op string) error {
@@ -39,7 +39,7 @@ func TestModel(t *testing.T) {
 			rowstest.Model(t, seeds, func(*testing.T) rows.DB {
 				db := rowstest.NewDB(time.Now)
 				db.Shared = shared
-				return memory{db}
+				return inMemory{db}
 			})
 		})
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fairq/fairq/store/internal/rows"
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/memory"
 	"github.com/fairq/fairq/task/storetest"
 )
 
@@ -22,10 +23,10 @@ type faulty interface {
 	Faults(seed uint64)
 }
 
-// Model compares queues that are kept in a database with those in a [task.Memory], and checks the
+// Model compares queues that are kept in a database with those in a [memory.Store], and checks the
 // rows (see walk). open opens an empty database, which must tell the time of package time.
 func Model(t *testing.T, seeds int, open func(t *testing.T) rows.DB) {
-	memory := func(*testing.T) task.Store { return new(task.Memory) }
+	memory := func(*testing.T) task.Store { return new(memory.Store) }
 	storetest.Compare(t, seeds, memory, func(t *testing.T, seed uint64) storetest.Subject {
 		db := open(t)
 		options := rows.Options{MaxPayload: 1 << 20, Poll: 10 * time.Second}

@@ -1,10 +1,11 @@
-package task
+package memory
 
 import (
 	"slices"
 	"time"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // modelBand is the turns of one priority.
@@ -85,7 +86,7 @@ func (m *model) band(t *modelTask) *modelBand {
 func (m *model) reserves() bool { return m.s.KeepPlace && m.s.MaxInFlightPerKey == 0 }
 
 func (m *model) readyIn(key string, priority int) int {
-	return m.count(func(t *modelTask) bool { return t.State == Ready && t.Key == key && t.Priority == priority })
+	return m.count(func(t *modelTask) bool { return t.State == driver.Ready && t.Key == key && t.Priority == priority })
 }
 
 func (m *model) owe(b *modelBand, key string, turn uint64) {
@@ -121,7 +122,7 @@ func (m *model) giveUp(t *modelTask) {
 
 func (m *model) becomeReady(t *modelTask, at time.Time) {
 	b := m.band(t)
-	t.State, t.ReadyAt = Ready, at
+	t.State, t.ReadyAt = driver.Ready, at
 	m.enlist(t)
 	switch {
 	case t.turn != 0:
@@ -146,14 +147,14 @@ func (m *model) unready(t *modelTask) {
 }
 
 func (m *model) blocked(key string) bool {
-	taken := m.count(func(t *modelTask) bool { return t.State == Taken && t.Key == key })
+	taken := m.count(func(t *modelTask) bool { return t.State == driver.Taken && t.Key == key })
 	return m.keys[key] || m.s.MaxInFlightPerKey > 0 && taken >= m.s.MaxInFlightPerKey
 }
 
 // oldest returns the first task of a key in a band that the filter passes.
-func (m *model) oldest(key string, priority int, f Filter) (oldest *modelTask) {
+func (m *model) oldest(key string, priority int, f driver.Filter) (oldest *modelTask) {
 	for _, t := range m.tasks {
-		if t.State == Ready && t.Key == key && t.Priority == priority && wants(f, t.Priority, t.Kind) &&
+		if t.State == driver.Ready && t.Key == key && t.Priority == priority && wants(f, t.Priority, t.Kind) &&
 			(oldest == nil || t.place < oldest.place) {
 			oldest = t
 		}
@@ -162,7 +163,7 @@ func (m *model) oldest(key string, priority int, f Filter) (oldest *modelTask) {
 }
 
 // next returns the task to be taken, and has used its turn.
-func (m *model) next(f Filter) *modelTask {
+func (m *model) next(f driver.Filter) *modelTask {
 	priorities := []int{}
 	for p := range m.bands {
 		priorities = append(priorities, p)
@@ -170,7 +171,7 @@ func (m *model) next(f Filter) *modelTask {
 	slices.Sort(priorities)
 	for _, p := range priorities {
 		if m.count(func(t *modelTask) bool {
-			return t.State == Ready && t.Priority == p && wants(f, p, t.Kind) && !m.blocked(t.Key)
+			return t.State == driver.Ready && t.Priority == p && wants(f, p, t.Kind) && !m.blocked(t.Key)
 		}) == 0 {
 			continue
 		}
@@ -207,6 +208,6 @@ func (m *model) next(f Filter) *modelTask {
 }
 
 // wants tells whether a filter passes a task.
-func wants(f Filter, priority int, kind string) bool {
+func wants(f driver.Filter, priority int, kind string) bool {
 	return (f.MaxPriority == nil || priority <= *f.MaxPriority) && (f.Kinds == nil || slices.Contains(f.Kinds, kind))
 }

@@ -1,4 +1,4 @@
-package task
+package memory
 
 import "github.com/fairq/fairq/task/driver"
 
@@ -11,13 +11,13 @@ type outcomes struct {
 
 type ending struct {
 	uniqueKey  string
-	id         ID
+	id         driver.ID
 	err        error
 	until      int64
 	prev, next *ending
 }
 
-func (o *outcomes) add(uniqueKey string, id ID, err error, until int64) {
+func (o *outcomes) add(uniqueKey string, id driver.ID, err error, until int64) {
 	o.forget(uniqueKey)
 	e := &ending{uniqueKey: uniqueKey, id: id, err: err, until: until, prev: o.last}
 	if o.last == nil {

@@ -1,4 +1,4 @@
-package task
+package memory
 
 import (
 	"cmp"
@@ -22,17 +22,17 @@ type model struct {
 	left      []string             // the order in which they have
 	paused    bool
 	keys      map[string]bool // paused ones
-	ids       ID
+	ids       driver.ID
 	clock     int // counts places, buryings, and when tasks came to wait
 	leases    uint64
-	stats     Stats
+	stats     driver.Stats
 	events    []modelEvent
 	expiries  []string
 	backlog   map[string][]int // by key: for each task that is ready or delayed, when its place in the backlog was given
 }
 
 type modelTask struct {
-	Info
+	driver.Info
 	payload  int
 	weight   int
 	ends     time.Time // of its time to live
@@ -40,16 +40,16 @@ type modelTask struct {
 	place    int
 	turn     uint64 // the turn it was taken by
 	buried   int    // when
-	was      State
+	was      driver.State
 	waiting  int // since when it has been ready or delayed, whichever it is
 	lease    uint64
 	reserved bool // it has a turn, though it is not ready
 }
 
 type modelEvent struct {
-	Type  EventType
-	ID    ID
-	State State
+	Type  driver.EventType
+	ID    driver.ID
+	State driver.State
 	Lease uint64
 	At    int64 // nanoseconds
 }
@@ -68,7 +68,7 @@ func newModel(s driver.Settings) *model {
 	}
 }
 
-func (m *model) find(id ID) *modelTask {
+func (m *model) find(id driver.ID) *modelTask {
 	for _, t := range m.tasks {
 		if t.ID == id {
 			return t
@@ -88,20 +88,22 @@ func (m *model) count(which func(*modelTask) bool) (n int) {
 
 func (m *model) tick() int { m.clock++; return m.clock }
 
-func (m *model) event(what EventType, t *modelTask, now time.Time, lease uint64) {
+func (m *model) event(what driver.EventType, t *modelTask, now time.Time, lease uint64) {
 	m.events = append(m.events, modelEvent{what, t.ID, cmp.Or(t.State, t.was), lease, now.UnixNano()})
 }
 
-func (m *model) put(now time.Time, n *driver.New, payload int) (id ID, victim ID, err error) {
+func (m *model) put(now time.Time, n *driver.New, payload int) (id driver.ID, victim driver.ID, err error) {
 	for _, t := range m.tasks {
 		if n.UniqueKey != "" && t.UniqueKey == n.UniqueKey {
-			return 0, 0, ErrDuplicate
+			return 0, 0, driver.ErrDuplicate
 		}
 	}
 	if g := m.groups[n.Group]; n.Group != "" && g != nil && g.cancelled {
-		return 0, 0, ErrGroupCancelled
+		return 0, 0, driver.ErrGroupCancelled
 	}
-	counts := func(t *modelTask) bool { return t.State == Ready || t.State == Delayed || !m.s.CountOnlyWaiting }
+	counts := func(t *modelTask) bool {
+		return t.State == driver.Ready || t.State == driver.Delayed || !m.s.CountOnlyWaiting
+	}
 	ofKey := m.count(func(t *modelTask) bool { return t.Key == n.Key && counts(t) })
 	if ofKey >= m.s.KeyCapacity && m.s.KeyCapacity < m.s.Capacity {
 		m.stats.Refused++
@@ -117,12 +119,12 @@ func (m *model) put(now time.Time, n *driver.New, payload int) (id ID, victim ID
 		g := cmp.Or(m.groups[n.Group], &modelGroup{})
 		g.joining = true // it does not end by making room for its own
 		m.leave(t)
-		m.gone(t, EventEvict, now, 0, ErrDeleted)
+		m.gone(t, driver.EventEvict, now, 0, driver.ErrDeleted)
 		g.joining = false
 	}
 	m.ids++
 	t := &modelTask{payload: payload, weight: n.Weight, ttr: n.TTR, place: m.tick()}
-	t.Info = Info{
+	t.Info = driver.Info{
 		ID: m.ids, Key: n.Key, Kind: n.Kind, UniqueKey: n.UniqueKey, Group: n.Group, Role: n.Role, Priority: n.Priority,
 		MaxAttempts: n.MaxAttempts, Created: now, Deadline: n.Deadline,
 	}
@@ -144,10 +146,10 @@ func (m *model) put(now time.Time, n *driver.New, payload int) (id ID, victim ID
 		t.reserved = true
 	}
 	m.wait(t, now)
-	m.event(EventPut, t, now, 0)
+	m.event(driver.EventPut, t, now, 0)
 	if m.expired(t, now) {
 		m.leave(t)
-		m.gone(t, EventTTL, now, 0, ErrExpired)
+		m.gone(t, driver.EventTTL, now, 0, driver.ErrExpired)
 	}
 	return t.ID, victim, nil
 }
@@ -160,7 +162,9 @@ func (t *modelTask) useUntil() {
 	}
 }
 
-func (m *model) isWaiting(t *modelTask) bool { return t.State == Ready || t.State == Delayed }
+func (m *model) isWaiting(t *modelTask) bool {
+	return t.State == driver.Ready || t.State == driver.Delayed
+}
 
 // heaviest returns the task that is evicted for n.
 func (m *model) heaviest(n *driver.New) (victim *modelTask) {
@@ -201,10 +205,10 @@ func (m *model) enlist(t *modelTask) {
 func (m *model) wait(t *modelTask, now time.Time) {
 	g := m.groups[t.Group]
 	switch {
-	case t.Group != "" && (t.Role != Member || !g.started):
-		t.State = Held
+	case t.Group != "" && (t.Role != driver.Member || !g.started):
+		t.State = driver.Held
 	case !t.Until.IsZero():
-		t.State = Delayed
+		t.State = driver.Delayed
 		m.enlist(t)
 	default:
 		m.becomeReady(t, now)
@@ -217,25 +221,25 @@ func (m *model) leave(t *modelTask) {
 	if m.isWaiting(t) {
 		m.backlog[t.Key] = m.backlog[t.Key][:len(m.backlog[t.Key])-1]
 	}
-	if t.State == Ready {
+	if t.State == driver.Ready {
 		m.unready(t)
 	}
-	if t.State == Taken {
+	if t.State == driver.Taken {
 		t.lease, t.Consumer, t.Until = 0, "", time.Time{}
 	}
 	t.State, t.was = 0, was
 }
 
-func (m *model) gone(t *modelTask, why EventType, now time.Time, lease uint64, outcome error) {
+func (m *model) gone(t *modelTask, why driver.EventType, now time.Time, lease uint64, outcome error) {
 	switch why {
-	case EventAck:
+	case driver.EventAck:
 		m.stats.Acks++
-	case EventDelete:
+	case driver.EventDelete:
 		m.stats.Deletes++
-	case EventTTL:
+	case driver.EventTTL:
 		m.stats.Expiries++
 		m.expiries = append(m.expiries, fmt.Sprint(t.ID, cmp.Or(t.State, t.was), t.Attempts, t.payload))
-	case EventEvict:
+	case driver.EventEvict:
 		m.stats.Evicted++
 	}
 	m.event(why, t, now, lease)
@@ -254,21 +258,21 @@ func (m *model) endGroup(name string, now time.Time) {
 	if g == nil || g.joining {
 		return
 	}
-	members := m.count(func(t *modelTask) bool { return t.Group == name && t.Role == Member })
+	members := m.count(func(t *modelTask) bool { return t.Group == name && t.Role == driver.Member })
 	if g.started && members == 0 && !g.ended {
 		g.ended = true
 		for _, t := range slices.Clone(m.tasks) {
 			switch {
 			case t.Group != name:
-			case g.cancelled == (t.Role == AtAbort):
+			case g.cancelled == (t.Role == driver.AtAbort):
 				t.Group = ""
-				if t.State == Held {
+				if t.State == driver.Held {
 					m.start(t, now)
 				}
 			default:
 				lease := t.lease
 				m.leave(t)
-				m.gone(t, EventDelete, now, lease, ErrDeleted)
+				m.gone(t, driver.EventDelete, now, lease, driver.ErrDeleted)
 			}
 		}
 	}
@@ -284,7 +288,7 @@ func (m *model) start(t *modelTask, now time.Time) {
 	}
 	m.newTurn(t)
 	m.wait(t, now)
-	m.event(EventStart, t, now, 0)
+	m.event(driver.EventStart, t, now, 0)
 }
 
 func (m *model) newTurn(t *modelTask) {
@@ -297,17 +301,17 @@ func (m *model) outcomeOf(t *modelTask) error {
 	if t.Err != nil {
 		return t.Err
 	}
-	return ErrDeleted
+	return driver.ErrDeleted
 }
 
-func (m *model) handBack(t *modelTask, now time.Time, delay time.Duration, why EventType, counts bool) {
+func (m *model) handBack(t *modelTask, now time.Time, delay time.Duration, why driver.EventType, counts bool) {
 	lease := t.lease
 	m.leave(t)
 	if !counts {
 		t.Attempts--
 	} else if t.MaxAttempts > 0 && t.Attempts >= t.MaxAttempts {
 		if t.Err == nil {
-			t.Err = &Error{Message: fmt.Sprintf("not done after %d attempts", t.Attempts)}
+			t.Err = &driver.Error{Message: fmt.Sprintf("not done after %d attempts", t.Attempts)}
 		}
 		m.event(why, t, now, lease)
 		m.bury(t, now, 0)
@@ -323,15 +327,15 @@ func (m *model) handBack(t *modelTask, now time.Time, delay time.Duration, why E
 	m.back(t, delay == 0, why, now, lease)
 }
 
-func (m *model) back(t *modelTask, keep bool, why EventType, now time.Time, lease uint64) {
-	if g := m.groups[t.Group]; g != nil && g.cancelled && t.Role == Member {
+func (m *model) back(t *modelTask, keep bool, why driver.EventType, now time.Time, lease uint64) {
+	if g := m.groups[t.Group]; g != nil && g.cancelled && t.Role == driver.Member {
 		m.event(why, t, now, lease)
-		m.gone(t, EventDelete, now, 0, ErrDeleted)
+		m.gone(t, driver.EventDelete, now, 0, driver.ErrDeleted)
 		return
 	}
 	if m.expired(t, now) {
 		m.event(why, t, now, lease)
-		m.gone(t, EventTTL, now, 0, ErrExpired)
+		m.gone(t, driver.EventTTL, now, 0, driver.ErrExpired)
 		return
 	}
 	if !keep {
@@ -348,18 +352,18 @@ func (m *model) expired(t *modelTask, now time.Time) bool {
 func (m *model) bury(t *modelTask, now time.Time, lease uint64) {
 	m.stats.Buries++
 	t.Until = time.Time{}
-	if g := m.groups[t.Group]; g != nil && g.cancelled && t.Role == Member {
-		m.event(EventBury, t, now, lease)
-		m.gone(t, EventDelete, now, 0, m.outcomeOf(t))
+	if g := m.groups[t.Group]; g != nil && g.cancelled && t.Role == driver.Member {
+		m.event(driver.EventBury, t, now, lease)
+		m.gone(t, driver.EventDelete, now, 0, m.outcomeOf(t))
 		return
 	}
 	if m.expired(t, now) {
-		m.event(EventBury, t, now, lease)
-		m.gone(t, EventTTL, now, 0, m.outcomeOf(t))
+		m.event(driver.EventBury, t, now, lease)
+		m.gone(t, driver.EventTTL, now, 0, m.outcomeOf(t))
 		return
 	}
-	t.State, t.buried = Buried, m.tick()
-	m.event(EventBury, t, now, lease)
+	t.State, t.buried = driver.Buried, m.tick()
+	m.event(driver.EventBury, t, now, lease)
 }
 
 // heldBy returns what a consumer holds, what was taken first first.
@@ -373,9 +377,9 @@ func (m *model) advance(now time.Time) {
 				use := !w.IsZero() && !w.After(now) && (due == nil || w.Before(at))
 				switch {
 				case w == t.Until && use:
-					use = t.State == Taken || t.State == Delayed
+					use = t.State == driver.Taken || t.State == driver.Delayed
 				case w == t.Expires && use:
-					use = t.State != Taken
+					use = t.State != driver.Taken
 				}
 				if use {
 					due, at = t, w
@@ -392,7 +396,7 @@ func (m *model) advance(now time.Time) {
 		case gone != "":
 			for _, t := range m.heldBy(gone) {
 				m.stats.Losses++
-				m.handBack(t, at, 0, EventTTR, true)
+				m.handBack(t, at, 0, driver.EventTTR, true)
 			}
 			delete(m.consumers, gone)
 		case due == nil:
@@ -402,22 +406,22 @@ func (m *model) advance(now time.Time) {
 				}
 			}
 			return
-		case due.State == Taken:
+		case due.State == driver.Taken:
 			m.stats.Losses++
-			m.handBack(due, at, 0, EventTTR, true)
+			m.handBack(due, at, 0, driver.EventTTR, true)
 		case !due.Expires.IsZero() && !due.Expires.After(at):
-			outcome := ErrExpired
-			if due.State == Buried {
+			outcome := driver.ErrExpired
+			if due.State == driver.Buried {
 				outcome = m.outcomeOf(due)
 			}
 			m.leave(due)
-			m.gone(due, EventTTL, at, 0, outcome)
+			m.gone(due, driver.EventTTL, at, 0, outcome)
 		default:
 			m.leave(due)
 			due.Until = time.Time{}
 			m.newTurn(due)
 			m.becomeReady(due, at)
-			m.event(EventDelay, due, at, 0)
+			m.event(driver.EventDelay, due, at, 0)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package task
+package memory
 
 import (
 	"slices"
@@ -7,7 +7,7 @@ import (
 )
 
 // ready tells that a task can be taken that could not be before.
-func (q *memoryQueue) ready(priority int, kind string) {
+func (q *queue) ready(priority int, kind string) {
 	if !q.paused {
 		for _, n := range q.notifiers {
 			n.Ready(priority, kind)
@@ -16,7 +16,7 @@ func (q *memoryQueue) ready(priority int, kind string) {
 }
 
 // look makes all who wait for a task look for one.
-func (q *memoryQueue) look() {
+func (q *queue) look() {
 	if !q.paused {
 		for _, n := range q.notifiers {
 			n.Look()
@@ -25,22 +25,23 @@ func (q *memoryQueue) look() {
 }
 
 // expired tells one of those who want to know that a task has expired.
-func (q *memoryQueue) expired(it *item) {
-	i := slices.IndexFunc(q.notifiers, (*notifier).WantsExpired)
+func (q *queue) expired(it *item) {
+	i := slices.IndexFunc(q.notifiers, driver.Notifier.WantsExpired)
 	if i >= 0 {
-		q.notifiers[i].Expired(q.record(it))
+		var r driver.Record
+		q.record(it, &r)
+		q.notifiers[i].Expired(r)
 	}
 }
 
-// record tells about a task.
-func (q *memoryQueue) record(it *item) (r driver.Record) {
+// record tells about a task; r is empty before.
+func (q *queue) record(it *item, r *driver.Record) {
 	q.info(it, &r.Info)
 	r.Lease, r.Payload = driver.Lease{ID: it.id, Number: it.lease}, it.payload
-	return r
 }
 
 // info tells about a task; info is empty before.
-func (q *memoryQueue) info(it *item, info *Info) {
+func (q *queue) info(it *item, info *driver.Info) {
 	info.ID, info.Key, info.Kind, info.State = it.id, it.key.name, it.kind, it.state
 	info.Priority, info.Attempts, info.MaxAttempts = int(it.priority), int(it.attempts), int(it.maxAttempts)
 	info.Created = q.time(it.created)
@@ -70,10 +71,10 @@ func (q *memoryQueue) info(it *item, info *Info) {
 }
 
 // event tells the notifiers what happened to a task, if they want to know.
-func (q *memoryQueue) event(what EventType, it *item, now int64, lease uint64) {
+func (q *queue) event(what driver.EventType, it *item, now int64, lease uint64) {
 	for _, n := range q.notifiers {
 		if n.Listens() {
-			e := Event{Type: what, Time: q.time(q.sure(now)), Lease: lease}
+			e := driver.Event{Type: what, Time: q.time(q.sure(now)), Lease: lease}
 			q.info(it, &e.Task)
 			n.Event(e)
 		}

@@ -1,4 +1,4 @@
-package task
+package memory
 
 import (
 	"fmt"
@@ -9,16 +9,16 @@ import (
 )
 
 // put puts a task. If it returns a victim, that was evicted.
-func (q *memoryQueue) put(n *driver.New, now int64) (id ID, victim *driver.Record, err error) {
+func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Record, err error) {
 	if n.UniqueKey != "" {
 		if it := q.findUniqueKey(n.UniqueKey, now); it != nil {
-			return 0, nil, fmt.Errorf("%w: %q is task %d", ErrDuplicate, n.UniqueKey, it.id)
+			return 0, nil, fmt.Errorf("%w: %q is task %d", driver.ErrDuplicate, n.UniqueKey, it.id)
 		}
 	}
 	var g *group
 	if n.Group != "" {
 		if g = q.group(n.Group); g.cancelled {
-			return 0, nil, fmt.Errorf("%w: %q", ErrGroupCancelled, n.Group)
+			return 0, nil, fmt.Errorf("%w: %q", driver.ErrGroupCancelled, n.Group)
 		}
 	}
 	if q.counted() >= q.settings.Capacity || q.settings.KeyCapacity < q.settings.Capacity {
@@ -62,7 +62,7 @@ func (q *memoryQueue) put(n *driver.New, now int64) (id ID, victim *driver.Recor
 		q.stats.Keys++
 	}
 	q.wait(it, now)
-	q.event(EventPut, it, now, 0)
+	q.event(driver.EventPut, it, now, 0)
 	id = it.id
 	if it.isDue(now) { // its deadline was over
 		q.fire(it)
@@ -71,89 +71,89 @@ func (q *memoryQueue) put(n *driver.New, now int64) (id ID, victim *driver.Recor
 }
 
 // wait makes a task held, delayed or ready, whichever it is.
-func (q *memoryQueue) wait(it *item, now int64) {
+func (q *queue) wait(it *item, now int64) {
 	switch {
 	case it.heldByGroup():
-		q.set(it, Held)
+		q.set(it, driver.Held)
 	case it.until > 0:
-		q.set(it, Delayed)
+		q.set(it, driver.Delayed)
 	default:
 		it.readyAt = now
-		q.set(it, Ready)
+		q.set(it, driver.Ready)
 	}
 }
 
 // set puts a task that is in no state into one.
-func (q *memoryQueue) set(it *item, state State) {
+func (q *queue) set(it *item, state driver.State) {
 	q.freed(it.key, it.state, state)
 	it.state = state
 	it.key.tasks[state]++
 	*q.gauge(state)++
 	wake := it.ends()
 	switch state {
-	case Ready:
+	case driver.Ready:
 		q.line(it).add(it)
-		if k := it.key; !k.blocked && k.tasks[Ready] <= q.slots(k) {
+		if k := it.key; !k.blocked && k.tasks[driver.Ready] <= q.slots(k) {
 			q.ready(int(it.priority), it.kind)
 		} else if !k.blocked && !k.uniform() {
 			q.look() // no more tasks than before can be taken, but perhaps by others
 		}
-	case Delayed:
+	case driver.Delayed:
 		if wake == 0 || it.until < wake {
 			wake = it.until
 		}
-	case Taken:
+	case driver.Taken:
 		it.consumer.leases.append(it)
 		wake = it.until
 		q.block(it.key)
-	case Buried:
+	case driver.Buried:
 		q.buried.append(it)
 	}
-	if q.waiting != nil && (state == Ready || state == Delayed) {
+	if q.waiting != nil && (state == driver.Ready || state == driver.Delayed) {
 		q.waiting.add(it)
 	}
 	q.arm(it, wake)
 }
 
 // unset takes a task out of its state.
-func (q *memoryQueue) unset(it *item) {
+func (q *queue) unset(it *item) {
 	switch it.state {
-	case Ready:
+	case driver.Ready:
 		l := q.line(it)
 		l.remove(it)
 		q.retire(l)
-	case Taken:
+	case driver.Taken:
 		it.consumer.leases.remove(it)
-	case Buried:
+	case driver.Buried:
 		q.buried.remove(it)
 	}
 	q.leaveState(it)
 }
 
 // leaveState is the part of unset that a Take needs. Events tell the state that the task was in until it is in another one.
-func (q *memoryQueue) leaveState(it *item) {
+func (q *queue) leaveState(it *item) {
 	state := it.state
-	if q.waiting != nil && (state == Ready || state == Delayed) {
+	if q.waiting != nil && (state == driver.Ready || state == driver.Delayed) {
 		q.waiting.remove(it)
 	}
 	it.key.tasks[state]--
 	*q.gauge(state)--
-	if state == Taken {
+	if state == driver.Taken {
 		it.lease, it.consumer, it.until = 0, nil, 0
 		q.block(it.key)
 		q.slotFreed(it.key)
 	}
 }
 
-func (q *memoryQueue) gauge(state State) *int {
+func (q *queue) gauge(state driver.State) *int {
 	switch state {
-	case Ready:
+	case driver.Ready:
 		return &q.stats.Ready
-	case Delayed:
+	case driver.Delayed:
 		return &q.stats.Delayed
-	case Taken:
+	case driver.Taken:
 		return &q.stats.Taken
-	case Buried:
+	case driver.Buried:
 		return &q.stats.Buried
 	default:
 		return &q.stats.Held
@@ -161,7 +161,7 @@ func (q *memoryQueue) gauge(state State) *int {
 }
 
 // block finds out whether a key is blocked.
-func (q *memoryQueue) block(k *account) {
+func (q *queue) block(k *account) {
 	blocked := k.paused || q.slots(k) == 0
 	if blocked == k.blocked {
 		return
@@ -173,19 +173,19 @@ func (q *memoryQueue) block(k *account) {
 }
 
 // slots returns how many more tasks of a key may be taken.
-func (q *memoryQueue) slots(k *account) int {
+func (q *queue) slots(k *account) int {
 	if q.settings.MaxInFlightPerKey == 0 {
 		return math.MaxInt
 	}
-	return q.settings.MaxInFlightPerKey - k.tasks[Taken]
+	return q.settings.MaxInFlightPerKey - k.tasks[driver.Taken]
 }
 
 // uniform tells whether all ready tasks of the key are of one priority and kind.
 func (k *account) uniform() bool { return len(k.lines) == 1 && len(k.lines[0].lanes) == 1 }
 
 // slotFreed tells that one more task of a key can be taken, if that is so.
-func (q *memoryQueue) slotFreed(k *account) {
-	if k.blocked || k.tasks[Ready] < q.slots(k) {
+func (q *queue) slotFreed(k *account) {
+	if k.blocked || k.tasks[driver.Ready] < q.slots(k) {
 		return
 	}
 	if k.uniform() {
@@ -196,7 +196,7 @@ func (q *memoryQueue) slotFreed(k *account) {
 }
 
 // take takes the first task that the filter passes, nil if there is none.
-func (q *memoryQueue) take(consumer driver.Handle, filter *Filter, now int64) (*item, error) {
+func (q *queue) take(consumer driver.Handle, filter *driver.Filter, now int64) (*item, error) {
 	c, err := q.consumer(consumer)
 	if q.paused || err != nil {
 		return nil, err
@@ -204,9 +204,9 @@ func (q *memoryQueue) take(consumer driver.Handle, filter *Filter, now int64) (*
 	it := q.first(filter)
 	for n := 1; it != nil && it.isDue(now); n++ { // it has expired, but there were too many to be handled before
 		q.leaveState(it)
-		q.gone(it, EventTTL, it.wake, 0, ErrExpired)
+		q.gone(it, driver.EventTTL, it.wake, 0, driver.ErrExpired)
 		if n%someTimers == 0 {
-			q.exit() // let others have their turn
+			q.mu.Unlock() // let others have their turn
 			q.mu.Lock()
 			if c, err = q.consumer(consumer); q.paused || q.dropped || err != nil {
 				return nil, err
@@ -225,14 +225,14 @@ func (q *memoryQueue) take(consumer driver.Handle, filter *Filter, now int64) (*
 		now = q.sure(now)
 		it.until = after(now, it.ttr)
 	}
-	q.set(it, Taken)
+	q.set(it, driver.Taken)
 	q.stats.Takes++
-	q.event(EventTake, it, now, 0)
+	q.event(driver.EventTake, it, now, 0)
 	return it, nil
 }
 
 // first takes the first task in order out of its line.
-func (q *memoryQueue) first(f *Filter) *item {
+func (q *queue) first(f *driver.Filter) *item {
 	for _, b := range q.bands {
 		if f.MaxPriority != nil && b.priority > *f.MaxPriority {
 			return nil
@@ -246,7 +246,7 @@ func (q *memoryQueue) first(f *Filter) *item {
 }
 
 // handBack ends a lease whose task is not done.
-func (q *memoryQueue) handBack(it *item, now int64, delay time.Duration, why EventType, counts bool) {
+func (q *queue) handBack(it *item, now int64, delay time.Duration, why driver.EventType, counts bool) {
 	lease := it.lease
 	q.unset(it)
 	switch {
@@ -254,7 +254,7 @@ func (q *memoryQueue) handBack(it *item, now int64, delay time.Duration, why Eve
 		it.attempts--
 	case it.maxAttempts > 0 && it.attempts >= it.maxAttempts:
 		if it.more == nil || it.more.err == nil {
-			it.setMore().err = &Error{Message: fmt.Sprintf("not done after %d attempts", it.attempts)}
+			it.setMore().err = &driver.Error{Message: fmt.Sprintf("not done after %d attempts", it.attempts)}
 		}
 		q.event(why, it, now, lease)
 		q.bury(it, now, 0)
@@ -271,7 +271,7 @@ func (q *memoryQueue) handBack(it *item, now int64, delay time.Duration, why Eve
 
 // back makes a task that is in no state wait again, or removes it if it must not. If keep is true, it keeps its turn and is
 // first.
-func (q *memoryQueue) back(it *item, keep bool, why EventType, now int64, lease uint64) {
+func (q *queue) back(it *item, keep bool, why driver.EventType, now int64, lease uint64) {
 	if end, outcome := it.unwanted(now); end != 0 {
 		q.event(why, it, now, lease)
 		q.gone(it, end, now, 0, outcome)
@@ -286,12 +286,12 @@ func (q *memoryQueue) back(it *item, keep bool, why EventType, now int64, lease 
 
 // unwanted tells how a task that is in no state must end instead of waiting: its group is cancelled, or its time to live or
 // deadline is over. If it may wait, end is 0.
-func (it *item) unwanted(now int64) (end EventType, outcome error) {
-	if it.more != nil && it.more.group != nil && it.more.group.cancelled && it.more.role == Member {
-		return EventDelete, ErrDeleted
+func (it *item) unwanted(now int64) (end driver.EventType, outcome error) {
+	if it.more != nil && it.more.group != nil && it.more.group.cancelled && it.more.role == driver.Member {
+		return driver.EventDelete, driver.ErrDeleted
 	}
 	if ends := it.ends(); ends > 0 && ends <= now {
-		return EventTTL, ErrExpired
+		return driver.EventTTL, driver.ErrExpired
 	}
 	return 0, nil
 }
@@ -305,7 +305,7 @@ func (it *item) ends() int64 {
 }
 
 // newTurn puts a task behind all others of its key, unless it keeps its place.
-func (q *memoryQueue) newTurn(it *item) {
+func (q *queue) newTurn(it *item) {
 	if !q.settings.KeepPlace {
 		q.places++
 		it.place, it.turn = q.places, 0
@@ -313,23 +313,23 @@ func (q *memoryQueue) newTurn(it *item) {
 }
 
 // bury buries a task that is in no state.
-func (q *memoryQueue) bury(it *item, now int64, lease uint64) {
+func (q *queue) bury(it *item, now int64, lease uint64) {
 	q.stats.Buries++
 	it.until = 0
 	if end, _ := it.unwanted(now); end != 0 {
-		q.event(EventBury, it, now, lease)
+		q.event(driver.EventBury, it, now, lease)
 		q.gone(it, end, now, 0, it.error())
 		return
 	}
-	q.set(it, Buried)
-	q.event(EventBury, it, now, lease)
+	q.set(it, driver.Buried)
+	q.event(driver.EventBury, it, now, lease)
 	if it.more != nil && it.more.uniqueKey != "" {
 		q.ended(it.id, it.error())
 	}
 }
 
 // ended tells those who wait for a task with a unique key how it ended.
-func (q *memoryQueue) ended(id ID, outcome error) {
+func (q *queue) ended(id driver.ID, outcome error) {
 	for _, n := range q.notifiers {
 		n.Ended(id, outcome)
 	}
@@ -340,7 +340,7 @@ func (it *item) error() error {
 	if it.more != nil && it.more.err != nil {
 		return it.more.err
 	}
-	return ErrDeleted
+	return driver.ErrDeleted
 }
 
 func (it *item) setMore() *more {
@@ -351,14 +351,14 @@ func (it *item) setMore() *more {
 }
 
 // gone forgets a task that is in no state. outcome is what those who wait for it are told.
-func (q *memoryQueue) gone(it *item, why EventType, now int64, lease uint64, outcome error) {
+func (q *queue) gone(it *item, why driver.EventType, now int64, lease uint64, outcome error) {
 	switch why {
-	case EventDelete:
+	case driver.EventDelete:
 		q.stats.Deletes++
-	case EventTTL:
+	case driver.EventTTL:
 		q.stats.Expiries++
 		q.expired(it)
-	case EventEvict:
+	case driver.EventEvict:
 		q.stats.Evicted++
 	}
 	q.event(why, it, now, lease)
@@ -395,22 +395,22 @@ func (q *memoryQueue) gone(it *item, why EventType, now int64, lease uint64, out
 }
 
 // kick makes a buried task ready, with all attempts before it.
-func (q *memoryQueue) kick(it *item, now int64) {
+func (q *queue) kick(it *item, now int64) {
 	q.stats.Kicks++
 	q.unset(it)
 	it.attempts = 0
-	q.back(it, false, EventKick, now, 0)
+	q.back(it, false, driver.EventKick, now, 0)
 }
 
 // truncate removes all tasks. outcome is what those who wait for them are told.
-func (q *memoryQueue) truncate(now int64, outcome error) (n int) {
+func (q *queue) truncate(now int64, outcome error) (n int) {
 	for _, g := range q.groups {
 		g.cancelled, g.ended = true, true // so that nothing comes of it any more
 	}
 	for it := range q.ids.all() {
 		lease := it.lease
 		q.unset(it)
-		q.gone(it, EventDelete, now, lease, outcome)
+		q.gone(it, driver.EventDelete, now, lease, outcome)
 		n++
 	}
 	return n

@@ -1,4 +1,4 @@
-package task
+package memory
 
 import (
 	"cmp"
@@ -10,7 +10,7 @@ import (
 
 // This is what the model does at each call of a Backend.
 
-func (m *model) take(now time.Time, consumer string, f Filter) *modelTask {
+func (m *model) take(now time.Time, consumer string, f driver.Filter) *modelTask {
 	if _, ok := m.consumers[consumer]; !ok {
 		m.consumers[consumer] = time.Time{}
 	}
@@ -23,19 +23,19 @@ func (m *model) take(now time.Time, consumer string, f Filter) *modelTask {
 	}
 	m.leases++
 	m.stats.Takes++
-	t.State, t.Consumer, t.lease, t.Until = Taken, consumer, m.leases, time.Time{}
+	t.State, t.Consumer, t.lease, t.Until = driver.Taken, consumer, m.leases, time.Time{}
 	t.Attempts++
 	if t.ttr > 0 {
 		t.Until = now.Add(t.ttr)
 	}
-	m.event(EventTake, t, now, 0)
+	m.event(driver.EventTake, t, now, 0)
 	return t
 }
 
-func (m *model) settle(now time.Time, id ID, lease uint64, how driver.Settlement) error {
+func (m *model) settle(now time.Time, id driver.ID, lease uint64, how driver.Settlement) error {
 	t := m.find(id)
 	if t == nil || lease == 0 || t.lease != lease {
-		return ErrLeaseLost
+		return driver.ErrLeaseLost
 	}
 	if how.Err != nil {
 		t.Err = how.Err
@@ -46,30 +46,28 @@ func (m *model) settle(now time.Time, id ID, lease uint64, how driver.Settlement
 		m.bury(t, now, lease)
 	case how.Discard:
 		m.leave(t)
-		m.gone(t, EventDelete, now, lease, how.Err)
+		m.gone(t, driver.EventDelete, now, lease, how.Err)
 	case how.Release:
 		m.stats.Releases++
-		m.handBack(t, now, how.Delay, EventRelease, !how.Uncounted)
+		m.handBack(t, now, how.Delay, driver.EventRelease, !how.Uncounted)
 	default:
 		m.leave(t)
-		m.gone(t, EventAck, now, lease, nil)
+		m.gone(t, driver.EventAck, now, lease, nil)
 	}
 	return nil
 }
 
-func (m *model) touch(now time.Time, id ID, lease uint64, d time.Duration) (time.Time, error) {
+func (m *model) touch(now time.Time, id driver.ID, lease uint64, d time.Duration) (time.Time, error) {
 	t := m.find(id)
 	if t == nil || lease == 0 || t.lease != lease {
-		return time.Time{}, ErrLeaseLost
+		return time.Time{}, driver.ErrLeaseLost
 	}
 	switch {
-	case d == 0:
-	case t.Until.IsZero():
-		return time.Time{}, ErrInvalid
+	case d == 0 || t.Until.IsZero():
 	default:
 		m.stats.Touches++
 		t.Until = t.Until.Add(d)
-		m.event(EventTouch, t, now, 0)
+		m.event(driver.EventTouch, t, now, 0)
 	}
 	return t.Until, nil
 }
@@ -78,19 +76,19 @@ func (m *model) kick(t *modelTask, now time.Time) {
 	m.stats.Kicks++
 	m.leave(t)
 	t.Attempts = 0
-	m.back(t, false, EventKick, now, 0)
+	m.back(t, false, driver.EventKick, now, 0)
 }
 
 func (m *model) buried() []*modelTask {
-	b := slices.DeleteFunc(slices.Clone(m.tasks), func(t *modelTask) bool { return t.State != Buried })
+	b := slices.DeleteFunc(slices.Clone(m.tasks), func(t *modelTask) bool { return t.State != driver.Buried })
 	slices.SortFunc(b, func(a, b *modelTask) int { return a.buried - b.buried })
 	return b
 }
 
-func (m *model) change(now time.Time, id ID, what driver.Change, reason *Error) error {
+func (m *model) change(now time.Time, id driver.ID, what driver.Change, reason *driver.Error) error {
 	t := m.find(id)
-	if t == nil || what == driver.KickOne && t.State != Buried {
-		return ErrNotFound
+	if t == nil || what == driver.KickOne && t.State != driver.Buried {
+		return driver.ErrNotFound
 	}
 	lease := t.lease
 	switch {
@@ -98,8 +96,8 @@ func (m *model) change(now time.Time, id ID, what driver.Change, reason *Error) 
 		m.kick(t, now)
 	case what == driver.Delete:
 		m.leave(t)
-		m.gone(t, EventDelete, now, lease, ErrDeleted)
-	case t.State == Buried:
+		m.gone(t, driver.EventDelete, now, lease, driver.ErrDeleted)
+	case t.State == driver.Buried:
 		t.Err = reason
 	default:
 		t.Err = reason
@@ -113,20 +111,20 @@ func (m *model) group(now time.Time, name string, cancel bool) error {
 	g := m.groups[name]
 	switch {
 	case g == nil:
-		return ErrNotFound
+		return driver.ErrNotFound
 	case g.cancelled && !cancel:
-		return ErrGroupCancelled
+		return driver.ErrGroupCancelled
 	case g.cancelled || g.started && !cancel:
 		return nil
 	}
 	g.started, g.cancelled = true, cancel
 	for _, t := range slices.Clone(m.tasks) {
 		switch {
-		case t.Group != name || t.Role != Member:
-		case cancel && t.State != Taken:
+		case t.Group != name || t.Role != driver.Member:
+		case cancel && t.State != driver.Taken:
 			m.leave(t)
-			m.gone(t, EventDelete, now, 0, ErrDeleted)
-		case t.State == Held:
+			m.gone(t, driver.EventDelete, now, 0, driver.ErrDeleted)
+		case t.State == driver.Held:
 			m.start(t, now)
 		}
 	}
@@ -141,7 +139,7 @@ func (m *model) truncate(now time.Time) (n int) {
 	for _, t := range slices.Clone(m.tasks) {
 		lease := t.lease
 		m.leave(t)
-		m.gone(t, EventDelete, now, lease, ErrDeleted)
+		m.gone(t, driver.EventDelete, now, lease, driver.ErrDeleted)
 		n++
 	}
 	return n
@@ -155,7 +153,7 @@ func (m *model) leaveConsumer(now time.Time, id string, after time.Duration) {
 	}
 	for _, t := range m.heldBy(id) {
 		m.stats.Releases++
-		m.handBack(t, now, 0, EventRelease, false)
+		m.handBack(t, now, 0, driver.EventRelease, false)
 	}
 	delete(m.consumers, id)
 }
@@ -168,13 +166,13 @@ func (m *model) resume(now time.Time, id string) []*modelTask {
 		old := t.lease
 		m.leases++
 		t.lease = m.leases
-		m.event(EventResume, t, now, old)
+		m.event(driver.EventResume, t, now, old)
 	}
 	return held
 }
 
 func (m *model) heldBy(id string) []*modelTask {
-	held := slices.DeleteFunc(slices.Clone(m.tasks), func(t *modelTask) bool { return t.State != Taken || t.Consumer != id })
+	held := slices.DeleteFunc(slices.Clone(m.tasks), func(t *modelTask) bool { return t.State != driver.Taken || t.Consumer != id })
 	slices.SortFunc(held, func(a, b *modelTask) int { return cmp.Compare(a.lease, b.lease) })
 	return held
 }
@@ -182,7 +180,7 @@ func (m *model) heldBy(id string) []*modelTask {
 func (m *model) outcome(uniqueKey string) (driver.Outcome, error) {
 	for _, t := range m.tasks {
 		if t.UniqueKey == uniqueKey {
-			o := driver.Outcome{ID: t.ID, Done: t.State == Buried}
+			o := driver.Outcome{ID: t.ID, Done: t.State == driver.Buried}
 			if o.Done {
 				o.Err = m.outcomeOf(t)
 			}
@@ -192,24 +190,24 @@ func (m *model) outcome(uniqueKey string) (driver.Outcome, error) {
 	if o, ok := m.outcomes[uniqueKey]; ok {
 		return o.Outcome, nil
 	}
-	return driver.Outcome{}, ErrNotFound
+	return driver.Outcome{}, driver.ErrNotFound
 }
 
-func (m *model) numbers() Stats {
+func (m *model) numbers() driver.Stats {
 	s := m.stats
 	keys := map[string]bool{}
 	for _, t := range m.tasks {
 		keys[t.Key] = true
 		switch t.State {
-		case Ready:
+		case driver.Ready:
 			s.Ready++
-		case Delayed:
+		case driver.Delayed:
 			s.Delayed++
-		case Taken:
+		case driver.Taken:
 			s.Taken++
-		case Buried:
+		case driver.Buried:
 			s.Buried++
-		case Held:
+		case driver.Held:
 			s.Held++
 		}
 	}

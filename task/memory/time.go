@@ -1,12 +1,14 @@
-package task
+package memory
 
 import (
 	"context"
 	"time"
+
+	"github.com/fairq/fairq/task/driver"
 )
 
 // arm sets the time at which something happens to a task by itself; 0 means never.
-func (q *memoryQueue) arm(it *item, wake int64) {
+func (q *queue) arm(it *item, wake int64) {
 	if wake == it.wake {
 		return
 	}
@@ -23,7 +25,7 @@ func (q *memoryQueue) arm(it *item, wake int64) {
 }
 
 // next returns when Tick must be called, 0 for never.
-func (q *memoryQueue) next() (at int64) {
+func (q *queue) next() (at int64) {
 	if len(q.timers) > 0 {
 		at = q.timers[0].wake
 	}
@@ -40,7 +42,7 @@ func (q *memoryQueue) next() (at int64) {
 }
 
 // announce tells the notifiers if Tick must be called sooner than they know.
-func (q *memoryQueue) announce() {
+func (q *queue) announce() {
 	at := q.next()
 	if at == 0 || q.due != 0 && at >= q.due {
 		return
@@ -52,18 +54,18 @@ func (q *memoryQueue) announce() {
 }
 
 // Tick implements driver.Backend.
-func (q *memoryQueue) Tick(context.Context) (time.Time, error) {
+func (q *queue) Tick(context.Context) (time.Time, error) {
 	if _, err := q.enter(); err != nil {
 		return time.Time{}, err
 	}
-	defer q.exit()
+	defer q.mu.Unlock()
 	q.outcomes.expire(q.now(), someTimers)
 	q.due = q.next()
 	return q.time(q.due), nil
 }
 
 // advance makes happen what is due, the given number of things at most.
-func (q *memoryQueue) advance(now int64, most int) {
+func (q *queue) advance(now int64, most int) {
 	for ; most > 0 && len(q.timers) > 0 && q.timers[0].wake <= now; most-- {
 		q.fire(q.timers[0].item)
 	}
@@ -93,24 +95,24 @@ func (it *item) isDue(now int64) bool {
 }
 
 // fire makes happen what is due for a task.
-func (q *memoryQueue) fire(it *item) {
+func (q *queue) fire(it *item) {
 	at, ends := it.due(), it.ends()
 	switch {
-	case it.state == Taken:
+	case it.state == driver.Taken:
 		q.stats.Losses++
-		q.handBack(it, at, 0, EventTTR, true)
+		q.handBack(it, at, 0, driver.EventTTR, true)
 	case ends > 0 && ends <= at:
-		outcome := ErrExpired
-		if it.state == Buried {
+		outcome := driver.ErrExpired
+		if it.state == driver.Buried {
 			outcome = it.error()
 		}
 		q.unset(it)
-		q.gone(it, EventTTL, at, 0, outcome)
+		q.gone(it, driver.EventTTL, at, 0, outcome)
 	default:
 		q.unset(it)
 		it.until, it.readyAt = 0, at
 		q.newTurn(it)
-		q.set(it, Ready)
-		q.event(EventDelay, it, at, 0)
+		q.set(it, driver.Ready)
+		q.event(driver.EventDelay, it, at, 0)
 	}
 }

@@ -1,4 +1,7 @@
-package task
+// Package memory keeps queues of tasks in the memory of the process, for package task.
+//
+//	tasks, err := task.Open[Job](ctx, new(memory.Store), "emails", nil)
+package memory
 
 import (
 	"context"
@@ -13,24 +16,24 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// Memory is a [Store] in memory: what is in it is gone when the process ends. The zero value is ready to use. Payloads are
-// never encoded; a queue that is opened twice must have the same payload type, and the same [Options] where they are the
-// queue's, each time.
+// Store is a [driver.Store] in memory: what is in it is gone when the process ends. The zero value is ready to use. Payloads
+// are never encoded; a queue that is opened twice must have the same payload type, and the same task.Options where they are
+// the queue's, each time. A Store must not be copied after first use.
 //
 // Put, Take, Ack and the other calls for a single task are O(1), plus O(log n) where timers are involved (n tasks that have
 // a delay, a time to live, a deadline or a time to run) or a task is handed back (n tasks and keys that were). Each
-// priority and kind in use adds a little to Take, and each kind that a key has tasks of, up to some 0.1 microseconds. One that
-// passes over tasks of other kinds, or keys that are busy or paused, does so once for each of their turns. If more than a thousand things are due at the same time, each call handles
-// a thousand of them, so that none takes long. CancelGroup, Truncate, List, KeyStats and closing a consumer are O(tasks or
-// keys concerned).
-type Memory struct {
+// priority and kind in use adds a little to Take, and each kind that a key has tasks of, up to some 0.1 microseconds. One
+// that passes over tasks of other kinds, or keys that are busy or paused, does so once for each of their turns. If more than
+// a thousand things are due at the same time, each call handles a thousand of them, so that none takes long. CancelGroup,
+// Truncate, List, KeyStats and closing a consumer are O(tasks or keys concerned).
+type Store struct {
 	mu     sync.Mutex
-	queues map[string]*memoryQueue
+	queues map[string]*queue
 }
 
-// memoryQueue is a queue in memory.
-type memoryQueue struct {
-	store    *Memory
+// queue is a queue in memory.
+type queue struct {
+	store    *Store
 	name     string
 	settings driver.Settings
 	payload  reflect.Type
@@ -38,10 +41,10 @@ type memoryQueue struct {
 
 	// mu protects all that follows. Notifiers are called under it; they never wait, and run no code of the user's.
 	mu        sync.Mutex
-	notifiers []*notifier
+	notifiers []driver.Notifier
 	dropped   bool
 	paused    bool
-	stats     Stats // counters, tasks by state, and keys
+	stats     driver.Stats // counters, tasks by state, and keys
 
 	ids        index
 	keys       map[string]*account
@@ -56,7 +59,6 @@ type memoryQueue struct {
 	left       int             // how many ever have
 	outcomes   outcomes
 	waiting    *waiting // only with EvictHeaviest or EvictOldest
-	putters    putters  // while nobody has the lock, the queue is full if somebody is in their line
 	places     uint64   // the last place given to a task
 	leases     uint64   // the number of the last lease
 	due        int64    // what the notifiers know: when Tick must be called; 0 for never
@@ -70,7 +72,7 @@ type memoryQueue struct {
 type account struct {
 	name    string
 	weight  int
-	tasks   [Held + 1]int // by state; in all states at 0
+	tasks   [driver.Held + 1]int // by state; in all states at 0
 	paused  bool
 	blocked bool     // it is paused, or has as many tasks taken as it may
 	lines   []*line  // one for each priority that it has tasks of, in that order
@@ -79,7 +81,7 @@ type account struct {
 
 // item is a task.
 type item struct {
-	id          ID
+	id          driver.ID
 	block       *block // of the index
 	key         *account
 	payload     any
@@ -101,15 +103,15 @@ type item struct {
 	attempts    int32
 	maxAttempts int32
 	priority    int16
-	state       State
+	state       driver.State
 }
 
 // more is what few tasks have.
 type more struct {
 	uniqueKey string
-	err       *Error
+	err       *driver.Error
 	group     *group
-	role      Role
+	role      driver.Role
 	deadline  time.Time
 	end       int64 // the deadline as the other times are, or when it was put if it was over then
 }
@@ -164,16 +166,16 @@ func (l *list) remove(it *item) {
 }
 
 // Open implements [Store].
-func (m *Memory) Open(_ context.Context, name string, settings driver.Settings, to driver.Notifier) (driver.Backend, error) {
-	n := to.(*notifier)
+func (m *Store) Open(_ context.Context, name string, settings driver.Settings, n driver.Notifier) (driver.Backend, error) {
+	payload := n.InMemory()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if q := m.queues[name]; q != nil {
-		err := q.join(settings, n)
+		err := q.join(settings, payload, n)
 		return q.backend(n), err
 	}
-	q := &memoryQueue{
-		store: m, name: name, settings: settings, payload: n.payload, epoch: time.Now().Add(-1), notifiers: []*notifier{n},
+	q := &queue{
+		store: m, name: name, settings: settings, payload: payload, epoch: time.Now().Add(-1), notifiers: []driver.Notifier{n},
 		keys: map[string]*account{}, uniqueKeys: map[string]*item{}, groups: map[string]*group{},
 		consumers: map[string]*consumer{},
 	}
@@ -181,25 +183,25 @@ func (m *Memory) Open(_ context.Context, name string, settings driver.Settings, 
 		q.waiting = newWaiting(settings.WhenFull)
 	}
 	if m.queues == nil {
-		m.queues = map[string]*memoryQueue{}
+		m.queues = map[string]*queue{}
 	}
 	m.queues[name] = q
 	return q.backend(n), nil
 }
 
-// memoryBackend is a memoryQueue as opened by one Queue.
-type memoryBackend struct {
-	*memoryQueue
-	notifier *notifier
+// memoryBackend is a queue as opened by one Queue.
+type backend struct {
+	*queue
+	notifier driver.Notifier
 }
 
-func (q *memoryQueue) backend(n *notifier) driver.Backend { return &memoryBackend{q, n} }
+func (q *queue) backend(n driver.Notifier) driver.Backend { return &backend{q, n} }
 
-func (q *memoryQueue) join(settings driver.Settings, n *notifier) error {
+func (q *queue) join(settings driver.Settings, payload reflect.Type, n driver.Notifier) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if n.payload != q.payload {
-		return invalid("the payload type", n.payload, fmt.Sprintf("that of queue %q, %v", q.name, q.payload))
+	if payload != q.payload {
+		return &driver.FieldError{Field: "the payload type", Value: payload, Limit: fmt.Sprintf("that of queue %q, %v", q.name, q.payload)}
 	}
 	if err := settings.Match(q.settings, fmt.Sprintf("as queue %q was made with it", q.name)); err != nil {
 		return err
@@ -211,10 +213,10 @@ func (q *memoryQueue) join(settings driver.Settings, n *notifier) error {
 }
 
 // Close implements [driver.Backend].
-func (b *memoryBackend) Close() error {
+func (b *backend) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.notifiers = slices.DeleteFunc(b.notifiers, func(n *notifier) bool { return n == b.notifier })
+	b.notifiers = slices.DeleteFunc(b.notifiers, func(n driver.Notifier) bool { return n == b.notifier })
 	b.due = 0
 	b.announce()
 	return nil
@@ -222,11 +224,11 @@ func (b *memoryBackend) Close() error {
 
 // enter takes the lock, makes happen what is due, and returns the time. If the queue is dropped it returns ErrDropped,
 // and does not take the lock.
-func (q *memoryQueue) enter() (now int64, err error) {
+func (q *queue) enter() (now int64, err error) {
 	q.mu.Lock()
 	if q.dropped {
 		q.mu.Unlock()
-		return 0, ErrDropped
+		return 0, driver.ErrDropped
 	}
 	if len(q.timers) > 0 || len(q.leaving) > 0 {
 		now = q.now()
@@ -236,7 +238,7 @@ func (q *memoryQueue) enter() (now int64, err error) {
 }
 
 // now returns the time. It is never 0, which stands for never: the epoch is before the queue.
-func (q *memoryQueue) now() int64 { return int64(time.Since(q.epoch)) }
+func (q *queue) now() int64 { return int64(time.Since(q.epoch)) }
 
 // after returns the time d after t. Where that is more than 292 years after the epoch, it is 292.
 func after(t int64, d time.Duration) int64 {
@@ -247,12 +249,12 @@ func after(t int64, d time.Duration) int64 {
 }
 
 // at returns what a time of the user's is here, and now if it is over.
-func (q *memoryQueue) at(t time.Time, now int64) int64 {
+func (q *queue) at(t time.Time, now int64) int64 {
 	wall := time.Now() // the clock on the wall may have been set since the epoch, but it is right for what is to come
 	return max(now, after(int64(wall.Sub(q.epoch)), t.Sub(wall)))
 }
 
-func (q *memoryQueue) time(at int64) time.Time {
+func (q *queue) time(at int64) time.Time {
 	if at == 0 {
 		return time.Time{}
 	}
@@ -260,7 +262,7 @@ func (q *memoryQueue) time(at int64) time.Time {
 }
 
 // sure returns the time, which is 0 as long as nobody has asked for it.
-func (q *memoryQueue) sure(now int64) int64 {
+func (q *queue) sure(now int64) int64 {
 	if now == 0 {
 		return q.now()
 	}
@@ -274,7 +276,7 @@ const (
 )
 
 // newItem returns an empty item.
-func (q *memoryQueue) newItem() *item {
+func (q *queue) newItem() *item {
 	if n := len(q.spare); n > 0 {
 		it := q.spare[n-1]
 		q.spare = q.spare[:n-1]
@@ -284,7 +286,7 @@ func (q *memoryQueue) newItem() *item {
 }
 
 // account returns that of a key. A weight of 0 leaves the key's as it is.
-func (q *memoryQueue) account(key string, weight int) *account {
+func (q *queue) account(key string, weight int) *account {
 	k := q.keys[key]
 	if k == nil {
 		if n := len(q.spareKeys); n > 0 {
@@ -303,7 +305,7 @@ func (q *memoryQueue) account(key string, weight int) *account {
 }
 
 // forgetKey forgets a key that there is nothing to be known of.
-func (q *memoryQueue) forgetKey(k *account) {
+func (q *queue) forgetKey(k *account) {
 	if k.tasks[0] > 0 || k.paused {
 		return
 	}
@@ -315,7 +317,7 @@ func (q *memoryQueue) forgetKey(k *account) {
 }
 
 // line returns the line that the task is, or belongs, in.
-func (q *memoryQueue) line(it *item) *line {
+func (q *queue) line(it *item) *line {
 	lines, priority := it.key.lines, int(it.priority)
 	if len(lines) == 1 && lines[0].band.priority == priority {
 		return lines[0]
@@ -330,7 +332,7 @@ func (q *memoryQueue) line(it *item) *line {
 }
 
 // retire forgets a line if it is empty and has no turn.
-func (q *memoryQueue) retire(l *line) {
+func (q *queue) retire(l *line) {
 	if l.len > 0 || l.linked > 0 || len(l.owed) > 0 {
 		return
 	}
@@ -344,7 +346,7 @@ func (q *memoryQueue) retire(l *line) {
 }
 
 // band returns the band of a priority.
-func (q *memoryQueue) band(priority int) *band {
+func (q *queue) band(priority int) *band {
 	i, ok := slices.BinarySearchFunc(q.bands, priority, func(b *band, p int) int { return b.priority - p })
 	if !ok {
 		b := &band{priority: priority, limited: q.settings.MaxInFlightPerKey > 0, reserve: q.reserves()}
@@ -355,6 +357,6 @@ func (q *memoryQueue) band(priority int) *band {
 }
 
 // reserves tells whether tasks have their turns from Put on.
-func (q *memoryQueue) reserves() bool {
+func (q *queue) reserves() bool {
 	return q.settings.KeepPlace && q.settings.MaxInFlightPerKey == 0
 }

@@ -1,14 +1,16 @@
-package task
+package memory
 
 import (
 	"iter"
+
+	"github.com/fairq/fairq/task/driver"
 )
 
 // index finds tasks by their ids. These are given out in order, so it is a map of blocks of neighbours, each of which lasts
 // as long as one of its tasks.
 type index struct {
-	last        ID
-	blocks      map[ID]*block
+	last        driver.ID
+	blocks      map[driver.ID]*block
 	first, open *block // the blocks are linked in order; open is the last one
 	spare       *block
 	most        int // blocks there once were
@@ -17,7 +19,7 @@ type index struct {
 const blockBits = 6
 
 type block struct {
-	number     ID
+	number     driver.ID
 	used       int
 	prev, next *block
 	items      [1 << blockBits]*item
@@ -38,7 +40,7 @@ func (x *index) add(it *item) {
 }
 
 // grow adds a block.
-func (x *index) grow(number ID) {
+func (x *index) grow(number driver.ID) {
 	b := x.spare
 	if x.spare = nil; b == nil {
 		b = new(block)
@@ -51,13 +53,17 @@ func (x *index) grow(number ID) {
 	}
 	x.open = b
 	if x.blocks == nil {
-		x.blocks = map[ID]*block{}
+		x.blocks = map[driver.ID]*block{}
 	}
 	x.blocks[number] = b
 }
 
-func (x *index) get(id ID) *item {
-	if b := x.blocks[id>>blockBits]; b != nil {
+func (x *index) get(id driver.ID) *item {
+	b := x.open
+	if b == nil || b.number != id>>blockBits {
+		b = x.blocks[id>>blockBits]
+	}
+	if b != nil {
 		return b.items[id&(1<<blockBits-1)]
 	}
 	return nil
@@ -88,7 +94,7 @@ func (x *index) drop(b *block) {
 }
 
 // from returns the first block with that number or a greater one, nil if there is none.
-func (x *index) from(number ID) *block {
+func (x *index) from(number driver.ID) *block {
 	if b := x.blocks[number]; b != nil {
 		return b
 	}

@@ -1,15 +1,12 @@
-package task
+package memory
 
 import (
-	"context"
-	"errors"
-
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task/driver"
 )
 
 // makeRoom finds out whether there is room for a task, and makes it if it may.
-func (q *memoryQueue) makeRoom(n *driver.New, g *group) (victim *driver.Record, err error) {
+func (q *queue) makeRoom(n *driver.New, g *group) (victim *driver.Record, err error) {
 	held := 0
 	if k := q.keys[n.Key]; k != nil {
 		held = q.settings.Counted(&k.tasks)
@@ -22,13 +19,14 @@ func (q *memoryQueue) makeRoom(n *driver.New, g *group) (victim *driver.Record, 
 	}
 	if q.waiting != nil {
 		if it := q.waiting.victim(n.Key, n.Weight); it != nil {
-			victim = new(q.record(it))
+			victim = new(driver.Record)
+			q.record(it, victim)
 			if g != nil {
 				g.joining = true
 				defer func() { g.joining = false }()
 			}
 			q.unset(it)
-			q.gone(it, EventEvict, 0, 0, ErrDeleted)
+			q.gone(it, driver.EventEvict, 0, 0, driver.ErrDeleted)
 			return victim, nil
 		}
 	}
@@ -36,7 +34,7 @@ func (q *memoryQueue) makeRoom(n *driver.New, g *group) (victim *driver.Record, 
 }
 
 // counted returns how many tasks count in the capacity.
-func (q *memoryQueue) counted() int {
+func (q *queue) counted() int {
 	if q.settings.CountOnlyWaiting {
 		return q.stats.Ready + q.stats.Delayed
 	}
@@ -44,69 +42,12 @@ func (q *memoryQueue) counted() int {
 }
 
 // freed makes known that there is room if a task of a key leaves a state that counts for one that does not.
-func (q *memoryQueue) freed(k *account, from, to State) {
+func (q *queue) freed(k *account, from, to driver.State) {
 	if !q.settings.Counts(from) || q.settings.Counts(to) {
 		return
 	}
-	q.putters.roomOf(k.name)
-	for _, n := range q.notifiers { // of a Store that has this one behind it
+	for _, n := range q.notifiers {
 		n.Room(k.name)
-	}
-}
-
-// putWait puts a task of a Put that was refused when there is room for it.
-func (b *memoryBackend) putWait(ctx context.Context, n *driver.New) (id ID, victim *driver.Record, err error) {
-	if _, err := b.enter(); err != nil {
-		return 0, nil, err
-	}
-	w := &putter{key: n.Key, wake: make(chan struct{}, 1), task: n}
-	b.putters.join(w)
-	b.exit() // which lets it in if there is room by now
-	b.notifier.waitsForRoom(1)
-	defer b.notifier.waitsForRoom(-1)
-	select {
-	case <-w.wake:
-		return w.id, w.victim, w.err
-	case <-b.notifier.ctx.Done():
-		err = b.notifier.over()
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	b.mu.Lock()
-	left := b.putters.leave(w)
-	b.exit()
-	if left {
-		return 0, nil, err
-	}
-	<-w.wake // it was let in at the same moment, and that cannot be undone
-	return w.id, w.victim, w.err
-}
-
-// exit lets in those who wait for room, as long as there is some or they may make it, and gives the lock back.
-func (q *memoryQueue) exit() {
-	var in *putter
-	for q.putters.line.Len() > 0 && (q.counted() < q.settings.Capacity || q.waiting != nil) && !q.dropped {
-		_, w, _ := q.putters.line.Peek()
-		w.id, w.victim, w.err = q.put(w.task, q.now())
-		keyFull := errors.Is(w.err, fairq.ErrKeyFull)
-		if errors.Is(w.err, fairq.ErrFull) && !keyFull { // it could not evict any
-			break
-		}
-		q.putters.line.Pop()
-		if keyFull {
-			q.putters.bar(w)
-			continue
-		}
-		if w.err != nil {
-			q.putters.roomOf(w.key) // the room for which it got into line, if it was barred, is the next one's
-		}
-		w.next, in = in, w
-	}
-	q.mu.Unlock()
-	for in != nil {
-		w := in
-		in = w.next
-		w.wake <- struct{}{}
 	}
 }
 

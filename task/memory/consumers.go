@@ -1,4 +1,4 @@
-package task
+package memory
 
 import (
 	"context"
@@ -23,7 +23,7 @@ func (a *consumer) before(b *consumer) bool {
 func (a *consumer) at() *int32 { return &a.index }
 
 // consumer returns the consumer of a handle, unless that has an epoch which is over.
-func (q *memoryQueue) consumer(h driver.Handle) (*consumer, error) {
+func (q *queue) consumer(h driver.Handle) (*consumer, error) {
 	c := q.taker
 	if c == nil || c.Handle != h {
 		if c = q.consumers[h.ID]; c == nil {
@@ -31,7 +31,7 @@ func (q *memoryQueue) consumer(h driver.Handle) (*consumer, error) {
 			q.consumers[h.ID] = c
 		}
 		if c.Epoch != h.Epoch {
-			return nil, ErrResumed
+			return nil, driver.ErrResumed
 		}
 		q.taker = c
 	}
@@ -39,12 +39,12 @@ func (q *memoryQueue) consumer(h driver.Handle) (*consumer, error) {
 }
 
 // Leave implements [driver.Backend].
-func (q *memoryQueue) Leave(_ context.Context, h driver.Handle, grace time.Duration) error {
+func (q *queue) Leave(_ context.Context, h driver.Handle, grace time.Duration) error {
 	now, err := q.enter()
 	if err != nil {
 		return err
 	}
-	defer q.exit()
+	defer q.mu.Unlock()
 	if q.consumers[h.ID] == nil && grace == 0 {
 		return nil
 	}
@@ -56,7 +56,7 @@ func (q *memoryQueue) Leave(_ context.Context, h driver.Handle, grace time.Durat
 	if grace == 0 {
 		for it := c.leases.first; it != nil; it = c.leases.first {
 			q.stats.Releases++
-			q.handBack(it, now, 0, EventRelease, false)
+			q.handBack(it, now, 0, driver.EventRelease, false)
 		}
 		q.forgetConsumer(c)
 		return nil
@@ -69,14 +69,14 @@ func (q *memoryQueue) Leave(_ context.Context, h driver.Handle, grace time.Durat
 	return nil
 }
 
-func (q *memoryQueue) forgetConsumer(c *consumer) {
+func (q *queue) forgetConsumer(c *consumer) {
 	delete(q.consumers, c.ID)
 	q.taker = nil
 	q.stay(c)
 }
 
 // stay takes a consumer out of those that have left.
-func (q *memoryQueue) stay(c *consumer) {
+func (q *queue) stay(c *consumer) {
 	if c.deadline != 0 {
 		q.leaving.remove(c)
 		c.deadline = 0
@@ -84,15 +84,15 @@ func (q *memoryQueue) stay(c *consumer) {
 }
 
 // Rejoin implements [driver.Backend].
-func (q *memoryQueue) Rejoin(_ context.Context, id string) (epoch uint64, held []driver.Record, err error) {
+func (q *queue) Rejoin(_ context.Context, id string) (epoch uint64, held []driver.Record, err error) {
 	now, err := q.enter()
 	if err != nil {
 		return 0, nil, err
 	}
-	defer q.exit()
+	defer q.mu.Unlock()
 	c := q.consumers[id]
 	if c == nil || c.deadline != 0 && c.deadline <= now { // so many are due that it is not its turn yet
-		return 0, nil, fmt.Errorf("%w: consumer %q", ErrNotFound, id)
+		return 0, nil, fmt.Errorf("%w: consumer %q", driver.ErrNotFound, id)
 	}
 	q.stay(c)
 	c.Epoch++
@@ -101,8 +101,9 @@ func (q *memoryQueue) Rejoin(_ context.Context, id string) (epoch uint64, held [
 		old := it.lease
 		q.leases++
 		it.lease = q.leases
-		q.event(EventResume, it, now, old)
-		held = append(held, q.record(it))
+		q.event(driver.EventResume, it, now, old)
+		held = append(held, driver.Record{})
+		q.record(it, &held[len(held)-1])
 	}
 	q.look() // whoever waits for the consumer of before sees that it is over
 	return c.Epoch, held, nil

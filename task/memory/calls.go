@@ -1,4 +1,4 @@
-package task
+package memory
 
 import (
 	"context"
@@ -10,12 +10,12 @@ import (
 )
 
 // Put implements [driver.Backend].
-func (q *memoryQueue) Put(_ context.Context, tasks []driver.New, ids []ID) (n int, evicted []driver.Record, err error) {
+func (q *queue) Put(_ context.Context, tasks []driver.New, ids []driver.ID) (n int, evicted []driver.Record, err error) {
 	now, err := q.enter()
 	if err != nil {
 		return 0, nil, err
 	}
-	defer q.exit()
+	defer q.mu.Unlock()
 	now = q.sure(now)
 	for i := range tasks {
 		id, victim, err := q.put(&tasks[i], now)
@@ -30,57 +30,61 @@ func (q *memoryQueue) Put(_ context.Context, tasks []driver.New, ids []ID) (n in
 	return len(tasks), evicted, nil
 }
 
-// putOne is Put for one task. It allocates nothing but what stays.
-func (q *memoryQueue) putOne(n *driver.New) (id ID, victim *driver.Record, err error) {
+// PutOne implements [driver.Backend]. It allocates nothing but what stays.
+func (q *queue) PutOne(_ context.Context, n driver.New) (id driver.ID, evicted *driver.Record, err error) {
 	now, err := q.enter()
 	if err != nil {
 		return 0, nil, err
 	}
-	defer q.exit()
-	return q.put(n, q.sure(now))
+	defer q.mu.Unlock()
+	return q.put(&n, q.sure(now))
 }
 
 // Take implements [driver.Backend].
-func (q *memoryQueue) Take(_ context.Context, consumer driver.Handle, filter Filter, into []driver.Record) (n int, err error) {
+func (q *queue) Take(_ context.Context, consumer driver.Handle, filter driver.Filter, into []driver.Record) (n int, err error) {
 	now, err := q.enter()
 	if err != nil {
 		return 0, err
 	}
-	defer q.exit()
+	defer q.mu.Unlock()
 	for ; n < len(into); n++ {
 		it, err := q.take(consumer, &filter, now)
 		if it == nil {
 			return n, err
 		}
-		into[n] = q.record(it)
+		into[n] = driver.Record{}
+		q.record(it, &into[n])
 	}
 	return n, nil
 }
 
-// takeOne is Take for one task, if there is one. It allocates nothing.
-func (q *memoryQueue) takeOne(consumer driver.Handle, filter *Filter, taken func(*item)) error {
+// TakeOne implements [driver.Backend]. It allocates nothing.
+func (q *queue) TakeOne(
+	_ context.Context, consumer driver.Handle, filter driver.Filter, info *driver.Info,
+) (lease uint64, payload any, err error) {
 	now, err := q.enter()
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
-	defer q.exit()
-	it, err := q.take(consumer, filter, now)
-	if it != nil {
-		taken(it)
+	defer q.mu.Unlock()
+	it, err := q.take(consumer, &filter, now)
+	if it == nil {
+		return 0, nil, err
 	}
-	return err
+	q.info(it, info)
+	return it.lease, it.payload, nil
 }
 
 // Settle implements [driver.Backend].
-func (q *memoryQueue) Settle(_ context.Context, lease driver.Lease, how driver.Settlement) error {
+func (q *queue) Settle(_ context.Context, lease driver.Lease, how driver.Settlement) error {
 	now, err := q.enter()
 	if err != nil {
 		return err
 	}
-	defer q.exit()
+	defer q.mu.Unlock()
 	it := q.held(lease, now)
 	if it == nil {
-		return ErrLeaseLost
+		return driver.ErrLeaseLost
 	}
 	if how.Err != nil {
 		it.setMore().err = how.Err
@@ -91,20 +95,20 @@ func (q *memoryQueue) Settle(_ context.Context, lease driver.Lease, how driver.S
 		q.bury(it, q.sure(now), lease.Number)
 	case how.Discard:
 		q.unset(it)
-		q.gone(it, EventDelete, now, lease.Number, it.error())
+		q.gone(it, driver.EventDelete, now, lease.Number, it.error())
 	case how.Release:
 		q.stats.Releases++
-		q.handBack(it, q.sure(now), how.Delay, EventRelease, !how.Uncounted)
+		q.handBack(it, q.sure(now), how.Delay, driver.EventRelease, !how.Uncounted)
 	default:
 		q.stats.Acks++
 		q.unset(it)
-		q.gone(it, EventAck, now, lease.Number, nil)
+		q.gone(it, driver.EventAck, now, lease.Number, nil)
 	}
 	return nil
 }
 
 // held returns the task of a lease, nil if it is lost.
-func (q *memoryQueue) held(lease driver.Lease, now int64) *item {
+func (q *queue) held(lease driver.Lease, now int64) *item {
 	it := q.ids.get(lease.ID)
 	if it == nil || it.lease != lease.Number || it.lease == 0 {
 		return nil
@@ -117,7 +121,7 @@ func (q *memoryQueue) held(lease driver.Lease, now int64) *item {
 }
 
 // find returns the task of that id, nil if there is none.
-func (q *memoryQueue) find(id ID, now int64) *item {
+func (q *queue) find(id driver.ID, now int64) *item {
 	it := q.ids.get(id)
 	for it != nil && it.isDue(now) {
 		q.fire(it)
@@ -127,7 +131,7 @@ func (q *memoryQueue) find(id ID, now int64) *item {
 }
 
 // findUniqueKey returns the task with that unique key, nil if there is none.
-func (q *memoryQueue) findUniqueKey(uniqueKey string, now int64) *item {
+func (q *queue) findUniqueKey(uniqueKey string, now int64) *item {
 	if it := q.uniqueKeys[uniqueKey]; it != nil {
 		return q.find(it.id, now)
 	}
@@ -135,43 +139,43 @@ func (q *memoryQueue) findUniqueKey(uniqueKey string, now int64) *item {
 }
 
 // Touch implements [driver.Backend].
-func (q *memoryQueue) Touch(_ context.Context, lease driver.Lease, d time.Duration) (time.Time, error) {
+func (q *queue) Touch(_ context.Context, lease driver.Lease, d time.Duration) (time.Time, error) {
 	now, err := q.enter()
 	if err != nil {
 		return time.Time{}, err
 	}
-	defer q.exit()
+	defer q.mu.Unlock()
 	it := q.held(lease, now)
 	if it == nil {
-		return time.Time{}, ErrLeaseLost
+		return time.Time{}, driver.ErrLeaseLost
 	}
 	if d > 0 && it.until > 0 {
 		it.until = after(it.until, d)
 		q.arm(it, it.until)
 		q.stats.Touches++
-		q.event(EventTouch, it, now, 0)
+		q.event(driver.EventTouch, it, now, 0)
 	}
 	return q.time(it.until), nil
 }
 
 // Change implements [driver.Backend].
-func (q *memoryQueue) Change(_ context.Context, id ID, change driver.Change, reason *Error) error {
+func (q *queue) Change(_ context.Context, id driver.ID, change driver.Change, reason *driver.Error) error {
 	now, err := q.enter()
 	if err != nil {
 		return err
 	}
-	defer q.exit()
+	defer q.mu.Unlock()
 	it := q.find(id, now)
-	if it == nil || change == driver.KickOne && it.state != Buried {
-		return ErrNotFound
+	if it == nil || change == driver.KickOne && it.state != driver.Buried {
+		return driver.ErrNotFound
 	}
 	switch lease := it.lease; {
 	case change == driver.KickOne:
 		q.kick(it, q.sure(now))
 	case change == driver.Delete:
 		q.unset(it)
-		q.gone(it, EventDelete, now, lease, ErrDeleted)
-	case it.state == Buried:
+		q.gone(it, driver.EventDelete, now, lease, driver.ErrDeleted)
+	case it.state == driver.Buried:
 		it.setMore().err = reason
 	default:
 		it.setMore().err = reason
@@ -182,12 +186,12 @@ func (q *memoryQueue) Change(_ context.Context, id ID, change driver.Change, rea
 }
 
 // Kick implements [driver.Backend].
-func (q *memoryQueue) Kick(_ context.Context, n int) (kicked int, err error) {
+func (q *queue) Kick(_ context.Context, n int) (kicked int, err error) {
 	now, err := q.enter()
 	if err != nil {
 		return 0, err
 	}
-	defer q.exit()
+	defer q.mu.Unlock()
 	for ; kicked < n && q.buried.first != nil; kicked++ {
 		q.kick(q.buried.first, q.sure(now))
 	}
@@ -195,21 +199,22 @@ func (q *memoryQueue) Kick(_ context.Context, n int) (kicked int, err error) {
 }
 
 // Peek implements [driver.Backend].
-func (q *memoryQueue) Peek(_ context.Context, id ID) (driver.Record, error) {
+func (q *queue) Peek(_ context.Context, id driver.ID) (r driver.Record, err error) {
 	now, err := q.enter()
 	if err != nil {
-		return driver.Record{}, err
+		return r, err
 	}
-	defer q.exit()
+	defer q.mu.Unlock()
 	it := q.find(id, now)
 	if it == nil {
-		return driver.Record{}, ErrNotFound
+		return r, driver.ErrNotFound
 	}
-	return q.record(it), nil
+	q.record(it, &r)
+	return r, nil
 }
 
 // List implements [driver.Backend]. Between two blocks of tasks it lets others go on.
-func (q *memoryQueue) List(_ context.Context, o ListOptions) (records []driver.Record, err error) {
+func (q *queue) List(_ context.Context, o driver.ListOptions) (records []driver.Record, err error) {
 	var some []driver.Record
 	for number, more := o.After>>blockBits, true; more && len(records) < o.Limit; number++ {
 		if some, number, more, err = q.listBlock(some[:0], number, &o); err != nil {
@@ -221,11 +226,11 @@ func (q *memoryQueue) List(_ context.Context, o ListOptions) (records []driver.R
 }
 
 // listBlock adds the tasks of the first block with that number or a greater one, and returns its number, or that there is none.
-func (q *memoryQueue) listBlock(to []driver.Record, number ID, o *ListOptions) (_ []driver.Record, _ ID, ok bool, err error) {
+func (q *queue) listBlock(to []driver.Record, number driver.ID, o *driver.ListOptions) (_ []driver.Record, _ driver.ID, ok bool, err error) {
 	if _, err := q.enter(); err != nil {
 		return nil, 0, false, err
 	}
-	defer q.exit()
+	defer q.mu.Unlock()
 	b := q.ids.from(number)
 	if b == nil {
 		return to, 0, false, nil
@@ -233,18 +238,19 @@ func (q *memoryQueue) listBlock(to []driver.Record, number ID, o *ListOptions) (
 	for _, it := range b.items {
 		if it != nil && it.id > o.After && (o.State == 0 || it.state == o.State) && (o.Key == nil || it.key.name == *o.Key) &&
 			(o.Kind == nil || it.kind == *o.Kind) && (o.Group == "" || it.group() == o.Group) {
-			to = append(to, q.record(it))
+			to = append(to, driver.Record{})
+			q.record(it, &to[len(to)-1])
 		}
 	}
 	return to, b.number, true, nil
 }
 
 // Pause implements [driver.Backend].
-func (q *memoryQueue) Pause(_ context.Context, key *string, paused bool) error {
+func (q *queue) Pause(_ context.Context, key *string, paused bool) error {
 	if _, err := q.enter(); err != nil {
 		return err
 	}
-	defer q.exit()
+	defer q.mu.Unlock()
 	if key == nil {
 		q.paused = paused
 		q.look()
@@ -259,25 +265,25 @@ func (q *memoryQueue) Pause(_ context.Context, key *string, paused bool) error {
 }
 
 // Truncate implements [driver.Backend].
-func (q *memoryQueue) Truncate(context.Context) (n int, err error) {
+func (q *queue) Truncate(context.Context) (n int, err error) {
 	now, err := q.enter()
 	if err != nil {
 		return 0, err
 	}
-	defer q.exit()
-	return q.truncate(now, ErrDeleted), nil
+	defer q.mu.Unlock()
+	return q.truncate(now, driver.ErrDeleted), nil
 }
 
 // Drop implements [driver.Backend].
-func (q *memoryQueue) Drop(context.Context) error {
+func (q *queue) Drop(context.Context) error {
 	q.store.mu.Lock()
 	defer q.store.mu.Unlock()
 	now, err := q.enter()
 	if err != nil {
 		return err
 	}
-	defer q.exit()
-	q.truncate(now, ErrDropped)
+	defer q.mu.Unlock()
+	q.truncate(now, driver.ErrDropped)
 	q.dropped = true
 	delete(q.store.queues, q.name)
 	for _, n := range q.notifiers {
@@ -287,14 +293,14 @@ func (q *memoryQueue) Drop(context.Context) error {
 }
 
 // Outcome implements [driver.Backend].
-func (q *memoryQueue) Outcome(_ context.Context, uniqueKey string) (driver.Outcome, error) {
+func (q *queue) Outcome(_ context.Context, uniqueKey string) (driver.Outcome, error) {
 	now, err := q.enter()
 	if err != nil {
 		return driver.Outcome{}, err
 	}
-	defer q.exit()
+	defer q.mu.Unlock()
 	if it := q.findUniqueKey(uniqueKey, now); it != nil {
-		o := driver.Outcome{ID: it.id, Done: it.state == Buried}
+		o := driver.Outcome{ID: it.id, Done: it.state == driver.Buried}
 		if o.Done {
 			o.Err = it.error()
 		}
@@ -303,15 +309,15 @@ func (q *memoryQueue) Outcome(_ context.Context, uniqueKey string) (driver.Outco
 	if o, ok := q.outcomes.get(uniqueKey, q.sure(now)); ok {
 		return o, nil
 	}
-	return driver.Outcome{}, fmt.Errorf("%w: unique key %q", ErrNotFound, uniqueKey)
+	return driver.Outcome{}, fmt.Errorf("%w: unique key %q", driver.ErrNotFound, uniqueKey)
 }
 
 // Stats implements [driver.Backend].
-func (q *memoryQueue) Stats(context.Context) (Stats, error) {
+func (q *queue) Stats(context.Context) (driver.Stats, error) {
 	if _, err := q.enter(); err != nil {
-		return Stats{}, err
+		return driver.Stats{}, err
 	}
-	defer q.exit()
+	defer q.mu.Unlock()
 	s := q.stats
 	s.Counted = q.counted()
 	s.Capacity, s.Paused = q.settings.Capacity, q.paused
@@ -319,18 +325,18 @@ func (q *memoryQueue) Stats(context.Context) (Stats, error) {
 }
 
 // KeyStats implements [driver.Backend].
-func (q *memoryQueue) KeyStats(_ context.Context, n int) ([]KeyStat, error) {
+func (q *queue) KeyStats(_ context.Context, n int) ([]driver.KeyStat, error) {
 	if _, err := q.enter(); err != nil {
 		return nil, err
 	}
-	all := make([]KeyStat, 0, len(q.keys))
+	all := make([]driver.KeyStat, 0, len(q.keys))
 	for _, k := range q.keys {
-		all = append(all, KeyStat{
-			Key: k.name, Ready: k.tasks[Ready], Delayed: k.tasks[Delayed], Taken: k.tasks[Taken],
-			Buried: k.tasks[Buried], Held: k.tasks[Held], Paused: k.paused,
+		all = append(all, driver.KeyStat{
+			Key: k.name, Ready: k.tasks[driver.Ready], Delayed: k.tasks[driver.Delayed], Taken: k.tasks[driver.Taken],
+			Buried: k.tasks[driver.Buried], Held: k.tasks[driver.Held], Paused: k.paused,
 		})
 	}
-	q.exit()
-	slices.SortFunc(all, func(a, b KeyStat) int { return b.Len() - a.Len() })
+	q.mu.Unlock()
+	slices.SortFunc(all, func(a, b driver.KeyStat) int { return b.Len() - a.Len() })
 	return slices.Clone(all[:min(n, len(all))]), nil
 }

@@ -1,4 +1,4 @@
-package task
+package memory
 
 import (
 	"cmp"
@@ -6,14 +6,16 @@ import (
 	"slices"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/task/driver"
 )
 
 // check finds out whether a queue in memory is in order: whether all that is kept in more than one place agrees.
-func (q *memoryQueue) check(t require.TestingT) {
+func (q *queue) check(t require.TestingT) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	states := map[State]int{}
-	byKey := map[*account]map[State]int{}
+	states := map[driver.State]int{}
+	byKey := map[*account]map[driver.State]int{}
 	ready := map[*lane]int{}
 	byTask := map[*block]bool{}
 	timers, uniqueKeys, members := 0, 0, map[*group]int{}
@@ -21,17 +23,17 @@ func (q *memoryQueue) check(t require.TestingT) {
 		states[it.state]++
 		byTask[it.block] = true
 		if byKey[it.key] == nil {
-			byKey[it.key] = map[State]int{}
+			byKey[it.key] = map[driver.State]int{}
 		}
 		byKey[it.key][it.state]++
 		require.Same(t, it.key, q.keys[it.key.name])
-		require.Equal(t, it.state == Taken, it.lease != 0 && it.consumer != nil)
+		require.Equal(t, it.state == driver.Taken, it.lease != 0 && it.consumer != nil)
 		require.Equal(t, it.wake != 0, it.timer != 0)
 		if it.timer != 0 {
 			timers++
 			require.Same(t, it, q.timers[it.timer-1].item)
 		}
-		if it.state == Ready {
+		if it.state == driver.Ready {
 			ready[q.line(it).lane(it.kind)]++
 			require.True(t, q.reserves() || it.turn == 0)
 		}
@@ -46,14 +48,14 @@ func (q *memoryQueue) check(t require.TestingT) {
 			}
 		}
 	}
-	for state := Ready; state <= Held; state++ {
+	for state := driver.Ready; state <= driver.Held; state++ {
 		require.Equal(t, states[state], *q.gauge(state), state)
 	}
 	require.Len(t, q.timers, timers)
 	require.LessOrEqual(t, len(q.ids.blocks), len(byTask)+1)
 	require.Len(t, q.uniqueKeys, uniqueKeys)
 	require.Len(t, q.groups, len(members))
-	require.Equal(t, states[Buried], q.buried.len)
+	require.Equal(t, states[driver.Buried], q.buried.len)
 	taken := 0
 	for _, c := range q.consumers {
 		n := 0
@@ -64,17 +66,17 @@ func (q *memoryQueue) check(t require.TestingT) {
 		require.Equal(t, c.leases.len, n)
 		taken += n
 	}
-	require.Equal(t, states[Taken], taken)
+	require.Equal(t, states[driver.Taken], taken)
 	for _, k := range q.keys {
 		all := 0
-		for state := Ready; state <= Held; state++ {
+		for state := driver.Ready; state <= driver.Held; state++ {
 			require.Equal(t, byKey[k][state], k.tasks[state])
 			all += k.tasks[state]
 		}
 		require.Equal(t, all, k.tasks[0])
 		require.True(t, all > 0 || k.paused)
 		limit := q.settings.MaxInFlightPerKey
-		require.Equal(t, k.paused || limit > 0 && k.tasks[Taken] >= limit, k.blocked)
+		require.Equal(t, k.paused || limit > 0 && k.tasks[driver.Taken] >= limit, k.blocked)
 	}
 	lines := map[*band]int{}
 	free := map[*kind]int{}
@@ -135,7 +137,7 @@ func (q *memoryQueue) check(t require.TestingT) {
 		require.Equal(t, sum, b.free)
 	}
 	if q.waiting != nil {
-		require.Equal(t, states[Ready]+states[Delayed], q.waiting.tasks.Len())
+		require.Equal(t, states[driver.Ready]+states[driver.Delayed], q.waiting.tasks.Len())
 		require.Len(t, q.waiting.tickets, q.waiting.tasks.Len())
 	}
 	require.Subset(t, slices.Collect(maps.Values(q.consumers)), q.leaving)

@@ -1,9 +1,10 @@
-package task
+package memory
 
 import (
 	"slices"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // A band holds the ready tasks of one priority. The rounds are those of a fairq.Queue; what is in it are not tasks but turns
@@ -84,7 +85,7 @@ func (a byPlace) before(b byPlace) bool { return a.place < b.place }
 func (a byPlace) at() *int32            { return &a.early }
 
 // next takes out the first task that the filter passes, nil if there is none. Its turn is the one it is taken by.
-func (b *band) next(f *Filter) *item {
+func (b *band) next(f *driver.Filter) *item {
 	if !b.has(f) {
 		return nil
 	}
@@ -113,7 +114,7 @@ func (b *band) next(f *Filter) *item {
 }
 
 // has tells whether there is a task that can be taken.
-func (b *band) has(f *Filter) bool {
+func (b *band) has(f *driver.Filter) bool {
 	if f.Kinds == nil || b.free == 0 {
 		return b.free > 0
 	}
@@ -126,7 +127,7 @@ func (b *band) has(f *Filter) bool {
 }
 
 // firstOwed returns the line that is owed the first turn, of those with a task that can be taken.
-func (b *band) firstOwed(f *Filter) *line {
+func (b *band) firstOwed(f *driver.Filter) *line {
 	var first *lane
 	for _, k := range b.kinds {
 		if len(k.owed) > 0 && (first == nil || k.owed[0].before(first)) && f.PassesKind(k.name) {
@@ -222,7 +223,7 @@ func (l *line) remove(it *item) {
 }
 
 // take takes out the oldest task that the filter passes.
-func (l *line) take(f *Filter, turn uint64) *item {
+func (l *line) take(f *driver.Filter, turn uint64) *item {
 	lane := l.oldest(f)
 	it := lane.head()
 	lane.remove(it)
@@ -236,11 +237,11 @@ func (l *line) take(f *Filter, turn uint64) *item {
 }
 
 // oldest returns the lane whose first task is the oldest that the filter passes, nil if there is none.
-func (l *line) oldest(f *Filter) *lane { return l.older(0, nil, f) }
+func (l *line) oldest(f *driver.Filter) *lane { return l.older(0, nil, f) }
 
 // older returns that too, or nil, if it is older than the given one and at that place of the heap or below it. What is below a
 // lane that the filter passes is younger.
-func (l *line) older(i int, than *lane, f *Filter) *lane {
+func (l *line) older(i int, than *lane, f *driver.Filter) *lane {
 	if i >= len(l.lanes) || l.lanes[i].len == 0 || than != nil && !l.lanes[i].before(byHead{than}) {
 		return than
 	}

@@ -1,0 +1,150 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
+)
+
+// After a spike of everything there can be many of, next to nothing is kept.
+func TestNothingStays(t *testing.T) {
+	const n = 3000
+	synctest.Test(t, func(t *testing.T) {
+		ctx, store := t.Context(), new(Store)
+		q, err := task.Open(ctx, store, "q", &task.Options[int]{MaxInFlightPerKey: 1})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, q.Close(ctx)) }()
+		put := func(key string, o task.PutOptions) {
+			_, err := q.Put(ctx, key, 0, o)
+			require.NoError(t, err)
+		}
+		for i := range n {
+			name := fmt.Sprint(i)
+			put(name, task.PutOptions{Kind: name, Priority: i % 100, UniqueKey: name, Group: name, TTL: time.Hour})
+			put("k", task.PutOptions{Kind: name, Priority: i % 100, Delay: time.Second})
+			require.NoError(t, q.StartGroup(ctx, name))
+		}
+		time.Sleep(time.Second)
+		consumers := make([]*task.Consumer[int], n)
+		for i := range consumers {
+			consumers[i] = q.NewConsumer(task.Filter{})
+			_, err = consumers[i].Take(ctx)
+			require.NoError(t, err)
+		}
+		_, err = q.Truncate(ctx)
+		require.NoError(t, err)
+		for _, c := range consumers {
+			require.NoError(t, c.Disconnect(ctx))
+		}
+		time.Sleep(2 * time.Minute)
+		for range 1000 {
+			put("k", task.PutOptions{})
+			one, err := q.Take(ctx)
+			require.NoError(t, err)
+			require.NoError(t, one.Ack(ctx))
+		}
+		synctest.Wait()
+		m := store.queues["q"]
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		require.Empty(t, m.keys)
+		require.Empty(t, m.timers)
+		require.Empty(t, m.uniqueKeys)
+		require.Empty(t, m.groups)
+		require.Empty(t, m.outcomes.by)
+		require.Empty(t, m.leaving)
+		require.Len(t, m.consumers, 1)
+		require.LessOrEqual(t, len(m.ids.blocks), 1)
+		require.LessOrEqual(t, len(m.bands), spareBands)
+		for _, b := range m.bands {
+			require.LessOrEqual(t, len(b.kinds), spareKinds+1)
+			require.Zero(t, b.turns.Len())
+		}
+		require.Less(t, cap(m.timers), 200)
+	})
+}
+
+// When more is due at once than one call handles, what a call is about is up to date all the same.
+func TestMuchIsDue(t *testing.T) {
+	const n = 3 * someTimers
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		opened, err := new(Store).Open(ctx, "q", driver.Settings{Capacity: fairq.MaxLen, KeyCapacity: fairq.MaxLen, Retention: time.Minute, Grace: time.Minute}, new(ear))
+		require.NoError(t, err)
+		b := opened.(*backend)
+		put := func(n driver.New) error {
+			n.Weight = 1
+			_, _, err := b.PutOne(ctx, n)
+			return err
+		}
+		c := driver.Handle{ID: "c"}
+		last := driver.Lease{}
+		for range n {
+			require.NoError(t, put(driver.New{Key: "a"}))
+			var info driver.Info
+			last.Number, _, err = b.TakeOne(ctx, c, driver.Filter{}, &info)
+			require.NoError(t, err)
+			last.ID = info.ID
+		}
+		for range n {
+			require.NoError(t, put(driver.New{Key: "b", TTL: time.Hour}))
+		}
+		require.NoError(t, put(driver.New{Key: "b", TTL: 2*time.Hour - time.Second, UniqueKey: "x"}))
+		require.NoError(t, b.Leave(ctx, c, time.Second))
+		time.Sleep(2 * time.Hour) // and nobody calls Tick
+
+		require.ErrorIs(t, b.Settle(ctx, last, driver.Settlement{}), driver.ErrLeaseLost)
+		_, _, err = b.Rejoin(ctx, c.ID)
+		require.ErrorIs(t, err, driver.ErrNotFound)
+		o, err := b.Outcome(ctx, "x")
+		require.NoError(t, err)
+		require.True(t, o.Done)
+		require.ErrorIs(t, o.Err, driver.ErrExpired)
+		require.NoError(t, put(driver.New{Key: "c", UniqueKey: "x"}))
+	})
+}
+
+// Others go on while a long queue is listed: what is deleted meanwhile may be left out.
+func TestListLetsOthersGoOn(t *testing.T) {
+	ctx, store := t.Context(), new(Store)
+	q, err := task.Open[int](ctx, store, "q", nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, q.Close(context.Background())) }()
+	const n = 20_000
+	for range n {
+		_, err := q.Put(ctx, "a", 0, task.PutOptions{})
+		require.NoError(t, err)
+	}
+	m := store.queues["q"]
+	for range 20 {
+		last, err := q.Put(ctx, "b", 0, task.PutOptions{})
+		require.NoError(t, err)
+		deleted := make(chan error)
+		listed, end := context.WithCancel(ctx)
+		go func() {
+			for m.mu.TryLock() { // until it is being listed
+				m.mu.Unlock()
+				if listed.Err() != nil {
+					break // too late
+				}
+			}
+			deleted <- q.Delete(ctx, last)
+		}()
+		all, err := q.List(ctx, task.ListOptions{Limit: 2 * n})
+		end()
+		require.NoError(t, err)
+		require.NoError(t, <-deleted)
+		if len(all) == n {
+			return
+		}
+	}
+	require.Fail(t, "a call that was made while the queue was listed never came before its end")
+}
