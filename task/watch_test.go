@@ -163,6 +163,7 @@ func (w *waiters) closeConsumer(c *Consumer[int]) {
 	delete(w.filters, c)
 	i := slices.Index(w.consumers, c)
 	w.consumers[i] = c.queue.NewConsumer(Filter{})
+	w.dropHandedBack()
 }
 
 // collect gathers what watchers have taken, and drops what was handed back. It is called when nothing moves.
@@ -183,6 +184,11 @@ func (w *waiters) collect() {
 	for _, o := range w.counters {
 		require.False(w, o.wrong.Load(), "called though it did not count, or twice")
 	}
+	w.dropHandedBack()
+}
+
+// dropHandedBack forgets what consumers had that were closed.
+func (w *waiters) dropHandedBack() {
 	w.taken = slices.DeleteFunc(w.taken, func(t *Task[int]) bool {
 		return !slices.ContainsFunc(w.consumers, func(c *Consumer[int]) bool { return c.ID() == t.Consumer })
 	})
