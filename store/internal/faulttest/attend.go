@@ -67,23 +67,21 @@ func attend(ctx context.Context, q *task.Queue[string], name string, most time.D
 
 // attend works on the tasks.
 func (s *Self) attend() error {
-	q, err := openQueue(s.Stop, s.Store, "plain")
+	l, err := s.open("plain")
 	if err != nil {
 		return err
 	}
 	s.Say("ready")
-	var all sync.WaitGroup
-	for range 2 {
-		all.Go(func() {
-			for {
-				t, err := q.Take(s.Stop)
-				if err != nil {
-					return
-				}
-				_ = t.Ack(context.Background()) // who waits finds out
-			}
-		})
+	if err := l.start(2, (*load).ackOne)(); err != nil {
+		return err
 	}
-	all.Wait()
-	return q.Close(context.Background())
+	return l.queue.Close(context.Background())
+}
+
+func (l *load) ackOne() error {
+	t, err := l.queue.Take(l.Stop)
+	if err == nil {
+		_ = t.Ack(context.Background()) // who waits finds out
+	}
+	return err
 }

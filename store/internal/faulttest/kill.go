@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,43 +78,43 @@ func Kill(t *testing.T, open Opener, where string) {
 // bystanders puts tasks with unique keys, and waits for them, until the function that it returns is called.
 func bystanders(t *testing.T, s Store, journal *Journal) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	self, names := &Self{Job: Job{Name: "test"}, Store: s, Journal: journal, Stop: ctx}, new(atomic.Int64)
+	var waits []func() error
+	self := testSelf(ctx, s, journal)
+	self.Args = map[string]int{"slot": 10}
 	for _, name := range killed {
-		q, err := openQueue(ctx, s, name)
+		l, err := self.open(name)
 		require.NoError(t, err)
-		for i := range 2 {
-			l := &load{Self: self, name: name, queue: q, rand: rand.New(rand.NewPCG(0, uint64(i))), id: 100 + i, names: names}
-			wg.Go(func() {
-				for ctx.Err() == nil && assert.NoError(t, l.putUnique()) {
-				}
-			})
-		}
-		t.Cleanup(func() { q.Close(context.Background()) })
+		waits = append(waits, l.start(2, (*load).putUnique))
+		t.Cleanup(func() { l.queue.Close(context.Background()) })
 	}
 	return func() {
 		cancel()
-		wg.Wait()
+		for _, wait := range waits {
+			assert.NoError(t, wait())
+		}
 	}
+}
+
+// testSelf is the process of the test itself.
+func testSelf(stop context.Context, s Store, journal *Journal) *Self {
+	return &Self{Job: Job{Name: "test"}, Store: s, Journal: journal, Stop: stop}
 }
 
 // drain works until nothing is left in some queues, and returns all that has ever been in them.
 func drain(t *testing.T, s Store, journal *Journal, names ...string) map[string][]driver.Ended {
 	gone := map[string][]driver.Ended{}
 	for _, name := range names {
-		q, err := openQueue(context.Background(), s, name)
-		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		self := &Self{Job: Job{Name: "test"}, Store: s, Journal: journal, Stop: ctx}
-		l := &load{Self: self, name: name, queue: q}
+		l, err := testSelf(ctx, s, journal).open(name)
+		require.NoError(t, err)
 		for left := 1; left > 0; {
 			left = l.drainSome(t)
 		}
 		journal.Write(Line{Op: "close"})
 		gone[name] = l.gone(t)
 		l.outcomes(t, gone[name])
-		require.NoError(t, q.Close(context.Background()))
+		require.NoError(t, l.queue.Close(context.Background()))
 	}
 	return gone
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/fairq/fairq/task"
@@ -34,53 +33,77 @@ var ownRoles = map[string]func(*Self) error{
 	"work": func(s *Self) error { return s.load(3, (*load).workOnSomething) },
 }
 
-// load is a goroutine that puts, or works.
+// load is what a process does with a queue, or one of its goroutines.
 type load struct {
 	*Self
 	name  string // of the queue
 	queue *task.Queue[string]
 	rand  *rand.Rand
-	id    int
-	names *atomic.Int64
+	id    int64 // no other goroutine of any process has it
 
 	orderly bool // nothing is left lying
 }
 
-// load runs goroutines for each queue until the process is to end.
+// open opens a queue.
+func (s *Self) open(name string) (*load, error) {
+	q, err := openQueue(s.Stop, s.Store, name)
+	return &load{Self: s, name: name, queue: q}, err
+}
+
+// start has n goroutines do something again and again, until the process is to end. The function that it
+// returns waits for them, and returns the first error. An errDone just ends its goroutine.
+func (l *load) start(n int, do func(*load) error) (wait func() error) {
+	var all sync.WaitGroup
+	failures := make(chan error, n)
+	for range n {
+		one := *l
+		run := l.runs.Add(1)
+		one.id, one.rand = int64(l.Args["slot"])*10+run, rand.New(rand.NewPCG(l.Seed, uint64(run)))
+		all.Go(func() {
+			for l.Stop.Err() == nil {
+				if err := do(&one); err != nil {
+					if l.Stop.Err() == nil && !errors.Is(err, errDone) {
+						failures <- err
+					}
+					return
+				}
+			}
+		})
+	}
+	return func() error {
+		all.Wait()
+		close(failures)
+		return <-failures
+	}
+}
+
+var errDone = errors.New("done")
+
+// load has n goroutines for each queue do something until the process is to end.
 func (s *Self) load(n int, do func(*load) error) error {
-	var wg sync.WaitGroup
-	var names atomic.Int64
-	var failed atomic.Pointer[error]
-	var opened []*task.Queue[string]
+	var all []*load
+	var waits []func() error
 	for _, name := range s.Queues {
-		q, err := openQueue(s.Stop, s.Store, name)
+		l, err := s.open(name)
 		if err != nil {
 			return err
 		}
-		opened = append(opened, q)
-		for i := range n {
-			wg.Go(func() {
-				l := &load{
-					Self: s, name: name, queue: q, rand: rand.New(rand.NewPCG(s.Seed, uint64(len(name)*n+i))),
-					id: s.Args["slot"]*10 + i, names: &names,
-				}
-				for s.Stop.Err() == nil {
-					if err := do(l); err != nil && s.Stop.Err() == nil {
-						failed.Store(&err)
-						return
-					}
-				}
-			})
-		}
+		all, waits = append(all, l), append(waits, l.start(n, do))
 	}
 	s.Say("ready")
-	wg.Wait()
-	if err := failed.Load(); err != nil {
-		return *err
+	for _, wait := range waits {
+		if err := wait(); err != nil {
+			return err
+		}
 	}
+	return s.close(all...)
+}
+
+// close closes queues, and writes down that what was taken is given back.
+func (s *Self) close(all ...*load) error {
 	s.Journal.Write(Line{Op: "close"})
-	for _, q := range opened {
-		if err := q.Close(context.Background()); err != nil {
+	for _, l := range all {
+		if err := l.queue.Close(context.Background()); err != nil {
 			return err
 		}
 	}
@@ -130,7 +153,7 @@ func (l *load) putSomething() error {
 	}
 }
 
-func (l *load) newName() string { return fmt.Sprintf("%s-%d", l.Name, l.names.Add(1)) }
+func (l *load) newName() string { return fmt.Sprintf("%s-%d", l.Name, l.tasks.Add(1)) }
 
 func (l *load) newPut() Put {
 	p := Put{Name: l.newName(), Key: fmt.Sprint("key", l.rand.IntN(1+l.rand.IntN(10)))}

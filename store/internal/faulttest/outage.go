@@ -34,9 +34,9 @@ func Outages(t *testing.T, open Opener, where string, processes int, outages []O
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	own, err := (&Self{Job: Job{Name: "test"}, Store: s, Journal: journal, Stop: ctx}).newCrew()
+	own, err := testSelf(ctx, s, journal).startPool()
 	require.NoError(t, err)
-	defer own.putters.Wait()
+	defer own.stopped()
 	defer cancel()
 	var others []*Process
 	for i := range processes - 1 {
@@ -77,51 +77,40 @@ func Outages(t *testing.T, open Opener, where string, processes int, outages []O
 	t.Logf("%d tasks put, %d errors of the database, %d leases lost", len(a.fates), a.errors, a.lost)
 }
 
-// crew puts tasks, and has a pool do them.
-type crew struct {
-	*Self
-	queue     *task.Queue[string]
+// poolLoad puts tasks, and has a pool do them.
+type poolLoad struct {
+	*load
 	pool      *pool.Pool[string]
-	putters   sync.WaitGroup
+	stopped   func() error // waits for those who put
 	put, done atomic.Int64
 }
 
-func (s *Self) newCrew() (*crew, error) {
-	q, err := openQueue(s.Stop, s.Store, "plain")
+func (s *Self) startPool() (*poolLoad, error) {
+	l, err := s.open("plain")
 	if err != nil {
 		return nil, err
 	}
-	c := &crew{Self: s, queue: q}
-	c.pool = pool.New(q, c.handle, &pool.Options[string]{
+	c := &poolLoad{load: l}
+	c.pool = pool.New(l.queue, c.handle, &pool.Options[string]{
 		Workers: 4, Policy: pool.Policy{MaxAttempts: -1, Backoff: pool.Backoff{Base: time.Millisecond, Max: 10 * time.Millisecond}},
 		Logger: slog.New(slog.DiscardHandler),
 	})
-	names := new(atomic.Int64)
-	for i := range 2 {
-		l := &load{Self: s, name: "plain", queue: q, rand: rand.New(rand.NewPCG(rand.Uint64(), 0)), id: i, names: names}
-		c.putters.Go(func() { c.putOn(l) })
-	}
-	return c, nil
-}
-
-// putOn puts one task after the other, not too many, whatever comes of it.
-func (c *crew) putOn(l *load) {
-	pace := time.NewTicker(2 * time.Millisecond)
-	defer pace.Stop()
-	for c.Stop.Err() == nil {
+	pace := time.Tick(time.Millisecond)
+	c.stopped = sync.OnceValue(l.start(2, func(l *load) error { // puts, whatever comes of it
+		<-pace
 		p := l.newPut()
 		p.MaxAttempts = 0
 		if l.put(p) == nil {
 			c.put.Add(1)
 		}
-		<-pace.C
-	}
+		return nil
+	}))
+	return c, nil
 }
 
 // handle writes down what the pool is going to do with a task.
-func (c *crew) handle(_ context.Context, t *task.Task[string]) error {
-	l := &load{Self: c.Self, name: "plain"}
-	took := l.took(t)
+func (c *poolLoad) handle(_ context.Context, t *task.Task[string]) error {
+	took := c.took(t)
 	if rand.IntN(10) == 0 {
 		c.Journal.begin(Line{Op: "release", Queue: "plain", Name: t.Payload, ID: t.ID, Take: took.take})
 		return fmt.Errorf("failed %s", t.Payload)
@@ -132,7 +121,7 @@ func (c *crew) handle(_ context.Context, t *task.Task[string]) error {
 }
 
 // goesOn waits until some more tasks were put, and done.
-func (c *crew) goesOn() error {
+func (c *poolLoad) goesOn() error {
 	put, done, late := c.put.Load()+20, c.done.Load()+20, time.Now().Add(patience)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -145,22 +134,21 @@ func (c *crew) goesOn() error {
 	return nil
 }
 
-func (c *crew) end() error {
-	c.putters.Wait()
+func (c *poolLoad) end() error {
+	_ = c.stopped() // it is always nil
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := c.pool.Shutdown(ctx); err != nil {
 		return err
 	}
-	c.Journal.Write(Line{Op: "close"})
-	return c.queue.Close(ctx)
+	return c.close(c.load)
 }
 
 // pool puts and does tasks, and tells whenever it is asked that it goes on.
 func (s *Self) pool() error {
-	c, err := s.newCrew()
+	c, err := s.startPool()
 	for begun := time.Now(); err != nil && time.Since(begun) < patience; { // others write all the time, and nobody waits for long here
-		c, err = s.newCrew()
+		c, err = s.startPool()
 	}
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,7 +34,8 @@ type Self struct {
 	Journal *Journal
 	Stop    context.Context // done when it is to end
 
-	tells chan struct{} // has what the test has told
+	tells       chan struct{} // has what the test has told
+	tasks, runs atomic.Int64  // how many tasks it has named, and goroutines it has started
 }
 
 const jobEnv = "FAIRQ_FAULTTEST_JOB"

@@ -1,12 +1,10 @@
 package faulttest
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -59,49 +57,24 @@ func share(t *testing.T, open Opener, where string, processes int) {
 
 // share puts some tasks, says so, and works on until it is to end.
 func (s *Self) share() error {
-	names := new(atomic.Int64)
-	q, err := openQueue(s.Stop, s.Store, "serial")
+	l, err := s.open("serial")
 	if err != nil {
 		return err
 	}
-	var putters, workers sync.WaitGroup
-	failures := make(chan error, 100)
-	for i := range 4 {
-		l := &load{
-			Self: s, name: "serial", queue: q, rand: rand.New(rand.NewPCG(s.Seed, uint64(i))), id: s.Args["slot"]*10 + i, names: names,
-			orderly: true,
-		}
-		do, wg := l.workOnSomething, &workers
-		if i < 2 {
-			do, wg = l.putUntilDone, &putters
-		}
-		wg.Go(func() {
-			for s.Stop.Err() == nil {
-				if err := do(); err != nil {
-					if !errors.Is(err, errDone) && s.Stop.Err() == nil {
-						failures <- err
-					}
-					return
-				}
-			}
-		})
-	}
+	l.orderly = true
+	put, worked := l.start(2, (*load).putUntilDone), l.start(2, (*load).workOnSomething)
 	s.Say("ready")
-	putters.Wait()
+	err = put()
 	s.Say("done")
-	workers.Wait()
-	s.Journal.Write(Line{Op: "close"})
-	if len(failures) > 0 {
-		return <-failures
+	if err = cmp.Or(worked(), err); err != nil {
+		return err
 	}
-	return q.Close(context.Background())
+	return s.close(l)
 }
-
-var errDone = errors.New("done")
 
 // putUntilDone puts something, or waits for room to do so.
 func (l *load) putUntilDone() error {
-	if l.names.Load() >= int64(l.Args["tasks"]) {
+	if l.tasks.Load() >= int64(l.Args["tasks"]) {
 		return errDone
 	}
 	if l.chance(50) {

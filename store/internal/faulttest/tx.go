@@ -1,6 +1,7 @@
 package faulttest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,7 +9,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -37,34 +37,17 @@ type Tx interface {
 // with the end of the task.
 func (s *Self) Own(c Caller) error {
 	defer c.Close()
-	q, err := openQueue(s.Stop, s.Store, "plain")
+	l, err := s.open("plain")
 	if err != nil {
 		return err
 	}
 	s.Say("ready")
-	names := new(atomic.Int64)
-	failed := make(chan error, 4)
-	var wg sync.WaitGroup
-	for i := range 4 {
-		wg.Go(func() {
-			l := &load{Self: s, name: "plain", queue: q, names: names}
-			do := l.order
-			if i < 2 {
-				do = l.ship
-			}
-			for s.Stop.Err() == nil {
-				if err := do(c); err != nil && s.Stop.Err() == nil {
-					failed <- err
-					return
-				}
-			}
-		})
+	shipped := l.start(2, func(l *load) error { return l.ship(c) })
+	ordered := l.start(2, func(l *load) error { return l.order(c) })
+	if err := cmp.Or(shipped(), ordered()); err != nil {
+		return err
 	}
-	wg.Wait()
-	if len(failed) > 0 {
-		return <-failed
-	}
-	return q.Close(context.Background())
+	return l.queue.Close(context.Background())
 }
 
 func (l *load) order(c Caller) error {
@@ -134,17 +117,16 @@ func Transactions(t *testing.T, open Opener, where string, c Caller) {
 	s, err := open(context.Background(), where)
 	require.NoError(t, err)
 	defer s.Close()
-	q, err := openQueue(t.Context(), s, "plain")
+	l, err := (&Self{Store: s, Stop: t.Context()}).open("plain")
 	require.NoError(t, err)
-	defer q.Close(context.Background())
+	defer l.queue.Close(context.Background())
 	there, acked := map[string]bool{}, map[string]bool{}
-	l := &load{Self: &Self{Store: s, Stop: t.Context()}, name: "plain", queue: q}
 	for _, e := range l.gone(t) {
 		var name string
 		require.NoError(t, json.Unmarshal(e.Payload, &name))
 		there[name], acked[name] = true, true
 	}
-	list, err := q.List(t.Context(), task.ListOptions{Limit: 1e6})
+	list, err := l.queue.List(t.Context(), task.ListOptions{Limit: 1e6})
 	require.NoError(t, err)
 	for _, one := range list {
 		require.False(t, there[one.Payload], "it is there and gone")
