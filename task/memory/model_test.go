@@ -142,7 +142,7 @@ func (m *model) put(now time.Time, n *driver.New, payload int) (id driver.ID, vi
 	m.tasks = append(m.tasks, t)
 	m.stats.Puts++
 	if m.reserves() {
-		m.band(t).turns.push(t.Key, t.weight)
+		m.band(t).turns.Push(t.Key, t.weight)
 		t.reserved = true
 	}
 	m.wait(t, now)

@@ -5,77 +5,23 @@ import (
 	"time"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/roundsmodel"
 	"github.com/fairq/fairq/task/driver"
 )
 
 // modelBand is the turns of one priority.
 type modelBand struct {
-	turns     modelTurns
+	turns     roundsmodel.Turns[string]
 	delivered uint64
 	owed      map[string][]uint64
 	passed    map[string]uint64
-}
-
-// modelTurns says which key is next: whenever a round is used up, a snapshot of every key's first turns, sorted by age,
-// becomes the next one.
-type modelTurns struct {
-	newcomers fairq.Newcomers
-	given     map[string][]int // when each turn was given
-	weights   map[string]int
-	round     []modelTurn
-	begun     bool
-	served    map[string]bool
-	clock     int
-}
-
-type modelTurn struct {
-	key   string
-	given int
-}
-
-func (m *modelTurns) push(key string, weight int) {
-	m.clock++
-	m.weights[key] = weight
-	in := 0
-	for _, t := range m.round {
-		if t.key == key {
-			in++
-		}
-	}
-	if m.newcomers == fairq.ThisRound && m.begun && !m.served[key] && in == len(m.given[key]) && in < weight {
-		m.round = append(m.round, modelTurn{key, m.clock})
-	}
-	m.given[key] = append(m.given[key], m.clock)
-}
-
-func (m *modelTurns) pop() (key string) {
-	if len(m.round) == 0 {
-		m.begun, m.served = true, map[string]bool{}
-		for key, given := range m.given {
-			for _, g := range given[:min(len(given), m.weights[key])] {
-				m.round = append(m.round, modelTurn{key, g})
-			}
-		}
-		slices.SortFunc(m.round, func(a, b modelTurn) int { return a.given - b.given })
-	}
-	key = m.round[0].key
-	m.round = m.round[1:]
-	m.served[key] = true
-	m.given[key] = m.given[key][1:]
-	return key
-}
-
-func (m *modelTurns) removeNewest(key string) {
-	last := modelTurn{key, m.given[key][len(m.given[key])-1]}
-	m.round = slices.DeleteFunc(m.round, func(t modelTurn) bool { return t == last })
-	m.given[key] = m.given[key][:len(m.given[key])-1]
 }
 
 func (m *model) band(t *modelTask) *modelBand {
 	b := m.bands[t.Priority]
 	if b == nil {
 		b = &modelBand{
-			turns: modelTurns{newcomers: m.s.Newcomers, given: map[string][]int{}, weights: map[string]int{}},
+			turns: roundsmodel.Turns[string]{ThisRound: m.s.Newcomers == fairq.ThisRound},
 			owed:  map[string][]uint64{}, passed: map[string]uint64{},
 		}
 		m.bands[t.Priority] = b
@@ -102,16 +48,16 @@ func (m *model) top(t *modelTask) {
 		want = t.weight
 	}
 	want = min(want, m.readyIn(t.Key, t.Priority)-len(b.owed[t.Key]))
-	for !m.reserves() && b.passed[t.Key] == 0 && len(b.turns.given[t.Key]) < want {
-		b.turns.push(t.Key, t.weight)
+	for !m.reserves() && b.passed[t.Key] == 0 && b.turns.Len(t.Key) < want {
+		b.turns.Push(t.Key, t.weight)
 	}
 }
 
 func (m *model) giveUp(t *modelTask) {
 	b := m.band(t)
 	owed := b.owed[t.Key]
-	if len(b.turns.given[t.Key]) > 0 {
-		b.turns.removeNewest(t.Key)
+	if b.turns.Len(t.Key) > 0 {
+		b.turns.RemoveLast(t.Key)
 		return
 	}
 	if owed[len(owed)-1] == b.passed[t.Key] {
@@ -132,7 +78,7 @@ func (m *model) becomeReady(t *modelTask, at time.Time) {
 	case m.s.MaxInFlightPerKey > 0:
 		m.top(t)
 	case b.passed[t.Key] == 0:
-		b.turns.push(t.Key, t.weight)
+		b.turns.Push(t.Key, t.weight)
 	}
 	t.reserved = m.reserves()
 }
@@ -141,7 +87,7 @@ func (m *model) becomeReady(t *modelTask, at time.Time) {
 func (m *model) unready(t *modelTask) {
 	b := m.band(t)
 	t.State = 0
-	if !m.reserves() && len(b.turns.given[t.Key])+len(b.owed[t.Key]) > m.readyIn(t.Key, t.Priority) {
+	if !m.reserves() && b.turns.Len(t.Key)+len(b.owed[t.Key]) > m.readyIn(t.Key, t.Priority) {
 		m.giveUp(t)
 	}
 }
@@ -189,7 +135,7 @@ func (m *model) next(f driver.Filter) *modelTask {
 			}
 		}
 		for turn == 0 {
-			key = b.turns.pop()
+			key = b.turns.Pop()
 			b.delivered++
 			if !m.blocked(key) && m.oldest(key, p, f) != nil {
 				turn = b.delivered
