@@ -14,9 +14,9 @@ import (
 // along a curve, from Base to Max. The zero value is exponential, from one second to one hour,
 // without jitter.
 type Backoff struct {
-	// Func, if not nil, returns the delays instead of a curve. Of the other fields only Max, where
-	// 0 then means [task.MaxDuration], and Jitter may be set, and not to Decorrelated. If it
-	// panics, the task gets the delay of the zero Backoff.
+	// Func, if not nil, returns the delays instead of a curve, for failures from 1 on. With it,
+	// only Max and Jitter may be set: a Max of 0 then means [task.MaxDuration], and Jitter must
+	// not be Decorrelated. If Func panics, the task gets the delay of the zero Backoff.
 	Func func(failures int) time.Duration
 
 	Curve  Curve
@@ -62,7 +62,8 @@ const (
 	NoJitter   Jitter = iota // d
 	FullJitter               // anything from 0 to d
 	HalfJitter               // anything from d/2 to d
-	// anything from Base to three times the delay before, Max at most; the curve is of no account
+
+	// Decorrelated is anything from Base to three times the delay before, Max at most, without a curve.
 	Decorrelated
 )
 
@@ -76,9 +77,9 @@ func (j Jitter) String() string {
 	return fmt.Sprintf("Jitter(%d)", uint8(j))
 }
 
-// Delay returns how long a task waits after its nth failure, from 0 to Max; failures below 1 count
-// as 1. Only [FullJitter] makes it 0. With Random, and with a jitter, it is drawn anew by each
-// call. It takes a bounded number of steps.
+// Delay returns how long a task waits after its nth failure, from 0 to Max. Failures below 1 count
+// as 1. It is 0 only with [FullJitter] or Func. With Random or a jitter each call draws anew. It
+// takes a bounded number of steps.
 func (b Backoff) Delay(failures int) time.Duration {
 	failures = max(failures, 1)
 	base, most := b.bounds()

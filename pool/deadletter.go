@@ -24,9 +24,9 @@ type DeadLetter[V any] struct {
 	At       time.Time
 }
 
-// PutOptions returns how the task is put again, as of now: with its class, priority, kind, unique
-// key, deadline and limit of attempts, and what is left of its delay and its time to live. If that
-// is over, the deadline is when it ended.
+// PutOptions returns the options to put the task again, as of now: its class, priority, kind,
+// unique key, deadline and limit of attempts, and what is left of its delay and its time to live.
+// If nothing is left of that, the deadline is when it ended.
 func (l *DeadLetter[V]) PutOptions(now time.Time) PutOptions {
 	p := resubmitOptions(&l.Task, now)
 	p.Class = l.Class
@@ -54,10 +54,10 @@ func (r Reason) String() string {
 	return fmt.Sprintf("Reason(%d)", uint8(r))
 }
 
-// Sink takes dead letters, and is called in a goroutine of its own. If it returns an error, panics
-// or ends the goroutine, it has not taken the letter. One that heeds neither its context nor,
-// Options.AbandonAfter later, its end, is not waited for by Shutdown: then its letter counts as
-// not taken, whatever it does with it.
+// Sink takes dead letters. It is called in a goroutine of its own. If it returns an error, panics
+// or ends the goroutine, it has not taken the letter. Shutdown does not wait for a sink that goes
+// on after its context is done for longer than Options.AbandonAfter: that letter counts as not
+// taken, whatever the sink does with it.
 type Sink[V any] func(ctx context.Context, letter *DeadLetter[V]) error
 
 func newDeadLetter[V any](class string, t *task.Task[V], reason Reason, err error) *DeadLetter[V] {

@@ -40,8 +40,8 @@
 //     the task is over, and when the time of Shutdown is. [context.Cause] tells which.
 //   - When Shutdown has returned anything but an [*AbandonedError], there is no goroutine left. It
 //     ends in time whatever handlers and sinks do.
-//   - A panic of a handler, a sink, a function of the Observer or the Logger never ends the
-//     process.
+//   - A panic of a handler, a sink, a Backoff.Func, a function of the Observer or the Logger never
+//     ends the process.
 //
 // # Failures
 //

@@ -110,13 +110,13 @@ func (e *retryError) Error() string {
 	return fmt.Sprintf("pool: to be tried again in %v", e.delay)
 }
 
-// RetryAfter returns an error that makes a task fail and be tried again after a delay of its own,
-// if there are attempts left: `errors.Join(err, pool.RetryAfter(time.Minute))` also says why. A
-// negative delay is 0, one of more than [task.MaxDuration] is that.
+// RetryAfter returns an error that makes a task fail, and be tried again after this delay if it
+// has attempts left. `errors.Join(err, pool.RetryAfter(time.Minute))` also says why. A negative
+// delay counts as 0, one of more than [task.MaxDuration] as that.
 func RetryAfter(delay time.Duration) error { return &retryError{delay: clamp(delay)} }
 
-// Snooze returns an error that makes a task be handled again after a delay. It has not failed, and
-// the attempt does not count.
+// Snooze returns an error that has the handler called again after a delay. The task has not
+// failed, and the attempt does not count.
 func Snooze(delay time.Duration) error { return &retryError{delay: clamp(delay), snooze: true} }
 
 func clamp(d time.Duration) time.Duration { return min(max(d, 0), task.MaxDuration) }

@@ -12,8 +12,9 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Mux is handlers by kind of task. Its Handle is the handler of a pool, and its Kinds are for
-// Options.Kinds, so that the pool takes no others. It must not be changed while it is in use.
+// Mux has a handler for each kind of task. Its method Handle is the handler for a pool. What its
+// method Kinds returns is for Options.Kinds, so that the pool takes no other kinds. It must not be
+// changed while it is in use.
 type Mux[V any] map[string]Handler[*task.Task[V]]
 
 // Handle calls the handler of the task's kind. If there is none the task fails for good.
@@ -38,9 +39,9 @@ type Step[T any] struct {
 	Handle Handler[T]
 }
 
-// Chain returns a handler that calls others, one after the other, until one returns an error; that
-// is wrapped, with the name of its step. When the task is tried again, all of them are called
-// again.
+// Chain returns a handler that calls others one after the other. When one returns an error it
+// stops, and returns that error with the name of the step. When the task is tried again, all of
+// them are called again.
 func Chain[T any](steps ...Step[T]) Handler[T] {
 	return func(ctx context.Context, t T) error {
 		for _, s := range steps {
@@ -52,8 +53,8 @@ func Chain[T any](steps ...Step[T]) Handler[T] {
 	}
 }
 
-// Parallel returns a handler that calls others, all at the same time, each in a goroutine of its
-// own, and joins their errors. A panic is an error too.
+// Parallel returns a handler that calls others at the same time, each in a goroutine of its own,
+// and joins their errors. If one panics, that is an error too.
 func Parallel[T any](handlers ...Handler[T]) Handler[T] {
 	return func(ctx context.Context, t T) error {
 		errs := make([]error, len(handlers))
@@ -74,9 +75,10 @@ func Parallel[T any](handlers ...Handler[T]) Handler[T] {
 	}
 }
 
-// Transit returns a handler that puts each task into another queue, with its key, kind, priority,
-// unique key, deadline, limit of attempts, and what is left of its time to live. If that queue is
-// full, it waits for room: so it, in turn, holds up the pool's. Then this queue is done with it.
+// Transit returns a handler that puts each task into another queue; then this queue is done with
+// it. The task keeps its key, kind, priority, unique key, deadline and limit of attempts, and what
+// is left of its time to live. If the other queue is full the handler waits for room, so the pool
+// is held up too.
 func Transit[V any](next *task.Queue[V]) Handler[*task.Task[V]] {
 	return func(ctx context.Context, t *task.Task[V]) error {
 		_, err := next.PutWait(ctx, t.Key, t.Payload, resubmitOptions(&t.Info, time.Now()).Task())
@@ -85,8 +87,8 @@ func Transit[V any](next *task.Queue[V]) Handler[*task.Task[V]] {
 }
 
 // Forward returns a sink that puts each letter into another queue, as Transit does, and with what
-// is left of its delay. It is a new task there, which has all its attempts; one that has failed,
-// or was too late, has neither deadline, nor time to live, nor delay of its own.
+// is left of its delay. It is a new task there, with all its attempts. If it has failed or was too
+// late, it has no deadline, time to live or delay of its own there.
 func Forward[V any](next *task.Queue[V]) Sink[V] {
 	return func(ctx context.Context, letter *DeadLetter[V]) error {
 		options := letter.PutOptions(time.Now()).Task()

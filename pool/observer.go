@@ -10,30 +10,29 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Observer is told what happens in a pool, by the goroutine to which it happens; so its functions
-// should be quick. nil functions cost nothing. Classes are named as in [Class]; a pool without
-// classes has one with an empty name. If a function panics, the Logger is told, and all goes on as
-// if it had returned.
+// Observer is told what happens in a pool. Its functions are called by the goroutine to which it
+// happens, so they should be quick. nil functions cost nothing. If a function panics, the Logger
+// is told, and all goes on as if it had returned. The class is that of [Class].Name, empty if the
+// pool has no classes.
 //
-// The context is that of the call for Offered, Refused and a task that is dropped by its own
-// Submit, the parent of the handler's for Started, and otherwise one that lasts as long as the
-// pool. The task is the one that the handler gets, and must not be changed or settled. Before it
-// is in the queue it has no ID; of an item of a FairQueue there is the Payload only.
+// The context of Offered and Refused, and of Dropped if a task is dropped by its own Submit, is
+// that of the call. That of Started is the parent of the handler's. The others last as long as the
+// pool. The task is the one that the handler gets; it must not be changed or settled. Before it is
+// in the queue it has no ID. Of an item of a FairQueue there is only the Payload.
 type Observer[V any] struct {
 	// Offered is told of each task that is handed to Submit, SubmitBatch, SubmitWait, TrySubmit or
-	// Put, and Refused, after it, of those for which that returns an error, but for an unknown
-	// class.
+	// Put, unless its class is unknown. Refused is told, after it, of those for which that call
+	// returns an error.
 	Offered func(ctx context.Context, class string, t *task.Task[V])
 	Refused func(ctx context.Context, class string, t *task.Task[V], err error)
 
-	// Started is told that a handler begins, and how long ago the task was ready, 0 for an item of
-	// a FairQueue.
+	// Started is told that a handler begins, and for how long the task had been ready: 0 for an
+	// item of a FairQueue.
 	Started func(ctx context.Context, class string, t *task.Task[V], waited time.Duration)
 
 	// Each attempt that was started ends in one of these, unless Shutdown has interrupted it.
-	// Retried is told of a task that has failed or was snoozed, and is tried again after the
-	// delay; Failed of one that has failed for good; Lost of one of which the queue could not be
-	// told what came of it.
+	// Retried is told of a task that has failed or was snoozed and is tried again after the delay,
+	// Failed of one that has failed for good, Lost of one that could not be settled.
 	Succeeded func(ctx context.Context, class string, t *task.Task[V], ran time.Duration)
 	Retried   func(ctx context.Context, class string, t *task.Task[V], ran, delay time.Duration, err error)
 	Failed    func(ctx context.Context, class string, t *task.Task[V], ran time.Duration, err error)

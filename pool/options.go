@@ -15,16 +15,16 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Handler does a task. T is a *task.Task[V], or the item of a FairQueue. If it returns nil the
-// task is done; else it has failed. A panic is a failure with a [*PanicError]. A task that has
-// failed is tried again, unless that was its last attempt; [Permanent], [RetryAfter] and [Snooze]
-// tell otherwise. An item of a FairQueue is not tried again.
+// Handler does a task. T is a *task.Task[V], or the item of a FairQueue. If it returns nil, the
+// task is done. If it returns an error, or panics, the task has failed: it is tried again, unless
+// that was its last attempt. [Permanent], [RetryAfter] and [Snooze] make errors that change this.
+// A panic is recorded as a [*PanicError]. An item of a FairQueue is not tried again.
 type Handler[T any] func(ctx context.Context, t T) error
 
 // Options configure a pool. The zero value of each field is its default.
 type Options[V any] struct {
-	// Workers is how many tasks are worked on at the same time; 0 means as many as
-	// [runtime.GOMAXPROCS] says. It stands for a Scale with this Min and Max, so one of the two
+	// Workers is how many tasks are worked on at the same time. 0 means as many as
+	// [runtime.GOMAXPROCS] says. It is short for a Scale with this Min and Max, so one of the two
 	// must be zero.
 	Workers int
 
@@ -34,25 +34,24 @@ type Options[V any] struct {
 	// Schedule replaces Scale at certain times of the day.
 	Schedule Schedule
 
-	// Policy is how each task is run. ForTask, if not nil, may return another one for a task; it
-	// is handed the pool's.
+	// Policy is how each task is run. ForTask, if not nil, is given a task and this Policy, and
+	// returns the one for that task.
 	Policy  Policy
 	ForTask func(t *task.Task[V], p Policy) Policy
 
-	// Delay and Deadline are for tasks that are put with Submit, SubmitWait or Put, without their
-	// own: how long it takes until they are ready, and until they are of no use any more, both
-	// from then on. 0 means none.
+	// Delay and Deadline are for tasks that are submitted without their own: how long after that
+	// they are ready, and how long after that they are of no use any more. 0 means none.
 	Delay    time.Duration
 	Deadline time.Duration
 
 	// WhenFull says what becomes of a task that there is no room for. EvictOldest and
-	// EvictHeaviest are for a pool with queues of its own; elsewhere the queue's own options say
-	// so.
+	// EvictHeaviest need a queue of the pool's own; other queues have options that say what they
+	// evict.
 	WhenFull WhenFull
 
-	// Capacity and KeyCapacity are the room in a queue of the pool's own, for tasks that wait:
-	// what runs takes up none, and a task that is to be tried again needs none. See [task.Options]
-	// and its CountOnlyWaiting. Capacity 0 means no limit.
+	// Capacity and KeyCapacity limit the tasks that wait in a queue of the pool's own, in all and
+	// of one key. Running tasks do not count, and a task that is to be tried again is never
+	// refused; see CountOnlyWaiting in [task.Options]. 0 means no limit.
 	Capacity    int
 	KeyCapacity int
 
@@ -69,56 +68,56 @@ type Options[V any] struct {
 	// Limits keep room for urgent tasks; see [Limit].
 	Limits []Limit
 
-	// Kinds are those that are taken, one at least; nil means all.
+	// Kinds are the kinds of tasks that are taken. nil means all; an empty list is an error.
 	Kinds []string
 
-	// Prefetch is how many tasks may be taken, at most [task.MaxBatch], before there are workers
-	// for them, so that these need not wait for a transaction. As many are as were started in the
-	// time it takes to take some, twice, so none if they run for long; after half a second at most
-	// they are handed back. It is of use only to a pool with one class, whose queue is not in
-	// memory, and without Limits. 0 means 256, or as many as Scale.Max if that is more; a negative
-	// value means none.
+	// Prefetch is how many tasks may be taken before there are workers for them, [task.MaxBatch]
+	// at most, so that workers need not wait for a transaction. The pool takes no more than it
+	// needs: twice as many as were started while the last ones were taken, and none if tasks run
+	// for long. What finds no worker is handed back after half a second at most. It applies to
+	// pools with one class, without Limits, whose queue is not in memory. 0 means 256, or
+	// Scale.Max if that is more; a negative value means none.
 	Prefetch int
 
-	// DeadLetters is given what could not be done. nil means that a task that failed for good is
-	// buried in its queue, or in a queue of the pool's own forgotten, once Observer, Logger and
-	// those who wait for it have been told; see the package documentation.
+	// DeadLetters is given what could not be done. If it is nil, a task that has failed for good
+	// is buried in its queue; in a queue of the pool's own it is forgotten, after Observer, Logger
+	// and those who wait for it have been told. See the package documentation.
 	DeadLetters Sink[V]
 
 	// AbandonAfter is how long Shutdown waits for handlers after it has cancelled their contexts.
-	// Then their tasks are handed back nevertheless. 0 means a second.
+	// Then their tasks are handed back although they still run. 0 means a second.
 	AbandonAfter time.Duration
 
 	// Observer is told what happens.
 	Observer Observer[V]
 
-	// CountKeys makes the pool count by key the attempts that were started, and the tasks that
-	// were refused or dropped for want of room, for [Pool.KeyCounts]: of how many keys, the
-	// heaviest. 0 means none. It costs a lock and a clock reading for each, and some 150 bytes for
-	// each of these keys; see [fairq.KeyCounter].
+	// CountKeys is how many keys the pool counts, the heaviest, for [Pool.KeyCounts]: their
+	// attempts, and their tasks that were refused or dropped because there was no room. 0 means
+	// none. It costs a lock and a clock reading for each of these events, and some 150 bytes for
+	// each key; see [fairq.KeyCounter].
 	CountKeys int
 
-	// Logger is told at level Warn about each task that has failed for good, whose outcome is
-	// lost, or that is cancelled by Shutdown; at level Error about what was lost, and queues that
-	// cannot be read; and at level Debug about all that is normal: failures that are tried again,
-	// changes of the number of workers and of the schedule, and the end. nil means [slog.Default].
+	// Logger is told at level Error about what was lost and about queues that cannot be read; at
+	// level Warn about each task that has failed for good, that could not be settled, or that
+	// Shutdown has cancelled; and at level Debug about all that is normal: retries, changes of the
+	// number of workers and of the schedule, and the end. nil means [slog.Default].
 	Logger *slog.Logger
 }
 
 // Scale is how many workers there are.
 type Scale struct {
-	// Min and Max are how many workers there are at least and at most. A worker's goroutine is not
-	// started before there is something to do; Min 0 lets all of them end.
+	// Min and Max are how many workers there are at least and at most. No worker is started before
+	// there is something to do. With a Min of 0 all of them end when there is nothing.
 	Min, Max int
 
-	// WakeFactor and SleepFactor are degrees of fullness of the queue: the tasks that are ready or
-	// wait for room, divided by the capacity that is left for waiting tasks. From WakeFactor on a
-	// worker is added. Below SleepFactor one that is not needed is let go. 0 means 0.75 and 0.5. A
-	// queue without a capacity is full enough as soon as a task waits.
+	// WakeFactor and SleepFactor are degrees of fullness: the tasks that are ready or wait for
+	// room, divided by the room that the queue has for waiting tasks. If all workers are busy,
+	// another one is started when the queue is as full as WakeFactor says. One that is not needed
+	// ends when it is less full than SleepFactor says. 0 means 0.75 and 0.5. A queue without a
+	// capacity is full enough as soon as a task waits.
 	WakeFactor, SleepFactor float64
 
-	// IdleTimeout is for how long a worker must not have been needed to be let go. 0 means a
-	// minute.
+	// IdleTimeout is how long a worker must not have been needed before it ends. 0 means a minute.
 	IdleTimeout time.Duration
 }
 
@@ -129,9 +128,9 @@ type Policy struct {
 	Timeout time.Duration
 
 	// MaxAttempts is how often a task is tried that has no limit of its own. 0 means
-	// [DefaultMaxAttempts], a negative value no limit. The queue counts an attempt when the task
-	// is taken, so one that ends without a result counts too: its lease was lost, or its process
-	// has ended, maybe when the task was only prefetched, see Options.Prefetch.
+	// [DefaultMaxAttempts], a negative value no limit. An attempt counts when the task is taken.
+	// So one that ends without a result counts too: the lease was lost, or the process has ended,
+	// even if the task was only prefetched (see Options.Prefetch).
 	MaxAttempts int
 
 	// Backoff says how long a task waits after a failure.
@@ -178,19 +177,19 @@ type Class[V any] struct {
 // Order is how classes share the workers. No worker is idle while any class has a task that can be
 // taken.
 type Order struct {
-	// Strict means that a class is served only if those before it have nothing. Otherwise classes
-	// are served in rounds, each as many times in a round as its weight says.
+	// Strict means that a class is served only if those before it have no task. Otherwise classes
+	// are served in rounds, each as often in a round as its weight says.
 	Strict bool
 
-	// Ageing, with Strict, is after how long a class that has tasks, and was not served, is served
-	// once before the others. 0 means never.
+	// Ageing, with Strict, is how long a class that has tasks may go without being served. Then it
+	// is served once before the others. 0 means for ever.
 	Ageing time.Duration
 }
 
-// Limit says that a task of this or a less urgent priority is started only while fewer than
-// Running tasks are running. So a pool with 10 workers and a Limit{Priority: 1, Running: 8} has
-// two that only tasks of priority 0 use. Running 0 means that they are not started at all; for
-// priority 0 it must be 1 at least.
+// Limit says that a task of this priority, or a less urgent one, is started only while fewer than
+// Running tasks are running. In a pool with 10 workers, Limit{Priority: 1, Running: 8} keeps two
+// for tasks of priority 0. Running 0 means that such tasks are not started at all; for priority 0
+// it must be at least 1.
 type Limit struct {
 	Priority int
 	Running  int
@@ -206,8 +205,9 @@ type workerSettings struct {
 	ranges       []Range    // those of the schedule, with complete scales
 }
 
-// Validate returns an error that names the field, its value and the limit, if [New], or [Func],
-// would panic because of it. Programs whose options come from their users call it.
+// Validate returns an error that names the field, its value and the limit, if the options do not
+// make sense, so that [New] and [Func] would panic. Programs whose options come from their users
+// call it.
 func (o Options[V]) Validate() error {
 	_, err := o.complete()
 	return err

@@ -60,14 +60,14 @@ func New[V any](queue *task.Queue[V], handler Handler[*task.Task[V]], options *O
 	return newPool(queue, handler, options)
 }
 
-// Func returns a pool with a queue of its own in memory. Unless the options say otherwise, a task
-// that fails is tried up to ten times, [DefaultMaxAttempts], over some 8.5 minutes;
-// Policy.MaxAttempts 1 means once. The queue has no limit unless Capacity is set; when it is full,
-// Submit waits for room.
+// Func returns a pool with a queue of its own in memory. If the options name classes, it has a
+// queue for each. nil options are the defaults. Func panics if the options do not make sense; see
+// [Options.Validate].
 //
-// If the options name classes, it has a queue for each. What is in it when the pool has been shut
-// down is handed to DeadLetters, or else returned by Leftovers. nil options are the defaults. Func
-// panics if the options do not make sense; see Options.Validate.
+// By default, a task that fails is tried up to ten times, [DefaultMaxAttempts], over some 8.5
+// minutes; with a Policy.MaxAttempts of 1, once. The queue has no limit unless Capacity is set;
+// when it is full, Submit waits for room. What is left in the queue when the pool has been shut
+// down is handed to DeadLetters, or returned by Leftovers.
 func Func[V any](handler Handler[*task.Task[V]], options *Options[V]) *Pool[V] {
 	return newPool(nil, handler, options)
 }
@@ -168,29 +168,29 @@ func (p *Pool[V]) Queue(class string) *task.Queue[V] {
 	return c.queue
 }
 
-// Submit puts a task of a key into the queue that the pool drains, or the first of them, with the
-// pool's defaults. What happens if there is no room is up to Options.WhenFull. If ctx is done it
-// returns its error, after Shutdown [ErrShutdown], unless it is called with the context of a
-// handler of the pool.
+// Submit puts a task of a key, with the pool's defaults, into the queue that the pool drains, the
+// first one if it has several. Options.WhenFull says what happens if there is no room. If ctx is
+// done, it returns the error of ctx. After Shutdown it returns [ErrShutdown], unless a handler of
+// the pool calls it.
 //
-// By that context, or one that was made of it, the pool knows a handler's own call, in whatever
-// goroutine it is made: while it waits for room the handler counts as waiting, and its place is
-// another one's, as in [Yield]. If all handlers wait so, and only they could make room, the last
-// one of these calls fails at once with an error that Is [ErrFull] and says so: its handler can
-// return that error, and will be tried again. When a handler has returned, its context is done,
-// and what has been made of it with context.WithoutCancel is one like any other.
+// The pool knows a call of a handler by its context: it is that of the handler, or was made of it.
+// While such a call waits for room, another handler gets the place of this one, as in [Yield]. If
+// all handlers wait like that, and only they could make room, the call that began last fails with
+// an error that Is [ErrFull] and says so: its handler can return that error, and is tried again.
+// When a handler has returned, its context is done, and a context made of it by
+// context.WithoutCancel is not one of a handler any more.
 func (p *Pool[V]) Submit(ctx context.Context, key string, payload V) error {
 	_, err := p.Put(ctx, key, payload, PutOptions{})
 	return err
 }
 
-// Put is Submit with options, and returns the task's id. That is 0 if the task was dropped.
+// Put is Submit with options. It returns the id of the task, 0 if the task was dropped.
 func (p *Pool[V]) Put(ctx context.Context, key string, payload V, options PutOptions) (task.ID, error) {
 	return p.submit(ctx, key, payload, options, p.whenFull)
 }
 
-// TrySubmit is Put that says at once if there is no room: where that would wait, or make a dead
-// letter of the task, it returns a [*FullError], and the task remains the caller's.
+// TrySubmit is Put that never waits for room and never drops the task: it returns a [*FullError]
+// instead, and the task remains the caller's.
 func (p *Pool[V]) TrySubmit(ctx context.Context, key string, payload V, options PutOptions) (task.ID, error) {
 	return p.submit(ctx, key, payload, options, Reject)
 }
@@ -272,10 +272,11 @@ func (p *Pool[V]) roomCtx(ctx context.Context) context.Context {
 	return p.accepting
 }
 
-// Wait waits until nothing is ready, delayed or running in the queues that the pool drains, as far
-// as this process can see, and all that has happened is in Stats, and in the hands of DeadLetters.
-// If Shutdown has left something, it returns [ErrShutdown]. If ctx is done first it returns its
-// error. A handler must not wait for it; in its goroutine it returns an [ErrInvalid].
+// Wait waits until no task is ready, delayed or running in the queues that the pool drains, as far
+// as this process can see, and until all that has happened is in Stats and was handed to
+// DeadLetters. It returns [ErrShutdown] if Shutdown has left tasks, and the error of ctx if ctx is
+// done first. A handler must not call it, for it would wait for itself: in its goroutine it
+// returns an [ErrInvalid].
 func (p *Pool[V]) Wait(ctx context.Context) error {
 	if err := p.notInHandler("Wait"); err != nil {
 		return err

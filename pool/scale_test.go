@@ -222,36 +222,6 @@ func TestBusyWorkersOfUnlimitedQueue(t *testing.T) {
 	})
 }
 
-// TestMaxHolds goes through many cycles of load and rest, and changes of the number of workers.
-func TestMaxHolds(t *testing.T) {
-	forRigs(t, 4, func(t *testing.T, r *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
-		base := goroutines()
-		rig := open(t, 8, pool.Options[int]{Scale: pool.Scale{Max: 3, WakeFactor: 0.2, IdleTimeout: time.Second}})
-		for range 100 {
-			most := 1 + r.IntN(5)
-			require.NoError(t, rig.set(0, most))
-			n := r.IntN(30)
-			var producers sync.WaitGroup
-			for i := range n {
-				producers.Go(func() { _ = rig.submit(t.Context(), i) })
-			}
-			rig.mu.Lock()
-			rig.most = 0
-			rig.mu.Unlock()
-			rig.let(n)
-			producers.Wait()
-			require.LessOrEqual(t, rig.most, most)
-			if r.IntN(2) == 0 {
-				time.Sleep(time.Second)
-				synctest.Wait()
-				require.Zero(t, rig.stats().Workers)
-				require.Equal(t, base, goroutines())
-			}
-		}
-		require.NoError(t, rig.end(t.Context()))
-	})
-}
-
 // TestFirstTaskStartsAtOnce has pools that may be without any goroutine.
 func TestFirstTaskStartsAtOnce(t *testing.T) {
 	forRigs(t, 2, func(t *testing.T, r *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {

@@ -89,8 +89,8 @@ func (ws *workerSet) updateAllLocked() {
 	}
 }
 
-// AbandonedError says how many handlers and sinks did not return, though their contexts were
-// cancelled, or returned and the queue could not be told yet.
+// AbandonedError says how many handlers and sinks had not returned although their contexts were
+// cancelled, or had returned while their tasks could not be settled yet.
 type AbandonedError struct {
 	Running int
 	Err     error // the cause of the context of Shutdown
@@ -141,25 +141,26 @@ func goroutine() (number uint64) {
 	return number
 }
 
-// Shutdown ends the pool: what was prefetched is handed back, tasks are neither submitted nor
-// taken any more, and what runs is finished. As long as a handler is in [Yield] or SubmitWait,
-// tasks are taken, for it may wait for one. If ctx is done first, the contexts of the handlers are
-// cancelled, with the cause [ErrShutdown]; those that then return an error have not failed, and
-// their attempts do not count: their tasks go back into the queue. Handlers that have not returned
-// Options.AbandonAfter later are left to themselves, and their tasks go back too.
+// Shutdown ends the pool. No more tasks are submitted or taken, what was prefetched is handed
+// back, and what runs is finished. While a handler is in [Yield] or SubmitWait tasks are still
+// taken, because it may wait for one.
 //
-// A queue that is not the pool's own keeps what is left in it. What is left in one of its own goes
-// to DeadLetters, with the reason Shutdown, or else to Leftovers. When ctx is done and the
-// handlers have returned or were left to themselves, sinks have AbandonAfter until their contexts
-// are done, and another AbandonAfter to return. What they have not taken by then is in Leftovers.
+// If ctx is done first, the contexts of the handlers are cancelled with the cause [ErrShutdown].
+// If a handler then returns an error, its task has not failed: it goes back into the queue, and
+// the attempt does not count. A handler that has not returned after Options.AbandonAfter is
+// abandoned, and its task goes back too.
 //
-// If the store of a queue cannot take back what the pool holds, it returns that error, and can be
-// called again when it can.
+// A queue that is not the pool's own keeps what is left in it. What is left in a queue of the
+// pool's own goes to DeadLetters, with the reason Shutdown, or else to Leftovers. When ctx is done
+// and the handlers have ended or were abandoned, the contexts of sinks end after AbandonAfter, and
+// Shutdown waits for sinks as long again. What they have not taken by then is in Leftovers.
 //
-// It returns nil if all handlers came to their own end, the cause of ctx if they had to be
-// cancelled, and a [*AbandonedError] if some did not listen. It can be called again, also at the
-// same time, for instance with another ctx. In the goroutine of a handler it would wait for
-// itself: there it does nothing, and returns an [ErrInvalid].
+// Shutdown returns nil if all handlers ended by themselves, the cause of ctx if they had to be
+// cancelled, and an [*AbandonedError] if some were abandoned. If the store of a queue cannot take
+// back what the pool holds, it returns that error; call it again when the store can. It may be
+// called several times, also at the same time, for instance with another ctx. A handler must not
+// call it, for it would wait for itself: in its goroutine it does nothing and returns an
+// [ErrInvalid].
 func (p *Pool[V]) Shutdown(ctx context.Context) error {
 	if err := p.notInHandler("Shutdown"); err != nil {
 		return err
@@ -174,11 +175,11 @@ func (p *Pool[V]) Shutdown(ctx context.Context) error {
 	return p.abandonedError(ctx, err)
 }
 
-// StopAndWait is Shutdown that works the backlog off first: from now on nothing is submitted any
-// more, but by handlers, and when all that is queued has been done, as [Pool.Wait] has it, delayed
-// tasks and retries too, it shuts the pool down. If ctx is done first, it goes on as Shutdown does
-// then, and returns at least the cause of ctx. While the pool is paused nothing is done. What
-// others put into a queue that is not the pool's own is done too, as long as it comes.
+// StopAndWait works the backlog off and then shuts the pool down. From now on only handlers can
+// submit. When all that is queued has been done, in the sense of [Pool.Wait], delayed tasks and
+// retries too, it calls Shutdown. If ctx is done first it calls Shutdown at once, and returns at
+// least the cause of ctx. While the pool is paused nothing is done. What others put meanwhile into
+// a queue that is not the pool's own is done too, for as long as they do.
 func (p *Pool[V]) StopAndWait(ctx context.Context) error {
 	if err := p.notInHandler("StopAndWait"); err != nil {
 		return err

@@ -3,9 +3,7 @@ package pool_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -211,54 +209,6 @@ func TestSubmitDuringShutdown(t *testing.T) {
 		// they are done as long as one is waiting for room
 		require.Equal(t, 4, done+len(p.Leftovers()))
 	})
-}
-
-// TestConcurrentShutdown has many who submit, and who shut down, at the same time. Each task is
-// done or left.
-func TestConcurrentShutdown(t *testing.T) {
-	r := chance(t)
-	for range 50 {
-		synctest.Test(t, func(t *testing.T) {
-			var mu sync.Mutex
-			accepted, seen := map[int]bool{}, map[int]int{}
-			p := openFunc(t, func(_ context.Context, tk *task.Task[int]) error {
-				time.Sleep(time.Duration(tk.Payload%5) * time.Second)
-				mu.Lock()
-				defer mu.Unlock()
-				seen[tk.Payload]++
-				return nil
-			}, pool.Options[int]{Scale: pool.Scale{Max: 3}, Capacity: r.IntN(10)})
-			var all sync.WaitGroup
-			for i := range 5 {
-				all.Go(func() {
-					for j := range 20 {
-						if p.Submit(t.Context(), fmt.Sprint(i), 20*i+j) == nil {
-							mu.Lock()
-							accepted[20*i+j] = true
-							mu.Unlock()
-						}
-						time.Sleep(time.Second)
-					}
-				})
-			}
-			at := time.Duration(r.IntN(20)) * time.Second
-			for i := range 3 {
-				all.Go(func() {
-					time.Sleep(at + time.Duration(i*5)*time.Second)
-					assert.NoError(t, p.Shutdown(t.Context()))
-				})
-			}
-			all.Wait()
-			for _, l := range p.Leftovers() {
-				seen[l.Payload]++
-			}
-			require.Len(t, seen, len(accepted))
-			for n, times := range seen {
-				require.True(t, accepted[n])
-				require.Equal(t, 1, times)
-			}
-		})
-	}
 }
 
 // TestShutdownOfItems leaves them in their queue.

@@ -101,11 +101,11 @@ func (c *keyCounter) add(key string, d fairq.Counts) {
 }
 
 // KeyCounts returns the n keys that were served, refused and evicted most, heaviest first; if
-// fewer are counted, all. An attempt that is started is service; a task is refused if Submit or
-// the like returns an [ErrFull], and evicted if it was dropped for want of room, as far as the
-// pool knows: what another queue evicts than the pool's own, it does not. Keys of the same name in
-// several classes are one. It is O(Options.CountKeys * log Options.CountKeys); without
-// Options.CountKeys there are none.
+// fewer are counted, all. A task is served when an attempt is started, refused if Submit or the
+// like returns an [ErrFull], and evicted if it was dropped because there was no room. What a queue
+// evicts that is not the pool's own is not counted. Keys of the same name in several classes count
+// as one. It is O(Options.CountKeys * log Options.CountKeys). Without Options.CountKeys there are
+// none.
 func (p *Pool[V]) KeyCounts(n int) []fairq.KeyCount[string] {
 	if p.keyCounter == nil {
 		return nil

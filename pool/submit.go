@@ -27,13 +27,13 @@ type PutOptions struct {
 	// Class is the queue that it is for, of a pool that has several; "" means the first one.
 	Class string
 
-	// CancelWithContext says that the task is of use only as long as the context that it is
-	// submitted with: when that is done, the task is removed. If it is running, the context of its
-	// handler is done, with a cause that Is [ErrLeaseLost]; it is not tried again, and there is no
-	// letter. So it is for those who wait for what the handler does: the context of an HTTP
-	// request is also done when its own handler returns. It costs a unique key, and, but for
-	// SubmitWait, a goroutine until the task is gone or Shutdown. It does nothing for a task that
-	// is put in a transaction of the caller's.
+	// CancelWithContext ties the task to the context that it is submitted with: when that is done,
+	// the task is removed. If it is running, the context of its handler is done, with a cause that
+	// Is [ErrLeaseLost]. It is not tried again, and there is no dead letter. So this is for
+	// callers who wait for what the handler does; note that the context of an HTTP request is also
+	// done when the HTTP handler returns. It costs a unique key and, except for SubmitWait, a
+	// goroutine until the task is gone or Shutdown. It does nothing for a task that is put in a
+	// transaction of the caller's.
 	CancelWithContext bool
 }
 
@@ -54,8 +54,8 @@ type Batch[V any] struct {
 
 // SubmitBatch is Put for several tasks, one after the other, until one is refused. As many as
 // there is room for are put in one transaction. It returns the ids of those that were put or
-// dropped, and if these are not all, the error that Put would have returned for the next. If a
-// class is unknown none is put.
+// dropped, and, if these are not all, the error that Put would have returned for the next one. If
+// a class is unknown, none is put.
 func (p *Pool[V]) SubmitBatch(ctx context.Context, tasks []Batch[V]) (ids []task.ID, err error) {
 	classes, puts := make([]*class[V], len(tasks)), make([]task.Batch[V], len(tasks))
 	for i, t := range tasks {

@@ -10,11 +10,11 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// SubmitWait is Put, and waits for the outcome: nil if the task was done; if it failed for good a
-// [*task.Error], which also wraps the handler's error if it was this pool that ran it. If ctx is
-// done first it returns its error; the task stays in the queue, unless it is put with
-// CancelWithContext. Called by a handler of the pool, it gives the place back meanwhile, as
-// [Yield] does.
+// SubmitWait is Put that waits for the outcome. It returns nil if the task was done. If the task
+// failed for good, it returns a [*task.Error], which also wraps the error of the handler if this
+// pool ran it. If ctx is done first it returns the error of ctx, and the task stays in the queue,
+// unless it has CancelWithContext. While a handler of the pool waits in it, another one gets its
+// place, as in [Yield].
 func (p *Pool[V]) SubmitWait(ctx context.Context, key string, payload V, options PutOptions) error {
 	c, err := p.tasks.class(options.Class)
 	if err != nil {

@@ -17,13 +17,15 @@ type Workers struct {
 	queued func() int // how many items are
 }
 
-// NewWorkers returns workers that call a handler for each item of a FairQueue, which stays the
-// caller's: who pushes to it decides what happens when it is full. Each item is handled once at
-// most; one that failed goes to DeadLetters. What a queue of tasks is needed for, retries, delays,
-// kinds and priorities, is not to be had here, but this is several times faster. The workers start
-// at once; to end them, close the queue, Wait, and then Shutdown. nil options are the defaults.
-// NewWorkers panics if they do not make sense, or if other fields are set than Workers, Scale,
-// Schedule, Policy.Timeout, DeadLetters, AbandonAfter, Observer and Logger.
+// NewWorkers returns workers that call a handler for each item of a FairQueue. The queue stays the
+// caller's: who pushes to it decides what happens when it is full. Each item is handled at most
+// once; one that has failed goes to DeadLetters. Retries, delays, kinds and priorities need a
+// queue of tasks; this is several times faster.
+//
+// The workers start at once. To end them, close the queue, Wait, and then Shutdown. nil options
+// are the defaults. Of the options only Workers, Scale, Schedule, Policy.Timeout, DeadLetters,
+// AbandonAfter, Observer and Logger may be set. NewWorkers panics if others are, or if they do not
+// make sense.
 func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handler[V], options *Options[V]) *Workers {
 	if queue == nil || handler == nil {
 		panic("pool: NewWorkers: the queue or the handler is nil")
@@ -181,16 +183,16 @@ func (s *itemSource[K, V]) fail(w *worker, t *task.Task[V], value V, err error, 
 	}
 }
 
-// Shutdown ends the workers: nothing is taken from the queue any more, and what runs is finished.
-// As long as a handler is in [Yield], tasks are taken, for it may wait for one. If ctx is done
-// first the contexts of the handlers are cancelled, with the cause [ErrShutdown]. The items that
-// are queued stay in the queue.
+// Shutdown ends the workers. Nothing is taken from the queue any more, and what runs is finished.
+// While a handler is in [Yield] items are still taken, because it may wait for one. If ctx is done
+// first, the contexts of the handlers are cancelled with the cause [ErrShutdown]. What is queued
+// stays in the queue.
 //
-// It returns nil if all handlers came to their own end, the cause of ctx if they had to be
-// cancelled; and a [*AbandonedError] if some have not returned Options.AbandonAfter later. It can
-// be called again, also at the same time, for instance with another ctx. In the goroutine of a
-// handler it would wait for itself: there it does nothing, and returns an [ErrInvalid]. To work
-// the backlog off first, close the queue and call Wait.
+// It returns nil if all handlers ended by themselves, the cause of ctx if they had to be
+// cancelled, and an [*AbandonedError] if some have not returned Options.AbandonAfter later. It may
+// be called several times, also at the same time, for instance with another ctx. A handler must
+// not call it, for it would wait for itself: in its goroutine it does nothing and returns an
+// [ErrInvalid]. To work the backlog off first, close the queue and call Wait.
 func (w *Workers) Shutdown(ctx context.Context) error {
 	if err := w.notInHandler("Shutdown"); err != nil {
 		return err
@@ -198,9 +200,9 @@ func (w *Workers) Shutdown(ctx context.Context) error {
 	return w.abandonedError(ctx, w.shutdown(ctx))
 }
 
-// Wait waits until all workers are idle and nothing is queued. If Shutdown has left something, it
-// returns [ErrShutdown]. If ctx is done first it returns its error. A handler must not wait for
-// it; in its goroutine it returns an [ErrInvalid].
+// Wait waits until all workers are idle and nothing is queued. It returns [ErrShutdown] if
+// Shutdown has left items, and the error of ctx if ctx is done first. A handler must not call it,
+// for it would wait for itself: in its goroutine it returns an [ErrInvalid].
 func (w *Workers) Wait(ctx context.Context) error {
 	err := w.notInHandler("Wait")
 	ended := func() bool { return w.done.Err() != nil }

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// Yield calls f, and meanwhile gives the place of the handler whose context this is to another
-// one. A handler that waits for other tasks of its pool does that in f, else all workers could
-// wait for tasks for which there is no worker. When f returns, it waits until there is a place
-// again, before others. Without such a context it just calls f. It must not be called when the
-// handler has returned.
+// Yield calls f. Meanwhile the handler whose context this is counts as waiting, and another
+// handler gets its place. A handler that waits for other tasks of its pool must do that in f:
+// otherwise all workers could wait for tasks that no worker is left for. When f returns, Yield
+// waits until there is a place again; those who wait for that go before new tasks. With a context
+// that is not of a handler it only calls f. It must not be called when the handler has returned.
 func Yield(ctx context.Context, f func()) {
 	w := workerOf(ctx)
 	if w == nil {
