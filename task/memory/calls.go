@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -86,24 +87,10 @@ func (q *queue) Settle(_ context.Context, lease driver.Lease, how driver.Settlem
 	if it == nil {
 		return driver.ErrLeaseLost
 	}
-	if how.Err != nil {
-		it.setMore().err = how.Err
+	if how.Release || how.Bury {
+		now = q.sure(now)
 	}
-	switch {
-	case how.Bury:
-		q.unset(it)
-		q.bury(it, q.sure(now), lease.Number)
-	case how.Discard:
-		q.unset(it)
-		q.gone(it, driver.EventDelete, now, lease.Number, it.error())
-	case how.Release:
-		q.stats.Releases++
-		q.handBack(it, q.sure(now), how.Delay, driver.EventRelease, !how.Uncounted)
-	default:
-		q.stats.Acks++
-		q.unset(it)
-		q.gone(it, driver.EventAck, now, lease.Number, nil)
-	}
+	q.befall(it, it.Settle(&how, now, &q.stats), now)
 	return nil
 }
 
@@ -149,13 +136,13 @@ func (q *queue) Touch(_ context.Context, lease driver.Lease, d time.Duration) (t
 	if it == nil {
 		return time.Time{}, driver.ErrLeaseLost
 	}
-	if d > 0 && it.until > 0 {
-		it.until = after(it.until, d)
-		q.arm(it, it.until)
+	if d > 0 && it.Until > 0 {
+		it.Until = life.Plus(it.Until, d)
+		q.arm(it, it.Until)
 		q.stats.Touches++
 		q.event(driver.EventTouch, it, now, 0)
 	}
-	return q.time(it.until), nil
+	return q.time(it.Until), nil
 }
 
 // Change implements [driver.Backend].
@@ -166,23 +153,15 @@ func (q *queue) Change(_ context.Context, id driver.ID, change driver.Change, re
 	}
 	defer q.mu.Unlock()
 	it := q.find(id, now)
-	if it == nil || change == driver.KickOne && it.state != driver.Buried {
+	if it == nil {
 		return driver.ErrNotFound
 	}
-	switch lease := it.lease; {
-	case change == driver.KickOne:
-		q.kick(it, q.sure(now))
-	case change == driver.Delete:
-		q.unset(it)
-		q.gone(it, driver.EventDelete, now, lease, driver.ErrDeleted)
-	case it.state == driver.Buried:
-		it.setMore().err = reason
-	default:
-		it.setMore().err = reason
-		q.unset(it)
-		q.bury(it, q.sure(now), lease)
+	now = q.sure(now)
+	f, err := it.Change(change, reason, now, &q.stats)
+	if err == nil {
+		q.befall(it, f, now)
 	}
-	return nil
+	return err
 }
 
 // Kick implements [driver.Backend].
@@ -193,7 +172,9 @@ func (q *queue) Kick(_ context.Context, n int) (kicked int, err error) {
 	}
 	defer q.mu.Unlock()
 	for ; kicked < n && q.buried.first != nil; kicked++ {
-		q.kick(q.buried.first, q.sure(now))
+		it := q.buried.first
+		now = q.sure(now)
+		q.befall(it, it.Kick(now, &q.stats), now)
 	}
 	return kicked, nil
 }
@@ -236,8 +217,8 @@ func (q *queue) listBlock(to []driver.Record, number driver.ID, o *driver.ListOp
 		return to, 0, false, nil
 	}
 	for _, it := range b.items {
-		if it != nil && it.id > o.After && (o.State == 0 || it.state == o.State) && (o.Key == nil || it.key.name == *o.Key) &&
-			(o.Kind == nil || it.kind == *o.Kind) && (o.Group == "" || it.group() == o.Group) {
+		if it != nil && it.id > o.After && (o.State == 0 || it.State == o.State) && (o.Key == nil || it.key.name == *o.Key) &&
+			(o.Kind == nil || it.kind == *o.Kind) && (o.Group == "" || it.groupName() == o.Group) {
 			to = append(to, driver.Record{})
 			q.record(it, &to[len(to)-1])
 		}
@@ -300,9 +281,9 @@ func (q *queue) Outcome(_ context.Context, uniqueKey string) (driver.Outcome, er
 	}
 	defer q.mu.Unlock()
 	if it := q.findUniqueKey(uniqueKey, now); it != nil {
-		o := driver.Outcome{ID: it.id, Done: it.state == driver.Buried}
+		o := driver.Outcome{ID: it.id, Done: it.State == driver.Buried}
 		if o.Done {
-			o.Err = it.error()
+			o.Err = it.Failure()
 		}
 		return o, nil
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -55,15 +56,14 @@ func (q *queue) Leave(_ context.Context, h driver.Handle, grace time.Duration) e
 	now = q.sure(now)
 	if grace == 0 {
 		for it := c.leases.first; it != nil; it = c.leases.first {
-			q.stats.Releases++
-			q.handBack(it, now, 0, driver.EventRelease, false)
+			q.befall(it, it.Return(now, &q.stats), now)
 		}
 		q.forgetConsumer(c)
 		return nil
 	}
 	q.stay(c)
 	q.left++
-	c.left, c.deadline = q.left, after(now, grace)
+	c.left, c.deadline = q.left, life.Plus(now, grace)
 	q.leaving.push(c)
 	q.announce()
 	return nil

@@ -19,16 +19,23 @@ type group struct {
 	tasks     map[*item]struct{}
 }
 
-// heldByGroup tells whether the task must not be ready because of its group.
-func (it *item) heldByGroup() bool {
-	return it.more != nil && it.more.group != nil && (it.more.role != driver.Member || !it.more.group.started)
+// Standing implements [life.Group].
+func (g *group) Standing() (started, cancelled bool) { return g.started, g.cancelled }
+
+// group returns the group that the task is in, nil if it is in none.
+func (it *item) group() *group {
+	if it.Rare == nil {
+		return nil
+	}
+	g, _ := it.Group.(*group)
+	return g
 }
 
-func (it *item) group() string {
-	if it.more == nil || it.more.group == nil {
-		return ""
+func (it *item) groupName() string {
+	if g := it.group(); g != nil {
+		return g.name
 	}
-	return it.more.group.name
+	return ""
 }
 
 // group returns the group of that name, a new one if there is none.
@@ -39,11 +46,11 @@ func (q *queue) group(name string) *group {
 	return &group{name: name, tasks: map[*item]struct{}{}}
 }
 
-func (q *queue) joinGroup(it *item, g *group, role driver.Role) {
+func (q *queue) joinGroup(it *item, g *group) {
 	q.groups[g.name] = g
-	it.more.group, it.more.role = g, role
+	it.Group = g
 	g.tasks[it] = struct{}{}
-	if role == driver.Member {
+	if it.Role == driver.Member {
 		g.members++
 	}
 }
@@ -68,11 +75,10 @@ func (q *queue) Group(_ context.Context, name string, cancel bool) error {
 	g.started, g.cancelled = true, cancel
 	for _, it := range g.sorted(driver.Member) {
 		switch {
-		case cancel && it.state != driver.Taken:
-			q.unset(it)
-			q.gone(it, driver.EventDelete, now, 0, driver.ErrDeleted)
-		case it.state == driver.Held:
-			q.release(it, now)
+		case cancel && it.State != driver.Taken:
+			q.befall(it, it.Delete(driver.ErrDeleted, &q.stats), now)
+		case it.State == driver.Held:
+			q.befall(it, it.Start(now), now)
 		}
 	}
 	q.endGroup(g, now)
@@ -82,7 +88,7 @@ func (q *queue) Group(_ context.Context, name string, cancel bool) error {
 // sorted returns the group's tasks of some roles in the order in which they were put.
 func (g *group) sorted(roles ...driver.Role) (tasks []*item) {
 	for it := range g.tasks {
-		if slices.Contains(roles, it.more.role) {
+		if slices.Contains(roles, it.Role) {
 			tasks = append(tasks, it)
 		}
 	}
@@ -90,21 +96,10 @@ func (g *group) sorted(roles ...driver.Role) (tasks []*item) {
 	return tasks
 }
 
-// release makes a task ready that its group held.
-func (q *queue) release(it *item, now int64) {
-	q.unset(it)
-	if it.until <= now {
-		it.until = 0
-	}
-	q.newTurn(it)
-	q.wait(it, now)
-	q.event(driver.EventStart, it, now, 0)
-}
-
 // leaveGroup takes a task that is gone out of its group.
 func (q *queue) leaveGroup(it *item, g *group, now int64) {
 	delete(g.tasks, it)
-	if it.more.role == driver.Member {
+	if it.Role == driver.Member {
 		g.members--
 	}
 	q.endGroup(g, now)
@@ -124,15 +119,14 @@ func (q *queue) endGroup(g *group, now int64) {
 			role = driver.AtAbort
 		}
 		for _, it := range g.sorted(driver.AtEnd, driver.AtAbort) {
-			if it.more.role == role {
-				it.more.group = nil
+			if it.Role == role {
+				it.Group = nil
 				delete(g.tasks, it)
-				if it.state == driver.Held {
-					q.release(it, now)
+				if it.State == driver.Held {
+					q.befall(it, it.Start(now), now)
 				}
 			} else {
-				q.unset(it)
-				q.gone(it, driver.EventDelete, now, 0, driver.ErrDeleted)
+				q.befall(it, it.Delete(driver.ErrDeleted, &q.stats), now)
 			}
 		}
 	}

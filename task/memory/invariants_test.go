@@ -20,32 +20,30 @@ func (q *queue) check(t require.TestingT) {
 	byTask := map[*block]bool{}
 	timers, uniqueKeys, members := 0, 0, map[*group]int{}
 	for it := range q.ids.all() {
-		states[it.state]++
+		states[it.State]++
 		byTask[it.block] = true
 		if byKey[it.key] == nil {
 			byKey[it.key] = map[driver.State]int{}
 		}
-		byKey[it.key][it.state]++
+		byKey[it.key][it.State]++
 		require.Same(t, it.key, q.keys[it.key.name])
-		require.Equal(t, it.state == driver.Taken, it.lease != 0 && it.consumer != nil)
+		require.Equal(t, it.State == driver.Taken, it.lease != 0 && it.consumer != nil)
 		require.Equal(t, it.wake != 0, it.timer != 0)
 		if it.timer != 0 {
 			timers++
 			require.Same(t, it, q.timers[it.timer-1].item)
 		}
-		if it.state == driver.Ready {
+		if it.State == driver.Ready {
 			ready[q.line(it).lane(it.kind)]++
 			require.True(t, q.reserves() || it.turn == 0)
 		}
-		if m := it.more; m != nil {
-			if m.uniqueKey != "" {
-				uniqueKeys++
-				require.Same(t, it, q.uniqueKeys[m.uniqueKey])
-			}
-			if m.group != nil {
-				members[m.group]++
-				require.Same(t, m.group, q.groups[m.group.name])
-			}
+		if it.Rare != nil && it.UniqueKey != "" {
+			uniqueKeys++
+			require.Same(t, it, q.uniqueKeys[it.UniqueKey])
+		}
+		if g := it.group(); g != nil {
+			members[g]++
+			require.Same(t, g, q.groups[g.name])
 		}
 	}
 	for state := driver.Ready; state <= driver.Held; state++ {

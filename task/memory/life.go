@@ -3,8 +3,8 @@ package memory
 import (
 	"fmt"
 	"math"
-	"time"
 
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -32,26 +32,20 @@ func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Reco
 	q.ids.add(it)
 	it.key = q.account(n.Key, n.Weight)
 	it.payload, it.kind, it.priority = n.Payload, n.Kind, int16(n.Priority)
-	it.ttr, it.maxAttempts, it.created = n.TTR, int32(n.MaxAttempts), now
+	it.TTR, it.MaxAttempts, it.created = n.TTR, int32(n.MaxAttempts), now
 	q.places++
 	it.place = q.places
-	if n.TTL > 0 {
-		it.expires = after(now, n.TTL+n.Delay)
-	}
-	if n.Delay > 0 {
-		it.until = after(now, n.Delay)
-	}
 	if n.UniqueKey != "" || n.Group != "" || !n.Deadline.IsZero() {
-		it.more = &more{uniqueKey: n.UniqueKey, deadline: n.Deadline}
+		it.Rare = &life.Rare{UniqueKey: n.UniqueKey, Role: n.Role, Deadline: n.Deadline}
 		if !n.Deadline.IsZero() {
-			it.more.end = q.at(n.Deadline, now)
+			it.End = q.at(n.Deadline, now)
 		}
 		if n.UniqueKey != "" {
 			q.uniqueKeys[n.UniqueKey] = it
 			q.outcomes.forget(n.UniqueKey)
 		}
 		if g != nil {
-			q.joinGroup(it, g, n.Role)
+			q.joinGroup(it, g)
 		}
 	}
 	if q.reserves() {
@@ -61,7 +55,7 @@ func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Reco
 	if it.key.tasks[0]++; it.key.tasks[0] == 1 {
 		q.stats.Keys++
 	}
-	q.wait(it, now)
+	q.set(it, it.Put(n, now))
 	q.event(driver.EventPut, it, now, 0)
 	id = it.id
 	if it.isDue(now) { // its deadline was over
@@ -70,26 +64,12 @@ func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Reco
 	return id, victim, nil
 }
 
-// wait makes a task held, delayed or ready, whichever it is.
-func (q *queue) wait(it *item, now int64) {
-	switch {
-	case it.heldByGroup():
-		q.set(it, driver.Held)
-	case it.until > 0:
-		q.set(it, driver.Delayed)
-	default:
-		it.readyAt = now
-		q.set(it, driver.Ready)
-	}
-}
-
 // set puts a task that is in no state into one.
 func (q *queue) set(it *item, state driver.State) {
-	q.freed(it.key, it.state, state)
-	it.state = state
+	q.freed(it.key, it.State, state)
+	it.State = state
 	it.key.tasks[state]++
 	*q.gauge(state)++
-	wake := it.ends()
 	switch state {
 	case driver.Ready:
 		q.line(it).add(it)
@@ -98,13 +78,8 @@ func (q *queue) set(it *item, state driver.State) {
 		} else if !k.blocked && !k.uniform() {
 			q.look() // no more tasks than before can be taken, but perhaps by others
 		}
-	case driver.Delayed:
-		if wake == 0 || it.until < wake {
-			wake = it.until
-		}
 	case driver.Taken:
 		it.consumer.leases.append(it)
-		wake = it.until
 		q.block(it.key)
 	case driver.Buried:
 		q.buried.append(it)
@@ -112,12 +87,12 @@ func (q *queue) set(it *item, state driver.State) {
 	if q.waiting != nil && (state == driver.Ready || state == driver.Delayed) {
 		q.waiting.add(it)
 	}
-	q.arm(it, wake)
+	q.arm(it, it.Wake(state))
 }
 
 // unset takes a task out of its state.
 func (q *queue) unset(it *item) {
-	switch it.state {
+	switch it.State {
 	case driver.Ready:
 		l := q.line(it)
 		l.remove(it)
@@ -132,14 +107,14 @@ func (q *queue) unset(it *item) {
 
 // leaveState is the part of unset that a Take needs. Events tell the state that the task was in until it is in another one.
 func (q *queue) leaveState(it *item) {
-	state := it.state
+	state := it.State
 	if q.waiting != nil && (state == driver.Ready || state == driver.Delayed) {
 		q.waiting.remove(it)
 	}
 	it.key.tasks[state]--
 	*q.gauge(state)--
 	if state == driver.Taken {
-		it.lease, it.consumer, it.until = 0, nil, 0
+		it.lease, it.consumer = 0, nil
 		q.block(it.key)
 		q.slotFreed(it.key)
 	}
@@ -203,8 +178,9 @@ func (q *queue) take(consumer driver.Handle, filter *driver.Filter, now int64) (
 	}
 	it := q.first(filter)
 	for n := 1; it != nil && it.isDue(now); n++ { // it has expired, but there were too many to be handled before
+		f := it.Due(it.wake, &q.stats)
 		q.leaveState(it)
-		q.gone(it, driver.EventTTL, it.wake, 0, driver.ErrExpired)
+		q.enact(it, f, it.wake, 0)
 		if n%someTimers == 0 {
 			q.mu.Unlock() // let others have their turn
 			q.mu.Lock()
@@ -219,12 +195,11 @@ func (q *queue) take(consumer driver.Handle, filter *driver.Filter, now int64) (
 	}
 	q.leaveState(it)
 	q.leases++
-	it.lease, it.consumer, it.until = q.leases, c, 0
-	it.attempts++
-	if it.ttr > 0 {
+	it.lease, it.consumer = q.leases, c
+	if it.TTR > 0 {
 		now = q.sure(now)
-		it.until = after(now, it.ttr)
 	}
+	it.Take(now)
 	q.set(it, driver.Taken)
 	q.stats.Takes++
 	q.event(driver.EventTake, it, now, 0)
@@ -245,86 +220,11 @@ func (q *queue) first(f *driver.Filter) *item {
 	return nil
 }
 
-// handBack ends a lease whose task is not done.
-func (q *queue) handBack(it *item, now int64, delay time.Duration, why driver.EventType, counts bool) {
-	lease := it.lease
-	q.unset(it)
-	switch {
-	case !counts:
-		it.attempts--
-	case it.maxAttempts > 0 && it.attempts >= it.maxAttempts:
-		if it.more == nil || it.more.err == nil {
-			it.setMore().err = &driver.Error{Message: fmt.Sprintf("not done after %d attempts", it.attempts)}
-		}
-		q.event(why, it, now, lease)
-		q.bury(it, now, 0)
-		return
-	}
-	if delay > 0 {
-		it.until = after(now, delay)
-		if it.expires > 0 {
-			it.expires = after(it.expires, delay)
-		}
-	}
-	q.back(it, delay == 0, why, now, lease)
-}
-
-// back makes a task that is in no state wait again, or removes it if it must not. If keep is true, it keeps its turn and is
-// first.
-func (q *queue) back(it *item, keep bool, why driver.EventType, now int64, lease uint64) {
-	if end, outcome := it.unwanted(now); end != 0 {
-		q.event(why, it, now, lease)
-		q.gone(it, end, now, 0, outcome)
-		return
-	}
-	if !keep {
-		q.newTurn(it)
-	}
-	q.wait(it, now)
-	q.event(why, it, now, lease)
-}
-
-// unwanted tells how a task that is in no state must end instead of waiting: its group is cancelled, or its time to live or
-// deadline is over. If it may wait, end is 0.
-func (it *item) unwanted(now int64) (end driver.EventType, outcome error) {
-	if it.more != nil && it.more.group != nil && it.more.group.cancelled && it.more.role == driver.Member {
-		return driver.EventDelete, driver.ErrDeleted
-	}
-	if ends := it.ends(); ends > 0 && ends <= now {
-		return driver.EventTTL, driver.ErrExpired
-	}
-	return 0, nil
-}
-
-// ends returns when the task is of no use any more, 0 for never.
-func (it *item) ends() int64 {
-	if m := it.more; m != nil && m.end != 0 && (it.expires == 0 || m.end <= it.expires) {
-		return m.end
-	}
-	return it.expires
-}
-
 // newTurn puts a task behind all others of its key, unless it keeps its place.
 func (q *queue) newTurn(it *item) {
 	if !q.settings.KeepPlace {
 		q.places++
 		it.place, it.turn = q.places, 0
-	}
-}
-
-// bury buries a task that is in no state.
-func (q *queue) bury(it *item, now int64, lease uint64) {
-	q.stats.Buries++
-	it.until = 0
-	if end, _ := it.unwanted(now); end != 0 {
-		q.event(driver.EventBury, it, now, lease)
-		q.gone(it, end, now, 0, it.error())
-		return
-	}
-	q.set(it, driver.Buried)
-	q.event(driver.EventBury, it, now, lease)
-	if it.more != nil && it.more.uniqueKey != "" {
-		q.ended(it.id, it.error())
 	}
 }
 
@@ -335,31 +235,41 @@ func (q *queue) ended(id driver.ID, outcome error) {
 	}
 }
 
-// error returns the task's last error, ErrDeleted if there is none.
-func (it *item) error() error {
-	if it.more != nil && it.more.err != nil {
-		return it.more.err
+// befall makes happen to a task what the rules say.
+func (q *queue) befall(it *item, f life.Fate, now int64) {
+	if f.Event != 0 {
+		lease := it.lease
+		q.unset(it)
+		q.enact(it, f, now, lease)
 	}
-	return driver.ErrDeleted
 }
 
-func (it *item) setMore() *more {
-	if it.more == nil {
-		it.more = new(more)
+// enact is the part of befall after the task has left its state, and with it its lease.
+func (q *queue) enact(it *item, f life.Fate, now int64, lease uint64) {
+	for _, before := range f.Before {
+		if before != 0 {
+			q.event(before, it, now, lease)
+			lease = 0
+		}
 	}
-	return it.more
+	if f.State == 0 {
+		q.gone(it, f.Event, now, lease, f.Outcome)
+		return
+	}
+	if f.NewTurn {
+		q.newTurn(it)
+	}
+	q.set(it, f.State)
+	q.event(f.Event, it, now, lease)
+	if f.State == driver.Buried && it.Rare != nil && it.UniqueKey != "" {
+		q.ended(it.id, f.Outcome)
+	}
 }
 
 // gone forgets a task that is in no state. outcome is what those who wait for it are told.
 func (q *queue) gone(it *item, why driver.EventType, now int64, lease uint64, outcome error) {
-	switch why {
-	case driver.EventDelete:
-		q.stats.Deletes++
-	case driver.EventTTL:
-		q.stats.Expiries++
+	if why == driver.EventTTL {
 		q.expired(it)
-	case driver.EventEvict:
-		q.stats.Evicted++
 	}
 	q.event(why, it, now, lease)
 	q.arm(it, 0)
@@ -370,22 +280,18 @@ func (q *queue) gone(it *item, why driver.EventType, now int64, lease uint64, ou
 		l.giveUp(l.linked + len(l.owed) - 1)
 		q.retire(l)
 	}
-	var g *group
-	if m := it.more; m != nil {
-		g = m.group
-		if m.uniqueKey != "" {
-			remove(&q.uniqueKeys, &q.mostUniqueKeys, m.uniqueKey)
-			q.outcomes.add(m.uniqueKey, it.id, outcome, q.sure(now)+int64(q.settings.Retention))
-			q.announce()
-			q.ended(it.id, outcome)
-		}
+	if it.Rare != nil && it.UniqueKey != "" {
+		remove(&q.uniqueKeys, &q.mostUniqueKeys, it.UniqueKey)
+		q.outcomes.add(it.UniqueKey, it.id, outcome, q.sure(now)+int64(q.settings.Retention))
+		q.announce()
+		q.ended(it.id, outcome)
 	}
 	if k.tasks[0]--; k.tasks[0] == 0 {
 		q.stats.Keys--
 	}
-	q.freed(k, it.state, 0)
+	q.freed(k, it.State, 0)
 	q.forgetKey(k)
-	if g != nil {
+	if g := it.group(); g != nil {
 		q.leaveGroup(it, g, now)
 	}
 	if len(q.spare) < mostSpare {
@@ -394,23 +300,13 @@ func (q *queue) gone(it *item, why driver.EventType, now int64, lease uint64, ou
 	}
 }
 
-// kick makes a buried task ready, with all attempts before it.
-func (q *queue) kick(it *item, now int64) {
-	q.stats.Kicks++
-	q.unset(it)
-	it.attempts = 0
-	q.back(it, false, driver.EventKick, now, 0)
-}
-
 // truncate removes all tasks. outcome is what those who wait for them are told.
 func (q *queue) truncate(now int64, outcome error) (n int) {
 	for _, g := range q.groups {
 		g.cancelled, g.ended = true, true // so that nothing comes of it any more
 	}
 	for it := range q.ids.all() {
-		lease := it.lease
-		q.unset(it)
-		q.gone(it, driver.EventDelete, now, lease, outcome)
+		q.befall(it, it.Delete(outcome, &q.stats), now)
 		n++
 	}
 	return n

@@ -25,8 +25,7 @@ func (q *queue) makeRoom(n *driver.New, g *group) (victim *driver.Record, err er
 				g.joining = true
 				defer func() { g.joining = false }()
 			}
-			q.unset(it)
-			q.gone(it, driver.EventEvict, 0, 0, driver.ErrDeleted)
+			q.befall(it, it.Evict(&q.stats), 0)
 			return victim, nil
 		}
 	}

@@ -6,13 +6,13 @@ package memory
 import (
 	"context"
 	"fmt"
-	"math"
 	"reflect"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -79,41 +79,24 @@ type account struct {
 	few     [1]*line // what lines begins with
 }
 
-// item is a task.
+// item is a task. Its times are nanoseconds since the epoch of the queue.
 type item struct {
-	id          driver.ID
-	block       *block // of the index
-	key         *account
-	payload     any
-	kind        string
-	more        *more // nil if there is nothing in it
-	place       uint64
-	turn        uint64 // the turn by which it was taken; 0 if it has none of its own
-	lease       uint64 // 0 unless it is taken
-	consumer    *consumer
-	prev, next  *item // in the list of its lane, its consumer or buried tasks
-	created     int64 // nanoseconds since the epoch, as are the other times
-	readyAt     int64 // 0 means never, as for the others
-	until       int64
-	expires     int64 // the end of its time to live; see ends
-	wake        int64 // the sooner one of these, as far as they matter in this state
-	ttr         time.Duration
-	timer       int32 // place in the heap of timers
-	early       int32 // place in its lane's heap
-	attempts    int32
-	maxAttempts int32
-	priority    int16
-	state       driver.State
-}
-
-// more is what few tasks have.
-type more struct {
-	uniqueKey string
-	err       *driver.Error
-	group     *group
-	role      driver.Role
-	deadline  time.Time
-	end       int64 // the deadline as the other times are, or when it was put if it was over then
+	life.Task
+	id         driver.ID
+	block      *block // of the index
+	key        *account
+	payload    any
+	kind       string
+	place      uint64
+	turn       uint64 // the turn by which it was taken; 0 if it has none of its own
+	lease      uint64 // 0 unless it is taken
+	consumer   *consumer
+	prev, next *item // in the list of its lane, its consumer or buried tasks
+	created    int64
+	wake       int64 // when something happens to it by itself; see life.Task.Wake
+	timer      int32 // place in the heap of timers
+	early      int32 // place in its lane's heap
+	priority   int16
 }
 
 // remove deletes a key of a map, and gives the map's memory back if it is empty and once was not small.
@@ -240,18 +223,10 @@ func (q *queue) enter() (now int64, err error) {
 // now returns the time. It is never 0, which stands for never: the epoch is before the queue.
 func (q *queue) now() int64 { return int64(time.Since(q.epoch)) }
 
-// after returns the time d after t. Where that is more than 292 years after the epoch, it is 292.
-func after(t int64, d time.Duration) int64 {
-	if int64(d) > math.MaxInt64-t {
-		return math.MaxInt64
-	}
-	return t + int64(d)
-}
-
 // at returns what a time of the user's is here, and now if it is over.
 func (q *queue) at(t time.Time, now int64) int64 {
 	wall := time.Now() // the clock on the wall may have been set since the epoch, but it is right for what is to come
-	return max(now, after(int64(wall.Sub(q.epoch)), t.Sub(wall)))
+	return max(now, life.Plus(int64(wall.Sub(q.epoch)), t.Sub(wall)))
 }
 
 func (q *queue) time(at int64) time.Time {

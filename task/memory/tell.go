@@ -42,30 +42,29 @@ func (q *queue) record(it *item, r *driver.Record) {
 
 // info tells about a task; info is empty before.
 func (q *queue) info(it *item, info *driver.Info) {
-	info.ID, info.Key, info.Kind, info.State = it.id, it.key.name, it.kind, it.state
-	info.Priority, info.Attempts, info.MaxAttempts = int(it.priority), int(it.attempts), int(it.maxAttempts)
+	info.ID, info.Key, info.Kind, info.State = it.id, it.key.name, it.kind, it.State
+	info.Priority, info.Attempts, info.MaxAttempts = int(it.priority), int(it.Attempts), int(it.MaxAttempts)
 	info.Created = q.time(it.created)
-	switch it.readyAt {
+	switch it.ReadyAt {
 	case 0:
 	case it.created: // as for most
 		info.ReadyAt = info.Created
 	default:
-		info.ReadyAt = q.time(it.readyAt)
+		info.ReadyAt = q.time(it.ReadyAt)
 	}
-	if it.until != 0 {
-		info.Until = q.time(it.until)
+	if it.Until != 0 {
+		info.Until = q.time(it.Until)
 	}
-	if it.expires != 0 {
-		info.Expires = q.time(it.expires)
+	if it.Expires != 0 {
+		info.Expires = q.time(it.Expires)
 	}
 	if it.consumer != nil {
 		info.Consumer = it.consumer.ID
 	}
-	if m := it.more; m != nil {
-		info.UniqueKey, info.Err, info.Role, info.Group = m.uniqueKey, m.err, m.role, it.group()
-		info.Deadline = m.deadline
-		if m.end != 0 && m.end == it.ends() {
-			info.Expires = m.deadline
+	if r := it.Rare; r != nil {
+		info.UniqueKey, info.Err, info.Role, info.Group, info.Deadline = r.UniqueKey, r.Err, r.Role, it.groupName(), r.Deadline
+		if r.End != 0 && r.End == it.Ends() {
+			info.Expires = r.Deadline
 		}
 	}
 }

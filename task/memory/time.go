@@ -3,8 +3,6 @@ package memory
 import (
 	"context"
 	"time"
-
-	"github.com/fairq/fairq/task/driver"
 )
 
 // arm sets the time at which something happens to a task by itself; 0 means never.
@@ -96,23 +94,6 @@ func (it *item) isDue(now int64) bool {
 
 // fire makes happen what is due for a task.
 func (q *queue) fire(it *item) {
-	at, ends := it.due(), it.ends()
-	switch {
-	case it.state == driver.Taken:
-		q.stats.Losses++
-		q.handBack(it, at, 0, driver.EventTTR, true)
-	case ends > 0 && ends <= at:
-		outcome := driver.ErrExpired
-		if it.state == driver.Buried {
-			outcome = it.error()
-		}
-		q.unset(it)
-		q.gone(it, driver.EventTTL, at, 0, outcome)
-	default:
-		q.unset(it)
-		it.until, it.readyAt = 0, at
-		q.newTurn(it)
-		q.set(it, driver.Ready)
-		q.event(driver.EventDelay, it, at, 0)
-	}
+	at := it.due()
+	q.befall(it, it.Due(at, &q.stats), at)
 }

@@ -1,0 +1,286 @@
+// Package life has the rules of what happens to a task: from the state it is in and what is done to it follow the next
+// state, what becomes of its turn, what is told and how it has ended. It knows nothing of where tasks are kept; the stores
+// of this repository do what it says, each in its way.
+package life
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/fairq/fairq/task/driver"
+)
+
+// Task is what the rules must know of a task. Times are in nanoseconds since some moment of the store's; 0 is never.
+type Task struct {
+	State       driver.State
+	Attempts    int32
+	MaxAttempts int32 // 0 means no limit
+	ReadyAt     int64
+	Until       int64 // when the delay ends or the lease runs out
+	Expires     int64 // the end of its time to live; see Ends
+	TTR         time.Duration
+	*Rare       // nil if there is nothing in it
+}
+
+// Rare is what few tasks have.
+type Rare struct {
+	UniqueKey string
+	Err       *driver.Error
+	Group     Group // nil if it is in none
+	Role      driver.Role
+	Deadline  time.Time
+	End       int64 // the deadline as the other times are, or when the task was put if it was over then
+}
+
+// Group is that of a task.
+type Group interface {
+	Standing() (started, cancelled bool)
+}
+
+// Fate is what becomes of a task.
+type Fate struct {
+	State   driver.State        // the next one; 0 if the task is gone
+	Before  [2]driver.EventType // what is told before, in this order, while it is in its old state; 0 if nothing is
+	Event   driver.EventType    // what is told then; 0 if nothing has changed but what is recorded
+	NewTurn bool                // it goes behind all others of its key, unless that is not so with KeepPlace; else it keeps its turn
+	Outcome error               // of one that is gone or buried; see driver.Outcome
+}
+
+// Put gives a task the times that it has when it is put, and returns its state.
+func (t *Task) Put(n *driver.New, now int64) driver.State {
+	if n.TTL > 0 {
+		t.Expires = Plus(now, n.TTL+n.Delay)
+	}
+	if n.Delay > 0 {
+		t.Until = Plus(now, n.Delay)
+	}
+	return t.wait(now)
+}
+
+// wait returns in which state the task waits.
+func (t *Task) wait(now int64) driver.State {
+	if t.Rare != nil && t.Group != nil {
+		if started, _ := t.Group.Standing(); !started || t.Role != driver.Member {
+			return driver.Held
+		}
+	}
+	return t.start(now)
+}
+
+func (t *Task) start(now int64) driver.State {
+	if t.Until > 0 {
+		return driver.Delayed
+	}
+	t.ReadyAt = now
+	return driver.Ready
+}
+
+// Take begins a lease. The time does not matter if the task has no time to run.
+func (t *Task) Take(now int64) {
+	t.Attempts++
+	t.Until = 0
+	if t.TTR > 0 {
+		t.Until = Plus(now, t.TTR)
+	}
+}
+
+// Settle ends a lease. The time matters only if the task is released or buried.
+func (t *Task) Settle(how *driver.Settlement, now int64, s *driver.Stats) Fate {
+	if how.Err != nil {
+		t.fails(how.Err)
+	}
+	switch {
+	case how.Bury:
+		return t.bury(0, now, s)
+	case how.Discard:
+		return t.gone(driver.EventDelete, t.Failure(), s)
+	case how.Release:
+		s.Releases++
+		return t.handBack(driver.EventRelease, !how.Uncounted, how.Delay, now, s)
+	}
+	s.Acks++
+	return t.gone(driver.EventAck, nil, s)
+}
+
+// Return ends the lease of a consumer that leaves.
+func (t *Task) Return(now int64, s *driver.Stats) Fate {
+	s.Releases++
+	return t.handBack(driver.EventRelease, false, 0, now, s)
+}
+
+// Lose ends a lease that has run out, or whose consumer is gone.
+func (t *Task) Lose(now int64, s *driver.Stats) Fate {
+	s.Losses++
+	return t.handBack(driver.EventTTR, true, 0, now, s)
+}
+
+// handBack ends a lease whose task is not done.
+func (t *Task) handBack(why driver.EventType, counts bool, delay time.Duration, now int64, s *driver.Stats) Fate {
+	t.Until = 0
+	switch {
+	case !counts:
+		t.Attempts--
+	case t.MaxAttempts > 0 && t.Attempts >= t.MaxAttempts:
+		if t.Rare == nil || t.Err == nil {
+			t.fails(&driver.Error{Message: fmt.Sprintf("not done after %d attempts", t.Attempts)})
+		}
+		return t.bury(why, now, s)
+	}
+	if delay > 0 {
+		t.Until = Plus(now, delay)
+		if t.Expires > 0 {
+			t.Expires = Plus(t.Expires, delay)
+		}
+	}
+	return t.back(why, delay > 0, now, s)
+}
+
+// back makes a task wait again, or ends it if it must not.
+func (t *Task) back(why driver.EventType, newTurn bool, now int64, s *driver.Stats) Fate {
+	if end, outcome := t.unwanted(now); end != 0 {
+		f := t.gone(end, outcome, s)
+		f.Before[0] = why
+		return f
+	}
+	return Fate{State: t.wait(now), Event: why, NewTurn: newTurn}
+}
+
+// bury buries a task, or ends it if it is not wanted any more. Why is told before, unless it is 0.
+func (t *Task) bury(why driver.EventType, now int64, s *driver.Stats) (f Fate) {
+	s.Buries++
+	t.Until = 0
+	if end, _ := t.unwanted(now); end != 0 {
+		f = t.gone(end, t.Failure(), s)
+		f.Before = [2]driver.EventType{why, driver.EventBury}
+		return f
+	}
+	return Fate{State: driver.Buried, Before: [2]driver.EventType{why}, Event: driver.EventBury, Outcome: t.Failure()}
+}
+
+// unwanted tells how a task must end instead of waiting: its group is cancelled, or its time to live or deadline is over. If
+// it may wait, end is 0.
+func (t *Task) unwanted(now int64) (end driver.EventType, outcome error) {
+	if t.Rare != nil && t.Group != nil && t.Role == driver.Member {
+		if _, cancelled := t.Group.Standing(); cancelled {
+			return driver.EventDelete, driver.ErrDeleted
+		}
+	}
+	if ends := t.Ends(); ends > 0 && ends <= now {
+		return driver.EventTTL, driver.ErrExpired
+	}
+	return 0, nil
+}
+
+// Kick makes a buried task ready, with all attempts before it.
+func (t *Task) Kick(now int64, s *driver.Stats) Fate {
+	s.Kicks++
+	t.Attempts = 0
+	return t.back(driver.EventKick, true, now, s)
+}
+
+// Due makes happen what happens to a task by itself at that time.
+func (t *Task) Due(at int64, s *driver.Stats) Fate {
+	switch ends := t.Ends(); {
+	case t.State == driver.Taken:
+		return t.Lose(at, s)
+	case ends > 0 && ends <= at && t.State == driver.Buried:
+		return t.gone(driver.EventTTL, t.Failure(), s)
+	case ends > 0 && ends <= at:
+		return t.gone(driver.EventTTL, driver.ErrExpired, s)
+	}
+	t.Until = 0
+	return Fate{State: t.start(at), Event: driver.EventDelay, NewTurn: true}
+}
+
+// Start makes a task ready, or delayed, that its group has held.
+func (t *Task) Start(now int64) Fate {
+	if t.Until <= now {
+		t.Until = 0
+	}
+	return Fate{State: t.start(now), Event: driver.EventStart, NewTurn: true}
+}
+
+// Change does what is done by those who do not hold the task. It returns ErrNotFound if that cannot be done.
+func (t *Task) Change(change driver.Change, reason *driver.Error, now int64, s *driver.Stats) (Fate, error) {
+	switch {
+	case change == driver.Delete:
+		return t.Delete(driver.ErrDeleted, s), nil
+	case change == driver.BuryOne:
+		if t.fails(reason); t.State == driver.Buried {
+			return Fate{State: driver.Buried}, nil
+		}
+		return t.bury(0, now, s), nil
+	case t.State != driver.Buried:
+		return Fate{}, driver.ErrNotFound
+	}
+	return t.Kick(now, s), nil
+}
+
+// Delete removes a task.
+func (t *Task) Delete(outcome error, s *driver.Stats) Fate {
+	return t.gone(driver.EventDelete, outcome, s)
+}
+
+// Evict removes a task that makes room for another one.
+func (t *Task) Evict(s *driver.Stats) Fate {
+	return t.gone(driver.EventEvict, driver.ErrDeleted, s)
+}
+
+func (t *Task) gone(why driver.EventType, outcome error, s *driver.Stats) Fate {
+	switch why {
+	case driver.EventDelete:
+		s.Deletes++
+	case driver.EventTTL:
+		s.Expiries++
+	case driver.EventEvict:
+		s.Evicted++
+	}
+	if t.State == driver.Taken {
+		t.Until = 0
+	}
+	return Fate{Event: why, Outcome: outcome}
+}
+
+// Ends returns when the task is of no use any more, 0 for never.
+func (t *Task) Ends() int64 {
+	if t.Rare != nil && t.End != 0 && (t.Expires == 0 || t.End <= t.Expires) {
+		return t.End
+	}
+	return t.Expires
+}
+
+// Wake returns when something happens to the task by itself in that state, 0 for never.
+func (t *Task) Wake(state driver.State) int64 {
+	ends := t.Ends()
+	switch {
+	case state == driver.Taken:
+		return t.Until
+	case state == driver.Delayed && (ends == 0 || t.Until < ends):
+		return t.Until
+	}
+	return ends
+}
+
+// Failure returns the task's last error as an outcome, ErrDeleted if there is none.
+func (t *Task) Failure() error {
+	if t.Rare == nil || t.Err == nil {
+		return driver.ErrDeleted
+	}
+	return t.Err
+}
+
+func (t *Task) fails(err *driver.Error) {
+	if t.Rare == nil {
+		t.Rare = new(Rare)
+	}
+	t.Err = err
+}
+
+// Plus returns the time d after t. There is a latest time, which is far away.
+func Plus(t int64, d time.Duration) int64 {
+	if int64(d) > math.MaxInt64-t {
+		return math.MaxInt64
+	}
+	return t + int64(d)
+}
