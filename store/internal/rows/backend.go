@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
 )
@@ -183,7 +184,7 @@ func (b *backend) Touch(ctx context.Context, lease driver.Lease, d time.Duration
 				return task.ErrLeaseLost
 			}
 			if d > 0 && r.Until > 0 {
-				r.Until = plus(r.Until, d)
+				r.Until = life.Plus(r.Until, d)
 				r.Wake = r.Until
 				u.update(r)
 				u.stats.Touches++
@@ -258,7 +259,8 @@ func (b *backend) Kick(ctx context.Context, n int) (kicked int, err error) {
 		err := b.call(ctx, "Kick", call{joins: true, run: func(u *unit) error {
 			rows := must(u.v.Buried(wanted))
 			for _, r := range rows {
-				u.kick(r)
+				t := u.life(r)
+				u.befall(r, t, t.Kick(u.now, &u.stats), u.now)
 			}
 			found = len(rows)
 			return nil
@@ -281,24 +283,15 @@ func (b *backend) Change(ctx context.Context, id task.ID, change driver.Change, 
 
 func (u *unit) changeOne(id uint64, change driver.Change, reason *task.Error) error {
 	r := u.get(id)
-	if r == nil || change == driver.KickOne && r.State != task.Buried {
+	if r == nil {
 		return task.ErrNotFound
 	}
-	lease := r.lease()
-	switch {
-	case change == driver.KickOne:
-		u.kick(r)
-	case change == driver.Delete:
-		u.gone(r, task.EventDelete, u.now, lease, Outcome{How: Deleted})
-	default:
-		r.Err = reason
-		if r.State == task.Buried {
-			u.update(r)
-		} else {
-			u.bury(r, u.now, lease)
-		}
+	t := u.life(r)
+	f, err := t.Change(change, reason, u.now, &u.stats)
+	if err == nil {
+		u.befall(r, t, f, u.now)
 	}
-	return nil
+	return err
 }
 
 // Pause implements [driver.Backend].
@@ -329,7 +322,7 @@ func (b *backend) Truncate(ctx context.Context) (n int, err error) {
 	for done := false; !done; {
 		deleted := 0
 		err := b.call(ctx, "Truncate", call{alone: true, run: func(u *unit) error {
-			deleted = u.truncate(Outcome{How: Deleted})
+			deleted = u.truncate(task.ErrDeleted)
 			return nil
 		}})
 		if err != nil {
@@ -344,7 +337,7 @@ func (b *backend) Truncate(ctx context.Context) (n int, err error) {
 // truncated is how many tasks one transaction deletes, or more if there are groups.
 const truncated = 10 * pageSize
 
-func (u *unit) truncate(o Outcome) (n int) {
+func (u *unit) truncate(outcome error) (n int) {
 	u.purges = true
 	defer func() { u.purges = false }()
 	most := u.q.store.step(truncated)
@@ -363,7 +356,7 @@ func (u *unit) truncate(o Outcome) (n int) {
 					continue
 				}
 				deleted[r.ID] = true
-				u.gone(r, task.EventDelete, u.now, r.lease(), o)
+				u.delete(r, outcome, u.now)
 			}
 		}
 		if n += len(deleted); len(page) < wanted {
@@ -377,7 +370,7 @@ func (u *unit) truncate(o Outcome) (n int) {
 func (b *backend) Drop(ctx context.Context) error {
 	for done := false; !done; {
 		err := b.call(ctx, "Drop", call{alone: true, run: func(u *unit) error {
-			if u.truncate(Outcome{How: Dropped}) >= u.q.store.step(truncated) {
+			if u.truncate(task.ErrDropped) >= u.q.store.step(truncated) {
 				return nil
 			}
 			if done = must(u.v.Drop()); done {
@@ -400,8 +393,8 @@ func (b *backend) Outcome(ctx context.Context, uniqueKey string) (o driver.Outco
 		u.follow() // first, so that nothing is missed
 		if r := u.findUniqueKey(uniqueKey); r != nil {
 			o = driver.Outcome{ID: task.ID(r.ID), Done: r.State == task.Buried}
-			if end := outcomeOf(r); o.Done {
-				o.Err = end.error()
+			if o.Done {
+				o.Err = r.life().Failure()
 			} else {
 				u.poll()
 			}

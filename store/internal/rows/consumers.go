@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
 )
@@ -19,7 +20,7 @@ func (u *unit) member(h driver.Handle) (*member, error) {
 	if c := u.q.members[h.ID]; c != nil && c.epoch == h.Epoch && u.now < c.deadline && u.alive(c) {
 		return c, nil
 	}
-	deadline := plus(u.now, u.q.settings.Grace)
+	deadline := life.Plus(u.now, u.q.settings.Grace)
 	row := must(u.v.Consumer(h.ID))
 	if row != nil && row.Epoch != h.Epoch {
 		u.later(func() { u.q.part(h) })
@@ -33,7 +34,7 @@ func (u *unit) member(h driver.Handle) (*member, error) {
 
 // join makes a consumer, which was just made or renewed, one that lives here.
 func (u *unit) join(row *Consumer) *member {
-	c := &member{row.Number, row.Epoch, plus(u.now, u.q.settings.Grace)}
+	c := &member{row.Number, row.Epoch, life.Plus(u.now, u.q.settings.Grace)}
 	u.later(func() { u.q.join(row.Name, c) })
 	return c
 }
@@ -81,11 +82,11 @@ func (u *unit) beat() {
 		q.beat = 0
 		return
 	}
-	deadline := plus(u.now, q.settings.Grace)
+	deadline := life.Plus(u.now, q.settings.Grace)
 	numbers := make([]uint64, 0, len(q.members))
 	for _, c := range q.members {
 		if numbers = append(numbers, c.number); u.now >= c.deadline {
-			q.spares = plus(u.now, q.settings.Grace/2)
+			q.spares = life.Plus(u.now, q.settings.Grace/2)
 		}
 	}
 	slices.Sort(numbers)
@@ -125,11 +126,11 @@ func (u *unit) leaveConsumer(h driver.Handle, grace time.Duration) (done bool, e
 		u.endConsumer(row.Number)
 		return true, nil
 	case row == nil:
-		must(u.v.AddConsumer(h.ID, h.Epoch, plus(u.now, grace)))
+		must(u.v.AddConsumer(h.ID, h.Epoch, life.Plus(u.now, grace)))
 	default:
-		must(u.v.Beat([]uint64{row.Number}, plus(u.now, grace)))
+		must(u.v.Beat([]uint64{row.Number}, life.Plus(u.now, grace)))
 	}
-	u.arm(plus(u.now, grace))
+	u.arm(life.Plus(u.now, grace))
 	return true, nil
 }
 
@@ -144,7 +145,7 @@ func (u *unit) forgetMember(name string) {
 // settles them may be rolled back.
 func (u *unit) endConsumer(number uint64) {
 	if !u.q.store.traits.Exclusive && len(must(u.v.Leases(number))) > 0 {
-		until := plus(u.now, lockedPause)
+		until := life.Plus(u.now, lockedPause)
 		must(u.v.Beat([]uint64{number}, until))
 		u.arm(until)
 		return
@@ -158,17 +159,22 @@ func (u *unit) handBackAll(number uint64) (done bool) {
 	wanted := u.q.store.step(pageSize)
 	rows := must(u.v.HeldBy(number, wanted, u.whole()))
 	for _, r := range rows {
-		u.stats.Releases++
-		u.handBack(r, u.now, 0, task.EventRelease, false)
+		u.giveBack(r)
 	}
 	return len(rows) < wanted
+}
+
+// giveBack hands a task back whose consumer is gone. The attempt does not count.
+func (u *unit) giveBack(r *Row) {
+	t := u.life(r)
+	u.befall(r, t, t.Return(u.now, &u.stats), u.now)
 }
 
 // rejoin begins the next epoch of a consumer, and returns what it holds, by new leases. It has another number then, so that those
 // who had it before find out.
 func (u *unit) rejoin(name string) (epoch uint64, held []driver.Record, err error) {
 	old := must(u.v.Consumer(name))
-	deadline := plus(u.now, u.q.settings.Grace)
+	deadline := life.Plus(u.now, u.q.settings.Grace)
 	if old == nil || old.Deadline <= u.now || len(must(u.v.Beat([]uint64{old.Number}, deadline))) == 0 { // just now
 		return 0, nil, fmt.Errorf("%w: consumer %q", task.ErrNotFound, name)
 	}
@@ -220,8 +226,7 @@ func (u *unit) waitForLocked(consumer uint64, rows []*Row) []*Row {
 func (u *unit) disown() {
 	for id, lease := range u.q.unsure {
 		if r := u.leased(driver.Lease{ID: task.ID(id), Number: lease}); r != nil {
-			u.stats.Releases++
-			u.handBack(r, u.now, 0, task.EventRelease, false)
+			u.giveBack(r)
 		}
 	}
 	u.later(func() { clear(u.q.unsure) })
@@ -235,7 +240,8 @@ func (u *unit) dead(most int) int {
 	for _, c := range must(u.v.DueConsumers(u.now-int64(u.q.store.traits.Skew), most)) {
 		rows := must(u.v.HeldBy(c.Number, most, u.whole()))
 		for _, r := range rows {
-			u.lose(r, min(c.Deadline, u.now))
+			t, at := u.life(r), min(c.Deadline, u.now)
+			u.befall(r, t, t.Lose(at, &u.stats), at)
 		}
 		if most -= len(rows) + 1; most <= 0 {
 			break

@@ -15,14 +15,6 @@ func (u *unit) group(name string) *Group {
 	return &Group{Name: name}
 }
 
-// groupOf returns the group of a task, nil if it has none.
-func (u *unit) groupOf(r *Row) *Group {
-	if r.Group == "" {
-		return nil
-	}
-	return u.group(r.Group)
-}
-
 func (u *unit) joinGroup(r *Row, g *Group) {
 	g.Tasks++
 	if r.Role == task.Member {
@@ -48,25 +40,19 @@ func (u *unit) startGroup(name string, cancel bool) error {
 		switch {
 		case r.Role != task.Member:
 		case cancel && r.State != task.Taken:
-			u.gone(u.refiled(r), task.EventDelete, u.now, 0, Outcome{How: Deleted})
+			u.delete(u.refiled(r), task.ErrDeleted, u.now)
 		case r.State == task.Held:
-			u.release(r, u.now)
+			u.start(r, u.now)
 		}
 	}
 	u.endGroup(name, u.now)
 	return nil
 }
 
-// release makes a task ready that its group held.
-func (u *unit) release(r *Row, now int64) {
-	if r.Until <= now {
-		r.Until = 0
-	}
-	u.newTurn(r)
-	u.wait(r, nil, now)
-	u.update(r)
-	u.refile(r, turn{}, turn{})
-	u.event(task.EventStart, r, now, 0)
+// start makes a task ready that its group held.
+func (u *unit) start(r *Row, now int64) {
+	t := r.life()
+	u.befall(r, t, t.Start(now), now)
 }
 
 // leaveGroup counts a task out of its group that is gone.
@@ -98,10 +84,10 @@ func (u *unit) endGroup(name string, now int64) {
 	for _, r := range rows {
 		switch {
 		case r.Role != role:
-			u.gone(r, task.EventDelete, now, 0, Outcome{How: Deleted})
+			u.delete(r, task.ErrDeleted, now)
 		case r.State == task.Held:
 			r.Group = ""
-			u.release(r, now)
+			u.start(r, now)
 		default:
 			r.Group = ""
 			u.update(r)

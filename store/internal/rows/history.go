@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
 )
@@ -16,10 +17,10 @@ func (u *unit) remember(r *Row, o *Outcome) {
 	}
 	d := &Done{
 		ID: r.ID, Key: r.Key, Kind: r.Kind, UniqueKey: r.UniqueKey, Payload: r.Payload, Attempts: r.Attempts,
-		Created: r.Created, Finished: u.now, How: o.How, Err: o.Err, Until: plus(u.now, keep),
+		Created: r.Created, Finished: u.now, How: o.How, Err: o.Err, Until: life.Plus(u.now, keep),
 	}
 	check(u.v.History().Put(d))
-	u.arm(plus(d.Until, keep/4)) // many at a time
+	u.arm(life.Plus(d.Until, keep/4)) // many at a time
 }
 
 // History returns up to n tasks that are gone, in the order of their ids, those with greater ids than after.

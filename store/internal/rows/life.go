@@ -2,8 +2,8 @@ package rows
 
 import (
 	"fmt"
-	"time"
 
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
 )
@@ -33,14 +33,18 @@ func (u *unit) put(n *driver.New) (id task.ID, victim *driver.Record, err error)
 		return 0, nil, err
 	}
 	r := u.newRow(n, payload)
+	t := r.life()
 	if g != nil {
 		u.joinGroup(r, g)
+		t.Group = &standing{read: g}
 	}
 	if u.q.reserves {
 		u.turn(r)
 	}
 	u.stats.Puts++
-	u.wait(r, g, u.now)
+	state := t.Put(n, u.now)
+	r.learnFrom(t)
+	u.set(r, state)
 	u.insert(r)
 	u.arm(r.Wake)
 	if r.State == task.Ready {
@@ -55,29 +59,9 @@ func (u *unit) put(n *driver.New) (id task.ID, victim *driver.Record, err error)
 
 func (u *unit) newRow(n *driver.New, payload []byte) *Row {
 	id := u.number()
-	r := &Row{
+	return &Row{
 		ID: id, Key: n.Key, Kind: n.Kind, UniqueKey: n.UniqueKey, Group: n.Group, Role: n.Role, Priority: n.Priority, Weight: n.Weight,
 		Payload: payload, TTR: n.TTR, MaxAttempts: n.MaxAttempts, Created: u.now, Deadline: deadline(n.Deadline), Place: id,
-	}
-	if n.TTL > 0 {
-		r.Expires = plus(u.now, n.TTL+n.Delay)
-	}
-	if n.Delay > 0 {
-		r.Until = plus(u.now, n.Delay)
-	}
-	return r
-}
-
-// wait makes a task held, delayed or ready, whichever it is. It is not written yet. g is its group, nil if it has none.
-func (u *unit) wait(r *Row, g *Group, now int64) {
-	switch {
-	case g != nil && (r.Role != task.Member || !g.Started):
-		u.set(r, task.Held)
-	case r.Until > 0:
-		u.set(r, task.Delayed)
-	default:
-		r.ReadyAt = now
-		u.set(r, task.Ready)
 	}
 }
 
@@ -86,12 +70,10 @@ func (u *unit) set(r *Row, state task.State) {
 	if r.State == task.Taken {
 		u.notice(notice{what: leaseOver, id: r.ID, lease: r.Since})
 	}
-	r.State, r.Takeable, r.Counted, r.Consumer, r.Since, r.Wake = state, false, false, 0, 0, r.ends()
+	r.State, r.Takeable, r.Counted, r.Consumer, r.Since, r.Wake = state, false, false, 0, 0, r.life().Wake(state)
 	switch state {
 	case task.Ready:
 		u.place(r)
-	case task.Delayed:
-		r.Wake = sooner(r.Until, r.Wake)
 	case task.Buried:
 		r.Since = u.number()
 	}
@@ -119,12 +101,10 @@ func (u *unit) take(c *member, f Filter, wanted int) *Row {
 		r.Payload = must(u.v.Get(r.ID, true)).Payload
 	}
 	r.State, r.Takeable, r.Counted, r.Consumer, r.Since = task.Taken, false, false, c.number, u.number()
-	r.Attempts++
-	r.Until = 0
-	if r.TTR > 0 {
-		r.Until = plus(u.now, r.TTR)
-	}
-	r.Wake = r.Until
+	t := r.life()
+	t.Take(u.now)
+	r.learnFrom(t)
+	r.Wake = t.Wake(task.Taken)
 	u.arm(r.Wake)
 	u.served(r)
 	u.recount(r, task.Taken)
@@ -173,101 +153,15 @@ func (u *unit) settle(lease driver.Lease, how *driver.Settlement) error {
 	if r == nil {
 		return task.ErrLeaseLost
 	}
-	if how.Err != nil {
-		r.Err = how.Err
-	}
-	switch {
-	case how.Bury:
-		u.bury(r, u.now, lease.Number)
-	case how.Discard:
-		u.gone(r, task.EventDelete, u.now, lease.Number, outcomeOf(r))
-	case how.Release:
-		u.stats.Releases++
-		u.handBack(r, u.now, how.Delay, task.EventRelease, !how.Uncounted)
-	default:
-		u.stats.Acks++
-		u.gone(r, task.EventAck, u.now, lease.Number, Outcome{How: Acked})
-	}
+	t := u.life(r)
+	u.befall(r, t, t.Settle(how, u.now, &u.stats), u.now)
 	return nil
-}
-
-// handBack ends a lease whose task is not done.
-func (u *unit) handBack(r *Row, now int64, delay time.Duration, why task.EventType, counts bool) {
-	lease := r.Since
-	switch {
-	case !counts:
-		r.Attempts--
-	case r.MaxAttempts > 0 && r.Attempts >= r.MaxAttempts:
-		if r.Err == nil {
-			r.Err = &task.Error{Message: fmt.Sprintf("not done after %d attempts", r.Attempts)}
-		}
-		u.event(why, r, now, lease)
-		u.bury(r, now, 0)
-		return
-	}
-	r.Until = 0
-	if delay > 0 {
-		r.Until = plus(now, delay)
-		if r.Expires > 0 {
-			r.Expires = plus(r.Expires, delay)
-		}
-	}
-	u.back(r, delay == 0, why, now, lease)
-}
-
-// back makes a task wait again, or removes it if it must not. If keep is true, it keeps its turn and is first.
-func (u *unit) back(r *Row, keep bool, why task.EventType, now int64, lease uint64) {
-	g := u.groupOf(r)
-	if end, outcome := r.unwanted(now, g); end != 0 {
-		u.event(why, r, now, lease)
-		u.gone(r, end, now, 0, outcome)
-		return
-	}
-	if r.Returned = keep; !keep {
-		u.newTurn(r)
-	}
-	u.wait(r, g, now)
-	u.update(r)
-	u.refile(r, turn{}, turn{})
-	u.event(why, r, now, lease)
-}
-
-// unwanted tells how a task must end instead of waiting: its group is cancelled, or its time to live or deadline is over. If
-// it may wait, end is 0.
-func (r *Row) unwanted(now int64, g *Group) (end task.EventType, o Outcome) {
-	if g != nil && g.Cancelled && r.Role == task.Member {
-		return task.EventDelete, Outcome{How: Deleted}
-	}
-	if ends := r.ends(); ends > 0 && ends <= now {
-		return task.EventTTL, Outcome{How: Expired}
-	}
-	return 0, Outcome{}
-}
-
-// bury buries a task that is not ready.
-func (u *unit) bury(r *Row, now int64, lease uint64) {
-	u.stats.Buries++
-	r.Until = 0
-	if end, _ := r.unwanted(now, u.groupOf(r)); end != 0 {
-		u.event(task.EventBury, r, now, lease)
-		u.gone(r, end, now, 0, outcomeOf(r))
-		return
-	}
-	left := u.leave(r)
-	if !u.q.reserves {
-		r.Round = 0
-	}
-	u.set(r, task.Buried)
-	u.update(r)
-	u.refile(r, left, turn{})
-	u.event(task.EventBury, r, now, lease)
-	u.end(r, outcomeOf(r))
 }
 
 // end tells how a task has ended, here and to others, if it has a unique key.
 func (u *unit) end(r *Row, o Outcome) {
 	if r.UniqueKey != "" {
-		o.UniqueKey, o.ID, o.Until = r.UniqueKey, r.ID, plus(u.now, u.q.settings.Retention)
+		o.UniqueKey, o.ID, o.Until = r.UniqueKey, r.ID, life.Plus(u.now, u.q.settings.Retention)
 		check(u.v.SetOutcome(&o))
 		u.arm(u.forgets(o.Until))
 		u.ended(r.ID, o)
@@ -298,14 +192,8 @@ func (u *unit) gone(r *Row, why task.EventType, now int64, lease uint64, o Outco
 			r.Payload = known.Payload
 		}
 	}
-	switch why {
-	case task.EventDelete:
-		u.stats.Deletes++
-	case task.EventTTL:
-		u.stats.Expiries++
+	if why == task.EventTTL {
 		u.expired(r)
-	case task.EventEvict:
-		u.stats.Evicted++
 	}
 	u.event(why, r, now, lease)
 	if r.Was == task.Taken {
@@ -322,48 +210,118 @@ func (u *unit) gone(r *Row, why task.EventType, now int64, lease uint64, o Outco
 	}
 }
 
-// kick makes a buried task ready, with all attempts before it.
-func (u *unit) kick(r *Row) {
-	u.stats.Kicks++
-	r.Attempts = 0
-	if r.UniqueKey != "" { // it has not ended any more
-		check(u.v.SetOutcome(&Outcome{UniqueKey: r.UniqueKey, ID: r.ID}))
-	}
-	u.back(r, false, task.EventKick, u.now, 0)
-}
-
 // fire makes happen what is due for a task.
 func (u *unit) fire(r *Row) {
-	now, ends := r.Wake, r.ends()
-	switch {
-	case r.State == task.Taken:
-		u.lose(r, now)
-	case ends > 0 && ends <= now:
-		o := Outcome{How: Expired}
-		if r.State == task.Buried {
-			o = outcomeOf(r)
+	t, at := u.life(r), r.Wake
+	u.befall(r, t, t.Due(at, &u.stats), at)
+}
+
+// delete removes a task.
+func (u *unit) delete(r *Row, outcome error, now int64) {
+	t := r.life()
+	u.befall(r, t, t.Delete(outcome, &u.stats), now)
+}
+
+// life returns what the rules must know of a task.
+func (u *unit) life(r *Row) *life.Task {
+	t := r.life()
+	if r.Group != "" {
+		t.Group = &standing{unit: u, name: r.Group}
+	}
+	return t
+}
+
+// life is that of a unit for rules that do not ask for the group.
+func (r *Row) life() *life.Task {
+	t := new(struct {
+		life.Task
+		rare life.Rare
+	})
+	t.State, t.Attempts, t.MaxAttempts, t.TTR = r.State, int32(r.Attempts), int32(r.MaxAttempts), r.TTR
+	t.ReadyAt, t.Until, t.Expires = r.ReadyAt, r.Until, r.Expires
+	t.Rare = &t.rare
+	if t.Err, t.Role = r.Err, r.Role; r.Deadline != 0 {
+		t.End = max(nanos(r.Deadline), r.Created)
+	}
+	return &t.Task
+}
+
+// learnFrom takes over what the rules have changed.
+func (r *Row) learnFrom(t *life.Task) {
+	r.Attempts, r.ReadyAt, r.Until, r.Expires, r.Err = int(t.Attempts), t.ReadyAt, t.Until, t.Expires, t.Err
+}
+
+// standing is a [life.Group] that is read when the rules ask for it.
+type standing struct {
+	*unit
+	name string
+	read *Group
+}
+
+func (s *standing) Standing() (started, cancelled bool) {
+	if s.read == nil {
+		s.read = s.group(s.name)
+	}
+	return s.read.Started, s.read.Cancelled
+}
+
+// befall makes happen to a task what the rules say.
+func (u *unit) befall(r *Row, t *life.Task, f life.Fate, now int64) {
+	r.learnFrom(t)
+	lease := r.lease()
+	for _, before := range f.Before {
+		if before != 0 {
+			u.event(before, r, now, lease)
+			lease = 0
 		}
-		u.gone(r, task.EventTTL, now, 0, o)
-	default:
-		r.Until, r.ReadyAt = 0, now
-		u.newTurn(r)
-		u.set(r, task.Ready)
+	}
+	switch {
+	case f.Event == 0:
 		u.update(r)
-		u.refile(r, turn{}, turn{})
-		u.event(task.EventDelay, r, now, 0)
+	case f.State == 0:
+		u.gone(r, f.Event, now, lease, outcomeOf(f.Outcome))
+	default:
+		u.move(r, f, now, lease)
 	}
 }
 
-// lose ends a lease that has run out, or whose consumer is gone.
-func (u *unit) lose(r *Row, now int64) {
-	u.stats.Losses++
-	u.handBack(r, now, 0, task.EventTTR, true)
+// move puts a task into its next state.
+func (u *unit) move(r *Row, f life.Fate, now int64, lease uint64) {
+	if r.State == task.Buried && r.UniqueKey != "" { // it has not ended any more
+		check(u.v.SetOutcome(&Outcome{UniqueKey: r.UniqueKey, ID: r.ID}))
+	}
+	left := turn{}
+	switch {
+	case f.State == task.Buried:
+		if left = u.leave(r); !u.q.reserves {
+			r.Round = 0
+		}
+	case f.NewTurn:
+		u.newTurn(r)
+	default:
+		r.Returned = true
+	}
+	u.set(r, f.State)
+	u.update(r)
+	u.refile(r, left, turn{})
+	u.event(f.Event, r, now, lease)
+	if f.State == task.Buried {
+		u.end(r, outcomeOf(f.Outcome))
+	}
 }
 
-// outcomeOf returns how a task with an error ends.
-func outcomeOf(r *Row) Outcome {
-	if r.Err != nil {
-		return Outcome{How: Failed, Err: r.Err}
+// outcomeOf returns an outcome as it is written down.
+func outcomeOf(err error) Outcome {
+	if failed, ok := err.(*task.Error); ok { //nolint:errorlint // it is not wrapped
+		return Outcome{How: Failed, Err: failed}
+	}
+	switch err {
+	case nil:
+		return Outcome{How: Acked}
+	case task.ErrExpired:
+		return Outcome{How: Expired}
+	case task.ErrDropped:
+		return Outcome{How: Dropped}
 	}
 	return Outcome{How: Deleted}
 }

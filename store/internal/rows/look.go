@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task"
 )
 
@@ -142,7 +143,7 @@ func (u *unit) lookForEnds() {
 	if q.mark == "" {
 		return
 	}
-	checks := u.now >= plus(q.checked, checkEnds)
+	checks := u.now >= life.Plus(q.checked, checkEnds)
 	if checks { // before the outcomes are looked at, or some could end in between
 		for ids := range slices.Chunk(q.awaited(), pageSize) {
 			for _, id := range ids {

@@ -27,7 +27,8 @@ func (u *unit) makeRoom(n *driver.New, g *Group) (victim *driver.Record, err err
 				check(u.v.SetGroup(g))
 				defer u.backInGroup(g)
 			}
-			u.gone(r, task.EventEvict, u.now, 0, Outcome{How: Deleted})
+			t := r.life()
+			u.befall(r, t, t.Evict(&u.stats), u.now)
 			return &record, nil
 		}
 	}

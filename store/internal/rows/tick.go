@@ -1,6 +1,10 @@
 package rows
 
-import "time"
+import (
+	"time"
+
+	"github.com/fairq/fairq/internal/life"
+)
 
 // mostDue is how many things one transaction makes happen because they are due.
 const mostDue = 1000
@@ -44,7 +48,7 @@ func (u *unit) advance() {
 	next := must(u.v.Times())
 	u.arm(u.unlocked(next.Wake, idle))
 	if next.Deadline != 0 {
-		u.arm(max(u.unlocked(plus(next.Deadline, q.store.traits.Skew), idle), q.spares))
+		u.arm(max(u.unlocked(life.Plus(next.Deadline, q.store.traits.Skew), idle), q.spares))
 	}
 	u.arm(u.unlocked(u.forgets(next.Outcome), next.Outcome == q.outcome)) // it was not swept the last time
 	u.later(func() { q.outcome = next.Outcome })
@@ -56,14 +60,14 @@ func (u *unit) forgets(until int64) int64 {
 	if until == 0 {
 		return 0
 	}
-	return plus(until, keepEnds+u.q.settings.Retention/4)
+	return life.Plus(until, keepEnds+u.q.settings.Retention/4)
 }
 
 // unlocked returns when to look at something that is due then. If it should have happened by now, and idle says that nothing has
 // happened, others have it locked.
 func (u *unit) unlocked(at int64, idle bool) int64 {
 	if idle && at != 0 && at <= u.now {
-		return plus(u.now, lockedPause)
+		return life.Plus(u.now, lockedPause)
 	}
 	return at
 }

@@ -1,7 +1,6 @@
 package rows
 
 import (
-	"math"
 	"time"
 
 	"github.com/fairq/fairq/task"
@@ -227,28 +226,8 @@ func (r *Row) lease() uint64 {
 // line returns where the task queues.
 func (r *Row) line() Line { return Line{r.Key, r.Priority} }
 
-// ends returns when the task is of no use any more, 0 for never.
-func (r *Row) ends() int64 {
-	if r.Deadline == 0 {
-		return r.Expires
-	}
-	end := max(nanos(r.Deadline), r.Created)
-	if r.Expires != 0 {
-		end = min(end, r.Expires)
-	}
-	return end
-}
-
 // isDue tells whether something should have happened to the task already.
 func (r *Row) isDue(now int64) bool { return r.Wake != 0 && r.Wake <= now }
-
-// plus returns the time d after t. No time is later than the year 2262.
-func plus(t int64, d time.Duration) int64 {
-	if int64(d) > math.MaxInt64-t {
-		return math.MaxInt64
-	}
-	return t + int64(d)
-}
 
 // A deadline must be told as it was put, also if it is the year 9999, for programs have such ones. So what is kept of it is
 // nanoseconds since 1970, plus one if it is not before that, for 0 means none; but from farYear on microseconds.
