@@ -21,16 +21,35 @@ type verbs[R any] struct {
 	sweep  *statement // nil if it is not swept
 }
 
-func (v *view) Tasks() rows.Table[rows.Row]          { return table[rows.Row]{v, &tasksTable} }
-func (v *view) Keys() rows.Table[rows.Key]           { return table[rows.Key]{v, &keysTable} }
-func (v *view) Served() rows.Table[rows.Served]      { return table[rows.Served]{v, &servedTable} }
-func (v *view) Consumers() rows.Table[rows.Consumer] { return table[rows.Consumer]{v, &consumersTable} }
-func (v *view) Groups() rows.Table[rows.Group]       { return table[rows.Group]{v, &groupsTable} }
-func (v *view) Outcomes() rows.Table[rows.Outcome]   { return table[rows.Outcome]{v, &outcomesTable} }
-func (v *view) History() rows.Table[rows.Done]       { return table[rows.Done]{v, &historyTable} }
+// tables are those of a view.
+type tables struct {
+	tasks     table[rows.Row]
+	keys      table[rows.Key]
+	served    table[rows.Served]
+	consumers table[rows.Consumer]
+	groups    table[rows.Group]
+	outcomes  table[rows.Outcome]
+	history   table[rows.Done]
+}
+
+func tablesOf(v *view) tables {
+	return tables{
+		table[rows.Row]{v, &tasksTable}, table[rows.Key]{v, &keysTable}, table[rows.Served]{v, &servedTable},
+		table[rows.Consumer]{v, &consumersTable}, table[rows.Group]{v, &groupsTable},
+		table[rows.Outcome]{v, &outcomesTable}, table[rows.Done]{v, &historyTable},
+	}
+}
+
+func (v *view) Tasks() rows.Table[rows.Row]          { return &v.tables.tasks }
+func (v *view) Keys() rows.Table[rows.Key]           { return &v.tables.keys }
+func (v *view) Served() rows.Table[rows.Served]      { return &v.tables.served }
+func (v *view) Consumers() rows.Table[rows.Consumer] { return &v.tables.consumers }
+func (v *view) Groups() rows.Table[rows.Group]       { return &v.tables.groups }
+func (v *view) Outcomes() rows.Table[rows.Outcome]   { return &v.tables.outcomes }
+func (v *view) History() rows.Table[rows.Done]       { return &v.tables.history }
 
 // Scan implements rows.Table. Nobody else can change anything, so nothing is locked.
-func (t table[R]) Scan(r rows.Range) (all []*R, err error) {
+func (t *table[R]) Scan(r rows.Range) (all []*R, err error) {
 	err = t.view.scan(&r, func(c *cells) {
 		row := new(R)
 		t.read(c, row)
@@ -43,11 +62,11 @@ func (t table[R]) Scan(r rows.Range) (all []*R, err error) {
 	return all, err
 }
 
-func (t table[R]) Put(r *R) error    { return t.put(t.view, r) }
-func (t table[R]) Delete(r *R) error { return t.remove(t.view, r) }
+func (t *table[R]) Put(r *R) error    { return t.put(t.view, r) }
+func (t *table[R]) Delete(r *R) error { return t.remove(t.view, r) }
 
 // Sweep implements rows.Table. The ranges that are swept differ only in their ends.
-func (t table[R]) Sweep(r rows.Range) error {
+func (t *table[R]) Sweep(r rows.Range) error {
 	if r.Prefixes != nil {
 		_, err := t.session.exec(t.sweep, t.queue, r.Prefixes[0][0], r.To[0], int64(r.Limit))
 		return err

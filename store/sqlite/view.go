@@ -21,6 +21,7 @@ const (
 // view implements rows.View.
 type view struct {
 	tx      *tx
+	tables  tables
 	session *session
 	head    *head
 	id      uint64
