@@ -34,7 +34,7 @@ func (db *DB) Joined(ctx context.Context) (rows.Tx, error) {
 	}
 	must(user.db == db && !user.over, "Joined with a transaction that is over, or of another handle")
 	return &memTx{
-		ctx: ctx, db: db, data: db.data, user: user, names: user.names.fork(), queues: user.queues.fork(), views: map[uint64]*memView{},
+		ctx: ctx, db: db, data: db.data, user: user, names: user.names.begin(), queues: user.queues.begin(), views: map[uint64]*memView{},
 	}, nil
 }
 
@@ -45,7 +45,7 @@ func (tx *memTx) enterLocked(v *memView) {
 		was = &memView{q: v.q}
 		tx.views[v.id] = was
 	}
-	v.q = was.q.fork()
+	v.q = was.q.begin()
 	was.exclusive = was.exclusive || v.exclusive
 	v.exclusive = was.exclusive
 }
@@ -54,18 +54,4 @@ func (tx *memTx) enterLocked(v *memView) {
 func (tx *memTx) commitLocked(part *memTx) {
 	tx.names, tx.queues = part.names, part.queues
 	maps.Copy(tx.views, part.views)
-}
-
-// fork returns the table for a part of the transaction.
-func (t *table[K, R]) fork() table[K, R] { return table[K, R]{t.committed, maps.Clone(t.own)} }
-
-func (t *relation[R]) fork() relation[R] {
-	return relation[R]{t.table.fork(), t.name, t.schema, t.first}
-}
-
-func (q *queue) fork() *queue {
-	return &queue{
-		q.head.fork(), q.removed.fork(), q.rounds.fork(), q.tasks.fork(), q.keys.fork(), q.served.fork(), q.consumers.fork(),
-		q.groups.fork(), q.outcomes.fork(), q.history.fork(),
-	}
 }

@@ -18,10 +18,10 @@ type table[K comparable, R any] struct {
 	own       map[K]*R // nil if it has deleted them
 }
 
-func newTable[K comparable, R any]() table[K, R] { return table[K, R]{committed: map[K]*R{}} }
+func newTable[K comparable, R any]() table[K, R] { return table[K, R]{map[K]*R{}, map[K]*R{}} }
 
-// begin returns the table for a transaction.
-func (t *table[K, R]) begin() table[K, R] { return table[K, R]{t.committed, map[K]*R{}} }
+// begin returns the table for a transaction, or for a part of one, which sees what that has written.
+func (t *table[K, R]) begin() table[K, R] { return table[K, R]{t.committed, maps.Clone(t.own)} }
 
 // commit makes the transaction's rows those of all.
 func (t *table[K, R]) commit() {
@@ -89,7 +89,6 @@ type relation[R any] struct {
 	table[key, R]
 	name   string
 	schema rows.Schema[R]
-	first  map[rows.Index]map[any]map[key]*R // what is committed, by first fields; for tests of many rows
 }
 
 // key is a primary key.
@@ -100,17 +99,11 @@ func keyOf(fields ...any) (k key) {
 	return k
 }
 
-func newRelation[R any](name string, schema rows.Schema[R], first ...rows.Index) relation[R] {
-	t := relation[R]{newTable[key, R](), name, schema, map[rows.Index]map[any]map[key]*R{}}
-	for _, i := range first {
-		t.first[i] = map[any]map[key]*R{}
-	}
-	return t
+func newRelation[R any](name string, schema rows.Schema[R]) relation[R] {
+	return relation[R]{newTable[key, R](), name, schema}
 }
 
-func (t *relation[R]) begin() relation[R] {
-	return relation[R]{t.table.begin(), t.name, t.schema, t.first}
-}
+func (t *relation[R]) begin() relation[R] { return relation[R]{t.table.begin(), t.name, t.schema} }
 
 // key returns the primary key of a row.
 func (t *relation[R]) key(r *R) key { return keyOf(t.schema[0].Place(r)...) }
@@ -125,51 +118,14 @@ func (t *relation[R]) place(i rows.Index, r *R) rows.Tuple {
 	panic("rowstest: a Range of an index that the table of " + t.name + " does not have")
 }
 
-func (t *relation[R]) commit() {
-	for i, first := range t.first {
-		for k, r := range t.own {
-			if old := t.committed[k]; old != nil {
-				if at := t.place(i, old); at != nil {
-					delete(first[at[0]], k)
-				}
-			}
-			if r == nil {
-				continue
-			}
-			if at := t.place(i, r); at != nil {
-				if first[at[0]] == nil {
-					first[at[0]] = map[key]*R{}
-				}
-				first[at[0]][k] = r
-			}
-		}
-	}
-	t.table.commit()
-}
-
-// candidates yields all rows that may have one of some prefixes in an index.
-func (t *relation[R]) candidates(i rows.Index, prefixes []rows.Tuple) iter.Seq[*R] {
-	first := t.first[i]
-	if prefixes == nil || first == nil && i != t.schema[0].Index {
+// candidates yields all rows, or if only some keys are wanted those.
+func (t *relation[R]) candidates(r *rows.Range) iter.Seq[*R] {
+	if r.Index != t.schema[0].Index || r.Prefixes == nil {
 		return t.values()
 	}
 	return func(yield func(*R) bool) {
-		for _, p := range prefixes {
-			some := first[p[0]]
-			if first == nil {
-				if r := t.get(keyOf(p...)); r != nil && !yield(r) {
-					return
-				}
-				continue
-			}
-			for k, r := range some {
-				if _, ok := t.own[k]; !ok && !yield(r) {
-					return
-				}
-			}
-		}
-		for _, r := range t.own {
-			if r != nil && first != nil && !yield(r) {
+		for _, p := range r.Prefixes {
+			if row := t.get(keyOf(p...)); row != nil && !yield(row) {
 				return
 			}
 		}
@@ -184,7 +140,7 @@ func (t *relation[R]) scan(r *rows.Range, free func(key) bool) []*R {
 		key      rows.Tuple
 	}
 	var hits []hit
-	for row := range t.candidates(r.Index, r.Prefixes) {
+	for row := range t.candidates(r) {
 		at := t.place(r.Index, row)
 		n := 0
 		if len(r.Prefixes) > 0 {
@@ -266,16 +222,16 @@ type head struct {
 
 func newQueue(h *head) *queue {
 	return &queue{
-		head:   table[struct{}, head]{committed: map[struct{}]*head{{}: h}},
+		head:   table[struct{}, head]{map[struct{}]*head{{}: h}, map[struct{}]*head{}},
 		rounds: newTable[int, uint64](), removed: newTable[struct{}, uint64](),
-		tasks: newRelation("Tasks", rows.Tasks, rows.TaskUniqueKey, rows.TaskLine, rows.TaskParked, rows.TaskCounted, rows.TaskHeld),
+		tasks: newRelation("Tasks", rows.Tasks),
 		keys:  newRelation("Keys", rows.Keys), served: newRelation("Served", rows.ServedLines),
 		consumers: newRelation("Consumers", rows.Consumers), groups: newRelation("Groups", rows.Groups),
 		outcomes: newRelation("Outcomes", rows.Outcomes), history: newRelation("History", rows.History),
 	}
 }
 
-// begin returns the queue for a transaction.
+// begin returns the queue for a transaction, or for a part of one.
 func (q *queue) begin() *queue {
 	return &queue{
 		q.head.begin(), q.removed.begin(), q.rounds.begin(), q.tasks.begin(), q.keys.begin(), q.served.begin(), q.consumers.begin(),
