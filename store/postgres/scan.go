@@ -70,7 +70,8 @@ func (q *query) compare(fields []string, op string, with rows.Tuple) {
 	for i, x := range with {
 		list[i] = q.arg(x)
 	}
-	q.and("(" + strings.Join(fields[:len(with)], ", ") + ") " + op + " (" + strings.Join(list, ", ") + ")")
+	names := strings.Join(fields[:len(with)], ", ")
+	q.and("(" + names + ") " + op + " (" + strings.Join(list, ", ") + ")")
 }
 
 // statement returns the query for a range of one prefix or none, or of several values of a field.
@@ -81,7 +82,8 @@ func statement(queue int64, r *rows.Range, columns string) (string, []any) {
 	if several {
 		// The rows are looked up one by one: with = ANY, the planner prefers to go through all of
 		// a queue if there is hardly anything in it when it looks.
-		q.sql.WriteString("SELECT t.* FROM unnest(" + q.array(r.Prefixes) + ") u CROSS JOIN LATERAL (")
+		values := q.array(r.Prefixes)
+		q.sql.WriteString("SELECT t.* FROM unnest(" + values + ") u CROSS JOIN LATERAL (")
 	}
 	q.sql.WriteString("SELECT " + columns + " FROM fairq." + in.table + " WHERE queue = $1")
 	rest := in.fields
@@ -188,9 +190,14 @@ const (
 	inLines = `
 FROM unnest($2::bytea[]) u (key) CROSS JOIN LATERAL (
 	WITH RECURSIVE p (priority) AS (
-		SELECT (SELECT priority FROM fairq.tasks WHERE queue = $1 AND key = u.key ORDER BY priority LIMIT 1)
+		SELECT (
+			SELECT priority FROM fairq.tasks WHERE queue = $1 AND key = u.key ORDER BY priority LIMIT 1
+		)
 		UNION ALL
-		SELECT (SELECT priority FROM fairq.tasks WHERE queue = $1 AND key = u.key AND priority > p.priority ORDER BY priority LIMIT 1)
+		SELECT (
+			SELECT priority FROM fairq.tasks WHERE queue = $1 AND key = u.key AND priority > p.priority
+			ORDER BY priority LIMIT 1
+		)
 		FROM p WHERE p.priority IS NOT NULL
 	)
 	SELECT priority FROM p WHERE priority IS NOT NULL OFFSET 0
@@ -200,10 +207,14 @@ FROM unnest($2::bytea[]) u (key) CROSS JOIN LATERAL (
 	inSorts  = `
 FROM unnest($2::bytea[]) u (key) CROSS JOIN LATERAL (
 	WITH RECURSIVE s (priority, kind) AS (
-		(SELECT priority, kind FROM fairq.tasks WHERE ` + isParked + ` ORDER BY priority, kind LIMIT 1)
+		(
+			SELECT priority, kind FROM fairq.tasks WHERE ` + isParked + `
+			ORDER BY priority, kind LIMIT 1
+		)
 		UNION ALL
 		SELECT next.* FROM s CROSS JOIN LATERAL (
-			SELECT priority, kind FROM fairq.tasks WHERE ` + isParked + ` AND (priority, kind) > (s.priority, s.kind)
+			SELECT priority, kind FROM fairq.tasks
+			WHERE ` + isParked + ` AND (priority, kind) > (s.priority, s.kind)
 			ORDER BY priority, kind LIMIT 1
 		) next
 	)
@@ -216,11 +227,13 @@ FROM unnest($2::bytea[]) u (key) CROSS JOIN LATERAL (
 func eachStatement(queue int64, r *rows.Range, columns string) (string, []any) {
 	columns = "SELECT " + columns + " FROM fairq.tasks WHERE "
 	if r.Index == rows.TaskParked {
-		return "SELECT t.*" + inSorts + columns + isParked + " AND priority = s.priority AND kind = s.kind ORDER BY place LIMIT $3) t",
+		return "SELECT t.*" + inSorts + columns + isParked +
+				" AND priority = s.priority AND kind = s.kind ORDER BY place LIMIT $3) t",
 			[]any{queue, stringsOf(r.Prefixes), r.Limit}
 	}
 	return "SELECT t.*" + inLines + columns +
-			"queue = $1 AND key = u.key AND priority = l.priority AND round >= $3 AND state = $4 OFFSET 0) t",
+			"queue = $1 AND key = u.key AND priority = l.priority AND round >= $3 AND state = $4 OFFSET 0" +
+			") t",
 		[]any{queue, stringsOf(r.Prefixes), r.From[0], int64(r.Only.State)}
 }
 
@@ -259,7 +272,8 @@ func (v *view) Fetch(ranges ...rows.Range) error {
 	sends := false
 	for i := range ranges {
 		r := &ranges[i]
-		if slices.ContainsFunc(v.fetched, func(f fetched) bool { return reflect.DeepEqual(f.Range, *r) }) {
+		known := func(f fetched) bool { return reflect.DeepEqual(f.Range, *r) }
+		if slices.ContainsFunc(v.fetched, known) {
 			continue
 		}
 		if !sends {

@@ -9,48 +9,53 @@ import (
 
 // source is what an index of package rows is here.
 type source struct {
-	table, columns string
-	index          string   // "" for a primary key
-	fields         []string // as in rows.Index, after the queue
-	where          string   // which rows are in the index, "" for all
+	table  string
+	index  string // "" for a primary key
+	fields string // as in rows.Index, after the queue
+	where  string // which rows are in the index, "" for all
 }
 
-const (
-	keyColumns      = `"key", weight, ready, delayed, taken, buried, held, load, paused`
-	servedColumns   = `"key", priority, round`
-	consumerColumns = `number, name, epoch, deadline`
-	groupColumns    = `name, started, cancelled, tasks, members`
-	outcomeColumns  = `address, id, how, err_code, err, until`
-	doneColumns     = `id, "key", kind, address, attempts, created, finished, how, err_code, err, until, payload`
-)
-
-// A rowid has the queue in it, so of indexes that are nothing but that the field is "id".
+// A rowid has the queue in it, so all that there is of an index of ids is the field "id".
 var sources = [rows.NumIndexes]source{
-	rows.TaskID:        {"tasks", taskColumns, "", []string{"id"}, ""},
-	rows.TaskUniqueKey: {"tasks", taskColumns, "tasks_address", []string{"address"}, "address <> ''"},
-	rows.TaskReady:     {"tasks", taskColumns, "tasks_ready", []string{"priority", "round", "seq", "place"}, "takeable"},
+	rows.TaskID:        {"tasks", "", "id", ""},
+	rows.TaskUniqueKey: {"tasks", "tasks_address", "address", "address <> ''"},
+	rows.TaskReady:     {"tasks", "tasks_ready", "priority round seq place", "takeable"},
 	rows.TaskKind: {
-		"tasks", taskColumns, "tasks_kind", []string{"kind", "priority", "round", "seq", "place"}, "takeable AND kind <> ''",
+		"tasks", "tasks_kind", "kind priority round seq place", "takeable AND kind <> ''",
 	},
-	rows.TaskLine:    {"tasks", taskColumns, "tasks_key", []string{`"key"`, "priority", "round", "seq", "place"}, ""},
-	rows.TaskParked:  {"tasks", taskColumns, "tasks_parked", []string{`"key"`, "priority", "kind", "place"}, "state = 1 AND NOT takeable AND round = 0"},
-	rows.TaskWake:    {"tasks", taskColumns, "tasks_wake", []string{"wake"}, "wake > 0"},
-	rows.TaskHeld:    {"tasks", taskColumns, "tasks_taken", []string{"consumer", "since"}, "state = 3"},
-	rows.TaskBuried:  {"tasks", taskColumns, "tasks_buried", []string{"since"}, "state = 4"},
-	rows.TaskGroup:   {"tasks", taskColumns, "tasks_group", []string{`"group"`, "id"}, `"group" <> ''`},
-	rows.TaskCounted: {"tasks", taskColumns, "tasks_counted", []string{`"key"`, "since"}, "counted"},
+	rows.TaskLine: {"tasks", "tasks_key", `"key" priority round seq place`, ""},
+	rows.TaskParked: {
+		"tasks", "tasks_parked", `"key" priority kind place`, "state = 1 AND NOT takeable AND round = 0",
+	},
+	rows.TaskWake:    {"tasks", "tasks_wake", "wake", "wake > 0"},
+	rows.TaskHeld:    {"tasks", "tasks_taken", "consumer since", "state = 3"},
+	rows.TaskBuried:  {"tasks", "tasks_buried", "since", "state = 4"},
+	rows.TaskGroup:   {"tasks", "tasks_group", `"group" id`, `"group" <> ''`},
+	rows.TaskCounted: {"tasks", "tasks_counted", `"key" since`, "counted"},
 
-	rows.KeyName:          {"keys", keyColumns, "", []string{`"key"`}, ""},
-	rows.KeyLoad:          {"keys", keyColumns, "keys_load", []string{"load"}, ""},
-	rows.ServedLine:       {"served", servedColumns, "", []string{"priority", `"key"`}, ""},
-	rows.ConsumerNumber:   {"consumers", consumerColumns, "", []string{"number"}, ""},
-	rows.ConsumerName:     {"consumers", consumerColumns, "consumers_name", []string{"name"}, ""},
-	rows.ConsumerDeadline: {"consumers", consumerColumns, "consumers_deadline", []string{"deadline"}, "deadline > 0"},
-	rows.GroupName:        {"groups", groupColumns, "", []string{"name"}, ""},
-	rows.OutcomeKey:       {"outcomes", outcomeColumns, "", []string{"address"}, ""},
-	rows.OutcomeUntil:     {"outcomes", outcomeColumns, "outcomes_until", []string{"until"}, "until > 0"},
-	rows.HistoryID:        {"done", doneColumns, "", []string{"id"}, ""},
-	rows.HistoryUntil:     {"done", doneColumns, "done_until", []string{"until"}, "until > 0"},
+	rows.KeyName:          {"keys", "", `"key"`, ""},
+	rows.KeyLoad:          {"keys", "keys_load", "load", ""},
+	rows.ServedLine:       {"served", "", `priority "key"`, ""},
+	rows.ConsumerNumber:   {"consumers", "", "number", ""},
+	rows.ConsumerName:     {"consumers", "consumers_name", "name", ""},
+	rows.ConsumerDeadline: {"consumers", "consumers_deadline", "deadline", "deadline > 0"},
+	rows.GroupName:        {"groups", "", "name", ""},
+	rows.OutcomeKey:       {"outcomes", "", "address", ""},
+	rows.OutcomeUntil:     {"outcomes", "outcomes_until", "until", "until > 0"},
+	rows.HistoryID:        {"done", "", "id", ""},
+	rows.HistoryUntil:     {"done", "done_until", "until", "until > 0"},
+}
+
+// columnsOf are those of each table in the order in which they are read.
+var columnsOf = map[string]string{
+	"tasks":     taskColumns,
+	"keys":      `"key", weight, ready, delayed, taken, buried, held, load, paused`,
+	"served":    `"key", priority, round`,
+	"consumers": `number, name, epoch, deadline`,
+	"groups":    `name, started, cancelled, tasks, members`,
+	"outcomes":  `address, id, how, err_code, err, until`,
+	"done": `id, "key", kind, address, attempts, created, finished, how, err_code, err, until, ` +
+		`payload`,
 }
 
 // shape is what of a range is in the text of its statement.
@@ -63,10 +68,10 @@ type shape struct {
 
 func (s *shape) statement() *statement {
 	in := &sources[s.index]
-	columns := in.columns
+	columns, fields := columnsOf[in.table], strings.Fields(in.fields)
 	switch {
 	case s.values:
-		columns = strings.Join(in.fields[s.prefix:s.prefix+s.each], ", ")
+		columns = strings.Join(fields[s.prefix:s.prefix+s.each], ", ")
 	case s.payload:
 		columns = withPayload
 	}
@@ -76,7 +81,7 @@ func (s *shape) statement() *statement {
 		b.WriteString(" INDEXED BY ~" + in.index)
 	}
 	b.WriteString(" WHERE ")
-	rest := in.fields[s.prefix:]
+	rest := fields[s.prefix:]
 	and := ""
 	where := func(is bool, condition string) {
 		if is {
@@ -84,12 +89,12 @@ func (s *shape) statement() *statement {
 			and = " AND "
 		}
 	}
-	if in.fields[0] == "id" {
+	if in.fields == "id" {
 		where(s.prefix == 1, "id = ?")
 		where(s.prefix == 0, "id > ? AND id <= ?")
 	} else {
 		where(true, "queue = ?")
-		for _, f := range in.fields[:s.prefix] {
+		for _, f := range fields[:s.prefix] {
 			where(true, f+" = ?")
 		}
 		where(s.from > 0, tuple(rest, s.from)+" "+s.begin()+" "+tuple(nil, s.from))
@@ -154,7 +159,8 @@ func (v *view) scan(r *rows.Range, read func(c *cells)) error {
 // each is scan for one prefix.
 func (v *view) each(r *rows.Range, prefix rows.Tuple, read func(c *cells)) error {
 	if r.Each == 0 {
-		return v.run(r, &shape{prefix: len(prefix), from: len(r.From), limit: r.Limit > 0}, prefix, r.From, read)
+		s := &shape{prefix: len(prefix), from: len(r.From), limit: r.Limit > 0}
+		return v.run(r, s, prefix, r.From, read)
 	}
 	inner := *r
 	inner.Each = 0
@@ -195,7 +201,7 @@ func (v *view) run(r *rows.Range, s *shape, prefix, from rows.Tuple, read func(c
 	s.state, s.key, s.kind = o.State != 0, o.Key != nil, o.Kind != nil
 	var room [12]driver.Value
 	args := room[:0]
-	if sources[s.index].fields[0] == "id" {
+	if sources[s.index].fields == "id" {
 		args = v.ids(args, prefix, from)
 	} else {
 		args = with(append(args, v.queue), prefix)

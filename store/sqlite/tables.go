@@ -34,9 +34,13 @@ type tables struct {
 
 func tablesOf(v *view) tables {
 	return tables{
-		table[rows.Row]{v, &tasksTable}, table[rows.Key]{v, &keysTable}, table[rows.Served]{v, &servedTable},
-		table[rows.Consumer]{v, &consumersTable}, table[rows.Group]{v, &groupsTable},
-		table[rows.Outcome]{v, &outcomesTable}, table[rows.Done]{v, &historyTable},
+		table[rows.Row]{v, &tasksTable},
+		table[rows.Key]{v, &keysTable},
+		table[rows.Served]{v, &servedTable},
+		table[rows.Consumer]{v, &consumersTable},
+		table[rows.Group]{v, &groupsTable},
+		table[rows.Outcome]{v, &outcomesTable},
+		table[rows.Done]{v, &historyTable},
 	}
 }
 
@@ -86,14 +90,17 @@ var (
 		},
 		put: func(v *view, k *rows.Key) error {
 			n := &k.Tasks
-			return v.do(setKey, v.queue, k.Key, int64(k.Weight), int64(n[task.Ready]), int64(n[task.Delayed]),
-				int64(n[task.Taken]), int64(n[task.Buried]), int64(n[task.Held]), int64(k.Load), bit(k.Paused))
+			return v.do(setKey, v.queue, k.Key, int64(k.Weight), int64(n[task.Ready]),
+				int64(n[task.Delayed]), int64(n[task.Taken]), int64(n[task.Buried]), int64(n[task.Held]),
+				int64(k.Load), bit(k.Paused))
 		},
 		remove: func(v *view, k *rows.Key) error { return v.do(deleteKey, v.queue, k.Key) },
 	}
 
 	servedTable = verbs[rows.Served]{
-		read: func(c *cells, s *rows.Served) { s.Key, s.Priority, s.Round = c.text(), int(c.int()), c.uint() },
+		read: func(c *cells, s *rows.Served) {
+			s.Key, s.Priority, s.Round = c.text(), int(c.int()), c.uint()
+		},
 		put: func(v *view, s *rows.Served) error {
 			return v.do(setServed, v.queue, int64(s.Priority), s.Key, int64(s.Round))
 		},
@@ -107,22 +114,27 @@ var (
 		put: func(v *view, c *rows.Consumer) error {
 			return v.do(setConsumer, v.queue, int64(c.Number), c.Name, int64(c.Epoch), c.Deadline)
 		},
-		remove: func(v *view, c *rows.Consumer) error { return v.do(deleteConsumer, v.queue, int64(c.Number)) },
+		remove: func(v *view, c *rows.Consumer) error {
+			return v.do(deleteConsumer, v.queue, int64(c.Number))
+		},
 	}
 
 	groupsTable = verbs[rows.Group]{
 		read: func(c *cells, g *rows.Group) {
-			g.Name, g.Started, g.Cancelled, g.Tasks, g.Members = c.text(), c.bool(), c.bool(), int(c.int()), int(c.int())
+			g.Name, g.Started, g.Cancelled = c.text(), c.bool(), c.bool()
+			g.Tasks, g.Members = int(c.int()), int(c.int())
 		},
 		put: func(v *view, g *rows.Group) error {
-			return v.do(setGroup, v.queue, g.Name, bit(g.Started), bit(g.Cancelled), int64(g.Tasks), int64(g.Members))
+			return v.do(setGroup, v.queue, g.Name, bit(g.Started), bit(g.Cancelled), int64(g.Tasks),
+				int64(g.Members))
 		},
 		remove: func(v *view, g *rows.Group) error { return v.do(deleteGroup, v.queue, g.Name) },
 	}
 
 	outcomesTable = verbs[rows.Outcome]{
 		read: func(c *cells, o *rows.Outcome) {
-			o.UniqueKey, o.ID, o.How, o.Err, o.Until = c.text(), c.uint(), rows.How(c.int()), c.error(), c.int()
+			o.UniqueKey, o.ID, o.How = c.text(), c.uint(), rows.How(c.int())
+			o.Err, o.Until = c.error(), c.int()
 		},
 		put: func(v *view, o *rows.Outcome) error {
 			number, err := v.Number()
@@ -130,23 +142,27 @@ var (
 				return err
 			}
 			code, message := errorCells(o.Err)
-			return v.do(setOutcome, v.queue, o.UniqueKey, int64(o.ID), int64(o.How), code, message, o.Until, int64(number))
+			return v.do(setOutcome, v.queue, o.UniqueKey, int64(o.ID), int64(o.How), code, message,
+				o.Until, int64(number))
 		},
-		remove: func(v *view, o *rows.Outcome) error { return v.do(deleteOutcome, v.queue, o.UniqueKey) },
-		sweep:  sweepOutcomes,
+		remove: func(v *view, o *rows.Outcome) error {
+			return v.do(deleteOutcome, v.queue, o.UniqueKey)
+		},
+		sweep: sweepOutcomes,
 	}
 
 	historyTable = verbs[rows.Done]{
 		read: func(c *cells, d *rows.Done) {
 			*d = rows.Done{
-				ID: c.uint() & maxID, Key: c.text(), Kind: c.text(), UniqueKey: c.text(), Attempts: int(c.int()),
-				Created: c.int(), Finished: c.int(), How: rows.How(c.int()), Err: c.error(), Until: c.int(), Payload: c.blob(),
+				ID: c.uint() & maxID, Key: c.text(), Kind: c.text(), UniqueKey: c.text(),
+				Attempts: int(c.int()), Created: c.int(), Finished: c.int(), How: rows.How(c.int()),
+				Err: c.error(), Until: c.int(), Payload: c.blob(),
 			}
 		},
 		put: func(v *view, d *rows.Done) error {
 			code, message := errorCells(d.Err)
-			return v.do(insertDone, v.rowid(d.ID), v.queue, d.Key, d.Kind, d.UniqueKey, int64(d.Attempts), d.Created, d.Finished,
-				int64(d.How), code, message, d.Until, d.Payload)
+			return v.do(insertDone, v.rowid(d.ID), v.queue, d.Key, d.Kind, d.UniqueKey,
+				int64(d.Attempts), d.Created, d.Finished, int64(d.How), code, message, d.Until, d.Payload)
 		},
 		sweep: sweepDone,
 	}

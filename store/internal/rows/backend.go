@@ -45,6 +45,9 @@ func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []task.ID) (n
 			p.Numbers += len(tasks)
 			p.Counts = p.Counts || q.settings.Capacity < fairq.MaxLen
 			for i := range tasks {
+				if tasks[i].Kind != "" && !q.settings.Kinds { // see hasKind
+					p.Exclusive = true
+				}
 				if q.byKey() {
 					p.Keys = append(p.Keys, tasks[i].Key)
 				}

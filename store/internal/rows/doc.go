@@ -19,6 +19,11 @@
 // the front. The front of a key that is busy or paused leaves the index and keeps its rounds, so it is first when it comes
 // back.
 //
+// # The waist
+//
+// A database is asked for little, so that one with nothing but ordered keys can be a store too: see [DB] and [View] for what it
+// has to do, [Schema] for the tables and their indexes, and [Calls] for the ranges of these that the rules read.
+//
 // # Transactions
 //
 // The calls of one process are put together into as few transactions as there can be (see committer), and each returns
