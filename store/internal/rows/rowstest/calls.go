@@ -10,27 +10,33 @@ import (
 
 // random makes one of the calls, or some that belong together.
 func (v *views) random() {
-	all := []struct {
-		weight int
-		call   func()
-	}{
-		{10, v.insert},
-		{8, v.update},
-		{6, v.take},
-		{4, v.delete},
-		{12, func() { v.find() }},
-		{12, v.readOne},
-		{4, v.hide},
-		{4, v.save},
-		{5, v.keys},
-		{5, v.served},
-		{8, v.consumers},
-		{5, v.groups},
-		{6, v.outcomes},
-		{6, v.history},
-		{2, func() { v.number() }},
-		{1, v.drop},
-	}
+	c, val := rows.Calls{View: v}, v.values
+	v.oneOf([]choice{
+		{10, func() { v.insert(c) }},
+		{8, func() { v.update(c) }},
+		{6, func() { v.take(c) }},
+		{4, func() { v.delete(c) }},
+		{22, func() { v.find(c) }},
+		{4, func() { v.must("Hide", c.Hide(val.of(val.keys))) }},
+		{4, func() { v.save(c) }},
+		{7, func() { v.keys(c) }},
+		{5, func() { v.served(c) }},
+		{8, func() { v.consumers(c) }},
+		{5, func() { v.groups(c) }},
+		{6, func() { v.outcomes(c) }},
+		{6, func() { v.history(c) }},
+		{8, func() { v.others(c) }},
+		{1, func() { v.drop(c) }},
+	})
+}
+
+// choice is what is done so many times out of all.
+type choice struct {
+	weight int
+	call   func()
+}
+
+func (v *views) oneOf(all []choice) {
 	sum := 0
 	for _, c := range all {
 		sum += c.weight
@@ -44,34 +50,6 @@ func (v *views) random() {
 	}
 }
 
-// number calls Number, and sees to it that the model returns the same. What a handle had in a transaction that was rolled
-// back, another one may have.
-func (v *views) number() uint64 {
-	v.note("Number")
-	n, err := v.got.Number()
-	v.must("Number", err)
-	if last := v.h.numbers[v.id]; n <= last {
-		v.fail("Number returned %d; before that, %d", n, last)
-	}
-	if v.numbers[v.id][n] {
-		v.fail("Number returned %d again", n)
-	}
-	v.h.numbers[v.id], v.numbers[v.id][n] = n, true
-	v.given = append(v.given, n)
-	v.give(n, func() {
-		_, err = v.want.Number()
-		v.must("Number of the model", err)
-	})
-	return n
-}
-
-// give makes the model take n for the next number.
-func (v *views) give(n uint64, f func()) {
-	v.h.want.given = n
-	f()
-	v.h.want.given = 0
-}
-
 // held returns the numbers of all consumers.
 func (v *views) held() (numbers []uint64) {
 	for c := range v.model.q.consumers.values() {
@@ -79,6 +57,19 @@ func (v *views) held() (numbers []uint64) {
 	}
 	slices.Sort(numbers)
 	return numbers
+}
+
+// rowID returns the id of a row, rarely one that is not there.
+func (v *views) rowID() uint64 {
+	var ids []uint64
+	for r := range v.model.q.tasks.values() {
+		ids = append(ids, r.ID)
+	}
+	if len(ids) == 0 || v.chance(8) {
+		return pick(v.rnd, 0, 1<<62, v.rnd.Uint64N(50))
+	}
+	slices.Sort(ids)
+	return pick(v.rnd, ids...)
 }
 
 // uniqueKey returns one that no row has.
@@ -92,123 +83,264 @@ func (v *views) uniqueKey() string {
 	return uniqueKey
 }
 
-func (v *views) insert() {
+func (v *views) insert(c rows.Calls) {
 	for range pick(v.rnd, 1, 1, 1, 5) {
-		r := v.values.row(v.number(), v.uniqueKey(), v.held())
-		both := twins{r, new(*r)}
-		v.write(func(w rows.Calls) error { return w.Put(v.of(both, w)) }, "Insert(%s)", show(r))
+		id, _ := c.Number()
+		r := v.values.row(id, v.uniqueKey(), v.held())
+		v.must("Put", c.Put(r))
 		if v.chance(3) {
-			v.updateOne(both)
+			v.change(c, r)
 		}
-		v.spoil(both)
 	}
 }
 
-// of returns the row that belongs to a View.
-func (v *views) of(t twins, w rows.Calls) *rows.Row {
-	if w == v.got {
-		return t.got
-	}
-	return t.want
+func (v *views) change(c rows.Calls, r *rows.Row) {
+	v.values.change(r, v.held())
+	v.must("Put", c.Put(r))
 }
 
-// spoil changes rows that are not used any more. A driver has no business with them by then.
-func (v *views) spoil(t twins) {
-	*t.got, *t.want = rows.Row{}, rows.Row{}
-}
-
-func (v *views) update() {
-	for _, both := range v.found() {
-		v.updateOne(both)
+func (v *views) update(c rows.Calls) {
+	for _, r := range v.found(c) {
+		v.change(c, r)
 		if v.chance(4) {
-			v.updateOne(both)
+			v.change(c, r)
 		}
-		v.spoil(both)
 	}
 }
 
-func (v *views) updateOne(both twins) {
-	c := *both.want
-	v.values.change(&c, v.held())
-	copyChanging(both.got, &c)
-	copyChanging(both.want, &c)
-	v.write(func(w rows.Calls) error { return w.Put(v.of(both, w)) }, "Update(%s)", show(both.want))
-}
-
-func (v *views) take() {
+func (v *views) take(c rows.Calls) {
 	consumers := v.held()
 	if len(consumers) == 0 {
 		return
 	}
-	for _, both := range v.ready() {
-		c := *both.want
-		v.values.take(&c, pick(v.rnd, consumers...))
-		copyTaken(both.got, &c)
-		copyTaken(both.want, &c)
-		v.write(func(w rows.Calls) error { return w.Put(v.of(both, w)) }, "Take(%s)", show(both.want))
+	ready, _ := c.Ready(v.values.filter(), v.values.count())
+	for _, r := range ready {
+		v.values.take(r, pick(v.rnd, consumers...))
+		v.must("Put", c.Put(r))
 		if v.chance(4) {
-			v.updateOne(both)
+			v.change(c, r)
 		}
-		v.spoil(both)
 	}
 }
 
-// delete deletes rows, some of which were changed before, with or without Update.
-func (v *views) delete() {
-	for _, both := range v.found() {
+// delete deletes rows, some of which were changed before, and put or not.
+func (v *views) delete(c rows.Calls) {
+	for _, r := range v.found(c) {
 		switch v.rnd.IntN(4) {
 		case 0:
-			v.updateOne(both)
+			v.change(c, r)
 		case 1:
-			s := pick(v.rnd, task.Ready, task.Taken, task.Buried)
-			both.got.State, both.want.State = s, s
+			r.State = pick(v.rnd, task.Ready, task.Taken, task.Buried)
 		}
-		v.write(func(w rows.Calls) error { return w.Delete(v.of(both, w)) }, "Delete(%d)", both.want.ID)
-		v.spoil(both)
+		v.must("Delete", c.Delete(r))
 	}
 }
 
-// found returns some rows that may be changed, read in any way: if the View is not exclusive, some of these ways lock nothing.
-func (v *views) found() []twins {
-	found := v.find()
+// found returns some rows that may be changed, read in any way: if the View is not exclusive, some
+// of these ways lock nothing.
+func (v *views) found(c rows.Calls) []*rows.Row {
+	found := v.find(c)
 	found = found[:min(len(found), pick(v.rnd, 2, 10))]
-	return slices.DeleteFunc(found, func(t twins) bool { return !v.model.read[t.want.ID] })
+	return slices.DeleteFunc(found, func(r *rows.Row) bool { return !v.model.read[r.ID] })
 }
 
-func (v *views) hide() {
-	key := v.values.of(v.values.keys)
-	v.write(func(w rows.Calls) error { return w.Hide(key) }, "Hide(%q)", key)
+// find reads rows in a random way.
+func (v *views) find(c rows.Calls) (found []*rows.Row) {
+	val, n, payload := v.values, v.values.count(), v.chance(2)
+	one := func(r *rows.Row, _ error) {
+		if r != nil {
+			found = []*rows.Row{r}
+		}
+	}
+	all := func(list []*rows.Row, _ error) { found = list }
+	v.oneOf([]choice{
+		{3, func() { one(c.Get(v.rowID(), payload)) }},
+		{1, func() { all(c.Peek(slices.Compact([]uint64{v.rowID(), 1 << 61}), payload)) }},
+		{1, func() { one(c.ByUniqueKey(val.of(val.uniqueKeys), payload)) }},
+		{1, func() { all(c.Ready(val.filter(), n)) }},
+		{1, func() { all(c.Due(val.now(), n, payload)) }},
+		{1, func() { all(c.HeldBy(pick(v.rnd, append(v.held(), 1<<62)...), n, payload)) }},
+		{1, func() { all(c.Buried(n)) }},
+		{1, func() { all(c.InGroup(val.of(val.groups))) }},
+		{1, func() { all(c.List(v.listOptions())) }},
+		{1, func() { one(c.Next(val.line(), val.round(), val.place())) }},
+		{1, func() { one(c.Newest(val.of(val.keys))) }},
+		{1, func() { one(c.Oldest(val.of(val.keys))) }},
+		{3, func() {
+			keys, parked := v.someKeys(), v.rnd.IntN(4)
+			if v.hint.keys != nil && v.chance(2) { // as the Plan has said it
+				keys, parked = v.hint.keys, v.hint.parked
+			}
+			_, found, _ = c.Lines(keys, parked, payload)
+		}},
+	})
+	return found
+}
+
+func (v *views) listOptions() task.ListOptions {
+	val := v.values
+	o := task.ListOptions{After: task.ID(pick(v.rnd, 0, 0, v.rowID())), Limit: pick(v.rnd, 0, val.count())}
+	if v.chance(4) {
+		o.State = pick(v.rnd, task.Ready, task.Delayed, task.Taken, task.Buried, task.Held)
+	}
+	if v.chance(4) {
+		o.Key = new(val.of(val.keys))
+	}
+	if v.chance(4) {
+		o.Kind = new(val.of(val.kinds))
+	}
+	if v.chance(4) {
+		o.Group = val.of(val.groups)
+	}
+	return o
+}
+
+// others makes a call that reads no rows of tasks, or is about nothing else here.
+func (v *views) others(c rows.Calls) {
+	after := pick(v.rnd, 0, v.values.round(), v.values.round()+1)
+	v.oneOf([]choice{
+		{1, func() { _, _, _ = c.Last(v.values.line(), after) }},
+		{1, func() { _, _ = c.Times() }},
+		{1, func() { _, _ = c.CountKeys() }},
+		{1, func() { _, _ = c.Counts() }},
+		{1, func() { _, _ = c.AnyReady(v.values.filter()) }},
+		{1, func() { _, _ = c.Leases(pick(v.rnd, append(v.held(), 1<<62)...)) }},
+		{1, func() { _, _ = c.Number() }},
+		{1, func() { v.compareHead(); v.Now() }},
+	})
 }
 
 // save changes the Head as the callers do.
-func (v *views) save() {
-	got, want := v.got.Head(), v.want.Head()
+func (v *views) save(c rows.Calls) {
+	h := c.Head()
 	for range v.rnd.IntN(3) {
 		priority := v.values.priority()
-		round := max(want.Rounds[priority], pick(v.rnd, v.values.round(), want.Rounds[priority]+1))
+		round := max(h.Rounds[priority], pick(v.rnd, v.values.round(), h.Rounds[priority]+1))
 		if round != 0 {
-			got.Rounds[priority], want.Rounds[priority] = round, round
+			h.Rounds[priority] = round
 		}
 	}
 	switch v.rnd.IntN(4) {
 	case 0:
-		got.Paused = !got.Paused
-		want.Paused = got.Paused
+		h.Paused = !h.Paused
 	case 1:
-		got.PausedKeys = v.rnd.IntN(5)
-		want.PausedKeys = got.PausedKeys
+		h.PausedKeys = v.rnd.IntN(5)
 	case 2:
-		settings := v.values.bytes()
-		got.Settings, want.Settings = slices.Clone(settings), slices.Clone(settings)
+		h.Settings = slices.Clone(v.values.bytes())
 	}
-	v.write(func(w rows.Calls) error { return w.Save() }, "Save %s", show(want))
+	v.must("Save", c.Save())
 	if v.chance(3) {
 		v.compareHead()
 	}
 }
 
+func (v *views) keys(c rows.Calls) {
+	k := &rows.Key{
+		Key: v.values.of(v.values.keys), Weight: 1 + v.rnd.IntN(3), Load: v.rnd.IntN(4), Paused: v.chance(2),
+	}
+	for range v.rnd.IntN(3) {
+		n := pick(v.rnd, 1, 1<<29)
+		k.Tasks[pick(v.rnd, task.Ready, task.Delayed, task.Taken, task.Buried, task.Held)] += n
+		k.Tasks[0] += n
+	}
+	v.oneOf([]choice{
+		{2, func() { v.must("SetKey", c.SetKey(k)) }},
+		{1, func() { _, _ = c.Heaviest() }},
+		{1, func() { _, _ = c.KeyStats(v.values.count()) }},
+	})
+}
+
+func (v *views) served(c rows.Calls) {
+	s := rows.Served{Line: v.values.line(), Round: max(1, v.values.round())}
+	v.oneOf([]choice{
+		{1, func() { v.must("Put", c.Served().Put(&s)) }},
+		{1, func() { _, _ = c.ServedIn(s.Line) }},
+		{1, func() { _ = c.SweepServed(s.Priority, s.Round, v.values.count()) }},
+	})
+}
+
+func (v *views) consumers(c rows.Calls) {
+	val := v.values
+	name := val.of(val.consumers)
+	numbers := append(v.held(), 1<<62)
+	v.rnd.Shuffle(len(numbers), func(i, j int) { numbers[i], numbers[j] = numbers[j], numbers[i] })
+	some := numbers[:v.rnd.IntN(len(numbers)+1)]
+	v.oneOf([]choice{
+		{2, func() {
+			if found, _ := c.Consumer(name); found == nil {
+				_, _ = c.AddConsumer(name, uint64(v.rnd.IntN(3)), val.time())
+			}
+		}},
+		{1, func() { _, _ = c.Alive(some) }},
+		{1, func() { _, _ = c.ConsumerNames(some) }},
+		{1, func() { _, _ = c.Beat(some, val.time()) }},
+		{2, func() { _, _ = c.DueConsumers(val.now(), val.count()) }},
+		{1, func() { v.deleteConsumer(c) }},
+		{1, func() {
+			prefix := pick(v.rnd, "", name, name[:len(name)/2], "%", "_", "A", "a", "\xff")
+			_, _ = c.ConsumersNamed(prefix, pick(v.rnd, 0, val.now(), val.time()))
+		}},
+	})
+}
+
+// deleteConsumer deletes a consumer that holds nothing.
+func (v *views) deleteConsumer(c rows.Calls) {
+	for _, n := range v.held() {
+		if held, _ := c.Leases(n); len(held) == 0 {
+			v.must("DeleteConsumer", c.DeleteConsumer(n))
+			return
+		}
+	}
+}
+
+func (v *views) groups(c rows.Calls) {
+	g := &rows.Group{
+		Name: v.values.of(v.values.groups), Started: v.chance(2), Cancelled: v.chance(2),
+		Tasks: v.rnd.IntN(3), Members: v.rnd.IntN(3),
+	}
+	if v.chance(2) {
+		_, _ = c.Group(g.Name)
+	} else {
+		v.must("SetGroup", c.SetGroup(g))
+	}
+}
+
+func (v *views) outcomes(c rows.Calls) {
+	o := &rows.Outcome{
+		UniqueKey: v.values.of(v.values.uniqueKeys), ID: v.rowID(), How: rows.How(v.rnd.IntN(5)), Until: v.values.time(),
+	}
+	if o.How == rows.Failed {
+		o.Err = v.values.failure()
+	}
+	v.oneOf([]choice{
+		{2, func() { v.must("SetOutcome", c.SetOutcome(o)) }},
+		{1, func() { _, _ = c.Outcome(o.UniqueKey) }},
+		{1, func() { _ = c.SweepOutcomes(v.values.now(), v.values.count()) }},
+	})
+}
+
+// history makes a call that is about tasks that are gone.
+func (v *views) history(c rows.Calls) {
+	val := v.values
+	v.oneOf([]choice{
+		{2, func() {
+			id, _ := c.Number()
+			d := &rows.Done{
+				ID: id, Key: val.of(val.keys), Kind: val.of(val.kinds), Payload: val.payload(), Attempts: v.rnd.IntN(3),
+				Created: val.time(), Finished: val.time(), How: rows.How(v.rnd.IntN(5)), Err: val.reason(), Until: val.time(),
+			}
+			if v.chance(2) {
+				d.UniqueKey = val.of(val.uniqueKeys)
+			}
+			v.must("Put", c.History().Put(d))
+		}},
+		{1, func() { _, _ = c.Done(pick(v.rnd, 0, v.rowID()), val.count()) }},
+		{1, func() { _ = c.SweepDone(val.now(), val.count()) }},
+	})
+}
+
 // drop drops the queue, and perhaps makes one of its name again.
-func (v *views) drop() {
+func (v *views) drop(c rows.Calls) {
 	if v.chance(3) {
 		return
 	}
@@ -218,14 +350,9 @@ func (v *views) drop() {
 			name = n
 		}
 	}
-	v.write(func(w rows.Calls) error {
-		done, err := w.Drop()
-		if !done && err == nil {
-			v.fail("Drop of a few rows is not done in one step")
-		}
-		return err
-	}, "Drop")
-	v.dropped = true
+	if done, _ := c.Drop(); !done {
+		v.fail("Drop of a few rows is not done in one step")
+	}
 	if v.chance(2) {
 		return
 	}
@@ -233,5 +360,30 @@ func (v *views) drop() {
 	last := slices.MaxFunc(v.views, func(a, b *views) int { return cmp.Compare(a.id, b.id) })
 	if id > last.id && id != 0 {
 		v.view(id, v.plan())
+	}
+}
+
+// compareAll compares all that can be read.
+func (v *views) compareAll() {
+	v.compareHead()
+	c, val := rows.Calls{View: v}, v.values
+	_, _ = c.Counts()
+	_, _ = c.CountKeys()
+	_, _ = c.List(task.ListOptions{Limit: 1 << 30})
+	_, _ = c.Ready(rows.Filter{MaxPriority: task.MaxPriority}, 1<<30)
+	_, _ = c.KeyStats(1 << 30)
+	_, _ = c.ConsumersNamed("", 0)
+	_, _ = c.Done(0, 1<<30)
+	for _, key := range val.keys {
+		_, _, _ = c.Lines([]string{key}, 1, true)
+		for _, priority := range []int{0, 1, task.MaxPriority} {
+			_, _ = c.ServedIn(rows.Line{Key: key, Priority: priority})
+		}
+	}
+	for _, g := range val.groups {
+		_, _ = c.Group(g)
+	}
+	for _, k := range val.uniqueKeys {
+		_, _ = c.Outcome(k)
 	}
 }

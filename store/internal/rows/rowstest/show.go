@@ -1,10 +1,8 @@
 package rowstest
 
 import (
-	"cmp"
 	"fmt"
 	"hash/fnv"
-	"slices"
 	"strings"
 
 	"github.com/fairq/fairq/store/internal/rows"
@@ -47,18 +45,8 @@ func show(x any) string {
 		return orNil(x, func() string { return fmt.Sprintf("%#v", *x) })
 	case *rows.Consumer:
 		return orNil(x, func() string { return fmt.Sprintf("%#v", *x) })
-	case []*rows.Row:
-		return each(x)
-	case []*rows.Done:
-		return each(x)
 	case []rows.Key:
-		return each(x)
-	case []*rows.Key:
-		return each(x)
-	case []*rows.Consumer:
-		return each(slices.SortedFunc(slices.Values(x), func(a, b *rows.Consumer) int { return cmp.Compare(a.Number, b.Number) }))
-	case []string:
-		return fmt.Sprintf("%q", slices.Sorted(slices.Values(x)))
+		return showEach(x)
 	}
 	return fmt.Sprintf("%#v", x)
 }
@@ -70,7 +58,7 @@ func orNil[T any](x *T, f func() string) string {
 	return f()
 }
 
-func each[T any](list []T) string {
+func showEach[T any](list []T) string {
 	lines := make([]string, len(list))
 	for i, x := range list {
 		lines[i] = show(x)

@@ -1,8 +1,6 @@
 package rowstest
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -18,17 +16,6 @@ type txs struct {
 	got, want rows.Tx
 	views     []*views // those that were dropped too
 	created   []uint64 // queues
-}
-
-// views is a View of a driver and one of the model.
-type views struct {
-	*txs
-	id        uint64
-	got, want rows.Calls
-	model     *memView // is want
-	hint      *hint
-	dropped   bool
-	given     []uint64 // numbers
 }
 
 // hint is with what the Plan has said that Lines would be called.
@@ -154,7 +141,7 @@ func (tx *txs) someKeys() (keys []string) {
 
 // view enters a queue. It returns nil if there is none.
 func (tx *txs) view(id uint64, plan *rows.Plan) *views {
-	hint := &hint{}
+	hint := hint{}
 	if q := tx.want.(*memTx).queues.get(id); q != nil && tx.chance(2) {
 		ids := []uint64{0, 1 << 62}
 		for r := range q.tasks.values() { // ids that are there are likely to be wanted
@@ -182,7 +169,7 @@ func (tx *txs) view(id uint64, plan *rows.Plan) *views {
 	if got == nil {
 		return nil
 	}
-	v := &views{txs: tx, id: id, got: rows.Calls{View: got}, want: rows.Calls{View: want}, model: want.(*memView), hint: hint}
+	v := &views{txs: tx, id: id, got: got, want: want, model: want.(*memView), hint: hint}
 	tx.views = append(tx.views, v)
 	v.checkHead()
 	if now := got.Now(); now < 1e18 || now > 4e18 {
@@ -216,85 +203,9 @@ func (v *views) note(format string, args ...any) string {
 	return v.pair.note(fmt.Sprintf("queue %d: ", v.id)+format, args...)
 }
 
-// write makes a call that returns nothing, to both.
-func (v *views) write(f func(v rows.Calls) error, format string, args ...any) {
-	v.t.Helper()
-	what := v.note(format, args...)
-	v.must(what, f(v.got))
-	v.must(what+" of the model", f(v.want))
-}
-
-// read makes a call to both, and compares the results.
-func read[T any](v *views, f func(v rows.Calls) (T, error), format string, args ...any) (got, want T) {
-	v.t.Helper()
-	what := v.note(format, args...)
-	got, err := f(v.got)
-	v.must(what, err)
-	want, err = f(v.want)
-	v.must(what+" of the model", err)
-	v.equal(what, got, want)
-	return got, want
-}
-
 func (p *pair) equal(what string, got, want any) {
 	p.t.Helper()
 	if g, w := show(got), show(want); g != w {
 		p.fail("%s returned\n\t%s\nthe model:\n\t%s", what, g, w)
 	}
-}
-
-// twins is what a driver and the model return for the same row.
-type twins struct{ got, want *rows.Row }
-
-// A list is a call that returns rows, the first n in an order in which there may be ties.
-type list struct {
-	call    func(v rows.Calls, n int) ([]*rows.Row, error)
-	order   func(a, b *rows.Row) int
-	payload bool // payloads are there in any case; else they may be there or not, if they are not in the model's
-}
-
-// rows makes a call to both, to the model without a limit, and compares the results.
-func (v *views) rows(l list, n int, format string, args ...any) (found []twins) {
-	v.t.Helper()
-	what := v.note(format, args...)
-	got, err := l.call(v.got, n)
-	v.must(what, err)
-	before := maps.Clone(v.model.read)
-	all, err := l.call(v.want, 1<<30)
-	v.must(what+" of the model", err)
-	after := v.model.read
-	v.model.read = before // but for what the driver has returned
-	if len(got) != min(n, len(all)) {
-		v.fail("%s returned %d rows; there are %d:\n\t%s\n\t%s", what, len(got), len(all), show(got), show(all))
-	}
-	for i, r := range got {
-		at := slices.IndexFunc(all, func(w *rows.Row) bool { return r != nil && w.ID == r.ID })
-		switch {
-		case at < 0:
-			v.fail("%s returned a wrong row:\n\t%s\nthe model:\n\t%s", what, show(r), show(all))
-		case slices.ContainsFunc(found, func(f twins) bool { return f.got.ID == r.ID }):
-			v.fail("%s returned a row twice: %s", what, show(r))
-		case l.order(r, all[i]) != 0:
-			v.fail("%s returned rows in another order:\n\t%s\nthe model:\n\t%s", what, show(got), show(all))
-		}
-		if w := all[at]; !l.payload && w.Payload == nil && bytes.Equal(r.Payload, v.model.row(r.ID).Payload) {
-			w.Payload = r.Payload
-		}
-		v.equal(what, r, all[at])
-		found = append(found, twins{r, all[at]})
-		if after[r.ID] {
-			v.model.read[r.ID] = true
-		}
-	}
-	return found
-}
-
-func byID(a, b *rows.Row) int    { return cmp.Compare(a.ID, b.ID) }
-func byPlace(a, b *rows.Row) int { return cmp.Compare(a.Place, b.Place) }
-func bySince(a, b *rows.Row) int { return cmp.Compare(a.Since, b.Since) }
-func byWake(a, b *rows.Row) int  { return cmp.Compare(a.Wake, b.Wake) }
-
-func byTurn(a, b *rows.Row) int {
-	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Round, b.Round), cmp.Compare(a.Seq, b.Seq),
-		cmp.Compare(a.Place, b.Place))
 }

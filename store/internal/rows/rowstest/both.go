@@ -1,0 +1,279 @@
+package rowstest
+
+import (
+	"bytes"
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+)
+
+// views is a View of a driver and one of the model, and is one itself: it makes each call to both,
+// and compares what they return.
+type views struct {
+	*txs
+	id        uint64
+	got, want rows.View
+	model     *memView // is want
+	hint      hint
+	dropped   bool
+	given     []uint64 // numbers
+}
+
+func (v *views) Tasks() rows.Table[rows.Row] {
+	return taskTables{bothTable[rows.Row]{v, &v.model.q.tasks, v.got.Tasks(), v.want.Tasks()}}
+}
+
+func (v *views) Keys() rows.Table[rows.Key] {
+	return bothTable[rows.Key]{v, &v.model.q.keys, v.got.Keys(), v.want.Keys()}
+}
+
+func (v *views) Served() rows.Table[rows.Served] {
+	return bothTable[rows.Served]{v, &v.model.q.served, v.got.Served(), v.want.Served()}
+}
+
+func (v *views) Consumers() rows.Table[rows.Consumer] {
+	return bothTable[rows.Consumer]{v, &v.model.q.consumers, v.got.Consumers(), v.want.Consumers()}
+}
+
+func (v *views) Groups() rows.Table[rows.Group] {
+	return bothTable[rows.Group]{v, &v.model.q.groups, v.got.Groups(), v.want.Groups()}
+}
+
+func (v *views) Outcomes() rows.Table[rows.Outcome] {
+	return bothTable[rows.Outcome]{v, &v.model.q.outcomes, v.got.Outcomes(), v.want.Outcomes()}
+}
+
+func (v *views) History() rows.Table[rows.Done] {
+	return bothTable[rows.Done]{v, &v.model.q.history, v.got.History(), v.want.History()}
+}
+
+// bothTable is a table of the driver and one of the model.
+type bothTable[R any] struct {
+	*views
+	rows      *relation[R] // of the model
+	got, want rows.Table[R]
+}
+
+// Scan compares what is found: the rows must be in order, but it may be others of those that are in
+// the same place.
+func (b bothTable[R]) Scan(r rows.Range) ([]*R, error) {
+	b.t.Helper()
+	what := b.note("%s.Scan(%#v)", b.rows.name, r)
+	got, err := b.got.Scan(r)
+	b.must(what, err)
+	want, err := b.want.Scan(r)
+	b.must(what+" of the model", err)
+	var places, wanted []rows.Tuple
+	for i, row := range got {
+		same := func(other *R) bool { return b.rows.key(other) == b.rows.key(row) }
+		kept := b.rows.get(b.rows.key(row))
+		if kept == nil || slices.ContainsFunc(got[:i], same) {
+			b.fail("%s returned a row that there is not, or twice:\n\t%s", what, show(row))
+		}
+		b.equal(what, row, whole(kept, row, r.Payload))
+		places = append(places, b.rows.place(r.Index, row))
+	}
+	for _, row := range want {
+		wanted = append(wanted, b.rows.place(r.Index, row))
+	}
+	prefix := 0
+	if len(r.Prefixes) > 0 {
+		prefix = len(r.Prefixes[0])
+	}
+	ordered := r.Each == 0 && len(want) > 0 && prefix < len(wanted[0])
+	if !ordered {
+		slices.SortFunc(places, compare)
+		slices.SortFunc(wanted, compare)
+		prefix = 0
+	}
+	same := func(a, b rows.Tuple) bool { return a != nil && compare(a[prefix:], b[prefix:]) == 0 }
+	if !slices.EqualFunc(places, wanted, same) {
+		b.fail("%s returned\n\t%s\nthe model:\n\t%s", what, showEach(got), showEach(want))
+	}
+	return got, nil
+}
+
+// whole returns what a driver should have returned for a row. It may return a payload that was not
+// asked for.
+func whole[R any](kept, got *R, payload bool) *R {
+	c := copyOf(kept)
+	if r, ok := any(c).(*rows.Row); ok {
+		g := any(got).(*rows.Row)
+		if r.Was = g.Was; !payload && !bytes.Equal(g.Payload, r.Payload) {
+			r.Payload = nil
+		}
+	}
+	return c
+}
+
+func (b bothTable[R]) Put(r *R) error {
+	b.t.Helper()
+	b.write("Put", r, rows.Table[R].Put)
+	return nil
+}
+
+func (b bothTable[R]) Delete(r *R) error {
+	b.t.Helper()
+	b.write("Delete", r, rows.Table[R].Delete)
+	return nil
+}
+
+// write makes a call with a row that is not used any more after it.
+func (b bothTable[R]) write(name string, r *R, f func(rows.Table[R], *R) error) {
+	b.t.Helper()
+	what := b.note("%s.%s(%s)", b.rows.name, name, show(r))
+	mine, its := copyOf(r), copyOf(r)
+	b.must(what, f(b.got, mine))
+	b.must(what+" of the model", f(b.want, its))
+	*mine = *new(R)
+}
+
+// Sweep lets the driver choose which rows to delete, and deletes the same ones of the model.
+func (b bothTable[R]) Sweep(r rows.Range) error {
+	b.t.Helper()
+	what := b.note("%s.Sweep(%#v)", b.rows.name, r)
+	b.must(what, b.got.Sweep(r))
+	due, gone, n := 0, 0, r.Limit
+	r.Limit = 0
+	for _, row := range b.rows.scan(&r, anyone) {
+		due++
+		primary := b.rows.schema[0]
+		left, err := b.got.Scan(rows.Range{Index: primary.Index, Prefixes: []rows.Tuple{primary.Place(row)}})
+		if b.must(what, err); left == nil {
+			gone++
+			b.rows.set(b.rows.key(row), nil)
+		}
+	}
+	if gone != min(n, due) {
+		b.fail("%s deleted %d of %d rows", what, gone, due)
+	}
+	return nil
+}
+
+// taskTables are the tables of tasks. Only those may be changed then that the driver has returned.
+type taskTables struct{ bothTable[rows.Row] }
+
+func (b taskTables) Scan(r rows.Range) ([]*rows.Row, error) {
+	b.t.Helper()
+	read := maps.Clone(b.model.read)
+	found, err := b.bothTable.Scan(r)
+	b.model.read = read
+	for _, row := range found {
+		if r.Lock != rows.NoLock || !b.model.strict {
+			read[row.ID] = true
+		}
+	}
+	return found, err
+}
+
+func (v *views) Head() *rows.Head { return v.got.Head() }
+
+// Save makes the model's Head like the driver's.
+func (v *views) Save() error {
+	got, want := v.got.Head(), v.want.Head()
+	want.Settings, want.Paused, want.PausedKeys = bytes.Clone(got.Settings), got.Paused, got.PausedKeys
+	maps.Copy(want.Rounds, got.Rounds)
+	v.note("Save %s", show(want))
+	v.must("Save", v.got.Save())
+	v.must("Save of the model", v.want.Save())
+	return nil
+}
+
+func (v *views) Now() int64 {
+	now := v.got.Now()
+	if again := v.got.Now(); again != now {
+		v.fail("Now returned %d, then %d", now, again)
+	}
+	return now
+}
+
+// Number sees to it that the model returns the same. What a handle had in a transaction that was
+// rolled back, another one may have.
+func (v *views) Number() (uint64, error) {
+	v.note("Number")
+	n, err := v.got.Number()
+	v.must("Number", err)
+	if last := v.h.numbers[v.id]; n <= last {
+		v.fail("Number returned %d; before that, %d", n, last)
+	}
+	if v.numbers[v.id][n] {
+		v.fail("Number returned %d again", n)
+	}
+	v.h.numbers[v.id], v.numbers[v.id][n] = n, true
+	v.given = append(v.given, n)
+	v.h.want.given = n
+	_, err = v.want.Number()
+	v.h.want.given = 0
+	v.must("Number of the model", err)
+	return n, nil
+}
+
+func (v *views) Fetch(ranges ...rows.Range) error {
+	v.must("Fetch", v.got.Fetch(ranges...))
+	return nil
+}
+
+func (v *views) Counts() ([task.Held + 1]int, error) {
+	return read(v, rows.View.Counts, "Counts"), nil
+}
+
+func (v *views) CountKeys() (int, error) { return read(v, rows.View.CountKeys, "CountKeys"), nil }
+
+func (v *views) Last(l rows.Line, after uint64) (uint64, int, error) {
+	found := read(v, func(w rows.View) (n [2]uint64, err error) {
+		round, rows, err := w.Last(l, after)
+		return [2]uint64{round, uint64(rows)}, err
+	}, "Last(%#v, %d)", l, after)
+	return found[0], int(found[1]), nil
+}
+
+func (v *views) Hide(key string) error {
+	read(v, func(w rows.View) (any, error) { return nil, w.Hide(key) }, "Hide(%q)", key)
+	return nil
+}
+
+// KeyStats allows for ties, and does not look at weights and loads.
+func (v *views) KeyStats(n int) ([]rows.Key, error) {
+	v.note("KeyStats(%d)", n)
+	got, err := v.got.KeyStats(n)
+	v.must("KeyStats", err)
+	all, err := v.want.KeyStats(1 << 30)
+	v.must("KeyStats of the model", err)
+	if len(got) != min(n, len(all)) {
+		v.fail("KeyStats(%d) returned\n\t%s\nthe model:\n\t%s", n, show(got), show(all))
+	}
+	seen := map[string]bool{}
+	for i, k := range got {
+		at := slices.IndexFunc(all, func(w rows.Key) bool { return w.Key == k.Key })
+		if at < 0 || k.Tasks != all[at].Tasks || k.Paused != all[at].Paused || k.Tasks[0] != all[i].Tasks[0] || seen[k.Key] {
+			v.fail("KeyStats(%d) returned\n\t%s\nthe model:\n\t%s", n, show(got), show(all))
+		}
+		seen[k.Key] = true
+	}
+	return got, nil
+}
+
+// Ended is checked by testEnded.
+func (v *views) Ended(mark string) ([]*rows.Outcome, string, error) { return v.got.Ended(mark) }
+
+func (v *views) Drop() (done bool, err error) {
+	v.dropped = true
+	return read(v, rows.View.Drop, "Drop"), nil
+}
+
+// read makes a call to both, and compares the results.
+func read[T any](v *views, f func(v rows.View) (T, error), format string, args ...any) T {
+	v.t.Helper()
+	what := v.note(format, args...)
+	got, err := f(v.got)
+	v.must(what, err)
+	want, err := f(v.want)
+	v.must(what+" of the model", err)
+	v.equal(what, got, want)
+	return got
+}
+
+func byPlace(a, b *rows.Row) int { return cmp.Compare(a.Place, b.Place) }
