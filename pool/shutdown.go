@@ -27,15 +27,11 @@ func (ws *workerSet) shutdown(ctx context.Context) error {
 	ws.dispatch()
 	select {
 	case <-ws.done.Done():
-		ws.stop()
-		return nil
 	case <-ctx.Done():
 	}
-	select {
-	case <-ws.done.Done():
+	if ws.done.Err() != nil { // even if ctx is done too
 		ws.stop()
 		return nil
-	default:
 	}
 	ws.mu.Lock()
 	first = !ws.cancelled
