@@ -36,7 +36,7 @@ func Outages(t *testing.T, open Opener, where string, processes int, outages []O
 	defer cancel()
 	own, err := testSelf(ctx, s, journal).startPool()
 	require.NoError(t, err)
-	defer own.stopped()
+	defer func() { _ = own.stopped() }()
 	defer cancel()
 	var others []*Process
 	for i := range processes - 1 {
