@@ -63,7 +63,8 @@ const (
 	FullJitter               // anything from 0 to d
 	HalfJitter               // anything from d/2 to d
 
-	// Decorrelated is anything from Base to three times the delay before, Max at most, without a curve.
+	// Decorrelated is anything from Base to three times the delay before, Max at most, without a
+	// curve.
 	Decorrelated
 )
 

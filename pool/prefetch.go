@@ -86,6 +86,9 @@ func (s *prefetcher[V]) next(w *worker) (t *task.Task[V]) {
 		s.tasks = slices.Delete(s.tasks, 0, 1)
 		s.pool.prefetched.Add(-1)
 	}
+	// A batch is taken when dispatch finds nothing, or when half of the target is used up. Not
+	// while one is being taken, nor while taskWatch is armed, which calls dispatch when there is a
+	// task.
 	begin := !s.taking && !s.class.watching.Load() && (t == nil && w == nil || s.target > 0 && len(s.tasks) <= s.target/2)
 	if begin {
 		s.taking = true
@@ -122,6 +125,7 @@ func (s *prefetcher[V]) takeBatch() {
 	s.mu.Lock()
 	s.taking = false
 	s.batchTime = now.Sub(begin)
+	// What has ended before this batch was begun counts only if that was right after the last one.
 	if begin.Sub(s.batchEnd) > s.batchTime {
 		s.quickTasks -= before
 	}
@@ -149,16 +153,13 @@ func (s *prefetcher[V]) setTimerLocked(now time.Time) {
 	if len(s.tasks) == 0 {
 		return
 	}
-	first := s.tasks[0].handBackAt
-	for _, h := range s.tasks {
-		if h.handBackAt.Before(first) {
-			first = h.handBackAt
-		}
-	}
+	first := slices.MinFunc(s.tasks, func(a, b prefetchedTask[V]) int {
+		return a.handBackAt.Compare(b.handBackAt)
+	})
 	if s.timer == nil {
-		s.timer = time.AfterFunc(first.Sub(now), s.handBackLate)
+		s.timer = time.AfterFunc(first.handBackAt.Sub(now), s.handBackLate)
 	} else {
-		s.timer.Reset(first.Sub(now))
+		s.timer.Reset(first.handBackAt.Sub(now))
 	}
 }
 

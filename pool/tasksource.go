@@ -177,6 +177,7 @@ func (s *taskSource[V]) takeSerial() (*attempt[V], error) {
 			return nil, cmp.Or(failed, s.allOverLocked())
 		}
 		c := s.classes[i]
+		// First without a watch, which has its price: as a rule there is a task.
 		t, ok, err := c.consumer.TryTake(s.pool.ctx)
 		if !ok && err == nil && !c.watching.Load() {
 			t, err = c.takeOrWatch(s.pool.ctx)
@@ -256,6 +257,8 @@ func (s *taskSource[V]) disarm(handBack bool) {
 	if handBack {
 		s.recall()
 	}
+	// A taskWatch that was due must be asked again or disarmed: until then, others who wait for
+	// tasks of that queue may have to wait for this pool.
 	for _, c := range s.classes {
 		if c.woken.Swap(false) {
 			c.taskWatch.Disarm()

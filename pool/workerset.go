@@ -185,6 +185,8 @@ func (ws *workerSet) dispatchOneLocked() bool {
 	busy := able && len(ws.idle) == 0 && ws.active > 0 && ws.active >= ws.scale.Min
 	able = able && (!busy || ws.active < ws.scale.Max)
 
+	// The source is called without mu. Nobody else dispatches meanwhile, and whatever changes so
+	// that a task could be given to a worker after all calls dispatch, which sets dispatchAgain.
 	ws.mu.Unlock()
 	var task job
 	if !able || busy {
@@ -355,6 +357,8 @@ func (ws *workerSet) nextTask(w *worker) (task job, end bool) {
 		ws.mu.Unlock()
 		return nil, true
 	}
+	// A task may have come since the worker has looked, when it was not idle yet, so whoever
+	// dispatched has not given it one. Therefore it dispatches itself once it is in the list.
 	w.idleSince = time.Now()
 	ws.idle = append(ws.idle, w)
 	ws.setReaperLocked()

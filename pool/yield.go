@@ -58,6 +58,9 @@ func (ws *workerSet) takePlace(w *worker, s *waitingSubmit) {
 		ws.mu.Unlock()
 		return
 	}
+	// updateLocked closes the channel when there is a place: at once, or when a worker has done
+	// its task and ends (nextTask), or when handlers are cancelled, who then may be more than
+	// Scale.Max.
 	place := make(chan struct{})
 	ws.returning = append(ws.returning, place)
 	if ws.active >= ws.scale.Max && len(ws.idle) > 0 {
