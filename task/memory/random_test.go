@@ -21,7 +21,7 @@ import (
 
 var (
 	seed = flag.Uint64("seed", 0, "run TestMemoryAgainstModel with this seed only")
-	runs = flag.Int("runs", 100, "how many runs TestMemoryAgainstModel makes")
+	runs = flag.Int("runs", 100, "how many runs TestMemoryAgainstModel makes, a fifth with -short")
 )
 
 // TestMemoryAgainstModel makes random calls to a queue in memory and to the model, and compares all answers, all tasks, all
@@ -31,7 +31,11 @@ func TestMemoryAgainstModel(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { newCaller(t, *seed).run(400) })
 		return
 	}
-	for s := range uint64(*runs) {
+	n := *runs
+	if testing.Short() {
+		n /= 5
+	}
+	for s := range uint64(n) {
 		synctest.Test(t, func(t *testing.T) { newCaller(t, s+1).run(400) })
 		if t.Failed() {
 			return

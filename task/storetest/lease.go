@@ -137,7 +137,7 @@ var leaseCases = []testCase{
 		}
 		_, err := q.PutBatch(ctx, tasks)
 		e.ok(err)
-		for range 10 {
+		for range few(5) {
 			var taken []*task.Task[string]
 			for len(taken) < len(tasks) {
 				more, err := q.TakeBatch(ctx, min(task.MaxBatch, len(tasks)-len(taken)))

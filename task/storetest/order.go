@@ -380,7 +380,7 @@ var ttlCases = []testCase{
 		for range 2500 {
 			tasks = append(tasks, task.Batch[string]{Key: "a", Payload: "a1", Options: task.PutOptions{TTL: second}})
 		}
-		for range 10 {
+		for range few(5) {
 			ids, err := q.PutBatch(ctx, tasks)
 			e.ok(err)
 			time.Sleep(second)
