@@ -46,7 +46,7 @@
 //     first served. If an item is handed to a consumer when its context ends, the consumer has the
 //     item.
 //   - Functions of yours run without the lock held. They may call the queue. If one panics, the
-//     others that the same call has to call are called nevertheless.
+//     other functions that the same call owes are called nevertheless.
 //
 // docs/design.md has the reasons, and property_test.go the tests.
 //
@@ -54,7 +54,8 @@
 //
 //   - Fairness of cost: each item counts the same, however long the work for it takes. Give keys
 //     whose items are cheap a greater weight, or split what is long.
-//   - Fairness by count of what runs: the queue forgets an item when it is popped.
+//   - Fairness between running jobs: the queue forgets an item when it is popped, so one key may have
+//     all workers at a time. (Package task has MaxInFlightPerKey.)
 //   - With [ThisRound], a bound on how long a key with a backlog waits, and on the memory for keys
 //     already served, while ever new keys join the same round.
 //   - Order between items of different keys beyond the order of the rounds.

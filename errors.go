@@ -25,11 +25,12 @@ var (
 // FullError says how full the queue was that refused a push. [errors.Is] reports it as [ErrFull],
 // and if Key is true as [ErrKeyFull] too.
 type FullError struct {
-	Len int // items queued, or, if Key is true, items queued under the pushing key
-	// The limit that was hit: Capacity, or, if Key is true, KeyCapacity or the key's share at that
-	// moment. A share shrinks as other keys push, and may be less than Len.
+	Len int  // items queued, or, if Key is true, items queued under the pushing key
+	Key bool // the limit is one for the key
+
+	// Limit is the limit that was hit: Capacity, or, if Key is true, KeyCapacity or the key's share at
+	// that moment. A share shrinks as other keys push, and may be less than Len.
 	Limit int
-	Key   bool // the limit is one for the key
 }
 
 // Error tells the length and the limit.

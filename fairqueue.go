@@ -168,10 +168,10 @@ func (q *FairQueue[K, V]) PushBatch(items []V) (n int, err error) {
 	return n, err
 }
 
-// PushWait is Push, but if there is no room, it waits for it. (With EvictHeaviest, that is if the
-// key is among the heaviest, or at its KeyCapacity; with EvictOldest, only if it is at its
-// KeyCapacity.) Producers who wait are admitted in rounds by key. If ctx is done first, or when
-// the call is made, PushWait returns its error, and the item is not queued.
+// PushWait is Push that waits for room. Producers who wait are admitted in rounds by key. With
+// EvictHeaviest a push has to wait only if its key is among the heaviest, or at its KeyCapacity;
+// with EvictOldest only in the latter case. If ctx is done first, or when the call is made,
+// PushWait returns the error of ctx, and the item is not queued.
 func (q *FairQueue[K, V]) PushWait(ctx context.Context, item V) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -240,10 +240,10 @@ func (q *FairQueue[K, V]) PopBatch(items []V) (n int) {
 	return n
 }
 
-// PopWait is Pop, but if there is no item, it waits for one. Consumers who wait are served first
-// come, first served. It returns [ErrClosed] when the queue is closed and nothing is left. If ctx
-// is done first, or when the call is made, it returns its error; but an item that was handed over
-// to the waiting call by then is returned.
+// PopWait is Pop that waits for an item. Consumers who wait are served first come, first served.
+// It returns [ErrClosed] when the queue is closed and nothing is left. If ctx is done first, or
+// when the call is made, it returns the error of ctx; but if an item was handed to the waiting
+// call at that moment, it returns the item.
 func (q *FairQueue[K, V]) PopWait(ctx context.Context) (item V, err error) {
 	if err := ctx.Err(); err != nil {
 		return item, err
@@ -308,9 +308,9 @@ func (q *FairQueue[K, V]) RemoveKey(key K) []V {
 	return items
 }
 
-// Position returns how many items leave before the one that the ticket stands for, as the queue
-// stands now. If that is no longer queued, ok is false. It is O(items that leave before), some
-// nanoseconds for each, with the lock held.
+// Position returns how many items leave before the one that the ticket stands for, if nothing else
+// is pushed or removed. If that item is no longer queued, ok is false. It is O(items that leave
+// before), some nanoseconds for each, with the lock held.
 func (q *FairQueue[K, V]) Position(t Ticket) (position int, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -41,11 +41,11 @@ type KeyCount[K comparable] struct {
 }
 
 // KeyCounter counts by key in bounded memory, to tell which keys get the service, and which are
-// refused. It counts the heaviest keys: a new one takes the place of the lightest, and with it an
-// error, [KeyCount.Missed]. That is at most all that was counted, divided by the number of places;
-// every key with more than that is among those counted. (This is Space-Saving, from Metwally,
-// Agrawal and El Abbadi, "Efficient computation of frequent and top-k elements in data streams",
-// 2005.)
+// refused. It knows the heaviest keys only: if all places are taken, a new key takes that of the
+// lightest. It inherits its count as an error, [KeyCount.Missed], which is at most all that was
+// counted, divided by the number of places. Every key with more than that has a place. (This is
+// Space-Saving, from Metwally, Agrawal and El Abbadi, "Efficient computation of frequent and top-k
+// elements in data streams", 2005.)
 //
 // A KeyCounter is not safe for use by several goroutines at once. [Options.CountKeys] gives a
 // FairQueue one.

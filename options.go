@@ -32,21 +32,21 @@ type Options[K comparable, V any] struct {
 	// held, so calls may overlap. If it returns anything else, the push fails with [ErrWeight].
 	Weight func(K) int
 
-	// OnEvict is handed what is evicted, in the goroutine of the push that takes its place, or of
-	// the call that lets a producer in who waited, after the lock is released. It delays that
+	// OnEvict is handed what is evicted, after the lock is released, in the goroutine of the push
+	// that takes its place, or of the call that lets in a producer who has waited. It delays that
 	// call, so it should be quick. It may be called before the Add that queued the item has
 	// returned, so it must not rely on the ticket. EvictHeaviest and EvictOldest need it, Reject
 	// and RejectOverShare do not allow it.
 	OnEvict func(K, V)
 
 	// TrackWait makes the queue measure how long items wait, for [Stats] and [KeyStat]. It costs
-	// two clock readings for each item, 16 bytes for each place, and a histogram of 312 bytes for
-	// each key with a backlog.
+	// two clock readings for each item, 16 bytes for each place, and 312 bytes for each key with a
+	// backlog.
 	TrackWait bool
 
-	// CountKeys makes the queue count by key what is served, refused and evicted, for
-	// [FairQueue.KeyCounts]: of how many keys, the heaviest. 0 means none. It costs a clock
-	// reading for each item, and some 150 bytes for each of these keys; see [KeyCounter].
+	// CountKeys is how many keys the queue counts, the heaviest, for [FairQueue.KeyCounts]: what
+	// is served, refused and evicted. 0 means none. It costs a clock reading for each item, and
+	// some 150 bytes for each key; see [KeyCounter].
 	CountKeys int
 }
 

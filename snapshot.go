@@ -40,8 +40,8 @@ func (s Snapshot[K, V]) Order() iter.Seq2[K, V] {
 	}
 }
 
-// Snapshot returns what is queued now. With the lock held it only copies the queue's memory, chunk
-// by chunk, to memory that it has got ready before; it sorts that out afterwards. It is O(items).
+// Snapshot returns what is queued now. It is O(items), but with the lock held it only copies the
+// queue's memory, chunk by chunk, to memory that it has allocated before.
 func (q *FairQueue[K, V]) Snapshot() Snapshot[K, V] {
 	q.mu.Lock()
 	outline := q.queue.outline()

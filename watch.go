@@ -2,9 +2,9 @@ package fairq
 
 import "slices"
 
-// Watch is a function that is to be called when a queue has got so much to do. [FairQueue.Watch]
-// makes one. It is for those who run workers only while they are needed: nobody has to wait in
-// PopWait. All methods may be called at any time by any goroutine, also by the function.
+// Watch has a function called when a queue has so much to do, for those who run workers only while
+// they are needed: nobody has to wait in PopWait. [FairQueue.Watch] makes one. All methods may be
+// called at any time by any goroutine, also by the function.
 type Watch[K comparable, V any] struct {
 	queue *FairQueue[K, V]
 	f     func()
@@ -13,15 +13,15 @@ type Watch[K comparable, V any] struct {
 
 // Watch returns a Watch that is not armed yet. Its function is called in the goroutine of the push
 // that makes it due, after the lock is released. It delays that push, so it should be quick. If it
-// panics, the push has been made, unless it is a PushWait that is about to wait: that gives up.
+// panics, the push has been made nevertheless; but a PushWait that would have to wait gives up.
 func (q *FairQueue[K, V]) Watch(f func()) *Watch[K, V] {
 	return &Watch[K, V]{queue: q, f: f}
 }
 
-// Arm has the function called, once, as soon as n items, 1 at least, are queued or wait in
-// PushWait. If they do already, or the queue is closed, it returns false instead, and the watch is
-// not armed. Arming it again replaces n. Items handed to a consumer who waits are never queued.
-// When the queue is closed the function is called too.
+// Arm has the function called, once, as soon as n items, at least 1, are queued or wait in
+// PushWait, or the queue is closed. If that is so already, it returns false instead, and the watch
+// is not armed. Arming it again replaces n. Items that are handed to a waiting consumer are never
+// queued.
 func (w *Watch[K, V]) Arm(n int) (armed bool) {
 	q := w.queue
 	q.mu.Lock()
