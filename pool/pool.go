@@ -3,7 +3,6 @@ package pool
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -166,110 +165,6 @@ func (p *Pool[V]) Queue(class string) *task.Queue[V] {
 		return nil
 	}
 	return c.queue
-}
-
-// Submit puts a task of a key, with the pool's defaults, into the queue that the pool drains, the
-// first one if it has several. Options.WhenFull says what happens if there is no room. If ctx is
-// done, it returns the error of ctx. After Shutdown it returns [ErrShutdown], unless a handler of
-// the pool calls it.
-//
-// The pool knows a call of a handler by its context: it is that of the handler, or was made of it.
-// While such a call waits for room, another handler gets the place of this one, as in [Yield]. If
-// all handlers wait like that, and only they could make room, the call that began last fails with
-// an error that Is [ErrFull] and says so: its handler can return that error, and is tried again.
-// When a handler has returned, its context is done, and a context made of it by
-// context.WithoutCancel is not one of a handler any more.
-func (p *Pool[V]) Submit(ctx context.Context, key string, payload V) error {
-	_, err := p.Put(ctx, key, payload, PutOptions{})
-	return err
-}
-
-// Put is Submit with options. It returns the id of the task, 0 if the task was dropped.
-func (p *Pool[V]) Put(ctx context.Context, key string, payload V, options PutOptions) (task.ID, error) {
-	return p.submit(ctx, key, payload, options, p.whenFull)
-}
-
-// TrySubmit is Put that never waits for room and never drops the task: it returns a [*FullError]
-// instead, and the task remains the caller's.
-func (p *Pool[V]) TrySubmit(ctx context.Context, key string, payload V, options PutOptions) (task.ID, error) {
-	return p.submit(ctx, key, payload, options, Reject)
-}
-
-// submit is Put with its own WhenFull.
-func (p *Pool[V]) submit(ctx context.Context, key string, payload V, options PutOptions, whenFull WhenFull) (id task.ID, err error) {
-	c, err := p.tasks.class(options.Class)
-	if err != nil {
-		return 0, err
-	}
-	p.setDefaults(&options)
-	o := options.Task()
-	p.offered(ctx, c, key, payload, &o)
-	defer p.endSubmit()
-	if err = p.beginSubmit(ctx); err == nil {
-		id, err = p.put(ctx, c, key, payload, o, whenFull)
-	}
-	switch {
-	case err != nil:
-		p.refuse(ctx, c, key, payload, &o, err)
-	case options.CancelWithContext && id != 0:
-		p.cancelWith(ctx, c, o.UniqueKey, id)
-	}
-	return id, err
-}
-
-// put puts a task into the queue of a class.
-func (p *Pool[V]) put(ctx context.Context, c *class[V], key string, payload V, options task.PutOptions, whenFull WhenFull) (task.ID, error) {
-	if until := p.roomCtx(ctx); c.own && whenFull == Block && until == p.accepting && ctx.Done() == nil {
-		// The usual case: as in makeRoom, but cheaper.
-		id, err := c.queue.PutWait(until, key, payload, options)
-		if until.Err() != nil && errors.Is(err, until.Err()) {
-			err = ErrShutdown
-		}
-		return id, err
-	}
-	id, err := c.queue.Put(ctx, key, payload, options)
-	if errors.Is(err, fairq.ErrFull) {
-		return p.makeRoom(ctx, c, key, payload, options, whenFull, err)
-	}
-	return id, err
-}
-
-// makeRoom is called with a task that there is no room for, and does what whenFull says. full is
-// the error of the queue.
-func (p *Pool[V]) makeRoom(
-	ctx context.Context, c *class[V], key string, payload V, options task.PutOptions, whenFull WhenFull, full error,
-) (id task.ID, err error) {
-	switch whenFull {
-	case DropNew:
-		return 0, p.deadLetter(ctx, c.name, newTask(key, payload, &options), Overflow, full)
-	case Reject, EvictOldest, EvictHeaviest:
-		return 0, full
-	}
-	waiting, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(p.roomCtx(ctx), func() { cancel(ErrShutdown) })()
-	put := func() { id, err = c.queue.PutWait(waiting, key, payload, options) }
-	if p.isHandler(ctx) { // or all workers could wait for room, which only they can make
-		p.yieldSubmit(ctx, &waitingSubmit{end: func() { cancel(errStuck) }, onlyHandlersMakeRoom: p.onlyHandlersMakeRoom}, put)
-	} else {
-		put()
-	}
-	switch {
-	case err == nil || ctx.Err() != nil || waiting.Err() == nil:
-		return id, err
-	case errors.Is(context.Cause(waiting), errStuck):
-		return 0, fmt.Errorf("%w: %w", errStuck, full)
-	}
-	return id, ErrShutdown
-}
-
-// roomCtx returns the context that ends waiting for room, beside that of the call: handlers may
-// submit until they are cancelled, others until Shutdown is called.
-func (p *Pool[V]) roomCtx(ctx context.Context) context.Context {
-	if p.isHandler(ctx) {
-		return p.ctx
-	}
-	return p.accepting
 }
 
 // Wait waits until no task is ready, delayed or running in the queues that the pool drains, as far

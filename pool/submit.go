@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/fairq/fairq"
@@ -45,6 +46,33 @@ func (o PutOptions) Task() task.PutOptions {
 	}
 }
 
+// Submit puts a task of a key, with the pool's defaults, into the queue that the pool drains, the
+// first one if it has several. Options.WhenFull says what happens if there is no room. If ctx is
+// done, it returns the error of ctx. After Shutdown it returns [ErrShutdown], unless a handler of
+// the pool calls it.
+//
+// The pool knows a call of a handler by its context: it is that of the handler, or was made of it.
+// While such a call waits for room, another handler gets the place of this one, as in [Yield]. If
+// all handlers wait like that, and only they could make room, the call that began last fails with
+// an error that Is [ErrFull] and says so: its handler can return that error, and is tried again.
+// When a handler has returned, its context is done, and a context made of it by
+// context.WithoutCancel is not one of a handler any more.
+func (p *Pool[V]) Submit(ctx context.Context, key string, payload V) error {
+	_, err := p.Put(ctx, key, payload, PutOptions{})
+	return err
+}
+
+// Put is Submit with options. It returns the id of the task, 0 if the task was dropped.
+func (p *Pool[V]) Put(ctx context.Context, key string, payload V, options PutOptions) (task.ID, error) {
+	return p.submit(ctx, key, payload, options, p.whenFull)
+}
+
+// TrySubmit is Put that never waits for room and never drops the task: it returns a [*FullError]
+// instead, and the task remains the caller's.
+func (p *Pool[V]) TrySubmit(ctx context.Context, key string, payload V, options PutOptions) (task.ID, error) {
+	return p.submit(ctx, key, payload, options, Reject)
+}
+
 // Batch is a task for SubmitBatch.
 type Batch[V any] struct {
 	Key     string
@@ -57,22 +85,21 @@ type Batch[V any] struct {
 // dropped, and, if these are not all, the error that Put would have returned for the next one. If
 // a class is unknown, none is put.
 func (p *Pool[V]) SubmitBatch(ctx context.Context, tasks []Batch[V]) (ids []task.ID, err error) {
-	classes, puts := make([]*class[V], len(tasks)), make([]task.Batch[V], len(tasks))
+	offers, puts := make([]offer[V], len(tasks)), make([]task.Batch[V], len(tasks))
 	for i, t := range tasks {
-		if classes[i], err = p.tasks.class(t.Options.Class); err != nil {
+		if offers[i], err = p.newOffer(t.Key, t.Payload, t.Options); err != nil {
 			return nil, err
 		}
-		p.setDefaults(&t.Options)
-		puts[i] = task.Batch[V]{Key: t.Key, Payload: t.Payload, Options: t.Options.Task()}
+		puts[i] = offers[i].Batch
 	}
-	for i, t := range puts {
-		p.offered(ctx, classes[i], t.Key, t.Payload, &t.Options)
+	for i := range offers {
+		p.offered(ctx, &offers[i])
 	}
 	defer p.endSubmit()
 	err = p.beginSubmit(ctx)
 	for first := 0; err == nil && first < len(puts); first = len(ids) {
-		c, end := classes[first], first+1
-		for end < len(puts) && classes[end] == c {
+		c, end := offers[first].class, first+1
+		for end < len(puts) && offers[end].class == c {
 			end++
 		}
 		var put []task.ID
@@ -80,25 +107,32 @@ func (p *Pool[V]) SubmitBatch(ctx context.Context, tasks []Batch[V]) (ids []task
 		ids = append(ids, put...)
 		if next := len(ids); next < end && errors.Is(err, fairq.ErrFull) {
 			var id task.ID
-			t := puts[next]
-			if id, err = p.makeRoom(ctx, c, t.Key, t.Payload, t.Options, p.whenFull, err); err == nil {
+			if id, err = p.makeRoom(ctx, offers[next], p.whenFull, err); err == nil {
 				ids = append(ids, id)
 			}
 		}
 	}
-	for i, id := range ids {
-		if tasks[i].Options.CancelWithContext && id != 0 {
-			p.cancelWith(ctx, classes[i], puts[i].Options.UniqueKey, id)
+	for i := range offers {
+		if i < len(ids) {
+			p.answered(ctx, &offers[i], ids[i], nil)
+		} else {
+			p.answered(ctx, &offers[i], 0, err)
 		}
-	}
-	for i, t := range puts[len(ids):] {
-		p.refuse(ctx, classes[len(ids)+i], t.Key, t.Payload, &t.Options, err)
 	}
 	return ids, err
 }
 
-// setDefaults fills in what the pool's options say.
-func (p *Pool[V]) setDefaults(o *PutOptions) {
+// offer is a task that is handed to Submit or the like.
+type offer[V any] struct {
+	task.Batch[V]
+	class   *class[V]
+	cancels bool // see PutOptions.CancelWithContext
+}
+
+// newOffer fills in what the pool's options say. It fails if there is no such class.
+func (p *Pool[V]) newOffer(key string, payload V, options PutOptions) (offer[V], error) {
+	c, err := p.tasks.class(options.Class)
+	o := options.Task()
 	if o.MaxAttempts < 0 {
 		o.MaxAttempts = fairq.MaxLen // or it would get the limit of the Policy
 	}
@@ -109,26 +143,101 @@ func (p *Pool[V]) setDefaults(o *PutOptions) {
 	if o.Deadline.IsZero() && p.deadline > 0 {
 		o.Deadline = time.Now().Add(p.deadline)
 	}
-	if o.CancelWithContext && o.UniqueKey == "" {
+	if options.CancelWithContext && o.UniqueKey == "" {
 		o.UniqueKey = rand.Text()
 	}
+	batch := task.Batch[V]{Key: key, Payload: payload, Options: o}
+	return offer[V]{batch, c, options.CancelWithContext}, err
 }
 
-// newTask returns a task that is in no queue, with the times that it would have if it were put
-// now.
-func newTask[V any](key string, payload V, o *task.PutOptions) *task.Task[V] {
-	now := time.Now()
-	t := &task.Task[V]{Payload: payload, Info: task.Info{
-		Key: key, Kind: o.Kind, UniqueKey: o.UniqueKey, Group: o.Group, Role: o.Role,
-		Priority: o.Priority, MaxAttempts: o.MaxAttempts, Deadline: o.Deadline, Created: now, Expires: o.Deadline,
-	}}
-	if o.Delay > 0 {
-		t.State, t.Until = task.Delayed, now.Add(o.Delay)
+// submit is Put with its own WhenFull.
+func (p *Pool[V]) submit(
+	ctx context.Context, key string, payload V, options PutOptions, whenFull WhenFull,
+) (id task.ID, err error) {
+	o, err := p.newOffer(key, payload, options)
+	if err != nil {
+		return 0, err
 	}
-	if o.TTL > 0 {
+	p.offered(ctx, &o)
+	defer p.endSubmit()
+	if err = p.beginSubmit(ctx); err == nil {
+		id, err = p.put(ctx, &o, whenFull)
+	}
+	p.answered(ctx, &o, id, err)
+	return id, err
+}
+
+// put puts a task into the queue of its class.
+func (p *Pool[V]) put(ctx context.Context, o *offer[V], whenFull WhenFull) (task.ID, error) {
+	until := p.roomCtx(ctx)
+	if o.class.own && whenFull == Block && until == p.accepting && ctx.Done() == nil {
+		// The usual case: as in makeRoom, but cheaper.
+		id, err := o.class.queue.PutWait(until, o.Key, o.Payload, o.Options)
+		if until.Err() != nil && errors.Is(err, until.Err()) {
+			err = ErrShutdown
+		}
+		return id, err
+	}
+	id, err := o.class.queue.Put(ctx, o.Key, o.Payload, o.Options)
+	if errors.Is(err, fairq.ErrFull) {
+		return p.makeRoom(ctx, *o, whenFull, err)
+	}
+	return id, err
+}
+
+// makeRoom is called with a task that there is no room for, and does what whenFull says. full is
+// the error of the queue.
+func (p *Pool[V]) makeRoom(
+	ctx context.Context, o offer[V], whenFull WhenFull, full error,
+) (id task.ID, err error) {
+	switch whenFull {
+	case DropNew:
+		return 0, p.deadLetter(ctx, o.class.name, o.task(), Overflow, full)
+	case Reject, EvictOldest, EvictHeaviest:
+		return 0, full
+	}
+	waiting, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(p.roomCtx(ctx), func() { cancel(ErrShutdown) })()
+	put := func() { id, err = o.class.queue.PutWait(waiting, o.Key, o.Payload, o.Options) }
+	if p.isHandler(ctx) { // or all workers could wait for room, which only they can make
+		p.yieldSubmit(ctx, &waitingSubmit{end: func() { cancel(errStuck) }, onlyHandlersMakeRoom: p.onlyHandlersMakeRoom}, put)
+	} else {
+		put()
+	}
+	switch {
+	case err == nil || ctx.Err() != nil || waiting.Err() == nil:
+		return id, err
+	case errors.Is(context.Cause(waiting), errStuck):
+		return 0, fmt.Errorf("%w: %w", errStuck, full)
+	}
+	return id, ErrShutdown
+}
+
+// roomCtx returns the context that ends waiting for room, beside that of the call: handlers may
+// submit until they are cancelled, others until Shutdown is called.
+func (p *Pool[V]) roomCtx(ctx context.Context) context.Context {
+	if p.isHandler(ctx) {
+		return p.ctx
+	}
+	return p.accepting
+}
+
+// task returns the task as it is when it is in no queue, with the times that it would have if it were
+// put now.
+func (o *offer[V]) task() *task.Task[V] {
+	now, options := time.Now(), &o.Options
+	t := &task.Task[V]{Payload: o.Payload, Info: task.Info{
+		Key: o.Key, Kind: options.Kind, UniqueKey: options.UniqueKey, Group: options.Group, Role: options.Role,
+		Priority: options.Priority, MaxAttempts: options.MaxAttempts, Deadline: options.Deadline, Created: now, Expires: options.Deadline,
+	}}
+	if options.Delay > 0 {
+		t.State, t.Until = task.Delayed, now.Add(options.Delay)
+	}
+	if options.TTL > 0 {
 		// What is longer than MaxDuration is for ever, as in package task.
-		ends := now.Add(o.Delay).Add(min(o.TTL, task.MaxDuration))
-		if o.Deadline.IsZero() || ends.Before(o.Deadline) {
+		ends := now.Add(options.Delay).Add(min(options.TTL, task.MaxDuration))
+		if options.Deadline.IsZero() || ends.Before(options.Deadline) {
 			t.Expires = ends
 		}
 	}
@@ -136,19 +245,25 @@ func newTask[V any](key string, payload V, o *task.PutOptions) *task.Task[V] {
 }
 
 // offered tells the Observer of a task that is handed to Submit or the like.
-func (p *Pool[V]) offered(ctx context.Context, c *class[V], key string, payload V, o *task.PutOptions) {
+func (p *Pool[V]) offered(ctx context.Context, o *offer[V]) {
 	if f := p.observer.Offered; f != nil {
-		p.observe("Offered", func() { f(ctx, c.name, newTask(key, payload, o)) })
+		p.observe("Offered", func() { f(ctx, o.class.name, o.task()) })
 	}
 }
 
-// refuse counts a task for which Submit or the like returns an error, and tells the Observer.
-func (p *Pool[V]) refuse(ctx context.Context, c *class[V], key string, payload V, o *task.PutOptions, err error) {
+// answered is called with what Submit or the like returns for a task.
+func (p *Pool[V]) answered(ctx context.Context, o *offer[V], id task.ID, err error) {
+	if err == nil {
+		if o.cancels && id != 0 {
+			p.cancelWith(ctx, o.class, o.Options.UniqueKey, id)
+		}
+		return
+	}
 	p.refused.Add(1)
 	if errors.Is(err, ErrFull) {
-		p.keyCounter.add(key, fairq.Counts{Refused: 1})
+		p.keyCounter.add(o.Key, fairq.Counts{Refused: 1})
 	}
 	if f := p.observer.Refused; f != nil {
-		p.observe("Refused", func() { f(ctx, c.name, newTask(key, payload, o), err) })
+		p.observe("Refused", func() { f(ctx, o.class.name, o.task(), err) })
 	}
 }
