@@ -124,13 +124,16 @@ func (q *Queue[V]) PutWait(ctx context.Context, key string, payload V, options P
 	if !errors.Is(err, fairq.ErrFull) {
 		return id, err
 	}
-	waiting := n // so that n need not outlive a call that does not wait
-	var evicted *driver.Record
+	waiting := struct { // so that nothing of a call that does not wait outlives it
+		task    driver.New
+		id      ID
+		evicted *driver.Record
+	}{task: n}
 	err = q.notifier.put(ctx, key, func() (err error) {
-		id, evicted, err = q.backend.PutOne(ctx, waiting)
+		waiting.id, waiting.evicted, err = q.backend.PutOne(ctx, waiting.task)
 		return err
 	})
-	return id, cmp.Or(err, q.handOutOne(evicted))
+	return waiting.id, cmp.Or(err, q.handOutOne(waiting.evicted))
 }
 
 // fill makes the New of a task.

@@ -65,10 +65,11 @@ func (t *Task) wait(now int64) driver.State {
 			return driver.Held
 		}
 	}
-	return t.start(now)
+	return t.queue(now)
 }
 
-func (t *Task) start(now int64) driver.State {
+// queue returns in which state a task waits that no group holds.
+func (t *Task) queue(now int64) driver.State {
 	if t.Until > 0 {
 		return driver.Delayed
 	}
@@ -83,6 +84,16 @@ func (t *Task) Take(now int64) {
 	if t.TTR > 0 {
 		t.Until = Plus(now, t.TTR)
 	}
+}
+
+// Touch makes a lease last longer. It returns false if nothing changes by it.
+func (t *Task) Touch(d time.Duration, s *driver.Stats) bool {
+	if d <= 0 || t.Until == 0 {
+		return false
+	}
+	t.Until = Plus(t.Until, d)
+	s.Touches++
+	return true
 }
 
 // Settle ends a lease. The time matters only if the task is released or buried.
@@ -190,15 +201,7 @@ func (t *Task) Due(at int64, s *driver.Stats) Fate {
 		return t.gone(driver.EventTTL, driver.ErrExpired, s)
 	}
 	t.Until = 0
-	return Fate{State: t.start(at), Event: driver.EventDelay, NewTurn: true}
-}
-
-// Start makes a task ready, or delayed, that its group has held.
-func (t *Task) Start(now int64) Fate {
-	if t.Until <= now {
-		t.Until = 0
-	}
-	return Fate{State: t.start(now), Event: driver.EventStart, NewTurn: true}
+	return Fate{State: t.queue(at), Event: driver.EventDelay, NewTurn: true}
 }
 
 // Change does what is done by those who do not hold the task. It returns ErrNotFound if that cannot be done.
@@ -268,6 +271,14 @@ func (t *Task) Failure() error {
 		return driver.ErrDeleted
 	}
 	return t.Err
+}
+
+// OutcomeSoFar returns what is known of the outcome of a task that is not gone.
+func (t *Task) OutcomeSoFar(id driver.ID) driver.Outcome {
+	if t.State != driver.Buried {
+		return driver.Outcome{ID: id}
+	}
+	return driver.Outcome{ID: id, Done: true, Err: t.Failure()}
 }
 
 func (t *Task) fails(err *driver.Error) {

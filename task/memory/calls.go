@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -136,10 +135,8 @@ func (q *queue) Touch(_ context.Context, lease driver.Lease, d time.Duration) (t
 	if it == nil {
 		return time.Time{}, driver.ErrLeaseLost
 	}
-	if d > 0 && it.Until > 0 {
-		it.Until = life.Plus(it.Until, d)
+	if it.Touch(d, &q.stats) {
 		q.arm(it, it.Until)
-		q.stats.Touches++
 		q.event(driver.EventTouch, it, now, 0)
 	}
 	return q.time(it.Until), nil
@@ -281,11 +278,7 @@ func (q *queue) Outcome(_ context.Context, uniqueKey string) (driver.Outcome, er
 	}
 	defer q.mu.Unlock()
 	if it := q.findUniqueKey(uniqueKey, now); it != nil {
-		o := driver.Outcome{ID: it.id, Done: it.State == driver.Buried}
-		if o.Done {
-			o.Err = it.Failure()
-		}
-		return o, nil
+		return it.OutcomeSoFar(it.id), nil
 	}
 	if o, ok := q.outcomes.get(uniqueKey, q.sure(now)); ok {
 		return o, nil

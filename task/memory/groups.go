@@ -2,9 +2,10 @@ package memory
 
 import (
 	"context"
-	"fmt"
+	"maps"
 	"slices"
 
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -63,37 +64,23 @@ func (q *queue) Group(_ context.Context, name string, cancel bool) error {
 	}
 	defer q.mu.Unlock()
 	now = q.sure(now)
-	g := q.groups[name]
-	switch {
-	case g == nil:
-		return fmt.Errorf("%w: group %q", driver.ErrNotFound, name)
-	case g.cancelled && !cancel:
-		return fmt.Errorf("%w: %q", driver.ErrGroupCancelled, name)
-	case g.cancelled || g.started && !cancel:
-		return nil
+	g := q.group(name)
+	if begins, err := life.Begins(g, name, len(g.tasks), cancel); !begins {
+		return err
 	}
 	g.started, g.cancelled = true, cancel
-	for _, it := range g.sorted(driver.Member) {
-		switch {
-		case cancel && it.State != driver.Taken:
-			q.befall(it, it.Delete(driver.ErrDeleted, &q.stats), now)
-		case it.State == driver.Held:
-			q.befall(it, it.Start(now), now)
+	for _, it := range g.sorted() {
+		if it.group() == g { // else the group has ended by what became of those before
+			q.befall(it, it.GroupBegins(cancel, now, &q.stats), now)
 		}
 	}
 	q.endGroup(g, now)
 	return nil
 }
 
-// sorted returns the group's tasks of some roles in the order in which they were put.
-func (g *group) sorted(roles ...driver.Role) (tasks []*item) {
-	for it := range g.tasks {
-		if slices.Contains(roles, it.Role) {
-			tasks = append(tasks, it)
-		}
-	}
-	slices.SortFunc(tasks, func(a, b *item) int { return int(a.id) - int(b.id) })
-	return tasks
+// sorted returns the group's tasks in the order in which they were put.
+func (g *group) sorted() []*item {
+	return slices.SortedFunc(maps.Keys(g.tasks), func(a, b *item) int { return int(a.id) - int(b.id) })
 }
 
 // leaveGroup takes a task that is gone out of its group.
@@ -114,20 +101,13 @@ func (q *queue) endGroup(g *group, now int64) {
 	if g.started && g.members == 0 && !g.ended {
 		g.ended = true
 		now = q.sure(now)
-		role := driver.AtEnd
-		if g.cancelled {
-			role = driver.AtAbort
-		}
-		for _, it := range g.sorted(driver.AtEnd, driver.AtAbort) {
-			if it.Role == role {
+		for _, it := range g.sorted() {
+			f := it.GroupEnds(g.cancelled, now, &q.stats)
+			if f.State != 0 {
 				it.Group = nil
 				delete(g.tasks, it)
-				if it.State == driver.Held {
-					q.befall(it, it.Start(now), now)
-				}
-			} else {
-				q.befall(it, it.Delete(driver.ErrDeleted, &q.stats), now)
 			}
+			q.befall(it, f, now)
 		}
 	}
 	if len(g.tasks) == 0 {

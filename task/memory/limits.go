@@ -2,6 +2,7 @@ package memory
 
 import (
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -82,19 +83,14 @@ func (w *waiting) victim(key string, weight int) *item {
 	if !ok {
 		return nil
 	}
-	rounds := func(n, weight int) int { return (n + weight - 1) / weight }
-	heavier := rounds(w.tasks.KeyLen(heaviest)+1, it.key.weight) > rounds(w.tasks.KeyLen(key), weight)
-	own := !heavier || key == heaviest
+	most := life.Rounds(w.tasks.KeyLen(heaviest)+1, it.key.weight)
+	of, ok := life.Evicts(w.policy, key, life.Rounds(w.tasks.KeyLen(key), weight), heaviest, most)
 	w.add(it) // to where it was: it is the last one of its key and its round
 	switch {
-	case w.policy == fairq.EvictOldest:
-		if own {
-			heaviest = key
-		}
-		it, _ = w.tasks.RemoveOldest(heaviest) // its ticket stands for nothing then, see remove
-		return it
-	case own:
+	case !ok:
 		return nil
+	case w.policy == fairq.EvictOldest:
+		it, _ = w.tasks.RemoveOldest(of) // its ticket stands for nothing then, see remove
 	}
 	return it
 }

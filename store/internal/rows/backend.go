@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/fairq/fairq"
-	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
 )
@@ -186,11 +185,10 @@ func (b *backend) Touch(ctx context.Context, lease driver.Lease, d time.Duration
 			if r == nil {
 				return task.ErrLeaseLost
 			}
-			if d > 0 && r.Until > 0 {
-				r.Until = life.Plus(r.Until, d)
+			if t := r.life(); t.Touch(d, &u.stats) {
+				r.learnFrom(t)
 				r.Wake = r.Until
 				u.update(r)
-				u.stats.Touches++
 				u.event(task.EventTouch, r, u.now, 0)
 			} else {
 				u.poll()
@@ -395,10 +393,7 @@ func (b *backend) Outcome(ctx context.Context, uniqueKey string) (o driver.Outco
 	err = b.call(ctx, "Wait", call{run: func(u *unit) error {
 		u.follow() // first, so that nothing is missed
 		if r := u.findUniqueKey(uniqueKey); r != nil {
-			o = driver.Outcome{ID: task.ID(r.ID), Done: r.State == task.Buried}
-			if o.Done {
-				o.Err = r.life().Failure()
-			} else {
+			if o = r.life().OutcomeSoFar(task.ID(r.ID)); !o.Done {
 				u.poll()
 			}
 			return nil

@@ -1,8 +1,7 @@
 package rows
 
 import (
-	"fmt"
-
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task"
 )
 
@@ -26,33 +25,22 @@ func (u *unit) joinGroup(r *Row, g *Group) {
 // startGroup starts or cancels a group.
 func (u *unit) startGroup(name string, cancel bool) error {
 	g := u.group(name)
-	switch {
-	case g.Tasks == 0:
-		return fmt.Errorf("%w: group %q", task.ErrNotFound, name)
-	case g.Cancelled && !cancel:
-		return fmt.Errorf("%w: %q", task.ErrGroupCancelled, name)
-	case g.Cancelled || g.Started && !cancel:
-		return nil
+	if begins, err := life.Begins(&standing{read: g}, name, g.Tasks, cancel); !begins {
+		return err
 	}
 	g.Started, g.Cancelled = true, cancel
 	check(u.v.SetGroup(g))
 	for _, r := range must(u.v.InGroup(name)) {
-		switch {
-		case r.Role != task.Member:
-		case cancel && r.State != task.Taken:
-			u.delete(u.refiled(r), task.ErrDeleted, u.now)
-		case r.State == task.Held:
-			u.start(r, u.now)
+		if cancel {
+			r = u.refiled(r)
+		}
+		t := r.life()
+		if f := t.GroupBegins(cancel, u.now, &u.stats); f.Event != 0 {
+			u.befall(r, t, f, u.now)
 		}
 	}
 	u.endGroup(name, u.now)
 	return nil
-}
-
-// start makes a task ready that its group held.
-func (u *unit) start(r *Row, now int64) {
-	t := r.life()
-	u.befall(r, t, t.Start(now), now)
 }
 
 // leaveGroup counts a task out of its group that is gone.
@@ -77,20 +65,12 @@ func (u *unit) endGroup(name string, now int64) {
 	}
 	rows := must(u.v.InGroup(name))
 	check(u.v.SetGroup(&Group{Name: name}))
-	role := task.AtEnd
-	if g.Cancelled {
-		role = task.AtAbort
-	}
 	for _, r := range rows {
-		switch {
-		case r.Role != role:
-			u.delete(r, task.ErrDeleted, now)
-		case r.State == task.Held:
+		t := r.life()
+		f := t.GroupEnds(g.Cancelled, now, &u.stats)
+		if f.State != 0 {
 			r.Group = ""
-			u.start(r, now)
-		default:
-			r.Group = ""
-			u.update(r)
 		}
+		u.befall(r, t, f, now)
 	}
 }

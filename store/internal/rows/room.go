@@ -2,6 +2,7 @@ package rows
 
 import (
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
 )
@@ -65,14 +66,13 @@ func (u *unit) victim(n *driver.New) *Row {
 		return nil
 	}
 	k := u.key(n.Key)
-	own := heaviest.Load <= rounds(k.Tasks[task.Ready]+k.Tasks[task.Delayed], n.Weight) || heaviest.Key == n.Key
+	load := life.Rounds(k.Tasks[task.Ready]+k.Tasks[task.Delayed], n.Weight)
+	of, ok := life.Evicts(u.q.settings.WhenFull, n.Key, load, heaviest.Key, heaviest.Load)
 	switch {
-	case u.q.settings.WhenFull == fairq.EvictOldest && own:
-		return must(u.v.Oldest(n.Key))
-	case u.q.settings.WhenFull == fairq.EvictOldest:
-		return must(u.v.Oldest(heaviest.Key))
-	case own:
+	case !ok:
 		return nil
+	case u.q.settings.WhenFull == fairq.EvictOldest:
+		return must(u.v.Oldest(of))
 	}
-	return must(u.v.Newest(heaviest.Key))
+	return must(u.v.Newest(of))
 }

@@ -3,6 +3,7 @@ package rows
 import (
 	"time"
 
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task"
 )
 
@@ -139,11 +140,8 @@ func (u *unit) load(k *Key) int {
 	if !u.q.evicts {
 		return 0
 	}
-	return rounds(k.Tasks[task.Ready]+k.Tasks[task.Delayed], k.Weight)
+	return life.Rounds(k.Tasks[task.Ready]+k.Tasks[task.Delayed], k.Weight)
 }
-
-// rounds tells how many rounds it takes to serve n tasks of a key.
-func rounds(n, weight int) int { return (n + weight - 1) / weight }
 
 // key returns the row of a key, an empty one if there is none.
 func (u *unit) key(key string) *Key {
