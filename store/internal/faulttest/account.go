@@ -75,7 +75,8 @@ type account struct {
 	killed     map[string]int64
 	stalled    map[string]bool
 
-	// rough is set where the database fails: then calls may return errors, and it may not be known whether they were done.
+	// rough is set where the database fails: then calls may return errors, and it may not be known
+	// whether they were done.
 	rough bool
 
 	fullest                          int // that a queue was
@@ -124,8 +125,8 @@ func (a *account) read(lines []Line) {
 	a.now = nil
 }
 
-// excuse notes which processes did not get to run, or to the database, for a while. That is written down only when it is over,
-// when others may have what they held.
+// excuse notes which processes did not get to run, or to the database, for a while. That is
+// written down only when it is over, when others may have what they held.
 func (a *account) excuse() {
 	calls := map[string]int64{}
 	for _, l := range a.lines {
@@ -262,7 +263,8 @@ func (a *account) mayBeOver(f *fate) bool {
 }
 
 func (a *account) took(f *fate, l *Line) {
-	if f.takes > 0 && l.Until != 0 && l.Until <= l.At { // others may have taken it, and acked it, before this was written down
+	// others may have taken it, and acked it, before this was written down
+	if f.takes > 0 && l.Until != 0 && l.Until <= l.At {
 		f.takes++
 		return
 	}
@@ -302,8 +304,8 @@ func (a *account) took(f *fate, l *Line) {
 	a.inFlight(f)
 }
 
-// unfounded is called if a lease was lost though it has not run out, and who held it lives. That may only be if that process
-// did not get to run, or to the database.
+// unfounded is called if a lease was lost though it has not run out, and who held it lives. That
+// may only be if that process did not get to run, or to the database.
 func (a *account) unfounded(f *fate, h *holder) {
 	a.lost++
 	held := a.stalled[h.by]
@@ -334,7 +336,8 @@ func (a *account) inFlight(f *fate) {
 	}
 }
 
-// room looks whether there are more tasks than there may be. The end of a group can delete some that nobody writes down.
+// room looks whether there are more tasks than there may be. The end of a group can delete some
+// that nobody writes down.
 func (a *account) room(f *fate) {
 	limit, keyLimit := queues[f.queue].Capacity, queues[f.queue].KeyCapacity
 	if limit == 0 {

@@ -12,8 +12,9 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Attend has one process put tasks, look at them and wait for their ends, while another one works on them. If wakeups got lost,
-// that would take as long as Poll, which should be much longer than most, or for ever.
+// Attend has one process put tasks, look at them and wait for their ends, while another one works
+// on them. If wakeups got lost, that would take as long as Poll, which should be much longer than
+// most, or for ever.
 func Attend(t *testing.T, open Opener, where string, most time.Duration) {
 	s, err := open(t.Context(), where)
 	require.NoError(t, err)

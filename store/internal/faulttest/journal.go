@@ -17,8 +17,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Journal is a file that several processes write to. Its lines are in one order for all: who reads of something in it
-// knows that all lines above were written before.
+// Journal is a file that several processes write to. Its lines are in one order for all: who reads
+// of something in it knows that all lines above were written before.
 type Journal struct {
 	file *os.File
 	by   string
@@ -78,7 +78,8 @@ func newJournal(t testing.TB) (j *Journal, path string) {
 	return j, path
 }
 
-// Write writes a line. It begins with the end of the line before, which somebody may have been killed in.
+// Write writes a line. It begins with the end of the line before, which somebody may have been
+// killed in.
 func (j *Journal) Write(l Line) {
 	l.At, l.By = time.Now().UnixNano(), j.by
 	text, err := json.Marshal(l)
@@ -115,7 +116,8 @@ func readJournal(t testing.TB, path string) (lines []Line) {
 	return lines
 }
 
-// class returns what an error means: one of those that a rule of the queue says, or whatever it says.
+// class returns what an error means: one of those that a rule of the queue says, or whatever it
+// says.
 func class(err error) string {
 	if err == nil {
 		return ""

@@ -26,8 +26,8 @@ type Outage struct {
 	Run  func(t *testing.T)
 }
 
-// Outages has processes put tasks, and pools do them, while the database fails, and looks whether they go on by themselves when
-// that is over, and whether all is accounted for then.
+// Outages has processes put tasks, and pools do them, while the database fails, and looks whether
+// they go on by themselves when that is over, and whether all is accounted for then.
 func Outages(t *testing.T, open Opener, where string, processes int, outages []Outage) {
 	journal, path := newJournal(t)
 	s, err := open(context.Background(), where)
@@ -147,7 +147,8 @@ func (c *poolLoad) end() error {
 // pool puts and does tasks, and tells whenever it is asked that it goes on.
 func (s *Self) pool() error {
 	c, err := s.startPool()
-	for begun := time.Now(); err != nil && time.Since(begun) < patience; { // others write all the time, and nobody waits for long here
+	// others write all the time, and nobody waits for long here
+	for begun := time.Now(); err != nil && time.Since(begun) < patience; {
 		c, err = s.startPool()
 	}
 	if err != nil {
@@ -168,7 +169,8 @@ func noGoroutines(t *testing.T) {
 	require.Eventually(t, func() bool { return len(goroutines()) == 0 }, patience, time.Millisecond, "%v", goroutines())
 }
 
-// goroutines returns the stacks of those that run code of this repository, or of its dependencies, and are no tests.
+// goroutines returns the stacks of those that run code of this repository, or of its dependencies,
+// and are no tests.
 func goroutines() (stacks []string) {
 	text := make([]byte, 1<<20)
 	text = text[:runtime.Stack(text, true)]

@@ -40,8 +40,8 @@ type Self struct {
 
 const jobEnv = "FAIRQ_FAULTTEST_JOB"
 
-// Child must be called by a test named TestChild. It does nothing, unless the program was started by Start: then it does that
-// job, and ends the process.
+// Child must be called by a test named TestChild. It does nothing, unless the program was started
+// by Start: then it does that job, and ends the process.
 func Child(open Opener, roles map[string]func(*Self) error) {
 	text, ok := os.LookupEnv(jobEnv)
 	if !ok {
@@ -70,7 +70,8 @@ func child(text string, open Opener, roles map[string]func(*Self) error) (err er
 	s.Stop, s.tells = stop, make(chan struct{}, 100)
 	go func() {
 		defer cancel()
-		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); { // until the test closes it, or is gone
+		// until the test closes it, or is gone
+		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 			s.tells <- struct{}{}
 		}
 	}()

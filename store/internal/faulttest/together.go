@@ -19,7 +19,8 @@ func init() {
 	ownRoles["attend"] = (*Self).attend
 }
 
-// Share has processes put tasks into a small queue and take them, and looks whether its limits are kept.
+// Share has processes put tasks into a small queue and take them, and looks whether its limits are
+// kept.
 func Share(t *testing.T, open Opener, where func(*testing.T) string) {
 	for _, processes := range []int{2, 4} {
 		t.Run(fmt.Sprint(processes), func(t *testing.T) { share(t, open, where(t), processes) })

@@ -33,8 +33,8 @@ type Tx interface {
 	Rollback() error
 }
 
-// Own is what the role "tx" of a process must do, see Transactions: it puts orders together with tasks, and ships them together
-// with the end of the task.
+// Own is what the role "tx" of a process must do, see Transactions: it puts orders together with
+// tasks, and ships them together with the end of the task.
 func (s *Self) Own(c Caller) error {
 	defer c.Close()
 	l, err := s.open("plain")
@@ -92,8 +92,9 @@ func (l *load) in(c Caller, table, name string, do func(context.Context) error) 
 	return errors.Join(err, tx.Rollback())
 }
 
-// Transactions kills processes that use the queue in transactions of their own, and looks whether either all of a transaction
-// was done or nothing. The caller's tables "orders" and "shipped" are made by the test.
+// Transactions kills processes that use the queue in transactions of their own, and looks whether
+// either all of a transaction was done or nothing. The caller's tables "orders" and "shipped" are
+// made by the test.
 func Transactions(t *testing.T, open Opener, where string, c Caller) {
 	rounds := 15
 	if testing.Short() {
@@ -149,8 +150,8 @@ func Transactions(t *testing.T, open Opener, where string, c Caller) {
 	t.Logf("%d kills, %d tasks put, %d acked", rounds, len(there), len(acked))
 }
 
-// WakesAfterCommit has somebody wait in this process, and somebody in another one as it were, while a task is put in a
-// transaction.
+// WakesAfterCommit has somebody wait in this process, and somebody in another one as it were,
+// while a task is put in a transaction.
 func WakesAfterCommit(t *testing.T, open Opener, where string, c Caller) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

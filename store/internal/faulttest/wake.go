@@ -13,8 +13,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Wake measures how long it takes until one process knows what another one has done. Half of the times must be less than
-// usually.
+// Wake measures how long it takes until one process knows what another one has done. Half of the
+// times must be less than usually.
 func Wake(t *testing.T, open Opener, where string, usually time.Duration) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
