@@ -5,7 +5,7 @@
 //
 //	q := fairq.New(func(j Job) string { return j.User }, nil)
 //	err := q.Push(job)            // does not wait; PushWait does
-//	job, err := q.PopWait(ctx)    // Pop does not wait
+//	next, err := q.PopWait(ctx)   // Pop does not wait
 //
 // [FairQueue] is made for many goroutines, and has a capacity. [Queue] is the same without lock
 // and limit, for use inside something that has its own.
@@ -68,8 +68,8 @@
 //	full, by default | refuses            | refuses            | waits
 //	wrong options    | panic              | error              | panic
 //	a failed item    | the worker's       | comes back         | tried again, up to ten times
-//	the end          | Close: workers     | Close: what is     | Shutdown: the rest goes to Left-
-//	                 | finish the rest    | taken goes back    | overs; StopAndWait: it is done
+//	the end          | Close: workers     | Close: what is     | Shutdown: the rest goes to
+//	                 | finish the rest    | taken goes back    | Leftovers; StopAndWait: it is done
 //
 // docs/design.md has the reasons.
 //

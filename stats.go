@@ -68,7 +68,7 @@ func (h Histogram) String() string {
 	if h.Count == 0 {
 		return "none"
 	}
-	return fmt.Sprintf("%d, mean %v, half up to %v, 99%% up to %v", h.Count, h.Mean(), h.Quantile(0.5), h.Quantile(0.99))
+	return fmt.Sprintf("n=%d, mean %v, half up to %v, 99%% up to %v", h.Count, h.Mean(), h.Quantile(0.5), h.Quantile(0.99))
 }
 
 // Bound returns the longest duration that bucket i counts: a microsecond for bucket 0, and twice

@@ -63,8 +63,8 @@
 //	full, by default | refuses            | refuses            | waits
 //	wrong options    | panic              | error              | panic
 //	a failed item    | the worker's       | comes back         | tried again, up to ten times
-//	the end          | Close: workers     | Close: what is     | Shutdown: the rest goes to Left-
-//	                 | finish the rest    | taken goes back    | overs; StopAndWait: it is done
+//	the end          | Close: workers     | Close: what is     | Shutdown: the rest goes to
+//	                 | finish the rest    | taken goes back    | Leftovers; StopAndWait: it is done
 //
 // docs/design.md has the reasons.
 //

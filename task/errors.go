@@ -27,7 +27,8 @@ var (
 // [ErrKeyFull] too.
 type FullError = fairq.FullError
 
-// Error is why a task failed: what is recorded with it, and what Wait returns. Code is as the program likes.
+// Error is why a task failed: what is recorded with it, and what Wait returns: a Message, and a Code, an int that
+// means what the program says.
 type Error = driver.Error
 
 // FieldError says which value makes no sense, and what its limit is. [errors.Is] reports it as [ErrInvalid].

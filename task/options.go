@@ -18,7 +18,7 @@ const Forever time.Duration = math.MaxInt64
 // queue's.
 type Options[V any] struct {
 	// Capacity is how many tasks the queue can hold, in all states unless CountOnlyWaiting says otherwise; it is the queue's. 0
-	// means no limit: unlike a queue between goroutines, one of tasks is the only place where they are.
+	// means no limit: a task that is refused has nowhere else to be.
 	Capacity int
 
 	// KeyCapacity is how many tasks of one key it can hold, counted in the same way; it is the queue's. 0 means no limit but
@@ -63,7 +63,8 @@ type Options[V any] struct {
 	// queue like new work.
 	KeepPlace bool
 
-	// TTL, TTR and MaxAttempts are for tasks that are put without their own; see [PutOptions]. 0 means none.
+	// TTL, TTR and MaxAttempts are for tasks that are put without their own; see [PutOptions]. 0 means that a task does not
+	// expire, that its lease lasts until its consumer is closed or gone, and that it may be tried without limit.
 	TTL, TTR    time.Duration
 	MaxAttempts int
 
@@ -94,7 +95,7 @@ type PutOptions struct {
 	Delay time.Duration
 
 	// TTL, time to live, is how long the task is of use, from Put on, to which each delay is added. Then it leaves the queue,
-	// unless it is running: then it may be finished, but neither tried again nor buried. 0 means the queue's default; [Forever] means no end.
+	// unless it is running: then it may be finished, but neither tried again nor buried. 0 means Options.TTL; [Forever] means no end.
 	TTL time.Duration
 
 	// Deadline is when the task is of no use any more, however it was delayed: then it leaves the queue as at the end of its TTL.
@@ -103,11 +104,11 @@ type PutOptions struct {
 	Deadline time.Time
 
 	// TTR, time to run, is how long a lease lasts. Task.Touch extends it. When it has run out, the task is handed to somebody
-	// else. 0 means the queue's default; [Forever], or no default, means that it lasts until its consumer is closed or gone.
+	// else. 0 means Options.TTR; [Forever], or 0 there too, means that it lasts until its consumer is closed or gone.
 	TTR time.Duration
 
-	// MaxAttempts is how often the task can be taken; one that was not done then is buried. 0 means the queue's default;
-	// negative means no limit.
+	// MaxAttempts is how often the task can be taken; one that was not done then is buried. 0 means
+	// Options.MaxAttempts; negative means no limit.
 	MaxAttempts int
 
 	// Kind says which handler the task is for; see [Filter].

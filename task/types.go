@@ -39,10 +39,10 @@ const (
 type Filter = driver.Filter
 
 // ListOptions say which tasks List returns: those of a State, Key, Kind and Group, whose ids are greater than After, and
-// no more than Limit, where 0 means 100. The zero value of each other field means all.
+// no more than Limit, where 0 means 100. The zero value of each other field means all. For its fields see package driver.
 type ListOptions = driver.ListOptions
 
-// Stats tells how a queue is doing.
+// Stats tells how a queue is doing: tasks by state, and counters. For its fields see package driver.
 type Stats = driver.Stats
 
 // KeyStat tells how one key of a queue is doing.

@@ -75,9 +75,9 @@ type answer struct {
 }
 
 type result struct {
-	Tenant string
-	Digest string
-	Order  uint64 // 1 for the first job that the service began, and so on
+	Tenant string `json:"tenant"`
+	Digest string `json:"digest"`
+	Order  uint64 `json:"order"` // 1 for the first job that the service began, and so on
 }
 
 // start returns a service whose workers are running. Its drain ends them.

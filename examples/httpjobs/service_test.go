@@ -381,7 +381,7 @@ func TestStats(t *testing.T) {
 		require.Equal(t, 16, got.Queue.Len)
 		require.EqualValues(t, 17, got.Queue.Pushed)
 		require.Equal(t, time.Second, got.Queue.OldestAge)
-		require.Contains(t, got.Queue.Wait, "1, mean ")
+		require.Contains(t, got.Queue.Wait, "n=1, mean ")
 		require.EqualValues(t, 1, got.Running)
 		require.Len(t, got.Longest, topTenants)
 		require.Equal(t, "alice", got.Longest[0].Key)
