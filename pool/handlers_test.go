@@ -164,7 +164,7 @@ func TestPanicsOfItems(t *testing.T) {
 				return ctx.Err()
 			}
 			return errNo
-		}, &pool.Options[int]{Workers: 1, DeadLetters: box.sink, Logger: silent, Policy: pool.Policy{Timeout: time.Second}})
+		}, &pool.Options[int]{Workers: 1, DeadLetters: box.sink, Logger: quiet, Policy: pool.Policy{Timeout: time.Second}})
 		for n := range 5 {
 			require.NoError(t, q.Push(n))
 		}

@@ -112,7 +112,7 @@ func TestHooksThatExit(t *testing.T) {
 					}
 				}
 				o := pool.Options[int]{
-					Scale: pool.Scale{Max: 2, IdleTimeout: time.Second}, Observer: brokenObserver(exits), Logger: silent,
+					Scale: pool.Scale{Max: 2, IdleTimeout: time.Second}, Observer: brokenObserver(exits), Logger: quiet,
 					DeadLetters: func(context.Context, *pool.DeadLetter[int]) error { exits("DeadLetters"); return nil },
 					Policy:      pool.Policy{MaxAttempts: 2},
 					ForTask:     func(_ *task.Task[int], p pool.Policy) pool.Policy { exits("ForTask"); return p },

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWakeLevel has fullnesses with up to three decimals, as people write them.
-func TestWakeLevel(t *testing.T) {
+// TestLoadLevel has fullnesses with up to three decimals, as people write them.
+func TestLoadLevel(t *testing.T) {
 	for thousandths := 1; thousandths <= 1000; thousandths++ {
 		fullness, err := strconv.ParseFloat("0."+strconv.Itoa(1000 + thousandths)[1:], 64)
 		if thousandths == 1000 {

@@ -196,7 +196,7 @@ func TestObserverOfItems(t *testing.T) {
 				return errNo
 			}
 			return nil
-		}, &pool.Options[int]{Workers: 2, Observer: c.observer(time.Second, true), Logger: silent})
+		}, &pool.Options[int]{Workers: 2, Observer: c.observer(time.Second, true), Logger: quiet})
 		for i := range 10 {
 			require.NoError(t, q.Push(i))
 		}

@@ -2,7 +2,6 @@ package pool_test
 
 import (
 	"context"
-	"log/slog"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -19,8 +18,6 @@ import (
 )
 
 // Each of these has gone wrong once.
-
-var quiet = slog.New(slog.DiscardHandler)
 
 // tellsNothing returns a nil pointer that was taken for no error. To ask it what it says is a
 // panic.

@@ -36,7 +36,7 @@ func newFuncRig(t *testing.T, capacity int, o pool.Options[int]) *rig {
 
 func newNewRig(t *testing.T, capacity int, o pool.Options[int]) *rig {
 	r := &rig{gate: newGate(), holds: true}
-	o.Logger = silent
+	o.Logger = quiet
 	p := pool.New(openQueue(t, &task.Options[int]{Capacity: capacity}), r.handle, &o)
 	cleanUp(t, p.Shutdown)
 	return r.of(p)
@@ -54,7 +54,7 @@ func newNewWorkersRig(t *testing.T, capacity int, o pool.Options[int]) *rig {
 		capacity = fairq.Unbounded
 	}
 	q := fairq.New(func(n int) int { return n % 7 }, &fairq.Options[int, int]{Capacity: capacity})
-	o.Logger = silent
+	o.Logger = quiet
 	w := pool.NewWorkers(q, r.do, &o)
 	cleanUp(t, w.Shutdown)
 	r.submit, r.stats, r.end, r.set = q.PushWait, w.Stats, w.Shutdown, w.SetWorkers

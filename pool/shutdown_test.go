@@ -217,7 +217,7 @@ func TestShutdownOfItems(t *testing.T) {
 		var box mailbox[int]
 		g := newGate()
 		q := fairq.New(func(int) string { return "a" }, nil)
-		w := pool.NewWorkers(q, g.do, &pool.Options[int]{Workers: 2, DeadLetters: box.sink, Logger: silent})
+		w := pool.NewWorkers(q, g.do, &pool.Options[int]{Workers: 2, DeadLetters: box.sink, Logger: quiet})
 		for i := range 5 {
 			require.NoError(t, q.Push(i))
 		}
@@ -268,7 +268,7 @@ func TestClosedFairQueue(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		g := newGate()
 		q := fairq.New(func(int) string { return "a" }, nil)
-		w := pool.NewWorkers(q, g.do, &pool.Options[int]{Workers: 2, Logger: silent})
+		w := pool.NewWorkers(q, g.do, &pool.Options[int]{Workers: 2, Logger: quiet})
 		for i := range 5 {
 			require.NoError(t, q.Push(i))
 		}
@@ -286,7 +286,7 @@ func TestWait(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		g := newGate()
 		q := fairq.New(func(int) string { return "a" }, nil)
-		w := pool.NewWorkers(q, g.do, &pool.Options[int]{Workers: 1, Logger: silent})
+		w := pool.NewWorkers(q, g.do, &pool.Options[int]{Workers: 1, Logger: quiet})
 		cleanUp(t, w.Shutdown)
 		p := openFunc(t, g.handle, pool.Options[int]{Workers: 1, Classes: []pool.Class[int]{{Name: "0"}, {Name: "1"}}})
 		for _, wait := range []func(context.Context) error{w.Wait, p.Wait} {

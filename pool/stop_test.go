@@ -39,7 +39,7 @@ func TestCalledByHandler(t *testing.T) {
 				assert.ErrorIs(t, call(ctx), pool.ErrInvalid)
 			}
 			return nil
-		}, &pool.Options[int]{Logger: silent})
+		}, &pool.Options[int]{Logger: quiet})
 		require.NoError(t, p.SubmitWait(ctx, "a", 1, pool.PutOptions{}))
 		require.NoError(t, q.Push(1))
 		require.NoError(t, w.Wait(ctx))
@@ -57,7 +57,7 @@ func TestWaitAfterShutdown(t *testing.T) {
 				want = pool.ErrShutdown
 			}
 			items := fairq.New(func(int) string { return "a" }, nil)
-			w := pool.NewWorkers(items, newGate().do, &pool.Options[int]{Workers: 1, Logger: silent})
+			w := pool.NewWorkers(items, newGate().do, &pool.Options[int]{Workers: 1, Logger: quiet})
 			q := openQueue[int](t, nil)
 			others := openNew(t, q, newGate().handle, pool.Options[int]{Workers: 1})
 			own := openFunc(t, newGate().handle, pool.Options[int]{Workers: 1})

@@ -116,7 +116,7 @@ func testYieldGivesPlaceBack(t *testing.T, ctx context.Context, drain bool) {
 	}
 	if drain {
 		q := fairq.New(func(int) string { return "a" }, nil)
-		p, submit = pool.NewWorkers(q, handler, &pool.Options[int]{Workers: 1, Logger: silent}), q.Push
+		p, submit = pool.NewWorkers(q, handler, &pool.Options[int]{Workers: 1, Logger: quiet}), q.Push
 	} else {
 		f := openFunc(t, func(ctx context.Context, tk *task.Task[int]) error { return handler(ctx, tk.Payload) }, pool.Options[int]{Workers: 1})
 		p, submit = f, func(n int) error { return f.Submit(ctx, "a", n) }

@@ -22,8 +22,8 @@ import (
 
 var errNo = errors.New("no")
 
-// silent is a Logger for tests in which tasks are meant to fail.
-var silent = slog.New(slog.DiscardHandler)
+// quiet is a Logger for tests in which tasks are meant to fail.
+var quiet = slog.New(slog.DiscardHandler)
 
 // chance returns random numbers, and prints the seed.
 func chance(t *testing.T) *rand.Rand {
@@ -140,7 +140,7 @@ func cleanUp(t *testing.T, shutdown func(context.Context) error) {
 // openFunc opens a pool with queues of its own.
 func openFunc[V any](t *testing.T, handler pool.Handler[*task.Task[V]], o pool.Options[V]) *pool.Pool[V] {
 	if o.Logger == nil {
-		o.Logger = silent
+		o.Logger = quiet
 	}
 	p := pool.Func(handler, &o)
 	cleanUp(t, p.Shutdown)
@@ -150,7 +150,7 @@ func openFunc[V any](t *testing.T, handler pool.Handler[*task.Task[V]], o pool.O
 // openNew opens a pool that drains a queue.
 func openNew[V any](t *testing.T, q *task.Queue[V], handler pool.Handler[*task.Task[V]], o pool.Options[V]) *pool.Pool[V] {
 	if o.Logger == nil {
-		o.Logger = silent
+		o.Logger = quiet
 	}
 	p := pool.New(q, handler, &o)
 	cleanUp(t, p.Shutdown)
