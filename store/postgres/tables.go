@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -71,20 +72,48 @@ func (t rowTable[R]) Sweep(r rows.Range) error {
 	return nil
 }
 
+// upsert returns a statement that writes rows with that key, besides the queue, of which the first
+// columns are bigint. A column is one whose 0 is NULL (?), a truth (!), one that is not written again
+// (.), or one that has always the same value (=).
+func upsert(table, key string, ints int, spec string) string {
+	var columns, given, values, updates []string
+	for _, c := range strings.Fields(spec) {
+		c, constant, isConstant := strings.Cut(c, "=")
+		name := strings.TrimRight(c, "?!.")
+		value := name
+		switch {
+		case isConstant:
+			value = constant
+		case strings.HasSuffix(c, "?"):
+			value = "nullif(" + name + ", 0)"
+		case strings.HasSuffix(c, "!"):
+			value = name + " <> 0"
+		}
+		columns, values = append(columns, name), append(values, value)
+		if !isConstant {
+			given = append(given, name)
+		}
+		if !strings.HasSuffix(c, ".") {
+			updates = append(updates, name+" = excluded."+name)
+		}
+	}
+	return "INSERT INTO fairq." + table + " (queue, " + strings.Join(columns, ", ") + ") " +
+		"SELECT $1, " + strings.Join(values, ", ") + " FROM " + unnest(ints, strings.Join(given, ", ")) +
+		" ON CONFLICT (queue, " + key + ") DO UPDATE SET " + strings.Join(updates, ", ")
+}
+
 var (
-	sqlSetKeys = "INSERT INTO fairq.keys (queue, weight, tasks, ready, delayed, taken, buried, held, load, paused, key) " +
-		"SELECT $1, weight, tasks, ready, delayed, taken, buried, held, load, paused <> 0, key FROM " +
-		unnest(9, "weight, tasks, ready, delayed, taken, buried, held, load, paused, key") +
-		" ON CONFLICT (queue, key) DO UPDATE SET weight = excluded.weight, tasks = excluded.tasks, ready = excluded.ready, delayed = excluded.delayed, " +
-		"taken = excluded.taken, buried = excluded.buried, held = excluded.held, load = excluded.load, paused = excluded.paused"
+	sqlSetKeys = upsert("keys", "key", 9, "weight tasks ready delayed taken buried held load paused! key.")
 
 	keyTable = verbs[rows.Key]{
-		name: "keys", columns: "key, weight, tasks, ready, delayed, taken, buried, held, load, paused",
-		read: readKey,
+		name:    "keys",
+		columns: "key, weight, tasks, ready, delayed, taken, buried, held, load, paused",
+		read:    readKey,
 		put: func(v *view, k *rows.Key) {
+			n := &k.Tasks
 			v.table(sqlSetKeys).set(k.Key, []int64{
-				int64(k.Weight), int64(k.Tasks[0]), int64(k.Tasks[task.Ready]), int64(k.Tasks[task.Delayed]), int64(k.Tasks[task.Taken]),
-				int64(k.Tasks[task.Buried]), int64(k.Tasks[task.Held]), int64(k.Load), bit(k.Paused),
+				int64(k.Weight), int64(n[0]), int64(n[task.Ready]), int64(n[task.Delayed]),
+				int64(n[task.Taken]), int64(n[task.Buried]), int64(n[task.Held]), int64(k.Load), bit(k.Paused),
 			}, []byte(k.Key))
 		},
 		remove: func(v *view, k *rows.Key) {
@@ -96,15 +125,14 @@ var (
 func readKey(found pgx.Rows, k *rows.Key) error {
 	var name []byte
 	n := &k.Tasks
-	err := found.Scan(&name, &k.Weight, &n[0], &n[task.Ready], &n[task.Delayed], &n[task.Taken], &n[task.Buried], &n[task.Held],
-		&k.Load, &k.Paused)
+	err := found.Scan(&name, &k.Weight, &n[0], &n[task.Ready], &n[task.Delayed], &n[task.Taken],
+		&n[task.Buried], &n[task.Held], &k.Load, &k.Paused)
 	k.Key = string(name)
 	return err
 }
 
 var (
-	sqlSetServed = "INSERT INTO fairq.served (queue, priority, round, key) SELECT $1, priority, round, key FROM " +
-		unnest(2, "priority, round, key") + " ON CONFLICT (queue, key, priority) DO UPDATE SET round = excluded.round"
+	sqlSetServed = upsert("served", "key, priority", 2, "priority. round key.")
 
 	servedTable = verbs[rows.Served]{
 		name: "served", columns: "key, priority, round",
@@ -115,18 +143,19 @@ var (
 			return err
 		},
 		put: func(v *view, s *rows.Served) {
-			v.table(sqlSetServed).set(strconv.Itoa(s.Priority)+" "+s.Key, []int64{int64(s.Priority), int64(s.Round)}, []byte(s.Key))
+			ints := []int64{int64(s.Priority), int64(s.Round)}
+			v.table(sqlSetServed).set(strconv.Itoa(s.Priority)+" "+s.Key, ints, []byte(s.Key))
 		},
 		sweep: "DELETE FROM fairq.served WHERE ctid = ANY(ARRAY(" +
-			"SELECT ctid FROM fairq.served WHERE queue = $1 AND priority = $2 AND round < $3 LIMIT $4))",
+			"SELECT ctid FROM fairq.served WHERE queue = $1 AND priority = $2 AND round < $3 " +
+			"LIMIT $4))",
 	}
 )
 
 var (
 	// Only the deadline of a consumer changes. A change of others would wait for those who have
 	// it locked as one that is alive.
-	sqlSetConsumers = "INSERT INTO fairq.consumers (queue, number, epoch, deadline, name) SELECT $1, number, epoch, nullif(deadline, 0), name FROM " +
-		unnest(3, "number, epoch, deadline, name") + " ON CONFLICT (queue, number) DO UPDATE SET deadline = excluded.deadline"
+	sqlSetConsumers = upsert("consumers", "number", 3, "number. epoch. deadline? name.")
 
 	consumerTable = verbs[rows.Consumer]{
 		name: "consumers", columns: "number, name, epoch, deadline",
@@ -138,7 +167,8 @@ var (
 			return err
 		},
 		put: func(v *view, c *rows.Consumer) {
-			v.table(sqlSetConsumers).set(strconv.FormatUint(c.Number, 10), []int64{int64(c.Number), int64(c.Epoch), c.Deadline}, []byte(c.Name))
+			ints := []int64{int64(c.Number), int64(c.Epoch), c.Deadline}
+			v.table(sqlSetConsumers).set(strconv.FormatUint(c.Number, 10), ints, []byte(c.Name))
 		},
 		remove: func(v *view, c *rows.Consumer) {
 			v.do("DELETE FROM fairq.consumers WHERE queue = $1 AND number = $2", int64(c.Number))
@@ -147,11 +177,7 @@ var (
 )
 
 var (
-	sqlSetGroups = "INSERT INTO fairq.groups (queue, tasks, members, started, cancelled, name) " +
-		"SELECT $1, tasks, members, started <> 0, cancelled <> 0, name FROM " +
-		unnest(4, "tasks, members, started, cancelled, name") +
-		" ON CONFLICT (queue, name) DO UPDATE SET tasks = excluded.tasks, members = excluded.members, started = excluded.started, " +
-		"cancelled = excluded.cancelled"
+	sqlSetGroups = upsert("groups", "name", 4, "tasks members started! cancelled! name.")
 
 	groupTable = verbs[rows.Group]{
 		name: "groups", columns: "name, tasks, members, started, cancelled",
@@ -162,8 +188,8 @@ var (
 			return err
 		},
 		put: func(v *view, g *rows.Group) {
-			v.table(sqlSetGroups).set(g.Name,
-				[]int64{int64(g.Tasks), int64(g.Members), bit(g.Started), bit(g.Cancelled)}, []byte(g.Name))
+			ints := []int64{int64(g.Tasks), int64(g.Members), bit(g.Started), bit(g.Cancelled)}
+			v.table(sqlSetGroups).set(g.Name, ints, []byte(g.Name))
 		},
 		remove: func(v *view, g *rows.Group) {
 			v.do("DELETE FROM fairq.groups WHERE queue = $1 AND name = $2", []byte(g.Name))
@@ -172,11 +198,8 @@ var (
 )
 
 var (
-	sqlSetOutcomes = "INSERT INTO fairq.outcomes (queue, id, how, until, err_code, written, address, err_message) " +
-		"SELECT $1, id, how, until, nullif(err_code, 0), pg_current_xact_id(), address, err_message FROM " +
-		unnest(4, "id, how, until, err_code, address, err_message") +
-		" ON CONFLICT (queue, address) DO UPDATE SET id = excluded.id, how = excluded.how, until = excluded.until, " +
-		"err_code = excluded.err_code, written = excluded.written, err_message = excluded.err_message"
+	sqlSetOutcomes = upsert("outcomes", "address", 4,
+		"id how until err_code? address. err_message written=pg_current_xact_id()")
 
 	outcomeTable = verbs[rows.Outcome]{
 		name: "outcomes", columns: "address, id, how, until, err_code, err_message",
@@ -192,34 +215,45 @@ var (
 			if o.How != rows.Failed {
 				reason = nil
 			}
-			v.table(sqlSetOutcomes).set(o.UniqueKey, []int64{int64(o.ID), int64(o.How), o.Until, codeOf(reason)}, []byte(o.UniqueKey), messageOf(reason))
+			ints := []int64{int64(o.ID), int64(o.How), o.Until, codeOf(reason)}
+			v.table(sqlSetOutcomes).set(o.UniqueKey, ints, []byte(o.UniqueKey), messageOf(reason))
 		},
 		remove: func(v *view, o *rows.Outcome) {
-			v.do("DELETE FROM fairq.outcomes WHERE queue = $1 AND address = $2", []byte(o.UniqueKey))
+			v.do("DELETE FROM fairq.outcomes WHERE queue = $1 AND address = $2",
+				[]byte(o.UniqueKey))
 		},
-		sweep: "DELETE FROM fairq.outcomes WHERE ctid = ANY(ARRAY(SELECT ctid FROM fairq.outcomes WHERE queue = $1 AND until < $2 LIMIT $3 FOR UPDATE SKIP LOCKED))",
+		sweep: "DELETE FROM fairq.outcomes WHERE ctid = ANY(ARRAY(SELECT ctid FROM fairq.outcomes " +
+			"WHERE queue = $1 AND until < $2 LIMIT $3 FOR UPDATE SKIP LOCKED))",
 	}
 )
 
+const doneColumns = "id, attempts, created, finished, how, until, err_code, " +
+	"key, kind, address, payload, err_message"
+
 var (
-	sqlAddDone = "INSERT INTO fairq.done (queue, id, attempts, created, finished, how, until, err_code, key, kind, address, payload, err_message) " +
-		"SELECT $1, id, attempts, created, finished, how, nullif(until, 0), nullif(err_code, 0), key, kind, address, payload, err_message FROM " +
-		unnest(7, "id, attempts, created, finished, how, until, err_code, key, kind, address, payload, err_message")
+	sqlAddDone = "INSERT INTO fairq.done (queue, " + doneColumns + ") SELECT $1, id, attempts, " +
+		"created, finished, how, nullif(until, 0), nullif(err_code, 0), key, kind, address, payload, " +
+		"err_message FROM " + unnest(7, doneColumns)
 
 	historyTable = verbs[rows.Done]{
-		name: "done", columns: "id, key, kind, address, payload, attempts, created, finished, how, until, err_code, err_message",
+		name: "done", columns: doneColumns,
 		read: func(found pgx.Rows, d *rows.Done) error {
 			var key, kind, address, message pgtype.DriverBytes
 			var until, code number
-			err := found.Scan(&d.ID, &key, &kind, &address, &d.Payload, &d.Attempts, &d.Created, &d.Finished, &d.How, &until, &code, &message)
-			d.Key, d.Kind, d.UniqueKey, d.Until, d.Err = string(key), string(kind), string(address), int64(until), errorOf(message, code)
+			err := found.Scan(&d.ID, &d.Attempts, &d.Created, &d.Finished, &d.How, &until, &code,
+				&key, &kind, &address, &d.Payload, &message)
+			d.Key, d.Kind, d.UniqueKey = string(key), string(kind), string(address)
+			d.Until, d.Err = int64(until), errorOf(message, code)
 			return err
 		},
 		put: func(v *view, d *rows.Done) {
 			v.table(sqlAddDone).add(
-				[]int64{int64(d.ID), int64(d.Attempts), d.Created, d.Finished, int64(d.How), d.Until, codeOf(d.Err)},
+				[]int64{
+					int64(d.ID), int64(d.Attempts), d.Created, d.Finished, int64(d.How), d.Until, codeOf(d.Err),
+				},
 				[]byte(d.Key), []byte(d.Kind), optional(d.UniqueKey), d.Payload, messageOf(d.Err))
 		},
-		sweep: "DELETE FROM fairq.done WHERE ctid = ANY(ARRAY(SELECT ctid FROM fairq.done WHERE queue = $1 AND until < $2 LIMIT $3 FOR UPDATE SKIP LOCKED))",
+		sweep: "DELETE FROM fairq.done WHERE ctid = ANY(ARRAY(SELECT ctid FROM fairq.done " +
+			"WHERE queue = $1 AND until < $2 LIMIT $3 FOR UPDATE SKIP LOCKED))",
 	}
 )
