@@ -68,7 +68,8 @@ func (w *wants) told(q *queue) *Plan {
 	if len(w.Keys) > 0 {
 		p.Ranges = append(p.Ranges, KeyRange(w.Keys))
 		if q.fronted {
-			p.Ranges = append(p.Ranges, FrontRange(w.Keys, false), ParkedRange(w.Keys, fewParked, false))
+			fronts, parked := FrontRange(w.Keys, false), ParkedRange(w.Keys, fewParked, false)
+			p.Ranges = append(p.Ranges, fronts, parked)
 		}
 	}
 	return p
@@ -278,7 +279,8 @@ func (s *Store) run(calls []*call) {
 const mostPause = 200 * time.Millisecond
 
 // again waits until a transaction that has failed is to be tried again, and returns false if it is
-// not. Each time it waits twice as long. A part of that is random, or those who have met would meet again.
+// not. Each time it waits twice as long. A part of that is random, or those who have met would meet
+// again.
 func (s *Store) again(ctx context.Context, err error, try int) bool {
 	after, again := s.db.Again(err)
 	if !again || after == 0 {
@@ -365,7 +367,8 @@ func byQueue(calls []*call) func(func([]*call) bool) {
 // enter runs the calls of a queue.
 func (t *transaction) enter(tx Tx, calls []*call) {
 	q := calls[0].queue
-	plan := &wants{Plan: Plan{Exclusive: t.alone || q.alone || t.store.traits.Exclusive}, Filter: everything}
+	alone := t.alone || q.alone || t.store.traits.Exclusive
+	plan := &wants{Plan: Plan{Exclusive: alone}, Filter: everything}
 	for _, c := range calls {
 		plan.Exclusive = plan.Exclusive || c.alone
 		if c.plan != nil {
@@ -430,7 +433,7 @@ func (s *Store) runJoined(ctx context.Context, tx Tx, c *call) error {
 	defer c.queue.hurry()
 	q := newQueue(s, c.queue.number, c.queue.name, settings{Settings: c.backend.wanted})
 	q.joined, c.queue = true, q
-	alone := false
+	alone := !s.traits.Undo // what is found out later could not be undone
 	for try := 1; ; try++ {
 		t := transaction{store: s, calls: []*call{c}, alone: alone}
 		err := caught(func() {
@@ -444,7 +447,7 @@ func (s *Store) runJoined(ctx context.Context, tx Tx, c *call) error {
 		switch {
 		case errors.Is(err, errAlone) && !alone:
 			alone = true
-		case !s.traits.Undo || try == mostTriesJoined || !s.again(ctx, err, try): // nothing was undone, or it would be the same again
+		case !s.traits.Undo || try == mostTriesJoined || !s.again(ctx, err, try):
 			return failed(c.name, q.name, err)
 		}
 		if tx, err = s.db.Joined(ctx); err != nil {

@@ -15,11 +15,11 @@ import (
 
 // eachDB runs a test in a bubble, over a database whose transactions run one after the other, and one in which they do not.
 func eachDB(t *testing.T, test func(t *testing.T, db *rowstest.DB, q queue)) {
-	for name, shared := range map[string]bool{"Exclusive": false, "Shared": true} {
+	for _, name := range []string{"Exclusive", "Shared", "SharedWithoutUndo"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				db := rowstest.NewDB(time.Now)
-				db.Shared = shared
+				db.Shared, db.KeepsParts = name != "Exclusive", name == "SharedWithoutUndo"
 				test(t, db, openQueue(t, open(db), task.Options[string]{}))
 			})
 		})

@@ -18,8 +18,8 @@ type Queue struct {
 	Settings []byte
 }
 
-// Row is a task. If one that was Ready becomes Taken, nothing else changes in the same
-// Put than Takeable, Since, Counted, Consumer, Attempts, Until and Wake.
+// Row is a task. If one that was Ready becomes Taken, only Takeable, Since, Counted, Consumer,
+// Attempts, Until and Wake change in the same Put.
 type Row struct {
 	ID          uint64
 	Key         string

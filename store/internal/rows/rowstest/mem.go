@@ -26,6 +26,9 @@ type DB struct {
 	// before it. It must be set before the handle is used, and be the same for all handles on a database.
 	Shared bool
 
+	// KeepsParts makes Rollback of a part of a caller's transaction undo nothing.
+	KeepsParts bool
+
 	// MaxWrites is what Traits tell. A transaction that writes more fails.
 	MaxWrites int
 
@@ -168,5 +171,5 @@ func (db *DB) Changed(ctx context.Context) (bool, error) {
 // Traits tells that no two transactions run at the same time, unless Shared is. Then a part of a caller's transaction can be
 // undone, as with a savepoint.
 func (db *DB) Traits() rows.Traits {
-	return rows.Traits{Exclusive: !db.Shared, Undo: db.Shared, MaxWrites: db.MaxWrites}
+	return rows.Traits{Exclusive: !db.Shared, Undo: db.Shared && !db.KeepsParts, MaxWrites: db.MaxWrites}
 }

@@ -261,6 +261,9 @@ func (tx *memTx) Rollback() {
 	tx.data.mu.Lock()
 	defer tx.data.mu.Unlock()
 	if !tx.over {
+		if tx.user != nil && tx.db.KeepsParts {
+			tx.user.commitLocked(tx)
+		}
 		tx.rollbackLocked()
 	}
 }
