@@ -152,6 +152,9 @@ func TestTakeLeavesKeys(t *testing.T) {
 // depend on the value of a parameter, as for LIMIT ?, and that takes longer than all else. So each is run, with values that
 // find nothing, in a part of the time that it takes to prepare it.
 func TestPreparedOnce(t *testing.T) {
+	if raced {
+		t.Skip("the race detector makes the driver slow, but not SQLite")
+	}
 	known := openHandle(t, file(t), options{}).db
 	runAll(t, known)
 	d := openHandle(t, file(t), options{}).db

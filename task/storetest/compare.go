@@ -148,6 +148,7 @@ func compare(t *testing.T, seed uint64, want task.Store, got Subject) {
 	for range 3 {
 		c.hire()
 	}
+	synctest.Wait() // what a store does once it is open is not to meet the first call
 	for range 250 {
 		c.step()
 		synctest.Wait()

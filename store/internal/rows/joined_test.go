@@ -15,15 +15,19 @@ import (
 
 // eachDB runs a test in a bubble, over a database whose transactions run one after the other, and one in which they do not.
 func eachDB(t *testing.T, test func(t *testing.T, db *rowstest.DB, q queue)) {
-	for _, name := range []string{"Exclusive", "Shared", "SharedWithoutUndo"} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				db := rowstest.NewDB(time.Now)
-				db.Shared, db.KeepsParts = name != "Exclusive", name == "SharedWithoutUndo"
-				test(t, db, openQueue(t, open(db), task.Options[string]{}))
-			})
+	inDB(t, "Exclusive", rowstest.DB{}, test)
+	inDB(t, "Shared", rowstest.DB{Shared: true}, test)
+}
+
+// inDB runs a test over a database like that.
+func inDB(t *testing.T, name string, like rowstest.DB, test func(t *testing.T, db *rowstest.DB, q queue)) {
+	t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			db := rowstest.NewDB(time.Now)
+			db.Shared, db.KeepsParts = like.Shared, like.KeepsParts
+			test(t, db, openQueue(t, open(db), task.Options[string]{}))
 		})
-	}
+	})
 }
 
 // names returns the payloads of all tasks, with their states.
@@ -55,7 +59,7 @@ func TestJoinedOnce(t *testing.T) {
 		})
 		require.Equal(t, []string{"plain ready", "kind ready"}, q.names())
 	})
-	eachDB(t, func(t *testing.T, db *rowstest.DB, q queue) {
+	kick := func(t *testing.T, db *rowstest.DB, q queue) {
 		q.put("a1 a2 a3")
 		_, err := q.Put(t.Context(), "a", "a4", task.PutOptions{Group: "g"})
 		require.NoError(t, err)
@@ -70,7 +74,9 @@ func TestJoinedOnce(t *testing.T) {
 			require.Equal(t, 2, n)
 		})
 		require.Equal(t, []string{"a1 ready", "a2 buried", "a3 buried", "a4 held"}, q.names())
-	})
+	}
+	eachDB(t, kick)
+	inDB(t, "SharedWithoutUndo", rowstest.DB{Shared: true, KeepsParts: true}, kick)
 }
 
 // What becomes due of a task that was put in a transaction of the caller's happens in time.
