@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	pgtest.Main(m)
 }
 
-// patience is for what takes some seconds, on a machine that is very busy.
-const patience = time.Minute
+// timeout is for what takes some seconds, on a machine that is very busy.
+const timeout = time.Minute
 
 // process is the program as its users run it.
 type process struct {
@@ -84,7 +84,7 @@ func launch(t *testing.T, args ...string) *process {
 		p.url = "http://" + a
 	case <-p.ended:
 		require.Fail(t, "the program did not start")
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		require.Fail(t, "the program does not say where it listens")
 	}
 	return p
@@ -102,14 +102,14 @@ func (p *process) stop() {
 	require.NoError(p.t, p.cmd.Process.Signal(syscall.SIGTERM))
 	select {
 	case <-p.ended:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		require.Fail(p.t, "the program does not end")
 	}
 	require.Zero(p.t, p.cmd.ProcessState.ExitCode(), p.log.String())
 }
 
 func (p *process) request(method, tenant, path, body string) (status int, answer []byte, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, p.url+path, strings.NewReader(body))
 	if err != nil {
@@ -188,7 +188,7 @@ func (p *process) state() (s state) {
 func (p *process) awaitState(what string, expected func(state) bool) {
 	p.t.Helper()
 	var s state
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		if s = p.state(); expected(s) {
 			return
 		}

@@ -20,8 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patience is for what takes milliseconds, on a machine that is very busy.
-const patience = 20 * time.Second
+// timeout is for what takes milliseconds, on a machine that is very busy.
+const timeout = 20 * time.Second
 
 // endless is a job that keeps a worker busy until its client disconnects.
 const endless = maxRounds
@@ -85,7 +85,7 @@ func launch(t *testing.T, program string, args ...string) *process {
 		p.url = "http://" + a
 	case <-p.ended:
 		require.Fail(t, "the program did not start")
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		require.Fail(t, "the program does not say where it listens")
 	}
 	return p
@@ -99,7 +99,7 @@ func (p *process) post(tenant, text string, rounds int) request {
 func (p *process) await(what string, expected func(stats) bool) {
 	p.t.Helper()
 	var s stats
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
 		answer, err := p.client.Get(p.url + "/stats")
 		require.NoError(p.t, err)
 		s = stats{}
@@ -150,7 +150,7 @@ func (p *process) wait() int {
 	p.t.Helper()
 	select {
 	case <-p.ended:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		require.Fail(p.t, "the program does not end")
 	}
 	return p.cmd.ProcessState.ExitCode()
