@@ -98,7 +98,7 @@ var leaseCases = []testCase{
 		e.is(l.Touch(ctx, -second), task.ErrInvalid)
 		e.at("end of the lease", q.peek(id).Until, l.Until, 0)
 	}},
-	{"NoTTR", "or no default, means that it lasts until its consumer is closed or gone", func(e *env) {
+	{"NoTTR", "or 0 there too, means that it lasts until its consumer is closed or gone", func(e *env) {
 		q := e.open()
 		q.put("a1")
 		l := q.first("a1")
@@ -115,7 +115,7 @@ var leaseCases = []testCase{
 		l.ack()
 		e.is(l.Touch(ctx, second), task.ErrLeaseLost)
 	}},
-	{"Default", "0 means the queue's default; [Forever], or no default, means that it lasts", func(e *env) {
+	{"Default", "0 means Options.TTR; [Forever], or 0 there too, means that it lasts", func(e *env) {
 		q := e.open(options{TTR: second})
 		q.put("a1")
 		q.one("b1", withTTR)

@@ -393,7 +393,7 @@ var attemptCases = []testCase{
 			equal(e, "attempts", q.peek(id).Attempts, 0)
 		}
 	}},
-	{"Default", "0 means the queue's default; negative means no limit", func(e *env) {
+	{"Default", "0 means Options.MaxAttempts; negative means no limit", func(e *env) {
 		q := e.open(options{MaxAttempts: 1})
 		one, two := q.one("a1", task.PutOptions{}), q.one("b1", task.PutOptions{MaxAttempts: 2})
 		never := q.one("c1", task.PutOptions{MaxAttempts: -1})

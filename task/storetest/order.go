@@ -390,7 +390,7 @@ var ttlCases = []testCase{
 			q.counts(0, 0, 0, 0, 0)
 		}
 	}},
-	{"Default", "0 means the queue's default; [Forever] means no end", func(e *env) {
+	{"Default", "0 means Options.TTL; [Forever] means no end", func(e *env) {
 		q := e.open(options{TTL: second})
 		one, two := q.one("a1", task.PutOptions{}), q.one("a2", task.PutOptions{TTL: 2 * second})
 		never := q.one("a3", task.PutOptions{TTL: task.Forever})
