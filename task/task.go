@@ -44,7 +44,8 @@ func (t *Task[V]) Snooze(ctx context.Context, delay time.Duration) error {
 	return t.settle(ctx, driver.Settlement{Release: true, Uncounted: true, Delay: delay})
 }
 
-// Fail is Release, and records why. If reason is, or wraps, an [*Error], its code is too, with the whole message.
+// Fail is Release, and records why. If reason is, or wraps, an [*Error], its code is too, with the whole message. A task that
+// failed takes a new turn even if delay is 0, unless the queue has KeepPlace: then it is first again, so give it a delay.
 func (t *Task[V]) Fail(ctx context.Context, reason error, delay time.Duration) error {
 	if err := checkDelay("Fail: the delay", delay); err != nil {
 		return err

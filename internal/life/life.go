@@ -108,7 +108,7 @@ func (t *Task) Settle(how *driver.Settlement, now int64, s *driver.Stats) Fate {
 		return t.gone(driver.EventDelete, t.Failure(), s)
 	case how.Release:
 		s.Releases++
-		return t.handBack(driver.EventRelease, !how.Uncounted, how.Delay, now, s)
+		return t.handBack(driver.EventRelease, !how.Uncounted, how.Err != nil, how.Delay, now, s)
 	}
 	s.Acks++
 	return t.gone(driver.EventAck, nil, s)
@@ -117,17 +117,20 @@ func (t *Task) Settle(how *driver.Settlement, now int64, s *driver.Stats) Fate {
 // Return ends the lease of a consumer that leaves.
 func (t *Task) Return(now int64, s *driver.Stats) Fate {
 	s.Releases++
-	return t.handBack(driver.EventRelease, false, 0, now, s)
+	return t.handBack(driver.EventRelease, false, false, 0, now, s)
 }
 
 // Lose ends a lease that has run out, or whose consumer is gone.
 func (t *Task) Lose(now int64, s *driver.Stats) Fate {
 	s.Losses++
-	return t.handBack(driver.EventTTR, true, 0, now, s)
+	return t.handBack(driver.EventTTR, true, false, 0, now, s)
 }
 
-// handBack ends a lease whose task is not done.
-func (t *Task) handBack(why driver.EventType, counts bool, delay time.Duration, now int64, s *driver.Stats) Fate {
+// handBack ends a lease whose task is not done. One that failed takes a new turn even without a delay: if it were first again,
+// it would be the only one that is ever taken.
+func (t *Task) handBack(
+	why driver.EventType, counts, failed bool, delay time.Duration, now int64, s *driver.Stats,
+) Fate {
 	t.Until = 0
 	switch {
 	case !counts:
@@ -144,7 +147,7 @@ func (t *Task) handBack(why driver.EventType, counts bool, delay time.Duration, 
 			t.Expires = Plus(t.Expires, delay)
 		}
 	}
-	return t.back(why, delay > 0, now, s)
+	return t.back(why, failed || delay > 0, now, s)
 }
 
 // back makes a task wait again, or ends it if it must not.

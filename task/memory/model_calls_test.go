@@ -49,7 +49,7 @@ func (m *model) settle(now time.Time, id driver.ID, lease uint64, how driver.Set
 		m.gone(t, driver.EventDelete, now, lease, how.Err)
 	case how.Release:
 		m.stats.Releases++
-		m.handBack(t, now, how.Delay, driver.EventRelease, !how.Uncounted)
+		m.handBack(t, now, how.Delay, driver.EventRelease, !how.Uncounted, how.Err != nil)
 	default:
 		m.leave(t)
 		m.gone(t, driver.EventAck, now, lease, nil)
@@ -153,7 +153,7 @@ func (m *model) leaveConsumer(now time.Time, id string, after time.Duration) {
 	}
 	for _, t := range m.heldBy(id) {
 		m.stats.Releases++
-		m.handBack(t, now, 0, driver.EventRelease, false)
+		m.handBack(t, now, 0, driver.EventRelease, false, false)
 	}
 	delete(m.consumers, id)
 }

@@ -304,7 +304,7 @@ func (m *model) outcomeOf(t *modelTask) error {
 	return driver.ErrDeleted
 }
 
-func (m *model) handBack(t *modelTask, now time.Time, delay time.Duration, why driver.EventType, counts bool) {
+func (m *model) handBack(t *modelTask, now time.Time, delay time.Duration, why driver.EventType, counts, failed bool) {
 	lease := t.lease
 	m.leave(t)
 	if !counts {
@@ -324,7 +324,7 @@ func (m *model) handBack(t *modelTask, now time.Time, delay time.Duration, why d
 		}
 		t.useUntil()
 	}
-	m.back(t, delay == 0, why, now, lease)
+	m.back(t, delay == 0 && !failed, why, now, lease)
 }
 
 func (m *model) back(t *modelTask, keep bool, why driver.EventType, now time.Time, lease uint64) {
@@ -396,7 +396,7 @@ func (m *model) advance(now time.Time) {
 		case gone != "":
 			for _, t := range m.heldBy(gone) {
 				m.stats.Losses++
-				m.handBack(t, at, 0, driver.EventTTR, true)
+				m.handBack(t, at, 0, driver.EventTTR, true, false)
 			}
 			delete(m.consumers, gone)
 		case due == nil:
@@ -408,7 +408,7 @@ func (m *model) advance(now time.Time) {
 			return
 		case due.State == driver.Taken:
 			m.stats.Losses++
-			m.handBack(due, at, 0, driver.EventTTR, true)
+			m.handBack(due, at, 0, driver.EventTTR, true, false)
 		case !due.Expires.IsZero() && !due.Expires.After(at):
 			outcome := driver.ErrExpired
 			if due.State == driver.Buried {

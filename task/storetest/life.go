@@ -347,8 +347,8 @@ var attemptCases = []testCase{
 	{"Snooze", "is Release, but the attempt does not count, so the task is never buried by it", func(e *env) {
 		q := e.open()
 		id := q.one("a1", task.PutOptions{MaxAttempts: 2})
-		q.put("a2 b1")
 		q.first("a1").fail(errOops)
+		q.put("a2 b1")
 		for range 3 {
 			l := q.first("a1")
 			equal(e, "attempts", l.Attempts, 2)

@@ -79,8 +79,19 @@ var orderCases = []testCase{
 		q.put("a1 b1 c1 d1 a2")
 		l := q.takes("a1 b1 c1")
 		l[2].release(0)
-		l[0].fail(errOops)
+		l[0].release(0)
 		q.order("a1 c1 d1 a2")
+	}},
+	{"Failed", "a key whose tasks all fail does not flood the others", func(e *env) {
+		q := e.open()
+		q.put("a1 a2 b1 b2")
+		for range 3 {
+			q.first("a1").fail(errOops)
+			q.first("b1").fail(errOops)
+			q.first("a2").fail(errOops)
+			q.first("b2").fail(errOops)
+		}
+		q.order("a1 b1 a2 b2")
 	}},
 	{"HandedBackOfOneKey", "keeps the turn that it was taken by, and is first", func(e *env) {
 		q := e.open()
@@ -104,7 +115,7 @@ var orderCases = []testCase{
 		m.release(0)
 		q.order("a1 b1 a2")
 	}},
-	{"Retry", "So what is tried again after a delay queues up like new work", func(e *env) {
+	{"Retry", "So what is tried again after a delay or by Fail queues up like new work", func(e *env) {
 		q := e.open()
 		q.put("a1 a2 b1 b2 b3")
 		q.first("a1").release(second)
