@@ -5,7 +5,7 @@ BENCH    ?= .
 COUNT    ?= 1
 MINCOVER ?= 95
 
-COVERED := . ./task ./pool ./pool/spill ./store/internal/rows
+COVERED := . ./task ./task/memory ./pool ./pool/spill ./store/internal/rows
 FUZZED  := . ./pool/spill
 
 # The folder of every module in this repository, without that of the tools.

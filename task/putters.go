@@ -8,12 +8,13 @@ import (
 	"github.com/fairq/fairq"
 )
 
-// putters are those who wait for room, in rounds by key. The first one in line tries to put its task when it gets there, and
-// again whenever a task has gone. One whose key has as many tasks as it may is barred until a task of the key has gone, and
-// then takes a new turn in line.
+// putters are those who wait for room, in rounds by key. The first one in line tries to put its
+// task when it gets there, and again whenever a task has gone. One whose key has as many tasks as
+// it may is barred until a task of the key has gone, and then takes a new turn in line.
 //
-// If the queue is in memory, whoever makes room tries for those in line before its call returns, and so what room is left
-// then is there for newcomers at once: these need not wait for goroutines that were let in and have not run yet.
+// If the queue is in memory, whoever makes room tries for those in line before its call returns,
+// and so what room is left then is there for newcomers at once: these need not wait for goroutines
+// that were let in and have not run yet.
 type putters struct {
 	line   fairq.Queue[string, *putter]
 	barred map[string][]*putter
@@ -69,7 +70,8 @@ func (p *putters) room(key string) {
 	p.rouse()
 }
 
-// look lets the first one in line try, and the first one of each key that was barred get into line.
+// look lets the first one in line try, and the first one of each key that was barred get into
+// line.
 func (p *putters) look() {
 	for key := range p.barred {
 		p.roomOf(key)
@@ -85,7 +87,8 @@ func (p *putters) rouse() {
 	}
 }
 
-// leave takes one out, wherever it is. The room for which it got into line, if it was barred, is the next one's.
+// leave takes one out, wherever it is. The room for which it got into line, if it was barred, is
+// the next one's.
 func (p *putters) leave(w *putter) {
 	if _, ok := p.line.Remove(w.ticket); ok {
 		p.roomOf(w.key)
@@ -125,7 +128,8 @@ func (n *notifier) waitsForRoom(more int32) {
 	}
 }
 
-// put calls try, or has others call it, until there is room, and in between waits until there may be.
+// put calls try, or has others call it, until there is room, and in between waits until there may
+// be.
 func (n *notifier) put(ctx context.Context, key string, try func() error) error {
 	cancelled := ctx.Done()
 	n.waitsForRoom(1)
@@ -152,8 +156,8 @@ func (n *notifier) put(ctx context.Context, key string, try func() error) error 
 	}
 }
 
-// giveUp takes a putter out of line that does not want to wait any more, and returns why, unless it was let in at the same
-// moment: that cannot be undone.
+// giveUp takes a putter out of line that does not want to wait any more, and returns why, unless
+// it was let in at the same moment: that cannot be undone.
 func (n *notifier) giveUp(w *putter, why error) error {
 	if n.inMemory { // else nobody tries for others
 		n.trying.Lock()
@@ -168,15 +172,16 @@ func (n *notifier) giveUp(w *putter, why error) error {
 	return why
 }
 
-// letIn tries for those who wait for room, if that takes no time. It is called by whoever may have made some.
+// letIn tries for those who wait for room, if that takes no time. It is called by whoever may have
+// made some.
 func (n *notifier) letIn() {
 	if n.puttersWaiting.Load() > 0 && n.inMemory {
 		n.letInOwn(nil)
 	}
 }
 
-// letInOwn tries for the first one in line, and then for the next, as long as that may help. If it takes time, each tries only
-// for itself.
+// letInOwn tries for the first one in line, and then for the next, as long as that may help. If it
+// takes time, each tries only for itself.
 func (n *notifier) letInOwn(own *putter) {
 	if n.inMemory {
 		n.trying.Lock()

@@ -2,14 +2,15 @@ package task
 
 import "github.com/fairq/fairq/task/driver"
 
-// Store keeps queues of tasks, in memory or in a database. It is handed to [Open]. Package driver is for those who write one.
+// Store keeps queues of tasks, in memory or in a database. It is handed to [Open]. Package driver
+// is for those who write one.
 type Store = driver.Store
 
 // ID names a task within its queue. No two tasks of a queue ever have the same; 0 is none.
 type ID = driver.ID
 
-// Info is what there is to know of a task besides its payload. For its fields, and those of the other types that are
-// aliases here, see package driver.
+// Info is what there is to know of a task besides its payload. For its fields, and those of the
+// other types that are aliases here, see package driver.
 type Info = driver.Info
 
 // State is where a task is in its life.
@@ -34,15 +35,17 @@ const (
 	AtAbort Role = driver.AtAbort // it is ready when the group was cancelled and no member is running any more
 )
 
-// Filter says which tasks a consumer takes: those of priority *MaxPriority at most, and only of the Kinds. The zero Filter
-// passes all, as nil means for each of the two.
+// Filter says which tasks a consumer takes: those of priority *MaxPriority at most, and only of
+// the Kinds. The zero Filter passes all, as nil means for each of the two.
 type Filter = driver.Filter
 
-// ListOptions say which tasks List returns: those of a State, Key, Kind and Group, whose ids are greater than After, and
-// no more than Limit, where 0 means 100. The zero value of each other field means all. For its fields see package driver.
+// ListOptions say which tasks List returns: those of a State, Key, Kind and Group, whose ids are
+// greater than After, and no more than Limit, where 0 means 100. The zero value of each other
+// field means all. For its fields see package driver.
 type ListOptions = driver.ListOptions
 
-// Stats tells how a queue is doing: tasks by state, and counters. For its fields see package driver.
+// Stats tells how a queue is doing: tasks by state, and counters. For its fields see package
+// driver.
 type Stats = driver.Stats
 
 // KeyStat tells how one key of a queue is doing.
@@ -82,6 +85,7 @@ const (
 	// MaxBatch is how many tasks TakeBatch takes at most.
 	MaxBatch = driver.MaxBatch
 
-	// MaxName is the length in bytes of a queue's name and of a task's key, kind, unique key and group.
+	// MaxName is the length in bytes of a queue's name and of a task's key, kind, unique key and
+	// group.
 	MaxName = driver.MaxName
 )

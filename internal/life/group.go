@@ -7,8 +7,8 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// Begins tells whether a group is started, or cancelled, by a call that wants that. It returns the error of a call that cannot
-// be made. A group that has no tasks, or that is nil, does not exist.
+// Begins tells whether a group is started, or cancelled, by a call that wants that. It returns the
+// error of a call that cannot be made. A group that has no tasks, or that is nil, does not exist.
 func Begins(g Group, name string, tasks int, cancel bool) (bool, error) {
 	if tasks == 0 {
 		return false, fmt.Errorf("%w: group %q", driver.ErrNotFound, name)
@@ -20,7 +20,8 @@ func Begins(g Group, name string, tasks int, cancel bool) (bool, error) {
 	return !cancelled && (cancel || !started), nil
 }
 
-// GroupBegins returns what becomes of a task when its group is started or cancelled. If there is no Event, nothing does.
+// GroupBegins returns what becomes of a task when its group is started or cancelled. If there is
+// no Event, nothing does.
 func (t *Task) GroupBegins(cancel bool, now int64, s *driver.Stats) Fate {
 	switch {
 	case t.Role != driver.Member:
@@ -32,8 +33,8 @@ func (t *Task) GroupBegins(cancel bool, now int64, s *driver.Stats) Fate {
 	return Fate{State: t.State}
 }
 
-// GroupEnds returns what becomes of a task that is no member when all members are gone: whether the group was cancelled or not, the
-// time of some has come. These are in no group any more.
+// GroupEnds returns what becomes of a task that is no member when all members are gone: whether
+// the group was cancelled or not, the time of some has come. These are in no group any more.
 func (t *Task) GroupEnds(cancelled bool, now int64, s *driver.Stats) Fate {
 	switch {
 	case cancelled != (t.Role == driver.AtAbort):
@@ -52,10 +53,12 @@ func (t *Task) start(now int64) Fate {
 	return Fate{State: t.queue(now), Event: driver.EventStart, NewTurn: true}
 }
 
-// Evicts returns the key of which a task is evicted to make room for one of another: its oldest one if the policy is
-// EvictOldest, else the newest. If there is none, ok is false. A load is how many rounds it takes to serve what of a key can be
-// evicted; most is that of the heaviest key.
-func Evicts(policy fairq.WhenFull, key string, load int, heaviest string, most int) (of string, ok bool) {
+// Evicts returns the key of which a task is evicted to make room for one of another: its oldest
+// one if the policy is EvictOldest, else the newest. If there is none, ok is false. A load is how
+// many rounds it takes to serve what of a key can be evicted; most is that of the heaviest key.
+func Evicts(
+	policy fairq.WhenFull, key string, load int, heaviest string, most int,
+) (of string, ok bool) {
 	own := most <= load || heaviest == key
 	switch {
 	case own && policy == fairq.EvictOldest:

@@ -1,6 +1,7 @@
-// Package life has the rules of what happens to a task: from the state it is in and what is done to it follow the next
-// state, what becomes of its turn, what is told and how it has ended. It knows nothing of where tasks are kept; the stores
-// of this repository do what it says, each in its way.
+// Package life has the rules of what happens to a task: from the state it is in and what is done
+// to it follow the next state, what becomes of its turn, what is told and how it has ended. It
+// knows nothing of where tasks are kept; the stores of this repository do what it says, each in
+// its way.
 package life
 
 import (
@@ -11,7 +12,8 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// Task is what the rules must know of a task. Times are in nanoseconds since some moment of the store's; 0 is never.
+// Task is what the rules must know of a task. Times are in nanoseconds since some moment of the
+// store's; 0 is never.
 type Task struct {
 	State       driver.State
 	Attempts    int32
@@ -30,7 +32,7 @@ type Rare struct {
 	Group     Group // nil if it is in none
 	Role      driver.Role
 	Deadline  time.Time
-	End       int64 // the deadline as the other times are, or when the task was put if it was over then
+	End       int64 // the deadline as the other times are; when it was put if it was over then
 }
 
 // Group is that of a task.
@@ -41,9 +43,9 @@ type Group interface {
 // Fate is what becomes of a task.
 type Fate struct {
 	State   driver.State        // the next one; 0 if the task is gone
-	Before  [2]driver.EventType // what is told before, in this order, while it is in its old state; 0 if nothing is
+	Before  [2]driver.EventType // what is told before, in its old state; 0 if nothing is
 	Event   driver.EventType    // what is told then; 0 if nothing has changed but what is recorded
-	NewTurn bool                // it goes behind all others of its key, unless that is not so with KeepPlace; else it keeps its turn
+	NewTurn bool                // it goes behind the others of its key, but with KeepPlace
 	Outcome error               // of one that is gone or buried; see driver.Outcome
 }
 
@@ -126,8 +128,8 @@ func (t *Task) Lose(now int64, s *driver.Stats) Fate {
 	return t.handBack(driver.EventTTR, true, false, 0, now, s)
 }
 
-// handBack ends a lease whose task is not done. One that failed takes a new turn even without a delay: if it were first again,
-// it would be the only one that is ever taken.
+// handBack ends a lease whose task is not done. One that failed takes a new turn even without a
+// delay: if it were first again, it would be the only one that is ever taken.
 func (t *Task) handBack(
 	why driver.EventType, counts, failed bool, delay time.Duration, now int64, s *driver.Stats,
 ) Fate {
@@ -169,11 +171,13 @@ func (t *Task) bury(why driver.EventType, now int64, s *driver.Stats) (f Fate) {
 		f.Before = [2]driver.EventType{why, driver.EventBury}
 		return f
 	}
-	return Fate{State: driver.Buried, Before: [2]driver.EventType{why}, Event: driver.EventBury, Outcome: t.Failure()}
+	f = Fate{State: driver.Buried, Event: driver.EventBury, Outcome: t.Failure()}
+	f.Before[0] = why
+	return f
 }
 
-// unwanted tells how a task must end instead of waiting: its group is cancelled, or its time to live or deadline is over. If
-// it may wait, end is 0.
+// unwanted tells how a task must end instead of waiting: its group is cancelled, or its time to
+// live or deadline is over. If it may wait, end is 0.
 func (t *Task) unwanted(now int64) (end driver.EventType, outcome error) {
 	if t.Rare != nil && t.Group != nil && t.Role == driver.Member {
 		if _, cancelled := t.Group.Standing(); cancelled {
@@ -207,8 +211,11 @@ func (t *Task) Due(at int64, s *driver.Stats) Fate {
 	return Fate{State: t.queue(at), Event: driver.EventDelay, NewTurn: true}
 }
 
-// Change does what is done by those who do not hold the task. It returns ErrNotFound if that cannot be done.
-func (t *Task) Change(change driver.Change, reason *driver.Error, now int64, s *driver.Stats) (Fate, error) {
+// Change does what is done by those who do not hold the task. It returns ErrNotFound if that
+// cannot be done.
+func (t *Task) Change(
+	change driver.Change, reason *driver.Error, now int64, s *driver.Stats,
+) (Fate, error) {
 	switch {
 	case change == driver.Delete:
 		return t.Delete(driver.ErrDeleted, s), nil

@@ -1,7 +1,8 @@
-// Package driver is what a store of tasks implements. Programs use package task, whose names for most of what is here are
-// aliases; this package is for those who write a [Store].
+// Package driver is what a store of tasks implements. Programs use package task, whose names for
+// most of what is here are aliases; this package is for those who write a [Store].
 //
-// A Store opens queues. For each open queue it returns a [Backend], on which a task.Queue makes its calls, and is given a
-// [Notifier], by which the Backend says what happens. docs/writing-a-store.md says who does what, and the package
-// task/storetest tells whether a Store keeps what package task promises.
+// A Store opens queues. For each open queue it returns a [Backend], on which a task.Queue makes
+// its calls, and is given a [Notifier], by which the Backend says what happens.
+// docs/writing-a-store.md says who does what, and the package task/storetest tells whether a Store
+// keeps what package task promises.
 package driver

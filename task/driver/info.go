@@ -16,7 +16,8 @@ const (
 	// MaxBatch is how many tasks TakeBatch takes at most.
 	MaxBatch = 1000
 
-	// MaxName is the length in bytes of a queue's name and of a task's key, kind, unique key and group.
+	// MaxName is the length in bytes of a queue's name and of a task's key, kind, unique key and
+	// group.
 	MaxName = 1 << 10
 )
 
@@ -97,8 +98,9 @@ type Stats struct {
 	WaitingTake int // goroutines in Take and TakeBatch of this Queue
 	Paused      bool
 
-	// What has happened, as far as it was counted in this process, since the Store was opened. Every task put is in one of the
-	// states or was acked, deleted, expired or evicted: in memory, Puts is the sum of all these.
+	// What has happened, as far as it was counted in this process, since the Store was opened.
+	// Every task put is in one of the states or was acked, deleted, expired or evicted: in memory,
+	// Puts is the sum of all these.
 	Puts     uint64
 	Takes    uint64 // also repeated ones of the same task
 	Acks     uint64

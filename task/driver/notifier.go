@@ -5,34 +5,39 @@ import (
 	"time"
 )
 
-// Notifier is what a [Backend] tells a task.Queue by what happens. None of its methods waits for anything or runs code of the
-// user's, so they may be called with a lock held, as long as no call of a Backend needs that lock to return from a
-// Notifier. The order of calls is the order in which the Queue takes things to have happened. They may be called by any
-// goroutine at any time, also before Open returns.
+// Notifier is what a [Backend] tells a task.Queue by what happens. None of its methods waits for
+// anything or runs code of the user's, so they may be called with a lock held, as long as no call
+// of a Backend needs that lock to return from a Notifier. The order of calls is the order in which
+// the Queue takes things to have happened. They may be called by any goroutine at any time, also
+// before Open returns.
 type Notifier interface {
-	// InMemory is called by a Store in Open, if it keeps queues in the memory of this process: its calls take next to no time,
-	// and payloads stay what they are, for the Queue does not encode them. It returns their type, on which all that have the
-	// queue open must agree.
+	// InMemory is called by a Store in Open, if it keeps queues in the memory of this process: its
+	// calls take next to no time, and payloads stay what they are, for the Queue does not encode
+	// them. It returns their type, on which all that have the queue open must agree.
 	InMemory() reflect.Type
 
 	// Ready says that one more task can be taken, of that priority and kind.
 	Ready(priority int, kind string)
 
-	// Look says that there may be any number of tasks that can be taken, and any room, that were not there before.
+	// Look says that there may be any number of tasks that can be taken, and any room, that were
+	// not there before.
 	Look()
 
 	// Room says that a task of that key is gone.
 	Room(key string)
 
-	// Event says what happened to a task, for those who observe the queue. Lease must be set if one has ended by it. A Backend
-	// may leave out what was done by other processes, but not the end of a lease that a consumer of this Queue held.
+	// Event says what happened to a task, for those who observe the queue. Lease must be set if
+	// one has ended by it. A Backend may leave out what was done by other processes, but not the
+	// end of a lease that a consumer of this Queue held.
 	Event(e Event)
 
-	// Listens tells whether Event does anything. If it does not, a Backend need not call it, nor find out what it would tell.
+	// Listens tells whether Event does anything. If it does not, a Backend need not call it, nor
+	// find out what it would tell.
 	Listens() bool
 
-	// Waits tells whether somebody waits for something that another process might do: a Backend need not look for it otherwise.
-	// Who begins to wait calls a method of the Backend after that is so.
+	// Waits tells whether somebody waits for something that another process might do: a Backend
+	// need not look for it otherwise. Who begins to wait calls a method of the Backend after that
+	// is so.
 	Waits() bool
 
 	// Awaited returns the tasks whose end somebody waits for, nil if there are none.
@@ -41,13 +46,15 @@ type Notifier interface {
 	// Ended says how a task with a unique key ended; see Outcome.
 	Ended(id ID, err error)
 
-	// WantsExpired tells whether Expired does anything. If it does not, a Backend need not call it, nor read what it would tell.
+	// WantsExpired tells whether Expired does anything. If it does not, a Backend need not call
+	// it, nor read what it would tell.
 	WantsExpired() bool
 
-	// Expired says that a task is gone because its time to live or its deadline has ended, in whatever state. Each such task must
-	// be told to one Queue only, of all that have the queue open: by a Store in memory to the first one that was opened of those that want
-	// it, by a Store that several processes share to one in the process that removes the task. The order of calls is that in which
-	// the tasks have expired.
+	// Expired says that a task is gone because its time to live or its deadline has ended, in
+	// whatever state. Each such task must be told to one Queue only, of all that have the queue
+	// open: by a Store in memory to the first one that was opened of those that want it, by a
+	// Store that several processes share to one in the process that removes the task. The order of
+	// calls is that in which the tasks have expired.
 	Expired(r Record)
 
 	// Dropped says that the queue was dropped.

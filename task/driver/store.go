@@ -12,16 +12,18 @@ import (
 
 // A Store keeps task queues, in memory or in a database.
 //
-// It keeps tasks and their states, and says in which order they are taken. It need not wait for anything, nor know
-// payload types, nor run goroutines: a task.Queue does that, the same for every Store.
+// It keeps tasks and their states, and says in which order they are taken. It need not wait for
+// anything, nor know payload types, nor run goroutines: a task.Queue does that, the same for every
+// Store.
 type Store interface {
-	// Open opens the queue of that name, and makes it if there is none. The Backend tells n what happens to the queue. Several
-	// may be open at the same time, also in other processes if the Store can be shared.
+	// Open opens the queue of that name, and makes it if there is none. The Backend tells n what
+	// happens to the queue. Several may be open at the same time, also in other processes if the
+	// Store can be shared.
 	Open(ctx context.Context, queue string, settings Settings, n Notifier) (Backend, error)
 }
 
-// Settings is what a Backend must know of the task.Options of its queue; they have been checked, and defaults are filled in.
-// What is counted for a task, not for the queue, comes with the task.
+// Settings is what a Backend must know of the task.Options of its queue; they have been checked,
+// and defaults are filled in. What is counted for a task, not for the queue, comes with the task.
 type Settings struct {
 	Capacity          int // fairq.MaxLen at most
 	KeyCapacity       int
@@ -35,8 +37,8 @@ type Settings struct {
 	Format            string // of payloads; it cannot change while there are tasks
 }
 
-// Match returns a [FieldError] for each setting in which s, that a queue is to be opened with, is not what it must be; why
-// says why it must.
+// Match returns a [FieldError] for each setting in which s, that a queue is to be opened with, is
+// not what it must be; why says why it must.
 func (s Settings) Match(must Settings, why string) error {
 	a, b := reflect.ValueOf(s), reflect.ValueOf(must)
 	var errs []error
@@ -48,12 +50,14 @@ func (s Settings) Match(must Settings, why string) error {
 	return errors.Join(errs...)
 }
 
-// Counts tells whether a task in that state counts in Capacity and KeyCapacity. The state 0 is that of a task that is gone.
+// Counts tells whether a task in that state counts in Capacity and KeyCapacity. The state 0 is
+// that of a task that is gone.
 func (s *Settings) Counts(state State) bool {
 	return state == Ready || state == Delayed || state != 0 && !s.CountOnlyWaiting
 }
 
-// Counted returns how many of some tasks count in Capacity or KeyCapacity; there are so many in each state, and in all at 0.
+// Counted returns how many of some tasks count in Capacity or KeyCapacity; there are so many in
+// each state, and in all at 0.
 func (s *Settings) Counted(tasks *[Held + 1]int) int {
 	if s.CountOnlyWaiting {
 		return tasks[Ready] + tasks[Delayed]
@@ -61,18 +65,19 @@ func (s *Settings) Counted(tasks *[Held + 1]int) int {
 	return tasks[0]
 }
 
-// A Backend is one open queue of a [Store]. Each method is one transaction: it happens as a whole or, if it returns an
-// error, not at all (Put says what it does). None of them waits for a task, for room or for time to pass. They may be called
-// by any goroutine at any time.
+// A Backend is one open queue of a [Store]. Each method is one transaction: it happens as a whole
+// or, if it returns an error, not at all (Put says what it does). None of them waits for a task,
+// for room or for time to pass. They may be called by any goroutine at any time.
 //
-// Whenever a call, or another process, makes a change, the Backend tells its Notifier. Before each call, what is due has
-// happened: delayed tasks are ready, tasks whose time to live or deadline is over are gone, and leases that have run out are
-// lost. If very much is due at once, a part may be left to later calls, but not what concerns the tasks that this one is
-// about.
+// Whenever a call, or another process, makes a change, the Backend tells its Notifier. Before each
+// call, what is due has happened: delayed tasks are ready, tasks whose time to live or deadline is
+// over are gone, and leases that have run out are lost. If very much is due at once, a part may be
+// left to later calls, but not what concerns the tasks that this one is about.
 type Backend interface {
-	// Put puts the tasks one after the other, until one is refused, and returns how many were put, and the error for the next.
-	// It writes their ids into ids, which is as long as tasks. Ids grow from Put to Put as far as one process can see, and are
-	// never used again. A task whose deadline is over needs room like any other, and is gone before the next one is put. Put
+	// Put puts the tasks one after the other, until one is refused, and returns how many were put,
+	// and the error for the next. It writes their ids into ids, which is as long as tasks. Ids
+	// grow from Put to Put as far as one process can see, and are never used again. A task whose
+	// deadline is over needs room like any other, and is gone before the next one is put. Put
 	// returns the tasks that were evicted to make room.
 	//
 	// Errors: a *FullError, ErrDuplicate, ErrGroupCancelled.
@@ -81,30 +86,36 @@ type Backend interface {
 	// PutOne is Put for one task. It returns the task that was evicted, nil if none was.
 	PutOne(ctx context.Context, task New) (id ID, evicted *Record, err error)
 
-	// Take takes up to len(into) tasks for a consumer, the first ones in order that pass the filter, and returns how many. The
-	// filter's Kinds are in alphabetical order, each once. It counts an attempt for each. A consumer that is not known yet is
-	// from now on. If it is known with another epoch, Take returns ErrResumed.
+	// Take takes up to len(into) tasks for a consumer, the first ones in order that pass the
+	// filter, and returns how many. The filter's Kinds are in alphabetical order, each once. It
+	// counts an attempt for each. A consumer that is not known yet is from now on. If it is known
+	// with another epoch, Take returns ErrResumed.
 	Take(ctx context.Context, consumer Handle, filter Filter, into []Record) (n int, err error)
 
-	// TakeOne is Take for one task. It writes what there is to know of it into info, which is zero before, and returns the number
-	// of its lease and its payload. If there is none, the number is 0, and info stays as it is.
+	// TakeOne is Take for one task. It writes what there is to know of it into info, which is zero
+	// before, and returns the number of its lease and its payload. If there is none, the number is
+	// 0, and info stays as it is.
 	TakeOne(ctx context.Context, consumer Handle, filter Filter, info *Info) (lease uint64, payload any, err error)
 
-	// Settle ends a lease in the given way. It returns ErrLeaseLost if the lease is not held any more.
+	// Settle ends a lease in the given way. It returns ErrLeaseLost if the lease is not held any
+	// more.
 	Settle(ctx context.Context, lease Lease, how Settlement) error
 
-	// Touch makes a lease run out d later than it would, and returns when. If it never runs out, that is the zero Time, and
-	// nothing has happened. It returns ErrLeaseLost if the lease is not held any more, also if d is 0.
+	// Touch makes a lease run out d later than it would, and returns when. If it never runs out,
+	// that is the zero Time, and nothing has happened. It returns ErrLeaseLost if the lease is not
+	// held any more, also if d is 0.
 	Touch(ctx context.Context, lease Lease, d time.Duration) (time.Time, error)
 
-	// Leave says that a consumer will not be heard of any more; it may be one that has taken nothing. Its leases are lost after
-	// the given time, or, if that is 0, given back at once without counting the attempts. If the consumer is known with another
-	// epoch, Leave changes nothing and returns ErrResumed.
+	// Leave says that a consumer will not be heard of any more; it may be one that has taken
+	// nothing. Its leases are lost after the given time, or, if that is 0, given back at once
+	// without counting the attempts. If the consumer is known with another epoch, Leave changes
+	// nothing and returns ErrResumed.
 	Leave(ctx context.Context, consumer Handle, after time.Duration) error
 
-	// Rejoin undoes Leave and begins the next epoch of a consumer. It returns its number and the tasks that the consumer holds,
-	// in the order in which they were taken, with new leases; the old ones are lost (EventResume). It returns ErrNotFound if the
-	// consumer is not known (any more).
+	// Rejoin undoes Leave and begins the next epoch of a consumer. It returns its number and the
+	// tasks that the consumer holds, in the order in which they were taken, with new leases; the
+	// old ones are lost (EventResume). It returns ErrNotFound if the consumer is not known (any
+	// more).
 	Rejoin(ctx context.Context, consumer string) (epoch uint64, held []Record, err error)
 
 	// Peek returns a task, or ErrNotFound.
@@ -113,35 +124,37 @@ type Backend interface {
 	// List returns tasks in the order of their ids.
 	List(ctx context.Context, q ListOptions) ([]Record, error)
 
-	// Kick makes up to n buried tasks ready, in the order in which they were buried, and returns how many.
+	// Kick makes up to n buried tasks ready, in the order in which they were buried, and returns
+	// how many.
 	Kick(ctx context.Context, n int) (int, error)
 
-	// Change does to a task, whatever its state, what the call says. A lease on it is lost. It returns ErrNotFound if there is no
-	// such task, and for KickOne if it is not buried.
+	// Change does to a task, whatever its state, what the call says. A lease on it is lost. It
+	// returns ErrNotFound if there is no such task, and for KickOne if it is not buried.
 	Change(ctx context.Context, id ID, change Change, reason *Error) error
 
 	// Pause stops or resumes the taking of tasks: of all if key is nil, else of those of a key.
 	Pause(ctx context.Context, key *string, paused bool) error
 
-	// Group starts or cancels a group. It returns ErrNotFound if there is no task in it, and to start a cancelled one
-	// ErrGroupCancelled.
+	// Group starts or cancels a group. It returns ErrNotFound if there is no task in it, and to
+	// start a cancelled one ErrGroupCancelled.
 	Group(ctx context.Context, group string, cancel bool) error
 
-	// Truncate deletes all tasks, and returns how many. Drop does the same and ends the queue, for all that have it open:
-	// from then on each call returns ErrDropped.
+	// Truncate deletes all tasks, and returns how many. Drop does the same and ends the queue, for
+	// all that have it open: from then on each call returns ErrDropped.
 	Truncate(ctx context.Context) (int, error)
 	Drop(ctx context.Context) error
 
-	// Outcome tells about the task that has, or had last, a unique key. It returns ErrNotFound if there is none, or none any
-	// more: the outcome is kept for Settings.Retention after the task is gone.
+	// Outcome tells about the task that has, or had last, a unique key. It returns ErrNotFound if
+	// there is none, or none any more: the outcome is kept for Settings.Retention after the task
+	// is gone.
 	Outcome(ctx context.Context, uniqueKey string) (Outcome, error)
 
 	Stats(ctx context.Context) (Stats, error)
 	KeyStats(ctx context.Context, n int) ([]KeyStat, error)
 
-	// Tick makes happen what is due, and returns when it should be called again, the zero Time if there is nothing to wait for.
-	// It is called at the time given to Notifier.Due or earlier. A shared Store that must look for changes made by others names
-	// the time to look.
+	// Tick makes happen what is due, and returns when it should be called again, the zero Time if
+	// there is nothing to wait for. It is called at the time given to Notifier.Due or earlier. A
+	// shared Store that must look for changes made by others names the time to look.
 	Tick(ctx context.Context) (next time.Time, err error)
 
 	// Close ends the use of the queue, not the queue.
@@ -169,7 +182,8 @@ func TakeOne(ctx context.Context, b Backend, consumer Handle, filter Filter, inf
 	return one[0].Lease.Number, one[0].Payload, nil
 }
 
-// New is a task to be put. All of it has been checked, and defaults are filled in: here a duration of 0 means none.
+// New is a task to be put. All of it has been checked, and defaults are filled in: here a duration
+// of 0 means none.
 type New struct {
 	Key         string
 	Payload     any // a []byte made by the queue's codec; after Notifier.InMemory the payload itself
@@ -186,7 +200,8 @@ type New struct {
 	MaxAttempts int // 0 means no limit
 }
 
-// Handle is what a consumer is known by. Whoever resumes it has a new one, so that those who had it before can be told apart.
+// Handle is what a consumer is known by. Whoever resumes it has a new one, so that those who had
+// it before can be told apart.
 type Handle struct {
 	ID    string
 	Epoch uint64 // how often it had been resumed by then
@@ -199,15 +214,16 @@ type Record struct {
 	Payload any   // as it was put
 }
 
-// Lease is what a consumer must show to settle a task. No two leases of a queue have the same number.
+// Lease is what a consumer must show to settle a task. No two leases of a queue have the same
+// number.
 type Lease struct {
 	ID     ID
 	Number uint64
 }
 
-// Settlement is how a lease ends. If Bury is true, the task is buried; else if Discard is true, it is deleted, and Err is its
-// outcome; else if Release is true, it is ready again after Delay, or buried if that was its last attempt; else it was done.
-// Err, if not nil, is recorded.
+// Settlement is how a lease ends. If Bury is true, the task is buried; else if Discard is true, it
+// is deleted, and Err is its outcome; else if Release is true, it is ready again after Delay, or
+// buried if that was its last attempt; else it was done. Err, if not nil, is recorded.
 type Settlement struct {
 	Release, Bury, Discard bool
 	Uncounted              bool // with Release: the attempt does not count
@@ -232,8 +248,8 @@ type Outcome struct {
 	Err  error // nil if it was acked; an *Error if it is buried or was discarded; ErrDeleted or ErrExpired
 }
 
-// Ended is a task that is gone, as a Store with a history tells about it. Of Info it has ID, Key, Kind, UniqueKey, Attempts, Created and
-// Err.
+// Ended is a task that is gone, as a Store with a history tells about it. Of Info it has ID, Key,
+// Kind, UniqueKey, Attempts, Created and Err.
 type Ended struct {
 	Info
 	Payload []byte // as the queue's codec has made it

@@ -16,16 +16,19 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// Store is a [driver.Store] in memory: what is in it is gone when the process ends. The zero value is ready to use. Payloads
-// are never encoded; a queue that is opened twice must have the same payload type, and the same task.Options where they are
-// the queue's, each time. A Store must not be copied after first use.
+// Store is a [driver.Store] in memory: what is in it is gone when the process ends. The zero value
+// is ready to use. Payloads are never encoded; a queue that is opened twice must have the same
+// payload type, and the same task.Options where they are the queue's, each time. A Store must not
+// be copied after first use.
 //
-// Put, Take, Ack and the other calls for a single task are O(1), plus O(log n) where timers are involved (n tasks that have
-// a delay, a time to live, a deadline or a time to run) or a task is handed back (n tasks and keys that were). Each
-// priority and kind in use adds a little to Take, and each kind that a key has tasks of, up to some 0.1 microseconds. One
-// that passes over tasks of other kinds, or keys that are busy or paused, does so once for each of their turns. If more than
-// a thousand things are due at the same time, each call handles a thousand of them, so that none takes long. CancelGroup,
-// Truncate, List, KeyStats and closing a consumer are O(tasks or keys concerned).
+// Put, Take, Ack and the other calls for a single task are O(1), plus O(log n) where timers are
+// involved (n tasks that have a delay, a time to live, a deadline or a time to run) or a task is
+// handed back (n tasks and keys that were). Each priority and kind in use adds a little to Take,
+// and each kind that a key has tasks of, up to some 0.1 microseconds. One that passes over tasks
+// of other kinds, or keys that are busy or paused, does so once for each of their turns. If more
+// than a thousand things are due at the same time, each call handles a thousand of them, so that
+// none takes long. CancelGroup, Truncate, List, KeyStats and closing a consumer are O(tasks or
+// keys concerned).
 type Store struct {
 	mu     sync.Mutex
 	queues map[string]*queue
@@ -39,7 +42,8 @@ type queue struct {
 	payload  reflect.Type
 	epoch    time.Time // times are counted from here
 
-	// mu protects all that follows. Notifiers are called under it; they never wait, and run no code of the user's.
+	// mu protects all that follows. Notifiers are called under it; they never wait, and run no
+	// code of the user's.
 	mu        sync.Mutex
 	notifiers []driver.Notifier
 	dropped   bool
@@ -99,7 +103,8 @@ type item struct {
 	priority   int16
 }
 
-// remove deletes a key of a map, and gives the map's memory back if it is empty and once was not small.
+// remove deletes a key of a map, and gives the map's memory back if it is empty and once was not
+// small.
 func remove[K comparable, V any](m *map[K]V, most *int, key K) {
 	*most = max(*most, len(*m))
 	delete(*m, key)
@@ -205,8 +210,8 @@ func (b *backend) Close() error {
 	return nil
 }
 
-// enter takes the lock, makes happen what is due, and returns the time. If the queue is dropped it returns ErrDropped,
-// and does not take the lock.
+// enter takes the lock, makes happen what is due, and returns the time. If the queue is dropped it
+// returns ErrDropped, and does not take the lock.
 func (q *queue) enter() (now int64, err error) {
 	q.mu.Lock()
 	if q.dropped {
