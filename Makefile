@@ -15,8 +15,10 @@ MODULES := $(sort $(patsubst %/,%,$(dir $(shell \
 # Runs a tool in the version that tools/go.mod names. It is built on first use, and cached.
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 
-# The race detector watches our code, not that of SQLite, which was C: with it these tests take seven times as long.
-RACE := -race $(foreach pkg,modernc.org/sqlite/lib modernc.org/libc modernc.org/memory,-gcflags=$(pkg)=-race=false)
+# The race detector watches our code, not that of SQLite, which was C: with it these
+# tests take seven times as long; nor that of bbolt.
+RACE := -race $(foreach pkg,modernc.org/sqlite/lib modernc.org/libc modernc.org/memory \
+		go.etcd.io/bbolt,-gcflags=$(pkg)=-race=false)
 
 # Each module is checked by its own go.mod, as its users will see it.
 export GOWORK := off

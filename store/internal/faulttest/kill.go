@@ -22,57 +22,94 @@ var killed = []string{"plain", "limited"}
 // Kill kills processes that put tasks, and others that work on them, at random moments, and looks whether all is accounted
 // for. Each time one is killed the next one is started; the others go on.
 func Kill(t *testing.T, open Opener, where string) {
-	rounds := 50
+	k := newKiller(t, where)
+	s, err := open(context.Background(), where)
+	require.NoError(t, err)
+	stop := bystanders(t, s, k.journal)
+	var running []*Process
+	for slot := range 2 {
+		running = append(running, k.start("put", slot), k.start("work", slot))
+	}
+	for range k.rounds {
+		i := k.random.IntN(len(running))
+		p := running[i]
+		k.kill(p)
+		running[i] = running[len(running)-1]
+		running[len(running)-1] = k.start(p.Role, p.Args["slot"])
+	}
+	for _, p := range running {
+		p.Kill(k.journal)
+	}
+	stop()
+	k.account(s)
+}
+
+// KillAlone is Kill for a database that only one process can open: each one puts tasks and works on them, and when it is
+// killed the next one is started.
+func KillAlone(t *testing.T, open Opener, where string) {
+	k := newKiller(t, where)
+	for range k.rounds {
+		k.kill(k.start("both", 0))
+	}
+	s, err := open(context.Background(), where)
+	require.NoError(t, err)
+	k.account(s)
+}
+
+// killer kills processes.
+type killer struct {
+	t       *testing.T
+	where   string
+	rounds  int
+	random  *rand.Rand
+	journal *Journal
+	path    string // of the journal
+	started int
+}
+
+func newKiller(t *testing.T, where string) *killer {
+	k := &killer{t: t, where: where, rounds: 50}
 	if testing.Short() {
-		rounds = 5
+		k.rounds = 5
 	}
 	seed := rand.Uint64()
 	t.Log("seed", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
-	journal, path := newJournal(t)
-	s, err := open(context.Background(), where)
-	require.NoError(t, err)
-	stop := bystanders(t, s, journal)
-	var running []*Process
-	n := 0
-	start := func(role string, slot int) {
-		n++
-		running = append(running, Start(t, Job{
-			Role: role, Name: fmt.Sprint(role, n), Where: where, Journal: path, Seed: random.Uint64(), Queues: killed, Args: map[string]int{"slot": slot},
-		}))
-	}
-	for slot := range 2 {
-		start("put", slot)
-		start("work", slot)
-	}
-	for range rounds {
-		i := random.IntN(len(running))
-		p := running[i]
-		if random.IntN(5) > 0 { // else it is killed while it opens the database
-			require.Equal(t, "ready", p.Await())
-		}
-		time.Sleep(time.Duration(random.IntN(150)) * time.Millisecond)
-		p.Kill(journal)
-		running[i] = running[len(running)-1]
-		running = running[:len(running)-1]
-		start(p.Role, p.Args["slot"])
-	}
-	for _, p := range running {
-		p.Kill(journal)
-	}
-	stop()
-	gone := drain(t, s, journal, killed...)
-	require.NoError(t, s.Close())
+	k.random = rand.New(rand.NewPCG(seed, 0))
+	k.journal, k.path = newJournal(t)
+	return k
+}
 
-	a := newAccount(t)
-	a.read(readJournal(t, path))
-	a.end(gone)
-	require.LessOrEqual(t, a.hidden, a.kills*24, "tasks have more attempts than there can have been")
-	if rounds >= 50 { // of a few it may be that none is killed while it has tasks
-		require.NotZero(t, a.back)
+func (k *killer) start(role string, slot int) *Process {
+	k.started++
+	return Start(k.t, Job{
+		Role: role, Name: fmt.Sprint(role, k.started), Where: k.where, Journal: k.path, Seed: k.random.Uint64(),
+		Queues: killed, Args: map[string]int{"slot": slot},
+	})
+}
+
+// kill kills a process after a while.
+func (k *killer) kill(p *Process) {
+	if k.random.IntN(5) > 0 { // else it is killed while it opens the database
+		require.Equal(k.t, "ready", p.Await())
 	}
-	t.Logf("%d kills, %d tasks put, %d leases of the dead came back, %d waited for outcomes, "+
-		"%d leases of stalled processes lost, %d takes nobody knew of, the longest call took %v", a.kills, len(a.fates), a.back, a.waits, a.lost, a.hidden, a.longest)
+	time.Sleep(time.Duration(k.random.IntN(150)) * time.Millisecond)
+	p.Kill(k.journal)
+}
+
+// account works off what is left, and compares what has become of all with the journal.
+func (k *killer) account(s Store) {
+	gone := drain(k.t, s, k.journal, killed...)
+	require.NoError(k.t, s.Close())
+	a := newAccount(k.t)
+	a.read(readJournal(k.t, k.path))
+	a.end(gone)
+	require.LessOrEqual(k.t, a.hidden, a.kills*24, "tasks have more attempts than there can have been")
+	if k.rounds >= 50 { // of a few it may be that none is killed while it has tasks
+		require.NotZero(k.t, a.back)
+	}
+	k.t.Logf("%d kills, %d tasks put, %d leases of the dead came back, %d waited for outcomes, %d leases of stalled "+
+		"processes lost, %d takes nobody knew of, the longest call took %v",
+		a.kills, len(a.fates), a.back, a.waits, a.lost, a.hidden, a.longest)
 }
 
 // bystanders puts tasks with unique keys, and waits for them, until the function that it returns is called.

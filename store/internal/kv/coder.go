@@ -1,0 +1,188 @@
+package kv
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+)
+
+// A coder encodes values one after the other, or decodes them in the same order into where
+// pointers point. So the fields of a row are listed once for both. Numbers are varints.
+type coder struct {
+	b        []byte
+	decoding bool
+	damaged  bool // what is decoded was not encoded so
+}
+
+var errDamaged = errors.New("a row is damaged")
+
+// encode returns what code encodes.
+func encode(code func(c *coder)) []byte {
+	c := coder{b: make([]byte, 0, 128)}
+	code(&c)
+	return c.b
+}
+
+// decode has code decode all of b, which it does not keep.
+func decode(b []byte, code func(c *coder)) error {
+	c := coder{b: b, decoding: true}
+	if code(&c); c.damaged || len(c.b) > 0 {
+		return errDamaged
+	}
+	return nil
+}
+
+// number codes a number that is rarely negative.
+func number[N ~int | ~int64 | ~uint64 | ~uint8](c *coder, n *N) {
+	if !c.decoding {
+		c.b = binary.AppendVarint(c.b, int64(*n))
+		return
+	}
+	v, size := binary.Varint(c.b)
+	c.damaged = c.damaged || size <= 0 || int64(N(v)) != v
+	c.b = c.b[max(0, size):]
+	*n = N(v)
+}
+
+func (c *coder) flag(is *bool) {
+	n := 0
+	if *is {
+		n = 1
+	}
+	number(c, &n)
+	*is = n != 0
+}
+
+func (c *coder) bytes(data *[]byte) {
+	size := len(*data)
+	number(c, &size)
+	switch {
+	case !c.decoding:
+		c.b = append(c.b, *data...)
+	case size < 0 || size > len(c.b):
+		c.damaged = true
+	default:
+		*data, c.b = slices.Clone(c.b[:size]), c.b[size:]
+	}
+}
+
+func (c *coder) text(s *string) {
+	size := len(*s)
+	number(c, &size)
+	switch {
+	case !c.decoding:
+		c.b = append(c.b, *s...)
+	case size < 0 || size > len(c.b):
+		c.damaged = true
+	default:
+		*s, c.b = string(c.b[:size]), c.b[size:]
+	}
+}
+
+func (c *coder) err(e **task.Error) {
+	is := *e != nil
+	if c.flag(&is); !is {
+		return
+	}
+	if c.decoding {
+		*e = new(task.Error)
+	}
+	number(c, &(*e).Code)
+	c.text(&(*e).Message)
+}
+
+// counts codes how many tasks there are by state; the sum is not kept.
+func (c *coder) counts(n *[task.Held + 1]int) {
+	n[0] = 0
+	for state := task.Ready; state <= task.Held; state++ {
+		number(c, &n[state])
+		n[0] += n[state]
+	}
+}
+
+// task codes all but the payload.
+func (c *coder) task(r *rows.Row) {
+	number(c, &r.ID)
+	c.text(&r.Key)
+	c.text(&r.Kind)
+	c.text(&r.UniqueKey)
+	number(c, &r.Role)
+	number(c, &r.Priority)
+	number(c, &r.Weight)
+	number(c, &r.TTR)
+	number(c, &r.MaxAttempts)
+	number(c, &r.Created)
+	number(c, &r.Deadline)
+	c.text(&r.Group)
+	number(c, &r.State)
+	c.flag(&r.Takeable)
+	number(c, &r.Round)
+	number(c, &r.Seq)
+	c.flag(&r.Gap)
+	c.flag(&r.Returned)
+	number(c, &r.Place)
+	number(c, &r.Since)
+	c.flag(&r.Counted)
+	number(c, &r.Consumer)
+	number(c, &r.Attempts)
+	number(c, &r.ReadyAt)
+	number(c, &r.Until)
+	number(c, &r.Expires)
+	number(c, &r.Wake)
+	c.err(&r.Err)
+}
+
+func (c *coder) key(k *rows.Key) {
+	c.text(&k.Key)
+	number(c, &k.Weight)
+	c.counts(&k.Tasks)
+	number(c, &k.Load)
+	c.flag(&k.Paused)
+}
+
+func (c *coder) served(s *rows.Served) {
+	number(c, &s.Priority)
+	c.text(&s.Key)
+	number(c, &s.Round)
+}
+
+func (c *coder) consumer(r *rows.Consumer) {
+	number(c, &r.Number)
+	c.text(&r.Name)
+	number(c, &r.Epoch)
+	number(c, &r.Deadline)
+}
+
+func (c *coder) group(g *rows.Group) {
+	c.text(&g.Name)
+	c.flag(&g.Started)
+	c.flag(&g.Cancelled)
+	number(c, &g.Tasks)
+	number(c, &g.Members)
+}
+
+func (c *coder) outcome(o *rows.Outcome) {
+	c.text(&o.UniqueKey)
+	number(c, &o.ID)
+	number(c, &o.How)
+	c.err(&o.Err)
+	number(c, &o.Until)
+	number(c, &o.Written)
+}
+
+func (c *coder) done(d *rows.Done) {
+	number(c, &d.ID)
+	c.text(&d.Key)
+	c.text(&d.Kind)
+	c.text(&d.UniqueKey)
+	c.bytes(&d.Payload)
+	number(c, &d.Attempts)
+	number(c, &d.Created)
+	number(c, &d.Finished)
+	number(c, &d.How)
+	c.err(&d.Err)
+	number(c, &d.Until)
+}

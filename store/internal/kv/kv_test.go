@@ -1,0 +1,277 @@
+package kv
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+)
+
+// TestTuple compares tuples with their bytes, and finds elements again.
+func TestTuple(t *testing.T) {
+	var all []rows.Tuple
+	for range 3000 {
+		tuple := rows.Tuple{randomInt(), randomString(), randomString(), randomInt()}
+		all = append(all, tuple)
+		b := appendTuple(nil, tuple)
+		for n := range tuple {
+			require.Equal(t, len(appendTuple(nil, tuple[:n])), sizeOf(b, n), "%q", b)
+			require.Equal(t, appendTuple([]byte{}, tuple[len(tuple)-n:]), last(b, n))
+		}
+		require.Equal(t, len(b), sizeOf(b, 9))
+		require.LessOrEqual(t, sizeOf(b[rand.IntN(len(b)):], 3), len(b)) // also of what is damaged
+		if n := tuple[0].(int64); n >= 0 {
+			require.EqualValues(t, n, uintAt(b))
+		}
+	}
+	compare := func(a, b rows.Tuple) int {
+		return cmp.Or(cmp.Compare(a[0].(int64), b[0].(int64)), cmp.Compare(a[1].(string), b[1].(string)),
+			cmp.Compare(a[2].(string), b[2].(string)), cmp.Compare(a[3].(int64), b[3].(int64)))
+	}
+	for range 300_000 {
+		a, b := all[rand.IntN(len(all))], all[rand.IntN(len(all))]
+		x, y := appendTuple(nil, a), appendTuple(nil, b)
+		require.Equal(t, compare(a, b), bytes.Compare(x, y), "%q %q", a, b)
+		in := compare(append(slices.Clone(b[:2]), a[2:]...), a) == 0
+		begin := appendTuple(nil, b[:2])
+		require.Equal(t, in, bytes.Compare(x, begin) >= 0 && bytes.Compare(x, behind(begin)) < 0)
+	}
+}
+
+func randomInt() int64 {
+	some := []int64{0, 1, 255, 256, math.MaxInt64, math.MinInt64, rand.Int64() >> rand.IntN(64)}
+	n := some[rand.IntN(len(some))]
+	if rand.IntN(2) == 0 {
+		n = -n
+	}
+	return n
+}
+
+func randomString() string {
+	b := make([]byte, rand.IntN(4))
+	for i := range b {
+		b[i] = "\x00\x01a\xfe\xff"[rand.IntN(5)]
+	}
+	return string(b)
+}
+
+// set gives each field of a row a value of its own, so that none is forgotten.
+func set[R any](row *R, n int) *R {
+	var fill func(v reflect.Value)
+	fill = func(v reflect.Value) {
+		n++
+		switch v.Kind() {
+		case reflect.Struct:
+			for i := range v.NumField() {
+				fill(v.Field(i))
+			}
+		case reflect.Pointer:
+			v.Set(reflect.New(v.Type().Elem()))
+			fill(v.Elem())
+		case reflect.Slice:
+			v.SetBytes(fmt.Append(nil, "bytes", n))
+		case reflect.String:
+			v.SetString(fmt.Sprint("s", n))
+		case reflect.Bool:
+			v.SetBool(true)
+		case reflect.Array:
+			v.Index(1).SetInt(int64(n))
+			v.Index(0).SetInt(int64(n)) // the sum
+		case reflect.Uint8, reflect.Uint64:
+			v.SetUint(uint64(n))
+		default:
+			v.SetInt(int64(n))
+		}
+	}
+	fill(reflect.ValueOf(row).Elem())
+	return row
+}
+
+// fill puts rows into each table of queue 1.
+func fill(t *testing.T, m *memory) {
+	db := open(t, m)
+	tx, err := db.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Queue("queue", []byte("settings"))
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	tx, err = db.Begin(t.Context())
+	require.NoError(t, err)
+	v, err := tx.Enter(1, &rows.Plan{})
+	require.NoError(t, err)
+	for state := task.Ready; state <= task.Held; state++ {
+		r := set(new(rows.Row), 100*int(state))
+		r.Was, r.State, r.Takeable = 0, state, state == task.Ready
+		put(t, v.Tasks(), rows.TaskID, r)
+	}
+	parked := set(new(rows.Row), 600)
+	parked.Was, parked.State, parked.Round, parked.Takeable = 0, task.Ready, 0, false
+	put(t, v.Tasks(), rows.TaskID, parked)
+	put(t, v.Keys(), rows.KeyName, set(new(rows.Key), 0))
+	put(t, v.Served(), rows.ServedLine, set(new(rows.Served), 0))
+	put(t, v.Consumers(), rows.ConsumerNumber, set(new(rows.Consumer), 0))
+	put(t, v.Groups(), rows.GroupName, set(new(rows.Group), 0))
+	o := set(new(rows.Outcome), 0)
+	o.Written = 1 // its number
+	put(t, v.Outcomes(), rows.OutcomeKey, o)
+	put(t, v.History(), rows.HistoryID, set(new(rows.Done), 0))
+	h := v.Head()
+	h.Paused, h.PausedKeys, h.Rounds[7] = true, 3, 300
+	require.NoError(t, v.Save())
+	require.NoError(t, tx.Commit())
+}
+
+// put puts a row, and looks whether it is there just so.
+func put[R any](t *testing.T, table rows.Table[R], primary rows.Index, r *R) {
+	require.NoError(t, table.Put(r))
+	all, err := table.Scan(rows.Range{Index: primary, Desc: true, Payload: true})
+	require.NoError(t, err)
+	require.Contains(t, all, r)
+}
+
+// TestLayout shows when keys or values are others than those in the files that there are. Then the
+// layout needs another version.
+func TestLayout(t *testing.T) {
+	m := newMemory()
+	fill(t, m)
+	var b strings.Builder
+	for _, e := range m.entries {
+		fmt.Fprintf(&b, "%x %x\n", e.Key, e.Value)
+	}
+	const file = "testdata/layout"
+	if os.Getenv("FAIRQ_WRITE_LAYOUT") != "" {
+		require.NoError(t, os.WriteFile(file, []byte(b.String()), 0o600))
+	}
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, strings.ReplaceAll(string(want), "\r", ""), b.String())
+}
+
+// TestDamaged changes one value after the other.
+func TestDamaged(t *testing.T) {
+	m := newMemory()
+	fill(t, m)
+	whole := m.entries
+	for i, e := range whole {
+		if len(e.Value) == 0 {
+			continue
+		}
+		for _, value := range [][]byte{
+			nil, {}, e.Value[:len(e.Value)-1], append(bytes.Clone(e.Value), 0), bytes.Repeat([]byte{0xff}, 20),
+		} {
+			m.entries = slices.Clone(whole)
+			m.entries[i].Value = value
+			if err := readAll(t, m); err != nil {
+				require.ErrorContains(t, err, "memory: ")
+			}
+		}
+	}
+	m.entries = slices.DeleteFunc(slices.Clone(whole), func(e Entry) bool {
+		return bytes.HasPrefix(e.Key, appendTuple(nil, rows.Tuple{int64(1), int64(rows.TaskID)}))
+	})
+	require.ErrorIs(t, readAll(t, m), errDamaged) // there are indexes of what is not there
+}
+
+func readAll(t *testing.T, m *memory) error {
+	db, err := Open(t.Context(), "memory", m)
+	if err != nil {
+		return err
+	}
+	tx, err := db.Begin(t.Context())
+	require.NoError(t, err)
+	defer tx.Rollback()
+	if _, err := tx.Queue("queue", nil); err != nil {
+		return err
+	}
+	v, err := tx.Enter(1, &rows.Plan{})
+	if v == nil || err != nil {
+		return err
+	}
+	c := rows.Calls{View: v}
+	_, e1 := c.List(task.ListOptions{})
+	_, e2 := c.KeyStats(100)
+	_, e3 := c.Heaviest()
+	_, e4 := c.Ready(rows.Filter{MaxPriority: 999}, 9)
+	_, e5 := c.Times()
+	_, _, e6 := c.Last(rows.Line{Key: "s101", Priority: 106}, 0)
+	_, _, e7 := c.Ended("0")
+	_, e8 := c.Done(0, 9)
+	return errors.Join(e1, e2, e3, e4, e5, e6, e7, e8)
+}
+
+// TestErrors lets one call of the engine after the other fail: nothing of the transaction is there.
+func TestErrors(t *testing.T) {
+	m := newMemory()
+	fill(t, m)
+	db := open(t, m)
+	failure := errors.New("failure")
+	work := func(tx rows.Tx) error {
+		if _, err := tx.Queue("another", []byte("{}")); err != nil {
+			return err
+		}
+		v, err := tx.Enter(1, &rows.Plan{})
+		if err != nil {
+			return err
+		}
+		v.Head().Paused = true
+		v.Head().Rounds[7]++
+		c := rows.Calls{View: v}
+		e1 := c.Hide("s101")
+		all, e2 := c.List(task.ListOptions{})
+		for _, r := range all {
+			e2 = errors.Join(e2, c.Delete(r))
+		}
+		e3 := c.SetOutcome(&rows.Outcome{UniqueKey: "a", Until: 9})
+		e4 := c.SweepDone(math.MaxInt64-1, 9)
+		_, e5 := v.Drop()
+		return errors.Join(e1, e2, e3, e4, e5)
+	}
+	for n, failed := 0, true; failed; n++ {
+		before, calls := m.entries, 0
+		tx, err := db.Begin(t.Context())
+		require.NoError(t, err)
+		m.fail = func(string) error {
+			if calls++; calls == n+1 {
+				return failure
+			}
+			return nil
+		}
+		err = work(tx)
+		failed = calls > n
+		committed := tx.Commit()
+		if failed = failed || committed != nil; failed {
+			require.ErrorIs(t, committed, failure)
+			require.ErrorContains(t, committed, "memory: ")
+		} else {
+			require.NoError(t, err)
+		}
+		m.fail = nil
+		tx.Rollback()
+		if failed {
+			require.Equal(t, len(before), len(m.entries))
+			require.True(t, &before[0] == &m.entries[0])
+		}
+	}
+	_, err := db.Begin(cancelled(t))
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorContains(t, err, "memory: begin: ")
+}
+
+func cancelled(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}

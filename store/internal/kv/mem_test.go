@@ -1,0 +1,175 @@
+package kv
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"iter"
+	"slices"
+)
+
+// memory is an Engine as simple as it can be: a sorted slice, with several handles on it.
+type memory struct {
+	*data
+	commits int // of this handle
+}
+
+type data struct {
+	turn    chan struct{} // has room for who has a transaction
+	entries []Entry
+	commits int                   // of all handles
+	fail    func(op string) error // if not nil, calls fail with what it returns
+}
+
+func newMemory() *memory { return &memory{data: &data{turn: make(chan struct{}, 1)}} }
+
+// others returns how often other handles have committed something.
+func (m *memory) others() int { return m.data.commits - m.commits }
+
+func (m *memory) Begin(ctx context.Context) (Txn, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	select {
+	case m.turn <- struct{}{}:
+		return &memTxn{m: m, entries: m.entries}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+type joinKey struct{}
+
+// Join begins a transaction of the caller's own.
+func (m *memory) Join(ctx context.Context) (context.Context, *memTxn, error) {
+	t, err := m.Begin(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return context.WithValue(ctx, joinKey{}, t), t.(*memTxn), nil
+}
+
+func (m *memory) Joined(ctx context.Context) (Txn, error) {
+	if t, ok := ctx.Value(joinKey{}).(*memTxn); ok {
+		return memPart{t}, nil
+	}
+	return nil, nil //nolint:nilnil // that is the interface's way to say none
+}
+
+// memPart is a call's part of a transaction of the caller's own.
+type memPart struct{ *memTxn }
+
+func (p memPart) Commit() error { return nil }
+func (p memPart) Rollback()     { p.doomed = true }
+
+type memTxn struct {
+	m       *memory
+	entries []Entry
+	own     bool // entries are a copy
+	over    bool
+	doomed  bool // only Rollback is allowed
+}
+
+func (t *memTxn) failure(op string) error {
+	switch {
+	case t.over || t.doomed:
+		return errors.New("the transaction is over")
+	case t.m.fail != nil:
+		return t.m.fail(op)
+	}
+	return nil
+}
+
+// find returns where a key is, or would be.
+func (t *memTxn) find(key []byte) (int, bool) {
+	return slices.BinarySearchFunc(t.entries, key, func(e Entry, key []byte) int {
+		return bytes.Compare(e.Key, key)
+	})
+}
+
+func (t *memTxn) Get(key []byte) ([]byte, error) {
+	if err := t.failure("Get"); err != nil {
+		return nil, err
+	}
+	if i, ok := t.find(key); ok {
+		return t.entries[i].Value, nil
+	}
+	return nil, nil
+}
+
+func (t *memTxn) Scan(s Span) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		if err := t.failure("Scan"); err != nil {
+			yield(Entry{}, err)
+			return
+		}
+		from, _ := t.find(s.From)
+		to, _ := t.find(s.To)
+		some := slices.Clone(t.entries[from:max(from, to)])
+		if s.Desc {
+			slices.Reverse(some)
+		}
+		for i, e := range some {
+			if s.Limit > 0 && i == s.Limit || !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// change has all that is written from now on written to a copy.
+func (t *memTxn) change() {
+	if !t.own {
+		t.entries, t.own = slices.Clone(t.entries), true
+	}
+}
+
+func (t *memTxn) Put(key, value []byte) error {
+	if err := t.failure("Put"); err != nil {
+		return err
+	}
+	t.change()
+	e := Entry{bytes.Clone(key), value}
+	if i, ok := t.find(key); ok {
+		t.entries[i] = e
+	} else {
+		t.entries = slices.Insert(t.entries, i, e)
+	}
+	return nil
+}
+
+func (t *memTxn) Delete(key []byte) error { return t.Clear(key, append(bytes.Clone(key), 0)) }
+
+func (t *memTxn) Clear(from, to []byte) error {
+	if err := t.failure("Delete"); err != nil {
+		return err
+	}
+	t.change()
+	i, _ := t.find(from)
+	j, _ := t.find(to)
+	t.entries = slices.Delete(t.entries, i, max(i, j))
+	return nil
+}
+
+func (t *memTxn) Commit() error {
+	if err := t.failure("Commit"); err != nil {
+		return err
+	}
+	if t.m.entries = t.entries; t.own {
+		t.m.data.commits++
+		t.m.commits++
+	}
+	t.end()
+	return nil
+}
+
+func (t *memTxn) Rollback() {
+	if !t.over {
+		t.end()
+	}
+}
+
+func (t *memTxn) end() {
+	t.over = true
+	<-t.m.turn
+}

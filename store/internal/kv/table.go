@@ -1,0 +1,293 @@
+package kv
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+)
+
+// relation is what the rows of a table are: in which indexes, and how they are encoded.
+type relation[R any] struct {
+	schema rows.Schema[R]
+	code   func(c *coder, r *R)
+}
+
+var (
+	tasks     = relation[rows.Row]{rows.Tasks, (*coder).task}
+	keys      = relation[rows.Key]{rows.Keys, (*coder).key}
+	served    = relation[rows.Served]{rows.ServedLines, (*coder).served}
+	consumers = relation[rows.Consumer]{rows.Consumers, (*coder).consumer}
+	groups    = relation[rows.Group]{rows.Groups, (*coder).group}
+	outcomes  = relation[rows.Outcome]{rows.Outcomes, (*coder).outcome}
+	history   = relation[rows.Done]{rows.History, (*coder).done}
+)
+
+func (v *view) Tasks() rows.Table[rows.Row]          { return taskTable{table[rows.Row]{v, &tasks}} }
+func (v *view) Keys() rows.Table[rows.Key]           { return table[rows.Key]{v, &keys} }
+func (v *view) Served() rows.Table[rows.Served]      { return table[rows.Served]{v, &served} }
+func (v *view) Consumers() rows.Table[rows.Consumer] { return table[rows.Consumer]{v, &consumers} }
+func (v *view) Groups() rows.Table[rows.Group]       { return table[rows.Group]{v, &groups} }
+func (v *view) Outcomes() rows.Table[rows.Outcome] {
+	return outcomeTable{table[rows.Outcome]{v, &outcomes}}
+}
+func (v *view) History() rows.Table[rows.Done] { return table[rows.Done]{v, &history} }
+
+// table implements rows.Table.
+type table[R any] struct {
+	*view
+	*relation[R]
+}
+
+// entry returns the key by which a row is in the index that is the i-th of the schema, nil if it
+// is not in it, or there is no row.
+func (t table[R]) entry(i int, r *R) []byte {
+	if r == nil {
+		return nil
+	}
+	at := t.schema[i].Place(r)
+	if at == nil {
+		return nil
+	}
+	key := appendTuple(t.index(t.schema[i].Index), at)
+	if i > 0 {
+		key = appendTuple(key, t.schema[0].Place(r))
+	}
+	return key
+}
+
+// get returns the row of a key, nil if there is none.
+func (t table[R]) get(key []byte) (*R, error) {
+	value, err := t.tx.get(key)
+	if value == nil || err != nil {
+		return nil, err
+	}
+	return t.row(key, value)
+}
+
+// follow returns the row to which an index entry leads.
+func (t table[R]) follow(entry []byte) (*R, error) {
+	primary := t.schema[0]
+	key := append(t.index(primary.Index), last(entry, len(primary.Place(new(R))))...)
+	r, err := t.get(key)
+	if r == nil && err == nil {
+		err = t.fail("read", key, errDamaged)
+	}
+	return r, err
+}
+
+func (t table[R]) row(key, value []byte) (*R, error) {
+	r := new(R)
+	err := decode(value, func(c *coder) { t.code(c, r) })
+	return r, t.fail("read", key, err)
+}
+
+// replace puts a row in the place of another one. Either may be nil.
+func (t table[R]) replace(old, row *R) error {
+	for i := range t.schema {
+		was, is := t.entry(i, old), t.entry(i, row)
+		same := bytes.Equal(was, is)
+		if was != nil && !same {
+			if err := t.tx.remove(was); err != nil {
+				return err
+			}
+		}
+		var value []byte
+		if i == 0 && is != nil {
+			value = encode(func(c *coder) { t.code(c, row) })
+		}
+		if is != nil && (!same || i == 0) {
+			if err := t.tx.put(is, value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Put implements rows.Table.
+func (t table[R]) Put(r *R) error {
+	old, err := t.get(t.entry(0, r))
+	if err != nil {
+		return err
+	}
+	return t.replace(old, r)
+}
+
+// Delete implements rows.Table.
+func (t table[R]) Delete(r *R) error {
+	old, err := t.get(t.entry(0, r))
+	if err != nil {
+		return err
+	}
+	return t.replace(old, nil)
+}
+
+// Sweep implements rows.Table.
+func (t table[R]) Sweep(r rows.Range) error {
+	found, err := t.Scan(r)
+	for _, row := range found {
+		if err == nil {
+			err = t.replace(row, nil)
+		}
+	}
+	return err
+}
+
+// hit is an index entry in a range.
+type hit[R any] struct {
+	key, rest []byte // the rest is what follows the prefix
+	row       *R     // nil if it was not read yet
+}
+
+// Scan implements rows.Table. Nothing is locked, since nobody else can change anything.
+func (t table[R]) Scan(r rows.Range) ([]*R, error) {
+	prefixes := r.Prefixes
+	if prefixes == nil {
+		prefixes = []rows.Tuple{nil}
+	}
+	var hits []hit[R]
+	for _, p := range prefixes {
+		at := appendTuple(t.index(r.Index), p)
+		err := t.each(at, r.Each, func(at []byte) (err error) {
+			hits, err = t.scan(hits, &r, at)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if len(prefixes) > 1 && r.Each == 0 {
+		slices.SortFunc(hits, func(a, b hit[R]) int {
+			if r.Desc {
+				a, b = b, a
+			}
+			return bytes.Compare(a.rest, b.rest)
+		})
+		if r.Limit > 0 {
+			hits = hits[:min(r.Limit, len(hits))]
+		}
+	}
+	found := slices.Grow([]*R(nil), len(hits))
+	for _, h := range hits {
+		if h.row == nil {
+			var err error
+			if h.row, err = t.follow(h.key); err != nil {
+				return nil, err
+			}
+		}
+		found = append(found, h.row)
+	}
+	return found, nil
+}
+
+// scan adds what of a range begins with some prefix. Rows are read now if that decides which are
+// in it, or costs nothing.
+func (t table[R]) scan(hits []hit[R], r *rows.Range, at []byte) ([]hit[R], error) {
+	s := Span{From: appendTuple(bytes.Clone(at), r.From), To: behind(at), Desc: r.Desc, Limit: r.Limit}
+	if r.To != nil {
+		s.To = appendTuple(bytes.Clone(at), r.To)
+	}
+	chosen := r.Only != rows.Only{}
+	if chosen {
+		s.Limit = 0
+	}
+	n := len(hits)
+	for e, err := range t.tx.scan(s) {
+		h := hit[R]{key: e.Key, rest: e.Key[min(len(at), len(e.Key)):]}
+		switch {
+		case err != nil:
+		case r.Index == t.schema[0].Index:
+			h.row, err = t.row(e.Key, e.Value)
+		case chosen:
+			h.row, err = t.follow(e.Key)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if row, ok := any(h.row).(*rows.Row); ok && chosen && !wanted(&r.Only, row) {
+			continue
+		}
+		if hits = append(hits, h); len(hits)-n == r.Limit {
+			break
+		}
+	}
+	return hits, nil
+}
+
+// wanted tells whether a row is one of those that are wanted.
+func wanted(o *rows.Only, r *rows.Row) bool {
+	return (o.State == 0 || r.State == o.State) && (o.Key == nil || r.Key == *o.Key) &&
+		(o.Kind == nil || r.Kind == *o.Kind)
+}
+
+// outcomeTable is the table of outcomes, each with a number from when it was written.
+type outcomeTable struct{ table[rows.Outcome] }
+
+// Put implements rows.Table.
+func (t outcomeTable) Put(o *rows.Outcome) (err error) {
+	written := *o
+	if written.Written, err = t.Number(); err != nil {
+		return err
+	}
+	return t.table.Put(&written)
+}
+
+// taskTable is the table of tasks, which are counted and have payloads.
+type taskTable struct{ table[rows.Row] }
+
+// Scan implements rows.Table.
+func (t taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
+	found, err := t.table.Scan(r)
+	for _, row := range found {
+		if r.Payload && err == nil {
+			var payload []byte
+			payload, err = t.tx.get(t.payload(row))
+			row.Payload = bytes.Clone(payload)
+		}
+	}
+	return found, err
+}
+
+// Put implements rows.Table.
+func (t taskTable) Put(r *rows.Row) error {
+	if r.Was == 0 {
+		t.count(0, r.State)
+		if len(r.Payload) > 0 {
+			if err := t.tx.put(t.payload(r), bytes.Clone(r.Payload)); err != nil {
+				return err
+			}
+		}
+		return t.replace(nil, r)
+	}
+	key := t.entry(0, r)
+	old, err := t.get(key)
+	switch {
+	case err != nil:
+		return err
+	case old == nil:
+		return t.fail("write", key, errDamaged)
+	}
+	t.count(old.State, r.State)
+	if old.State == task.Ready && r.State == task.Taken { // nothing else of it has changed
+		taken := *old
+		taken.State, taken.Takeable, taken.Since, taken.Counted = r.State, r.Takeable, r.Since, r.Counted
+		taken.Consumer, taken.Attempts, taken.Until, taken.Wake = r.Consumer, r.Attempts, r.Until, r.Wake
+		r = &taken
+	}
+	return t.replace(old, r)
+}
+
+// Delete implements rows.Table.
+func (t taskTable) Delete(r *rows.Row) error {
+	old, err := t.get(t.entry(0, r))
+	if old == nil || err != nil {
+		return err
+	}
+	t.count(old.State, 0)
+	if err := t.tx.remove(t.payload(r)); err != nil {
+		return err
+	}
+	return t.replace(old, nil)
+}

@@ -1,0 +1,101 @@
+package kv
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/fairq/fairq/store/internal/rows"
+)
+
+// The encoding is that of FoundationDB's tuple layer. Each element begins with its type. A string
+// is its bytes, with each zero byte followed by 0xff, and ends with a zero byte. A number begins
+// with the type of 0, plus the number of its bytes, or minus that if it is negative; the bytes
+// follow, of a negative one those of its ones' complement.
+const (
+	typeString = 0x01
+	typeZero   = 0x14
+	behindAll  = 0xff // greater than each type
+)
+
+// appendTuple encodes a tuple.
+func appendTuple(b []byte, t rows.Tuple) []byte {
+	for _, e := range t {
+		switch e := e.(type) {
+		case int64:
+			b = appendInt(b, e)
+		case string:
+			b = appendString(b, e)
+		}
+	}
+	return b
+}
+
+func appendInt(b []byte, n int64) []byte {
+	var word [8]byte
+	if n < 0 {
+		binary.BigEndian.PutUint64(word[:], ^uint64(-n))
+		used := (bits.Len64(uint64(-n)) + 7) / 8
+		return append(append(b, byte(typeZero-used)), word[8-used:]...)
+	}
+	binary.BigEndian.PutUint64(word[:], uint64(n))
+	used := (bits.Len64(uint64(n)) + 7) / 8
+	return append(append(b, byte(typeZero+used)), word[8-used:]...)
+}
+
+func appendString(b []byte, s string) []byte {
+	b = append(b, typeString)
+	for i := range len(s) {
+		if b = append(b, s[i]); s[i] == 0 {
+			b = append(b, 0xff)
+		}
+	}
+	return append(b, 0)
+}
+
+// sizeOf returns how many bytes the first n elements take; of what is damaged, all.
+func sizeOf(b []byte, n int) int {
+	at := 0
+	for ; n > 0 && at < len(b); n-- {
+		size := 1
+		if b[at] == typeString {
+			size = stringSize(b[at:])
+		} else if size += int(b[at]) - typeZero; size < 1 {
+			size = 2 - size
+		}
+		at = min(at+size, len(b))
+	}
+	return at
+}
+
+func stringSize(b []byte) int {
+	for at := 1; ; at += 2 {
+		end := bytes.IndexByte(b[at:], 0)
+		if end < 0 {
+			return len(b)
+		}
+		if at += end; at+1 >= len(b) || b[at+1] != 0xff {
+			return at + 1
+		}
+	}
+}
+
+// uintAt returns the number that is the first element, which is not negative.
+func uintAt(b []byte) (n uint64) {
+	for _, c := range b[min(1, len(b)):sizeOf(b, 1)] {
+		n = n<<8 | uint64(c)
+	}
+	return n
+}
+
+// last returns the last n elements of a key, which has at least that many.
+func last(key []byte, n int) []byte {
+	total := 0
+	for at := 0; at < len(key); total++ {
+		at += sizeOf(key[at:], 1)
+	}
+	return key[sizeOf(key, total-n):]
+}
+
+// behind returns the end of the span of all keys that begin so.
+func behind(key []byte) []byte { return append(key[:len(key):len(key)], behindAll) }

@@ -1,0 +1,243 @@
+package kv
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+)
+
+// view implements rows.View.
+type view struct {
+	*tx
+	id      uint64
+	head    *head
+	now     int64
+	dropped bool
+}
+
+// key returns the beginning of all keys of the queue, with room for the rest.
+func (v *view) key() []byte { return appendInt(make([]byte, 0, 64), int64(v.id)) }
+
+// about returns the key of something, or the beginning of its keys.
+func (v *view) about(what int64) []byte { return appendInt(v.key(), what) }
+
+func (v *view) index(i rows.Index) []byte { return v.about(int64(i)) }
+
+func (v *view) payload(r *rows.Row) []byte { return appendInt(v.about(payloads), int64(r.ID)) }
+
+func (v *view) Head() *rows.Head { return &v.head.Head }
+
+func (v *view) Now() int64 { return v.now }
+
+// Counts implements rows.View.
+func (v *view) Counts() ([task.Held + 1]int, error) { return v.head.tasks, nil }
+
+// Fetch implements rows.View.
+func (v *view) Fetch(...rows.Range) error { return nil }
+
+// Save implements rows.View. Nobody can look before the transaction is committed.
+func (v *view) Save() error { return nil }
+
+// flush writes what has changed in the head.
+func (v *view) flush() error {
+	if v.dropped {
+		return nil
+	}
+	h := v.head
+	if is := encode(h.code); !bytes.Equal(is, h.saved) {
+		if err := v.put(v.about(aboutQueue), is); err != nil {
+			return err
+		}
+		h.saved = is
+	}
+	if is := encode(h.counts); !bytes.Equal(is, h.savedCounts) {
+		if err := v.put(v.about(aboutTasks), is); err != nil {
+			return err
+		}
+		h.savedCounts = is
+	}
+	if maps.Equal(h.Rounds, h.savedRounds) {
+		return nil
+	}
+	for priority, round := range h.Rounds {
+		if h.savedRounds[priority] != round {
+			at := appendInt(v.about(aboutRound), int64(priority))
+			if err := v.putNumber(at, round); err != nil {
+				return err
+			}
+		}
+	}
+	h.savedRounds = maps.Clone(h.Rounds)
+	return nil
+}
+
+// Number implements rows.View.
+func (v *view) Number() (uint64, error) {
+	n := max(v.db.numbers[v.id], v.head.number) + 1
+	if n > math.MaxInt64 {
+		return 0, v.fail("number", nil, fmt.Errorf("queue %q has used all numbers", v.head.name))
+	}
+	v.db.numbers[v.id], v.head.number = n, n
+	return n, nil
+}
+
+// count counts a task that has got from one state to another; 0 stands for none.
+func (v *view) count(from, to task.State) {
+	n := &v.head.tasks
+	if from != 0 {
+		n[from]--
+		n[0]--
+	}
+	if to != 0 {
+		n[to]++
+		n[0]++
+	}
+}
+
+// each calls f with the beginnings of keys: one for each value of the n elements that follow at.
+// It jumps from one to the next.
+func (v *view) each(at []byte, n int, f func(at []byte) error) error {
+	if n == 0 {
+		return f(at)
+	}
+	for from := at; ; {
+		var next []byte
+		for e, err := range v.scan(Span{From: from, To: behind(at), Limit: 1}) {
+			if err != nil {
+				return err
+			}
+			next = e.Key[:len(at)+sizeOf(e.Key[len(at):], n)]
+		}
+		if next == nil {
+			return nil
+		}
+		if err := f(next); err != nil {
+			return err
+		}
+		from = behind(next)
+	}
+}
+
+// Last implements rows.View. The index tells all that is asked for.
+func (v *view) Last(l rows.Line, after uint64) (round uint64, n int, err error) {
+	at := appendTuple(v.index(rows.TaskLine), rows.Tuple{l.Key, int64(l.Priority)})
+	from := appendInt(bytes.Clone(at), int64(min(after, math.MaxInt64-1))+1)
+	for e, err := range v.scan(Span{From: from, To: behind(at), Desc: true}) {
+		if err != nil {
+			return 0, 0, err
+		}
+		is := uintAt(e.Key[len(at):])
+		if n > 0 && is != round {
+			break
+		}
+		round = is
+		n++
+	}
+	return round, n, nil
+}
+
+// Hide implements rows.View. A row that is Takeable has a round.
+func (v *view) Hide(key string) error {
+	t := table[rows.Row]{v, &tasks}
+	found, err := t.Scan(rows.Range{
+		Index: rows.TaskLine, Prefixes: []rows.Tuple{{key}}, Each: 1, From: rows.Tuple{int64(1)},
+	})
+	for _, r := range found {
+		if r.Takeable && err == nil {
+			hidden := *r
+			hidden.Takeable = false
+			err = t.replace(r, &hidden)
+		}
+	}
+	return err
+}
+
+// KeyStats implements rows.View. It reads all tasks of the queue.
+func (v *view) KeyStats(n int) ([]rows.Key, error) {
+	stats := map[string]*rows.Key{}
+	of := func(key string) *rows.Key {
+		if stats[key] == nil {
+			stats[key] = &rows.Key{Key: key}
+		}
+		return stats[key]
+	}
+	var r rows.Row
+	err := visit(table[rows.Row]{v, &tasks}, &r, func() {
+		k := of(r.Key)
+		k.Tasks[0]++
+		k.Tasks[r.State]++
+	})
+	var paused rows.Key
+	if err == nil {
+		err = visit(table[rows.Key]{v, &keys}, &paused, func() {
+			if paused.Paused {
+				of(paused.Key).Paused = true
+			}
+		})
+	}
+	all := slices.SortedFunc(maps.Values(stats), func(a, b *rows.Key) int {
+		return cmp.Or(cmp.Compare(b.Tasks[0], a.Tasks[0]), cmp.Compare(a.Key, b.Key))
+	})
+	first := make([]rows.Key, min(n, len(all)))
+	for i := range first {
+		first[i] = *all[i]
+	}
+	return first, err
+}
+
+// visit reads all rows of a table, one after the other, into r.
+func visit[R any](t table[R], r *R, f func()) error {
+	at := t.index(t.schema[0].Index)
+	for e, err := range t.tx.scan(Span{From: at, To: behind(at)}) {
+		if err == nil {
+			err = t.fail("read", e.Key, decode(e.Value, func(c *coder) { t.code(c, r) }))
+		}
+		if err != nil {
+			return err
+		}
+		f()
+	}
+	return nil
+}
+
+// CountKeys implements rows.View.
+func (v *view) CountKeys() (n int, err error) {
+	err = v.each(v.index(rows.TaskLine), 1, func([]byte) error {
+		n++
+		return nil
+	})
+	return n, err
+}
+
+// Ended implements rows.View. A mark is the last number that was given: what is written later gets
+// a greater one.
+func (v *view) Ended(mark string) (ended []*rows.Outcome, next string, err error) {
+	next = strconv.FormatUint(v.head.number, 10)
+	if mark == "" {
+		return nil, next, nil
+	}
+	since, err := strconv.ParseInt(mark, 10, 64)
+	if err == nil {
+		after := rows.Range{Index: rows.OutcomeWritten, From: rows.Tuple{since + 1}}
+		ended, err = v.Outcomes().Scan(after)
+	}
+	return ended, next, err
+}
+
+// Drop implements rows.View.
+func (v *view) Drop() (done bool, err error) {
+	v.dropped = true
+	delete(v.heads, v.id)
+	v.wrote = true
+	if err := v.fail("drop", nil, v.Clear(v.key(), behind(v.key()))); err != nil {
+		return false, err
+	}
+	return true, v.remove(nameKey(v.head.name))
+}
