@@ -83,14 +83,16 @@ var reached atomic.Uint32
 func checkBucket(b *bbolt.Bucket) error {
 	var last []byte
 	return b.ForEach(func(key, value []byte) error {
-		if bytes.Compare(key, last) <= 0 && last != nil {
+		for _, data := range [][]byte{key, value} {
+			if len(data) > 0 {
+				reached.Store(uint32(data[len(data)-1])) // so it does not end behind the file
+			}
+		}
+		if len(key) > bbolt.MaxKeySize || last != nil && bytes.Compare(key, last) <= 0 {
 			return fmt.Errorf("the file is damaged: key %.200q comes after %.200q", key, last)
 		}
 		if last = key; value == nil && b.Bucket(key) != nil {
 			return checkBucket(b.Bucket(key))
-		}
-		if len(value) > 0 {
-			reached.Store(uint32(value[len(value)-1])) // so it does not end behind the file
 		}
 		return nil
 	})

@@ -261,8 +261,8 @@ func TestErrors(t *testing.T) {
 		m.fail = nil
 		tx.Rollback()
 		if failed {
-			require.Equal(t, len(before), len(m.entries))
-			require.True(t, &before[0] == &m.entries[0])
+			require.Len(t, m.entries, len(before))
+			require.Same(t, &before[0], &m.entries[0])
 		}
 	}
 	_, err := db.Begin(cancelled(t))
