@@ -68,9 +68,6 @@ func (v *memView) Outcomes() rows.Table[rows.Outcome] {
 
 func (v *memView) History() rows.Table[rows.Done] { return memTable[rows.Done]{v, &v.q.history} }
 
-// row returns a task, nil if there is none.
-func (v *memView) row(id uint64) *rows.Row { return v.q.tasks.get(keyOf(int64(id))) }
-
 // memTable is a table in a View.
 type memTable[R any] struct {
 	v *memView
