@@ -46,9 +46,8 @@ var sources = [rows.NumIndexes]source{
 
 // query builds the statement for a range.
 type query struct {
-	sql   strings.Builder
-	args  []any
-	where int // conditions so far
+	sql  strings.Builder
+	args []any
 }
 
 func (q *query) arg(x any) string {

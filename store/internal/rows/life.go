@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/fairq/fairq/internal/life"
@@ -315,12 +316,12 @@ func outcomeOf(err error) Outcome {
 	if failed, ok := err.(*task.Error); ok { //nolint:errorlint // it is not wrapped
 		return Outcome{How: Failed, Err: failed}
 	}
-	switch err {
-	case nil:
+	switch {
+	case err == nil:
 		return Outcome{How: Acked}
-	case task.ErrExpired:
+	case errors.Is(err, task.ErrExpired):
 		return Outcome{How: Expired}
-	case task.ErrDropped:
+	case errors.Is(err, task.ErrDropped):
 		return Outcome{How: Dropped}
 	}
 	return Outcome{How: Deleted}
