@@ -68,7 +68,8 @@ func Open(ctx context.Context, name string, e Engine) (*DB, error) {
 			return nil, err
 		}
 	case string(found) != layout:
-		return nil, fmt.Errorf("%s: open: the layout is %.20q, this program knows %q", name, found, layout)
+		return nil, fmt.Errorf("%s: open: the layout is %.20q, this program knows %q",
+			name, found, layout)
 	}
 	return db, x.Commit()
 }

@@ -275,3 +275,28 @@ func cancelled(t *testing.T) context.Context {
 	cancel()
 	return ctx
 }
+
+// TestTaken takes a task by a copy of its row that is older than what is stored.
+func TestTaken(t *testing.T) {
+	m := newMemory()
+	fill(t, m)
+	tx, err := open(t, m).Begin(t.Context())
+	require.NoError(t, err)
+	defer tx.Rollback()
+	v, err := tx.Enter(1, &rows.Plan{})
+	require.NoError(t, err)
+	c := rows.Calls{View: v}
+	ready := rows.Filter{MaxPriority: task.MaxPriority}
+	old, err := c.Ready(ready, 1)
+	require.NoError(t, err)
+	moved, err := c.Ready(ready, 1)
+	require.NoError(t, err)
+	moved[0].Round++
+	require.NoError(t, c.Put(moved[0]))
+	old[0].State, old[0].Takeable, old[0].Consumer = task.Taken, false, 9
+	require.NoError(t, c.Put(old[0]))
+	now, err := c.Get(old[0].ID, false)
+	require.NoError(t, err)
+	require.Equal(t, moved[0].Round, now.Round)
+	require.EqualValues(t, 9, now.Consumer)
+}
