@@ -261,6 +261,7 @@ func TestLong(t *testing.T) {
 // TestDamaged changes some bytes of a file, or cuts it off. Whether that is noticed or not, the
 // process goes on.
 func TestDamaged(t *testing.T) {
+	t.Parallel()
 	path := newFile(t)
 	s, q := open(t, path)
 	batch := make([]task.Batch[string], 2000)
@@ -293,7 +294,7 @@ func TestDamaged(t *testing.T) {
 		return err
 	}
 	require.NoError(t, use(whole))
-	tries, failures := 200, 0
+	tries, failures := 60, 0
 	if testing.Short() {
 		tries = 8
 	}
