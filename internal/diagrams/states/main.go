@@ -128,7 +128,7 @@ func draw() []byte {
 	p.add(`<path d="M28 421H64" stroke="%s" stroke-width="1.5"/>`, dark)
 	p.text(76, 425, "note", gray, "to ready: behind what its key has queued, like new work")
 	p.add(`<path d="M28 445H64" stroke="%s" stroke-width="3"/>`, blue)
-	p.text(76, 449, "note", gray, "to ready: first again, by the turn it was taken by")
+	p.text(76, 449, "note", gray, "to ready: first again, by the same turn (after Fail: behind)")
 	p.text(486, 425, "note", gray, "From all states: Delete, and Bury with an id.")
 	p.text(486, 449, "note", gray, "From all but taken: gone after TTL or Deadline.")
 	p.add(`</svg>`)

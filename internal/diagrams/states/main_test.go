@@ -91,6 +91,7 @@ type way struct {
 	from, to task.State
 	how      func(w *world) error
 	options  task.PutOptions
+	fails    bool // it takes a new turn, though the arrow of the others keeps theirs
 }
 
 var errTest = errors.New("it failed")
@@ -113,7 +114,7 @@ var ways = []way{
 	{from: task.Delayed, to: task.Ready, how: wait},
 	{from: task.Ready, to: task.Taken, how: func(w *world) error { w.take(); return nil }},
 	{from: task.Taken, to: task.Ready, how: func(w *world) error { return w.lease.Release(w.Context(), 0) }},
-	{from: task.Taken, to: task.Ready, how: func(w *world) error { return w.lease.Fail(w.Context(), errTest, 0) }},
+	{from: task.Taken, to: task.Ready, how: func(w *world) error { return w.lease.Fail(w.Context(), errTest, 0) }, fails: true},
 	{from: task.Taken, to: task.Ready, how: wait, options: task.PutOptions{TTR: time.Minute}},
 	{from: task.Taken, to: task.Ready, how: func(w *world) error { return w.consumer.Close(w.Context()) }},
 	{from: task.Taken, to: task.Delayed, how: func(w *world) error { return w.lease.Release(w.Context(), time.Minute) }},
@@ -152,7 +153,7 @@ func TestArrows(t *testing.T) {
 				if a.to == task.Ready && a.from != none {
 					first, err := w.queue.Take(t.Context())
 					require.NoError(t, err)
-					require.Equal(t, a.keeps, first.ID == w.id, "from %v", a.from)
+					require.Equal(t, a.keeps && !way.fails, first.ID == w.id, "from %v", a.from)
 				}
 			})
 		}
