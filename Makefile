@@ -32,18 +32,22 @@ quick: ## test the package fairq alone, in seconds
 	@go test -short -shuffle=on .
 
 # The race detector needs a C compiler on most systems; building net with it tells whether it works here.
-# What kills processes, tries many seeds or does what another test does too is shorter with -short; CI leaves that out, and looks for
-# races in all modules.
+# What kills processes, tries many seeds or does what another test does too is shorter with -short;
+# CI leaves that out, and looks for races in all modules. The modules beside the root are tested two
+# at a time, for their tests often wait for a disk or a server.
 test: ## test every module, with the race detector where it works (in CI it must)
 	@race=; if go build -race net 2>/dev/null; then race='$(RACE)'; \
 	elif [ "$$CI" = true ]; then echo 'error: -race does not work here; is a C compiler installed?' >&2; exit 1; \
 	else echo 'note: testing without -race, which does not work here; is a C compiler installed?'; fi; \
-	short=-short; if [ "$$CI" = true ]; then short=; fi; \
-	for dir in $(MODULES); do \
-		if [ -n "$$short" ] && [ "$$dir" != . ]; then race=; fi; \
-		echo "== go test $${race:+-race} $$short -shuffle=on $$dir"; \
-		(cd $$dir && go test $$race $$short -shuffle=on -timeout 20m ./...) || exit 1; \
-	done
+	if [ "$$CI" = true ]; then short= others=$$race; else short=-short others=; fi; \
+	$(MAKE) --no-print-directory test@. FLAGS="$$race $$short" && \
+	$(MAKE) --no-print-directory -j2 $(filter-out test@.,$(TESTS)) FLAGS="$$others $$short"
+
+TESTS := $(MODULES:%=test@%)
+.PHONY: $(TESTS)
+$(TESTS):
+	@echo "== go test $(filter -race -short,$(FLAGS)) -shuffle=on $(@:test@%=%)"
+	@cd $(@:test@%=%) && go test $(FLAGS) -shuffle=on -timeout 20m ./...
 
 lint: ## check format and code of every module
 	@files=$$($(TOOL) gofumpt -l .) || exit 1; \

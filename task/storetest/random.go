@@ -59,7 +59,7 @@ type run struct {
 
 // seeds calls f with one seed after the other, each time with a new queue.
 func (e *env) seeds(f func(*run)) {
-	for _, seed := range seeds(e.T, few(10)) {
+	for _, seed := range seeds(e.T, few(5)) {
 		q := e.openIn(e.store, fmt.Sprintf("seed-%d", seed))
 		f(&run{Rand: rand.New(rand.NewPCG(seed, 0)), e: e, q: q, seed: seed})
 		q.addsUp()
