@@ -132,7 +132,7 @@ var leaseCases = []testCase{
 	{"ManyAtOnce", "What has a time happens at that time", func(e *env) {
 		q := e.open()
 		var tasks []task.Batch[string]
-		for range 2500 {
+		for range 500 * few(5) {
 			tasks = append(tasks, task.Batch[string]{Key: "a", Payload: "a1", Options: withTTR})
 		}
 		_, err := q.PutBatch(ctx, tasks)

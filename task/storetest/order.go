@@ -388,7 +388,7 @@ var ttlCases = []testCase{
 	{"ManyAtOnce", "Then it leaves the queue", func(e *env) {
 		q := e.open()
 		var tasks []task.Batch[string]
-		for range 2500 {
+		for range 500 * few(5) {
 			tasks = append(tasks, task.Batch[string]{Key: "a", Payload: "a1", Options: task.PutOptions{TTL: second}})
 		}
 		for range few(5) {
