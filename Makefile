@@ -33,15 +33,16 @@ quick: ## test the package fairq alone, in seconds
 
 # The race detector needs a C compiler on most systems; building net with it tells whether it works here.
 # What kills processes, tries many seeds or does what another test does too is shorter with -short;
-# CI leaves that out, and looks for races in all modules. The modules beside the root are tested two
-# at a time, for their tests often wait for a disk or a server, those that take longest first.
+# CI leaves that out, looks for races in all modules, and tests one after the other. Else the modules
+# beside the root are tested two at a time, for their tests often wait for a disk or a server, those
+# that take longest first.
 test: ## test every module, with the race detector where it works (in CI it must)
 	@race=; if go build -race net 2>/dev/null; then race='$(RACE)'; \
 	elif [ "$$CI" = true ]; then echo 'error: -race does not work here; is a C compiler installed?' >&2; exit 1; \
 	else echo 'note: testing without -race, which does not work here; is a C compiler installed?'; fi; \
-	if [ "$$CI" = true ]; then short= others=$$race; else short=-short others=; fi; \
+	if [ "$$CI" = true ]; then short= others=$$race jobs=1; else short=-short others= jobs=2; fi; \
 	$(MAKE) --no-print-directory test@. FLAGS="$$race $$short" && \
-	$(MAKE) --no-print-directory -j2 $(shell printf '%s\n' $(filter-out test@.,$(TESTS)) | sort -r) FLAGS="$$others $$short"
+	$(MAKE) --no-print-directory -j$$jobs $(shell printf '%s\n' $(filter-out test@.,$(TESTS)) | sort -r) FLAGS="$$others $$short"
 
 TESTS := $(MODULES:%=test@%)
 .PHONY: $(TESTS)

@@ -416,12 +416,16 @@ func (o *once) Write(b []byte) (int, error) {
 // and then the service shuts down: no job is lost, and none is answered or done twice. Fake time
 // goes in steps, so that much happens in parallel at each of them.
 func TestEverythingAtOnce(t *testing.T) {
+	seen := make(map[int]int) // how often each status, and at 0 how many jobs were removed
 	for seed := range uint64(20) {
-		synctest.Test(t, func(t *testing.T) { everythingAtOnce(t, rand.New(rand.NewPCG(seed, 0))) })
+		synctest.Test(t, func(t *testing.T) { everythingAtOnce(t, rand.New(rand.NewPCG(seed, 0)), seen) })
+	}
+	for _, what := range []int{0, http.StatusOK, http.StatusTooManyRequests, http.StatusServiceUnavailable} {
+		require.NotZero(t, seen[what], "%d", what)
 	}
 }
 
-func everythingAtOnce(t *testing.T, random *rand.Rand) {
+func everythingAtOnce(t *testing.T, random *rand.Rand, seen map[int]int) {
 	var mu sync.Mutex // protects begun
 	begun := make(map[string]int)
 	s := start(3, 10, func(ctx context.Context, text []byte, rounds int) (string, error) {
@@ -492,8 +496,8 @@ func everythingAtOnce(t *testing.T, random *rand.Rand) {
 	require.Zero(t, s.stats().Running)
 	require.LessOrEqual(t, int(q.Drained), unfinished)
 	require.GreaterOrEqual(t, statuses[statusDisconnected], int(q.Removed))
-	require.NotZero(t, q.Removed)
-	require.NotZero(t, statuses[http.StatusOK])
-	require.NotZero(t, statuses[http.StatusTooManyRequests])
-	require.NotZero(t, statuses[http.StatusServiceUnavailable])
+	seen[0] += int(q.Removed)
+	for status, n := range statuses {
+		seen[status] += n
+	}
 }
