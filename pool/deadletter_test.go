@@ -427,7 +427,7 @@ func TestLetterPutAgain(t *testing.T) {
 	}{
 		{was: task.Info{State: task.Taken, Until: now.Add(time.Hour)}}, // that is its lease
 		{was: task.Info{State: task.Delayed, Until: now.Add(time.Hour)}, want: pool.PutOptions{Delay: time.Hour}},
-		{was: task.Info{State: task.Delayed, Until: now.Add(-time.Hour), Kind: "x"}, want: pool.PutOptions{Kind: "x"}},
+		{was: task.Info{State: task.Delayed, Until: now.Add(-time.Hour), Kind: "x", TTR: 1}, want: pool.PutOptions{Kind: "x", TTR: 1}},
 		{was: task.Info{Expires: now.Add(time.Hour)}, want: pool.PutOptions{TTL: time.Hour}},
 		{was: task.Info{Expires: now.Add(time.Hour), Deadline: now.Add(time.Hour)}, want: pool.PutOptions{Deadline: now.Add(time.Hour)}},
 		{

@@ -64,7 +64,7 @@ func TestErrorsNeedOneImport(t *testing.T) {
 		refused(pool.ErrDuplicate, "b", pool.PutOptions{UniqueKey: "x"})
 		refused(pool.ErrWeight, "", pool.PutOptions{})
 		refused(pool.ErrPanic, "panics", pool.PutOptions{})
-		refused(pool.ErrInvalid, "b", pool.PutOptions{Priority: -1})
+		refused(pool.ErrInvalid, "b", pool.PutOptions{Priority: task.MaxPriority + 1})
 		refused(pool.ErrInvalid, "b", pool.PutOptions{Class: "none"})
 		outcome := later(func() error { return p.SubmitWait(ctx, "b", 0, pool.PutOptions{TTL: time.Second}) })
 		synctest.Wait()

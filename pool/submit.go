@@ -14,7 +14,7 @@ import (
 // PutOptions are what a task can have beyond a key and a payload: all that [task.PutOptions] has,
 // which tells more about it, and what is for pools only.
 type PutOptions struct {
-	Priority    int           // less is more urgent, 0 is first
+	Priority    int           // less is more urgent; 0 means what the queue says, negative means 0
 	Delay       time.Duration // until it is ready; 0 means Options.Delay, negative means none
 	TTL         time.Duration // for how long it is of use; 0 means what the queue says
 	Deadline    time.Time     // the end of its use; the zero Time means what Options.Deadline says
@@ -229,7 +229,7 @@ func (o *offer[V]) task() *task.Task[V] {
 	now, options := time.Now(), &o.Options
 	t := &task.Task[V]{Payload: o.Payload, Info: task.Info{
 		Key: o.Key, Kind: options.Kind, UniqueKey: options.UniqueKey, Group: options.Group, Role: options.Role,
-		Priority: options.Priority, MaxAttempts: options.MaxAttempts, Deadline: options.Deadline, Created: now, Expires: options.Deadline,
+		Priority: max(options.Priority, 0), MaxAttempts: options.MaxAttempts, Deadline: options.Deadline, Created: now, Expires: options.Deadline,
 	}}
 	if options.Delay > 0 {
 		t.State, t.Until = task.Delayed, now.Add(options.Delay)

@@ -63,8 +63,10 @@ type Options[V any] struct {
 	// queue like new work.
 	KeepPlace bool
 
-	// TTL, TTR and MaxAttempts are for tasks that are put without their own; see [PutOptions]. 0 means that a task does not
-	// expire, that its lease lasts until its consumer is closed or gone, and that it may be tried without limit.
+	// Priority, TTL, TTR and MaxAttempts are for tasks that are put without their own; see [PutOptions]. 0 means the
+	// most urgent priority, that a task does not expire, that its lease lasts until its consumer is
+	// closed or gone, and that it may be tried without limit.
+	Priority    int
 	TTL, TTR    time.Duration
 	MaxAttempts int
 
@@ -88,7 +90,7 @@ type Options[V any] struct {
 // PutOptions are what a task can have beyond a key and a payload. The zero value is right for most.
 type PutOptions struct {
 	// Priority comes before everything else: tasks of priority 0 are taken before those of priority 1, and so on up to
-	// [MaxPriority].
+	// [MaxPriority]. 0 means Options.Priority; negative means 0, whatever that is.
 	Priority int
 
 	// Delay is how long it takes until the task is ready. 0 means that it is at once.
@@ -184,6 +186,8 @@ func (o *Options[V]) complete() error {
 		return err
 	}
 	switch {
+	case o.Priority < 0 || o.Priority > MaxPriority:
+		return invalid("Options.Priority", o.Priority, fmt.Sprintf("0 to %d", MaxPriority))
 	case o.WhenFull < 0 || o.WhenFull > fairq.EvictOldest || o.WhenFull == fairq.RejectOverShare:
 		return invalid("Options.WhenFull", o.WhenFull, "fairq.Reject, fairq.EvictHeaviest or fairq.EvictOldest")
 	case o.Newcomers < 0 || o.Newcomers > fairq.ThisRound:
@@ -237,8 +241,13 @@ func (o *Options[V]) fill(n *driver.New, key string, p *PutOptions) (err error) 
 		Key: key, Weight: 1, Priority: p.Priority, Kind: p.Kind, UniqueKey: p.UniqueKey, Group: p.Group, Role: p.Role,
 		Delay: p.Delay, Deadline: p.Deadline, MaxAttempts: p.MaxAttempts,
 	}
-	if p.Priority < 0 || p.Priority > MaxPriority {
-		return invalid("PutOptions.Priority", p.Priority, fmt.Sprintf("0 to %d", MaxPriority))
+	switch {
+	case p.Priority > MaxPriority:
+		return invalid("PutOptions.Priority", p.Priority, fmt.Sprintf("%d at most", MaxPriority))
+	case p.Priority < 0:
+		n.Priority = 0
+	case p.Priority == 0:
+		n.Priority = o.Priority
 	}
 	if err := checkDelay("PutOptions.Delay", p.Delay); err != nil {
 		return err

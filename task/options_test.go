@@ -22,6 +22,8 @@ func TestBadOptions(t *testing.T) {
 		"Options.KeyCapacity":                 {KeyCapacity: fairq.MaxLen + 1},
 		"Options.MaxInFlightPerKey":           {MaxInFlightPerKey: -1},
 		"Options.MaxAttempts":                 {MaxAttempts: -1},
+		"Options.Priority":                    {Priority: task.MaxPriority + 1},
+		"Options.Priority is -1":              {Priority: -1},
 		"Options.TTL":                         {TTL: -time.Second},
 		"Options.TTR":                         {TTR: task.MaxDuration + 1},
 		"Options.Retention":                   {Retention: -1},
@@ -63,7 +65,6 @@ func TestBadCalls(t *testing.T) {
 	require.NoError(t, err)
 	long := strings.Repeat("x", task.MaxName+1)
 	for field, o := range map[string]task.PutOptions{
-		"PutOptions.Priority":        {Priority: -1},
 		"PutOptions.Priority is 327": {Priority: task.MaxPriority + 1},
 		"PutOptions.Delay":           {Delay: -1},
 		"PutOptions.TTL":             {TTL: -1},

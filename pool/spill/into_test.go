@@ -71,7 +71,7 @@ func TestIntoRefused(t *testing.T) {
 	}{
 		{err: task.ErrDuplicate, before: task.PutOptions{UniqueKey: "a"}, letter: task.Info{UniqueKey: "a"}},
 		{err: fairq.ErrKeyFull, options: &task.Options[string]{KeyCapacity: 1}},
-		{err: task.ErrInvalid, letter: task.Info{Priority: -1}},
+		{err: task.ErrInvalid, letter: task.Info{Priority: task.MaxPriority + 1}},
 		{err: task.ErrExpired, letter: task.Info{Expires: time.Unix(1, 0)}},
 		{err: fairq.ErrWeight, options: weight(func() int { return 0 })},
 		{err: task.ErrPanic, options: weight(func() int { panic("no") })},
@@ -146,8 +146,8 @@ func TestPutAgain(t *testing.T) {
 		q := queue(t, &task.Options[string]{TTL: time.Minute, MaxAttempts: 9})
 		for _, c := range []struct{ was, want task.Info }{
 			{ // never in a queue: the queue's defaults
-				was:  task.Info{Kind: "kind", UniqueKey: "unique key", Priority: 3},
-				want: task.Info{Kind: "kind", UniqueKey: "unique key", Priority: 3, State: task.Ready, MaxAttempts: 9, Expires: now.Add(time.Minute)},
+				was:  task.Info{Kind: "kind", UniqueKey: "unique key", Priority: 3, TTR: time.Hour},
+				want: task.Info{Kind: "kind", UniqueKey: "unique key", Priority: 3, TTR: time.Hour, State: task.Ready, MaxAttempts: 9, Expires: now.Add(time.Minute)},
 			},
 			{ // the same with limits of its own
 				was:  task.Info{MaxAttempts: 2, Expires: now.Add(time.Second), Group: "g", Role: task.AtEnd},

@@ -76,15 +76,16 @@ type Info struct {
 	Role        Role
 	State       State
 	Priority    int
-	Attempts    int       // how often it was taken; if its consumer was closed meanwhile, or by Snooze, that does not count
-	MaxAttempts int       // 0 means no limit
-	Created     time.Time // when it was put
-	ReadyAt     time.Time // when it became ready last; zero if it never was
-	Until       time.Time // when the delay ends or the lease runs out, unless extended; zero if it does neither
-	Deadline    time.Time // as it was put; zero if there is none
-	Expires     time.Time // when its time to live ends, or its deadline if that is sooner; zero if there is neither
-	Consumer    string    // who holds it, if it is taken
-	Err         *Error    // of the last failure; nil if there was none
+	Attempts    int           // how often it was taken; if its consumer was closed meanwhile, or by Snooze, that does not count
+	MaxAttempts int           // 0 means no limit
+	TTR         time.Duration // how long a lease lasts; 0 means until its consumer is closed or gone
+	Created     time.Time     // when it was put
+	ReadyAt     time.Time     // when it became ready last; zero if it never was
+	Until       time.Time     // when the delay ends or the lease runs out, unless extended; zero if it does neither
+	Deadline    time.Time     // as it was put; zero if there is none
+	Expires     time.Time     // when its time to live ends, or its deadline if that is sooner; zero if there is neither
+	Consumer    string        // who holds it, if it is taken
+	Err         *Error        // of the last failure; nil if there was none
 }
 
 // Stats tells how a queue is doing.

@@ -25,8 +25,8 @@ func (m *model) take(now time.Time, consumer string, f driver.Filter) *modelTask
 	m.stats.Takes++
 	t.State, t.Consumer, t.lease, t.Until = driver.Taken, consumer, m.leases, time.Time{}
 	t.Attempts++
-	if t.ttr > 0 {
-		t.Until = now.Add(t.ttr)
+	if t.TTR > 0 {
+		t.Until = now.Add(t.TTR)
 	}
 	m.event(driver.EventTake, t, now, 0)
 	return t

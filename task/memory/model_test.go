@@ -36,7 +36,6 @@ type modelTask struct {
 	payload  int
 	weight   int
 	ends     time.Time // of its time to live
-	ttr      time.Duration
 	place    int
 	turn     uint64 // the turn it was taken by
 	buried   int    // when
@@ -123,10 +122,10 @@ func (m *model) put(now time.Time, n *driver.New, payload int) (id driver.ID, vi
 		g.joining = false
 	}
 	m.ids++
-	t := &modelTask{payload: payload, weight: n.Weight, ttr: n.TTR, place: m.tick()}
+	t := &modelTask{payload: payload, weight: n.Weight, place: m.tick()}
 	t.Info = driver.Info{
 		ID: m.ids, Key: n.Key, Kind: n.Kind, UniqueKey: n.UniqueKey, Group: n.Group, Role: n.Role, Priority: n.Priority,
-		MaxAttempts: n.MaxAttempts, Created: now, Deadline: n.Deadline,
+		MaxAttempts: n.MaxAttempts, TTR: n.TTR, Created: now, Deadline: n.Deadline,
 	}
 	if n.TTL > 0 {
 		t.ends = now.Add(n.TTL + n.Delay)

@@ -15,8 +15,10 @@ var leaseCases = []testCase{
 	{"OnTime", "A lease that has run out is lost for good, even if nobody has taken the task since.", func(e *env) {
 		q, start := e.open(), time.Now()
 		id := q.one("a1", withTTR)
+		equal(e, "TTR", q.peek(id).TTR, 10*second)
 		time.Sleep(second)
 		l := q.first("a1")
+		equal(e, "TTR", l.TTR, 10*second)
 		e.at("end of the lease", l.Until, start, 11*second)
 		time.Sleep(10*second - time.Millisecond)
 		l.holds()

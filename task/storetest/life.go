@@ -237,7 +237,7 @@ var lifeCases = []testCase{
 		q := e.open()
 		const long = task.MaxDuration + 1
 		for _, o := range []task.PutOptions{
-			{Priority: -1},
+			{Priority: task.MaxPriority + 1},
 			{Priority: task.MaxPriority + 1},
 			{Delay: -1},
 			{Delay: long},

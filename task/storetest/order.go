@@ -16,6 +16,15 @@ var orderCases = []testCase{
 		}
 		q.order("b1 d1 a1 e1 c1")
 	}},
+	{"DefaultPriority", "0 means Options.Priority; negative means 0, whatever that is", func(e *env) {
+		q := e.open(options{Priority: 5})
+		q.put("a1")
+		for name, p := range map[string]int{"b1": -1, "c1": 4, "d1": 6} {
+			q.one(name, task.PutOptions{Priority: p})
+		}
+		equal(e, "priority", q.first("b1").Priority, 0)
+		q.order("c1 a1 d1")
+	}},
 	{"PriorityBeforeTurn", "Order: priority first", func(e *env) {
 		q := e.open()
 		q.one("a1", task.PutOptions{Priority: 1})

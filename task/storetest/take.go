@@ -359,7 +359,9 @@ var putWaitCases = []testCase{
 	{"Refused", "see also [ErrInvalid], [ErrDuplicate], [ErrGroupCancelled]", func(e *env) {
 		q := e.open(options{Capacity: 1})
 		id := q.put("z1")[0]
-		put := begin(e, func() (task.ID, error) { return q.PutWait(ctx, "a", "a1", task.PutOptions{Priority: -1}) })
+		put := begin(e, func() (task.ID, error) {
+			return q.PutWait(ctx, "a", "a1", task.PutOptions{Priority: task.MaxPriority + 1})
+		})
 		put.returns(task.ErrInvalid)
 		var calls []*call[task.ID]
 		for _, key := range []string{"a", "b", "c"} {

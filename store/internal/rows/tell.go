@@ -94,7 +94,7 @@ func (u *unit) info(r *Row, i *task.Info) {
 	ends := r.life().Ends()
 	*i = task.Info{
 		ID: task.ID(r.ID), Key: r.Key, Kind: r.Kind, UniqueKey: r.UniqueKey, Group: r.Group, Role: r.Role, State: r.State,
-		Priority: r.Priority, Attempts: r.Attempts, MaxAttempts: r.MaxAttempts, Created: timeOf(r.Created),
+		Priority: r.Priority, Attempts: r.Attempts, MaxAttempts: r.MaxAttempts, TTR: r.TTR, Created: timeOf(r.Created),
 		ReadyAt: timeOf(r.ReadyAt), Until: timeOf(r.Until), Deadline: timeOfDeadline(r.Deadline), Expires: timeOf(ends), Err: r.Err,
 	}
 	if r.Deadline != 0 && max(nanos(r.Deadline), r.Created) == ends {
