@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/fairq/fairq/internal/share"
 )
 
 // deferred is what a call has to do after it has released the lock: whatever runs code of the
@@ -337,8 +339,7 @@ func (q *FairQueue[K, V]) unblockLocked(k *itemKey[K]) bool {
 func (q *FairQueue[K, V]) keyLimitLocked(k *itemKey[K]) int {
 	limit := q.options.KeyCapacity
 	if q.options.WhenFull == RejectOverShare {
-		share := int64(k.weight) * int64(q.options.Capacity-q.queue.len-1)
-		limit = int(min(int64(limit), max(share, 1)))
+		limit = int(min(int64(limit), share.Limit(int(k.weight), q.options.Capacity-q.queue.len)))
 	}
 	return limit
 }

@@ -1,6 +1,10 @@
 package fairq
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/fairq/fairq/internal/share"
+)
 
 // Watch has a function called when a queue has so much to do, for those who run workers only while
 // they are needed: nobody has to wait in PopWait. [FairQueue.Watch] makes one. All methods may be
@@ -61,7 +65,7 @@ func (q *FairQueue[K, V]) setFastLimitLocked() {
 	if q.options.KeyCapacity == q.options.Capacity && !q.options.TrackWait && !q.closed {
 		q.fastLimit = q.options.Capacity
 		if q.options.WhenFull == RejectOverShare {
-			q.fastLimit /= 2 // up to here, a key cannot have more items than places are free
+			q.fastLimit = share.Matters(q.options.Capacity)
 		}
 	}
 	for _, w := range q.watches {

@@ -47,9 +47,9 @@ func (l *ledger) open() {
 		form = 0
 	}
 	if form > 0 {
-		o.WhenFull = pool.WhenFull(r.IntN(5))
+		o.WhenFull = pool.WhenFull(r.IntN(6))
 	} else {
-		o.WhenFull = pool.WhenFull(r.IntN(3))
+		o.WhenFull = []pool.WhenFull{pool.Block, pool.Reject, pool.DropNew}[r.IntN(3)]
 	}
 	if o.DeadLetters == nil && o.WhenFull >= pool.DropNew {
 		o.WhenFull = pool.Reject

@@ -44,9 +44,9 @@ type Options[V any] struct {
 	Delay    time.Duration
 	Deadline time.Duration
 
-	// WhenFull says what becomes of a task that there is no room for. EvictOldest and
-	// EvictHeaviest need a queue of the pool's own; other queues have options that say what they
-	// evict.
+	// WhenFull says what becomes of a task that there is no room for. RejectOverShare, EvictOldest
+	// and EvictHeaviest need a queue of the pool's own; other queues have options that say whom
+	// they refuse and what they evict.
 	WhenFull WhenFull
 
 	// Capacity and KeyCapacity limit the tasks that wait in a queue of the pool's own, in all and
@@ -152,9 +152,14 @@ type WhenFull uint8
 
 // The policies.
 const (
-	Block   WhenFull = iota // Submit waits for room
-	Reject                  // Submit returns a *FullError
-	DropNew                 // it goes to DeadLetters
+	Block  WhenFull = iota // Submit waits for room
+	Reject                 // Submit returns a *FullError
+
+	// RejectOverShare is Reject, and keeps room for others: a key may hold about as many places as
+	// are free, see [fairq.RejectOverShare].
+	RejectOverShare
+
+	DropNew // it goes to DeadLetters
 
 	// With these another task goes to DeadLetters, one of a key with the most tasks: the oldest,
 	// see [fairq.EvictOldest], or the newest, see [fairq.EvictHeaviest].
@@ -246,7 +251,7 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 		own = own || c.Queue == nil
 		switch {
 		case c.Queue != nil:
-		case c.Capacity == 0 && (o.WhenFull >= EvictOldest || o.WhenFull != Block && o.KeyCapacity == 0):
+		case c.Capacity == 0 && (o.WhenFull.byQueue() || o.WhenFull != Block && o.KeyCapacity == 0):
 			return nil, invalid("Options.Capacity is 0; with Options.WhenFull %v it must be set, for a queue without limit is never full", o.WhenFull)
 		case c.Capacity > 0 && o.KeyCapacity > c.Capacity:
 			return nil, invalid("Options.KeyCapacity is %d; the limit is %s, %d", o.KeyCapacity, capacity, c.Capacity)
@@ -260,8 +265,8 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 		return nil, invalid("Options.WhenFull is %d; the limits are Block, %d, and EvictHeaviest, %d", o.WhenFull, Block, EvictHeaviest)
 	case o.WhenFull >= DropNew && o.DeadLetters == nil:
 		return nil, invalid("Options.DeadLetters is nil; with Options.WhenFull %v it must be set, or tasks would be lost in silence", o.WhenFull)
-	case o.WhenFull >= EvictOldest && !own:
-		return nil, invalid("Options.WhenFull is %v; what a queue evicts that is not the pool's own is up to its own options", o.WhenFull)
+	case o.WhenFull.byQueue() && !own:
+		return nil, invalid("Options.WhenFull is %v; whom a queue refuses that is not the pool's own, and what it evicts, is up to its own options", o.WhenFull)
 	case !own && (o.Capacity != 0 || o.KeyCapacity != 0 || o.MaxInFlightPerKey != 0 || o.Weight != nil):
 		return nil, invalid("Options.Capacity, KeyCapacity, MaxInFlightPerKey or Weight is set; they are for queues of the pool's own")
 	case o.Capacity < 0 || o.Capacity > fairq.MaxLen:
@@ -374,7 +379,10 @@ func (s *Scale) complete(name string, defaults Scale) error {
 	return nil
 }
 
-var whenFullNames = [...]string{Block: "Block", Reject: "Reject", DropNew: "DropNew", EvictOldest: "EvictOldest", EvictHeaviest: "EvictHeaviest"}
+var whenFullNames = [...]string{Block: "Block", Reject: "Reject", RejectOverShare: "RejectOverShare", DropNew: "DropNew", EvictOldest: "EvictOldest", EvictHeaviest: "EvictHeaviest"}
+
+// byQueue tells whether the queue must do it, so that it must be one of the pool's own.
+func (w WhenFull) byQueue() bool { return w == RejectOverShare || w >= EvictOldest }
 
 // String returns the policy's name.
 func (w WhenFull) String() string {

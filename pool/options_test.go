@@ -36,6 +36,9 @@ func TestOptionErrors(t *testing.T) {
 		"Options.Capacity is 0; with Options.WhenFull EvictHeaviest it must be set, for a queue without limit is never full": {
 			WhenFull: pool.EvictHeaviest, KeyCapacity: 1, DeadLetters: sinkAll,
 		},
+		"Options.Capacity is 0; with Options.WhenFull RejectOverShare it must be set, for a queue without limit is never full": {
+			WhenFull: pool.RejectOverShare, KeyCapacity: 1,
+		},
 		"Options.KeyCapacity is 6; the limit is Options.Capacity, 5": {Capacity: 5, KeyCapacity: 6},
 		"Options.KeyCapacity is 6; the limit is Options.Classes[1].Capacity, 5": {
 			Capacity: 9, KeyCapacity: 6, Classes: []pool.Class[int]{{Name: "a"}, {Name: "b", Capacity: 5}},
@@ -45,9 +48,12 @@ func TestOptionErrors(t *testing.T) {
 		"Options.Limits: Running of priority 0 is 0; the limits are 1 and 1048576":                                        {Limits: []pool.Limit{{}}},
 		`Options.Schedule: the scale of "08:00-12:00": Max is 0; the limits are 1 and 1048576, or Pause must be set`:      {Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "08:00-12:00"}}}},
 		`Options.Schedule: the scale of "08:00-12:00" is 1 to 2 workers; with Pause it must not be set`:                   {Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "08:00-12:00", Pause: true, Scale: pool.Scale{Min: 1, Max: 2}}}}},
-		"Options.WhenFull is 5; the limits are Block, 0, and EvictHeaviest, 4":                                            {WhenFull: 5, Capacity: 1, DeadLetters: sinkAll},
+		"Options.WhenFull is 6; the limits are Block, 0, and EvictHeaviest, 5":                                            {WhenFull: 6, Capacity: 1, DeadLetters: sinkAll},
 		"Options.DeadLetters is nil; with Options.WhenFull EvictOldest it must be set, or tasks would be lost in silence": {WhenFull: pool.EvictOldest, Capacity: 1},
-		"Options.WhenFull is EvictHeaviest; what a queue evicts that is not the pool's own is up to its own options": {
+		"Options.WhenFull is RejectOverShare; whom a queue refuses that is not the pool's own, and what it evicts, is up to its own options": {
+			WhenFull: pool.RejectOverShare, Classes: []pool.Class[int]{{Queue: q}},
+		},
+		"Options.WhenFull is EvictHeaviest; whom a queue refuses that is not the pool's own, and what it evicts, is up to its own options": {
 			WhenFull: pool.EvictHeaviest, DeadLetters: sinkAll, Classes: []pool.Class[int]{{Queue: q}},
 		},
 		"Options.Capacity, KeyCapacity, MaxInFlightPerKey or Weight is set; they are for queues of the pool's own": {
@@ -172,5 +178,5 @@ func TestWhenFullNames(t *testing.T) {
 	for w := range pool.EvictHeaviest + 2 {
 		names = append(names, w.String())
 	}
-	require.Equal(t, []string{"Block", "Reject", "DropNew", "EvictOldest", "EvictHeaviest", "WhenFull(5)"}, names)
+	require.Equal(t, []string{"Block", "Reject", "RejectOverShare", "DropNew", "EvictOldest", "EvictHeaviest", "WhenFull(6)"}, names)
 }

@@ -42,13 +42,15 @@ func (q *fullQueue) len(key string) (n int) {
 
 // submit returns what may be dropped, one of these, and whether the task is refused.
 func (q *fullQueue) submit(p put) (dropped []int, refused bool) {
-	keyFull := q.keyCapacity > 0 && q.keyCapacity < q.capacity && q.len(p.key) >= q.keyCapacity
+	n, free := q.len(p.key), q.capacity-len(q.queued)
+	keyFull := q.keyCapacity > 0 && q.keyCapacity < q.capacity && n >= q.keyCapacity ||
+		q.whenFull == pool.RejectOverShare && n > 0 && n >= free-1
 	if len(q.queued) < q.capacity && !keyFull {
 		q.queued = append(q.queued, p)
 		return nil, false
 	}
 	switch {
-	case q.whenFull == pool.Reject:
+	case q.whenFull == pool.Reject || q.whenFull == pool.RejectOverShare:
 		return nil, true
 	case q.whenFull == pool.DropNew:
 		return []int{p.n}, false
@@ -87,7 +89,9 @@ func (q *fullQueue) drop(n int) {
 // TestWhenFull submits tasks to a pool that is paused, and compares what it drops with a model.
 // Then all that is left is done.
 func TestWhenFull(t *testing.T) {
-	for _, whenFull := range []pool.WhenFull{pool.Reject, pool.DropNew, pool.EvictOldest, pool.EvictHeaviest} {
+	for _, whenFull := range []pool.WhenFull{
+		pool.Reject, pool.RejectOverShare, pool.DropNew, pool.EvictOldest, pool.EvictHeaviest,
+	} {
 		t.Run(whenFull.String(), func(t *testing.T) {
 			r := chance(t)
 			for range 50 {
@@ -384,7 +388,9 @@ func TestSubmitBatch(t *testing.T) {
 
 // TestTrySubmit is never kept waiting, and drops nothing that it was given.
 func TestTrySubmit(t *testing.T) {
-	for _, whenFull := range []pool.WhenFull{pool.Block, pool.Reject, pool.DropNew, pool.EvictOldest, pool.EvictHeaviest} {
+	for _, whenFull := range []pool.WhenFull{
+		pool.Block, pool.Reject, pool.RejectOverShare, pool.DropNew, pool.EvictOldest, pool.EvictHeaviest,
+	} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {
 			var box mailbox[int]
 			p := openFunc(t, nothing, pool.Options[int]{Workers: 1, WhenFull: whenFull, Capacity: 1, DeadLetters: box.sink, Delay: time.Minute})

@@ -132,12 +132,14 @@ func (p *Pool[V]) openOwn(c *class[V], o *Options[V], capacity int) {
 		OnExpire: p.onGone(c, Deadline, ErrDeadline),
 	}
 	switch o.WhenFull {
+	case RejectOverShare:
+		settings.WhenFull = fairq.RejectOverShare
 	case EvictOldest:
 		settings.WhenFull = fairq.EvictOldest
 	case EvictHeaviest:
 		settings.WhenFull = fairq.EvictHeaviest
 	}
-	if settings.WhenFull != fairq.Reject {
+	if settings.WhenFull >= fairq.EvictHeaviest {
 		settings.OnEvict = p.onGone(c, Overflow, fairq.ErrFull)
 	}
 	queue, err := task.Open(context.Background(), new(memory.Store), "pool", &settings)

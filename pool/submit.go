@@ -193,7 +193,7 @@ func (p *Pool[V]) makeRoom(
 	switch whenFull {
 	case DropNew:
 		return 0, p.deadLetter(ctx, o.class.name, o.task(), Overflow, full)
-	case Reject, EvictOldest, EvictHeaviest:
+	case Reject, RejectOverShare, EvictOldest, EvictHeaviest:
 		return 0, full
 	}
 	waiting, cancel := context.WithCancelCause(ctx)

@@ -265,12 +265,20 @@ func (n *notifier) over() error {
 	return n.end
 }
 
-// admit returns an error if a task cannot be put because the queue is over, or others are about to try whether there is room
-// for them.
-func (n *notifier) admit(policy fairq.WhenFull) error {
-	if n.puttersWaiting.Load() > 0 && policy == fairq.Reject {
+// admit returns an error if a task of a key cannot be put because the queue is over, or others are
+// about to try whether there is room for them.
+func (n *notifier) admit(key string) error {
+	if n.puttersWaiting.Load() > 0 && n.putters.policy < fairq.EvictHeaviest {
 		n.mu.Lock()
 		defer n.mu.Unlock()
+		if n.putters.policy == fairq.RejectOverShare && len(n.putters.barred[key]) > 0 {
+			// The key's share may have grown. Those who wait come first, where nothing takes time.
+			n.putters.room(key)
+			n.mu.Unlock()
+			n.letIn()
+			n.mu.Lock()
+			return n.end
+		}
 		if n.end == nil && n.putters.line.Len() > 0 && n.putters.full != nil {
 			n.refused.Add(1)
 			return n.putters.full

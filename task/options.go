@@ -30,10 +30,14 @@ type Options[V any] struct {
 	// again, as by a Release, needs none, so there may be more for a while, until Puts are not refused any more.
 	CountOnlyWaiting bool
 
-	// WhenFull says what a Put into a full queue does; it is the queue's. EvictHeaviest looks at the tasks that are ready or
-	// delayed: of a key with the most of these (by its weight) it evicts the one that got into this state last, unless the new
-	// task's key has as many. EvictOldest evicts the one that got into this state first, of the new task's own key if that has as
-	// many. If no task is ready or delayed, either refuses.
+	// WhenFull says what a Put into a full queue does; it is the queue's. RejectOverShare keeps
+	// room free: a key may hold about as many places as are free, counted as for Capacity, so one
+	// that floods the queue does not keep others out of it; see [fairq.RejectOverShare].
+	//
+	// EvictHeaviest looks at the tasks that are ready or delayed: of a key with the most of these
+	// (by its weight) it evicts the one that got into this state last, unless the new task's key
+	// has as many. EvictOldest evicts the one that got into this state first, of the new task's own
+	// key if that has as many. If no task is ready or delayed, either refuses.
 	WhenFull fairq.WhenFull
 
 	// OnEvict is given the tasks that were evicted by a Put of this Queue, by that Put, before it returns. It must be set if, and
@@ -188,16 +192,19 @@ func (o *Options[V]) complete() error {
 	switch {
 	case o.Priority < 0 || o.Priority > MaxPriority:
 		return invalid("Options.Priority", o.Priority, fmt.Sprintf("0 to %d", MaxPriority))
-	case o.WhenFull < 0 || o.WhenFull > fairq.EvictOldest || o.WhenFull == fairq.RejectOverShare:
-		return invalid("Options.WhenFull", o.WhenFull, "fairq.Reject, fairq.EvictHeaviest or fairq.EvictOldest")
+	case o.WhenFull < 0 || o.WhenFull > fairq.EvictOldest:
+		return invalid("Options.WhenFull", o.WhenFull,
+			"fairq.Reject, fairq.RejectOverShare, fairq.EvictHeaviest or fairq.EvictOldest")
 	case o.Newcomers < 0 || o.Newcomers > fairq.ThisRound:
 		return invalid("Options.Newcomers", o.Newcomers, "fairq.NextRound or fairq.ThisRound")
 	case o.WhenFull != fairq.Reject && o.Capacity == 0:
 		return invalid("Options.Capacity", 0, "set unless WhenFull is Reject, for a queue without limit is never full")
-	case o.WhenFull != fairq.Reject && o.OnEvict == nil:
-		return invalid("Options.OnEvict", nil, "set unless WhenFull is Reject, or tasks would be lost in silence")
-	case o.WhenFull == fairq.Reject && o.OnEvict != nil:
-		return invalid("Options.OnEvict", "set", "nil with WhenFull Reject, for nothing is ever evicted")
+	case o.WhenFull >= fairq.EvictHeaviest && o.OnEvict == nil:
+		return invalid("Options.OnEvict", nil,
+			fmt.Sprintf("set with WhenFull %v, or tasks would be lost in silence", o.WhenFull))
+	case o.WhenFull < fairq.EvictHeaviest && o.OnEvict != nil:
+		return invalid("Options.OnEvict", "set",
+			fmt.Sprintf("nil with WhenFull %v, for nothing is ever evicted", o.WhenFull))
 	}
 	if o.Capacity == 0 {
 		o.Capacity = fairq.MaxLen

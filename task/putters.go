@@ -10,7 +10,9 @@ import (
 
 // putters are those who wait for room, in rounds by key. The first one in line tries to put its
 // task when it gets there, and again whenever a task has gone. One whose key has as many tasks as
-// it may is barred until a task of the key has gone, and then takes a new turn in line.
+// it may is barred until a task of the key has gone, and then takes a new turn in line. With
+// RejectOverShare more than one of a key may have room then, so each that was let in has the next
+// one try.
 //
 // If the queue is in memory, whoever makes room tries for those in line before its call returns,
 // and so what room is left then is there for newcomers at once: these need not wait for goroutines
@@ -19,7 +21,8 @@ type putters struct {
 	line   fairq.Queue[string, *putter]
 	barred map[string][]*putter
 	rooms  uint64 // how often there may have been room
-	full   error  // what the first one in line was told last, nil if none was told anything: what newcomers are told, too
+	policy fairq.WhenFull
+	full   error // what the first one in line was told last, nil if none was told anything: what newcomers are told, too
 }
 
 // putter is a goroutine that waits for room.
@@ -113,7 +116,9 @@ func (p *putters) tried(w *putter, err error) {
 		p.leave(w)
 	default:
 		w.done = true
-		p.line.Pop()
+		if p.line.Pop(); p.policy == fairq.RejectOverShare {
+			p.roomOf(w.key)
+		}
 		p.rouse()
 	}
 }

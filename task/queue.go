@@ -52,6 +52,7 @@ func Open[V any](ctx context.Context, store Store, name string, options *Options
 	}
 	q.notifier = newNotifier(reflect.TypeFor[V]())
 	q.notifier.expiries.wanted = q.options.OnExpire != nil
+	q.notifier.putters.policy = q.options.WhenFull
 	q.self = q.NewConsumer(Filter{})
 	backend, err := store.Open(ctx, name, q.options.settings(), q.notifier)
 	if err != nil {
@@ -71,7 +72,7 @@ func (q *Queue[V]) Put(ctx context.Context, key string, payload V, options PutOp
 	if err := q.fill(&n, key, payload, &options); err != nil {
 		return 0, err
 	}
-	if err := q.notifier.admit(q.options.WhenFull); err != nil {
+	if err := q.notifier.admit(key); err != nil {
 		return 0, err
 	}
 	return q.put(ctx, &n)
@@ -95,11 +96,11 @@ func (q *Queue[V]) PutBatch(ctx context.Context, tasks []Batch[V]) ([]ID, error)
 			break
 		}
 	}
-	if err := q.notifier.admit(q.options.WhenFull); err != nil {
-		return nil, err
-	}
 	if len(news) == 0 {
-		return nil, invalid
+		return nil, cmp.Or(q.notifier.over(), invalid)
+	}
+	if err := q.notifier.admit(news[0].Key); err != nil {
+		return nil, err
 	}
 	n, evicted, err := q.backend.Put(ctx, news, ids[:len(news)])
 	return ids[:n], cmp.Or(err, invalid, q.handOut(evicted))
@@ -107,8 +108,9 @@ func (q *Queue[V]) PutBatch(ctx context.Context, tasks []Batch[V]) ([]ID, error)
 
 // PutWait is Put, but if there is no room, it waits for it. Those who wait are admitted in rounds by key, each when a task
 // has gone. (With EvictHeaviest only those wait whose key is among the heaviest, with EvictOldest only if there is nothing
-// to be evicted or the key is full, and a Put that makes room for itself may overtake.) If ctx is done first, or when the
-// call is made, it returns its error, and there is no new task.
+// to be evicted or the key is full, and a Put that makes room for itself may overtake. With RejectOverShare one whose key is
+// over its share is set aside until a task of the key leaves, or another Put of the key comes; so it may wait although the
+// share has grown.) If ctx is done first, or when the call is made, it returns its error, and there is no new task.
 func (q *Queue[V]) PutWait(ctx context.Context, key string, payload V, options PutOptions) (id ID, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -117,7 +119,7 @@ func (q *Queue[V]) PutWait(ctx context.Context, key string, payload V, options P
 	if err := q.fill(&n, key, payload, &options); err != nil {
 		return 0, err
 	}
-	err = q.notifier.admit(q.options.WhenFull)
+	err = q.notifier.admit(key)
 	if err == nil {
 		id, err = q.put(ctx, &n)
 	}

@@ -3,7 +3,6 @@ package life
 import (
 	"fmt"
 
-	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -52,22 +51,3 @@ func (t *Task) start(now int64) Fate {
 	}
 	return Fate{State: t.queue(now), Event: driver.EventStart, NewTurn: true}
 }
-
-// Evicts returns the key of which a task is evicted to make room for one of another: its oldest
-// one if the policy is EvictOldest, else the newest. If there is none, ok is false. A load is how
-// many rounds it takes to serve what of a key can be evicted; most is that of the heaviest key.
-func Evicts(
-	policy fairq.WhenFull, key string, load int, heaviest string, most int,
-) (of string, ok bool) {
-	own := most <= load || heaviest == key
-	switch {
-	case own && policy == fairq.EvictOldest:
-		return key, true
-	case own:
-		return "", false
-	}
-	return heaviest, true
-}
-
-// Rounds returns how many rounds it takes to serve n tasks of a key.
-func Rounds(n, weight int) int { return (n + weight - 1) / weight }

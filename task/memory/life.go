@@ -21,9 +21,10 @@ func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Reco
 			return 0, nil, fmt.Errorf("%w: %q", driver.ErrGroupCancelled, n.Group)
 		}
 	}
-	if q.counted() >= q.settings.Capacity || q.settings.KeyCapacity < q.settings.Capacity {
-		victim, err = q.makeRoom(n, g)
-		if err != nil {
+	counted := q.counted()
+	if counted >= q.settings.Capacity || q.settings.KeyCapacity < q.settings.Capacity ||
+		life.Crowded(&q.settings, counted) {
+		if victim, err = q.makeRoom(n, g); err != nil {
 			q.stats.Refused++
 			return 0, nil, err
 		}

@@ -8,29 +8,26 @@ import (
 
 // makeRoom finds out whether there is room for a task, and makes it if it may.
 func (q *queue) makeRoom(n *driver.New, g *group) (victim *driver.Record, err error) {
-	held := 0
+	ofKey := 0
 	if k := q.keys[n.Key]; k != nil {
-		held = q.settings.Counted(&k.tasks)
+		ofKey = q.settings.Counted(&k.tasks)
 	}
-	if held >= q.settings.KeyCapacity && q.settings.KeyCapacity < q.settings.Capacity {
-		return nil, &fairq.FullError{Len: held, Limit: q.settings.KeyCapacity, Key: true}
+	evicts, err := life.Room(&q.settings, n.Weight, q.counted(), ofKey)
+	if !evicts {
+		return nil, err
 	}
-	if q.counted() < q.settings.Capacity {
-		return nil, nil
+	it := q.waiting.victim(n.Key, n.Weight)
+	if it == nil {
+		return nil, err
 	}
-	if q.waiting != nil {
-		if it := q.waiting.victim(n.Key, n.Weight); it != nil {
-			victim = new(driver.Record)
-			q.record(it, victim)
-			if g != nil {
-				g.joining = true
-				defer func() { g.joining = false }()
-			}
-			q.befall(it, it.Evict(&q.stats), 0)
-			return victim, nil
-		}
+	victim = new(driver.Record)
+	q.record(it, victim)
+	if g != nil {
+		g.joining = true
+		defer func() { g.joining = false }()
 	}
-	return nil, &fairq.FullError{Len: q.counted(), Limit: q.settings.Capacity}
+	q.befall(it, it.Evict(&q.stats), 0)
+	return victim, nil
 }
 
 // counted returns how many tasks count in the capacity.

@@ -167,7 +167,7 @@ func (m *Store) Open(_ context.Context, name string, settings driver.Settings, n
 		keys: map[string]*account{}, uniqueKeys: map[string]*item{}, groups: map[string]*group{},
 		consumers: map[string]*consumer{},
 	}
-	if settings.WhenFull != fairq.Reject {
+	if settings.WhenFull >= fairq.EvictHeaviest {
 		q.waiting = newWaiting(settings.WhenFull)
 	}
 	if m.queues == nil {

@@ -108,7 +108,12 @@ func (m *model) put(now time.Time, n *driver.New, payload int) (id driver.ID, vi
 		m.stats.Refused++
 		return 0, 0, fairq.ErrKeyFull
 	}
-	if m.count(counts) >= m.s.Capacity {
+	free := m.s.Capacity - m.count(counts)
+	if m.s.WhenFull == fairq.RejectOverShare && ofKey > 0 && ofKey >= n.Weight*(free-1) && m.s.Capacity > 1 {
+		m.stats.Refused++
+		return 0, 0, fairq.ErrKeyFull
+	}
+	if free <= 0 {
 		t := m.heaviest(n)
 		if t == nil {
 			m.stats.Refused++
@@ -167,7 +172,7 @@ func (m *model) isWaiting(t *modelTask) bool {
 
 // heaviest returns the task that is evicted for n.
 func (m *model) heaviest(n *driver.New) (victim *modelTask) {
-	if m.s.WhenFull == fairq.Reject {
+	if m.s.WhenFull < fairq.EvictHeaviest {
 		return nil
 	}
 	// Each key's backlog in rounds; the last one to get into the furthest round is the victim's.

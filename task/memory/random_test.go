@@ -111,7 +111,7 @@ func newCaller(t *testing.T, seed uint64) *caller {
 	if d.rand.IntN(2) == 0 {
 		s.Capacity = 5 + d.rand.IntN(20)
 		if d.rand.IntN(2) == 0 {
-			s.WhenFull = fairq.EvictHeaviest + fairq.WhenFull(d.rand.IntN(2))
+			s.WhenFull = fairq.RejectOverShare + fairq.WhenFull(d.rand.IntN(3))
 		}
 	}
 	s.CountOnlyWaiting = d.rand.IntN(2) == 0

@@ -177,6 +177,7 @@ func (c *comparison) choose() {
 	}
 	if c.chance(3) {
 		o.Capacity = 5 + c.IntN(20)
+		o.WhenFull = fairq.WhenFull(c.IntN(2))
 	}
 	if c.chance(4) {
 		o.KeyCapacity = 4 + c.IntN(5)
@@ -205,7 +206,7 @@ func (c *comparison) choose() {
 
 func (c *comparison) openIn(store task.Store) *side {
 	s, o := &side{}, c.options
-	if o.WhenFull != fairq.Reject {
+	if o.WhenFull >= fairq.EvictHeaviest {
 		o.OnEvict = func(t *task.Task[int]) { s.evicted = append(s.evicted, t) }
 	}
 	o.OnExpire = func(t *task.Task[int]) {

@@ -126,7 +126,7 @@ func showTasks(batch ...task.Batch[int]) string {
 }
 
 func (c *comparison) put() {
-	if c.options.WhenFull != fairq.Reject {
+	if c.options.WhenFull >= fairq.EvictHeaviest {
 		c.putAndEvict(c.task())
 		return
 	}

@@ -30,7 +30,7 @@ func (q *queue) full(name string, want fairq.FullError) {
 func (e *env) evicting(o options) (*queue, *[]string) {
 	e.Helper()
 	var evicted []string
-	if o.WhenFull == fairq.Reject {
+	if o.WhenFull < fairq.EvictHeaviest {
 		o.WhenFull = fairq.EvictHeaviest
 	}
 	o.OnEvict = func(t *task.Task[string]) {
@@ -130,6 +130,68 @@ var roomCases = []testCase{
 		q.full("a3", fairq.FullError{Len: 2, Limit: 2, Key: true})
 		l.ack()
 		q.put("a3")
+	}},
+	{"Share", "a key may hold about as many places as are free", func(e *env) {
+		q := e.open(options{Capacity: 8, WhenFull: fairq.RejectOverShare})
+		q.put("a1 a2 a3 a4") // the last one with 5 places free
+		q.full("a5", fairq.FullError{Len: 4, Limit: 3, Key: true})
+		q.put("b1 b2")
+		q.full("b3", fairq.FullError{Len: 2, Limit: 1, Key: true})
+		q.put("c1 d1")
+		q.full("c2", fairq.FullError{Len: 1, Limit: 1, Key: true})
+		q.full("e1", fairq.FullError{Len: 8, Limit: 8})
+		for _, l := range q.takes("a1 b1 c1 d1 a2 b2 a3") {
+			l.ack()
+		}
+		q.put("a5 a6 a7 b3 b4")
+		q.full("a8", fairq.FullError{Len: 4, Limit: 1, Key: true})
+	}},
+	{"ShareOfWeight", "a key may hold about as many places as are free", func(e *env) {
+		q := e.open(options{
+			Capacity: 8, KeyCapacity: 7, WhenFull: fairq.RejectOverShare, CountOnlyWaiting: true,
+			Weight: func(key string) int { return 1 + 3*strings.Count(key, "w") },
+		})
+		q.put("w1 w2 w3 w4 w5 w6") // the last one with 3 places free
+		q.full("w7", fairq.FullError{Len: 6, Limit: 4, Key: true})
+		l := q.takes("w1 w2")
+		q.put("a1 w7")
+		q.full("w8", fairq.FullError{Len: 5, Limit: 4, Key: true})
+		for _, l := range l {
+			l.release(0)
+		}
+		q.full("w8", fairq.FullError{Len: 7, Limit: 1, Key: true})
+		q.full("b1", fairq.FullError{Len: 8, Limit: 8})
+	}},
+	{"ShareWait", "is set aside until a task of the key leaves, or another Put of the key comes", func(e *env) {
+		for _, comes := range []bool{false, true} {
+			q := e.open(options{Capacity: 8, WhenFull: fairq.RejectOverShare})
+			q.put("a1 b1 c1 d1 e1 f1 g1")
+			over := []*call[task.ID]{q.putting("a2")}
+			if !comes {
+				over = append(over, q.putting("a3"), q.putting("a4"))
+			}
+			q.put("h1")
+			other := q.putting("i1")
+			other.waits()
+			first := q.takes("a1 b1 c1 d1 e1 f1 g1 h1")
+			first[1].ack()
+			other.returns(nil)
+			for _, l := range first[2:] {
+				l.ack()
+			}
+			for _, put := range over {
+				put.waits() // although there would be room
+			}
+			if comes {
+				q.put("a5")
+			} else {
+				first[0].ack()
+			}
+			for _, put := range over {
+				put.returns(nil)
+			}
+			e.ok(q.Drop(ctx))
+		}
 	}},
 	{"Evict", "of a key with the most of these (by its weight) it evicts the one that got into this state last", func(e *env) {
 		q, evicted := e.evicting(options{Capacity: 4})

@@ -9,31 +9,57 @@ import (
 
 // makeRoom finds out whether there is room for a task, and makes it if it may.
 func (u *unit) makeRoom(n *driver.New, g *Group) (victim *driver.Record, err error) {
-	s := &u.q.settings
-	if s.KeyCapacity < s.Capacity {
-		if held := s.Counted(&u.key(n.Key).Tasks); held >= s.KeyCapacity {
-			return nil, &fairq.FullError{Len: held, Limit: s.KeyCapacity, Key: true}
+	counted, ofKey := 0, 0
+	if u.q.settings.Capacity < fairq.MaxLen {
+		counted = u.counted()
+		u.crowd(counted)
+	}
+	if u.q.counts {
+		ofKey = u.q.settings.Counted(&u.key(n.Key).Tasks)
+	}
+	evicts, err := life.Room(&u.q.settings.Settings, n.Weight, counted, ofKey)
+	if !evicts {
+		return nil, err
+	}
+	r := u.victim(n)
+	if r == nil {
+		return nil, err
+	}
+	r = must(u.v.Get(r.ID, true))
+	record := u.record(r)
+	if g != nil && r.Group == g.Name { // the group does not end by this, for a task is about to be put into it
+		g.Tasks++
+		g.Members++
+		check(u.v.SetGroup(g))
+		defer u.backInGroup(g)
+	}
+	t := r.life()
+	u.befall(r, t, t.Evict(&u.stats), u.now)
+	return &record, nil
+}
+
+// crowd begins to count the tasks of each key where one may be over its share, and ends it when the
+// queue is half as full as that. So as long as there is enough room for everybody, the rows of keys
+// are neither read nor written, and to count all of them anew is rare.
+func (u *unit) crowd(counted int) {
+	s := u.q.settings
+	crowded := life.Crowded(&s.Settings, counted)
+	if crowded == s.Crowded || !crowded && life.Crowded(&s.Settings, 2*counted) {
+		return
+	}
+	u.needAlone()
+	s.Crowded = crowded
+	u.q.set(s)
+	u.head.Settings, u.saves = u.q.text, true
+	weights := map[string]int{}
+	for last := uint64(0); crowded; {
+		page := must(u.v.Rows(Range{Index: TaskID, From: after(last), Limit: pageSize}))
+		for _, r := range page {
+			weights[r.Key], last = r.Weight, r.ID
 		}
+		crowded = len(page) == pageSize
 	}
-	if s.Capacity >= fairq.MaxLen || u.counted() < s.Capacity {
-		return nil, nil
-	}
-	if u.q.evicts {
-		if r := u.victim(n); r != nil {
-			r = must(u.v.Get(r.ID, true))
-			record := u.record(r)
-			if g != nil && r.Group == g.Name { // the group does not end by this, for a task is about to be put into it
-				g.Tasks++
-				g.Members++
-				check(u.v.SetGroup(g))
-				defer u.backInGroup(g)
-			}
-			t := r.life()
-			u.befall(r, t, t.Evict(&u.stats), u.now)
-			return &record, nil
-		}
-	}
-	return nil, &fairq.FullError{Len: u.counted(), Limit: s.Capacity}
+	u.recountKeys(weights)
 }
 
 // counted returns how many tasks count in the capacity.

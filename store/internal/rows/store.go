@@ -109,7 +109,8 @@ type queue struct {
 // settings are those of a queue as they are written down.
 type settings struct {
 	driver.Settings
-	Kinds bool // it has ever had a task of a kind
+	Kinds   bool // it has ever had a task of a kind
+	Crowded bool // it is so full that a key may be over its share, or was not long ago; see crowd
 }
 
 // mode is what follows from the settings.
@@ -129,9 +130,9 @@ func modeOf(s *settings) mode {
 		limited:  s.MaxInFlightPerKey > 0,
 		reserves: s.KeepPlace && !s.Kinds && s.MaxInFlightPerKey == 0,
 		thisTurn: s.Newcomers == fairq.ThisRound,
-		evicts:   s.WhenFull != fairq.Reject,
+		evicts:   s.WhenFull >= fairq.EvictHeaviest,
 	}
-	m.counts = m.limited || m.evicts || s.KeyCapacity < s.Capacity
+	m.counts = m.limited || m.evicts || s.KeyCapacity < s.Capacity || s.Crowded
 	m.alone = m.fronted || m.counts || m.thisTurn || s.Capacity < fairq.MaxLen
 	return m
 }
@@ -260,7 +261,7 @@ func (u *unit) open(b *backend, wanted driver.Settings) error {
 				Limit: fmt.Sprintf("%s, which is that of %d tasks in queue %q", q.settings.Format, n, q.name),
 			}
 		}
-		u.change(settings{wanted, q.settings.Kinds})
+		u.change(settings{Settings: wanted, Kinds: q.settings.Kinds})
 	}
 	must(u.member(b.handle()))
 	u.later(func() {
@@ -276,9 +277,10 @@ func (u *unit) open(b *backend, wanted driver.Settings) error {
 // hasKind says that the queue has a task of a kind. From now on only the fronts of keys can be taken: otherwise one who takes
 // only some kinds would have to pass over the others.
 func (u *unit) hasKind() {
-	if !u.q.settings.Kinds {
+	if s := u.q.settings; !s.Kinds {
 		u.needAlone()
-		u.change(settings{u.q.settings.Settings, true})
+		s.Kinds = true
+		u.change(s)
 	}
 }
 

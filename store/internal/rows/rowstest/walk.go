@@ -26,7 +26,7 @@ type walker struct {
 
 	settings struct {
 		driver.Settings
-		Kinds bool
+		Kinds, Crowded bool
 	}
 	fronted, reserves, evicts, counts bool
 	keys                              map[string]*rows.Key
@@ -53,8 +53,8 @@ func walk(t *testing.T, db rows.DB, queue string) string {
 	s := &w.settings
 	w.fronted = s.Kinds || s.MaxInFlightPerKey > 0
 	w.reserves = s.KeepPlace && !w.fronted
-	w.evicts = s.WhenFull != fairq.Reject
-	w.counts = s.MaxInFlightPerKey > 0 || w.evicts || s.KeyCapacity < s.Capacity
+	w.evicts = s.WhenFull >= fairq.EvictHeaviest
+	w.counts = s.MaxInFlightPerKey > 0 || w.evicts || s.KeyCapacity < s.Capacity || s.Crowded
 	w.all, err = w.v.List(task.ListOptions{Limit: math.MaxInt32})
 	ok(t, "List", err)
 	for _, k := range storetest.Keys {

@@ -1,0 +1,54 @@
+package rows_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/store/internal/rows/rowstest"
+	"github.com/fairq/fairq/task"
+)
+
+// Keys are counted only while the queue is so full that one may be over its share, or half of that.
+func TestCrowd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := rowstest.NewDB(time.Now)
+		q := openQueue(t, open(db), task.Options[string]{
+			Capacity: 8, WhenFull: fairq.RejectOverShare,
+			Weight: func(key string) int { return map[string]int{"a": 2}[key] + 1 },
+		})
+		counted := func() map[string]int { // tasks, and hundreds for the weight
+			tx, err := db.Begin(t.Context())
+			require.NoError(t, err)
+			defer tx.Rollback()
+			row, err := tx.Queue("q", nil)
+			require.NoError(t, err)
+			v, err := tx.Enter(row.ID, &rows.Plan{Exclusive: true})
+			require.NoError(t, err)
+			found, _, err := rows.Calls{View: v}.Lines([]string{"a", "b", "c"}, 0, false)
+			require.NoError(t, err)
+			all := map[string]int{}
+			for _, k := range found {
+				all[k.Key] = k.Tasks[0] + 100*k.Weight
+			}
+			return all
+		}
+		q.put("a1 b1 a2 b2")
+		require.Empty(t, counted())
+		q.put("b3")
+		require.Equal(t, map[string]int{"a": 302, "b": 103}, counted())
+		require.NoError(t, q.take("a1").Ack(t.Context()))
+		require.NoError(t, q.take("b1").Ack(t.Context()))
+		q.put("c1")
+		require.Equal(t, map[string]int{"a": 301, "b": 102, "c": 101}, counted())
+		for _, name := range []string{"a2", "b2", "c1"} {
+			require.NoError(t, q.take(name).Ack(t.Context()))
+		}
+		q.put("c2")
+		require.Empty(t, counted())
+	})
+}
