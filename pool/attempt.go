@@ -36,7 +36,7 @@ type attempt[V any] struct {
 func (a *attempt[V]) do(w *worker) {
 	a.worker, a.counts = w, &w.counts
 	inc(&w.counts.started)
-	a.pool.keyCounter.add(a.task.Key, fairq.Counts{Served: 1})
+	a.pool.keyCounts.Add(a.task.Key, fairq.Counts{Served: 1})
 	o := &a.pool.observer
 	var started time.Time
 	if !a.class.inMemory || o.times() {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/keycount"
 	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/memory"
 )
@@ -18,16 +19,16 @@ import (
 type Pool[V any] struct {
 	workerSet
 
-	tasks      taskSource[V]
-	handler    Handler[*task.Task[V]]
-	policy     Policy
-	forTask    func(*task.Task[V], Policy) Policy // nil if policy is for all tasks
-	whenFull   WhenFull
-	delay      time.Duration
-	deadline   time.Duration
-	sink       Sink[V]
-	observer   Observer[V]
-	keyCounter *keyCounter // nil if keys are not counted
+	tasks     taskSource[V]
+	handler   Handler[*task.Task[V]]
+	policy    Policy
+	forTask   func(*task.Task[V], Policy) Policy // nil if policy is for all tasks
+	whenFull  WhenFull
+	delay     time.Duration
+	deadline  time.Duration
+	sink      Sink[V]
+	observer  Observer[V]
+	keyCounts *keycount.Counter
 
 	maxSettling        int64        // how many tasks may be settled in background at a time
 	sendingDeadLetters atomic.Int64 // calls of deadLetter
@@ -95,9 +96,7 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]], option
 	}
 	p.accepting, p.stopAccepting = context.WithCancelCause(context.Background())
 	p.workerSet.workerSettings = *setup
-	if o.CountKeys > 0 {
-		p.keyCounter = &keyCounter{counts: fairq.NewKeyCounter[string](o.CountKeys)}
-	}
+	p.keyCounts = keycount.New(o.CountKeys)
 	s := &p.tasks
 	s.pool, s.order, s.epoch, s.kinds = p, o.Order, time.Now(), slices.Clone(o.Kinds)
 	s.filter = task.Filter{Kinds: s.kinds}
@@ -265,7 +264,7 @@ func (p *Pool[V]) deadLetter(ctx context.Context, class string, t *task.Task[V],
 		p.taskExpired(class, t)
 	case reason == Overflow:
 		p.dropped.Add(1)
-		p.keyCounter.add(t.Key, fairq.Counts{Evicted: 1})
+		p.keyCounts.Add(t.Key, fairq.Counts{Evicted: 1})
 		if f := p.observer.Dropped; f != nil {
 			p.observe("Dropped", func() { f(ctx, class, t) })
 		}

@@ -1,9 +1,7 @@
 package pool
 
 import (
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/fairq/fairq"
 )
@@ -85,32 +83,12 @@ func (ws *workerSet) stats() Stats {
 	return s
 }
 
-// keyCounter counts by key what happens to tasks; a nil one does not.
-type keyCounter struct {
-	mu     sync.Mutex // protects counts; nothing else is done under it
-	counts *fairq.KeyCounter[string]
-}
-
-func (c *keyCounter) add(key string, d fairq.Counts) {
-	if c == nil {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.counts.Add(key, d, time.Now())
-}
-
 // KeyCounts returns the n keys that were served, refused and evicted most, heaviest first; if
 // fewer are counted, all. A task is served when an attempt is started, refused if Submit or the
 // like returns an [ErrFull], and evicted if it was dropped because there was no room. What a queue
-// evicts that is not the pool's own is not counted. Keys of the same name in several classes count
-// as one. It is O(Options.CountKeys * log Options.CountKeys). Without Options.CountKeys there are
+// evicts that is not the pool's own is not counted; [task.Queue.KeyCounts] tells. Keys of the same
+// name in several classes count as one. It is O(Options.CountKeys * log Options.CountKeys). Without Options.CountKeys there are
 // none.
 func (p *Pool[V]) KeyCounts(n int) []fairq.KeyCount[string] {
-	if p.keyCounter == nil {
-		return nil
-	}
-	p.keyCounter.mu.Lock()
-	defer p.keyCounter.mu.Unlock()
-	return p.keyCounter.counts.Top(n, time.Now())
+	return p.keyCounts.Top(n)
 }

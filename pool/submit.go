@@ -261,7 +261,7 @@ func (p *Pool[V]) answered(ctx context.Context, o *offer[V], id task.ID, err err
 	}
 	p.refused.Add(1)
 	if errors.Is(err, ErrFull) {
-		p.keyCounter.add(o.Key, fairq.Counts{Refused: 1})
+		p.keyCounts.Add(o.Key, fairq.Counts{Refused: 1})
 	}
 	if f := p.observer.Refused; f != nil {
 		p.observe("Refused", func() { f(ctx, o.class.name, o.task(), err) })

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -153,6 +154,9 @@ func (c *Consumer[V]) takeSome(ctx context.Context, f Filter, records []driver.R
 			return nil, err
 		}
 		if tasks := c.tasks(ctx, records[:got]); len(tasks) > 0 {
+			for _, t := range tasks {
+				c.queue.counts.Add(t.Key, fairq.Counts{Served: 1})
+			}
 			return tasks, nil
 		}
 	}
@@ -185,6 +189,7 @@ func (c *Consumer[V]) takeOne(ctx context.Context, f Filter) (*Task[V], error) {
 		}
 		bad := q.setPayload(t, payload)
 		if bad == nil {
+			q.counts.Add(t.Key, fairq.Counts{Served: 1})
 			return t, nil
 		}
 		if err := t.Bury(ctx, bad); err != nil {

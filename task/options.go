@@ -82,6 +82,11 @@ type Options[V any] struct {
 	// seconds.
 	Grace time.Duration
 
+	// CountKeys is how many keys this Queue counts, the heaviest, for [Queue.KeyCounts]: what it
+	// takes, what it is refused, and what it evicts. 0 means none. It costs a lock and a clock
+	// reading for each task that is taken, and some 150 bytes for each key; see [fairq.KeyCounter].
+	CountKeys int
+
 	// Codec turns payloads into bytes and back, where the Store writes them down; nil means JSON. A memory.Store does not use it.
 	Codec Codec[V]
 
@@ -169,7 +174,7 @@ func (o *Options[V]) complete() error {
 	for _, f := range []struct {
 		name  string
 		value int
-	}{{"Capacity", o.Capacity}, {"KeyCapacity", o.KeyCapacity}, {"MaxInFlightPerKey", o.MaxInFlightPerKey}, {"MaxAttempts", o.MaxAttempts}} {
+	}{{"Capacity", o.Capacity}, {"KeyCapacity", o.KeyCapacity}, {"MaxInFlightPerKey", o.MaxInFlightPerKey}, {"MaxAttempts", o.MaxAttempts}, {"CountKeys", o.CountKeys}} {
 		if f.value < 0 || f.value > fairq.MaxLen {
 			return invalid("Options."+f.name, f.value, fmt.Sprintf("0 to %d", fairq.MaxLen))
 		}

@@ -22,6 +22,7 @@ func TestBadOptions(t *testing.T) {
 		"Options.KeyCapacity":             {KeyCapacity: fairq.MaxLen + 1},
 		"Options.MaxInFlightPerKey":       {MaxInFlightPerKey: -1},
 		"Options.MaxAttempts":             {MaxAttempts: -1},
+		"Options.CountKeys":               {CountKeys: -1},
 		"Options.Priority":                {Priority: task.MaxPriority + 1},
 		"Options.Priority is -1":          {Priority: -1},
 		"Options.TTL":                     {TTL: -time.Second},

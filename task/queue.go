@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/keycount"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -24,6 +25,7 @@ type Queue[V any] struct {
 	backend  driver.Backend
 	notifier *notifier
 	self     *Consumer[V] // of Take and TakeBatch
+	counts   *keycount.Counter
 
 	close  sync.Mutex // held by Close
 	closed bool       // nothing is to be handed back any more, and the backend is closed
@@ -50,6 +52,7 @@ func Open[V any](ctx context.Context, store Store, name string, options *Options
 	if err := q.options.complete(); err != nil {
 		return nil, err
 	}
+	q.counts = keycount.New(q.options.CountKeys)
 	q.notifier = newNotifier(reflect.TypeFor[V]())
 	q.notifier.expiries.wanted = q.options.OnExpire != nil
 	q.notifier.putters.policy = q.options.WhenFull
@@ -72,10 +75,13 @@ func (q *Queue[V]) Put(ctx context.Context, key string, payload V, options PutOp
 	if err := q.fill(&n, key, payload, &options); err != nil {
 		return 0, err
 	}
-	if err := q.notifier.admit(key); err != nil {
-		return 0, err
+	err := q.notifier.admit(key)
+	var id ID
+	if err == nil {
+		id, err = q.put(ctx, &n)
 	}
-	return q.put(ctx, &n)
+	q.countRefusal(key, err)
+	return id, err
 }
 
 // Batch is a task for PutBatch.
@@ -100,9 +106,13 @@ func (q *Queue[V]) PutBatch(ctx context.Context, tasks []Batch[V]) ([]ID, error)
 		return nil, cmp.Or(q.notifier.over(), invalid)
 	}
 	if err := q.notifier.admit(news[0].Key); err != nil {
+		q.countRefusal(news[0].Key, err)
 		return nil, err
 	}
 	n, evicted, err := q.backend.Put(ctx, news, ids[:len(news)])
+	if n < len(news) {
+		q.countRefusal(news[n].Key, err)
+	}
 	return ids[:n], cmp.Or(err, invalid, q.handOut(evicted))
 }
 
@@ -182,6 +192,7 @@ func (q *Queue[V]) handOut(evicted []driver.Record) (err error) {
 			err = bad
 		}
 	}()
+	q.counts.Add(evicted[0].Key, fairq.Counts{Evicted: 1})
 	t, bad := q.task(&evicted[0])
 	if bad != nil {
 		t.Err = newError(bad)

@@ -206,6 +206,7 @@ func (c *comparison) choose() {
 
 func (c *comparison) openIn(store task.Store) *side {
 	s, o := &side{}, c.options
+	o.CountKeys = len(Keys)
 	if o.WhenFull >= fairq.EvictHeaviest {
 		o.OnEvict = func(t *task.Task[int]) { s.evicted = append(s.evicted, t) }
 	}

@@ -135,6 +135,25 @@ func (c *comparison) compareStats() {
 		return append([]task.KeyStat{}, list...)
 	}
 	c.equal("stats by key", byKey(c.side()), byKey(c.want))
+	if c.subject.Join == nil { // what is refused in a transaction that is rolled back is counted
+		c.equal("counters by key", c.keyCounts(c.got...), c.keyCounts(c.want))
+	}
+}
+
+// keyCounts returns what was served and refused. What the others evict, the wanted queue deletes.
+func (c *comparison) keyCounts(sides ...*side) map[string]fairq.Counts {
+	all := map[string]fairq.Counts{}
+	for _, s := range sides {
+		for _, k := range s.KeyCounts(len(Keys)) {
+			sum := all[k.Key]
+			sum.Served += k.Total.Served
+			sum.Refused += k.Total.Refused
+			if sum != (fairq.Counts{}) {
+				all[k.Key] = sum
+			}
+		}
+	}
+	return all
 }
 
 // compareEvents compares the events of each task. Those of a process that has learned of a loss by

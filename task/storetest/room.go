@@ -337,6 +337,31 @@ var roomCases = []testCase{
 		slices.Sort(evicted)
 		equal(e, "evicted for b2 and a4", strings.Join(evicted, " "), "a1 a2")
 	}},
+	{"KeyCounts", "A task is served each time it is taken", func(e *env) {
+		q, _ := e.evicting(options{Capacity: 4, KeyCapacity: 3, CountKeys: 10})
+		counts := func(want ...fairq.KeyCount[string]) {
+			e.Helper()
+			got := q.KeyCounts(5)
+			for i := range got {
+				equal(e, "Recent", got[i].Recent, got[i].Total)
+				got[i].Recent = fairq.Counts{}
+			}
+			equal(e, "KeyCounts", got, want)
+		}
+		q.put("a1 a2 a3")
+		q.full("a4", fairq.FullError{Len: 3, Limit: 3, Key: true}) // is put twice
+		_, err := q.PutBatch(ctx, []task.Batch[string]{{Key: "b", Payload: "b1"}, {Key: "a", Payload: "a4"}})
+		e.is(err, fairq.ErrKeyFull)
+		q.put("b2") // evicts a3
+		q.first("a1").release(0)
+		q.first("a1").ack()
+		_, err = q.TakeBatch(ctx, 1)
+		e.ok(err)
+		counts(
+			fairq.KeyCount[string]{Key: "a", Total: fairq.Counts{Served: 2, Refused: 3, Evicted: 1}},
+			fairq.KeyCount[string]{Key: "b", Total: fairq.Counts{Served: 1}},
+		)
+	}},
 	{"Batch", "puts tasks one after the other, in one transaction, until one is refused", func(e *env) {
 		q := e.open(options{Capacity: 3})
 		batch := func(names string, want error) []task.ID {
