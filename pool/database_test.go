@@ -128,8 +128,13 @@ func (b *table) TakeOne(ctx context.Context, consumer driver.Handle, f task.Filt
 	return driver.TakeOne(ctx, b, consumer, f, info)
 }
 
-func (b *table) Settle(ctx context.Context, lease driver.Lease, how driver.Settlement) error {
-	return b.store.do(ctx, "settle", func() error { return b.Backend.Settle(ctx, lease, how) })
+func (b *table) Settle(ctx context.Context, lease driver.Lease, how driver.Settlement) (state task.State, err error) {
+	err = b.store.do(ctx, "settle", func() error {
+		var bad error
+		state, bad = b.Backend.Settle(ctx, lease, how)
+		return bad
+	})
+	return state, err
 }
 
 func (b *table) Touch(ctx context.Context, lease driver.Lease, d time.Duration) (until time.Time, err error) {

@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/fairq/fairq/task/driver"
@@ -12,8 +13,12 @@ import (
 // when somebody else buries or deletes the task. Then it is lost, all its methods return [ErrLeaseLost], and change
 // nothing. A Task from Peek or List is no lease.
 //
-// What a Task tells is as of the call that returned it, but for Until, which Touch changes. The methods may be called by any
-// goroutine at any time; Touch not while others read Until.
+// What a Task tells is as of the call that returned it, but for Until, which Touch changes, and State: when its lease
+// has ended by a call of this Task, that is where the task is since, 0 if it is gone. The methods may be called by
+// any goroutine at any time, but not while others read what they change.
+//
+// Priority may be changed before a Release, Snooze, Fail or Bury: then that is the task's priority from now on.
+// It queues up there like new work, even without a delay and with KeepPlace.
 type Task[V any] struct {
 	Info
 	Payload V
@@ -32,7 +37,7 @@ func (t *Task[V]) Release(ctx context.Context, delay time.Duration) error {
 	if err := checkDelay("Release: the delay", delay); err != nil {
 		return err
 	}
-	return t.settle(ctx, driver.Settlement{Release: true, Delay: delay})
+	return t.settle(ctx, driver.Settlement{Release: true, Delay: delay, Priority: t.Priority})
 }
 
 // Snooze is Release, but the attempt does not count, so the task is never buried by it: it is for work whose time has not
@@ -41,7 +46,7 @@ func (t *Task[V]) Snooze(ctx context.Context, delay time.Duration) error {
 	if err := checkDelay("Snooze: the delay", delay); err != nil {
 		return err
 	}
-	return t.settle(ctx, driver.Settlement{Release: true, Uncounted: true, Delay: delay})
+	return t.settle(ctx, driver.Settlement{Release: true, Uncounted: true, Delay: delay, Priority: t.Priority})
 }
 
 // Fail is Release, and records why. If reason is, or wraps, an [*Error], its code is too, with the whole message. A task that
@@ -50,7 +55,7 @@ func (t *Task[V]) Fail(ctx context.Context, reason error, delay time.Duration) e
 	if err := checkDelay("Fail: the delay", delay); err != nil {
 		return err
 	}
-	return t.settle(ctx, driver.Settlement{Release: true, Delay: delay, Err: newError(reason)})
+	return t.settle(ctx, driver.Settlement{Release: true, Delay: delay, Priority: t.Priority, Err: newError(reason)})
 }
 
 // Bury puts the task aside, with the reason, until somebody kicks or deletes it. Who waits for its unique key is told the
@@ -59,7 +64,7 @@ func (t *Task[V]) Bury(ctx context.Context, reason error) error {
 	if reason == nil {
 		reason = errBuried
 	}
-	return t.settle(ctx, driver.Settlement{Bury: true, Err: newError(reason)})
+	return t.settle(ctx, driver.Settlement{Bury: true, Priority: t.Priority, Err: newError(reason)})
 }
 
 // Discard says that the task has failed for good and is not to be kept: it is gone, as after Ack. Who waits for its unique key
@@ -118,7 +123,13 @@ func (t *Task[V]) settle(ctx context.Context, how driver.Settlement) error {
 	if err := t.held(); err != nil {
 		return err
 	}
-	err := t.queue.backend.Settle(ctx, t.lease, how)
+	if how.Priority < 0 || how.Priority > MaxPriority {
+		return invalid("Task.Priority", how.Priority, fmt.Sprintf("0 to %d", MaxPriority))
+	}
+	state, err := t.queue.backend.Settle(ctx, t.lease, how)
 	t.queue.notifier.letIn()
+	if err == nil {
+		t.State = state
+	}
 	return err
 }

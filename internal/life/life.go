@@ -116,6 +116,12 @@ func (t *Task) Settle(how *driver.Settlement, now int64, s *driver.Stats) Fate {
 	return t.gone(driver.EventAck, nil, s)
 }
 
+// Moves tells whether a task has another priority when its lease has ended. Then it queues up there
+// as one that was never in a queue, before Settle is called.
+func Moves(how *driver.Settlement, priority int) bool {
+	return (how.Release || how.Bury) && how.Priority != priority
+}
+
 // Return ends the lease of a consumer that leaves.
 func (t *Task) Return(now int64, s *driver.Stats) Fate {
 	s.Releases++

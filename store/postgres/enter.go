@@ -147,7 +147,7 @@ func (v *view) readHead(r pgx.Row, clock *int64) error {
 
 // queueLast has lines looked up above the rounds being served.
 func (v *view) queueLast(lines []rows.Line) {
-	v.lasts, v.wasIn = make(map[rows.Line]last, len(lines)), map[uint64]uint64{}
+	v.lasts, v.wasIn = make(map[rows.Line]last, len(lines)), map[uint64]inRound{}
 	for _, l := range lines {
 		v.lasts[l] = last{}
 	}

@@ -30,7 +30,7 @@ type view struct {
 	readyAll    bool // there are no more
 	readyFilter rows.Filter
 	lasts       map[rows.Line]last
-	wasIn       map[uint64]uint64 // the rounds of rows as they were read, by id, if there are lasts
+	wasIn       map[uint64]inRound // where rows were as they were read, by id, if there are lasts
 
 	fetched []fetched
 
@@ -118,14 +118,18 @@ func (v *view) recount(r *rows.Row, state task.State) {
 // as that is possible.
 func (v *view) turned(r *rows.Row, round uint64) {
 	l := rows.Line{Key: r.Key, Priority: r.Priority}
-	known, ok := v.lasts[l]
 	was := v.wasIn[r.ID]
-	if !ok || was == round {
+	if was.round != 0 && was.priority != r.Priority { // it leaves another line
+		delete(v.lasts, rows.Line{Key: r.Key, Priority: was.priority})
+		was = inRound{}
+	}
+	known, ok := v.lasts[l]
+	if !ok || was.round == round {
 		return
 	}
-	v.wasIn[r.ID] = round
+	v.wasIn[r.ID] = inRound{r.Priority, round}
 	switch {
-	case was != 0 && was == known.round:
+	case was.round != 0 && was.round == known.round:
 		delete(v.lasts, l)
 	case round > max(known.round, known.after):
 		known.round, known.rows = round, 1
@@ -134,6 +138,12 @@ func (v *view) turned(r *rows.Row, round uint64) {
 		known.rows++
 		v.lasts[l] = known
 	}
+}
+
+// inRound is in which round of a priority a row is.
+type inRound struct {
+	priority int
+	round    uint64
 }
 
 // taskTable is the table of tasks.
@@ -265,7 +275,7 @@ func (v *view) scanner(payload bool, each func(*rows.Row)) func(pgx.Rows) error 
 			}
 			r := s.row()
 			if v.lasts != nil {
-				v.wasIn[r.ID] = r.Round
+				v.wasIn[r.ID] = inRound{r.Priority, r.Round}
 			}
 			each(r)
 		}

@@ -38,7 +38,7 @@ var (
 	insertTask     = &statement{"insert", `INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (` + marks(31) + `)`}
 	insertPlain    = &statement{"insert", `INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (?, ?, ?, '', 0, ?, ?, ?, ?, ?, ?, ` +
 		`'', ?, ?, ?, ?, 0, 0, ?, ?, ?, 0, 0, ?, ?, ?, ?, 0, NULL, ?, ?)`}
-	updateTask = &statement{"update", `UPDATE ~tasks SET "group" = ?, state = ?, takeable = ?, round = ?, seq = ?, gap = ?, returned = ?, place = ?, since = ?, ` +
+	updateTask = &statement{"update", `UPDATE ~tasks SET "group" = ?, priority = ?, state = ?, takeable = ?, round = ?, seq = ?, gap = ?, returned = ?, place = ?, since = ?, ` +
 		`counted = ?, consumer = ?, attempts = ?, ready_at = ?, until = ?, expires = ?, wake = ?, err_code = ?, err = ? WHERE id = ?`}
 	takeTask = &statement{"take", `UPDATE ~tasks SET state = ?, takeable = ?, since = ?, counted = ?, ` +
 		`consumer = ?, attempts = ?, until = ?, wake = ? WHERE id = ?`}

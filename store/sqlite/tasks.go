@@ -50,8 +50,9 @@ func putTask(v *view, r *rows.Row) (err error) {
 	default:
 		code, message := errorCells(r.Err)
 		n, err = v.session.exec(updateTask,
-			r.Group, int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Seq), bit(r.Gap), bit(r.Returned), int64(r.Place), int64(r.Since),
-			bit(r.Counted), int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Wake, code, message, v.rowid(r.ID))
+			r.Group, int64(r.Priority), int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Seq), bit(r.Gap), bit(r.Returned),
+			int64(r.Place), int64(r.Since), bit(r.Counted), int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Wake,
+			code, message, v.rowid(r.ID))
 	}
 	if n > 0 {
 		v.count(r.Was, r.State)

@@ -97,9 +97,9 @@ type Backend interface {
 	// 0, and info stays as it is.
 	TakeOne(ctx context.Context, consumer Handle, filter Filter, info *Info) (lease uint64, payload any, err error)
 
-	// Settle ends a lease in the given way. It returns ErrLeaseLost if the lease is not held any
-	// more.
-	Settle(ctx context.Context, lease Lease, how Settlement) error
+	// Settle ends a lease in the given way, and returns the state in which the task is then, 0 if
+	// it is gone. It returns ErrLeaseLost if the lease is not held any more.
+	Settle(ctx context.Context, lease Lease, how Settlement) (State, error)
 
 	// Touch makes a lease run out d later than it would, and returns when. If it never runs out,
 	// that is the zero Time, and nothing has happened. It returns ErrLeaseLost if the lease is not
@@ -223,10 +223,13 @@ type Lease struct {
 
 // Settlement is how a lease ends. If Bury is true, the task is buried; else if Discard is true, it
 // is deleted, and Err is its outcome; else if Release is true, it is ready again after Delay, or
-// buried if that was its last attempt; else it was done. Err, if not nil, is recorded.
+// buried if that was its last attempt; else it was done. Err, if not nil, is recorded. A task that
+// is released or buried has that Priority from now on: if it is another one than before, the task
+// has a new turn and a new place, behind all of its key, also with Settings.KeepPlace.
 type Settlement struct {
 	Release, Bury, Discard bool
 	Uncounted              bool // with Release: the attempt does not count
+	Priority               int
 	Delay                  time.Duration
 	Err                    *Error
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -76,21 +77,25 @@ func (q *queue) TakeOne(
 }
 
 // Settle implements [driver.Backend].
-func (q *queue) Settle(_ context.Context, lease driver.Lease, how driver.Settlement) error {
+func (q *queue) Settle(_ context.Context, lease driver.Lease, how driver.Settlement) (driver.State, error) {
 	now, err := q.enter()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer q.mu.Unlock()
 	it := q.held(lease, now)
 	if it == nil {
-		return driver.ErrLeaseLost
+		return 0, driver.ErrLeaseLost
 	}
 	if how.Release || how.Bury {
 		now = q.sure(now)
 	}
-	q.befall(it, it.Settle(&how, now, &q.stats), now)
-	return nil
+	if life.Moves(&how, int(it.priority)) {
+		q.reprioritize(it, how.Priority)
+	}
+	f := it.Settle(&how, now, &q.stats)
+	q.befall(it, f, now)
+	return f.State, nil
 }
 
 // held returns the task of a lease, nil if it is lost.

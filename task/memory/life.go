@@ -229,6 +229,16 @@ func (q *queue) newTurn(it *item) {
 	}
 }
 
+// reprioritize gives a task that is taken another priority, and a place behind all of its key.
+func (q *queue) reprioritize(it *item, priority int) {
+	it.priority = int16(priority)
+	q.places++
+	it.place, it.turn = q.places, 0
+	if q.reserves() {
+		q.line(it).link()
+	}
+}
+
 // ended tells those who wait for a task with a unique key how it ended.
 func (q *queue) ended(id driver.ID, outcome error) {
 	for _, n := range q.notifiers {

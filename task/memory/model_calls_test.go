@@ -32,13 +32,20 @@ func (m *model) take(now time.Time, consumer string, f driver.Filter) *modelTask
 	return t
 }
 
-func (m *model) settle(now time.Time, id driver.ID, lease uint64, how driver.Settlement) error {
+func (m *model) settle(now time.Time, id driver.ID, lease uint64, how driver.Settlement) (driver.State, error) {
 	t := m.find(id)
 	if t == nil || lease == 0 || t.lease != lease {
-		return driver.ErrLeaseLost
+		return 0, driver.ErrLeaseLost
 	}
 	if how.Err != nil {
 		t.Err = how.Err
+	}
+	if (how.Release || how.Bury) && how.Priority != t.Priority {
+		t.Priority, t.place, t.turn = how.Priority, m.tick(), 0
+		if m.reserves() {
+			m.band(t).turns.Push(t.Key, t.weight)
+			t.reserved = true
+		}
 	}
 	switch {
 	case how.Bury:
@@ -54,7 +61,10 @@ func (m *model) settle(now time.Time, id driver.ID, lease uint64, how driver.Set
 		m.leave(t)
 		m.gone(t, driver.EventAck, now, lease, nil)
 	}
-	return nil
+	if t = m.find(id); t == nil {
+		return 0, nil
+	}
+	return t.State, nil
 }
 
 func (m *model) touch(now time.Time, id driver.ID, lease uint64, d time.Duration) (time.Time, error) {

@@ -316,7 +316,16 @@ func (d *caller) settle(now time.Time) string {
 		}
 		return fmt.Sprintf("Touch(%d, %v)", l.ID, extend)
 	}
-	d.is(d.m.settle(now, l.ID, l.Number, how), d.b.Settle(d.ctx, l, how))
+	if t := d.m.find(l.ID); t != nil {
+		how.Priority = t.Priority
+	}
+	if d.rand.IntN(4) == 0 {
+		how.Priority = d.rand.IntN(3)
+	}
+	want, wantErr := d.m.settle(now, l.ID, l.Number, how)
+	got, err := d.b.Settle(d.ctx, l, how)
+	d.is(wantErr, err)
+	d.equal(want, got)
 	return fmt.Sprintf("settle(%d, %+v)", l.ID, how)
 }
 

@@ -261,12 +261,19 @@ func (c *comparison) settle() {
 	default:
 		name, do = fmt.Sprint("Touch ", maybe), func(t leased) error { return t.Touch(c.ctx, maybe) }
 	}
-	c.both(fmt.Sprintf("%s of task %d", name, l.want.ID), nil, func(s *side) error {
+	if c.chance(5) {
+		l.want.Priority = c.IntN(2)
+		l.got.Priority = l.want.Priority
+		name += fmt.Sprint(" with priority ", l.want.Priority)
+	}
+	if c.both(fmt.Sprintf("%s of task %d", name, l.want.ID), nil, func(s *side) error {
 		if s == c.want {
 			return do(l.want)
 		}
 		return do(l.got)
-	})
+	}) {
+		c.equal("state", l.got.State, l.want.State)
+	}
 	c.equal("until", showTime(l.got.Until), showTime(l.want.Until))
 }
 

@@ -318,7 +318,7 @@ func (c *comparison) checkTurn(id task.ID, ready map[string][]*task.Task[int]) {
 		if c.passed[other] == nil {
 			c.passed[other] = map[string]int{}
 		}
-		if c.passed[other][key]++; c.passed[other][key] > 3*max(1, c.weights[key]) {
+		if c.passed[other][key]++; c.passed[other][key] > 4*max(1, c.weights[key]) {
 			c.wrong("key %s was passed over for key %s %d times", other, key, c.passed[other][key])
 		}
 	}

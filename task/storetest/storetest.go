@@ -53,6 +53,7 @@ var themes = []theme{
 	{"Deadline", deadlineCases, false},
 	{"OnExpire", expireCases, false},
 	{"Lease", leaseCases, false},
+	{"Settle", settleCases, false},
 	{"Consumer", consumerCases, false},
 	{"Key", keyCases, false},
 	{"Filter", filterCases, false},

@@ -150,12 +150,16 @@ func (u *unit) poll() {
 }
 
 // Settle implements [driver.Backend].
-func (b *backend) Settle(ctx context.Context, lease driver.Lease, how driver.Settlement) error {
-	return b.call(ctx, settling(&how), call{
+func (b *backend) Settle(ctx context.Context, lease driver.Lease, how driver.Settlement) (state task.State, err error) {
+	err = b.call(ctx, settling(&how), call{
 		joins: true,
 		plan:  func(_ *queue, p *wants) { p.Get = append(p.Get, uint64(lease.ID)) },
-		run:   func(u *unit) error { return u.settle(lease, &how) },
+		run: func(u *unit) (err error) {
+			state, err = u.settle(lease, &how)
+			return err
+		},
 	})
+	return state, err
 }
 
 // settling returns what those who settle a task so call it.

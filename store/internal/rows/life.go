@@ -149,14 +149,20 @@ func (u *unit) leased(lease driver.Lease) *Row {
 }
 
 // settle ends a lease.
-func (u *unit) settle(lease driver.Lease, how *driver.Settlement) error {
+func (u *unit) settle(lease driver.Lease, how *driver.Settlement) (task.State, error) {
 	r := u.leased(lease)
 	if r == nil {
-		return task.ErrLeaseLost
+		return 0, task.ErrLeaseLost
+	}
+	moves := life.Moves(how, r.Priority)
+	if moves {
+		u.reprioritize(r, how.Priority)
 	}
 	t := u.life(r)
-	u.befall(r, t, t.Settle(how, u.now, &u.stats), u.now)
-	return nil
+	f := t.Settle(how, u.now, &u.stats)
+	f.NewTurn = f.NewTurn || moves
+	u.befall(r, t, f, u.now)
+	return f.State, nil
 }
 
 // end tells how a task has ended, here and to others, if it has a unique key.

@@ -135,6 +135,18 @@ func (u *unit) newTurn(r *Row) {
 	}
 }
 
+// reprioritize gives a task that is taken another priority, and a place behind all of its key.
+func (u *unit) reprioritize(r *Row, priority int) {
+	delete(u.head.lasts, r.line())
+	r.Priority, r.Round, r.Seq, r.Place, r.Gap = priority, 0, 0, 0, false
+	if u.q.settings.KeepPlace {
+		r.Place = u.number()
+	}
+	if u.q.reserves {
+		u.turn(r)
+	}
+}
+
 // place gives a task that becomes ready its place in the order. It is not written yet; when it is, refile is to be called.
 func (u *unit) place(r *Row) {
 	if r.Place == 0 {

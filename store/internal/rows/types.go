@@ -26,7 +26,7 @@ type Row struct {
 	Kind        string
 	UniqueKey   string // "" means none, as for Group
 	Role        task.Role
-	Priority    int
+	Priority    int // changes only in a Put by which it is Taken no more
 	Weight      int
 	Payload     []byte
 	TTR         time.Duration

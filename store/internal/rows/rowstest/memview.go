@@ -217,7 +217,8 @@ func (t taskTable) Put(r *rows.Row) error {
 
 // copyChanging copies the fields that change.
 func copyChanging(to, from *rows.Row) {
-	to.Group, to.State, to.Takeable, to.Round, to.Seq = from.Group, from.State, from.Takeable, from.Round, from.Seq
+	to.Group, to.Priority, to.State, to.Takeable = from.Group, from.Priority, from.State, from.Takeable
+	to.Round, to.Seq = from.Round, from.Seq
 	to.Gap, to.Returned, to.Place = from.Gap, from.Returned, from.Place
 	to.Since, to.Counted, to.Consumer = from.Since, from.Counted, from.Consumer
 	to.Attempts, to.ReadyAt, to.Until, to.Expires = from.Attempts, from.ReadyAt, from.Until, from.Expires

@@ -133,7 +133,7 @@ func (v values) filter() rows.Filter {
 // row returns a row with an ID and unique key given.
 func (v values) row(id uint64, uniqueKey string, consumers []uint64) *rows.Row {
 	r := &rows.Row{
-		ID: id, Key: v.of(v.keys), Kind: v.of(v.kinds), UniqueKey: uniqueKey, Priority: v.priority(),
+		ID: id, Key: v.of(v.keys), Kind: v.of(v.kinds), UniqueKey: uniqueKey,
 		Weight: pick(v.rnd, 1, 2, fairq.MaxWeight), Payload: v.payload(), TTR: time.Duration(v.time()),
 		MaxAttempts: pick(v.rnd, 0, 1, fairq.MaxLen), Created: v.time(), Deadline: v.time(),
 	}
@@ -149,6 +149,9 @@ func (v values) change(r *rows.Row, consumers []uint64) {
 	r.State = pick(v.rnd, task.Ready, task.Ready, task.Ready, task.Delayed, task.Taken, task.Buried, task.Held)
 	if r.State == task.Taken && (len(consumers) == 0 || r.Was == task.Ready) { // of such a one take changes less
 		r.State = task.Buried
+	}
+	if r.Was == 0 || r.Was == task.Taken {
+		r.Priority = v.priority()
 	}
 	r.Group = pick(v.rnd, "", "", v.of(v.groups))
 	r.Round, r.Seq, r.Place, r.Since = v.round(), v.place(), v.place(), v.place()

@@ -1,0 +1,132 @@
+package storetest
+
+import (
+	"context"
+	"time"
+
+	"github.com/fairq/fairq/task"
+)
+
+// now checks in which state a task is that was just settled, 0 if it is gone.
+func (l *lease) now(q *queue, want task.State) {
+	l.e.Helper()
+	equal(l.e, "state, as it was told", l.State, want)
+	if want == 0 {
+		q.gone(l.ID)
+	} else {
+		q.state(want, l.ID)
+	}
+}
+
+var settleCases = []testCase{
+	{"State", "that is where the task is since, 0 if it is gone", func(e *env) {
+		q := e.open()
+		settled := func(o task.PutOptions, want task.State, end func(*lease)) {
+			e.Helper()
+			q.one("a1", o)
+			if o.Group != "" {
+				q.start(o.Group)
+			}
+			l := q.first("a1")
+			end(l)
+			l.now(q, want)
+			_, err := q.Truncate(ctx)
+			e.ok(err)
+		}
+		for name, end := range settle {
+			e.Log(name)
+			settled(task.PutOptions{}, map[string]task.State{
+				"Release": task.Ready, "Snooze": task.Ready, "Fail": task.Ready, "Bury": task.Buried, "later": task.Delayed,
+			}[name], end)
+		}
+		last := task.PutOptions{MaxAttempts: 1}
+		for name, want := range map[string]task.State{"Release": task.Buried, "Fail": task.Buried, "Snooze": task.Ready} {
+			settled(last, want, settle[name])
+		}
+		for _, name := range []string{"Release", "Fail", "Bury"} {
+			settled(task.PutOptions{TTL: second}, 0, func(l *lease) {
+				time.Sleep(second)
+				settle[name](l)
+			})
+			settled(in(task.Member), 0, func(l *lease) {
+				q.cancel()
+				settle[name](l)
+			})
+		}
+	}},
+	{"StateOfALostLease", "With a lost lease nothing can be changed.", func(e *env) {
+		q := e.open()
+		l := q.first(q.peek(q.one("a1", withTTR)).Payload)
+		time.Sleep(10 * second)
+		e.is(l.Release(ctx, 0), task.ErrLeaseLost)
+		equal(e, "state", l.State, task.Taken)
+	}},
+	{"Priority", "then that is the task's priority from now on", func(e *env) {
+		for _, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 2}, {KeepPlace: true, MaxInFlightPerKey: 2}} {
+			e.Logf("with %+v", o)
+			q := e.openIn(e.store, "queue", o)
+			q.put("a1 b1 a2")
+			q.put("a3 b2", task.PutOptions{Priority: 1})
+			l := q.first("a1")
+			l.Priority = 1
+			l.release(0)
+			equal(e, "priority", q.peek(l.ID).Priority, 1)
+			l = q.first("b1")
+			l.Priority = 1
+			l.fail(errOops)
+			q.order("a2 a3 b2 a1 b1")
+			q.one("c1", task.PutOptions{Priority: 7})
+			q.one("c2", task.PutOptions{Priority: 7, MaxAttempts: 1})
+			l = q.first("c1")
+			l.Priority = 2
+			l.snooze(second)
+			last := q.first("c2")
+			last.Priority = 1
+			last.fail(errOops)
+			last.now(q, task.Buried)
+			time.Sleep(second)
+			q.kick(1, 1)
+			q.order("c2 c1")
+			e.ok(q.Drop(ctx))
+		}
+	}},
+	{"PriorityOfOthers", "It queues up there like new work, even without a delay and with KeepPlace.", func(e *env) {
+		for _, o := range []options{{}, {KeepPlace: true}} {
+			q := e.openIn(e.store, "queue", o)
+			q.put("a1 a2 b1")
+			l := q.takes("a1 b1")
+			q.put("a3 c1", task.PutOptions{Priority: 1})
+			for i := range l {
+				l[i].Priority = 1
+				l[i].release(0)
+			}
+			q.order("a2 a3 c1 b1 a1")
+			e.ok(q.Drop(ctx))
+		}
+	}},
+	{"PriorityBuried", "Priority may be changed before a Release, Snooze, Fail or Bury", func(e *env) {
+		q := e.open()
+		q.put("a1 b1")
+		l := q.first("a1")
+		l.Priority = task.MaxPriority
+		l.bury()
+		equal(e, "priority", q.peek(l.ID).Priority, task.MaxPriority)
+		q.kick(1, 1)
+		q.order("b1 a1")
+	}},
+	{"WrongPriority", "is returned when an argument or an option makes no sense", func(e *env) {
+		q := e.open()
+		q.put("a1")
+		l := q.first("a1")
+		for _, priority := range []int{-1, task.MaxPriority + 1} {
+			l.Priority = priority
+			for _, end := range []func(context.Context, error) error{l.Bury, func(ctx context.Context, err error) error { return l.Fail(ctx, err, 0) }} {
+				e.is(end(ctx, errOops), task.ErrInvalid)
+			}
+			e.is(l.Snooze(ctx, 0), task.ErrInvalid)
+			e.is(l.Release(ctx, 0), task.ErrInvalid)
+		}
+		l.ack()
+		l.now(q, 0)
+	}},
+}
