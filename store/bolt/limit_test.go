@@ -58,7 +58,7 @@ func limited(self *faulttest.Self) error {
 			return err
 		}
 		for more := int64(-8192); ; more += 4099 {
-			if err := limitFiles(uint64(info.Size() + more)); err != nil {
+			if err := faulttest.LimitFiles(uint64(info.Size() + more)); err != nil {
 				return err
 			}
 			batch := make([]task.Batch[string], 10)
@@ -66,7 +66,7 @@ func limited(self *faulttest.Self) error {
 				batch[i] = task.Batch[string]{Key: fmt.Sprint(n % 7), Payload: strings.Repeat("x", 500)}
 			}
 			_, failed := q.PutBatch(ctx, batch)
-			if err := limitFiles(math.MaxInt64); err != nil {
+			if err := faulttest.LimitFiles(math.MaxInt64); err != nil {
 				return err
 			}
 			if failed == nil {
@@ -87,13 +87,4 @@ func limited(self *faulttest.Self) error {
 	}
 	self.Say(fmt.Sprint(failures, " failures"))
 	return q.Close(ctx)
-}
-
-func limitFiles(size uint64) error {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
-		return err
-	}
-	limit.Cur = min(size, limit.Max)
-	return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit)
 }

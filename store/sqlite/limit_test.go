@@ -57,11 +57,11 @@ func limited(self *faulttest.Self) error {
 			return err
 		}
 		for more := int64(0); ; more += 4099 {
-			if err := limitFiles(uint64(info.Size() + more)); err != nil {
+			if err := faulttest.LimitFiles(uint64(info.Size() + more)); err != nil {
 				return err
 			}
 			failed := step()
-			if err := limitFiles(math.MaxInt64); err != nil {
+			if err := faulttest.LimitFiles(math.MaxInt64); err != nil {
 				return err
 			}
 			if failed == nil {
@@ -84,13 +84,4 @@ func limited(self *faulttest.Self) error {
 	}
 	self.Say(fmt.Sprint(failures, " failures"))
 	return nil
-}
-
-func limitFiles(size uint64) error {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
-		return err
-	}
-	limit.Cur = min(size, limit.Max)
-	return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit)
 }

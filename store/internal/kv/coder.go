@@ -56,20 +56,8 @@ func (c *coder) flag(is *bool) {
 	*is = n != 0
 }
 
-func (c *coder) bytes(data *[]byte) {
-	size := len(*data)
-	number(c, &size)
-	switch {
-	case !c.decoding:
-		c.b = append(c.b, *data...)
-	case size < 0 || size > len(c.b):
-		c.damaged = true
-	default:
-		*data, c.b = slices.Clone(c.b[:size]), c.b[size:]
-	}
-}
-
-func (c *coder) text(s *string) {
+// text codes bytes after their number. What is decoded is a copy.
+func text[T ~string | ~[]byte](c *coder, s *T) {
 	size := len(*s)
 	number(c, &size)
 	switch {
@@ -78,7 +66,7 @@ func (c *coder) text(s *string) {
 	case size < 0 || size > len(c.b):
 		c.damaged = true
 	default:
-		*s, c.b = string(c.b[:size]), c.b[size:]
+		*s, c.b = T(slices.Clone(c.b[:size])), c.b[size:]
 	}
 }
 
@@ -91,7 +79,7 @@ func (c *coder) err(e **task.Error) {
 		*e = new(task.Error)
 	}
 	number(c, &(*e).Code)
-	c.text(&(*e).Message)
+	text(c, &(*e).Message)
 }
 
 // counts codes how many tasks there are by state; the sum is not kept.
@@ -106,9 +94,9 @@ func (c *coder) counts(n *[task.Held + 1]int) {
 // task codes all but the payload.
 func (c *coder) task(r *rows.Row) {
 	number(c, &r.ID)
-	c.text(&r.Key)
-	c.text(&r.Kind)
-	c.text(&r.UniqueKey)
+	text(c, &r.Key)
+	text(c, &r.Kind)
+	text(c, &r.UniqueKey)
 	number(c, &r.Role)
 	number(c, &r.Priority)
 	number(c, &r.Weight)
@@ -116,7 +104,7 @@ func (c *coder) task(r *rows.Row) {
 	number(c, &r.MaxAttempts)
 	number(c, &r.Created)
 	number(c, &r.Deadline)
-	c.text(&r.Group)
+	text(c, &r.Group)
 	number(c, &r.State)
 	c.flag(&r.Takeable)
 	number(c, &r.Round)
@@ -136,7 +124,7 @@ func (c *coder) task(r *rows.Row) {
 }
 
 func (c *coder) key(k *rows.Key) {
-	c.text(&k.Key)
+	text(c, &k.Key)
 	number(c, &k.Weight)
 	c.counts(&k.Tasks)
 	number(c, &k.Load)
@@ -145,19 +133,19 @@ func (c *coder) key(k *rows.Key) {
 
 func (c *coder) served(s *rows.Served) {
 	number(c, &s.Priority)
-	c.text(&s.Key)
+	text(c, &s.Key)
 	number(c, &s.Round)
 }
 
 func (c *coder) consumer(r *rows.Consumer) {
 	number(c, &r.Number)
-	c.text(&r.Name)
+	text(c, &r.Name)
 	number(c, &r.Epoch)
 	number(c, &r.Deadline)
 }
 
 func (c *coder) group(g *rows.Group) {
-	c.text(&g.Name)
+	text(c, &g.Name)
 	c.flag(&g.Started)
 	c.flag(&g.Cancelled)
 	number(c, &g.Tasks)
@@ -165,7 +153,7 @@ func (c *coder) group(g *rows.Group) {
 }
 
 func (c *coder) outcome(o *rows.Outcome) {
-	c.text(&o.UniqueKey)
+	text(c, &o.UniqueKey)
 	number(c, &o.ID)
 	number(c, &o.How)
 	c.err(&o.Err)
@@ -175,10 +163,10 @@ func (c *coder) outcome(o *rows.Outcome) {
 
 func (c *coder) done(d *rows.Done) {
 	number(c, &d.ID)
-	c.text(&d.Key)
-	c.text(&d.Kind)
-	c.text(&d.UniqueKey)
-	c.bytes(&d.Payload)
+	text(c, &d.Key)
+	text(c, &d.Kind)
+	text(c, &d.UniqueKey)
+	text(c, &d.Payload)
 	number(c, &d.Attempts)
 	number(c, &d.Created)
 	number(c, &d.Finished)

@@ -297,8 +297,8 @@ type head struct {
 
 // code codes what rarely changes, and counts what often does.
 func (h *head) code(c *coder) {
-	c.text(&h.name)
-	c.bytes(&h.Settings)
+	text(c, &h.name)
+	text(c, &h.Settings)
 	c.flag(&h.Paused)
 	number(c, &h.PausedKeys)
 }

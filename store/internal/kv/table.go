@@ -206,7 +206,7 @@ func (t table[R]) scan(hits []hit[R], r *rows.Range, at []byte) ([]hit[R], error
 		if err != nil {
 			return nil, err
 		}
-		if row, ok := any(h.row).(*rows.Row); ok && chosen && !wanted(&r.Only, row) {
+		if row, ok := any(h.row).(*rows.Row); ok && chosen && !r.Only.Match(row) {
 			continue
 		}
 		if hits = append(hits, h); len(hits)-n == r.Limit {
@@ -214,12 +214,6 @@ func (t table[R]) scan(hits []hit[R], r *rows.Range, at []byte) ([]hit[R], error
 		}
 	}
 	return hits, nil
-}
-
-// wanted tells whether a row is one of those that are wanted.
-func wanted(o *rows.Only, r *rows.Row) bool {
-	return (o.State == 0 || r.State == o.State) && (o.Key == nil || r.Key == *o.Key) &&
-		(o.Kind == nil || r.Kind == *o.Kind)
 }
 
 // outcomeTable is the table of outcomes, each with a number from when it was written.

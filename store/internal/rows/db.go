@@ -243,6 +243,12 @@ type Only struct {
 	Key, Kind *string
 }
 
+// Match tells whether a task is one of these.
+func (o *Only) Match(r *Row) bool {
+	return (o.State == 0 || r.State == o.State) && (o.Key == nil || r.Key == *o.Key) &&
+		(o.Kind == nil || r.Kind == *o.Kind)
+}
+
 // Lock says what others may do with the rows of a range until the end of the transaction. It
 // means nothing in a View that is exclusive.
 type Lock uint8

@@ -147,7 +147,7 @@ func (t *relation[R]) scan(r *rows.Range, free func(key) bool) []*R {
 			n = len(r.Prefixes[0])
 		}
 		in := at != nil && (r.Prefixes == nil || slices.ContainsFunc(r.Prefixes, func(p rows.Tuple) bool { return compare(at, p) == 0 }))
-		if !in || !only(&r.Only, row) || !free(t.key(row)) {
+		if one, ok := any(row).(*rows.Row); ok && !r.Only.Match(one) || !in || !free(t.key(row)) {
 			continue
 		}
 		bounded := at[n+r.Each:]
@@ -191,12 +191,6 @@ func compare(a, b rows.Tuple) int {
 		}
 	}
 	return 0
-}
-
-// only tells whether a row is a wanted one.
-func only(o *rows.Only, row any) bool {
-	r, ok := row.(*rows.Row)
-	return !ok || (o.State == 0 || r.State == o.State) && (o.Key == nil || r.Key == *o.Key) && (o.Kind == nil || r.Kind == *o.Kind)
 }
 
 // queue is the rows of a queue.

@@ -1,0 +1,16 @@
+//go:build unix
+
+package faulttest
+
+import "syscall"
+
+// LimitFiles has each write of this process fail that would make a file longer than size, in bytes, as
+// on a disk that is full.
+func LimitFiles(size uint64) error {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		return err
+	}
+	limit.Cur = min(size, limit.Max)
+	return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit)
+}
