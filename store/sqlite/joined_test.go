@@ -334,7 +334,13 @@ func TestInTx(t *testing.T) {
 	require.Equal(t, [2]int{n / 3, int(puts.Load()) + n/3}, [2]int{orders, stats.Ready})
 
 	// What is not part of it, and waits for it, is told so, and so is one that cannot be.
-	s.db.options.busyTimeout = 10 * time.Millisecond
+	require.NoError(t, q.Close(t.Context()))
+	require.NoError(t, s.Close())
+	s, err = Open(t.Context(), path, &Options{BusyTimeout: 10 * time.Millisecond})
+	require.NoError(t, err)
+	defer s.Close()
+	q, err = task.Open[int](t.Context(), s, "q", nil)
+	require.NoError(t, err)
 	require.NoError(t, s.InTx(t.Context(), db, func(ctx context.Context, _ *sql.Tx) error {
 		_, err := q.Stats(t.Context())
 		require.ErrorContains(t, err, `task: Stats, queue "q": sqlite: `+s.db.path+": begin: another transaction of this process has not ended for 10ms")

@@ -58,6 +58,9 @@ func showTime(t time.Time) string {
 	return t.UTC().Format("15:04:05.000000000")
 }
 
+// noError is not nil because fmt would call a method of nil and catch its panic, which is slow.
+var noError = new(task.Error)
+
 // info returns what is known of a task, so that it can be compared.
 func (c *comparison) info(s *side, i task.Info) any {
 	type comparable struct {
@@ -71,8 +74,11 @@ func (c *comparison) info(s *side, i task.Info) any {
 			i.Consumer = name
 		}
 	}
-	v := comparable{Info: i, err: fmt.Sprint(i.Err)}
-	v.Err = nil
+	v := comparable{Info: i}
+	if v.Err != nil {
+		v.err = fmt.Sprint(*v.Err)
+	}
+	v.Err = noError
 	for n, at := range []*time.Time{&v.Created, &v.ReadyAt, &v.Until, &v.Deadline, &v.Expires} {
 		v.times[n], *at = showTime(*at), time.Time{}
 	}

@@ -139,7 +139,7 @@ var leaseCases = []testCase{
 		}
 		_, err := q.PutBatch(ctx, tasks)
 		e.ok(err)
-		for range few(5) {
+		for range 2 {
 			var taken []*task.Task[string]
 			for len(taken) < len(tasks) {
 				more, err := q.TakeBatch(ctx, min(task.MaxBatch, len(tasks)-len(taken)))

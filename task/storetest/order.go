@@ -400,7 +400,7 @@ var ttlCases = []testCase{
 		for range 500 * few(5) {
 			tasks = append(tasks, task.Batch[string]{Key: "a", Payload: "a1", Options: task.PutOptions{TTL: second}})
 		}
-		for range few(5) {
+		for range 2 {
 			ids, err := q.PutBatch(ctx, tasks)
 			e.ok(err)
 			time.Sleep(second)
