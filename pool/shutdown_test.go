@@ -239,7 +239,8 @@ func TestShutdownOfItems(t *testing.T) {
 // TestQueueThatEnds closes or drops the queue under a pool: its workers end.
 func TestQueueThatEnds(t *testing.T) {
 	for name, stop := range map[string]func(*task.Queue[int], context.Context) error{
-		"close": (*task.Queue[int]).Close, "drop": (*task.Queue[int]).Drop,
+		"close": (*task.Queue[int]).Close,
+		"drop":  func(q *task.Queue[int], ctx context.Context) error { return q.Drop(ctx) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, ctx context.Context) {

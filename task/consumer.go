@@ -119,6 +119,29 @@ func (c *Consumer[V]) TryTake(ctx context.Context) (t *Task[V], ok bool, err err
 	return t, t != nil, err
 }
 
+// TakeID is Queue.TakeID for this consumer, whatever its filter.
+func (c *Consumer[V]) TakeID(ctx context.Context, id ID) (*Task[V], error) {
+	if err := c.check(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.over(); err != nil {
+		return nil, err
+	}
+	r, err := c.queue.backend.TakeID(ctx, c.handle, id)
+	if err != nil {
+		return nil, err
+	}
+	c.queue.notifier.letIn()
+	if err := c.took(ctx); err != nil {
+		return nil, err
+	}
+	t, bad := c.queue.task(&r)
+	if bad != nil {
+		return nil, errors.Join(bad, t.Bury(ctx, bad))
+	}
+	return t, nil
+}
+
 // TakeBatch is Queue.TakeBatch for this consumer.
 func (c *Consumer[V]) TakeBatch(ctx context.Context, n int) (tasks []*Task[V], err error) {
 	if err := checkBatch(n); err != nil {
@@ -228,6 +251,17 @@ func (c *Consumer[V]) tasks(ctx context.Context, records []driver.Record) []*Tas
 		}
 	}
 	return tasks
+}
+
+// ReleaseAll hands back what the consumer holds, as Close does; the attempts do not count. It goes on taking.
+func (c *Consumer[V]) ReleaseAll(ctx context.Context) error {
+	if err := c.check(ctx); err != nil {
+		return err
+	}
+	if err := c.over(); err != nil {
+		return err
+	}
+	return c.queue.backend.Return(ctx, c.handle)
 }
 
 // Close hands back what the consumer holds; the attempts do not count. It cannot be used any more then, and calls that wait

@@ -68,6 +68,14 @@ var (
 	// ErrDropped is returned when the queue has been dropped.
 	ErrDropped = driver.ErrDropped
 
+	// ErrTaken is returned when a task is taken that must not be, see [UnlessTaken], or that is to be
+	// taken by its id.
+	ErrTaken = driver.ErrTaken
+
+	// ErrBlocked is returned when a task that is to be taken by its id cannot be: its group holds it,
+	// the queue or its key is paused, or as many tasks of its key are taken as may be.
+	ErrBlocked = driver.ErrBlocked
+
 	// ErrDeleted is returned by Wait when the task was deleted, truncated, evicted or cancelled with its group.
 	ErrDeleted = driver.ErrDeleted
 

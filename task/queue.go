@@ -263,19 +263,6 @@ func (q *Queue[V]) TryTake(ctx context.Context) (t *Task[V], ok bool, err error)
 	return q.self.TryTake(ctx)
 }
 
-// Peek returns a task, in whatever state it is. It returns [ErrNotFound] if there is none.
-func (q *Queue[V]) Peek(ctx context.Context, id ID) (*Task[V], error) {
-	if err := q.notifier.over(); err != nil {
-		return nil, err
-	}
-	r, err := q.backend.Peek(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	r.Lease = driver.Lease{}
-	return q.task(&r)
-}
-
 // List returns tasks in the order of their ids, for people to look at. It is O(tasks). In memory others go on meanwhile, so what
 // it tells of two tasks need not have been true at the same time.
 func (q *Queue[V]) List(ctx context.Context, options ListOptions) ([]*Task[V], error) {
@@ -317,32 +304,6 @@ func (q *Queue[V]) Kick(ctx context.Context, n int) (int, error) {
 		return 0, invalid("Kick: the number", n, "0 or more")
 	}
 	return q.backend.Kick(ctx, n)
-}
-
-// KickID makes one buried task ready. It returns [ErrNotFound] if there is no such task, or it is not buried.
-func (q *Queue[V]) KickID(ctx context.Context, id ID) error {
-	return q.change(ctx, id, driver.KickOne, nil)
-}
-
-// Bury buries a task, in whatever state it is. A lease on it is lost. It returns [ErrNotFound] if there is none.
-func (q *Queue[V]) Bury(ctx context.Context, id ID, reason error) error {
-	if reason == nil {
-		reason = errBuried
-	}
-	return q.change(ctx, id, driver.BuryOne, newError(reason))
-}
-
-// Delete removes a task, in whatever state it is. A lease on it is lost. It returns [ErrNotFound] if there is none.
-func (q *Queue[V]) Delete(ctx context.Context, id ID) error {
-	return q.change(ctx, id, driver.Delete, nil)
-}
-
-func (q *Queue[V]) change(ctx context.Context, id ID, change driver.Change, reason *Error) error {
-	if err := q.notifier.over(); err != nil {
-		return err
-	}
-	defer q.notifier.letIn()
-	return q.backend.Change(ctx, id, change, reason)
 }
 
 // Pause stops the taking of tasks, until Resume. What is taken goes on, and tasks can be put.
@@ -413,12 +374,13 @@ func (q *Queue[V]) Truncate(ctx context.Context) (int, error) {
 }
 
 // Drop deletes the queue with all its tasks. Everybody who has it open, and those who wait, get [ErrDropped] from now on; a
-// later Open makes a new one.
-func (q *Queue[V]) Drop(ctx context.Context) error {
+// later Open makes a new one. See also [UnlessTaken]: with it, if Drop fails in the middle of very many tasks, the queue is
+// left paused.
+func (q *Queue[V]) Drop(ctx context.Context, conditions ...Condition) error {
 	if err := q.notifier.over(); err != nil {
 		return err
 	}
-	return q.backend.Drop(ctx)
+	return q.backend.Drop(ctx, slices.Contains(conditions, UnlessTaken))
 }
 
 // Stats returns counters and gauges as of one moment. In memory it is O(1); a Store that must count the keys may do so only

@@ -44,6 +44,13 @@ type Filter = driver.Filter
 // field means all. For its fields see package driver.
 type ListOptions = driver.ListOptions
 
+// Condition is when a call is not to do anything.
+type Condition uint8
+
+// UnlessTaken makes a call return [ErrTaken], and change nothing, if the task is taken, or to drop a
+// queue if any task is. Nobody can take it between that and the call.
+const UnlessTaken Condition = 1
+
 // Stats tells how a queue is doing: tasks by state, and counters. For its fields see package
 // driver.
 type Stats = driver.Stats

@@ -62,12 +62,19 @@ func (t *Task) Put(n *driver.New, now int64) driver.State {
 
 // wait returns in which state the task waits.
 func (t *Task) wait(now int64) driver.State {
-	if t.Rare != nil && t.Group != nil {
-		if started, _ := t.Group.Standing(); !started || t.Role != driver.Member {
-			return driver.Held
-		}
+	if t.holds() {
+		return driver.Held
 	}
 	return t.queue(now)
+}
+
+// holds tells whether its group holds a task back.
+func (t *Task) holds() bool {
+	if t.Rare == nil || t.Group == nil {
+		return false
+	}
+	started, _ := t.Group.Standing()
+	return !started || t.Role != driver.Member
 }
 
 // queue returns in which state a task waits that no group holds.
@@ -77,6 +84,24 @@ func (t *Task) queue(now int64) driver.State {
 	}
 	t.ReadyAt = now
 	return driver.Ready
+}
+
+// Hurry makes a task ready that is to be taken by its id: a delayed one as at the end of its delay,
+// a buried one as Kick does. If it is ready, nothing happens. Blocked says that no task of its key
+// can be taken.
+func (t *Task) Hurry(blocked bool, now int64, s *driver.Stats) (Fate, error) {
+	switch {
+	case t.State == driver.Taken:
+		return Fate{}, driver.ErrTaken
+	case blocked || t.holds():
+		return Fate{}, driver.ErrBlocked
+	case t.State == driver.Buried:
+		return t.Kick(now, s), nil
+	case t.State == driver.Delayed:
+		t.Until = 0
+		return Fate{State: t.queue(now), Event: driver.EventDelay, NewTurn: true}, nil
+	}
+	return Fate{State: t.State}, nil
 }
 
 // Take begins a lease. The time does not matter if the task has no time to run.
@@ -218,11 +243,13 @@ func (t *Task) Due(at int64, s *driver.Stats) Fate {
 }
 
 // Change does what is done by those who do not hold the task. It returns ErrNotFound if that
-// cannot be done.
+// cannot be done, and ErrTaken if it must not be.
 func (t *Task) Change(
-	change driver.Change, reason *driver.Error, now int64, s *driver.Stats,
+	change driver.Change, unlessTaken bool, reason *driver.Error, now int64, s *driver.Stats,
 ) (Fate, error) {
 	switch {
+	case unlessTaken && t.State == driver.Taken:
+		return Fate{}, driver.ErrTaken
 	case change == driver.Delete:
 		return t.Delete(driver.ErrDeleted, s), nil
 	case change == driver.BuryOne:

@@ -13,6 +13,8 @@ var (
 	ErrDuplicate      = errors.New("task: duplicate unique key")
 	ErrGroupCancelled = errors.New("task: group is cancelled")
 	ErrDropped        = errors.New("task: queue was dropped")
+	ErrTaken          = errors.New("task: task is taken")
+	ErrBlocked        = errors.New("task: task cannot be taken now")
 )
 
 // How tasks with unique keys end that were not done; see Outcome.

@@ -97,6 +97,12 @@ type Backend interface {
 	// 0, and info stays as it is.
 	TakeOne(ctx context.Context, consumer Handle, filter Filter, info *Info) (lease uint64, payload any, err error)
 
+	// TakeID is Take for the task of that id, whatever the order. It takes no turn: if it is handed
+	// back it has a new place, behind all of its key, unless Settings.KeepPlace is set. A task that
+	// is delayed or buried is made ready first (EventDelay, EventKick). Errors: ErrNotFound,
+	// ErrTaken, ErrResumed, and ErrBlocked if its group holds it or its key can have none taken.
+	TakeID(ctx context.Context, consumer Handle, id ID) (Record, error)
+
 	// Settle ends a lease in the given way, and returns the state in which the task is then, 0 if
 	// it is gone. It returns ErrLeaseLost if the lease is not held any more.
 	Settle(ctx context.Context, lease Lease, how Settlement) (State, error)
@@ -112,14 +118,19 @@ type Backend interface {
 	// nothing and returns ErrResumed.
 	Leave(ctx context.Context, consumer Handle, after time.Duration) error
 
+	// Return gives back all that a consumer holds, without counting the attempts. If the consumer
+	// is known with another epoch, it changes nothing and returns ErrResumed.
+	Return(ctx context.Context, consumer Handle) error
+
 	// Rejoin undoes Leave and begins the next epoch of a consumer. It returns its number and the
 	// tasks that the consumer holds, in the order in which they were taken, with new leases; the
 	// old ones are lost (EventResume). It returns ErrNotFound if the consumer is not known (any
 	// more).
 	Rejoin(ctx context.Context, consumer string) (epoch uint64, held []Record, err error)
 
-	// Peek returns a task, or ErrNotFound.
-	Peek(ctx context.Context, id ID) (Record, error)
+	// Peek returns the task of that id, or if that is 0 the one with that unique key, or
+	// ErrNotFound.
+	Peek(ctx context.Context, id ID, uniqueKey string) (Record, error)
 
 	// List returns tasks in the order of their ids.
 	List(ctx context.Context, q ListOptions) ([]Record, error)
@@ -129,8 +140,9 @@ type Backend interface {
 	Kick(ctx context.Context, n int) (int, error)
 
 	// Change does to a task, whatever its state, what the call says. A lease on it is lost. It
-	// returns ErrNotFound if there is no such task, and for KickOne if it is not buried.
-	Change(ctx context.Context, id ID, change Change, reason *Error) error
+	// returns ErrNotFound if there is no such task, and for KickOne if it is not buried. If it must
+	// not be taken but is, Change does nothing and returns ErrTaken.
+	Change(ctx context.Context, id ID, change Change, unlessTaken bool, reason *Error) error
 
 	// Pause stops or resumes the taking of tasks: of all if key is nil, else of those of a key.
 	Pause(ctx context.Context, key *string, paused bool) error
@@ -140,9 +152,10 @@ type Backend interface {
 	Group(ctx context.Context, group string, cancel bool) error
 
 	// Truncate deletes all tasks, and returns how many. Drop does the same and ends the queue, for
-	// all that have it open: from then on each call returns ErrDropped.
+	// all that have it open: from then on each call returns ErrDropped. If no task must be taken
+	// but one is, Drop does nothing and returns ErrTaken; none is taken any more once it has begun.
 	Truncate(ctx context.Context) (int, error)
-	Drop(ctx context.Context) error
+	Drop(ctx context.Context, unlessTaken bool) error
 
 	// Outcome tells about the task that has, or had last, a unique key. It returns ErrNotFound if
 	// there is none, or none any more: the outcome is kept for Settings.Retention after the task

@@ -76,6 +76,20 @@ func (q *queue) TakeOne(
 	return it.lease, it.payload, nil
 }
 
+// TakeID implements [driver.Backend].
+func (q *queue) TakeID(_ context.Context, consumer driver.Handle, id driver.ID) (r driver.Record, err error) {
+	now, err := q.enter()
+	if err != nil {
+		return r, err
+	}
+	defer q.mu.Unlock()
+	it, err := q.takeID(consumer, id, q.sure(now))
+	if err == nil {
+		q.record(it, &r)
+	}
+	return r, err
+}
+
 // Settle implements [driver.Backend].
 func (q *queue) Settle(_ context.Context, lease driver.Lease, how driver.Settlement) (driver.State, error) {
 	now, err := q.enter()
@@ -148,7 +162,7 @@ func (q *queue) Touch(_ context.Context, lease driver.Lease, d time.Duration) (t
 }
 
 // Change implements [driver.Backend].
-func (q *queue) Change(_ context.Context, id driver.ID, change driver.Change, reason *driver.Error) error {
+func (q *queue) Change(_ context.Context, id driver.ID, change driver.Change, unlessTaken bool, reason *driver.Error) error {
 	now, err := q.enter()
 	if err != nil {
 		return err
@@ -159,7 +173,7 @@ func (q *queue) Change(_ context.Context, id driver.ID, change driver.Change, re
 		return driver.ErrNotFound
 	}
 	now = q.sure(now)
-	f, err := it.Change(change, reason, now, &q.stats)
+	f, err := it.Change(change, unlessTaken, reason, now, &q.stats)
 	if err == nil {
 		q.befall(it, f, now)
 	}
@@ -182,13 +196,16 @@ func (q *queue) Kick(_ context.Context, n int) (kicked int, err error) {
 }
 
 // Peek implements [driver.Backend].
-func (q *queue) Peek(_ context.Context, id driver.ID) (r driver.Record, err error) {
+func (q *queue) Peek(_ context.Context, id driver.ID, uniqueKey string) (r driver.Record, err error) {
 	now, err := q.enter()
 	if err != nil {
 		return r, err
 	}
 	defer q.mu.Unlock()
 	it := q.find(id, now)
+	if id == 0 {
+		it = q.findUniqueKey(uniqueKey, now)
+	}
 	if it == nil {
 		return r, driver.ErrNotFound
 	}
@@ -258,7 +275,7 @@ func (q *queue) Truncate(context.Context) (n int, err error) {
 }
 
 // Drop implements [driver.Backend].
-func (q *queue) Drop(context.Context) error {
+func (q *queue) Drop(_ context.Context, unlessTaken bool) error {
 	q.store.mu.Lock()
 	defer q.store.mu.Unlock()
 	now, err := q.enter()
@@ -266,6 +283,9 @@ func (q *queue) Drop(context.Context) error {
 		return err
 	}
 	defer q.mu.Unlock()
+	if unlessTaken && q.stats.Taken > 0 {
+		return driver.ErrTaken
+	}
 	q.truncate(now, driver.ErrDropped)
 	q.dropped = true
 	delete(q.store.queues, q.name)

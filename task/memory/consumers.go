@@ -55,9 +55,7 @@ func (q *queue) Leave(_ context.Context, h driver.Handle, grace time.Duration) e
 	}
 	now = q.sure(now)
 	if grace == 0 {
-		for it := c.leases.first; it != nil; it = c.leases.first {
-			q.befall(it, it.Return(now, &q.stats), now)
-		}
+		q.handBackAll(c, now)
 		q.forgetConsumer(c)
 		return nil
 	}
@@ -66,6 +64,31 @@ func (q *queue) Leave(_ context.Context, h driver.Handle, grace time.Duration) e
 	c.left, c.deadline = q.left, life.Plus(now, grace)
 	q.leaving.push(c)
 	q.announce()
+	return nil
+}
+
+// handBackAll hands back what a consumer holds.
+func (q *queue) handBackAll(c *consumer, now int64) {
+	for it := c.leases.first; it != nil; it = c.leases.first {
+		q.befall(it, it.Return(now, &q.stats), now)
+	}
+}
+
+// Return implements [driver.Backend].
+func (q *queue) Return(_ context.Context, h driver.Handle) error {
+	now, err := q.enter()
+	if err != nil {
+		return err
+	}
+	defer q.mu.Unlock()
+	c := q.consumers[h.ID]
+	switch {
+	case c == nil:
+		return nil
+	case c.Epoch != h.Epoch:
+		return driver.ErrResumed
+	}
+	q.handBackAll(c, q.sure(now))
 	return nil
 }
 

@@ -73,6 +73,10 @@ func (q *queue) set(it *item, state driver.State) {
 	*q.gauge(state)++
 	switch state {
 	case driver.Ready:
+		if it.place == 0 {
+			q.places++
+			it.place = q.places
+		}
 		q.line(it).add(it)
 		if k := it.key; !k.blocked && k.tasks[driver.Ready] <= q.slots(k) {
 			q.ready(int(it.priority), it.kind)
@@ -195,6 +199,12 @@ func (q *queue) take(consumer driver.Handle, filter *driver.Filter, now int64) (
 		return nil, nil
 	}
 	q.leaveState(it)
+	q.grant(it, c, now)
+	return it, nil
+}
+
+// grant begins a lease of a task that is in no state.
+func (q *queue) grant(it *item, c *consumer, now int64) {
 	q.leases++
 	it.lease, it.consumer = q.leases, c
 	if it.TTR > 0 {
@@ -204,6 +214,28 @@ func (q *queue) take(consumer driver.Handle, filter *driver.Filter, now int64) (
 	q.set(it, driver.Taken)
 	q.stats.Takes++
 	q.event(driver.EventTake, it, now, 0)
+}
+
+// takeID takes a task by its id. It takes no turn, so it gets a new one if it is handed back.
+func (q *queue) takeID(consumer driver.Handle, id driver.ID, now int64) (*item, error) {
+	c, err := q.consumer(consumer)
+	if err != nil {
+		return nil, err
+	}
+	it := q.find(id, now)
+	if it == nil {
+		return nil, driver.ErrNotFound
+	}
+	f, err := it.Hurry(q.paused || it.key.blocked, now, &q.stats)
+	if err != nil {
+		return nil, err
+	}
+	q.befall(it, f, now)
+	q.unset(it)
+	if !q.settings.KeepPlace {
+		it.place = 0
+	}
+	q.grant(it, c, now)
 	return it, nil
 }
 
@@ -231,11 +263,21 @@ func (q *queue) newTurn(it *item) {
 
 // reprioritize gives a task that is taken another priority, and a place behind all of its key.
 func (q *queue) reprioritize(it *item, priority int) {
+	q.giveUpTurn(it)
 	it.priority = int16(priority)
 	q.places++
 	it.place, it.turn = q.places, 0
 	if q.reserves() {
 		q.line(it).link()
+	}
+}
+
+// giveUpTurn takes its turn from a task that has one though it is not ready.
+func (q *queue) giveUpTurn(it *item) {
+	if q.reserves() && it.turn == 0 {
+		l := q.line(it)
+		l.giveUp(l.linked + len(l.owed) - 1)
+		q.retire(l)
 	}
 }
 
@@ -286,11 +328,7 @@ func (q *queue) gone(it *item, why driver.EventType, now int64, lease uint64, ou
 	q.arm(it, 0)
 	q.ids.remove(it)
 	k := it.key
-	if q.reserves() && it.turn == 0 {
-		l := q.line(it)
-		l.giveUp(l.linked + len(l.owed) - 1)
-		q.retire(l)
-	}
+	q.giveUpTurn(it)
 	if it.Rare != nil && it.UniqueKey != "" {
 		remove(&q.uniqueKeys, &q.mostUniqueKeys, it.UniqueKey)
 		q.outcomes.add(it.UniqueKey, it.id, outcome, q.sure(now)+int64(q.settings.Retention))

@@ -21,6 +21,11 @@ func (m *model) take(now time.Time, consumer string, f driver.Filter) *modelTask
 	if t == nil {
 		return nil
 	}
+	m.grant(t, now, consumer)
+	return t
+}
+
+func (m *model) grant(t *modelTask, now time.Time, consumer string) {
 	m.leases++
 	m.stats.Takes++
 	t.State, t.Consumer, t.lease, t.Until = driver.Taken, consumer, m.leases, time.Time{}
@@ -29,7 +34,44 @@ func (m *model) take(now time.Time, consumer string, f driver.Filter) *modelTask
 		t.Until = now.Add(t.TTR)
 	}
 	m.event(driver.EventTake, t, now, 0)
-	return t
+}
+
+func (m *model) takeID(now time.Time, consumer string, id driver.ID) (*modelTask, error) {
+	if _, ok := m.consumers[consumer]; !ok {
+		m.consumers[consumer] = time.Time{}
+	}
+	t := m.find(id)
+	if t == nil {
+		return nil, driver.ErrNotFound
+	}
+	g := m.groups[t.Group]
+	switch {
+	case t.State == driver.Taken:
+		return nil, driver.ErrTaken
+	case m.paused || m.blocked(t.Key) || g != nil && (t.Role != driver.Member || !g.started):
+		return nil, driver.ErrBlocked
+	case t.State == driver.Buried:
+		m.kick(t, now)
+	case t.State == driver.Delayed:
+		m.leave(t)
+		t.Until = time.Time{}
+		m.newTurn(t)
+		m.becomeReady(t, now)
+		m.event(driver.EventDelay, t, now, 0)
+	}
+	m.leave(t)
+	if !m.s.KeepPlace {
+		t.place = 0
+	}
+	m.grant(t, now, consumer)
+	return t, nil
+}
+
+func (m *model) handBackAll(now time.Time, id string) {
+	for _, t := range m.heldBy(id) {
+		m.stats.Releases++
+		m.handBack(t, now, 0, driver.EventRelease, false, false)
+	}
 }
 
 func (m *model) settle(now time.Time, id driver.ID, lease uint64, how driver.Settlement) (driver.State, error) {
@@ -41,6 +83,9 @@ func (m *model) settle(now time.Time, id driver.ID, lease uint64, how driver.Set
 		t.Err = how.Err
 	}
 	if (how.Release || how.Bury) && how.Priority != t.Priority {
+		if t.reserved {
+			m.giveUp(t)
+		}
 		t.Priority, t.place, t.turn = how.Priority, m.tick(), 0
 		if m.reserves() {
 			m.band(t).turns.Push(t.Key, t.weight)
@@ -95,8 +140,11 @@ func (m *model) buried() []*modelTask {
 	return b
 }
 
-func (m *model) change(now time.Time, id driver.ID, what driver.Change, reason *driver.Error) error {
+func (m *model) change(now time.Time, id driver.ID, what driver.Change, unlessTaken bool, reason *driver.Error) error {
 	t := m.find(id)
+	if t != nil && unlessTaken && t.State == driver.Taken {
+		return driver.ErrTaken
+	}
 	if t == nil || what == driver.KickOne && t.State != driver.Buried {
 		return driver.ErrNotFound
 	}
@@ -161,10 +209,7 @@ func (m *model) leaveConsumer(now time.Time, id string, after time.Duration) {
 		m.left = append(slices.DeleteFunc(m.left, func(other string) bool { return other == id }), id)
 		return
 	}
-	for _, t := range m.heldBy(id) {
-		m.stats.Releases++
-		m.handBack(t, now, 0, driver.EventRelease, false, false)
-	}
+	m.handBackAll(now, id)
 	delete(m.consumers, id)
 }
 

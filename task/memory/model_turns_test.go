@@ -68,6 +68,9 @@ func (m *model) giveUp(t *modelTask) {
 
 func (m *model) becomeReady(t *modelTask, at time.Time) {
 	b := m.band(t)
+	if t.place == 0 {
+		t.place = m.tick()
+	}
 	t.State, t.ReadyAt = driver.Ready, at
 	m.enlist(t)
 	switch {

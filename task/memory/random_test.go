@@ -185,8 +185,10 @@ func (d *caller) step() string {
 			d.m.kick(t, now)
 		}
 		return fmt.Sprintf("Kick(%d)", n)
-	case op < 77:
+	case op < 76:
 		return d.change(now)
+	case op < 77:
+		return d.takeID(now)
 	case op < 80:
 		return d.pause()
 	case op < 84:
@@ -330,14 +332,34 @@ func (d *caller) settle(now time.Time) string {
 }
 
 func (d *caller) change(now time.Time) string {
-	id := driver.ID(1 + d.rand.Uint64N(uint64(d.m.ids)+2))
-	if n := len(d.m.tasks); n > 0 && d.rand.IntN(5) > 0 {
-		id = d.m.tasks[d.rand.IntN(n)].ID
-	}
+	id := d.some()
 	what := driver.Change(d.rand.IntN(3))
-	reason := &driver.Error{Message: "by hand"}
-	d.is(d.m.change(now, id, what, reason), d.b.Change(d.ctx, id, what, reason))
-	return fmt.Sprintf("change(%d, %d)", id, what)
+	reason, unlessTaken := &driver.Error{Message: "by hand"}, d.rand.IntN(2) == 0
+	d.is(d.m.change(now, id, what, unlessTaken, reason), d.b.Change(d.ctx, id, what, unlessTaken, reason))
+	return fmt.Sprintf("change(%d, %d, unless taken: %v)", id, what, unlessTaken)
+}
+
+// takeID takes a task by its id.
+func (d *caller) takeID(now time.Time) string {
+	id, c := d.some(), pick(d, d.consumers)
+	want, wantErr := d.m.takeID(now, c.ID, id)
+	got, err := d.b.TakeID(d.ctx, c, id)
+	d.is(wantErr, err)
+	if err == nil && wantErr == nil {
+		d.equal(want.Info, got.Info)
+		d.equal(want.payload, got.Payload)
+		d.equal(want.lease, got.Lease.Number)
+		d.leases = append(d.leases, got.Lease)
+	}
+	return fmt.Sprintf("TakeID(%d)", id)
+}
+
+// some returns the id of a task that may be there.
+func (d *caller) some() driver.ID {
+	if n := len(d.m.tasks); n > 0 && d.rand.IntN(5) > 0 {
+		return d.m.tasks[d.rand.IntN(n)].ID
+	}
+	return driver.ID(1 + d.rand.Uint64N(uint64(d.m.ids)+2))
 }
 
 func (d *caller) pause() string {
@@ -375,6 +397,11 @@ func (d *caller) consumer(now time.Time) string {
 			d.consumers[i], d.resumed = back, append(d.resumed, c)
 		}
 		return "Rejoin one that has not left"
+	}
+	if d.rand.IntN(4) == 0 {
+		d.no(d.b.Return(d.ctx, c))
+		d.m.handBackAll(now, c.ID)
+		return "ReleaseAll"
 	}
 	after := time.Duration(0)
 	if d.rand.IntN(2) == 0 {
@@ -415,6 +442,7 @@ func (d *caller) resumedConsumer() string {
 	d.is(driver.ErrResumed, err)
 	d.is(driver.ErrResumed, d.b.Leave(d.ctx, c, d.m.s.Grace))
 	d.is(driver.ErrResumed, d.b.Leave(d.ctx, c, 0))
+	d.is(driver.ErrResumed, d.b.Return(d.ctx, c))
 	return "calls of a consumer that was resumed"
 }
 

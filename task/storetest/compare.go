@@ -50,7 +50,7 @@ type Subject struct {
 //   - Which key is served next, of those with a task of the first priority that can be taken,
 //     where there is something that leaves it open: MaxInFlightPerKey, KeepPlace, filters by kind,
 //     keys that are paused, or tasks that leave the line otherwise than by being taken (deleted,
-//     buried, expired, evicted, cancelled). A third of the seeds has nothing of that, so there the
+//     buried, expired, evicted, cancelled, taken by their ids). A third of the seeds has nothing of that, so there the
 //     order is compared as it is. In the others no key may be passed over for another one again
 //     and again; and the first store is made to serve the same key as the other, by pausing the
 //     rest, and must take the same task of it.

@@ -46,6 +46,7 @@ func (c *comparison) step() {
 			defer cancel()
 			return s.Wait(ctx, uniqueKey)
 		})
+		c.find(uniqueKey)
 	case op == 92 && c.removes && c.chance(6):
 		c.number("Truncate", func(s *side) (int, error) { return s.Truncate(ctx) })
 	default:
@@ -278,14 +279,22 @@ func (c *comparison) settle() {
 }
 
 func (c *comparison) change() {
-	id, op := c.some(), c.IntN(3)
+	id, op := c.some(), c.IntN(4)
+	var conditions []task.Condition
+	if c.chance(2) {
+		conditions = append(conditions, task.UnlessTaken)
+	}
 	if !c.removes && op > 0 {
 		if t, err := c.got[0].Peek(c.ctx, id); err == nil && t.State == task.Ready {
 			return
 		}
 	}
+	if op == 3 {
+		c.takeID(id)
+		return
+	}
 	names, reason := [...]string{"KickID", "Bury", "Delete"}, errors.New("by hand")
-	c.both(fmt.Sprintf("%s(%d)", names[op], c.ids[id]), c.side(), func(s *side) error {
+	c.both(fmt.Sprintf("%s(%d, %v)", names[op], c.ids[id], conditions), c.side(), func(s *side) error {
 		at := id
 		if s == c.want {
 			at = c.ids[id]
@@ -294,10 +303,43 @@ func (c *comparison) change() {
 		case 0:
 			return s.KickID(c.ctx, at)
 		case 1:
-			return s.Bury(c.ctx, at, reason)
+			return s.Bury(c.ctx, at, reason, conditions...)
 		}
-		return s.Delete(c.ctx, at)
+		return s.Delete(c.ctx, at, conditions...)
 	})
+}
+
+// takeID takes a task by its id.
+func (c *comparison) takeID(id task.ID) {
+	if c.ctx != ctx {
+		return // that is no part of a transaction
+	}
+	w, l := oneOf(c, c.workers...), new(twins)
+	if c.both(fmt.Sprintf("TakeID(%d)", c.ids[id]), nil, func(s *side) (err error) {
+		if s == c.want {
+			l.want, err = w.want.TakeID(ctx, c.ids[id])
+		} else {
+			l.got, err = w.got.TakeID(ctx, id)
+		}
+		return err
+	}) {
+		c.equal("payload", l.got.Payload, l.want.Payload)
+		c.equal("a task that was taken by its id", c.info(w.at, l.got.Info), c.info(c.want, l.want.Info))
+		c.leases = append(c.leases, l)
+	}
+}
+
+// find looks for a task by its unique key.
+func (c *comparison) find(uniqueKey string) {
+	found, at := map[*side]task.ID{}, c.side()
+	c.both(fmt.Sprintf("Find(%s)", uniqueKey), at, func(s *side) error {
+		t, err := s.Find(ctx, uniqueKey)
+		if err == nil {
+			found[s] = t.ID
+		}
+		return err
+	})
+	c.equal("the task that was found", c.ids[found[at]], found[c.want])
 }
 
 func (c *comparison) pause() {
@@ -349,6 +391,10 @@ func (c *comparison) consumer() {
 			c.workers = slices.Delete(c.workers, i, i+1)
 			c.wasResumed(w)
 		}
+		return
+	}
+	if c.chance(5) {
+		c.both(fmt.Sprintf("ReleaseAll of %.4s", w.want.ID()), nil, func(s *side) error { return c.of(w, s).ReleaseAll(ctx) })
 		return
 	}
 	c.workers = slices.Delete(c.workers, i, i+1)
@@ -408,53 +454,4 @@ func (c *comparison) resume(w *worker) bool {
 		}
 	}
 	return true
-}
-
-// join makes some calls in a transaction of the caller's own. Of one that is rolled back, nothing
-// has happened.
-func (c *comparison) join() {
-	id := c.some()
-	own, end := c.subject.Join()
-	if commit := c.chance(2); !commit {
-		for range 1 + c.IntN(4) {
-			c.inVain(own, id)
-		}
-		c.did("roll back")
-		c.ok("Rollback", end(false))
-		return
-	}
-	c.did("in a transaction:")
-	c.ctx = own
-	for range 1 + c.IntN(4) {
-		oneOf(c, c.put, c.put, c.settle, c.settle, c.change, c.group)()
-	}
-	c.ctx = ctx
-	c.did("commit")
-	c.ok("Commit", end(true))
-}
-
-// inVain makes a call that will be undone.
-func (c *comparison) inVain(ctx context.Context, id task.ID) {
-	s, b := c.got[0], c.task()
-	var err error
-	switch op := c.IntN(8); {
-	case op < 2:
-		_, err = s.Put(ctx, b.Key, b.Payload, b.Options)
-	case op == 2:
-		_, err = s.Kick(ctx, 2)
-	case op == 3:
-		err = s.Delete(ctx, id)
-	case op == 4:
-		err = s.Bury(ctx, id, nil)
-	case op == 5 && c.groups != nil:
-		err = s.CancelGroup(ctx, c.groups[0])
-	case len(c.leases) > 0 && op == 6:
-		err = oneOf(c, c.leases...).got.Ack(ctx)
-	case len(c.leases) > 0:
-		err = oneOf(c, c.leases...).got.Release(ctx, c.duration())
-	}
-	c.did("in vain: %v", err)
-	if kindOf(err) < 0 {
-		c.ok("a call in vain", err)
-	}
 }

@@ -28,7 +28,7 @@ func (c *comparison) equal(what string, got, want any) bool {
 var refusals = []error{
 	nil, fairq.ErrKeyFull, fairq.ErrFull, task.ErrNotFound, task.ErrResumed, task.ErrLeaseLost, task.ErrClosed,
 	task.ErrDuplicate, task.ErrGroupCancelled, task.ErrDropped, task.ErrInvalid, task.ErrDeleted,
-	task.ErrExpired, context.DeadlineExceeded,
+	task.ErrExpired, task.ErrTaken, task.ErrBlocked, context.DeadlineExceeded,
 }
 
 // kindOf returns which of these an error is, -1 if it is none.

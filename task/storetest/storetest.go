@@ -54,6 +54,7 @@ var themes = []theme{
 	{"OnExpire", expireCases, false},
 	{"Lease", leaseCases, false},
 	{"Settle", settleCases, false},
+	{"ByID", byIDCases, false},
 	{"Consumer", consumerCases, false},
 	{"Key", keyCases, false},
 	{"Filter", filterCases, false},

@@ -125,6 +125,13 @@ func (q *diskQueue) TakeOne(ctx context.Context, consumer driver.Handle, f task.
 	return driver.TakeOne(ctx, q, consumer, f, info)
 }
 
+func (q *diskQueue) TakeID(ctx context.Context, h driver.Handle, id task.ID) (driver.Record, error) {
+	if err := q.lives(h, true); err != nil {
+		return driver.Record{}, err
+	}
+	return q.Backend.TakeID(ctx, h, id)
+}
+
 func (q *diskQueue) Leave(ctx context.Context, h driver.Handle, after time.Duration) error {
 	if err := q.lives(h, false); err != nil {
 		return err

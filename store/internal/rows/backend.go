@@ -144,6 +144,26 @@ func (b *backend) TakeOne(ctx context.Context, consumer driver.Handle, filter ta
 	return driver.TakeOne(ctx, b, consumer, filter, info)
 }
 
+// TakeID implements [driver.Backend].
+func (b *backend) TakeID(ctx context.Context, consumer driver.Handle, id task.ID) (record driver.Record, err error) {
+	err = b.call(ctx, "TakeID", call{
+		rank: second,
+		plan: func(_ *queue, p *wants) {
+			p.Numbers++
+			p.Get = append(p.Get, uint64(id))
+		},
+		run: func(u *unit) error {
+			r, err := u.takeID(consumer, uint64(id))
+			if err == nil {
+				record = u.record(r)
+				record.Consumer = consumer.ID
+			}
+			return err
+		},
+	})
+	return record, err
+}
+
 // poll has those who wait from now on look for what others do.
 func (u *unit) poll() {
 	u.later(u.q.pollSoon)
@@ -223,6 +243,20 @@ func (b *backend) leave(ctx context.Context, name string, consumer driver.Handle
 	return nil
 }
 
+// Return implements [driver.Backend].
+func (b *backend) Return(ctx context.Context, consumer driver.Handle) error {
+	for done := false; !done; {
+		err := b.call(ctx, "ReleaseAll", call{run: func(u *unit) (err error) {
+			done, err = u.returnAll(consumer)
+			return err
+		}})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Rejoin implements [driver.Backend].
 func (b *backend) Rejoin(ctx context.Context, consumer string) (epoch uint64, held []driver.Record, err error) {
 	err = b.call(ctx, "ResumeConsumer", call{run: func(u *unit) (err error) {
@@ -233,9 +267,14 @@ func (b *backend) Rejoin(ctx context.Context, consumer string) (epoch uint64, he
 }
 
 // Peek implements [driver.Backend].
-func (b *backend) Peek(ctx context.Context, id task.ID) (record driver.Record, err error) {
+func (b *backend) Peek(ctx context.Context, id task.ID, uniqueKey string) (record driver.Record, err error) {
 	err = b.call(ctx, "Peek", call{joins: true, run: func(u *unit) error {
-		r := u.peek(uint64(id))
+		var r *Row
+		if id != 0 {
+			r = u.peek(uint64(id))
+		} else {
+			r = u.findUniqueKey(uniqueKey, true)
+		}
 		if r == nil {
 			return task.ErrNotFound
 		}
@@ -281,22 +320,20 @@ func (b *backend) Kick(ctx context.Context, n int) (kicked int, err error) {
 }
 
 // Change implements [driver.Backend].
-func (b *backend) Change(ctx context.Context, id task.ID, change driver.Change, reason *task.Error) error {
+func (b *backend) Change(ctx context.Context, id task.ID, change driver.Change, unlessTaken bool, reason *task.Error) error {
 	name := [...]string{driver.KickOne: "KickID", driver.BuryOne: "Bury", driver.Delete: "Delete"}[change]
-	return b.call(ctx, name, call{joins: true, run: func(u *unit) error { return u.changeOne(uint64(id), change, reason) }})
-}
-
-func (u *unit) changeOne(id uint64, change driver.Change, reason *task.Error) error {
-	r := u.get(id)
-	if r == nil {
-		return task.ErrNotFound
-	}
-	t := u.life(r)
-	f, err := t.Change(change, reason, u.now, &u.stats)
-	if err == nil {
-		u.befall(r, t, f, u.now)
-	}
-	return err
+	return b.call(ctx, name, call{joins: true, run: func(u *unit) error {
+		r := u.get(uint64(id))
+		if r == nil {
+			return task.ErrNotFound
+		}
+		t := u.life(r)
+		f, err := t.Change(change, unlessTaken, reason, u.now, &u.stats)
+		if err == nil {
+			u.befall(r, t, f, u.now)
+		}
+		return err
+	}})
 }
 
 // Pause implements [driver.Backend].
@@ -372,9 +409,15 @@ func (u *unit) truncate(outcome error) (n int) {
 }
 
 // Drop implements [driver.Backend].
-func (b *backend) Drop(ctx context.Context) error {
-	for done := false; !done; {
+func (b *backend) Drop(ctx context.Context, unlessTaken bool) error {
+	for done := false; !done; unlessTaken = false {
 		err := b.call(ctx, "Drop", call{alone: true, run: func(u *unit) error {
+			if unlessTaken {
+				if must(u.v.Counts())[task.Taken] > 0 {
+					return task.ErrTaken
+				}
+				u.head.Paused, u.saves = true, true // nothing is to be taken before the last step
+			}
 			if u.truncate(task.ErrDropped) >= u.q.store.step(truncated) {
 				return nil
 			}
@@ -396,7 +439,7 @@ func (b *backend) Drop(ctx context.Context) error {
 func (b *backend) Outcome(ctx context.Context, uniqueKey string) (o driver.Outcome, err error) {
 	err = b.call(ctx, "Wait", call{run: func(u *unit) error {
 		u.follow() // first, so that nothing is missed
-		if r := u.findUniqueKey(uniqueKey); r != nil {
+		if r := u.findUniqueKey(uniqueKey, false); r != nil {
 			if o = r.life().OutcomeSoFar(task.ID(r.ID)); !o.Done {
 				u.poll()
 			}
@@ -409,60 +452,6 @@ func (b *backend) Outcome(ctx context.Context, uniqueKey string) (o driver.Outco
 		return fmt.Errorf("%w: unique key %q", task.ErrNotFound, uniqueKey)
 	}})
 	return o, err
-}
-
-// Stats implements [driver.Backend].
-func (b *backend) Stats(ctx context.Context) (s task.Stats, err error) {
-	err = b.call(ctx, "Stats", call{rank: third, plan: func(_ *queue, p *wants) { p.Counts = true }, run: func(u *unit) error {
-		counted, tasks := u.q.stats, must(u.v.Counts())
-		s = counted
-		s.Ready, s.Delayed, s.Taken = tasks[task.Ready], tasks[task.Delayed], tasks[task.Taken]
-		s.Buried, s.Held = tasks[task.Buried], tasks[task.Held]
-		s.Keys = u.countKeys()
-		s.Counted = u.q.settings.Counted(&tasks)
-		s.Capacity, s.Paused = u.q.settings.Capacity, u.head.Paused
-		return nil
-	}})
-	return s, err
-}
-
-// counted is how many keys had tasks when they were counted last.
-type counted struct {
-	keys  int
-	until time.Time // they are not counted again before
-}
-
-// fewKeys is how many keys are counted each time. To count more takes a twentieth of the time at most.
-const fewKeys = 1000
-
-// countKeys returns how many keys have tasks. The database looks up one after the other.
-func (u *unit) countKeys() int {
-	known, begin := &u.q.counted, time.Now()
-	if begin.Before(known.until) {
-		return known.keys
-	}
-	known.keys = must(u.v.CountKeys())
-	if known.keys > fewKeys {
-		end := time.Now()
-		known.until = end.Add(20 * end.Sub(begin))
-	}
-	return known.keys
-}
-
-// KeyStats implements [driver.Backend].
-func (b *backend) KeyStats(ctx context.Context, n int) (stats []task.KeyStat, err error) {
-	err = b.call(ctx, "KeyStats", call{rank: third, run: func(u *unit) error {
-		u.saveKeys()
-		stats = nil
-		for _, k := range must(u.v.KeyStats(n)) {
-			stats = append(stats, task.KeyStat{
-				Key: k.Key, Ready: k.Tasks[task.Ready], Delayed: k.Tasks[task.Delayed], Taken: k.Tasks[task.Taken],
-				Buried: k.Tasks[task.Buried], Held: k.Tasks[task.Held], Paused: k.Paused,
-			})
-		}
-		return nil
-	}})
-	return stats, err
 }
 
 // Close implements [driver.Backend].

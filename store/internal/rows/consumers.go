@@ -164,6 +164,18 @@ func (u *unit) handBackAll(number uint64) (done bool) {
 	return len(rows) < wanted
 }
 
+// returnAll hands back what a consumer holds that stays, and tells whether that is done.
+func (u *unit) returnAll(h driver.Handle) (done bool, err error) {
+	switch row := must(u.v.Consumer(h.ID)); {
+	case row == nil:
+		return true, nil
+	case row.Epoch != h.Epoch:
+		return false, task.ErrResumed
+	default:
+		return u.handBackAll(row.Number), nil
+	}
+}
+
 // giveBack hands a task back whose consumer is gone. The attempt does not count.
 func (u *unit) giveBack(r *Row) {
 	t := u.life(r)

@@ -19,7 +19,7 @@ func (u *unit) put(n *driver.New) (id task.ID, victim *driver.Record, err error)
 		u.hasKind()
 	}
 	if n.UniqueKey != "" {
-		if r := u.findUniqueKey(n.UniqueKey); r != nil {
+		if r := u.findUniqueKey(n.UniqueKey, false); r != nil {
 			return 0, nil, fmt.Errorf("%w: %q is task %d", task.ErrDuplicate, n.UniqueKey, r.ID)
 		}
 	}
@@ -101,13 +101,23 @@ func (u *unit) take(c *member, f Filter, wanted int) *Row {
 	if r.Payload == nil && u.q.fronted { // it has just come to the front
 		r.Payload = must(u.v.Get(r.ID, true)).Payload
 	}
+	u.served(r)
+	u.grant(r, c)
+	u.refile(r, turn{}, r.turn())
+	if r.Gap {
+		u.closeGap(r.line(), r.turn(), turn{round: u.current(r.Priority) + 1})
+	}
+	return r
+}
+
+// grant begins a lease.
+func (u *unit) grant(r *Row, c *member) {
 	r.State, r.Takeable, r.Counted, r.Consumer, r.Since = task.Taken, false, false, c.number, u.number()
 	t := r.life()
 	t.Take(u.now)
 	r.learnFrom(t)
 	r.Wake = t.Wake(task.Taken)
 	u.arm(r.Wake)
-	u.served(r)
 	u.recount(r, task.Taken)
 	check(u.v.Put(r))
 	u.lines[r.Key].remove(r)
@@ -118,14 +128,40 @@ func (u *unit) take(c *member, f Filter, wanted int) *Row {
 		}
 		u.head.taken[r.ID] = &known
 	}
-	u.refile(r, turn{}, r.turn())
-	if r.Gap {
-		u.closeGap(r.line(), r.turn(), turn{round: u.current(r.Priority) + 1})
-	}
 	u.stats.Takes++
 	u.notice(notice{what: leaseBegun, id: r.ID, lease: r.Since, kind: r.Key})
 	u.event(task.EventTake, r, u.now, 0)
-	return r
+}
+
+// takeID takes a task by its id. It takes no turn: its own is left to those behind it.
+func (u *unit) takeID(h driver.Handle, id uint64) (*Row, error) {
+	c, err := u.member(h)
+	if err != nil {
+		return nil, err
+	}
+	r := u.get(id)
+	if r == nil {
+		return nil, task.ErrNotFound
+	}
+	payload := must(u.v.Get(id, true)).Payload
+	t := u.life(r)
+	f, err := t.Hurry(u.head.Paused || u.blocked(r.Key), u.now, &u.stats)
+	if err != nil {
+		return nil, err
+	}
+	if f.Event != 0 {
+		u.befall(r, t, f, u.now)
+		r = u.refiled(r)
+	}
+	r.Payload = payload
+	left := u.leave(r)
+	u.newTurn(r)
+	// First it is put aside: of one that gets from Ready to Taken less is written.
+	r.State, r.Takeable, r.Counted = task.Held, false, false
+	u.update(r)
+	u.grant(r, c)
+	u.refile(r, left, turn{})
+	return r, nil
 }
 
 // leased returns the task of a lease, nil if it is lost.
@@ -306,7 +342,7 @@ func (u *unit) move(r *Row, f life.Fate, now int64, lease uint64) {
 	case f.NewTurn:
 		u.newTurn(r)
 	default:
-		r.Returned = true
+		r.Returned = r.Round != 0 // else it was taken without a turn
 	}
 	u.set(r, f.State)
 	u.update(r)

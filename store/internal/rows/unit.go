@@ -198,8 +198,8 @@ func (u *unit) peek(id uint64) *Row {
 }
 
 // findUniqueKey returns the task with that unique key, nil if there is none. It is not to be changed.
-func (u *unit) findUniqueKey(uniqueKey string) *Row {
-	return u.upToDate(func() (*Row, error) { return u.v.ByUniqueKey(uniqueKey, false) })
+func (u *unit) findUniqueKey(uniqueKey string, payload bool) *Row {
+	return u.upToDate(func() (*Row, error) { return u.v.ByUniqueKey(uniqueKey, payload) })
 }
 
 // upToDate returns what look finds after all that is due for that has happened.

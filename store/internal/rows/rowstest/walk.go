@@ -171,8 +171,8 @@ func (w *walker) walkRow(r *rows.Row) {
 		wake = r.Until
 		w.check((r.Until > 0) == (r.TTR > 0), "%s has a time to run of %v", describe(r), r.TTR)
 		w.check(r.Attempts > 0, "%s has %d attempts", describe(r), r.Attempts)
-		w.check(r.Round > 0, "%s has no round", describe(r))
-		w.check(r.Round <= w.head.Rounds[r.Priority], "%s is after the round that is served, %d", describe(r), w.head.Rounds[r.Priority])
+		// One that was taken by its id has no round, or if it has one all the time that.
+		w.check(w.reserves || r.Round <= w.head.Rounds[r.Priority], "%s is after the round that is served, %d", describe(r), w.head.Rounds[r.Priority])
 	case task.Buried:
 		w.check(r.Since > 0, "%s has no number", describe(r))
 	case task.Held:

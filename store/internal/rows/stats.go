@@ -1,0 +1,62 @@
+package rows
+
+import (
+	"context"
+	"time"
+
+	"github.com/fairq/fairq/task"
+)
+
+// Stats implements [driver.Backend].
+func (b *backend) Stats(ctx context.Context) (s task.Stats, err error) {
+	err = b.call(ctx, "Stats", call{rank: third, plan: func(_ *queue, p *wants) { p.Counts = true }, run: func(u *unit) error {
+		counted, tasks := u.q.stats, must(u.v.Counts())
+		s = counted
+		s.Ready, s.Delayed, s.Taken = tasks[task.Ready], tasks[task.Delayed], tasks[task.Taken]
+		s.Buried, s.Held = tasks[task.Buried], tasks[task.Held]
+		s.Keys = u.countKeys()
+		s.Counted = u.q.settings.Counted(&tasks)
+		s.Capacity, s.Paused = u.q.settings.Capacity, u.head.Paused
+		return nil
+	}})
+	return s, err
+}
+
+// counted is how many keys had tasks when they were counted last.
+type counted struct {
+	keys  int
+	until time.Time // they are not counted again before
+}
+
+// fewKeys is how many keys are counted each time. To count more takes a twentieth of the time at most.
+const fewKeys = 1000
+
+// countKeys returns how many keys have tasks. The database looks up one after the other.
+func (u *unit) countKeys() int {
+	known, begin := &u.q.counted, time.Now()
+	if begin.Before(known.until) {
+		return known.keys
+	}
+	known.keys = must(u.v.CountKeys())
+	if known.keys > fewKeys {
+		end := time.Now()
+		known.until = end.Add(20 * end.Sub(begin))
+	}
+	return known.keys
+}
+
+// KeyStats implements [driver.Backend].
+func (b *backend) KeyStats(ctx context.Context, n int) (stats []task.KeyStat, err error) {
+	err = b.call(ctx, "KeyStats", call{rank: third, run: func(u *unit) error {
+		u.saveKeys()
+		stats = nil
+		for _, k := range must(u.v.KeyStats(n)) {
+			stats = append(stats, task.KeyStat{
+				Key: k.Key, Ready: k.Tasks[task.Ready], Delayed: k.Tasks[task.Delayed], Taken: k.Tasks[task.Taken],
+				Buried: k.Tasks[task.Buried], Held: k.Tasks[task.Held], Paused: k.Paused,
+			})
+		}
+		return nil
+	}})
+	return stats, err
+}

@@ -1,0 +1,217 @@
+package storetest
+
+import (
+	"testing/synctest"
+	"time"
+
+	"github.com/fairq/fairq/task"
+)
+
+// takesID takes a task by its id.
+func (q *queue) takesID(id task.ID) *lease {
+	q.e.Helper()
+	t, err := q.TakeID(ctx, id)
+	q.e.ok(err)
+	equal(q.e, "id", t.ID, id)
+	equal(q.e, "state", t.State, task.Taken)
+	return &lease{t, q.e}
+}
+
+// refusesID checks that a task cannot be taken by its id, and that nothing happens.
+func (q *queue) refusesID(id task.ID, want error) {
+	q.e.Helper()
+	before := q.stats()
+	_, err := q.TakeID(ctx, id)
+	q.e.is(err, want)
+	equal(q.e, "Stats", q.stats(), before)
+}
+
+// ofKey takes and acks all tasks, and returns those of a key.
+func (q *queue) ofKey(key string) string {
+	q.e.Helper()
+	var tasks []*task.Task[string]
+	for {
+		t, ok, err := q.TryTake(ctx)
+		if q.e.ok(err); !ok {
+			return payloads(tasks)
+		}
+		if q.e.ok(t.Ack(ctx)); t.Key == key {
+			tasks = append(tasks, t)
+		}
+	}
+}
+
+var byIDCases = []testCase{
+	{"Take", "takes the task of that id, out of order and without waiting", func(e *env) {
+		q := e.open(options{MaxAttempts: 2})
+		ids := q.put("a1 b1 a2 b2 a3", withTTR)
+		w := q.watch(ctx)
+		l := q.takesID(ids[4])
+		equal(e, "payload", l.Payload, "a3")
+		equal(e, "attempts", l.Attempts, 1)
+		q.refusesID(ids[4], task.ErrTaken)
+		q.takesID(ids[2]).ack()
+		w.saw("take a, take a, ack a")
+		time.Sleep(10 * second)
+		l.lost(q)
+		q.takesID(ids[4]).fail(errOops)
+		q.state(task.Buried, ids[4])
+		q.refusesID(1000, task.ErrNotFound)
+		q.gone(ids[2])
+		q.refusesID(ids[2], task.ErrNotFound)
+		q.order("a1 b1 b2")
+	}},
+	{"HandedBack", "if it is handed back it queues up like new work, unless the queue is one with KeepPlace", func(e *env) {
+		for _, c := range []struct {
+			o    options
+			want string
+		}{
+			{options{}, "a1 a3 a4 a2"},
+			{options{KeepPlace: true}, "a1 a2 a3 a4"},
+			{options{MaxInFlightPerKey: 5}, "a1 a3 a4 a2"},
+			{options{KeepPlace: true, MaxInFlightPerKey: 5}, "a1 a2 a3 a4"},
+		} {
+			for _, end := range []string{"Release", "Snooze", "Fail"} {
+				q := e.openIn(e.store, "queue", c.o)
+				ids := q.put("b1 a1 a2 a3 b2")
+				l := q.takesID(ids[2])
+				q.put("a4")
+				settle[end](l)
+				equal(e, "order within key a after "+end, q.ofKey("a"), c.want)
+				e.ok(q.Drop(ctx))
+			}
+		}
+	}},
+	{"NotReady", "A task that is delayed or buried is made ready first, as at the end of its delay or by Kick.", func(e *env) {
+		q := e.open()
+		w := q.watch(ctx)
+		delayed := q.one("a1", task.PutOptions{Delay: time.Hour})
+		buried := q.one("b1", task.PutOptions{MaxAttempts: 1, UniqueKey: "x"})
+		q.first("b1").fail(errOops)
+		w.saw("put a, put b, take b, release b, bury b")
+		l := q.takesID(delayed)
+		equal(e, "until", l.Until, time.Time{})
+		w.saw("delay a, take a")
+		l.ack()
+		l = q.takesID(buried)
+		equal(e, "attempts", l.Attempts, 1)
+		w.saw("ack a, kick b, take b")
+		wait := q.waiting("x")
+		wait.waits()
+		l.ack()
+		wait.returns(nil)
+	}},
+	{"Blocked", "and [ErrBlocked] if it cannot be taken now", func(e *env) {
+		q := e.open(options{MaxInFlightPerKey: 1})
+		held := q.one("h1", in(task.Member))
+		end := q.one("e1", in(task.AtEnd))
+		ids := q.put("a1 a2 b1")
+		buried := q.one("c1", in(task.Member))
+		q.bury(buried)
+		q.refusesID(held, task.ErrBlocked)
+		q.refusesID(end, task.ErrBlocked)
+		q.refusesID(buried, task.ErrBlocked)
+		l := q.takesID(ids[1])
+		q.refusesID(ids[0], task.ErrBlocked)
+		e.ok(q.PauseKey(ctx, "b"))
+		q.refusesID(ids[2], task.ErrBlocked)
+		e.ok(q.ResumeKey(ctx, "b"))
+		e.ok(q.Pause(ctx))
+		q.refusesID(ids[2], task.ErrBlocked)
+		e.ok(q.Resume(ctx))
+		q.order("b1")
+		l.ack()
+		q.order("a1")
+	}},
+	{"UnlessTaken", "makes a call return [ErrTaken], and change nothing, if the task is taken", func(e *env) {
+		q := e.open()
+		ids := q.put("a1 b1 c1")
+		l := q.first("a1")
+		before := q.stats()
+		e.is(q.Delete(ctx, ids[0], task.UnlessTaken), task.ErrTaken)
+		e.is(q.Bury(ctx, ids[0], errOops, task.UnlessTaken), task.ErrTaken)
+		e.is(q.Drop(ctx, task.UnlessTaken), task.ErrTaken)
+		equal(e, "Stats", q.stats(), before)
+		l.holds()
+		e.ok(q.Bury(ctx, ids[1], errOops, task.UnlessTaken))
+		e.ok(q.Delete(ctx, ids[1], task.UnlessTaken))
+		e.is(q.Delete(ctx, ids[1], task.UnlessTaken), task.ErrNotFound)
+		take := q.taking()
+		got(take, "c1")
+		take = q.taking()
+		take.waits()
+		l.release(0)
+		got(take, "a1")
+		_, err := q.Truncate(ctx)
+		e.ok(err)
+		q.put("d1")
+		e.ok(q.Drop(ctx, task.UnlessTaken))
+		_, err = q.Put(ctx, "a", "a1", task.PutOptions{})
+		e.is(err, task.ErrDropped)
+	}},
+	{"Find", "returns the task with that unique key, in whatever state it is", func(e *env) {
+		q := e.open()
+		found := func(want task.State) *task.Task[string] {
+			e.Helper()
+			t, err := q.Find(ctx, "x")
+			e.ok(err)
+			equal(e, "payload", t.Payload, "a1")
+			equal(e, "state", t.State, want)
+			e.is(t.Ack(ctx), task.ErrLeaseLost)
+			return t
+		}
+		none := func(uniqueKey string) {
+			e.Helper()
+			_, err := q.Find(ctx, uniqueKey)
+			e.is(err, task.ErrNotFound)
+		}
+		none("x")
+		q.put("b1")
+		none("")
+		id := q.one("a1", task.PutOptions{UniqueKey: "x", Delay: second, TTL: time.Minute})
+		equal(e, "id", found(task.Delayed).ID, id)
+		q.takesID(id).bury()
+		q.bury(found(task.Buried).ID)
+		e.ok(q.KickID(ctx, id))
+		found(task.Ready)
+		time.Sleep(2 * time.Minute)
+		none("x")
+		q.remove(q.one("a1", unique))
+		none("x")
+	}},
+	{"ReleaseAll", "hands back what the consumer holds, as Close does; the attempts do not count. It goes on taking.", func(e *env) {
+		q := e.open()
+		q.put("a1 b1 c1")
+		c := q.consumer(task.Filter{})
+		e.ok(c.ReleaseAll(ctx))
+		l := c.takes("a1 b1")
+		other := q.first("c1")
+		w := q.watch(ctx)
+		e.ok(c.ReleaseAll(ctx))
+		w.saw("release a, release b")
+		for i := range l {
+			l[i].lost(q)
+			equal(e, "attempts", q.peek(l[i].ID).Attempts, 0)
+		}
+		other.ack()
+		c.first("a1").ack()
+		c.disconnect()
+		again, _ := q.resume(c.ID(), "")
+		again.first("b1").holds()
+		e.is(c.ReleaseAll(ctx), task.ErrClosed)
+		e.ok(again.ReleaseAll(ctx))
+		again.order("b1")
+		again.close()
+		e.is(again.ReleaseAll(ctx), task.ErrClosed)
+	}},
+	{"ReleaseAllOfAnother", "Who had the consumer before has it no more", func(e *env) {
+		q := e.open()
+		q.put("a1")
+		c := q.consumer(task.Filter{})
+		c.first("a1")
+		_, held := q.resume(c.ID(), "a1")
+		e.is(c.ReleaseAll(ctx), task.ErrResumed)
+		synctest.Wait()
+		held[0].ack()
+	}},
+}
