@@ -46,7 +46,7 @@ func TestOldSnapshotDoesNotSlowDownTakes(t *testing.T) {
 	}
 	db := openTest(t)
 	q := makeQueue(t, db.driver)
-	const batches, many = 100, 60
+	const batches, many = 100, 30
 	for i := range uint64(many + 4) {
 		put(t, db.driver, q, 1+i*batch*batches, batch*batches)
 	}

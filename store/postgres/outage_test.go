@@ -4,7 +4,6 @@ package postgres_test
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -27,24 +26,20 @@ func TestOutages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("servers take their time to start")
 	}
-	for _, processes := range []int{1, 2} {
-		t.Run(fmt.Sprint(processes), func(t *testing.T) {
-			server := ownServer(t)
-			url := server.URL("postgres")
-			faulttest.Outages(t, openFaulty, url, processes, []faulttest.Outage{
-				{Name: "restart", Run: func(t *testing.T) { require.NoError(t, server.Restart()) }},
-				{Name: "all processes killed", Run: func(t *testing.T) {
-					server.Kill()
-					require.NoError(t, server.Start())
-				}},
-				{Name: "main process killed", Run: func(t *testing.T) {
-					server.Crash()
-					require.NoError(t, server.StartAgain())
-				}},
-				{Name: "connections cut", Run: func(t *testing.T) { cutAll(t, url, 20) }},
-			})
-		})
-	}
+	server := ownServer(t)
+	url := server.URL("postgres")
+	faulttest.Outages(t, openFaulty, url, []faulttest.Outage{
+		{Name: "restart", Run: func(t *testing.T) { require.NoError(t, server.Restart()) }},
+		{Name: "all processes killed", Run: func(t *testing.T) {
+			server.Kill()
+			require.NoError(t, server.Start())
+		}},
+		{Name: "main process killed", Run: func(t *testing.T) {
+			server.Crash()
+			require.NoError(t, server.StartAgain())
+		}},
+		{Name: "connections cut", Run: func(t *testing.T) { cutAll(t, url, 20) }},
+	})
 }
 
 // cutAll ends all connections but its own, again and again.

@@ -23,7 +23,7 @@ func TestDiskFull(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, syscall.Unmount(dir, syscall.MNT_DETACH)) })
 	filler := filepath.Join(dir, "filler")
-	faulttest.Outages(t, openFaulty, filepath.Join(dir, impatient), 2, []faulttest.Outage{{Name: "full", Run: func(t *testing.T) {
+	faulttest.Outages(t, openFaulty, filepath.Join(dir, impatient), []faulttest.Outage{{Name: "full", Run: func(t *testing.T) {
 		f, err := os.Create(filler)
 		require.NoError(t, err)
 		_, err = f.Write(make([]byte, 100<<20))

@@ -3,7 +3,6 @@ package sqlite_test
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -15,19 +14,15 @@ import (
 )
 
 func TestOutages(t *testing.T) {
-	for _, processes := range []int{1, 2} {
-		t.Run(fmt.Sprint(processes), func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), impatient)
-			faulttest.Outages(t, openFaulty, path, processes, []faulttest.Outage{
-				{Name: "locked", Run: func(t *testing.T) { lock(t, path) }},
-				{Name: "renamed", Run: func(t *testing.T) {
-					move(t, path, path+".away", "", "-wal", "-shm")
-					time.Sleep(busyTimeout)
-					move(t, path+".away", path, "-shm", "-wal", "")
-				}},
-			})
-		})
-	}
+	path := filepath.Join(t.TempDir(), impatient)
+	faulttest.Outages(t, openFaulty, path, []faulttest.Outage{
+		{Name: "locked", Run: func(t *testing.T) { lock(t, path) }},
+		{Name: "renamed", Run: func(t *testing.T) {
+			move(t, path, path+".away", "", "-wal", "-shm")
+			time.Sleep(busyTimeout)
+			move(t, path+".away", path, "-shm", "-wal", "")
+		}},
+	})
 }
 
 // lock has somebody else lock a database for longer than anybody waits.

@@ -26,9 +26,10 @@ type Outage struct {
 	Run  func(t *testing.T)
 }
 
-// Outages has processes put tasks, and pools do them, while the database fails, and looks whether
-// they go on by themselves when that is over, and whether all is accounted for then.
-func Outages(t *testing.T, open Opener, where string, processes int, outages []Outage) {
+// Outages has this process and another one put tasks, and pools of theirs do them, while the database
+// fails, and looks whether they go on by themselves when that is over, and whether all is accounted
+// for then.
+func Outages(t *testing.T, open Opener, where string, outages []Outage) {
 	journal, path := newJournal(t)
 	s, err := open(context.Background(), where)
 	require.NoError(t, err)
@@ -38,20 +39,13 @@ func Outages(t *testing.T, open Opener, where string, processes int, outages []O
 	require.NoError(t, err)
 	defer func() { _ = own.stopped() }()
 	defer cancel()
-	var others []*Process
-	for i := range processes - 1 {
-		others = append(others, Start(t, Job{Role: "pool", Name: fmt.Sprint("pool", i), Where: where, Journal: path}))
-	}
+	other := Start(t, Job{Role: "pool", Name: "pool", Where: where, Journal: path})
 	goOn := func(after string) {
 		t.Helper()
-		for _, p := range others {
-			p.Tell()
-		}
+		other.Tell()
 		begun := time.Now()
 		require.NoError(t, own.goesOn(), after)
-		for _, p := range others {
-			require.Equal(t, "goes on", p.Await(), after)
-		}
+		require.Equal(t, "goes on", other.Await(), after)
 		t.Logf("%s: all went on %v later", after, time.Since(begun))
 	}
 	goOn("beginning")
@@ -61,9 +55,7 @@ func Outages(t *testing.T, open Opener, where string, processes int, outages []O
 			goOn(o.Name)
 		}
 	}
-	for _, p := range others {
-		p.Stop()
-	}
+	other.Stop()
 	cancel()
 	require.NoError(t, own.end())
 	gone := drain(t, s, journal, "plain")

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	seeds    = 60  // with -short a tenth
+	seeds    = 40  // with -short a tenth
 	seedCall = 300 // calls of each
 	seedEnv  = "ROWSTEST_SEED"
 )
