@@ -16,6 +16,10 @@
 // which these were pushed. When it is used up, the next one begins. A round begins with the first
 // Pop from it. A key of weight w has its w oldest items in a round instead of one.
 //
+// With [Options].Cost, a round has a share of work for each key instead of a number of items: its
+// weight times the quantum. A key whose item costs more than is left of its share has the rest of
+// the cost taken off its shares of the rounds that follow, and so no turn in them.
+//
 // # What is promised
 //
 // Say K is the number of keys that have items, R the number of items left in the current round,
@@ -33,6 +37,12 @@
 //   - Items of one key leave in the order in which they were pushed.
 //   - With weights, K is the sum of the weights: the j-th item of a key of weight w waits at most
 //     R+ceil(j/w)*K-1, and the key is served at most 2w times in a row.
+//   - With costs, where B is a key's weight times the quantum, and c the cost of its dearest item: a
+//     key that has not used the rounds to come waits for its first item at most for the work that
+//     is left of the current round, and for each other key for B-1+c. As long as two keys both
+//     have items, and the next one of each is pushed before the round of its last one begins, the
+//     work done for them since any moment, each in units of its own B, differs by at most
+//     2 + (c-1)/B of the one + (c-1)/B of the other.
 //   - An item that is accepted leaves exactly once: it is popped, removed by its ticket or its
 //     key, evicted and then handed to [Options].OnEvict, or drained. No cancellation and no panic
 //     of a function of yours changes that.
@@ -52,8 +62,7 @@
 //
 // # What is not promised
 //
-//   - Fairness of cost: each item counts the same, however long the work for it takes. Give keys
-//     whose items are cheap a greater weight, or split what is long.
+//   - Fairness of work without [Options].Cost: then each item counts the same, however long it takes.
 //   - Fairness between running jobs: the queue forgets an item when it is popped, so one key may have
 //     all workers at a time. (Package task has MaxInFlightPerKey.)
 //   - With [ThisRound], a bound on how long a key with a backlog waits, and on the memory for keys
@@ -82,7 +91,7 @@
 // memory only. Drain is O(items), but holds the lock only for the producers who wait; Close is
 // O(goroutines that wait).
 //
-// An item takes 20 bytes beyond itself, plus 4 for each round that has items; a key 72 to 80
+// An item takes 20 bytes beyond itself, with costs 32, plus 4 for each round; a key 72 to 80
 // beyond its own text. Items are copied in and out, so those of more than about 100 bytes are
 // better queued by pointer. Memory goes back as places become empty, 4,096 at a time, and all but
 // about half a megabyte when the queue is empty, for keys and items of 16 bytes.

@@ -20,6 +20,9 @@ var (
 
 	// ErrWeight is returned when Options.Weight returns a weight that is out of range.
 	ErrWeight = errors.New("fairq: weight out of range")
+
+	// ErrCost is returned when Options.Cost returns a cost that is out of range.
+	ErrCost = errors.New("fairq: cost out of range")
 )
 
 // FullError says how full the queue was that refused a push. [errors.Is] reports it as [ErrFull],

@@ -37,15 +37,15 @@ type call struct {
 }
 
 // driveFair makes the calls that data spells on a queue of one of many configurations, and
-// compares with the model. The first two bytes tell the configuration.
+// compares with the model. The first three bytes tell the configuration.
 func driveFair(t *testing.T, data []byte) {
-	if len(data) < 2 || len(data) > 300 {
+	if len(data) < 3 || len(data) > 300 {
 		return
 	}
 	synctest.Test(t, func(t *testing.T) {
-		mode, size := data[0], data[1]
-		d := newFairDriver(t, mode, size)
-		for i, b := range data[2:] {
+		mode, size := data[1], data[2]
+		d := newFairDriver(t, pricings[int(data[0])%len(pricings)], mode, size)
+		for i, b := range data[3:] {
 			time.Sleep(time.Microsecond << (b % 32))
 			d.step(b&7, int(b>>3), int(b>>3)%(2+int(size>>5)), 100*i, mode&64 != 0)
 			d.compare(i)
@@ -56,7 +56,7 @@ func driveFair(t *testing.T, data []byte) {
 	})
 }
 
-func newFairDriver(t *testing.T, mode, size byte) *fairDriver {
+func newFairDriver(t *testing.T, p pricing, mode, size byte) *fairDriver {
 	o := Options[float64, int]{Capacity: 1 + int(size&15), Newcomers: Newcomers(mode & 1), TrackWait: mode&16 != 0}
 	if mode&128 != 0 {
 		o.Capacity *= 8
@@ -73,6 +73,9 @@ func newFairDriver(t *testing.T, mode, size byte) *fairDriver {
 			weights[k] = 1 + k%3
 		}
 		o.Weight = func(k float64) int { return max(1, weights[numberOf(k)]) }
+	}
+	if p.most > 0 {
+		o.Cost, o.Quantum = func(item int) int64 { return int64(p.cost(item)) }, int64(p.quantum)
 	}
 	if size&32 != 0 {
 		o.CountKeys = 10 // all of them
@@ -93,7 +96,7 @@ func newFairDriver(t *testing.T, mode, size byte) *fairDriver {
 	if mode&8 == 0 && mode&32 != 0 {
 		o.WhenFull = RejectOverShare
 	}
-	d.m = newFairModel(o, weights)
+	d.m = newFairModel(o, weights, p)
 	d.q = New(func(item int) float64 { return keyOf(d.m.keyOf[item], d.nan) }, &o)
 	return d
 }
@@ -283,7 +286,7 @@ func (d *fairDriver) compareSnapshot() {
 func TestFairQueueAgainstModel(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 2))
-		data := make([]byte, 2+random.IntN(120))
+		data := make([]byte, 3+random.IntN(120))
 		for i := range data {
 			data[i] = byte(random.Uint32())
 		}
@@ -294,10 +297,10 @@ func TestFairQueueAgainstModel(t *testing.T) {
 }
 
 func FuzzFairQueue(f *testing.F) {
-	f.Add([]byte{0x08, 0x04, 0, 0, 0, 0, 8, 0, 4, 4, 4, 4, 4})
-	f.Add([]byte{0x1f, 0x45, 2, 2, 10, 18, 0xfb, 4, 0xfe, 4, 0x7b, 0x4e, 2, 7})
-	f.Add([]byte{0x28, 0x63, 0, 0, 0, 8, 8, 16, 0x33, 4, 0, 4, 4})
-	f.Add([]byte{0x0b, 0xe7, 0, 8, 16, 24, 32, 40, 48, 0x36, 0, 8, 0x46})
-	f.Add([]byte{0x42, 0x63, 1, 1, 1, 1, 1, 9, 9, 0x97, 4, 4, 1, 4, 4, 0x37, 0x37, 1, 0xff})
+	f.Add([]byte{1, 0x08, 0x04, 0, 0, 0, 0, 8, 0, 4, 4, 4, 4, 4})
+	f.Add([]byte{2, 0x1f, 0x45, 2, 2, 10, 18, 0xfb, 4, 0xfe, 4, 0x7b, 0x4e, 2, 7})
+	f.Add([]byte{3, 0x28, 0x63, 0, 0, 0, 8, 8, 16, 0x33, 4, 0, 4, 4})
+	f.Add([]byte{4, 0x0b, 0xe7, 0, 8, 16, 24, 32, 40, 48, 0x36, 0, 8, 0x46})
+	f.Add([]byte{0, 0x42, 0x63, 1, 1, 1, 1, 1, 9, 9, 0x97, 4, 4, 1, 4, 4, 0x37, 0x37, 1, 0xff})
 	f.Fuzz(driveFair)
 }

@@ -30,9 +30,9 @@ type outcome struct {
 	err  error
 }
 
-func newFairModel(o Options[float64, int], weights map[int]int) *fairModel {
+func newFairModel(o Options[float64, int], weights map[int]int, p pricing) *fairModel {
 	return &fairModel{
-		o: o, model: newModel(o.Newcomers, weights), producers: newModel(NextRound, weights), keyBlocked: newModel(NextRound, weights),
+		o: o, model: newModel(o.Newcomers, weights, p), producers: newModel(NextRound, weights, pricing{}), keyBlocked: newModel(NextRound, weights, pricing{}),
 		keyOf: map[int]int{}, byKey: map[int]Counts{}, done: map[int]outcome{}, since: map[int]time.Time{},
 	}
 }
@@ -243,7 +243,7 @@ func (m *fairModel) drain() []int {
 		items = append(items, t.item)
 	}
 	m.counts.Drained += uint64(len(items))
-	m.model = newModel(m.o.Newcomers, m.weights)
+	m.model = newModel(m.o.Newcomers, m.weights, m.pricing)
 	for m.keyBlocked.len() > 0 {
 		m.producers.push(firstTwo(m.keyBlocked.pop()))
 	}
@@ -257,7 +257,7 @@ func (m *fairModel) close() {
 	for _, call := range m.waiting() {
 		m.done[call] = outcome{err: ErrClosed}
 	}
-	m.producers, m.keyBlocked, m.consumers, m.closed = newModel(NextRound, m.weights), newModel(NextRound, m.weights), nil, true
+	m.producers, m.keyBlocked, m.consumers, m.closed = newModel(NextRound, m.weights, pricing{}), newModel(NextRound, m.weights, pricing{}), nil, true
 }
 
 // stats returns what Stats must, and KeyStats by key.
@@ -265,14 +265,11 @@ func (m *fairModel) stats() (s Stats, keys map[int]KeyStat[float64]) {
 	s, keys = m.counts, map[int]KeyStat[float64]{}
 	s.Len, s.Keys, s.Capacity, s.Closed = m.len(), len(m.keys), m.o.Capacity, m.closed
 	s.WaitingPush, s.WaitingPop = m.producers.len()+m.keyBlocked.len(), len(m.consumers)
-	for round, turns := range m.future() {
+	for _, turns := range m.future() {
 		for _, t := range turns {
 			k := keys[t.key]
 			k.Len++
-			k.Rounds = round
-			if m.turns.Left() == 0 {
-				k.Rounds++
-			}
+			k.Rounds = m.turns.rounds(t.key)
 			if age := time.Since(m.since[t.item]); m.o.TrackWait {
 				k.OldestAge = max(k.OldestAge, age)
 				s.OldestAge = max(s.OldestAge, age)

@@ -88,6 +88,8 @@ func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[
 	q.waiterPool.New = func() any { return &waiter[K, V]{ready: make(chan struct{}, 1)} }
 	q.setFastLimitLocked()
 	q.queue.Newcomers = o.Newcomers
+	q.queue.Cost, q.queue.Quantum = o.Cost, o.Quantum
+	q.queue.beginCosts()
 	if o.TrackWait {
 		q.queue.waitTimes = new(waitTimes)
 	}
@@ -98,14 +100,14 @@ func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[
 }
 
 // Push queues an item, and does not wait. It returns a [*FullError] if there is no room,
-// [ErrClosed] or [ErrWeight].
+// [ErrClosed], [ErrWeight] or [ErrCost].
 func (q *FairQueue[K, V]) Push(item V) error {
 	// This is q.itemKey written out. Calling it, or a function for what is done under the lock,
 	// makes a push and a pop 10 % slower.
 	k := itemKey[K]{key: q.key(item), weight: 1}
 	k.hash = hashOf(k.key)
-	if q.options.Weight != nil {
-		if err := k.weigh(q.options.Weight); err != nil {
+	if q.options.Weight != nil || q.options.Cost != nil {
+		if err := q.rate(&k, item); err != nil {
 			return err
 		}
 	}
@@ -127,7 +129,7 @@ func (q *FairQueue[K, V]) Push(item V) error {
 // wait for room: an item that PushWait has queued can only be removed together with its key's
 // others.
 func (q *FairQueue[K, V]) Add(item V) (ticket Ticket, err error) {
-	k, err := q.itemKey(q.key(item))
+	k, err := q.itemKey(item)
 	if err != nil {
 		return Ticket{}, err
 	}
@@ -177,7 +179,7 @@ func (q *FairQueue[K, V]) PushWait(ctx context.Context, item V) error {
 		return err
 	}
 	done := ctx.Done() // now, when nothing is lost if a context of the user's panics
-	k, err := q.itemKey(q.key(item))
+	k, err := q.itemKey(item)
 	if err != nil {
 		return err
 	}
@@ -367,7 +369,11 @@ func (q *FairQueue[K, V]) Drain() []V {
 	var d deferred[K, V]
 	q.lock()
 	rest := q.queue
-	q.queue = Queue[K, V]{Newcomers: rest.Newcomers, issued: rest.issued}
+	q.queue = Queue[K, V]{Newcomers: rest.Newcomers, Cost: rest.Cost, Quantum: rest.Quantum, issued: rest.issued}
+	q.queue.beginCosts()
+	if rest.costs != nil {
+		q.queue.costs.served = rest.costs.served
+	}
 	if rest.waitTimes != nil {
 		q.queue.waitTimes = &waitTimes{now: rest.waitTimes.now, total: rest.waitTimes.total}
 		rest.waitTimes = nil

@@ -14,14 +14,11 @@ func (q *Queue[K, V]) check() error {
 	if q.rounds.last < q.rounds.current {
 		return fmt.Errorf("the furthest round %d is before the current one %d", q.rounds.last, q.rounds.current)
 	}
-	for r := q.rounds.current; r <= q.rounds.last; r++ {
+	if err := q.rounds.check(q.costs == nil); err != nil {
+		return err
+	}
+	for r := range q.rounds.all() {
 		tail := *q.ring(r)
-		if tail == 0 {
-			if r > q.rounds.current {
-				return fmt.Errorf("round %d of %d..%d is empty", r, q.rounds.current, q.rounds.last)
-			}
-			continue
-		}
 		first := q.links.at(tail).nextTurn
 		for n, prev := first, tail; ; {
 			if seen[n] {
@@ -33,7 +30,7 @@ func (q *Queue[K, V]) check() error {
 				return fmt.Errorf("round %d: prevTurn of node %d is %d, not %d", r, n, l.prevTurn, prev)
 			}
 			slot := l.key & keyMask
-			if opens := l.key&firstOfRound != 0; opens != (rounds[slot][r] == 0) && !(r == q.rounds.current && !opens) {
+			if opens := l.key&firstOfRound != 0; q.costs == nil && opens != (rounds[slot][r] == 0) && !(r == q.rounds.current && !opens) {
 				return fmt.Errorf("round %d: node %d of key %d is its turn %d there, opens is %v", r, n, slot, rounds[slot][r], opens)
 			}
 			if rounds[slot] == nil {
@@ -62,8 +59,11 @@ func (q *Queue[K, V]) check() error {
 			if turns[slot] != int(s.len) {
 				return fmt.Errorf("key %d has %d turns and %d items", slot, turns[slot], s.len)
 			}
-			if s.lastRound > q.rounds.current && int(s.turns) != rounds[slot][s.lastRound] {
-				return fmt.Errorf("key %d has %d turns in its last round %d, not %d", slot, rounds[slot][s.lastRound], s.lastRound, s.turns)
+			if r := q.lastRound(s); r > q.rounds.current && rounds[slot][r] == 0 {
+				return fmt.Errorf("key %d has no turns in its last round %d", slot, r)
+			}
+			if n := rounds[slot][s.round]; q.costs == nil && s.round > q.rounds.current && int(s.used) != n {
+				return fmt.Errorf("key %d has %d turns in its last round %d, not %d", slot, n, s.round, s.used)
 			}
 			n, err := q.checkList(slot, s, owned[slot], nodes)
 			if err != nil {
@@ -90,6 +90,9 @@ func (q *Queue[K, V]) check() error {
 		return err
 	}
 	if err := q.checkForgotten(); err != nil {
+		return err
+	}
+	if err := q.checkCosts(); err != nil {
 		return err
 	}
 	if err := q.checkWaits(); err != nil {
@@ -164,18 +167,84 @@ func (q *Queue[K, V]) checkList(slot uint32, s *keyState[K], owned []uint32, nod
 	return items, nil
 }
 
-func (q *Queue[K, V]) checkIdle(want int) error {
-	n, prev, served := 0, uint32(0), uint64(0)
-	for slot := q.idle.first; slot != 0; slot = q.keys.at(slot).newest {
-		s := q.keys.at(slot)
-		if s.len > 0 || s.oldest != prev || s.servedRound < served {
-			return fmt.Errorf("idle key %d behind %d, served in %d: %+v", slot, prev, served, *s)
+// check compares the bitmaps of the rounds with their rings.
+func (r *rounds) check(consecutive bool) error {
+	furthest := r.current
+	for i, c := range r.dir {
+		if c == nil {
+			continue
 		}
-		prev, served = slot, s.servedRound
-		n++
+		number := r.current>>roundBits + (uint64(i)-r.current>>roundBits)&uint64(len(r.dir)-1)
+		used := 0
+		for at, ring := range c.rings {
+			round := number<<roundBits | uint64(at)
+			if has := c.used[at>>6]>>(at&63)&1 == 1; has != (ring != 0) || has && round <= r.current {
+				return fmt.Errorf("round %d, current is %d: its bit is %v, its ring %d", round, r.current, has, ring)
+			}
+			if ring != 0 {
+				furthest = max(furthest, round)
+				used++
+			}
+		}
+		if used == 0 && number != r.current>>roundBits {
+			return fmt.Errorf("chunk %d has no turns", number)
+		}
 	}
-	if n != want || q.idle.last != prev {
-		return fmt.Errorf("%d keys are idle up to %d, counted %d up to %d", want, q.idle.last, n, prev)
+	if furthest != r.last {
+		return fmt.Errorf("the furthest round is %d, not %d", furthest, r.last)
+	}
+	n := 0
+	for round := range r.all() {
+		if round > r.current {
+			n++
+		}
+	}
+	if consecutive && n != int(r.last-r.current) {
+		return fmt.Errorf("%d rounds of %d..%d have turns", n, r.current+1, r.last)
+	}
+	return nil
+}
+
+func (q *Queue[K, V]) checkIdle(want int) error {
+	n := 0
+	for i, list := range q.idle.lists {
+		prev := uint32(0)
+		for slot := list.first; slot != 0; slot = q.keys.at(slot).newest {
+			s := q.keys.at(slot)
+			if s.len > 0 || s.oldest != prev || int(s.idleList) != i || s.round > q.idle.reach {
+				return fmt.Errorf("idle key %d behind %d in list %d: %+v", slot, prev, i, *s)
+			}
+			prev = slot
+			n++
+		}
+		if list.last != prev {
+			return fmt.Errorf("list %d of idle keys ends with %d, not %d", i, prev, list.last)
+		}
+	}
+	if n != want || n != int(q.idle.len) {
+		return fmt.Errorf("%d keys are idle, counted %d and %d", want, n, q.idle.len)
+	}
+	return nil
+}
+
+// checkCosts compares the costs of a key's items, and all of them, with their sums.
+func (q *Queue[K, V]) checkCosts() error {
+	if q.costs == nil {
+		return nil
+	}
+	byKey, all := map[uint32]uint64{}, uint64(0)
+	for _, node := range q.order() {
+		cost := uint64(q.costs.turns.at(node).cost)
+		byKey[q.links.at(node).key&keyMask] += cost
+		all += cost
+	}
+	for slot, cost := range byKey {
+		if c := q.keys.costs.at(slot).queued; c != cost {
+			return fmt.Errorf("the items of key %d cost %d, not %d", slot, cost, c)
+		}
+	}
+	if all != q.costs.queued {
+		return fmt.Errorf("all items cost %d, not %d", all, q.costs.queued)
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ func hashOf[K comparable](key K) uint32 { return uint32(maphash.Comparable(seed,
 type keyTable[K comparable] struct {
 	states     column[keyState[K]]
 	histograms column[*Histogram] // of waiting times; only if these are measured
+	costs      column[keyCost]    // only with Queue.Cost
 	buckets    column[uint32]     // the slot of the first key in each bucket
 	size       uint32             // how many buckets there are
 	mask       uint32             // the least 2^n-1 that is at least size-1
@@ -138,6 +139,7 @@ func (t *keyTable[K]) dropHistogram(slot uint32) {
 func (t *keyTable[K]) drop(chunk int) {
 	t.states.drop(chunk)
 	t.histograms.drop(chunk)
+	t.costs.drop(chunk)
 }
 
 // split adds a bucket, and moves there what belongs into it. All of that is in one other bucket.

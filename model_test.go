@@ -11,13 +11,59 @@ import (
 // that it does is slow.
 type model struct {
 	weights map[int]int
+	pricing pricing
 	keys    map[int][]int // the items of each key, oldest first
-	turns   *roundsmodel.Turns[int]
+	turns   turns
 	n       int           // items
 	rounds  [][]modelItem // what future has found out; nil if something has changed since
 }
 
 type modelItem struct{ key, item int }
+
+// turns says which key is next.
+type turns interface {
+	push(key, weight, cost int)
+	Pop() int
+	RemoveLast(key int)
+	Left() int
+	Future() [][]int
+	rounds(key int) int // until the last turn of a key
+	setThisRound(bool)
+}
+
+// counted are turns without costs, and paid are those with costs.
+type (
+	counted struct{ *roundsmodel.Turns[int] }
+	paid    struct{ *roundsmodel.Accounts[int] }
+)
+
+func (c counted) push(key, weight, _ int) { c.Push(key, weight) }
+func (c counted) setThisRound(this bool)  { c.ThisRound = this }
+func (p paid) push(key, weight, cost int) { p.Push(key, weight, cost) }
+func (p paid) setThisRound(this bool)     { p.ThisRound = this }
+func (p paid) rounds(key int) int         { return p.Rounds(key) }
+
+func (c counted) rounds(key int) (n int) {
+	for round, keys := range c.Future() {
+		if slices.Contains(keys, key) {
+			n = round
+		}
+	}
+	if c.Left() == 0 {
+		n++
+	}
+	return n
+}
+
+// pricing tells what items cost. The zero value stands for a queue without costs.
+type pricing struct{ quantum, most int }
+
+// pricings are those of the regimes of tests: without costs; with equal costs, which changes nothing;
+// and with items that cost a part of the quantum, about as much, some ten times as much, and up to
+// the limit.
+var pricings = []pricing{{}, {1, 1}, {100, 10}, {50, 100}, {10, 200}, {1, maxQuanta}}
+
+func (p pricing) cost(item int) int { return 1 + item*7919%p.most }
 
 // keyOf returns the key that the model calls by its number. A queue of these may call the first
 // one NaN.
@@ -35,16 +81,24 @@ func numberOf(key float64) int {
 	return int(key)
 }
 
-func newModel(newcomers Newcomers, weights map[int]int) *model {
-	turns := &roundsmodel.Turns[int]{ThisRound: newcomers == ThisRound}
-	return &model{weights: weights, keys: map[int][]int{}, turns: turns}
+func newModel(newcomers Newcomers, weights map[int]int, p pricing) *model {
+	m := &model{weights: weights, pricing: p, keys: map[int][]int{}, turns: counted{new(roundsmodel.Turns[int])}}
+	if p.most > 1 {
+		m.turns = paid{&roundsmodel.Accounts[int]{Quantum: p.quantum}}
+	}
+	m.turns.setThisRound(newcomers == ThisRound)
+	return m
 }
 
 func (m *model) weight(key int) int { return max(1, m.weights[key]) }
 
 func (m *model) push(key, item int) {
 	m.keys[key] = append(m.keys[key], item)
-	m.turns.Push(key, m.weight(key))
+	cost := 1
+	if m.pricing.most > 0 {
+		cost = m.pricing.cost(item)
+	}
+	m.turns.push(key, m.weight(key), cost)
 	m.n++
 	m.rounds = nil
 }

@@ -32,6 +32,25 @@ type Options[K comparable, V any] struct {
 	// held, so calls may overlap. If it returns anything else, the push fails with [ErrWeight].
 	Weight func(K) int
 
+	// Cost tells how much work an item is, in units of your choice: tokens, bytes, rows, seconds.
+	// Then the keys share the work, and not the number of items: in each round a key may have as
+	// much work done as its weight times the Quantum, and an item that costs more uses its key's
+	// share of the rounds that follow, too. nil means that all items count the same.
+	//
+	// A cost is 1 to 65,536 quanta, and [MaxCost] units at most. Cost is called once at each push,
+	// without the lock held, so calls may overlap. If it returns anything else, the push fails
+	// with [ErrCost]. A key is remembered, after its last item has left, until the rounds that it
+	// has used are over, or the queue is empty.
+	//
+	// Capacity, KeyCapacity and WhenFull count places, not costs.
+	Cost func(V) int64
+
+	// Quantum is how much work a key of weight 1 may have done in a round, in the units of Cost: 1
+	// to [MaxQuantum], and 0 without a Cost. A tenth of a typical cost serves those best who bring
+	// little work. With the typical cost a round is shorter to write down: see "Cost" in
+	// docs/design.md.
+	Quantum int64
+
 	// OnEvict is handed what is evicted, after the lock is released, in the goroutine of the push
 	// that takes its place, or of the call that lets in a producer who has waited. It delays that
 	// call, so it should be quick. It may be called before the Add that queued the item has
@@ -140,6 +159,10 @@ func (o *Options[K, V]) complete() error {
 		return fmt.Errorf("fairq: Options.CountKeys is %d; the limits are 0 and MaxLen, %d", o.CountKeys, MaxLen)
 	case o.Newcomers < NextRound || o.Newcomers > ThisRound:
 		return fmt.Errorf("fairq: Options.Newcomers is %d; the limits are NextRound, %d, and ThisRound, %d", o.Newcomers, NextRound, ThisRound)
+	case o.Cost == nil && o.Quantum != 0:
+		return fmt.Errorf("fairq: Options.Quantum is %d; without Options.Cost it must be 0", o.Quantum)
+	case o.Cost != nil && (o.Quantum < 1 || o.Quantum > MaxQuantum):
+		return fmt.Errorf("fairq: Options.Quantum is %d; with Options.Cost, the limits are 1 and MaxQuantum, %d", o.Quantum, MaxQuantum)
 	case o.WhenFull != Reject && o.Capacity == MaxLen:
 		return fmt.Errorf("fairq: Options.WhenFull is %v and Options.Capacity is unlimited, so the queue is never full", o.WhenFull)
 	case o.WhenFull >= EvictHeaviest && o.OnEvict == nil:

@@ -48,7 +48,7 @@ func newHistory(seed uint64, weighted bool) *history {
 		weights[key] = h.weight[key]
 	}
 	h.q.Weight = func(key int) int { return h.weight[key] }
-	h.m = newModel(NextRound, weights)
+	h.m = newModel(NextRound, weights, pricing{})
 	return h
 }
 

@@ -3,6 +3,8 @@ package fairq
 import (
 	"fmt"
 	"iter"
+
+	"github.com/fairq/fairq/internal/account"
 )
 
 // MaxLen is the number of items that one queue can hold at most: half a billion.
@@ -31,6 +33,16 @@ type Queue[K comparable, V any] struct {
 	// means 1 for all. It is called at each push, which panics if the weight is out of range.
 	Weight func(K) int
 
+	// Cost, if not nil, tells how much work an item is, in units of your choice: tokens, bytes,
+	// seconds. Then the keys share the work, and not the number of items: see [Options].Cost. It
+	// is called at each push, which panics if the cost is out of range.
+	Cost func(V) int64
+
+	// Quantum is how much work a key of weight 1 may have done in a round, in the same units, 1 to
+	// [MaxQuantum]. Whether there is a Cost, and the Quantum, can change only while the queue is
+	// empty; otherwise the change waits until it is.
+	Quantum int64
+
 	// Every item has a node, and a node is on two lists. The list of its key says what is served
 	// next of that key: its items, oldest first. The ring of its round says when: each node there
 	// is a turn of its key. A key has as many turns as items.
@@ -47,15 +59,11 @@ type Queue[K comparable, V any] struct {
 
 	keys   keyTable[K]
 	rounds rounds
-	len    int // items
-	active int // keys that have items
+	len    int      // items
+	active int      // keys that have items
+	idle   idleKeys // keys that have none, and are remembered
 
-	// Idle keys have no items, but were served in the current round, or earlier and are not yet
-	// forgotten. There are some only under ThisRound, which must know who was served. They are in
-	// the order in which they were served last, and are linked by oldest, to the one before, and
-	// newest, to the next one.
-	idle struct{ first, last uint32 }
-
+	costs     *costs     // nil unless there was a Cost when the queue was empty last
 	identity  bool       // tickets know the queue by its address
 	issued    uint64     // tickets given out so far
 	waitTimes *waitTimes // nil unless waiting times are measured
@@ -69,9 +77,6 @@ type link struct {
 	prevItem, nextItem uint32 // in the list of the key
 	prevTurn, nextTurn uint32 // in the ring of the round; nextTurn is 0 if the node holds no turn
 }
-
-// maxIdle is how many idle keys an empty queue keeps at most.
-const maxIdle = 64
 
 const (
 	firstOfRound = 1 << 31 // flag in link.key: this turn is the first one of its key in its round
@@ -89,10 +94,11 @@ type keyState[K comparable] struct {
 	newest       uint32 // node of the newest item, the last one of the list
 	lastTurn     uint32 // node of the last turn; it differs from newest only if items have moved up
 	len          uint32
-	lastRound    uint64 // round of the last turn
+	round        uint64 // with used, the account after the last turn, see package account
 	servedRound  uint64 // the round in which the key was served last; 0 if it was not
-	turns        uint16 // how many turns the key has, or had, in lastRound
-	turnsBefore  uint16 // the same in the round before lastRound; 0 if that is not known
+	used         uint32 // without costs, how many turns the key has, or had, in round
+	turnsBefore  uint16 // the same in the round before; 0 if that is not known. Not used with costs
+	idleList     uint8  // which list of idleKeys it is in, if it has no items
 }
 
 // itemKey is the key of an item with what a push must know of it. A FairQueue computes it before
@@ -101,6 +107,7 @@ type itemKey[K comparable] struct {
 	key    K
 	hash   uint32
 	weight uint16
+	cost   uint32
 }
 
 // Ticket stands for an item queued with Add. It is valid until the item leaves the queue, in
@@ -114,17 +121,17 @@ type Ticket struct {
 
 // Push queues an item of the given key. It panics if the queue holds MaxLen items.
 func (q *Queue[K, V]) Push(key K, value V) {
-	k := itemKey[K]{key, hashOf(key), 1}
-	if q.Weight != nil || q.len >= MaxLen {
-		q.checkPush(&k)
+	k := itemKey[K]{key, hashOf(key), 1, 1}
+	if q.Weight != nil || q.Cost != nil || q.len >= MaxLen {
+		q.checkPush(&k, value)
 	}
 	q.push(&k, value)
 }
 
 // Add is Push, and returns a ticket by which the item can be found again.
 func (q *Queue[K, V]) Add(key K, value V) Ticket {
-	k := itemKey[K]{key, hashOf(key), 1}
-	q.checkPush(&k)
+	k := itemKey[K]{key, hashOf(key), 1, 1}
+	q.checkPush(&k, value)
 	return q.issue(q.push(&k, value))
 }
 
@@ -191,11 +198,8 @@ func (q *Queue[K, V]) Order() iter.Seq2[K, V] {
 func (q *Queue[K, V]) order() iter.Seq2[uint64, uint32] {
 	return func(yield func(uint64, uint32) bool) {
 		moved := map[uint32]uint32{} // of keys whose items have moved up: the next item
-		for round := q.rounds.current; round <= q.rounds.last; round++ {
+		for round := range q.rounds.all() {
 			tail := *q.rounds.at(round)
-			if tail == 0 {
-				continue
-			}
 			turn := q.links.at(tail).nextTurn
 			if round == q.rounds.current {
 				turn = q.rounds.head // nextTurn of its tail may be stale, see ring
@@ -227,14 +231,22 @@ func (q *Queue[K, V]) keyLen(key K, hash uint32) int {
 	return 0
 }
 
-// checkPush fills in the weight of an item that is about to be queued. It panics if that is out of
-// range, or if the queue holds MaxLen items.
-func (q *Queue[K, V]) checkPush(k *itemKey[K]) {
+// checkPush fills in the weight and the cost of an item that is about to be queued. It panics if
+// these are out of range, or if the queue holds MaxLen items.
+func (q *Queue[K, V]) checkPush(k *itemKey[K], value V) {
 	if q.len >= MaxLen {
 		panic(fmt.Sprintf("fairq: the queue holds %d items; the limit is MaxLen, %d", q.len, MaxLen))
 	}
 	if q.Weight != nil {
 		if err := k.weigh(q.Weight); err != nil {
+			panic(err)
+		}
+	}
+	if q.len == 0 {
+		q.beginCosts()
+	}
+	if q.costs != nil && q.Cost != nil {
+		if err := k.price(q.Cost(value), q.costs.quantum); err != nil {
 			panic(err)
 		}
 	}
@@ -252,20 +264,21 @@ func (q *Queue[K, V]) pushTo(slot uint32, s *keyState[K], k *itemKey[K], value V
 		slot, s = q.activate(slot, k)
 	}
 
-	// The item's round is the first one that takes another turn of the key. A new turn can join
-	// the next round, or under ThisRound the current one if the key was not served in it.
-	flags := slot
+	// A new turn can join the next round, or under ThisRound the current one if the key was not
+	// served in it.
 	join := q.rounds.current + 1
 	if q.Newcomers == ThisRound && q.rounds.open && s.servedRound != q.rounds.current {
 		join--
 	}
-	switch {
-	case s.lastRound < join:
-		s.lastRound, s.turns, s.turnsBefore, flags = join, 1, s.turns, slot|firstOfRound
-	case s.turns >= k.weight:
-		s.lastRound, s.turns, s.turnsBefore, flags = s.lastRound+1, 1, s.turns, slot|firstOfRound
-	default:
-		s.turns++
+	share := uint64(k.weight)
+	if q.costs != nil {
+		share *= q.costs.quantum
+	}
+	before := account.Account{Round: s.round, Used: uint64(s.used)}
+	after := before.Next(join, share)
+	round, flags := after.Round, slot
+	if after.Used == 0 {
+		flags |= firstOfRound
 	}
 
 	if node = q.nodes.takeCached(); node == 0 {
@@ -286,17 +299,31 @@ func (q *Queue[K, V]) pushTo(slot uint32, s *keyState[K], k *itemKey[K], value V
 	s.newest, s.lastTurn = node, turn
 	s.len++
 	q.len++
+	if q.costs == nil {
+		if after.Used == 0 {
+			s.turnsBefore = uint16(s.used)
+		}
+		s.round, s.used = round, uint32(after.Used)+1
+	} else {
+		q.enterCost(node, slot, k.cost)
+		after = after.Pay(uint64(k.cost), share)
+		q.costs.turns.at(turn).record(before, round, after)
+		s.round, s.used = after.Round, uint32(after.Used)
+	}
 
 	// The turn goes to the end of its round.
 	var tail *ring
-	if s.lastRound <= q.rounds.last && s.lastRound > q.rounds.current {
-		tail = q.rounds.later(s.lastRound)
-	} else {
-		tail = q.ring(s.lastRound)
+	switch {
+	case round > q.rounds.last:
+		tail = q.rounds.add(round)
+	case round > q.rounds.current && q.costs == nil:
+		tail = q.rounds.later(round) // it has turns
+	default:
+		tail = q.ring(round)
 	}
 	if *tail == 0 {
 		t.nextTurn = turn
-		if s.lastRound == q.rounds.current {
+		if round == q.rounds.current {
 			q.rounds.head = turn
 		}
 	} else {
@@ -320,19 +347,21 @@ func (q *Queue[K, V]) activate(slot uint32, k *itemKey[K]) (uint32, *keyState[K]
 		q.removeIdle(q.keys.at(slot))
 	}
 	q.active++
+	if q.costs != nil {
+		q.beginKeyCosts(slot)
+	}
 	return slot, q.keys.at(slot)
 }
 
-// ring returns the ring of a round, which must not be further than one behind the last. While a
-// round is delivered, pop takes turns off its ring without touching the tail, which is in no
-// cache. So nextTurn of the current round's tail is stale; this function makes it the first of the
-// turns left.
+// ring returns the ring of a round, which is about to get a turn, or to lose one. While a round is
+// delivered, pop takes turns off its ring without touching the tail, which is in no cache. So
+// nextTurn of the current round's tail is stale; this function makes it the first of the turns left.
 func (q *Queue[K, V]) ring(round uint64) *ring {
-	if round > q.rounds.last {
-		return q.rounds.add()
-	}
-	if round == q.rounds.current && q.rounds.tail != 0 {
-		q.links.at(q.rounds.tail).nextTurn = q.rounds.head
+	if round == q.rounds.current {
+		if q.rounds.tail != 0 {
+			q.links.at(q.rounds.tail).nextTurn = q.rounds.head
+		}
+		return &q.rounds.tail
 	}
 	return q.rounds.at(round)
 }
@@ -359,6 +388,9 @@ func (q *Queue[K, V]) pop() (value V) {
 	if q.waitTimes != nil {
 		q.keys.addWait(l.key&keyMask, q.waitTimes.deliver(node))
 	}
+	if q.costs != nil {
+		q.costs.served += q.leaveCost(node, l.key&keyMask)
+	}
 	value = q.takeValue(node)
 	if s.lastTurn == s.newest {
 		s.oldest = l.nextItem
@@ -368,7 +400,7 @@ func (q *Queue[K, V]) pop() (value V) {
 	q.freeNode(turn)
 	q.len--
 	s.len--
-	if s.len == 0 || q.idle.first != 0 {
+	if s.len == 0 || q.idle.len != 0 {
 		q.deactivate(s, l.key&keyMask)
 	}
 	return value
@@ -379,7 +411,7 @@ func (q *Queue[K, V]) next() (turn uint32) {
 	if q.rounds.head != 0 {
 		return q.rounds.head
 	}
-	return q.links.at(*q.rounds.at(q.rounds.current + 1)).nextTurn
+	return q.links.at(*q.rounds.later(q.rounds.after(q.rounds.current))).nextTurn
 }
 
 // takeValue takes the item out of a node. The ticket is voided by freeNode or release.
@@ -401,20 +433,16 @@ func (q *Queue[K, V]) deactivate(s *keyState[K], slot uint32) {
 		if q.active == 0 && q.nodes.chunkCount > 1 {
 			q.nodes.clear(q.dropChunk)
 		}
-		if q.Newcomers == ThisRound && q.rounds.open && s.servedRound == q.rounds.current {
+		if q.isOverdrawn(s) || q.Newcomers == ThisRound && q.isInRound(s) {
 			q.addIdle(s, slot)
 		} else {
 			q.keys.remove(slot)
 		}
+		if q.active == 0 {
+			q.forgetAccounts()
+		}
 	}
-	if q.active == 0 && q.keys.count > maxIdle {
-		// A round that ever new keys join would never be over, nor would a queue that is drained
-		// again and again give its memory back. So the round ends here.
-		q.rounds.open = false
-		q.keys = keyTable[K]{}
-		q.idle.first, q.idle.last = 0, 0
-	}
-	if q.idle.first != 0 {
+	if q.idle.len != 0 {
 		q.forgetIdle()
 	}
 }
@@ -427,6 +455,9 @@ func (q *Queue[K, V]) newNode() (node uint32) {
 	q.values.reach(node)
 	if q.waitTimes != nil {
 		q.waitTimes.stamps.reach(node)
+	}
+	if q.costs != nil {
+		q.costs.turns.reach(node)
 	}
 	return node
 }
@@ -454,6 +485,9 @@ func (q *Queue[K, V]) dropChunk(chunk int) {
 	if q.waitTimes != nil {
 		q.waitTimes.stamps.drop(chunk)
 	}
+	if q.costs != nil {
+		q.costs.turns.drop(chunk)
+	}
 }
 
 // voidTicket makes the ticket of a node's item invalid, if it has one.
@@ -474,43 +508,4 @@ func (q *Queue[K, V]) issue(node uint32) Ticket {
 // valid tells whether the item of a ticket is queued.
 func (q *Queue[K, V]) valid(t Ticket) bool {
 	return t.queue == &q.identity && q.tickets.has(t.node) && *q.tickets.at(t.node) == t.id
-}
-
-// addIdle remembers a key without items until the round in which it was served is over.
-func (q *Queue[K, V]) addIdle(s *keyState[K], slot uint32) {
-	s.oldest, s.newest = q.idle.last, 0
-	if q.idle.last == 0 {
-		q.idle.first = slot
-	} else {
-		q.keys.at(q.idle.last).newest = slot
-	}
-	q.idle.last = slot
-}
-
-// removeIdle takes a key out of the list of idle ones.
-func (q *Queue[K, V]) removeIdle(s *keyState[K]) {
-	if s.oldest == 0 {
-		q.idle.first = s.newest
-	} else {
-		q.keys.at(s.oldest).newest = s.newest
-	}
-	if s.newest == 0 {
-		q.idle.last = s.oldest
-	} else {
-		q.keys.at(s.newest).oldest = s.oldest
-	}
-	s.oldest, s.newest = 0, 0
-}
-
-// forgetIdle forgets up to two idle keys whose round is over. A call adds one idle key at most, so
-// the list gets shorter.
-func (q *Queue[K, V]) forgetIdle() {
-	for range 2 {
-		slot := q.idle.first
-		if slot == 0 || q.rounds.open && q.keys.at(slot).servedRound == q.rounds.current {
-			return
-		}
-		q.removeIdle(q.keys.at(slot))
-		q.keys.remove(slot)
-	}
 }

@@ -23,11 +23,12 @@ type driver struct {
 	next    int                 // the next item; 0 is none
 }
 
-// drive makes the calls that data spells. Its first byte tells the regime.
+// drive makes the calls that data spells. Its first two bytes tell the regime.
 func drive(t testing.TB, data []byte) {
-	if len(data) == 0 {
+	if len(data) < 2 {
 		return
 	}
+	p, data := pricings[int(data[0])%len(pricings)], data[1:]
 	mode, keys := data[0], 2+int(data[0]>>4)
 	d := &driver{TB: t, nan: mode&4 != 0, changes: mode&8 != 0, tickets: map[int]Ticket{}, next: 1}
 	newcomers, weights := Newcomers(mode&1), map[int]int{}
@@ -44,7 +45,10 @@ func drive(t testing.TB, data []byte) {
 	if mode&8 != 0 {
 		d.q.rounds.begin(1<<32 - 2)
 	}
-	d.m, d.q.Newcomers = newModel(newcomers, weights), newcomers
+	d.m, d.q.Newcomers = newModel(newcomers, weights, p), newcomers
+	if p.most > 0 {
+		d.q.Cost, d.q.Quantum = func(item int) int64 { return int64(p.cost(item)) }, int64(p.quantum)
+	}
 	for i, b := range data[1:] {
 		key, repeat := int(b>>3)%keys, 1
 		if deep && b>>3 < 8 {
@@ -124,7 +128,7 @@ func (d *driver) step(op byte, arg, key int) {
 		d.removed(victim, d.m.remove(victim), v, ok)
 	case op == 7 && d.changes:
 		d.q.Newcomers = ThisRound - d.q.Newcomers
-		d.m.turns.ThisRound = d.q.Newcomers == ThisRound
+		d.m.turns.setThisRound(d.q.Newcomers == ThisRound)
 	}
 }
 
@@ -175,7 +179,7 @@ func compare(t testing.TB, q *Queue[float64, int], m *model) {
 func TestQueueAgainstModel(t *testing.T) {
 	for seed := range uint64(1000) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		data := make([]byte, 1+random.IntN(120))
+		data := make([]byte, 2+random.IntN(120))
 		for i := range data {
 			data[i] = byte(random.Uint32())
 		}
@@ -256,9 +260,9 @@ func TestMaxLen(t *testing.T) {
 }
 
 func FuzzQueue(f *testing.F) {
-	f.Add([]byte{0x00, 2, 2, 2, 10, 4, 4, 6})
-	f.Add([]byte{0x31, 2, 10, 2, 4, 4, 18, 4, 4, 7})
-	f.Add([]byte{0x53, 2, 2, 2, 2, 2, 10, 10, 6, 30, 62, 4, 4, 4, 255, 7})
+	f.Add([]byte{0, 0x00, 2, 2, 2, 10, 4, 4, 6})
+	f.Add([]byte{3, 0x31, 2, 10, 2, 4, 4, 18, 4, 4, 7})
+	f.Add([]byte{4, 0x53, 2, 2, 2, 2, 2, 10, 10, 6, 30, 62, 4, 4, 4, 255, 7})
 	f.Fuzz(drive2)
 }
 

@@ -64,6 +64,17 @@ func (q *Queue[K, V]) heaviest() *keyState[K] {
 	return q.keys.at(q.links.at(*q.rounds.at(q.rounds.last)).key & keyMask)
 }
 
+// isHeaviest tells whether no backlog reaches further than that of a key, which has items.
+func (q *Queue[K, V]) isHeaviest(s *keyState[K]) bool { return q.lastRound(s) == q.rounds.last }
+
+// lastRound returns the round of a key's last turn.
+func (q *Queue[K, V]) lastRound(s *keyState[K]) uint64 {
+	if q.costs != nil {
+		return s.round - q.costs.turns.at(s.lastTurn).ahead()
+	}
+	return s.round
+}
+
 // remove takes out the item of a node. The key gives up its last turn.
 func (q *Queue[K, V]) remove(node uint32) V {
 	if q.waitTimes != nil {
@@ -71,6 +82,9 @@ func (q *Queue[K, V]) remove(node uint32) V {
 	}
 	value := q.takeValue(node)
 	slot := q.links.at(node).key & keyMask
+	if q.costs != nil {
+		q.leaveCost(node, slot)
+	}
 	s := q.keys.at(slot)
 	wasFirst := node == s.oldest
 	if wasFirst && s.len > 1 {
@@ -110,14 +124,14 @@ func (q *Queue[K, V]) removeKey(key K, hash uint32) []V {
 
 // dropTurn takes a key's last turn out of its round. The node stays in the list of its key.
 func (q *Queue[K, V]) dropTurn(s *keyState[K]) {
-	turn := s.lastTurn
+	turn, round := s.lastTurn, q.lastRound(s)
 	l := q.links.at(turn)
-	tail := q.ring(s.lastRound)
+	tail := q.ring(round)
 	switch end := q.links.at(*tail); {
 	case l.nextTurn == turn: // the only turn of the round
 		*tail = 0
-		if s.lastRound > q.rounds.current && s.lastRound == q.rounds.last {
-			q.rounds.retreat()
+		if round > q.rounds.current {
+			q.rounds.end(round)
 		}
 	case end.nextTurn == turn: // the first one
 		end.nextTurn = l.nextTurn
@@ -137,22 +151,27 @@ func (q *Queue[K, V]) dropTurn(s *keyState[K]) {
 	}
 	l.nextTurn = 0
 	s.lastTurn = l.prevItem
-	if l.key&firstOfRound == 0 {
-		s.turns--
+	isFirst := l.key&firstOfRound != 0
+	l.key &^= firstOfRound
+	switch {
+	case q.costs != nil:
+		s.round, s.used = q.costs.turns.at(turn).before(round)
+		return
+	case !isFirst:
+		s.used--
 		return
 	}
-	l.key &^= firstOfRound
-	s.lastRound--
-	s.turns, s.turnsBefore = s.turnsBefore, 0
-	if s.turns > 0 {
+	s.round--
+	s.used, s.turnsBefore = uint32(s.turnsBefore), 0
+	if s.used > 0 {
 		return
 	}
 	// Nobody knows how many turns the key has in the round that is its last now, so count them.
 	// They are MaxWeight at most. As long as the weight does not change, it takes as many calls
 	// until this happens again.
-	s.turns = 1
-	for t := s.lastTurn; uint32(s.turns) < s.len-1 && q.links.at(t).key&firstOfRound == 0; t = q.links.at(t).prevItem {
-		s.turns++
+	s.used = 1
+	for t := s.lastTurn; s.used < s.len-1 && q.links.at(t).key&firstOfRound == 0; t = q.links.at(t).prevItem {
+		s.used++
 	}
 }
 

@@ -1,6 +1,10 @@
 package fairq
 
-import "slices"
+import (
+	"iter"
+	"math/bits"
+	"slices"
+)
 
 const (
 	roundBits = 8
@@ -12,86 +16,162 @@ type ring = uint32
 
 // rounds holds the rings of the current round and of all later ones. They are in chunks of 256
 // under a circular directory, so that growing copies one pointer for 256 rounds, and no ring.
+// Without costs, no ring between the current and the last one is empty. With costs there may be
+// many: a chunk without turns takes no memory but its pointer, and what is empty is passed by
+// bitmaps. No gap is longer than the rounds that one item can use, so to pass it is O(1).
 type rounds struct {
 	current uint64 // the round being delivered, or the last one that was
 	open    bool   // current has begun, and is not over
 	head    uint32 // the first turn left of the current round; 0 if none is
 	tail    ring   // the last one: the current round's ring, see Queue.ring
-	last    uint64 // the furthest round, maybe current. No ring between the two is empty
+	last    uint64 // the furthest round with turns, or current if that is further
 
-	// The ring of round r is in chunk c = (r-1)>>roundBits, and that is dir[c % len(dir)];
-	// len(dir) is a power of two.
+	// The ring of round r is in chunk c = r>>roundBits, and that is dir[c % len(dir)]; len(dir) is
+	// a power of two. A chunk is there if it has turns, and that of the current round may be.
 	dir   []*roundChunk
-	spare *roundChunk
+	spare *roundChunk // without turns
 }
 
-type roundChunk [1 << roundBits]ring
+type roundChunk struct {
+	rings [1 << roundBits]ring
+	used  [1 << roundBits / 64]uint64 // a bit for each ring: has it turns?
+}
 
 func (r *rounds) chunk(round uint64) **roundChunk {
-	return &r.dir[int((round-1)>>roundBits)&(len(r.dir)-1)]
+	return &r.dir[int(round>>roundBits)&(len(r.dir)-1)]
 }
 
-// at returns the ring of a round from current to last.
+// later returns the ring of a round behind the current one, which has turns.
+func (r *rounds) later(round uint64) *ring { return &(*r.chunk(round)).rings[round&roundMask] }
+
+// at returns the ring of a round, empty or not, from the current one.
 func (r *rounds) at(round uint64) *ring {
 	if round == r.current {
 		return &r.tail
 	}
-	return r.later(round)
-}
-
-// later returns the ring of a round behind the current one.
-func (r *rounds) later(round uint64) *ring { return &(*r.chunk(round))[(round-1)&roundMask] }
-
-// add begins a ring behind the furthest one.
-func (r *rounds) add() *ring {
-	if r.last&roundMask == 0 {
-		r.addChunk()
-	}
-	r.last++
-	ring := r.later(r.last)
-	*ring = 0
-	return ring
-}
-
-// addChunk makes room for the rounds from last+1.
-func (r *rounds) addChunk() {
-	if chunks := int(r.last>>roundBits - r.current>>roundBits); chunks >= len(r.dir) {
-		old := *r
-		r.dir = make([]*roundChunk, max(2, 2*len(old.dir)))
-		for i := range uint64(chunks) {
-			round := r.current + 1 + i<<roundBits
-			*r.chunk(round) = *old.chunk(round)
+	if round <= r.last {
+		if c := *r.chunk(round); c != nil {
+			if ring := &c.rings[round&roundMask]; *ring != 0 {
+				return ring
+			}
 		}
 	}
-	c := r.chunk(r.last + 1)
-	*c, r.spare = r.spare, nil
-	if *c == nil {
-		*c = new(roundChunk)
+	return r.add(round)
+}
+
+// all iterates over the rounds that have turns, the current one first.
+func (r *rounds) all() iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		if r.tail != 0 && !yield(r.current) {
+			return
+		}
+		for round := r.current; round < r.last; {
+			if round = r.after(round); !yield(round) {
+				return
+			}
+		}
 	}
 }
 
-// advance ends the current round and begins the next one.
-func (r *rounds) advance() {
-	r.current++
-	r.open = true
-	r.tail = *r.later(r.current)
-	if r.current&roundMask == 0 {
-		r.dropChunk(r.current)
+// add returns the ring of a round behind the current one, which has no turns and is about to get its
+// first.
+func (r *rounds) add(round uint64) *ring {
+	if n := round>>roundBits - r.current>>roundBits; n >= uint64(len(r.dir)) {
+		r.growDir(n)
 	}
-}
-
-// dropChunk gives up the chunk that a round is in, and keeps its memory for the next one.
-func (r *rounds) dropChunk(round uint64) {
 	c := r.chunk(round)
-	*c, r.spare = nil, *c
+	if *c == nil {
+		if *c, r.spare = r.spare, nil; *c == nil {
+			*c = new(roundChunk)
+		}
+	}
+	(*c).used[round&roundMask>>6] |= 1 << (round & 63)
+	r.last = max(r.last, round)
+	return &(*c).rings[round&roundMask]
 }
 
-// retreat gives up the furthest round, which has lost its last turn.
-func (r *rounds) retreat() {
-	r.last--
-	if r.last&roundMask == 0 {
-		r.dropChunk(r.last + 1)
+// growDir makes room for chunks up to the n-th behind that of the current round.
+func (r *rounds) growDir(n uint64) {
+	old := *r
+	r.dir = make([]*roundChunk, max(2, 1<<bits.Len64(n)))
+	for i := range uint64(len(old.dir)) {
+		round := r.current + i<<roundBits
+		*r.chunk(round) = *old.chunk(round)
 	}
+}
+
+// end records that a round behind the current one has lost its last turn.
+func (r *rounds) end(round uint64) {
+	r.clear(round)
+	if round == r.last {
+		r.last = r.before(round)
+	}
+	if c := r.chunk(round); round>>roundBits != r.current>>roundBits && (*c).used == [len((*c).used)]uint64{} {
+		*c, r.spare = nil, *c
+	}
+}
+
+// clear makes the ring of a round empty.
+func (r *rounds) clear(round uint64) {
+	c := *r.chunk(round)
+	c.rings[round&roundMask] = 0
+	c.used[round&roundMask>>6] &^= 1 << (round & 63)
+}
+
+// advance ends the current round and begins the next one that has turns. There must be one.
+func (r *rounds) advance() {
+	next := r.current + 1
+	c := *r.chunk(next)
+	if c == nil || c.rings[next&roundMask] == 0 {
+		next = r.after(next)
+		c = *r.chunk(next)
+	}
+	r.tail, c.rings[next&roundMask] = c.rings[next&roundMask], 0
+	c.used[next&roundMask>>6] &^= 1 << (next & 63)
+	r.open = true
+	r.moveTo(next)
+}
+
+// moveTo makes a round the current one. There must be no turns before it.
+func (r *rounds) moveTo(round uint64) {
+	if round>>roundBits != r.current>>roundBits && len(r.dir) > 0 {
+		if c := r.chunk(r.current); *c != nil {
+			*c, r.spare = nil, *c
+		}
+	}
+	r.current, r.last = round, max(r.last, round)
+}
+
+// after returns the first round behind the given one that has turns. There must be one.
+func (r *rounds) after(round uint64) uint64 {
+	for round++; ; round = (round>>6 + 1) << 6 {
+		c := *r.chunk(round)
+		if c == nil {
+			round |= roundMask
+			continue
+		}
+		if word := c.used[round&roundMask>>6] >> (round & 63); word != 0 {
+			return round + uint64(bits.TrailingZeros64(word))
+		}
+	}
+}
+
+// before returns the last round before the given one that has turns, or the current one if there is
+// none behind it.
+func (r *rounds) before(round uint64) uint64 {
+	for round > r.current {
+		round--
+		c := *r.chunk(round)
+		if c == nil {
+			round &^= roundMask
+			continue
+		}
+		if word := c.used[round&roundMask>>6] << (63 - round&63); word != 0 {
+			return round - uint64(bits.LeadingZeros64(word))
+		}
+		round &^= 63
+	}
+	return r.current
 }
 
 // outline, blank and copyTo are for snapshots, as those of a column.
@@ -115,10 +195,11 @@ func (r *rounds) copyTo(b *rounds) {
 	*b = *r
 	b.dir, b.spare = dir, nil
 	for i, c := range r.dir {
-		if c == nil {
+		switch {
+		case c == nil:
+			dir[i] = nil
 			continue
-		}
-		if dir[i] == nil {
+		case dir[i] == nil:
 			dir[i] = new(roundChunk)
 		}
 		*dir[i] = *c

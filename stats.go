@@ -183,7 +183,7 @@ func (q *FairQueue[K, V]) KeyStats(n int) []KeyStat[K] {
 	stats := make([]KeyStat[K], len(slots))
 	for i, slot := range slots {
 		s := c.keys.at(slot)
-		stats[i] = KeyStat[K]{Key: s.key, Len: int(s.len), Rounds: int(s.lastRound - c.rounds.current)}
+		stats[i] = KeyStat[K]{Key: s.key, Len: int(s.len), Rounds: int(c.lastRound(s) - c.rounds.current)}
 		if w := c.waitTimes; w != nil {
 			stats[i].OldestAge = w.age(s.oldest)
 			if h := c.keys.histogram(slot); h != nil {

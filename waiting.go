@@ -95,30 +95,49 @@ func (q *FairQueue[K, V]) unlockWaiting(d *deferred[K, V], w *waiter[K, V]) {
 	returned = true
 }
 
-// itemKey hashes a key and asks for its weight.
-func (q *FairQueue[K, V]) itemKey(key K) (k itemKey[K], err error) {
-	k = itemKey[K]{key, hashOf(key), 1}
-	if q.options.Weight != nil {
-		err = k.weigh(q.options.Weight)
-	}
-	return k, err
+// itemKey computes and hashes the key of an item, and asks for its weight and its cost.
+func (q *FairQueue[K, V]) itemKey(item V) (k itemKey[K], err error) {
+	k = itemKey[K]{key: q.key(item), weight: 1}
+	k.hash = hashOf(k.key)
+	return k, q.rate(&k, item)
 }
 
-// itemKeys is itemKey for the keys of several items, and returns how many have a valid weight. For
-// neighbours with the same key it hashes and asks once.
+// rate asks for the weight of a key and the cost of its item.
+func (q *FairQueue[K, V]) rate(k *itemKey[K], item V) error {
+	if q.options.Weight != nil {
+		if err := k.weigh(q.options.Weight); err != nil {
+			return err
+		}
+	}
+	return q.rateCost(k, item)
+}
+
+func (q *FairQueue[K, V]) rateCost(k *itemKey[K], item V) error {
+	if q.options.Cost == nil {
+		return nil
+	}
+	return k.price(q.options.Cost(item), uint64(q.options.Quantum))
+}
+
+// itemKeys is itemKey for several items, and returns how many have a valid weight and cost. For
+// neighbours with the same key it hashes and asks for the weight once.
 func (q *FairQueue[K, V]) itemKeys(keys []itemKey[K], items []V) (n int, err error) {
 	for i, item := range items {
 		k := &keys[i]
 		k.key = q.key(item)
 		if i > 0 && k.key == keys[i-1].key {
 			k.hash, k.weight = keys[i-1].hash, keys[i-1].weight
-			continue
-		}
-		k.hash, k.weight = hashOf(k.key), 1
-		if q.options.Weight != nil {
-			if err := k.weigh(q.options.Weight); err != nil {
-				return i, err
+			if q.options.Cost != nil {
+				err = q.rateCost(k, item)
 			}
+		} else {
+			k.hash, k.weight = hashOf(k.key), 1
+			if q.options.Weight != nil || q.options.Cost != nil {
+				err = q.rate(k, item)
+			}
+		}
+		if err != nil {
+			return i, err
 		}
 	}
 	return len(items), nil
@@ -231,7 +250,7 @@ func (q *FairQueue[K, V]) makeRoomLocked(k *itemKey[K], d *deferred[K, V]) (slot
 	case q.queue.len < q.options.Capacity:
 		return slot, s, nil
 	case q.options.WhenFull < EvictHeaviest,
-		q.options.WhenFull == EvictHeaviest && items > 0 && s.lastRound == q.queue.rounds.last:
+		q.options.WhenFull == EvictHeaviest && items > 0 && q.queue.isHeaviest(s):
 		return 0, nil, ErrFull
 	}
 	q.evictLocked(s, d)
@@ -247,7 +266,7 @@ func (q *FairQueue[K, V]) evictLocked(s *keyState[K], d *deferred[K, V]) {
 	h := q.queue.heaviest()
 	node := h.newest
 	if q.options.WhenFull == EvictOldest {
-		if s != nil && s.lastRound == q.queue.rounds.last {
+		if s != nil && q.queue.isHeaviest(s) {
 			h = s
 		}
 		node = h.oldest

@@ -1,0 +1,290 @@
+package fairq
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// costly is an item of a key with its cost.
+type costly struct{ key, cost int }
+
+func costOf(item costly) int64 { return int64(item.cost) }
+
+// priced is a queue of costly items, with what is needed to check its bounds.
+type priced struct {
+	Queue[int, costly]
+	weights, largest []int // by key: its weight, and its dearest item so far
+	random           *rand.Rand
+	served           []costly
+	before           []map[int]int // how many items each key had before each was served
+}
+
+func newPriced(seed uint64, quantum int) *priced {
+	p := &priced{random: rand.New(rand.NewPCG(seed, 8))}
+	for range 2 + p.random.IntN(4) {
+		p.weights, p.largest = append(p.weights, 1+p.random.IntN(1+int(seed%3))), append(p.largest, 0)
+	}
+	p.Cost, p.Quantum = costOf, int64(quantum)
+	p.Weight = func(key int) int { return p.weights[key] }
+	return p
+}
+
+func (p *priced) share(key int) int { return p.weights[key] * int(p.Quantum) }
+
+func (p *priced) add(key, cost int) Ticket {
+	p.largest[key] = max(p.largest[key], cost)
+	return p.Add(key, costly{key, cost})
+}
+
+func (p *priced) next() {
+	lengths := map[int]int{}
+	for key := range p.weights {
+		lengths[key] = p.KeyLen(key)
+	}
+	p.before = append(p.before, lengths)
+	_, item, _ := p.Pop()
+	p.served = append(p.served, item)
+}
+
+// A key of which the queue knows nothing waits for its first item at most for the rest of the round,
+// and for each other key for its share, less one unit, and its dearest item.
+func TestNewcomerWaitsForLittleWork(t *testing.T) {
+	for seed := range uint64(2000) {
+		p := newPriced(seed, 1+int(seed%40))
+		dearest := 1 + p.random.IntN(60)
+		for range 60 {
+			for range p.random.IntN(5) {
+				p.add(1+p.random.IntN(len(p.weights)-1), 1+p.random.IntN(dearest))
+			}
+			for range min(p.Len(), p.random.IntN(4)) {
+				p.next()
+			}
+		}
+		bound := 0
+		for round, node := range p.order() {
+			if round == p.rounds.current {
+				bound += p.values.at(node).cost
+			}
+		}
+		for key := 1; key < len(p.weights); key++ {
+			bound += p.share(key) - 1 + p.largest[key]
+		}
+		p.add(0, 1)
+		waited := 0
+		for p.KeyLen(0) > 0 {
+			p.add(1+p.random.IntN(len(p.weights)-1), 1+p.random.IntN(dearest)) // too late
+			p.next()
+			waited += p.served[len(p.served)-1].cost
+		}
+		require.LessOrEqual(t, waited-1, bound, "seed %d", seed)
+	}
+}
+
+// As long as two keys have items, and the next of each is queued before the round of its last one
+// begins, what is served of them, each in units of its share of a round, differs by little.
+func TestBalanceOfWork(t *testing.T) {
+	most := 0.0
+	for seed := range uint64(2000) {
+		p := newPriced(seed, 1+int(seed%40))
+		dearest := make([]int, len(p.weights))
+		for key := range dearest {
+			dearest[key] = 1 + p.random.IntN(60)
+		}
+		for range 150 {
+			for key := range p.weights {
+				for i := p.KeyLen(key); i < 2*p.share(key)+p.random.IntN(2); i++ {
+					p.add(key, 1+p.random.IntN(dearest[key]))
+				}
+			}
+			p.next()
+		}
+		for a := range p.weights {
+			for b := range a {
+				units := func(key int) float64 { return float64(p.largest[key]-1) / float64(p.share(key)) }
+				bound := 2 + units(a) + units(b)
+				most = max(most, p.balance(a, b)/bound)
+				require.LessOrEqual(t, p.balance(a, b), bound+1e-9, "seed %d", seed)
+			}
+		}
+	}
+	require.Greater(t, most, 0.8, "the bound says something")
+}
+
+// balance returns by how much the service of two keys differs at most over any stretch in which both
+// have items.
+func (p *priced) balance(a, b int) float64 {
+	difference, least, most, widest := 0.0, 0.0, 0.0, 0.0
+	for i, item := range p.served {
+		switch {
+		case p.before[i][a] == 0 || p.before[i][b] == 0:
+			difference, least, most = 0, 0, 0
+			continue
+		case item.key == a:
+			difference += float64(item.cost) / float64(p.share(a))
+		case item.key == b:
+			difference -= float64(item.cost) / float64(p.share(b))
+		}
+		least, most = min(least, difference), max(most, difference)
+		widest = max(widest, most-least)
+	}
+	return widest
+}
+
+// A key that pushes its next item when its last one has left gets no more than one with a backlog,
+// whatever the quantum. It gets no less either, unless it could have more items in a round than one.
+func TestOneItemAtATime(t *testing.T) {
+	for _, quantum := range []int{10, 25, 50, 99, 100, 101, 150, 300, 1000} {
+		for _, rest := range []int{0, 20} { // others, so that rounds have more than one item
+			p := newPriced(0, quantum)
+			p.weights, p.largest = make([]int, 2+rest), make([]int, 2+rest)
+			for key := range p.weights {
+				p.weights[key] = 1
+			}
+			const cost = 100
+			work := [2]int{}
+			p.add(1, cost)
+			for range 3000 {
+				for p.KeyLen(0) < 50 {
+					p.add(0, cost)
+				}
+				for i := range rest {
+					if p.KeyLen(2+i) == 0 {
+						p.add(2+i, cost)
+					}
+				}
+				p.next()
+				if last := p.served[len(p.served)-1]; last.key < 2 {
+					work[last.key] += last.cost
+					if last.key == 1 {
+						p.add(1, cost)
+					}
+				}
+				bound := 2*quantum + 2*(cost-1)
+				require.LessOrEqual(t, work[1]-work[0], bound, "quantum %d", quantum)
+				if quantum <= cost {
+					require.LessOrEqual(t, work[0]-work[1], bound, "quantum %d", quantum)
+				}
+			}
+			require.NoError(t, p.check())
+		}
+	}
+}
+
+// Keys are remembered only until the rounds that they have used are over.
+func TestAccountsAreForgotten(t *testing.T) {
+	q := Queue[int, costly]{Cost: costOf, Quantum: 1}
+	q.Push(-1, costly{cost: 1})
+	q.Push(-1, costly{cost: 1})
+	const keys = 10_000
+	for key := range keys {
+		q.Push(key, costly{cost: 1 + key%1000})
+	}
+	for range keys + 1 {
+		q.Pop()
+	}
+	require.Greater(t, q.keys.count, uint32(keys/2), "they have used rounds to come")
+	for range 3 * keys {
+		q.Push(-1, costly{cost: 1})
+		q.Pop()
+	}
+	require.Less(t, q.keys.count, uint32(10))
+	require.NoError(t, q.check())
+
+	q = Queue[int, costly]{Cost: costOf, Quantum: 1}
+	for range 3 { // an empty queue forgets all
+		q.Push(1, costly{cost: 1000})
+		q.Push(2, costly{cost: 1000})
+		q.Pop()
+		q.Pop()
+		q.Push(1, costly{cost: 1})
+		q.Push(3, costly{cost: 1})
+		key, _, _ := q.Pop()
+		require.Equal(t, 1, key)
+		q.Pop()
+	}
+}
+
+// What is wrong with a cost is an error that names it, and changes nothing.
+func TestCostOutOfRange(t *testing.T) {
+	o := Options[int, costly]{Cost: costOf, Quantum: 10}
+	q := New(func(item costly) int { return item.key }, &o)
+	good := costly{7, 5}
+	for cost, want := range map[int]string{0: "it is 0", -1: "it is -1", 10*maxQuanta + 1: "it is 655361"} {
+		bad := costly{7, cost}
+		_, err := q.Add(bad)
+		n, batch := q.PushBatch([]costly{good, bad, good})
+		require.Equal(t, 1, n)
+		for _, err := range []error{err, q.Push(bad), q.PushWait(t.Context(), bad), batch} {
+			require.ErrorIs(t, err, ErrCost)
+			require.ErrorContains(t, err, want+" for an item of key 7; the limits are 1 and 655360")
+		}
+		require.PanicsWithError(t, batch.Error(), func() {
+			(&Queue[int, costly]{Cost: costOf, Quantum: 10}).Push(7, bad)
+		})
+	}
+	require.Equal(t, 3, q.Len())
+	require.NoError(t, q.Push(costly{7, 10 * maxQuanta}))
+
+	o.Cost = func(item costly) int64 {
+		if item.cost == 13 {
+			panic("unlucky")
+		}
+		return 1
+	}
+	q = New(func(item costly) int { return item.key }, &o)
+	for _, push := range []func(item costly){
+		func(item costly) { _ = q.Push(item) },
+		func(item costly) { _, _ = q.Add(item) },
+		func(item costly) { _, _ = q.PushBatch([]costly{good, item}) },
+		func(item costly) { _ = q.PushWait(context.Background(), item) },
+	} {
+		require.Panics(t, func() { push(costly{1, 13}) })
+		require.Zero(t, q.Len())
+		require.NoError(t, q.Check())
+	}
+	require.NoError(t, q.Push(good))
+
+	for _, quantum := range []int64{-1, 0, MaxQuantum + 1} {
+		require.PanicsWithValue(t, fmt.Sprintf("fairq: Queue.Quantum is %d; the limits are 1 and MaxQuantum, 4194304", quantum), func() {
+			(&Queue[int, costly]{Cost: costOf, Quantum: quantum}).Push(1, good)
+		})
+	}
+	// The greatest quantum, weight and cost do not overflow.
+	big := Queue[int, costly]{Cost: func(costly) int64 { return MaxCost }, Quantum: MaxQuantum, Weight: func(int) int { return MaxWeight }}
+	for range 10 {
+		big.Push(1, good)
+	}
+	require.NoError(t, big.check())
+}
+
+// Cost and Quantum may change while the queue is empty. Before, a change waits.
+func TestChangingCost(t *testing.T) {
+	var q Queue[int, costly]
+	q.Push(1, costly{1, 9})
+	q.Cost, q.Quantum = costOf, 3
+	q.Push(1, costly{1, 9})
+	require.Nil(t, q.costs)
+	q.Pop()
+	q.Pop()
+	q.Push(1, costly{1, 9})
+	q.Push(1, costly{1, 1})
+	q.Push(2, costly{2, 1})
+	q.Push(2, costly{2, 1})
+	require.NotNil(t, q.costs)
+	q.Cost = nil
+	q.Push(2, costly{2, 1})
+	require.NoError(t, q.check())
+	order := ""
+	for q.Len() > 0 {
+		key, _, _ := q.Pop()
+		order += fmt.Sprint(key)
+	}
+	require.Equal(t, "12221", order)
+	q.Push(1, costly{1, 9})
+	require.Nil(t, q.costs)
+	require.NoError(t, q.check())
+}

@@ -1,0 +1,36 @@
+// Package account is the rule by which queues share work in rounds: which round an item goes to, and
+// what its cost leaves of its key's share. It is written once, for package fairq and for the stores
+// of tasks.
+package account
+
+// Account says how far a key has used the rounds. It has used its share of all rounds before Round,
+// and Used units of its share of Round. The zero value is that of a key of which nothing is known.
+//
+// A share is how many units a key may use of a round: its weight times the quantum.
+type Account struct {
+	Round uint64
+	Used  uint64
+}
+
+// Next returns the account from which the next item is paid: its Round is the one that the item
+// goes to. join is the first round that may take an item of the key now. What the key has left of
+// rounds before that is void.
+func (a Account) Next(join, share uint64) Account {
+	switch {
+	case a.Round < join:
+		return Account{Round: join}
+	case a.Used >= share:
+		return Account{Round: a.Round + 1}
+	}
+	return a
+}
+
+// Pay returns what Next has returned after the cost of the item, at least 1, is paid. An item may
+// cost more than is left of the share: then the key pays with its shares of the rounds that follow.
+func (a Account) Pay(cost, share uint64) Account {
+	if a.Used += cost; a.Used > share {
+		a.Round += (a.Used - 1) / share
+		a.Used = (a.Used-1)%share + 1
+	}
+	return a
+}
