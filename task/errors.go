@@ -56,7 +56,8 @@ var (
 	// ErrDuplicate is returned when there is a task with this unique key.
 	ErrDuplicate = driver.ErrDuplicate
 
-	// ErrGroupCancelled is returned when a task is put into a cancelled group, or such a group is to be started.
+	// ErrGroupCancelled is returned when a task is put into a cancelled group, or such a group is to be started. It is
+	// also the cause of the contexts of tasks whose group is cancelled while they are taken.
 	ErrGroupCancelled = driver.ErrGroupCancelled
 
 	// ErrPanic is returned when a function of the Options panicked. The error is a [*PanicError].

@@ -115,6 +115,8 @@ func (n *notifier) Event(e Event) {
 	case e.Lease == 0:
 	case e.Type == EventDelete:
 		n.endContextsLocked(e.Lease, errTaskDeleted)
+	case e.Type == EventCancel:
+		n.endContextsLocked(e.Lease, ErrGroupCancelled)
 	default:
 		n.endContextsLocked(e.Lease, ErrLeaseLost)
 	}
@@ -358,11 +360,14 @@ func (n *notifier) context(parent context.Context, lease driver.Lease) (context.
 	n.contexts[lease.Number] = append(n.contexts[lease.Number], c)
 	n.listening.Add(1)
 	n.mu.Unlock()
-	if _, err := n.backend.Touch(ctx, lease, 0); errors.Is(err, ErrLeaseLost) { // it was lost before somebody listened
-		n.mu.Lock()
-		n.endContextsLocked(lease.Number, ErrLeaseLost)
-		n.mu.Unlock()
-		cancel(ErrLeaseLost)
+	_, err := n.backend.Touch(ctx, lease, 0)
+	for _, cause := range []error{ErrLeaseLost, ErrGroupCancelled} {
+		if errors.Is(err, cause) { // that was before somebody listened
+			n.mu.Lock()
+			n.endContextsLocked(lease.Number, cause)
+			n.mu.Unlock()
+			cancel(cause)
+		}
 	}
 	return ctx, func() {
 		cancel(context.Canceled)

@@ -345,7 +345,7 @@ func (q *Queue[V]) StartGroup(ctx context.Context, group string) error {
 }
 
 // CancelGroup removes all members of a group but those that are taken. When these are done or handed back, the AtAbort tasks
-// are ready and the group is over. It returns [ErrNotFound] if the group has no task.
+// are ready and the group is over. Their contexts end now, see Task.Context. It returns [ErrNotFound] if the group has no task.
 func (q *Queue[V]) CancelGroup(ctx context.Context, group string) error {
 	return q.group(ctx, group, true)
 }

@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -91,7 +92,7 @@ func (t *Task[V]) Touch(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	until, err := t.queue.backend.Touch(ctx, t.lease, d)
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrGroupCancelled) { // else it is held
 		return err
 	}
 	if t.Until = until; d > 0 && until.IsZero() {
@@ -101,8 +102,10 @@ func (t *Task[V]) Touch(ctx context.Context, d time.Duration) error {
 }
 
 // Context returns a context that is done when parent is or when the lease ends, in whatever way; then its cause Is
-// [ErrLeaseLost], and [ErrDeleted] if the task was deleted in this process. (After an Ack too, so ask for the cause before. It may be done a moment later than the lease ends.) Call
-// cancel when it is not needed any more.
+// [ErrLeaseLost], and [ErrDeleted] if the task was deleted in this process. (After an Ack too, so ask for the cause before.
+// It may be done a moment later than the lease ends.) It is also done when the group of the task is cancelled, with
+// the cause [ErrGroupCancelled]: the lease is still held then, and however it ends, the task is gone. Call cancel when the
+// context is not needed any more.
 func (t *Task[V]) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
 	if t.lease.Number == 0 {
 		ctx, end := context.WithCancelCause(parent)

@@ -80,6 +80,7 @@ const (
 	EventStart   EventType = driver.EventStart   // its group does not hold it any more
 	EventEvict   EventType = driver.EventEvict   // it made room for another one, and is gone
 	EventResume  EventType = driver.EventResume  // its consumer was resumed, and holds it by another lease
+	EventCancel  EventType = driver.EventCancel  // its group was cancelled while it is taken; its lease goes on
 )
 
 const (

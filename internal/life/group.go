@@ -32,6 +32,10 @@ func (t *Task) GroupBegins(cancel bool, now int64, s *driver.Stats) Fate {
 	return Fate{State: t.State}
 }
 
+// Running tells whether a task is a member that is taken: when its group is cancelled, its holder
+// is told so.
+func (t *Task) Running() bool { return t.State == driver.Taken && t.Role == driver.Member }
+
 // GroupEnds returns what becomes of a task that is no member when all members are gone: whether
 // the group was cancelled or not, the time of some has come. These are in no group any more.
 func (t *Task) GroupEnds(cancelled bool, now int64, s *driver.Stats) Fate {

@@ -210,15 +210,22 @@ func (t *Task) bury(why driver.EventType, now int64, s *driver.Stats) (f Fate) {
 // unwanted tells how a task must end instead of waiting: its group is cancelled, or its time to
 // live or deadline is over. If it may wait, end is 0.
 func (t *Task) unwanted(now int64) (end driver.EventType, outcome error) {
-	if t.Rare != nil && t.Group != nil && t.Role == driver.Member {
-		if _, cancelled := t.Group.Standing(); cancelled {
-			return driver.EventDelete, driver.ErrDeleted
-		}
+	if t.Cancelled() {
+		return driver.EventDelete, driver.ErrDeleted
 	}
 	if ends := t.Ends(); ends > 0 && ends <= now {
 		return driver.EventTTL, driver.ErrExpired
 	}
 	return 0, nil
+}
+
+// Cancelled tells whether a task is a member of a group that was cancelled.
+func (t *Task) Cancelled() bool {
+	if t.Rare == nil || t.Group == nil || t.Role != driver.Member {
+		return false
+	}
+	_, cancelled := t.Group.Standing()
+	return cancelled
 }
 
 // Kick makes a buried task ready, with all attempts before it.

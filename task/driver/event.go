@@ -24,12 +24,13 @@ const (
 	EventStart             // its group does not hold it any more
 	EventEvict             // it made room for another one, and is gone
 	EventResume            // its consumer was resumed, and holds it by another lease
+	EventCancel            // its group was cancelled while it is taken; its lease goes on
 )
 
 var eventNames = [...]string{
 	EventPut: "put", EventTake: "take", EventAck: "ack", EventRelease: "release", EventBury: "bury", EventKick: "kick",
 	EventDelete: "delete", EventTTL: "ttl", EventTTR: "ttr", EventTouch: "touch", EventDelay: "delay", EventStart: "start",
-	EventEvict: "evict", EventResume: "resume",
+	EventEvict: "evict", EventResume: "resume", EventCancel: "cancel",
 }
 
 // String returns the event's name in lower case.
@@ -45,6 +46,6 @@ type Event struct {
 	Type   EventType
 	Time   time.Time
 	Task   Info   // after the event; State is as before if the task is gone, or if another event follows at once
-	Lease  uint64 // the lease that ended; 0 if none did
+	Lease  uint64 // the lease that ended, for EventCancel that which goes on; else 0
 	Missed uint64 // how many events before this one were dropped because the reader was too slow
 }

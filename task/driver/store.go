@@ -109,7 +109,8 @@ type Backend interface {
 
 	// Touch makes a lease run out d later than it would, and returns when. If it never runs out,
 	// that is the zero Time, and nothing has happened. It returns ErrLeaseLost if the lease is not
-	// held any more, also if d is 0.
+	// held any more, also if d is 0. If d is 0 and the group of the task was cancelled, it returns
+	// ErrGroupCancelled.
 	Touch(ctx context.Context, lease Lease, d time.Duration) (time.Time, error)
 
 	// Leave says that a consumer will not be heard of any more; it may be one that has taken

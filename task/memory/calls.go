@@ -158,7 +158,10 @@ func (q *queue) Touch(_ context.Context, lease driver.Lease, d time.Duration) (t
 		q.arm(it, it.Until)
 		q.event(driver.EventTouch, it, now, 0)
 	}
-	return q.time(it.Until), nil
+	if d == 0 && it.Cancelled() {
+		err = driver.ErrGroupCancelled
+	}
+	return q.time(it.Until), err
 }
 
 // Change implements [driver.Backend].

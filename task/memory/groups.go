@@ -70,9 +70,13 @@ func (q *queue) Group(_ context.Context, name string, cancel bool) error {
 	}
 	g.started, g.cancelled = true, cancel
 	for _, it := range g.sorted() {
-		if it.group() == g { // else the group has ended by what became of those before
-			q.befall(it, it.GroupBegins(cancel, now, &q.stats), now)
+		if it.group() != g { // it has ended by what became of those before
+			continue
 		}
+		if cancel && it.Running() {
+			q.event(driver.EventCancel, it, now, it.lease)
+		}
+		q.befall(it, it.GroupBegins(cancel, now, &q.stats), now)
 	}
 	q.endGroup(g, now)
 	return nil

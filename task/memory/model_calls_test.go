@@ -124,6 +124,9 @@ func (m *model) touch(now time.Time, id driver.ID, lease uint64, d time.Duration
 		t.Until = t.Until.Add(d)
 		m.event(driver.EventTouch, t, now, 0)
 	}
+	if g := m.groups[t.Group]; d == 0 && g != nil && g.cancelled {
+		return t.Until, driver.ErrGroupCancelled
+	}
 	return t.Until, nil
 }
 
@@ -179,6 +182,8 @@ func (m *model) group(now time.Time, name string, cancel bool) error {
 	for _, t := range slices.Clone(m.tasks) {
 		switch {
 		case t.Group != name || t.Role != driver.Member:
+		case cancel && t.State == driver.Taken:
+			m.event(driver.EventCancel, t, now, t.lease)
 		case cancel && t.State != driver.Taken:
 			m.leave(t)
 			m.gone(t, driver.EventDelete, now, 0, driver.ErrDeleted)

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"testing/synctest"
 	"time"
 
 	"github.com/fairq/fairq/task"
@@ -113,6 +114,35 @@ var settleCases = []testCase{
 		equal(e, "priority", q.peek(l.ID).Priority, task.MaxPriority)
 		q.kick(1, 1)
 		q.order("b1 a1")
+	}},
+	{"GroupCancelled", "It is also done when the group of the task is cancelled, with the cause [ErrGroupCancelled]", func(e *env) {
+		q := e.open()
+		q.put("a1 b1", in(task.Member))
+		q.start("g")
+		q.put("d1")
+		l := q.takes("a1 b1 d1")
+		q.one("c1", in(task.Member))
+		contexts := make([]context.Context, len(l))
+		for i := range l {
+			c, cancel := l[i].Context(ctx)
+			defer cancel()
+			contexts[i] = c
+		}
+		w := q.watch(ctx)
+		q.cancel()
+		w.saw("cancel a, cancel b, delete c")
+		late, cancel := l[0].Context(ctx)
+		defer cancel()
+		synctest.Wait()
+		e.is(context.Cause(contexts[0]), task.ErrGroupCancelled)
+		e.is(context.Cause(contexts[1]), task.ErrGroupCancelled)
+		e.is(context.Cause(late), task.ErrGroupCancelled)
+		e.ok(context.Cause(contexts[2]))
+		l[0].holds()
+		l[0].ack()
+		l[1].release(0)
+		l[1].now(q, 0)
+		q.counts(0, 0, 1, 0, 0)
 	}},
 	{"WrongPriority", "is returned when an argument or an option makes no sense", func(e *env) {
 		q := e.open()

@@ -186,6 +186,21 @@ var sharedCases = []testCase{
 		e.is(context.Cause(c), task.ErrLeaseLost)
 		l.lost(q)
 	}},
+	{"GroupCancelled", "It is also done when the group of the task is cancelled, with the cause [ErrGroupCancelled]", func(e *env) {
+		q, other := e.two()
+		q.put("a1", in(task.Member))
+		q.start("g")
+		l := q.first("a1")
+		c, cancel := l.Context(ctx)
+		defer cancel()
+		w := q.watch(ctx)
+		other.cancel()
+		later()
+		e.is(context.Cause(c), task.ErrGroupCancelled)
+		time.Sleep(3 * soon)
+		w.saw("cancel a")
+		l.ack()
+	}},
 	{"Lease", "lasts until its consumer is closed or gone", func(e *env) {
 		q, other := e.two()
 		q.put("a1")

@@ -280,7 +280,7 @@ var eventCases = []testCase{
 		l := q.takes("a1")
 		w := q.watch(ctx)
 		q.cancel()
-		w.saw("delete b, delete c")
+		w.saw("cancel a, delete b, delete c")
 		l[0].release(0)
 		if _, got := w.seen(); got != "release a, delete a, delete e, start f" && got != "release a, delete a, start f, delete e" {
 			e.Fatalf("events: %s", got)

@@ -209,7 +209,8 @@ func (b *backend) Touch(ctx context.Context, lease driver.Lease, d time.Duration
 			if r == nil {
 				return task.ErrLeaseLost
 			}
-			if t := r.life(); t.Touch(d, &u.stats) {
+			t := u.life(r)
+			if t.Touch(d, &u.stats) {
 				r.learnFrom(t)
 				r.Wake = r.Until
 				u.update(r)
@@ -217,7 +218,9 @@ func (b *backend) Touch(ctx context.Context, lease driver.Lease, d time.Duration
 			} else {
 				u.poll()
 			}
-			until = timeOf(r.Until)
+			if until = timeOf(r.Until); d == 0 && t.Cancelled() {
+				return task.ErrGroupCancelled
+			}
 			return nil
 		},
 	})

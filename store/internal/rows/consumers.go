@@ -214,7 +214,7 @@ func (u *unit) lease(r *Row, c *member) {
 	u.notice(notice{what: leaseOver, id: r.ID, lease: old})
 	r.Consumer, r.Since = c.number, u.number()
 	u.update(r)
-	lease := held{r.Since, r.Key}
+	lease := held{lease: r.Since, key: r.Key, group: r.Group}
 	u.later(func() { u.q.held[r.ID] = lease })
 	u.event(task.EventResume, r, u.now, old)
 }

@@ -35,6 +35,10 @@ func (u *unit) startGroup(name string, cancel bool) error {
 			r = u.refiled(r)
 		}
 		t := r.life()
+		if cancel && t.Running() {
+			u.event(task.EventCancel, r, u.now, r.lease())
+			u.changed = true // its process may be another one
+		}
 		if f := t.GroupBegins(cancel, u.now, &u.stats); f.Event != 0 {
 			u.befall(r, t, f, u.now)
 		}

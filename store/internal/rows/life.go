@@ -129,7 +129,7 @@ func (u *unit) grant(r *Row, c *member) {
 		u.head.taken[r.ID] = &known
 	}
 	u.stats.Takes++
-	u.notice(notice{what: leaseBegun, id: r.ID, lease: r.Since, kind: r.Key})
+	u.notice(notice{what: leaseBegun, id: r.ID, lease: r.Since, kind: r.Key, group: r.Group})
 	u.event(task.EventTake, r, u.now, 0)
 }
 

@@ -116,6 +116,7 @@ func (u *unit) look() {
 	u.lookForEnds()
 	if u.q.listens() || len(u.q.held) > u.q.losable { // what transactions of callers have settled must not pile up
 		u.lost()
+		u.cancelled()
 		u.later(func() { u.q.losable = 2*len(u.q.held) + pageSize })
 	}
 }
@@ -185,6 +186,27 @@ func (u *unit) lost() {
 			u.notice(notice{what: leaseOver, id: id, lease: h.lease})
 			u.notice(notice{what: event, event: &task.Event{
 				Type: task.EventTTR, Time: timeOf(u.now), Task: task.Info{ID: task.ID(id), Key: h.key}, Lease: h.lease,
+			}})
+		}
+	}
+}
+
+// cancelled finds out of which leases of members others have cancelled the group.
+func (u *unit) cancelled() {
+	groups := map[string]*Group{}
+	for id, h := range u.q.held {
+		if h.group == "" || h.cancelled || u.saysOver(h.lease) {
+			continue
+		}
+		g, known := groups[h.group]
+		if !known {
+			g = must(u.v.Group(h.group))
+			groups[h.group] = g
+		}
+		if g != nil && g.Cancelled {
+			u.notice(notice{what: event, event: &task.Event{
+				Type: task.EventCancel, Time: timeOf(u.now), Lease: h.lease,
+				Task: task.Info{ID: task.ID(id), Key: h.key, Group: h.group, State: task.Taken},
 			}})
 		}
 	}

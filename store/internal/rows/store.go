@@ -148,8 +148,10 @@ type member struct {
 }
 
 type held struct {
-	lease uint64
-	key   string
+	lease     uint64
+	key       string
+	group     string
+	cancelled bool // it was told that its group is
 }
 
 // openerPrefix begins the names of consumers that stand for those who have the queue open.

@@ -13,6 +13,7 @@ type notice struct {
 	what     what
 	priority int
 	kind     string // or the key
+	group    string
 	id       uint64
 	lease    uint64
 	err      error
@@ -179,7 +180,7 @@ func (u *unit) tell() {
 func (n *notice) tell(q *queue, all []driver.Notifier) {
 	switch n.what {
 	case leaseBegun:
-		q.held[n.id] = held{n.lease, n.kind}
+		q.held[n.id] = held{lease: n.lease, key: n.kind, group: n.group}
 		return
 	case leaseOver:
 		if q.held[n.id].lease == n.lease {
@@ -191,6 +192,13 @@ func (n *notice) tell(q *queue, all []driver.Notifier) {
 			all[i].Expired(*n.record)
 		}
 		return
+	}
+	if n.what == event && n.event.Type == task.EventCancel {
+		id := uint64(n.event.Task.ID)
+		if h := q.held[id]; h.lease == n.event.Lease {
+			h.cancelled = true
+			q.held[id] = h
+		}
 	}
 	for _, to := range all {
 		switch n.what {
