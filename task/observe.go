@@ -1,7 +1,9 @@
 package task
 
 import (
+	"context"
 	"errors"
+	"fmt"
 
 	"github.com/fairq/fairq"
 )
@@ -18,4 +20,24 @@ func (q *Queue[V]) countRefusal(key string, err error) {
 	if errors.Is(err, fairq.ErrFull) {
 		q.counts.Add(key, fairq.Counts{Refused: 1})
 	}
+}
+
+// Upcoming tells of the first n tasks, [MaxBatch] at most, that would be taken now, in the order in
+// which they would be: what n calls of TryTake return, by a consumer that takes all and settles
+// nothing, if nothing else happens meanwhile. So what cannot be taken is not among them: the queue
+// or the key is paused, or the key has as many tasks taken as it may, with those before. It takes
+// nothing, and holds up nobody who does.
+//
+// The order is the one that the package promises, no more. So in memory, keys that were passed over
+// (because they were paused or busy, or had no task for the filter of a consumer) may come later
+// here than they will. It is O(n), with the queue locked in memory, plus the keys that come first
+// because they were passed over or have been handed a task back.
+func (q *Queue[V]) Upcoming(ctx context.Context, n int) ([]Info, error) {
+	if err := q.notifier.over(); err != nil {
+		return nil, err
+	}
+	if n < 0 || n > MaxBatch {
+		return nil, invalid("Upcoming: the number", n, fmt.Sprintf("0 to %d", MaxBatch))
+	}
+	return q.backend.Upcoming(ctx, n)
 }

@@ -163,6 +163,10 @@ type Backend interface {
 	// is gone.
 	Outcome(ctx context.Context, uniqueKey string) (Outcome, error)
 
+	// Upcoming returns what n calls of TakeOne, with a filter that passes all, would take now, and
+	// takes nothing. It locks nothing, and nothing that happens conflicts with it.
+	Upcoming(ctx context.Context, n int) ([]Info, error)
+
 	Stats(ctx context.Context) (Stats, error)
 	KeyStats(ctx context.Context, n int) ([]KeyStat, error)
 

@@ -160,6 +160,9 @@ func compare(t *testing.T, seed uint64, want task.Store, got Subject) {
 		}
 	}
 	c.end()
+	if c.Failed() {
+		c.Logf("the last calls:\n%s", strings.Join(c.calls[max(0, len(c.calls)-60):], "\n"))
+	}
 }
 
 func (c *comparison) chance(n int) bool { return c.IntN(n) == 0 }

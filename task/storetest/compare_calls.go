@@ -49,6 +49,8 @@ func (c *comparison) step() {
 		c.find(uniqueKey)
 	case op == 92 && c.removes && c.chance(6):
 		c.number("Truncate", func(s *side) (int, error) { return s.Truncate(ctx) })
+	case op >= 97:
+		c.upcoming()
 	default:
 		d := time.Duration(c.Int64N(int64(40 * second)))
 		c.did("sleep for %v", d)

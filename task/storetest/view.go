@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing/synctest"
 	"time"
@@ -92,6 +93,44 @@ var viewCases = []testCase{
 			Puts: 11, Takes: 6, Acks: 1, Releases: 3, Losses: 1, Buries: 1, Kicks: 1, Touches: 1, Deletes: 1, Expiries: 1, Refused: 1,
 		})
 		equal(e, "Len", s.Len(), 8)
+	}},
+	{"Upcoming", "So what cannot be taken is not among them", func(e *env) {
+		q := e.open(options{MaxInFlightPerKey: 2})
+		upcoming := func(n int, want string) {
+			e.Helper()
+			infos, err := q.Upcoming(ctx, n)
+			e.ok(err)
+			var names []string
+			for _, i := range infos {
+				t := q.peek(i.ID)
+				equal(e, "Info", i, t.Info)
+				names = append(names, t.Payload)
+			}
+			equal(e, fmt.Sprintf("Upcoming(%d)", n), strings.Join(names, " "), want)
+		}
+		upcoming(9, "")
+		q.one("c2", task.PutOptions{Priority: 1})
+		q.one("d1", task.PutOptions{Delay: time.Hour})
+		q.put("a1 a2 a3 b1 c1")
+		upcoming(9, "a1 b1 c1 a2 c2")
+		upcoming(2, "a1 b1")
+		upcoming(0, "")
+		l := q.first("a1")
+		upcoming(9, "b1 c1 a2 c2")
+		e.ok(q.PauseKey(ctx, "b"))
+		upcoming(9, "c1 a2 c2")
+		e.ok(q.Pause(ctx))
+		upcoming(9, "")
+		e.ok(q.Resume(ctx))
+		e.ok(q.ResumeKey(ctx, "b"))
+		l.release(0)
+		upcoming(task.MaxBatch, "a1 b1 c1 a2 c2")
+		q.takes("a1 b1 c1 a2 c2")
+		upcoming(9, "")
+		for _, n := range []int{-1, task.MaxBatch + 1} {
+			_, err := q.Upcoming(ctx, n)
+			e.is(err, task.ErrInvalid)
+		}
 	}},
 	{"KeyStats", "returns the n keys with the most tasks, those with the most first", func(e *env) {
 		q := e.open()

@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/fairq/fairq/task"
@@ -120,4 +121,21 @@ func only(is bool, fields ...any) Tuple {
 		return nil
 	}
 	return fields
+}
+
+// Compare compares tuples as far as both go.
+func (t Tuple) Compare(other Tuple) int {
+	for i := range min(len(t), len(other)) {
+		c := 0
+		switch x := t[i].(type) {
+		case int64:
+			c = cmp.Compare(x, other[i].(int64))
+		case string:
+			c = cmp.Compare(x, other[i].(string))
+		}
+		if c != 0 {
+			return c
+		}
+	}
+	return 0
 }

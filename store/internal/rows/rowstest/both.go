@@ -85,11 +85,11 @@ func (b bothTable[R]) Scan(r rows.Range) ([]*R, error) {
 	}
 	ordered := r.Each == 0 && len(want) > 0 && prefix < len(wanted[0])
 	if !ordered {
-		slices.SortFunc(places, compare)
-		slices.SortFunc(wanted, compare)
+		slices.SortFunc(places, rows.Tuple.Compare)
+		slices.SortFunc(wanted, rows.Tuple.Compare)
 		prefix = 0
 	}
-	same := func(a, b rows.Tuple) bool { return a != nil && compare(a[prefix:], b[prefix:]) == 0 }
+	same := func(a, b rows.Tuple) bool { return a != nil && a[prefix:].Compare(b[prefix:]) == 0 }
 	if !slices.EqualFunc(places, wanted, same) {
 		b.fail("%s returned\n\t%s\nthe model:\n\t%s", what, showEach(got), showEach(want))
 	}

@@ -146,21 +146,21 @@ func (t *relation[R]) scan(r *rows.Range, free func(key) bool) []*R {
 		if len(r.Prefixes) > 0 {
 			n = len(r.Prefixes[0])
 		}
-		in := at != nil && (r.Prefixes == nil || slices.ContainsFunc(r.Prefixes, func(p rows.Tuple) bool { return compare(at, p) == 0 }))
+		in := at != nil && (r.Prefixes == nil || slices.ContainsFunc(r.Prefixes, func(p rows.Tuple) bool { return at.Compare(p) == 0 }))
 		if one, ok := any(row).(*rows.Row); ok && !r.Only.Match(one) || !in || !free(t.key(row)) {
 			continue
 		}
 		bounded := at[n+r.Each:]
-		if compare(bounded, r.From) >= 0 && (r.To == nil || compare(bounded, r.To) < 0) {
+		if bounded.Compare(r.From) >= 0 && (r.To == nil || bounded.Compare(r.To) < 0) {
 			hits = append(hits, hit{row, at, at[n:], t.schema[0].Place(row)})
 		}
 	}
 	slices.SortFunc(hits, func(a, b hit) int {
-		c := compare(a.rest, b.rest)
+		c := a.rest.Compare(b.rest)
 		if r.Desc {
 			c = -c
 		}
-		return cmp.Or(c, compare(a.key, b.key))
+		return cmp.Or(c, a.key.Compare(b.key))
 	})
 	var found []*R
 	limited := map[string]int{} // by what Limit is for
@@ -174,23 +174,6 @@ func (t *relation[R]) scan(r *rows.Range, free func(key) bool) []*R {
 		}
 	}
 	return found
-}
-
-// compare compares two tuples as far as both go.
-func compare(a, b rows.Tuple) int {
-	for i := range min(len(a), len(b)) {
-		c := 0
-		switch x := a[i].(type) {
-		case int64:
-			c = cmp.Compare(x, b[i].(int64))
-		case string:
-			c = cmp.Compare(x, b[i].(string))
-		}
-		if c != 0 {
-			return c
-		}
-	}
-	return 0
 }
 
 // queue is the rows of a queue.

@@ -1,0 +1,187 @@
+package rows
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// trial is a View in which a transaction sees what it writes, and nothing of that gets into the
+// database, nor is anything locked. So the rules themselves find out what would happen. It is made
+// for takes: of what else could be written, only tasks and who was served can be read again.
+type trial struct {
+	View
+	head   *Head
+	tasks  map[uint64]*Row // those that were written; nil if they are deleted
+	served map[Line]*Served
+	number uint64
+}
+
+// try returns a unit for takes that do not happen. What it knows is its own.
+func (u *unit) try(takes int) *unit {
+	u.closeGaps()
+	u.saveKeys()
+	head := *u.head
+	head.Rounds = maps.Clone(head.Rounds)
+	head.cache = cache{map[Line]last{}, map[uint64]bool{}, map[uint64]*Row{}}
+	v := &trial{
+		View: u.v.View, head: &head, tasks: map[uint64]*Row{}, served: map[Line]*Served{},
+		number: 1 << 62, // none is so great
+	}
+	q := newQueue(u.q.store, u.q.number, u.q.name, u.q.settings)
+	q.joined = true
+	plan := &wants{Plan: Plan{Exclusive: true}, Take: takes, Filter: everything}
+	return &unit{q: q, v: Calls{v}, plan: plan, head: &head, now: u.now}
+}
+
+func (t *trial) Head() *Head { return t.head }
+
+func (t *trial) Number() (uint64, error) {
+	t.number++
+	return t.number, nil
+}
+
+func (t *trial) Fetch(ranges ...Range) error {
+	ranges = slices.Clone(ranges)
+	for i, r := range ranges {
+		if r.Index <= TaskCounted {
+			ranges[i] = t.stored(r)
+		}
+	}
+	return t.View.Fetch(ranges...)
+}
+
+func (t *trial) Tasks() Table[Row]          { return trialTasks{t, t.View.Tasks()} }
+func (t *trial) Keys() Table[Key]           { return readOnly[Key]{t.View.Keys()} }
+func (t *trial) Served() Table[Served]      { return trialServed{t, t.View.Served()} }
+func (t *trial) Consumers() Table[Consumer] { return readOnly[Consumer]{t.View.Consumers()} }
+func (t *trial) Groups() Table[Group]       { return readOnly[Group]{t.View.Groups()} }
+func (t *trial) Outcomes() Table[Outcome]   { return readOnly[Outcome]{t.View.Outcomes()} }
+func (t *trial) History() Table[Done]       { return readOnly[Done]{t.View.History()} }
+
+// readOnly is a table whose writes are forgotten.
+type readOnly[R any] struct{ Table[R] }
+
+func (readOnly[R]) Put(*R) error      { return nil }
+func (readOnly[R]) Delete(*R) error   { return nil }
+func (readOnly[R]) Sweep(Range) error { return nil }
+
+type trialServed struct {
+	*trial
+	Table[Served]
+}
+
+func (t trialServed) Put(s *Served) error {
+	t.served[s.Line] = &Served{s.Line, s.Round}
+	return nil
+}
+
+// Scan is asked for one line.
+func (t trialServed) Scan(r Range) ([]*Served, error) {
+	found, err := t.Table.Scan(r)
+	for line, s := range t.served {
+		if p := r.Prefixes[0]; p[0] == num(line.Priority) && p[1] == line.Key {
+			return []*Served{s}, err
+		}
+	}
+	return found, err
+}
+
+type trialTasks struct {
+	*trial
+	Table[Row]
+}
+
+func (t trialTasks) Put(r *Row) error {
+	row := *r
+	t.tasks[r.ID] = &row
+	return nil
+}
+
+func (t trialTasks) Delete(r *Row) error {
+	t.tasks[r.ID] = nil
+	return nil
+}
+
+// noPayload is that of all rows: nobody needs it.
+var noPayload = []byte{}
+
+// stored is the range that holds enough of what is in the database.
+func (t *trial) stored(r Range) Range {
+	r.Payload, r.Lock = false, NoLock
+	if r.Limit > 0 {
+		r.Limit += len(t.tasks) // which may not be in it any more
+	}
+	return r
+}
+
+func (t trialTasks) Scan(r Range) ([]*Row, error) {
+	found, err := t.Table.Scan(t.stored(r))
+	if len(t.tasks) > 0 {
+		found = slices.DeleteFunc(found, func(row *Row) bool {
+			_, written := t.tasks[row.ID]
+			return written
+		})
+		for _, row := range t.tasks {
+			if row != nil {
+				found = append(found, new(*row))
+			}
+		}
+		found = r.among(found)
+	}
+	for _, row := range found {
+		row.Payload = noPayload
+	}
+	return found, err
+}
+
+// among returns those of some tasks that are in the range, in its order.
+func (r *Range) among(tasks []*Row) (in []*Row) {
+	type place struct {
+		*Row
+		at Tuple
+	}
+	prefix, i := 0, 0
+	for Tasks[i].Index != r.Index {
+		i++
+	}
+	if len(r.Prefixes) > 0 {
+		prefix = len(r.Prefixes[0])
+	}
+	var places []place
+	for _, row := range tasks {
+		if at := Tasks[i].Place(row); at != nil && r.holds(at, prefix) && r.Only.Match(row) {
+			places = append(places, place{row, at})
+		}
+	}
+	each := prefix + r.Each // what Limit is for, if Each is set
+	slices.SortFunc(places, func(a, b place) int {
+		c := 0
+		if r.Each > 0 {
+			c = a.at[:each].Compare(b.at[:each])
+		}
+		c = cmp.Or(c, a.at[prefix:].Compare(b.at[prefix:]), cmp.Compare(a.ID, b.ID))
+		if r.Desc {
+			return -c
+		}
+		return c
+	})
+	n := 0
+	for i, p := range places {
+		if r.Each > 0 && i > 0 && p.at[:each].Compare(places[i-1].at[:each]) != 0 {
+			n = 0
+		}
+		if n++; r.Limit == 0 || n <= r.Limit {
+			in = append(in, p.Row)
+		}
+	}
+	return in
+}
+
+// holds tells whether a place in the index is in the range.
+func (r *Range) holds(at Tuple, prefix int) bool {
+	of := func(p Tuple) bool { return at.Compare(p) == 0 }
+	rest := at[prefix+r.Each:]
+	return (r.Prefixes == nil || slices.ContainsFunc(r.Prefixes, of)) &&
+		rest.Compare(r.From) >= 0 && (r.To == nil || rest.Compare(r.To) < 0)
+}

@@ -1,0 +1,42 @@
+package rows
+
+import (
+	"context"
+
+	"github.com/fairq/fairq/task"
+)
+
+// Upcoming implements [driver.Backend].
+func (b *backend) Upcoming(ctx context.Context, n int) (infos []task.Info, err error) {
+	err = b.call(ctx, "Upcoming", call{rank: third, run: func(u *unit) error {
+		infos = u.upcoming(n)
+		return nil
+	}})
+	return infos, err
+}
+
+// upcoming takes tasks in a trial, and tells about them as they are, if nobody has taken them
+// meanwhile.
+func (u *unit) upcoming(n int) (infos []task.Info) {
+	t := u.try(n)
+	t.prepare()
+	var ids []uint64
+	for len(ids) < n {
+		r := t.take(new(member), everything, n-len(ids))
+		if r == nil {
+			break
+		}
+		ids = append(ids, r.ID)
+	}
+	known := map[uint64]*Row{}
+	for _, r := range must(u.v.Peek(ids, false)) {
+		known[r.ID] = r
+	}
+	for _, id := range ids {
+		if r := known[id]; r != nil && r.State == task.Ready {
+			infos = append(infos, task.Info{})
+			u.info(r, &infos[len(infos)-1])
+		}
+	}
+	return infos
+}

@@ -1,0 +1,197 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+
+	"github.com/fairq/fairq/task/driver"
+)
+
+// Upcoming implements [driver.Backend].
+func (q *queue) Upcoming(_ context.Context, n int) (infos []driver.Info, err error) {
+	now, err := q.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer q.mu.Unlock()
+	slots := map[*account]int{}
+	for _, b := range q.bands {
+		if q.paused {
+			break
+		}
+		w := walk{queue: q, band: b, now: now, slots: slots, lines: map[*line]*walkedLine{}}
+		for it := range w.items() {
+			if len(infos) == n {
+				return infos, nil
+			}
+			infos = append(infos, driver.Info{})
+			q.info(it, &infos[len(infos)-1])
+		}
+	}
+	return infos, nil
+}
+
+// walk goes through the ready tasks of a band in the order in which they would be taken, and
+// changes nothing: see band.next.
+type walk struct {
+	queue *queue
+	band  *band
+	now   int64
+	slots map[*account]int // how many more tasks of a key may be taken, from all bands
+	lines map[*line]*walkedLine
+
+	// again is lines that get their next turn when they have used one, in the order in which they
+	// do. With MaxInFlightPerKey all that were there before are in the current round and the next
+	// one, so what is added then comes behind them, and these are the turns that are given. Other
+	// lines get a turn so if they were passed over; theirs would be earlier.
+	again []*line
+}
+
+// walkedLine is what a walk knows of a line that it has come to.
+type walkedLine struct {
+	lanes  []cursor
+	left   int // tasks
+	ahead  int // turns, those in walk.again too
+	owed   int
+	passed bool // line.passed is one of those owed
+}
+
+// cursor is a place in a lane.
+type cursor struct {
+	next  *item   // of those that came in order
+	early []*item // the others, by place
+}
+
+func (w *walk) items() func(func(*item) bool) {
+	return func(yield func(*item) bool) {
+		left := w.band.free
+		use := func(l *line, turn uint64) bool {
+			it := w.use(l, turn)
+			if it == nil {
+				return left > 0
+			}
+			left--
+			return (it.isDue(w.now) || yield(it)) && left > 0
+		}
+		for _, o := range w.owed() {
+			if !use(o.line, o.turn) {
+				return
+			}
+		}
+		if left > 0 {
+			for _, l := range w.band.turns.Order() {
+				if !use(l, 0) {
+					return
+				}
+			}
+		}
+		for len(w.again) > 0 {
+			l := w.again[0]
+			if w.again = w.again[1:]; !use(l, 0) {
+				return
+			}
+		}
+	}
+}
+
+type owedTurn struct {
+	*line
+	turn uint64
+}
+
+// owed returns the turns that come first, in order.
+func (w *walk) owed() (all []owedTurn) {
+	seen := map[*line]bool{}
+	for _, k := range w.band.kinds {
+		for _, lane := range k.owed {
+			if l := lane.line; !seen[l] {
+				seen[l] = true
+				for _, turn := range l.owed {
+					all = append(all, owedTurn{l, turn})
+				}
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b owedTurn) int { return cmp.Compare(a.turn, b.turn) })
+	return all
+}
+
+// use returns the task that uses a turn of a line, nil if none can. turn is 0 if it is not owed.
+func (w *walk) use(l *line, turn uint64) *item {
+	s := w.line(l)
+	if turn == 0 {
+		s.ahead--
+	}
+	if l.key.blocked || s.left == 0 || w.slots[l.key] == 0 {
+		return nil
+	}
+	if turn != 0 {
+		s.owed--
+		s.passed = s.passed && turn != l.passed
+	}
+	s.left--
+	w.slots[l.key]--
+	if want := w.wanted(l, s); s.ahead < want {
+		s.ahead++
+		w.again = append(w.again, l)
+	}
+	return s.take()
+}
+
+// wanted returns how many turns a line must have ahead: see line.top.
+func (w *walk) wanted(l *line, s *walkedLine) int {
+	switch {
+	case s.passed || w.band.reserve:
+		return 0
+	case w.band.limited:
+		return min(l.key.weight, s.left-s.owed)
+	}
+	return min(1, s.left-s.owed)
+}
+
+// line returns what is known of a line.
+func (w *walk) line(l *line) *walkedLine {
+	s := w.lines[l]
+	if s == nil {
+		s = &walkedLine{left: l.len, ahead: l.linked, owed: len(l.owed), passed: l.passed != 0}
+		for _, lane := range l.lanes {
+			c := cursor{next: lane.inOrder.first}
+			for _, e := range lane.early {
+				c.early = append(c.early, e.item)
+			}
+			slices.SortFunc(c.early, func(a, b *item) int { return cmp.Compare(a.place, b.place) })
+			s.lanes = append(s.lanes, c)
+		}
+		w.lines[l] = s
+		if _, ok := w.slots[l.key]; !ok {
+			w.slots[l.key] = w.queue.slots(l.key)
+		}
+	}
+	return s
+}
+
+// take returns the oldest task. There must be one.
+func (s *walkedLine) take() *item {
+	first, place := (*cursor)(nil), uint64(math.MaxUint64)
+	for i := range s.lanes {
+		if it := s.lanes[i].head(); it != nil && it.place < place {
+			first, place = &s.lanes[i], it.place
+		}
+	}
+	it := first.head()
+	if it == first.next {
+		first.next = it.next
+	} else {
+		first.early = first.early[1:]
+	}
+	return it
+}
+
+func (c *cursor) head() *item {
+	if len(c.early) > 0 && (c.next == nil || c.early[0].place < c.next.place) {
+		return c.early[0]
+	}
+	return c.next
+}

@@ -1,0 +1,68 @@
+package storetest
+
+import (
+	"fmt"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task"
+)
+
+// upcoming asks each queue for the next tasks, and takes so many. Where keys were passed over, the
+// order between keys may be another one, also which of them are among the first n.
+func (c *comparison) upcoming() {
+	n, w := 1+c.IntN(6), oneOf(c, c.workers...)
+	got, want := c.nextOf(w.at, n), c.nextOf(c.want, n)
+	c.did("Upcoming(%d): %d tasks", n, len(got))
+	var gotTaken, wantTaken []task.Info
+	for range n {
+		if !c.takeOne(w, task.Filter{}) {
+			break
+		}
+		l := c.leases[len(c.leases)-1]
+		gotTaken, wantTaken = append(gotTaken, l.got.Info), append(wantTaken, l.want.Info)
+	}
+	if c.Failed() {
+		return
+	}
+	joins := c.options.Newcomers == fairq.ThisRound && c.options.MaxInFlightPerKey > 0
+	exact := !c.pauses && len(c.kinds) == 1 && !joins
+	c.sameNext("Upcoming", got, gotTaken, exact)
+	if !c.open { // else the wanted queue is made to take others
+		c.sameNext("Upcoming of the wanted queue", want, wantTaken, exact)
+	}
+}
+
+// nextOf returns what is upcoming in a queue.
+func (c *comparison) nextOf(s *side, n int) []task.Info {
+	infos, err := s.Upcoming(ctx, n)
+	c.ok("Upcoming", err)
+	for _, i := range infos {
+		t, err := s.Peek(ctx, i.ID)
+		c.ok("Peek", err)
+		c.equal("a task that is upcoming", c.info(s, i), c.info(s, t.Info))
+	}
+	return infos
+}
+
+// sameNext checks that what was taken is what was upcoming.
+func (c *comparison) sameNext(what string, next, taken []task.Info, exact bool) {
+	if !c.equal("the number of tasks: "+what, len(next), len(taken)) {
+		return
+	}
+	ids := func(infos []task.Info) map[string][]task.ID {
+		byKey := map[string][]task.ID{}
+		for _, i := range infos {
+			in := "all"
+			if !exact {
+				in = fmt.Sprint(i.Key, i.Priority)
+			}
+			byKey[in] = append(byKey[in], i.ID)
+		}
+		return byKey
+	}
+	a, b := ids(next), ids(taken)
+	for in := range a {
+		n := min(len(a[in]), len(b[in]))
+		c.equal(what+", "+in, a[in][:n], b[in][:n])
+	}
+}
