@@ -212,7 +212,7 @@ func TestSinkThatFails(t *testing.T) {
 				require.Equal(t, 1, s.Buried)
 				require.Equal(t, [2]uint64{1, 0}, [2]uint64{p.Stats().Failed, p.Stats().DeadLetters})
 				fails = false
-				_, err = q.Kick(ctx, 1)
+				_, err = q.Kick(ctx, task.ListOptions{Limit: 1})
 				require.NoError(t, err)
 				wait(t, p)
 				require.Equal(t, uint64(1), p.Stats().Succeeded)

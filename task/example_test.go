@@ -64,7 +64,7 @@ func ExampleTask_Fail() {
 	for _, t := range dead {
 		fmt.Printf("%s: %s, %d attempts, %v\n", t.Key, t.Payload, t.Attempts, t.Err)
 	}
-	n, _ := tasks.Kick(ctx, 10)
+	n, _ := tasks.Kick(ctx, task.ListOptions{Limit: 10})
 	fmt.Println("kicked:", n)
 	t, _ := tasks.Take(ctx)
 	fmt.Println("attempt", t.Attempts)

@@ -98,8 +98,14 @@ func TestBadCalls(t *testing.T) {
 	requireField(t, err, "TakeBatch: the number")
 	_, _, err = q.NewConsumer(task.Filter{}).Watch(func() {}).TakeBatch(ctx, task.MaxBatch+1)
 	requireField(t, err, "TakeBatch: the number")
-	_, err = q.Kick(ctx, -1)
-	requireField(t, err, "Kick: the number")
+	_, err = q.Kick(ctx, task.ListOptions{Limit: -1})
+	requireField(t, err, "ListOptions.Limit")
+	for field, o := range map[string]task.ListOptions{"State": {State: task.Ready}, "Group": {Group: "g"}, "After": {After: 1}} {
+		_, err = q.Kick(ctx, o)
+		requireField(t, err, "Kick: ListOptions."+field)
+	}
+	_, err = q.Count(ctx, task.ListOptions{State: 77})
+	requireField(t, err, "ListOptions.State is State(77)")
 	_, err = q.List(ctx, task.ListOptions{Limit: -1})
 	requireField(t, err, "ListOptions.Limit")
 	_, err = q.List(ctx, task.ListOptions{State: 77})

@@ -266,17 +266,8 @@ func (q *Queue[V]) TryTake(ctx context.Context) (t *Task[V], ok bool, err error)
 // List returns tasks in the order of their ids, for people to look at. It is O(tasks). In memory others go on meanwhile, so what
 // it tells of two tasks need not have been true at the same time.
 func (q *Queue[V]) List(ctx context.Context, options ListOptions) ([]*Task[V], error) {
-	if err := q.notifier.over(); err != nil {
+	if err := q.selects(&options); err != nil {
 		return nil, err
-	}
-	if options.Limit < 0 {
-		return nil, invalid("ListOptions.Limit", options.Limit, "0 or more")
-	}
-	if options.State > Held {
-		return nil, invalid("ListOptions.State", options.State, "a state, or 0 for all")
-	}
-	if options.Limit == 0 {
-		options.Limit = 100
 	}
 	records, err := q.backend.List(ctx, options)
 	if err != nil {
@@ -294,16 +285,43 @@ func (q *Queue[V]) List(ctx context.Context, options ListOptions) ([]*Task[V], e
 	return tasks, nil
 }
 
-// Kick makes up to n buried tasks ready, in the order in which they were buried, and returns how many. They have all their
-// attempts again.
-func (q *Queue[V]) Kick(ctx context.Context, n int) (int, error) {
-	if err := q.notifier.over(); err != nil {
+// selects checks the options of a call about some tasks.
+func (q *Queue[V]) selects(o *ListOptions) error {
+	switch {
+	case o.Limit < 0:
+		return invalid("ListOptions.Limit", o.Limit, "0 or more")
+	case o.State > Held:
+		return invalid("ListOptions.State", o.State, "a state, or 0 for all")
+	case o.Limit == 0:
+		o.Limit = 100
+	}
+	return q.notifier.over()
+}
+
+// Count returns how many tasks there are of a State, Key, Kind and Group; After and Limit do not
+// matter. It is O(tasks), and others go on meanwhile. Stats and KeyStats tell more for less.
+func (q *Queue[V]) Count(ctx context.Context, options ListOptions) (int, error) {
+	if err := q.selects(&options); err != nil {
 		return 0, err
 	}
-	if n < 0 {
-		return 0, invalid("Kick: the number", n, "0 or more")
+	return q.backend.Count(ctx, options)
+}
+
+// Kick makes buried tasks of a Key and Kind ready, up to Limit, in the order in which they were buried, and returns how many.
+// They have all their attempts again. State, if set, must be Buried, and neither Group nor After can be.
+func (q *Queue[V]) Kick(ctx context.Context, options ListOptions) (int, error) {
+	switch {
+	case options.State != 0 && options.State != Buried:
+		return 0, invalid("Kick: ListOptions.State", options.State, "Buried, or 0")
+	case options.Group != "":
+		return 0, invalid("Kick: ListOptions.Group", options.Group, "empty")
+	case options.After != 0:
+		return 0, invalid("Kick: ListOptions.After", options.After, "0")
 	}
-	return q.backend.Kick(ctx, n)
+	if err := q.selects(&options); err != nil {
+		return 0, err
+	}
+	return q.backend.Kick(ctx, options)
 }
 
 // Pause stops the taking of tasks, until Resume. What is taken goes on, and tasks can be put.

@@ -39,7 +39,7 @@ const (
 // the Kinds. The zero Filter passes all, as nil means for each of the two.
 type Filter = driver.Filter
 
-// ListOptions say which tasks List returns: those of a State, Key, Kind and Group, whose ids are
+// ListOptions say which tasks List returns, Count counts and Kick makes ready: those of a State, Key, Kind and Group, whose ids are
 // greater than After, and no more than Limit, where 0 means 100. The zero value of each other
 // field means all. For its fields see package driver.
 type ListOptions = driver.ListOptions

@@ -85,7 +85,7 @@ func (s *script) steps() []func() error {
 		ack,
 		func() error { return s.queue.PauseKey(ctx, "key1") },
 		func() error {
-			_, err := s.queue.Kick(ctx, 10)
+			_, err := s.queue.Kick(ctx, task.ListOptions{Limit: 10})
 			return err
 		},
 		s.take, ack, s.take, ack,

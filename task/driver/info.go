@@ -129,7 +129,8 @@ type KeyStat struct {
 // Len returns the number of the key's tasks in all states.
 func (s KeyStat) Len() int { return s.Ready + s.Delayed + s.Taken + s.Buried + s.Held }
 
-// ListOptions say which tasks List returns. The zero value of each field but Limit means all.
+// ListOptions say which tasks List returns, Count counts and Kick makes ready. The zero value of
+// each field but Limit means all.
 type ListOptions struct {
 	State State
 	Key   *string

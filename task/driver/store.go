@@ -136,9 +136,13 @@ type Backend interface {
 	// List returns tasks in the order of their ids.
 	List(ctx context.Context, q ListOptions) ([]Record, error)
 
-	// Kick makes up to n buried tasks ready, in the order in which they were buried, and returns
-	// how many.
-	Kick(ctx context.Context, n int) (int, error)
+	// Count returns how many tasks there are of the State, Key, Kind and Group. It is not one
+	// transaction.
+	Count(ctx context.Context, q ListOptions) (int, error)
+
+	// Kick makes buried tasks of the Key and Kind ready, up to Limit, in the order in which they were
+	// buried, and returns how many.
+	Kick(ctx context.Context, q ListOptions) (int, error)
 
 	// Change does to a task, whatever its state, what the call says. A lease on it is lost. It
 	// returns ErrNotFound if there is no such task, and for KickOne if it is not buried. If it must

@@ -184,16 +184,24 @@ func (q *queue) Change(_ context.Context, id driver.ID, change driver.Change, un
 }
 
 // Kick implements [driver.Backend].
-func (q *queue) Kick(_ context.Context, n int) (kicked int, err error) {
+func (q *queue) Kick(_ context.Context, o driver.ListOptions) (kicked int, err error) {
 	now, err := q.enter()
 	if err != nil {
 		return 0, err
 	}
 	defer q.mu.Unlock()
-	for ; kicked < n && q.buried.first != nil; kicked++ {
-		it := q.buried.first
-		now = q.sure(now)
-		q.befall(it, it.Kick(now, &q.stats), now)
+	var ids []driver.ID
+	for it := q.buried.first; it != nil && len(ids) < o.Limit; it = it.next {
+		if it.isOf(&o) {
+			ids = append(ids, it.id)
+		}
+	}
+	for _, id := range ids {
+		if it := q.ids.get(id); it != nil && it.State == driver.Buried { // else its group has just ended
+			now = q.sure(now)
+			q.befall(it, it.Kick(now, &q.stats), now)
+			kicked++
+		}
 	}
 	return kicked, nil
 }
@@ -216,36 +224,52 @@ func (q *queue) Peek(_ context.Context, id driver.ID, uniqueKey string) (r drive
 	return r, nil
 }
 
-// List implements [driver.Backend]. Between two blocks of tasks it lets others go on.
+// List implements [driver.Backend].
 func (q *queue) List(_ context.Context, o driver.ListOptions) (records []driver.Record, err error) {
-	var some []driver.Record
-	for number, more := o.After>>blockBits, true; more && len(records) < o.Limit; number++ {
-		if some, number, more, err = q.listBlock(some[:0], number, &o); err != nil {
-			return nil, err
-		}
-		records = append(records, some...)
+	err = q.each(&o, func(it *item) {
+		records = append(records, driver.Record{})
+		q.record(it, &records[len(records)-1])
+	}, func() bool { return len(records) < o.Limit })
+	if err != nil {
+		return nil, err
 	}
 	return records[:min(len(records), o.Limit)], nil
 }
 
-// listBlock adds the tasks of the first block with that number or a greater one, and returns its number, or that there is none.
-func (q *queue) listBlock(to []driver.Record, number driver.ID, o *driver.ListOptions) (_ []driver.Record, _ driver.ID, ok bool, err error) {
-	if _, err := q.enter(); err != nil {
-		return nil, 0, false, err
-	}
-	defer q.mu.Unlock()
-	b := q.ids.from(number)
-	if b == nil {
-		return to, 0, false, nil
-	}
-	for _, it := range b.items {
-		if it != nil && it.id > o.After && (o.State == 0 || it.State == o.State) && (o.Key == nil || it.key.name == *o.Key) &&
-			(o.Kind == nil || it.kind == *o.Kind) && (o.Group == "" || it.groupName() == o.Group) {
-			to = append(to, driver.Record{})
-			q.record(it, &to[len(to)-1])
+// Count implements [driver.Backend].
+func (q *queue) Count(_ context.Context, o driver.ListOptions) (n int, err error) {
+	o.After = 0
+	err = q.each(&o, func(*item) { n++ }, func() bool { return true })
+	return n, err
+}
+
+// each calls f for each task, in the order of ids. Between two blocks of tasks it lets others go
+// on, and asks whether there is more to do.
+func (q *queue) each(o *driver.ListOptions, f func(*item), more func() bool) error {
+	for number := o.After >> blockBits; more(); number++ {
+		if _, err := q.enter(); err != nil {
+			return err
 		}
+		b := q.ids.from(number)
+		if b == nil {
+			q.mu.Unlock()
+			return nil
+		}
+		for _, it := range b.items {
+			if it != nil && it.id > o.After && it.isOf(o) {
+				f(it)
+			}
+		}
+		number = b.number
+		q.mu.Unlock()
 	}
-	return to, b.number, true, nil
+	return nil
+}
+
+// isOf tells whether a task is one of those that are asked for.
+func (it *item) isOf(o *driver.ListOptions) bool {
+	return (o.State == 0 || it.State == o.State) && (o.Key == nil || it.key.name == *o.Key) &&
+		(o.Kind == nil || it.kind == *o.Kind) && (o.Group == "" || it.groupName() == o.Group)
 }
 
 // Pause implements [driver.Backend].

@@ -177,9 +177,18 @@ func (d *caller) step() string {
 		return d.settle(now)
 	case op < 73:
 		n := d.rand.IntN(3)
-		got, err := d.b.Kick(d.ctx, n)
+		o := driver.ListOptions{Limit: n}
+		if d.rand.IntN(3) == 0 {
+			o.Key = new(pick(d, modelKeys))
+		}
+		if d.rand.IntN(3) == 0 {
+			o.Kind = new(pick(d, modelKinds))
+		}
+		got, err := d.b.Kick(d.ctx, o)
 		d.no(err)
-		buried := d.m.buried()
+		buried := slices.DeleteFunc(d.m.buried(), func(t *modelTask) bool {
+			return o.Key != nil && t.Key != *o.Key || o.Kind != nil && t.Kind != *o.Kind
+		})
 		d.equal(min(n, len(buried)), got)
 		for _, t := range buried[:got] {
 			d.m.kick(t, now)
@@ -329,37 +338,6 @@ func (d *caller) settle(now time.Time) string {
 	d.is(wantErr, err)
 	d.equal(want, got)
 	return fmt.Sprintf("settle(%d, %+v)", l.ID, how)
-}
-
-func (d *caller) change(now time.Time) string {
-	id := d.some()
-	what := driver.Change(d.rand.IntN(3))
-	reason, unlessTaken := &driver.Error{Message: "by hand"}, d.rand.IntN(2) == 0
-	d.is(d.m.change(now, id, what, unlessTaken, reason), d.b.Change(d.ctx, id, what, unlessTaken, reason))
-	return fmt.Sprintf("change(%d, %d, unless taken: %v)", id, what, unlessTaken)
-}
-
-// takeID takes a task by its id.
-func (d *caller) takeID(now time.Time) string {
-	id, c := d.some(), pick(d, d.consumers)
-	want, wantErr := d.m.takeID(now, c.ID, id)
-	got, err := d.b.TakeID(d.ctx, c, id)
-	d.is(wantErr, err)
-	if err == nil && wantErr == nil {
-		d.equal(want.Info, got.Info)
-		d.equal(want.payload, got.Payload)
-		d.equal(want.lease, got.Lease.Number)
-		d.leases = append(d.leases, got.Lease)
-	}
-	return fmt.Sprintf("TakeID(%d)", id)
-}
-
-// some returns the id of a task that may be there.
-func (d *caller) some() driver.ID {
-	if n := len(d.m.tasks); n > 0 && d.rand.IntN(5) > 0 {
-		return d.m.tasks[d.rand.IntN(n)].ID
-	}
-	return driver.ID(1 + d.rand.Uint64N(uint64(d.m.ids)+2))
 }
 
 func (d *caller) pause() string {

@@ -31,8 +31,7 @@ func (c *comparison) step() {
 	case op < 76:
 		c.change()
 	case op < 78:
-		n := c.IntN(3)
-		c.number(fmt.Sprintf("Kick(%d)", n), func(s *side) (int, error) { return s.Kick(c.ctx, n) })
+		c.kick()
 	case op < 83:
 		c.pause()
 	case op < 86:
@@ -56,6 +55,22 @@ func (c *comparison) step() {
 		c.did("sleep for %v", d)
 		time.Sleep(d)
 	}
+}
+
+// kick makes buried tasks ready, and counts tasks.
+func (c *comparison) kick() {
+	o := task.ListOptions{Limit: 1 + c.IntN(2)}
+	if c.chance(2) {
+		o.Key = new(oneOf(c, c.keys...))
+	}
+	if c.chance(2) {
+		o.Kind = new(oneOf(c, c.kinds...))
+	}
+	c.number("Kick", func(s *side) (int, error) { return s.Kick(c.ctx, o) })
+	if o.State = task.State(c.IntN(int(task.Held) + 1)); c.chance(3) {
+		o.Group = oneOf(c, Groups...)
+	}
+	c.number(fmt.Sprintf("Count(%+v)", o), func(s *side) (int, error) { return s.Count(c.ctx, o) })
 }
 
 // both makes a call to both queues, which must return the same error.

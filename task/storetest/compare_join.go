@@ -37,7 +37,7 @@ func (c *comparison) inVain(ctx context.Context, id task.ID) {
 	case op < 2:
 		_, err = s.Put(ctx, b.Key, b.Payload, b.Options)
 	case op == 2:
-		_, err = s.Kick(ctx, 2)
+		_, err = s.Kick(ctx, task.ListOptions{Limit: 2})
 	case op == 3:
 		err = s.Delete(ctx, id)
 	case op == 4:

@@ -22,7 +22,7 @@ func (q *queue) refusesAll(want error) {
 	_, _, resume := q.ResumeConsumer(ctx, "c", task.Filter{})
 	_, peek := q.Peek(ctx, 1)
 	_, list := q.List(ctx, task.ListOptions{})
-	_, kick := q.Kick(ctx, 1)
+	_, kick := q.Kick(ctx, task.ListOptions{})
 	_, truncate := q.Truncate(ctx)
 	_, stats := q.Stats(ctx)
 	_, keyStats := q.KeyStats(ctx, 1)

@@ -320,7 +320,7 @@ func (c *consumer) disconnect()          { c.e.Helper(); c.e.ok(c.Disconnect(ctx
 func (q *queue) close()                  { q.e.Helper(); q.e.ok(q.Close(ctx)) }
 func (q *queue) kick(n, want int) {
 	q.e.Helper()
-	k, err := q.Kick(ctx, n)
+	k, err := q.Kick(ctx, task.ListOptions{Limit: n})
 	q.e.ok(err)
 	equal(q.e, "kicked", k, want)
 }

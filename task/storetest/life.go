@@ -156,14 +156,13 @@ var lifeCases = []testCase{
 		equal(e, "acks, buries and deletes", [3]uint64{q.stats().Acks, q.stats().Buries, q.stats().Deletes}, [3]uint64{0, 0, 1})
 		q.order("b1")
 	}},
-	{"KickOrder", "makes up to n buried tasks ready, in the order in which they were buried, and returns how many", func(e *env) {
+	{"KickOrder", "makes buried tasks of a Key and Kind ready, up to Limit, in the order in which they were buried, and returns how many", func(e *env) {
 		q := e.open()
 		q.put("a1 b1 c1 d1 a2")
 		l := q.takes("a1 b1 c1 d1 a2")
 		for _, i := range []int{3, 0, 4, 2, 1} {
 			l[i].bury()
 		}
-		q.kick(0, 0)
 		q.counts(0, 0, 0, 5, 0)
 		q.kick(2, 2)
 		q.counts(2, 0, 0, 3, 0)
@@ -172,8 +171,35 @@ var lifeCases = []testCase{
 		q.kick(100, 0)
 		q.order("a2 c1 b1")
 		equal(e, "kicks", q.stats().Kicks, 5)
-		_, err := q.Kick(ctx, -1)
+		_, err := q.Kick(ctx, task.ListOptions{Limit: -1})
 		e.is(err, task.ErrInvalid)
+	}},
+	{"KickSome", "makes buried tasks of a Key and Kind ready, up to Limit", func(e *env) {
+		q := e.open()
+		q.put("a1 b1 a2", task.PutOptions{Kind: "x"})
+		q.put("a3 b2 a4", task.PutOptions{Kind: "y"})
+		for _, l := range q.takes("a1 b1 a2 b2 a3 a4") {
+			l.bury()
+		}
+		kick := func(want int, o task.ListOptions) {
+			e.Helper()
+			n, err := q.Kick(ctx, o)
+			e.ok(err)
+			equal(e, "kicked", n, want)
+		}
+		kick(0, task.ListOptions{Key: new("c")})
+		kick(1, task.ListOptions{Key: new("a"), Kind: new("y"), Limit: 1})
+		q.order("a3")
+		kick(2, task.ListOptions{Kind: new("x"), Limit: 2, State: task.Buried})
+		q.order("a1 b1")
+		kick(2, task.ListOptions{Key: new("a"), Limit: 2})
+		q.order("a2 a4")
+		kick(1, task.ListOptions{})
+		q.order("b2")
+		for _, o := range []task.ListOptions{{State: task.Ready}, {Group: "g"}, {After: 1}, {Limit: -1}} {
+			_, err := q.Kick(ctx, o)
+			e.is(err, task.ErrInvalid)
+		}
 	}},
 	{"KickID", "It returns [ErrNotFound] if there is no such task, or it is not buried.", func(e *env) {
 		q := e.open()

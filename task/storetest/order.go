@@ -265,7 +265,7 @@ var delayCases = []testCase{
 			e.at("taken", take.at, start, time.Duration(i+1)*second)
 		}
 	}},
-	{"Buried", "makes up to n buried tasks ready", func(e *env) {
+	{"Buried", "makes buried tasks of a Key and Kind ready", func(e *env) {
 		q := e.open()
 		id := q.one("a1", task.PutOptions{Delay: second})
 		q.bury(id)

@@ -44,6 +44,10 @@ var viewCases = []testCase{
 			{task.ListOptions{State: task.Ready, Key: new("c"), Kind: new("k")}, "c2"},
 		} {
 			equal(e, "tasks", q.list(c.o), c.want)
+			c.o.Limit, c.o.After = 1, 1000
+			n, err := q.Count(ctx, c.o)
+			e.ok(err)
+			equal(e, "number of tasks", n, len(strings.Fields(c.want)))
 		}
 	}},
 	{"Pages", "only those with greater ids: the last one of the page before", func(e *env) {

@@ -127,7 +127,7 @@ var ways = []way{
 		how: func(w *world) error { return w.lease.Fail(w.Context(), errTest, time.Minute) },
 	},
 	{from: task.Buried, to: task.Ready, how: func(w *world) error {
-		_, err := w.queue.Kick(w.Context(), 1)
+		_, err := w.queue.Kick(w.Context(), task.ListOptions{Limit: 1})
 		return err
 	}},
 	{from: task.Taken, to: gone, how: func(w *world) error { return w.lease.Ack(w.Context()) }},

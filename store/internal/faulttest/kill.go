@@ -167,7 +167,7 @@ func (l *load) drainSome(t *testing.T) int {
 			require.NoError(t, l.endGroup("start", h.Group))
 		}
 	}
-	_, err = l.queue.Kick(l.Stop, 1000)
+	_, err = l.queue.Kick(l.Stop, task.ListOptions{Limit: 1000})
 	require.NoError(t, err)
 	for {
 		ctx, cancel := context.WithTimeout(l.Stop, 100*time.Millisecond)

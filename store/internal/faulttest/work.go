@@ -11,7 +11,7 @@ import (
 // workOnSomething takes some tasks, and does with each what may be done with it.
 func (l *load) workOnSomething() error {
 	if l.chance(10) {
-		if _, err := l.queue.Kick(context.Background(), 5); err != nil {
+		if _, err := l.queue.Kick(context.Background(), task.ListOptions{Limit: 5}); err != nil {
 			return err
 		}
 	}

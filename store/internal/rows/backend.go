@@ -299,12 +299,32 @@ func (b *backend) List(ctx context.Context, o task.ListOptions) (records []drive
 	return records, err
 }
 
+// Count implements [driver.Backend].
+func (b *backend) Count(ctx context.Context, o task.ListOptions) (n int, err error) {
+	o.After, o.Limit = 0, pageSize
+	for {
+		var page []*Row
+		err := b.call(ctx, "Count", call{rank: third, joins: true, run: func(u *unit) error {
+			page = must(u.v.Rows(ListRange(o, false)))
+			return nil
+		}})
+		if err != nil {
+			return 0, err
+		}
+		if n += len(page); len(page) < pageSize {
+			return n, nil
+		}
+		o.After = task.ID(page[len(page)-1].ID)
+	}
+}
+
 // Kick implements [driver.Backend].
-func (b *backend) Kick(ctx context.Context, n int) (kicked int, err error) {
-	for kicked < n {
+func (b *backend) Kick(ctx context.Context, o task.ListOptions) (kicked int, err error) {
+	for n := o.Limit; kicked < n; {
 		found, wanted := 0, b.store.step(min(n-kicked, pageSize))
+		o.Limit = wanted
 		err := b.call(ctx, "Kick", call{joins: true, run: func(u *unit) error {
-			rows := must(u.v.Buried(wanted))
+			rows := must(u.v.Buried(o))
 			for _, r := range rows {
 				t := u.life(r)
 				u.befall(r, t, t.Kick(u.now, &u.stats), u.now)

@@ -156,9 +156,10 @@ func (v Calls) Leases(consumer uint64) (map[uint64]uint64, error) {
 	return leases, err
 }
 
-// Buried returns n tasks that are buried, in the order of Since.
-func (v Calls) Buried(n int) ([]*Row, error) {
-	return v.Rows(Range{Index: TaskBuried, Limit: n, Lock: SkipLocked})
+// Buried returns tasks of a key and kind that are buried, in the order of Since.
+func (v Calls) Buried(o task.ListOptions) ([]*Row, error) {
+	only := Only{Key: o.Key, Kind: o.Kind}
+	return v.Rows(Range{Index: TaskBuried, Limit: o.Limit, Only: only, Lock: SkipLocked})
 }
 
 // InGroup returns the tasks of a group in the order of ids.
@@ -167,15 +168,18 @@ func (v Calls) InGroup(group string) ([]*Row, error) {
 }
 
 // List returns tasks with their payloads, in the order of ids.
-func (v Calls) List(o task.ListOptions) ([]*Row, error) {
+func (v Calls) List(o task.ListOptions) ([]*Row, error) { return v.Rows(ListRange(o, true)) }
+
+// ListRange is what List reads.
+func ListRange(o task.ListOptions, payload bool) Range {
 	r := Range{
 		Index: TaskID, From: after(uint64(o.After)), Limit: cmp.Or(o.Limit, 100),
-		Only: Only{o.State, o.Key, o.Kind}, Payload: true,
+		Only: Only{o.State, o.Key, o.Kind}, Payload: payload,
 	}
 	if o.Group != "" {
 		r.Index, r.Prefixes = TaskGroup, at(o.Group)
 	}
-	return v.Rows(r)
+	return r
 }
 
 // Lines returns the rows that some keys have in the table of keys, and if parked is not 0, the

@@ -115,7 +115,7 @@ func (b *both) deed() deed {
 	n := b.rnd.IntN(5)
 	return deed{0, func(q queue, _ int) {
 		if n == 0 {
-			_, err := q.Kick(b.Context(), 5)
+			_, err := q.Kick(b.Context(), task.ListOptions{Limit: 5})
 			require.NoError(b, err)
 		} else {
 			require.NoError(b, q.ResumeKey(b.Context(), key))

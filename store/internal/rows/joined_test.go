@@ -69,7 +69,7 @@ func TestJoinedOnce(t *testing.T) {
 			require.NoError(t, q.Bury(t.Context(), list[i].ID, nil))
 		}
 		join(t, db, func(ctx context.Context) {
-			n, err := q.Kick(ctx, 2)
+			n, err := q.Kick(ctx, task.ListOptions{Limit: 2})
 			require.NoError(t, err)
 			require.Equal(t, 2, n)
 		})

@@ -44,7 +44,7 @@ func TestSteps(t *testing.T) {
 				for _, a := range take(50) {
 					require.NoError(t, a.Bury(ctx, nil))
 				}
-				n, err := q.Kick(ctx, 45)
+				n, err := q.Kick(ctx, task.ListOptions{Limit: 45})
 				require.NoError(t, err)
 				require.Equal(t, 45, n)
 				take(70)

@@ -142,10 +142,10 @@ func TestKeptForASecond(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, got.Bury(t.Context(), nil))
 		}
-		require.NoError(t, second(other.Kick(t.Context(), 1))) // now it knows that a has one turn
+		require.NoError(t, second(other.Kick(t.Context(), task.ListOptions{Limit: 1}))) // now it knows that a has one turn
 		q.put("a7 b1 a8 b2 a9 b3")
 		time.Sleep(2 * time.Second)
-		require.NoError(t, second(other.Kick(t.Context(), 5)))
+		require.NoError(t, second(other.Kick(t.Context(), task.ListOptions{Limit: 5})))
 		q.order("a1 a7 b1 a8 b2 a9 b3 a2 a3 a4 a5 a6") // a7 is that one place that it has from each process
 	})
 }

@@ -154,7 +154,7 @@ func (m *waitModel) step() {
 func (m *waitModel) work() (id task.ID, end error) {
 	ctx := m.Context()
 	if m.rnd.IntN(2) == 0 {
-		_, err := m.other.Kick(ctx, 1)
+		_, err := m.other.Kick(ctx, task.ListOptions{Limit: 1})
 		require.NoError(m, err)
 	}
 	t, ok, err := m.other.TryTake(ctx)

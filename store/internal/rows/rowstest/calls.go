@@ -160,7 +160,11 @@ func (v *views) find(c rows.Calls) (found []*rows.Row) {
 		{1, func() { all(c.Ready(val.filter(), n)) }},
 		{1, func() { all(c.Due(val.now(), n, payload)) }},
 		{1, func() { all(c.HeldBy(pick(v.rnd, append(v.held(), 1<<62)...), n, payload)) }},
-		{1, func() { all(c.Buried(n)) }},
+		{1, func() {
+			o := v.listOptions()
+			o.Limit = n
+			all(c.Buried(o))
+		}},
 		{1, func() { all(c.InGroup(val.of(val.groups))) }},
 		{1, func() { all(c.List(v.listOptions())) }},
 		{1, func() { one(c.Next(val.line(), val.round(), val.place())) }},
