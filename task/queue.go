@@ -414,7 +414,8 @@ func (q *Queue[V]) Stats(ctx context.Context) (Stats, error) {
 }
 
 // KeyStats returns the n keys with the most tasks, those with the most first. It is O(keys), with the queue locked in
-// memory.
+// memory, and goes through the tasks, while others go on, until it has found the oldest one of each key. Stores that count
+// go through all tasks.
 func (q *Queue[V]) KeyStats(ctx context.Context, n int) ([]KeyStat, error) {
 	if err := q.notifier.over(); err != nil {
 		return nil, err

@@ -8,13 +8,14 @@ import (
 
 const (
 	sqlKeyStats = `
-SELECT key, 0, tasks, ready, delayed, taken, buried, held, 0, paused FROM (
+SELECT key, 0, tasks, ready, delayed, taken, buried, held, 0, paused, oldest FROM (
 	SELECT key, count(*) AS tasks, count(*) FILTER (WHERE state = 1) AS ready, count(*) FILTER (WHERE state = 2) AS delayed,
 		count(*) FILTER (WHERE state = 3) AS taken, count(*) FILTER (WHERE state = 4) AS buried, count(*) FILTER (WHERE state = 5) AS held,
-		EXISTS (SELECT FROM fairq.keys k WHERE k.queue = $1 AND k.key = t.key AND paused) AS paused
+		EXISTS (SELECT FROM fairq.keys k WHERE k.queue = $1 AND k.key = t.key AND paused) AS paused,
+		coalesce(min(created) FILTER (WHERE state <= 2), 0) AS oldest
 	FROM fairq.tasks t WHERE queue = $1 AND key IS NOT NULL GROUP BY key
 	UNION ALL
-	SELECT key, 0, 0, 0, 0, 0, 0, true FROM fairq.keys k
+	SELECT key, 0, 0, 0, 0, 0, 0, true, 0 FROM fairq.keys k
 	WHERE queue = $1 AND paused AND NOT EXISTS (SELECT FROM fairq.tasks t WHERE t.queue = $1 AND t.key = k.key)
 ) s ORDER BY tasks DESC, key LIMIT $2`
 
@@ -43,10 +44,11 @@ SELECT o.* FROM (SELECT $2::text::pg_snapshot AS mark) m CROSS JOIN LATERAL (
 func (v *view) KeyStats(n int) (keys []rows.Key, err error) {
 	err = v.tx.query("key stats", sqlKeyStats, []any{v.queue, n}, func(found pgx.Rows) error {
 		for found.Next() {
-			keys = append(keys, rows.Key{})
-			if err := readKey(found, &keys[len(keys)-1]); err != nil {
+			var k rows.Key
+			if err := readKey(found, &k, &k.Oldest); err != nil {
 				return err
 			}
+			keys = append(keys, k)
 		}
 		return found.Err()
 	})

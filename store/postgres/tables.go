@@ -108,7 +108,7 @@ var (
 	keyTable = verbs[rows.Key]{
 		name:    "keys",
 		columns: "key, weight, tasks, ready, delayed, taken, buried, held, load, paused",
-		read:    readKey,
+		read:    func(found pgx.Rows, k *rows.Key) error { return readKey(found, k) },
 		put: func(v *view, k *rows.Key) {
 			n := &k.Tasks
 			v.table(sqlSetKeys).set(k.Key, []int64{
@@ -122,11 +122,13 @@ var (
 	}
 )
 
-func readKey(found pgx.Rows, k *rows.Key) error {
+func readKey(found pgx.Rows, k *rows.Key, more ...any) error {
 	var name []byte
 	n := &k.Tasks
-	err := found.Scan(&name, &k.Weight, &n[0], &n[task.Ready], &n[task.Delayed], &n[task.Taken],
-		&n[task.Buried], &n[task.Held], &k.Load, &k.Paused)
+	err := found.Scan(append([]any{
+		&name, &k.Weight, &n[0], &n[task.Ready], &n[task.Delayed], &n[task.Taken],
+		&n[task.Buried], &n[task.Held], &k.Load, &k.Paused,
+	}, more...)...)
 	k.Key = string(name)
 	return err
 }

@@ -20,6 +20,7 @@ func (v *view) KeyStats(n int) ([]rows.Key, error) {
 	err := v.session.each(keyStats, func(c *cells) {
 		k := rows.Key{Key: c.text()}
 		readStates(c, &k)
+		k.Oldest = c.int()
 		all = append(all, k)
 	}, v.queue, int64(n))
 	if err != nil {

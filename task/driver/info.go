@@ -124,6 +124,7 @@ type KeyStat struct {
 	Key                                 string
 	Ready, Delayed, Taken, Buried, Held int
 	Paused                              bool
+	Oldest                              time.Time // when the first one that is ready or delayed was put; zero if none is
 }
 
 // Len returns the number of the key's tasks in all states.

@@ -364,5 +364,38 @@ func (q *queue) KeyStats(_ context.Context, n int) ([]driver.KeyStat, error) {
 	}
 	q.mu.Unlock()
 	slices.SortFunc(all, func(a, b driver.KeyStat) int { return b.Len() - a.Len() })
-	return slices.Clone(all[:min(n, len(all))]), nil
+	all = slices.Clone(all[:min(n, len(all))])
+	return all, q.findOldest(all)
+}
+
+// findOldest looks for the oldest task of each key that is ready or delayed. It goes through the
+// tasks until it has found all, and after each thousand it lets others go on.
+func (q *queue) findOldest(of []driver.KeyStat) error {
+	waiting := map[string]*driver.KeyStat{}
+	for i := range of {
+		if of[i].Ready+of[i].Delayed > 0 {
+			waiting[of[i].Key] = &of[i]
+		}
+	}
+	for number, more := driver.ID(0), true; more && len(waiting) > 0; number++ {
+		if _, err := q.enter(); err != nil {
+			return err
+		}
+		b := q.ids.from(number)
+		for blocks := 0; b != nil && blocks < someTimers>>blockBits; blocks, b = blocks+1, b.next {
+			number = b.number
+			for _, it := range b.items {
+				if it == nil || it.State != driver.Ready && it.State != driver.Delayed {
+					continue
+				}
+				if k := waiting[it.key.name]; k != nil {
+					k.Oldest = q.time(it.created)
+					delete(waiting, k.Key)
+				}
+			}
+		}
+		more = b != nil
+		q.mu.Unlock()
+	}
+	return nil
 }

@@ -170,7 +170,7 @@ var keyCases = []testCase{
 		q.counts(2, 0, 0, 0, 0)
 		stats, err := q.KeyStats(ctx, 10)
 		e.ok(err)
-		equal(e, "KeyStats", stats, []task.KeyStat{{Key: "a", Ready: 2, Paused: true}})
+		equal(e, "KeyStats", stats, []task.KeyStat{{Key: "a", Ready: 2, Paused: true, Oldest: stats[0].Oldest}})
 		q.put("b1")
 		got(take, "b1")
 		e.ok(q.ResumeKey(ctx, "a"))

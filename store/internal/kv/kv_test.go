@@ -120,7 +120,9 @@ func fill(t *testing.T, m *memory) {
 	parked := set(new(rows.Row), 600)
 	parked.Was, parked.State, parked.Round, parked.Takeable = 0, task.Ready, 0, false
 	put(t, v.Tasks(), rows.TaskID, parked)
-	put(t, v.Keys(), rows.KeyName, set(new(rows.Key), 0))
+	k := set(new(rows.Key), 0)
+	k.Oldest = 0 // it is not in the table
+	put(t, v.Keys(), rows.KeyName, k)
 	put(t, v.Served(), rows.ServedLine, set(new(rows.Served), 0))
 	put(t, v.Consumers(), rows.ConsumerNumber, set(new(rows.Consumer), 0))
 	put(t, v.Groups(), rows.GroupName, set(new(rows.Group), 0))

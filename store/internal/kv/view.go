@@ -173,6 +173,10 @@ func (v *view) KeyStats(n int) ([]rows.Key, error) {
 		k := of(r.Key)
 		k.Tasks[0]++
 		k.Tasks[r.State]++
+		first := k.Tasks[task.Ready]+k.Tasks[task.Delayed] == 1
+		if r.State <= task.Delayed && (first || r.Created < k.Oldest) {
+			k.Oldest = r.Created
+		}
 	})
 	var paused rows.Key
 	if err == nil {

@@ -171,7 +171,7 @@ type View interface {
 	Hide(key string) error
 
 	// KeyStats returns n keys, those with the most tasks first, with how many these are, counted
-	// from the tasks, and Paused. Keys that are paused but have no tasks are among them.
+	// from the tasks, Paused and Oldest. Keys that are paused but have no tasks are among them.
 	KeyStats(n int) ([]Key, error)
 
 	// CountKeys returns how many keys have tasks.

@@ -53,7 +53,7 @@ func (b *backend) KeyStats(ctx context.Context, n int) (stats []task.KeyStat, er
 		for _, k := range must(u.v.KeyStats(n)) {
 			stats = append(stats, task.KeyStat{
 				Key: k.Key, Ready: k.Tasks[task.Ready], Delayed: k.Tasks[task.Delayed], Taken: k.Tasks[task.Taken],
-				Buried: k.Tasks[task.Buried], Held: k.Tasks[task.Held], Paused: k.Paused,
+				Buried: k.Tasks[task.Buried], Held: k.Tasks[task.Held], Paused: k.Paused, Oldest: timeOf(k.Oldest),
 			})
 		}
 		return nil

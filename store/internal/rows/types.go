@@ -68,6 +68,7 @@ type Key struct {
 	Tasks  [task.Held + 1]int // by state, and all at 0
 	Load   int                // by which Heaviest looks
 	Paused bool
+	Oldest int64 // not in the table: the least Created of those Ready or Delayed, from KeyStats
 }
 
 // Served is a row of the table of lines that were served, in queues whose newcomers join the

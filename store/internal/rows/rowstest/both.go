@@ -248,7 +248,8 @@ func (v *views) KeyStats(n int) ([]rows.Key, error) {
 	seen := map[string]bool{}
 	for i, k := range got {
 		at := slices.IndexFunc(all, func(w rows.Key) bool { return w.Key == k.Key })
-		if at < 0 || k.Tasks != all[at].Tasks || k.Paused != all[at].Paused || k.Tasks[0] != all[i].Tasks[0] || seen[k.Key] {
+		if at < 0 || k.Tasks != all[at].Tasks || k.Paused != all[at].Paused || k.Oldest != all[at].Oldest ||
+			k.Tasks[0] != all[i].Tasks[0] || seen[k.Key] {
 			v.fail("KeyStats(%d) returned\n\t%s\nthe model:\n\t%s", n, show(got), show(all))
 		}
 		seen[k.Key] = true

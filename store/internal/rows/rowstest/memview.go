@@ -324,6 +324,10 @@ func (v *memView) KeyStats(n int) ([]rows.Key, error) {
 			k.Key = r.Key
 			k.Tasks[0]++
 			k.Tasks[r.State]++
+			first := k.Tasks[task.Ready]+k.Tasks[task.Delayed] == 1
+			if waits := r.State == task.Ready || r.State == task.Delayed; waits && (first || r.Created < k.Oldest) {
+				k.Oldest = r.Created
+			}
 			stats[r.Key] = k
 		}
 		list := slices.SortedFunc(maps.Values(stats), func(a, b rows.Key) int {
