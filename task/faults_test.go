@@ -137,6 +137,7 @@ func TestHooksAmongOthers(t *testing.T) {
 
 // hooked is a backend, not known to the package, with hooks around some calls. A Take that gets nothing is not hooked.
 type hooked struct {
+	driver.Store
 	driver.Backend
 	beforeLeave func() error
 	beforeTake  func(consumer driver.Handle)

@@ -2,7 +2,8 @@ package task
 
 import "github.com/fairq/fairq/task/driver"
 
-// Store keeps queues of tasks, in memory or in a database. It is handed to [Open]. Package driver
+// Store keeps queues of tasks, in memory or in a database. It is handed to [Open]. Its method Queues
+// tells which queues there are; with a name and 1 whether there is one of that name. Package driver
 // is for those who write one.
 type Store = driver.Store
 

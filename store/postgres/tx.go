@@ -142,6 +142,23 @@ func (t *tx) Queue(name string, settings []byte) (q *rows.Queue, err error) {
 	return q, err
 }
 
+// Queues implements rows.Tx.
+func (t *tx) Queues(from string, n int) (names []string, err error) {
+	t.begin()
+	const sql = "SELECT name FROM fairq.queues WHERE name >= $1 ORDER BY name LIMIT $2"
+	err = t.query("list queues", sql, []any{[]byte(from), n}, func(r pgx.Rows) error {
+		for r.Next() {
+			var name []byte
+			if err := r.Scan(&name); err != nil {
+				return err
+			}
+			names = append(names, string(name))
+		}
+		return r.Err()
+	})
+	return names, err
+}
+
 // Notify implements rows.Tx.
 func (t *tx) Notify(queue uint64) {
 	if t.db.notify != nil {

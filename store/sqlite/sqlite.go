@@ -107,6 +107,11 @@ func (s *Store) Open(ctx context.Context, queue string, settings driver.Settings
 	return s.rules.Open(ctx, queue, settings, n)
 }
 
+// Queues implements [task.Store].
+func (s *Store) Queues(ctx context.Context, from string, n int) ([]string, error) {
+	return s.rules.Queues(ctx, from, n)
+}
+
 // History returns up to n tasks of a queue that are gone, in the order of their ids, those with greater ids than after: the
 // last one of the page before; none if Options.History is 0. It returns [task.ErrNotFound] if there is no such queue.
 func (s *Store) History(ctx context.Context, queue string, after task.ID, n int) ([]driver.Ended, error) {

@@ -27,6 +27,7 @@ var (
 	selectTable       = &statement{"look for tables", `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?`}
 	selectMeta        = &statement{"read the version", `SELECT value FROM ~meta WHERE name = ?`}
 	selectQueue       = &statement{"find a queue", `SELECT id, settings FROM ~queues WHERE name = ?`}
+	selectQueues      = &statement{"list queues", `SELECT name FROM ~queues WHERE name >= ? ORDER BY name LIMIT 0 + ?`}
 	insertQueue       = &statement{"make a queue", `INSERT INTO ~queues (name, settings) VALUES (?, ?)`}
 	selectHead        = &statement{"enter", `SELECT settings, number, paused, paused_keys, ready, delayed, taken, buried, held FROM ~queues WHERE id = ?`}
 	selectRounds      = &statement{"enter", `SELECT priority, round FROM ~rounds WHERE queue = ?`}

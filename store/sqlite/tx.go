@@ -58,6 +58,12 @@ func (t *tx) queue(name string) (q *rows.Queue, err error) {
 	return q, err
 }
 
+// Queues implements rows.Tx.
+func (t *tx) Queues(from string, n int) (names []string, err error) {
+	err = t.session.each(selectQueues, func(c *cells) { names = append(names, c.text()) }, from, int64(n))
+	return names, err
+}
+
 // Enter implements rows.Tx. SQLite runs no two transactions that write at the same time, and a statement costs little more
 // than the work it does, so the plan is of no use.
 func (t *tx) Enter(queue uint64, _ *rows.Plan) (rows.View, error) {

@@ -20,6 +20,10 @@ type Store interface {
 	// happens to the queue. Several may be open at the same time, also in other processes if the
 	// Store can be shared.
 	Open(ctx context.Context, queue string, settings Settings, n Notifier) (Backend, error)
+
+	// Queues returns the names of n queues, or of all if n is 0, in alphabetical order: from that
+	// one on, or the next if there is none of that name. It makes none.
+	Queues(ctx context.Context, from string, n int) ([]string, error)
 }
 
 // Settings is what a Backend must know of the task.Options of its queue; they have been checked,

@@ -6,6 +6,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -175,6 +176,18 @@ func (m *Store) Open(_ context.Context, name string, settings driver.Settings, n
 	}
 	m.queues[name] = q
 	return q.backend(n), nil
+}
+
+// Queues implements [Store].
+func (m *Store) Queues(_ context.Context, from string, n int) ([]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	names := slices.Sorted(maps.Keys(m.queues))
+	at, _ := slices.BinarySearch(names, from)
+	if names = names[at:]; n > 0 {
+		names = names[:min(n, len(names))]
+	}
+	return names, nil
 }
 
 // memoryBackend is a queue as opened by one Queue.

@@ -98,6 +98,10 @@ func (d *disk) Open(ctx context.Context, name string, s driver.Settings, n drive
 	return &diskQueue{b, d, n, s.Grace, map[driver.Handle]bool{}}, err
 }
 
+func (d *disk) Queues(ctx context.Context, from string, n int) ([]string, error) {
+	return d.memory.Queues(ctx, from, n)
+}
+
 // lives tells that a consumer lives, or does not any more.
 func (q *diskQueue) lives(h driver.Handle, lives bool) error {
 	q.disk.mu.Lock()

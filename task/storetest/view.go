@@ -75,6 +75,28 @@ var viewCases = []testCase{
 		_, err := q.List(ctx, task.ListOptions{Limit: -1})
 		e.is(err, task.ErrInvalid)
 	}},
+	{"Queues", "tells which queues there are; with a name and 1 whether there is one of that name", func(e *env) {
+		is := func(from string, n int, want string) {
+			e.Helper()
+			names, err := e.store.Queues(ctx, from, n)
+			e.ok(err)
+			equal(e, "queues", strings.Join(names, " "), want)
+		}
+		is("", 0, "")
+		for _, name := range []string{"b", "a\x00b", "c", "a\xff", "a"} {
+			e.openIn(e.store, name)
+		}
+		is("", 0, "a a\x00b a\xff b c")
+		is("", 2, "a a\x00b")
+		is("a\x00", 2, "a\x00b a\xff")
+		is("b", 1, "b")
+		is("bb", 1, "c")
+		is("d", 0, "")
+		is("a", 1, "a")
+		q := e.openIn(e.store, "d")
+		e.ok(q.Drop(ctx))
+		is("d", 1, "")
+	}},
 	{"Stats", "Puts is the sum of all these", func(e *env) {
 		q := e.open(options{Capacity: 8})
 		ids, l := q.everywhere()

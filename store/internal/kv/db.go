@@ -203,6 +203,29 @@ func (x *tx) Queue(name string, settings []byte) (*rows.Queue, error) {
 	return &rows.Queue{ID: id, Settings: settings}, err
 }
 
+// Queues implements rows.Tx. The name is kept with the queue as it is.
+func (x *tx) Queues(from string, n int) (names []string, err error) {
+	all := appendTuple(nil, rows.Tuple{int64(0), int64(2)})
+	for e, err := range x.scan(Span{From: nameKey(from), To: behind(all), Limit: n}) {
+		if err != nil {
+			return nil, err
+		}
+		var id uint64
+		if err := decode(e.Value, func(c *coder) { number(c, &id) }); err != nil {
+			return nil, x.fail("read", e.Key, err)
+		}
+		h, err := x.readHead(id)
+		if h == nil && err == nil {
+			err = x.fail("read", e.Key, errDamaged)
+		}
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, h.name)
+	}
+	return names, nil
+}
+
 // Enter implements rows.Tx.
 func (x *tx) Enter(queue uint64, _ *rows.Plan) (rows.View, error) {
 	h := x.heads[queue]

@@ -89,6 +89,10 @@ type Tx interface {
 	// others that do the same or Enter exclusively.
 	Queue(name string, settings []byte) (*Queue, error)
 
+	// Queues returns the names of n queues in alphabetical order, those that are not before from. It
+	// locks nothing.
+	Queues(from string, n int) ([]string, error)
+
 	// Enter enters a queue until the end of the transaction, and says what will probably be read
 	// of it, so that a driver can read it at once. Two that are not exclusive can be in a queue
 	// at the same time. A transaction enters queues in the order of their IDs. It returns nil if

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -174,6 +175,30 @@ func (s *Store) Open(ctx context.Context, name string, wanted driver.Settings, n
 		}
 		return b, nil
 	}
+}
+
+// Queues implements [task.Store].
+func (s *Store) Queues(ctx context.Context, from string, n int) (names []string, err error) {
+	if n == 0 {
+		n = math.MaxInt32
+	}
+	for try := 1; ; try++ {
+		if names, err = s.tryQueues(ctx, from, n); err == nil {
+			return names, nil
+		}
+		if try == mostTries || !s.again(ctx, err, try) {
+			return nil, fmt.Errorf("task: Queues: %w", err)
+		}
+	}
+}
+
+func (s *Store) tryQueues(ctx context.Context, from string, n int) ([]string, error) {
+	tx, err := s.db.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback()
+	return tx.Queues(from, n)
 }
 
 // find returns the number of the queue of that name, which it makes if there is none.

@@ -3,6 +3,7 @@ package rowstest
 import (
 	"bytes"
 	"context"
+	"slices"
 
 	"github.com/fairq/fairq/store/internal/rows"
 )
@@ -147,6 +148,19 @@ func must(obeys bool, rule string) {
 	if !obeys {
 		panic("rowstest: " + rule)
 	}
+}
+
+func (tx *memTx) Queues(from string, n int) (names []string, err error) {
+	err = tx.do("Queues", func() {
+		for name := range tx.names.all() {
+			if name >= from {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+		names = names[:min(n, len(names))]
+	})
+	return names, err
 }
 
 func (tx *memTx) Queue(name string, settings []byte) (found *rows.Queue, err error) {
