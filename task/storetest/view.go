@@ -162,11 +162,12 @@ var viewCases = []testCase{
 		q, start := e.open(), time.Now()
 		q.put("a1 b1")
 		time.Sleep(second)
+		q.one("b5", task.PutOptions{Delay: time.Hour})
+		time.Sleep(second)
 		q.put("b2 b3 b4 c1")
 		q.takes("a1 b1 c1")[1].bury()
 		time.Sleep(second)
 		q.put("c2")
-		q.one("b5", task.PutOptions{Delay: second})
 		q.one("b6", task.PutOptions{Group: "g"})
 		e.ok(q.PauseKey(ctx, "c"))
 		want := []task.KeyStat{
@@ -178,7 +179,7 @@ var viewCases = []testCase{
 			equal(e, "number of keys", len(stats), min(n, 3))
 			for i := range stats {
 				if i < 2 {
-					e.at("Oldest", stats[i].Oldest, start, time.Duration(1+i)*second)
+					e.at("Oldest", stats[i].Oldest, start, time.Duration(1+2*i)*second)
 					stats[i].Oldest = time.Time{}
 				}
 				equal(e, "KeyStats", stats[i], want[i])
