@@ -53,8 +53,8 @@ func cycle(b *testing.B, q *task.Queue[work], users []string) {
 	}
 }
 
-// BenchmarkTask times putting, taking and acking one task. Each user has one more task queued. The baseline is pushing
-// and popping an item.
+// BenchmarkTask times putting, taking and acking one task. Each user has one more task queued. The
+// baseline is pushing and popping an item.
 func BenchmarkTask(b *testing.B) {
 	for _, keys := range []int{1, 100, 10_000} {
 		users := users(keys)
@@ -80,8 +80,8 @@ func BenchmarkTask(b *testing.B) {
 	}
 }
 
-// BenchmarkBusyKeys times the same with MaxInFlightPerKey 1, for 100 users, while 1,000 others are busy: each has one task taken
-// and ten ready. The baseline has nobody busy.
+// BenchmarkBusyKeys times the same with MaxInFlightPerKey 1, for 100 users, while 1,000 others are
+// busy: each has one task taken and ten ready. The baseline has nobody busy.
 func BenchmarkBusyKeys(b *testing.B) {
 	for _, busy := range []int{0, 1_000} {
 		b.Run(fmt.Sprintf("busy=%d", busy), func(b *testing.B) {
@@ -101,8 +101,8 @@ func BenchmarkBusyKeys(b *testing.B) {
 	}
 }
 
-// BenchmarkDelayed says how many bytes a task needs that is delayed, beside its payload, and how many goroutines a million of
-// them.
+// BenchmarkDelayed says how many bytes a task needs that is delayed, beside its payload, and how
+// many goroutines a million of them.
 func BenchmarkDelayed(b *testing.B) {
 	const tasks = 1_000_000
 	users := users(1000)
@@ -147,7 +147,8 @@ func BenchmarkStats(b *testing.B) {
 	}
 }
 
-// BenchmarkKinds takes, acks and puts a task of a key that has one of each kind, with a filter that names all kinds.
+// BenchmarkKinds takes, acks and puts a task of a key that has one of each kind, with a filter that
+// names all kinds.
 func BenchmarkKinds(b *testing.B) {
 	for _, n := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprintf("kinds=%d", n), func(b *testing.B) {

@@ -7,10 +7,11 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// TakeID takes the task of that id, out of order and without waiting, and without a turn of its key: if it is handed back
-// it queues up like new work, unless the queue is one with KeepPlace. A task that is delayed or buried is made ready
-// first, as at the end of its delay or by Kick. TakeID returns [ErrNotFound] if there is no such task, [ErrTaken] if
-// somebody has it, and [ErrBlocked] if it cannot be taken now.
+// TakeID takes the task of that id, out of order and without waiting, and without a turn of its
+// key: if it is handed back it queues up like new work, unless the queue is one with KeepPlace. A
+// task that is delayed or buried is made ready first, as at the end of its delay or by Kick. TakeID
+// returns [ErrNotFound] if there is no such task, [ErrTaken] if somebody has it, and [ErrBlocked]
+// if it cannot be taken now.
 func (q *Queue[V]) TakeID(ctx context.Context, id ID) (*Task[V], error) {
 	return q.self.TakeID(ctx, id)
 }
@@ -45,13 +46,14 @@ func (q *Queue[V]) peek(ctx context.Context, id ID, uniqueKey string) (*Task[V],
 	return q.task(&r)
 }
 
-// KickID makes one buried task ready. It returns [ErrNotFound] if there is no such task, or it is not buried.
+// KickID makes one buried task ready. It returns [ErrNotFound] if there is no such task, or it is
+// not buried.
 func (q *Queue[V]) KickID(ctx context.Context, id ID) error {
 	return q.change(ctx, id, driver.KickOne, nil)
 }
 
-// Bury buries a task, in whatever state it is. A lease on it is lost. It returns [ErrNotFound] if there is none. See
-// also [UnlessTaken].
+// Bury buries a task, in whatever state it is. A lease on it is lost. It returns [ErrNotFound] if
+// there is none. See also [UnlessTaken].
 func (q *Queue[V]) Bury(ctx context.Context, id ID, reason error, conditions ...Condition) error {
 	if reason == nil {
 		reason = errBuried
@@ -59,8 +61,8 @@ func (q *Queue[V]) Bury(ctx context.Context, id ID, reason error, conditions ...
 	return q.change(ctx, id, driver.BuryOne, newError(reason), conditions...)
 }
 
-// Delete removes a task, in whatever state it is. A lease on it is lost. It returns [ErrNotFound] if there is none. See
-// also [UnlessTaken].
+// Delete removes a task, in whatever state it is. A lease on it is lost. It returns [ErrNotFound]
+// if there is none. See also [UnlessTaken].
 func (q *Queue[V]) Delete(ctx context.Context, id ID, conditions ...Condition) error {
 	return q.change(ctx, id, driver.Delete, nil, conditions...)
 }

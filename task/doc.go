@@ -1,5 +1,5 @@
-// Package task has queues of tasks with a life cycle. A [fairq.FairQueue] hands an item out and forgets it; a [Queue]
-// remembers a task until who has taken it says how it went.
+// Package task has queues of tasks with a life cycle. A [fairq.FairQueue] hands an item out and
+// forgets it; a [Queue] remembers a task until who has taken it says how it went.
 //
 //	tasks, err := task.Open[Job](ctx, new(memory.Store), "emails", nil)
 //	id, err := tasks.Put(ctx, "alice", job, task.PutOptions{})
@@ -61,6 +61,7 @@
 //
 // # Stores
 //
-// Where the tasks are is up to the [Store]. Package memory keeps them in the process. Package driver is for those who write another
-// one, and package storetest tells whether it does what is said here.
+// Where the tasks are is up to the [Store]. Package memory keeps them in the process. Package
+// driver is for those who write another one, and package storetest tells whether it does what is
+// said here.
 package task

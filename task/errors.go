@@ -11,12 +11,12 @@ import (
 
 // What calls return of package fairq, by the same names here.
 var (
-	// ErrFull is returned when the queue is full, or has as many tasks of the key as it may. The error is
-	// a [*FullError].
+	// ErrFull is returned when the queue is full, or has as many tasks of the key as it may. The
+	// error is a [*FullError].
 	ErrFull = fairq.ErrFull
 
-	// ErrKeyFull is returned when the queue has as many tasks of the key as Options.KeyCapacity allows. It
-	// is also an ErrFull. The error is a [*FullError].
+	// ErrKeyFull is returned when the queue has as many tasks of the key as Options.KeyCapacity
+	// allows. It is also an ErrFull. The error is a [*FullError].
 	ErrKeyFull = fairq.ErrKeyFull
 
 	// ErrWeight is returned when Options.Weight returns a weight that is out of range.
@@ -27,11 +27,12 @@ var (
 // [ErrKeyFull] too.
 type FullError = fairq.FullError
 
-// Error is why a task failed: what is recorded with it, and what Wait returns: a Message, and a Code, an int that
-// means what the program says.
+// Error is why a task failed: what is recorded with it, and what Wait returns: a Message, and a
+// Code, an int that means what the program says.
 type Error = driver.Error
 
-// FieldError says which value makes no sense, and what its limit is. [errors.Is] reports it as [ErrInvalid].
+// FieldError says which value makes no sense, and what its limit is. [errors.Is] reports it as
+// [ErrInvalid].
 type FieldError = driver.FieldError
 
 func invalid(field string, value any, limit string) *FieldError {
@@ -39,25 +40,27 @@ func invalid(field string, value any, limit string) *FieldError {
 }
 
 var (
-	// ErrInvalid is returned when an argument or an option makes no sense. The error is a [*FieldError].
+	// ErrInvalid is returned when an argument or an option makes no sense. The error is a
+	// [*FieldError].
 	ErrInvalid = driver.ErrInvalid
 
 	// ErrNotFound is returned when there is no such task, consumer, group or unique key.
 	ErrNotFound = driver.ErrNotFound
 
-	// ErrLeaseLost is returned when a task is not held any more: it has been settled, its lease has run out, its consumer has
-	// left or was resumed, or it was deleted or buried by others.
+	// ErrLeaseLost is returned when a task is not held any more: it has been settled, its lease has
+	// run out, its consumer has left or was resumed, or it was deleted or buried by others.
 	ErrLeaseLost = driver.ErrLeaseLost
 
-	// ErrResumed is returned by a consumer that somebody else has resumed with its id, and who has its tasks now. It is an
-	// ErrLeaseLost.
+	// ErrResumed is returned by a consumer that somebody else has resumed with its id, and who has
+	// its tasks now. It is an ErrLeaseLost.
 	ErrResumed = driver.ErrResumed
 
 	// ErrDuplicate is returned when there is a task with this unique key.
 	ErrDuplicate = driver.ErrDuplicate
 
-	// ErrGroupCancelled is returned when a task is put into a cancelled group, or such a group is to be started. It is
-	// also the cause of the contexts of tasks whose group is cancelled while they are taken.
+	// ErrGroupCancelled is returned when a task is put into a cancelled group, or such a group is
+	// to be started. It is also the cause of the contexts of tasks whose group is cancelled while
+	// they are taken.
 	ErrGroupCancelled = driver.ErrGroupCancelled
 
 	// ErrPanic is returned when a function of the Options panicked. The error is a [*PanicError].
@@ -69,18 +72,20 @@ var (
 	// ErrDropped is returned when the queue has been dropped.
 	ErrDropped = driver.ErrDropped
 
-	// ErrTaken is returned when a task is taken that must not be, see [UnlessTaken], or that is to be
-	// taken by its id.
+	// ErrTaken is returned when a task is taken that must not be, see [UnlessTaken], or that is to
+	// be taken by its id.
 	ErrTaken = driver.ErrTaken
 
-	// ErrBlocked is returned when a task that is to be taken by its id cannot be: its group holds it,
-	// the queue or its key is paused, or as many tasks of its key are taken as may be.
+	// ErrBlocked is returned when a task that is to be taken by its id cannot be: its group holds
+	// it, the queue or its key is paused, or as many tasks of its key are taken as may be.
 	ErrBlocked = driver.ErrBlocked
 
-	// ErrDeleted is returned by Wait when the task was deleted, truncated, evicted or cancelled with its group.
+	// ErrDeleted is returned by Wait when the task was deleted, truncated, evicted or cancelled
+	// with its group.
 	ErrDeleted = driver.ErrDeleted
 
-	// ErrExpired is returned by Wait when the task's time to live or deadline ended before it was done.
+	// ErrExpired is returned by Wait when the task's time to live or deadline ended before it was
+	// done.
 	ErrExpired = driver.ErrExpired
 )
 
@@ -98,8 +103,8 @@ func newError(err error) *Error {
 	return &Error{Code: e.Code, Message: err.Error()}
 }
 
-// PanicError says which function panicked. [errors.Is] reports it as [ErrPanic], and if it panicked with an error as that
-// too.
+// PanicError says which function panicked. [errors.Is] reports it as [ErrPanic], and if it panicked
+// with an error as that too.
 type PanicError struct {
 	Func  string // such as "Options.Weight"
 	Value any    // what it panicked with

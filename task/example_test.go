@@ -11,8 +11,8 @@ import (
 	"github.com/fairq/fairq/task/memory"
 )
 
-// Most examples leave out what to do about errors that cannot happen here. A memory.Store returns none but those that a
-// method names.
+// Most examples leave out what to do about errors that cannot happen here. A memory.Store returns
+// none but those that a method names.
 
 func Example() {
 	ctx := context.Background()
@@ -48,8 +48,9 @@ func Example() {
 	// alice three
 }
 
-// A task that fails is tried again, each time after a longer delay, until its attempts are used up. Then it is a dead
-// letter: it stays in the queue, with the reason, until somebody kicks or deletes it.
+// A task that fails is tried again, each time after a longer delay, until its attempts are used up.
+// Then it is a dead letter: it stays in the queue, with the reason, until somebody kicks or deletes
+// it.
 func ExampleTask_Fail() {
 	ctx := context.Background()
 	tasks, _ := task.Open[string](ctx, new(memory.Store), "emails", &task.Options[string]{MaxAttempts: 3})
@@ -77,8 +78,8 @@ func ExampleTask_Fail() {
 	// attempt 1
 }
 
-// With a limit of one, the tasks of a key are done one after the other, however many workers there are. A key that is busy
-// is passed over, and does not hold up the others.
+// With a limit of one, the tasks of a key are done one after the other, however many workers there
+// are. A key that is busy is passed over, and does not hold up the others.
 func ExampleOptions_maxInFlightPerKey() {
 	ctx := context.Background()
 	tasks, _ := task.Open[string](ctx, new(memory.Store), "requests", &task.Options[string]{MaxInFlightPerKey: 1})
@@ -144,7 +145,8 @@ func ExampleQueue_Wait() {
 	// true
 }
 
-// The tasks of a group are held until it is started. When all its members are gone, the task at its end is ready.
+// The tasks of a group are held until it is started. When all its members are gone, the task at its
+// end is ready.
 func ExampleQueue_StartGroup() {
 	ctx := context.Background()
 	tasks, _ := task.Open[string](ctx, new(memory.Store), "reports", nil)

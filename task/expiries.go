@@ -7,8 +7,8 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// expiries hands tasks that have expired to Options.OnExpire, one after the other, in a goroutine that runs as long as there
-// are any.
+// expiries hands tasks that have expired to Options.OnExpire, one after the other, in a goroutine
+// that runs as long as there are any.
 type expiries struct {
 	wanted bool // there is an OnExpire
 
@@ -82,7 +82,8 @@ func (x *expiries) next() bool {
 	return true
 }
 
-// wait waits until all that has expired by now has been handed out, or returns the error of ctx if that is done first.
+// wait waits until all that has expired by now has been handed out, or returns the error of ctx if
+// that is done first.
 func (x *expiries) wait(ctx context.Context) error {
 	x.mu.Lock()
 	done := x.done

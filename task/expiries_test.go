@@ -13,7 +13,8 @@ import (
 	"github.com/fairq/fairq/task/memory"
 )
 
-// Of several Queues that have a queue in memory open, the first one that wants them is given the tasks that expire.
+// Of several Queues that have a queue in memory open, the first one that wants them is given the
+// tasks that expire.
 func TestWhoIsGivenExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, store := t.Context(), new(memory.Store)
@@ -47,7 +48,8 @@ func TestWhoIsGivenExpired(t *testing.T) {
 	})
 }
 
-// The goroutine that hands out runs only as long as there is something to hand out. If OnExpire ends it, another one goes on.
+// The goroutine that hands out runs only as long as there is something to hand out. If OnExpire
+// ends it, another one goes on.
 func TestExpiriesGoroutine(t *testing.T) {
 	given := 0
 	o := &Options[int]{OnExpire: func(*Task[int]) {

@@ -75,7 +75,8 @@ func TestHooksThatPanic(t *testing.T) {
 	})
 }
 
-// Functions that panic, or end the goroutine that calls them, keep no other one from being called, and lose nothing.
+// Functions that panic, or end the goroutine that calls them, keep no other one from being called,
+// and lose nothing.
 func TestHooksAmongOthers(t *testing.T) {
 	for name, fail := range map[string]func(){"panic": func() { panic("oops") }, "exit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
@@ -135,7 +136,8 @@ func TestHooksAmongOthers(t *testing.T) {
 	}
 }
 
-// hooked is a backend, not known to the package, with hooks around some calls. A Take that gets nothing is not hooked.
+// hooked is a backend, not known to the package, with hooks around some calls. A Take that gets
+// nothing is not hooked.
 type hooked struct {
 	driver.Store
 	driver.Backend
@@ -294,7 +296,8 @@ func TestPutWhileAnotherLooks(t *testing.T) {
 	})
 }
 
-// Takers that look at the same time may take what others were woken for. Nothing is left that somebody wants.
+// Takers that look at the same time may take what others were woken for. Nothing is left that
+// somebody wants.
 func TestTakersThatCross(t *testing.T) {
 	hookedBubble(t, nil, func(ctx context.Context, q *Queue[int], h *hooked) {
 		x, xy, y := []string{"x"}, []string{"x", "y"}, []string{"y"}
@@ -328,7 +331,8 @@ func TestTakersThatCross(t *testing.T) {
 	})
 }
 
-// A taker that is woken for a task, and does not want it any more when it looks, leaves it to others.
+// A taker that is woken for a task, and does not want it any more when it looks, leaves it to
+// others.
 func TestFilterBeforeLooking(t *testing.T) {
 	t.Run("Another", func(t *testing.T) { filterBeforeLooking(t, "a") })
 	t.Run("None", func(t *testing.T) { filterBeforeLooking(t, "d") })

@@ -25,8 +25,9 @@ type notifier struct {
 	ctx      context.Context // done when end is set
 	cancel   context.CancelFunc
 
-	// How many there are who wait, to be read without the lock. Each of them adds itself before it looks whether it must wait, and
-	// who makes a change looks here after it. So one of the two sees the other.
+	// How many there are who wait, to be read without the lock. Each of them adds itself before it
+	// looks whether it must wait, and who makes a change looks here after it. So one of the two
+	// sees the other.
 	takersWaiting  atomic.Int32
 	puttersWaiting atomic.Int32
 	counting       atomic.Int32  // counts in counts
@@ -206,8 +207,8 @@ func (n *notifier) tick(wake <-chan struct{}) {
 			return
 		}
 		n.mu.Unlock()
-		// Nobody receives from a timer that is overdue: in a bubble of testing/synctest two goroutines that do so
-		// at once crash the race detector (go1.26).
+		// Nobody receives from a timer that is overdue: in a bubble of testing/synctest two
+		// goroutines that do so at once crash the race detector (go1.26).
 		if wait := time.Until(due); wait > 0 {
 			timer.Reset(wait)
 			select {
@@ -324,8 +325,8 @@ func (n *notifier) wait(ctx context.Context, uniqueKey string) error {
 	case again.ID == outcome.ID && again.Done:
 		return again.Err
 	case again.ID != outcome.ID || err != nil:
-		// It ended, and there is another one by now, or nothing is known any more. Either we were told, or it was before we
-		// listened.
+		// It ended, and there is another one by now, or nothing is known any more. Either we were
+		// told, or it was before we listened.
 		select {
 		case err := <-end:
 			return err
@@ -377,8 +378,8 @@ func (n *notifier) context(parent context.Context, lease driver.Lease) (context.
 	}
 }
 
-// endContextsLocked ends all contexts of a lease. It does so in other goroutines, for it may call methods of the parents, which
-// are the user's.
+// endContextsLocked ends all contexts of a lease. It does so in other goroutines, for it may call
+// methods of the parents, which are the user's.
 func (n *notifier) endContextsLocked(lease uint64, cause error) {
 	for _, c := range n.contexts[lease] {
 		go c.end(cause)

@@ -14,20 +14,22 @@ import (
 // Forever is a time that is never over: it overrides a default with none.
 const Forever time.Duration = math.MaxInt64
 
-// Options say how a queue behaves. All that have it open at the same time must agree on the fields that are marked as the
-// queue's.
+// Options say how a queue behaves. All that have it open at the same time must agree on the fields
+// that are marked as the queue's.
 type Options[V any] struct {
-	// Capacity is how many tasks the queue can hold, in all states unless CountOnlyWaiting says otherwise; it is the queue's. 0
-	// means no limit: a task that is refused has nowhere else to be.
+	// Capacity is how many tasks the queue can hold, in all states unless CountOnlyWaiting says
+	// otherwise; it is the queue's. 0 means no limit: a task that is refused has nowhere else to
+	// be.
 	Capacity int
 
-	// KeyCapacity is how many tasks of one key it can hold, counted in the same way; it is the queue's. 0 means no limit but
-	// Capacity.
+	// KeyCapacity is how many tasks of one key it can hold, counted in the same way; it is the
+	// queue's. 0 means no limit but Capacity.
 	KeyCapacity int
 
-	// CountOnlyWaiting makes Capacity and KeyCapacity count only the tasks that wait, those that are ready or delayed; it is the
-	// queue's. Then a Take makes room, as does everything else by which a task does not wait any more. A task that comes to wait
-	// again, as by a Release, needs none, so there may be more for a while, until Puts are not refused any more.
+	// CountOnlyWaiting makes Capacity and KeyCapacity count only the tasks that wait, those that
+	// are ready or delayed; it is the queue's. Then a Take makes room, as does everything else by
+	// which a task does not wait any more. A task that comes to wait again, as by a Release, needs
+	// none, so there may be more for a while, until Puts are not refused any more.
 	CountOnlyWaiting bool
 
 	// WhenFull says what a Put into a full queue does; it is the queue's. RejectOverShare keeps
@@ -40,46 +42,48 @@ type Options[V any] struct {
 	// key if that has as many. If no task is ready or delayed, either refuses.
 	WhenFull fairq.WhenFull
 
-	// OnEvict is given the tasks that were evicted by a Put of this Queue, by that Put, before it returns. It must be set if, and
-	// only if, WhenFull is EvictHeaviest or EvictOldest.
+	// OnEvict is given the tasks that were evicted by a Put of this Queue, by that Put, before it
+	// returns. It must be set if, and only if, WhenFull is EvictHeaviest or EvictOldest.
 	OnEvict func(*Task[V])
 
-	// OnExpire is given the tasks whose time to live or deadline has ended, in whatever state, once they are gone: one
-	// after the other, in that order, in a goroutine that runs as long as there are any. If it panics, the panic is
-	// swallowed, and it is given the next one. It must not call Close, which waits for it. If several have the queue open,
-	// each task is given to one of them: in memory to the first one that was opened of those with an OnExpire; where
-	// processes share a Store, in the process that noticed, if there is an OnExpire and it was not in a transaction of the caller's.
+	// OnExpire is given the tasks whose time to live or deadline has ended, in whatever state, once
+	// they are gone: one after the other, in that order, in a goroutine that runs as long as there
+	// are any. If it panics, the panic is swallowed, and it is given the next one. It must not call
+	// Close, which waits for it. If several have the queue open, each task is given to one of them:
+	// in memory to the first one that was opened of those with an OnExpire; where processes share a
+	// Store, in the process that noticed, if there is an OnExpire and it was not in a transaction
+	// of the caller's.
 	OnExpire func(*Task[V])
 
 	// Newcomers says which round a key joins that has no task ready; it is the queue's.
 	Newcomers fairq.Newcomers
 
-	// Weight tells how many tasks of a key a round takes, 1 to [fairq.MaxWeight]; nil means 1 for all. It is called at each Put; a
-	// change concerns what becomes ready later.
+	// Weight tells how many tasks of a key a round takes, 1 to [fairq.MaxWeight]; nil means 1 for
+	// all. It is called at each Put; a change concerns what becomes ready later.
 	Weight func(key string) int
 
-	// MaxInFlightPerKey is how many tasks of a key can be taken at the same time; it is the queue's. With 1, a key's tasks are
-	// done strictly one after the other. 0 means no limit.
+	// MaxInFlightPerKey is how many tasks of a key can be taken at the same time; it is the
+	// queue's. With 1, a key's tasks are done strictly one after the other. 0 means no limit.
 	MaxInFlightPerKey int
 
-	// KeepPlace makes every task that becomes ready again, or for the first time after a delay, go to where it was put, instead
-	// of behind what its key has queued; it is the queue's. Choose it where the order within a key matters more than that retries
-	// queue like new work.
+	// KeepPlace makes every task that becomes ready again, or for the first time after a delay, go
+	// to where it was put, instead of behind what its key has queued; it is the queue's. Choose it
+	// where the order within a key matters more than that retries queue like new work.
 	KeepPlace bool
 
-	// Priority, TTL, TTR and MaxAttempts are for tasks that are put without their own; see [PutOptions]. 0 means the
-	// most urgent priority, that a task does not expire, that its lease lasts until its consumer is
-	// closed or gone, and that it may be tried without limit.
+	// Priority, TTL, TTR and MaxAttempts are for tasks that are put without their own; see
+	// [PutOptions]. 0 means the most urgent priority, that a task does not expire, that its lease
+	// lasts until its consumer is closed or gone, and that it may be tried without limit.
 	Priority    int
 	TTL, TTR    time.Duration
 	MaxAttempts int
 
-	// Retention is how long the outcome of a task with a unique key can be asked for after it is gone; it is the queue's. 0 means
-	// a minute.
+	// Retention is how long the outcome of a task with a unique key can be asked for after it is
+	// gone; it is the queue's. 0 means a minute.
 	Retention time.Duration
 
-	// Grace is how long a consumer that disconnects, or whose process dies, keeps its leases; it is the queue's. 0 means 30
-	// seconds.
+	// Grace is how long a consumer that disconnects, or whose process dies, keeps its leases; it is
+	// the queue's. 0 means 30 seconds.
 	Grace time.Duration
 
 	// CountKeys is how many keys this Queue counts, the heaviest, for [Queue.KeyCounts]: what it
@@ -87,35 +91,41 @@ type Options[V any] struct {
 	// reading for each task that is taken, and some 150 bytes for each key; see [fairq.KeyCounter].
 	CountKeys int
 
-	// Codec turns payloads into bytes and back, where the Store writes them down; nil means JSON. A memory.Store does not use it.
+	// Codec turns payloads into bytes and back, where the Store writes them down; nil means JSON. A
+	// memory.Store does not use it.
 	Codec Codec[V]
 
-	// Format names what payloads look like then; it is the queue's. A queue that has tasks is not opened with another one, for
-	// they could not be decoded. "" means the name of the Codec's type, for JSON with that of the payload. Set it where programs
-	// have types of their own for the same bytes, and where a type gets another name.
+	// Format names what payloads look like then; it is the queue's. A queue that has tasks is not
+	// opened with another one, for they could not be decoded. "" means the name of the Codec's
+	// type, for JSON with that of the payload. Set it where programs have types of their own for
+	// the same bytes, and where a type gets another name.
 	Format string
 }
 
 // PutOptions are what a task can have beyond a key and a payload. The zero value is right for most.
 type PutOptions struct {
-	// Priority comes before everything else: tasks of priority 0 are taken before those of priority 1, and so on up to
-	// [MaxPriority]. 0 means Options.Priority; negative means 0, whatever that is.
+	// Priority comes before everything else: tasks of priority 0 are taken before those of priority
+	// 1, and so on up to [MaxPriority]. 0 means Options.Priority; negative means 0, whatever that
+	// is.
 	Priority int
 
 	// Delay is how long it takes until the task is ready. 0 means that it is at once.
 	Delay time.Duration
 
-	// TTL, time to live, is how long the task is of use, from Put on, to which each delay is added. Then it leaves the queue,
-	// unless it is running: then it may be finished, but neither tried again nor buried. 0 means Options.TTL; [Forever] means no end.
+	// TTL, time to live, is how long the task is of use, from Put on, to which each delay is added.
+	// Then it leaves the queue, unless it is running: then it may be finished, but neither tried
+	// again nor buried. 0 means Options.TTL; [Forever] means no end.
 	TTL time.Duration
 
-	// Deadline is when the task is of no use any more, however it was delayed: then it leaves the queue as at the end of its TTL.
-	// If it has both, the sooner one counts. A deadline that is over already is no error: the task is put and has expired. The
-	// zero Time means none; it must be before the year 10,000.
+	// Deadline is when the task is of no use any more, however it was delayed: then it leaves the
+	// queue as at the end of its TTL. If it has both, the sooner one counts. A deadline that is
+	// over already is no error: the task is put and has expired. The zero Time means none; it must
+	// be before the year 10,000.
 	Deadline time.Time
 
-	// TTR, time to run, is how long a lease lasts. Task.Touch extends it. When it has run out, the task is handed to somebody
-	// else. 0 means Options.TTR; [Forever], or 0 there too, means that it lasts until its consumer is closed or gone.
+	// TTR, time to run, is how long a lease lasts. Task.Touch extends it. When it has run out, the
+	// task is handed to somebody else. 0 means Options.TTR; [Forever], or 0 there too, means that
+	// it lasts until its consumer is closed or gone.
 	TTR time.Duration
 
 	// MaxAttempts is how often the task can be taken; one that was not done then is buried. 0 means
@@ -125,7 +135,8 @@ type PutOptions struct {
 	// Kind says which handler the task is for; see [Filter].
 	Kind string
 
-	// UniqueKey is a name by which one can wait for the outcome, with Queue.Wait. No two tasks have the same at the same time.
+	// UniqueKey is a name by which one can wait for the outcome, with Queue.Wait. No two tasks have
+	// the same at the same time.
 	UniqueKey string
 
 	// Group holds the task back until Queue.StartGroup. Role says what the task is in the group.

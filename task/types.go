@@ -2,9 +2,9 @@ package task
 
 import "github.com/fairq/fairq/task/driver"
 
-// Store keeps queues of tasks, in memory or in a database. It is handed to [Open]. Its method Queues
-// tells which queues there are; with a name and 1 whether there is one of that name. Package driver
-// is for those who write one.
+// Store keeps queues of tasks, in memory or in a database. It is handed to [Open]. Its method
+// Queues tells which queues there are; with a name and 1 whether there is one of that name. Package
+// driver is for those who write one.
 type Store = driver.Store
 
 // ID names a task within its queue. No two tasks of a queue ever have the same; 0 is none.
@@ -40,16 +40,16 @@ const (
 // the Kinds. The zero Filter passes all, as nil means for each of the two.
 type Filter = driver.Filter
 
-// ListOptions say which tasks List returns, Count counts and Kick makes ready: those of a State, Key, Kind and Group, whose ids are
-// greater than After, and no more than Limit, where 0 means 100. The zero value of each other
-// field means all. For its fields see package driver.
+// ListOptions say which tasks List returns, Count counts and Kick makes ready: those of a State,
+// Key, Kind and Group, whose ids are greater than After, and no more than Limit, where 0 means 100.
+// The zero value of each other field means all. For its fields see package driver.
 type ListOptions = driver.ListOptions
 
 // Condition is when a call is not to do anything.
 type Condition uint8
 
-// UnlessTaken makes a call return [ErrTaken], and change nothing, if the task is taken, or to drop a
-// queue if any task is. Nobody can take it between that and the call.
+// UnlessTaken makes a call return [ErrTaken], and change nothing, if the task is taken, or to drop
+// a queue if any task is. Nobody can take it between that and the call.
 const UnlessTaken Condition = 1
 
 // Stats tells how a queue is doing: tasks by state, and counters. For its fields see package

@@ -53,8 +53,8 @@ type waitingPutter struct {
 	err    error
 }
 
-// TestWaiting makes random calls, of which many wait, and checks after each step: nobody waits for what is there, who came
-// first was served first, and no task is given to two, or to none.
+// TestWaiting makes random calls, of which many wait, and checks after each step: nobody waits for
+// what is there, who came first was served first, and no task is given to two, or to none.
 func TestWaiting(t *testing.T) {
 	for seed := range uint64(150) {
 		synctest.Test(t, func(t *testing.T) {
@@ -316,8 +316,8 @@ func TestPutWaitIsFair(t *testing.T) {
 	})
 }
 
-// Whoever makes room lets in those who wait for it, so what room is left then is there for newcomers at once: these need not
-// wait for goroutines that were let in and have not run yet.
+// Whoever makes room lets in those who wait for it, so what room is left then is there for
+// newcomers at once: these need not wait for goroutines that were let in and have not run yet.
 func TestRoomIsLeftForNewcomers(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {

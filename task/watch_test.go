@@ -13,7 +13,8 @@ import (
 	"github.com/fairq/fairq/task/memory"
 )
 
-// watcher uses a Watch as a pool does: it takes, and when it is told that there is something it takes again, or gives up.
+// watcher uses a Watch as a pool does: it takes, and when it is told that there is something it
+// takes again, or gives up.
 type watcher struct {
 	w     *waiters
 	watch *Watch[int]
@@ -166,7 +167,8 @@ func (w *waiters) closeConsumer(c *Consumer[int]) {
 	w.dropHandedBack()
 }
 
-// collect gathers what watchers have taken, and drops what was handed back. It is called when nothing moves.
+// collect gathers what watchers have taken, and drops what was handed back. It is called when
+// nothing moves.
 func (w *waiters) collect() {
 	w.watchers = slices.DeleteFunc(w.watchers, func(o *watcher) bool {
 		o.mu.Lock()

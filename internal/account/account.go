@@ -1,6 +1,6 @@
-// Package account is the rule by which queues share work in rounds: which round an item goes to, and
-// what its cost leaves of its key's share. It is written once, for package fairq and for the stores
-// of tasks.
+// Package account is the rule by which queues share work in rounds: which round an item goes to,
+// and what its cost leaves of its key's share. It is written once, for package fairq and for the
+// stores of tasks.
 package account
 
 // Account says how far a key has used the rounds. It has used its share of all rounds before Round,

@@ -1,6 +1,7 @@
-// Package roundsmodel says which key is next in rounds, as one would first write it: whenever a round
-// is used up, a snapshot of every key's first turns, sorted by age, becomes the next one. It is what
-// tests compare queues with. It knows nothing of how these do it, and all that it does is slow.
+// Package roundsmodel says which key is next in rounds, as one would first write it: whenever a
+// round is used up, a snapshot of every key's first turns, sorted by age, becomes the next one. It
+// is what tests compare queues with. It knows nothing of how these do it, and all that it does is
+// slow.
 package roundsmodel
 
 import (
@@ -10,7 +11,8 @@ import (
 
 // Turns is the turns that keys have. A key has as many as items.
 type Turns[K comparable] struct {
-	// ThisRound says that a key that was not served in the current round may join its end. It may change.
+	// ThisRound says that a key that was not served in the current round may join its end. It may
+	// change.
 	ThisRound bool
 
 	keys   map[K]*turns

@@ -21,8 +21,9 @@ import (
 
 func init() { roles["limited"] = limited }
 
-// TestFull lets writes fail at all sorts of sizes of the file, as on a disk that is full. The system
-// does that if a process has a limit for the size of its files, so it is another process that has.
+// TestFull lets writes fail at all sorts of sizes of the file, as on a disk that is full. The
+// system does that if a process has a limit for the size of its files, so it is another process
+// that has.
 func TestFull(t *testing.T) {
 	dir := t.TempDir()
 	p := faulttest.Start(t, faulttest.Job{

@@ -11,8 +11,9 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// BenchmarkView puts, takes and deletes batches of tasks, each in a transaction, on a server with Postgres's own settings: a
-// commit is on the disk when it returns. ns/op is for a batch through all three.
+// BenchmarkView puts, takes and deletes batches of tasks, each in a transaction, on a server with
+// Postgres's own settings: a commit is on the disk when it returns. ns/op is for a batch through
+// all three.
 func BenchmarkView(b *testing.B) {
 	server := pgtest.Own(b, "max_wal_size=4GB")
 	for _, backlog := range []int{0, 1_000_000} {

@@ -12,8 +12,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// TestClocksDiffer has the database and those who use it disagree on what time it is, by an hour. A process cannot have a clock
-// of its own, but the database can.
+// TestClocksDiffer has the database and those who use it disagree on what time it is, by an hour. A
+// process cannot have a clock of its own, but the database can.
 func TestClocksDiffer(t *testing.T) {
 	for _, shift := range []time.Duration{-time.Hour, time.Hour} {
 		t.Run(shift.String(), func(t *testing.T) {

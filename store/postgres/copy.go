@@ -11,8 +11,8 @@ const sqlCopy = `COPY fairq.tasks (queue, id, created, round, seq, place, since,
 	err_code, weight, attempts, priority, state, role, takeable, gap, returned, counted, key, kind, address, grp, err_message, payload)
 FROM STDIN (FORMAT binary)`
 
-// copyData is rows in the binary format of COPY: a header, and for each row the number of its columns and each column with its
-// length, which is -1 for NULL.
+// copyData is rows in the binary format of COPY: a header, and for each row the number of its
+// columns and each column with its length, which is -1 for NULL.
 type copyData struct{ data []byte }
 
 func newCopyData(rows int) *copyData {

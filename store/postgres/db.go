@@ -25,15 +25,16 @@ type config struct {
 	schema   string // "" means fairq
 	maxConns int32  // 0 means what the url says, or as many as there are processors but at least 4
 
-	// onChange is called when another process has changed a queue. 0 stands for all queues: something may have been missed.
-	// nil means that nobody is told anything, here nor elsewhere; that is for tests in bubbles.
+	// onChange is called when another process has changed a queue. 0 stands for all queues:
+	// something may have been missed. nil means that nobody is told anything, here nor elsewhere;
+	// that is for tests in bubbles.
 	onChange func(queue uint64)
 
 	now  func() time.Time // instead of the database's clock, if not nil
 	slow time.Duration    // after which a search is slow, see marks; 0 means 5 ms
 
-	// copyFrom is from how many rows on they are inserted with COPY; 0 means 64. That needs an exchange of its own, and saves much
-	// of what an INSERT costs the server for each row.
+	// copyFrom is from how many rows on they are inserted with COPY; 0 means 64. That needs an
+	// exchange of its own, and saves much of what an INSERT costs the server for each row.
 	copyFrom int
 
 	tracer pgx.QueryTracer // nil for none
@@ -53,9 +54,9 @@ type driver struct {
 	notify *notifier             // nil if nobody is told
 }
 
-// settings are of every connection of the pool. The statements are written so that each of them works through an index with
-// a nested loop; what the planner would choose instead, knowing that a queue was empty when it looked, would be slow once
-// it is full. They are planned once.
+// settings are of every connection of the pool. The statements are written so that each of them
+// works through an index with a nested loop; what the planner would choose instead, knowing that a
+// queue was empty when it looked, would be slow once it is full. They are planned once.
 const settings = `
 SET plan_cache_mode = force_generic_plan;
 SET enable_seqscan = off;
@@ -121,7 +122,8 @@ func (db *driver) text(sql string) string {
 	return t
 }
 
-// lock returns the number of the advisory lock of a queue; 0 stands for the schema as a whole. Such locks are per database.
+// lock returns the number of the advisory lock of a queue; 0 stands for the schema as a whole. Such
+// locks are per database.
 func (db *driver) lock(queue uint64) int64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "fairq %s %d", db.schema, queue)
@@ -149,10 +151,11 @@ type txValue struct {
 	joins  atomic.Bool // it was found out that it can be used
 }
 
-// WithTx returns a context with which calls of a queue become part of the caller's own transaction: they happen if it is
-// committed, and others see nothing of them before. If such a call fails, what it did is undone, and the transaction can go
-// on. It must have the isolation level Read Committed, and be in the queue's database; others are refused. What it locks, in particular
-// tasks that it settles, others wait for, so it should be short.
+// WithTx returns a context with which calls of a queue become part of the caller's own transaction:
+// they happen if it is committed, and others see nothing of them before. If such a call fails, what
+// it did is undone, and the transaction can go on. It must have the isolation level Read Committed,
+// and be in the queue's database; others are refused. What it locks, in particular tasks that it
+// settles, others wait for, so it should be short.
 func WithTx(ctx context.Context, tx pgx.Tx) context.Context {
 	return context.WithValue(ctx, txKey{}, &txValue{Tx: tx})
 }
@@ -177,8 +180,9 @@ func (db *driver) Joined(ctx context.Context) (rows.Tx, error) {
 	return &tx{db: db, ctx: ctx, user: user.Tx, batch: &pgx.Batch{}}, nil
 }
 
-// Again tells whether the error is one of those that others cause: a row that they inserted first, a deadlock, or another
-// isolation level. Those who were in a deadlock are to come one after the other.
+// Again tells whether the error is one of those that others cause: a row that they inserted first,
+// a deadlock, or another isolation level. Those who were in a deadlock are to come one after the
+// other.
 func (*driver) Again(err error) (time.Duration, bool) {
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {

@@ -1,6 +1,6 @@
-// Package postgres keeps the tasks of package task in a Postgres database, for any number of processes on any machines. It is a
-// module of its own, with the driver pgx. It needs the right to make a schema, or one that is there, and no extension; it is tested
-// with Postgres 15.
+// Package postgres keeps the tasks of package task in a Postgres database, for any number of
+// processes on any machines. It is a module of its own, with the driver pgx. It needs the right to
+// make a schema, or one that is there, and no extension; it is tested with Postgres 15.
 //
 //	store, err := postgres.Open(ctx, "postgres://host/database", nil)
 //	tasks, err := task.Open[Job](ctx, store, "emails", nil)
@@ -26,8 +26,9 @@
 //
 // # What it costs
 //
-// Calls that are made at the same time in one process share a transaction, and processes do not wait for each other: each passes
-// over the rows that another has locked. Queues whose Options have to count (MaxInFlightPerKey, Capacity, KeyCapacity, eviction,
-// ThisRound), those that have ever had a task with a Kind, and calls for groups need each transaction alone. No call
-// depends on how many tasks there are, but for KeyStats, List with a filter, Truncate and Drop.
+// Calls that are made at the same time in one process share a transaction, and processes do not
+// wait for each other: each passes over the rows that another has locked. Queues whose Options have
+// to count (MaxInFlightPerKey, Capacity, KeyCapacity, eviction, ThisRound), those that have ever
+// had a task with a Kind, and calls for groups need each transaction alone. No call depends on how
+// many tasks there are, but for KeyStats, List with a filter, Truncate and Drop.
 package postgres

@@ -19,7 +19,8 @@ const (
 
 	sqlNumbers = "SELECT nextval('fairq.numbers') FROM generate_series(1, $1::int)"
 
-	// The rounds are looked up one priority after the other, each at the end of its part of the index.
+	// The rounds are looked up one priority after the other, each at the end of its part of the
+	// index.
 	sqlHead = `
 SELECT settings, paused, paused_keys,
 	coalesce((SELECT number FROM fairq.removals WHERE queue = $1 ORDER BY number DESC LIMIT 1), 0),
@@ -172,7 +173,8 @@ func (v *view) queueLast(lines []rows.Line) {
 	})
 }
 
-// Last implements rows.View. A row that has the greatest of all rounds also has the greatest of those after any round.
+// Last implements rows.View. A row that has the greatest of all rounds also has the greatest of
+// those after any round.
 func (v *view) Last(l rows.Line, after uint64) (round uint64, n int, err error) {
 	found, ok := v.lasts[l]
 	if !ok || found.round == 0 && after < found.after {

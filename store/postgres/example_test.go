@@ -41,7 +41,8 @@ func Example() {
 	}
 }
 
-// An order is stored if, and only if, there is a task for it, and what came of a task is stored if, and only if, it is done.
+// An order is stored if, and only if, there is a task for it, and what came of a task is stored if,
+// and only if, it is done.
 func ExampleWithTx() {
 	ctx := context.Background()
 	db, err := pgxpool.New(ctx, "postgres://localhost/shop")

@@ -22,7 +22,8 @@ func openFaulty(ctx context.Context, url string) (faulttest.Store, error) {
 	return postgres.Open(ctx, url, o)
 }
 
-// seldom ends the URL of a database in which hardly anybody looks for what others do without being told.
+// seldom ends the URL of a database in which hardly anybody looks for what others do without being
+// told.
 const seldom = " application_name=seldom"
 
 func TestAttend(t *testing.T) { faulttest.Attend(t, openFaulty, newDatabase(t)+seldom, 20*time.Second) }

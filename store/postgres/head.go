@@ -31,8 +31,8 @@ DELETE FROM fairq.removals WHERE ctid = ANY(ARRAY(
 	sqlSetHead = "UPDATE fairq.queues SET settings = $2, paused = $3, paused_keys = $4 WHERE id = $1"
 )
 
-// oldRounds is how far back rounds are deleted that are over. There is more than the last one if two transactions write at the
-// same time.
+// oldRounds is how far back rounds are deleted that are over. There is more than the last one if
+// two transactions write at the same time.
 const oldRounds = 16
 
 // Save implements rows.View.
@@ -63,8 +63,8 @@ func (v *view) Save() error {
 	return nil
 }
 
-// sweeps returns from where on old rows are to be deleted: now and then from the beginning, as some may have been left out.
-// Otherwise those that are dead need not be passed over.
+// sweeps returns from where on old rows are to be deleted: now and then from the beginning, as some
+// may have been left out. Otherwise those that are dead need not be passed over.
 func (v *view) sweeps(since int64) int64 {
 	if v.tx.db.saves.Add(1)%1000 == 0 {
 		return 0

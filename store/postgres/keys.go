@@ -28,7 +28,8 @@ WITH RECURSIVE k (key) AS (
 )
 SELECT count(*) FROM k WHERE key IS NOT NULL`
 
-	// A mark is a snapshot. What was written since is of transactions that were running then, or that began later.
+	// A mark is a snapshot. What was written since is of transactions that were running then, or
+	// that began later.
 	sqlMark  = "SELECT pg_current_snapshot()::text"
 	sqlEnded = `
 SELECT o.* FROM (SELECT $2::text::pg_snapshot AS mark) m CROSS JOIN LATERAL (

@@ -10,13 +10,16 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// marks remembers, for queues whose search has been slow, from where on there are tasks that can be taken.
+// marks remembers, for queues whose search has been slow, from where on there are tasks that can be
+// taken.
 //
-// Tasks are taken at the front of an index, and what is gone stays in it as long as some transaction, however old, anywhere
-// in the database could still see it: a search from the beginning has to pass over all of that. So it begins at the mark,
-// where the last one found something. But a task may come to stand before the mark: one that was released, or put
-// by a transaction that was committed late. Those of this process are known; for those of others there is a search
-// from the beginning once a second, and whenever nothing was found. As long as that is quick, there is no other.
+// Tasks are taken at the front of an index, and what is gone stays in it as long as some
+// transaction, however old, anywhere in the database could still see it: a search from the
+// beginning has to pass over all of that. So it begins at the mark, where the last one found
+// something. But a task may come to stand before the mark: one that was released, or put by a
+// transaction that was committed late. Those of this process are known; for those of others there
+// is a search from the beginning once a second, and whenever nothing was found. As long as that is
+// quick, there is no other.
 type marks struct {
 	slow time.Duration
 
@@ -30,7 +33,8 @@ type queueMarks struct {
 	at    map[part]position
 }
 
-// part is what has a mark of its own: a priority, or a kind within a priority. The kind is "" if all kinds are searched.
+// part is what has a mark of its own: a priority, or a kind within a priority. The kind is "" if
+// all kinds are searched.
 type part struct {
 	kind     string
 	priority int
@@ -47,7 +51,8 @@ func (p position) before(q position) bool {
 // maxMarks is how many marks a queue has at most.
 const maxMarks = 64
 
-// search says where to look for tasks: in each segment from a position on, up to a priority. The segments are in order.
+// search says where to look for tasks: in each segment from a position on, up to a priority. The
+// segments are in order.
 type search struct {
 	filter rows.Filter
 	wanted int

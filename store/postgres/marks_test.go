@@ -16,7 +16,8 @@ import (
 // batch is how many tasks settleAll takes at a time.
 const batch = 10
 
-// settleAll takes tasks and deletes them, as they would be when they are done, and returns how long that took.
+// settleAll takes tasks and deletes them, as they would be when they are done, and returns how long
+// that took.
 func settleAll(t *testing.T, db *driver, queue uint64, batches int) time.Duration {
 	t.Helper()
 	start := time.Now()
@@ -39,7 +40,8 @@ func settleAll(t *testing.T, db *driver, queue uint64, batches int) time.Duratio
 	return time.Since(start)
 }
 
-// A transaction that looks at the database for long keeps all that is deleted meanwhile from being cleaned up.
+// A transaction that looks at the database for long keeps all that is deleted meanwhile from being
+// cleaned up.
 func TestOldSnapshotDoesNotSlowDownTakes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -143,7 +145,8 @@ func TestTasksBeforeTheMark(t *testing.T) {
 	require.Zero(t, takeOne().Round)
 }
 
-// Tasks that are locked are passed over, and what is found in a row that was waited for is looked at again.
+// Tasks that are locked are passed over, and what is found in a row that was waited for is looked
+// at again.
 func TestTakersDoNotWait(t *testing.T) {
 	t.Parallel()
 	for _, change := range []func(*config){alwaysSlow, func(*config) {}} {

@@ -18,16 +18,16 @@ var schema1 string
 type migration struct {
 	sql string
 
-	// minReader is the oldest version of the program that can go on working with the database, so that the programs of a
-	// service can be replaced one by one.
+	// minReader is the oldest version of the program that can go on working with the database, so
+	// that the programs of a service can be replaced one by one.
 	minReader int
 }
 
 // migrations are never changed once they were released, only added to.
 var migrations = []migration{{schema1, 1}}
 
-// Migrate makes the tables, or brings those of an older version up to date. If several do it at the same time, one does it
-// and the others wait.
+// Migrate makes the tables, or brings those of an older version up to date. If several do it at the
+// same time, one does it and the others wait.
 func (db *driver) Migrate(ctx context.Context) error {
 	if err := db.migrate(ctx, migrations); err != nil {
 		return db.told("migrate", err)
@@ -37,7 +37,8 @@ func (db *driver) Migrate(ctx context.Context) error {
 
 func (db *driver) migrate(ctx context.Context, steps []migration) error {
 	return pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
-		// CREATE IF NOT EXISTS can fail if two do it at the same time; hence the lock, which ends with the transaction.
+		// CREATE IF NOT EXISTS can fail if two do it at the same time; hence the lock, which ends
+		// with the transaction.
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", db.lock(0)); err != nil {
 			return err
 		}
@@ -61,8 +62,8 @@ func (db *driver) migrate(ctx context.Context, steps []migration) error {
 	})
 }
 
-// version returns what Migrate has left, 0 if there are no tables yet, and notes where the database is. If the user may not make the schema, it is enough
-// that it is there.
+// version returns what Migrate has left, 0 if there are no tables yet, and notes where the database
+// is. If the user may not make the schema, it is enough that it is there.
 func (db *driver) version(ctx context.Context, tx pgx.Tx) (version, minReader int, err error) {
 	here, _, err := readPlace(tx.QueryRow(ctx, sqlPlace))
 	if err != nil {

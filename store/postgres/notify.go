@@ -70,8 +70,8 @@ func (n *notifier) tell(queue uint64) {
 	}
 }
 
-// send tells what there is to be told, as long as there is something. What cannot be told is not: those who wait look for
-// themselves now and then.
+// send tells what there is to be told, as long as there is something. What cannot be told is not:
+// those who wait look for themselves now and then.
 func (n *notifier) send() {
 	for {
 		n.mu.Lock()
@@ -93,7 +93,8 @@ func (n *notifier) send() {
 	}
 }
 
-// listen hears what others tell, until the driver is closed. While there is no connection something may be missed.
+// listen hears what others tell, until the driver is closed. While there is no connection something
+// may be missed.
 func (n *notifier) listen() {
 	for backoff := minBackoff; n.ctx.Err() == nil; backoff = min(2*backoff, maxBackoff) {
 		if n.hear() {

@@ -17,7 +17,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// ownServer starts a server that keeps what is committed whatever becomes of it, but for the machine.
+// ownServer starts a server that keeps what is committed whatever becomes of it, but for the
+// machine.
 func ownServer(t *testing.T) *pgtest.Server {
 	return pgtest.Own(t, "fsync=off", "log_min_messages=fatal")
 }
@@ -55,7 +56,8 @@ func cutAll(t *testing.T, url string, times int) {
 	}
 }
 
-// TestListensAgain cuts all connections. Those who wait look for themselves so rarely that only what they hear wakes them.
+// TestListensAgain cuts all connections. Those who wait look for themselves so rarely that only
+// what they hear wakes them.
 func TestListensAgain(t *testing.T) {
 	server := ownServer(t)
 	url := server.URL("postgres")

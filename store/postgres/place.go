@@ -9,7 +9,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// place is a database. Connections may come to its server on different ways, but it was started once.
+// place is a database. Connections may come to its server on different ways, but it was started
+// once.
 type place struct{ database, server, started string }
 
 func (p *place) String() string {
@@ -31,9 +32,10 @@ func readPlace(r pgx.Row) (p *place, level string, err error) {
 	return p, level, err
 }
 
-// joins returns an error if calls cannot be part of a transaction of the user's: if it is of another database, where a queue may
-// have the same number, or of another isolation level. Then what others commit after the first statement would not be
-// seen, and rows that they have changed could not be.
+// joins returns an error if calls cannot be part of a transaction of the user's: if it is of
+// another database, where a queue may have the same number, or of another isolation level. Then
+// what others commit after the first statement would not be seen, and rows that they have changed
+// could not be.
 func (db *driver) joins(ctx context.Context, user pgx.Tx) error {
 	theirs, level, err := readPlace(user.QueryRow(ctx, sqlPlace))
 	if err != nil {

@@ -54,8 +54,8 @@ var (
 	isListed = regexp.MustCompile(`ORDER BY id LIMIT|GROUP BY key`) // List and KeyStats may look at more than they return
 )
 
-// Every statement works through an index, and reads hardly more than it returns. It is planned once, perhaps while there is
-// nothing yet, and must use the same indexes then.
+// Every statement works through an index, and reads hardly more than it returns. It is planned
+// once, perhaps while there is nothing yet, and must use the same indexes then.
 func TestPlans(t *testing.T) {
 	s := &statements{args: map[string][]any{}}
 	db := openTest(t, func(c *config) { c.tracer = s })

@@ -15,41 +15,45 @@ import (
 
 // Options say how a Store keeps its tasks. The zero value is right for most.
 type Options struct {
-	// Schema is the name of the Postgres schema that all tables are in; "" means "fairq". It is made if it is missing.
+	// Schema is the name of the Postgres schema that all tables are in; "" means "fairq". It is
+	// made if it is missing.
 	Schema string
 
-	// MaxConns is how many connections there are at most; 0 means what the connection string says with pool_max_conns, or as many
-	// as there are processors, 4 at least. One more listens for what others do.
+	// MaxConns is how many connections there are at most; 0 means what the connection string says
+	// with pool_max_conns, or as many as there are processors, 4 at least. One more listens for
+	// what others do.
 	MaxConns int
 
-	// Poll is how often somebody who waits looks for what other processes have done, in case a notification was lost; 0 means
-	// a second. Notifications arrive within milliseconds.
+	// Poll is how often somebody who waits looks for what other processes have done, in case a
+	// notification was lost; 0 means a second. Notifications arrive within milliseconds.
 	Poll time.Duration
 
-	// Timeout is how long a transaction may take; 0 means 30 seconds. If the database does not answer for that long, the calls in
-	// it return an error.
+	// Timeout is how long a transaction may take; 0 means 30 seconds. If the database does not
+	// answer for that long, the calls in it return an error.
 	Timeout time.Duration
 
 	// MaxPayload is how many bytes an encoded payload may have; 0 means 16 MiB.
 	MaxPayload int
 
-	// History is how long tasks that are gone can be listed by Store.History; 0 means that they are forgotten at once. It makes
-	// every task that ends cost one more write.
+	// History is how long tasks that are gone can be listed by Store.History; 0 means that they are
+	// forgotten at once. It makes every task that ends cost one more write.
 	History time.Duration
 
-	// KeepSchema makes Open return an error, instead of migrating, if the tables are missing or older than this program needs.
+	// KeepSchema makes Open return an error, instead of migrating, if the tables are missing or
+	// older than this program needs.
 	KeepSchema bool
 }
 
-// Store keeps tasks in a Postgres database, which any number of processes on any machines may use. All methods may be called
-// at any time by any goroutine. Queues are opened with [task.Open].
+// Store keeps tasks in a Postgres database, which any number of processes on any machines may use.
+// All methods may be called at any time by any goroutine. Queues are opened with [task.Open].
 type Store struct {
 	rules *rows.Store
 	db    *driver
 }
 
-// Open opens a database by a connection string, as a URL or of the form name=value, and makes what is missing of the tables. nil
-// options are the defaults. A database that a newer program has changed so that this one cannot use it any more is refused.
+// Open opens a database by a connection string, as a URL or of the form name=value, and makes what
+// is missing of the tables. nil options are the defaults. A database that a newer program has
+// changed so that this one cannot use it any more is refused.
 func Open(ctx context.Context, connection string, o *Options) (*Store, error) {
 	if o == nil {
 		o = &Options{}
@@ -121,14 +125,15 @@ func (s *Store) Queues(ctx context.Context, from string, n int) ([]string, error
 	return s.rules.Queues(ctx, from, n)
 }
 
-// History returns up to n tasks of a queue that are gone, in the order of their ids, those with greater ids than after: the
-// last one of the page before. It returns [task.ErrNotFound] if there is no such queue.
+// History returns up to n tasks of a queue that are gone, in the order of their ids, those with
+// greater ids than after: the last one of the page before. It returns [task.ErrNotFound] if there
+// is no such queue.
 func (s *Store) History(ctx context.Context, queue string, after task.ID, n int) ([]taskdriver.Ended, error) {
 	return s.rules.History(ctx, queue, after, n)
 }
 
-// Close closes all connections. The queues that are open should be closed before: what is taken is handed back then, otherwise
-// only after Options.Grace of the queue.
+// Close closes all connections. The queues that are open should be closed before: what is taken is
+// handed back then, otherwise only after Options.Grace of the queue.
 func (s *Store) Close() error {
 	s.db.Close()
 	return nil

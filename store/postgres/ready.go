@@ -16,9 +16,10 @@ CROSS JOIN LATERAL (
 	ORDER BY priority, round, seq, place LIMIT $6 FOR UPDATE SKIP LOCKED
 ) t LIMIT $6`
 
-	// The first ones of each kind are merged, and then locked in order; so none is locked that is not returned. $7 is how many of
-	// each are looked at. Those without a kind are not in the index of kinds. takeable::int is for the planner, which is not to use
-	// the index of takeable tasks there.
+	// The first ones of each kind are merged, and then locked in order; so none is locked that is
+	// not returned. $7 is how many of each are looked at. Those without a kind are not in the index
+	// of kinds. takeable::int is for the planner, which is not to use the index of takeable tasks
+	// there.
 	sqlReadyKinds = `
 SELECT t.* FROM (
 	SELECT c.id FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $8::bytea[]) s (priority, round, seq, below, kind)

@@ -42,8 +42,8 @@ func (s *testStore) Kill(*testing.T)                { s.db.dead.Store(true) }
 // inBubble makes the time that of the bubble, and has nobody wait for the network.
 func inBubble(c *config) { c.now, c.slow = time.Now, time.Hour }
 
-// TestStore also shows that a driver works in bubbles of testing/synctest: none of its goroutines waits for the network while
-// nothing is asked of it.
+// TestStore also shows that a driver works in bubbles of testing/synctest: none of its goroutines
+// waits for the network while nothing is asked of it.
 func TestStore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes minutes")

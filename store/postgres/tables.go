@@ -73,8 +73,8 @@ func (t rowTable[R]) Sweep(r rows.Range) error {
 }
 
 // upsert returns a statement that writes rows with that key, besides the queue, of which the first
-// columns are bigint. A column is one whose 0 is NULL (?), a truth (!), one that is not written again
-// (.), or one that has always the same value (=).
+// columns are bigint. A column is one whose 0 is NULL (?), a truth (!), one that is not written
+// again (.), or one that has always the same value (=).
 func upsert(table, key string, ints int, spec string) string {
 	var columns, given, values, updates []string
 	for _, c := range strings.Fields(spec) {

@@ -12,8 +12,8 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-// tx is a transaction. What costs is waiting for the database to answer, so it sends all that it can at once: Enter with all
-// of the Plan, and writes with the next read or with Commit.
+// tx is a transaction. What costs is waiting for the database to answer, so it sends all that it
+// can at once: Enter with all of the Plan, and writes with the next read or with Commit.
 type tx struct {
 	db    *driver
 	ctx   context.Context
@@ -32,8 +32,8 @@ func (t *tx) queue(sql string, args ...any) *pgx.QueuedQuery {
 	return t.batch.Queue(t.db.text(sql), args...)
 }
 
-// begin adds what begins the transaction, if that was not done yet. In a user's it is a savepoint, to which Rollback goes
-// back.
+// begin adds what begins the transaction, if that was not done yet. In a user's it is a savepoint,
+// to which Rollback goes back.
 func (t *tx) begin() {
 	switch {
 	case t.began:
@@ -79,8 +79,8 @@ func (t *tx) sendBatch(b *pgx.Batch) error {
 	if t.conn != nil {
 		return t.conn.SendBatch(t.ctx, b).Close()
 	}
-	// The first batch is sent again if it turns out that the connection was broken while it lay in the pool: then the others
-	// probably are too. It has only locked and read so far.
+	// The first batch is sent again if it turns out that the connection was broken while it lay in
+	// the pool: then the others probably are too. It has only locked and read so far.
 	for again := false; ; again = true {
 		var err error
 		if t.conn, err = t.db.pool.Acquire(t.ctx); err != nil {
@@ -94,7 +94,8 @@ func (t *tx) sendBatch(b *pgx.Batch) error {
 	}
 }
 
-// copied returns a batch with the same statements. One that was sent has notes in it that are for that connection.
+// copied returns a batch with the same statements. One that was sent has notes in it that are for
+// that connection.
 func copied(b *pgx.Batch) *pgx.Batch {
 	c := &pgx.Batch{}
 	for _, q := range b.QueuedQueries {
@@ -200,7 +201,8 @@ func (t *tx) Commit() error {
 	return nil
 }
 
-// Rollback implements rows.Tx. A connection that it fails on is not used again, which ends the transaction too.
+// Rollback implements rows.Tx. A connection that it fails on is not used again, which ends the
+// transaction too.
 func (t *tx) Rollback() {
 	defer t.release()
 	if !t.began {

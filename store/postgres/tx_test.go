@@ -139,7 +139,8 @@ func TestTransactionsTakeTwoRoundTrips(t *testing.T) {
 	require.Len(t, take(t, db.driver, q, 10), 10)
 	require.EqualValues(t, 2, c.n.Load(), "to take")
 
-	// All that a process does at once: some are settled, some taken, and some put, in a queue that counts.
+	// All that a process does at once: some are settled, some taken, and some put, in a queue that
+	// counts.
 	list := func(v rows.Calls) (list []*rows.Row, err error) { return v.HeldBy(1, 5, false) }
 	var held []uint64
 	require.NoError(t, in(db.driver, q, rows.Plan{}, func(v rows.Calls) error {
@@ -314,8 +315,8 @@ func TestWithTxOfAnotherLevel(t *testing.T) {
 	}
 }
 
-// A transaction of another database is refused, also if that has queues of the same numbers. It is known again after the server
-// was started anew.
+// A transaction of another database is refused, also if that has queues of the same numbers. It is
+// known again after the server was started anew.
 func TestWithTxOfAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	ctx, server := t.Context(), pgtest.Own(t, pgtest.Fast...)

@@ -114,8 +114,8 @@ func (v *view) recount(r *rows.Row, state task.State) {
 	}
 }
 
-// turned notes that a row is in another round now, or in none. What is known of the last round of its line follows, as long
-// as that is possible.
+// turned notes that a row is in another round now, or in none. What is known of the last round of
+// its line follows, as long as that is possible.
 func (v *view) turned(r *rows.Row, round uint64) {
 	l := rows.Line{Key: r.Key, Priority: r.Priority}
 	was := v.wasIn[r.ID]

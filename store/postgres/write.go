@@ -78,8 +78,8 @@ func (t *table) args(queue int64) []any {
 	return args
 }
 
-// unnest returns the arrays of a table as a source of rows, to be used after FROM. The columns are named in the order of the
-// arguments; the first n are bigint.
+// unnest returns the arrays of a table as a source of rows, to be used after FROM. The columns are
+// named in the order of the arguments; the first n are bigint.
 func unnest(n int, columns string) string {
 	var b strings.Builder
 	b.WriteString("unnest(")
@@ -111,8 +111,9 @@ SELECT $1, id, role, weight, nullif(ttr, 0), nullif(max_attempts, 0), created, n
 	nullif(until, 0), nullif(expires, 0), nullif(wake, 0), nullif(err_code, 0), grp, err_message, key, kind, address, payload
 FROM ` + unnest(24, "id, role, weight, ttr, max_attempts, created, deadline, "+changing+", grp, err_message, key, kind, address, payload")
 
-	// The rows are looked up one by one before they are joined, and are locked already. If the table is joined itself, the planner
-	// may choose to go through all of it, when it does not know yet that the queue is long.
+	// The rows are looked up one by one before they are joined, and are locked already. If the
+	// table is joined itself, the planner may choose to go through all of it, when it does not know
+	// yet that the queue is long.
 	sqlUpdate = `
 UPDATE fairq.tasks t SET
 	priority = u.priority, state = u.state, takeable = u.takeable <> 0, gap = u.gap <> 0, returned = u.returned <> 0, round = u.round, seq = u.seq,
@@ -142,8 +143,8 @@ DELETE FROM fairq.tasks WHERE ctid = ANY(ARRAY(
 	SELECT t.ctid FROM unnest($2::bigint[]) i CROSS JOIN LATERAL (SELECT ctid FROM fairq.tasks WHERE queue = $1 AND id = i OFFSET 0) t
 ))`
 
-// flush adds what is to be written to what is sent next. Rows are deleted before others are inserted, which may have their
-// unique keys.
+// flush adds what is to be written to what is sent next. Rows are deleted before others are
+// inserted, which may have their unique keys.
 func (v *view) flush() {
 	var gone []int64
 	inserts, updates, takes := table{sql: sqlInsert}, table{sql: sqlUpdate}, table{sql: sqlTake}

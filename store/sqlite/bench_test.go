@@ -21,7 +21,8 @@ const (
 	keys  = 100
 )
 
-// openBench opens a database of its own with that many tasks in queue 1: a copy of the one in the file, if there is one.
+// openBench opens a database of its own with that many tasks in queue 1: a copy of the one in the
+// file, if there is one.
 func openBench(b *testing.B, file string, backlog int) *db {
 	path := filepath.Join(b.TempDir(), "bench.db")
 	data, err := os.ReadFile(file)
@@ -87,7 +88,8 @@ func take(b testing.TB, v rows.Calls, n int) []*rows.Row {
 	return all
 }
 
-// benchmark times f, which is given what prepare returns, over an empty queue and over one with a backlog.
+// benchmark times f, which is given what prepare returns, over an empty queue and over one with a
+// backlog.
 func benchmark(b *testing.B, prepare func(b *testing.B, d *db, n int) []*rows.Row, f func(d *db, n int, all []*rows.Row)) {
 	for _, backlog := range []int{0, 1_000_000} {
 		file := filepath.Join(b.TempDir(), "backlog.db")
@@ -106,7 +108,8 @@ func benchmark(b *testing.B, prepare func(b *testing.B, d *db, n int) []*rows.Ro
 	}
 }
 
-// cpu returns the time for which this process has run, which other processes have little influence on.
+// cpu returns the time for which this process has run, which other processes have little influence
+// on.
 func cpu() int64 {
 	var r syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r)

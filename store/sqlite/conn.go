@@ -13,8 +13,8 @@ import (
 	"modernc.org/sqlite"
 )
 
-// conn is a connection of our own. It goes to the driver past database/sql, which would cost some 100 ns for each value. It
-// keeps each statement that was run once.
+// conn is a connection of our own. It goes to the driver past database/sql, which would cost some
+// 100 ns for each value. It keeps each statement that was run once.
 type conn struct {
 	driver.Conn
 	prefix string
@@ -39,7 +39,8 @@ func address(path string) (string, error) {
 	if !strings.HasPrefix(path, "/") { // C:/
 		path = "/" + path
 	}
-	// The parameter is the driver's: without it "out of memory" is what it says of a file that cannot be opened.
+	// The parameter is the driver's: without it "out of memory" is what it says of a file that
+	// cannot be opened.
 	return "file://" + strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path) + "?_error_rc=1", nil
 }
 
@@ -139,8 +140,8 @@ func (c *conn) prepared(s *statement) (driver.Stmt, error) {
 	return p, nil
 }
 
-// run implements backend. The context is none of the caller's: for one that can be cancelled the driver would start a
-// goroutine.
+// run implements backend. The context is none of the caller's: for one that can be cancelled the
+// driver would start a goroutine.
 func (c *conn) run(s *statement, args []driver.NamedValue) (int64, error) {
 	p, err := c.prepared(s)
 	if err != nil {

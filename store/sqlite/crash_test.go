@@ -23,8 +23,8 @@ type state struct {
 	dump string
 }
 
-// runScript runs the script, and returns the states that the database was in, and its files as they are in the end. A checkpoint
-// was not made.
+// runScript runs the script, and returns the states that the database was in, and its files as they
+// are in the end. A checkpoint was not made.
 func runScript(t *testing.T) (states []state, database, log []byte) {
 	path := newFile(t)
 	s, err := newScript(path)
@@ -63,8 +63,9 @@ func after(t *testing.T, path string, database, log []byte) string {
 // all is set if a test is to try all that there is to try, instead of some of it.
 var all = os.Getenv("FAIRQ_FAULTS") == "all"
 
-// TestCrashWhileWriting ends the log at all sorts of places, as it is left if the process ends between two writes or in
-// the middle of one: just those transactions are there of which all was written.
+// TestCrashWhileWriting ends the log at all sorts of places, as it is left if the process ends
+// between two writes or in the middle of one: just those transactions are there of which all was
+// written.
 func TestCrashWhileWriting(t *testing.T) {
 	t.Parallel()
 	states, database, log := runScript(t)

@@ -57,7 +57,8 @@ func (o *options) fill() error {
 	return nil
 }
 
-// db implements rows.DB on one connection, which does all that is not done in transactions of the caller's own.
+// db implements rows.DB on one connection, which does all that is not done in transactions of the
+// caller's own.
 type db struct {
 	path    string
 	options options
@@ -200,7 +201,8 @@ func (d *db) begin(ctx context.Context, until time.Time) error {
 	return err
 }
 
-// patiently calls f until it does not fail for a lock that somebody else has. SQLite would wait as well, but not look at ctx.
+// patiently calls f until it does not fail for a lock that somebody else has. SQLite would wait as
+// well, but not look at ctx.
 func patiently(ctx context.Context, until time.Time, f func() error) error {
 	for i := 0; ; i++ {
 		err := f()
@@ -239,23 +241,23 @@ func (d *db) look() error {
 func (d *db) rollback() {
 	clear(d.heads)
 	d.session.failed = nil
-	// After some errors SQLite has done it by itself, and this one fails as a mistake of ours. If it fails otherwise, only a
-	// new connection is sure to be in no transaction.
+	// After some errors SQLite has done it by itself, and this one fails as a mistake of ours. If
+	// it fails otherwise, only a new connection is sure to be in no transaction.
 	if _, err := d.session.exec(rollbackStatement); err != nil && code(err) != resultError {
 		d.conn.close()
 		d.conn, d.session = nil, nil
 	}
 }
 
-// Again implements rows.DB. Nobody else can write once a transaction of ours has begun, so what is left are rare things. That
-// the lock could not be had for the whole busy timeout is none of them.
+// Again implements rows.DB. Nobody else can write once a transaction of ours has begun, so what is
+// left are rare things. That the lock could not be had for the whole busy timeout is none of them.
 func (d *db) Again(err error) (time.Duration, bool) {
 	c := code(err)
 	return 0, c == resultSnapshot || c == resultSchema
 }
 
-// Changed implements rows.DB. It asks on the connection that writes, since there our own commits do not count. While that is
-// busy, it has just been asked, or will be.
+// Changed implements rows.DB. It asks on the connection that writes, since there our own commits do
+// not count. While that is busy, it has just been asked, or will be.
 func (d *db) Changed(context.Context) (bool, error) {
 	select {
 	case d.turn <- struct{}{}:
@@ -277,7 +279,8 @@ func (d *db) Changed(context.Context) (bool, error) {
 	return d.others.Swap(false), nil
 }
 
-// Traits implements rows.DB. A savepoint in the caller's transaction would cost two statements for each call.
+// Traits implements rows.DB. A savepoint in the caller's transaction would cost two statements for
+// each call.
 func (d *db) Traits() rows.Traits { return rows.Traits{Exclusive: true} }
 
 // close waits for the transaction that runs.

@@ -1,5 +1,6 @@
-// Package sqlite keeps the tasks of package task in an SQLite database: one file, and no server. It is a module of its own, with
-// SQLite translated to Go (modernc.org/sqlite), so it needs no C compiler.
+// Package sqlite keeps the tasks of package task in an SQLite database: one file, and no server. It
+// is a module of its own, with SQLite translated to Go (modernc.org/sqlite), so it needs no C
+// compiler.
 //
 //	store, err := sqlite.Open(ctx, "tasks.db", nil)
 //	tasks, err := task.Open[Job](ctx, store, "emails", nil)
@@ -22,7 +23,8 @@
 //
 // # What it costs
 //
-// Calls that are made at the same time share a transaction, so a disk that takes a millisecond for each does not limit many
-// callers to a thousand calls a second. No call depends on how many tasks there are, but for KeyStats, List with a filter, Truncate and
-// Drop. Stats counts the keys, now and then if there are many. All calls, also those that only read, need the lock for writing.
+// Calls that are made at the same time share a transaction, so a disk that takes a millisecond for
+// each does not limit many callers to a thousand calls a second. No call depends on how many tasks
+// there are, but for KeyStats, List with a filter, Truncate and Drop. Stats counts the keys, now
+// and then if there are many. All calls, also those that only read, need the lock for writing.
 package sqlite

@@ -14,7 +14,8 @@ import (
 
 type Mail struct{ To string }
 
-// A process puts tasks and ends; another one does them. Alice has put three before Bob came, and they take turns.
+// A process puts tasks and ends; another one does them. Alice has put three before Bob came, and
+// they take turns.
 func Example() {
 	ctx := context.Background()
 	path, remove := temporary()

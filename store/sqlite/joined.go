@@ -18,23 +18,25 @@ import (
 // txKey is the key of a context's transaction.
 type txKey struct{}
 
-// WithTx returns a context that carries a transaction of the caller's own, on the same database file; one of another file is refused. What is done with it is
-// part of that transaction, and happens if and when that is committed. It must be one that can write, and should have been begun
-// as IMMEDIATE: a deferred one that has read something cannot write any more once somebody else has written. What a power cut may
-// cost is up to its connection, whose synchronous is FULL unless set.
+// WithTx returns a context that carries a transaction of the caller's own, on the same database
+// file; one of another file is refused. What is done with it is part of that transaction, and
+// happens if and when that is committed. It must be one that can write, and should have been begun
+// as IMMEDIATE: a deferred one that has read something cannot write any more once somebody else has
+// written. What a power cut may cost is up to its connection, whose synchronous is FULL unless set.
 //
-// As long as it is open nothing else can write, so all calls of queues with other contexts wait for it, also those that only read.
-// One that is made before the commit by the same goroutine fails after Options.BusyTimeout. [Store.InTx] does all that is said
-// here by itself.
+// As long as it is open nothing else can write, so all calls of queues with other contexts wait for
+// it, also those that only read. One that is made before the commit by the same goroutine fails
+// after Options.BusyTimeout. [Store.InTx] does all that is said here by itself.
 func WithTx(ctx context.Context, tx *sql.Tx) context.Context {
 	return context.WithValue(ctx, txKey{}, tx)
 }
 
-// InTx calls f with a transaction of db, which must have the same file open, and with a context that carries it as WithTx does. It
-// commits, or if f returns an error or panics rolls back.
+// InTx calls f with a transaction of db, which must have the same file open, and with a context
+// that carries it as WithTx does. It commits, or if f returns an error or panics rolls back.
 //
-// It waits for its turn like the transactions of the Store. One that is begun in another way contends with these for SQLite's
-// lock, which does not go to who has waited longest: next to a busy queue it may wait for seconds.
+// It waits for its turn like the transactions of the Store. One that is begun in another way
+// contends with these for SQLite's lock, which does not go to who has waited longest: next to a
+// busy queue it may wait for seconds.
 func (s *Store) InTx(ctx context.Context, db *sql.DB, f func(ctx context.Context, tx *sql.Tx) error) error {
 	err := s.db.inTx(ctx, db, f)
 	if err == nil {
@@ -71,11 +73,13 @@ func (d *db) inTx(ctx context.Context, db *sql.DB, f func(ctx context.Context, t
 	return nil
 }
 
-// sqlFile returns the file in which SQLite finds the tables, that of the database itself if they are in none that is attached.
+// sqlFile returns the file in which SQLite finds the tables, that of the database itself if they
+// are in none that is attached.
 const sqlFile = `SELECT file FROM pragma_database_list AS d LEFT JOIN pragma_table_list AS t ON t.schema = d.name AND t.name = ?
 ORDER BY t.name IS NULL, d.seq LIMIT 1`
 
-// joins returns an error if a transaction of the caller's is none of the queue's file. err is what has come of locking it.
+// joins returns an error if a transaction of the caller's is none of the queue's file. err is what
+// has come of locking it.
 func (d *db) joins(own *sql.Tx, err error) error {
 	missing := err != nil && strings.Contains(err.Error(), "no such table")
 	if err != nil && !missing {
@@ -98,8 +102,8 @@ func (d *db) joins(own *sql.Tx, err error) error {
 	return nil
 }
 
-// Joined implements rows.DB. The transaction gets the lock for writing now, since otherwise what is read first could be
-// overtaken.
+// Joined implements rows.DB. The transaction gets the lock for writing now, since otherwise what is
+// read first could be overtaken.
 func (d *db) Joined(ctx context.Context) (rows.Tx, error) {
 	own, ok := ctx.Value(txKey{}).(*sql.Tx)
 	switch {

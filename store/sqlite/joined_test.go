@@ -134,7 +134,8 @@ func TestJoinedRollback(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestJoinedDeferred joins a transaction that has not asked for the lock, ahead of others and too late.
+// TestJoinedDeferred joins a transaction that has not asked for the lock, ahead of others and too
+// late.
 func TestJoinedDeferred(t *testing.T) {
 	c := openCallers(t, file(t), "deferred")
 	makeQueue(t, c.db)
@@ -190,7 +191,8 @@ func TestJoinedErrors(t *testing.T) {
 	require.NoError(t, own.Rollback())
 }
 
-// A transaction of another file is refused, also if that has queues of the same numbers; not if the file is attached.
+// A transaction of another file is refused, also if that has queues of the same numbers; not if the
+// file is attached.
 func TestJoinedElsewhere(t *testing.T) {
 	ctx, path := t.Context(), file(t)
 	s, err := Open(ctx, path, nil)
@@ -241,7 +243,8 @@ func TestJoinedElsewhere(t *testing.T) {
 	require.NoError(t, q.Close(ctx))
 }
 
-// Transactions of the caller's own and of the store run at the same time, which the race detector looks at.
+// Transactions of the caller's own and of the store run at the same time, which the race detector
+// looks at.
 func TestJoinedMeanwhile(t *testing.T) {
 	path := file(t)
 	s, err := Open(t.Context(), path, nil)

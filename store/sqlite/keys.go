@@ -46,7 +46,8 @@ func (v *view) CountKeys() (int, error) {
 	return int(n), err
 }
 
-// Ended implements rows.View. A mark is the greatest number that was given, as all that is written later gets a greater one.
+// Ended implements rows.View. A mark is the greatest number that was given, as all that is written
+// later gets a greater one.
 func (v *view) Ended(mark string) (ended []*rows.Outcome, next string, err error) {
 	next = strconv.FormatUint(v.head.number, 10)
 	if mark == "" {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// migrate brings the tables to the version of this program. Programs that do so at the same time wait for each other at each
-// step; if one is broken off, the steps before it stay.
+// migrate brings the tables to the version of this program. Programs that do so at the same time
+// wait for each other at each step; if one is broken off, the steps before it stay.
 func migrate(ctx context.Context, c *conn, all []migration, timeout time.Duration) error {
 	for {
 		var version int
@@ -61,7 +61,8 @@ func checkVersion(c *conn, mine int) error {
 	return err
 }
 
-// readVersion returns the version of the tables, 0 if there are none, or why a program of version mine cannot use them.
+// readVersion returns the version of the tables, 0 if there are none, or why a program of version
+// mine cannot use them.
 func readVersion(c *conn, mine int) (int, error) {
 	s := newSession(c, "")
 	exists, err := s.number(selectTable, c.prefix+"meta")

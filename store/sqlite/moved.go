@@ -6,11 +6,13 @@ import (
 	"os"
 )
 
-// errMoved is returned as long as there is no database where it was, and once if there is another one by then. SQLite itself
-// would go on with a file that nobody else sees any more, and with it would go what is put there.
+// errMoved is returned as long as there is no database where it was, and once if there is another
+// one by then. SQLite itself would go on with a file that nobody else sees any more, and with it
+// would go what is put there.
 var errMoved = errors.New("the file of the database was removed, renamed or replaced")
 
-// still tells whether the file is still the one that the connection is to. It costs a microsecond or two.
+// still tells whether the file is still the one that the connection is to. It costs a microsecond
+// or two.
 func (d *db) still() error {
 	now, err := os.Stat(d.path)
 	if err == nil && os.SameFile(now, d.file) {
@@ -27,8 +29,8 @@ func (d *db) reconnect(ctx context.Context) error {
 	return d.connect(ctx)
 }
 
-// abandon gives up a connection to a file that is not where it was. Whoever closes a database last deletes its log, by its
-// name: that may be another one's by now.
+// abandon gives up a connection to a file that is not where it was. Whoever closes a database last
+// deletes its log, by its name: that may be another one's by now.
 func (d *db) abandon() {
 	if d.conn == nil {
 		return

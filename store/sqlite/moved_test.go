@@ -10,7 +10,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// TestFileIsGone removes the file under a store that goes on to use it, and then puts another one there.
+// TestFileIsGone removes the file under a store that goes on to use it, and then puts another one
+// there.
 func TestFileIsGone(t *testing.T) {
 	ctx, path := t.Context(), newFile(t)
 	open := func() *task.Queue[string] {

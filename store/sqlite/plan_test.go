@@ -13,8 +13,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// may says which statements may do what costs more than what they return. All others must find their rows by an index, in the
-// order in which they return them.
+// may says which statements may do what costs more than what they return. All others must find
+// their rows by an index, in the order in which they return them.
 var may = map[*statement]string{
 	selectTable: "SCAN",        // of the list of all tables, when a database is opened
 	keyStats:    "TEMP B-TREE", // to order the keys by numbers that were just counted
@@ -104,7 +104,8 @@ func TestPlans(t *testing.T) {
 	checkPlans(t, d)
 }
 
-// TestPlansAnalyzed checks the plans that SQLite makes once somebody has had it collect statistics, over rows that look alike.
+// TestPlansAnalyzed checks the plans that SQLite makes once somebody has had it collect statistics,
+// over rows that look alike.
 func TestPlansAnalyzed(t *testing.T) {
 	d := openHandle(t, file(t), options{synchronous: "normal"}).db
 	makeQueue(t, d)
@@ -148,9 +149,10 @@ func TestTakeLeavesKeys(t *testing.T) {
 	require.False(t, opened(takeTask)[root["fairq_tasks_group"]])
 }
 
-// TestPreparedOnce shows that SQLite does not make a new plan each time that a statement is run. It does so if the plan may
-// depend on the value of a parameter, as for LIMIT ?, and that takes longer than all else. So each is run, with values that
-// find nothing, in a part of the time that it takes to prepare it.
+// TestPreparedOnce shows that SQLite does not make a new plan each time that a statement is run. It
+// does so if the plan may depend on the value of a parameter, as for LIMIT ?, and that takes longer
+// than all else. So each is run, with values that find nothing, in a part of the time that it takes
+// to prepare it.
 func TestPreparedOnce(t *testing.T) {
 	if raced {
 		t.Skip("the race detector makes the driver slow, but not SQLite")

@@ -1,9 +1,11 @@
 package sqlite
 
-// A migration brings the tables from one version to the next; the first makes them. What was released is never changed.
+// A migration brings the tables from one version to the next; the first makes them. What was
+// released is never changed.
 type migration struct {
-	// minReader is the oldest version of the program that can work with the tables as they are then: it is the version before
-	// if all that was added can be ignored, so that both can run side by side while a new program is rolled out.
+	// minReader is the oldest version of the program that can work with the tables as they are
+	// then: it is the version before if all that was added can be ignored, so that both can run
+	// side by side while a new program is rolled out.
 	minReader int
 	script    string // ~ stands for the prefix
 }
@@ -11,12 +13,14 @@ type migration struct {
 // migrations are all there are. Their number is the version of this program.
 var migrations = []migration{{1, schema1}}
 
-// A row of the table of tasks has the number of its queue and its id in its rowid, so that the tasks of a queue lie together,
-// in the order of their ids, and need no other index for that. Zero and "" are written as such, not as NULL: that needs no
-// more room, and each index that leaves out most rows says so with a condition that the statements repeat.
+// A row of the table of tasks has the number of its queue and its id in its rowid, so that the
+// tasks of a queue lie together, in the order of their ids, and need no other index for that. Zero
+// and "" are written as such, not as NULL: that needs no more room, and each index that leaves out
+// most rows says so with a condition that the statements repeat.
 //
-// Columns have no types: then the values are kept just as they are, and the driver need not ask for the type's name. Strings
-// are kept as text, which SQLite compares byte by byte and does not look into.
+// Columns have no types: then the values are kept just as they are, and the driver need not ask for
+// the type's name. Strings are kept as text, which SQLite compares byte by byte and does not look
+// into.
 //
 // The payload is last, so that the others can be read without it.
 const schema1 = `

@@ -7,7 +7,8 @@ import (
 	"io"
 )
 
-// A session runs statements, one at a time: on our connection, or in a transaction of the caller's own.
+// A session runs statements, one at a time: on our connection, or in a transaction of the caller's
+// own.
 type session struct {
 	backend
 	args  [maxArgs]driver.NamedValue
@@ -16,8 +17,8 @@ type session struct {
 
 	path string // of the file, as errors name it; "" where they are told with it anyway
 
-	// failed is the first error of a transaction, which all that comes after it returns too: else what was broken off in the
-	// middle could be committed.
+	// failed is the first error of a transaction, which all that comes after it returns too: else
+	// what was broken off in the middle could be committed.
 	failed error
 }
 

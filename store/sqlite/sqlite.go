@@ -13,28 +13,33 @@ import (
 
 // Options say how a Store keeps its tasks. The zero value is right for most.
 type Options struct {
-	// Synchronous says what a power cut, or a crash of the operating system, may cost; a crash of the process costs nothing.
+	// Synchronous says what a power cut, or a crash of the operating system, may cost; a crash of
+	// the process costs nothing.
 	Synchronous Synchronous
 
-	// Prefix begins the names of tables and indexes; "" means "fairq_". It is letters, digits and underscores, 40 at most.
+	// Prefix begins the names of tables and indexes; "" means "fairq_". It is letters, digits and
+	// underscores, 40 at most.
 	Prefix string
 
-	// BusyTimeout is how long a transaction waits for its turn, and for a lock that another process has; 0 means 10 seconds. A call
-	// may wait for the one before it and then for its own, so at most twice as long; a context can end that sooner.
+	// BusyTimeout is how long a transaction waits for its turn, and for a lock that another process
+	// has; 0 means 10 seconds. A call may wait for the one before it and then for its own, so at
+	// most twice as long; a context can end that sooner.
 	BusyTimeout time.Duration
 
-	// Poll is how often somebody who waits asks whether another process has changed something; 0 means 10 milliseconds. That
-	// costs some microseconds. What happens in this process is known at once.
+	// Poll is how often somebody who waits asks whether another process has changed something; 0
+	// means 10 milliseconds. That costs some microseconds. What happens in this process is known at
+	// once.
 	Poll time.Duration
 
 	// MaxPayload is how many bytes an encoded payload may have; 0 means 16 MiB.
 	MaxPayload int
 
-	// History is how long tasks that are gone can be listed by Store.History; 0 means that they are forgotten at once. It makes
-	// every task that ends cost one more write.
+	// History is how long tasks that are gone can be listed by Store.History; 0 means that they are
+	// forgotten at once. It makes every task that ends cost one more write.
 	History time.Duration
 
-	// KeepSchema makes Open return an error, instead of migrating, if the tables are missing or older than this program needs.
+	// KeepSchema makes Open return an error, instead of migrating, if the tables are missing or
+	// older than this program needs.
 	KeepSchema bool
 }
 
@@ -45,21 +50,22 @@ const (
 	// Full waits at each commit: what a call has done when it returns survives a power cut.
 	Full Synchronous = iota
 
-	// Normal waits only when the write-ahead log is copied into the database. After a power cut the last transactions may be
-	// undone, in order: tasks that were put may be missing, and some that were acked may be there again. The database stays
-	// whole.
+	// Normal waits only when the write-ahead log is copied into the database. After a power cut the
+	// last transactions may be undone, in order: tasks that were put may be missing, and some that
+	// were acked may be there again. The database stays whole.
 	Normal
 )
 
-// Store keeps tasks in an SQLite database, which other processes on the same machine may use too. All methods may be called at
-// any time by any goroutine. Queues are opened with [task.Open].
+// Store keeps tasks in an SQLite database, which other processes on the same machine may use too.
+// All methods may be called at any time by any goroutine. Queues are opened with [task.Open].
 type Store struct {
 	rules *rows.Store
 	db    *db
 }
 
-// Open opens the database in a file, which it makes if there is none, and makes what is missing in it. nil options are the
-// defaults. A database that a newer program has changed so that this one cannot use it any more is refused.
+// Open opens the database in a file, which it makes if there is none, and makes what is missing in
+// it. nil options are the defaults. A database that a newer program has changed so that this one
+// cannot use it any more is refused.
 func Open(ctx context.Context, path string, o *Options) (*Store, error) {
 	if o == nil {
 		o = &Options{}
@@ -112,12 +118,13 @@ func (s *Store) Queues(ctx context.Context, from string, n int) ([]string, error
 	return s.rules.Queues(ctx, from, n)
 }
 
-// History returns up to n tasks of a queue that are gone, in the order of their ids, those with greater ids than after: the
-// last one of the page before; none if Options.History is 0. It returns [task.ErrNotFound] if there is no such queue.
+// History returns up to n tasks of a queue that are gone, in the order of their ids, those with
+// greater ids than after: the last one of the page before; none if Options.History is 0. It returns
+// [task.ErrNotFound] if there is no such queue.
 func (s *Store) History(ctx context.Context, queue string, after task.ID, n int) ([]driver.Ended, error) {
 	return s.rules.History(ctx, queue, after, n)
 }
 
-// Close closes the database. The queues that are open should be closed before: what is taken is handed back then, otherwise
-// only after Options.Grace of the queue.
+// Close closes the database. The queues that are open should be closed before: what is taken is
+// handed back then, otherwise only after Options.Grace of the queue.
 func (s *Store) Close() error { return s.db.close() }

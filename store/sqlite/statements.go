@@ -17,7 +17,8 @@ const (
 
 // These are the statements that are not made of a rows.Range (see scan.go).
 //
-// Of LIMIT ? SQLite would make a new plan for each value, that is for each call; LIMIT 0 + ? it takes as it is.
+// Of LIMIT ? SQLite would make a new plan for each value, that is for each call; LIMIT 0 + ? it
+// takes as it is.
 var (
 	beginStatement    = &statement{"begin", `BEGIN IMMEDIATE`}
 	commitStatement   = &statement{"commit", `COMMIT`}

@@ -64,8 +64,8 @@ func (t *tx) Queues(from string, n int) (names []string, err error) {
 	return names, err
 }
 
-// Enter implements rows.Tx. SQLite runs no two transactions that write at the same time, and a statement costs little more
-// than the work it does, so the plan is of no use.
+// Enter implements rows.Tx. SQLite runs no two transactions that write at the same time, and a
+// statement costs little more than the work it does, so the plan is of no use.
 func (t *tx) Enter(queue uint64, _ *rows.Plan) (rows.View, error) {
 	var h *head
 	if t.joined == nil { // otherwise it is not our turn to use what is cached

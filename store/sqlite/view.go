@@ -10,8 +10,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// A rowid of the table of tasks is the number of a queue, and below that the task's id in it. With two numbers for each task,
-// 10,000 tasks a second use up those of a queue in 7 years.
+// A rowid of the table of tasks is the number of a queue, and below that the task's id in it. With
+// two numbers for each task, 10,000 tasks a second use up those of a queue in 7 years.
 const (
 	idBits          = 42
 	maxID    uint64 = 1<<idBits - 1

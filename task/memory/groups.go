@@ -96,8 +96,8 @@ func (q *queue) leaveGroup(it *item, g *group, now int64) {
 	q.endGroup(g, now)
 }
 
-// endGroup ends a group that is started, or cancelled, and has no members any more: of the other tasks it makes ready those
-// whose time has come, and removes the rest.
+// endGroup ends a group that is started, or cancelled, and has no members any more: of the other
+// tasks it makes ready those whose time has come, and removes the rest.
 func (q *queue) endGroup(g *group, now int64) {
 	if g.joining {
 		return

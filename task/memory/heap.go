@@ -1,6 +1,7 @@
 package memory
 
-// heap is a binary heap whose elements know where they are, so that any of them can be moved or removed in O(log n).
+// heap is a binary heap whose elements know where they are, so that any of them can be moved or
+// removed in O(log n).
 type heap[T element[T]] []T
 
 type element[T any] interface {

@@ -6,8 +6,8 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// index finds tasks by their ids. These are given out in order, so it is a map of blocks of neighbours, each of which lasts
-// as long as one of its tasks.
+// index finds tasks by their ids. These are given out in order, so it is a map of blocks of
+// neighbours, each of which lasts as long as one of its tasks.
 type index struct {
 	last        driver.ID
 	blocks      map[driver.ID]*block
@@ -105,7 +105,8 @@ func (x *index) from(number driver.ID) *block {
 	return b
 }
 
-// all iterates over the tasks, in the order of their ids. The one that it is at may be removed, and others too.
+// all iterates over the tasks, in the order of their ids. The one that it is at may be removed, and
+// others too.
 func (x *index) all() iter.Seq[*item] {
 	return func(yield func(*item) bool) {
 		for b := x.first; b != nil; {

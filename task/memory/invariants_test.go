@@ -10,7 +10,8 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// check finds out whether a queue in memory is in order: whether all that is kept in more than one place agrees.
+// check finds out whether a queue in memory is in order: whether all that is kept in more than one
+// place agrees.
 func (q *queue) check(t require.TestingT) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -38,7 +38,8 @@ func (q *queue) counted() int {
 	return q.stats.Len()
 }
 
-// freed makes known that there is room if a task of a key leaves a state that counts for one that does not.
+// freed makes known that there is room if a task of a key leaves a state that counts for one that
+// does not.
 func (q *queue) freed(k *account, from, to driver.State) {
 	if !q.settings.Counts(from) || q.settings.Counts(to) {
 		return
@@ -48,8 +49,9 @@ func (q *queue) freed(k *account, from, to driver.State) {
 	}
 }
 
-// waiting knows which key has the most tasks that are ready or delayed. It is a fairq.Queue that nothing is ever popped from:
-// there the furthest round is that of the key with the most items by its weight.
+// waiting knows which key has the most tasks that are ready or delayed. It is a fairq.Queue that
+// nothing is ever popped from: there the furthest round is that of the key with the most items by
+// its weight.
 type waiting struct {
 	policy  fairq.WhenFull
 	tasks   fairq.Queue[string, *item]

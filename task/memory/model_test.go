@@ -10,8 +10,8 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// model is a queue of tasks as one would first write it: a slice of tasks that is searched and sorted for each call. It has
-// no heaps, no lists and no counters.
+// model is a queue of tasks as one would first write it: a slice of tasks that is searched and
+// sorted for each call. It has no heaps, no lists and no counters.
 type model struct {
 	s         driver.Settings
 	tasks     []*modelTask // in the order of their ids

@@ -24,8 +24,9 @@ var (
 	runs = flag.Int("runs", 100, "how many runs TestMemoryAgainstModel makes, a fifth with -short")
 )
 
-// TestMemoryAgainstModel makes random calls to a queue in memory and to the model, and compares all answers, all tasks, all
-// events and the stats after each. A failure names the seed; -seed repeats it.
+// TestMemoryAgainstModel makes random calls to a queue in memory and to the model, and compares all
+// answers, all tasks, all events and the stats after each. A failure names the seed; -seed repeats
+// it.
 func TestMemoryAgainstModel(t *testing.T) {
 	if *seed != 0 {
 		synctest.Test(t, func(t *testing.T) { newCaller(t, *seed).run(400) })

@@ -7,14 +7,16 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// A band holds the ready tasks of one priority. The rounds are those of a fairq.Queue; what is in it are not tasks but turns
-// of keys, and a turn is used by the oldest task of its key that can be taken.
+// A band holds the ready tasks of one priority. The rounds are those of a fairq.Queue; what is in
+// it are not tasks but turns of keys, and a turn is used by the oldest task of its key that can be
+// taken.
 //
-// If there is none, because the key is busy or paused or the taker does not want such tasks, the turn is owed to the key:
-// it is the first to be served as soon as it can be. A key that is owed such a turn gives up those that come after it,
-// until that one is used. So a key that has to wait costs nothing while it does, and comes back with one turn, not with all
-// that it has missed. Turns are numbered as they are delivered, and owed turns are used in that order. A task that is
-// handed back is owed the turn by which it was taken.
+// If there is none, because the key is busy or paused or the taker does not want such tasks, the
+// turn is owed to the key: it is the first to be served as soon as it can be. A key that is owed
+// such a turn gives up those that come after it, until that one is used. So a key that has to wait
+// costs nothing while it does, and comes back with one turn, not with all that it has missed. Turns
+// are numbered as they are delivered, and owed turns are used in that order. A task that is handed
+// back is owed the turn by which it was taken.
 type band struct {
 	priority int
 	turns    fairq.Queue[string, *line]
@@ -25,11 +27,13 @@ type band struct {
 	weight   int     // of the key that is given a turn
 	spare    []*line // empty ones, to be used again
 
-	// With MaxInFlightPerKey, a line has no more turns ahead than its weight, so that a busy key has none to give up. The order
-	// within a round is then that in which the keys got into line. Otherwise each ready task has a turn.
+	// With MaxInFlightPerKey, a line has no more turns ahead than its weight, so that a busy key
+	// has none to give up. The order within a round is then that in which the keys got into line.
+	// Otherwise each ready task has a turn.
 	limited bool
 
-	// With KeepPlace (and no such limit) each task has a turn from Put on, ready or not, and no turn is given up before.
+	// With KeepPlace (and no such limit) each task has a turn from Put on, ready or not, and no
+	// turn is given up before.
 	reserve bool
 }
 
@@ -84,7 +88,8 @@ type byPlace struct{ *item }
 func (a byPlace) before(b byPlace) bool { return a.place < b.place }
 func (a byPlace) at() *int32            { return &a.early }
 
-// next takes out the first task that the filter passes, nil if there is none. Its turn is the one it is taken by.
+// next takes out the first task that the filter passes, nil if there is none. Its turn is the one
+// it is taken by.
 func (b *band) next(f *driver.Filter) *item {
 	if !b.has(f) {
 		return nil
@@ -192,8 +197,8 @@ func (b *band) leave(k *kind) {
 	}
 }
 
-// add puts a task into the line. It may already have its turn: one that is owed, if its number is in the task, or with
-// band.reserve one that was given to it before.
+// add puts a task into the line. It may already have its turn: one that is owed, if its number is
+// in the task, or with band.reserve one that was given to it before.
 func (l *line) add(it *item) {
 	lane := l.lane(it.kind)
 	lane.insert(it)
@@ -211,7 +216,8 @@ func (l *line) add(it *item) {
 	l.refile()
 }
 
-// remove takes a task out of the line that does not leave by a turn. With band.reserve it keeps its turn.
+// remove takes a task out of the line that does not leave by a turn. With band.reserve it keeps its
+// turn.
 func (l *line) remove(it *item) {
 	lane := l.lane(it.kind)
 	lane.remove(it)
@@ -236,11 +242,12 @@ func (l *line) take(f *driver.Filter, turn uint64) *item {
 	return it
 }
 
-// oldest returns the lane whose first task is the oldest that the filter passes, nil if there is none.
+// oldest returns the lane whose first task is the oldest that the filter passes, nil if there is
+// none.
 func (l *line) oldest(f *driver.Filter) *lane { return l.older(0, nil, f) }
 
-// older returns that too, or nil, if it is older than the given one and at that place of the heap or below it. What is below a
-// lane that the filter passes is younger.
+// older returns that too, or nil, if it is older than the given one and at that place of the heap
+// or below it. What is below a lane that the filter passes is younger.
 func (l *line) older(i int, than *lane, f *driver.Filter) *lane {
 	if i >= len(l.lanes) || l.lanes[i].len == 0 || than != nil && !l.lanes[i].before(byHead{than}) {
 		return than
@@ -291,7 +298,8 @@ func (l *line) link() {
 	l.linked++
 }
 
-// top gives the line the turns that it must have: a line with tasks has at least one, ahead or owed.
+// top gives the line the turns that it must have: a line with tasks has at least one, ahead or
+// owed.
 func (l *line) top() {
 	if l.passed != 0 || l.band.reserve {
 		return

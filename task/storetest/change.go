@@ -9,7 +9,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// reopenAs opens the queue, which nobody has open, with options that it was perhaps not made with. A Store may refuse that.
+// reopenAs opens the queue, which nobody has open, with options that it was perhaps not made with.
+// A Store may refuse that.
 func (e *env) reopenAs(store task.Store, name string, o options) *queue {
 	e.Helper()
 	again, err := task.Open(ctx, store, name, &o)

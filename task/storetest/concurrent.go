@@ -12,7 +12,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// crowd is goroutines that put and take tasks. Each task must be done once, and never be with two of them at a time.
+// crowd is goroutines that put and take tasks. Each task must be done once, and never be with two
+// of them at a time.
 type crowd struct {
 	e       *env
 	q       *queue
@@ -91,7 +92,8 @@ func (c *crowd) finish(t *task.Task[string]) {
 	}
 }
 
-// take takes tasks until all are done. It acks some of them, and gives up the others in one way or another.
+// take takes tasks until all are done. It acks some of them, and gives up the others in one way or
+// another.
 func (c *crowd) take() {
 	c.wg.Go(func() {
 		for c.over.Err() == nil {

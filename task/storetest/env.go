@@ -19,10 +19,12 @@ var ctx = context.Background()
 
 const second = time.Second
 
-// ages is longer than anything else. It is not longer still because a store may have something to do again and again.
+// ages is longer than anything else. It is not longer still because a store may have something to
+// do again and again.
 const ages = 3 * time.Hour
 
-// soon is by when those who share a store know of each other's changes, if they have to look for them.
+// soon is by when those who share a store know of each other's changes, if they have to look for
+// them.
 const soon = time.Minute
 
 // env is what a case runs in.
@@ -35,7 +37,8 @@ type env struct {
 	skipped  string   // why the case was skipped
 }
 
-// skip ends the case, which is not for this store. What is skipped in a bubble does not count as skipped outside.
+// skip ends the case, which is not for this store. What is skipped in a bubble does not count as
+// skipped outside.
 func (e *env) skip(why string) {
 	e.skipped = why
 	e.SkipNow()
@@ -151,7 +154,8 @@ func (q *queue) counts(ready, delayed, taken, buried, held int) {
 		[]int{s.Ready, s.Delayed, s.Taken, s.Buried, s.Held}, []int{ready, delayed, taken, buried, held})
 }
 
-// addsUp checks that no task is forgotten or counted twice, unless the queue has been closed or dropped.
+// addsUp checks that no task is forgotten or counted twice, unless the queue has been closed or
+// dropped.
 func (q *queue) addsUp() {
 	q.e.Helper()
 	s, err := q.Stats(ctx)

@@ -9,7 +9,8 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// watched is a Store whose calls of Tick are counted: they are all that an open queue costs if nothing is done with it.
+// watched is a Store whose calls of Tick are counted: they are all that an open queue costs if
+// nothing is done with it.
 type watched struct {
 	task.Store
 	ticks *ticks
@@ -39,7 +40,8 @@ type ticks struct {
 	atOnce int // those of now
 }
 
-// mostAtOnce is how many calls of Tick are taken for a loop that does not end if no time passes between them.
+// mostAtOnce is how many calls of Tick are taken for a loop that does not end if no time passes
+// between them.
 const mostAtOnce = 20_000
 
 // add counts a call of Tick, and tells whether there are too many.
@@ -60,8 +62,8 @@ func (t *ticks) count() int {
 	return t.n
 }
 
-// idles checks that the queue, which is left alone, does next to nothing, whatever has happened to it. It may look after its
-// leases, but not more often than a few times in each second.
+// idles checks that the queue, which is left alone, does next to nothing, whatever has happened to
+// it. It may look after its leases, but not more often than a few times in each second.
 func (q *queue) idles() {
 	q.e.Helper()
 	time.Sleep(time.Second) // what was due in between happens

@@ -4,9 +4,9 @@
 //		storetest.Run(t, func(t *testing.T) task.Store { return openSomewhereNew(t) })
 //	}
 //
-// Each case runs in a bubble of [testing/synctest], in which time passes as soon as there is nothing to do. So a Store must take
-// the time from package time, and all its goroutines must end when it is closed, which the open function sees to with
-// t.Cleanup.
+// Each case runs in a bubble of [testing/synctest], in which time passes as soon as there is
+// nothing to do. So a Store must take the time from package time, and all its goroutines must end
+// when it is closed, which the open function sees to with t.Cleanup.
 package storetest
 
 import (
@@ -20,12 +20,13 @@ import (
 type Reopener interface {
 	task.Store
 
-	// Reopen returns the store as another process would open it: with the same queues and tasks, but nothing in common
-	// that is not in the store itself. The one that it is called on stays open, unless it was killed.
+	// Reopen returns the store as another process would open it: with the same queues and tasks,
+	// but nothing in common that is not in the store itself. The one that it is called on stays
+	// open, unless it was killed.
 	Reopen(t *testing.T) task.Store
 
-	// Kill ends the store as a crash of its process would: nothing is handed back. All calls of its backends return errors from
-	// now on.
+	// Kill ends the store as a crash of its process would: nothing is handed back. All calls of its
+	// backends return errors from now on.
 	Kill(t *testing.T)
 }
 
@@ -74,10 +75,11 @@ var themes = []theme{
 	{"Change", changeCases, true},
 }
 
-// Run tests a Store. open must return a new one that is empty. If it is a [Reopener], there is more to test.
+// Run tests a Store. open must return a new one that is empty. If it is a [Reopener], there is more
+// to test.
 //
-// Some cases make random calls. When one of these fails, it tells the seed, and with the environment variable STORETEST_SEED set
-// to that it does the same again.
+// Some cases make random calls. When one of these fails, it tells the seed, and with the
+// environment variable STORETEST_SEED set to that it does the same again.
 func Run(t *testing.T, open func(t *testing.T) task.Store) {
 	for _, theme := range themes {
 		t.Run(theme.name, func(t *testing.T) {

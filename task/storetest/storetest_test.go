@@ -69,8 +69,8 @@ func TestCompare(t *testing.T) {
 
 var errKilled = errors.New("killed")
 
-// disk is a Memory that outlives its process: payloads are encoded, others can open it, and leases are lost when those who hold
-// them are not heard of any more.
+// disk is a Memory that outlives its process: payloads are encoded, others can open it, and leases
+// are lost when those who hold them are not heard of any more.
 type disk struct {
 	memory *memory.Store
 	mu     sync.Mutex // protects killed, and the consumers of all diskQueues

@@ -19,8 +19,8 @@ import (
 // killed are the queues of Kill.
 var killed = []string{"plain", "limited"}
 
-// Kill kills processes that put tasks, and others that work on them, at random moments, and looks whether all is accounted
-// for. Each time one is killed the next one is started; the others go on.
+// Kill kills processes that put tasks, and others that work on them, at random moments, and looks
+// whether all is accounted for. Each time one is killed the next one is started; the others go on.
 func Kill(t *testing.T, open Opener, where string) {
 	k := newKiller(t, where)
 	s, err := open(context.Background(), where)
@@ -44,8 +44,8 @@ func Kill(t *testing.T, open Opener, where string) {
 	k.account(s)
 }
 
-// KillAlone is Kill for a database that only one process can open: each one puts tasks and works on them, and when it is
-// killed the next one is started.
+// KillAlone is Kill for a database that only one process can open: each one puts tasks and works on
+// them, and when it is killed the next one is started.
 func KillAlone(t *testing.T, open Opener, where string) {
 	k := newKiller(t, where)
 	for range k.rounds {
@@ -112,7 +112,8 @@ func (k *killer) account(s Store) {
 		a.kills, len(a.fates), a.back, a.waits, a.lost, a.hidden, a.longest)
 }
 
-// bystanders puts tasks with unique keys, and waits for them, until the function that it returns is called.
+// bystanders puts tasks with unique keys, and waits for them, until the function that it returns is
+// called.
 func bystanders(t *testing.T, s Store, journal *Journal) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var waits []func() error

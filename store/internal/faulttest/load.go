@@ -14,7 +14,8 @@ import (
 // grace is Options.Grace of all queues.
 const grace = 2 * time.Second
 
-// queues are those that the load goes to. The second is one where only the fronts of keys can be taken.
+// queues are those that the load goes to. The second is one where only the fronts of keys can be
+// taken.
 var queues = map[string]task.Options[string]{
 	"plain":   {Grace: grace, Retention: time.Hour},
 	"limited": {Grace: grace, Retention: time.Hour, MaxInFlightPerKey: 2, Capacity: 150, KeyCapacity: 60},
@@ -58,8 +59,8 @@ func (s *Self) open(name string) (*load, error) {
 	return &load{Self: s, name: name, queue: q}, err
 }
 
-// start has n goroutines do something again and again, until the process is to end. The function that it
-// returns waits for them, and returns the first error. An errDone just ends its goroutine.
+// start has n goroutines do something again and again, until the process is to end. The function
+// that it returns waits for them, and returns the first error. An errDone just ends its goroutine.
 func (l *load) start(n int, do func(*load) error) (wait func() error) {
 	var all sync.WaitGroup
 	failures := make(chan error, n)
@@ -212,7 +213,8 @@ func (l *load) putBatch(puts []Put) error {
 	return err
 }
 
-// putUnique puts a task with a unique key that only this goroutine uses, and maybe waits for its end.
+// putUnique puts a task with a unique key that only this goroutine uses, and maybe waits for its
+// end.
 func (l *load) putUnique() error {
 	p := l.newPut()
 	p.UniqueKey = fmt.Sprintf("unique key %d %d", l.id, l.rand.IntN(4))

@@ -26,9 +26,9 @@ type Outage struct {
 	Run  func(t *testing.T)
 }
 
-// Outages has this process and another one put tasks, and pools of theirs do them, while the database
-// fails, and looks whether they go on by themselves when that is over, and whether all is accounted
-// for then.
+// Outages has this process and another one put tasks, and pools of theirs do them, while the
+// database fails, and looks whether they go on by themselves when that is over, and whether all is
+// accounted for then.
 func Outages(t *testing.T, open Opener, where string, outages []Outage) {
 	journal, path := newJournal(t)
 	s, err := open(context.Background(), where)

@@ -6,7 +6,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// ahead is what Ready has returned for a filter and nobody has taken yet. The zero value knows nothing.
+// ahead is what Ready has returned for a filter and nobody has taken yet. The zero value knows
+// nothing.
 type ahead struct {
 	filter Filter
 	rows   []*Row
@@ -22,8 +23,8 @@ func (u *unit) lookAhead(f Filter, n int) {
 	u.ahead = ahead{f, found, len(found) < n}
 }
 
-// ready returns the first task that can be taken and passes the filter; nil if there is none. wanted is how many will be asked
-// for.
+// ready returns the first task that can be taken and passes the filter; nil if there is none.
+// wanted is how many will be asked for.
 func (u *unit) ready(f Filter, wanted int) *Row {
 	a := &u.ahead
 	if !a.filter.equal(f) || len(a.rows) == 0 && !a.all {

@@ -14,8 +14,8 @@ import (
 
 func newName() string { return rand.Text() }
 
-// member returns the consumer of a handle, which lives here, and makes it known if it is not. It returns ErrResumed if the
-// consumer is somebody else's now.
+// member returns the consumer of a handle, which lives here, and makes it known if it is not. It
+// returns ErrResumed if the consumer is somebody else's now.
 func (u *unit) member(h driver.Handle) (*member, error) {
 	if c := u.q.members[h.ID]; c != nil && c.epoch == h.Epoch && u.now < c.deadline && u.alive(c) {
 		return c, nil
@@ -39,7 +39,8 @@ func (u *unit) join(row *Consumer) *member {
 	return c
 }
 
-// alive tells whether a member is still there, and keeps others from ending it: they do not see yet what it takes.
+// alive tells whether a member is still there, and keeps others from ending it: they do not see yet
+// what it takes.
 func (u *unit) alive(c *member) bool {
 	if !u.head.alive[c.number] { // else nobody else has written anything since
 		numbers := u.plan.Alive // which were read at once
@@ -141,8 +142,8 @@ func (u *unit) forgetMember(name string) {
 	}
 }
 
-// endConsumer ends a consumer whose tasks were handed back; later, if others have locked some: a transaction of a caller's that
-// settles them may be rolled back.
+// endConsumer ends a consumer whose tasks were handed back; later, if others have locked some: a
+// transaction of a caller's that settles them may be rolled back.
 func (u *unit) endConsumer(number uint64) {
 	if !u.q.store.traits.Exclusive && len(must(u.v.Leases(number))) > 0 {
 		until := life.Plus(u.now, lockedPause)
@@ -182,8 +183,8 @@ func (u *unit) giveBack(r *Row) {
 	u.befall(r, t, t.Return(u.now, &u.stats), u.now)
 }
 
-// rejoin begins the next epoch of a consumer, and returns what it holds, by new leases. It has another number then, so that those
-// who had it before find out.
+// rejoin begins the next epoch of a consumer, and returns what it holds, by new leases. It has
+// another number then, so that those who had it before find out.
 func (u *unit) rejoin(name string) (epoch uint64, held []driver.Record, err error) {
 	old := must(u.v.Consumer(name))
 	deadline := life.Plus(u.now, u.q.settings.Grace)
@@ -219,7 +220,8 @@ func (u *unit) lease(r *Row, c *member) {
 	u.event(task.EventResume, r, u.now, old)
 }
 
-// waitForLocked adds what a consumer holds but others have locked, as does a transaction of a process that has just died.
+// waitForLocked adds what a consumer holds but others have locked, as does a transaction of a
+// process that has just died.
 func (u *unit) waitForLocked(consumer uint64, rows []*Row) []*Row {
 	left := must(u.v.Leases(consumer))
 	for _, r := range rows {
@@ -234,7 +236,8 @@ func (u *unit) waitForLocked(consumer uint64, rows []*Row) []*Row {
 	return rows
 }
 
-// disown hands back what was taken in a transaction of which it is not known whether it was committed: nobody has got it.
+// disown hands back what was taken in a transaction of which it is not known whether it was
+// committed: nobody has got it.
 func (u *unit) disown() {
 	for id, lease := range u.q.unsure {
 		if r := u.leased(driver.Lease{ID: task.ID(id), Number: lease}); r != nil {
@@ -244,7 +247,8 @@ func (u *unit) disown() {
 	u.later(func() { clear(u.q.unsure) })
 }
 
-// dead hands back what consumers hold that did not come back, and returns how much it has left to do.
+// dead hands back what consumers hold that did not come back, and returns how much it has left to
+// do.
 func (u *unit) dead(most int) int {
 	if most <= 0 {
 		return most

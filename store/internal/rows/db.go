@@ -89,8 +89,8 @@ type Tx interface {
 	// others that do the same or Enter exclusively.
 	Queue(name string, settings []byte) (*Queue, error)
 
-	// Queues returns the names of n queues in alphabetical order, those that are not before from. It
-	// locks nothing.
+	// Queues returns the names of n queues in alphabetical order, those that are not before from.
+	// It locks nothing.
 	Queues(from string, n int) ([]string, error)
 
 	// Enter enters a queue until the end of the transaction, and says what will probably be read
@@ -127,7 +127,8 @@ type Head struct {
 	Paused     bool
 	PausedKeys int            // rows of keys that are paused
 	Rounds     map[int]uint64 // by priority, the round being served
-	// Removed grows when ready tasks are removed. A driver that returns Heads again need not keep it.
+	// Removed grows when ready tasks are removed. A driver that returns Heads again need not keep
+	// it.
 	Removed uint64
 
 	cache // what the rules know, and what the driver leaves alone

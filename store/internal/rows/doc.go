@@ -1,32 +1,35 @@
-// Package rows keeps the queues of package task in the rows of a database. It holds all rules that the stores of this
-// repository have in common: what a driver.Backend promises, told in reads and writes of single rows. What a database has to
-// do for it is [DB]; package rowstest checks that.
+// Package rows keeps the queues of package task in the rows of a database. It holds all rules that
+// the stores of this repository have in common: what a driver.Backend promises, told in reads and
+// writes of single rows. What a database has to do for it is [DB]; package rowstest checks that.
 //
 // # Rounds
 //
-// A task that becomes ready gets its round: max(the round being served, the last round of its key) + 1. The former is stored,
-// for each priority, and only grows; the latter is not stored, for it is the greatest round in the rows of that key. So it
-// is right after a restart and after a purge, and nothing has to be swept. The ready tasks in the order of (priority, round,
-// seq) are the order in which they are taken.
+// A task that becomes ready gets its round: max(the round being served, the last round of its key)
+// + 1. The former is stored, for each priority, and only grows; the latter is not stored, for it is
+// the greatest round in the rows of that key. So it is right after a restart and after a purge, and
+// nothing has to be swept. The ready tasks in the order of (priority, round, seq) are the order in
+// which they are taken.
 //
-// Where two processes put tasks of the same key at the same moment, and the database lets them, neither sees the other's:
-// then the key gets one turn in that round from each of them.
+// Where two processes put tasks of the same key at the same moment, and the database lets them,
+// neither sees the other's: then the key gets one turn in that round from each of them.
 //
 // # Queues that count by key
 //
-// With MaxInFlightPerKey only the front of each key is in the index of ready tasks: as many tasks as its weight, and the
-// first one of each further kind, which shares the first turn. The others are parked; they get their rounds when they get to
-// the front. The front of a key that is busy or paused leaves the index and keeps its rounds, so it is first when it comes
-// back.
+// With MaxInFlightPerKey only the front of each key is in the index of ready tasks: as many tasks
+// as its weight, and the first one of each further kind, which shares the first turn. The others
+// are parked; they get their rounds when they get to the front. The front of a key that is busy or
+// paused leaves the index and keeps its rounds, so it is first when it comes back.
 //
 // # The waist
 //
-// A database is asked for little, so that one with nothing but ordered keys can be a store too: see [DB] and [View] for what it
-// has to do, [Schema] for the tables and their indexes, and [Calls] for the ranges of these that the rules read.
+// A database is asked for little, so that one with nothing but ordered keys can be a store too: see
+// [DB] and [View] for what it has to do, [Schema] for the tables and their indexes, and [Calls] for
+// the ranges of these that the rules read.
 //
 // # Transactions
 //
-// The calls of one process are put together into as few transactions as there can be (see committer), and each returns
-// when its own is committed. Nobody is told anything before. Where transactions run at the same time, those of each queue are
-// by themselves, so that one that somebody has locked does not hold up the others.
+// The calls of one process are put together into as few transactions as there can be (see
+// committer), and each returns when its own is committed. Nobody is told anything before. Where
+// transactions run at the same time, those of each queue are by themselves, so that one that
+// somebody has locked does not hold up the others.
 package rows

@@ -21,7 +21,8 @@ import (
 
 var errBroken = errors.New("the database is broken")
 
-// Of calls that share a transaction, one that the database does not like fails alone; the others fail if the transaction does.
+// Of calls that share a transaction, one that the database does not like fails alone; the others
+// fail if the transaction does.
 func TestSharedTransaction(t *testing.T) {
 	for name, c := range map[string]struct {
 		op          string
@@ -117,8 +118,8 @@ type chaos struct {
 	refused map[bool]int              // calls that have failed, by whether they were cancelled
 }
 
-// While calls of the database fail and callers go away, what has returned no error has happened once, and what has returned one
-// has not.
+// While calls of the database fail and callers go away, what has returned no error has happened
+// once, and what has returned one has not.
 func TestFaults(t *testing.T) {
 	for name, shared := range map[string]bool{"Exclusive": false, "Shared": true} {
 		t.Run(name, func(t *testing.T) {

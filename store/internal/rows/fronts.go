@@ -7,8 +7,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// lines is what is known of the ready tasks of a key, in a queue where only the fronts of lines can be taken. What is written
-// is noted here too, so that the database need not be asked again.
+// lines is what is known of the ready tasks of a key, in a queue where only the fronts of lines can
+// be taken. What is written is noted here too, so that the database need not be asked again.
 type lines struct {
 	fronted []*Row           // those that have a turn
 	parked  map[sort]*parked // those that have none
@@ -75,8 +75,8 @@ func (u *unit) read(payload bool, keys ...string) {
 	u.fetch(slices.Compact(unknown), fewParked, payload)
 }
 
-// fetch reads the rows of keys, and their tasks if only fronts can be taken: those at the front, and of each sort the first ones
-// that are parked.
+// fetch reads the rows of keys, and their tasks if only fronts can be taken: those at the front,
+// and of each sort the first ones that are parked.
 func (u *unit) fetch(keys []string, most int, payload bool) {
 	if len(keys) == 0 {
 		return
@@ -180,8 +180,8 @@ func (r *Row) sort() sort { return sort{r.Priority, r.Kind} }
 
 func byPlace(a, b *Row) int { return cmp.Compare(a.Place, b.Place) }
 
-// front returns what is known of a key, and those of its tasks that are at the front of a line. As many parked ones are known as
-// there may be turns for.
+// front returns what is known of a key, and those of its tasks that are at the front of a line. As
+// many parked ones are known as there may be turns for.
 func (u *unit) front(l Line, weight int) (k *lines, front []*Row) {
 	payload := u.plan.Take > 0 && !u.q.store.traits.Exclusive
 	for u.read(payload, l.Key); ; {
@@ -199,9 +199,10 @@ func (u *unit) front(l Line, weight int) (k *lines, front []*Row) {
 	}
 }
 
-// refile makes the front of a line what it must be, in a queue where only fronts can be taken: a task of it has come or gone, or
-// its key is blocked or free now, which concerns the other lines of the key too. left is the turn of the task if it is gone
-// without being taken: the line keeps it. used is its turn if it was taken: no other task has that any more.
+// refile makes the front of a line what it must be, in a queue where only fronts can be taken: a
+// task of it has come or gone, or its key is blocked or free now, which concerns the other lines of
+// the key too. left is the turn of the task if it is gone without being taken: the line keeps it.
+// used is its turn if it was taken: no other task has that any more.
 func (u *unit) refile(changed *Row, left, used turn) {
 	if !u.q.fronted {
 		return
@@ -241,9 +242,10 @@ type place struct {
 	number int
 }
 
-// newFront returns the tasks that must be at the front of a line: as many as wanted, and the first one of each further kind.
-// These share the last turn, for whoever takes only such tasks. (If it was an earlier one, they would come before older tasks of
-// other kinds.) Those that were there and must not be any more are parked.
+// newFront returns the tasks that must be at the front of a line: as many as wanted, and the first
+// one of each further kind. These share the last turn, for whoever takes only such tasks. (If it
+// was an earlier one, they would come before older tasks of other kinds.) Those that were there and
+// must not be any more are parked.
 func (u *unit) newFront(k *lines, priority int, all []*Row, wanted int) (places []place) {
 	for s, p := range k.parked {
 		if s.priority == priority {
@@ -267,9 +269,10 @@ func (u *unit) newFront(k *lines, priority int, all []*Row, wanted int) (places 
 	return places
 }
 
-// lineTurn returns the turn for a task whose line has others before it, and has just used one or none. The order within a round is
-// that in which tasks became ready, but with MaxInFlightPerKey, or if the line has missed turns, that in which lines got theirs.
-// A turn that is used late has been missed, unless its task was handed back: that one was taken in time.
+// lineTurn returns the turn for a task whose line has others before it, and has just used one or
+// none. The order within a round is that in which tasks became ready, but with MaxInFlightPerKey,
+// or if the line has missed turns, that in which lines got theirs. A turn that is used late has
+// been missed, unless its task was handed back: that one was taken in time.
 func (u *unit) lineTurn(r *Row, weight int, turns []turn, used turn) turn {
 	end := last{}
 	for _, t := range turns {
@@ -288,7 +291,8 @@ func (u *unit) lineTurn(r *Row, weight int, turns []turn, used turn) turn {
 	return t
 }
 
-// refiled returns a row with the turn that it has by now: refile may have given it another one since it was read.
+// refiled returns a row with the turn that it has by now: refile may have given it another one
+// since it was read.
 func (u *unit) refiled(r *Row) *Row {
 	if !u.q.fronted || r.State != task.Ready {
 		return r

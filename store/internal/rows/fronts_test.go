@@ -16,7 +16,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Calls that share a transaction, and what it remembers, come to the same as calls that each have one of their own.
+// Calls that share a transaction, and what it remembers, come to the same as calls that each have
+// one of their own.
 func TestTogether(t *testing.T) {
 	seeds := uint64(30)
 	if testing.Short() {

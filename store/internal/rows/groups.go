@@ -60,8 +60,8 @@ func (u *unit) leaveGroup(r *Row, now int64) {
 	u.endGroup(r.Group, now)
 }
 
-// endGroup ends a group that is started, or cancelled, and has no members any more: of the other tasks it makes ready those
-// whose time has come, and removes the rest.
+// endGroup ends a group that is started, or cancelled, and has no members any more: of the other
+// tasks it makes ready those whose time has come, and removes the rest.
 func (u *unit) endGroup(name string, now int64) {
 	g := u.group(name)
 	if !g.Started || g.Members > 0 || g.Tasks == 0 {

@@ -23,7 +23,8 @@ func (u *unit) remember(r *Row, o *Outcome) {
 	u.arm(life.Plus(d.Until, keep/4)) // many at a time
 }
 
-// History returns up to n tasks that are gone, in the order of their ids, those with greater ids than after.
+// History returns up to n tasks that are gone, in the order of their ids, those with greater ids
+// than after.
 func (s *Store) History(ctx context.Context, queue string, after task.ID, n int) (ended []driver.Ended, err error) {
 	if n < 0 || n > mostListed {
 		return nil, &task.FieldError{Field: "History: the number", Value: n, Limit: fmt.Sprintf("0 to %d", mostListed)}

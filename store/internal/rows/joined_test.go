@@ -13,7 +13,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// eachDB runs a test in a bubble, over a database whose transactions run one after the other, and one in which they do not.
+// eachDB runs a test in a bubble, over a database whose transactions run one after the other, and
+// one in which they do not.
 func eachDB(t *testing.T, test func(t *testing.T, db *rowstest.DB, q queue)) {
 	inDB(t, "Exclusive", rowstest.DB{}, test)
 	inDB(t, "Shared", rowstest.DB{Shared: true}, test)
@@ -48,7 +49,8 @@ func join(t *testing.T, db *rowstest.DB, calls func(ctx context.Context)) {
 	require.NoError(t, tx.Commit())
 }
 
-// A call that needs the queue for itself, and finds that only after it has written something, is done once.
+// A call that needs the queue for itself, and finds that only after it has written something, is
+// done once.
 func TestJoinedOnce(t *testing.T) {
 	eachDB(t, func(t *testing.T, db *rowstest.DB, q queue) {
 		join(t, db, func(ctx context.Context) {
@@ -132,7 +134,8 @@ func TestLeaseIsHeldUntilCommit(t *testing.T) {
 	})
 }
 
-// Calls in transactions of callers share nothing with others that run at the same time: the race detector would tell.
+// Calls in transactions of callers share nothing with others that run at the same time: the race
+// detector would tell.
 func TestJoinedBesideOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
@@ -167,7 +170,8 @@ func TestJoinedBesideOthers(t *testing.T) {
 	})
 }
 
-// Of two transactions that put a task with the same unique key at the same time, the second one is told so, and can go on.
+// Of two transactions that put a task with the same unique key at the same time, the second one is
+// told so, and can go on.
 func TestJoinedUniqueKey(t *testing.T) {
 	twoProcesses(t, func(t *testing.T, db *rowstest.DB, q, _ queue) {
 		put := func(ctx context.Context, payload, uniqueKey string) error {
@@ -192,7 +196,8 @@ func TestJoinedUniqueKey(t *testing.T) {
 	})
 }
 
-// A transaction of the caller's that has a queue for itself does not hold up the other queues of the process.
+// A transaction of the caller's that has a queue for itself does not hold up the other queues of
+// the process.
 func TestOtherQueuesGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)

@@ -10,10 +10,12 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Processes that share a database learn of each other's changes by looking: when they are told (Store.Changed), and now and
-// then if they are not. Who looks asks DB.Changed first, and only then begins a transaction.
+// Processes that share a database learn of each other's changes by looking: when they are told
+// (Store.Changed), and now and then if they are not. Who looks asks DB.Changed first, and only then
+// begins a transaction.
 
-// Changed says that others have changed something in a queue, or in all if the number is 0. It waits for nothing.
+// Changed says that others have changed something in a queue, or in all if the number is 0. It
+// waits for nothing.
 func (s *Store) Changed(number uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,7 +41,8 @@ func (q *queue) pollSoon() {
 	}
 }
 
-// hurry has those who wait look again and again, as soon as a transaction of the caller's may be committed.
+// hurry has those who wait look again and again, as soon as a transaction of the caller's may be
+// committed.
 func (q *queue) hurry() {
 	q.pause.Store(int64(firstPause))
 	at := time.Now().Add(firstPause)
@@ -47,7 +50,8 @@ func (q *queue) hurry() {
 	q.wake(at)
 }
 
-// firstPause is how long after a call in a transaction of the caller's it is first looked for its end; then twice as long.
+// firstPause is how long after a call in a transaction of the caller's it is first looked for its
+// end; then twice as long.
 const firstPause = time.Millisecond
 
 // Tick implements driver.Backend.
@@ -101,8 +105,9 @@ func (q *queue) ask(ctx context.Context) error {
 // lookAgain is when somebody who has passed over what others have locked looks again.
 const lookAgain = 10 * time.Millisecond
 
-// passedOver is called by who has found nothing more to take after n tasks. If there is something that others have locked,
-// perhaps not to take it, he looks again soon: nobody tells when they have done.
+// passedOver is called by who has found nothing more to take after n tasks. If there is something
+// that others have locked, perhaps not to take it, he looks again soon: nobody tells when they have
+// done.
 func (u *unit) passedOver(f Filter, n int) {
 	if q := u.q; n == 0 && !u.plan.Exclusive && !u.head.Paused && q.waits() && must(u.v.AnyReady(f)) {
 		u.later(func() { time.AfterFunc(lookAgain, func() { q.store.Changed(q.number) }) })
@@ -121,15 +126,17 @@ func (u *unit) look() {
 	}
 }
 
-// Outcomes are looked at in the order in which they are written, so that it does not matter how many tasks are awaited. They stay
-// for some time after they can be asked for. If somebody has not looked for that long, or an outcome was replaced by that
-// of another task with the same unique key, it is missed: so now and then it is asked whether what is awaited is still there.
+// Outcomes are looked at in the order in which they are written, so that it does not matter how
+// many tasks are awaited. They stay for some time after they can be asked for. If somebody has not
+// looked for that long, or an outcome was replaced by that of another task with the same unique
+// key, it is missed: so now and then it is asked whether what is awaited is still there.
 const (
 	keepEnds  = 2 * checkEnds
 	checkEnds = time.Minute
 )
 
-// follow has look find all tasks that end from now on. It is called before it is asked whether one has ended.
+// follow has look find all tasks that end from now on. It is called before it is asked whether one
+// has ended.
 func (u *unit) follow() {
 	if u.q.mark == "" && !u.follows {
 		_, mark := must2(u.v.Ended(""))

@@ -20,8 +20,8 @@ import (
 
 // The tests of this file are about tasks that nobody would ever get, if something was forgotten.
 
-// twoProcesses runs a test in a bubble, with two processes that have a queue open over a database whose transactions run at the
-// same time.
+// twoProcesses runs a test in a bubble, with two processes that have a queue open over a database
+// whose transactions run at the same time.
 func twoProcesses(t *testing.T, test func(t *testing.T, db *rowstest.DB, q, other queue)) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
@@ -84,7 +84,8 @@ func TestResumedBeforeRollback(t *testing.T) {
 	})
 }
 
-// Somebody who was away is just being taken for dead when he comes back: he is another one from then on.
+// Somebody who was away is just being taken for dead when he comes back: he is another one from
+// then on.
 func TestBackWhileTakenForDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := rowstest.NewDB(time.Now), &slow{gate: make(chan struct{}, 1)}
@@ -130,7 +131,8 @@ func TestBackWhileTakenForDead(t *testing.T) {
 	})
 }
 
-// After the database was away for longer than Grace, who is back first does not take the others for dead.
+// After the database was away for longer than Grace, who is back first does not take the others for
+// dead.
 func TestAllWereAway(t *testing.T) {
 	for _, first := range []int{0, 1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -157,7 +159,8 @@ func TestAllWereAway(t *testing.T) {
 	}
 }
 
-// unsure is a database of which a commit may be done and yet return an error, as when the connection breaks.
+// unsure is a database of which a commit may be done and yet return an error, as when the
+// connection breaks.
 type unsure struct {
 	*rowstest.DB
 	breaks bool
@@ -283,8 +286,8 @@ type astray struct {
 
 func (a *astray) Joined(ctx context.Context) (rows.Tx, error) { return a.to.Joined(ctx) }
 
-// Who finds in a transaction of the caller's that there is no such queue, because it was dropped or that is one of another database,
-// does not keep others from hearing what happens.
+// Who finds in a transaction of the caller's that there is no such queue, because it was dropped or
+// that is one of another database, does not keep others from hearing what happens.
 func TestJoinedDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &astray{DB: rowstest.NewDB(time.Now), to: rowstest.NewDB(time.Now)}
@@ -382,7 +385,8 @@ func TestClosedWhileTaking(t *testing.T) {
 	})
 }
 
-// Who is slow to commit what he takes is not taken for dead meanwhile, for nobody sees yet what he holds.
+// Who is slow to commit what he takes is not taken for dead meanwhile, for nobody sees yet what he
+// holds.
 func TestSlowToCommit(t *testing.T) {
 	for name, end := range map[string]func(context.Context, *task.Consumer[string], *rowstest.DB){
 		"Close": func(ctx context.Context, c *task.Consumer[string], _ *rowstest.DB) { _ = c.Close(ctx) },
@@ -420,7 +424,8 @@ func TestSlowToCommit(t *testing.T) {
 	}
 }
 
-// While a transaction of the caller's has something locked that is due, others look for it now and then, not all the time.
+// While a transaction of the caller's has something locked that is due, others look for it now and
+// then, not all the time.
 func TestLockedWhileDue(t *testing.T) {
 	unique := task.PutOptions{UniqueKey: "x"}
 	synctest.Test(t, func(t *testing.T) {

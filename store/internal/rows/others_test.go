@@ -66,7 +66,8 @@ func TestNotify(t *testing.T) {
 	})
 }
 
-// failOnce returns how many calls of op, or of all if that is "", are to be made until one fails; 0 means never.
+// failOnce returns how many calls of op, or of all if that is "", are to be made until one fails; 0
+// means never.
 func failOnce(db *rowstest.DB, op string) *atomic.Int64 {
 	left := new(atomic.Int64)
 	db.Fail(func(called string) error {
@@ -106,7 +107,8 @@ func TestLooksAgain(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// An error of the database, wherever it comes from, is returned, and then it works as if there had been none.
+// An error of the database, wherever it comes from, is returned, and then it works as if there had
+// been none.
 func TestErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, db := t.Context(), rowstest.NewDB(time.Now)
@@ -159,7 +161,8 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-// In a transaction of the caller's nobody takes, and what fails in it has not happened, but what else the caller does.
+// In a transaction of the caller's nobody takes, and what fails in it has not happened, but what
+// else the caller does.
 func TestJoinedErrors(t *testing.T) {
 	eachDB(t, func(t *testing.T, db *rowstest.DB, q queue) {
 		join(t, db, func(ctx context.Context) {
@@ -230,7 +233,8 @@ func (b lateBackend) Outcome(ctx context.Context, uniqueKey string) (driver.Outc
 	return o, err
 }
 
-// Who begins to wait for a task while it is found out that nobody waits for it is not told that it has ended.
+// Who begins to wait for a task while it is found out that nobody waits for it is not told that it
+// has ended.
 func TestBeginsToWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, gate, commit := rowstest.NewDB(time.Now), make(chan struct{}), make(chan struct{})

@@ -8,9 +8,10 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// rebuild makes the rows of a queue what they must be with its settings, which have changed. Those that need a turn get new ones:
-// lines in the order in which their tasks would have been taken, and the tasks of a line in that of their places. What is taken or
-// was handed back keeps its turn, but of a line the first ones get the earlier turns of these too.
+// rebuild makes the rows of a queue what they must be with its settings, which have changed. Those
+// that need a turn get new ones: lines in the order in which their tasks would have been taken, and
+// the tasks of a line in that of their places. What is taken or was handed back keeps its turn, but
+// of a line the first ones get the earlier turns of these too.
 func (u *unit) rebuild() {
 	weights := map[string]int{}
 	var used, rest []*Row
@@ -53,8 +54,8 @@ func (u *unit) rebuild() {
 	})
 }
 
-// inPlace goes through turns in order. It calls f with each, and with the row that must have it so that the rows of each line are
-// in the order of their places.
+// inPlace goes through turns in order. It calls f with each, and with the row that must have it so
+// that the rows of each line are in the order of their places.
 func (u *unit) inPlace(rows []*Row, f func(r *Row, t turn)) {
 	lines := map[Line][]*Row{}
 	for _, r := range rows {

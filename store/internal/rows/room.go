@@ -84,7 +84,8 @@ func (u *unit) backInGroup(g *Group) {
 	check(u.v.SetGroup(g))
 }
 
-// victim returns the task that is evicted for a new one, nil if none may be. See fairq.EvictHeaviest and fairq.EvictOldest.
+// victim returns the task that is evicted for a new one, nil if none may be. See
+// fairq.EvictHeaviest and fairq.EvictOldest.
 func (u *unit) victim(n *driver.New) *Row {
 	u.saveKeys()
 	heaviest := must(u.v.Heaviest())

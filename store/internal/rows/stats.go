@@ -28,7 +28,8 @@ type counted struct {
 	until time.Time // they are not counted again before
 }
 
-// fewKeys is how many keys are counted each time. To count more takes a twentieth of the time at most.
+// fewKeys is how many keys are counted each time. To count more takes a twentieth of the time at
+// most.
 const fewKeys = 1000
 
 // countKeys returns how many keys have tasks. The database looks up one after the other.

@@ -57,7 +57,8 @@ func (s *Store) step(n int) int {
 	return n
 }
 
-// context returns one for a transaction. It does not end with that of a caller, for others' calls are in it too.
+// context returns one for a transaction. It does not end with that of a caller, for others' calls
+// are in it too.
 func (s *Store) context() (context.Context, context.CancelFunc) {
 	if s.options.Timeout == 0 {
 		return context.Background(), func() {}
@@ -301,8 +302,8 @@ func (u *unit) open(b *backend, wanted driver.Settings) error {
 	return nil
 }
 
-// hasKind says that the queue has a task of a kind. From now on only the fronts of keys can be taken: otherwise one who takes
-// only some kinds would have to pass over the others.
+// hasKind says that the queue has a task of a kind. From now on only the fronts of keys can be
+// taken: otherwise one who takes only some kinds would have to pass over the others.
 func (u *unit) hasKind() {
 	if s := u.q.settings; !s.Kinds {
 		u.needAlone()
@@ -318,8 +319,9 @@ func (u *unit) change(to settings) {
 	u.rebuild()
 }
 
-// agrees returns an error if the queue has other settings than it is used with here. It can only have if nothing was heard of
-// this process for so long that others thought that it does not have it open any more.
+// agrees returns an error if the queue has other settings than it is used with here. It can only
+// have if nothing was heard of this process for so long that others thought that it does not have
+// it open any more.
 func (b *backend) agrees(q *queue) error {
 	if q.settings.Settings == b.wanted {
 		return nil

@@ -57,7 +57,8 @@ func (s *slow) Begin(ctx context.Context) (rows.Tx, error) {
 	return s.DB.Begin(ctx)
 }
 
-// A process that was taken for dead, and is not, takes tasks like any other, and if it dies then, they are handed back.
+// A process that was taken for dead, and is not, takes tasks like any other, and if it dies then,
+// they are handed back.
 func TestTakenForDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, options := t.Context(), &task.Options[string]{Grace: time.Second}
@@ -186,7 +187,8 @@ func TestStatsOfManyKeys(t *testing.T) {
 	})
 }
 
-// If a call panics, one caller does, and the others of the same transaction get an error; then all goes on.
+// If a call panics, one caller does, and the others of the same transaction get an error; then all
+// goes on.
 func TestPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, boom := t.Context(), false

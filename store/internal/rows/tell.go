@@ -8,7 +8,8 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// notice is something that those who have the queue open are told once the transaction is committed.
+// notice is something that those who have the queue open are told once the transaction is
+// committed.
 type notice struct {
 	what     what
 	priority int

@@ -33,8 +33,9 @@ func (u *unit) advance() {
 			u.fire(r)
 		}
 	}
-	// Who has not been able to renew its own consumers leaves others the time to renew theirs: the database may have been away for
-	// them too, or the queue in the hands of a transaction of a caller's.
+	// Who has not been able to renew its own consumers leaves others the time to renew theirs: the
+	// database may have been away for them too, or the queue in the hands of a transaction of a
+	// caller's.
 	if u.now >= q.spares {
 		left = u.dead(left)
 	}
@@ -55,7 +56,8 @@ func (u *unit) advance() {
 	u.arm(next.Done)
 }
 
-// forgets returns when an outcome is forgotten that is told until then. It does not matter when, so it is done for many at a time.
+// forgets returns when an outcome is forgotten that is told until then. It does not matter when, so
+// it is done for many at a time.
 func (u *unit) forgets(until int64) int64 {
 	if until == 0 {
 		return 0
@@ -63,8 +65,8 @@ func (u *unit) forgets(until int64) int64 {
 	return life.Plus(until, keepEnds+u.q.settings.Retention/4)
 }
 
-// unlocked returns when to look at something that is due then. If it should have happened by now, and idle says that nothing has
-// happened, others have it locked.
+// unlocked returns when to look at something that is due then. If it should have happened by now,
+// and idle says that nothing has happened, others have it locked.
 func (u *unit) unlocked(at int64, idle bool) int64 {
 	if idle && at != 0 && at <= u.now {
 		return life.Plus(u.now, lockedPause)

@@ -13,9 +13,10 @@ type cache struct {
 	taken map[uint64]*Row // by id: tasks that were taken here, as they are in the database
 }
 
-// kept is what a process remembers of the last rounds of lines in a database that does not tell whether others have changed
-// them. They are wrong in one way only: others may have put tasks of the same key. Then the key gets a turn from each process
-// in the same rounds, until it is looked up again, which is after keepFor. If tasks were removed, nothing is kept.
+// kept is what a process remembers of the last rounds of lines in a database that does not tell
+// whether others have changed them. They are wrong in one way only: others may have put tasks of
+// the same key. Then the key gets a turn from each process in the same rounds, until it is looked
+// up again, which is after keepFor. If tasks were removed, nothing is kept.
 type kept struct {
 	lasts   map[Line]last
 	removed uint64
@@ -48,8 +49,8 @@ func (u *unit) removes() {
 	u.q.kept.removed = u.head.Removed
 }
 
-// last is the last round of a line, and how many tasks of it that has; a round that is not after the one being served means
-// that the line has no turn ahead.
+// last is the last round of a line, and how many tasks of it that has; a round that is not after
+// the one being served means that the line has no turn ahead.
 type last struct {
 	round uint64
 	tasks int
@@ -147,7 +148,8 @@ func (u *unit) reprioritize(r *Row, priority int) {
 	}
 }
 
-// place gives a task that becomes ready its place in the order. It is not written yet; when it is, refile is to be called.
+// place gives a task that becomes ready its place in the order. It is not written yet; when it is,
+// refile is to be called.
 func (u *unit) place(r *Row) {
 	if r.Place == 0 {
 		r.Place = u.number()
@@ -170,7 +172,8 @@ func (u *unit) turn(r *Row) {
 	}
 }
 
-// free remembers that a line has a turn that no task has any more, the first one if there are several.
+// free remembers that a line has a turn that no task has any more, the first one if there are
+// several.
 func (u *unit) free(r *Row) {
 	if u.gaps == nil {
 		u.gaps = map[Line]turn{}
@@ -180,8 +183,9 @@ func (u *unit) free(r *Row) {
 	}
 }
 
-// closeGaps gives the free turns to the tasks behind them. Others of the line may have had a turn after one that was returned, and
-// may be handed back. So that one is moved to the end of the round being served, or what gets it would come before these.
+// closeGaps gives the free turns to the tasks behind them. Others of the line may have had a turn
+// after one that was returned, and may be handed back. So that one is moved to the end of the round
+// being served, or what gets it would come before these.
 func (u *unit) closeGaps() {
 	for l, first := range u.gaps {
 		delete(u.gaps, l)
@@ -193,8 +197,9 @@ func (u *unit) closeGaps() {
 	}
 }
 
-// closeGap gives the first task of a line after a turn a free one, if its own is later. When it is taken, the next one gets an
-// earlier turn too, and so on: to move them all up at once would be a write for each.
+// closeGap gives the first task of a line after a turn a free one, if its own is later. When it is
+// taken, the next one gets an earlier turn too, and so on: to move them all up at once would be a
+// write for each.
 func (u *unit) closeGap(l Line, after, free turn) {
 	next := must(u.v.Next(l, after.round, after.seq))
 	if next == nil || next.Round < free.round || next.Round == free.round && free.seq == 0 {
@@ -247,9 +252,10 @@ func (u *unit) pauseKey(key string, paused bool) {
 	}
 }
 
-// show makes the ready tasks of a key ones that can be taken again. The key has the next turn if it has missed some, but one
-// such turn only: the others, and what comes behind them, get new ones. What was handed back has not missed its turn, and keeps
-// it; if it did not, it would come after those of its key that are still to be handed back.
+// show makes the ready tasks of a key ones that can be taken again. The key has the next turn if it
+// has missed some, but one such turn only: the others, and what comes behind them, get new ones.
+// What was handed back has not missed its turn, and keeps it; if it did not, it would come after
+// those of its key that are still to be handed back.
 func (u *unit) show(key string) {
 	missed := map[int]int{}
 	var line Line

@@ -77,7 +77,8 @@ func TestWeightsWithKinds(t *testing.T) {
 	})
 }
 
-// The first task of each kind has the first turn of its key, also when the key was paused and has missed some.
+// The first task of each kind has the first turn of its key, also when the key was paused and has
+// missed some.
 func TestResumedKinds(t *testing.T) {
 	bubble(t, task.Options[string]{}, func(q queue) {
 		q.put("a1:x a2:y b1:x b2:x b3:x b4:x c1:y")
@@ -91,7 +92,8 @@ func TestResumedKinds(t *testing.T) {
 	})
 }
 
-// Within a key a task comes before another one of another kind that was put later, also if a third one was handed back.
+// Within a key a task comes before another one of another kind that was put later, also if a third
+// one was handed back.
 func TestOrderOfKinds(t *testing.T) {
 	bubble(t, task.Options[string]{}, func(q queue) {
 		q.put("a1 a2:x")
@@ -119,7 +121,8 @@ func TestFirstKind(t *testing.T) {
 	})
 }
 
-// When a task that was handed back is deleted, what is behind it in its key does not overtake what is taken.
+// When a task that was handed back is deleted, what is behind it in its key does not overtake what
+// is taken.
 func TestGapBehindTaken(t *testing.T) {
 	for _, weight := range []int{1, 2} {
 		bubble(t, task.Options[string]{Weight: func(string) int { return weight }}, func(q queue) {
@@ -133,7 +136,8 @@ func TestGapBehindTaken(t *testing.T) {
 	}
 }
 
-// What a process remembers of the last rounds is looked up again after a second, also if it puts nothing.
+// What a process remembers of the last rounds is looked up again after a second, also if it puts
+// nothing.
 func TestKeptForASecond(t *testing.T) {
 	twoProcesses(t, func(t *testing.T, _ *rowstest.DB, q, other queue) {
 		q.put("a1 a2 a3 a4 a5 a6")
@@ -165,7 +169,8 @@ func TestResumedInOrder(t *testing.T) {
 	})
 }
 
-// As many tasks of a key as its weight are in a round, in the order in which they were put, whatever their kinds.
+// As many tasks of a key as its weight are in a round, in the order in which they were put,
+// whatever their kinds.
 func TestTurnsOfKinds(t *testing.T) {
 	weights := map[string]int{"a": 2, "b": 1}
 	everywhere(t, task.Options[string]{Weight: func(key string) int { return weights[key] }}, func(q queue) {

@@ -71,8 +71,8 @@ func TestPassedOver(t *testing.T) {
 // errOops is why tasks fail.
 var errOops = errors.New("oops")
 
-// waitModel is a queue in which one process waits for the ends of tasks and another one works on them. It knows what the waiting
-// ones must be told.
+// waitModel is a queue in which one process waits for the ends of tasks and another one works on
+// them. It knows what the waiting ones must be told.
 type waitModel struct {
 	*testing.T
 	rnd      *rand.Rand

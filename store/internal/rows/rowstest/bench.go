@@ -19,8 +19,8 @@ type Closer interface {
 
 const payload = "a payload of some forty bytes, as for an id"
 
-// BenchmarkQueue measures calls that each return when they are durable, from several goroutines, on a
-// store that open opens in a file.
+// BenchmarkQueue measures calls that each return when they are durable, from several goroutines, on
+// a store that open opens in a file.
 func BenchmarkQueue(b *testing.B, open func(ctx context.Context, path string) (Closer, error)) {
 	ctx := context.Background()
 	for _, backlog := range []int{0, 10_000, 1_000_000} {

@@ -143,8 +143,8 @@ func once(db rows.DB, plan *rows.Plan, f func(v rows.Calls) error) error {
 	return tx.Commit()
 }
 
-// testConcurrent takes rows in several transactions that are not exclusive at the same time. Each row must be taken once,
-// and all must be counted.
+// testConcurrent takes rows in several transactions that are not exclusive at the same time. Each
+// row must be taken once, and all must be counted.
 func testConcurrent(t *testing.T, db rows.DB) {
 	const n = 60
 	in(t, db, exclusively(), func(v rows.Calls) {

@@ -99,8 +99,8 @@ func testRounds(t *testing.T, db rows.DB) {
 	})
 }
 
-// testParked checks that of what is parked Lines returns the first tasks of each sort, whether it was planned or not. Few random
-// rows are of the same sort.
+// testParked checks that of what is parked Lines returns the first tasks of each sort, whether it
+// was planned or not. Few random rows are of the same sort.
 func testParked(t *testing.T, db rows.DB) {
 	places := []uint64{5, 3, 9, 1, 7}
 	in(t, db, exclusively(), func(v rows.Calls) {
@@ -226,8 +226,8 @@ func insert(t *testing.T, v rows.Calls, r rows.Row) uint64 {
 	return n
 }
 
-// testNumbers checks that the numbers of a handle grow, whatever becomes of the transaction, and that no two transactions
-// that were committed have the same.
+// testNumbers checks that the numbers of a handle grow, whatever becomes of the transaction, and
+// that no two transactions that were committed have the same.
 func testNumbers(t *testing.T, db rows.DB) {
 	handles := []rows.DB{db}
 	if r, ok := db.(reopener); ok {

@@ -9,7 +9,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// testMany makes calls with more than a statement may have parameters, and more than fits in a batch.
+// testMany makes calls with more than a statement may have parameters, and more than fits in a
+// batch.
 func testMany(t *testing.T, db rows.DB) {
 	const (
 		n    = 1100

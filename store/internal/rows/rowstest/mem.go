@@ -1,4 +1,5 @@
-// Package rowstest checks drivers for package rows, and has one in memory that they are compared with.
+// Package rowstest checks drivers for package rows, and has one in memory that they are compared
+// with.
 package rowstest
 
 import (
@@ -10,7 +11,8 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-// ErrAgain is an error for which [DB.Again] returns true. Only DB.Fail makes it happen, and what happens between Shared handles.
+// ErrAgain is an error for which [DB.Again] returns true. Only DB.Fail makes it happen, and what
+// happens between Shared handles.
 var ErrAgain = errors.New("rowstest: try again")
 
 // ErrKilled is returned by all calls of a DB after Kill.
@@ -19,11 +21,13 @@ var ErrKilled = errors.New("rowstest: killed")
 // ErrTooMany is returned by the Commit of a transaction that has written more than MaxWrites rows.
 var ErrTooMany = errors.New("rowstest: too many writes")
 
-// DB is a handle on a database in memory that is as simple as it can be: nearly each method looks at all rows. Where the
-// comments of package rows leave something open, it does what helps its callers least, and if they break a rule it panics.
+// DB is a handle on a database in memory that is as simple as it can be: nearly each method looks
+// at all rows. Where the comments of package rows leave something open, it does what helps its
+// callers least, and if they break a rule it panics.
 type DB struct {
-	// Shared makes Exclusive return false. Then transactions run at the same time, and each method sees what was committed
-	// before it. It must be set before the handle is used, and be the same for all handles on a database.
+	// Shared makes Exclusive return false. Then transactions run at the same time, and each method
+	// sees what was committed before it. It must be set before the handle is used, and be the same
+	// for all handles on a database.
 	Shared bool
 
 	// KeepsParts makes Rollback of a part of a caller's transaction undo nothing.
@@ -64,7 +68,8 @@ type data struct {
 	numbers map[uint64]uint64            // by queue the last number; a rollback does not undo it
 }
 
-// NewDB returns an empty database. now must not be nil, and may be called by any goroutine; it must not use the database.
+// NewDB returns an empty database. now must not be nil, and may be called by any goroutine; it must
+// not use the database.
 func NewDB(now func() time.Time) *DB {
 	return &DB{heads: map[uint64]*rows.Head{}, data: &data{
 		now: now, turn: make(chan struct{}, 1), numbers: map[uint64]uint64{}, names: newTable[string, uint64](),
@@ -81,8 +86,8 @@ func (db *DB) Reopen() *DB {
 	}
 }
 
-// Kill is what happens to a handle whose process dies: its transaction, if there is one, is rolled back, and all calls
-// return ErrKilled from now on.
+// Kill is what happens to a handle whose process dies: its transaction, if there is one, is rolled
+// back, and all calls return ErrKilled from now on.
 func (db *DB) Kill() {
 	db.data.mu.Lock()
 	defer db.data.mu.Unlock()
@@ -97,9 +102,9 @@ func (db *DB) Kill() {
 // othersLocked returns how many transactions of other handles have written something.
 func (db *DB) othersLocked() int { return db.data.writes - db.own }
 
-// Fail makes calls fail from now on: f is called ahead of each Begin and each method of a Tx or View that can fail, with the
-// method's name, also from several goroutines at once. If it returns an error, the method does nothing and returns that. With
-// nil, nothing fails.
+// Fail makes calls fail from now on: f is called ahead of each Begin and each method of a Tx or
+// View that can fail, with the method's name, also from several goroutines at once. If it returns
+// an error, the method does nothing and returns that. With nil, nothing fails.
 func (db *DB) Fail(f func(op string) error) {
 	db.data.mu.Lock()
 	defer db.data.mu.Unlock()
@@ -150,7 +155,8 @@ func (db *DB) Begin(ctx context.Context) (rows.Tx, error) {
 	return tx, nil
 }
 
-// Again returns true for ErrAgain, which in a Shared DB is also a deadlock, or a unique index that another one has written to.
+// Again returns true for ErrAgain, which in a Shared DB is also a deadlock, or a unique index that
+// another one has written to.
 func (db *DB) Again(err error) (time.Duration, bool) { return db.Pause, errors.Is(err, ErrAgain) }
 
 // Changed tells whether another handle has written something since the last call.
@@ -168,8 +174,8 @@ func (db *DB) Changed(ctx context.Context) (bool, error) {
 	return db.changed != was, nil
 }
 
-// Traits tells that no two transactions run at the same time, unless Shared is. Then a part of a caller's transaction can be
-// undone, as with a savepoint.
+// Traits tells that no two transactions run at the same time, unless Shared is. Then a part of a
+// caller's transaction can be undone, as with a savepoint.
 func (db *DB) Traits() rows.Traits {
 	return rows.Traits{Exclusive: !db.Shared, Undo: db.Shared && !db.KeepsParts, MaxWrites: db.MaxWrites}
 }

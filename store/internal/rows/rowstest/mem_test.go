@@ -203,7 +203,8 @@ func TestUnlocked(t *testing.T) {
 	}
 }
 
-// What a part of a caller's transaction has done is undone if it is rolled back, and happens when the transaction is committed.
+// What a part of a caller's transaction has done is undone if it is rolled back, and happens when
+// the transaction is committed.
 func TestJoin(t *testing.T) {
 	db := rowstest.NewDB(time.Now)
 	require.NoError(t, put(db))

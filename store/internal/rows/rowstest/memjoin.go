@@ -10,8 +10,9 @@ import (
 // txKey is the key of a context's transaction.
 type txKey struct{}
 
-// Join begins a transaction of the caller's own, and returns a context that carries it. Calls with that are a part of it. What
-// a call has done is undone if it fails, as with a savepoint, and all if the Tx is rolled back.
+// Join begins a transaction of the caller's own, and returns a context that carries it. Calls with
+// that are a part of it. What a call has done is undone if it fails, as with a savepoint, and all
+// if the Tx is rolled back.
 func (db *DB) Join(ctx context.Context) (context.Context, rows.Tx, error) {
 	tx, err := db.Begin(ctx)
 	if err != nil {

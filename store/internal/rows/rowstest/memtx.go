@@ -70,7 +70,8 @@ func (tx *memTx) do(op string, f func()) (err error) {
 	return tx.failed
 }
 
-// lockLocked locks something, and waits if another transaction has. If shared is true, others may lock it so too.
+// lockLocked locks something, and waits if another transaction has. If shared is true, others may
+// lock it so too.
 func (tx *memTx) lockLocked(l lock, shared bool) {
 	if tx.user != nil {
 		tx.user.lockLocked(l, shared)
@@ -115,7 +116,8 @@ func (tx *memTx) hasLocked(l lock) bool {
 	return ok
 }
 
-// sharesLocked tells whether a lock that the transaction has is on a queue that it has not entered exclusively.
+// sharesLocked tells whether a lock that the transaction has is on a queue that it has not entered
+// exclusively.
 func (tx *memTx) sharesLocked(l lock) bool {
 	return l.table == "" && tx.views[l.queue] != nil && !tx.views[l.queue].exclusive
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-// pair is a driver and a model, to which the same calls are made. Where numbers are the driver's choice, the model takes
-// those of the driver.
+// pair is a driver and a model, to which the same calls are made. Where numbers are the driver's
+// choice, the model takes those of the driver.
 type pair struct {
 	t       *testing.T
 	seed    uint64

@@ -16,22 +16,24 @@ const (
 	seedEnv  = "ROWSTEST_SEED"
 )
 
-// reopener may be implemented by a DB: Reopen returns another handle on the same database, as another process would have
-// one. Both can be used.
+// reopener may be implemented by a DB: Reopen returns another handle on the same database, as
+// another process would have one. Both can be used.
 type reopener interface {
 	Reopen(t *testing.T) rows.DB
 }
 
-// teller may be implemented by a DB: if Tells returns true, it calls a function when others have committed, and Changed
-// need not say so.
+// teller may be implemented by a DB: if Tells returns true, it calls a function when others have
+// committed, and Changed need not say so.
 type teller interface {
 	Tells() bool
 }
 
-// Run checks that a driver does what the comments of package rows say. open opens an empty database.
+// Run checks that a driver does what the comments of package rows say. open opens an empty
+// database.
 //
-// The test Random makes the same random calls to the driver and to a [DB], and compares what they return. If it fails, it
-// tells the seed; with that in the environment as ROWSTEST_SEED it makes the same calls again.
+// The test Random makes the same random calls to the driver and to a [DB], and compares what they
+// return. If it fails, it tells the seed; with that in the environment as ROWSTEST_SEED it makes
+// the same calls again.
 func Run(t *testing.T, open func(t *testing.T) rows.DB) {
 	t.Run("Random", func(t *testing.T) { random(t, open) })
 	for _, c := range []struct {
@@ -79,7 +81,8 @@ func random(t *testing.T, open func(t *testing.T) rows.DB) {
 	}
 }
 
-// begin begins a transaction that is rolled back at the end of the test, if it has not ended by then.
+// begin begins a transaction that is rolled back at the end of the test, if it has not ended by
+// then.
 func begin(t *testing.T, db rows.DB) rows.Tx {
 	t.Helper()
 	tx, err := db.Begin(context.Background())

@@ -9,8 +9,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// show returns what a View returned as a string. It is the same for things that are to be equal: nil and empty slices are
-// the same, as is the order of things that have none.
+// show returns what a View returned as a string. It is the same for things that are to be equal:
+// nil and empty slices are the same, as is the order of things that have none.
 func show(x any) string {
 	switch x := x.(type) {
 	case []byte:

@@ -20,7 +20,8 @@ type table[K comparable, R any] struct {
 
 func newTable[K comparable, R any]() table[K, R] { return table[K, R]{map[K]*R{}, map[K]*R{}} }
 
-// begin returns the table for a transaction, or for a part of one, which sees what that has written.
+// begin returns the table for a transaction, or for a part of one, which sees what that has
+// written.
 func (t *table[K, R]) begin() table[K, R] { return table[K, R]{t.committed, maps.Clone(t.own)} }
 
 // commit makes the transaction's rows those of all.

@@ -178,7 +178,8 @@ func (tx *txs) view(id uint64, plan *rows.Plan) *views {
 	return v
 }
 
-// checkHead compares a Head that was just returned, and looks whether it may be the same as last time.
+// checkHead compares a Head that was just returned, and looks whether it may be the same as last
+// time.
 func (v *views) checkHead() {
 	got, want := v.got.Head(), v.want.Head()
 	if last := v.h.heads[v.id]; got == last[0] && want != last[1] {

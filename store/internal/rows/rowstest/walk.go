@@ -224,8 +224,8 @@ func (w *walker) walkLines() {
 	}
 }
 
-// walkFront checks that the first tasks of a line are at its front, as many as its weight, and the first of each further kind,
-// which shares the last turn.
+// walkFront checks that the first tasks of a line are at its front, as many as its weight, and the
+// first of each further kind, which shares the last turn.
 func (w *walker) walkFront(_ rows.Line, line []*rows.Row) {
 	kinds := map[string]bool{}
 	last, behind := &rows.Row{}, false // the last one with a turn of its own, and whether others have come since
