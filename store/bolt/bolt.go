@@ -29,12 +29,12 @@ const maxPayload = 1 << 30 // bbolt keeps values of up to 2 GiB, and those of 32
 func (o *Options) check() error {
 	switch {
 	case o.MaxPayload < 0 || o.MaxPayload > maxPayload:
-		return &task.FieldError{
+		return &driver.FieldError{
 			Field: "bolt.Options.MaxPayload", Value: o.MaxPayload, Limit: fmt.Sprintf("0 to %d", maxPayload),
 		}
-	case o.History < 0 || o.History > task.MaxDuration:
-		return &task.FieldError{
-			Field: "bolt.Options.History", Value: o.History, Limit: "0 to " + task.MaxDuration.String(),
+	case o.History < 0 || o.History > driver.MaxDuration:
+		return &driver.FieldError{
+			Field: "bolt.Options.History", Value: o.History, Limit: "0 to " + driver.MaxDuration.String(),
 		}
 	}
 	return nil
@@ -77,14 +77,14 @@ func Open(ctx context.Context, path string, o *Options) (*Store, error) {
 	return s, nil
 }
 
-// Open implements [task.Store].
+// Open implements [driver.Store].
 func (s *Store) Open(
 	ctx context.Context, queue string, settings driver.Settings, n driver.Notifier,
 ) (driver.Backend, error) {
 	return s.rules.Open(ctx, queue, settings, n)
 }
 
-// Queues implements [task.Store].
+// Queues implements [driver.Store].
 func (s *Store) Queues(ctx context.Context, from string, n int) ([]string, error) {
 	return s.rules.Queues(ctx, from, n)
 }

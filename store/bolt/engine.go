@@ -13,7 +13,7 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/fairq/fairq/store/internal/kv"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 var (
@@ -259,7 +259,7 @@ func (e *engine) Joined(ctx context.Context) (kv.Txn, error) {
 	case !ok:
 		return nil, nil
 	case t.engine != e:
-		return nil, &task.FieldError{
+		return nil, &driver.FieldError{
 			Field: "the file of the transaction of InTx", Value: t.path,
 			Limit: "that of the queue: " + e.path,
 		}

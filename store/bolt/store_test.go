@@ -13,7 +13,7 @@ import (
 	"github.com/fairq/fairq/store/internal/kv"
 	"github.com/fairq/fairq/store/internal/rows"
 	"github.com/fairq/fairq/store/internal/rows/rowstest"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 	"github.com/fairq/fairq/task/storetest"
 )
 
@@ -83,7 +83,7 @@ func TestModel(t *testing.T) {
 
 // TestStore also shows that a database works in bubbles of testing/synctest.
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) task.Store {
+	storetest.Run(t, func(t *testing.T) driver.Store {
 		return rows.New(openDB(t), rows.Options{MaxPayload: 2 << 20, Poll: 10 * time.Second})
 	})
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/fairq/fairq/internal/pgtest"
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // BenchmarkView puts, takes and deletes batches of tasks, each in a transaction, on a server with
@@ -18,16 +18,16 @@ func BenchmarkView(b *testing.B) {
 	server := pgtest.Own(b, "max_wal_size=4GB")
 	for _, backlog := range []int{0, 1_000_000} {
 		db := openTest(b, func(c *config) { c.url = server.URL("postgres") })
-		q := makeQueue(b, db.driver)
+		q := makeQueue(b, db.database)
 		if backlog > 0 {
-			fillQueue(b, db.driver, q, backlog)
+			fillQueue(b, db.database, q, backlog)
 			_, err := db.pool.Exec(b.Context(), db.text("VACUUM ANALYZE fairq.tasks"))
 			require.NoError(b, err)
 		}
 		for _, n := range []int{1, 16, 100} {
 			b.Run(fmt.Sprintf("backlog=%d/batch=%d", backlog, n), func(b *testing.B) {
 				for range b.N {
-					benchBatch(b, db.driver, q, n)
+					benchBatch(b, db.database, q, n)
 				}
 				b.ReportMetric(float64(n*b.N)/b.Elapsed().Seconds(), "tasks/s")
 			})
@@ -35,7 +35,7 @@ func BenchmarkView(b *testing.B) {
 	}
 }
 
-func benchBatch(b *testing.B, db *driver, q uint64, n int) {
+func benchBatch(b *testing.B, db *database, q uint64, n int) {
 	b.Helper()
 	plan := rows.Plan{Numbers: n, Counts: true, Lasts: []rows.Line{{Key: "key1"}}}
 	require.NoError(b, in(db, q, plan, func(v rows.Calls) error {
@@ -69,7 +69,7 @@ func benchBatch(b *testing.B, db *driver, q uint64, n int) {
 			if err != nil {
 				return err
 			}
-			require.Equal(b, task.Taken, r.State)
+			require.Equal(b, driver.Taken, r.State)
 			if err := v.Delete(r); err != nil {
 				return err
 			}

@@ -16,10 +16,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
-// config says how a driver is opened.
+// config says how a database is opened.
 type config struct {
 	url      string // or a connection string of the form name=value
 	schema   string // "" means fairq
@@ -40,8 +40,8 @@ type config struct {
 	tracer pgx.QueryTracer // nil for none
 }
 
-// driver is a database. It implements rows.DB.
-type driver struct {
+// database implements rows.DB.
+type database struct {
 	pool   *pgxpool.Pool
 	schema string // quoted
 	name   string // of the database and the schema, as errors tell it
@@ -66,7 +66,7 @@ SET enable_mergejoin = off;
 SET jit = off`
 
 // open opens a database. Its tables must be made by Migrate before it is used.
-func open(ctx context.Context, c config) (*driver, error) {
+func open(ctx context.Context, c config) (*database, error) {
 	conf, err := pgxpool.ParseConfig(c.url)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
@@ -89,7 +89,7 @@ func open(ctx context.Context, c config) (*driver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
-	db := &driver{pool: pool, schema: pgx.Identifier{cmp.Or(c.schema, "fairq")}.Sanitize(), config: c}
+	db := &database{pool: pool, schema: pgx.Identifier{cmp.Or(c.schema, "fairq")}.Sanitize(), config: c}
 	db.name = conf.ConnConfig.Database + "." + db.schema
 	db.marks.slow = cmp.Or(c.slow, 5*time.Millisecond)
 	db.config.copyFrom = cmp.Or(c.copyFrom, 64)
@@ -100,12 +100,12 @@ func open(ctx context.Context, c config) (*driver, error) {
 }
 
 // told returns an error with the database and with what was being done.
-func (db *driver) told(what string, err error) error {
+func (db *database) told(what string, err error) error {
 	return fmt.Errorf("postgres: %s: %s: %w", db.name, what, err)
 }
 
 // Close ends all connections; it waits for transactions.
-func (db *driver) Close() {
+func (db *database) Close() {
 	if db.notify != nil {
 		db.notify.close()
 	}
@@ -113,7 +113,7 @@ func (db *driver) Close() {
 }
 
 // text returns a statement with the schema's name in it.
-func (db *driver) text(sql string) string {
+func (db *database) text(sql string) string {
 	if t, ok := db.texts.Load(sql); ok {
 		return t.(string)
 	}
@@ -124,14 +124,14 @@ func (db *driver) text(sql string) string {
 
 // lock returns the number of the advisory lock of a queue; 0 stands for the schema as a whole. Such
 // locks are per database.
-func (db *driver) lock(queue uint64) int64 {
+func (db *database) lock(queue uint64) int64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "fairq %s %d", db.schema, queue)
 	return int64(h.Sum64())
 }
 
 // now returns the time to be used instead of the database's, nil if there is none.
-func (db *driver) now() *int64 {
+func (db *database) now() *int64 {
 	if db.config.now == nil {
 		return nil
 	}
@@ -139,7 +139,7 @@ func (db *driver) now() *int64 {
 }
 
 // Begin returns a transaction. It needs no connection before something is asked of it.
-func (db *driver) Begin(ctx context.Context) (rows.Tx, error) {
+func (db *database) Begin(ctx context.Context) (rows.Tx, error) {
 	return &tx{db: db, ctx: ctx, batch: &pgx.Batch{}}, nil
 }
 
@@ -161,13 +161,13 @@ func WithTx(ctx context.Context, tx pgx.Tx) context.Context {
 }
 
 // Joined returns the transaction that WithTx has put into ctx.
-func (db *driver) Joined(ctx context.Context) (rows.Tx, error) {
+func (db *database) Joined(ctx context.Context) (rows.Tx, error) {
 	user, ok := ctx.Value(txKey{}).(*txValue)
 	switch {
 	case !ok:
 		return nil, nil //nolint:nilnil // that is the interface's way to say none
 	case user.Tx == nil:
-		return nil, &task.FieldError{Field: "the transaction given to WithTx", Value: nil, Limit: "one that is open"}
+		return nil, &driver.FieldError{Field: "the transaction given to WithTx", Value: nil, Limit: "one that is open"}
 	case ctx.Err() != nil: // if it ends later, that ends the transaction
 		return nil, db.told("join", ctx.Err())
 	}
@@ -183,7 +183,7 @@ func (db *driver) Joined(ctx context.Context) (rows.Tx, error) {
 // Again tells whether the error is one of those that others cause: a row that they inserted first,
 // a deadlock, or another isolation level. Those who were in a deadlock are to come one after the
 // other.
-func (*driver) Again(err error) (time.Duration, bool) {
+func (*database) Again(err error) (time.Duration, bool) {
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {
 		return 0, false
@@ -198,7 +198,7 @@ func (*driver) Again(err error) (time.Duration, bool) {
 }
 
 // Changed returns true: to look is as cheap as to ask.
-func (*driver) Changed(context.Context) (bool, error) { return true, nil }
+func (*database) Changed(context.Context) (bool, error) { return true, nil }
 
 // Traits tells that transactions run at the same time, and that a part of a caller's can be undone.
-func (*driver) Traits() rows.Traits { return rows.Traits{Undo: true} }
+func (*database) Traits() rows.Traits { return rows.Traits{Undo: true} }

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 const (
@@ -230,4 +230,4 @@ func (v *view) Head() *rows.Head { return v.head }
 // Now implements rows.View.
 func (v *view) Now() int64 { return v.now }
 
-type byState = [task.Held + 1]int
+type byState = [driver.Held + 1]int

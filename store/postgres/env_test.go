@@ -24,21 +24,21 @@ var (
 	sharedOnce sync.Once
 )
 
-// database returns the URL of a database that all tests share.
-func database(tb testing.TB) string {
+// sharedDatabase returns the URL of a database that all tests share.
+func sharedDatabase(tb testing.TB) string {
 	tb.Helper()
 	server := pgtest.Shared(tb)
 	sharedOnce.Do(func() { sharedURL = server.URL("postgres") })
 	return sharedURL
 }
 
-// testDB is a driver with a schema of its own.
-type testDB struct{ *driver }
+// testDB is a database with a schema of its own.
+type testDB struct{ *database }
 
 func openTest(tb testing.TB, change ...func(*config)) testDB {
 	tb.Helper()
 	n := schemas.Add(1)
-	c := config{url: database(tb), schema: fmt.Sprintf("test %d", n), maxConns: 8, copyFrom: 1 + 63*int(n%2)}
+	c := config{url: sharedDatabase(tb), schema: fmt.Sprintf("test %d", n), maxConns: 8, copyFrom: 1 + 63*int(n%2)}
 	for _, f := range change {
 		f(&c)
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 const (
@@ -91,7 +91,7 @@ SELECT $1, sum(ready), sum(delayed), sum(taken), sum(buried), sum(held) FROM gon
 func (v *view) queueCounts() {
 	v.tx.queue(sqlTasks, v.queue).QueryRow(func(r pgx.Row) error {
 		var n byState
-		err := r.Scan(&v.pieces, &n[task.Ready], &n[task.Delayed], &n[task.Taken], &n[task.Buried], &n[task.Held])
+		err := r.Scan(&v.pieces, &n[driver.Ready], &n[driver.Delayed], &n[driver.Taken], &n[driver.Buried], &n[driver.Held])
 		for _, of := range n[1:] {
 			n[0] += of
 		}
@@ -101,7 +101,7 @@ func (v *view) queueCounts() {
 }
 
 // Counts implements rows.View.
-func (v *view) Counts() (n [task.Held + 1]int, err error) {
+func (v *view) Counts() (n [driver.Held + 1]int, err error) {
 	if v.counted == nil {
 		v.queueCounts()
 		if err := v.tx.send("count"); err != nil {
@@ -123,7 +123,7 @@ func (v *view) count() {
 	if *d == (byState{}) {
 		return
 	}
-	v.tx.queue(sqlCount, v.queue, d[task.Ready], d[task.Delayed], d[task.Taken], d[task.Buried], d[task.Held])
+	v.tx.queue(sqlCount, v.queue, d[driver.Ready], d[driver.Delayed], d[driver.Taken], d[driver.Buried], d[driver.Held])
 	if v.tx.db.counts.Add(1)%mergeEvery == 0 || v.pieces > 2*mergeEvery {
 		v.tx.queue(sqlMergeCounts, v.queue)
 	}

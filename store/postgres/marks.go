@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // marks remembers, for queues whose search has been slow, from where on there are tasks that can be
@@ -80,7 +80,7 @@ func (m *marks) search(queue uint64, f rows.Filter, n int) *search {
 	if f.Kinds != nil {
 		kinds = slices.Compact(slices.Sorted(slices.Values(f.Kinds)))
 	}
-	below := min(f.MaxPriority, task.MaxPriority) + 1
+	below := min(f.MaxPriority, driver.MaxPriority) + 1
 	for _, kind := range kinds {
 		from, at := math.MinInt16, position{}
 		if s.marked {

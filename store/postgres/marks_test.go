@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // batch is how many tasks settleAll takes at a time.
@@ -18,7 +18,7 @@ const batch = 10
 
 // settleAll takes tasks and deletes them, as they would be when they are done, and returns how long
 // that took.
-func settleAll(t *testing.T, db *driver, queue uint64, batches int) time.Duration {
+func settleAll(t *testing.T, db *database, queue uint64, batches int) time.Duration {
 	t.Helper()
 	start := time.Now()
 	for range batches {
@@ -47,10 +47,10 @@ func TestOldSnapshotDoesNotSlowDownTakes(t *testing.T) {
 		t.Skip("takes some seconds")
 	}
 	db := openTest(t)
-	q := makeQueue(t, db.driver)
+	q := makeQueue(t, db.database)
 	const batches, many = 100, 30
 	for i := range uint64(many + 4) {
-		put(t, db.driver, q, 1+i*batch*batches, batch*batches)
+		put(t, db.database, q, 1+i*batch*batches, batch*batches)
 	}
 	old, err := db.pool.BeginTx(context.Background(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	require.NoError(t, err)
@@ -58,14 +58,14 @@ func TestOldSnapshotDoesNotSlowDownTakes(t *testing.T) {
 	_, err = old.Exec(context.Background(), db.text("SELECT FROM fairq.tasks LIMIT 1"))
 	require.NoError(t, err)
 
-	settleAll(t, db.driver, q, batches/10) // the statements are prepared
-	first := settleAll(t, db.driver, q, batches)
+	settleAll(t, db.database, q, batches/10) // the statements are prepared
+	first := settleAll(t, db.database, q, batches)
 	for range many - 1 {
-		settleAll(t, db.driver, q, batches)
+		settleAll(t, db.database, q, batches)
 	}
-	last := settleAll(t, db.driver, q, batches)
+	last := settleAll(t, db.database, q, batches)
 	for range 2 { // what else the machine does may have held up one of them
-		last = min(last, settleAll(t, db.driver, q, batches))
+		last = min(last, settleAll(t, db.database, q, batches))
 	}
 	t.Logf("%d tasks in %v at first, %v after %d", batch*batches, first, last, batch*batches*many)
 	require.Less(t, last, 3*first+300*time.Millisecond)
@@ -76,41 +76,41 @@ func alwaysSlow(c *config) { c.slow = -time.Hour }
 
 func TestTasksBeforeTheMark(t *testing.T) {
 	db := openTest(t, alwaysSlow)
-	other := openTest(t).driver // whose marks nobody hears of
+	other := openTest(t).database // whose marks nobody hears of
 	other.schema = db.schema
-	q := makeQueue(t, db.driver)
-	put(t, db.driver, q, 10, 20)
-	require.Equal(t, []uint64{10, 11}, take(t, db.driver, q, 2))
-	require.Equal(t, []uint64{12, 13}, take(t, db.driver, q, 2))
+	q := makeQueue(t, db.database)
+	put(t, db.database, q, 10, 20)
+	require.Equal(t, []uint64{10, 11}, take(t, db.database, q, 2))
+	require.Equal(t, []uint64{12, 13}, take(t, db.database, q, 2))
 
 	// What this process puts is seen at once.
-	put(t, db.driver, q, 3, 1)
-	require.Equal(t, []uint64{3}, take(t, db.driver, q, 1))
-	require.Equal(t, []uint64{14}, take(t, db.driver, q, 1))
-	require.Equal(t, []uint64{15}, take(t, db.driver, q, 1))
+	put(t, db.database, q, 3, 1)
+	require.Equal(t, []uint64{3}, take(t, db.database, q, 1))
+	require.Equal(t, []uint64{14}, take(t, db.database, q, 1))
+	require.Equal(t, []uint64{15}, take(t, db.database, q, 1))
 
 	// What others put is seen within a second.
 	put(t, other, q, 4, 1)
 	start := time.Now()
-	rounds := take(t, db.driver, q, 1)
+	rounds := take(t, db.database, q, 1)
 	for n := 1; rounds[0] != 4; n++ {
 		require.Less(t, time.Since(start), 30*time.Second)
 		require.Less(t, n, 10, "if it found nothing else it would look everywhere")
 		time.Sleep(300 * time.Millisecond)
-		rounds = take(t, db.driver, q, 1)
+		rounds = take(t, db.database, q, 1)
 		require.Len(t, rounds, 1)
 	}
 
 	// If nothing else is found, also at once. Another kind has a mark of its own.
-	for len(take(t, db.driver, q, 5)) > 0 {
+	for len(take(t, db.database, q, 5)) > 0 {
 	}
 	put(t, other, q, 5, 1)
-	require.Equal(t, []uint64{5}, take(t, db.driver, q, 1))
-	require.Empty(t, take(t, db.driver, q, 1))
-	f := rows.Filter{MaxPriority: task.MaxPriority, Kinds: []string{"b", "a", "b", ""}}
-	add := func(db *driver, r rows.Row) {
+	require.Equal(t, []uint64{5}, take(t, db.database, q, 1))
+	require.Empty(t, take(t, db.database, q, 1))
+	f := rows.Filter{MaxPriority: driver.MaxPriority, Kinds: []string{"b", "a", "b", ""}}
+	add := func(db *database, r rows.Row) {
 		require.NoError(t, in(db, q, rows.Plan{}, func(v rows.Calls) (err error) {
-			r.State, r.Takeable = task.Ready, true
+			r.State, r.Takeable = driver.Ready, true
 			if r.ID, err = v.Number(); err != nil {
 				return err
 			}
@@ -119,11 +119,11 @@ func TestTasksBeforeTheMark(t *testing.T) {
 	}
 	for _, kind := range []string{"a", "b"} {
 		for i := range 3 {
-			add(db.driver, rows.Row{Kind: kind, Priority: i % 2, Round: uint64(20 + i)})
+			add(db.database, rows.Row{Kind: kind, Priority: i % 2, Round: uint64(20 + i)})
 		}
 	}
 	takeOne := func() (found rows.Row) {
-		require.NoError(t, in(db.driver, q, rows.Plan{Numbers: 1, Ranges: []rows.Range{rows.ReadyRange(f, 1)}}, func(v rows.Calls) error {
+		require.NoError(t, in(db.database, q, rows.Plan{Numbers: 1, Ranges: []rows.Range{rows.ReadyRange(f, 1)}}, func(v rows.Calls) error {
 			list, err := v.Ready(f, 1)
 			if err != nil || len(list) == 0 {
 				return err
@@ -136,7 +136,7 @@ func TestTasksBeforeTheMark(t *testing.T) {
 	require.EqualValues(t, 20, takeOne().Round)
 	require.EqualValues(t, 20, takeOne().Round)
 	require.EqualValues(t, 22, takeOne().Round)
-	add(db.driver, rows.Row{Kind: "a", Round: 1})
+	add(db.database, rows.Row{Kind: "a", Round: 1})
 	add(other, rows.Row{Kind: "c", Round: 1})
 	require.EqualValues(t, 1, takeOne().Round)
 	require.EqualValues(t, 22, takeOne().Round)
@@ -151,15 +151,15 @@ func TestTakersDoNotWait(t *testing.T) {
 	t.Parallel()
 	for _, change := range []func(*config){alwaysSlow, func(*config) {}} {
 		db := openTest(t, change)
-		q := makeQueue(t, db.driver)
-		put(t, db.driver, q, 1, 1000)
+		q := makeQueue(t, db.database)
+		put(t, db.database, q, 1, 1000)
 		var mu sync.Mutex
 		seen := map[uint64]int{}
 		var wg sync.WaitGroup
 		for range 6 {
 			wg.Go(func() {
 				for range 100 {
-					rounds := take(t, db.driver, q, 2)
+					rounds := take(t, db.database, q, 2)
 					mu.Lock()
 					for _, r := range rounds {
 						seen[r]++
@@ -170,7 +170,7 @@ func TestTakersDoNotWait(t *testing.T) {
 		}
 		wg.Wait()
 		for len(seen) < 1000 {
-			rounds := take(t, db.driver, q, 10)
+			rounds := take(t, db.database, q, 10)
 			require.NotEmpty(t, rounds)
 			for _, r := range rounds {
 				seen[r]++
@@ -179,7 +179,7 @@ func TestTakersDoNotWait(t *testing.T) {
 		for round, n := range seen {
 			require.Equal(t, 1, n, round)
 		}
-		require.NoError(t, in(db.driver, q, rows.Plan{}, func(v rows.Calls) error {
+		require.NoError(t, in(db.database, q, rows.Plan{}, func(v rows.Calls) error {
 			n, err := v.Counts()
 			require.Equal(t, byState{1000, 0, 0, 1000, 0, 0}, n)
 			return err

@@ -28,14 +28,14 @@ var migrations = []migration{{schema1, 1}}
 
 // Migrate makes the tables, or brings those of an older version up to date. If several do it at the
 // same time, one does it and the others wait.
-func (db *driver) Migrate(ctx context.Context) error {
+func (db *database) Migrate(ctx context.Context) error {
 	if err := db.migrate(ctx, migrations); err != nil {
 		return db.told("migrate", err)
 	}
 	return nil
 }
 
-func (db *driver) migrate(ctx context.Context, steps []migration) error {
+func (db *database) migrate(ctx context.Context, steps []migration) error {
 	return pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
 		// CREATE IF NOT EXISTS can fail if two do it at the same time; hence the lock, which ends
 		// with the transaction.
@@ -64,7 +64,7 @@ func (db *driver) migrate(ctx context.Context, steps []migration) error {
 
 // version returns what Migrate has left, 0 if there are no tables yet, and notes where the database
 // is. If the user may not make the schema, it is enough that it is there.
-func (db *driver) version(ctx context.Context, tx pgx.Tx) (version, minReader int, err error) {
+func (db *database) version(ctx context.Context, tx pgx.Tx) (version, minReader int, err error) {
 	here, _, err := readPlace(tx.QueryRow(ctx, sqlPlace))
 	if err != nil {
 		return 0, 0, err

@@ -21,12 +21,12 @@ const (
 
 // notifier tells other processes that queues have changed, and listens to them.
 type notifier struct {
-	db       *driver
+	db       *database
 	channel  string
 	process  string // who tells, as nobody wants to hear himself
 	onChange func(queue uint64)
 
-	ctx    context.Context // done when the driver is closed
+	ctx    context.Context // done when the database is closed
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
@@ -36,7 +36,7 @@ type notifier struct {
 	closed  bool
 }
 
-func newNotifier(db *driver, onChange func(uint64)) *notifier {
+func newNotifier(db *database, onChange func(uint64)) *notifier {
 	n := &notifier{db: db, onChange: onChange, process: strconv.FormatUint(rand.Uint64(), 36), changed: map[uint64]bool{}}
 	h := fnv.New64a()
 	h.Write([]byte(db.schema))
@@ -93,7 +93,7 @@ func (n *notifier) send() {
 	}
 }
 
-// listen hears what others tell, until the driver is closed. While there is no connection something
+// listen hears what others tell, until the database is closed. While there is no connection something
 // may be missed.
 func (n *notifier) listen() {
 	for backoff := minBackoff; n.ctx.Err() == nil; backoff = min(2*backoff, maxBackoff) {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // place is a database. Connections may come to its server on different ways, but it was started
@@ -36,13 +36,13 @@ func readPlace(r pgx.Row) (p *place, level string, err error) {
 // another database, where a queue may have the same number, or of another isolation level. Then
 // what others commit after the first statement would not be seen, and rows that they have changed
 // could not be.
-func (db *driver) joins(ctx context.Context, user pgx.Tx) error {
+func (db *database) joins(ctx context.Context, user pgx.Tx) error {
 	theirs, level, err := readPlace(user.QueryRow(ctx, sqlPlace))
 	if err != nil {
 		return db.told("join", err)
 	}
 	if level != "read committed" {
-		return &task.FieldError{Field: "the isolation level of the transaction", Value: level, Limit: "read committed"}
+		return &driver.FieldError{Field: "the isolation level of the transaction", Value: level, Limit: "read committed"}
 	}
 	if !db.place.Load().same(theirs) { // the server may have been started again
 		if err := db.find(ctx); err != nil {
@@ -50,13 +50,13 @@ func (db *driver) joins(ctx context.Context, user pgx.Tx) error {
 		}
 	}
 	if ours := db.place.Load(); !ours.same(theirs) {
-		return &task.FieldError{Field: "the database of the transaction given to WithTx", Value: theirs, Limit: "that of the queue: " + ours.String()}
+		return &driver.FieldError{Field: "the database of the transaction given to WithTx", Value: theirs, Limit: "that of the queue: " + ours.String()}
 	}
 	return nil
 }
 
 // find finds out where the database is.
-func (db *driver) find(ctx context.Context) error {
+func (db *database) find(ctx context.Context) error {
 	t := &tx{db: db, ctx: ctx, batch: &pgx.Batch{}}
 	defer t.release()
 	t.queue(sqlPlace).QueryRow(func(r pgx.Row) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // statements collects what is sent.
@@ -30,7 +30,7 @@ func (s *statements) TraceBatchQuery(_ context.Context, _ *pgx.Conn, q pgx.Trace
 }
 
 // fillQueue puts many tasks of all sorts into a queue, by SQL.
-func fillQueue(tb testing.TB, db *driver, queue uint64, n int) {
+func fillQueue(tb testing.TB, db *database, queue uint64, n int) {
 	tb.Helper()
 	_, err := db.pool.Exec(context.Background(), db.text(`
 INSERT INTO fairq.tasks (queue, id, created, round, seq, place, since, weight, attempts, priority, state, role, takeable, gap, returned, counted,
@@ -64,10 +64,10 @@ func TestPlans(t *testing.T) {
 		require.NoError(t, err)
 	}
 	exec("ALTER TABLE fairq.tasks SET (autovacuum_enabled = false)")
-	q := makeQueue(t, db.driver)
-	fillQueue(t, db.driver, q, 20_000)
+	q := makeQueue(t, db.database)
+	fillQueue(t, db.database, q, 20_000)
 	errBack := errors.New("so that it can all be done again")
-	require.ErrorIs(t, in(db.driver, q, rows.Plan{
+	require.ErrorIs(t, in(db.database, q, rows.Plan{
 		Numbers: 5, Ranges: []rows.Range{rows.RowRange(false, rows.ForUpdate, 1, 2, 3), rows.ReadyRange(everything, 5)},
 		Lasts: []rows.Line{{Key: "key1", Priority: 1}}, Counts: true,
 	}, func(v rows.Calls) error {
@@ -78,9 +78,9 @@ func TestPlans(t *testing.T) {
 	seen := s.args
 	s.args = nil
 
-	unknown := plans(t, db.driver, seen)
+	unknown := plans(t, db.database, seen)
 	same := func(when string) {
-		for sql, indexes := range plans(t, db.driver, seen) {
+		for sql, indexes := range plans(t, db.database, seen) {
 			if !isListed.MatchString(sql) {
 				require.Equal(t, unknown[sql], indexes, "%s: %s", when, sql)
 			}
@@ -94,7 +94,7 @@ func TestPlans(t *testing.T) {
 }
 
 // plans returns which indexes statements use, and with how many conditions.
-func plans(t *testing.T, db *driver, statements map[string][]any) map[string][]string {
+func plans(t *testing.T, db *database, statements map[string][]any) map[string][]string {
 	t.Helper()
 	conn, err := db.pool.Acquire(t.Context())
 	require.NoError(t, err)
@@ -136,7 +136,7 @@ func plans(t *testing.T, db *driver, statements map[string][]any) map[string][]s
 func callAll(t *testing.T, v rows.Calls) {
 	t.Helper()
 	ids := []uint64{1, 2, 3}
-	list, err := v.Ready(rows.Filter{MaxPriority: task.MaxPriority, Kinds: []string{"kind1", "kind2", ""}}, 3)
+	list, err := v.Ready(rows.Filter{MaxPriority: driver.MaxPriority, Kinds: []string{"kind1", "kind2", ""}}, 3)
 	require.NoError(t, err)
 	require.Len(t, list, 3)
 	for _, r := range list {
@@ -181,9 +181,9 @@ func callAll(t *testing.T, v rows.Calls) {
 		func() error { _, err := v.Times(); return err },
 		func() error { _, err := v.HeldBy(10, 5, false); return err },
 		func() error { _, err := v.Leases(10); return err },
-		func() error { _, err := v.Buried(task.ListOptions{Limit: 10}); return err },
+		func() error { _, err := v.Buried(driver.ListOptions{Limit: 10}); return err },
 		func() error { _, err := v.InGroup("group5"); return err },
-		func() error { _, err := v.List(task.ListOptions{Limit: 10}); return err },
+		func() error { _, err := v.List(driver.ListOptions{Limit: 10}); return err },
 		func() error { _, _, err := v.Lines([]string{"key5", "key6"}, 3, false); return err },
 		func() error { _, _, err := v.Lines([]string{"key5", "key6"}, 3, true); return err },
 		func() error { _, err := v.Next(rows.Line{Key: "key4", Priority: 0}, 5, 5); return err },

@@ -10,7 +10,7 @@ import (
 
 	"github.com/fairq/fairq/store/internal/rows"
 	"github.com/fairq/fairq/task"
-	taskdriver "github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // Options say how a Store keeps its tasks. The zero value is right for most.
@@ -48,7 +48,7 @@ type Options struct {
 // All methods may be called at any time by any goroutine. Queues are opened with [task.Open].
 type Store struct {
 	rules *rows.Store
-	db    *driver
+	db    *database
 }
 
 // Open opens a database by a connection string, as a URL or of the form name=value, and makes what
@@ -100,27 +100,27 @@ func (o *Options) check() error {
 		name  string
 		value time.Duration
 	}{{"Poll", o.Poll}, {"Timeout", o.Timeout}, {"History", o.History}} {
-		if f.value < 0 || f.value > task.MaxDuration {
-			return &task.FieldError{Field: "postgres.Options." + f.name, Value: f.value, Limit: "0 to " + task.MaxDuration.String()}
+		if f.value < 0 || f.value > driver.MaxDuration {
+			return &driver.FieldError{Field: "postgres.Options." + f.name, Value: f.value, Limit: "0 to " + driver.MaxDuration.String()}
 		}
 	}
 	switch {
 	case o.MaxPayload < 0 || o.MaxPayload > mostPayload:
-		return &task.FieldError{Field: "postgres.Options.MaxPayload", Value: o.MaxPayload, Limit: fmt.Sprintf("0 to %d", mostPayload)}
+		return &driver.FieldError{Field: "postgres.Options.MaxPayload", Value: o.MaxPayload, Limit: fmt.Sprintf("0 to %d", mostPayload)}
 	case o.MaxConns < 0 || o.MaxConns > 10_000:
-		return &task.FieldError{Field: "postgres.Options.MaxConns", Value: o.MaxConns, Limit: "0 to 10000"}
+		return &driver.FieldError{Field: "postgres.Options.MaxConns", Value: o.MaxConns, Limit: "0 to 10000"}
 	case len(o.Schema) > 63:
-		return &task.FieldError{Field: "postgres.Options.Schema", Value: o.Schema, Limit: "63 bytes at most"}
+		return &driver.FieldError{Field: "postgres.Options.Schema", Value: o.Schema, Limit: "63 bytes at most"}
 	}
 	return nil
 }
 
-// Open implements [task.Store].
-func (s *Store) Open(ctx context.Context, queue string, settings taskdriver.Settings, n taskdriver.Notifier) (taskdriver.Backend, error) {
+// Open implements [driver.Store].
+func (s *Store) Open(ctx context.Context, queue string, settings driver.Settings, n driver.Notifier) (driver.Backend, error) {
 	return s.rules.Open(ctx, queue, settings, n)
 }
 
-// Queues implements [task.Store].
+// Queues implements [driver.Store].
 func (s *Store) Queues(ctx context.Context, from string, n int) ([]string, error) {
 	return s.rules.Queues(ctx, from, n)
 }
@@ -128,7 +128,7 @@ func (s *Store) Queues(ctx context.Context, from string, n int) ([]string, error
 // History returns up to n tasks of a queue that are gone, in the order of their ids, those with
 // greater ids than after: the last one of the page before. It returns [task.ErrNotFound] if there
 // is no such queue.
-func (s *Store) History(ctx context.Context, queue string, after task.ID, n int) ([]taskdriver.Ended, error) {
+func (s *Store) History(ctx context.Context, queue string, after task.ID, n int) ([]driver.Ended, error) {
 	return s.rules.History(ctx, queue, after, n)
 }
 
@@ -140,7 +140,7 @@ func (s *Store) Close() error {
 }
 
 // check returns an error unless this program can work with the tables as they are.
-func (db *driver) check(ctx context.Context) error {
+func (db *database) check(ctx context.Context) error {
 	err := pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
 		version, minReader, err := db.version(ctx, tx)
 		switch {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 	"github.com/fairq/fairq/task/storetest"
 )
 
@@ -18,7 +18,7 @@ type testStore struct {
 	db *mortal
 }
 
-// mortal is a driver that can be killed.
+// mortal is a database that can be killed.
 type mortal struct {
 	testDB
 	dead atomic.Bool
@@ -36,18 +36,18 @@ func newTestStore(db testDB) *testStore {
 	return &testStore{rows.New(m, rows.Options{MaxPayload: 2 << 20, Poll: 10 * time.Second}), m}
 }
 
-func (s *testStore) Reopen(t *testing.T) task.Store { return newTestStore(s.db.again(t)) }
-func (s *testStore) Kill(*testing.T)                { s.db.dead.Store(true) }
+func (s *testStore) Reopen(t *testing.T) driver.Store { return newTestStore(s.db.again(t)) }
+func (s *testStore) Kill(*testing.T)                  { s.db.dead.Store(true) }
 
 // inBubble makes the time that of the bubble, and has nobody wait for the network.
 func inBubble(c *config) { c.now, c.slow = time.Now, time.Hour }
 
-// TestStore also shows that a driver works in bubbles of testing/synctest: none of its goroutines
+// TestStore also shows that a database works in bubbles of testing/synctest: none of its goroutines
 // waits for the network while nothing is asked of it.
 func TestStore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes minutes")
 	}
-	database(t) // so that the server is not part of a bubble
-	storetest.Run(t, func(t *testing.T) task.Store { return newTestStore(openTest(t, inBubble)) })
+	sharedDatabase(t) // so that the server is not part of a bubble
+	storetest.Run(t, func(t *testing.T) driver.Store { return newTestStore(openTest(t, inBubble)) })
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // rowTable implements rows.Table.
@@ -112,8 +112,8 @@ var (
 		put: func(v *view, k *rows.Key) {
 			n := &k.Tasks
 			v.table(sqlSetKeys).set(k.Key, []int64{
-				int64(k.Weight), int64(n[0]), int64(n[task.Ready]), int64(n[task.Delayed]),
-				int64(n[task.Taken]), int64(n[task.Buried]), int64(n[task.Held]), int64(k.Load), bit(k.Paused),
+				int64(k.Weight), int64(n[0]), int64(n[driver.Ready]), int64(n[driver.Delayed]),
+				int64(n[driver.Taken]), int64(n[driver.Buried]), int64(n[driver.Held]), int64(k.Load), bit(k.Paused),
 			}, []byte(k.Key))
 		},
 		remove: func(v *view, k *rows.Key) {
@@ -126,8 +126,8 @@ func readKey(found pgx.Rows, k *rows.Key, more ...any) error {
 	var name []byte
 	n := &k.Tasks
 	err := found.Scan(append([]any{
-		&name, &k.Weight, &n[0], &n[task.Ready], &n[task.Delayed], &n[task.Taken],
-		&n[task.Buried], &n[task.Held], &k.Load, &k.Paused,
+		&name, &k.Weight, &n[0], &n[driver.Ready], &n[driver.Delayed], &n[driver.Taken],
+		&n[driver.Buried], &n[driver.Held], &k.Load, &k.Paused,
 	}, more...)...)
 	k.Key = string(name)
 	return err

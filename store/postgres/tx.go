@@ -15,7 +15,7 @@ import (
 // tx is a transaction. What costs is waiting for the database to answer, so it sends all that it
 // can at once: Enter with all of the Plan, and writes with the next read or with Commit.
 type tx struct {
-	db    *driver
+	db    *database
 	ctx   context.Context
 	user  pgx.Tx        // the transaction of the user's that it is a part of, nil if it is one of its own
 	conn  *pgxpool.Conn // nil until something is sent, and for a user's

@@ -24,7 +24,7 @@ import (
 var everything = rows.Filter{MaxPriority: task.MaxPriority}
 
 // makeQueue makes the queue q.
-func makeQueue(tb testing.TB, db *driver) uint64 {
+func makeQueue(tb testing.TB, db *database) uint64 {
 	tb.Helper()
 	tx, err := db.Begin(context.Background())
 	require.NoError(tb, err)
@@ -45,7 +45,7 @@ func again(db rows.DB, err error) bool {
 }
 
 // in runs f in a transaction.
-func in(db *driver, queue uint64, plan rows.Plan, f func(v rows.Calls) error) error {
+func in(db *database, queue uint64, plan rows.Plan, f func(v rows.Calls) error) error {
 	tx, err := db.Begin(context.Background())
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func in(db *driver, queue uint64, plan rows.Plan, f func(v rows.Calls) error) er
 }
 
 // put puts tasks, in rounds from first on.
-func put(tb testing.TB, db *driver, queue, first uint64, n int) {
+func put(tb testing.TB, db *database, queue, first uint64, n int) {
 	tb.Helper()
 	require.NoError(tb, in(db, queue, rows.Plan{Numbers: n}, func(v rows.Calls) error { return insertSome(v, first, n) }))
 }
@@ -85,7 +85,7 @@ func insertSome(v rows.Calls, first uint64, n int) error {
 }
 
 // take takes tasks, and returns their rounds.
-func take(tb testing.TB, db *driver, queue uint64, n int) (rounds []uint64) {
+func take(tb testing.TB, db *database, queue uint64, n int) (rounds []uint64) {
 	tb.Helper()
 	require.NoError(tb, in(db, queue, rows.Plan{Numbers: n, Ranges: []rows.Range{rows.ReadyRange(everything, n)}}, func(v rows.Calls) error {
 		list, err := v.Ready(everything, n)
@@ -131,19 +131,19 @@ func TestTransactionsTakeTwoRoundTrips(t *testing.T) {
 	t.Parallel()
 	c := &trips{}
 	db := openTest(t, func(conf *config) { conf.tracer, conf.copyFrom, conf.slow = c, 64, time.Hour })
-	q := makeQueue(t, db.driver)
+	q := makeQueue(t, db.database)
 	c.n.Store(0)
-	put(t, db.driver, q, 1, 20)
+	put(t, db.database, q, 1, 20)
 	require.EqualValues(t, 2, c.n.Load(), "to put")
 	c.n.Store(0)
-	require.Len(t, take(t, db.driver, q, 10), 10)
+	require.Len(t, take(t, db.database, q, 10), 10)
 	require.EqualValues(t, 2, c.n.Load(), "to take")
 
 	// All that a process does at once: some are settled, some taken, and some put, in a queue that
 	// counts.
 	list := func(v rows.Calls) (list []*rows.Row, err error) { return v.HeldBy(1, 5, false) }
 	var held []uint64
-	require.NoError(t, in(db.driver, q, rows.Plan{}, func(v rows.Calls) error {
+	require.NoError(t, in(db.database, q, rows.Plan{}, func(v rows.Calls) error {
 		rows, err := list(v)
 		for _, r := range rows {
 			held = append(held, r.ID)
@@ -155,7 +155,7 @@ func TestTransactionsTakeTwoRoundTrips(t *testing.T) {
 	plan := rows.Plan{
 		Counts: true, Ranges: []rows.Range{rows.RowRange(false, rows.ForUpdate, held...), rows.ReadyRange(everything, 3)}, Numbers: 5, Lasts: lines,
 	}
-	require.NoError(t, in(db.driver, q, plan, func(v rows.Calls) error {
+	require.NoError(t, in(db.database, q, plan, func(v rows.Calls) error {
 		for _, id := range held {
 			r, err := v.Get(id, false)
 			require.NoError(t, err)
@@ -185,9 +185,9 @@ func TestErrorsNameTheOperation(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Own(t)
 	db := openTest(t, func(c *config) { c.url, c.copyFrom = server.URL("postgres"), 64 })
-	q := makeQueue(t, db.driver)
+	q := makeQueue(t, db.database)
 	for range 3 { // some connections
-		put(t, db.driver, q, 1, 1)
+		put(t, db.database, q, 1, 1)
 	}
 
 	// A crash before the commit.
@@ -202,31 +202,31 @@ func TestErrorsNameTheOperation(t *testing.T) {
 	require.False(t, again(db, err))
 	tx.Rollback()
 	require.ErrorContains(t, db.Migrate(t.Context()), "postgres: "+db.name+": migrate: ")
-	err = in(db.driver, q, rows.Plan{}, func(rows.Calls) error { return nil })
+	err = in(db.database, q, rows.Plan{}, func(rows.Calls) error { return nil })
 	require.ErrorContains(t, err, "postgres: "+db.name+": enter: ")
 
 	// Nobody notices a restart in between.
 	require.NoError(t, server.Start())
-	require.Len(t, take(t, db.driver, q, 10), 3)
+	require.Len(t, take(t, db.database, q, 10), 3)
 	require.NoError(t, server.Restart())
-	require.Empty(t, take(t, db.driver, q, 10))
+	require.Empty(t, take(t, db.database, q, 10))
 }
 
 func TestAgain(t *testing.T) {
 	t.Parallel()
 	db := openTest(t)
-	q := makeQueue(t, db.driver)
+	q := makeQueue(t, db.database)
 	add := func(v rows.Calls) error { return v.Put(&rows.Row{ID: 1 << 40, UniqueKey: "a", State: task.Ready}) }
-	require.NoError(t, in(db.driver, q, rows.Plan{}, add))
-	err := in(db.driver, q, rows.Plan{}, add)
+	require.NoError(t, in(db.database, q, rows.Plan{}, add))
+	err := in(db.database, q, rows.Plan{}, add)
 	require.Error(t, err)
 	require.True(t, again(db, err))
 	require.False(t, again(db, context.Canceled))
 
 	// A deadlock.
-	put(t, db.driver, q, 1, 2)
+	put(t, db.database, q, 1, 2)
 	var ids []uint64
-	require.NoError(t, in(db.driver, q, rows.Plan{}, func(v rows.Calls) error {
+	require.NoError(t, in(db.database, q, rows.Plan{}, func(v rows.Calls) error {
 		list, err := v.Ready(everything, 2)
 		for _, r := range list {
 			ids = append(ids, r.ID)
@@ -238,7 +238,7 @@ func TestAgain(t *testing.T) {
 	both := make(chan bool)
 	for i := range 2 {
 		go func() {
-			errs <- in(db.driver, q, rows.Plan{}, func(v rows.Calls) error {
+			errs <- in(db.database, q, rows.Plan{}, func(v rows.Calls) error {
 				_, err := v.Get(ids[i], false)
 				first <- true
 				<-both
@@ -263,7 +263,7 @@ func TestAgain(t *testing.T) {
 func TestWithTx(t *testing.T) {
 	t.Parallel()
 	db := openTest(t)
-	q := makeQueue(t, db.driver)
+	q := makeQueue(t, db.database)
 	ctx := context.Background()
 	none, err := db.Joined(ctx)
 	require.NoError(t, err)
@@ -289,13 +289,13 @@ func TestWithTx(t *testing.T) {
 		tx = joined().View.(*view).tx
 		require.Error(t, tx.query("nonsense", "SELECT nonsense", nil, func(r pgx.Rows) error { r.Close(); return r.Err() }))
 		tx.Rollback()
-		require.Empty(t, take(t, db.driver, q, 10), "before it is committed")
+		require.Empty(t, take(t, db.database, q, 10), "before it is committed")
 		if commit {
 			require.NoError(t, user.Commit(ctx))
-			require.Len(t, take(t, db.driver, q, 10), 1)
+			require.Len(t, take(t, db.database, q, 10), 1)
 		} else {
 			require.NoError(t, user.Rollback(ctx))
-			require.Empty(t, take(t, db.driver, q, 10))
+			require.Empty(t, take(t, db.database, q, 10))
 		}
 	}
 }
@@ -421,7 +421,7 @@ func TestNotify(t *testing.T) {
 	}())
 	require.NoError(t, err)
 	t.Cleanup(other.Close)
-	tell := func(db *driver, queue uint64) {
+	tell := func(db *database, queue uint64) {
 		tx, err := db.Begin(context.Background())
 		require.NoError(t, err)
 		defer tx.Rollback()
@@ -430,7 +430,7 @@ func TestNotify(t *testing.T) {
 		tx.Notify(queue)
 		require.NoError(t, tx.Commit())
 	}
-	tell(db.driver, 1) // is not heard by itself
+	tell(db.database, 1) // is not heard by itself
 	tell(other, 2)
 	require.EqualValues(t, 2, next())
 	for range 100 {

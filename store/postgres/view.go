@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // view is a queue within a transaction.
@@ -101,7 +101,7 @@ func (v *view) moved(r *rows.Row) {
 }
 
 // recount counts a task in its new state; 0 means that it is gone.
-func (v *view) recount(r *rows.Row, state task.State) {
+func (v *view) recount(r *rows.Row, state driver.State) {
 	if r.Was == 0 {
 		v.delta[0]++
 	} else {
@@ -156,7 +156,7 @@ func (v taskTable) Put(r *rows.Row) error {
 	case r.Was == 0:
 		v.change(r, insert)
 		v.inserts++
-	case r.Was == task.Ready && r.State == task.Taken:
+	case r.Was == driver.Ready && r.State == driver.Taken:
 		v.change(r, taken)
 		return nil
 	default:
@@ -303,7 +303,7 @@ func (s *scan) columns() []any {
 func (s *scan) row() *rows.Row {
 	r := s.Row
 	r.Key, r.Kind, r.UniqueKey, r.Group, r.Payload = string(s.key), string(s.kind), string(s.address), string(s.group), s.payload
-	r.Role, r.State = task.Role(s.role), task.State(s.state)
+	r.Role, r.State = driver.Role(s.role), driver.State(s.state)
 	r.Weight, r.Attempts, r.MaxAttempts = int(s.weight), int(s.atm), int(s.maxAttempts)
 	r.TTR, r.Deadline, r.Consumer = time.Duration(s.ttr), int64(s.deadline), uint64(s.consumer)
 	r.ReadyAt, r.Until, r.Expires, r.Wake = int64(s.readyAt), int64(s.until), int64(s.expires), int64(s.wake)
@@ -312,11 +312,11 @@ func (s *scan) row() *rows.Row {
 }
 
 // errorOf returns an error as it was recorded, nil if there was none.
-func errorOf(message []byte, code number) *task.Error {
+func errorOf(message []byte, code number) *driver.Error {
 	if message == nil {
 		return nil
 	}
-	return &task.Error{Code: int(code), Message: string(message)}
+	return &driver.Error{Code: int(code), Message: string(message)}
 }
 
 // value reads one value, which is 0 if there is none or it is NULL.

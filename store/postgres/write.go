@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // table collects rows for one statement, which gets them as arrays, one for each column.
@@ -218,14 +218,14 @@ func optional(s string) []byte {
 }
 
 // messageOf returns NULL for no error, other than for one without a message.
-func messageOf(e *task.Error) []byte {
+func messageOf(e *driver.Error) []byte {
 	if e == nil {
 		return nil
 	}
 	return []byte(e.Message)
 }
 
-func codeOf(e *task.Error) int64 {
+func codeOf(e *driver.Error) int64 {
 	if e == nil {
 		return 0
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 const (
@@ -63,7 +63,7 @@ func insert(b testing.TB, v rows.Calls, n int) {
 		}
 		err = v.Put(&rows.Row{
 			ID: id, Key: fmt.Sprintf("customer-%d", id%keys), Priority: 100, Weight: 1, Payload: payload, TTR: 60e9, MaxAttempts: 10,
-			Created: v.Now(), State: task.Ready, Takeable: true, Round: 1 + id/keys, Seq: id, Place: id,
+			Created: v.Now(), State: driver.Ready, Takeable: true, Round: 1 + id/keys, Seq: id, Place: id,
 		})
 		if err != nil {
 			b.Fatal(err)
@@ -72,12 +72,12 @@ func insert(b testing.TB, v rows.Calls, n int) {
 }
 
 func take(b testing.TB, v rows.Calls, n int) []*rows.Row {
-	all, err := v.Ready(rows.Filter{MaxPriority: task.MaxPriority}, n)
+	all, err := v.Ready(rows.Filter{MaxPriority: driver.MaxPriority}, n)
 	if err != nil || len(all) != n {
 		b.Fatal(len(all), err)
 	}
 	for _, r := range all {
-		r.State, r.Takeable, r.Consumer, r.Attempts, r.Until, r.Wake = task.Taken, false, 1, 1, v.Now()+60e9, v.Now()+60e9
+		r.State, r.Takeable, r.Consumer, r.Attempts, r.Until, r.Wake = driver.Taken, false, 1, 1, v.Now()+60e9, v.Now()+60e9
 		if r.Since, err = v.Number(); err == nil {
 			err = v.Put(r)
 		}

@@ -2,7 +2,7 @@ package sqlite
 
 import (
 	"context"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -16,9 +16,9 @@ import (
 // conn is a connection of our own. It goes to the driver past database/sql, which would cost some
 // 100 ns for each value. It keeps each statement that was run once.
 type conn struct {
-	driver.Conn
+	sqldriver.Conn
 	prefix string
-	stmts  map[*statement]driver.Stmt
+	stmts  map[*statement]sqldriver.Stmt
 }
 
 // address makes of a path what SQLite takes for that file whatever is in it.
@@ -58,7 +58,7 @@ func connect(ctx context.Context, path string, o *options) (_ *conn, err error) 
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{Conn: dc, prefix: o.prefix, stmts: map[*statement]driver.Stmt{}}
+	c := &conn{Conn: dc, prefix: o.prefix, stmts: map[*statement]sqldriver.Stmt{}}
 	defer func() {
 		if err != nil {
 			c.close()
@@ -92,7 +92,7 @@ func connect(ctx context.Context, path string, o *options) (_ *conn, err error) 
 		}
 	}
 	// SQLite does not wait here if another process makes the same change just now.
-	var mode driver.Value
+	var mode sqldriver.Value
 	err = patiently(ctx, time.Now().Add(o.busyTimeout), func() (err error) {
 		mode, err = c.pragma("journal_mode = wal")
 		return err
@@ -107,8 +107,8 @@ func connect(ctx context.Context, path string, o *options) (_ *conn, err error) 
 }
 
 // pragma runs a pragma and returns the first value that it returns, nil if none.
-func (c *conn) pragma(p string) (driver.Value, error) {
-	rows, err := c.Conn.(driver.QueryerContext).QueryContext(context.Background(), "pragma "+p, nil)
+func (c *conn) pragma(p string) (sqldriver.Value, error) {
+	rows, err := c.Conn.(sqldriver.QueryerContext).QueryContext(context.Background(), "pragma "+p, nil)
 	if err != nil {
 		return nil, fmt.Errorf("pragma %s: %w", p, err)
 	}
@@ -116,7 +116,7 @@ func (c *conn) pragma(p string) (driver.Value, error) {
 	if len(rows.Columns()) == 0 {
 		return nil, nil
 	}
-	values := make([]driver.Value, len(rows.Columns()))
+	values := make([]sqldriver.Value, len(rows.Columns()))
 	_ = rows.Next(values) // if there is no row, the value is nil
 	return values[0], nil
 }
@@ -124,11 +124,11 @@ func (c *conn) pragma(p string) (driver.Value, error) {
 // script runs *statements that are not kept.
 func (c *conn) script(sql string) error {
 	sql = strings.ReplaceAll(sql, "~", c.prefix)
-	_, err := c.Conn.(driver.ExecerContext).ExecContext(context.Background(), sql, nil)
+	_, err := c.Conn.(sqldriver.ExecerContext).ExecContext(context.Background(), sql, nil)
 	return err
 }
 
-func (c *conn) prepared(s *statement) (driver.Stmt, error) {
+func (c *conn) prepared(s *statement) (sqldriver.Stmt, error) {
 	p := c.stmts[s]
 	if p == nil {
 		var err error
@@ -142,24 +142,24 @@ func (c *conn) prepared(s *statement) (driver.Stmt, error) {
 
 // run implements backend. The context is none of the caller's: for one that can be cancelled the
 // driver would start a goroutine.
-func (c *conn) run(s *statement, args []driver.NamedValue) (int64, error) {
+func (c *conn) run(s *statement, args []sqldriver.NamedValue) (int64, error) {
 	p, err := c.prepared(s)
 	if err != nil {
 		return 0, err
 	}
-	result, err := p.(driver.StmtExecContext).ExecContext(context.Background(), args)
+	result, err := p.(sqldriver.StmtExecContext).ExecContext(context.Background(), args)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected()
 }
 
-func (c *conn) rows(s *statement, args []driver.NamedValue) (driver.Rows, error) {
+func (c *conn) rows(s *statement, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
 	p, err := c.prepared(s)
 	if err != nil {
 		return nil, err
 	}
-	return p.(driver.StmtQueryContext).QueryContext(context.Background(), args)
+	return p.(sqldriver.StmtQueryContext).QueryContext(context.Background(), args)
 }
 
 func (c *conn) close() error {

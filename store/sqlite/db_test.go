@@ -2,7 +2,7 @@ package sqlite
 
 import (
 	"context"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"os"
@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // in calls f in a transaction, with a view of queue 1.
@@ -54,7 +54,7 @@ func add(t testing.TB, v rows.Calls, r rows.Row) uint64 {
 	t.Helper()
 	id, err := v.Number()
 	require.NoError(t, err)
-	r.ID, r.State = id, task.Ready
+	r.ID, r.State = id, driver.Ready
 	require.NoError(t, v.Put(&r))
 	return id
 }
@@ -64,7 +64,7 @@ func total(t testing.TB, d *db) (n int) {
 	in(t, d, func(v rows.Calls) {
 		counts, err := v.Counts()
 		require.NoError(t, err)
-		all, err := v.List(task.ListOptions{Limit: 1 << 20})
+		all, err := v.List(driver.ListOptions{Limit: 1 << 20})
 		require.NoError(t, err)
 		require.Len(t, all, counts[0])
 		n = counts[0]
@@ -161,7 +161,7 @@ func TestFull(t *testing.T) {
 	add(t, v, rows.Row{})
 	id, err := v.Number()
 	require.NoError(t, err)
-	err = v.Put(&rows.Row{ID: id, State: task.Ready, Payload: make([]byte, 1<<20)})
+	err = v.Put(&rows.Row{ID: id, State: driver.Ready, Payload: make([]byte, 1<<20)})
 	require.ErrorContains(t, err, "sqlite: "+d.path+": insert: database or disk is full")
 	_, err = v.Get(1, false)
 	require.ErrorContains(t, err, "is full") // nothing can be done any more
@@ -180,7 +180,7 @@ type faulty struct {
 	err map[*statement]error
 }
 
-func (f *faulty) run(s *statement, args []driver.NamedValue) (int64, error) {
+func (f *faulty) run(s *statement, args []sqldriver.NamedValue) (int64, error) {
 	if err := f.err[s]; err != nil {
 		return 0, err
 	}
@@ -217,7 +217,7 @@ func TestFaults(t *testing.T) {
 			require.NoError(t, err)
 			id, err := v.Number()
 			require.NoError(t, err)
-			if err = v.Put(&rows.Row{ID: id, State: task.Ready}); err == nil {
+			if err = v.Put(&rows.Row{ID: id, State: driver.Ready}); err == nil {
 				err = x.Commit()
 			}
 			require.Equal(t, ioError, code(err))
@@ -279,7 +279,7 @@ func TestNumbersEnd(t *testing.T) {
 	in(t, d.db, func(v rows.Calls) {
 		id := add(t, v, rows.Row{Key: "last"})
 		require.Equal(t, maxID, id)
-		all, err := v.List(task.ListOptions{})
+		all, err := v.List(driver.ListOptions{})
 		require.NoError(t, err)
 		require.Equal(t, "last", all[0].Key)
 		_, err = v.Number()

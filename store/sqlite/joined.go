@@ -3,7 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // txKey is the key of a context's transaction.
@@ -94,7 +94,7 @@ func (d *db) joins(own *sql.Tx, err error) error {
 		return told(d.path, "join", errors.Join(errMoved, err2))
 	}
 	if info, err := os.Stat(theirs); err != nil || !os.SameFile(info, ours) {
-		return &task.FieldError{Field: "the file of the transaction given to WithTx", Value: theirs, Limit: "that of the queue: " + d.path}
+		return &driver.FieldError{Field: "the file of the transaction given to WithTx", Value: theirs, Limit: "that of the queue: " + d.path}
 	}
 	if missing {
 		return fmt.Errorf("%w; is Options.Prefix right?", err)
@@ -110,7 +110,7 @@ func (d *db) Joined(ctx context.Context) (rows.Tx, error) {
 	case !ok:
 		return nil, nil
 	case own == nil:
-		return nil, &task.FieldError{Field: "the transaction given to WithTx", Value: own, Limit: "one that is open"}
+		return nil, &driver.FieldError{Field: "the transaction given to WithTx", Value: own, Limit: "one that is open"}
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, told(d.path, "join", err)
@@ -150,7 +150,7 @@ func (j *joined) prepared(s *statement) (*sql.Stmt, error) {
 	return p, nil
 }
 
-func plain(args []driver.NamedValue) []any {
+func plain(args []sqldriver.NamedValue) []any {
 	values := make([]any, len(args))
 	for i, a := range args {
 		values[i] = a.Value
@@ -158,7 +158,7 @@ func plain(args []driver.NamedValue) []any {
 	return values
 }
 
-func (j *joined) run(s *statement, args []driver.NamedValue) (int64, error) {
+func (j *joined) run(s *statement, args []sqldriver.NamedValue) (int64, error) {
 	p, err := j.prepared(s)
 	if err != nil {
 		return 0, err
@@ -170,7 +170,7 @@ func (j *joined) run(s *statement, args []driver.NamedValue) (int64, error) {
 	return result.RowsAffected()
 }
 
-func (j *joined) rows(s *statement, args []driver.NamedValue) (driver.Rows, error) {
+func (j *joined) rows(s *statement, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
 	p, err := j.prepared(s)
 	if err != nil {
 		return nil, err
@@ -203,7 +203,7 @@ type joinedRows struct {
 
 func (r *joinedRows) Columns() []string { return r.columns }
 
-func (r *joinedRows) Next(dest []driver.Value) error {
+func (r *joinedRows) Next(dest []sqldriver.Value) error {
 	if !r.Rows.Next() {
 		if err := r.Err(); err != nil {
 			return err
@@ -212,7 +212,7 @@ func (r *joinedRows) Next(dest []driver.Value) error {
 	}
 	targets := make([]any, len(dest))
 	for i := range dest {
-		targets[i] = (*any)(&dest[i]) // Scan knows no *driver.Value
+		targets[i] = (*any)(&dest[i]) // Scan knows no *sqldriver.Value
 	}
 	return r.Scan(targets...)
 }

@@ -4,11 +4,11 @@ import (
 	"strconv"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 func readStates(c *cells, k *rows.Key) {
-	for state := task.Ready; state <= task.Held; state++ {
+	for state := driver.Ready; state <= driver.Held; state++ {
 		k.Tasks[state] = int(c.int())
 		k.Tasks[0] += k.Tasks[state]
 	}

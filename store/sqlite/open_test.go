@@ -12,7 +12,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 func TestPaths(t *testing.T) {
@@ -138,10 +138,10 @@ func use(path string) error {
 	}
 	id, err := v.Number()
 	if err == nil {
-		err = v.Put(&rows.Row{ID: id, Key: "k", State: task.Ready})
+		err = v.Put(&rows.Row{ID: id, Key: "k", State: driver.Ready})
 	}
 	if err == nil {
-		_, err = v.List(task.ListOptions{Limit: 1000})
+		_, err = v.List(driver.ListOptions{Limit: 1000})
 	}
 	if err != nil {
 		return err

@@ -1,7 +1,7 @@
 package sqlite
 
 import (
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/fairq/fairq/store/internal/rows"
 	"github.com/fairq/fairq/store/internal/rows/rowstest"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // may says which statements may do what costs more than what they return. All others must find
@@ -41,7 +41,7 @@ func runAll(t *testing.T, d *db) {
 		} {
 			require.NoError(t, err, i)
 		}
-		r.State = task.Taken
+		r.State = driver.Taken
 		require.NoError(t, v.Put(r))
 		require.NoError(t, v.Delete(r))
 		_, err = v.AddConsumer("c", 1, 1)
@@ -64,11 +64,11 @@ func runAll(t *testing.T, d *db) {
 func explain(t *testing.T, d *db, how string, s *statement, read func(c *cells)) {
 	query, err := d.conn.Prepare(how + " " + s.text(d.options.prefix))
 	require.NoError(t, err)
-	args := make([]driver.NamedValue, maxArgs)
+	args := make([]sqldriver.NamedValue, maxArgs)
 	for i := range args {
 		args[i].Ordinal = i + 1
 	}
-	r, err := query.(driver.StmtQueryContext).QueryContext(t.Context(), args)
+	r, err := query.(sqldriver.StmtQueryContext).QueryContext(t.Context(), args)
 	require.NoError(t, err)
 	require.NoError(t, (&cells{}).readAll(r, read))
 	require.NoError(t, r.Close())
@@ -114,7 +114,7 @@ func TestPlansAnalyzed(t *testing.T) {
 			id, err := v.Number()
 			require.NoError(t, err)
 			r := &rows.Row{
-				ID: id, Key: "k", Priority: i % 2, State: task.Ready, Takeable: i%2 == 0, Round: uint64(i) % 2, Seq: id, Place: id,
+				ID: id, Key: "k", Priority: i % 2, State: driver.Ready, Takeable: i%2 == 0, Round: uint64(i) % 2, Seq: id, Place: id,
 				Wake: 5, Counted: true,
 			}
 			require.NoError(t, v.Put(r))
@@ -138,7 +138,7 @@ func TestTakeLeavesKeys(t *testing.T) {
 		return roots
 	}
 	root := make(map[string]int64)
-	r, err := d.conn.Conn.(driver.QueryerContext).QueryContext(t.Context(), "SELECT name, rootpage FROM sqlite_master", nil)
+	r, err := d.conn.Conn.(sqldriver.QueryerContext).QueryContext(t.Context(), "SELECT name, rootpage FROM sqlite_master", nil)
 	require.NoError(t, err)
 	require.NoError(t, d.session.cells.readAll(r, func(c *cells) { root[c.text()] = c.int() }))
 	require.NoError(t, r.Close())
@@ -163,7 +163,7 @@ func TestPreparedOnce(t *testing.T) {
 	x, err := d.Begin(t.Context())
 	require.NoError(t, err)
 	defer x.Rollback()
-	args := make([]driver.Value, maxArgs)
+	args := make([]sqldriver.Value, maxArgs)
 	for i := range args {
 		args[i] = int64(1_000_000 + i)
 	}

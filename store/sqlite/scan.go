@@ -1,7 +1,7 @@
 package sqlite
 
 import (
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"strings"
 
 	"github.com/fairq/fairq/store/internal/rows"
@@ -199,7 +199,7 @@ func (v *view) run(r *rows.Range, s *shape, prefix, from rows.Tuple, read func(c
 		s.index, s.prefix, prefix, o.Kind = rows.TaskReady, 0, nil, new("")
 	}
 	s.state, s.key, s.kind = o.State != 0, o.Key != nil, o.Kind != nil
-	var room [12]driver.Value
+	var room [12]sqldriver.Value
 	args := room[:0]
 	if sources[s.index].fields == "id" {
 		args = v.ids(args, prefix, from)
@@ -226,7 +226,7 @@ func (v *view) run(r *rows.Range, s *shape, prefix, from rows.Tuple, read func(c
 	return v.session.each(v.session.scan(s), read, args...)
 }
 
-func with(args []driver.Value, fields rows.Tuple) []driver.Value {
+func with(args []sqldriver.Value, fields rows.Tuple) []sqldriver.Value {
 	for _, f := range fields {
 		args = append(args, f)
 	}
@@ -234,7 +234,7 @@ func with(args []driver.Value, fields rows.Tuple) []driver.Value {
 }
 
 // ids adds the bounds of rowids. There is none of an id that is too great.
-func (v *view) ids(args []driver.Value, prefix, from rows.Tuple) []driver.Value {
+func (v *view) ids(args []sqldriver.Value, prefix, from rows.Tuple) []sqldriver.Value {
 	switch {
 	case prefix != nil && uint64(prefix[0].(int64)) > maxID:
 		return append(args, nil)

@@ -1,7 +1,7 @@
 package sqlite
 
 import (
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +11,7 @@ import (
 // own.
 type session struct {
 	backend
-	args  [maxArgs]driver.NamedValue
+	args  [maxArgs]sqldriver.NamedValue
 	cells cells
 	scans map[shape]*statement
 
@@ -24,8 +24,8 @@ type session struct {
 
 // backend is what the two have not in common. It keeps no args.
 type backend interface {
-	run(s *statement, args []driver.NamedValue) (changed int64, err error)
-	rows(s *statement, args []driver.NamedValue) (driver.Rows, error)
+	run(s *statement, args []sqldriver.NamedValue) (changed int64, err error)
+	rows(s *statement, args []sqldriver.NamedValue) (sqldriver.Rows, error)
 }
 
 func newSession(b backend, path string) *session {
@@ -37,7 +37,7 @@ func newSession(b backend, path string) *session {
 }
 
 // bind copies the values, so that the slice that a call with many of them makes stays on the stack.
-func (s *session) bind(values []driver.Value) []driver.NamedValue {
+func (s *session) bind(values []sqldriver.Value) []sqldriver.NamedValue {
 	for i, v := range values {
 		s.args[i].Value = v
 	}
@@ -45,7 +45,7 @@ func (s *session) bind(values []driver.Value) []driver.NamedValue {
 }
 
 // exec runs a statement that returns no rows, and returns how many it has changed.
-func (s *session) exec(st *statement, values ...driver.Value) (int64, error) {
+func (s *session) exec(st *statement, values ...sqldriver.Value) (int64, error) {
 	if s.failed != nil {
 		return 0, s.failed
 	}
@@ -54,7 +54,7 @@ func (s *session) exec(st *statement, values ...driver.Value) (int64, error) {
 }
 
 // each calls read for each row. read may run no statement.
-func (s *session) each(st *statement, read func(c *cells), values ...driver.Value) (err error) {
+func (s *session) each(st *statement, read func(c *cells), values ...sqldriver.Value) (err error) {
 	if s.failed != nil {
 		return s.failed
 	}
@@ -82,23 +82,23 @@ func told(path, what string, err error) error {
 }
 
 // number returns the one number that a statement returns, 0 if that is NULL or there is no row.
-func (s *session) number(st *statement, values ...driver.Value) (n int64, err error) {
+func (s *session) number(st *statement, values ...sqldriver.Value) (n int64, err error) {
 	err = s.each(st, func(c *cells) { n = c.int() }, values...)
 	return n, err
 }
 
 // cells are the columns of a row, read one after the other. A NULL reads as the zero value.
 type cells struct {
-	values []driver.Value
+	values []sqldriver.Value
 	n      int // columns
 	next   int
 	err    error
 }
 
-func (c *cells) readAll(rows driver.Rows, read func(c *cells)) error {
+func (c *cells) readAll(rows sqldriver.Rows, read func(c *cells)) error {
 	n := len(rows.Columns())
 	if len(c.values) < n {
-		c.values = make([]driver.Value, n)
+		c.values = make([]sqldriver.Value, n)
 	}
 	defer clear(c.values[:n])
 	for {
@@ -115,13 +115,13 @@ func (c *cells) readAll(rows driver.Rows, read func(c *cells)) error {
 	}
 }
 
-func (c *cells) value() driver.Value {
+func (c *cells) value() sqldriver.Value {
 	c.next++
 	return c.values[c.next-1]
 }
 
 // wrong says that a column holds what we have not written.
-func (c *cells) wrong(v driver.Value, want string) {
+func (c *cells) wrong(v sqldriver.Value, want string) {
 	if v != nil && c.err == nil {
 		c.err = fmt.Errorf("column %d is a %T, not %s", c.next, v, want)
 	}

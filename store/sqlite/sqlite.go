@@ -95,25 +95,25 @@ func (o *Options) check() error {
 		name  string
 		value time.Duration
 	}{{"BusyTimeout", o.BusyTimeout}, {"Poll", o.Poll}, {"History", o.History}} {
-		if f.value < 0 || f.value > task.MaxDuration {
-			return &task.FieldError{Field: "sqlite.Options." + f.name, Value: f.value, Limit: "0 to " + task.MaxDuration.String()}
+		if f.value < 0 || f.value > driver.MaxDuration {
+			return &driver.FieldError{Field: "sqlite.Options." + f.name, Value: f.value, Limit: "0 to " + driver.MaxDuration.String()}
 		}
 	}
 	switch {
 	case o.MaxPayload < 0 || o.MaxPayload > mostPayload:
-		return &task.FieldError{Field: "sqlite.Options.MaxPayload", Value: o.MaxPayload, Limit: fmt.Sprintf("0 to %d", mostPayload)}
+		return &driver.FieldError{Field: "sqlite.Options.MaxPayload", Value: o.MaxPayload, Limit: fmt.Sprintf("0 to %d", mostPayload)}
 	case o.Synchronous > Normal:
-		return &task.FieldError{Field: "sqlite.Options.Synchronous", Value: o.Synchronous, Limit: "Full or Normal"}
+		return &driver.FieldError{Field: "sqlite.Options.Synchronous", Value: o.Synchronous, Limit: "Full or Normal"}
 	}
 	return nil
 }
 
-// Open implements [task.Store].
+// Open implements [driver.Store].
 func (s *Store) Open(ctx context.Context, queue string, settings driver.Settings, n driver.Notifier) (driver.Backend, error) {
 	return s.rules.Open(ctx, queue, settings, n)
 }
 
-// Queues implements [task.Store].
+// Queues implements [driver.Store].
 func (s *Store) Queues(ctx context.Context, from string, n int) ([]string, error) {
 	return s.rules.Queues(ctx, from, n)
 }

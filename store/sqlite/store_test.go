@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 	"github.com/fairq/fairq/task/storetest"
 )
 
@@ -36,10 +36,10 @@ func openStore(t *testing.T, path string) *testStore {
 	return &testStore{rows.New(m, rows.Options{MaxPayload: 2 << 20, Poll: 10 * time.Second}), m}
 }
 
-func (s *testStore) Reopen(t *testing.T) task.Store { return openStore(t, s.db.path) }
-func (s *testStore) Kill(*testing.T)                { s.db.dead.Store(true) }
+func (s *testStore) Reopen(t *testing.T) driver.Store { return openStore(t, s.db.path) }
+func (s *testStore) Kill(*testing.T)                  { s.db.dead.Store(true) }
 
 // TestStore also shows that a database works in bubbles of testing/synctest.
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) task.Store { return openStore(t, file(t)) })
+	storetest.Run(t, func(t *testing.T) driver.Store { return openStore(t, file(t)) })
 }

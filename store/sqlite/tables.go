@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // table implements rows.Table.
@@ -90,8 +90,8 @@ var (
 		},
 		put: func(v *view, k *rows.Key) error {
 			n := &k.Tasks
-			return v.do(setKey, v.queue, k.Key, int64(k.Weight), int64(n[task.Ready]),
-				int64(n[task.Delayed]), int64(n[task.Taken]), int64(n[task.Buried]), int64(n[task.Held]),
+			return v.do(setKey, v.queue, k.Key, int64(k.Weight), int64(n[driver.Ready]),
+				int64(n[driver.Delayed]), int64(n[driver.Taken]), int64(n[driver.Buried]), int64(n[driver.Held]),
 				int64(k.Load), bit(k.Paused))
 		},
 		remove: func(v *view, k *rows.Key) error { return v.do(deleteKey, v.queue, k.Key) },

@@ -5,16 +5,16 @@ import (
 	"time"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // readTask reads taskColumns, and the payload if it is there.
 func readTask(c *cells, r *rows.Row) {
 	r.ID = c.uint() & maxID
 	r.Key, r.Kind, r.UniqueKey = c.text(), c.text(), c.text()
-	r.Role, r.Priority, r.Weight = task.Role(c.int()), int(c.int()), int(c.int())
+	r.Role, r.Priority, r.Weight = driver.Role(c.int()), int(c.int()), int(c.int())
 	r.TTR, r.MaxAttempts, r.Created, r.Deadline = time.Duration(c.int()), int(c.int()), c.int(), c.int()
-	r.Group, r.State, r.Takeable = c.text(), task.State(c.int()), c.bool()
+	r.Group, r.State, r.Takeable = c.text(), driver.State(c.int()), c.bool()
 	r.Round, r.Seq, r.Gap, r.Returned, r.Place = c.uint(), c.uint(), c.bool(), c.bool(), c.uint()
 	r.Since, r.Counted = c.uint(), c.bool()
 	r.Consumer, r.Attempts = c.uint(), int(c.int())
@@ -26,7 +26,7 @@ func readTask(c *cells, r *rows.Row) {
 }
 
 // count counts a task that has got from one state to another; 0 stands for none.
-func (v *view) count(from, to task.State) {
+func (v *view) count(from, to driver.State) {
 	n := &v.head.tasks
 	if from != 0 {
 		n[from]--
@@ -44,7 +44,7 @@ func putTask(v *view, r *rows.Row) (err error) {
 	switch {
 	case r.Was == 0:
 		n, err = v.insert(r)
-	case r.Was == task.Ready && r.State == task.Taken:
+	case r.Was == driver.Ready && r.State == driver.Taken:
 		n, err = v.session.exec(takeTask, int64(r.State), bit(r.Takeable), int64(r.Since), bit(r.Counted),
 			int64(r.Consumer), int64(r.Attempts), r.Until, r.Wake, v.rowid(r.ID))
 	default:

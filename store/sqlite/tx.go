@@ -7,7 +7,7 @@ import (
 	"maps"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // tx implements rows.Tx.
@@ -23,7 +23,7 @@ type tx struct {
 type head struct {
 	rows.Head
 	number     uint64 // the greatest that was given
-	tasks      [task.Held + 1]int
+	tasks      [driver.Held + 1]int
 	saved      saved
 	savedRound map[int]uint64
 
@@ -35,7 +35,7 @@ type saved struct {
 	number     uint64
 	paused     bool
 	pausedKeys int
-	tasks      [task.Held + 1]int
+	tasks      [driver.Held + 1]int
 }
 
 func (t *tx) Queue(name string, settings []byte) (*rows.Queue, error) {
@@ -92,7 +92,7 @@ func (t *tx) readHead(queue uint64) (h *head, err error) {
 		h = &head{}
 		h.Settings, h.number = c.blob(), c.uint()
 		h.Paused, h.PausedKeys = c.bool(), int(c.int())
-		for state := task.Ready; state <= task.Held; state++ {
+		for state := driver.Ready; state <= driver.Held; state++ {
 			h.tasks[state] = int(c.int())
 			h.tasks[0] += h.tasks[state]
 		}

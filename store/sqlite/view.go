@@ -2,12 +2,12 @@ package sqlite
 
 import (
 	"bytes"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"fmt"
 	"maps"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // A rowid of the table of tasks is the number of a queue, and below that the task's id in it. With
@@ -33,7 +33,7 @@ type view struct {
 
 func (v *view) Head() *rows.Head { return &v.head.Head }
 
-func (v *view) Counts() ([task.Held + 1]int, error) { return v.head.tasks, nil }
+func (v *view) Counts() ([driver.Held + 1]int, error) { return v.head.tasks, nil }
 
 func (v *view) Now() int64 { return v.now }
 
@@ -70,8 +70,8 @@ func (v *view) flush() error {
 		return nil
 	}
 	n := now.tasks
-	_, err := v.session.exec(updateHead, int64(now.number), bit(now.paused), int64(now.pausedKeys), int64(n[task.Ready]),
-		int64(n[task.Delayed]), int64(n[task.Taken]), int64(n[task.Buried]), int64(n[task.Held]), v.queue)
+	_, err := v.session.exec(updateHead, int64(now.number), bit(now.paused), int64(now.pausedKeys), int64(n[driver.Ready]),
+		int64(n[driver.Delayed]), int64(n[driver.Taken]), int64(n[driver.Buried]), int64(n[driver.Held]), v.queue)
 	h.saved = now
 	return err
 }
@@ -111,7 +111,7 @@ func (v *view) Number() (uint64, error) {
 func (v *view) Fetch(...rows.Range) error { return nil }
 
 // do runs a statement that changes something.
-func (v *view) do(st *statement, values ...driver.Value) error {
+func (v *view) do(st *statement, values ...sqldriver.Value) error {
 	_, err := v.session.exec(st, values...)
 	return err
 }
@@ -147,7 +147,7 @@ func bit(b bool) int64 {
 }
 
 // errorCells are the two columns of an error.
-func errorCells(e *task.Error) (code int64, message driver.Value) {
+func errorCells(e *driver.Error) (code int64, message sqldriver.Value) {
 	if e == nil {
 		return 0, nil
 	}
@@ -155,11 +155,11 @@ func errorCells(e *task.Error) (code int64, message driver.Value) {
 }
 
 // error is one that errorCells has written.
-func (c *cells) error() *task.Error {
+func (c *cells) error() *driver.Error {
 	code := c.int()
 	if c.values[c.next] == nil {
 		c.next++
 		return nil
 	}
-	return &task.Error{Code: int(code), Message: c.text()}
+	return &driver.Error{Code: int(code), Message: c.text()}
 }

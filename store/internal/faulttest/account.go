@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -29,7 +28,7 @@ type fate struct {
 	batch   []*fate // those that were put together
 	began   int     // the line
 	put     certainty
-	id      task.ID
+	id      driver.ID
 	holder  *holder
 	takes   int            // that were written down
 	snoozes int            // that were begun, and other ends of leases that do not count
@@ -295,7 +294,7 @@ func (a *account) took(f *fate, l *Line) {
 			a.unfounded(f, h)
 		}
 	}
-	if f.Role == task.AtEnd {
+	if f.Role == driver.AtEnd {
 		a.memberless(f)
 	}
 	f.id = l.ID
@@ -360,7 +359,7 @@ func (a *account) room(f *fate) {
 // memberless looks whether the members of a group may be gone, whose end has come.
 func (a *account) memberless(end *fate) {
 	for _, f := range a.groups[end.Group].tasks {
-		if f.Role == task.Member && f.put == yes && !a.mayBeOver(f) {
+		if f.Role == driver.Member && f.put == yes && !a.mayBeOver(f) {
 			a.wrong(end, "its group has a member left: %d", f.id)
 		}
 	}

@@ -10,14 +10,13 @@ package faulttest
 import (
 	"context"
 
-	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
 )
 
 // Store is what both stores of this repository are.
 type Store interface {
-	task.Store
-	History(ctx context.Context, queue string, after task.ID, n int) ([]driver.Ended, error)
+	driver.Store
+	History(ctx context.Context, queue string, after driver.ID, n int) ([]driver.Ended, error)
 	Close() error
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -71,20 +70,20 @@ func (a *account) endOf(f *fate) {
 	if f.id != 0 && e.ID != f.id || e.Key != f.Key || e.UniqueKey != f.UniqueKey {
 		a.wrong(f, "it has ended as another one: %+v", e)
 	}
-	failed := (*task.Error)(nil)
+	failed := (*driver.Error)(nil)
 	ok := false
 	switch {
 	case e.Outcome == nil:
 		ok = f.settled["ack"] > 0 && f.over != "discard"
 	case errors.As(e.Outcome, &failed):
 		ok = failed.Message == "discarded "+f.Name && f.settled["discard"] > 0 && f.over != "ack"
-	case errors.Is(e.Outcome, task.ErrDeleted):
+	case errors.Is(e.Outcome, driver.ErrDeleted):
 		ok = f.Group != "" && f.over == ""
 	}
 	if !ok {
 		a.wrong(f, "it has ended with %v", e.Outcome)
 	}
-	if f.settled["bury"] > 0 || f.MaxAttempts > 0 || errors.Is(e.Outcome, task.ErrDeleted) {
+	if f.settled["bury"] > 0 || f.MaxAttempts > 0 || errors.Is(e.Outcome, driver.ErrDeleted) {
 		return // how often it was taken is not known any more
 	}
 	if e.Attempts < f.takes-f.snoozes {
@@ -99,14 +98,14 @@ func (a *account) endOfGroup(name string, g *group) {
 		if f.ended == nil {
 			continue
 		}
-		deleted := errors.Is(f.ended.Outcome, task.ErrDeleted)
+		deleted := errors.Is(f.ended.Outcome, driver.ErrDeleted)
 		wrong := false
 		switch f.Role {
-		case task.Member:
+		case driver.Member:
 			wrong = deleted && !g.cancelled
-		case task.AtEnd:
+		case driver.AtEnd:
 			wrong = deleted && !g.cancelled || !deleted && !g.started
-		case task.AtAbort:
+		case driver.AtAbort:
 			wrong = deleted && !g.started || !deleted && !g.cancelled
 		}
 		if wrong {
@@ -114,7 +113,7 @@ func (a *account) endOfGroup(name string, g *group) {
 		}
 	}
 	if len(g.tasks) > 1 && g.tasks[0].ended != nil && g.tasks[1].ended != nil &&
-		errors.Is(g.tasks[0].ended.Outcome, task.ErrDeleted) == errors.Is(g.tasks[1].ended.Outcome, task.ErrDeleted) {
+		errors.Is(g.tasks[0].ended.Outcome, driver.ErrDeleted) == errors.Is(g.tasks[1].ended.Outcome, driver.ErrDeleted) {
 		a.report("group %s: both its ends have come, or none", name)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // Journal is a file that several processes write to. Its lines are in one order for all: who reads
@@ -35,13 +35,13 @@ type Line struct {
 	Done  bool   `json:",omitempty"` // it has ended
 	Err   string `json:",omitempty"` // how; see class
 
-	Name  string    `json:",omitempty"` // of a task, or a group
-	ID    task.ID   `json:",omitempty"`
-	Puts  []Put     `json:",omitempty"`
-	IDs   []task.ID `json:",omitempty"`
-	Took  *Took     `json:",omitempty"`
-	Take  int64     `json:",omitempty"` // the number of the take that the lease is from
-	Until int64     `json:",omitempty"` // of a lease
+	Name  string      `json:",omitempty"` // of a task, or a group
+	ID    driver.ID   `json:",omitempty"`
+	Puts  []Put       `json:",omitempty"`
+	IDs   []driver.ID `json:",omitempty"`
+	Took  *Took       `json:",omitempty"`
+	Take  int64       `json:",omitempty"` // the number of the take that the lease is from
+	Until int64       `json:",omitempty"` // of a lease
 }
 
 // Put is a task that is put. Its name is the payload; no two have the same.
@@ -54,7 +54,7 @@ type Put struct {
 	MaxAttempts int           `json:",omitempty"`
 	UniqueKey   string        `json:",omitempty"`
 	Group       string        `json:",omitempty"`
-	Role        task.Role     `json:",omitempty"`
+	Role        driver.Role   `json:",omitempty"`
 }
 
 // Took is what Take has told.
@@ -131,6 +131,6 @@ func class(err error) string {
 }
 
 var rulesSay = map[string]error{
-	"lost": task.ErrLeaseLost, "duplicate": task.ErrDuplicate, "full": fairq.ErrFull, "not found": task.ErrNotFound,
-	"cancelled": task.ErrGroupCancelled,
+	"lost": driver.ErrLeaseLost, "duplicate": driver.ErrDuplicate, "full": fairq.ErrFull, "not found": driver.ErrNotFound,
+	"cancelled": driver.ErrGroupCancelled,
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 func init() {
@@ -86,7 +86,7 @@ func (l *load) putUntilDone() error {
 	id, err := l.queue.PutWait(l.Stop, p.Key, p.Name, p.options())
 	end := Line{Err: class(err)}
 	if err == nil {
-		end.IDs = []task.ID{id}
+		end.IDs = []driver.ID{id}
 	}
 	done(end)
 	return err

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // A coder encodes values one after the other, or decodes them in the same order into where
@@ -70,22 +70,22 @@ func text[T ~string | ~[]byte](c *coder, s *T) {
 	}
 }
 
-func (c *coder) err(e **task.Error) {
+func (c *coder) err(e **driver.Error) {
 	is := *e != nil
 	if c.flag(&is); !is {
 		return
 	}
 	if c.decoding {
-		*e = new(task.Error)
+		*e = new(driver.Error)
 	}
 	number(c, &(*e).Code)
 	text(c, &(*e).Message)
 }
 
 // counts codes how many tasks there are by state; the sum is not kept.
-func (c *coder) counts(n *[task.Held + 1]int) {
+func (c *coder) counts(n *[driver.Held + 1]int) {
 	n[0] = 0
-	for state := task.Ready; state <= task.Held; state++ {
+	for state := driver.Ready; state <= driver.Held; state++ {
 		number(c, &n[state])
 		n[0] += n[state]
 	}

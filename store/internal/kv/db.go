@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // What stands in keys, after the number of the queue. Below are the indexes of package rows.
@@ -312,7 +312,7 @@ type head struct {
 	rows.Head
 	name   string
 	number uint64
-	tasks  [task.Held + 1]int
+	tasks  [driver.Held + 1]int
 
 	saved, savedCounts []byte
 	savedRounds        map[int]uint64

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // TestTuple compares tuples with their bytes, and finds elements again.
@@ -112,13 +112,13 @@ func fill(t *testing.T, m *memory) {
 	require.NoError(t, err)
 	v, err := tx.Enter(1, &rows.Plan{})
 	require.NoError(t, err)
-	for state := task.Ready; state <= task.Held; state++ {
+	for state := driver.Ready; state <= driver.Held; state++ {
 		r := set(new(rows.Row), 100*int(state))
-		r.Was, r.State, r.Takeable = 0, state, state == task.Ready
+		r.Was, r.State, r.Takeable = 0, state, state == driver.Ready
 		put(t, v.Tasks(), rows.TaskID, r)
 	}
 	parked := set(new(rows.Row), 600)
-	parked.Was, parked.State, parked.Round, parked.Takeable = 0, task.Ready, 0, false
+	parked.Was, parked.State, parked.Round, parked.Takeable = 0, driver.Ready, 0, false
 	put(t, v.Tasks(), rows.TaskID, parked)
 	k := set(new(rows.Key), 0)
 	k.Oldest = 0 // it is not in the table
@@ -203,7 +203,7 @@ func readAll(t *testing.T, m *memory) error {
 		return err
 	}
 	c := rows.Calls{View: v}
-	_, e1 := c.List(task.ListOptions{})
+	_, e1 := c.List(driver.ListOptions{})
 	_, e2 := c.KeyStats(100)
 	_, e3 := c.Heaviest()
 	_, e4 := c.Ready(rows.Filter{MaxPriority: 999}, 9)
@@ -232,7 +232,7 @@ func TestErrors(t *testing.T) {
 		v.Head().Rounds[7]++
 		c := rows.Calls{View: v}
 		e1 := c.Hide("s101")
-		all, e2 := c.List(task.ListOptions{})
+		all, e2 := c.List(driver.ListOptions{})
 		for _, r := range all {
 			e2 = errors.Join(e2, c.Delete(r))
 		}
@@ -288,14 +288,14 @@ func TestTaken(t *testing.T) {
 	v, err := tx.Enter(1, &rows.Plan{})
 	require.NoError(t, err)
 	c := rows.Calls{View: v}
-	ready := rows.Filter{MaxPriority: task.MaxPriority}
+	ready := rows.Filter{MaxPriority: driver.MaxPriority}
 	old, err := c.Ready(ready, 1)
 	require.NoError(t, err)
 	moved, err := c.Ready(ready, 1)
 	require.NoError(t, err)
 	moved[0].Round++
 	require.NoError(t, c.Put(moved[0]))
-	old[0].State, old[0].Takeable, old[0].Consumer = task.Taken, false, 9
+	old[0].State, old[0].Takeable, old[0].Consumer = driver.Taken, false, 9
 	require.NoError(t, c.Put(old[0]))
 	now, err := c.Get(old[0].ID, false)
 	require.NoError(t, err)

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // relation is what the rows of a table are: in which indexes, and how they are encoded.
@@ -264,7 +264,7 @@ func (t taskTable) Put(r *rows.Row) error {
 		return t.fail("write", key, errDamaged)
 	}
 	t.count(old.State, r.State)
-	if old.State == task.Ready && r.State == task.Taken { // nothing else of it has changed
+	if old.State == driver.Ready && r.State == driver.Taken { // nothing else of it has changed
 		taken := *old
 		taken.State, taken.Takeable, taken.Since, taken.Counted = r.State, r.Takeable, r.Since, r.Counted
 		taken.Consumer, taken.Attempts, taken.Until, taken.Wake = r.Consumer, r.Attempts, r.Until, r.Wake

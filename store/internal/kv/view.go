@@ -10,7 +10,7 @@ import (
 	"strconv"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // view implements rows.View.
@@ -37,7 +37,7 @@ func (v *view) Head() *rows.Head { return &v.head.Head }
 func (v *view) Now() int64 { return v.now }
 
 // Counts implements rows.View.
-func (v *view) Counts() ([task.Held + 1]int, error) { return v.head.tasks, nil }
+func (v *view) Counts() ([driver.Held + 1]int, error) { return v.head.tasks, nil }
 
 // Fetch implements rows.View.
 func (v *view) Fetch(...rows.Range) error { return nil }
@@ -89,7 +89,7 @@ func (v *view) Number() (uint64, error) {
 }
 
 // count counts a task that has got from one state to another; 0 stands for none.
-func (v *view) count(from, to task.State) {
+func (v *view) count(from, to driver.State) {
 	n := &v.head.tasks
 	if from != 0 {
 		n[from]--
@@ -173,8 +173,8 @@ func (v *view) KeyStats(n int) ([]rows.Key, error) {
 		k := of(r.Key)
 		k.Tasks[0]++
 		k.Tasks[r.State]++
-		first := k.Tasks[task.Ready]+k.Tasks[task.Delayed] == 1
-		if r.State <= task.Delayed && (first || r.Created < k.Oldest) {
+		first := k.Tasks[driver.Ready]+k.Tasks[driver.Delayed] == 1
+		if r.State <= driver.Delayed && (first || r.Created < k.Oldest) {
 			k.Oldest = r.Created
 		}
 	})

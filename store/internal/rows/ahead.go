@@ -3,7 +3,7 @@ package rows
 import (
 	"slices"
 
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // ahead is what Ready has returned for a filter and nobody has taken yet. The zero value knows
@@ -60,10 +60,10 @@ func (a *ahead) move(r *Row) {
 }
 
 // everything is the filter that passes all.
-var everything = Filter{MaxPriority: task.MaxPriority}
+var everything = Filter{MaxPriority: driver.MaxPriority}
 
-func filterOf(f *task.Filter) Filter {
-	filter := Filter{MaxPriority: task.MaxPriority, Kinds: f.Kinds}
+func filterOf(f *driver.Filter) Filter {
+	filter := Filter{MaxPriority: driver.MaxPriority, Kinds: f.Kinds}
 	if f.MaxPriority != nil {
 		filter.MaxPriority = *f.MaxPriority
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/fairq/fairq/internal/life"
-	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -24,7 +23,7 @@ func (u *unit) member(h driver.Handle) (*member, error) {
 	row := must(u.v.Consumer(h.ID))
 	if row != nil && row.Epoch != h.Epoch {
 		u.later(func() { u.q.part(h) })
-		return nil, task.ErrResumed
+		return nil, driver.ErrResumed
 	}
 	if row == nil || len(must(u.v.Beat([]uint64{row.Number}, deadline))) == 0 { // others may just have taken it for dead
 		row = must(u.v.AddConsumer(h.ID, h.Epoch, deadline))
@@ -114,7 +113,7 @@ func (u *unit) leaveConsumer(h driver.Handle, grace time.Duration) (done bool, e
 	u.later(func() { u.q.part(h) })
 	row := must(u.v.Consumer(h.ID))
 	if row != nil && row.Epoch != h.Epoch {
-		return false, task.ErrResumed
+		return false, driver.ErrResumed
 	}
 	u.forgetMember(h.ID)
 	switch {
@@ -171,7 +170,7 @@ func (u *unit) returnAll(h driver.Handle) (done bool, err error) {
 	case row == nil:
 		return true, nil
 	case row.Epoch != h.Epoch:
-		return false, task.ErrResumed
+		return false, driver.ErrResumed
 	default:
 		return u.handBackAll(row.Number), nil
 	}
@@ -189,12 +188,12 @@ func (u *unit) rejoin(name string) (epoch uint64, held []driver.Record, err erro
 	old := must(u.v.Consumer(name))
 	deadline := life.Plus(u.now, u.q.settings.Grace)
 	if old == nil || old.Deadline <= u.now || len(must(u.v.Beat([]uint64{old.Number}, deadline))) == 0 { // just now
-		return 0, nil, fmt.Errorf("%w: consumer %q", task.ErrNotFound, name)
+		return 0, nil, fmt.Errorf("%w: consumer %q", driver.ErrNotFound, name)
 	}
 	check(u.v.DeleteConsumer(old.Number)) // which waits for those who just take something for it
 	u.forgetMember(name)
 	c := u.join(must(u.v.AddConsumer(name, old.Epoch+1, deadline)))
-	rows := must(u.v.HeldBy(old.Number, task.MaxBatch*pageSize, true))
+	rows := must(u.v.HeldBy(old.Number, driver.MaxBatch*pageSize, true))
 	if !u.q.store.traits.Exclusive {
 		rows = u.waitForLocked(old.Number, rows)
 	}
@@ -217,7 +216,7 @@ func (u *unit) lease(r *Row, c *member) {
 	u.update(r)
 	lease := held{lease: r.Since, key: r.Key, group: r.Group}
 	u.later(func() { u.q.held[r.ID] = lease })
-	u.event(task.EventResume, r, u.now, old)
+	u.event(driver.EventResume, r, u.now, old)
 }
 
 // waitForLocked adds what a consumer holds but others have locked, as does a transaction of a
@@ -228,7 +227,7 @@ func (u *unit) waitForLocked(consumer uint64, rows []*Row) []*Row {
 		delete(left, r.ID)
 	}
 	for id := range left {
-		if r := must(u.v.Get(id, true)); r != nil && r.State == task.Taken && r.Consumer == consumer {
+		if r := must(u.v.Get(id, true)); r != nil && r.State == driver.Taken && r.Consumer == consumer {
 			rows = append(rows, r)
 		}
 	}
@@ -240,7 +239,7 @@ func (u *unit) waitForLocked(consumer uint64, rows []*Row) []*Row {
 // committed: nobody has got it.
 func (u *unit) disown() {
 	for id, lease := range u.q.unsure {
-		if r := u.leased(driver.Lease{ID: task.ID(id), Number: lease}); r != nil {
+		if r := u.leased(driver.Lease{ID: driver.ID(id), Number: lease}); r != nil {
 			u.giveBack(r)
 		}
 	}

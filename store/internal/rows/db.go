@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // DB is a database, as the rules of this package need it. It knows no rules: it keeps the tables
@@ -153,7 +153,7 @@ type View interface {
 
 	// Counts returns how many tasks there are by state, and all at 0. The driver counts them when
 	// they are put and deleted, also those of this transaction.
-	Counts() ([task.Held + 1]int, error)
+	Counts() ([driver.Held + 1]int, error)
 
 	// Fetch says what will be read next. Where each exchange with the database costs, a driver
 	// reads all of it at once, and the Scan of one of these ranges returns what was read unless
@@ -244,7 +244,7 @@ type Tuple []any
 
 // Only says which tasks of a range are wanted: those that agree with all that is not zero.
 type Only struct {
-	State     task.State
+	State     driver.State
 	Key, Kind *string
 }
 

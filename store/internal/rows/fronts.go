@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // lines is what is known of the ready tasks of a key, in a queue where only the fronts of lines can
@@ -119,7 +119,7 @@ func (u *unit) fetch(keys []string, most int, payload bool) {
 
 // add adds a task, if it is ready. It must not be there yet.
 func (k *lines) add(r *Row) {
-	if k == nil || r.State != task.Ready {
+	if k == nil || r.State != driver.Ready {
 		return
 	}
 	if r.Round != 0 {
@@ -294,7 +294,7 @@ func (u *unit) lineTurn(r *Row, weight int, turns []turn, used turn) turn {
 // refiled returns a row with the turn that it has by now: refile may have given it another one
 // since it was read.
 func (u *unit) refiled(r *Row) *Row {
-	if !u.q.fronted || r.State != task.Ready {
+	if !u.q.fronted || r.State != driver.Ready {
 		return r
 	}
 	if u.lines[r.Key] == nil { // it is not remembered any more

@@ -2,7 +2,7 @@ package rows
 
 import (
 	"github.com/fairq/fairq/internal/life"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // group returns the group of that name, a new one if there is none.
@@ -16,7 +16,7 @@ func (u *unit) group(name string) *Group {
 
 func (u *unit) joinGroup(r *Row, g *Group) {
 	g.Tasks++
-	if r.Role == task.Member {
+	if r.Role == driver.Member {
 		g.Members++
 	}
 	check(u.v.SetGroup(g))
@@ -36,7 +36,7 @@ func (u *unit) startGroup(name string, cancel bool) error {
 		}
 		t := r.life()
 		if cancel && t.Running() {
-			u.event(task.EventCancel, r, u.now, r.lease())
+			u.event(driver.EventCancel, r, u.now, r.lease())
 			u.changed = true // its process may be another one
 		}
 		if f := t.GroupBegins(cancel, u.now, &u.stats); f.Event != 0 {
@@ -53,7 +53,7 @@ func (u *unit) leaveGroup(r *Row, now int64) {
 	if g.Tasks == 0 {
 		return // the group is over: endGroup has counted all out
 	}
-	if g.Tasks--; r.Role == task.Member {
+	if g.Tasks--; r.Role == driver.Member {
 		g.Members--
 	}
 	check(u.v.SetGroup(g))

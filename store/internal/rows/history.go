@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/fairq/fairq/internal/life"
-	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -25,9 +24,9 @@ func (u *unit) remember(r *Row, o *Outcome) {
 
 // History returns up to n tasks that are gone, in the order of their ids, those with greater ids
 // than after.
-func (s *Store) History(ctx context.Context, queue string, after task.ID, n int) (ended []driver.Ended, err error) {
+func (s *Store) History(ctx context.Context, queue string, after driver.ID, n int) (ended []driver.Ended, err error) {
 	if n < 0 || n > mostListed {
-		return nil, &task.FieldError{Field: "History: the number", Value: n, Limit: fmt.Sprintf("0 to %d", mostListed)}
+		return nil, &driver.FieldError{Field: "History: the number", Value: n, Limit: fmt.Sprintf("0 to %d", mostListed)}
 	}
 	done, err := s.done(ctx, queue, uint64(after), n)
 	if err != nil {
@@ -56,14 +55,14 @@ func (s *Store) done(ctx context.Context, queue string, after uint64, n int) ([]
 		return nil, err
 	}
 	if row == nil {
-		return nil, task.ErrNotFound
+		return nil, driver.ErrNotFound
 	}
 	v, err := tx.Enter(row.ID, &Plan{})
 	if err != nil {
 		return nil, err
 	}
 	if v == nil {
-		return nil, task.ErrNotFound
+		return nil, driver.ErrNotFound
 	}
 	return Calls{v}.Done(after, n)
 }
@@ -74,8 +73,8 @@ const mostListed = 1 << 16
 func (d *Done) ended() driver.Ended {
 	o := Outcome{How: d.How, Err: d.Err}
 	return driver.Ended{
-		Info: task.Info{
-			ID: task.ID(d.ID), Key: d.Key, Kind: d.Kind, UniqueKey: d.UniqueKey, Attempts: d.Attempts, Created: timeOf(d.Created), Err: d.Err,
+		Info: driver.Info{
+			ID: driver.ID(d.ID), Key: d.Key, Kind: d.Kind, UniqueKey: d.UniqueKey, Attempts: d.Attempts, Created: timeOf(d.Created), Err: d.Err,
 		},
 		Payload: d.Payload, At: timeOf(d.Finished), Outcome: o.error(),
 	}

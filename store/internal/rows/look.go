@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq/internal/life"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // Processes that share a database learn of each other's changes by looking: when they are told
@@ -158,7 +158,7 @@ func (u *unit) lookForEnds() {
 				missing[id] = true
 			}
 			for _, r := range must(u.v.Peek(ids, false)) {
-				if r.State != task.Buried {
+				if r.State != driver.Buried {
 					delete(missing, r.ID)
 				}
 			}
@@ -191,8 +191,8 @@ func (u *unit) lost() {
 	for id, h := range u.q.held {
 		if still[id] != h.lease && !u.saysOver(h.lease) {
 			u.notice(notice{what: leaseOver, id: id, lease: h.lease})
-			u.notice(notice{what: event, event: &task.Event{
-				Type: task.EventTTR, Time: timeOf(u.now), Task: task.Info{ID: task.ID(id), Key: h.key}, Lease: h.lease,
+			u.notice(notice{what: event, event: &driver.Event{
+				Type: driver.EventTTR, Time: timeOf(u.now), Task: driver.Info{ID: driver.ID(id), Key: h.key}, Lease: h.lease,
 			}})
 		}
 	}
@@ -211,9 +211,9 @@ func (u *unit) cancelled() {
 			groups[h.group] = g
 		}
 		if g != nil && g.Cancelled {
-			u.notice(notice{what: event, event: &task.Event{
-				Type: task.EventCancel, Time: timeOf(u.now), Lease: h.lease,
-				Task: task.Info{ID: task.ID(id), Key: h.key, Group: h.group, State: task.Taken},
+			u.notice(notice{what: event, event: &driver.Event{
+				Type: driver.EventCancel, Time: timeOf(u.now), Lease: h.lease,
+				Task: driver.Info{ID: driver.ID(id), Key: h.key, Group: h.group, State: driver.Taken},
 			}})
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // rebuild makes the rows of a queue what they must be with its settings, which have changed. Those
@@ -18,15 +18,15 @@ func (u *unit) rebuild() {
 	u.lines = map[string]*lines{}
 	clear(u.head.lasts)
 	clear(u.head.taken)
-	for after := task.ID(0); ; {
-		page := must(u.v.List(task.ListOptions{After: after, Limit: pageSize}))
+	for after := driver.ID(0); ; {
+		page := must(u.v.List(driver.ListOptions{After: after, Limit: pageSize}))
 		for _, r := range page {
-			after, weights[r.Key] = task.ID(r.ID), r.Weight
+			after, weights[r.Key] = driver.ID(r.ID), r.Weight
 			was := &Row{ID: r.ID, Key: r.Key, Priority: r.Priority, Round: r.Round, Seq: r.Seq, Returned: r.Returned}
 			if u.reset(r); r.Round != 0 {
 				used = append(used, was)
 			}
-			if was.Place = r.Place; r.State == task.Ready || u.q.reserves && r.State != task.Taken {
+			if was.Place = r.Place; r.State == driver.Ready || u.q.reserves && r.State != driver.Taken {
 				rest = append(rest, was)
 			}
 		}
@@ -37,18 +37,18 @@ func (u *unit) rebuild() {
 	u.recountKeys(weights)
 	u.inPlace(used, func(r *Row, was turn) {
 		r.setTurn(was)
-		r.Returned = r.State == task.Ready
+		r.Returned = r.State == driver.Ready
 		u.update(r)
 	})
 	u.inPlace(rest, func(r *Row, _ turn) {
 		if u.q.reserves && r.Round == 0 {
 			u.turn(r)
 		}
-		if r.State != task.Ready {
+		if r.State != driver.Ready {
 			u.update(r)
 			return
 		}
-		u.set(r, task.Ready)
+		u.set(r, driver.Ready)
 		u.update(r)
 		u.refile(r, turn{}, turn{})
 	})
@@ -74,8 +74,8 @@ func (u *unit) inPlace(rows []*Row, f func(r *Row, t turn)) {
 
 // reset takes a task out of all indexes that depend on the settings.
 func (u *unit) reset(r *Row) {
-	waits := r.State == task.Ready || r.State == task.Delayed
-	used := r.State == task.Taken || r.State == task.Ready && r.Returned // it is first, or will be if it is handed back
+	waits := r.State == driver.Ready || r.State == driver.Delayed
+	used := r.State == driver.Taken || r.State == driver.Ready && r.Returned // it is first, or will be if it is handed back
 	if r.Takeable, r.Counted = false, waits && u.q.evicts; !used {
 		r.setTurn(turn{})
 	}
@@ -104,7 +104,7 @@ func (u *unit) recountKeys(weights map[string]int) {
 		k := u.key(known.Key)
 		k.Weight, k.Tasks = max(1, weights[k.Key]), known.Tasks
 		if !u.q.counts {
-			k.Tasks = [task.Held + 1]int{}
+			k.Tasks = [driver.Held + 1]int{}
 		}
 		k.Load = u.load(k)
 		u.unsaved[k] = true

@@ -3,7 +3,6 @@ package rows
 import (
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/internal/life"
-	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -69,7 +68,7 @@ func (u *unit) counted() int {
 }
 
 // freed makes known that there is room if a task leaves a state that counts for one that does not.
-func (u *unit) freed(r *Row, to task.State) {
+func (u *unit) freed(r *Row, to driver.State) {
 	if s := &u.q.settings; s.KeyCapacity < fairq.MaxLen && s.Counts(r.Was) && !s.Counts(to) {
 		u.notice(notice{what: room, kind: r.Key})
 		u.changed = true
@@ -93,7 +92,7 @@ func (u *unit) victim(n *driver.New) *Row {
 		return nil
 	}
 	k := u.key(n.Key)
-	load := life.Rounds(k.Tasks[task.Ready]+k.Tasks[task.Delayed], n.Weight)
+	load := life.Rounds(k.Tasks[driver.Ready]+k.Tasks[driver.Delayed], n.Weight)
 	of, ok := life.Evicts(u.q.settings.WhenFull, n.Key, load, heaviest.Key, heaviest.Load)
 	switch {
 	case !ok:

@@ -4,16 +4,16 @@ import (
 	"context"
 	"time"
 
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // Stats implements [driver.Backend].
-func (b *backend) Stats(ctx context.Context) (s task.Stats, err error) {
+func (b *backend) Stats(ctx context.Context) (s driver.Stats, err error) {
 	err = b.call(ctx, "Stats", call{rank: third, plan: func(_ *queue, p *wants) { p.Counts = true }, run: func(u *unit) error {
 		counted, tasks := u.q.stats, must(u.v.Counts())
 		s = counted
-		s.Ready, s.Delayed, s.Taken = tasks[task.Ready], tasks[task.Delayed], tasks[task.Taken]
-		s.Buried, s.Held = tasks[task.Buried], tasks[task.Held]
+		s.Ready, s.Delayed, s.Taken = tasks[driver.Ready], tasks[driver.Delayed], tasks[driver.Taken]
+		s.Buried, s.Held = tasks[driver.Buried], tasks[driver.Held]
 		s.Keys = u.countKeys()
 		s.Counted = u.q.settings.Counted(&tasks)
 		s.Capacity, s.Paused = u.q.settings.Capacity, u.head.Paused
@@ -47,14 +47,14 @@ func (u *unit) countKeys() int {
 }
 
 // KeyStats implements [driver.Backend].
-func (b *backend) KeyStats(ctx context.Context, n int) (stats []task.KeyStat, err error) {
+func (b *backend) KeyStats(ctx context.Context, n int) (stats []driver.KeyStat, err error) {
 	err = b.call(ctx, "KeyStats", call{rank: third, run: func(u *unit) error {
 		u.saveKeys()
 		stats = nil
 		for _, k := range must(u.v.KeyStats(n)) {
-			stats = append(stats, task.KeyStat{
-				Key: k.Key, Ready: k.Tasks[task.Ready], Delayed: k.Tasks[task.Delayed], Taken: k.Tasks[task.Taken],
-				Buried: k.Tasks[task.Buried], Held: k.Tasks[task.Held], Paused: k.Paused, Oldest: timeOf(k.Oldest),
+			stats = append(stats, driver.KeyStat{
+				Key: k.Key, Ready: k.Tasks[driver.Ready], Delayed: k.Tasks[driver.Delayed], Taken: k.Tasks[driver.Taken],
+				Buried: k.Tasks[driver.Buried], Held: k.Tasks[driver.Held], Paused: k.Paused, Oldest: timeOf(k.Oldest),
 			})
 		}
 		return nil

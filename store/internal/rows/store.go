@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/fairq/fairq"
-	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -24,7 +23,7 @@ type Options struct {
 	Timeout    time.Duration // how long a transaction may take; 0 means that the database sees to it
 }
 
-// Store is a [task.Store] that keeps its queues in a database.
+// Store is a [driver.Store] that keeps its queues in a database.
 type Store struct {
 	db        DB
 	traits    Traits
@@ -89,7 +88,7 @@ type queue struct {
 	held    map[uint64]held    // by task: leases of members
 	mark    string             // from where on outcomes have not been looked at yet, "" if nobody awaits any
 	checked int64              // when all that is awaited was looked for last
-	stats   task.Stats         // counters
+	stats   driver.Stats       // counters
 	due     int64              // when advance has something to do, 0 for never
 	beat    int64              // when members must be renewed, 0 for never: no later than beatOf any of their deadlines
 	outcome int64              // until when the next outcome is told that is to be forgotten
@@ -159,7 +158,7 @@ type held struct {
 // openerPrefix begins the names of consumers that stand for those who have the queue open.
 const openerPrefix = "\x00open "
 
-// Open implements [task.Store].
+// Open implements [driver.Store].
 func (s *Store) Open(ctx context.Context, name string, wanted driver.Settings, n driver.Notifier) (driver.Backend, error) {
 	for { // until it is not dropped in between
 		number, err := s.find(ctx, name, settings{Settings: wanted})
@@ -168,7 +167,7 @@ func (s *Store) Open(ctx context.Context, name string, wanted driver.Settings, n
 		}
 		b := &backend{queue: s.queue(number, name, settings{Settings: wanted}), notifier: n, opener: openerPrefix + newName()}
 		err = b.call(ctx, "Open", call{alone: true, opens: true, run: func(u *unit) error { return u.open(b, wanted) }})
-		if errors.Is(err, task.ErrDropped) {
+		if errors.Is(err, driver.ErrDropped) {
 			continue
 		}
 		if err != nil {
@@ -178,7 +177,7 @@ func (s *Store) Open(ctx context.Context, name string, wanted driver.Settings, n
 	}
 }
 
-// Queues implements [task.Store].
+// Queues implements [driver.Store].
 func (s *Store) Queues(ctx context.Context, from string, n int) (names []string, err error) {
 	if n == 0 {
 		n = math.MaxInt32
@@ -284,7 +283,7 @@ func (u *unit) open(b *backend, wanted driver.Settings) error {
 			return wanted.Match(q.settings.Settings, fmt.Sprintf("as long as others have queue %q open", q.name))
 		}
 		if n := must(u.v.Counts())[0]; n > 0 && wanted.Format != q.settings.Format {
-			return &task.FieldError{
+			return &driver.FieldError{
 				Field: "Options.Format", Value: wanted.Format,
 				Limit: fmt.Sprintf("%s, which is that of %d tasks in queue %q", q.settings.Format, n, q.name),
 			}

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"math"
 
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // An Index is one of those of one of the tables of a queue.
@@ -70,15 +70,15 @@ var (
 			return Tuple{r.Key, num(r.Priority), num(r.Round), num(r.Seq), num(r.Place)}
 		}},
 		{TaskParked, false, func(r *Row) Tuple {
-			is := r.State == task.Ready && !r.Takeable && r.Round == 0
+			is := r.State == driver.Ready && !r.Takeable && r.Round == 0
 			return only(is, r.Key, num(r.Priority), r.Kind, num(r.Place))
 		}},
 		{TaskWake, false, func(r *Row) Tuple { return only(r.Wake != 0, r.Wake) }},
 		{TaskHeld, false, func(r *Row) Tuple {
-			return only(r.State == task.Taken, num(r.Consumer), num(r.Since))
+			return only(r.State == driver.Taken, num(r.Consumer), num(r.Since))
 		}},
 		{TaskBuried, false, func(r *Row) Tuple {
-			return only(r.State == task.Buried, num(r.Since))
+			return only(r.State == driver.Buried, num(r.Since))
 		}},
 		{TaskGroup, false, func(r *Row) Tuple { return only(r.Group != "", r.Group, num(r.ID)) }},
 		{TaskCounted, false, func(r *Row) Tuple { return only(r.Counted, r.Key, num(r.Since)) }},

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -18,7 +17,7 @@ type notice struct {
 	id       uint64
 	lease    uint64
 	err      error
-	event    *task.Event
+	event    *driver.Event
 	record   *driver.Record
 }
 
@@ -54,19 +53,19 @@ func (o *Outcome) error() error {
 	case Failed:
 		return o.Err
 	case Deleted:
-		return task.ErrDeleted
+		return driver.ErrDeleted
 	case Expired:
-		return task.ErrExpired
+		return driver.ErrExpired
 	case Dropped:
-		return task.ErrDropped
+		return driver.ErrDropped
 	}
 	return nil
 }
 
 // event tells what happened to a task, if somebody wants to know.
-func (u *unit) event(what task.EventType, r *Row, now int64, lease uint64) {
+func (u *unit) event(what driver.EventType, r *Row, now int64, lease uint64) {
 	if u.listens {
-		e := &task.Event{Type: what, Time: timeOf(now), Lease: lease}
+		e := &driver.Event{Type: what, Time: timeOf(now), Lease: lease}
 		u.info(r, &e.Task)
 		u.notice(notice{what: event, event: e})
 	}
@@ -85,17 +84,17 @@ func (u *unit) expired(r *Row) {
 // record tells about a task.
 func (u *unit) record(r *Row) driver.Record {
 	record := driver.Record{Payload: r.Payload}
-	if r.State == task.Taken {
-		record.Lease = driver.Lease{ID: task.ID(r.ID), Number: r.Since}
+	if r.State == driver.Taken {
+		record.Lease = driver.Lease{ID: driver.ID(r.ID), Number: r.Since}
 	}
 	u.info(r, &record.Info)
 	return record
 }
 
-func (u *unit) info(r *Row, i *task.Info) {
+func (u *unit) info(r *Row, i *driver.Info) {
 	ends := r.life().Ends()
-	*i = task.Info{
-		ID: task.ID(r.ID), Key: r.Key, Kind: r.Kind, UniqueKey: r.UniqueKey, Group: r.Group, Role: r.Role, State: r.State,
+	*i = driver.Info{
+		ID: driver.ID(r.ID), Key: r.Key, Kind: r.Kind, UniqueKey: r.UniqueKey, Group: r.Group, Role: r.Role, State: r.State,
 		Priority: r.Priority, Attempts: r.Attempts, MaxAttempts: r.MaxAttempts, TTR: r.TTR, Created: timeOf(r.Created),
 		ReadyAt: timeOf(r.ReadyAt), Until: timeOf(r.Until), Deadline: timeOfDeadline(r.Deadline), Expires: timeOf(ends), Err: r.Err,
 	}
@@ -194,7 +193,7 @@ func (n *notice) tell(q *queue, all []driver.Notifier) {
 		}
 		return
 	}
-	if n.what == event && n.event.Type == task.EventCancel {
+	if n.what == event && n.event.Type == driver.EventCancel {
 		id := uint64(n.event.Task.ID)
 		if h := q.held[id]; h.lease == n.event.Lease {
 			h.cancelled = true
@@ -212,7 +211,7 @@ func (n *notice) tell(q *queue, all []driver.Notifier) {
 		case event:
 			to.Event(*n.event)
 		case ended:
-			to.Ended(task.ID(n.id), n.err)
+			to.Ended(driver.ID(n.id), n.err)
 		case dropped:
 			to.Dropped()
 		}
@@ -238,5 +237,5 @@ func (q *queue) gone() error {
 			n.Dropped()
 		}
 	}
-	return task.ErrDropped
+	return driver.ErrDropped
 }

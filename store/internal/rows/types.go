@@ -3,7 +3,7 @@ package rows
 import (
 	"time"
 
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // Line is a key in a priority.
@@ -25,7 +25,7 @@ type Row struct {
 	Key         string
 	Kind        string
 	UniqueKey   string // "" means none, as for Group
-	Role        task.Role
+	Role        driver.Role
 	Priority    int // changes only in a Put by which it is Taken no more
 	Weight      int
 	Payload     []byte
@@ -37,7 +37,7 @@ type Row struct {
 	// What follows changes.
 
 	Group    string
-	State    task.State
+	State    driver.State
 	Takeable bool   // it is in the index that Ready reads
 	Round    uint64 // 0 if it has none
 	Seq      uint64 // its place in the round
@@ -52,12 +52,12 @@ type Row struct {
 	Until    int64
 	Expires  int64
 	Wake     int64
-	Err      *task.Error
+	Err      *driver.Error
 
 	// Was is the State that the row was read or written with last, 0 if it is new. Calls sets it.
 	// A driver that must find the index entries of the old row keeps what it has read itself: of
 	// a row there can be several copies, and another one may have been written since.
-	Was task.State
+	Was driver.State
 }
 
 // Key is a row of the table of keys. There is one for each key that is paused, and in queues that
@@ -65,8 +65,8 @@ type Row struct {
 type Key struct {
 	Key    string
 	Weight int
-	Tasks  [task.Held + 1]int // by state, and all at 0
-	Load   int                // by which Heaviest looks
+	Tasks  [driver.Held + 1]int // by state, and all at 0
+	Load   int                  // by which Heaviest looks
 	Paused bool
 	Oldest int64 // not in the table: the least Created of those Ready or Delayed, from KeyStats
 }
@@ -98,9 +98,9 @@ type Outcome struct {
 	UniqueKey string
 	ID        uint64
 	How       How
-	Err       *task.Error // if How is Failed
-	Until     int64       // not 0
-	Written   uint64      // the driver's, for View.Ended; not copied from what is put
+	Err       *driver.Error // if How is Failed
+	Until     int64         // not 0
+	Written   uint64        // the driver's, for View.Ended; not copied from what is put
 }
 
 // Done is a row of the table of tasks that are gone, for queues that have a history. An ID can be
@@ -113,7 +113,7 @@ type Done struct {
 	Attempts          int
 	Created, Finished int64
 	How               How
-	Err               *task.Error
+	Err               *driver.Error
 	Until             int64 // when it is forgotten
 }
 

@@ -3,11 +3,11 @@ package rows
 import (
 	"context"
 
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // Upcoming implements [driver.Backend].
-func (b *backend) Upcoming(ctx context.Context, n int) (infos []task.Info, err error) {
+func (b *backend) Upcoming(ctx context.Context, n int) (infos []driver.Info, err error) {
 	err = b.call(ctx, "Upcoming", call{rank: third, run: func(u *unit) error {
 		infos = u.upcoming(n)
 		return nil
@@ -17,7 +17,7 @@ func (b *backend) Upcoming(ctx context.Context, n int) (infos []task.Info, err e
 
 // upcoming takes tasks in a trial, and tells about them as they are, if nobody has taken them
 // meanwhile.
-func (u *unit) upcoming(n int) (infos []task.Info) {
+func (u *unit) upcoming(n int) (infos []driver.Info) {
 	t := u.try(n)
 	t.prepare()
 	var ids []uint64
@@ -33,8 +33,8 @@ func (u *unit) upcoming(n int) (infos []task.Info) {
 		known[r.ID] = r
 	}
 	for _, id := range ids {
-		if r := known[id]; r != nil && r.State == task.Ready {
-			infos = append(infos, task.Info{})
+		if r := known[id]; r != nil && r.State == driver.Ready {
+			infos = append(infos, driver.Info{})
 			u.info(r, &infos[len(infos)-1])
 		}
 	}

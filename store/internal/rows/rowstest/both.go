@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // views is a View of a driver and one of the model, and is one itself: it makes each call to both,
@@ -216,7 +216,7 @@ func (v *views) Fetch(ranges ...rows.Range) error {
 	return nil
 }
 
-func (v *views) Counts() ([task.Held + 1]int, error) {
+func (v *views) Counts() ([driver.Held + 1]int, error) {
 	return read(v, rows.View.Counts, "Counts"), nil
 }
 

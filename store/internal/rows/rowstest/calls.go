@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // random makes one of the calls, or some that belong together.
@@ -130,7 +130,7 @@ func (v *views) delete(c rows.Calls) {
 		case 0:
 			v.change(c, r)
 		case 1:
-			r.State = pick(v.rnd, task.Ready, task.Taken, task.Buried)
+			r.State = pick(v.rnd, driver.Ready, driver.Taken, driver.Buried)
 		}
 		v.must("Delete", c.Delete(r))
 	}
@@ -181,11 +181,11 @@ func (v *views) find(c rows.Calls) (found []*rows.Row) {
 	return found
 }
 
-func (v *views) listOptions() task.ListOptions {
+func (v *views) listOptions() driver.ListOptions {
 	val := v.values
-	o := task.ListOptions{After: task.ID(pick(v.rnd, 0, 0, v.rowID())), Limit: pick(v.rnd, 0, val.count())}
+	o := driver.ListOptions{After: driver.ID(pick(v.rnd, 0, 0, v.rowID())), Limit: pick(v.rnd, 0, val.count())}
 	if v.chance(4) {
-		o.State = pick(v.rnd, task.Ready, task.Delayed, task.Taken, task.Buried, task.Held)
+		o.State = pick(v.rnd, driver.Ready, driver.Delayed, driver.Taken, driver.Buried, driver.Held)
 	}
 	if v.chance(4) {
 		o.Key = new(val.of(val.keys))
@@ -244,7 +244,7 @@ func (v *views) keys(c rows.Calls) {
 	}
 	for range v.rnd.IntN(3) {
 		n := pick(v.rnd, 1, 1<<29)
-		k.Tasks[pick(v.rnd, task.Ready, task.Delayed, task.Taken, task.Buried, task.Held)] += n
+		k.Tasks[pick(v.rnd, driver.Ready, driver.Delayed, driver.Taken, driver.Buried, driver.Held)] += n
 		k.Tasks[0] += n
 	}
 	v.oneOf([]choice{
@@ -373,14 +373,14 @@ func (v *views) compareAll() {
 	c, val := rows.Calls{View: v}, v.values
 	_, _ = c.Counts()
 	_, _ = c.CountKeys()
-	_, _ = c.List(task.ListOptions{Limit: 1 << 30})
-	_, _ = c.Ready(rows.Filter{MaxPriority: task.MaxPriority}, 1<<30)
+	_, _ = c.List(driver.ListOptions{Limit: 1 << 30})
+	_, _ = c.Ready(rows.Filter{MaxPriority: driver.MaxPriority}, 1<<30)
 	_, _ = c.KeyStats(1 << 30)
 	_, _ = c.ConsumersNamed("", 0)
 	_, _ = c.Done(0, 1<<30)
 	for _, key := range val.keys {
 		_, _, _ = c.Lines([]string{key}, 1, true)
-		for _, priority := range []int{0, 1, task.MaxPriority} {
+		for _, priority := range []int{0, 1, driver.MaxPriority} {
 			_, _ = c.ServedIn(rows.Line{Key: key, Priority: priority})
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // testCancelled begins a transaction with a context that is over.
@@ -157,14 +157,14 @@ func testConcurrent(t *testing.T, db rows.DB) {
 	crowd(t, db, func(_ int, db rows.DB) error {
 		for range n { // others may have locked all that is left
 			var ids []uint64
-			err := attempt(db, &rows.Plan{Numbers: 1, Ranges: []rows.Range{rows.ReadyRange(rows.Filter{MaxPriority: task.MaxPriority}, 2)}}, func(v rows.Calls) error {
+			err := attempt(db, &rows.Plan{Numbers: 1, Ranges: []rows.Range{rows.ReadyRange(rows.Filter{MaxPriority: driver.MaxPriority}, 2)}}, func(v rows.Calls) error {
 				ids = nil
-				list, err := v.Ready(rows.Filter{MaxPriority: task.MaxPriority}, 2)
+				list, err := v.Ready(rows.Filter{MaxPriority: driver.MaxPriority}, 2)
 				if err != nil {
 					return err
 				}
 				for _, r := range list {
-					r.State, r.Takeable, r.Attempts = task.Taken, false, r.Attempts+1
+					r.State, r.Takeable, r.Attempts = driver.Taken, false, r.Attempts+1
 					if r.Since, err = v.Number(); err != nil {
 						return err
 					}
@@ -195,7 +195,7 @@ func testConcurrent(t *testing.T, db rows.DB) {
 	in(t, db, exclusively(), func(v rows.Calls) {
 		tasks, err := v.Counts()
 		ok(t, "Counts", err)
-		equal(t, "Counts", tasks, [task.Held + 1]int{0: n, task.Taken: n})
+		equal(t, "Counts", tasks, [driver.Held + 1]int{0: n, driver.Taken: n})
 	})
 }
 
@@ -223,7 +223,7 @@ func testExclusive(t *testing.T, db rows.DB) {
 					k = &rows.Key{Key: "k", Weight: 1}
 				}
 				k.Tasks[0]++
-				k.Tasks[task.Ready]++
+				k.Tasks[driver.Ready]++
 				v.Head().PausedKeys++
 				if err := v.Save(); err != nil {
 					return err

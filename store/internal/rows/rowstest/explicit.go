@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // in makes one transaction in the queue q, which is made if it is not there, and commits it.
@@ -84,7 +84,7 @@ func testHead(t *testing.T, db rows.DB) {
 // testRounds checks that rounds are kept by priority.
 func testRounds(t *testing.T, db rows.DB) {
 	in(t, db, exclusively(), func(v rows.Calls) {
-		v.Head().Rounds[0], v.Head().Rounds[task.MaxPriority] = 1<<40, 1
+		v.Head().Rounds[0], v.Head().Rounds[driver.MaxPriority] = 1<<40, 1
 		ok(t, "Save", v.Save())
 	})
 	in(t, db, &rows.Plan{}, func(v rows.Calls) {
@@ -94,7 +94,7 @@ func testRounds(t *testing.T, db rows.DB) {
 	begin(t, db).Rollback() // so that the Head is read again
 	in(t, db, exclusively(), func(v rows.Calls) {
 		equal(t, "the round of the first priority", v.Head().Rounds[0], 1<<40+1)
-		equal(t, "the round of the last priority", v.Head().Rounds[task.MaxPriority], 1)
+		equal(t, "the round of the last priority", v.Head().Rounds[driver.MaxPriority], 1)
 		equal(t, "the number of rounds", len(v.Head().Rounds), 2)
 	})
 }
@@ -140,7 +140,7 @@ func testPlan(t *testing.T, db rows.DB) {
 			ids = append(ids, insert(t, v, rows.Row{Key: "a", Round: uint64(1 + i/2), Takeable: true, Payload: []byte{byte(i)}}))
 		}
 	})
-	all := rows.Filter{MaxPriority: task.MaxPriority}
+	all := rows.Filter{MaxPriority: driver.MaxPriority}
 	a, b := rows.Line{Key: "a"}, rows.Line{Key: "b"}
 	get := func(payload bool, ids ...uint64) rows.Range { return rows.RowRange(payload, rows.ForUpdate, ids...) }
 	for name, plan := range map[string]rows.Plan{
@@ -149,8 +149,8 @@ func testPlan(t *testing.T, db rows.DB) {
 		"less":       {Numbers: 1, Ranges: []rows.Range{get(false, ids[0]), rows.ReadyRange(all, 1)}, Lasts: []rows.Line{b}},
 		"more":       {Counts: true, Numbers: 50, Ranges: []rows.Range{get(false, append([]uint64{0, 1 << 62}, ids...)...), rows.ReadyRange(all, 50)}, Lasts: []rows.Line{a, a, b, {Key: "c"}}},
 		"wrong":      {Ranges: []rows.Range{get(true, 0, 1<<62), rows.ReadyRange(rows.Filter{MaxPriority: -1}, 3)}, Lasts: []rows.Line{{Key: "a", Priority: 1}}},
-		"no kinds":   {Ranges: []rows.Range{rows.ReadyRange(rows.Filter{MaxPriority: task.MaxPriority, Kinds: []string{}}, 3)}},
-		"other kind": {Ranges: []rows.Range{rows.ReadyRange(rows.Filter{MaxPriority: task.MaxPriority, Kinds: []string{"x"}}, 3)}},
+		"no kinds":   {Ranges: []rows.Range{rows.ReadyRange(rows.Filter{MaxPriority: driver.MaxPriority, Kinds: []string{}}, 3)}},
+		"other kind": {Ranges: []rows.Range{rows.ReadyRange(rows.Filter{MaxPriority: driver.MaxPriority, Kinds: []string{"x"}}, 3)}},
 	} {
 		for _, exclusive := range []bool{true, false} {
 			t.Run(name, func(t *testing.T) {
@@ -166,7 +166,7 @@ func testPlan(t *testing.T, db rows.DB) {
 
 // planned makes the calls of testPlan, in such an order that what was fetched ahead gets old.
 func planned(t *testing.T, v rows.Calls, ids []uint64) {
-	all := rows.Filter{MaxPriority: task.MaxPriority}
+	all := rows.Filter{MaxPriority: driver.MaxPriority}
 	last := func(want uint64, rowsWant int) {
 		t.Helper()
 		round, n, err := v.Last(rows.Line{Key: "a"}, 0)
@@ -221,7 +221,7 @@ func insert(t *testing.T, v rows.Calls, r rows.Row) uint64 {
 	t.Helper()
 	n, err := v.Number()
 	ok(t, "Number", err)
-	r.ID, r.Seq, r.State, r.Weight = n, n, task.Ready, 1
+	r.ID, r.Seq, r.State, r.Weight = n, n, driver.Ready, 1
 	ok(t, "Insert", v.Put(&r))
 	return n
 }
@@ -260,7 +260,7 @@ func testNumbers(t *testing.T, db rows.DB) {
 }
 
 func testAgain(t *testing.T, db rows.DB) {
-	for _, err := range []error{nil, context.Canceled, context.DeadlineExceeded, errors.New("no"), task.ErrDropped} {
+	for _, err := range []error{nil, context.Canceled, context.DeadlineExceeded, errors.New("no"), driver.ErrDropped} {
 		if _, again := db.Again(err); again {
 			t.Errorf("Again(%v) is true", err)
 		}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // enterer returns a function that enters a queue without locking its row.
@@ -26,7 +26,7 @@ func enterer(t *testing.T, db rows.DB) func() (rows.Tx, rows.Calls) {
 // order than they write.
 func testEnded(t *testing.T, db rows.DB) {
 	write := func(v rows.Calls, uniqueKey string, id uint64, until int64) {
-		ok(t, "SetOutcome", v.SetOutcome(&rows.Outcome{UniqueKey: uniqueKey, ID: id, How: rows.Failed, Err: &task.Error{Message: uniqueKey}, Until: until}))
+		ok(t, "SetOutcome", v.SetOutcome(&rows.Outcome{UniqueKey: uniqueKey, ID: id, How: rows.Failed, Err: &driver.Error{Message: uniqueKey}, Until: until}))
 	}
 	enter, mark := enterer(t, db), ""
 	in := func(f func(v rows.Calls)) {
@@ -98,7 +98,7 @@ func testLocked(t *testing.T, db rows.DB) {
 	tx, v := enter()
 	free := func(want bool) {
 		t.Helper()
-		for _, f := range []rows.Filter{{MaxPriority: task.MaxPriority}, {MaxPriority: 0, Kinds: []string{"", "k"}}} {
+		for _, f := range []rows.Filter{{MaxPriority: driver.MaxPriority}, {MaxPriority: 0, Kinds: []string{"", "k"}}} {
 			other, w := enter()
 			list, err := w.Ready(f, 1)
 			ok(t, "Ready", err)
@@ -107,7 +107,7 @@ func testLocked(t *testing.T, db rows.DB) {
 				is, err := w.AnyReady(f)
 				ok(t, "Locked", err)
 				equal(t, "Locked", is, true)
-				is, err = w.AnyReady(rows.Filter{MaxPriority: task.MaxPriority, Kinds: []string{"other"}})
+				is, err = w.AnyReady(rows.Filter{MaxPriority: driver.MaxPriority, Kinds: []string{"other"}})
 				ok(t, "Locked", err)
 				equal(t, "Locked, of another kind", is, false)
 			}

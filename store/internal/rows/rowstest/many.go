@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // testMany makes calls with more than a statement may have parameters, and more than fits in a
@@ -16,7 +16,7 @@ func testMany(t *testing.T, db rows.DB) {
 		n    = 1100
 		many = 70_000
 	)
-	everything := rows.Filter{MaxPriority: task.MaxPriority}
+	everything := rows.Filter{MaxPriority: driver.MaxPriority}
 	var ids, all []uint64
 	var lines []rows.Line
 	for i := range many {
@@ -36,15 +36,15 @@ func testMany(t *testing.T, db rows.DB) {
 		count(t, "Ready of a View that has inserted", n, func() ([]*rows.Row, error) { return v.Ready(everything, 2*n) })
 	})
 	in(t, db, exclusively(), func(v rows.Calls) {
-		count(t, "List with a Limit of 0", 100, func() ([]*rows.Row, error) { return v.List(task.ListOptions{}) })
-		count(t, "List with a greater Limit", n, func() ([]*rows.Row, error) { return v.List(task.ListOptions{Limit: n}) })
+		count(t, "List with a Limit of 0", 100, func() ([]*rows.Row, error) { return v.List(driver.ListOptions{}) })
+		count(t, "List with a greater Limit", n, func() ([]*rows.Row, error) { return v.List(driver.ListOptions{Limit: n}) })
 		count(t, "InGroup", n, func() ([]*rows.Row, error) { return v.InGroup("g") })
 		kinds := make([]string, n)
 		for i := range kinds {
 			kinds[i] = fmt.Sprint(i)
 		}
 		count(t, "Ready of many kinds", n, func() ([]*rows.Row, error) {
-			return v.Ready(rows.Filter{MaxPriority: task.MaxPriority, Kinds: kinds}, many)
+			return v.Ready(rows.Filter{MaxPriority: driver.MaxPriority, Kinds: kinds}, many)
 		})
 		names, err := v.ConsumerNames(append(all[:len(all):len(all)], consumer.Number))
 		ok(t, "ConsumerNames", err)
@@ -63,7 +63,7 @@ func testMany(t *testing.T, db rows.DB) {
 		ok(t, "Last", err)
 		equal(t, "the last round", round, 1)
 		for _, r := range count(t, "Ready", n, func() ([]*rows.Row, error) { return v.Ready(everything, n) }) {
-			r.State, r.Takeable, r.Consumer, r.Since = task.Taken, false, consumer.Number, r.ID
+			r.State, r.Takeable, r.Consumer, r.Since = driver.Taken, false, consumer.Number, r.ID
 			ok(t, "Take", v.Put(r))
 		}
 	})

@@ -10,7 +10,7 @@ import (
 
 	"github.com/fairq/fairq/store/internal/rows"
 	"github.com/fairq/fairq/store/internal/rows/rowstest"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // put puts a row into the queue q, and returns the first error.
@@ -32,7 +32,7 @@ func put(db *rowstest.DB) error {
 	if err != nil {
 		return err
 	}
-	if err := v.Tasks().Put(&rows.Row{ID: n, State: task.Ready}); err != nil {
+	if err := v.Tasks().Put(&rows.Row{ID: n, State: driver.Ready}); err != nil {
 		return err
 	}
 	return tx.Commit()
@@ -99,7 +99,7 @@ func TestKill(t *testing.T) {
 	tx, v := open(t, db, true)
 	n, err := v.Number()
 	require.NoError(t, err)
-	require.NoError(t, v.Put(&rows.Row{ID: n, State: task.Ready}))
+	require.NoError(t, v.Put(&rows.Row{ID: n, State: driver.Ready}))
 	db.Kill()
 	_, err = v.CountKeys()
 	require.ErrorIs(t, err, rowstest.ErrKilled)
@@ -130,7 +130,7 @@ func TestMisuse(t *testing.T) {
 	tasks := func(t *testing.T, v rows.Calls) *rows.Row {
 		n, err := v.Number()
 		require.NoError(t, err)
-		r := &rows.Row{ID: n, UniqueKey: "x", State: task.Ready}
+		r := &rows.Row{ID: n, UniqueKey: "x", State: driver.Ready}
 		require.NoError(t, v.Put(r))
 		return r
 	}
@@ -139,10 +139,10 @@ func TestMisuse(t *testing.T) {
 		misuse func(t *testing.T, tx rows.Tx, v rows.Calls)
 	}{
 		"NoNumber": {"an ID that is no Number", func(_ *testing.T, _ rows.Tx, v rows.Calls) {
-			_ = v.Put(&rows.Row{ID: 1 << 40, State: task.Ready})
+			_ = v.Put(&rows.Row{ID: 1 << 40, State: driver.Ready})
 		}},
 		"SameID": {"an ID is used twice", func(t *testing.T, _ rows.Tx, v rows.Calls) {
-			_ = v.Put(&rows.Row{ID: tasks(t, v).ID, State: task.Ready})
+			_ = v.Put(&rows.Row{ID: tasks(t, v).ID, State: driver.Ready})
 		}},
 		"SameUniqueKey": {"a unique field of Tasks is used twice", func(t *testing.T, _ rows.Tx, v rows.Calls) {
 			tasks(t, v)
@@ -151,7 +151,7 @@ func TestMisuse(t *testing.T) {
 		"Stale": {"not as it was read or written last", func(t *testing.T, _ rows.Tx, v rows.Calls) {
 			r := tasks(t, v)
 			old := *r
-			r.State = task.Buried
+			r.State = driver.Buried
 			require.NoError(t, v.Put(r))
 			_ = v.Put(&old)
 		}},
@@ -162,7 +162,7 @@ func TestMisuse(t *testing.T) {
 		}},
 		"TakenTakeable": {"a row that is Takeable but not Ready", func(t *testing.T, _ rows.Tx, v rows.Calls) {
 			r := tasks(t, v)
-			r.State, r.Takeable = task.Taken, true
+			r.State, r.Takeable = driver.Taken, true
 			_ = v.Put(r)
 		}},
 		"AfterDrop": {"CountKeys after Drop", func(t *testing.T, _ rows.Tx, v rows.Calls) {
@@ -192,7 +192,7 @@ func TestUnlocked(t *testing.T) {
 	require.NoError(t, put(db))
 	for _, exclusive := range []bool{true, false} {
 		tx, v := open(t, db, exclusive)
-		list, err := v.List(task.ListOptions{})
+		list, err := v.List(driver.ListOptions{})
 		require.NoError(t, err)
 		if exclusive {
 			require.NoError(t, v.Put(list[0]))
@@ -217,7 +217,7 @@ func TestJoin(t *testing.T) {
 		require.NoError(t, err)
 		n, err := v.Number()
 		require.NoError(t, err)
-		require.NoError(t, v.Tasks().Put(&rows.Row{ID: n, State: task.Ready}))
+		require.NoError(t, v.Tasks().Put(&rows.Row{ID: n, State: driver.Ready}))
 		all, err := v.Counts()
 		require.NoError(t, err)
 		require.Equal(t, 2+i/2, all[0])

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // memView is a queue in a transaction of a DB.
@@ -170,7 +170,7 @@ func copyOf[R any](r *R) *R {
 	return c
 }
 
-func cloneError(err *task.Error) *task.Error {
+func cloneError(err *driver.Error) *driver.Error {
 	if err == nil {
 		return nil
 	}
@@ -195,14 +195,14 @@ func (t taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
 
 func (t taskTable) Put(r *rows.Row) error {
 	return t.v.do("Tasks.Put", func() {
-		must(r.State >= task.Ready && r.State <= task.Held, "a row without a State")
-		must(!r.Takeable || r.State == task.Ready, "a row that is Takeable but not Ready")
+		must(r.State >= driver.Ready && r.State <= driver.Held, "a row without a State")
+		must(!r.Takeable || r.State == driver.Ready, "a row that is Takeable but not Ready")
 		c, old := copyOf(r), t.get(keyOf(int64(r.ID)))
 		switch {
 		case r.Was == 0:
 			must(r.ID > 0 && r.ID <= t.v.tx.data.numbers[t.v.id], "an ID that is no Number")
 			must(old == nil, "an ID is used twice")
-		case t.writable(r).State == task.Ready && r.State == task.Taken:
+		case t.writable(r).State == driver.Ready && r.State == driver.Taken:
 			must(!r.Takeable, "a row whose State was set to Taken, and that is Takeable")
 			*c = *old
 			copyTaken(c, r)
@@ -273,8 +273,8 @@ func (v *memView) newNumber() uint64 {
 	return n
 }
 
-func (v *memView) Counts() ([task.Held + 1]int, error) {
-	return get(v, "Counts", func() (n [task.Held + 1]int) {
+func (v *memView) Counts() ([driver.Held + 1]int, error) {
+	return get(v, "Counts", func() (n [driver.Held + 1]int) {
 		for r := range v.q.tasks.values() {
 			n[0]++
 			n[r.State]++
@@ -324,8 +324,8 @@ func (v *memView) KeyStats(n int) ([]rows.Key, error) {
 			k.Key = r.Key
 			k.Tasks[0]++
 			k.Tasks[r.State]++
-			first := k.Tasks[task.Ready]+k.Tasks[task.Delayed] == 1
-			if waits := r.State == task.Ready || r.State == task.Delayed; waits && (first || r.Created < k.Oldest) {
+			first := k.Tasks[driver.Ready]+k.Tasks[driver.Delayed] == 1
+			if waits := r.State == driver.Ready || r.State == driver.Delayed; waits && (first || r.Created < k.Oldest) {
 				k.Oldest = r.Created
 			}
 			stats[r.Key] = k

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 	"github.com/fairq/fairq/task/memory"
 	"github.com/fairq/fairq/task/storetest"
 )
@@ -26,7 +26,7 @@ type faulty interface {
 // Model compares queues that are kept in a database with those in a [memory.Store], and checks the
 // rows (see walk). open opens an empty database, which must tell the time of package time.
 func Model(t *testing.T, seeds int, open func(t *testing.T) rows.DB) {
-	memory := func(*testing.T) task.Store { return new(memory.Store) }
+	memory := func(*testing.T) driver.Store { return new(memory.Store) }
 	storetest.Compare(t, seeds, memory, func(t *testing.T, seed uint64) storetest.Subject {
 		db := open(t)
 		options := rows.Options{MaxPayload: 1 << 20, Poll: 10 * time.Second}
@@ -53,7 +53,7 @@ func Model(t *testing.T, seeds int, open func(t *testing.T) rows.DB) {
 		}
 		if r, ok := db.(reopener); ok {
 			if db.Traits().Exclusive && seed%5 < 2 && !joins { // else each process may give a key turns of its own
-				s.Others = []task.Store{rows.New(r.Reopen(t), options)}
+				s.Others = []driver.Store{rows.New(r.Reopen(t), options)}
 			}
 			look := r.Reopen(t)
 			s.Check = func(queue string) string { return walk(t, look, queue) }

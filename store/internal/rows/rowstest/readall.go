@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // ReadAll calls all methods of Calls that read, each with all kinds of arguments: for tests that
@@ -21,10 +21,10 @@ func ReadAll(t testing.TB, v rows.Calls) {
 		reflect.TypeFor[bool]():      {false, true},
 		reflect.TypeFor[rows.Line](): {rows.Line{Key: "key1", Priority: 1}},
 		reflect.TypeFor[rows.Filter](): {
-			rows.Filter{MaxPriority: task.MaxPriority}, rows.Filter{MaxPriority: 5, Kinds: []string{"", "kind1", "kind2"}},
+			rows.Filter{MaxPriority: driver.MaxPriority}, rows.Filter{MaxPriority: 5, Kinds: []string{"", "kind1", "kind2"}},
 		},
-		reflect.TypeFor[task.ListOptions](): {
-			task.ListOptions{}, task.ListOptions{Group: "group1", After: 1}, task.ListOptions{State: task.Buried, Key: new("key1"), Kind: new("")},
+		reflect.TypeFor[driver.ListOptions](): {
+			driver.ListOptions{}, driver.ListOptions{Group: "group1", After: 1}, driver.ListOptions{State: driver.Buried, Key: new("key1"), Kind: new("")},
 		},
 	}
 	written := map[string]bool{

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // show returns what a View returned as a string. It is the same for things that are to be equal:
@@ -76,6 +76,6 @@ func showBytes(b []byte) string {
 	return fmt.Sprintf("%d bytes with hash %x", len(b), h.Sum64())
 }
 
-func showError(err *task.Error) string {
+func showError(err *driver.Error) string {
 	return orNil(err, func() string { return fmt.Sprintf("%#v", *err) })
 }

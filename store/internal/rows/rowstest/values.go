@@ -9,14 +9,14 @@ import (
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // strange is strings that a database may mistake for others, for no strings or for a part of a
 // statement. Neighbours are those that are mistaken for each other.
 var strange = []string{
 	"a ", "A", "a", "a\x00", "a\x00b", "\x00", "\xff\xfe", "\xff", "\xc3\x28", "'; DROP TABLE tasks; --", "' OR 1=1 --", `"`, `\`, `\x61`, "a%", "%",
-	"_", "b", "ключ", "🙂", " ", "\u00e9", "e\u0301", "null", "?1", "$1", ":k", "0", "00", "1e1", strings.Repeat("k", task.MaxName),
+	"_", "b", "ключ", "🙂", " ", "\u00e9", "e\u0301", "null", "?1", "$1", ":k", "0", "00", "1e1", strings.Repeat("k", driver.MaxName),
 }
 
 // values makes random values, few different ones, so that they meet again.
@@ -54,7 +54,7 @@ func (v values) of(list []string) string { return pick(v.rnd, list...) }
 
 func (v values) chance(n int) bool { return v.rnd.IntN(n) == 0 }
 
-func (v values) priority() int { return pick(v.rnd, 0, 0, 1, task.MaxPriority) }
+func (v values) priority() int { return pick(v.rnd, 0, 0, 1, driver.MaxPriority) }
 
 func (v values) line() rows.Line { return rows.Line{Key: v.of(v.keys), Priority: v.priority()} }
 
@@ -106,19 +106,19 @@ func (v values) payload() []byte {
 }
 
 // reason returns an error, perhaps nil.
-func (v values) reason() *task.Error {
+func (v values) reason() *driver.Error {
 	if v.chance(2) {
 		return nil
 	}
 	return v.failure()
 }
 
-func (v values) failure() *task.Error {
-	return &task.Error{Code: pick(v.rnd, 0, 0, 1, -1, math.MaxInt, math.MinInt), Message: pick(v.rnd, "", v.of(strange))}
+func (v values) failure() *driver.Error {
+	return &driver.Error{Code: pick(v.rnd, 0, 0, 1, -1, math.MaxInt, math.MinInt), Message: pick(v.rnd, "", v.of(strange))}
 }
 
 func (v values) filter() rows.Filter {
-	f := rows.Filter{MaxPriority: pick(v.rnd, task.MaxPriority, task.MaxPriority, task.MaxPriority, 0, 1, -1)}
+	f := rows.Filter{MaxPriority: pick(v.rnd, driver.MaxPriority, driver.MaxPriority, driver.MaxPriority, 0, 1, -1)}
 	switch v.rnd.IntN(6) {
 	case 0:
 		f.Kinds = []string{}
@@ -139,27 +139,27 @@ func (v values) row(id uint64, uniqueKey string, consumers []uint64) *rows.Row {
 	}
 	v.change(r, consumers)
 	if r.Group != "" {
-		r.Role = pick(v.rnd, task.Member, task.AtEnd, task.AtAbort)
+		r.Role = pick(v.rnd, driver.Member, driver.AtEnd, driver.AtAbort)
 	}
 	return r
 }
 
 // change changes all fields of a row that may change.
 func (v values) change(r *rows.Row, consumers []uint64) {
-	r.State = pick(v.rnd, task.Ready, task.Ready, task.Ready, task.Delayed, task.Taken, task.Buried, task.Held)
-	if r.State == task.Taken && (len(consumers) == 0 || r.Was == task.Ready) { // of such a one take changes less
-		r.State = task.Buried
+	r.State = pick(v.rnd, driver.Ready, driver.Ready, driver.Ready, driver.Delayed, driver.Taken, driver.Buried, driver.Held)
+	if r.State == driver.Taken && (len(consumers) == 0 || r.Was == driver.Ready) { // of such a one take changes less
+		r.State = driver.Buried
 	}
-	if r.Was == 0 || r.Was == task.Taken {
+	if r.Was == 0 || r.Was == driver.Taken {
 		r.Priority = v.priority()
 	}
 	r.Group = pick(v.rnd, "", "", v.of(v.groups))
 	r.Round, r.Seq, r.Place, r.Since = v.round(), v.place(), v.place(), v.place()
-	r.Takeable = r.State == task.Ready && r.Round != 0 && !v.chance(4)
+	r.Takeable = r.State == driver.Ready && r.Round != 0 && !v.chance(4)
 	r.Gap, r.Returned = v.chance(4), v.chance(4)
-	r.Counted = (r.State == task.Ready || r.State == task.Delayed) && !v.chance(4)
+	r.Counted = (r.State == driver.Ready || r.State == driver.Delayed) && !v.chance(4)
 	r.Consumer = 0
-	if r.State == task.Taken {
+	if r.State == driver.Taken {
 		r.Consumer = pick(v.rnd, consumers...)
 	}
 	r.Attempts = pick(v.rnd, 0, 1, 2, fairq.MaxLen)
@@ -168,7 +168,7 @@ func (v values) change(r *rows.Row, consumers []uint64) {
 
 // take changes the fields of a row that Take writes.
 func (v values) take(r *rows.Row, consumer uint64) {
-	r.State, r.Takeable, r.Counted, r.Consumer = task.Taken, false, false, consumer
+	r.State, r.Takeable, r.Counted, r.Consumer = driver.Taken, false, false, consumer
 	r.Since, r.Until, r.Wake = v.place(), v.time(), v.time()
 	r.Attempts++
 }

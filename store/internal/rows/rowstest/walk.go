@@ -12,7 +12,6 @@ import (
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
 	"github.com/fairq/fairq/task/storetest"
 )
@@ -55,7 +54,7 @@ func walk(t *testing.T, db rows.DB, queue string) string {
 	w.reserves = s.KeepPlace && !w.fronted
 	w.evicts = s.WhenFull >= fairq.EvictHeaviest
 	w.counts = s.MaxInFlightPerKey > 0 || w.evicts || s.KeyCapacity < s.Capacity || s.Crowded
-	w.all, err = w.v.List(task.ListOptions{Limit: math.MaxInt32})
+	w.all, err = w.v.List(driver.ListOptions{Limit: math.MaxInt32})
 	ok(t, "List", err)
 	for _, k := range storetest.Keys {
 		w.keys[k], err = rowOfKey(w.v, k)
@@ -74,7 +73,7 @@ func walk(t *testing.T, db rows.DB, queue string) string {
 		o, err := w.v.Outcome(a)
 		ok(t, "Outcome", err)
 		older := slices.ContainsFunc(w.all, func(r *rows.Row) bool {
-			return r.UniqueKey == a && o != nil && (r.ID < o.ID || r.ID == o.ID && r.State != task.Buried)
+			return r.UniqueKey == a && o != nil && (r.ID < o.ID || r.ID == o.ID && r.State != driver.Buried)
 		})
 		w.check(!older, "there is an outcome of unique key %s, and a task that has had it longer", a)
 		w.check(o == nil || o.Until+int64(2*time.Minute+s.Retention) > w.now, "the outcome of unique key %s is still there", a)
@@ -101,13 +100,13 @@ func describe(r *rows.Row) string {
 
 func (w *walker) blocked(key string) bool {
 	k := w.keys[key]
-	return k != nil && (k.Paused || w.settings.MaxInFlightPerKey > 0 && k.Tasks[task.Taken] >= w.settings.MaxInFlightPerKey)
+	return k != nil && (k.Paused || w.settings.MaxInFlightPerKey > 0 && k.Tasks[driver.Taken] >= w.settings.MaxInFlightPerKey)
 }
 
 func (w *walker) walkKeys() {
 	paused := 0
 	for name, k := range w.keys {
-		var tasks [task.Held + 1]int
+		var tasks [driver.Held + 1]int
 		weight, last := 0, uint64(0)
 		for _, r := range w.all {
 			if r.Key == name {
@@ -128,10 +127,10 @@ func (w *walker) walkKeys() {
 		w.check(k.Paused || w.counts && tasks[0] > 0, "key %s has a row for nothing", name)
 		load := 0
 		if w.evicts && k.Weight > 0 {
-			load = (tasks[task.Ready] + tasks[task.Delayed] + k.Weight - 1) / k.Weight
+			load = (tasks[driver.Ready] + tasks[driver.Delayed] + k.Weight - 1) / k.Weight
 		}
 		if !w.counts {
-			tasks = [task.Held + 1]int{}
+			tasks = [driver.Held + 1]int{}
 		}
 		w.check(k.Tasks == tasks, "key %s counts %v, and has %v", name, k.Tasks, tasks)
 		w.check(tasks[0] == 0 || k.Weight == weight, "key %s has weight %d; it should be %d", name, k.Weight, weight)
@@ -158,37 +157,37 @@ func earlier(a, b int64) int64 {
 func (w *walker) walkRow(r *rows.Row) {
 	wake := ends(r)
 	switch r.State {
-	case task.Ready:
+	case driver.Ready:
 		if !w.fronted {
 			w.check(r.Round > 0, "%s has no round", describe(r))
 		}
 		w.check(r.Takeable == (r.Round > 0 && !w.blocked(r.Key)), "%s; its key is blocked: %v", describe(r), w.blocked(r.Key))
 		w.check(r.ReadyAt > 0, "%s has not become ready", describe(r))
-	case task.Delayed:
+	case driver.Delayed:
 		wake = earlier(wake, r.Until)
 		w.check(r.Until > 0, "%s has no delay", describe(r))
-	case task.Taken:
+	case driver.Taken:
 		wake = r.Until
 		w.check((r.Until > 0) == (r.TTR > 0), "%s has a time to run of %v", describe(r), r.TTR)
 		w.check(r.Attempts > 0, "%s has %d attempts", describe(r), r.Attempts)
 		// One that was taken by its id has no round, or if it has one all the time that.
 		w.check(w.reserves || r.Round <= w.head.Rounds[r.Priority], "%s is after the round that is served, %d", describe(r), w.head.Rounds[r.Priority])
-	case task.Buried:
+	case driver.Buried:
 		w.check(r.Since > 0, "%s has no number", describe(r))
-	case task.Held:
+	case driver.Held:
 		w.check(r.Group != "", "%s has no group", describe(r))
 	}
 	w.check(r.Wake == wake, "%s should wake at %d", describe(r), wake)
 	w.check(r.Wake == 0 || r.Wake > w.now, "%s is due", describe(r))
-	waits := r.State == task.Ready || r.State == task.Delayed
+	waits := r.State == driver.Ready || r.State == driver.Delayed
 	w.check(r.Counted == (w.evicts && waits), "%s: Counted is %v", describe(r), r.Counted)
 	w.check(!waits || (r.Since > 0) == r.Counted, "%s has a number: %d", describe(r), r.Since)
-	w.check((r.Consumer > 0) == (r.State == task.Taken), "%s is held by %d", describe(r), r.Consumer)
-	w.check(r.State != task.Ready || r.Place > 0, "%s has no place", describe(r))
+	w.check((r.Consumer > 0) == (r.State == driver.Taken), "%s is held by %d", describe(r), r.Consumer)
+	w.check(r.State != driver.Ready || r.Place > 0, "%s has no place", describe(r))
 	switch {
 	case w.reserves:
 		w.check(r.Round > 0, "%s has no round", describe(r))
-	case waits && r.State == task.Delayed || r.State == task.Buried || r.State == task.Held:
+	case waits && r.State == driver.Delayed || r.State == driver.Buried || r.State == driver.Held:
 		w.check(r.Round == 0, "%s has a round", describe(r))
 	}
 }
@@ -197,7 +196,7 @@ func (w *walker) walkRow(r *rows.Row) {
 func (w *walker) walkLines() {
 	lines := map[rows.Line][]*rows.Row{}
 	for _, r := range w.all {
-		if r.State == task.Ready || r.State == task.Taken && !w.fronted {
+		if r.State == driver.Ready || r.State == driver.Taken && !w.fronted {
 			l := rows.Line{Key: r.Key, Priority: r.Priority}
 			lines[l] = append(lines[l], r)
 		}
@@ -216,7 +215,7 @@ func (w *walker) walkLines() {
 		}
 		in := map[uint64]int{}
 		for _, r := range line {
-			if r.State == task.Ready && r.Round > w.head.Rounds[l.Priority] {
+			if r.State == driver.Ready && r.Round > w.head.Rounds[l.Priority] {
 				in[r.Round]++
 				w.check(in[r.Round] <= r.Weight, "%s has too many beside it in its round", describe(r))
 			}
@@ -252,7 +251,7 @@ func (w *walker) walkConsumers() {
 		w.check(c.Deadline > w.now, "consumer %d (%q) is due", c.Number, c.Name)
 	}
 	for _, r := range w.all {
-		if _, ok := known[r.Consumer]; r.State == task.Taken {
+		if _, ok := known[r.Consumer]; r.State == driver.Taken {
 			w.check(ok, "%s is held by %d, which is not known", describe(r), r.Consumer)
 		}
 	}
@@ -268,10 +267,10 @@ func (w *walker) walkGroup(name string) {
 	tasks, members := 0, 0
 	for _, r := range w.all {
 		if r.Group == name {
-			if tasks++; r.Role == task.Member {
+			if tasks++; r.Role == driver.Member {
 				members++
 			}
-			w.check(r.State != task.Held || g != nil && (!g.Started || r.Role != task.Member), "%s is held", describe(r))
+			w.check(r.State != driver.Held || g != nil && (!g.Started || r.Role != driver.Member), "%s is held", describe(r))
 		}
 	}
 	if g == nil {
