@@ -3,8 +3,6 @@ package fairq
 import (
 	"fmt"
 	"iter"
-
-	"github.com/fairq/fairq/internal/account"
 )
 
 // MaxLen is the number of items that one queue can hold at most: half a billion.
@@ -94,11 +92,18 @@ type keyState[K comparable] struct {
 	newest       uint32 // node of the newest item, the last one of the list
 	lastTurn     uint32 // node of the last turn; it differs from newest only if items have moved up
 	len          uint32
-	round        uint64 // with used, the account after the last turn, see package account
-	servedRound  uint64 // the round in which the key was served last; 0 if it was not
-	used         uint32 // without costs, how many turns the key has, or had, in round
-	turnsBefore  uint16 // the same in the round before; 0 if that is not known. Not used with costs
-	idleList     uint8  // which list of idleKeys it is in, if it has no items
+	usage
+	servedRound uint64 // the round in which the key was served last; 0 if it was not
+}
+
+// usage is how far a key has used the rounds: its account as of its last turn, see package account.
+// Without costs each turn costs 1 of a share that is the key's weight, so round is that of the last
+// turn, and used is how many turns the key has, or had, in it.
+type usage struct {
+	round       uint64
+	used        uint32
+	turnsBefore uint16 // used of the round before; 0 if that is not known. Not used with costs
+	idleList    uint8  // which list of idleKeys the key is in, if it has no items
 }
 
 // itemKey is the key of an item with what a push must know of it. A FairQueue computes it before
@@ -246,7 +251,7 @@ func (q *Queue[K, V]) checkPush(k *itemKey[K], value V) {
 		q.beginCosts()
 	}
 	if q.costs != nil && q.Cost != nil {
-		if err := k.price(q.Cost(value), q.costs.quantum); err != nil {
+		if err := k.price(q.Cost(value), int64(q.costs.quantum)); err != nil {
 			panic(err)
 		}
 	}
@@ -263,6 +268,28 @@ func (q *Queue[K, V]) pushTo(slot uint32, s *keyState[K], k *itemKey[K], value V
 	if s == nil || s.len == 0 {
 		slot, s = q.activate(slot, k)
 	}
+	if node = q.nodes.takeCached(); node == 0 {
+		node = q.newNode()
+	}
+	*q.values.at(node) = value
+	l := q.links.at(node)
+	l.key, l.prevItem, l.nextItem, l.nextTurn = slot, s.newest, 0, 0
+	turn := node
+	if s.len == 0 {
+		s.oldest = node
+	} else {
+		q.links.at(s.newest).nextItem = node
+		if s.lastTurn != s.newest { // turns are given out in the order of the items
+			turn = q.links.at(s.lastTurn).nextItem
+			l = q.links.at(turn)
+		}
+	}
+	s.newest = node
+	s.len++
+	q.len++
+	if q.waitTimes != nil {
+		q.waitTimes.enter(node)
+	}
 
 	// A new turn can join the next round, or under ThisRound the current one if the key was not
 	// served in it.
@@ -270,48 +297,24 @@ func (q *Queue[K, V]) pushTo(slot uint32, s *keyState[K], k *itemKey[K], value V
 	if q.Newcomers == ThisRound && q.rounds.open && s.servedRound != q.rounds.current {
 		join--
 	}
-	share := uint64(k.weight)
-	if q.costs != nil {
-		share *= q.costs.quantum
-	}
-	before := account.Account{Round: s.round, Used: uint64(s.used)}
-	after := before.Next(join, share)
-	round, flags := after.Round, slot
-	if after.Used == 0 {
-		flags |= firstOfRound
-	}
-
-	if node = q.nodes.takeCached(); node == 0 {
-		node = q.newNode()
-	}
-	*q.values.at(node) = value
-	t := q.links.at(node)
-	t.key, t.prevItem, t.nextItem = flags, s.newest, 0
-	turn := node
-	if s.len == 0 {
-		s.oldest = node
-	} else {
-		q.links.at(s.newest).nextItem = node
-		if s.lastTurn != s.newest {
-			turn, t = q.passTurn(s, node)
+	round := join
+	switch {
+	case q.costs != nil:
+		if round = q.costs.enter(q.keys.costs.at(slot), &s.usage, node, turn, s.len, k.cost, k.weight, join); round == 0 {
+			return node // the key has as many turns ahead as it may have
 		}
+	case s.round < join:
+		s.turnsBefore, s.round, s.used = uint16(s.used), join, 1
+		l.key |= firstOfRound
+	case s.used < uint32(k.weight):
+		round = s.round
+		s.used++
+	default:
+		round = s.round + 1
+		s.turnsBefore, s.round, s.used = uint16(s.used), round, 1
+		l.key |= firstOfRound
 	}
-	s.newest, s.lastTurn = node, turn
-	s.len++
-	q.len++
-	if q.costs == nil {
-		if after.Used == 0 {
-			s.turnsBefore = uint16(s.used)
-		}
-		s.round, s.used = round, uint32(after.Used)+1
-	} else {
-		q.enterCost(node, slot, k.cost)
-		after = after.Pay(uint64(k.cost), share)
-		q.costs.turns.at(turn).record(before, round, after)
-		s.round, s.used = after.Round, uint32(after.Used)
-	}
-
-	// The turn goes to the end of its round.
+	s.lastTurn = turn
 	var tail *ring
 	switch {
 	case round > q.rounds.last:
@@ -322,19 +325,16 @@ func (q *Queue[K, V]) pushTo(slot uint32, s *keyState[K], k *itemKey[K], value V
 		tail = q.ring(round)
 	}
 	if *tail == 0 {
-		t.nextTurn = turn
+		l.nextTurn = turn
 		if round == q.rounds.current {
 			q.rounds.head = turn
 		}
 	} else {
 		end := q.links.at(*tail)
-		t.prevTurn, t.nextTurn = *tail, end.nextTurn
+		l.prevTurn, l.nextTurn = *tail, end.nextTurn
 		end.nextTurn = turn
 	}
 	*tail = turn
-	if q.waitTimes != nil {
-		q.waitTimes.enter(node)
-	}
 	return node
 }
 
@@ -389,7 +389,7 @@ func (q *Queue[K, V]) pop() (value V) {
 		q.keys.addWait(l.key&keyMask, q.waitTimes.deliver(node))
 	}
 	if q.costs != nil {
-		q.costs.served += q.leaveCost(node, l.key&keyMask)
+		q.costs.served += q.costs.leave(q.keys.costs.at(l.key&keyMask), node)
 	}
 	value = q.takeValue(node)
 	if s.lastTurn == s.newest {

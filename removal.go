@@ -83,7 +83,7 @@ func (q *Queue[K, V]) remove(node uint32) V {
 	value := q.takeValue(node)
 	slot := q.links.at(node).key & keyMask
 	if q.costs != nil {
-		q.leaveCost(node, slot)
+		q.costs.leave(q.keys.costs.at(slot), node)
 	}
 	s := q.keys.at(slot)
 	wasFirst := node == s.oldest
@@ -199,17 +199,6 @@ func (q *Queue[K, V]) release(s *keyState[K], node uint32) (isGone bool) {
 	l.key |= itemGone
 	q.voidTicket(node)
 	return true
-}
-
-// passTurn gives the turn of a new node to the first node of the key that has none, for turns are
-// given out in the order of the items.
-func (q *Queue[K, V]) passTurn(s *keyState[K], node uint32) (turn uint32, l *link) {
-	turn = q.links.at(s.lastTurn).nextItem
-	n, l := q.links.at(node), q.links.at(turn)
-	l.key |= n.key & firstOfRound
-	n.key &^= firstOfRound
-	n.nextTurn = 0
-	return turn, l
 }
 
 // itemAfter returns the node of the key's next item, 0 if there is none. It skips a run in one

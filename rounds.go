@@ -100,22 +100,17 @@ func (r *rounds) growDir(n uint64) {
 	}
 }
 
-// end records that a round behind the current one has lost its last turn.
+// end is called when a round behind the current one has lost its last turn.
 func (r *rounds) end(round uint64) {
-	r.clear(round)
+	at := r.chunk(round)
+	c := *at
+	c.used[round&roundMask>>6] &^= 1 << (round & 63)
 	if round == r.last {
 		r.last = r.before(round)
 	}
-	if c := r.chunk(round); round>>roundBits != r.current>>roundBits && (*c).used == [len((*c).used)]uint64{} {
-		*c, r.spare = nil, *c
+	if c.used[0]|c.used[1]|c.used[2]|c.used[3] == 0 && round>>roundBits != r.current>>roundBits {
+		*at, r.spare = nil, c
 	}
-}
-
-// clear makes the ring of a round empty.
-func (r *rounds) clear(round uint64) {
-	c := *r.chunk(round)
-	c.rings[round&roundMask] = 0
-	c.used[round&roundMask>>6] &^= 1 << (round & 63)
 }
 
 // advance ends the current round and begins the next one that has turns. There must be one.

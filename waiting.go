@@ -109,14 +109,10 @@ func (q *FairQueue[K, V]) rate(k *itemKey[K], item V) error {
 			return err
 		}
 	}
-	return q.rateCost(k, item)
-}
-
-func (q *FairQueue[K, V]) rateCost(k *itemKey[K], item V) error {
-	if q.options.Cost == nil {
-		return nil
+	if q.options.Cost != nil {
+		return k.price(q.options.Cost(item), q.options.Quantum)
 	}
-	return k.price(q.options.Cost(item), uint64(q.options.Quantum))
+	return nil
 }
 
 // itemKeys is itemKey for several items, and returns how many have a valid weight and cost. For
@@ -128,7 +124,7 @@ func (q *FairQueue[K, V]) itemKeys(keys []itemKey[K], items []V) (n int, err err
 		if i > 0 && k.key == keys[i-1].key {
 			k.hash, k.weight = keys[i-1].hash, keys[i-1].weight
 			if q.options.Cost != nil {
-				err = q.rateCost(k, item)
+				err = k.price(q.options.Cost(item), q.options.Quantum)
 			}
 		} else {
 			k.hash, k.weight = hashOf(k.key), 1
