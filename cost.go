@@ -1,6 +1,7 @@
 package fairq
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/fairq/fairq/internal/account"
@@ -18,7 +19,9 @@ const (
 // costs is what a queue knows of costs, beside keyTable.costs.
 type costs struct {
 	quantum uint64
-	ahead   uint32
+	prior   uint64           // what an item of an unknown key costs; 0 if costs are not learned
+	ahead   uint32           // how many turns a key may have ahead
+	levels  *levels          // with TurnsAhead, from the first eviction; else nil
 	turns   column[turnCost] // by node
 	queued  uint64           // what all items cost together
 	served  uint64           // the same of those that were popped
@@ -63,6 +66,34 @@ func (t *turnCost) before(round uint64) (uint64, uint32) { return round - uint64
 type keyCost struct {
 	queued uint64 // what its items cost together
 	share  uint64 // of a round, as of the last push
+	mean   int64  // what was learned of its costs, in units of 2^-meanBits; 0 if nothing was
+}
+
+// What is learned is a moving average: each new cost counts for an eighth.
+const (
+	meanBits  = 16
+	meanShift = 3
+)
+
+// checkPush fills in the weight and the cost of an item that is about to be queued. It panics if
+// these are out of range, or if the queue holds MaxLen items.
+func (q *Queue[K, V]) checkPush(k *itemKey[K], value V) {
+	if q.len >= MaxLen {
+		panic(fmt.Sprintf("fairq: the queue holds %d items; the limit is MaxLen, %d", q.len, MaxLen))
+	}
+	if q.Weight != nil {
+		if err := k.weigh(q.Weight); err != nil {
+			panic(err)
+		}
+	}
+	if q.len == 0 {
+		q.beginCosts()
+	}
+	if q.costs != nil && q.Cost != nil {
+		if err := k.price(q.Cost(value), int64(q.costs.quantum)); err != nil {
+			panic(err)
+		}
+	}
 }
 
 // price sets the cost of an item.
@@ -76,53 +107,138 @@ func (k *itemKey[K]) price(cost, quantum int64) error {
 
 func costLimit(quantum int64) int64 { return min(maxQuanta*quantum, MaxCost) }
 
-// beginCosts begins to share work, or items, as Cost says. The queue must be empty.
-func (q *Queue[K, V]) beginCosts() {
+func (q *Queue[K, V]) hasCosts() bool { return q.Cost != nil || q.PriorCost != 0 || q.TurnsAhead != 0 }
+
+// validateCosts returns an error if the fields that concern costs do not make sense together.
+func validateCosts(of string, known bool, quantum, prior int64, ahead int) error {
 	switch {
-	case q.Cost == nil:
+	case known && prior != 0:
+		return fmt.Errorf("fairq: %s.PriorCost is %d; with Cost it must be 0, for costs are known", of, prior)
+	case !known && prior == 0 && quantum != 0:
+		return fmt.Errorf("fairq: %s.Quantum is %d; without Cost and PriorCost it must be 0", of, quantum)
+	case (known || prior != 0) && (quantum < 1 || quantum > MaxQuantum):
+		return fmt.Errorf("fairq: %s.Quantum is %d; with costs, the limits are 1 and MaxQuantum, %d", of, quantum, MaxQuantum)
+	case prior < 0 || prior > costLimit(quantum):
+		return fmt.Errorf("fairq: %s.PriorCost is %d; the limits are 0 and %d", of, prior, costLimit(quantum))
+	case ahead < 0 || ahead > MaxLen:
+		return fmt.Errorf("fairq: %s.TurnsAhead is %d; the limits are 0 and MaxLen, %d", of, ahead, MaxLen)
+	}
+	return nil
+}
+
+// beginCosts begins to share work, or items, as the fields of the queue say. It must be empty.
+func (q *Queue[K, V]) beginCosts() {
+	if err := validateCosts("Queue", q.Cost != nil, q.Quantum, q.PriorCost, q.TurnsAhead); err != nil {
+		panic(err)
+	}
+	if !q.hasCosts() {
 		return
-	case q.Quantum < 1 || q.Quantum > MaxQuantum:
-		panic(fmt.Sprintf("fairq: Queue.Quantum is %d; the limits are 1 and MaxQuantum, %d", q.Quantum, MaxQuantum))
-	case q.costs == nil:
+	}
+	if q.costs == nil {
 		q.costs = new(costs)
 		if n := q.nodes.firstLen; n > 0 {
 			q.costs.turns.reach(n - 1) // an empty queue has no other nodes
 		}
+		q.keys, q.idle = keyTable[K]{}, idleKeys{} // what it knows of idle keys is in other units
 	}
-	q.costs.quantum = uint64(q.Quantum)
-	q.costs.ahead = 1<<32 - 1
+	q.costs.quantum, q.costs.prior, q.costs.ahead = max(1, uint64(q.Quantum)), uint64(q.PriorCost), allTurns
+	if q.TurnsAhead > 0 {
+		q.costs.ahead = uint32(q.TurnsAhead)
+	}
 }
 
-// beginKeyCosts is called for a key that is about to get an item, and has none.
-func (q *Queue[K, V]) beginKeyCosts(slot uint32) {
-	if q.Cost == nil && q.active == 1 {
-		q.costs = nil // it has been so since the queue was empty
-		return
+// allTurns stands for no limit of turns ahead.
+const allTurns = 1<<32 - 1
+
+// Done tells what an item has cost that was popped, in units, for a queue that learns costs: see
+// [Options].PriorCost. It panics if the cost is negative, or there is no PriorCost.
+func (q *Queue[K, V]) Done(key K, cost int64) {
+	if err := q.done(key, hashOf(key), cost); err != nil {
+		panic(err)
 	}
-	q.keys.costs.reach(slot)
-	*q.keys.costs.at(slot) = keyCost{}
+}
+
+func (q *Queue[K, V]) done(key K, hash uint32, cost int64) error {
+	switch {
+	case q.PriorCost == 0:
+		return errors.New("fairq: Done: costs are not learned, for PriorCost is 0")
+	case cost < 0:
+		return fmt.Errorf("%w: it is %d for an item of key %v that is done; it must not be negative", ErrCost, cost, key)
+	case q.len == 0:
+		q.beginCosts()
+	}
+	if q.costs == nil || q.costs.prior == 0 {
+		return nil // PriorCost takes effect when the queue is empty
+	}
+	slot, s := q.keys.find(key, hash)
+	isNew := s == nil
+	if isNew {
+		slot, s = q.newKey(key, hash)
+	}
+	c := q.keys.costs.at(slot)
+	if c.mean == 0 {
+		c.mean = int64(q.costs.prior) << meanBits
+	}
+	cost = min(cost, costLimit(int64(q.costs.quantum)))
+	c.mean = max(1, c.mean+(cost<<meanBits-c.mean)>>meanShift)
+	if isNew {
+		q.forget(s, slot) // it is idle
+	}
+	return nil
 }
 
 // enter is called with the node of an item that was queued as the n-th of its key, and the key's
 // first node without a turn. The key pays for that turn, unless it has as many ahead as it may have.
 // Then round is 0.
-func (c *costs) enter(k *keyCost, u *usage, node, turn, n, cost uint32, weight uint16, join uint64) (round uint64) {
+func (c *costs) enter(k *keyCost, u *usage, slot, node, turn, n, cost uint32, weight uint16, join uint64) (round uint64) {
 	k.share = c.quantum * uint64(weight)
+	if c.levels != nil {
+		c.setLevel(k, slot, n)
+	}
+	if c.prior > 0 {
+		cost = c.estimate(k)
+	}
 	t := c.turns.at(node)
 	t.cost = cost
 	k.queued += uint64(cost)
 	c.queued += uint64(cost)
-	if n > c.ahead {
+	switch {
+	case n > c.ahead:
 		return 0
+	case turn == node:
+		return t.pay(u, join, uint64(cost), k.share)
+	case c.ahead < allTurns:
+		return c.payNext(k, u, turn, join)
 	}
-	if turn != node {
-		t = c.turns.at(turn)
-	}
-	return t.pay(u, join, uint64(cost), k.share)
+	return c.turns.at(turn).pay(u, join, uint64(cost), k.share)
 }
 
-// leave is called with the node of an item that is about to leave, and returns its cost.
-func (c *costs) leave(k *keyCost, node uint32) uint64 {
+// payNext makes a key pay for the turn of a node whose item was queued earlier.
+func (c *costs) payNext(k *keyCost, u *usage, turn uint32, join uint64) (round uint64) {
+	t := c.turns.at(turn)
+	if c.prior > 0 { // more may have been learned since then
+		cost := c.estimate(k)
+		k.queued += uint64(cost) - uint64(t.cost)
+		c.queued += uint64(cost) - uint64(t.cost)
+		t.cost = cost
+	}
+	return t.pay(u, join, uint64(t.cost), k.share)
+}
+
+// estimate returns what the next item of a key will cost, as far as is known.
+func (c *costs) estimate(k *keyCost) uint32 {
+	if k.mean == 0 {
+		return uint32(c.prior)
+	}
+	return uint32(max(1, k.mean>>meanBits))
+}
+
+// leave is called with the node of an item that is about to leave, when its key has n others, and
+// returns its cost.
+func (c *costs) leave(k *keyCost, slot, node, n uint32) uint64 {
+	if c.levels != nil {
+		c.setLevel(k, slot, n)
+	}
 	cost := uint64(c.turns.at(node).cost)
 	k.queued -= cost
 	c.queued -= cost

@@ -21,6 +21,7 @@ type priced struct {
 	random           *rand.Rand
 	served           []costly
 	before           []map[int]int // how many items each key had before each was served
+	last             []bool        // was it the last of its key?
 }
 
 func newPriced(seed uint64, quantum int) *priced {
@@ -47,7 +48,7 @@ func (p *priced) next() {
 	}
 	p.before = append(p.before, lengths)
 	_, item, _ := p.Pop()
-	p.served = append(p.served, item)
+	p.served, p.last = append(p.served, item), append(p.last, p.KeyLen(item.key) == 0)
 }
 
 // A key of which the queue knows nothing waits for its first item at most for the rest of the round,
@@ -130,6 +131,9 @@ func (p *priced) balance(a, b int) float64 {
 		}
 		least, most = min(least, difference), max(most, difference)
 		widest = max(widest, most-least)
+		if p.last[i] && (item.key == a || item.key == b) {
+			difference, least, most = 0, 0, 0
+		}
 	}
 	return widest
 }
@@ -249,7 +253,7 @@ func TestCostOutOfRange(t *testing.T) {
 	require.NoError(t, q.Push(good))
 
 	for _, quantum := range []int64{-1, 0, MaxQuantum + 1} {
-		require.PanicsWithValue(t, fmt.Sprintf("fairq: Queue.Quantum is %d; the limits are 1 and MaxQuantum, 4194304", quantum), func() {
+		require.PanicsWithError(t, fmt.Sprintf("fairq: Queue.Quantum is %d; with costs, the limits are 1 and MaxQuantum, 4194304", quantum), func() {
 			(&Queue[int, costly]{Cost: costOf, Quantum: quantum}).Push(1, good)
 		})
 	}
@@ -287,4 +291,68 @@ func TestChangingCost(t *testing.T) {
 	q.Push(1, costly{1, 9})
 	require.Nil(t, q.costs)
 	require.NoError(t, q.check())
+}
+
+// What Done tells is taken for the cost of the key's next items, and kept when the key has none.
+func TestLearnedCosts(t *testing.T) {
+	for _, ahead := range []int{0, 1} {
+		q := New(func(key int) int { return key }, &Options[int, int]{PriorCost: 100, Quantum: 100, TurnsAhead: ahead, Capacity: Unbounded})
+		served := func() (order string) {
+			for range 4 {
+				require.NoError(t, q.Push(1))
+				require.NoError(t, q.Push(2))
+			}
+			for range 8 {
+				key, _ := q.Pop()
+				order += fmt.Sprint(key)
+			}
+			return order
+		}
+		require.Equal(t, "12121212", served())
+		for range 50 {
+			require.NoError(t, q.Done(1, 1_000_000)) // counts as the limit of a cost, 6,553,600
+			require.NoError(t, q.Done(2, 0))         // counts as one unit
+		}
+		require.Equal(t, "12222111", served())
+		require.Equal(t, "12222111", served())
+		require.NoError(t, q.Done(3, 7), "it was never seen")
+		require.ErrorIs(t, q.Done(1, -1), ErrCost)
+		require.NoError(t, q.Check())
+		q.Drain()
+		require.Equal(t, "12121212", served())
+	}
+	q := New(func(key int) int { return key }, &Options[int, int]{PriorCost: 1, Quantum: 1, TurnsAhead: 1})
+	for key := range maxKnown + 100 {
+		require.NoError(t, q.Done(key, 5))
+	}
+	require.EqualValues(t, maxKnown, q.queue.keys.count, "of those that have no items, so many are known")
+	require.NoError(t, q.Check())
+	require.ErrorContains(t, New(func(key int) int { return key }, nil).Done(1, 5), "fairq: Done: costs are not learned, for PriorCost is 0")
+	require.Panics(t, func() { new(Queue[int, int]).Done(1, 5) })
+}
+
+// With one turn ahead, the balance of two keys holds whenever both have items.
+func TestBalanceOfWorkAhead(t *testing.T) {
+	for seed := range uint64(1000) {
+		p := newPriced(seed, 1+int(seed%40))
+		p.TurnsAhead = 1
+		dearest := 1 + p.random.IntN(60)
+		for range 200 {
+			for key := range p.weights {
+				if p.random.IntN(3) == 0 || p.KeyLen(key) == 0 && p.random.IntN(4) > 0 {
+					p.add(key, 1+p.random.IntN(dearest))
+				}
+			}
+			if p.Len() > 0 {
+				p.next()
+			}
+		}
+		require.NoError(t, p.check())
+		for a := range p.weights {
+			for b := range a {
+				units := func(key int) float64 { return float64(p.largest[key]-1) / float64(p.share(key)) }
+				require.LessOrEqual(t, p.balance(a, b), 2+units(a)+units(b)+1e-9, "seed %d", seed)
+			}
+		}
+	}
 }

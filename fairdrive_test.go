@@ -75,8 +75,9 @@ func newFairDriver(t *testing.T, p pricing, mode, size byte) *fairDriver {
 		o.Weight = func(k float64) int { return max(1, weights[numberOf(k)]) }
 	}
 	if p.most > 0 {
-		o.Cost, o.Quantum = func(item int) int64 { return int64(p.cost(item)) }, int64(p.quantum)
+		o.Cost = func(item int) int64 { return int64(p.cost(item)) }
 	}
+	o.Quantum, o.PriorCost, o.TurnsAhead = int64(p.quantum), int64(p.prior), p.ahead
 	if size&32 != 0 {
 		o.CountKeys = 10 // all of them
 	}
@@ -124,6 +125,10 @@ func (d *fairDriver) step(op byte, arg, key, item int, waits bool) {
 		got, ok := d.q.Pop()
 		require.Equal(d, wantOK, ok)
 		require.Equal(d, want, got)
+		if ok && d.m.pricing.prior > 0 && arg > 7 {
+			require.NoError(d, d.q.Done(keyOf(d.m.keyOf[got], d.nan), int64(arg*arg)))
+			d.m.model.done(d.m.keyOf[got], arg*arg)
+		}
 	case op == 6 && arg < 8:
 		want := []int{}
 		for len(want) < arg && d.m.len() > 0 {

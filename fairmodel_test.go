@@ -269,7 +269,7 @@ func (m *fairModel) stats() (s Stats, keys map[int]KeyStat[float64]) {
 		for _, t := range turns {
 			k := keys[t.key]
 			k.Len++
-			k.Rounds = m.turns.rounds(t.key)
+			k.Rounds = m.turns.Rounds(t.key)
 			if age := time.Since(m.since[t.item]); m.o.TrackWait {
 				k.OldestAge = max(k.OldestAge, age)
 				s.OldestAge = max(s.OldestAge, age)

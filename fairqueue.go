@@ -88,8 +88,7 @@ func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[
 	q.waiterPool.New = func() any { return &waiter[K, V]{ready: make(chan struct{}, 1)} }
 	q.setFastLimitLocked()
 	q.queue.Newcomers = o.Newcomers
-	q.queue.Cost, q.queue.Quantum = o.Cost, o.Quantum
-	q.queue.beginCosts()
+	q.setCostsLocked()
 	if o.TrackWait {
 		q.queue.waitTimes = new(waitTimes)
 	}
@@ -104,7 +103,7 @@ func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[
 func (q *FairQueue[K, V]) Push(item V) error {
 	// This is q.itemKey written out. Calling it, or a function for what is done under the lock,
 	// makes a push and a pop 10 % slower.
-	k := itemKey[K]{key: q.key(item), weight: 1}
+	k := itemKey[K]{key: q.key(item), weight: 1, cost: 1}
 	k.hash = hashOf(k.key)
 	if q.options.Weight != nil || q.options.Cost != nil {
 		if err := q.rate(&k, item); err != nil {
@@ -369,8 +368,8 @@ func (q *FairQueue[K, V]) Drain() []V {
 	var d deferred[K, V]
 	q.lock()
 	rest := q.queue
-	q.queue = Queue[K, V]{Newcomers: rest.Newcomers, Cost: rest.Cost, Quantum: rest.Quantum, issued: rest.issued}
-	q.queue.beginCosts()
+	q.queue = Queue[K, V]{Newcomers: rest.Newcomers, issued: rest.issued}
+	q.setCostsLocked()
 	if rest.costs != nil {
 		q.queue.costs.served = rest.costs.served
 	}
@@ -389,4 +388,25 @@ func (q *FairQueue[K, V]) Drain() []V {
 		items = append(items, rest.pop())
 	}
 	return items
+}
+
+// setCostsLocked is called for a queue that is new.
+func (q *FairQueue[K, V]) setCostsLocked() {
+	o := &q.options
+	q.queue.Cost, q.queue.Quantum, q.queue.PriorCost, q.queue.TurnsAhead = o.Cost, o.Quantum, o.PriorCost, o.TurnsAhead
+	if q.queue.beginCosts(); o.TurnsAhead > 0 && o.WhenFull >= EvictHeaviest {
+		q.queue.levels()
+	}
+}
+
+// Done tells what an item of a key has cost that was popped, in units, for a queue that learns costs:
+// see [Options].PriorCost. Less than one unit counts as one, and what is beyond the limit of a cost
+// as the limit. A key of which nothing is known is known from then on. Done returns [ErrCost] if the
+// cost is negative, and an error if there is no PriorCost.
+func (q *FairQueue[K, V]) Done(key K, cost int64) error {
+	hash := hashOf(key)
+	q.mu.Lock()
+	err := q.queue.done(key, hash, cost)
+	q.mu.Unlock()
+	return err
 }

@@ -98,12 +98,17 @@ func TestNewPanics(t *testing.T) {
 		"Options.WhenFull is RejectOverShare and Options.Capacity is unlimited":     {WhenFull: fairq.RejectOverShare, Capacity: fairq.Unbounded},
 		"and Options.Capacity is unlimited":                                         {WhenFull: fairq.EvictOldest, Capacity: fairq.Unbounded, OnEvict: evict},
 		"Options.OnEvict is nil; with WhenFull EvictHeaviest it must be a function": {WhenFull: fairq.EvictHeaviest},
-		"Options.OnEvict is nil":                                                            {WhenFull: fairq.EvictOldest},
-		"Options.Quantum is 5; without Options.Cost it must be 0":                           {Quantum: 5},
-		"Options.Quantum is 0; with Options.Cost, the limits are 1 and MaxQuantum, 4194304": {Cost: func(string) int64 { return 1 }},
-		"Options.Quantum is 4194305; with Options.Cost, the limits are 1 and":               {Cost: func(string) int64 { return 1 }, Quantum: fairq.MaxQuantum + 1},
-		"Options.OnEvict is set; with WhenFull Reject it must be nil":                       {OnEvict: evict},
-		"Options.OnEvict is set; with WhenFull RejectOverShare it must be nil":              {OnEvict: evict, WhenFull: fairq.RejectOverShare},
+		"Options.OnEvict is nil": {WhenFull: fairq.EvictOldest},
+		"Options.Quantum is 5; without Cost and PriorCost it must be 0":               {Quantum: 5},
+		"Options.Quantum is 0; with costs, the limits are 1 and MaxQuantum, 4194304":  {Cost: func(string) int64 { return 1 }},
+		"Options.Quantum is -1; with costs, the limits are 1 and MaxQuantum, 4194304": {PriorCost: 1, Quantum: -1},
+		"Options.Quantum is 4194305; with costs, the limits are 1 and":                {PriorCost: 1, Quantum: fairq.MaxQuantum + 1},
+		"Options.PriorCost is 7; with Cost it must be 0, for costs are known":         {Cost: func(string) int64 { return 1 }, Quantum: 1, PriorCost: 7},
+		"Options.PriorCost is 65537; the limits are 0 and 65536":                      {Quantum: 1, PriorCost: 1<<16 + 1},
+		"Options.PriorCost is -1; the limits are 0 and 655360":                        {Quantum: 10, PriorCost: -1},
+		"Options.TurnsAhead is -1; the limits are 0 and MaxLen, 536870912":            {TurnsAhead: -1},
+		"Options.OnEvict is set; with WhenFull Reject it must be nil":                 {OnEvict: evict},
+		"Options.OnEvict is set; with WhenFull RejectOverShare it must be nil":        {OnEvict: evict, WhenFull: fairq.RejectOverShare},
 	} {
 		func() {
 			defer func() { require.Contains(t, fmt.Sprint(recover()), want) }()

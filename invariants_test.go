@@ -56,7 +56,11 @@ func (q *Queue[K, V]) check() error {
 			if s.len == 0 {
 				continue // it is idle, see checkIdle
 			}
-			if turns[slot] != int(s.len) {
+			want := s.len
+			if q.costs != nil {
+				want = min(want, q.costs.ahead)
+			}
+			if turns[slot] != int(want) {
 				return fmt.Errorf("key %d has %d turns and %d items", slot, turns[slot], s.len)
 			}
 			if r := q.lastRound(s); r > q.rounds.current && rounds[slot][r] == 0 {
@@ -211,7 +215,7 @@ func (q *Queue[K, V]) checkIdle(want int) error {
 		prev := uint32(0)
 		for slot := list.first; slot != 0; slot = q.keys.at(slot).newest {
 			s := q.keys.at(slot)
-			if s.len > 0 || s.oldest != prev || int(s.idleList) != i || s.round > q.idle.reach {
+			if s.len > 0 || s.oldest != prev || int(s.idleList) != i || i < int(knownList) && s.round > q.idle.reach {
 				return fmt.Errorf("idle key %d behind %d in list %d: %+v", slot, prev, i, *s)
 			}
 			prev = slot
@@ -221,8 +225,8 @@ func (q *Queue[K, V]) checkIdle(want int) error {
 			return fmt.Errorf("list %d of idle keys ends with %d, not %d", i, prev, list.last)
 		}
 	}
-	if n != want || n != int(q.idle.len) {
-		return fmt.Errorf("%d keys are idle, counted %d and %d", want, n, q.idle.len)
+	if n != want || n != int(q.idle.len+q.idle.known) {
+		return fmt.Errorf("%d keys are idle, counted %d and %d+%d", want, n, q.idle.len, q.idle.known)
 	}
 	return nil
 }

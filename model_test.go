@@ -14,8 +14,11 @@ type model struct {
 	pricing pricing
 	keys    map[int][]int // the items of each key, oldest first
 	turns   turns
-	n       int           // items
-	rounds  [][]modelItem // what future has found out; nil if something has changed since
+	n       int            // items
+	rounds  [][]modelItem  // what future has found out; nil if something has changed since
+	means   map[int]int64  // what was learned of costs
+	levels  map[int][2]int // by key: its items divided by its weight, and when that was so first
+	clock   int
 }
 
 type modelItem struct{ key, item int }
@@ -24,10 +27,10 @@ type modelItem struct{ key, item int }
 type turns interface {
 	push(key, weight, cost int)
 	Pop() int
-	RemoveLast(key int)
+	remove(key, i int) // the i-th item of a key
 	Left() int
 	Future() [][]int
-	rounds(key int) int // until the last turn of a key
+	Rounds(key int) int // until the last turn of a key
 	setThisRound(bool)
 }
 
@@ -38,12 +41,13 @@ type (
 )
 
 func (c counted) push(key, weight, _ int) { c.Push(key, weight) }
+func (c counted) remove(key, _ int)       { c.RemoveLast(key) }
 func (c counted) setThisRound(this bool)  { c.ThisRound = this }
 func (p paid) push(key, weight, cost int) { p.Push(key, weight, cost) }
+func (p paid) remove(key, i int)          { p.Remove(key, i) }
 func (p paid) setThisRound(this bool)     { p.ThisRound = this }
-func (p paid) rounds(key int) int         { return p.Rounds(key) }
 
-func (c counted) rounds(key int) (n int) {
+func (c counted) Rounds(key int) (n int) {
 	for round, keys := range c.Future() {
 		if slices.Contains(keys, key) {
 			n = round
@@ -56,14 +60,46 @@ func (c counted) rounds(key int) (n int) {
 }
 
 // pricing tells what items cost. The zero value stands for a queue without costs.
-type pricing struct{ quantum, most int }
+type pricing struct{ quantum, most, prior, ahead int }
 
 // pricings are those of the regimes of tests: without costs; with equal costs, which changes nothing;
-// and with items that cost a part of the quantum, about as much, some ten times as much, and up to
-// the limit.
-var pricings = []pricing{{}, {1, 1}, {100, 10}, {50, 100}, {10, 200}, {1, maxQuanta}}
+// with items that cost a part of the quantum, about as much, some ten times as much, and up to the
+// limit; with some turns ahead; and with costs that are learned.
+var pricings = []pricing{
+	{},
+	{quantum: 1, most: 1},
+	{quantum: 100, most: 10},
+	{quantum: 50, most: 100},
+	{quantum: 10, most: 200},
+	{quantum: 1, most: maxQuanta},
+	{ahead: 1},
+	{quantum: 10, most: 200, ahead: 1},
+	{quantum: 50, most: 100, ahead: 3},
+	{quantum: 10, prior: 50},
+	{quantum: 10, prior: 50, ahead: 1},
+	{quantum: 40, prior: 50, ahead: 2},
+}
 
-func (p pricing) cost(item int) int { return 1 + item*7919%p.most }
+func (p pricing) hasCosts() bool { return p != pricing{} }
+
+// cost returns what an item costs, or will have cost.
+func (p pricing) cost(item int) int {
+	if p.most == 0 {
+		return 1
+	}
+	return 1 + item*7919%p.most
+}
+
+// configure sets the fields of a queue.
+func (p pricing) configure(q *Queue[float64, int]) {
+	if p.most > 0 {
+		q.Cost = func(item int) int64 { return int64(p.cost(item)) }
+	}
+	q.Quantum, q.PriorCost, q.TurnsAhead = int64(p.quantum), int64(p.prior), p.ahead
+	if q.beginCosts(); p.ahead > 0 {
+		q.levels() // so that the order of those of the same level is that in which they got there
+	}
+}
 
 // keyOf returns the key that the model calls by its number. A queue of these may call the first
 // one NaN.
@@ -82,9 +118,14 @@ func numberOf(key float64) int {
 }
 
 func newModel(newcomers Newcomers, weights map[int]int, p pricing) *model {
-	m := &model{weights: weights, pricing: p, keys: map[int][]int{}, turns: counted{new(roundsmodel.Turns[int])}}
-	if p.most > 1 {
-		m.turns = paid{&roundsmodel.Accounts[int]{Quantum: p.quantum}}
+	m := &model{weights: weights, pricing: p, keys: map[int][]int{}, means: map[int]int64{}, levels: map[int][2]int{}}
+	m.turns = counted{new(roundsmodel.Turns[int])}
+	if p.hasCosts() && (p.most != 1 || p.ahead > 0) {
+		accounts := &roundsmodel.Accounts[int]{Quantum: max(1, p.quantum), Ahead: p.ahead}
+		if p.prior > 0 {
+			accounts.Estimate = m.estimate
+		}
+		m.turns = paid{accounts}
 	}
 	m.turns.setThisRound(newcomers == ThisRound)
 	return m
@@ -94,12 +135,36 @@ func (m *model) weight(key int) int { return max(1, m.weights[key]) }
 
 func (m *model) push(key, item int) {
 	m.keys[key] = append(m.keys[key], item)
-	cost := 1
-	if m.pricing.most > 0 {
-		cost = m.pricing.cost(item)
-	}
-	m.turns.push(key, m.weight(key), cost)
+	m.turns.push(key, m.weight(key), m.pricing.cost(item))
 	m.n++
+	m.changed(key)
+}
+
+// changed is called when the number of a key's items has changed.
+func (m *model) changed(key int) {
+	m.rounds = nil
+	if level := (len(m.keys[key]) + m.weight(key) - 1) / m.weight(key); level != m.levels[key][0] {
+		m.clock++
+		m.levels[key] = [2]int{level, m.clock}
+	}
+}
+
+// estimate returns what the next item of a key will cost, as far as was learned.
+func (m *model) estimate(key int) int {
+	if mean, ok := m.means[key]; ok {
+		return int(max(1, mean>>16))
+	}
+	return m.pricing.prior
+}
+
+// done is told what an item has cost.
+func (m *model) done(key, cost int) {
+	mean, ok := m.means[key]
+	if !ok {
+		mean = int64(m.pricing.prior) << 16
+	}
+	cost = min(cost, maxQuanta*m.pricing.quantum)
+	m.means[key] = max(1, mean+(int64(cost)<<16-mean)>>3)
 	m.rounds = nil
 }
 
@@ -117,7 +182,7 @@ func (m *model) pop() (key, item int, ok bool) {
 func (m *model) remove(item int) (ok bool) {
 	for key, items := range m.keys {
 		if i := slices.Index(items, item); i >= 0 {
-			m.turns.RemoveLast(key)
+			m.turns.remove(key, i)
 			m.drop(key, i)
 			return true
 		}
@@ -127,10 +192,10 @@ func (m *model) remove(item int) (ok bool) {
 
 func (m *model) drop(key, i int) {
 	m.n--
-	m.rounds = nil
 	if m.keys[key] = slices.Delete(m.keys[key], i, i+1); len(m.keys[key]) == 0 {
 		delete(m.keys, key)
 	}
+	m.changed(key)
 }
 
 func (m *model) keyLen(key int) int { return len(m.keys[key]) }
@@ -167,11 +232,23 @@ func (m *model) position(item int) (n int, ok bool) {
 	return max(n, 0), n >= 0
 }
 
-// heaviest returns the keys that have items in the furthest round, and the newest and the oldest
-// item of the last one of these.
+// heaviest returns the keys that have items in the furthest round, or with turns ahead those with the
+// most items for their weight; and the newest and the oldest item of the last one of these.
 func (m *model) heaviest() (keys map[int]bool, newest, oldest int) {
-	rounds := m.future()
 	keys = map[int]bool{}
+	if m.pricing.ahead > 0 {
+		top := [2]int{}
+		for key, level := range m.levels {
+			if level[0] > 0 && (level[0] > top[0] || level[0] == top[0] && level[1] > top[1]) {
+				top, newest, oldest = level, m.keys[key][len(m.keys[key])-1], m.keys[key][0]
+			}
+		}
+		for key, level := range m.levels {
+			keys[key] = level[0] > 0 && level[0] == top[0]
+		}
+		return keys, newest, oldest
+	}
+	rounds := m.future()
 	if len(rounds) == 0 {
 		return keys, 0, 0
 	}

@@ -46,10 +46,28 @@ type Options[K comparable, V any] struct {
 	Cost func(V) int64
 
 	// Quantum is how much work a key of weight 1 may have done in a round, in the units of Cost: 1
-	// to [MaxQuantum], and 0 without a Cost. A tenth of a typical cost serves those best who bring
-	// little work. With the typical cost a round is shorter to write down: see "Cost" in
+	// to [MaxQuantum], and 0 without costs. A tenth of a typical cost serves those best who bring
+	// little work; the typical cost takes the least memory. See "Work instead of items" in
 	// docs/design.md.
 	Quantum int64
+
+	// PriorCost is there instead of Cost where nobody knows what an item costs before it is done:
+	// the queue learns it from [FairQueue.Done]. It takes the mean of what the items of a key have
+	// cost, a moving one of which each new cost is an eighth, for the cost of the key's next item.
+	// PriorCost, 1 to 65,536 quanta, is that of a key of which nothing is known. 0 means that
+	// costs are not learned. What was learned of a key is kept when it has no items, for up to
+	// 16,384 such keys, and until Drain.
+	PriorCost int64
+
+	// TurnsAhead is how many turns a key may have ahead at most; 0 means no limit. An item without
+	// a turn gets one when an earlier item of its key leaves; what it costs is read then, and its
+	// weight is that of the key's last push. So a backlog is priced with what is known when it is
+	// served, and not when it was pushed: where costs are learned, use 1. Otherwise 0 is right: an
+	// item's round is known at the push, and the first turn of a key is as early with both.
+	//
+	// With TurnsAhead, the heaviest key for EvictHeaviest and EvictOldest is that with the most
+	// items for its weight, rounded up, and Position and Snapshot take O(log keys) for each item.
+	TurnsAhead int
 
 	// OnEvict is handed what is evicted, after the lock is released, in the goroutine of the push
 	// that takes its place, or of the call that lets in a producer who has waited. It delays that
@@ -159,10 +177,6 @@ func (o *Options[K, V]) complete() error {
 		return fmt.Errorf("fairq: Options.CountKeys is %d; the limits are 0 and MaxLen, %d", o.CountKeys, MaxLen)
 	case o.Newcomers < NextRound || o.Newcomers > ThisRound:
 		return fmt.Errorf("fairq: Options.Newcomers is %d; the limits are NextRound, %d, and ThisRound, %d", o.Newcomers, NextRound, ThisRound)
-	case o.Cost == nil && o.Quantum != 0:
-		return fmt.Errorf("fairq: Options.Quantum is %d; without Options.Cost it must be 0", o.Quantum)
-	case o.Cost != nil && (o.Quantum < 1 || o.Quantum > MaxQuantum):
-		return fmt.Errorf("fairq: Options.Quantum is %d; with Options.Cost, the limits are 1 and MaxQuantum, %d", o.Quantum, MaxQuantum)
 	case o.WhenFull != Reject && o.Capacity == MaxLen:
 		return fmt.Errorf("fairq: Options.WhenFull is %v and Options.Capacity is unlimited, so the queue is never full", o.WhenFull)
 	case o.WhenFull >= EvictHeaviest && o.OnEvict == nil:
@@ -170,7 +184,7 @@ func (o *Options[K, V]) complete() error {
 	case o.WhenFull < EvictHeaviest && o.OnEvict != nil:
 		return fmt.Errorf("fairq: Options.OnEvict is set; with WhenFull %v it must be nil, for nothing is ever evicted", o.WhenFull)
 	}
-	return nil
+	return validateCosts("Options", o.Cost != nil, o.Quantum, o.PriorCost, o.TurnsAhead)
 }
 
 // weigh asks for the weight of the key.

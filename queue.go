@@ -1,9 +1,6 @@
 package fairq
 
-import (
-	"fmt"
-	"iter"
-)
+import "math/bits"
 
 // MaxLen is the number of items that one queue can hold at most: half a billion.
 const MaxLen = 1 << 29
@@ -37,9 +34,17 @@ type Queue[K comparable, V any] struct {
 	Cost func(V) int64
 
 	// Quantum is how much work a key of weight 1 may have done in a round, in the same units, 1 to
-	// [MaxQuantum]. Whether there is a Cost, and the Quantum, can change only while the queue is
-	// empty; otherwise the change waits until it is.
+	// [MaxQuantum].
 	Quantum int64
+
+	// PriorCost, 1 to 65,536 quanta, is there instead of Cost if costs are learned with
+	// [Queue.Done]: what an item of a key costs of which nothing is known. See
+	// [Options].PriorCost.
+	PriorCost int64
+
+	// TurnsAhead is how many turns a key may have ahead: see [Options].TurnsAhead. A change of it,
+	// of Cost, Quantum or PriorCost takes effect when the queue is empty.
+	TurnsAhead int
 
 	// Every item has a node, and a node is on two lists. The list of its key says what is served
 	// next of that key: its items, oldest first. The ring of its round says when: each node there
@@ -61,7 +66,7 @@ type Queue[K comparable, V any] struct {
 	active int      // keys that have items
 	idle   idleKeys // keys that have none, and are remembered
 
-	costs     *costs     // nil unless there was a Cost when the queue was empty last
+	costs     *costs     // nil if there were none when the queue was empty last
 	identity  bool       // tickets know the queue by its address
 	issued    uint64     // tickets given out so far
 	waitTimes *waitTimes // nil unless waiting times are measured
@@ -127,7 +132,7 @@ type Ticket struct {
 // Push queues an item of the given key. It panics if the queue holds MaxLen items.
 func (q *Queue[K, V]) Push(key K, value V) {
 	k := itemKey[K]{key, hashOf(key), 1, 1}
-	if q.Weight != nil || q.Cost != nil || q.len >= MaxLen {
+	if q.Weight != nil || q.hasCosts() || q.len >= MaxLen {
 		q.checkPush(&k, value)
 	}
 	q.push(&k, value)
@@ -159,21 +164,6 @@ func (q *Queue[K, V]) Peek() (key K, value V, ok bool) {
 	return s.key, *q.values.at(s.oldest), true
 }
 
-// Position returns how many items leave before the one that the ticket stands for. If that is no
-// longer queued, ok is false. It is O(items that leave before).
-func (q *Queue[K, V]) Position(t Ticket) (position int, ok bool) {
-	if !q.valid(t) {
-		return 0, false
-	}
-	for _, node := range q.order() {
-		if node == t.node {
-			return position, true
-		}
-		position++
-	}
-	panic("fairq: a queued item has no turn")
-}
-
 // Len returns the number of items queued.
 func (q *Queue[K, V]) Len() int { return q.len }
 
@@ -185,76 +175,11 @@ func (q *Queue[K, V]) KeyLen(key K) int {
 	return q.keyLen(key, hashOf(key))
 }
 
-// Order iterates over what is queued, in the order in which it will leave if nothing else is
-// pushed or removed. The queue must not be changed meanwhile.
-func (q *Queue[K, V]) Order() iter.Seq2[K, V] {
-	return func(yield func(K, V) bool) {
-		for _, node := range q.order() {
-			if !yield(q.keys.at(q.links.at(node).key&keyMask).key, *q.values.at(node)) {
-				return
-			}
-		}
-	}
-}
-
-// order iterates over the nodes of all items in the order in which they will leave, with the
-// rounds in which they will. A turn delivers the oldest item of its key that no earlier turn
-// delivers. As long as no item of the key has moved up, that is the one of the turn's own node.
-func (q *Queue[K, V]) order() iter.Seq2[uint64, uint32] {
-	return func(yield func(uint64, uint32) bool) {
-		moved := map[uint32]uint32{} // of keys whose items have moved up: the next item
-		for round := range q.rounds.all() {
-			tail := *q.rounds.at(round)
-			turn := q.links.at(tail).nextTurn
-			if round == q.rounds.current {
-				turn = q.rounds.head // nextTurn of its tail may be stale, see ring
-			}
-			for ; ; turn = q.links.at(turn).nextTurn {
-				node, slot := turn, q.links.at(turn).key&keyMask
-				if s := q.keys.at(slot); s.lastTurn != s.newest {
-					next, ok := moved[slot]
-					if !ok {
-						next = s.oldest
-					}
-					node, moved[slot] = next, q.itemAfter(next)
-				}
-				if !yield(round, node) {
-					return
-				}
-				if turn == tail {
-					break
-				}
-			}
-		}
-	}
-}
-
 func (q *Queue[K, V]) keyLen(key K, hash uint32) int {
 	if _, s := q.keys.find(key, hash); s != nil {
 		return int(s.len)
 	}
 	return 0
-}
-
-// checkPush fills in the weight and the cost of an item that is about to be queued. It panics if
-// these are out of range, or if the queue holds MaxLen items.
-func (q *Queue[K, V]) checkPush(k *itemKey[K], value V) {
-	if q.len >= MaxLen {
-		panic(fmt.Sprintf("fairq: the queue holds %d items; the limit is MaxLen, %d", q.len, MaxLen))
-	}
-	if q.Weight != nil {
-		if err := k.weigh(q.Weight); err != nil {
-			panic(err)
-		}
-	}
-	if q.len == 0 {
-		q.beginCosts()
-	}
-	if q.costs != nil && q.Cost != nil {
-		if err := k.price(q.Cost(value), int64(q.costs.quantum)); err != nil {
-			panic(err)
-		}
-	}
 }
 
 // push queues an item and returns its node.
@@ -272,9 +197,8 @@ func (q *Queue[K, V]) pushTo(slot uint32, s *keyState[K], k *itemKey[K], value V
 		node = q.newNode()
 	}
 	*q.values.at(node) = value
-	l := q.links.at(node)
+	turn, l := node, q.links.at(node)
 	l.key, l.prevItem, l.nextItem, l.nextTurn = slot, s.newest, 0, 0
-	turn := node
 	if s.len == 0 {
 		s.oldest = node
 	} else {
@@ -300,7 +224,7 @@ func (q *Queue[K, V]) pushTo(slot uint32, s *keyState[K], k *itemKey[K], value V
 	round := join
 	switch {
 	case q.costs != nil:
-		if round = q.costs.enter(q.keys.costs.at(slot), &s.usage, node, turn, s.len, k.cost, k.weight, join); round == 0 {
+		if round = q.costs.enter(q.keys.costs.at(slot), &s.usage, slot, node, turn, s.len, k.cost, k.weight, join); round == 0 {
 			return node // the key has as many turns ahead as it may have
 		}
 	case s.round < join:
@@ -324,9 +248,15 @@ func (q *Queue[K, V]) pushTo(slot uint32, s *keyState[K], k *itemKey[K], value V
 	default:
 		tail = q.ring(round)
 	}
+	q.appendTurn(tail, turn, l)
+	return node
+}
+
+// appendTurn puts a turn at the end of a ring.
+func (q *Queue[K, V]) appendTurn(tail *ring, turn uint32, l *link) {
 	if *tail == 0 {
 		l.nextTurn = turn
-		if round == q.rounds.current {
+		if tail == &q.rounds.tail {
 			q.rounds.head = turn
 		}
 	} else {
@@ -335,20 +265,30 @@ func (q *Queue[K, V]) pushTo(slot uint32, s *keyState[K], k *itemKey[K], value V
 		end.nextTurn = turn
 	}
 	*tail = turn
-	return node
 }
 
 // activate returns the slot and the state for a key that has nothing queued. slot is 0 if the key
 // is not in the table, else it is idle.
 func (q *Queue[K, V]) activate(slot uint32, k *itemKey[K]) (uint32, *keyState[K]) {
+	if q.costs != nil && q.active == 0 && !q.hasCosts() {
+		slot = 0
+		q.costs, q.keys, q.idle = nil, keyTable[K]{}, idleKeys{}
+	}
 	if slot == 0 {
-		slot = q.keys.insert(k.key, k.hash)
+		slot, _ = q.newKey(k.key, k.hash)
 	} else {
 		q.removeIdle(q.keys.at(slot))
 	}
 	q.active++
+	return slot, q.keys.at(slot)
+}
+
+// newKey enters a key that is not in the table.
+func (q *Queue[K, V]) newKey(key K, hash uint32) (slot uint32, s *keyState[K]) {
+	slot = q.keys.insert(key, hash)
 	if q.costs != nil {
-		q.beginKeyCosts(slot)
+		q.keys.costs.reach(slot)
+		*q.keys.costs.at(slot) = keyCost{}
 	}
 	return slot, q.keys.at(slot)
 }
@@ -389,7 +329,8 @@ func (q *Queue[K, V]) pop() (value V) {
 		q.keys.addWait(l.key&keyMask, q.waitTimes.deliver(node))
 	}
 	if q.costs != nil {
-		q.costs.served += q.costs.leave(q.keys.costs.at(l.key&keyMask), node)
+		slot := l.key & keyMask
+		q.costs.served += q.costs.leave(q.keys.costs.at(slot), slot, node, s.len-1)
 	}
 	value = q.takeValue(node)
 	if s.lastTurn == s.newest {
@@ -434,9 +375,9 @@ func (q *Queue[K, V]) deactivate(s *keyState[K], slot uint32) {
 			q.nodes.clear(q.dropChunk)
 		}
 		if q.isOverdrawn(s) || q.Newcomers == ThisRound && q.isInRound(s) {
-			q.addIdle(s, slot)
+			q.addIdle(s, slot, uint8(bits.Len64(s.round-q.rounds.current)))
 		} else {
-			q.keys.remove(slot)
+			q.forget(s, slot)
 		}
 		if q.active == 0 {
 			q.forgetAccounts()

@@ -46,9 +46,7 @@ func drive(t testing.TB, data []byte) {
 		d.q.rounds.begin(1<<32 - 2)
 	}
 	d.m, d.q.Newcomers = newModel(newcomers, weights, p), newcomers
-	if p.most > 0 {
-		d.q.Cost, d.q.Quantum = func(item int) int64 { return int64(p.cost(item)) }, int64(p.quantum)
-	}
+	p.configure(&d.q)
 	for i, b := range data[1:] {
 		key, repeat := int(b>>3)%keys, 1
 		if deep && b>>3 < 8 {
@@ -96,6 +94,10 @@ func (d *driver) step(op byte, arg, key int) {
 		k, v, ok := d.q.Pop()
 		mk, mv, mok := d.m.pop()
 		d.same(modelItem{mk, mv}, mok, modelItem{numberOf(k), v}, ok)
+		if ok && d.m.pricing.prior > 0 && op == 5 {
+			d.q.Done(k, int64(v*7919%300))
+			d.m.done(mk, v*7919%300)
+		}
 	case op == 6 && len(d.live) > 0:
 		at := arg * len(d.live) / 32
 		item := d.live[at]

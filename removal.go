@@ -59,13 +59,23 @@ func (q *Queue[K, V]) EvictOldest() (key K, value V, ok bool) {
 }
 
 // heaviest returns a key whose backlog reaches furthest: the one that has the last turn of the
-// furthest round. The queue must not be empty.
+// furthest round, or with TurnsAhead, one with the most items for its weight. The queue must not be
+// empty.
 func (q *Queue[K, V]) heaviest() *keyState[K] {
+	if q.costs != nil && q.costs.ahead < allTurns {
+		return q.keys.at(q.levels().top())
+	}
 	return q.keys.at(q.links.at(*q.rounds.at(q.rounds.last)).key & keyMask)
 }
 
 // isHeaviest tells whether no backlog reaches further than that of a key, which has items.
-func (q *Queue[K, V]) isHeaviest(s *keyState[K]) bool { return q.lastRound(s) == q.rounds.last }
+func (q *Queue[K, V]) isHeaviest(s *keyState[K]) bool {
+	if q.costs != nil && q.costs.ahead < allTurns {
+		slot := q.links.at(s.oldest).key & keyMask
+		return int(q.costs.level(q.keys.costs.at(slot), s.len)) >= len(q.levels().heads)-1
+	}
+	return q.lastRound(s) == q.rounds.last
+}
 
 // lastRound returns the round of a key's last turn.
 func (q *Queue[K, V]) lastRound(s *keyState[K]) uint64 {
@@ -75,24 +85,28 @@ func (q *Queue[K, V]) lastRound(s *keyState[K]) uint64 {
 	return s.round
 }
 
-// remove takes out the item of a node. The key gives up its last turn.
+// remove takes out the item of a node. The key gives up its last turn, unless another of its items
+// has none.
 func (q *Queue[K, V]) remove(node uint32) V {
 	if q.waitTimes != nil {
 		q.waitTimes.leave(node)
 	}
 	value := q.takeValue(node)
 	slot := q.links.at(node).key & keyMask
-	if q.costs != nil {
-		q.costs.leave(q.keys.costs.at(slot), node)
-	}
 	s := q.keys.at(slot)
+	if q.costs != nil {
+		q.costs.leave(q.keys.costs.at(slot), slot, node, s.len-1)
+	}
 	wasFirst := node == s.oldest
 	if wasFirst && s.len > 1 {
 		s.oldest = q.itemAfter(node)
 	}
 	turn := s.lastTurn
-	q.dropTurn(s)
-	if turn != node && q.links.at(turn).key&itemGone != 0 {
+	hasAll := q.costs == nil || s.len <= q.costs.ahead // as many turns as items
+	if hasAll {
+		q.dropTurn(s)
+	}
+	if hasAll && turn != node && q.links.at(turn).key&itemGone != 0 {
 		// The item of this node has left, so without the turn it is free. It is the end of a run,
 		// unless all turns are before the node of the oldest item: runs begin behind that.
 		if s.len > 1 && q.links.at(s.oldest).nextTurn != 0 {
@@ -175,16 +189,24 @@ func (q *Queue[K, V]) dropTurn(s *keyState[K]) {
 	}
 }
 
-// moveUp is the part of pop for a key whose items have moved up: the item of node leaves at
-// another node's turn.
+// moveUp is the part of pop for a key with items without a turn: because they have moved up, and
+// maybe the item of node leaves at another node's turn, or because of TurnsAhead.
 func (q *Queue[K, V]) moveUp(s *keyState[K], node, turn uint32) {
 	if s.len > 1 {
 		s.oldest = q.itemAfter(node)
 	}
-	if node == turn {
+	if node != turn {
+		q.release(s, node)
+	}
+	if q.costs == nil || s.len <= q.costs.ahead {
 		return
 	}
-	q.release(s, node)
+	// The key has items without a turn. The first of them gets one, in this round if the key has
+	// some of its share left: it need not wait for the next one, as if it came only now.
+	next := q.links.at(s.lastTurn).nextItem
+	round := q.costs.payNext(q.keys.costs.at(q.links.at(turn).key&keyMask), &s.usage, next, q.rounds.current)
+	s.lastTurn = next
+	q.appendTurn(q.ring(round), next, q.links.at(next))
 }
 
 // release frees a node whose item has left, unless it holds a turn: then it only marks the item as

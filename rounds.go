@@ -59,6 +59,19 @@ func (r *rounds) at(round uint64) *ring {
 	return r.add(round)
 }
 
+// tailOf returns the tail of the ring of any round from the current one, 0 if it is empty.
+func (r *rounds) tailOf(round uint64) ring {
+	if round == r.current {
+		return r.tail
+	}
+	if round <= r.last {
+		if c := *r.chunk(round); c != nil {
+			return c.rings[round&roundMask]
+		}
+	}
+	return 0
+}
+
 // all iterates over the rounds that have turns, the current one first.
 func (r *rounds) all() iter.Seq[uint64] {
 	return func(yield func(uint64) bool) {

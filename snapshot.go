@@ -76,6 +76,9 @@ func (q *Queue[K, V]) snapshot() Snapshot[K, V] {
 func (q *Queue[K, V]) outline() (c Queue[K, V]) {
 	c.links, c.values, c.tickets = q.links.outline(), q.values.outline(), q.tickets.outline()
 	c.keys.states, c.rounds = q.keys.states.outline(), q.rounds.outline()
+	if q.costs != nil {
+		c.keys.costs, c.costs = q.keys.costs.outline(), &costs{turns: q.costs.turns.outline()}
+	}
 	return c
 }
 
@@ -83,6 +86,9 @@ func (q *Queue[K, V]) outline() (c Queue[K, V]) {
 func (q *Queue[K, V]) blank() (c Queue[K, V]) {
 	c.links, c.values, c.tickets = q.links.blank(), q.values.blank(), q.tickets.blank()
 	c.keys.states, c.rounds = q.keys.states.blank(), q.rounds.blank()
+	if q.costs != nil {
+		c.keys.costs, c.costs = q.keys.costs.blank(), &costs{turns: q.costs.turns.blank()}
+	}
 	return c
 }
 
@@ -94,4 +100,16 @@ func (q *Queue[K, V]) copyTo(c *Queue[K, V]) {
 	q.keys.states.copyTo(&c.keys.states)
 	q.rounds.copyTo(&c.rounds)
 	c.len, c.active = q.len, q.active
+	if q.costs == nil {
+		c.costs = nil
+		return
+	}
+	if c.costs == nil {
+		c.costs = new(costs)
+	}
+	q.keys.costs.copyTo(&c.keys.costs)
+	turns := c.costs.turns
+	q.costs.turns.copyTo(&turns)
+	*c.costs = *q.costs
+	c.costs.turns = turns
 }

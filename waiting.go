@@ -97,7 +97,7 @@ func (q *FairQueue[K, V]) unlockWaiting(d *deferred[K, V], w *waiter[K, V]) {
 
 // itemKey computes and hashes the key of an item, and asks for its weight and its cost.
 func (q *FairQueue[K, V]) itemKey(item V) (k itemKey[K], err error) {
-	k = itemKey[K]{key: q.key(item), weight: 1}
+	k = itemKey[K]{key: q.key(item), weight: 1, cost: 1}
 	k.hash = hashOf(k.key)
 	return k, q.rate(&k, item)
 }
@@ -122,12 +122,12 @@ func (q *FairQueue[K, V]) itemKeys(keys []itemKey[K], items []V) (n int, err err
 		k := &keys[i]
 		k.key = q.key(item)
 		if i > 0 && k.key == keys[i-1].key {
-			k.hash, k.weight = keys[i-1].hash, keys[i-1].weight
+			k.hash, k.weight, k.cost = keys[i-1].hash, keys[i-1].weight, 1
 			if q.options.Cost != nil {
 				err = k.price(q.options.Cost(item), q.options.Quantum)
 			}
 		} else {
-			k.hash, k.weight = hashOf(k.key), 1
+			k.hash, k.weight, k.cost = hashOf(k.key), 1, 1
 			if q.options.Weight != nil || q.options.Cost != nil {
 				err = q.rate(k, item)
 			}

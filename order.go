@@ -1,0 +1,180 @@
+package fairq
+
+import (
+	"container/heap"
+	"iter"
+	"math"
+
+	"github.com/fairq/fairq/internal/account"
+)
+
+// Position returns how many items leave before the one that the ticket stands for. If that is no
+// longer queued, ok is false. It is O(items that leave before).
+func (q *Queue[K, V]) Position(t Ticket) (position int, ok bool) {
+	if !q.valid(t) {
+		return 0, false
+	}
+	for _, node := range q.order() {
+		if node == t.node {
+			return position, true
+		}
+		position++
+	}
+	panic("fairq: a queued item has no turn")
+}
+
+// Order iterates over what is queued, in the order in which it will leave if nothing else is
+// pushed or removed. The queue must not be changed meanwhile.
+func (q *Queue[K, V]) Order() iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		for _, node := range q.order() {
+			if !yield(q.keys.at(q.links.at(node).key&keyMask).key, *q.values.at(node)) {
+				return
+			}
+		}
+	}
+}
+
+// order iterates over the nodes of all items in the order in which they will leave, with the
+// rounds in which they will. A turn delivers the oldest item of its key that no earlier turn
+// delivers. As long as no item of the key has moved up, that is the one of the turn's own node.
+func (q *Queue[K, V]) order() iter.Seq2[uint64, uint32] {
+	if q.costs != nil && q.costs.ahead < allTurns {
+		return q.orderAhead
+	}
+	return func(yield func(uint64, uint32) bool) {
+		moved := map[uint32]uint32{} // of keys whose items have moved up: the next item
+		for round := range q.rounds.all() {
+			for turn := range q.turns(round) {
+				node, slot := turn, q.links.at(turn).key&keyMask
+				if s := q.keys.at(slot); s.lastTurn != s.newest {
+					next, ok := moved[slot]
+					if !ok {
+						next = s.oldest
+					}
+					node, moved[slot] = next, q.itemAfter(next)
+				}
+				if !yield(round, node) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// turns iterates over the turns of a round.
+func (q *Queue[K, V]) turns(round uint64) iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		tail := q.rounds.tailOf(round)
+		if tail == 0 {
+			return
+		}
+		turn := q.links.at(tail).nextTurn
+		if round == q.rounds.current {
+			turn = q.rounds.head // nextTurn of its tail may be stale, see ring
+		}
+		for ; yield(turn) && turn != tail; turn = q.links.at(turn).nextTurn {
+		}
+	}
+}
+
+// Where keys have only some turns ahead, the order of their other items follows from what happens
+// until these get theirs.
+
+// forecast is what will be of a key.
+type forecast struct {
+	account.Account
+	item uint32 // the next one that leaves
+	next uint32 // the next one that gets a turn; 0 if there is none
+	len  uint32
+}
+
+// orderAhead is order for a queue with TurnsAhead.
+func (q *Queue[K, V]) orderAhead(yield func(round uint64, node uint32) bool) {
+	keys := map[uint32]*forecast{}
+	given := map[uint64][]uint32{} // turns that keys will have been given, as slots of keys, by round
+	var later roundHeap            // the rounds of these, behind the one being looked at
+	serve := func(round uint64, slot uint32) bool {
+		k := keys[slot]
+		if k == nil {
+			k = q.forecast(slot)
+			keys[slot] = k
+		}
+		if !yield(round, k.item) {
+			return false
+		}
+		if k.next == k.item {
+			k.next = q.links.at(k.next).nextItem
+		}
+		k.item = q.itemAfter(k.item)
+		if k.len > q.costs.ahead {
+			turn := q.foresee(slot, k, round)
+			if given[turn] == nil && turn > round {
+				heap.Push(&later, turn)
+			}
+			given[turn] = append(given[turn], slot)
+		}
+		k.len--
+		return true
+	}
+	for round := q.rounds.current; round < math.MaxUint64; {
+		for turn := range q.turns(round) {
+			if !serve(round, q.links.at(turn).key&keyMask) {
+				return
+			}
+		}
+		for i := 0; i < len(given[round]); i++ { // it may become longer
+			if !serve(round, given[round][i]) {
+				return
+			}
+		}
+		delete(given, round)
+		next := uint64(math.MaxUint64)
+		if round < q.rounds.last {
+			next = q.rounds.after(round)
+		}
+		if len(later) > 0 && later[0] <= next {
+			next = heap.Pop(&later).(uint64)
+		}
+		round = next
+	}
+}
+
+// forecast returns that of a key as of now.
+func (q *Queue[K, V]) forecast(slot uint32) *forecast {
+	s := q.keys.at(slot)
+	k := &forecast{account.Account{Round: s.round, Used: uint64(s.used)}, s.oldest, 0, s.len}
+	if s.lastTurn != s.newest {
+		k.next = q.links.at(s.lastTurn).nextItem
+	}
+	return k
+}
+
+// foresee gives the next item of a key its turn, and returns the round of that.
+func (q *Queue[K, V]) foresee(slot uint32, k *forecast, now uint64) (round uint64) {
+	c := q.keys.costs.at(slot)
+	cost := q.costs.turns.at(k.next).cost
+	if q.costs.prior > 0 {
+		cost = q.costs.estimate(c)
+	}
+	k.next = q.links.at(k.next).nextItem
+	k.Account = k.Next(now, c.share)
+	round = k.Round
+	k.Account = k.Pay(uint64(cost), c.share)
+	return round
+}
+
+// roundHeap is a heap of rounds, the earliest first.
+type roundHeap []uint64
+
+func (h roundHeap) Len() int           { return len(h) }
+func (h roundHeap) Less(i, j int) bool { return h[i] < h[j] }
+func (h roundHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *roundHeap) Push(x any)        { *h = append(*h, x.(uint64)) }
+
+func (h *roundHeap) Pop() any {
+	last := len(*h) - 1
+	round := (*h)[last]
+	*h = (*h)[:last]
+	return round
+}
