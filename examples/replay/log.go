@@ -9,28 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 )
-
-// A job occupies one server for run seconds.
-type job struct {
-	user   int // its place in workload.names
-	submit int64
-	run    int64
-}
-
-// A workload is a log that was read.
-type workload struct {
-	title   string
-	jobs    []job    // in submit order; in the order of the log where that is the same
-	names   []string // of the users, in the order in which they come up
-	counts  []int    // how many jobs each user has
-	order   []int    // the users, those with the fewest jobs first
-	skipped int      // jobs whose run time is unknown
-}
 
 // maxSeconds bounds times, 317 years, so that no sum of them overflows.
 const maxSeconds = 10_000_000_000
@@ -72,10 +54,6 @@ func readWorkload(r io.Reader, name string) (*workload, error) {
 		return nil, fmt.Errorf("%s: no jobs to replay; the run time of each (%d in all) is unknown", name, b.w.skipped)
 	}
 	slices.SortStableFunc(b.w.jobs, func(a, b job) int { return cmp.Compare(a.submit, b.submit) })
-	for u := range b.w.names {
-		b.w.order = append(b.w.order, u)
-	}
-	slices.SortStableFunc(b.w.order, func(u, v int) int { return cmp.Compare(b.w.counts[u], b.w.counts[v]) })
 	return &b.w, nil
 }
 
@@ -179,9 +157,7 @@ func (b *builder) add(submit, user, run string, unknown bool) error {
 		n = len(b.w.names)
 		b.numbers[user] = n
 		b.w.names = append(b.w.names, user)
-		b.w.counts = append(b.w.counts, 0)
 	}
-	b.w.counts[n]++
 	b.w.jobs = append(b.w.jobs, job{user: n, submit: at, run: took})
 	return nil
 }
@@ -192,39 +168,4 @@ func seconds(what, text string, least int64) (int64, error) {
 		return 0, fmt.Errorf("the %s is %q, must be a whole number of seconds from %d to %d", what, text, least, int64(maxSeconds))
 	}
 	return n, nil
-}
-
-// lightJobs is the number of jobs below which a user is light.
-const lightJobs = 100
-
-// light is the number of light users. They come first in order.
-func (w *workload) light() int {
-	n := 0
-	for n < len(w.order) && w.counts[w.order[n]] < lightJobs {
-		n++
-	}
-	return n
-}
-
-// load is the work that arrives, in parts of what the servers can do in the time in which it
-// arrives. It is 0 if all arrives at once.
-func (w *workload) load(servers int) float64 {
-	span := w.jobs[len(w.jobs)-1].submit - w.jobs[0].submit
-	if span == 0 {
-		return 0
-	}
-	work := 0.0
-	for _, j := range w.jobs {
-		work += float64(j.run)
-	}
-	return work / float64(span) / float64(servers)
-}
-
-// leastServers is the least number of servers that can do the work in the time in which it
-// arrives, 0 if all arrives at once.
-func (w *workload) leastServers() int {
-	if w.jobs[0].submit == w.jobs[len(w.jobs)-1].submit {
-		return 0
-	}
-	return max(1, int(math.Ceil(w.load(1))))
 }

@@ -25,12 +25,9 @@ func read(t *testing.T, text string) ([]string, *workload) {
 	w, err := readWorkload(strings.NewReader(text), "log")
 	require.NoError(t, err)
 	var lines []string
-	counts := make([]int, len(w.names))
 	for _, j := range w.jobs {
-		counts[j.user]++
 		lines = append(lines, strings.Join([]string{human(j.submit), w.names[j.user], human(j.run)}, " "))
 	}
-	require.Equal(t, counts, w.counts)
 	return lines, w
 }
 
@@ -47,7 +44,6 @@ func TestReadCSV(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, w := read(t, text)
 			require.Equal(t, want, got)
-			require.Equal(t, []string{"bob", "ann"}, []string{w.names[w.order[0]], w.names[w.order[1]]}, "fewest jobs first")
 			require.Zero(t, w.skipped)
 		})
 	}
@@ -107,18 +103,34 @@ func TestBuiltInLog(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, w.jobs, 188_041)
 	require.Len(t, w.names, 216)
-	require.Equal(t, 136, w.light())
-	heaviest := w.order[len(w.order)-1]
-	require.Equal(t, "1", w.names[heaviest])
-	require.Equal(t, 60_658, w.counts[heaviest])
 	require.InDelta(t, 1581, w.load(1), 1, "busy servers on average, as its README says")
+	require.InDelta(t, 7990, w.meanRun(), 1)
+	users, jobs := []int{}, []int{}
+	for _, g := range w.groups() {
+		users, jobs = append(users, len(g.users)), append(jobs, g.jobs)
+	}
+	require.Equal(t, []int{216, 136, 139, 7}, users)
+	require.Equal(t, []int{188_041, 2_613, 10_506, 95_777}, jobs)
 }
 
-func TestLight(t *testing.T) {
-	for _, c := range []struct{ jobs, light int }{{lightJobs - 1, 1}, {lightJobs, 0}} {
-		w, err := readWorkload(strings.NewReader("submit_s,user,run_s\n"+strings.Repeat("0,ann,9\n", c.jobs)), "log")
-		require.NoError(t, err)
-		require.Equal(t, c.light, w.light())
-		require.Zero(t, w.load(1), "no time passes")
+// All work is 2,000, so a tenth of a fair share is 40.
+func TestGroups(t *testing.T) {
+	jobs := func(n int, rest string) string { return strings.Repeat("0,"+rest+"\n", n) }
+	_, w := read(t, "submit_s,user,run_s\n"+jobs(fewJobs, "cid,0")+jobs(1, "dan,40")+jobs(fewJobs, "ann,10")+
+		jobs(1, "bob,960")+jobs(fewJobs-1, "eve,0"))
+	require.Zero(t, w.load(1), "no time passes")
+	got := map[string][]string{}
+	for _, g := range w.groups() {
+		for _, u := range g.users {
+			got[g.name] = append(got[g.name], w.names[u])
+		}
 	}
+	require.Equal(t, map[string][]string{
+		"All users":              {"cid", "dan", "ann", "bob", "eve"},
+		"Users with few jobs":    {"dan", "bob", "eve"},
+		"Users with little work": {"cid", "eve"},
+		"The heaviest users":     {"ann"},
+	}, got)
+	_, w = read(t, "submit_s,user,run_s\n"+jobs(fewJobs, "ann,0"))
+	require.Len(t, w.groups(), 2, "all, and the heaviest")
 }

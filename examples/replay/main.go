@@ -1,5 +1,5 @@
-// Replay runs the log of a real computing grid through simulated servers, once with a FIFO in
-// front of them and once with a fair queue, and shows who waits how long.
+// Replay runs the log of a real computing grid through simulated servers, with a FIFO in front of
+// them and with queues that are fair by count and by time, and shows who waits how long.
 //
 //	go run ./examples/replay
 package main
@@ -63,19 +63,17 @@ func command(args []string, out, errOut io.Writer) error {
 	if err != nil {
 		return usageError{err}
 	}
-	bar := newProgress(errOut, 2*len(w.jobs))
-	before, after, err := s.compare(w, weights, bar)
-	bar.clear()
+	results, err := compare(w, s.servers, weights, s.contenders(w, weights), errOut)
 	if err != nil {
 		return err
 	}
-	if _, err := out.Write(report(w, s.servers, before, after)); err != nil {
+	if _, err := out.Write(report(w, s.servers, results)); err != nil {
 		return err
 	}
 	if s.svg == "" || s.svg == "none" {
 		return nil
 	}
-	if err := os.WriteFile(s.svg, draw(w, s.servers, before, after), 0o644); err != nil {
+	if err := os.WriteFile(s.svg, draw(w, s.servers, results), 0o644); err != nil {
 		return fmt.Errorf("the picture: %w", err)
 	}
 	_, err = fmt.Fprintf(out, "\nThe picture is in %s; open it in a browser.\n", s.svg)
@@ -92,10 +90,11 @@ type settings struct {
 	svg       string
 	weights   map[string]int // by name of the user; those not named weigh 1
 	newcomers fairq.Newcomers
+	quantum   float64 // in mean run times
 }
 
 func parse(args []string, out io.Writer) (settings, error) {
-	s := settings{servers: 1600, weights: map[string]int{}}
+	s := settings{servers: 1600, weights: map[string]int{}, quantum: 0.1}
 	f := flag.NewFlagSet("replay", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // run prints the error
 	f.Func("servers", "number of servers, `n`, each of which runs one job at a time; auto for the least that can do\n"+
@@ -105,11 +104,13 @@ func parse(args []string, out io.Writer) (settings, error) {
 	f.StringVar(&s.svg, "svg", "replay.svg", "write the picture to this `file`; none for no picture")
 	f.Func("weights", "weights of users, as `user=weight,...`; the others weigh 1", s.setWeights)
 	f.Func("newcomers", "the `round` that a user joins who has nothing queued: next or this (default next)", s.setNewcomers)
+	f.Func("quantum", "how long a user's jobs may run in a round that is fair by time, `x` times the mean run time of a\n"+
+		"job (default 0.1)", s.setQuantum)
 	err := f.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprintln(out, "Replay runs a log of jobs through simulated servers, first with a FIFO, then with a fair queue,\n"+
-			"and shows who waits how long.")
+		fmt.Fprintln(out, "Replay runs a log of jobs through simulated servers, with a FIFO in front of them and with\n"+
+			"queues that are fair by count and by time, and shows who waits how long.")
 		f.SetOutput(out)
 		f.PrintDefaults()
 		return s, err
@@ -165,6 +166,15 @@ func (s *settings) setNewcomers(text string) error {
 	return nil
 }
 
+func (s *settings) setQuantum(text string) error {
+	x, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(x >= 0.001 && x <= 1000) {
+		return errors.New("must be a number from 0.001 to 1000")
+	}
+	s.quantum = x
+	return nil
+}
+
 func (s *settings) read() (*workload, error) {
 	if s.in == "" {
 		w, err := readWorkload(bytes.NewReader(lcg), "built-in log")
@@ -211,23 +221,19 @@ func (s *settings) weightsOf(w *workload) ([]int, error) {
 	return weights, nil
 }
 
-// compare runs the workload twice. Only the line in front of the servers differs.
-func (s *settings) compare(w *workload, weights []int, bar *progress) (before, after *result, err error) {
-	fair := fairq.New(func(j job) int { return j.user }, &fairq.Options[int, job]{
-		Capacity:  fairq.Unbounded,
-		Newcomers: s.newcomers,
-		Weight:    func(user int) int { return weights[user] },
-	})
-	before, after = newResult(w, s.servers, weights, bar), newResult(w, s.servers, weights, bar)
-	bar.say("FIFO")
-	if err := simulate(w.jobs, s.servers, &fifo{}, before); err != nil {
-		return nil, nil, fmt.Errorf("FIFO: %w", err)
+// compare runs the workload with each of the lines. Nothing else differs.
+func compare(w *workload, servers int, weights []int, lines []contender, progressTo io.Writer) ([]*result, error) {
+	bar := newProgress(progressTo, len(lines)*len(w.jobs))
+	defer bar.clear()
+	var results []*result
+	for _, c := range lines {
+		bar.say(c.name)
+		r := newResult(c.name, w, servers, weights, bar)
+		if err := simulate(w.jobs, servers, c.line, r); err != nil {
+			return nil, fmt.Errorf("%s: %w", c.name, err)
+		}
+		r.finish()
+		results = append(results, r)
 	}
-	bar.say("FairQueue")
-	if err := simulate(w.jobs, s.servers, fair, after); err != nil {
-		return nil, nil, fmt.Errorf("FairQueue: %w", err)
-	}
-	before.finish()
-	after.finish()
-	return before, after, nil
+	return results, nil
 }

@@ -11,12 +11,13 @@ import (
 // A result is what one simulation shows.
 type result struct {
 	*shares
+	name  string   // of the line
 	waits []sorted // how long each user's jobs waited, in seconds
 	bar   *progress
 }
 
-func newResult(w *workload, servers int, weights []int, bar *progress) *result {
-	return &result{newShares(servers, weights), make([]sorted, len(w.names)), bar}
+func newResult(name string, w *workload, servers int, weights []int, bar *progress) *result {
+	return &result{newShares(servers, weights), name, make([]sorted, len(w.names)), bar}
 }
 
 func (r *result) started(now int64, j job) {
@@ -45,13 +46,23 @@ func (r *result) waitsOf(users []int) sorted {
 // sorted are waits, the shortest first.
 type sorted []int64
 
+// A measure is a number that stands for many waits.
+type measure struct {
+	name string
+	of   func(sorted) int64
+}
+
+var (
+	median = measure{"median", func(s sorted) int64 { return s.quantile(0.5) }}
+	p95    = measure{"p95", func(s sorted) int64 { return s.quantile(0.95) }}
+	mean   = measure{"mean", sorted.mean}
+)
+
 // quantile returns the least wait that is as long as p of all waits, or longer: always one that
 // did occur.
 func (s sorted) quantile(p float64) int64 {
 	return s[max(0, int(math.Ceil(p*float64(len(s))))-1)]
 }
-
-func (s sorted) median() int64 { return s.quantile(0.5) }
 
 func (s sorted) mean() int64 {
 	sum := 0.0
@@ -61,36 +72,34 @@ func (s sorted) mean() int64 {
 	return int64(math.Round(sum / float64(len(s))))
 }
 
-// report is the table.
-func report(w *workload, servers int, before, after *result) []byte {
+// report is the tables.
+func report(w *workload, servers int, results []*result) []byte {
 	var b bytes.Buffer
 	fmt.Fprintln(&b, subject(w, servers))
 	if w.skipped > 0 {
 		fmt.Fprintf(&b, "skipped: %s whose run time is unknown\n", plural(w.skipped, "job"))
 	}
 
-	fmt.Fprintf(&b, "\n%-26s%18s%31s\n", "Waiting time", "FIFO", "FairQueue")
-	fmt.Fprintf(&b, "%-15s%9s", "", "jobs")
-	for range 2 {
-		fmt.Fprintf(&b, "  %9s%9s%9s", "median", "p95", "mean")
+	columns := []measure{median, p95, mean}
+	fmt.Fprintf(&b, "\n%-24s", "Waiting time")
+	for _, m := range columns {
+		fmt.Fprintf(&b, "%10s", m.name)
 	}
 	fmt.Fprintln(&b)
-	row := func(label string, users []int) {
-		if len(users) == 0 {
-			return
+	longest := int64(0)
+	for _, g := range w.groups() {
+		fmt.Fprintf(&b, "%s%s: %s\n", g.name, g.who, g.size())
+		for _, r := range results {
+			waits := r.waitsOf(g.users)
+			longest = max(longest, waits.quantile(1))
+			fmt.Fprintf(&b, "  %-22s", r.name)
+			for _, m := range columns {
+				fmt.Fprintf(&b, "%10s", human(m.of(waits)))
+			}
+			fmt.Fprintln(&b)
 		}
-		waits := []sorted{before.waitsOf(users), after.waitsOf(users)}
-		fmt.Fprintf(&b, "%-15s%9s", label, thousands(len(waits[0])))
-		for _, s := range waits {
-			fmt.Fprintf(&b, "  %9s%9s%9s", human(s.median()), human(s.quantile(0.95)), human(s.mean()))
-		}
-		fmt.Fprintln(&b)
 	}
-	row("all users", w.order)
-	row("light users", w.order[:w.light()])
-	row("heaviest user", w.order[len(w.names)-1:])
-
-	if waits := after.waitsOf(w.order); waits[len(waits)-1] == 0 {
+	if longest == 0 {
 		fmt.Fprint(&b, "\nNobody waited, so no line can make a difference.")
 		if least := w.leastServers(); least > 0 {
 			fmt.Fprintf(&b, " About %s would be busy all the time: try -servers auto.", plural(least, "server"))
@@ -98,24 +107,24 @@ func report(w *workload, servers int, before, after *result) []byte {
 		fmt.Fprintln(&b)
 	}
 
-	fmt.Fprintf(&b, "\n%-44s%18s%18s\n", "Fairness, as Jain's index of shares served", "FIFO", "FairQueue")
-	line := func(label string, first, second tally) {
-		fmt.Fprintf(&b, "%-44s%18s%18s\n", label, first, second)
+	fmt.Fprintf(&b, "\n%-24s%20s%20s\n", "Shares of server time", "while a user waits", "while anybody does")
+	for _, r := range results {
+		fmt.Fprintf(&b, "  %-22s%20s%20s\n", r.name, r.own, r.all)
 	}
-	line("  to each user while it waits", before.own, after.own)
-	line("  to each user while anybody waits", before.all, after.all)
-	fmt.Fprintf(&b, notes, lightJobs)
+	b.WriteString(notes)
 	return b.Bytes()
 }
 
 const notes = `
-Light users have fewer than %d jobs. A user's fair share is its max-min fair part of the servers at each moment:
-they are divided evenly, or by weight, but no user is due more than its running and waiting jobs can use, and what
-it leaves is divided among the others. Its share served is x = server time held / server time due, over the time in
-which it has a job waiting. Jain's index is (sum x)^2 / (n * sum x^2) over the n users that were due anything: 1 if
-all fare alike, 1/n if one has everything. A user whose only job waits has x = 0, be it for a second or a day. The
-second line sees the difference: it counts each user from its first job's arrival to its last one's end, as long as
-anybody waits. A fair queue divides turns, not server time, so users with short jobs stay below their fair share.
+By learned time, a job counts as long as the last jobs of its user ran, in a moving mean, when it gets its turn. By
+known time, it counts as long as it will run: the log tells, but no queue could know. It is how good it can get.
+
+A user's fair share is its max-min fair part of the servers at each moment: they are divided evenly, or by weight,
+but no user is due more than its running and waiting jobs can use, and what it leaves is divided among the others.
+Its share served is x = server time held / server time due. Shown is Jain's index (sum x)^2 / (n * sum x^2) over the
+n users that were due anything: 1 if all fare alike, 1/n if one has everything. The first column counts a user while
+it has a job waiting; then one whose only job waits has x = 0, be it for a second or a day. The second one sees that
+difference: it counts a user from its first job's arrival to its last one's end, as long as anybody waits.
 `
 
 // String shows Jain's index and the number of users that it is about.

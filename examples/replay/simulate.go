@@ -5,31 +5,6 @@ import (
 	"fmt"
 )
 
-// A line is where jobs wait for a server.
-type line interface {
-	Push(job) error
-	Pop() (job, bool)
-}
-
-// fifo is the plain line: first come, first served, whoever it is.
-type fifo struct {
-	jobs []job
-	head int
-}
-
-func (f *fifo) Push(j job) error {
-	f.jobs = append(f.jobs, j)
-	return nil
-}
-
-func (f *fifo) Pop() (job, bool) {
-	if f.head == len(f.jobs) {
-		return job{}, false
-	}
-	f.head++
-	return f.jobs[f.head-1], true
-}
-
 // An observer is told what happens, in the order of virtual time.
 type observer interface {
 	arrived(now int64, j job)
@@ -51,7 +26,11 @@ func simulate(jobs []job, servers int, waiting line, watch observer) error {
 		var now int64
 		if len(busy) > 0 && (next == len(jobs) || busy[0].end <= jobs[next].submit) {
 			now = busy[0].end
-			watch.finished(now, heap.Pop(&busy).(running).job)
+			j := heap.Pop(&busy).(running).job
+			if err := waiting.done(j); err != nil {
+				return err
+			}
+			watch.finished(now, j)
 		} else {
 			j := jobs[next]
 			now = j.submit

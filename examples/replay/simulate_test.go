@@ -22,11 +22,6 @@ func (d *diary) started(now int64, j job) {
 	d.starts = append(d.starts, fmt.Sprintf("%c%d@%d", 'A'+j.user, j.submit, now))
 }
 
-func fairLine(o fairq.Options[int, job]) line {
-	o.Capacity = fairq.Unbounded
-	return fairq.New(func(j job) int { return j.user }, &o)
-}
-
 // A job is written as the letter of its user, its submit time, and its start as @time.
 func TestSimulateByHand(t *testing.T) {
 	const a, b = 0, 1
@@ -39,9 +34,9 @@ func TestSimulateByHand(t *testing.T) {
 		want    string
 	}{
 		{"FIFO", long, 1, &fifo{}, "A0@0 A1@10 A2@20 B3@30"},
-		{"fair", long, 1, fairLine(fairq.Options[int, job]{}), "A0@0 A1@10 B3@20 A2@30"},
-		{"newcomers", long, 1, fairLine(fairq.Options[int, job]{Newcomers: fairq.ThisRound}), "A0@0 B3@10 A1@20 A2@30"},
-		{"weights", long, 1, fairLine(fairq.Options[int, job]{Weight: func(u int) int { return 2 - u }}), "A0@0 A1@10 A2@20 B3@30"},
+		{"fair", long, 1, newFair(fairq.Options[int, job]{}), "A0@0 A1@10 B3@20 A2@30"},
+		{"newcomers", long, 1, newFair(fairq.Options[int, job]{Newcomers: fairq.ThisRound}), "A0@0 B3@10 A1@20 A2@30"},
+		{"weights", long, 1, newFair(fairq.Options[int, job]{Weight: func(u int) int { return 2 - u }}), "A0@0 A1@10 A2@20 B3@30"},
 		{"two servers", long, 2, &fifo{}, "A0@0 A1@1 A2@10 B3@11"},
 		{"enough servers", long, 9, &fifo{}, "A0@0 A1@1 A2@2 B3@3"},
 		{"a server is free in the second of the job's end", []job{{a, 0, 10}, {b, 10, 10}}, 1, &fifo{}, "A0@0 B10@10"},
@@ -49,7 +44,7 @@ func TestSimulateByHand(t *testing.T) {
 			"who waits comes before who arrives in the second of the job's end",
 			[]job{{a, 0, 10}, {a, 5, 1}, {b, 10, 1}},
 			1,
-			fairLine(fairq.Options[int, job]{Newcomers: fairq.ThisRound}), "A0@0 A5@10 B10@11",
+			newFair(fairq.Options[int, job]{Newcomers: fairq.ThisRound}), "A0@0 A5@10 B10@11",
 		},
 		{"no run time", []job{{a, 0, 0}, {a, 0, 0}, {b, 0, 5}, {b, 1, 0}, {a, 7, 0}}, 1, &fifo{}, "A0@0 A0@0 B0@0 B1@5 A7@7"},
 	} {
@@ -223,8 +218,8 @@ func TestSimulateAndSharesAgainstAccount(t *testing.T) {
 		}
 		for _, waiting := range []line{
 			&fifo{},
-			fairLine(fairq.Options[int, job]{Weight: func(u int) int { return weights[u] }}),
-			fairLine(fairq.Options[int, job]{Newcomers: fairq.ThisRound}),
+			newFair(fairq.Options[int, job]{Weight: func(u int) int { return weights[u] }}),
+			newFair(fairq.Options[int, job]{Newcomers: fairq.ThisRound}),
 		} {
 			a, s := newAccount(t, servers, weights), newShares(servers, weights)
 			require.NoError(t, simulate(jobs, servers, waiting, both{a, s}))

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// A job occupies one server for run seconds.
+type job struct {
+	user   int // its place in workload.names
+	submit int64
+	run    int64
+}
+
+// A workload is a log that was read.
+type workload struct {
+	title   string
+	jobs    []job    // in submit order; in the order of the log where that is the same
+	names   []string // of the users, in the order in which they come up
+	skipped int      // jobs whose run time is unknown
+}
+
+// work returns how many seconds each user's jobs run, and all together.
+func (w *workload) work() (byUser []float64, total float64) {
+	byUser = make([]float64, len(w.names))
+	for _, j := range w.jobs {
+		byUser[j.user] += float64(j.run)
+		total += float64(j.run)
+	}
+	return byUser, total
+}
+
+// meanRun is the mean run time of the jobs.
+func (w *workload) meanRun() float64 {
+	_, total := w.work()
+	return total / float64(len(w.jobs))
+}
+
+// load is the work that arrives, in parts of what the servers can do in the time in which it
+// arrives. It is 0 if all arrives at once.
+func (w *workload) load(servers int) float64 {
+	span := w.jobs[len(w.jobs)-1].submit - w.jobs[0].submit
+	if span == 0 {
+		return 0
+	}
+	_, total := w.work()
+	return total / float64(span) / float64(servers)
+}
+
+// leastServers is the least number of servers that can do the work in the time in which it
+// arrives, 0 if all arrives at once.
+func (w *workload) leastServers() int {
+	if w.jobs[0].submit == w.jobs[len(w.jobs)-1].submit {
+		return 0
+	}
+	return max(1, int(math.Ceil(w.load(1))))
+}
+
+// A group is some of the users, at least one, whose waits are shown together.
+type group struct {
+	name, who string
+	headline  measure // what the picture shows
+	users     []int
+	jobs      int
+}
+
+func (g *group) size() string { return plural(len(g.users), "user") + ", " + plural(g.jobs, "job") }
+
+const (
+	fewJobs    = 100 // below, a user has few jobs
+	littleWork = 0.1 // of a fair share of all work; below, a user has little work
+)
+
+// groups returns those groups that the log has: who needs a fair queue, and who pays for it.
+func (w *workload) groups() []group {
+	jobs := make([]int, len(w.names))
+	for _, j := range w.jobs {
+		jobs[j.user]++
+	}
+	work, total := w.work()
+	groups := []group{
+		{name: "All users", headline: mean},
+		{name: "Users with few jobs", who: fmt.Sprintf(", fewer than %d each", fewJobs), headline: median},
+		{name: "Users with little work", who: fmt.Sprintf(", each less than %g of a fair share", littleWork), headline: p95},
+		{name: "The heaviest users", who: ", who have half of all work", headline: p95},
+	}
+	add := func(to, u int) {
+		groups[to].users = append(groups[to].users, u)
+		groups[to].jobs += jobs[u]
+	}
+	for u := range w.names {
+		add(0, u)
+		if jobs[u] < fewJobs {
+			add(1, u)
+		}
+		if work[u] < littleWork*total/float64(len(w.names)) {
+			add(2, u)
+		}
+	}
+	byWork := slices.Clone(groups[0].users)
+	slices.SortStableFunc(byWork, func(u, v int) int { return cmp.Compare(work[v], work[u]) })
+	for half := total / 2; len(groups[3].users) == 0 || half > 0; byWork = byWork[1:] {
+		add(3, byWork[0])
+		half -= work[byWork[0]]
+	}
+	return slices.DeleteFunc(groups, func(g group) bool { return len(g.users) == 0 })
+}
