@@ -117,7 +117,7 @@ func report(w *workload, servers int, results []*result) []byte {
 
 const notes = `
 By learned time, a job counts as long as the last jobs of its user ran, in a moving mean, when it gets its turn. By
-known time, it counts as long as it will run: the log tells, but no queue could know. It is how good it can get.
+known time, it counts as long as it will run. That is in the log, but no queue could know it: it is an upper bound.
 
 A user's fair share is its max-min fair part of the servers at each moment: they are divided evenly, or by weight,
 but no user is due more than its running and waiting jobs can use, and what it leaves is divided among the others.
