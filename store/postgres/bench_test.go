@@ -37,9 +37,9 @@ func BenchmarkView(b *testing.B) {
 
 func benchBatch(b *testing.B, db *database, q uint64, n int) {
 	b.Helper()
-	plan := rows.Plan{Numbers: n, Counts: true, Lasts: []rows.Line{{Key: "key1"}}}
+	plan := rows.Plan{Numbers: n, Counts: true, LastRounds: []rows.Line{{Key: "key1"}}}
 	require.NoError(b, in(db, q, plan, func(v rows.Calls) error {
-		if _, _, err := v.Last(plan.Lasts[0], v.Head().Rounds[0]); err != nil {
+		if _, _, err := v.LastRound(plan.LastRounds[0], v.Head().Rounds[0]); err != nil {
 			return err
 		}
 		if _, err := v.Counts(); err != nil {

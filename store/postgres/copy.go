@@ -8,7 +8,7 @@ import (
 )
 
 const sqlCopy = `COPY fairq.tasks (queue, id, created, round, seq, place, since, ttr, max_attempts, deadline, consumer, ready_at, until, expires, wake,
-	err_code, weight, attempts, priority, state, role, takeable, gap, returned, counted, key, kind, address, grp, err_message, payload)
+	err_code, weight, attempts, priority, state, role, takeable, gap, returned, evictable, key, kind, unique_key, grp, err_message, payload)
 FROM STDIN (FORMAT binary)`
 
 // copyData is rows in the binary format of COPY: a header, and for each row the number of its
@@ -42,7 +42,7 @@ func (c *copyData) add(queue int64, r *rows.Row) {
 		c.data = binary.BigEndian.AppendUint32(c.data, 2)
 		c.data = binary.BigEndian.AppendUint16(c.data, uint16(n))
 	}
-	for _, b := range [...]bool{r.Takeable, r.Gap, r.Returned, r.Counted} {
+	for _, b := range [...]bool{r.Takeable, r.Gap, r.Returned, r.Evictable} {
 		c.data = binary.BigEndian.AppendUint32(c.data, 1)
 		c.data = append(c.data, byte(bit(b)))
 	}

@@ -106,8 +106,8 @@ func (v *view) prefetch(plan *rows.Plan) {
 			v.queueRange(r)
 		}
 	}
-	if len(plan.Lasts) > 0 {
-		v.queueLast(plan.Lasts)
+	if len(plan.LastRounds) > 0 {
+		v.queueLast(plan.LastRounds)
 	}
 	if plan.Numbers > 0 {
 		v.queueNumbers(plan.Numbers)
@@ -173,9 +173,9 @@ func (v *view) queueLast(lines []rows.Line) {
 	})
 }
 
-// Last implements rows.View. A row that has the greatest of all rounds also has the greatest of
+// LastRound implements rows.View. A row that has the greatest of all rounds also has the greatest of
 // those after any round.
-func (v *view) Last(l rows.Line, after uint64) (round uint64, n int, err error) {
+func (v *view) LastRound(l rows.Line, after uint64) (round uint64, n int, err error) {
 	found, ok := v.lasts[l]
 	if !ok || found.round == 0 && after < found.after {
 		found = last{}

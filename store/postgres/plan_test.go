@@ -33,11 +33,11 @@ func (s *statements) TraceBatchQuery(_ context.Context, _ *pgx.Conn, q pgx.Trace
 func fillQueue(tb testing.TB, db *database, queue uint64, n int) {
 	tb.Helper()
 	_, err := db.pool.Exec(context.Background(), db.text(`
-INSERT INTO fairq.tasks (queue, id, created, round, seq, place, since, weight, attempts, priority, state, role, takeable, gap, returned, counted,
-	key, kind, address, grp, wake, consumer, payload)
+INSERT INTO fairq.tasks (queue, id, created, round, seq, place, since, weight, attempts, priority, state, role, takeable, gap, returned, evictable,
+	key, kind, unique_key, grp, wake, consumer, payload)
 SELECT $1, nextval('fairq.numbers'), 0, CASE WHEN i % 4 < 2 THEN i ELSE 0 END, i, i, i, 1, 0, i % 2, CASE i % 8 WHEN 2 THEN 3 WHEN 3 THEN 4 ELSE 1 END, 0,
 	i % 4 < 2, false, false, i % 4 < 2, convert_to('key' || i % 1000, 'UTF8'), CASE i % 16 WHEN 0 THEN '' ELSE convert_to('kind' || i % 5, 'UTF8') END,
-	convert_to('address' || i, 'UTF8'), convert_to('group' || i % 5000, 'UTF8'), CASE i % 8 WHEN 2 THEN i END, CASE i % 8 WHEN 2 THEN i % 100 END,
+	convert_to('unique key' || i, 'UTF8'), convert_to('group' || i % 5000, 'UTF8'), CASE i % 8 WHEN 2 THEN i END, CASE i % 8 WHEN 2 THEN i % 100 END,
 	repeat('payload', 20)::bytea
 FROM generate_series(1, $2::int) i`), int64(queue), n)
 	require.NoError(tb, err)
@@ -69,7 +69,7 @@ func TestPlans(t *testing.T) {
 	errBack := errors.New("so that it can all be done again")
 	require.ErrorIs(t, in(db.database, q, rows.Plan{
 		Numbers: 5, Ranges: []rows.Range{rows.RowRange(false, rows.ForUpdate, 1, 2, 3), rows.ReadyRange(everything, 5)},
-		Lasts: []rows.Line{{Key: "key1", Priority: 1}}, Counts: true,
+		LastRounds: []rows.Line{{Key: "key1", Priority: 1}}, Counts: true,
 	}, func(v rows.Calls) error {
 		callAll(t, v)
 		return errBack
@@ -154,7 +154,7 @@ func callAll(t *testing.T, v rows.Calls) {
 		func() error { return v.Served().Put(&rows.Served{Line: line, Round: 3}) },
 		func() error { return v.SweepServed(0, 2, 10) },
 		func() error { _, err := v.Alive(ids); return err },
-		func() error { _, err := v.Beat(ids, 5); return err },
+		func() error { _, err := v.Renew(ids, 5); return err },
 		func() error { return v.DeleteConsumer(1 << 50) },
 		func() error { return v.SetGroup(&rows.Group{Name: "g", Tasks: 1}) },
 		func() error { return v.SetGroup(&rows.Group{Name: "h"}) },
@@ -167,7 +167,7 @@ func callAll(t *testing.T, v rows.Calls) {
 		func() error { _, err := v.AddConsumer("c", 1, 5); return err },
 		func() error { _, err := v.Get(50, true); return err },
 		func() error { _, err := v.Get(51, false); return err },
-		func() error { _, err := v.ByUniqueKey("address60", false); return err },
+		func() error { _, err := v.ByUniqueKey("unique key60", false); return err },
 		func() error { _, err := v.Peek(ids, true); return err },
 		func() error { _, err := v.Peek(ids, false); return err },
 		func() error { _, err := v.AnyReady(everything); return err },
@@ -176,7 +176,7 @@ func callAll(t *testing.T, v rows.Calls) {
 			return err
 		},
 		func() error { _, _, err := v.Ended("100:110:100,105"); return err },
-		func() error { _, _, err := v.Last(rows.Line{Key: "none"}, 0); return err },
+		func() error { _, _, err := v.LastRound(rows.Line{Key: "none"}, 0); return err },
 		func() error { _, err := v.Due(1000, 10, false); return err },
 		func() error { _, err := v.Times(); return err },
 		func() error { _, err := v.HeldBy(10, 5, false); return err },

@@ -20,7 +20,7 @@ type source struct {
 
 var sources = [rows.NumIndexes]source{
 	rows.TaskID:        {"tasks", []string{"id"}, ""},
-	rows.TaskUniqueKey: {"tasks", []string{"address"}, ""},
+	rows.TaskUniqueKey: {"tasks", []string{"unique_key"}, ""},
 	rows.TaskReady:     {table: "tasks"}, // see ready.go
 	rows.TaskKind:      {table: "tasks"},
 	rows.TaskLine:      {"tasks", []string{"key", "priority", "round", "seq"}, ""},
@@ -29,7 +29,7 @@ var sources = [rows.NumIndexes]source{
 	rows.TaskHeld:      {"tasks", []string{"consumer", "since"}, ""},
 	rows.TaskBuried:    {"tasks", []string{"since"}, "state = 4"},
 	rows.TaskGroup:     {"tasks", []string{"grp", "id"}, ""},
-	rows.TaskCounted:   {"tasks", []string{"key", "since"}, "counted"},
+	rows.TaskEvictable: {"tasks", []string{"key", "since"}, "evictable"},
 
 	rows.KeyName:          {"keys", []string{"key"}, ""},
 	rows.KeyLoad:          {"keys", []string{"load"}, "load IS NOT NULL"},
@@ -38,7 +38,7 @@ var sources = [rows.NumIndexes]source{
 	rows.ConsumerName:     {"consumers", []string{"name"}, ""},
 	rows.ConsumerDeadline: {"consumers", []string{"deadline"}, "deadline IS NOT NULL"},
 	rows.GroupName:        {"groups", []string{"name"}, ""},
-	rows.OutcomeKey:       {"outcomes", []string{"address"}, ""},
+	rows.OutcomeKey:       {"outcomes", []string{"unique_key"}, ""},
 	rows.OutcomeUntil:     {"outcomes", []string{"until"}, "until IS NOT NULL"},
 	rows.HistoryID:        {"done", []string{"id"}, ""},
 	rows.HistoryUntil:     {"done", []string{"until"}, "until IS NOT NULL"},

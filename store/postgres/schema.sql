@@ -65,10 +65,10 @@ CREATE TABLE fairq.tasks (
 	takeable     boolean NOT NULL,
 	gap          boolean NOT NULL,
 	returned     boolean NOT NULL,
-	counted      boolean NOT NULL,
+	evictable      boolean NOT NULL,
 	key          bytea, -- never NULL
 	kind         bytea NOT NULL,
-	address      bytea,
+	unique_key      bytea,
 	grp          bytea,
 	err_message  bytea,
 	payload      bytea,
@@ -83,9 +83,9 @@ CREATE INDEX tasks_parked ON fairq.tasks (queue, key, priority, kind, place) WHE
 CREATE INDEX tasks_wake ON fairq.tasks (queue, wake) WHERE wake IS NOT NULL;
 CREATE INDEX tasks_consumer ON fairq.tasks (queue, consumer, since) WHERE consumer IS NOT NULL;
 CREATE INDEX tasks_buried ON fairq.tasks (queue, since) WHERE state = 4;
-CREATE UNIQUE INDEX tasks_address ON fairq.tasks (queue, address) WHERE address IS NOT NULL;
+CREATE UNIQUE INDEX tasks_unique_key ON fairq.tasks (queue, unique_key) WHERE unique_key IS NOT NULL;
 CREATE INDEX tasks_group ON fairq.tasks (queue, grp, id) WHERE grp IS NOT NULL;
-CREATE INDEX tasks_counted ON fairq.tasks (queue, key, since) WHERE counted;
+CREATE INDEX tasks_evictable ON fairq.tasks (queue, key, since) WHERE evictable;
 
 CREATE TABLE fairq.keys (
 	queue   bigint NOT NULL,
@@ -141,9 +141,9 @@ CREATE TABLE fairq.outcomes (
 	err_code    bigint,
 	how         smallint NOT NULL,
 	written     xid8 NOT NULL, -- the transaction that did it
-	address     bytea NOT NULL,
+	unique_key     bytea NOT NULL,
 	err_message bytea,
-	PRIMARY KEY (queue, address)
+	PRIMARY KEY (queue, unique_key)
 );
 CREATE INDEX outcomes_written ON fairq.outcomes (queue, written);
 CREATE INDEX outcomes_until ON fairq.outcomes (queue, until) WHERE until IS NOT NULL;
@@ -159,7 +159,7 @@ CREATE TABLE fairq.done (
 	how         smallint NOT NULL,
 	key         bytea NOT NULL,
 	kind        bytea NOT NULL,
-	address     bytea,
+	unique_key     bytea,
 	err_message bytea,
 	payload     bytea,
 	PRIMARY KEY (queue, id)

@@ -200,16 +200,16 @@ var (
 )
 
 var (
-	sqlSetOutcomes = upsert("outcomes", "address", 4,
-		"id how until err_code? address. err_message written=pg_current_xact_id()")
+	sqlSetOutcomes = upsert("outcomes", "unique_key", 4,
+		"id how until err_code? unique_key. err_message written=pg_current_xact_id()")
 
 	outcomeTable = verbs[rows.Outcome]{
-		name: "outcomes", columns: "address, id, how, until, err_code, err_message",
+		name: "outcomes", columns: "unique_key, id, how, until, err_code, err_message",
 		read: func(found pgx.Rows, o *rows.Outcome) error {
 			var until, code number
-			var address, message []byte
-			err := found.Scan(&address, &o.ID, &o.How, &until, &code, &message)
-			o.UniqueKey, o.Until, o.Err = string(address), int64(until), errorOf(message, code)
+			var uniqueKey, message []byte
+			err := found.Scan(&uniqueKey, &o.ID, &o.How, &until, &code, &message)
+			o.UniqueKey, o.Until, o.Err = string(uniqueKey), int64(until), errorOf(message, code)
 			return err
 		},
 		put: func(v *view, o *rows.Outcome) {
@@ -221,7 +221,7 @@ var (
 			v.table(sqlSetOutcomes).set(o.UniqueKey, ints, []byte(o.UniqueKey), messageOf(reason))
 		},
 		remove: func(v *view, o *rows.Outcome) {
-			v.do("DELETE FROM fairq.outcomes WHERE queue = $1 AND address = $2",
+			v.do("DELETE FROM fairq.outcomes WHERE queue = $1 AND unique_key = $2",
 				[]byte(o.UniqueKey))
 		},
 		sweep: "DELETE FROM fairq.outcomes WHERE ctid = ANY(ARRAY(SELECT ctid FROM fairq.outcomes " +
@@ -230,21 +230,21 @@ var (
 )
 
 const doneColumns = "id, attempts, created, finished, how, until, err_code, " +
-	"key, kind, address, payload, err_message"
+	"key, kind, unique_key, payload, err_message"
 
 var (
 	sqlAddDone = "INSERT INTO fairq.done (queue, " + doneColumns + ") SELECT $1, id, attempts, " +
-		"created, finished, how, nullif(until, 0), nullif(err_code, 0), key, kind, address, payload, " +
+		"created, finished, how, nullif(until, 0), nullif(err_code, 0), key, kind, unique_key, payload, " +
 		"err_message FROM " + unnest(7, doneColumns)
 
 	historyTable = verbs[rows.Done]{
 		name: "done", columns: doneColumns,
 		read: func(found pgx.Rows, d *rows.Done) error {
-			var key, kind, address, message pgtype.DriverBytes
+			var key, kind, uniqueKey, message pgtype.DriverBytes
 			var until, code number
 			err := found.Scan(&d.ID, &d.Attempts, &d.Created, &d.Finished, &d.How, &until, &code,
-				&key, &kind, &address, &d.Payload, &message)
-			d.Key, d.Kind, d.UniqueKey = string(key), string(kind), string(address)
+				&key, &kind, &uniqueKey, &d.Payload, &message)
+			d.Key, d.Kind, d.UniqueKey = string(key), string(kind), string(uniqueKey)
 			d.Until, d.Err = int64(until), errorOf(message, code)
 			return err
 		},

@@ -153,7 +153,7 @@ func TestTransactionsTakeTwoRoundTrips(t *testing.T) {
 	c.n.Store(0)
 	lines := []rows.Line{{Key: "key0"}, {Key: "key1"}}
 	plan := rows.Plan{
-		Counts: true, Ranges: []rows.Range{rows.RowRange(false, rows.ForUpdate, held...), rows.ReadyRange(everything, 3)}, Numbers: 5, Lasts: lines,
+		Counts: true, Ranges: []rows.Range{rows.RowRange(false, rows.ForUpdate, held...), rows.ReadyRange(everything, 3)}, Numbers: 5, LastRounds: lines,
 	}
 	require.NoError(t, in(db.database, q, plan, func(v rows.Calls) error {
 		for _, id := range held {
@@ -169,7 +169,7 @@ func TestTransactionsTakeTwoRoundTrips(t *testing.T) {
 		}
 		v.Head().Rounds[0] = ready[2].Round
 		for _, l := range lines {
-			_, _, err := v.Last(l, 0)
+			_, _, err := v.LastRound(l, 0)
 			require.NoError(t, err)
 		}
 		n, err := v.Counts()

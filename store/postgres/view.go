@@ -100,20 +100,6 @@ func (v *view) moved(r *rows.Row) {
 	}
 }
 
-// recount counts a task in its new state; 0 means that it is gone.
-func (v *view) recount(r *rows.Row, state driver.State) {
-	if r.Was == 0 {
-		v.delta[0]++
-	} else {
-		v.delta[r.Was]--
-	}
-	if state == 0 {
-		v.delta[0]--
-	} else {
-		v.delta[state]++
-	}
-}
-
 // turned notes that a row is in another round now, or in none. What is known of the last round of
 // its line follows, as long as that is possible.
 func (v *view) turned(r *rows.Row, round uint64) {
@@ -151,7 +137,7 @@ type taskTable struct{ *view }
 
 // Put implements rows.Table.
 func (v taskTable) Put(r *rows.Row) error {
-	v.recount(r, r.State)
+	rows.Count(&v.delta, r.Was, r.State)
 	switch {
 	case r.Was == 0:
 		v.change(r, insert)
@@ -169,7 +155,7 @@ func (v taskTable) Put(r *rows.Row) error {
 
 // Delete implements rows.Table.
 func (v taskTable) Delete(r *rows.Row) error {
-	v.recount(r, 0)
+	rows.Count(&v.delta, r.Was, 0)
 	v.change(r, remove)
 	v.turned(r, 0)
 	return nil
@@ -248,8 +234,8 @@ func copyOf(r rows.Row, payload bool) []*rows.Row {
 	return []*rows.Row{&r}
 }
 
-const columns = `id, key, kind, address, grp, role, priority, weight, ttr, max_attempts, created, deadline,
-	state, takeable, gap, returned, round, seq, place, since, counted, consumer, attempts, ready_at, until, expires, wake, err_code, err_message`
+const columns = `id, key, kind, unique_key, grp, role, priority, weight, ttr, max_attempts, created, deadline,
+	state, takeable, gap, returned, round, seq, place, since, evictable, consumer, attempts, ready_at, until, expires, wake, err_code, err_message`
 
 // number is 0 where the database has NULL.
 type number int64
@@ -286,7 +272,7 @@ func (v *view) scanner(payload bool, each func(*rows.Row)) func(pgx.Rows) error 
 // scan is a row as it comes from the database.
 type scan struct {
 	rows.Row
-	key, kind, address, group, message                            pgtype.DriverBytes
+	key, kind, uniqueKey, group, message                          pgtype.DriverBytes
 	payload                                                       []byte
 	ttr, maxAttempts, deadline, consumer                          number
 	readyAt, until, expires, wake, code, role, state, weight, atm number
@@ -294,15 +280,15 @@ type scan struct {
 
 func (s *scan) columns() []any {
 	return []any{
-		&s.ID, &s.key, &s.kind, &s.address, &s.group, &s.role, &s.Priority, &s.weight, &s.ttr, &s.maxAttempts, &s.Created, &s.deadline,
-		&s.state, &s.Takeable, &s.Gap, &s.Returned, &s.Round, &s.Seq, &s.Place, &s.Since, &s.Counted, &s.consumer, &s.atm, &s.readyAt,
+		&s.ID, &s.key, &s.kind, &s.uniqueKey, &s.group, &s.role, &s.Priority, &s.weight, &s.ttr, &s.maxAttempts, &s.Created, &s.deadline,
+		&s.state, &s.Takeable, &s.Gap, &s.Returned, &s.Round, &s.Seq, &s.Place, &s.Since, &s.Evictable, &s.consumer, &s.atm, &s.readyAt,
 		&s.until, &s.expires, &s.wake, &s.code, &s.message,
 	}
 }
 
 func (s *scan) row() *rows.Row {
 	r := s.Row
-	r.Key, r.Kind, r.UniqueKey, r.Group, r.Payload = string(s.key), string(s.kind), string(s.address), string(s.group), s.payload
+	r.Key, r.Kind, r.UniqueKey, r.Group, r.Payload = string(s.key), string(s.kind), string(s.uniqueKey), string(s.group), s.payload
 	r.Role, r.State = driver.Role(s.role), driver.State(s.state)
 	r.Weight, r.Attempts, r.MaxAttempts = int(s.weight), int(s.atm), int(s.maxAttempts)
 	r.TTR, r.Deadline, r.Consumer = time.Duration(s.ttr), int64(s.deadline), uint64(s.consumer)

@@ -21,8 +21,8 @@ type conn struct {
 	stmts  map[*statement]sqldriver.Stmt
 }
 
-// address makes of a path what SQLite takes for that file whatever is in it.
-func address(path string) (string, error) {
+// dataSource makes of a path what SQLite takes for that file whatever is in it.
+func dataSource(path string) (string, error) {
 	switch {
 	case path == "" || path == ":memory:":
 		return "", fmt.Errorf("path is %q, must be that of a file; a database in memory is not supported", path)
@@ -46,7 +46,7 @@ func address(path string) (string, error) {
 
 // connect opens a connection and sets it up.
 func connect(ctx context.Context, path string, o *options) (_ *conn, err error) {
-	dsn, err := address(path)
+	dsn, err := dataSource(path)
 	if err != nil {
 		return nil, err
 	}

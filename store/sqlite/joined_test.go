@@ -26,7 +26,7 @@ type callers struct {
 
 func openCallers(t *testing.T, path, begin string) callers {
 	h := openHandle(t, path, options{synchronous: "normal", busyTimeout: patient.busyTimeout})
-	dsn, err := address(path)
+	dsn, err := dataSource(path)
 	require.NoError(t, err)
 	s, err := sql.Open("sqlite", dsn+"&_pragma=busy_timeout(60000)&_pragma=synchronous(normal)&_txlock="+begin)
 	require.NoError(t, err)
@@ -223,7 +223,7 @@ func TestJoinedElsewhere(t *testing.T) {
 	_, err = elsewhere.sql.Exec("DROP TABLE fairq_meta")
 	require.NoError(t, err)
 	refuses()
-	dsn, err := address(file(t))
+	dsn, err := dataSource(file(t))
 	require.NoError(t, err)
 	attaches, err := sql.Open("sqlite", dsn)
 	require.NoError(t, err)

@@ -30,7 +30,7 @@ func TestPaths(t *testing.T) {
 
 // create makes a file with other tables in it.
 func create(t *testing.T, path, script string) {
-	dsn, err := address(path)
+	dsn, err := dataSource(path)
 	require.NoError(t, err)
 	connector, err := sqlite.NewConnector(dsn)
 	require.NoError(t, err)

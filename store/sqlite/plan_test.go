@@ -115,7 +115,7 @@ func TestPlansAnalyzed(t *testing.T) {
 			require.NoError(t, err)
 			r := &rows.Row{
 				ID: id, Key: "k", Priority: i % 2, State: driver.Ready, Takeable: i%2 == 0, Round: uint64(i) % 2, Seq: id, Place: id,
-				Wake: 5, Counted: true,
+				Wake: 5, Evictable: true,
 			}
 			require.NoError(t, v.Put(r))
 		}

@@ -18,7 +18,7 @@ type source struct {
 // A rowid has the queue in it, so all that there is of an index of ids is the field "id".
 var sources = [rows.NumIndexes]source{
 	rows.TaskID:        {"tasks", "", "id", ""},
-	rows.TaskUniqueKey: {"tasks", "tasks_address", "address", "address <> ''"},
+	rows.TaskUniqueKey: {"tasks", "tasks_unique_key", "unique_key", "unique_key <> ''"},
 	rows.TaskReady:     {"tasks", "tasks_ready", "priority round seq place", "takeable"},
 	rows.TaskKind: {
 		"tasks", "tasks_kind", "kind priority round seq place", "takeable AND kind <> ''",
@@ -27,11 +27,11 @@ var sources = [rows.NumIndexes]source{
 	rows.TaskParked: {
 		"tasks", "tasks_parked", `"key" priority kind place`, "state = 1 AND NOT takeable AND round = 0",
 	},
-	rows.TaskWake:    {"tasks", "tasks_wake", "wake", "wake > 0"},
-	rows.TaskHeld:    {"tasks", "tasks_taken", "consumer since", "state = 3"},
-	rows.TaskBuried:  {"tasks", "tasks_buried", "since", "state = 4"},
-	rows.TaskGroup:   {"tasks", "tasks_group", `"group" id`, `"group" <> ''`},
-	rows.TaskCounted: {"tasks", "tasks_counted", `"key" since`, "counted"},
+	rows.TaskWake:      {"tasks", "tasks_wake", "wake", "wake > 0"},
+	rows.TaskHeld:      {"tasks", "tasks_taken", "consumer since", "state = 3"},
+	rows.TaskBuried:    {"tasks", "tasks_buried", "since", "state = 4"},
+	rows.TaskGroup:     {"tasks", "tasks_group", `"group" id`, `"group" <> ''`},
+	rows.TaskEvictable: {"tasks", "tasks_evictable", `"key" since`, "evictable"},
 
 	rows.KeyName:          {"keys", "", `"key"`, ""},
 	rows.KeyLoad:          {"keys", "keys_load", "load", ""},
@@ -40,7 +40,7 @@ var sources = [rows.NumIndexes]source{
 	rows.ConsumerName:     {"consumers", "consumers_name", "name", ""},
 	rows.ConsumerDeadline: {"consumers", "consumers_deadline", "deadline", "deadline > 0"},
 	rows.GroupName:        {"groups", "", "name", ""},
-	rows.OutcomeKey:       {"outcomes", "", "address", ""},
+	rows.OutcomeKey:       {"outcomes", "", "unique_key", ""},
 	rows.OutcomeUntil:     {"outcomes", "outcomes_until", "until", "until > 0"},
 	rows.HistoryID:        {"done", "", "id", ""},
 	rows.HistoryUntil:     {"done", "done_until", "until", "until > 0"},
@@ -53,8 +53,8 @@ var columnsOf = map[string]string{
 	"served":    `"key", priority, round`,
 	"consumers": `number, name, epoch, deadline`,
 	"groups":    `name, started, cancelled, tasks, members`,
-	"outcomes":  `address, id, how, err_code, err, until`,
-	"done": `id, "key", kind, address, attempts, created, finished, how, err_code, err, until, ` +
+	"outcomes":  `unique_key, id, how, err_code, err, until`,
+	"done": `id, "key", kind, unique_key, attempts, created, finished, how, err_code, err, until, ` +
 		`payload`,
 }
 

@@ -41,9 +41,9 @@ CREATE TABLE ~rounds (queue, priority, round NOT NULL, PRIMARY KEY (queue, prior
 
 CREATE TABLE ~tasks (
 	id INTEGER PRIMARY KEY, -- queue << 42 | id
-	queue NOT NULL, "key" NOT NULL, kind NOT NULL, address NOT NULL, role NOT NULL,
+	queue NOT NULL, "key" NOT NULL, kind NOT NULL, unique_key NOT NULL, role NOT NULL,
 	priority NOT NULL, weight NOT NULL, ttr NOT NULL, max_attempts NOT NULL, created NOT NULL, deadline NOT NULL,
-	"group" NOT NULL, state NOT NULL, takeable NOT NULL, round NOT NULL, seq NOT NULL, gap NOT NULL, returned NOT NULL, place NOT NULL, since NOT NULL, counted NOT NULL,
+	"group" NOT NULL, state NOT NULL, takeable NOT NULL, round NOT NULL, seq NOT NULL, gap NOT NULL, returned NOT NULL, place NOT NULL, since NOT NULL, evictable NOT NULL,
 	consumer NOT NULL, attempts NOT NULL, ready_at NOT NULL, until NOT NULL, expires NOT NULL, wake NOT NULL,
 	err_code NOT NULL, err, -- NULL if there is none
 	payload
@@ -55,9 +55,9 @@ CREATE INDEX ~tasks_parked ON ~tasks (queue, "key", priority, kind, place) WHERE
 CREATE INDEX ~tasks_wake ON ~tasks (queue, wake) WHERE wake > 0;
 CREATE INDEX ~tasks_taken ON ~tasks (queue, consumer, since) WHERE state = 3;
 CREATE INDEX ~tasks_buried ON ~tasks (queue, since) WHERE state = 4;
-CREATE INDEX ~tasks_counted ON ~tasks (queue, "key", since) WHERE counted;
+CREATE INDEX ~tasks_evictable ON ~tasks (queue, "key", since) WHERE evictable;
 CREATE INDEX ~tasks_group ON ~tasks (queue, "group") WHERE "group" <> '';
-CREATE UNIQUE INDEX ~tasks_address ON ~tasks (queue, address) WHERE address <> '';
+CREATE UNIQUE INDEX ~tasks_unique_key ON ~tasks (queue, unique_key) WHERE unique_key <> '';
 
 CREATE TABLE ~keys (
 	queue, "key", weight NOT NULL, ready NOT NULL, delayed NOT NULL, taken NOT NULL, buried NOT NULL, held NOT NULL,
@@ -82,16 +82,16 @@ CREATE TABLE ~groups (
 ) WITHOUT ROWID;
 
 CREATE TABLE ~outcomes (
-	queue, address, id NOT NULL, how NOT NULL, err_code NOT NULL, err, until NOT NULL,
+	queue, unique_key, id NOT NULL, how NOT NULL, err_code NOT NULL, err, until NOT NULL,
 	number NOT NULL, -- grows with each one that is written
-	PRIMARY KEY (queue, address)
+	PRIMARY KEY (queue, unique_key)
 ) WITHOUT ROWID;
 CREATE INDEX ~outcomes_number ON ~outcomes (queue, number);
 CREATE INDEX ~outcomes_until ON ~outcomes (queue, until) WHERE until > 0;
 
 CREATE TABLE ~done (
 	id INTEGER PRIMARY KEY, -- as of tasks
-	queue NOT NULL, "key" NOT NULL, kind NOT NULL, address NOT NULL, attempts NOT NULL, created NOT NULL,
+	queue NOT NULL, "key" NOT NULL, kind NOT NULL, unique_key NOT NULL, attempts NOT NULL, created NOT NULL,
 	finished NOT NULL, how NOT NULL, err_code NOT NULL, err, until NOT NULL, payload
 );
 CREATE INDEX ~done_until ON ~done (queue, until) WHERE until > 0;

@@ -64,7 +64,7 @@ func (s *script) steps() []func() error {
 	}
 	return []func() error{
 		func() error { return s.put(task.PutOptions{}) },
-		func() error { return s.put(task.PutOptions{UniqueKey: "address", Kind: "kind"}) },
+		func() error { return s.put(task.PutOptions{UniqueKey: "unique key", Kind: "kind"}) },
 		func() error { return s.put(task.PutOptions{Delay: time.Hour}) },
 		func() error {
 			_, err := s.queue.PutBatch(ctx, make([]task.Batch[string], 20))

@@ -10,8 +10,8 @@ type statement struct{ name, sql string }
 
 // taskColumns are as readTask reads them.
 const (
-	taskColumns = `id, "key", kind, address, role, priority, weight, ttr, max_attempts, created, deadline, ` +
-		`"group", state, takeable, round, seq, gap, returned, place, since, counted, consumer, attempts, ready_at, until, expires, wake, err_code, err`
+	taskColumns = `id, "key", kind, unique_key, role, priority, weight, ttr, max_attempts, created, deadline, ` +
+		`"group", state, takeable, round, seq, gap, returned, place, since, evictable, consumer, attempts, ready_at, until, expires, wake, err_code, err`
 	withPayload = taskColumns + `, payload`
 )
 
@@ -41,8 +41,8 @@ var (
 	insertPlain    = &statement{"insert", `INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (?, ?, ?, '', 0, ?, ?, ?, ?, ?, ?, ` +
 		`'', ?, ?, ?, ?, 0, 0, ?, ?, ?, 0, 0, ?, ?, ?, ?, 0, NULL, ?, ?)`}
 	updateTask = &statement{"update", `UPDATE ~tasks SET "group" = ?, priority = ?, state = ?, takeable = ?, round = ?, seq = ?, gap = ?, returned = ?, place = ?, since = ?, ` +
-		`counted = ?, consumer = ?, attempts = ?, ready_at = ?, until = ?, expires = ?, wake = ?, err_code = ?, err = ? WHERE id = ?`}
-	takeTask = &statement{"take", `UPDATE ~tasks SET state = ?, takeable = ?, since = ?, counted = ?, ` +
+		`evictable = ?, consumer = ?, attempts = ?, ready_at = ?, until = ?, expires = ?, wake = ?, err_code = ?, err = ? WHERE id = ?`}
+	takeTask = &statement{"take", `UPDATE ~tasks SET state = ?, takeable = ?, since = ?, evictable = ?, ` +
 		`consumer = ?, attempts = ?, until = ?, wake = ? WHERE id = ?`}
 	deleteTask = &statement{"delete", `DELETE FROM ~tasks WHERE id = ?`}
 	lastRound  = &statement{"last", `SELECT round, count(*) FROM ~tasks WHERE queue = ?1 AND "key" = ?2 AND priority = ?3 AND round = ` +
@@ -66,16 +66,16 @@ var (
 	setGroup       = &statement{"set group", `INSERT OR REPLACE INTO ~groups (queue, name, started, cancelled, tasks, members) ` +
 		`VALUES (` + marks(6) + `)`}
 	deleteGroup = &statement{"set group", `DELETE FROM ~groups WHERE queue = ? AND name = ?`}
-	setOutcome  = &statement{"set outcome", `INSERT OR REPLACE INTO ~outcomes (queue, address, id, how, err_code, err, until, number) ` +
+	setOutcome  = &statement{"set outcome", `INSERT OR REPLACE INTO ~outcomes (queue, unique_key, id, how, err_code, err, until, number) ` +
 		`VALUES (` + marks(8) + `)`}
-	deleteOutcome = &statement{"set outcome", `DELETE FROM ~outcomes WHERE queue = ? AND address = ?`}
+	deleteOutcome = &statement{"set outcome", `DELETE FROM ~outcomes WHERE queue = ? AND unique_key = ?`}
 	selectEnded   = &statement{"ended", `SELECT id, how, err_code, err FROM ~outcomes WHERE queue = ? AND number > ?`}
-	insertDone    = &statement{"add done", `INSERT INTO ~done (id, queue, "key", kind, address, attempts, created, finished, how, err_code, err, ` +
+	insertDone    = &statement{"add done", `INSERT INTO ~done (id, queue, "key", kind, unique_key, attempts, created, finished, how, err_code, err, ` +
 		`until, payload) VALUES (` + marks(13) + `)`}
 
 	sweepServed = &statement{"sweep served", `DELETE FROM ~served WHERE queue = ?1 AND priority = ?2 AND "key" IN ` +
 		`(SELECT "key" FROM ~served WHERE queue = ?1 AND priority = ?2 AND round < ?3 LIMIT 0 + ?4)`}
-	sweepOutcomes = &statement{"sweep outcomes", `DELETE FROM ~outcomes WHERE queue = ?1 AND address IN (SELECT address FROM ~outcomes ` +
+	sweepOutcomes = &statement{"sweep outcomes", `DELETE FROM ~outcomes WHERE queue = ?1 AND unique_key IN (SELECT unique_key FROM ~outcomes ` +
 		`WHERE queue = ?1 AND until > 0 AND until < ?2 ORDER BY until LIMIT 0 + ?3)`}
 	sweepDone = &statement{"sweep done", `DELETE FROM ~done WHERE id IN (SELECT id FROM ~done WHERE queue = ? AND until > 0 AND until < ? ` +
 		`ORDER BY until LIMIT 0 + ?)`}

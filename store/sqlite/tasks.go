@@ -16,25 +16,12 @@ func readTask(c *cells, r *rows.Row) {
 	r.TTR, r.MaxAttempts, r.Created, r.Deadline = time.Duration(c.int()), int(c.int()), c.int(), c.int()
 	r.Group, r.State, r.Takeable = c.text(), driver.State(c.int()), c.bool()
 	r.Round, r.Seq, r.Gap, r.Returned, r.Place = c.uint(), c.uint(), c.bool(), c.bool(), c.uint()
-	r.Since, r.Counted = c.uint(), c.bool()
+	r.Since, r.Evictable = c.uint(), c.bool()
 	r.Consumer, r.Attempts = c.uint(), int(c.int())
 	r.ReadyAt, r.Until, r.Expires, r.Wake = c.int(), c.int(), c.int(), c.int()
 	r.Err = c.error()
 	if c.next < c.n {
 		r.Payload = c.blob()
-	}
-}
-
-// count counts a task that has got from one state to another; 0 stands for none.
-func (v *view) count(from, to driver.State) {
-	n := &v.head.tasks
-	if from != 0 {
-		n[from]--
-		n[0]--
-	}
-	if to != 0 {
-		n[to]++
-		n[0]++
 	}
 }
 
@@ -45,17 +32,17 @@ func putTask(v *view, r *rows.Row) (err error) {
 	case r.Was == 0:
 		n, err = v.insert(r)
 	case r.Was == driver.Ready && r.State == driver.Taken:
-		n, err = v.session.exec(takeTask, int64(r.State), bit(r.Takeable), int64(r.Since), bit(r.Counted),
+		n, err = v.session.exec(takeTask, int64(r.State), bit(r.Takeable), int64(r.Since), bit(r.Evictable),
 			int64(r.Consumer), int64(r.Attempts), r.Until, r.Wake, v.rowid(r.ID))
 	default:
 		code, message := errorCells(r.Err)
 		n, err = v.session.exec(updateTask,
 			r.Group, int64(r.Priority), int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Seq), bit(r.Gap), bit(r.Returned),
-			int64(r.Place), int64(r.Since), bit(r.Counted), int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Wake,
+			int64(r.Place), int64(r.Since), bit(r.Evictable), int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Wake,
 			code, message, v.rowid(r.ID))
 	}
 	if n > 0 {
-		v.count(r.Was, r.State)
+		rows.Count(&v.head.tasks, r.Was, r.State)
 	}
 	return err
 }
@@ -63,7 +50,7 @@ func putTask(v *view, r *rows.Row) (err error) {
 func removeTask(v *view, r *rows.Row) error {
 	n, err := v.session.exec(deleteTask, v.rowid(r.ID))
 	if n > 0 {
-		v.count(r.Was, 0)
+		rows.Count(&v.head.tasks, r.Was, 0)
 	}
 	return err
 }
@@ -72,7 +59,7 @@ func (v *view) insert(r *rows.Row) (int64, error) {
 	if r.UniqueKey == "" && r.Group == "" && !r.Gap && !r.Returned && r.Consumer == 0 && r.Attempts == 0 && r.Err == nil {
 		return v.session.exec(insertPlain,
 			v.rowid(r.ID), r.Key, r.Kind, int64(r.Priority), int64(r.Weight), int64(r.TTR), int64(r.MaxAttempts), r.Created, r.Deadline,
-			int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Seq), int64(r.Place), int64(r.Since), bit(r.Counted),
+			int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Seq), int64(r.Place), int64(r.Since), bit(r.Evictable),
 			r.ReadyAt, r.Until, r.Expires, r.Wake, r.Payload, v.queue)
 	}
 	code, message := errorCells(r.Err)
@@ -80,7 +67,7 @@ func (v *view) insert(r *rows.Row) (int64, error) {
 		v.rowid(r.ID), r.Key, r.Kind, r.UniqueKey, int64(r.Role), int64(r.Priority), int64(r.Weight), int64(r.TTR),
 		int64(r.MaxAttempts), r.Created, r.Deadline,
 		r.Group, int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Seq), bit(r.Gap), bit(r.Returned), int64(r.Place), int64(r.Since),
-		bit(r.Counted), int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Wake, code, message, r.Payload, v.queue)
+		bit(r.Evictable), int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Wake, code, message, r.Payload, v.queue)
 }
 
 // byTurn is the order in which tasks are taken.
@@ -89,7 +76,7 @@ func byTurn(a, b *rows.Row) int {
 		cmp.Compare(a.Place, b.Place), cmp.Compare(a.ID, b.ID))
 }
 
-func (v *view) Last(l rows.Line, after uint64) (round uint64, n int, err error) {
+func (v *view) LastRound(l rows.Line, after uint64) (round uint64, n int, err error) {
 	err = v.session.each(lastRound, func(c *cells) { round, n = c.uint(), int(c.int()) },
 		v.queue, l.Key, int64(l.Priority), int64(after))
 	return round, n, err

@@ -113,7 +113,7 @@ func (c *coder) task(r *rows.Row) {
 	c.flag(&r.Returned)
 	number(c, &r.Place)
 	number(c, &r.Since)
-	c.flag(&r.Counted)
+	c.flag(&r.Evictable)
 	number(c, &r.Consumer)
 	number(c, &r.Attempts)
 	number(c, &r.ReadyAt)

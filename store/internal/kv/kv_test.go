@@ -208,7 +208,7 @@ func readAll(t *testing.T, m *memory) error {
 	_, e3 := c.Heaviest()
 	_, e4 := c.Ready(rows.Filter{MaxPriority: 999}, 9)
 	_, e5 := c.Times()
-	_, _, e6 := c.Last(rows.Line{Key: "s101", Priority: 106}, 0)
+	_, _, e6 := c.LastRound(rows.Line{Key: "s101", Priority: 106}, 0)
 	_, _, e7 := c.Ended("0")
 	_, e8 := c.Done(0, 9)
 	return errors.Join(e1, e2, e3, e4, e5, e6, e7, e8)

@@ -247,7 +247,7 @@ func (t taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
 // Put implements rows.Table.
 func (t taskTable) Put(r *rows.Row) error {
 	if r.Was == 0 {
-		t.count(0, r.State)
+		rows.Count(&t.head.tasks, 0, r.State)
 		if len(r.Payload) > 0 {
 			if err := t.tx.put(t.payload(r), bytes.Clone(r.Payload)); err != nil {
 				return err
@@ -263,11 +263,10 @@ func (t taskTable) Put(r *rows.Row) error {
 	case old == nil:
 		return t.fail("write", key, errDamaged)
 	}
-	t.count(old.State, r.State)
+	rows.Count(&t.head.tasks, old.State, r.State)
 	if old.State == driver.Ready && r.State == driver.Taken { // nothing else of it has changed
 		taken := *old
-		taken.State, taken.Takeable, taken.Since, taken.Counted = r.State, r.Takeable, r.Since, r.Counted
-		taken.Consumer, taken.Attempts, taken.Until, taken.Wake = r.Consumer, r.Attempts, r.Until, r.Wake
+		taken.SetTaken(r)
 		r = &taken
 	}
 	return t.replace(old, r)
@@ -279,7 +278,7 @@ func (t taskTable) Delete(r *rows.Row) error {
 	if old == nil || err != nil {
 		return err
 	}
-	t.count(old.State, 0)
+	rows.Count(&t.head.tasks, old.State, 0)
 	if err := t.tx.remove(t.payload(r)); err != nil {
 		return err
 	}

@@ -88,19 +88,6 @@ func (v *view) Number() (uint64, error) {
 	return n, nil
 }
 
-// count counts a task that has got from one state to another; 0 stands for none.
-func (v *view) count(from, to driver.State) {
-	n := &v.head.tasks
-	if from != 0 {
-		n[from]--
-		n[0]--
-	}
-	if to != 0 {
-		n[to]++
-		n[0]++
-	}
-}
-
 // each calls f with the beginnings of keys: one for each value of the n elements that follow at.
 // It jumps from one to the next.
 func (v *view) each(at []byte, n int, f func(at []byte) error) error {
@@ -125,8 +112,8 @@ func (v *view) each(at []byte, n int, f func(at []byte) error) error {
 	}
 }
 
-// Last implements rows.View. The index tells all that is asked for.
-func (v *view) Last(l rows.Line, after uint64) (round uint64, n int, err error) {
+// LastRound implements rows.View. The index tells all that is asked for.
+func (v *view) LastRound(l rows.Line, after uint64) (round uint64, n int, err error) {
 	at := appendTuple(v.index(rows.TaskLine), rows.Tuple{l.Key, int64(l.Priority)})
 	from := appendInt(bytes.Clone(at), int64(min(after, math.MaxInt64-1))+1)
 	for e, err := range v.scan(Span{From: from, To: behind(at), Desc: true}) {

@@ -39,7 +39,7 @@ func (b *backend) call(ctx context.Context, name string, c call) error {
 func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []task.ID) (n int, evicted []driver.Record, err error) {
 	err = b.call(ctx, "Put", call{
 		rank: third, joins: true, tasks: len(tasks),
-		alone: slices.ContainsFunc(tasks, func(t driver.New) bool { return t.Group != "" }),
+		exclusive: slices.ContainsFunc(tasks, func(t driver.New) bool { return t.Group != "" }),
 		plan: func(q *queue, p *wants) {
 			p.Numbers += len(tasks)
 			p.Counts = p.Counts || q.settings.Capacity < fairq.MaxLen
@@ -51,7 +51,7 @@ func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []task.ID) (n
 					p.Keys = append(p.Keys, tasks[i].Key)
 				}
 				if l := (Line{tasks[i].Key, tasks[i].Priority}); !q.knows(l) {
-					p.Lasts = append(p.Lasts, l)
+					p.LastRounds = append(p.LastRounds, l)
 				}
 			}
 		},
@@ -87,8 +87,8 @@ func (b *backend) PutOne(ctx context.Context, t driver.New) (task.ID, *driver.Re
 
 // knows tells whether the last round of a line need not be looked up.
 func (q *queue) knows(l Line) bool {
-	q.kept.age()
-	_, ok := q.kept.lasts[l]
+	q.roundCache.expire()
+	_, ok := q.roundCache.lastRounds[l]
 	return ok
 }
 
@@ -361,14 +361,14 @@ func (b *backend) Change(ctx context.Context, id task.ID, change driver.Change, 
 
 // Pause implements [driver.Backend].
 func (b *backend) Pause(ctx context.Context, key *string, paused bool) error {
-	return b.call(ctx, "Pause", call{alone: true, run: func(u *unit) error {
+	return b.call(ctx, "Pause", call{exclusive: true, run: func(u *unit) error {
 		if key != nil {
 			u.pauseKey(*key, paused)
 		} else if u.head.Paused != paused {
-			u.head.Paused, u.saves = paused, true
+			u.head.Paused, u.headChanged = paused, true
 		}
 		u.changed = true
-		u.notice(notice{what: look})
+		u.notice(notice{what: noticeLook})
 		return nil
 	}})
 }
@@ -379,14 +379,14 @@ func (b *backend) Group(ctx context.Context, group string, cancel bool) error {
 	if cancel {
 		name = "CancelGroup"
 	}
-	return b.call(ctx, name, call{alone: true, joins: true, run: func(u *unit) error { return u.startGroup(group, cancel) }})
+	return b.call(ctx, name, call{exclusive: true, joins: true, run: func(u *unit) error { return u.startGroup(group, cancel) }})
 }
 
 // Truncate implements [driver.Backend].
 func (b *backend) Truncate(ctx context.Context) (n int, err error) {
 	for done := false; !done; {
 		deleted := 0
-		err := b.call(ctx, "Truncate", call{alone: true, run: func(u *unit) error {
+		err := b.call(ctx, "Truncate", call{exclusive: true, run: func(u *unit) error {
 			deleted = u.truncate(task.ErrDeleted)
 			return nil
 		}})
@@ -434,19 +434,19 @@ func (u *unit) truncate(outcome error) (n int) {
 // Drop implements [driver.Backend].
 func (b *backend) Drop(ctx context.Context, unlessTaken bool) error {
 	for done := false; !done; unlessTaken = false {
-		err := b.call(ctx, "Drop", call{alone: true, run: func(u *unit) error {
+		err := b.call(ctx, "Drop", call{exclusive: true, run: func(u *unit) error {
 			if unlessTaken {
 				if must(u.v.Counts())[task.Taken] > 0 {
 					return task.ErrTaken
 				}
-				u.head.Paused, u.saves = true, true // nothing is to be taken before the last step
+				u.head.Paused, u.headChanged = true, true // nothing is to be taken before the last step
 			}
 			if u.truncate(task.ErrDropped) >= u.q.store.step(truncated) {
 				return nil
 			}
 			if done = must(u.v.Drop()); done {
 				u.changed, u.dropped = true, true
-				u.notice(notice{what: dropped})
+				u.notice(notice{what: noticeDropped})
 				u.later(u.q.forget)
 			}
 			return nil
@@ -461,7 +461,7 @@ func (b *backend) Drop(ctx context.Context, unlessTaken bool) error {
 // Outcome implements [driver.Backend].
 func (b *backend) Outcome(ctx context.Context, uniqueKey string) (o driver.Outcome, err error) {
 	err = b.call(ctx, "Wait", call{run: func(u *unit) error {
-		u.follow() // first, so that nothing is missed
+		u.followEnds() // first, so that nothing is missed
 		if r := u.findUniqueKey(uniqueKey, false); r != nil {
 			if o = r.life().OutcomeSoFar(task.ID(r.ID)); !o.Done {
 				u.poll()

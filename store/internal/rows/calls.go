@@ -223,14 +223,14 @@ func NextRange(l Line, round, seq uint64) Range {
 
 // Newest returns the task of a key that is Counted with the greatest Since, and Oldest that with
 // the least. They are not to be changed.
-func (v Calls) Newest(key string) (*Row, error) { return one(v.Rows(CountedRange(key, true))) }
+func (v Calls) Newest(key string) (*Row, error) { return one(v.Rows(EvictableRange(key, true))) }
 
 // Oldest is told at Newest.
-func (v Calls) Oldest(key string) (*Row, error) { return one(v.Rows(CountedRange(key, false))) }
+func (v Calls) Oldest(key string) (*Row, error) { return one(v.Rows(EvictableRange(key, false))) }
 
-// CountedRange is what Newest and Oldest read.
-func CountedRange(key string, newest bool) Range {
-	return Range{Index: TaskCounted, Prefixes: at(key), Desc: newest, Limit: 1}
+// EvictableRange is what Newest and Oldest read.
+func EvictableRange(key string, newest bool) Range {
+	return Range{Index: TaskEvictable, Prefixes: at(key), Desc: newest, Limit: 1}
 }
 
 // SetKey writes a row, or deletes it if there is no task and it is not paused.
@@ -296,8 +296,8 @@ func (v Calls) Alive(numbers []uint64) (found []uint64, err error) {
 	return found, err
 }
 
-// Beat sets the deadlines of consumers, and returns the numbers of those that exist.
-func (v Calls) Beat(numbers []uint64, deadline int64) (found []uint64, err error) {
+// Renew sets the deadlines of consumers, and returns the numbers of those that exist.
+func (v Calls) Renew(numbers []uint64, deadline int64) (found []uint64, err error) {
 	these := Range{Index: ConsumerNumber, Prefixes: eachNum(numbers), Lock: ForUpdate}
 	all, err := v.Consumers().Scan(these)
 	for _, c := range all {

@@ -16,16 +16,16 @@ import (
 
 // call is something that is to be done in a transaction.
 type call struct {
-	name    string
-	backend *backend
-	queue   *queue
-	rank    rank
-	plan    func(*queue, *wants) // what it will want; nil if that is not worth telling
-	alone   bool                 // it needs the queue for itself
-	opens   bool                 // the queue may have other settings
-	joins   bool                 // it can be a part of a transaction of the caller's
-	tasks   int                  // that it works on, 0 means one
-	run     func(*unit) error
+	name      string
+	backend   *backend
+	queue     *queue
+	rank      rank
+	plan      func(*queue, *wants) // what it will want; nil if that is not worth telling
+	exclusive bool                 // it needs the queue for itself
+	opens     bool                 // the queue may have other settings
+	joins     bool                 // it can be a part of a transaction of the caller's
+	tasks     int                  // that it works on, 0 means one
+	run       func(*unit) error
 
 	err  error
 	wake chan bool // true: it is done; false: it leads
@@ -49,8 +49,8 @@ type wants struct {
 	Keys   []string // in order and each once, as soon as all is said
 }
 
-// told returns the plan as a driver gets it. No value is in a range twice.
-func (w *wants) told(q *queue) *Plan {
+// forDriver returns the plan as a driver gets it. No value is in a range twice.
+func (w *wants) forDriver(q *queue) *Plan {
 	p := &w.Plan
 	for _, list := range [...]*[]uint64{&w.Get, &w.Alive} {
 		slices.Sort(*list)
@@ -67,8 +67,8 @@ func (w *wants) told(q *queue) *Plan {
 	}
 	if len(w.Keys) > 0 {
 		p.Ranges = append(p.Ranges, KeyRange(w.Keys))
-		if q.fronted {
-			fronts, parked := FrontRange(w.Keys, false), ParkedRange(w.Keys, fewParked, false)
+		if q.frontsOnly {
+			fronts, parked := FrontRange(w.Keys, false), ParkedRange(w.Keys, parkedAtFirst, false)
 			p.Ranges = append(p.Ranges, fronts, parked)
 		}
 	}
@@ -85,8 +85,8 @@ const (
 	third              // what puts
 )
 
-// mostCalls is how many calls share a transaction at most, so that none takes long.
-const mostCalls = 512
+// maxCalls is how many calls share a transaction at most, so that none takes long.
+const maxCalls = 512
 
 // committer puts calls that are made at the same time into one transaction. There is no goroutine for it: one of the callers
 // leads, and does the work of all who came before; those who come meanwhile wait, and one of them leads next.
@@ -184,7 +184,7 @@ func (m *committer) handOver(own *call) {
 func (m *committer) gather() []*call {
 	for n := 0; ; {
 		m.mu.Lock()
-		if len(m.pending) == n || n >= mostCalls {
+		if len(m.pending) == n || n >= maxCalls {
 			break
 		}
 		n = len(m.pending)
@@ -193,7 +193,7 @@ func (m *committer) gather() []*call {
 	}
 	defer m.mu.Unlock()
 	n, tasks := 0, 0
-	for n < min(len(m.pending), mostCalls) {
+	for n < min(len(m.pending), maxCalls) {
 		tasks += max(1, m.pending[n].tasks)
 		if n > 0 && tasks > m.store.step(tasks) {
 			break
@@ -208,8 +208,8 @@ func (m *committer) gather() []*call {
 // failure is what ends a transaction: an error of the database. See must.
 type failure struct{ error }
 
-// errAlone ends a transaction that finds that it needs the queue for itself.
-var errAlone = errors.New("rows: the queue is needed exclusively")
+// errNotExclusive ends a transaction that finds that it needs the queue for itself.
+var errNotExclusive = errors.New("rows: the queue is needed exclusively")
 
 // must returns the first value. An error of the database ends the transaction, whatever is being done, so it is thrown, and
 // caught in attempt: nearly each line of the rules would have to pass it on.
@@ -239,8 +239,8 @@ func caught(f func()) (err error) {
 	return nil
 }
 
-// mostTries is how often a transaction is tried.
-const mostTries = 10
+// maxTries is how often a transaction is tried.
+const maxTries = 10
 
 // run runs calls in a transaction. One that fails by itself is left out of it.
 func (s *Store) run(calls []*call) {
@@ -254,15 +254,15 @@ func (s *Store) run(calls []*call) {
 	defer cancel()
 	alone := false
 	for try := 1; len(calls) > 0; try++ {
-		t := transaction{store: s, calls: calls, alone: alone}
+		t := transaction{store: s, calls: calls, exclusive: alone}
 		err := t.run(ctx)
 		switch {
 		case err == nil:
-			t.tell()
+			t.deliver()
 			return
-		case errors.Is(err, errAlone) && !alone:
+		case errors.Is(err, errNotExclusive) && !alone:
 			alone = true
-		case try < mostTries && s.again(ctx, err, try):
+		case try < maxTries && s.again(ctx, err, try):
 		case t.running != nil && len(calls) > 1:
 			t.running.fail(err)
 			calls = slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c == t.running })
@@ -275,8 +275,8 @@ func (s *Store) run(calls []*call) {
 	}
 }
 
-// mostPause is how long is waited between two tries at most.
-const mostPause = 200 * time.Millisecond
+// maxPause is how long is waited between two tries at most.
+const maxPause = 200 * time.Millisecond
 
 // again waits until a transaction that has failed is to be tried again, and returns false if it is
 // not. Each time it waits twice as long. A part of that is random, or those who have met would meet
@@ -286,7 +286,7 @@ func (s *Store) again(ctx context.Context, err error, try int) bool {
 	if !again || after == 0 {
 		return again
 	}
-	after = min(after<<(try-1), mostPause)
+	after = min(after<<(try-1), maxPause)
 	t := time.NewTimer(after/2 + rand.N(after/2+1))
 	defer t.Stop()
 	select {
@@ -299,11 +299,11 @@ func (s *Store) again(ctx context.Context, err error, try int) bool {
 
 // transaction is one try to run calls together.
 type transaction struct {
-	store   *Store
-	calls   []*call
-	alone   bool
-	running *call // the one that is running
-	units   []*unit
+	store     *Store
+	calls     []*call
+	exclusive bool
+	running   *call // the one that is running
+	units     []*unit
 }
 
 func (t *transaction) run(ctx context.Context) error {
@@ -316,7 +316,7 @@ func (t *transaction) run(ctx context.Context) error {
 		if !done {
 			tx.Rollback()
 			for _, c := range t.calls {
-				c.queue.kept.lasts = nil // they may be of tasks that were not put
+				c.queue.roundCache.lastRounds = nil // they may be of tasks that were not put
 			}
 		}
 	}()
@@ -326,7 +326,7 @@ func (t *transaction) run(ctx context.Context) error {
 		}
 		t.running = nil
 		if err := tx.Commit(); err != nil {
-			t.doubt()
+			t.markInDoubt()
 			panic(failure{err})
 		}
 	})
@@ -334,15 +334,15 @@ func (t *transaction) run(ctx context.Context) error {
 	return err
 }
 
-// doubt remembers what was taken in a transaction that may have been committed, and has it looked at.
-func (t *transaction) doubt() {
+// markInDoubt remembers what was taken in a transaction that may have been committed, and has it looked at.
+func (t *transaction) markInDoubt() {
 	for _, u := range t.units {
 		for _, n := range u.notices {
-			if n.what == leaseBegun {
-				u.q.unsure[n.id] = n.lease
+			if n.what == noticeLeaseBegun {
+				u.q.inDoubt[n.id] = n.lease
 			}
 		}
-		if len(u.q.unsure) > 0 {
+		if len(u.q.inDoubt) > 0 {
 			t.store.Changed(u.q.number)
 		}
 	}
@@ -367,16 +367,16 @@ func byQueue(calls []*call) func(func([]*call) bool) {
 // enter runs the calls of a queue.
 func (t *transaction) enter(tx Tx, calls []*call) {
 	q := calls[0].queue
-	alone := t.alone || q.alone || t.store.traits.Exclusive
+	alone := t.exclusive || q.exclusive || t.store.traits.Exclusive
 	plan := &wants{Plan: Plan{Exclusive: alone}, Filter: everything}
 	for _, c := range calls {
-		plan.Exclusive = plan.Exclusive || c.alone
+		plan.Exclusive = plan.Exclusive || c.exclusive
 		if c.plan != nil {
 			c.plan(q, plan)
 		}
 	}
-	plan.Get = slices.AppendSeq(plan.Get, maps.Keys(q.unsure))
-	if q.fronted {
+	plan.Get = slices.AppendSeq(plan.Get, maps.Keys(q.inDoubt))
+	if q.frontsOnly {
 		plan.Numbers += plan.Numbers + len(plan.Get) // for turns
 	}
 	slices.Sort(plan.Keys)
@@ -389,17 +389,17 @@ func (t *transaction) enter(tx Tx, calls []*call) {
 		return
 	}
 	t.units = append(t.units, u)
-	u.learn()
+	u.readSettings()
 	u.advance()
 	u.prepare()
-	u.disown()
+	u.handBackInDoubt()
 	for _, c := range calls {
 		if t.running = c; u.dropped {
 			c.err = task.ErrDropped
 			continue
 		}
 		if !c.opens {
-			c.err = c.backend.agrees(q)
+			c.err = c.backend.checkSettings(q)
 		}
 		if c.err == nil {
 			c.err = c.run(u)
@@ -412,10 +412,10 @@ func (t *transaction) enter(tx Tx, calls []*call) {
 	}
 }
 
-// tell tells what has happened.
-func (t *transaction) tell() {
+// deliver tells what has happened.
+func (t *transaction) deliver() {
 	for _, u := range t.units {
-		u.tell()
+		u.deliver()
 	}
 }
 
@@ -430,12 +430,12 @@ func (s *Store) runJoined(ctx context.Context, tx Tx, c *call) error {
 	if !c.joins {
 		return errJoin
 	}
-	defer c.queue.hurry()
+	defer c.queue.pollOften()
 	q := newQueue(s, c.queue.number, c.queue.name, settings{Settings: c.backend.wanted})
 	q.joined, c.queue = true, q
 	alone := !s.traits.Undo // what is found out later could not be undone
 	for try := 1; ; try++ {
-		t := transaction{store: s, calls: []*call{c}, alone: alone}
+		t := transaction{store: s, calls: []*call{c}, exclusive: alone}
 		err := caught(func() {
 			t.enter(tx, t.calls)
 			check(tx.Commit())
@@ -445,9 +445,9 @@ func (s *Store) runJoined(ctx context.Context, tx Tx, c *call) error {
 		}
 		tx.Rollback() // what the call did, not what the caller did before
 		switch {
-		case errors.Is(err, errAlone) && !alone:
+		case errors.Is(err, errNotExclusive) && !alone:
 			alone = true
-		case !s.traits.Undo || try == mostTriesJoined || !s.again(ctx, err, try):
+		case !s.traits.Undo || try == maxTriesJoined || !s.again(ctx, err, try):
 			return failed(c.name, q.name, err)
 		}
 		if tx, err = s.db.Joined(ctx); err != nil {
@@ -456,6 +456,6 @@ func (s *Store) runJoined(ctx context.Context, tx Tx, c *call) error {
 	}
 }
 
-// mostTriesJoined is how often a call in a transaction of the caller's is tried. The rest of that keeps its locks, so of a deadlock
+// maxTriesJoined is how often a call in a transaction of the caller's is tried. The rest of that keeps its locks, so of a deadlock
 // the same may come again.
-const mostTriesJoined = 3
+const maxTriesJoined = 3

@@ -25,7 +25,7 @@ func (u *unit) member(h driver.Handle) (*member, error) {
 		u.later(func() { u.q.part(h) })
 		return nil, driver.ErrResumed
 	}
-	if row == nil || len(must(u.v.Beat([]uint64{row.Number}, deadline))) == 0 { // others may just have taken it for dead
+	if row == nil || len(must(u.v.Renew([]uint64{row.Number}, deadline))) == 0 { // others have just expired it
 		row = must(u.v.AddConsumer(h.ID, h.Epoch, deadline))
 	}
 	return u.join(row), nil
@@ -38,8 +38,9 @@ func (u *unit) join(row *Consumer) *member {
 	return c
 }
 
-// alive tells whether a member is still there, and keeps others from ending it: they do not see yet
-// what it takes.
+// alive tells whether a consumer of this process is still there. If so, nobody else can end it
+// before the end of the transaction: they could not hand back what is taken for it here, since they
+// do not see that yet.
 func (u *unit) alive(c *member) bool {
 	if !u.head.alive[c.number] { // else nobody else has written anything since
 		numbers := u.plan.Alive // which were read at once
@@ -59,7 +60,7 @@ func (q *queue) join(name string, c *member) {
 	}
 	q.members[name] = c
 	q.names[c.number] = name
-	q.beat = sooner(q.beat, q.beatOf(c.deadline))
+	q.renewAt = sooner(q.renewAt, q.renewalOf(c.deadline))
 }
 
 func (q *queue) part(h driver.Handle) {
@@ -69,46 +70,50 @@ func (q *queue) part(h driver.Handle) {
 	}
 }
 
-// beatOf returns when members are to be renewed that have that deadline.
-func (q *queue) beatOf(deadline int64) int64 { return deadline - int64(q.settings.Grace)/3*2 }
+// renewalOf returns when consumers with that deadline are to be renewed: after a third of the grace
+// period, so that one renewal may fail.
+func (q *queue) renewalOf(deadline int64) int64 { return deadline - int64(q.settings.Grace)/3*2 }
 
-// beat renews all members, in one statement.
-func (u *unit) beat() {
+// renewConsumers renews all consumers of this process at once, if it is time. Those that others have
+// expired meanwhile, because this process was away for too long, are made known again with nothing
+// to hold.
+func (u *unit) renewConsumers() {
 	q := u.q
-	if q.beat == 0 || q.beat > u.now {
+	if q.renewAt == 0 || q.renewAt > u.now {
 		return
 	}
 	if len(q.members) == 0 {
-		q.beat = 0
+		q.renewAt = 0
 		return
 	}
 	deadline := life.Plus(u.now, q.settings.Grace)
 	numbers := make([]uint64, 0, len(q.members))
 	for _, c := range q.members {
 		if numbers = append(numbers, c.number); u.now >= c.deadline {
-			q.spares = life.Plus(u.now, q.settings.Grace/2)
+			q.noExpiryBefore = life.Plus(u.now, q.settings.Grace/2)
 		}
 	}
 	slices.Sort(numbers)
-	alive := must(u.v.Beat(numbers, deadline))
+	alive := must(u.v.Renew(numbers, deadline))
 	slices.Sort(alive)
 	for name, c := range q.members {
-		if _, ok := slices.BinarySearch(alive, c.number); !ok { // others have taken it for dead, or resumed it
+		if _, ok := slices.BinarySearch(alive, c.number); !ok { // others have expired or resumed it
 			c.deadline = 0
 			if _, err := u.member(driver.Handle{ID: name, Epoch: c.epoch}); err != nil {
-				u.notice(notice{what: look}) // so that those who wait see that too
+				u.notice(notice{what: noticeLook}) // so that those who wait see that too
 			}
 		}
 	}
 	u.later(func() {
-		q.beat = q.beatOf(deadline)
+		q.renewAt = q.renewalOf(deadline)
 		for _, c := range q.members {
 			c.deadline = deadline
 		}
 	})
 }
 
-// leaveConsumer ends a consumer: at once, or if it does not come back in time.
+// leaveConsumer ends a consumer: if grace is 0 at once, else if it does not come back in time. If it
+// is not done, what is left is for another transaction.
 func (u *unit) leaveConsumer(h driver.Handle, grace time.Duration) (done bool, err error) {
 	u.later(func() { u.q.part(h) })
 	row := must(u.v.Consumer(h.ID))
@@ -128,43 +133,43 @@ func (u *unit) leaveConsumer(h driver.Handle, grace time.Duration) (done bool, e
 	case row == nil:
 		must(u.v.AddConsumer(h.ID, h.Epoch, life.Plus(u.now, grace)))
 	default:
-		must(u.v.Beat([]uint64{row.Number}, life.Plus(u.now, grace)))
+		must(u.v.Renew([]uint64{row.Number}, life.Plus(u.now, grace)))
 	}
-	u.arm(life.Plus(u.now, grace))
+	u.schedule(life.Plus(u.now, grace))
 	return true, nil
 }
 
-// forgetMember has who takes for a consumer in this transaction yet look for it again.
+// forgetMember makes later calls in this transaction that take for a consumer look it up again.
 func (u *unit) forgetMember(name string) {
 	if c := u.q.members[name]; c != nil {
 		c.deadline = 0
 	}
 }
 
-// endConsumer ends a consumer whose tasks were handed back; later, if others have locked some: a
-// transaction of a caller's that settles them may be rolled back.
+// endConsumer ends a consumer whose tasks were handed back. Those that others have locked were
+// passed over: a transaction that settles them may be rolled back. Then it is tried again later.
 func (u *unit) endConsumer(number uint64) {
 	if !u.q.store.traits.Exclusive && len(must(u.v.Leases(number))) > 0 {
 		until := life.Plus(u.now, lockedPause)
-		must(u.v.Beat([]uint64{number}, until))
-		u.arm(until)
+		must(u.v.Renew([]uint64{number}, until))
+		u.schedule(until)
 		return
 	}
 	check(u.v.DeleteConsumer(number))
 }
 
-// handBackAll hands back what a consumer holds, and tells whether that is done. The attempts do not
-// count.
+// handBackAll hands back what a consumer holds, as much as one transaction may, and tells whether
+// that was all. The attempts do not count.
 func (u *unit) handBackAll(number uint64) (done bool) {
 	wanted := u.q.store.step(pageSize)
-	rows := must(u.v.HeldBy(number, wanted, u.whole()))
+	rows := must(u.v.HeldBy(number, wanted, u.needsPayload()))
 	for _, r := range rows {
-		u.giveBack(r)
+		u.handBack(r)
 	}
 	return len(rows) < wanted
 }
 
-// returnAll hands back what a consumer holds that stays, and tells whether that is done.
+// returnAll is handBackAll for a consumer that goes on.
 func (u *unit) returnAll(h driver.Handle) (done bool, err error) {
 	switch row := must(u.v.Consumer(h.ID)); {
 	case row == nil:
@@ -176,21 +181,21 @@ func (u *unit) returnAll(h driver.Handle) (done bool, err error) {
 	}
 }
 
-// giveBack hands a task back whose consumer is gone. The attempt does not count.
-func (u *unit) giveBack(r *Row) {
+// handBack hands a task back whose consumer is gone. The attempt does not count.
+func (u *unit) handBack(r *Row) {
 	t := u.life(r)
 	u.befall(r, t, t.Return(u.now, &u.stats), u.now)
 }
 
-// rejoin begins the next epoch of a consumer, and returns what it holds, by new leases. It has
-// another number then, so that those who had it before find out.
+// rejoin begins the next epoch of a consumer, and returns what it holds, by new leases. It gets a
+// new number, so those who had it before do not find the old one any more.
 func (u *unit) rejoin(name string) (epoch uint64, held []driver.Record, err error) {
 	old := must(u.v.Consumer(name))
 	deadline := life.Plus(u.now, u.q.settings.Grace)
-	if old == nil || old.Deadline <= u.now || len(must(u.v.Beat([]uint64{old.Number}, deadline))) == 0 { // just now
+	if old == nil || old.Deadline <= u.now || len(must(u.v.Renew([]uint64{old.Number}, deadline))) == 0 { // it has just expired
 		return 0, nil, fmt.Errorf("%w: consumer %q", driver.ErrNotFound, name)
 	}
-	check(u.v.DeleteConsumer(old.Number)) // which waits for those who just take something for it
+	check(u.v.DeleteConsumer(old.Number)) // this waits for those who are taking something for it
 	u.forgetMember(name)
 	c := u.join(must(u.v.AddConsumer(name, old.Epoch+1, deadline)))
 	rows := must(u.v.HeldBy(old.Number, driver.MaxBatch*pageSize, true))
@@ -203,7 +208,7 @@ func (u *unit) rejoin(name string) (epoch uint64, held []driver.Record, err erro
 		records[i] = u.record(r)
 		records[i].Consumer = name
 	}
-	u.notice(notice{what: look}) // so that those who wait for it see that it is not theirs any more
+	u.notice(notice{what: noticeLook}) // those who wait with the old epoch are to find out
 	u.changed = true
 	return c.epoch, records, nil
 }
@@ -211,16 +216,16 @@ func (u *unit) rejoin(name string) (epoch uint64, held []driver.Record, err erro
 // lease gives a task that is taken another lease.
 func (u *unit) lease(r *Row, c *member) {
 	old := r.Since
-	u.notice(notice{what: leaseOver, id: r.ID, lease: old})
+	u.notice(notice{what: noticeLeaseOver, id: r.ID, lease: old})
 	r.Consumer, r.Since = c.number, u.number()
 	u.update(r)
-	lease := held{lease: r.Since, key: r.Key, group: r.Group}
+	lease := heldLease{lease: r.Since, key: r.Key, group: r.Group}
 	u.later(func() { u.q.held[r.ID] = lease })
 	u.event(driver.EventResume, r, u.now, old)
 }
 
-// waitForLocked adds what a consumer holds but others have locked, as does a transaction of a
-// process that has just died.
+// waitForLocked adds to rows what the consumer holds but others have locked, and waits for these:
+// a transaction of a process that has just died may still be there for a moment.
 func (u *unit) waitForLocked(consumer uint64, rows []*Row) []*Row {
 	left := must(u.v.Leases(consumer))
 	for _, r := range rows {
@@ -235,34 +240,34 @@ func (u *unit) waitForLocked(consumer uint64, rows []*Row) []*Row {
 	return rows
 }
 
-// disown hands back what was taken in a transaction of which it is not known whether it was
-// committed: nobody has got it.
-func (u *unit) disown() {
-	for id, lease := range u.q.unsure {
+// handBackInDoubt hands back what was taken in transactions of which it is not known whether they
+// were committed: those who called have got an error, so nobody works on it.
+func (u *unit) handBackInDoubt() {
+	for id, lease := range u.q.inDoubt {
 		if r := u.leased(driver.Lease{ID: driver.ID(id), Number: lease}); r != nil {
-			u.giveBack(r)
+			u.handBack(r)
 		}
 	}
-	u.later(func() { clear(u.q.unsure) })
+	u.later(func() { clear(u.q.inDoubt) })
 }
 
-// dead hands back what consumers hold that did not come back, and returns how much it has left to
-// do.
-func (u *unit) dead(most int) int {
-	if most <= 0 {
-		return most
+// expireConsumers hands back what consumers hold that did not come back in time, and ends them. It
+// works on as many rows as left says, and returns how many of these it has not used.
+func (u *unit) expireConsumers(left int) int {
+	if left <= 0 {
+		return left
 	}
-	for _, c := range must(u.v.DueConsumers(u.now-int64(u.q.store.traits.Skew), most)) {
-		rows := must(u.v.HeldBy(c.Number, most, u.whole()))
+	for _, c := range must(u.v.DueConsumers(u.now-int64(u.q.store.traits.Skew), left)) {
+		rows := must(u.v.HeldBy(c.Number, left, u.needsPayload()))
 		for _, r := range rows {
 			t, at := u.life(r), min(c.Deadline, u.now)
 			u.befall(r, t, t.Lose(at, &u.stats), at)
 		}
-		if most -= len(rows) + 1; most <= 0 {
+		if left -= len(rows) + 1; left <= 0 {
 			break
 		}
 		u.endConsumer(c.Number)
 		u.later(func() { u.q.part(driver.Handle{ID: c.Name, Epoch: c.Epoch}) })
 	}
-	return most
+	return left
 }

@@ -110,11 +110,11 @@ type Tx interface {
 // Plan is what will probably be read in a queue. It is a hint but for Exclusive: other things may
 // be asked for too.
 type Plan struct {
-	Exclusive bool
-	Counts    bool    // Counts is called
-	Numbers   int     // calls of Number
-	Lasts     []Line  // calls of Last, after the round being served
-	Ranges    []Range // as Fetch gets them
+	Exclusive  bool
+	Counts     bool    // Counts is called
+	Numbers    int     // calls of Number
+	LastRounds []Line  // calls of Last, after the round being served
+	Ranges     []Range // as Fetch gets them
 }
 
 // Head is what is known of a queue while one works in it.
@@ -168,9 +168,9 @@ type View interface {
 	Outcomes() Table[Outcome]
 	History() Table[Done]
 
-	// Last returns the greatest Round of a line that is greater than after, and how many rows of
+	// LastRound returns the greatest Round of a line that is greater than after, and how many rows of
 	// the line have it; 0 if there is none. Rows in all states count.
-	Last(l Line, after uint64) (round uint64, rows int, err error)
+	LastRound(l Line, after uint64) (round uint64, rows int, err error)
 
 	// Hide makes all tasks of a key not Takeable, and changes nothing else.
 	Hide(key string) error

@@ -7,40 +7,50 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// lines is what is known of the ready tasks of a key, in a queue where only the fronts of lines can
-// be taken. What is written is noted here too, so that the database need not be asked again.
-type lines struct {
-	fronted []*Row           // those that have a turn
-	parked  map[sort]*parked // those that have none
-	most    int              // how many parked ones of each sort are remembered
+// In a queue with kinds or MaxInFlightPerKey only the front of each line is in the index of ready
+// tasks: as many tasks as the weight of its key, and the first one of each further kind. The others
+// are parked: they have no turn. So whoever takes passes over no task that he may not have, and to
+// block or free a key changes few rows. The invariant, whenever updateFront returns:
+//
+//   - Those at the front of a line are the first in the order of Place, but for those of further
+//     kinds, and their turns are in that order too.
+//   - They are Takeable unless their key is blocked.
+//   - The others have neither a Round nor a Seq.
+
+// readyTasks is what a transaction knows of the ready tasks of a key. What it writes is noted here
+// too, so the database need not be asked again.
+type readyTasks struct {
+	front  []*Row                   // all that have a turn
+	parked map[priorityKind]*parked // the first of those that have none
+	limit  int                      // of each priority and kind so many parked ones are known at most
 }
 
-// sort is what tasks have in common of which the first must be at the front.
-type sort struct {
+// priorityKind is a part of a key's tasks: the first one of it must be at the front.
+type priorityKind struct {
 	priority int
 	kind     string
 }
 
-// parked are the first tasks of a sort, in the order of Place.
+// parked are the first tasks of a priority and kind, in the order of Place.
 type parked struct {
 	rows []*Row
 	more bool // there may be others behind them
 }
 
-// fewParked is how many tasks of each sort are read at first.
-const fewParked = 4
+// parkedAtFirst is how many parked tasks of each priority and kind are read at first.
+const parkedAtFirst = 4
 
-// mostLines is of how many keys the tasks are remembered at most.
-const mostLines = 1 << 12
+// maxKnownKeys is of how many keys the tasks are remembered at most.
+const maxKnownKeys = 1 << 12
 
-// prepare reads at once what the calls of a transaction will ask for.
+// prepare reads in one exchange what the calls of a transaction will ask for.
 func (u *unit) prepare() {
 	if !u.q.byKey() {
 		return
 	}
 	u.read(false, u.plan.Keys...)
 	if u.q.store.traits.Exclusive {
-		return // to ask it later costs nothing more
+		return // there each read costs the same, now or later
 	}
 	var rows []*Row
 	for _, id := range u.plan.Get {
@@ -49,8 +59,8 @@ func (u *unit) prepare() {
 		}
 	}
 	if u.plan.Take > 0 && !u.head.Paused {
-		u.lookAhead(u.plan.Filter, u.plan.Take)
-		rows = append(rows, u.ahead.rows...)
+		u.readReady(u.plan.Filter, u.plan.Take)
+		rows = append(rows, u.readAhead.rows...)
 	}
 	u.read(u.plan.Take > 0, keysOf(rows)...)
 }
@@ -63,34 +73,34 @@ func keysOf(rows []*Row) []string {
 	return keys
 }
 
-// read reads the rows of keys, and their tasks if only fronts can be taken, unless they are known.
+// read reads the rows of keys that are not known yet, and their tasks if there are fronts.
 func (u *unit) read(payload bool, keys ...string) {
 	var unknown []string
 	for _, key := range keys {
-		if u.keys[key] == nil || u.q.fronted && u.lines[key] == nil {
+		if u.keys[key] == nil || u.q.frontsOnly && u.readyTasks[key] == nil {
 			unknown = append(unknown, key)
 		}
 	}
 	slices.Sort(unknown)
-	u.fetch(slices.Compact(unknown), fewParked, payload)
+	u.fetch(slices.Compact(unknown), parkedAtFirst, payload)
 }
 
-// fetch reads the rows of keys, and their tasks if only fronts can be taken: those at the front,
-// and of each sort the first ones that are parked.
-func (u *unit) fetch(keys []string, most int, payload bool) {
+// fetch reads the rows of keys, and their tasks if there are fronts: all that have a turn, and of
+// each priority and kind the first parked ones, up to a limit.
+func (u *unit) fetch(keys []string, limit int, payload bool) {
 	if len(keys) == 0 {
 		return
 	}
-	if !u.q.fronted {
-		most = 0
+	if !u.q.frontsOnly {
+		limit = 0
 	}
-	found, ready, err := u.v.Lines(keys, most, payload)
+	found, ready, err := u.v.Lines(keys, limit, payload)
 	check(err)
-	if len(u.lines)+len(keys) > mostLines {
-		clear(u.lines)
+	if len(u.readyTasks)+len(keys) > maxKnownKeys {
+		clear(u.readyTasks)
 	}
 	if u.keys == nil {
-		u.keys, u.unsaved, u.lines = map[string]*Key{}, map[*Key]bool{}, map[string]*lines{}
+		u.keys, u.unsaved, u.readyTasks = map[string]*Key{}, map[*Key]bool{}, map[string]*readyTasks{}
 	}
 	for _, k := range found {
 		if u.keys[k.Key] == nil {
@@ -101,64 +111,65 @@ func (u *unit) fetch(keys []string, most int, payload bool) {
 		if u.keys[key] == nil {
 			u.keys[key] = &Key{Key: key, Weight: 1}
 		}
-		if u.q.fronted {
-			u.lines[key] = &lines{parked: map[sort]*parked{}, most: most}
+		if u.q.frontsOnly {
+			u.readyTasks[key] = &readyTasks{parked: map[priorityKind]*parked{}, limit: limit}
 		}
 	}
 	for _, r := range ready {
-		u.lines[r.Key].add(r)
+		u.readyTasks[r.Key].add(r)
 	}
 	for _, key := range keys {
-		if u.q.fronted {
-			for _, p := range u.lines[key].parked {
-				p.more = len(p.rows) == most
+		if u.q.frontsOnly {
+			for _, p := range u.readyTasks[key].parked {
+				p.more = len(p.rows) == limit
 			}
 		}
 	}
 }
 
-// add adds a task, if it is ready. It must not be there yet.
-func (k *lines) add(r *Row) {
+// add adds a task, if it is ready. It must not be known yet. A nil receiver knows nothing, and
+// need not.
+func (k *readyTasks) add(r *Row) {
 	if k == nil || r.State != driver.Ready {
 		return
 	}
 	if r.Round != 0 {
-		k.fronted = append(k.fronted, r)
+		k.front = append(k.front, r)
 		return
 	}
-	p := k.parked[r.sort()]
+	p := k.parked[r.priorityKind()]
 	if p == nil {
 		p = &parked{}
-		k.parked[r.sort()] = p
+		k.parked[r.priorityKind()] = p
 	}
 	at, _ := slices.BinarySearchFunc(p.rows, r, byPlace)
 	if at == len(p.rows) && p.more {
-		return
+		return // it may not be the next one: others that are not known may come before it
 	}
-	if p.rows = slices.Insert(p.rows, at, r); len(p.rows) > k.most {
-		p.rows, p.more = p.rows[:k.most], true
+	if p.rows = slices.Insert(p.rows, at, r); len(p.rows) > k.limit {
+		p.rows, p.more = p.rows[:k.limit], true
 	}
 }
 
-// remove removes a task, if it is there.
-func (k *lines) remove(r *Row) {
+// remove removes a task, if it is known.
+func (k *readyTasks) remove(r *Row) {
 	if k == nil {
 		return
 	}
 	same := func(other *Row) bool { return other.ID == r.ID }
-	k.fronted = slices.DeleteFunc(k.fronted, same)
-	if p := k.parked[r.sort()]; p != nil {
+	k.front = slices.DeleteFunc(k.front, same)
+	if p := k.parked[r.priorityKind()]; p != nil {
 		p.rows = slices.DeleteFunc(p.rows, same)
 	}
 }
 
-// find returns what is known of a task, nil if that is nothing.
-func (k *lines) find(r *Row) *Row {
+// find returns a task as it is known, nil if it is not.
+func (k *readyTasks) find(r *Row) *Row {
 	same := func(other *Row) bool { return other.ID == r.ID }
-	if i := slices.IndexFunc(k.fronted, same); i >= 0 {
-		return k.fronted[i]
+	if i := slices.IndexFunc(k.front, same); i >= 0 {
+		return k.front[i]
 	}
-	if p := k.parked[r.sort()]; p != nil {
+	if p := k.parked[r.priorityKind()]; p != nil {
 		if i := slices.IndexFunc(p.rows, same); i >= 0 {
 			return p.rows[i]
 		}
@@ -166,8 +177,9 @@ func (k *lines) find(r *Row) *Row {
 	return nil
 }
 
-// lacks tells whether there may be more parked tasks among the first n of a sort.
-func (k *lines) lacks(priority, n int) bool {
+// lacks tells whether, of some kind, there may be parked tasks among the first n of that priority
+// that are not known.
+func (k *readyTasks) lacks(priority, n int) bool {
 	for s, p := range k.parked {
 		if s.priority == priority && p.more && len(p.rows) < n {
 			return true
@@ -176,17 +188,17 @@ func (k *lines) lacks(priority, n int) bool {
 	return false
 }
 
-func (r *Row) sort() sort { return sort{r.Priority, r.Kind} }
+func (r *Row) priorityKind() priorityKind { return priorityKind{r.Priority, r.Kind} }
 
 func byPlace(a, b *Row) int { return cmp.Compare(a.Place, b.Place) }
 
-// front returns what is known of a key, and those of its tasks that are at the front of a line. As
-// many parked ones are known as there may be turns for.
-func (u *unit) front(l Line, weight int) (k *lines, front []*Row) {
+// front returns the ready tasks of a key, and those of them that are at the front of a line. It
+// reads until as many parked ones are known as there may be turns for.
+func (u *unit) front(l Line, weight int) (k *readyTasks, front []*Row) {
 	payload := u.plan.Take > 0 && !u.q.store.traits.Exclusive
 	for u.read(payload, l.Key); ; {
-		k, front = u.lines[l.Key], nil
-		for _, r := range k.fronted {
+		k, front = u.readyTasks[l.Key], nil
+		for _, r := range k.front {
 			if r.Priority == l.Priority {
 				front = append(front, r)
 			}
@@ -195,27 +207,28 @@ func (u *unit) front(l Line, weight int) (k *lines, front []*Row) {
 		if !k.lacks(l.Priority, n) {
 			return k, front
 		}
-		u.fetch([]string{l.Key}, n+2*k.most, payload)
+		u.fetch([]string{l.Key}, n+2*k.limit, payload)
 	}
 }
 
-// refile makes the front of a line what it must be, in a queue where only fronts can be taken: a
-// task of it has come or gone, or its key is blocked or free now, which concerns the other lines of
-// the key too. left is the turn of the task if it is gone without being taken: the line keeps it.
-// used is its turn if it was taken: no other task has that any more.
-func (u *unit) refile(changed *Row, left, used turn) {
-	if !u.q.fronted {
+// updateFront makes the front of a line what it must be, after a task has come to it or gone from
+// it. If that has blocked or freed the key, the fronts of its other lines are hidden or shown too.
+//
+// left is the turn that the task had, if it has gone without being taken: it stays with the line.
+// used is that turn if it was taken: then no task of the line has it any more.
+func (u *unit) updateFront(changed *Row, left, used turn) {
+	if !u.q.frontsOnly {
 		return
 	}
 	l, weight := changed.line(), changed.Weight
-	if u.q.counts {
+	if u.q.countsKeys {
 		weight = u.key(l.Key).Weight
 	}
 	blocked := u.blocked(l.Key)
 	k, front := u.front(l, weight)
-	for _, r := range slices.Clone(k.fronted) {
+	for _, r := range slices.Clone(k.front) {
 		if r.Priority != l.Priority && r.Takeable == blocked {
-			u.reveal(r, !blocked)
+			u.setTakeable(r, !blocked)
 		}
 	}
 	turns := []turn{left}
@@ -226,27 +239,29 @@ func (u *unit) refile(changed *Row, left, used turn) {
 	slices.SortFunc(turns, turn.compare)
 	turns = slices.Compact(turns)
 	for _, r := range u.newFront(k, l.Priority, front, max(weight, len(turns))) {
-		if r.number == len(turns) {
-			turns = append(turns, u.lineTurn(r.Row, weight, turns, used))
+		if r.turnIndex == len(turns) {
+			turns = append(turns, u.frontTurn(r.Row, weight, turns, used))
 		}
-		if t := turns[r.number]; r.turn() != t || r.Takeable == blocked {
+		if t := turns[r.turnIndex]; r.turn() != t || r.Takeable == blocked {
 			r.setTurn(t)
-			u.reveal(r.Row, !blocked)
+			u.setTakeable(r.Row, !blocked)
 		}
 	}
 }
 
-// place is one at the front of a line, with the number of its turn.
-type place struct {
+// frontTask is a task that must be at the front, with the index of its turn among those of the line.
+type frontTask struct {
 	*Row
-	number int
+	turnIndex int
 }
 
-// newFront returns the tasks that must be at the front of a line: as many as wanted, and the first
-// one of each further kind. These share the last turn, for whoever takes only such tasks. (If it
-// was an earlier one, they would come before older tasks of other kinds.) Those that were there and
-// must not be any more are parked.
-func (u *unit) newFront(k *lines, priority int, all []*Row, wanted int) (places []place) {
+// newFront returns the tasks that must be at the front of a line, and parks those that were there
+// and must not be any more. At the front are the first ones, as many as wanted, and the first one
+// of each further kind, which is for those who take only that kind. These share the last turn: with
+// an earlier one, they would come before older tasks of other kinds.
+func (u *unit) newFront(
+	k *readyTasks, priority int, all []*Row, wanted int,
+) (front []frontTask) {
 	for s, p := range k.parked {
 		if s.priority == priority {
 			all = append(all, p.rows[:min(wanted, len(p.rows))]...)
@@ -257,62 +272,64 @@ func (u *unit) newFront(k *lines, priority int, all []*Row, wanted int) (places 
 	for i, r := range all {
 		switch {
 		case i < wanted:
-			places = append(places, place{r, i})
+			front = append(front, frontTask{r, i})
 		case !kinds[r.Kind]:
-			places = append(places, place{r, wanted - 1})
+			front = append(front, frontTask{r, wanted - 1})
 		case r.Round != 0: // it was at the front
 			r.setTurn(turn{})
-			u.reveal(r, false)
+			u.setTakeable(r, false)
 		}
 		kinds[r.Kind] = true
 	}
-	return places
+	return front
 }
 
-// lineTurn returns the turn for a task whose line has others before it, and has just used one or
-// none. The order within a round is that in which tasks became ready, but with MaxInFlightPerKey,
-// or if the line has missed turns, that in which lines got theirs. A turn that is used late has
-// been missed, unless its task was handed back: that one was taken in time.
-func (u *unit) lineTurn(r *Row, weight int, turns []turn, used turn) turn {
-	end := last{}
+// frontTurn returns the next turn of a line, for a task that comes to its front: turns are those
+// that the line has already, and used is the one that it has just used, or the zero turn.
+//
+// The order within a round is that in which tasks became ready. But with MaxInFlightPerKey, or if
+// the line has missed turns, it is that in which lines got their turns. A turn that was used late
+// was missed, unless its task had been handed back: then it was used in time before.
+func (u *unit) frontTurn(r *Row, weight int, turns []turn, used turn) turn {
+	end := lastRound{}
 	for _, t := range turns {
 		if t.round > end.round {
-			end = last{round: t.round}
+			end = lastRound{round: t.round}
 		}
 		if t.round == end.round {
 			end.tasks++
 		}
 	}
-	t := turn{round: u.next(r.line(), end, weight).round, seq: r.Place}
-	missed := used.round < u.current(r.Priority) && !used.returned
-	if u.q.limited || missed || slices.ContainsFunc(turns, func(o turn) bool { return o.compare(t) >= 0 }) {
+	t := turn{round: u.addTurn(r.line(), end, weight).round, seq: r.Place}
+	missed := used.round < u.currentRound(r.Priority) && !used.returned
+	if u.q.limitsInFlight || missed || slices.ContainsFunc(turns, func(o turn) bool { return o.compare(t) >= 0 }) {
 		t.seq = u.number()
 	}
 	return t
 }
 
-// refiled returns a row with the turn that it has by now: refile may have given it another one
-// since it was read.
-func (u *unit) refiled(r *Row) *Row {
-	if !u.q.fronted || r.State != driver.Ready {
+// withCurrentTurn returns a row with the turn that it has by now: updateFront may have given it
+// another one since it was read.
+func (u *unit) withCurrentTurn(r *Row) *Row {
+	if !u.q.frontsOnly || r.State != driver.Ready {
 		return r
 	}
-	if u.lines[r.Key] == nil { // it is not remembered any more
-		return must(u.v.Get(r.ID, u.whole()))
+	if u.readyTasks[r.Key] == nil { // they were forgotten, to make room for others
+		return must(u.v.Get(r.ID, u.needsPayload()))
 	}
-	if now := u.lines[r.Key].find(r); now != nil {
+	if now := u.readyTasks[r.Key].find(r); now != nil {
 		r.Takeable = now.Takeable
 		r.setTurn(now.turn())
 	}
 	return r
 }
 
-// reveal makes a task one that can be taken, or hides it.
-func (u *unit) reveal(r *Row, takeable bool) {
+// setTakeable makes a task one that can be taken, or hides it, and writes it.
+func (u *unit) setTakeable(r *Row, takeable bool) {
 	if takeable && !r.Takeable {
 		u.canBeTaken(r)
 	}
 	r.Takeable = takeable
 	u.update(r)
-	u.ahead.move(r)
+	u.readAhead.move(r)
 }

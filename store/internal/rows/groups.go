@@ -7,7 +7,7 @@ import (
 
 // group returns the group of that name, a new one if there is none.
 func (u *unit) group(name string) *Group {
-	u.needAlone()
+	u.needExclusive()
 	if g := must(u.v.Group(name)); g != nil {
 		return g
 	}
@@ -32,12 +32,12 @@ func (u *unit) startGroup(name string, cancel bool) error {
 	check(u.v.SetGroup(g))
 	for _, r := range must(u.v.InGroup(name)) {
 		if cancel {
-			r = u.refiled(r)
+			r = u.withCurrentTurn(r)
 		}
 		t := r.life()
 		if cancel && t.Running() {
 			u.event(driver.EventCancel, r, u.now, r.lease())
-			u.changed = true // its process may be another one
+			u.changed = true // another process may hold it
 		}
 		if f := t.GroupBegins(cancel, u.now, &u.stats); f.Event != 0 {
 			u.befall(r, t, f, u.now)
@@ -51,7 +51,7 @@ func (u *unit) startGroup(name string, cancel bool) error {
 func (u *unit) leaveGroup(r *Row, now int64) {
 	g := u.group(r.Group)
 	if g.Tasks == 0 {
-		return // the group is over: endGroup has counted all out
+		return // the group is over, and endGroup has counted all out
 	}
 	if g.Tasks--; r.Role == driver.Member {
 		g.Members--
@@ -60,8 +60,9 @@ func (u *unit) leaveGroup(r *Row, now int64) {
 	u.endGroup(r.Group, now)
 }
 
-// endGroup ends a group that is started, or cancelled, and has no members any more: of the other
-// tasks it makes ready those whose time has come, and removes the rest.
+// endGroup ends a group that was started or cancelled, if it has no members any more: of the other
+// tasks those become ready that are for this end, and the rest is deleted. The row goes first, so
+// that the tasks that leave the group do not end it again.
 func (u *unit) endGroup(name string, now int64) {
 	g := u.group(name)
 	if !g.Started || g.Members > 0 || g.Tasks == 0 {

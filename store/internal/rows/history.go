@@ -8,8 +8,8 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// remember keeps what there is to know of a task that is gone, if the store has a history.
-func (u *unit) remember(r *Row, o *Outcome) {
+// addHistory records a task that is gone, if the store has a history.
+func (u *unit) addHistory(r *Row, o *Outcome) {
 	keep := u.q.store.options.History
 	if keep == 0 {
 		return
@@ -19,14 +19,14 @@ func (u *unit) remember(r *Row, o *Outcome) {
 		Created: r.Created, Finished: u.now, How: o.How, Err: o.Err, Until: life.Plus(u.now, keep),
 	}
 	check(u.v.History().Put(d))
-	u.arm(life.Plus(d.Until, keep/4)) // many at a time
+	u.schedule(life.Plus(d.Until, keep/4)) // many at a time
 }
 
 // History returns up to n tasks that are gone, in the order of their ids, those with greater ids
 // than after.
 func (s *Store) History(ctx context.Context, queue string, after driver.ID, n int) (ended []driver.Ended, err error) {
-	if n < 0 || n > mostListed {
-		return nil, &driver.FieldError{Field: "History: the number", Value: n, Limit: fmt.Sprintf("0 to %d", mostListed)}
+	if n < 0 || n > maxListed {
+		return nil, &driver.FieldError{Field: "History: the number", Value: n, Limit: fmt.Sprintf("0 to %d", maxListed)}
 	}
 	done, err := s.done(ctx, queue, uint64(after), n)
 	if err != nil {
@@ -67,8 +67,8 @@ func (s *Store) done(ctx context.Context, queue string, after uint64, n int) ([]
 	return Calls{v}.Done(after, n)
 }
 
-// mostListed is how many tasks are listed at most.
-const mostListed = 1 << 16
+// maxListed is how many tasks are listed at most.
+const maxListed = 1 << 16
 
 func (d *Done) ended() driver.Ended {
 	o := Outcome{How: d.How, Err: d.Err}

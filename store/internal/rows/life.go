@@ -16,7 +16,7 @@ func (u *unit) put(n *driver.New) (id task.ID, victim *driver.Record, err error)
 		return 0, nil, &task.FieldError{Field: "the length of the payload", Value: len(payload), Limit: fmt.Sprintf("%d bytes at most", most)}
 	}
 	if n.Kind != "" {
-		u.hasKind()
+		u.allowKinds()
 	}
 	if n.UniqueKey != "" {
 		if r := u.findUniqueKey(n.UniqueKey, false); r != nil {
@@ -39,17 +39,17 @@ func (u *unit) put(n *driver.New) (id task.ID, victim *driver.Record, err error)
 		u.joinGroup(r, g)
 		t.Group = &standing{read: g}
 	}
-	if u.q.reserves {
-		u.turn(r)
+	if u.q.turnAtPut {
+		u.giveTurn(r)
 	}
 	u.stats.Puts++
 	state := t.Put(n, u.now)
 	r.learnFrom(t)
 	u.set(r, state)
 	u.insert(r)
-	u.arm(r.Wake)
+	u.schedule(r.Wake)
 	if r.State == task.Ready {
-		u.refile(r, turn{}, turn{})
+		u.updateFront(r, turn{}, turn{})
 	}
 	u.event(task.EventPut, r, u.now, 0)
 	if r.isDue(u.now) { // its deadline was over
@@ -69,9 +69,9 @@ func (u *unit) newRow(n *driver.New, payload []byte) *Row {
 // set puts a task into a state. It is not written yet.
 func (u *unit) set(r *Row, state task.State) {
 	if r.State == task.Taken {
-		u.notice(notice{what: leaseOver, id: r.ID, lease: r.Since})
+		u.notice(notice{what: noticeLeaseOver, id: r.ID, lease: r.Since})
 	}
-	r.State, r.Takeable, r.Counted, r.Consumer, r.Since, r.Wake = state, false, false, 0, 0, r.life().Wake(state)
+	r.State, r.Takeable, r.Evictable, r.Consumer, r.Since, r.Wake = state, false, false, 0, 0, r.life().Wake(state)
 	switch state {
 	case task.Ready:
 		u.place(r)
@@ -79,7 +79,7 @@ func (u *unit) set(r *Row, state task.State) {
 		r.Since = u.number()
 	}
 	if u.q.evicts && (state == task.Ready || state == task.Delayed) {
-		r.Counted, r.Since = true, u.number()
+		r.Evictable, r.Since = true, u.number()
 	}
 	u.changed = true
 }
@@ -98,38 +98,38 @@ func (u *unit) take(c *member, f Filter, wanted int) *Row {
 	if r == nil {
 		return nil
 	}
-	if r.Payload == nil && u.q.fronted { // it has just come to the front
+	if r.Payload == nil && u.q.frontsOnly { // it has just come to the front
 		r.Payload = must(u.v.Get(r.ID, true)).Payload
 	}
-	u.served(r)
+	u.markServed(r)
 	u.grant(r, c)
-	u.refile(r, turn{}, r.turn())
+	u.updateFront(r, turn{}, r.turn())
 	if r.Gap {
-		u.closeGap(r.line(), r.turn(), turn{round: u.current(r.Priority) + 1})
+		u.closeGap(r.line(), r.turn(), turn{round: u.currentRound(r.Priority) + 1})
 	}
 	return r
 }
 
 // grant begins a lease.
 func (u *unit) grant(r *Row, c *member) {
-	r.State, r.Takeable, r.Counted, r.Consumer, r.Since = task.Taken, false, false, c.number, u.number()
+	r.State, r.Takeable, r.Evictable, r.Consumer, r.Since = task.Taken, false, false, c.number, u.number()
 	t := r.life()
 	t.Take(u.now)
 	r.learnFrom(t)
 	r.Wake = t.Wake(task.Taken)
-	u.arm(r.Wake)
+	u.schedule(r.Wake)
 	u.recount(r, task.Taken)
 	check(u.v.Put(r))
-	u.lines[r.Key].remove(r)
+	u.readyTasks[r.Key].remove(r)
 	if u.q.store.traits.Exclusive { // else the head is not kept
 		known := *r
-		if !u.whole() {
+		if !u.needsPayload() {
 			known.Payload = nil
 		}
 		u.head.taken[r.ID] = &known
 	}
 	u.stats.Takes++
-	u.notice(notice{what: leaseBegun, id: r.ID, lease: r.Since, kind: r.Key, group: r.Group})
+	u.notice(notice{what: noticeLeaseBegun, id: r.ID, lease: r.Since, kind: r.Key, group: r.Group})
 	u.event(task.EventTake, r, u.now, 0)
 }
 
@@ -151,28 +151,28 @@ func (u *unit) takeID(h driver.Handle, id uint64) (*Row, error) {
 	}
 	if f.Event != 0 {
 		u.befall(r, t, f, u.now)
-		r = u.refiled(r)
+		r = u.withCurrentTurn(r)
 	}
 	r.Payload = payload
 	left := u.leave(r)
 	u.newTurn(r)
 	// First it is put aside: of one that gets from Ready to Taken less is written.
-	r.State, r.Takeable, r.Counted = task.Held, false, false
+	r.State, r.Takeable, r.Evictable = task.Held, false, false
 	u.update(r)
 	u.grant(r, c)
-	u.refile(r, left, turn{})
+	u.updateFront(r, left, turn{})
 	return r, nil
 }
 
 // leased returns the task of a lease, nil if it is lost.
 func (u *unit) leased(lease driver.Lease) *Row {
 	r := u.head.taken[uint64(lease.ID)]
-	if r == nil || u.whole() && r.Payload == nil {
-		r = must(u.v.Get(uint64(lease.ID), u.whole()))
+	if r == nil || u.needsPayload() && r.Payload == nil {
+		r = must(u.v.Get(uint64(lease.ID), u.needsPayload()))
 	}
 	delete(u.head.taken, uint64(lease.ID)) // for what is returned is changed
 	if r != nil && r.Group != "" {
-		u.needAlone()
+		u.needExclusive()
 	}
 	switch {
 	case r == nil || r.State != task.Taken || r.Since != lease.Number:
@@ -206,7 +206,7 @@ func (u *unit) end(r *Row, o Outcome) {
 	if r.UniqueKey != "" {
 		o.UniqueKey, o.ID, o.Until = r.UniqueKey, r.ID, life.Plus(u.now, u.q.settings.Retention)
 		check(u.v.SetOutcome(&o))
-		u.arm(u.forgets(o.Until))
+		u.schedule(u.forgetAt(o.Until))
 		u.ended(r.ID, o)
 	}
 }
@@ -216,21 +216,21 @@ func (u *unit) leave(r *Row) turn {
 	if r.Was != task.Ready {
 		return turn{}
 	}
-	u.ahead.remove(r)
+	u.readAhead.remove(r)
 	if r.Round == 0 {
 		return turn{}
 	}
-	delete(u.head.lasts, r.line()) // it may have been the last one
-	u.removes()
-	if !u.q.fronted && !u.q.reserves && !u.purges {
-		u.free(r)
+	delete(u.head.lastRounds, r.line()) // it may have been the last one
+	u.noteRemoval()
+	if !u.q.frontsOnly && !u.q.turnAtPut && !u.purges {
+		u.leaveGap(r)
 	}
 	return r.turn()
 }
 
 // gone removes a task.
 func (u *unit) gone(r *Row, why task.EventType, now int64, lease uint64, o Outcome) {
-	if r.Payload == nil && u.whole() { // it was read where many are read of which few go
+	if r.Payload == nil && u.needsPayload() { // it was read where many are read of which few go
 		if known := must(u.v.Get(r.ID, true)); known != nil {
 			r.Payload = known.Payload
 		}
@@ -240,13 +240,13 @@ func (u *unit) gone(r *Row, why task.EventType, now int64, lease uint64, o Outco
 	}
 	u.event(why, r, now, lease)
 	if r.Was == task.Taken {
-		u.notice(notice{what: leaseOver, id: r.ID, lease: r.Since})
+		u.notice(notice{what: noticeLeaseOver, id: r.ID, lease: r.Since})
 	}
 	left := u.leave(r)
 	u.remove(r)
-	u.refile(r, left, turn{})
+	u.updateFront(r, left, turn{})
 	u.end(r, o)
-	u.remember(r, &o)
+	u.addHistory(r, &o)
 	u.changed = true
 	if r.Group != "" {
 		u.leaveGroup(r, now)
@@ -336,7 +336,7 @@ func (u *unit) move(r *Row, f life.Fate, now int64, lease uint64) {
 	left := turn{}
 	switch {
 	case f.State == task.Buried:
-		if left = u.leave(r); !u.q.reserves {
+		if left = u.leave(r); !u.q.turnAtPut {
 			r.Round = 0
 		}
 	case f.NewTurn:
@@ -346,7 +346,7 @@ func (u *unit) move(r *Row, f life.Fate, now int64, lease uint64) {
 	}
 	u.set(r, f.State)
 	u.update(r)
-	u.refile(r, left, turn{})
+	u.updateFront(r, left, turn{})
 	u.event(f.Event, r, now, lease)
 	if f.State == task.Buried {
 		u.end(r, outcomeOf(f.Outcome))

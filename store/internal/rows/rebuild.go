@@ -8,15 +8,18 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// rebuild makes the rows of a queue what they must be with its settings, which have changed. Those
-// that need a turn get new ones: lines in the order in which their tasks would have been taken, and
-// the tasks of a line in that of their places. What is taken or was handed back keeps its turn, but
-// of a line the first ones get the earlier turns of these too.
+// rebuild makes the rows of a queue what they must be with its settings, which have changed. It has
+// three steps: take all tasks out of the indexes that depend on the settings, count the keys anew,
+// and give turns. Lines come in the order in which their tasks would have been taken, and the tasks
+// of a line in the order of their places.
+//
+// Turns that were used (of tasks that are taken, or were handed back) are not given anew: they stay
+// with the line, and go to those of the same tasks that come first, in order.
 func (u *unit) rebuild() {
 	weights := map[string]int{}
 	var used, rest []*Row
-	u.lines = map[string]*lines{}
-	clear(u.head.lasts)
+	u.readyTasks = map[string]*readyTasks{}
+	clear(u.head.lastRounds)
 	clear(u.head.taken)
 	for after := driver.ID(0); ; {
 		page := must(u.v.List(driver.ListOptions{After: after, Limit: pageSize}))
@@ -26,7 +29,7 @@ func (u *unit) rebuild() {
 			if u.reset(r); r.Round != 0 {
 				used = append(used, was)
 			}
-			if was.Place = r.Place; r.State == driver.Ready || u.q.reserves && r.State != driver.Taken {
+			if was.Place = r.Place; r.State == driver.Ready || u.q.turnAtPut && r.State != driver.Taken {
 				rest = append(rest, was)
 			}
 		}
@@ -41,8 +44,8 @@ func (u *unit) rebuild() {
 		u.update(r)
 	})
 	u.inPlace(rest, func(r *Row, _ turn) {
-		if u.q.reserves && r.Round == 0 {
-			u.turn(r)
+		if u.q.turnAtPut && r.Round == 0 {
+			u.giveTurn(r)
 		}
 		if r.State != driver.Ready {
 			u.update(r)
@@ -50,12 +53,12 @@ func (u *unit) rebuild() {
 		}
 		u.set(r, driver.Ready)
 		u.update(r)
-		u.refile(r, turn{}, turn{})
+		u.updateFront(r, turn{}, turn{})
 	})
 }
 
-// inPlace goes through turns in order. It calls f with each, and with the row that must have it so
-// that the rows of each line are in the order of their places.
+// inPlace calls f with each turn of some rows, in order, and with the row that gets it: of its line
+// the first one in the order of places that has none yet.
 func (u *unit) inPlace(rows []*Row, f func(r *Row, t turn)) {
 	lines := map[Line][]*Row{}
 	for _, r := range rows {
@@ -75,11 +78,12 @@ func (u *unit) inPlace(rows []*Row, f func(r *Row, t turn)) {
 // reset takes a task out of all indexes that depend on the settings.
 func (u *unit) reset(r *Row) {
 	waits := r.State == driver.Ready || r.State == driver.Delayed
-	used := r.State == driver.Taken || r.State == driver.Ready && r.Returned // it is first, or will be if it is handed back
-	if r.Takeable, r.Counted = false, waits && u.q.evicts; !used {
+	// A turn that was used makes its task the first, or will when it is handed back.
+	used := r.State == driver.Taken || r.State == driver.Ready && r.Returned
+	if r.Takeable, r.Evictable = false, waits && u.q.evicts; !used {
 		r.setTurn(turn{})
 	}
-	if r.Counted {
+	if r.Evictable {
 		r.Since = u.number()
 	}
 	if u.q.settings.KeepPlace && r.Place == 0 {
@@ -88,7 +92,7 @@ func (u *unit) reset(r *Row) {
 	check(u.v.Put(r))
 }
 
-// recountKeys writes the rows of the table of keys anew.
+// recountKeys writes the rows of the table of keys anew, as their tasks are.
 func (u *unit) recountKeys(weights map[string]int) {
 	u.saveKeys() // what is paused
 	u.keys = nil
@@ -103,7 +107,7 @@ func (u *unit) recountKeys(weights map[string]int) {
 	for _, known := range all {
 		k := u.key(known.Key)
 		k.Weight, k.Tasks = max(1, weights[k.Key]), known.Tasks
-		if !u.q.counts {
+		if !u.q.countsKeys {
 			k.Tasks = [driver.Held + 1]int{}
 		}
 		k.Load = u.load(k)
@@ -114,7 +118,7 @@ func (u *unit) recountKeys(weights map[string]int) {
 
 // inOrder compares tasks that are ready by when they would be taken.
 func inOrder(a, b *Row) int {
-	if (a.Round == 0) != (b.Round == 0) { // the one that is parked comes later
+	if (a.Round == 0) != (b.Round == 0) { // a parked one comes later
 		return cmp.Compare(b.Round, a.Round)
 	}
 	return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.turn().compare(b.turn()), cmp.Compare(a.Place, b.Place))

@@ -6,14 +6,14 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// makeRoom finds out whether there is room for a task, and makes it if it may.
+// makeRoom finds out whether there is room for a task, and evicts another one if that may be.
 func (u *unit) makeRoom(n *driver.New, g *Group) (victim *driver.Record, err error) {
 	counted, ofKey := 0, 0
 	if u.q.settings.Capacity < fairq.MaxLen {
-		counted = u.counted()
-		u.crowd(counted)
+		counted = u.countedTasks()
+		u.updateCrowded(counted)
 	}
-	if u.q.counts {
+	if u.q.countsKeys {
 		ofKey = u.q.settings.Counted(&u.key(n.Key).Tasks)
 	}
 	evicts, err := life.Room(&u.q.settings.Settings, n.Weight, counted, ofKey)
@@ -26,7 +26,9 @@ func (u *unit) makeRoom(n *driver.New, g *Group) (victim *driver.Record, err err
 	}
 	r = must(u.v.Get(r.ID, true))
 	record := u.record(r)
-	if g != nil && r.Group == g.Name { // the group does not end by this, for a task is about to be put into it
+	// If the victim is of the group that the new task is put into, the group must not end by the
+	// eviction, though it may have no other member. So it counts one more meanwhile.
+	if g != nil && r.Group == g.Name {
 		g.Tasks++
 		g.Members++
 		check(u.v.SetGroup(g))
@@ -37,19 +39,20 @@ func (u *unit) makeRoom(n *driver.New, g *Group) (victim *driver.Record, err err
 	return &record, nil
 }
 
-// crowd begins to count the tasks of each key where one may be over its share, and ends it when the
-// queue is half as full as that. So as long as there is enough room for everybody, the rows of keys
-// are neither read nor written, and to count all of them anew is rare.
-func (u *unit) crowd(counted int) {
+// updateCrowded makes the queue count the tasks of each key as soon as one may be over its share,
+// and stops that when the queue is only half as full. So as long as there is room for everybody,
+// the rows of keys are neither read nor written; and as the two limits differ, all keys are counted
+// anew only rarely.
+func (u *unit) updateCrowded(counted int) {
 	s := u.q.settings
 	crowded := life.Crowded(&s.Settings, counted)
 	if crowded == s.Crowded || !crowded && life.Crowded(&s.Settings, 2*counted) {
 		return
 	}
-	u.needAlone()
+	u.needExclusive()
 	s.Crowded = crowded
 	u.q.set(s)
-	u.head.Settings, u.saves = u.q.text, true
+	u.head.Settings, u.headChanged = u.q.text, true
 	weights := map[string]int{}
 	for last := uint64(0); crowded; {
 		page := must(u.v.Rows(Range{Index: TaskID, From: after(last), Limit: pageSize}))
@@ -61,21 +64,21 @@ func (u *unit) crowd(counted int) {
 	u.recountKeys(weights)
 }
 
-// counted returns how many tasks count in the capacity.
-func (u *unit) counted() int {
+// countedTasks returns how many tasks count in the capacity.
+func (u *unit) countedTasks() int {
 	tasks := must(u.v.Counts())
 	return u.q.settings.Counted(&tasks)
 }
 
-// freed makes known that there is room if a task leaves a state that counts for one that does not.
-func (u *unit) freed(r *Row, to driver.State) {
+// noteRoom notes that there is room if a task goes from a state that counts to one that does not.
+func (u *unit) noteRoom(r *Row, to driver.State) {
 	if s := &u.q.settings; s.KeyCapacity < fairq.MaxLen && s.Counts(r.Was) && !s.Counts(to) {
-		u.notice(notice{what: room, kind: r.Key})
+		u.notice(notice{what: noticeRoom, kind: r.Key})
 		u.changed = true
 	}
 }
 
-// backInGroup undoes that a group was made to count one more.
+// backInGroup undoes that a group counts one more, see makeRoom.
 func (u *unit) backInGroup(g *Group) {
 	*g = *u.group(g.Name)
 	g.Tasks--

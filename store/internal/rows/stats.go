@@ -22,24 +22,25 @@ func (b *backend) Stats(ctx context.Context) (s driver.Stats, err error) {
 	return s, err
 }
 
-// counted is how many keys had tasks when they were counted last.
-type counted struct {
+// keyCount is how many keys had tasks when they were counted last.
+type keyCount struct {
 	keys  int
 	until time.Time // they are not counted again before
 }
 
-// fewKeys is how many keys are counted each time. To count more takes a twentieth of the time at
-// most.
-const fewKeys = 1000
+// cheapKeyCount is up to how many keys they are counted each time. If there are more, counting is
+// rarer, so that it takes a twentieth of the time at most.
+const cheapKeyCount = 1000
 
-// countKeys returns how many keys have tasks. The database looks up one after the other.
+// countKeys returns how many keys have tasks, or had not long ago. The database looks up one key
+// after the other, so the cost is proportional to their number.
 func (u *unit) countKeys() int {
-	known, begin := &u.q.counted, time.Now()
+	known, begin := &u.q.keyCount, time.Now()
 	if begin.Before(known.until) {
 		return known.keys
 	}
 	known.keys = must(u.v.CountKeys())
-	if known.keys > fewKeys {
+	if known.keys > cheapKeyCount {
 		end := time.Now()
 		known.until = end.Add(20 * end.Sub(begin))
 	}

@@ -65,9 +65,8 @@ func (s *Store) context() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), s.options.Timeout)
 }
 
-// queue is a queue as this process knows it. All that have it open here share it.
-//
-// What its committer's transactions know of it is used by the one who leads alone.
+// queue is a queue as this process knows it. All that have it open here share it. What its
+// transactions know of it belongs to the one that runs: the committer runs one at a time.
 type queue struct {
 	store     *Store
 	committer *committer
@@ -78,81 +77,88 @@ type queue struct {
 	mode
 	joined bool // it stands for the queue in a transaction of the caller's
 
-	mu       sync.Mutex // protects backends, never held while something is done
+	mu       sync.Mutex // protects backends; nothing is called under it
 	backends []*backend
 
-	// What follows is used by the one who leads alone.
+	// What follows is used by the transaction that runs, and changed once it is committed.
 
-	members map[string]*member // consumers that live here
-	names   map[uint64]string  // of consumers
-	held    map[uint64]held    // by task: leases of members
-	mark    string             // from where on outcomes have not been looked at yet, "" if nobody awaits any
-	checked int64              // when all that is awaited was looked for last
-	stats   driver.Stats       // counters
-	due     int64              // when advance has something to do, 0 for never
-	beat    int64              // when members must be renewed, 0 for never: no later than beatOf any of their deadlines
-	outcome int64              // until when the next outcome is told that is to be forgotten
-	spares  int64              // until then nobody is taken for dead
-	unsure  map[uint64]uint64  // by task: leases that may have begun in transactions that have failed, of each the last one
-	losable int                // how many held make it worth to look which are lost, if nobody wants to be told
-	dropped bool
-	kept    kept
-	counted counted
+	members map[string]*member   // by name: the consumers of this process
+	names   map[uint64]string    // of these, by number
+	held    map[uint64]heldLease // by task: their leases
+	stats   driver.Stats         // counters
+
+	// Outcomes that others have written are read from endsMark on; "" if nobody awaits any. At
+	// endsChecked all tasks that are awaited were looked up last.
+	endsMark    string
+	endsChecked int64
+
+	// The due times are no later than what they are for; 0 means never.
+	due          int64 // of advance
+	renewAt      int64 // of renewConsumers: renewalOf the earliest deadline
+	outcomeUntil int64 // Until of the next outcome to be deleted
+
+	noExpiryBefore int64             // no consumer is expired before this time
+	inDoubt        map[uint64]uint64 // by task, the last lease that may have begun in a transaction that failed
+	leasesToCheck  int               // with more leases than these, lost ones are looked for though nobody listens
+	dropped        bool
+	roundCache     roundCache
+	keyCount       keyCount
 
 	// These are times of this process, not of the database; 0 means never.
-	next  atomic.Int64 // when there is something due
-	poll  atomic.Int64 // when to ask whether others have changed something
-	pause atomic.Int64 // between the last two such times, if it was shorter than usual
+	dueAt     atomic.Int64 // when something is due, or consumers are to be renewed
+	pollAt    atomic.Int64 // when to ask whether others have changed something
+	pollPause atomic.Int64 // between the last two such times, 0 if it was the usual one
 
-	others atomic.Bool // others have changed something, as far as is known
+	others atomic.Bool // others may have changed something, so findChanges is to be called
 }
 
-// settings are those of a queue as they are written down.
+// settings are those of a queue as they are stored.
 type settings struct {
 	driver.Settings
-	Kinds   bool // it has ever had a task of a kind
-	Crowded bool // it is so full that a key may be over its share, or was not long ago; see crowd
+	Kinds   bool // it has, or had, a task of a kind; see allowKinds
+	Crowded bool // it is so full that a key may be over its share; see updateCrowded
 }
 
 // mode is what follows from the settings.
 type mode struct {
-	fronted  bool // only the fronts of keys can be taken
-	limited  bool // MaxInFlightPerKey
-	reserves bool // tasks have their turns from Put on
-	thisTurn bool // newcomers join the round being served
-	evicts   bool
-	counts   bool // there is a row for each key that has tasks
-	alone    bool // each transaction needs the queue for itself
+	frontsOnly     bool // only the fronts of lines can be taken, see fronts.go
+	limitsInFlight bool // MaxInFlightPerKey
+	turnAtPut      bool // tasks have their turns from Put on
+	newcomersJoin  bool // newcomers join the round being served
+	evicts         bool
+	countsKeys     bool // there is a row for each key that has tasks
+	exclusive      bool // each transaction needs the queue for itself
 }
 
 func modeOf(s *settings) mode {
 	m := mode{
-		fronted:  s.Kinds || s.MaxInFlightPerKey > 0,
-		limited:  s.MaxInFlightPerKey > 0,
-		reserves: s.KeepPlace && !s.Kinds && s.MaxInFlightPerKey == 0,
-		thisTurn: s.Newcomers == fairq.ThisRound,
-		evicts:   s.WhenFull >= fairq.EvictHeaviest,
+		frontsOnly:     s.Kinds || s.MaxInFlightPerKey > 0,
+		limitsInFlight: s.MaxInFlightPerKey > 0,
+		turnAtPut:      s.KeepPlace && !s.Kinds && s.MaxInFlightPerKey == 0,
+		newcomersJoin:  s.Newcomers == fairq.ThisRound,
+		evicts:         s.WhenFull >= fairq.EvictHeaviest,
 	}
-	m.counts = m.limited || m.evicts || s.KeyCapacity < s.Capacity || s.Crowded
-	m.alone = m.fronted || m.counts || m.thisTurn || s.Capacity < fairq.MaxLen
+	m.countsKeys = m.limitsInFlight || m.evicts || s.KeyCapacity < s.Capacity || s.Crowded
+	m.exclusive = m.frontsOnly || m.countsKeys || m.newcomersJoin || s.Capacity < fairq.MaxLen
 	return m
 }
 
 // byKey tells whether more is asked of each key than the last round of its lines.
-func (m *mode) byKey() bool { return m.fronted || m.counts }
+func (m *mode) byKey() bool { return m.frontsOnly || m.countsKeys }
 
-// member is a consumer that lives in this process, which renews it.
+// member is a consumer of this process, which renews its deadline.
 type member struct {
 	number   uint64
 	epoch    uint64
-	deadline int64 // nobody else takes it for dead before
+	deadline int64 // others do not expire it before
 }
 
-type held struct {
+// heldLease is a lease of a consumer of this process.
+type heldLease struct {
 	lease     uint64
 	key       string
 	group     string
-	cancelled bool // it was told that its group is
+	cancelled bool // those who listen were told that its group is cancelled
 }
 
 // openerPrefix begins the names of consumers that stand for those who have the queue open.
@@ -160,13 +166,13 @@ const openerPrefix = "\x00open "
 
 // Open implements [driver.Store].
 func (s *Store) Open(ctx context.Context, name string, wanted driver.Settings, n driver.Notifier) (driver.Backend, error) {
-	for { // until it is not dropped in between
+	for { // again if it is dropped in between
 		number, err := s.find(ctx, name, settings{Settings: wanted})
 		if err != nil {
 			return nil, failed("Open", name, err)
 		}
 		b := &backend{queue: s.queue(number, name, settings{Settings: wanted}), notifier: n, opener: openerPrefix + newName()}
-		err = b.call(ctx, "Open", call{alone: true, opens: true, run: func(u *unit) error { return u.open(b, wanted) }})
+		err = b.call(ctx, "Open", call{exclusive: true, opens: true, run: func(u *unit) error { return u.open(b, wanted) }})
 		if errors.Is(err, driver.ErrDropped) {
 			continue
 		}
@@ -186,7 +192,7 @@ func (s *Store) Queues(ctx context.Context, from string, n int) (names []string,
 		if names, err = s.tryQueues(ctx, from, n); err == nil {
 			return names, nil
 		}
-		if try == mostTries || !s.again(ctx, err, try) {
+		if try == maxTries || !s.again(ctx, err, try) {
 			return nil, fmt.Errorf("task: Queues: %w", err)
 		}
 	}
@@ -204,7 +210,7 @@ func (s *Store) tryQueues(ctx context.Context, from string, n int) ([]string, er
 // find returns the number of the queue of that name, which it makes if there is none.
 func (s *Store) find(ctx context.Context, name string, wanted settings) (number uint64, err error) {
 	for try := 1; ; try++ {
-		if number, err = s.tryFind(ctx, name, wanted); err == nil || try == mostTries || !s.again(ctx, err, try) {
+		if number, err = s.tryFind(ctx, name, wanted); err == nil || try == maxTries || !s.again(ctx, err, try) {
 			return number, err
 		}
 	}
@@ -243,8 +249,8 @@ func (s *Store) queue(number uint64, name string, wanted settings) *queue {
 
 func newQueue(s *Store, number uint64, name string, known settings) *queue {
 	q := &queue{
-		store: s, number: number, name: name, members: map[string]*member{}, names: map[uint64]string{}, held: map[uint64]held{},
-		unsure: map[uint64]uint64{}, due: 1,
+		store: s, number: number, name: name, members: map[string]*member{}, names: map[uint64]string{}, held: map[uint64]heldLease{},
+		inDoubt: map[uint64]uint64{}, due: 1,
 	}
 	q.set(known)
 	return q
@@ -262,16 +268,16 @@ func (s settings) text() []byte {
 	return text
 }
 
-// learn reads the settings that the queue has, which others may have changed.
-func (u *unit) learn() {
+// readSettings reads the settings that the queue has, which others may have changed.
+func (u *unit) readSettings() {
 	if bytes.Equal(u.head.Settings, u.q.text) {
 		return
 	}
 	var known settings
 	check(json.Unmarshal(u.head.Settings, &known))
 	u.q.set(known)
-	if u.q.alone {
-		u.needAlone()
+	if u.q.exclusive {
+		u.needExclusive()
 	}
 }
 
@@ -288,7 +294,7 @@ func (u *unit) open(b *backend, wanted driver.Settings) error {
 				Limit: fmt.Sprintf("%s, which is that of %d tasks in queue %q", q.settings.Format, n, q.name),
 			}
 		}
-		u.change(settings{Settings: wanted, Kinds: q.settings.Kinds})
+		u.changeSettings(settings{Settings: wanted, Kinds: q.settings.Kinds})
 	}
 	must(u.member(b.handle()))
 	u.later(func() {
@@ -301,27 +307,27 @@ func (u *unit) open(b *backend, wanted driver.Settings) error {
 	return nil
 }
 
-// hasKind says that the queue has a task of a kind. From now on only the fronts of keys can be
-// taken: otherwise one who takes only some kinds would have to pass over the others.
-func (u *unit) hasKind() {
+// allowKinds prepares the queue for tasks of a kind, once for all: from now on only the fronts of
+// lines can be taken, or a take of some kinds would have to pass over all tasks of the others.
+func (u *unit) allowKinds() {
 	if s := u.q.settings; !s.Kinds {
-		u.needAlone()
+		u.needExclusive()
 		s.Kinds = true
-		u.change(s)
+		u.changeSettings(s)
 	}
 }
 
-// change gives the queue other settings.
-func (u *unit) change(to settings) {
+// changeSettings gives the queue other settings.
+func (u *unit) changeSettings(to settings) {
 	u.q.set(to)
-	u.head.Settings, u.saves = u.q.text, true
+	u.head.Settings, u.headChanged = u.q.text, true
 	u.rebuild()
 }
 
-// agrees returns an error if the queue has other settings than it is used with here. It can only
-// have if nothing was heard of this process for so long that others thought that it does not have
-// it open any more.
-func (b *backend) agrees(q *queue) error {
+// checkSettings returns an error if the queue has other settings than it was opened with here. That
+// can be only if this process was away for longer than Grace: others can change the settings of a
+// queue that nobody else has open.
+func (b *backend) checkSettings(q *queue) error {
 	if q.settings.Settings == b.wanted {
 		return nil
 	}

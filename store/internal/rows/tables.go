@@ -22,7 +22,7 @@ const (
 	TaskHeld                   // (consumer, since) that are Taken
 	TaskBuried                 // (since) that are Buried
 	TaskGroup                  // (group, id) that have one
-	TaskCounted                // (key, since) that are Counted
+	TaskEvictable              // (key, since) that are Counted
 
 	KeyName // (key), the primary key
 	KeyLoad // (load)
@@ -81,7 +81,7 @@ var (
 			return only(r.State == driver.Buried, num(r.Since))
 		}},
 		{TaskGroup, false, func(r *Row) Tuple { return only(r.Group != "", r.Group, num(r.ID)) }},
-		{TaskCounted, false, func(r *Row) Tuple { return only(r.Counted, r.Key, num(r.Since)) }},
+		{TaskEvictable, false, func(r *Row) Tuple { return only(r.Evictable, r.Key, num(r.Since)) }},
 	}
 	Keys = Schema[Key]{
 		{KeyName, false, func(k *Key) Tuple { return Tuple{k.Key} }},

@@ -6,38 +6,39 @@ import (
 	"github.com/fairq/fairq/internal/life"
 )
 
-// mostDue is how many things one transaction makes happen because they are due.
-const mostDue = 1000
+// maxDue is of how many tasks and consumers one transaction makes happen what is due.
+const maxDue = 1000
 
-// lockedPause is when to look again if what is due is locked by others.
+// lockedPause is how long to wait if what is due is locked by others.
 const lockedPause = 100 * time.Millisecond
 
-// advance makes happen what is due.
+// advance makes happen what is due: of tasks, then of consumers, then of what is kept for a time.
+// What it does not come to is due again at once, so it goes on with the next transaction.
 func (u *unit) advance() {
 	q := u.q
 	if q.joined {
-		return // what concerns the task in question is looked at anyway
+		return // what is due for the task of the call happens anyway, see get
 	}
-	u.beat()
+	u.renewConsumers()
 	if q.due == 0 || q.due > u.now {
 		return
 	}
-	most := q.store.step(mostDue)
-	rows := must(u.v.Due(u.now, most, u.whole()))
-	left := most - len(rows)
+	limit := q.store.step(maxDue)
+	rows := must(u.v.Due(u.now, limit, u.needsPayload()))
+	left := limit - len(rows)
 	if u.q.byKey() {
 		u.read(false, keysOf(rows)...)
 	}
 	for _, r := range rows {
-		if r = u.again(r); r != nil && r.isDue(u.now) {
+		if r = u.reread(r); r != nil && r.isDue(u.now) {
 			u.fire(r)
 		}
 	}
-	// Who has not been able to renew its own consumers leaves others the time to renew theirs: the
-	// database may have been away for them too, or the queue in the hands of a transaction of a
-	// caller's.
-	if u.now >= q.spares {
-		left = u.dead(left)
+	// If this process could not renew its own consumers in time, others could perhaps not either: the
+	// database was away, or a transaction of a caller's had the queue. They get time to do so before
+	// their consumers are expired.
+	if u.now >= q.noExpiryBefore {
+		left = u.expireConsumers(left)
 	}
 	if left > 0 {
 		check(u.v.SweepOutcomes(u.now-int64(keepEnds), left))
@@ -45,46 +46,46 @@ func (u *unit) advance() {
 		u.sweepServed(left)
 	}
 	u.advanced = true
-	idle := left == most
+	idle := left == limit
 	next := must(u.v.Times())
-	u.arm(u.unlocked(next.Wake, idle))
+	u.schedule(u.retryAt(next.Wake, idle))
 	if next.Deadline != 0 {
-		u.arm(max(u.unlocked(life.Plus(next.Deadline, q.store.traits.Skew), idle), q.spares))
+		u.schedule(max(u.retryAt(life.Plus(next.Deadline, q.store.traits.Skew), idle), q.noExpiryBefore))
 	}
-	u.arm(u.unlocked(u.forgets(next.Outcome), next.Outcome == q.outcome)) // it was not swept the last time
-	u.later(func() { q.outcome = next.Outcome })
-	u.arm(next.Done)
+	u.schedule(u.retryAt(u.forgetAt(next.Outcome), next.Outcome == q.outcomeUntil)) // the same one was left last time
+	u.later(func() { q.outcomeUntil = next.Outcome })
+	u.schedule(next.Done)
 }
 
-// forgets returns when an outcome is forgotten that is told until then. It does not matter when, so
-// it is done for many at a time.
-func (u *unit) forgets(until int64) int64 {
+// forgetAt returns when an outcome is deleted that can be asked for until then. That may be later,
+// so it is done for many at a time.
+func (u *unit) forgetAt(until int64) int64 {
 	if until == 0 {
 		return 0
 	}
 	return life.Plus(until, keepEnds+u.q.settings.Retention/4)
 }
 
-// unlocked returns when to look at something that is due then. If it should have happened by now,
-// and idle says that nothing has happened, others have it locked.
-func (u *unit) unlocked(at int64, idle bool) int64 {
+// retryAt returns when to look at something that is due at some time: then, but later if others
+// have it locked. That is so if it is due by now, and idle says that nothing has happened.
+func (u *unit) retryAt(at int64, idle bool) int64 {
 	if idle && at != 0 && at <= u.now {
 		return life.Plus(u.now, lockedPause)
 	}
 	return at
 }
 
-// again returns a row as it is by now, if something that happened before may have changed it.
-func (u *unit) again(r *Row) *Row {
+// reread returns a row as it is by now, if something that happened before may have changed it.
+func (u *unit) reread(r *Row) *Row {
 	if r.Group == "" {
-		return u.refiled(r)
+		return u.withCurrentTurn(r)
 	}
-	return must(u.v.Get(r.ID, u.whole()))
+	return must(u.v.Get(r.ID, u.needsPayload()))
 }
 
-// sweepServed forgets which keys were served in rounds that are over.
+// sweepServed deletes up to n rows, for each priority, of keys served in rounds that are over.
 func (u *unit) sweepServed(n int) {
-	if u.q.thisTurn {
+	if u.q.newcomersJoin {
 		for priority, round := range u.head.Rounds {
 			check(u.v.SweepServed(priority, round, n))
 		}

@@ -6,68 +6,70 @@ import (
 	"time"
 )
 
-// cache is what the rules know of a queue as long as nobody else changes it.
+// cache is what the rules know of a queue as long as nobody else has written to the database.
 type cache struct {
-	lasts map[Line]last
-	alive map[uint64]bool // members that are still there, by number
-	taken map[uint64]*Row // by id: tasks that were taken here, as they are in the database
+	lastRounds map[Line]lastRound
+	alive      map[uint64]bool // consumers of this process that are still there, by number
+	taken      map[uint64]*Row // by id: tasks that were taken here, as they are in the database
 }
 
-// kept is what a process remembers of the last rounds of lines in a database that does not tell
-// whether others have changed them. They are wrong in one way only: others may have put tasks of
-// the same key. Then the key gets a turn from each process in the same rounds, until it is looked
-// up again, which is after keepFor. If tasks were removed, nothing is kept.
-type kept struct {
-	lasts   map[Line]last
-	removed uint64
-	until   time.Time
+// roundCache is what a process remembers of the last rounds of lines, from one transaction to the
+// next, in a database that does not tell whether others have changed them. So they may be wrong,
+// but in one way only: others may have put tasks of the same line since. Then the line gets a turn
+// from each process in the same rounds, until it is looked up again, after keepRounds at the latest.
+// They are never too great, which would delay the key: whoever removes ready tasks changes
+// Head.Removed, and then all is forgotten.
+type roundCache struct {
+	lastRounds map[Line]lastRound
+	removed    uint64
+	until      time.Time
 }
 
-const keepFor = time.Second
+const keepRounds = time.Second
 
-// recall makes what was kept the cache of the head.
-func (u *unit) recall() {
-	k := &u.q.kept
-	k.age()
-	if k.lasts == nil || k.removed != u.head.Removed {
-		*k = kept{map[Line]last{}, u.head.Removed, time.Now().Add(keepFor)}
+// useRoundCache has this transaction use the last rounds that are remembered.
+func (u *unit) useRoundCache() {
+	k := &u.q.roundCache
+	k.expire()
+	if k.lastRounds == nil || k.removed != u.head.Removed {
+		*k = roundCache{map[Line]lastRound{}, u.head.Removed, time.Now().Add(keepRounds)}
 	}
-	u.head.lasts = k.lasts
+	u.head.lastRounds = k.lastRounds
 }
 
-// age forgets what was kept for too long.
-func (k *kept) age() {
+// expire forgets what was remembered for too long.
+func (k *roundCache) expire() {
 	if time.Now().After(k.until) {
-		k.lasts = nil
+		k.lastRounds = nil
 	}
 }
 
-// removes says that a ready task is removed.
-func (u *unit) removes() {
+// noteRemoval lets all processes know that a ready task is removed, so last rounds may be smaller.
+func (u *unit) noteRemoval() {
 	u.head.Removed++
-	u.saves = true
-	u.q.kept.removed = u.head.Removed
+	u.headChanged = true
+	u.q.roundCache.removed = u.head.Removed
 }
 
-// last is the last round of a line, and how many tasks of it that has; a round that is not after
-// the one being served means that the line has no turn ahead.
-type last struct {
+// lastRound is the last round of a line, and how many of its tasks are in it. If that is not after
+// the round being served, the line has no turn ahead.
+type lastRound struct {
 	round uint64
 	tasks int
 }
 
-// mostLasts is how many lines are remembered at most.
-const mostLasts = 1 << 16
+// maxLastRounds is of how many lines the last round is remembered at most.
+const maxLastRounds = 1 << 16
 
-// current returns the round being served, 0 if none was ever.
-func (u *unit) current(priority int) uint64 { return u.head.Rounds[priority] }
+// currentRound returns the round being served, 0 if none was ever.
+func (u *unit) currentRound(priority int) uint64 { return u.head.Rounds[priority] }
 
-// last returns that of a line.
-func (u *unit) last(l Line) last {
-	known, ok := u.head.lasts[l]
+// lastRound returns the last round of a line.
+func (u *unit) lastRound(l Line) lastRound {
+	known, ok := u.head.lastRounds[l]
 	if !ok {
-		known.round, known.tasks = must2(u.v.Last(l, u.current(l.Priority)))
-		u.setLast(l, known)
+		known.round, known.tasks = must2(u.v.LastRound(l, u.currentRound(l.Priority)))
+		u.setLastRound(l, known)
 	}
 	return known
 }
@@ -77,104 +79,108 @@ func must2[A, B any](a A, b B, err error) (A, B) {
 	return a, b
 }
 
-func (u *unit) setLast(l Line, known last) {
-	if len(u.head.lasts) >= mostLasts {
-		clear(u.head.lasts)
+func (u *unit) setLastRound(l Line, known lastRound) {
+	if len(u.head.lastRounds) >= maxLastRounds {
+		clear(u.head.lastRounds)
 	}
-	u.head.lasts[l] = known
+	u.head.lastRounds[l] = known
 }
 
 // nextRound gives a line its next turn, and returns its round.
 func (u *unit) nextRound(l Line, weight int) uint64 {
-	end := u.next(l, u.last(l), weight)
-	u.setLast(l, end)
+	end := u.addTurn(l, u.lastRound(l), weight)
+	u.setLastRound(l, end)
 	return end.round
 }
 
-// next returns what the last round of a line is after one more turn.
-func (u *unit) next(l Line, end last, weight int) last {
-	switch now := u.current(l.Priority); {
-	case end.round <= now && u.joins(l, weight):
-		return last{now, 0}
+// addTurn returns what the last round of a line is after one more turn. This is the rule of fair
+// rounds: max(the round being served, the last round of the line) + 1, or the last round itself as
+// long as the line has fewer tasks in it than its weight.
+func (u *unit) addTurn(l Line, end lastRound, weight int) lastRound {
+	switch now := u.currentRound(l.Priority); {
+	case end.round <= now && u.joinsRound(l, weight):
+		return lastRound{now, 0}
 	case end.round <= now:
-		return last{now + 1, 1}
+		return lastRound{now + 1, 1}
 	case end.tasks < weight:
-		return last{end.round, end.tasks + 1}
+		return lastRound{end.round, end.tasks + 1}
 	}
-	return last{end.round + 1, 1}
+	return lastRound{end.round + 1, 1}
 }
 
-// joins tells whether a line that has no turn ahead gets one in the round being served.
-func (u *unit) joins(l Line, weight int) bool {
-	now := u.current(l.Priority)
-	if !u.q.thisTurn || now == 0 || must(u.v.ServedIn(l)) >= now {
+// joinsRound tells whether a line that has no turn ahead gets one in the round being served: with
+// ThisRound, if it was not served in it, and has fewer tasks in it than its weight.
+func (u *unit) joinsRound(l Line, weight int) bool {
+	now := u.currentRound(l.Priority)
+	if !u.q.newcomersJoin || now == 0 || must(u.v.ServedIn(l)) >= now {
 		return false
 	}
-	_, tasks := must2(u.v.Last(l, now-1))
+	_, tasks := must2(u.v.LastRound(l, now-1))
 	return tasks < weight
 }
 
-// served says that a task of a round was taken.
-func (u *unit) served(r *Row) {
-	if r.Round > u.current(r.Priority) {
+// markServed notes that a task is taken: its round is the one being served, unless a later one is.
+func (u *unit) markServed(r *Row) {
+	if r.Round > u.currentRound(r.Priority) {
 		u.head.Rounds[r.Priority] = r.Round
-		u.saves = true
+		u.headChanged = true
 	}
-	if u.q.thisTurn && r.Round == u.current(r.Priority) {
+	if u.q.newcomersJoin && r.Round == u.currentRound(r.Priority) {
 		check(u.v.Served().Put(&Served{r.line(), r.Round}))
 	}
 }
 
-// newTurn puts a task behind all others of its key, unless it keeps its place.
+// newTurn takes from a task its turn, and unless it keeps it its place, so that it gets new ones
+// behind all others of its key when it becomes ready.
 func (u *unit) newTurn(r *Row) {
 	if !u.q.settings.KeepPlace {
 		r.Round, r.Seq, r.Place, r.Gap = 0, 0, 0, false
 	}
 	r.Returned = false
-	if !u.q.reserves {
+	if !u.q.turnAtPut {
 		r.Round = 0
 	}
 }
 
-// reprioritize gives a task that is taken another priority, and a place behind all of its key.
+// reprioritize gives a task that is taken another priority, and a place behind all of its line.
 func (u *unit) reprioritize(r *Row, priority int) {
-	delete(u.head.lasts, r.line())
+	delete(u.head.lastRounds, r.line())
 	r.Priority, r.Round, r.Seq, r.Place, r.Gap = priority, 0, 0, 0, false
 	if u.q.settings.KeepPlace {
 		r.Place = u.number()
 	}
-	if u.q.reserves {
-		u.turn(r)
+	if u.q.turnAtPut {
+		u.giveTurn(r)
 	}
 }
 
-// place gives a task that becomes ready its place in the order. It is not written yet; when it is,
-// refile is to be called.
+// place gives a task that becomes ready its place in the order, and its turn unless there are
+// fronts. The caller writes it, and then calls updateFront.
 func (u *unit) place(r *Row) {
 	if r.Place == 0 {
 		r.Place = u.number()
 	}
-	if r.Round == 0 && !u.q.fronted {
-		u.turn(r)
+	if r.Round == 0 && !u.q.frontsOnly {
+		u.giveTurn(r)
 	}
-	r.Takeable = r.Round != 0 && !u.q.fronted && !u.paused(r.Key)
+	r.Takeable = r.Round != 0 && !u.q.frontsOnly && !u.paused(r.Key)
 	if r.Takeable {
-		u.ahead = ahead{}
+		u.readAhead = readAhead{}
 		u.canBeTaken(r)
 	}
 }
 
-// turn gives a task a turn.
-func (u *unit) turn(r *Row) {
+// giveTurn gives a task the next turn of its line.
+func (u *unit) giveTurn(r *Row) {
 	r.Round = u.nextRound(r.line(), r.Weight)
 	if r.Seq = r.Place; r.Seq == 0 {
 		r.Seq = u.number()
 	}
 }
 
-// free remembers that a line has a turn that no task has any more, the first one if there are
-// several.
-func (u *unit) free(r *Row) {
+// leaveGap remembers that a line has a turn that no task has any more. Of several it remembers the
+// first.
+func (u *unit) leaveGap(r *Row) {
 	if u.gaps == nil {
 		u.gaps = map[Line]turn{}
 	}
@@ -183,23 +189,25 @@ func (u *unit) free(r *Row) {
 	}
 }
 
-// closeGaps gives the free turns to the tasks behind them. Others of the line may have had a turn
-// after one that was returned, and may be handed back. So that one is moved to the end of the round
-// being served, or what gets it would come before these.
+// closeGaps gives the turns that no task has any more to the tasks behind them. So a key that
+// deletes tasks keeps its early turns, and gives up its last ones.
+//
+// A turn that was handed back is given on at the end of the round being served: others of the line
+// may have been taken after it, and may be handed back later, and these must come first.
 func (u *unit) closeGaps() {
 	for l, first := range u.gaps {
 		delete(u.gaps, l)
 		free := first
 		if first.returned {
-			free = turn{round: u.current(l.Priority)}
+			free = turn{round: u.currentRound(l.Priority)}
 		}
 		u.closeGap(l, first, free)
 	}
 }
 
-// closeGap gives the first task of a line after a turn a free one, if its own is later. When it is
-// taken, the next one gets an earlier turn too, and so on: to move them all up at once would be a
-// write for each.
+// closeGap gives a free turn to the first task of a line after another turn, if its own is later.
+// That leaves a gap behind it, which is closed in the same way when the task is taken (Row.Gap): to
+// move all tasks of the line up at once would be a write for each.
 func (u *unit) closeGap(l Line, after, free turn) {
 	next := must(u.v.Next(l, after.round, after.seq))
 	if next == nil || next.Round < free.round || next.Round == free.round && free.seq == 0 {
@@ -210,15 +218,15 @@ func (u *unit) closeGap(l Line, after, free turn) {
 	}
 	next.setTurn(free)
 	next.Gap = true
-	delete(u.head.lasts, l)
-	u.ahead = ahead{}
+	delete(u.head.lastRounds, l)
+	u.readAhead = readAhead{}
 	u.update(next)
 }
 
-// turn is a place in the order.
+// turn is the right of a line to have a task taken in a round, with its place in the round.
 type turn struct {
 	round, seq uint64
-	returned   bool
+	returned   bool // it was used before, and handed back
 }
 
 func (r *Row) turn() turn { return turn{r.Round, r.Seq, r.Returned} }
@@ -237,29 +245,30 @@ func (u *unit) pauseKey(key string, paused bool) {
 	}
 	k.Paused = paused
 	u.unsaved[k] = true
-	u.saves = true
+	u.headChanged = true
 	if u.head.PausedKeys--; paused {
 		u.head.PausedKeys += 2
 	}
-	u.ahead = ahead{}
+	u.readAhead = readAhead{}
 	switch {
 	case paused:
 		check(u.v.Hide(key))
-		delete(u.lines, key)
-	case u.q.limited && u.blocked(key):
+		delete(u.readyTasks, key)
+	case u.q.limitsInFlight && u.blocked(key):
 	default:
-		u.show(key)
+		u.unhide(key)
 	}
 }
 
-// show makes the ready tasks of a key ones that can be taken again. The key has the next turn if it
-// has missed some, but one such turn only: the others, and what comes behind them, get new ones.
-// What was handed back has not missed its turn, and keeps it; if it did not, it would come after
-// those of its key that are still to be handed back.
-func (u *unit) show(key string) {
+// unhide makes the ready tasks of a key that is not paused any more ones that can be taken. If a
+// line has missed turns meanwhile, it keeps the first of them, and is served next. The other missed
+// ones, and all behind them, become new turns: no line gets back more than one. A task that was
+// handed back has not missed its turn, and keeps it: else it would come after those of its line
+// that are still to be handed back.
+func (u *unit) unhide(key string) {
 	missed := map[int]int{}
 	var line Line
-	var before, after turn // of the last one, which others may share: what it was, and is
+	var before, after turn // of the last row, which others may share: what it was, and is now
 	_, rows, err := u.v.Lines([]string{key}, 1, false)
 	check(err)
 	rows = slices.DeleteFunc(rows, func(r *Row) bool { return r.Round == 0 })
@@ -268,9 +277,9 @@ func (u *unit) show(key string) {
 		l, was := r.line(), r.turn()
 		if l != line || was != before {
 			after = was
-			if !u.q.settings.KeepPlace && !r.Returned && (r.Round <= u.current(l.Priority) || missed[l.Priority] > 1) {
+			if !u.q.settings.KeepPlace && !r.Returned && (r.Round <= u.currentRound(l.Priority) || missed[l.Priority] > 1) {
 				if missed[l.Priority]++; missed[l.Priority] == 2 {
-					u.setLast(l, last{})
+					u.setLastRound(l, lastRound{})
 				}
 				if missed[l.Priority] > 1 {
 					after.round = u.nextRound(l, r.Weight)
@@ -278,6 +287,6 @@ func (u *unit) show(key string) {
 			}
 		}
 		line, before, r.Round = l, was, after.round
-		u.reveal(r, true)
+		u.setTakeable(r, true)
 	}
 }

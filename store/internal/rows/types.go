@@ -6,7 +6,7 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// Line is a key in a priority.
+// Line is a key in a priority. The ready tasks of a line have turns in the order of their places.
 type Line struct {
 	Key      string
 	Priority int
@@ -18,8 +18,8 @@ type Queue struct {
 	Settings []byte
 }
 
-// Row is a task. If one that was Ready becomes Taken, only Takeable, Since, Counted, Consumer,
-// Attempts, Until and Wake change in the same Put.
+// Row is a task. If one that was Ready becomes Taken, only what [Row.SetTaken] sets changes in the
+// same Put.
 type Row struct {
 	ID          uint64
 	Key         string
@@ -36,28 +36,47 @@ type Row struct {
 
 	// What follows changes.
 
-	Group    string
-	State    driver.State
-	Takeable bool   // it is in the index that Ready reads
-	Round    uint64 // 0 if it has none
-	Seq      uint64 // its place in the round
-	Gap      bool   // after its round there may be some without a task of its line
-	Returned bool   // it was handed back, so it is first, and keeps its turn
-	Place    uint64 // its place among the tasks of its key
-	Since    uint64 // a number from when it got into its state; that of its lease if taken
-	Counted  bool   // it may be evicted: it is in the index that Oldest and Newest read
-	Consumer uint64 // who holds it, if it is taken
-	Attempts int
-	ReadyAt  int64
-	Until    int64
-	Expires  int64
-	Wake     int64
-	Err      *driver.Error
+	Group     string
+	State     driver.State
+	Takeable  bool   // it is in the index that Ready reads
+	Round     uint64 // with Seq its turn, or the one that it was taken by; 0 if it has none
+	Seq       uint64 // its place in the round
+	Gap       bool   // between its round and that of the next task of its line some may be free
+	Returned  bool   // it was handed back, so it is first, and keeps its turn
+	Place     uint64 // its place among the tasks of its key
+	Since     uint64 // a number from when it got into its state; that of its lease if Taken
+	Evictable bool   // it may be evicted: it is in the index that Oldest and Newest read
+	Consumer  uint64 // who holds it, if it is taken
+	Attempts  int
+	ReadyAt   int64
+	Until     int64
+	Expires   int64
+	Wake      int64 // when something is due for it, 0 for never
+	Err       *driver.Error
 
 	// Was is the State that the row was read or written with last, 0 if it is new. Calls sets it.
 	// A driver that must find the index entries of the old row keeps what it has read itself: of
 	// a row there can be several copies, and another one may have been written since.
 	Was driver.State
+}
+
+// SetTaken sets the fields that change when a task that was Ready becomes Taken.
+func (r *Row) SetTaken(to *Row) {
+	r.State, r.Takeable, r.Since, r.Evictable = to.State, to.Takeable, to.Since, to.Evictable
+	r.Consumer, r.Attempts, r.Until, r.Wake = to.Consumer, to.Attempts, to.Until, to.Wake
+}
+
+// Count counts, by state and all at 0, a task that goes from one state to another. The state 0 is
+// that of a task that is not there.
+func Count(tasks *[driver.Held + 1]int, from, to driver.State) {
+	if from != 0 {
+		tasks[from]--
+		tasks[0]--
+	}
+	if to != 0 {
+		tasks[to]++
+		tasks[0]++
+	}
 }
 
 // Key is a row of the table of keys. There is one for each key that is paused, and in queues that
@@ -66,7 +85,7 @@ type Key struct {
 	Key    string
 	Weight int
 	Tasks  [driver.Held + 1]int // by state, and all at 0
-	Load   int                  // by which Heaviest looks
+	Load   int                  // how many rounds its tasks take, where there are evictions; see Heaviest
 	Paused bool
 	Oldest int64 // not in the table: the least Created of those Ready or Delayed, from KeyStats
 }
@@ -117,7 +136,7 @@ type Done struct {
 	Until             int64 // when it is forgotten
 }
 
-// How is in what way a task ended.
+// How tells in which way a task ended.
 type How uint8
 
 // The ways.

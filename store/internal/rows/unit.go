@@ -12,58 +12,58 @@ const pageSize = 1000
 
 // unit is the work on a queue within a transaction.
 type unit struct {
-	q       *queue
-	v       Calls
-	plan    *wants
-	head    *Head
-	now     int64
-	changed bool // something has happened that other processes may wait for
-	saves   bool // the head has changed
-	dropped bool // there is no queue any more
+	q           *queue
+	v           Calls
+	plan        *wants
+	head        *Head
+	now         int64
+	changed     bool // something has happened that other processes may wait for
+	headChanged bool // the head has changed
+	dropped     bool // there is no queue any more
 
-	keys    map[string]*Key // rows of the table of keys that were read
-	unsaved map[*Key]bool
-	lines   map[string]*lines // by key
-	gaps    map[Line]turn     // the first free turn of each
-	ahead   ahead
+	keys       map[string]*Key // rows of the table of keys that were read
+	unsaved    map[*Key]bool
+	readyTasks map[string]*readyTasks // by key
+	gaps       map[Line]turn          // the first free turn of each
+	readAhead  readAhead
 
 	// What happens once the transaction is committed.
-	notices []notice
-	stats   task.Stats // to be added to those of the queue
-	due     int64      // the earliest time that was set
-	after   []func()
+	notices     []notice
+	stats       task.Stats // to be added to those of the queue
+	due         int64      // the earliest time that was set
+	afterCommit []func()
 
-	purges   bool // all tasks are deleted, so it does not matter which turns they have
-	advanced bool // all that was due has happened, so due is the earliest time of all
-	listens  bool
-	follows  bool // see follow
+	purges      bool // all tasks are deleted, so it does not matter which turns they have
+	advanced    bool // all that was due has happened, so due is the earliest time of all
+	listens     bool
+	followsEnds bool // see follow
 }
 
 // enter enters a queue. If it is not there any more it returns nil.
 func (q *queue) enter(tx Tx, plan *wants) *unit {
-	v := must(tx.Enter(q.number, plan.told(q)))
+	v := must(tx.Enter(q.number, plan.forDriver(q)))
 	if v == nil {
 		return nil
 	}
 	u := &unit{q: q, v: Calls{v}, plan: plan, head: v.Head(), now: v.Now(), listens: q.listens()}
-	if u.head.lasts == nil {
-		u.head.lasts, u.head.taken, u.head.alive = map[Line]last{}, map[uint64]*Row{}, map[uint64]bool{}
+	if u.head.lastRounds == nil {
+		u.head.lastRounds, u.head.taken, u.head.alive = map[Line]lastRound{}, map[uint64]*Row{}, map[uint64]bool{}
 		if !q.joined && !q.store.traits.Exclusive {
-			u.recall()
+			u.useRoundCache()
 		}
 	}
 	return u
 }
 
-// needAlone ends the transaction, and has it begun again, if it does not have the queue for itself.
-func (u *unit) needAlone() {
+// needExclusive ends the transaction, and has it begun again, if it does not have the queue for itself.
+func (u *unit) needExclusive() {
 	if !u.plan.Exclusive {
-		panic(failure{errAlone})
+		panic(failure{errNotExclusive})
 	}
 }
 
 // later has f called once the transaction is committed.
-func (u *unit) later(f func()) { u.after = append(u.after, f) }
+func (u *unit) later(f func()) { u.afterCommit = append(u.afterCommit, f) }
 
 // save writes what was not written at once.
 func (u *unit) save() {
@@ -72,7 +72,7 @@ func (u *unit) save() {
 	}
 	u.closeGaps()
 	u.saveKeys()
-	if u.saves {
+	if u.headChanged {
 		check(u.v.Save())
 	}
 }
@@ -88,48 +88,41 @@ func (u *unit) saveKeys() {
 func (u *unit) insert(r *Row) {
 	u.recount(r, r.State)
 	check(u.v.Put(r))
-	u.lines[r.Key].add(r)
+	u.readyTasks[r.Key].add(r)
 }
 
 func (u *unit) update(r *Row) {
 	u.recount(r, r.State)
 	delete(u.head.taken, r.ID)
 	check(u.v.Put(r))
-	u.lines[r.Key].remove(r)
-	u.lines[r.Key].add(r)
-	u.arm(r.Wake)
+	u.readyTasks[r.Key].remove(r)
+	u.readyTasks[r.Key].add(r)
+	u.schedule(r.Wake)
 }
 
 func (u *unit) remove(r *Row) {
 	if r.Round > 0 && r.Was != task.Taken {
-		delete(u.head.lasts, r.line()) // it may have been the last one
+		delete(u.head.lastRounds, r.line()) // it may have been the last one
 	}
 	u.recount(r, 0)
 	delete(u.head.taken, r.ID)
 	check(u.v.Delete(r))
-	u.lines[r.Key].remove(r)
+	u.readyTasks[r.Key].remove(r)
 }
 
 // recount says that a row is in a state now, or if that is 0 in none.
 func (u *unit) recount(r *Row, state task.State) {
-	u.freed(r, state)
-	if u.q.counts && r.Was != state {
+	u.noteRoom(r, state)
+	if u.q.countsKeys && r.Was != state {
 		u.count(u.key(r.Key), r, r.Was, state)
 	}
 }
 
 // count counts a row for its key.
 func (u *unit) count(k *Key, r *Row, from, to task.State) {
+	Count(&k.Tasks, from, to)
 	if from == 0 {
-		k.Tasks[0]++
 		k.Weight = r.Weight
-	} else {
-		k.Tasks[from]--
-	}
-	if to == 0 {
-		k.Tasks[0]--
-	} else {
-		k.Tasks[to]++
 	}
 	k.Load = u.load(k)
 	u.unsaved[k] = true
@@ -156,7 +149,7 @@ func (u *unit) paused(key string) bool { return u.head.PausedKeys > 0 && u.key(k
 
 // blocked tells whether no task of a key can be taken.
 func (u *unit) blocked(key string) bool {
-	if u.q.limited && u.key(key).Tasks[task.Taken] >= u.q.settings.MaxInFlightPerKey {
+	if u.q.limitsInFlight && u.key(key).Tasks[task.Taken] >= u.q.settings.MaxInFlightPerKey {
 		return true
 	}
 	return u.paused(key)
@@ -165,22 +158,22 @@ func (u *unit) blocked(key string) bool {
 // number returns one that was never used before.
 func (u *unit) number() uint64 { return must(u.v.Number()) }
 
-// arm sees to it that something is done at that time; 0 means never.
-func (u *unit) arm(at int64) {
+// schedule sees to it that something is done at that time; 0 means never.
+func (u *unit) schedule(at int64) {
 	if at != 0 && (u.due == 0 || at < u.due) {
 		u.due = at
 	}
 }
 
-// whole tells whether rows are to be read with their payloads, because they are told about when they are gone.
-func (u *unit) whole() bool { return u.q.store.options.History > 0 || u.wantsExpired() }
+// needsPayload tells whether rows are to be read with their payloads, because they are told about when they are gone.
+func (u *unit) needsPayload() bool { return u.q.store.options.History > 0 || u.wantsExpired() }
 
 // get returns the task of that id, nil if there is none, after all that is due for it has happened.
 func (u *unit) get(id uint64) *Row {
 	for {
-		r := must(u.v.Get(id, u.whole()))
+		r := must(u.v.Get(id, u.needsPayload()))
 		if r != nil && r.Group != "" {
-			u.needAlone()
+			u.needExclusive()
 		}
 		if r == nil || !r.isDue(u.now) {
 			return r

@@ -18,7 +18,7 @@ func (b *backend) Upcoming(ctx context.Context, n int) (infos []driver.Info, err
 // upcoming takes tasks in a trial, and tells about them as they are, if nobody has taken them
 // meanwhile.
 func (u *unit) upcoming(n int) (infos []driver.Info) {
-	t := u.try(n)
+	t := u.dryRun(n)
 	t.prepare()
 	var ids []uint64
 	for len(ids) < n {

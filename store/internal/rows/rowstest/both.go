@@ -222,9 +222,9 @@ func (v *views) Counts() ([driver.Held + 1]int, error) {
 
 func (v *views) CountKeys() (int, error) { return read(v, rows.View.CountKeys, "CountKeys"), nil }
 
-func (v *views) Last(l rows.Line, after uint64) (uint64, int, error) {
+func (v *views) LastRound(l rows.Line, after uint64) (uint64, int, error) {
 	found := read(v, func(w rows.View) (n [2]uint64, err error) {
-		round, rows, err := w.Last(l, after)
+		round, rows, err := w.LastRound(l, after)
 		return [2]uint64{round, uint64(rows)}, err
 	}, "Last(%#v, %d)", l, after)
 	return found[0], int(found[1]), nil

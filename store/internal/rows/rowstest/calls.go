@@ -203,7 +203,7 @@ func (v *views) listOptions() driver.ListOptions {
 func (v *views) others(c rows.Calls) {
 	after := pick(v.rnd, 0, v.values.round(), v.values.round()+1)
 	v.oneOf([]choice{
-		{1, func() { _, _, _ = c.Last(v.values.line(), after) }},
+		{1, func() { _, _, _ = c.LastRound(v.values.line(), after) }},
 		{1, func() { _, _ = c.Times() }},
 		{1, func() { _, _ = c.CountKeys() }},
 		{1, func() { _, _ = c.Counts() }},
@@ -277,7 +277,7 @@ func (v *views) consumers(c rows.Calls) {
 		}},
 		{1, func() { _, _ = c.Alive(some) }},
 		{1, func() { _, _ = c.ConsumerNames(some) }},
-		{1, func() { _, _ = c.Beat(some, val.time()) }},
+		{1, func() { _, _ = c.Renew(some, val.time()) }},
 		{2, func() { _, _ = c.DueConsumers(val.now(), val.count()) }},
 		{1, func() { v.deleteConsumer(c) }},
 		{1, func() {

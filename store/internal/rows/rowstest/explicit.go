@@ -145,10 +145,10 @@ func testPlan(t *testing.T, db rows.DB) {
 	get := func(payload bool, ids ...uint64) rows.Range { return rows.RowRange(payload, rows.ForUpdate, ids...) }
 	for name, plan := range map[string]rows.Plan{
 		"none":       {},
-		"right":      {Counts: true, Numbers: 2, Ranges: []rows.Range{get(true, ids...), rows.ReadyRange(all, 3)}, Lasts: []rows.Line{a, b}},
-		"less":       {Numbers: 1, Ranges: []rows.Range{get(false, ids[0]), rows.ReadyRange(all, 1)}, Lasts: []rows.Line{b}},
-		"more":       {Counts: true, Numbers: 50, Ranges: []rows.Range{get(false, append([]uint64{0, 1 << 62}, ids...)...), rows.ReadyRange(all, 50)}, Lasts: []rows.Line{a, a, b, {Key: "c"}}},
-		"wrong":      {Ranges: []rows.Range{get(true, 0, 1<<62), rows.ReadyRange(rows.Filter{MaxPriority: -1}, 3)}, Lasts: []rows.Line{{Key: "a", Priority: 1}}},
+		"right":      {Counts: true, Numbers: 2, Ranges: []rows.Range{get(true, ids...), rows.ReadyRange(all, 3)}, LastRounds: []rows.Line{a, b}},
+		"less":       {Numbers: 1, Ranges: []rows.Range{get(false, ids[0]), rows.ReadyRange(all, 1)}, LastRounds: []rows.Line{b}},
+		"more":       {Counts: true, Numbers: 50, Ranges: []rows.Range{get(false, append([]uint64{0, 1 << 62}, ids...)...), rows.ReadyRange(all, 50)}, LastRounds: []rows.Line{a, a, b, {Key: "c"}}},
+		"wrong":      {Ranges: []rows.Range{get(true, 0, 1<<62), rows.ReadyRange(rows.Filter{MaxPriority: -1}, 3)}, LastRounds: []rows.Line{{Key: "a", Priority: 1}}},
 		"no kinds":   {Ranges: []rows.Range{rows.ReadyRange(rows.Filter{MaxPriority: driver.MaxPriority, Kinds: []string{}}, 3)}},
 		"other kind": {Ranges: []rows.Range{rows.ReadyRange(rows.Filter{MaxPriority: driver.MaxPriority, Kinds: []string{"x"}}, 3)}},
 	} {
@@ -169,8 +169,8 @@ func planned(t *testing.T, v rows.Calls, ids []uint64) {
 	all := rows.Filter{MaxPriority: driver.MaxPriority}
 	last := func(want uint64, rowsWant int) {
 		t.Helper()
-		round, n, err := v.Last(rows.Line{Key: "a"}, 0)
-		ok(t, "Last", err)
+		round, n, err := v.LastRound(rows.Line{Key: "a"}, 0)
+		ok(t, "LastRound", err)
 		equal(t, "the last round", round, want)
 		equal(t, "the number of rows in it", n, rowsWant)
 	}

@@ -49,7 +49,7 @@ func testMany(t *testing.T, db rows.DB) {
 		names, err := v.ConsumerNames(append(all[:len(all):len(all)], consumer.Number))
 		ok(t, "ConsumerNames", err)
 		equal(t, "the name of the consumer", names[consumer.Number], "c")
-		found, err := v.Beat(slices.Compact(slices.Sorted(slices.Values(append(all[:len(all):len(all)], consumer.Number)))), 5)
+		found, err := v.Renew(slices.Compact(slices.Sorted(slices.Values(append(all[:len(all):len(all)], consumer.Number)))), 5)
 		ok(t, "Beat", err)
 		if !slices.Equal(found, []uint64{consumer.Number}) {
 			t.Errorf("Beat returned %d, want those that exist: %d", found, consumer.Number)
@@ -58,9 +58,9 @@ func testMany(t *testing.T, db rows.DB) {
 		ok(t, "Times", err)
 		equal(t, "the deadline after Beat", next.Deadline, 5)
 	})
-	in(t, db, &rows.Plan{Ranges: []rows.Range{rows.RowRange(false, rows.ForUpdate, all...), rows.ReadyRange(everything, n)}, Lasts: lines}, func(v rows.Calls) {
-		round, _, err := v.Last(rows.Line{Key: fmt.Sprint(n - 1)}, 0)
-		ok(t, "Last", err)
+	in(t, db, &rows.Plan{Ranges: []rows.Range{rows.RowRange(false, rows.ForUpdate, all...), rows.ReadyRange(everything, n)}, LastRounds: lines}, func(v rows.Calls) {
+		round, _, err := v.LastRound(rows.Line{Key: fmt.Sprint(n - 1)}, 0)
+		ok(t, "LastRound", err)
 		equal(t, "the last round", round, 1)
 		for _, r := range count(t, "Ready", n, func() ([]*rows.Row, error) { return v.Ready(everything, n) }) {
 			r.State, r.Takeable, r.Consumer, r.Since = driver.Taken, false, consumer.Number, r.ID

@@ -205,7 +205,7 @@ func (t taskTable) Put(r *rows.Row) error {
 		case t.writable(r).State == driver.Ready && r.State == driver.Taken:
 			must(!r.Takeable, "a row whose State was set to Taken, and that is Takeable")
 			*c = *old
-			copyTaken(c, r)
+			c.SetTaken(r)
 		default:
 			*c = *old
 			copyChanging(c, r)
@@ -220,15 +220,9 @@ func copyChanging(to, from *rows.Row) {
 	to.Group, to.Priority, to.State, to.Takeable = from.Group, from.Priority, from.State, from.Takeable
 	to.Round, to.Seq = from.Round, from.Seq
 	to.Gap, to.Returned, to.Place = from.Gap, from.Returned, from.Place
-	to.Since, to.Counted, to.Consumer = from.Since, from.Counted, from.Consumer
+	to.Since, to.Evictable, to.Consumer = from.Since, from.Evictable, from.Consumer
 	to.Attempts, to.ReadyAt, to.Until, to.Expires = from.Attempts, from.ReadyAt, from.Until, from.Expires
 	to.Wake, to.Err = from.Wake, cloneError(from.Err)
-}
-
-// copyTaken copies the fields that change when a row that was Ready becomes Taken.
-func copyTaken(to, from *rows.Row) {
-	to.State, to.Takeable, to.Since, to.Counted = from.State, from.Takeable, from.Since, from.Counted
-	to.Consumer, to.Attempts, to.Until, to.Wake = from.Consumer, from.Attempts, from.Until, from.Wake
 }
 
 func (t taskTable) Delete(r *rows.Row) error {
@@ -283,8 +277,8 @@ func (v *memView) Counts() ([driver.Held + 1]int, error) {
 	})
 }
 
-func (v *memView) Last(l rows.Line, after uint64) (round uint64, n int, err error) {
-	err = v.do("Last", func() {
+func (v *memView) LastRound(l rows.Line, after uint64) (round uint64, n int, err error) {
+	err = v.do("LastRound", func() {
 		line := rows.Range{Index: rows.TaskLine, Prefixes: []rows.Tuple{{l.Key, int64(l.Priority)}}, From: rows.Tuple{int64(after) + 1}}
 		for _, r := range v.q.tasks.scan(&line, anyone) {
 			if r.Round > round {

@@ -118,7 +118,7 @@ func (tx *txs) plan() *rows.Plan {
 	v := tx.values
 	plan := &rows.Plan{Exclusive: tx.chance(2), Counts: tx.chance(2), Numbers: tx.rnd.IntN(5)}
 	for range tx.rnd.IntN(4) {
-		plan.Lasts = append(plan.Lasts, v.line())
+		plan.LastRounds = append(plan.LastRounds, v.line())
 	}
 	if n := tx.rnd.IntN(5); n > 0 {
 		plan.Ranges = append(plan.Ranges, rows.ReadyRange(v.filter(), n))

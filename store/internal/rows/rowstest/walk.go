@@ -180,8 +180,8 @@ func (w *walker) walkRow(r *rows.Row) {
 	w.check(r.Wake == wake, "%s should wake at %d", describe(r), wake)
 	w.check(r.Wake == 0 || r.Wake > w.now, "%s is due", describe(r))
 	waits := r.State == driver.Ready || r.State == driver.Delayed
-	w.check(r.Counted == (w.evicts && waits), "%s: Counted is %v", describe(r), r.Counted)
-	w.check(!waits || (r.Since > 0) == r.Counted, "%s has a number: %d", describe(r), r.Since)
+	w.check(r.Evictable == (w.evicts && waits), "%s: Counted is %v", describe(r), r.Evictable)
+	w.check(!waits || (r.Since > 0) == r.Evictable, "%s has a number: %d", describe(r), r.Since)
 	w.check((r.Consumer > 0) == (r.State == driver.Taken), "%s is held by %d", describe(r), r.Consumer)
 	w.check(r.State != driver.Ready || r.Place > 0, "%s has no place", describe(r))
 	switch {

@@ -6,10 +6,11 @@ import (
 	"slices"
 )
 
-// trial is a View in which a transaction sees what it writes, and nothing of that gets into the
-// database, nor is anything locked. So the rules themselves find out what would happen. It is made
-// for takes: of what else could be written, only tasks and who was served can be read again.
-type trial struct {
+// dryRun is a View in which the rules see what they write, but nothing of it gets into the
+// database, and nothing is locked. So the rules themselves find out what takes would do. It is good
+// for takes only: what is written can be read again in the tables of tasks and of who was served,
+// and not in the others.
+type dryRun struct {
 	View
 	head   *Head
 	tasks  map[uint64]*Row // those that were written; nil if they are deleted
@@ -17,16 +18,17 @@ type trial struct {
 	number uint64
 }
 
-// try returns a unit for takes that do not happen. What it knows is its own.
-func (u *unit) try(takes int) *unit {
+// dryRun returns a unit for takes that do not happen. It shares no cache with u: what it learns
+// would be wrong there.
+func (u *unit) dryRun(takes int) *unit {
 	u.closeGaps()
 	u.saveKeys()
 	head := *u.head
 	head.Rounds = maps.Clone(head.Rounds)
-	head.cache = cache{map[Line]last{}, map[uint64]bool{}, map[uint64]*Row{}}
-	v := &trial{
+	head.cache = cache{map[Line]lastRound{}, map[uint64]bool{}, map[uint64]*Row{}}
+	v := &dryRun{
 		View: u.v.View, head: &head, tasks: map[uint64]*Row{}, served: map[Line]*Served{},
-		number: 1 << 62, // none is so great
+		number: 1 << 62, // greater than each that was given
 	}
 	q := newQueue(u.q.store, u.q.number, u.q.name, u.q.settings)
 	q.joined = true
@@ -34,30 +36,30 @@ func (u *unit) try(takes int) *unit {
 	return &unit{q: q, v: Calls{v}, plan: plan, head: &head, now: u.now}
 }
 
-func (t *trial) Head() *Head { return t.head }
+func (t *dryRun) Head() *Head { return t.head }
 
-func (t *trial) Number() (uint64, error) {
+func (t *dryRun) Number() (uint64, error) {
 	t.number++
 	return t.number, nil
 }
 
-func (t *trial) Fetch(ranges ...Range) error {
+func (t *dryRun) Fetch(ranges ...Range) error {
 	ranges = slices.Clone(ranges)
 	for i, r := range ranges {
-		if r.Index <= TaskCounted {
+		if r.Index <= TaskEvictable {
 			ranges[i] = t.stored(r)
 		}
 	}
 	return t.View.Fetch(ranges...)
 }
 
-func (t *trial) Tasks() Table[Row]          { return trialTasks{t, t.View.Tasks()} }
-func (t *trial) Keys() Table[Key]           { return readOnly[Key]{t.View.Keys()} }
-func (t *trial) Served() Table[Served]      { return trialServed{t, t.View.Served()} }
-func (t *trial) Consumers() Table[Consumer] { return readOnly[Consumer]{t.View.Consumers()} }
-func (t *trial) Groups() Table[Group]       { return readOnly[Group]{t.View.Groups()} }
-func (t *trial) Outcomes() Table[Outcome]   { return readOnly[Outcome]{t.View.Outcomes()} }
-func (t *trial) History() Table[Done]       { return readOnly[Done]{t.View.History()} }
+func (t *dryRun) Tasks() Table[Row]          { return dryTasks{t, t.View.Tasks()} }
+func (t *dryRun) Keys() Table[Key]           { return readOnly[Key]{t.View.Keys()} }
+func (t *dryRun) Served() Table[Served]      { return dryServed{t, t.View.Served()} }
+func (t *dryRun) Consumers() Table[Consumer] { return readOnly[Consumer]{t.View.Consumers()} }
+func (t *dryRun) Groups() Table[Group]       { return readOnly[Group]{t.View.Groups()} }
+func (t *dryRun) Outcomes() Table[Outcome]   { return readOnly[Outcome]{t.View.Outcomes()} }
+func (t *dryRun) History() Table[Done]       { return readOnly[Done]{t.View.History()} }
 
 // readOnly is a table whose writes are forgotten.
 type readOnly[R any] struct{ Table[R] }
@@ -66,18 +68,18 @@ func (readOnly[R]) Put(*R) error      { return nil }
 func (readOnly[R]) Delete(*R) error   { return nil }
 func (readOnly[R]) Sweep(Range) error { return nil }
 
-type trialServed struct {
-	*trial
+type dryServed struct {
+	*dryRun
 	Table[Served]
 }
 
-func (t trialServed) Put(s *Served) error {
+func (t dryServed) Put(s *Served) error {
 	t.served[s.Line] = &Served{s.Line, s.Round}
 	return nil
 }
 
 // Scan is asked for one line.
-func (t trialServed) Scan(r Range) ([]*Served, error) {
+func (t dryServed) Scan(r Range) ([]*Served, error) {
 	found, err := t.Table.Scan(r)
 	for line, s := range t.served {
 		if p := r.Prefixes[0]; p[0] == num(line.Priority) && p[1] == line.Key {
@@ -87,35 +89,36 @@ func (t trialServed) Scan(r Range) ([]*Served, error) {
 	return found, err
 }
 
-type trialTasks struct {
-	*trial
+type dryTasks struct {
+	*dryRun
 	Table[Row]
 }
 
-func (t trialTasks) Put(r *Row) error {
+func (t dryTasks) Put(r *Row) error {
 	row := *r
 	t.tasks[r.ID] = &row
 	return nil
 }
 
-func (t trialTasks) Delete(r *Row) error {
+func (t dryTasks) Delete(r *Row) error {
 	t.tasks[r.ID] = nil
 	return nil
 }
 
-// noPayload is that of all rows: nobody needs it.
+// noPayload is the payload of all rows here. It is not nil, or the rules would read it.
 var noPayload = []byte{}
 
-// stored is the range that holds enough of what is in the database.
-func (t *trial) stored(r Range) Range {
+// stored returns the range to read from the database: with so many more rows that enough are left
+// without those that were written here.
+func (t *dryRun) stored(r Range) Range {
 	r.Payload, r.Lock = false, NoLock
 	if r.Limit > 0 {
-		r.Limit += len(t.tasks) // which may not be in it any more
+		r.Limit += len(t.tasks)
 	}
 	return r
 }
 
-func (t trialTasks) Scan(r Range) ([]*Row, error) {
+func (t dryTasks) Scan(r Range) ([]*Row, error) {
 	found, err := t.Table.Scan(t.stored(r))
 	if len(t.tasks) > 0 {
 		found = slices.DeleteFunc(found, func(row *Row) bool {
@@ -154,7 +157,7 @@ func (r *Range) among(tasks []*Row) (in []*Row) {
 			places = append(places, place{row, at})
 		}
 	}
-	each := prefix + r.Each // what Limit is for, if Each is set
+	each := prefix + r.Each // fields: the Limit is for each of their values
 	slices.SortFunc(places, func(a, b place) int {
 		c := 0
 		if r.Each > 0 {

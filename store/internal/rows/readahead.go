@@ -6,29 +6,31 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// ahead is what Ready has returned for a filter and nobody has taken yet. The zero value knows
-// nothing.
-type ahead struct {
+// readAhead is what Ready has returned for a filter and no call of the transaction has taken yet.
+// It must be the first of what can be taken, so what changes the order moves tasks in it, or
+// forgets all of it. The zero value knows nothing.
+type readAhead struct {
 	filter Filter
 	rows   []*Row
 	all    bool // there are no others
 }
 
-// lookAhead reads the first tasks that pass a filter: n, or as many as all calls want.
-func (u *unit) lookAhead(f Filter, n int) {
+// readReady reads the first tasks that pass a filter: n, or as many as all calls of the transaction
+// want.
+func (u *unit) readReady(f Filter, n int) {
 	if f.equal(u.plan.Filter) {
 		n = max(n, u.plan.Take)
 	}
 	found := must(u.v.Ready(f, n))
-	u.ahead = ahead{f, found, len(found) < n}
+	u.readAhead = readAhead{f, found, len(found) < n}
 }
 
 // ready returns the first task that can be taken and passes the filter; nil if there is none.
 // wanted is how many will be asked for.
 func (u *unit) ready(f Filter, wanted int) *Row {
-	a := &u.ahead
+	a := &u.readAhead
 	if !a.filter.equal(f) || len(a.rows) == 0 && !a.all {
-		u.lookAhead(f, wanted)
+		u.readReady(f, wanted)
 	}
 	if len(a.rows) == 0 {
 		return nil
@@ -38,8 +40,8 @@ func (u *unit) ready(f Filter, wanted int) *Row {
 	return r
 }
 
-// remove removes a task, if it is there. If it has been read without its payload, it gets it.
-func (a *ahead) remove(r *Row) {
+// remove removes a task, if it is there. If r was read without its payload, it gets it.
+func (a *readAhead) remove(r *Row) {
 	if i := slices.IndexFunc(a.rows, func(other *Row) bool { return other.ID == r.ID }); i >= 0 {
 		if r.Payload == nil {
 			r.Payload = a.rows[i].Payload
@@ -49,7 +51,7 @@ func (a *ahead) remove(r *Row) {
 }
 
 // move moves a task to where it is now.
-func (a *ahead) move(r *Row) {
+func (a *readAhead) move(r *Row) {
 	a.remove(r)
 	if !r.Takeable || !a.filter.passes(r) {
 		return

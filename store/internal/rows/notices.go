@@ -7,12 +7,12 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// notice is something that those who have the queue open are told once the transaction is
-// committed.
+// notice is something that those who have the queue open are told, in order, once the transaction
+// is committed. If it is not, they are told nothing.
 type notice struct {
-	what     what
+	what     noticeType
 	priority int
-	kind     string // or the key
+	kind     string // of noticeReady; else the key
 	group    string
 	id       uint64
 	lease    uint64
@@ -21,31 +21,31 @@ type notice struct {
 	record   *driver.Record
 }
 
-type what uint8
+type noticeType uint8
 
 const (
-	ready what = iota
-	look
-	room
-	event
-	ended
-	expired
-	dropped
-	leaseBegun // a member has taken a task
-	leaseOver
+	noticeReady noticeType = iota
+	noticeLook
+	noticeRoom
+	noticeEvent
+	noticeEnded
+	noticeExpired
+	noticeDropped
+	noticeLeaseBegun // a consumer of this process has taken a task
+	noticeLeaseOver
 )
 
 func (u *unit) notice(n notice) { u.notices = append(u.notices, n) }
 
-// canBeTaken says that a task can be taken that could not be before.
+// canBeTaken notes that a task can be taken that could not be before.
 func (u *unit) canBeTaken(r *Row) {
 	if !u.head.Paused {
-		u.notice(notice{what: ready, priority: r.Priority, kind: r.Kind})
+		u.notice(notice{what: noticeReady, priority: r.Priority, kind: r.Kind})
 	}
 }
 
 func (u *unit) ended(id uint64, o Outcome) {
-	u.notice(notice{what: ended, id: id, err: o.error()})
+	u.notice(notice{what: noticeEnded, id: id, err: o.error()})
 }
 
 func (o *Outcome) error() error {
@@ -62,22 +62,22 @@ func (o *Outcome) error() error {
 	return nil
 }
 
-// event tells what happened to a task, if somebody wants to know.
+// event notes what happened to a task, if somebody wants to know.
 func (u *unit) event(what driver.EventType, r *Row, now int64, lease uint64) {
 	if u.listens {
 		e := &driver.Event{Type: what, Time: timeOf(now), Lease: lease}
 		u.info(r, &e.Task)
-		u.notice(notice{what: event, event: e})
+		u.notice(notice{what: noticeEvent, event: e})
 	}
 }
 
 func (u *unit) wantsExpired() bool { return u.q.any(driver.Notifier.WantsExpired) }
 
-// expired tells one of those who want to know that a task has expired.
+// expired notes that a task has expired, for one of those who want to know.
 func (u *unit) expired(r *Row) {
 	if u.wantsExpired() {
 		record := u.record(r)
-		u.notice(notice{what: expired, record: &record})
+		u.notice(notice{what: noticeExpired, record: &record})
 	}
 }
 
@@ -137,14 +137,15 @@ func (q *queue) awaited() (ids []uint64) {
 	return ids
 }
 
-// tell tells what has happened. The transaction is committed.
-func (u *unit) tell() {
+// deliver does what must wait for the commit: it changes what this process knows of the queue, and
+// tells those who have it open what has happened.
+func (u *unit) deliver() {
 	q := u.q
 	if u.advanced {
 		q.due = 0
 	}
 	q.due = sooner(q.due, u.due)
-	for _, f := range u.after {
+	for _, f := range u.afterCommit {
 		f()
 	}
 	q.stats.Puts += u.stats.Puts
@@ -161,39 +162,39 @@ func (u *unit) tell() {
 	q.stats.Refused += u.stats.Refused
 	all := q.notifiers()
 	for i := range u.notices {
-		u.notices[i].tell(q, all)
+		u.notices[i].deliver(q, all)
 	}
-	if u.listens && len(q.held) > 0 { // for others may end a lease
+	if u.listens && len(q.held) > 0 { // others may end their leases
 		q.pollSoon()
 	}
-	q.next.Store(0)
-	if at := sooner(q.due, q.beat); at != 0 { // that is a time of the database, which is not that of this process
-		q.next.Store(time.Now().Add(time.Duration(at - u.now)).UnixNano())
+	q.dueAt.Store(0)
+	if at := sooner(q.due, q.renewAt); at != 0 { // by the clock of the database, not of this process
+		q.dueAt.Store(time.Now().Add(time.Duration(at - u.now)).UnixNano())
 	}
-	if at := sooner(q.next.Load(), q.poll.Load()); at != 0 {
+	if at := sooner(q.dueAt.Load(), q.pollAt.Load()); at != 0 {
 		for _, n := range all {
 			n.Due(timeOf(at))
 		}
 	}
 }
 
-func (n *notice) tell(q *queue, all []driver.Notifier) {
+func (n *notice) deliver(q *queue, all []driver.Notifier) {
 	switch n.what {
-	case leaseBegun:
-		q.held[n.id] = held{lease: n.lease, key: n.kind, group: n.group}
+	case noticeLeaseBegun:
+		q.held[n.id] = heldLease{lease: n.lease, key: n.kind, group: n.group}
 		return
-	case leaseOver:
+	case noticeLeaseOver:
 		if q.held[n.id].lease == n.lease {
 			delete(q.held, n.id)
 		}
 		return
-	case expired:
+	case noticeExpired:
 		if i := slices.IndexFunc(all, driver.Notifier.WantsExpired); i >= 0 {
 			all[i].Expired(*n.record)
 		}
 		return
 	}
-	if n.what == event && n.event.Type == driver.EventCancel {
+	if n.what == noticeEvent && n.event.Type == driver.EventCancel {
 		id := uint64(n.event.Task.ID)
 		if h := q.held[id]; h.lease == n.event.Lease {
 			h.cancelled = true
@@ -202,23 +203,23 @@ func (n *notice) tell(q *queue, all []driver.Notifier) {
 	}
 	for _, to := range all {
 		switch n.what {
-		case ready:
+		case noticeReady:
 			to.Ready(n.priority, n.kind)
-		case look:
+		case noticeLook:
 			to.Look()
-		case room:
+		case noticeRoom:
 			to.Room(n.kind)
-		case event:
+		case noticeEvent:
 			to.Event(*n.event)
-		case ended:
+		case noticeEnded:
 			to.Ended(driver.ID(n.id), n.err)
-		case dropped:
+		case noticeDropped:
 			to.Dropped()
 		}
 	}
 }
 
-// forget forgets the queue, which was dropped.
+// forget lets the store know no more of the queue, which was dropped.
 func (q *queue) forget() {
 	q.dropped = true
 	q.store.mu.Lock()
@@ -226,7 +227,7 @@ func (q *queue) forget() {
 	delete(q.store.queues, q.number)
 }
 
-// gone says that the queue was dropped by others.
+// gone tells those who have the queue open that it was dropped by others, and returns ErrDropped.
 func (q *queue) gone() error {
 	switch {
 	case q.joined: // or the transaction is one of another database

@@ -1,0 +1,226 @@
+package rows
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/fairq/fairq/internal/life"
+	"github.com/fairq/fairq/task/driver"
+)
+
+// Processes that share a database learn of each other's changes in two ways: a driver that is told
+// calls Store.Changed, and as long as somebody waits here for something that others may do, DB.Changed
+// is polled. Only if there are changes is there a transaction, which calls findChanges.
+
+// Changed says that others have changed something in a queue, or in all if the number is 0. It
+// does not block.
+func (s *Store) Changed(number uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, q := range s.queues {
+		if number == 0 || q.number == number {
+			q.others.Store(true)
+			q.wake(time.Now())
+		}
+	}
+}
+
+// wake has Tick called at that time.
+func (q *queue) wake(at time.Time) {
+	for _, n := range q.notifiers() {
+		n.Due(at)
+	}
+}
+
+// pollSoon begins to poll, unless that has begun: somebody waits.
+func (q *queue) pollSoon() {
+	if q.pollAt.Load() == 0 {
+		q.pollAt.Store(time.Now().Add(q.store.options.Poll).UnixNano())
+	}
+}
+
+// pollOften polls from now on in short intervals, which grow: a transaction of the caller's may be
+// committed soon, and nobody says when.
+func (q *queue) pollOften() {
+	q.pollPause.Store(int64(firstPollPause))
+	at := time.Now().Add(firstPollPause)
+	q.pollAt.Store(at.UnixNano())
+	q.wake(at)
+}
+
+// firstPollPause is how long after a call in a transaction of the caller's its end is first looked
+// for. Each further pause is twice as long as the one before.
+const firstPollPause = time.Millisecond
+
+// Tick implements driver.Backend.
+func (b *backend) Tick(ctx context.Context) (next time.Time, err error) {
+	q, now := b.queue, time.Now().UnixNano()
+	if at := q.pollAt.Load(); at != 0 && at <= now {
+		if err := q.askForChanges(ctx); err != nil {
+			return time.Time{}, err
+		}
+	}
+	due := q.dueAt.Load()
+	looks := q.others.Swap(false)
+	if looks || due != 0 && due <= now {
+		err := b.call(ctx, "Tick", call{rank: third, run: func(u *unit) error {
+			if looks {
+				u.findChanges()
+			}
+			return nil
+		}})
+		if err != nil {
+			q.others.Store(looks || q.others.Load())
+			return time.Time{}, err
+		}
+	}
+	return timeOf(sooner(q.dueAt.Load(), q.pollAt.Load())), nil
+}
+
+// askForChanges asks the database whether others have changed something, and says when to ask again.
+func (q *queue) askForChanges(ctx context.Context) error {
+	q.pollAt.Store(0)
+	changed, err := q.store.db.Changed(ctx)
+	if err != nil {
+		q.pollSoon()
+		return err
+	}
+	if changed {
+		q.store.Changed(0)
+		q.pollPause.Store(0)
+	}
+	switch pause := time.Duration(q.pollPause.Load()) * 2; {
+	case pause > 0 && pause < q.store.options.Poll:
+		q.pollPause.Store(int64(pause))
+		q.pollAt.Store(time.Now().Add(pause).UnixNano())
+	case q.waits():
+		q.pollPause.Store(0)
+		q.pollSoon()
+	}
+	return nil
+}
+
+// pollLockedAfter is when a taker who has passed over what others have locked looks again.
+const pollLockedAfter = 10 * time.Millisecond
+
+// passedOver is called when a take has found nothing more after n tasks. If there are tasks that
+// others have locked, it looks again soon: these may not be taken in the end, and nobody says so.
+func (u *unit) passedOver(f Filter, n int) {
+	if q := u.q; n == 0 && !u.plan.Exclusive && !u.head.Paused && q.waits() && must(u.v.AnyReady(f)) {
+		u.later(func() { time.AfterFunc(pollLockedAfter, func() { q.store.Changed(q.number) }) })
+	}
+}
+
+// findChanges finds out what others have done of that which somebody here waits for.
+func (u *unit) findChanges() {
+	u.notice(notice{what: noticeLook})
+	u.schedule(must(u.v.Times()).Wake) // it is for us, if all others have ended by then
+	u.findEnds()
+	// If nobody listens it is enough to do so now and then, or the leases that were ended in
+	// transactions of callers would pile up.
+	if u.q.listens() || len(u.q.held) > u.q.leasesToCheck {
+		u.findLostLeases()
+		u.findCancelledGroups()
+		u.later(func() { u.q.leasesToCheck = 2*len(u.q.held) + pageSize })
+	}
+}
+
+// For those who wait for the ends of tasks, each new outcome is read once (View.Ended), so the cost
+// does not depend on how many tasks are awaited. An outcome can be missed: it is kept for keepEnds
+// only, and another task with the same unique key replaces it. So every checkEnds all tasks that are
+// awaited are looked up, and those that are not there any more have ended.
+const (
+	keepEnds  = 2 * checkEnds
+	checkEnds = time.Minute
+)
+
+// followEnds has findChanges find all tasks that end from now on. Whoever begins to wait calls it
+// first, and then asks whether the task has ended already: so no end is missed in between.
+func (u *unit) followEnds() {
+	if u.q.endsMark == "" && !u.followsEnds {
+		_, mark := must2(u.v.Ended(""))
+		u.followsEnds = true
+		u.later(func() { u.q.endsMark, u.q.endsChecked = mark, u.now })
+	}
+}
+
+// findEnds notes which awaited tasks have ended.
+func (u *unit) findEnds() {
+	q, missing := u.q, map[uint64]bool{}
+	if q.endsMark == "" {
+		return
+	}
+	checks := u.now >= life.Plus(q.endsChecked, checkEnds)
+	if checks { // before the outcomes are read: a task that ends in between is found there
+		for ids := range slices.Chunk(q.awaited(), pageSize) {
+			for _, id := range ids {
+				missing[id] = true
+			}
+			for _, r := range must(u.v.Peek(ids, false)) {
+				if r.State != driver.Buried {
+					delete(missing, r.ID)
+				}
+			}
+		}
+	}
+	ends, mark := must2(u.v.Ended(q.endsMark))
+	for _, o := range ends {
+		u.ended(o.ID, *o)
+		delete(missing, o.ID)
+	}
+	for id := range missing {
+		u.ended(id, Outcome{How: Deleted}) // its outcome is gone too
+	}
+	u.later(func() {
+		if q.endsMark = mark; checks {
+			q.endsChecked = u.now
+			if q.awaited() == nil { // who begins to wait just now asks for the outcome after this
+				q.endsMark = ""
+			}
+		}
+	})
+}
+
+// findLostLeases notes which leases of this process others have ended.
+func (u *unit) findLostLeases() {
+	still := map[uint64]uint64{}
+	for _, c := range u.q.members {
+		maps.Copy(still, must(u.v.Leases(c.number)))
+	}
+	for id, h := range u.q.held {
+		if still[id] != h.lease && !u.endsLease(h.lease) {
+			u.notice(notice{what: noticeLeaseOver, id: id, lease: h.lease})
+			u.notice(notice{what: noticeEvent, event: &driver.Event{
+				Type: driver.EventTTR, Time: timeOf(u.now), Task: driver.Info{ID: driver.ID(id), Key: h.key}, Lease: h.lease,
+			}})
+		}
+	}
+}
+
+// findCancelledGroups notes for which leases of this process others have cancelled the group.
+func (u *unit) findCancelledGroups() {
+	groups := map[string]*Group{}
+	for id, h := range u.q.held {
+		if h.group == "" || h.cancelled || u.endsLease(h.lease) {
+			continue
+		}
+		g, known := groups[h.group]
+		if !known {
+			g = must(u.v.Group(h.group))
+			groups[h.group] = g
+		}
+		if g != nil && g.Cancelled {
+			u.notice(notice{what: noticeEvent, event: &driver.Event{
+				Type: driver.EventCancel, Time: timeOf(u.now), Lease: h.lease,
+				Task: driver.Info{ID: driver.ID(id), Key: h.key, Group: h.group, State: driver.Taken},
+			}})
+		}
+	}
+}
+
+// endsLease tells whether it is noted already that a lease is over.
+func (u *unit) endsLease(lease uint64) bool {
+	return slices.ContainsFunc(u.notices, func(n notice) bool { return n.what == noticeLeaseOver && n.lease == lease })
+}
