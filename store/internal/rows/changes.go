@@ -11,8 +11,8 @@ import (
 )
 
 // Processes that share a database learn of each other's changes in two ways: a driver that is told
-// calls Store.Changed, and as long as somebody waits here for something that others may do, DB.Changed
-// is polled. Only if there are changes is there a transaction, which calls findChanges.
+// calls Store.Changed, and as long as somebody waits here for something that others may do,
+// DB.Changed is polled. Only if there are changes is there a transaction, which calls findChanges.
 
 // Changed says that others have changed something in a queue, or in all if the number is 0. It
 // does not block.
@@ -79,7 +79,8 @@ func (b *backend) Tick(ctx context.Context) (next time.Time, err error) {
 	return timeOf(sooner(q.dueAt.Load(), q.pollAt.Load())), nil
 }
 
-// askForChanges asks the database whether others have changed something, and says when to ask again.
+// askForChanges asks the database whether others have changed something, and says when to ask
+// again.
 func (q *queue) askForChanges(ctx context.Context) error {
 	q.pollAt.Store(0)
 	changed, err := q.store.db.Changed(ctx)
@@ -129,8 +130,8 @@ func (u *unit) findChanges() {
 
 // For those who wait for the ends of tasks, each new outcome is read once (View.Ended), so the cost
 // does not depend on how many tasks are awaited. An outcome can be missed: it is kept for keepEnds
-// only, and another task with the same unique key replaces it. So every checkEnds all tasks that are
-// awaited are looked up, and those that are not there any more have ended.
+// only, and another task with the same unique key replaces it. So every checkEnds all tasks that
+// are awaited are looked up, and those that are not there any more have ended.
 const (
 	keepEnds  = 2 * checkEnds
 	checkEnds = time.Minute

@@ -74,9 +74,9 @@ func (q *queue) part(h driver.Handle) {
 // period, so that one renewal may fail.
 func (q *queue) renewalOf(deadline int64) int64 { return deadline - int64(q.settings.Grace)/3*2 }
 
-// renewConsumers renews all consumers of this process at once, if it is time. Those that others have
-// expired meanwhile, because this process was away for too long, are made known again with nothing
-// to hold.
+// renewConsumers renews all consumers of this process at once, if it is time. Those that others
+// have expired meanwhile, because this process was away for too long, are made known again with
+// nothing to hold.
 func (u *unit) renewConsumers() {
 	q := u.q
 	if q.renewAt == 0 || q.renewAt > u.now {
@@ -112,8 +112,8 @@ func (u *unit) renewConsumers() {
 	})
 }
 
-// leaveConsumer ends a consumer: if grace is 0 at once, else if it does not come back in time. If it
-// is not done, what is left is for another transaction.
+// leaveConsumer ends a consumer: if grace is 0 at once, else if it does not come back in time. If
+// it is not done, what is left is for another transaction.
 func (u *unit) leaveConsumer(h driver.Handle, grace time.Duration) (done bool, err error) {
 	u.later(func() { u.q.part(h) })
 	row := must(u.v.Consumer(h.ID))

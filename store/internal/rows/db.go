@@ -28,9 +28,9 @@ import (
 //
 // Nothing else is a conflict: not a row that was passed over or read with NoLock; not that a
 // range has another row by now; not Head.Rounds, Head.Removed and the counts, which most
-// transactions write (see [View.Save]); not what Last, CountKeys, KeyStats and Ended return. All
-// these are as some transaction has committed them, not long ago, and as the own transaction has
-// changed them.
+// transactions write (see [View.Save]); not what LastRound, CountKeys, KeyStats and Ended return.
+// All these are as some transaction has committed them, not long ago, and as the own transaction
+// has changed them.
 type DB interface {
 	// Traits tells what the database can do. It is always the same.
 	Traits() Traits
@@ -75,8 +75,7 @@ type Traits struct {
 	MaxWrites int
 
 	// Skew is by how much two processes may differ in what View.Now returns, 0 if it is the time
-	// of the database. Nobody takes another's consumer for dead until it is that much longer
-	// over.
+	// of the database. A consumer is expired by other processes only that much after its deadline.
 	Skew time.Duration
 }
 
@@ -113,11 +112,11 @@ type Plan struct {
 	Exclusive  bool
 	Counts     bool    // Counts is called
 	Numbers    int     // calls of Number
-	LastRounds []Line  // calls of Last, after the round being served
+	LastRounds []Line  // calls of LastRound, after the round being served
 	Ranges     []Range // as Fetch gets them
 }
 
-// Head is what is known of a queue while one works in it.
+// Head is what is known of a queue within a transaction.
 //
 // A driver that can tell that nobody else has written to the database since its last transaction,
 // which was committed, returns the same Head again from View.Head, so that what is cached in it

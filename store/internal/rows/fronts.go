@@ -249,7 +249,8 @@ func (u *unit) updateFront(changed *Row, left, used turn) {
 	}
 }
 
-// frontTask is a task that must be at the front, with the index of its turn among those of the line.
+// frontTask is a task that must be at the front, with the index of its turn among those of the
+// line.
 type frontTask struct {
 	*Row
 	turnIndex int

@@ -34,9 +34,9 @@ func (u *unit) advance() {
 			u.fire(r)
 		}
 	}
-	// If this process could not renew its own consumers in time, others could perhaps not either: the
-	// database was away, or a transaction of a caller's had the queue. They get time to do so before
-	// their consumers are expired.
+	// If this process could not renew its own consumers in time, others could perhaps not either:
+	// the database was away, or a transaction of a caller's had the queue. They get time to do so
+	// before their consumers are expired.
 	if u.now >= q.noExpiryBefore {
 		left = u.expireConsumers(left)
 	}

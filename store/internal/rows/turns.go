@@ -16,8 +16,8 @@ type cache struct {
 // roundCache is what a process remembers of the last rounds of lines, from one transaction to the
 // next, in a database that does not tell whether others have changed them. So they may be wrong,
 // but in one way only: others may have put tasks of the same line since. Then the line gets a turn
-// from each process in the same rounds, until it is looked up again, after keepRounds at the latest.
-// They are never too great, which would delay the key: whoever removes ready tasks changes
+// from each process in the same rounds, until it is looked up again, after keepRounds at the
+// latest. They are never too great, which would delay the key: whoever removes ready tasks changes
 // Head.Removed, and then all is forgotten.
 type roundCache struct {
 	lastRounds map[Line]lastRound
