@@ -64,10 +64,15 @@ type fullLine struct{ fifo }
 
 func (*fullLine) Push(job) error { return fairq.ErrFull }
 
+type slowLearner struct{ fifo }
+
+func (*slowLearner) done(job) error { return fairq.ErrCost }
+
 func TestSimulateReportsLines(t *testing.T) {
 	jobs := []job{{0, 0, 1}, {0, 0, 1}}
 	require.EqualError(t, simulate(jobs, 1, &brokenLine{}, &diary{}), "the queue kept 2 of 2 jobs")
 	require.ErrorIs(t, simulate(jobs, 1, &fullLine{}, &diary{}), fairq.ErrFull)
+	require.ErrorIs(t, simulate(jobs, 1, &slowLearner{}, &diary{}), fairq.ErrCost)
 }
 
 func randomJobs(r *rand.Rand, users int) []job {
