@@ -406,9 +406,13 @@ func heap() float64 {
 func BenchmarkMemory(b *testing.B) {
 	const items = 1_000_000
 	all := users(items)
-	measure := func(b *testing.B, keys int) (full, drained float64) {
+	measure := func(b *testing.B, keys int, quantum int64) (full, drained float64) {
+		o := fairq.Options[string, work]{Capacity: fairq.Unbounded, Quantum: quantum}
+		if quantum > 0 {
+			o.Cost = func(work) int64 { return 1000 }
+		}
 		before := heap()
-		q := fairq.New(user, &fairq.Options[string, work]{Capacity: fairq.Unbounded})
+		q := fairq.New(user, &o)
 		for i := range items {
 			_ = q.Push(all[i%keys])
 		}
@@ -423,15 +427,17 @@ func BenchmarkMemory(b *testing.B) {
 	}
 	perItem := func(full float64) float64 { return full/items - 16 }
 	for _, keys := range []int{1, 1000} {
-		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) {
-			full, drained := measure(b, keys)
-			b.ReportMetric(perItem(full), "B/item")
-			b.ReportMetric(drained, "B-drained")
-		})
+		for _, quantum := range []int64{0, 1000, 100} { // of items that cost 1,000
+			b.Run(fmt.Sprintf("keys=%d/quantum=%d", keys, quantum), func(b *testing.B) {
+				full, drained := measure(b, keys, quantum)
+				b.ReportMetric(perItem(full), "B/item")
+				b.ReportMetric(drained, "B-drained")
+			})
+		}
 	}
 	b.Run("keys=1000000", func(b *testing.B) {
-		few, _ := measure(b, 1000)
-		full, drained := measure(b, items)
+		few, _ := measure(b, 1000, 0)
+		full, drained := measure(b, items, 0)
 		b.ReportMetric((full-few)/items, "B/key")
 		b.ReportMetric(drained, "B-drained")
 	})

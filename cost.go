@@ -244,3 +244,11 @@ func (c *costs) leave(k *keyCost, slot, node, n uint32) uint64 {
 	c.queued -= cost
 	return cost
 }
+
+// servedCost returns what the items popped so far have cost, 0 without costs.
+func (q *Queue[K, V]) servedCost() uint64 {
+	if q.costs == nil {
+		return 0
+	}
+	return q.costs.served
+}

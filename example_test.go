@@ -124,6 +124,54 @@ func ExampleOptions_weight() {
 	// Output: alice1 alice2 bob1 alice3 alice4 bob2
 }
 
+// Two tenants share a model by the tokens of their requests, and not by their number.
+func ExampleOptions_cost() {
+	type request struct {
+		tenant string
+		tokens int64
+	}
+	requests := []request{}
+	for range 3 {
+		requests = append(requests, request{"books", 40_000}, request{"chats", 1_000}, request{"chats", 1_000})
+	}
+	for _, o := range []fairq.Options[string, request]{
+		{},
+		{Cost: func(r request) int64 { return r.tokens }, Quantum: 1_000},
+	} {
+		q := fairq.New(func(r request) string { return r.tenant }, &o)
+		_, _ = q.PushBatch(requests)
+		var order []string
+		for _, r := range q.Drain() {
+			order = append(order, r.tenant)
+		}
+		fmt.Println(order)
+	}
+	// Output:
+	// [books chats chats books chats books chats chats chats]
+	// [books chats chats chats chats chats chats books books]
+}
+
+// What an item costs is learned where nobody knows it before: here what the jobs of bob take.
+func ExampleFairQueue_Done() {
+	q := fairq.New(byUser, &fairq.Options[string, job]{PriorCost: 60, Quantum: 6, TurnsAhead: 1})
+	seconds := map[string]int64{"alice": 6, "bob": 600}
+	for range 2 {
+		for range 3 {
+			_, _ = q.PushBatch([]job{{"alice", "query"}, {"bob", "report"}})
+		}
+		var order []string
+		for range 6 {
+			j, _ := q.Pop()
+			_ = q.Done(j.user, seconds[j.user])
+			order = append(order, j.user)
+		}
+		fmt.Println(order)
+	}
+	// Output:
+	// [alice bob alice bob alice bob]
+	// [alice bob alice alice bob bob]
+}
+
 // A ticket tells where in the queue an item is, and takes it out.
 func ExampleFairQueue_Add() {
 	q := fairq.New(byUser, nil)
@@ -199,8 +247,8 @@ func ExampleFairQueue_KeyCounts() {
 		fmt.Printf("%s: %+v\n", k.Key, k.Total)
 	}
 	// Output:
-	// hog: {Served:3 Refused:15 Evicted:0}
-	// small: {Served:1 Refused:0 Evicted:0}
+	// hog: {Served:3 Refused:15 Evicted:0 Cost:0}
+	// small: {Served:1 Refused:0 Evicted:0 Cost:0}
 }
 
 // What can be seen of a queue is printed and marshalled as it is.
@@ -215,7 +263,7 @@ func ExampleSnapshot() {
 	// Output:
 	// {Round:[b1 c1] Queues:map[a:[a2 a3]]}
 	// {"round":["b1","c1"],"queues":{"a":["a2","a3"]}} <nil>
-	// [{Key:a Len:2 Rounds:2 OldestAge:0s Wait:none}]
+	// [{Key:a Len:2 Rounds:2 Cost:0 OldestAge:0s Wait:none}]
 }
 
 // A program that counts for itself: which users sent most of 100,000 requests? There are places

@@ -210,9 +210,18 @@ func (m *fairModel) countKey(item int, c Counts) {
 func (m *fairModel) take() int {
 	_, item, _ := m.pop()
 	m.counts.Popped++
-	m.countKey(item, Counts{Served: 1})
+	m.counts.CostServed += m.knownCost(item)
+	m.countKey(item, Counts{Served: 1, Cost: m.knownCost(item)})
 	m.counts.Wait.add(time.Since(m.since[item]))
 	return item
+}
+
+// knownCost returns what an item costs if that is known.
+func (m *fairModel) knownCost(item int) uint64 {
+	if m.pricing.hasCosts() && m.pricing.prior == 0 {
+		return uint64(m.pricing.cost(item))
+	}
+	return 0
 }
 
 // poll is Pop.
@@ -269,6 +278,8 @@ func (m *fairModel) stats() (s Stats, keys map[int]KeyStat[float64]) {
 		for _, t := range turns {
 			k := keys[t.key]
 			k.Len++
+			k.Cost += m.knownCost(t.item)
+			s.CostQueued += m.knownCost(t.item)
 			k.Rounds = m.turns.Rounds(t.key)
 			if age := time.Since(m.since[t.item]); m.o.TrackWait {
 				k.OldestAge = max(k.OldestAge, age)

@@ -6,11 +6,13 @@ import (
 	"time"
 )
 
-// Counts is how often something happened to the items of a key.
+// Counts is how often something happened to the items of a key, and what those have cost that were
+// delivered.
 type Counts struct {
 	Served  uint64 `json:"served"`  // delivered
 	Refused uint64 `json:"refused"` // not accepted: the queue or the key's share of it was full
 	Evicted uint64 `json:"evicted"` // dropped to make room
+	Cost    uint64 `json:"cost"`    // of those delivered, 0 without costs
 }
 
 func (c Counts) sum() uint64 { return c.Served + c.Refused + c.Evicted }
@@ -19,6 +21,7 @@ func (c *Counts) add(d Counts) {
 	c.Served += d.Served
 	c.Refused += d.Refused
 	c.Evicted += d.Evicted
+	c.Cost += d.Cost
 }
 
 func (c *Counts) halve(times int64) {
@@ -26,6 +29,7 @@ func (c *Counts) halve(times int64) {
 	c.Served >>= n
 	c.Refused >>= n
 	c.Evicted >>= n
+	c.Cost >>= n
 }
 
 // KeyCount is what a [KeyCounter] knows of a key.

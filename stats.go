@@ -28,6 +28,11 @@ type Stats struct {
 	// never counted.
 	Refused uint64 `json:"refused"`
 
+	// CostQueued is what the items queued cost together, and CostServed the same of those in
+	// Popped; of learned costs, as they were estimated. They are 0 without costs.
+	CostQueued uint64 `json:"cost_queued"`
+	CostServed uint64 `json:"cost_served"`
+
 	// OldestAge is how long the oldest item has been queued, and Wait how long the items delivered
 	// had been. They are 0 and empty unless TrackWait is on.
 	OldestAge time.Duration `json:"oldest_age_ns"`
@@ -38,7 +43,10 @@ type Stats struct {
 type KeyStat[K comparable] struct {
 	Key    K   `json:"key"`
 	Len    int `json:"len"`    // items queued
-	Rounds int `json:"rounds"` // after the current one, until all of them are delivered
+	Rounds int `json:"rounds"` // after the current one, until its last turn
+
+	// Cost is what its items cost together, 0 without costs.
+	Cost uint64 `json:"cost"`
 
 	// OldestAge is how long its oldest item has been queued, and Wait how long its items delivered
 	// had been, anew each time it had none. They are 0 and empty unless TrackWait is on.
@@ -166,6 +174,10 @@ func (q *FairQueue[K, V]) Stats() Stats {
 	s.Len, s.Keys, s.Capacity = q.queue.len, q.queue.active, q.options.Capacity
 	s.WaitingPush, s.WaitingPop = q.producers.len+q.keyBlocked.len, q.consumers.len
 	s.Closed = q.closed
+	if c := q.queue.costs; c != nil {
+		s.CostQueued = c.queued
+	}
+	s.CostServed = q.queue.servedCost()
 	if w := q.queue.waitTimes; w != nil {
 		s.OldestAge, s.Wait = w.age(w.oldest), w.total
 	}
@@ -184,6 +196,9 @@ func (q *FairQueue[K, V]) KeyStats(n int) []KeyStat[K] {
 	for i, slot := range slots {
 		s := c.keys.at(slot)
 		stats[i] = KeyStat[K]{Key: s.key, Len: int(s.len), Rounds: int(c.lastRound(s) - c.rounds.current)}
+		if c.costs != nil {
+			stats[i].Cost = c.keys.costs.at(slot).queued
+		}
 		if w := c.waitTimes; w != nil {
 			stats[i].OldestAge = w.age(s.oldest)
 			if h := c.keys.histogram(slot); h != nil {

@@ -308,8 +308,9 @@ func (q *FairQueue[K, V]) popLocked(d *deferred[K, V]) V {
 		return q.queue.pop()
 	}
 	k := q.itemKeyLocked(q.queue.links.at(q.queue.next()).key & keyMask)
+	served := q.queue.servedCost()
 	item := q.queue.pop()
-	q.countLocked(k.key, Counts{Served: 1})
+	q.countLocked(k.key, Counts{Served: 1, Cost: q.queue.servedCost() - served})
 	q.itemLeftLocked(&k, d)
 	return item
 }

@@ -222,6 +222,6 @@ func ExampleQueue_KeyCounts() {
 	}
 	// Output:
 	// <nil>
-	// hog: {Served:3 Refused:15 Evicted:0}
-	// small: {Served:1 Refused:0 Evicted:0}
+	// hog: {Served:3 Refused:15 Evicted:0 Cost:0}
+	// small: {Served:1 Refused:0 Evicted:0 Cost:0}
 }
