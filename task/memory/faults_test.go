@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,12 +73,24 @@ func TestNothingStays(t *testing.T) {
 	})
 }
 
+// deaf is a Notifier that never has Tick called.
+type deaf struct{ driver.Notifier }
+
+func (deaf) InMemory() reflect.Type { return reflect.TypeFor[int]() }
+func (deaf) Ready(int, string)      {}
+func (deaf) Look()                  {}
+func (deaf) Room(string)            {}
+func (deaf) Listens() bool          { return false }
+func (deaf) WantsExpired() bool     { return false }
+func (deaf) Ended(driver.ID, error) {}
+func (deaf) Due(time.Time)          {}
+
 // When more is due at once than one call handles, what a call is about is up to date all the same.
 func TestMuchIsDue(t *testing.T) {
 	const n = 3 * someTimers
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		opened, err := new(Store).Open(ctx, "q", driver.Settings{Capacity: fairq.MaxLen, KeyCapacity: fairq.MaxLen, Retention: time.Minute, Grace: time.Minute}, new(ear))
+		opened, err := new(Store).Open(ctx, "q", driver.Settings{Capacity: fairq.MaxLen, KeyCapacity: fairq.MaxLen, Retention: time.Minute, Grace: time.Minute}, deaf{})
 		require.NoError(t, err)
 		b := opened.(*backend)
 		put := func(n driver.New) error {

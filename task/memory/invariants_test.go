@@ -2,6 +2,7 @@ package memory
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -9,6 +10,27 @@ import (
 
 	"github.com/fairq/fairq/task/driver"
 )
+
+// Check returns what is wrong with the queue of that name, "" if nothing is.
+func (m *Store) Check(name string) (wrong string) {
+	c := new(complaint)
+	defer func() {
+		if p := recover(); p != nil && p != c {
+			panic(p)
+		}
+		wrong = string(*c)
+	}()
+	m.queues[name].check(c)
+	return ""
+}
+
+// complaint is a TestingT that keeps what is wrong.
+type complaint string
+
+func (c *complaint) Errorf(format string, args ...any) {
+	*c = complaint(fmt.Sprintf(format, args...))
+}
+func (c *complaint) FailNow() { panic(c) }
 
 // check finds out whether a queue in memory is in order: whether all that is kept in more than one
 // place agrees.

@@ -1,7 +1,9 @@
-package memory
+package memory_test
 
 import (
 	"cmp"
+	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -10,19 +12,62 @@ import (
 
 // This is what the model does at each call of a Backend.
 
-func (m *model) take(now time.Time, consumer string, f driver.Filter) *modelTask {
-	if _, ok := m.consumers[consumer]; !ok {
-		m.consumers[consumer] = time.Time{}
+func (m *model) Put(
+	_ context.Context, tasks []driver.New, ids []driver.ID,
+) (n int, evicted []driver.Record, err error) {
+	now, leave := m.enter()
+	defer leave()
+	for i := range tasks {
+		id, victim, err := m.put(now, &tasks[i])
+		evicted = append(evicted, victim...)
+		if err != nil {
+			return i, evicted, err
+		}
+		ids[i] = id
 	}
-	if m.paused {
-		return nil
+	return len(tasks), evicted, nil
+}
+
+func (m *model) PutOne(ctx context.Context, n driver.New) (driver.ID, *driver.Record, error) {
+	return driver.PutOne(ctx, m, n)
+}
+
+func (m *model) Take(
+	_ context.Context, h driver.Handle, f driver.Filter, into []driver.Record,
+) (n int, err error) {
+	now, leave := m.enter()
+	defer leave()
+	if _, err := m.consumer(h); m.paused || err != nil {
+		return 0, err
 	}
-	t := m.next(f)
-	if t == nil {
-		return nil
+	for ; n < len(into); n++ {
+		t := m.next(&f)
+		if t == nil {
+			break
+		}
+		m.grant(t, now, h.ID)
+		into[n] = t.record()
 	}
-	m.grant(t, now, consumer)
-	return t
+	return n, nil
+}
+
+func (m *model) TakeOne(
+	ctx context.Context, h driver.Handle, f driver.Filter, info *driver.Info,
+) (uint64, any, error) {
+	return driver.TakeOne(ctx, m, h, f, info)
+}
+
+// consumer returns that of a handle, a new one if it is not known.
+func (m *model) consumer(h driver.Handle) (*modelConsumer, error) {
+	c := m.consumers[h.ID]
+	if c == nil {
+		c = &modelConsumer{epoch: h.Epoch}
+		m.consumers[h.ID] = c
+	}
+	if c.epoch != h.Epoch {
+		return nil, driver.ErrResumed
+	}
+	return c, nil
 }
 
 func (m *model) grant(t *modelTask, now time.Time, consumer string) {
@@ -36,20 +81,22 @@ func (m *model) grant(t *modelTask, now time.Time, consumer string) {
 	m.event(driver.EventTake, t, now, 0)
 }
 
-func (m *model) takeID(now time.Time, consumer string, id driver.ID) (*modelTask, error) {
-	if _, ok := m.consumers[consumer]; !ok {
-		m.consumers[consumer] = time.Time{}
+func (m *model) TakeID(_ context.Context, h driver.Handle, id driver.ID) (driver.Record, error) {
+	now, leave := m.enter()
+	defer leave()
+	if _, err := m.consumer(h); err != nil {
+		return driver.Record{}, err
 	}
 	t := m.find(id)
 	if t == nil {
-		return nil, driver.ErrNotFound
+		return driver.Record{}, driver.ErrNotFound
 	}
 	g := m.groups[t.Group]
 	switch {
 	case t.State == driver.Taken:
-		return nil, driver.ErrTaken
+		return driver.Record{}, driver.ErrTaken
 	case m.paused || m.blocked(t.Key) || g != nil && (t.Role != driver.Member || !g.started):
-		return nil, driver.ErrBlocked
+		return driver.Record{}, driver.ErrBlocked
 	case t.State == driver.Buried:
 		m.kick(t, now)
 	case t.State == driver.Delayed:
@@ -63,8 +110,8 @@ func (m *model) takeID(now time.Time, consumer string, id driver.ID) (*modelTask
 	if !m.s.KeepPlace {
 		t.place = 0
 	}
-	m.grant(t, now, consumer)
-	return t, nil
+	m.grant(t, now, h.ID)
+	return t.record(), nil
 }
 
 func (m *model) handBackAll(now time.Time, id string) {
@@ -74,9 +121,21 @@ func (m *model) handBackAll(now time.Time, id string) {
 	}
 }
 
-func (m *model) settle(now time.Time, id driver.ID, lease uint64, how driver.Settlement) (driver.State, error) {
-	t := m.find(id)
-	if t == nil || lease == 0 || t.lease != lease {
+// held returns the task of a lease, nil if that is lost.
+func (m *model) held(l driver.Lease) *modelTask {
+	if t := m.find(l.ID); t != nil && l.Number != 0 && t.lease == l.Number {
+		return t
+	}
+	return nil
+}
+
+func (m *model) Settle(
+	_ context.Context, l driver.Lease, how driver.Settlement,
+) (driver.State, error) {
+	now, leave := m.enter()
+	defer leave()
+	t := m.held(l)
+	if t == nil {
 		return 0, driver.ErrLeaseLost
 	}
 	if how.Err != nil {
@@ -95,31 +154,31 @@ func (m *model) settle(now time.Time, id driver.ID, lease uint64, how driver.Set
 	switch {
 	case how.Bury:
 		m.leave(t)
-		m.bury(t, now, lease)
+		m.bury(t, now, l.Number)
 	case how.Discard:
 		m.leave(t)
-		m.gone(t, driver.EventDelete, now, lease, how.Err)
+		m.gone(t, driver.EventDelete, now, l.Number, how.Err)
 	case how.Release:
 		m.stats.Releases++
 		m.handBack(t, now, how.Delay, driver.EventRelease, !how.Uncounted, how.Err != nil)
 	default:
 		m.leave(t)
-		m.gone(t, driver.EventAck, now, lease, nil)
+		m.gone(t, driver.EventAck, now, l.Number, nil)
 	}
-	if t = m.find(id); t == nil {
+	if t = m.find(l.ID); t == nil {
 		return 0, nil
 	}
 	return t.State, nil
 }
 
-func (m *model) touch(now time.Time, id driver.ID, lease uint64, d time.Duration) (time.Time, error) {
-	t := m.find(id)
-	if t == nil || lease == 0 || t.lease != lease {
+func (m *model) Touch(_ context.Context, l driver.Lease, d time.Duration) (time.Time, error) {
+	now, leave := m.enter()
+	defer leave()
+	t := m.held(l)
+	if t == nil {
 		return time.Time{}, driver.ErrLeaseLost
 	}
-	switch {
-	case d == 0 || t.Until.IsZero():
-	default:
+	if d > 0 && !t.Until.IsZero() {
 		m.stats.Touches++
 		t.Until = t.Until.Add(d)
 		m.event(driver.EventTouch, t, now, 0)
@@ -137,13 +196,64 @@ func (m *model) kick(t *modelTask, now time.Time) {
 	m.back(t, false, driver.EventKick, now, 0)
 }
 
-func (m *model) buried() []*modelTask {
-	b := slices.DeleteFunc(slices.Clone(m.tasks), func(t *modelTask) bool { return t.State != driver.Buried })
-	slices.SortFunc(b, func(a, b *modelTask) int { return a.buried - b.buried })
-	return b
+func (m *model) Kick(_ context.Context, o driver.ListOptions) (n int, err error) {
+	now, leave := m.enter()
+	defer leave()
+	o.State = driver.Buried
+	buried := m.some(&o)
+	slices.SortFunc(buried, func(a, b *modelTask) int { return a.buried - b.buried })
+	for _, t := range buried[:min(o.Limit, len(buried))] {
+		if t.State == driver.Buried { // else its group has ended
+			m.kick(t, now)
+			n++
+		}
+	}
+	return n, nil
 }
 
-func (m *model) change(now time.Time, id driver.ID, what driver.Change, unlessTaken bool, reason *driver.Error) error {
+// some returns tasks in the order of their ids.
+func (m *model) some(o *driver.ListOptions) (all []*modelTask) {
+	for _, t := range m.tasks {
+		if (o.State == 0 || t.State == o.State) && (o.Key == nil || t.Key == *o.Key) &&
+			(o.Kind == nil || t.Kind == *o.Kind) && (o.Group == "" || t.Group == o.Group) && t.ID > o.After {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+func (m *model) List(_ context.Context, o driver.ListOptions) (list []driver.Record, err error) {
+	_, leave := m.enter()
+	defer leave()
+	all := m.some(&o)
+	for _, t := range all[:min(o.Limit, len(all))] {
+		list = append(list, t.record())
+	}
+	return list, nil
+}
+
+func (m *model) Count(ctx context.Context, o driver.ListOptions) (int, error) {
+	o.After, o.Limit = 0, math.MaxInt
+	list, err := m.List(ctx, o)
+	return len(list), err
+}
+
+func (m *model) Peek(_ context.Context, id driver.ID, uniqueKey string) (driver.Record, error) {
+	_, leave := m.enter()
+	defer leave()
+	for _, t := range m.tasks {
+		if t.ID == id || id == 0 && t.UniqueKey == uniqueKey {
+			return t.record(), nil
+		}
+	}
+	return driver.Record{}, driver.ErrNotFound
+}
+
+func (m *model) Change(
+	_ context.Context, id driver.ID, what driver.Change, unlessTaken bool, reason *driver.Error,
+) error {
+	now, leave := m.enter()
+	defer leave()
 	t := m.find(id)
 	if t != nil && unlessTaken && t.State == driver.Taken {
 		return driver.ErrTaken
@@ -168,7 +278,20 @@ func (m *model) change(now time.Time, id driver.ID, what driver.Change, unlessTa
 	return nil
 }
 
-func (m *model) group(now time.Time, name string, cancel bool) error {
+func (m *model) Pause(_ context.Context, key *string, paused bool) error {
+	_, leave := m.enter()
+	defer leave()
+	if key == nil {
+		m.paused = paused
+	} else {
+		m.keys[*key] = paused
+	}
+	return nil
+}
+
+func (m *model) Group(_ context.Context, name string, cancel bool) error {
+	now, leave := m.enter()
+	defer leave()
 	g := m.groups[name]
 	switch {
 	case g == nil:
@@ -195,7 +318,9 @@ func (m *model) group(now time.Time, name string, cancel bool) error {
 	return nil
 }
 
-func (m *model) truncate(now time.Time) (n int) {
+func (m *model) Truncate(context.Context) (n int, err error) {
+	now, leave := m.enter()
+	defer leave()
 	for _, g := range m.groups {
 		g.cancelled, g.ended = true, true
 	}
@@ -205,39 +330,67 @@ func (m *model) truncate(now time.Time) (n int) {
 		m.gone(t, driver.EventDelete, now, lease, driver.ErrDeleted)
 		n++
 	}
-	return n
+	return n, nil
 }
 
-func (m *model) leaveConsumer(now time.Time, id string, after time.Duration) {
-	if after > 0 {
-		m.consumers[id] = now.Add(after)
-		m.left = append(slices.DeleteFunc(m.left, func(other string) bool { return other == id }), id)
-		return
+func (m *model) Leave(_ context.Context, h driver.Handle, after time.Duration) error {
+	now, leave := m.enter()
+	defer leave()
+	c, err := m.consumer(h)
+	switch {
+	case err != nil:
+		return err
+	case after > 0:
+		c.gone = now.Add(after)
+		m.left = append(slices.DeleteFunc(m.left, func(other string) bool { return other == h.ID }), h.ID)
+		return nil
 	}
-	m.handBackAll(now, id)
-	delete(m.consumers, id)
+	m.handBackAll(now, h.ID)
+	delete(m.consumers, h.ID)
+	return nil
 }
 
-// resume is Rejoin for a consumer that is known.
-func (m *model) resume(now time.Time, id string) []*modelTask {
-	m.consumers[id] = time.Time{}
-	held := m.heldBy(id)
-	for _, t := range held {
+func (m *model) Return(_ context.Context, h driver.Handle) error {
+	now, leave := m.enter()
+	defer leave()
+	if c := m.consumers[h.ID]; c != nil && c.epoch != h.Epoch {
+		return driver.ErrResumed
+	}
+	m.handBackAll(now, h.ID)
+	return nil
+}
+
+func (m *model) Rejoin(
+	_ context.Context, id string,
+) (epoch uint64, list []driver.Record, err error) {
+	now, leave := m.enter()
+	defer leave()
+	c := m.consumers[id]
+	if c == nil {
+		return 0, nil, driver.ErrNotFound
+	}
+	c.epoch++
+	c.gone = time.Time{}
+	for _, t := range m.heldBy(id) {
 		old := t.lease
 		m.leases++
 		t.lease = m.leases
 		m.event(driver.EventResume, t, now, old)
+		list = append(list, t.record())
 	}
-	return held
+	return c.epoch, list, nil
 }
 
+// heldBy returns what a consumer holds, what was taken first first.
 func (m *model) heldBy(id string) []*modelTask {
 	held := slices.DeleteFunc(slices.Clone(m.tasks), func(t *modelTask) bool { return t.State != driver.Taken || t.Consumer != id })
 	slices.SortFunc(held, func(a, b *modelTask) int { return cmp.Compare(a.lease, b.lease) })
 	return held
 }
 
-func (m *model) outcome(uniqueKey string) (driver.Outcome, error) {
+func (m *model) Outcome(_ context.Context, uniqueKey string) (driver.Outcome, error) {
+	_, leave := m.enter()
+	defer leave()
 	for _, t := range m.tasks {
 		if t.UniqueKey == uniqueKey {
 			o := driver.Outcome{ID: t.ID, Done: t.State == driver.Buried}
@@ -253,27 +406,64 @@ func (m *model) outcome(uniqueKey string) (driver.Outcome, error) {
 	return driver.Outcome{}, driver.ErrNotFound
 }
 
-func (m *model) numbers() driver.Stats {
+func (m *model) Stats(context.Context) (driver.Stats, error) {
+	_, leave := m.enter()
+	defer leave()
 	s := m.stats
-	keys := map[string]bool{}
-	for _, t := range m.tasks {
-		keys[t.Key] = true
-		switch t.State {
-		case driver.Ready:
-			s.Ready++
-		case driver.Delayed:
-			s.Delayed++
-		case driver.Taken:
-			s.Taken++
-		case driver.Buried:
-			s.Buried++
-		case driver.Held:
-			s.Held++
-		}
+	for _, k := range m.keyStats() {
+		s.Ready += k.Ready
+		s.Delayed += k.Delayed
+		s.Taken += k.Taken
+		s.Buried += k.Buried
+		s.Held += k.Held
+		s.Keys += min(k.Len(), 1)
 	}
-	s.Keys, s.Capacity, s.Paused = len(keys), m.s.Capacity, m.paused
+	s.Capacity, s.Paused = m.s.Capacity, m.paused
 	if s.Counted = s.Len(); m.s.CountOnlyWaiting {
 		s.Counted = s.Ready + s.Delayed
 	}
-	return s
+	return s, nil
 }
+
+func (m *model) KeyStats(context.Context, int) (list []driver.KeyStat, err error) {
+	_, leave := m.enter()
+	defer leave()
+	for _, k := range m.keyStats() {
+		if k.Len() > 0 || k.Paused {
+			list = append(list, *k)
+		}
+	}
+	return list, nil
+}
+
+// keyStats returns the numbers of all keys.
+func (m *model) keyStats() map[string]*driver.KeyStat {
+	all := map[string]*driver.KeyStat{}
+	for key, paused := range m.keys {
+		all[key] = &driver.KeyStat{Key: key, Paused: paused}
+	}
+	for _, t := range m.tasks {
+		k := all[t.Key]
+		if k == nil {
+			k = &driver.KeyStat{Key: t.Key}
+			all[t.Key] = k
+		}
+		*map[driver.State]*int{
+			driver.Ready: &k.Ready, driver.Delayed: &k.Delayed, driver.Taken: &k.Taken,
+			driver.Buried: &k.Buried, driver.Held: &k.Held,
+		}[t.State]++
+		if m.isWaiting(t) && k.Oldest.IsZero() {
+			k.Oldest = t.Created
+		}
+	}
+	return all
+}
+
+func (m *model) Tick(context.Context) (time.Time, error) {
+	_, leave := m.enter()
+	defer leave()
+	_, _, next := m.due()
+	return next, nil
+}
+
+func (m *model) Close() error { return nil }

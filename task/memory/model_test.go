@@ -1,39 +1,48 @@
-package memory
+package memory_test
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task/driver"
 )
 
+// modelStore is a store whose queues are models.
+type modelStore struct{ driver.Store }
+
 // model is a queue of tasks as one would first write it: a slice of tasks that is searched and
 // sorted for each call. It has no heaps, no lists and no counters.
 type model struct {
-	s         driver.Settings
+	driver.Backend // nil; storetest.Compare does not make the calls that are left to it
+	s              driver.Settings
+	notifier       driver.Notifier
+
+	mu        sync.Mutex   // protects all that follows
 	tasks     []*modelTask // in the order of their ids
 	bands     map[int]*modelBand
 	groups    map[string]*modelGroup
 	outcomes  map[string]modelOutcome
-	consumers map[string]time.Time // known ones; the time if they have left
-	left      []string             // the order in which they have
+	consumers map[string]*modelConsumer // known ones
+	left      []string                  // the order in which some of them have
 	paused    bool
 	keys      map[string]bool // paused ones
 	ids       driver.ID
 	clock     int // counts places, buryings, and when tasks came to wait
 	leases    uint64
 	stats     driver.Stats
-	events    []modelEvent
-	expiries  []string
-	backlog   map[string][]int // by key: for each task that is ready or delayed, when its place in the backlog was given
+
+	// By key: for each task that is ready or delayed, when its place in the backlog was given.
+	backlog map[string][]int
 }
 
 type modelTask struct {
 	driver.Info
-	payload  int
+	payload  any
 	weight   int
 	ends     time.Time // of its time to live
 	place    int
@@ -45,25 +54,39 @@ type modelTask struct {
 	reserved bool // it has a turn, though it is not ready
 }
 
-type modelEvent struct {
-	Type  driver.EventType
-	ID    driver.ID
-	State driver.State
-	Lease uint64
-	At    int64 // nanoseconds
-}
-
 type modelGroup struct{ started, cancelled, ended, joining bool }
+
+type modelConsumer struct {
+	epoch uint64
+	gone  time.Time // when what it holds is lost; zero if it has not left
+}
 
 type modelOutcome struct {
 	driver.Outcome
 	until time.Time
 }
 
-func newModel(s driver.Settings) *model {
+func (modelStore) Open(
+	_ context.Context, _ string, s driver.Settings, n driver.Notifier,
+) (driver.Backend, error) {
+	n.InMemory()
 	return &model{
-		s: s, bands: map[int]*modelBand{}, groups: map[string]*modelGroup{}, outcomes: map[string]modelOutcome{},
-		consumers: map[string]time.Time{}, keys: map[string]bool{}, backlog: map[string][]int{},
+		s: s, notifier: n, bands: map[int]*modelBand{}, groups: map[string]*modelGroup{},
+		outcomes: map[string]modelOutcome{}, consumers: map[string]*modelConsumer{},
+		keys: map[string]bool{}, backlog: map[string][]int{},
+	}, nil
+}
+
+// enter begins a call: it makes happen what is due. It returns the time, and what ends the call.
+func (m *model) enter() (now time.Time, leave func()) {
+	m.mu.Lock()
+	now = time.Now()
+	m.advance(now)
+	return now, func() {
+		if _, _, at := m.due(); !at.IsZero() {
+			m.notifier.Due(at)
+		}
+		m.mu.Unlock()
 	}
 }
 
@@ -88,17 +111,25 @@ func (m *model) count(which func(*modelTask) bool) (n int) {
 func (m *model) tick() int { m.clock++; return m.clock }
 
 func (m *model) event(what driver.EventType, t *modelTask, now time.Time, lease uint64) {
-	m.events = append(m.events, modelEvent{what, t.ID, cmp.Or(t.State, t.was), lease, now.UnixNano()})
+	m.notifier.Event(driver.Event{Type: what, Time: now, Task: t.record().Info, Lease: lease})
 }
 
-func (m *model) put(now time.Time, n *driver.New, payload int) (id driver.ID, victim driver.ID, err error) {
+// record tells about a task; if it is in no state, as it was in the last one.
+func (t *modelTask) record() driver.Record {
+	lease := driver.Lease{ID: t.ID, Number: t.lease}
+	r := driver.Record{Info: t.Info, Lease: lease, Payload: t.payload}
+	r.State = cmp.Or(t.State, t.was)
+	return r
+}
+
+func (m *model) put(now time.Time, n *driver.New) (id driver.ID, evicted []driver.Record, err error) {
 	for _, t := range m.tasks {
 		if n.UniqueKey != "" && t.UniqueKey == n.UniqueKey {
-			return 0, 0, driver.ErrDuplicate
+			return 0, nil, driver.ErrDuplicate
 		}
 	}
 	if g := m.groups[n.Group]; n.Group != "" && g != nil && g.cancelled {
-		return 0, 0, driver.ErrGroupCancelled
+		return 0, nil, driver.ErrGroupCancelled
 	}
 	counts := func(t *modelTask) bool {
 		return t.State == driver.Ready || t.State == driver.Delayed || !m.s.CountOnlyWaiting
@@ -106,20 +137,20 @@ func (m *model) put(now time.Time, n *driver.New, payload int) (id driver.ID, vi
 	ofKey := m.count(func(t *modelTask) bool { return t.Key == n.Key && counts(t) })
 	if ofKey >= m.s.KeyCapacity && m.s.KeyCapacity < m.s.Capacity {
 		m.stats.Refused++
-		return 0, 0, fairq.ErrKeyFull
+		return 0, nil, fairq.ErrKeyFull
 	}
 	free := m.s.Capacity - m.count(counts)
 	if m.s.WhenFull == fairq.RejectOverShare && ofKey > 0 && ofKey >= n.Weight*(free-1) && m.s.Capacity > 1 {
 		m.stats.Refused++
-		return 0, 0, fairq.ErrKeyFull
+		return 0, nil, fairq.ErrKeyFull
 	}
 	if free <= 0 {
 		t := m.heaviest(n)
 		if t == nil {
 			m.stats.Refused++
-			return 0, 0, fairq.ErrFull
+			return 0, nil, fairq.ErrFull
 		}
-		victim = t.ID
+		evicted = []driver.Record{t.record()}
 		g := cmp.Or(m.groups[n.Group], &modelGroup{})
 		g.joining = true // it does not end by making room for its own
 		m.leave(t)
@@ -127,7 +158,7 @@ func (m *model) put(now time.Time, n *driver.New, payload int) (id driver.ID, vi
 		g.joining = false
 	}
 	m.ids++
-	t := &modelTask{payload: payload, weight: n.Weight, place: m.tick()}
+	t := &modelTask{payload: n.Payload, weight: n.Weight, place: m.tick()}
 	t.Info = driver.Info{
 		ID: m.ids, Key: n.Key, Kind: n.Kind, UniqueKey: n.UniqueKey, Group: n.Group, Role: n.Role, Priority: n.Priority,
 		MaxAttempts: n.MaxAttempts, TTR: n.TTR, Created: now, Deadline: n.Deadline,
@@ -155,7 +186,7 @@ func (m *model) put(now time.Time, n *driver.New, payload int) (id driver.ID, vi
 		m.leave(t)
 		m.gone(t, driver.EventTTL, now, 0, driver.ErrExpired)
 	}
-	return t.ID, victim, nil
+	return t.ID, evicted, nil
 }
 
 // useUntil finds out when the task expires.
@@ -235,6 +266,9 @@ func (m *model) leave(t *modelTask) {
 }
 
 func (m *model) gone(t *modelTask, why driver.EventType, now time.Time, lease uint64, outcome error) {
+	if t.was == driver.Taken {
+		t.Until = time.Time{}
+	}
 	switch why {
 	case driver.EventAck:
 		m.stats.Acks++
@@ -242,7 +276,7 @@ func (m *model) gone(t *modelTask, why driver.EventType, now time.Time, lease ui
 		m.stats.Deletes++
 	case driver.EventTTL:
 		m.stats.Expiries++
-		m.expiries = append(m.expiries, fmt.Sprint(t.ID, cmp.Or(t.State, t.was), t.Attempts, t.payload))
+		m.notifier.Expired(t.record())
 	case driver.EventEvict:
 		m.stats.Evicted++
 	}
@@ -252,7 +286,8 @@ func (m *model) gone(t *modelTask, why driver.EventType, now time.Time, lease ui
 	}
 	m.tasks = slices.DeleteFunc(m.tasks, func(o *modelTask) bool { return o == t })
 	if t.UniqueKey != "" {
-		m.outcomes[t.UniqueKey] = modelOutcome{driver.Outcome{ID: t.ID, Done: true, Err: outcome}, now.Add(m.s.Retention)}
+		o := driver.Outcome{ID: t.ID, Done: true, Err: outcome}
+		m.outcomes[t.UniqueKey] = modelOutcome{o, now.Add(m.s.Retention)}
 	}
 	m.endGroup(t.Group, now)
 }
@@ -370,65 +405,60 @@ func (m *model) bury(t *modelTask, now time.Time, lease uint64) {
 	m.event(driver.EventBury, t, now, lease)
 }
 
-// heldBy returns what a consumer holds, what was taken first first.
+// due returns what happens next by itself, to a task or a consumer that has left, and when: never
+// if that is zero.
+func (m *model) due() (next *modelTask, gone string, at time.Time) {
+	sooner := func(w time.Time) bool { return !w.IsZero() && (at.IsZero() || w.Before(at)) }
+	for _, t := range m.tasks {
+		if (t.State == driver.Taken || t.State == driver.Delayed) && sooner(t.Until) {
+			next, at = t, t.Until
+		}
+		if t.State != driver.Taken && sooner(t.Expires) {
+			next, at = t, t.Expires
+		}
+	}
+	for _, id := range m.left {
+		if c := m.consumers[id]; c != nil && sooner(c.gone) {
+			next, gone, at = nil, id, c.gone
+		}
+	}
+	return next, gone, at
+}
+
 // advance makes happen what is due, in the order of its times.
 func (m *model) advance(now time.Time) {
 	for {
-		var at time.Time
-		var due *modelTask
-		for _, t := range m.tasks {
-			for _, w := range []time.Time{t.Until, t.Expires} {
-				use := !w.IsZero() && !w.After(now) && (due == nil || w.Before(at))
-				switch {
-				case w == t.Until && use:
-					use = t.State == driver.Taken || t.State == driver.Delayed
-				case w == t.Expires && use:
-					use = t.State != driver.Taken
-				}
-				if use {
-					due, at = t, w
-				}
-			}
-		}
-		gone := ""
-		for _, id := range m.left {
-			if left := m.consumers[id]; !left.IsZero() && !left.After(now) && (due == nil && gone == "" || left.Before(at)) {
-				due, gone, at = nil, id, left
-			}
-		}
+		t, gone, at := m.due()
 		switch {
-		case gone != "":
-			for _, t := range m.heldBy(gone) {
-				m.stats.Losses++
-				m.handBack(t, at, 0, driver.EventTTR, true, false)
-			}
-			delete(m.consumers, gone)
-		case due == nil:
+		case at.IsZero() || at.After(now):
 			for uniqueKey, o := range m.outcomes {
 				if !o.until.After(now) {
 					delete(m.outcomes, uniqueKey)
 				}
 			}
 			return
-		case due.State == driver.Taken:
-			m.stats.Losses++
-			m.handBack(due, at, 0, driver.EventTTR, true, false)
-		case !due.Expires.IsZero() && !due.Expires.After(at):
-			outcome := driver.ErrExpired
-			if due.State == driver.Buried {
-				outcome = m.outcomeOf(due)
+		case gone != "":
+			for _, t := range m.heldBy(gone) {
+				m.stats.Losses++
+				m.handBack(t, at, 0, driver.EventTTR, true, false)
 			}
-			m.leave(due)
-			m.gone(due, driver.EventTTL, at, 0, outcome)
+			delete(m.consumers, gone)
+		case t.State == driver.Taken:
+			m.stats.Losses++
+			m.handBack(t, at, 0, driver.EventTTR, true, false)
+		case !t.Expires.IsZero() && !t.Expires.After(at):
+			outcome := driver.ErrExpired
+			if t.State == driver.Buried {
+				outcome = m.outcomeOf(t)
+			}
+			m.leave(t)
+			m.gone(t, driver.EventTTL, at, 0, outcome)
 		default:
-			m.leave(due)
-			due.Until = time.Time{}
-			m.newTurn(due)
-			m.becomeReady(due, at)
-			m.event(driver.EventDelay, due, at, 0)
+			m.leave(t)
+			t.Until = time.Time{}
+			m.newTurn(t)
+			m.becomeReady(t, at)
+			m.event(driver.EventDelay, t, at, 0)
 		}
 	}
 }
-
-// outcome tells about a unique key.
-// numbers returns the stats.

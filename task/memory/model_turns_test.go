@@ -1,4 +1,4 @@
-package memory
+package memory_test
 
 import (
 	"slices"
@@ -101,9 +101,9 @@ func (m *model) blocked(key string) bool {
 }
 
 // oldest returns the first task of a key in a band that the filter passes.
-func (m *model) oldest(key string, priority int, f driver.Filter) (oldest *modelTask) {
+func (m *model) oldest(key string, priority int, f *driver.Filter) (oldest *modelTask) {
 	for _, t := range m.tasks {
-		if t.State == driver.Ready && t.Key == key && t.Priority == priority && wants(f, t.Priority, t.Kind) &&
+		if t.State == driver.Ready && t.Key == key && t.Priority == priority && f.Passes(t.Priority, t.Kind) &&
 			(oldest == nil || t.place < oldest.place) {
 			oldest = t
 		}
@@ -112,7 +112,7 @@ func (m *model) oldest(key string, priority int, f driver.Filter) (oldest *model
 }
 
 // next returns the task to be taken, and has used its turn.
-func (m *model) next(f driver.Filter) *modelTask {
+func (m *model) next(f *driver.Filter) *modelTask {
 	priorities := []int{}
 	for p := range m.bands {
 		priorities = append(priorities, p)
@@ -120,7 +120,7 @@ func (m *model) next(f driver.Filter) *modelTask {
 	slices.Sort(priorities)
 	for _, p := range priorities {
 		if m.count(func(t *modelTask) bool {
-			return t.State == driver.Ready && t.Priority == p && wants(f, p, t.Kind) && !m.blocked(t.Key)
+			return t.State == driver.Ready && t.Priority == p && f.Passes(p, t.Kind) && !m.blocked(t.Key)
 		}) == 0 {
 			continue
 		}
@@ -154,9 +154,4 @@ func (m *model) next(f driver.Filter) *modelTask {
 		return t
 	}
 	return nil
-}
-
-// wants tells whether a filter passes a task.
-func wants(f driver.Filter, priority int, kind string) bool {
-	return (f.MaxPriority == nil || priority <= *f.MaxPriority) && (f.Kinds == nil || slices.Contains(f.Kinds, kind))
 }

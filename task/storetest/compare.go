@@ -31,6 +31,10 @@ type Subject struct {
 	// Check, if not nil, returns what is wrong with the queue of that name as it is stored, "" if
 	// nothing is. It is called after each call.
 	Check func(queue string) string
+
+	// Exact says that nothing may differ but IDs and the names of consumers, as where one of the
+	// stores is a model of the other.
+	Exact bool
 }
 
 // Compare makes random calls to queues in one store, such as a [memory.Store], and the same calls
@@ -44,7 +48,8 @@ type Subject struct {
 //
 // # What may differ
 //
-// These are all differences that are allowed, because package task promises none of it:
+// These are all differences that are allowed unless Subject.Exact is set, because package task
+// promises none of it:
 //
 //   - IDs, and the names of consumers.
 //   - Which key is served next, of those with a task of the first priority that can be taken,
@@ -81,6 +86,7 @@ type comparison struct {
 	groups  []string
 	removes bool // tasks leave the line otherwise than by being taken
 	pauses  bool // keys are paused
+	steady  bool // nothing is done that leaves open which key is next
 	open    bool // which key is next is open
 
 	subject Subject
@@ -170,15 +176,18 @@ func (c *comparison) chance(n int) bool { return c.IntN(n) == 0 }
 // choose chooses the Options, and what is done.
 func (c *comparison) choose() {
 	c.keys = Keys[:1+c.IntN(len(Keys))]
-	o := &c.options
+	o, seldom := &c.options, 3
+	if c.subject.Exact {
+		seldom = 2 // nothing of it makes the comparison weaker
+	}
 	o.Newcomers = fairq.Newcomers(c.IntN(3) / 2)
-	if c.chance(3) {
+	if c.chance(seldom) {
 		for _, k := range Keys {
 			c.weights[k] = 1 + c.IntN(3)
 		}
 		o.Weight = func(key string) int { return c.weights[key] }
 	}
-	if c.chance(3) {
+	if c.chance(seldom) {
 		o.Capacity = 5 + c.IntN(20)
 		o.WhenFull = fairq.WhenFull(c.IntN(2))
 	}
@@ -195,15 +204,20 @@ func (c *comparison) choose() {
 	if c.chance(3) {
 		c.kinds = []string{"", "x", "y"}
 	}
-	if c.open = !c.chance(3); !c.open {
+	c.steady = !c.subject.Exact && c.chance(3)
+	if c.open = !c.steady && !c.subject.Exact; c.steady {
 		return
 	}
-	c.pauses, c.removes, o.KeepPlace = c.chance(2), c.chance(2), c.chance(4)
-	if c.chance(3) {
+	c.pauses, c.removes, o.KeepPlace = c.chance(2), c.chance(2), c.chance(seldom+1)
+	if c.chance(seldom) {
 		o.MaxInFlightPerKey = 1 + c.IntN(2)
 	}
 	if o.Capacity > 0 && c.chance(2) {
 		o.WhenFull, c.groups = fairq.EvictHeaviest+fairq.WhenFull(c.IntN(2)), nil
+	}
+	if c.subject.Exact {
+		c.removes, c.groups = true, Groups
+		c.kinds = strings.Split(",r,s,t,u,v,w,x,y", ",") // more than Memory keeps when they are not used
 	}
 }
 
@@ -305,8 +319,12 @@ func (c *comparison) all(s *side) []*task.Task[int] {
 	return tasks
 }
 
-// sort sorts tasks by their IDs in the wanted queue.
+// sort sorts tasks by their IDs in the wanted queue, in which order they should be if one process
+// has put them all.
 func (c *comparison) sort(tasks []*task.Task[int]) {
+	if c.subject.Exact {
+		return
+	}
 	slices.SortFunc(tasks, func(a, b *task.Task[int]) int { return int(c.ids[a.ID]) - int(c.ids[b.ID]) })
 }
 

@@ -18,6 +18,8 @@ func (c *comparison) step() {
 	switch op := c.IntN(100); {
 	case c.subject.Join != nil && c.chance(5):
 		c.join()
+	case c.subject.Exact && c.chance(8): // what shows how tasks have ended
+		oneOf(c, c.wait, c.wait, c.sleep)()
 	case c.pauses && c.chance(8):
 		c.pause()
 	case c.removes && c.chance(12):
@@ -39,22 +41,20 @@ func (c *comparison) step() {
 	case op < 90:
 		c.consumer()
 	case op < 92:
-		uniqueKey := oneOf(c, UniqueKeys...)
-		c.both(fmt.Sprintf("Wait(%s)", uniqueKey), c.side(), func(s *side) error {
-			ctx, cancel := context.WithTimeout(ctx, time.Nanosecond)
-			defer cancel()
-			return s.Wait(ctx, uniqueKey)
-		})
-		c.find(uniqueKey)
+		c.wait()
 	case op == 92 && c.removes && c.chance(6):
 		c.number("Truncate", func(s *side) (int, error) { return s.Truncate(ctx) })
 	case op >= 97:
 		c.upcoming()
 	default:
-		d := time.Duration(c.Int64N(int64(40 * second)))
-		c.did("sleep for %v", d)
-		time.Sleep(d)
+		c.sleep()
 	}
+}
+
+func (c *comparison) sleep() {
+	d := time.Duration(c.Int64N(int64(40 * second)))
+	c.did("sleep for %v", d)
+	time.Sleep(d)
 }
 
 // kick makes buried tasks ready, and counts tasks.
@@ -144,7 +144,7 @@ func showTasks(batch ...task.Batch[int]) string {
 }
 
 func (c *comparison) put() {
-	if c.options.WhenFull >= fairq.EvictHeaviest {
+	if c.options.WhenFull >= fairq.EvictHeaviest && !c.subject.Exact {
 		c.putAndEvict(c.task())
 		return
 	}
@@ -173,7 +173,6 @@ func (c *comparison) putAndEvict(b task.Batch[int]) {
 		return
 	}
 	before, at := c.all(c.want), c.side()
-	at.evicted = nil
 	got, gotErr := at.Put(c.ctx, b.Key, b.Payload, b.Options)
 	c.did("Put%s: %v, evicts %d", showTasks(b), gotErr, len(at.evicted))
 	for _, victim := range at.evicted {
@@ -181,6 +180,7 @@ func (c *comparison) putAndEvict(b task.Batch[int]) {
 		c.ok("Delete", c.want.Delete(c.ctx, c.ids[victim.ID]))
 		c.evicted++
 	}
+	at.evicted = nil
 	want, wantErr := c.want.Put(c.ctx, b.Key, b.Payload, b.Options)
 	c.sameError("Put", gotErr, wantErr)
 	c.ids[got] = want
@@ -191,7 +191,7 @@ func (c *comparison) take() {
 	if c.chance(4) {
 		f.MaxPriority = new(c.IntN(3) - 1)
 	}
-	if c.open && c.chance(4) {
+	if !c.steady && c.chance(4) {
 		f.Kinds = []string{oneOf(c, c.kinds...), oneOf(c, c.kinds...)}
 	}
 	w := oneOf(c, c.workers...)
@@ -346,8 +346,14 @@ func (c *comparison) takeID(id task.ID) {
 	}
 }
 
-// find looks for a task by its unique key.
-func (c *comparison) find(uniqueKey string) {
+// wait asks for the task with a unique key, and how it has ended.
+func (c *comparison) wait() {
+	uniqueKey := oneOf(c, UniqueKeys...)
+	c.both(fmt.Sprintf("Wait(%s)", uniqueKey), c.side(), func(s *side) error {
+		ctx, cancel := context.WithTimeout(ctx, time.Nanosecond)
+		defer cancel()
+		return s.Wait(ctx, uniqueKey)
+	})
 	found, at := map[*side]task.ID{}, c.side()
 	c.both(fmt.Sprintf("Find(%s)", uniqueKey), at, func(s *side) error {
 		t, err := s.Find(ctx, uniqueKey)
