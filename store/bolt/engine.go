@@ -27,11 +27,11 @@ var bucket = []byte("fairq")
 
 // engine implements kv.Engine.
 type engine struct {
-	path string
-	file os.FileInfo
-	db   *bbolt.DB
-	turn chan struct{} // has room for one, who may begin a transaction
-	over error         // why no more can begin; used by who has the turn
+	path   string
+	file   os.FileInfo
+	db     *bbolt.DB
+	slot   chan struct{} // has room for one: who has begun a transaction
+	closed error         // why no more can begin; used by who has the slot
 }
 
 // Begin implements kv.Engine.
@@ -48,13 +48,13 @@ func (e *engine) begin(ctx context.Context) (*txn, error) {
 		return nil, err
 	}
 	select {
-	case e.turn <- struct{}{}:
+	case e.slot <- struct{}{}:
 	case <-ctx.Done():
 		return nil, fmt.Errorf("another transaction has not ended: %w", ctx.Err())
 	}
-	t := &txn{engine: e, failed: e.over}
+	t := &txn{engine: e, failed: e.closed}
 	if t.failed == nil {
-		t.failed = e.still()
+		t.failed = e.checkFile()
 	}
 	if t.failed == nil {
 		t.failed = safely(func() (err error) {
@@ -74,9 +74,9 @@ func (e *engine) begin(ctx context.Context) (*txn, error) {
 	return t, nil
 }
 
-// still tells whether the file is still where it was. bbolt would go on with one that nobody else
-// will ever find.
-func (e *engine) still() error {
+// checkFile returns an error unless the file is still where it was. bbolt would go on with one that
+// nobody else will ever find.
+func (e *engine) checkFile() error {
 	now, err := os.Stat(e.path)
 	if err == nil && os.SameFile(now, e.file) {
 		return nil
@@ -86,12 +86,12 @@ func (e *engine) still() error {
 
 // close waits for the transaction that runs.
 func (e *engine) close() error {
-	e.turn <- struct{}{}
-	defer func() { <-e.turn }()
-	if e.over != nil {
-		return e.over
+	e.slot <- struct{}{}
+	defer func() { <-e.slot }()
+	if e.closed != nil {
+		return e.closed
 	}
-	e.over = errClosed
+	e.closed = errClosed
 	return e.db.Close()
 }
 
@@ -243,10 +243,10 @@ func (t *txn) end() {
 	t.done = true
 	if t.tx != nil && t.tx.DB() != nil {
 		if err := safely(t.tx.Rollback); err != nil {
-			t.over = err
+			t.closed = err
 		}
 	}
-	<-t.turn
+	<-t.slot
 }
 
 // txKey is the key of a context's transaction.

@@ -20,7 +20,7 @@ func openEngine(path string) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &engine{path: path, turn: make(chan struct{}, 1)}
+	e := &engine{path: path, slot: make(chan struct{}, 1)}
 	info, err := os.Stat(path)
 	isNew := errors.Is(err, os.ErrNotExist)
 	switch {

@@ -82,6 +82,6 @@ func (t *tx) copyIn(c *copyData) {
 	c.data = binary.BigEndian.AppendUint16(c.data, 1<<16-1)
 	_, err := t.conn.Conn().PgConn().CopyFrom(t.ctx, bytes.NewReader(c.data), t.db.text(sqlCopy))
 	if err != nil {
-		t.failed = t.db.told("insert", err)
+		t.failed = t.db.failed("insert", err)
 	}
 }

@@ -42,16 +42,16 @@ type config struct {
 
 // database implements rows.DB.
 type database struct {
-	pool   *pgxpool.Pool
-	schema string // quoted
-	name   string // of the database and the schema, as errors tell it
-	config config
-	texts  sync.Map // of statements, by what they are in the source
-	marks  marks
-	saves  atomic.Uint64 // of rounds
-	counts atomic.Uint64
-	place  atomic.Pointer[place] // where it is
-	notify *notifier             // nil if nobody is told
+	pool     *pgxpool.Pool
+	schema   string // quoted
+	name     string // of the database and the schema, as errors tell it
+	config   config
+	texts    sync.Map // of statements, by what they are in the source
+	marks    marks
+	saves    atomic.Uint64 // of rounds
+	counts   atomic.Uint64
+	identity atomic.Pointer[identity] // where it is
+	notify   *notifier                // nil if nobody is told
 }
 
 // settings are of every connection of the pool. The statements are written so that each of them
@@ -99,8 +99,8 @@ func open(ctx context.Context, c config) (*database, error) {
 	return db, nil
 }
 
-// told returns an error with the database and with what was being done.
-func (db *database) told(what string, err error) error {
+// failed returns an error with the database and with what was being done.
+func (db *database) failed(what string, err error) error {
 	return fmt.Errorf("postgres: %s: %s: %w", db.name, what, err)
 }
 
@@ -169,7 +169,7 @@ func (db *database) Joined(ctx context.Context) (rows.Tx, error) {
 	case user.Tx == nil:
 		return nil, &driver.FieldError{Field: "the transaction given to WithTx", Value: nil, Limit: "one that is open"}
 	case ctx.Err() != nil: // if it ends later, that ends the transaction
-		return nil, db.told("join", ctx.Err())
+		return nil, db.failed("join", ctx.Err())
 	}
 	if !user.joins.Load() {
 		if err := db.joins(ctx, user.Tx); err != nil {

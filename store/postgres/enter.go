@@ -19,7 +19,7 @@ const (
 
 	sqlNumbers = "SELECT nextval('fairq.numbers') FROM generate_series(1, $1::int)"
 
-	// The rounds are looked up one priority after the other, each at the end of its part of the
+	// The rounds are ready up one priority after the other, each at the end of its part of the
 	// index.
 	sqlHead = `
 SELECT settings, paused, paused_keys,
@@ -49,8 +49,8 @@ FROM unnest($2::bytea[], $3::bigint[]) WITH ORDINALITY l (key, priority, i) CROS
 ) m`
 )
 
-// last is the last round of a line that is greater than after, and how many rows have it.
-type last struct {
+// lastRound is the last round of a line that is greater than after, and how many rows have it.
+type lastRound struct {
 	round, after uint64
 	rows         int
 }
@@ -62,20 +62,20 @@ func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	t.flush()
 	lock := sqlLockShared
 	if plan.Exclusive {
-		t.queue(sqlLockQueue, v.queue)
+		t.add(sqlLockQueue, v.queue)
 		lock = sqlLock
 	}
 	var locked, searched int64
-	t.queue(lock, t.db.lock(queue)).QueryRow(func(r pgx.Row) error { return r.Scan(&locked) })
-	var looked *search
+	t.add(lock, t.db.lock(queue)).QueryRow(func(r pgx.Row) error { return r.Scan(&locked) })
+	var ready *search
 	for i := range plan.Ranges {
-		if r := &plan.Ranges[i]; looked == nil && (r.Index == rows.TaskReady || r.Index == rows.TaskKind) {
-			looked = t.db.marks.search(queue, filterOf(r), r.Limit)
-			v.readyOK, v.readyFilter = true, looked.filter
-			v.queueReady(looked)
+		if r := &plan.Ranges[i]; ready == nil && (r.Index == rows.TaskReady || r.Index == rows.TaskKind) {
+			ready = t.db.marks.search(queue, filterOf(r), r.Limit)
+			v.readyValid, v.readyFilter = true, ready.filter
+			v.addReady(ready)
 		}
 	}
-	t.queue(sqlHead, v.queue, t.db.now()).QueryRow(func(r pgx.Row) error { return v.readHead(r, &searched) })
+	t.add(sqlHead, v.queue, t.db.now()).QueryRow(func(r pgx.Row) error { return v.readHead(r, &searched) })
 	v.prefetch(plan)
 	if err := t.send("enter"); err != nil {
 		return nil, err
@@ -83,52 +83,52 @@ func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	if v.head == nil {
 		return nil, nil //nolint:nilnil // that is the interface's way to say none
 	}
-	if looked != nil {
-		t.db.marks.looked(queue, looked, v.ready, time.Duration(searched-locked))
-		v.readyAll = looked.complete(v.ready)
+	if ready != nil {
+		t.db.marks.searched(queue, ready, v.ready, time.Duration(searched-locked))
+		v.readyComplete = ready.complete(v.ready)
 	}
-	for l, known := range v.lasts {
+	for l, known := range v.lastRounds {
 		known.after = v.head.Rounds[l.Priority]
-		v.lasts[l] = known
+		v.lastRounds[l] = known
 	}
 	t.views = append(t.views, v)
 	return v, nil
 }
 
-// prefetch adds what else the plan says to what is sent.
+// prefetch adds to the batch what else the plan says.
 func (v *view) prefetch(plan *rows.Plan) {
 	for i := range plan.Ranges {
 		switch r := &plan.Ranges[i]; {
 		case r.Index == rows.TaskReady || r.Index == rows.TaskKind: // it is read first
 		case r.Index == rows.TaskID && r.Lock == rows.ForUpdate:
-			v.queueKnown(r)
+			v.addPrefetch(r)
 		default:
-			v.queueRange(r)
+			v.addRange(r)
 		}
 	}
 	if len(plan.LastRounds) > 0 {
-		v.queueLast(plan.LastRounds)
+		v.addLastRounds(plan.LastRounds)
 	}
 	if plan.Numbers > 0 {
-		v.queueNumbers(plan.Numbers)
+		v.addNumbers(plan.Numbers)
 	}
 	if plan.Counts {
-		v.queueCounts()
+		v.addCounts()
 	}
 }
 
-// queueKnown has tasks read ahead that are asked for one by one.
-func (v *view) queueKnown(r *rows.Range) {
-	v.got, v.gotPayloads = map[uint64]*rows.Row{}, r.Payload
+// addPrefetch adds to the batch the reading of tasks that will be asked for one by one.
+func (v *view) addPrefetch(r *rows.Range) {
+	v.prefetched, v.prefetchedPayloads = map[uint64]*rows.Row{}, r.Payload
 	for _, p := range r.Prefixes {
-		v.got[uint64(p[0].(int64))] = nil
+		v.prefetched[uint64(p[0].(int64))] = nil
 	}
 	selected := columns
 	if r.Payload {
 		selected += ", payload"
 	}
 	sql, args := statement(v.queue, r, selected)
-	v.tx.queue(sql, args...).Query(v.scanner(r.Payload, func(r *rows.Row) { v.got[r.ID] = r }))
+	v.tx.add(sql, args...).Query(v.scanner(r.Payload, func(r *rows.Row) { v.prefetched[r.ID] = r }))
 }
 
 func (v *view) readHead(r pgx.Row, clock *int64) error {
@@ -141,44 +141,45 @@ func (v *view) readHead(r pgx.Row, clock *int64) error {
 	for i := 0; i+1 < len(rounds); i += 2 {
 		head.Rounds[int(rounds[i])] = uint64(rounds[i+1])
 	}
-	v.head, v.wasHead = head, *head
-	v.wasHead.Rounds = maps.Clone(head.Rounds)
+	v.head, v.savedHead = head, *head
+	v.savedHead.Rounds = maps.Clone(head.Rounds)
 	return err
 }
 
-// queueLast has lines looked up above the rounds being served.
-func (v *view) queueLast(lines []rows.Line) {
-	v.lasts, v.wasIn = make(map[rows.Line]last, len(lines)), map[uint64]inRound{}
+// addLastRounds adds to the batch the last rounds of lines, as far as they are after the rounds
+// being served.
+func (v *view) addLastRounds(lines []rows.Line) {
+	v.lastRounds, v.roundsRead = make(map[rows.Line]lastRound, len(lines)), map[uint64]inRound{}
 	for _, l := range lines {
-		v.lasts[l] = last{}
+		v.lastRounds[l] = lastRound{}
 	}
 	lines = lines[:0:0]
-	for l := range v.lasts {
+	for l := range v.lastRounds {
 		lines = append(lines, l)
 	}
 	keys, priorities := make([][]byte, len(lines)), make([]int64, len(lines))
 	for i, l := range lines {
 		keys[i], priorities[i] = []byte(l.Key), int64(l.Priority)
 	}
-	v.tx.queue(sqlLast, v.queue, keys, priorities, nil).Query(func(r pgx.Rows) error {
+	v.tx.add(sqlLast, v.queue, keys, priorities, nil).Query(func(r pgx.Rows) error {
 		for r.Next() {
 			var i int
-			var found last
+			var found lastRound
 			if err := r.Scan(&i, &found.round, &found.rows); err != nil {
 				return err
 			}
-			v.lasts[lines[i-1]] = found
+			v.lastRounds[lines[i-1]] = found
 		}
 		return r.Err()
 	})
 }
 
-// LastRound implements rows.View. A row that has the greatest of all rounds also has the greatest of
-// those after any round.
+// LastRound implements rows.View. A row that has the greatest of all rounds also has the greatest
+// of those after any round.
 func (v *view) LastRound(l rows.Line, after uint64) (round uint64, n int, err error) {
-	found, ok := v.lasts[l]
+	found, ok := v.lastRounds[l]
 	if !ok || found.round == 0 && after < found.after {
-		found = last{}
+		found = lastRound{}
 		err = v.tx.query("last round", sqlLast, []any{v.queue, [][]byte{[]byte(l.Key)}, []int64{int64(l.Priority)}, int64(after)},
 			func(r pgx.Rows) error {
 				var i int
@@ -196,8 +197,8 @@ func (v *view) LastRound(l rows.Line, after uint64) (round uint64, n int, err er
 	return found.round, found.rows, nil
 }
 
-func (v *view) queueNumbers(n int) {
-	v.tx.queue(sqlNumbers, n).Query(func(r pgx.Rows) error {
+func (v *view) addNumbers(n int) {
+	v.tx.add(sqlNumbers, n).Query(func(r pgx.Rows) error {
 		v.numbers = make([]uint64, 0, n)
 		for r.Next() {
 			var number uint64
@@ -213,8 +214,8 @@ func (v *view) queueNumbers(n int) {
 // Number implements rows.View.
 func (v *view) Number() (uint64, error) {
 	if len(v.numbers) == 0 {
-		v.asked = min(max(2*v.asked, 8), 1000)
-		v.queueNumbers(v.asked)
+		v.numbersAsked = min(max(2*v.numbersAsked, 8), 1000)
+		v.addNumbers(v.numbersAsked)
 		if err := v.tx.send("number"); err != nil {
 			return 0, err
 		}

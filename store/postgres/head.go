@@ -31,20 +31,20 @@ DELETE FROM fairq.removals WHERE ctid = ANY(ARRAY(
 	sqlSetHead = "UPDATE fairq.queues SET settings = $2, paused = $3, paused_keys = $4 WHERE id = $1"
 )
 
-// oldRounds is how far back rounds are deleted that are over. There is more than the last one if
-// two transactions write at the same time.
+// oldRounds is how far back rounds are deleted that are over. There are several if transactions
+// have written at the same time.
 const oldRounds = 16
 
 // Save implements rows.View.
 func (v *view) Save() error {
-	h, was := v.head, &v.wasHead
+	h, was := v.head, &v.savedHead
 	if h.Paused != was.Paused || h.PausedKeys != was.PausedKeys || !bytes.Equal(h.Settings, was.Settings) {
 		was.Paused, was.PausedKeys, was.Settings = h.Paused, h.PausedKeys, h.Settings
 		v.do(sqlSetHead, h.Settings, h.Paused, h.PausedKeys)
 	}
 	if h.Removed != was.Removed {
 		v.do(sqlRemoved)
-		v.do(sqlOldRemoved, v.sweeps(int64(was.Removed)), int64(was.Removed))
+		v.do(sqlOldRemoved, v.sweepFrom(int64(was.Removed)), int64(was.Removed))
 		was.Removed = h.Removed
 	}
 	var priorities, rounds, since []int64
@@ -52,7 +52,7 @@ func (v *view) Save() error {
 		if old := was.Rounds[priority]; round > old {
 			was.Rounds[priority] = round
 			priorities, rounds = append(priorities, int64(priority)), append(rounds, int64(round))
-			since = append(since, v.sweeps(int64(old)-oldRounds))
+			since = append(since, v.sweepFrom(int64(old)-oldRounds))
 		}
 	}
 	if rounds == nil {
@@ -63,9 +63,10 @@ func (v *view) Save() error {
 	return nil
 }
 
-// sweeps returns from where on old rows are to be deleted: now and then from the beginning, as some
-// may have been left out. Otherwise those that are dead need not be passed over.
-func (v *view) sweeps(since int64) int64 {
+// sweepFrom returns from where on old rows are to be deleted: mostly from since, so that dead index
+// entries before it need not be passed over, and now and then from the beginning, since rows that
+// others had locked were left out.
+func (v *view) sweepFrom(since int64) int64 {
 	if v.tx.db.saves.Add(1)%1000 == 0 {
 		return 0
 	}
@@ -88,10 +89,10 @@ INSERT INTO fairq.counts (queue, ready, delayed, taken, buried, held)
 SELECT $1, sum(ready), sum(delayed), sum(taken), sum(buried), sum(held) FROM gone HAVING count(*) > 0`
 )
 
-func (v *view) queueCounts() {
-	v.tx.queue(sqlTasks, v.queue).QueryRow(func(r pgx.Row) error {
+func (v *view) addCounts() {
+	v.tx.add(sqlTasks, v.queue).QueryRow(func(r pgx.Row) error {
 		var n byState
-		err := r.Scan(&v.pieces, &n[driver.Ready], &n[driver.Delayed], &n[driver.Taken], &n[driver.Buried], &n[driver.Held])
+		err := r.Scan(&v.countRows, &n[driver.Ready], &n[driver.Delayed], &n[driver.Taken], &n[driver.Buried], &n[driver.Held])
 		for _, of := range n[1:] {
 			n[0] += of
 		}
@@ -103,7 +104,7 @@ func (v *view) queueCounts() {
 // Counts implements rows.View.
 func (v *view) Counts() (n [driver.Held + 1]int, err error) {
 	if v.counted == nil {
-		v.queueCounts()
+		v.addCounts()
 		if err := v.tx.send("count"); err != nil {
 			return n, err
 		}
@@ -123,9 +124,9 @@ func (v *view) count() {
 	if *d == (byState{}) {
 		return
 	}
-	v.tx.queue(sqlCount, v.queue, d[driver.Ready], d[driver.Delayed], d[driver.Taken], d[driver.Buried], d[driver.Held])
-	if v.tx.db.counts.Add(1)%mergeEvery == 0 || v.pieces > 2*mergeEvery {
-		v.tx.queue(sqlMergeCounts, v.queue)
+	v.tx.add(sqlCount, v.queue, d[driver.Ready], d[driver.Delayed], d[driver.Taken], d[driver.Buried], d[driver.Held])
+	if v.tx.db.counts.Add(1)%mergeEvery == 0 || v.countRows > 2*mergeEvery {
+		v.tx.add(sqlMergeCounts, v.queue)
 	}
 	*d = byState{}
 }
@@ -140,7 +141,7 @@ func (v *view) Drop() (done bool, err error) {
 		v.do("DELETE FROM fairq." + t + " WHERE queue = $1")
 	}
 	v.do("DELETE FROM fairq.queues WHERE id = $1")
-	v.got, v.ready, v.readyOK, v.lasts = nil, nil, false, nil
+	v.prefetched, v.ready, v.readyValid, v.lastRounds = nil, nil, false, nil
 	v.tx.db.marks.forget(uint64(v.queue))
 	return true, nil
 }
@@ -148,7 +149,7 @@ func (v *view) Drop() (done bool, err error) {
 // Hide implements rows.View.
 func (v *view) Hide(key string) error {
 	v.do("UPDATE fairq.tasks SET takeable = false WHERE queue = $1 AND key = $2 AND takeable", []byte(key))
-	v.written("tasks")
-	v.got, v.ready, v.readyOK = nil, nil, false
+	v.forgetFetched("tasks")
+	v.prefetched, v.ready, v.readyValid = nil, nil, false
 	return nil
 }

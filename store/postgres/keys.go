@@ -65,9 +65,9 @@ func (v *view) CountKeys() (int, error) {
 // Ended implements rows.View.
 func (v *view) Ended(mark string) (ended []*rows.Outcome, next string, err error) {
 	v.tx.flush()
-	v.tx.queue(sqlMark).QueryRow(func(r pgx.Row) error { return r.Scan(&next) })
+	v.tx.add(sqlMark).QueryRow(func(r pgx.Row) error { return r.Scan(&next) })
 	if mark != "" {
-		v.tx.queue(sqlEnded, v.queue, mark).Query(func(r pgx.Rows) error {
+		v.tx.add(sqlEnded, v.queue, mark).Query(func(r pgx.Rows) error {
 			for r.Next() {
 				var o rows.Outcome
 				var code number

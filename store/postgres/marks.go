@@ -10,16 +10,17 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// marks remembers, for queues whose search has been slow, from where on there are tasks that can be
-// taken.
+// marks are low-water marks: before them a search for ready tasks need not look.
 //
-// Tasks are taken at the front of an index, and what is gone stays in it as long as some
-// transaction, however old, anywhere in the database could still see it: a search from the
-// beginning has to pass over all of that. So it begins at the mark, where the last one found
-// something. But a task may come to stand before the mark: one that was released, or put by a
-// transaction that was committed late. Those of this process are known; for those of others there
-// is a search from the beginning once a second, and whenever nothing was found. As long as that is
-// quick, there is no other.
+// Tasks are taken at the front of an index, and the entries of those that are gone stay in it as
+// long as some transaction, however old, anywhere in the database could still see them. A search
+// from the beginning has to pass over all of these. So it begins at the mark instead, where the
+// last one has found something.
+//
+// A mark may be too late: a task can come to stand before it that was released, or put by a
+// transaction that was committed late. put moves the mark back for the tasks of this process. For
+// those of others, there is a search from the beginning once a second, and whenever a search has
+// found nothing. As long as such a search is quick, marks are not used at all.
 type marks struct {
 	slow time.Duration
 
@@ -28,14 +29,14 @@ type marks struct {
 }
 
 type queueMarks struct {
-	slow  bool      // the last search from the beginning was
+	slow  bool      // the last search from the beginning was slow
 	whole time.Time // when that was
-	at    map[part]position
+	at    map[segment]position
 }
 
-// part is what has a mark of its own: a priority, or a kind within a priority. The kind is "" if
-// all kinds are searched.
-type part struct {
+// segment is a part of an index with a mark of its own: a priority, or a kind within a priority.
+// The kind is "" if all kinds are searched.
+type segment struct {
 	kind     string
 	priority int
 }
@@ -57,7 +58,7 @@ type search struct {
 	filter rows.Filter
 	wanted int
 	marked bool // it does not begin at the beginning
-	spare  int  // how many more of each kind are looked at than wanted, as others may have locked some
+	extra  int  // how many more of each kind are looked at than wanted, as others may have locked some
 
 	kinds                   [][]byte // as the arguments of the statement
 	from, round, seq, below []int64
@@ -73,7 +74,7 @@ func (s *search) add(kind string, from int, at position, below int) {
 func (m *marks) search(queue uint64, f rows.Filter, n int) *search {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := &search{filter: f, wanted: n, spare: 16}
+	s := &search{filter: f, wanted: n, extra: 16}
 	q := m.queues[queue]
 	s.marked = q != nil && q.slow && time.Since(q.whole) < time.Second
 	kinds := []string{""}
@@ -89,7 +90,7 @@ func (m *marks) search(queue uint64, f rows.Filter, n int) *search {
 					break
 				}
 				s.add(kind, from, at, next)
-				from, at = next, q.at[part{kind, next}]
+				from, at = next, q.at[segment{kind, next}]
 			}
 		}
 		s.add(kind, from, at, below)
@@ -97,10 +98,10 @@ func (m *marks) search(queue uint64, f rows.Filter, n int) *search {
 	return s
 }
 
-// whole returns how to look for them from the beginning, even if others have locked many.
-func whole(f rows.Filter, n int) *search {
+// wholeSearch returns how to look for them from the beginning, even if others have locked many.
+func wholeSearch(f rows.Filter, n int) *search {
 	s := new(marks).search(0, f, n)
-	s.spare = 2000
+	s.extra = 2000
 	return s
 }
 
@@ -115,8 +116,9 @@ func (q *queueMarks) priorities(kind string) (list []int) {
 	return list
 }
 
-// looked says what a search has found, and how long that took. Rows take their time too.
-func (m *marks) looked(queue uint64, s *search, found []*rows.Row, took time.Duration) {
+// searched moves the marks to what a search has found. Of the time it took, 50 µs for each row are
+// not for passing over dead entries.
+func (m *marks) searched(queue uint64, s *search, found []*rows.Row, took time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	q := m.queues[queue]
@@ -124,15 +126,15 @@ func (m *marks) looked(queue uint64, s *search, found []*rows.Row, took time.Dur
 		if m.queues == nil {
 			m.queues = map[uint64]*queueMarks{}
 		}
-		q = &queueMarks{at: map[part]position{}}
+		q = &queueMarks{at: map[segment]position{}}
 		m.queues[queue] = q
 	}
 	if !s.marked {
 		q.whole, q.slow = time.Now(), took-time.Duration(len(found))*50*time.Microsecond >= m.slow
 	}
-	seen := map[part]bool{}
+	seen := map[segment]bool{}
 	for _, r := range found {
-		p := part{"", r.Priority}
+		p := segment{"", r.Priority}
 		if s.filter.Kinds != nil {
 			p.kind = r.Kind
 		}
@@ -146,7 +148,7 @@ func (m *marks) looked(queue uint64, s *search, found []*rows.Row, took time.Dur
 	}
 }
 
-// put says that this process makes a task one that can be taken.
+// put moves marks back to a task that this process makes one that can be taken.
 func (m *marks) put(queue uint64, r *rows.Row) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -154,7 +156,7 @@ func (m *marks) put(queue uint64, r *rows.Row) {
 	if q == nil {
 		return
 	}
-	for _, p := range [...]part{{"", r.Priority}, {r.Kind, r.Priority}} {
+	for _, p := range [...]segment{{"", r.Priority}, {r.Kind, r.Priority}} {
 		if at, ok := q.at[p]; ok && positionOf(r).before(at) {
 			q.at[p] = positionOf(r)
 		}

@@ -30,7 +30,7 @@ var migrations = []migration{{schema1, 1}}
 // same time, one does it and the others wait.
 func (db *database) Migrate(ctx context.Context) error {
 	if err := db.migrate(ctx, migrations); err != nil {
-		return db.told("migrate", err)
+		return db.failed("migrate", err)
 	}
 	return nil
 }
@@ -65,11 +65,11 @@ func (db *database) migrate(ctx context.Context, steps []migration) error {
 // version returns what Migrate has left, 0 if there are no tables yet, and notes where the database
 // is. If the user may not make the schema, it is enough that it is there.
 func (db *database) version(ctx context.Context, tx pgx.Tx) (version, minReader int, err error) {
-	here, _, err := readPlace(tx.QueryRow(ctx, sqlPlace))
+	here, _, err := readIdentity(tx.QueryRow(ctx, sqlIdentity))
 	if err != nil {
 		return 0, 0, err
 	}
-	db.place.Store(here)
+	db.identity.Store(here)
 	var schema, table bool
 	err = tx.QueryRow(ctx, "SELECT to_regnamespace($1) IS NOT NULL, to_regclass($2) IS NOT NULL", db.schema, db.schema+".version").
 		Scan(&schema, &table)

@@ -23,7 +23,7 @@ const (
 type notifier struct {
 	db       *database
 	channel  string
-	process  string // who tells, as nobody wants to hear himself
+	process  string // a random name in each notification, by which our own are passed over
 	onChange func(queue uint64)
 
 	ctx    context.Context // done when the database is closed
@@ -32,7 +32,7 @@ type notifier struct {
 
 	mu      sync.Mutex // protects what follows
 	changed map[uint64]bool
-	running bool // there is a goroutine that tells
+	running bool // there is a goroutine in send
 	closed  bool
 }
 
@@ -56,8 +56,9 @@ func (n *notifier) close() {
 
 func (n *notifier) text(queue uint64) string { return n.process + " " + strconv.FormatUint(queue, 10) }
 
-// tell tells others that a queue has changed: at once, unless that was just done. It does not wait.
-func (n *notifier) tell(queue uint64) {
+// notify tells other processes that a queue has changed: at once, unless it was just done. It does
+// not block.
+func (n *notifier) notify(queue uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
@@ -70,8 +71,8 @@ func (n *notifier) tell(queue uint64) {
 	}
 }
 
-// send tells what there is to be told, as long as there is something. What cannot be told is not:
-// those who wait look for themselves now and then.
+// send sends notifications as long as there are any. If one cannot be sent it is lost: those who
+// wait for changes poll, too.
 func (n *notifier) send() {
 	for {
 		n.mu.Lock()
@@ -93,11 +94,11 @@ func (n *notifier) send() {
 	}
 }
 
-// listen hears what others tell, until the database is closed. While there is no connection something
-// may be missed.
+// listen listens to other processes until the database is closed. What they send while there is no
+// connection is lost, so after each new one all queues count as changed.
 func (n *notifier) listen() {
 	for backoff := minBackoff; n.ctx.Err() == nil; backoff = min(2*backoff, maxBackoff) {
-		if n.hear() {
+		if n.listenOnce() {
 			backoff = minBackoff
 		}
 		select {
@@ -107,8 +108,8 @@ func (n *notifier) listen() {
 	}
 }
 
-// hear hears until the connection breaks. It tells whether there was one.
-func (n *notifier) hear() bool {
+// listenOnce listens until the connection breaks. It tells whether there was one.
+func (n *notifier) listenOnce() bool {
 	conn, err := pgx.ConnectConfig(n.ctx, n.db.pool.Config().ConnConfig)
 	if err != nil {
 		return false
@@ -123,11 +124,11 @@ func (n *notifier) hear() bool {
 	}
 	n.onChange(0)
 	for {
-		heard, err := conn.WaitForNotification(n.ctx)
+		notification, err := conn.WaitForNotification(n.ctx)
 		if err != nil {
 			return true
 		}
-		process, queue, _ := strings.Cut(heard.Payload, " ")
+		process, queue, _ := strings.Cut(notification.Payload, " ")
 		if id, err := strconv.ParseUint(queue, 10, 64); err == nil && process != n.process {
 			n.onChange(id)
 		}

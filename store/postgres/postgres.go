@@ -92,8 +92,8 @@ func Open(ctx context.Context, connection string, o *Options) (*Store, error) {
 	return s, nil
 }
 
-// mostPayload is what Postgres can have in a column, less some room for how it is sent.
-const mostPayload = 512 << 20
+// maxPayload is what Postgres can have in a column, less some room for how it is sent.
+const maxPayload = 512 << 20
 
 func (o *Options) check() error {
 	for _, f := range []struct {
@@ -105,8 +105,8 @@ func (o *Options) check() error {
 		}
 	}
 	switch {
-	case o.MaxPayload < 0 || o.MaxPayload > mostPayload:
-		return &driver.FieldError{Field: "postgres.Options.MaxPayload", Value: o.MaxPayload, Limit: fmt.Sprintf("0 to %d", mostPayload)}
+	case o.MaxPayload < 0 || o.MaxPayload > maxPayload:
+		return &driver.FieldError{Field: "postgres.Options.MaxPayload", Value: o.MaxPayload, Limit: fmt.Sprintf("0 to %d", maxPayload)}
 	case o.MaxConns < 0 || o.MaxConns > 10_000:
 		return &driver.FieldError{Field: "postgres.Options.MaxConns", Value: o.MaxConns, Limit: "0 to 10000"}
 	case len(o.Schema) > 63:
@@ -155,7 +155,7 @@ func (db *database) check(ctx context.Context) error {
 		return nil
 	})
 	if err != nil {
-		return db.told("version", err)
+		return db.failed("version", err)
 	}
 	return nil
 }

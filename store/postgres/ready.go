@@ -44,16 +44,16 @@ SELECT t.* FROM (
 func (s *search) statement(queue int64) (string, []any) {
 	sql, args := sqlReady, []any{queue, s.from, s.round, s.seq, s.below, s.wanted}
 	if s.filter.Kinds != nil {
-		sql, args = sqlReadyKinds, append(args, s.wanted+s.spare, s.kinds)
+		sql, args = sqlReadyKinds, append(args, s.wanted+s.extra, s.kinds)
 	}
 	return sql, args
 }
 
-// queueReady has tasks searched for.
-func (v *view) queueReady(s *search) {
+// addReady adds a search to the batch.
+func (v *view) addReady(s *search) {
 	sql, args := s.statement(v.queue)
 	v.ready = nil
-	v.tx.queue(sql, args...).Query(v.scanner(true, func(r *rows.Row) { v.ready = append(v.ready, r) }))
+	v.tx.add(sql, args...).Query(v.scanner(true, func(r *rows.Row) { v.ready = append(v.ready, r) }))
 }
 
 // filterOf returns what a range of ready tasks was made of.
@@ -70,14 +70,14 @@ func filterOf(r *rows.Range) rows.Filter {
 
 // readyTasks returns the first n tasks that pass a filter and that nobody else has locked.
 func (v *view) readyTasks(f rows.Filter, n int) ([]*rows.Row, error) {
-	same := v.readyOK && f.MaxPriority == v.readyFilter.MaxPriority && (f.Kinds == nil) == (v.readyFilter.Kinds == nil) &&
+	same := v.readyValid && f.MaxPriority == v.readyFilter.MaxPriority && (f.Kinds == nil) == (v.readyFilter.Kinds == nil) &&
 		slices.Equal(f.Kinds, v.readyFilter.Kinds)
-	if !same || len(v.ready) < n && !v.readyAll {
+	if !same || len(v.ready) < n && !v.readyComplete {
 		if err := v.search(v.tx.db.marks.search(uint64(v.queue), f, n)); err != nil {
 			return nil, err
 		}
-		if len(v.ready) == 0 && !v.readyAll {
-			if err := v.search(whole(f, n)); err != nil {
+		if len(v.ready) == 0 && !v.readyComplete {
+			if err := v.search(wholeSearch(f, n)); err != nil {
 				return nil, err
 			}
 		}
@@ -86,11 +86,11 @@ func (v *view) readyTasks(f rows.Filter, n int) ([]*rows.Row, error) {
 }
 
 func (v *view) search(s *search) error {
-	v.readyOK, v.readyFilter = true, s.filter
+	v.readyValid, v.readyFilter = true, s.filter
 	v.tx.flush()
-	v.queueReady(s)
+	v.addReady(s)
 	err := v.tx.send("ready")
-	v.readyAll = s.complete(v.ready)
+	v.readyComplete = s.complete(v.ready)
 	return err
 }
 

@@ -242,9 +242,8 @@ type fetched struct {
 	found any // what Scan returns
 }
 
-// written says that something in a table is written, so what was read ahead of it is not right
-// any more.
-func (v *view) written(table string) {
+// forgetFetched forgets what was read ahead of a table that is written to.
+func (v *view) forgetFetched(table string) {
 	kept := v.fetched[:0]
 	for _, f := range v.fetched {
 		if sources[f.Index].table != table {
@@ -278,7 +277,7 @@ func (v *view) Fetch(ranges ...rows.Range) error {
 		if !sends {
 			v.tx.flush()
 		}
-		v.queueRange(r)
+		v.addRange(r)
 		sends = true
 	}
 	if !sends {
@@ -287,29 +286,29 @@ func (v *view) Fetch(ranges ...rows.Range) error {
 	return v.tx.send("fetch")
 }
 
-// queueRange has a range read ahead.
-func (v *view) queueRange(r *rows.Range) {
+// addRange adds the reading of a range to the batch, for the Scan that will ask for it.
+func (v *view) addRange(r *rows.Range) {
 	var found any
 	switch sources[r.Index].table {
 	case "tasks":
-		found = v.queueTasks(r)
+		found = v.addTasks(r)
 	case "keys":
-		found = queueRows(v, &keyTable, r)
+		found = addRows(v, &keyTable, r)
 	case "consumers":
-		found = queueRows(v, &consumerTable, r)
+		found = addRows(v, &consumerTable, r)
 	case "outcomes":
-		found = queueRows(v, &outcomeTable, r)
+		found = addRows(v, &outcomeTable, r)
 	case "done":
-		found = queueRows(v, &historyTable, r)
+		found = addRows(v, &historyTable, r)
 	}
 	v.fetched = append(v.fetched, fetched{*r, found})
 }
 
-// queueRows has the rows of a range read with what is sent next.
-func queueRows[R any](v *view, t *verbs[R], r *rows.Range) *[]*R {
+// addRows adds the reading of a range to the batch. The rows are there after send.
+func addRows[R any](v *view, t *tableOps[R], r *rows.Range) *[]*R {
 	found := new([]*R)
 	sql, args := statement(v.queue, r, t.columns)
-	v.tx.queue(sql, args...).Query(func(all pgx.Rows) error {
+	v.tx.add(sql, args...).Query(func(all pgx.Rows) error {
 		for all.Next() {
 			row := new(R)
 			if err := t.read(all, row); err != nil {

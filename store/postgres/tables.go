@@ -14,11 +14,11 @@ import (
 // rowTable implements rows.Table.
 type rowTable[R any] struct {
 	*view
-	*verbs[R]
+	*tableOps[R]
 }
 
-// verbs are how the rows of a table are read and written.
-type verbs[R any] struct {
+// tableOps read and write the rows of a table.
+type tableOps[R any] struct {
 	name, columns string
 	read          func(found pgx.Rows, r *R) error
 	put           func(v *view, r *R)
@@ -42,28 +42,28 @@ func (t rowTable[R]) Scan(r rows.Range) ([]*R, error) {
 		return *found.(*[]*R), nil
 	}
 	t.tx.flush()
-	found := queueRows(t.view, t.verbs, &r)
+	found := addRows(t.view, t.tableOps, &r)
 	err := t.tx.send("read " + t.name)
 	return *found, err
 }
 
 // Put implements rows.Table.
 func (t rowTable[R]) Put(r *R) error {
-	t.written(t.name)
+	t.forgetFetched(t.name)
 	t.put(t.view, r)
 	return nil
 }
 
 // Delete implements rows.Table.
 func (t rowTable[R]) Delete(r *R) error {
-	t.written(t.name)
+	t.forgetFetched(t.name)
 	t.remove(t.view, r)
 	return nil
 }
 
 // Sweep implements rows.Table. The ranges that are swept differ only in their ends.
 func (t rowTable[R]) Sweep(r rows.Range) error {
-	t.written(t.name)
+	t.forgetFetched(t.name)
 	if r.Prefixes != nil {
 		t.do(t.sweep, r.Prefixes[0][0], r.To[0], r.Limit)
 	} else {
@@ -105,13 +105,13 @@ func upsert(table, key string, ints int, spec string) string {
 var (
 	sqlSetKeys = upsert("keys", "key", 9, "weight tasks ready delayed taken buried held load paused! key.")
 
-	keyTable = verbs[rows.Key]{
+	keyTable = tableOps[rows.Key]{
 		name:    "keys",
 		columns: "key, weight, tasks, ready, delayed, taken, buried, held, load, paused",
 		read:    func(found pgx.Rows, k *rows.Key) error { return readKey(found, k) },
 		put: func(v *view, k *rows.Key) {
 			n := &k.Tasks
-			v.table(sqlSetKeys).set(k.Key, []int64{
+			v.buffer(sqlSetKeys).set(k.Key, []int64{
 				int64(k.Weight), int64(n[0]), int64(n[driver.Ready]), int64(n[driver.Delayed]),
 				int64(n[driver.Taken]), int64(n[driver.Buried]), int64(n[driver.Held]), int64(k.Load), bit(k.Paused),
 			}, []byte(k.Key))
@@ -136,7 +136,7 @@ func readKey(found pgx.Rows, k *rows.Key, more ...any) error {
 var (
 	sqlSetServed = upsert("served", "key, priority", 2, "priority. round key.")
 
-	servedTable = verbs[rows.Served]{
+	servedTable = tableOps[rows.Served]{
 		name: "served", columns: "key, priority, round",
 		read: func(found pgx.Rows, s *rows.Served) error {
 			var key []byte
@@ -146,7 +146,7 @@ var (
 		},
 		put: func(v *view, s *rows.Served) {
 			ints := []int64{int64(s.Priority), int64(s.Round)}
-			v.table(sqlSetServed).set(strconv.Itoa(s.Priority)+" "+s.Key, ints, []byte(s.Key))
+			v.buffer(sqlSetServed).set(strconv.Itoa(s.Priority)+" "+s.Key, ints, []byte(s.Key))
 		},
 		sweep: "DELETE FROM fairq.served WHERE ctid = ANY(ARRAY(" +
 			"SELECT ctid FROM fairq.served WHERE queue = $1 AND priority = $2 AND round < $3 " +
@@ -159,7 +159,7 @@ var (
 	// it locked as one that is alive.
 	sqlSetConsumers = upsert("consumers", "number", 3, "number. epoch. deadline? name.")
 
-	consumerTable = verbs[rows.Consumer]{
+	consumerTable = tableOps[rows.Consumer]{
 		name: "consumers", columns: "number, name, epoch, deadline",
 		read: func(found pgx.Rows, c *rows.Consumer) error {
 			var name []byte
@@ -170,7 +170,7 @@ var (
 		},
 		put: func(v *view, c *rows.Consumer) {
 			ints := []int64{int64(c.Number), int64(c.Epoch), c.Deadline}
-			v.table(sqlSetConsumers).set(strconv.FormatUint(c.Number, 10), ints, []byte(c.Name))
+			v.buffer(sqlSetConsumers).set(strconv.FormatUint(c.Number, 10), ints, []byte(c.Name))
 		},
 		remove: func(v *view, c *rows.Consumer) {
 			v.do("DELETE FROM fairq.consumers WHERE queue = $1 AND number = $2", int64(c.Number))
@@ -181,7 +181,7 @@ var (
 var (
 	sqlSetGroups = upsert("groups", "name", 4, "tasks members started! cancelled! name.")
 
-	groupTable = verbs[rows.Group]{
+	groupTable = tableOps[rows.Group]{
 		name: "groups", columns: "name, tasks, members, started, cancelled",
 		read: func(found pgx.Rows, g *rows.Group) error {
 			var name []byte
@@ -191,7 +191,7 @@ var (
 		},
 		put: func(v *view, g *rows.Group) {
 			ints := []int64{int64(g.Tasks), int64(g.Members), bit(g.Started), bit(g.Cancelled)}
-			v.table(sqlSetGroups).set(g.Name, ints, []byte(g.Name))
+			v.buffer(sqlSetGroups).set(g.Name, ints, []byte(g.Name))
 		},
 		remove: func(v *view, g *rows.Group) {
 			v.do("DELETE FROM fairq.groups WHERE queue = $1 AND name = $2", []byte(g.Name))
@@ -203,7 +203,7 @@ var (
 	sqlSetOutcomes = upsert("outcomes", "unique_key", 4,
 		"id how until err_code? unique_key. err_message written=pg_current_xact_id()")
 
-	outcomeTable = verbs[rows.Outcome]{
+	outcomeTable = tableOps[rows.Outcome]{
 		name: "outcomes", columns: "unique_key, id, how, until, err_code, err_message",
 		read: func(found pgx.Rows, o *rows.Outcome) error {
 			var until, code number
@@ -218,7 +218,7 @@ var (
 				reason = nil
 			}
 			ints := []int64{int64(o.ID), int64(o.How), o.Until, codeOf(reason)}
-			v.table(sqlSetOutcomes).set(o.UniqueKey, ints, []byte(o.UniqueKey), messageOf(reason))
+			v.buffer(sqlSetOutcomes).set(o.UniqueKey, ints, []byte(o.UniqueKey), messageOf(reason))
 		},
 		remove: func(v *view, o *rows.Outcome) {
 			v.do("DELETE FROM fairq.outcomes WHERE queue = $1 AND unique_key = $2",
@@ -237,7 +237,7 @@ var (
 		"created, finished, how, nullif(until, 0), nullif(err_code, 0), key, kind, unique_key, payload, " +
 		"err_message FROM " + unnest(7, doneColumns)
 
-	historyTable = verbs[rows.Done]{
+	historyTable = tableOps[rows.Done]{
 		name: "done", columns: doneColumns,
 		read: func(found pgx.Rows, d *rows.Done) error {
 			var key, kind, uniqueKey, message pgtype.DriverBytes
@@ -249,7 +249,7 @@ var (
 			return err
 		},
 		put: func(v *view, d *rows.Done) {
-			v.table(sqlAddDone).add(
+			v.buffer(sqlAddDone).add(
 				[]int64{
 					int64(d.ID), int64(d.Attempts), d.Created, d.Finished, int64(d.How), d.Until, codeOf(d.Err),
 				},

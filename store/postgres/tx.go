@@ -12,23 +12,23 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-// tx is a transaction. What costs is waiting for the database to answer, so it sends all that it
-// can at once: Enter with all of the Plan, and writes with the next read or with Commit.
+// tx is a transaction. What costs is to wait for the database to answer, so as much as possible is
+// sent at once, in a batch: Enter with all of the Plan, and writes with the next read or Commit.
 type tx struct {
-	db    *database
-	ctx   context.Context
-	user  pgx.Tx        // the transaction of the user's that it is a part of, nil if it is one of its own
-	conn  *pgxpool.Conn // nil until something is sent, and for a user's
-	batch *pgx.Batch    // what is to be sent next
-	views []*view
-	began bool // there is a transaction, or a savepoint, to be ended
-	told  []uint64
+	db       *database
+	ctx      context.Context
+	user     pgx.Tx        // the transaction of the user's that it is a part of, nil if it is one of its own
+	conn     *pgxpool.Conn // nil until something is sent, and for a user's
+	batch    *pgx.Batch    // what is to be sent next
+	views    []*view
+	began    bool // there is a transaction, or a savepoint, to be ended
+	notifies []uint64
 
-	failed error // of what was sent in flush; whatever is sent next returns it
+	failed error // the error of a COPY in flush, which the next send returns
 }
 
-// queue adds a statement to what is sent next.
-func (t *tx) queue(sql string, args ...any) *pgx.QueuedQuery {
+// add adds a statement to the batch that is sent next.
+func (t *tx) add(sql string, args ...any) *pgx.QueuedQuery {
 	return t.batch.Queue(t.db.text(sql), args...)
 }
 
@@ -38,9 +38,9 @@ func (t *tx) begin() {
 	switch {
 	case t.began:
 	case t.user != nil:
-		t.queue("SAVEPOINT fairq_call")
+		t.add("SAVEPOINT fairq_call")
 	default:
-		t.queue("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+		t.add("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
 	}
 	t.began = true
 }
@@ -48,11 +48,11 @@ func (t *tx) begin() {
 // query sends what is to be written and a query, and waits for the answer.
 func (t *tx) query(what, sql string, args []any, read func(pgx.Rows) error) error {
 	t.flush()
-	t.queue(sql, args...).Query(read)
+	t.add(sql, args...).Query(read)
 	return t.send(what)
 }
 
-// flush adds what is to be written to what is sent next.
+// flush adds what is to be written to the batch.
 func (t *tx) flush() {
 	for _, v := range t.views {
 		v.flush()
@@ -67,7 +67,7 @@ func (t *tx) send(what string) error {
 	b := t.batch
 	t.batch = &pgx.Batch{}
 	if err := t.sendBatch(b); err != nil {
-		return t.db.told(what, err)
+		return t.db.failed(what, err)
 	}
 	return nil
 }
@@ -131,12 +131,12 @@ func (t *tx) Queue(name string, settings []byte) (q *rows.Queue, err error) {
 	}
 	for q == nil && err == nil { // it may be made, or dropped, by others between the two
 		t.flush()
-		t.queue(sqlFindQueue, []byte(name)).QueryRow(read)
+		t.add(sqlFindQueue, []byte(name)).QueryRow(read)
 		if err = t.send("find a queue"); settings == nil {
 			break
 		}
 		if q == nil && err == nil {
-			t.queue(sqlMakeQueue, []byte(name), settings).QueryRow(read)
+			t.add(sqlMakeQueue, []byte(name), settings).QueryRow(read)
 			err = t.send("make a queue")
 		}
 	}
@@ -163,7 +163,7 @@ func (t *tx) Queues(from string, n int) (names []string, err error) {
 // Notify implements rows.Tx.
 func (t *tx) Notify(queue uint64) {
 	if t.db.notify != nil {
-		t.told = append(t.told, queue)
+		t.notifies = append(t.notifies, queue)
 	}
 }
 
@@ -178,16 +178,16 @@ func (t *tx) Commit() error {
 		v.count()
 	}
 	if t.user != nil {
-		for _, queue := range t.told {
-			t.queue("SELECT pg_notify($1, $2)", t.db.notify.channel, t.db.notify.text(queue))
+		for _, queue := range t.notifies {
+			t.add("SELECT pg_notify($1, $2)", t.db.notify.channel, t.db.notify.text(queue))
 		}
-		t.queue("RELEASE SAVEPOINT fairq_call")
+		t.add("RELEASE SAVEPOINT fairq_call")
 		return t.send("join")
 	}
 	if t.failed != nil {
 		return t.failed
 	}
-	t.queue("COMMIT")
+	t.add("COMMIT")
 	if err := t.send("commit"); err != nil {
 		if e := (*pgconn.PgError)(nil); !errors.As(err, &e) {
 			err = fmt.Errorf("%w (so it is not known whether it was done)", err)
@@ -195,8 +195,8 @@ func (t *tx) Commit() error {
 		return err
 	}
 	t.began = false
-	for _, queue := range t.told {
-		t.db.notify.tell(queue)
+	for _, queue := range t.notifies {
+		t.db.notify.notify(queue)
 	}
 	return nil
 }

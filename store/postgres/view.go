@@ -14,57 +14,58 @@ import (
 
 // view is a queue within a transaction.
 type view struct {
-	tx      *tx
-	queue   int64
-	head    *rows.Head
-	wasHead rows.Head // as it is in the database
-	now     int64
-	numbers []uint64 // fetched and not used yet
-	asked   int
+	tx           *tx
+	queue        int64
+	head         *rows.Head
+	savedHead    rows.Head // as it is in the database
+	now          int64
+	numbers      []uint64 // fetched and not used yet
+	numbersAsked int
 
 	// What was read ahead and is still right. A row that is written is not in it any more.
-	got         map[uint64]*rows.Row // nil if there is no such row
-	gotPayloads bool
-	ready       []*rows.Row
-	readyOK     bool // ready is what Ready finds first
-	readyAll    bool // there are no more
-	readyFilter rows.Filter
-	lasts       map[rows.Line]last
-	wasIn       map[uint64]inRound // where rows were as they were read, by id, if there are lasts
+	prefetched         map[uint64]*rows.Row // nil if there is no such row
+	prefetchedPayloads bool
+	ready              []*rows.Row
+	readyValid         bool // ready is what Ready finds first
+	readyComplete      bool // there are no more
+	readyFilter        rows.Filter
+	lastRounds         map[rows.Line]lastRound
+	roundsRead         map[uint64]inRound // where rows were as they were read, by id, if there are lasts
 
 	fetched []fetched
 
-	counted *byState // as it is in the database; nil if it was not read
-	pieces  int      // in how many rows
-	delta   byState  // what this transaction changes
+	counted   *byState // as it is in the database; nil if it was not read
+	countRows int      // in how many rows
+	delta     byState  // what this transaction changes
 
 	// What is to be written.
 	changes []change
 	changed map[uint64]int // by id, where in changes
 	inserts int            // how many of them are, or were, to be inserted
-	tables  []*table
+	buffers []*rowBuffer
 }
 
 // change is a row to be written.
 type change struct {
 	rows.Row
-	how how
+	op op
 }
 
-type how uint8
+type op uint8
 
 const (
-	nothing how = iota // it was inserted and deleted
-	insert
-	update
-	taken // only what Take writes has changed
-	remove
+	opNone op = iota // it was inserted, and deleted before it was sent
+	opInsert
+	opUpdate
+	opTake // only what Row.SetTaken sets has changed
+	opDelete
 )
 
-// change notes that a row is to be written. What is read ahead is not right any more for it.
-func (v *view) change(r *rows.Row, h how) {
-	delete(v.got, r.ID)
-	v.written("tasks")
+// change notes that a row is to be written, at the next flush. Several changes of a row become one.
+// What was read ahead of it is not right any more.
+func (v *view) change(r *rows.Row, h op) {
+	delete(v.prefetched, r.ID)
+	v.forgetFetched("tasks")
 	c := change{*r, h}
 	i, ok := v.changed[r.ID]
 	if !ok {
@@ -74,14 +75,14 @@ func (v *view) change(r *rows.Row, h how) {
 		i = len(v.changes)
 		v.changed[r.ID] = i
 		v.changes = append(v.changes, change{})
-	} else if v.changes[i].how == update && h == taken {
-		c.how = update
-	} else if v.changes[i].how == insert {
+	} else if v.changes[i].op == opUpdate && h == opTake {
+		c.op = opUpdate
+	} else if v.changes[i].op == opInsert {
 		switch h {
-		case update, taken:
-			c.how, c.Payload = insert, v.changes[i].Payload // r may have been read without
-		case remove:
-			c.how = nothing
+		case opUpdate, opTake:
+			c.op, c.Payload = opInsert, v.changes[i].Payload // r may have been read without
+		case opDelete:
+			c.op = opNone
 		}
 	}
 	v.changes[i] = c
@@ -92,41 +93,42 @@ func (v *view) change(r *rows.Row, h how) {
 	}
 }
 
-// moved notes that a task has been, or will be, in the index that Ready reads in a new place.
-func (v *view) moved(r *rows.Row) {
+// noteTakeable notes that a task gets a new place in the index that Ready reads. So what was read
+// ahead may not be the first tasks any more, and the marks may be too late.
+func (v *view) noteTakeable(r *rows.Row) {
 	if r.Takeable {
-		v.readyOK = false
+		v.readyValid = false
 		v.tx.db.marks.put(uint64(v.queue), r)
 	}
 }
 
-// turned notes that a row is in another round now, or in none. What is known of the last round of
-// its line follows, as long as that is possible.
-func (v *view) turned(r *rows.Row, round uint64) {
+// updateLastRound notes that a row is in another round now, or in none. What is known of the last
+// round of its line is kept right, or forgotten where that needs another look at the database.
+func (v *view) updateLastRound(r *rows.Row, round uint64) {
 	l := rows.Line{Key: r.Key, Priority: r.Priority}
-	was := v.wasIn[r.ID]
+	was := v.roundsRead[r.ID]
 	if was.round != 0 && was.priority != r.Priority { // it leaves another line
-		delete(v.lasts, rows.Line{Key: r.Key, Priority: was.priority})
+		delete(v.lastRounds, rows.Line{Key: r.Key, Priority: was.priority})
 		was = inRound{}
 	}
-	known, ok := v.lasts[l]
+	known, ok := v.lastRounds[l]
 	if !ok || was.round == round {
 		return
 	}
-	v.wasIn[r.ID] = inRound{r.Priority, round}
+	v.roundsRead[r.ID] = inRound{r.Priority, round}
 	switch {
 	case was.round != 0 && was.round == known.round:
-		delete(v.lasts, l)
+		delete(v.lastRounds, l)
 	case round > max(known.round, known.after):
 		known.round, known.rows = round, 1
-		v.lasts[l] = known
+		v.lastRounds[l] = known
 	case round != 0 && round == known.round:
 		known.rows++
-		v.lasts[l] = known
+		v.lastRounds[l] = known
 	}
 }
 
-// inRound is in which round of a priority a row is.
+// inRound says in which round of a priority a row is.
 type inRound struct {
 	priority int
 	round    uint64
@@ -140,30 +142,30 @@ func (v taskTable) Put(r *rows.Row) error {
 	rows.Count(&v.delta, r.Was, r.State)
 	switch {
 	case r.Was == 0:
-		v.change(r, insert)
+		v.change(r, opInsert)
 		v.inserts++
 	case r.Was == driver.Ready && r.State == driver.Taken:
-		v.change(r, taken)
+		v.change(r, opTake)
 		return nil
 	default:
-		v.change(r, update)
+		v.change(r, opUpdate)
 	}
-	v.moved(r)
-	v.turned(r, r.Round)
+	v.noteTakeable(r)
+	v.updateLastRound(r, r.Round)
 	return nil
 }
 
 // Delete implements rows.Table.
 func (v taskTable) Delete(r *rows.Row) error {
 	rows.Count(&v.delta, r.Was, 0)
-	v.change(r, remove)
-	v.turned(r, 0)
+	v.change(r, opDelete)
+	v.updateLastRound(r, 0)
 	return nil
 }
 
 // Sweep implements rows.Table. It is not asked of tasks.
 func (v taskTable) Sweep(rows.Range) error {
-	return v.tx.db.told("sweep", errors.ErrUnsupported)
+	return v.tx.db.failed("sweep", errors.ErrUnsupported)
 }
 
 // Scan implements rows.Table.
@@ -180,13 +182,13 @@ func (v taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
 		return v.readyTasks(filterOf(&r), r.Limit)
 	}
 	v.tx.flush()
-	found := v.queueTasks(&r)
+	found := v.addTasks(&r)
 	err := v.tx.send("read tasks")
 	return *found, err
 }
 
-// queueTasks has the tasks of a range read with what is sent next.
-func (v *view) queueTasks(r *rows.Range) *[]*rows.Row {
+// addTasks adds the reading of tasks to the batch. They are there after send.
+func (v *view) addTasks(r *rows.Range) *[]*rows.Row {
 	found, payload, selected := new([]*rows.Row), r.Payload, columns
 	if payload {
 		selected += ", payload"
@@ -195,8 +197,8 @@ func (v *view) queueTasks(r *rows.Range) *[]*rows.Row {
 	var args []any
 	switch {
 	case r.Index == rows.TaskReady || r.Index == rows.TaskKind:
-		s := whole(filterOf(r), r.Limit)
-		s.spare, payload = 0, true
+		s := wholeSearch(filterOf(r), r.Limit)
+		s.extra, payload = 0, true
 		sql, args = s.statement(v.queue)
 		sql = unlocked(sql)
 	case r.Each > 0:
@@ -204,7 +206,7 @@ func (v *view) queueTasks(r *rows.Range) *[]*rows.Row {
 	default:
 		sql, args = statement(v.queue, r, selected)
 	}
-	v.tx.queue(sql, args...).Query(v.scanner(payload, func(r *rows.Row) { *found = append(*found, r) }))
+	v.tx.add(sql, args...).Query(v.scanner(payload, func(r *rows.Row) { *found = append(*found, r) }))
 	return found
 }
 
@@ -212,16 +214,16 @@ func (v *view) queueTasks(r *rows.Range) *[]*rows.Row {
 func (v *view) known(id uint64, payload bool) ([]*rows.Row, bool) {
 	i, ok := v.changed[id]
 	if !ok {
-		r, ok := v.got[id]
-		if r == nil || !v.gotPayloads && payload {
+		r, ok := v.prefetched[id]
+		if r == nil || !v.prefetchedPayloads && payload {
 			return nil, ok && r == nil
 		}
 		return copyOf(*r, payload), true
 	}
 	switch c := &v.changes[i]; {
-	case c.how == remove || c.how == nothing:
+	case c.op == opDelete || c.op == opNone:
 		return nil, true
-	case c.how == insert || !payload:
+	case c.op == opInsert || !payload:
 		return copyOf(c.Row, payload), true
 	}
 	return nil, false
@@ -249,7 +251,7 @@ func (n *number) ScanInt64(v pgtype.Int8) error {
 // scanner returns a function that reads rows and hands them on.
 func (v *view) scanner(payload bool, each func(*rows.Row)) func(pgx.Rows) error {
 	return func(found pgx.Rows) error {
-		var s scan
+		var s scannedRow
 		into := s.columns()
 		if payload {
 			into = append(into, &s.payload)
@@ -260,8 +262,8 @@ func (v *view) scanner(payload bool, each func(*rows.Row)) func(pgx.Rows) error 
 				return err
 			}
 			r := s.row()
-			if v.lasts != nil {
-				v.wasIn[r.ID] = inRound{r.Priority, r.Round}
+			if v.lastRounds != nil {
+				v.roundsRead[r.ID] = inRound{r.Priority, r.Round}
 			}
 			each(r)
 		}
@@ -269,28 +271,28 @@ func (v *view) scanner(payload bool, each func(*rows.Row)) func(pgx.Rows) error 
 	}
 }
 
-// scan is a row as it comes from the database.
-type scan struct {
+// scannedRow is a row as it comes from the database.
+type scannedRow struct {
 	rows.Row
-	key, kind, uniqueKey, group, message                          pgtype.DriverBytes
-	payload                                                       []byte
-	ttr, maxAttempts, deadline, consumer                          number
-	readyAt, until, expires, wake, code, role, state, weight, atm number
+	key, kind, uniqueKey, group, message                               pgtype.DriverBytes
+	payload                                                            []byte
+	ttr, maxAttempts, deadline, consumer                               number
+	readyAt, until, expires, wake, code, role, state, weight, attempts number
 }
 
-func (s *scan) columns() []any {
+func (s *scannedRow) columns() []any {
 	return []any{
 		&s.ID, &s.key, &s.kind, &s.uniqueKey, &s.group, &s.role, &s.Priority, &s.weight, &s.ttr, &s.maxAttempts, &s.Created, &s.deadline,
-		&s.state, &s.Takeable, &s.Gap, &s.Returned, &s.Round, &s.Seq, &s.Place, &s.Since, &s.Evictable, &s.consumer, &s.atm, &s.readyAt,
+		&s.state, &s.Takeable, &s.Gap, &s.Returned, &s.Round, &s.Seq, &s.Place, &s.Since, &s.Evictable, &s.consumer, &s.attempts, &s.readyAt,
 		&s.until, &s.expires, &s.wake, &s.code, &s.message,
 	}
 }
 
-func (s *scan) row() *rows.Row {
+func (s *scannedRow) row() *rows.Row {
 	r := s.Row
 	r.Key, r.Kind, r.UniqueKey, r.Group, r.Payload = string(s.key), string(s.kind), string(s.uniqueKey), string(s.group), s.payload
 	r.Role, r.State = driver.Role(s.role), driver.State(s.state)
-	r.Weight, r.Attempts, r.MaxAttempts = int(s.weight), int(s.atm), int(s.maxAttempts)
+	r.Weight, r.Attempts, r.MaxAttempts = int(s.weight), int(s.attempts), int(s.maxAttempts)
 	r.TTR, r.Deadline, r.Consumer = time.Duration(s.ttr), int64(s.deadline), uint64(s.consumer)
 	r.ReadyAt, r.Until, r.Expires, r.Wake = int64(s.readyAt), int64(s.until), int64(s.expires), int64(s.wake)
 	r.Err = errorOf(s.message, s.code)

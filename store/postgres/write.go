@@ -8,8 +8,8 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// table collects rows for one statement, which gets them as arrays, one for each column.
-type table struct {
+// rowBuffer collects rows that one statement writes. It gets them as arrays, one for each column.
+type rowBuffer struct {
 	sql   string
 	at    map[string]int // the index of a row by its key, if they have one
 	ints  [][]int64
@@ -17,7 +17,7 @@ type table struct {
 }
 
 // add adds a row.
-func (t *table) add(ints []int64, bytes ...[]byte) {
+func (t *rowBuffer) add(ints []int64, bytes ...[]byte) {
 	if t.ints == nil {
 		t.ints, t.bytes = make([][]int64, len(ints)), make([][][]byte, len(bytes))
 	}
@@ -30,7 +30,7 @@ func (t *table) add(ints []int64, bytes ...[]byte) {
 }
 
 // set adds a row, which takes the place of an earlier one with the same key.
-func (t *table) set(key string, ints []int64, bytes ...[]byte) {
+func (t *rowBuffer) set(key string, ints []int64, bytes ...[]byte) {
 	i, ok := t.at[key]
 	if !ok {
 		if t.at == nil {
@@ -48,25 +48,25 @@ func (t *table) set(key string, ints []int64, bytes ...[]byte) {
 	}
 }
 
-// table returns what collects rows for a statement.
-func (v *view) table(sql string) *table {
-	for _, t := range v.tables {
+// buffer returns the buffer of a statement.
+func (v *view) buffer(sql string) *rowBuffer {
+	for _, t := range v.buffers {
 		if t.sql == sql {
 			return t
 		}
 	}
-	t := &table{sql: sql}
-	v.tables = append(v.tables, t)
+	t := &rowBuffer{sql: sql}
+	v.buffers = append(v.buffers, t)
 	return t
 }
 
-// do adds a statement to what is sent next, after all that is to be written.
+// do adds a statement to the batch, after all that is to be written before it.
 func (v *view) do(sql string, args ...any) {
 	v.tx.flush()
-	v.tx.queue(sql, append([]any{v.queue}, args...)...)
+	v.tx.add(sql, append([]any{v.queue}, args...)...)
 }
 
-func (t *table) args(queue int64) []any {
+func (t *rowBuffer) args(queue int64) []any {
 	args := make([]any, 1, 1+len(t.ints)+len(t.bytes))
 	args[0] = queue
 	for _, c := range t.ints {
@@ -98,18 +98,18 @@ func unnest(n int, columns string) string {
 	return b.String()
 }
 
-const changing = `priority, state, takeable, gap, returned, round, seq, place, since, evictable, consumer, attempts, ready_at, until, expires, wake,
+const changingColumns = `priority, state, takeable, gap, returned, round, seq, place, since, evictable, consumer, attempts, ready_at, until, expires, wake,
 	err_code`
 
 var (
 	sqlInsert = `
 INSERT INTO fairq.tasks (queue, id, role, weight, ttr, max_attempts, created, deadline,
-	` + changing + `,
+	` + changingColumns + `,
 	grp, err_message, key, kind, unique_key, payload)
 SELECT $1, id, role, weight, nullif(ttr, 0), nullif(max_attempts, 0), created, nullif(deadline, 0),
 	priority, state, takeable <> 0, gap <> 0, returned <> 0, round, seq, place, since, evictable <> 0, nullif(consumer, 0), attempts, nullif(ready_at, 0),
 	nullif(until, 0), nullif(expires, 0), nullif(wake, 0), nullif(err_code, 0), grp, err_message, key, kind, unique_key, payload
-FROM ` + unnest(24, "id, role, weight, ttr, max_attempts, created, deadline, "+changing+", grp, err_message, key, kind, unique_key, payload")
+FROM ` + unnest(24, "id, role, weight, ttr, max_attempts, created, deadline, "+changingColumns+", grp, err_message, key, kind, unique_key, payload")
 
 	// The rows are looked up one by one before they are joined, and are locked already. If the
 	// table is joined itself, the planner may choose to go through all of it, when it does not know
@@ -122,7 +122,7 @@ UPDATE fairq.tasks t SET
 	until = nullif(u.until, 0), expires = nullif(u.expires, 0), wake = nullif(u.wake, 0), err_code = nullif(u.err_code, 0),
 	grp = u.grp, err_message = u.err_message
 FROM (
-	SELECT at, u.* FROM ` + unnest(18, "id, "+changing+", grp, err_message") + ` CROSS JOIN LATERAL (
+	SELECT at, u.* FROM ` + unnest(18, "id, "+changingColumns+", grp, err_message") + ` CROSS JOIN LATERAL (
 		SELECT ctid AS at FROM fairq.tasks WHERE queue = $1 AND id = u.id OFFSET 0
 	) t
 ) u WHERE t.ctid = u.at`
@@ -143,45 +143,45 @@ DELETE FROM fairq.tasks WHERE ctid = ANY(ARRAY(
 	SELECT t.ctid FROM unnest($2::bigint[]) i CROSS JOIN LATERAL (SELECT ctid FROM fairq.tasks WHERE queue = $1 AND id = i OFFSET 0) t
 ))`
 
-// flush adds what is to be written to what is sent next. Rows are deleted before others are
+// flush adds what is to be written to the batch. Rows are deleted before others are
 // inserted, which may have their unique keys.
 func (v *view) flush() {
 	var gone []int64
-	inserts, updates, takes := table{sql: sqlInsert}, table{sql: sqlUpdate}, table{sql: sqlTake}
+	inserts, updates, takes := rowBuffer{sql: sqlInsert}, rowBuffer{sql: sqlUpdate}, rowBuffer{sql: sqlTake}
 	var copied *copyData
 	if v.inserts >= v.tx.db.config.copyFrom && v.tx.user == nil {
 		copied = newCopyData(v.inserts)
 	}
 	for i := range v.changes {
 		r := &v.changes[i].Row
-		switch v.changes[i].how {
-		case remove:
+		switch v.changes[i].op {
+		case opDelete:
 			gone = append(gone, int64(r.ID))
-		case update:
-			updates.add(append([]int64{int64(r.ID)}, changingOf(r)...), optional(r.Group), messageOf(r.Err))
-		case taken:
+		case opUpdate:
+			updates.add(append([]int64{int64(r.ID)}, changingValues(r)...), optional(r.Group), messageOf(r.Err))
+		case opTake:
 			takes.add([]int64{
 				int64(r.ID), int64(r.State), bit(r.Takeable), int64(r.Since), bit(r.Evictable), int64(r.Consumer), int64(r.Attempts),
 				r.Until, r.Wake,
 			})
-		case insert:
+		case opInsert:
 			if copied != nil {
 				copied.add(v.queue, r)
 				continue
 			}
 			inserts.add(append([]int64{
 				int64(r.ID), int64(r.Role), int64(r.Weight), int64(r.TTR), int64(r.MaxAttempts), r.Created, r.Deadline,
-			}, changingOf(r)...), optional(r.Group), messageOf(r.Err), []byte(r.Key), []byte(r.Kind), optional(r.UniqueKey), r.Payload)
+			}, changingValues(r)...), optional(r.Group), messageOf(r.Err), []byte(r.Key), []byte(r.Kind), optional(r.UniqueKey), r.Payload)
 		}
 	}
 	v.changes, v.inserts = v.changes[:0], 0
 	clear(v.changed)
 	if gone != nil {
-		v.tx.queue(sqlDelete, v.queue, gone)
+		v.tx.add(sqlDelete, v.queue, gone)
 	}
-	add := func(t *table) {
+	add := func(t *rowBuffer) {
 		if t.ints != nil {
-			v.tx.queue(t.sql, t.args(v.queue)...)
+			v.tx.add(t.sql, t.args(v.queue)...)
 		}
 	}
 	add(&updates)
@@ -189,13 +189,13 @@ func (v *view) flush() {
 		v.tx.copyIn(copied)
 	}
 	add(&inserts)
-	for _, t := range v.tables {
+	for _, t := range v.buffers {
 		add(t)
 	}
-	v.tables = nil
+	v.buffers = nil
 }
 
-func changingOf(r *rows.Row) []int64 {
+func changingValues(r *rows.Row) []int64 {
 	return []int64{
 		int64(r.Priority), int64(r.State), bit(r.Takeable), bit(r.Gap), bit(r.Returned), int64(r.Round), int64(r.Seq), int64(r.Place),
 		int64(r.Since), bit(r.Evictable), int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Wake, codeOf(r.Err),

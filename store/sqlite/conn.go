@@ -93,7 +93,7 @@ func connect(ctx context.Context, path string, o *options) (_ *conn, err error) 
 	}
 	// SQLite does not wait here if another process makes the same change just now.
 	var mode sqldriver.Value
-	err = patiently(ctx, time.Now().Add(o.busyTimeout), func() (err error) {
+	err = retryBusy(ctx, time.Now().Add(o.busyTimeout), func() (err error) {
 		mode, err = c.pragma("journal_mode = wal")
 		return err
 	})
@@ -187,5 +187,5 @@ const (
 	resultSnapshot = resultBusy | 2<<8
 )
 
-// waits between attempts to get the lock that another process has; the last is repeated.
-var waits = [...]time.Duration{1, 1, 2, 3, 5, 8, 10}
+// busyPauses between attempts to get the lock that another process has; the last is repeated.
+var busyPauses = [...]time.Duration{1, 1, 2, 3, 5, 8, 10}

@@ -63,8 +63,9 @@ type db struct {
 	path    string
 	options options
 
-	// turn has room for one, who may use what follows: a transaction of ours, Changed, or close.
-	turn    chan struct{}
+	// slot has room for one, who may use what follows: a transaction of ours, Changed, or close. It
+	// is a channel, and not a mutex, because who waits for it may give up.
+	slot    chan struct{}
 	closed  bool
 	conn    *conn       // nil after an error that it would not recover from
 	file    os.FileInfo // what the connection is to
@@ -72,8 +73,8 @@ type db struct {
 	version int64 // the data_version that was seen last: it changes when another connection commits
 	heads   map[uint64]*head
 
-	over   atomic.Bool // closed, for those who do not wait for their turn
-	others atomic.Bool // others have committed since Changed said so last
+	isClosed atomic.Bool // closed, for those who do not wait for the slot
+	others   atomic.Bool // others have committed since Changed said so last
 
 	// mu protects what transactions of the caller's own use too. Nothing is called under it.
 	mu      sync.Mutex
@@ -87,11 +88,11 @@ func openDB(ctx context.Context, path string, o options) (_ *db, err error) {
 	}
 	d := &db{
 		path: path, options: o,
-		turn: make(chan struct{}, 1), heads: make(map[uint64]*head), numbers: make(map[uint64]uint64),
+		slot: make(chan struct{}, 1), heads: make(map[uint64]*head), numbers: make(map[uint64]uint64),
 	}
 	if o.noMigrate { // nor make a file
 		if _, err := os.Stat(path); err != nil {
-			return nil, told(path, "open", err)
+			return nil, failed(path, "open", err)
 		}
 	}
 	if err := d.connect(ctx); err != nil {
@@ -103,19 +104,19 @@ func openDB(ctx context.Context, path string, o options) (_ *db, err error) {
 		}
 	}()
 	if d.path, err = filepath.Abs(path); err != nil { // the working directory may change
-		return nil, told(path, "open", err)
+		return nil, failed(path, "open", err)
 	}
 	d.session.path = d.path
 	until := time.Now().Add(o.busyTimeout)
 	if o.noMigrate {
-		err = patiently(ctx, until, func() error { return checkVersion(d.conn, len(migrations)) })
+		err = retryBusy(ctx, until, func() error { return checkVersion(d.conn, len(migrations)) })
 	} else {
 		err = migrate(ctx, d.conn, migrations, o.busyTimeout)
 	}
 	if err != nil {
-		return nil, told(path, "open", err)
+		return nil, failed(path, "open", err)
 	}
-	err = patiently(ctx, until, func() (err error) {
+	err = retryBusy(ctx, until, func() (err error) {
 		d.session.failed = nil
 		d.version, err = d.session.number(dataVersion)
 		return err
@@ -126,37 +127,37 @@ func openDB(ctx context.Context, path string, o options) (_ *db, err error) {
 func (d *db) connect(ctx context.Context) error {
 	c, err := connect(ctx, d.path, &d.options)
 	if err != nil {
-		return told(d.path, "open", err)
+		return failed(d.path, "open", err)
 	}
 	if d.file, err = os.Stat(d.path); err != nil {
 		c.close()
-		return told(d.path, "open", err)
+		return failed(d.path, "open", err)
 	}
 	d.conn, d.session = c, newSession(c, d.path)
 	return nil
 }
 
-// enter waits for its turn.
-func (d *db) enter(ctx context.Context, until time.Time) error {
+// acquire waits for the slot.
+func (d *db) acquire(ctx context.Context, until time.Time) error {
 	if err := ctx.Err(); err != nil {
-		return told(d.path, "begin", err)
+		return failed(d.path, "begin", err)
 	}
 	select {
-	case d.turn <- struct{}{}:
+	case d.slot <- struct{}{}:
 	default:
 		t := time.NewTimer(time.Until(until))
 		defer t.Stop()
 		select {
-		case d.turn <- struct{}{}:
+		case d.slot <- struct{}{}:
 		case <-ctx.Done():
-			return told(d.path, "begin", ctx.Err())
+			return failed(d.path, "begin", ctx.Err())
 		case <-t.C:
-			return told(d.path, "begin", fmt.Errorf("another transaction of this process has not ended for %v", d.options.busyTimeout))
+			return failed(d.path, "begin", fmt.Errorf("another transaction of this process has not ended for %v", d.options.busyTimeout))
 		}
 	}
 	if d.closed {
-		<-d.turn
-		return told(d.path, "begin", errClosed)
+		<-d.slot
+		return failed(d.path, "begin", errClosed)
 	}
 	return nil
 }
@@ -164,11 +165,11 @@ func (d *db) enter(ctx context.Context, until time.Time) error {
 // Begin implements rows.DB. ctx ends the waiting for a lock, and nothing that comes after.
 func (d *db) Begin(ctx context.Context) (rows.Tx, error) {
 	until := time.Now().Add(d.options.busyTimeout)
-	if err := d.enter(ctx, until); err != nil {
+	if err := d.acquire(ctx, until); err != nil {
 		return nil, err
 	}
 	if err := d.begin(ctx, until); err != nil {
-		<-d.turn
+		<-d.slot
 		return nil, err
 	}
 	return &tx{db: d, session: d.session}, nil
@@ -181,7 +182,7 @@ func (d *db) begin(ctx context.Context, until time.Time) error {
 		}
 		d.others.Store(true) // its data_version says nothing of the time before
 	}
-	err := patiently(ctx, until, func() error {
+	err := retryBusy(ctx, until, func() error {
 		d.session.failed = nil
 		_, err := d.session.exec(beginStatement)
 		return err
@@ -189,8 +190,8 @@ func (d *db) begin(ctx context.Context, until time.Time) error {
 	if err != nil {
 		return err
 	}
-	if err = d.look(); err == nil {
-		err = d.still()
+	if err = d.checkDataVersion(); err == nil {
+		err = d.checkFile()
 	}
 	if err != nil {
 		d.rollback()
@@ -201,9 +202,9 @@ func (d *db) begin(ctx context.Context, until time.Time) error {
 	return err
 }
 
-// patiently calls f until it does not fail for a lock that somebody else has. SQLite would wait as
-// well, but not look at ctx.
-func patiently(ctx context.Context, until time.Time, f func() error) error {
+// retryBusy calls f again as long as it fails because somebody else has the lock. SQLite would wait
+// too, but not end with ctx.
+func retryBusy(ctx context.Context, until time.Time, f func() error) error {
 	for i := 0; ; i++ {
 		err := f()
 		if code(err)&0xff != resultBusy {
@@ -212,7 +213,7 @@ func patiently(ctx context.Context, until time.Time, f func() error) error {
 		if !time.Now().Before(until) {
 			return fmt.Errorf("%w: another process has the lock for too long, or a transaction of this one that is not the queue's", err)
 		}
-		t := time.NewTimer(waits[min(i, len(waits)-1)] * time.Millisecond)
+		t := time.NewTimer(busyPauses[min(i, len(busyPauses)-1)] * time.Millisecond)
 		select {
 		case <-t.C:
 		case <-ctx.Done():
@@ -222,8 +223,9 @@ func patiently(ctx context.Context, until time.Time, f func() error) error {
 	}
 }
 
-// look finds out whether others have committed, and if so forgets what is cached.
-func (d *db) look() error {
+// checkDataVersion finds out whether others have committed, and if so forgets what is cached: what
+// is known of a queue is right as long as nobody else has written.
+func (d *db) checkDataVersion() error {
 	d.session.failed = nil
 	version, err := d.session.number(dataVersion)
 	if err != nil {
@@ -260,15 +262,15 @@ func (d *db) Again(err error) (time.Duration, bool) {
 // not count. While that is busy, it has just been asked, or will be.
 func (d *db) Changed(context.Context) (bool, error) {
 	select {
-	case d.turn <- struct{}{}:
-		defer func() { <-d.turn }()
+	case d.slot <- struct{}{}:
+		defer func() { <-d.slot }()
 		if d.closed {
-			return false, told(d.path, "look for changes", errClosed)
+			return false, failed(d.path, "look for changes", errClosed)
 		}
-		if d.conn == nil || d.still() != nil {
+		if d.conn == nil || d.checkFile() != nil {
 			return true, nil // Begin says what is wrong
 		}
-		if err := d.look(); err != nil {
+		if err := d.checkDataVersion(); err != nil {
 			if code(err)&0xff == resultBusy {
 				return true, nil // not known
 			}
@@ -285,27 +287,28 @@ func (d *db) Traits() rows.Traits { return rows.Traits{Exclusive: true} }
 
 // close waits for the transaction that runs.
 func (d *db) close() error {
-	d.turn <- struct{}{}
-	defer func() { <-d.turn }()
+	d.slot <- struct{}{}
+	defer func() { <-d.slot }()
 	if d.closed {
-		return told(d.path, "close", errClosed)
+		return failed(d.path, "close", errClosed)
 	}
 	d.closed = true
-	d.over.Store(true)
-	if d.conn != nil && d.still() != nil {
+	d.isClosed.Store(true)
+	if d.conn != nil && d.checkFile() != nil {
 		d.abandon()
 	}
 	if d.conn == nil {
 		return nil
 	}
 	if err := d.conn.close(); err != nil {
-		return told(d.path, "close", err)
+		return failed(d.path, "close", err)
 	}
 	return nil
 }
 
-// given returns the next number of a queue of which the database knows that one.
-func (d *db) given(queue, known uint64) uint64 {
+// nextNumber returns the next number of a queue; known is the last one that the database knows. A
+// rollback does not give numbers back, so the last one is kept here too.
+func (d *db) nextNumber(queue, known uint64) uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.numbers[queue] = max(d.numbers[queue], known) + 1

@@ -47,28 +47,28 @@ func (s *Store) InTx(ctx context.Context, db *sql.DB, f func(ctx context.Context
 
 func (d *db) inTx(ctx context.Context, db *sql.DB, f func(ctx context.Context, tx *sql.Tx) error) error {
 	until := time.Now().Add(d.options.busyTimeout)
-	if err := d.enter(ctx, until); err != nil {
+	if err := d.acquire(ctx, until); err != nil {
 		return err
 	}
-	defer func() { <-d.turn }()
+	defer func() { <-d.slot }()
 	own, err := db.BeginTx(ctx, nil)
 	if err != nil {
-		return told(d.path, "begin", err)
+		return failed(d.path, "begin", err)
 	}
 	defer func() { _ = own.Rollback() }()
 	lock := lockForWriting.text(d.options.prefix)
-	err = patiently(ctx, until, func() error {
+	err = retryBusy(ctx, until, func() error {
 		_, err := own.ExecContext(ctx, lock)
 		return err
 	})
 	if err = d.joins(own, err); err != nil {
-		return told(d.path, "begin", err)
+		return failed(d.path, "begin", err)
 	}
 	if err := f(WithTx(ctx, own), own); err != nil {
 		return err
 	}
 	if err := own.Commit(); err != nil {
-		return told(d.path, "commit", err)
+		return failed(d.path, "commit", err)
 	}
 	return nil
 }
@@ -87,11 +87,11 @@ func (d *db) joins(own *sql.Tx, err error) error {
 	}
 	var theirs string
 	if err := own.QueryRow(sqlFile, d.options.prefix+"meta").Scan(&theirs); err != nil {
-		return told(d.path, "join", err)
+		return failed(d.path, "join", err)
 	}
 	ours, err2 := os.Stat(d.path)
 	if err2 != nil {
-		return told(d.path, "join", errors.Join(errMoved, err2))
+		return failed(d.path, "join", errors.Join(errMoved, err2))
 	}
 	if info, err := os.Stat(theirs); err != nil || !os.SameFile(info, ours) {
 		return &driver.FieldError{Field: "the file of the transaction given to WithTx", Value: theirs, Limit: "that of the queue: " + d.path}
@@ -113,10 +113,10 @@ func (d *db) Joined(ctx context.Context) (rows.Tx, error) {
 		return nil, &driver.FieldError{Field: "the transaction given to WithTx", Value: own, Limit: "one that is open"}
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, told(d.path, "join", err)
+		return nil, failed(d.path, "join", err)
 	}
-	if d.over.Load() {
-		return nil, told(d.path, "join", errClosed)
+	if d.isClosed.Load() {
+		return nil, failed(d.path, "join", errClosed)
 	}
 	j := &joined{tx: own, prefix: d.options.prefix}
 	t := &tx{db: d, session: newSession(j, d.path), joined: j}
@@ -150,7 +150,7 @@ func (j *joined) prepared(s *statement) (*sql.Stmt, error) {
 	return p, nil
 }
 
-func plain(args []sqldriver.NamedValue) []any {
+func plainValues(args []sqldriver.NamedValue) []any {
 	values := make([]any, len(args))
 	for i, a := range args {
 		values[i] = a.Value
@@ -163,7 +163,7 @@ func (j *joined) run(s *statement, args []sqldriver.NamedValue) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	result, err := p.Exec(plain(args)...)
+	result, err := p.Exec(plainValues(args)...)
 	if err != nil {
 		return 0, err
 	}
@@ -175,7 +175,7 @@ func (j *joined) rows(s *statement, args []sqldriver.NamedValue) (sqldriver.Rows
 	if err != nil {
 		return nil, err
 	}
-	r, err := p.Query(plain(args)...)
+	r, err := p.Query(plainValues(args)...)
 	if err != nil {
 		return nil, err
 	}

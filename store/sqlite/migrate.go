@@ -11,14 +11,14 @@ import (
 func migrate(ctx context.Context, c *conn, all []migration, timeout time.Duration) error {
 	for {
 		var version int
-		err := patiently(ctx, time.Now().Add(timeout), func() (err error) { // while another process opens a database after a crash
+		err := retryBusy(ctx, time.Now().Add(timeout), func() (err error) { // while another process opens a database after a crash
 			version, err = readVersion(c, len(all))
 			return err
 		})
 		if err != nil || version >= len(all) {
 			return err
 		}
-		err = patiently(ctx, time.Now().Add(timeout), func() error { return c.script("BEGIN IMMEDIATE") })
+		err = retryBusy(ctx, time.Now().Add(timeout), func() error { return c.script("BEGIN IMMEDIATE") })
 		if err == nil {
 			if err = step(c, all); err == nil {
 				err = c.script("COMMIT")

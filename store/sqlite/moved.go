@@ -11,20 +11,20 @@ import (
 // would go what is put there.
 var errMoved = errors.New("the file of the database was removed, renamed or replaced")
 
-// still tells whether the file is still the one that the connection is to. It costs a microsecond
-// or two.
-func (d *db) still() error {
+// checkFile returns an error unless the file is still the one that the connection is to. It costs a
+// microsecond or two.
+func (d *db) checkFile() error {
 	now, err := os.Stat(d.path)
 	if err == nil && os.SameFile(now, d.file) {
 		return nil
 	}
-	return told(d.path, "begin", errors.Join(errMoved, err))
+	return failed(d.path, "begin", errors.Join(errMoved, err))
 }
 
 // reconnect makes a new connection, but no new database.
 func (d *db) reconnect(ctx context.Context) error {
 	if _, err := os.Stat(d.path); err != nil {
-		return told(d.path, "begin", errors.Join(errMoved, err))
+		return failed(d.path, "begin", errors.Join(errMoved, err))
 	}
 	return d.connect(ctx)
 }

@@ -58,19 +58,20 @@ var columnsOf = map[string]string{
 		`payload`,
 }
 
-// shape is what of a range is in the text of its statement.
+// shape is that part of a range that the text of its statement depends on. Statements are made once
+// for each shape.
 type shape struct {
-	index                    rows.Index
-	prefix, each, from, to   int // fields
-	desc, limit, payload     bool
-	state, key, kind, values bool // values: not rows are wanted, but the next value of the first each fields
+	index                      rows.Index
+	prefix, each, from, to     int // fields
+	desc, limit, payload       bool
+	state, key, kind, distinct bool // distinct: not rows, but the next value of the first each fields
 }
 
 func (s *shape) statement() *statement {
 	in := &sources[s.index]
 	columns, fields := columnsOf[in.table], strings.Fields(in.fields)
 	switch {
-	case s.values:
+	case s.distinct:
 		columns = strings.Join(fields[s.prefix:s.prefix+s.each], ", ")
 	case s.payload:
 		columns = withPayload
@@ -104,7 +105,7 @@ func (s *shape) statement() *statement {
 	where(s.state, "+state = ?")
 	where(s.key, `+"key" = ?`)
 	where(s.kind, "+kind = ?")
-	if s.values {
+	if s.distinct {
 		rest = rest[:s.each]
 	}
 	if len(rest) > 0 {
@@ -115,7 +116,7 @@ func (s *shape) statement() *statement {
 		b.WriteString(" ORDER BY " + strings.Join(rest, desc+", ") + desc)
 	}
 	switch {
-	case s.values:
+	case s.distinct:
 		b.WriteString(" LIMIT 1")
 	case s.limit:
 		b.WriteString(" LIMIT 0 + ?")
@@ -125,7 +126,7 @@ func (s *shape) statement() *statement {
 
 // begin compares with From: of the next value with the one before.
 func (s *shape) begin() string {
-	if s.values {
+	if s.distinct {
 		return ">"
 	}
 	return ">="
@@ -133,7 +134,7 @@ func (s *shape) begin() string {
 
 // tuple returns n fields as one value, or if there are none marks for them.
 func tuple(fields []string, n int) string {
-	list := marks(n)
+	list := placeholders(n)
 	if fields != nil {
 		list = strings.Join(fields[:n], ", ")
 	}
@@ -164,18 +165,18 @@ func (v *view) each(r *rows.Range, prefix rows.Tuple, read func(c *cells)) error
 	}
 	inner := *r
 	inner.Each = 0
-	return v.values(r, prefix, func(values rows.Tuple) error {
+	return v.eachValue(r, prefix, func(values rows.Tuple) error {
 		return v.each(&inner, append(prefix[:len(prefix):len(prefix)], values...), read)
 	})
 }
 
-// values calls f with the values of the fields of a range for which there is a limit each. It
+// eachValue calls f with the values of the fields of a range for which there is a limit each. It
 // jumps from one to the next.
-func (v *view) values(r *rows.Range, prefix rows.Tuple, f func(rows.Tuple) error) error {
+func (v *view) eachValue(r *rows.Range, prefix rows.Tuple, f func(rows.Tuple) error) error {
 	var last rows.Tuple
 	for {
 		var next rows.Tuple
-		s := &shape{prefix: len(prefix), each: r.Each, from: len(last), values: true}
+		s := &shape{prefix: len(prefix), each: r.Each, from: len(last), distinct: true}
 		err := v.run(&rows.Range{Index: r.Index}, s, prefix, last, func(c *cells) {
 			for range r.Each {
 				next = append(next, c.field())
@@ -191,7 +192,7 @@ func (v *view) values(r *rows.Range, prefix rows.Tuple, f func(rows.Tuple) error
 	}
 }
 
-// run runs the statement of a shape, of which what r says is to be completed.
+// run completes a shape from a range, and runs its statement.
 func (v *view) run(r *rows.Range, s *shape, prefix, from rows.Tuple, read func(c *cells)) error {
 	s.index, s.to, s.desc, s.payload = r.Index, len(r.To), r.Desc, r.Payload
 	o := r.Only
@@ -204,12 +205,12 @@ func (v *view) run(r *rows.Range, s *shape, prefix, from rows.Tuple, read func(c
 	if sources[s.index].fields == "id" {
 		args = v.ids(args, prefix, from)
 	} else {
-		args = with(append(args, v.queue), prefix)
-		args = with(args, from)
+		args = appendTuple(append(args, v.queue), prefix)
+		args = appendTuple(args, from)
 		if s.index == rows.TaskGroup && s.from > 0 {
 			args[2] = v.rowid(uint64(from[0].(int64)-1)) + 1
 		}
-		args = with(args, r.To)
+		args = appendTuple(args, r.To)
 	}
 	if s.state {
 		args = append(args, int64(o.State))
@@ -226,7 +227,7 @@ func (v *view) run(r *rows.Range, s *shape, prefix, from rows.Tuple, read func(c
 	return v.session.each(v.session.scan(s), read, args...)
 }
 
-func with(args []sqldriver.Value, fields rows.Tuple) []sqldriver.Value {
+func appendTuple(args []sqldriver.Value, fields rows.Tuple) []sqldriver.Value {
 	for _, f := range fields {
 		args = append(args, f)
 	}

@@ -22,7 +22,7 @@ type session struct {
 	failed error
 }
 
-// backend is what the two have not in common. It keeps no args.
+// backend runs the statements of a session: a conn or a joined. It keeps no args.
 type backend interface {
 	run(s *statement, args []sqldriver.NamedValue) (changed int64, err error)
 	rows(s *statement, args []sqldriver.NamedValue) (sqldriver.Rows, error)
@@ -71,13 +71,13 @@ func (s *session) fail(st *statement, err error) error {
 	case s.path == "":
 		s.failed = fmt.Errorf("%s: %w", what, err)
 	default:
-		s.failed = told(s.path, what, err)
+		s.failed = failed(s.path, what, err)
 	}
 	return s.failed
 }
 
-// told returns an error with the file and with what was being done.
-func told(path, what string, err error) error {
+// failed returns an error with the file and with what was being done.
+func failed(path, what string, err error) error {
 	return fmt.Errorf("sqlite: %s: %s: %w", path, what, err)
 }
 
@@ -144,7 +144,7 @@ func (c *cells) text() string {
 	switch v := c.value().(type) {
 	case string:
 		return v
-	case []byte: // so do some drivers
+	case []byte: // some drivers return text so
 		return string(v)
 	default:
 		c.wrong(v, "a string")

@@ -37,7 +37,7 @@ var (
 	updateSettings = &statement{"save", `UPDATE ~queues SET settings = ? WHERE id = ?`}
 	setRound       = &statement{"save", `INSERT OR REPLACE INTO ~rounds (queue, priority, round) VALUES (?, ?, ?)`}
 	deleteRound    = &statement{"save", `DELETE FROM ~rounds WHERE queue = ? AND priority = ?`}
-	insertTask     = &statement{"insert", `INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (` + marks(31) + `)`}
+	insertTask     = &statement{"insert", `INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (` + placeholders(31) + `)`}
 	insertPlain    = &statement{"insert", `INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (?, ?, ?, '', 0, ?, ?, ?, ?, ?, ?, ` +
 		`'', ?, ?, ?, ?, 0, 0, ?, ?, ?, 0, 0, ?, ?, ?, ?, 0, NULL, ?, ?)`}
 	updateTask = &statement{"update", `UPDATE ~tasks SET "group" = ?, priority = ?, state = ?, takeable = ?, round = ?, seq = ?, gap = ?, returned = ?, place = ?, since = ?, ` +
@@ -49,7 +49,7 @@ var (
 		`(SELECT max(round) FROM ~tasks WHERE queue = ?1 AND "key" = ?2 AND priority = ?3 AND round > ?4)`}
 	hideTasks = &statement{"hide", `UPDATE ~tasks SET takeable = 0 WHERE queue = ? AND "key" = ? AND priority = ? AND round > 0 AND +takeable`}
 	setKey    = &statement{"set key", `INSERT INTO ~keys (queue, "key", weight, ready, delayed, taken, buried, held, load, paused) ` +
-		`VALUES (` + marks(10) + `) ON CONFLICT (queue, "key") DO UPDATE SET weight = excluded.weight, ready = excluded.ready, ` +
+		`VALUES (` + placeholders(10) + `) ON CONFLICT (queue, "key") DO UPDATE SET weight = excluded.weight, ready = excluded.ready, ` +
 		`delayed = excluded.delayed, taken = excluded.taken, buried = excluded.buried, held = excluded.held, ` +
 		`load = excluded.load, paused = excluded.paused`}
 	deleteKey = &statement{"set key", `DELETE FROM ~keys WHERE queue = ? AND "key" = ?`}
@@ -64,14 +64,14 @@ var (
 		`ON CONFLICT (queue, number) DO UPDATE SET name = excluded.name, epoch = excluded.epoch, deadline = excluded.deadline`}
 	deleteConsumer = &statement{"delete a consumer", `DELETE FROM ~consumers WHERE queue = ? AND number = ?`}
 	setGroup       = &statement{"set group", `INSERT OR REPLACE INTO ~groups (queue, name, started, cancelled, tasks, members) ` +
-		`VALUES (` + marks(6) + `)`}
+		`VALUES (` + placeholders(6) + `)`}
 	deleteGroup = &statement{"set group", `DELETE FROM ~groups WHERE queue = ? AND name = ?`}
 	setOutcome  = &statement{"set outcome", `INSERT OR REPLACE INTO ~outcomes (queue, unique_key, id, how, err_code, err, until, number) ` +
-		`VALUES (` + marks(8) + `)`}
+		`VALUES (` + placeholders(8) + `)`}
 	deleteOutcome = &statement{"set outcome", `DELETE FROM ~outcomes WHERE queue = ? AND unique_key = ?`}
 	selectEnded   = &statement{"ended", `SELECT id, how, err_code, err FROM ~outcomes WHERE queue = ? AND number > ?`}
 	insertDone    = &statement{"add done", `INSERT INTO ~done (id, queue, "key", kind, unique_key, attempts, created, finished, how, err_code, err, ` +
-		`until, payload) VALUES (` + marks(13) + `)`}
+		`until, payload) VALUES (` + placeholders(13) + `)`}
 
 	sweepServed = &statement{"sweep served", `DELETE FROM ~served WHERE queue = ?1 AND priority = ?2 AND "key" IN ` +
 		`(SELECT "key" FROM ~served WHERE queue = ?1 AND priority = ?2 AND round < ?3 LIMIT 0 + ?4)`}
@@ -96,5 +96,5 @@ var (
 // text returns the statement with the prefix.
 func (s *statement) text(prefix string) string { return strings.ReplaceAll(s.sql, "~", prefix) }
 
-// marks returns n question marks.
-func marks(n int) string { return strings.TrimSuffix(strings.Repeat("?, ", n), ", ") }
+// placeholders returns n question marks.
+func placeholders(n int) string { return strings.TrimSuffix(strings.Repeat("?, ", n), ", ") }

@@ -10,11 +10,11 @@ import (
 // table implements rows.Table.
 type table[R any] struct {
 	*view
-	*verbs[R]
+	*tableOps[R]
 }
 
-// verbs are how the rows of a table are read and written.
-type verbs[R any] struct {
+// tableOps read and write the rows of a table.
+type tableOps[R any] struct {
 	read   func(c *cells, r *R)
 	put    func(v *view, r *R) error
 	remove func(v *view, r *R) error
@@ -80,9 +80,9 @@ func (t *table[R]) Sweep(r rows.Range) error {
 }
 
 var (
-	tasksTable = verbs[rows.Row]{readTask, putTask, removeTask, nil}
+	tasksTable = tableOps[rows.Row]{readTask, putTask, removeTask, nil}
 
-	keysTable = verbs[rows.Key]{
+	keysTable = tableOps[rows.Key]{
 		read: func(c *cells, k *rows.Key) {
 			k.Key, k.Weight = c.text(), int(c.int())
 			readStates(c, k)
@@ -97,7 +97,7 @@ var (
 		remove: func(v *view, k *rows.Key) error { return v.do(deleteKey, v.queue, k.Key) },
 	}
 
-	servedTable = verbs[rows.Served]{
+	servedTable = tableOps[rows.Served]{
 		read: func(c *cells, s *rows.Served) {
 			s.Key, s.Priority, s.Round = c.text(), int(c.int()), c.uint()
 		},
@@ -107,7 +107,7 @@ var (
 		sweep: sweepServed,
 	}
 
-	consumersTable = verbs[rows.Consumer]{
+	consumersTable = tableOps[rows.Consumer]{
 		read: func(c *cells, r *rows.Consumer) {
 			r.Number, r.Name, r.Epoch, r.Deadline = c.uint(), c.text(), c.uint(), c.int()
 		},
@@ -119,7 +119,7 @@ var (
 		},
 	}
 
-	groupsTable = verbs[rows.Group]{
+	groupsTable = tableOps[rows.Group]{
 		read: func(c *cells, g *rows.Group) {
 			g.Name, g.Started, g.Cancelled = c.text(), c.bool(), c.bool()
 			g.Tasks, g.Members = int(c.int()), int(c.int())
@@ -131,7 +131,7 @@ var (
 		remove: func(v *view, g *rows.Group) error { return v.do(deleteGroup, v.queue, g.Name) },
 	}
 
-	outcomesTable = verbs[rows.Outcome]{
+	outcomesTable = tableOps[rows.Outcome]{
 		read: func(c *cells, o *rows.Outcome) {
 			o.UniqueKey, o.ID, o.How = c.text(), c.uint(), rows.How(c.int())
 			o.Err, o.Until = c.error(), c.int()
@@ -151,7 +151,7 @@ var (
 		sweep: sweepOutcomes,
 	}
 
-	historyTable = verbs[rows.Done]{
+	historyTable = tableOps[rows.Done]{
 		read: func(c *cells, d *rows.Done) {
 			*d = rows.Done{
 				ID: c.uint() & maxID, Key: c.text(), Kind: c.text(), UniqueKey: c.text(),

@@ -85,7 +85,7 @@ func (v *view) LastRound(l rows.Line, after uint64) (round uint64, n int, err er
 // Hide implements rows.View. A row that is Takeable has a round.
 func (v *view) Hide(key string) error {
 	priorities := &rows.Range{Index: rows.TaskLine, Each: 1}
-	return v.values(priorities, rows.Tuple{key}, func(priority rows.Tuple) error {
+	return v.eachValue(priorities, rows.Tuple{key}, func(priority rows.Tuple) error {
 		return v.do(hideTasks, v.queue, key, priority[0])
 	})
 }

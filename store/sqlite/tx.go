@@ -68,7 +68,7 @@ func (t *tx) Queues(from string, n int) (names []string, err error) {
 // statement costs little more than the work it does, so the plan is of no use.
 func (t *tx) Enter(queue uint64, _ *rows.Plan) (rows.View, error) {
 	var h *head
-	if t.joined == nil { // otherwise it is not our turn to use what is cached
+	if t.joined == nil { // otherwise somebody else has the slot, and with it what is cached
 		h = t.db.heads[queue]
 	}
 	if h == nil {
@@ -130,7 +130,7 @@ func (t *tx) Commit() error {
 		return err
 	}
 	t.done = true
-	<-t.db.turn
+	<-t.db.slot
 	return nil
 }
 
@@ -144,5 +144,5 @@ func (t *tx) Rollback() {
 		return
 	}
 	t.db.rollback()
-	<-t.db.turn
+	<-t.db.slot
 }

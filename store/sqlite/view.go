@@ -99,7 +99,7 @@ func (v *view) flushRounds() error {
 }
 
 func (v *view) Number() (uint64, error) {
-	n := v.tx.db.given(v.id, v.head.number)
+	n := v.tx.db.nextNumber(v.id, v.head.number)
 	if n > maxID {
 		return 0, fmt.Errorf("sqlite: number: the queue has used all %d numbers", maxID)
 	}

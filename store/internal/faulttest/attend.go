@@ -24,7 +24,7 @@ func Attend(t *testing.T, open Opener, where string, most time.Duration) {
 	_, path := newJournal(t)
 	child := Start(t, Job{Role: "attend", Name: "child", Where: where, Journal: path})
 	require.Equal(t, "ready", child.Await())
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	var all sync.WaitGroup
 	failures := make(chan error, attending)

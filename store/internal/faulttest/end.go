@@ -9,7 +9,7 @@ import (
 )
 
 // end compares the journal with the tasks that are gone, which must be all by now.
-func (a *account) end(gone map[string][]driver.Ended) {
+func (a *audit) end(gone map[string][]driver.Ended) {
 	for queue, list := range gone {
 		last := map[string]*driver.Ended{}
 		for i := range list {
@@ -19,7 +19,7 @@ func (a *account) end(gone map[string][]driver.Ended) {
 				a.report("task %+v has the payload %q", e, e.Payload)
 				continue
 			}
-			f := a.fates[name]
+			f := a.tasks[name]
 			switch {
 			case f == nil || f.queue != queue:
 				a.report("task %d %q was never put", e.ID, name)
@@ -36,7 +36,7 @@ func (a *account) end(gone map[string][]driver.Ended) {
 			}
 		}
 	}
-	for _, f := range a.fates {
+	for _, f := range a.tasks {
 		a.endOf(f)
 	}
 	for name, g := range a.groups {
@@ -44,7 +44,7 @@ func (a *account) end(gone map[string][]driver.Ended) {
 	}
 }
 
-func (a *account) endOf(f *fate) {
+func (a *audit) endOf(f *taskHistory) {
 	e := f.ended
 	switch {
 	case f.put == yes && e == nil:
@@ -74,11 +74,11 @@ func (a *account) endOf(f *fate) {
 	ok := false
 	switch {
 	case e.Outcome == nil:
-		ok = f.settled["ack"] > 0 && f.over != "discard"
+		ok = f.settled["ack"] > 0 && f.goneBy != "discard"
 	case errors.As(e.Outcome, &failed):
-		ok = failed.Message == "discarded "+f.Name && f.settled["discard"] > 0 && f.over != "ack"
+		ok = failed.Message == "discarded "+f.Name && f.settled["discard"] > 0 && f.goneBy != "ack"
 	case errors.Is(e.Outcome, driver.ErrDeleted):
-		ok = f.Group != "" && f.over == ""
+		ok = f.Group != "" && f.goneBy == ""
 	}
 	if !ok {
 		a.wrong(f, "it has ended with %v", e.Outcome)
@@ -89,11 +89,11 @@ func (a *account) endOf(f *fate) {
 	if e.Attempts < f.takes-f.snoozes {
 		a.wrong(f, "it has %d attempts, but was taken %d times", e.Attempts, f.takes)
 	}
-	a.hidden += max(0, e.Attempts-f.takes)
+	a.unrecorded += max(0, e.Attempts-f.takes)
 }
 
-// endOfGroup looks whether of the two ends of a group the right one has come.
-func (a *account) endOfGroup(name string, g *group) {
+// endOfGroup checks that of the two ends of a group the right one has come.
+func (a *audit) endOfGroup(name string, g *group) {
 	for _, f := range g.tasks {
 		if f.ended == nil {
 			continue

@@ -122,7 +122,7 @@ func class(err error) string {
 	if err == nil {
 		return ""
 	}
-	for name, rule := range rulesSay {
+	for name, rule := range ruleErrors {
 		if errors.Is(err, rule) {
 			return name
 		}
@@ -130,7 +130,7 @@ func class(err error) string {
 	return fmt.Sprintf("error: %v", err)
 }
 
-var rulesSay = map[string]error{
+var ruleErrors = map[string]error{
 	"lost": driver.ErrLeaseLost, "duplicate": driver.ErrDuplicate, "full": fairq.ErrFull, "not found": driver.ErrNotFound,
 	"cancelled": driver.ErrGroupCancelled,
 }

@@ -40,7 +40,7 @@ func Kill(t *testing.T, open Opener, where string) {
 		p.Kill(k.journal)
 	}
 	stop()
-	k.account(s)
+	k.audit(s)
 }
 
 // KillAlone is Kill for a database that only one process can open: each one puts tasks and works on
@@ -52,7 +52,7 @@ func KillAlone(t *testing.T, open Opener, where string) {
 	}
 	s, err := open(context.Background(), where)
 	require.NoError(t, err)
-	k.account(s)
+	k.audit(s)
 }
 
 // killer kills processes.
@@ -95,20 +95,20 @@ func (k *killer) kill(p *Process) {
 	p.Kill(k.journal)
 }
 
-// account works off what is left, and compares what has become of all with the journal.
-func (k *killer) account(s Store) {
+// audit works off what is left, and compares what has become of all with the journal.
+func (k *killer) audit(s Store) {
 	gone := drain(k.t, s, k.journal, killed...)
 	require.NoError(k.t, s.Close())
-	a := newAccount(k.t)
+	a := newAudit(k.t)
 	a.read(readJournal(k.t, k.path))
 	a.end(gone)
-	require.LessOrEqual(k.t, a.hidden, a.kills*24, "tasks have more attempts than there can have been")
+	require.LessOrEqual(k.t, a.unrecorded, a.kills*24, "tasks have more attempts than there can have been")
 	if k.rounds >= 50 { // of a few it may be that none is killed while it has tasks
 		require.NotZero(k.t, a.back)
 	}
 	k.t.Logf("%d kills, %d tasks put, %d leases of the dead came back, %d waited for outcomes, %d leases of stalled "+
 		"processes lost, %d takes nobody knew of, the longest call took %v",
-		a.kills, len(a.fates), a.back, a.waits, a.lost, a.hidden, a.longest)
+		a.kills, len(a.tasks), a.back, a.waits, a.lost, a.unrecorded, a.longest)
 }
 
 // bystanders puts tasks with unique keys, and waits for them, until the function that it returns is
@@ -141,7 +141,7 @@ func testSelf(stop context.Context, s Store, journal *Journal) *Self {
 func drain(t *testing.T, s Store, journal *Journal, names ...string) map[string][]driver.Ended {
 	gone := map[string][]driver.Ended{}
 	for _, name := range names {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		l, err := testSelf(ctx, s, journal).open(name)
 		require.NoError(t, err)

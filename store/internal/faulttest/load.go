@@ -119,14 +119,14 @@ func (s *Self) close(all ...*load) error {
 	return nil
 }
 
-// most is how many tasks there are to be in a queue.
-const most = 60
+// maxTasks is how many tasks there are to be in a queue.
+const maxTasks = 60
 
 func (l *load) chance(percent int) bool { return l.rand.IntN(100) < percent }
 
 // expected returns errors but those that the rules say, which are no failures.
 func expected(err error) error {
-	if rulesSay[class(err)] == nil {
+	if ruleErrors[class(err)] == nil {
 		return err
 	}
 	return nil
@@ -139,7 +139,7 @@ func (l *load) putSomething() error {
 			if err != nil {
 				return err
 			}
-			if full = stats.Len() > most; full {
+			if full = stats.Len() > maxTasks; full {
 				rest, cancel := context.WithTimeout(l.Stop, 20*time.Millisecond)
 				<-rest.Done()
 				cancel()

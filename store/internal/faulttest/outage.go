@@ -62,11 +62,11 @@ func Outages(t *testing.T, open Opener, where string, outages []Outage) {
 	require.NoError(t, s.Close())
 	noGoroutines(t)
 
-	a := newAccount(t)
-	a.rough = true
+	a := newAudit(t)
+	a.outages = true
 	a.read(readJournal(t, path))
 	a.end(gone)
-	t.Logf("%d tasks put, %d errors of the database, %d leases lost", len(a.fates), a.errors, a.lost)
+	t.Logf("%d tasks put, %d errors of the database, %d leases lost", len(a.tasks), a.errors, a.lost)
 }
 
 // poolLoad puts tasks, and has a pool do them.
@@ -114,7 +114,7 @@ func (c *poolLoad) handle(_ context.Context, t *task.Task[string]) error {
 
 // goesOn waits until some more tasks were put, and done.
 func (c *poolLoad) goesOn() error {
-	put, done, late := c.put.Load()+20, c.done.Load()+20, time.Now().Add(patience)
+	put, done, late := c.put.Load()+20, c.done.Load()+20, time.Now().Add(timeout)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for c.put.Load() < put || c.done.Load() < done {
@@ -128,7 +128,7 @@ func (c *poolLoad) goesOn() error {
 
 func (c *poolLoad) end() error {
 	_ = c.stopped() // it is always nil
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	if err := c.pool.Shutdown(ctx); err != nil {
 		return err
@@ -140,13 +140,13 @@ func (c *poolLoad) end() error {
 func (s *Self) pool() error {
 	c, err := s.startPool()
 	// others write all the time, and nobody waits for long here
-	for begun := time.Now(); err != nil && time.Since(begun) < patience; {
+	for begun := time.Now(); err != nil && time.Since(begun) < timeout; {
 		c, err = s.startPool()
 	}
 	if err != nil {
 		return err
 	}
-	for s.told() == nil {
+	for s.await() == nil {
 		if err := c.goesOn(); err != nil {
 			return err
 		}
@@ -158,7 +158,7 @@ func (s *Self) pool() error {
 // noGoroutines waits until there are none but those of the test.
 func noGoroutines(t *testing.T) {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(goroutines()) == 0 }, patience, time.Millisecond, "%v", goroutines())
+	require.Eventually(t, func() bool { return len(goroutines()) == 0 }, timeout, time.Millisecond, "%v", goroutines())
 }
 
 // goroutines returns the stacks of those that run code of this repository, or of its dependencies,

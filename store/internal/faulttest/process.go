@@ -34,7 +34,7 @@ type Self struct {
 	Journal *Journal
 	Stop    context.Context // done when it is to end
 
-	tells       chan struct{} // has what the test has told
+	signals     chan struct{} // has what the test has told
 	tasks, runs atomic.Int64  // how many tasks it has named, and goroutines it has started
 }
 
@@ -67,12 +67,12 @@ func child(text string, open Opener, roles map[string]func(*Self) error) (err er
 		role = ownRoles[s.Role]
 	}
 	stop, cancel := context.WithCancel(context.Background())
-	s.Stop, s.tells = stop, make(chan struct{}, 100)
+	s.Stop, s.signals = stop, make(chan struct{}, 100)
 	go func() {
 		defer cancel()
 		// until the test closes it, or is gone
 		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-			s.tells <- struct{}{}
+			s.signals <- struct{}{}
 		}
 	}()
 	go s.watch()
@@ -88,10 +88,10 @@ func child(text string, open Opener, roles map[string]func(*Self) error) (err er
 // Say tells the test something.
 func (s *Self) Say(what string) { fmt.Println(what) }
 
-// told waits until the test has told the process to go on.
-func (s *Self) told() error {
+// await waits until the test has told the process to go on.
+func (s *Self) await() error {
 	select {
-	case <-s.tells:
+	case <-s.signals:
 		return nil
 	case <-s.Stop.Done():
 		return s.Stop.Err()
@@ -155,8 +155,8 @@ func Start(t testing.TB, job Job) *Process {
 	return p
 }
 
-// patience is how long the test waits for what takes no time.
-const patience = 30 * time.Second
+// timeout is how long the test waits for what takes no time.
+const timeout = 30 * time.Second
 
 // Await waits until the process says something, and returns it.
 func (p *Process) Await() string {
@@ -169,7 +169,7 @@ func (p *Process) Await() string {
 			require.FailNow(p.t, "the process has ended", "%s: %v\n%s", p.Name, err, p.errors.String())
 		}
 		return what
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		require.FailNow(p.t, "the process says nothing", p.Name)
 		return ""
 	}
@@ -202,7 +202,7 @@ func (p *Process) Stop() {
 
 func (p *Process) wait() error {
 	p.t.Helper()
-	late := time.After(patience)
+	late := time.After(timeout)
 	for says := p.says; ; {
 		select {
 		case _, ok := <-says: // so that it is not held up

@@ -48,12 +48,12 @@ func share(t *testing.T, open Opener, where string, processes int) {
 	require.NoError(t, err)
 	gone := drain(t, s, journal, "serial")
 	require.NoError(t, s.Close())
-	a := newAccount(t)
+	a := newAudit(t)
 	a.read(readJournal(t, path))
 	a.end(gone)
-	require.Zero(t, a.hidden)
+	require.Zero(t, a.unrecorded)
 	t.Logf("%d tasks, %d of them at once, %d waited for outcomes, %d leases of stalled processes lost, the longest call took %v",
-		len(a.fates), a.fullest, a.waits, a.lost, a.longest)
+		len(a.tasks), a.fullest, a.waits, a.lost, a.longest)
 }
 
 // share puts some tasks, says so, and works on until it is to end.

@@ -153,7 +153,7 @@ func Transactions(t *testing.T, open Opener, where string, c Caller) {
 // WakesAfterCommit has somebody wait in this process, and somebody in another one as it were,
 // while a task is put in a transaction.
 func WakesAfterCommit(t *testing.T, open Opener, where string, c Caller) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	var waiting []*task.Queue[string]
 	for range 2 {

@@ -16,7 +16,7 @@ import (
 // Wake measures how long it takes until one process knows what another one has done. Half of the
 // times must be less than usually.
 func Wake(t *testing.T, open Opener, where string, usually time.Duration) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	s, err := open(ctx, where)
 	require.NoError(t, err)
@@ -141,7 +141,7 @@ func (w *waiter) resume() error {
 }
 
 func (w *waiter) room() error {
-	if err := w.told(); err != nil {
+	if err := w.await(); err != nil {
 		return err
 	}
 	go w.waits("room", w.small)
@@ -154,7 +154,7 @@ func (w *waiter) room() error {
 }
 
 func (w *waiter) outcome() error {
-	if err := w.told(); err != nil {
+	if err := w.await(); err != nil {
 		return err
 	}
 	w.Say("waiting for outcome")

@@ -55,7 +55,7 @@ type DB struct {
 // data is what all handles on a database share.
 type data struct {
 	now  func() time.Time
-	turn chan struct{} // has an element in it while there is a transaction, unless the handles are Shared
+	slot chan struct{} // has an element in it while there is a transaction, unless the handles are Shared
 
 	mu      sync.Mutex // protects what follows, during each call, but not while that of Fail is running
 	names   table[string, uint64]
@@ -72,7 +72,7 @@ type data struct {
 // not use the database.
 func NewDB(now func() time.Time) *DB {
 	return &DB{heads: map[uint64]*rows.Head{}, data: &data{
-		now: now, turn: make(chan struct{}, 1), numbers: map[uint64]uint64{}, names: newTable[string, uint64](),
+		now: now, slot: make(chan struct{}, 1), numbers: map[uint64]uint64{}, names: newTable[string, uint64](),
 		queues: newTable[uint64, queue](), open: map[*memTx]struct{}{}, locks: map[lock]map[*memTx]struct{}{}, ended: make(chan struct{}),
 	}}
 }
@@ -131,7 +131,7 @@ func (db *DB) Begin(ctx context.Context) (rows.Tx, error) {
 	}
 	if !db.Shared {
 		select {
-		case db.data.turn <- struct{}{}:
+		case db.data.slot <- struct{}{}:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -140,7 +140,7 @@ func (db *DB) Begin(ctx context.Context) (rows.Tx, error) {
 	defer db.data.mu.Unlock()
 	if db.dead {
 		if !db.Shared {
-			<-db.data.turn
+			<-db.data.slot
 		}
 		return nil, ErrKilled
 	}

@@ -304,6 +304,6 @@ func (tx *memTx) endLocked() {
 	close(tx.data.ended)
 	tx.data.ended = make(chan struct{})
 	if !tx.db.Shared {
-		<-tx.data.turn
+		<-tx.data.slot
 	}
 }

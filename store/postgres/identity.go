@@ -9,25 +9,25 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// place is a database. Connections may come to its server on different ways, but it was started
-// once.
-type place struct{ database, server, started string }
+// identity tells databases apart. Connections may come to a server by several addresses, but it was
+// started at one time.
+type identity struct{ database, server, started string }
 
-func (p *place) String() string {
+func (p *identity) String() string {
 	return fmt.Sprintf("%q of the server at %s that was started at %s", p.database, p.server, p.started)
 }
 
 // same tells whether both are one database.
-func (p *place) same(other *place) bool {
+func (p *identity) same(other *identity) bool {
 	return p != nil && p.database == other.database && p.started == other.started
 }
 
-const sqlPlace = `
+const sqlIdentity = `
 SELECT current_database(), coalesce(host(inet_server_addr()), 'localhost') || ':' || current_setting('port'),
 	pg_postmaster_start_time()::text, current_setting('transaction_isolation')`
 
-func readPlace(r pgx.Row) (p *place, level string, err error) {
-	p = &place{}
+func readIdentity(r pgx.Row) (p *identity, level string, err error) {
+	p = &identity{}
 	err = r.Scan(&p.database, &p.server, &p.started, &level)
 	return p, level, err
 }
@@ -37,32 +37,32 @@ func readPlace(r pgx.Row) (p *place, level string, err error) {
 // what others commit after the first statement would not be seen, and rows that they have changed
 // could not be.
 func (db *database) joins(ctx context.Context, user pgx.Tx) error {
-	theirs, level, err := readPlace(user.QueryRow(ctx, sqlPlace))
+	theirs, level, err := readIdentity(user.QueryRow(ctx, sqlIdentity))
 	if err != nil {
-		return db.told("join", err)
+		return db.failed("join", err)
 	}
 	if level != "read committed" {
 		return &driver.FieldError{Field: "the isolation level of the transaction", Value: level, Limit: "read committed"}
 	}
-	if !db.place.Load().same(theirs) { // the server may have been started again
-		if err := db.find(ctx); err != nil {
+	if !db.identity.Load().same(theirs) { // the server may have been started again
+		if err := db.identify(ctx); err != nil {
 			return err
 		}
 	}
-	if ours := db.place.Load(); !ours.same(theirs) {
+	if ours := db.identity.Load(); !ours.same(theirs) {
 		return &driver.FieldError{Field: "the database of the transaction given to WithTx", Value: theirs, Limit: "that of the queue: " + ours.String()}
 	}
 	return nil
 }
 
-// find finds out where the database is.
-func (db *database) find(ctx context.Context) error {
+// identify finds out the identity of the database.
+func (db *database) identify(ctx context.Context) error {
 	t := &tx{db: db, ctx: ctx, batch: &pgx.Batch{}}
 	defer t.release()
-	t.queue(sqlPlace).QueryRow(func(r pgx.Row) error {
-		here, _, err := readPlace(r)
+	t.add(sqlIdentity).QueryRow(func(r pgx.Row) error {
+		here, _, err := readIdentity(r)
 		if err == nil {
-			db.place.Store(here)
+			db.identity.Store(here)
 		}
 		return err
 	})

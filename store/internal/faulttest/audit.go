@@ -21,20 +21,20 @@ const (
 	no
 )
 
-// fate is what the journal tells of a task.
-type fate struct {
+// taskHistory is what the journal says of a task.
+type taskHistory struct {
 	Put
 	queue   string
-	batch   []*fate // those that were put together
-	began   int     // the line
+	batch   []*taskHistory // those that were put together
+	began   int            // the line
 	put     certainty
 	id      driver.ID
 	holder  *holder
 	takes   int            // that were written down
 	snoozes int            // that were begun, and other ends of leases that do not count
 	settled map[string]int // how often that was begun, by Op
-	over    string         // it is gone, by this Op
-	overAt  int            // the line
+	goneBy  string         // it is gone, by this Op
+	goneAt  int            // the line
 	ended   *driver.Ended
 }
 
@@ -51,43 +51,44 @@ type holder struct {
 // is tells whether the lease in a line is still the last one.
 func (h *holder) is(l *Line) bool { return h.by == l.By && h.take == l.Take }
 
-// group is what the journal tells of a group.
+// group is what the journal says of a group.
 type group struct {
-	tasks     []*fate
+	tasks     []*taskHistory
 	started   bool // maybe
 	cancelled bool
 }
 
-// account goes through a journal, and then through what is left in the database.
-type account struct {
+// audit checks a journal line by line against the promises of package task, and then what is in the
+// database at the end.
+type audit struct {
 	t      testing.TB
 	report func(format string, args ...any) // of a mistake
 
 	lines      []Line
 	line       int
-	now        *Line
-	fates      map[string]*fate
+	current    *Line
+	tasks      map[string]*taskHistory
 	groups     map[string]*group
-	uniqueKeys map[string]*fate // who has had it last for sure
-	calls      map[string]int   // the lines of what has begun and not ended
-	batches    map[string][]*fate
+	uniqueKeys map[string]*taskHistory // who has had it last for sure
+	calls      map[string]int          // the lines of what has begun and not ended
+	batches    map[string][]*taskHistory
 	killed     map[string]int64
 	stalled    map[string]bool
 
-	// rough is set where the database fails: then calls may return errors, and it may not be known
-	// whether they were done.
-	rough bool
+	// outages is set where the database fails: then calls may return errors, and it may not be
+	// known whether they were done.
+	outages bool
 
-	fullest                          int // that a queue was
-	errors                           int
-	kills, waits, back, lost, hidden int
-	longest                          time.Duration // call
+	fullest                              int // that a queue was
+	errors                               int
+	kills, waits, back, lost, unrecorded int
+	longest                              time.Duration // call
 }
 
-func newAccount(t testing.TB) *account {
-	a := &account{
-		t: t, fates: map[string]*fate{}, groups: map[string]*group{}, uniqueKeys: map[string]*fate{}, calls: map[string]int{},
-		batches: map[string][]*fate{}, killed: map[string]int64{}, stalled: map[string]bool{},
+func newAudit(t testing.TB) *audit {
+	a := &audit{
+		t: t, tasks: map[string]*taskHistory{}, groups: map[string]*group{}, uniqueKeys: map[string]*taskHistory{}, calls: map[string]int{},
+		batches: map[string][]*taskHistory{}, killed: map[string]int64{}, stalled: map[string]bool{},
 	}
 	mistakes := 0
 	a.report = func(format string, args ...any) {
@@ -99,7 +100,7 @@ func newAccount(t testing.TB) *account {
 	return a
 }
 
-func (a *account) wrong(f *fate, what string, args ...any) {
+func (a *audit) wrong(f *taskHistory, what string, args ...any) {
 	a.t.Helper()
 	var history strings.Builder
 	for i, l := range a.lines {
@@ -114,19 +115,19 @@ func (a *account) wrong(f *fate, what string, args ...any) {
 }
 
 // read goes through a journal.
-func (a *account) read(lines []Line) {
+func (a *audit) read(lines []Line) {
 	a.lines = lines
-	a.excuse()
+	a.findStalled()
 	for i := range lines {
-		a.line, a.now = i+1, &lines[i]
-		a.step(a.now)
+		a.line, a.current = i+1, &lines[i]
+		a.step(a.current)
 	}
-	a.now = nil
+	a.current = nil
 }
 
-// excuse notes which processes did not get to run, or to the database, for a while. That is
-// written down only when it is over, when others may have what they held.
-func (a *account) excuse() {
+// findStalled notes which processes did not get to run, or to the database, for a while: these may
+// lose leases. It reads the whole journal first, as a stall is written down only when it is over.
+func (a *audit) findStalled() {
 	calls := map[string]int64{}
 	for _, l := range a.lines {
 		call := fmt.Sprint(l.By, " ", l.Call)
@@ -142,7 +143,7 @@ func (a *account) excuse() {
 	}
 }
 
-func (a *account) step(l *Line) {
+func (a *audit) step(l *Line) {
 	call := fmt.Sprint(l.By, " ", l.Call)
 	if l.Call > 0 && !l.Done {
 		a.calls[call] = a.line
@@ -154,8 +155,8 @@ func (a *account) step(l *Line) {
 		a.longest = max(a.longest, took)
 		delete(a.calls, call)
 	}
-	if l.Err != "" && rulesSay[l.Err] == nil && l.Op != "waited" {
-		if a.errors++; !a.rough || !named.MatchString(l.Err) {
+	if l.Err != "" && ruleErrors[l.Err] == nil && l.Op != "waited" {
+		if a.errors++; !a.outages || !named.MatchString(l.Err) {
 			a.report("line %d: %s of %s: %s", a.line, l.Op, l.Name, l.Err)
 		}
 	}
@@ -163,9 +164,9 @@ func (a *account) step(l *Line) {
 	case l.Op == "kill":
 		a.kills++
 		a.killed[l.Name] = l.At
-	case l.Op == "stalled": // see excuse
+	case l.Op == "stalled": // see findStalled
 	case l.Op == "close":
-		for _, f := range a.fates {
+		for _, f := range a.tasks {
 			if f.holder != nil && f.holder.by == l.By && !f.holder.free {
 				f.holder.free = true
 				f.snoozes++
@@ -179,18 +180,18 @@ func (a *account) step(l *Line) {
 		g := a.groups[l.Name]
 		g.started = g.started || l.Op == "start"
 		g.cancelled = g.cancelled || l.Op == "cancel"
-	case a.fates[l.Name] == nil:
+	case a.tasks[l.Name] == nil:
 		a.report("line %d: %s of %q, which was never put", a.line, l.Op, l.Name)
 	case l.Op == "took":
-		a.took(a.fates[l.Name], l)
+		a.took(a.tasks[l.Name], l)
 	case l.Op == "touch":
-		if h := a.fates[l.Name].holder; l.Done && l.Err == "" && h.is(l) {
+		if h := a.tasks[l.Name].holder; l.Done && l.Err == "" && h.is(l) {
 			h.until = l.Until
 		}
 	case l.Op == "waited":
-		a.waited(a.fates[l.Name], l)
+		a.waited(a.tasks[l.Name], l)
 	case !l.Done:
-		f := a.fates[l.Name]
+		f := a.tasks[l.Name]
 		f.settled[l.Op]++
 		if f.holder.is(l) {
 			f.holder.free = true
@@ -199,22 +200,22 @@ func (a *account) step(l *Line) {
 			f.snoozes++
 		}
 	default:
-		a.settled(a.fates[l.Name], l, begun)
+		a.settled(a.tasks[l.Name], l, begun)
 	}
 }
 
 // named is an error that says in which call, of which queue, which database failed, and at what.
 var named = regexp.MustCompile(`^error: (task: [A-Z]\w+, queue ".*": )?(sqlite|postgres): [^ ]+: [a-z ]+: `)
 
-func (a *account) beginPut(call string, l *Line) {
-	var batch []*fate
+func (a *audit) beginPut(call string, l *Line) {
+	var batch []*taskHistory
 	for _, p := range l.Puts {
-		f := &fate{Put: p, queue: l.Queue, began: a.line, settled: map[string]int{}}
+		f := &taskHistory{Put: p, queue: l.Queue, began: a.line, settled: map[string]int{}}
 		batch = append(batch, f)
-		if a.fates[p.Name] != nil {
+		if a.tasks[p.Name] != nil {
 			a.report("line %d: there is another task of this name", a.line)
 		}
-		a.fates[p.Name] = f
+		a.tasks[p.Name] = f
 		if p.Group != "" {
 			if a.groups[p.Group] == nil {
 				a.groups[p.Group] = &group{}
@@ -228,7 +229,7 @@ func (a *account) beginPut(call string, l *Line) {
 	a.batches[call] = batch
 }
 
-func (a *account) endPut(batch []*fate, l *Line) {
+func (a *audit) endPut(batch []*taskHistory, l *Line) {
 	for i, f := range batch {
 		switch {
 		case i < len(l.IDs):
@@ -243,7 +244,7 @@ func (a *account) endPut(batch []*fate, l *Line) {
 			a.wrong(f, "it was taken, but not put")
 		}
 		if f.put == yes {
-			a.room(f)
+			a.checkRoom(f)
 		}
 		if f.put != yes || f.UniqueKey == "" {
 			continue
@@ -257,11 +258,11 @@ func (a *account) endPut(batch []*fate, l *Line) {
 }
 
 // mayBeOver tells whether a task may be gone already.
-func (a *account) mayBeOver(f *fate) bool {
+func (a *audit) mayBeOver(f *taskHistory) bool {
 	return f.settled["ack"]+f.settled["discard"] > 0
 }
 
-func (a *account) took(f *fate, l *Line) {
+func (a *audit) took(f *taskHistory, l *Line) {
 	// others may have taken it, and acked it, before this was written down
 	if f.takes > 0 && l.Until != 0 && l.Until <= l.At {
 		f.takes++
@@ -270,8 +271,8 @@ func (a *account) took(f *fate, l *Line) {
 	if f.put == no || f.id != 0 && f.id != l.ID {
 		a.wrong(f, "it was taken, but not put, or with another id")
 	}
-	if f.over != "" {
-		a.wrong(f, "it was taken after its %s", f.over)
+	if f.goneBy != "" {
+		a.wrong(f, "it was taken after its %s", f.goneBy)
 	}
 	if first := f.takes == 0; first && l.Took.Attempts == 1 && l.Took.ReadyAt-l.Took.Created < int64(f.Delay) {
 		a.wrong(f, "it was ready too early")
@@ -291,42 +292,42 @@ func (a *account) took(f *fate, l *Line) {
 			}
 		case h.until != 0 && h.until <= l.At:
 		default:
-			a.unfounded(f, h)
+			a.lostLease(f, h)
 		}
 	}
 	if f.Role == driver.AtEnd {
-		a.memberless(f)
+		a.checkMembers(f)
 	}
 	f.id = l.ID
 	f.takes++
 	f.holder = &holder{by: l.By, take: l.Take, tries: l.Took.Attempts, until: l.Until, since: l.At}
-	a.inFlight(f)
+	a.checkInFlight(f)
 }
 
-// unfounded is called if a lease was lost though it has not run out, and who held it lives. That
-// may only be if that process did not get to run, or to the database.
-func (a *account) unfounded(f *fate, h *holder) {
+// lostLease checks a lease that was lost though it has not run out and its process lives. That may
+// be only if that process did not get to run, or to the database.
+func (a *audit) lostLease(f *taskHistory, h *holder) {
 	a.lost++
 	held := a.stalled[h.by]
 	for _, line := range a.calls {
 		l := &a.lines[line-1]
-		held = held || l.By == h.by && a.now.At-l.At > int64(stalled)
+		held = held || l.By == h.by && a.current.At-l.At > int64(stalled)
 	}
-	if !held && !a.rough {
-		a.wrong(f, "%s has lost it %v after it has taken it", h.by, time.Duration(a.now.At-h.since))
+	if !held && !a.outages {
+		a.wrong(f, "%s has lost it %v after it has taken it", h.by, time.Duration(a.current.At-h.since))
 	}
 }
 
-// inFlight looks whether more tasks of a key are taken than there may be.
-func (a *account) inFlight(f *fate) {
+// checkInFlight checks that no more tasks of a key are taken than MaxInFlightPerKey allows.
+func (a *audit) checkInFlight(f *taskHistory) {
 	limit := queues[f.queue].MaxInFlightPerKey
 	if limit == 0 {
 		return
 	}
 	n := 0
-	for _, other := range a.fates {
+	for _, other := range a.tasks {
 		if h := other.holder; other.queue == f.queue && other.Key == f.Key && h != nil && !h.free && a.killed[h.by] == 0 &&
-			!a.stalled[h.by] && (h.until == 0 || h.until > a.now.At) {
+			!a.stalled[h.by] && (h.until == 0 || h.until > a.current.At) {
 			n++
 		}
 	}
@@ -335,15 +336,15 @@ func (a *account) inFlight(f *fate) {
 	}
 }
 
-// room looks whether there are more tasks than there may be. The end of a group can delete some
-// that nobody writes down.
-func (a *account) room(f *fate) {
+// checkRoom checks the capacities. It does not count tasks of groups: the end of a group can delete
+// some that nobody writes down.
+func (a *audit) checkRoom(f *taskHistory) {
 	limit, keyLimit := queues[f.queue].Capacity, queues[f.queue].KeyCapacity
 	if limit == 0 {
 		return
 	}
 	n, ofKey := 0, 0
-	for _, other := range a.fates {
+	for _, other := range a.tasks {
 		if other.queue == f.queue && other.put == yes && other.Group == "" && !a.mayBeOver(other) {
 			if n++; other.Key == f.Key {
 				ofKey++
@@ -356,8 +357,8 @@ func (a *account) room(f *fate) {
 	}
 }
 
-// memberless looks whether the members of a group may be gone, whose end has come.
-func (a *account) memberless(end *fate) {
+// checkMembers checks that a task which comes at the end of its group has come after all members.
+func (a *audit) checkMembers(end *taskHistory) {
 	for _, f := range a.groups[end.Group].tasks {
 		if f.Role == driver.Member && f.put == yes && !a.mayBeOver(f) {
 			a.wrong(end, "its group has a member left: %d", f.id)
@@ -365,25 +366,25 @@ func (a *account) memberless(end *fate) {
 	}
 }
 
-// settled is called with what came of a call that was begun in that line.
-func (a *account) settled(f *fate, l *Line, begun int) {
+// settled checks the end of a call that settles a task; begun is the line in which it began.
+func (a *audit) settled(f *taskHistory, l *Line, begun int) {
 	switch l.Err {
 	case "":
-		if f.over != "" && (begun > f.overAt || l.Op == "ack" || l.Op == "discard") {
-			a.wrong(f, "it was gone already, by %s", f.over)
+		if f.goneBy != "" && (begun > f.goneAt || l.Op == "ack" || l.Op == "discard") {
+			a.wrong(f, "it was gone already, by %s", f.goneBy)
 		}
 		if l.Op == "ack" || l.Op == "discard" {
-			f.over, f.overAt = l.Op, a.line
+			f.goneBy, f.goneAt = l.Op, a.line
 		}
 	case "lost":
 		if h := f.holder; h.is(l) && (h.until == 0 || h.until > l.At) {
-			a.unfounded(f, h)
+			a.lostLease(f, h)
 		}
 	}
 }
 
-// waited checks what one was told who has waited for a task.
-func (a *account) waited(f *fate, l *Line) {
+// waited checks the result of a Wait.
+func (a *audit) waited(f *taskHistory, l *Line) {
 	a.waits++
 	ok := false
 	switch l.Err {
