@@ -128,6 +128,12 @@ func (b *table) TakeOne(ctx context.Context, consumer driver.Handle, f task.Filt
 	return driver.TakeOne(ctx, b, consumer, f, info)
 }
 
+func (b *table) SettleAndTakeOne(
+	ctx context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, f task.Filter, info *task.Info,
+) (task.State, uint64, any, error) {
+	return driver.SettleAndTakeOne(ctx, b, lease, how, consumer, f, info)
+}
+
 func (b *table) Settle(ctx context.Context, lease driver.Lease, how driver.Settlement) (state task.State, err error) {
 	err = b.store.do(ctx, "settle", func() error {
 		var bad error

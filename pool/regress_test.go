@@ -238,6 +238,12 @@ func (b slowBackend) TakeOne(ctx context.Context, consumer driver.Handle, f task
 	return driver.TakeOne(ctx, b, consumer, f, info)
 }
 
+func (b slowBackend) SettleAndTakeOne(
+	ctx context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, f task.Filter, info *task.Info,
+) (task.State, uint64, any, error) {
+	return driver.SettleAndTakeOne(ctx, b, lease, how, consumer, f, info)
+}
+
 // A task that was being taken when fewer workers were allowed all of a sudden does not start
 // before there are so few.
 func TestTakenWhileMaxSinks(t *testing.T) {

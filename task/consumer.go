@@ -196,29 +196,75 @@ func (c *Consumer[V]) tryTake(ctx context.Context) (*Task[V], error) {
 func (c *Consumer[V]) takeOne(ctx context.Context, f Filter) (*Task[V], error) {
 	q := c.queue
 	for {
-		t := c.unused.Load()
-		if t == nil || !c.unused.CompareAndSwap(t, nil) {
-			t = &Task[V]{queue: q}
-		}
+		t := c.newTask()
 		number, payload, err := q.backend.TakeOne(ctx, c.handle, f, &t.Info)
 		if number == 0 || err != nil {
 			c.unused.Store(t)
 			return nil, err
 		}
 		q.notifier.letIn()
-		t.lease = driver.Lease{ID: t.ID, Number: number}
-		if err := c.took(ctx); err != nil {
-			return nil, err
-		}
-		bad := q.setPayload(t, payload)
-		if bad == nil {
-			q.counts.Add(t.Key, fairq.Counts{Served: 1})
+		switch ok, err := c.begin(ctx, t, number, payload); {
+		case ok:
 			return t, nil
-		}
-		if err := t.Bury(ctx, bad); err != nil {
+		case err != nil:
 			return nil, err
 		}
 	}
+}
+
+// newTask returns a zero one, for a task that may be there.
+func (c *Consumer[V]) newTask() *Task[V] {
+	if t := c.unused.Load(); t != nil && c.unused.CompareAndSwap(t, nil) {
+		return t
+	}
+	return &Task[V]{queue: c.queue}
+}
+
+// begin makes a task that was taken one to be handed out. If its payload cannot be decoded it is buried, and ok is false.
+func (c *Consumer[V]) begin(ctx context.Context, t *Task[V], number uint64, payload any) (ok bool, err error) {
+	t.lease = driver.Lease{ID: t.ID, Number: number}
+	if err := c.took(ctx); err != nil {
+		return false, err
+	}
+	if bad := c.queue.setPayload(t, payload); bad != nil {
+		return false, t.Bury(ctx, bad)
+	}
+	c.queue.counts.Add(t.Key, fairq.Counts{Served: 1})
+	return true, nil
+}
+
+// AckAndTake is done.Ack, and then TryTake, as one call of the store: in memory it takes the lock
+// once, and in a database there is one transaction instead of two. If it returns an error, nothing
+// has happened. If it was acked and there is no other task, ok is false; also if others wait for
+// one, or if TryTake would return an error. The task that is done must be one of the same Queue,
+// by whichever consumer. A call that is made within a transaction of the caller's own returns an
+// [ErrInvalid].
+func (c *Consumer[V]) AckAndTake(ctx context.Context, done *Task[V]) (next *Task[V], ok bool, err error) {
+	if err := c.check(ctx); err != nil {
+		return nil, false, err
+	}
+	q := c.queue
+	if done.queue != q {
+		return nil, false, invalid("AckAndTake: the task", done.ID, "one from the queue of the consumer")
+	}
+	if q.notifier.takersWaiting.Load() > 0 || c.over() != nil {
+		return nil, false, done.Ack(ctx)
+	}
+	t := c.newTask()
+	state, number, payload, err := q.backend.SettleAndTakeOne(
+		ctx, done.lease, driver.Settlement{}, c.handle, c.state.filter.Load().Filter, &t.Info)
+	q.notifier.letIn()
+	if err == nil {
+		done.State = state
+	}
+	if number == 0 {
+		c.unused.Store(t)
+		return nil, false, err
+	}
+	if ok, _ = c.begin(ctx, t, number, payload); !ok {
+		t, ok, _ = c.TryTake(ctx)
+	}
+	return t, ok, nil
 }
 
 // over returns why the consumer cannot be used any more, nil if it can.

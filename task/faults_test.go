@@ -176,6 +176,12 @@ func (h *hooked) TakeOne(ctx context.Context, consumer driver.Handle, f Filter, 
 	return driver.TakeOne(ctx, h, consumer, f, info)
 }
 
+func (h *hooked) SettleAndTakeOne(
+	ctx context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, f Filter, info *Info,
+) (State, uint64, any, error) {
+	return driver.SettleAndTakeOne(ctx, h, lease, how, consumer, f, info)
+}
+
 func (h *hooked) PutOne(ctx context.Context, task driver.New) (ID, *driver.Record, error) {
 	return driver.PutOne(ctx, h, task)
 }

@@ -511,5 +511,13 @@ func TestRoundTripsWithLimit(t *testing.T) {
 	}), "to take")
 	require.Len(t, tasks, 50)
 	require.EqualValues(t, 3, took(func() { require.NoError(t, first.Ack(t.Context())) }), "to ack")
+	c1 := q.NewConsumer(task.Filter{})
+	mine, err := c1.Take(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 3, took(func() {
+		_, ok, err := c1.AckAndTake(t.Context(), mine)
+		require.NoError(t, err)
+		require.True(t, ok)
+	}), "to ack and take, which are six by two calls")
 	require.EqualValues(t, 3, took(func() { require.NoError(t, tasks[0].Release(t.Context(), 0)) }), "to release")
 }

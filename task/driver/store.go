@@ -111,6 +111,14 @@ type Backend interface {
 	// it is gone. It returns ErrLeaseLost if the lease is not held any more.
 	Settle(ctx context.Context, lease Lease, how Settlement) (State, error)
 
+	// SettleAndTakeOne is Settle, and then TakeOne, as one transaction. If the lease is not held any
+	// more, or anything else is wrong with Settle, it returns the error, and takes nothing. If then
+	// no task can be taken, whatever the reason, the number of the next lease is 0: the next call
+	// of TakeOne tells why.
+	SettleAndTakeOne(
+		ctx context.Context, lease Lease, how Settlement, consumer Handle, filter Filter, info *Info,
+	) (state State, next uint64, payload any, err error)
+
 	// Touch makes a lease run out d later than it would, and returns when. If it never runs out,
 	// that is the zero Time, and nothing has happened. It returns ErrLeaseLost if the lease is not
 	// held any more, also if d is 0. If d is 0 and the group of the task was cancelled, it returns
@@ -206,6 +214,18 @@ func TakeOne(ctx context.Context, b Backend, consumer Handle, filter Filter, inf
 	}
 	*info = one[0].Info
 	return one[0].Lease.Number, one[0].Payload, nil
+}
+
+// SettleAndTakeOne implements Backend.SettleAndTakeOne by Settle and TakeOne, for a Backend to which
+// two transactions are as good as one.
+func SettleAndTakeOne(
+	ctx context.Context, b Backend, lease Lease, how Settlement, consumer Handle, filter Filter, info *Info,
+) (state State, next uint64, payload any, err error) {
+	if state, err = b.Settle(ctx, lease, how); err != nil {
+		return 0, 0, nil, err
+	}
+	next, payload, _ = b.TakeOne(ctx, consumer, filter, info)
+	return state, next, payload, nil
 }
 
 // New is a task to be put. All of it has been checked, and defaults are filled in: here a duration

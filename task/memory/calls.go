@@ -68,7 +68,13 @@ func (q *queue) TakeOne(
 		return 0, nil, err
 	}
 	defer q.mu.Unlock()
-	it, err := q.take(consumer, &filter, now)
+	return q.takeOne(consumer, &filter, info, now)
+}
+
+func (q *queue) takeOne(
+	consumer driver.Handle, filter *driver.Filter, info *driver.Info, now int64,
+) (lease uint64, payload any, err error) {
+	it, err := q.take(consumer, filter, now)
 	if it == nil {
 		return 0, nil, err
 	}
@@ -97,6 +103,26 @@ func (q *queue) Settle(_ context.Context, lease driver.Lease, how driver.Settlem
 		return 0, err
 	}
 	defer q.mu.Unlock()
+	return q.settle(lease, &how, now)
+}
+
+// SettleAndTakeOne implements [driver.Backend]. It takes the lock once, and allocates nothing.
+func (q *queue) SettleAndTakeOne(
+	_ context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, filter driver.Filter, info *driver.Info,
+) (state driver.State, next uint64, payload any, err error) {
+	now, err := q.enter()
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	defer q.mu.Unlock()
+	if state, err = q.settle(lease, &how, now); err != nil {
+		return 0, 0, nil, err
+	}
+	next, payload, _ = q.takeOne(consumer, &filter, info, now)
+	return state, next, payload, nil
+}
+
+func (q *queue) settle(lease driver.Lease, how *driver.Settlement, now int64) (driver.State, error) {
 	it := q.held(lease, now)
 	if it == nil {
 		return 0, driver.ErrLeaseLost
@@ -104,10 +130,10 @@ func (q *queue) Settle(_ context.Context, lease driver.Lease, how driver.Settlem
 	if how.Release || how.Bury {
 		now = q.sure(now)
 	}
-	if life.Moves(&how, int(it.priority)) {
+	if life.Moves(how, int(it.priority)) {
 		q.reprioritize(it, how.Priority)
 	}
-	f := it.Settle(&how, now, &q.stats)
+	f := it.Settle(how, now, &q.stats)
 	q.befall(it, f, now)
 	return f.State, nil
 }

@@ -57,6 +57,12 @@ func (m *model) TakeOne(
 	return driver.TakeOne(ctx, m, h, f, info)
 }
 
+func (m *model) SettleAndTakeOne(
+	ctx context.Context, lease driver.Lease, how driver.Settlement, h driver.Handle, f driver.Filter, info *driver.Info,
+) (driver.State, uint64, any, error) {
+	return driver.SettleAndTakeOne(ctx, m, lease, how, h, f, info)
+}
+
 // consumer returns that of a handle, a new one if it is not known.
 func (m *model) consumer(h driver.Handle) (*modelConsumer, error) {
 	c := m.consumers[h.ID]

@@ -128,7 +128,10 @@ type worker struct {
 }
 
 // twins are a task that was taken, in each queue.
-type twins struct{ got, want *task.Task[int] }
+type twins struct {
+	got, want *task.Task[int]
+	at        *side // by whom the first one was taken
+}
 
 // What tasks have that Compare puts.
 var (

@@ -206,9 +206,36 @@ func (c *comparison) take() {
 func (c *comparison) takeOne(w *worker, f task.Filter) bool {
 	w.got.SetFilter(f)
 	w.want.SetFilter(f)
-	ready := c.takeable(f)
 	got, ok, err := w.got.TryTake(ctx)
 	c.ok("TryTake", err)
+	return c.takeTheSame(w, f, got, ok)
+}
+
+// ackAndTake acks a task and takes the next one by one call, and in the wanted queue by two.
+func (c *comparison) ackAndTake(w *worker, l *twins) {
+	var f task.Filter
+	if c.chance(3) {
+		f.MaxPriority = new(0)
+	}
+	w.got.SetFilter(f)
+	w.want.SetFilter(f)
+	var got *task.Task[int]
+	var ok bool
+	if c.both(fmt.Sprintf("AckAndTake of task %d", l.want.ID), nil, func(s *side) (err error) {
+		if s == c.want {
+			return l.want.Ack(ctx)
+		}
+		got, ok, err = w.got.AckAndTake(ctx, l.got)
+		return err
+	}) {
+		c.equal("state", l.got.State, l.want.State)
+		c.takeTheSame(w, f, got, ok)
+	}
+}
+
+// takeTheSame takes a task from the wanted queue, if one was taken from the other.
+func (c *comparison) takeTheSame(w *worker, f task.Filter, got *task.Task[int], ok bool) bool {
+	ready := c.takeable(f)
 	if c.did("TryTake(%s): %v", showFilter(f), ok); ok {
 		c.did("... task %d of %s, priority %d, kind %q", c.ids[got.ID], got.Key, got.Priority, got.Kind)
 		c.checkTurn(c.ids[got.ID], ready)
@@ -223,7 +250,7 @@ func (c *comparison) takeOne(w *worker, f task.Filter) bool {
 		return false
 	}
 	c.equal("payload", got.Payload, want.Payload)
-	c.leases = append(c.leases, &twins{got, want})
+	c.leases = append(c.leases, &twins{got, want, w.at})
 	return c.equal("the task that was taken", c.ids[got.ID], want.ID)
 }
 
@@ -257,6 +284,10 @@ func (c *comparison) settle() {
 		return
 	}
 	l := c.leases[len(c.leases)-1-min(c.IntN(8), c.IntN(len(c.leases)))]
+	if w := oneOf(c, c.workers...); w.at == l.at && c.ctx == ctx && c.chance(4) {
+		c.ackAndTake(w, l)
+		return
+	}
 	d, maybe, reason := c.duration(), time.Duration(c.IntN(2))*c.duration(), errors.New("reason")
 	type leased = *task.Task[int]
 	var name string
@@ -331,7 +362,8 @@ func (c *comparison) takeID(id task.ID) {
 	if c.ctx != ctx {
 		return // that is no part of a transaction
 	}
-	w, l := oneOf(c, c.workers...), new(twins)
+	w := oneOf(c, c.workers...)
+	l := &twins{at: w.at}
 	if c.both(fmt.Sprintf("TakeID(%d)", c.ids[id]), nil, func(s *side) (err error) {
 		if s == c.want {
 			l.want, err = w.want.TakeID(ctx, c.ids[id])
@@ -473,7 +505,7 @@ func (c *comparison) resume(w *worker) bool {
 	if c.equal("tasks held", len(got), len(want)) {
 		for i := range got {
 			c.equal("a task that is held", c.ids[got[i].ID], want[i].ID)
-			c.leases = append(c.leases, &twins{got[i], want[i]})
+			c.leases = append(c.leases, &twins{got[i], want[i], next.at})
 		}
 	}
 	return true

@@ -19,7 +19,100 @@ func (l *lease) now(q *queue, want task.State) {
 	}
 }
 
+// ackAndTake acks a task and takes the next one by the same call, and checks which that is.
+func (c *consumer) ackAndTake(done *lease, want string) *lease {
+	c.e.Helper()
+	t, ok, err := c.AckAndTake(ctx, done.Task)
+	c.e.ok(err)
+	equal(c.e, "whether a task was taken", ok, want != "")
+	equal(c.e, "state, as it was told", done.State, 0)
+	if ok {
+		equal(c.e, "the next task", t.Payload, want)
+	}
+	return &lease{t, c.e}
+}
+
 var settleCases = []testCase{
+	{"AckAndTake", "AckAndTake is done.Ack, and then TryTake", func(e *env) {
+		q := e.open()
+		c, w := q.consumer(task.Filter{}), q.watch(ctx)
+		q.put("a1 b1")
+		l := c.ackAndTake(c.first("a1"), "b1")
+		equal(e, "Attempts and State", [2]int{l.Attempts, int(l.State)}, [2]int{1, int(task.Taken)})
+		c.ackAndTake(l, "")
+		q.counts(0, 0, 0, 0, 0)
+		w.saw("put a, put b, take a, ack a, take b, ack b")
+	}},
+	{"AckAndTakeByALostLease", "If it returns an error, nothing has happened.", func(e *env) {
+		q := e.open()
+		c := q.consumer(task.Filter{})
+		q.one("a1", withTTR)
+		l := c.first("a1")
+		time.Sleep(withTTR.TTR)
+		q.put("b1")
+		before := q.stats()
+		_, ok, err := c.AckAndTake(ctx, l.Task)
+		e.is(err, task.ErrLeaseLost)
+		equal(e, "ok", ok, false)
+		equal(e, "Stats", q.stats(), before)
+		gone, cancel := context.WithCancel(ctx)
+		cancel()
+		l = c.first("a1")
+		_, _, err = c.AckAndTake(gone, l.Task)
+		e.is(err, context.Canceled)
+		l.holds()
+		_, _, err = e.openIn(e.store, "other").consumer(task.Filter{}).AckAndTake(ctx, l.Task)
+		e.is(err, task.ErrInvalid)
+		l.holds()
+		_, _, err = c.AckAndTake(ctx, q.peek(l.ID))
+		e.is(err, task.ErrLeaseLost)
+		q.order("b1")
+	}},
+	{"AckAndTakeWhatItFrees", "done.Ack, and then TryTake", func(e *env) {
+		q := e.open(options{MaxInFlightPerKey: 1})
+		c := q.consumer(task.Filter{})
+		q.put("a1 a2")
+		l := c.ackAndTake(c.first("a1"), "a2")
+		q.one("b1", in(task.Member))
+		q.one("b2", in(task.AtEnd))
+		q.start("g")
+		l = c.ackAndTake(l, "b1")
+		c.ackAndTake(l, "b2")
+	}},
+	{"AckAndTakeFilters", "TryTake", func(e *env) {
+		q := e.open()
+		c := q.consumer(kinds("x"))
+		l := c.taking()
+		q.one("a1", kind("x"))
+		q.one("a2", kind("y"))
+		q.one("b1", kind("x"))
+		c.ackAndTake(c.ackAndTake(got(l, "a1"), "b1"), "")
+		q.order("a2")
+	}},
+	{"AckAndTakeBehindOthers", "ok is false; also if others wait for one", func(e *env) {
+		q := e.open(options{MaxInFlightPerKey: 1})
+		c := q.consumer(task.Filter{})
+		q.put("a1 a2 a3")
+		l := c.first("a1")
+		other := q.taking()
+		other.waits()
+		c.ackAndTake(l, "")
+		got(other, "a2").ack()
+		q.order("a3")
+	}},
+	{"AckAndTakeIsClosed", "or if TryTake would return an error", func(e *env) {
+		q := e.open()
+		c := q.consumer(task.Filter{})
+		q.put("a1 a2 a3")
+		l := q.first("a1")
+		c.close()
+		c.ackAndTake(l, "")
+		l = q.first("a2")
+		e.ok(q.Pause(ctx))
+		q.consumer(task.Filter{}).ackAndTake(l, "")
+		e.ok(q.Resume(ctx))
+		q.order("a3")
+	}},
 	{"State", "that is where the task is since, 0 if it is gone", func(e *env) {
 		q := e.open()
 		settled := func(o task.PutOptions, want task.State, end func(*lease)) {

@@ -129,6 +129,12 @@ func (q *diskQueue) TakeOne(ctx context.Context, consumer driver.Handle, f task.
 	return driver.TakeOne(ctx, q, consumer, f, info)
 }
 
+func (q *diskQueue) SettleAndTakeOne(
+	ctx context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, f task.Filter, info *task.Info,
+) (task.State, uint64, any, error) {
+	return driver.SettleAndTakeOne(ctx, q, lease, how, consumer, f, info)
+}
+
 func (q *diskQueue) TakeID(ctx context.Context, h driver.Handle, id task.ID) (driver.Record, error) {
 	if err := q.lives(h, true); err != nil {
 		return driver.Record{}, err

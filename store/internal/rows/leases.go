@@ -1,0 +1,174 @@
+package rows
+
+import (
+	"context"
+	"time"
+
+	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
+)
+
+// Take implements [driver.Backend].
+func (b *backend) Take(ctx context.Context, consumer driver.Handle, filter task.Filter, into []driver.Record) (n int, err error) {
+	wanted := filterOf(&filter)
+	err = b.call(ctx, "Take", call{
+		rank: second, tasks: len(into),
+		plan: func(q *queue, p *wants) { p.take(q, consumer, wanted, len(into)) },
+		run: func(u *unit) (err error) {
+			n, err = u.takeSome(consumer, wanted, into)
+			return err
+		},
+	})
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// take says that some tasks are to be taken.
+func (w *wants) take(q *queue, consumer driver.Handle, filter Filter, n int) {
+	w.Numbers += n
+	if c := q.members[consumer.ID]; c != nil {
+		w.Alive = append(w.Alive, c.number)
+	}
+	if w.Take == 0 {
+		w.Filter = filter
+	}
+	if filter.equal(w.Filter) {
+		w.Take += n
+	}
+}
+
+// takeSome takes as many tasks as there are records, or all that there are.
+func (u *unit) takeSome(consumer driver.Handle, filter Filter, into []driver.Record) (n int, err error) {
+	c, err := u.member(consumer)
+	if err != nil {
+		return 0, err
+	}
+	for ; n < len(into); n++ {
+		r := u.take(c, filter, len(into)-n)
+		if r == nil {
+			u.passedOver(filter, n)
+			u.poll()
+			break
+		}
+		into[n] = u.record(r)
+		into[n].Consumer = consumer.ID
+	}
+	return n, nil
+}
+
+// TakeOne implements [driver.Backend].
+func (b *backend) TakeOne(ctx context.Context, consumer driver.Handle, filter task.Filter, info *task.Info) (uint64, any, error) {
+	return driver.TakeOne(ctx, b, consumer, filter, info)
+}
+
+// TakeID implements [driver.Backend].
+func (b *backend) TakeID(ctx context.Context, consumer driver.Handle, id task.ID) (record driver.Record, err error) {
+	err = b.call(ctx, "TakeID", call{
+		rank: second,
+		plan: func(_ *queue, p *wants) {
+			p.Numbers++
+			p.Get = append(p.Get, uint64(id))
+		},
+		run: func(u *unit) error {
+			r, err := u.takeID(consumer, uint64(id))
+			if err == nil {
+				record = u.record(r)
+				record.Consumer = consumer.ID
+			}
+			return err
+		},
+	})
+	return record, err
+}
+
+// poll has those who wait from now on look for what others do.
+func (u *unit) poll() {
+	u.later(u.q.pollSoon)
+}
+
+// Settle implements [driver.Backend].
+func (b *backend) Settle(ctx context.Context, lease driver.Lease, how driver.Settlement) (state task.State, err error) {
+	err = b.call(ctx, settling(&how), call{
+		joins: true,
+		plan:  func(_ *queue, p *wants) { p.Get = append(p.Get, uint64(lease.ID)) },
+		run: func(u *unit) (err error) {
+			state, err = u.settle(lease, &how)
+			return err
+		},
+	})
+	return state, err
+}
+
+// SettleAndTakeOne implements [driver.Backend].
+func (b *backend) SettleAndTakeOne(
+	ctx context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, filter task.Filter, info *task.Info,
+) (state task.State, next uint64, payload any, err error) {
+	wanted := filterOf(&filter)
+	var taken [1]driver.Record
+	err = b.call(ctx, settling(&how), call{
+		rank: second,
+		plan: func(q *queue, p *wants) {
+			p.Get = append(p.Get, uint64(lease.ID))
+			p.take(q, consumer, wanted, 1)
+		},
+		run: func(u *unit) (err error) {
+			taken[0] = driver.Record{}
+			if state, err = u.settle(lease, &how); err == nil {
+				_, _ = u.takeSome(consumer, wanted, taken[:])
+			}
+			return err
+		},
+	})
+	if err != nil || taken[0].ID == 0 {
+		return state, 0, nil, err
+	}
+	*info = taken[0].Info
+	return state, taken[0].Lease.Number, taken[0].Payload, nil
+}
+
+// settling returns what those who settle a task so call it.
+func settling(how *driver.Settlement) string {
+	switch {
+	case how.Bury:
+		return "Bury"
+	case how.Discard:
+		return "Discard"
+	case how.Release && how.Uncounted:
+		return "Snooze"
+	case how.Release && how.Err != nil:
+		return "Fail"
+	case how.Release:
+		return "Release"
+	}
+	return "Ack"
+}
+
+// Touch implements [driver.Backend].
+func (b *backend) Touch(ctx context.Context, lease driver.Lease, d time.Duration) (until time.Time, err error) {
+	err = b.call(ctx, "Touch", call{
+		joins: true,
+		plan:  func(_ *queue, p *wants) { p.Get = append(p.Get, uint64(lease.ID)) },
+		run: func(u *unit) error {
+			r := u.leased(lease)
+			if r == nil {
+				return task.ErrLeaseLost
+			}
+			t := u.life(r)
+			if t.Touch(d, &u.stats) {
+				r.learnFrom(t)
+				r.Wake = r.Until
+				u.update(r)
+				u.event(task.EventTouch, r, u.now, 0)
+			} else {
+				u.poll()
+			}
+			if until = timeOf(r.Until); d == 0 && t.Cancelled() {
+				return task.ErrGroupCancelled
+			}
+			return nil
+		},
+	})
+	return until, err
+}
