@@ -343,6 +343,9 @@ func (l *ledger) compareStats(acks int) {
 		}
 	}
 	o := &l.counts
+	if l.options.Observer.Succeeded == nil {
+		o.Succeeded = s.Succeeded
+	}
 	require.LessOrEqual(l, s.Started, taken+l.spent+s.Lost)
 	require.Equal(l, uint64(acks), s.Succeeded)
 	require.Equal(l, letters, s.DeadLetters)

@@ -26,14 +26,26 @@ type attempt[V any] struct {
 	// of that; later, if the context was done before the handler, of the context
 	cause error
 
+	next *attempt[V] // at a task that was taken when this one was acked; nil if none was
+
 	mu     sync.Mutex      // protects all that follows
 	ended  bool            // the handler has returned
 	ctx    context.Context // the real one; nil until somebody asks for it
 	cancel context.CancelFunc
 }
 
-// do implements job.
+// do implements job. The worker goes on with what is taken when a task is acked.
 func (a *attempt[V]) do(w *worker) {
+	for a != nil {
+		a.run(w)
+		next := a.next
+		a.next = nil // whoever has kept its context is not to keep the rest
+		a = next
+	}
+}
+
+// run calls the handler, and settles the task.
+func (a *attempt[V]) run(w *worker) {
 	a.worker, a.counts = w, &w.counts
 	inc(&w.counts.started)
 	a.pool.keyCounts.Add(a.task.Key, fairq.Counts{Served: 1})

@@ -67,18 +67,18 @@ func (a *attempt[V]) finish(err error) {
 // settle tells the queue what came of the task: err is what the handler has returned.
 func (a *attempt[V]) settle(err error) {
 	p, t, counts := a.pool, a.task, a.counts
-	var again *retryError
-	errors.As(err, &again)
+	again, _ := errors.AsType[*retryError](err)
+	_, permanent := errors.AsType[*permanentError](err)
 	switch {
 	case err == nil:
-		a.settleBy(t.Ack, &counts.succeeded, func() {
+		a.settleBy(a.ack, &counts.succeeded, func() {
 			if f := p.observer.Succeeded; f != nil {
 				p.observe("Succeeded", func() { f(p.storeCtx, a.class.name, t, a.ran) })
 			}
 		})
 	case errors.Is(err, errLate):
 		a.fail(Deadline, err)
-	case errors.As(err, new(*permanentError)):
+	case permanent:
 		a.fail(Failed, err)
 	case p.ctx.Err() != nil: // Shutdown has cancelled the handler
 		a.settleBy(func(ctx context.Context) error { return t.Snooze(ctx, 0) }, &counts.returned, func() {})
@@ -98,6 +98,18 @@ func (a *attempt[V]) settle(err error) {
 			a.backOff(err)
 		}
 	}
+}
+
+// ack says that the task is done. If the worker would take the next one at once, without any of the
+// user's code in between, that is the same call.
+func (a *attempt[V]) ack(ctx context.Context) error {
+	p, c := a.pool, a.class
+	if p.tasks.serial.Load() || p.tasks.prefetcher != nil || c.watching.Load() || p.slowPath.Load() || p.observer.Succeeded != nil {
+		return a.task.Ack(ctx)
+	}
+	t, _, err := c.consumer.AckAndTake(ctx, a.task)
+	a.next = p.tasks.newAttempt(c, t)
+	return err
 }
 
 // backOff has the task tried again after the delay that the policy says. If the policy's function

@@ -182,3 +182,28 @@ func TestWaitForLetters(t *testing.T) {
 		})
 	}
 }
+
+// A pool that was paused when a task had succeeded does not start another one.
+func TestPauseWhenSucceeded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		var p *pool.Pool[int]
+		done := 0
+		p = pool.Func(func(context.Context, *task.Task[int]) error { done++; return nil }, &pool.Options[int]{
+			Workers: 1, Observer: pool.Observer[int]{Succeeded: func(context.Context, string, *task.Task[int], time.Duration) { p.Pause() }},
+		})
+		p.Pause()
+		for i := range 3 {
+			require.NoError(t, p.Submit(ctx, "a", i))
+		}
+		for want := 1; want <= 3; want++ {
+			p.Resume()
+			synctest.Wait()
+			require.Equal(t, want, done)
+			s, err := p.Queue("").Stats(ctx)
+			require.NoError(t, err)
+			require.Equal(t, [2]int{3 - want, 0}, [2]int{s.Ready, s.Taken})
+		}
+		require.NoError(t, p.Shutdown(ctx))
+	})
+}

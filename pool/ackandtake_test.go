@@ -1,0 +1,71 @@
+package pool_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/task/memory"
+)
+
+// counted is a Store in memory that counts calls.
+type counted struct {
+	memory.Store
+	settles, takes, both atomic.Int32
+}
+
+type countedBackend struct {
+	driver.Backend
+	*counted
+}
+
+func (c *counted) Open(
+	ctx context.Context, name string, s driver.Settings, n driver.Notifier,
+) (driver.Backend, error) {
+	b, err := c.Store.Open(ctx, name, s, n)
+	return countedBackend{b, c}, err
+}
+
+func (b countedBackend) Settle(ctx context.Context, l driver.Lease, how driver.Settlement) (task.State, error) {
+	b.settles.Add(1)
+	return b.Backend.Settle(ctx, l, how)
+}
+
+func (b countedBackend) TakeOne(ctx context.Context, h driver.Handle, f task.Filter, into *task.Info) (uint64, any, error) {
+	b.takes.Add(1)
+	return b.Backend.TakeOne(ctx, h, f, into)
+}
+
+func (b countedBackend) SettleAndTakeOne(
+	ctx context.Context, l driver.Lease, how driver.Settlement, h driver.Handle, f task.Filter, into *task.Info,
+) (task.State, uint64, any, error) {
+	b.both.Add(1)
+	return b.Backend.SettleAndTakeOne(ctx, l, how, h, f, into)
+}
+
+// A worker acks a task and takes the next one by one call of a store in memory.
+func TestAckAndTake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, s := t.Context(), new(counted)
+		q, err := task.Open[int](ctx, s, "q", nil)
+		require.NoError(t, err)
+		for i := range 100 {
+			_, err := q.Put(ctx, fmt.Sprint(i%3), i, task.PutOptions{})
+			require.NoError(t, err)
+		}
+		p := pool.New(q, func(context.Context, *task.Task[int]) error { return nil }, &pool.Options[int]{Workers: 1})
+		require.NoError(t, p.Wait(ctx))
+		require.EqualValues(t, 100, s.both.Load())
+		require.Zero(t, s.settles.Load())
+		require.LessOrEqual(t, s.takes.Load(), int32(3), "for the first one, and when there is no other")
+		require.NoError(t, p.Shutdown(ctx))
+		require.NoError(t, q.Close(ctx))
+	})
+}
