@@ -63,34 +63,37 @@ const (
 
 // change notes that a row is to be written, at the next flush. Several changes of a row become one.
 // What was read ahead of it is not right any more.
-func (v *view) change(r *rows.Row, h op) {
+func (v *view) change(r *rows.Row, o op) {
 	delete(v.prefetched, r.ID)
 	v.forgetFetched("tasks")
-	c := change{*r, h}
-	i, ok := v.changed[r.ID]
-	if !ok {
+	c := change{*r, o}
+	if i, ok := v.changed[r.ID]; ok {
+		v.changes[i] = c.after(&v.changes[i])
+	} else {
 		if v.changed == nil {
 			v.changed = map[uint64]int{}
 		}
-		i = len(v.changes)
-		v.changed[r.ID] = i
-		v.changes = append(v.changes, change{})
-	} else if v.changes[i].op == opUpdate && h == opTake {
-		c.op = opUpdate
-	} else if v.changes[i].op == opInsert {
-		switch h {
-		case opUpdate, opTake:
-			c.op, c.Payload = opInsert, v.changes[i].Payload // r may have been read without
-		case opDelete:
-			c.op = opNone
-		}
+		v.changed[r.ID] = len(v.changes)
+		v.changes = append(v.changes, c)
 	}
-	v.changes[i] = c
 	if i := slices.IndexFunc(v.ready, func(other *rows.Row) bool { return other.ID == r.ID }); i == 0 {
 		v.ready = v.ready[1:]
 	} else if i > 0 {
 		v.ready = slices.Delete(v.ready, i, i+1)
 	}
+}
+
+// after returns what a change and this one after it come to.
+func (c change) after(first *change) change {
+	switch {
+	case first.op == opInsert && c.op == opDelete:
+		c.op = opNone
+	case first.op == opInsert:
+		c.op, c.Payload = opInsert, first.Payload // the row may have been read without
+	case first.op == opUpdate && c.op == opTake:
+		c.op = opUpdate
+	}
+	return c
 }
 
 // noteTakeable notes that a task gets a new place in the index that Ready reads. So what was read

@@ -143,23 +143,16 @@ func (a *audit) findStalled() {
 	}
 }
 
+// step checks a line.
 func (a *audit) step(l *Line) {
 	call := fmt.Sprint(l.By, " ", l.Call)
-	if l.Call > 0 && !l.Done {
-		a.calls[call] = a.line
-	}
-	begun := 0
-	if l.Done && a.calls[call] > 0 {
-		begun = a.calls[call]
-		took := time.Duration(l.At - a.lines[begun-1].At)
-		a.longest = max(a.longest, took)
-		delete(a.calls, call)
-	}
+	begun := a.begun(call, l)
 	if l.Err != "" && ruleErrors[l.Err] == nil && l.Op != "waited" {
 		if a.errors++; !a.outages || !named.MatchString(l.Err) {
 			a.report("line %d: %s of %s: %s", a.line, l.Op, l.Name, l.Err)
 		}
 	}
+	f := a.tasks[l.Name]
 	switch {
 	case l.Op == "kill":
 		a.kills++
@@ -180,18 +173,17 @@ func (a *audit) step(l *Line) {
 		g := a.groups[l.Name]
 		g.started = g.started || l.Op == "start"
 		g.cancelled = g.cancelled || l.Op == "cancel"
-	case a.tasks[l.Name] == nil:
+	case f == nil:
 		a.report("line %d: %s of %q, which was never put", a.line, l.Op, l.Name)
 	case l.Op == "took":
-		a.took(a.tasks[l.Name], l)
+		a.took(f, l)
 	case l.Op == "touch":
-		if h := a.tasks[l.Name].holder; l.Done && l.Err == "" && h.is(l) {
-			h.until = l.Until
+		if l.Done && l.Err == "" && f.holder.is(l) {
+			f.holder.until = l.Until
 		}
 	case l.Op == "waited":
-		a.waited(a.tasks[l.Name], l)
+		a.waited(f, l)
 	case !l.Done:
-		f := a.tasks[l.Name]
 		f.settled[l.Op]++
 		if f.holder.is(l) {
 			f.holder.free = true
@@ -200,8 +192,22 @@ func (a *audit) step(l *Line) {
 			f.snoozes++
 		}
 	default:
-		a.settled(a.tasks[l.Name], l, begun)
+		a.settled(f, l, begun)
 	}
+}
+
+// begun returns in which line the call began that ends in this one, 0 if none does.
+func (a *audit) begun(call string, l *Line) int {
+	begun := a.calls[call]
+	switch {
+	case l.Done && begun > 0:
+		a.longest = max(a.longest, time.Duration(l.At-a.lines[begun-1].At))
+		delete(a.calls, call)
+		return begun
+	case l.Call > 0 && !l.Done:
+		a.calls[call] = a.line
+	}
+	return 0
 }
 
 // named is an error that says in which call, of which queue, which database failed, and at what.

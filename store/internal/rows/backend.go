@@ -44,7 +44,7 @@ func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []task.ID) (n
 			p.Numbers += len(tasks)
 			p.Counts = p.Counts || q.settings.Capacity < fairq.MaxLen
 			for i := range tasks {
-				if tasks[i].Kind != "" && !q.settings.Kinds { // see hasKind
+				if tasks[i].Kind != "" && !q.settings.Kinds { // see allowKinds
 					p.Exclusive = true
 				}
 				if q.byKey() {
@@ -198,7 +198,7 @@ func (b *backend) Kick(ctx context.Context, o task.ListOptions) (kicked int, err
 			rows := must(u.v.Buried(o))
 			for _, r := range rows {
 				t := u.life(r)
-				u.befall(r, t, t.Kick(u.now, &u.stats), u.now)
+				u.applyFate(r, t, t.Kick(u.now, &u.stats), u.now)
 			}
 			found = len(rows)
 			return nil
@@ -224,7 +224,7 @@ func (b *backend) Change(ctx context.Context, id task.ID, change driver.Change, 
 		t := u.life(r)
 		f, err := t.Change(change, unlessTaken, reason, u.now, &u.stats)
 		if err == nil {
-			u.befall(r, t, f, u.now)
+			u.applyFate(r, t, f, u.now)
 		}
 		return err
 	}})

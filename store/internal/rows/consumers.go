@@ -184,7 +184,7 @@ func (u *unit) returnAll(h driver.Handle) (done bool, err error) {
 // handBack hands a task back whose consumer is gone. The attempt does not count.
 func (u *unit) handBack(r *Row) {
 	t := u.life(r)
-	u.befall(r, t, t.Return(u.now, &u.stats), u.now)
+	u.applyFate(r, t, t.Return(u.now, &u.stats), u.now)
 }
 
 // rejoin begins the next epoch of a consumer, and returns what it holds, by new leases. It gets a
@@ -261,7 +261,7 @@ func (u *unit) expireConsumers(left int) int {
 		rows := must(u.v.HeldBy(c.Number, left, u.needsPayload()))
 		for _, r := range rows {
 			t, at := u.life(r), min(c.Deadline, u.now)
-			u.befall(r, t, t.Lose(at, &u.stats), at)
+			u.applyFate(r, t, t.Lose(at, &u.stats), at)
 		}
 		if left -= len(rows) + 1; left <= 0 {
 			break

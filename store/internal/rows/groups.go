@@ -40,7 +40,7 @@ func (u *unit) startGroup(name string, cancel bool) error {
 			u.changed = true // another process may hold it
 		}
 		if f := t.GroupBegins(cancel, u.now, &u.stats); f.Event != 0 {
-			u.befall(r, t, f, u.now)
+			u.applyFate(r, t, f, u.now)
 		}
 	}
 	u.endGroup(name, u.now)
@@ -76,6 +76,6 @@ func (u *unit) endGroup(name string, now int64) {
 		if f.State != 0 {
 			r.Group = ""
 		}
-		u.befall(r, t, f, now)
+		u.applyFate(r, t, f, now)
 	}
 }

@@ -150,7 +150,7 @@ func (u *unit) takeID(h driver.Handle, id uint64) (*Row, error) {
 		return nil, err
 	}
 	if f.Event != 0 {
-		u.befall(r, t, f, u.now)
+		u.applyFate(r, t, f, u.now)
 		r = u.withCurrentTurn(r)
 	}
 	r.Payload = payload
@@ -197,7 +197,7 @@ func (u *unit) settle(lease driver.Lease, how *driver.Settlement) (task.State, e
 	t := u.life(r)
 	f := t.Settle(how, u.now, &u.stats)
 	f.NewTurn = f.NewTurn || moves
-	u.befall(r, t, f, u.now)
+	u.applyFate(r, t, f, u.now)
 	return f.State, nil
 }
 
@@ -256,13 +256,13 @@ func (u *unit) gone(r *Row, why task.EventType, now int64, lease uint64, o Outco
 // fire makes happen what is due for a task.
 func (u *unit) fire(r *Row) {
 	t, at := u.life(r), r.Wake
-	u.befall(r, t, t.Due(at, &u.stats), at)
+	u.applyFate(r, t, t.Due(at, &u.stats), at)
 }
 
 // delete removes a task.
 func (u *unit) delete(r *Row, outcome error, now int64) {
 	t := r.life()
-	u.befall(r, t, t.Delete(outcome, &u.stats), now)
+	u.applyFate(r, t, t.Delete(outcome, &u.stats), now)
 }
 
 // life returns what the rules must know of a task.
@@ -308,8 +308,8 @@ func (s *standing) Standing() (started, cancelled bool) {
 	return s.read.Started, s.read.Cancelled
 }
 
-// befall makes happen to a task what the rules say.
-func (u *unit) befall(r *Row, t *life.Task, f life.Fate, now int64) {
+// applyFate makes happen to a task what the rules say.
+func (u *unit) applyFate(r *Row, t *life.Task, f life.Fate, now int64) {
 	r.learnFrom(t)
 	lease := r.lease()
 	for _, before := range f.Before {

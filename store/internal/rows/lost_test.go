@@ -159,24 +159,24 @@ func TestAllWereAway(t *testing.T) {
 	}
 }
 
-// unsure is a database of which a commit may be done and yet return an error, as when the
+// uncertainDB is a database of which a commit may be done and yet return an error, as when the
 // connection breaks.
-type unsure struct {
+type uncertainDB struct {
 	*rowstest.DB
 	breaks bool
 }
 
-type unsureTx struct {
+type uncertainTx struct {
 	rows.Tx
-	db *unsure
+	db *uncertainDB
 }
 
-func (u *unsure) Begin(ctx context.Context) (rows.Tx, error) {
+func (u *uncertainDB) Begin(ctx context.Context) (rows.Tx, error) {
 	tx, err := u.DB.Begin(ctx)
-	return unsureTx{tx, u}, err
+	return uncertainTx{tx, u}, err
 }
 
-func (tx unsureTx) Commit() error {
+func (tx uncertainTx) Commit() error {
 	err := tx.Tx.Commit()
 	if tx.db.breaks {
 		tx.db.breaks = false
@@ -188,7 +188,7 @@ func (tx unsureTx) Commit() error {
 // What was taken in a transaction whose end is not known is handed back, for nobody has got it.
 func TestTakenUnsurely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := &unsure{DB: rowstest.NewDB(time.Now)}
+		db := &uncertainDB{DB: rowstest.NewDB(time.Now)}
 		q := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Second}), task.Options[string]{})
 		q.put("a1 a2")
 		q.putInto("member", task.Member)

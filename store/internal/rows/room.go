@@ -35,7 +35,7 @@ func (u *unit) makeRoom(n *driver.New, g *Group) (victim *driver.Record, err err
 		defer u.backInGroup(g)
 	}
 	t := r.life()
-	u.befall(r, t, t.Evict(&u.stats), u.now)
+	u.applyFate(r, t, t.Evict(&u.stats), u.now)
 	return &record, nil
 }
 

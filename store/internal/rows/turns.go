@@ -266,7 +266,7 @@ func (u *unit) pauseKey(key string, paused bool) {
 // handed back has not missed its turn, and keeps it: else it would come after those of its line
 // that are still to be handed back.
 func (u *unit) unhide(key string) {
-	missed := map[int]int{}
+	missed := map[int]int{} // turns by priority, with those behind the second missed one
 	var line Line
 	var before, after turn // of the last row, which others may share: what it was, and is now
 	_, rows, err := u.v.Lines([]string{key}, 1, false)
@@ -277,11 +277,13 @@ func (u *unit) unhide(key string) {
 		l, was := r.line(), r.turn()
 		if l != line || was != before {
 			after = was
-			if !u.q.settings.KeepPlace && !r.Returned && (r.Round <= u.currentRound(l.Priority) || missed[l.Priority] > 1) {
-				if missed[l.Priority]++; missed[l.Priority] == 2 {
+			late := r.Round <= u.currentRound(l.Priority) || missed[l.Priority] > 1
+			if late && !r.Returned && !u.q.settings.KeepPlace {
+				missed[l.Priority]++
+				if missed[l.Priority] == 2 { // from here on all turns of the line are new
 					u.setLastRound(l, lastRound{})
 				}
-				if missed[l.Priority] > 1 {
+				if missed[l.Priority] >= 2 {
 					after.round = u.nextRound(l, r.Weight)
 				}
 			}

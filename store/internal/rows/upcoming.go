@@ -15,8 +15,8 @@ func (b *backend) Upcoming(ctx context.Context, n int) (infos []driver.Info, err
 	return infos, err
 }
 
-// upcoming takes tasks in a trial, and tells about them as they are, if nobody has taken them
-// meanwhile.
+// upcoming takes n tasks in a dry run, and returns what is known of those that are still ready: the
+// dry run locks nothing, so others may have taken some meanwhile.
 func (u *unit) upcoming(n int) (infos []driver.Info) {
 	t := u.dryRun(n)
 	t.prepare()

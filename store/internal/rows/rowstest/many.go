@@ -50,13 +50,13 @@ func testMany(t *testing.T, db rows.DB) {
 		ok(t, "ConsumerNames", err)
 		equal(t, "the name of the consumer", names[consumer.Number], "c")
 		found, err := v.Renew(slices.Compact(slices.Sorted(slices.Values(append(all[:len(all):len(all)], consumer.Number)))), 5)
-		ok(t, "Beat", err)
+		ok(t, "Renew", err)
 		if !slices.Equal(found, []uint64{consumer.Number}) {
-			t.Errorf("Beat returned %d, want those that exist: %d", found, consumer.Number)
+			t.Errorf("Renew returned %d, want those that exist: %d", found, consumer.Number)
 		}
 		next, err := v.Times()
 		ok(t, "Times", err)
-		equal(t, "the deadline after Beat", next.Deadline, 5)
+		equal(t, "the deadline after Renew", next.Deadline, 5)
 	})
 	in(t, db, &rows.Plan{Ranges: []rows.Range{rows.RowRange(false, rows.ForUpdate, all...), rows.ReadyRange(everything, n)}, LastRounds: lines}, func(v rows.Calls) {
 		round, _, err := v.LastRound(rows.Line{Key: fmt.Sprint(n - 1)}, 0)

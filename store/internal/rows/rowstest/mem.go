@@ -21,8 +21,8 @@ var ErrKilled = errors.New("rowstest: killed")
 // ErrTooMany is returned by the Commit of a transaction that has written more than MaxWrites rows.
 var ErrTooMany = errors.New("rowstest: too many writes")
 
-// DB is a handle on a database in memory that is as simple as it can be: nearly each method looks
-// at all rows. Where the comments of package rows leave something open, it does what helps its
+// DB is a handle on a database in memory that is as simple as it can be: nearly each method goes
+// through all rows. Where the contract of package rows leaves something open, it does what helps its
 // callers least, and if they break a rule it panics.
 type DB struct {
 	// Shared makes Exclusive return false. Then transactions run at the same time, and each method

@@ -31,7 +31,7 @@ type lock struct {
 	key   any
 }
 
-// giveUp is thrown by what happens in do, and ends it.
+// giveUp is a panic that ends a call within do, which returns the error.
 type giveUp struct{ error }
 
 // do makes a call: f is run unless something keeps it from that.
@@ -145,7 +145,7 @@ func (tx *memTx) deadlockLocked(seen map[*memTx]bool, first *memTx) bool {
 	return false
 }
 
-// must panics if a caller does what it may not do.
+// must panics if a caller breaks a rule of the contract.
 func must(obeys bool, rule string) {
 	if !obeys {
 		panic("rowstest: " + rule)

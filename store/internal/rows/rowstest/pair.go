@@ -77,7 +77,7 @@ func (p *pair) run() {
 // chance is true once in n times.
 func (p *pair) chance(n int) bool { return p.rnd.IntN(n) == 0 }
 
-// changed calls Changed. A driver may say that there is something where there is nothing.
+// changed calls Changed. A driver may return true where nothing has changed.
 func (p *pair) changed(h *handle) {
 	got, err := h.got.Changed(context.Background())
 	p.must("Changed", err)

@@ -12,8 +12,8 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// strange is strings that a database may mistake for others, for no strings or for a part of a
-// statement. Neighbours are those that are mistaken for each other.
+// strange are strings that a database may mistake for others, for no strings, or for a part of a
+// statement. Those that may be mistaken for each other are neighbours.
 var strange = []string{
 	"a ", "A", "a", "a\x00", "a\x00b", "\x00", "\xff\xfe", "\xff", "\xc3\x28", "'; DROP TABLE tasks; --", "' OR 1=1 --", `"`, `\`, `\x61`, "a%", "%",
 	"_", "b", "ключ", "🙂", " ", "\u00e9", "e\u0301", "null", "?1", "$1", ":k", "0", "00", "1e1", strings.Repeat("k", driver.MaxName),

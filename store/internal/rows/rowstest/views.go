@@ -18,7 +18,7 @@ type txs struct {
 	created   []uint64 // queues
 }
 
-// hint is with what the Plan has said that Lines would be called.
+// hint is the arguments with which Lines will be called, as far as the Plan can say.
 type hint struct {
 	keys   []string
 	parked int

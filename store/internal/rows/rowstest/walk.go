@@ -16,7 +16,7 @@ import (
 	"github.com/fairq/fairq/task/storetest"
 )
 
-// walker checks that the rows of a queue fit together.
+// walker checks the invariants of the rows of a queue.
 type walker struct {
 	v    rows.Calls
 	head *rows.Head
@@ -27,8 +27,8 @@ type walker struct {
 		driver.Settings
 		Kinds, Crowded bool
 	}
-	fronted, reserves, evicts, counts bool
-	keys                              map[string]*rows.Key
+	frontsOnly, turnAtPut, evicts, countsKeys bool
+	keys                                      map[string]*rows.Key
 
 	wrong string
 }
@@ -50,10 +50,10 @@ func walk(t *testing.T, db rows.DB, queue string) string {
 		return err.Error()
 	}
 	s := &w.settings
-	w.fronted = s.Kinds || s.MaxInFlightPerKey > 0
-	w.reserves = s.KeepPlace && !w.fronted
+	w.frontsOnly = s.Kinds || s.MaxInFlightPerKey > 0
+	w.turnAtPut = s.KeepPlace && !w.frontsOnly
 	w.evicts = s.WhenFull >= fairq.EvictHeaviest
-	w.counts = s.MaxInFlightPerKey > 0 || w.evicts || s.KeyCapacity < s.Capacity || s.Crowded
+	w.countsKeys = s.MaxInFlightPerKey > 0 || w.evicts || s.KeyCapacity < s.Capacity || s.Crowded
 	w.all, err = w.v.List(driver.ListOptions{Limit: math.MaxInt32})
 	ok(t, "List", err)
 	for _, k := range storetest.Keys {
@@ -92,7 +92,7 @@ func fetch[T any](w *walker, v T, err error) T {
 	return v
 }
 
-// row is a task with what of it matters here.
+// describe shows what of a task matters here.
 func describe(r *rows.Row) string {
 	return fmt.Sprintf("task %d (key %s, priority %d, kind %q, state %v, takeable %v, round %d, seq %d, place %d, gap %v, wake %d, until %d)", r.ID,
 		r.Key, r.Priority, r.Kind, r.State, r.Takeable, r.Round, r.Seq, r.Place, r.Gap, r.Wake, r.Until)
@@ -118,18 +118,18 @@ func (w *walker) walkKeys() {
 			}
 		}
 		if k == nil {
-			w.check(!w.counts || tasks[0] == 0, "key %s has tasks, but no row", name)
+			w.check(!w.countsKeys || tasks[0] == 0, "key %s has tasks, but no row", name)
 			continue
 		}
 		if k.Paused {
 			paused++
 		}
-		w.check(k.Paused || w.counts && tasks[0] > 0, "key %s has a row for nothing", name)
+		w.check(k.Paused || w.countsKeys && tasks[0] > 0, "key %s has a row for nothing", name)
 		load := 0
 		if w.evicts && k.Weight > 0 {
 			load = (tasks[driver.Ready] + tasks[driver.Delayed] + k.Weight - 1) / k.Weight
 		}
-		if !w.counts {
+		if !w.countsKeys {
 			tasks = [driver.Held + 1]int{}
 		}
 		w.check(k.Tasks == tasks, "key %s counts %v, and has %v", name, k.Tasks, tasks)
@@ -158,7 +158,7 @@ func (w *walker) walkRow(r *rows.Row) {
 	wake := ends(r)
 	switch r.State {
 	case driver.Ready:
-		if !w.fronted {
+		if !w.frontsOnly {
 			w.check(r.Round > 0, "%s has no round", describe(r))
 		}
 		w.check(r.Takeable == (r.Round > 0 && !w.blocked(r.Key)), "%s; its key is blocked: %v", describe(r), w.blocked(r.Key))
@@ -171,7 +171,7 @@ func (w *walker) walkRow(r *rows.Row) {
 		w.check((r.Until > 0) == (r.TTR > 0), "%s has a time to run of %v", describe(r), r.TTR)
 		w.check(r.Attempts > 0, "%s has %d attempts", describe(r), r.Attempts)
 		// One that was taken by its id has no round, or if it has one all the time that.
-		w.check(w.reserves || r.Round <= w.head.Rounds[r.Priority], "%s is after the round that is served, %d", describe(r), w.head.Rounds[r.Priority])
+		w.check(w.turnAtPut || r.Round <= w.head.Rounds[r.Priority], "%s is after the round that is served, %d", describe(r), w.head.Rounds[r.Priority])
 	case driver.Buried:
 		w.check(r.Since > 0, "%s has no number", describe(r))
 	case driver.Held:
@@ -185,7 +185,7 @@ func (w *walker) walkRow(r *rows.Row) {
 	w.check((r.Consumer > 0) == (r.State == driver.Taken), "%s is held by %d", describe(r), r.Consumer)
 	w.check(r.State != driver.Ready || r.Place > 0, "%s has no place", describe(r))
 	switch {
-	case w.reserves:
+	case w.turnAtPut:
 		w.check(r.Round > 0, "%s has no round", describe(r))
 	case waits && r.State == driver.Delayed || r.State == driver.Buried || r.State == driver.Held:
 		w.check(r.Round == 0, "%s has a round", describe(r))
@@ -196,14 +196,14 @@ func (w *walker) walkRow(r *rows.Row) {
 func (w *walker) walkLines() {
 	lines := map[rows.Line][]*rows.Row{}
 	for _, r := range w.all {
-		if r.State == driver.Ready || r.State == driver.Taken && !w.fronted {
+		if r.State == driver.Ready || r.State == driver.Taken && !w.frontsOnly {
 			l := rows.Line{Key: r.Key, Priority: r.Priority}
 			lines[l] = append(lines[l], r)
 		}
 	}
 	for l, line := range lines {
 		slices.SortFunc(line, byPlace)
-		if w.fronted {
+		if w.frontsOnly {
 			w.walkFront(l, line)
 			continue
 		}
