@@ -26,8 +26,8 @@ type config struct {
 	maxConns int32  // 0 means what the url says, or as many as there are processors but at least 4
 
 	// onChange is called when another process has changed a queue. 0 stands for all queues:
-	// something may have been missed. nil means that nobody is told anything, here nor elsewhere;
-	// that is for tests in bubbles.
+	// something may have been missed. nil means that there are no notifications, in either
+	// direction; that is for tests in bubbles.
 	onChange func(queue uint64)
 
 	now  func() time.Time // instead of the database's clock, if not nil
@@ -44,14 +44,14 @@ type config struct {
 type database struct {
 	pool     *pgxpool.Pool
 	schema   string // quoted
-	name     string // of the database and the schema, as errors tell it
+	name     string // of the database and the schema, for errors
 	config   config
 	texts    sync.Map // of statements, by what they are in the source
 	marks    marks
 	saves    atomic.Uint64 // of rounds
 	counts   atomic.Uint64
 	identity atomic.Pointer[identity] // where it is
-	notify   *notifier                // nil if nobody is told
+	notify   *notifier                // nil if there are no notifications
 }
 
 // settings are of every connection of the pool. The statements are written so that each of them

@@ -15,7 +15,7 @@ type session struct {
 	cells cells
 	scans map[shape]*statement
 
-	path string // of the file, as errors name it; "" where they are told with it anyway
+	path string // of the file, as errors name it; "" if the caller adds it
 
 	// failed is the first error of a transaction, which all that comes after it returns too: else
 	// what was broken off in the middle could be committed.

@@ -40,7 +40,7 @@ var errForeign = errors.New("this was not written by fairq")
 type DB struct {
 	name   string
 	engine Engine
-	joined atomic.Bool // somebody's own transaction may have changed something
+	joined atomic.Bool // a transaction of a caller's own may have changed something
 
 	// What follows is used by the one transaction that there is.
 

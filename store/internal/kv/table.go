@@ -34,7 +34,9 @@ func (v *view) Outcomes() rows.Table[rows.Outcome] {
 }
 func (v *view) History() rows.Table[rows.Done] { return table[rows.Done]{v, &history} }
 
-// table implements rows.Table.
+// table implements rows.Table. Invariant: a row is in the indexes just as its schema says of the
+// row as it is stored. So only replace writes, and the old row is always the one read from the
+// engine: the caller's copy may be older.
 type table[R any] struct {
 	*view
 	*relation[R]
@@ -83,7 +85,8 @@ func (t table[R]) row(key, value []byte) (*R, error) {
 	return r, t.fail("read", key, err)
 }
 
-// replace puts a row in the place of another one. Either may be nil.
+// replace puts a row in the place of another one, in all indexes. Either may be nil. An entry that
+// stays the same is not written again.
 func (t table[R]) replace(old, row *R) error {
 	for i := range t.schema {
 		was, is := t.entry(i, old), t.entry(i, row)
@@ -216,7 +219,8 @@ func (t table[R]) scan(hits []hit[R], r *rows.Range, at []byte) ([]hit[R], error
 	return hits, nil
 }
 
-// outcomeTable is the table of outcomes, each with a number from when it was written.
+// outcomeTable is the table of outcomes. Each gets a number when it is written, so that View.Ended
+// finds what was written since.
 type outcomeTable struct{ table[rows.Outcome] }
 
 // Put implements rows.Table.
@@ -228,7 +232,7 @@ func (t outcomeTable) Put(o *rows.Outcome) (err error) {
 	return t.table.Put(&written)
 }
 
-// taskTable is the table of tasks, which are counted and have payloads.
+// taskTable is the table of tasks. They are counted by state, and payloads have keys of their own.
 type taskTable struct{ table[rows.Row] }
 
 // Scan implements rows.Table.

@@ -88,8 +88,8 @@ func (v *view) Number() (uint64, error) {
 	return n, nil
 }
 
-// each calls f with the beginnings of keys: one for each value of the n elements that follow at.
-// It jumps from one to the next.
+// each calls f with the beginnings of keys: one for each value of the n elements that follow at. It
+// seeks from one value to the next, and does not read the keys between.
 func (v *view) each(at []byte, n int, f func(at []byte) error) error {
 	if n == 0 {
 		return f(at)
@@ -112,7 +112,7 @@ func (v *view) each(at []byte, n int, f func(at []byte) error) error {
 	}
 }
 
-// LastRound implements rows.View. The index tells all that is asked for.
+// LastRound implements rows.View. It reads index entries only, backwards from the last round.
 func (v *view) LastRound(l rows.Line, after uint64) (round uint64, n int, err error) {
 	at := appendTuple(v.index(rows.TaskLine), rows.Tuple{l.Key, int64(l.Priority)})
 	from := appendInt(bytes.Clone(at), int64(min(after, math.MaxInt64-1))+1)
