@@ -15,12 +15,13 @@
 //
 // # Queues that count by key
 //
-// With MaxInFlightPerKey only the front of each key is in the index of ready tasks: as many tasks
-// as its weight, and the first one of each further kind, which shares the first turn. The others
-// are parked; they get their rounds when they get to the front. The front of a key that is busy or
-// paused leaves the index and keeps its rounds, so it is first when it comes back.
+// With MaxInFlightPerKey, or once there are kinds, only the front of each line (a key in a priority)
+// is in the index of ready tasks: as many tasks as the weight of the key, and the first one of each
+// further kind, which shares the last of these turns. The others are parked; they get their rounds
+// when they get to the front. The front of a key that is busy or paused leaves the index and keeps
+// its rounds, so it is first when it comes back.
 //
-// # The waist
+// # Databases
 //
 // A database is asked for little, so that one with nothing but ordered keys can be a store too: see
 // [DB] and [View] for what it has to do, [Schema] for the tables and their indexes, and [Calls] for
@@ -30,6 +31,6 @@
 //
 // The calls of one process are put together into as few transactions as there can be (see
 // committer), and each returns when its own is committed. Nobody is told anything before. Where
-// transactions run at the same time, those of each queue are by themselves, so that one that
-// somebody has locked does not hold up the others.
+// transactions can run at the same time, each queue has its own, so that a queue that somebody has
+// locked does not hold up the others.
 package rows
