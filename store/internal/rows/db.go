@@ -167,8 +167,8 @@ type View interface {
 	Outcomes() Table[Outcome]
 	History() Table[Done]
 
-	// LastRound returns the greatest Round of a line that is greater than after, and how many rows of
-	// the line have it; 0 if there is none. Rows in all states count.
+	// LastRound returns the greatest Round of a line that is greater than after, and how many rows
+	// of the line have it; 0 if there is none. Rows in all states count.
 	LastRound(l Line, after uint64) (round uint64, rows int, err error)
 
 	// Hide makes all tasks of a key not Takeable, and changes nothing else.

@@ -17,7 +17,8 @@ import (
 	"github.com/fairq/fairq/task/memory"
 )
 
-// everywhere runs a test in a bubble, over both kinds of databases, and over a Memory, which shows that it expects what is right.
+// everywhere runs a test in a bubble, over both kinds of databases, and over a Memory, which shows
+// that it expects what is right.
 func everywhere(t *testing.T, o task.Options[string], test func(q queue)) {
 	for name, in := range map[string]func() task.Store{
 		"Memory":    func() task.Store { return new(memory.Store) },
@@ -238,7 +239,8 @@ func stalling(t *testing.T, test func(db *slow, a queue, b func(task.Options[str
 	})
 }
 
-// While a queue is open it cannot be opened with other options. Who was taken for dead finds that others have done so.
+// While a queue is open it cannot be opened with other options. Who was taken for dead finds that
+// others have done so.
 func TestOtherOptions(t *testing.T) {
 	stalling(t, func(db *slow, a queue, open func(task.Options[string]) (*task.Queue[string], error)) {
 		other := task.Options[string]{Grace: time.Second, Capacity: 7}
@@ -359,7 +361,8 @@ func TestRebuild(t *testing.T) {
 	}
 }
 
-// Who reads events is told of a lease that another process has ended, also if nobody here waits for a task.
+// Who reads events is told of a lease that another process has ended, also if nobody here waits for
+// a task.
 func TestLossIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := rowstest.NewDB(time.Now)
@@ -372,7 +375,8 @@ func TestLossIsTold(t *testing.T) {
 	})
 }
 
-// In a queue in which tasks keep their places, those that are delayed keep theirs when others go, and all when a key is paused.
+// In a queue in which tasks keep their places, those that are delayed keep theirs when others go,
+// and all when a key is paused.
 func TestKeptPlaces(t *testing.T) {
 	everywhere(t, task.Options[string]{KeepPlace: true}, func(q queue) {
 		q.put("a1")

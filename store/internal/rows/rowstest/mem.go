@@ -22,8 +22,8 @@ var ErrKilled = errors.New("rowstest: killed")
 var ErrTooMany = errors.New("rowstest: too many writes")
 
 // DB is a handle on a database in memory that is as simple as it can be: nearly each method goes
-// through all rows. Where the contract of package rows leaves something open, it does what helps its
-// callers least, and if they break a rule it panics.
+// through all rows. Where the contract of package rows leaves something open, it does what helps
+// its callers least, and if they break a rule it panics.
 type DB struct {
 	// Shared makes Exclusive return false. Then transactions run at the same time, and each method
 	// sees what was committed before it. It must be set before the handle is used, and be the same
