@@ -98,11 +98,16 @@ func (q *Queue[K, V]) checkPush(k *itemKey[K], value V) {
 
 // price sets the cost of an item.
 func (k *itemKey[K]) price(cost, quantum int64) error {
-	if cost < 1 || cost > costLimit(quantum) {
-		return fmt.Errorf("%w: it is %d for an item of key %v; the limits are 1 and %d", ErrCost, cost, k.key, costLimit(quantum))
+	if 1 <= cost && cost <= costLimit(quantum) {
+		k.cost = uint32(cost)
+		return nil
 	}
-	k.cost = uint32(cost)
-	return nil
+	return k.costError(cost, quantum)
+}
+
+// costError is not in price, so that this can be inlined.
+func (k *itemKey[K]) costError(cost, quantum int64) error {
+	return fmt.Errorf("%w: it is %d for an item of key %v; the limits are 1 and %d", ErrCost, cost, k.key, costLimit(quantum))
 }
 
 func costLimit(quantum int64) int64 { return min(maxQuanta*quantum, MaxCost) }
@@ -173,7 +178,9 @@ func (q *Queue[K, V]) done(key K, hash uint32, cost int64) error {
 	slot, s := q.keys.find(key, hash)
 	isNew := s == nil
 	if isNew {
-		slot, s = q.newKey(key, hash)
+		slot = q.keys.insert(key, hash)
+		q.keys.beginCost(slot)
+		s = q.keys.at(slot)
 	}
 	c := q.keys.costs.at(slot)
 	if c.mean == 0 {
@@ -187,13 +194,13 @@ func (q *Queue[K, V]) done(key K, hash uint32, cost int64) error {
 	return nil
 }
 
-// enter is called with the node of an item that was queued as the n-th of its key, and the key's
-// first node without a turn. The key pays for that turn, unless it has as many ahead as it may have.
-// Then round is 0.
-func (c *costs) enter(k *keyCost, u *usage, slot, node, turn, n, cost uint32, weight uint16, join uint64) (round uint64) {
-	k.share = c.quantum * uint64(weight)
+// enterCost is called with the node of an item that was queued, and the key's first node without a
+// turn. The key pays for that turn, unless it has as many ahead as it may have. Then round is 0.
+func (q *Queue[K, V]) enterCost(s *keyState[K], slot, node, turn uint32, join uint64, item *itemKey[K]) (round uint64) {
+	c, k, cost := q.costs, q.keys.costs.at(slot), item.cost
+	k.share = c.quantum * uint64(item.weight)
 	if c.levels != nil {
-		c.setLevel(k, slot, n)
+		c.setLevel(k, slot, s.len)
 	}
 	if c.prior > 0 {
 		cost = c.estimate(k)
@@ -203,14 +210,15 @@ func (c *costs) enter(k *keyCost, u *usage, slot, node, turn, n, cost uint32, we
 	k.queued += uint64(cost)
 	c.queued += uint64(cost)
 	switch {
-	case n > c.ahead:
+	case s.len > c.ahead:
 		return 0
 	case turn == node:
-		return t.pay(u, join, uint64(cost), k.share)
 	case c.ahead < allTurns:
-		return c.payNext(k, u, turn, join)
+		return c.payNext(k, &s.usage, turn, join)
+	default:
+		t = c.turns.at(turn)
 	}
-	return c.turns.at(turn).pay(u, join, uint64(cost), k.share)
+	return t.pay(&s.usage, join, uint64(cost), k.share)
 }
 
 // payNext makes a key pay for the turn of a node whose item was queued earlier.
@@ -233,11 +241,11 @@ func (c *costs) estimate(k *keyCost) uint32 {
 	return uint32(max(1, k.mean>>meanBits))
 }
 
-// leave is called with the node of an item that is about to leave, when its key has n others, and
-// returns its cost.
-func (c *costs) leave(k *keyCost, slot, node, n uint32) uint64 {
+// leaveCost is called with the node of an item that is about to leave, and returns its cost.
+func (q *Queue[K, V]) leaveCost(s *keyState[K], slot, node uint32) uint64 {
+	c, k := q.costs, q.keys.costs.at(slot)
 	if c.levels != nil {
-		c.setLevel(k, slot, n)
+		c.setLevel(k, slot, s.len-1)
 	}
 	cost := uint64(c.turns.at(node).cost)
 	k.queued -= cost

@@ -142,6 +142,12 @@ func (t *keyTable[K]) drop(chunk int) {
 	t.costs.drop(chunk)
 }
 
+// beginCost is called for a new key of a queue with costs.
+func (t *keyTable[K]) beginCost(slot uint32) {
+	t.costs.reach(slot)
+	*t.costs.at(slot) = keyCost{}
+}
+
 // split adds a bucket, and moves there what belongs into it. All of that is in one other bucket.
 func (t *keyTable[K]) split() {
 	b := t.size

@@ -224,7 +224,7 @@ func (q *Queue[K, V]) pushTo(slot uint32, s *keyState[K], k *itemKey[K], value V
 	round := join
 	switch {
 	case q.costs != nil:
-		if round = q.costs.enter(q.keys.costs.at(slot), &s.usage, slot, node, turn, s.len, k.cost, k.weight, join); round == 0 {
+		if round = q.enterCost(s, slot, node, turn, join, k); round == 0 {
 			return node // the key has as many turns ahead as it may have
 		}
 	case s.round < join:
@@ -275,21 +275,14 @@ func (q *Queue[K, V]) activate(slot uint32, k *itemKey[K]) (uint32, *keyState[K]
 		q.costs, q.keys, q.idle = nil, keyTable[K]{}, idleKeys{}
 	}
 	if slot == 0 {
-		slot, _ = q.newKey(k.key, k.hash)
+		slot = q.keys.insert(k.key, k.hash)
+		if q.costs != nil {
+			q.keys.beginCost(slot)
+		}
 	} else {
 		q.removeIdle(q.keys.at(slot))
 	}
 	q.active++
-	return slot, q.keys.at(slot)
-}
-
-// newKey enters a key that is not in the table.
-func (q *Queue[K, V]) newKey(key K, hash uint32) (slot uint32, s *keyState[K]) {
-	slot = q.keys.insert(key, hash)
-	if q.costs != nil {
-		q.keys.costs.reach(slot)
-		*q.keys.costs.at(slot) = keyCost{}
-	}
 	return slot, q.keys.at(slot)
 }
 
@@ -329,8 +322,7 @@ func (q *Queue[K, V]) pop() (value V) {
 		q.keys.addWait(l.key&keyMask, q.waitTimes.deliver(node))
 	}
 	if q.costs != nil {
-		slot := l.key & keyMask
-		q.costs.served += q.costs.leave(q.keys.costs.at(slot), slot, node, s.len-1)
+		q.costs.served += q.leaveCost(s, l.key&keyMask, node)
 	}
 	value = q.takeValue(node)
 	if s.lastTurn == s.newest {
@@ -374,12 +366,15 @@ func (q *Queue[K, V]) deactivate(s *keyState[K], slot uint32) {
 		if q.active == 0 && q.nodes.chunkCount > 1 {
 			q.nodes.clear(q.dropChunk)
 		}
-		if q.isOverdrawn(s) || q.Newcomers == ThisRound && q.isInRound(s) {
+		switch {
+		case q.isOverdrawn(s) || q.Newcomers == ThisRound && q.isInRound(s):
 			q.addIdle(s, slot, uint8(bits.Len64(s.round-q.rounds.current)))
-		} else {
+		case q.costs == nil:
+			q.keys.remove(slot)
+		default:
 			q.forget(s, slot)
 		}
-		if q.active == 0 {
+		if q.active == 0 && q.idle.len != 0 {
 			q.forgetAccounts()
 		}
 	}

@@ -95,7 +95,7 @@ func (q *Queue[K, V]) remove(node uint32) V {
 	slot := q.links.at(node).key & keyMask
 	s := q.keys.at(slot)
 	if q.costs != nil {
-		q.costs.leave(q.keys.costs.at(slot), slot, node, s.len-1)
+		q.leaveCost(s, slot, node)
 	}
 	wasFirst := node == s.oldest
 	if wasFirst && s.len > 1 {

@@ -44,19 +44,15 @@ func (r *rounds) chunk(round uint64) **roundChunk {
 // later returns the ring of a round behind the current one, which has turns.
 func (r *rounds) later(round uint64) *ring { return &(*r.chunk(round)).rings[round&roundMask] }
 
-// at returns the ring of a round, empty or not, from the current one.
+// at returns the ring of a round, which has turns or is about to get its first.
 func (r *rounds) at(round uint64) *ring {
-	if round == r.current {
+	switch {
+	case round == r.current:
 		return &r.tail
+	case r.tailOf(round) == 0:
+		return r.add(round)
 	}
-	if round <= r.last {
-		if c := *r.chunk(round); c != nil {
-			if ring := &c.rings[round&roundMask]; *ring != 0 {
-				return ring
-			}
-		}
-	}
-	return r.add(round)
+	return r.later(round)
 }
 
 // tailOf returns the tail of the ring of any round from the current one, 0 if it is empty.
@@ -119,7 +115,9 @@ func (r *rounds) end(round uint64) {
 	c := *at
 	c.used[round&roundMask>>6] &^= 1 << (round & 63)
 	if round == r.last {
-		r.last = r.before(round)
+		if r.last--; r.last > r.current && r.tailOf(r.last) == 0 {
+			r.last = r.before(r.last)
+		}
 	}
 	if c.used[0]|c.used[1]|c.used[2]|c.used[3] == 0 && round>>roundBits != r.current>>roundBits {
 		*at, r.spare = nil, c
