@@ -66,7 +66,8 @@ func (c *comparison) sameNext(what string, next, taken []task.Info, exact bool) 
 	}
 	a, b := ids(next), ids(taken)
 	for in := range a {
-		n := min(len(a[in]), len(b[in]))
-		c.equal(what+", "+in, a[in][:n], b[in][:n])
+		if n := min(len(a[in]), len(b[in])); n > 0 {
+			c.equal(what+", "+in, a[in][:n], b[in][:n])
+		}
 	}
 }
