@@ -44,10 +44,13 @@ func (c *comparison) inVain(ctx context.Context, id task.ID) {
 		err = s.Bury(ctx, id, nil)
 	case op == 5 && c.groups != nil:
 		err = s.CancelGroup(ctx, c.groups[0])
-	case len(c.leases) > 0 && op == 6:
-		err = oneOf(c, c.leases...).got.Ack(ctx)
 	case len(c.leases) > 0:
-		err = oneOf(c, c.leases...).got.Release(ctx, c.duration())
+		t := *oneOf(c, c.leases...).got // a copy: the state that it is told is void
+		if op == 6 {
+			err = t.Ack(ctx)
+		} else {
+			err = t.Release(ctx, c.duration())
+		}
 	}
 	c.did("in vain: %v", err)
 	if kindOf(err) < 0 {

@@ -15,15 +15,21 @@ type inMemory struct{ *rowstest.DB }
 
 func (m inMemory) Reopen(*testing.T) rows.DB { return inMemory{m.DB.Reopen()} }
 
-// Faults implements what rowstest looks for.
+// Faults implements what rowstest looks for. No five transactions in a row fail, for after ten a call
+// returns the error.
 func (m inMemory) Faults(seed uint64) {
 	var mu sync.Mutex
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd, failed := rand.New(rand.NewPCG(seed, 0)), 0
 	m.Fail(func(op string) error {
 		mu.Lock()
 		defer mu.Unlock()
-		if op != "Begin" && op != "Queue" && rnd.IntN(100) == 0 {
+		switch {
+		case op == "Begin" || op == "Queue":
+		case failed < 4 && rnd.IntN(100) == 0:
+			failed++
 			return rowstest.ErrAgain
+		case op == "Commit":
+			failed = 0
 		}
 		return nil
 	})
