@@ -51,8 +51,8 @@ func (p *priced) next() {
 	p.served, p.last = append(p.served, item), append(p.last, p.KeyLen(item.key) == 0)
 }
 
-// A key of which the queue knows nothing waits for its first item at most for the rest of the round,
-// and for each other key for its share, less one unit, and its dearest item.
+// A key of which the queue knows nothing waits for its first item at most for the rest of the
+// round, and for each other key for its share, less one unit, and its dearest item.
 func TestNewcomerWaitsForLittleWork(t *testing.T) {
 	for seed := range uint64(2000) {
 		p := newPriced(seed, 1+int(seed%40))
@@ -115,8 +115,8 @@ func TestBalanceOfWork(t *testing.T) {
 	require.Greater(t, most, 0.8, "the bound says something")
 }
 
-// balance returns by how much the service of two keys differs at most over any stretch in which both
-// have items.
+// balance returns by how much the service of two keys differs at most over any stretch in which
+// both have items.
 func (p *priced) balance(a, b int) float64 {
 	difference, least, most, widest := 0.0, 0.0, 0.0, 0.0
 	for i, item := range p.served {
@@ -139,7 +139,8 @@ func (p *priced) balance(a, b int) float64 {
 }
 
 // A key that pushes its next item when its last one has left gets no more than one with a backlog,
-// whatever the quantum. It gets no less either, unless it could have more items in a round than one.
+// whatever the quantum. It gets no less either, unless it could have more items in a round than
+// one.
 func TestOneItemAtATime(t *testing.T) {
 	for _, quantum := range []int{10, 25, 50, 99, 100, 101, 150, 300, 1000} {
 		for _, rest := range []int{0, 20} { // others, so that rounds have more than one item

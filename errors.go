@@ -31,8 +31,8 @@ type FullError struct {
 	Len int  // items queued, or, if Key is true, items queued under the pushing key
 	Key bool // the limit is one for the key
 
-	// Limit is the limit that was hit: Capacity, or, if Key is true, KeyCapacity or the key's share at
-	// that moment. A share shrinks as other keys push, and may be less than Len.
+	// Limit is the limit that was hit: Capacity, or, if Key is true, KeyCapacity or the key's share
+	// at that moment. A share shrinks as other keys push, and may be less than Len.
 	Limit int
 }
 

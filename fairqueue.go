@@ -399,10 +399,10 @@ func (q *FairQueue[K, V]) setCostsLocked() {
 	}
 }
 
-// Done tells what an item of a key has cost that was popped, in units, for a queue that learns costs:
-// see [Options].PriorCost. Less than one unit counts as one, and what is beyond the limit of a cost
-// as the limit. A key of which nothing is known is known from then on. Done returns [ErrCost] if the
-// cost is negative, and an error if there is no PriorCost.
+// Done tells what an item of a key has cost that was popped, in units, for a queue that learns
+// costs: see [Options].PriorCost. Less than one unit counts as one, and what is beyond the limit of
+// a cost as the limit. A key of which nothing is known is known from then on. Done returns
+// [ErrCost] if the cost is negative, and an error if there is no PriorCost.
 func (q *FairQueue[K, V]) Done(key K, cost int64) error {
 	hash := hashOf(key)
 	q.mu.Lock()

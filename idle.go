@@ -1,9 +1,9 @@
 package fairq
 
-// Idle keys have no items, and the queue remembers them nevertheless: for what they have used of the
-// rounds to come, so that a key gets no more by pushing its next item when its last one has left;
-// under ThisRound, for having been served in the current one; and for what was learned of their
-// costs.
+// Idle keys have no items, and the queue remembers them nevertheless: for what they have used of
+// the rounds to come, so that a key gets no more by pushing its next item when its last one has
+// left; under ThisRound, for having been served in the current one; and for what was learned of
+// their costs.
 
 const (
 	maxIdle  = 64      // idle keys that an empty queue keeps at most, but for learned costs
@@ -73,9 +73,9 @@ func (q *Queue[K, V]) removeIdle(s *keyState[K]) {
 	s.oldest, s.newest, s.idleList = 0, 0, 0
 }
 
-// forgetIdle forgets up to two idle keys which need not be remembered any longer. A call adds one at
-// most, so there are ever fewer of them. If the list it looks at has none, the next call looks at
-// the next one.
+// forgetIdle forgets up to two idle keys which need not be remembered any longer. A call adds one
+// at most, so there are ever fewer of them. If the list it looks at has none, the next call looks
+// at the next one.
 func (q *Queue[K, V]) forgetIdle() {
 	for range 2 {
 		slot := q.idle.lists[q.idle.next].first

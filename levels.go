@@ -1,7 +1,7 @@
 package fairq
 
-// levels orders keys by how many items they have for their weight, rounded up: their level. It takes
-// the place of the furthest round, where the rounds of most items are not known.
+// levels orders keys by how many items they have for their weight, rounded up: their level. It
+// takes the place of the furthest round, where the rounds of most items are not known.
 type levels struct {
 	heads []uint32           // by level: the slot of the key that has come there last; the last is not 0
 	links column[levelLinks] // by slot

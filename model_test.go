@@ -62,9 +62,9 @@ func (c counted) Rounds(key int) (n int) {
 // pricing tells what items cost. The zero value stands for a queue without costs.
 type pricing struct{ quantum, most, prior, ahead int }
 
-// pricings are those of the regimes of tests: without costs; with equal costs, which changes nothing;
-// with items that cost a part of the quantum, about as much, some ten times as much, and up to the
-// limit; with some turns ahead; and with costs that are learned.
+// pricings are those of the regimes of tests: without costs; with equal costs, which changes
+// nothing; with items that cost a part of the quantum, about as much, some ten times as much, and
+// up to the limit; with some turns ahead; and with costs that are learned.
 var pricings = []pricing{
 	{},
 	{quantum: 1, most: 1},
@@ -232,8 +232,8 @@ func (m *model) position(item int) (n int, ok bool) {
 	return max(n, 0), n >= 0
 }
 
-// heaviest returns the keys that have items in the furthest round, or with turns ahead those with the
-// most items for their weight; and the newest and the oldest item of the last one of these.
+// heaviest returns the keys that have items in the furthest round, or with turns ahead those with
+// the most items for their weight; and the newest and the oldest item of the last one of these.
 func (m *model) heaviest() (keys map[int]bool, newest, oldest int) {
 	keys = map[int]bool{}
 	if m.pricing.ahead > 0 {

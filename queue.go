@@ -288,7 +288,8 @@ func (q *Queue[K, V]) activate(slot uint32, k *itemKey[K]) (uint32, *keyState[K]
 
 // ring returns the ring of a round, which is about to get a turn, or to lose one. While a round is
 // delivered, pop takes turns off its ring without touching the tail, which is in no cache. So
-// nextTurn of the current round's tail is stale; this function makes it the first of the turns left.
+// nextTurn of the current round's tail is stale; this function makes it the first of the turns
+// left.
 func (q *Queue[K, V]) ring(round uint64) *ring {
 	if round == q.rounds.current {
 		if q.rounds.tail != 0 {

@@ -82,8 +82,8 @@ func (r *rounds) all() iter.Seq[uint64] {
 	}
 }
 
-// add returns the ring of a round behind the current one, which has no turns and is about to get its
-// first.
+// add returns the ring of a round behind the current one, which has no turns and is about to get
+// its first.
 func (r *rounds) add(round uint64) *ring {
 	if n := round>>roundBits - r.current>>roundBits; n >= uint64(len(r.dir)) {
 		r.growDir(n)

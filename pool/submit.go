@@ -223,8 +223,8 @@ func (p *Pool[V]) roomCtx(ctx context.Context) context.Context {
 	return p.accepting
 }
 
-// task returns the task as it is when it is in no queue, with the times that it would have if it were
-// put now.
+// task returns the task as it is when it is in no queue, with the times that it would have if it
+// were put now.
 func (o *offer[V]) task() *task.Task[V] {
 	now, options := time.Now(), &o.Options
 	t := &task.Task[V]{Payload: o.Payload, Info: task.Info{

@@ -12,9 +12,10 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// Consumer is one who takes tasks, and owns the leases on them. A [Queue] can have any number; Queue.NewConsumer and
-// Queue.ResumeConsumer make one. Of the zero Consumer no call makes sense: it returns an [ErrInvalid], or panics if it cannot
-// return an error. All methods may be called at any time by any goroutine.
+// Consumer is one who takes tasks, and owns the leases on them. A [Queue] can have any number;
+// Queue.NewConsumer and Queue.ResumeConsumer make one. Of the zero Consumer no call makes sense: it
+// returns an [ErrInvalid], or panics if it cannot return an error. All methods may be called at any
+// time by any goroutine.
 type Consumer[V any] struct {
 	queue        *Queue[V]
 	handle       driver.Handle
@@ -49,11 +50,13 @@ func (q *Queue[V]) NewConsumer(filter Filter) *Consumer[V] {
 	return q.newConsumer(driver.Handle{ID: newConsumerID()}, filter)
 }
 
-// ResumeConsumer returns the consumer of that id, which has disconnected or whose process has died, and the tasks that it
-// holds. It returns [ErrNotFound] if they have been handed back, because Options.Grace is over.
+// ResumeConsumer returns the consumer of that id, which has disconnected or whose process has died,
+// and the tasks that it holds. It returns [ErrNotFound] if they have been handed back, because
+// Options.Grace is over.
 //
-// Who had the consumer before has it no more, here or in another process, whether it has disconnected or not: calls of its
-// Consumer change nothing and return [ErrResumed], unless that is closed, and those of its tasks return [ErrLeaseLost].
+// Who had the consumer before has it no more, here or in another process, whether it has
+// disconnected or not: calls of its Consumer change nothing and return [ErrResumed], unless that is
+// closed, and those of its tasks return [ErrLeaseLost].
 func (q *Queue[V]) ResumeConsumer(ctx context.Context, id string, filter Filter) (*Consumer[V], []*Task[V], error) {
 	if err := q.notifier.over(); err != nil {
 		return nil, nil, err
@@ -220,7 +223,8 @@ func (c *Consumer[V]) newTask() *Task[V] {
 	return &Task[V]{queue: c.queue}
 }
 
-// begin makes a task that was taken one to be handed out. If its payload cannot be decoded it is buried, and ok is false.
+// begin makes a task that was taken one to be handed out. If its payload cannot be decoded it is
+// buried, and ok is false.
 func (c *Consumer[V]) begin(ctx context.Context, t *Task[V], number uint64, payload any) (ok bool, err error) {
 	t.lease = driver.Lease{ID: t.ID, Number: number}
 	if err := c.took(ctx); err != nil {
@@ -275,8 +279,8 @@ func (c *Consumer[V]) over() error {
 	return c.state.over()
 }
 
-// took is called with what was just taken. If the queue or the consumer has been closed meanwhile, that was too late to be
-// handed back with the rest, so it hands it back.
+// took is called with what was just taken. If the queue or the consumer has been closed meanwhile,
+// that was too late to be handed back with the rest, so it hands it back.
 func (c *Consumer[V]) took(ctx context.Context) error {
 	err := c.over()
 	if err != nil && !c.disconnected.Load() {
@@ -299,7 +303,8 @@ func (c *Consumer[V]) tasks(ctx context.Context, records []driver.Record) []*Tas
 	return tasks
 }
 
-// ReleaseAll hands back what the consumer holds, as Close does; the attempts do not count. It goes on taking.
+// ReleaseAll hands back what the consumer holds, as Close does; the attempts do not count. It goes
+// on taking.
 func (c *Consumer[V]) ReleaseAll(ctx context.Context) error {
 	if err := c.check(ctx); err != nil {
 		return err
@@ -310,12 +315,13 @@ func (c *Consumer[V]) ReleaseAll(ctx context.Context) error {
 	return c.queue.backend.Return(ctx, c.handle)
 }
 
-// Close hands back what the consumer holds; the attempts do not count. It cannot be used any more then, and calls that wait
-// return [ErrClosed]. If it returns an error it can be called again; if it has not, that does nothing.
+// Close hands back what the consumer holds; the attempts do not count. It cannot be used any more
+// then, and calls that wait return [ErrClosed]. If it returns an error it can be called again; if
+// it has not, that does nothing.
 func (c *Consumer[V]) Close(ctx context.Context) error { return c.leave(ctx, false) }
 
-// Disconnect gives up the consumer, but what it holds is handed back only after Options.Grace. Until then
-// Queue.ResumeConsumer gets it back, with the id.
+// Disconnect gives up the consumer, but what it holds is handed back only after Options.Grace.
+// Until then Queue.ResumeConsumer gets it back, with the id.
 func (c *Consumer[V]) Disconnect(ctx context.Context) error {
 	return c.leave(ctx, true)
 }
@@ -355,7 +361,8 @@ func (c *Consumer[V]) endLocked(why error) {
 	c.queue.notifier.takers.expel(&c.state)
 }
 
-// dismiss tells the backend that a consumer has left, if it has not been told. ErrResumed says that it is somebody else's now.
+// dismiss tells the backend that a consumer has left, if it has not been told. ErrResumed says that
+// it is somebody else's now.
 func (q *Queue[V]) dismiss(ctx context.Context, c *Consumer[V]) error {
 	q.mu.Lock()
 	here := q.consumers[c.handle.ID] == c

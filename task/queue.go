@@ -16,9 +16,9 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// Queue is a queue of tasks with payloads of one type. [Open] makes one. All methods may be called at any time by any
-// goroutine. With a store in memory they do not wait unless they say so; those that take or wait return the error of a context that is
-// done, the others do not look at it.
+// Queue is a queue of tasks with payloads of one type. [Open] makes one. All methods may be called
+// at any time by any goroutine. With a store in memory they do not wait unless they say so; those
+// that take or wait return the error of a context that is done, the others do not look at it.
 type Queue[V any] struct {
 	name     string
 	options  Options[V]
@@ -34,7 +34,8 @@ type Queue[V any] struct {
 	consumers map[string]*Consumer[V] // by id, of each the newest
 }
 
-// Open opens the queue of that name in a store, and makes it if there is none. nil options are the defaults.
+// Open opens the queue of that name in a store, and makes it if there is none. nil options are the
+// defaults.
 func Open[V any](ctx context.Context, store Store, name string, options *Options[V]) (*Queue[V], error) {
 	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, invalid("Open: the store", nil, "a Store, such as new(memory.Store)")
@@ -67,9 +68,10 @@ func Open[V any](ctx context.Context, store Store, name string, options *Options
 	return q, nil
 }
 
-// Put puts a task of a key into the queue, and returns its id. If there is no room it returns a [*FullError];
-// see also [ErrInvalid], [ErrDuplicate], [ErrGroupCancelled], [ErrWeight] and [ErrPanic]. If it returns an error
-// there is no new task, and the id is 0; only if OnEvict panicked there is one, with its id.
+// Put puts a task of a key into the queue, and returns its id. If there is no room it returns a
+// [*FullError]; see also [ErrInvalid], [ErrDuplicate], [ErrGroupCancelled], [ErrWeight] and
+// [ErrPanic]. If it returns an error there is no new task, and the id is 0; only if OnEvict
+// panicked there is one, with its id.
 func (q *Queue[V]) Put(ctx context.Context, key string, payload V, options PutOptions) (ID, error) {
 	var n driver.New
 	if err := q.fill(&n, key, payload, &options); err != nil {
@@ -91,8 +93,9 @@ type Batch[V any] struct {
 	Options PutOptions
 }
 
-// PutBatch puts tasks one after the other, in one transaction, until one is refused. It returns the ids of those that were
-// put, and if these are not all, the error that Put would have returned for the next.
+// PutBatch puts tasks one after the other, in one transaction, until one is refused. It returns the
+// ids of those that were put, and if these are not all, the error that Put would have returned for
+// the next.
 func (q *Queue[V]) PutBatch(ctx context.Context, tasks []Batch[V]) ([]ID, error) {
 	news, ids := make([]driver.New, len(tasks)), make([]ID, len(tasks))
 	var invalid error
@@ -116,11 +119,13 @@ func (q *Queue[V]) PutBatch(ctx context.Context, tasks []Batch[V]) ([]ID, error)
 	return ids[:n], cmp.Or(err, invalid, q.handOut(evicted))
 }
 
-// PutWait is Put, but if there is no room, it waits for it. Those who wait are admitted in rounds by key, each when a task
-// has gone. (With EvictHeaviest only those wait whose key is among the heaviest, with EvictOldest only if there is nothing
-// to be evicted or the key is full, and a Put that makes room for itself may overtake. With RejectOverShare one whose key is
-// over its share is set aside until a task of the key leaves, or another Put of the key comes; so it may wait although the
-// share has grown.) If ctx is done first, or when the call is made, it returns its error, and there is no new task.
+// PutWait is Put, but if there is no room, it waits for it. Those who wait are admitted in rounds
+// by key, each when a task has gone. (With EvictHeaviest only those wait whose key is among the
+// heaviest, with EvictOldest only if there is nothing to be evicted or the key is full, and a Put
+// that makes room for itself may overtake. With RejectOverShare one whose key is over its share is
+// set aside until a task of the key leaves, or another Put of the key comes; so it may wait
+// although the share has grown.) If ctx is done first, or when the call is made, it returns its
+// error, and there is no new task.
 func (q *Queue[V]) PutWait(ctx context.Context, key string, payload V, options PutOptions) (id ID, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -243,12 +248,13 @@ func (q *Queue[V]) setPayload(t *Task[V], payload any) (err error) {
 // Name returns the queue's name.
 func (q *Queue[V]) Name() string { return q.name }
 
-// InMemory tells whether the tasks are in the memory of this process, so that no call takes the time of a transaction.
+// InMemory tells whether the tasks are in the memory of this process, so that no call takes the
+// time of a transaction.
 func (q *Queue[V]) InMemory() bool { return q.notifier.inMemory }
 
-// Take takes the first task in order: by priority, then in rounds by key, and within a key in the order in which they became
-// ready. If there is none, it waits for one. Those who wait are served first come, first served. If ctx is done first, or
-// when the call is made, it returns its error.
+// Take takes the first task in order: by priority, then in rounds by key, and within a key in the
+// order in which they became ready. If there is none, it waits for one. Those who wait are served
+// first come, first served. If ctx is done first, or when the call is made, it returns its error.
 //
 // What Take and TakeBatch take belongs to a consumer that is closed with the queue.
 func (q *Queue[V]) Take(ctx context.Context) (*Task[V], error) { return q.self.Take(ctx) }
@@ -258,13 +264,14 @@ func (q *Queue[V]) TakeBatch(ctx context.Context, n int) ([]*Task[V], error) {
 	return q.self.TakeBatch(ctx, n)
 }
 
-// TryTake is Take, but does not wait for a task, nor behind those who do. If there is none, ok is false.
+// TryTake is Take, but does not wait for a task, nor behind those who do. If there is none, ok is
+// false.
 func (q *Queue[V]) TryTake(ctx context.Context) (t *Task[V], ok bool, err error) {
 	return q.self.TryTake(ctx)
 }
 
-// List returns tasks in the order of their ids, for people to look at. It is O(tasks). In memory others go on meanwhile, so what
-// it tells of two tasks need not have been true at the same time.
+// List returns tasks in the order of their ids, for people to look at. It is O(tasks). In memory
+// others go on meanwhile, so what it tells of two tasks need not have been true at the same time.
 func (q *Queue[V]) List(ctx context.Context, options ListOptions) ([]*Task[V], error) {
 	if err := q.selects(&options); err != nil {
 		return nil, err
@@ -307,8 +314,9 @@ func (q *Queue[V]) Count(ctx context.Context, options ListOptions) (int, error) 
 	return q.backend.Count(ctx, options)
 }
 
-// Kick makes buried tasks of a Key and Kind ready, up to Limit, in the order in which they were buried, and returns how many.
-// They have all their attempts again. State, if set, must be Buried, and neither Group nor After can be.
+// Kick makes buried tasks of a Key and Kind ready, up to Limit, in the order in which they were
+// buried, and returns how many. They have all their attempts again. State, if set, must be Buried,
+// and neither Group nor After can be.
 func (q *Queue[V]) Kick(ctx context.Context, options ListOptions) (int, error) {
 	switch {
 	case options.State != 0 && options.State != Buried:
@@ -354,16 +362,18 @@ func (q *Queue[V]) pause(ctx context.Context, key *string, paused bool) error {
 	return err
 }
 
-// StartGroup makes the tasks of a group ready, and those that are put into it from now on. When all its members are gone, also
-// those that were put into it later, its AtEnd tasks are ready and the group is over. A member that is buried is not gone.
-// StartGroup returns [ErrNotFound] if the group has no task, and [ErrGroupCancelled] if it is cancelled. What is put into a group
-// that is over begins a new one of that name.
+// StartGroup makes the tasks of a group ready, and those that are put into it from now on. When all
+// its members are gone, also those that were put into it later, its AtEnd tasks are ready and the
+// group is over. A member that is buried is not gone. StartGroup returns [ErrNotFound] if the group
+// has no task, and [ErrGroupCancelled] if it is cancelled. What is put into a group that is over
+// begins a new one of that name.
 func (q *Queue[V]) StartGroup(ctx context.Context, group string) error {
 	return q.group(ctx, group, false)
 }
 
-// CancelGroup removes all members of a group but those that are taken. When these are done or handed back, the AtAbort tasks
-// are ready and the group is over. Their contexts end now, see Task.Context. It returns [ErrNotFound] if the group has no task.
+// CancelGroup removes all members of a group but those that are taken. When these are done or
+// handed back, the AtAbort tasks are ready and the group is over. Their contexts end now, see
+// Task.Context. It returns [ErrNotFound] if the group has no task.
 func (q *Queue[V]) CancelGroup(ctx context.Context, group string) error {
 	return q.group(ctx, group, true)
 }
@@ -375,10 +385,11 @@ func (q *Queue[V]) group(ctx context.Context, group string, cancel bool) error {
 	return q.backend.Group(ctx, group, cancel)
 }
 
-// Wait waits until the task with that unique key is gone or buried. It returns nil if it was acked, the [*Error] that was
-// recorded if it is buried or was discarded, else [ErrDeleted] or [ErrExpired]. If ctx is done first, or when the call is
-// made, it returns its error. What happened to a task that is gone can be asked for during Options.Retention, unless its
-// unique key has been used again; then, or if there was none, it returns [ErrNotFound].
+// Wait waits until the task with that unique key is gone or buried. It returns nil if it was acked,
+// the [*Error] that was recorded if it is buried or was discarded, else [ErrDeleted] or
+// [ErrExpired]. If ctx is done first, or when the call is made, it returns its error. What happened
+// to a task that is gone can be asked for during Options.Retention, unless its unique key has been
+// used again; then, or if there was none, it returns [ErrNotFound].
 func (q *Queue[V]) Wait(ctx context.Context, uniqueKey string) error {
 	return q.notifier.wait(ctx, uniqueKey)
 }
@@ -391,9 +402,9 @@ func (q *Queue[V]) Truncate(ctx context.Context) (int, error) {
 	return q.backend.Truncate(ctx)
 }
 
-// Drop deletes the queue with all its tasks. Everybody who has it open, and those who wait, get [ErrDropped] from now on; a
-// later Open makes a new one. See also [UnlessTaken]: with it, if Drop fails in the middle of very many tasks, the queue is
-// left paused.
+// Drop deletes the queue with all its tasks. Everybody who has it open, and those who wait, get
+// [ErrDropped] from now on; a later Open makes a new one. See also [UnlessTaken]: with it, if Drop
+// fails in the middle of very many tasks, the queue is left paused.
 func (q *Queue[V]) Drop(ctx context.Context, conditions ...Condition) error {
 	if err := q.notifier.over(); err != nil {
 		return err
@@ -401,8 +412,8 @@ func (q *Queue[V]) Drop(ctx context.Context, conditions ...Condition) error {
 	return q.backend.Drop(ctx, slices.Contains(conditions, UnlessTaken))
 }
 
-// Stats returns counters and gauges as of one moment. In memory it is O(1); a Store that must count the keys may do so only
-// now and then.
+// Stats returns counters and gauges as of one moment. In memory it is O(1); a Store that must count
+// the keys may do so only now and then.
 func (q *Queue[V]) Stats(ctx context.Context) (Stats, error) {
 	if err := q.notifier.over(); err != nil {
 		return Stats{}, err
@@ -413,9 +424,9 @@ func (q *Queue[V]) Stats(ctx context.Context) (Stats, error) {
 	return s, err
 }
 
-// KeyStats returns the n keys with the most tasks, those with the most first. It is O(keys), with the queue locked in
-// memory, and goes through the tasks, while others go on, until it has found the oldest one of each key. Stores that count
-// go through all tasks.
+// KeyStats returns the n keys with the most tasks, those with the most first. It is O(keys), with
+// the queue locked in memory, and goes through the tasks, while others go on, until it has found
+// the oldest one of each key. Stores that count go through all tasks.
 func (q *Queue[V]) KeyStats(ctx context.Context, n int) ([]KeyStat, error) {
 	if err := q.notifier.over(); err != nil {
 		return nil, err
@@ -426,15 +437,18 @@ func (q *Queue[V]) KeyStats(ctx context.Context, n int) ([]KeyStat, error) {
 	return q.backend.KeyStats(ctx, n)
 }
 
-// Events returns what happens to the queue's tasks from now on, in order, until ctx is done or the queue is closed. It does
-// not hold up the queue: a reader that is more than 65,536 events behind misses the oldest, and the next one says how many.
-// The loop must be run, or ctx ended, or the events are kept for ever.
+// Events returns what happens to the queue's tasks from now on, in order, until ctx is done or the
+// queue is closed. It does not hold up the queue: a reader that is more than 65,536 events behind
+// misses the oldest, and the next one says how many. The loop must be run, or ctx ended, or the
+// events are kept for ever.
 func (q *Queue[V]) Events(ctx context.Context) iter.Seq[Event] { return q.notifier.events(ctx) }
 
-// Close ends the use of the queue: all calls return [ErrClosed], those that wait too, and what its consumers hold is handed
-// back. It does not wait for those who work on tasks; their Ack returns ErrClosed. The tasks stay in the store. Close waits until
-// those that had expired have been given to Options.OnExpire; if ctx is done first, it returns its error. If it returns an error,
-// some may not be handed back or given out yet, and it can be called again; if it has not, that does nothing.
+// Close ends the use of the queue: all calls return [ErrClosed], those that wait too, and what its
+// consumers hold is handed back. It does not wait for those who work on tasks; their Ack returns
+// ErrClosed. The tasks stay in the store. Close waits until those that had expired have been given
+// to Options.OnExpire; if ctx is done first, it returns its error. If it returns an error, some may
+// not be handed back or given out yet, and it can be called again; if it has not, that does
+// nothing.
 func (q *Queue[V]) Close(ctx context.Context) error {
 	q.close.Lock()
 	defer q.close.Unlock()
@@ -449,7 +463,8 @@ func (q *Queue[V]) Close(ctx context.Context) error {
 
 // end is Close without what still goes on then.
 func (q *Queue[V]) end(ctx context.Context) error {
-	// First nobody takes anything any more. A call that is taking something just now sees that when it has it, and hands it back.
+	// First nobody takes anything any more. A call that is taking something just now sees that when
+	// it has it, and hands it back.
 	q.notifier.stop(ErrClosed)
 	q.mu.Lock()
 	consumers := slices.Collect(maps.Values(q.consumers))

@@ -9,17 +9,19 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// Task is a task and, if it comes from Take, a lease: the proof that its consumer holds it. A lease ends with Ack, Release,
-// Snooze, Fail, Bury or Discard; when its time to run is over; when its consumer is closed, resumed or has gone for too long; and
-// when somebody else buries or deletes the task. Then it is lost, all its methods return [ErrLeaseLost], and change
-// nothing. A Task from Peek or List is no lease.
+// Task is a task and, if it comes from Take, a lease: the proof that its consumer holds it. A lease
+// ends with Ack, Release, Snooze, Fail, Bury or Discard; when its time to run is over; when its
+// consumer is closed, resumed or has gone for too long; and when somebody else buries or deletes
+// the task. Then it is lost, all its methods return [ErrLeaseLost], and change nothing. A Task from
+// Peek or List is no lease.
 //
-// What a Task tells is as of the call that returned it, but for Until, which Touch changes, and State: when its lease
-// has ended by a call of this Task, that is where the task is since, 0 if it is gone. The methods may be called by
-// any goroutine at any time, but not while others read what they change.
+// What a Task tells is as of the call that returned it, but for Until, which Touch changes, and
+// State: when its lease has ended by a call of this Task, that is where the task is since, 0 if it
+// is gone. The methods may be called by any goroutine at any time, but not while others read what
+// they change.
 //
-// Priority may be changed before a Release, Snooze, Fail or Bury: then that is the task's priority from now on.
-// It queues up there like new work, even without a delay and with KeepPlace.
+// Priority may be changed before a Release, Snooze, Fail or Bury: then that is the task's priority
+// from now on. It queues up there like new work, even without a delay and with KeepPlace.
 type Task[V any] struct {
 	Info
 	Payload V
@@ -31,9 +33,9 @@ type Task[V any] struct {
 // Ack says that the task is done. It is gone then.
 func (t *Task[V]) Ack(ctx context.Context) error { return t.settle(ctx, driver.Settlement{}) }
 
-// Release hands the task back. Without a delay it keeps its turn: it is the first of its key, and among the first of all.
-// After a delay it queues up like new work, unless the queue is one with KeepPlace. If it was its last attempt, it is buried
-// instead.
+// Release hands the task back. Without a delay it keeps its turn: it is the first of its key, and
+// among the first of all. After a delay it queues up like new work, unless the queue is one with
+// KeepPlace. If it was its last attempt, it is buried instead.
 func (t *Task[V]) Release(ctx context.Context, delay time.Duration) error {
 	if err := checkDelay("Release: the delay", delay); err != nil {
 		return err
@@ -41,8 +43,8 @@ func (t *Task[V]) Release(ctx context.Context, delay time.Duration) error {
 	return t.settle(ctx, driver.Settlement{Release: true, Delay: delay, Priority: t.Priority})
 }
 
-// Snooze is Release, but the attempt does not count, so the task is never buried by it: it is for work whose time has not
-// come, not for work that has failed.
+// Snooze is Release, but the attempt does not count, so the task is never buried by it: it is for
+// work whose time has not come, not for work that has failed.
 func (t *Task[V]) Snooze(ctx context.Context, delay time.Duration) error {
 	if err := checkDelay("Snooze: the delay", delay); err != nil {
 		return err
@@ -50,8 +52,9 @@ func (t *Task[V]) Snooze(ctx context.Context, delay time.Duration) error {
 	return t.settle(ctx, driver.Settlement{Release: true, Uncounted: true, Delay: delay, Priority: t.Priority})
 }
 
-// Fail is Release, and records why. If reason is, or wraps, an [*Error], its code is too, with the whole message. A task that
-// failed takes a new turn even if delay is 0, unless the queue has KeepPlace: then it is first again, so give it a delay.
+// Fail is Release, and records why. If reason is, or wraps, an [*Error], its code is too, with the
+// whole message. A task that failed takes a new turn even if delay is 0, unless the queue has
+// KeepPlace: then it is first again, so give it a delay.
 func (t *Task[V]) Fail(ctx context.Context, reason error, delay time.Duration) error {
 	if err := checkDelay("Fail: the delay", delay); err != nil {
 		return err
@@ -59,8 +62,8 @@ func (t *Task[V]) Fail(ctx context.Context, reason error, delay time.Duration) e
 	return t.settle(ctx, driver.Settlement{Release: true, Delay: delay, Priority: t.Priority, Err: newError(reason)})
 }
 
-// Bury puts the task aside, with the reason, until somebody kicks or deletes it. Who waits for its unique key is told the
-// reason, as an [*Error].
+// Bury puts the task aside, with the reason, until somebody kicks or deletes it. Who waits for its
+// unique key is told the reason, as an [*Error].
 func (t *Task[V]) Bury(ctx context.Context, reason error) error {
 	if reason == nil {
 		reason = errBuried
@@ -68,8 +71,8 @@ func (t *Task[V]) Bury(ctx context.Context, reason error) error {
 	return t.settle(ctx, driver.Settlement{Bury: true, Priority: t.Priority, Err: newError(reason)})
 }
 
-// Discard says that the task has failed for good and is not to be kept: it is gone, as after Ack. Who waits for its unique key
-// is told the reason, as an [*Error].
+// Discard says that the task has failed for good and is not to be kept: it is gone, as after Ack.
+// Who waits for its unique key is told the reason, as an [*Error].
 func (t *Task[V]) Discard(ctx context.Context, reason error) error {
 	if reason == nil {
 		reason = errDiscarded
@@ -82,8 +85,9 @@ var (
 	errDiscarded = &Error{Message: "discarded without a reason"}
 )
 
-// Touch makes the lease last d longer. If it lasts until the consumer is gone, because the task has no time to run, it
-// returns an [ErrInvalid] instead. It also tells whether the lease is still held, and with a d of 0 does nothing else.
+// Touch makes the lease last d longer. If it lasts until the consumer is gone, because the task has
+// no time to run, it returns an [ErrInvalid] instead. It also tells whether the lease is still
+// held, and with a d of 0 does nothing else.
 func (t *Task[V]) Touch(ctx context.Context, d time.Duration) error {
 	if err := checkDelay("Touch: the duration", d); err != nil {
 		return err
@@ -101,11 +105,12 @@ func (t *Task[V]) Touch(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// Context returns a context that is done when parent is or when the lease ends, in whatever way; then its cause Is
-// [ErrLeaseLost], and [ErrDeleted] if the task was deleted in this process. (After an Ack too, so ask for the cause before.
-// It may be done a moment later than the lease ends.) It is also done when the group of the task is cancelled, with
-// the cause [ErrGroupCancelled]: the lease is still held then, and however it ends, the task is gone. Call cancel when the
-// context is not needed any more.
+// Context returns a context that is done when parent is or when the lease ends, in whatever way;
+// then its cause Is [ErrLeaseLost], and [ErrDeleted] if the task was deleted in this process.
+// (After an Ack too, so ask for the cause before. It may be done a moment later than the lease
+// ends.) It is also done when the group of the task is cancelled, with the cause
+// [ErrGroupCancelled]: the lease is still held then, and however it ends, the task is gone. Call
+// cancel when the context is not needed any more.
 func (t *Task[V]) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
 	if t.lease.Number == 0 {
 		ctx, end := context.WithCancelCause(parent)

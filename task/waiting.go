@@ -6,18 +6,19 @@ import (
 	"sync/atomic"
 )
 
-// takers are the goroutines that wait for a task: those with the same filter in one group, first come, first served. No
-// task is handed to them; one that may find a task is woken, and looks for it. Those that are woken have left their groups'
-// lines.
+// takers are the goroutines that wait for a task: those with the same filter in one group, first
+// come, first served. No task is handed to them; one that may find a task is woken, and looks for
+// it. Those that are woken have left their groups' lines.
 //
-// A group is tested if one of it has looked for a task in vain, and for each that became ready since then, and that a taker
-// of it could have, some taker was woken, or is looking. So a taker that joins a tested group need not look. If those that
-// were woken find nothing because others were quicker, or something else than what they were woken for, or if more has
-// changed meanwhile, there may still be a task for others: then these are not tested any more. One taker after the other
-// looks until all groups are tested.
+// A group is tested if one of it has looked for a task in vain, and for each that became ready
+// since then, and that a taker of it could have, some taker was woken, or is looking. So a taker
+// that joins a tested group need not look. If those that were woken find nothing because others
+// were quicker, or something else than what they were woken for, or if more has changed meanwhile,
+// there may still be a task for others: then these are not tested any more. One taker after the
+// other looks until all groups are tested.
 //
-// In a group nobody is overtaken. Between groups it can happen: who looks because nobody else wanted a task may find another
-// one that became ready just then.
+// In a group nobody is overtaken. Between groups it can happen: who looks because nobody else
+// wanted a task may find another one that became ready just then.
 type takers struct {
 	groups  map[string]*takerGroup // those in which somebody waits, and some others, by filter
 	arrived uint64
@@ -155,7 +156,8 @@ func (t *takers) join(w *taker) {
 	g.line = slices.Insert(g.line, i, w)
 }
 
-// leave takes a taker out of its line, or ends its looking. found says whether it looked and found something.
+// leave takes a taker out of its line, or ends its looking. found says whether it looked and found
+// something.
 func (t *takers) leave(w *taker, found bool) {
 	if !w.woken {
 		i := slices.Index(w.group.line, w)
@@ -172,8 +174,9 @@ func (t *takers) leave(w *taker, found bool) {
 	t.tidy(w.group)
 }
 
-// foundLast puts a taker that has found a task back into line, if there can be no other one: it was woken for this one, its group
-// was tested before, and nothing has changed since. If it is not sure of that, it returns false.
+// foundLast puts a taker that has found a task back into line, if there can be no other one: it was
+// woken for this one, its group was tested before, and nothing has changed since. If it is not sure
+// of that, it returns false.
 func (t *takers) foundLast(w *taker) bool {
 	if !t.single || !w.group.tested || w.since != t.changes || w.looked != w.consumer.filter.Load() || w.looked.id != w.group.filter.id {
 		return false
@@ -238,7 +241,8 @@ func (t *takers) tidy(g *takerGroup) {
 	}
 }
 
-// expel makes the waiting takers of a consumer see that it is over, or those that are watches if the queue is.
+// expel makes the waiting takers of a consumer see that it is over, or those that are watches if
+// the queue is.
 func (t *takers) expel(c *consumerState) {
 	for _, g := range t.groups {
 		for _, w := range g.line {
@@ -283,8 +287,8 @@ func (n *notifier) take(ctx context.Context, c *consumerState, try func(Filter) 
 	}
 }
 
-// sleepLocked waits, without the lock, until there is a signal or the queue is over, or returns the error of ctx when that is
-// done.
+// sleepLocked waits, without the lock, until there is a signal or the queue is over, or returns the
+// error of ctx when that is done.
 func (n *notifier) sleepLocked(ctx context.Context, done, wake <-chan struct{}) error {
 	n.mu.Unlock()
 	defer n.mu.Lock()
@@ -297,7 +301,8 @@ func (n *notifier) sleepLocked(ctx context.Context, done, wake <-chan struct{}) 
 	return nil
 }
 
-// unlocked calls f without the lock. If it panics, it calls broken with the lock, which it leaves locked in any case.
+// unlocked calls f without the lock. If it panics, it calls broken with the lock, which it leaves
+// locked in any case.
 func (n *notifier) unlocked(f, broken func()) {
 	n.mu.Unlock()
 	returned := false

@@ -8,9 +8,10 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// Watch takes tasks for those who run workers only while there is something to do: nobody has to wait in Take. If there is no
-// task, it stands in line like one who does, and has a function called when it is worth to look again. Consumer.Watch makes
-// one. All methods may be called at any time by any goroutine, also by the function.
+// Watch takes tasks for those who run workers only while there is something to do: nobody has to
+// wait in Take. If there is no task, it stands in line like one who does, and has a function called
+// when it is worth to look again. Consumer.Watch makes one. All methods may be called at any time
+// by any goroutine, also by the function.
 type Watch[V any] struct {
 	consumer *Consumer[V]
 	taker    taker // in line, or woken, if armed is true
@@ -25,18 +26,20 @@ type count struct {
 	left     int // 0 means that it is not armed
 }
 
-// Watch returns a Watch that stands in no line yet. Its function is called in a goroutine of its own, or, in memory, by a Put
-// before it returns; so it should be quick. If it panics, the panic is swallowed.
+// Watch returns a Watch that stands in no line yet. Its function is called in a goroutine of its
+// own, or, in memory, by a Put before it returns; so it should be quick. If it panics, the panic is
+// swallowed.
 func (c *Consumer[V]) Watch(f func()) *Watch[V] {
 	w := &Watch[V]{consumer: c, count: count{notifier: c.queue.notifier, f: f}}
 	w.taker.consumer, w.taker.watch = &c.state, &w.count
 	return w
 }
 
-// Take takes a task like Consumer.TryTake, but stands in line for it, behind those who wait. If it is not its turn or there is
-// none, it returns nil. If it returns that armed is true, which it does too with a task if it is sure that there is no other one, the
-// function is called, once, when there may be a task: then Take must be called again, or Disarm, for until then others may have to wait.
-// The function is also called when the consumer or the queue is closed.
+// Take takes a task like Consumer.TryTake, but stands in line for it, behind those who wait. If it
+// is not its turn or there is none, it returns nil. If it returns that armed is true, which it does
+// too with a task if it is sure that there is no other one, the function is called, once, when
+// there may be a task: then Take must be called again, or Disarm, for until then others may have to
+// wait. The function is also called when the consumer or the queue is closed.
 func (w *Watch[V]) Take(ctx context.Context) (t *Task[V], armed bool, err error) {
 	armed, err = w.take(ctx, func(f Filter) (bool, error) {
 		var err error
@@ -116,9 +119,9 @@ func (w *Watch[V]) lookLocked(try func(Filter) (bool, error)) (found bool, err e
 	return found, err
 }
 
-// CountTo has the function called, once, when n more tasks, 1 at least, have become ready or wait for room. That is as far as the
-// Store tells: it may be earlier, as when this Queue is paused, and tasks of keys that are busy or paused need not count. Calling it
-// again replaces n.
+// CountTo has the function called, once, when n more tasks, 1 at least, have become ready or wait
+// for room. That is as far as the Store tells: it may be earlier, as when this Queue is paused, and
+// tasks of keys that are busy or paused need not count. Calling it again replaces n.
 func (w *Watch[V]) CountTo(n int) {
 	notifier := w.consumer.queue.notifier
 	notifier.mu.Lock()
@@ -133,7 +136,8 @@ func (w *Watch[V]) CountTo(n int) {
 	}
 }
 
-// Disarm takes back Take and CountTo. The function may be running, or about to be called, nevertheless.
+// Disarm takes back Take and CountTo. The function may be running, or about to be called,
+// nevertheless.
 func (w *Watch[V]) Disarm() {
 	n := w.consumer.queue.notifier
 	n.mu.Lock()
@@ -178,8 +182,8 @@ func (n *notifier) forgetCountLocked(c *count) {
 	n.counting.Add(-1)
 }
 
-// callLocked has the function called when no lock is held any more, for it is the user's: by a Put that is under way, or by a
-// goroutine of its own.
+// callLocked has the function called when no lock is held any more, for it is the user's: by a Put
+// that is under way, or by a goroutine of its own.
 func (c *count) callLocked() {
 	n := c.notifier
 	n.calls = append(n.calls, c.f)
@@ -198,7 +202,8 @@ func (n *notifier) takeCallsLocked() []func() {
 	return calls
 }
 
-// finish calls the functions that are to be called. It is called after each Put that has counted itself in putting.
+// finish calls the functions that are to be called. It is called after each Put that has counted
+// itself in putting.
 func (n *notifier) finish() {
 	n.putting.Add(-1)
 	if n.calling.Load() {
@@ -209,8 +214,9 @@ func (n *notifier) finish() {
 	}
 }
 
-// call calls functions of Watches. One that panics, or ends the goroutine, does not keep the others from being called; there is
-// nobody who could be told, for who puts a task does not know those who watch.
+// call calls functions of Watches. One that panics, or ends the goroutine, does not keep the others
+// from being called; there is nobody who could be told, for who puts a task does not know those who
+// watch.
 func call(fs ...func()) {
 	if len(fs) > 0 {
 		defer call(fs[1:]...)

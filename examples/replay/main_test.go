@@ -40,9 +40,9 @@ const small = "submit_s,user,run_s\n0,ann,10\n0,ann,10\n0,ann,10\n5,bob,10\n"
 //	by known    1 14 24    0 11 12 13
 //
 // A round that is fair by time has a second for each. With known times ann's jobs are in the rounds
-// 2, 12 and 22, and bob's last three in 3, 4 and 5. With learned times any job counts for 5 seconds at
-// first, and bob's for 4 when his first one is done. So ann's are in 2, 7 and 12, and bob's in 3, 7
-// and 11.
+// 2, 12 and 22, and bob's last three in 3, 4 and 5. With learned times any job counts for 5 seconds
+// at first, and bob's for 4 when his first one is done. So ann's are in 2, 7 and 12, and bob's in
+// 3, 7 and 11.
 func TestTable(t *testing.T) {
 	in := file(t, "submit_s,user,run_s\n0,bob,1\n0,ann,10\n0,ann,10\n0,ann,10\n5,bob,1\n5,bob,1\n5,bob,1\n")
 	status, out, errOut := cli(t, "-in", in, "-servers", "1")

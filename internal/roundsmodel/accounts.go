@@ -66,8 +66,8 @@ func (a *Accounts[K]) Push(key K, weight, cost int) {
 	}
 }
 
-// give gives a key a turn, for which it pays the cost, or if that is 0, that of the item whose place
-// it is.
+// give gives a key a turn, for which it pays the cost, or if that is 0, that of the item whose
+// place it is.
 func (a *Accounts[K]) give(key K, join, cost int) {
 	k := a.keys[key]
 	p := &k.places[slices.IndexFunc(k.places, func(p place) bool { return !p.turn })]
@@ -112,8 +112,8 @@ func (a *Accounts[K]) Pop() (next K) {
 	return next
 }
 
-// Remove takes out an item of a key. If another one has no turn, that gets one in its place, else the
-// key gives up its last turn.
+// Remove takes out an item of a key. If another one has no turn, that gets one in its place, else
+// the key gives up its last turn.
 func (a *Accounts[K]) Remove(key K, i int) {
 	k := a.keys[key]
 	if items, turns := k.count(); items == turns {

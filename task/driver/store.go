@@ -111,10 +111,10 @@ type Backend interface {
 	// it is gone. It returns ErrLeaseLost if the lease is not held any more.
 	Settle(ctx context.Context, lease Lease, how Settlement) (State, error)
 
-	// SettleAndTakeOne is Settle, and then TakeOne, as one transaction. If the lease is not held any
-	// more, or anything else is wrong with Settle, it returns the error, and takes nothing. If then
-	// no task can be taken, whatever the reason, the number of the next lease is 0: the next call
-	// of TakeOne tells why.
+	// SettleAndTakeOne is Settle, and then TakeOne, as one transaction. If the lease is not held
+	// any more, or anything else is wrong with Settle, it returns the error, and takes nothing. If
+	// then no task can be taken, whatever the reason, the number of the next lease is 0: the next
+	// call of TakeOne tells why.
 	SettleAndTakeOne(
 		ctx context.Context, lease Lease, how Settlement, consumer Handle, filter Filter, info *Info,
 	) (state State, next uint64, payload any, err error)
@@ -152,8 +152,8 @@ type Backend interface {
 	// transaction.
 	Count(ctx context.Context, q ListOptions) (int, error)
 
-	// Kick makes buried tasks of the Key and Kind ready, up to Limit, in the order in which they were
-	// buried, and returns how many.
+	// Kick makes buried tasks of the Key and Kind ready, up to Limit, in the order in which they
+	// were buried, and returns how many.
 	Kick(ctx context.Context, q ListOptions) (int, error)
 
 	// Change does to a task, whatever its state, what the call says. A lease on it is lost. It
@@ -216,8 +216,8 @@ func TakeOne(ctx context.Context, b Backend, consumer Handle, filter Filter, inf
 	return one[0].Lease.Number, one[0].Payload, nil
 }
 
-// SettleAndTakeOne implements Backend.SettleAndTakeOne by Settle and TakeOne, for a Backend to which
-// two transactions are as good as one.
+// SettleAndTakeOne implements Backend.SettleAndTakeOne by Settle and TakeOne, for a Backend to
+// which two transactions are as good as one.
 func SettleAndTakeOne(
 	ctx context.Context, b Backend, lease Lease, how Settlement, consumer Handle, filter Filter, info *Info,
 ) (state State, next uint64, payload any, err error) {

@@ -110,7 +110,8 @@ func (q *queue) unset(it *item) {
 	q.leaveState(it)
 }
 
-// leaveState is the part of unset that a Take needs. Events tell the state that the task was in until it is in another one.
+// leaveState is the part of unset that a Take needs. Events tell the state that the task was in
+// until it is in another one.
 func (q *queue) leaveState(it *item) {
 	state := it.State
 	if q.waiting != nil && (state == driver.Ready || state == driver.Delayed) {

@@ -22,7 +22,8 @@ type backend struct {
 
 func (b *backend) handle() driver.Handle { return driver.Handle{ID: b.opener} }
 
-// call runs c: in the caller's transaction if ctx carries one, else in one that is shared with others.
+// call runs c: in the caller's transaction if ctx carries one, else in one that is shared with
+// others.
 func (b *backend) call(ctx context.Context, name string, c call) error {
 	c.name, c.backend, c.queue = name, b, b.queue
 	tx, err := b.store.db.Joined(ctx)

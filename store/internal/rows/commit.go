@@ -75,8 +75,9 @@ func (w *wants) forDriver(q *queue) *Plan {
 	return p
 }
 
-// rank says in which order the calls of a transaction run. They were all made at the same time, so any order is right; this
-// one reads the index of ready tasks once for all who take, and lets them take before others are put behind.
+// rank says in which order the calls of a transaction run. They were all made at the same time, so
+// any order is right; this one reads the index of ready tasks once for all who take, and lets them
+// take before others are put behind.
 type rank uint8
 
 const (
@@ -88,8 +89,9 @@ const (
 // maxCalls is how many calls share a transaction at most, so that none takes long.
 const maxCalls = 512
 
-// committer puts calls that are made at the same time into one transaction. There is no goroutine for it: one of the callers
-// leads, and does the work of all who came before; those who come meanwhile wait, and one of them leads next.
+// committer puts calls that are made at the same time into one transaction. There is no goroutine
+// for it: one of the callers leads, and does the work of all who came before; those who come
+// meanwhile wait, and one of them leads next.
 type committer struct {
 	store *Store
 
@@ -98,7 +100,8 @@ type committer struct {
 	leads   bool // there is one who leads
 }
 
-// do runs a call, and returns when its transaction is committed. Before it has begun, ctx can take it back.
+// do runs a call, and returns when its transaction is committed. Before it has begun, ctx can take
+// it back.
 func (m *committer) do(ctx context.Context, c *call) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -150,7 +153,8 @@ func (m *committer) lead(own *call) {
 	}
 }
 
-// errPanic is what the others get if one of the calls of a transaction panics. Nothing of it has happened.
+// errPanic is what the others get if one of the calls of a transaction panics. Nothing of it has
+// happened.
 var errPanic = errors.New("rows: another call has panicked in the same transaction")
 
 // run runs calls, and tells those who wait for them, also if one of them panics.
@@ -179,8 +183,9 @@ func (m *committer) handOver(own *call) {
 	}
 }
 
-// gather returns what is pending. Those whose calls have just returned are probably about to make the next ones, so it lets
-// them run as long as more calls come of it: that is cheaper than a transaction for each.
+// gather returns what is pending. Those whose calls have just returned are probably about to make
+// the next ones, so it lets them run as long as more calls come of it: that is cheaper than a
+// transaction for each.
 func (m *committer) gather() []*call {
 	for n := 0; ; {
 		m.mu.Lock()
@@ -211,8 +216,9 @@ type failure struct{ error }
 // errNotExclusive ends a transaction that finds that it needs the queue for itself.
 var errNotExclusive = errors.New("rows: the queue is needed exclusively")
 
-// must returns the first value. An error of the database ends the transaction, whatever is being done, so it is thrown, and
-// caught in attempt: nearly each line of the rules would have to pass it on.
+// must returns the first value. An error of the database ends the transaction, whatever is being
+// done, so it is thrown, and caught in attempt: nearly each line of the rules would have to pass it
+// on.
 func must[T any](v T, err error) T {
 	check(err)
 	return v
@@ -334,7 +340,8 @@ func (t *transaction) run(ctx context.Context) error {
 	return err
 }
 
-// markInDoubt remembers what was taken in a transaction that may have been committed, and has it looked at.
+// markInDoubt remembers what was taken in a transaction that may have been committed, and has it
+// looked at.
 func (t *transaction) markInDoubt() {
 	for _, u := range t.units {
 		for _, n := range u.notices {
@@ -424,8 +431,8 @@ var errJoin = &task.FieldError{
 	Field: "the context", Value: "one with a transaction", Limit: "without one, but for calls that put, settle, change or show tasks",
 }
 
-// runJoined runs a call in a transaction of the caller's. What is known of the queue here is not touched: nobody knows yet
-// whether that will be committed.
+// runJoined runs a call in a transaction of the caller's. What is known of the queue here is not
+// touched: nobody knows yet whether that will be committed.
 func (s *Store) runJoined(ctx context.Context, tx Tx, c *call) error {
 	if !c.joins {
 		return errJoin
@@ -456,6 +463,6 @@ func (s *Store) runJoined(ctx context.Context, tx Tx, c *call) error {
 	}
 }
 
-// maxTriesJoined is how often a call in a transaction of the caller's is tried. The rest of that keeps its locks, so of a deadlock
-// the same may come again.
+// maxTriesJoined is how often a call in a transaction of the caller's is tried. The rest of that
+// keeps its locks, so of a deadlock the same may come again.
 const maxTriesJoined = 3

@@ -211,7 +211,8 @@ func (u *unit) end(r *Row, o Outcome) {
 	}
 }
 
-// leave is called before a task leaves its state otherwise than by Take. It returns the turn that it leaves to others.
+// leave is called before a task leaves its state otherwise than by Take. It returns the turn that
+// it leaves to others.
 func (u *unit) leave(r *Row) turn {
 	if r.Was != task.Ready {
 		return turn{}

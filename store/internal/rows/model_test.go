@@ -15,8 +15,8 @@ type inMemory struct{ *rowstest.DB }
 
 func (m inMemory) Reopen(*testing.T) rows.DB { return inMemory{m.DB.Reopen()} }
 
-// Faults implements what rowstest looks for. No five transactions in a row fail, for after ten a call
-// returns the error.
+// Faults implements what rowstest looks for. No five transactions in a row fail, for after ten a
+// call returns the error.
 func (m inMemory) Faults(seed uint64) {
 	var mu sync.Mutex
 	rnd, failed := rand.New(rand.NewPCG(seed, 0)), 0

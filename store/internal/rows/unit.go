@@ -55,7 +55,8 @@ func (q *queue) enter(tx Tx, plan *wants) *unit {
 	return u
 }
 
-// needExclusive ends the transaction, and has it begun again, if it does not have the queue for itself.
+// needExclusive ends the transaction, and has it begun again, if it does not have the queue for
+// itself.
 func (u *unit) needExclusive() {
 	if !u.plan.Exclusive {
 		panic(failure{errNotExclusive})
@@ -165,7 +166,8 @@ func (u *unit) schedule(at int64) {
 	}
 }
 
-// needsPayload tells whether rows are to be read with their payloads, because they are told about when they are gone.
+// needsPayload tells whether rows are to be read with their payloads, because they are told about
+// when they are gone.
 func (u *unit) needsPayload() bool { return u.q.store.options.History > 0 || u.wantsExpired() }
 
 // get returns the task of that id, nil if there is none, after all that is due for it has happened.
@@ -190,7 +192,8 @@ func (u *unit) peek(id uint64) *Row {
 	})
 }
 
-// findUniqueKey returns the task with that unique key, nil if there is none. It is not to be changed.
+// findUniqueKey returns the task with that unique key, nil if there is none. It is not to be
+// changed.
 func (u *unit) findUniqueKey(uniqueKey string, payload bool) *Row {
 	return u.upToDate(func() (*Row, error) { return u.v.ByUniqueKey(uniqueKey, payload) })
 }
@@ -220,8 +223,9 @@ func (r *Row) line() Line { return Line{r.Key, r.Priority} }
 // isDue tells whether something should have happened to the task already.
 func (r *Row) isDue(now int64) bool { return r.Wake != 0 && r.Wake <= now }
 
-// A deadline must be told as it was put, also if it is the year 9999, for programs have such ones. So what is kept of it is
-// nanoseconds since 1970, plus one if it is not before that, for 0 means none; but from farYear on microseconds.
+// A deadline must be told as it was put, also if it is the year 9999, for programs have such ones.
+// So what is kept of it is nanoseconds since 1970, plus one if it is not before that, for 0 means
+// none; but from farYear on microseconds.
 var far = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func deadline(t time.Time) int64 {
