@@ -1,0 +1,149 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fairq/fairq/task"
+)
+
+func (c *comparison) take() {
+	var f task.Filter
+	if c.chance(4) {
+		f.MaxPriority = new(c.IntN(3) - 1)
+	}
+	if !c.steady && c.chance(4) {
+		f.Kinds = []string{oneOf(c, c.kinds...), oneOf(c, c.kinds...)}
+	}
+	w := oneOf(c, c.workers...)
+	for range oneOf(c, 1, 1, 3) {
+		if !c.takeOne(w, f) {
+			return
+		}
+	}
+}
+
+// takeOne takes a task, and tells whether there was one.
+func (c *comparison) takeOne(w *worker, f task.Filter) bool {
+	w.got.SetFilter(f)
+	w.want.SetFilter(f)
+	got, ok, err := w.got.TryTake(ctx)
+	c.ok("TryTake", err)
+	return c.takeTheSame(w, f, got, ok)
+}
+
+// ackAndTake acks a task and takes the next one by one call, and in the wanted queue by two.
+func (c *comparison) ackAndTake(w *worker, l *twins) {
+	var f task.Filter
+	if c.chance(3) {
+		f.MaxPriority = new(0)
+	}
+	w.got.SetFilter(f)
+	w.want.SetFilter(f)
+	var got *task.Task[int]
+	var ok bool
+	if c.both(fmt.Sprintf("AckAndTake of task %d", l.want.ID), nil, func(s *side) (err error) {
+		if s == c.want {
+			return l.want.Ack(ctx)
+		}
+		got, ok, err = w.got.AckAndTake(ctx, l.got)
+		return err
+	}) {
+		c.equal("state", l.got.State, l.want.State)
+		c.takeTheSame(w, f, got, ok)
+	}
+}
+
+// takeTheSame takes a task from the wanted queue, if one was taken from the other.
+func (c *comparison) takeTheSame(w *worker, f task.Filter, got *task.Task[int], ok bool) bool {
+	ready := c.takeable(f)
+	if c.did("TryTake(%s): %v", showFilter(f), ok); ok {
+		c.did("... task %d of %s, priority %d, kind %q", c.ids[got.ID], got.Key, got.Priority, got.Kind)
+		c.checkTurn(c.ids[got.ID], ready)
+		c.only(got.Key, true)
+	}
+	want, wantOK, err := w.want.TryTake(ctx)
+	c.ok("TryTake", err)
+	if ok {
+		c.only(got.Key, false)
+	}
+	if !c.equal("whether a task was taken", ok, wantOK) || !ok {
+		return false
+	}
+	c.equal("payload", got.Payload, want.Payload)
+	c.leases = append(c.leases, &twins{got, want, w.at})
+	return c.equal("the task that was taken", c.ids[got.ID], want.ID)
+}
+
+func showFilter(f task.Filter) string {
+	if f.MaxPriority == nil {
+		return fmt.Sprintf("%q", f.Kinds)
+	}
+	return fmt.Sprintf("%q, priority <= %d", f.Kinds, *f.MaxPriority)
+}
+
+// only makes the wanted queue take no tasks but those of a key, or not any more, if which key is
+// next is open.
+func (c *comparison) only(key string, on bool) {
+	if !c.open {
+		return
+	}
+	paused := c.paused(c.got[0])
+	for _, k := range Keys {
+		switch {
+		case k == key || paused[k]:
+		case on:
+			c.ok("PauseKey", c.want.PauseKey(ctx, k))
+		default:
+			c.ok("ResumeKey", c.want.ResumeKey(ctx, k))
+		}
+	}
+}
+
+func (c *comparison) settle() {
+	if len(c.leases) == 0 {
+		return
+	}
+	l := c.leases[len(c.leases)-1-min(c.IntN(8), c.IntN(len(c.leases)))]
+	if w := oneOf(c, c.workers...); w.at == l.at && c.ctx == ctx && c.chance(4) {
+		c.ackAndTake(w, l)
+		return
+	}
+	d, maybe, reason := c.duration(), time.Duration(c.IntN(2))*c.duration(), errors.New("reason")
+	type leased = *task.Task[int]
+	var name string
+	var do func(leased) error
+	switch op := c.IntN(12); {
+	case op < 2:
+		name, do = "Ack", func(t leased) error { return t.Ack(c.ctx) }
+	case op < 5:
+		name, do = "Release", func(t leased) error { return t.Release(c.ctx, 0) }
+	case op == 5:
+		name, do = fmt.Sprint("Release ", d), func(t leased) error { return t.Release(c.ctx, d) }
+	case op < 8:
+		name, do = fmt.Sprint("Fail ", maybe), func(t leased) error { return t.Fail(c.ctx, reason, maybe) }
+	case op == 8:
+		name, do = "Bury", func(t leased) error { return t.Bury(c.ctx, reason) }
+	case op == 9:
+		name, do = fmt.Sprint("Snooze ", maybe), func(t leased) error { return t.Snooze(c.ctx, maybe) }
+	case op == 10:
+		name, do = "Discard", func(t leased) error { return t.Discard(c.ctx, reason) }
+	default:
+		name, do = fmt.Sprint("Touch ", maybe), func(t leased) error { return t.Touch(c.ctx, maybe) }
+	}
+	if c.chance(5) {
+		l.want.Priority = c.IntN(2)
+		l.got.Priority = l.want.Priority
+		name += fmt.Sprint(" with priority ", l.want.Priority)
+	}
+	if c.both(fmt.Sprintf("%s of task %d", name, l.want.ID), nil, func(s *side) error {
+		if s == c.want {
+			return do(l.want)
+		}
+		return do(l.got)
+	}) {
+		c.equal("state", l.got.State, l.want.State)
+	}
+	c.equal("until", showTime(l.got.Until), showTime(l.want.Until))
+}
