@@ -36,9 +36,9 @@ func newPriced(seed uint64, quantum int) *priced {
 
 func (p *priced) share(key int) int { return p.weights[key] * int(p.Quantum) }
 
-func (p *priced) add(key, cost int) Ticket {
+func (p *priced) push(key, cost int) {
 	p.largest[key] = max(p.largest[key], cost)
-	return p.Add(key, costly{key, cost})
+	p.Push(key, costly{key, cost})
 }
 
 func (p *priced) next() {
@@ -59,7 +59,7 @@ func TestNewcomerWaitsForLittleWork(t *testing.T) {
 		dearest := 1 + p.random.IntN(60)
 		for range 60 {
 			for range p.random.IntN(5) {
-				p.add(1+p.random.IntN(len(p.weights)-1), 1+p.random.IntN(dearest))
+				p.push(1+p.random.IntN(len(p.weights)-1), 1+p.random.IntN(dearest))
 			}
 			for range min(p.Len(), p.random.IntN(4)) {
 				p.next()
@@ -74,10 +74,10 @@ func TestNewcomerWaitsForLittleWork(t *testing.T) {
 		for key := 1; key < len(p.weights); key++ {
 			bound += p.share(key) - 1 + p.largest[key]
 		}
-		p.add(0, 1)
+		p.push(0, 1)
 		waited := 0
 		for p.KeyLen(0) > 0 {
-			p.add(1+p.random.IntN(len(p.weights)-1), 1+p.random.IntN(dearest)) // too late
+			p.push(1+p.random.IntN(len(p.weights)-1), 1+p.random.IntN(dearest)) // too late
 			p.next()
 			waited += p.served[len(p.served)-1].cost
 		}
@@ -98,7 +98,7 @@ func TestBalanceOfWork(t *testing.T) {
 		for range 150 {
 			for key := range p.weights {
 				for i := p.KeyLen(key); i < 2*p.share(key)+p.random.IntN(2); i++ {
-					p.add(key, 1+p.random.IntN(dearest[key]))
+					p.push(key, 1+p.random.IntN(dearest[key]))
 				}
 			}
 			p.next()
@@ -151,21 +151,21 @@ func TestOneItemAtATime(t *testing.T) {
 			}
 			const cost = 100
 			work := [2]int{}
-			p.add(1, cost)
+			p.push(1, cost)
 			for range 3000 {
 				for p.KeyLen(0) < 50 {
-					p.add(0, cost)
+					p.push(0, cost)
 				}
 				for i := range rest {
 					if p.KeyLen(2+i) == 0 {
-						p.add(2+i, cost)
+						p.push(2+i, cost)
 					}
 				}
 				p.next()
 				if last := p.served[len(p.served)-1]; last.key < 2 {
 					work[last.key] += last.cost
 					if last.key == 1 {
-						p.add(1, cost)
+						p.push(1, cost)
 					}
 				}
 				bound := 2*quantum + 2*(cost-1)
@@ -341,7 +341,7 @@ func TestBalanceOfWorkAhead(t *testing.T) {
 		for range 200 {
 			for key := range p.weights {
 				if p.random.IntN(3) == 0 || p.KeyLen(key) == 0 && p.random.IntN(4) > 0 {
-					p.add(key, 1+p.random.IntN(dearest))
+					p.push(key, 1+p.random.IntN(dearest))
 				}
 			}
 			if p.Len() > 0 {
