@@ -1,7 +1,6 @@
 package rows
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 )
@@ -130,61 +129,10 @@ func (t dryTasks) Scan(r Range) ([]*Row, error) {
 				found = append(found, new(*row))
 			}
 		}
-		found = r.among(found)
+		found = Tasks.Select(&r, slices.Values(found))
 	}
 	for _, row := range found {
 		row.Payload = noPayload
 	}
 	return found, err
-}
-
-// among returns those of some tasks that are in the range, in its order.
-func (r *Range) among(tasks []*Row) (in []*Row) {
-	type place struct {
-		*Row
-		at Tuple
-	}
-	prefix, i := 0, 0
-	for Tasks[i].Index != r.Index {
-		i++
-	}
-	if len(r.Prefixes) > 0 {
-		prefix = len(r.Prefixes[0])
-	}
-	var places []place
-	for _, row := range tasks {
-		if at := Tasks[i].Place(row); at != nil && r.holds(at, prefix) && r.Only.Match(row) {
-			places = append(places, place{row, at})
-		}
-	}
-	each := prefix + r.Each // fields: the Limit is for each of their values
-	slices.SortFunc(places, func(a, b place) int {
-		c := 0
-		if r.Each > 0 {
-			c = a.at[:each].Compare(b.at[:each])
-		}
-		c = cmp.Or(c, a.at[prefix:].Compare(b.at[prefix:]), cmp.Compare(a.ID, b.ID))
-		if r.Desc {
-			return -c
-		}
-		return c
-	})
-	n := 0
-	for i, p := range places {
-		if r.Each > 0 && i > 0 && p.at[:each].Compare(places[i-1].at[:each]) != 0 {
-			n = 0
-		}
-		if n++; r.Limit == 0 || n <= r.Limit {
-			in = append(in, p.Row)
-		}
-	}
-	return in
-}
-
-// holds tells whether a place in the index is in the range.
-func (r *Range) holds(at Tuple, prefix int) bool {
-	of := func(p Tuple) bool { return at.Compare(p) == 0 }
-	rest := at[prefix+r.Each:]
-	return (r.Prefixes == nil || slices.ContainsFunc(r.Prefixes, of)) &&
-		rest.Compare(r.From) >= 0 && (r.To == nil || rest.Compare(r.To) < 0)
 }

@@ -2,7 +2,9 @@ package rows
 
 import (
 	"cmp"
+	"iter"
 	"math"
+	"slices"
 
 	"github.com/fairq/fairq/task/driver"
 )
@@ -138,4 +140,64 @@ func (t Tuple) Compare(other Tuple) int {
 		}
 	}
 	return 0
+}
+
+// Place returns where a row is in an index, nil if it is not in it.
+func (s Schema[R]) Place(i Index, r *R) Tuple {
+	for _, index := range s {
+		if index.Index == i {
+			return index.Place(r)
+		}
+	}
+	panic("rows: a Range of an index that its table does not have")
+}
+
+// Select returns those of some rows that are in a range, in its order: what Scan would return if
+// there were no others.
+func (s Schema[R]) Select(r *Range, rows iter.Seq[*R]) (in []*R) {
+	type entry struct {
+		row    *R
+		at, id Tuple
+	}
+	prefix := 0
+	if len(r.Prefixes) > 0 {
+		prefix = len(r.Prefixes[0])
+	}
+	each := prefix + r.Each // fields: the Limit is for each of their values
+	var entries []entry
+	for row := range rows {
+		at := s.Place(r.Index, row)
+		task, isTask := any(row).(*Row)
+		if at != nil && r.holds(at, prefix) && (!isTask || r.Only.Match(task)) {
+			entries = append(entries, entry{row, at, s[0].Place(row)})
+		}
+	}
+	slices.SortFunc(entries, func(a, b entry) int {
+		c := cmp.Or(a.at[prefix:].Compare(b.at[prefix:]), a.id.Compare(b.id))
+		if r.Desc {
+			c = -c
+		}
+		if r.Each > 0 {
+			c = cmp.Or(a.at[:each].Compare(b.at[:each]), c)
+		}
+		return c
+	})
+	n := 0
+	for i, e := range entries {
+		if r.Each > 0 && i > 0 && e.at[:each].Compare(entries[i-1].at[:each]) != 0 {
+			n = 0
+		}
+		if n++; r.Limit == 0 || n <= r.Limit {
+			in = append(in, e.row)
+		}
+	}
+	return in
+}
+
+// holds tells whether a place in the index, of which so many fields are a prefix, is in the range.
+func (r *Range) holds(at Tuple, prefix int) bool {
+	of := func(p Tuple) bool { return at.Compare(p) == 0 }
+	rest := at[prefix+r.Each:]
+	return (r.Prefixes == nil || slices.ContainsFunc(r.Prefixes, of)) &&
+		rest.Compare(r.From) >= 0 && (r.To == nil || rest.Compare(r.To) < 0)
 }

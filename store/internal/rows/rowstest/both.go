@@ -74,10 +74,10 @@ func (b bothTable[R]) Scan(r rows.Range) ([]*R, error) {
 			b.fail("%s returned a row that there is not, or twice:\n\t%s", what, show(row))
 		}
 		b.equal(what, row, whole(kept, row, r.Payload))
-		places = append(places, b.rows.place(r.Index, row))
+		places = append(places, b.rows.schema.Place(r.Index, row))
 	}
 	for _, row := range want {
-		wanted = append(wanted, b.rows.place(r.Index, row))
+		wanted = append(wanted, b.rows.schema.Place(r.Index, row))
 	}
 	prefix := 0
 	if len(r.Prefixes) > 0 {

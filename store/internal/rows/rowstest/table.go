@@ -1,12 +1,9 @@
 package rowstest
 
 import (
-	"cmp"
-	"fmt"
 	"iter"
 	"maps"
 	"reflect"
-	"slices"
 
 	"github.com/fairq/fairq/store/internal/rows"
 )
@@ -109,16 +106,6 @@ func (t *relation[R]) begin() relation[R] { return relation[R]{t.table.begin(), 
 // key returns the primary key of a row.
 func (t *relation[R]) key(r *R) key { return keyOf(t.schema[0].Place(r)...) }
 
-// place returns where a row stands in an index, nil if it is not in it.
-func (t *relation[R]) place(i rows.Index, r *R) rows.Tuple {
-	for _, s := range t.schema {
-		if s.Index == i {
-			return s.Place(r)
-		}
-	}
-	panic("rowstest: a Range of an index that the table of " + t.name + " does not have")
-}
-
 // candidates yields all rows, or if only some keys are wanted those.
 func (t *relation[R]) candidates(r *rows.Range) iter.Seq[*R] {
 	if r.Index != t.schema[0].Index || r.Prefixes == nil {
@@ -135,46 +122,13 @@ func (t *relation[R]) candidates(r *rows.Range) iter.Seq[*R] {
 
 // scan returns the rows of a range that free lets through, as they are kept.
 func (t *relation[R]) scan(r *rows.Range, free func(key) bool) []*R {
-	type hit struct {
-		row      *R
-		at, rest rows.Tuple // the rest is what follows the prefix
-		key      rows.Tuple
-	}
-	var hits []hit
-	for row := range t.candidates(r) {
-		at := t.place(r.Index, row)
-		n := 0
-		if len(r.Prefixes) > 0 {
-			n = len(r.Prefixes[0])
+	return t.schema.Select(r, func(yield func(*R) bool) {
+		for row := range t.candidates(r) {
+			if free(t.key(row)) && !yield(row) {
+				return
+			}
 		}
-		in := at != nil && (r.Prefixes == nil || slices.ContainsFunc(r.Prefixes, func(p rows.Tuple) bool { return at.Compare(p) == 0 }))
-		if one, ok := any(row).(*rows.Row); ok && !r.Only.Match(one) || !in || !free(t.key(row)) {
-			continue
-		}
-		bounded := at[n+r.Each:]
-		if bounded.Compare(r.From) >= 0 && (r.To == nil || bounded.Compare(r.To) < 0) {
-			hits = append(hits, hit{row, at, at[n:], t.schema[0].Place(row)})
-		}
-	}
-	slices.SortFunc(hits, func(a, b hit) int {
-		c := a.rest.Compare(b.rest)
-		if r.Desc {
-			c = -c
-		}
-		return cmp.Or(c, a.key.Compare(b.key))
 	})
-	var found []*R
-	limited := map[string]int{} // by what Limit is for
-	for _, h := range hits {
-		group := ""
-		if r.Each > 0 {
-			group = fmt.Sprintf("%q", h.at[:len(h.at)-len(h.rest)+r.Each])
-		}
-		if limited[group]++; r.Limit == 0 || limited[group] <= r.Limit {
-			found = append(found, h.row)
-		}
-	}
-	return found
 }
 
 // queue is the rows of a queue.
