@@ -10,11 +10,8 @@ import (
 // MaxQuantum is the greatest quantum that a queue can have: some four million units.
 const MaxQuantum = 1 << 22
 
-// An item can cost up to MaxCost units, and up to maxQuanta quanta.
-const (
-	MaxCost   = 1<<32 - 1
-	maxQuanta = 1 << 16
-)
+// MaxCost is the most that an item can cost, whatever the quantum.
+const MaxCost = account.MaxCost
 
 // costs is what a queue knows of costs, beside keyTable.costs.
 type costs struct {
@@ -98,7 +95,7 @@ func (q *Queue[K, V]) checkPush(k *itemKey[K], value V) {
 
 // price sets the cost of an item.
 func (k *itemKey[K]) price(cost, quantum int64) error {
-	if 1 <= cost && cost <= costLimit(quantum) {
+	if 1 <= cost && cost <= account.CostLimit(quantum) {
 		k.cost = uint32(cost)
 		return nil
 	}
@@ -107,10 +104,8 @@ func (k *itemKey[K]) price(cost, quantum int64) error {
 
 // costError is not in price, so that this can be inlined.
 func (k *itemKey[K]) costError(cost, quantum int64) error {
-	return fmt.Errorf("%w: it is %d for an item of key %v; the limits are 1 and %d", ErrCost, cost, k.key, costLimit(quantum))
+	return fmt.Errorf("%w: it is %d for an item of key %v; the limits are 1 and %d", ErrCost, cost, k.key, account.CostLimit(quantum))
 }
-
-func costLimit(quantum int64) int64 { return min(maxQuanta*quantum, MaxCost) }
 
 func (q *Queue[K, V]) hasCosts() bool { return q.Cost != nil || q.PriorCost != 0 || q.TurnsAhead != 0 }
 
@@ -123,8 +118,8 @@ func validateCosts(of string, known bool, quantum, prior int64, ahead int) error
 		return fmt.Errorf("fairq: %s.Quantum is %d; without Cost and PriorCost it must be 0", of, quantum)
 	case (known || prior != 0) && (quantum < 1 || quantum > MaxQuantum):
 		return fmt.Errorf("fairq: %s.Quantum is %d; with costs, the limits are 1 and MaxQuantum, %d", of, quantum, MaxQuantum)
-	case prior < 0 || prior > costLimit(quantum):
-		return fmt.Errorf("fairq: %s.PriorCost is %d; the limits are 0 and %d", of, prior, costLimit(quantum))
+	case prior < 0 || prior > account.CostLimit(quantum):
+		return fmt.Errorf("fairq: %s.PriorCost is %d; the limits are 0 and %d", of, prior, account.CostLimit(quantum))
 	case ahead < 0 || ahead > MaxLen:
 		return fmt.Errorf("fairq: %s.TurnsAhead is %d; the limits are 0 and MaxLen, %d", of, ahead, MaxLen)
 	}
@@ -186,7 +181,7 @@ func (q *Queue[K, V]) done(key K, hash uint32, cost int64) error {
 	if c.mean == 0 {
 		c.mean = int64(q.costs.prior) << meanBits
 	}
-	cost = min(cost, costLimit(int64(q.costs.quantum)))
+	cost = min(cost, account.CostLimit(int64(q.costs.quantum)))
 	c.mean = max(1, c.mean+(cost<<meanBits-c.mean)>>meanShift)
 	if isNew {
 		q.forget(s, slot) // it is idle

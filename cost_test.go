@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/internal/account"
 )
 
 // costly is an item of a key with its cost.
@@ -218,7 +220,7 @@ func TestCostOutOfRange(t *testing.T) {
 	o := Options[int, costly]{Cost: costOf, Quantum: 10}
 	q := New(func(item costly) int { return item.key }, &o)
 	good := costly{7, 5}
-	for cost, want := range map[int]string{0: "it is 0", -1: "it is -1", 10*maxQuanta + 1: "it is 655361"} {
+	for cost, want := range map[int]string{0: "it is 0", -1: "it is -1", 10*account.MaxQuanta + 1: "it is 655361"} {
 		bad := costly{7, cost}
 		_, err := q.Add(bad)
 		n, batch := q.PushBatch([]costly{good, bad, good})
@@ -232,7 +234,7 @@ func TestCostOutOfRange(t *testing.T) {
 		})
 	}
 	require.Equal(t, 3, q.Len())
-	require.NoError(t, q.Push(costly{7, 10 * maxQuanta}))
+	require.NoError(t, q.Push(costly{7, 10 * account.MaxQuanta}))
 
 	o.Cost = func(item costly) int64 {
 		if item.cost == 13 {

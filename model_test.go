@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/fairq/fairq/internal/account"
 	"github.com/fairq/fairq/internal/roundsmodel"
 )
 
@@ -71,7 +72,7 @@ var pricings = []pricing{
 	{quantum: 100, most: 10},
 	{quantum: 50, most: 100},
 	{quantum: 10, most: 200},
-	{quantum: 1, most: maxQuanta},
+	{quantum: 1, most: account.MaxQuanta},
 	{ahead: 1},
 	{quantum: 10, most: 200, ahead: 1},
 	{quantum: 50, most: 100, ahead: 3},
@@ -163,7 +164,7 @@ func (m *model) done(key, cost int) {
 	if !ok {
 		mean = int64(m.pricing.prior) << 16
 	}
-	cost = min(cost, maxQuanta*m.pricing.quantum)
+	cost = min(cost, account.MaxQuanta*m.pricing.quantum)
 	m.means[key] = max(1, mean+(int64(cost)<<16-mean)>>3)
 	m.rounds = nil
 }

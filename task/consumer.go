@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -182,7 +181,7 @@ func (c *Consumer[V]) takeSome(ctx context.Context, f Filter, records []driver.R
 		}
 		if tasks := c.tasks(ctx, records[:got]); len(tasks) > 0 {
 			for _, t := range tasks {
-				c.queue.counts.Add(t.Key, fairq.Counts{Served: 1})
+				c.queue.countServed(t)
 			}
 			return tasks, nil
 		}
@@ -234,7 +233,7 @@ func (c *Consumer[V]) begin(ctx context.Context, t *Task[V], number uint64, payl
 	if bad := c.queue.setPayload(t, payload); bad != nil {
 		return false, t.Bury(ctx, bad)
 	}
-	c.queue.counts.Add(t.Key, fairq.Counts{Served: 1})
+	c.queue.countServed(t)
 	return true, nil
 }
 

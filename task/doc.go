@@ -18,7 +18,7 @@
 // # What is promised
 //
 //   - Order: priority first; within a priority keys are served in rounds, as by a [fairq.Queue]; within a key tasks are
-//     taken in the order in which they became ready.
+//     taken in the order in which they became ready. With Options.Quantum, rounds share work instead of tasks, by their costs.
 //   - A task takes its turn when it becomes ready: when it is put, when its delay ends, when it is kicked. So what is tried
 //     again after a delay or by Fail queues up like new work, and a key whose tasks all fail does not flood the others. A task
 //     that is handed back without delay (by Release or Snooze, because its lease was lost, because its consumer was closed) keeps the

@@ -21,6 +21,9 @@ var (
 
 	// ErrWeight is returned when Options.Weight returns a weight that is out of range.
 	ErrWeight = fairq.ErrWeight
+
+	// ErrCost is returned when PutOptions.Cost is out of range.
+	ErrCost = fairq.ErrCost
 )
 
 // FullError says how full the queue was. [errors.Is] reports it as [ErrFull], and if Key is true as

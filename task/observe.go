@@ -15,6 +15,15 @@ import (
 // It is O(Options.CountKeys * log Options.CountKeys). Without Options.CountKeys there are none.
 func (q *Queue[V]) KeyCounts(n int) []fairq.KeyCount[string] { return q.counts.Top(n) }
 
+// countServed counts a task that was taken.
+func (q *Queue[V]) countServed(t *Task[V]) {
+	counts := fairq.Counts{Served: 1}
+	if q.options.Quantum > 0 {
+		counts.Cost = uint64(t.Cost)
+	}
+	q.counts.Add(t.Key, counts)
+}
+
 // countRefusal counts a Put that does not wait.
 func (q *Queue[V]) countRefusal(key string, err error) {
 	if errors.Is(err, fairq.ErrFull) {
@@ -30,7 +39,8 @@ func (q *Queue[V]) countRefusal(key string, err error) {
 //
 // The order is the one that the package promises, no more. So in memory, keys that were passed over
 // (because they were paused or busy, or had no task for the filter of a consumer) may come later
-// here than they will. It is O(n), with the queue locked in memory, plus the keys that come first
+// here than they will; and with a Quantum and MaxInFlightPerKey, of each key only the next task is
+// where it will be. It is O(n), with the queue locked in memory, plus the keys that come first
 // because they were passed over or have been handed a task back.
 func (q *Queue[V]) Upcoming(ctx context.Context, n int) ([]Info, error) {
 	if err := q.notifier.over(); err != nil {

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/account"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -62,6 +64,12 @@ type Options[V any] struct {
 	// all. It is called at each Put; a change concerns what becomes ready later.
 	Weight func(key string) int
 
+	// Quantum, if not 0, makes rounds share work instead of tasks: each task is as much as its
+	// PutOptions.Cost says, and Quantum is how much a key of weight 1 may have done in a round, in
+	// the same units, up to [fairq.MaxQuantum]. It is the queue's. A tenth of a typical cost is
+	// good, see docs/cost.md. 0 means that each task counts the same.
+	Quantum int64
+
 	// MaxInFlightPerKey is how many tasks of a key can be taken at the same time; it is the
 	// queue's. With 1, a key's tasks are done strictly one after the other. 0 means no limit.
 	MaxInFlightPerKey int
@@ -108,6 +116,11 @@ type PutOptions struct {
 	// 1, and so on up to [MaxPriority]. 0 means Options.Priority; negative means 0, whatever that
 	// is.
 	Priority int
+
+	// Cost is how much work the task is, in units of your choice: tokens, bytes, seconds. See
+	// Options.Quantum, without which it must be 0 or 1. It is 65,536 quanta at most, and
+	// [fairq.MaxCost]. 0 means 1.
+	Cost int64
 
 	// Delay is how long it takes until the task is ready. 0 means that it is at once.
 	Delay time.Duration
@@ -211,6 +224,8 @@ func (o *Options[V]) complete() error {
 	case o.WhenFull < 0 || o.WhenFull > fairq.EvictOldest:
 		return invalid("Options.WhenFull", o.WhenFull,
 			"fairq.Reject, fairq.RejectOverShare, fairq.EvictHeaviest or fairq.EvictOldest")
+	case o.Quantum < 0 || o.Quantum > fairq.MaxQuantum:
+		return invalid("Options.Quantum", o.Quantum, fmt.Sprintf("0 to %d", fairq.MaxQuantum))
 	case o.Newcomers < 0 || o.Newcomers > fairq.ThisRound:
 		return invalid("Options.Newcomers", o.Newcomers, "fairq.NextRound or fairq.ThisRound")
 	case o.WhenFull != fairq.Reject && o.Capacity == 0:
@@ -250,6 +265,7 @@ func (o *Options[V]) settings() driver.Settings {
 		CountOnlyWaiting:  o.CountOnlyWaiting,
 		WhenFull:          o.WhenFull,
 		Newcomers:         o.Newcomers,
+		Quantum:           o.Quantum,
 		MaxInFlightPerKey: o.MaxInFlightPerKey,
 		KeepPlace:         o.KeepPlace,
 		Retention:         o.Retention,
@@ -262,7 +278,10 @@ func (o *Options[V]) settings() driver.Settings {
 func (o *Options[V]) fill(n *driver.New, key string, p *PutOptions) (err error) {
 	*n = driver.New{
 		Key: key, Weight: 1, Priority: p.Priority, Kind: p.Kind, UniqueKey: p.UniqueKey, Group: p.Group, Role: p.Role,
-		Delay: p.Delay, Deadline: p.Deadline, MaxAttempts: p.MaxAttempts,
+		Delay: p.Delay, Deadline: p.Deadline, MaxAttempts: p.MaxAttempts, Cost: cmp.Or(p.Cost, 1),
+	}
+	if limit := o.costLimit(); n.Cost < 1 || n.Cost > limit {
+		return fmt.Errorf("%w: it is %d for a task of key %q; with Options.Quantum %d the limits are 1 and %d", fairq.ErrCost, n.Cost, key, o.Quantum, limit)
 	}
 	switch {
 	case p.Priority > MaxPriority:
@@ -316,6 +335,14 @@ func (o *Options[V]) fill(n *driver.New, key string, p *PutOptions) (err error) 
 		}
 	}
 	return nil
+}
+
+// costLimit returns the most that a task can cost.
+func (o *Options[V]) costLimit() int64 {
+	if o.Quantum == 0 {
+		return 1
+	}
+	return account.CostLimit(o.Quantum)
 }
 
 // noDeadline is when none can be any more: a Store must be able to write it down.

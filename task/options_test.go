@@ -3,6 +3,8 @@ package task_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -31,6 +33,8 @@ func TestBadOptions(t *testing.T) {
 		"Options.Grace":                   {Grace: task.MaxDuration + 1},
 		"Options.WhenFull":                {WhenFull: 7},
 		"Options.Newcomers":               {Newcomers: -1},
+		"Options.Quantum is -1":           {Quantum: -1},
+		"Options.Quantum is 4194305":      {Quantum: fairq.MaxQuantum + 1},
 		"Options.Capacity is 0":           {WhenFull: fairq.EvictHeaviest, OnEvict: onEvict},
 		"Options.OnEvict is <nil>":        {WhenFull: fairq.EvictHeaviest, Capacity: 1},
 		"Options.OnEvict is":              {OnEvict: onEvict},
@@ -147,6 +151,33 @@ func TestBadCalls(t *testing.T) {
 	require.Equal(t, "q", q.Name())
 	require.NoError(t, q.Close(ctx))
 	require.ErrorIs(t, one.Ack(ctx), task.ErrClosed)
+}
+
+// A cost out of range is an error that names it and the limits, and puts nothing.
+func TestBadCosts(t *testing.T) {
+	ctx := t.Context()
+	for quantum, limit := range map[int64]int64{0: 1, 10: 655_360, fairq.MaxQuantum: fairq.MaxCost} {
+		o := task.Options[int]{Quantum: quantum, Weight: func(string) int { return fairq.MaxWeight }}
+		q, err := task.Open(ctx, new(memory.Store), "q", &o)
+		require.NoError(t, err)
+		for _, cost := range []int64{-1, limit + 1, math.MinInt64, math.MaxInt64} {
+			bad := task.PutOptions{Cost: cost}
+			_, err := q.Put(ctx, "a", 1, bad)
+			_, waits := q.PutWait(ctx, "a", 1, bad)
+			ids, batch := q.PutBatch(ctx, []task.Batch[int]{{Key: "a"}, {Key: "a", Options: bad}, {Key: "a"}})
+			for _, err := range []error{err, waits, batch} {
+				require.ErrorIs(t, err, task.ErrCost)
+				require.ErrorContains(t, err, fmt.Sprintf("it is %d for a task of key \"a\"; with Options.Quantum %d the limits are 1 and %d", cost, quantum, limit))
+			}
+			require.Len(t, ids, 1)
+		}
+		_, err = q.Put(ctx, "a", 1, task.PutOptions{Cost: limit})
+		require.NoError(t, err)
+		s, err := q.Stats(ctx)
+		require.NoError(t, err)
+		require.Equal(t, 5, s.Len())
+		require.NoError(t, q.Close(ctx))
+	}
 }
 
 // Times far beyond what a clock can tell do no harm.

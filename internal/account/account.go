@@ -3,6 +3,15 @@
 // stores of tasks.
 package account
 
+// An item can cost up to MaxCost units, and up to MaxQuanta quanta.
+const (
+	MaxCost   = 1<<32 - 1
+	MaxQuanta = 1 << 16
+)
+
+// CostLimit returns the most that an item can cost, with a quantum.
+func CostLimit(quantum int64) int64 { return min(MaxQuanta*quantum, MaxCost) }
+
 // Account says how far a key has used the rounds. It has used its share of all rounds before Round,
 // and Used units of its share of Round. The zero value is that of a key of which nothing is known.
 //

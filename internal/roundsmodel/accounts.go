@@ -127,6 +127,20 @@ func (a *Accounts[K]) Remove(key K, i int) {
 	a.drop(key, i)
 }
 
+// RemoveLast takes out the last item of a key.
+func (a *Accounts[K]) RemoveLast(key K) { a.Remove(key, a.Len(key)-1) }
+
+// Len returns how many items a key has.
+func (a *Accounts[K]) Len(key K) (items int) {
+	if k := a.keys[key]; k != nil {
+		items, _ = k.count()
+	}
+	return items
+}
+
+// Peek tells whose the next turn is, and leaves it.
+func (a *Accounts[K]) Peek() K { return a.Clone().Pop() }
+
 // drop takes out the i-th item of a key, and places without an item and a turn. A key without items
 // that need not be remembered is forgotten, and all accounts if no key has an item.
 func (a *Accounts[K]) drop(key K, i int) {
@@ -194,9 +208,8 @@ func (a *Accounts[K]) Future() (rounds [][]K) {
 }
 
 func (a *Accounts[K]) len() (n int) {
-	for _, k := range a.keys {
-		items, _ := k.count()
-		n += items
+	for key := range a.keys {
+		n += a.Len(key)
 	}
 	return n
 }

@@ -76,6 +76,7 @@ type Info struct {
 	Role        Role
 	State       State
 	Priority    int
+	Cost        int64
 	Attempts    int           // how often it was taken; if its consumer was closed meanwhile, or by Snooze, that does not count
 	MaxAttempts int           // 0 means no limit
 	TTR         time.Duration // how long a lease lasts; 0 means until its consumer is closed or gone

@@ -34,7 +34,8 @@ type Settings struct {
 	CountOnlyWaiting  bool
 	WhenFull          fairq.WhenFull
 	Newcomers         fairq.Newcomers
-	MaxInFlightPerKey int // 0 means no limit
+	Quantum           int64 // 0 means that rounds share tasks, not work
+	MaxInFlightPerKey int   // 0 means no limit
 	KeepPlace         bool
 	Retention         time.Duration
 	Grace             time.Duration
@@ -234,6 +235,7 @@ type New struct {
 	Key         string
 	Payload     any // a []byte made by the queue's codec; after Notifier.InMemory the payload itself
 	Weight      int
+	Cost        int64 // at least 1
 	Priority    int
 	Kind        string
 	UniqueKey   string

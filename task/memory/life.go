@@ -32,7 +32,7 @@ func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Reco
 	it := q.newItem()
 	q.ids.add(it)
 	it.key = q.account(n.Key, n.Weight)
-	it.payload, it.kind, it.priority = n.Payload, n.Kind, int16(n.Priority)
+	it.payload, it.kind, it.priority, it.cost = n.Payload, n.Kind, int16(n.Priority), uint32(n.Cost)
 	it.TTR, it.MaxAttempts, it.created = n.TTR, int32(n.MaxAttempts), now
 	q.places++
 	it.place = q.places
@@ -50,7 +50,7 @@ func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Reco
 		}
 	}
 	if q.reserves() {
-		q.line(it).link()
+		q.line(it).link(it.cost)
 	}
 	q.stats.Puts++
 	if it.key.tasks[0]++; it.key.tasks[0] == 1 {
@@ -269,7 +269,7 @@ func (q *queue) reprioritize(it *item, priority int) {
 	q.places++
 	it.place, it.turn = q.places, 0
 	if q.reserves() {
-		q.line(it).link()
+		q.line(it).link(it.cost)
 	}
 }
 

@@ -101,6 +101,7 @@ type item struct {
 	wake       int64 // when something happens to it by itself; see life.Task.Wake
 	timer      int32 // place in the heap of timers
 	early      int32 // place in its lane's heap
+	cost       uint32
 	priority   int16
 }
 
@@ -344,6 +345,12 @@ func (q *queue) band(priority int) *band {
 	if !ok {
 		b := &band{priority: priority, limited: q.settings.MaxInFlightPerKey > 0, reserve: q.reserves()}
 		b.turns.Newcomers = q.settings.Newcomers
+		if q.settings.Quantum > 0 {
+			b.turns.Quantum, b.turns.Cost = q.settings.Quantum, func(*line) int64 { return int64(b.cost) }
+			if b.limited {
+				b.turns.TurnsAhead = 1
+			}
+		}
 		q.bands = slices.Insert(q.bands, i, b)
 	}
 	return q.bands[i]

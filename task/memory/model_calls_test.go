@@ -153,7 +153,7 @@ func (m *model) Settle(
 		}
 		t.Priority, t.place, t.turn = how.Priority, m.tick(), 0
 		if m.reserves() {
-			m.band(t).turns.Push(t.Key, t.weight)
+			m.band(t).turns.Push(t.Key, t.weight, int(t.Cost))
 			t.reserved = true
 		}
 	}

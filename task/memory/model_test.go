@@ -161,7 +161,7 @@ func (m *model) put(now time.Time, n *driver.New) (id driver.ID, evicted []drive
 	t := &modelTask{payload: n.Payload, weight: n.Weight, place: m.tick()}
 	t.Info = driver.Info{
 		ID: m.ids, Key: n.Key, Kind: n.Kind, UniqueKey: n.UniqueKey, Group: n.Group, Role: n.Role, Priority: n.Priority,
-		MaxAttempts: n.MaxAttempts, TTR: n.TTR, Created: now, Deadline: n.Deadline,
+		Cost: n.Cost, MaxAttempts: n.MaxAttempts, TTR: n.TTR, Created: now, Deadline: n.Deadline,
 	}
 	if n.TTL > 0 {
 		t.ends = now.Add(n.TTL + n.Delay)
@@ -177,7 +177,7 @@ func (m *model) put(now time.Time, n *driver.New) (id driver.ID, evicted []drive
 	m.tasks = append(m.tasks, t)
 	m.stats.Puts++
 	if m.reserves() {
-		m.band(t).turns.Push(t.Key, t.weight)
+		m.band(t).turns.Push(t.Key, t.weight, int(t.Cost))
 		t.reserved = true
 	}
 	m.wait(t, now)

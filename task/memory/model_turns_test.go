@@ -11,18 +11,41 @@ import (
 
 // modelBand is the turns of one priority.
 type modelBand struct {
-	turns     roundsmodel.Turns[string]
+	turns     modelTurns
+	using     int // 1 while a turn of a key is used, and not popped yet
 	delivered uint64
 	owed      map[string][]uint64
 	passed    map[string]uint64
+}
+
+// modelTurns says which key is next.
+type modelTurns interface {
+	Push(key string, weight, cost int)
+	Pop() (key string)
+	RemoveLast(key string)
+	Len(key string) int
+}
+
+// uncosted are turns of tasks without costs.
+type uncosted struct{ roundsmodel.Turns[string] }
+
+func (u *uncosted) Push(key string, weight, _ int) { u.Turns.Push(key, weight) }
+
+func (m *model) newTurns() modelTurns {
+	joins := m.s.Newcomers == fairq.ThisRound
+	if m.s.Quantum == 0 {
+		return &uncosted{roundsmodel.Turns[string]{ThisRound: joins}}
+	}
+	return &roundsmodel.Accounts[string]{
+		ThisRound: joins, Quantum: int(m.s.Quantum), Ahead: min(1, m.s.MaxInFlightPerKey),
+	}
 }
 
 func (m *model) band(t *modelTask) *modelBand {
 	b := m.bands[t.Priority]
 	if b == nil {
 		b = &modelBand{
-			turns: roundsmodel.Turns[string]{ThisRound: m.s.Newcomers == fairq.ThisRound},
-			owed:  map[string][]uint64{}, passed: map[string]uint64{},
+			turns: m.newTurns(), owed: map[string][]uint64{}, passed: map[string]uint64{},
 		}
 		m.bands[t.Priority] = b
 	}
@@ -44,12 +67,13 @@ func (m *model) owe(b *modelBand, key string, turn uint64) {
 func (m *model) top(t *modelTask) {
 	b := m.band(t)
 	want := 1
-	if m.s.MaxInFlightPerKey > 0 {
+	if m.s.MaxInFlightPerKey > 0 && m.s.Quantum == 0 {
 		want = t.weight
 	}
 	want = min(want, m.readyIn(t.Key, t.Priority)-len(b.owed[t.Key]))
-	for !m.reserves() && b.passed[t.Key] == 0 && b.turns.Len(t.Key) < want {
-		b.turns.Push(t.Key, t.weight)
+	for !m.reserves() && b.passed[t.Key] == 0 && b.turns.Len(t.Key)-b.using < want {
+		next := m.oldest(t.Key, t.Priority, &driver.Filter{})
+		b.turns.Push(t.Key, t.weight, int(next.Cost))
 	}
 }
 
@@ -81,7 +105,7 @@ func (m *model) becomeReady(t *modelTask, at time.Time) {
 	case m.s.MaxInFlightPerKey > 0:
 		m.top(t)
 	case b.passed[t.Key] == 0:
-		b.turns.Push(t.Key, t.weight)
+		b.turns.Push(t.Key, t.weight, int(t.Cost))
 	}
 	t.reserved = m.reserves()
 }
@@ -138,11 +162,19 @@ func (m *model) next(f *driver.Filter) *modelTask {
 			}
 		}
 		for turn == 0 {
-			key = b.turns.Pop()
+			accounts, ok := b.turns.(*roundsmodel.Accounts[string])
+			if ok && accounts.Ahead > 0 { // so that the next turn of the key follows on this one
+				key, b.using = accounts.Peek(), 1
+			} else {
+				key = b.turns.Pop()
+			}
 			b.delivered++
 			if !m.blocked(key) && m.oldest(key, p, f) != nil {
 				turn = b.delivered
-			} else if b.passed[key] == 0 || m.reserves() {
+				continue
+			}
+			m.used(b)
+			if b.passed[key] == 0 || m.reserves() {
 				b.passed[key] = b.delivered
 				m.owe(b, key, b.delivered)
 			}
@@ -151,7 +183,16 @@ func (m *model) next(f *driver.Filter) *modelTask {
 		m.backlog[key] = m.backlog[key][:len(m.backlog[key])-1]
 		t.State, t.turn, t.reserved = 0, turn, false
 		m.top(t)
+		m.used(b)
 		return t
 	}
 	return nil
+}
+
+// used pops a turn that is being used.
+func (m *model) used(b *modelBand) {
+	if b.using > 0 {
+		b.turns.Pop()
+		b.using = 0
+	}
 }

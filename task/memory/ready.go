@@ -25,11 +25,13 @@ type band struct {
 	lines    int
 	kinds    []*kind
 	weight   int     // of the key that is given a turn
+	cost     uint32  // of the task that it is given for
 	spare    []*line // empty ones, to be used again
 
 	// With MaxInFlightPerKey, a line has no more turns ahead than its weight, so that a busy key
 	// has none to give up. The order within a round is then that in which the keys got into line.
-	// Otherwise each ready task has a turn.
+	// Otherwise each ready task has a turn. If tasks have costs, a line has one turn ahead,
+	// whatever its weight: what the key has left of its share says when the next one is.
 	limited bool
 
 	// With KeepPlace (and no such limit) each task has a turn from Put on, ready or not, and no
@@ -105,10 +107,17 @@ func (b *band) next(f *driver.Filter) *item {
 	}
 	for {
 		// There is a turn: see has, and line.top.
-		_, l, _ := b.turns.Pop()
+		_, l, _ := b.turns.Peek()
 		l.linked--
 		b.turn++
-		if !l.key.blocked && l.oldest(f) != nil {
+		usable := !l.key.blocked && l.oldest(f) != nil
+		if usable && b.turns.TurnsAhead > 0 {
+			it := l.take(f, b.turn)
+			b.turns.Pop() // so the key's next turn, which take has asked for, follows on this one
+			return it
+		}
+		b.turns.Pop()
+		if usable {
 			return l.take(f, b.turn)
 		}
 		if l.passed == 0 || b.reserve {
@@ -211,7 +220,7 @@ func (l *line) add(it *item) {
 	case l.band.limited:
 		l.top()
 	case l.passed == 0:
-		l.link()
+		l.link(it.cost)
 	}
 	l.refile()
 }
@@ -287,13 +296,13 @@ func (l *line) block(blocked bool) {
 	l.refile()
 }
 
-// link gives the line a turn.
-func (l *line) link() {
+// link gives the line a turn for a task of that cost.
+func (l *line) link(cost uint32) {
 	b := l.band
 	if l.key.weight != 1 && b.turns.Weight == nil {
 		b.turns.Weight = func(string) int { return b.weight }
 	}
-	b.weight = l.key.weight
+	b.weight, b.cost = l.key.weight, cost
 	b.turns.Push(l.key.name, l)
 	l.linked++
 }
@@ -305,11 +314,11 @@ func (l *line) top() {
 		return
 	}
 	want := 1
-	if l.band.limited {
+	if l.band.limited && l.band.turns.TurnsAhead == 0 {
 		want = l.key.weight
 	}
 	for want = min(want, l.len-len(l.owed)); l.linked < want; {
-		l.link()
+		l.link(l.lanes[0].head().cost)
 	}
 }
 

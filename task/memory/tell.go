@@ -44,7 +44,7 @@ func (q *queue) record(it *item, r *driver.Record) {
 func (q *queue) info(it *item, info *driver.Info) {
 	info.ID, info.Key, info.Kind, info.State = it.id, it.key.name, it.kind, it.State
 	info.Priority, info.Attempts, info.MaxAttempts = int(it.priority), int(it.Attempts), int(it.MaxAttempts)
-	info.TTR = it.TTR
+	info.TTR, info.Cost = it.TTR, int64(it.cost)
 	info.Created = q.time(it.created)
 	switch it.ReadyAt {
 	case 0:

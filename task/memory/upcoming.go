@@ -145,7 +145,7 @@ func (w *walk) wanted(l *line, s *walkedLine) int {
 	switch {
 	case s.passed || w.band.reserve:
 		return 0
-	case w.band.limited:
+	case w.band.limited && w.band.turns.TurnsAhead == 0:
 		return min(l.key.weight, s.left-s.owed)
 	}
 	return min(1, s.left-s.owed)

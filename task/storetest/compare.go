@@ -81,6 +81,8 @@ type comparison struct {
 	name    string // of the queues
 	options task.Options[int]
 	weights map[string]int
+	costs   *rand.Rand
+	dearest int64 // the most that a task costs
 	keys    []string
 	kinds   []string
 	groups  []string
@@ -143,7 +145,7 @@ var (
 // compare does so with one seed.
 func compare(t *testing.T, seed uint64, want task.Store, got Subject) {
 	c := &comparison{
-		T: t, Rand: rand.New(rand.NewPCG(seed, 1)), seed: seed, name: fmt.Sprint("seed-", seed),
+		T: t, Rand: rand.New(rand.NewPCG(seed, 1)), costs: rand.New(rand.NewPCG(seed, 2)), seed: seed, name: fmt.Sprint("seed-", seed),
 		subject: got, ctx: ctx, weights: map[string]int{}, kinds: []string{""}, groups: Groups,
 		ids: map[task.ID]task.ID{}, names: map[string]string{"": ""},
 		since: map[task.ID]int{}, returned: map[task.ID]bool{}, passed: map[string]map[string]int{},
@@ -180,6 +182,9 @@ func (c *comparison) chance(n int) bool { return c.IntN(n) == 0 }
 func (c *comparison) choose() {
 	c.keys = Keys[:1+c.IntN(len(Keys))]
 	o, seldom := &c.options, 3
+	if c.dearest = 1; c.subject.Exact && c.costs.IntN(2) == 0 {
+		o.Quantum, c.dearest = 1+c.costs.Int64N(10), 1+c.costs.Int64N(20)
+	}
 	if c.subject.Exact {
 		seldom = 2 // nothing of it makes the comparison weaker
 	}

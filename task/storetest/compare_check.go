@@ -160,6 +160,7 @@ func (c *comparison) keyCounts(sides ...*side) map[string]fairq.Counts {
 			sum := all[k.Key]
 			sum.Served += k.Total.Served
 			sum.Refused += k.Total.Refused
+			sum.Cost += k.Total.Cost
 			if sum != (fairq.Counts{}) {
 				all[k.Key] = sum
 			}

@@ -28,8 +28,9 @@ func (c *comparison) upcoming() {
 	if c.Failed() {
 		return
 	}
-	joins := c.options.Newcomers == fairq.ThisRound && c.options.MaxInFlightPerKey > 0
-	exact := !c.pauses && len(c.kinds) == 1 && !joins
+	o := &c.options
+	later := o.MaxInFlightPerKey > 0 && (o.Newcomers == fairq.ThisRound || o.Quantum > 0) // turns are given
+	exact := !c.pauses && len(c.kinds) == 1 && !later
 	c.sameNext("Upcoming", got, gotTaken, exact)
 	if c.steady {
 		c.sameNext("Upcoming of the wanted queue", want, wantTaken, exact)

@@ -42,7 +42,7 @@ var lifeCases = []testCase{
 	{"PutTakeAck", "remembers a task until who has taken it says how it went", func(e *env) {
 		q, start := e.open(), time.Now()
 		id := q.one("a1", task.PutOptions{Priority: 7, Kind: "k", UniqueKey: "x"})
-		want := task.Info{ID: id, Key: "a", Kind: "k", UniqueKey: "x", State: task.Ready, Priority: 7}
+		want := task.Info{ID: id, Key: "a", Kind: "k", UniqueKey: "x", State: task.Ready, Priority: 7, Cost: 1}
 		check := func(what string, got task.Info) {
 			e.Helper()
 			e.at("created", got.Created, start, 0)

@@ -166,6 +166,9 @@ const openerPrefix = "\x00open "
 
 // Open implements [driver.Store].
 func (s *Store) Open(ctx context.Context, name string, wanted driver.Settings, n driver.Notifier) (driver.Backend, error) {
+	if wanted.Quantum != 0 {
+		return nil, &driver.FieldError{Field: "Options.Quantum", Value: wanted.Quantum, Limit: "0 in a database"}
+	}
 	for { // again if it is dropped in between
 		number, err := s.find(ctx, name, settings{Settings: wanted})
 		if err != nil {
