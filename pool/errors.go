@@ -40,6 +40,9 @@ var (
 	// ErrWeight is returned when Options.Weight returns a weight that is out of range.
 	ErrWeight = fairq.ErrWeight
 
+	// ErrCost is returned when PutOptions.Cost is out of range.
+	ErrCost = fairq.ErrCost
+
 	// ErrPanic is returned when a function of the queue's options panics, such as Weight, and is
 	// what a task fails with whose handler panics. The error is a [*PanicError].
 	ErrPanic = task.ErrPanic

@@ -103,7 +103,7 @@ func Forward[V any](next *task.Queue[V]) Sink[V] {
 // resubmitOptions returns the options to put a task again, as of now.
 func resubmitOptions(i *task.Info, now time.Time) PutOptions {
 	p := PutOptions{
-		Priority: i.Priority, Kind: i.Kind, UniqueKey: i.UniqueKey, TTR: i.TTR, MaxAttempts: i.MaxAttempts,
+		Priority: i.Priority, Cost: i.Cost, Kind: i.Kind, UniqueKey: i.UniqueKey, TTR: i.TTR, MaxAttempts: i.MaxAttempts,
 		Deadline: i.Deadline,
 	}
 	if i.State == task.Delayed {

@@ -63,6 +63,7 @@ func TestErrorsNeedOneImport(t *testing.T) {
 		refused(pool.ErrKeyFull, "a", pool.PutOptions{})
 		refused(pool.ErrDuplicate, "b", pool.PutOptions{UniqueKey: "x"})
 		refused(pool.ErrWeight, "", pool.PutOptions{})
+		refused(pool.ErrCost, "b", pool.PutOptions{Cost: -1})
 		refused(pool.ErrPanic, "panics", pool.PutOptions{})
 		refused(pool.ErrInvalid, "b", pool.PutOptions{Priority: task.MaxPriority + 1})
 		refused(pool.ErrInvalid, "b", pool.PutOptions{Class: "none"})

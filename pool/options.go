@@ -55,9 +55,10 @@ type Options[V any] struct {
 	Capacity    int
 	KeyCapacity int
 
-	// MaxInFlightPerKey and Weight are for a queue of the pool's own, see [task.Options].
+	// MaxInFlightPerKey, Weight and Quantum are for a queue of the pool's own, see [task.Options].
 	MaxInFlightPerKey int
 	Weight            func(key string) int
+	Quantum           int64
 
 	// Classes are the queues of a pool that has several; see [Class].
 	Classes []Class[V]
@@ -267,14 +268,16 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 		return nil, invalid("Options.DeadLetters is nil; with Options.WhenFull %v it must be set, or tasks would be lost in silence", o.WhenFull)
 	case o.WhenFull.byQueue() && !own:
 		return nil, invalid("Options.WhenFull is %v; whom a queue refuses that is not the pool's own, and what it evicts, is up to its own options", o.WhenFull)
-	case !own && (o.Capacity != 0 || o.KeyCapacity != 0 || o.MaxInFlightPerKey != 0 || o.Weight != nil):
-		return nil, invalid("Options.Capacity, KeyCapacity, MaxInFlightPerKey or Weight is set; they are for queues of the pool's own")
+	case !own && (o.Capacity != 0 || o.KeyCapacity != 0 || o.MaxInFlightPerKey != 0 || o.Weight != nil || o.Quantum != 0):
+		return nil, invalid("Options.Capacity, KeyCapacity, MaxInFlightPerKey, Weight or Quantum is set; they are for queues of the pool's own")
 	case o.Capacity < 0 || o.Capacity > fairq.MaxLen:
 		return nil, invalid("Options.Capacity is %d; the limits are 0 and %d", o.Capacity, fairq.MaxLen)
 	case o.KeyCapacity < 0 || o.KeyCapacity > fairq.MaxLen:
 		return nil, invalid("Options.KeyCapacity is %d; the limits are 0 and %d", o.KeyCapacity, fairq.MaxLen)
 	case o.MaxInFlightPerKey < 0 || o.MaxInFlightPerKey > fairq.MaxLen:
 		return nil, invalid("Options.MaxInFlightPerKey is %d; the limits are 0 and %d", o.MaxInFlightPerKey, fairq.MaxLen)
+	case o.Quantum < 0 || o.Quantum > fairq.MaxQuantum:
+		return nil, invalid("Options.Quantum is %d; the limits are 0 and %d", o.Quantum, fairq.MaxQuantum)
 	case o.CountKeys < 0 || o.CountKeys > fairq.MaxLen:
 		return nil, invalid("Options.CountKeys is %d; the limits are 0 and %d", o.CountKeys, fairq.MaxLen)
 	case o.Prefetch > task.MaxBatch:

@@ -56,12 +56,13 @@ func TestOptionErrors(t *testing.T) {
 		"Options.WhenFull is EvictHeaviest; whom a queue refuses that is not the pool's own, and what it evicts, is up to its own options": {
 			WhenFull: pool.EvictHeaviest, DeadLetters: sinkAll, Classes: []pool.Class[int]{{Queue: q}},
 		},
-		"Options.Capacity, KeyCapacity, MaxInFlightPerKey or Weight is set; they are for queues of the pool's own": {
+		"Options.Capacity, KeyCapacity, MaxInFlightPerKey, Weight or Quantum is set; they are for queues of the pool's own": {
 			MaxInFlightPerKey: 1, Classes: []pool.Class[int]{{Queue: q}},
 		},
 		"Options.Capacity is -1; the limits are 0 and 536870912":                                                  {Capacity: -1},
 		"Options.KeyCapacity is -1; the limits are 0 and 536870912":                                               {KeyCapacity: -1},
 		"Options.MaxInFlightPerKey is -1; the limits are 0 and 536870912":                                         {MaxInFlightPerKey: -1},
+		"Options.Quantum is -1; the limits are 0 and 4194304":                                                     {Quantum: -1},
 		"Options.Delay is -1ns; the limits are 0 and 876000h0m0s":                                                 {Delay: -1},
 		"Options.Delay is 876000h0m0.000000001s; the limits are 0 and 876000h0m0s":                                {Delay: task.MaxDuration + 1},
 		"Options.Deadline is -1ns; the limits are 0 and 876000h0m0s":                                              {Deadline: -1},

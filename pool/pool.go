@@ -127,7 +127,7 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]], option
 func (p *Pool[V]) openOwn(c *class[V], o *Options[V], capacity int) {
 	c.own = true
 	settings := task.Options[V]{
-		Capacity: capacity, KeyCapacity: o.KeyCapacity, CountOnlyWaiting: true, MaxInFlightPerKey: o.MaxInFlightPerKey, Weight: o.Weight,
+		Capacity: capacity, KeyCapacity: o.KeyCapacity, CountOnlyWaiting: true, MaxInFlightPerKey: o.MaxInFlightPerKey, Weight: o.Weight, Quantum: o.Quantum,
 		OnExpire: p.onGone(c, Deadline, ErrDeadline),
 	}
 	switch o.WhenFull {

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -15,6 +16,7 @@ import (
 // which tells more about it, and what is for pools only.
 type PutOptions struct {
 	Priority    int           // less is more urgent; 0 means what the queue says, negative means 0
+	Cost        int64         // how much work it is, see Options.Quantum; 0 means 1
 	Delay       time.Duration // until it is ready; 0 means Options.Delay, negative means none
 	TTL         time.Duration // for how long it is of use; 0 means what the queue says
 	Deadline    time.Time     // the end of its use; the zero Time means what Options.Deadline says
@@ -41,7 +43,7 @@ type PutOptions struct {
 // Task returns the options without those that are for pools only: to put a task into a queue.
 func (o PutOptions) Task() task.PutOptions {
 	return task.PutOptions{
-		Priority: o.Priority, Delay: o.Delay, TTL: o.TTL, Deadline: o.Deadline, TTR: o.TTR, MaxAttempts: o.MaxAttempts,
+		Priority: o.Priority, Cost: o.Cost, Delay: o.Delay, TTL: o.TTL, Deadline: o.Deadline, TTR: o.TTR, MaxAttempts: o.MaxAttempts,
 		Kind: o.Kind, UniqueKey: o.UniqueKey, Group: o.Group, Role: o.Role,
 	}
 }
@@ -229,7 +231,7 @@ func (o *offer[V]) task() *task.Task[V] {
 	now, options := time.Now(), &o.Options
 	t := &task.Task[V]{Payload: o.Payload, Info: task.Info{
 		Key: o.Key, Kind: options.Kind, UniqueKey: options.UniqueKey, Group: options.Group, Role: options.Role,
-		Priority: max(options.Priority, 0), MaxAttempts: options.MaxAttempts, Deadline: options.Deadline, Created: now, Expires: options.Deadline,
+		Priority: max(options.Priority, 0), Cost: cmp.Or(options.Cost, 1), MaxAttempts: options.MaxAttempts, Deadline: options.Deadline, Created: now, Expires: options.Deadline,
 	}}
 	if options.Delay > 0 {
 		t.State, t.Until = task.Delayed, now.Add(options.Delay)

@@ -141,7 +141,7 @@ func (c *Consumer[V]) TakeID(ctx context.Context, id ID) (*Task[V], error) {
 	if bad != nil {
 		return nil, errors.Join(bad, t.Bury(ctx, bad))
 	}
-	c.queue.counts.Add(t.Key, fairq.Counts{Served: 1})
+	c.queue.countServed(t)
 	return t, nil
 }
 

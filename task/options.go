@@ -118,7 +118,7 @@ type PutOptions struct {
 	Priority int
 
 	// Cost is how much work the task is, in units of your choice: tokens, bytes, seconds. See
-	// Options.Quantum, without which it must be 0 or 1. It is 65,536 quanta at most, and
+	// Options.Quantum, without which it is only kept. It is 65,536 quanta at most, and
 	// [fairq.MaxCost]. 0 means 1.
 	Cost int64
 
@@ -340,7 +340,7 @@ func (o *Options[V]) fill(n *driver.New, key string, p *PutOptions) (err error) 
 // costLimit returns the most that a task can cost.
 func (o *Options[V]) costLimit() int64 {
 	if o.Quantum == 0 {
-		return 1
+		return fairq.MaxCost
 	}
 	return account.CostLimit(o.Quantum)
 }

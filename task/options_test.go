@@ -156,7 +156,7 @@ func TestBadCalls(t *testing.T) {
 // A cost out of range is an error that names it and the limits, and puts nothing.
 func TestBadCosts(t *testing.T) {
 	ctx := t.Context()
-	for quantum, limit := range map[int64]int64{0: 1, 10: 655_360, fairq.MaxQuantum: fairq.MaxCost} {
+	for quantum, limit := range map[int64]int64{0: fairq.MaxCost, 10: 655_360, fairq.MaxQuantum: fairq.MaxCost} {
 		o := task.Options[int]{Quantum: quantum, Weight: func(string) int { return fairq.MaxWeight }}
 		q, err := task.Open(ctx, new(memory.Store), "q", &o)
 		require.NoError(t, err)

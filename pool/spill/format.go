@@ -162,6 +162,7 @@ type info struct {
 	Role        task.Role     `json:"role,omitempty"`
 	State       task.State    `json:"state,omitempty"`
 	Priority    int           `json:"priority,omitempty"`
+	Cost        int64         `json:"cost,omitempty"`
 	Attempts    int           `json:"attempts,omitempty"`
 	MaxAttempts int           `json:"max_attempts,omitempty"`
 	TTR         time.Duration `json:"ttr,omitempty"`
@@ -210,7 +211,7 @@ func encode[V any](letter *pool.DeadLetter[V], codec task.Codec[V]) ([]byte, err
 	r := record{
 		Task: info{
 			ID: t.ID, Key: text(t.Key), Kind: text(t.Kind), UniqueKey: text(t.UniqueKey), Group: text(t.Group), Role: t.Role,
-			State: t.State, Priority: t.Priority, Attempts: t.Attempts, MaxAttempts: t.MaxAttempts, TTR: t.TTR, Created: t.Created.UTC(),
+			State: t.State, Priority: t.Priority, Cost: t.Cost, Attempts: t.Attempts, MaxAttempts: t.MaxAttempts, TTR: t.TTR, Created: t.Created.UTC(),
 			Until: t.Until.UTC(), Expires: t.Expires.UTC(), Deadline: t.Deadline.UTC(), ReadyAt: t.ReadyAt.UTC(), Consumer: text(t.Consumer),
 		},
 		Payload: payload, Class: text(letter.Class), Reason: letter.Reason, Err: newFailure(letter.Err), Attempts: letter.Attempts,
@@ -247,7 +248,7 @@ func decode[V any](body []byte, codec task.Codec[V]) (*pool.DeadLetter[V], error
 	letter := &pool.DeadLetter[V]{
 		Task: task.Info{
 			ID: t.ID, Key: string(t.Key), Kind: string(t.Kind), UniqueKey: string(t.UniqueKey), Group: string(t.Group), Role: t.Role,
-			State: t.State, Priority: t.Priority, Attempts: t.Attempts, MaxAttempts: t.MaxAttempts, TTR: t.TTR, Created: t.Created,
+			State: t.State, Priority: t.Priority, Cost: t.Cost, Attempts: t.Attempts, MaxAttempts: t.MaxAttempts, TTR: t.TTR, Created: t.Created,
 			Until: t.Until, Expires: t.Expires, Deadline: t.Deadline, ReadyAt: t.ReadyAt, Consumer: string(t.Consumer), Err: t.Err.error(),
 		},
 		Payload: payload, Class: string(r.Class), Reason: r.Reason, Attempts: r.Attempts, At: r.At,

@@ -157,7 +157,7 @@ func TestPutAgain(t *testing.T) {
 				was:  task.Info{ID: 5, State: task.Buried, Attempts: 7, Group: "g", Role: task.AtEnd, Until: now.Add(time.Hour)},
 				want: task.Info{State: task.Ready},
 			},
-			{was: task.Info{ID: 5, State: task.Held, Group: "g"}, want: task.Info{State: task.Held, Group: "g"}},
+			{was: task.Info{ID: 5, State: task.Held, Group: "g", Cost: 7}, want: task.Info{State: task.Held, Group: "g"}},
 			{ // it is still to wait
 				was:  task.Info{ID: 5, State: task.Delayed, MaxAttempts: 4, Until: now.Add(time.Hour), Expires: now.Add(2 * time.Hour)},
 				want: task.Info{State: task.Delayed, MaxAttempts: 4, Until: now.Add(time.Hour), Expires: now.Add(2 * time.Hour)},
@@ -178,7 +178,7 @@ func TestPutAgain(t *testing.T) {
 			require.True(t, c.want.Expires.Equal(got.Expires), "%v %v", c.want.Expires, got.Expires)
 			require.True(t, c.want.Until.Equal(got.Until))
 			c.want.Key, c.want.ID, c.want.Created, c.want.Until, c.want.Expires = "k", got.ID, got.Created, got.Until, got.Expires
-			c.want.ReadyAt = got.ReadyAt
+			c.want.ReadyAt, c.want.Cost = got.ReadyAt, max(1, c.was.Cost)
 			require.Equal(t, c.want, got)
 			_, err = q.Truncate(t.Context())
 			require.NoError(t, err)

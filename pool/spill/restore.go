@@ -216,15 +216,15 @@ func guard(name string, f func() error) (err error) {
 // than below times its capacity; then it returns a [*fairq.FullError]. It panics if below is not
 // more than 0 and at most 1.
 //
-// The task has its key, kind, unique key and priority, its MaxAttempts, its deadline, and what is
-// left of its delay and of its time to live. If it had no such limit in a queue, it has none now;
-// if it was in no queue, it has this queue's. Its attempts begin anew, its time to run is this
+// The task has its key, kind, unique key, priority and cost, its MaxAttempts, its deadline, and what
+// is left of its delay and of its time to live. If it had no such limit in a queue, it has none
+// now; if it was in no queue, it has this queue's. Its attempts begin anew, its time to run is this
 // queue's. It is in its group only if it was waiting for that.
 //
 // A letter is refused (see [ErrRefused]) if its task has expired or what the queue says is about
 // this task alone: [task.ErrDuplicate], [task.ErrGroupCancelled], [task.ErrInvalid],
-// [task.ErrPanic], [fairq.ErrKeyFull] and [fairq.ErrWeight]. One that has expired is refused for
-// ever; the example shows how to get rid of it.
+// [task.ErrPanic], [fairq.ErrKeyFull], [fairq.ErrWeight] and [fairq.ErrCost]. One that has expired
+// is refused for ever; the example shows how to get rid of it.
 func Into[V any](queue *task.Queue[V], below float64) pool.Sink[V] {
 	if !(below > 0 && below <= 1) {
 		panic(fmt.Sprintf("spill: Into: below is %v; it must be more than 0 and at most 1", below))
@@ -247,6 +247,7 @@ func Into[V any](queue *task.Queue[V], below float64) pool.Sink[V] {
 		}
 		for _, own := range []error{
 			task.ErrDuplicate, task.ErrGroupCancelled, task.ErrInvalid, task.ErrPanic, fairq.ErrKeyFull, fairq.ErrWeight,
+			fairq.ErrCost,
 		} {
 			if errors.Is(err, own) {
 				return fmt.Errorf("%w: key %q: %w", ErrRefused, letter.Task.Key, err)
