@@ -71,6 +71,5 @@ func (q *Queue[V]) change(ctx context.Context, id ID, change driver.Change, reas
 	if err := q.notifier.over(); err != nil {
 		return err
 	}
-	defer q.notifier.letIn()
 	return q.backend.Change(ctx, id, change, slices.Contains(conditions, UnlessTaken), reason)
 }

@@ -133,7 +133,6 @@ func (c *Consumer[V]) TakeID(ctx context.Context, id ID) (*Task[V], error) {
 	if err != nil {
 		return nil, err
 	}
-	c.queue.notifier.letIn()
 	if err := c.took(ctx); err != nil {
 		return nil, err
 	}
@@ -175,7 +174,6 @@ func (c *Consumer[V]) takeSome(ctx context.Context, f Filter, records []driver.R
 		if err != nil || got == 0 {
 			return nil, err
 		}
-		c.queue.notifier.letIn()
 		if err := c.took(ctx); err != nil {
 			return nil, err
 		}
@@ -205,7 +203,6 @@ func (c *Consumer[V]) takeOne(ctx context.Context, f Filter) (*Task[V], error) {
 			c.unused.Store(t)
 			return nil, err
 		}
-		q.notifier.letIn()
 		switch ok, err := c.begin(ctx, t, number, payload); {
 		case ok:
 			return t, nil
@@ -257,7 +254,6 @@ func (c *Consumer[V]) AckAndTake(ctx context.Context, done *Task[V]) (next *Task
 	t := c.newTask()
 	state, number, payload, err := q.backend.SettleAndTakeOne(
 		ctx, done.lease, driver.Settlement{}, c.handle, c.state.filter.Load().Filter, &t.Info)
-	q.notifier.letIn()
 	if err == nil {
 		done.State = state
 	}

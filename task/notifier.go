@@ -39,8 +39,6 @@ type notifier struct {
 
 	expiries expiries
 
-	trying sync.Mutex // held by whoever tries for those who wait for room; the store is in memory
-
 	// mu protects all that follows. No Backend is called under it.
 	mu       sync.Mutex
 	end      error // why the queue cannot be used any more
@@ -68,7 +66,7 @@ func newNotifier(payload reflect.Type) *notifier {
 
 // InMemory implements [driver.Notifier].
 func (n *notifier) InMemory() reflect.Type {
-	n.inMemory = true
+	n.inMemory, n.putters.inMemory = true, true
 	return n.payload
 }
 
@@ -88,7 +86,9 @@ func (n *notifier) Look() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.takers.look()
-		n.putters.look()
+		if !n.inMemory { // there it makes no room: see Room
+			n.putters.look()
+		}
 		n.countLocked(math.MaxInt)
 	}
 }
@@ -223,7 +223,6 @@ func (n *notifier) tick(wake <-chan struct{}) {
 		n.due = time.Time{}
 		n.mu.Unlock()
 		next, err := n.backend.Tick(n.ctx)
-		n.letIn()
 		if err != nil {
 			next = time.Now().Add(retryTick)
 		}
@@ -277,9 +276,7 @@ func (n *notifier) admit(key string) error {
 		if n.putters.policy == fairq.RejectOverShare && len(n.putters.barred[key]) > 0 {
 			// The key's share may have grown. Those who wait come first, where nothing takes time.
 			n.putters.room(key)
-			n.mu.Unlock()
-			n.letIn()
-			n.mu.Lock()
+			n.letInLocked(nil, n.backend.PutOne)
 			return n.end
 		}
 		if n.end == nil && n.putters.line.Len() > 0 && n.putters.full != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // putters are those who wait for room, in rounds by key. The first one in line tries to put its
@@ -14,26 +15,32 @@ import (
 // RejectOverShare more than one of a key may have room then, so each that was let in has the next
 // one try.
 //
-// If the queue is in memory, whoever makes room tries for those in line before its call returns,
-// and so what room is left then is there for newcomers at once: these need not wait for goroutines
-// that were let in and have not run yet.
+// If the queue is in memory, whoever makes room tries for those in line before it lets others in,
+// see Admit, and so what room is left then is there for newcomers at once: these need not wait for
+// goroutines that were let in and have not run yet.
 type putters struct {
-	line   fairq.Queue[string, *putter]
-	barred map[string][]*putter
-	rooms  uint64 // how often there may have been room
-	policy fairq.WhenFull
-	full   error // what the first one in line was told last, nil if none was told anything: what newcomers are told, too
+	line     fairq.Queue[string, *putter]
+	barred   map[string][]*putter
+	rooms    uint64 // how often there may have been room
+	policy   fairq.WhenFull
+	inMemory bool
+	full     error     // what newcomers are told while there is a line; nil if they may try
+	spare    []*putter // to be used again
 }
 
 // putter is a goroutine that waits for room.
 type putter struct {
-	key    string
-	try    func() error
-	ticket fairq.Ticket // in the line
-	rooms  uint64       // putters.rooms as of when it was tried last; 0 if it was not
-	wake   chan struct{}
-	done   bool // it is in line no more, for try has returned err
-	err    error
+	ctx     context.Context
+	task    driver.New
+	ticket  fairq.Ticket // in the line
+	rooms   uint64       // putters.rooms as of when it was tried last; 0 if it was not
+	wake    chan struct{}
+	trying  bool // somebody puts its task just now
+	done    bool // it is in line no more, for that has returned what follows
+	id      ID
+	evicted *driver.Record
+	err     error
+	leaving bool // it does not want to wait any more
 }
 
 func (w *putter) signal() {
@@ -43,13 +50,18 @@ func (w *putter) signal() {
 	}
 }
 
-func (p *putters) join(w *putter) { w.ticket = p.line.Add(w.key, w) }
+func (p *putters) join(w *putter) {
+	if p.line.Len() == 0 {
+		p.full = nil // those whom it was about are gone
+	}
+	w.ticket = p.line.Add(w.task.Key, w)
+}
 
 func (p *putters) bar(w *putter) {
 	if p.barred == nil {
 		p.barred = map[string][]*putter{}
 	}
-	p.barred[w.key] = append(p.barred[w.key], w)
+	p.barred[w.task.Key] = append(p.barred[w.task.Key], w)
 }
 
 // roomOf lets one of a key that was barred get into line.
@@ -70,7 +82,7 @@ func (p *putters) unbar(key string, i int) {
 func (p *putters) room(key string) {
 	p.rooms++
 	p.roomOf(key)
-	p.rouse()
+	p.mayTry()
 }
 
 // look lets the first one in line try, and the first one of each key that was barred get into
@@ -81,6 +93,13 @@ func (p *putters) look() {
 	}
 	p.rooms++
 	p.rouse()
+}
+
+// mayTry makes the first one in line try, unless Admit will do that.
+func (p *putters) mayTry() {
+	if !p.inMemory {
+		p.rouse()
+	}
 }
 
 // rouse makes the first one in line try.
@@ -94,119 +113,124 @@ func (p *putters) rouse() {
 // the next one's.
 func (p *putters) leave(w *putter) {
 	if _, ok := p.line.Remove(w.ticket); ok {
-		p.roomOf(w.key)
-	} else if i := slices.Index(p.barred[w.key], w); i >= 0 {
-		p.unbar(w.key, i)
+		p.roomOf(w.task.Key)
+	} else if i := slices.Index(p.barred[w.task.Key], w); i >= 0 {
+		p.unbar(w.task.Key, i)
 	}
 	p.rooms++
 	p.rouse()
 }
 
-// tried says what the first one in line was told.
-func (p *putters) tried(w *putter, err error) {
+// tried says what one in line was told.
+func (p *putters) tried(w *putter) {
 	switch {
-	case errors.Is(err, fairq.ErrKeyFull):
+	case errors.Is(w.err, fairq.ErrKeyFull):
 		p.line.Remove(w.ticket)
 		p.bar(w)
-		p.rouse()
-	case errors.Is(err, fairq.ErrFull):
-		p.full = err
-	case err != nil:
-		w.done, w.err = true, err
+		p.mayTry()
+	case errors.Is(w.err, fairq.ErrFull):
+		p.full = w.err
+	case w.err != nil:
+		w.done = true
 		p.leave(w)
 	default:
 		w.done = true
 		if p.line.Pop(); p.policy == fairq.RejectOverShare {
-			p.roomOf(w.key)
+			p.roomOf(w.task.Key)
 		}
-		p.rouse()
+		p.mayTry()
 	}
 }
 
-// waitsForRoom counts one more who waits for room, or one less.
-func (n *notifier) waitsForRoom(more int32) {
-	n.puttersWaiting.Add(more)
-	if more > 0 && n.counting.Load() > 0 {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		n.countLocked(1)
+// sparePutters is how many putters are kept to be used again.
+const sparePutters = 64
+
+// enter puts one into line that was refused.
+func (p *putters) enter(ctx context.Context, task *driver.New, refused error) *putter {
+	w := &putter{}
+	if n := len(p.spare); n > 0 {
+		w, p.spare = p.spare[n-1], p.spare[:n-1]
+	} else {
+		w.wake = make(chan struct{}, 1)
 	}
+	w.ctx, w.task = ctx, *task
+	if p.join(w); !errors.Is(refused, fairq.ErrKeyFull) {
+		p.full = refused
+	}
+	return w
 }
 
-// put calls try, or has others call it, until there is room, and in between waits until there may
-// be.
-func (n *notifier) put(ctx context.Context, key string, try func() error) error {
+// put puts a task that was refused, or has others put it, as soon as there is room.
+func (n *notifier) put(ctx context.Context, task *driver.New, refused error) (id ID, evicted *driver.Record, err error) {
 	cancelled := ctx.Done()
-	n.waitsForRoom(1)
-	defer n.waitsForRoom(-1)
-	w := &putter{key: key, try: try, wake: make(chan struct{}, 1)}
-	n.mu.Lock()
-	n.putters.join(w)
-	n.mu.Unlock()
-	for {
-		n.letInOwn(w)
-		n.mu.Lock()
-		err := n.end
-		if err == nil && !w.done {
-			err = n.sleepLocked(ctx, cancelled, w.wake)
-		}
-		done := w.done
-		n.mu.Unlock()
-		switch {
-		case done:
-			return w.err
-		case err != nil:
-			return n.giveUp(w, err)
-		}
-	}
-}
-
-// giveUp takes a putter out of line that does not want to wait any more, and returns why, unless
-// it was let in at the same moment: that cannot be undone.
-func (n *notifier) giveUp(w *putter, why error) error {
-	if n.inMemory { // else nobody tries for others
-		n.trying.Lock()
-		defer n.trying.Unlock()
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if w.done {
-		return w.err
-	}
-	n.putters.leave(w)
-	return why
-}
-
-// letIn tries for those who wait for room, if that takes no time. It is called by whoever may have
-// made some.
-func (n *notifier) letIn() {
-	if n.puttersWaiting.Load() > 0 && n.inMemory {
-		n.letInOwn(nil)
-	}
-}
-
-// letInOwn tries for the first one in line, and then for the next, as long as that may help. If it
-// takes time, each tries only for itself.
-func (n *notifier) letInOwn(own *putter) {
-	if n.inMemory {
-		n.trying.Lock()
-		defer n.trying.Unlock()
-	}
+	n.puttersWaiting.Add(1)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	p := &n.putters
+	w := p.enter(ctx, task, refused)
+	n.countLocked(1)
+	for err == nil && !w.done {
+		if n.letInLocked(w, n.backend.PutOne); !w.done {
+			if err = n.end; err == nil {
+				err = n.sleepLocked(ctx, cancelled, w.wake)
+			}
+		}
+	}
+	for w.leaving = true; w.trying; { // what is let in at the same moment cannot be taken back
+		n.mu.Unlock()
+		<-w.wake
+		n.mu.Lock()
+	}
+	if w.done {
+		id, evicted, err = w.id, w.evicted, w.err
+	} else {
+		n.withdrawLocked(w)
+	}
+	select {
+	case <-w.wake:
+	default:
+	}
+	if *w = (putter{wake: w.wake}); len(p.spare) < sparePutters {
+		p.spare = append(p.spare, w)
+	}
+	return id, evicted, err
+}
+
+// withdrawLocked takes one out of line that was not let in.
+func (n *notifier) withdrawLocked(w *putter) {
+	n.putters.leave(w)
+	n.puttersWaiting.Add(-1)
+}
+
+// Admit implements [driver.Notifier].
+func (n *notifier) Admit(put func(context.Context, driver.New) (ID, *driver.Record, error)) {
+	if n.puttersWaiting.Load() > 0 && n.inMemory {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.letInLocked(nil, put)
+	}
+}
+
+// letInLocked puts the task of the first one in line, and then of the next, as long as that may
+// help. If it takes time, each puts only its own. One that somebody else is putting just now is
+// looked at again by him.
+func (n *notifier) letInLocked(own *putter, put func(context.Context, driver.New) (ID, *driver.Record, error)) {
+	p := &n.putters
 	for n.end == nil {
 		_, w, ok := p.line.Peek()
-		if !ok || w.rooms == p.rooms || w != own && !n.inMemory {
+		if !ok || w.trying || w.rooms == p.rooms || w != own && !n.inMemory {
 			return
 		}
-		w.rooms = p.rooms
-		var err error
-		n.unlocked(func() { err = w.try() }, func() { p.leave(w) })
-		if w.rooms != p.rooms && errors.Is(err, fairq.ErrFull) {
-			continue // there may be room by now
+		w.rooms, w.trying = p.rooms, true
+		n.unlocked(func() { w.id, w.evicted, w.err = put(w.ctx, w.task) }, func() { n.withdrawLocked(w) })
+		w.trying = false
+		if w.rooms == p.rooms || !errors.Is(w.err, fairq.ErrFull) { // else there may be room by now
+			p.tried(w)
 		}
-		if p.tried(w, err); w.done && w != own {
+		if w.done {
+			n.puttersWaiting.Add(-1)
+		}
+		if w != own && (w.done || w.leaving) {
 			w.signal()
 		}
 	}

@@ -141,16 +141,8 @@ func (q *Queue[V]) PutWait(ctx context.Context, key string, payload V, options P
 	if !errors.Is(err, fairq.ErrFull) {
 		return id, err
 	}
-	waiting := struct { // so that nothing of a call that does not wait outlives it
-		task    driver.New
-		id      ID
-		evicted *driver.Record
-	}{task: n}
-	err = q.notifier.put(ctx, key, func() (err error) {
-		waiting.id, waiting.evicted, err = q.backend.PutOne(ctx, waiting.task)
-		return err
-	})
-	return waiting.id, cmp.Or(err, q.handOutOne(waiting.evicted))
+	id, evicted, err := q.notifier.put(ctx, &n, err)
+	return id, cmp.Or(err, q.handOutOne(evicted))
 }
 
 // fill makes the New of a task.

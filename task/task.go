@@ -135,7 +135,6 @@ func (t *Task[V]) settle(ctx context.Context, how driver.Settlement) error {
 		return invalid("Task.Priority", how.Priority, fmt.Sprintf("0 to %d", MaxPriority))
 	}
 	state, err := t.queue.backend.Settle(ctx, t.lease, how)
-	t.queue.notifier.letIn()
 	if err == nil {
 		t.State = state
 	}

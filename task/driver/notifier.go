@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"reflect"
 	"time"
 )
@@ -25,6 +26,11 @@ type Notifier interface {
 
 	// Room says that a task of that key is gone.
 	Room(key string)
+
+	// Admit puts the tasks of those who wait for room as long as there is some. A Store in memory
+	// calls it before it gives up its lock, if it has called Room since it has it; put is PutOne
+	// for one who has the lock. Other Stores need not: there those who wait call PutOne.
+	Admit(put func(context.Context, New) (ID, *Record, error))
 
 	// Event says what happened to a task, for those who observe the queue. Lease must be set if
 	// one has ended by it, and for EventCancel. A Backend may leave out what was done by other

@@ -16,7 +16,7 @@ func (q *queue) Put(_ context.Context, tasks []driver.New, ids []driver.ID) (n i
 	if err != nil {
 		return 0, nil, err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	now = q.sure(now)
 	for i := range tasks {
 		id, victim, err := q.put(&tasks[i], now)
@@ -37,7 +37,7 @@ func (q *queue) PutOne(_ context.Context, n driver.New) (id driver.ID, evicted *
 	if err != nil {
 		return 0, nil, err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	return q.put(&n, q.sure(now))
 }
 
@@ -47,7 +47,7 @@ func (q *queue) Take(_ context.Context, consumer driver.Handle, filter driver.Fi
 	if err != nil {
 		return 0, err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	for ; n < len(into); n++ {
 		it, err := q.take(consumer, &filter, now)
 		if it == nil {
@@ -67,7 +67,7 @@ func (q *queue) TakeOne(
 	if err != nil {
 		return 0, nil, err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	return q.takeOne(consumer, &filter, info, now)
 }
 
@@ -88,7 +88,7 @@ func (q *queue) TakeID(_ context.Context, consumer driver.Handle, id driver.ID) 
 	if err != nil {
 		return r, err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	it, err := q.takeID(consumer, id, q.sure(now))
 	if err == nil {
 		q.record(it, &r)
@@ -102,7 +102,7 @@ func (q *queue) Settle(_ context.Context, lease driver.Lease, how driver.Settlem
 	if err != nil {
 		return 0, err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	return q.settle(lease, &how, now)
 }
 
@@ -114,7 +114,7 @@ func (q *queue) SettleAndTakeOne(
 	if err != nil {
 		return 0, 0, nil, err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	if state, err = q.settle(lease, &how, now); err != nil {
 		return 0, 0, nil, err
 	}
@@ -175,7 +175,7 @@ func (q *queue) Touch(_ context.Context, lease driver.Lease, d time.Duration) (t
 	if err != nil {
 		return time.Time{}, err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	it := q.held(lease, now)
 	if it == nil {
 		return time.Time{}, driver.ErrLeaseLost
@@ -196,7 +196,7 @@ func (q *queue) Change(_ context.Context, id driver.ID, change driver.Change, un
 	if err != nil {
 		return err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	it := q.find(id, now)
 	if it == nil {
 		return driver.ErrNotFound
@@ -215,7 +215,7 @@ func (q *queue) Kick(_ context.Context, o driver.ListOptions) (kicked int, err e
 	if err != nil {
 		return 0, err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	var ids []driver.ID
 	for it := q.buried.first; it != nil && len(ids) < o.Limit; it = it.next {
 		if it.isOf(&o) {
@@ -238,7 +238,7 @@ func (q *queue) Peek(_ context.Context, id driver.ID, uniqueKey string) (r drive
 	if err != nil {
 		return r, err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	it := q.find(id, now)
 	if id == 0 {
 		it = q.findUniqueKey(uniqueKey, now)
@@ -278,7 +278,7 @@ func (q *queue) each(o *driver.ListOptions, f func(*item), more func() bool) err
 		}
 		b := q.ids.from(number)
 		if b == nil {
-			q.mu.Unlock()
+			q.exit()
 			return nil
 		}
 		for _, it := range b.items {
@@ -287,7 +287,7 @@ func (q *queue) each(o *driver.ListOptions, f func(*item), more func() bool) err
 			}
 		}
 		number = b.number
-		q.mu.Unlock()
+		q.exit()
 	}
 	return nil
 }
@@ -303,7 +303,7 @@ func (q *queue) Pause(_ context.Context, key *string, paused bool) error {
 	if _, err := q.enter(); err != nil {
 		return err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	if key == nil {
 		q.paused = paused
 		q.look()
@@ -323,7 +323,7 @@ func (q *queue) Truncate(context.Context) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	return q.truncate(now, driver.ErrDeleted), nil
 }
 
@@ -335,7 +335,7 @@ func (q *queue) Drop(_ context.Context, unlessTaken bool) error {
 	if err != nil {
 		return err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	if unlessTaken && q.stats.Taken > 0 {
 		return driver.ErrTaken
 	}
@@ -354,7 +354,7 @@ func (q *queue) Outcome(_ context.Context, uniqueKey string) (driver.Outcome, er
 	if err != nil {
 		return driver.Outcome{}, err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	if it := q.findUniqueKey(uniqueKey, now); it != nil {
 		return it.OutcomeSoFar(it.id), nil
 	}
@@ -369,7 +369,7 @@ func (q *queue) Stats(context.Context) (driver.Stats, error) {
 	if _, err := q.enter(); err != nil {
 		return driver.Stats{}, err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	s := q.stats
 	s.Counted = q.counted()
 	s.Capacity, s.Paused = q.settings.Capacity, q.paused
@@ -388,7 +388,7 @@ func (q *queue) KeyStats(_ context.Context, n int) ([]driver.KeyStat, error) {
 			Buried: k.tasks[driver.Buried], Held: k.tasks[driver.Held], Paused: k.paused,
 		})
 	}
-	q.mu.Unlock()
+	q.exit()
 	slices.SortFunc(all, func(a, b driver.KeyStat) int { return b.Len() - a.Len() })
 	all = slices.Clone(all[:min(n, len(all))])
 	return all, q.findOldest(all)
@@ -421,7 +421,7 @@ func (q *queue) findOldest(of []driver.KeyStat) error {
 			}
 		}
 		more = b != nil
-		q.mu.Unlock()
+		q.exit()
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (q *queue) Leave(_ context.Context, h driver.Handle, grace time.Duration) e
 	if err != nil {
 		return err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	if q.consumers[h.ID] == nil && grace == 0 {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (q *queue) Return(_ context.Context, h driver.Handle) error {
 	if err != nil {
 		return err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	c := q.consumers[h.ID]
 	switch {
 	case c == nil:
@@ -112,7 +112,7 @@ func (q *queue) Rejoin(_ context.Context, id string) (epoch uint64, held []drive
 	if err != nil {
 		return 0, nil, err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	c := q.consumers[id]
 	if c == nil || c.deadline != 0 && c.deadline <= now { // so many are due that it is not its turn yet
 		return 0, nil, fmt.Errorf("%w: consumer %q", driver.ErrNotFound, id)

@@ -84,6 +84,8 @@ func (deaf) Listens() bool          { return false }
 func (deaf) WantsExpired() bool     { return false }
 func (deaf) Ended(driver.ID, error) {}
 func (deaf) Due(time.Time)          {}
+func (deaf) Admit(func(context.Context, driver.New) (driver.ID, *driver.Record, error)) {
+}
 
 // When more is due at once than one call handles, what a call is about is up to date all the same.
 func TestMuchIsDue(t *testing.T) {

@@ -62,7 +62,7 @@ func (q *queue) Group(_ context.Context, name string, cancel bool) error {
 	if err != nil {
 		return err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	now = q.sure(now)
 	g := q.group(name)
 	if begins, err := life.Begins(g, name, len(g.tasks), cancel); !begins {

@@ -44,6 +44,7 @@ func (q *queue) freed(k *account, from, to driver.State) {
 	if !q.settings.Counts(from) || q.settings.Counts(to) {
 		return
 	}
+	q.room = true
 	for _, n := range q.notifiers {
 		n.Room(k.name)
 	}

@@ -42,11 +42,13 @@ type queue struct {
 	settings driver.Settings
 	payload  reflect.Type
 	epoch    time.Time // times are counted from here
+	admit    func(context.Context, driver.New) (driver.ID, *driver.Record, error) // PutOne, with the lock held
 
 	// mu protects all that follows. Notifiers are called under it; they never wait, and run no
 	// code of the user's.
 	mu        sync.Mutex
 	notifiers []driver.Notifier
+	room      bool // there may be some that was not there when those who wait for it were let in last
 	dropped   bool
 	paused    bool
 	stats     driver.Stats // counters, tasks by state, and keys
@@ -169,6 +171,7 @@ func (m *Store) Open(_ context.Context, name string, settings driver.Settings, n
 		keys: map[string]*account{}, uniqueKeys: map[string]*item{}, groups: map[string]*group{},
 		consumers: map[string]*consumer{},
 	}
+	q.admit = func(_ context.Context, n driver.New) (driver.ID, *driver.Record, error) { return q.put(&n, q.now()) }
 	if settings.WhenFull >= fairq.EvictHeaviest {
 		q.waiting = newWaiting(settings.WhenFull)
 	}
@@ -237,6 +240,18 @@ func (q *queue) enter() (now int64, err error) {
 		q.advance(now, someTimers)
 	}
 	return now, nil
+}
+
+// exit gives the lock back. Before that it lets in those who wait for room that the call has made,
+// so nobody overtakes them.
+func (q *queue) exit() {
+	for q.room {
+		q.room = false
+		for _, n := range q.notifiers {
+			n.Admit(q.admit)
+		}
+	}
+	q.mu.Unlock()
 }
 
 // now returns the time. It is never 0, which stands for never: the epoch is before the queue.

@@ -56,7 +56,7 @@ func (q *queue) Tick(context.Context) (time.Time, error) {
 	if _, err := q.enter(); err != nil {
 		return time.Time{}, err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	q.outcomes.expire(q.now(), someTimers)
 	q.due = q.next()
 	return q.time(q.due), nil

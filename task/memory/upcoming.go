@@ -15,7 +15,7 @@ func (q *queue) Upcoming(_ context.Context, n int) (infos []driver.Info, err err
 	if err != nil {
 		return nil, err
 	}
-	defer q.mu.Unlock()
+	defer q.exit()
 	slots := map[*account]int{}
 	for _, b := range q.bands {
 		if q.paused {
