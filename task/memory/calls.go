@@ -12,12 +12,11 @@ import (
 
 // Put implements [driver.Backend].
 func (q *queue) Put(_ context.Context, tasks []driver.New, ids []driver.ID) (n int, evicted []driver.Record, err error) {
-	now, err := q.enter()
-	if err != nil {
+	now := q.now() // before others have to wait for it
+	if _, err := q.enter(); err != nil {
 		return 0, nil, err
 	}
 	defer q.exit()
-	now = q.sure(now)
 	for i := range tasks {
 		id, victim, err := q.put(&tasks[i], now)
 		if victim != nil {
@@ -33,12 +32,12 @@ func (q *queue) Put(_ context.Context, tasks []driver.New, ids []driver.ID) (n i
 
 // PutOne implements [driver.Backend]. It allocates nothing but what stays.
 func (q *queue) PutOne(_ context.Context, n driver.New) (id driver.ID, evicted *driver.Record, err error) {
-	now, err := q.enter()
-	if err != nil {
+	now := q.now()
+	if _, err := q.enter(); err != nil {
 		return 0, nil, err
 	}
 	defer q.exit()
-	return q.put(&n, q.sure(now))
+	return q.put(&n, now)
 }
 
 // Take implements [driver.Backend].
@@ -383,10 +382,12 @@ func (q *queue) KeyStats(_ context.Context, n int) ([]driver.KeyStat, error) {
 	}
 	all := make([]driver.KeyStat, 0, len(q.keys))
 	for _, k := range q.keys {
-		all = append(all, driver.KeyStat{
-			Key: k.name, Ready: k.tasks[driver.Ready], Delayed: k.tasks[driver.Delayed], Taken: k.tasks[driver.Taken],
-			Buried: k.tasks[driver.Buried], Held: k.tasks[driver.Held], Paused: k.paused,
-		})
+		if k.isUsed() {
+			all = append(all, driver.KeyStat{
+				Key: k.name, Ready: k.tasks[driver.Ready], Delayed: k.tasks[driver.Delayed], Taken: k.tasks[driver.Taken],
+				Buried: k.tasks[driver.Buried], Held: k.tasks[driver.Held], Paused: k.paused,
+			})
+		}
 	}
 	q.exit()
 	slices.SortFunc(all, func(a, b driver.KeyStat) int { return b.Len() - a.Len() })

@@ -95,7 +95,7 @@ func (q *queue) check(t require.TestingT) {
 			all += k.tasks[state]
 		}
 		require.Equal(t, all, k.tasks[0])
-		require.True(t, all > 0 || k.paused)
+		require.True(t, all > 0 || k.paused || k.isIdle && k.weight == 1 && len(k.lines) == 0)
 		limit := q.settings.MaxInFlightPerKey
 		require.Equal(t, k.paused || limit > 0 && k.tasks[driver.Taken] >= limit, k.blocked)
 	}

@@ -41,7 +41,7 @@ type queue struct {
 	name     string
 	settings driver.Settings
 	payload  reflect.Type
-	epoch    time.Time // times are counted from here
+	epoch    time.Time                                                            // times are counted from here
 	admit    func(context.Context, driver.New) (driver.ID, *driver.Record, error) // PutOne, with the lock held
 
 	// mu protects all that follows. Notifiers are called under it; they never wait, and run no
@@ -70,12 +70,12 @@ type queue struct {
 	leases     uint64   // the number of the last lease
 	due        int64    // what the notifiers know: when Tick must be called; 0 for never
 	spare      []*item
-	spareKeys  []*account
+	idle       idle
 
 	mostKeys, mostUniqueKeys int // how many there once were, see remove
 }
 
-// account is what a queue knows of a key that has tasks or is paused.
+// account is what a queue knows of a key that has tasks or is paused, or is idle.
 type account struct {
 	name    string
 	weight  int
@@ -84,6 +84,15 @@ type account struct {
 	blocked bool     // it is paused, or has as many tasks taken as it may
 	lines   []*line  // one for each priority that it has tasks of, in that order
 	few     [1]*line // what lines begins with
+	isIdle  bool     // it is in queue.idle
+	next    *account // there
+}
+
+// idle is accounts that there was nothing to be known of any more, in the order in which that came
+// to be. They are kept because their keys may soon have tasks again; some have by now.
+type idle struct {
+	first, last *account
+	len         int
 }
 
 // item is a task. Its times are nanoseconds since the epoch of the queue.
@@ -107,13 +116,14 @@ type item struct {
 	priority   int16
 }
 
-// remove deletes a key of a map, and gives the map's memory back if it is empty and once was not
-// small.
+// remove deletes a key of a map, and gives the map's memory back if little of it is left.
 func remove[K comparable, V any](m *map[K]V, most *int, key K) {
 	*most = max(*most, len(*m))
 	delete(*m, key)
-	if len(*m) == 0 && *most > 1000 {
-		*m, *most = map[K]V{}, 0
+	if len(*m) <= mostSpare && *most > 8*mostSpare {
+		small := make(map[K]V, len(*m))
+		maps.Copy(small, *m)
+		*m, *most = small, 0
 	}
 }
 
@@ -279,7 +289,7 @@ func (q *queue) sure(now int64) int64 {
 }
 
 const (
-	mostSpare  = 64   // tasks and keys that are kept to be used again
+	mostSpare  = 1000 // tasks and keys that are kept to be used again
 	spareBands = 16   // bands that a queue keeps though they are empty
 	someTimers = 1000 // how many timers one call handles at most
 )
@@ -298,13 +308,8 @@ func (q *queue) newItem() *item {
 func (q *queue) account(key string, weight int) *account {
 	k := q.keys[key]
 	if k == nil {
-		if n := len(q.spareKeys); n > 0 {
-			k = q.spareKeys[n-1]
-			q.spareKeys = q.spareKeys[:n-1]
-		} else {
-			k = new(account)
-		}
-		k.name, k.weight, k.lines = key, 1, k.few[:0]
+		k = &account{name: key, weight: 1}
+		k.lines = k.few[:0]
 		q.keys[key] = k
 	}
 	if weight > 0 {
@@ -313,16 +318,42 @@ func (q *queue) account(key string, weight int) *account {
 	return k
 }
 
-// forgetKey forgets a key that there is nothing to be known of.
+// isUsed tells whether there is anything to be known of a key.
+func (k *account) isUsed() bool { return k.tasks[0] > 0 || k.paused }
+
+// forgetKey forgets a key that there is nothing to be known of, if others have been idle since.
 func (q *queue) forgetKey(k *account) {
-	if k.tasks[0] > 0 || k.paused {
+	if k.isUsed() {
 		return
 	}
-	remove(&q.keys, &q.mostKeys, k.name)
-	if len(q.spareKeys) < mostSpare {
-		*k = account{}
-		q.spareKeys = append(q.spareKeys, k)
+	k.weight = 1
+	if !k.isIdle {
+		q.idle.append(k)
 	}
+	if q.idle.len > mostSpare {
+		if oldest := q.idle.pop(); !oldest.isUsed() {
+			remove(&q.keys, &q.mostKeys, oldest.name)
+		}
+	}
+}
+
+func (i *idle) append(k *account) {
+	if k.isIdle = true; i.last == nil {
+		i.first = k
+	} else {
+		i.last.next = k
+	}
+	i.last = k
+	i.len++
+}
+
+func (i *idle) pop() *account {
+	k := i.first
+	i.first, k.next, k.isIdle = k.next, nil, false
+	if i.len--; i.len == 0 {
+		i.last = nil
+	}
+	return k
 }
 
 // line returns the line that the task is, or belongs, in.
