@@ -16,7 +16,7 @@ import (
 type attempt[V any] struct {
 	pool  *Pool[V]
 	class *class[V]
-	task  *task.Task[V]
+	task  task.Task[V]
 
 	worker   *worker
 	counts   *counters
@@ -70,7 +70,7 @@ func (a *attempt[V]) run(w *worker) {
 		a.finish(safeError(err))
 	}()
 	if o.Started != nil {
-		a.pool.observe("Started", func() { o.Started(w.ctx, a.class.name, a.task, started.Sub(a.task.ReadyAt)) })
+		a.pool.observe("Started", func() { o.Started(w.ctx, a.class.name, &a.task, started.Sub(a.task.ReadyAt)) })
 	}
 	a.setDeadline()
 	limit := a.maxAttempts()
@@ -81,7 +81,7 @@ func (a *attempt[V]) run(w *worker) {
 	case a.tooLate(0): // its time was over before there was a worker
 		err = errLate
 	default:
-		err = a.pool.handler(a, a.task)
+		err = a.pool.handler(a, &a.task)
 	}
 }
 
@@ -104,7 +104,7 @@ var (
 func (a *attempt[V]) setDeadline() {
 	a.policy = &a.pool.policy
 	if a.pool.forTask != nil {
-		a.policy = new(a.pool.forTask(a.task, a.pool.policy))
+		a.policy = new(a.pool.forTask(&a.task, a.pool.policy))
 	}
 	sooner := func(at time.Time, cause error) {
 		if !at.IsZero() && (a.deadline.IsZero() || at.Before(a.deadline)) {

@@ -56,6 +56,8 @@ type class[V any] struct {
 	watching, woken atomic.Bool
 	arrivedAt       atomic.Int64
 
+	unused atomic.Pointer[attempt[V]] // one that was made for a task that was not there
+
 	over     atomic.Bool  // the queue was closed or dropped
 	taken    atomic.Int64 // tasks that were taken and are not done
 	failures failures
@@ -113,17 +115,17 @@ func (s *taskSource[V]) take(w *worker) (*attempt[V], error) {
 	}
 	c := s.classes[0]
 	if s.prefetcher != nil {
-		return s.newAttempt(c, s.prefetcher.next(w)), nil
+		return s.attempt(c, s.prefetcher.next(w)), nil
 	}
 	if c.watching.Load() {
 		return nil, nil
 	}
 	if w == nil {
 		t, err := c.takeOrWatch(s.pool.ctx)
-		return s.newAttempt(c, t), err
+		return s.attempt(c, t), err
 	}
 	t, _, err := c.consumer.TryTake(s.pool.ctx)
-	return s.newAttempt(c, t), err
+	return s.attempt(c, t), err
 }
 
 // takeOrWatch takes a task, or arms taskWatch if there is none.
@@ -139,14 +141,29 @@ func (c *class[V]) takeOrWatch(ctx context.Context) (*task.Task[V], error) {
 	return t, err
 }
 
-// newAttempt returns an attempt at a task that was taken; nil if t is nil.
-func (s *taskSource[V]) newAttempt(c *class[V], t *task.Task[V]) *attempt[V] {
+// newAttempt returns an attempt at a task that may be there.
+func (s *taskSource[V]) newAttempt(c *class[V]) *attempt[V] {
+	if a := c.unused.Load(); a != nil && c.unused.CompareAndSwap(a, nil) {
+		return a
+	}
+	return &attempt[V]{pool: s.pool, class: c}
+}
+
+// begun counts an attempt whose task was taken.
+func (s *taskSource[V]) begun(a *attempt[V]) *attempt[V] {
+	s.running.Add(1)
+	a.class.taken.Add(1)
+	return a
+}
+
+// attempt returns an attempt at a task that was taken; nil if t is nil.
+func (s *taskSource[V]) attempt(c *class[V], t *task.Task[V]) *attempt[V] {
 	if t == nil {
 		return nil
 	}
-	s.running.Add(1)
-	c.taken.Add(1)
-	return &attempt[V]{pool: s.pool, class: c, task: t}
+	a := s.newAttempt(c)
+	a.task = *t
+	return s.begun(a)
 }
 
 // takeSerial is take if there are several classes, or limits. It asks the classes whose turn it is
@@ -155,7 +172,7 @@ func (s *taskSource[V]) takeSerial() (*attempt[V], error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.prefetcher != nil && !s.serial.Load() { // the limits are gone meanwhile
-		return s.newAttempt(s.classes[0], s.prefetcher.next(nil)), nil
+		return s.attempt(s.classes[0], s.prefetcher.next(nil)), nil
 	}
 	s.updateFilterLocked()
 	now := s.now()
@@ -190,7 +207,7 @@ func (s *taskSource[V]) takeSerial() (*attempt[V], error) {
 			if c.watching.Load() {
 				s.dropTurnsLocked(i)
 			}
-			return s.newAttempt(c, t), nil
+			return s.attempt(c, t), nil
 		}
 		s.dropTurnsLocked(i)
 		c.askedAt = s.takeCount

@@ -235,36 +235,41 @@ func (c *Consumer[V]) begin(ctx context.Context, t *Task[V], number uint64, payl
 }
 
 // AckAndTake is done.Ack, and then TryTake, as one call of the store: in memory it takes the lock
-// once, and in a database there is one transaction instead of two. If it returns an error, nothing
+// once, and in a database there is one transaction instead of two. It writes the task into next,
+// which is a zero one before, and stays so if it has none to write. If it returns an error, nothing
 // has happened. If it was acked and there is no other task, ok is false; also if others wait for
 // one, or if TryTake would return an error. The task that is done must be one of the same Queue,
 // by whichever consumer. A call that is made within a transaction of the caller's own returns an
 // [ErrInvalid].
-func (c *Consumer[V]) AckAndTake(ctx context.Context, done *Task[V]) (next *Task[V], ok bool, err error) {
+func (c *Consumer[V]) AckAndTake(ctx context.Context, done, next *Task[V]) (ok bool, err error) {
 	if err := c.check(ctx); err != nil {
-		return nil, false, err
+		return false, err
 	}
 	q := c.queue
 	if done.queue != q {
-		return nil, false, invalid("AckAndTake: the task", done.ID, "one from the queue of the consumer")
+		return false, invalid("AckAndTake: the task", done.ID, "one from the queue of the consumer")
 	}
 	if q.notifier.takersWaiting.Load() > 0 || c.over() != nil {
-		return nil, false, done.Ack(ctx)
+		return false, done.Ack(ctx)
 	}
-	t := c.newTask()
 	state, number, payload, err := q.backend.SettleAndTakeOne(
-		ctx, done.lease, driver.Settlement{}, c.handle, c.state.filter.Load().Filter, &t.Info)
+		ctx, done.lease, driver.Settlement{}, c.handle, c.state.filter.Load().Filter, &next.Info)
 	if err == nil {
 		done.State = state
 	}
 	if number == 0 {
-		c.unused.Store(t)
-		return nil, false, err
+		return false, err
 	}
-	if ok, _ = c.begin(ctx, t, number, payload); !ok {
-		t, ok, _ = c.TryTake(ctx)
+	next.queue = q
+	if ok, _ = c.begin(ctx, next, number, payload); ok {
+		return true, nil
 	}
-	return t, ok, nil
+	*next = Task[V]{}
+	t, ok, _ := c.TryTake(ctx)
+	if ok {
+		*next = *t
+	}
+	return ok, nil
 }
 
 // over returns why the consumer cannot be used any more, nil if it can.

@@ -515,7 +515,7 @@ func TestRoundTripsWithLimit(t *testing.T) {
 	mine, err := c1.Take(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 3, took(func() {
-		_, ok, err := c1.AckAndTake(t.Context(), mine)
+		ok, err := c1.AckAndTake(t.Context(), mine, new(task.Task[int]))
 		require.NoError(t, err)
 		require.True(t, ok)
 	}), "to ack and take, which are six by two calls")

@@ -41,13 +41,12 @@ func (c *comparison) ackAndTake(w *worker, l *twins) {
 	}
 	w.got.SetFilter(f)
 	w.want.SetFilter(f)
-	var got *task.Task[int]
-	var ok bool
+	got, ok := new(task.Task[int]), false
 	if c.both(fmt.Sprintf("AckAndTake of task %d", l.want.ID), nil, func(s *side) (err error) {
 		if s == c.want {
 			return l.want.Ack(ctx)
 		}
-		got, ok, err = w.got.AckAndTake(ctx, l.got)
+		ok, err = w.got.AckAndTake(ctx, l.got, got)
 		return err
 	}) {
 		c.equal("state", l.got.State, l.want.State)

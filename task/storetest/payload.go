@@ -148,9 +148,10 @@ var payloadCases = []testCase{
 		t, err := c.Take(ctx)
 		e.ok(err)
 		got := []int{t.Payload.n}
-		t, _, err = c.AckAndTake(ctx, t)
+		next := new(task.Task[pair])
+		_, err = c.AckAndTake(ctx, t, next)
 		e.ok(err)
-		got = append(got, t.Payload.n)
+		got = append(got, next.Payload.n)
 		rest, err := q.TakeBatch(ctx, 10)
 		e.ok(err)
 		equal(e, "tasks of the batch", len(rest), 1)
