@@ -82,7 +82,7 @@ func (s *taskSource[V]) add(c *class[V]) {
 		c.woken.Store(true)
 		c.watching.Store(false)
 		s.mayHaveTasks.Store(true)
-		s.pool.dispatch()
+		s.pool.wake()
 	})
 	c.loadWatch = c.consumer.Watch(s.pool.dispatch)
 	s.classes = append(s.classes, c)
@@ -128,7 +128,13 @@ func (s *taskSource[V]) take(w *worker) (*attempt[V], error) {
 	return s.attempt(c, t), err
 }
 
-// takeOrWatch takes a task, or arms taskWatch if there is none.
+// watches implements source.
+func (s *taskSource[V]) watches() bool {
+	return !s.serial.Load() && s.prefetcher == nil && s.classes[0].watching.Load()
+}
+
+// takeOrWatch takes a task, or arms taskWatch if there is none. If several do so at a time,
+// watching may be false though taskWatch is armed, but not the other way round.
 func (c *class[V]) takeOrWatch(ctx context.Context) (*task.Task[V], error) {
 	// watching before woken: if taskWatch, armed before, is due in between, watching is false
 	// after this, and the queue is asked again.
