@@ -182,7 +182,7 @@ func callAll(t *testing.T, v rows.Calls) {
 		func() error { _, err := v.HeldBy(10, 5, false); return err },
 		func() error { _, err := v.Leases(10); return err },
 		func() error { _, err := v.Buried(driver.ListOptions{Limit: 10}); return err },
-		func() error { _, err := v.InGroup("group5"); return err },
+		func() error { _, err := v.InGroup("group5", 0, 10); return err },
 		func() error { _, err := v.List(driver.ListOptions{Limit: 10}); return err },
 		func() error { _, _, err := v.Lines([]string{"key5", "key6"}, 3, false); return err },
 		func() error { _, _, err := v.Lines([]string{"key5", "key6"}, 3, true); return err },

@@ -134,11 +134,21 @@ func (b *backend) Return(ctx context.Context, consumer driver.Handle) error {
 
 // Rejoin implements [driver.Backend].
 func (b *backend) Rejoin(ctx context.Context, consumer string) (epoch uint64, held []driver.Record, err error) {
+	var c *member
 	err = b.call(ctx, "ResumeConsumer", call{run: func(u *unit) (err error) {
-		epoch, held, err = u.rejoin(consumer)
+		c, held, err = u.rejoin(consumer)
 		return err
 	}})
-	return epoch, held, err
+	if err == nil && held == nil { // it got the leases in transactions of their own
+		err = b.call(ctx, "ResumeConsumer", call{run: func(u *unit) error {
+			held = u.resumed(consumer, must(u.v.HeldBy(c.number, driver.MaxBatch*pageSize, true)))
+			return nil
+		}})
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	return c.epoch, held, nil
 }
 
 // Peek implements [driver.Backend].
@@ -259,14 +269,13 @@ func (b *backend) Truncate(ctx context.Context) (n int, err error) {
 	for done := false; !done; {
 		deleted := 0
 		err := b.call(ctx, "Truncate", call{exclusive: true, run: func(u *unit) error {
-			deleted = u.truncate(task.ErrDeleted)
+			deleted, done = u.truncate(false)
 			return nil
 		}})
 		if err != nil {
 			return n, err
 		}
 		n += deleted
-		done = deleted < b.store.step(truncated)
 	}
 	return n, nil
 }
@@ -274,33 +283,39 @@ func (b *backend) Truncate(ctx context.Context) (n int, err error) {
 // truncated is how many tasks one transaction deletes, or more if there are groups.
 const truncated = 10 * pageSize
 
-func (u *unit) truncate(outcome error) (n int) {
+// truncate deletes tasks, because the queue is dropped or not, and tells whether these were all.
+func (u *unit) truncate(dropped bool) (n int, done bool) {
 	u.purges = true
 	defer func() { u.purges = false }()
-	most := u.q.store.step(truncated)
-	for n < most {
+	groups := map[string]bool{}
+	for most := u.q.store.step(truncated); n < most && u.q.settings.Work == nil; {
 		wanted := min(most-n, pageSize)
 		page := must(u.v.List(task.ListOptions{Limit: wanted}))
-		deleted := map[uint64]bool{}
 		for _, r := range page {
-			some := []*Row{r}
-			if r.Group != "" && !deleted[r.ID] { // as a whole, and so that nothing comes of it any more
-				some = must(u.v.InGroup(r.Group))
+			switch {
+			case r.Group == "":
+				u.delete(r, endOfTruncate(dropped), u.now)
+				n++
+			case !groups[r.Group]: // as a whole, and so that nothing comes of it any more
+				groups[r.Group] = true
+				n += u.group(r.Group).Tasks
 				check(u.v.SetGroup(&Group{Name: r.Group}))
-			}
-			for _, r := range some {
-				if deleted[r.ID] {
-					continue
-				}
-				deleted[r.ID] = true
-				u.delete(r, outcome, u.now)
+				u.do(&work{What: deleteGroup, Name: []byte(r.Group), Dropped: dropped})
 			}
 		}
-		if n += len(deleted); len(page) < wanted {
-			break
+		if len(page) < wanted {
+			return n, u.q.settings.Work == nil
 		}
 	}
-	return n
+	return n, false
+}
+
+// endOfTruncate returns how the tasks end of a queue that is truncated or dropped.
+func endOfTruncate(dropped bool) error {
+	if dropped {
+		return task.ErrDropped
+	}
+	return task.ErrDeleted
 }
 
 // Drop implements [driver.Backend].
@@ -313,7 +328,7 @@ func (b *backend) Drop(ctx context.Context, unlessTaken bool) error {
 				}
 				u.head.Paused, u.headChanged = true, true // nothing is to be taken before the last step
 			}
-			if u.truncate(task.ErrDropped) >= u.q.store.step(truncated) {
+			if _, empty := u.truncate(true); !empty {
 				return nil
 			}
 			if done = must(u.v.Drop()); done {

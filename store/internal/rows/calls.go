@@ -162,9 +162,9 @@ func (v Calls) Buried(o task.ListOptions) ([]*Row, error) {
 	return v.Rows(Range{Index: TaskBuried, Limit: o.Limit, Only: only, Lock: SkipLocked})
 }
 
-// InGroup returns the tasks of a group in the order of ids.
-func (v Calls) InGroup(group string) ([]*Row, error) {
-	return v.Rows(Range{Index: TaskGroup, Prefixes: at(group)})
+// InGroup returns the first n tasks of a group that have greater ids than that, in their order.
+func (v Calls) InGroup(group string, id uint64, n int) ([]*Row, error) {
+	return v.Rows(Range{Index: TaskGroup, Prefixes: at(group), From: after(id), Limit: n})
 }
 
 // List returns tasks with their payloads, in the order of ids.

@@ -248,8 +248,16 @@ func caught(f func()) (err error) {
 // maxTries is how often a transaction is tried.
 const maxTries = 10
 
-// run runs calls in a transaction. One that fails by itself is left out of it.
+// run runs calls.
 func (s *Store) run(calls []*call) {
+	for len(calls) > 0 {
+		calls = s.runSome(calls)
+	}
+}
+
+// runSome runs calls in a transaction, and returns those that must be run in another one. One that
+// fails by itself is left out of it.
+func (s *Store) runSome(calls []*call) (left []*call) {
 	slices.SortStableFunc(calls, func(a, b *call) int {
 		if a.queue != b.queue {
 			return int(a.queue.number) - int(b.queue.number)
@@ -265,7 +273,7 @@ func (s *Store) run(calls []*call) {
 		switch {
 		case err == nil:
 			t.deliver()
-			return
+			return t.left
 		case errors.Is(err, errNotExclusive) && !alone:
 			alone = true
 		case try < maxTries && s.again(ctx, err, try):
@@ -276,9 +284,10 @@ func (s *Store) run(calls []*call) {
 			for _, c := range calls {
 				c.fail(err)
 			}
-			return
+			return nil
 		}
 	}
+	return nil
 }
 
 // maxPause is how long is waited between two tries at most.
@@ -308,7 +317,8 @@ type transaction struct {
 	store     *Store
 	calls     []*call
 	exclusive bool
-	running   *call // the one that is running
+	running   *call   // the one that is running
+	left      []*call // those that were not run, as there is work to be done first
 	units     []*unit
 }
 
@@ -397,11 +407,17 @@ func (t *transaction) enter(tx Tx, calls []*call) {
 	}
 	t.units = append(t.units, u)
 	u.readSettings()
-	u.advance()
-	u.prepare()
-	u.handBackInDoubt()
+	if u.goOn() {
+		u.advance()
+		u.prepare()
+		u.handBackInDoubt()
+	}
 	for _, c := range calls {
-		if t.running = c; u.dropped {
+		if t.running = c; u.q.settings.Work != nil {
+			t.left = append(t.left, c)
+			continue
+		}
+		if u.dropped {
 			c.err = task.ErrDropped
 			continue
 		}

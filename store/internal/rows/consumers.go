@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/rand"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -187,40 +188,59 @@ func (u *unit) handBack(r *Row) {
 	u.applyFate(r, t, t.Return(u.now, &u.stats), u.now)
 }
 
-// rejoin begins the next epoch of a consumer, and returns what it holds, by new leases. It gets a
-// new number, so those who had it before do not find the old one any more.
-func (u *unit) rejoin(name string) (epoch uint64, held []driver.Record, err error) {
+// rejoin begins the next epoch of a consumer, and returns it with what it holds, by new leases. It
+// gets a new number, so those who had it before do not find the old one any more. Where a
+// transaction may not write all that may be held, held is nil.
+func (u *unit) rejoin(name string) (c *member, held []driver.Record, err error) {
 	old := must(u.v.Consumer(name))
 	deadline := life.Plus(u.now, u.q.settings.Grace)
 	if old == nil || old.Deadline <= u.now || len(must(u.v.Renew([]uint64{old.Number}, deadline))) == 0 { // it has just expired
-		return 0, nil, fmt.Errorf("%w: consumer %q", driver.ErrNotFound, name)
+		return nil, nil, fmt.Errorf("%w: consumer %q", driver.ErrNotFound, name)
 	}
 	check(u.v.DeleteConsumer(old.Number)) // this waits for those who are taking something for it
 	u.forgetMember(name)
-	c := u.join(must(u.v.AddConsumer(name, old.Epoch+1, deadline)))
-	rows := must(u.v.HeldBy(old.Number, driver.MaxBatch*pageSize, true))
-	if !u.q.store.traits.Exclusive {
-		rows = u.waitForLocked(old.Number, rows)
-	}
-	records := make([]driver.Record, len(rows))
-	for i, r := range rows {
-		u.lease(r, c)
-		records[i] = u.record(r)
-		records[i].Consumer = name
+	c = u.join(must(u.v.AddConsumer(name, old.Epoch+1, deadline)))
+	w := &work{What: moveLeases, From: old.Number, To: c.number}
+	if u.limited() {
+		u.do(w)
+	} else {
+		held = u.resumed(name, u.moveLeases(w, math.MaxInt))
 	}
 	u.notice(notice{what: noticeLook}) // those who wait with the old epoch are to find out
 	u.changed = true
-	return c.epoch, records, nil
+	return c, held, nil
+}
+
+// moveLeases gives up to n tasks of a consumer that was resumed to the one that it is now.
+func (u *unit) moveLeases(w *work, n int) []*Row {
+	rows := must(u.v.HeldBy(w.From, min(n, driver.MaxBatch*pageSize), true))
+	if !u.q.store.traits.Exclusive && !u.limited() {
+		rows = u.waitForLocked(w.From, rows)
+	}
+	for _, r := range rows {
+		u.lease(r, w.To)
+	}
+	return rows
+}
+
+// resumed tells what a consumer holds that was resumed here.
+func (u *unit) resumed(name string, rows []*Row) []driver.Record {
+	records := make([]driver.Record, len(rows))
+	for i, r := range rows {
+		records[i] = u.record(r)
+		records[i].Consumer = name
+		lease := heldLease{lease: r.Since, key: r.Key, group: r.Group}
+		u.later(func() { u.q.held[r.ID] = lease })
+	}
+	return records
 }
 
 // lease gives a task that is taken another lease.
-func (u *unit) lease(r *Row, c *member) {
+func (u *unit) lease(r *Row, consumer uint64) {
 	old := r.Since
 	u.notice(notice{what: noticeLeaseOver, id: r.ID, lease: old})
-	r.Consumer, r.Since = c.number, u.number()
+	r.Consumer, r.Since = consumer, u.number()
 	u.update(r)
-	lease := heldLease{lease: r.Since, key: r.Key, group: r.Group}
-	u.later(func() { u.q.held[r.ID] = lease })
 	u.event(driver.EventResume, r, u.now, old)
 }
 

@@ -68,10 +68,11 @@ type Traits struct {
 	Undo bool
 
 	// MaxWrites is how many rows a transaction should write at most, 0 if there is no such limit.
-	// What has more to do takes several transactions, each of which leaves what is true by itself.
-	// Only what must happen as a whole may write more: the tasks of one PutBatch, to resume a
-	// consumer, to start, cancel or end a group, to pause or resume a key, and other settings of a
-	// queue. A driver that cannot do that returns an error.
+	// What has more to do takes several transactions. Either each of them leaves what is true by
+	// itself, or nothing else happens in the queue before the last one. Only these may write more:
+	// the tasks of one PutBatch, and where only the fronts of lines can be taken those of a key;
+	// and to give a queue other settings, or its first task of a kind. A driver that cannot do that
+	// returns an error.
 	MaxWrites int
 
 	// Skew is by how much two processes may differ in what View.Now returns, 0 if it is the time

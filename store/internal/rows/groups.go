@@ -1,6 +1,8 @@
 package rows
 
 import (
+	"slices"
+
 	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
@@ -30,7 +32,15 @@ func (u *unit) startGroup(name string, cancel bool) error {
 	}
 	g.Started, g.Cancelled = true, cancel
 	check(u.v.SetGroup(g))
-	for _, r := range must(u.v.InGroup(name)) {
+	u.do(&work{What: beginGroup, Name: []byte(name)})
+	return nil
+}
+
+// beginGroup starts or cancels up to n of the tasks that are in a group when that happens to it.
+func (u *unit) beginGroup(w *work, n int) (worked int) {
+	name := string(w.Name)
+	cancel := u.group(name).Cancelled
+	for _, r := range u.tasksOf(w, n) {
 		if cancel {
 			r = u.withCurrentTurn(r)
 		}
@@ -42,9 +52,19 @@ func (u *unit) startGroup(name string, cancel bool) error {
 		if f := t.GroupBegins(cancel, u.now, &u.stats); f.Event != 0 {
 			u.applyFate(r, t, f, u.now)
 		}
+		worked++
+		w.ID = r.ID
 	}
-	u.endGroup(name, u.now)
-	return nil
+	if worked < n {
+		u.endGroup(name, u.now)
+	}
+	return worked
+}
+
+// tasksOf returns the next n tasks of the group that a work is about.
+func (u *unit) tasksOf(w *work, n int) []*Row {
+	rows := must(u.v.InGroup(string(w.Name), w.ID, n))
+	return slices.DeleteFunc(rows, func(r *Row) bool { return w.Before != 0 && r.ID >= w.Before })
 }
 
 // leaveGroup counts a task out of its group that is gone.
@@ -68,14 +88,31 @@ func (u *unit) endGroup(name string, now int64) {
 	if !g.Started || g.Members > 0 || g.Tasks == 0 {
 		return
 	}
-	rows := must(u.v.InGroup(name))
 	check(u.v.SetGroup(&Group{Name: name}))
-	for _, r := range rows {
+	u.do(&work{What: endGroup, Name: []byte(name), Time: now, Cancelled: g.Cancelled})
+}
+
+// endTasks ends up to n tasks of a group that has ended, or makes them ready.
+func (u *unit) endTasks(w *work, n int) (worked int) {
+	for _, r := range u.tasksOf(w, n) {
 		t := r.life()
-		f := t.GroupEnds(g.Cancelled, now, &u.stats)
+		f := t.GroupEnds(w.Cancelled, w.Time, &u.stats)
 		if f.State != 0 {
 			r.Group = ""
 		}
-		u.applyFate(r, t, f, now)
+		u.applyFate(r, t, f, w.Time)
+		worked++
 	}
+	return worked
+}
+
+// deleteGroup deletes up to n tasks of a group of which the row is gone, so nothing comes of it.
+func (u *unit) deleteGroup(w *work, n int) (worked int) {
+	u.purges = true
+	defer func() { u.purges = false }()
+	for _, r := range u.tasksOf(w, n) {
+		u.delete(r, endOfTruncate(w.Dropped), u.now)
+		worked++
+	}
+	return worked
 }

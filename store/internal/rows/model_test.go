@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/fairq/fairq/store/internal/rows"
 	"github.com/fairq/fairq/store/internal/rows/rowstest"
@@ -40,13 +39,13 @@ func TestModel(t *testing.T) {
 	if testing.Short() {
 		seeds = 6 // a third of them has transactions of callers, another one faults
 	}
-	for name, shared := range map[string]bool{"Exclusive": false, "Shared": true} {
+	for name, db := range map[string]func() *rowstest.DB{
+		"Exclusive": func() *rowstest.DB { return limitedDB(0, false) },
+		"Shared":    func() *rowstest.DB { return limitedDB(0, true) },
+		"Steps":     func() *rowstest.DB { return limitedDB(90, false) },
+	} {
 		t.Run(name, func(t *testing.T) {
-			rowstest.Model(t, seeds, func(*testing.T) rows.DB {
-				db := rowstest.NewDB(time.Now)
-				db.Shared = shared
-				return inMemory{db}
-			})
+			rowstest.Model(t, seeds, func(*testing.T) rows.DB { return inMemory{db()} })
 		})
 	}
 }

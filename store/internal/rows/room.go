@@ -46,13 +46,12 @@ func (u *unit) makeRoom(n *driver.New, g *Group) (victim *driver.Record, err err
 func (u *unit) updateCrowded(counted int) {
 	s := u.q.settings
 	crowded := life.Crowded(&s.Settings, counted)
-	if crowded == s.Crowded || !crowded && life.Crowded(&s.Settings, 2*counted) {
+	if crowded == s.Crowded || !crowded && (u.limited() || life.Crowded(&s.Settings, 2*counted)) {
 		return
 	}
 	u.needExclusive()
 	s.Crowded = crowded
-	u.q.set(s)
-	u.head.Settings, u.headChanged = u.q.text, true
+	u.setSettings(s)
 	weights := map[string]int{}
 	for last := uint64(0); crowded; {
 		page := must(u.v.Rows(Range{Index: TaskID, From: after(last), Limit: pageSize}))

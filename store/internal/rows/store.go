@@ -115,8 +115,15 @@ type queue struct {
 // settings are those of a queue as they are stored.
 type settings struct {
 	driver.Settings
-	Kinds   bool // it has, or had, a task of a kind; see allowKinds
-	Crowded bool // it is so full that a key may be over its share; see updateCrowded
+	Kinds   bool   // it has, or had, a task of a kind; see allowKinds
+	Crowded bool   // it is so full that a key may be over its share; see updateCrowded
+	Work    []work `json:",omitempty"` // that is to be done before anything else
+}
+
+// settings returns those of a new queue. With RejectOverShare, one that may not write many rows at
+// once counts by key from the beginning: it could not begin when there are many keys.
+func (s *Store) settings(wanted driver.Settings) settings {
+	return settings{Settings: wanted, Crowded: wanted.WhenFull == fairq.RejectOverShare && s.traits.MaxWrites > 0}
 }
 
 // mode is what follows from the settings.
@@ -170,11 +177,12 @@ func (s *Store) Open(ctx context.Context, name string, wanted driver.Settings, n
 		return nil, &driver.FieldError{Field: "Options.Quantum", Value: wanted.Quantum, Limit: "0 in a database"}
 	}
 	for { // again if it is dropped in between
-		number, err := s.find(ctx, name, settings{Settings: wanted})
+		initial := s.settings(wanted)
+		number, err := s.find(ctx, name, initial)
 		if err != nil {
 			return nil, failed("Open", name, err)
 		}
-		b := &backend{queue: s.queue(number, name, settings{Settings: wanted}), notifier: n, opener: openerPrefix + newName()}
+		b := &backend{queue: s.queue(number, name, initial), notifier: n, opener: openerPrefix + newName()}
 		err = b.call(ctx, "Open", call{exclusive: true, opens: true, run: func(u *unit) error { return u.open(b, wanted) }})
 		if errors.Is(err, driver.ErrDropped) {
 			continue
@@ -297,7 +305,9 @@ func (u *unit) open(b *backend, wanted driver.Settings) error {
 				Limit: fmt.Sprintf("%s, which is that of %d tasks in queue %q", q.settings.Format, n, q.name),
 			}
 		}
-		u.changeSettings(settings{Settings: wanted, Kinds: q.settings.Kinds})
+		s := q.store.settings(wanted)
+		s.Kinds = q.settings.Kinds
+		u.changeSettings(s)
 	}
 	must(u.member(b.handle()))
 	u.later(func() {
@@ -322,9 +332,13 @@ func (u *unit) allowKinds() {
 
 // changeSettings gives the queue other settings.
 func (u *unit) changeSettings(to settings) {
+	u.setSettings(to)
+	u.rebuild()
+}
+
+func (u *unit) setSettings(to settings) {
 	u.q.set(to)
 	u.head.Settings, u.headChanged = u.q.text, true
-	u.rebuild()
 }
 
 // checkSettings returns an error if the queue has other settings than it was opened with here. That

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/fairq/fairq/task/driver"
 )
 
 // cache is what the rules know of a queue as long as nobody else has written to the database.
@@ -252,38 +254,86 @@ func (u *unit) pauseKey(key string, paused bool) {
 	u.readAhead = readAhead{}
 	switch {
 	case paused:
-		check(u.v.Hide(key))
+		u.do(&work{What: hideKey, Name: []byte(key)})
 		delete(u.readyTasks, key)
 	case u.q.limitsInFlight && u.blocked(key):
 	default:
-		u.unhide(key)
+		u.do(&work{What: showKey, Name: []byte(key)})
 	}
 }
 
-// unhide makes the ready tasks of a key that is not paused any more ones that can be taken. If a
+// hide hides up to n ready tasks of a key that is paused.
+func (u *unit) hide(w *work, n int) int {
+	if !u.limited() || u.q.frontsOnly {
+		check(u.v.Hide(string(w.Name)))
+		return 0
+	}
+	rows := u.nextTurns(w, n)
+	for _, r := range rows {
+		if r.Takeable {
+			u.setTakeable(r, false)
+		}
+	}
+	return len(rows)
+}
+
+// nextTurns returns the next n tasks of a key that have turns, in the order of these. If only the
+// fronts of lines have some, or any number may be written, it returns all.
+func (u *unit) nextTurns(w *work, n int) []*Row {
+	if !u.limited() || u.q.frontsOnly {
+		_, rows, err := u.v.Lines([]string{string(w.Name)}, 1, false)
+		check(err)
+		rows = slices.DeleteFunc(rows, func(r *Row) bool { return r.Round == 0 })
+		slices.SortFunc(rows, inOrder)
+		return rows
+	}
+	from := make(Tuple, len(w.Place))
+	for i, n := range w.Place {
+		from[i] = n
+	}
+	rows := must(u.v.Rows(Range{
+		Index: TaskLine, Prefixes: at(string(w.Name)), From: from, Limit: n,
+		Only: Only{State: driver.Ready},
+	}))
+	if len(rows) > 0 {
+		last := rows[len(rows)-1]
+		w.Place = [4]int64{num(last.Priority), num(last.Round), num(last.Seq), num(last.Place + 1)}
+	}
+	return rows
+}
+
+// show makes up to n ready tasks of a key that is not paused any more ones that can be taken. If a
 // line has missed turns meanwhile, it keeps the first of them, and is served next. The other missed
 // ones, and all behind them, become new turns: no line gets back more than one. A task that was
 // handed back has not missed its turn, and keeps it: else it would come after those of its line
 // that are still to be handed back.
-func (u *unit) unhide(key string) {
-	missed := map[int]int{} // turns by priority, with those behind the second missed one
-	var line Line
+//
+// What was done before is w.Missed, how many turns of the line are missed or behind the second
+// missed one, and with w.Last and w.Tasks the last round that the line has been given.
+func (u *unit) show(w *work, n int) int {
+	line := Line{string(w.Name), int(w.Place[0])}
+	if w.Missed > 1 {
+		u.setLastRound(line, lastRound{w.Last, w.Tasks})
+	}
+	rows := u.nextTurns(w, n)
 	var before, after turn // of the last row, which others may share: what it was, and is now
-	_, rows, err := u.v.Lines([]string{key}, 1, false)
-	check(err)
-	rows = slices.DeleteFunc(rows, func(r *Row) bool { return r.Round == 0 })
-	slices.SortFunc(rows, inOrder)
 	for _, r := range rows {
+		if r.Takeable {
+			continue // it has got another turn already
+		}
 		l, was := r.line(), r.turn()
+		if l != line {
+			w.Missed = 0
+		}
 		if l != line || was != before {
 			after = was
-			late := r.Round <= u.currentRound(l.Priority) || missed[l.Priority] > 1
+			late := r.Round <= u.currentRound(l.Priority) || w.Missed > 1
 			if late && !r.Returned && !u.q.settings.KeepPlace {
-				missed[l.Priority]++
-				if missed[l.Priority] == 2 { // from here on all turns of the line are new
+				w.Missed++
+				if w.Missed == 2 { // from here on all turns of the line are new
 					u.setLastRound(l, lastRound{})
 				}
-				if missed[l.Priority] >= 2 {
+				if w.Missed >= 2 {
 					after.round = u.nextRound(l, r.Weight)
 				}
 			}
@@ -291,4 +341,12 @@ func (u *unit) unhide(key string) {
 		line, before, r.Round = l, was, after.round
 		u.setTakeable(r, true)
 	}
+	if w.Missed > 1 {
+		end := u.lastRound(line)
+		w.Last, w.Tasks = end.round, end.tasks
+	}
+	if u.q.frontsOnly {
+		return 0 // these were all
+	}
+	return len(rows)
 }

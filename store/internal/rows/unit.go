@@ -33,6 +33,7 @@ type unit struct {
 	due         int64      // the earliest time that was set
 	afterCommit []func()
 
+	worked      int  // tasks of work; see doSome
 	purges      bool // all tasks are deleted, so it does not matter which turns they have
 	advanced    bool // all that was due has happened, so due is the earliest time of all
 	listens     bool

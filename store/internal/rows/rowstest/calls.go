@@ -165,7 +165,7 @@ func (v *views) find(c rows.Calls) (found []*rows.Row) {
 			o.Limit = n
 			all(c.Buried(o))
 		}},
-		{1, func() { all(c.InGroup(val.of(val.groups))) }},
+		{1, func() { all(c.InGroup(val.of(val.groups), 0, n)) }},
 		{1, func() { all(c.List(v.listOptions())) }},
 		{1, func() { one(c.Next(val.line(), val.round(), val.place())) }},
 		{1, func() { one(c.Newest(val.of(val.keys))) }},

@@ -38,7 +38,7 @@ func testMany(t *testing.T, db rows.DB) {
 	in(t, db, exclusively(), func(v rows.Calls) {
 		count(t, "List with a Limit of 0", 100, func() ([]*rows.Row, error) { return v.List(driver.ListOptions{}) })
 		count(t, "List with a greater Limit", n, func() ([]*rows.Row, error) { return v.List(driver.ListOptions{Limit: n}) })
-		count(t, "InGroup", n, func() ([]*rows.Row, error) { return v.InGroup("g") })
+		count(t, "InGroup", n, func() ([]*rows.Row, error) { return v.InGroup("g", 0, many) })
 		kinds := make([]string, n)
 		for i := range kinds {
 			kinds[i] = fmt.Sprint(i)

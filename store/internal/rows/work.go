@@ -1,0 +1,101 @@
+package rows
+
+import (
+	"math"
+	"slices"
+)
+
+// work is what concerns more tasks than one transaction may write: see Traits.MaxWrites. What is
+// left of it is kept with the settings of the queue. The invariant: as long as some is left,
+// nothing else happens in the queue. Each transaction, of whatever process, does a part of it and
+// is then begun anew. So nobody sees what is half done, and it is done in the end even if the
+// process dies that has begun it.
+type work struct {
+	What workType
+	Name []byte // of the group or key; as a string JSON would change what is not valid UTF-8
+
+	Time      int64  `json:",omitempty"` // of endGroup: when it has happened
+	Cancelled bool   `json:",omitempty"` // of endGroup
+	Dropped   bool   `json:",omitempty"` // of deleteGroup: the outcome of its tasks
+	Before    uint64 `json:",omitempty"` // tasks with this id and greater ones were put later
+	From, To  uint64 `json:",omitempty"` // of moveLeases: the numbers of the consumer
+
+	// Where it goes on.
+	ID     uint64   `json:",omitempty"` // of beginGroup: the last task
+	Place  [4]int64 // of hideKey and showKey: in TaskLine, after the key
+	Missed int      `json:",omitempty"` // of showKey, see there
+	Last   uint64   `json:",omitempty"` // of showKey: the last round that was given, and
+	Tasks  int      `json:",omitempty"` // how many tasks are in it
+}
+
+type workType uint8
+
+const (
+	beginGroup workType = iota // start or cancel what is in a group
+	endGroup
+	deleteGroup
+	hideKey // of a key that is paused, or is not any more
+	showKey
+	moveLeases // from a consumer to the one that has resumed it
+)
+
+// do does a work, and leaves to other transactions what this one may not write.
+func (u *unit) do(w *work) {
+	if u.doSome(w) {
+		return
+	}
+	u.needExclusive()
+	if w.Before == 0 {
+		w.Before = u.number()
+	}
+	s := u.q.settings
+	s.Work = append(slices.Clone(s.Work), *w)
+	u.setSettings(s)
+	u.schedule(u.now)
+}
+
+// doSome does as much of a work as the transaction may, and tells whether that was all.
+func (u *unit) doSome(w *work) (done bool) {
+	n := math.MaxInt
+	if u.limited() {
+		if n = max(1, u.q.store.step(n)/2) - u.worked; n <= 0 {
+			return false
+		}
+	}
+	worked := 0
+	switch w.What {
+	case beginGroup:
+		worked = u.beginGroup(w, n)
+	case endGroup:
+		worked = u.endTasks(w, n)
+	case deleteGroup:
+		worked = u.deleteGroup(w, n)
+	case hideKey:
+		worked = u.hide(w, n)
+	case showKey:
+		worked = u.show(w, n)
+	case moveLeases:
+		worked = len(u.moveLeases(w, n))
+	}
+	u.worked += worked
+	return worked < n
+}
+
+// limited tells whether the transaction may not write as much as there is to do.
+func (u *unit) limited() bool { return u.q.store.traits.MaxWrites > 0 && !u.q.joined }
+
+// goOn does a part of the work that earlier transactions have left, and tells whether that was all.
+func (u *unit) goOn() bool {
+	s := u.q.settings
+	left := s.Work
+	if left == nil {
+		return true
+	}
+	u.needExclusive()
+	s.Work = nil
+	u.setSettings(s)
+	for i := range left {
+		u.do(&left[i])
+	}
+	return u.q.settings.Work == nil
+}

@@ -1,0 +1,162 @@
+package rows_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/store/internal/rows/rowstest"
+	"github.com/fairq/fairq/task"
+)
+
+// limitedDB returns a database of which a transaction may write few rows.
+func limitedDB(maxWrites int, shared bool) *rowstest.DB {
+	db := rowstest.NewDB(time.Now)
+	db.MaxWrites, db.Shared = maxWrites, shared
+	return db
+}
+
+// putMany puts n tasks with the payloads key0, key1 and so on.
+func (q queue) putMany(n int, key string, o task.PutOptions) {
+	q.Helper()
+	for i := range n {
+		_, err := q.Put(q.Context(), key, fmt.Sprint(key, i), o)
+		require.NoError(q, err)
+	}
+}
+
+// states tells how many tasks there are in each state.
+func (q queue) states() string {
+	s, err := q.Stats(q.Context())
+	require.NoError(q, err)
+	return fmt.Sprintf("ready %d, taken %d, held %d, deleted %d", s.Ready, s.Taken, s.Held, s.Deletes)
+}
+
+// takeAll takes and acks up to n tasks, and returns their payloads.
+func (q queue) takeAll(n int) (all []string) {
+	for range n {
+		t, ok, err := q.TryTake(q.Context())
+		require.NoError(q, err)
+		if !ok {
+			break
+		}
+		all = append(all, t.Payload)
+		require.NoError(q, t.Ack(q.Context()))
+	}
+	return all
+}
+
+// What concerns many tasks comes to the same where a transaction may write few rows.
+func TestWork(t *testing.T) {
+	var want []string
+	for _, o := range []task.Options[string]{{}, {KeepPlace: true}, {Capacity: 10000, KeyCapacity: 9999}} {
+		for _, db := range []struct {
+			maxWrites int
+			shared    bool
+		}{{0, false}, {60, false}, {60, true}} {
+			synctest.Test(t, func(t *testing.T) {
+				q := openQueue(t, open(limitedDB(db.maxWrites, db.shared)), o)
+				log := q.doMuch()
+				if db.maxWrites == 0 {
+					want = log
+				}
+				require.Equal(t, want, log, "%+v", db)
+			})
+		}
+	}
+}
+
+// doMuch does all that concerns many tasks at once, and returns what has come of it.
+func (q queue) doMuch() (log []string) {
+	ctx := q.Context()
+	did := func(err error) {
+		q.Helper()
+		require.NoError(q, err)
+		log = append(log, q.states())
+	}
+	group := func(name string) {
+		q.putMany(70, "a", task.PutOptions{Group: name})
+		q.putMany(50, "b", task.PutOptions{Group: name, Role: task.AtEnd})
+		q.putMany(50, "c", task.PutOptions{Group: name, Role: task.AtAbort})
+	}
+	group("g")
+	did(q.StartGroup(ctx, "g"))
+	log = append(log, q.takeAll(70)...)
+	did(nil)
+	log = append(log, q.takeAll(70)...)
+
+	group("\xff") // which is not valid UTF-8
+	did(q.StartGroup(ctx, "\xff"))
+	running, err := q.TakeBatch(ctx, 2)
+	require.NoError(q, err)
+	did(q.CancelGroup(ctx, "\xff"))
+	for _, t := range running {
+		did(t.Release(ctx, 0))
+	}
+	log = append(log, q.takeAll(100)...)
+
+	for _, key := range []string{"a", "b"} {
+		q.putMany(50, key, task.PutOptions{})
+		q.putMany(20, key, task.PutOptions{Priority: 1})
+	}
+	q.takeAll(10)
+	did(q.PauseKey(ctx, "a"))
+	log = append(log, q.takeAll(30)...)
+	did(q.ResumeKey(ctx, "a"))
+	log = append(log, q.takeAll(200)...)
+
+	q.putMany(100, "a", task.PutOptions{})
+	c := q.NewConsumer(task.Filter{})
+	for range 80 {
+		_, ok, err := c.TryTake(ctx)
+		require.NoError(q, err)
+		require.True(q, ok)
+	}
+	c, held, err := q.ResumeConsumer(ctx, c.ID(), task.Filter{})
+	did(err)
+	for _, t := range held {
+		log = append(log, t.Payload)
+		require.NoError(q, t.Touch(ctx, 0))
+	}
+	did(c.Close(ctx))
+
+	group("h")
+	_, err = q.Truncate(ctx)
+	did(err)
+	group("h")
+	require.NoError(q, q.Drop(ctx, task.UnlessTaken))
+	return log
+}
+
+// What a process has begun that dies is finished by another one, before anything else.
+func TestWorkOfTheDead(t *testing.T) {
+	for commits := range 12 {
+		synctest.Test(t, func(t *testing.T) {
+			db := limitedDB(30, false)
+			other := openQueue(t, open(db.Reopen()), task.Options[string]{})
+			q := openQueue(t, open(db), task.Options[string]{})
+			q.putMany(20, "a", task.PutOptions{Group: "g"})
+			q.putMany(20, "b", task.PutOptions{Group: "g", Role: task.AtAbort})
+			left := commits
+			db.Fail(func(op string) error {
+				if op == "Commit" {
+					left--
+				}
+				if left < 0 {
+					return rowstest.ErrKilled
+				}
+				return nil
+			})
+			_ = q.CancelGroup(t.Context(), "g")
+			db.Kill()
+			if s := other.states(); commits == 0 {
+				require.Equal(t, "ready 0, taken 0, held 40, deleted 0", s)
+			} else {
+				require.Contains(t, s, "ready 20, taken 0, held 0")
+			}
+		})
+	}
+}
