@@ -358,14 +358,11 @@ func (n *notifier) context(parent context.Context, lease driver.Lease) (context.
 	n.contexts[lease.Number] = append(n.contexts[lease.Number], c)
 	n.listening.Add(1)
 	n.mu.Unlock()
-	_, err := n.backend.Touch(ctx, lease, 0)
-	for _, cause := range []error{ErrLeaseLost, ErrGroupCancelled} {
-		if errors.Is(err, cause) { // that was before somebody listened
-			n.mu.Lock()
-			n.endContextsLocked(lease.Number, cause)
-			n.mu.Unlock()
-			cancel(cause)
-		}
+	if cause := n.endedBefore(ctx, lease); cause != nil {
+		n.mu.Lock()
+		n.endContextsLocked(lease.Number, cause)
+		n.mu.Unlock()
+		cancel(cause)
 	}
 	return ctx, func() {
 		cancel(context.Canceled)
@@ -373,6 +370,22 @@ func (n *notifier) context(parent context.Context, lease driver.Lease) (context.
 		defer n.mu.Unlock()
 		n.dropContextLocked(lease.Number, c)
 	}
+}
+
+// endedBefore returns why the context of a lease must end that began too late to be told, nil if it
+// need not.
+func (n *notifier) endedBefore(ctx context.Context, lease driver.Lease) error {
+	_, err := n.backend.Touch(ctx, lease, 0)
+	switch {
+	case errors.Is(err, ErrGroupCancelled):
+		return ErrGroupCancelled
+	case !errors.Is(err, ErrLeaseLost):
+		return nil
+	}
+	if _, err = n.backend.Peek(ctx, lease.ID, ""); errors.Is(err, ErrNotFound) {
+		return errTaskDeleted
+	}
+	return ErrLeaseLost
 }
 
 // endContextsLocked ends all contexts of a lease. It does so in other goroutines, for it may call

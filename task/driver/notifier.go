@@ -34,8 +34,8 @@ type Notifier interface {
 
 	// Event says what happened to a task, for those who observe the queue. Lease must be set if
 	// one has ended by it, and for EventCancel. A Backend may leave out what was done by other
-	// processes, but not the end of a lease that a consumer of this Queue held, nor EventCancel if
-	// one holds it.
+	// processes, but not the end of a lease that a consumer of this Queue held (EventDelete if the
+	// task is gone by the time it sees that), nor EventCancel if one holds it.
 	Event(e Event)
 
 	// Listens tells whether Event does anything. If it does not, a Backend need not call it, nor

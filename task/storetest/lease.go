@@ -163,7 +163,7 @@ var leaseCases = []testCase{
 		time.Sleep(10 * second)
 		q.first("a1").ack()
 	}},
-	{"Context", "returns a context that is done when parent is or when the lease ends, in whatever way; then its cause Is [ErrLeaseLost], and [ErrDeleted] if the task was deleted in this process", func(e *env) {
+	{"Context", "returns a context that is done when parent is or when the lease ends, in whatever way; then its cause Is [ErrLeaseLost], and [ErrDeleted] if somebody else has ended the lease and there is no such task any more", func(e *env) {
 		q := e.open()
 		id := q.put("a1")[0]
 		q.one("b1", withTTR)
@@ -206,6 +206,7 @@ var leaseCases = []testCase{
 		late, cancel := l[0].Context(ctx)
 		defer cancel()
 		e.is(context.Cause(late), task.ErrLeaseLost)
+		e.is(context.Cause(late), task.ErrDeleted)
 	}},
 }
 

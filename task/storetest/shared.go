@@ -175,16 +175,22 @@ var sharedCases = []testCase{
 		slices.SortFunc(x.tasks, func(a, b *task.Task[string]) int { return strings.Compare(a.Payload, b.Payload) })
 		equal(e, "given to OnExpire, of both", payloads(x.tasks), "a1 b1 c1 d1")
 	}},
-	{"LeaseContext", "or when the lease ends, in whatever way; then its cause Is [ErrLeaseLost]", func(e *env) {
+	{"LeaseContext", "then its cause Is [ErrLeaseLost], and [ErrDeleted] if somebody else has ended the lease and there is no such task any more", func(e *env) {
 		q, other := e.two()
-		id := q.put("a1")[0]
-		l := q.first("a1")
-		c, cancel := l.Context(ctx)
+		ids := q.put("a1 b1")
+		deleted, buried := q.first("a1"), q.first("b1")
+		c, cancel := deleted.Context(ctx)
 		defer cancel()
-		other.remove(id)
+		d, cancel := buried.Context(ctx)
+		defer cancel()
+		other.remove(ids[0])
+		other.bury(ids[1])
 		later()
 		e.is(context.Cause(c), task.ErrLeaseLost)
-		l.lost(q)
+		e.is(context.Cause(c), task.ErrDeleted)
+		equal(e, "cause after Bury", context.Cause(d), task.ErrLeaseLost)
+		deleted.lost(q)
+		buried.lost(q)
 	}},
 	{"GroupCancelled", "It is also done when the group of the task is cancelled, with the cause [ErrGroupCancelled]", func(e *env) {
 		q, other := e.two()

@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -184,17 +185,29 @@ func (u *unit) findEnds() {
 	})
 }
 
-// findLostLeases notes which leases of this process others have ended.
+// findLostLeases notes which leases of this process others have ended. Of a task that is gone it
+// tells that it was deleted, for that is by far the most likely.
 func (u *unit) findLostLeases() {
 	still := map[uint64]uint64{}
 	for _, c := range u.q.members {
 		maps.Copy(still, must(u.v.Leases(c.number)))
 	}
+	var lost []uint64
 	for id, h := range u.q.held {
 		if still[id] != h.lease && !u.endsLease(h.lease) {
+			lost = append(lost, id)
+		}
+	}
+	for ids := range slices.Chunk(lost, pageSize) {
+		why := map[uint64]driver.EventType{}
+		for _, r := range must(u.v.Peek(ids, false)) {
+			why[r.ID] = driver.EventTTR
+		}
+		for _, id := range ids {
+			h := u.q.held[id]
 			u.notice(notice{what: noticeLeaseOver, id: id, lease: h.lease})
 			u.notice(notice{what: noticeEvent, event: &driver.Event{
-				Type: driver.EventTTR, Time: timeOf(u.now), Task: driver.Info{ID: driver.ID(id), Key: h.key}, Lease: h.lease,
+				Type: cmp.Or(why[id], driver.EventDelete), Time: timeOf(u.now), Task: driver.Info{ID: driver.ID(id), Key: h.key}, Lease: h.lease,
 			}})
 		}
 	}
