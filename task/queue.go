@@ -298,7 +298,9 @@ func (q *Queue[V]) selects(o *ListOptions) error {
 }
 
 // Count returns how many tasks there are of a State, Key, Kind and Group; After and Limit do not
-// matter. It is O(tasks), and others go on meanwhile. Stats and KeyStats tell more for less.
+// matter. Without Kind and Group it is O(1) in memory, and in other stores without a Key too, or if
+// the queue counts by key anyway (KeyCapacity, MaxInFlightPerKey, eviction). Else it is O(tasks),
+// and others go on meanwhile.
 func (q *Queue[V]) Count(ctx context.Context, options ListOptions) (int, error) {
 	if err := q.selects(&options); err != nil {
 		return 0, err

@@ -263,9 +263,30 @@ func (q *queue) List(_ context.Context, o driver.ListOptions) (records []driver.
 
 // Count implements [driver.Backend].
 func (q *queue) Count(_ context.Context, o driver.ListOptions) (n int, err error) {
+	if o.Kind == nil && o.Group == "" {
+		return q.counts(o.State, o.Key)
+	}
 	o.After = 0
 	err = q.each(&o, func(*item) { n++ }, func() bool { return true })
 	return n, err
+}
+
+// counts returns how many tasks there are of a state, or all if that is 0, and of a key if one is
+// given.
+func (q *queue) counts(state driver.State, key *string) (int, error) {
+	if _, err := q.enter(); err != nil {
+		return 0, err
+	}
+	defer q.mu.Unlock()
+	switch {
+	case key == nil && state == 0:
+		return q.stats.Len(), nil
+	case key == nil:
+		return *q.gauge(state), nil
+	case q.keys[*key] == nil:
+		return 0, nil
+	}
+	return q.keys[*key].tasks[state], nil
 }
 
 // each calls f for each task, in the order of ids. Between two blocks of tasks it lets others go
