@@ -6,17 +6,66 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// Begins tells whether a group is started, or cancelled, by a call that wants that. It returns the
-// error of a call that cannot be made. A group that has no tasks, or that is nil, does not exist.
-func Begins(g Group, name string, tasks int, cancel bool) (bool, error) {
-	if tasks == 0 {
+// Group is what the rules must know of a group: how many tasks it has, and how many of them are
+// members. One that has no tasks does not exist, so the zero Group is a new one.
+type Group struct {
+	Started, Cancelled bool
+	Tasks, Members     int
+}
+
+// Admits returns the error of a Put of a task that is to be in the group.
+func (g *Group) Admits(name string) error {
+	if g.Cancelled {
+		return fmt.Errorf("%w: %q", driver.ErrGroupCancelled, name)
+	}
+	return nil
+}
+
+// Join counts a task that is put into the group.
+func (g *Group) Join(role driver.Role) {
+	g.Tasks++
+	if role == driver.Member {
+		g.Members++
+	}
+}
+
+// Leave counts a task out that is gone, and tells whether it did: not if the group is over, for
+// End has counted all out.
+func (g *Group) Leave(role driver.Role) bool {
+	if g.Tasks == 0 {
+		return false
+	}
+	g.Tasks--
+	if role == driver.Member {
+		g.Members--
+	}
+	return true
+}
+
+// Begin starts the group, or cancels it, and tells whether that changes anything. It returns the
+// error of a call that cannot be made.
+func (g *Group) Begin(name string, cancel bool) (bool, error) {
+	switch {
+	case g.Tasks == 0:
 		return false, fmt.Errorf("%w: group %q", driver.ErrNotFound, name)
+	case g.Cancelled && !cancel:
+		return false, g.Admits(name)
+	case g.Cancelled || g.Started && !cancel:
+		return false, nil
 	}
-	started, cancelled := g.Standing()
-	if cancelled && !cancel {
-		return false, fmt.Errorf("%w: %q", driver.ErrGroupCancelled, name)
+	g.Started, g.Cancelled = true, cancel
+	return true, nil
+}
+
+// End ends the group if it was started or cancelled and has no members any more, and tells whether
+// it does. The group has no tasks from then on: see Task.GroupEnds for what becomes of them. So it
+// does not end again when they leave it, and what is put into it later begins a new one.
+func (g *Group) End() bool {
+	if !g.Started || g.Members > 0 || g.Tasks == 0 {
+		return false
 	}
-	return !cancelled && (cancel || !started), nil
+	g.Tasks = 0
+	return true
 }
 
 // GroupBegins returns what becomes of a task when its group is started or cancelled. If there is

@@ -29,15 +29,15 @@ type Task struct {
 type Rare struct {
 	UniqueKey string
 	Err       *driver.Error
-	Group     Group // nil if it is in none
+	Group     GroupOf // nil if it is in none
 	Role      driver.Role
 	Deadline  time.Time
 	End       int64 // the deadline as the other times are; when it was put if it was over then
 }
 
-// Group is that of a task.
-type Group interface {
-	Standing() (started, cancelled bool)
+// GroupOf tells which group a task is in.
+type GroupOf interface {
+	Values() *Group
 }
 
 // Fate is what becomes of a task.
@@ -73,8 +73,7 @@ func (t *Task) holds() bool {
 	if t.Rare == nil || t.Group == nil {
 		return false
 	}
-	started, _ := t.Group.Standing()
-	return !started || t.Role != driver.Member
+	return !t.Group.Values().Started || t.Role != driver.Member
 }
 
 // queue returns in which state a task waits that no group holds.
@@ -224,8 +223,7 @@ func (t *Task) Cancelled() bool {
 	if t.Rare == nil || t.Group == nil || t.Role != driver.Member {
 		return false
 	}
-	_, cancelled := t.Group.Standing()
-	return cancelled
+	return t.Group.Values().Cancelled
 }
 
 // Kick makes a buried task ready, with all attempts before it.

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/store/internal/rows"
 	"github.com/fairq/fairq/task/driver"
 )
@@ -156,7 +157,7 @@ func callAll(t *testing.T, v rows.Calls) {
 		func() error { _, err := v.Alive(ids); return err },
 		func() error { _, err := v.Renew(ids, 5); return err },
 		func() error { return v.DeleteConsumer(1 << 50) },
-		func() error { return v.SetGroup(&rows.Group{Name: "g", Tasks: 1}) },
+		func() error { return v.SetGroup(&rows.Group{Name: "g", Group: life.Group{Tasks: 1}}) },
 		func() error { return v.SetGroup(&rows.Group{Name: "h"}) },
 		func() error { return v.SetOutcome(&rows.Outcome{UniqueKey: "a", Until: 100}) },
 		func() error { return v.SetOutcome(&rows.Outcome{UniqueKey: "b"}) },

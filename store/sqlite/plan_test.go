@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/store/internal/rows"
 	"github.com/fairq/fairq/store/internal/rows/rowstest"
 	"github.com/fairq/fairq/task/driver"
@@ -35,7 +36,7 @@ func runAll(t *testing.T, d *db) {
 		v.Head().Paused, v.Head().Rounds[1], v.Head().Settings = true, 5, []byte("other")
 		for i, err := range []error{
 			v.Put(r), v.Save(), v.SetKey(&rows.Key{Key: "k", Paused: true}), v.SetKey(&rows.Key{Key: "l"}), v.Hide("k"),
-			v.Served().Put(&rows.Served{Round: 1}), v.SweepServed(1, 5, 5), v.SetGroup(&rows.Group{Tasks: 1}), v.SetGroup(&rows.Group{}),
+			v.Served().Put(&rows.Served{Round: 1}), v.SweepServed(1, 5, 5), v.SetGroup(&rows.Group{Group: life.Group{Tasks: 1}}), v.SetGroup(&rows.Group{}),
 			v.SetOutcome(&rows.Outcome{Until: 5}), v.SetOutcome(&rows.Outcome{}), v.SweepOutcomes(5, 5), v.DeleteConsumer(5),
 			v.History().Put(&rows.Done{ID: 5}), v.SweepDone(5, 5),
 		} {

@@ -11,17 +11,13 @@ import (
 
 // group is some tasks that wait for each other.
 type group struct {
-	name      string
-	started   bool
-	cancelled bool
-	ended     bool
-	members   int  // those that are not AtEnd or AtAbort
-	joining   bool // a task is about to be put into it, so it does not end
-	tasks     map[*item]struct{}
+	life.Group
+	name  string
+	tasks map[*item]struct{}
 }
 
-// Standing implements [life.Group].
-func (g *group) Standing() (started, cancelled bool) { return g.started, g.cancelled }
+// Values implements [life.GroupOf].
+func (g *group) Values() *life.Group { return &g.Group }
 
 // group returns the group that the task is in, nil if it is in none.
 func (it *item) group() *group {
@@ -51,9 +47,7 @@ func (q *queue) joinGroup(it *item, g *group) {
 	q.groups[g.name] = g
 	it.Group = g
 	g.tasks[it] = struct{}{}
-	if it.Role == driver.Member {
-		g.members++
-	}
+	g.Join(it.Role)
 }
 
 // Group implements driver.Backend.
@@ -65,10 +59,9 @@ func (q *queue) Group(_ context.Context, name string, cancel bool) error {
 	defer q.exit()
 	now = q.sure(now)
 	g := q.group(name)
-	if begins, err := life.Begins(g, name, len(g.tasks), cancel); !begins {
+	if begins, err := g.Begin(name, cancel); !begins {
 		return err
 	}
-	g.started, g.cancelled = true, cancel
 	for _, it := range g.sorted() {
 		if it.group() != g { // it has ended by what became of those before
 			continue
@@ -90,31 +83,28 @@ func (g *group) sorted() []*item {
 // leaveGroup takes a task that is gone out of its group.
 func (q *queue) leaveGroup(it *item, g *group, now int64) {
 	delete(g.tasks, it)
-	if it.Role == driver.Member {
-		g.members--
+	if g.Leave(it.Role) {
+		q.endGroup(g, now)
 	}
-	q.endGroup(g, now)
 }
 
-// endGroup ends a group that is started, or cancelled, and has no members any more: of the other
-// tasks it makes ready those whose time has come, and removes the rest.
+// endGroup ends a group if it is time: of its tasks it makes ready those that are for this end, and
+// removes the rest.
 func (q *queue) endGroup(g *group, now int64) {
-	if g.joining {
+	ends := g.End()
+	if g.Tasks == 0 {
+		delete(q.groups, g.name)
+	}
+	if !ends {
 		return
 	}
-	if g.started && g.members == 0 && !g.ended {
-		g.ended = true
-		now = q.sure(now)
-		for _, it := range g.sorted() {
-			f := it.GroupEnds(g.cancelled, now, &q.stats)
-			if f.State != 0 {
-				it.Group = nil
-				delete(g.tasks, it)
-			}
-			q.befall(it, f, now)
+	now = q.sure(now)
+	for _, it := range g.sorted() {
+		f := it.GroupEnds(g.Cancelled, now, &q.stats)
+		if f.State != 0 {
+			it.Group = nil
+			delete(g.tasks, it)
 		}
-	}
-	if len(g.tasks) == 0 {
-		delete(q.groups, g.name)
+		q.befall(it, f, now)
 	}
 }

@@ -17,8 +17,9 @@ func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Reco
 	}
 	var g *group
 	if n.Group != "" {
-		if g = q.group(n.Group); g.cancelled {
-			return 0, nil, fmt.Errorf("%w: %q", driver.ErrGroupCancelled, n.Group)
+		g = q.group(n.Group)
+		if err := g.Admits(n.Group); err != nil {
+			return 0, nil, err
 		}
 	}
 	counted := q.counted()
@@ -353,8 +354,9 @@ func (q *queue) gone(it *item, why driver.EventType, now int64, lease uint64, ou
 // truncate removes all tasks. outcome is what those who wait for them are told.
 func (q *queue) truncate(now int64, outcome error) (n int) {
 	for _, g := range q.groups {
-		g.cancelled, g.ended = true, true // so that nothing comes of it any more
+		g.Tasks = 0 // so that nothing comes of it any more
 	}
+	clear(q.groups)
 	for it := range q.ids.all() {
 		q.befall(it, it.Delete(outcome, &q.stats), now)
 		n++

@@ -22,9 +22,9 @@ func (q *queue) makeRoom(n *driver.New, g *group) (victim *driver.Record, err er
 	}
 	victim = new(driver.Record)
 	q.record(it, victim)
-	if g != nil {
-		g.joining = true
-		defer func() { g.joining = false }()
+	if g != nil { // it must not end by the eviction, though the victim may be its last member
+		g.Join(driver.Member)
+		defer g.Leave(driver.Member)
 	}
 	q.befall(it, it.Evict(&q.stats), 0)
 	return victim, nil

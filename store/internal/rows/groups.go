@@ -3,7 +3,6 @@ package rows
 import (
 	"slices"
 
-	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -17,20 +16,16 @@ func (u *unit) group(name string) *Group {
 }
 
 func (u *unit) joinGroup(r *Row, g *Group) {
-	g.Tasks++
-	if r.Role == driver.Member {
-		g.Members++
-	}
+	g.Join(r.Role)
 	check(u.v.SetGroup(g))
 }
 
 // startGroup starts or cancels a group.
 func (u *unit) startGroup(name string, cancel bool) error {
 	g := u.group(name)
-	if begins, err := life.Begins(&standing{read: g}, name, g.Tasks, cancel); !begins {
+	if begins, err := g.Begin(name, cancel); !begins {
 		return err
 	}
-	g.Started, g.Cancelled = true, cancel
 	check(u.v.SetGroup(g))
 	u.do(&work{What: beginGroup, Name: []byte(name)})
 	return nil
@@ -69,26 +64,20 @@ func (u *unit) tasksOf(w *work, n int) []*Row {
 
 // leaveGroup counts a task out of its group that is gone.
 func (u *unit) leaveGroup(r *Row, now int64) {
-	g := u.group(r.Group)
-	if g.Tasks == 0 {
-		return // the group is over, and endGroup has counted all out
+	if g := u.group(r.Group); g.Leave(r.Role) {
+		check(u.v.SetGroup(g))
+		u.endGroup(r.Group, now)
 	}
-	if g.Tasks--; r.Role == driver.Member {
-		g.Members--
-	}
-	check(u.v.SetGroup(g))
-	u.endGroup(r.Group, now)
 }
 
-// endGroup ends a group that was started or cancelled, if it has no members any more: of the other
-// tasks those become ready that are for this end, and the rest is deleted. The row goes first, so
-// that the tasks that leave the group do not end it again.
+// endGroup ends a group if it is time: of its tasks those become ready that are for this end, and
+// the rest is deleted.
 func (u *unit) endGroup(name string, now int64) {
 	g := u.group(name)
-	if !g.Started || g.Members > 0 || g.Tasks == 0 {
+	if !g.End() {
 		return
 	}
-	check(u.v.SetGroup(&Group{Name: name}))
+	check(u.v.SetGroup(g))
 	u.do(&work{What: endGroup, Name: []byte(name), Time: now, Cancelled: g.Cancelled})
 }
 

@@ -25,8 +25,9 @@ func (u *unit) put(n *driver.New) (id task.ID, victim *driver.Record, err error)
 	}
 	var g *Group
 	if n.Group != "" {
-		if g = u.group(n.Group); g.Cancelled {
-			return 0, nil, fmt.Errorf("%w: %q", task.ErrGroupCancelled, n.Group)
+		g = u.group(n.Group)
+		if err := g.Admits(n.Group); err != nil {
+			return 0, nil, err
 		}
 	}
 	if victim, err = u.makeRoom(n, g); err != nil {
@@ -37,7 +38,7 @@ func (u *unit) put(n *driver.New) (id task.ID, victim *driver.Record, err error)
 	t := r.life()
 	if g != nil {
 		u.joinGroup(r, g)
-		t.Group = &standing{read: g}
+		t.Group = &groupOf{read: g}
 	}
 	if u.q.turnAtPut {
 		u.giveTurn(r)
@@ -270,7 +271,7 @@ func (u *unit) delete(r *Row, outcome error, now int64) {
 func (u *unit) life(r *Row) *life.Task {
 	t := r.life()
 	if r.Group != "" {
-		t.Group = &standing{unit: u, name: r.Group}
+		t.Group = &groupOf{unit: u, name: r.Group}
 	}
 	return t
 }
@@ -295,18 +296,19 @@ func (r *Row) learnFrom(t *life.Task) {
 	r.Attempts, r.ReadyAt, r.Until, r.Expires, r.Err = int(t.Attempts), t.ReadyAt, t.Until, t.Expires, t.Err
 }
 
-// standing is a [life.Group] that is read when the rules ask for it.
-type standing struct {
+// groupOf is the group of a task, which is read when the rules ask for it.
+type groupOf struct {
 	*unit
 	name string
 	read *Group
 }
 
-func (s *standing) Standing() (started, cancelled bool) {
-	if s.read == nil {
-		s.read = s.group(s.name)
+// Values implements [life.GroupOf].
+func (g *groupOf) Values() *life.Group {
+	if g.read == nil {
+		g.read = g.group(g.name)
 	}
-	return s.read.Started, s.read.Cancelled
+	return &g.read.Group
 }
 
 // applyFate makes happen to a task what the rules say.

@@ -29,8 +29,7 @@ func (u *unit) makeRoom(n *driver.New, g *Group) (victim *driver.Record, err err
 	// If the victim is of the group that the new task is put into, the group must not end by the
 	// eviction, though it may have no other member. So it counts one more meanwhile.
 	if g != nil && r.Group == g.Name {
-		g.Tasks++
-		g.Members++
+		g.Join(driver.Member)
 		check(u.v.SetGroup(g))
 		defer u.backInGroup(g)
 	}
@@ -80,8 +79,7 @@ func (u *unit) noteRoom(r *Row, to driver.State) {
 // backInGroup undoes that a group counts one more, see makeRoom.
 func (u *unit) backInGroup(g *Group) {
 	*g = *u.group(g.Name)
-	g.Tasks--
-	g.Members--
+	g.Leave(driver.Member)
 	check(u.v.SetGroup(g))
 }
 

@@ -3,6 +3,7 @@ package rows
 import (
 	"time"
 
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -107,9 +108,8 @@ type Consumer struct {
 
 // Group is a row of the table of groups. There is one for each group that has tasks.
 type Group struct {
-	Name               string
-	Started, Cancelled bool
-	Tasks, Members     int
+	Name string
+	life.Group
 }
 
 // Outcome is a row of the table of outcomes: how a task with a unique key ended.

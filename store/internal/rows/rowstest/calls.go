@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/store/internal/rows"
 	"github.com/fairq/fairq/task/driver"
 )
@@ -298,10 +299,9 @@ func (v *views) deleteConsumer(c rows.Calls) {
 }
 
 func (v *views) groups(c rows.Calls) {
-	g := &rows.Group{
-		Name: v.values.of(v.values.groups), Started: v.chance(2), Cancelled: v.chance(2),
-		Tasks: v.rnd.IntN(3), Members: v.rnd.IntN(3),
-	}
+	g := &rows.Group{Name: v.values.of(v.values.groups), Group: life.Group{
+		Started: v.chance(2), Cancelled: v.chance(2), Tasks: v.rnd.IntN(3), Members: v.rnd.IntN(3),
+	}}
 	if v.chance(2) {
 		_, _ = c.Group(g.Name)
 	} else {
