@@ -262,8 +262,10 @@ func (q *Queue[V]) TryTake(ctx context.Context) (t *Task[V], ok bool, err error)
 	return q.self.TryTake(ctx)
 }
 
-// List returns tasks in the order of their ids, for people to look at. It is O(tasks). In memory
-// others go on meanwhile, so what it tells of two tasks need not have been true at the same time.
+// List returns tasks in the order of their ids, or of a state in the order in which they come, see
+// ListOptions.NextFirst; which ready tasks come next, Upcoming tells. It is O(tasks). In memory
+// others go on meanwhile, so what it tells of two tasks need not have been true at the same time,
+// but with NextFirst it is O(n log n) with the queue locked, n tasks being delayed or buried.
 func (q *Queue[V]) List(ctx context.Context, options ListOptions) ([]*Task[V], error) {
 	if err := q.selects(&options); err != nil {
 		return nil, err
@@ -291,6 +293,10 @@ func (q *Queue[V]) selects(o *ListOptions) error {
 		return invalid("ListOptions.Limit", o.Limit, "0 or more")
 	case o.State > Held:
 		return invalid("ListOptions.State", o.State, "a state, or 0 for all")
+	case o.NextFirst && o.State != Delayed && o.State != Buried:
+		return invalid("ListOptions.State", o.State, "delayed or buried, with NextFirst")
+	case o.NextFirst && (o.Group != "" || o.After != 0):
+		return invalid("ListOptions.NextFirst", true, "false, with a Group or After")
 	case o.Limit == 0:
 		o.Limit = 100
 	}
@@ -384,6 +390,10 @@ func (q *Queue[V]) group(ctx context.Context, group string, cancel bool) error {
 // [ErrExpired]. If ctx is done first, or when the call is made, it returns its error. What happened
 // to a task that is gone can be asked for during Options.Retention, unless its unique key has been
 // used again; then, or if there was none, it returns [ErrNotFound].
+//
+// There is no Wait for an id: what has come of a task is kept by its unique key, so that one that
+// has none costs nothing more once it is done. What is to be waited for needs a unique key, be it a
+// random one.
 func (q *Queue[V]) Wait(ctx context.Context, uniqueKey string) error {
 	return q.notifier.wait(ctx, uniqueKey)
 }

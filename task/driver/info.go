@@ -140,6 +140,11 @@ type ListOptions struct {
 	Group string
 	After ID  // only those with greater ids: the last one of the page before
 	Limit int // how many; 0 means 100
+
+	// NextFirst has List return tasks in the order in which they come. State must be Delayed: first
+	// those whose delay, or life, ends first; or Buried: in the order of Kick. Group and After must
+	// be zero.
+	NextFirst bool
 }
 
 // Filter says which tasks a consumer takes. The zero Filter passes all.

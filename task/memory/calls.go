@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -251,6 +252,9 @@ func (q *queue) Peek(_ context.Context, id driver.ID, uniqueKey string) (r drive
 
 // List implements [driver.Backend].
 func (q *queue) List(_ context.Context, o driver.ListOptions) (records []driver.Record, err error) {
+	if o.NextFirst {
+		return q.nextFirst(&o)
+	}
 	err = q.each(&o, func(it *item) {
 		records = append(records, driver.Record{})
 		q.record(it, &records[len(records)-1])
@@ -259,6 +263,33 @@ func (q *queue) List(_ context.Context, o driver.ListOptions) (records []driver.
 		return nil, err
 	}
 	return records[:min(len(records), o.Limit)], nil
+}
+
+// nextFirst returns tasks that are delayed or buried in the order in which they come.
+func (q *queue) nextFirst(o *driver.ListOptions) (records []driver.Record, err error) {
+	if _, err := q.enter(); err != nil {
+		return nil, err
+	}
+	defer q.mu.Unlock()
+	var items []*item
+	for it := q.buried.first; it != nil && o.State == driver.Buried; it = it.next {
+		items = append(items, it)
+	}
+	if o.State == driver.Delayed {
+		for _, t := range q.timers {
+			items = append(items, t.item)
+		}
+		slices.SortFunc(items, func(a, b *item) int {
+			return cmp.Or(cmp.Compare(a.wake, b.wake), cmp.Compare(a.id, b.id))
+		})
+	}
+	for _, it := range items {
+		if it.isOf(o) && len(records) < o.Limit {
+			records = append(records, driver.Record{})
+			q.record(it, &records[len(records)-1])
+		}
+	}
+	return records, nil
 }
 
 // Count implements [driver.Backend].

@@ -232,10 +232,26 @@ func (m *model) List(_ context.Context, o driver.ListOptions) (list []driver.Rec
 	_, leave := m.enter()
 	defer leave()
 	all := m.some(&o)
+	if o.NextFirst {
+		slices.SortStableFunc(all, func(a, b *modelTask) int {
+			if o.State == driver.Buried {
+				return a.buried - b.buried
+			}
+			return a.next().Compare(b.next())
+		})
+	}
 	for _, t := range all[:min(o.Limit, len(all))] {
 		list = append(list, t.record())
 	}
 	return list, nil
+}
+
+// next returns when the delay of a task ends, or its life if that is sooner.
+func (t *modelTask) next() time.Time {
+	if t.Expires.IsZero() || t.Until.Before(t.Expires) {
+		return t.Until
+	}
+	return t.Expires
 }
 
 func (m *model) Count(ctx context.Context, o driver.ListOptions) (int, error) {

@@ -67,6 +67,20 @@ func (c *comparison) kick() {
 		o.Kind = new(oneOf(c, c.kinds...))
 	}
 	c.number("Kick", func(s *side) (int, error) { return s.Kick(c.ctx, o) })
+	o.NextFirst, o.State = true, oneOf(c, task.Delayed, task.Buried)
+	next, at := map[*side][]task.ID{}, c.side()
+	c.both(fmt.Sprintf("List(%+v)", o), at, func(s *side) error {
+		list, err := s.List(c.ctx, o)
+		for _, t := range list {
+			next[s] = append(next[s], t.ID)
+			if s != c.want {
+				next[s][len(next[s])-1] = c.ids[t.ID]
+			}
+		}
+		return err
+	})
+	c.equal("next tasks", next[at], next[c.want])
+	o.NextFirst = false
 	if o.State = task.State(c.IntN(int(task.Held) + 1)); c.chance(3) {
 		o.Group = oneOf(c, Groups...)
 	}

@@ -50,6 +50,34 @@ var viewCases = []testCase{
 			equal(e, "number of tasks", n, len(strings.Fields(c.want)))
 		}
 	}},
+	{"NextFirst", "NextFirst has List return tasks in the order in which they come.", func(e *env) {
+		q := e.open()
+		for name, o := range map[string]task.PutOptions{
+			"a3": {Delay: 3 * second}, "a1": {Delay: second, Kind: "k"}, "b2": {Delay: time.Hour, Deadline: time.Now().Add(2 * second)}, "b4": {TTL: second},
+		} {
+			q.one(name, o)
+		}
+		delayed := task.ListOptions{State: task.Delayed, NextFirst: true}
+		equal(e, "delayed", q.list(delayed), "a1 b2 a3")
+		delayed.Limit = 1
+		equal(e, "delayed", q.list(delayed), "a1")
+		delayed.Kind = new("")
+		equal(e, "delayed", q.list(delayed), "b2")
+		delayed.Kind, delayed.Key = nil, new("b")
+		equal(e, "delayed", q.list(delayed), "b2")
+		ids := q.put("c1 c2 c3")
+		q.bury(ids[1])
+		q.bury(ids[0])
+		q.bury(ids[2])
+		equal(e, "buried", q.list(task.ListOptions{State: task.Buried, NextFirst: true, Limit: 2}), "c2 c1")
+		for _, o := range []task.ListOptions{
+			{}, {State: task.Ready}, {State: task.Buried, Group: "g"}, {State: task.Delayed, After: 1},
+		} {
+			o.NextFirst = true
+			_, err := q.List(ctx, o)
+			e.is(err, task.ErrInvalid)
+		}
+	}},
 	{"Pages", "only those with greater ids: the last one of the page before", func(e *env) {
 		q := e.open()
 		ids := q.put(strings.Repeat("a1 b1 ", 120))

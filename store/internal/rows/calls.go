@@ -176,7 +176,12 @@ func ListRange(o task.ListOptions, payload bool) Range {
 		Index: TaskID, From: after(uint64(o.After)), Limit: cmp.Or(o.Limit, 100),
 		Only: Only{o.State, o.Key, o.Kind}, Payload: payload,
 	}
-	if o.Group != "" {
+	switch {
+	case o.NextFirst && o.State == task.Delayed:
+		r.Index, r.From = TaskWake, nil
+	case o.NextFirst:
+		r.Index, r.From = TaskBuried, nil
+	case o.Group != "":
 		r.Index, r.Prefixes = TaskGroup, at(o.Group)
 	}
 	return r
