@@ -13,6 +13,7 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/fairq/fairq/store/internal/kv"
+	"github.com/fairq/fairq/store/internal/rows"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -33,6 +34,12 @@ type engine struct {
 	slot   chan struct{} // has room for one: who has begun a transaction
 	closed error         // why no more can begin; used by who has the slot
 }
+
+// Traits implements kv.Engine.
+func (e *engine) Traits() rows.Traits { return rows.Traits{Exclusive: true} }
+
+// Changed implements kv.Engine. Nobody else writes.
+func (e *engine) Changed(context.Context) (bool, error) { return false, nil }
 
 // Begin implements kv.Engine.
 func (e *engine) Begin(ctx context.Context) (kv.Txn, error) {
@@ -135,6 +142,12 @@ func (t *txn) Get(key []byte) (value []byte, err error) {
 	})
 	return value, err
 }
+
+// Fetch implements kv.Txn. Each read costs the same, now or later.
+func (t *txn) Fetch([][]byte) error { return nil }
+
+// Guard implements kv.Txn. Nobody else writes.
+func (t *txn) Guard(_, _ []byte) {}
 
 // Scan implements kv.Txn.
 func (t *txn) Scan(s kv.Span) iter.Seq2[kv.Entry, error] {

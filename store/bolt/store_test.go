@@ -55,6 +55,10 @@ func openDB(t *testing.T) *testDB {
 	return &testDB{db, e}
 }
 
+func (db *testDB) Traits() rows.Traits { return db.DB.Traits() }
+
+func (db *testDB) Changed(ctx context.Context) (bool, error) { return db.DB.Changed(ctx) }
+
 func (db *testDB) Begin(ctx context.Context) (rows.Tx, error)  { return db.DB.Begin(ctx) }
 func (db *testDB) Joined(ctx context.Context) (rows.Tx, error) { return db.DB.Joined(ctx) }
 

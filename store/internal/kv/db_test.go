@@ -53,7 +53,7 @@ func (h *handle) Changed(ctx context.Context) (bool, error) {
 // Join begins a transaction of the caller's own.
 func (h *handle) Join(ctx context.Context) (context.Context, rows.Tx, error) {
 	ctx, t, err := h.m.Join(ctx)
-	return ctx, &tx{Txn: t, db: h.DB, heads: map[uint64]*head{}}, err
+	return ctx, &tx{Txn: t, ctx: ctx, db: h.DB, heads: map[uint64]*head{}}, err
 }
 
 func TestRows(t *testing.T) {

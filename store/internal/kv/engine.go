@@ -8,37 +8,64 @@
 //	(0, 0)                                        what this is, and its version
 //	(0, 1)                                        the last ID of a queue
 //	(0, 2, name)                                  the ID of a queue
+//	(0, 3)                                        the number of the last process
 //	(queue, primary key's index, primary key)     a row
 //	(queue, index, fields, primary key)           nothing: it leads to a row
-//	(queue, 100)                                  name, settings and pauses of the queue
-//	(queue, 101)                                  its last number, and how many tasks there are
-//	(queue, 102, priority)                        the round being served
+//	(queue, 100)                                  name, settings, pauses and lock of the queue
+//	(queue, 101, process, n)                      what the n-th of those transactions counts that
+//	                                              a process makes at the same time: a tally
 //	(queue, 103, task)                            a payload
 //
-// What changes with each task, the counts and rounds, have keys of their own, and so have
-// payloads: neither is written again with what is beside it, and who only looks at tasks does not
-// read their payloads. An index is read in the order of its keys, so a range of package rows is a
-// range of keys, and the ready tasks stand in the fair order.
+// What changes with each task is in tallies, the payloads have keys of their own: neither is
+// written again with what is beside it, and who only looks at tasks does not read their payloads.
+// An index is read in the order of its keys, so a range of package rows is a range of keys, and
+// the ready tasks stand in the fair order.
+//
+// # Many clients
+//
+// Over an engine whose transactions run at the same time nothing is locked: a transaction reads
+// what was committed before it began, and guards those keys that others must not write before it
+// is committed (see rows.DB), which are few. So what all transactions change, how many tasks there
+// are and which round is being served, is in a tally for each process, and the sum or the greatest
+// of these counts. Each transaction guards and writes its own tally: if it is not known whether a
+// commit was done, the number in it tells. A transaction that is alone in its queue guards all
+// tallies, and all others guard the row (queue, 100), which it writes.
 package kv
 
 import (
 	"context"
+	"errors"
 	"iter"
+
+	"github.com/fairq/fairq/store/internal/rows"
 )
 
-// Engine is an ordered map from bytes to bytes with transactions. No two of these run at the same
-// time, and nobody else changes what is in it.
+// ErrConflict is returned by a Txn that has done nothing, and may be tried again: others have
+// written what it guards, or it has taken too long.
+var ErrConflict = errors.New("another transaction was faster")
+
+// ErrUnknown is returned by a Commit of which it is not known whether it was done, or will be.
+var ErrUnknown = errors.New("it is not known whether it was done")
+
+// Engine is an ordered map from bytes to bytes with transactions.
 type Engine interface {
-	// Begin waits until there is no other transaction, or ctx is done.
+	// Traits are those of a store over it, and always the same. With Exclusive, no two transactions
+	// run at the same time, and nobody else changes what is in it.
+	Traits() rows.Traits
+
+	// Begin waits until there is no other transaction, if Traits say so, or ctx is done.
 	Begin(ctx context.Context) (Txn, error)
 
 	// Joined returns the transaction of the caller's own that ctx carries, nil if it carries none.
 	// Commit of it does nothing; after Rollback it can only be rolled back.
 	Joined(ctx context.Context) (Txn, error)
+
+	// Changed tells whether others may have committed something since the last call. It is cheap.
+	Changed(ctx context.Context) (bool, error)
 }
 
-// Txn is a transaction. It reads what it has written. It is used by one goroutine, and after an
-// error it can only be rolled back.
+// Txn is a transaction. It reads what was committed when it began, and what it has written. It is
+// used by one goroutine, and after an error it can only be rolled back.
 //
 // What it returns is valid until it ends, and is not changed. A key that is given to it may be
 // changed later, a value not.
@@ -46,8 +73,16 @@ type Txn interface {
 	// Get returns the value of a key, nil if there is none.
 	Get(key []byte) ([]byte, error)
 
+	// Fetch says which keys will be read next. Where each read is an exchange with a server, all
+	// are read in one.
+	Fetch(keys [][]byte) error
+
 	// Scan yields what is in a span, or an error at last. Nothing is written meanwhile.
 	Scan(s Span) iter.Seq2[Entry, error]
+
+	// Guard has Commit return ErrConflict if others have committed, since the transaction began,
+	// something that writes the keys from one on and before another, or if to is nil the key from.
+	Guard(from, to []byte)
 
 	Put(key, value []byte) error
 

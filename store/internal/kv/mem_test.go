@@ -6,6 +6,8 @@ import (
 	"errors"
 	"iter"
 	"slices"
+
+	"github.com/fairq/fairq/store/internal/rows"
 )
 
 // memory is an Engine as simple as it can be: a sorted slice, with several handles on it.
@@ -25,6 +27,10 @@ func newMemory() *memory { return &memory{data: &data{turn: make(chan struct{}, 
 
 // others returns how often other handles have committed something.
 func (m *memory) others() int { return m.data.commits - m.commits }
+
+func (m *memory) Traits() rows.Traits { return rows.Traits{Exclusive: true} }
+
+func (m *memory) Changed(context.Context) (bool, error) { return false, nil }
 
 func (m *memory) Begin(ctx context.Context) (Txn, error) {
 	if ctx.Err() != nil {
@@ -96,6 +102,9 @@ func (t *memTxn) Get(key []byte) ([]byte, error) {
 	}
 	return nil, nil
 }
+
+func (t *memTxn) Fetch([][]byte) error { return nil }
+func (t *memTxn) Guard(_, _ []byte)    {}
 
 func (t *memTxn) Scan(s Span) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {

@@ -2,6 +2,8 @@ package kv
 
 import (
 	"bytes"
+	"cmp"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/fairq/fairq/store/internal/rows"
@@ -68,10 +70,15 @@ func (t table[R]) get(key []byte) (*R, error) {
 	return t.row(key, value)
 }
 
+// primary returns the key of the row to which an entry leads.
+func (t table[R]) primary(entry []byte) []byte {
+	primary := t.schema[0]
+	return append(t.index(primary.Index), last(entry, len(primary.Place(new(R))))...)
+}
+
 // follow returns the row to which an index entry leads.
 func (t table[R]) follow(entry []byte) (*R, error) {
-	primary := t.schema[0]
-	key := append(t.index(primary.Index), last(entry, len(primary.Place(new(R))))...)
+	key := t.primary(entry)
 	r, err := t.get(key)
 	if r == nil && err == nil {
 		err = t.fail("read", key, errDamaged)
@@ -85,11 +92,23 @@ func (t table[R]) row(key, value []byte) (*R, error) {
 	return r, t.fail("read", key, err)
 }
 
+// guard has the transaction conflict with all who write a row that there is or is not.
+func (t table[R]) guard(r *R) {
+	if !t.alone {
+		t.Guard(t.entry(0, r), nil)
+	}
+}
+
 // replace puts a row in the place of another one, in all indexes. Either may be nil. An entry that
 // stays the same is not written again.
 func (t table[R]) replace(old, row *R) error {
-	for i := range t.schema {
+	t.guard(cmp.Or(old, row))
+	for i, s := range t.schema {
 		was, is := t.entry(i, old), t.entry(i, row)
+		if s.Unique && old == nil && is != nil && !t.alone {
+			all := appendTuple(t.index(s.Index), s.Place(row))
+			t.Guard(all, behind(all))
+		}
 		same := bytes.Equal(was, is)
 		if was != nil && !same {
 			if err := t.tx.remove(was); err != nil {
@@ -144,8 +163,17 @@ type hit[R any] struct {
 	row       *R     // nil if it was not read yet
 }
 
-// Scan implements rows.Table. Nothing is locked, since nobody else can change anything.
+// Scan implements rows.Table.
 func (t table[R]) Scan(r rows.Range) ([]*R, error) {
+	hits, err := t.find(&r)
+	if err != nil {
+		return nil, err
+	}
+	return t.load(hits, &r)
+}
+
+// find returns the entries of a range.
+func (t table[R]) find(r *rows.Range) ([]hit[R], error) {
 	prefixes := r.Prefixes
 	if prefixes == nil {
 		prefixes = []rows.Tuple{nil}
@@ -154,7 +182,7 @@ func (t table[R]) Scan(r rows.Range) ([]*R, error) {
 	for _, p := range prefixes {
 		at := appendTuple(t.index(r.Index), p)
 		err := t.each(at, r.Each, func(at []byte) (err error) {
-			hits, err = t.scan(hits, &r, at)
+			hits, err = t.scan(hits, r, at)
 			return err
 		})
 		if err != nil {
@@ -172,6 +200,23 @@ func (t table[R]) Scan(r rows.Range) ([]*R, error) {
 			hits = hits[:min(r.Limit, len(hits))]
 		}
 	}
+	return hits, nil
+}
+
+// load returns the rows to which entries lead.
+func (t table[R]) load(hits []hit[R], r *rows.Range) ([]*R, error) {
+	var ahead [][]byte
+	for _, h := range hits {
+		if h.row == nil {
+			ahead = append(ahead, t.primary(h.key))
+		}
+		if r.Payload {
+			ahead = append(ahead, t.payload(uintAt(last(h.key, 1))))
+		}
+	}
+	if err := t.fail("read", nil, t.tx.Fetch(ahead)); err != nil {
+		return nil, err
+	}
 	found := slices.Grow([]*R(nil), len(hits))
 	for _, h := range hits {
 		if h.row == nil {
@@ -180,7 +225,9 @@ func (t table[R]) Scan(r rows.Range) ([]*R, error) {
 				return nil, err
 			}
 		}
-		found = append(found, h.row)
+		if found = append(found, h.row); r.Lock != rows.NoLock {
+			t.guard(h.row)
+		}
 	}
 	return found, nil
 }
@@ -235,25 +282,70 @@ func (t outcomeTable) Put(o *rows.Outcome) (err error) {
 // taskTable is the table of tasks. They are counted by state, and payloads have keys of their own.
 type taskTable struct{ table[rows.Row] }
 
-// Scan implements rows.Table.
+// Scan implements rows.Table. Those who take at the same time are to choose different tasks.
 func (t taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
-	found, err := t.table.Scan(r)
+	takes := !t.alone && !t.db.Strict && r.Lock == rows.SkipLocked && r.Limit > 0 &&
+		(r.Index == rows.TaskReady || r.Index == rows.TaskKind)
+	wanted := r.Limit
+	if t.took = t.took || takes; takes && t.head.lanes.all > 1 {
+		r.Limit *= window * t.head.lanes.all
+	}
+	hits, err := t.find(&r)
+	if err != nil {
+		return nil, err
+	}
+	if takes && len(hits) > wanted {
+		hits = t.choose(hits, wanted)
+	}
+	found, err := t.load(hits, &r)
 	for _, row := range found {
 		if r.Payload && err == nil {
 			var payload []byte
-			payload, err = t.tx.get(t.payload(row))
+			payload, err = t.tx.get(t.payload(row.ID))
 			row.Payload = bytes.Clone(payload)
 		}
 	}
 	return found, err
 }
 
+// choose returns those entries that this process is to take: the first ones of its lane, and if
+// these are not enough any others.
+func (t taskTable) choose(hits []hit[rows.Row], wanted int) (chosen []hit[rows.Row]) {
+	chooses := make([]bool, len(hits))
+	n := 0
+	if t.leftBehind(id(hits[0])) {
+		chooses[0] = true
+		n++
+	}
+	for i, h := range hits {
+		if n < wanted && !chooses[i] && t.head.lanes.has(id(h)) {
+			chooses[i] = true
+			n++
+		}
+	}
+	for i := rand.IntN(len(hits)); n < wanted; i = (i + 1) % len(hits) {
+		if !chooses[i] {
+			chooses[i] = true
+			n++
+		}
+	}
+	for i, h := range hits {
+		if chooses[i] {
+			chosen = append(chosen, h)
+		}
+	}
+	return chosen
+}
+
+// id returns the ID of the task to which an entry leads.
+func id(h hit[rows.Row]) uint64 { return uintAt(last(h.key, 1)) }
+
 // Put implements rows.Table.
 func (t taskTable) Put(r *rows.Row) error {
 	if r.Was == 0 {
 		rows.Count(&t.head.tasks, 0, r.State)
 		if len(r.Payload) > 0 {
-			if err := t.tx.put(t.payload(r), bytes.Clone(r.Payload)); err != nil {
+			if err := t.tx.put(t.payload(r.ID), bytes.Clone(r.Payload)); err != nil {
 				return err
 			}
 		}
@@ -283,7 +375,7 @@ func (t taskTable) Delete(r *rows.Row) error {
 		return err
 	}
 	rows.Count(&t.head.tasks, old.State, 0)
-	if err := t.tx.remove(t.payload(r)); err != nil {
+	if err := t.tx.remove(t.payload(r.ID)); err != nil {
 		return err
 	}
 	return t.replace(old, nil)

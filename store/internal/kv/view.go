@@ -16,9 +16,14 @@ import (
 // view implements rows.View.
 type view struct {
 	*tx
+	*local
 	id      uint64
 	head    *head
 	now     int64
+	alone   bool   // no other transaction is in the queue at the same time, so no row need be guarded
+	n       int    // which of the tallies of the process is written
+	number  uint64 // the last one that was given
+	took    bool   // tasks were read to be taken
 	dropped bool
 }
 
@@ -28,9 +33,13 @@ func (v *view) key() []byte { return appendInt(make([]byte, 0, 64), int64(v.id))
 // about returns the key of something, or the beginning of its keys.
 func (v *view) about(what int64) []byte { return appendInt(v.key(), what) }
 
+func (v *view) tally() []byte {
+	return appendInt(appendInt(v.about(aboutTally), int64(v.db.process)), int64(v.n))
+}
+
 func (v *view) index(i rows.Index) []byte { return v.about(int64(i)) }
 
-func (v *view) payload(r *rows.Row) []byte { return appendInt(v.about(payloads), int64(r.ID)) }
+func (v *view) payload(id uint64) []byte { return appendInt(v.about(payloads), int64(id)) }
 
 func (v *view) Head() *rows.Head { return &v.head.Head }
 
@@ -45,46 +54,13 @@ func (v *view) Fetch(...rows.Range) error { return nil }
 // Save implements rows.View. Nobody can look before the transaction is committed.
 func (v *view) Save() error { return nil }
 
-// flush writes what has changed in the head.
-func (v *view) flush() error {
-	if v.dropped {
-		return nil
-	}
-	h := v.head
-	if is := encode(h.code); !bytes.Equal(is, h.saved) {
-		if err := v.put(v.about(aboutQueue), is); err != nil {
-			return err
-		}
-		h.saved = is
-	}
-	if is := encode(h.counts); !bytes.Equal(is, h.savedCounts) {
-		if err := v.put(v.about(aboutTasks), is); err != nil {
-			return err
-		}
-		h.savedCounts = is
-	}
-	if maps.Equal(h.Rounds, h.savedRounds) {
-		return nil
-	}
-	for priority, round := range h.Rounds {
-		if h.savedRounds[priority] != round {
-			at := appendInt(v.about(aboutRound), int64(priority))
-			if err := v.putNumber(at, round); err != nil {
-				return err
-			}
-		}
-	}
-	h.savedRounds = maps.Clone(h.Rounds)
-	return nil
-}
-
 // Number implements rows.View.
 func (v *view) Number() (uint64, error) {
-	n := max(v.db.numbers[v.id], v.head.number) + 1
+	n := v.next(v.db, v.head.number)
 	if n > math.MaxInt64 {
 		return 0, v.fail("number", nil, fmt.Errorf("queue %q has used all numbers", v.head.name))
 	}
-	v.db.numbers[v.id], v.head.number = n, n
+	v.number = n
 	return n, nil
 }
 
@@ -207,10 +183,9 @@ func (v *view) CountKeys() (n int, err error) {
 	return n, err
 }
 
-// Ended implements rows.View. A mark is the last number that was given: what is written later gets
-// a greater one.
+// Ended implements rows.View. A mark is a number: what is committed later has a greater one.
 func (v *view) Ended(mark string) (ended []*rows.Outcome, next string, err error) {
-	next = strconv.FormatUint(v.head.number, 10)
+	next = strconv.FormatUint(v.mark(v.db.shared, v.head.number), 10)
 	if mark == "" {
 		return nil, next, nil
 	}
@@ -227,6 +202,8 @@ func (v *view) Drop() (done bool, err error) {
 	v.dropped = true
 	delete(v.heads, v.id)
 	v.wrote = true
+	v.Guard(v.about(aboutQueue), nil)
+	v.Guard(v.about(aboutTally), behind(v.about(aboutTally)))
 	if err := v.fail("drop", nil, v.Clear(v.key(), behind(v.key()))); err != nil {
 		return false, err
 	}

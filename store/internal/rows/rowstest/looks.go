@@ -120,9 +120,21 @@ func testLocked(t *testing.T, db rows.DB) {
 	_, err = v.ByUniqueKey("x", false)
 	ok(t, "ByUniqueKey", err)
 	free(true)
-	_, err = v.Get(id, false)
+	mine, err := v.Get(id, false)
 	ok(t, "Get", err)
-	free(false)
+	other, w := enter()
+	list, err := w.Ready(rows.Filter{MaxPriority: driver.MaxPriority}, 1)
+	ok(t, "Ready", err)
+	if len(list) == 1 { // it finds conflicts when it commits
+		ok(t, "Put", v.Put(mine))
+		ok(t, "Put", w.Put(list[0]))
+		ok(t, "Commit", other.Commit())
+		_, again := db.Again(tx.Commit())
+		equal(t, "Again of the Commit of who has read a row that another one has written since", again, true)
+	} else {
+		other.Rollback()
+		free(false)
+	}
 	tx.Rollback()
 	tx, _ = enter()
 	free(true)

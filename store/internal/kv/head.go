@@ -1,0 +1,189 @@
+package kv
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task/driver"
+)
+
+// head is what is known of a queue: what is kept with it, and what all tallies come to.
+type head struct {
+	rows.Head
+	name        string
+	lockedBy    uint64 // the process that has locked the queue, see tx.await
+	lockedUntil int64
+	tasks       [driver.Held + 1]int
+	number      uint64 // the greatest of all tallies
+
+	lanes lanes
+	own   tally
+	old   [][]byte // the keys of tallies that are old, and
+	folds tally    // what they come to, which is to be added to the own one
+	saved []byte   // the row as it is in the database, and what the tallies came to
+	was   tally
+}
+
+// tally is what the transactions of one process have counted.
+type tally struct {
+	number  uint64 // the last one that was given, which tells one commit from another
+	at      int64  // when it was written
+	took    int64  // when tasks were taken last
+	removed uint64
+	tasks   [driver.Held + 1]int
+	rounds  map[int]uint64
+}
+
+// keepTally is how long at least a tally is kept that is not written any more. By then the process
+// knows whether its last commit was done.
+const keepTally = time.Minute
+
+// code codes what rarely changes.
+func (h *head) code(c *coder) {
+	text(c, &h.name)
+	text(c, &h.Settings)
+	c.flag(&h.Paused)
+	number(c, &h.PausedKeys)
+	number(c, &h.lockedBy)
+	number(c, &h.lockedUntil)
+}
+
+func (t *tally) code(c *coder) {
+	number(c, &t.number)
+	number(c, &t.at)
+	number(c, &t.took)
+	number(c, &t.removed)
+	c.counts(&t.tasks)
+	n := len(t.rounds)
+	if number(c, &n); c.decoding {
+		t.rounds = map[int]uint64{}
+	}
+	priorities := slices.Sorted(maps.Keys(t.rounds))
+	for i := 0; i < n && !c.damaged; i++ {
+		var priority int
+		var round uint64
+		if !c.decoding {
+			priority, round = priorities[i], t.rounds[priorities[i]]
+		}
+		number(c, &priority)
+		number(c, &round)
+		t.rounds[priority] = round
+	}
+}
+
+// add adds what another process has counted.
+func (t *tally) add(other *tally) {
+	t.number, t.removed = max(t.number, other.number), t.removed+other.removed
+	for state := range t.tasks {
+		t.tasks[state] += other.tasks[state]
+	}
+	for priority, round := range other.rounds {
+		t.rounds[priority] = max(t.rounds[priority], round)
+	}
+}
+
+// readHead returns nil if there is no such queue.
+func (x *tx) readHead(v *view) (*head, error) {
+	h := &head{own: tally{rounds: map[int]uint64{}}, folds: tally{rounds: map[int]uint64{}}}
+	sum := tally{rounds: map[int]uint64{}}
+	row, own := v.about(aboutQueue), v.tally()
+	h.lanes.own = -1
+	for e, err := range x.scan(Span{From: row, To: behind(v.about(aboutTally))}) {
+		if err != nil {
+			return nil, err
+		}
+		if bytes.Equal(e.Key, row) {
+			h.saved = bytes.Clone(e.Value)
+			err = decode(e.Value, h.code)
+		} else {
+			var t tally
+			if err = decode(e.Value, t.code); err == nil {
+				sum.add(&t)
+			}
+			takes := t.took > v.now-int64(lately)
+			if takes {
+				h.lanes.all++
+			}
+			switch {
+			case bytes.Equal(e.Key, own):
+				if h.own = t; takes {
+					h.lanes.own = h.lanes.all - 1
+				}
+			case t.at < v.now-int64(keepTally):
+				h.old = append(h.old, e.Key)
+				h.folds.add(&t)
+			}
+		}
+		if err != nil {
+			return nil, x.fail("read", e.Key, err)
+		}
+	}
+	if h.saved == nil {
+		return nil, nil //nolint:nilnil // that is how to say none
+	}
+	if h.lanes.own < 0 {
+		h.lanes.all++
+	}
+	h.tasks, h.Removed, h.Rounds, h.number = sum.tasks, sum.removed, sum.rounds, sum.number
+	h.was = tally{removed: h.Removed, tasks: h.tasks, rounds: maps.Clone(h.Rounds)}
+	return h, nil
+}
+
+// flush writes what has changed in the head, and guards what of it others must not write.
+func (v *view) flush() error {
+	h, row := v.head, v.about(aboutQueue)
+	if v.dropped {
+		return nil
+	}
+	if v.db.shared && v.alone {
+		h.lockedBy, h.lockedUntil = 0, 0
+		first := v.about(aboutTally)
+		v.Guard(first, behind(first))
+		h.own.add(&h.folds)
+		for _, key := range h.old {
+			if err := v.remove(key); err != nil {
+				return err
+			}
+		}
+	}
+	if is := encode(h.code); !bytes.Equal(is, h.saved) || v.db.shared && v.alone {
+		if err := v.put(row, is); err != nil {
+			return err
+		}
+		h.saved = is
+	}
+	own := &h.own
+	for state := range own.tasks {
+		own.tasks[state] += h.tasks[state] - h.was.tasks[state]
+	}
+	own.removed += h.Removed - h.was.removed
+	for priority, round := range h.Rounds {
+		if round > h.was.rounds[priority] {
+			own.rounds[priority] = round
+		}
+	}
+	h.was = tally{removed: h.Removed, tasks: h.tasks, rounds: maps.Clone(h.Rounds)}
+	if v.db.shared {
+		if own.at = v.now; v.took {
+			own.took = v.now
+		}
+		v.Guard(row, nil)
+		v.Guard(v.tally(), nil)
+		if _, err := v.Number(); err != nil {
+			return err
+		}
+	}
+	own.number = max(own.number, v.number)
+	return v.put(v.tally(), encode(own.code))
+}
+
+// changed tells whether something is to be written.
+func (v *view) changed() bool {
+	h := v.head
+	locked := v.db.shared && v.alone && h.lockedBy == v.db.process
+	return !v.dropped && (locked || v.number > h.own.number || h.tasks != h.was.tasks || h.Removed != h.was.removed ||
+		!maps.Equal(h.Rounds, h.was.rounds) || !bytes.Equal(encode(h.code), h.saved))
+}

@@ -1,0 +1,136 @@
+package kv
+
+import (
+	"sync"
+	"time"
+)
+
+// local is what a process knows of a queue beyond what is in the database.
+type local struct {
+	mu        sync.Mutex // protects all
+	number    uint64     // the last one that was given, whatever became of the transaction
+	using     []bool     // tallies, by those who run now
+	contended time.Time  // until then, who wants to be alone locks the queue at once
+	first     uint64     // the task that comes first,
+	takes     int        // and how often it did
+
+	// What was committed longer ago than marksLag has a lower number than the older one.
+	older, newer struct {
+		at     time.Time
+		number uint64
+	}
+}
+
+// marksLag is how long a transaction may take for View.Ended not to miss what it writes.
+const marksLag = 15 * time.Second
+
+// A number is, from its high bits on: one more than the greatest that was committed when the
+// transaction began; by which process, of up to 1<<processBits with different ones; and a count.
+// So numbers are in the order of transactions that do not run at the same time, nothing is
+// written to get one, and no two processes have the same. (Of more processes than that two could
+// have. If these then put tasks with the same ID, they conflict.)
+const (
+	countBits   = 10
+	processBits = 10
+	clockBits   = countBits + processBits
+)
+
+// next returns a number that is greater than one that was seen.
+func (l *local) next(db *DB, seen uint64) uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !db.shared {
+		l.number = max(l.number, seen) + 1
+		return l.number
+	}
+	n := l.number + 1
+	if n%(1<<countBits) == 0 { // all of these were given: the next are those of a later time
+		n += 1<<clockBits - 1<<countBits
+	}
+	l.number = max(n, (seen>>clockBits+1)<<clockBits|db.process%(1<<processBits)<<countBits)
+	return l.number
+}
+
+// use returns which tally a transaction uses, one that no other one of this process uses now.
+func (l *local) use() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for n = range l.using {
+		if !l.using[n] {
+			l.using[n] = true
+			return n
+		}
+	}
+	l.using = append(l.using, true)
+	return len(l.using) - 1
+}
+
+// free lets others use the tally.
+func (v *view) free() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.db.shared {
+		v.using[v.n] = false
+	}
+}
+
+// mark returns from which number on View.Ended must look, after number was seen.
+func (l *local) mark(shared bool, number uint64) uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !shared {
+		return max(number, l.number)
+	}
+	if time.Since(l.newer.at) >= marksLag {
+		l.older = l.newer
+		l.newer.at, l.newer.number = time.Now(), number
+	}
+	return l.older.number
+}
+
+// conflicted notes that a transaction which was to be alone has to be tried again.
+func (l *local) conflicted() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.contended = time.Now().Add(time.Second)
+}
+
+func (l *local) isContended() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Now().Before(l.contended)
+}
+
+// lanes keep processes that take at the same time from taking the same tasks. Each task that can be
+// taken is in one of them, by its ID, and each process that has taken something lately has one, of
+// which it takes the first tasks. Whoever has none yet takes any of the first ones.
+//
+// How far that is from the order: a process looks at the first tasks only, window for each that it
+// wants and each lane. If too few of them are in its lane, it takes any others. And it takes the
+// very first one if that is still the same after it has taken patience times, so none is left
+// behind. A process that takes alone takes in order.
+type lanes struct {
+	all, own int // own is -1 if it has none
+}
+
+const (
+	lately   = 3 * time.Second
+	window   = 4
+	patience = 32
+)
+
+// leftBehind tells whether a task, which is the first one, has been that for too long.
+func (l *local) leftBehind(first uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.first != first {
+		l.first, l.takes = first, 0
+	}
+	l.takes++
+	return l.takes > patience
+}
+
+// has tells whether a task is in the lane of the process.
+func (l lanes) has(id uint64) bool {
+	return int(id*0x9e3779b97f4a7c15>>40%uint64(l.all)) == l.own
+}

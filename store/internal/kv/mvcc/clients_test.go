@@ -1,0 +1,250 @@
+package mvcc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/store/internal/kv"
+	"github.com/fairq/fairq/store/internal/kv/mvcc"
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+)
+
+// cluster returns a database that takes as long as a cluster of FoundationDB.
+func cluster() *mvcc.DB {
+	return &mvcc.DB{
+		BeginTime: time.Millisecond, ReadTime: 500 * time.Microsecond, CommitTime: 4 * time.Millisecond,
+	}
+}
+
+// client is a process with a queue.
+type client struct {
+	*task.Queue[int]
+	db *kv.DB
+}
+
+// clients opens a queue in n processes.
+func clients(t *testing.T, n int, engine func() kv.Engine, strict bool) (all []client) {
+	for range n {
+		db, err := kv.Open(t.Context(), "mvcc", engine())
+		require.NoError(t, err)
+		db.Strict = strict
+		s := rows.New(db, rows.Options{MaxPayload: 1000, Poll: 10 * time.Millisecond})
+		q, err := task.Open(t.Context(), s, "q", &task.Options[int]{Grace: time.Hour})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, q.Close(context.Background())) })
+		all = append(all, client{q, db})
+	}
+	return all
+}
+
+// conflicts returns how many transactions had to be tried again.
+func conflicts(all []client) (n int64) {
+	for _, c := range all {
+		n += c.db.Conflicts()
+	}
+	return n
+}
+
+// each runs f for each client at the same time.
+func each(all []client, f func(i int, c client)) {
+	var wg sync.WaitGroup
+	for i, c := range all {
+		wg.Go(func() { f(i, c) })
+	}
+	wg.Wait()
+}
+
+// guarded is an engine that guards all that is read, as a database does unless told otherwise.
+type guarded struct{ *mvcc.Client }
+
+func (g guarded) Begin(ctx context.Context) (kv.Txn, error) {
+	t, err := g.Client.Begin(ctx)
+	return guardedTxn{t}, err
+}
+
+type guardedTxn struct{ kv.Txn }
+
+func (t guardedTxn) Scan(s kv.Span) iter.Seq2[kv.Entry, error] {
+	t.Guard(s.From, s.To)
+	return t.Txn.Scan(s)
+}
+
+// TestPut puts tasks of different keys in many processes at the same time. There must be no
+// conflicts, unless what is only looked at is guarded.
+func TestPut(t *testing.T) {
+	const puts = 30
+	put := func(t *testing.T, n int, engine func(db *mvcc.DB) kv.Engine) (met int64) {
+		synctest.Test(t, func(t *testing.T) {
+			db := cluster()
+			all := clients(t, n, func() kv.Engine { return engine(db) }, false)
+			before := conflicts(all)
+			each(all, func(i int, c client) {
+				for j := range puts {
+					for { // with very many conflicts it gives up
+						_, err := c.Put(t.Context(), fmt.Sprint("key ", i, " ", j%3), j, task.PutOptions{})
+						if !errors.Is(err, kv.ErrConflict) {
+							require.NoError(t, err)
+							break
+						}
+					}
+				}
+			})
+			met = conflicts(all) - before
+			stats, err := all[0].Stats(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, n*puts, stats.Ready)
+		})
+		return met
+	}
+	for _, n := range []int{1, 4, 16} {
+		require.Zero(t, put(t, n, func(db *mvcc.DB) kv.Engine { return db.Client() }), "%d clients", n)
+	}
+	require.NotZero(t, put(t, 4, func(db *mvcc.DB) kv.Engine { return guarded{db.Client()} }))
+}
+
+// drained is what came of it that a queue was drained.
+type drained struct {
+	perSecond float64
+	conflicts float64 // for each task
+	late      int     // by how many others a task was passed over at most
+}
+
+// drain has n processes take and ack tasks, which must each be taken once.
+func drain(t *testing.T, n, tasks, batch int, strict bool) (d drained) {
+	synctest.Test(t, func(t *testing.T) {
+		db := cluster()
+		all := clients(t, n, func() kv.Engine { return db.Client() }, strict)
+		for i := 0; i < tasks; {
+			var batch []task.Batch[int]
+			for range min(500, tasks-i) {
+				batch = append(batch, task.Batch[int]{Key: fmt.Sprint(i % 100), Payload: i})
+				i++
+			}
+			_, err := all[0].PutBatch(t.Context(), batch)
+			require.NoError(t, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var mu sync.Mutex // protects what follows
+		seen, before, begun := map[int]bool{}, conflicts(all), time.Now()
+		each(all, func(_ int, c client) {
+			for ctx.Err() == nil {
+				some, err := c.TakeBatch(ctx, batch)
+				if errors.Is(err, kv.ErrConflict) {
+					continue // there were very many
+				}
+				if err != nil {
+					require.ErrorIs(t, ctx.Err(), context.Canceled)
+					return
+				}
+				mu.Lock()
+				twice := false
+				for _, one := range some {
+					twice = twice || seen[one.Payload]
+					d.late = max(d.late, len(seen)-one.Payload)
+					seen[one.Payload] = true
+				}
+				if len(seen) == tasks {
+					d.perSecond = float64(tasks) / time.Since(begun).Seconds()
+					cancel()
+				}
+				mu.Unlock()
+				require.False(t, twice)
+				var wg sync.WaitGroup
+				for _, one := range some {
+					wg.Go(func() { require.NoError(t, one.Ack(t.Context())) })
+				}
+				wg.Wait()
+			}
+		})
+		d.conflicts = float64(conflicts(all)-before) / float64(tasks)
+		stats, err := all[0].Stats(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, stats.Ready+stats.Taken)
+	})
+	return d
+}
+
+// TestLate puts, takes and acks tasks in many processes, while one commit in ten fails, is not known
+// to be done, or is done later. Each call must have been done once.
+func TestLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const tasks = 40
+		db := cluster()
+		all := clients(t, 8, func() kv.Engine { return db.Client() }, false)
+		db.Fault = faults(rand.Uint64(), 3, mvcc.Late)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var mu sync.Mutex // protects seen
+		seen := map[int]bool{}
+		each(all, func(i int, c client) {
+			for j := range tasks {
+				_, err := c.Put(ctx, fmt.Sprint("key ", j%3), i*tasks+j, task.PutOptions{})
+				require.NoError(t, err)
+			}
+			for ctx.Err() == nil {
+				one, err := c.Take(ctx)
+				if err != nil {
+					require.ErrorIs(t, ctx.Err(), context.Canceled)
+					return
+				}
+				require.NoError(t, one.Ack(t.Context()))
+				mu.Lock()
+				twice := seen[one.Payload]
+				if seen[one.Payload] = true; len(seen) == len(all)*tasks {
+					cancel()
+				}
+				mu.Unlock()
+				require.False(t, twice)
+			}
+		})
+		stats, err := all[0].Stats(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, stats.Ready+stats.Taken)
+		db.Fault = nil
+	})
+}
+
+func TestDrain(t *testing.T) {
+	t.Log("clients  batch  strict   tasks/s  conflicts/task  passed over by")
+	of := map[string]drained{}
+	for _, n := range []int{1, 4, 16} {
+		for _, batch := range []int{1, 10} {
+			for _, strict := range []bool{true, false} {
+				tasks := 100 * n * batch
+				switch {
+				case testing.Short() && (batch > 1 || n == 4):
+					continue
+				case strict && n > 1:
+					tasks /= 5
+				case n > 1 && batch == 1:
+					tasks *= 3 // until each has a lane there are conflicts
+				}
+				d := drain(t, n, tasks, batch, strict)
+				t.Logf("%7d %6d  %6v %9.0f %15.3f %8d", n, batch, strict, d.perSecond, d.conflicts, d.late)
+				of[fmt.Sprint(n, batch, strict)] = d
+			}
+		}
+	}
+	for _, batch := range []int{1, 10} {
+		if testing.Short() && batch > 1 {
+			continue
+		}
+		one, many, strict := of[fmt.Sprint(1, batch, false)], of[fmt.Sprint(16, batch, false)], of[fmt.Sprint(16, batch, true)]
+		require.Zero(t, one.late)
+		require.Zero(t, one.conflicts)
+		require.Less(t, many.conflicts, 0.05)
+		require.Greater(t, many.perSecond, 5*strict.perSecond)
+		require.Less(t, many.late, 2*16*4*batch) // twice what a process looks at
+	}
+}
