@@ -107,12 +107,10 @@ func (a *attempt[V]) ack(ctx context.Context) error {
 	if p.tasks.serial.Load() || p.tasks.prefetcher != nil || c.watching.Load() || p.slowPath.Load() || p.observer.Succeeded != nil {
 		return a.task.Ack(ctx)
 	}
-	next := p.tasks.newAttempt(c)
+	next := &attempt[V]{pool: p, class: c}
 	ok, err := c.consumer.AckAndTake(ctx, &a.task, &next.task)
 	if ok {
-		a.next = p.tasks.begun(next)
-	} else {
-		c.unused.Store(next)
+		a.next = next.taken()
 	}
 	return err
 }

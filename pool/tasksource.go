@@ -56,8 +56,6 @@ type class[V any] struct {
 	watching, woken atomic.Bool
 	arrivedAt       atomic.Int64
 
-	unused atomic.Pointer[attempt[V]] // one that was made for a task that was not there
-
 	over     atomic.Bool  // the queue was closed or dropped
 	taken    atomic.Int64 // tasks that were taken and are not done
 	failures failures
@@ -147,29 +145,19 @@ func (c *class[V]) takeOrWatch(ctx context.Context) (*task.Task[V], error) {
 	return t, err
 }
 
-// newAttempt returns an attempt at a task that may be there.
-func (s *taskSource[V]) newAttempt(c *class[V]) *attempt[V] {
-	if a := c.unused.Load(); a != nil && c.unused.CompareAndSwap(a, nil) {
-		return a
-	}
-	return &attempt[V]{pool: s.pool, class: c}
-}
-
-// begun counts an attempt whose task was taken.
-func (s *taskSource[V]) begun(a *attempt[V]) *attempt[V] {
-	s.running.Add(1)
-	a.class.taken.Add(1)
-	return a
-}
-
 // attempt returns an attempt at a task that was taken; nil if t is nil.
 func (s *taskSource[V]) attempt(c *class[V], t *task.Task[V]) *attempt[V] {
 	if t == nil {
 		return nil
 	}
-	a := s.newAttempt(c)
-	a.task = *t
-	return s.begun(a)
+	return (&attempt[V]{pool: s.pool, class: c, task: *t}).taken()
+}
+
+// taken counts an attempt whose task was taken.
+func (a *attempt[V]) taken() *attempt[V] {
+	a.pool.tasks.running.Add(1)
+	a.class.taken.Add(1)
+	return a
 }
 
 // takeSerial is take if there are several classes, or limits. It asks the classes whose turn it is

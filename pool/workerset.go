@@ -218,10 +218,11 @@ func (ws *workerSet) dispatchOneLocked() bool {
 }
 
 // wake is called by a source that may have a task again. An idle worker takes it, rather than who
-// has brought it; if there is none, wake is dispatch.
+// has brought it; if there is none, wake is dispatch. While one looks, nobody dispatches, and the
+// other way round: who dispatches may disarm what the other one arms.
 func (ws *workerSet) wake() {
 	ws.mu.Lock()
-	if len(ws.idle) == 0 || ws.slowPath.Load() {
+	if len(ws.idle) == 0 || ws.dispatching || ws.slowPath.Load() {
 		ws.mu.Unlock()
 		ws.dispatch()
 		return
@@ -426,9 +427,9 @@ func (ws *workerSet) nextTask(w *worker) (task job, end bool) {
 	ws.idle = slices.Insert(ws.idle, i, w)
 	ws.setReaperLocked()
 	ws.notifyQuietLocked()
-	slow := ws.slowPath.Load()
+	dispatch := ws.dispatching || ws.slowPath.Load() // it may be about to disarm the source
 	ws.mu.Unlock()
-	if slow || !ws.source.watches() {
+	if dispatch || !ws.source.watches() {
 		ws.dispatch()
 	}
 	task = <-w.next

@@ -82,7 +82,7 @@ func (p *putters) unbar(key string, i int) {
 func (p *putters) room(key string) {
 	p.rooms++
 	p.roomOf(key)
-	p.mayTry()
+	p.rouse()
 }
 
 // look lets the first one in line try, and the first one of each key that was barred get into
@@ -95,16 +95,9 @@ func (p *putters) look() {
 	p.rouse()
 }
 
-// mayTry makes the first one in line try, unless Admit will do that.
-func (p *putters) mayTry() {
-	if !p.inMemory {
-		p.rouse()
-	}
-}
-
-// rouse makes the first one in line try.
+// rouse makes the first one in line try. In memory others try for him.
 func (p *putters) rouse() {
-	if _, first, ok := p.line.Peek(); ok {
+	if _, first, ok := p.line.Peek(); ok && !p.inMemory {
 		first.signal()
 	}
 }
@@ -127,7 +120,7 @@ func (p *putters) tried(w *putter) {
 	case errors.Is(w.err, fairq.ErrKeyFull):
 		p.line.Remove(w.ticket)
 		p.bar(w)
-		p.mayTry()
+		p.rouse()
 	case errors.Is(w.err, fairq.ErrFull):
 		p.full = w.err
 	case w.err != nil:
@@ -138,7 +131,7 @@ func (p *putters) tried(w *putter) {
 		if p.line.Pop(); p.policy == fairq.RejectOverShare {
 			p.roomOf(w.task.Key)
 		}
-		p.mayTry()
+		p.rouse()
 	}
 }
 
@@ -185,6 +178,7 @@ func (n *notifier) put(ctx context.Context, task *driver.New, refused error) (id
 		id, evicted, err = w.id, w.evicted, w.err
 	} else {
 		n.withdrawLocked(w)
+		n.letInLocked(nil, n.backend.PutOne)
 	}
 	select {
 	case <-w.wake:

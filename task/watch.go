@@ -91,7 +91,8 @@ func (w *Watch[V]) take(ctx context.Context, try func(Filter) (found bool, err e
 			return true, nil
 		}
 		w.taker.looked = c.state.filter.Load()
-		found, err := w.lookLocked(try)
+		var found bool
+		n.unlocked(func() { found, err = try(w.taker.looked.Filter) }, func() { w.disarmLocked(false) })
 		switch {
 		case found && n.takers.foundLast(&w.taker):
 			return true, nil
@@ -101,22 +102,6 @@ func (w *Watch[V]) take(ctx context.Context, try func(Filter) (found bool, err e
 		}
 		n.takers.inVain(&w.taker)
 	}
-}
-
-// lookLocked looks for a task, without the lock meanwhile.
-func (w *Watch[V]) lookLocked(try func(Filter) (bool, error)) (found bool, err error) {
-	n := w.consumer.queue.notifier
-	returned := false
-	n.mu.Unlock()
-	defer func() {
-		n.mu.Lock()
-		if !returned { // it panics
-			w.disarmLocked(false)
-		}
-	}()
-	found, err = try(w.taker.looked.Filter)
-	returned = true
-	return found, err
 }
 
 // CountTo has the function called, once, when n more tasks, 1 at least, have become ready or wait

@@ -70,7 +70,7 @@ type queue struct {
 	leases     uint64   // the number of the last lease
 	due        int64    // what the notifiers know: when Tick must be called; 0 for never
 	spare      []*item
-	idle       idle
+	idle       []*account // some have tasks again by now
 
 	mostKeys, mostUniqueKeys int // how many there once were, see remove
 }
@@ -85,14 +85,6 @@ type account struct {
 	lines   []*line  // one for each priority that it has tasks of, in that order
 	few     [1]*line // what lines begins with
 	isIdle  bool     // it is in queue.idle
-	next    *account // there
-}
-
-// idle is accounts that there was nothing to be known of any more, in the order in which that came
-// to be. They are kept because their keys may soon have tasks again; some have by now.
-type idle struct {
-	first, last *account
-	len         int
 }
 
 // item is a task. Its times are nanoseconds since the epoch of the queue.
@@ -328,32 +320,19 @@ func (q *queue) forgetKey(k *account) {
 	}
 	k.weight = 1
 	if !k.isIdle {
-		q.idle.append(k)
+		k.isIdle = true
+		q.idle = append(q.idle, k)
 	}
-	if q.idle.len > mostSpare {
-		if oldest := q.idle.pop(); !oldest.isUsed() {
+	if len(q.idle) < mostSpare {
+		return
+	}
+	const some = 16 // for the others are moved
+	for _, oldest := range q.idle[:some] {
+		if oldest.isIdle = false; !oldest.isUsed() {
 			remove(&q.keys, &q.mostKeys, oldest.name)
 		}
 	}
-}
-
-func (i *idle) append(k *account) {
-	if k.isIdle = true; i.last == nil {
-		i.first = k
-	} else {
-		i.last.next = k
-	}
-	i.last = k
-	i.len++
-}
-
-func (i *idle) pop() *account {
-	k := i.first
-	i.first, k.next, k.isIdle = k.next, nil, false
-	if i.len--; i.len == 0 {
-		i.last = nil
-	}
-	return k
+	q.idle = slices.Delete(q.idle, 0, some)
 }
 
 // line returns the line that the task is, or belongs, in.
