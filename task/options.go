@@ -120,6 +120,11 @@ type PutOptions struct {
 	// Cost is how much work the task is, in units of your choice: tokens, bytes, seconds. See
 	// Options.Quantum, without which it is only kept. It is 65,536 quanta at most, and
 	// [fairq.MaxCost]. 0 means 1.
+	//
+	// A key that has had more than its share of a round pays with those that follow, also if it has
+	// no task meanwhile, unless no other task of the priority is ready. The cost is read when the
+	// task gets its turn: with MaxInFlightPerKey, and in a database once a task with a Kind was put,
+	// that is when it is its key's next one, else when it becomes ready.
 	Cost int64
 
 	// Delay is how long it takes until the task is ready. 0 means that it is at once.

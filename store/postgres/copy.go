@@ -8,7 +8,7 @@ import (
 )
 
 const sqlCopy = `COPY fairq.tasks (queue, id, created, round, seq, place, since, ttr, max_attempts, deadline, consumer, ready_at, until, expires, wake,
-	err_code, weight, attempts, priority, state, role, takeable, gap, returned, evictable, key, kind, unique_key, grp, err_message, payload)
+	err_code, weight, cost, used, attempts, priority, state, role, takeable, gap, returned, evictable, key, kind, unique_key, grp, err_message, payload)
 FROM STDIN (FORMAT binary)`
 
 // copyData is rows in the binary format of COPY: a header, and for each row the number of its
@@ -23,7 +23,7 @@ func newCopyData(rows int) *copyData {
 
 // add adds a row. The columns are those of sqlCopy.
 func (c *copyData) add(queue int64, r *rows.Row) {
-	c.data = binary.BigEndian.AppendUint16(c.data, 31)
+	c.data = binary.BigEndian.AppendUint16(c.data, 33)
 	for _, n := range [...]int64{queue, int64(r.ID), r.Created, int64(r.Round), int64(r.Seq), int64(r.Place), int64(r.Since)} {
 		c.bigint(n)
 	}
@@ -36,8 +36,9 @@ func (c *copyData) add(queue int64, r *rows.Row) {
 			c.bigint(n)
 		}
 	}
-	c.bigint(int64(r.Weight))
-	c.bigint(int64(r.Attempts))
+	for _, n := range [...]int64{int64(r.Weight), r.Cost, int64(r.Used), int64(r.Attempts)} {
+		c.bigint(n)
+	}
 	for _, n := range [...]int{r.Priority, int(r.State), int(r.Role)} {
 		c.data = binary.BigEndian.AppendUint32(c.data, 2)
 		c.data = binary.BigEndian.AppendUint16(c.data, uint16(n))

@@ -69,7 +69,7 @@ func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	t.add(lock, t.db.lock(queue)).QueryRow(func(r pgx.Row) error { return r.Scan(&locked) })
 	var ready *search
 	for i := range plan.Ranges {
-		if r := &plan.Ranges[i]; ready == nil && (r.Index == rows.TaskReady || r.Index == rows.TaskKind) {
+		if r := &plan.Ranges[i]; ready == nil && isSearch(r) {
 			ready = t.db.marks.search(queue, filterOf(r), r.Limit)
 			v.readyValid, v.readyFilter = true, ready.filter
 			v.addReady(ready)
@@ -99,7 +99,7 @@ func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 func (v *view) prefetch(plan *rows.Plan) {
 	for i := range plan.Ranges {
 		switch r := &plan.Ranges[i]; {
-		case r.Index == rows.TaskReady || r.Index == rows.TaskKind: // it is read first
+		case isSearch(r): // it is read first
 		case r.Index == rows.TaskID && r.Lock == rows.ForUpdate:
 			v.addPrefetch(r)
 		default:

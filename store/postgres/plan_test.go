@@ -34,9 +34,9 @@ func (s *statements) TraceBatchQuery(_ context.Context, _ *pgx.Conn, q pgx.Trace
 func fillQueue(tb testing.TB, db *database, queue uint64, n int) {
 	tb.Helper()
 	_, err := db.pool.Exec(context.Background(), db.text(`
-INSERT INTO fairq.tasks (queue, id, created, round, seq, place, since, weight, attempts, priority, state, role, takeable, gap, returned, evictable,
+INSERT INTO fairq.tasks (queue, id, created, round, seq, place, since, weight, cost, used, attempts, priority, state, role, takeable, gap, returned, evictable,
 	key, kind, unique_key, grp, wake, consumer, payload)
-SELECT $1, nextval('fairq.numbers'), 0, CASE WHEN i % 4 < 2 THEN i ELSE 0 END, i, i, i, 1, 0, i % 2, CASE i % 8 WHEN 2 THEN 3 WHEN 3 THEN 4 ELSE 1 END, 0,
+SELECT $1, nextval('fairq.numbers'), 0, CASE WHEN i % 4 < 2 THEN i ELSE 0 END, i, i, i, 1, 1, 0, 0, i % 2, CASE i % 8 WHEN 2 THEN 3 WHEN 3 THEN 4 ELSE 1 END, 0,
 	i % 4 < 2, false, false, i % 4 < 2, convert_to('key' || i % 1000, 'UTF8'), CASE i % 16 WHEN 0 THEN '' ELSE convert_to('kind' || i % 5, 'UTF8') END,
 	convert_to('unique key' || i, 'UTF8'), convert_to('group' || i % 5000, 'UTF8'), CASE i % 8 WHEN 2 THEN i END, CASE i % 8 WHEN 2 THEN i % 100 END,
 	repeat('payload', 20)::bytea
@@ -152,7 +152,7 @@ func callAll(t *testing.T, v rows.Calls) {
 		v.Save,
 		func() error { return v.SetKey(&rows.Key{Key: "k", Tasks: byState{0: 1}}) },
 		func() error { return v.SetKey(&rows.Key{Key: "l"}) },
-		func() error { return v.Served().Put(&rows.Served{Line: line, Round: 3}) },
+		func() error { return v.Served().Put(&rows.Served{Line: line, Round: 3, Used: 2, Taken: 1}) },
 		func() error { return v.SweepServed(0, 2, 10) },
 		func() error { _, err := v.Alive(ids); return err },
 		func() error { _, err := v.Renew(ids, 5); return err },
@@ -193,7 +193,11 @@ func callAll(t *testing.T, v rows.Calls) {
 		func() error { _, err := v.Heaviest(); return err },
 		func() error { _, err := v.KeyStats(3); return err },
 		func() error { _, err := v.CountKeys(); return err },
-		func() error { _, err := v.ServedIn(line); return err },
+		func() error { _, err := v.Last(line, 0); return err },
+		func() error { _, err := v.Last(line, driver.Taken); return err },
+		func() error { _, err := v.LastReady(0); return err },
+		func() error { _, err := v.ServedOf(line); return err },
+		func() error { _, err := v.Furthest(0); return err },
 		func() error { _, err := v.Consumer("c"); return err },
 		func() error { _, err := v.ConsumerNames(ids); return err },
 		func() error { _, err := v.DueConsumers(100, 5); return err },

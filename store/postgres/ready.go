@@ -56,6 +56,11 @@ func (v *view) addReady(s *search) {
 	v.tx.add(sql, args...).Query(v.scanner(true, func(r *rows.Row) { v.ready = append(v.ready, r) }))
 }
 
+// isSearch tells whether a range is one of those that search does: the first ready tasks.
+func isSearch(r *rows.Range) bool {
+	return (r.Index == rows.TaskReady || r.Index == rows.TaskKind) && !r.Desc
+}
+
 // filterOf returns what a range of ready tasks was made of.
 func filterOf(r *rows.Range) rows.Filter {
 	f := rows.Filter{MaxPriority: int(r.To[0].(int64)) - 1}

@@ -21,7 +21,7 @@ type source struct {
 var sources = [rows.NumIndexes]source{
 	rows.TaskID:        {"tasks", []string{"id"}, ""},
 	rows.TaskUniqueKey: {"tasks", []string{"unique_key"}, ""},
-	rows.TaskReady:     {table: "tasks"}, // see ready.go
+	rows.TaskReady:     {"tasks", []string{"priority", "round", "seq"}, "takeable"}, // see also ready.go
 	rows.TaskKind:      {table: "tasks"},
 	rows.TaskLine:      {"tasks", []string{"key", "priority", "round", "seq"}, ""},
 	rows.TaskParked:    {table: "tasks"}, // see eachStatement
@@ -34,6 +34,7 @@ var sources = [rows.NumIndexes]source{
 	rows.KeyName:          {"keys", []string{"key"}, ""},
 	rows.KeyLoad:          {"keys", []string{"load"}, "load IS NOT NULL"},
 	rows.ServedLine:       {"served", []string{"priority", "key"}, ""},
+	rows.ServedRound:      {"served", []string{"priority", "round"}, "round IS NOT NULL"},
 	rows.ConsumerNumber:   {"consumers", []string{"number"}, ""},
 	rows.ConsumerName:     {"consumers", []string{"name"}, ""},
 	rows.ConsumerDeadline: {"consumers", []string{"deadline"}, "deadline IS NOT NULL"},
@@ -294,6 +295,8 @@ func (v *view) addRange(r *rows.Range) {
 		found = v.addTasks(r)
 	case "keys":
 		found = addRows(v, &keyTable, r)
+	case "served":
+		found = addRows(v, &servedTable, r)
 	case "consumers":
 		found = addRows(v, &consumerTable, r)
 	case "outcomes":

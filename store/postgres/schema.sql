@@ -58,6 +58,8 @@ CREATE TABLE fairq.tasks (
 	wake         bigint,
 	err_code     bigint,
 	weight       bigint NOT NULL,
+	cost         bigint NOT NULL,
+	used         bigint NOT NULL,
 	attempts     bigint NOT NULL,
 	priority     smallint NOT NULL,
 	state        smallint NOT NULL,
@@ -107,6 +109,8 @@ CREATE INDEX keys_paused ON fairq.keys (queue, key) WHERE paused;
 CREATE TABLE fairq.served (
 	queue    bigint NOT NULL,
 	round    bigint, -- never NULL, as in tasks
+	used     bigint NOT NULL,
+	taken    bigint NOT NULL,
 	priority smallint NOT NULL,
 	key      bytea NOT NULL,
 	PRIMARY KEY (queue, key, priority)

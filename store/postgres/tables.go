@@ -134,18 +134,18 @@ func readKey(found pgx.Rows, k *rows.Key, more ...any) error {
 }
 
 var (
-	sqlSetServed = upsert("served", "key, priority", 2, "priority. round key.")
+	sqlSetServed = upsert("served", "key, priority", 4, "priority. round used taken key.")
 
 	servedTable = tableOps[rows.Served]{
-		name: "served", columns: "key, priority, round",
+		name: "served", columns: "key, priority, round, used, taken",
 		read: func(found pgx.Rows, s *rows.Served) error {
 			var key []byte
-			err := found.Scan(&key, &s.Priority, &s.Round)
+			err := found.Scan(&key, &s.Priority, &s.Round, &s.Used, &s.Taken)
 			s.Key = string(key)
 			return err
 		},
 		put: func(v *view, s *rows.Served) {
-			ints := []int64{int64(s.Priority), int64(s.Round)}
+			ints := []int64{int64(s.Priority), int64(s.Round), int64(s.Used), int64(s.Taken)}
 			v.buffer(sqlSetServed).set(strconv.Itoa(s.Priority)+" "+s.Key, ints, []byte(s.Key))
 		},
 		sweep: "DELETE FROM fairq.served WHERE ctid = ANY(ARRAY(" +

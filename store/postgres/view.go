@@ -181,7 +181,7 @@ func (v taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
 		if found, ok := v.known(uint64(r.Prefixes[0][0].(int64)), r.Payload); ok {
 			return found, nil
 		}
-	case (r.Index == rows.TaskReady || r.Index == rows.TaskKind) && r.Lock == rows.SkipLocked:
+	case isSearch(&r) && r.Lock == rows.SkipLocked:
 		return v.readyTasks(filterOf(&r), r.Limit)
 	}
 	v.tx.flush()
@@ -199,7 +199,7 @@ func (v *view) addTasks(r *rows.Range) *[]*rows.Row {
 	var sql string
 	var args []any
 	switch {
-	case r.Index == rows.TaskReady || r.Index == rows.TaskKind:
+	case isSearch(r):
 		s := wholeSearch(filterOf(r), r.Limit)
 		s.extra, payload = 0, true
 		sql, args = s.statement(v.queue)
@@ -239,8 +239,8 @@ func copyOf(r rows.Row, payload bool) []*rows.Row {
 	return []*rows.Row{&r}
 }
 
-const columns = `id, key, kind, unique_key, grp, role, priority, weight, ttr, max_attempts, created, deadline,
-	state, takeable, gap, returned, round, seq, place, since, evictable, consumer, attempts, ready_at, until, expires, wake, err_code, err_message`
+const columns = `id, key, kind, unique_key, grp, role, priority, weight, cost, ttr, max_attempts, created, deadline,
+	state, takeable, gap, returned, round, used, seq, place, since, evictable, consumer, attempts, ready_at, until, expires, wake, err_code, err_message`
 
 // number is 0 where the database has NULL.
 type number int64
@@ -285,8 +285,8 @@ type scannedRow struct {
 
 func (s *scannedRow) columns() []any {
 	return []any{
-		&s.ID, &s.key, &s.kind, &s.uniqueKey, &s.group, &s.role, &s.Priority, &s.weight, &s.ttr, &s.maxAttempts, &s.Created, &s.deadline,
-		&s.state, &s.Takeable, &s.Gap, &s.Returned, &s.Round, &s.Seq, &s.Place, &s.Since, &s.Evictable, &s.consumer, &s.attempts, &s.readyAt,
+		&s.ID, &s.key, &s.kind, &s.uniqueKey, &s.group, &s.role, &s.Priority, &s.weight, &s.Cost, &s.ttr, &s.maxAttempts, &s.Created, &s.deadline,
+		&s.state, &s.Takeable, &s.Gap, &s.Returned, &s.Round, &s.Used, &s.Seq, &s.Place, &s.Since, &s.Evictable, &s.consumer, &s.attempts, &s.readyAt,
 		&s.until, &s.expires, &s.wake, &s.code, &s.message,
 	}
 }

@@ -98,31 +98,31 @@ func unnest(n int, columns string) string {
 	return b.String()
 }
 
-const changingColumns = `priority, state, takeable, gap, returned, round, seq, place, since, evictable, consumer, attempts, ready_at, until, expires, wake,
+const changingColumns = `priority, state, takeable, gap, returned, round, used, seq, place, since, evictable, consumer, attempts, ready_at, until, expires, wake,
 	err_code`
 
 var (
 	sqlInsert = `
-INSERT INTO fairq.tasks (queue, id, role, weight, ttr, max_attempts, created, deadline,
+INSERT INTO fairq.tasks (queue, id, role, weight, cost, ttr, max_attempts, created, deadline,
 	` + changingColumns + `,
 	grp, err_message, key, kind, unique_key, payload)
-SELECT $1, id, role, weight, nullif(ttr, 0), nullif(max_attempts, 0), created, nullif(deadline, 0),
-	priority, state, takeable <> 0, gap <> 0, returned <> 0, round, seq, place, since, evictable <> 0, nullif(consumer, 0), attempts, nullif(ready_at, 0),
+SELECT $1, id, role, weight, cost, nullif(ttr, 0), nullif(max_attempts, 0), created, nullif(deadline, 0),
+	priority, state, takeable <> 0, gap <> 0, returned <> 0, round, used, seq, place, since, evictable <> 0, nullif(consumer, 0), attempts, nullif(ready_at, 0),
 	nullif(until, 0), nullif(expires, 0), nullif(wake, 0), nullif(err_code, 0), grp, err_message, key, kind, unique_key, payload
-FROM ` + unnest(24, "id, role, weight, ttr, max_attempts, created, deadline, "+changingColumns+", grp, err_message, key, kind, unique_key, payload")
+FROM ` + unnest(26, "id, role, weight, cost, ttr, max_attempts, created, deadline, "+changingColumns+", grp, err_message, key, kind, unique_key, payload")
 
 	// The rows are looked up one by one before they are joined, and are locked already. If the
 	// table is joined itself, the planner may choose to go through all of it, when it does not know
 	// yet that the queue is long.
 	sqlUpdate = `
 UPDATE fairq.tasks t SET
-	priority = u.priority, state = u.state, takeable = u.takeable <> 0, gap = u.gap <> 0, returned = u.returned <> 0, round = u.round, seq = u.seq,
+	priority = u.priority, state = u.state, takeable = u.takeable <> 0, gap = u.gap <> 0, returned = u.returned <> 0, round = u.round, used = u.used, seq = u.seq,
 	place = u.place, since = u.since,
 	evictable = u.evictable <> 0, consumer = nullif(u.consumer, 0), attempts = u.attempts, ready_at = nullif(u.ready_at, 0),
 	until = nullif(u.until, 0), expires = nullif(u.expires, 0), wake = nullif(u.wake, 0), err_code = nullif(u.err_code, 0),
 	grp = u.grp, err_message = u.err_message
 FROM (
-	SELECT at, u.* FROM ` + unnest(18, "id, "+changingColumns+", grp, err_message") + ` CROSS JOIN LATERAL (
+	SELECT at, u.* FROM ` + unnest(19, "id, "+changingColumns+", grp, err_message") + ` CROSS JOIN LATERAL (
 		SELECT ctid AS at FROM fairq.tasks WHERE queue = $1 AND id = u.id OFFSET 0
 	) t
 ) u WHERE t.ctid = u.at`
@@ -170,7 +170,7 @@ func (v *view) flush() {
 				continue
 			}
 			inserts.add(append([]int64{
-				int64(r.ID), int64(r.Role), int64(r.Weight), int64(r.TTR), int64(r.MaxAttempts), r.Created, r.Deadline,
+				int64(r.ID), int64(r.Role), int64(r.Weight), r.Cost, int64(r.TTR), int64(r.MaxAttempts), r.Created, r.Deadline,
 			}, changingValues(r)...), optional(r.Group), messageOf(r.Err), []byte(r.Key), []byte(r.Kind), optional(r.UniqueKey), r.Payload)
 		}
 	}
@@ -197,7 +197,7 @@ func (v *view) flush() {
 
 func changingValues(r *rows.Row) []int64 {
 	return []int64{
-		int64(r.Priority), int64(r.State), bit(r.Takeable), bit(r.Gap), bit(r.Returned), int64(r.Round), int64(r.Seq), int64(r.Place),
+		int64(r.Priority), int64(r.State), bit(r.Takeable), bit(r.Gap), bit(r.Returned), int64(r.Round), int64(r.Used), int64(r.Seq), int64(r.Place),
 		int64(r.Since), bit(r.Evictable), int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Wake, codeOf(r.Err),
 	}
 }

@@ -36,6 +36,7 @@ var sources = [rows.NumIndexes]source{
 	rows.KeyName:          {"keys", "", `"key"`, ""},
 	rows.KeyLoad:          {"keys", "keys_load", "load", ""},
 	rows.ServedLine:       {"served", "", `priority "key"`, ""},
+	rows.ServedRound:      {"served", "served_round", "priority round", ""},
 	rows.ConsumerNumber:   {"consumers", "", "number", ""},
 	rows.ConsumerName:     {"consumers", "consumers_name", "name", ""},
 	rows.ConsumerDeadline: {"consumers", "consumers_deadline", "deadline", "deadline > 0"},
@@ -50,7 +51,7 @@ var sources = [rows.NumIndexes]source{
 var columnsOf = map[string]string{
 	"tasks":     taskColumns,
 	"keys":      `"key", weight, ready, delayed, taken, buried, held, load, paused`,
-	"served":    `"key", priority, round`,
+	"served":    `"key", priority, round, used, taken`,
 	"consumers": `number, name, epoch, deadline`,
 	"groups":    `name, started, cancelled, tasks, members`,
 	"outcomes":  `unique_key, id, how, err_code, err, until`,

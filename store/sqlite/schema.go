@@ -42,8 +42,8 @@ CREATE TABLE ~rounds (queue, priority, round NOT NULL, PRIMARY KEY (queue, prior
 CREATE TABLE ~tasks (
 	id INTEGER PRIMARY KEY, -- queue << 42 | id
 	queue NOT NULL, "key" NOT NULL, kind NOT NULL, unique_key NOT NULL, role NOT NULL,
-	priority NOT NULL, weight NOT NULL, ttr NOT NULL, max_attempts NOT NULL, created NOT NULL, deadline NOT NULL,
-	"group" NOT NULL, state NOT NULL, takeable NOT NULL, round NOT NULL, seq NOT NULL, gap NOT NULL, returned NOT NULL, place NOT NULL, since NOT NULL, evictable NOT NULL,
+	priority NOT NULL, weight NOT NULL, cost NOT NULL, ttr NOT NULL, max_attempts NOT NULL, created NOT NULL, deadline NOT NULL,
+	"group" NOT NULL, state NOT NULL, takeable NOT NULL, round NOT NULL, used NOT NULL, seq NOT NULL, gap NOT NULL, returned NOT NULL, place NOT NULL, since NOT NULL, evictable NOT NULL,
 	consumer NOT NULL, attempts NOT NULL, ready_at NOT NULL, until NOT NULL, expires NOT NULL, wake NOT NULL,
 	err_code NOT NULL, err, -- NULL if there is none
 	payload
@@ -66,7 +66,7 @@ CREATE TABLE ~keys (
 ) WITHOUT ROWID;
 CREATE INDEX ~keys_load ON ~keys (queue, load);
 
-CREATE TABLE ~served (queue, priority, "key", round NOT NULL, PRIMARY KEY (queue, priority, "key")) WITHOUT ROWID;
+CREATE TABLE ~served (queue, priority, "key", round NOT NULL, used NOT NULL, taken NOT NULL, PRIMARY KEY (queue, priority, "key")) WITHOUT ROWID;
 CREATE INDEX ~served_round ON ~served (queue, priority, round);
 
 CREATE TABLE ~consumers (

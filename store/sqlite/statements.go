@@ -10,8 +10,8 @@ type statement struct{ name, sql string }
 
 // taskColumns are as readTask reads them.
 const (
-	taskColumns = `id, "key", kind, unique_key, role, priority, weight, ttr, max_attempts, created, deadline, ` +
-		`"group", state, takeable, round, seq, gap, returned, place, since, evictable, consumer, attempts, ready_at, until, expires, wake, err_code, err`
+	taskColumns = `id, "key", kind, unique_key, role, priority, weight, cost, ttr, max_attempts, created, deadline, ` +
+		`"group", state, takeable, round, used, seq, gap, returned, place, since, evictable, consumer, attempts, ready_at, until, expires, wake, err_code, err`
 	withPayload = taskColumns + `, payload`
 )
 
@@ -37,10 +37,10 @@ var (
 	updateSettings = &statement{"save", `UPDATE ~queues SET settings = ? WHERE id = ?`}
 	setRound       = &statement{"save", `INSERT OR REPLACE INTO ~rounds (queue, priority, round) VALUES (?, ?, ?)`}
 	deleteRound    = &statement{"save", `DELETE FROM ~rounds WHERE queue = ? AND priority = ?`}
-	insertTask     = &statement{"insert", `INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (` + placeholders(31) + `)`}
-	insertPlain    = &statement{"insert", `INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (?, ?, ?, '', 0, ?, ?, ?, ?, ?, ?, ` +
-		`'', ?, ?, ?, ?, 0, 0, ?, ?, ?, 0, 0, ?, ?, ?, ?, 0, NULL, ?, ?)`}
-	updateTask = &statement{"update", `UPDATE ~tasks SET "group" = ?, priority = ?, state = ?, takeable = ?, round = ?, seq = ?, gap = ?, returned = ?, place = ?, since = ?, ` +
+	insertTask     = &statement{"insert", `INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (` + placeholders(33) + `)`}
+	insertPlain    = &statement{"insert", `INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (?, ?, ?, '', 0, ?, ?, ?, ?, ?, ?, ?, ` +
+		`'', ?, ?, ?, ?, ?, 0, 0, ?, ?, ?, 0, 0, ?, ?, ?, ?, 0, NULL, ?, ?)`}
+	updateTask = &statement{"update", `UPDATE ~tasks SET "group" = ?, priority = ?, state = ?, takeable = ?, round = ?, used = ?, seq = ?, gap = ?, returned = ?, place = ?, since = ?, ` +
 		`evictable = ?, consumer = ?, attempts = ?, ready_at = ?, until = ?, expires = ?, wake = ?, err_code = ?, err = ? WHERE id = ?`}
 	takeTask = &statement{"take", `UPDATE ~tasks SET state = ?, takeable = ?, since = ?, evictable = ?, ` +
 		`consumer = ?, attempts = ?, until = ?, wake = ? WHERE id = ?`}
@@ -59,7 +59,7 @@ var (
 	keyPaused = &statement{"key stats", `SELECT "key" FROM ~keys WHERE queue = ? AND paused`}
 	countKeys = &statement{"keys", `WITH RECURSIVE k(k) AS (SELECT min("key") FROM ~tasks WHERE queue = ?1 UNION ALL ` +
 		`SELECT (SELECT min("key") FROM ~tasks WHERE queue = ?1 AND "key" > k) FROM k WHERE k IS NOT NULL) SELECT count(k) FROM k`}
-	setServed   = &statement{"set served", `INSERT OR REPLACE INTO ~served (queue, priority, "key", round) VALUES (?, ?, ?, ?)`}
+	setServed   = &statement{"set served", `INSERT OR REPLACE INTO ~served (queue, priority, "key", round, used, taken) VALUES (?, ?, ?, ?, ?, ?)`}
 	setConsumer = &statement{"set consumer", `INSERT INTO ~consumers (queue, number, name, epoch, deadline) VALUES (?, ?, ?, ?, ?) ` +
 		`ON CONFLICT (queue, number) DO UPDATE SET name = excluded.name, epoch = excluded.epoch, deadline = excluded.deadline`}
 	deleteConsumer = &statement{"delete a consumer", `DELETE FROM ~consumers WHERE queue = ? AND number = ?`}

@@ -12,10 +12,10 @@ import (
 func readTask(c *cells, r *rows.Row) {
 	r.ID = c.uint() & maxID
 	r.Key, r.Kind, r.UniqueKey = c.text(), c.text(), c.text()
-	r.Role, r.Priority, r.Weight = driver.Role(c.int()), int(c.int()), int(c.int())
+	r.Role, r.Priority, r.Weight, r.Cost = driver.Role(c.int()), int(c.int()), int(c.int()), c.int()
 	r.TTR, r.MaxAttempts, r.Created, r.Deadline = time.Duration(c.int()), int(c.int()), c.int(), c.int()
 	r.Group, r.State, r.Takeable = c.text(), driver.State(c.int()), c.bool()
-	r.Round, r.Seq, r.Gap, r.Returned, r.Place = c.uint(), c.uint(), c.bool(), c.bool(), c.uint()
+	r.Round, r.Used, r.Seq, r.Gap, r.Returned, r.Place = c.uint(), c.uint(), c.uint(), c.bool(), c.bool(), c.uint()
 	r.Since, r.Evictable = c.uint(), c.bool()
 	r.Consumer, r.Attempts = c.uint(), int(c.int())
 	r.ReadyAt, r.Until, r.Expires, r.Wake = c.int(), c.int(), c.int(), c.int()
@@ -37,7 +37,7 @@ func putTask(v *view, r *rows.Row) (err error) {
 	default:
 		code, message := errorCells(r.Err)
 		n, err = v.session.exec(updateTask,
-			r.Group, int64(r.Priority), int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Seq), bit(r.Gap), bit(r.Returned),
+			r.Group, int64(r.Priority), int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Used), int64(r.Seq), bit(r.Gap), bit(r.Returned),
 			int64(r.Place), int64(r.Since), bit(r.Evictable), int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Wake,
 			code, message, v.rowid(r.ID))
 	}
@@ -58,15 +58,15 @@ func removeTask(v *view, r *rows.Row) error {
 func (v *view) insert(r *rows.Row) (int64, error) {
 	if r.UniqueKey == "" && r.Group == "" && !r.Gap && !r.Returned && r.Consumer == 0 && r.Attempts == 0 && r.Err == nil {
 		return v.session.exec(insertPlain,
-			v.rowid(r.ID), r.Key, r.Kind, int64(r.Priority), int64(r.Weight), int64(r.TTR), int64(r.MaxAttempts), r.Created, r.Deadline,
-			int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Seq), int64(r.Place), int64(r.Since), bit(r.Evictable),
+			v.rowid(r.ID), r.Key, r.Kind, int64(r.Priority), int64(r.Weight), r.Cost, int64(r.TTR), int64(r.MaxAttempts), r.Created, r.Deadline,
+			int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Used), int64(r.Seq), int64(r.Place), int64(r.Since), bit(r.Evictable),
 			r.ReadyAt, r.Until, r.Expires, r.Wake, r.Payload, v.queue)
 	}
 	code, message := errorCells(r.Err)
 	return v.session.exec(insertTask,
-		v.rowid(r.ID), r.Key, r.Kind, r.UniqueKey, int64(r.Role), int64(r.Priority), int64(r.Weight), int64(r.TTR),
+		v.rowid(r.ID), r.Key, r.Kind, r.UniqueKey, int64(r.Role), int64(r.Priority), int64(r.Weight), r.Cost, int64(r.TTR),
 		int64(r.MaxAttempts), r.Created, r.Deadline,
-		r.Group, int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Seq), bit(r.Gap), bit(r.Returned), int64(r.Place), int64(r.Since),
+		r.Group, int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Used), int64(r.Seq), bit(r.Gap), bit(r.Returned), int64(r.Place), int64(r.Since),
 		bit(r.Evictable), int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Wake, code, message, r.Payload, v.queue)
 }
 

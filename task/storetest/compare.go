@@ -182,7 +182,7 @@ func (c *comparison) chance(n int) bool { return c.IntN(n) == 0 }
 func (c *comparison) choose() {
 	c.keys = Keys[:1+c.IntN(len(Keys))]
 	o, seldom := &c.options, 3
-	if c.dearest = 1; c.subject.Exact && c.costs.IntN(2) == 0 {
+	if c.dearest = 1; c.costs.IntN(seldom) == 0 {
 		o.Quantum, c.dearest = 1+c.costs.Int64N(10), 1+c.costs.Int64N(20)
 	}
 	if c.subject.Exact {
@@ -213,6 +213,9 @@ func (c *comparison) choose() {
 		c.kinds = []string{"", "x", "y"}
 	}
 	c.steady = !c.subject.Exact && c.chance(3)
+	if o.Quantum > 0 && len(c.kinds) > 1 {
+		c.steady = false // where costs are read at the turn, the order is another one
+	}
 	if c.open = !c.steady && !c.subject.Exact; c.steady {
 		return
 	}

@@ -337,10 +337,19 @@ func (c *comparison) checkTurn(id task.ID, ready map[string][]*task.Task[int]) {
 		if c.passed[other] == nil {
 			c.passed[other] = map[string]int{}
 		}
-		if c.passed[other][key]++; c.passed[other][key] > 4*max(1, c.weights[key]) {
+		if c.passed[other][key]++; c.passed[other][key] > c.mayPass(key) {
 			c.wrong("key %s was passed over for key %s %d times", other, key, c.passed[other][key])
 		}
 	}
+}
+
+// mayPass returns how often a key may be served before another one that could be.
+func (c *comparison) mayPass(key string) int {
+	rounds := 1 // that a task is worth
+	if q := int(c.options.Quantum); q > 0 {
+		rounds = q + int(c.dearest)
+	}
+	return 4 * max(1, c.weights[key]) * rounds
 }
 
 // checkVictim checks that the right task was evicted.

@@ -62,6 +62,16 @@ var reopenCases = []testCase{
 		q = q.again()
 		q.order("a1 a2 b2 c1 a3")
 	}},
+	{"Account", paysLater, func(e *env) {
+		o := options{Quantum: 10}
+		q := e.open(o)
+		q.costing(30, "a1")
+		q.costing(10, "b1 b2 b3 b4")
+		q.first("a1").ack()
+		q = q.again(o)
+		q.costing(10, "a2")
+		q.order("b1 b2 b3 b4 a2")
+	}},
 	{"Time", "What has a time happens at that time", func(e *env) {
 		q, start := e.open(), time.Now()
 		q.one("a1", task.PutOptions{Delay: 10 * second})

@@ -47,6 +47,7 @@ type theme struct {
 var themes = []theme{
 	{"Life", lifeCases, false},
 	{"Order", orderCases, false},
+	{"Cost", costCases, false},
 	{"Random", randomCases, false},
 	{"Attempts", attemptCases, false},
 	{"Delay", delayCases, false},

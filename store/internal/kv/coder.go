@@ -100,6 +100,7 @@ func (c *coder) task(r *rows.Row) {
 	number(c, &r.Role)
 	number(c, &r.Priority)
 	number(c, &r.Weight)
+	number(c, &r.Cost)
 	number(c, &r.TTR)
 	number(c, &r.MaxAttempts)
 	number(c, &r.Created)
@@ -108,6 +109,7 @@ func (c *coder) task(r *rows.Row) {
 	number(c, &r.State)
 	c.flag(&r.Takeable)
 	number(c, &r.Round)
+	number(c, &r.Used)
 	number(c, &r.Seq)
 	c.flag(&r.Gap)
 	c.flag(&r.Returned)
@@ -135,6 +137,8 @@ func (c *coder) served(s *rows.Served) {
 	number(c, &s.Priority)
 	text(c, &s.Key)
 	number(c, &s.Round)
+	number(c, &s.Used)
+	number(c, &s.Taken)
 }
 
 func (c *coder) consumer(r *rows.Consumer) {

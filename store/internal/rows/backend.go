@@ -51,7 +51,10 @@ func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []task.ID) (n
 				if q.byKey() {
 					p.Keys = append(p.Keys, tasks[i].Key)
 				}
-				if l := (Line{tasks[i].Key, tasks[i].Priority}); !q.knows(l) {
+				switch l := (Line{tasks[i].Key, tasks[i].Priority}); {
+				case q.costs && !q.frontsOnly:
+					p.Lines = append(p.Lines, l)
+				case !q.costs && !q.knows(l):
 					p.LastRounds = append(p.LastRounds, l)
 				}
 			}
@@ -89,7 +92,7 @@ func (b *backend) PutOne(ctx context.Context, t driver.New) (task.ID, *driver.Re
 // knows tells whether the last round of a line need not be looked up.
 func (q *queue) knows(l Line) bool {
 	q.roundCache.expire()
-	_, ok := q.roundCache.lastRounds[l]
+	_, ok := q.roundCache.accounts[l]
 	return ok
 }
 

@@ -251,16 +251,48 @@ func (v Calls) Heaviest() (*Key, error) {
 	return one(v.Keys().Scan(Range{Index: KeyLoad, Desc: true, Limit: 1}))
 }
 
-// ServedIn returns in which round a line was served last.
-func (v Calls) ServedIn(l Line) (uint64, error) {
-	s, err := one(v.Served().Scan(Range{Index: ServedLine, Prefixes: at(num(l.Priority), l.Key)}))
-	if s == nil {
-		return 0, err
-	}
-	return s.Round, nil
+// Last returns the task of a line that has its last turn; if state is not 0, of those in it.
+func (v Calls) Last(l Line, state task.State) (*Row, error) {
+	return one(v.Rows(LastRange(l, state)))
 }
 
-// SweepServed forgets lines of a priority that were served before a round, and not since.
+// LastRange is what Last reads.
+func LastRange(l Line, state task.State) Range {
+	return Range{
+		Index: TaskLine, Prefixes: at(l.Key, num(l.Priority)), From: Tuple{int64(1)}, Desc: true,
+		Limit: 1, Only: Only{State: state},
+	}
+}
+
+// LastReady returns the task of a priority that can be taken after all others.
+func (v Calls) LastReady(priority int) (*Row, error) {
+	return one(v.Rows(LastReadyRange(priority)))
+}
+
+// LastReadyRange is what LastReady reads.
+func LastReadyRange(priority int) Range {
+	return Range{Index: TaskReady, Prefixes: at(num(priority)), Desc: true, Limit: 1}
+}
+
+// ServedOf returns the row of a line that was served.
+func (v Calls) ServedOf(l Line) (*Served, error) { return one(v.Served().Scan(ServedRange(l))) }
+
+// ServedRange is what ServedOf reads.
+func ServedRange(l Line) Range {
+	return Range{Index: ServedLine, Prefixes: at(num(l.Priority), l.Key)}
+}
+
+// Furthest returns the line of a priority whose Round is the greatest, of those that were served.
+func (v Calls) Furthest(priority int) (*Served, error) {
+	return one(v.Served().Scan(FurthestRange(priority)))
+}
+
+// FurthestRange is what Furthest reads.
+func FurthestRange(priority int) Range {
+	return Range{Index: ServedRound, Prefixes: at(num(priority)), Desc: true, Limit: 1}
+}
+
+// SweepServed forgets lines of a priority whose Round is before another one.
 func (v Calls) SweepServed(priority int, before uint64, n int) error {
 	return v.Served().Sweep(Range{
 		Index: ServedRound, Prefixes: at(num(priority)), To: Tuple{num(before)}, Limit: n,

@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,6 +48,7 @@ type wants struct {
 	Filter Filter
 	Alive  []uint64 // consumers
 	Keys   []string // in order and each once, as soon as all is said
+	Lines  []Line   // whose accounts are asked for
 }
 
 // forDriver returns the plan as a driver gets it. No value is in a range twice.
@@ -64,6 +66,14 @@ func (w *wants) forDriver(q *queue) *Plan {
 	}
 	if len(w.Alive) > 0 {
 		p.Ranges = append(p.Ranges, AliveRange(w.Alive))
+	}
+	slices.SortFunc(w.Lines, func(a, b Line) int { return cmp.Or(a.Priority-b.Priority, cmp.Compare(a.Key, b.Key)) })
+	w.Lines = slices.Compact(w.Lines)
+	for i, l := range w.Lines {
+		if i == 0 || l.Priority != w.Lines[i-1].Priority {
+			p.Ranges = append(p.Ranges, LastReadyRange(l.Priority), FurthestRange(l.Priority))
+		}
+		p.Ranges = append(p.Ranges, LastRange(l, 0), ServedRange(l))
 	}
 	if len(w.Keys) > 0 {
 		p.Ranges = append(p.Ranges, KeyRange(w.Keys))
@@ -332,7 +342,7 @@ func (t *transaction) run(ctx context.Context) error {
 		if !done {
 			tx.Rollback()
 			for _, c := range t.calls {
-				c.queue.roundCache.lastRounds = nil // they may be of tasks that were not put
+				c.queue.roundCache.accounts = nil // they may be of tasks that were not put
 			}
 		}
 	}()

@@ -13,13 +13,22 @@
 // Where two processes put tasks of the same key at the same moment, and the database lets them,
 // neither sees the other's: then the key gets one turn in that round from each of them.
 //
+// # Work instead of tasks
+//
+// With a Quantum, a task has in its row what its key has used of its round before it. What is used
+// after it follows from its cost, by the rule of package account: it is not written down, so a task
+// that gets the turn of another one, because that was deleted, pays its own cost. The account of a
+// line is that after its last task, and is written to the table of Served when a task is taken that
+// has used rounds to come: there it is found when the task is gone, and swept when it is void.
+//
 // # Queues that count by key
 //
 // With MaxInFlightPerKey, or once there are kinds, only the front of each line (a key in a
 // priority) is in the index of ready tasks: as many tasks as the weight of the key, and the first
 // one of each further kind, which shares the last of these turns. The others are parked; they get
 // their rounds when they get to the front. The front of a key that is busy or paused leaves the
-// index and keeps its rounds, so it is first when it comes back.
+// index and keeps its rounds, so it is first when it comes back. With a Quantum one task is at the
+// front, whatever the weight, and the next one follows when it is taken: costs are read then.
 //
 // # Databases
 //

@@ -3,6 +3,8 @@ package rows
 import (
 	"maps"
 	"slices"
+
+	"github.com/fairq/fairq/internal/account"
 )
 
 // dryRun is a View in which the rules see what they write, but nothing of it gets into the
@@ -24,7 +26,7 @@ func (u *unit) dryRun(takes int) *unit {
 	u.saveKeys()
 	head := *u.head
 	head.Rounds = maps.Clone(head.Rounds)
-	head.cache = cache{map[Line]lastRound{}, map[uint64]bool{}, map[uint64]*Row{}}
+	head.cache = cache{map[Line]account.Account{}, map[uint64]bool{}, map[uint64]*Row{}}
 	v := &dryRun{
 		View: u.v.View, head: &head, tasks: map[uint64]*Row{}, served: map[Line]*Served{},
 		number: 1 << 62, // greater than each that was given
@@ -73,16 +75,19 @@ type dryServed struct {
 }
 
 func (t dryServed) Put(s *Served) error {
-	t.served[s.Line] = &Served{s.Line, s.Round}
+	t.served[s.Line] = new(*s)
 	return nil
 }
 
-// Scan is asked for one line.
+// Scan is asked for one line, or for what takes do not change.
 func (t dryServed) Scan(r Range) ([]*Served, error) {
 	found, err := t.Table.Scan(r)
+	if r.Index != ServedLine {
+		return found, err
+	}
 	for line, s := range t.served {
 		if p := r.Prefixes[0]; p[0] == num(line.Priority) && p[1] == line.Key {
-			return []*Served{s}, err
+			return []*Served{new(*s)}, err
 		}
 	}
 	return found, err

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/fairq/fairq/internal/account"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -45,6 +46,9 @@ const maxKnownKeys = 1 << 12
 
 // prepare reads in one exchange what the calls of a transaction will ask for.
 func (u *unit) prepare() {
+	for _, l := range u.plan.Lines {
+		u.account(l)
+	}
 	if !u.q.byKey() {
 		return
 	}
@@ -238,10 +242,20 @@ func (u *unit) updateFront(changed *Row, left, used turn) {
 	turns = slices.DeleteFunc(turns, func(t turn) bool { return t == turn{} || t == used })
 	slices.SortFunc(turns, turn.compare)
 	turns = slices.Compact(turns)
-	for _, r := range u.newFront(k, l.Priority, front, max(weight, len(turns))) {
-		if r.turnIndex == len(turns) {
+	ahead := weight
+	if u.q.costs {
+		ahead = 1 // its share says how many there are in a round
+	}
+	var last *Row // that has got a turn
+	for _, r := range u.newFront(k, l.Priority, front, max(ahead, len(turns))) {
+		switch {
+		case r.turnIndex < len(turns):
+		case u.q.costs:
+			turns = append(turns, u.turnAfter(last, r.Row, weight, used))
+		default:
 			turns = append(turns, u.frontTurn(r.Row, weight, turns, used))
 		}
+		last = r.Row
 		if t := turns[r.turnIndex]; r.turn() != t || r.Takeable == blocked {
 			r.setTurn(t)
 			u.setTakeable(r.Row, !blocked)
@@ -292,21 +306,41 @@ func (u *unit) newFront(
 // the line has missed turns, it is that in which lines got their turns. A turn that was used late
 // was missed, unless its task had been handed back: then it was used in time before.
 func (u *unit) frontTurn(r *Row, weight int, turns []turn, used turn) turn {
-	end := lastRound{}
+	end := account.Account{}
 	for _, t := range turns {
-		if t.round > end.round {
-			end = lastRound{round: t.round}
+		if t.round > end.Round {
+			end = account.Account{Round: t.round}
 		}
-		if t.round == end.round {
-			end.tasks++
+		if t.round == end.Round {
+			end.Used++
 		}
 	}
-	t := turn{round: u.addTurn(r.line(), end, weight).round, seq: r.Place}
+	start := u.start(r.line(), end, weight)
+	t := turn{round: start.Round, used: start.Used, seq: r.Place}
 	missed := used.round < u.currentRound(r.Priority) && !used.returned
 	if u.q.limitsInFlight || missed || slices.ContainsFunc(turns, func(o turn) bool { return o.compare(t) >= 0 }) {
 		t.seq = u.number()
 	}
 	return t
+}
+
+// turnAfter is frontTurn where tasks have costs: these are read when a task gets its turn. last is
+// the task that has the line's last turn so far, nil if there is none. The turn that follows on
+// the one that was just used may be in the same round.
+func (u *unit) turnAfter(last, r *Row, weight int, used turn) turn {
+	l, now := r.line(), u.currentRound(r.Priority)
+	end := u.readAccount(l, driver.Taken)
+	if last != nil {
+		end = further(end, u.after(last))
+	}
+	var start account.Account
+	if used != (turn{}) && used.round == now {
+		start = end.Next(now, u.share(weight))
+	} else {
+		u.forgetAccounts(r.Priority)
+		start = u.start(l, end, weight)
+	}
+	return turn{round: start.Round, used: start.Used, seq: u.number()}
 }
 
 // withCurrentTurn returns a row with the turn that it has by now: updateFront may have given it

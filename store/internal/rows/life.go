@@ -62,7 +62,7 @@ func (u *unit) put(n *driver.New) (id task.ID, victim *driver.Record, err error)
 func (u *unit) newRow(n *driver.New, payload []byte) *Row {
 	id := u.number()
 	return &Row{
-		ID: id, Key: n.Key, Kind: n.Kind, UniqueKey: n.UniqueKey, Group: n.Group, Role: n.Role, Priority: n.Priority, Weight: n.Weight,
+		ID: id, Key: n.Key, Kind: n.Kind, UniqueKey: n.UniqueKey, Group: n.Group, Role: n.Role, Priority: n.Priority, Weight: n.Weight, Cost: n.Cost,
 		Payload: payload, TTR: n.TTR, MaxAttempts: n.MaxAttempts, Created: u.now, Deadline: deadline(n.Deadline), Place: id,
 	}
 }
@@ -103,10 +103,12 @@ func (u *unit) take(c *member, f Filter, wanted int) *Row {
 		r.Payload = must(u.v.Get(r.ID, true)).Payload
 	}
 	u.markServed(r)
+	delete(u.haveReady, r.Priority)
 	u.grant(r, c)
 	u.updateFront(r, turn{}, r.turn())
 	if r.Gap {
-		u.closeGap(r.line(), r.turn(), turn{round: u.currentRound(r.Priority) + 1})
+		next := u.after(r).Next(u.currentRound(r.Priority)+1, u.share(r.Weight))
+		u.closeGap(r.line(), r.turn(), turn{round: next.Round, used: next.Used})
 	}
 	return r
 }
@@ -222,7 +224,8 @@ func (u *unit) leave(r *Row) turn {
 	if r.Round == 0 {
 		return turn{}
 	}
-	delete(u.head.lastRounds, r.line()) // it may have been the last one
+	delete(u.head.accounts, r.line()) // it may have been the last one
+	delete(u.haveReady, r.Priority)
 	u.noteRemoval()
 	if !u.q.frontsOnly && !u.q.turnAtPut && !u.purges {
 		u.leaveGap(r)

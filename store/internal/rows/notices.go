@@ -95,7 +95,7 @@ func (u *unit) info(r *Row, i *driver.Info) {
 	ends := r.life().Ends()
 	*i = driver.Info{
 		ID: driver.ID(r.ID), Key: r.Key, Kind: r.Kind, UniqueKey: r.UniqueKey, Group: r.Group, Role: r.Role, State: r.State,
-		Priority: r.Priority, Attempts: r.Attempts, MaxAttempts: r.MaxAttempts, Cost: 1, TTR: r.TTR, Created: timeOf(r.Created),
+		Priority: r.Priority, Attempts: r.Attempts, MaxAttempts: r.MaxAttempts, Cost: r.Cost, TTR: r.TTR, Created: timeOf(r.Created),
 		ReadyAt: timeOf(r.ReadyAt), Until: timeOf(r.Until), Deadline: timeOfDeadline(r.Deadline), Expires: timeOf(ends), Err: r.Err,
 	}
 	if r.Deadline != 0 && max(nanos(r.Deadline), r.Created) == ends {

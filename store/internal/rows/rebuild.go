@@ -19,13 +19,14 @@ func (u *unit) rebuild() {
 	weights := map[string]int{}
 	var used, rest []*Row
 	u.readyTasks = map[string]*readyTasks{}
-	clear(u.head.lastRounds)
+	clear(u.head.accounts)
 	clear(u.head.taken)
 	for after := driver.ID(0); ; {
 		page := must(u.v.List(driver.ListOptions{After: after, Limit: pageSize}))
 		for _, r := range page {
 			after, weights[r.Key] = driver.ID(r.ID), r.Weight
-			was := &Row{ID: r.ID, Key: r.Key, Priority: r.Priority, Round: r.Round, Seq: r.Seq, Returned: r.Returned}
+			was := &Row{ID: r.ID, Key: r.Key, Priority: r.Priority}
+			was.setTurn(r.turn())
 			if u.reset(r); r.Round != 0 {
 				used = append(used, was)
 			}

@@ -132,6 +132,7 @@ type mode struct {
 	limitsInFlight bool // MaxInFlightPerKey
 	turnAtPut      bool // tasks have their turns from Put on
 	newcomersJoin  bool // newcomers join the round being served
+	costs          bool // rounds share work, not tasks
 	evicts         bool
 	countsKeys     bool // there is a row for each key that has tasks
 	exclusive      bool // each transaction needs the queue for itself
@@ -143,10 +144,11 @@ func modeOf(s *settings) mode {
 		limitsInFlight: s.MaxInFlightPerKey > 0,
 		turnAtPut:      s.KeepPlace && !s.Kinds && s.MaxInFlightPerKey == 0,
 		newcomersJoin:  s.Newcomers == fairq.ThisRound,
+		costs:          s.Quantum > 0,
 		evicts:         s.WhenFull >= fairq.EvictHeaviest,
 	}
 	m.countsKeys = m.limitsInFlight || m.evicts || s.KeyCapacity < s.Capacity || s.Crowded
-	m.exclusive = m.frontsOnly || m.countsKeys || m.newcomersJoin || s.Capacity < fairq.MaxLen
+	m.exclusive = m.frontsOnly || m.countsKeys || m.newcomersJoin || m.costs || s.Capacity < fairq.MaxLen
 	return m
 }
 
@@ -173,9 +175,6 @@ const openerPrefix = "\x00open "
 
 // Open implements [driver.Store].
 func (s *Store) Open(ctx context.Context, name string, wanted driver.Settings, n driver.Notifier) (driver.Backend, error) {
-	if wanted.Quantum != 0 {
-		return nil, &driver.FieldError{Field: "Options.Quantum", Value: wanted.Quantum, Limit: "0 in a database"}
-	}
 	for { // again if it is dropped in between
 		initial := s.settings(wanted)
 		number, err := s.find(ctx, name, initial)

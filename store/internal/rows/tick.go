@@ -83,9 +83,10 @@ func (u *unit) reread(r *Row) *Row {
 	return must(u.v.Get(r.ID, u.needsPayload()))
 }
 
-// sweepServed deletes up to n rows, for each priority, of keys served in rounds that are over.
+// sweepServed deletes up to n rows, for each priority, of lines that have used nothing of the round
+// being served and of those to come.
 func (u *unit) sweepServed(n int) {
-	if u.q.newcomersJoin {
+	if u.q.newcomersJoin || u.q.costs {
 		for priority, round := range u.head.Rounds {
 			check(u.v.SweepServed(priority, round, n))
 		}

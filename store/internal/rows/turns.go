@@ -5,14 +5,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fairq/fairq/internal/account"
 	"github.com/fairq/fairq/task/driver"
 )
 
 // cache is what the rules know of a queue as long as nobody else has written to the database.
 type cache struct {
-	lastRounds map[Line]lastRound
-	alive      map[uint64]bool // consumers of this process that are still there, by number
-	taken      map[uint64]*Row // by id: tasks that were taken here, as they are in the database
+	accounts map[Line]account.Account
+	alive    map[uint64]bool // consumers of this process that are still there, by number
+	taken    map[uint64]*Row // by id: tasks that were taken here, as they are in the database
 }
 
 // roundCache is what a process remembers of the last rounds of lines, from one transaction to the
@@ -22,9 +23,9 @@ type cache struct {
 // latest. They are never too great, which would delay the key: whoever removes ready tasks changes
 // Head.Removed, and then all is forgotten.
 type roundCache struct {
-	lastRounds map[Line]lastRound
-	removed    uint64
-	until      time.Time
+	accounts map[Line]account.Account
+	removed  uint64
+	until    time.Time
 }
 
 const keepRounds = time.Second
@@ -33,16 +34,16 @@ const keepRounds = time.Second
 func (u *unit) useRoundCache() {
 	k := &u.q.roundCache
 	k.expire()
-	if k.lastRounds == nil || k.removed != u.head.Removed {
-		*k = roundCache{map[Line]lastRound{}, u.head.Removed, time.Now().Add(keepRounds)}
+	if k.accounts == nil || k.removed != u.head.Removed {
+		*k = roundCache{map[Line]account.Account{}, u.head.Removed, time.Now().Add(keepRounds)}
 	}
-	u.head.lastRounds = k.lastRounds
+	u.head.accounts = k.accounts
 }
 
 // expire forgets what was remembered for too long.
 func (k *roundCache) expire() {
 	if time.Now().After(k.until) {
-		k.lastRounds = nil
+		k.accounts = nil
 	}
 }
 
@@ -53,27 +54,33 @@ func (u *unit) noteRemoval() {
 	u.q.roundCache.removed = u.head.Removed
 }
 
-// lastRound is the last round of a line, and how many of its tasks are in it. If that is not after
-// the round being served, the line has no turn ahead.
-type lastRound struct {
-	round uint64
-	tasks int
-}
-
-// maxLastRounds is of how many lines the last round is remembered at most.
-const maxLastRounds = 1 << 16
+// maxAccounts is of how many lines the account is remembered at most.
+const maxAccounts = 1 << 16
 
 // currentRound returns the round being served, 0 if none was ever.
 func (u *unit) currentRound(priority int) uint64 { return u.head.Rounds[priority] }
 
-// lastRound returns the last round of a line.
-func (u *unit) lastRound(l Line) lastRound {
-	known, ok := u.head.lastRounds[l]
-	if !ok {
-		known.round, known.tasks = must2(u.v.LastRound(l, u.currentRound(l.Priority)))
-		u.setLastRound(l, known)
+// account returns that of a line. Without costs it is the last round of the line, and how many of
+// its tasks are in it; if that is not after the round being served, the line has no turn ahead.
+func (u *unit) account(l Line) account.Account {
+	known, ok := u.head.accounts[l]
+	if ok {
+		return known
 	}
+	if u.q.costs {
+		known = u.readAccount(l, 0)
+	} else {
+		known = u.lastRound(l, u.currentRound(l.Priority))
+	}
+	u.setAccount(l, known)
 	return known
+}
+
+// lastRound returns the last round of a line after the given one, and how many of its tasks are in
+// it.
+func (u *unit) lastRound(l Line, after uint64) account.Account {
+	round, tasks := must2(u.v.LastRound(l, after))
+	return account.Account{Round: round, Used: uint64(tasks)}
 }
 
 func must2[A, B any](a A, b B, err error) (A, B) {
@@ -81,54 +88,121 @@ func must2[A, B any](a A, b B, err error) (A, B) {
 	return a, b
 }
 
-func (u *unit) setLastRound(l Line, known lastRound) {
-	if len(u.head.lastRounds) >= maxLastRounds {
-		clear(u.head.lastRounds)
+// readAccount reads the account of a line, where tasks have costs: that after its last turn, if
+// state is not 0 of those of tasks in it, unless it has used more by tasks that are gone.
+func (u *unit) readAccount(l Line, state driver.State) (a account.Account) {
+	check(u.v.Fetch(LastRange(l, state), ServedRange(l)))
+	if r := must(u.v.Last(l, state)); r != nil {
+		a = u.after(r)
 	}
-	u.head.lastRounds[l] = known
-}
-
-// nextRound gives a line its next turn, and returns its round.
-func (u *unit) nextRound(l Line, weight int) uint64 {
-	end := u.addTurn(l, u.lastRound(l), weight)
-	u.setLastRound(l, end)
-	return end.round
-}
-
-// addTurn returns what the last round of a line is after one more turn. This is the rule of fair
-// rounds: max(the round being served, the last round of the line) + 1, or the last round itself as
-// long as the line has fewer tasks in it than its weight.
-func (u *unit) addTurn(l Line, end lastRound, weight int) lastRound {
-	switch now := u.currentRound(l.Priority); {
-	case end.round <= now && u.joinsRound(l, weight):
-		return lastRound{now, 0}
-	case end.round <= now:
-		return lastRound{now + 1, 1}
-	case end.tasks < weight:
-		return lastRound{end.round, end.tasks + 1}
+	if s := must(u.v.ServedOf(l)); s != nil {
+		a = further(a, account.Account{Round: s.Round, Used: s.Used})
 	}
-	return lastRound{end.round + 1, 1}
+	return a
 }
 
-// joinsRound tells whether a line that has no turn ahead gets one in the round being served: with
-// ThisRound, if it was not served in it, and has fewer tasks in it than its weight.
-func (u *unit) joinsRound(l Line, weight int) bool {
+// further returns that of two accounts of a line by which more is used.
+func further(a, b account.Account) account.Account {
+	if a.Round > b.Round || a.Round == b.Round && a.Used > b.Used {
+		return a
+	}
+	return b
+}
+
+func (u *unit) setAccount(l Line, known account.Account) {
+	if len(u.head.accounts) >= maxAccounts {
+		clear(u.head.accounts)
+	}
+	u.head.accounts[l] = known
+}
+
+// share returns how much a key of that weight may use of a round.
+func (u *unit) share(weight int) uint64 {
+	return uint64(weight) * uint64(max(1, u.q.settings.Quantum))
+}
+
+// after returns the account of a line after the turn of one of its tasks. What that costs is not
+// written down, so a task that gets another one's turn pays its own cost.
+func (u *unit) after(r *Row) account.Account {
+	a := account.Account{Round: r.Round, Used: r.Used}
+	if u.q.costs {
+		a = a.Pay(uint64(r.Cost), u.share(r.Weight))
+	}
+	return a
+}
+
+// nextTurn gives a line its next turn, for a task of that weight and cost, and returns its round
+// and what is used of it before.
+func (u *unit) nextTurn(l Line, weight int, cost int64) account.Account {
+	if u.q.costs {
+		u.forgetAccounts(l.Priority)
+	}
+	start := u.start(l, u.account(l), weight)
+	u.setAccount(l, start.Pay(uint64(cost), u.share(weight)))
+	return start
+}
+
+// start returns where the next turn of a line is that has such an account: by the rule of package
+// account, from the round after the one being served on, or with ThisRound from that on if the
+// line was not served in it.
+func (u *unit) start(l Line, end account.Account, weight int) account.Account {
 	now := u.currentRound(l.Priority)
-	if !u.q.newcomersJoin || now == 0 || must(u.v.ServedIn(l)) >= now {
+	if end.Round > now || !u.joinsRound(l) {
+		return end.Next(now+1, u.share(weight))
+	}
+	if !u.q.costs {
+		end = u.lastRound(l, now-1)
+	}
+	return end.Next(now, u.share(weight))
+}
+
+// joinsRound tells whether a line may have a turn in the round being served.
+func (u *unit) joinsRound(l Line) bool {
+	now := u.currentRound(l.Priority)
+	if !u.q.newcomersJoin || now == 0 {
 		return false
 	}
-	_, tasks := must2(u.v.LastRound(l, now-1))
-	return tasks < weight
+	s := must(u.v.ServedOf(l))
+	return s == nil || s.Taken < now
+}
+
+// forgetAccounts is called before a task becomes ready, where tasks have costs. If no other one can
+// be taken before it, nobody has waited for what the lines have used. So the queue moves on to
+// where their accounts are void.
+func (u *unit) forgetAccounts(priority int) {
+	if u.haveReady[priority] {
+		return
+	}
+	check(u.v.Fetch(LastReadyRange(priority), FurthestRange(priority)))
+	last, furthest := must(u.v.LastReady(priority)), must(u.v.Furthest(priority))
+	if u.haveReady == nil {
+		u.haveReady = map[int]bool{}
+	}
+	u.haveReady[priority] = true
+	if last != nil && !last.Returned || furthest == nil || furthest.Round <= u.currentRound(priority) {
+		return
+	}
+	// Others may wait though none can be taken.
+	hides := u.q.limitsInFlight || u.head.PausedKeys > 0
+	if hides && must(u.v.Counts())[driver.Ready] > 0 {
+		return
+	}
+	u.head.Rounds[priority] = furthest.Round + 1
+	u.headChanged = true
 }
 
 // markServed notes that a task is taken: its round is the one being served, unless a later one is.
+// What was noted when a task was taken first that has been handed back stays.
 func (u *unit) markServed(r *Row) {
 	if r.Round > u.currentRound(r.Priority) {
 		u.head.Rounds[r.Priority] = r.Round
 		u.headChanged = true
 	}
-	if u.q.newcomersJoin && r.Round == u.currentRound(r.Priority) {
-		check(u.v.Served().Put(&Served{r.line(), r.Round}))
+	end := u.after(r)
+	now := u.currentRound(r.Priority)
+	ahead := u.q.costs && !r.Returned && end.Round > now
+	if ahead || u.q.newcomersJoin && r.Round == now && !(u.q.costs && r.Returned) {
+		check(u.v.Served().Put(&Served{r.line(), end.Round, end.Used, r.Round}))
 	}
 }
 
@@ -146,8 +220,9 @@ func (u *unit) newTurn(r *Row) {
 
 // reprioritize gives a task that is taken another priority, and a place behind all of its line.
 func (u *unit) reprioritize(r *Row, priority int) {
-	delete(u.head.lastRounds, r.line())
-	r.Priority, r.Round, r.Seq, r.Place, r.Gap = priority, 0, 0, 0, false
+	delete(u.head.accounts, r.line())
+	r.Priority, r.Place, r.Gap = priority, 0, false
+	r.setTurn(turn{})
 	if u.q.settings.KeepPlace {
 		r.Place = u.number()
 	}
@@ -174,7 +249,8 @@ func (u *unit) place(r *Row) {
 
 // giveTurn gives a task the next turn of its line.
 func (u *unit) giveTurn(r *Row) {
-	r.Round = u.nextRound(r.line(), r.Weight)
+	start := u.nextTurn(r.line(), r.Weight, r.Cost)
+	r.Round, r.Used = start.Round, start.Used
 	if r.Seq = r.Place; r.Seq == 0 {
 		r.Seq = u.number()
 	}
@@ -220,20 +296,23 @@ func (u *unit) closeGap(l Line, after, free turn) {
 	}
 	next.setTurn(free)
 	next.Gap = true
-	delete(u.head.lastRounds, l)
+	delete(u.head.accounts, l)
 	u.readAhead = readAhead{}
 	u.update(next)
 }
 
 // turn is the right of a line to have a task taken in a round, with its place in the round.
 type turn struct {
-	round, seq uint64
-	returned   bool // it was used before, and handed back
+	round, used uint64
+	seq         uint64
+	returned    bool // it was used before, and handed back
 }
 
-func (r *Row) turn() turn { return turn{r.Round, r.Seq, r.Returned} }
+func (r *Row) turn() turn { return turn{r.Round, r.Used, r.Seq, r.Returned} }
 
-func (r *Row) setTurn(t turn) { r.Round, r.Seq, r.Returned = t.round, t.seq, t.returned }
+func (r *Row) setTurn(t turn) {
+	r.Round, r.Used, r.Seq, r.Returned = t.round, t.used, t.seq, t.returned
+}
 
 func (t turn) compare(other turn) int {
 	return cmp.Or(cmp.Compare(t.round, other.round), cmp.Compare(t.seq, other.seq))
@@ -309,11 +388,11 @@ func (u *unit) nextTurns(w *work, n int) []*Row {
 // that are still to be handed back.
 //
 // What was done before is w.Missed, how many turns of the line are missed or behind the second
-// missed one, and with w.Last and w.Tasks the last round that the line has been given.
+// missed one, and w.Account, that of the line by then.
 func (u *unit) show(w *work, n int) int {
 	line := Line{string(w.Name), int(w.Place[0])}
 	if w.Missed > 1 {
-		u.setLastRound(line, lastRound{w.Last, w.Tasks})
+		u.setAccount(line, w.Account)
 	}
 	rows := u.nextTurns(w, n)
 	var before, after turn // of the last row, which others may share: what it was, and is now
@@ -331,19 +410,19 @@ func (u *unit) show(w *work, n int) int {
 			if late && !r.Returned && !u.q.settings.KeepPlace {
 				w.Missed++
 				if w.Missed == 2 { // from here on all turns of the line are new
-					u.setLastRound(l, lastRound{})
+					u.setAccount(l, account.Account{})
 				}
 				if w.Missed >= 2 {
-					after.round = u.nextRound(l, r.Weight)
+					next := u.nextTurn(l, r.Weight, r.Cost)
+					after.round, after.used = next.Round, next.Used
 				}
 			}
 		}
-		line, before, r.Round = l, was, after.round
+		line, before, r.Round, r.Used = l, was, after.round, after.used
 		u.setTakeable(r, true)
 	}
 	if w.Missed > 1 {
-		end := u.lastRound(line)
-		w.Last, w.Tasks = end.round, end.tasks
+		w.Account = u.account(line)
 	}
 	if u.q.frontsOnly {
 		return 0 // these were all

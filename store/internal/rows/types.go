@@ -29,6 +29,7 @@ type Row struct {
 	Role        driver.Role
 	Priority    int // changes only in a Put by which it is Taken no more
 	Weight      int
+	Cost        int64 // at least 1
 	Payload     []byte
 	TTR         time.Duration
 	MaxAttempts int
@@ -41,6 +42,7 @@ type Row struct {
 	State     driver.State
 	Takeable  bool   // it is in the index that Ready reads
 	Round     uint64 // with Seq its turn, or the one that it was taken by; 0 if it has none
+	Used      uint64 // what its line has used of its share of the round before it
 	Seq       uint64 // its place in the round
 	Gap       bool   // between its round and that of the next task of its line some may be free
 	Returned  bool   // it was handed back, so it is first, and keeps its turn
@@ -91,11 +93,14 @@ type Key struct {
 	Oldest int64 // not in the table: the least Created of those Ready or Delayed, from KeyStats
 }
 
-// Served is a row of the table of lines that were served, in queues whose newcomers join the
-// round.
+// Served is a row of the table of lines that were served: in queues whose newcomers join the round,
+// and where tasks have costs, of lines that have used rounds to come. Its Round and Used are the
+// account of the line after the last task that was taken: see package account.
 type Served struct {
 	Line
-	Round uint64 // the last one in which a task of it was taken
+	Round uint64
+	Used  uint64
+	Taken uint64 // the round of that task, at most Round
 }
 
 // Consumer is a row of the table of consumers.

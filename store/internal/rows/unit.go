@@ -3,6 +3,7 @@ package rows
 import (
 	"time"
 
+	"github.com/fairq/fairq/internal/account"
 	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task"
 )
@@ -25,6 +26,7 @@ type unit struct {
 	unsaved    map[*Key]bool
 	readyTasks map[string]*readyTasks // by key
 	gaps       map[Line]turn          // the first free turn of each
+	haveReady  map[int]bool           // priorities that are known to have tasks that can be taken
 	readAhead  readAhead
 
 	// What happens once the transaction is committed.
@@ -47,9 +49,9 @@ func (q *queue) enter(tx Tx, plan *wants) *unit {
 		return nil
 	}
 	u := &unit{q: q, v: Calls{v}, plan: plan, head: v.Head(), now: v.Now(), listens: q.listens()}
-	if u.head.lastRounds == nil {
-		u.head.lastRounds, u.head.taken, u.head.alive = map[Line]lastRound{}, map[uint64]*Row{}, map[uint64]bool{}
-		if !q.joined && !q.store.traits.Exclusive {
+	if u.head.accounts == nil {
+		u.head.accounts, u.head.taken, u.head.alive = map[Line]account.Account{}, map[uint64]*Row{}, map[uint64]bool{}
+		if !q.joined && !q.store.traits.Exclusive && !q.costs {
 			u.useRoundCache()
 		}
 	}
@@ -104,7 +106,7 @@ func (u *unit) update(r *Row) {
 
 func (u *unit) remove(r *Row) {
 	if r.Round > 0 && r.Was != task.Taken {
-		delete(u.head.lastRounds, r.line()) // it may have been the last one
+		delete(u.head.accounts, r.line()) // it may have been the last one
 	}
 	u.recount(r, 0)
 	delete(u.head.taken, r.ID)

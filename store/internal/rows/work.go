@@ -3,6 +3,8 @@ package rows
 import (
 	"math"
 	"slices"
+
+	"github.com/fairq/fairq/internal/account"
 )
 
 // work is what concerns more tasks than one transaction may write: see Traits.MaxWrites. What is
@@ -21,11 +23,10 @@ type work struct {
 	From, To  uint64 `json:",omitempty"` // of moveLeases: the numbers of the consumer
 
 	// Where it goes on.
-	ID     uint64   `json:",omitempty"` // of beginGroup: the last task
-	Place  [4]int64 // of hideKey and showKey: in TaskLine, after the key
-	Missed int      `json:",omitempty"` // of showKey, see there
-	Last   uint64   `json:",omitempty"` // of showKey: the last round that was given, and
-	Tasks  int      `json:",omitempty"` // how many tasks are in it
+	ID      uint64          `json:",omitempty"` // of beginGroup: the last task
+	Place   [4]int64        // of hideKey and showKey: in TaskLine, after the key
+	Missed  int             `json:",omitempty"` // of showKey, see there
+	Account account.Account `json:",omitzero"`  // of showKey: that of the line
 }
 
 type workType uint8

@@ -205,6 +205,8 @@ func (v *views) others(c rows.Calls) {
 	after := pick(v.rnd, 0, v.values.round(), v.values.round()+1)
 	v.oneOf([]choice{
 		{1, func() { _, _, _ = c.LastRound(v.values.line(), after) }},
+		{1, func() { _, _ = c.Last(v.values.line(), pick(v.rnd, 0, driver.Taken)) }},
+		{1, func() { _, _ = c.LastReady(v.values.priority()) }},
 		{1, func() { _, _ = c.Times() }},
 		{1, func() { _, _ = c.CountKeys() }},
 		{1, func() { _, _ = c.Counts() }},
@@ -256,10 +258,11 @@ func (v *views) keys(c rows.Calls) {
 }
 
 func (v *views) served(c rows.Calls) {
-	s := rows.Served{Line: v.values.line(), Round: max(1, v.values.round())}
+	s := rows.Served{Line: v.values.line(), Round: max(1, v.values.round()), Used: v.values.round(), Taken: v.values.round()}
 	v.oneOf([]choice{
 		{1, func() { v.must("Put", c.Served().Put(&s)) }},
-		{1, func() { _, _ = c.ServedIn(s.Line) }},
+		{1, func() { _, _ = c.ServedOf(s.Line) }},
+		{1, func() { _, _ = c.Furthest(s.Priority) }},
 		{1, func() { _ = c.SweepServed(s.Priority, s.Round, v.values.count()) }},
 	})
 }
@@ -381,7 +384,7 @@ func (v *views) compareAll() {
 	for _, key := range val.keys {
 		_, _, _ = c.Lines([]string{key}, 1, true)
 		for _, priority := range []int{0, 1, driver.MaxPriority} {
-			_, _ = c.ServedIn(rows.Line{Key: key, Priority: priority})
+			_, _ = c.ServedOf(rows.Line{Key: key, Priority: priority})
 		}
 	}
 	for _, g := range val.groups {

@@ -218,7 +218,7 @@ func (t taskTable) Put(r *rows.Row) error {
 // copyChanging copies the fields that change.
 func copyChanging(to, from *rows.Row) {
 	to.Group, to.Priority, to.State, to.Takeable = from.Group, from.Priority, from.State, from.Takeable
-	to.Round, to.Seq = from.Round, from.Seq
+	to.Round, to.Used, to.Seq = from.Round, from.Used, from.Seq
 	to.Gap, to.Returned, to.Place = from.Gap, from.Returned, from.Place
 	to.Since, to.Evictable, to.Consumer = from.Since, from.Evictable, from.Consumer
 	to.Attempts, to.ReadyAt, to.Until, to.Expires = from.Attempts, from.ReadyAt, from.Until, from.Expires

@@ -12,14 +12,15 @@ import (
 // look at how a driver does it.
 func ReadAll(t testing.TB, v rows.Calls) {
 	values := map[reflect.Type][]any{
-		reflect.TypeFor[string]():    {"key1"},
-		reflect.TypeFor[[]string]():  {[]string{"key1", "key2"}},
-		reflect.TypeFor[uint64]():    {uint64(5)},
-		reflect.TypeFor[[]uint64]():  {[]uint64{5, 6}},
-		reflect.TypeFor[int64]():     {int64(5)},
-		reflect.TypeFor[int]():       {3},
-		reflect.TypeFor[bool]():      {false, true},
-		reflect.TypeFor[rows.Line](): {rows.Line{Key: "key1", Priority: 1}},
+		reflect.TypeFor[string]():       {"key1"},
+		reflect.TypeFor[[]string]():     {[]string{"key1", "key2"}},
+		reflect.TypeFor[uint64]():       {uint64(5)},
+		reflect.TypeFor[[]uint64]():     {[]uint64{5, 6}},
+		reflect.TypeFor[int64]():        {int64(5)},
+		reflect.TypeFor[int]():          {3},
+		reflect.TypeFor[bool]():         {false, true},
+		reflect.TypeFor[driver.State](): {driver.State(0), driver.Taken},
+		reflect.TypeFor[rows.Line]():    {rows.Line{Key: "key1", Priority: 1}},
 		reflect.TypeFor[rows.Filter](): {
 			rows.Filter{MaxPriority: driver.MaxPriority}, rows.Filter{MaxPriority: 5, Kinds: []string{"", "kind1", "kind2"}},
 		},

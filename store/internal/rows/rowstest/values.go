@@ -134,7 +134,7 @@ func (v values) filter() rows.Filter {
 func (v values) row(id uint64, uniqueKey string, consumers []uint64) *rows.Row {
 	r := &rows.Row{
 		ID: id, Key: v.of(v.keys), Kind: v.of(v.kinds), UniqueKey: uniqueKey,
-		Weight: pick(v.rnd, 1, 2, fairq.MaxWeight), Payload: v.payload(), TTR: time.Duration(v.time()),
+		Weight: pick(v.rnd, 1, 2, fairq.MaxWeight), Cost: pick[int64](v.rnd, 1, 2, fairq.MaxCost), Payload: v.payload(), TTR: time.Duration(v.time()),
 		MaxAttempts: pick(v.rnd, 0, 1, fairq.MaxLen), Created: v.time(), Deadline: v.time(),
 	}
 	v.change(r, consumers)
@@ -155,6 +155,7 @@ func (v values) change(r *rows.Row, consumers []uint64) {
 	}
 	r.Group = pick(v.rnd, "", "", v.of(v.groups))
 	r.Round, r.Seq, r.Place, r.Since = v.round(), v.place(), v.place(), v.place()
+	r.Used = v.round()
 	r.Takeable = r.State == driver.Ready && r.Round != 0 && !v.chance(4)
 	r.Gap, r.Returned = v.chance(4), v.chance(4)
 	r.Evictable = (r.State == driver.Ready || r.State == driver.Delayed) && !v.chance(4)

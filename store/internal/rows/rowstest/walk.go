@@ -177,6 +177,7 @@ func (w *walker) walkRow(r *rows.Row) {
 	case driver.Held:
 		w.check(r.Group != "", "%s has no group", describe(r))
 	}
+	w.check(r.Used < uint64(w.share(r)), "%s has no share of its round left: %d is used", describe(r), r.Used)
 	w.check(r.Wake == wake, "%s should wake at %d", describe(r), wake)
 	w.check(r.Wake == 0 || r.Wake > w.now, "%s is due", describe(r))
 	waits := r.State == driver.Ready || r.State == driver.Delayed
@@ -217,23 +218,30 @@ func (w *walker) walkLines() {
 		for _, r := range line {
 			if r.State == driver.Ready && r.Round > w.head.Rounds[l.Priority] {
 				in[r.Round]++
-				w.check(in[r.Round] <= r.Weight, "%s has too many beside it in its round", describe(r))
+				w.check(in[r.Round] <= w.share(r), "%s has too many beside it in its round", describe(r))
 			}
 		}
 	}
 }
 
-// walkFront checks that the first tasks of a line are at its front, as many as its weight, and the
-// first of each further kind, which shares the last turn.
+// share returns how much the key of a task may use of a round.
+func (w *walker) share(r *rows.Row) int { return r.Weight * max(1, int(w.settings.Quantum)) }
+
+// walkFront checks that the first tasks of a line are at its front, as many as its weight or with
+// costs one, and the first of each further kind, which shares the last turn.
 func (w *walker) walkFront(_ rows.Line, line []*rows.Row) {
 	kinds := map[string]bool{}
 	last, behind := &rows.Row{}, false // the last one with a turn of its own, and whether others have come since
 	for i, r := range line {
 		first, shares := !kinds[r.Kind], r.Round == last.Round && r.Seq == last.Seq
 		kinds[r.Kind] = true
+		ahead := r.Weight
+		if w.settings.Quantum > 0 {
+			ahead = 1
+		}
 		switch {
 		case r.Round == 0 || shares:
-			w.check(i >= r.Weight, "%s is number %d of its line, and has no turn of its own", describe(r), i)
+			w.check(i >= ahead, "%s is number %d of its line, and has no turn of its own", describe(r), i)
 			w.check(first == (r.Round != 0), "%s has a turn; it is the first of its kind: %v", describe(r), first)
 			behind = true
 		default:
