@@ -50,7 +50,10 @@ func (u *unit) updateCrowded(counted int) {
 	}
 	u.needExclusive()
 	s.Crowded = crowded
-	u.setSettings(s)
+	counts := u.q.countsKeys
+	if u.setSettings(s); counts == u.q.countsKeys {
+		return // it counts by key anyway
+	}
 	weights := map[string]int{}
 	for last := uint64(0); crowded; {
 		page := must(u.v.Rows(Range{Index: TaskID, From: after(last), Limit: pageSize}))

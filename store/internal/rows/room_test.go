@@ -13,6 +13,24 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
+// countedKeys returns how many tasks keys have, and hundreds for their weights.
+func countedKeys(t *testing.T, db *rowstest.DB) map[string]int {
+	tx, err := db.Begin(t.Context())
+	require.NoError(t, err)
+	defer tx.Rollback()
+	row, err := tx.Queue("q", nil)
+	require.NoError(t, err)
+	v, err := tx.Enter(row.ID, &rows.Plan{Exclusive: true})
+	require.NoError(t, err)
+	found, _, err := rows.Calls{View: v}.Lines([]string{"a", "b", "c"}, 0, false)
+	require.NoError(t, err)
+	all := map[string]int{}
+	for _, k := range found {
+		all[k.Key] = k.Tasks[0] + 100*k.Weight
+	}
+	return all
+}
+
 // Keys are counted only while the queue is so full that one may be over its share, or half of that.
 func TestCrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -21,22 +39,7 @@ func TestCrowd(t *testing.T) {
 			Capacity: 8, WhenFull: fairq.RejectOverShare,
 			Weight: func(key string) int { return map[string]int{"a": 2}[key] + 1 },
 		})
-		counted := func() map[string]int { // tasks, and hundreds for the weight
-			tx, err := db.Begin(t.Context())
-			require.NoError(t, err)
-			defer tx.Rollback()
-			row, err := tx.Queue("q", nil)
-			require.NoError(t, err)
-			v, err := tx.Enter(row.ID, &rows.Plan{Exclusive: true})
-			require.NoError(t, err)
-			found, _, err := rows.Calls{View: v}.Lines([]string{"a", "b", "c"}, 0, false)
-			require.NoError(t, err)
-			all := map[string]int{}
-			for _, k := range found {
-				all[k.Key] = k.Tasks[0] + 100*k.Weight
-			}
-			return all
-		}
+		counted := func() map[string]int { return countedKeys(t, db) }
 		q.put("a1 b1 a2 b2")
 		require.Empty(t, counted())
 		q.put("b3")
@@ -50,5 +53,19 @@ func TestCrowd(t *testing.T) {
 		}
 		q.put("c2")
 		require.Empty(t, counted())
+	})
+}
+
+// Keys that are counted anyway keep their weights when the queue is not so full any more.
+func TestCrowdCountedAnyway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := rowstest.NewDB(time.Now)
+		q := openQueue(t, open(db), task.Options[string]{
+			Capacity: 8, KeyCapacity: 7, WhenFull: fairq.RejectOverShare, Weight: func(string) int { return 3 },
+		})
+		q.put("a1 b1 a2 b2 a3")
+		q.takeAll(4)
+		q.put("c1")
+		require.Equal(t, map[string]int{"a": 301, "c": 301}, countedKeys(t, db))
 	})
 }

@@ -150,7 +150,7 @@ func (u *unit) start(l Line, end account.Account, weight int) account.Account {
 	if end.Round > now || !u.joinsRound(l) {
 		return end.Next(now+1, u.share(weight))
 	}
-	if !u.q.costs {
+	if !u.q.costs && !u.q.frontsOnly { // of fronts it has all turns, and several tasks may share one
 		end = u.lastRound(l, now-1)
 	}
 	return end.Next(now, u.share(weight))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/store/internal/rows/rowstest"
 	"github.com/fairq/fairq/task"
 )
@@ -208,4 +209,20 @@ func TestOtherOptionsInOrder(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Tasks of two kinds that share a turn use one, also of those that a newcomer has in the round being
+// served.
+func TestSharedTurnIsOne(t *testing.T) {
+	everywhere(t, task.Options[string]{
+		Newcomers: fairq.ThisRound, Weight: func(key string) int { return map[string]int{"b": 1}[key] + 1 },
+	}, func(q queue) {
+		q.put("b1 a1 a2")
+		b1 := q.take("b1")
+		q.take("a1")
+		q.take("a2")
+		require.NoError(q, b1.Release(q.Context(), 0))
+		q.put("b2:y a3 b3:x")
+		q.order("b1 b2 b3 a3")
+	})
 }
