@@ -225,3 +225,35 @@ func ExampleQueue_KeyCounts() {
 	// hog: {Served:3 Refused:15 Evicted:0 Cost:0}
 	// small: {Served:1 Refused:0 Evicted:0 Cost:0}
 }
+
+// Keys share tokens, not tasks: while a book is translated page by page, a chat goes on.
+func ExamplePutOptions_cost() {
+	ctx := context.Background()
+	prompts, _ := task.Open(ctx, new(memory.Store), "prompts", &task.Options[string]{Quantum: 1_000})
+	for i := range 3 {
+		_, _ = prompts.Put(ctx, "book", fmt.Sprint("page ", i+1), task.PutOptions{Cost: 4_000})
+	}
+	for i := range 8 {
+		_, _ = prompts.Put(ctx, "chat", fmt.Sprint("answer ", i+1), task.PutOptions{Cost: 500})
+	}
+	for {
+		t, ok, _ := prompts.TryTake(ctx)
+		if !ok {
+			break
+		}
+		fmt.Println(t.Payload)
+		_ = t.Ack(ctx)
+	}
+	// Output:
+	// page 1
+	// answer 1
+	// answer 2
+	// answer 3
+	// answer 4
+	// answer 5
+	// answer 6
+	// answer 7
+	// answer 8
+	// page 2
+	// page 3
+}
