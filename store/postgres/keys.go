@@ -72,7 +72,7 @@ func (v *view) Ended(mark string) (ended []*rows.Outcome, next string, err error
 				var o rows.Outcome
 				var code number
 				var message []byte
-				if err := r.Scan(&o.ID, &o.How, &code, &message); err != nil {
+				if err := r.Scan(&o.ID, &o.Result, &code, &message); err != nil {
 					return err
 				}
 				o.Err = errorOf(message, code)

@@ -162,8 +162,8 @@ func callAll(t *testing.T, v rows.Calls) {
 		func() error { return v.SetOutcome(&rows.Outcome{UniqueKey: "a", Until: 100}) },
 		func() error { return v.SetOutcome(&rows.Outcome{UniqueKey: "b"}) },
 		func() error { return v.SweepOutcomes(5, 10) },
-		func() error { return v.History().Put(&rows.Done{ID: 5, Until: 100}) },
-		func() error { return v.SweepDone(5, 10) },
+		func() error { return v.History().Put(&rows.Ended{ID: 5, Until: 100}) },
+		func() error { return v.SweepHistory(5, 10) },
 		func() error { return v.Hide("key5") },
 		func() error { _, err := v.AddConsumer("c", 1, 5); return err },
 		func() error { _, err := v.Get(50, true); return err },
@@ -204,7 +204,7 @@ func callAll(t *testing.T, v rows.Calls) {
 		func() error { _, err := v.ConsumersNamed("c", 1); return err },
 		func() error { _, err := v.Group("g"); return err },
 		func() error { _, err := v.Outcome("a"); return err },
-		func() error { _, err := v.Done(0, 5); return err },
+		func() error { _, err := v.HistoryAfter(0, 5); return err },
 	}
 	for i, call := range calls {
 		require.NoError(t, call(), i)

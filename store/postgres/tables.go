@@ -34,7 +34,8 @@ func (v *view) Consumers() rows.Table[rows.Consumer] {
 }
 func (v *view) Groups() rows.Table[rows.Group]     { return rowTable[rows.Group]{v, &groupTable} }
 func (v *view) Outcomes() rows.Table[rows.Outcome] { return rowTable[rows.Outcome]{v, &outcomeTable} }
-func (v *view) History() rows.Table[rows.Done]     { return rowTable[rows.Done]{v, &historyTable} }
+
+func (v *view) History() rows.Table[rows.Ended] { return rowTable[rows.Ended]{v, &historyTable} }
 
 // Scan implements rows.Table.
 func (t rowTable[R]) Scan(r rows.Range) ([]*R, error) {
@@ -208,16 +209,16 @@ var (
 		read: func(found pgx.Rows, o *rows.Outcome) error {
 			var until, code number
 			var uniqueKey, message []byte
-			err := found.Scan(&uniqueKey, &o.ID, &o.How, &until, &code, &message)
+			err := found.Scan(&uniqueKey, &o.ID, &o.Result, &until, &code, &message)
 			o.UniqueKey, o.Until, o.Err = string(uniqueKey), int64(until), errorOf(message, code)
 			return err
 		},
 		put: func(v *view, o *rows.Outcome) {
 			reason := o.Err
-			if o.How != rows.Failed {
+			if o.Result != rows.Failed {
 				reason = nil
 			}
-			ints := []int64{int64(o.ID), int64(o.How), o.Until, codeOf(reason)}
+			ints := []int64{int64(o.ID), int64(o.Result), o.Until, codeOf(reason)}
 			v.buffer(sqlSetOutcomes).set(o.UniqueKey, ints, []byte(o.UniqueKey), messageOf(reason))
 		},
 		remove: func(v *view, o *rows.Outcome) {
@@ -237,21 +238,21 @@ var (
 		"created, finished, how, nullif(until, 0), nullif(err_code, 0), key, kind, unique_key, payload, " +
 		"err_message FROM " + unnest(7, doneColumns)
 
-	historyTable = tableOps[rows.Done]{
+	historyTable = tableOps[rows.Ended]{
 		name: "done", columns: doneColumns,
-		read: func(found pgx.Rows, d *rows.Done) error {
+		read: func(found pgx.Rows, d *rows.Ended) error {
 			var key, kind, uniqueKey, message pgtype.DriverBytes
 			var until, code number
-			err := found.Scan(&d.ID, &d.Attempts, &d.Created, &d.Finished, &d.How, &until, &code,
+			err := found.Scan(&d.ID, &d.Attempts, &d.Created, &d.Finished, &d.Result, &until, &code,
 				&key, &kind, &uniqueKey, &d.Payload, &message)
 			d.Key, d.Kind, d.UniqueKey = string(key), string(kind), string(uniqueKey)
 			d.Until, d.Err = int64(until), errorOf(message, code)
 			return err
 		},
-		put: func(v *view, d *rows.Done) {
+		put: func(v *view, d *rows.Ended) {
 			v.buffer(sqlAddDone).add(
 				[]int64{
-					int64(d.ID), int64(d.Attempts), d.Created, d.Finished, int64(d.How), d.Until, codeOf(d.Err),
+					int64(d.ID), int64(d.Attempts), d.Created, d.Finished, int64(d.Result), d.Until, codeOf(d.Err),
 				},
 				[]byte(d.Key), []byte(d.Kind), optional(d.UniqueKey), d.Payload, messageOf(d.Err))
 		},

@@ -56,7 +56,7 @@ func (v *view) Ended(mark string) (ended []*rows.Outcome, next string, err error
 	since, err := strconv.ParseInt(mark, 10, 64)
 	if err == nil {
 		err = v.session.each(selectEnded, func(c *cells) {
-			ended = append(ended, &rows.Outcome{ID: c.uint(), How: rows.How(c.int()), Err: c.error()})
+			ended = append(ended, &rows.Outcome{ID: c.uint(), Result: rows.Result(c.int()), Err: c.error()})
 		}, v.queue, since)
 	}
 	return ended, next, err

@@ -38,7 +38,7 @@ func runAll(t *testing.T, d *db) {
 			v.Put(r), v.Save(), v.SetKey(&rows.Key{Key: "k", Paused: true}), v.SetKey(&rows.Key{Key: "l"}), v.Hide("k"),
 			v.Served().Put(&rows.Served{Round: 1}), v.SweepServed(1, 5, 5), v.SetGroup(&rows.Group{Group: life.Group{Tasks: 1}}), v.SetGroup(&rows.Group{}),
 			v.SetOutcome(&rows.Outcome{Until: 5}), v.SetOutcome(&rows.Outcome{}), v.SweepOutcomes(5, 5), v.DeleteConsumer(5),
-			v.History().Put(&rows.Done{ID: 5}), v.SweepDone(5, 5),
+			v.History().Put(&rows.Ended{ID: 5}), v.SweepHistory(5, 5),
 		} {
 			require.NoError(t, err, i)
 		}

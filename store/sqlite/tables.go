@@ -29,7 +29,7 @@ type tables struct {
 	consumers table[rows.Consumer]
 	groups    table[rows.Group]
 	outcomes  table[rows.Outcome]
-	history   table[rows.Done]
+	history   table[rows.Ended]
 }
 
 func tablesOf(v *view) tables {
@@ -40,7 +40,7 @@ func tablesOf(v *view) tables {
 		table[rows.Consumer]{v, &consumersTable},
 		table[rows.Group]{v, &groupsTable},
 		table[rows.Outcome]{v, &outcomesTable},
-		table[rows.Done]{v, &historyTable},
+		table[rows.Ended]{v, &historyTable},
 	}
 }
 
@@ -50,7 +50,7 @@ func (v *view) Served() rows.Table[rows.Served]      { return &v.tables.served }
 func (v *view) Consumers() rows.Table[rows.Consumer] { return &v.tables.consumers }
 func (v *view) Groups() rows.Table[rows.Group]       { return &v.tables.groups }
 func (v *view) Outcomes() rows.Table[rows.Outcome]   { return &v.tables.outcomes }
-func (v *view) History() rows.Table[rows.Done]       { return &v.tables.history }
+func (v *view) History() rows.Table[rows.Ended]      { return &v.tables.history }
 
 // Scan implements rows.Table. Nobody else can change anything, so nothing is locked.
 func (t *table[R]) Scan(r rows.Range) (all []*R, err error) {
@@ -133,7 +133,7 @@ var (
 
 	outcomesTable = tableOps[rows.Outcome]{
 		read: func(c *cells, o *rows.Outcome) {
-			o.UniqueKey, o.ID, o.How = c.text(), c.uint(), rows.How(c.int())
+			o.UniqueKey, o.ID, o.Result = c.text(), c.uint(), rows.Result(c.int())
 			o.Err, o.Until = c.error(), c.int()
 		},
 		put: func(v *view, o *rows.Outcome) error {
@@ -142,7 +142,7 @@ var (
 				return err
 			}
 			code, message := errorCells(o.Err)
-			return v.do(setOutcome, v.queue, o.UniqueKey, int64(o.ID), int64(o.How), code, message,
+			return v.do(setOutcome, v.queue, o.UniqueKey, int64(o.ID), int64(o.Result), code, message,
 				o.Until, int64(number))
 		},
 		remove: func(v *view, o *rows.Outcome) error {
@@ -151,18 +151,18 @@ var (
 		sweep: sweepOutcomes,
 	}
 
-	historyTable = tableOps[rows.Done]{
-		read: func(c *cells, d *rows.Done) {
-			*d = rows.Done{
+	historyTable = tableOps[rows.Ended]{
+		read: func(c *cells, d *rows.Ended) {
+			*d = rows.Ended{
 				ID: c.uint() & maxID, Key: c.text(), Kind: c.text(), UniqueKey: c.text(),
-				Attempts: int(c.int()), Created: c.int(), Finished: c.int(), How: rows.How(c.int()),
+				Attempts: int(c.int()), Created: c.int(), Finished: c.int(), Result: rows.Result(c.int()),
 				Err: c.error(), Until: c.int(), Payload: c.blob(),
 			}
 		},
-		put: func(v *view, d *rows.Done) error {
+		put: func(v *view, d *rows.Ended) error {
 			code, message := errorCells(d.Err)
 			return v.do(insertDone, v.rowid(d.ID), v.queue, d.Key, d.Kind, d.UniqueKey,
-				int64(d.Attempts), d.Created, d.Finished, int64(d.How), code, message, d.Until, d.Payload)
+				int64(d.Attempts), d.Created, d.Finished, int64(d.Result), code, message, d.Until, d.Payload)
 		},
 		sweep: sweepDone,
 	}

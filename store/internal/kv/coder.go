@@ -159,13 +159,13 @@ func (c *coder) group(g *rows.Group) {
 func (c *coder) outcome(o *rows.Outcome) {
 	text(c, &o.UniqueKey)
 	number(c, &o.ID)
-	number(c, &o.How)
+	number(c, &o.Result)
 	c.err(&o.Err)
 	number(c, &o.Until)
 	number(c, &o.Written)
 }
 
-func (c *coder) done(d *rows.Done) {
+func (c *coder) done(d *rows.Ended) {
 	number(c, &d.ID)
 	text(c, &d.Key)
 	text(c, &d.Kind)
@@ -174,7 +174,7 @@ func (c *coder) done(d *rows.Done) {
 	number(c, &d.Attempts)
 	number(c, &d.Created)
 	number(c, &d.Finished)
-	number(c, &d.How)
+	number(c, &d.Result)
 	c.err(&d.Err)
 	number(c, &d.Until)
 }

@@ -129,7 +129,7 @@ func fill(t *testing.T, m *memory) {
 	o := set(new(rows.Outcome), 0)
 	o.Written = 1 // its number
 	put(t, v.Outcomes(), rows.OutcomeKey, o)
-	put(t, v.History(), rows.HistoryID, set(new(rows.Done), 0))
+	put(t, v.History(), rows.HistoryID, set(new(rows.Ended), 0))
 	h := v.Head()
 	h.Paused, h.PausedKeys, h.Rounds[7] = true, 3, 300
 	require.NoError(t, v.Save())
@@ -210,7 +210,7 @@ func readAll(t *testing.T, m *memory) error {
 	_, e5 := c.Times()
 	_, _, e6 := c.LastRound(rows.Line{Key: "s101", Priority: 106}, 0)
 	_, _, e7 := c.Ended("0")
-	_, e8 := c.Done(0, 9)
+	_, e8 := c.HistoryAfter(0, 9)
 	return errors.Join(e1, e2, e3, e4, e5, e6, e7, e8)
 }
 
@@ -237,7 +237,7 @@ func TestErrors(t *testing.T) {
 			e2 = errors.Join(e2, c.Delete(r))
 		}
 		e3 := c.SetOutcome(&rows.Outcome{UniqueKey: "a", Until: 9})
-		e4 := c.SweepDone(math.MaxInt64-1, 9)
+		e4 := c.SweepHistory(math.MaxInt64-1, 9)
 		_, e5 := v.Drop()
 		return errors.Join(e1, e2, e3, e4, e5)
 	}

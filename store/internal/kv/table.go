@@ -23,7 +23,7 @@ var (
 	consumers = relation[rows.Consumer]{rows.Consumers, (*coder).consumer}
 	groups    = relation[rows.Group]{rows.Groups, (*coder).group}
 	outcomes  = relation[rows.Outcome]{rows.Outcomes, (*coder).outcome}
-	history   = relation[rows.Done]{rows.History, (*coder).done}
+	history   = relation[rows.Ended]{rows.History, (*coder).done}
 )
 
 func (v *view) Tasks() rows.Table[rows.Row]          { return taskTable{table[rows.Row]{v, &tasks}} }
@@ -34,7 +34,7 @@ func (v *view) Groups() rows.Table[rows.Group]       { return table[rows.Group]{
 func (v *view) Outcomes() rows.Table[rows.Outcome] {
 	return outcomeTable{table[rows.Outcome]{v, &outcomes}}
 }
-func (v *view) History() rows.Table[rows.Done] { return table[rows.Done]{v, &history} }
+func (v *view) History() rows.Table[rows.Ended] { return table[rows.Ended]{v, &history} }
 
 // table implements rows.Table. Invariant: a row is in the indexes just as its schema says of the
 // row as it is stored. So only replace writes, and the old row is always the one read from the

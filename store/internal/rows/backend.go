@@ -39,7 +39,7 @@ func (b *backend) call(ctx context.Context, name string, c call) error {
 // Put implements [driver.Backend].
 func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []task.ID) (n int, evicted []driver.Record, err error) {
 	err = b.call(ctx, "Put", call{
-		rank: third, joins: true, tasks: len(tasks),
+		order: puts, joins: true, tasks: len(tasks),
 		exclusive: slices.ContainsFunc(tasks, func(t driver.New) bool { return t.Group != "" }),
 		plan: func(q *queue, p *wants) {
 			p.Numbers += len(tasks)
@@ -137,7 +137,7 @@ func (b *backend) Return(ctx context.Context, consumer driver.Handle) error {
 
 // Rejoin implements [driver.Backend].
 func (b *backend) Rejoin(ctx context.Context, consumer string) (epoch uint64, held []driver.Record, err error) {
-	var c *member
+	var c *ownConsumer
 	err = b.call(ctx, "ResumeConsumer", call{run: func(u *unit) (err error) {
 		c, held, err = u.rejoin(consumer)
 		return err
@@ -191,7 +191,7 @@ func (b *backend) Count(ctx context.Context, o task.ListOptions) (n int, err err
 	o.After, o.Limit = 0, pageSize
 	for done := false; !done; {
 		var page []*Row
-		err := b.call(ctx, "Count", call{rank: third, joins: true, run: func(u *unit) error {
+		err := b.call(ctx, "Count", call{order: puts, joins: true, run: func(u *unit) error {
 			if o.After == 0 {
 				if n, done = u.counted(o); done {
 					return nil
@@ -358,7 +358,7 @@ func (b *backend) Drop(ctx context.Context, unlessTaken bool) error {
 			if done = must(u.v.Drop()); done {
 				u.changed, u.dropped = true, true
 				u.notice(notice{what: noticeDropped})
-				u.later(u.q.forget)
+				u.onCommit(u.q.forget)
 			}
 			return nil
 		}})

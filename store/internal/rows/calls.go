@@ -410,21 +410,22 @@ func (v Calls) SweepOutcomes(now int64, n int) error {
 	return v.Outcomes().Sweep(Range{Index: OutcomeUntil, To: through(now), Limit: n})
 }
 
-// Done returns n tasks that are gone, in the order of ids, those with greater ids than after.
-func (v Calls) Done(id uint64, n int) ([]*Done, error) {
+// HistoryAfter returns n tasks that are gone, in the order of ids, those with greater ids than
+// after.
+func (v Calls) HistoryAfter(id uint64, n int) ([]*Ended, error) {
 	if n == 0 {
 		return nil, nil
 	}
 	return v.History().Scan(Range{Index: HistoryID, From: after(id), Limit: n})
 }
 
-// SweepDone forgets n tasks that are gone whose Until is not after now.
-func (v Calls) SweepDone(now int64, n int) error {
+// SweepHistory forgets n tasks that are gone whose Until is not after now.
+func (v Calls) SweepHistory(now int64, n int) error {
 	return v.History().Sweep(Range{Index: HistoryUntil, To: through(now), Limit: n})
 }
 
 // Times are when something is due next, 0 for never.
-type Times struct{ Wake, Deadline, Outcome, Done int64 }
+type Times struct{ Wake, Deadline, Outcome, History int64 }
 
 // Times returns the earliest times of a queue.
 func (v Calls) Times() (t Times, err error) {
@@ -442,7 +443,7 @@ func (v Calls) Times() (t Times, err error) {
 		t.Outcome, err = earliest(v.Outcomes(), outcome, func(o *Outcome) int64 { return o.Until })
 	}
 	if err == nil {
-		t.Done, err = earliest(v.History(), done, func(d *Done) int64 { return d.Until })
+		t.History, err = earliest(v.History(), done, func(d *Ended) int64 { return d.Until })
 	}
 	return t, err
 }

@@ -35,8 +35,8 @@ func (q *queue) wake(at time.Time) {
 	}
 }
 
-// pollSoon begins to poll, unless that has begun: somebody waits.
-func (q *queue) pollSoon() {
+// startPolling begins to poll, unless that has begun: somebody waits.
+func (q *queue) startPolling() {
 	if q.pollAt.Load() == 0 {
 		q.pollAt.Store(time.Now().Add(q.store.options.Poll).UnixNano())
 	}
@@ -66,7 +66,7 @@ func (b *backend) Tick(ctx context.Context) (next time.Time, err error) {
 	due := q.dueAt.Load()
 	looks := q.others.Swap(false)
 	if looks || due != 0 && due <= now {
-		err := b.call(ctx, "Tick", call{rank: third, run: func(u *unit) error {
+		err := b.call(ctx, "Tick", call{order: puts, run: func(u *unit) error {
 			if looks {
 				u.findChanges()
 			}
@@ -86,7 +86,7 @@ func (q *queue) askForChanges(ctx context.Context) error {
 	q.pollAt.Store(0)
 	changed, err := q.store.db.Changed(ctx)
 	if err != nil {
-		q.pollSoon()
+		q.startPolling()
 		return err
 	}
 	if changed {
@@ -99,7 +99,7 @@ func (q *queue) askForChanges(ctx context.Context) error {
 		q.pollAt.Store(time.Now().Add(pause).UnixNano())
 	case q.waits():
 		q.pollPause.Store(0)
-		q.pollSoon()
+		q.startPolling()
 	}
 	return nil
 }
@@ -107,11 +107,12 @@ func (q *queue) askForChanges(ctx context.Context) error {
 // pollLockedAfter is when a taker who has passed over what others have locked looks again.
 const pollLockedAfter = 10 * time.Millisecond
 
-// passedOver is called when a take has found nothing more after n tasks. If there are tasks that
-// others have locked, it looks again soon: these may not be taken in the end, and nobody says so.
-func (u *unit) passedOver(f Filter, n int) {
+// lookAgainIfLocked is called when a take has found nothing more after n tasks. If there are tasks
+// that others have locked, it looks again soon: these may not be taken in the end, and nobody says
+// so.
+func (u *unit) lookAgainIfLocked(f Filter, n int) {
 	if q := u.q; n == 0 && !u.plan.Exclusive && !u.head.Paused && q.waits() && must(u.v.AnyReady(f)) {
-		u.later(func() { time.AfterFunc(pollLockedAfter, func() { q.store.Changed(q.number) }) })
+		u.onCommit(func() { time.AfterFunc(pollLockedAfter, func() { q.store.Changed(q.number) }) })
 	}
 }
 
@@ -122,10 +123,10 @@ func (u *unit) findChanges() {
 	u.findEnds()
 	// If nobody listens it is enough to do so now and then, or the leases that were ended in
 	// transactions of callers would pile up.
-	if u.q.listens() || len(u.q.held) > u.q.leasesToCheck {
+	if u.q.listens() || len(u.q.ownLeases) > u.q.leasesToCheck {
 		u.findLostLeases()
 		u.findCancelledGroups()
-		u.later(func() { u.q.leasesToCheck = 2*len(u.q.held) + pageSize })
+		u.onCommit(func() { u.q.leasesToCheck = 2*len(u.q.ownLeases) + pageSize })
 	}
 }
 
@@ -144,7 +145,7 @@ func (u *unit) followEnds() {
 	if u.q.endsMark == "" && !u.followsEnds {
 		_, mark := must2(u.v.Ended(""))
 		u.followsEnds = true
-		u.later(func() { u.q.endsMark, u.q.endsChecked = mark, u.now })
+		u.onCommit(func() { u.q.endsMark, u.q.endsChecked = mark, u.now })
 	}
 }
 
@@ -173,9 +174,9 @@ func (u *unit) findEnds() {
 		delete(missing, o.ID)
 	}
 	for id := range missing {
-		u.ended(id, Outcome{How: Deleted}) // its outcome is gone too
+		u.ended(id, Outcome{Result: Deleted}) // its outcome is gone too
 	}
-	u.later(func() {
+	u.onCommit(func() {
 		if q.endsMark = mark; checks {
 			q.endsChecked = u.now
 			if q.awaited() == nil { // who begins to wait just now asks for the outcome after this
@@ -189,11 +190,11 @@ func (u *unit) findEnds() {
 // tells that it was deleted, for that is by far the most likely.
 func (u *unit) findLostLeases() {
 	still := map[uint64]uint64{}
-	for _, c := range u.q.members {
+	for _, c := range u.q.ownConsumers {
 		maps.Copy(still, must(u.v.Leases(c.number)))
 	}
 	var lost []uint64
-	for id, h := range u.q.held {
+	for id, h := range u.q.ownLeases {
 		if still[id] != h.lease && !u.endsLease(h.lease) {
 			lost = append(lost, id)
 		}
@@ -204,7 +205,7 @@ func (u *unit) findLostLeases() {
 			why[r.ID] = driver.EventTTR
 		}
 		for _, id := range ids {
-			h := u.q.held[id]
+			h := u.q.ownLeases[id]
 			u.notice(notice{what: noticeLeaseOver, id: id, lease: h.lease})
 			u.notice(notice{what: noticeEvent, event: &driver.Event{
 				Type: cmp.Or(why[id], driver.EventDelete), Time: timeOf(u.now), Task: driver.Info{ID: driver.ID(id), Key: h.key}, Lease: h.lease,
@@ -216,7 +217,7 @@ func (u *unit) findLostLeases() {
 // findCancelledGroups notes for which leases of this process others have cancelled the group.
 func (u *unit) findCancelledGroups() {
 	groups := map[string]*Group{}
-	for id, h := range u.q.held {
+	for id, h := range u.q.ownLeases {
 		if h.group == "" || h.cancelled || u.endsLease(h.lease) {
 			continue
 		}

@@ -20,7 +20,7 @@ type call struct {
 	name      string
 	backend   *backend
 	queue     *queue
-	rank      rank
+	order     callOrder
 	plan      func(*queue, *wants) // what it will want; nil if that is not worth telling
 	exclusive bool                 // it needs the queue for itself
 	opens     bool                 // the queue may have other settings
@@ -85,15 +85,15 @@ func (w *wants) forDriver(q *queue) *Plan {
 	return p
 }
 
-// rank says in which order the calls of a transaction run. They were all made at the same time, so
-// any order is right; this one reads the index of ready tasks once for all who take, and lets them
-// take before others are put behind.
-type rank uint8
+// callOrder says in which order the calls of a transaction run. They were all made at the same
+// time, so any order is right; this one reads the index of ready tasks once for all who take, and
+// lets them take before others are put behind.
+type callOrder uint8
 
 const (
-	first  rank = iota // what may make tasks ready
-	second             // what takes
-	third              // what puts
+	mayMakeReady callOrder = iota // what may make tasks ready
+	takes                         // what takes
+	puts                          // what puts
 )
 
 // maxCalls is how many calls share a transaction at most, so that none takes long.
@@ -272,7 +272,7 @@ func (s *Store) runSome(calls []*call) (left []*call) {
 		if a.queue != b.queue {
 			return int(a.queue.number) - int(b.queue.number)
 		}
-		return int(a.rank) - int(b.rank)
+		return int(a.order) - int(b.order)
 	})
 	ctx, cancel := s.context()
 	defer cancel()

@@ -14,16 +14,16 @@ import (
 
 func newName() string { return rand.Text() }
 
-// member returns the consumer of a handle, which lives here, and makes it known if it is not. It
-// returns ErrResumed if the consumer is somebody else's now.
-func (u *unit) member(h driver.Handle) (*member, error) {
-	if c := u.q.members[h.ID]; c != nil && c.epoch == h.Epoch && u.now < c.deadline && u.alive(c) {
+// ownConsumer returns the consumer of a handle, which lives here, and makes it known if it is not.
+// It returns ErrResumed if the consumer is somebody else's now.
+func (u *unit) ownConsumer(h driver.Handle) (*ownConsumer, error) {
+	if c := u.q.ownConsumers[h.ID]; c != nil && c.epoch == h.Epoch && u.now < c.deadline && u.alive(c) {
 		return c, nil
 	}
 	deadline := life.Plus(u.now, u.q.settings.Grace)
 	row := must(u.v.Consumer(h.ID))
 	if row != nil && row.Epoch != h.Epoch {
-		u.later(func() { u.q.part(h) })
+		u.onCommit(func() { u.q.part(h) })
 		return nil, driver.ErrResumed
 	}
 	if row == nil || len(must(u.v.Renew([]uint64{row.Number}, deadline))) == 0 { // others have just expired it
@@ -33,16 +33,16 @@ func (u *unit) member(h driver.Handle) (*member, error) {
 }
 
 // join makes a consumer, which was just made or renewed, one that lives here.
-func (u *unit) join(row *Consumer) *member {
-	c := &member{row.Number, row.Epoch, life.Plus(u.now, u.q.settings.Grace)}
-	u.later(func() { u.q.join(row.Name, c) })
+func (u *unit) join(row *Consumer) *ownConsumer {
+	c := &ownConsumer{row.Number, row.Epoch, life.Plus(u.now, u.q.settings.Grace)}
+	u.onCommit(func() { u.q.join(row.Name, c) })
 	return c
 }
 
 // alive tells whether a consumer of this process is still there. If so, nobody else can end it
 // before the end of the transaction: they could not hand back what is taken for it here, since they
 // do not see that yet.
-func (u *unit) alive(c *member) bool {
+func (u *unit) alive(c *ownConsumer) bool {
 	if !u.head.alive[c.number] { // else nobody else has written anything since
 		numbers := u.plan.Alive // which were read at once
 		if !slices.Contains(numbers, c.number) {
@@ -55,18 +55,18 @@ func (u *unit) alive(c *member) bool {
 	return u.head.alive[c.number]
 }
 
-func (q *queue) join(name string, c *member) {
-	if old := q.members[name]; old != nil {
+func (q *queue) join(name string, c *ownConsumer) {
+	if old := q.ownConsumers[name]; old != nil {
 		delete(q.names, old.number)
 	}
-	q.members[name] = c
+	q.ownConsumers[name] = c
 	q.names[c.number] = name
 	q.renewAt = sooner(q.renewAt, q.renewalOf(c.deadline))
 }
 
 func (q *queue) part(h driver.Handle) {
-	if c := q.members[h.ID]; c != nil && c.epoch == h.Epoch {
-		delete(q.members, h.ID)
+	if c := q.ownConsumers[h.ID]; c != nil && c.epoch == h.Epoch {
+		delete(q.ownConsumers, h.ID)
 		delete(q.names, c.number)
 	}
 }
@@ -83,13 +83,13 @@ func (u *unit) renewConsumers() {
 	if q.renewAt == 0 || q.renewAt > u.now {
 		return
 	}
-	if len(q.members) == 0 {
+	if len(q.ownConsumers) == 0 {
 		q.renewAt = 0
 		return
 	}
 	deadline := life.Plus(u.now, q.settings.Grace)
-	numbers := make([]uint64, 0, len(q.members))
-	for _, c := range q.members {
+	numbers := make([]uint64, 0, len(q.ownConsumers))
+	for _, c := range q.ownConsumers {
 		if numbers = append(numbers, c.number); u.now >= c.deadline {
 			q.noExpiryBefore = life.Plus(u.now, q.settings.Grace/2)
 		}
@@ -97,17 +97,17 @@ func (u *unit) renewConsumers() {
 	slices.Sort(numbers)
 	alive := must(u.v.Renew(numbers, deadline))
 	slices.Sort(alive)
-	for name, c := range q.members {
+	for name, c := range q.ownConsumers {
 		if _, ok := slices.BinarySearch(alive, c.number); !ok { // others have expired or resumed it
 			c.deadline = 0
-			if _, err := u.member(driver.Handle{ID: name, Epoch: c.epoch}); err != nil {
+			if _, err := u.ownConsumer(driver.Handle{ID: name, Epoch: c.epoch}); err != nil {
 				u.notice(notice{what: noticeLook}) // so that those who wait see that too
 			}
 		}
 	}
-	u.later(func() {
+	u.onCommit(func() {
 		q.renewAt = q.renewalOf(deadline)
-		for _, c := range q.members {
+		for _, c := range q.ownConsumers {
 			c.deadline = deadline
 		}
 	})
@@ -116,12 +116,12 @@ func (u *unit) renewConsumers() {
 // leaveConsumer ends a consumer: if grace is 0 at once, else if it does not come back in time. If
 // it is not done, what is left is for another transaction.
 func (u *unit) leaveConsumer(h driver.Handle, grace time.Duration) (done bool, err error) {
-	u.later(func() { u.q.part(h) })
+	u.onCommit(func() { u.q.part(h) })
 	row := must(u.v.Consumer(h.ID))
 	if row != nil && row.Epoch != h.Epoch {
 		return false, driver.ErrResumed
 	}
-	u.forgetMember(h.ID)
+	u.forgetOwnConsumer(h.ID)
 	switch {
 	case row == nil && grace == 0:
 		return true, nil
@@ -140,9 +140,10 @@ func (u *unit) leaveConsumer(h driver.Handle, grace time.Duration) (done bool, e
 	return true, nil
 }
 
-// forgetMember makes later calls in this transaction that take for a consumer look it up again.
-func (u *unit) forgetMember(name string) {
-	if c := u.q.members[name]; c != nil {
+// forgetOwnConsumer makes later calls in this transaction that take for a consumer look it up
+// again.
+func (u *unit) forgetOwnConsumer(name string) {
+	if c := u.q.ownConsumers[name]; c != nil {
 		c.deadline = 0
 	}
 }
@@ -191,14 +192,14 @@ func (u *unit) handBack(r *Row) {
 // rejoin begins the next epoch of a consumer, and returns it with what it holds, by new leases. It
 // gets a new number, so those who had it before do not find the old one any more. Where a
 // transaction may not write all that may be held, held is nil.
-func (u *unit) rejoin(name string) (c *member, held []driver.Record, err error) {
+func (u *unit) rejoin(name string) (c *ownConsumer, held []driver.Record, err error) {
 	old := must(u.v.Consumer(name))
 	deadline := life.Plus(u.now, u.q.settings.Grace)
 	if old == nil || old.Deadline <= u.now || len(must(u.v.Renew([]uint64{old.Number}, deadline))) == 0 { // it has just expired
 		return nil, nil, fmt.Errorf("%w: consumer %q", driver.ErrNotFound, name)
 	}
 	check(u.v.DeleteConsumer(old.Number)) // this waits for those who are taking something for it
-	u.forgetMember(name)
+	u.forgetOwnConsumer(name)
 	c = u.join(must(u.v.AddConsumer(name, old.Epoch+1, deadline)))
 	w := &work{What: moveLeases, From: old.Number, To: c.number}
 	if u.limited() {
@@ -229,8 +230,8 @@ func (u *unit) resumed(name string, rows []*Row) []driver.Record {
 	for i, r := range rows {
 		records[i] = u.record(r)
 		records[i].Consumer = name
-		lease := heldLease{lease: r.Since, key: r.Key, group: r.Group}
-		u.later(func() { u.q.held[r.ID] = lease })
+		lease := ownLease{lease: r.Since, key: r.Key, group: r.Group}
+		u.onCommit(func() { u.q.ownLeases[r.ID] = lease })
 	}
 	return records
 }
@@ -268,7 +269,7 @@ func (u *unit) handBackInDoubt() {
 			u.handBack(r)
 		}
 	}
-	u.later(func() { clear(u.q.inDoubt) })
+	u.onCommit(func() { clear(u.q.inDoubt) })
 }
 
 // expireConsumers hands back what consumers hold that did not come back in time, and ends them. It
@@ -287,7 +288,7 @@ func (u *unit) expireConsumers(left int) int {
 			break
 		}
 		u.endConsumer(c.Number)
-		u.later(func() { u.q.part(driver.Handle{ID: c.Name, Epoch: c.Epoch}) })
+		u.onCommit(func() { u.q.part(driver.Handle{ID: c.Name, Epoch: c.Epoch}) })
 	}
 	return left
 }

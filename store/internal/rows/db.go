@@ -166,7 +166,7 @@ type View interface {
 	Consumers() Table[Consumer]
 	Groups() Table[Group]
 	Outcomes() Table[Outcome]
-	History() Table[Done]
+	History() Table[Ended]
 
 	// LastRound returns the greatest Round of a line that is greater than after, and how many rows
 	// of the line have it; 0 if there is none. Rows in all states count.
@@ -183,7 +183,7 @@ type View interface {
 	CountKeys() (int, error)
 
 	// Ended returns the ids of the outcomes that were written since a mark was returned, whoever
-	// has written them, with How and Err; maybe also some that were written before. It returns a
+	// has written them, with Result and Err; maybe also some that were written before. It returns a
 	// mark from which to go on; with the mark "" nothing else.
 	Ended(mark string) ([]*Outcome, string, error)
 

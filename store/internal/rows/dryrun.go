@@ -60,7 +60,7 @@ func (t *dryRun) Served() Table[Served]      { return dryServed{t, t.View.Served
 func (t *dryRun) Consumers() Table[Consumer] { return readOnly[Consumer]{t.View.Consumers()} }
 func (t *dryRun) Groups() Table[Group]       { return readOnly[Group]{t.View.Groups()} }
 func (t *dryRun) Outcomes() Table[Outcome]   { return readOnly[Outcome]{t.View.Outcomes()} }
-func (t *dryRun) History() Table[Done]       { return readOnly[Done]{t.View.History()} }
+func (t *dryRun) History() Table[Ended]      { return readOnly[Ended]{t.View.History()} }
 
 // readOnly is a table whose writes are forgotten.
 type readOnly[R any] struct{ Table[R] }

@@ -14,9 +14,9 @@ func (u *unit) addHistory(r *Row, o *Outcome) {
 	if keep == 0 {
 		return
 	}
-	d := &Done{
+	d := &Ended{
 		ID: r.ID, Key: r.Key, Kind: r.Kind, UniqueKey: r.UniqueKey, Payload: r.Payload, Attempts: r.Attempts,
-		Created: r.Created, Finished: u.now, How: o.How, Err: o.Err, Until: life.Plus(u.now, keep),
+		Created: r.Created, Finished: u.now, Result: o.Result, Err: o.Err, Until: life.Plus(u.now, keep),
 	}
 	check(u.v.History().Put(d))
 	u.schedule(life.Plus(d.Until, keep/4)) // many at a time
@@ -28,7 +28,7 @@ func (s *Store) History(ctx context.Context, queue string, after driver.ID, n in
 	if n < 0 || n > maxListed {
 		return nil, &driver.FieldError{Field: "History: the number", Value: n, Limit: fmt.Sprintf("0 to %d", maxListed)}
 	}
-	done, err := s.done(ctx, queue, uint64(after), n)
+	done, err := s.history(ctx, queue, uint64(after), n)
 	if err != nil {
 		return nil, failed("History", queue, err)
 	}
@@ -38,7 +38,7 @@ func (s *Store) History(ctx context.Context, queue string, after driver.ID, n in
 	return ended, nil
 }
 
-func (s *Store) done(ctx context.Context, queue string, after uint64, n int) ([]*Done, error) {
+func (s *Store) history(ctx context.Context, queue string, after uint64, n int) ([]*Ended, error) {
 	if tx, err := s.db.Joined(ctx); err != nil {
 		return nil, err
 	} else if tx != nil {
@@ -64,14 +64,14 @@ func (s *Store) done(ctx context.Context, queue string, after uint64, n int) ([]
 	if v == nil {
 		return nil, driver.ErrNotFound
 	}
-	return Calls{v}.Done(after, n)
+	return Calls{v}.HistoryAfter(after, n)
 }
 
 // maxListed is how many tasks are listed at most.
 const maxListed = 1 << 16
 
-func (d *Done) ended() driver.Ended {
-	o := Outcome{How: d.How, Err: d.Err}
+func (d *Ended) ended() driver.Ended {
+	o := Outcome{Result: d.Result, Err: d.Err}
 	return driver.Ended{
 		Info: driver.Info{
 			ID: driver.ID(d.ID), Key: d.Key, Kind: d.Kind, UniqueKey: d.UniqueKey, Attempts: d.Attempts, Created: timeOf(d.Created), Err: d.Err,

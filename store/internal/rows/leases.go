@@ -12,7 +12,7 @@ import (
 func (b *backend) Take(ctx context.Context, consumer driver.Handle, filter task.Filter, into []driver.Record) (n int, err error) {
 	wanted := filterOf(&filter)
 	err = b.call(ctx, "Take", call{
-		rank: second, tasks: len(into),
+		order: takes, tasks: len(into),
 		plan: func(q *queue, p *wants) { p.take(q, consumer, wanted, len(into)) },
 		run: func(u *unit) (err error) {
 			n, err = u.takeSome(consumer, wanted, into)
@@ -28,7 +28,7 @@ func (b *backend) Take(ctx context.Context, consumer driver.Handle, filter task.
 // take says that some tasks are to be taken.
 func (w *wants) take(q *queue, consumer driver.Handle, filter Filter, n int) {
 	w.Numbers += n
-	if c := q.members[consumer.ID]; c != nil {
+	if c := q.ownConsumers[consumer.ID]; c != nil {
 		w.Alive = append(w.Alive, c.number)
 	}
 	if w.Take == 0 {
@@ -41,14 +41,14 @@ func (w *wants) take(q *queue, consumer driver.Handle, filter Filter, n int) {
 
 // takeSome takes as many tasks as there are records, or all that there are.
 func (u *unit) takeSome(consumer driver.Handle, filter Filter, into []driver.Record) (n int, err error) {
-	c, err := u.member(consumer)
+	c, err := u.ownConsumer(consumer)
 	if err != nil {
 		return 0, err
 	}
 	for ; n < len(into); n++ {
 		r := u.take(c, filter, len(into)-n)
 		if r == nil {
-			u.passedOver(filter, n)
+			u.lookAgainIfLocked(filter, n)
 			u.poll()
 			break
 		}
@@ -66,7 +66,7 @@ func (b *backend) TakeOne(ctx context.Context, consumer driver.Handle, filter ta
 // TakeID implements [driver.Backend].
 func (b *backend) TakeID(ctx context.Context, consumer driver.Handle, id task.ID) (record driver.Record, err error) {
 	err = b.call(ctx, "TakeID", call{
-		rank: second,
+		order: takes,
 		plan: func(_ *queue, p *wants) {
 			p.Numbers++
 			p.Get = append(p.Get, uint64(id))
@@ -85,7 +85,7 @@ func (b *backend) TakeID(ctx context.Context, consumer driver.Handle, id task.ID
 
 // poll has those who wait from now on look for what others do.
 func (u *unit) poll() {
-	u.later(u.q.pollSoon)
+	u.onCommit(u.q.startPolling)
 }
 
 // Settle implements [driver.Backend].
@@ -108,7 +108,7 @@ func (b *backend) SettleAndTakeOne(
 	wanted := filterOf(&filter)
 	var taken [1]driver.Record
 	err = b.call(ctx, settling(&how), call{
-		rank: second,
+		order: takes,
 		plan: func(q *queue, p *wants) {
 			p.Get = append(p.Get, uint64(lease.ID))
 			p.take(q, consumer, wanted, 1)

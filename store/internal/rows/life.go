@@ -86,7 +86,7 @@ func (u *unit) set(r *Row, state task.State) {
 }
 
 // take takes the first task that passes the filter; nil if there is none.
-func (u *unit) take(c *member, f Filter, wanted int) *Row {
+func (u *unit) take(c *ownConsumer, f Filter, wanted int) *Row {
 	if u.head.Paused {
 		return nil
 	}
@@ -114,7 +114,7 @@ func (u *unit) take(c *member, f Filter, wanted int) *Row {
 }
 
 // grant begins a lease.
-func (u *unit) grant(r *Row, c *member) {
+func (u *unit) grant(r *Row, c *ownConsumer) {
 	r.State, r.Takeable, r.Evictable, r.Consumer, r.Since = task.Taken, false, false, c.number, u.number()
 	t := r.life()
 	t.Take(u.now)
@@ -138,7 +138,7 @@ func (u *unit) grant(r *Row, c *member) {
 
 // takeID takes a task by its id. It takes no turn: its own is left to those behind it.
 func (u *unit) takeID(h driver.Handle, id uint64) (*Row, error) {
-	c, err := u.member(h)
+	c, err := u.ownConsumer(h)
 	if err != nil {
 		return nil, err
 	}
@@ -362,15 +362,15 @@ func (u *unit) move(r *Row, f life.Fate, now int64, lease uint64) {
 // outcomeOf returns an outcome as it is written down.
 func outcomeOf(err error) Outcome {
 	if failed, ok := err.(*task.Error); ok { //nolint:errorlint // it is not wrapped
-		return Outcome{How: Failed, Err: failed}
+		return Outcome{Result: Failed, Err: failed}
 	}
 	switch {
 	case err == nil:
-		return Outcome{How: Acked}
+		return Outcome{Result: Acked}
 	case errors.Is(err, task.ErrExpired):
-		return Outcome{How: Expired}
+		return Outcome{Result: Expired}
 	case errors.Is(err, task.ErrDropped):
-		return Outcome{How: Dropped}
+		return Outcome{Result: Dropped}
 	}
-	return Outcome{How: Deleted}
+	return Outcome{Result: Deleted}
 }

@@ -49,7 +49,7 @@ func (u *unit) ended(id uint64, o Outcome) {
 }
 
 func (o *Outcome) error() error {
-	switch o.How {
+	switch o.Result {
 	case Failed:
 		return o.Err
 	case Deleted:
@@ -164,8 +164,8 @@ func (u *unit) deliver() {
 	for i := range u.notices {
 		u.notices[i].deliver(q, all)
 	}
-	if u.listens && len(q.held) > 0 { // others may end their leases
-		q.pollSoon()
+	if u.listens && len(q.ownLeases) > 0 { // others may end their leases
+		q.startPolling()
 	}
 	q.dueAt.Store(0)
 	if at := sooner(q.due, q.renewAt); at != 0 { // by the clock of the database, not of this process
@@ -181,11 +181,11 @@ func (u *unit) deliver() {
 func (n *notice) deliver(q *queue, all []driver.Notifier) {
 	switch n.what {
 	case noticeLeaseBegun:
-		q.held[n.id] = heldLease{lease: n.lease, key: n.kind, group: n.group}
+		q.ownLeases[n.id] = ownLease{lease: n.lease, key: n.kind, group: n.group}
 		return
 	case noticeLeaseOver:
-		if q.held[n.id].lease == n.lease {
-			delete(q.held, n.id)
+		if q.ownLeases[n.id].lease == n.lease {
+			delete(q.ownLeases, n.id)
 		}
 		return
 	case noticeExpired:
@@ -196,9 +196,9 @@ func (n *notice) deliver(q *queue, all []driver.Notifier) {
 	}
 	if n.what == noticeEvent && n.event.Type == driver.EventCancel {
 		id := uint64(n.event.Task.ID)
-		if h := q.held[id]; h.lease == n.event.Lease {
+		if h := q.ownLeases[id]; h.lease == n.event.Lease {
 			h.cancelled = true
-			q.held[id] = h
+			q.ownLeases[id] = h
 		}
 	}
 	for _, to := range all {

@@ -9,7 +9,7 @@ import (
 
 // Stats implements [driver.Backend].
 func (b *backend) Stats(ctx context.Context) (s driver.Stats, err error) {
-	err = b.call(ctx, "Stats", call{rank: third, plan: func(_ *queue, p *wants) { p.Counts = true }, run: func(u *unit) error {
+	err = b.call(ctx, "Stats", call{order: puts, plan: func(_ *queue, p *wants) { p.Counts = true }, run: func(u *unit) error {
 		counted, tasks := u.q.stats, must(u.v.Counts())
 		s = counted
 		s.Ready, s.Delayed, s.Taken = tasks[driver.Ready], tasks[driver.Delayed], tasks[driver.Taken]
@@ -49,7 +49,7 @@ func (u *unit) countKeys() int {
 
 // KeyStats implements [driver.Backend].
 func (b *backend) KeyStats(ctx context.Context, n int) (stats []driver.KeyStat, err error) {
-	err = b.call(ctx, "KeyStats", call{rank: third, run: func(u *unit) error {
+	err = b.call(ctx, "KeyStats", call{order: puts, run: func(u *unit) error {
 		u.saveKeys()
 		stats = nil
 		for _, k := range must(u.v.KeyStats(n)) {

@@ -82,10 +82,10 @@ type queue struct {
 
 	// What follows is used by the transaction that runs, and changed once it is committed.
 
-	members map[string]*member   // by name: the consumers of this process
-	names   map[uint64]string    // of these, by number
-	held    map[uint64]heldLease // by task: their leases
-	stats   driver.Stats         // counters
+	ownConsumers map[string]*ownConsumer // by name: the consumers of this process
+	names        map[uint64]string       // of these, by number
+	ownLeases    map[uint64]ownLease     // by task: their leases
+	stats        driver.Stats            // counters
 
 	// Outcomes that others have written are read from endsMark on; "" if nobody awaits any. At
 	// endsChecked all tasks that are awaited were looked up last.
@@ -155,15 +155,15 @@ func modeOf(s *settings) mode {
 // byKey tells whether more is asked of each key than the last round of its lines.
 func (m *mode) byKey() bool { return m.frontsOnly || m.countsKeys }
 
-// member is a consumer of this process, which renews its deadline.
-type member struct {
+// ownConsumer is a consumer of this process, which renews its deadline.
+type ownConsumer struct {
 	number   uint64
 	epoch    uint64
 	deadline int64 // others do not expire it before
 }
 
-// heldLease is a lease of a consumer of this process.
-type heldLease struct {
+// ownLease is a lease of a consumer of this process.
+type ownLease struct {
 	lease     uint64
 	key       string
 	group     string
@@ -259,7 +259,8 @@ func (s *Store) queue(number uint64, name string, wanted settings) *queue {
 
 func newQueue(s *Store, number uint64, name string, known settings) *queue {
 	q := &queue{
-		store: s, number: number, name: name, members: map[string]*member{}, names: map[uint64]string{}, held: map[uint64]heldLease{},
+		store: s, number: number, name: name,
+		ownConsumers: map[string]*ownConsumer{}, names: map[uint64]string{}, ownLeases: map[uint64]ownLease{},
 		inDoubt: map[uint64]uint64{}, due: 1,
 	}
 	q.set(known)
@@ -308,8 +309,8 @@ func (u *unit) open(b *backend, wanted driver.Settings) error {
 		s.Kinds = q.settings.Kinds
 		u.changeSettings(s)
 	}
-	must(u.member(b.handle()))
-	u.later(func() {
+	must(u.ownConsumer(b.handle()))
+	u.onCommit(func() {
 		b.wanted = wanted
 		q.mu.Lock()
 		defer q.mu.Unlock()

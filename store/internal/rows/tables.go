@@ -110,9 +110,9 @@ var (
 			return only(o.Written != 0, num(o.Written))
 		}},
 	}
-	History = Schema[Done]{
-		{HistoryID, false, func(d *Done) Tuple { return Tuple{num(d.ID)} }},
-		{HistoryUntil, false, func(d *Done) Tuple { return only(d.Until != 0, d.Until) }},
+	History = Schema[Ended]{
+		{HistoryID, false, func(d *Ended) Tuple { return Tuple{num(d.ID)} }},
+		{HistoryUntil, false, func(d *Ended) Tuple { return only(d.Until != 0, d.Until) }},
 	}
 )
 

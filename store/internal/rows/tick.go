@@ -42,7 +42,7 @@ func (u *unit) advance() {
 	}
 	if left > 0 {
 		check(u.v.SweepOutcomes(u.now-int64(keepEnds), left))
-		check(u.v.SweepDone(u.now, left))
+		check(u.v.SweepHistory(u.now, left))
 		u.sweepServed(left)
 	}
 	u.advanced = true
@@ -53,8 +53,8 @@ func (u *unit) advance() {
 		u.schedule(max(u.retryAt(life.Plus(next.Deadline, q.store.traits.Skew), idle), q.noExpiryBefore))
 	}
 	u.schedule(u.retryAt(u.forgetAt(next.Outcome), next.Outcome == q.outcomeUntil)) // the same one was left last time
-	u.later(func() { q.outcomeUntil = next.Outcome })
-	u.schedule(next.Done)
+	u.onCommit(func() { q.outcomeUntil = next.Outcome })
+	u.schedule(next.History)
 }
 
 // forgetAt returns when an outcome is deleted that can be asked for until then. That may be later,

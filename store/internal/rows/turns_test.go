@@ -211,8 +211,8 @@ func TestOtherOptionsInOrder(t *testing.T) {
 	}
 }
 
-// Tasks of two kinds that share a turn use one, also of those that a newcomer has in the round being
-// served.
+// Tasks of two kinds that share a turn use one, also of those that a newcomer has in the round
+// being served.
 func TestSharedTurnIsOne(t *testing.T) {
 	everywhere(t, task.Options[string]{
 		Newcomers: fairq.ThisRound, Weight: func(key string) int { return map[string]int{"b": 1}[key] + 1 },

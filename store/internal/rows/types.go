@@ -121,32 +121,32 @@ type Group struct {
 type Outcome struct {
 	UniqueKey string
 	ID        uint64
-	How       How
-	Err       *driver.Error // if How is Failed
+	Result    Result
+	Err       *driver.Error // if Result is Failed
 	Until     int64         // not 0
 	Written   uint64        // the driver's, for View.Ended; not copied from what is put
 }
 
-// Done is a row of the table of tasks that are gone, for queues that have a history. An ID can be
+// Ended is a row of the table of tasks that are gone, for queues that have a history. An ID can be
 // there only once.
-type Done struct {
+type Ended struct {
 	ID                uint64
 	Key, Kind         string
 	UniqueKey         string
 	Payload           []byte
 	Attempts          int
 	Created, Finished int64
-	How               How
+	Result            Result
 	Err               *driver.Error
 	Until             int64 // when it is forgotten
 }
 
-// How tells in which way a task ended.
-type How uint8
+// Result tells in which way a task ended.
+type Result uint8
 
-// The ways.
+// The results.
 const (
-	Acked How = iota
+	Acked Result = iota
 	Failed
 	Deleted
 	Expired

@@ -66,8 +66,8 @@ func (u *unit) needExclusive() {
 	}
 }
 
-// later has f called once the transaction is committed.
-func (u *unit) later(f func()) { u.afterCommit = append(u.afterCommit, f) }
+// onCommit has f called once the transaction is committed.
+func (u *unit) onCommit(f func()) { u.afterCommit = append(u.afterCommit, f) }
 
 // save writes what was not written at once.
 func (u *unit) save() {

@@ -8,7 +8,7 @@ import (
 
 // Upcoming implements [driver.Backend].
 func (b *backend) Upcoming(ctx context.Context, n int) (infos []driver.Info, err error) {
-	err = b.call(ctx, "Upcoming", call{rank: third, run: func(u *unit) error {
+	err = b.call(ctx, "Upcoming", call{order: puts, run: func(u *unit) error {
 		infos = u.upcoming(n)
 		return nil
 	}})
@@ -22,7 +22,7 @@ func (u *unit) upcoming(n int) (infos []driver.Info) {
 	t.prepare()
 	var ids []uint64
 	for len(ids) < n {
-		r := t.take(new(member), everything, n-len(ids))
+		r := t.take(new(ownConsumer), everything, n-len(ids))
 		if r == nil {
 			break
 		}

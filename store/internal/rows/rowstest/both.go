@@ -46,8 +46,8 @@ func (v *views) Outcomes() rows.Table[rows.Outcome] {
 	return bothTable[rows.Outcome]{v, &v.model.q.outcomes, v.got.Outcomes(), v.want.Outcomes()}
 }
 
-func (v *views) History() rows.Table[rows.Done] {
-	return bothTable[rows.Done]{v, &v.model.q.history, v.got.History(), v.want.History()}
+func (v *views) History() rows.Table[rows.Ended] {
+	return bothTable[rows.Ended]{v, &v.model.q.history, v.got.History(), v.want.History()}
 }
 
 // bothTable is a table of the driver and one of the model.

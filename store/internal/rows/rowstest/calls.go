@@ -314,9 +314,9 @@ func (v *views) groups(c rows.Calls) {
 
 func (v *views) outcomes(c rows.Calls) {
 	o := &rows.Outcome{
-		UniqueKey: v.values.of(v.values.uniqueKeys), ID: v.rowID(), How: rows.How(v.rnd.IntN(5)), Until: v.values.time(),
+		UniqueKey: v.values.of(v.values.uniqueKeys), ID: v.rowID(), Result: rows.Result(v.rnd.IntN(5)), Until: v.values.time(),
 	}
-	if o.How == rows.Failed {
+	if o.Result == rows.Failed {
 		o.Err = v.values.failure()
 	}
 	v.oneOf([]choice{
@@ -332,17 +332,17 @@ func (v *views) history(c rows.Calls) {
 	v.oneOf([]choice{
 		{2, func() {
 			id, _ := c.Number()
-			d := &rows.Done{
+			d := &rows.Ended{
 				ID: id, Key: val.of(val.keys), Kind: val.of(val.kinds), Payload: val.payload(), Attempts: v.rnd.IntN(3),
-				Created: val.time(), Finished: val.time(), How: rows.How(v.rnd.IntN(5)), Err: val.reason(), Until: val.time(),
+				Created: val.time(), Finished: val.time(), Result: rows.Result(v.rnd.IntN(5)), Err: val.reason(), Until: val.time(),
 			}
 			if v.chance(2) {
 				d.UniqueKey = val.of(val.uniqueKeys)
 			}
 			v.must("Put", c.History().Put(d))
 		}},
-		{1, func() { _, _ = c.Done(pick(v.rnd, 0, v.rowID()), val.count()) }},
-		{1, func() { _ = c.SweepDone(val.now(), val.count()) }},
+		{1, func() { _, _ = c.HistoryAfter(pick(v.rnd, 0, v.rowID()), val.count()) }},
+		{1, func() { _ = c.SweepHistory(val.now(), val.count()) }},
 	})
 }
 
@@ -380,7 +380,7 @@ func (v *views) compareAll() {
 	_, _ = c.Ready(rows.Filter{MaxPriority: driver.MaxPriority}, 1<<30)
 	_, _ = c.KeyStats(1 << 30)
 	_, _ = c.ConsumersNamed("", 0)
-	_, _ = c.Done(0, 1<<30)
+	_, _ = c.HistoryAfter(0, 1<<30)
 	for _, key := range val.keys {
 		_, _, _ = c.Lines([]string{key}, 1, true)
 		for _, priority := range []int{0, 1, driver.MaxPriority} {

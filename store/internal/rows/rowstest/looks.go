@@ -26,7 +26,7 @@ func enterer(t *testing.T, db rows.DB) func() (rows.Tx, rows.Calls) {
 // order than they write.
 func testEnded(t *testing.T, db rows.DB) {
 	write := func(v rows.Calls, uniqueKey string, id uint64, until int64) {
-		ok(t, "SetOutcome", v.SetOutcome(&rows.Outcome{UniqueKey: uniqueKey, ID: id, How: rows.Failed, Err: &driver.Error{Message: uniqueKey}, Until: until}))
+		ok(t, "SetOutcome", v.SetOutcome(&rows.Outcome{UniqueKey: uniqueKey, ID: id, Result: rows.Failed, Err: &driver.Error{Message: uniqueKey}, Until: until}))
 	}
 	enter, mark := enterer(t, db), ""
 	in := func(f func(v rows.Calls)) {
@@ -43,7 +43,7 @@ func testEnded(t *testing.T, db rows.DB) {
 			ok(t, "Ended", err)
 			for _, o := range list {
 				found = append(found, o.ID)
-				equal(t, "How", o.How, rows.Failed)
+				equal(t, "Result", o.Result, rows.Failed)
 				equal(t, "the length of the message", len(o.Err.Message), 1)
 			}
 			mark = next

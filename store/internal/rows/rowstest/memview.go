@@ -66,7 +66,7 @@ func (v *memView) Outcomes() rows.Table[rows.Outcome] {
 	return memTable[rows.Outcome]{v, &v.q.outcomes}
 }
 
-func (v *memView) History() rows.Table[rows.Done] { return memTable[rows.Done]{v, &v.q.history} }
+func (v *memView) History() rows.Table[rows.Ended] { return memTable[rows.Ended]{v, &v.q.history} }
 
 // memTable is a table in a View.
 type memTable[R any] struct {
@@ -160,10 +160,10 @@ func copyOf[R any](r *R) *R {
 	switch c := any(c).(type) {
 	case *rows.Row:
 		c.Payload, c.Err = bytes.Clone(c.Payload), cloneError(c.Err)
-	case *rows.Done:
+	case *rows.Ended:
 		c.Payload, c.Err = bytes.Clone(c.Payload), cloneError(c.Err)
 	case *rows.Outcome:
-		if c.Err = cloneError(c.Err); c.How != rows.Failed {
+		if c.Err = cloneError(c.Err); c.Result != rows.Failed {
 			c.Err = nil
 		}
 	}

@@ -27,7 +27,7 @@ func show(x any) string {
 			r.Payload, r.Err, r.Was = nil, nil, 0
 			return fmt.Sprintf("%#v payload %s error %s", r, showBytes(x.Payload), showError(x.Err))
 		})
-	case *rows.Done:
+	case *rows.Ended:
 		return orNil(x, func() string {
 			d := *x
 			d.Payload, d.Err = nil, nil

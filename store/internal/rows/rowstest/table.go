@@ -142,7 +142,7 @@ type queue struct {
 	consumers relation[rows.Consumer]
 	groups    relation[rows.Group]
 	outcomes  relation[rows.Outcome]
-	history   relation[rows.Done]
+	history   relation[rows.Ended]
 }
 
 // head is the row of the table of queues.
