@@ -216,6 +216,20 @@ func ExampleFairQueue_KeyStats() {
 	// carol 2
 }
 
+// Who is next?
+func ExampleFairQueue_Upcoming() {
+	q := fairq.New(byUser, nil)
+	_, _ = q.PushBatch([]job{{"alice", "1"}, {"alice", "2"}, {"bob", "1"}, {"carol", "1"}})
+	q.Pop()
+	for _, u := range q.Upcoming(3) {
+		fmt.Println(u.Round, u.Key, u.Item.name)
+	}
+	// Output:
+	// 0 bob 1
+	// 0 carol 1
+	// 1 alice 2
+}
+
 // A Queue needs no constructor, and takes the key with each item.
 func ExampleQueue() {
 	var q fairq.Queue[string, int]

@@ -225,6 +225,7 @@ func (d *fairDriver) compare(step int) {
 	d.compareStats(step)
 	d.compareCounts()
 	d.compareSnapshot()
+	d.compareUpcoming(step)
 }
 
 func (d *fairDriver) compareStats(step int) {
@@ -237,6 +238,15 @@ func (d *fairDriver) compareStats(step int) {
 	}
 	require.Equal(d, want, got, "step %d", step)
 	require.Equal(d, got.Pushed, got.Popped+got.Removed+got.Evicted+got.Drained+uint64(got.Len))
+
+	for number, want := range keys {
+		got := d.q.KeyStat(keyOf(number, d.nan))
+		if want.Key, want.Wait = got.Key, got.Wait; d.m.pricing.prior > 0 {
+			want.Cost = got.Cost
+		}
+		require.Equal(d, fmt.Sprint(want), fmt.Sprint(got), "step %d", step)
+	}
+	require.Equal(d, KeyStat[float64]{Key: 1000}, d.q.KeyStat(1000))
 
 	lengths := d.m.lengths()
 	n := step % 4
@@ -294,6 +304,34 @@ func (d *fairDriver) compareSnapshot() {
 		got = append(got, modelItem{numberOf(key), item})
 	}
 	require.Equal(d, order, got)
+}
+
+// compareUpcoming compares the first items, or all, with what will be popped.
+func (d *fairDriver) compareUpcoming(step int) {
+	order, left, rounds := d.m.order(), d.m.turns.Left(), map[int]int{}
+	all := d.q.Upcoming(len(order) + step%2)
+	require.Len(d, all, len(order))
+	for i, u := range all {
+		got := modelItem{numberOf(u.Key), u.Item}
+		require.Equal(d, order[i], got, "step %d", step)
+		require.Equal(d, i < left, u.Round == 0, "step %d: round %d of item %d", step, u.Round, i)
+		require.True(d, i == 0 || u.Round >= all[i-1].Round, "step %d", step)
+		if d.m.pricing.prior == 0 {
+			require.Equal(d, d.m.knownCost(u.Item), u.Cost, "step %d", step)
+		}
+		if d.m.o.TrackWait {
+			require.Equal(d, time.Since(d.m.since[u.Item]), u.Age, "step %d", step)
+		}
+		rounds[numberOf(u.Key)] = u.Round
+	}
+	for key, last := range rounds {
+		if d.m.pricing.ahead == 0 { // else not every item has a round yet
+			require.Equal(d, d.m.turns.Rounds(key), last, "step %d", step)
+		}
+	}
+	n := step % 5
+	require.Equal(d, fmt.Sprint(all[:min(n, len(all))]), fmt.Sprint(d.q.Upcoming(n)), "step %d", step)
+	require.Empty(d, d.q.Upcoming(-1))
 }
 
 func TestFairQueueAgainstModel(t *testing.T) {

@@ -3,6 +3,7 @@ package fairq
 import (
 	"fmt"
 	"iter"
+	"time"
 )
 
 // Snapshot is what a queue held at one moment. Each item is either in Round or in Queues. It is a
@@ -51,6 +52,46 @@ func (q *FairQueue[K, V]) Snapshot() Snapshot[K, V] {
 	q.queue.copyTo(&c)
 	q.mu.Unlock()
 	return c.snapshot()
+}
+
+// UpcomingItem is an item that is queued, as [FairQueue.Upcoming] tells of it.
+type UpcomingItem[K comparable, V any] struct {
+	Key   K   `json:"key"`
+	Item  V   `json:"item"`
+	Round int `json:"round"` // in which it leaves, 0 is the current one
+
+	// Cost is what it costs, as in [KeyStat], and Age how long it has been queued. They are 0
+	// without costs, and unless TrackWait is on.
+	Cost uint64        `json:"cost"`
+	Age  time.Duration `json:"age_ns"`
+}
+
+// Upcoming returns the first n items in the order in which they will leave if nothing else is
+// pushed or removed; if there are fewer, all. It is O(n), some 20 nanoseconds for each, with the
+// lock held; with TurnsAhead it is O(n log n).
+func (q *FairQueue[K, V]) Upcoming(n int) []UpcomingItem[K, V] {
+	if n <= 0 {
+		return nil
+	}
+	items := make([]UpcomingItem[K, V], 0, min(n, q.Len())) // here, for memory takes time
+	q.lock()
+	defer q.mu.Unlock()
+	c := &q.queue
+	for round, node := range c.order() {
+		item := UpcomingItem[K, V]{
+			Key: c.keys.at(c.links.at(node).key & keyMask).key, Item: *c.values.at(node), Round: int(round - c.rounds.current),
+		}
+		if c.costs != nil {
+			item.Cost = uint64(c.costs.turns.at(node).cost)
+		}
+		if w := c.waitTimes; w != nil {
+			item.Age = w.age(node)
+		}
+		if items = append(items, item); len(items) == n {
+			break
+		}
+	}
+	return items
 }
 
 func (q *Queue[K, V]) snapshot() Snapshot[K, V] {

@@ -194,19 +194,35 @@ func (q *FairQueue[K, V]) KeyStats(n int) []KeyStat[K] {
 	slots := c.longest(n)
 	stats := make([]KeyStat[K], len(slots))
 	for i, slot := range slots {
-		s := c.keys.at(slot)
-		stats[i] = KeyStat[K]{Key: s.key, Len: int(s.len), Rounds: int(c.lastRound(s) - c.rounds.current)}
-		if c.costs != nil {
-			stats[i].Cost = c.keys.costs.at(slot).queued
-		}
-		if w := c.waitTimes; w != nil {
-			stats[i].OldestAge = w.age(s.oldest)
-			if h := c.keys.histogram(slot); h != nil {
-				stats[i].Wait = *h
-			}
-		}
+		stats[i] = c.keyStat(slot)
 	}
 	return stats
+}
+
+// KeyStat tells how one key is doing; all but the Key is 0 if it has no items queued. It is O(1).
+func (q *FairQueue[K, V]) KeyStat(key K) KeyStat[K] {
+	hash := hashOf(key)
+	q.lock()
+	defer q.mu.Unlock()
+	if slot, s := q.queue.keys.find(key, hash); s != nil && s.len > 0 {
+		return q.queue.keyStat(slot)
+	}
+	return KeyStat[K]{Key: key}
+}
+
+func (q *Queue[K, V]) keyStat(slot uint32) KeyStat[K] {
+	s := q.keys.at(slot)
+	stat := KeyStat[K]{Key: s.key, Len: int(s.len), Rounds: int(q.lastRound(s) - q.rounds.current)}
+	if q.costs != nil {
+		stat.Cost = q.keys.costs.at(slot).queued
+	}
+	if w := q.waitTimes; w != nil {
+		stat.OldestAge = w.age(s.oldest)
+		if h := q.keys.histogram(slot); h != nil {
+			stat.Wait = *h
+		}
+	}
+	return stat
 }
 
 // KeyCounts returns the n keys that were served, refused and evicted most, heaviest first; if
