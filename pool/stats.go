@@ -8,33 +8,48 @@ import (
 
 // Stats tells how a pool is doing.
 type Stats struct {
-	Workers int // goroutines, without those of handlers in Yield
-	Idle    int // those that wait for a task
-	Running int // handlers, without those in Yield
-	Nested  int // handlers in Yield
+	Workers int `json:"workers"` // goroutines, without those of handlers in Yield
+	Idle    int `json:"idle"`    // those that wait for a task
+	Running int `json:"running"` // handlers, without those in Yield
+	Nested  int `json:"nested"`  // handlers in Yield
 
-	Prefetched int // tasks that were taken and not started, see Options.Prefetch
-	Unsettled  int // handlers that have returned and whose tasks are being settled
-	Min        int // as of now, see Options.Schedule and SetWorkers
-	Max        int
-	Paused     bool
-	Closed     bool // Shutdown was called
+	// Tasks that were taken and not started, see Options.Prefetch.
+	Prefetched int `json:"prefetched"`
+
+	// Handlers that have returned and whose tasks are being settled.
+	Unsettled int `json:"unsettled"`
+	Min       int `json:"min"` // as of now, see Options.Schedule and SetWorkers
+	Max       int `json:"max"`
+
+	// The Time of the Schedule's range in force; empty if none is.
+	Range  string `json:"range"`
+	Paused bool   `json:"paused"`
+	Closed bool   `json:"closed"` // Shutdown was called
 
 	// What has happened. Each attempt that was started ends in one of the six that follow.
-	Started   uint64 // attempts
-	Succeeded uint64
-	Retried   uint64 // failures after which the task is tried again
-	Snoozed   uint64
-	Failed    uint64 // failures for good
-	Lost      uint64 // attempts that could not be settled: most often because the lease was lost
-	Returned  uint64 // interrupted by Shutdown; does not count as an attempt
-	Panics    uint64 // handlers that panicked
+	Started   uint64 `json:"started"` // attempts
+	Succeeded uint64 `json:"succeeded"`
+	Retried   uint64 `json:"retried"` // failures after which the task is tried again
+	Snoozed   uint64 `json:"snoozed"`
+	Failed    uint64 `json:"failed"` // failures for good
 
-	Dropped     uint64 // tasks that there was no room for, as far as the pool knows
-	Expired     uint64 // tasks whose time was over before they were done, as far as the pool knows
-	DeadLetters uint64 // dead letters that were taken
-	Leftovers   uint64 // tasks left after Shutdown that no sink has taken, see Pool.Leftovers
-	Refused     uint64 // tasks for which Submit and the like have returned an error
+	// Attempts that could not be settled: most often because the lease was lost.
+	Lost     uint64 `json:"lost"`
+	Returned uint64 `json:"returned"` // interrupted by Shutdown; does not count as an attempt
+	Panics   uint64 `json:"panics"`   // handlers that panicked
+
+	// Tasks that there was no room for, as far as the pool knows.
+	Dropped uint64 `json:"dropped"`
+
+	// Tasks whose time was over before they were done, as far as the pool knows.
+	Expired     uint64 `json:"expired"`
+	DeadLetters uint64 `json:"dead_letters"` // dead letters that were taken
+
+	// Tasks left after Shutdown that no sink has taken, see Pool.Leftovers.
+	Leftovers uint64 `json:"leftovers"`
+
+	// Tasks for which Submit and the like have returned an error.
+	Refused uint64 `json:"refused"`
 }
 
 type counter = atomic.Uint64
@@ -76,6 +91,9 @@ func (ws *workerSet) stats() Stats {
 	s.Dropped, s.Expired, s.Refused = ws.dropped.Load(), ws.expired.Load(), ws.refused.Load()
 	s.DeadLetters, s.Leftovers = ws.deadLetters.Load(), ws.leftoverCount.Load()
 	s.Prefetched, s.Unsettled = int(ws.prefetched.Load()), int(ws.settling.Load())
+	if i := ws.scheduleClock.current; i >= 0 {
+		s.Range = ws.ranges[i].Time
+	}
 	ws.backgroundCounts.addTo(&s)
 	for w := range ws.all {
 		w.counts.addTo(&s)

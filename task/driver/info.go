@@ -91,30 +91,45 @@ type Info struct {
 
 // Stats tells how a queue is doing.
 type Stats struct {
-	Ready, Delayed, Taken, Buried, Held int // tasks in each state
+	// How many tasks are in each state.
+	Ready   int `json:"ready"`
+	Delayed int `json:"delayed"`
+	Taken   int `json:"taken"`
+	Buried  int `json:"buried"`
+	Held    int `json:"held"`
 
-	Keys        int // keys that have tasks
-	Capacity    int // the most tasks that the queue can hold; fairq.MaxLen if Options.Capacity is 0
-	Counted     int // tasks that count in it: those in all states, or those that wait, see Options.CountOnlyWaiting
-	WaitingPut  int // goroutines in PutWait of this Queue
-	WaitingTake int // goroutines in Take and TakeBatch of this Queue
-	Paused      bool
+	Keys int `json:"keys"` // keys that have tasks
+
+	// The most tasks that the queue can hold; fairq.MaxLen if Options.Capacity is 0.
+	Capacity int `json:"capacity"`
+
+	// Tasks that count in it: those in all states, or those that wait, see
+	// Options.CountOnlyWaiting.
+	Counted     int  `json:"counted"`
+	WaitingPut  int  `json:"waiting_put"`  // goroutines in PutWait of this Queue
+	WaitingTake int  `json:"waiting_take"` // goroutines in Take and TakeBatch of this Queue
+	Paused      bool `json:"paused"`
 
 	// What has happened, as far as it was counted in this process, since the Store was opened.
 	// Every task put is in one of the states or was acked, deleted, expired or evicted: in memory,
 	// Puts is the sum of all these.
-	Puts     uint64
-	Takes    uint64 // also repeated ones of the same task
-	Acks     uint64
-	Releases uint64 // by Release, Snooze, Fail and consumers that were closed
-	Losses   uint64 // leases that ran out, or whose consumers did not come back
-	Buries   uint64 // also after the last attempt
-	Kicks    uint64
-	Touches  uint64
-	Deletes  uint64 // by Delete, Discard, Truncate, and cancelled or finished groups
-	Expiries uint64 // tasks whose time to live or deadline ended
-	Evicted  uint64
-	Refused  uint64 // how often the queue, or a key's share of it, was too full for a task; a PutWait may try several times
+	Puts     uint64 `json:"puts"`
+	Takes    uint64 `json:"takes"` // also repeated ones of the same task
+	Acks     uint64 `json:"acks"`
+	Releases uint64 `json:"releases"` // by Release, Snooze, Fail and consumers that were closed
+	Losses   uint64 `json:"losses"`   // leases that ran out, or whose consumers did not come back
+	Buries   uint64 `json:"buries"`   // also after the last attempt
+	Kicks    uint64 `json:"kicks"`
+	Touches  uint64 `json:"touches"`
+
+	// By Delete, Discard, Truncate, and cancelled or finished groups.
+	Deletes  uint64 `json:"deletes"`
+	Expiries uint64 `json:"expiries"` // tasks whose time to live or deadline ended
+	Evicted  uint64 `json:"evicted"`
+	// how often the queue, or a key's share of it, was too full for a task; a PutWait may try
+
+	// Several times.
+	Refused uint64 `json:"refused"`
 }
 
 // Len returns the number of tasks in all states.
