@@ -1,0 +1,193 @@
+// Dashboard replays the log of a computing grid through a queue and workers, and shows both on a
+// page: who waits, for how long, and how mallory, who sends a flood of jobs every half a minute,
+// takes nothing away from the others.
+//
+//	go run ./examples/dashboard
+package main
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/csv"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"time"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/monitor"
+	"github.com/fairq/fairq/pool"
+)
+
+// The log has the jobs of 1,600 servers. To go easy on the machine, one job in ten is replayed.
+const (
+	servers = 160
+	oneIn   = 10
+)
+
+// job occupies a server for a time, in seconds of the log.
+type job struct {
+	user   string
+	submit int64
+	run    int64
+}
+
+// settings are what the command line says.
+type settings struct {
+	log     string
+	address string
+	speed   float64 // seconds of the log in a second
+	flood   int     // jobs that mallory sends at once
+	every   time.Duration
+}
+
+func main() {
+	var s settings
+	flag.StringVar(&s.log, "log", "examples/replay/testdata/lcg-2005.csv.gz", "the log, submit_s,user,run_s, packed with gzip")
+	flag.StringVar(&s.address, "address", "127.0.0.1:8080", "where the page is; with port 0 a free one is taken")
+	flag.Float64Var(&s.speed, "speed", 5000, "seconds of the log in a second")
+	flag.IntVar(&s.flood, "flood", 3000, "how many jobs mallory sends at once")
+	flag.DurationVar(&s.every, "every", 30*time.Second, "how often")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, s, os.Stdout); err != nil && !errors.Is(err, context.Canceled) {
+		log.Fatal(err)
+	}
+}
+
+// run replays the log again and again until ctx is done.
+func run(ctx context.Context, s settings, out io.Writer) error {
+	if s.speed <= 0 || s.every <= 0 {
+		return fmt.Errorf("the speed is %v and a flood comes every %v; both must be more than 0", s.speed, s.every)
+	}
+	jobs, err := read(s.log)
+	if err != nil {
+		return err
+	}
+	queue := fairq.New(func(j job) string { return j.user }, &fairq.Options[string, job]{
+		Capacity:  2000,
+		WhenFull:  fairq.RejectOverShare, // so mallory cannot keep the others out
+		Cost:      func(j job) int64 { return max(1, j.run) },
+		Quantum:   1000,
+		TrackWait: true,
+		CountKeys: 250,
+	})
+	workers := pool.NewWorkers(queue, func(ctx context.Context, j job) error {
+		return sleep(ctx, s.scaled(j.run))
+	}, &pool.Options[job]{Workers: servers})
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	listener, err := net.Listen("tcp", s.address)
+	if err != nil {
+		return err
+	}
+	address := listener.Addr().String()
+	m := monitor.New(&monitor.Options{
+		// Whoever can reach the page may do all. A page of another name for this address may not.
+		Actions: func(r *http.Request, _ monitor.Action) bool { return r.Host == address },
+	}, monitor.FairQueue("grid", queue, func(j job) string { return fmt.Sprintf("runs for %d s", j.run) }), monitor.Pool("servers", workers))
+	server := &http.Server{
+		Handler:           m,
+		ReadHeaderTimeout: 5 * time.Second,
+		BaseContext:       func(net.Listener) context.Context { return ctx }, // ends the pages' streams
+	}
+	go func() { _ = server.Serve(listener) }()
+	fmt.Fprintf(out, "The page is at http://%s/ (Ctrl-C ends it)\n", address)
+
+	go flood(ctx, s, queue)
+	for err == nil {
+		err = s.replay(ctx, queue, jobs)
+	}
+	cancel()
+	queue.Close()
+	return errors.Join(err, server.Close(), ignoreCancel(workers.Shutdown(ctx)))
+}
+
+// scaled returns how long so many seconds of the log take.
+func (s settings) scaled(seconds int64) time.Duration {
+	return time.Duration(float64(seconds) / s.speed * float64(time.Second))
+}
+
+// replay pushes the jobs when they are due. Those that are refused are lost.
+func (s settings) replay(ctx context.Context, queue *fairq.FairQueue[string, job], jobs []job) error {
+	begin := time.Now()
+	for _, j := range jobs {
+		if err := sleep(ctx, time.Until(begin.Add(s.scaled(j.submit)))); err != nil {
+			return err
+		}
+		if err := queue.Push(j); err != nil && !errors.Is(err, fairq.ErrFull) {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// flood sends mallory's jobs, each of which runs for an hour.
+func flood(ctx context.Context, s settings, queue *fairq.FairQueue[string, job]) {
+	for sleep(ctx, s.every/2) == nil {
+		for range s.flood {
+			_ = queue.Push(job{user: "mallory", run: 3600})
+		}
+		_ = sleep(ctx, s.every/2)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func ignoreCancel(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// read returns one in ten jobs of a log.
+func read(name string) ([]job, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("%w (run it in the root of the repository, or name a -log)", err)
+	}
+	defer file.Close()
+	text, err := gzip.NewReader(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	lines, err := csv.NewReader(text).ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	var jobs []job
+	for i := 1; i < len(lines); i += oneIn { // the first line is the header
+		submit, err1 := strconv.ParseInt(lines[i][0], 10, 64)
+		run, err2 := strconv.ParseInt(lines[i][2], 10, 64)
+		if err := errors.Join(err1, err2); err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", name, i+1, err)
+		}
+		jobs = append(jobs, job{"user " + lines[i][1], submit, run})
+	}
+	if len(jobs) == 0 {
+		return nil, fmt.Errorf("%s: there are no jobs in it", name)
+	}
+	return jobs, nil
+}

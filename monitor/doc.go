@@ -1,0 +1,65 @@
+// Package monitor shows who waits in queues, for how long, and who has had the service: as a page
+// that updates itself, and as JSON.
+//
+//	m := monitor.New(nil,
+//		monitor.FairQueue("jobs", queue, nil),
+//		monitor.TaskQueue("emails", tasks, nil),
+//		monitor.Pool("workers", p))
+//	mux.Handle("/debug/fairq/", http.StripPrefix("/debug/fairq", m))
+//
+// A [Monitor] is an http.Handler. It registers nothing and starts no goroutine. Whoever can reach
+// it sees the keys of all that is queued, so mount it where only those who may see them can. Of
+// payloads it shows what a function of yours tells of them, and nothing without one.
+//
+// # What it costs
+//
+// A source is looked at once a second at most, however many look, and only while somebody does.
+// If a look takes longer than a twentieth of a second, the next one is later, so that looking takes
+// no more than a twentieth of the time. What a look does:
+//
+//   - FairQueue: Stats, KeyCounts of 100 keys, Upcoming of 1,000 items, and KeyStat of the keys
+//     among these. Each takes the lock by itself, copies, and lets it go; all else is done after
+//     that. The longest hold is that of Upcoming, some 0.03 ms, however many items and keys there
+//     are, or that of KeyCounts where Options.CountKeys is several thousand: BenchmarkLook tells.
+//   - TaskQueue: Stats, KeyCounts and Upcoming of 1,000 tasks, or of 200 if the store is not in
+//     memory: a bounded number of indexed reads. If tasks are buried, also List, which is O(tasks),
+//     so it is done anew only when Stats tell that there are others than before.
+//   - Pool: Stats, and KeyCounts of 100 keys.
+//
+// # Paths
+//
+// All but the actions are GET, and answer with JSON. {name} is that of a source. Errors are of the
+// form {"error": "..."}, with a status that fits. Times are in RFC 3339, durations in nanoseconds.
+//
+//	/                                   the page
+//	/v1/queues                          all sources, with their stats
+//	/v1/queues/{name}                   one of them
+//	/v1/queues/{name}/keys?limit=       up to 100 keys, those with the longest backlog first
+//	/v1/queues/{name}/snapshot?limit=   what leaves next, in order, up to 1,000
+//	/v1/queues/{name}/buried?limit=     buried tasks, in the order of their ids, up to 50
+//	/v1/queues/{name}/search?key=       the position of a key's first item among what leaves next
+//	/v1/queues/{name}/events            all of it, as server-sent events; 100 viewers at most
+//	POST /v1/queues/{name}/actions/...  see [Options.Actions]
+//
+// Limits are 50 if they are not given. The keys are those that were counted (Options.CountKeys of
+// the queue), and those that are among what leaves next. Fields may be added to what is answered;
+// those that are there keep their names and meanings as long as the path begins with /v1.
+//
+// A key is shown as text. It is in quotes, with escapes as in Go, if it is empty, begins with a
+// quote, or has bytes that do not print; of one longer than 100 bytes the beginning is shown, with
+// its length and a hash. So different keys have different texts, and the paths take keys in the
+// same form.
+//
+// # Share and fair share
+//
+// The share of a key is that of the service which the keys shown have had lately: in the present
+// and the last minutes, each of which counts half as much as the one after it. It is work if there
+// are costs, else items. The fair share of a key that has nothing queued is what it has had, as it
+// wanted no more; what these leave is shared equally by those with a backlog. Weights are not
+// taken into account.
+//
+// # The end of a server
+//
+// [net/http.Server.Shutdown] waits for requests that are being served, and a page that is open has
+// one. So end them: with a BaseContext that is cancelled by a function given to RegisterOnShutdown.
+package monitor

@@ -1,0 +1,418 @@
+package monitor_test
+
+import (
+	"context"
+	"encoding/json"
+	"expvar"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/monitor"
+	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/memory"
+)
+
+// work is an item: whose it is, and what it costs.
+type work struct {
+	user string
+	cost int64
+}
+
+func userOf(w work) string { return w.user }
+
+// get returns the status and the answer, which must be JSON.
+func get(t *testing.T, h http.Handler, path string) (status int, answer map[string]any) {
+	t.Helper()
+	return send(t, h, httptest.NewRequest(http.MethodGet, path, nil))
+}
+
+func send(t *testing.T, h http.Handler, r *http.Request) (status int, answer map[string]any) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	require.Equal(t, "application/json; charset=utf-8", w.Header().Get("Content-Type"), "%s", w.Body)
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer), "%s", w.Body)
+	return w.Code, answer
+}
+
+// asJSON returns what JSON makes of a value.
+func asJSON(t *testing.T, v any) (answer any) {
+	t.Helper()
+	text, err := json.Marshal(v)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &answer))
+	return answer
+}
+
+func TestFairQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := fairq.New(userOf, &fairq.Options[string, work]{
+			Capacity: 10_000, WhenFull: fairq.RejectOverShare, TrackWait: true, CountKeys: 100,
+			Cost: func(w work) int64 { return w.cost }, Quantum: 10,
+		})
+		for i := range 3000 {
+			require.NoError(t, q.Push(work{fmt.Sprint("user ", i%40), int64(1 + i%25)}))
+		}
+		time.Sleep(time.Second)
+		for range 100 {
+			q.Pop()
+		}
+		time.Sleep(time.Second)
+		m := monitor.New(nil, monitor.FairQueue("jobs", q, func(w work) string { return fmt.Sprint("cost ", w.cost) }))
+
+		status, answer := get(t, m, "/v1/queues/jobs")
+		require.Equal(t, http.StatusOK, status)
+		require.Equal(t, "jobs", answer["name"])
+		require.Equal(t, "queue", answer["kind"])
+		require.Equal(t, asJSON(t, q.Stats()), answer["stats"])
+		wait := q.Stats().Wait
+		require.Equal(t, map[string]any{
+			"p50_ns": float64(wait.Quantile(0.5)), "p90_ns": float64(wait.Quantile(0.9)), "p99_ns": float64(wait.Quantile(0.99)),
+		}, answer["wait"])
+
+		_, all := get(t, m, "/v1/queues")
+		answer["actions"] = []any{}
+		require.Equal(t, map[string]any{"queues": []any{answer}}, all)
+
+		_, answer = get(t, m, "/v1/queues/jobs/keys?limit=40")
+		rows := answer["keys"].([]any)
+		require.Len(t, rows, 40)
+		counts := map[string]fairq.KeyCount[string]{}
+		for _, c := range q.KeyCounts(100) {
+			counts[c.Key] = c
+		}
+		share, last := 0.0, len("longest")*1000
+		for _, row := range rows {
+			row := row.(map[string]any)
+			key := row["key"].(string)
+			stat := q.KeyStat(key)
+			require.EqualValues(t, stat.Len, row["len"])
+			require.EqualValues(t, stat.Cost, row["cost"])
+			require.EqualValues(t, stat.OldestAge, row["oldest_age_ns"])
+			require.Equal(t, asJSON(t, counts[key].Total), row["total"])
+			require.LessOrEqual(t, stat.Len, last)
+			require.InDelta(t, 1.0/40, row["fair_share"], 1e-9, "all wait")
+			last = stat.Len
+			share += row["share"].(float64)
+		}
+		require.InDelta(t, 1, share, 1e-9)
+
+		_, answer = get(t, m, "/v1/queues/jobs/snapshot?limit=1000")
+		require.Equal(t, true, answer["more"])
+		shown := answer["upcoming"].([]any)
+		require.Len(t, shown, 1000)
+		for i, row := range shown {
+			row := row.(map[string]any)
+			item, ok := q.Pop()
+			require.True(t, ok)
+			require.Equal(t, item.user, row["key"])
+			require.EqualValues(t, item.cost, row["cost"])
+			if i < 100 {
+				require.Equal(t, fmt.Sprint("cost ", item.cost), row["payload"])
+			} else {
+				require.NotContains(t, row, "payload")
+			}
+		}
+	})
+}
+
+func TestSearch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := fairq.New(userOf, &fairq.Options[string, work]{Capacity: fairq.Unbounded})
+		m := monitor.New(nil, monitor.FairQueue("jobs", q, nil))
+		search := func(key string) map[string]any {
+			time.Sleep(time.Second) // for a new look
+			status, answer := get(t, m, "/v1/queues/jobs/search?key="+url.QueryEscape(key))
+			require.Equal(t, http.StatusOK, status)
+			return answer
+		}
+		require.Equal(t, map[string]any{"key": "bob", "position": nil, "len": 0.0}, search("bob"))
+		for i := range 1500 {
+			require.NoError(t, q.Push(work{fmt.Sprint("user ", i), 1}))
+		}
+		require.NoError(t, q.Push(work{"user 7", 1}))
+		require.Equal(t, map[string]any{"key": "user 7", "position": 7.0, "len": 2.0}, search("user 7"))
+		require.Equal(t, map[string]any{"key": "user 17", "position": 17.0, "len": 1.0}, search("r 17"), "the first that contains it")
+		require.Equal(t, map[string]any{"key": "user 1400", "position": nil, "len": 1.0, "more_than": 1000.0}, search("user 1400"))
+		require.Equal(t, map[string]any{"key": "nobody", "position": nil, "len": 0.0}, search("nobody"))
+	})
+}
+
+func TestTaskQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, err := task.Open[string](t.Context(), new(memory.Store), "mails", &task.Options[string]{CountKeys: 10})
+		require.NoError(t, err)
+		for i := range 20 {
+			_, err := q.Put(t.Context(), fmt.Sprint("user ", i%3), fmt.Sprint("mail ", i), task.PutOptions{})
+			require.NoError(t, err)
+		}
+		for range 3 {
+			taken, err := q.Take(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, taken.Bury(t.Context(), fmt.Errorf("no such mailbox: %d", taken.ID)))
+		}
+		m := monitor.New(nil, monitor.TaskQueue("mails", q, func(mail string) string { return mail }))
+
+		_, answer := get(t, m, "/v1/queues/mails")
+		stats, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, asJSON(t, stats), answer["stats"])
+		require.Equal(t, "tasks", answer["kind"])
+
+		_, answer = get(t, m, "/v1/queues/mails/snapshot")
+		require.Equal(t, false, answer["more"])
+		require.Len(t, answer["upcoming"], 17)
+		for _, row := range answer["upcoming"].([]any) {
+			taken, err := q.Take(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, map[string]any{"key": taken.Key, "id": fmt.Sprint(taken.ID)}, row)
+		}
+
+		_, answer = get(t, m, "/v1/queues/mails/buried?limit=2")
+		rows := answer["buried"].([]any)
+		require.Len(t, rows, 2)
+		row := rows[0].(map[string]any)
+		require.Equal(t, "no such mailbox: 1", row["reason"])
+		require.Equal(t, "mail 0", row["payload"])
+		require.EqualValues(t, 1, row["attempts"])
+
+		_, answer = get(t, m, "/v1/queues/mails/keys")
+		require.Len(t, answer["keys"], 3)
+
+		_, answer = get(t, m, "/v1/queues/mails/search?key=user+2")
+		require.Equal(t, map[string]any{"key": "user 2", "position": 2.0}, answer, "after those of user 0 and 1, in the old look")
+		require.NoError(t, q.Close(t.Context()))
+
+		time.Sleep(time.Second)
+		status, answer := get(t, m, "/v1/queues/mails")
+		require.Equal(t, http.StatusServiceUnavailable, status)
+		require.Equal(t, map[string]any{"error": task.ErrClosed.Error()}, answer)
+	})
+}
+
+func TestPool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pool.Func(func(context.Context, *task.Task[int]) error { return nil }, &pool.Options[int]{
+			CountKeys: 10, Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "00:00-24:00", Scale: pool.Scale{Max: 3}}}},
+		})
+		for i := range 10 {
+			require.NoError(t, p.Submit(t.Context(), fmt.Sprint("user ", i%2), i))
+		}
+		require.NoError(t, p.Wait(t.Context()))
+		m := monitor.New(nil, monitor.Pool("workers", p))
+		_, answer := get(t, m, "/v1/queues/workers")
+		require.Equal(t, asJSON(t, p.Stats()), answer["stats"])
+		require.Equal(t, "00:00-24:00", answer["stats"].(map[string]any)["range"])
+		require.EqualValues(t, 10, answer["stats"].(map[string]any)["succeeded"])
+		_, answer = get(t, m, "/v1/queues/workers/keys")
+		require.Len(t, answer["keys"], 2)
+		require.NoError(t, p.Shutdown(t.Context()))
+	})
+}
+
+// counted is a pool that counts how often it is looked at.
+type counted struct {
+	looks atomic.Int64
+	takes time.Duration // a look
+	done  []string
+}
+
+func (c *counted) Stats() pool.Stats {
+	n := int(c.looks.Add(1))
+	time.Sleep(c.takes)
+	return pool.Stats{Running: n}
+}
+func (c *counted) Pause()  { c.done = append(c.done, "pause") }
+func (c *counted) Resume() { c.done = append(c.done, "resume") }
+
+// viewer is a ResponseWriter for events.
+type viewer struct {
+	header http.Header
+	mu     sync.Mutex
+	events []string // that were flushed
+	text   string
+}
+
+func watch(ctx context.Context, h http.Handler) *viewer {
+	v := &viewer{header: http.Header{}}
+	go h.ServeHTTP(v, httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/queues/workers/events", nil))
+	return v
+}
+
+func (v *viewer) Header() http.Header { return v.header }
+
+func (v *viewer) WriteHeader(int) {}
+
+func (v *viewer) Write(p []byte) (int, error) {
+	v.text += string(p)
+	return len(p), nil
+}
+
+func (v *viewer) Flush() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.events, v.text = append(v.events, v.text), ""
+}
+
+func (v *viewer) seen() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.events
+}
+
+// However many look, a source is looked at once a second, and not at all while nobody does.
+func TestOneLookForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := new(counted)
+		m := monitor.New(nil, monitor.Pool("workers", p))
+		require.Zero(t, p.looks.Load())
+		var viewers [3]*viewer
+		var stop [3]context.CancelFunc
+		for i := range viewers {
+			ctx, cancel := context.WithCancel(t.Context())
+			viewers[i], stop[i] = watch(ctx, m), cancel
+			time.Sleep(300 * time.Millisecond)
+		}
+		time.Sleep(9 * time.Second)
+		for range 100 {
+			get(t, m, "/v1/queues/workers")
+		}
+		synctest.Wait()
+		require.EqualValues(t, 10, p.looks.Load())
+		for i, v := range viewers {
+			events := v.seen()
+			require.Len(t, events, 10, "viewer %d", i)
+			for n, e := range events {
+				require.Contains(t, e, fmt.Sprintf(`"running":%d,`, n+1))
+				require.Regexp(t, `^data: {.*}\n\n$`, e)
+			}
+		}
+		stop[0]()
+		stop[1]()
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		require.EqualValues(t, 15, p.looks.Load(), "one is left")
+		stop[2]()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.EqualValues(t, 15, p.looks.Load(), "none is left")
+		require.Len(t, viewers[0].seen(), 10)
+	})
+}
+
+// What is slow is looked at less often.
+func TestSlowSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &counted{takes: 200 * time.Millisecond}
+		m := monitor.New(nil, monitor.Pool("workers", p))
+		ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second-1)
+		defer cancel()
+		v := watch(ctx, m)
+		<-ctx.Done()
+		synctest.Wait()
+		require.EqualValues(t, 10, p.looks.Load())
+		require.Len(t, v.seen(), 10)
+	})
+}
+
+func TestViewersAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := monitor.New(nil, monitor.Pool("workers", new(counted)))
+		for range 100 {
+			watch(t.Context(), m)
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		status, answer := send(t, m, httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/queues/workers/events", nil))
+		require.Equal(t, http.StatusServiceUnavailable, status)
+		require.Equal(t, map[string]any{"error": "100 pages are open, which is the limit"}, answer)
+	})
+}
+
+func TestVar(t *testing.T) {
+	p := new(counted)
+	var v expvar.Var = monitor.Var(monitor.Pool("workers", p))
+	var got map[string]any
+	require.NoError(t, json.Unmarshal([]byte(v.String()), &got))
+	require.Equal(t, asJSON(t, pool.Stats{Running: 1}), got["stats"])
+	_ = v.String()
+	require.EqualValues(t, 1, p.looks.Load())
+}
+
+func TestNames(t *testing.T) {
+	for _, name := range []string{"", ".", "..", "a/b", " a", "a\x00", "a\xff", `"a`, strings.Repeat("a", 101)} {
+		require.Panics(t, func() { monitor.Pool(name, new(counted)) }, "%q", name)
+	}
+	a := monitor.Pool("größe 1%?#&", new(counted))
+	require.PanicsWithValue(t, `monitor: New: two sources have the name "größe 1%?#&"`, func() { monitor.New(nil, a, a) })
+	m := http.StripPrefix("/debug/fairq", monitor.New(nil, a))
+	status, answer := get(t, m, "/debug/fairq/v1/queues/"+url.PathEscape("größe 1%?#&"))
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, "größe 1%?#&", answer["name"])
+}
+
+func TestBadRequests(t *testing.T) {
+	q := fairq.New(userOf, nil)
+	m := monitor.New(nil, monitor.FairQueue("jobs", q, nil))
+	long := strings.Repeat("a", 1025)
+	for path, want := range map[string]string{
+		"/v1/queues/jobs/keys?limit=0":                     "limit is 0; it must be a whole number from 1 to 100",
+		"/v1/queues/jobs/keys?limit=101":                   "limit is 101; it must be a whole number from 1 to 100",
+		"/v1/queues/jobs/snapshot?limit=1001":              "limit is 1001; it must be a whole number from 1 to 1000",
+		"/v1/queues/jobs/snapshot?limit=x%00":              `limit is "x\x00"; it must be a whole number from 1 to 1000`,
+		"/v1/queues/jobs/buried?limit=-1":                  "limit is -1; it must be a whole number from 1 to 50",
+		"/v1/queues/jobs/buried?limit=9999999999999999999": "limit is 9999999999999999999; it must be a whole number from 1 to 50",
+		"/v1/queues/jobs/search":                           "key has 0 bytes; the limits are 1 and 1024",
+		"/v1/queues/jobs/search?key=" + long:               "key has 1025 bytes; the limits are 1 and 1024",
+	} {
+		status, answer := get(t, m, path)
+		require.Equal(t, http.StatusBadRequest, status, path)
+		require.Equal(t, map[string]any{"error": want}, answer, path)
+	}
+	for path, want := range map[string]string{
+		"/v1/queues/nothing":         "there is no queue nothing",
+		"/v1/queues/%3Cb%3E%0A/keys": `there is no queue "<b>\n"`,
+		"/v1/queues/x/events":        "there is no queue x",
+		"/v2/queues":                 "there is nothing at /v2/queues",
+		"/v1/queues/jobs/other":      "there is nothing at /v1/queues/jobs/other",
+	} {
+		status, answer := get(t, m, path)
+		require.Equal(t, http.StatusNotFound, status, path)
+		require.Equal(t, map[string]any{"error": want}, answer, path)
+	}
+	for _, path := range []string{"/", "/page.js", "/v1/queues", "/v1/queues/jobs", "/v1/queues/jobs/events"} {
+		status, answer := send(t, m, httptest.NewRequest(http.MethodPost, path, nil))
+		require.Equal(t, http.StatusMethodNotAllowed, status, path)
+		require.Equal(t, map[string]any{"error": "the method is POST; it must be GET"}, answer, path)
+	}
+}
+
+func TestPage(t *testing.T) {
+	m := monitor.New(nil)
+	for path, kind := range map[string]string{
+		"/": "text/html; charset=utf-8", "/style.css": "text/css; charset=utf-8", "/page.js": "text/javascript; charset=utf-8",
+	} {
+		w := httptest.NewRecorder()
+		m.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		require.Equal(t, http.StatusOK, w.Code)
+		require.Equal(t, kind, w.Header().Get("Content-Type"))
+		require.Contains(t, w.Header().Get("Content-Security-Policy"), "default-src 'none'")
+		require.NotContains(t, strings.ReplaceAll(w.Body.String(), "http://www.w3.org/2000/svg", ""), "://", "nothing is loaded from elsewhere")
+		require.NotContains(t, w.Body.String(), "innerHTML")
+	}
+	_, answer := get(t, m, "/v1/queues")
+	require.Equal(t, map[string]any{"queues": []any{}}, answer)
+}

@@ -1,0 +1,49 @@
+package monitor
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// found is what a search has found.
+type found struct {
+	Key      string `json:"key"`
+	Position *int   `json:"position"` // how many leave before its first item; null if not known
+	MoreThan *int   `json:"more_than,omitempty"`
+	Len      *int   `json:"len,omitempty"` // items queued; a task queue does not tell
+}
+
+// search looks for a key, and if there is none for one that contains the text.
+func search(s *Source, l *sample, r *http.Request) (any, error) {
+	text := r.URL.Query().Get("key")
+	if len(text) == 0 || len(text) > maxQuery {
+		return nil, fmt.Errorf("key has %d bytes; the limits are 1 and %d", len(text), maxQuery)
+	}
+	counted, isCounted := s.of.(interface {
+		keyLen(text string, last *sample) (n int, known bool)
+	})
+	f := found{Key: text}
+	look := func(is func(key string) bool) {
+		for i := range l.Upcoming {
+			if is(l.Upcoming[i].Key) {
+				f.Key, f.Position = l.Upcoming[i].Key, &i
+				break
+			}
+		}
+		if isCounted {
+			if n, known := counted.keyLen(f.Key, l); known {
+				f.Len = &n
+			}
+		}
+	}
+	look(func(key string) bool { return key == text })
+	if f.Position == nil && (f.Len == nil || *f.Len == 0) {
+		look(func(key string) bool { return strings.Contains(key, text) })
+	}
+	if f.Position == nil && l.More && (f.Len == nil || *f.Len > 0) {
+		n := len(l.Upcoming)
+		f.MoreThan = &n
+	}
+	return f, nil
+}

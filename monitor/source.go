@@ -1,0 +1,167 @@
+package monitor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Limits of what a look at a source brings to light, and of what is sent at once.
+const (
+	interval    = time.Second
+	maxInterval = time.Minute
+	lookTimeout = 5 * time.Second
+
+	maxUpcoming     = 1000
+	maxUpcomingRows = 200 // where a task queue is not in memory
+	maxKeys         = 100
+	maxBuried       = 50
+	maxDescribed    = 100 // payloads
+
+	pageUpcoming = 200
+	pageKeys     = 50
+	pageBuried   = 20
+)
+
+// Source is a queue or a pool, with a name, that can be looked at: by any number of Monitors, and
+// with [Var]. [FairQueue], [TaskQueue] and [Pool] make one.
+type Source struct {
+	name string
+	kind string
+	of   viewed
+	last cached[*sample]
+}
+
+// viewed is what a Source looks at. Only one call of look is made at a time.
+type viewed interface {
+	look(ctx context.Context) (sample, error)
+
+	// actions are those that there are, and do does one of them. It returns to how many items or
+	// tasks it was done.
+	actions() []string
+	do(ctx context.Context, a Action, last *sample) (n int, err error)
+}
+
+// newSource panics if the name cannot be part of a path.
+func newSource(name, kind string, of viewed) *Source {
+	switch {
+	case len(name) > maxKeyText:
+		panic(fmt.Sprintf("monitor: the name of a source has %d bytes; the limit is %d", len(name), maxKeyText))
+	case name == "." || name == ".." || strings.Contains(name, "/") || printable(name) != name:
+		panic(fmt.Sprintf("monitor: the name of a source is %q; it must not be empty, . or .., and it must print and have no slash", name))
+	}
+	return &Source{name: name, kind: kind, of: of, last: cached[*sample]{turn: make(chan struct{}, 1)}}
+}
+
+// sample is what a look at a source has brought to light. It does not change.
+type sample struct {
+	summary
+	Keys     []keyRow      `json:"keys"`
+	Upcoming []upcomingRow `json:"upcoming"`
+	Buried   []buriedRow   `json:"buried"`
+	More     bool          `json:"more"` // there may be more behind Upcoming
+
+	keys  map[string]any // by text, those that cannot be told from it
+	event []byte         // for the page
+}
+
+type summary struct {
+	Name  string     `json:"name"`
+	Kind  string     `json:"kind"` // "queue", "tasks" or "pool"
+	At    time.Time  `json:"at"`
+	Error string     `json:"error,omitempty"` // why there is nothing else
+	Stats any        `json:"stats"`           // a fairq.Stats, task.Stats or pool.Stats
+	Wait  *quantiles `json:"wait,omitempty"`
+}
+
+// upcomingRow is an item that leaves soon. Of an item of a FairQueue there is no ID.
+type upcomingRow struct {
+	Key     string        `json:"key"`
+	Round   *int          `json:"round,omitempty"` // 0 is the current one; a task queue does not tell
+	Cost    uint64        `json:"cost,omitempty"`
+	Age     time.Duration `json:"age_ns,omitempty"`
+	ID      uint64        `json:"id,omitempty,string"`
+	Payload string        `json:"payload,omitempty"` // of the first 100, as described
+}
+
+// buriedRow is a buried task.
+type buriedRow struct {
+	ID       uint64    `json:"id,string"`
+	Key      string    `json:"key"`
+	Kind     string    `json:"kind,omitempty"`
+	Attempts int       `json:"attempts"`
+	Created  time.Time `json:"created"`
+	Reason   string    `json:"reason"`
+	Payload  string    `json:"payload,omitempty"`
+}
+
+// sample returns what the last look has brought to light, and when there can be the next one.
+func (s *Source) sample(ctx context.Context) (*sample, time.Time, error) {
+	return s.last.get(ctx, func() *sample {
+		// It is for all who wait, so it goes on if the one who began has gone.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
+		defer cancel()
+		at := time.Now()
+		l, err := s.of.look(ctx)
+		if err != nil {
+			l = sample{}
+			l.Error = shown(err.Error())
+		}
+		l.Name, l.Kind, l.At = s.name, s.kind, at
+		l.event = event(l)
+		return &l
+	})
+}
+
+// event returns what the page is sent.
+func event(l sample) []byte {
+	l.More = l.More || len(l.Upcoming) > pageUpcoming
+	l.Keys = l.Keys[:min(len(l.Keys), pageKeys)]
+	l.Upcoming = l.Upcoming[:min(len(l.Upcoming), pageUpcoming)]
+	l.Buried = l.Buried[:min(len(l.Buried), pageBuried)]
+	return encode(l)
+}
+
+// encode returns JSON of a type of this package, which has nothing in it that could fail.
+func encode(v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic("monitor: " + err.Error())
+	}
+	return text
+}
+
+// Var returns a value for [expvar.Publish], whose String is the same as what the path
+// /v1/queues/{name} answers.
+func Var(s *Source) fmt.Stringer { return variable{s} }
+
+type variable struct{ source *Source }
+
+func (v variable) String() string {
+	l, _, _ := v.source.sample(context.Background())
+	return string(encode(l.summary))
+}
+
+// cached has what a function has returned. That is called no more than once in an interval, takes a
+// twentieth of the time at most, and is never called twice at the same time.
+type cached[T any] struct {
+	turn  chan struct{} // has room for one: who has sent has the rest
+	value T
+	next  time.Time // when the function can be called again
+}
+
+func (c *cached[T]) get(ctx context.Context, f func() T) (value T, next time.Time, err error) {
+	select {
+	case c.turn <- struct{}{}:
+	case <-ctx.Done():
+		return value, next, context.Cause(ctx)
+	}
+	defer func() { <-c.turn }()
+	if begin := time.Now(); !begin.Before(c.next) {
+		c.value = f()
+		c.next = begin.Add(min(max(interval, 20*time.Since(begin)), maxInterval))
+	}
+	return c.value, c.next, nil
+}

@@ -1,0 +1,244 @@
+package monitor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/task"
+)
+
+// FairQueue returns a source that shows a queue. The function describe tells what is shown of an
+// item: it is called once a second for up to 100 of them, without a lock held, and nil means
+// nothing. The name must print, have no slash, and 100 bytes at most, or FairQueue panics.
+func FairQueue[K comparable, V any](name string, q *fairq.FairQueue[K, V], describe func(V) string) *Source {
+	return newSource(name, "queue", &fairQueue[K, V]{q, describe})
+}
+
+type fairQueue[K comparable, V any] struct {
+	*fairq.FairQueue[K, V]
+	describe func(V) string
+}
+
+func (q *fairQueue[K, V]) look(context.Context) (s sample, err error) {
+	stats := q.Stats()
+	s.Stats, s.Wait = stats, quantilesOf(&stats.Wait)
+	keys := newKeyRows(q.KeyCounts(maxKeys))
+	for i, u := range q.FairQueue.Upcoming(maxUpcoming) {
+		row := keys.of(u.Key)
+		row.Upcoming++
+		up := upcomingRow{Key: row.Key, Round: &u.Round, Cost: u.Cost, Age: u.Age}
+		if i < maxDescribed {
+			up.Payload = describe(q.describe, u.Item)
+		}
+		s.Upcoming = append(s.Upcoming, up)
+	}
+	for text, key := range keys.keys {
+		row, stat := keys.rows[text], q.KeyStat(key)
+		row.Len, row.Cost, row.OldestAge, row.Wait = stat.Len, stat.Cost, stat.OldestAge, quantilesOf(&stat.Wait)
+	}
+	s.More = len(s.Upcoming) == maxUpcoming
+	s.Keys, s.keys = keys.longest(), keys.unclear()
+	return s, nil
+}
+
+func (q *fairQueue[K, V]) keyLen(text string, last *sample) (n int, known bool) {
+	key, known := resolve[K](text, last)
+	if !known {
+		return 0, false
+	}
+	return q.KeyLen(key), true
+}
+
+func (q *fairQueue[K, V]) actions() []string { return []string{dropKey} }
+
+func (q *fairQueue[K, V]) do(_ context.Context, a Action, last *sample) (int, error) {
+	key, ok := resolve[K](a.Key, last)
+	if !ok {
+		return 0, errNoKey
+	}
+	return len(q.RemoveKey(key)), nil
+}
+
+// TaskQueue returns a source that shows a queue of tasks. The function describe tells what is shown
+// of a task that is buried, up to 50 at a time; nil means nothing. The name is as for [FairQueue].
+func TaskQueue[V any](name string, q *task.Queue[V], describe func(V) string) *Source {
+	return newSource(name, "tasks", &taskQueue[V]{Queue: q, describe: describe})
+}
+
+type taskQueue[V any] struct {
+	*task.Queue[V]
+	describe func(V) string
+
+	// The buried tasks, as of the state in which the counters in listed were.
+	buried []buriedRow
+	listed [4]uint64
+}
+
+func (q *taskQueue[V]) look(ctx context.Context) (s sample, err error) {
+	stats, err := q.Stats(ctx)
+	if err != nil {
+		return s, err
+	}
+	n := maxUpcoming
+	if !q.InMemory() {
+		n = maxUpcomingRows
+	}
+	infos, err := q.Upcoming(ctx, n)
+	if err != nil {
+		return s, err
+	}
+	if err := q.list(ctx, &stats); err != nil {
+		return s, err
+	}
+	now := time.Now()
+	keys := newKeyRows(q.KeyCounts(maxKeys))
+	for i := range infos {
+		info := &infos[i]
+		row, age := keys.of(info.Key), max(0, now.Sub(info.ReadyAt))
+		if row.Upcoming++; row.Upcoming == 1 {
+			row.OldestAge = age
+		}
+		s.Upcoming = append(s.Upcoming, upcomingRow{Key: row.Key, Age: age, ID: uint64(info.ID)})
+	}
+	s.Stats, s.Buried, s.More = stats, q.buried, len(infos) == n
+	s.Keys, s.keys = keys.longest(), keys.unclear()
+	return s, nil
+}
+
+// list lists the buried tasks, if there may be others than before.
+func (q *taskQueue[V]) list(ctx context.Context, s *task.Stats) error {
+	state := [4]uint64{uint64(s.Buried), s.Buries, s.Kicks, s.Deletes}
+	if state == q.listed {
+		return nil
+	}
+	q.buried = nil
+	if s.Buried > 0 {
+		tasks, err := q.List(ctx, task.ListOptions{State: task.Buried, Limit: maxBuried})
+		if err != nil {
+			return err
+		}
+		for _, t := range tasks {
+			row := buriedRow{ID: uint64(t.ID), Key: keyText(t.Key), Kind: t.Kind, Attempts: t.Attempts, Created: t.Created}
+			if t.Kind != "" {
+				row.Kind = shown(t.Kind)
+			}
+			if t.Err != nil {
+				row.Reason = shown(t.Err.Message)
+			}
+			row.Payload = describe(q.describe, t.Payload)
+			q.buried = append(q.buried, row)
+		}
+	}
+	q.listed = state
+	return nil
+}
+
+func (q *taskQueue[V]) actions() []string {
+	return []string{kick, kickAll, bury, remove, dropKey, pause, resume, pauseKey, resumeKey}
+}
+
+var errByMonitor = errors.New("buried by hand")
+
+func (q *taskQueue[V]) do(ctx context.Context, a Action, last *sample) (int, error) {
+	var key string
+	if a.Name == dropKey || a.Name == pauseKey || a.Name == resumeKey {
+		var ok bool
+		if key, ok = resolve[string](a.Key, last); !ok {
+			return 0, errNoKey
+		}
+	}
+	switch a.Name {
+	case kick:
+		return 1, q.KickID(ctx, a.ID)
+	case kickAll:
+		return q.Kick(ctx, task.ListOptions{Limit: maxKicked})
+	case bury:
+		return 1, q.Bury(ctx, a.ID, errByMonitor, task.UnlessTaken)
+	case remove:
+		return 1, q.Delete(ctx, a.ID, task.UnlessTaken)
+	case pause:
+		return 1, q.Pause(ctx)
+	case resume:
+		return 1, q.Resume(ctx)
+	case pauseKey:
+		return 1, q.PauseKey(ctx, key)
+	case resumeKey:
+		return 1, q.ResumeKey(ctx, key)
+	default:
+		return q.dropKey(ctx, key)
+	}
+}
+
+// dropKey deletes tasks of a key that nobody has taken.
+func (q *taskQueue[V]) dropKey(ctx context.Context, key string) (n int, err error) {
+	tasks, err := q.List(ctx, task.ListOptions{Key: &key, Limit: maxDropped})
+	for _, t := range tasks {
+		err := q.Delete(ctx, t.ID, task.UnlessTaken)
+		if err != nil && !errors.Is(err, task.ErrTaken) && !errors.Is(err, task.ErrNotFound) {
+			return n, err
+		}
+		if err == nil {
+			n++
+		}
+	}
+	return n, err
+}
+
+// Workers is what a [pool.Pool] and a [pool.Workers] have in common.
+type Workers interface {
+	Stats() pool.Stats
+	Pause()
+	Resume()
+}
+
+// Pool returns a source that shows workers. The name is as for [FairQueue].
+func Pool(name string, p Workers) *Source { return newSource(name, "pool", workers{p}) }
+
+type workers struct{ Workers }
+
+func (w workers) look(context.Context) (s sample, err error) {
+	s.Stats = w.Stats()
+	if c, ok := w.Workers.(interface {
+		KeyCounts(n int) []fairq.KeyCount[string]
+	}); ok {
+		s.Keys = newKeyRows(c.KeyCounts(maxKeys)).longest()
+	}
+	return s, nil
+}
+
+func (w workers) actions() []string { return []string{pause, resume} }
+
+func (w workers) do(_ context.Context, a Action, _ *sample) (int, error) {
+	if a.Name == pause {
+		w.Pause()
+	} else {
+		w.Resume()
+	}
+	return 1, nil
+}
+
+// resolve returns the key that is shown like that.
+func resolve[K comparable](text string, last *sample) (key K, ok bool) {
+	if key, ok = keyOf[K](text); ok {
+		return key, true
+	}
+	key, ok = last.keys[text].(K)
+	return key, ok
+}
+
+// describe calls a function of the user's.
+func describe[V any](f func(V) string, payload V) (text string) {
+	if f == nil {
+		return ""
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			text = shown(fmt.Sprintf("describe panicked: %v", p))
+		}
+	}()
+	return shown(f(payload))
+}

@@ -1,0 +1,93 @@
+package monitor
+
+import (
+	"fmt"
+	"hash/maphash"
+	"reflect"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// How many bytes are shown of a key, and of payloads, errors and the like.
+const (
+	maxKeyText = 100
+	maxText    = 200
+)
+
+var seed = maphash.MakeSeed()
+
+// keyText returns how a key is shown. Different keys have different texts, as far as what fmt makes
+// of them differs. See the package documentation.
+func keyText(key any) string {
+	text := plainText(key)
+	if len(text) <= maxKeyText {
+		return printable(text)
+	}
+	return fmt.Sprintf("%s of %d bytes, %016x", cut(text, maxKeyText), len(text), maphash.String(seed, text))
+}
+
+// shown returns how a payload or an error is shown.
+func shown(text string) string {
+	if len(text) <= maxText {
+		return printable(text)
+	}
+	return fmt.Sprintf("%s of %d bytes", cut(text, maxText), len(text))
+}
+
+// cut returns the beginning of a text.
+func cut(text string, n int) string {
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return strconv.Quote(text[:n]) + "…"
+}
+
+// printable returns a text that has something to see, and nothing that is not what it seems to be.
+// A text that begins with a quote is always one that was quoted here.
+func printable(text string) string {
+	hidden := func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }
+	if text == "" || text[0] == '"' || strings.TrimSpace(text) != text || strings.ContainsFunc(text, hidden) {
+		return strconv.Quote(text)
+	}
+	return text
+}
+
+// plainText is fmt.Sprint, but does not read what a key points to, which others may be changing.
+func plainText(key any) string {
+	switch k := key.(type) {
+	case string:
+		return k
+	case fmt.Stringer, error:
+	default:
+		if reflect.TypeOf(key) != nil && reflect.TypeOf(key).Kind() == reflect.Pointer {
+			return fmt.Sprintf("%p", key)
+		}
+	}
+	return fmt.Sprint(key)
+}
+
+// keyOf returns the key that keyText shows like that, if that can be told from the text alone.
+func keyOf[K comparable](text string) (key K, ok bool) {
+	v := reflect.ValueOf(&key).Elem()
+	switch {
+	case v.Kind() == reflect.String && strings.HasPrefix(text, `"`):
+		plain, err := strconv.Unquote(text)
+		if err != nil {
+			return key, false
+		}
+		v.SetString(plain)
+	case v.Kind() == reflect.String:
+		v.SetString(text)
+	case v.CanInt():
+		n, _ := strconv.ParseInt(text, 10, 64)
+		v.SetInt(n)
+	case v.CanUint():
+		n, _ := strconv.ParseUint(text, 10, 64)
+		v.SetUint(n)
+	default:
+		return key, false
+	}
+	return key, keyText(any(key)) == text
+}
