@@ -132,5 +132,5 @@ func class(err error) string {
 
 var ruleErrors = map[string]error{
 	"lost": driver.ErrLeaseLost, "duplicate": driver.ErrDuplicate, "full": fairq.ErrFull, "not found": driver.ErrNotFound,
-	"cancelled": driver.ErrGroupCancelled,
+	"cancelled": driver.ErrGroupCancelled, "taken": driver.ErrTaken, "blocked": driver.ErrBlocked,
 }

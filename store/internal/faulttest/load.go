@@ -50,6 +50,8 @@ type load struct {
 	rand  *rand.Rand
 	id    int64 // no other goroutine of any process has it
 
+	consumer *task.Consumer[string] // of its own: the next task that it gets when it acks one is all that it holds
+
 	orderly bool // nothing is left lying
 }
 
@@ -68,6 +70,7 @@ func (l *load) start(n int, do func(*load) error) (wait func() error) {
 		one := *l
 		run := l.runs.Add(1)
 		one.id, one.rand = int64(l.Args["slot"])*10+run, rand.New(rand.NewPCG(l.Seed, uint64(run)))
+		one.consumer = l.queue.NewConsumer(task.Filter{})
 		all.Go(func() {
 			for l.Stop.Err() == nil {
 				if err := do(&one); err != nil {

@@ -15,6 +15,9 @@ func (l *load) workOnSomething() error {
 			return err
 		}
 	}
+	if l.chance(10) {
+		return l.workOnListed()
+	}
 	n := 1
 	if l.chance(20) {
 		n = 4
@@ -33,6 +36,26 @@ func (l *load) workOnSomething() error {
 		}
 	}
 	return nil
+}
+
+// workOnListed counts and lists tasks that are ready, and works on one of them.
+func (l *load) workOnListed() error {
+	o := task.ListOptions{State: task.Ready, Limit: 10}
+	if l.chance(50) {
+		o.Kind = new("")
+	}
+	if _, err := l.queue.Count(context.Background(), o); err != nil {
+		return err
+	}
+	tasks, err := l.queue.List(context.Background(), o)
+	if err != nil || len(tasks) == 0 {
+		return err
+	}
+	t, err := l.queue.TakeID(l.Stop, tasks[l.rand.IntN(len(tasks))].ID)
+	if err != nil {
+		return expected(err)
+	}
+	return l.workOn(l.took(t))
 }
 
 // lease is a task with the number that its take has in the journal.
@@ -74,8 +97,29 @@ func (l *load) workOn(t lease) error {
 		return l.settle(t, "bury")
 	case p < 420:
 		return l.settle(t, "discard")
+	case p < 520:
+		return l.ackAndTake(t)
 	}
 	return l.settle(t, "ack")
+}
+
+// ackAndTake acks a task, and works on the next one or hands it back.
+func (l *load) ackAndTake(t lease) error {
+	done := l.Journal.begin(Line{Op: "ack", Queue: l.name, Name: t.Payload, ID: t.ID, Take: t.take})
+	taken := new(task.Task[string])
+	ok, err := l.consumer.AckAndTake(context.Background(), t.Task, taken)
+	done(Line{Err: class(err)})
+	if !ok || err != nil {
+		return expected(err)
+	}
+	next := l.took(taken)
+	if l.chance(50) {
+		return l.workOn(next)
+	}
+	done = l.Journal.begin(Line{Op: "snooze", Queue: l.name, Name: next.Payload, ID: next.ID, Take: next.take})
+	err = l.consumer.ReleaseAll(context.Background())
+	done(Line{Err: class(err)})
+	return expected(err)
 }
 
 func (l *load) touch(t lease) error {
