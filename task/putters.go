@@ -216,7 +216,11 @@ func (n *notifier) letInLocked(own *putter, put func(context.Context, driver.New
 			return
 		}
 		w.rooms, w.trying = p.rooms, true
-		n.unlocked(func() { w.id, w.evicted, w.err = put(w.ctx, w.task) }, func() { n.withdrawLocked(w) })
+		n.unlocked(func() { w.id, w.evicted, w.err = put(w.ctx, w.task) }, func() {
+			if w.trying = false; w == own {
+				n.withdrawLocked(w)
+			}
+		})
 		w.trying = false
 		if w.rooms == p.rooms || !errors.Is(w.err, fairq.ErrFull) { // else there may be room by now
 			p.tried(w)

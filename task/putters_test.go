@@ -76,6 +76,36 @@ func TestNewcomerIsNotToldWhatIsOver(t *testing.T) {
 	})
 }
 
+// A store that panics ends one call, and nobody has to wait for it.
+func TestPutPanicsInLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, s := t.Context(), new(beforePut)
+		q, err := Open(ctx, s, "q", &Options[int]{Capacity: 1})
+		require.NoError(t, err)
+		_, err = q.Put(ctx, "a", 0, PutOptions{})
+		require.NoError(t, err)
+		puts := 0
+		s.f = func() {
+			if puts++; puts == 2 {
+				panic("oops")
+			}
+		}
+		require.PanicsWithValue(t, "oops", func() { _, _ = q.PutWait(ctx, "a", 0, PutOptions{}) })
+		put := make(chan error, 1)
+		go func() {
+			_, err := q.PutWait(ctx, "b", 0, PutOptions{})
+			put <- err
+		}()
+		synctest.Wait()
+		one, err := q.Take(ctx)
+		require.NoError(t, err)
+		require.NoError(t, one.Ack(ctx))
+		require.NoError(t, <-put)
+		require.Zero(t, q.notifier.puttersWaiting.Load())
+		require.NoError(t, q.Close(ctx))
+	})
+}
+
 // Producers that wait, and often do not want to any more, and workers that make room: nothing is
 // put after an error, nothing is lost, and nobody waits for room that is there. It is for the race
 // detector, too.
