@@ -16,10 +16,9 @@ import (
 type attempt[V any] struct {
 	pool  *Pool[V]
 	class *class[V]
-	task  task.Task[V]
+	task  *task.Task[V]
 
 	worker   *worker
-	counts   *counters
 	policy   *Policy
 	ran      time.Duration // how long the handler ran; 0 if nobody asks for that
 	deadline time.Time     // of the context; zero if it has none
@@ -27,6 +26,8 @@ type attempt[V any] struct {
 	cause error
 
 	next *attempt[V] // at a task that was taken when this one was acked; nil if none was
+
+	inBackground bool // it is settled there
 
 	mu     sync.Mutex      // protects all that follows
 	ended  bool            // the handler has returned
@@ -46,7 +47,7 @@ func (a *attempt[V]) do(w *worker) {
 
 // run calls the handler, and settles the task.
 func (a *attempt[V]) run(w *worker) {
-	a.worker, a.counts = w, &w.counts
+	a.worker = w
 	inc(&w.counts.started)
 	a.pool.keyCounts.Add(a.task.Key, fairq.Counts{Served: 1})
 	o := &a.pool.observer
@@ -70,7 +71,7 @@ func (a *attempt[V]) run(w *worker) {
 		a.finish(safeError(err))
 	}()
 	if o.Started != nil {
-		a.pool.observe("Started", func() { o.Started(w.ctx, a.class.name, &a.task, started.Sub(a.task.ReadyAt)) })
+		a.pool.observe("Started", func() { o.Started(w.ctx, a.class.name, a.task, started.Sub(a.task.ReadyAt)) })
 	}
 	a.setDeadline()
 	limit := a.maxAttempts()
@@ -81,7 +82,7 @@ func (a *attempt[V]) run(w *worker) {
 	case a.tooLate(0): // its time was over before there was a worker
 		err = errLate
 	default:
-		err = a.pool.handler(a, &a.task)
+		err = a.pool.handler(a, a.task)
 	}
 }
 
@@ -104,7 +105,7 @@ var (
 func (a *attempt[V]) setDeadline() {
 	a.policy = &a.pool.policy
 	if a.pool.forTask != nil {
-		a.policy = new(a.pool.forTask(&a.task, a.pool.policy))
+		a.policy = new(a.pool.forTask(a.task, a.pool.policy))
 	}
 	sooner := func(at time.Time, cause error) {
 		if !at.IsZero() && (a.deadline.IsZero() || at.Before(a.deadline)) {
@@ -174,6 +175,14 @@ func (a *attempt[V]) leaseContext() (context.Context, context.CancelFunc) {
 		})
 	})
 	return ctx, func() { cancel(context.Canceled) }
+}
+
+// counts returns where it is counted what becomes of the attempt.
+func (a *attempt[V]) counts() *counters {
+	if a.inBackground {
+		return &a.pool.backgroundCounts
+	}
+	return &a.worker.counts
 }
 
 // endContext ends the context.

@@ -57,7 +57,7 @@ func (a *attempt[V]) finish(err error) {
 		a.settle(err)
 		return
 	}
-	a.counts = &p.backgroundCounts
+	a.inBackground = true
 	p.background(func() {
 		defer p.settling.Add(-1)
 		a.settle(err)
@@ -66,7 +66,7 @@ func (a *attempt[V]) finish(err error) {
 
 // settle tells the queue what came of the task: err is what the handler has returned.
 func (a *attempt[V]) settle(err error) {
-	p, t, counts := a.pool, &a.task, a.counts
+	p, t, counts := a.pool, a.task, a.counts()
 	again, _ := errors.AsType[*retryError](err)
 	_, permanent := errors.AsType[*permanentError](err)
 	switch {
@@ -107,9 +107,13 @@ func (a *attempt[V]) ack(ctx context.Context) error {
 	if p.tasks.serial.Load() || p.tasks.prefetcher != nil || c.watching.Load() || p.slowPath.Load() || p.observer.Succeeded != nil {
 		return a.task.Ack(ctx)
 	}
-	next := &attempt[V]{pool: p, class: c}
-	ok, err := c.consumer.AckAndTake(ctx, &a.task, &next.task)
+	next := &struct { // one allocation
+		attempt[V]
+		of task.Task[V]
+	}{attempt: attempt[V]{pool: p, class: c}}
+	ok, err := c.consumer.AckAndTake(ctx, a.task, &next.of)
 	if ok {
+		next.task = &next.of
 		a.next = next.taken()
 	}
 	return err
@@ -134,13 +138,13 @@ func (a *attempt[V]) retry(delay time.Duration, err error) {
 		a.fail(Deadline, err)
 		return
 	}
-	a.settleBy(func(ctx context.Context) error { return a.task.Fail(ctx, err, delay) }, &a.counts.retried,
+	a.settleBy(func(ctx context.Context) error { return a.task.Fail(ctx, err, delay) }, &a.counts().retried,
 		func() { a.observeRetry(delay, err) })
 }
 
 func (a *attempt[V]) observeRetry(delay time.Duration, err error) {
 	if f := a.pool.observer.Retried; f != nil {
-		a.pool.observe("Retried", func() { f(a.pool.storeCtx, a.class.name, &a.task, a.ran, delay, err) })
+		a.pool.observe("Retried", func() { f(a.pool.storeCtx, a.class.name, a.task, a.ran, delay, err) })
 	}
 	a.pool.log.Debug("pool: to be tried again",
 		about(a.class.name, &a.task.Info, err, "attempts", a.task.Attempts, "delay", delay)...)
@@ -150,7 +154,7 @@ func (a *attempt[V]) observeRetry(delay time.Duration, err error) {
 // may the task leave the queue. Before that the lease is looked at, for a task that somebody else
 // has by now is not ours to write letters of.
 func (a *attempt[V]) fail(reason Reason, err error) {
-	p, t := a.pool, &a.task
+	p, t := a.pool, a.task
 	end := t.Bury
 	if a.class.own || p.sink != nil {
 		end = t.Discard
@@ -166,7 +170,7 @@ func (a *attempt[V]) fail(reason Reason, err error) {
 		}
 	}
 	a.class.failures.record(&t.Info, err)
-	a.settleBy(func(ctx context.Context) error { return end(ctx, err) }, &a.counts.failed, func() {
+	a.settleBy(func(ctx context.Context) error { return end(ctx, err) }, &a.counts().failed, func() {
 		if reason == Deadline {
 			p.taskExpired(a.class.name, t)
 		}
@@ -181,7 +185,7 @@ func (a *attempt[V]) fail(reason Reason, err error) {
 // settleBy tells the queue what came of the task, counts it, and calls then; unless the queue
 // cannot be told.
 func (a *attempt[V]) settleBy(call func(context.Context) error, count *counter, then func()) {
-	if err := a.pool.settle(&a.task, call); err != nil {
+	if err := a.pool.settle(a.task, call); err != nil {
 		a.lost(err)
 		return
 	}
@@ -191,9 +195,9 @@ func (a *attempt[V]) settleBy(call func(context.Context) error, count *counter, 
 
 // lost is called when the task could not be settled.
 func (a *attempt[V]) lost(err error) {
-	inc(&a.counts.lost)
+	inc(&a.counts().lost)
 	if f := a.pool.observer.Lost; f != nil {
-		a.pool.observe("Lost", func() { f(a.pool.storeCtx, a.class.name, &a.task, a.ran, err) })
+		a.pool.observe("Lost", func() { f(a.pool.storeCtx, a.class.name, a.task, a.ran, err) })
 	}
 	level := slog.LevelWarn
 	if errors.Is(a.cause, task.ErrDeleted) {

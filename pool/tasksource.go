@@ -80,7 +80,7 @@ func (s *taskSource[V]) add(c *class[V]) {
 		c.woken.Store(true)
 		c.watching.Store(false)
 		s.mayHaveTasks.Store(true)
-		s.pool.wake()
+		s.pool.dispatch()
 	})
 	c.loadWatch = c.consumer.Watch(s.pool.dispatch)
 	s.classes = append(s.classes, c)
@@ -126,13 +126,7 @@ func (s *taskSource[V]) take(w *worker) (*attempt[V], error) {
 	return s.attempt(c, t), err
 }
 
-// watches implements source.
-func (s *taskSource[V]) watches() bool {
-	return !s.serial.Load() && s.prefetcher == nil && s.classes[0].watching.Load()
-}
-
-// takeOrWatch takes a task, or arms taskWatch if there is none. If several do so at a time,
-// watching may be false though taskWatch is armed, but not the other way round.
+// takeOrWatch takes a task, or arms taskWatch if there is none.
 func (c *class[V]) takeOrWatch(ctx context.Context) (*task.Task[V], error) {
 	// watching before woken: if taskWatch, armed before, is due in between, watching is false
 	// after this, and the queue is asked again.
@@ -150,7 +144,7 @@ func (s *taskSource[V]) attempt(c *class[V], t *task.Task[V]) *attempt[V] {
 	if t == nil {
 		return nil
 	}
-	return (&attempt[V]{pool: s.pool, class: c, task: *t}).taken()
+	return (&attempt[V]{pool: s.pool, class: c, task: t}).taken()
 }
 
 // taken counts an attempt whose task was taken.

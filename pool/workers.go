@@ -43,7 +43,7 @@ func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handl
 	s := &itemSource[K, V]{workers: &w.workerSet, queue: queue, handler: handler, timeout: o.Policy.Timeout, sink: o.DeadLetters, observer: o.Observer}
 	s.itemWatch = queue.Watch(func() {
 		s.armed.Store(false)
-		w.wake()
+		w.dispatch()
 	})
 	s.loadWatch = queue.Watch(w.dispatch)
 	w.start(s)
@@ -96,9 +96,6 @@ func (s *itemSource[K, V]) takeOrWatch() (job, error) {
 		}
 	}
 }
-
-// watches implements source.
-func (s *itemSource[K, V]) watches() bool { return s.armed.Load() }
 
 // disarm implements source.
 func (s *itemSource[K, V]) disarm(bool) {

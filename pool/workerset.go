@@ -69,8 +69,6 @@ type workerSet struct {
 
 	dispatching, dispatchAgain bool // see dispatch
 
-	looking atomic.Int32 // workers that were woken and have not looked for a task yet, see wake
-
 	closing    bool            // Shutdown was called
 	cancelled  bool            // and its time is over, so handlers were cancelled
 	sourceOver bool            // the source will never have a task again
@@ -83,13 +81,13 @@ type workerSet struct {
 }
 
 // source is what workers drain. Its methods may be called by many goroutines at the same time, but
-// watchLoad only by one: the one that dispatches.
+// takeOrWatch and watchLoad only by one: the one that dispatches.
 type source interface {
 	// runNext takes the next task and does it. It returns false if there is none.
 	runNext(w *worker) (ok bool, err error)
 
 	// takeOrWatch takes the next task, for a worker to do it. If there is none it returns nil, and
-	// workerSet.wake is called as soon as there may be one, unless disarm is called before.
+	// workerSet.dispatch is called as soon as there may be one, unless disarm is called before.
 	// With handBack, disarm also hands back what was prefetched.
 	takeOrWatch() (task job, err error)
 	disarm(handBack bool)
@@ -99,10 +97,6 @@ type source interface {
 	// loadBelow tells whether all queues are less full.
 	watchLoad(fullness float64) bool
 	loadBelow(fullness float64) bool
-
-	// watches tells whether workerSet.wake is called as soon as there may be a task, because there
-	// is none.
-	watches() bool
 
 	// addRunning says that n more handlers run, or fewer if n is negative, because of Yield.
 	addRunning(n int64)
@@ -117,7 +111,6 @@ type worker struct {
 	ctx        context.Context // parent of its handlers' contexts; workerOf finds the worker by it
 	next       chan job        // gives a task to an idle worker; nil means that it has to end
 	idleSince  time.Time       // protected by workerSet.mu
-	inVain     bool            // it was woken, but there was no task
 	started    time.Time       // when its task was; zero if nobody asks for that
 	yieldDepth int             // calls of Yield at this moment; protected by workerSet.mu
 	remaining  int             // how many workers were left when it was removed
@@ -187,9 +180,6 @@ func (ws *workerSet) dispatchOneLocked() bool {
 		return true
 	}
 	wake, stopped := ws.scale.WakeFactor, !ws.mayTakeLocked()
-	if !stopped && ws.looking.Load() > 0 {
-		return false // they dispatch if there is more than they take
-	}
 	able := !stopped && len(ws.unassigned) == 0
 	// If all workers are busy that there must be, another one is started only under load.
 	busy := able && len(ws.idle) == 0 && ws.active > 0 && ws.active >= ws.scale.Min
@@ -217,61 +207,15 @@ func (ws *workerSet) dispatchOneLocked() bool {
 	return task != nil
 }
 
-// wake is called by a source that may have a task again. An idle worker takes it, rather than who
-// has brought it; if there is none, wake is dispatch. While one looks, nobody dispatches, and the
-// other way round: who dispatches may disarm what the other one arms.
-func (ws *workerSet) wake() {
-	ws.mu.Lock()
-	if len(ws.idle) == 0 || ws.dispatching || ws.slowPath.Load() {
-		ws.mu.Unlock()
-		ws.dispatch()
-		return
-	}
-	ws.looking.Add(1)
-	ws.giveLocked(look{})
-	ws.mu.Unlock()
-}
-
-// look is for a worker that was woken: it takes a task itself.
-type look struct{}
-
-// do implements job.
-func (look) do(w *worker) {
-	ws := w.set
-	var task job
-	var err error
-	if !ws.slowPath.Load() {
-		task, err = ws.source.takeOrWatch()
-	}
-	w.inVain = task == nil
-	ws.looking.Add(-1)
-	if err != nil {
-		ws.sourceFailed(err)
-	}
-	if w.inVain {
-		return
-	}
-	if !ws.source.watches() { // there may be more, for others
-		ws.dispatch()
-	}
-	task.do(w)
-}
-
-// giveLocked gives a task to the idle worker that was busy last.
-func (ws *workerSet) giveLocked(task job) {
-	last := len(ws.idle) - 1
-	w := ws.idle[last]
-	ws.idle[last] = nil
-	ws.idle = ws.idle[:last]
-	w.next <- task
-}
-
 // assignLocked gives a task that was taken to an idle worker, or to a new one. If Scale.Max has
 // become less since it was taken, the task may have to wait for a worker.
 func (ws *workerSet) assignLocked(task job) {
-	switch {
-	case len(ws.idle) > 0:
-		ws.giveLocked(task)
+	switch n := len(ws.idle); {
+	case n > 0:
+		w := ws.idle[n-1]
+		ws.idle[n-1] = nil
+		ws.idle = ws.idle[:n-1]
+		w.next <- task
 	case ws.active < max(ws.scale.Max, 1):
 		w := &worker{set: ws, next: make(chan job, 1)}
 		w.ctx = context.WithValue(ws.ctx, workerKey{}, w)
@@ -413,25 +357,14 @@ func (ws *workerSet) nextTask(w *worker) (task job, end bool) {
 		ws.mu.Unlock()
 		return nil, true
 	}
-	// A task may have come since the worker has looked, when it was not idle yet, so nobody has
-	// woken it. Therefore it dispatches itself once it is in the list, unless the source is sure
-	// to call wake from now on.
-	if !w.inVain {
-		w.idleSince = time.Now()
-	}
-	w.inVain = false
-	i := len(ws.idle)
-	for i > 0 && ws.idle[i-1].idleSince.After(w.idleSince) {
-		i--
-	}
-	ws.idle = slices.Insert(ws.idle, i, w)
+	// A task may have come since the worker has looked, when it was not idle yet, so whoever
+	// dispatched has not given it one. Therefore it dispatches itself once it is in the list.
+	w.idleSince = time.Now()
+	ws.idle = append(ws.idle, w)
 	ws.setReaperLocked()
 	ws.notifyQuietLocked()
-	dispatch := ws.dispatching || ws.slowPath.Load() // it may be about to disarm the source
 	ws.mu.Unlock()
-	if dispatch || !ws.source.watches() {
-		ws.dispatch()
-	}
+	ws.dispatch()
 	task = <-w.next
 	return task, task == nil
 }
