@@ -8,6 +8,7 @@ import (
 
 	"github.com/alitto/pond/v2"
 	"github.com/gammazero/workerpool"
+	koykov "github.com/koykov/queue"
 	"github.com/panjf2000/ants/v2"
 	conc "github.com/sourcegraph/conc/pool"
 
@@ -38,6 +39,7 @@ var contestants = []contestant{
 	{"fairq pool.NewWorkers", true, startNewWorkers},
 	{"fairq pool.Func", true, startFunc},
 	{"pond", true, startPond},
+	{"koykov", true, startKoykov},
 	{"ants", false, startAnts},
 	{"workerpool", false, startWorkerpool},
 	{"conc", false, startConc},
@@ -113,6 +115,34 @@ func startFunc(workers, capacity int, handle func(item)) (submit func(item), sto
 func startPond(workers, capacity int, handle func(item)) (submit func(item), stop func()) {
 	p := pond.NewPool(workers, pond.WithQueueSize(capacity))
 	return func(it item) { must(p.Go(func() { handle(it) })) }, p.StopAndWait
+}
+
+// koykovWorker is the handler of a koykov/queue, which boxes items as any.
+type koykovWorker func(item)
+
+func (f koykovWorker) Do(x any) error {
+	f(x.(item))
+	return nil
+}
+
+// startKoykov counts what has been handled, because Close does not wait for it.
+func startKoykov(workers, capacity int, handle func(item)) (submit func(item), stop func()) {
+	var left sync.WaitGroup
+	q, err := koykov.New(&koykov.Config{
+		Capacity: uint64(capacity), Workers: uint32(workers),
+		Worker: koykovWorker(func(it item) {
+			handle(it)
+			left.Done()
+		}),
+	})
+	must(err)
+	return func(it item) {
+			left.Add(1)
+			must(q.Enqueue(it))
+		}, func() {
+			left.Wait()
+			must(q.Close())
+		}
 }
 
 // startAnts uses the pool with one typed function, which needs no closure for each item. It has no

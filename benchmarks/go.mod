@@ -6,6 +6,7 @@ require (
 	github.com/alitto/pond/v2 v2.7.1
 	github.com/fairq/fairq v0.1.0
 	github.com/gammazero/workerpool v1.3.0
+	github.com/koykov/queue v1.1.6
 	github.com/panjf2000/ants/v2 v2.12.1
 	github.com/sourcegraph/conc v0.3.0
 	github.com/stretchr/testify v1.12.1
@@ -13,6 +14,7 @@ require (
 
 require (
 	github.com/gammazero/deque v1.2.2 // indirect
+	github.com/koykov/bitset v1.0.0 // indirect
 	go.uber.org/atomic v1.7.0 // indirect
 	go.uber.org/multierr v1.9.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
