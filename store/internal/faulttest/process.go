@@ -186,8 +186,9 @@ func (p *Process) Tell() {
 func (p *Process) Kill(j *Journal) {
 	p.t.Helper()
 	j.Write(Line{Op: "kill", Name: p.Name})
-	require.NoError(p.t, p.cmd.Process.Kill())
+	failed := p.cmd.Process.Kill()
 	_ = p.wait() // it was killed
+	require.NoError(p.t, failed, "%s: %s", p.Name, &p.errors)
 	require.Empty(p.t, p.errors.String(), "it had failed before")
 }
 

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 const (
 	aboutQueue = 100
 	aboutTally = 101
+	aboutLock  = 102
 	payloads   = 103
 )
 
@@ -51,6 +53,11 @@ type DB struct {
 	mu     sync.Mutex // protects queues
 	queues map[uint64]*local
 
+	onChange func(queue uint64)
+	watching context.Context // until Close
+	stop     context.CancelFunc
+	watches  sync.WaitGroup
+
 	conflicts atomic.Int64
 }
 
@@ -62,6 +69,7 @@ func Open(ctx context.Context, name string, e Engine) (*DB, error) {
 	if !db.shared {
 		db.heads = map[uint64]*head{}
 	}
+	db.watching, db.stop = context.WithCancel(context.Background())
 	for {
 		err := db.open(ctx)
 		switch {
@@ -160,6 +168,18 @@ func (db *DB) Changed(ctx context.Context) (bool, error) {
 	return changed || joined, err
 }
 
+// OnChange has f called with the number of a queue when others have changed it, if the engine is a
+// Watcher. It must be called before the DB is used otherwise.
+func (db *DB) OnChange(f func(queue uint64)) { db.onChange = f }
+
+// Close ends what watches.
+func (db *DB) Close() {
+	db.mu.Lock()
+	db.stop()
+	db.mu.Unlock()
+	db.watches.Wait()
+}
+
 // local returns what this process knows of a queue.
 func (db *DB) local(queue uint64) *local {
 	db.mu.Lock()
@@ -168,6 +188,11 @@ func (db *DB) local(queue uint64) *local {
 	if l == nil {
 		l = &local{}
 		db.queues[queue] = l
+		if w, ok := db.engine.(Watcher); ok && db.onChange != nil && db.watching.Err() == nil {
+			ctx, stop := context.WithCancel(db.watching)
+			l.stop = stop
+			db.watches.Go(func() { db.watch(ctx, w, queue) })
+		}
 	}
 	return l
 }
@@ -176,5 +201,22 @@ func (db *DB) local(queue uint64) *local {
 func (db *DB) forget(queue uint64) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
+	if l := db.queues[queue]; l != nil && l.stop != nil {
+		l.stop()
+	}
 	delete(db.queues, queue)
+}
+
+// watch watches the tallies of a queue: others have changed something if one of another process
+// says that they have told so.
+func (db *DB) watch(ctx context.Context, w Watcher, queue uint64) {
+	v := view{tx: &tx{db: db}, id: queue}
+	from := v.about(aboutTally)
+	own := appendInt(v.about(aboutTally), int64(db.process))
+	w.Watch(ctx, from, behind(from), func(e *Entry) {
+		var t tally
+		if e == nil || !bytes.HasPrefix(e.Key, own) && decode(e.Value, t.code) == nil && t.told {
+			db.onChange(queue)
+		}
+	})
 }

@@ -11,9 +11,10 @@
 //	(0, 3)                                        the number of the last process
 //	(queue, primary key's index, primary key)     a row
 //	(queue, index, fields, primary key)           nothing: it leads to a row
-//	(queue, 100)                                  name, settings, pauses and lock of the queue
+//	(queue, 100)                                  name, settings and pauses of the queue
 //	(queue, 101, process, n)                      what the n-th of those transactions counts that
 //	                                              a process makes at the same time: a tally
+//	(queue, 102)                                  which process has locked it, and until when
 //	(queue, 103, task)                            a payload
 //
 // What changes with each task is in tallies, the payloads have keys of their own: neither is
@@ -29,7 +30,8 @@
 // are and which round is being served, is in a tally for each process, and the sum or the greatest
 // of these counts. Each transaction guards and writes its own tally: if it is not known whether a
 // commit was done, the number in it tells. A transaction that is alone in its queue guards all
-// tallies, and all others guard the row (queue, 100), which it writes.
+// tallies, and all others guard the row (queue, 100), which it writes. Who fails again and again
+// locks the queue: others do not begin then, so that what has much to do is committed too.
 package kv
 
 import (
@@ -62,6 +64,15 @@ type Engine interface {
 
 	// Changed tells whether others may have committed something since the last call. It is cheap.
 	Changed(ctx context.Context) (bool, error)
+}
+
+// Watcher is an Engine that tells what others write.
+type Watcher interface {
+	Engine
+
+	// Watch calls f with each entry of a span that is written, and without one if some may have
+	// been missed, until ctx is done.
+	Watch(ctx context.Context, from, to []byte, f func(*Entry))
 }
 
 // Txn is a transaction. It reads what was committed when it began, and what it has written. It is

@@ -32,6 +32,7 @@ type tally struct {
 	number  uint64 // the last one that was given, which tells one commit from another
 	at      int64  // when it was written
 	took    int64  // when tasks were taken last
+	told    bool   // by something that others may wait for
 	removed uint64
 	tasks   [driver.Held + 1]int
 	rounds  map[int]uint64
@@ -47,6 +48,9 @@ func (h *head) code(c *coder) {
 	text(c, &h.Settings)
 	c.flag(&h.Paused)
 	number(c, &h.PausedKeys)
+}
+
+func (h *head) lock(c *coder) {
 	number(c, &h.lockedBy)
 	number(c, &h.lockedUntil)
 }
@@ -55,6 +59,7 @@ func (t *tally) code(c *coder) {
 	number(c, &t.number)
 	number(c, &t.at)
 	number(c, &t.took)
+	c.flag(&t.told)
 	number(c, &t.removed)
 	c.counts(&t.tasks)
 	n := len(t.rounds)
@@ -89,16 +94,19 @@ func (t *tally) add(other *tally) {
 func (x *tx) readHead(v *view) (*head, error) {
 	h := &head{own: tally{rounds: map[int]uint64{}}, folds: tally{rounds: map[int]uint64{}}}
 	sum := tally{rounds: map[int]uint64{}}
-	row, own := v.about(aboutQueue), v.tally()
+	row, lock, own := v.about(aboutQueue), v.about(aboutLock), v.tally()
 	h.lanes.own = -1
-	for e, err := range x.scan(Span{From: row, To: behind(v.about(aboutTally))}) {
+	for e, err := range x.scan(Span{From: row, To: behind(lock)}) {
 		if err != nil {
 			return nil, err
 		}
-		if bytes.Equal(e.Key, row) {
+		switch {
+		case bytes.Equal(e.Key, row):
 			h.saved = bytes.Clone(e.Value)
 			err = decode(e.Value, h.code)
-		} else {
+		case bytes.Equal(e.Key, lock):
+			err = decode(e.Value, h.lock)
+		default:
 			var t tally
 			if err = decode(e.Value, t.code); err == nil {
 				sum.add(&t)
@@ -138,8 +146,13 @@ func (v *view) flush() error {
 	if v.dropped {
 		return nil
 	}
+	if v.db.shared && h.lockedBy == v.db.process {
+		if err := v.remove(v.about(aboutLock)); err != nil {
+			return err
+		}
+		h.lockedBy = 0
+	}
 	if v.db.shared && v.alone {
-		h.lockedBy, h.lockedUntil = 0, 0
 		first := v.about(aboutTally)
 		v.Guard(first, behind(first))
 		h.own.add(&h.folds)
@@ -176,14 +189,15 @@ func (v *view) flush() error {
 			return err
 		}
 	}
-	own.number = max(own.number, v.number)
+	own.number, own.told = max(own.number, v.number), v.tells
 	return v.put(v.tally(), encode(own.code))
 }
 
 // changed tells whether something is to be written.
 func (v *view) changed() bool {
 	h := v.head
-	locked := v.db.shared && v.alone && h.lockedBy == v.db.process
-	return !v.dropped && (locked || v.number > h.own.number || h.tasks != h.was.tasks || h.Removed != h.was.removed ||
+	locked := v.db.shared && h.lockedBy == v.db.process
+	return !v.dropped && (locked || v.number > h.own.number ||
+		h.tasks != h.was.tasks || h.Removed != h.was.removed ||
 		!maps.Equal(h.Rounds, h.was.rounds) || !bytes.Equal(encode(h.code), h.saved))
 }

@@ -11,8 +11,10 @@ type local struct {
 	number    uint64     // the last one that was given, whatever became of the transaction
 	using     []bool     // tallies, by those who run now
 	contended time.Time  // until then, who wants to be alone locks the queue at once
+	failures  int        // conflicts since a transaction was committed
 	first     uint64     // the task that comes first,
 	takes     int        // and how often it did
+	stop      func()     // ends what watches, nil if nothing does; not protected
 
 	// What was committed longer ago than marksLag has a lower number than the older one.
 	older, newer struct {
@@ -88,17 +90,24 @@ func (l *local) mark(shared bool, number uint64) uint64 {
 	return l.older.number
 }
 
-// conflicted notes that a transaction which was to be alone has to be tried again.
-func (l *local) conflicted() {
+// ended notes how a transaction has ended.
+func (l *local) ended(alone, conflict bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.contended = time.Now().Add(time.Second)
+	if l.failures++; !conflict {
+		l.failures = 0
+	} else if alone {
+		l.contended = time.Now().Add(time.Second)
+	}
 }
 
-func (l *local) isContended() bool {
+// maxFailures is how many conflicts in a row have a process lock the queue.
+const maxFailures = 5
+
+func (l *local) isContended(alone bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return time.Now().Before(l.contended)
+	return l.failures >= maxFailures || alone && time.Now().Before(l.contended)
 }
 
 // lanes keep processes that take at the same time from taking the same tasks. Each task that can be

@@ -142,7 +142,7 @@ func (x *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 			return nil, err
 		}
 		free := h.lockedBy == x.db.process || h.lockedUntil <= v.now
-		locks := v.alone && h.lockedBy != x.db.process && l.isContended()
+		locks := h.lockedBy != x.db.process && l.isContended(v.alone)
 		if !x.db.shared || free && !locks {
 			break
 		}
@@ -163,18 +163,19 @@ func (x *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 const lockTime = 2 * time.Second
 
 // await waits while another process has locked the queue. If it is free it locks it: who is alone
-// in a queue would never be committed while others are busy in it, for each of these is faster. A
-// lock keeps nobody from anything but by his own will, so that its time is that of another machine
-// does no harm.
+// in a queue, or has much to do, would never be committed while others are busy in it, for each of
+// these is faster. A lock keeps nobody from anything but by his own will, so that its time is that
+// of another machine does no harm.
 func (x *tx) await(v *view, h *head, free bool) error {
 	if x.wrote || len(x.views) > 0 {
 		return x.fail("enter", nil, ErrConflict)
 	}
 	if free {
 		h.lockedBy, h.lockedUntil = x.db.process, v.now+int64(lockTime)
-		row := v.about(aboutQueue)
-		x.Guard(row, nil)
-		if err := x.put(row, encode(h.code)); err != nil {
+		lock := v.about(aboutLock)
+		x.Guard(lock, nil)
+		x.Guard(v.about(aboutQueue), nil)
+		if err := x.put(lock, encode(h.lock)); err != nil {
 			return err
 		}
 		err := x.Txn.Commit()
@@ -205,8 +206,12 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// Notify implements rows.Tx. Others look by themselves, see Changed.
-func (x *tx) Notify(uint64) {}
+// Notify implements rows.Tx. It is in the tally, which others may watch; or Changed tells.
+func (x *tx) Notify(queue uint64) {
+	for _, v := range x.views {
+		v.tells = v.tells || v.id == queue
+	}
+}
 
 // Commit implements rows.Tx.
 func (x *tx) Commit() error {
@@ -323,8 +328,6 @@ func (x *tx) end() {
 	}
 	for _, v := range x.views {
 		v.free()
-		if conflict && v.alone {
-			v.conflicted()
-		}
+		v.ended(v.alone, conflict)
 	}
 }

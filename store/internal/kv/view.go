@@ -24,6 +24,7 @@ type view struct {
 	n       int    // which of the tallies of the process is written
 	number  uint64 // the last one that was given
 	took    bool   // tasks were read to be taken
+	tells   bool   // see Notify
 	dropped bool
 }
 

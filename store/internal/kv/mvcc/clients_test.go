@@ -175,8 +175,8 @@ func drain(t *testing.T, n, tasks, batch int, strict bool) (d drained) {
 	return d
 }
 
-// TestLate puts, takes and acks tasks in many processes, while one commit in ten fails, is not known
-// to be done, or is done later. Each call must have been done once.
+// TestLate puts, takes and acks tasks in many processes, while one commit in ten fails, is not
+// known to be done, or is done later. Each call must have been done once.
 func TestLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const tasks = 40
@@ -244,7 +244,7 @@ func TestDrain(t *testing.T) {
 		require.Zero(t, one.late)
 		require.Zero(t, one.conflicts)
 		require.Less(t, many.conflicts, 0.05)
-		require.Greater(t, many.perSecond, 5*strict.perSecond)
+		require.Greater(t, many.perSecond, 10*strict.perSecond)
 		require.Less(t, many.late, 2*16*4*batch) // twice what a process looks at
 	}
 }

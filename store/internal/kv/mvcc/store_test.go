@@ -43,8 +43,8 @@ func (h handle) Faults(seed uint64) { h.client.Fault = faults(seed, 1, mvcc.Lost
 // Reopen implements what rowstest looks for.
 func (h handle) Reopen(t *testing.T) rows.DB { return openDB(t, h.client.DB) }
 
-// faults returns a function that makes a commit in ten fail in some way, up to the last one, but not
-// more than so many in a row.
+// faults returns a function that makes a commit in ten fail in some way, up to the last one, but
+// not more than so many in a row.
 func faults(seed uint64, most int, last mvcc.Fault) func() mvcc.Fault {
 	var mu sync.Mutex
 	rnd, failed := rand.New(rand.NewPCG(seed, 0)), 0
@@ -82,6 +82,9 @@ func (s *store) Reopen(t *testing.T) task.Store { return newStore(openDB(t, s.cl
 func (s *store) Kill(*testing.T)                { s.client.Kill() }
 
 func TestStore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestUnknown does the same")
+	}
 	storetest.Run(t, func(t *testing.T) task.Store {
 		return newStore(openDB(t, &mvcc.DB{MaxValue: 4 << 20}))
 	})

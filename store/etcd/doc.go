@@ -1,0 +1,46 @@
+// Package etcd keeps the tasks of package task in etcd, for programs on any number of machines. It
+// is a module of its own, and needs servers of version 3.6 or newer.
+//
+//	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints})
+//	store, err := etcd.Open(ctx, client, &etcd.Options{MaxOps: 8192})
+//	tasks, err := task.Open[Job](ctx, store, "emails", nil)
+//
+// Start the servers with --max-txn-ops=8192 and tell it with Options.MaxOps: of the 128 operations
+// that are the default, a task takes five to ten.
+//
+// # What is promised
+//
+//   - All that package task promises, but for the order between processes: see below.
+//   - What a call has done is in the log of a majority of the servers when it returns. If an answer
+//     is lost, the Store finds out whether the call was done, and if it cannot, returns an error
+//     that says so.
+//   - Processes that put tasks of different keys do not hold up each other: nothing is locked, and
+//     their transactions do not conflict.
+//   - Who waits is told of changes by a watch, within milliseconds.
+//
+// # What is not
+//
+//   - One process takes in the exact order. Of several that take at the same time, each takes from
+//     a part of the first tasks, so that they do not conflict. A process looks
+//     at the first 4·n tasks for each that it wants, where n is how many processes have taken
+//     something in the last three seconds. So a task is passed over by about as many others, and
+//     not for ever: a process takes the first one when it has passed it over 32 times. With
+//     Options.Strict all take the very first ones, and all but one have to try again.
+//   - Two processes that put tasks of the same key at the same moment may give it a turn each in
+//     the same round.
+//   - What counts by key or in all (MaxInFlightPerKey, KeyCapacity, Capacity, kinds, groups) is
+//     done by one process at a time in each queue.
+//   - Times are those of the machines, which may differ by Options.Skew. Delays and leases are off
+//     by as much.
+//   - etcd keeps all in memory and is made for some gigabytes, so for up to about a million tasks.
+//     It keeps old revisions until they are compacted: start the servers with
+//     --auto-compaction-retention. When their quota is used up, calls return an error until there
+//     is room.
+//
+// # What it costs
+//
+// A Put waits for two to four exchanges with the servers, a Take for three to five. To find where a
+// key's tasks end, the servers read all the queued tasks of that key, once a second in each process
+// that puts some. Whoever waits for tasks costs nothing but its watch, and a transaction every ten
+// seconds.
+package etcd

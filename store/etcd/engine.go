@@ -1,0 +1,322 @@
+package etcd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/fairq/fairq/store/internal/kv"
+	"github.com/fairq/fairq/store/internal/rows"
+)
+
+// engine implements kv.Engine.
+type engine struct {
+	client *clientv3.Client
+	prefix string
+	maxOps int
+	traits rows.Traits
+}
+
+// Traits implements kv.Engine.
+func (e *engine) Traits() rows.Traits { return e.traits }
+
+// Changed implements kv.Engine. The watch tells, but it may have missed something.
+func (e *engine) Changed(context.Context) (bool, error) { return true, nil }
+
+// Joined implements kv.Engine. There are no transactions of callers.
+func (e *engine) Joined(context.Context) (kv.Txn, error) {
+	return nil, nil //nolint:nilnil // that is the interface's way to say none
+}
+
+// Watch implements kv.Watcher. What came before it began, or was compacted before it was told, may
+// have been missed.
+func (e *engine) Watch(ctx context.Context, from, to []byte, f func(*kv.Entry)) {
+	for ctx.Err() == nil {
+		told := e.client.Watch(clientv3.WithRequireLeader(ctx), e.key(from),
+			clientv3.WithRange(e.key(to)), clientv3.WithCreatedNotify())
+		for r := range told {
+			if r.Created || r.Err() != nil {
+				f(nil)
+			}
+			for _, event := range r.Events {
+				if event.Type == clientv3.EventTypePut {
+					f(&kv.Entry{Key: event.Kv.Key[len(e.prefix):], Value: event.Kv.Value})
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second): // the servers are away, or do not let us watch
+		}
+	}
+}
+
+func (e *engine) key(key []byte) string { return e.prefix + string(key) }
+
+// Begin implements kv.Engine. What is read first is the newest, and what comes later is of the same
+// revision.
+func (e *engine) Begin(ctx context.Context) (kv.Txn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return &txn{engine: e, ctx: ctx, known: map[string]known{}}, nil
+}
+
+// txn implements kv.Txn. It keeps what is written until it is committed.
+type txn struct {
+	*engine
+	ctx      context.Context
+	revision int64 // of what is read, 0 before the first read
+	known    map[string]known
+	writes   []write // in the order of keys
+	cleared  []span
+	guards   []span
+	over     bool
+}
+
+// known is a key that was read. Its revision is 0 if there is no such key.
+type known struct {
+	value    []byte
+	revision int64
+}
+
+// write is a key that was put, or if the value is nil deleted.
+type write struct{ key, value []byte }
+
+type span struct{ from, to []byte }
+
+func (s span) holds(key []byte) bool {
+	return bytes.Compare(key, s.from) >= 0 && bytes.Compare(key, s.to) < 0
+}
+
+// at returns where in the writes a key is, or would be.
+func (t *txn) at(key []byte) (int, bool) {
+	return slices.BinarySearchFunc(t.writes, key, func(w write, key []byte) int {
+		return bytes.Compare(w.key, key)
+	})
+}
+
+// Get implements kv.Txn.
+func (t *txn) Get(key []byte) ([]byte, error) {
+	if i, ok := t.at(key); ok {
+		return t.writes[i].value, nil
+	}
+	if t.isCleared(key) {
+		return nil, nil
+	}
+	err := t.Fetch([][]byte{key})
+	return t.known[string(key)].value, err
+}
+
+func (t *txn) isCleared(key []byte) bool {
+	return slices.ContainsFunc(t.cleared, func(s span) bool { return s.holds(key) })
+}
+
+// options are those of a read.
+func (t *txn) options(more ...clientv3.OpOption) []clientv3.OpOption {
+	if t.revision != 0 {
+		more = append(more, clientv3.WithRev(t.revision))
+	}
+	return more
+}
+
+// Fetch implements kv.Txn.
+func (t *txn) Fetch(keys [][]byte) error {
+	if t.over {
+		return errOver
+	}
+	var missing []string
+	for _, key := range keys {
+		if _, ok := t.known[string(key)]; !ok {
+			t.known[string(key)] = known{}
+			missing = append(missing, string(key))
+		}
+	}
+	for some := range slices.Chunk(missing, t.maxOps) {
+		ops := make([]clientv3.Op, len(some))
+		for i, key := range some {
+			ops[i] = clientv3.OpGet(t.prefix+key, t.options()...)
+		}
+		var found *clientv3.TxnResponse
+		err := t.exchange(func() (err error) {
+			found, err = t.client.Txn(t.ctx).Then(ops...).Commit()
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		t.read(found.Header.Revision)
+		for i, key := range some {
+			for _, e := range found.Responses[i].GetResponseRange().Kvs {
+				t.known[key] = known{e.Value, e.ModRevision}
+			}
+		}
+	}
+	return nil
+}
+
+// read notes of which revision is what was read.
+func (t *txn) read(revision int64) {
+	if t.revision == 0 {
+		t.revision = revision
+	}
+}
+
+// exchange reads something, again and again while a server is away or another one begins to lead.
+// If what is read was compacted, the transaction has taken very long.
+func (t *txn) exchange(read func() error) error {
+	for {
+		err := read()
+		if codeOf(err) != codes.Unavailable {
+			if errors.Is(err, rpctypes.ErrCompacted) {
+				err = errors.Join(kv.ErrConflict, err)
+			}
+			return err
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-t.ctx.Done():
+			return errors.Join(err, t.ctx.Err())
+		}
+	}
+}
+
+func codeOf(err error) codes.Code {
+	var e rpctypes.EtcdError
+	if errors.As(err, &e) {
+		return e.Code()
+	}
+	return status.Code(err)
+}
+
+// Guard implements kv.Txn.
+func (t *txn) Guard(from, to []byte) {
+	t.guards = append(t.guards, span{bytes.Clone(from), bytes.Clone(to)})
+}
+
+// Put implements kv.Txn.
+func (t *txn) Put(key, value []byte) error {
+	if value == nil {
+		value = []byte{}
+	}
+	return t.write(key, value)
+}
+
+// Delete implements kv.Txn.
+func (t *txn) Delete(key []byte) error { return t.write(key, nil) }
+
+func (t *txn) write(key, value []byte) error {
+	if t.over {
+		return errOver
+	}
+	i, ok := t.at(key)
+	if !ok {
+		t.writes = slices.Insert(t.writes, i, write{key: bytes.Clone(key)})
+	}
+	t.writes[i].value = value
+	return nil
+}
+
+// Clear implements kv.Txn.
+func (t *txn) Clear(from, to []byte) error {
+	if t.over {
+		return errOver
+	}
+	s := span{bytes.Clone(from), bytes.Clone(to)}
+	t.writes = slices.DeleteFunc(t.writes, func(w write) bool { return s.holds(w.key) })
+	t.cleared = append(t.cleared, s)
+	return nil
+}
+
+// Commit implements kv.Txn.
+func (t *txn) Commit() error {
+	switch {
+	case t.over:
+		return errOver
+	case t.ctx.Err() != nil:
+		return t.ctx.Err()
+	}
+	if t.writes == nil && t.cleared == nil {
+		t.over = true
+		return nil
+	}
+	compares, err := t.compares()
+	if err != nil {
+		return err
+	}
+	t.over = true
+	var ops []clientv3.Op
+	for _, s := range t.cleared {
+		ops = append(ops, clientv3.OpDelete(t.engine.key(s.from), clientv3.WithRange(t.engine.key(s.to))))
+	}
+	for _, w := range t.writes {
+		if w.value == nil {
+			ops = append(ops, clientv3.OpDelete(t.engine.key(w.key)))
+		} else {
+			ops = append(ops, clientv3.OpPut(t.engine.key(w.key), string(w.value)))
+		}
+	}
+	done, err := t.client.Txn(t.ctx).If(compares...).Then(ops...).Commit()
+	switch {
+	case err != nil && definite(err):
+		return fmt.Errorf("%d writes, %d guards: %w", len(ops), len(compares), err)
+	case err != nil:
+		return errors.Join(kv.ErrUnknown, err)
+	case !done.Succeeded:
+		return kv.ErrConflict
+	}
+	return nil
+}
+
+// compares returns what the server must find true. For a key that is what was read of it; for a
+// span, that nothing in it is newer.
+func (t *txn) compares() (all []clientv3.Cmp, err error) {
+	var single [][]byte
+	seen := map[string]bool{}
+	for _, g := range t.guards {
+		if id := string(g.from) + "\x00" + string(g.to); !seen[id] {
+			seen[id] = true
+			if g.to == nil {
+				single = append(single, g.from)
+				continue
+			}
+			newer := clientv3.Compare(clientv3.ModRevision(t.engine.key(g.from)), "<", t.revision+1)
+			all = append(all, newer.WithRange(t.engine.key(g.to)))
+		}
+	}
+	err = t.Fetch(single)
+	for _, key := range single {
+		revision := t.known[string(key)].revision
+		all = append(all, clientv3.Compare(clientv3.ModRevision(t.engine.key(key)), "=", revision))
+	}
+	return all, err
+}
+
+// definite tells whether an error says that nothing was done.
+func definite(err error) bool {
+	for _, e := range []error{
+		rpctypes.ErrTooManyOps, rpctypes.ErrRequestTooLarge, rpctypes.ErrNoSpace, rpctypes.ErrDuplicateKey,
+		rpctypes.ErrPermissionDenied, rpctypes.ErrAuthFailed, rpctypes.ErrTooManyRequests,
+	} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	code := codeOf(err)
+	return code == codes.InvalidArgument ||
+		code == codes.ResourceExhausted && strings.Contains(err.Error(), "larger than max")
+}
+
+// Rollback implements kv.Txn.
+func (t *txn) Rollback() { t.over = true }
+
+var errOver = errors.New("the transaction is over")

@@ -1,0 +1,170 @@
+package etcd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fairq/fairq/store/internal/kv"
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
+)
+
+// Options say how a Store keeps its tasks. The zero value is right for most.
+type Options struct {
+	// Prefix begins all keys; "" means "fairq/". All that is below it is the Store's.
+	Prefix string
+
+	// MaxOps is how many operations a transaction may have: what the servers were started with as
+	// --max-txn-ops. 0 means 128, which is etcd's default, and makes few calls share a transaction.
+	MaxOps int
+
+	// MaxPayload is how many bytes an encoded payload may have; 0 means 1 MiB. The servers take
+	// requests of --max-request-bytes, 1.5 MiB unless set.
+	MaxPayload int
+
+	// Skew is by how much the clocks of two machines may differ; 0 means a second. A consumer
+	// whose process has died is expired that much later.
+	Skew time.Duration
+
+	// Poll is how often somebody who waits looks for what other processes have done, in case he
+	// was not told; 0 means ten seconds. He is told within milliseconds.
+	Poll time.Duration
+
+	// Timeout is how long a transaction may take; 0 means 10 seconds. If the servers do not answer
+	// for that long, the calls in it return an error.
+	Timeout time.Duration
+
+	// History is how long tasks that are gone can be listed by Store.History; 0 means that they
+	// are forgotten at once. It makes every task that ends cost one more write.
+	History time.Duration
+
+	// Strict has processes that take at the same time all take the very first tasks, so that all
+	// but one have to try again. Otherwise each takes others of the first ones: see the package
+	// comment.
+	Strict bool
+}
+
+func (o *Options) check() error {
+	for _, f := range []struct {
+		name  string
+		value time.Duration
+	}{{"Skew", o.Skew}, {"Poll", o.Poll}, {"Timeout", o.Timeout}, {"History", o.History}} {
+		if f.value < 0 || f.value > driver.MaxDuration {
+			return &driver.FieldError{
+				Field: "etcd.Options." + f.name, Value: f.value, Limit: "0 to " + driver.MaxDuration.String(),
+			}
+		}
+	}
+	switch {
+	case o.MaxPayload < 0 || o.MaxPayload > maxPayload:
+		return &driver.FieldError{
+			Field: "etcd.Options.MaxPayload", Value: o.MaxPayload, Limit: fmt.Sprintf("0 to %d", maxPayload),
+		}
+	case o.MaxOps != 0 && (o.MaxOps < minOps || o.MaxOps > 1<<20):
+		return &driver.FieldError{
+			Field: "etcd.Options.MaxOps", Value: o.MaxOps, Limit: fmt.Sprintf("0, or %d to %d", minOps, 1<<20),
+		}
+	}
+	return nil
+}
+
+const (
+	maxPayload = 512 << 20
+	minOps     = 128
+	opsPerRow  = 4 // so many operations it takes to write a row with its indexes, on an average
+)
+
+// Store keeps tasks in etcd. All methods may be called at any time by any goroutine. Queues are
+// opened with [task.Open].
+type Store struct {
+	rules *rows.Store
+	db    *kv.DB
+}
+
+// Open opens a store on the servers of a client, which the caller closes after the Store. nil
+// options are the defaults. Servers older than 3.6 are refused.
+func Open(ctx context.Context, client *clientv3.Client, o *Options) (*Store, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if err := checkVersion(ctx, client); err != nil {
+		return nil, fmt.Errorf("etcd: open: %w", err)
+	}
+	ops := cmp.Or(o.MaxOps, minOps)
+	e := &engine{client: client, prefix: cmp.Or(o.Prefix, "fairq/"), maxOps: ops}
+	e.traits = rows.Traits{MaxWrites: ops / opsPerRow, Skew: cmp.Or(o.Skew, time.Second)}
+	db, err := kv.Open(ctx, "etcd: "+e.prefix, e)
+	if err != nil {
+		return nil, err
+	}
+	db.Strict = o.Strict
+	s := &Store{db: db, rules: rows.New(db, rows.Options{
+		MaxPayload: cmp.Or(o.MaxPayload, 1<<20), History: o.History,
+		Poll: cmp.Or(o.Poll, 10*time.Second), Timeout: cmp.Or(o.Timeout, 10*time.Second),
+	})}
+	db.OnChange(s.rules.Changed)
+	return s, nil
+}
+
+// checkVersion asks one of the servers for its version.
+func checkVersion(ctx context.Context, client *clientv3.Client) error {
+	var failed error
+	for _, endpoint := range client.Endpoints() {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		status, err := client.Status(ctx, endpoint)
+		cancel()
+		if err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		var major, minor int
+		_, err = fmt.Sscanf(status.Version, "%d.%d", &major, &minor)
+		if err != nil || major < 3 || major == 3 && minor < 6 {
+			return fmt.Errorf("the server at %s has version %s, must be 3.6 or newer", endpoint, status.Version)
+		}
+		return nil
+	}
+	return cmp.Or(failed, fmt.Errorf("there is no endpoint in %q", strings.Join(client.Endpoints(), ", ")))
+}
+
+// Open implements [driver.Store].
+func (s *Store) Open(
+	ctx context.Context, queue string, settings driver.Settings, n driver.Notifier,
+) (driver.Backend, error) {
+	return s.rules.Open(ctx, queue, settings, n)
+}
+
+// Queues implements [driver.Store].
+func (s *Store) Queues(ctx context.Context, from string, n int) ([]string, error) {
+	return s.rules.Queues(ctx, from, n)
+}
+
+// History returns up to n tasks of a queue that are gone, in the order of their ids, those with
+// greater ids than after: the last one of the page before; none if Options.History is 0. It
+// returns [task.ErrNotFound] if there is no such queue.
+func (s *Store) History(
+	ctx context.Context, queue string, after task.ID, n int,
+) ([]driver.Ended, error) {
+	return s.rules.History(ctx, queue, after, n)
+}
+
+// Conflicts returns how many transactions of this Store had to be tried again, because others were
+// faster.
+func (s *Store) Conflicts() int64 { return s.db.Conflicts() }
+
+// Close ends what listens to what others do. The queues that are open should be closed before: what
+// is taken is handed back then, otherwise only after Options.Grace of the queue.
+func (s *Store) Close() error {
+	s.db.Close()
+	return nil
+}

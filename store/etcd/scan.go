@@ -1,0 +1,118 @@
+package etcd
+
+import (
+	"bytes"
+	"iter"
+	"slices"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fairq/fairq/store/internal/kv"
+)
+
+// The first page of a span whose limit is not known has few keys: often no more are wanted.
+const (
+	firstPage = 32
+	page      = 1000
+)
+
+// Scan implements kv.Txn. It merges what the server has with what was written.
+func (t *txn) Scan(s kv.Span) iter.Seq2[kv.Entry, error] {
+	return func(yield func(kv.Entry, error) bool) {
+		own := t.ownWrites(&s)
+		size, left := firstPage, s.Limit
+		if s.Limit > 0 {
+			size = s.Limit + len(own)
+		}
+		emit := func(key, value []byte) bool {
+			if value == nil {
+				return true // it is deleted
+			}
+			left--
+			return yield(kv.Entry{Key: key, Value: value}, nil) && left != 0
+		}
+		for more := true; more; size = page {
+			var found []kv.Entry
+			var err error
+			if found, more, err = t.page(&s, size); err != nil {
+				yield(kv.Entry{}, err)
+				return
+			}
+			for _, e := range found {
+				for len(own) > 0 && before(own[0].key, e.Key, s.Desc) {
+					if !emit(own[0].key, own[0].value) {
+						return
+					}
+					own = own[1:]
+				}
+				if len(own) > 0 && bytes.Equal(own[0].key, e.Key) {
+					continue // what was written is what counts
+				}
+				if !t.isCleared(e.Key) && !emit(e.Key, e.Value) {
+					return
+				}
+			}
+		}
+		for _, w := range own {
+			if !emit(w.key, w.value) {
+				return
+			}
+		}
+	}
+}
+
+func before(a, b []byte, desc bool) bool {
+	if desc {
+		a, b = b, a
+	}
+	return bytes.Compare(a, b) < 0
+}
+
+// ownWrites returns what was written in a span, in its order.
+func (t *txn) ownWrites(s *kv.Span) []write {
+	from, _ := t.at(s.From)
+	to, _ := t.at(s.To)
+	own := slices.Clone(t.writes[from:max(from, to)])
+	if s.Desc {
+		slices.Reverse(own)
+	}
+	return own
+}
+
+// page reads some entries of a span, and makes it begin behind them.
+func (t *txn) page(s *kv.Span, size int) (found []kv.Entry, more bool, err error) {
+	if t.over {
+		return nil, false, errOver
+	}
+	if bytes.Compare(s.From, s.To) >= 0 {
+		return nil, false, nil
+	}
+	order := clientv3.SortAscend
+	if s.Desc {
+		order = clientv3.SortDescend
+	}
+	var r *clientv3.GetResponse
+	err = t.exchange(func() (err error) {
+		r, err = t.client.Get(t.ctx, t.engine.key(s.From), t.options(clientv3.WithRange(t.engine.key(s.To)),
+			clientv3.WithLimit(int64(size)), clientv3.WithSort(clientv3.SortByKey, order))...)
+		return err
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	t.read(r.Header.Revision)
+	for _, e := range r.Kvs {
+		key := e.Key[len(t.prefix):]
+		if e.Value == nil {
+			e.Value = []byte{}
+		}
+		t.known[string(key)] = known{e.Value, e.ModRevision}
+		found = append(found, kv.Entry{Key: key, Value: e.Value})
+	}
+	if n := len(found); n > 0 && s.Desc {
+		s.To = found[n-1].Key
+	} else if n > 0 {
+		s.From = append(bytes.Clone(found[n-1].Key), 0)
+	}
+	return found, r.More, nil
+}

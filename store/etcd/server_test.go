@@ -1,0 +1,200 @@
+package etcd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+)
+
+// member is a server of etcd, in a process of its own.
+type member struct {
+	Name, Dir, Client, Peer, Cluster string
+
+	process *exec.Cmd
+}
+
+const memberEnv = "FAIRQ_ETCD_MEMBER"
+
+// TestServer is what a member runs.
+func TestServer(*testing.T) {
+	text, ok := os.LookupEnv(memberEnv)
+	if !ok {
+		return
+	}
+	if err := serve(text); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func serve(text string) error {
+	var m member
+	if err := json.Unmarshal([]byte(text), &m); err != nil {
+		return err
+	}
+	c := embed.NewConfig()
+	client, err := url.Parse(m.Client)
+	if err != nil {
+		return err
+	}
+	peer, err := url.Parse(m.Peer)
+	if err != nil {
+		return err
+	}
+	c.Name, c.Dir, c.LogLevel, c.MaxTxnOps, c.MaxRequestBytes = m.Name, m.Dir, "panic", maxOps, 4<<20
+	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
+	c.ListenPeerUrls, c.AdvertisePeerUrls = []url.URL{*peer}, []url.URL{*peer}
+	c.InitialCluster = m.Cluster
+	c.UnsafeNoFsync = true // the machine stays
+	e, err := embed.StartEtcd(c)
+	if err != nil {
+		return err
+	}
+	go func() { // until the test is gone
+		_, _ = os.Stdin.Read(make([]byte, 1))
+		os.Exit(0)
+	}()
+	return <-e.Err()
+}
+
+const maxOps = 1 << 14
+
+// start starts the process of a member.
+func (m *member) start() error {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	m.process = exec.Command(program, "-test.run=^TestServer$", "-test.timeout=10m")
+	m.process.Env = append(os.Environ(), memberEnv+"="+string(text))
+	m.process.Stderr = os.Stderr
+	if _, err = m.process.StdinPipe(); err != nil { // it is closed when this process ends
+		return err
+	}
+	return m.process.Start()
+}
+
+// kill ends it as a crash would.
+func (m *member) kill() {
+	_ = m.process.Process.Kill()
+	_ = m.process.Wait()
+}
+
+// cluster is some members.
+type cluster []*member
+
+func newCluster(t testing.TB, dir string, n int) (c cluster) {
+	t.Helper()
+	var all []string
+	for i := range n {
+		m := &member{Name: fmt.Sprint("m", i), Client: freeURL(t), Peer: freeURL(t)}
+		m.Dir = filepath.Join(dir, m.Name)
+		all = append(all, m.Name+"="+m.Peer)
+		c = append(c, m)
+	}
+	for _, m := range c {
+		m.Cluster = strings.Join(all, ",")
+		require.NoError(t, m.start())
+	}
+	return c
+}
+
+// freeURL returns one on which nobody listens.
+func freeURL(t testing.TB) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return "http://" + l.Addr().String()
+}
+
+// where returns the addresses of all members.
+func (c cluster) where() string {
+	var all []string
+	for _, m := range c {
+		all = append(all, m.Client)
+	}
+	return strings.Join(all, ",")
+}
+
+func (c cluster) kill() {
+	for _, m := range c {
+		m.kill()
+	}
+}
+
+// dial returns a client that has reached the servers. The last part of where, behind a #, is a
+// prefix.
+func dial(ctx context.Context, where string) (*clientv3.Client, error) {
+	endpoints, _, _ := strings.Cut(where, "#")
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: strings.Split(endpoints, ","), DialTimeout: 5 * time.Second,
+		DialKeepAliveTime: time.Second, DialKeepAliveTimeout: time.Second, Logger: zap.NewNop(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	for {
+		once, cancel := context.WithTimeout(ctx, time.Second)
+		_, err = client.Get(once, "x")
+		cancel()
+		if err == nil {
+			return client, nil
+		}
+		if ctx.Err() != nil {
+			client.Close()
+			return nil, err
+		}
+	}
+}
+
+// shared is a server that all tests use, each with another prefix.
+var shared struct {
+	sync.Mutex
+	cluster  cluster
+	prefixes int
+}
+
+// newDatabase returns where there is an empty database.
+func newDatabase(t testing.TB) string {
+	t.Helper()
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.cluster == nil {
+		dir, err := os.MkdirTemp("", "fairq-etcd")
+		require.NoError(t, err)
+		sharedDir = dir
+		shared.cluster = newCluster(t, dir, 1)
+	}
+	shared.prefixes++
+	return fmt.Sprintf("%s#test%d/", shared.cluster.where(), shared.prefixes)
+}
+
+var sharedDir string
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if shared.cluster != nil {
+		shared.cluster.kill()
+		os.RemoveAll(sharedDir)
+	}
+	os.Exit(code)
+}
