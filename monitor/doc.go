@@ -19,8 +19,9 @@
 //
 //   - FairQueue: Stats, KeyCounts of 100 keys, Upcoming of 1,000 items, and KeyStat of the keys
 //     among these. Each takes the lock by itself, copies, and lets it go; all else is done after
-//     that. The longest hold is that of Upcoming, some 0.02 to 0.07 ms, however many items and keys there
-//     are, or that of KeyCounts where Options.CountKeys is several thousand: BenchmarkLook tells.
+//     that. The longest hold is that of Upcoming, 0.02 to 0.07 ms, however many items and keys
+//     there are, or that of KeyCounts where Options.CountKeys is several thousand: BenchmarkLook
+//     tells.
 //   - TaskQueue: Stats, KeyCounts and Upcoming of 1,000 tasks, or of 200 if the store is not in
 //     memory: a bounded number of indexed reads. If tasks are buried, also List, which is O(tasks),
 //     so it is done anew only when Stats tell that there are others than before.
