@@ -63,14 +63,8 @@ func (t *turnCost) before(round uint64) (uint64, uint32) { return round - uint64
 type keyCost struct {
 	queued uint64 // what its items cost together
 	share  uint64 // of a round, as of the last push
-	mean   int64  // what was learned of its costs, in units of 2^-meanBits; 0 if nothing was
+	mean   account.Mean
 }
-
-// What is learned is a moving average: each new cost counts for an eighth.
-const (
-	meanBits  = 16
-	meanShift = 3
-)
 
 // checkPush fills in the weight and the cost of an item that is about to be queued. It panics if
 // these are out of range, or if the queue holds MaxLen items.
@@ -178,11 +172,7 @@ func (q *Queue[K, V]) done(key K, hash uint32, cost int64) error {
 		s = q.keys.at(slot)
 	}
 	c := q.keys.costs.at(slot)
-	if c.mean == 0 {
-		c.mean = int64(q.costs.prior) << meanBits
-	}
-	cost = min(cost, account.CostLimit(int64(q.costs.quantum)))
-	c.mean = max(1, c.mean+(cost<<meanBits-c.mean)>>meanShift)
+	c.mean = c.mean.Learn(min(cost, account.CostLimit(int64(q.costs.quantum))), int64(q.costs.prior))
 	if isNew {
 		q.forget(s, slot) // it is idle
 	}
@@ -230,10 +220,7 @@ func (c *costs) payNext(k *keyCost, u *usage, turn uint32, join uint64) (round u
 
 // estimate returns what the next item of a key will cost, as far as is known.
 func (c *costs) estimate(k *keyCost) uint32 {
-	if k.mean == 0 {
-		return uint32(c.prior)
-	}
-	return uint32(max(1, k.mean>>meanBits))
+	return uint32(k.mean.Estimate(int64(c.prior)))
 }
 
 // leaveCost is called with the node of an item that is about to leave, and returns its cost.

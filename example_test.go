@@ -162,7 +162,7 @@ func ExampleFairQueue_Done() {
 		var order []string
 		for range 6 {
 			j, _ := q.Pop()
-			_ = q.Done(j.user, seconds[j.user])
+			_ = q.Done(j, seconds[j.user])
 			order = append(order, j.user)
 		}
 		fmt.Println(order)

@@ -126,7 +126,7 @@ func (d *fairDriver) step(op byte, arg, key, item int, waits bool) {
 		require.Equal(d, wantOK, ok)
 		require.Equal(d, want, got)
 		if ok && d.m.pricing.prior > 0 && arg > 7 {
-			require.NoError(d, d.q.Done(keyOf(d.m.keyOf[got], d.nan), int64(arg*arg)))
+			require.NoError(d, d.q.Done(got, int64(arg*arg)))
 			d.m.model.done(d.m.keyOf[got], arg*arg)
 		}
 	case op == 6 && arg < 8:

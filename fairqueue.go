@@ -399,11 +399,15 @@ func (q *FairQueue[K, V]) setCostsLocked() {
 	}
 }
 
-// Done tells what an item of a key has cost that was popped, in units, for a queue that learns
-// costs: see [Options].PriorCost. Less than one unit counts as one, and what is beyond the limit of
-// a cost as the limit. A key of which nothing is known is known from then on. Done returns
-// [ErrCost] if the cost is negative, and an error if there is no PriorCost.
-func (q *FairQueue[K, V]) Done(key K, cost int64) error {
+// LearnsCosts tells whether there is a PriorCost, so that Done may be called.
+func (q *FairQueue[K, V]) LearnsCosts() bool { return q.options.PriorCost > 0 }
+
+// Done tells what an item has cost that was popped, in units, for a queue that learns costs: see
+// [Options].PriorCost. Less than one unit counts as one, and what is beyond the limit of a cost as
+// the limit. A key of which nothing is known is known from then on; the key function tells which it
+// is. Done returns [ErrCost] if the cost is negative, and an error if there is no PriorCost.
+func (q *FairQueue[K, V]) Done(item V, cost int64) error {
+	key := q.key(item)
 	hash := hashOf(key)
 	q.mu.Lock()
 	err := q.queue.done(key, hash, cost)

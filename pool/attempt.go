@@ -52,11 +52,12 @@ func (a *attempt[V]) run(w *worker) {
 	a.pool.keyCounts.Add(a.task.Key, fairq.Counts{Served: 1})
 	o := &a.pool.observer
 	var started time.Time
-	if !a.class.inMemory || o.times() {
+	if !a.class.inMemory || o.times() || a.pool.costUnit > 0 {
 		started = time.Now()
 	}
 	w.started = started
 	err := errGoexit
+	handled := false
 	defer a.pool.tasks.addRunning(-1)
 	defer a.class.taken.Add(-1)
 	defer func() { // also if the handler ends the goroutine
@@ -66,6 +67,9 @@ func (a *attempt[V]) run(w *worker) {
 		}
 		if !started.IsZero() {
 			a.ran = time.Since(started)
+		}
+		if handled && a.pool.costUnit > 0 {
+			_ = a.class.queue.Done(a.task.Key, costOf(a.ran, a.pool.costUnit)) // it learns: see Options.complete
 		}
 		a.endContext()
 		a.finish(safeError(err))
@@ -82,9 +86,13 @@ func (a *attempt[V]) run(w *worker) {
 	case a.tooLate(0): // its time was over before there was a worker
 		err = errLate
 	default:
+		handled = true
 		err = a.pool.handler(a, a.task)
 	}
 }
+
+// costOf returns what an attempt has cost that ran for so long.
+func costOf(ran, unit time.Duration) int64 { return int64((ran + unit - 1) / unit) }
 
 // lastAttemptLost returns what a task has failed with whose last attempt has ended without a
 // result.

@@ -60,6 +60,15 @@ type Options[V any] struct {
 	Weight            func(key string) int
 	Quantum           int64
 
+	// CostUnit, if not 0, has the keys share the workers' time instead of the number of tasks: the
+	// pool measures how long each attempt of a key's tasks runs, and tells the queue, in this unit,
+	// rounded up, by [task.Queue.Done] or [fairq.FairQueue.Done]. A queue that is not the pool's
+	// own must have a PriorCost. One that is has a Quantum of one CostUnit unless you say otherwise,
+	// which is then what a key of weight 1 may use of the workers in a round, and a PriorCost of
+	// ten quanta. So a tenth of what a task typically takes is good. What is submitted with a
+	// Cost of its own costs that, in the same unit. Time in [Yield] counts too.
+	CostUnit time.Duration
+
 	// Classes are the queues of a pool that has several; see [Class].
 	Classes []Class[V]
 
@@ -206,6 +215,7 @@ type workerSettings struct {
 	onScaled     func(from, to int) // Observer.Scaled
 	log          *slog.Logger
 	abandonAfter time.Duration
+	costUnit     time.Duration
 	base         Scale
 	timetable    *timetable // what Options.Schedule says; nil if it is empty
 	ranges       []Range    // those of the schedule, with complete scales
@@ -278,6 +288,8 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 		return nil, invalid("Options.MaxInFlightPerKey is %d; the limits are 0 and %d", o.MaxInFlightPerKey, fairq.MaxLen)
 	case o.Quantum < 0 || o.Quantum > fairq.MaxQuantum:
 		return nil, invalid("Options.Quantum is %d; the limits are 0 and %d", o.Quantum, fairq.MaxQuantum)
+	case o.CostUnit > 0 && slices.ContainsFunc(o.Classes, func(c Class[V]) bool { return c.Queue != nil && !c.Queue.LearnsCosts() }):
+		return nil, invalid("Options.CostUnit is %v; a queue that is not the pool's own must have a PriorCost for that", o.CostUnit)
 	case o.CountKeys < 0 || o.CountKeys > fairq.MaxLen:
 		return nil, invalid("Options.CountKeys is %d; the limits are 0 and %d", o.CountKeys, fairq.MaxLen)
 	case o.Prefetch > task.MaxBatch:
@@ -300,9 +312,9 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 func (o *Options[V]) completeForItems() (*workerSettings, error) {
 	rest := *o
 	rest.Workers, rest.Scale, rest.Schedule, rest.Policy.Timeout = 0, Scale{}, Schedule{}, 0
-	rest.DeadLetters, rest.AbandonAfter, rest.Observer, rest.Logger = nil, 0, Observer[V]{}, nil
+	rest.DeadLetters, rest.AbandonAfter, rest.Observer, rest.Logger, rest.CostUnit = nil, 0, Observer[V]{}, nil, 0
 	if !reflect.ValueOf(rest).IsZero() {
-		return nil, invalid("Options for a FairQueue: only Workers, Scale, Schedule, Policy.Timeout, DeadLetters, AbandonAfter, Observer and Logger may be set")
+		return nil, invalid("Options for a FairQueue: only Workers, Scale, Schedule, Policy.Timeout, DeadLetters, AbandonAfter, CostUnit, Observer and Logger may be set")
 	}
 	return o.completeCommon()
 }
@@ -315,6 +327,8 @@ func (o *Options[V]) completeCommon() (*workerSettings, error) {
 		return nil, invalid("Options.Workers is %d; the limits are 0 and %d", o.Workers, MaxWorkers)
 	case o.Workers > 0 && (base.Min != 0 || base.Max != 0):
 		return nil, invalid("Options.Workers is %d and Options.Scale has %d to %d workers; one of the two must be 0", o.Workers, base.Min, base.Max)
+	case o.CostUnit < 0 || o.CostUnit > task.MaxDuration:
+		return nil, invalid("Options.CostUnit is %v; the limits are 0 and %v", o.CostUnit, task.MaxDuration)
 	case o.AbandonAfter < 0:
 		return nil, invalid("Options.AbandonAfter is %v; it must be 0 or more", o.AbandonAfter)
 	case o.Policy.Timeout < 0:
@@ -331,7 +345,7 @@ func (o *Options[V]) completeCommon() (*workerSettings, error) {
 		return nil, err
 	}
 	s := &workerSettings{
-		onScaled: o.Observer.Scaled, log: o.Logger, abandonAfter: cmp.Or(o.AbandonAfter, time.Second), base: base, ranges: slices.Clone(o.Schedule.Ranges),
+		onScaled: o.Observer.Scaled, log: o.Logger, abandonAfter: cmp.Or(o.AbandonAfter, time.Second), costUnit: o.CostUnit, base: base, ranges: slices.Clone(o.Schedule.Ranges),
 	}
 	if s.log == nil {
 		s.log = slog.Default()

@@ -63,6 +63,8 @@ func TestOptionErrors(t *testing.T) {
 		"Options.KeyCapacity is -1; the limits are 0 and 536870912":                                               {KeyCapacity: -1},
 		"Options.MaxInFlightPerKey is -1; the limits are 0 and 536870912":                                         {MaxInFlightPerKey: -1},
 		"Options.Quantum is -1; the limits are 0 and 4194304":                                                     {Quantum: -1},
+		"Options.CostUnit is -1ns; the limits are 0 and 876000h0m0s":                                              {CostUnit: -1},
+		"Options.CostUnit is 1s; a queue that is not the pool's own must have a PriorCost for that":               {CostUnit: time.Second, Classes: []pool.Class[int]{{Queue: q}}},
 		"Options.Delay is -1ns; the limits are 0 and 876000h0m0s":                                                 {Delay: -1},
 		"Options.Delay is 876000h0m0.000000001s; the limits are 0 and 876000h0m0s":                                {Delay: task.MaxDuration + 1},
 		"Options.Deadline is -1ns; the limits are 0 and 876000h0m0s":                                              {Deadline: -1},
@@ -121,9 +123,11 @@ func TestMisuse(t *testing.T) {
 		{Prefetch: 1},
 		{CountKeys: 1},
 	} {
-		require.PanicsWithError(t, "pool: invalid: Options for a FairQueue: only Workers, Scale, Schedule, Policy.Timeout, DeadLetters, AbandonAfter, Observer and Logger may be set",
+		require.PanicsWithError(t, "pool: invalid: Options for a FairQueue: only Workers, Scale, Schedule, Policy.Timeout, DeadLetters, AbandonAfter, CostUnit, Observer and Logger may be set",
 			func() { pool.NewWorkers(items, handle, &o) })
 	}
+	require.PanicsWithError(t, "pool: invalid: Options.CostUnit is 1s; the FairQueue must have a PriorCost for that",
+		func() { pool.NewWorkers(items, handle, &pool.Options[int]{CostUnit: time.Second}) })
 	p := openFunc(t, nothing, pool.Options[int]{})
 	for _, c := range [][2]int{{-1, 2}, {3, 2}, {0, pool.MaxWorkers + 1}} {
 		require.ErrorIs(t, p.SetWorkers(c[0], c[1]), pool.ErrInvalid)

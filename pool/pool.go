@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -129,6 +130,10 @@ func (p *Pool[V]) openOwn(c *class[V], o *Options[V], capacity int) {
 	settings := task.Options[V]{
 		Capacity: capacity, KeyCapacity: o.KeyCapacity, CountOnlyWaiting: true, MaxInFlightPerKey: o.MaxInFlightPerKey, Weight: o.Weight, Quantum: o.Quantum,
 		OnExpire: p.onGone(c, Deadline, ErrDeadline),
+	}
+	if o.CostUnit > 0 {
+		settings.Quantum = cmp.Or(settings.Quantum, 1)
+		settings.PriorCost = min(10*settings.Quantum, fairq.MaxCost)
 	}
 	switch o.WhenFull {
 	case RejectOverShare:

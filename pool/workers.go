@@ -24,7 +24,7 @@ type Workers struct {
 //
 // The workers start at once. To end them, close the queue, Wait, and then Shutdown. nil options
 // are the defaults. Of the options only Workers, Scale, Schedule, Policy.Timeout, DeadLetters,
-// AbandonAfter, Observer and Logger may be set. NewWorkers panics if others are, or if they do not
+// AbandonAfter, CostUnit, Observer and Logger may be set. NewWorkers panics if others are, or if they do not
 // make sense.
 func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handler[V], options *Options[V]) *Workers {
 	if queue == nil || handler == nil {
@@ -37,6 +37,9 @@ func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handl
 	setup, err := o.completeForItems()
 	if err != nil {
 		panic(err)
+	}
+	if o.CostUnit > 0 && !queue.LearnsCosts() {
+		panic(invalid("Options.CostUnit is %v; the FairQueue must have a PriorCost for that", o.CostUnit))
 	}
 	w := &Workers{queued: queue.Len}
 	w.workerSettings = *setup
@@ -152,6 +155,13 @@ func (s *itemSource[K, V]) handle(w *worker, value V) {
 			s.workers.observe("Succeeded", func() { o.Succeeded(s.workers.storeCtx, "", t, time.Since(started)) })
 		}
 	}()
+	if unit := s.workers.costUnit; unit > 0 {
+		began := time.Now()
+		defer func() {
+			cost := costOf(time.Since(began), unit)
+			s.workers.observe("FairQueue.Done", func() { _ = s.queue.Done(value, cost) }) // it calls the key function
+		}()
+	}
 	if s.timeout == 0 {
 		err = s.handler(w.ctx, value)
 		return

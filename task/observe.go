@@ -16,6 +16,25 @@ import (
 // It is O(Options.CountKeys * log Options.CountKeys). Without Options.CountKeys there are none.
 func (q *Queue[V]) KeyCounts(n int) []fairq.KeyCount[string] { return q.counts.Top(n) }
 
+// LearnsCosts tells whether there is an Options.PriorCost, so that Done may be called.
+func (q *Queue[V]) LearnsCosts() bool { return q.options.PriorCost > 0 }
+
+// Done tells what a task of a key has cost, in units, for a queue that learns costs: see
+// Options.PriorCost. Less than one unit counts as one, and what is beyond the limit of a cost as
+// the limit. It returns [ErrCost] if the cost is negative, and an [ErrInvalid] without PriorCost.
+// Each Queue learns what it is told itself, also where processes share a Store.
+func (q *Queue[V]) Done(key string, cost int64) error {
+	prior := q.options.PriorCost
+	switch {
+	case prior == 0:
+		return invalid("Done: Options.PriorCost", 0, "set, for without it costs are not learned")
+	case cost < 0:
+		return fmt.Errorf("%w: it is %d for a task of key %q that is done; it must not be negative", ErrCost, cost, key)
+	}
+	q.learned.Learn(key, min(cost, q.options.costLimit()), prior)
+	return nil
+}
+
 // countServed counts a task that was taken.
 func (q *Queue[V]) countServed(t *Task[V]) {
 	counts := fairq.Counts{Served: 1}

@@ -70,6 +70,13 @@ type Options[V any] struct {
 	// good, see docs/cost.md. 0 means that each task counts the same.
 	Quantum int64
 
+	// PriorCost, with a Quantum, is for costs that nobody knows before the task is done: a task that
+	// is put without a Cost costs the mean of what [Queue.Done] has told of its key, a moving one of
+	// which each new cost is an eighth. PriorCost, 1 to 65,536 quanta, is that of a key of which
+	// this Queue has been told nothing. It remembers at least the 8,192 keys told of last. 0 means
+	// that costs are not learned.
+	PriorCost int64
+
 	// MaxInFlightPerKey is how many tasks of a key can be taken at the same time; it is the
 	// queue's. With 1, a key's tasks are done strictly one after the other. 0 means no limit.
 	MaxInFlightPerKey int
@@ -119,7 +126,7 @@ type PutOptions struct {
 
 	// Cost is how much work the task is, in units of your choice: tokens, bytes, seconds. See
 	// Options.Quantum, without which it is only kept. It is 65,536 quanta at most, and
-	// [fairq.MaxCost]. 0 means 1.
+	// [fairq.MaxCost]. 0 means 1, and with Options.PriorCost what was learned of the key.
 	//
 	// A key that has had more than its share of a round pays with those that follow, also if it has
 	// no task meanwhile, unless no other task of the priority is ready. The cost is read when the
@@ -231,6 +238,8 @@ func (o *Options[V]) complete() error {
 			"fairq.Reject, fairq.RejectOverShare, fairq.EvictHeaviest or fairq.EvictOldest")
 	case o.Quantum < 0 || o.Quantum > fairq.MaxQuantum:
 		return invalid("Options.Quantum", o.Quantum, fmt.Sprintf("0 to %d", fairq.MaxQuantum))
+	case o.PriorCost < 0 || o.PriorCost > 0 && (o.Quantum == 0 || o.PriorCost > o.costLimit()):
+		return invalid("Options.PriorCost", o.PriorCost, "0 to 65,536 times Options.Quantum, and fairq.MaxCost at most")
 	case o.Newcomers < 0 || o.Newcomers > fairq.ThisRound:
 		return invalid("Options.Newcomers", o.Newcomers, "fairq.NextRound or fairq.ThisRound")
 	case o.WhenFull != fairq.Reject && o.Capacity == 0:

@@ -35,6 +35,9 @@ func TestBadOptions(t *testing.T) {
 		"Options.Newcomers":               {Newcomers: -1},
 		"Options.Quantum is -1":           {Quantum: -1},
 		"Options.Quantum is 4194305":      {Quantum: fairq.MaxQuantum + 1},
+		"Options.PriorCost is -1":         {Quantum: 1, PriorCost: -1},
+		"Options.PriorCost is 1":          {PriorCost: 1},
+		"Options.PriorCost is 65537":      {Quantum: 1, PriorCost: 1<<16 + 1},
 		"Options.Capacity is 0":           {WhenFull: fairq.EvictHeaviest, OnEvict: onEvict},
 		"Options.OnEvict is <nil>":        {WhenFull: fairq.EvictHeaviest, Capacity: 1},
 		"Options.OnEvict is":              {OnEvict: onEvict},
@@ -245,4 +248,49 @@ func TestManyKinds(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, one.Ack(ctx))
 	}
+}
+
+// What Done has told of a key is what its tasks cost that are put without a Cost.
+func TestLearnedCosts(t *testing.T) {
+	ctx := t.Context()
+	q, err := task.Open(ctx, new(memory.Store), "q", &task.Options[int]{Quantum: 2, PriorCost: 20})
+	require.NoError(t, err)
+	cost := func(key string, options task.PutOptions) int64 {
+		id, err := q.Put(ctx, key, 1, options)
+		require.NoError(t, err)
+		found, err := q.Peek(ctx, id)
+		require.NoError(t, err)
+		return found.Cost
+	}
+	for range 100 {
+		require.NoError(t, q.Done("low", 0))              // counts as one unit
+		require.NoError(t, q.Done("high", math.MaxInt64)) // counts as the limit
+	}
+	require.NoError(t, q.Done("once", 100))
+	require.EqualValues(t, 1, cost("low", task.PutOptions{}))
+	require.EqualValues(t, 131_071, cost("high", task.PutOptions{}), "not quite: it is rounded down")
+	require.EqualValues(t, 30, cost("once", task.PutOptions{}), "an eighth of 100, and seven of 20")
+	require.EqualValues(t, 20, cost("new", task.PutOptions{}))
+	require.EqualValues(t, 5, cost("high", task.PutOptions{Cost: 5}))
+	ids, err := q.PutBatch(ctx, []task.Batch[int]{{Key: "low"}, {Key: "once"}})
+	require.NoError(t, err)
+	require.Len(t, ids, 2)
+	var order []string
+	for {
+		taken, ok, err := q.TryTake(ctx)
+		require.NoError(t, err)
+		if !ok {
+			break
+		}
+		order = append(order, taken.Key)
+	}
+	require.Equal(t, []string{"low", "high", "once", "new", "low", "once", "high"}, order)
+	require.ErrorIs(t, q.Done("low", -1), task.ErrCost)
+	require.True(t, q.LearnsCosts())
+	require.NoError(t, q.Close(ctx))
+	q, err = task.Open(ctx, new(memory.Store), "q", &task.Options[int]{Quantum: 2})
+	require.NoError(t, err)
+	require.False(t, q.LearnsCosts())
+	require.ErrorIs(t, q.Done("low", 1), task.ErrInvalid)
+	require.NoError(t, q.Close(ctx))
 }

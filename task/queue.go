@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/account"
 	"github.com/fairq/fairq/internal/keycount"
 	"github.com/fairq/fairq/task/driver"
 )
@@ -26,6 +27,7 @@ type Queue[V any] struct {
 	notifier *notifier
 	self     *Consumer[V] // of Take and TakeBatch
 	counts   *keycount.Counter
+	learned  account.Means // with Options.PriorCost
 
 	close  sync.Mutex // held by Close
 	closed bool       // nothing is to be handed back any more, and the backend is closed
@@ -149,6 +151,9 @@ func (q *Queue[V]) PutWait(ctx context.Context, key string, payload V, options P
 func (q *Queue[V]) fill(n *driver.New, key string, payload V, options *PutOptions) error {
 	if err := q.options.fill(n, key, options); err != nil {
 		return err
+	}
+	if prior := q.options.PriorCost; prior > 0 && options.Cost == 0 {
+		n.Cost = q.learned.Estimate(key, prior)
 	}
 	if q.notifier.inMemory {
 		n.Payload = payload

@@ -49,7 +49,7 @@ func (f fair) done(j job) error {
 	if !f.learns {
 		return nil
 	}
-	return f.Done(j.user, j.run)
+	return f.Done(j, j.run)
 }
 
 // A contender is a line with the name under which it is shown.
