@@ -49,6 +49,9 @@ $(TESTS):
 	@echo "== go test $(filter -race -short,$(FLAGS)) -shuffle=on $(@:test@%=%)"
 	@cd $(@:test@%=%) && go test $(FLAGS) -shuffle=on -timeout 20m ./...
 
+# In full, and with the race detector, these take many minutes: cd store/etcd && go test -race .
+test@./store/etcd: override FLAGS := -short
+
 lint: ## check format and code of every module
 	@files=$$($(TOOL) gofumpt -l .) || exit 1; \
 	if [ -n "$$files" ]; then echo "not formatted, run 'make fmt':" $$files >&2; exit 1; fi

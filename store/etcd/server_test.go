@@ -147,7 +147,7 @@ func dial(ctx context.Context, where string) (*clientv3.Client, error) {
 	endpoints, _, _ := strings.Cut(where, "#")
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: strings.Split(endpoints, ","), DialTimeout: 5 * time.Second,
-		DialKeepAliveTime: time.Second, DialKeepAliveTimeout: time.Second, Logger: zap.NewNop(),
+		DialKeepAliveTime: time.Second, DialKeepAliveTimeout: time.Second, MaxCallSendMsgSize: 4 << 20, Logger: zap.NewNop(),
 	})
 	if err != nil {
 		return nil, err

@@ -29,6 +29,7 @@ func (h handle) Reopen(t *testing.T) rows.DB { return newHandle(t, h.engine) }
 func newHandle(t *testing.T, e kv.Engine) handle {
 	db, err := kv.Open(t.Context(), "etcd", e)
 	require.NoError(t, err)
+	db.Strict = true // the tests ask for the exact order
 	return handle{db, e}
 }
 
@@ -161,7 +162,6 @@ func (m *mortal) Begin(ctx context.Context) (kv.Txn, error) {
 func newStore(t *testing.T, e kv.Engine) task.Store {
 	m := &mortal{Engine: e}
 	db := newHandle(t, m)
-	db.Strict = true
 	return &store{rows.New(db, rows.Options{MaxPayload: 2 << 20, Poll: 10 * time.Second}), t, m}
 }
 
