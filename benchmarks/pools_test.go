@@ -210,7 +210,7 @@ func BenchmarkHighWater(b *testing.B) {
 				close(done)
 				most += <-highest
 				runs++
-				require.EqualValues(b, int64(n)*(n-1)/2, s.total())
+				require.Equal(b, int64(n)*(n-1)/2, s.total())
 			}
 			b.ReportMetric(most/runs, "B/high-water")
 			b.ReportMetric(b.Elapsed().Seconds()*1e9/runs/n, "ns/item")
