@@ -51,5 +51,5 @@ func TestAccount(t *testing.T) {
 		require.True(t, 1 <= a.Used && a.Used <= share)
 	}
 	require.EqualValues(t, MaxQuanta*10, CostLimit(10))
-	require.EqualValues(t, MaxCost, CostLimit(1<<22))
+	require.Equal(t, int64(MaxCost), CostLimit(1<<22))
 }
