@@ -48,6 +48,9 @@ func newClient(t *testing.T) *clientv3.Client {
 }
 
 func TestRows(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestKill shows most of it")
+	}
 	client := newClient(t)
 	rowstest.Run(t, func(t *testing.T) rows.DB { return teller{newHandle(t, newEngine(t, client))} })
 }

@@ -83,6 +83,9 @@ func (s *store) Reopen(t *testing.T) task.Store { return newStore(openDB(t, s.cl
 func (s *store) Kill(*testing.T)                { s.client.Kill() }
 
 func TestStore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestModel shows most of it")
+	}
 	storetest.Run(t, func(t *testing.T) task.Store {
 		return newStore(openDB(t, &mvcc.DB{MaxValue: 4 << 20}))
 	})
