@@ -133,7 +133,7 @@ func (p *Pool[V]) openOwn(c *class[V], o *Options[V], capacity int) {
 	}
 	if o.CostUnit > 0 {
 		settings.Quantum = cmp.Or(settings.Quantum, 1)
-		settings.PriorCost = min(10*settings.Quantum, fairq.MaxCost)
+		settings.PriorCost = 10 * settings.Quantum
 	}
 	switch o.WhenFull {
 	case RejectOverShare:

@@ -24,8 +24,8 @@ type Workers struct {
 //
 // The workers start at once. To end them, close the queue, Wait, and then Shutdown. nil options
 // are the defaults. Of the options only Workers, Scale, Schedule, Policy.Timeout, DeadLetters,
-// AbandonAfter, CostUnit, Observer and Logger may be set. NewWorkers panics if others are, or if they do not
-// make sense.
+// AbandonAfter, CostUnit, Observer and Logger may be set. NewWorkers panics if others are, or if
+// they do not make sense.
 func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handler[V], options *Options[V]) *Workers {
 	if queue == nil || handler == nil {
 		panic("pool: NewWorkers: the queue or the handler is nil")

@@ -182,10 +182,8 @@ func (t *txn) exchange(read func() error) error {
 			}
 			return err
 		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-t.ctx.Done():
-			return errors.Join(err, t.ctx.Err())
+		if over := rows.Pause(t.ctx, 20*time.Millisecond); over != nil {
+			return errors.Join(err, over)
 		}
 	}
 }

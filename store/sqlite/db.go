@@ -213,12 +213,8 @@ func retryBusy(ctx context.Context, until time.Time, f func() error) error {
 		if !time.Now().Before(until) {
 			return fmt.Errorf("%w: another process has the lock for too long, or a transaction of this one that is not the queue's", err)
 		}
-		t := time.NewTimer(busyPauses[min(i, len(busyPauses)-1)] * time.Millisecond)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return fmt.Errorf("%w: %w", ctx.Err(), err)
+		if over := rows.Pause(ctx, busyPauses[min(i, len(busyPauses)-1)]*time.Millisecond); over != nil {
+			return fmt.Errorf("%w: %w", over, err)
 		}
 	}
 }

@@ -196,14 +196,7 @@ func (x *tx) await(v *view, h *head, free bool) error {
 
 // pause waits for some milliseconds.
 func pause(ctx context.Context) error {
-	t := time.NewTimer(time.Millisecond + rand.N(4*time.Millisecond))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return rows.Pause(ctx, time.Millisecond+rand.N(4*time.Millisecond))
 }
 
 // Notify implements rows.Tx. It is in the tally, which others may watch; or Changed tells.
@@ -218,12 +211,11 @@ func (x *tx) Commit() error {
 	for _, v := range x.views {
 		x.wrote = v.changed() || x.wrote
 	}
-	for _, v := range x.views {
-		if !x.wrote {
-			break
-		}
-		if err := v.flush(); err != nil {
-			return err
+	if x.wrote {
+		for _, v := range x.views {
+			if err := v.flush(); err != nil {
+				return err
+			}
 		}
 	}
 	if x.failed != nil {
@@ -286,7 +278,7 @@ func (x *tx) wasDone(v *view) (bool, error) {
 		if value, err = t.Get(fence); err != nil {
 			return false, err
 		}
-		found := tally{rounds: map[int]uint64{}}
+		var found tally
 		if value != nil {
 			if err := decode(value, found.code); err != nil {
 				return false, fmt.Errorf("key %.200q: %w", fence, err)

@@ -312,13 +312,21 @@ func (s *Store) again(ctx context.Context, err error, try int) bool {
 		return again
 	}
 	after = min(after<<(try-1), maxPause)
-	t := time.NewTimer(after/2 + rand.N(after/2+1))
+	return Pause(ctx, after/2+rand.N(after/2+1)) == nil
+}
+
+// Pause waits for some time. If ctx is done first, it returns its error.
+func Pause(ctx context.Context, d time.Duration) error {
+	if d == 0 || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return true
+		return nil
 	case <-ctx.Done():
-		return false
+		return ctx.Err()
 	}
 }
 

@@ -109,7 +109,7 @@ func (c *Client) Changed(context.Context) (bool, error) {
 
 // Begin implements kv.Engine.
 func (c *Client) Begin(ctx context.Context) (kv.Txn, error) {
-	if err := wait(ctx, c.BeginTime); err != nil {
+	if err := rows.Pause(ctx, c.BeginTime); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
@@ -120,21 +120,6 @@ func (c *Client) Begin(ctx context.Context) (kv.Txn, error) {
 	return &txn{
 		Client: c, ctx: ctx, root: c.root, version: c.version, began: time.Now(), known: map[string]bool{},
 	}, nil
-}
-
-// wait takes some time.
-func wait(ctx context.Context, d time.Duration) error {
-	if d == 0 || ctx.Err() != nil {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // txn implements kv.Txn.
@@ -159,7 +144,7 @@ func (t *txn) read() error {
 	case time.Since(t.began) > MaxTime:
 		return fmt.Errorf("it has taken %v: %w", MaxTime, kv.ErrConflict)
 	}
-	return wait(t.ctx, t.ReadTime)
+	return rows.Pause(t.ctx, t.ReadTime)
 }
 
 // Get implements kv.Txn.
