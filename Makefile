@@ -21,6 +21,8 @@ RACE := -race $(foreach pkg,modernc.org/sqlite/lib modernc.org/libc modernc.org/
 
 # Each module is checked by its own go.mod, as its users will see it.
 export GOWORK := off
+# So a clone finds in the build cache what was built in another folder.
+export GOFLAGS += -trimpath
 
 .PHONY: help quick test lint fmt bench fuzz cover release
 

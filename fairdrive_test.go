@@ -335,7 +335,11 @@ func (d *fairDriver) compareUpcoming(step int) {
 }
 
 func TestFairQueueAgainstModel(t *testing.T) {
-	for seed := range uint64(300) {
+	seeds := uint64(300)
+	if testing.Short() {
+		seeds = 60
+	}
+	for seed := range seeds {
 		random := rand.New(rand.NewPCG(seed, 2))
 		data := make([]byte, 3+random.IntN(120))
 		for i := range data {

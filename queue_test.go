@@ -179,7 +179,11 @@ func compare(t testing.TB, q *Queue[float64, int], m *model) {
 }
 
 func TestQueueAgainstModel(t *testing.T) {
-	for seed := range uint64(1000) {
+	seeds := uint64(1000)
+	if testing.Short() {
+		seeds = 200
+	}
+	for seed := range seeds {
 		random := rand.New(rand.NewPCG(seed, 1))
 		data := make([]byte, 2+random.IntN(120))
 		for i := range data {

@@ -87,6 +87,9 @@ func (w waits) started(now int64, j job) { w[j.user] = append(w[j.user], now-j.s
 
 // The main claims, on the whole log.
 func TestBuiltInReplay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("with the race detector it takes many seconds")
+	}
 	s, err := parse(nil, io.Discard)
 	require.NoError(t, err)
 	w, err := s.read()
@@ -118,9 +121,6 @@ func TestBuiltInReplay(t *testing.T) {
 		{few: 30, mean: 0.55, little: 0.03},
 	} {
 		figuresOf(w, results[i].waits).check(t, results[i].name, most, fifo)
-	}
-	if testing.Short() {
-		return
 	}
 	simulated := func(l line) figures {
 		waits := make(waits, len(w.names))

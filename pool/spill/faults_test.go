@@ -77,7 +77,11 @@ func (h faulty) Close() error {
 
 // When the disk fails, or is full, a Write says so, and what it has taken is not lost.
 func TestFaults(t *testing.T) {
-	for seed := range uint64(60) {
+	seeds := uint64(60)
+	if testing.Short() {
+		seeds = 20
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			f := &faults{Rand: r}

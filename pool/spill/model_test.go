@@ -28,7 +28,11 @@ func newItem(r *rand.Rand, n int) item {
 // The model of a directory is a slice: Write appends to it, Restore takes from its front what was
 // there, and appends what is refused.
 func TestModel(t *testing.T) {
-	for seed := range uint64(60) {
+	seeds := uint64(60)
+	if testing.Short() {
+		seeds = 20
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 0))
 			path, ctx := t.TempDir(), t.Context()

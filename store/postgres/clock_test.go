@@ -15,6 +15,9 @@ import (
 // TestClocksDiffer has the database and those who use it disagree on what time it is, by an hour. A
 // process cannot have a clock of its own, but the database can.
 func TestClocksDiffer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for many seconds")
+	}
 	for _, shift := range []time.Duration{-time.Hour, time.Hour} {
 		t.Run(shift.String(), func(t *testing.T) {
 			t.Parallel()

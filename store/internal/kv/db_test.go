@@ -61,5 +61,5 @@ func TestRows(t *testing.T) {
 }
 
 func TestModel(t *testing.T) {
-	rowstest.Model(t, 6, func(t *testing.T) rows.DB { return open(t, newMemory()) })
+	rowstest.Model(t, 3, func(t *testing.T) rows.DB { return open(t, newMemory()) })
 }

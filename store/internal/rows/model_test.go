@@ -37,7 +37,7 @@ func (m inMemory) Faults(seed uint64) {
 func TestModel(t *testing.T) {
 	seeds := 20
 	if testing.Short() {
-		seeds = 6 // a third of them has transactions of callers, another one faults
+		seeds = 3 // a third of them has transactions of callers, another one faults
 	}
 	for name, db := range map[string]func() *rowstest.DB{
 		"Exclusive": func() *rowstest.DB { return limitedDB(0, false) },

@@ -66,7 +66,11 @@ func TestRows(t *testing.T) {
 }
 
 func TestModel(t *testing.T) {
-	rowstest.Model(t, 6, func(t *testing.T) rows.DB { return openDB(t, &mvcc.DB{MaxValue: 4 << 20}) })
+	seeds := 6
+	if testing.Short() {
+		seeds = 3
+	}
+	rowstest.Model(t, seeds, func(t *testing.T) rows.DB { return openDB(t, &mvcc.DB{MaxValue: 4 << 20}) })
 }
 
 // store is what one process has.
