@@ -134,7 +134,13 @@ func TestBuiltInReplay(t *testing.T) {
 	run := func(j job) float64 { return max(1, float64(j.run)) }
 	simulated(newRoundRobin(1, one, forget)).check(t, "deficit round robin by count", figures{few: 130, mean: 1.6, little: 2.2}, fifo)
 	simulated(learnedRoundRobin(w, 0.1)).check(t, "... by learned time", figures{few: 40, mean: 0.60, little: 0.07}, fifo)
-	simulated(newRoundRobin(w.meanRun()/10, run, forget)).check(t, "... by known time", figures{few: 10, mean: 0.51, little: 0.03}, fifo)
+	others := simulated(newRoundRobin(w.meanRun()/10, run, forget))
+	others.check(t, "... by known time", figures{few: 10, mean: 0.51, little: 0.03}, fifo)
+
+	o := fairq.Options[int, job]{Newcomers: fairq.ThisRound, TurnsAhead: 1}
+	ours := simulated(newFair(known(o, w, 0.1)))
+	ours.check(t, "known, ThisRound", figures{others.few, 1.01 * others.mean / fifo.mean, others.little / fifo.little}, fifo)
+	simulated(newFair(learned(o, w, 0.1, 1))).check(t, "learned, ThisRound", figures{few: 10, mean: 0.66, little: 0.07}, fifo)
 }
 
 // figures show how a line serves.
