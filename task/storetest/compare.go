@@ -182,8 +182,8 @@ func (c *comparison) chance(n int) bool { return c.IntN(n) == 0 }
 func (c *comparison) choose() {
 	c.keys = Keys[:1+c.IntN(len(Keys))]
 	o, seldom := &c.options, 3
-	if c.dearest = 1; c.costs.IntN(seldom) == 0 {
-		o.Quantum, c.dearest = 1+c.costs.Int64N(10), 1+c.costs.Int64N(20)
+	if c.dearest = 1 + c.costs.Int64N(20); c.costs.IntN(seldom) == 0 { // else costs are only kept
+		o.Quantum = 1 + c.costs.Int64N(10)
 	}
 	if c.subject.Exact {
 		seldom = 2 // nothing of it makes the comparison weaker

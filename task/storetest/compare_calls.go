@@ -120,9 +120,7 @@ func (c *comparison) task() task.Batch[int] {
 	}
 	o := &b.Options
 	o.Kind, o.Priority, o.MaxAttempts = oneOf(c, c.kinds...), c.IntN(2), c.IntN(4)
-	if c.options.Quantum > 0 {
-		o.Cost = c.costs.Int64N(c.dearest + 1)
-	}
+	o.Cost = c.costs.Int64N(c.dearest + 1)
 	if c.chance(4) {
 		o.Delay = c.duration()
 	}

@@ -34,10 +34,10 @@ var costCases = []testCase{
 	}},
 	{"NoQuantum", "without which it is only kept", func(e *env) {
 		q := e.open()
-		q.costing(1000, "a1 a2 b1")
+		q.costing(1000, "a1 a2")
+		q.costing(1, "b1 b2 b3")
 		equal(e, "cost", q.first("a1").Cost, 1000)
-		q.costing(1, "b2")
-		q.order("b1 a2 b2")
+		q.order("b1 a2 b2 b3")
 	}},
 	{"BadCost", "It is 65,536 quanta at most", func(e *env) {
 		q := e.open(options{Quantum: 3})

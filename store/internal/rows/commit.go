@@ -360,7 +360,9 @@ func (t *transaction) run(ctx context.Context) error {
 		}
 		t.running = nil
 		if err := tx.Commit(); err != nil {
-			t.markInDoubt()
+			if _, again := t.store.db.Again(err); !again { // else nothing has happened
+				t.markInDoubt()
+			}
 			panic(failure{err})
 		}
 	})

@@ -44,10 +44,10 @@ type DB interface {
 	// nothing. Then Joined may be called again.
 	Joined(ctx context.Context) (Tx, error)
 
-	// Again tells whether a transaction that failed with this error may succeed if it is tried
-	// again from the beginning, and how long to wait before that: after a deadlock, a conflict,
-	// or where another transaction was faster to write to a unique index. After further tries the
-	// rules wait longer.
+	// Again tells whether a transaction that failed with this error, and of which nothing has
+	// happened, may succeed if it is tried again from the beginning, and how long to wait before
+	// that: after a deadlock, a conflict, or where another transaction was faster to write to a
+	// unique index. After further tries the rules wait longer.
 	Again(err error) (after time.Duration, again bool)
 
 	// Changed tells whether others may have committed something since the last call, other

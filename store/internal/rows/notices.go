@@ -197,6 +197,9 @@ func (n *notice) deliver(q *queue, all []driver.Notifier) {
 	if n.what == noticeEvent && n.event.Type == driver.EventCancel {
 		id := uint64(n.event.Task.ID)
 		if h := q.ownLeases[id]; h.lease == n.event.Lease {
+			if h.cancelled { // findCancelledGroups may find what the same transaction has cancelled
+				return
+			}
 			h.cancelled = true
 			q.ownLeases[id] = h
 		}

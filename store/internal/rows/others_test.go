@@ -105,6 +105,35 @@ func TestLooksAgain(t *testing.T) {
 	}
 }
 
+// Who looks what others have done, in the transaction in which a group is cancelled, does not tell of
+// that a second time.
+func TestCancelledOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := &slow{rowstest.NewDB(time.Now), make(chan struct{}, 1)}
+		db.gate <- struct{}{}
+		s := rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Hour})
+		q := openQueue(t, s, task.Options[string]{})
+		q.putInto("a1", task.Member)
+		require.NoError(t, q.StartGroup(t.Context(), "g"))
+		q.take("a1")
+		var told []task.EventType
+		go func() {
+			for e := range q.Events(t.Context()) {
+				told = append(told, e.Type)
+			}
+		}()
+		token := <-db.gate
+		go func() { _, _, _ = q.TryTake(t.Context()) }() // it leads; what follows waits for it
+		synctest.Wait()
+		go func() { _ = q.CancelGroup(t.Context(), "g") }()
+		s.Changed(0)
+		time.Sleep(time.Second)
+		db.gate <- token
+		synctest.Wait()
+		require.Equal(t, []task.EventType{task.EventCancel}, told)
+	})
+}
+
 func second[T any](_ T, err error) error { return err }
 
 // An error of the database, wherever it comes from, is returned, and then it works as if there had

@@ -132,10 +132,12 @@ func (u *unit) after(r *Row) account.Account {
 }
 
 // nextTurn gives a line its next turn, for a task of that weight and cost, and returns its round
-// and what is used of it before.
+// and what is used of it before. Without a quantum each task uses one turn, whatever it costs.
 func (u *unit) nextTurn(l Line, weight int, cost int64) account.Account {
 	if u.q.costs {
 		u.forgetAccounts(l.Priority)
+	} else {
+		cost = 1
 	}
 	start := u.start(l, u.account(l), weight)
 	u.setAccount(l, start.Pay(uint64(cost), u.share(weight)))

@@ -2,7 +2,6 @@ package mvcc_test
 
 import (
 	"math/rand/v2"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -95,13 +94,8 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// TestUnknown does the same where one commit in ten fails, or is not known to be done. It runs on
-// request, for two of its cases fail in one of five runs: in Event/Group a cancelled member is told
-// of twice, in Cost/NoQuantum two tasks of the same round change places. Nothing is lost by either.
+// TestUnknown does the same where one commit in ten fails, or is not known to be done.
 func TestUnknown(t *testing.T) {
-	if os.Getenv("FAIRQ_UNKNOWN") == "" {
-		t.Skip("FAIRQ_UNKNOWN is not set")
-	}
 	storetest.Run(t, func(t *testing.T) task.Store {
 		h := openDB(t, &mvcc.DB{MaxValue: 4 << 20})
 		h.Faults(rand.Uint64())
