@@ -65,7 +65,7 @@ func (q *Queue[K, V]) heaviest() *keyState[K] {
 	if q.costs != nil && q.costs.ahead < allTurns {
 		return q.keys.at(q.levels().top())
 	}
-	return q.keys.at(q.links.at(*q.rounds.at(q.rounds.last)).key & keyMask)
+	return q.keys.at(q.links.at(q.rounds.tailOf(q.rounds.last)).key & keyMask)
 }
 
 // isHeaviest tells whether no backlog reaches further than that of a key, which has items.

@@ -119,7 +119,7 @@ func (r *rounds) end(round uint64) {
 			r.last = r.before(r.last)
 		}
 	}
-	if c.used[0]|c.used[1]|c.used[2]|c.used[3] == 0 && round>>roundBits != r.current>>roundBits {
+	if round>>roundBits != r.current>>roundBits && c.used[0]|c.used[1]|c.used[2]|c.used[3] == 0 {
 		*at, r.spare = nil, c
 	}
 }
