@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/fairq/fairq"
@@ -25,8 +26,8 @@ type DeadLetter[V any] struct {
 }
 
 // PutOptions returns the options to put the task again, as of now: its class, priority, kind,
-// unique key, deadline and limit of attempts, and what is left of its delay and its time to live.
-// If nothing is left of that, the deadline is when it ended.
+// unique key, metadata, deadline and limit of attempts, and what is left of its delay and its time
+// to live. If nothing is left of that, the deadline is when it ended.
 func (l *DeadLetter[V]) PutOptions(now time.Time) PutOptions {
 	p := resubmitOptions(&l.Task, now)
 	p.Class = l.Class
@@ -61,7 +62,9 @@ func (r Reason) String() string {
 type Sink[V any] func(ctx context.Context, letter *DeadLetter[V]) error
 
 func newDeadLetter[V any](class string, t *task.Task[V], reason Reason, err error) *DeadLetter[V] {
-	return &DeadLetter[V]{Task: t.Info, Payload: t.Payload, Class: class, Reason: reason, Err: err, Attempts: t.Attempts, At: time.Now()}
+	l := &DeadLetter[V]{Task: t.Info, Payload: t.Payload, Class: class, Reason: reason, Err: err, Attempts: t.Attempts, At: time.Now()}
+	l.Task.Metadata = maps.Clone(t.Metadata) // for others may have the task
+	return l
 }
 
 // callSink hands a dead letter to a sink, counts it, and tells the Observer. It waits no longer

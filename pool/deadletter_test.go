@@ -346,7 +346,7 @@ func TestLeftAtShutdown(t *testing.T) {
 
 // TestToDeadLetters is about the functions for a queue that is not the pool's.
 func TestToDeadLetters(t *testing.T) {
-	tk := &task.Task[int]{Info: task.Info{ID: 5, Key: "a", Attempts: 2}, Payload: 7}
+	tk := &task.Task[int]{Info: task.Info{ID: 5, Key: "a", Attempts: 2, Metadata: map[string]string{"by": "alice"}}, Payload: 7}
 	for reason, want := range map[pool.Reason]error{pool.Overflow: fairq.ErrFull, pool.Deadline: pool.ErrDeadline} {
 		var box mailbox[int]
 		pool.ToDeadLetters(box.sink, reason, func(*task.Task[int], error) { t.Error("lost") })(tk)
@@ -355,6 +355,8 @@ func TestToDeadLetters(t *testing.T) {
 		require.WithinDuration(t, time.Now(), l.At, time.Minute)
 		l.At = time.Time{}
 		require.Equal(t, pool.DeadLetter[int]{Task: tk.Info, Payload: 7, Reason: reason, Err: want, Attempts: 2}, l)
+		clear(l.Task.Metadata)
+		require.NotEmpty(t, tk.Metadata, "is shared")
 	}
 	for _, sink := range []pool.Sink[int]{
 		func(context.Context, *pool.DeadLetter[int]) error { return errNo },
@@ -371,7 +373,8 @@ func TestToDeadLetters(t *testing.T) {
 }
 
 // TestLettersKeepTimes has tasks that are dropped, evicted, and left over: what is left of their
-// delay and time to live is kept by the letter, and by the queue that it is forwarded to.
+// delay and time to live is kept by the letter, and by the queue that it is forwarded to, as is their
+// metadata.
 func TestLettersKeepTimes(t *testing.T) {
 	for _, whenFull := range []pool.WhenFull{pool.DropNew, pool.EvictOldest, pool.Block} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {
@@ -387,7 +390,7 @@ func TestLettersKeepTimes(t *testing.T) {
 				_, err := p.Put(ctx, "a", 1, pool.PutOptions{Delay: time.Hour})
 				require.NoError(t, err)
 			}
-			_, err := p.Put(ctx, "a", 2, pool.PutOptions{Delay: time.Hour, TTL: 3 * time.Hour, Priority: 3})
+			_, err := p.Put(ctx, "a", 2, pool.PutOptions{Delay: time.Hour, TTL: 3 * time.Hour, Priority: 3, Metadata: map[string]string{"by": "alice"}})
 			require.NoError(t, err)
 			if whenFull == pool.EvictOldest {
 				time.Sleep(time.Minute)
@@ -410,6 +413,7 @@ func TestLettersKeepTimes(t *testing.T) {
 				require.Equal(t, begin.Add(time.Hour), is.Until)
 				require.Equal(t, begin.Add(4*time.Hour), is.Expires)
 				require.Equal(t, 3, is.Priority)
+				require.Equal(t, map[string]string{"by": "alice"}, is.Metadata)
 			}
 			over, cancel := context.WithCancel(ctx)
 			cancel()

@@ -76,8 +76,8 @@ func Parallel[T any](handlers ...Handler[T]) Handler[T] {
 }
 
 // Transit returns a handler that puts each task into another queue; then this queue is done with
-// it. The task keeps its key, kind, priority, unique key, deadline and limit of attempts, and what
-// is left of its time to live. If the other queue is full the handler waits for room, so the pool
+// it. The task keeps its key, kind, priority, unique key, metadata, deadline and limit of attempts,
+// and what is left of its time to live. If the other queue is full the handler waits for room, so the pool
 // is held up too.
 func Transit[V any](next *task.Queue[V]) Handler[*task.Task[V]] {
 	return func(ctx context.Context, t *task.Task[V]) error {
@@ -104,7 +104,7 @@ func Forward[V any](next *task.Queue[V]) Sink[V] {
 func resubmitOptions(i *task.Info, now time.Time) PutOptions {
 	p := PutOptions{
 		Priority: i.Priority, Cost: i.Cost, Kind: i.Kind, UniqueKey: i.UniqueKey, TTR: i.TTR, MaxAttempts: i.MaxAttempts,
-		Deadline: i.Deadline,
+		Deadline: i.Deadline, Metadata: i.Metadata,
 	}
 	if i.State == task.Delayed {
 		p.Delay = max(i.Until.Sub(now), 0)

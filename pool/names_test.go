@@ -28,6 +28,8 @@ func TestPutOptionsAreThoseOfTask(t *testing.T) {
 			g.SetUint(1)
 		case g.Kind() == reflect.String:
 			g.SetString(f.Name)
+		case g.Kind() == reflect.Map:
+			g.Set(reflect.ValueOf(map[string]string{"name": "value"}))
 		default:
 			g.Set(reflect.ValueOf(time.Unix(7, 0)))
 		}

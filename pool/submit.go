@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/fairq/fairq"
@@ -27,6 +28,8 @@ type PutOptions struct {
 	Group       string        // holds it back until task.Queue.StartGroup
 	Role        task.Role     // what it is in its group
 
+	Metadata map[string]string // goes with it, for those who need not know its payload
+
 	// Class is the queue that it is for, of a pool that has several; "" means the first one.
 	Class string
 
@@ -44,7 +47,7 @@ type PutOptions struct {
 func (o PutOptions) Task() task.PutOptions {
 	return task.PutOptions{
 		Priority: o.Priority, Cost: o.Cost, Delay: o.Delay, TTL: o.TTL, Deadline: o.Deadline, TTR: o.TTR, MaxAttempts: o.MaxAttempts,
-		Kind: o.Kind, UniqueKey: o.UniqueKey, Group: o.Group, Role: o.Role,
+		Kind: o.Kind, UniqueKey: o.UniqueKey, Group: o.Group, Role: o.Role, Metadata: o.Metadata,
 	}
 }
 
@@ -232,6 +235,7 @@ func (o *offer[V]) task() *task.Task[V] {
 	t := &task.Task[V]{Payload: o.Payload, Info: task.Info{
 		Key: o.Key, Kind: options.Kind, UniqueKey: options.UniqueKey, Group: options.Group, Role: options.Role,
 		Priority: max(options.Priority, 0), Cost: cmp.Or(options.Cost, 1), MaxAttempts: options.MaxAttempts, Deadline: options.Deadline, Created: now, Expires: options.Deadline,
+		Metadata: maps.Clone(options.Metadata),
 	}}
 	if options.Delay > 0 {
 		t.State, t.Until = task.Delayed, now.Add(options.Delay)

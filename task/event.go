@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"iter"
+	"maps"
 	"sync"
 
 	"github.com/fairq/fairq"
@@ -23,6 +24,7 @@ func (r *reader) add(e Event) {
 		r.events.Pop()
 		r.missed++
 	}
+	e.Task.Metadata = maps.Clone(e.Task.Metadata) // for there are other readers
 	r.events.Push(struct{}{}, e)
 	select {
 	case r.some <- struct{}{}:

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/internal/account"
@@ -167,6 +169,11 @@ type PutOptions struct {
 	// Group holds the task back until Queue.StartGroup. Role says what the task is in the group.
 	Group string
 	Role  Role
+
+	// Metadata goes with the task, for those who need not know its payload: which trace it belongs
+	// to, or who has put it. Info.Metadata tells it, wherever the task is told about. Names and
+	// values are UTF-8, and [MaxMetadata] bytes together at most. The map is copied.
+	Metadata map[string]string
 }
 
 // setFilter is a filter as it is set for a consumer.
@@ -340,6 +347,9 @@ func (o *Options[V]) fill(n *driver.New, key string, p *PutOptions) (err error) 
 	case p.Role != Member && p.Group == "":
 		return invalid("PutOptions.Role", p.Role, "Member if there is no PutOptions.Group")
 	}
+	if n.Metadata, err = copyMetadata(p.Metadata); err != nil {
+		return err
+	}
 	if o.Weight != nil {
 		if err := guard("Options.Weight", func() { n.Weight = o.Weight(key) }); err != nil {
 			return err
@@ -349,6 +359,23 @@ func (o *Options[V]) fill(n *driver.New, key string, p *PutOptions) (err error) 
 		}
 	}
 	return nil
+}
+
+// copyMetadata checks metadata and returns a copy, nil if it is empty.
+func copyMetadata(m map[string]string) (map[string]string, error) {
+	if len(m) == 0 {
+		return nil, nil
+	}
+	size := 0
+	for name, value := range m {
+		if size += len(name) + len(value); !utf8.ValidString(name) || !utf8.ValidString(value) {
+			return nil, invalid("PutOptions.Metadata", fmt.Sprintf("%.20q: %.20q", name, value), "valid UTF-8")
+		}
+	}
+	if size > MaxMetadata {
+		return nil, invalid("the length of PutOptions.Metadata", size, fmt.Sprintf("%d bytes at most", MaxMetadata))
+	}
+	return maps.Clone(m), nil
 }
 
 // costLimit returns the most that a task can cost.

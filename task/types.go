@@ -97,4 +97,7 @@ const (
 	// MaxName is the length in bytes of a queue's name and of a task's key, kind, unique key and
 	// group.
 	MaxName = driver.MaxName
+
+	// MaxMetadata is the length in bytes of a task's metadata, all names and values together.
+	MaxMetadata = driver.MaxMetadata
 )

@@ -33,6 +33,7 @@ type Rare struct {
 	Role      driver.Role
 	Deadline  time.Time
 	End       int64 // the deadline as the other times are; when it was put if it was over then
+	Metadata  map[string]string
 }
 
 // GroupOf tells which group a task is in.

@@ -173,6 +173,8 @@ type info struct {
 	ReadyAt     time.Time     `json:"readyAt,omitzero"`
 	Consumer    text          `json:"consumer,omitempty"`
 	Err         *failure      `json:"err,omitempty"`
+
+	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
 type failure struct {
@@ -213,6 +215,7 @@ func encode[V any](letter *pool.DeadLetter[V], codec task.Codec[V]) ([]byte, err
 			ID: t.ID, Key: text(t.Key), Kind: text(t.Kind), UniqueKey: text(t.UniqueKey), Group: text(t.Group), Role: t.Role,
 			State: t.State, Priority: t.Priority, Cost: t.Cost, Attempts: t.Attempts, MaxAttempts: t.MaxAttempts, TTR: t.TTR, Created: t.Created.UTC(),
 			Until: t.Until.UTC(), Expires: t.Expires.UTC(), Deadline: t.Deadline.UTC(), ReadyAt: t.ReadyAt.UTC(), Consumer: text(t.Consumer),
+			Metadata: t.Metadata,
 		},
 		Payload: payload, Class: text(letter.Class), Reason: letter.Reason, Err: newFailure(letter.Err), Attempts: letter.Attempts,
 		At: letter.At.UTC(),
@@ -250,6 +253,7 @@ func decode[V any](body []byte, codec task.Codec[V]) (*pool.DeadLetter[V], error
 			ID: t.ID, Key: string(t.Key), Kind: string(t.Kind), UniqueKey: string(t.UniqueKey), Group: string(t.Group), Role: t.Role,
 			State: t.State, Priority: t.Priority, Cost: t.Cost, Attempts: t.Attempts, MaxAttempts: t.MaxAttempts, TTR: t.TTR, Created: t.Created,
 			Until: t.Until, Expires: t.Expires, Deadline: t.Deadline, ReadyAt: t.ReadyAt, Consumer: string(t.Consumer), Err: t.Err.error(),
+			Metadata: t.Metadata,
 		},
 		Payload: payload, Class: string(r.Class), Reason: r.Reason, Attempts: r.Attempts, At: r.At,
 	}

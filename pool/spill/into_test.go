@@ -146,8 +146,11 @@ func TestPutAgain(t *testing.T) {
 		q := queue(t, &task.Options[string]{TTL: time.Minute, MaxAttempts: 9})
 		for _, c := range []struct{ was, want task.Info }{
 			{ // never in a queue: the queue's defaults
-				was:  task.Info{Kind: "kind", UniqueKey: "unique key", Priority: 3, TTR: time.Hour},
-				want: task.Info{Kind: "kind", UniqueKey: "unique key", Priority: 3, TTR: time.Hour, State: task.Ready, MaxAttempts: 9, Expires: now.Add(time.Minute)},
+				was: task.Info{Kind: "kind", UniqueKey: "unique key", Priority: 3, TTR: time.Hour, Metadata: map[string]string{"a": "b"}},
+				want: task.Info{
+					Kind: "kind", UniqueKey: "unique key", Priority: 3, TTR: time.Hour, State: task.Ready, MaxAttempts: 9, Expires: now.Add(time.Minute),
+					Metadata: map[string]string{"a": "b"},
+				},
 			},
 			{ // the same with limits of its own
 				was:  task.Info{MaxAttempts: 2, Expires: now.Add(time.Second), Group: "g", Role: task.AtEnd},

@@ -216,10 +216,10 @@ func guard(name string, f func() error) (err error) {
 // than below times its capacity; then it returns a [*fairq.FullError]. It panics if below is not
 // more than 0 and at most 1.
 //
-// The task has its key, kind, unique key, priority and cost, its MaxAttempts, its deadline, and what
-// is left of its delay and of its time to live. If it had no such limit in a queue, it has none
-// now; if it was in no queue, it has this queue's. Its attempts begin anew, its time to run is this
-// queue's. It is in its group only if it was waiting for that.
+// The task has its key, kind, unique key, priority, cost and metadata, its MaxAttempts, its
+// deadline, and what is left of its delay and of its time to live. If it had no such limit in a
+// queue, it has none now; if it was in no queue, it has this queue's. Its attempts begin anew, its
+// time to run is this queue's. It is in its group only if it was waiting for that.
 //
 // A letter is refused (see [ErrRefused]) if its task has expired or what the queue says is about
 // this task alone: [task.ErrDuplicate], [task.ErrGroupCancelled], [task.ErrInvalid],

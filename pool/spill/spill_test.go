@@ -92,6 +92,8 @@ func fill(v reflect.Value, n *int, zone *time.Location) {
 		}
 	case v.Kind() == reflect.String:
 		v.SetString(fmt.Sprint(odd, *n))
+	case v.Kind() == reflect.Map: // of text
+		v.Set(reflect.ValueOf(map[string]string{strings.ToValidUTF8(odd, "\uFFFD"): fmt.Sprint("\x00\u2028<\"é", *n), "": ""}))
 	case v.CanInt():
 		v.SetInt(-int64(*n))
 	case v.CanUint():

@@ -73,6 +73,7 @@ CREATE TABLE fairq.tasks (
 	unique_key      bytea,
 	grp          bytea,
 	err_message  bytea,
+	metadata     bytea, -- JSON
 	payload      bytea,
 	PRIMARY KEY (queue, id)
 );

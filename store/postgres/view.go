@@ -240,7 +240,7 @@ func copyOf(r rows.Row, payload bool) []*rows.Row {
 }
 
 const columns = `id, key, kind, unique_key, grp, role, priority, weight, cost, ttr, max_attempts, created, deadline,
-	state, takeable, gap, returned, round, used, seq, place, since, evictable, consumer, attempts, ready_at, until, expires, wake, err_code, err_message`
+	state, takeable, gap, returned, round, used, seq, place, since, evictable, consumer, attempts, ready_at, until, expires, wake, err_code, err_message, metadata`
 
 // number is 0 where the database has NULL.
 type number int64
@@ -277,7 +277,7 @@ func (v *view) scanner(payload bool, each func(*rows.Row)) func(pgx.Rows) error 
 // scannedRow is a row as it comes from the database.
 type scannedRow struct {
 	rows.Row
-	key, kind, uniqueKey, group, message                               pgtype.DriverBytes
+	key, kind, uniqueKey, group, message, metadata                     pgtype.DriverBytes
 	payload                                                            []byte
 	ttr, maxAttempts, deadline, consumer                               number
 	readyAt, until, expires, wake, code, role, state, weight, attempts number
@@ -287,7 +287,7 @@ func (s *scannedRow) columns() []any {
 	return []any{
 		&s.ID, &s.key, &s.kind, &s.uniqueKey, &s.group, &s.role, &s.Priority, &s.weight, &s.Cost, &s.ttr, &s.maxAttempts, &s.Created, &s.deadline,
 		&s.state, &s.Takeable, &s.Gap, &s.Returned, &s.Round, &s.Used, &s.Seq, &s.Place, &s.Since, &s.Evictable, &s.consumer, &s.attempts, &s.readyAt,
-		&s.until, &s.expires, &s.wake, &s.code, &s.message,
+		&s.until, &s.expires, &s.wake, &s.code, &s.message, &s.metadata,
 	}
 }
 
@@ -298,7 +298,7 @@ func (s *scannedRow) row() *rows.Row {
 	r.Weight, r.Attempts, r.MaxAttempts = int(s.weight), int(s.attempts), int(s.maxAttempts)
 	r.TTR, r.Deadline, r.Consumer = time.Duration(s.ttr), int64(s.deadline), uint64(s.consumer)
 	r.ReadyAt, r.Until, r.Expires, r.Wake = int64(s.readyAt), int64(s.until), int64(s.expires), int64(s.wake)
-	r.Err = errorOf(s.message, s.code)
+	r.Err, r.Metadata = errorOf(s.message, s.code), string(s.metadata)
 	return &r
 }
 

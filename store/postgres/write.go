@@ -105,11 +105,11 @@ var (
 	sqlInsert = `
 INSERT INTO fairq.tasks (queue, id, role, weight, cost, ttr, max_attempts, created, deadline,
 	` + changingColumns + `,
-	grp, err_message, key, kind, unique_key, payload)
+	grp, err_message, key, kind, unique_key, metadata, payload)
 SELECT $1, id, role, weight, cost, nullif(ttr, 0), nullif(max_attempts, 0), created, nullif(deadline, 0),
 	priority, state, takeable <> 0, gap <> 0, returned <> 0, round, used, seq, place, since, evictable <> 0, nullif(consumer, 0), attempts, nullif(ready_at, 0),
-	nullif(until, 0), nullif(expires, 0), nullif(wake, 0), nullif(err_code, 0), grp, err_message, key, kind, unique_key, payload
-FROM ` + unnest(26, "id, role, weight, cost, ttr, max_attempts, created, deadline, "+changingColumns+", grp, err_message, key, kind, unique_key, payload")
+	nullif(until, 0), nullif(expires, 0), nullif(wake, 0), nullif(err_code, 0), grp, err_message, key, kind, unique_key, metadata, payload
+FROM ` + unnest(26, "id, role, weight, cost, ttr, max_attempts, created, deadline, "+changingColumns+", grp, err_message, key, kind, unique_key, metadata, payload")
 
 	// The rows are looked up one by one before they are joined, and are locked already. If the
 	// table is joined itself, the planner may choose to go through all of it, when it does not know
@@ -171,7 +171,7 @@ func (v *view) flush() {
 			}
 			inserts.add(append([]int64{
 				int64(r.ID), int64(r.Role), int64(r.Weight), r.Cost, int64(r.TTR), int64(r.MaxAttempts), r.Created, r.Deadline,
-			}, changingValues(r)...), optional(r.Group), messageOf(r.Err), []byte(r.Key), []byte(r.Kind), optional(r.UniqueKey), r.Payload)
+			}, changingValues(r)...), optional(r.Group), messageOf(r.Err), []byte(r.Key), []byte(r.Kind), optional(r.UniqueKey), optional(r.Metadata), r.Payload)
 		}
 	}
 	v.changes, v.inserts = v.changes[:0], 0

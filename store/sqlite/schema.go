@@ -46,6 +46,7 @@ CREATE TABLE ~tasks (
 	"group" NOT NULL, state NOT NULL, takeable NOT NULL, round NOT NULL, used NOT NULL, seq NOT NULL, gap NOT NULL, returned NOT NULL, place NOT NULL, since NOT NULL, evictable NOT NULL,
 	consumer NOT NULL, attempts NOT NULL, ready_at NOT NULL, until NOT NULL, expires NOT NULL, wake NOT NULL,
 	err_code NOT NULL, err, -- NULL if there is none
+	metadata NOT NULL, -- JSON, '' if there is none
 	payload
 );
 CREATE INDEX ~tasks_ready ON ~tasks (queue, priority, round, seq, place) WHERE takeable;

@@ -11,7 +11,7 @@ type statement struct{ name, sql string }
 // taskColumns are as readTask reads them.
 const (
 	taskColumns = `id, "key", kind, unique_key, role, priority, weight, cost, ttr, max_attempts, created, deadline, ` +
-		`"group", state, takeable, round, used, seq, gap, returned, place, since, evictable, consumer, attempts, ready_at, until, expires, wake, err_code, err`
+		`"group", state, takeable, round, used, seq, gap, returned, place, since, evictable, consumer, attempts, ready_at, until, expires, wake, err_code, err, metadata`
 	withPayload = taskColumns + `, payload`
 )
 
@@ -37,9 +37,9 @@ var (
 	updateSettings = &statement{"save", `UPDATE ~queues SET settings = ? WHERE id = ?`}
 	setRound       = &statement{"save", `INSERT OR REPLACE INTO ~rounds (queue, priority, round) VALUES (?, ?, ?)`}
 	deleteRound    = &statement{"save", `DELETE FROM ~rounds WHERE queue = ? AND priority = ?`}
-	insertTask     = &statement{"insert", `INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (` + placeholders(33) + `)`}
+	insertTask     = &statement{"insert", `INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (` + placeholders(34) + `)`}
 	insertPlain    = &statement{"insert", `INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (?, ?, ?, '', 0, ?, ?, ?, ?, ?, ?, ?, ` +
-		`'', ?, ?, ?, ?, ?, 0, 0, ?, ?, ?, 0, 0, ?, ?, ?, ?, 0, NULL, ?, ?)`}
+		`'', ?, ?, ?, ?, ?, 0, 0, ?, ?, ?, 0, 0, ?, ?, ?, ?, 0, NULL, '', ?, ?)`}
 	updateTask = &statement{"update", `UPDATE ~tasks SET "group" = ?, priority = ?, state = ?, takeable = ?, round = ?, used = ?, seq = ?, gap = ?, returned = ?, place = ?, since = ?, ` +
 		`evictable = ?, consumer = ?, attempts = ?, ready_at = ?, until = ?, expires = ?, wake = ?, err_code = ?, err = ? WHERE id = ?`}
 	takeTask = &statement{"take", `UPDATE ~tasks SET state = ?, takeable = ?, since = ?, evictable = ?, ` +

@@ -19,7 +19,7 @@ func readTask(c *cells, r *rows.Row) {
 	r.Since, r.Evictable = c.uint(), c.bool()
 	r.Consumer, r.Attempts = c.uint(), int(c.int())
 	r.ReadyAt, r.Until, r.Expires, r.Wake = c.int(), c.int(), c.int(), c.int()
-	r.Err = c.error()
+	r.Err, r.Metadata = c.error(), c.text()
 	if c.next < c.n {
 		r.Payload = c.blob()
 	}
@@ -56,7 +56,7 @@ func removeTask(v *view, r *rows.Row) error {
 }
 
 func (v *view) insert(r *rows.Row) (int64, error) {
-	if r.UniqueKey == "" && r.Group == "" && !r.Gap && !r.Returned && r.Consumer == 0 && r.Attempts == 0 && r.Err == nil {
+	if r.UniqueKey == "" && r.Group == "" && !r.Gap && !r.Returned && r.Consumer == 0 && r.Attempts == 0 && r.Err == nil && r.Metadata == "" {
 		return v.session.exec(insertPlain,
 			v.rowid(r.ID), r.Key, r.Kind, int64(r.Priority), int64(r.Weight), r.Cost, int64(r.TTR), int64(r.MaxAttempts), r.Created, r.Deadline,
 			int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Used), int64(r.Seq), int64(r.Place), int64(r.Since), bit(r.Evictable),
@@ -67,7 +67,7 @@ func (v *view) insert(r *rows.Row) (int64, error) {
 		v.rowid(r.ID), r.Key, r.Kind, r.UniqueKey, int64(r.Role), int64(r.Priority), int64(r.Weight), r.Cost, int64(r.TTR),
 		int64(r.MaxAttempts), r.Created, r.Deadline,
 		r.Group, int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Used), int64(r.Seq), bit(r.Gap), bit(r.Returned), int64(r.Place), int64(r.Since),
-		bit(r.Evictable), int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Wake, code, message, r.Payload, v.queue)
+		bit(r.Evictable), int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Wake, code, message, r.Metadata, r.Payload, v.queue)
 }
 
 // byTurn is the order in which tasks are taken.

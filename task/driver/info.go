@@ -19,6 +19,9 @@ const (
 	// MaxName is the length in bytes of a queue's name and of a task's key, kind, unique key and
 	// group.
 	MaxName = 1 << 10
+
+	// MaxMetadata is the length in bytes of a task's metadata, all names and values together.
+	MaxMetadata = 1 << 13
 )
 
 // ID names a task within its queue. No two tasks of a queue ever have the same; 0 is none.
@@ -87,6 +90,9 @@ type Info struct {
 	Expires     time.Time     // when its time to live ends, or its deadline if that is sooner; zero if there is neither
 	Consumer    string        // who holds it, if it is taken
 	Err         *Error        // of the last failure; nil if there was none
+
+	// Metadata is as it was put, in a map that nobody else has; nil if there is none.
+	Metadata map[string]string
 }
 
 // Stats tells how a queue is doing.

@@ -246,6 +246,9 @@ type New struct {
 	Deadline    time.Time // the zero Time means none; it may be over; it is before the year 10,000
 	TTR         time.Duration
 	MaxAttempts int // 0 means no limit
+
+	// Metadata is UTF-8, nil if there is none. Nobody else has the map.
+	Metadata map[string]string
 }
 
 // Handle is what a consumer is known by. Whoever resumes it has a new one, so that those who had

@@ -37,8 +37,8 @@ func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Reco
 	it.TTR, it.MaxAttempts, it.created = n.TTR, int32(n.MaxAttempts), now
 	q.places++
 	it.place = q.places
-	if n.UniqueKey != "" || n.Group != "" || !n.Deadline.IsZero() {
-		it.Rare = &life.Rare{UniqueKey: n.UniqueKey, Role: n.Role, Deadline: n.Deadline}
+	if n.UniqueKey != "" || n.Group != "" || !n.Deadline.IsZero() || n.Metadata != nil {
+		it.Rare = &life.Rare{UniqueKey: n.UniqueKey, Role: n.Role, Deadline: n.Deadline, Metadata: n.Metadata}
 		if !n.Deadline.IsZero() {
 			it.End = q.at(n.Deadline, now)
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -118,7 +119,7 @@ func (m *model) event(what driver.EventType, t *modelTask, now time.Time, lease 
 func (t *modelTask) record() driver.Record {
 	lease := driver.Lease{ID: t.ID, Number: t.lease}
 	r := driver.Record{Info: t.Info, Lease: lease, Payload: t.payload}
-	r.State = cmp.Or(t.State, t.was)
+	r.State, r.Metadata = cmp.Or(t.State, t.was), maps.Clone(t.Metadata)
 	return r
 }
 
@@ -161,7 +162,7 @@ func (m *model) put(now time.Time, n *driver.New) (id driver.ID, evicted []drive
 	t := &modelTask{payload: n.Payload, weight: n.Weight, place: m.tick()}
 	t.Info = driver.Info{
 		ID: m.ids, Key: n.Key, Kind: n.Kind, UniqueKey: n.UniqueKey, Group: n.Group, Role: n.Role, Priority: n.Priority,
-		Cost: n.Cost, MaxAttempts: n.MaxAttempts, TTR: n.TTR, Created: now, Deadline: n.Deadline,
+		Cost: n.Cost, MaxAttempts: n.MaxAttempts, TTR: n.TTR, Created: now, Deadline: n.Deadline, Metadata: n.Metadata,
 	}
 	if n.TTL > 0 {
 		t.ends = now.Add(n.TTL + n.Delay)

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/fairq/fairq/task/driver"
@@ -64,6 +65,7 @@ func (q *queue) info(it *item, info *driver.Info) {
 	}
 	if r := it.Rare; r != nil {
 		info.UniqueKey, info.Err, info.Role, info.Group, info.Deadline = r.UniqueKey, r.Err, r.Role, it.groupName(), r.Deadline
+		info.Metadata = maps.Clone(r.Metadata)
 		if r.End != 0 && r.End == it.Ends() {
 			info.Expires = r.Deadline
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -121,6 +122,9 @@ func (c *comparison) task() task.Batch[int] {
 	o := &b.Options
 	o.Kind, o.Priority, o.MaxAttempts = oneOf(c, c.kinds...), c.IntN(2), c.IntN(4)
 	o.Cost = c.costs.Int64N(c.dearest + 1)
+	if c.payload%3 == 0 {
+		o.Metadata = map[string]string{"payload": strconv.Itoa(c.payload)}
+	}
 	if c.chance(4) {
 		o.Delay = c.duration()
 	}

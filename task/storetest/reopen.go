@@ -53,6 +53,13 @@ var reopenCases = []testCase{
 		time.Sleep(time.Hour)
 		q.order("r1 a1 b1 h1 d1")
 	}},
+	{"Metadata", toldEverywhere, func(e *env) {
+		q := e.open()
+		q.tagged("a1 a2")
+		q.first("a1").fail(errOops)
+		q = q.again()
+		tells(e, "Take", q.first("a2").Task, q.first("a1").Task)
+	}},
 	{"Order", "within a priority keys are served in rounds", func(e *env) {
 		q := e.open()
 		q.put("a1 a2 a3 b1 b2")

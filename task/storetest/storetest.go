@@ -69,6 +69,7 @@ var themes = []theme{
 	{"Event", eventCases, false},
 	{"End", endCases, false},
 	{"Payload", payloadCases, false},
+	{"Metadata", metadataCases, false},
 	{"Concurrent", concurrentCases, false},
 	{"Shared", sharedCases, false},
 	{"Processes", sharedCases, true},

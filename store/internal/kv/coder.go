@@ -105,6 +105,7 @@ func (c *coder) task(r *rows.Row) {
 	number(c, &r.MaxAttempts)
 	number(c, &r.Created)
 	number(c, &r.Deadline)
+	text(c, &r.Metadata)
 	text(c, &r.Group)
 	number(c, &r.State)
 	c.flag(&r.Takeable)

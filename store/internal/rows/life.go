@@ -63,7 +63,8 @@ func (u *unit) newRow(n *driver.New, payload []byte) *Row {
 	id := u.number()
 	return &Row{
 		ID: id, Key: n.Key, Kind: n.Kind, UniqueKey: n.UniqueKey, Group: n.Group, Role: n.Role, Priority: n.Priority, Weight: n.Weight, Cost: n.Cost,
-		Payload: payload, TTR: n.TTR, MaxAttempts: n.MaxAttempts, Created: u.now, Deadline: deadline(n.Deadline), Place: id,
+		Payload: payload, TTR: n.TTR, MaxAttempts: n.MaxAttempts, Created: u.now, Deadline: deadline(n.Deadline), Metadata: encodeMetadata(n.Metadata),
+		Place: id,
 	}
 }
 

@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -97,6 +98,7 @@ func (u *unit) info(r *Row, i *driver.Info) {
 		ID: driver.ID(r.ID), Key: r.Key, Kind: r.Kind, UniqueKey: r.UniqueKey, Group: r.Group, Role: r.Role, State: r.State,
 		Priority: r.Priority, Attempts: r.Attempts, MaxAttempts: r.MaxAttempts, Cost: r.Cost, TTR: r.TTR, Created: timeOf(r.Created),
 		ReadyAt: timeOf(r.ReadyAt), Until: timeOf(r.Until), Deadline: timeOfDeadline(r.Deadline), Expires: timeOf(ends), Err: r.Err,
+		Metadata: decodeMetadata(r.Metadata),
 	}
 	if r.Deadline != 0 && max(nanos(r.Deadline), r.Created) == ends {
 		i.Expires = i.Deadline
@@ -104,6 +106,21 @@ func (u *unit) info(r *Row, i *driver.Info) {
 	if r.Consumer != 0 {
 		i.Consumer = u.consumerName(r.Consumer)
 	}
+}
+
+// encodeMetadata returns metadata as it is in a [Row].
+func encodeMetadata(m map[string]string) string {
+	if m == nil {
+		return ""
+	}
+	return string(must(json.Marshal(m)))
+}
+
+func decodeMetadata(s string) (m map[string]string) {
+	if s != "" {
+		check(json.Unmarshal([]byte(s), &m))
+	}
+	return m
 }
 
 func (u *unit) consumerName(number uint64) string {

@@ -35,6 +35,7 @@ type Row struct {
 	MaxAttempts int
 	Created     int64
 	Deadline    int64
+	Metadata    string // as JSON; "" means none
 
 	// What follows changes.
 

@@ -135,7 +135,7 @@ func (v values) row(id uint64, uniqueKey string, consumers []uint64) *rows.Row {
 	r := &rows.Row{
 		ID: id, Key: v.of(v.keys), Kind: v.of(v.kinds), UniqueKey: uniqueKey,
 		Weight: pick(v.rnd, 1, 2, fairq.MaxWeight), Cost: pick[int64](v.rnd, 1, 2, fairq.MaxCost), Payload: v.payload(), TTR: time.Duration(v.time()),
-		MaxAttempts: pick(v.rnd, 0, 1, fairq.MaxLen), Created: v.time(), Deadline: v.time(),
+		MaxAttempts: pick(v.rnd, 0, 1, fairq.MaxLen), Created: v.time(), Deadline: v.time(), Metadata: pick(v.rnd, "", v.of(strange)),
 	}
 	v.change(r, consumers)
 	if r.Group != "" {

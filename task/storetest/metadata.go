@@ -1,0 +1,157 @@
+package storetest
+
+import (
+	"maps"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task"
+)
+
+// about returns metadata, in a new map.
+func about() map[string]string { return map[string]string{"trace": "1-2-3", "by": "alice"} }
+
+// tagged puts tasks with metadata.
+func (q *queue) tagged(tasks string) []task.ID {
+	q.e.Helper()
+	return q.put(tasks, task.PutOptions{Metadata: about()})
+}
+
+const (
+	toldEverywhere = "Info.Metadata tells it, wherever the task is told about."
+	ownMap         = "in a map that nobody else has"
+)
+
+// tells checks the metadata of tasks, and then changes them.
+func tells[V any](e *env, what string, tasks ...*task.Task[V]) {
+	e.Helper()
+	for _, t := range tasks {
+		equal(e, "metadata of a task, by "+what, t.Metadata, about())
+		clear(t.Metadata)
+	}
+}
+
+var metadataCases = []testCase{
+	{"Told", toldEverywhere, func(e *env) {
+		q := e.open()
+		ids := q.tagged("a1 a2 a3 a4 a5")
+		for range 2 { // the second time after the maps were changed
+			tells(e, "Peek", q.peek(ids[0]))
+			tasks, err := q.List(ctx, task.ListOptions{})
+			e.ok(err)
+			tells(e, "List", tasks...)
+			infos, err := q.Upcoming(ctx, 5)
+			e.ok(err)
+			for _, i := range infos {
+				equal(e, "metadata of a task, by Upcoming", i.Metadata, about())
+				clear(i.Metadata)
+			}
+		}
+		c := q.consumer(task.Filter{})
+		var next task.Task[string]
+		_, err := c.AckAndTake(ctx, q.first("a1").Task, &next)
+		e.ok(err)
+		tells(e, "AckAndTake", &next)
+		tasks, err := c.TakeBatch(ctx, 2)
+		e.ok(err)
+		tells(e, "TakeBatch", tasks...)
+		tells(e, "TakeID", q.takesID(ids[4]).Task)
+		c.disconnect()
+		_, leases := q.resume(c.ID(), "a2 a3 a4")
+		for _, l := range leases {
+			tells(e, "ResumeConsumer", l.Task)
+			l.release(0)
+		}
+		tells(e, "Take", q.first("a2").Task)
+	}},
+	{"Life", toldEverywhere, func(e *env) {
+		q := e.open(options{TTR: second})
+		id := q.one("a1", task.PutOptions{
+			Metadata: about(), Delay: second, Group: "g", UniqueKey: "x", TTL: time.Hour, Deadline: time.Now().Add(2 * time.Hour),
+		})
+		q.start("g")
+		time.Sleep(second)
+		q.first("a1").release(second)
+		time.Sleep(second)
+		q.first("a1")
+		time.Sleep(second) // its lease runs out
+		q.first("a1").fail(errOops)
+		q.first("a1").bury()
+		tells(e, "Peek", q.peek(id))
+		q.kick(1, 1)
+		q.bury(id)
+		e.ok(q.KickID(ctx, id))
+		tells(e, "Take", q.first("a1").Task)
+	}},
+	{"Events", ownMap, func(e *env) {
+		q := e.open(options{TTR: second})
+		watches := []*watch{q.watch(ctx), q.watch(ctx)}
+		q.tagged("a1")
+		q.first("a1").bury()
+		q.kick(1, 1)
+		q.first("a1")
+		time.Sleep(second)
+		q.first("a1").ack()
+		for _, w := range watches {
+			for _, ev := range w.saw("put a, take a, bury a, kick a, take a, ttr a, take a, ack a") {
+				equal(e, "metadata of an event", ev.Task.Metadata, about())
+				clear(ev.Task.Metadata)
+			}
+		}
+	}},
+	{"Gone", toldEverywhere, func(e *env) {
+		o, x := e.expiring()
+		o.Capacity, o.WhenFull = 1, fairq.EvictOldest
+		var evicted []*task.Task[string]
+		o.OnEvict = func(t *task.Task[string]) { evicted = append(evicted, t) }
+		q := e.open(o)
+		q.tagged("a1 a2")
+		equal(e, "evicted", payloads(evicted), "a1")
+		tells(e, "OnEvict", evicted...)
+		q.first("a2").ack()
+		q.one("a3", task.PutOptions{Metadata: about(), TTL: second})
+		time.Sleep(2 * second)
+		synctest.Wait()
+		tells(e, "OnExpire", x.got("a3")...)
+	}},
+	{"PutWait", toldEverywhere, func(e *env) {
+		q := e.open(options{Capacity: 1})
+		q.put("a1")
+		put := begin(q.e, func() (task.ID, error) { return q.PutWait(ctx, "b", "b1", task.PutOptions{Metadata: about()}) })
+		put.waits()
+		q.first("a1").ack()
+		put.returns(nil)
+		tells(e, "Take", q.first("b1").Task)
+	}},
+	{"Copied", "The map is copied.", func(e *env) {
+		q, m := e.open(), about()
+		q.put("a1 b1", task.PutOptions{Metadata: m})
+		clear(m)
+		tells(e, "Take", q.first("a1").Task, q.first("b1").Task)
+	}},
+	{"None", "nil if there is none", func(e *env) {
+		q := e.open()
+		q.put("a1")
+		q.one("a2", task.PutOptions{Metadata: map[string]string{}, UniqueKey: "x"})
+		for _, name := range []string{"a1", "a2"} {
+			equal(e, "metadata", q.first(name).Metadata, nil)
+		}
+	}},
+	{"Text", "Names and values are UTF-8, and [MaxMetadata] bytes together at most.", func(e *env) {
+		q, most := e.open(), strings.Repeat("\u00e9", task.MaxMetadata/2-1)
+		for _, m := range []map[string]string{
+			{"": ""}, {"a": "", "A": "a", "": "\x00", "\x00": `"'\<&>`, "\u2028": "\ufffd🙂\n", "{}": "null"}, {"m": most, "n": ""}, {most: "", "mn": ""},
+		} {
+			q.one("a1", task.PutOptions{Metadata: maps.Clone(m)})
+			l := q.first("a1")
+			equal(e, "metadata", l.Metadata, m)
+			l.ack()
+		}
+		for _, m := range []map[string]string{{"m": most, "n": "n"}, {most: "xyz"}, {"a\xff": "b"}, {"a": "\xc3\x28"}} {
+			q.refuses("a1", task.PutOptions{Metadata: m}, task.ErrInvalid)
+		}
+		q.counts(0, 0, 0, 0, 0)
+	}},
+}
