@@ -23,6 +23,9 @@ var (
 	// is over, and what such a task failed with.
 	ErrDeadline = errors.New("pool: deadline of the task is over")
 
+	// ErrSnoozed is what an error of [Snooze] is, as [errors.Is] reports: nothing has failed.
+	ErrSnoozed = errors.New("pool: snoozed")
+
 	// ErrInvalid is returned when an argument or an option makes no sense. The error names it,
 	// with the limit. It is that of package task.
 	ErrInvalid = task.ErrInvalid
@@ -112,6 +115,9 @@ func (e *retryError) Error() string {
 	}
 	return fmt.Sprintf("pool: to be tried again in %v", e.delay)
 }
+
+// Is implements the interface that [errors.Is] looks for.
+func (e *retryError) Is(target error) bool { return e.snooze && target == ErrSnoozed }
 
 // RetryAfter returns an error that makes a task fail, and be tried again after this delay if it
 // has attempts left. `errors.Join(err, pool.RetryAfter(time.Minute))` also says why. A negative

@@ -210,14 +210,21 @@ func TestErrorsThatSayWhen(t *testing.T) {
 func TestSnooze(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var attempts []int
-		begin := time.Now()
+		begin, snoozed := time.Now(), 0
 		p := openFunc(t, func(_ context.Context, tk *task.Task[int]) error {
 			attempts = append(attempts, tk.Attempts)
 			if len(attempts) <= 100 {
 				return fmt.Errorf("later: %w", pool.Snooze(time.Minute))
 			}
 			return errNo
-		}, pool.Options[int]{Workers: 1, Policy: pool.Policy{Backoff: pool.Backoff{Curve: pool.Constant, Base: time.Hour}}})
+		}, pool.Options[int]{
+			Workers: 1, Policy: pool.Policy{Backoff: pool.Backoff{Curve: pool.Constant, Base: time.Hour}},
+			Observer: pool.Observer[int]{Retried: func(_ context.Context, _ string, _ *task.Task[int], _, _ time.Duration, err error) {
+				if errors.Is(err, pool.ErrSnoozed) {
+					snoozed++
+				}
+			}},
+		})
 		err := p.SubmitWait(ctx, "a", 0, pool.PutOptions{MaxAttempts: 2})
 		synctest.Wait()
 		require.EqualError(t, err, "no")
@@ -228,6 +235,8 @@ func TestSnooze(t *testing.T) {
 		require.Equal(t, 100*time.Minute+time.Hour, time.Since(begin))
 		s := p.Stats()
 		require.Equal(t, [4]uint64{102, 100, 1, 1}, [4]uint64{s.Started, s.Snoozed, s.Retried, s.Failed})
+		require.Equal(t, 100, snoozed)
+		require.NotErrorIs(t, pool.RetryAfter(time.Minute), pool.ErrSnoozed)
 		end(t, ctx, p)
 	})
 }
