@@ -28,6 +28,10 @@ func newConsumerID() string { return rand.Text() }
 func (q *Queue[V]) newConsumer(h driver.Handle, filter Filter) *Consumer[V] {
 	c := &Consumer[V]{queue: q, handle: h}
 	c.state.filter.Store(set(&filter))
+	if q.options.AsIs {
+		c.state.end.Store(new(error(errAsIs)))
+		return c
+	}
 	q.mu.Lock()
 	older := q.consumers[h.ID]
 	if older != nil && older.handle.Epoch > h.Epoch { // it was resumed again meanwhile
@@ -59,6 +63,9 @@ func (q *Queue[V]) NewConsumer(filter Filter) *Consumer[V] {
 func (q *Queue[V]) ResumeConsumer(ctx context.Context, id string, filter Filter) (*Consumer[V], []*Task[V], error) {
 	if err := q.notifier.over(); err != nil {
 		return nil, nil, err
+	}
+	if q.options.AsIs {
+		return nil, nil, errAsIs
 	}
 	epoch, records, err := q.backend.Rejoin(ctx, id)
 	if err != nil {

@@ -108,6 +108,14 @@ type Options[V any] struct {
 	// reading for each task that is taken, and some 150 bytes for each key; see [fairq.KeyCounter].
 	CountKeys int
 
+	// AsIs opens a queue to look at it, or to help by hand, whatever it was opened with elsewhere:
+	// it must exist, or Open returns [ErrNotFound], and it keeps the options that it has, which
+	// those who work on it can still change; what is marked as the queue's does not count here.
+	// Nothing can be put, taken or waited for, which returns an [ErrInvalid], and where processes
+	// share a Store there are no Events. There nothing becomes due by it either, so what expires
+	// meanwhile is left to those who have an OnExpire.
+	AsIs bool
+
 	// Codec turns payloads into bytes and back, where the Store writes them down; nil means JSON. A
 	// memory.Store does not use it.
 	Codec Codec[V]
@@ -292,11 +300,18 @@ func (o *Options[V]) settings() driver.Settings {
 		Retention:         o.Retention,
 		Grace:             o.Grace,
 		Format:            o.Format,
+		AsIs:              o.AsIs,
 	}
 }
 
+// errAsIs is returned by calls that a queue is not open for.
+var errAsIs = invalid("Options.AsIs", true, "false, to put, take or wait for tasks")
+
 // fill checks the options of a task and makes of them all of a New but its payload.
 func (o *Options[V]) fill(n *driver.New, key string, p *PutOptions) (err error) {
+	if o.AsIs {
+		return errAsIs
+	}
 	*n = driver.New{
 		Key: key, Weight: 1, Priority: p.Priority, Kind: p.Kind, UniqueKey: p.UniqueKey, Group: p.Group, Role: p.Role,
 		Delay: p.Delay, Deadline: p.Deadline, MaxAttempts: p.MaxAttempts, Cost: cmp.Or(p.Cost, 1),

@@ -36,8 +36,8 @@ type Queue[V any] struct {
 	consumers map[string]*Consumer[V] // by id, of each the newest
 }
 
-// Open opens the queue of that name in a store, and makes it if there is none. nil options are the
-// defaults.
+// Open opens the queue of that name in a store, and makes it if there is none, unless Options.AsIs
+// is set. nil options are the defaults.
 func Open[V any](ctx context.Context, store Store, name string, options *Options[V]) (*Queue[V], error) {
 	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, invalid("Open: the store", nil, "a Store, such as new(memory.Store)")
@@ -400,6 +400,9 @@ func (q *Queue[V]) group(ctx context.Context, group string, cancel bool) error {
 // has none costs nothing more once it is done. What is to be waited for needs a unique key, be it a
 // random one.
 func (q *Queue[V]) Wait(ctx context.Context, uniqueKey string) error {
+	if q.options.AsIs {
+		return cmp.Or[error](q.notifier.over(), errAsIs)
+	}
 	return q.notifier.wait(ctx, uniqueKey)
 }
 

@@ -18,7 +18,7 @@ import (
 type Store interface {
 	// Open opens the queue of that name, and makes it if there is none. The Backend tells n what
 	// happens to the queue. Several may be open at the same time, also in other processes if the
-	// Store can be shared.
+	// Store can be shared. See also Settings.AsIs.
 	Open(ctx context.Context, queue string, settings Settings, n Notifier) (Backend, error)
 
 	// Queues returns the names of n queues, or of all if n is 0, in alphabetical order: from that
@@ -40,6 +40,11 @@ type Settings struct {
 	Retention         time.Duration
 	Grace             time.Duration
 	Format            string // of payloads; it cannot change while there are tasks
+
+	// AsIs opens the queue with the settings that it has. If there is none, Open returns
+	// ErrNotFound. No call is made that puts, takes or waits for tasks, so the Backend need not tell
+	// the Notifier anything, and if the Store is shared nothing that is due happens by its calls.
+	AsIs bool `json:"-"`
 }
 
 // Match returns a [FieldError] for each setting in which s, that a queue is to be opened with, is

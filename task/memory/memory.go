@@ -168,6 +168,9 @@ func (m *Store) Open(_ context.Context, name string, settings driver.Settings, n
 		err := q.join(settings, payload, n)
 		return q.backend(n), err
 	}
+	if settings.AsIs {
+		return nil, fmt.Errorf("%w: queue %q", driver.ErrNotFound, name)
+	}
 	q := &queue{
 		store: m, name: name, settings: settings, payload: payload, epoch: time.Now().Add(-1), notifiers: []driver.Notifier{n},
 		keys: map[string]*account{}, uniqueKeys: map[string]*item{}, groups: map[string]*group{},
@@ -210,8 +213,10 @@ func (q *queue) join(settings driver.Settings, payload reflect.Type, n driver.No
 	if payload != q.payload {
 		return &driver.FieldError{Field: "the payload type", Value: payload, Limit: fmt.Sprintf("that of queue %q, %v", q.name, q.payload)}
 	}
-	if err := settings.Match(q.settings, fmt.Sprintf("as queue %q was made with it", q.name)); err != nil {
-		return err
+	if !settings.AsIs {
+		if err := settings.Match(q.settings, fmt.Sprintf("as queue %q was made with it", q.name)); err != nil {
+			return err
+		}
 	}
 	q.notifiers = append(q.notifiers, n)
 	q.due = 0

@@ -51,6 +51,17 @@ var expireCases = []testCase{
 		time.Sleep(time.Hour)
 		x.got("b1 r1 d1 h1")
 	}},
+	{"WhileClosed", "is given the tasks whose time to live or deadline has ended, in whatever state", func(e *env) {
+		o, x := e.expiring()
+		q := e.open(o)
+		q.put("a1 b1", by(second))
+		q.put("c1")
+		q.close()
+		time.Sleep(time.Hour)
+		q = e.open(o)
+		q.order("c1")
+		x.got("a1 b1")
+	}},
 	{"HandedBack", "is given the tasks whose time to live or deadline has ended, in whatever state", func(e *env) {
 		o, x := e.expiring()
 		q := e.open(o)

@@ -68,6 +68,7 @@ var themes = []theme{
 	{"View", viewCases, false},
 	{"Event", eventCases, false},
 	{"End", endCases, false},
+	{"AsIs", asIsCases, false},
 	{"Payload", payloadCases, false},
 	{"Metadata", metadataCases, false},
 	{"Concurrent", concurrentCases, false},
@@ -75,6 +76,7 @@ var themes = []theme{
 	{"Processes", sharedCases, true},
 	{"Reopen", reopenCases, true},
 	{"Change", changeCases, true},
+	{"AsIsElsewhere", asIsElsewhere, true},
 }
 
 // Run tests a Store. open must return a new one that is empty. If it is a [Reopener], there is more

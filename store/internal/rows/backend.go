@@ -17,7 +17,7 @@ type backend struct {
 	*queue
 	notifier driver.Notifier
 	wanted   driver.Settings // that it was opened with
-	opener   string          // the name of the consumer that stands for it
+	opener   string          // the name of the consumer that stands for it, unless it is open AsIs
 }
 
 func (b *backend) handle() driver.Handle { return driver.Handle{ID: b.opener} }
@@ -390,6 +390,9 @@ func (b *backend) Outcome(ctx context.Context, uniqueKey string) (o driver.Outco
 
 // Close implements [driver.Backend].
 func (b *backend) Close() error {
+	if b.wanted.AsIs {
+		return nil
+	}
 	err := b.leave(context.Background(), "Close", b.handle(), 0)
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -426,6 +426,12 @@ func (t *transaction) enter(tx Tx, calls []*call) {
 		return
 	}
 	t.units = append(t.units, u)
+	for _, c := range calls {
+		if c.opens {
+			u.opening = append(u.opening, c.backend.notifier)
+		}
+	}
+	u.asIs = !slices.ContainsFunc(calls, func(c *call) bool { return !c.backend.wanted.AsIs })
 	u.readSettings()
 	if u.goOn() {
 		u.advance()

@@ -72,7 +72,11 @@ func (u *unit) event(what driver.EventType, r *Row, now int64, lease uint64) {
 	}
 }
 
-func (u *unit) wantsExpired() bool { return u.q.any(driver.Notifier.WantsExpired) }
+// wantsExpired tells whether somebody wants to know what has expired; who is just opening the queue
+// does too, for nobody else will be told.
+func (u *unit) wantsExpired() bool {
+	return u.q.any(driver.Notifier.WantsExpired) || slices.ContainsFunc(u.opening, driver.Notifier.WantsExpired)
+}
 
 // expired notes that a task has expired, for one of those who want to know.
 func (u *unit) expired(r *Row) {

@@ -175,13 +175,16 @@ const openerPrefix = "\x00open "
 
 // Open implements [driver.Store].
 func (s *Store) Open(ctx context.Context, name string, wanted driver.Settings, n driver.Notifier) (driver.Backend, error) {
+	if wanted.AsIs {
+		return s.openAsIs(ctx, name, wanted, n)
+	}
 	for { // again if it is dropped in between
 		initial := s.settings(wanted)
-		number, err := s.find(ctx, name, initial)
+		row, err := s.find(ctx, name, initial.text())
 		if err != nil {
 			return nil, failed("Open", name, err)
 		}
-		b := &backend{queue: s.queue(number, name, initial), notifier: n, opener: openerPrefix + newName()}
+		b := &backend{queue: s.queue(row.ID, name, initial), notifier: n, opener: openerPrefix + newName()}
 		err = b.call(ctx, "Open", call{exclusive: true, opens: true, run: func(u *unit) error { return u.open(b, wanted) }})
 		if errors.Is(err, driver.ErrDropped) {
 			continue
@@ -191,6 +194,22 @@ func (s *Store) Open(ctx context.Context, name string, wanted driver.Settings, n
 		}
 		return b, nil
 	}
+}
+
+// openAsIs opens a queue that there is, with the settings that it has. It writes nothing.
+func (s *Store) openAsIs(ctx context.Context, name string, wanted driver.Settings, n driver.Notifier) (driver.Backend, error) {
+	row, err := s.find(ctx, name, nil)
+	if err == nil && row == nil {
+		return nil, fmt.Errorf("%w: queue %q", driver.ErrNotFound, name)
+	}
+	var known settings
+	if err == nil {
+		err = json.Unmarshal(row.Settings, &known)
+	}
+	if err != nil {
+		return nil, failed("Open", name, err)
+	}
+	return &backend{queue: s.queue(row.ID, name, known), notifier: n, wanted: wanted}, nil
 }
 
 // Queues implements [driver.Store].
@@ -217,29 +236,29 @@ func (s *Store) tryQueues(ctx context.Context, from string, n int) ([]string, er
 	return tx.Queues(from, n)
 }
 
-// find returns the number of the queue of that name, which it makes if there is none.
-func (s *Store) find(ctx context.Context, name string, wanted settings) (number uint64, err error) {
+// find returns the queue of that name. If there is none, it makes one with these settings, or if
+// they are nil it returns nil.
+func (s *Store) find(ctx context.Context, name string, settings []byte) (row *Queue, err error) {
 	for try := 1; ; try++ {
-		if number, err = s.tryFind(ctx, name, wanted); err == nil || try == maxTries || !s.again(ctx, err, try) {
-			return number, err
+		if row, err = s.tryFind(ctx, name, settings); err == nil || try == maxTries || !s.again(ctx, err, try) {
+			return row, err
 		}
 	}
 }
 
-func (s *Store) tryFind(ctx context.Context, name string, wanted settings) (uint64, error) {
+func (s *Store) tryFind(ctx context.Context, name string, settings []byte) (*Queue, error) {
 	tx, err := s.db.Begin(ctx)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	row, err := tx.Queue(name, wanted.text())
-	if err == nil {
-		err = tx.Commit()
+	row, err := tx.Queue(name, settings)
+	if err == nil && settings != nil {
+		if err = tx.Commit(); err == nil {
+			return row, nil
+		}
 	}
-	if err != nil {
-		tx.Rollback()
-		return 0, err
-	}
-	return row.ID, nil
+	tx.Rollback()
+	return row, err
 }
 
 // queue returns the queue of that number as this process knows it.
@@ -345,7 +364,7 @@ func (u *unit) setSettings(to settings) {
 // can be only if this process was away for longer than Grace: others can change the settings of a
 // queue that nobody else has open.
 func (b *backend) checkSettings(q *queue) error {
-	if q.settings.Settings == b.wanted {
+	if b.wanted.AsIs || q.settings.Settings == b.wanted {
 		return nil
 	}
 	return b.wanted.Match(q.settings.Settings, fmt.Sprintf("to which others have changed it for queue %q", q.name))

@@ -16,8 +16,8 @@ const lockedPause = 100 * time.Millisecond
 // What it does not come to is due again at once, so it goes on with the next transaction.
 func (u *unit) advance() {
 	q := u.q
-	if q.joined {
-		return // what is due for the task of the call happens anyway, see get
+	if q.joined || u.asIs {
+		return // in a joined one what is due for the task of the call happens anyway, see get
 	}
 	u.renewConsumers()
 	if q.due == 0 || q.due > u.now {

@@ -6,6 +6,7 @@ import (
 	"github.com/fairq/fairq/internal/account"
 	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // pageSize is how many rows are read at once where there may be very many.
@@ -18,9 +19,11 @@ type unit struct {
 	plan        *wants
 	head        *Head
 	now         int64
-	changed     bool // something has happened that other processes may wait for
-	headChanged bool // the head has changed
-	dropped     bool // there is no queue any more
+	changed     bool              // something has happened that other processes may wait for
+	headChanged bool              // the head has changed
+	dropped     bool              // there is no queue any more
+	opening     []driver.Notifier // of those who open the queue by this
+	asIs        bool              // all who call have the queue open AsIs, so nothing becomes due
 
 	keys       map[string]*Key // rows of the table of keys that were read
 	unsaved    map[*Key]bool
@@ -180,7 +183,7 @@ func (u *unit) get(id uint64) *Row {
 		if r != nil && r.Group != "" {
 			u.needExclusive()
 		}
-		if r == nil || !r.isDue(u.now) {
+		if r == nil || u.asIs || !r.isDue(u.now) {
 			return r
 		}
 		u.fire(r)
@@ -205,7 +208,7 @@ func (u *unit) findUniqueKey(uniqueKey string, payload bool) *Row {
 func (u *unit) upToDate(look func() (*Row, error)) *Row {
 	for {
 		r := must(look())
-		if r == nil || !r.isDue(u.now) {
+		if r == nil || u.asIs || !r.isDue(u.now) {
 			return r
 		}
 		u.get(r.ID)

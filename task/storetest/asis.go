@@ -1,0 +1,113 @@
+package storetest
+
+import (
+	"errors"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task"
+)
+
+// asIs opens the queue as it is.
+func (e *env) asIs(store task.Store) *task.Queue[string] {
+	e.Helper()
+	q, err := task.Open(ctx, store, "queue", &options{AsIs: true})
+	e.ok(err)
+	e.Cleanup(func() { e.ok(q.Close(ctx)) })
+	return q
+}
+
+// refusesWork checks that nothing can be put, taken or waited for.
+func (e *env) refusesWork(q *task.Queue[string]) {
+	e.Helper()
+	_, put := q.Put(ctx, "a", "a1", task.PutOptions{})
+	_, putWait := q.PutWait(ctx, "a", "a1", task.PutOptions{})
+	_, putBatch := q.PutBatch(ctx, []task.Batch[string]{{Key: "a"}})
+	_, take := q.Take(ctx)
+	_, _, tryTake := q.TryTake(ctx)
+	_, takeBatch := q.TakeBatch(ctx, 1)
+	_, takeID := q.TakeID(ctx, 1)
+	_, consumerTake := q.NewConsumer(task.Filter{}).Take(ctx)
+	_, _, watchTake := q.NewConsumer(task.Filter{}).Watch(func() {}).Take(ctx)
+	_, _, resume := q.ResumeConsumer(ctx, "c", task.Filter{})
+	for name, err := range map[string]error{
+		"Put": put, "PutWait": putWait, "PutBatch": putBatch, "Take": take, "TryTake": tryTake,
+		"TakeBatch": takeBatch, "TakeID": takeID, "Take of a consumer": consumerTake,
+		"Take of a Watch": watchTake, "ResumeConsumer": resume, "Wait": q.Wait(ctx, "x"),
+	} {
+		if !errors.Is(err, task.ErrInvalid) {
+			e.Errorf("%s returns: %v; it should be: %v", name, err, task.ErrInvalid)
+		}
+	}
+}
+
+var asIsCases = []testCase{
+	{"Missing", "it must exist, or Open returns [ErrNotFound]", func(e *env) {
+		_, err := task.Open(ctx, e.store, "queue", &options{AsIs: true})
+		e.is(err, task.ErrNotFound)
+		names, err := e.store.Queues(ctx, "", 0)
+		e.ok(err)
+		equal(e, "queues", len(names), 0)
+	}},
+	{"Keeps", "it keeps the options that it has", func(e *env) {
+		o := options{
+			Capacity: 3, KeyCapacity: 2, WhenFull: fairq.EvictOldest, OnEvict: func(*task.Task[string]) {},
+			MaxInFlightPerKey: 1, Quantum: 5, Newcomers: fairq.ThisRound, Format: "text",
+		}
+		q := e.open(o)
+		q.put("a1 a2 b1")
+		looker := e.asIs(e.store)
+		s, err := looker.Stats(ctx)
+		e.ok(err)
+		equal(e, "Capacity", s.Capacity, 3)
+		equal(e, "Ready", s.Ready, 3)
+		e.refusesWork(looker)
+		e.ok(looker.Close(ctx))
+		q.put("c1") // it evicts a1
+		l := q.first("a2")
+		e.openIn(e.store, "queue", o)
+		l.ack()
+		q.order("b1 c1")
+	}},
+	{"Helps", "to help by hand, whatever it was opened with elsewhere", func(e *env) {
+		q := e.open(options{MaxInFlightPerKey: 1})
+		ids := q.put("a1 a2 b1 b2 c1 c2")
+		looker := e.asIs(e.store)
+		running := q.first("a1")
+		next, err := looker.Upcoming(ctx, 10)
+		e.ok(err)
+		equal(e, "next", next[0].Key, "b")
+		e.is(looker.Bury(ctx, ids[0], errOops, task.UnlessTaken), task.ErrTaken)
+		e.ok(looker.Bury(ctx, ids[2], errOops))
+		e.ok(looker.Delete(ctx, ids[3]))
+		e.ok(looker.PauseKey(ctx, "c"))
+		q.none()
+		running.ack()
+		q.first("a2").ack()
+		e.ok(looker.ResumeKey(ctx, "c"))
+		e.ok(looker.KickID(ctx, ids[2]))
+		_, err = looker.Peek(ctx, ids[3])
+		e.is(err, task.ErrNotFound)
+		q.order("c1 b1 c2")
+		e.ok(looker.Drop(ctx, task.UnlessTaken))
+		_, err = q.Stats(ctx)
+		e.is(err, task.ErrDropped)
+		_, err = looker.Stats(ctx)
+		e.is(err, task.ErrDropped)
+	}},
+}
+
+// asIsElsewhere is about those who look from another process.
+var asIsElsewhere = []testCase{
+	{"Change", "which those who work on it can still change", func(e *env) {
+		q := e.open(options{Capacity: 3})
+		q.put("a1")
+		looker := e.asIs(e.reopen())
+		q.close()
+		q = e.reopenAs(e.store, "queue", options{Capacity: 5, MaxInFlightPerKey: 1})
+		q.put("a2 a3 a4 a5")
+		s, err := looker.Stats(ctx)
+		e.ok(err)
+		equal(e, "Capacity", s.Capacity, 5)
+		equal(e, "Ready", s.Ready, 5)
+	}},
+}
