@@ -5,9 +5,9 @@ import (
 	"hash/maphash"
 	"reflect"
 	"strconv"
-	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/fairq/fairq/internal/printable"
 )
 
 // How many bytes are shown of a key, and of payloads, errors and the like.
@@ -23,7 +23,7 @@ var seed = maphash.MakeSeed()
 func keyText(key any) string {
 	text := plainText(key)
 	if len(text) <= maxKeyText {
-		return printable(text)
+		return printable.Text(text)
 	}
 	return fmt.Sprintf("%s of %d bytes, %016x", cut(text, maxKeyText), len(text), maphash.String(seed, text))
 }
@@ -31,7 +31,7 @@ func keyText(key any) string {
 // shown returns how a payload or an error is shown.
 func shown(text string) string {
 	if len(text) <= maxText {
-		return printable(text)
+		return printable.Text(text)
 	}
 	return fmt.Sprintf("%s of %d bytes", cut(text, maxText), len(text))
 }
@@ -42,16 +42,6 @@ func cut(text string, n int) string {
 		n--
 	}
 	return strconv.Quote(text[:n]) + "…"
-}
-
-// printable returns a text that has something to see, and nothing that is not what it seems to be.
-// A text that begins with a quote is always one that was quoted here.
-func printable(text string) string {
-	hidden := func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }
-	if text == "" || text[0] == '"' || strings.TrimSpace(text) != text || strings.ContainsFunc(text, hidden) {
-		return strconv.Quote(text)
-	}
-	return text
 }
 
 // plainText is fmt.Sprint, but does not read what a key points to, which others may be changing.
@@ -72,14 +62,12 @@ func plainText(key any) string {
 func keyOf[K comparable](text string) (key K, ok bool) {
 	v := reflect.ValueOf(&key).Elem()
 	switch {
-	case v.Kind() == reflect.String && strings.HasPrefix(text, `"`):
-		plain, err := strconv.Unquote(text)
+	case v.Kind() == reflect.String:
+		plain, err := printable.Parse(text)
 		if err != nil {
 			return key, false
 		}
 		v.SetString(plain)
-	case v.Kind() == reflect.String:
-		v.SetString(text)
 	case v.CanInt():
 		n, _ := strconv.ParseInt(text, 10, 64)
 		v.SetInt(n)

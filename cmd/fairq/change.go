@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/fairq/fairq/internal/printable"
+	"github.com/fairq/fairq/task"
+)
+
+// ids returns the ids among the arguments.
+func (c *call) ids() ([]task.ID, error) {
+	ids := make([]task.ID, len(c.args)-1)
+	for i, text := range c.args[1:] {
+		id, err := strconv.ParseUint(text, 10, 64)
+		if err != nil || id == 0 {
+			return nil, usage("the id is %s; it must be a whole number from 1", printable.Text(text))
+		}
+		ids[i] = task.ID(id)
+	}
+	return ids, nil
+}
+
+// report prints to how many tasks something was done.
+func (c *call) report(what string, n int) error {
+	return c.print(map[string]int{"done": n}, func(w io.Writer) { fmt.Fprintf(w, "%s: %d\n", what, n) })
+}
+
+// each does something to each of the tasks that the arguments name, also if it fails for some.
+func (c *call) each(ctx context.Context, what string, f func(q *queue, id task.ID) error) error {
+	ids, err := c.ids()
+	if err != nil {
+		return err
+	}
+	q, err := c.named(ctx)
+	if err != nil {
+		return err
+	}
+	n, errs := 0, []error(nil)
+	for _, id := range ids {
+		err := f(q, id)
+		if errors.Is(err, task.ErrTaken) {
+			err = fmt.Errorf("%w; -force does it all the same", err)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("task %d: %w", id, err))
+			continue
+		}
+		n++
+	}
+	return errors.Join(append(errs, c.report(what, n))...)
+}
+
+// unless returns the condition of a change.
+func (c *call) unless() []task.Condition {
+	if c.force {
+		return nil
+	}
+	return []task.Condition{task.UnlessTaken}
+}
+
+func kick(ctx context.Context, c *call) error {
+	some := c.all || c.key != nil || c.kind != nil
+	switch {
+	case len(c.args) > 1 && some:
+		return usage("kick either by ids, or by -all, -key or -kind")
+	case len(c.args) > 1:
+		return c.each(ctx, "kicked", func(q *queue, id task.ID) error {
+			err := q.KickID(ctx, id)
+			if errors.Is(err, task.ErrNotFound) {
+				err = fmt.Errorf("%w among those that are buried", err)
+			}
+			return err
+		})
+	case !some:
+		return usage("kick which tasks? Name ids, -key, -kind or -all")
+	}
+	q, err := c.named(ctx)
+	if err != nil {
+		return err
+	}
+	// Those that are buried now. One that fails again meanwhile is not kicked again and again.
+	which := task.ListOptions{State: task.Buried, Key: c.key, Kind: c.kind}
+	which.Limit, err = q.Count(ctx, which)
+	n := 0
+	if err == nil && which.Limit > 0 {
+		n, err = q.Kick(ctx, which)
+	}
+	return errors.Join(err, c.report("kicked", n))
+}
+
+func bury(ctx context.Context, c *call) error {
+	return c.each(ctx, "buried", func(q *queue, id task.ID) error {
+		return q.Bury(ctx, id, errors.New(c.reason), c.unless()...)
+	})
+}
+
+func remove(ctx context.Context, c *call) error {
+	return c.each(ctx, "deleted", func(q *queue, id task.ID) error { return q.Delete(ctx, id, c.unless()...) })
+}
+
+func pause(ctx context.Context, c *call) error  { return c.pause(ctx, true) }
+func resume(ctx context.Context, c *call) error { return c.pause(ctx, false) }
+
+func (c *call) pause(ctx context.Context, paused bool) error {
+	q, err := c.named(ctx)
+	if err != nil {
+		return err
+	}
+	switch {
+	case c.key != nil && paused:
+		err = q.PauseKey(ctx, *c.key)
+	case c.key != nil:
+		err = q.ResumeKey(ctx, *c.key)
+	case paused:
+		err = q.Pause(ctx)
+	default:
+		err = q.Resume(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return c.report(c.command.name+"d", 1)
+}
+
+func drop(ctx context.Context, c *call) error {
+	q, err := c.named(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := q.Stats(ctx)
+	if err != nil {
+		return err
+	}
+	if n := s.Len(); n > 0 && !c.yes {
+		return fmt.Errorf("the queue has %d tasks; -yes deletes them too", n)
+	}
+	if err := q.Drop(ctx, task.UnlessTaken); err != nil {
+		return err
+	}
+	return c.report("dropped", 1)
+}

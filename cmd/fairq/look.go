@@ -1,0 +1,361 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/printable"
+	"github.com/fairq/fairq/task"
+)
+
+// print prints a value as JSON, or what table writes: cells that end in tabs.
+func (c *call) print(v any, table func(w io.Writer)) error {
+	if c.json {
+		e := json.NewEncoder(c.out)
+		e.SetIndent("", "  ")
+		return e.Encode(v)
+	}
+	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+	table(w)
+	return w.Flush()
+}
+
+// named opens the queue that the first argument names.
+func (c *call) named(ctx context.Context) (*queue, error) {
+	name, err := printable.Parse(c.args[0])
+	if err != nil {
+		return nil, usage("the queue %v", err)
+	}
+	return c.open(ctx, name)
+}
+
+// queueRow tells how a queue is doing. What task.Stats counts besides is what this process has
+// done, and so nothing.
+type queueRow struct {
+	Name     string `json:"name"`
+	Ready    int    `json:"ready"`
+	Delayed  int    `json:"delayed"`
+	Taken    int    `json:"taken"`
+	Buried   int    `json:"buried"`
+	Held     int    `json:"held"`
+	Keys     int    `json:"keys"`
+	Counted  int    `json:"counted"`            // tasks that count in the capacity
+	Capacity int    `json:"capacity,omitempty"` // 0 means no limit
+	Paused   bool   `json:"paused"`
+}
+
+func rowOf(ctx context.Context, q *queue) (queueRow, error) {
+	s, err := q.Stats(ctx)
+	row := queueRow{
+		printable.Text(q.Name()), s.Ready, s.Delayed, s.Taken, s.Buried, s.Held, s.Keys, s.Counted, s.Capacity, s.Paused,
+	}
+	if row.Capacity == fairq.MaxLen {
+		row.Capacity = 0
+	}
+	return row, err
+}
+
+func queues(ctx context.Context, c *call) error {
+	names, err := c.store.Queues(ctx, "", 0)
+	if err != nil {
+		return err
+	}
+	rows := []queueRow{}
+	for _, name := range names {
+		q, err := c.open(ctx, name)
+		var row queueRow
+		if err == nil {
+			row, err = rowOf(ctx, q)
+			_ = q.Close(ctx)
+		}
+		switch {
+		case err == nil:
+			rows = append(rows, row)
+		case !errors.Is(err, task.ErrNotFound) && !errors.Is(err, task.ErrDropped): // meanwhile
+			return err
+		}
+	}
+	return c.print(map[string]any{"queues": rows}, func(w io.Writer) {
+		fmt.Fprintln(w, "QUEUE\tREADY\tDELAYED\tTAKEN\tBURIED\tHELD\tKEYS\t")
+		for _, r := range rows {
+			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t", r.Name, r.Ready, r.Delayed, r.Taken, r.Buried, r.Held, r.Keys)
+			if r.Paused {
+				fmt.Fprint(w, "paused")
+			}
+			fmt.Fprintln(w)
+		}
+	})
+}
+
+func stats(ctx context.Context, c *call) error {
+	q, err := c.named(ctx)
+	if err != nil {
+		return err
+	}
+	r, err := rowOf(ctx, q)
+	if err != nil {
+		return err
+	}
+	return c.print(r, func(w io.Writer) {
+		capacity := "no limit"
+		if r.Capacity > 0 {
+			capacity = fmt.Sprintf("%d, of which %d are used", r.Capacity, r.Counted)
+		}
+		fmt.Fprintf(w, "ready\t%d\ndelayed\t%d\ntaken\t%d\nburied\t%d\nheld\t%d\nkeys\t%d\ncapacity\t%s\npaused\t%v\n",
+			r.Ready, r.Delayed, r.Taken, r.Buried, r.Held, r.Keys, capacity, r.Paused)
+	})
+}
+
+func keys(ctx context.Context, c *call) error {
+	q, err := c.named(ctx)
+	if err != nil {
+		return err
+	}
+	found, err := q.KeyStats(ctx, c.limit)
+	if err != nil {
+		return err
+	}
+	type keyRow struct {
+		Key     string    `json:"key"`
+		Ready   int       `json:"ready"`
+		Delayed int       `json:"delayed"`
+		Taken   int       `json:"taken"`
+		Buried  int       `json:"buried"`
+		Held    int       `json:"held"`
+		Paused  bool      `json:"paused"`
+		Oldest  time.Time `json:"oldest,omitzero"` // when the first that is ready or delayed was put
+	}
+	rows := []keyRow{}
+	for _, k := range found {
+		rows = append(rows, keyRow{printable.Text(k.Key), k.Ready, k.Delayed, k.Taken, k.Buried, k.Held, k.Paused, k.Oldest})
+	}
+	return c.print(map[string]any{"keys": rows}, func(w io.Writer) {
+		fmt.Fprintln(w, "KEY\tREADY\tDELAYED\tTAKEN\tBURIED\tHELD\tOLDEST\t")
+		for _, r := range rows {
+			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t", r.Key, r.Ready, r.Delayed, r.Taken, r.Buried, r.Held, ago(r.Oldest))
+			if r.Paused {
+				fmt.Fprint(w, "paused")
+			}
+			fmt.Fprintln(w)
+		}
+	})
+}
+
+// taskRow tells about a task.
+type taskRow struct {
+	ID          task.ID       `json:"id,string"`
+	State       string        `json:"state"`
+	Key         string        `json:"key"`
+	Kind        string        `json:"kind,omitempty"`
+	UniqueKey   string        `json:"unique_key,omitempty"`
+	Group       string        `json:"group,omitempty"`
+	Role        string        `json:"role,omitempty"`
+	Priority    int           `json:"priority"`
+	Cost        int64         `json:"cost"`
+	Attempts    int           `json:"attempts"`
+	MaxAttempts int           `json:"max_attempts,omitempty"` // 0 means no limit
+	TTR         time.Duration `json:"ttr_ns,omitempty"`
+	Created     time.Time     `json:"created"`
+	ReadyAt     time.Time     `json:"ready_at,omitzero"`
+	Until       time.Time     `json:"until,omitzero"` // of the delay, or the lease
+	Expires     time.Time     `json:"expires,omitzero"`
+	Consumer    string        `json:"consumer,omitempty"`
+	Error       string        `json:"error,omitempty"`
+
+	Payload       json.RawMessage `json:"payload,omitempty"`        // if it is JSON
+	PayloadBase64 []byte          `json:"payload_base64,omitempty"` // if it is not
+
+	text string // the payload
+}
+
+func (c *call) row(i *task.Info, payload []byte) taskRow {
+	r := taskRow{
+		ID: i.ID, State: i.State.String(), Key: printable.Text(i.Key), Kind: given(i.Kind), UniqueKey: given(i.UniqueKey),
+		Group: given(i.Group), Priority: i.Priority, Cost: i.Cost, Attempts: i.Attempts, MaxAttempts: i.MaxAttempts,
+		TTR: i.TTR, Created: i.Created, ReadyAt: i.ReadyAt, Until: i.Until, Expires: i.Expires, Consumer: given(i.Consumer),
+	}
+	if i.Group != "" {
+		r.Role = i.Role.String()
+	}
+	if i.Err != nil {
+		r.Error = printable.Text(i.Err.Message)
+	}
+	if c.payload {
+		if r.text = printable.Text(string(payload)); json.Valid(payload) {
+			r.Payload = payload
+		} else {
+			r.PayloadBase64 = payload
+		}
+	}
+	return r
+}
+
+// given shows a text that need not be there.
+func given(text string) string {
+	if text == "" {
+		return ""
+	}
+	return printable.Text(text)
+}
+
+// printTasks prints a list of tasks.
+func (c *call) printTasks(rows []taskRow) error {
+	return c.print(map[string]any{"tasks": rows}, func(w io.Writer) {
+		header := "ID\tSTATE\tKEY\tKIND\tATTEMPTS\tPUT\tUNTIL\tERROR\t"
+		if c.payload {
+			header += "PAYLOAD\t"
+		}
+		fmt.Fprintln(w, header)
+		for _, r := range rows {
+			cells := []string{
+				strconv.FormatUint(uint64(r.ID), 10), r.State, r.Key, r.Kind, strconv.Itoa(r.Attempts), ago(r.Created), ago(r.Until), r.Error,
+			}
+			if c.payload {
+				cells = append(cells, r.text)
+			}
+			for _, cell := range cells {
+				fmt.Fprint(w, cmp.Or(cell, "-"), "\t")
+			}
+			fmt.Fprintln(w)
+		}
+	})
+}
+
+func next(ctx context.Context, c *call) error {
+	q, err := c.named(ctx)
+	if err != nil {
+		return err
+	}
+	found, err := q.Upcoming(ctx, c.limit)
+	if err != nil {
+		return err
+	}
+	rows := []taskRow{}
+	for i := range found {
+		rows = append(rows, c.row(&found[i], nil))
+	}
+	return c.printTasks(rows)
+}
+
+func list(ctx context.Context, c *call) error {
+	if c.soonest && c.state != task.Delayed && c.state != task.Buried {
+		return usage("-soonest is for -state delayed or buried")
+	}
+	q, err := c.named(ctx)
+	if err != nil {
+		return err
+	}
+	found, err := q.List(ctx, task.ListOptions{
+		State: c.state, Key: c.key, Kind: c.kind, Group: c.group, After: task.ID(c.after), Limit: c.limit, NextFirst: c.soonest,
+	})
+	if err != nil {
+		return err
+	}
+	rows := []taskRow{}
+	for _, t := range found {
+		rows = append(rows, c.row(&t.Info, t.Payload))
+	}
+	return c.printTasks(rows)
+}
+
+func peek(ctx context.Context, c *call) error {
+	q, err := c.named(ctx)
+	if err != nil {
+		return err
+	}
+	ids, err := c.ids()
+	if err != nil {
+		return err
+	}
+	rows, errs := []taskRow{}, []error(nil)
+	for _, id := range ids {
+		t, err := q.Peek(ctx, id)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("task %d: %w", id, err))
+			continue
+		}
+		rows = append(rows, c.row(&t.Info, t.Payload))
+	}
+	err = c.print(map[string]any{"tasks": rows}, func(w io.Writer) {
+		for i := range rows {
+			if i > 0 {
+				fmt.Fprintln(w)
+			}
+			rows[i].write(w)
+		}
+	})
+	return errors.Join(append(errs, err)...)
+}
+
+// write prints all that there is to know, a line each.
+func (r *taskRow) write(w io.Writer) {
+	most := "no limit"
+	if r.MaxAttempts > 0 {
+		most = strconv.Itoa(r.MaxAttempts)
+	}
+	for _, line := range []struct {
+		name  string
+		value any
+	}{
+		{"id", r.ID},
+		{"state", r.State},
+		{"key", r.Key},
+		{"kind", r.Kind},
+		{"unique key", r.UniqueKey},
+		{"group", strings.TrimSpace(r.Group + " " + r.Role)},
+		{"priority", r.Priority},
+		{"cost", r.Cost},
+		{"attempts", r.Attempts},
+		{"max attempts", most},
+		{"time to run", r.TTR},
+		{"put", r.Created},
+		{"ready", r.ReadyAt},
+		{"until", r.Until},
+		{"expires", r.Expires},
+		{"consumer", r.Consumer},
+		{"error", r.Error},
+		{"payload", r.text},
+	} {
+		switch v := line.value.(type) {
+		case time.Time:
+			if !v.IsZero() {
+				fmt.Fprintf(w, "%s\t%s\t(%s)\n", line.name, v.Format(time.RFC3339Nano), ago(v))
+			}
+		case time.Duration:
+			if v != 0 {
+				fmt.Fprintf(w, "%s\t%v\n", line.name, v)
+			}
+		case string:
+			if v != "" {
+				fmt.Fprintf(w, "%s\t%s\n", line.name, v)
+			}
+		default:
+			fmt.Fprintf(w, "%s\t%v\n", line.name, v)
+		}
+	}
+}
+
+// ago tells how long ago a time was, or in how long it is.
+func ago(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	d := time.Since(at)
+	unit := time.Millisecond
+	if d.Abs() > time.Minute {
+		unit = time.Second
+	}
+	if d < 0 {
+		return "in " + (-d).Round(unit).String()
+	}
+	return d.Round(unit).String() + " ago"
+}

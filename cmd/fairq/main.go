@@ -1,0 +1,281 @@
+// Fairq looks at the task queues of a store, and helps by hand. It works beside the programs that
+// use the queues, makes no queue, and changes the options of none. By looking it changes nothing.
+//
+//	export FAIRQ_STORE=sqlite:tasks.db
+//	fairq queues
+//	fairq list -state buried emails
+//	fairq kick emails 1234
+//	fairq serve
+//
+// fairq -h lists the commands and flags; docs/command.md has examples.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/fairq/fairq/internal/printable"
+	"github.com/fairq/fairq/task"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // the second signal is not caught
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// The exit statuses.
+const (
+	done = iota
+	failed
+	misused  // the command line makes no sense
+	notFound // there is no such queue or task
+)
+
+// errUsage is what is wrong with a command line.
+var errUsage = errors.New("usage")
+
+func usage(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errUsage, fmt.Sprintf(format, args...))
+}
+
+// run returns the exit status.
+func run(ctx context.Context, args []string, out, errOut io.Writer) int {
+	c := &call{out: out, errOut: errOut}
+	err := c.parse(args)
+	if err == nil {
+		err = c.run(ctx)
+	}
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		help(out)
+		return done
+	case err == nil:
+		return done
+	}
+	fmt.Fprintf(errOut, "fairq: %s\n", strings.TrimPrefix(err.Error(), errUsage.Error()+": "))
+	switch {
+	case errors.Is(err, errUsage):
+		fmt.Fprintln(errOut, "fairq -h lists the commands and flags")
+		return misused
+	case errors.Is(err, task.ErrNotFound):
+		return notFound
+	}
+	return failed
+}
+
+// command is something that can be done.
+type command struct {
+	name  string
+	args  string // after the name
+	does  string
+	flags string // beyond those of all commands
+	run   func(ctx context.Context, c *call) error
+}
+
+var commands = []command{
+	{"queues", "", "list the queues, and how many tasks they have", "", queues},
+	{"stats", "QUEUE", "tell how many tasks there are in each state", "", stats},
+	{"keys", "QUEUE", "list the keys with the most tasks; reads all tasks", "limit", keys},
+	{"next", "QUEUE", "list what is taken next, in order", "limit", next},
+	{"list", "QUEUE", "list tasks in the order of their ids", "after group key kind limit payload soonest state", list},
+	{"peek", "QUEUE ID...", "tell all there is to know of tasks", "payload", peek},
+	{"kick", "QUEUE [ID...]", "make buried tasks ready: these, or those of -all, -key or -kind", "all key kind", kick},
+	{"bury", "QUEUE ID...", "bury tasks, unless somebody has them", "force history reason", bury},
+	{"delete", "QUEUE ID...", "delete tasks, unless somebody has them", "force history", remove},
+	{"pause", "QUEUE", "let nothing be taken any more; with -key, nothing of that key", "key", pause},
+	{"resume", "QUEUE", "end that", "key", resume},
+	{"drop", "QUEUE", "delete a queue, unless a task of it is taken", "history yes", drop},
+	{"serve", "[QUEUE...]", "show these queues, or all, on a page on localhost", "actions history payload port", serve},
+}
+
+// options are what the flags say.
+type options struct {
+	json    bool
+	store   string
+	prefix  string
+	history time.Duration
+
+	after     uint64
+	group     string
+	key, kind *string // nil means any
+	limit     int
+	payload   bool
+	soonest   bool
+	state     task.State
+
+	all, force, yes bool
+	reason          string
+
+	actions bool
+	port    int
+}
+
+// common are the flags of all commands.
+const common = "json prefix store"
+
+func (o *options) flags() *flag.FlagSet {
+	f := flag.NewFlagSet("fairq", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.StringVar(&o.store, "store", os.Getenv("FAIRQ_STORE"), "the `store`: sqlite:FILE, bolt:FILE, "+
+		"postgres://... or postgres:NAME=VALUE..., as in libpq, or etcd://[USER:PASSWORD@]HOST:PORT,...; unless given, it is $FAIRQ_STORE")
+	f.StringVar(&o.prefix, "prefix", "", "what the programs give as Options.`Prefix` (sqlite, etcd) or Schema (postgres)")
+	f.BoolVar(&o.json, "json", false, "print JSON")
+	f.DurationVar(&o.history, "history", 0, "what the programs give as Options.History: deleted tasks are remembered for that `time`")
+	f.Uint64Var(&o.after, "after", 0, "only tasks with greater ids than this `id`")
+	f.StringVar(&o.group, "group", "", "only tasks of this `group`")
+	f.Func("key", "only what has this `key`; in quotes, with escapes as in Go, if it begins with a quote", text(&o.key))
+	f.Func("kind", "only tasks of this `kind`; in quotes as a key", text(&o.kind))
+	f.IntVar(&o.limit, "limit", 20, "how many to list, a `number` from 1 to 10000")
+	f.BoolVar(&o.payload, "payload", false, "show payloads, which may be private")
+	f.BoolVar(&o.soonest, "soonest", false, "with -state delayed or buried: those first that are due first, or kicked first")
+	f.Func("state", "only tasks in this `state`: ready, delayed, taken, buried or held", func(name string) error {
+		for s := task.Ready; s <= task.Held; s++ {
+			if s.String() == name {
+				o.state = s
+				return nil
+			}
+		}
+		return errors.New("it must be ready, delayed, taken, buried or held")
+	})
+	f.BoolVar(&o.all, "all", false, "all buried tasks")
+	f.BoolVar(&o.force, "force", false, "also if somebody has the task, who is told that it is not his any more")
+	f.BoolVar(&o.yes, "yes", false, "also if the queue has tasks, which are deleted with it")
+	f.StringVar(&o.reason, "reason", "buried by hand", "the `text` that is recorded with the tasks")
+	f.BoolVar(&o.actions, "actions", false, "let the page kick, bury, delete, pause and resume")
+	f.IntVar(&o.port, "port", 7474, "the `port` of the page; 0 means a free one")
+	return f
+}
+
+func text(into **string) func(string) error {
+	return func(shown string) error {
+		plain, err := printable.Parse(shown)
+		*into = &plain
+		return err
+	}
+}
+
+// call is a command that is being run.
+type call struct {
+	options
+	command     *command
+	args        []string // the queue, and what follows
+	store       store
+	out, errOut io.Writer
+}
+
+// parse reads a command line. Flags may stand anywhere before "--".
+func (c *call) parse(args []string) error {
+	f := c.flags()
+	var words []string
+	for {
+		if err := f.Parse(args); err != nil {
+			if !errors.Is(err, flag.ErrHelp) {
+				err = usage("%v", err)
+			}
+			return err
+		}
+		rest := f.Args()
+		if n := len(args) - len(rest); n > 0 && args[n-1] == "--" {
+			words = append(words, rest...)
+			break
+		}
+		if len(rest) == 0 {
+			break
+		}
+		words, args = append(words, rest[0]), rest[1:]
+	}
+	if len(words) == 0 {
+		return usage("which command?")
+	}
+	if words[0] == "help" {
+		return flag.ErrHelp
+	}
+	i := slices.IndexFunc(commands, func(c command) bool { return c.name == words[0] })
+	if i < 0 {
+		return usage("there is no command %s", printable.Text(words[0]))
+	}
+	c.command, c.args = &commands[i], words[1:]
+	return c.check(f)
+}
+
+// check tells whether the flags and arguments fit the command.
+func (c *call) check(f *flag.FlagSet) (err error) {
+	flags := strings.Fields(common + " " + c.command.flags)
+	f.Visit(func(f *flag.Flag) {
+		if !slices.Contains(flags, f.Name) {
+			err = usage("%s has no flag -%s", c.command.name, f.Name)
+		}
+	})
+	least, most := strings.Count(" "+c.command.args, " Q")+strings.Count(c.command.args, " I"), 1
+	if strings.Contains(c.command.args, "...") {
+		most = len(c.args)
+	} else if c.command.args == "" {
+		most = 0
+	}
+	switch {
+	case err != nil:
+		return err
+	case len(c.args) < least || len(c.args) > most:
+		return usage("%s has %d arguments; it is %q", c.command.name, len(c.args),
+			strings.TrimSpace(c.command.name+" "+c.command.args))
+	case c.limit < 1 || c.limit > maxLimit:
+		return usage("-limit is %d; it must be 1 to %d", c.limit, maxLimit)
+	case c.history < 0:
+		return usage("-history is %v; it must be 0 or more", c.history)
+	case c.port < 0 || c.port > 1<<16-1:
+		return usage("-port is %d; it must be 0 to %d", c.port, 1<<16-1)
+	case c.options.store == "":
+		return usage("which store? Name it with -store or in FAIRQ_STORE")
+	}
+	return nil
+}
+
+const maxLimit = 10_000
+
+func (c *call) run(ctx context.Context) error {
+	var err error
+	if c.store, err = openStore(ctx, &c.options); err != nil {
+		return err
+	}
+	defer c.store.Close()
+	return c.command.run(ctx, c)
+}
+
+// help prints how the command is used.
+func help(out io.Writer) {
+	fmt.Fprint(out, `Fairq looks at the task queues of a store, and helps by hand.
+
+    fairq [flags] command [arguments]
+
+Commands:
+
+`)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, c := range commands {
+		does := c.does
+		if c.flags != "" {
+			does += " (-" + strings.ReplaceAll(c.flags, " ", ", -") + ")"
+		}
+		fmt.Fprintf(w, "  %s %s\t%s\n", c.name, c.args, does)
+	}
+	w.Flush()
+	fmt.Fprintf(out, "\nFlags, of all commands -%s, the others as told above:\n\n", strings.ReplaceAll(common, " ", ", -"))
+	f := new(options).flags()
+	f.SetOutput(out)
+	f.PrintDefaults()
+	fmt.Fprint(out, `
+A key, kind, or queue that does not print is shown in quotes, with escapes as in Go.
+Exit status: 0 done, 1 failed, 2 the command line makes no sense, 3 no such queue or task.
+`)
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/fairq/fairq/internal/printable"
+	"github.com/fairq/fairq/store/bolt"
+	"github.com/fairq/fairq/store/etcd"
+	"github.com/fairq/fairq/store/postgres"
+	"github.com/fairq/fairq/store/sqlite"
+	"github.com/fairq/fairq/task"
+)
+
+// store is a task.Store that can be closed.
+type store interface {
+	task.Store
+	Close() error
+}
+
+// openStore opens the store that the options name. It makes none, and migrates none.
+func openStore(ctx context.Context, o *options) (store, error) {
+	scheme, rest, _ := strings.Cut(o.store, ":")
+	switch scheme {
+	case "sqlite", "bolt":
+		path := strings.TrimPrefix(rest, "//")
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("there is no file %s", printable.Text(path))
+		}
+		if scheme == "sqlite" {
+			return opened(sqlite.Open(ctx, path, &sqlite.Options{Prefix: o.prefix, History: o.history, KeepSchema: true}))
+		}
+		if o.prefix != "" {
+			return nil, usage("-prefix is %q; a store in a file of bolt has none", o.prefix)
+		}
+		return opened(bolt.Open(ctx, path, &bolt.Options{History: o.history}))
+	case "postgres", "postgresql":
+		connection := o.store
+		if !strings.HasPrefix(rest, "//") {
+			connection = rest
+		}
+		return opened(postgres.Open(ctx, connection, &postgres.Options{Schema: o.prefix, MaxConns: 2, History: o.history, KeepSchema: true}))
+	case "etcd":
+		return openEtcd(ctx, o)
+	}
+	return nil, usage("the store is %s; it must begin with sqlite:, bolt:, postgres:// or etcd://", printable.Text(o.store))
+}
+
+// opened makes no store a nil one.
+func opened[S store](s S, err error) (store, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+const dialTimeout = 5 * time.Second
+
+func openEtcd(ctx context.Context, o *options) (store, error) {
+	// A URL has one host, so there is one for each.
+	user, hosts, found := strings.Cut(strings.TrimPrefix(o.store, "etcd://"), "@")
+	if !found {
+		user, hosts = "", user
+	}
+	u, err := url.Parse("etcd://" + user + "@host")
+	if err != nil || hosts == "" || strings.Contains(hosts, "/") {
+		return nil, usage("the store is an etcd:// that makes no sense; it must be etcd://[USER:PASSWORD@]HOST:PORT,...")
+	}
+	config := clientv3.Config{
+		Endpoints: strings.Split(hosts, ","), DialTimeout: dialTimeout, Logger: zap.NewNop(),
+		Username: u.User.Username(),
+	}
+	config.Password, _ = u.User.Password()
+	client, err := clientv3.New(config)
+	if err != nil {
+		return nil, err
+	}
+	prefix := cmp.Or(o.prefix, "fairq/")
+	var s *etcd.Store
+	if err = isThere(ctx, client, prefix); err == nil { // or Open would begin a new store
+		s, err = etcd.Open(ctx, client, &etcd.Options{Prefix: prefix, History: o.history})
+	}
+	if err != nil {
+		client.Close()
+		return nil, err
+	}
+	return &onClient{s, client}, nil
+}
+
+// isThere returns an error if there is no key with that prefix.
+func isThere(ctx context.Context, client *clientv3.Client, prefix string) error {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	found, err := client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err == nil && found.Count == 0 {
+		err = fmt.Errorf("etcd has nothing below the prefix %s", printable.Text(prefix))
+	}
+	return err
+}
+
+// onClient is a store with a client of its own.
+type onClient struct {
+	*etcd.Store
+	client *clientv3.Client
+}
+
+func (s *onClient) Close() error { return errors.Join(s.Store.Close(), s.client.Close()) }
+
+// queue is a queue whose payloads are as they were written down.
+type queue = task.Queue[[]byte]
+
+// raw is a codec that changes nothing.
+type raw struct{}
+
+func (raw) Encode(payload []byte) ([]byte, error) { return payload, nil }
+func (raw) Decode(data []byte) ([]byte, error)    { return bytes.Clone(data), nil }
+
+// open opens a queue that there is.
+func (c *call) open(ctx context.Context, name string) (*queue, error) {
+	q, err := task.Open(ctx, c.store, name, &task.Options[[]byte]{AsIs: true, Codec: raw{}})
+	if !errors.Is(err, task.ErrNotFound) {
+		return q, err
+	}
+	const most = 20
+	names, listErr := c.store.Queues(ctx, "", most+1)
+	if listErr != nil {
+		return nil, listErr
+	}
+	there := "there is none at all"
+	if len(names) > 0 {
+		for i := range names {
+			names[i] = printable.Text(names[i])
+		}
+		if len(names) > most {
+			names[most] = "..."
+		}
+		there = "there are: " + strings.Join(names, ", ")
+	}
+	return nil, fmt.Errorf("%w: queue %s; %s", task.ErrNotFound, printable.Text(name), there)
+}
