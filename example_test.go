@@ -277,7 +277,7 @@ func ExampleSnapshot() {
 	// Output:
 	// {Round:[b1 c1] Queues:map[a:[a2 a3]]}
 	// {"round":["b1","c1"],"queues":{"a":["a2","a3"]}} <nil>
-	// [{Key:a Len:2 Rounds:2 Cost:0 OldestAge:0s Wait:none}]
+	// [{Key:a Len:2 Rounds:2 Weight:1 Cost:0 OldestAge:0s Wait:none}]
 }
 
 // A program that counts for itself: which users sent most of 100,000 requests? There are places

@@ -437,9 +437,9 @@ func TestKeyStats(t *testing.T) {
 	}
 	stats := q.KeyStats(3)
 	require.Len(t, stats, 3)
-	require.Equal(t, fairq.KeyStat[string]{Key: "Z", Len: 26, Rounds: 26}, stats[0])
-	require.Equal(t, fairq.KeyStat[string]{Key: "Y", Len: 25, Rounds: 25}, stats[1])
-	require.Equal(t, fairq.KeyStat[string]{Key: "X", Len: 24, Rounds: 24}, stats[2])
+	require.Equal(t, fairq.KeyStat[string]{Key: "Z", Len: 26, Rounds: 26, Weight: 1}, stats[0])
+	require.Equal(t, fairq.KeyStat[string]{Key: "Y", Len: 25, Rounds: 25, Weight: 1}, stats[1])
+	require.Equal(t, fairq.KeyStat[string]{Key: "X", Len: 24, Rounds: 24, Weight: 1}, stats[2])
 	require.Len(t, q.KeyStats(1000), 26)
 	require.Empty(t, q.KeyStats(0))
 	require.Empty(t, q.KeyStats(-1))

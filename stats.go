@@ -44,6 +44,7 @@ type KeyStat[K comparable] struct {
 	Key    K   `json:"key"`
 	Len    int `json:"len"`    // items queued
 	Rounds int `json:"rounds"` // after the current one, until its last turn
+	Weight int `json:"weight"` // as Options.Weight tells by now
 
 	// Cost is what its items cost together, 0 without costs.
 	Cost uint64 `json:"cost"`
@@ -188,6 +189,14 @@ func (q *FairQueue[K, V]) Stats() Stats {
 // in no particular order. If there are fewer, it returns all. It is O(keys), some nanoseconds for
 // each, with the lock held.
 func (q *FairQueue[K, V]) KeyStats(n int) []KeyStat[K] {
+	stats := q.keyStats(n)
+	for i := range stats {
+		stats[i].Weight = q.weight(stats[i].Key)
+	}
+	return stats
+}
+
+func (q *FairQueue[K, V]) keyStats(n int) []KeyStat[K] {
 	q.lock()
 	defer q.mu.Unlock()
 	c := &q.queue
@@ -199,15 +208,24 @@ func (q *FairQueue[K, V]) KeyStats(n int) []KeyStat[K] {
 	return stats
 }
 
-// KeyStat tells how one key is doing; all but the Key is 0 if it has no items queued. It is O(1).
+// KeyStat tells how one key is doing; all but the Key and its Weight is 0 if it has no items
+// queued. It is O(1).
 func (q *FairQueue[K, V]) KeyStat(key K) KeyStat[K] {
-	hash := hashOf(key)
+	stat, hash, weight := KeyStat[K]{Key: key}, hashOf(key), q.weight(key)
 	q.lock()
-	defer q.mu.Unlock()
 	if slot, s := q.queue.keys.find(key, hash); s != nil && s.len > 0 {
-		return q.queue.keyStat(slot)
+		stat = q.queue.keyStat(slot)
 	}
-	return KeyStat[K]{Key: key}
+	q.mu.Unlock()
+	stat.Weight = weight
+	return stat
+}
+
+func (q *FairQueue[K, V]) weight(key K) int {
+	if q.options.Weight == nil {
+		return 1
+	}
+	return q.options.Weight(key)
 }
 
 func (q *Queue[K, V]) keyStat(slot uint32) KeyStat[K] {

@@ -56,8 +56,8 @@
 // The share of a key is that of the service which the keys shown have had lately: in the present
 // and the last minutes, each of which counts half as much as the one after it. It is work if there
 // are costs, else items. The fair share of a key that has nothing queued is what it has had, as it
-// wanted no more; what these leave is shared equally by those with a backlog. Weights are not
-// taken into account.
+// wanted no more; what these leave is shared by those with a backlog, by their weights in a
+// FairQueue, else equally.
 //
 // # The end of a server
 //

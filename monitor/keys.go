@@ -11,8 +11,9 @@ import (
 // keyRow tells how a key is doing.
 type keyRow struct {
 	Key      string `json:"key"`
-	Len      int    `json:"len"`      // items queued; 0 for keys of tasks, which are not counted
-	Upcoming int    `json:"upcoming"` // those among what leaves next
+	Len      int    `json:"len"`              // items queued; 0 for keys of tasks, which are not counted
+	Upcoming int    `json:"upcoming"`         // those among what leaves next
+	Weight   int    `json:"weight,omitempty"` // of a FairQueue
 
 	Cost uint64 `json:"cost,omitempty"` // of what is queued
 	// OldestAge is there with TrackWait; of tasks it is that of the first that leaves.
@@ -29,6 +30,8 @@ type keyRow struct {
 
 // waits tells whether the key has something queued.
 func (k *keyRow) waits() bool { return k.Len > 0 || k.Upcoming > 0 }
+
+func (k *keyRow) weight() int { return max(1, k.Weight) }
 
 // quantiles of how long items have waited.
 type quantiles struct {
@@ -118,14 +121,14 @@ func share(rows []keyRow) {
 			k.Share = float64(k.Recent.Served) / served
 		}
 		if k.waits() {
-			waiting++
+			waiting += float64(k.weight())
 		} else {
 			left -= k.Share
 		}
 	}
 	for i := range rows {
 		if k := &rows[i]; k.waits() {
-			k.Fair = max(0, left/waiting)
+			k.Fair = max(0, left*float64(k.weight())/waiting)
 		} else {
 			k.Fair = k.Share
 		}

@@ -353,7 +353,7 @@ func TestVar(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	for _, name := range []string{"", ".", "..", "a/b", " a", "a\x00", "a\xff", `"a`, strings.Repeat("a", 101)} {
+	for _, name := range []string{"", ".", "..", " a", "a\x00", "a\xff", `"a`, strings.Repeat("a", 101)} {
 		require.Panics(t, func() { monitor.Pool(name, new(counted)) }, "%q", name)
 	}
 	a := monitor.Pool("größe 1%?#&", new(counted))
@@ -362,6 +362,9 @@ func TestNames(t *testing.T) {
 	status, answer := get(t, m, "/debug/fairq/v1/queues/"+url.PathEscape("größe 1%?#&"))
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, "größe 1%?#&", answer["name"])
+	status, answer = get(t, http.StripPrefix("/debug/fairq", monitor.New(nil, monitor.Pool("mail/send", new(counted)))), "/debug/fairq/v1/queues/mail%2Fsend/keys")
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, "mail/send", answer["name"])
 }
 
 func TestBadRequests(t *testing.T) {

@@ -4,8 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
+
+	"github.com/fairq/fairq/internal/printable"
 )
 
 // Limits of what a look at a source brings to light, and of what is sent at once.
@@ -49,8 +50,8 @@ func newSource(name, kind string, of viewed) *Source {
 	switch {
 	case len(name) > maxKeyText:
 		panic(fmt.Sprintf("monitor: the name of a source has %d bytes; the limit is %d", len(name), maxKeyText))
-	case name == "." || name == ".." || strings.Contains(name, "/") || printable(name) != name:
-		panic(fmt.Sprintf("monitor: the name of a source is %q; it must not be empty, . or .., and it must print and have no slash", name))
+	case name == "." || name == ".." || printable.Text(name) != name:
+		panic(fmt.Sprintf("monitor: the name of a source is %q; it must not be empty, . or .., and it must print", name))
 	}
 	return &Source{name: name, kind: kind, of: of, last: cached[*sample]{turn: make(chan struct{}, 1)}}
 }
@@ -78,12 +79,14 @@ type summary struct {
 
 // upcomingRow is an item that leaves soon. Of an item of a FairQueue there is no ID.
 type upcomingRow struct {
-	Key     string        `json:"key"`
-	Round   *int          `json:"round,omitempty"` // 0 is the current one; a task queue does not tell
-	Cost    uint64        `json:"cost,omitempty"`
-	Age     time.Duration `json:"age_ns,omitempty"`
-	ID      uint64        `json:"id,omitempty,string"`
-	Payload string        `json:"payload,omitempty"` // of the first 100, as described
+	Key   string        `json:"key"`
+	Round *int          `json:"round,omitempty"` // 0 is the current one; a task queue does not tell
+	Cost  uint64        `json:"cost,omitempty"`
+	Age   time.Duration `json:"age_ns,omitempty"`
+	ID    uint64        `json:"id,omitempty,string"`
+
+	Priority int    `json:"priority,omitempty"` // of a task
+	Payload  string `json:"payload,omitempty"`  // of the first 100, as described
 }
 
 // buriedRow is a buried task.

@@ -13,7 +13,8 @@ import (
 
 // FairQueue returns a source that shows a queue. The function describe tells what is shown of an
 // item: it is called once a second for up to 100 of them, without a lock held, and nil means
-// nothing. The name must print, have no slash, and 100 bytes at most, or FairQueue panics.
+// nothing. The name must print and have 100 bytes at most, and it must not be empty, "." or "..",
+// or FairQueue panics.
 func FairQueue[K comparable, V any](name string, q *fairq.FairQueue[K, V], describe func(V) string) *Source {
 	return newSource(name, "queue", &fairQueue[K, V]{q, describe})
 }
@@ -38,7 +39,7 @@ func (q *fairQueue[K, V]) look(context.Context) (s sample, err error) {
 	}
 	for text, key := range keys.keys {
 		row, stat := keys.rows[text], q.KeyStat(key)
-		row.Len, row.Cost, row.OldestAge, row.Wait = stat.Len, stat.Cost, stat.OldestAge, quantilesOf(&stat.Wait)
+		row.Len, row.Weight, row.Cost, row.OldestAge, row.Wait = stat.Len, stat.Weight, stat.Cost, stat.OldestAge, quantilesOf(&stat.Wait)
 	}
 	s.More = len(s.Upcoming) == maxUpcoming
 	s.Keys, s.keys = keys.longest(), keys.unclear()
@@ -102,7 +103,7 @@ func (q *taskQueue[V]) look(ctx context.Context) (s sample, err error) {
 		if row.Upcoming++; row.Upcoming == 1 {
 			row.OldestAge = age
 		}
-		s.Upcoming = append(s.Upcoming, upcomingRow{Key: row.Key, Age: age, ID: uint64(info.ID)})
+		s.Upcoming = append(s.Upcoming, upcomingRow{Key: row.Key, Age: age, ID: uint64(info.ID), Priority: info.Priority})
 	}
 	s.Stats, s.Buried, s.More = stats, q.buried, len(infos) == n
 	s.Keys, s.keys = keys.longest(), keys.unclear()

@@ -100,7 +100,10 @@ const kinds = {
       ['Handed back', plain('releases')], ['Leases lost', plain('losses')], ['Expired', plain('expiries')],
       ['Refused', plain('refused')], ['Evicted', plain('evicted')], ['State', (s) => s.stats.paused ? 'paused' : 'open'],
     ],
-    lines: [['ready', (s) => s.ready], ['put a second', (s) => s.puts, true], ['acked a second', (s) => s.acks, true]],
+    lines: [
+      ['ready', (s) => s.ready], ['taken', (s) => s.taken],
+      ['put a second', (s) => s.puts, true], ['acked a second', (s) => s.acks, true],
+    ],
   },
   pool: {
     numbers: [
@@ -132,7 +135,7 @@ function showChart(sample) {
   history = history.filter((h) => h.at >= at - minutes * 60e3);
   const now = history[history.length - 1].values;
   fill($('legend'), lines.map(([label], i) => ({ label, i })), ({ label }) => label,
-    ({ label, i }) => make('li', { class: `c${i + 1}` }, ['━ ', '┅ ', '┈ '][i], make('b'), ` ${label}`),
+    ({ label, i }) => make('li', { class: `c${i + 1}` }, ['━ ', '┅ ', '┈ ', '╌ '][i], make('b'), ` ${label}`),
     (child, { i }) => set(child.querySelector('b'), number(now[i])));
   const chart = $('chart');
   lines.forEach((_, i) => {
@@ -150,11 +153,29 @@ function showChart(sample) {
 
 // The picture of what leaves next, a line for each round.
 
-function roundName(n) { return n === undefined ? 'In order' : n === 0 ? 'This round' : n === 1 ? 'Next round' : `Round +${n}`; }
+function roundName(n) { return n === 0 ? 'This round' : n === 1 ? 'Next round' : `Round +${n}`; }
+
+// turnsOf gives tasks, whose rounds are not known, a line for each turn of the keys: it ends where
+// a key comes again, or another priority.
+function turnsOf(upcoming) {
+  let turn = 0;
+  let keys = new Set();
+  upcoming.forEach((u, i) => {
+    if (keys.has(u.key) || (i > 0 && u.priority !== upcoming[i - 1].priority)) {
+      turn++;
+      keys = new Set();
+    }
+    keys.add(u.key);
+    u.round = turn;
+  });
+}
 
 function showUpcoming(sample) {
   const upcoming = sample.upcoming || [];
   $('next').hidden = sample.kind === 'pool';
+  $('turns-note').hidden = sample.kind !== 'tasks';
+  const name = (n) => sample.kind === 'tasks' ? `Turn ${n + 1}` : roundName(n);
+  if (sample.kind === 'tasks') turnsOf(upcoming);
   const rounds = [];
   upcoming.forEach((u, i) => {
     u.position = i;
@@ -165,7 +186,7 @@ function showUpcoming(sample) {
   const shown = rounds.slice(0, 20);
   const mean = upcoming.reduce((sum, u) => sum + (u.cost || 1), 0) / Math.max(1, upcoming.length);
   fill($('rounds'), shown, (r) => String(r.round),
-    (r) => make('div', { class: 'round' }, make('span', null, roundName(r.round)), make('div', { class: 'turns', role: 'img' })),
+    (r) => make('div', { class: 'round' }, make('span', null, name(r.round)), make('div', { class: 'turns', role: 'img' })),
     (child, r) => {
       const turns = child.lastElementChild;
       while (turns.childElementCount > r.turns.length) turns.lastElementChild.remove();
@@ -180,7 +201,7 @@ function showUpcoming(sample) {
         turn.classList.toggle('here', wanted !== '' && u.key === wanted);
       });
       const first = r.turns.slice(0, 10).map((u) => u.key).join(', ');
-      turns.setAttribute('aria-label', `${roundName(r.round)}: ${first}${r.turns.length > 10 ? `, and ${r.turns.length - 10} more` : ''}`);
+      turns.setAttribute('aria-label', `${name(r.round)}: ${first}${r.turns.length > 10 ? `, and ${r.turns.length - 10} more` : ''}`);
     });
   fill($('order'), upcoming.slice(0, 100), (u) => String(u.position), () => make('li'), (child, u) => {
     set(child, [u.key, u.cost ? `cost ${number(u.cost)}` : '', u.age_ns ? duration(u.age_ns) : '', u.payload].filter(Boolean).join(' · '));
