@@ -268,9 +268,14 @@ func (q *Queue[V]) TryTake(ctx context.Context) (t *Task[V], ok bool, err error)
 }
 
 // List returns tasks in the order of their ids, or of a state in the order in which they come, see
-// ListOptions.NextFirst; which ready tasks come next, Upcoming tells. It is O(tasks). In memory
-// others go on meanwhile, so what it tells of two tasks need not have been true at the same time,
-// but with NextFirst it is O(n log n) with the queue locked, n tasks being delayed or buried.
+// ListOptions.NextFirst; which ready tasks come next, Upcoming tells.
+//
+// With NextFirst it is O(Limit log Limit), with the queue locked in memory. For tasks that are
+// delayed, buried or held it is O(Limit), but in memory O(tasks), of which it passes over 64 at a
+// time. For those that are taken it is O(tasks taken), and else O(tasks). What it passes over
+// because of Key or Kind comes on top, and so do, for delayed tasks with NextFirst, leases and
+// lives that end sooner. In memory others go on meanwhile, so without NextFirst what it tells of
+// two tasks need not have been true at the same time.
 func (q *Queue[V]) List(ctx context.Context, options ListOptions) ([]*Task[V], error) {
 	if err := q.selects(&options); err != nil {
 		return nil, err
@@ -310,8 +315,9 @@ func (q *Queue[V]) selects(o *ListOptions) error {
 
 // Count returns how many tasks there are of a State, Key, Kind and Group; After and Limit do not
 // matter. Without Kind and Group it is O(1) in memory, and in other stores without a Key too, or if
-// the queue counts by key anyway (KeyCapacity, MaxInFlightPerKey, eviction). Else it is O(tasks),
-// and others go on meanwhile.
+// the queue counts by key anyway (KeyCapacity, MaxInFlightPerKey, eviction). Else it reads tasks as
+// List does, and others go on meanwhile: to be faster, each Put would have to write to one more
+// index.
 func (q *Queue[V]) Count(ctx context.Context, options ListOptions) (int, error) {
 	if err := q.selects(&options); err != nil {
 		return 0, err

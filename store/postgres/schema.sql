@@ -88,6 +88,7 @@ CREATE INDEX tasks_consumer ON fairq.tasks (queue, consumer, since) WHERE consum
 CREATE INDEX tasks_buried ON fairq.tasks (queue, since) WHERE state = 4;
 CREATE UNIQUE INDEX tasks_unique_key ON fairq.tasks (queue, unique_key) WHERE unique_key IS NOT NULL;
 CREATE INDEX tasks_group ON fairq.tasks (queue, grp, id) WHERE grp IS NOT NULL;
+CREATE INDEX tasks_state ON fairq.tasks (queue, state, id) WHERE state <> 1 AND state <> 3;
 CREATE INDEX tasks_evictable ON fairq.tasks (queue, key, since) WHERE evictable;
 
 CREATE TABLE fairq.keys (

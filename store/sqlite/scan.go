@@ -30,6 +30,7 @@ var sources = [rows.NumIndexes]source{
 	rows.TaskWake:      {"tasks", "tasks_wake", "wake", "wake > 0"},
 	rows.TaskHeld:      {"tasks", "tasks_taken", "consumer since", "state = 3"},
 	rows.TaskBuried:    {"tasks", "tasks_buried", "since", "state = 4"},
+	rows.TaskState:     {"tasks", "tasks_state", "state id", "state <> 1 AND state <> 3"},
 	rows.TaskGroup:     {"tasks", "tasks_group", `"group" id`, `"group" <> ''`},
 	rows.TaskEvictable: {"tasks", "tasks_evictable", `"key" since`, "evictable"},
 
@@ -208,7 +209,7 @@ func (v *view) run(r *rows.Range, s *shape, prefix, from rows.Tuple, read func(c
 	} else {
 		args = appendTuple(append(args, v.queue), prefix)
 		args = appendTuple(args, from)
-		if s.index == rows.TaskGroup && s.from > 0 {
+		if s.from > 0 && (s.index == rows.TaskGroup || s.index == rows.TaskState) {
 			args[2] = v.rowid(uint64(from[0].(int64)-1)) + 1
 		}
 		args = appendTuple(args, r.To)

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -271,20 +270,15 @@ func (q *queue) nextFirst(o *driver.ListOptions) (records []driver.Record, err e
 		return nil, err
 	}
 	defer q.mu.Unlock()
-	var items []*item
-	for it := q.buried.first; it != nil && o.State == driver.Buried; it = it.next {
-		items = append(items, it)
-	}
+	items := q.buried.all()
 	if o.State == driver.Delayed {
-		for _, t := range q.timers {
-			items = append(items, t.item)
-		}
-		slices.SortFunc(items, func(a, b *item) int {
-			return cmp.Or(cmp.Compare(a.wake, b.wake), cmp.Compare(a.id, b.id))
-		})
+		items = inOrder(q.timers)
 	}
-	for _, it := range items {
-		if it.isOf(o) && len(records) < o.Limit {
+	for it := range items {
+		if len(records) == o.Limit {
+			break
+		}
+		if it.isOf(o) {
 			records = append(records, driver.Record{})
 			q.record(it, &records[len(records)-1])
 		}
@@ -328,6 +322,9 @@ func (q *queue) each(o *driver.ListOptions, f func(*item), more func() bool) err
 			return err
 		}
 		b := q.ids.from(number)
+		for n := 0; b != nil && b.lacks(o.State) && n < someTimers; n++ {
+			b = b.next
+		}
 		if b == nil {
 			q.exit()
 			return nil

@@ -15,6 +15,7 @@ var (
 	_ element[byHead]    = byHead{}
 	_ element[*lane]     = (*lane)(nil)
 	_ element[*consumer] = (*consumer)(nil)
+	_ element[*child]    = (*child)(nil)
 )
 
 func (h *heap[T]) push(x T) {

@@ -22,7 +22,21 @@ type block struct {
 	number     driver.ID
 	used       int
 	prev, next *block
+	states     [driver.Held + 1]uint8 // how many of them are delayed, buried or held
 	items      [1 << blockBits]*item
+}
+
+// count counts a task that gets into a state (1), or leaves it (-1). The other states are not
+// counted, for Put, Take and Ack would touch the block once more.
+func (b *block) count(s driver.State, n int) {
+	if s != driver.Ready && s != driver.Taken {
+		b.states[s] += uint8(n)
+	}
+}
+
+// lacks tells whether there is no task in that state, as far as it is counted.
+func (b *block) lacks(s driver.State) bool {
+	return s != 0 && s != driver.Ready && s != driver.Taken && b.states[s] == 0
 }
 
 // add gives a task its id.

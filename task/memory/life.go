@@ -72,6 +72,7 @@ func (q *queue) set(it *item, state driver.State) {
 	it.State = state
 	it.key.tasks[state]++
 	*q.gauge(state)++
+	it.block.count(state, 1)
 	switch state {
 	case driver.Ready:
 		if it.place == 0 {
@@ -120,6 +121,7 @@ func (q *queue) leaveState(it *item) {
 	}
 	it.key.tasks[state]--
 	*q.gauge(state)--
+	it.block.count(state, -1)
 	if state == driver.Taken {
 		it.lease, it.consumer = 0, nil
 		q.block(it.key)

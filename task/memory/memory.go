@@ -6,6 +6,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"reflect"
 	"slices"
@@ -157,6 +158,14 @@ func (l *list) remove(it *item) {
 	}
 	it.prev, it.next = nil, nil
 	l.len--
+}
+
+// all iterates over the items, which must not change meanwhile.
+func (l *list) all() iter.Seq[*item] {
+	return func(yield func(*item) bool) {
+		for it := l.first; it != nil && yield(it); it = it.next {
+		}
+	}
 }
 
 // Open implements [Store].

@@ -69,23 +69,36 @@ func (c *comparison) kick() {
 	}
 	c.number("Kick", func(s *side) (int, error) { return s.Kick(c.ctx, o) })
 	o.NextFirst, o.State = true, oneOf(c, task.Delayed, task.Buried)
-	next, at := map[*side][]task.ID{}, c.side()
-	c.both(fmt.Sprintf("List(%+v)", o), at, func(s *side) error {
-		list, err := s.List(c.ctx, o)
-		for _, t := range list {
-			next[s] = append(next[s], t.ID)
-			if s != c.want {
-				next[s][len(next[s])-1] = c.ids[t.ID]
-			}
-		}
-		return err
-	})
-	c.equal("next tasks", next[at], next[c.want])
+	c.list(o, c.side())
 	o.NextFirst = false
 	if o.State = task.State(c.IntN(int(task.Held) + 1)); c.chance(3) {
 		o.Group = oneOf(c, Groups...)
 	}
 	c.number(fmt.Sprintf("Count(%+v)", o), func(s *side) (int, error) { return s.Count(c.ctx, o) })
+	if len(c.got) == 1 { // else the order of ids is another one
+		c.list(o, c.got[0])
+	}
+}
+
+// list lists tasks, in the order of ids page by page.
+func (c *comparison) list(o task.ListOptions, at *side) {
+	listed := map[*side][]task.ID{}
+	c.both(fmt.Sprintf("List(%+v)", o), at, func(s *side) error {
+		for o := o; ; {
+			page, err := s.List(c.ctx, o)
+			for _, t := range page {
+				o.After = t.ID
+				if s != c.want {
+					t.ID = c.ids[t.ID]
+				}
+				listed[s] = append(listed[s], t.ID)
+			}
+			if err != nil || o.NextFirst || len(page) < o.Limit {
+				return err
+			}
+		}
+	})
+	c.equal("tasks listed", listed[at], listed[c.want])
 }
 
 // both makes a call to both queues, which must return the same error.

@@ -167,8 +167,13 @@ func (v Calls) InGroup(group string, id uint64, n int) ([]*Row, error) {
 	return v.Rows(Range{Index: TaskGroup, Prefixes: at(group), From: after(id), Limit: n})
 }
 
-// List returns tasks with their payloads, in the order of ids.
-func (v Calls) List(o task.ListOptions) ([]*Row, error) { return v.Rows(ListRange(o, true)) }
+// List returns tasks with their payloads, in the order of ids or of ListOptions.NextFirst.
+func (v Calls) List(o task.ListOptions) ([]*Row, error) {
+	if o.State == task.Taken && o.Group == "" {
+		return v.listTaken(o)
+	}
+	return v.Rows(ListRange(o, true))
+}
 
 // ListRange is what List reads.
 func ListRange(o task.ListOptions, payload bool) Range {
@@ -183,8 +188,30 @@ func ListRange(o task.ListOptions, payload bool) Range {
 		r.Index, r.From = TaskBuried, nil
 	case o.Group != "":
 		r.Index, r.Prefixes = TaskGroup, at(o.Group)
+	case o.State != 0 && waitsLong(o.State):
+		r.Index, r.Prefixes, r.Only.State = TaskState, at(num(o.State)), 0
 	}
 	return r
+}
+
+// listTaken is List for tasks that are taken. They are in the index of leases, which has another
+// order, so all of them are read, and then those that are wanted with their payloads.
+func (v Calls) listTaken(o task.ListOptions) ([]*Row, error) {
+	all, err := v.Rows(Range{Index: TaskHeld, Only: Only{Key: o.Key, Kind: o.Kind}})
+	var ids []uint64
+	for _, r := range all {
+		if r.ID > uint64(o.After) {
+			ids = append(ids, r.ID)
+		}
+	}
+	slices.Sort(ids)
+	if ids = ids[:min(len(ids), cmp.Or(o.Limit, 100))]; err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	found, err := v.Peek(ids, true)
+	slices.SortFunc(found, func(a, b *Row) int { return cmp.Compare(a.ID, b.ID) })
+	// By now others may have changed what was not locked.
+	return slices.DeleteFunc(found, func(r *Row) bool { return r.State != task.Taken }), err
 }
 
 // Lines returns the rows that some keys have in the table of keys, and if parked is not 0, the

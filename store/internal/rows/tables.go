@@ -23,6 +23,7 @@ const (
 	TaskWake                   // (wake) that have one
 	TaskHeld                   // (consumer, since) that are Taken
 	TaskBuried                 // (since) that are Buried
+	TaskState                  // (state, id) that are Delayed, Buried or Held
 	TaskGroup                  // (group, id) that have one
 	TaskEvictable              // (key, since) that are Counted
 
@@ -82,6 +83,9 @@ var (
 		{TaskBuried, false, func(r *Row) Tuple {
 			return only(r.State == driver.Buried, num(r.Since))
 		}},
+		{TaskState, false, func(r *Row) Tuple {
+			return only(waitsLong(r.State), num(r.State), num(r.ID))
+		}},
 		{TaskGroup, false, func(r *Row) Tuple { return only(r.Group != "", r.Group, num(r.ID)) }},
 		{TaskEvictable, false, func(r *Row) Tuple { return only(r.Evictable, r.Key, num(r.Since)) }},
 	}
@@ -116,7 +120,11 @@ var (
 	}
 )
 
-func num[N int | uint64](n N) int64 { return int64(min(uint64(n), math.MaxInt64)) }
+// waitsLong tells whether tasks in that state are in TaskState. Those that are ready or taken are
+// not, or each Put, Take and Ack would write to it.
+func waitsLong(s driver.State) bool { return s != driver.Ready && s != driver.Taken }
+
+func num[N int | uint64 | driver.State](n N) int64 { return int64(min(uint64(n), math.MaxInt64)) }
 
 func only(is bool, fields ...any) Tuple {
 	if !is {
