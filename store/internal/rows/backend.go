@@ -41,6 +41,7 @@ func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []task.ID) (n
 	err = b.call(ctx, "Put", call{
 		order: puts, joins: true, tasks: len(tasks),
 		exclusive: slices.ContainsFunc(tasks, func(t driver.New) bool { return t.Group != "" }),
+		kinds:     slices.ContainsFunc(tasks, func(t driver.New) bool { return t.Kind != "" }),
 		plan: func(q *queue, p *wants) {
 			p.Numbers += len(tasks)
 			p.Counts = p.Counts || q.settings.Capacity < fairq.MaxLen
@@ -61,6 +62,9 @@ func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []task.ID) (n
 		},
 		run: func(u *unit) error {
 			n, evicted = 0, nil
+			if most := u.maxPuts(); len(tasks) > most {
+				return u.tooMany("PutBatch: the number of tasks", len(tasks), most)
+			}
 			for i := range tasks {
 				id, victim, err := u.put(&tasks[i])
 				if victim != nil {

@@ -24,6 +24,7 @@ type call struct {
 	plan      func(*queue, *wants) // what it will want; nil if that is not worth telling
 	exclusive bool                 // it needs the queue for itself
 	opens     bool                 // the queue may have other settings
+	kinds     bool                 // it puts tasks of kinds
 	joins     bool                 // it can be a part of a transaction of the caller's
 	tasks     int                  // that it works on, 0 means one
 	run       func(*unit) error
@@ -336,7 +337,7 @@ type transaction struct {
 	calls     []*call
 	exclusive bool
 	running   *call   // the one that is running
-	left      []*call // those that were not run, as there is work to be done first
+	left      []*call // those that were not run: see work and unit.isFull
 	units     []*unit
 }
 
@@ -439,7 +440,11 @@ func (t *transaction) enter(tx Tx, calls []*call) {
 		u.handBackInDoubt()
 	}
 	for _, c := range calls {
-		if t.running = c; u.q.settings.Work != nil {
+		t.running = c
+		if c.kinds && u.q.settings.Work == nil && !u.dropped {
+			u.allowKinds()
+		}
+		if u.q.settings.Work != nil || u.isFull(c.tasks) {
 			t.left = append(t.left, c)
 			continue
 		}

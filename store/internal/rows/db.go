@@ -69,10 +69,11 @@ type Traits struct {
 
 	// MaxWrites is how many rows a transaction should write at most, 0 if there is no such limit.
 	// What has more to do takes several transactions. Either each of them leaves what is true by
-	// itself, or nothing else happens in the queue before the last one. Only these may write more:
-	// the tasks of one PutBatch, and where only the fronts of lines can be taken those of a key;
-	// and to give a queue other settings, or its first task of a kind. A driver that cannot do that
-	// returns an error.
+	// itself, or nothing else happens in the queue before the last one. What cannot be divided is
+	// refused before anything is written, with an error that names number and limit: many tasks in
+	// one PutBatch, a great weight, other Options for a queue that has many tasks. More is written
+	// only for a line that has tasks of many kinds, when the turn changes that the first ones of
+	// these share. A driver that cannot do that returns an error.
 	MaxWrites int
 
 	// Skew is by how much two processes may differ in what View.Now returns, 0 if it is the time

@@ -230,10 +230,10 @@ func (u *unit) updateFront(changed *Row, left, used turn) {
 	}
 	blocked := u.blocked(l.Key)
 	k, front := u.front(l, weight)
-	for _, r := range slices.Clone(k.front) {
-		if r.Priority != l.Priority && r.Takeable == blocked {
-			u.setTakeable(r, !blocked)
-		}
+	if slices.ContainsFunc(k.front, func(r *Row) bool {
+		return r.Priority != l.Priority && r.Takeable == blocked
+	}) {
+		u.do(&work{What: blockFronts, Name: []byte(l.Key)})
 	}
 	turns := []turn{left}
 	for _, r := range front {
@@ -242,12 +242,8 @@ func (u *unit) updateFront(changed *Row, left, used turn) {
 	turns = slices.DeleteFunc(turns, func(t turn) bool { return t == turn{} || t == used })
 	slices.SortFunc(turns, turn.compare)
 	turns = slices.Compact(turns)
-	ahead := weight
-	if u.q.costs {
-		ahead = 1 // its share says how many there are in a round
-	}
 	var last *Row // that has got a turn
-	for _, r := range u.newFront(k, l.Priority, front, max(ahead, len(turns))) {
+	for _, r := range u.newFront(k, l.Priority, front, max(u.ahead(weight), len(turns))) {
 		switch {
 		case r.turnIndex < len(turns):
 		case u.q.costs:
@@ -261,6 +257,59 @@ func (u *unit) updateFront(changed *Row, left, used turn) {
 			u.setTakeable(r.Row, !blocked)
 		}
 	}
+}
+
+// blockFronts hides up to n tasks at the fronts of a key, or if it is not blocked shows them.
+func (u *unit) blockFronts(w *work, n int) (worked int) {
+	key := string(w.Name)
+	u.read(false, key)
+	blocked := u.blocked(key)
+	for _, r := range slices.Clone(u.readyTasks[key].front) {
+		if r.Takeable == blocked && worked < n {
+			u.setTakeable(r, !blocked)
+			worked++
+		}
+	}
+	return worked
+}
+
+// park goes through up to n tasks of a queue that has had no fronts. The first ready ones of each
+// line, as many as may be at its front, keep their turns; the others lose them.
+func (u *unit) park(w *work, n int) (worked int) {
+	for {
+		page := Range{Index: TaskLine, Limit: min(n-worked, pageSize)}
+		if w.Name != nil {
+			page.From = Tuple{string(w.Name), w.Place[0], w.Place[1], w.Place[2]}
+		}
+		rows := must(u.v.Rows(page))
+		for _, r := range rows {
+			if r.Key != string(w.Name) || num(r.Priority) != w.Place[0] {
+				w.Front = 0
+			}
+			w.Name = []byte(r.Key)
+			w.Place = [4]int64{num(r.Priority), num(r.Round), num(r.Seq + 1)}
+			switch {
+			case r.Round == 0 || r.State == driver.Taken:
+			case r.State == driver.Ready && w.Front < u.ahead(r.Weight):
+				w.Front++
+			default:
+				r.Takeable, r.Gap = false, false
+				r.setTurn(turn{})
+				u.update(r)
+			}
+		}
+		if worked += len(rows); len(rows) < page.Limit || worked == n {
+			return worked
+		}
+	}
+}
+
+// ahead returns how many tasks of a line are at its front, not counting those of further kinds.
+func (u *unit) ahead(weight int) int {
+	if u.q.costs {
+		return 1 // its share says how many there are in a round
+	}
+	return weight
 }
 
 // frontTask is a task that must be at the front, with the index of its turn among those of the

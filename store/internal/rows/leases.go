@@ -11,6 +11,7 @@ import (
 // Take implements [driver.Backend].
 func (b *backend) Take(ctx context.Context, consumer driver.Handle, filter task.Filter, into []driver.Record) (n int, err error) {
 	wanted := filterOf(&filter)
+	into = into[:b.store.step(len(into))]
 	err = b.call(ctx, "Take", call{
 		order: takes, tasks: len(into),
 		plan: func(q *queue, p *wants) { p.take(q, consumer, wanted, len(into)) },

@@ -15,8 +15,8 @@ func (u *unit) put(n *driver.New) (id task.ID, victim *driver.Record, err error)
 	if most := u.q.store.options.MaxPayload; len(payload) > most {
 		return 0, nil, &task.FieldError{Field: "the length of the payload", Value: len(payload), Limit: fmt.Sprintf("%d bytes at most", most)}
 	}
-	if n.Kind != "" {
-		u.allowKinds()
+	if most := u.q.store.traits.MaxWrites / 3; u.limited() && n.Weight > most {
+		return 0, nil, u.tooMany(fmt.Sprintf("the weight of key %q", n.Key), n.Weight, most)
 	}
 	if n.UniqueKey != "" {
 		if r := u.findUniqueKey(n.UniqueKey, false); r != nil {
@@ -122,8 +122,7 @@ func (u *unit) grant(r *Row, c *ownConsumer) {
 	r.learnFrom(t)
 	r.Wake = t.Wake(task.Taken)
 	u.schedule(r.Wake)
-	u.recount(r, task.Taken)
-	check(u.v.Put(r))
+	u.write(r)
 	u.readyTasks[r.Key].remove(r)
 	if u.q.store.traits.Exclusive { // else the head is not kept
 		known := *r

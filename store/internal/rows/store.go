@@ -56,6 +56,25 @@ func (s *Store) step(n int) int {
 	return n
 }
 
+// maxPuts returns how many tasks one PutBatch can put. Each is a row with its indexes, and that of
+// its key or group; where it may evict another task, there is what that leaves behind.
+func (u *unit) maxPuts() int {
+	rows := 2
+	switch {
+	case !u.limited():
+		return math.MaxInt
+	case u.q.evicts:
+		rows += rowsPerTask
+	}
+	return max(1, (u.q.store.traits.MaxWrites-rowsPerTask)/rows)
+}
+
+// tooMany returns an error that says that something is too much for a transaction.
+func (u *unit) tooMany(what string, is, most int) error {
+	return &driver.FieldError{Field: what, Value: is, Limit: fmt.Sprintf(
+		"%d at most, for a transaction of this store may write only %d rows", most, u.q.store.traits.MaxWrites)}
+}
+
 // context returns one for a transaction. It does not end with that of a caller, for others' calls
 // are in it too.
 func (s *Store) context() (context.Context, context.CancelFunc) {
@@ -324,9 +343,9 @@ func (u *unit) open(b *backend, wanted driver.Settings) error {
 				Limit: fmt.Sprintf("%s, which is that of %d tasks in queue %q", q.settings.Format, n, q.name),
 			}
 		}
-		s := q.store.settings(wanted)
-		s.Kinds = q.settings.Kinds
-		u.changeSettings(s)
+		if err := u.changeSettings(wanted); err != nil {
+			return err
+		}
 	}
 	must(u.ownConsumer(b.handle()))
 	u.onCommit(func() {
@@ -342,17 +361,32 @@ func (u *unit) open(b *backend, wanted driver.Settings) error {
 // allowKinds prepares the queue for tasks of a kind, once for all: from now on only the fronts of
 // lines can be taken, or a take of some kinds would have to pass over all tasks of the others.
 func (u *unit) allowKinds() {
-	if s := u.q.settings; !s.Kinds {
+	if s, hasFronts := u.q.settings, u.q.frontsOnly; !s.Kinds {
 		u.needExclusive()
+		u.closeGaps()
 		s.Kinds = true
-		u.changeSettings(s)
+		if u.setSettings(s); !hasFronts {
+			clear(u.head.accounts)
+			u.readAhead = readAhead{}
+			u.do(&work{What: parkTasks})
+		}
 	}
 }
 
-// changeSettings gives the queue other settings.
-func (u *unit) changeSettings(to settings) {
-	u.setSettings(to)
-	u.rebuild()
+// changeSettings gives the queue other settings. If these are such that rows must be others, it
+// writes all of them anew.
+func (u *unit) changeSettings(wanted driver.Settings) error {
+	was, to := u.q.settings, u.q.store.settings(wanted)
+	to.Kinds = was.Kinds
+	rebuilds := modeOf(&to) != u.q.mode || to.Quantum != was.Quantum ||
+		to.KeepPlace != was.KeepPlace || to.MaxInFlightPerKey != was.MaxInFlightPerKey
+	if n, most := must(u.v.Counts())[0], u.q.store.step(math.MaxInt); rebuilds && n > most {
+		return u.tooMany(fmt.Sprintf("to change the Options of queue %q, the number of its tasks", u.q.name), n, most)
+	}
+	if u.setSettings(to); rebuilds {
+		u.rebuild()
+	}
+	return nil
 }
 
 func (u *unit) setSettings(to settings) {

@@ -345,9 +345,12 @@ func (u *unit) pauseKey(key string, paused bool) {
 
 // hide hides up to n ready tasks of a key that is paused.
 func (u *unit) hide(w *work, n int) int {
-	if !u.limited() || u.q.frontsOnly {
+	switch {
+	case !u.limited():
 		check(u.v.Hide(string(w.Name)))
 		return 0
+	case u.q.frontsOnly:
+		return u.blockFronts(w, n)
 	}
 	rows := u.nextTurns(w, n)
 	for _, r := range rows {
@@ -398,15 +401,19 @@ func (u *unit) show(w *work, n int) int {
 	}
 	rows := u.nextTurns(w, n)
 	var before, after turn // of the last row, which others may share: what it was, and is now
+	worked := 0
 	for _, r := range rows {
 		if r.Takeable {
 			continue // it has got another turn already
 		}
 		l, was := r.line(), r.turn()
-		if l != line {
-			w.Missed = 0
-		}
 		if l != line || was != before {
+			if worked >= n {
+				break // not sooner, for those who share a turn must go on to share it
+			}
+			if l != line {
+				w.Missed = 0
+			}
 			after = was
 			late := r.Round <= u.currentRound(l.Priority) || w.Missed > 1
 			if late && !r.Returned && !u.q.settings.KeepPlace {
@@ -422,12 +429,14 @@ func (u *unit) show(w *work, n int) int {
 		}
 		line, before, r.Round, r.Used = l, was, after.round, after.used
 		u.setTakeable(r, true)
+		worked++
 	}
 	if w.Missed > 1 {
 		w.Account = u.account(line)
 	}
 	if u.q.frontsOnly {
-		return 0 // these were all
+		w.Place[0] = num(line.Priority)
+		return worked
 	}
 	return len(rows)
 }

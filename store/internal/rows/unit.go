@@ -39,6 +39,7 @@ type unit struct {
 	afterCommit []func()
 
 	worked      int  // tasks of work; see doSome
+	written     int  // rows of tasks; see isFull
 	purges      bool // all tasks are deleted, so it does not matter which turns they have
 	advanced    bool // all that was due has happened, so due is the earliest time of all
 	listens     bool
@@ -93,15 +94,13 @@ func (u *unit) saveKeys() {
 
 // insert, update and remove write a row, and count it for its key.
 func (u *unit) insert(r *Row) {
-	u.recount(r, r.State)
-	check(u.v.Put(r))
+	u.write(r)
 	u.readyTasks[r.Key].add(r)
 }
 
 func (u *unit) update(r *Row) {
-	u.recount(r, r.State)
 	delete(u.head.taken, r.ID)
-	check(u.v.Put(r))
+	u.write(r)
 	u.readyTasks[r.Key].remove(r)
 	u.readyTasks[r.Key].add(r)
 	u.schedule(r.Wake)
@@ -114,7 +113,14 @@ func (u *unit) remove(r *Row) {
 	u.recount(r, 0)
 	delete(u.head.taken, r.ID)
 	check(u.v.Delete(r))
+	u.written++
 	u.readyTasks[r.Key].remove(r)
+}
+
+func (u *unit) write(r *Row) {
+	u.recount(r, r.State)
+	check(u.v.Put(r))
+	u.written++
 }
 
 // recount says that a row is in a state now, or if that is 0 in none.

@@ -14,7 +14,7 @@ import (
 // process dies that has begun it.
 type work struct {
 	What workType
-	Name []byte // of the group or key; as a string JSON would change what is not valid UTF-8
+	Name []byte // of the group or key; JSON would change a string that is not valid UTF-8
 
 	Time      int64  `json:",omitempty"` // of endGroup: when it has happened
 	Cancelled bool   `json:",omitempty"` // of endGroup
@@ -24,7 +24,8 @@ type work struct {
 
 	// Where it goes on.
 	ID      uint64          `json:",omitempty"` // of beginGroup: the last task
-	Place   [4]int64        // of hideKey and showKey: in TaskLine, after the key
+	Place   [4]int64        // of hideKey, showKey and parkTasks: in TaskLine, after the key
+	Front   int             `json:",omitempty"` // of parkTasks: how many are at the front of the line
 	Missed  int             `json:",omitempty"` // of showKey, see there
 	Account account.Account `json:",omitzero"`  // of showKey: that of the line
 }
@@ -37,7 +38,9 @@ const (
 	deleteGroup
 	hideKey // of a key that is paused, or is not any more
 	showKey
-	moveLeases // from a consumer to the one that has resumed it
+	moveLeases  // from a consumer to the one that has resumed it
+	parkTasks   // that are not at the fronts of lines, as from now on these are all that can be taken
+	blockFronts // of a key that is blocked, or is not any more
 )
 
 // do does a work, and leaves to other transactions what this one may not write.
@@ -77,6 +80,10 @@ func (u *unit) doSome(w *work) (done bool) {
 		worked = u.show(w, n)
 	case moveLeases:
 		worked = len(u.moveLeases(w, n))
+	case parkTasks:
+		worked = u.park(w, n)
+	case blockFronts:
+		worked = u.blockFronts(w, n)
 	}
 	u.worked += worked
 	return worked < n
@@ -84,6 +91,12 @@ func (u *unit) doSome(w *work) (done bool) {
 
 // limited tells whether the transaction may not write as much as there is to do.
 func (u *unit) limited() bool { return u.q.store.traits.MaxWrites > 0 && !u.q.joined }
+
+// isFull tells whether a call that works on so many tasks must be left to the next transaction. For
+// what was written of each task so far there may be two more rows, as those of its key and group.
+func (u *unit) isFull(tasks int) bool {
+	return u.limited() && u.written > 0 && 3*u.written+2*tasks > u.q.store.traits.MaxWrites
+}
 
 // goOn does a part of the work that earlier transactions have left, and tells whether that was all.
 func (u *unit) goOn() bool {

@@ -52,7 +52,9 @@ func (q queue) takeAll(n int) (all []string) {
 // What concerns many tasks comes to the same where a transaction may write few rows.
 func TestWork(t *testing.T) {
 	var want []string
-	for _, o := range []task.Options[string]{{}, {KeepPlace: true}, {Capacity: 10000, KeyCapacity: 9999}} {
+	for _, o := range []task.Options[string]{
+		{}, {KeepPlace: true}, {Capacity: 10000, KeyCapacity: 9999}, {MaxInFlightPerKey: 99}, {Quantum: 5},
+	} {
 		for _, db := range []struct {
 			maxWrites int
 			shared    bool
@@ -123,6 +125,28 @@ func (q queue) doMuch() (log []string) {
 	}
 	did(c.Close(ctx))
 
+	// From the first task of a kind on, only the fronts of lines can be taken.
+	q.putMany(60, "a", task.PutOptions{})
+	q.putMany(40, "b", task.PutOptions{Delay: time.Hour})
+	q.putMany(40, "c", task.PutOptions{Priority: 1})
+	log = append(log, q.takeAll(20)...)
+	for i := range 36 {
+		q.putMany(2, "a", task.PutOptions{Kind: fmt.Sprint(i % 12), Priority: i / 12})
+	}
+	did(q.PauseKey(ctx, "a"))
+	log = append(log, q.takeAll(10)...)
+	did(q.ResumeKey(ctx, "a"))
+	c = q.NewConsumer(task.Filter{})
+	for range 99 { // so that the key is blocked if it may have no more
+		t, ok, err := c.TryTake(ctx)
+		require.NoError(q, err)
+		require.True(q, ok)
+		log = append(log, t.Payload)
+	}
+	did(c.Close(ctx))
+	time.Sleep(time.Hour)
+	log = append(log, q.takeAll(300)...)
+
 	group("h")
 	_, err = q.Truncate(ctx)
 	did(err)
@@ -159,4 +183,39 @@ func TestWorkOfTheDead(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What cannot be done in steps is refused as a whole, and the error names number and limit.
+func TestTooMuchForATransaction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		weights := map[string]int{"heavy": 21}
+		o := task.Options[string]{Weight: func(key string) int { return max(1, weights[key]) }}
+		store := open(limitedDB(60, false))
+		q := openQueue(t, store, o)
+		refused := func(err error, number, limit string) {
+			t.Helper()
+			require.ErrorIs(t, err, task.ErrInvalid)
+			require.ErrorContains(t, err, number)
+			require.ErrorContains(t, err, limit)
+			require.Equal(t, "ready 0, taken 0, held 0, deleted 0", q.states())
+		}
+		_, err := q.PutBatch(t.Context(), make([]task.Batch[string], 28))
+		refused(err, "PutBatch: the number of tasks is 28", "27 at most")
+		_, err = q.Put(t.Context(), "heavy", "", task.PutOptions{})
+		refused(err, `the weight of key "heavy" is 21`, "20 at most")
+		_, err = q.PutBatch(t.Context(), make([]task.Batch[string], 27))
+		require.NoError(t, err)
+		tasks, err := q.TakeBatch(t.Context(), 27) // as many as there can be
+		require.NoError(t, err)
+		require.Len(t, tasks, 10)
+
+		require.NoError(t, q.Close(t.Context()))
+		o.Retention = time.Minute // which no row depends on
+		q = openQueue(t, store, o)
+		require.NoError(t, q.Close(t.Context()))
+		o.KeepPlace = true
+		_, err = task.Open(t.Context(), store, "q", &o)
+		require.ErrorIs(t, err, task.ErrInvalid)
+		require.ErrorContains(t, err, `to change the Options of queue "q", the number of its tasks is 27; it must be 10 at most`)
+	})
 }
