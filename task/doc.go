@@ -21,8 +21,10 @@
 //     taken in the order in which they became ready. With Options.Quantum, rounds share work instead of tasks, by their costs.
 //   - A task takes its turn when it becomes ready: when it is put, when its delay ends, when it is kicked. So what is tried
 //     again after a delay or by Fail queues up like new work, and a key whose tasks all fail does not flood the others. A task
-//     that is handed back without delay (by Release or Snooze, because its lease was lost, because its consumer was closed) keeps the
-//     turn that it was taken by, and is first. Options.KeepPlace makes all of them return to the place of their Put.
+//     that is handed back without delay (by Release or Snooze, because its lease was lost, because
+//     its consumer was closed) keeps the turn that it was taken by, and is first. If it is gone
+//     before it is taken again, its key keeps that turn for others, as long as it has some.
+//     Options.KeepPlace makes all of them return to the place of their Put.
 //   - A key that has as many tasks taken as Options.MaxInFlightPerKey allows, or is paused, is passed over, at no cost for the
 //     others. As soon as it can be served it is first, if it has missed a turn; it never gets back more than one.
 //   - A task is with one consumer at a time, as long as the lease lasts. A lease that has run out is lost for good, even if

@@ -56,8 +56,9 @@ type Subject struct {
 //     where there is something that leaves it open: MaxInFlightPerKey, KeepPlace, filters by kind,
 //     keys that are paused, or tasks that leave the line otherwise than by being taken (deleted,
 //     buried, expired, evicted, cancelled, taken by their ids). A third of the seeds has nothing of that, so there the
-//     order is compared as it is. In the others no key may be passed over for another one again
-//     and again; and the first store is made to serve the same key as the other, by pausing the
+//     order is compared as it is. In the others no key may be passed over for another one more
+//     than four times, in shares of a round; the turns that the other one has handed back do not
+//     count, also if it is not the tasks that had them that are taken. The first store is made to serve the same key as the other, by pausing the
 //     rest, and must take the same task of it.
 //   - Which of several keys with the longest backlog loses a task that is evicted. Its task must
 //     be the one that Options.WhenFull says.
@@ -108,6 +109,7 @@ type comparison struct {
 	clock      int
 	since      map[task.ID]int  // when a task has become ready or delayed
 	returned   map[task.ID]bool // tasks that were handed back, so they are first
+	owed       map[line]int     // turns that lines have used and have been handed back
 
 	// How often a key that could be served was passed over for each other one since it last was.
 	passed map[string]map[string]int
@@ -129,6 +131,12 @@ type worker struct {
 	got, want *task.Consumer[int]
 }
 
+// line is the tasks of a key that have the same priority.
+type line struct {
+	key      string
+	priority int
+}
+
 // twins are a task that was taken, in each queue.
 type twins struct {
 	got, want *task.Task[int]
@@ -148,7 +156,7 @@ func compare(t *testing.T, seed uint64, want task.Store, got Subject) {
 		T: t, Rand: rand.New(rand.NewPCG(seed, 1)), costs: rand.New(rand.NewPCG(seed, 2)), seed: seed, name: fmt.Sprint("seed-", seed),
 		subject: got, ctx: ctx, weights: map[string]int{}, kinds: []string{""}, groups: Groups,
 		ids: map[task.ID]task.ID{}, names: map[string]string{"": ""},
-		since: map[task.ID]int{}, returned: map[task.ID]bool{}, passed: map[string]map[string]int{},
+		since: map[task.ID]int{}, returned: map[task.ID]bool{}, owed: map[line]int{}, passed: map[string]map[string]int{},
 	}
 	defer c.close()
 	c.choose()

@@ -104,6 +104,7 @@ func (c *comparison) compare() {
 	c.compareStats()
 	synctest.Wait()
 	c.compareEvents()
+	c.giveUpTurns(want)
 	c.compareExpired()
 	if c.subject.Check != nil {
 		if wrong := c.subject.Check(c.name); wrong != "" {
@@ -225,7 +226,9 @@ func (c *comparison) remember() {
 		id := e.Task.ID
 		switch e.Type {
 		case task.EventRelease, task.EventTTR:
-			c.returned[id] = e.Task.State == task.Ready
+			if c.returned[id] = e.Task.State == task.Ready; c.returned[id] {
+				c.owed[line{e.Task.Key, e.Task.Priority}]++
+			}
 		case task.EventDelay, task.EventKick, task.EventStart:
 			c.returned[id] = false
 		case task.EventPut:
@@ -236,6 +239,19 @@ func (c *comparison) remember() {
 		c.since[id] = c.clock
 	}
 	c.remembered = len(c.want.events)
+}
+
+// giveUpTurns takes turns from lines that have fewer ready tasks, of all that there are.
+func (c *comparison) giveUpTurns(all []*task.Task[int]) {
+	ready := map[line]int{}
+	for _, t := range all {
+		if t.State == task.Ready {
+			ready[line{t.Key, t.Priority}]++
+		}
+	}
+	for l, n := range c.owed {
+		c.owed[l] = min(n, ready[l])
+	}
 }
 
 // compareExpired compares the tasks that have expired or were evicted.
@@ -318,8 +334,13 @@ func (c *comparison) checkTurn(id task.ID, ready map[string][]*task.Task[int]) {
 		return
 	}
 	delete(c.passed, key)
+	l := line{key, ready[key][0].Priority}
+	if c.owed[l] > 0 {
+		c.owed[l]--
+		return // it has a turn from before, its own or that of another one which is gone
+	}
 	if c.returned[id] || c.options.KeepPlace {
-		return // it has a turn from before
+		return
 	}
 	for other := range c.passed {
 		if ready[other] == nil {

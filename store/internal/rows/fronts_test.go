@@ -263,3 +263,24 @@ func TestFrontsExpireTogether(t *testing.T) {
 		q.order("a3 b1 c1 b2 c2")
 	})
 }
+
+// Turns that were handed back stay with their key when the tasks that had them are gone: as many of
+// its others come first.
+func TestTurnsHandedBackStay(t *testing.T) {
+	everywhere(t, task.Options[string]{}, func(q queue) {
+		q.put("a1:x a2:x a3:x a4:x a5:x a6:x a7:x b1:x b2:x b3:x b4:x")
+		var back []*task.Task[string]
+		for _, name := range []string{"a1", "b1", "a2", "b2", "a3"} {
+			if t := q.take(name); t.Key == "a" {
+				back = append(back, t)
+			}
+		}
+		for _, t := range back {
+			require.NoError(q, t.Release(q.Context(), 0))
+		}
+		for _, t := range back {
+			require.NoError(q, q.Delete(q.Context(), t.ID))
+		}
+		q.order("a4 a5 a6 b3 a7 b4")
+	})
+}
