@@ -97,7 +97,8 @@ type Batch[V any] struct {
 
 // PutBatch puts tasks one after the other, in one transaction, until one is refused. It returns the
 // ids of those that were put, and if these are not all, the error that Put would have returned for
-// the next.
+// the next. A store may limit how many can be put at once; then more are refused as a whole, with
+// a FieldError that tells the limit.
 func (q *Queue[V]) PutBatch(ctx context.Context, tasks []Batch[V]) ([]ID, error) {
 	news, ids := make([]driver.New, len(tasks)), make([]ID, len(tasks))
 	var invalid error

@@ -55,7 +55,10 @@ type lastRound struct {
 	rows         int
 }
 
-// Enter implements rows.Tx.
+// Enter implements rows.Tx. All of it is one batch: to begin, to lock the queue, and to read what
+// the plan says. The queue's lock comes first, so that what follows sees all that was committed
+// before. The search for ready tasks comes right after it, so that the times before and after the
+// search say how long it took (see marks).
 func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	v := &view{tx: t, queue: int64(queue)}
 	t.begin()

@@ -31,6 +31,11 @@ DELETE FROM fairq.removals WHERE ctid = ANY(ARRAY(
 	sqlSetHead = "UPDATE fairq.queues SET settings = $2, paused = $3, paused_keys = $4 WHERE id = $1"
 )
 
+// The round being served, the counts and the last removal are written by nearly every transaction.
+// If each were one row, all would wait for each other at it. So a transaction adds a row, which
+// waits for nobody, and who reads takes the greatest or the sum. Old rows are deleted by the way,
+// those that others have locked at another time: it does not matter if some are left.
+
 // oldRounds is how far back rounds are deleted that are over. There are several if transactions
 // have written at the same time.
 const oldRounds = 16

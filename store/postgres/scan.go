@@ -26,7 +26,7 @@ var sources = [rows.NumIndexes]source{
 	rows.TaskLine:      {"tasks", []string{"key", "priority", "round", "seq"}, ""},
 	rows.TaskParked:    {table: "tasks"}, // see eachStatement
 	rows.TaskWake:      {"tasks", []string{"wake"}, "wake IS NOT NULL"},
-	rows.TaskHeld:      {"tasks", []string{"consumer", "since"}, "consumer IS NOT NULL"},
+	rows.TaskTaken:     {"tasks", []string{"consumer", "since"}, "consumer IS NOT NULL"},
 	rows.TaskBuried:    {"tasks", []string{"since"}, "state = 4"},
 	rows.TaskState:     {"tasks", []string{"state", "id"}, "state <> 1 AND state <> 3"},
 	rows.TaskGroup:     {"tasks", []string{"grp", "id"}, ""},

@@ -141,7 +141,7 @@ func TestTransactionsTakeTwoRoundTrips(t *testing.T) {
 
 	// All that a process does at once: some are settled, some taken, and some put, in a queue that
 	// counts.
-	list := func(v rows.Calls) (list []*rows.Row, err error) { return v.HeldBy(1, 5, false) }
+	list := func(v rows.Calls) (list []*rows.Row, err error) { return v.TakenBy(1, 5, false) }
 	var held []uint64
 	require.NoError(t, in(db.database, q, rows.Plan{}, func(v rows.Calls) error {
 		rows, err := list(v)

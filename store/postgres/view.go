@@ -12,7 +12,16 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// view is a queue within a transaction.
+// view is a queue within a transaction. Two things make it fast, and each has an invariant.
+//
+// What is read ahead is right as long as this transaction has written nothing that concerns it: a
+// row that it has locked nobody else can change, and of others' rows the contract says that they
+// may be a little old. So every write looks through all that was read ahead (see change,
+// noteTakeable, updateLastRound and forgetFetched), and takes out or corrects what it concerns.
+//
+// What is written is kept here, and is sent in one batch ahead of the next read, so that each read
+// finds it (see tx.query). Until then known answers for single rows, and nothing else may look at
+// what is buffered.
 type view struct {
 	tx           *tx
 	queue        int64
@@ -61,8 +70,9 @@ const (
 	opDelete
 )
 
-// change notes that a row is to be written, at the next flush. Several changes of a row become one.
-// What was read ahead of it is not right any more.
+// change notes that a row is to be written, at the next flush. Several changes of a row become one:
+// a statement that writes many rows at once must not have the same row twice. What was read ahead
+// of it is not right any more.
 func (v *view) change(r *rows.Row, o op) {
 	delete(v.prefetched, r.ID)
 	v.forgetFetched("tasks")

@@ -144,7 +144,9 @@ DELETE FROM fairq.tasks WHERE ctid = ANY(ARRAY(
 ))`
 
 // flush adds what is to be written to the batch. Rows are deleted before others are
-// inserted, which may have their unique keys.
+// inserted, which may have their unique keys. There is one statement for each way to write, with
+// all its rows as arrays: then a transaction has few statements, whose texts are always the same,
+// so the database plans each once.
 func (v *view) flush() {
 	var gone []int64
 	inserts, updates, takes := rowBuffer{sql: sqlInsert}, rowBuffer{sql: sqlUpdate}, rowBuffer{sql: sqlTake}

@@ -28,7 +28,7 @@ var sources = [rows.NumIndexes]source{
 		"tasks", "tasks_parked", `"key" priority kind place`, "state = 1 AND NOT takeable AND round = 0",
 	},
 	rows.TaskWake:      {"tasks", "tasks_wake", "wake", "wake > 0"},
-	rows.TaskHeld:      {"tasks", "tasks_taken", "consumer since", "state = 3"},
+	rows.TaskTaken:     {"tasks", "tasks_taken", "consumer since", "state = 3"},
 	rows.TaskBuried:    {"tasks", "tasks_buried", "since", "state = 4"},
 	rows.TaskState:     {"tasks", "tasks_state", "state id", "state <> 1 AND state <> 3"},
 	rows.TaskGroup:     {"tasks", "tasks_group", `"group" id`, `"group" <> ''`},
@@ -61,7 +61,8 @@ var columnsOf = map[string]string{
 }
 
 // shape is that part of a range that the text of its statement depends on. Statements are made once
-// for each shape.
+// for each shape: to prepare one takes longer than to run it, and there are few shapes, as values
+// are no part of it (see TestPreparedOnce).
 type shape struct {
 	index                      rows.Index
 	prefix, each, from, to     int // fields

@@ -19,7 +19,10 @@ type tx struct {
 	done    bool
 }
 
-// head is what is known of a queue, and what of that is in the database.
+// head is what is known of a queue, and what of that is in the database. It is kept from one
+// transaction to the next (db.heads), as long as it is what the database has: checkDataVersion
+// forgets all heads if somebody else has committed, and every rollback does, for there may be
+// something in them that did not happen.
 type head struct {
 	rows.Head
 	number     uint64 // the greatest that was given

@@ -43,7 +43,8 @@ func (v *view) Save() error {
 	return nil
 }
 
-// flush writes what has changed in the head.
+// flush writes what has changed in the head. It comes once, before the commit: the counts and the
+// last number change with every task.
 func (v *view) flush() error {
 	if v.dropped {
 		return nil

@@ -90,16 +90,17 @@ type Backend interface {
 	// deadline is over needs room like any other, and is gone before the next one is put. Put
 	// returns the tasks that were evicted to make room.
 	//
-	// Errors: a *FullError, ErrDuplicate, ErrGroupCancelled.
+	// Errors: a *FullError, ErrDuplicate, ErrGroupCancelled; a *FieldError, and nothing is put, if
+	// these are more tasks than the Store can put at once.
 	Put(ctx context.Context, tasks []New, ids []ID) (n int, evicted []Record, err error)
 
 	// PutOne is Put for one task. It returns the task that was evicted, nil if none was.
 	PutOne(ctx context.Context, task New) (id ID, evicted *Record, err error)
 
 	// Take takes up to len(into) tasks for a consumer, the first ones in order that pass the
-	// filter, and returns how many. The filter's Kinds are in alphabetical order, each once. It
-	// counts an attempt for each. A consumer that is not known yet is from now on. If it is known
-	// with another epoch, Take returns ErrResumed.
+	// filter, and returns how many; a Store may take fewer than there are. The filter's Kinds are in
+	// alphabetical order, each once. It counts an attempt for each. A consumer that is not known
+	// yet is from now on. If it is known with another epoch, Take returns ErrResumed.
 	Take(ctx context.Context, consumer Handle, filter Filter, into []Record) (n int, err error)
 
 	// TakeOne is Take for one task. It writes what there is to know of it into info, which is zero

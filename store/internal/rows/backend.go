@@ -113,12 +113,19 @@ func (b *backend) Leave(ctx context.Context, consumer driver.Handle, after time.
 
 // leave ends a consumer, in as many steps as it takes to hand back what it holds.
 func (b *backend) leave(ctx context.Context, name string, consumer driver.Handle, after time.Duration) error {
+	return b.steps(ctx, name, call{}, func(u *unit) (done bool, err error) {
+		return u.leaveConsumer(consumer, after)
+	})
+}
+
+// steps calls f in one transaction after the other, until it is done.
+func (b *backend) steps(ctx context.Context, name string, c call, f func(*unit) (done bool, err error)) error {
 	for done := false; !done; {
-		err := b.call(ctx, name, call{run: func(u *unit) (err error) {
-			done, err = u.leaveConsumer(consumer, after)
+		c.run = func(u *unit) (err error) {
+			done, err = f(u)
 			return err
-		}})
-		if err != nil {
+		}
+		if err := b.call(ctx, name, c); err != nil {
 			return err
 		}
 	}
@@ -127,16 +134,9 @@ func (b *backend) leave(ctx context.Context, name string, consumer driver.Handle
 
 // Return implements [driver.Backend].
 func (b *backend) Return(ctx context.Context, consumer driver.Handle) error {
-	for done := false; !done; {
-		err := b.call(ctx, "ReleaseAll", call{run: func(u *unit) (err error) {
-			done, err = u.returnAll(consumer)
-			return err
-		}})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return b.steps(ctx, "ReleaseAll", call{}, func(u *unit) (done bool, err error) {
+		return u.returnAll(consumer)
+	})
 }
 
 // Rejoin implements [driver.Backend].
@@ -148,7 +148,7 @@ func (b *backend) Rejoin(ctx context.Context, consumer string) (epoch uint64, he
 	}})
 	if err == nil && held == nil { // it got the leases in transactions of their own
 		err = b.call(ctx, "ResumeConsumer", call{run: func(u *unit) error {
-			held = u.resumed(consumer, must(u.v.HeldBy(c.number, driver.MaxBatch*pageSize, true)))
+			held = u.resumed(consumer, must(u.v.TakenBy(c.number, driver.MaxBatch*pageSize, true)))
 			return nil
 		}})
 	}
@@ -201,7 +201,7 @@ func (b *backend) Count(ctx context.Context, o task.ListOptions) (n int, err err
 					return nil
 				}
 			}
-			page = must(u.v.Rows(ListRange(o, false)))
+			page = must(u.v.Rows(listRange(o, false)))
 			done = len(page) < pageSize
 			return nil
 		}})
@@ -294,18 +294,12 @@ func (b *backend) Group(ctx context.Context, group string, cancel bool) error {
 
 // Truncate implements [driver.Backend].
 func (b *backend) Truncate(ctx context.Context) (n int, err error) {
-	for done := false; !done; {
-		deleted := 0
-		err := b.call(ctx, "Truncate", call{exclusive: true, run: func(u *unit) error {
-			deleted, done = u.truncate(false)
-			return nil
-		}})
-		if err != nil {
-			return n, err
-		}
-		n += deleted
-	}
-	return n, nil
+	err = b.steps(ctx, "Truncate", call{exclusive: true}, func(u *unit) (bool, error) {
+		deleted, done := u.truncate(false)
+		u.onCommit(func() { n += deleted })
+		return done, nil
+	})
+	return n, err
 }
 
 // truncated is how many tasks one transaction deletes, or more if there are groups.
@@ -348,29 +342,22 @@ func endOfTruncate(dropped bool) error {
 
 // Drop implements [driver.Backend].
 func (b *backend) Drop(ctx context.Context, unlessTaken bool) error {
-	for done := false; !done; unlessTaken = false {
-		err := b.call(ctx, "Drop", call{exclusive: true, run: func(u *unit) error {
-			if unlessTaken {
-				if must(u.v.Counts())[task.Taken] > 0 {
-					return task.ErrTaken
-				}
-				u.head.Paused, u.headChanged = true, true // nothing is to be taken before the last step
+	return b.steps(ctx, "Drop", call{exclusive: true}, func(u *unit) (bool, error) {
+		if unlessTaken {
+			if must(u.v.Counts())[task.Taken] > 0 {
+				return false, task.ErrTaken
 			}
-			if _, empty := u.truncate(true); !empty {
-				return nil
-			}
-			if done = must(u.v.Drop()); done {
-				u.changed, u.dropped = true, true
-				u.notice(notice{what: noticeDropped})
-				u.onCommit(u.q.forget)
-			}
-			return nil
-		}})
-		if err != nil {
-			return err
+			u.head.Paused, u.headChanged = true, true // nothing is to be taken before the last step
+			u.onCommit(func() { unlessTaken = false })
 		}
-	}
-	return nil
+		if _, empty := u.truncate(true); !empty || !must(u.v.Drop()) {
+			return false, nil
+		}
+		u.changed, u.dropped = true, true
+		u.notice(notice{what: noticeDropped})
+		u.onCommit(u.q.forget)
+		return true, nil
+	})
 }
 
 // Outcome implements [driver.Backend].

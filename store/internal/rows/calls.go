@@ -139,16 +139,16 @@ func (v Calls) Due(now int64, n int, payload bool) ([]*Row, error) {
 	})
 }
 
-// HeldBy returns n tasks that a consumer holds, in the order of Since.
-func (v Calls) HeldBy(consumer uint64, n int, payload bool) ([]*Row, error) {
+// TakenBy returns n tasks that a consumer holds, in the order of Since.
+func (v Calls) TakenBy(consumer uint64, n int, payload bool) ([]*Row, error) {
 	return v.Rows(Range{
-		Index: TaskHeld, Prefixes: at(num(consumer)), Limit: n, Payload: payload, Lock: SkipLocked,
+		Index: TaskTaken, Prefixes: at(num(consumer)), Limit: n, Payload: payload, Lock: SkipLocked,
 	})
 }
 
 // Leases returns, by id, the Since of all that a consumer holds, also what others have locked.
 func (v Calls) Leases(consumer uint64) (map[uint64]uint64, error) {
-	held, err := v.Rows(Range{Index: TaskHeld, Prefixes: at(num(consumer))})
+	held, err := v.Rows(Range{Index: TaskTaken, Prefixes: at(num(consumer))})
 	leases := make(map[uint64]uint64, len(held))
 	for _, r := range held {
 		leases[r.ID] = r.Since
@@ -172,11 +172,11 @@ func (v Calls) List(o task.ListOptions) ([]*Row, error) {
 	if o.State == task.Taken && o.Group == "" {
 		return v.listTaken(o)
 	}
-	return v.Rows(ListRange(o, true))
+	return v.Rows(listRange(o, true))
 }
 
-// ListRange is what List reads.
-func ListRange(o task.ListOptions, payload bool) Range {
+// listRange is what List reads.
+func listRange(o task.ListOptions, payload bool) Range {
 	r := Range{
 		Index: TaskID, From: after(uint64(o.After)), Limit: cmp.Or(o.Limit, 100),
 		Only: Only{o.State, o.Key, o.Kind}, Payload: payload,
@@ -197,7 +197,7 @@ func ListRange(o task.ListOptions, payload bool) Range {
 // listTaken is List for tasks that are taken. They are in the index of leases, which has another
 // order, so all of them are read, and then those that are wanted with their payloads.
 func (v Calls) listTaken(o task.ListOptions) ([]*Row, error) {
-	all, err := v.Rows(Range{Index: TaskHeld, Only: Only{Key: o.Key, Kind: o.Kind}})
+	all, err := v.Rows(Range{Index: TaskTaken, Only: Only{Key: o.Key, Kind: o.Kind}})
 	var ids []uint64
 	for _, r := range all {
 		if r.ID > uint64(o.After) {
@@ -238,31 +238,20 @@ func (v Calls) Lines(
 
 // Next returns the first task of a line that is Ready and comes after a round and seq.
 func (v Calls) Next(l Line, round, seq uint64) (*Row, error) {
-	return one(v.Rows(NextRange(l, round, seq)))
-}
-
-// NextRange is what Next reads.
-func NextRange(l Line, round, seq uint64) Range {
 	from := Tuple{num(round), num(seq + 1)}
 	if round == 0 { // those that have no round do not count
 		from = Tuple{int64(1)}
 	}
-	return Range{
+	return one(v.Rows(Range{
 		Index: TaskLine, Prefixes: at(l.Key, num(l.Priority)), From: from, Limit: 1,
 		Only: Only{State: task.Ready}, Lock: SkipLocked,
-	}
+	}))
 }
 
-// Newest returns the task of a key that is Counted with the greatest Since, and Oldest that with
-// the least. They are not to be changed.
-func (v Calls) Newest(key string) (*Row, error) { return one(v.Rows(EvictableRange(key, true))) }
-
-// Oldest is told at Newest.
-func (v Calls) Oldest(key string) (*Row, error) { return one(v.Rows(EvictableRange(key, false))) }
-
-// EvictableRange is what Newest and Oldest read.
-func EvictableRange(key string, newest bool) Range {
-	return Range{Index: TaskEvictable, Prefixes: at(key), Desc: newest, Limit: 1}
+// Victim returns the task of a key that is Evictable with the greatest Since, or with the least.
+// It is not to be changed.
+func (v Calls) Victim(key string, newest bool) (*Row, error) {
+	return one(v.Rows(Range{Index: TaskEvictable, Prefixes: at(key), Desc: newest, Limit: 1}))
 }
 
 // SetKey writes a row, or deletes it if there is no task and it is not paused.
@@ -280,11 +269,11 @@ func (v Calls) Heaviest() (*Key, error) {
 
 // Last returns the task of a line that has its last turn; if state is not 0, of those in it.
 func (v Calls) Last(l Line, state task.State) (*Row, error) {
-	return one(v.Rows(LastRange(l, state)))
+	return one(v.Rows(lastRange(l, state)))
 }
 
-// LastRange is what Last reads.
-func LastRange(l Line, state task.State) Range {
+// lastRange is what Last reads.
+func lastRange(l Line, state task.State) Range {
 	return Range{
 		Index: TaskLine, Prefixes: at(l.Key, num(l.Priority)), From: Tuple{int64(1)}, Desc: true,
 		Limit: 1, Only: Only{State: state},
@@ -293,29 +282,29 @@ func LastRange(l Line, state task.State) Range {
 
 // LastReady returns the task of a priority that can be taken after all others.
 func (v Calls) LastReady(priority int) (*Row, error) {
-	return one(v.Rows(LastReadyRange(priority)))
+	return one(v.Rows(lastReadyRange(priority)))
 }
 
-// LastReadyRange is what LastReady reads.
-func LastReadyRange(priority int) Range {
+// lastReadyRange is what LastReady reads.
+func lastReadyRange(priority int) Range {
 	return Range{Index: TaskReady, Prefixes: at(num(priority)), Desc: true, Limit: 1}
 }
 
 // ServedOf returns the row of a line that was served.
-func (v Calls) ServedOf(l Line) (*Served, error) { return one(v.Served().Scan(ServedRange(l))) }
+func (v Calls) ServedOf(l Line) (*Served, error) { return one(v.Served().Scan(servedRange(l))) }
 
-// ServedRange is what ServedOf reads.
-func ServedRange(l Line) Range {
+// servedRange is what ServedOf reads.
+func servedRange(l Line) Range {
 	return Range{Index: ServedLine, Prefixes: at(num(l.Priority), l.Key)}
 }
 
 // Furthest returns the line of a priority whose Round is the greatest, of those that were served.
 func (v Calls) Furthest(priority int) (*Served, error) {
-	return one(v.Served().Scan(FurthestRange(priority)))
+	return one(v.Served().Scan(furthestRange(priority)))
 }
 
-// FurthestRange is what Furthest reads.
-func FurthestRange(priority int) Range {
+// furthestRange is what Furthest reads.
+func furthestRange(priority int) Range {
 	return Range{Index: ServedRound, Prefixes: at(num(priority)), Desc: true, Limit: 1}
 }
 

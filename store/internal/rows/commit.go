@@ -5,14 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/fairq/fairq/task"
 )
 
 // call is something that is to be done in a transaction.
@@ -72,9 +69,9 @@ func (w *wants) forDriver(q *queue) *Plan {
 	w.Lines = slices.Compact(w.Lines)
 	for i, l := range w.Lines {
 		if i == 0 || l.Priority != w.Lines[i-1].Priority {
-			p.Ranges = append(p.Ranges, LastReadyRange(l.Priority), FurthestRange(l.Priority))
+			p.Ranges = append(p.Ranges, lastReadyRange(l.Priority), furthestRange(l.Priority))
 		}
-		p.Ranges = append(p.Ranges, LastRange(l, 0), ServedRange(l))
+		p.Ranges = append(p.Ranges, lastRange(l, 0), servedRange(l))
 	}
 	if len(w.Keys) > 0 {
 		p.Ranges = append(p.Ranges, KeyRange(w.Keys))
@@ -268,6 +265,10 @@ func (s *Store) run(calls []*call) {
 
 // runSome runs calls in a transaction, and returns those that must be run in another one. One that
 // fails by itself is left out of it.
+//
+// Queues are entered in the order of their numbers, so that processes do not wait for each other
+// in a circle. The queue is needed exclusively if a call finds that out: then all begins again, and
+// stays so for all further tries.
 func (s *Store) runSome(calls []*call) (left []*call) {
 	slices.SortStableFunc(calls, func(a, b *call) int {
 		if a.queue != b.queue {
@@ -330,186 +331,3 @@ func Pause(ctx context.Context, d time.Duration) error {
 		return ctx.Err()
 	}
 }
-
-// transaction is one try to run calls together.
-type transaction struct {
-	store     *Store
-	calls     []*call
-	exclusive bool
-	running   *call   // the one that is running
-	left      []*call // those that were not run: see work and unit.isFull
-	units     []*unit
-}
-
-func (t *transaction) run(ctx context.Context) error {
-	tx, err := t.store.db.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	done := false
-	defer func() { // also if it panics
-		if !done {
-			tx.Rollback()
-			for _, c := range t.calls {
-				c.queue.roundCache.accounts = nil // they may be of tasks that were not put
-			}
-		}
-	}()
-	err = caught(func() {
-		for calls := range byQueue(t.calls) {
-			t.enter(tx, calls)
-		}
-		t.running = nil
-		if err := tx.Commit(); err != nil {
-			if _, again := t.store.db.Again(err); !again { // else nothing has happened
-				t.markInDoubt()
-			}
-			panic(failure{err})
-		}
-	})
-	done = err == nil
-	return err
-}
-
-// markInDoubt remembers what was taken in a transaction that may have been committed, and has it
-// looked at.
-func (t *transaction) markInDoubt() {
-	for _, u := range t.units {
-		for _, n := range u.notices {
-			if n.what == noticeLeaseBegun {
-				u.q.inDoubt[n.id] = n.lease
-			}
-		}
-		if len(u.q.inDoubt) > 0 {
-			t.store.Changed(u.q.number)
-		}
-	}
-}
-
-// byQueue yields the calls of one queue after the other.
-func byQueue(calls []*call) func(func([]*call) bool) {
-	return func(yield func([]*call) bool) {
-		for i := 0; i < len(calls); {
-			j := i + 1
-			for j < len(calls) && calls[j].queue == calls[i].queue {
-				j++
-			}
-			if !yield(calls[i:j]) {
-				return
-			}
-			i = j
-		}
-	}
-}
-
-// enter runs the calls of a queue.
-func (t *transaction) enter(tx Tx, calls []*call) {
-	q := calls[0].queue
-	alone := t.exclusive || q.exclusive || t.store.traits.Exclusive
-	plan := &wants{Plan: Plan{Exclusive: alone}, Filter: everything}
-	for _, c := range calls {
-		plan.Exclusive = plan.Exclusive || c.exclusive
-		if c.plan != nil {
-			c.plan(q, plan)
-		}
-	}
-	plan.Get = slices.AppendSeq(plan.Get, maps.Keys(q.inDoubt))
-	if q.frontsOnly {
-		plan.Numbers += plan.Numbers + len(plan.Get) // for turns
-	}
-	slices.Sort(plan.Keys)
-	plan.Keys = slices.Compact(plan.Keys)
-	u := q.enter(tx, plan)
-	if u == nil {
-		for _, c := range calls {
-			c.err = q.gone()
-		}
-		return
-	}
-	t.units = append(t.units, u)
-	for _, c := range calls {
-		if c.opens {
-			u.opening = append(u.opening, c.backend.notifier)
-		}
-	}
-	u.asIs = !slices.ContainsFunc(calls, func(c *call) bool { return !c.backend.wanted.AsIs })
-	u.readSettings()
-	if u.goOn() {
-		u.advance()
-		u.prepare()
-		u.handBackInDoubt()
-	}
-	for _, c := range calls {
-		t.running = c
-		if c.kinds && u.q.settings.Work == nil && !u.dropped {
-			u.allowKinds()
-		}
-		if u.q.settings.Work != nil || u.isFull(c.tasks) {
-			t.left = append(t.left, c)
-			continue
-		}
-		if u.dropped {
-			c.err = task.ErrDropped
-			continue
-		}
-		if !c.opens {
-			c.err = c.backend.checkSettings(q)
-		}
-		if c.err == nil {
-			c.err = c.run(u)
-		}
-	}
-	t.running = nil
-	u.save()
-	if u.changed {
-		tx.Notify(q.number)
-	}
-}
-
-// deliver tells what has happened.
-func (t *transaction) deliver() {
-	for _, u := range t.units {
-		u.deliver()
-	}
-}
-
-// errJoin says that a call cannot be a part of a transaction of the caller's.
-var errJoin = &task.FieldError{
-	Field: "the context", Value: "one with a transaction", Limit: "without one, but for calls that put, settle, change or show tasks",
-}
-
-// runJoined runs a call in a transaction of the caller's. What is known of the queue here is not
-// touched: nobody knows yet whether that will be committed.
-func (s *Store) runJoined(ctx context.Context, tx Tx, c *call) error {
-	if !c.joins {
-		return errJoin
-	}
-	defer c.queue.pollOften()
-	q := newQueue(s, c.queue.number, c.queue.name, settings{Settings: c.backend.wanted})
-	q.joined, c.queue = true, q
-	alone := !s.traits.Undo // what is found out later could not be undone
-	for try := 1; ; try++ {
-		t := transaction{store: s, calls: []*call{c}, exclusive: alone}
-		err := caught(func() {
-			t.enter(tx, t.calls)
-			check(tx.Commit())
-		})
-		if err == nil {
-			return c.err
-		}
-		tx.Rollback() // what the call did, not what the caller did before
-		switch {
-		case errors.Is(err, errNotExclusive) && !alone:
-			alone = true
-		case !s.traits.Undo || try == maxTriesJoined || !s.again(ctx, err, try):
-			return failed(c.name, q.name, err)
-		}
-		if tx, err = s.db.Joined(ctx); err != nil {
-			return failed(c.name, q.name, err)
-		}
-	}
-}
-
-// maxTriesJoined is how often a call in a transaction of the caller's is tried. The rest of that
-// keeps its locks, so of a deadlock the same may come again.
-const maxTriesJoined = 3

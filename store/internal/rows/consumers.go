@@ -14,6 +14,11 @@ import (
 
 func newName() string { return rand.Text() }
 
+// A consumer is a row with a deadline, which the process where it lives moves on. So leases need no
+// deadlines of their own: those of a consumer are lost when its row is gone. Two things must never
+// happen: that a task is taken for a consumer that others have just ended, for nobody would hand it
+// back (see alive); and that a consumer that was resumed elsewhere goes on here (see epoch).
+
 // ownConsumer returns the consumer of a handle, which lives here, and makes it known if it is not.
 // It returns ErrResumed if the consumer is somebody else's now.
 func (u *unit) ownConsumer(h driver.Handle) (*ownConsumer, error) {
@@ -77,7 +82,8 @@ func (q *queue) renewalOf(deadline int64) int64 { return deadline - int64(q.sett
 
 // renewConsumers renews all consumers of this process at once, if it is time. Those that others
 // have expired meanwhile, because this process was away for too long, are made known again with
-// nothing to hold.
+// nothing to hold. If this process was that late, others may have been so too, for the same reason:
+// for half a grace period it expires none of theirs.
 func (u *unit) renewConsumers() {
 	q := u.q
 	if q.renewAt == 0 || q.renewAt > u.now {
@@ -164,7 +170,7 @@ func (u *unit) endConsumer(number uint64) {
 // that was all. The attempts do not count.
 func (u *unit) handBackAll(number uint64) (done bool) {
 	wanted := u.q.store.step(pageSize)
-	rows := must(u.v.HeldBy(number, wanted, u.needsPayload()))
+	rows := must(u.v.TakenBy(number, wanted, u.needsPayload()))
 	for _, r := range rows {
 		u.handBack(r)
 	}
@@ -214,7 +220,7 @@ func (u *unit) rejoin(name string) (c *ownConsumer, held []driver.Record, err er
 
 // moveLeases gives up to n tasks of a consumer that was resumed to the one that it is now.
 func (u *unit) moveLeases(w *work, n int) []*Row {
-	rows := must(u.v.HeldBy(w.From, min(n, driver.MaxBatch*pageSize), true))
+	rows := must(u.v.TakenBy(w.From, min(n, driver.MaxBatch*pageSize), true))
 	if !u.q.store.traits.Exclusive && !u.limited() {
 		rows = u.waitForLocked(w.From, rows)
 	}
@@ -279,7 +285,7 @@ func (u *unit) expireConsumers(left int) int {
 		return left
 	}
 	for _, c := range must(u.v.DueConsumers(u.now-int64(u.q.store.traits.Skew), left)) {
-		rows := must(u.v.HeldBy(c.Number, left, u.needsPayload()))
+		rows := must(u.v.TakenBy(c.Number, left, u.needsPayload()))
 		for _, r := range rows {
 			t, at := u.life(r), min(c.Deadline, u.now)
 			u.applyFate(r, t, t.Lose(at, &u.stats), at)

@@ -1,7 +1,7 @@
 package rows
 
-// Held returns how many leases are remembered.
-func (s *Store) Held() (n int) {
+// Leases returns how many leases are remembered.
+func (s *Store) Leases() (n int) {
 	for _, q := range s.queues {
 		n += len(q.ownLeases)
 	}

@@ -28,43 +28,33 @@ func (s *Store) History(ctx context.Context, queue string, after driver.ID, n in
 	if n < 0 || n > maxListed {
 		return nil, &driver.FieldError{Field: "History: the number", Value: n, Limit: fmt.Sprintf("0 to %d", maxListed)}
 	}
-	done, err := s.history(ctx, queue, uint64(after), n)
+	err = s.transact(ctx, func(tx Tx) error {
+		ended, err = history(tx, queue, uint64(after), n)
+		return err
+	})
 	if err != nil {
 		return nil, failed("History", queue, err)
-	}
-	for _, d := range done {
-		ended = append(ended, d.ended())
 	}
 	return ended, nil
 }
 
-func (s *Store) history(ctx context.Context, queue string, after uint64, n int) ([]*Ended, error) {
-	if tx, err := s.db.Joined(ctx); err != nil {
-		return nil, err
-	} else if tx != nil {
-		tx.Rollback()
-		return nil, errJoin
-	}
-	tx, err := s.db.Begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer tx.Rollback()
+func history(tx Tx, queue string, after uint64, n int) (ended []driver.Ended, err error) {
 	row, err := tx.Queue(queue, nil)
+	var v View
+	if row != nil && err == nil {
+		v, err = tx.Enter(row.ID, &Plan{})
+	}
+	if v == nil && err == nil {
+		err = driver.ErrNotFound
+	}
 	if err != nil {
 		return nil, err
 	}
-	if row == nil {
-		return nil, driver.ErrNotFound
+	done, err := Calls{v}.HistoryAfter(after, n)
+	for _, d := range done {
+		ended = append(ended, d.ended())
 	}
-	v, err := tx.Enter(row.ID, &Plan{})
-	if err != nil {
-		return nil, err
-	}
-	if v == nil {
-		return nil, driver.ErrNotFound
-	}
-	return Calls{v}.HistoryAfter(after, n)
+	return ended, err
 }
 
 // maxListed is how many tasks are listed at most.

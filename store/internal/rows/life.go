@@ -87,6 +87,11 @@ func (u *unit) set(r *Row, state task.State) {
 }
 
 // take takes the first task that passes the filter; nil if there is none.
+//
+// The order is: its round becomes the one being served, before the next task of the line gets a
+// turn, which depends on it; the lease is written, before updateFront looks at the line, for the
+// task is no part of it any more; a gap behind it is closed last, as the task that moves up comes
+// after the one that was taken.
 func (u *unit) take(c *ownConsumer, f Filter, wanted int) *Row {
 	if u.head.Paused {
 		return nil
@@ -167,7 +172,8 @@ func (u *unit) takeID(h driver.Handle, id uint64) (*Row, error) {
 	return r, nil
 }
 
-// leased returns the task of a lease, nil if it is lost.
+// leased returns the task of a lease, nil if it is lost. A lease has a number of its own, so one
+// that was lost stays lost when the same consumer has taken the task again.
 func (u *unit) leased(lease driver.Lease) *Row {
 	r := u.head.taken[uint64(lease.ID)]
 	if r == nil || u.needsPayload() && r.Payload == nil {
@@ -215,7 +221,9 @@ func (u *unit) end(r *Row, o Outcome) {
 }
 
 // leave is called before a task leaves its state otherwise than by Take. It returns the turn that
-// it leaves to others.
+// it leaves to others: its line keeps it. Where there are fronts the next task gets it at once, by
+// updateFront; otherwise there is a gap, which is closed when all calls have been made. What is
+// cached of the line's last round may be too great now, here and in other processes.
 func (u *unit) leave(r *Row) turn {
 	if r.Was != task.Ready {
 		return turn{}
@@ -233,7 +241,8 @@ func (u *unit) leave(r *Row) turn {
 	return r.turn()
 }
 
-// gone removes a task.
+// gone removes a task. Its outcome and history are written in the same transaction, so whoever asks
+// finds either the task or what has become of it. The group comes last: its end may remove others.
 func (u *unit) gone(r *Row, why task.EventType, now int64, lease uint64, o Outcome) {
 	if r.Payload == nil && u.needsPayload() { // it was read where many are read of which few go
 		if known := must(u.v.Get(r.ID, true)); known != nil {
@@ -314,7 +323,8 @@ func (g *groupOf) Values() *life.Group {
 	return &g.read.Group
 }
 
-// applyFate makes happen to a task what the rules say.
+// applyFate makes happen to a task what the rules of package life say. They know nothing of rows,
+// turns or caches: here is all that follows from a Fate for these.
 func (u *unit) applyFate(r *Row, t *life.Task, f life.Fate, now int64) {
 	r.learnFrom(t)
 	lease := r.lease()

@@ -338,7 +338,7 @@ func TestHeldIsForgotten(t *testing.T) {
 			})
 			time.Sleep(time.Second)
 		}
-		require.Less(t, s.Held(), 2000)
+		require.Less(t, s.Leases(), 2000)
 	})
 }
 

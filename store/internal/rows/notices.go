@@ -159,7 +159,9 @@ func (q *queue) awaited() (ids []uint64) {
 }
 
 // deliver does what must wait for the commit: it changes what this process knows of the queue, and
-// tells those who have it open what has happened.
+// tells those who have it open what has happened. In this order: whoever is told makes his next
+// call perhaps at once, and that must find what is known to be right. Only the committer's leader
+// comes here, one at a time, so the queue needs no lock.
 func (u *unit) deliver() {
 	q := u.q
 	if u.advanced {

@@ -7,8 +7,11 @@ import (
 )
 
 // readAhead is what Ready has returned for a filter and no call of the transaction has taken yet.
-// It must be the first of what can be taken, so what changes the order moves tasks in it, or
-// forgets all of it. The zero value knows nothing.
+// The zero value knows nothing.
+//
+// The invariant: its rows are the first that can be taken and pass the filter, in order, without
+// any between them; if all is true there are no others. So what changes the order moves tasks in
+// it, or forgets all of it; one that comes behind its last row may not be the next and is left out.
 type readAhead struct {
 	filter Filter
 	rows   []*Row

@@ -11,7 +11,9 @@ import (
 // rebuild makes the rows of a queue what they must be with its settings, which have changed. It has
 // three steps: take all tasks out of the indexes that depend on the settings, count the keys anew,
 // and give turns. Lines come in the order in which their tasks would have been taken, and the tasks
-// of a line in the order of their places.
+// of a line in the order of their places. Nobody else has the queue open then (see open), so it may
+// take its time; but it is one transaction, as tasks without turns would be lost if it ended in the
+// middle.
 //
 // Turns that were used (of tasks that are taken, or were handed back) are not given anew: they stay
 // with the line, and go to those of the same tasks that come first, in order.

@@ -6,7 +6,9 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// makeRoom finds out whether there is room for a task, and evicts another one if that may be.
+// makeRoom finds out whether there is room for a task, and evicts another one if that may be. A
+// queue with a capacity is always entered exclusively (mode.exclusive): two transactions that each
+// find one place free would both put a task.
 func (u *unit) makeRoom(n *driver.New, g *Group) (victim *driver.Record, err error) {
 	counted, ofKey := 0, 0
 	if u.q.settings.Capacity < fairq.MaxLen {
@@ -97,11 +99,8 @@ func (u *unit) victim(n *driver.New) *Row {
 	k := u.key(n.Key)
 	load := life.Rounds(k.Tasks[driver.Ready]+k.Tasks[driver.Delayed], n.Weight)
 	of, ok := life.Evicts(u.q.settings.WhenFull, n.Key, load, heaviest.Key, heaviest.Load)
-	switch {
-	case !ok:
+	if !ok {
 		return nil
-	case u.q.settings.WhenFull == fairq.EvictOldest:
-		return must(u.v.Oldest(of))
 	}
-	return must(u.v.Newest(of))
+	return must(u.v.Victim(of, u.q.settings.WhenFull == fairq.EvictHeaviest))
 }

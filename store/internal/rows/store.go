@@ -236,47 +236,53 @@ func (s *Store) Queues(ctx context.Context, from string, n int) (names []string,
 	if n == 0 {
 		n = math.MaxInt32
 	}
+	err = s.transact(ctx, func(tx Tx) (err error) {
+		names, err = tx.Queues(from, n)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("task: Queues: %w", err)
+	}
+	return names, nil
+}
+
+// transact calls f in a transaction of its own, as often as that may help.
+func (s *Store) transact(ctx context.Context, f func(tx Tx) error) error {
+	if tx, err := s.db.Joined(ctx); err != nil {
+		return err
+	} else if tx != nil { // which may have locked what f waits for
+		tx.Rollback()
+		return errJoin
+	}
 	for try := 1; ; try++ {
-		if names, err = s.tryQueues(ctx, from, n); err == nil {
-			return names, nil
-		}
-		if try == maxTries || !s.again(ctx, err, try) {
-			return nil, fmt.Errorf("task: Queues: %w", err)
+		err := s.tryTransact(ctx, f)
+		if err == nil || try == maxTries || !s.again(ctx, err, try) {
+			return err
 		}
 	}
 }
 
-func (s *Store) tryQueues(ctx context.Context, from string, n int) ([]string, error) {
+func (s *Store) tryTransact(ctx context.Context, f func(tx Tx) error) error {
 	tx, err := s.db.Begin(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer tx.Rollback()
-	return tx.Queues(from, n)
+	if err = f(tx); err == nil {
+		err = tx.Commit()
+	}
+	if err != nil {
+		tx.Rollback()
+	}
+	return err
 }
 
 // find returns the queue of that name. If there is none, it makes one with these settings, or if
 // they are nil it returns nil.
 func (s *Store) find(ctx context.Context, name string, settings []byte) (row *Queue, err error) {
-	for try := 1; ; try++ {
-		if row, err = s.tryFind(ctx, name, settings); err == nil || try == maxTries || !s.again(ctx, err, try) {
-			return row, err
-		}
-	}
-}
-
-func (s *Store) tryFind(ctx context.Context, name string, settings []byte) (*Queue, error) {
-	tx, err := s.db.Begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	row, err := tx.Queue(name, settings)
-	if err == nil && settings != nil {
-		if err = tx.Commit(); err == nil {
-			return row, nil
-		}
-	}
-	tx.Rollback()
+	err = s.transact(ctx, func(tx Tx) (err error) {
+		row, err = tx.Queue(name, settings)
+		return err
+	})
 	return row, err
 }
 

@@ -21,11 +21,11 @@ const (
 	TaskLine                   // (key, priority, round, seq, place)
 	TaskParked                 // (key, priority, kind, place) that are Ready, not Takeable, without Round
 	TaskWake                   // (wake) that have one
-	TaskHeld                   // (consumer, since) that are Taken
+	TaskTaken                  // (consumer, since) that are Taken
 	TaskBuried                 // (since) that are Buried
 	TaskState                  // (state, id) that are Delayed, Buried or Held
 	TaskGroup                  // (group, id) that have one
-	TaskEvictable              // (key, since) that are Counted
+	TaskEvictable              // (key, since) that are Evictable
 
 	KeyName // (key), the primary key
 	KeyLoad // (load)
@@ -77,7 +77,7 @@ var (
 			return only(is, r.Key, num(r.Priority), r.Kind, num(r.Place))
 		}},
 		{TaskWake, false, func(r *Row) Tuple { return only(r.Wake != 0, r.Wake) }},
-		{TaskHeld, false, func(r *Row) Tuple {
+		{TaskTaken, false, func(r *Row) Tuple {
 			return only(r.State == driver.Taken, num(r.Consumer), num(r.Since))
 		}},
 		{TaskBuried, false, func(r *Row) Tuple {

@@ -13,7 +13,8 @@ const maxDue = 1000
 const lockedPause = 100 * time.Millisecond
 
 // advance makes happen what is due: of tasks, then of consumers, then of what is kept for a time.
-// What it does not come to is due again at once, so it goes on with the next transaction.
+// What it does not come to is due again at once, so it goes on with the next transaction. No call
+// may depend on its coming to everything: see unit.get and unit.take.
 func (u *unit) advance() {
 	q := u.q
 	if q.joined || u.asIs {

@@ -91,7 +91,7 @@ func must2[A, B any](a A, b B, err error) (A, B) {
 // readAccount reads the account of a line, where tasks have costs: that after its last turn, if
 // state is not 0 of those of tasks in it, unless it has used more by tasks that are gone.
 func (u *unit) readAccount(l Line, state driver.State) (a account.Account) {
-	check(u.v.Fetch(LastRange(l, state), ServedRange(l)))
+	check(u.v.Fetch(lastRange(l, state), servedRange(l)))
 	if r := must(u.v.Last(l, state)); r != nil {
 		a = u.after(r)
 	}
@@ -175,7 +175,7 @@ func (u *unit) forgetAccounts(priority int) {
 	if u.haveReady[priority] {
 		return
 	}
-	check(u.v.Fetch(LastReadyRange(priority), FurthestRange(priority)))
+	check(u.v.Fetch(lastReadyRange(priority), furthestRange(priority)))
 	last, furthest := must(u.v.LastReady(priority)), must(u.v.Furthest(priority))
 	if u.haveReady == nil {
 		u.haveReady = map[int]bool{}

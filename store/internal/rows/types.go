@@ -49,7 +49,7 @@ type Row struct {
 	Returned  bool   // it was handed back, so it is first, and keeps its turn
 	Place     uint64 // its place among the tasks of its key
 	Since     uint64 // a number from when it got into its state; that of its lease if Taken
-	Evictable bool   // it may be evicted: it is in the index that Oldest and Newest read
+	Evictable bool   // it may be evicted: see Calls.Victim
 	Consumer  uint64 // who holds it, if it is taken
 	Attempts  int
 	ReadyAt   int64

@@ -12,7 +12,15 @@ import (
 // pageSize is how many rows are read at once where there may be very many.
 const pageSize = 1000
 
-// unit is the work on a queue within a transaction.
+// unit is the work on a queue within a transaction: all calls of the transaction that are about the
+// queue share it. What it caches is right because nothing is written past it (insert, update and
+// remove are the only ones that write tasks), and because nobody else changes what it has read:
+// either the transaction is exclusive, or what is cached of others' rows may be old, as the
+// contract says (see DB).
+//
+// Nothing outside of the unit and its Head changes before the commit. What is to happen then is
+// noted here, and done by deliver: so a transaction that fails leaves no trace, and can be tried
+// again with a new unit.
 type unit struct {
 	q           *queue
 	v           Calls
@@ -25,10 +33,13 @@ type unit struct {
 	opening     []driver.Notifier // of those who open the queue by this
 	asIs        bool              // all who call have the queue open AsIs, so nothing becomes due
 
-	keys       map[string]*Key // rows of the table of keys that were read
-	unsaved    map[*Key]bool
+	// Rows of the table of keys that were read, or would be made. Many calls change the same one,
+	// so they are written at the end, or before the database is asked about that table.
+	keys    map[string]*Key
+	unsaved map[*Key]bool
+
 	readyTasks map[string]*readyTasks // by key
-	gaps       map[Line]turn          // the first free turn of each
+	gaps       map[Line]turn          // the first free turn of each; see closeGaps
 	haveReady  map[int]bool           // priorities that are known to have tasks that can be taken
 	readAhead  readAhead
 
@@ -63,7 +74,8 @@ func (q *queue) enter(tx Tx, plan *wants) *unit {
 }
 
 // needExclusive ends the transaction, and has it begun again, if it does not have the queue for
-// itself.
+// itself. Most calls are not exclusive and find out only in the middle that they must be, as when
+// a task turns out to be in a group: then it is cheaper to begin again than to always be alone.
 func (u *unit) needExclusive() {
 	if !u.plan.Exclusive {
 		panic(failure{errNotExclusive})
@@ -92,7 +104,9 @@ func (u *unit) saveKeys() {
 	}
 }
 
-// insert, update and remove write a row, and count it for its key.
+// insert, update and remove write a row, count it for its key, and keep right what is cached of it.
+// A row that becomes ready is written before updateFront is called for it, for that reads the line
+// from what is cached here.
 func (u *unit) insert(r *Row) {
 	u.write(r)
 	u.readyTasks[r.Key].add(r)
@@ -182,7 +196,9 @@ func (u *unit) schedule(at int64) {
 // when they are gone.
 func (u *unit) needsPayload() bool { return u.q.store.options.History > 0 || u.wantsExpired() }
 
-// get returns the task of that id, nil if there is none, after all that is due for it has happened.
+// get returns the task of that id, nil if there is none, after all that is due for it has happened:
+// advance may have left that to later transactions, but no call may see a task as it should not be
+// any more. A task in a group needs the queue exclusively, as what happens to it can end the group.
 func (u *unit) get(id uint64) *Row {
 	for {
 		r := must(u.v.Get(id, u.needsPayload()))

@@ -160,7 +160,7 @@ func (v *views) find(c rows.Calls) (found []*rows.Row) {
 		{1, func() { one(c.ByUniqueKey(val.of(val.uniqueKeys), payload)) }},
 		{1, func() { all(c.Ready(val.filter(), n)) }},
 		{1, func() { all(c.Due(val.now(), n, payload)) }},
-		{1, func() { all(c.HeldBy(pick(v.rnd, append(v.held(), 1<<62)...), n, payload)) }},
+		{1, func() { all(c.TakenBy(pick(v.rnd, append(v.held(), 1<<62)...), n, payload)) }},
 		{1, func() {
 			o := v.listOptions()
 			o.Limit = n
@@ -169,8 +169,7 @@ func (v *views) find(c rows.Calls) (found []*rows.Row) {
 		{1, func() { all(c.InGroup(val.of(val.groups), 0, n)) }},
 		{1, func() { all(c.List(v.listOptions())) }},
 		{1, func() { one(c.Next(val.line(), val.round(), val.place())) }},
-		{1, func() { one(c.Newest(val.of(val.keys))) }},
-		{1, func() { one(c.Oldest(val.of(val.keys))) }},
+		{2, func() { one(c.Victim(val.of(val.keys), v.chance(2))) }},
 		{3, func() {
 			keys, parked := v.someKeys(), v.rnd.IntN(4)
 			if v.hint.keys != nil && v.chance(2) { // as the Plan has said it

@@ -68,7 +68,7 @@ func testMany(t *testing.T, db rows.DB) {
 		}
 	})
 	in(t, db, exclusively(), func(v rows.Calls) {
-		for i, r := range count(t, "HeldBy", n, func() ([]*rows.Row, error) { return v.HeldBy(consumer.Number, many, false) }) {
+		for i, r := range count(t, "TakenBy", n, func() ([]*rows.Row, error) { return v.TakenBy(consumer.Number, many, false) }) {
 			equal(t, "the id of a row that is held", r.ID, ids[i])
 			ok(t, "Delete", v.Delete(r))
 		}

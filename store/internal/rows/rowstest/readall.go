@@ -25,7 +25,13 @@ func ReadAll(t testing.TB, v rows.Calls) {
 			rows.Filter{MaxPriority: driver.MaxPriority}, rows.Filter{MaxPriority: 5, Kinds: []string{"", "kind1", "kind2"}},
 		},
 		reflect.TypeFor[driver.ListOptions](): {
-			driver.ListOptions{}, driver.ListOptions{Group: "group1", After: 1}, driver.ListOptions{State: driver.Buried, Key: new("key1"), Kind: new("")},
+			driver.ListOptions{},
+			driver.ListOptions{Group: "group1", After: 1},
+			driver.ListOptions{State: driver.Taken},
+			driver.ListOptions{State: driver.Buried, After: 1},
+			driver.ListOptions{State: driver.Buried, Key: new("key1"), Kind: new("")},
+			driver.ListOptions{State: driver.Buried, NextFirst: true},
+			driver.ListOptions{State: driver.Delayed, NextFirst: true},
 		},
 	}
 	written := map[string]bool{

@@ -1,0 +1,199 @@
+package rows
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/fairq/fairq/task"
+)
+
+// transaction is one try to run calls together. If it fails, all that it has changed in memory is
+// in its units, and is forgotten with them; only what processes remember of last rounds is shared,
+// and that is forgotten too.
+type transaction struct {
+	store     *Store
+	calls     []*call
+	exclusive bool
+	running   *call   // the one that is running
+	left      []*call // those that were not run: see work and unit.isFull
+	units     []*unit
+}
+
+func (t *transaction) run(ctx context.Context) error {
+	tx, err := t.store.db.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	done := false
+	defer func() { // also if it panics
+		if !done {
+			tx.Rollback()
+			for _, c := range t.calls {
+				c.queue.roundCache.accounts = nil // they may be of tasks that were not put
+			}
+		}
+	}()
+	err = caught(func() {
+		for calls := range byQueue(t.calls) {
+			t.enter(tx, calls)
+		}
+		t.running = nil
+		if err := tx.Commit(); err != nil {
+			if _, again := t.store.db.Again(err); !again { // else nothing has happened
+				t.markInDoubt()
+			}
+			panic(failure{err})
+		}
+	})
+	done = err == nil
+	return err
+}
+
+// markInDoubt remembers what was taken in a transaction that may have been committed, and has it
+// looked at. Those who called get an error and know nothing of the leases, so if they are there
+// nobody would work on these tasks until the consumer ends.
+func (t *transaction) markInDoubt() {
+	for _, u := range t.units {
+		for _, n := range u.notices {
+			if n.what == noticeLeaseBegun {
+				u.q.inDoubt[n.id] = n.lease
+			}
+		}
+		if len(u.q.inDoubt) > 0 {
+			t.store.Changed(u.q.number)
+		}
+	}
+}
+
+// byQueue yields the calls of one queue after the other.
+func byQueue(calls []*call) func(func([]*call) bool) {
+	return func(yield func([]*call) bool) {
+		for i := 0; i < len(calls); {
+			j := i + 1
+			for j < len(calls) && calls[j].queue == calls[i].queue {
+				j++
+			}
+			if !yield(calls[i:j]) {
+				return
+			}
+			i = j
+		}
+	}
+}
+
+// enter runs the calls of a queue. First come the settings, on which all else depends; then work
+// that is left, for nobody may see what is half done; then what is due, so that no call finds a
+// task as it should not be any more; and then, as all of that may change it, what was read ahead
+// for the calls.
+func (t *transaction) enter(tx Tx, calls []*call) {
+	q := calls[0].queue
+	alone := t.exclusive || q.exclusive || t.store.traits.Exclusive
+	plan := &wants{Plan: Plan{Exclusive: alone}, Filter: everything}
+	for _, c := range calls {
+		plan.Exclusive = plan.Exclusive || c.exclusive
+		if c.plan != nil {
+			c.plan(q, plan)
+		}
+	}
+	plan.Get = slices.AppendSeq(plan.Get, maps.Keys(q.inDoubt))
+	if q.frontsOnly {
+		plan.Numbers += plan.Numbers + len(plan.Get) // for turns
+	}
+	slices.Sort(plan.Keys)
+	plan.Keys = slices.Compact(plan.Keys)
+	u := q.enter(tx, plan)
+	if u == nil {
+		for _, c := range calls {
+			c.err = q.gone()
+		}
+		return
+	}
+	t.units = append(t.units, u)
+	for _, c := range calls {
+		if c.opens {
+			u.opening = append(u.opening, c.backend.notifier)
+		}
+	}
+	u.asIs = !slices.ContainsFunc(calls, func(c *call) bool { return !c.backend.wanted.AsIs })
+	u.readSettings()
+	if u.goOn() {
+		u.advance()
+		u.prepare()
+		u.handBackInDoubt()
+	}
+	for _, c := range calls {
+		t.running = c
+		if c.kinds && u.q.settings.Work == nil && !u.dropped {
+			u.allowKinds()
+		}
+		if u.q.settings.Work != nil || u.isFull(c.tasks) {
+			t.left = append(t.left, c)
+			continue
+		}
+		if u.dropped {
+			c.err = task.ErrDropped
+			continue
+		}
+		if !c.opens {
+			c.err = c.backend.checkSettings(q)
+		}
+		if c.err == nil {
+			c.err = c.run(u)
+		}
+	}
+	t.running = nil
+	u.save()
+	if u.changed {
+		tx.Notify(q.number)
+	}
+}
+
+// deliver tells what has happened.
+func (t *transaction) deliver() {
+	for _, u := range t.units {
+		u.deliver()
+	}
+}
+
+// errJoin says that a call cannot be a part of a transaction of the caller's.
+var errJoin = &task.FieldError{
+	Field: "the context", Value: "one with a transaction", Limit: "without one, but for calls that put, settle, change or show tasks",
+}
+
+// runJoined runs a call in a transaction of the caller's. What is known of the queue here is not
+// touched: nobody knows yet whether that will be committed.
+func (s *Store) runJoined(ctx context.Context, tx Tx, c *call) error {
+	if !c.joins {
+		return errJoin
+	}
+	defer c.queue.pollOften()
+	q := newQueue(s, c.queue.number, c.queue.name, settings{Settings: c.backend.wanted})
+	q.joined, c.queue = true, q
+	alone := !s.traits.Undo // what is found out later could not be undone
+	for try := 1; ; try++ {
+		t := transaction{store: s, calls: []*call{c}, exclusive: alone}
+		err := caught(func() {
+			t.enter(tx, t.calls)
+			check(tx.Commit())
+		})
+		if err == nil {
+			return c.err
+		}
+		tx.Rollback() // what the call did, not what the caller did before
+		switch {
+		case errors.Is(err, errNotExclusive) && !alone:
+			alone = true
+		case !s.traits.Undo || try == maxTriesJoined || !s.again(ctx, err, try):
+			return failed(c.name, q.name, err)
+		}
+		if tx, err = s.db.Joined(ctx); err != nil {
+			return failed(c.name, q.name, err)
+		}
+	}
+}
+
+// maxTriesJoined is how often a call in a transaction of the caller's is tried. The rest of that
+// keeps its locks, so of a deadlock the same may come again.
+const maxTriesJoined = 3
