@@ -289,7 +289,7 @@ func (u *unit) park(w *work, n int) (worked int) {
 			w.Name = []byte(r.Key)
 			w.Place = [4]int64{num(r.Priority), num(r.Round), num(r.Seq + 1)}
 			switch {
-			case r.Round == 0 || r.State == driver.Taken:
+			case r.Round == 0 || u.hasUsedTurn(r):
 			case r.State == driver.Ready && w.Front < u.ahead(r.Weight):
 				w.Front++
 			default:

@@ -82,7 +82,7 @@ func (u *unit) inPlace(rows []*Row, f func(r *Row, t turn)) {
 func (u *unit) reset(r *Row) {
 	waits := r.State == driver.Ready || r.State == driver.Delayed
 	// A turn that was used makes its task the first, or will when it is handed back.
-	used := r.State == driver.Taken || r.State == driver.Ready && r.Returned
+	used := u.hasUsedTurn(r) || r.State == driver.Ready && r.Returned
 	if r.Takeable, r.Evictable = false, waits && u.q.evicts; !used {
 		r.setTurn(turn{})
 	}
@@ -93,6 +93,12 @@ func (u *unit) reset(r *Row) {
 		r.Place = r.ID // as if it had kept it
 	}
 	check(u.v.Put(r))
+}
+
+// hasUsedTurn tells whether a task is taken and has used its turn. One that was taken by its id has
+// not: it has a turn only where tasks have theirs all the time.
+func (u *unit) hasUsedTurn(r *Row) bool {
+	return r.State == driver.Taken && (u.q.turnAtPut || r.Round <= u.currentRound(r.Priority))
 }
 
 // recountKeys writes the rows of the table of keys anew, as their tasks are.
