@@ -1,0 +1,70 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/task"
+)
+
+// Times is told how long the tasks of a pool wait and run, by the goroutines that run them.
+type Times interface {
+	// Waited is told for how long a task had been ready when its handler was called. It is not
+	// called for the items of a FairQueue.
+	Waited(ctx context.Context, class string, d time.Duration)
+
+	// Ran is told how long a handler has run, and what came of it: "succeeded", "retried",
+	// "snoozed", "failed" or "lost".
+	Ran(ctx context.Context, class, outcome string, d time.Duration)
+}
+
+// These describe what Times is told: the first with the attribute class, the second also with the
+// attribute outcome.
+const (
+	WaitName = "fairq.pool.wait"
+	WaitHelp = "How long tasks had been ready when their handlers were called."
+	RunName  = "fairq.pool.run"
+	RunHelp  = "How long handlers have run."
+)
+
+// Observe returns an Observer for the Options of a pool that tells t, and then o.
+func Observe[V any](o pool.Observer[V], t Times) pool.Observer[V] {
+	next := o
+	o.Started = func(ctx context.Context, class string, tk *task.Task[V], waited time.Duration) {
+		if tk.ID != 0 {
+			t.Waited(ctx, valid(class), waited)
+		}
+		if next.Started != nil {
+			next.Started(ctx, class, tk, waited)
+		}
+	}
+	o.Succeeded = func(ctx context.Context, class string, tk *task.Task[V], ran time.Duration) {
+		t.Ran(ctx, valid(class), "succeeded", ran)
+		if next.Succeeded != nil {
+			next.Succeeded(ctx, class, tk, ran)
+		}
+	}
+	o.Retried = func(ctx context.Context, class string, tk *task.Task[V], ran, delay time.Duration, err error) {
+		outcome := "retried"
+		if errors.Is(err, pool.ErrSnoozed) {
+			outcome = "snoozed"
+		}
+		t.Ran(ctx, valid(class), outcome, ran)
+		if next.Retried != nil {
+			next.Retried(ctx, class, tk, ran, delay, err)
+		}
+	}
+	failed := func(outcome string, f func(context.Context, string, *task.Task[V], time.Duration, error),
+	) func(context.Context, string, *task.Task[V], time.Duration, error) {
+		return func(ctx context.Context, class string, tk *task.Task[V], ran time.Duration, err error) {
+			t.Ran(ctx, valid(class), outcome, ran)
+			if f != nil {
+				f(ctx, class, tk, ran, err)
+			}
+		}
+	}
+	o.Failed, o.Lost = failed("failed", next.Failed), failed("lost", next.Lost)
+	return o
+}

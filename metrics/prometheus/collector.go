@@ -1,0 +1,163 @@
+// Package fairqprom exports the metrics of queues and pools to Prometheus.
+//
+//	c := fairqprom.NewCollector(
+//		metrics.FairQueue("jobs", queue, 10),
+//		metrics.Pool("workers", workers, 0))
+//	prometheus.MustRegister(c)
+//
+// A metric is called as in package metrics, with underscores, then its unit, then _total if it is
+// a counter: fairq.queue.events is fairq_queue_events_total. The label name is that of the source.
+// One other label may tell a state, an event, an outcome or a key: so a source has some 25 time
+// series, 21 more for each histogram, and 4 for each key that it is to tell of by name. The page
+// docs/metrics.md lists them, and grafana.json is a dashboard.
+//
+// A scrape looks at all sources at once, and waits for 5 seconds at most: fairq_up is 0 for one
+// that has not answered by then.
+package fairqprom
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/metrics"
+	"github.com/fairq/fairq/pool"
+)
+
+// timeout is how long a scrape waits for its sources.
+const timeout = 5 * time.Second
+
+// Collector is a [prometheus.Collector] of some sources. All methods may be called at any time by
+// any goroutine.
+type Collector struct {
+	sources      []*metrics.Source
+	descriptions map[string]*prometheus.Desc // by the name of the metric
+	wait, run    *prometheus.HistogramVec
+}
+
+// NewCollector returns a Collector. It panics if two sources have the same name.
+func NewCollector(sources ...*metrics.Source) *Collector {
+	c := &Collector{
+		sources: sources, descriptions: map[string]*prometheus.Desc{},
+		wait: newHistogram(metrics.WaitName, metrics.WaitHelp, "name", "class"),
+		run:  newHistogram(metrics.RunName, metrics.RunHelp, "name", "class", "outcome"),
+	}
+	for i, s := range sources {
+		if slices.ContainsFunc(sources[:i], func(other *metrics.Source) bool { return other.Name() == s.Name() }) {
+			panic(fmt.Sprintf("fairqprom: NewCollector: two sources have the name %q", s.Name()))
+		}
+		for _, m := range s.Metrics() {
+			labels := []string{"name"}
+			if m.Attribute != "" {
+				labels = append(labels, m.Attribute)
+			}
+			c.descriptions[m.Name] = prometheus.NewDesc(nameOf(&m), m.Help, labels, nil)
+		}
+	}
+	return c
+}
+
+// nameOf returns the name that a metric has by the rules for those of OpenTelemetry.
+func nameOf(m *metrics.Metric) string {
+	name := strings.ReplaceAll(m.Name, ".", "_")
+	if m.Unit == "s" {
+		name += "_seconds"
+	}
+	if m.Kind == metrics.Counter {
+		name += "_total"
+	}
+	return name
+}
+
+func newHistogram(name, help string, labels ...string) *prometheus.HistogramVec {
+	bounds, _ := buckets(&fairq.Histogram{})
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: nameOf(&metrics.Metric{Name: name, Unit: "s", Kind: metrics.Histogram}), Help: help, Buckets: bounds,
+	}, labels)
+}
+
+// buckets returns bounds, in seconds, from a microsecond to some five hours, each four times the
+// one before it, and how many durations are within each of them.
+func buckets(h *fairq.Histogram) (bounds []float64, within map[float64]uint64) {
+	within = map[float64]uint64{}
+	var sum uint64
+	for i, n := range h.Buckets[:len(h.Buckets)-2] {
+		if sum += n; i%2 == 0 {
+			bound := h.Bound(i).Seconds()
+			bounds, within[bound] = append(bounds, bound), sum
+		}
+	}
+	return bounds, within
+}
+
+// Describe implements [prometheus.Collector].
+func (c *Collector) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range c.descriptions {
+		to <- d
+	}
+	c.wait.Describe(to)
+	c.run.Describe(to)
+}
+
+// Collect implements [prometheus.Collector].
+func (c *Collector) Collect(to chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, s := range c.sources {
+		all.Go(func() {
+			for _, m := range s.Look(ctx) {
+				c.send(to, s.Name(), &m)
+			}
+		})
+	}
+	c.wait.Collect(to)
+	c.run.Collect(to)
+	all.Wait()
+}
+
+func (c *Collector) send(to chan<- prometheus.Metric, source string, m *metrics.Metric) {
+	desc, kind := c.descriptions[m.Name], prometheus.GaugeValue
+	switch m.Kind {
+	case metrics.Histogram:
+		_, within := buckets(&m.Histogram)
+		to <- prometheus.MustNewConstHistogram(desc, m.Histogram.Count, m.Histogram.Sum, within, source)
+		return
+	case metrics.Counter:
+		kind = prometheus.CounterValue
+	}
+	for of, value := range m.Values {
+		labels := []string{source}
+		if m.Attribute != "" {
+			labels = append(labels, of)
+		}
+		to <- prometheus.MustNewConstMetric(desc, kind, value, labels...)
+	}
+}
+
+// Observe returns an Observer for the Options of a pool of that name: the Collector learns from it
+// how long tasks wait and run, by class and outcome. Then o is told.
+func Observe[V any](c *Collector, name string, o pool.Observer[V]) pool.Observer[V] {
+	return metrics.Observe(o, times{c, name})
+}
+
+type times struct {
+	*Collector
+	pool string
+}
+
+// Waited implements [metrics.Times].
+func (t times) Waited(_ context.Context, class string, d time.Duration) {
+	t.wait.WithLabelValues(t.pool, class).Observe(d.Seconds())
+}
+
+// Ran implements [metrics.Times].
+func (t times) Ran(_ context.Context, class, outcome string, d time.Duration) {
+	t.run.WithLabelValues(t.pool, class, outcome).Observe(d.Seconds())
+}
