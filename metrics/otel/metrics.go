@@ -1,0 +1,148 @@
+package fairqotel
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/fairq/fairq/metrics"
+	"github.com/fairq/fairq/pool"
+)
+
+// Register has sources looked at whenever metrics are read, until Unregister is called. A nil
+// provider means that of [otel.GetMeterProvider].
+//
+// The metrics have the names and units of package metrics. The attribute name is that of the
+// source; there may be one more, as there. As there is no histogram that could be read so, of the
+// waiting times of a FairQueue there are two counters, fairq.queue.wait.count and
+// fairq.queue.wait.sum.
+//
+// It returns an error if two sources have the same name, or if the provider returns one.
+func Register(provider metric.MeterProvider, sources ...*metrics.Source) (metric.Registration, error) {
+	r := registry{meter: meterOf(provider), instruments: map[string]metric.Float64Observable{}}
+	for i, s := range sources {
+		if slices.ContainsFunc(sources[:i], func(other *metrics.Source) bool { return other.Name() == s.Name() }) {
+			return nil, fmt.Errorf("fairqotel: Register: two sources have the name %q", s.Name())
+		}
+		for _, m := range s.Metrics() {
+			if err := r.add(m); err != nil {
+				return nil, fmt.Errorf("fairqotel: %w", err)
+			}
+		}
+	}
+	look := func(ctx context.Context, to metric.Observer) error {
+		for _, s := range sources {
+			for _, m := range s.Look(ctx) {
+				r.observe(to, s.Name(), m)
+			}
+		}
+		return nil
+	}
+	return r.meter.RegisterCallback(look, r.all...)
+}
+
+func meterOf(provider metric.MeterProvider) metric.Meter {
+	if provider == nil {
+		provider = otel.GetMeterProvider()
+	}
+	return provider.Meter(scope)
+}
+
+// registry has the instruments, by the names of their metrics.
+type registry struct {
+	meter       metric.Meter
+	instruments map[string]metric.Float64Observable
+	all         []metric.Observable
+}
+
+// split returns the two counters that stand for a histogram, and any other metric as it is.
+func split(m metrics.Metric) []metrics.Metric {
+	if m.Kind != metrics.Histogram {
+		return []metrics.Metric{m}
+	}
+	count, sum := m, m
+	count.Name, count.Unit, count.Kind, count.Values = m.Name+".count", "{item}", metrics.Counter, map[string]float64{"": float64(m.Histogram.Count)}
+	sum.Name, sum.Kind, sum.Values = m.Name+".sum", metrics.Counter, map[string]float64{"": m.Histogram.Sum}
+	return []metrics.Metric{count, sum}
+}
+
+func (r *registry) add(m metrics.Metric) (err error) {
+	for _, m := range split(m) {
+		if r.instruments[m.Name] != nil {
+			continue
+		}
+		var instrument metric.Float64Observable
+		if m.Kind == metrics.Counter {
+			instrument, err = r.meter.Float64ObservableCounter(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Help))
+		} else {
+			instrument, err = r.meter.Float64ObservableGauge(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Help))
+		}
+		if err != nil {
+			return err
+		}
+		r.instruments[m.Name], r.all = instrument, append(r.all, instrument)
+	}
+	return nil
+}
+
+func (r *registry) observe(to metric.Observer, source string, m metrics.Metric) {
+	for _, m := range split(m) {
+		for of, value := range m.Values {
+			attributes := []attribute.KeyValue{attribute.String("name", source)}
+			if m.Attribute != "" {
+				attributes = append(attributes, attribute.String(m.Attribute, of))
+			}
+			to.ObserveFloat64(r.instruments[m.Name], value, metric.WithAttributes(attributes...))
+		}
+	}
+}
+
+// Observe returns an Observer for the Options of a pool of that name: it records how long tasks
+// wait and run, by class and outcome, and tells o. A nil provider means that of
+// [otel.GetMeterProvider], whose error is returned if it returns one.
+func Observe[V any](provider metric.MeterProvider, name string, o pool.Observer[V]) (pool.Observer[V], error) {
+	meter := meterOf(provider)
+	wait, err := histogram(meter, metrics.WaitName, metrics.WaitHelp)
+	if err != nil {
+		return o, err
+	}
+	run, err := histogram(meter, metrics.RunName, metrics.RunHelp)
+	if err != nil {
+		return o, err
+	}
+	return metrics.Observe(o, times{attribute.String("name", name), wait, run}), nil
+}
+
+// histogram returns one with bounds from a tenth of a millisecond to some five hours, each four
+// times the one before it.
+func histogram(meter metric.Meter, name, help string) (metric.Float64Histogram, error) {
+	var bounds []float64
+	for i := range 14 {
+		bounds = append(bounds, float64(uint64(1)<<(2*i))/10_000)
+	}
+	h, err := meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(help), metric.WithExplicitBucketBoundaries(bounds...))
+	if err != nil {
+		return nil, fmt.Errorf("fairqotel: %w", err)
+	}
+	return h, nil
+}
+
+type times struct {
+	name      attribute.KeyValue
+	wait, run metric.Float64Histogram
+}
+
+// Waited implements [metrics.Times].
+func (t times) Waited(ctx context.Context, class string, d time.Duration) {
+	t.wait.Record(ctx, d.Seconds(), metric.WithAttributes(t.name, attribute.String("class", class)))
+}
+
+// Ran implements [metrics.Times].
+func (t times) Ran(ctx context.Context, class, outcome string, d time.Duration) {
+	t.run.Record(ctx, d.Seconds(), metric.WithAttributes(t.name, attribute.String("class", class), attribute.String("outcome", outcome)))
+}
