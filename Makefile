@@ -52,7 +52,7 @@ $(TESTS):
 	@cd $(@:test@%=%) && go test $(FLAGS) -shuffle=on -timeout 20m ./...
 
 # In full, and with the race detector, these take many minutes: cd store/etcd && go test -race .
-test@./store/etcd: override FLAGS := $(if $(filter true,$(CI)),-skip='TestStore|TestKillMembers',-short)
+test@./store/etcd: override FLAGS := $(if $(filter true,$(CI)),-skip='TestStore|Members',-short)
 
 lint: ## check format and code of every module
 	@files=$$($(TOOL) gofumpt -l .) || exit 1; \

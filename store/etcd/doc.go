@@ -1,12 +1,15 @@
 // Package etcd keeps the tasks of package task in etcd, for programs on any number of machines. It
 // is a module of its own, and needs servers of version 3.6 or newer.
 //
-//	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints})
+//	client, err := clientv3.New(clientv3.Config{
+//		Endpoints: endpoints, DialKeepAliveTime: 2 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
+//	})
 //	store, err := etcd.Open(ctx, client, &etcd.Options{MaxOps: 8192})
 //	tasks, err := task.Open[Job](ctx, store, "emails", nil)
 //
 // Start the servers with --max-txn-ops=8192 and tell it with Options.MaxOps: of the 128 operations
-// that are the default, a task takes five to ten.
+// that are the default, a task takes five to ten. With keep-alives a machine that is gone is noticed
+// within seconds.
 //
 // # What is promised
 //
@@ -24,8 +27,8 @@
 //     a part of the first tasks, so that they do not conflict. A process looks
 //     at the first 4·n tasks for each that it wants, where n is how many processes have taken
 //     something in the last three seconds. So a task is passed over by about as many others, and
-//     not for ever: a process takes the first one when it has passed it over 32 times. With
-//     Options.Strict all take the very first ones, and all but one have to try again.
+//     not for ever: a process takes the first one when it has passed it over 32 times. For other
+//     orders see Options.Taking.
 //   - Two processes that put tasks of the same key at the same moment may give it a turn each in
 //     the same round.
 //   - What counts by key or in all (MaxInFlightPerKey, KeyCapacity, Capacity, kinds, groups) is

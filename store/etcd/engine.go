@@ -24,7 +24,13 @@ type engine struct {
 	prefix string
 	maxOps int
 	traits rows.Traits
+	bounds bounds
 }
+
+// patience is how long the engine waits for an answer. What a server has passed on to the one that
+// leads gets lost if that dies, and it says so after seven seconds. One that has said nothing by now
+// is frozen, or cannot be reached, and another one may do better.
+const patience = 8 * time.Second
 
 // Traits implements kv.Engine.
 func (e *engine) Traits() rows.Traits { return e.traits }
@@ -147,8 +153,8 @@ func (t *txn) Fetch(keys [][]byte) error {
 			ops[i] = clientv3.OpGet(t.prefix+key, t.options()...)
 		}
 		var found *clientv3.TxnResponse
-		err := t.exchange(func() (err error) {
-			found, err = t.client.Txn(t.ctx).Then(ops...).Commit()
+		err := t.exchange(func(ctx context.Context) (err error) {
+			found, err = t.client.Txn(ctx).Then(ops...).Commit()
 			return err
 		})
 		if err != nil {
@@ -173,10 +179,12 @@ func (t *txn) read(revision int64) {
 
 // exchange reads something, again and again while a server is away or another one begins to lead.
 // If what is read was compacted, the transaction has taken very long.
-func (t *txn) exchange(read func() error) error {
+func (t *txn) exchange(read func(context.Context) error) error {
 	for {
-		err := read()
-		if codeOf(err) != codes.Unavailable {
+		ctx, cancel := context.WithTimeout(t.ctx, patience)
+		err := read(ctx)
+		cancel()
+		if code := codeOf(err); code != codes.Unavailable && code != codes.DeadlineExceeded {
 			if errors.Is(err, rpctypes.ErrCompacted) {
 				err = errors.Join(kv.ErrConflict, err)
 			}
@@ -190,8 +198,11 @@ func (t *txn) exchange(read func() error) error {
 
 func codeOf(err error) codes.Code {
 	var e rpctypes.EtcdError
-	if errors.As(err, &e) {
+	switch {
+	case errors.As(err, &e):
 		return e.Code()
+	case errors.Is(err, context.DeadlineExceeded):
+		return codes.DeadlineExceeded
 	}
 	return status.Code(err)
 }
@@ -263,8 +274,16 @@ func (t *txn) Commit() error {
 			ops = append(ops, clientv3.OpPut(t.engine.key(w.key), string(w.value)))
 		}
 	}
-	done, err := t.client.Txn(t.ctx).If(compares...).Then(ops...).Commit()
+	if n := max(len(ops), len(compares)); n > t.maxOps {
+		return fmt.Errorf("the transaction has %d operations, must have at most %d, which is Options.MaxOps",
+			n, t.maxOps)
+	}
+	ctx, cancel := context.WithTimeout(t.ctx, patience)
+	defer cancel()
+	done, err := t.client.Txn(ctx).If(compares...).Then(ops...).Commit()
 	switch {
+	case errors.Is(err, rpctypes.ErrTooManyRequests): // nothing was done, and soon it can be
+		return errors.Join(kv.ErrConflict, err)
 	case err != nil && definite(err):
 		return fmt.Errorf("%d writes, %d guards: %w", len(ops), len(compares), err)
 	case err != nil:
@@ -303,7 +322,7 @@ func (t *txn) compares() (all []clientv3.Cmp, err error) {
 func definite(err error) bool {
 	for _, e := range []error{
 		rpctypes.ErrTooManyOps, rpctypes.ErrRequestTooLarge, rpctypes.ErrNoSpace, rpctypes.ErrDuplicateKey,
-		rpctypes.ErrPermissionDenied, rpctypes.ErrAuthFailed, rpctypes.ErrTooManyRequests,
+		rpctypes.ErrPermissionDenied, rpctypes.ErrAuthFailed,
 	} {
 		if errors.Is(err, e) {
 			return true

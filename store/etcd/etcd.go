@@ -37,19 +37,37 @@ type Options struct {
 	// was not told; 0 means ten seconds. He is told within milliseconds.
 	Poll time.Duration
 
-	// Timeout is how long a transaction may take; 0 means 10 seconds. If the servers do not answer
-	// for that long, the calls in it return an error.
+	// Timeout is how long a transaction may take, with all tries; 0 means 30 seconds. If the servers
+	// do not answer for that long, the calls in it return an error. Where one that leads dies, a
+	// call may wait for some seconds.
 	Timeout time.Duration
 
 	// History is how long tasks that are gone can be listed by Store.History; 0 means that they
 	// are forgotten at once. It makes every task that ends cost one more write.
 	History time.Duration
 
-	// Strict has processes that take at the same time all take the very first tasks, so that all
-	// but one have to try again. Otherwise each takes others of the first ones: see the package
-	// comment.
-	Strict bool
+	// Taking is what processes do that take tasks at the same time. The zero value, Apart, is the
+	// fastest. All processes should have the same.
+	Taking Taking
 }
+
+// Taking is what processes do that take tasks at the same time. One alone always takes in order.
+type Taking uint8
+
+const (
+	// Apart has each of them take from a part of its own of the first tasks, so that they hardly
+	// ever meet. How far that is from the order is in the package comment.
+	Apart Taking = iota
+
+	// Staged has them ask for tasks first, and one of them hand out the very first ones to all who
+	// have asked. They hardly ever meet, and the order is that of the queue but for what is taken at
+	// the same moment; a Take waits for two or three transactions more. What was handed out to a
+	// process that dies is handed out again after two seconds.
+	Staged
+
+	// Strict has all of them take the very first tasks, and all but one try again.
+	Strict
+)
 
 func (o *Options) check() error {
 	for _, f := range []struct {
@@ -63,6 +81,8 @@ func (o *Options) check() error {
 		}
 	}
 	switch {
+	case o.Taking > Strict:
+		return &driver.FieldError{Field: "etcd.Options.Taking", Value: o.Taking, Limit: "Apart, Staged or Strict"}
 	case o.MaxPayload < 0 || o.MaxPayload > maxPayload:
 		return &driver.FieldError{
 			Field: "etcd.Options.MaxPayload", Value: o.MaxPayload, Limit: fmt.Sprintf("0 to %d", maxPayload),
@@ -107,10 +127,10 @@ func Open(ctx context.Context, client *clientv3.Client, o *Options) (*Store, err
 	if err != nil {
 		return nil, err
 	}
-	db.Strict = o.Strict
+	db.Taking = kv.Taking(o.Taking)
 	s := &Store{db: db, rules: rows.New(db, rows.Options{
 		MaxPayload: cmp.Or(o.MaxPayload, 1<<20), History: o.History,
-		Poll: cmp.Or(o.Poll, 10*time.Second), Timeout: cmp.Or(o.Timeout, 10*time.Second),
+		Poll: cmp.Or(o.Poll, 10*time.Second), Timeout: cmp.Or(o.Timeout, 30*time.Second),
 	})}
 	db.OnChange(s.rules.Changed)
 	return s, nil

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"github.com/fairq/fairq/store/internal/faulttest"
+	"github.com/fairq/fairq/store/internal/rows"
 )
 
 // TestChild is what the processes run that other tests start.
@@ -41,11 +44,11 @@ func openFaulty(ctx context.Context, where string) (faulttest.Store, error) {
 
 func TestKill(t *testing.T) {
 	t.Parallel()
-	faulttest.Kill(t, openFaulty, newDatabase(t))
+	faulttest.Kill(t, openFaulty, newDatabase(t, 1))
 }
 
 func TestWake(t *testing.T) {
-	faulttest.Wake(t, openFaulty, newDatabase(t), 50*time.Millisecond)
+	faulttest.Wake(t, openFaulty, newDatabase(t, 1), 50*time.Millisecond)
 }
 
 // TestKillMembers kills processes that use three servers, and meanwhile the one that leads.
@@ -53,52 +56,83 @@ func TestKillMembers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("TestKill shows most of it")
 	}
-	t.Parallel()
 	c := newCluster(t, t.TempDir(), 3)
 	defer func() { c.kill() }()
-	stop, stopped := make(chan struct{}), make(chan struct{})
+	ctx, stop := context.WithCancel(t.Context())
+	stopped := make(chan int)
 	go func() {
-		defer close(stopped)
+		killed := 0
 		for {
-			select {
-			case <-stop:
+			m := c.await(ctx, func(s *clientv3.StatusResponse) bool { return s.Leader == s.Header.MemberId })
+			if m == nil {
+				stopped <- killed
 				return
-			case <-time.After(3 * time.Second):
 			}
-			if m := c.leader(); m != nil {
-				m.kill()
-				if err := m.start(); err != nil {
-					t.Error(err)
-				}
+			m.kill()
+			killed++
+			if err := m.start(); err != nil {
+				t.Error(err)
 			}
+			// One of three may be away, not two: the next one is killed when this one is back.
+			cluster{m}.await(ctx, func(s *clientv3.StatusResponse) bool { return s.Leader != 0 })
+			_ = rows.Pause(ctx, 3*time.Second)
 		}
 	}()
-	faulttest.Kill(t, openFaulty, c.where()+"#kill/")
-	close(stop)
-	<-stopped
+	faulttest.KillLate(t, openFaulty, c.where()+"#kill/")
+	stop()
+	t.Log("leaders killed:", <-stopped)
 }
 
-// leader returns the member that leads, nil if there is none.
-func (c cluster) leader() *member {
-	for _, m := range c {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		client, err := dial(ctx, m.Client)
-		if err == nil {
-			var s *clientv3.StatusResponse
-			if s, err = client.Status(ctx, m.Client); err == nil && s.Leader == s.Header.MemberId {
-				_ = client.Close()
-				cancel()
+// await returns a member of which is says yes to its status, as soon as there is one; nil if ctx is
+// done before.
+func (c cluster) await(ctx context.Context, is func(*clientv3.StatusResponse) bool) *member {
+	for ctx.Err() == nil {
+		for _, m := range c {
+			if s, err := m.status(ctx); err == nil && is(s) {
 				return m
 			}
-			_ = client.Close()
 		}
-		cancel()
+		_ = rows.Pause(ctx, 50*time.Millisecond)
 	}
 	return nil
 }
 
+// status asks a member for its status.
+func (m *member) status(ctx context.Context) (*clientv3.StatusResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{m.Client}, Logger: zap.NewNop()})
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	return client.Status(ctx, m.Client)
+}
+
+// Who gets no answer asks again, until the transaction has taken too long.
+func TestPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*patience+time.Second)
+		defer cancel()
+		x, begun, asked := txn{ctx: ctx}, time.Now(), 0
+		silentFor := func(n int) func(context.Context) error {
+			return func(ctx context.Context) error {
+				if asked++; asked <= n {
+					return rows.Pause(ctx, time.Hour)
+				}
+				return nil
+			}
+		}
+		require.NoError(t, x.exchange(silentFor(2)))
+		require.Equal(t, 3, asked)
+		require.Less(t, time.Since(begun), 2*patience+time.Second)
+		require.ErrorIs(t, x.exchange(silentFor(9)), context.DeadlineExceeded)
+		require.Equal(t, 3*patience+time.Second, time.Since(begun))
+	})
+}
+
 func TestOptions(t *testing.T) {
-	client := newClient(t)
+	client := newClient(t, 1)
 	for _, o := range []Options{
 		{MaxPayload: -1},
 		{MaxPayload: maxPayload + 1},
@@ -108,6 +142,7 @@ func TestOptions(t *testing.T) {
 		{Poll: -1},
 		{Timeout: -1},
 		{History: -1},
+		{Taking: Strict + 1},
 	} {
 		_, err := Open(t.Context(), client, &o)
 		require.ErrorContains(t, err, "etcd.Options.")

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"bytes"
+	"context"
 	"iter"
 	"slices"
 
@@ -31,26 +32,22 @@ func (t *txn) Scan(s kv.Span) iter.Seq2[kv.Entry, error] {
 			left--
 			return yield(kv.Entry{Key: key, Value: value}, nil) && left != 0
 		}
-		for more := true; more; size = page {
-			var found []kv.Entry
-			var err error
-			if found, more, err = t.page(&s, size); err != nil {
-				yield(kv.Entry{}, err)
+		for e, err := range t.stored(s, size) {
+			if err != nil {
+				yield(e, err)
 				return
 			}
-			for _, e := range found {
-				for len(own) > 0 && before(own[0].key, e.Key, s.Desc) {
-					if !emit(own[0].key, own[0].value) {
-						return
-					}
-					own = own[1:]
-				}
-				if len(own) > 0 && bytes.Equal(own[0].key, e.Key) {
-					continue // what was written is what counts
-				}
-				if !t.isCleared(e.Key) && !emit(e.Key, e.Value) {
+			for len(own) > 0 && before(own[0].key, e.Key, s.Desc) {
+				if !emit(own[0].key, own[0].value) {
 					return
 				}
+				own = own[1:]
+			}
+			if len(own) > 0 && bytes.Equal(own[0].key, e.Key) {
+				continue // what was written is what counts
+			}
+			if !t.isCleared(e.Key) && !emit(e.Key, e.Value) {
+				return
 			}
 		}
 		for _, w := range own {
@@ -79,40 +76,63 @@ func (t *txn) ownWrites(s *kv.Span) []write {
 	return own
 }
 
-// page reads some entries of a span, and makes it begin behind them.
-func (t *txn) page(s *kv.Span, size int) (found []kv.Entry, more bool, err error) {
+// stored yields what the server has in a span, in pages, of which the first has so many entries.
+func (t *txn) stored(s kv.Span, size int) iter.Seq2[kv.Entry, error] {
+	return func(yield func(kv.Entry, error) bool) {
+		parts := t.bounds.split(s)
+		for i, part := range parts {
+			for more, first := true, true; more; size, first = page, false {
+				r, err := t.get(&part, size)
+				if err == nil && first && i == len(parts)-1 {
+					err = t.learn(&s, r)
+				}
+				if err != nil {
+					yield(kv.Entry{}, err)
+					return
+				}
+				more = r.More
+				for _, e := range r.Kvs {
+					key := e.Key[len(t.prefix):]
+					if e.Value == nil {
+						e.Value = []byte{}
+					}
+					t.known[string(key)] = known{e.Value, e.ModRevision}
+					if !yield(kv.Entry{Key: key, Value: e.Value}, nil) {
+						return
+					}
+					if s.Desc {
+						part.To = key
+					} else {
+						part.From = append(bytes.Clone(key), 0)
+					}
+				}
+			}
+		}
+	}
+}
+
+// get reads some entries of a span.
+func (t *txn) get(s *kv.Span, size int, o ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	if t.over {
-		return nil, false, errOver
+		return nil, errOver
 	}
 	if bytes.Compare(s.From, s.To) >= 0 {
-		return nil, false, nil
+		return new(clientv3.GetResponse), nil
 	}
 	order := clientv3.SortAscend
 	if s.Desc {
 		order = clientv3.SortDescend
 	}
 	var r *clientv3.GetResponse
-	err = t.exchange(func() (err error) {
-		r, err = t.client.Get(t.ctx, t.engine.key(s.From), t.options(clientv3.WithRange(t.engine.key(s.To)),
-			clientv3.WithLimit(int64(size)), clientv3.WithSort(clientv3.SortByKey, order))...)
+	err := t.exchange(func(ctx context.Context) (err error) {
+		o := append(t.options(o...), clientv3.WithRange(t.engine.key(s.To)),
+			clientv3.WithLimit(int64(size)), clientv3.WithSort(clientv3.SortByKey, order))
+		r, err = t.client.Get(ctx, t.engine.key(s.From), o...)
 		return err
 	})
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	t.read(r.Header.Revision)
-	for _, e := range r.Kvs {
-		key := e.Key[len(t.prefix):]
-		if e.Value == nil {
-			e.Value = []byte{}
-		}
-		t.known[string(key)] = known{e.Value, e.ModRevision}
-		found = append(found, kv.Entry{Key: key, Value: e.Value})
-	}
-	if n := len(found); n > 0 && s.Desc {
-		s.To = found[n-1].Key
-	} else if n > 0 {
-		s.From = append(bytes.Clone(found[n-1].Key), 0)
-	}
-	return found, r.More, nil
+	return r, nil
 }

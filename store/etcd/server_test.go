@@ -166,35 +166,39 @@ func dial(ctx context.Context, where string) (*clientv3.Client, error) {
 	}
 }
 
-// shared is a server that all tests use, each with another prefix.
+// shared are clusters that all tests use, each with another prefix, by how many members they have.
 var shared struct {
 	sync.Mutex
-	cluster  cluster
+	clusters map[int]cluster
+	dirs     []string
 	prefixes int
 }
 
-// newDatabase returns where there is an empty database.
-func newDatabase(t testing.TB) string {
+// newDatabase returns where there is an empty database, on so many servers.
+func newDatabase(t testing.TB, members int) string {
 	t.Helper()
 	shared.Lock()
 	defer shared.Unlock()
-	if shared.cluster == nil {
+	if shared.clusters[members] == nil {
 		dir, err := os.MkdirTemp("", "fairq-etcd")
 		require.NoError(t, err)
-		sharedDir = dir
-		shared.cluster = newCluster(t, dir, 1)
+		if shared.clusters == nil {
+			shared.clusters = map[int]cluster{}
+		}
+		shared.dirs = append(shared.dirs, dir)
+		shared.clusters[members] = newCluster(t, dir, members)
 	}
 	shared.prefixes++
-	return fmt.Sprintf("%s#test%d/", shared.cluster.where(), shared.prefixes)
+	return fmt.Sprintf("%s#test%d/", shared.clusters[members].where(), shared.prefixes)
 }
-
-var sharedDir string
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if shared.cluster != nil {
-		shared.cluster.kill()
-		os.RemoveAll(sharedDir)
+	for _, c := range shared.clusters {
+		c.kill()
+	}
+	for _, dir := range shared.dirs {
+		os.RemoveAll(dir)
 	}
 	os.Exit(code)
 }

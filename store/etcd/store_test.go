@@ -29,29 +29,32 @@ func (h handle) Reopen(t *testing.T) rows.DB { return newHandle(t, h.engine) }
 func newHandle(t *testing.T, e kv.Engine) handle {
 	db, err := kv.Open(t.Context(), "etcd", e)
 	require.NoError(t, err)
-	db.Strict = true // the tests ask for the exact order
+	db.Taking = kv.Strict // the tests ask for the exact order
 	return handle{db, e}
 }
 
 // newEngine returns one over an empty database.
 func newEngine(t *testing.T, client *clientv3.Client) *engine {
-	_, prefix, _ := strings.Cut(newDatabase(t), "#")
+	_, prefix, _ := strings.Cut(newDatabase(t, 1), "#")
 	return &engine{client: client, prefix: prefix, maxOps: maxOps}
 }
 
-// newClient returns a client of the shared server.
-func newClient(t *testing.T) *clientv3.Client {
-	client, err := dial(t.Context(), newDatabase(t))
+// newClient returns a client of the shared servers, which are so many.
+func newClient(t *testing.T, members int) *clientv3.Client {
+	client, err := dial(t.Context(), newDatabase(t, members))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
 	return client
 }
 
-func TestRows(t *testing.T) {
+func TestRows(t *testing.T)        { testRows(t, 1) }
+func TestRowsMembers(t *testing.T) { testRows(t, 3) }
+
+func testRows(t *testing.T, members int) {
 	if testing.Short() {
 		t.Skip("TestKill shows most of it")
 	}
-	client := newClient(t)
+	client := newClient(t, members)
 	rowstest.Run(t, func(t *testing.T) rows.DB { return teller{newHandle(t, newEngine(t, client))} })
 }
 
@@ -172,12 +175,15 @@ func (s *store) Reopen(t *testing.T) task.Store { return newStore(t, s.engine.En
 func (s *store) Kill(*testing.T)                { s.engine.dead = true }
 
 // TestStore is for the order of one process, or of several that are strict.
-func TestStore(t *testing.T) {
+func TestStore(t *testing.T)        { testStore(t, 1) }
+func TestStoreMembers(t *testing.T) { testStore(t, 3) }
+
+func testStore(t *testing.T, members int) {
 	if testing.Short() {
 		t.Skip("it takes minutes")
 	}
 	t.Parallel()
-	client := newClient(t)
+	client := newClient(t, members)
 	o := newOutside(t, nil)
 	storetest.Run(t, func(t *testing.T) task.Store {
 		return newStore(t, outside{newEngine(t, client), o.callers})

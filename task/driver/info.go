@@ -136,6 +136,9 @@ type Stats struct {
 
 	// Several times.
 	Refused uint64 `json:"refused"`
+
+	// Transactions that were tried again, because other processes were faster; none in memory.
+	Conflicts uint64 `json:"conflicts"`
 }
 
 // Len returns the number of tasks in all states.

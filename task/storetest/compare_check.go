@@ -133,6 +133,7 @@ func (c *comparison) compareStats() {
 		}
 		sum = got
 	}
+	sum.Conflicts = 0
 	c.equal("stats", sum, want)
 	byKey := func(s *side) []task.KeyStat {
 		list, err := s.KeyStats(ctx, 100)

@@ -79,6 +79,9 @@ type audit struct {
 	// known whether they were done.
 	outages bool
 
+	// late is set where servers are killed too: then nobody promises when something is back.
+	late bool
+
 	fullest                              int // that a queue was
 	errors                               int
 	kills, waits, back, lost, unrecorded int
@@ -293,7 +296,7 @@ func (a *audit) took(f *taskHistory, l *Line) {
 		case dead:
 			a.back++
 			late := int64(time.Second) // it was killed a little later than that was written down
-			if l.Took.ReadyAt > died+int64(grace)+late && (h.until == 0 || l.Took.ReadyAt > h.until) {
+			if !a.late && l.Took.ReadyAt > died+int64(grace)+late && (h.until == 0 || l.Took.ReadyAt > h.until) {
 				a.wrong(f, "it was back only %v after the end of %s", time.Duration(l.Took.ReadyAt-died), h.by)
 			}
 		case h.until != 0 && h.until <= l.At:

@@ -20,11 +20,20 @@ var killed = []string{"plain", "limited"}
 
 // Kill kills processes that put tasks, and others that work on them, at random moments, and looks
 // whether all is accounted for. Each time one is killed the next one is started; the others go on.
-func Kill(t *testing.T, open Opener, where string) {
+func Kill(t *testing.T, open Opener, where string) { newKiller(t, where).run(open) }
+
+// KillLate is Kill for a database whose servers are killed meanwhile, so that what is to happen at
+// some time may happen later.
+func KillLate(t *testing.T, open Opener, where string) {
 	k := newKiller(t, where)
-	s, err := open(context.Background(), where)
-	require.NoError(t, err)
-	stop := bystanders(t, s, k.journal)
+	k.late = true
+	k.run(open)
+}
+
+func (k *killer) run(open Opener) {
+	s, err := open(context.Background(), k.where)
+	require.NoError(k.t, err)
+	stop := bystanders(k.t, s, k.journal)
 	var running []*Process
 	for slot := range 2 {
 		running = append(running, k.start("put", slot), k.start("work", slot))
@@ -64,6 +73,7 @@ type killer struct {
 	journal *Journal
 	path    string // of the journal
 	started int
+	late    bool // see audit
 }
 
 func newKiller(t *testing.T, where string) *killer {
@@ -100,6 +110,7 @@ func (k *killer) audit(s Store) {
 	gone := drain(k.t, s, k.journal, killed...)
 	require.NoError(k.t, s.Close())
 	a := newAudit(k.t)
+	a.late = k.late
 	a.read(readJournal(k.t, k.path))
 	a.end(gone)
 	require.LessOrEqual(k.t, a.unrecorded, a.kills*24, "tasks have more attempts than there can have been")

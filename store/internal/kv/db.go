@@ -18,6 +18,8 @@ const (
 	aboutTally = 101
 	aboutLock  = 102
 	payloads   = 103
+	requests   = 104
+	handedOut  = 105
 )
 
 // Keys that are of no queue.
@@ -38,9 +40,8 @@ var errForeign = errors.New("this was not written by fairq")
 
 // DB implements rows.DB over an Engine.
 type DB struct {
-	// Strict has those who take at the same time take the very first tasks, so that all but one
-	// have to try again. It must be set before the DB is used.
-	Strict bool
+	// Taking must be set before the DB is used.
+	Taking Taking
 
 	name    string
 	engine  Engine

@@ -284,18 +284,21 @@ type taskTable struct{ table[rows.Row] }
 
 // Scan implements rows.Table. Those who take at the same time are to choose different tasks.
 func (t taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
-	takes := !t.alone && !t.db.Strict && r.Lock == rows.SkipLocked && r.Limit > 0 &&
+	takes := !t.alone && t.db.Taking != Strict && r.Lock == rows.SkipLocked && r.Limit > 0 &&
 		(r.Index == rows.TaskReady || r.Index == rows.TaskKind)
-	wanted := r.Limit
-	if t.took = t.took || takes; takes && t.head.lanes.all > 1 {
-		r.Limit *= window * t.head.lanes.all
+	t.took = t.took || takes
+	var hits []hit[rows.Row]
+	var err error
+	switch {
+	case takes && t.db.Taking == Apart && t.head.lanes.all > 1:
+		hits, err = t.findApart(r)
+	case takes && t.given != nil && r.To[0] == t.given.before:
+		hits, err = t.handed(&r)
+	default:
+		hits, err = t.find(&r)
 	}
-	hits, err := t.find(&r)
 	if err != nil {
 		return nil, err
-	}
-	if takes && len(hits) > wanted {
-		hits = t.choose(hits, wanted)
 	}
 	found, err := t.load(hits, &r)
 	for _, row := range found {
@@ -308,9 +311,15 @@ func (t taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
 	return found, err
 }
 
-// choose returns those entries that this process is to take: the first ones of its lane, and if
-// these are not enough any others.
-func (t taskTable) choose(hits []hit[rows.Row], wanted int) (chosen []hit[rows.Row]) {
+// findApart returns those entries of a range that this process is to take: the first ones of its
+// lane, and if these are not enough any others.
+func (t taskTable) findApart(r rows.Range) (chosen []hit[rows.Row], err error) {
+	wanted := r.Limit
+	r.Limit *= window * t.head.lanes.all
+	hits, err := t.find(&r)
+	if err != nil || len(hits) <= wanted {
+		return hits, err
+	}
 	chooses := make([]bool, len(hits))
 	n := 0
 	if t.leftBehind(id(hits[0])) {
@@ -334,7 +343,7 @@ func (t taskTable) choose(hits []hit[rows.Row], wanted int) (chosen []hit[rows.R
 			chosen = append(chosen, h)
 		}
 	}
-	return chosen
+	return chosen, nil
 }
 
 // id returns the ID of the task to which an entry leads.

@@ -143,10 +143,21 @@ func (x *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 		}
 		free := h.lockedBy == x.db.process || h.lockedUntil <= v.now
 		locks := h.lockedBy != x.db.process && l.isContended(v.alone)
-		if !x.db.shared || free && !locks {
+		ready := !x.db.shared
+		switch {
+		case ready:
+		case free && !locks:
+			ready, err = x.stage(v, h, plan)
+		default:
+			err = x.await(v, h, free)
+		}
+		if ready {
 			break
 		}
-		if err := x.await(v, h, free); err != nil {
+		if err == nil {
+			err = x.restart()
+		}
+		if err != nil {
 			v.free()
 			return nil, err
 		}
@@ -185,6 +196,11 @@ func (x *tx) await(v *view, h *head, free bool) error {
 	} else if err := pause(x.ctx); err != nil {
 		return x.fail("wait for the lock of the queue", nil, err)
 	}
+	return nil
+}
+
+// restart begins the transaction anew.
+func (x *tx) restart() error {
 	x.Txn.Rollback()
 	t, err := x.db.engine.Begin(x.ctx)
 	if err != nil {

@@ -253,7 +253,7 @@ func caught(f func()) (err error) {
 	return nil
 }
 
-// maxTries is how often a transaction is tried.
+// maxTries is how often a transaction is tried, unless there are pauses and a limit for its time.
 const maxTries = 10
 
 // run runs calls.
@@ -288,7 +288,10 @@ func (s *Store) runSome(calls []*call) (left []*call) {
 			return t.left
 		case errors.Is(err, errNotExclusive) && !alone:
 			alone = true
-		case try < maxTries && s.again(ctx, err, try):
+		case s.again(ctx, err, try):
+			for some := range byQueue(calls) {
+				some[0].queue.stats.Conflicts++
+			}
 		case t.running != nil && len(calls) > 1:
 			t.running.fail(err)
 			calls = slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c == t.running })
@@ -310,10 +313,14 @@ const maxPause = 200 * time.Millisecond
 // again.
 func (s *Store) again(ctx context.Context, err error, try int) bool {
 	after, again := s.db.Again(err)
-	if !again || after == 0 {
-		return again
+	_, limited := ctx.Deadline()
+	switch {
+	case !again || try >= maxTries && (after == 0 || !limited):
+		return false
+	case after == 0:
+		return true
 	}
-	after = min(after<<(try-1), maxPause)
+	after = min(after<<min(try-1, maxTries), maxPause)
 	return Pause(ctx, after/2+rand.N(after/2+1)) == nil
 }
 

@@ -256,7 +256,7 @@ func (s *Store) transact(ctx context.Context, f func(tx Tx) error) error {
 	}
 	for try := 1; ; try++ {
 		err := s.tryTransact(ctx, f)
-		if err == nil || try == maxTries || !s.again(ctx, err, try) {
+		if err == nil || !s.again(ctx, err, try) {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,11 +34,11 @@ type client struct {
 }
 
 // clients opens a queue in n processes.
-func clients(t *testing.T, n int, engine func() kv.Engine, strict bool) (all []client) {
+func clients(t *testing.T, n int, engine func() kv.Engine, taking kv.Taking) (all []client) {
 	for range n {
 		db, err := kv.Open(t.Context(), "mvcc", engine())
 		require.NoError(t, err)
-		db.Strict = strict
+		db.Taking = taking
 		s := rows.New(db, rows.Options{MaxPayload: 1000, Poll: 10 * time.Millisecond})
 		q, err := task.Open(t.Context(), s, "q", &task.Options[int]{Grace: time.Hour})
 		require.NoError(t, err)
@@ -86,7 +87,7 @@ func TestPut(t *testing.T) {
 	put := func(t *testing.T, n int, engine func(db *mvcc.DB) kv.Engine) (met int64) {
 		synctest.Test(t, func(t *testing.T) {
 			db := cluster()
-			all := clients(t, n, func() kv.Engine { return engine(db) }, false)
+			all := clients(t, n, func() kv.Engine { return engine(db) }, kv.Apart)
 			before := conflicts(all)
 			each(all, func(i int, c client) {
 				for j := range puts {
@@ -120,10 +121,10 @@ type drained struct {
 }
 
 // drain has n processes take and ack tasks, which must each be taken once.
-func drain(t *testing.T, n, tasks, batch int, strict bool) (d drained) {
+func drain(t *testing.T, n, tasks, batch int, taking kv.Taking) (d drained) {
 	synctest.Test(t, func(t *testing.T) {
 		db := cluster()
-		all := clients(t, n, func() kv.Engine { return db.Client() }, strict)
+		all := clients(t, n, func() kv.Engine { return db.Client() }, taking)
 		for i := 0; i < tasks; {
 			var batch []task.Batch[int]
 			for range min(500, tasks-i) {
@@ -178,10 +179,16 @@ func drain(t *testing.T, n, tasks, batch int, strict bool) (d drained) {
 // TestLate puts, takes and acks tasks in many processes, while one commit in ten fails, is not
 // known to be done, or is done later. Each call must have been done once.
 func TestLate(t *testing.T) {
+	for name, taking := range map[string]kv.Taking{"Apart": kv.Apart, "Staged": kv.Staged} {
+		t.Run(name, func(t *testing.T) { late(t, taking) })
+	}
+}
+
+func late(t *testing.T, taking kv.Taking) {
 	synctest.Test(t, func(t *testing.T) {
 		const tasks = 40
 		db := cluster()
-		all := clients(t, 8, func() kv.Engine { return db.Client() }, false)
+		all := clients(t, 8, func() kv.Engine { return db.Client() }, taking)
 		db.Fault = faults(rand.Uint64(), 3, mvcc.Late)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -215,24 +222,96 @@ func TestLate(t *testing.T) {
 	})
 }
 
+// mortal is an engine of a process that dies when it begins a transaction, after some others.
+type mortal struct {
+	*mvcc.Client
+	left *atomic.Int64
+}
+
+func (m mortal) Begin(ctx context.Context) (kv.Txn, error) {
+	if m.left.Add(-1) == 0 {
+		m.Kill()
+	}
+	return m.Client.Begin(ctx)
+}
+
+// What a process has asked for, or was handed out to it, is taken by others when it is dead.
+func TestDeadRequest(t *testing.T) {
+	for dies := range int64(12) {
+		synctest.Test(t, func(t *testing.T) {
+			const tasks = 60
+			ctx, db, left := t.Context(), cluster(), new(atomic.Int64)
+			var all []*task.Queue[int]
+			for i := range 3 {
+				var engine kv.Engine = db.Client()
+				if i == 0 {
+					engine = mortal{db.Client(), left}
+				}
+				h, err := kv.Open(ctx, "mvcc", engine)
+				require.NoError(t, err)
+				h.Taking = kv.Staged
+				s := rows.New(h, rows.Options{MaxPayload: 1000, Poll: 10 * time.Millisecond})
+				q, err := task.Open(ctx, s, "q", &task.Options[int]{Grace: 5 * time.Second})
+				require.NoError(t, err)
+				t.Cleanup(func() { _ = q.Close(context.Background()) })
+				all = append(all, q)
+			}
+			for i := range tasks {
+				_, err := all[1].Put(ctx, fmt.Sprint(i%7), i, task.PutOptions{})
+				require.NoError(t, err)
+			}
+			begun := time.Now()
+			var acked atomic.Int64
+			var wg sync.WaitGroup
+			ctx, cancel := context.WithTimeout(ctx, time.Minute)
+			defer cancel()
+			for i, q := range all {
+				wg.Go(func() {
+					for n := 0; ctx.Err() == nil; n++ {
+						if i == 0 && n == 2 {
+							left.Store(dies + 1)
+						}
+						one, err := q.Take(ctx)
+						if err == nil && one.Ack(ctx) == nil && acked.Add(1) == tasks {
+							cancel()
+						}
+						if i == 0 && err != nil {
+							return
+						}
+					}
+				})
+			}
+			wg.Wait()
+			require.EqualValues(t, tasks, acked.Load())
+			require.Less(t, time.Since(begun), 10*time.Second)
+		})
+	}
+}
+
 func TestDrain(t *testing.T) {
-	t.Log("clients  batch  strict   tasks/s  conflicts/task  passed over by")
-	of := map[string]drained{}
+	t.Log("clients  batch  taking   tasks/s  conflicts/task  passed over by")
+	type of struct {
+		clients, batch int
+		taking         kv.Taking
+	}
+	all := map[of]drained{}
 	for _, n := range []int{1, 4, 16} {
 		for _, batch := range []int{1, 10} {
-			for _, strict := range []bool{true, false} {
-				tasks := 100 * n * batch
+			for taking, name := range []string{"apart", "staged", "strict"} {
+				taking, tasks := kv.Taking(taking), 100*n*batch
 				switch {
 				case testing.Short() && (batch > 1 || n == 4):
 					continue
-				case strict && n > 1:
+				case taking == kv.Strict && n > 1:
 					tasks /= 5
+				case taking == kv.Staged && n > 1:
+					tasks /= 2
 				case n > 1 && batch == 1:
 					tasks *= 3 // until each has a lane there are conflicts
 				}
-				d := drain(t, n, tasks, batch, strict)
-				t.Logf("%7d %6d  %6v %9.0f %15.3f %8d", n, batch, strict, d.perSecond, d.conflicts, d.late)
-				of[fmt.Sprint(n, batch, strict)] = d
+				d := drain(t, n, tasks, batch, taking)
+				t.Logf("%7d %6d  %6s %9.0f %15.3f %8d", n, batch, name, d.perSecond, d.conflicts, d.late)
+				all[of{n, batch, taking}] = d
 			}
 		}
 	}
@@ -240,13 +319,19 @@ func TestDrain(t *testing.T) {
 		if testing.Short() && batch > 1 {
 			continue
 		}
-		one, many, strict := of[fmt.Sprint(1, batch, false)], of[fmt.Sprint(16, batch, false)], of[fmt.Sprint(16, batch, true)]
-		require.Zero(t, one.late)
-		require.Zero(t, one.conflicts)
-		require.Less(t, many.conflicts, 0.05)
+		for _, taking := range []kv.Taking{kv.Apart, kv.Staged, kv.Strict} {
+			one := all[of{1, batch, taking}]
+			require.Zero(t, one.late)
+			require.Zero(t, one.conflicts)
+		}
+		apart, staged, strict := all[of{16, batch, kv.Apart}], all[of{16, batch, kv.Staged}], all[of{16, batch, kv.Strict}]
+		require.Less(t, apart.conflicts, 0.05)
 		// What is apart is 16 times as fast as one client; strict takes come one after the other.
 		times := map[int]float64{1: 7, 10: 4}[batch]
-		require.Greater(t, many.perSecond, times*strict.perSecond)
-		require.Less(t, many.late, 2*16*4*batch) // twice what a process looks at
+		require.Greater(t, apart.perSecond, times*strict.perSecond)
+		require.Less(t, apart.late, 2*16*4*batch) // twice what a process looks at
+		require.Greater(t, staged.perSecond, 2*strict.perSecond)
+		require.Less(t, staged.conflicts, strict.conflicts)
+		require.Less(t, staged.late, 2*16*batch) // what all processes have been handed out twice
 	}
 }

@@ -27,7 +27,7 @@ func openDB(t *testing.T, db *mvcc.DB) handle {
 	client := db.Client()
 	h, err := kv.Open(t.Context(), "mvcc", client)
 	require.NoError(t, err)
-	h.Strict = true
+	h.Taking = kv.Strict
 	return handle{h, client}
 }
 

@@ -1,0 +1,216 @@
+package kv
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/fairq/fairq/store/internal/rows"
+)
+
+// Taking is what processes do that take tasks at the same time.
+type Taking uint8
+
+const (
+	// Apart has each take the first tasks of a part of its own: see lanes.
+	Apart Taking = iota
+
+	// Staged has them ask for tasks, and one of them hand out the very first ones: see stage.
+	Staged
+
+	// Strict has all take the very first ones, so that all but one have to try again.
+	Strict
+)
+
+// request is what a process wants, and then what was handed out to it. That is a hint, and does not
+// change the tasks: who has got some takes them as he would take any. So nothing is lost with a
+// process that dies: its tasks are passed over for keepRequest, and are the next ones again.
+type request struct {
+	at     int64    // when it was made or answered
+	wants  int      // how many tasks; 0 if it was answered
+	before int64    // of priorities less than that
+	tasks  [][]byte // their entries in TaskReady, without what all begin with
+
+	process uint64 // is in its key
+}
+
+const (
+	keepRequest = 2 * time.Second
+	patientFor  = 100 * time.Millisecond // who has waited for that long hands out himself
+)
+
+func (r *request) code(c *coder) {
+	number(c, &r.at)
+	number(c, &r.wants)
+	number(c, &r.before)
+	n := len(r.tasks)
+	if number(c, &n); c.decoding {
+		if c.damaged = c.damaged || n < 0 || n > len(c.b); c.damaged {
+			return
+		}
+		r.tasks = make([][]byte, n)
+	}
+	for i := range r.tasks {
+		text(c, &r.tasks[i])
+	}
+}
+
+// wants returns how many tasks a transaction is to take that has such a plan, and of which
+// priorities.
+func wants(plan *rows.Plan) (n int, before int64) {
+	for _, r := range plan.Ranges {
+		if r.Index == rows.TaskReady && r.Lock == rows.SkipLocked {
+			return r.Limit, r.To[0].(int64)
+		}
+	}
+	return 0, 0
+}
+
+// stage tells whether a transaction can go on. With Staged, one that is to take does so when its
+// process has got an answer to its request. Until then it makes that, waits, or, if no request is
+// older, answers all; then it must begin again. The requests are in the order in which they were
+// made, or nearly so: clocks differ. If two answer at the same time, one of them has to try again.
+func (x *tx) stage(v *view, h *head, plan *rows.Plan) (ready bool, err error) {
+	n, before := wants(plan)
+	if x.db.Taking != Staged || n == 0 || v.alone || h.Paused || h.lanes.all == 1 || x.wrote {
+		return true, nil
+	}
+	all, err := x.requests(v)
+	if err != nil {
+		return false, err
+	}
+	var own *request
+	oldest := true
+	if i := slices.IndexFunc(all, func(r *request) bool { return r.process == x.db.process }); i >= 0 {
+		own = all[i]
+		oldest = !slices.ContainsFunc(all[:i], func(r *request) bool { return r.wants > 0 })
+	}
+	switch {
+	case own == nil || own.before != before:
+		err = x.request(v, &request{at: v.now, wants: n, before: before, process: x.db.process})
+	case own.wants == 0:
+		v.given = own
+		return true, nil
+	case oldest || v.now-own.at > int64(patientFor):
+		err = x.answer(v, all)
+	default:
+		return false, x.fail("wait for tasks", nil, pause(x.ctx))
+	}
+	if err != nil {
+		return false, err
+	}
+	x.Guard(v.about(aboutQueue), nil)
+	switch err := x.Txn.Commit(); {
+	case errors.Is(err, ErrConflict):
+		x.db.conflicts.Add(1)
+		return false, x.fail("wait for tasks", nil, pause(x.ctx))
+	case err != nil && !errors.Is(err, ErrUnknown): // else what there is then tells
+		return false, x.fail("ask for tasks", nil, err)
+	}
+	return false, nil
+}
+
+// requests returns those that are not old, in their order.
+func (x *tx) requests(v *view) (all []*request, err error) {
+	at := v.about(requests)
+	for e, err := range x.scan(Span{From: at, To: behind(at)}) {
+		r := &request{process: uintAt(last(e.Key, 1))}
+		if err == nil {
+			err = x.fail("read", e.Key, decode(e.Value, r.code))
+		}
+		if err != nil {
+			return nil, err
+		}
+		if r.at > v.now-int64(keepRequest) {
+			all = append(all, r)
+		}
+	}
+	slices.SortFunc(all, func(a, b *request) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.process, b.process))
+	})
+	return all, nil
+}
+
+func (v *view) requestKey(process uint64) []byte {
+	return appendInt(v.about(requests), int64(process))
+}
+
+// request writes a request. Others may only overwrite it with an answer.
+func (x *tx) request(v *view, r *request) error {
+	return x.put(v.requestKey(r.process), encode(r.code))
+}
+
+// answer hands out the first tasks that were not handed out lately.
+func (x *tx) answer(v *view, all []*request) error {
+	given := map[string]bool{}
+	wanted := 0
+	for _, r := range all {
+		wanted += r.wants
+		for _, entry := range r.tasks {
+			given[string(entry)] = true
+		}
+	}
+	at := v.index(rows.TaskReady)
+	for e, err := range x.scan(Span{From: at, To: behind(at), Limit: wanted + len(given)}) {
+		if err != nil {
+			return err
+		}
+		entry := e.Key[len(at):]
+		i := slices.IndexFunc(all, func(r *request) bool {
+			return len(r.tasks) < r.wants && bytes.Compare(entry, appendInt(nil, r.before)) < 0
+		})
+		if i >= 0 && !given[string(entry)] {
+			all[i].tasks = append(all[i].tasks, bytes.Clone(entry))
+		}
+	}
+	turn := v.about(handedOut)
+	x.Guard(turn, nil)
+	err := x.putNumber(turn, x.db.process)
+	for _, r := range all {
+		if r.wants > 0 && err == nil {
+			r.at, r.wants = v.now, 0
+			err = x.request(v, r)
+		}
+	}
+	return err
+}
+
+// handed returns the tasks of a range that were handed out to this process and can be taken.
+func (t taskTable) handed(r *rows.Range) (found []hit[rows.Row], err error) {
+	given := t.given
+	t.given = nil
+	if err := t.tx.remove(t.requestKey(t.db.process)); err != nil {
+		return nil, err
+	}
+	ready := t.index(rows.TaskReady)
+	var keys [][]byte
+	for _, entry := range given.tasks {
+		keys = append(keys, t.primary(entry))
+	}
+	if err := t.fail("read", nil, t.tx.Fetch(keys)); err != nil {
+		return nil, err
+	}
+	for i, key := range keys {
+		row, err := t.get(key)
+		if err != nil {
+			return nil, err
+		}
+		entry := append(ready[:len(ready):len(ready)], given.tasks[i]...)
+		if row != nil && len(found) < r.Limit && bytes.Equal(t.entry(readyIndex, row), entry) {
+			found = append(found, hit[rows.Row]{key: entry, row: row})
+		}
+	}
+	return found, nil
+}
+
+// readyIndex is where in the schema of tasks TaskReady is.
+var readyIndex = slices.IndexFunc(rows.Tasks, func(s struct {
+	Index  rows.Index
+	Unique bool
+	Place  func(r *rows.Row) rows.Tuple
+},
+) bool {
+	return s.Index == rows.TaskReady
+})
