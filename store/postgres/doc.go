@@ -7,22 +7,28 @@
 //
 // # What is promised
 //
-//   - All that package task promises, but for the rounds where two processes put tasks of the same key at the same moment: then
-//     the key can have one turn in a round from each of them. What waits is delayed by no more than that.
-//   - What a call has done survives the process as soon as it returns; as for the server, its synchronous_commit says so.
-//   - If a process dies, what it had taken is handed back after Options.Grace of the queue, 30 seconds unless set.
-//   - With [WithTx] a call is part of a transaction of the caller's own: both happen, or neither does.
-//   - Waiting holds no transaction and no connection, but for one in each process that listens to the others. If they are not
-//     heard, who waits looks by himself after Options.Poll.
+//   - All that package task promises, but for the rounds where two processes put tasks of the same
+//     key at the same moment: then the key can have one turn in a round from each of them. What
+//     waits is delayed by no more than that.
+//   - What a call has done survives the process as soon as it returns; as for the server, its
+//     synchronous_commit says so.
+//   - If a process dies, what it had taken is handed back after Options.Grace of the queue, 30
+//     seconds unless set.
+//   - With [WithTx] a call is part of a transaction of the caller's own: both happen, or neither
+//     does.
+//   - Waiting holds no transaction and no connection, but for one in each process that listens to
+//     the others. If they are not heard, who waits looks by himself after Options.Poll.
 //   - Times are those of the server, so the clocks of the machines do not matter.
-//   - When the server is away calls return errors, and as soon as it is back they work; nothing has to be opened again.
+//   - When the server is away calls return errors, and as soon as it is back they work; nothing
+//     has to be opened again.
 //
 // # What is not
 //
-//   - If the connection breaks during a commit, whether it was done is not known; the error says so. A task with a UniqueKey can
-//     be put again without harm.
+//   - If the connection breaks during a commit, whether it was done is not known; the error says
+//     so. A task with a UniqueKey can be put again without harm.
 //   - The columns of the tables may be different in the next version; Open migrates them.
-//   - A pooler that gives each transaction another connection (pgbouncer in transaction mode) is not supported.
+//   - A pooler that gives each transaction another connection (pgbouncer in transaction mode) is
+//     not supported.
 //
 // # What it costs
 //

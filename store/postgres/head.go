@@ -137,7 +137,7 @@ func (v *view) count() {
 }
 
 // The tables of what is in a queue.
-var tablesOf = []string{"tasks", "removals", "rounds", "counts", "keys", "served", "consumers", "groups", "outcomes", "done"}
+var tablesOf = []string{"tasks", "removals", "rounds", "counts", "keys", "served", "consumers", "groups", "outcomes", "history"}
 
 // Drop implements rows.View.
 func (v *view) Drop() (done bool, err error) {

@@ -33,10 +33,10 @@ SELECT count(*) FROM k WHERE key IS NOT NULL`
 	sqlMark  = "SELECT pg_current_snapshot()::text"
 	sqlEnded = `
 SELECT o.* FROM (SELECT $2::text::pg_snapshot AS mark) m CROSS JOIN LATERAL (
-	(SELECT id, how, err_code, err_message FROM fairq.outcomes WHERE queue = $1 AND written >= pg_snapshot_xmax(mark))
+	(SELECT id, result, err_code, err_message FROM fairq.outcomes WHERE queue = $1 AND written >= pg_snapshot_xmax(mark))
 	UNION ALL
 	SELECT o.* FROM pg_snapshot_xip(mark) x CROSS JOIN LATERAL (
-		SELECT id, how, err_code, err_message FROM fairq.outcomes WHERE queue = $1 AND written = x OFFSET 0
+		SELECT id, result, err_code, err_message FROM fairq.outcomes WHERE queue = $1 AND written = x OFFSET 0
 	) o
 ) o`
 )

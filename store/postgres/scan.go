@@ -42,8 +42,8 @@ var sources = [rows.NumIndexes]source{
 	rows.GroupName:        {"groups", []string{"name"}, ""},
 	rows.OutcomeKey:       {"outcomes", []string{"unique_key"}, ""},
 	rows.OutcomeUntil:     {"outcomes", []string{"until"}, "until IS NOT NULL"},
-	rows.HistoryID:        {"done", []string{"id"}, ""},
-	rows.HistoryUntil:     {"done", []string{"until"}, "until IS NOT NULL"},
+	rows.HistoryID:        {"history", []string{"id"}, ""},
+	rows.HistoryUntil:     {"history", []string{"until"}, "until IS NOT NULL"},
 }
 
 // query builds the statement for a range.
@@ -205,7 +205,7 @@ FROM unnest($2::bytea[]) u (key) CROSS JOIN LATERAL (
 ) l CROSS JOIN LATERAL (`
 
 	isParked = "queue = $1 AND key = u.key AND state = 1 AND NOT takeable AND round = 0"
-	inSorts  = `
+	inKinds  = `
 FROM unnest($2::bytea[]) u (key) CROSS JOIN LATERAL (
 	WITH RECURSIVE s (priority, kind) AS (
 		(
@@ -228,7 +228,7 @@ FROM unnest($2::bytea[]) u (key) CROSS JOIN LATERAL (
 func eachStatement(queue int64, r *rows.Range, columns string) (string, []any) {
 	columns = "SELECT " + columns + " FROM fairq.tasks WHERE "
 	if r.Index == rows.TaskParked {
-		return "SELECT t.*" + inSorts + columns + isParked +
+		return "SELECT t.*" + inKinds + columns + isParked +
 				" AND priority = s.priority AND kind = s.kind ORDER BY place LIMIT $3) t",
 			[]any{queue, stringsOf(r.Prefixes), r.Limit}
 	}
@@ -302,7 +302,7 @@ func (v *view) addRange(r *rows.Range) {
 		found = addRows(v, &consumerTable, r)
 	case "outcomes":
 		found = addRows(v, &outcomeTable, r)
-	case "done":
+	case "history":
 		found = addRows(v, &historyTable, r)
 	}
 	v.fetched = append(v.fetched, fetched{*r, found})

@@ -1,5 +1,6 @@
--- Version 1. Numbers of the schema's own, and times in nanoseconds since 1970, are bigint; what may hold any bytes is bytea.
--- 0 and "" are NULL where that makes rows smaller or partial indexes possible.
+-- Version 1. Numbers of the schema's own, and times in nanoseconds since 1970, are bigint; what
+-- may hold any bytes is bytea. 0 and "" are NULL where that makes rows smaller or partial indexes
+-- possible.
 
 CREATE TABLE fairq.queues (
 	id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, -- never used again
@@ -19,8 +20,9 @@ CREATE TABLE fairq.removals (
 	PRIMARY KEY (queue, number)
 );
 
--- The round of a priority is the greatest. A new one is a new row, as with counts: no transaction waits for another one to
--- write it, and it is found at the end of the index whatever number of dead rows there are before it.
+-- The round of a priority is the greatest. A new one is a new row, as with counts: no transaction
+-- waits for another one to write it, and it is found at the end of the index whatever number of
+-- dead rows there are before it.
 CREATE TABLE fairq.rounds (
 	queue    bigint NOT NULL,
 	round    bigint NOT NULL,
@@ -28,7 +30,8 @@ CREATE TABLE fairq.rounds (
 );
 CREATE INDEX rounds_round ON fairq.rounds (queue, priority, round);
 
--- How many tasks there are is the sum of the rows of a queue. Transactions add rows; now and then one puts many together.
+-- How many tasks there are is the sum of the rows of a queue. Transactions add rows; now and then
+-- one puts many together.
 CREATE TABLE fairq.counts (
 	queue   bigint NOT NULL,
 	number  bigint GENERATED ALWAYS AS IDENTITY,
@@ -79,8 +82,8 @@ CREATE TABLE fairq.tasks (
 );
 CREATE INDEX tasks_ready ON fairq.tasks (queue, priority, round, seq, place) WHERE takeable;
 CREATE INDEX tasks_kind ON fairq.tasks (queue, kind, priority, round, seq, place) WHERE takeable AND kind <> '';
--- Its condition, which is always true, keeps it from being used for statements that have nothing to do with keys: when tasks are
--- few, all indexes seem equally good to the planner.
+-- Its condition, which is always true, keeps it from being used for statements that have nothing
+-- to do with keys: when tasks are few, all indexes seem equally good to the planner.
 CREATE INDEX tasks_line ON fairq.tasks (queue, key, priority, round, seq) WHERE key IS NOT NULL;
 CREATE INDEX tasks_parked ON fairq.tasks (queue, key, priority, kind, place) WHERE state = 1 AND NOT takeable AND round = 0;
 CREATE INDEX tasks_wake ON fairq.tasks (queue, wake) WHERE wake IS NOT NULL;
@@ -145,7 +148,7 @@ CREATE TABLE fairq.outcomes (
 	id          bigint NOT NULL,
 	until       bigint,
 	err_code    bigint,
-	how         smallint NOT NULL,
+	result      smallint NOT NULL,
 	written     xid8 NOT NULL, -- the transaction that did it
 	unique_key     bytea NOT NULL,
 	err_message bytea,
@@ -154,7 +157,7 @@ CREATE TABLE fairq.outcomes (
 CREATE INDEX outcomes_written ON fairq.outcomes (queue, written);
 CREATE INDEX outcomes_until ON fairq.outcomes (queue, until) WHERE until IS NOT NULL;
 
-CREATE TABLE fairq.done (
+CREATE TABLE fairq.history (
 	queue       bigint NOT NULL,
 	id          bigint NOT NULL,
 	created     bigint NOT NULL,
@@ -162,7 +165,7 @@ CREATE TABLE fairq.done (
 	until       bigint,
 	attempts    bigint NOT NULL,
 	err_code    bigint,
-	how         smallint NOT NULL,
+	result      smallint NOT NULL,
 	key         bytea NOT NULL,
 	kind        bytea NOT NULL,
 	unique_key     bytea,
@@ -170,4 +173,4 @@ CREATE TABLE fairq.done (
 	payload     bytea,
 	PRIMARY KEY (queue, id)
 );
-CREATE INDEX done_until ON fairq.done (queue, until) WHERE until IS NOT NULL;
+CREATE INDEX history_until ON fairq.history (queue, until) WHERE until IS NOT NULL;

@@ -202,10 +202,10 @@ var (
 
 var (
 	sqlSetOutcomes = upsert("outcomes", "unique_key", 4,
-		"id how until err_code? unique_key. err_message written=pg_current_xact_id()")
+		"id result until err_code? unique_key. err_message written=pg_current_xact_id()")
 
 	outcomeTable = tableOps[rows.Outcome]{
-		name: "outcomes", columns: "unique_key, id, how, until, err_code, err_message",
+		name: "outcomes", columns: "unique_key, id, result, until, err_code, err_message",
 		read: func(found pgx.Rows, o *rows.Outcome) error {
 			var until, code number
 			var uniqueKey, message []byte
@@ -230,16 +230,16 @@ var (
 	}
 )
 
-const doneColumns = "id, attempts, created, finished, how, until, err_code, " +
+const historyColumns = "id, attempts, created, finished, result, until, err_code, " +
 	"key, kind, unique_key, payload, err_message"
 
 var (
-	sqlAddDone = "INSERT INTO fairq.done (queue, " + doneColumns + ") SELECT $1, id, attempts, " +
-		"created, finished, how, nullif(until, 0), nullif(err_code, 0), key, kind, unique_key, payload, " +
-		"err_message FROM " + unnest(7, doneColumns)
+	sqlAddHistory = "INSERT INTO fairq.history (queue, " + historyColumns + ") SELECT $1, id, attempts, " +
+		"created, finished, result, nullif(until, 0), nullif(err_code, 0), key, kind, unique_key, payload, " +
+		"err_message FROM " + unnest(7, historyColumns)
 
 	historyTable = tableOps[rows.Ended]{
-		name: "done", columns: doneColumns,
+		name: "history", columns: historyColumns,
 		read: func(found pgx.Rows, d *rows.Ended) error {
 			var key, kind, uniqueKey, message pgtype.DriverBytes
 			var until, code number
@@ -250,13 +250,13 @@ var (
 			return err
 		},
 		put: func(v *view, d *rows.Ended) {
-			v.buffer(sqlAddDone).add(
+			v.buffer(sqlAddHistory).add(
 				[]int64{
 					int64(d.ID), int64(d.Attempts), d.Created, d.Finished, int64(d.Result), d.Until, codeOf(d.Err),
 				},
 				[]byte(d.Key), []byte(d.Kind), optional(d.UniqueKey), d.Payload, messageOf(d.Err))
 		},
-		sweep: "DELETE FROM fairq.done WHERE ctid = ANY(ARRAY(SELECT ctid FROM fairq.done " +
+		sweep: "DELETE FROM fairq.history WHERE ctid = ANY(ARRAY(SELECT ctid FROM fairq.history " +
 			"WHERE queue = $1 AND until < $2 LIMIT $3 FOR UPDATE SKIP LOCKED))",
 	}
 )

@@ -7,18 +7,22 @@
 //
 // # What is promised
 //
-//   - All that package task promises, whatever the number of processes on this machine that have the file open. The rounds are
-//     exact, since there is one writer at a time.
-//   - What a call has done survives the process as soon as it returns, and a power cut too unless [Options] say [Normal].
-//   - If a process dies, what it had taken is handed back after Options.Grace of the queue, 30 seconds unless set.
-//   - With [Store.InTx] or [WithTx] a call is part of a transaction of the caller's own: both happen, or neither does.
-//   - Waiting holds no transaction and no lock. Who waits is told at once of what happens in the same process, and of what others
-//     do after Options.Poll.
+//   - All that package task promises, whatever the number of processes on this machine that have
+//     the file open. The rounds are exact, since there is one writer at a time.
+//   - What a call has done survives the process as soon as it returns, and a power cut too unless
+//     [Options] say [Normal].
+//   - If a process dies, what it had taken is handed back after Options.Grace of the queue, 30
+//     seconds unless set.
+//   - With [Store.InTx] or [WithTx] a call is part of a transaction of the caller's own: both
+//     happen, or neither does.
+//   - Waiting holds no transaction and no lock. Who waits is told at once of what happens in the
+//     same process, and of what others do after Options.Poll.
 //
 // # What is not
 //
 //   - The file must not be on a network file system, and no other machine can use it.
-//   - The clock is that of the machine: if it is set back, delays and leases last longer by as much.
+//   - The clock is that of the machine: if it is set back, delays and leases last longer by as
+//     much.
 //   - The columns of the tables may be different in the next version; Open migrates them.
 //
 // # What it costs

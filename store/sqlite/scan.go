@@ -44,8 +44,8 @@ var sources = [rows.NumIndexes]source{
 	rows.GroupName:        {"groups", "", "name", ""},
 	rows.OutcomeKey:       {"outcomes", "", "unique_key", ""},
 	rows.OutcomeUntil:     {"outcomes", "outcomes_until", "until", "until > 0"},
-	rows.HistoryID:        {"done", "", "id", ""},
-	rows.HistoryUntil:     {"done", "done_until", "until", "until > 0"},
+	rows.HistoryID:        {"history", "", "id", ""},
+	rows.HistoryUntil:     {"history", "history_until", "until", "until > 0"},
 }
 
 // columnsOf are those of each table in the order in which they are read.
@@ -55,8 +55,8 @@ var columnsOf = map[string]string{
 	"served":    `"key", priority, round, used, taken`,
 	"consumers": `number, name, epoch, deadline`,
 	"groups":    `name, started, cancelled, tasks, members`,
-	"outcomes":  `unique_key, id, how, err_code, err, until`,
-	"done": `id, "key", kind, unique_key, attempts, created, finished, how, err_code, err, until, ` +
+	"outcomes":  `unique_key, id, result, err_code, err, until`,
+	"history": `id, "key", kind, unique_key, attempts, created, finished, result, err_code, err, until, ` +
 		`payload`,
 }
 

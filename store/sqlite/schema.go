@@ -84,17 +84,17 @@ CREATE TABLE ~groups (
 ) WITHOUT ROWID;
 
 CREATE TABLE ~outcomes (
-	queue, unique_key, id NOT NULL, how NOT NULL, err_code NOT NULL, err, until NOT NULL,
+	queue, unique_key, id NOT NULL, result NOT NULL, err_code NOT NULL, err, until NOT NULL,
 	number NOT NULL, -- grows with each one that is written
 	PRIMARY KEY (queue, unique_key)
 ) WITHOUT ROWID;
 CREATE INDEX ~outcomes_number ON ~outcomes (queue, number);
 CREATE INDEX ~outcomes_until ON ~outcomes (queue, until) WHERE until > 0;
 
-CREATE TABLE ~done (
+CREATE TABLE ~history (
 	id INTEGER PRIMARY KEY, -- as of tasks
 	queue NOT NULL, "key" NOT NULL, kind NOT NULL, unique_key NOT NULL, attempts NOT NULL, created NOT NULL,
-	finished NOT NULL, how NOT NULL, err_code NOT NULL, err, until NOT NULL, payload
+	finished NOT NULL, result NOT NULL, err_code NOT NULL, err, until NOT NULL, payload
 );
-CREATE INDEX ~done_until ON ~done (queue, until) WHERE until > 0;
+CREATE INDEX ~history_until ON ~history (queue, until) WHERE until > 0;
 `

@@ -108,7 +108,7 @@ func dump(path string) (string, error) {
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	var out strings.Builder
-	for _, table := range []string{"tasks", "queues", "rounds", "keys", "groups", "outcomes", "done", "served"} {
+	for _, table := range []string{"tasks", "queues", "rounds", "keys", "groups", "outcomes", "history", "served"} {
 		rows, err := db.Query("SELECT * FROM fairq_" + table + " ORDER BY 1, 2, 3")
 		if err != nil {
 			return "", err

@@ -66,23 +66,23 @@ var (
 	setGroup       = &statement{"set group", `INSERT OR REPLACE INTO ~groups (queue, name, started, cancelled, tasks, members) ` +
 		`VALUES (` + placeholders(6) + `)`}
 	deleteGroup = &statement{"set group", `DELETE FROM ~groups WHERE queue = ? AND name = ?`}
-	setOutcome  = &statement{"set outcome", `INSERT OR REPLACE INTO ~outcomes (queue, unique_key, id, how, err_code, err, until, number) ` +
+	setOutcome  = &statement{"set outcome", `INSERT OR REPLACE INTO ~outcomes (queue, unique_key, id, result, err_code, err, until, number) ` +
 		`VALUES (` + placeholders(8) + `)`}
 	deleteOutcome = &statement{"set outcome", `DELETE FROM ~outcomes WHERE queue = ? AND unique_key = ?`}
-	selectEnded   = &statement{"ended", `SELECT id, how, err_code, err FROM ~outcomes WHERE queue = ? AND number > ?`}
-	insertDone    = &statement{"add done", `INSERT INTO ~done (id, queue, "key", kind, unique_key, attempts, created, finished, how, err_code, err, ` +
+	selectEnded   = &statement{"ended", `SELECT id, result, err_code, err FROM ~outcomes WHERE queue = ? AND number > ?`}
+	insertHistory = &statement{"add history", `INSERT INTO ~history (id, queue, "key", kind, unique_key, attempts, created, finished, result, err_code, err, ` +
 		`until, payload) VALUES (` + placeholders(13) + `)`}
 
 	sweepServed = &statement{"sweep served", `DELETE FROM ~served WHERE queue = ?1 AND priority = ?2 AND "key" IN ` +
 		`(SELECT "key" FROM ~served WHERE queue = ?1 AND priority = ?2 AND round < ?3 LIMIT 0 + ?4)`}
 	sweepOutcomes = &statement{"sweep outcomes", `DELETE FROM ~outcomes WHERE queue = ?1 AND unique_key IN (SELECT unique_key FROM ~outcomes ` +
 		`WHERE queue = ?1 AND until > 0 AND until < ?2 ORDER BY until LIMIT 0 + ?3)`}
-	sweepDone = &statement{"sweep done", `DELETE FROM ~done WHERE id IN (SELECT id FROM ~done WHERE queue = ? AND until > 0 AND until < ? ` +
+	sweepHistory = &statement{"sweep history", `DELETE FROM ~history WHERE id IN (SELECT id FROM ~history WHERE queue = ? AND until > 0 AND until < ? ` +
 		`ORDER BY until LIMIT 0 + ?)`}
 
-	dropTasks  = &statement{"drop", `DELETE FROM ~tasks WHERE id BETWEEN ? AND ?`}
-	dropDone   = &statement{"drop", `DELETE FROM ~done WHERE id BETWEEN ? AND ?`}
-	dropOthers = [...]*statement{
+	dropTasks   = &statement{"drop", `DELETE FROM ~tasks WHERE id BETWEEN ? AND ?`}
+	dropHistory = &statement{"drop", `DELETE FROM ~history WHERE id BETWEEN ? AND ?`}
+	dropOthers  = [...]*statement{
 		{"drop", `DELETE FROM ~keys WHERE queue = ?`},
 		{"drop", `DELETE FROM ~served WHERE queue = ?`},
 		{"drop", `DELETE FROM ~consumers WHERE queue = ?`},

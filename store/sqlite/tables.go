@@ -161,9 +161,9 @@ var (
 		},
 		put: func(v *view, d *rows.Ended) error {
 			code, message := errorCells(d.Err)
-			return v.do(insertDone, v.rowid(d.ID), v.queue, d.Key, d.Kind, d.UniqueKey,
+			return v.do(insertHistory, v.rowid(d.ID), v.queue, d.Key, d.Kind, d.UniqueKey,
 				int64(d.Attempts), d.Created, d.Finished, int64(d.Result), code, message, d.Until, d.Payload)
 		},
-		sweep: sweepDone,
+		sweep: sweepHistory,
 	}
 )

@@ -119,7 +119,7 @@ func (v *view) do(st *statement, values ...sqldriver.Value) error {
 
 // Drop implements rows.View.
 func (v *view) Drop() (done bool, err error) {
-	for _, s := range [...]*statement{dropTasks, dropDone} {
+	for _, s := range [...]*statement{dropTasks, dropHistory} {
 		if _, err := v.session.exec(s, v.rowid(0), v.rowid(maxID)); err != nil {
 			return false, err
 		}

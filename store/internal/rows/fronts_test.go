@@ -17,7 +17,8 @@ import (
 )
 
 // Calls that share a transaction, and what it remembers, come to the same as calls that each have
-// one of their own.
+// one of their own. storetest.Compare cannot show that: it makes one call at a time, as it must know
+// what has come of one before it can choose the next.
 func TestTogether(t *testing.T) {
 	seeds := uint64(30)
 	if testing.Short() {
@@ -68,32 +69,32 @@ func newBoth(t *testing.T, rnd *rand.Rand, shared bool) *both {
 	return b
 }
 
-// deed is something that is done to one queue, and then in the same way to the other.
-type deed struct {
-	rank int                     // in which order the deeds of a transaction are done
-	do   func(q queue, side int) // 0 for one, 1 for many
+// action is something that is done to one queue, and then in the same way to the other.
+type action struct {
+	order int                     // in which order the actions of a transaction are done
+	do    func(q queue, side int) // 0 for one, 1 for many
 }
 
-// step does some deeds.
+// step does some actions.
 func (b *both) step() {
 	time.Sleep(time.Duration(b.rnd.IntN(3)) * time.Second)
 	synctest.Wait()
-	deeds := []deed{{2, func(q queue, _ int) { // leads
+	actions := []action{{2, func(q queue, _ int) { // leads
 		_, err := q.Stats(b.Context())
 		require.NoError(b, err)
 	}}}
 	for range 1 + b.rnd.IntN(10) {
-		deeds = append(deeds, b.deed())
+		actions = append(actions, b.action())
 	}
 	if b.rnd.IntN(2) == 0 {
-		deeds = append(deeds, b.take())
+		actions = append(actions, b.take())
 	}
-	slices.SortStableFunc(deeds[1:], func(x, y deed) int { return cmp.Compare(x.rank, y.rank) })
-	for _, d := range deeds {
+	slices.SortStableFunc(actions[1:], func(x, y action) int { return cmp.Compare(x.order, y.order) })
+	for _, d := range actions {
 		d.do(b.one, 0)
 	}
 	<-b.gate
-	for _, d := range deeds {
+	for _, d := range actions {
 		go d.do(b.many, 1)
 		synctest.Wait()
 	}
@@ -101,7 +102,7 @@ func (b *both) step() {
 	synctest.Wait()
 }
 
-func (b *both) deed() deed {
+func (b *both) action() action {
 	key := string(rune('a' + b.rnd.IntN(b.keys)))
 	switch b.rnd.IntN(10) {
 	case 0, 1, 2:
@@ -111,10 +112,10 @@ func (b *both) deed() deed {
 	case 7:
 		return b.delete()
 	case 8:
-		return deed{0, func(q queue, _ int) { require.NoError(b, q.PauseKey(b.Context(), key)) }}
+		return action{0, func(q queue, _ int) { require.NoError(b, q.PauseKey(b.Context(), key)) }}
 	}
 	n := b.rnd.IntN(5)
-	return deed{0, func(q queue, _ int) {
+	return action{0, func(q queue, _ int) {
 		if n == 0 {
 			_, err := q.Kick(b.Context(), task.ListOptions{Limit: 5})
 			require.NoError(b, err)
@@ -124,7 +125,7 @@ func (b *both) deed() deed {
 	}}
 }
 
-func (b *both) put() deed {
+func (b *both) put() action {
 	var batch []task.Batch[string]
 	for range 1 + b.rnd.IntN(b.most) {
 		o := task.PutOptions{Kind: "kind"[:b.rnd.IntN(b.kinds)], Priority: b.rnd.IntN(b.priorities)}
@@ -134,7 +135,7 @@ func (b *both) put() deed {
 		}
 		batch = append(batch, task.Batch[string]{Key: string(rune('a' + b.rnd.IntN(b.keys))), Payload: fmt.Sprint(b.rnd.Uint32()), Options: o})
 	}
-	return deed{2, func(q queue, side int) {
+	return action{2, func(q queue, side int) {
 		if side == 1 {
 			ids, err := q.PutBatch(b.Context(), batch)
 			require.NoError(b, err)
@@ -152,7 +153,7 @@ func (b *both) put() deed {
 	}}
 }
 
-func (b *both) delete() deed {
+func (b *both) delete() action {
 	if len(b.waiting) == 0 {
 		return b.put()
 	}
@@ -160,7 +161,7 @@ func (b *both) delete() deed {
 	payload := b.waiting[i]
 	b.waiting = slices.Delete(b.waiting, i, i+1)
 	same := b.same()
-	return deed{0, func(q queue, side int) {
+	return action{0, func(q queue, side int) {
 		if ids := b.ids[payload]; ids != nil {
 			same(q.Delete(b.Context(), ids[side]))
 		}
@@ -169,7 +170,7 @@ func (b *both) delete() deed {
 
 func (b *both) seconds() time.Duration { return time.Duration(b.rnd.IntN(8)) * time.Second }
 
-// same returns a function that is called with what came of a deed in each queue.
+// same returns a function that is called with what came of an action in each queue.
 func (b *both) same() func(error) {
 	var first error
 	called := false
@@ -181,7 +182,7 @@ func (b *both) same() func(error) {
 	}
 }
 
-func (b *both) take() deed {
+func (b *both) take() action {
 	var f task.Filter
 	if b.rnd.IntN(3) == 0 {
 		f.Kinds = []string{"kind"[:b.rnd.IntN(b.kinds)]}
@@ -191,7 +192,7 @@ func (b *both) take() deed {
 	}
 	n := 1 + b.rnd.IntN(b.most)
 	var want []*task.Task[string]
-	return deed{1, func(q queue, side int) {
+	return action{1, func(q queue, side int) {
 		c := q.NewConsumer(f)
 		switch {
 		case side == 1 && want == nil:
@@ -220,7 +221,7 @@ func (b *both) take() deed {
 }
 
 // settle ends a lease.
-func (b *both) settle() deed {
+func (b *both) settle() action {
 	if len(b.held) == 0 {
 		return b.put()
 	}
@@ -228,7 +229,7 @@ func (b *both) settle() deed {
 	leases := b.held[i]
 	b.held = slices.Delete(b.held, i, i+1)
 	same, delay := b.same(), b.seconds()*time.Duration(b.rnd.IntN(2))
-	return deed{0, func(_ queue, side int) {
+	return action{0, func(_ queue, side int) {
 		switch t := leases[side]; how {
 		case 0:
 			same(t.Release(b.Context(), delay))

@@ -99,8 +99,8 @@ func testRounds(t *testing.T, db rows.DB) {
 	})
 }
 
-// testParked checks that of what is parked Lines returns the first tasks of each sort, whether it
-// was planned or not. Few random rows are of the same sort.
+// testParked checks that of what is parked Lines returns the first tasks of each kind, whether it
+// was planned or not. Few random rows are of the same kind.
 func testParked(t *testing.T, db rows.DB) {
 	places := []uint64{5, 3, 9, 1, 7}
 	in(t, db, exclusively(), func(v rows.Calls) {

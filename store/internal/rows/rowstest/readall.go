@@ -36,7 +36,7 @@ func ReadAll(t testing.TB, v rows.Calls) {
 	}
 	written := map[string]bool{
 		"Drop": true, "Hide": true, "Save": true, "Fetch": true, "Rows": true, "AddConsumer": true, "DeleteConsumer": true,
-		"SweepServed": true, "SweepOutcomes": true, "SweepDone": true, "Ended": true,
+		"SweepServed": true, "SweepOutcomes": true, "SweepHistory": true, "Ended": true,
 	}
 	all := reflect.ValueOf(v)
 	for i := range all.NumMethod() {
