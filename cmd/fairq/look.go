@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -171,6 +173,8 @@ type taskRow struct {
 	Consumer    string        `json:"consumer,omitempty"`
 	Error       string        `json:"error,omitempty"`
 
+	Metadata map[string]string `json:"metadata,omitempty"`
+
 	Payload       json.RawMessage `json:"payload,omitempty"`        // if it is JSON
 	PayloadBase64 []byte          `json:"payload_base64,omitempty"` // if it is not
 
@@ -182,6 +186,12 @@ func (c *call) row(i *task.Info, payload []byte) taskRow {
 		ID: i.ID, State: i.State.String(), Key: printable.Text(i.Key), Kind: given(i.Kind), UniqueKey: given(i.UniqueKey),
 		Group: given(i.Group), Priority: i.Priority, Cost: i.Cost, Attempts: i.Attempts, MaxAttempts: i.MaxAttempts,
 		TTR: i.TTR, Created: i.Created, ReadyAt: i.ReadyAt, Until: i.Until, Expires: i.Expires, Consumer: given(i.Consumer),
+	}
+	for name, value := range i.Metadata {
+		if r.Metadata == nil {
+			r.Metadata = map[string]string{}
+		}
+		r.Metadata[printable.Text(name)] = printable.Text(value)
 	}
 	if i.Group != "" {
 		r.Role = i.Role.String()
@@ -341,6 +351,9 @@ func (r *taskRow) write(w io.Writer) {
 		default:
 			fmt.Fprintf(w, "%s\t%v\n", line.name, v)
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Metadata)) {
+		fmt.Fprintf(w, "metadata %s\t%s\n", name, r.Metadata[name])
 	}
 }
 

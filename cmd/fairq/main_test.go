@@ -123,7 +123,7 @@ const hostile = "<b>\x1b[2J\xff"
 // prepare makes seven tasks: ready, delayed, buried, buried, taken, taken, and one of a hostile key.
 func prepare(ctx context.Context, q *task.Queue[job]) (ids []task.ID, err error) {
 	for i, o := range []task.PutOptions{
-		{}, {Delay: time.Hour}, {Kind: "mail"}, {}, {}, {}, {UniqueKey: "x", Group: "g"},
+		{}, {Delay: time.Hour}, {Kind: "mail"}, {}, {}, {}, {UniqueKey: "x", Group: "g", Metadata: map[string]string{"trace": "a\n"}},
 	} {
 		key := fmt.Sprint("user ", i+1)
 		if o.Group != "" {
@@ -264,10 +264,11 @@ func TestLook(t *testing.T) {
 		require.Equal(t, id[7], row["id"])
 		require.Equal(t, "held", row["state"])
 		require.Equal(t, "x", row["unique_key"])
+		require.Equal(t, map[string]any{"trace": `"a\n"`}, row["metadata"])
 		require.Equal(t, map[string]any{"Text": "job 7"}, row["payload"])
 		r = cli(t, prefix, "peek", "still", id[2], id[7], "999999", "-payload")
 		r.fails(notFound, "task 999999: task: not found")
-		require.Regexp(t, `^id +`+id[2]+`\nstate +delayed\nkey +user 2\n(?s:.*)until +\S+ +\(in 59m\S+\)\npayload +\{"Text":"job 2"\}\n\nid +`+id[7]+`\n`, r.out)
+		require.Regexp(t, `^id +`+id[2]+`\nstate +delayed\nkey +user 2\n(?s:.*)until +\S+ +\(in (59m|1h)\S+\)\npayload +\{"Text":"job 2"\}\n\nid +`+id[7]+`\n(?s:.*)\nmetadata trace +"a\\n"\n$`, r.out)
 
 		r = cli(t, prefix, "next", "still")
 		require.Regexp(t, `^ID .*\n`+id[1]+` +ready +user 1 .*\n$`, r.out)
