@@ -1,0 +1,92 @@
+package sqlite
+
+import (
+	"context"
+	sqldriver "database/sql/driver"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/monitor"
+	"github.com/fairq/fairq/task"
+)
+
+// counter counts the statements that are run.
+type counter struct {
+	backend
+	n *int
+}
+
+func (c counter) run(s *statement, args []sqldriver.NamedValue) (int64, error) {
+	*c.n++
+	return c.backend.run(s, args)
+}
+
+func (c counter) rows(s *statement, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
+	*c.n++
+	return c.backend.rows(s, args)
+}
+
+// TestMonitor checks that a page costs a bounded number of statements a second, however many look
+// and however many tasks there are, of which some are buried.
+func TestMonitor(t *testing.T) {
+	for name, c := range map[string]struct {
+		options task.Options[int]
+		most    float64 // statements a second
+	}{
+		"Plain":    {task.Options[int]{}, 400},
+		"InFlight": {task.Options[int]{MaxInFlightPerKey: 1}, 2000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			few := statements(t, c.options, 500, 1)
+			require.Positive(t, few)
+			require.LessOrEqual(t, few, c.most)
+			require.InDelta(t, few, statements(t, c.options, 500, 50), few/20, "50 look")
+			require.LessOrEqual(t, statements(t, c.options, 5000, 1), c.most, "more tasks")
+		})
+	}
+}
+
+// statements returns how many are run in a second while so many look at a queue with so many tasks.
+func statements(t *testing.T, o task.Options[int], tasks, viewers int) (each float64) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := Open(t.Context(), filepath.Join(t.TempDir(), "tasks.db"), nil)
+		require.NoError(t, err)
+		q, err := task.Open(t.Context(), s, "q", &o)
+		require.NoError(t, err)
+		batch := make([]task.Batch[int], tasks)
+		for i := range batch {
+			batch[i] = task.Batch[int]{Key: fmt.Sprint("key ", i%300)}
+		}
+		ids, err := q.PutBatch(t.Context(), batch)
+		require.NoError(t, err)
+		for _, id := range ids[:70] {
+			require.NoError(t, q.Bury(t.Context(), id, nil))
+		}
+		m := monitor.New(nil, monitor.TaskQueue("q", q, nil))
+		n := 0
+		s.db.session.backend = counter{s.db.session.backend, &n}
+		const seconds = 10
+		ctx, cancel := context.WithTimeout(t.Context(), seconds*time.Second)
+		defer cancel()
+		var pages sync.WaitGroup
+		for range viewers {
+			pages.Go(func() {
+				m.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/queues/q/events", nil))
+			})
+		}
+		pages.Wait()
+		each = float64(n) / seconds
+		t.Logf("%d tasks, %d viewers: %v statements a second", tasks, viewers, each)
+		require.NoError(t, q.Close(t.Context()))
+		require.NoError(t, s.Close())
+	})
+	return each
+}
