@@ -1,0 +1,141 @@
+package browsertest
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/monitor"
+	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/memory"
+)
+
+// mails returns a queue with nine ready tasks of three users, and one that is buried, task 1.
+func mails(t *testing.T) *task.Queue[string] {
+	q, err := task.Open[string](t.Context(), new(memory.Store), "mails", nil)
+	require.NoError(t, err)
+	for i := range 10 {
+		_, err := q.Put(t.Context(), fmt.Sprint("user ", i%3), "", task.PutOptions{})
+		require.NoError(t, err)
+	}
+	require.NoError(t, q.Bury(t.Context(), 1, errors.New("no")))
+	return q
+}
+
+// is checks how many tasks are ready and buried.
+func is(t *testing.T, q *task.Queue[string], ready, buried int) {
+	t.Helper()
+	s, err := q.Stats(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, [2]int{ready, buried}, [2]int{s.Ready, s.Buried})
+}
+
+// click clicks a button, by its name for those who do not see it.
+func (p *tab) click(name string) {
+	p.Helper()
+	p.run(chromedp.Click(fmt.Sprintf(`button[aria-label=%q]`, name), chromedp.ByQuery))
+}
+
+// ready waits until the page shows so many ready tasks.
+func (p *tab) ready(n int) {
+	p.Helper()
+	p.until(fmt.Sprintf(`document.querySelector("#numbers dd").textContent === "%d"`, n))
+}
+
+// With permission the buttons do what they say.
+func TestActions(t *testing.T) {
+	q := mails(t)
+	p := open(t, monitor.New(&monitor.Options{Actions: everybody, Logger: quiet}, monitor.TaskQueue("mails", q, nil)), "mails")
+	p.click("Kick task 1")
+	p.ready(10)
+	p.until(`document.getElementById("buried").hidden`)
+	p.click("Drop user 2")
+	p.ready(7)
+	_, dialogs := p.seen()
+	require.Equal(t, []string{"Remove what is queued of user 2?"}, dialogs)
+	p.click("Pause mails")
+	p.until(`[...document.querySelectorAll("#numbers dd")].some((d) => d.textContent === "paused")`)
+	p.click("Resume mails")
+	p.until(`[...document.querySelectorAll("#numbers dd")].some((d) => d.textContent === "open")`)
+	p.click("Pause user 1")
+	p.until(`document.getElementById("status").textContent === "pause-key: done"`)
+	is(t, q, 7, 0)
+	upcoming, err := q.Upcoming(t.Context(), 10)
+	require.NoError(t, err)
+	require.Len(t, upcoming, 4, "those of user 0")
+}
+
+// Without permission there are no buttons, and requests are refused.
+func TestActionsNotAllowed(t *testing.T) {
+	q := mails(t)
+	p := open(t, monitor.New(&monitor.Options{Logger: quiet}, monitor.TaskQueue("mails", q, nil)), "mails")
+	require.Equal(t, []string{"Find"}, eval[[]string](p, `[...document.querySelectorAll("button")].map((b) => b.textContent)`))
+	require.Equal(t, "403 actions are not allowed here", eval[string](p, `fetch("v1/queues/mails/actions/kick-all", { method: "POST" }).
+		then(async (r) => r.status + " " + (await r.json()).error)`))
+
+	// Who has not the right to is told so.
+	p2 := open(t, monitor.New(&monitor.Options{
+		Actions: func(_ *http.Request, a monitor.Action) bool { return a.Name == "pause" }, Logger: quiet,
+	}, monitor.TaskQueue("mails", q, nil)), "mails")
+	p2.click("Kick task 1")
+	p2.until(`document.getElementById("problem").textContent === "kick: this is not allowed"`)
+	is(t, q, 9, 1)
+	for _, p := range []*tab{p, p2} {
+		complaints, _ := p.seen()
+		require.Len(t, complaints, 1)
+		require.Contains(t, complaints[0], "403")
+	}
+}
+
+// Another site's page cannot do anything, though its requests come from the same browser.
+func TestOtherOrigin(t *testing.T) {
+	q := mails(t)
+	var asked, refused atomic.Int32
+	m := monitor.New(&monitor.Options{
+		Actions: func(*http.Request, monitor.Action) bool { asked.Add(1); return true }, Logger: quiet,
+	}, monitor.TaskQueue("mails", q, nil))
+	p := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s := &status{ResponseWriter: w}
+		m.ServeHTTP(s, r)
+		if s.code == http.StatusForbidden {
+			refused.Add(1)
+		}
+	}), "mails")
+	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprintf(w, `<!DOCTYPE html><form method="post" action="%sv1/queues/mails/actions/kick-all"></form>`, p.url)
+	}))
+	defer evil.Close()
+	p.show(evil.URL)
+	target := p.url + "v1/queues/mails/actions/drop-key"
+	require.Equal(t, "sent", eval[string](p, fmt.Sprintf(`fetch(%q, { method: "POST", mode: "no-cors", body: new URLSearchParams("key=user 1") }).
+		then(() => "sent", (e) => "not sent: " + e)`, target)))
+	require.True(t, eval[bool](p, fmt.Sprintf(`navigator.sendBeacon(%q, new URLSearchParams("key=user 1"))`, target)))
+	require.Contains(t, eval[string](p, fmt.Sprintf(`fetch(%q).then((r) => r.text(), (e) => String(e))`, p.url+"v1/queues")),
+		"Failed to fetch", "it cannot read either")
+	p.run(chromedp.Submit("form", chromedp.ByQuery))
+	p.until(`document.body.innerText.includes("another origin")`)
+	require.Eventually(t, func() bool { return refused.Load() == 3 }, timeout, 1e6)
+	require.Zero(t, asked.Load())
+	is(t, q, 9, 1)
+	p.seen() // the browser complains
+}
+
+// status remembers how a request was answered.
+type status struct {
+	http.ResponseWriter
+	code int
+}
+
+func (s *status) WriteHeader(code int) {
+	s.code = code
+	s.ResponseWriter.WriteHeader(code)
+}
+
+func (s *status) Unwrap() http.ResponseWriter { return s.ResponseWriter }

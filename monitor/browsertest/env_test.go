@@ -1,0 +1,166 @@
+package browsertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/monitor"
+)
+
+// browser is the one that all tests share.
+var browser context.Context
+
+func TestMain(m *testing.M) {
+	ctx, end, err := Open(context.Background())
+	switch {
+	case err == nil:
+		browser = ctx
+		status := m.Run()
+		end()
+		os.Exit(status)
+	case errors.Is(err, ErrMissing) && os.Getenv("CI") != "true":
+		fmt.Println("skipped:", err)
+	default:
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// timeout is for what takes a second, on a machine that is very busy.
+const timeout = 30 * time.Second
+
+// tab is a page of a Monitor as somebody sees it.
+type tab struct {
+	*testing.T
+	ctx context.Context
+	url string // of the Monitor
+
+	mu      sync.Mutex
+	dialogs []string // that were shown, and accepted
+	errors  []string // on the console
+}
+
+// open shows what a Monitor shows of the source of that name. When the test ends there must have
+// been no errors on the console.
+func open(t *testing.T, m http.Handler, source string) *tab {
+	server := httptest.NewServer(m)
+	ctx, cancel := chromedp.NewContext(browser)
+	p := &tab{T: t, ctx: ctx, url: server.URL + "/"}
+	chromedp.ListenTarget(ctx, p.listen)
+	t.Cleanup(func() {
+		cancel()
+		server.CloseClientConnections()
+		server.Close()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		require.Empty(t, p.errors, "on the console")
+	})
+	require.NoError(t, chromedp.Run(ctx, log.Enable())) // the context of the first call is that of the tab
+	p.show(p.url + "?queue=" + source)
+	p.until(`document.getElementById("status").textContent === "Live" && document.getElementById("numbers").children.length > 0`)
+	return p
+}
+
+func (p *tab) listen(event any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch e := event.(type) {
+	case *runtime.EventExceptionThrown:
+		p.errors = append(p.errors, e.ExceptionDetails.Error())
+	case *runtime.EventConsoleAPICalled:
+		p.errors = append(p.errors, fmt.Sprint("console.", e.Type))
+	case *log.EventEntryAdded:
+		p.errors = append(p.errors, e.Entry.Text+" "+e.Entry.URL)
+	case *page.EventJavascriptDialogOpening:
+		p.dialogs = append(p.dialogs, e.Message)
+		go func() { _ = chromedp.Run(p.ctx, page.HandleJavaScriptDialog(true)) }()
+	}
+}
+
+func (p *tab) run(actions ...chromedp.Action) {
+	p.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, timeout)
+	defer cancel()
+	require.NoError(p, chromedp.Run(ctx, actions...))
+}
+
+func (p *tab) show(url string) {
+	p.Helper()
+	p.run(chromedp.Navigate(url))
+}
+
+// eval returns the value of an expression, which may be a promise.
+func eval[T any](p *tab, expression string) (value T) {
+	p.Helper()
+	p.run(chromedp.Evaluate(expression, &value, func(e *runtime.EvaluateParams) *runtime.EvaluateParams {
+		return e.WithAwaitPromise(true)
+	}))
+	return value
+}
+
+// until waits until an expression is true.
+func (p *tab) until(expression string) {
+	p.Helper()
+	for end := time.Now().Add(timeout); !eval[bool](p, expression); {
+		if time.Now().After(end) {
+			p.Fatalf("it does not come true: %s\nthe page: %s", expression, eval[string](p, "document.body.innerText"))
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// numbers returns what stands under "Now", by its label.
+func (p *tab) numbers() map[string]string {
+	p.Helper()
+	return eval[map[string]string](p, `Object.fromEntries([...document.querySelectorAll("#numbers div")].
+		map((d) => [d.querySelector("dt").textContent, d.querySelector("dd").textContent]))`)
+}
+
+// rows returns the texts of the cells of a table.
+func (p *tab) rows(section string) [][]string {
+	p.Helper()
+	return eval[[][]string](p, `[...document.querySelectorAll("#`+section+` tbody tr")].map((r) => [...r.cells].map((c) => c.textContent))`)
+}
+
+// seen returns the errors and dialogs that there were, and forgets them.
+func (p *tab) seen() (errors, dialogs []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	errors, dialogs = p.errors, p.dialogs
+	p.errors, p.dialogs = nil, nil
+	return errors, dialogs
+}
+
+// job is an item of a queue.
+type job struct {
+	user string
+	cost int64
+}
+
+// fair returns a queue that counts all there is to count.
+func fair(o fairq.Options[string, job]) *fairq.FairQueue[string, job] {
+	o.TrackWait, o.CountKeys = true, 100
+	return fairq.New(func(j job) string { return j.user }, &o)
+}
+
+// quiet logs nothing.
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// everybody may do everything.
+func everybody(*http.Request, monitor.Action) bool { return true }

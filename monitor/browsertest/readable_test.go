@@ -1,0 +1,109 @@
+package browsertest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/monitor"
+	"github.com/fairq/fairq/pool"
+)
+
+// The page stays readable, whatever the number of keys: nothing is wider than the screen, and there
+// are no more elements than fit.
+func TestSizes(t *testing.T) {
+	for _, keys := range []int{0, 1, 100, 1_000_000} {
+		if keys > 100 && testing.Short() {
+			keys /= 10
+		}
+		t.Run(fmt.Sprint(keys), func(t *testing.T) {
+			q := fair(fairq.Options[string, job]{Capacity: fairq.Unbounded, Cost: func(j job) int64 { return j.cost }, Quantum: 100})
+			for i := range keys {
+				require.NoError(t, q.Push(job{fmt.Sprint("user with a name ", i), 1 + int64(i%500)}))
+			}
+			q.Pop()
+			p := open(t, monitor.New(nil, monitor.FairQueue("jobs", q, nil)), "jobs")
+			for _, width := range []int64{1280, 360} {
+				p.run(chromedp.EmulateViewport(width, 800))
+				require.LessOrEqual(t, eval[int64](p, "document.documentElement.scrollWidth"), width, "width %d", width)
+			}
+			require.Less(t, eval[int](p, "document.querySelectorAll('*').length"), 2000)
+		})
+	}
+}
+
+// What has the focus keeps it when the page is told of changes.
+func TestFocusStays(t *testing.T) {
+	q := fair(fairq.Options[string, job]{})
+	for i := range 9 {
+		require.NoError(t, q.Push(job{fmt.Sprint("user ", i%3), 1}))
+	}
+	p := open(t, monitor.New(&monitor.Options{Actions: everybody, Logger: quiet}, monitor.FairQueue("jobs", q, nil)), "jobs")
+	focused := `document.activeElement.getAttribute("aria-label")`
+	for tabs := 0; eval[string](p, focused+` || ""`) != "Drop user 2"; tabs++ {
+		require.Less(t, tabs, 30, "the buttons can be reached by the keyboard")
+		p.run(chromedp.KeyEvent(kb.Tab))
+	}
+	for n := range 3 {
+		require.NoError(t, q.Push(job{"user 2", 1}))
+		p.until(fmt.Sprintf(`document.querySelector("#numbers dd").textContent === "%d"`, 10+n))
+		require.Equal(t, "Drop user 2", eval[string](p, focused))
+	}
+	p.run(chromedp.KeyEvent(kb.Enter))
+	p.until(`document.querySelector("#numbers dd").textContent === "6"`)
+	require.Zero(t, q.KeyLen("user 2"))
+}
+
+// axe returns the script of axe-core: the file that AXE_CORE names.
+func axe(t *testing.T) string {
+	name := os.Getenv("AXE_CORE")
+	if name == "" && os.Getenv("CI") != "true" {
+		t.Skip("AXE_CORE does not name the file axe.min.js of the npm package axe-core")
+	}
+	script, err := os.ReadFile(name)
+	require.NoError(t, err)
+	return string(script)
+}
+
+// axe-core finds nothing that would keep somebody from reading or using the page.
+func TestAccessible(t *testing.T) {
+	script := axe(t)
+	jobs := fair(fairq.Options[string, job]{Capacity: 150, WhenFull: fairq.RejectOverShare})
+	for i := range 300 {
+		_ = jobs.Push(job{fmt.Sprint("user ", i%7), 1})
+		_ = jobs.Push(job{"mallory", 1})
+	}
+	workers := pool.NewWorkers(fair(fairq.Options[string, job]{}), func(context.Context, job) error { return nil }, nil)
+	m := monitor.New(&monitor.Options{Actions: everybody, Logger: quiet},
+		monitor.FairQueue("jobs", jobs, nil), monitor.TaskQueue("mails", mails(t), nil), monitor.Pool("workers", workers))
+	for _, source := range []string{"jobs", "mails", "workers"} {
+		p := open(t, m, source)
+		p.run(chromedp.Evaluate(script, nil))
+		eval[bool](p, `document.querySelector("details").open = true`)
+		for colours, width := range map[string]int64{"light": 1280, "dark": 360} {
+			p.run(chromedp.EmulateViewport(width, 800),
+				emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: colours}}))
+			require.Empty(t, p.violations(), "%s, %s, %d", source, colours, width)
+		}
+	}
+	require.NoError(t, workers.Shutdown(t.Context()))
+}
+
+// violations returns what axe has found that is serious.
+func (p *tab) violations() []string {
+	p.Helper()
+	text := eval[string](p, `axe.run().then((r) => JSON.stringify(r.violations.
+		filter((v) => v.impact === "serious" || v.impact === "critical").
+		map((v) => v.id + ": " + v.help + ": " + v.nodes.slice(0, 3).map((n) => n.html).join(" "))))`)
+	var found []string
+	require.NoError(p, json.Unmarshal([]byte(text), &found))
+	return found
+}

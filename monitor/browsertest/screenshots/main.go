@@ -1,0 +1,102 @@
+// Screenshots makes the pictures of the page of package monitor: it runs examples/dashboard for a
+// while, and writes docs/monitor-light.png, -dark.png and -phone.png.
+//
+//	cd monitor/browsertest && go run ./screenshots
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"github.com/fairq/fairq/monitor/browsertest"
+)
+
+// root is the folder of the repository, seen from the module.
+const root = "../.."
+
+// settle is how long the dashboard runs before it is shown: until mallory's second flood.
+const settle = 50 * time.Second
+
+func main() {
+	log.SetFlags(0)
+	if err := run(context.Background()); err != nil {
+		log.Fatal("screenshots: ", err)
+	}
+}
+
+// build returns the dashboard, to be started in the root of the repository.
+func build(ctx context.Context) (dashboard *exec.Cmd, remove func(), err error) {
+	dir, err := os.MkdirTemp("", "screenshots")
+	if err != nil {
+		return nil, nil, err
+	}
+	program := filepath.Join(dir, "dashboard")
+	compile := exec.CommandContext(ctx, "go", "build", "-o", program, "./examples/dashboard")
+	compile.Dir, compile.Stderr = root, os.Stderr
+	if err := compile.Run(); err != nil {
+		return nil, nil, err
+	}
+	dashboard = exec.CommandContext(ctx, program, "-address", "127.0.0.1:0")
+	dashboard.Dir, dashboard.Stderr = root, os.Stderr
+	return dashboard, func() { os.RemoveAll(dir) }, nil
+}
+
+func run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // which ends the dashboard
+	dashboard, remove, err := build(ctx)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	out, err := dashboard.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := dashboard.Start(); err != nil {
+		return err
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		return err
+	}
+	page := regexp.MustCompile(`http://\S+/`).FindString(line)
+	browser, end, err := browsertest.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if err := chromedp.Run(browser, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(page), chromedp.Sleep(settle)); err != nil {
+		return err
+	}
+	for _, picture := range []struct {
+		name, colours string
+		width, height int64
+	}{
+		{"light", "light", 1280, 900}, {"dark", "dark", 1280, 900}, {"phone", "light", 390, 844},
+	} {
+		var png []byte
+		err := chromedp.Run(browser,
+			chromedp.EmulateViewport(picture.width, picture.height),
+			emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: picture.colours}}),
+			chromedp.Sleep(2*time.Second), chromedp.CaptureScreenshot(&png))
+		if err != nil {
+			return err
+		}
+		name := filepath.Join(root, "docs", fmt.Sprintf("monitor-%s.png", picture.name))
+		if err := os.WriteFile(name, png, 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
+}
