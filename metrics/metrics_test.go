@@ -252,7 +252,7 @@ func TestObserve(t *testing.T) {
 					return pool.RetryAfter(time.Hour)
 				}
 			case "later":
-				if time.Since(tk.Created) < time.Hour {
+				if time.Since(tk.Info().Created) < time.Hour {
 					return pool.Snooze(time.Hour)
 				}
 			case "lost":

@@ -123,12 +123,12 @@ func (q *taskQueue[V]) list(ctx context.Context, s *task.Stats) error {
 			return err
 		}
 		for _, t := range tasks {
-			row := buriedRow{ID: uint64(t.ID), Key: keyText(t.Key), Kind: t.Kind, Attempts: t.Attempts, Created: t.Created}
+			row := buriedRow{ID: uint64(t.ID), Key: keyText(t.Key), Kind: t.Kind, Attempts: t.Attempts, Created: t.Info().Created}
 			if t.Kind != "" {
 				row.Kind = shown(t.Kind)
 			}
-			if t.Err != nil {
-				row.Reason = shown(t.Err.Message)
+			if err := t.Info().Err; err != nil {
+				row.Reason = shown(err.Message)
 			}
 			row.Payload = describe(q.describe, t.Payload)
 			q.buried = append(q.buried, row)

@@ -64,7 +64,7 @@ func (l *ledger) checkLine(n *testClass, s *pool.Stats) {
 	free := takes && (s.Idle > 0 || s.Workers == 0 || s.Workers < s.Min || s.Workers < s.Max && l.loaded())
 	busy := map[string]int{}
 	for _, t := range tasks {
-		if t.State == task.Taken {
+		if t.Info().State == task.Taken {
 			busy[t.Key]++
 		}
 	}
@@ -72,7 +72,7 @@ func (l *ledger) checkLine(n *testClass, s *pool.Stats) {
 	require.NoError(l, err)
 	for _, t := range tasks {
 		isPaused := slices.ContainsFunc(paused, func(k task.KeyStat) bool { return k.Key == t.Key && k.Paused })
-		if t.State != task.Ready || isPaused || n.options.MaxInFlightPerKey > 0 && busy[t.Key] >= n.options.MaxInFlightPerKey {
+		if t.Info().State != task.Ready || isPaused || n.options.MaxInFlightPerKey > 0 && busy[t.Key] >= n.options.MaxInFlightPerKey {
 			continue
 		}
 		require.Zero(l, n.rivals, "a rival waits for what is there: task %d of %q, stats %+v", t.ID, n.name, s)
@@ -144,7 +144,7 @@ func (l *ledger) balance() {
 			}
 		}
 		for _, t := range n.rest {
-			require.NotEqual(l, task.Taken, t.State)
+			require.NotEqual(l, task.Taken, t.Info().State)
 			there[t.Payload]++
 			l.checkInterrupted(t.Payload, t.Attempts)
 		}

@@ -291,7 +291,7 @@ func (l *ledger) begin(t *task.Task[*chore]) (a act) {
 			l.Errorf("%d handlers of priority %d and more run, and the limits are %v", n, limit.Priority, l.limits)
 		}
 	}
-	if !t.Expires.IsZero() && !time.Now().Before(t.Expires) || !t.Deadline.IsZero() && !time.Now().Before(t.Deadline) {
+	if !t.Info().Expires.IsZero() && !time.Now().Before(t.Info().Expires) || !t.Info().Deadline.IsZero() && !time.Now().Before(t.Info().Deadline) {
 		l.Errorf("begun after its time: %v", c)
 	}
 	steady := c.put.TTR == 0 && !c.kicked
@@ -380,15 +380,15 @@ func (l *ledger) checkContext(ctx context.Context, t *task.Task[*chore], began t
 	moody := t.Payload.class.fails() // then nobody may have told that the lease is lost
 	switch {
 	case cause == nil:
-		if err != nil || limit > 0 && now.Sub(began) > limit || !t.Until.IsZero() && now.After(t.Until) && !moody {
-			l.Errorf("a context lives after %v, with a timeout of %v and a lease until %v", now.Sub(began), limit, t.Until.Sub(began))
+		if err != nil || limit > 0 && now.Sub(began) > limit || !t.Info().Until.IsZero() && now.After(t.Info().Until) && !moody {
+			l.Errorf("a context lives after %v, with a timeout of %v and a lease until %v", now.Sub(began), limit, t.Info().Until.Sub(began))
 		}
 	case errors.Is(cause, pool.ErrTimeout):
 		if limit == 0 || now.Sub(began) < limit {
 			l.Errorf("a context has timed out after %v, with a timeout of %v", now.Sub(began), limit)
 		}
 	case errors.Is(cause, pool.ErrDeadline):
-		if now.Before(t.Deadline) {
+		if now.Before(t.Info().Deadline) {
 			l.Errorf("a context has ended before its deadline")
 		}
 	case errors.Is(cause, task.ErrLeaseLost):
@@ -397,7 +397,7 @@ func (l *ledger) checkContext(ctx context.Context, t *task.Task[*chore], began t
 		c := t.Payload
 		// by an earlier attempt
 		deleted := c.put.CancelWithContext || c.put.TTR > 0 && slices.ContainsFunc(c.plan, func(a act) bool { return a.how == "delete" })
-		if !c.class.closed && !l.abandoned && !deleted && (t.Until.IsZero() || now.Before(t.Until)) {
+		if !c.class.closed && !l.abandoned && !deleted && (t.Info().Until.IsZero() || now.Before(t.Info().Until)) {
 			l.Errorf("a lease was lost: %v", c)
 		}
 	default:

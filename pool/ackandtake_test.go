@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -38,16 +39,16 @@ func (b countedBackend) Settle(ctx context.Context, l driver.Lease, how driver.S
 	return b.Backend.Settle(ctx, l, how)
 }
 
-func (b countedBackend) TakeOne(ctx context.Context, h driver.Handle, f task.Filter, into *task.Info) (uint64, any, error) {
+func (b countedBackend) TakeOne(ctx context.Context, h driver.Handle, f task.Filter) (driver.Record, error) {
 	b.takes.Add(1)
-	return b.Backend.TakeOne(ctx, h, f, into)
+	return b.Backend.TakeOne(ctx, h, f)
 }
 
 func (b countedBackend) SettleAndTakeOne(
-	ctx context.Context, l driver.Lease, how driver.Settlement, h driver.Handle, f task.Filter, into *task.Info,
-) (task.State, uint64, any, error) {
+	ctx context.Context, l driver.Lease, how driver.Settlement, h driver.Handle, f task.Filter,
+) (task.State, driver.Record, error) {
 	b.both.Add(1)
-	return b.Backend.SettleAndTakeOne(ctx, l, how, h, f, into)
+	return b.Backend.SettleAndTakeOne(ctx, l, how, h, f)
 }
 
 // A worker acks a task and takes the next one by one call of a store in memory.
@@ -67,5 +68,37 @@ func TestAckAndTake(t *testing.T) {
 		require.LessOrEqual(t, s.takes.Load(), int32(3), "for the first one, and when there is no other")
 		require.NoError(t, p.Shutdown(ctx))
 		require.NoError(t, q.Close(ctx))
+	})
+}
+
+// The context of a handler is done when it has returned, also for one who asks for the first time
+// then.
+func TestContextKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		type key struct{}
+		var kept []context.Context
+		p := pool.Func(func(ctx context.Context, t *task.Task[bool]) error {
+			if t.Payload {
+				<-context.WithValue(ctx, key{}, 1).Done()
+			}
+			kept = append(kept, ctx)
+			return nil
+		}, &pool.Options[bool]{Workers: 1, Policy: pool.Policy{Timeout: time.Second}})
+		for _, asks := range []bool{false, true} {
+			require.NoError(t, p.Submit(ctx, "a", asks))
+			require.NoError(t, p.Wait(ctx))
+		}
+		for i, err := range []error{context.Canceled, context.DeadlineExceeded} {
+			<-kept[i].Done()
+			require.Equal(t, err, kept[i].Err())
+			child, cancel := context.WithCancel(kept[i])
+			require.Equal(t, err, child.Err())
+			cancel()
+			require.Nil(t, kept[i].Value(key{}))
+		}
+		require.Equal(t, context.Canceled, context.Cause(kept[0]))
+		require.Equal(t, pool.ErrTimeout, context.Cause(kept[1]))
+		require.NoError(t, p.Shutdown(ctx))
 	})
 }

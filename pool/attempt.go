@@ -12,27 +12,49 @@ import (
 )
 
 // attempt is a task that was taken, from then until the queue knows what came of it. It is also
-// the context of the handler: what is dear about that is made when the handler asks for it.
+// the context of the handler: what is dear about that is made when the handler asks for it. It is
+// never used again, for the handler may have kept its task or its context; so it is small.
 type attempt[V any] struct {
-	pool  *Pool[V]
-	class *class[V]
-	task  *task.Task[V]
-
-	worker   *worker
-	policy   *Policy
-	ran      time.Duration // how long the handler ran; 0 if nobody asks for that
-	deadline time.Time     // of the context; zero if it has none
-	// of that; later, if the context was done before the handler, of the context
-	cause error
-
-	next *attempt[V] // at a task that was taken when this one was acked; nil if none was
+	task   task.Task[V] // what the handler gets
+	class  *class[V]
+	worker *worker
+	next   *attempt[V] // at a task that was taken when this one was acked; nil if none was
 
 	inBackground bool // it is settled there
 
-	mu     sync.Mutex      // protects all that follows
-	ended  bool            // the handler has returned
+	mu    sync.Mutex // protects what follows
+	ended bool       // the handler has returned; from then on nothing of this changes
+	extra *extra     // nil if there is none
+}
+
+// extra is what few attempts have.
+type extra struct {
+	policy   *Policy       // what Options.ForTask says
+	ran      time.Duration // how long the handler ran; 0 if nobody asks for that
+	deadline time.Time     // of the context; zero if it has none
+	late     error         // its cause then
+
 	ctx    context.Context // the real one; nil until somebody asks for it
 	cancel context.CancelFunc
+	cause  error // if it was done before the handler
+}
+
+var noExtra extra
+
+// get returns what is extra, to be read.
+func (a *attempt[V]) get() *extra {
+	if a.extra == nil {
+		return &noExtra
+	}
+	return a.extra
+}
+
+// set returns what is extra, to be changed.
+func (a *attempt[V]) set() *extra {
+	if a.extra == nil {
+		a.extra = new(extra)
+	}
+	return a.extra
 }
 
 // do implements job. The worker goes on with what is taken when a task is acked.
@@ -47,38 +69,44 @@ func (a *attempt[V]) do(w *worker) {
 
 // run calls the handler, and settles the task.
 func (a *attempt[V]) run(w *worker) {
+	p := a.class.pool
 	a.worker = w
 	inc(&w.counts.started)
-	a.pool.keyCounts.Add(a.task.Key, fairq.Counts{Served: 1})
-	o := &a.pool.observer
+	p.keyCounts.Add(a.task.Key, fairq.Counts{Served: 1})
+	o := &p.observer
 	var started time.Time
-	if !a.class.inMemory || o.times() || a.pool.costUnit > 0 {
+	if !a.class.inMemory || o.times() || p.costUnit > 0 {
 		started = time.Now()
 	}
 	w.started = started
 	err := errGoexit
 	handled := false
-	defer a.pool.tasks.addRunning(-1)
+	defer p.tasks.addRunning(-1)
 	defer a.class.taken.Add(-1)
 	defer func() { // also if the handler ends the goroutine
 		if v := recover(); v != nil {
 			inc(&w.counts.panics)
 			err = newPanicError("the handler", v)
 		}
+		var ran time.Duration
 		if !started.IsZero() {
-			a.ran = time.Since(started)
+			ran = time.Since(started)
 		}
-		if handled && a.pool.costUnit > 0 {
-			_ = a.class.queue.Done(a.task.Key, costOf(a.ran, a.pool.costUnit)) // it learns: see Options.complete
+		if handled && p.costUnit > 0 {
+			_ = a.class.queue.Done(a.task.Key, costOf(ran, p.costUnit)) // it learns: see Options.complete
 		}
-		a.endContext()
+		a.endContext(ran)
 		a.finish(safeError(err))
 	}()
 	if o.Started != nil {
-		a.pool.observe("Started", func() { o.Started(w.ctx, a.class.name, a.task, started.Sub(a.task.ReadyAt)) })
+		waited := started.Sub(a.task.Info().ReadyAt)
+		p.observe("Started", func() { o.Started(w.ctx, a.class.name, &a.task, waited) })
 	}
 	a.setDeadline()
-	limit := a.maxAttempts()
+	limit := 0
+	if a.task.Attempts > 1 {
+		limit = a.maxAttempts()
+	}
 	switch {
 	case limit > 0 && a.task.Attempts > limit: // its last attempt has ended without a result
 		a.task.Attempts = limit
@@ -87,7 +115,7 @@ func (a *attempt[V]) run(w *worker) {
 		err = errLate
 	default:
 		handled = true
-		err = a.pool.handler(a, a.task)
+		err = p.handler(a, &a.task)
 	}
 }
 
@@ -98,8 +126,8 @@ func costOf(ran, unit time.Duration) int64 { return int64((ran + unit - 1) / uni
 // result.
 func (a *attempt[V]) lastAttemptLost() error {
 	err := fmt.Errorf("pool: not done after %d attempts, of which the last one has ended without a result", a.task.Attempts)
-	if a.task.Err != nil {
-		err = fmt.Errorf("%w; the last error: %w", err, a.task.Err)
+	if last := a.task.Info().Err; last != nil {
+		err = fmt.Errorf("%w; the last error: %w", err, last)
 	}
 	return Permanent(err)
 }
@@ -111,23 +139,39 @@ var (
 
 // setDeadline finds out how long the handler has.
 func (a *attempt[V]) setDeadline() {
-	a.policy = &a.pool.policy
-	if a.pool.forTask != nil {
-		a.policy = new(a.pool.forTask(a.task, a.pool.policy))
+	if p := a.class.pool; p.forTask != nil {
+		a.set().policy = new(p.forTask(&a.task, p.policy))
 	}
 	sooner := func(at time.Time, cause error) {
-		if !at.IsZero() && (a.deadline.IsZero() || at.Before(a.deadline)) {
-			a.deadline, a.cause = at, cause
+		if x := a.set(); x.deadline.IsZero() || at.Before(x.deadline) {
+			x.deadline, x.late = at, cause
 		}
 	}
-	if a.policy.Timeout > 0 {
-		sooner(time.Now().Add(a.policy.Timeout), ErrTimeout)
+	if timeout := a.policy().Timeout; timeout > 0 {
+		sooner(time.Now().Add(timeout), ErrTimeout)
 	}
-	sooner(a.task.Deadline, ErrDeadline)
+	if a.task.Expires() {
+		if at := a.task.Info().Deadline; !at.IsZero() {
+			sooner(at, ErrDeadline)
+		}
+	}
+}
+
+// policy returns what is valid for the task.
+func (a *attempt[V]) policy() *Policy {
+	if policy := a.get().policy; policy != nil {
+		return policy
+	}
+	return &a.class.pool.policy
 }
 
 // Deadline implements [context.Context].
-func (a *attempt[V]) Deadline() (time.Time, bool) { return a.deadline, !a.deadline.IsZero() }
+func (a *attempt[V]) Deadline() (time.Time, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at := a.get().deadline
+	return at, !at.IsZero()
+}
 
 // Done implements [context.Context].
 func (a *attempt[V]) Done() <-chan struct{} { return a.context().Done() }
@@ -138,33 +182,44 @@ func (a *attempt[V]) Err() error { return a.context().Err() }
 // Value implements [context.Context].
 func (a *attempt[V]) Value(key any) any {
 	a.mu.Lock()
-	ctx, ended := a.ctx, a.ended
+	ctx, ended := a.get().ctx, a.ended
 	a.mu.Unlock()
-	if ended && key == (workerKey{}) { // what runs on is no handler any more
+	switch {
+	case ended && key == (workerKey{}): // what runs on is no handler any more
 		return nil
-	}
-	if ctx == nil {
+	case ctx == nil && ended:
+		ctx = endedContext
+	case ctx == nil:
 		ctx = a.worker.ctx
 	}
 	return ctx.Value(key)
 }
 
-// real returns the context behind this one, and makes it if need be.
+// endedContext is the real context of an attempt if nobody has asked for it before the end.
+var endedContext = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// context returns the context behind this one, and makes it if need be.
 func (a *attempt[V]) context() context.Context {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.ctx == nil {
-		leased, cancel := a.leaseContext()
-		a.ctx, a.cancel = leased, cancel
-		if !a.deadline.IsZero() {
-			timed, stop := context.WithDeadlineCause(leased, a.deadline, a.cause)
-			a.ctx, a.cancel = timed, func() { stop(); cancel() }
-		}
-		if a.ended {
-			a.cancel()
-		}
+	switch {
+	case a.get().ctx != nil:
+		return a.extra.ctx
+	case a.ended:
+		return endedContext
 	}
-	return a.ctx
+	x := a.set()
+	leased, cancel := a.leaseContext()
+	x.ctx, x.cancel = leased, cancel
+	if !x.deadline.IsZero() {
+		timed, stop := context.WithDeadlineCause(leased, x.deadline, x.late)
+		x.ctx, x.cancel = timed, func() { stop(); cancel() }
+	}
+	return x.ctx
 }
 
 // leaseContext returns a context that ends with the lease. Whether the lease is lost already, the
@@ -175,7 +230,7 @@ func (a *attempt[V]) leaseContext() (context.Context, context.CancelFunc) {
 		return a.task.Context(a.worker.ctx)
 	}
 	ctx, cancel := context.WithCancelCause(a.worker.ctx)
-	a.pool.background(func() {
+	a.class.pool.background(func() {
 		leased, end := a.task.Context(ctx)
 		context.AfterFunc(leased, func() {
 			cancel(context.Cause(leased))
@@ -188,39 +243,42 @@ func (a *attempt[V]) leaseContext() (context.Context, context.CancelFunc) {
 // counts returns where it is counted what becomes of the attempt.
 func (a *attempt[V]) counts() *counters {
 	if a.inBackground {
-		return &a.pool.backgroundCounts
+		return &a.class.pool.backgroundCounts
 	}
 	return &a.worker.counts
 }
 
-// endContext ends the context.
-func (a *attempt[V]) endContext() {
+// endContext ends the context of a handler that ran for so long.
+func (a *attempt[V]) endContext(ran time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.ended, a.cause = true, nil
-	if a.ctx != nil {
-		a.cause = context.Cause(a.ctx)
-		a.cancel()
+	a.ended = true
+	if ran > 0 && a.class.pool.observer.times() {
+		a.set().ran = ran
+	}
+	if x := a.get(); x.ctx != nil {
+		x.cause = context.Cause(x.ctx)
+		x.cancel()
 	}
 }
 
 // maxAttempts returns how often the task may be tried; 0 means no limit.
 func (a *attempt[V]) maxAttempts() int {
-	switch {
-	case a.task.MaxAttempts > 0:
-		return a.task.MaxAttempts
-	case a.policy.MaxAttempts == 0:
+	switch of, policy := a.task.Info().MaxAttempts, a.policy().MaxAttempts; {
+	case of > 0:
+		return of
+	case policy == 0:
 		return DefaultMaxAttempts
+	default:
+		return max(policy, 0)
 	}
-	return max(a.policy.MaxAttempts, 0)
 }
 
 // tooLate tells whether the task's time is over, or its deadline will be after a delay.
 func (a *attempt[V]) tooLate(delay time.Duration) bool {
-	if a.task.Deadline.IsZero() && a.task.Expires.IsZero() {
+	if !a.task.Expires() {
 		return false
 	}
-	now := time.Now()
-	return !a.task.Deadline.IsZero() && !now.Add(delay).Before(a.task.Deadline) ||
-		!a.task.Expires.IsZero() && !now.Before(a.task.Expires)
+	i, now := a.task.Info(), time.Now()
+	return !i.Deadline.IsZero() && !now.Add(delay).Before(i.Deadline) || !now.Before(i.Expires)
 }

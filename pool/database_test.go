@@ -124,14 +124,14 @@ func (b *table) Take(ctx context.Context, consumer driver.Handle, filter task.Fi
 	return n, err
 }
 
-func (b *table) TakeOne(ctx context.Context, consumer driver.Handle, f task.Filter, info *task.Info) (uint64, any, error) {
-	return driver.TakeOne(ctx, b, consumer, f, info)
+func (b *table) TakeOne(ctx context.Context, consumer driver.Handle, f task.Filter) (driver.Record, error) {
+	return driver.TakeOne(ctx, b, consumer, f)
 }
 
 func (b *table) SettleAndTakeOne(
-	ctx context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, f task.Filter, info *task.Info,
-) (task.State, uint64, any, error) {
-	return driver.SettleAndTakeOne(ctx, b, lease, how, consumer, f, info)
+	ctx context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, f task.Filter,
+) (task.State, driver.Record, error) {
+	return driver.SettleAndTakeOne(ctx, b, lease, how, consumer, f)
 }
 
 func (b *table) Settle(ctx context.Context, lease driver.Lease, how driver.Settlement) (state task.State, err error) {

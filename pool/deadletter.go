@@ -62,8 +62,8 @@ func (r Reason) String() string {
 type Sink[V any] func(ctx context.Context, letter *DeadLetter[V]) error
 
 func newDeadLetter[V any](class string, t *task.Task[V], reason Reason, err error) *DeadLetter[V] {
-	l := &DeadLetter[V]{Task: t.Info, Payload: t.Payload, Class: class, Reason: reason, Err: err, Attempts: t.Attempts, At: time.Now()}
-	l.Task.Metadata = maps.Clone(t.Metadata) // for others may have the task
+	l := &DeadLetter[V]{Task: t.Info(), Payload: t.Payload, Class: class, Reason: reason, Err: err, Attempts: t.Attempts, At: time.Now()}
+	l.Task.Metadata = maps.Clone(l.Task.Metadata) // for others may have the task
 	return l
 }
 

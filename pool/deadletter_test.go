@@ -75,7 +75,7 @@ func TestLetterComesFirst(t *testing.T) {
 			Workers: 1, DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
 				tk, err := q.Peek(ctx, l.Task.ID)
 				require.NoError(t, err)
-				require.Equal(t, task.Taken, tk.State)
+				require.Equal(t, task.Taken, tk.Info().State)
 				letters++
 				return nil
 			},
@@ -127,7 +127,7 @@ func TestForward(t *testing.T) {
 			pools[i] = openNew(t, queues[i], func(_ context.Context, tk *task.Task[int]) error {
 				mu.Lock()
 				defer mu.Unlock()
-				tries[fmt.Sprintf("%d tries %d of %s as %s with %d at %d", i, tk.Payload, tk.Key, tk.Kind, tk.Priority, tk.MaxAttempts)]++
+				tries[fmt.Sprintf("%d tries %d of %s as %s with %d at %d", i, tk.Payload, tk.Key, tk.Kind, tk.Priority, tk.Info().MaxAttempts)]++
 				if tk.Payload%3 > i {
 					return errNo
 				}
@@ -346,7 +346,7 @@ func TestLeftAtShutdown(t *testing.T) {
 
 // TestToDeadLetters is about the functions for a queue that is not the pool's.
 func TestToDeadLetters(t *testing.T) {
-	tk := &task.Task[int]{Info: task.Info{ID: 5, Key: "a", Attempts: 2, Metadata: map[string]string{"by": "alice"}}, Payload: 7}
+	tk := task.NewTask(task.Info{ID: 5, Key: "a", Attempts: 2, Metadata: map[string]string{"by": "alice"}}, 7)
 	for reason, want := range map[pool.Reason]error{pool.Overflow: fairq.ErrFull, pool.Deadline: pool.ErrDeadline} {
 		var box mailbox[int]
 		pool.ToDeadLetters(box.sink, reason, func(*task.Task[int], error) { t.Error("lost") })(tk)
@@ -354,9 +354,9 @@ func TestToDeadLetters(t *testing.T) {
 		l := box.all()[0]
 		require.WithinDuration(t, time.Now(), l.At, time.Minute)
 		l.At = time.Time{}
-		require.Equal(t, pool.DeadLetter[int]{Task: tk.Info, Payload: 7, Reason: reason, Err: want, Attempts: 2}, l)
+		require.Equal(t, pool.DeadLetter[int]{Task: tk.Info(), Payload: 7, Reason: reason, Err: want, Attempts: 2}, l)
 		clear(l.Task.Metadata)
-		require.NotEmpty(t, tk.Metadata, "is shared")
+		require.NotEmpty(t, tk.Info().Metadata, "is shared")
 	}
 	for _, sink := range []pool.Sink[int]{
 		func(context.Context, *pool.DeadLetter[int]) error { return errNo },
@@ -408,7 +408,7 @@ func TestLettersKeepTimes(t *testing.T) {
 			tasks, err := next.List(ctx, task.ListOptions{})
 			require.NoError(t, err)
 			require.Len(t, tasks, 1)
-			for _, is := range []task.Info{l.Task, tasks[0].Info} {
+			for _, is := range []task.Info{l.Task, tasks[0].Info()} {
 				require.Equal(t, task.Delayed, is.State)
 				require.Equal(t, begin.Add(time.Hour), is.Until)
 				require.Equal(t, begin.Add(4*time.Hour), is.Expires)
@@ -459,7 +459,7 @@ func TestTransitKeepsTimeToLive(t *testing.T) {
 		tasks, err := next.List(ctx, task.ListOptions{})
 		require.NoError(t, err)
 		require.Len(t, tasks, 1)
-		require.Equal(t, begin.Add(time.Hour), tasks[0].Expires)
+		require.Equal(t, begin.Add(time.Hour), tasks[0].Info().Expires)
 		end(t, ctx, p)
 	})
 }

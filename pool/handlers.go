@@ -81,7 +81,8 @@ func Parallel[T any](handlers ...Handler[T]) Handler[T] {
 // is held up too.
 func Transit[V any](next *task.Queue[V]) Handler[*task.Task[V]] {
 	return func(ctx context.Context, t *task.Task[V]) error {
-		_, err := next.PutWait(ctx, t.Key, t.Payload, resubmitOptions(&t.Info, time.Now()).Task())
+		info := t.Info()
+		_, err := next.PutWait(ctx, t.Key, t.Payload, resubmitOptions(&info, time.Now()).Task())
 		return err
 	}
 }

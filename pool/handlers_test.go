@@ -312,7 +312,7 @@ func TestTransit(t *testing.T) {
 		g := newGate()
 		next := openQueue(t, &task.Options[int]{Capacity: 2})
 		second := openNew(t, next, func(ctx context.Context, tk *task.Task[int]) error {
-			assert.Equal(t, [4]any{"alice", "mail", 3, 4}, [4]any{tk.Key, tk.Kind, tk.Priority, tk.MaxAttempts})
+			assert.Equal(t, [4]any{"alice", "mail", 3, 4}, [4]any{tk.Key, tk.Kind, tk.Priority, tk.Info().MaxAttempts})
 			return g.handle(ctx, tk)
 		}, pool.Options[int]{Workers: 1})
 		first := openFunc(t, pool.Transit(next), pool.Options[int]{Workers: 1, Capacity: 2, WhenFull: pool.Reject})

@@ -98,7 +98,7 @@ func TestObserver(t *testing.T) {
 				case 1:
 					panic("boo")
 				case 2:
-					if tk.Attempts == 1 && time.Since(tk.Created) < 30*time.Second {
+					if tk.Attempts == 1 && time.Since(tk.Info().Created) < 30*time.Second {
 						return pool.Snooze(time.Minute)
 					}
 				case 3:

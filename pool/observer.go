@@ -54,7 +54,7 @@ type Observer[V any] struct {
 
 // about returns what a log line says of a task: which one it is, what else is given, and its
 // error, with the stack if that is of a panic.
-func about(class string, t *task.Info, err error, more ...any) (args []any) {
+func about[V any](class string, t *task.Task[V], err error, more ...any) (args []any) {
 	if t.ID != 0 {
 		args = append(args, "task", t.ID)
 	}

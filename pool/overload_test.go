@@ -365,10 +365,10 @@ func TestSubmitBatch(t *testing.T) {
 				tasks, err := p.Queue("x").List(ctx, task.ListOptions{})
 				require.NoError(t, err)
 				for _, tk := range tasks {
-					if tk.State == task.Delayed { // the last ones may be ready by now
-						require.Equal(t, tk.Created.Add(time.Minute), tk.Until)
+					if tk.Info().State == task.Delayed { // the last ones may be ready by now
+						require.Equal(t, tk.Info().Created.Add(time.Minute), tk.Info().Until)
 					}
-					require.Equal(t, begin.Add(time.Hour), tk.Deadline)
+					require.Equal(t, begin.Add(time.Hour), tk.Info().Deadline)
 				}
 				wait(t, p)
 				require.EqualValues(t, map[pool.WhenFull]int{pool.Block: 6, pool.Reject: 4, pool.DropNew: 5, pool.EvictOldest: 5}[whenFull], p.Stats().Succeeded)

@@ -103,7 +103,7 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]], option
 	s.filter = task.Filter{Kinds: s.kinds}
 	s.turns.Weight = func(i int) int { return s.classes[i].weight }
 	for _, c := range o.Classes {
-		added := &class[V]{name: c.Name, weight: max(c.Weight, 1), queue: c.Queue}
+		added := &class[V]{pool: p, name: c.Name, weight: max(c.Weight, 1), queue: c.Queue}
 		if added.queue == nil {
 			p.openOwn(added, &o, c.Capacity)
 		}
@@ -281,7 +281,7 @@ func (p *Pool[V]) deadLetter(ctx context.Context, class string, t *task.Task[V],
 	if bad != nil {
 		bad = errors.Join(err, bad)
 		p.log.Error("pool: a task was lost, because its dead letter could not be sent",
-			about(class, &t.Info, bad, "reason", reason.String(), "payload", t.Payload)...)
+			about(class, t, bad, "reason", reason.String(), "payload", t.Payload)...)
 	}
 	return bad
 }

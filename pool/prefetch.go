@@ -55,7 +55,7 @@ const slowFactor = 16
 // another clock.
 func newPrefetchedTask[V any](t *task.Task[V], now time.Time) prefetchedTask[V] {
 	d := maxPrefetchTime
-	if left := t.Until.Sub(now); left > 0 {
+	if left := t.Info().Until.Sub(now); left > 0 {
 		d = min(d, left/8)
 	}
 	return prefetchedTask[V]{t, now.Add(d)}

@@ -227,7 +227,7 @@ func TestPrefetchedTasksHaveTheirTime(t *testing.T) {
 			p := openNew(t, q, func(_ context.Context, tk *task.Task[int]) error {
 				assert.Equal(t, 1, tk.Attempts)
 				if ttr > 0 {
-					assert.Greater(t, time.Until(tk.Until), ttr*7/8-2*time.Millisecond)
+					assert.Greater(t, time.Until(tk.Info().Until), ttr*7/8-2*time.Millisecond)
 				}
 				started = append(started, tk.Payload)
 				if r.IntN(50) == 0 {

@@ -234,14 +234,14 @@ func (b slowBackend) Take(ctx context.Context, consumer driver.Handle, f task.Fi
 	return n, err
 }
 
-func (b slowBackend) TakeOne(ctx context.Context, consumer driver.Handle, f task.Filter, info *task.Info) (uint64, any, error) {
-	return driver.TakeOne(ctx, b, consumer, f, info)
+func (b slowBackend) TakeOne(ctx context.Context, consumer driver.Handle, f task.Filter) (driver.Record, error) {
+	return driver.TakeOne(ctx, b, consumer, f)
 }
 
 func (b slowBackend) SettleAndTakeOne(
-	ctx context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, f task.Filter, info *task.Info,
-) (task.State, uint64, any, error) {
-	return driver.SettleAndTakeOne(ctx, b, lease, how, consumer, f, info)
+	ctx context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, f task.Filter,
+) (task.State, driver.Record, error) {
+	return driver.SettleAndTakeOne(ctx, b, lease, how, consumer, f)
 }
 
 // A task that was being taken when fewer workers were allowed all of a sudden does not start

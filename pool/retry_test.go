@@ -386,8 +386,8 @@ func TestAttemptsWithoutResult(t *testing.T) {
 				} else {
 					buried, err := q.Peek(ctx, id)
 					require.NoError(t, err)
-					require.Equal(t, task.Buried, buried.State)
-					require.EqualError(t, buried.Err, why)
+					require.Equal(t, task.Buried, buried.Info().State)
+					require.EqualError(t, buried.Info().Err, why)
 				}
 				end(t, ctx, p)
 			})

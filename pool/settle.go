@@ -21,18 +21,20 @@ func (p *Pool[V]) settle(t *task.Task[V], call func(context.Context) error) erro
 	var first error
 	for wait := firstSettleRetry; ; wait = min(2*wait, sourceRetry) {
 		err := call(p.storeCtx)
-		switch {
-		case err == nil:
+		if err == nil {
 			return nil
+		}
+		until := t.Info().Until
+		switch {
 		case errors.Is(err, task.ErrLeaseLost) || isOver(err) || errors.Is(err, task.ErrInvalid) || p.storeCtx.Err() != nil ||
-			!t.Until.IsZero() && !time.Now().Add(wait).Before(t.Until):
+			!until.IsZero() && !time.Now().Add(wait).Before(until):
 			if first != nil { // the first try may have failed after the end of its transaction
 				err = fmt.Errorf("%w; and before that: %w", err, first)
 			}
 			return err
 		case first == nil:
 			first = err
-			p.log.Warn("pool: a task could not be settled; trying again", about("", &t.Info, err)...)
+			p.log.Warn("pool: a task could not be settled; trying again", about("", t, err)...)
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -47,7 +49,7 @@ func (p *Pool[V]) settle(t *task.Task[V], call func(context.Context) error) erro
 // takes a transaction, so it is done in background and the worker goes on, unless too many are
 // settled so already.
 func (a *attempt[V]) finish(err error) {
-	p := a.pool
+	p := a.class.pool
 	if a.class.inMemory {
 		a.settle(err)
 		return
@@ -66,14 +68,14 @@ func (a *attempt[V]) finish(err error) {
 
 // settle tells the queue what came of the task: err is what the handler has returned.
 func (a *attempt[V]) settle(err error) {
-	p, t, counts := a.pool, a.task, a.counts()
+	p, t, counts := a.class.pool, &a.task, a.counts()
 	again, _ := errors.AsType[*retryError](err)
 	_, permanent := errors.AsType[*permanentError](err)
 	switch {
 	case err == nil:
 		a.settleBy(a.ack, &counts.succeeded, func() {
 			if f := p.observer.Succeeded; f != nil {
-				p.observe("Succeeded", func() { f(p.storeCtx, a.class.name, t, a.ran) })
+				p.observe("Succeeded", func() { f(p.storeCtx, a.class.name, t, a.get().ran) })
 			}
 		})
 	case errors.Is(err, errLate):
@@ -86,8 +88,8 @@ func (a *attempt[V]) settle(err error) {
 		a.settleBy(func(ctx context.Context) error { return t.Snooze(ctx, again.delay) }, &counts.snoozed,
 			func() { a.observeRetry(again.delay, err) })
 	default:
-		if a.cause != nil && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, a.cause) {
-			err = timedOut(a.cause, err)
+		if cause := a.get().cause; cause != nil && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, cause) {
+			err = timedOut(cause, err)
 		}
 		switch limit := a.maxAttempts(); {
 		case limit > 0 && t.Attempts >= limit:
@@ -103,17 +105,13 @@ func (a *attempt[V]) settle(err error) {
 // ack says that the task is done. If the worker would take the next one at once, without any of the
 // user's code in between, that is the same call.
 func (a *attempt[V]) ack(ctx context.Context) error {
-	p, c := a.pool, a.class
+	p, c := a.class.pool, a.class
 	if p.tasks.serial.Load() || p.tasks.prefetcher != nil || c.watching.Load() || p.slowPath.Load() || p.observer.Succeeded != nil {
 		return a.task.Ack(ctx)
 	}
-	next := &struct { // one allocation
-		attempt[V]
-		of task.Task[V]
-	}{attempt: attempt[V]{pool: p, class: c}}
-	ok, err := c.consumer.AckAndTake(ctx, a.task, &next.of)
+	next := &attempt[V]{class: c}
+	ok, err := c.consumer.AckAndTake(ctx, &a.task, &next.task)
 	if ok {
-		next.task = &next.of
 		a.next = next.taken()
 	}
 	return err
@@ -125,11 +123,11 @@ func (a *attempt[V]) backOff(err error) {
 	delay := Backoff{}.Delay(a.task.Attempts)
 	defer func() {
 		if v := recover(); v != nil {
-			a.pool.log.Error("pool: Backoff.Func panicked", "panic", v, "stack", string(debug.Stack()))
+			a.class.pool.log.Error("pool: Backoff.Func panicked", "panic", v, "stack", string(debug.Stack()))
 		}
 		a.retry(delay, err)
 	}()
-	delay = clamp(a.policy.Backoff.Delay(a.task.Attempts)) // nobody has checked a policy of ForTask
+	delay = clamp(a.policy().Backoff.Delay(a.task.Attempts)) // nobody has checked a policy of ForTask
 }
 
 // retry has the task tried again after a delay, unless its time will be over by then.
@@ -143,18 +141,19 @@ func (a *attempt[V]) retry(delay time.Duration, err error) {
 }
 
 func (a *attempt[V]) observeRetry(delay time.Duration, err error) {
-	if f := a.pool.observer.Retried; f != nil {
-		a.pool.observe("Retried", func() { f(a.pool.storeCtx, a.class.name, a.task, a.ran, delay, err) })
+	p := a.class.pool
+	if f := p.observer.Retried; f != nil {
+		p.observe("Retried", func() { f(p.storeCtx, a.class.name, &a.task, a.get().ran, delay, err) })
 	}
-	a.pool.log.Debug("pool: to be tried again",
-		about(a.class.name, &a.task.Info, err, "attempts", a.task.Attempts, "delay", delay)...)
+	p.log.Debug("pool: to be tried again",
+		about(a.class.name, &a.task, err, "attempts", a.task.Attempts, "delay", delay)...)
 }
 
 // fail ends a task that has failed for good. Its dead letter goes first: only when the sink has it
 // may the task leave the queue. Before that the lease is looked at, for a task that somebody else
 // has by now is not ours to write letters of.
 func (a *attempt[V]) fail(reason Reason, err error) {
-	p, t := a.pool, a.task
+	p, t := a.class.pool, &a.task
 	end := t.Bury
 	if a.class.own || p.sink != nil {
 		end = t.Discard
@@ -169,23 +168,23 @@ func (a *attempt[V]) fail(reason Reason, err error) {
 			end, err = t.Bury, errors.Join(err, bad)
 		}
 	}
-	a.class.failures.record(&t.Info, err)
+	a.class.failures.record(t.ID, t.Info().UniqueKey, err)
 	a.settleBy(func(ctx context.Context) error { return end(ctx, err) }, &a.counts().failed, func() {
 		if reason == Deadline {
 			p.taskExpired(a.class.name, t)
 		}
 		if f := p.observer.Failed; f != nil {
-			p.observe("Failed", func() { f(p.storeCtx, a.class.name, t, a.ran, err) })
+			p.observe("Failed", func() { f(p.storeCtx, a.class.name, t, a.get().ran, err) })
 		}
 		p.log.Warn("pool: a task failed for good",
-			about(a.class.name, &t.Info, err, "reason", reason.String(), "attempts", t.Attempts)...)
+			about(a.class.name, t, err, "reason", reason.String(), "attempts", t.Attempts)...)
 	})
 }
 
 // settleBy tells the queue what came of the task, counts it, and calls then; unless the queue
 // cannot be told.
 func (a *attempt[V]) settleBy(call func(context.Context) error, count *counter, then func()) {
-	if err := a.pool.settle(a.task, call); err != nil {
+	if err := a.class.pool.settle(&a.task, call); err != nil {
 		a.lost(err)
 		return
 	}
@@ -195,14 +194,14 @@ func (a *attempt[V]) settleBy(call func(context.Context) error, count *counter, 
 
 // lost is called when the task could not be settled.
 func (a *attempt[V]) lost(err error) {
+	p := a.class.pool
 	inc(&a.counts().lost)
-	if f := a.pool.observer.Lost; f != nil {
-		a.pool.observe("Lost", func() { f(a.pool.storeCtx, a.class.name, a.task, a.ran, err) })
+	if f := p.observer.Lost; f != nil {
+		p.observe("Lost", func() { f(p.storeCtx, a.class.name, &a.task, a.get().ran, err) })
 	}
 	level := slog.LevelWarn
-	if errors.Is(a.cause, task.ErrDeleted) {
+	if errors.Is(a.get().cause, task.ErrDeleted) {
 		level = slog.LevelDebug // it was cancelled, and the handler could know
 	}
-	a.pool.log.Log(a.pool.storeCtx, level, "pool: a task could not be settled",
-		about(a.class.name, &a.task.Info, err)...)
+	p.log.Log(p.storeCtx, level, "pool: a task could not be settled", about(a.class.name, &a.task, err)...)
 }

@@ -236,7 +236,8 @@ func (p *Pool[V]) clear(ctx context.Context, c *class[V]) {
 			return
 		}
 		for _, t := range tasks {
-			if t.State == task.Ready || t.State == task.Delayed {
+			state := t.Info().State
+			if state == task.Ready || state == task.Delayed {
 				p.leftUndone.Store(true)
 			}
 			after = t.ID
@@ -244,10 +245,10 @@ func (p *Pool[V]) clear(ctx context.Context, c *class[V]) {
 				continue // its time was over just now
 			}
 			letter := newDeadLetter(c.name, t, Shutdown, ErrShutdown)
-			if t.Err != nil {
-				letter.Err = t.Err
+			if letter.Task.Err != nil {
+				letter.Err = letter.Task.Err
 			}
-			if t.State == task.Buried {
+			if state == task.Buried {
 				letter.Reason = Failed
 			}
 			if p.sink != nil {
@@ -255,7 +256,7 @@ func (p *Pool[V]) clear(ctx context.Context, c *class[V]) {
 				if err == nil {
 					continue
 				}
-				p.log.Warn("pool: a letter could not be sent", about(c.name, &t.Info, err)...)
+				p.log.Warn("pool: a letter could not be sent", about(c.name, t, err)...)
 			}
 			p.leftMu.Lock()
 			p.leftovers = append(p.leftovers, *letter)

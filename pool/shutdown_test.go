@@ -96,10 +96,10 @@ func TestEscalation(t *testing.T) {
 		for i, tk := range tasks {
 			require.Equal(t, i+1, tk.Payload)
 			if i == 0 {
-				require.Equal(t, task.Buried, tk.State)
+				require.Equal(t, task.Buried, tk.Info().State)
 				continue
 			}
-			require.Equal(t, task.Ready, tk.State)
+			require.Equal(t, task.Ready, tk.Info().State)
 			require.Zero(t, tk.Attempts)
 		}
 		s := p.Stats()

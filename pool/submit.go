@@ -232,22 +232,22 @@ func (p *Pool[V]) roomCtx(ctx context.Context) context.Context {
 // were put now.
 func (o *offer[V]) task() *task.Task[V] {
 	now, options := time.Now(), &o.Options
-	t := &task.Task[V]{Payload: o.Payload, Info: task.Info{
+	i := task.Info{
 		Key: o.Key, Kind: options.Kind, UniqueKey: options.UniqueKey, Group: options.Group, Role: options.Role,
 		Priority: max(options.Priority, 0), Cost: cmp.Or(options.Cost, 1), MaxAttempts: options.MaxAttempts, Deadline: options.Deadline, Created: now, Expires: options.Deadline,
 		Metadata: maps.Clone(options.Metadata),
-	}}
+	}
 	if options.Delay > 0 {
-		t.State, t.Until = task.Delayed, now.Add(options.Delay)
+		i.State, i.Until = task.Delayed, now.Add(options.Delay)
 	}
 	if options.TTL > 0 {
 		// What is longer than MaxDuration is for ever, as in package task.
 		ends := now.Add(options.Delay).Add(min(options.TTL, task.MaxDuration))
 		if options.Deadline.IsZero() || ends.Before(options.Deadline) {
-			t.Expires = ends
+			i.Expires = ends
 		}
 	}
-	return t
+	return task.NewTask(i, o.Payload)
 }
 
 // offered tells the Observer of a task that is handed to Submit or the like.

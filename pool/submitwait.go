@@ -74,7 +74,7 @@ func (p *Pool[V]) cancelWith(ctx context.Context, c *class[V], uniqueKey string,
 func (p *Pool[V]) cancelTask(c *class[V], id task.ID) {
 	err := c.queue.Delete(p.storeCtx, id)
 	if err != nil && !errors.Is(err, task.ErrNotFound) && !isOver(err) {
-		p.log.Warn("pool: a task could not be cancelled", about(c.name, &task.Info{ID: id}, err)...)
+		p.log.Warn("pool: a task could not be cancelled", about(c.name, &task.Task[V]{ID: id}, err)...)
 	}
 }
 
@@ -114,14 +114,11 @@ func (f *failures) forget(uniqueKey string) {
 }
 
 // record is called with a task that has failed for good, before its queue is told.
-func (f *failures) record(t *task.Info, err error) {
-	if t.UniqueKey == "" {
-		return
-	}
+func (f *failures) record(id task.ID, uniqueKey string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if failed := f.byUniqueKey[t.UniqueKey]; failed != nil {
-		failed.task, failed.err = t.ID, err
+	if failed := f.byUniqueKey[uniqueKey]; failed != nil {
+		failed.task, failed.err = id, err
 	}
 }
 

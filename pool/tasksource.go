@@ -41,6 +41,7 @@ type taskSource[V any] struct {
 
 // class is a queue that is drained.
 type class[V any] struct {
+	pool      *Pool[V]
 	name      string
 	weight    int
 	queue     *task.Queue[V]
@@ -144,12 +145,12 @@ func (s *taskSource[V]) attempt(c *class[V], t *task.Task[V]) *attempt[V] {
 	if t == nil {
 		return nil
 	}
-	return (&attempt[V]{pool: s.pool, class: c, task: t}).taken()
+	return (&attempt[V]{task: *t, class: c}).taken()
 }
 
 // taken counts an attempt whose task was taken.
 func (a *attempt[V]) taken() *attempt[V] {
-	a.pool.tasks.running.Add(1)
+	a.class.pool.tasks.running.Add(1)
 	a.class.taken.Add(1)
 	return a
 }

@@ -180,7 +180,7 @@ func (s *itemSource[K, V]) fail(w *worker, t *task.Task[V], value V, err error, 
 	if f := s.observer.Failed; f != nil {
 		ws.observe("Failed", func() { f(ws.storeCtx, "", t, time.Since(started), err) })
 	}
-	ws.log.Warn("pool: an item failed", about("", &task.Info{}, err)...)
+	ws.log.Warn("pool: an item failed", about("", new(task.Task[V]), err)...)
 	if s.sink == nil {
 		return
 	}

@@ -42,8 +42,7 @@ func (q *Queue[V]) peek(ctx context.Context, id ID, uniqueKey string) (*Task[V],
 	if err != nil {
 		return nil, err
 	}
-	r.Lease = driver.Lease{}
-	return q.task(&r)
+	return q.show(&r)
 }
 
 // KickID makes one buried task ready. It returns [ErrNotFound] if there is no such task, or it is

@@ -19,8 +19,7 @@ type Consumer[V any] struct {
 	queue        *Queue[V]
 	handle       driver.Handle
 	state        consumerState
-	disconnected atomic.Bool             // it keeps what it holds
-	unused       atomic.Pointer[Task[V]] // a zero one, made for a task that was not there
+	disconnected atomic.Bool // it keeps what it holds
 }
 
 func newConsumerID() string { return rand.Text() }
@@ -143,8 +142,8 @@ func (c *Consumer[V]) TakeID(ctx context.Context, id ID) (*Task[V], error) {
 	if err := c.took(ctx); err != nil {
 		return nil, err
 	}
-	t, bad := c.queue.task(&r)
-	if bad != nil {
+	t := new(Task[V])
+	if bad := c.queue.fill(t, &r, c); bad != nil {
 		return nil, errors.Join(bad, t.Bury(ctx, bad))
 	}
 	c.queue.countServed(t)
@@ -202,15 +201,13 @@ func (c *Consumer[V]) tryTake(ctx context.Context) (*Task[V], error) {
 
 // takeOne takes a task, nil if there is none.
 func (c *Consumer[V]) takeOne(ctx context.Context, f Filter) (*Task[V], error) {
-	q := c.queue
 	for {
-		t := c.newTask()
-		number, payload, err := q.backend.TakeOne(ctx, c.handle, f, &t.Info)
-		if number == 0 || err != nil {
-			c.unused.Store(t)
+		r, err := c.queue.backend.TakeOne(ctx, c.handle, f)
+		if r.ID == 0 || err != nil {
 			return nil, err
 		}
-		switch ok, err := c.begin(ctx, t, number, payload); {
+		t := new(Task[V])
+		switch ok, err := c.begin(ctx, t, &r); {
 		case ok:
 			return t, nil
 		case err != nil:
@@ -219,22 +216,13 @@ func (c *Consumer[V]) takeOne(ctx context.Context, f Filter) (*Task[V], error) {
 	}
 }
 
-// newTask returns a zero one, for a task that may be there.
-func (c *Consumer[V]) newTask() *Task[V] {
-	if t := c.unused.Load(); t != nil && c.unused.CompareAndSwap(t, nil) {
-		return t
-	}
-	return &Task[V]{queue: c.queue}
-}
-
-// begin makes a task that was taken one to be handed out. If its payload cannot be decoded it is
-// buried, and ok is false.
-func (c *Consumer[V]) begin(ctx context.Context, t *Task[V], number uint64, payload any) (ok bool, err error) {
-	t.lease = driver.Lease{ID: t.ID, Number: number}
+// begin makes t the task of a record that was taken. If its payload cannot be decoded it is buried,
+// and ok is false.
+func (c *Consumer[V]) begin(ctx context.Context, t *Task[V], r *driver.Record) (ok bool, err error) {
 	if err := c.took(ctx); err != nil {
 		return false, err
 	}
-	if bad := c.queue.setPayload(t, payload); bad != nil {
+	if bad := c.queue.fill(t, r, c); bad != nil {
 		return false, t.Bury(ctx, bad)
 	}
 	c.queue.countServed(t)
@@ -253,22 +241,24 @@ func (c *Consumer[V]) AckAndTake(ctx context.Context, done, next *Task[V]) (ok b
 		return false, err
 	}
 	q := c.queue
-	if done.queue != q {
+	switch {
+	case done.details.Lease == 0:
+		return false, ErrLeaseLost
+	case done.consumer.queue != q:
 		return false, invalid("AckAndTake: the task", done.ID, "one from the queue of the consumer")
 	}
 	if q.notifier.takersWaiting.Load() > 0 || c.over() != nil {
 		return false, done.Ack(ctx)
 	}
-	state, number, payload, err := q.backend.SettleAndTakeOne(
-		ctx, done.lease, driver.Settlement{}, c.handle, c.state.filter.Load().Filter, &next.Info)
+	state, r, err := q.backend.SettleAndTakeOne(
+		ctx, done.lease(), driver.Settlement{}, c.handle, c.state.filter.Load().Filter)
 	if err == nil {
-		done.State = state
+		done.details.State = state
 	}
-	if number == 0 {
+	if r.ID == 0 {
 		return false, err
 	}
-	next.queue = q
-	if ok, _ = c.begin(ctx, next, number, payload); ok {
+	if ok, _ = c.begin(ctx, next, &r); ok {
 		return true, nil
 	}
 	*next = Task[V]{}
@@ -301,8 +291,8 @@ func (c *Consumer[V]) took(ctx context.Context) error {
 func (c *Consumer[V]) tasks(ctx context.Context, records []driver.Record) []*Task[V] {
 	tasks := make([]*Task[V], 0, len(records))
 	for i := range records {
-		t, bad := c.queue.task(&records[i])
-		if bad == nil {
+		t := new(Task[V])
+		if bad := c.queue.fill(t, &records[i], c); bad == nil {
 			tasks = append(tasks, t)
 		} else {
 			_ = t.Bury(ctx, bad) // if that fails, it is still held, until the consumer is closed

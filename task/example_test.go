@@ -63,7 +63,7 @@ func ExampleTask_Fail() {
 
 	dead, _ := tasks.List(ctx, task.ListOptions{State: task.Buried})
 	for _, t := range dead {
-		fmt.Printf("%s: %s, %d attempts, %v\n", t.Key, t.Payload, t.Attempts, t.Err)
+		fmt.Printf("%s: %s, %d attempts, %v\n", t.Key, t.Payload, t.Attempts, t.Info().Err)
 	}
 	n, _ := tasks.Kick(ctx, task.ListOptions{Limit: 10})
 	fmt.Println("kicked:", n)

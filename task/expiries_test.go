@@ -94,7 +94,7 @@ func TestExpiredTooEarly(t *testing.T) {
 type hastyStore struct{ memory.Store }
 
 func (*hastyStore) Open(ctx context.Context, name string, s driver.Settings, n driver.Notifier) (driver.Backend, error) {
-	n.Expired(driver.Record{Lease: driver.Lease{Number: 1}, Payload: []byte("7")})
+	n.Expired(driver.Record{Details: driver.Details{Lease: 1}, Payload: []byte("7")})
 	b, err := new(memory.Store).Open(ctx, name, s, encoding{n})
 	return &hooked{Backend: b}, err
 }

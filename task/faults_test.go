@@ -172,14 +172,14 @@ func (h *hooked) Take(ctx context.Context, consumer driver.Handle, filter Filter
 	return n, err
 }
 
-func (h *hooked) TakeOne(ctx context.Context, consumer driver.Handle, f Filter, info *Info) (uint64, any, error) {
-	return driver.TakeOne(ctx, h, consumer, f, info)
+func (h *hooked) TakeOne(ctx context.Context, consumer driver.Handle, f Filter) (driver.Record, error) {
+	return driver.TakeOne(ctx, h, consumer, f)
 }
 
 func (h *hooked) SettleAndTakeOne(
-	ctx context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, f Filter, info *Info,
-) (State, uint64, any, error) {
-	return driver.SettleAndTakeOne(ctx, h, lease, how, consumer, f, info)
+	ctx context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, f Filter,
+) (State, driver.Record, error) {
+	return driver.SettleAndTakeOne(ctx, h, lease, how, consumer, f)
 }
 
 func (h *hooked) PutOne(ctx context.Context, task driver.New) (ID, *driver.Record, error) {
@@ -398,7 +398,7 @@ func TestGroupMakesRoom(t *testing.T) {
 		require.NoError(t, err)
 		member, err := q.Peek(ctx, id)
 		require.NoError(t, err)
-		require.Equal(t, Ready, member.State)
+		require.Equal(t, Ready, member.Info().State)
 		s, err := q.Stats(ctx)
 		require.NoError(t, err)
 		require.Equal(t, 1, s.Held)

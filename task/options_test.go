@@ -212,14 +212,14 @@ func TestHugeTimes(t *testing.T) {
 			require.NoError(t, err)
 			one, err := q.Peek(ctx, id)
 			require.NoError(t, err)
-			require.True(t, deadline.Equal(one.Deadline))
-			require.WithinDuration(t, one.Created.Add(2*task.MaxDuration), one.Expires, 0)
+			require.True(t, deadline.Equal(one.Info().Deadline))
+			require.WithinDuration(t, one.Info().Created.Add(2*task.MaxDuration), one.Info().Expires, 0)
 			id, err = q.Put(ctx, "a", 1, task.PutOptions{Deadline: deadline})
 			require.NoError(t, err)
 			one, err = q.Take(ctx)
 			require.NoError(t, err)
 			require.Equal(t, id, one.ID)
-			require.True(t, deadline.Equal(one.Expires))
+			require.True(t, deadline.Equal(one.Info().Expires))
 			require.NoError(t, one.Snooze(ctx, task.MaxDuration))
 		}
 		for _, deadline := range []time.Time{time.Unix(-1<<40, 0), time.Unix(-1<<60, 0), time.Time{}.Add(1)} {
@@ -260,7 +260,7 @@ func TestLearnedCosts(t *testing.T) {
 		require.NoError(t, err)
 		found, err := q.Peek(ctx, id)
 		require.NoError(t, err)
-		return found.Cost
+		return found.Info().Cost
 	}
 	for range 100 {
 		require.NoError(t, q.Done("low", 0))              // counts as one unit

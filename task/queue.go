@@ -76,7 +76,7 @@ func Open[V any](ctx context.Context, store Store, name string, options *Options
 // panicked there is one, with its id.
 func (q *Queue[V]) Put(ctx context.Context, key string, payload V, options PutOptions) (ID, error) {
 	var n driver.New
-	if err := q.fill(&n, key, payload, &options); err != nil {
+	if err := q.newTask(&n, key, payload, &options); err != nil {
 		return 0, err
 	}
 	err := q.notifier.admit(key)
@@ -103,7 +103,7 @@ func (q *Queue[V]) PutBatch(ctx context.Context, tasks []Batch[V]) ([]ID, error)
 	news, ids := make([]driver.New, len(tasks)), make([]ID, len(tasks))
 	var invalid error
 	for i := range tasks {
-		if invalid = q.fill(&news[i], tasks[i].Key, tasks[i].Payload, &tasks[i].Options); invalid != nil {
+		if invalid = q.newTask(&news[i], tasks[i].Key, tasks[i].Payload, &tasks[i].Options); invalid != nil {
 			news = news[:i]
 			break
 		}
@@ -134,7 +134,7 @@ func (q *Queue[V]) PutWait(ctx context.Context, key string, payload V, options P
 		return 0, err
 	}
 	var n driver.New
-	if err := q.fill(&n, key, payload, &options); err != nil {
+	if err := q.newTask(&n, key, payload, &options); err != nil {
 		return 0, err
 	}
 	err = q.notifier.admit(key)
@@ -148,8 +148,8 @@ func (q *Queue[V]) PutWait(ctx context.Context, key string, payload V, options P
 	return id, cmp.Or(err, q.handOutOne(evicted))
 }
 
-// fill makes the New of a task.
-func (q *Queue[V]) fill(n *driver.New, key string, payload V, options *PutOptions) error {
+// newTask makes the New of a task.
+func (q *Queue[V]) newTask(n *driver.New, key string, payload V, options *PutOptions) error {
 	if err := q.options.fill(n, key, options); err != nil {
 		return err
 	}
@@ -196,10 +196,7 @@ func (q *Queue[V]) handOut(evicted []driver.Record) (err error) {
 		}
 	}()
 	q.counts.Add(evicted[0].Key, fairq.Counts{Evicted: 1})
-	t, bad := q.task(&evicted[0])
-	if bad != nil {
-		t.Err = newError(bad)
-	}
+	t, _ := q.show(&evicted[0])
 	return guard("Options.OnEvict", func() { q.options.OnEvict(t) })
 }
 
@@ -212,27 +209,35 @@ func (q *Queue[V]) handOutOne(evicted *driver.Record) error {
 
 // expired gives a task that has expired to OnExpire.
 func (q *Queue[V]) expired(r *driver.Record) {
-	t, bad := q.task(r)
-	if bad != nil {
-		t.Err = newError(bad)
-	}
-	t.lease = driver.Lease{}
+	t, _ := q.show(r)
 	q.options.OnExpire(t)
 }
 
-// task makes a Task of a record. If its payload cannot be decoded, it returns an error too.
-func (q *Queue[V]) task(r *driver.Record) (*Task[V], error) {
-	t := &Task[V]{Info: r.Info, lease: r.Lease, queue: q}
-	return t, q.setPayload(t, r.Payload)
+// show makes a Task of a record, which is no lease. If its payload cannot be decoded, it returns an
+// error, and Info.Err says so too.
+func (q *Queue[V]) show(r *driver.Record) (*Task[V], error) {
+	t := new(Task[V])
+	err := q.fill(t, r, nil)
+	if err != nil {
+		rare := driver.Rare{}
+		if r.Rare != nil {
+			rare = *r.Rare
+		}
+		rare.Err = newError(err)
+		t.details.Rare = &rare
+	}
+	return t, err
 }
 
-// setPayload gives a task its payload, as the backend has it.
-func (q *Queue[V]) setPayload(t *Task[V], payload any) (err error) {
+// fill makes t the task of a record that a consumer has taken; without a consumer it is no lease.
+// If its payload cannot be decoded, it returns an error.
+func (q *Queue[V]) fill(t *Task[V], r *driver.Record, c *Consumer[V]) (err error) {
+	t.set(r, c)
 	if q.notifier.inMemory {
-		t.Payload, _ = payload.(V) // it is one, or a nil interface
+		t.Payload, _ = r.Payload.(V) // it is one, or a nil interface
 		return nil
 	}
-	data, _ := payload.([]byte)
+	data, _ := r.Payload.([]byte)
 	panics := guard("Codec.Decode", func() { t.Payload, err = q.options.Codec.Decode(data) })
 	if panics != nil {
 		err = panics
@@ -287,12 +292,7 @@ func (q *Queue[V]) List(ctx context.Context, options ListOptions) ([]*Task[V], e
 	}
 	tasks := make([]*Task[V], len(records))
 	for i := range records {
-		records[i].Lease = driver.Lease{}
-		t, err := q.task(&records[i])
-		if err != nil {
-			t.Err = newError(err)
-		}
-		tasks[i] = t
+		tasks[i], _ = q.show(&records[i])
 	}
 	return tasks, nil
 }

@@ -15,19 +15,60 @@ import (
 // the task. Then it is lost, all its methods return [ErrLeaseLost], and change nothing. A Task from
 // Peek or List is no lease.
 //
-// What a Task tells is as of the call that returned it, but for Until, which Touch changes, and
-// State: when its lease has ended by a call of this Task, that is where the task is since, 0 if it
-// is gone. The methods may be called by any goroutine at any time, but not while others read what
-// they change.
+// What a Task tells is as of the call that returned it, whatever has become of the task since, but
+// for Info.Until, which Touch changes, and Info.State: when its lease has ended by a call of this
+// Task, that is where the task is since, 0 if it is gone. The methods may be called by any
+// goroutine at any time, but not while others read what they change.
 //
 // Priority may be changed before a Release, Snooze, Fail or Bury: then that is the task's priority
 // from now on. It queues up there like new work, even without a delay and with KeepPlace.
 type Task[V any] struct {
-	Info
-	Payload V
+	ID       ID
+	Key      string
+	Kind     string
+	Payload  V
+	Priority int
+	Attempts int // how often it was taken; see Info
 
-	lease driver.Lease
-	queue *Queue[V]
+	details  driver.Details
+	consumer *Consumer[V] // who holds it; if this is no lease, no more than its name is known
+}
+
+// NewTask returns a task that is in no queue, and no lease: for tests of handlers and hooks.
+func NewTask[V any](info Info, payload V) *Task[V] {
+	r := driver.RecordOf(&info)
+	t := &Task[V]{Payload: payload}
+	t.set(&r, nil)
+	return t
+}
+
+// set makes t the task of a record, but for its payload. Without a consumer it is no lease.
+func (t *Task[V]) set(r *driver.Record, c *Consumer[V]) {
+	t.ID, t.Key, t.Kind, t.Priority, t.Attempts = r.ID, r.Key, r.Kind, r.Priority, r.Attempts
+	t.details, t.consumer = r.Details, c
+	if c == nil {
+		t.details.Lease = 0
+		if r.Consumer != "" {
+			t.consumer = &Consumer[V]{handle: driver.Handle{ID: r.Consumer}}
+		}
+	}
+}
+
+// Info returns all that there is to know of the task besides its payload. Its Metadata is the same
+// map each time.
+func (t *Task[V]) Info() Info {
+	r := driver.Record{
+		ID: t.ID, Key: t.Key, Kind: t.Kind, Priority: t.Priority, Attempts: t.Attempts, Details: t.details,
+	}
+	if t.consumer != nil {
+		r.Consumer = t.consumer.handle.ID
+	}
+	return r.Info()
+}
+
+// Expires tells whether there is an Info.Expires, or an Info.Deadline.
+func (t *Task[V]) Expires() bool {
+	return t.details.Expires != 0 || t.details.Rare != nil && !t.details.Rare.Deadline.IsZero()
 }
 
 // Ack says that the task is done. It is gone then.
@@ -95,11 +136,11 @@ func (t *Task[V]) Touch(ctx context.Context, d time.Duration) error {
 	if err := t.held(); err != nil {
 		return err
 	}
-	until, err := t.queue.backend.Touch(ctx, t.lease, d)
+	until, err := t.consumer.queue.backend.Touch(ctx, t.lease(), d)
 	if err != nil && !errors.Is(err, ErrGroupCancelled) { // else it is held
 		return err
 	}
-	if t.Until = until; d > 0 && until.IsZero() {
+	if t.details.Until = driver.Nanos(until); d > 0 && until.IsZero() {
 		return invalid("Touch: the duration", d, "0 for a task without a time to run, whose lease does not run out")
 	}
 	return nil
@@ -112,19 +153,21 @@ func (t *Task[V]) Touch(ctx context.Context, d time.Duration) error {
 // [ErrGroupCancelled]: the lease is still held then, and however it ends, the task is gone. Call
 // cancel when the context is not needed any more.
 func (t *Task[V]) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
-	if t.lease.Number == 0 {
+	if t.details.Lease == 0 {
 		ctx, end := context.WithCancelCause(parent)
 		end(ErrLeaseLost)
 		return ctx, func() {}
 	}
-	return t.queue.notifier.context(parent, t.lease)
+	return t.consumer.queue.notifier.context(parent, t.lease())
 }
 
+func (t *Task[V]) lease() driver.Lease { return driver.Lease{ID: t.ID, Number: t.details.Lease} }
+
 func (t *Task[V]) held() error {
-	if t.lease.Number == 0 {
+	if t.details.Lease == 0 {
 		return ErrLeaseLost
 	}
-	return t.queue.notifier.over()
+	return t.consumer.queue.notifier.over()
 }
 
 func (t *Task[V]) settle(ctx context.Context, how driver.Settlement) error {
@@ -134,9 +177,9 @@ func (t *Task[V]) settle(ctx context.Context, how driver.Settlement) error {
 	if how.Priority < 0 || how.Priority > MaxPriority {
 		return invalid("Task.Priority", how.Priority, fmt.Sprintf("0 to %d", MaxPriority))
 	}
-	state, err := t.queue.backend.Settle(ctx, t.lease, how)
+	state, err := t.consumer.queue.backend.Settle(ctx, t.lease(), how)
 	if err == nil {
-		t.State = state
+		t.details.State = state
 	}
 	return err
 }

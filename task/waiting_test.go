@@ -259,9 +259,9 @@ func (w *waiters) check(when string) {
 
 // has tells whether a task can be taken that the filter passes. If so, it is taken.
 func (w *waiters) has(f Filter) bool {
-	lease, _, err := w.queues[0].backend.TakeOne(w.ctx, driver.Handle{ID: "who looks"}, set(&f).Filter, new(Info))
+	r, err := w.queues[0].backend.TakeOne(w.ctx, driver.Handle{ID: "who looks"}, set(&f).Filter)
 	require.NoError(w, err)
-	return lease != 0
+	return r.ID != 0
 }
 
 // A taker that is woken because of one task may find another one. Somebody else wants the first.

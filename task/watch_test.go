@@ -192,7 +192,7 @@ func (w *waiters) collect() {
 // dropHandedBack forgets what consumers had that were closed.
 func (w *waiters) dropHandedBack() {
 	w.taken = slices.DeleteFunc(w.taken, func(t *Task[int]) bool {
-		return !slices.ContainsFunc(w.consumers, func(c *Consumer[int]) bool { return c.ID() == t.Consumer })
+		return !slices.ContainsFunc(w.consumers, func(c *Consumer[int]) bool { return c.ID() == t.Info().Consumer })
 	})
 }
 

@@ -272,7 +272,8 @@ func list(ctx context.Context, c *call) error {
 	}
 	rows := []taskRow{}
 	for _, t := range found {
-		rows = append(rows, c.row(&t.Info, t.Payload))
+		info := t.Info()
+		rows = append(rows, c.row(&info, t.Payload))
 	}
 	return c.printTasks(rows)
 }
@@ -293,7 +294,8 @@ func peek(ctx context.Context, c *call) error {
 			errs = append(errs, fmt.Errorf("task %d: %w", id, err))
 			continue
 		}
-		rows = append(rows, c.row(&t.Info, t.Payload))
+		info := t.Info()
+		rows = append(rows, c.row(&info, t.Payload))
 	}
 	err = c.print(map[string]any{"tasks": rows}, func(w io.Writer) {
 		for i := range rows {

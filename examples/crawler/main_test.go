@@ -25,7 +25,7 @@ func TestCrawl(t *testing.T) {
 		for _, d := range r.dead {
 			dead[d.Payload.url] = d.Attempts
 			require.NotEmpty(t, d.Payload.from)
-			require.GreaterOrEqual(t, d.Err.Code, http.StatusNotFound)
+			require.GreaterOrEqual(t, d.Info().Err.Code, http.StatusNotFound)
 		}
 		want := map[string]int{}
 		most := w.mostAtOnce()

@@ -96,7 +96,8 @@ func (r *report) print(out io.Writer, atOnce map[string]int) {
 	table.Flush()
 	fmt.Fprintln(out, "\ndead pages, and where a link to them is:")
 	for _, t := range r.dead {
-		fmt.Fprintf(out, "  %s  %v (%d)  tries: %d  in %s\n", t.Payload.url, t.Err, t.Err.Code, t.Attempts, t.Payload.from)
+		err := t.Info().Err
+		fmt.Fprintf(out, "  %s  %v (%d)  tries: %d  in %s\n", t.Payload.url, err, err.Code, t.Attempts, t.Payload.from)
 	}
 }
 

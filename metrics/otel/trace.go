@@ -92,7 +92,8 @@ func text(name, value string) attribute.KeyValue {
 // panicked.
 func Handler[V any](t Tracing, queue string, h pool.Handler[*task.Task[V]]) pool.Handler[*task.Task[V]] {
 	return func(ctx context.Context, tk *task.Task[V]) (err error) {
-		ctx, span := t.Start(ctx, queue, &tk.Info)
+		info := tk.Info()
+		ctx, span := t.Start(ctx, queue, &info)
 		defer span.End()
 		returned := false
 		defer func() {

@@ -60,11 +60,11 @@ func TestTraceGoesOn(t *testing.T) {
 			var users []string
 			p := pool.New(tasks, fairqotel.Handler(tracing, tasks.Name(), func(ctx context.Context, tk *task.Task[string]) error {
 				require.True(t, trace.SpanContextFromContext(ctx).IsValid())
-				users = append(users, baggage.FromContext(ctx).Member("user").Value()+" "+tk.Metadata["by"])
+				users = append(users, baggage.FromContext(ctx).Member("user").Value()+" "+tk.Info().Metadata["by"])
 				switch {
 				case tk.Payload == "again" && tk.Attempts == 1:
 					return pool.RetryAfter(time.Minute)
-				case tk.Payload == "later" && time.Since(tk.Created) < time.Minute:
+				case tk.Payload == "later" && time.Since(tk.Info().Created) < time.Minute:
 					return pool.Snooze(time.Minute)
 				case tk.Payload == "panics":
 					panic("oops")

@@ -176,7 +176,7 @@ func TestPutAgain(t *testing.T) {
 			all, err := q.List(t.Context(), task.ListOptions{})
 			require.NoError(t, err)
 			require.Len(t, all, 1)
-			got := all[0].Info
+			got := all[0].Info()
 			require.Equal(t, "p", all[0].Payload)
 			require.True(t, c.want.Expires.Equal(got.Expires), "%v %v", c.want.Expires, got.Expires)
 			require.True(t, c.want.Until.Equal(got.Until))

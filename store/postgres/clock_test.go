@@ -37,7 +37,7 @@ func TestClocksDiffer(t *testing.T) {
 			require.NoError(t, err)
 			held, err := here.Take(ctx)
 			require.NoError(t, err)
-			require.WithinDuration(t, time.Now().Add(shift), held.Created, time.Minute, "the clock is not what the test has set")
+			require.WithinDuration(t, time.Now().Add(shift), held.Info().Created, time.Minute, "the clock is not what the test has set")
 			begun := time.Now()
 
 			testDelays(t, here, there)
@@ -87,7 +87,7 @@ func testDelays(t *testing.T, here, there *task.Queue[string]) {
 	require.NoError(t, err)
 	lost := next("put with a delay", delay)
 	again := next("lease that ran out", delay+ttr) // since the put: when the lease began is not known here
-	require.False(t, again.ReadyAt.Before(lost.Until), "it ran out at %v, not %v", again.ReadyAt, lost.Until)
+	require.False(t, again.Info().ReadyAt.Before(lost.Info().Until), "it ran out at %v, not %v", again.Info().ReadyAt, lost.Info().Until)
 	require.ErrorIs(t, lost.Ack(ctx), task.ErrLeaseLost)
 	begun = time.Now()
 	require.NoError(t, again.Release(ctx, delay))

@@ -103,10 +103,8 @@ type Backend interface {
 	// yet is from now on. If it is known with another epoch, Take returns ErrResumed.
 	Take(ctx context.Context, consumer Handle, filter Filter, into []Record) (n int, err error)
 
-	// TakeOne is Take for one task. It writes what there is to know of it into info, which is zero
-	// before, and returns the number of its lease and its payload. If there is none, the number is
-	// 0, and info stays as it is.
-	TakeOne(ctx context.Context, consumer Handle, filter Filter, info *Info) (lease uint64, payload any, err error)
+	// TakeOne is Take for one task. If there is none, it returns the zero Record.
+	TakeOne(ctx context.Context, consumer Handle, filter Filter) (Record, error)
 
 	// TakeID is Take for the task of that id, whatever the order. It takes no turn: if it is handed
 	// back it has a new place, behind all of its key, unless Settings.KeepPlace is set. A task that
@@ -120,11 +118,11 @@ type Backend interface {
 
 	// SettleAndTakeOne is Settle, and then TakeOne, as one transaction. If the lease is not held
 	// any more, or anything else is wrong with Settle, it returns the error, and takes nothing. If
-	// then no task can be taken, whatever the reason, the number of the next lease is 0: the next
-	// call of TakeOne tells why.
+	// then no task can be taken, whatever the reason, next is the zero Record: the next call of
+	// TakeOne tells why.
 	SettleAndTakeOne(
-		ctx context.Context, lease Lease, how Settlement, consumer Handle, filter Filter, info *Info,
-	) (state State, next uint64, payload any, err error)
+		ctx context.Context, lease Lease, how Settlement, consumer Handle, filter Filter,
+	) (state State, next Record, err error)
 
 	// Touch makes a lease run out d later than it would, and returns when. If it never runs out,
 	// that is the zero Time, and nothing has happened. It returns ErrLeaseLost if the lease is not
@@ -213,26 +211,22 @@ func PutOne(ctx context.Context, b Backend, task New) (ID, *Record, error) {
 }
 
 // TakeOne implements Backend.TakeOne by Take.
-func TakeOne(ctx context.Context, b Backend, consumer Handle, filter Filter, info *Info) (lease uint64, payload any, err error) {
+func TakeOne(ctx context.Context, b Backend, consumer Handle, filter Filter) (Record, error) {
 	var one [1]Record
-	n, err := b.Take(ctx, consumer, filter, one[:])
-	if n == 0 {
-		return 0, nil, err
-	}
-	*info = one[0].Info
-	return one[0].Lease.Number, one[0].Payload, nil
+	_, err := b.Take(ctx, consumer, filter, one[:])
+	return one[0], err
 }
 
 // SettleAndTakeOne implements Backend.SettleAndTakeOne by Settle and TakeOne, for a Backend to
 // which two transactions are as good as one.
 func SettleAndTakeOne(
-	ctx context.Context, b Backend, lease Lease, how Settlement, consumer Handle, filter Filter, info *Info,
-) (state State, next uint64, payload any, err error) {
+	ctx context.Context, b Backend, lease Lease, how Settlement, consumer Handle, filter Filter,
+) (state State, next Record, err error) {
 	if state, err = b.Settle(ctx, lease, how); err != nil {
-		return 0, 0, nil, err
+		return 0, Record{}, err
 	}
-	next, payload, _ = b.TakeOne(ctx, consumer, filter, info)
-	return state, next, payload, nil
+	next, _ = b.TakeOne(ctx, consumer, filter)
+	return state, next, nil
 }
 
 // New is a task to be put. All of it has been checked, and defaults are filled in: here a duration
@@ -262,13 +256,6 @@ type New struct {
 type Handle struct {
 	ID    string
 	Epoch uint64 // how often it had been resumed by then
-}
-
-// Record is a task as a Store tells about it.
-type Record struct {
-	Info
-	Lease   Lease // its Number is 0 if the task is not taken
-	Payload any   // as it was put
 }
 
 // Lease is what a consumer must show to settle a task. No two leases of a queue have the same

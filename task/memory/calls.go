@@ -52,33 +52,23 @@ func (q *queue) Take(_ context.Context, consumer driver.Handle, filter driver.Fi
 		if it == nil {
 			return n, err
 		}
-		into[n] = driver.Record{}
-		q.record(it, &into[n])
+		into[n] = q.record(it)
 	}
 	return n, nil
 }
 
 // TakeOne implements [driver.Backend]. It allocates nothing.
-func (q *queue) TakeOne(
-	_ context.Context, consumer driver.Handle, filter driver.Filter, info *driver.Info,
-) (lease uint64, payload any, err error) {
+func (q *queue) TakeOne(_ context.Context, consumer driver.Handle, filter driver.Filter) (r driver.Record, err error) {
 	now, err := q.enter()
 	if err != nil {
-		return 0, nil, err
+		return r, err
 	}
 	defer q.exit()
-	return q.takeOne(consumer, &filter, info, now)
-}
-
-func (q *queue) takeOne(
-	consumer driver.Handle, filter *driver.Filter, info *driver.Info, now int64,
-) (lease uint64, payload any, err error) {
-	it, err := q.take(consumer, filter, now)
-	if it == nil {
-		return 0, nil, err
+	it, err := q.take(consumer, &filter, now)
+	if it != nil {
+		r = q.record(it)
 	}
-	q.info(it, info)
-	return it.lease, it.payload, nil
+	return r, err
 }
 
 // TakeID implements [driver.Backend].
@@ -90,7 +80,7 @@ func (q *queue) TakeID(_ context.Context, consumer driver.Handle, id driver.ID) 
 	defer q.exit()
 	it, err := q.takeID(consumer, id, q.sure(now))
 	if err == nil {
-		q.record(it, &r)
+		r = q.record(it)
 	}
 	return r, err
 }
@@ -107,18 +97,19 @@ func (q *queue) Settle(_ context.Context, lease driver.Lease, how driver.Settlem
 
 // SettleAndTakeOne implements [driver.Backend]. It takes the lock once, and allocates nothing.
 func (q *queue) SettleAndTakeOne(
-	_ context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, filter driver.Filter, info *driver.Info,
-) (state driver.State, next uint64, payload any, err error) {
+	_ context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, filter driver.Filter,
+) (state driver.State, next driver.Record, err error) {
 	now, err := q.enter()
 	if err != nil {
-		return 0, 0, nil, err
+		return 0, next, err
 	}
 	defer q.exit()
-	if state, err = q.settle(lease, &how, now); err != nil {
-		return 0, 0, nil, err
+	if state, err = q.settle(lease, &how, now); err == nil {
+		if it, _ := q.take(consumer, &filter, now); it != nil {
+			next = q.record(it)
+		}
 	}
-	next, payload, _ = q.takeOne(consumer, &filter, info, now)
-	return state, next, payload, nil
+	return state, next, err
 }
 
 func (q *queue) settle(lease driver.Lease, how *driver.Settlement, now int64) (driver.State, error) {
@@ -245,8 +236,7 @@ func (q *queue) Peek(_ context.Context, id driver.ID, uniqueKey string) (r drive
 	if it == nil {
 		return r, driver.ErrNotFound
 	}
-	q.record(it, &r)
-	return r, nil
+	return q.record(it), nil
 }
 
 // List implements [driver.Backend].
@@ -255,8 +245,7 @@ func (q *queue) List(_ context.Context, o driver.ListOptions) (records []driver.
 		return q.nextFirst(&o)
 	}
 	err = q.each(&o, func(it *item) {
-		records = append(records, driver.Record{})
-		q.record(it, &records[len(records)-1])
+		records = append(records, q.record(it))
 	}, func() bool { return len(records) < o.Limit })
 	if err != nil {
 		return nil, err
@@ -279,8 +268,7 @@ func (q *queue) nextFirst(o *driver.ListOptions) (records []driver.Record, err e
 			break
 		}
 		if it.isOf(o) {
-			records = append(records, driver.Record{})
-			q.record(it, &records[len(records)-1])
+			records = append(records, q.record(it))
 		}
 	}
 	return records, nil

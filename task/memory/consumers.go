@@ -125,8 +125,7 @@ func (q *queue) Rejoin(_ context.Context, id string) (epoch uint64, held []drive
 		q.leases++
 		it.lease = q.leases
 		q.event(driver.EventResume, it, now, old)
-		held = append(held, driver.Record{})
-		q.record(it, &held[len(held)-1])
+		held = append(held, q.record(it))
 	}
 	q.look() // whoever waits for the consumer of before sees that it is over
 	return c.Epoch, held, nil

@@ -105,10 +105,9 @@ func TestMuchIsDue(t *testing.T) {
 		last := driver.Lease{}
 		for range n {
 			require.NoError(t, put(driver.New{Key: "a"}))
-			var info driver.Info
-			last.Number, _, err = b.TakeOne(ctx, c, driver.Filter{}, &info)
+			r, err := b.TakeOne(ctx, c, driver.Filter{})
 			require.NoError(t, err)
-			last.ID = info.ID
+			last = driver.Lease{ID: r.ID, Number: r.Lease}
 		}
 		for range n {
 			require.NoError(t, put(driver.New{Key: "b", TTL: time.Hour}))

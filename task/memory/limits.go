@@ -20,8 +20,7 @@ func (q *queue) makeRoom(n *driver.New, g *group) (victim *driver.Record, err er
 	if it == nil {
 		return nil, err
 	}
-	victim = new(driver.Record)
-	q.record(it, victim)
+	victim = new(q.record(it))
 	if g != nil { // it must not end by the eviction, though the victim may be its last member
 		g.Join(driver.Member)
 		defer g.Leave(driver.Member)

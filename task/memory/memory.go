@@ -279,6 +279,14 @@ func (q *queue) at(t time.Time, now int64) int64 {
 	return max(now, life.Plus(int64(wall.Sub(q.epoch)), t.Sub(wall)))
 }
 
+// unix is what a time is in a Record.
+func (q *queue) unix(at int64) int64 {
+	if at == 0 {
+		return 0
+	}
+	return life.Plus(at, time.Duration(q.epoch.UnixNano()))
+}
+
 func (q *queue) time(at int64) time.Time {
 	if at == 0 {
 		return time.Time{}

@@ -52,15 +52,15 @@ func (m *model) Take(
 }
 
 func (m *model) TakeOne(
-	ctx context.Context, h driver.Handle, f driver.Filter, info *driver.Info,
-) (uint64, any, error) {
-	return driver.TakeOne(ctx, m, h, f, info)
+	ctx context.Context, h driver.Handle, f driver.Filter,
+) (driver.Record, error) {
+	return driver.TakeOne(ctx, m, h, f)
 }
 
 func (m *model) SettleAndTakeOne(
-	ctx context.Context, lease driver.Lease, how driver.Settlement, h driver.Handle, f driver.Filter, info *driver.Info,
-) (driver.State, uint64, any, error) {
-	return driver.SettleAndTakeOne(ctx, m, lease, how, h, f, info)
+	ctx context.Context, lease driver.Lease, how driver.Settlement, h driver.Handle, f driver.Filter,
+) (driver.State, driver.Record, error) {
+	return driver.SettleAndTakeOne(ctx, m, lease, how, h, f)
 }
 
 // consumer returns that of a handle, a new one if it is not known.

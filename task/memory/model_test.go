@@ -112,14 +112,15 @@ func (m *model) count(which func(*modelTask) bool) (n int) {
 func (m *model) tick() int { m.clock++; return m.clock }
 
 func (m *model) event(what driver.EventType, t *modelTask, now time.Time, lease uint64) {
-	m.notifier.Event(driver.Event{Type: what, Time: now, Task: t.record().Info, Lease: lease})
+	r := t.record()
+	m.notifier.Event(driver.Event{Type: what, Time: now, Task: r.Info(), Lease: lease})
 }
 
 // record tells about a task; if it is in no state, as it was in the last one.
 func (t *modelTask) record() driver.Record {
-	lease := driver.Lease{ID: t.ID, Number: t.lease}
-	r := driver.Record{Info: t.Info, Lease: lease, Payload: t.payload}
-	r.State, r.Metadata = cmp.Or(t.State, t.was), maps.Clone(t.Metadata)
+	r := driver.RecordOf(&t.Info)
+	r.Rare.Metadata = maps.Clone(t.Metadata)
+	r.Lease, r.Payload, r.State = t.lease, t.payload, cmp.Or(t.State, t.was)
 	return r
 }
 

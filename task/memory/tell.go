@@ -29,56 +29,45 @@ func (q *queue) look() {
 func (q *queue) expired(it *item) {
 	i := slices.IndexFunc(q.notifiers, driver.Notifier.WantsExpired)
 	if i >= 0 {
-		var r driver.Record
-		q.record(it, &r)
-		q.notifiers[i].Expired(r)
+		q.notifiers[i].Expired(q.record(it))
 	}
 }
 
-// record tells about a task; r is empty before.
-func (q *queue) record(it *item, r *driver.Record) {
-	q.info(it, &r.Info)
-	r.Lease, r.Payload = driver.Lease{ID: it.id, Number: it.lease}, it.payload
-}
-
-// info tells about a task; info is empty before.
-func (q *queue) info(it *item, info *driver.Info) {
-	info.ID, info.Key, info.Kind, info.State = it.id, it.key.name, it.kind, it.State
-	info.Priority, info.Attempts, info.MaxAttempts = int(it.priority), int(it.Attempts), int(it.MaxAttempts)
-	info.TTR, info.Cost = it.TTR, int64(it.cost)
-	info.Created = q.time(it.created)
-	switch it.ReadyAt {
-	case 0:
-	case it.created: // as for most
-		info.ReadyAt = info.Created
-	default:
-		info.ReadyAt = q.time(it.ReadyAt)
-	}
-	if it.Until != 0 {
-		info.Until = q.time(it.Until)
-	}
-	if it.Expires != 0 {
-		info.Expires = q.time(it.Expires)
+// record tells about a task.
+func (q *queue) record(it *item) driver.Record {
+	r := driver.Record{
+		ID: it.id, Key: it.key.name, Kind: it.kind, Priority: int(it.priority), Attempts: int(it.Attempts), Payload: it.payload,
+		Details: driver.Details{
+			Lease: it.lease, Created: q.unix(it.created), ReadyAt: q.unix(it.ReadyAt), Until: q.unix(it.Until),
+			Expires: q.unix(it.Expires), TTR: it.TTR, Cost: int64(it.cost), MaxAttempts: it.MaxAttempts, State: it.State,
+		},
 	}
 	if it.consumer != nil {
-		info.Consumer = it.consumer.ID
+		r.Consumer = it.consumer.ID
 	}
-	if r := it.Rare; r != nil {
-		info.UniqueKey, info.Err, info.Role, info.Group, info.Deadline = r.UniqueKey, r.Err, r.Role, it.groupName(), r.Deadline
-		info.Metadata = maps.Clone(r.Metadata)
-		if r.End != 0 && r.End == it.Ends() {
-			info.Expires = r.Deadline
+	if rare := it.Rare; rare != nil {
+		r.Rare = &driver.Rare{
+			UniqueKey: rare.UniqueKey, Group: it.groupName(), Role: rare.Role, Deadline: rare.Deadline, Err: rare.Err,
+			Metadata: maps.Clone(rare.Metadata),
+		}
+		if rare.End != 0 && rare.End == it.Ends() {
+			r.Expires = 0
 		}
 	}
+	return r
+}
+
+// info is what is told of a task but to those who take it.
+func (q *queue) info(it *item) driver.Info {
+	r := q.record(it)
+	return r.Info()
 }
 
 // event tells the notifiers what happened to a task, if they want to know.
 func (q *queue) event(what driver.EventType, it *item, now int64, lease uint64) {
 	for _, n := range q.notifiers {
 		if n.Listens() {
-			e := driver.Event{Type: what, Time: q.time(q.sure(now)), Lease: lease}
-			q.info(it, &e.Task)
-			n.Event(e)
+			n.Event(driver.Event{Type: what, Time: q.time(q.sure(now)), Lease: lease, Task: q.info(it)})
 		}
 	}
 }

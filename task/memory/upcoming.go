@@ -26,8 +26,7 @@ func (q *queue) Upcoming(_ context.Context, n int) (infos []driver.Info, err err
 			if len(infos) == n {
 				return infos, nil
 			}
-			infos = append(infos, driver.Info{})
-			q.info(it, &infos[len(infos)-1])
+			infos = append(infos, q.info(it))
 		}
 	}
 	return infos, nil

@@ -13,7 +13,7 @@ func (q *queue) takesID(id task.ID) *lease {
 	t, err := q.TakeID(ctx, id)
 	q.e.ok(err)
 	equal(q.e, "id", t.ID, id)
-	equal(q.e, "state", t.State, task.Taken)
+	equal(q.e, "state", t.Info().State, task.Taken)
 	return &lease{t, q.e}
 }
 
@@ -90,7 +90,7 @@ var byIDCases = []testCase{
 		q.first("b1").fail(errOops)
 		w.saw("put a, put b, take b, release b, bury b")
 		l := q.takesID(delayed)
-		equal(e, "until", l.Until, time.Time{})
+		equal(e, "until", l.Info().Until, time.Time{})
 		w.saw("delay a, take a")
 		l.ack()
 		l = q.takesID(buried)
@@ -156,7 +156,7 @@ var byIDCases = []testCase{
 			t, err := q.Find(ctx, "x")
 			e.ok(err)
 			equal(e, "payload", t.Payload, "a1")
-			equal(e, "state", t.State, want)
+			equal(e, "state", t.Info().State, want)
 			e.is(t.Ack(ctx), task.ErrLeaseLost)
 			return t
 		}

@@ -225,7 +225,7 @@ func (c *comparison) change() {
 		conditions = append(conditions, task.UnlessTaken)
 	}
 	if !c.removes && op > 0 {
-		if t, err := c.got[0].Peek(c.ctx, id); err == nil && t.State == task.Ready {
+		if t, err := c.got[0].Peek(c.ctx, id); err == nil && t.Info().State == task.Ready {
 			return
 		}
 	}
@@ -265,7 +265,7 @@ func (c *comparison) takeID(id task.ID) {
 		return err
 	}) {
 		c.equal("payload", l.got.Payload, l.want.Payload)
-		c.equal("a task that was taken by its id", c.info(w.at, l.got.Info), c.info(c.want, l.want.Info))
+		c.equal("a task that was taken by its id", c.info(w.at, l.got.Info()), c.info(c.want, l.want.Info()))
 		c.leases = append(c.leases, l)
 	}
 }

@@ -95,7 +95,7 @@ func (c *comparison) compare() {
 		}
 		c.sort(got)
 		for i := range want {
-			a, b := c.info(s, got[i].Info), c.info(c.want, want[i].Info)
+			a, b := c.info(s, got[i].Info()), c.info(c.want, want[i].Info())
 			if !c.equal("a payload", got[i].Payload, want[i].Payload) || !c.equal("a task", a, b) {
 				return
 			}
@@ -246,7 +246,7 @@ func (c *comparison) remember() {
 func (c *comparison) giveUpTurns(all []*task.Task[int]) {
 	ready := map[line]int{}
 	for _, t := range all {
-		if t.State == task.Ready {
+		if t.Info().State == task.Ready {
 			ready[line{t.Key, t.Priority}]++
 		}
 	}
@@ -261,8 +261,9 @@ func (c *comparison) compareExpired() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, t := range append(s.evicted, s.expired...) {
-			t.Consumer = "" // who held it last
-			list = append(list, fmt.Sprint(c.info(s, t.Info), t.Payload))
+			i := t.Info()
+			i.Consumer = "" // who held it last
+			list = append(list, fmt.Sprint(c.info(s, i), t.Payload))
 		}
 		s.evicted, s.expired = nil, nil
 		return list
@@ -297,13 +298,13 @@ func (c *comparison) paused(s *side) map[string]bool {
 func (c *comparison) takeable(f task.Filter) map[string][]*task.Task[int] {
 	all, taken, paused := c.all(c.want), map[string]int{}, c.paused(c.want)
 	for _, t := range all {
-		if t.State == task.Taken {
+		if t.Info().State == task.Taken {
 			taken[t.Key]++
 		}
 	}
 	most := c.options.MaxInFlightPerKey
 	all = slices.DeleteFunc(all, func(t *task.Task[int]) bool {
-		return t.State != task.Ready || paused[t.Key] || most > 0 && taken[t.Key] >= most ||
+		return t.Info().State != task.Ready || paused[t.Key] || most > 0 && taken[t.Key] >= most ||
 			f.MaxPriority != nil && t.Priority > *f.MaxPriority ||
 			f.Kinds != nil && !slices.Contains(f.Kinds, t.Kind)
 	})
@@ -381,7 +382,7 @@ func (c *comparison) checkVictim(before []*task.Task[int], key string, victim ta
 		}
 	}
 	for _, t := range before {
-		if t.State != task.Ready && t.State != task.Delayed {
+		if t.Info().State != task.Ready && t.Info().State != task.Delayed {
 			continue
 		}
 		all++

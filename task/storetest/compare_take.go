@@ -49,7 +49,7 @@ func (c *comparison) ackAndTake(w *worker, l *twins) {
 		ok, err = w.got.AckAndTake(ctx, l.got, got)
 		return err
 	}) {
-		c.equal("state", l.got.State, l.want.State)
+		c.equal("state", l.got.Info().State, l.want.Info().State)
 		c.takeTheSame(w, f, got, ok)
 	}
 }
@@ -142,7 +142,7 @@ func (c *comparison) settle() {
 		}
 		return do(l.got)
 	}) {
-		c.equal("state", l.got.State, l.want.State)
+		c.equal("state", l.got.Info().State, l.want.Info().State)
 	}
-	c.equal("until", showTime(l.got.Until), showTime(l.want.Until))
+	c.equal("until", showTime(l.got.Info().Until), showTime(l.want.Info().Until))
 }

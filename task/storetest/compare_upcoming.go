@@ -23,7 +23,7 @@ func (c *comparison) upcoming() {
 			break
 		}
 		l := c.leases[len(c.leases)-1]
-		gotTaken, wantTaken = append(gotTaken, l.got.Info), append(wantTaken, l.want.Info)
+		gotTaken, wantTaken = append(gotTaken, l.got.Info()), append(wantTaken, l.want.Info())
 	}
 	if c.Failed() {
 		return
@@ -44,7 +44,7 @@ func (c *comparison) nextOf(s *side, n int) []task.Info {
 	for _, i := range infos {
 		t, err := s.Peek(ctx, i.ID)
 		c.ok("Peek", err)
-		c.equal("a task that is upcoming", c.info(s, i), c.info(s, t.Info))
+		c.equal("a task that is upcoming", c.info(s, i), c.info(s, t.Info()))
 	}
 	return infos
 }

@@ -23,20 +23,20 @@ var costCases = []testCase{
 		q := e.open(options{Quantum: 10})
 		q.costing(10, "a1 a2")
 		q.costing(5, "b1 b2 b3 b4")
-		equal(e, "cost", q.first("a1").Cost, 10)
+		equal(e, "cost", q.first("a1").Info().Cost, 10)
 		q.order("b1 b2 a2 b3 b4")
 	}},
 	{"DefaultCost", "0 means 1", func(e *env) {
 		q := e.open(options{Quantum: 2})
 		q.put("a1 a2 a3 a4 b1 b2 b3")
-		equal(e, "cost", q.first("a1").Cost, 1)
+		equal(e, "cost", q.first("a1").Info().Cost, 1)
 		q.order("a2 b1 b2 a3 a4 b3")
 	}},
 	{"NoQuantum", "without which it is only kept", func(e *env) {
 		q := e.open()
 		q.costing(1000, "a1 a2")
 		q.costing(1, "b1 b2 b3")
-		equal(e, "cost", q.first("a1").Cost, 1000)
+		equal(e, "cost", q.first("a1").Info().Cost, 1000)
 		q.order("b1 a2 b2 b3")
 	}},
 	{"BadCost", "It is 65,536 quanta at most", func(e *env) {

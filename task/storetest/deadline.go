@@ -15,9 +15,9 @@ var deadlineCases = []testCase{
 		q, start := e.open(options{Capacity: 2}), time.Now()
 		w := q.watch(ctx)
 		id := q.one("a1", by(10*second))
-		e.at("deadline", q.peek(id).Deadline, start, 10*second)
-		e.at("end of life", q.peek(id).Expires, start, 10*second)
-		equal(e, "deadline of a task without", q.peek(q.one("b1", task.PutOptions{})).Deadline, time.Time{})
+		e.at("deadline", q.peek(id).Info().Deadline, start, 10*second)
+		e.at("end of life", q.peek(id).Info().Expires, start, 10*second)
+		equal(e, "deadline of a task without", q.peek(q.one("b1", task.PutOptions{})).Info().Deadline, time.Time{})
 		put := q.putting("c1")
 		time.Sleep(10*second - time.Millisecond)
 		q.state(task.Ready, id)
@@ -85,13 +85,13 @@ var deadlineCases = []testCase{
 	{"Sooner", "If it has both, the sooner one counts.", func(e *env) {
 		q, start := e.open(options{TTL: 20 * second}), time.Now()
 		a, b := q.one("a1", by(30*second)), q.one("b1", by(10*second))
-		e.at("end of life", q.peek(a).Expires, start, 20*second)
-		e.at("end of life", q.peek(b).Expires, start, 10*second)
+		e.at("end of life", q.peek(a).Info().Expires, start, 20*second)
+		e.at("end of life", q.peek(b).Info().Expires, start, 10*second)
 		l := q.takes("a1 b1")
 		l[0].release(15 * second)
 		l[1].release(second)
-		e.at("end of life", q.peek(a).Expires, start, 30*second)
-		e.at("end of life", q.peek(b).Expires, start, 10*second)
+		e.at("end of life", q.peek(a).Info().Expires, start, 30*second)
+		e.at("end of life", q.peek(b).Info().Expires, start, 10*second)
 		time.Sleep(10 * second)
 		q.gone(b)
 		time.Sleep(10 * second)
@@ -148,7 +148,7 @@ var deadlineCases = []testCase{
 		}
 		id := q.one("a1", task.PutOptions{Deadline: far})
 		q.gone(q.one("b1", task.PutOptions{Deadline: time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC)}))
-		for _, got := range []time.Time{q.peek(id).Deadline, q.peek(id).Expires} {
+		for _, got := range []time.Time{q.peek(id).Info().Deadline, q.peek(id).Info().Expires} {
 			if !got.Equal(far) {
 				e.Fatalf("deadline: %v; it should be %v", got, far)
 			}

@@ -197,7 +197,7 @@ func (q *queue) peek(id task.ID) *task.Task[string] {
 func (q *queue) state(want task.State, ids ...task.ID) {
 	q.e.Helper()
 	for _, id := range ids {
-		equal(q.e, "state", q.peek(id).State, want)
+		equal(q.e, "state", q.peek(id).Info().State, want)
 	}
 }
 
@@ -340,7 +340,7 @@ func (l *lease) lost(q *queue) {
 		l.e.ok(err)
 		infos := make([]task.Info, len(tasks))
 		for i := range tasks {
-			infos[i] = tasks[i].Info
+			infos[i] = tasks[i].Info()
 		}
 		return q.stats(), infos
 	}

@@ -91,9 +91,9 @@ var expireCases = []testCase{
 		id := q.one("a1", o2)
 		got := x.got("a1")[0]
 		equal(e, "id", got.ID, id)
-		equal(e, "key, kind, unique key", [3]string{got.Key, got.Kind, got.UniqueKey}, [3]string{"a", "k", "x"})
+		equal(e, "key, kind, unique key", [3]string{got.Key, got.Kind, got.Info().UniqueKey}, [3]string{"a", "k", "x"})
 		equal(e, "priority", got.Priority, 3)
-		e.at("deadline", got.Deadline, time.Now(), 0)
+		e.at("deadline", got.Info().Deadline, time.Now(), 0)
 		e.is(got.Ack(ctx), task.ErrLeaseLost)
 	}},
 	{"NotOthers", "whose time to live or deadline has ended", func(e *env) {

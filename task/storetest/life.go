@@ -50,14 +50,14 @@ var lifeCases = []testCase{
 			got.Created, got.ReadyAt = time.Time{}, time.Time{}
 			equal(e, what, got, want)
 		}
-		check("task put", q.peek(id).Info)
+		check("task put", q.peek(id).Info())
 		equal(e, "payload", q.peek(id).Payload, "a1")
 		time.Sleep(time.Second)
 		c := q.consumer(task.Filter{})
 		l := c.first("a1")
 		want.State, want.Attempts, want.Consumer = task.Taken, 1, c.ID()
-		check("task taken", l.Info)
-		check("task taken, by Peek", q.peek(id).Info)
+		check("task taken", l.Info())
+		check("task taken, by Peek", q.peek(id).Info())
 		l.ack()
 		q.gone(id)
 		q.counts(0, 0, 0, 0, 0)
@@ -120,17 +120,17 @@ var lifeCases = []testCase{
 		} {
 			q.first("a1").fail(c.err)
 			q.state(task.Ready, id)
-			equal[error](e, "recorded error", q.peek(id).Err, c.want)
+			equal[error](e, "recorded error", q.peek(id).Info().Err, c.want)
 		}
 		l := q.first("a1")
-		equal(e, "recorded error, as the next one sees it", *l.Err, task.Error{Code: -4, Message: "disk: worn"})
+		equal(e, "recorded error, as the next one sees it", *l.Info().Err, task.Error{Code: -4, Message: "disk: worn"})
 	}},
 	{"BuryAndKick", "puts the task aside, with the reason, until somebody kicks or deletes it", func(e *env) {
 		q := e.open()
 		id := q.put("a1")[0]
 		q.first("a1").bury()
 		q.state(task.Buried, id)
-		equal(e, "reason", *q.peek(id).Err, task.Error{Message: "oops"})
+		equal(e, "reason", *q.peek(id).Info().Err, task.Error{Message: "oops"})
 		time.Sleep(ages)
 		q.none()
 		q.kick(1, 1)
@@ -222,7 +222,7 @@ var lifeCases = []testCase{
 		for _, id := range ids {
 			e.ok(q.Bury(ctx, id, &task.Error{Code: 9, Message: "bad"}))
 			q.state(task.Buried, id)
-			equal(e, "reason", *q.peek(id).Err, task.Error{Code: 9, Message: "bad"})
+			equal(e, "reason", *q.peek(id).Info().Err, task.Error{Code: 9, Message: "bad"})
 		}
 		l.lost(q)
 		q.counts(0, 0, 0, 5, 0)
@@ -291,12 +291,12 @@ var lifeCases = []testCase{
 	{"Limits", "is the longest delay, time to live and time to run", func(e *env) {
 		q, start := e.open(), time.Now()
 		t := q.peek(q.one("a1", task.PutOptions{Delay: task.MaxDuration, TTL: task.MaxDuration}))
-		e.at("due", t.Until, start, task.MaxDuration)
-		e.at("end of life", t.Expires.Add(-task.MaxDuration), start, task.MaxDuration)
+		e.at("due", t.Info().Until, start, task.MaxDuration)
+		e.at("end of life", t.Info().Expires.Add(-task.MaxDuration), start, task.MaxDuration)
 		q.one("b1", task.PutOptions{Priority: task.MaxPriority, TTR: task.MaxDuration})
 		l := q.first("b1")
 		equal(e, "priority", l.Priority, task.MaxPriority)
-		e.at("end of the lease", l.Until, start, task.MaxDuration)
+		e.at("end of the lease", l.Info().Until, start, task.MaxDuration)
 	}},
 	{"Names", "is the length in bytes of a queue's name and of a task's key, kind, unique key and group", func(e *env) {
 		long := strings.Repeat("x", task.MaxName-1)
@@ -314,7 +314,7 @@ var lifeCases = []testCase{
 		for _, name := range names {
 			c := q.consumer(task.Filter{Kinds: []string{name}})
 			l := c.first("payload")
-			equal(e, "key, kind, unique key, group", [4]string{l.Key, l.Kind, l.UniqueKey, l.Group}, [4]string{name, name, name, name})
+			equal(e, "key, kind, unique key, group", [4]string{l.Key, l.Kind, l.Info().UniqueKey, l.Info().Group}, [4]string{name, name, name, name})
 			c.none()
 			l.ack()
 			if name != "" {
@@ -350,7 +350,7 @@ var attemptCases = []testCase{
 		equal(e, "attempts", l.Attempts, 2)
 		e.ok(l.Fail(ctx, &task.Error{Code: 2, Message: "second"}, time.Hour))
 		q.state(task.Buried, id)
-		equal(e, "recorded error", *q.peek(id).Err, task.Error{Code: 2, Message: "second"})
+		equal(e, "recorded error", *q.peek(id).Info().Err, task.Error{Code: 2, Message: "second"})
 		l.lost(q)
 	}},
 	{"Release", "If it was its last attempt, it is buried instead.", func(e *env) {
@@ -361,14 +361,14 @@ var attemptCases = []testCase{
 		l[1].release(time.Second)
 		q.state(task.Buried, ids...)
 		for _, id := range ids {
-			if err := q.peek(id).Err; err == nil || err.Message == "" {
+			if err := q.peek(id).Info().Err; err == nil || err.Message == "" {
 				e.Fatalf("recorded error: %v; it should say that there were too many attempts", err)
 			}
 		}
 		id := q.one("c1", task.PutOptions{MaxAttempts: 2})
 		q.first("c1").fail(errOops)
 		q.first("c1").release(0)
-		equal(e, "last error", *q.peek(id).Err, task.Error{Message: "oops"})
+		equal(e, "last error", *q.peek(id).Info().Err, task.Error{Message: "oops"})
 		equal(e, "releases and buries", [2]uint64{q.stats().Releases, q.stats().Buries}, [2]uint64{4, 3})
 	}},
 	{"Snooze", "is Release, but the attempt does not count, so the task is never buried by it", func(e *env) {
@@ -383,11 +383,11 @@ var attemptCases = []testCase{
 			q.state(task.Ready, id)
 			equal(e, "attempts", q.peek(id).Attempts, 1)
 		}
-		equal(e, "last error", *q.peek(id).Err, task.Error{Message: "oops"})
+		equal(e, "last error", *q.peek(id).Info().Err, task.Error{Message: "oops"})
 		start := time.Now()
 		q.first("a1").snooze(10 * second)
 		q.state(task.Delayed, id)
-		e.at("due", q.peek(id).Until, start, 10*second)
+		e.at("due", q.peek(id).Info().Until, start, 10*second)
 		equal(e, "attempts", q.peek(id).Attempts, 1)
 		time.Sleep(10 * second)
 		equal(e, "releases and buries", [2]uint64{q.stats().Releases, q.stats().Buries}, [2]uint64{5, 0})
@@ -405,7 +405,7 @@ var attemptCases = []testCase{
 			time.Sleep(time.Second)
 		}
 		q.state(task.Buried, id)
-		if err := q.peek(id).Err; err == nil || err.Message == "" {
+		if err := q.peek(id).Info().Err; err == nil || err.Message == "" {
 			e.Fatalf("recorded error: %v; it should say that there were too many attempts", err)
 		}
 		equal(e, "losses", q.stats().Losses, 2)

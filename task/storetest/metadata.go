@@ -28,8 +28,8 @@ const (
 func tells[V any](e *env, what string, tasks ...*task.Task[V]) {
 	e.Helper()
 	for _, t := range tasks {
-		equal(e, "metadata of a task, by "+what, t.Metadata, about())
-		clear(t.Metadata)
+		equal(e, "metadata of a task, by "+what, t.Info().Metadata, about())
+		clear(t.Info().Metadata)
 	}
 }
 
@@ -136,7 +136,7 @@ var metadataCases = []testCase{
 		q.put("a1")
 		q.one("a2", task.PutOptions{Metadata: map[string]string{}, UniqueKey: "x"})
 		for _, name := range []string{"a1", "a2"} {
-			equal(e, "metadata", q.first(name).Metadata, nil)
+			equal(e, "metadata", q.first(name).Info().Metadata, nil)
 		}
 	}},
 	{"Text", "Names and values are UTF-8, and [MaxMetadata] bytes together at most.", func(e *env) {
@@ -146,7 +146,7 @@ var metadataCases = []testCase{
 		} {
 			q.one("a1", task.PutOptions{Metadata: maps.Clone(m)})
 			l := q.first("a1")
-			equal(e, "metadata", l.Metadata, m)
+			equal(e, "metadata", l.Info().Metadata, m)
 			l.ack()
 		}
 		for _, m := range []map[string]string{{"m": most, "n": "n"}, {most: "xyz"}, {"a\xff": "b"}, {"a": "\xc3\x28"}} {

@@ -162,7 +162,7 @@ var payloadCases = []testCase{
 		for name, want := range map[string]string{"bad": "oops", "worse": "cannot decode"} {
 			all, err := q.List(ctx, task.ListOptions{State: task.Buried, After: ids[name] - 1, Limit: 1})
 			e.ok(err)
-			if len(all) != 1 || all[0].ID != ids[name] || all[0].Err == nil || !strings.Contains(all[0].Err.Message, want) {
+			if len(all) != 1 || all[0].ID != ids[name] || all[0].Info().Err == nil || !strings.Contains(all[0].Info().Err.Message, want) {
 				e.Errorf("task %d should be buried because of: %s", ids[name], want)
 			}
 		}

@@ -34,11 +34,11 @@ var reopenCases = []testCase{
 		q.bury(ids[task.Taken])
 		infos := map[task.ID]task.Info{}
 		for _, id := range ids {
-			infos[id] = q.peek(id).Info
+			infos[id] = q.peek(id).Info()
 		}
 		q = q.again()
 		for id, want := range infos {
-			got := q.peek(id).Info
+			got := q.peek(id).Info()
 			e.at("created", got.Created, want.Created, 0)
 			e.at("until", got.Until, want.Until, 0)
 			got.Created, got.Until = want.Created, want.Until

@@ -11,7 +11,7 @@ import (
 // now checks in which state a task is that was just settled, 0 if it is gone.
 func (l *lease) now(q *queue, want task.State) {
 	l.e.Helper()
-	equal(l.e, "state, as it was told", l.State, want)
+	equal(l.e, "state, as it was told", l.Info().State, want)
 	if want == 0 {
 		q.gone(l.ID)
 	} else {
@@ -26,7 +26,7 @@ func (c *consumer) ackAndTake(done *lease, want string) *lease {
 	ok, err := c.AckAndTake(ctx, done.Task, t)
 	c.e.ok(err)
 	equal(c.e, "whether a task was taken", ok, want != "")
-	equal(c.e, "state, as it was told", done.State, 0)
+	equal(c.e, "state, as it was told", done.Info().State, 0)
 	if ok {
 		equal(c.e, "the next task", t.Payload, want)
 	}
@@ -39,7 +39,7 @@ var settleCases = []testCase{
 		c, w := q.consumer(task.Filter{}), q.watch(ctx)
 		q.put("a1 b1")
 		l := c.ackAndTake(c.first("a1"), "b1")
-		equal(e, "Attempts and State", [2]int{l.Attempts, int(l.State)}, [2]int{1, int(task.Taken)})
+		equal(e, "Attempts and State", [2]int{l.Attempts, int(l.Info().State)}, [2]int{1, int(task.Taken)})
 		c.ackAndTake(l, "")
 		q.counts(0, 0, 0, 0, 0)
 		w.saw("put a, put b, take a, ack a, take b, ack b")
@@ -154,7 +154,7 @@ var settleCases = []testCase{
 		l := q.first(q.peek(q.one("a1", withTTR)).Payload)
 		time.Sleep(10 * second)
 		e.is(l.Release(ctx, 0), task.ErrLeaseLost)
-		equal(e, "state", l.State, task.Taken)
+		equal(e, "state", l.Info().State, task.Taken)
 	}},
 	{"Priority", "then that is the task's priority from now on", func(e *env) {
 		for _, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 2}, {KeepPlace: true, MaxInFlightPerKey: 2}} {

@@ -34,7 +34,7 @@ var sharedCases = []testCase{
 		id := q.put("a1 b1")[0]
 		later()
 		t := other.peek(id)
-		equal(e, "task", t.Info, q.peek(id).Info)
+		equal(e, "task", t.Info(), q.peek(id).Info())
 		other.first("a1").ack()
 		later()
 		q.gone(id)

@@ -125,14 +125,14 @@ func (q *diskQueue) Take(ctx context.Context, h driver.Handle, f task.Filter, in
 	return q.Backend.Take(ctx, h, f, into)
 }
 
-func (q *diskQueue) TakeOne(ctx context.Context, consumer driver.Handle, f task.Filter, info *task.Info) (uint64, any, error) {
-	return driver.TakeOne(ctx, q, consumer, f, info)
+func (q *diskQueue) TakeOne(ctx context.Context, consumer driver.Handle, f task.Filter) (driver.Record, error) {
+	return driver.TakeOne(ctx, q, consumer, f)
 }
 
 func (q *diskQueue) SettleAndTakeOne(
-	ctx context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, f task.Filter, info *task.Info,
-) (task.State, uint64, any, error) {
-	return driver.SettleAndTakeOne(ctx, q, lease, how, consumer, f, info)
+	ctx context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, f task.Filter,
+) (task.State, driver.Record, error) {
+	return driver.SettleAndTakeOne(ctx, q, lease, how, consumer, f)
 }
 
 func (q *diskQueue) TakeID(ctx context.Context, h driver.Handle, id task.ID) (driver.Record, error) {

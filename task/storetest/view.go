@@ -157,7 +157,7 @@ var viewCases = []testCase{
 			var names []string
 			for _, i := range infos {
 				t := q.peek(i.ID)
-				equal(e, "Info", i, t.Info)
+				equal(e, "Info", i, t.Info())
 				names = append(names, t.Payload)
 			}
 			equal(e, fmt.Sprintf("Upcoming(%d)", n), strings.Join(names, " "), want)
@@ -221,11 +221,11 @@ var viewCases = []testCase{
 		q, start := e.open(options{KeepPlace: true}), time.Now()
 		at := func(id task.ID, after time.Duration) {
 			e.Helper()
-			e.at("ready", q.peek(id).ReadyAt, start, after)
+			e.at("ready", q.peek(id).Info().ReadyAt, start, after)
 		}
 		never := func(id task.ID) {
 			e.Helper()
-			equal(e, "ready", q.peek(id).ReadyAt, time.Time{})
+			equal(e, "ready", q.peek(id).Info().ReadyAt, time.Time{})
 		}
 		delayed := q.one("d1", task.PutOptions{Delay: 10 * second})
 		held := q.one("h1", task.PutOptions{Group: "g"})
@@ -234,7 +234,7 @@ var viewCases = []testCase{
 		a := q.one("a1", task.PutOptions{TTR: 5 * second})
 		at(a, 0)
 		time.Sleep(second)
-		e.at("ready, of a task taken", q.first("a1").ReadyAt, start, 0)
+		e.at("ready, of a task taken", q.first("a1").Info().ReadyAt, start, 0)
 		at(a, 0)
 		time.Sleep(8 * second)
 		at(a, 6*second) // when its lease ran out
@@ -243,7 +243,7 @@ var viewCases = []testCase{
 		time.Sleep(time.Minute)
 		at(delayed, 10*second)
 		l := q.first("d1")
-		e.at("ready, of a task taken", l.ReadyAt, start, 10*second)
+		e.at("ready, of a task taken", l.Info().ReadyAt, start, 10*second)
 		l.release(second)
 		at(delayed, 10*second)
 		time.Sleep(second)
@@ -308,7 +308,7 @@ var eventCases = []testCase{
 		w.saw("take z, ack z")
 		l := q.first("a1")
 		ev = w.saw("take a")[0]
-		equal(e, "task", ev.Task, l.Info)
+		equal(e, "task", ev.Task, l.Info())
 		equal(e, "lease", ev.Lease, 0)
 		time.Sleep(second)
 		e.at("event", ev.Time, start, 2*second)

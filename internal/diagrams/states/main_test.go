@@ -83,7 +83,7 @@ func (w *world) state() task.State {
 		return gone
 	}
 	require.NoError(w, err)
-	return it.State
+	return it.Info().State
 }
 
 // way is how a task gets along an arrow.

@@ -174,8 +174,8 @@ func (l *load) drainSome(t *testing.T) int {
 	held, err := l.queue.List(l.Stop, driver.ListOptions{State: driver.Held, Limit: 1000})
 	require.NoError(t, err)
 	for _, h := range held {
-		if h.Role == driver.Member || len(held) == last.Len() { // else their members may still end, and with them the groups
-			require.NoError(t, l.endGroup("start", h.Group))
+		if h.Info().Role == driver.Member || len(held) == last.Len() { // else their members may still end, and with them the groups
+			require.NoError(t, l.endGroup("start", h.Info().Group))
 		}
 	}
 	_, err = l.queue.Kick(l.Stop, driver.ListOptions{Limit: 1000})

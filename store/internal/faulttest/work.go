@@ -65,10 +65,10 @@ type lease struct {
 }
 
 func (l *load) took(t *task.Task[string]) lease {
-	take := l.Journal.call.Add(1)
+	take, info := l.Journal.call.Add(1), t.Info()
 	l.Journal.Write(Line{
-		Op: "took", Take: take, Queue: l.name, Name: t.Payload, ID: t.ID, Until: nanos(t.Until),
-		Took: &Took{Key: t.Key, Attempts: t.Attempts, Created: nanos(t.Created), ReadyAt: nanos(t.ReadyAt)},
+		Op: "took", Take: take, Queue: l.name, Name: t.Payload, ID: t.ID, Until: nanos(info.Until),
+		Took: &Took{Key: t.Key, Attempts: t.Attempts, Created: nanos(info.Created), ReadyAt: nanos(info.ReadyAt)},
 	})
 	return lease{t, take}
 }
@@ -82,7 +82,7 @@ func nanos(t time.Time) int64 {
 
 func (l *load) workOn(t lease) error {
 	switch p := l.rand.IntN(1000); {
-	case p < 20 && !t.Until.IsZero(), p < 5 && !l.orderly:
+	case p < 20 && !t.Info().Until.IsZero(), p < 5 && !l.orderly:
 		return nil // it is held until the lease runs out, or the process ends
 	case p < 100:
 		if err := l.touch(t); err != nil {
@@ -125,11 +125,11 @@ func (l *load) ackAndTake(t lease) error {
 func (l *load) touch(t lease) error {
 	done := l.Journal.begin(Line{Op: "touch", Queue: l.name, Name: t.Payload, ID: t.ID, Take: t.take})
 	d := 50 * time.Millisecond
-	if t.Until.IsZero() {
+	if t.Info().Until.IsZero() {
 		d = 0 // it does not run out
 	}
 	err := t.Touch(context.Background(), d)
-	done(Line{Err: class(err), Until: nanos(t.Until)})
+	done(Line{Err: class(err), Until: nanos(t.Info().Until)})
 	return expected(err)
 }
 

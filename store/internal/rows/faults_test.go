@@ -280,7 +280,7 @@ func (c *chaos) check() {
 			require.False(c, there[t.Payload], "task %d is there twice", t.Payload)
 			there[t.Payload] = true
 			require.True(c, c.put[t.Payload], "the Put of task %d has failed", t.Payload)
-			require.Equal(c, c.holds[t.Payload] == 1, t.State == task.Taken, "task %d is %v, and held %d times", t.Payload, t.State, c.holds[t.Payload])
+			require.Equal(c, c.holds[t.Payload] == 1, t.Info().State == task.Taken, "task %d is %v, and held %d times", t.Payload, t.Info().State, c.holds[t.Payload])
 		}
 		var s task.Stats
 		for err := errBroken; err != nil; {

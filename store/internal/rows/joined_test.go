@@ -36,7 +36,7 @@ func (q queue) names() (all []string) {
 	list, err := q.List(q.Context(), task.ListOptions{Limit: 1000})
 	require.NoError(q, err)
 	for _, t := range list {
-		all = append(all, t.Payload+" "+t.State.String())
+		all = append(all, t.Payload+" "+t.Info().State.String())
 	}
 	return all
 }

@@ -60,8 +60,8 @@ func (u *unit) takeSome(consumer driver.Handle, filter Filter, into []driver.Rec
 }
 
 // TakeOne implements [driver.Backend].
-func (b *backend) TakeOne(ctx context.Context, consumer driver.Handle, filter task.Filter, info *task.Info) (uint64, any, error) {
-	return driver.TakeOne(ctx, b, consumer, filter, info)
+func (b *backend) TakeOne(ctx context.Context, consumer driver.Handle, filter task.Filter) (driver.Record, error) {
+	return driver.TakeOne(ctx, b, consumer, filter)
 }
 
 // TakeID implements [driver.Backend].
@@ -104,8 +104,8 @@ func (b *backend) Settle(ctx context.Context, lease driver.Lease, how driver.Set
 
 // SettleAndTakeOne implements [driver.Backend].
 func (b *backend) SettleAndTakeOne(
-	ctx context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, filter task.Filter, info *task.Info,
-) (state task.State, next uint64, payload any, err error) {
+	ctx context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, filter task.Filter,
+) (state task.State, next driver.Record, err error) {
 	wanted := filterOf(&filter)
 	var taken [1]driver.Record
 	err = b.call(ctx, settling(&how), call{
@@ -122,11 +122,7 @@ func (b *backend) SettleAndTakeOne(
 			return err
 		},
 	})
-	if err != nil || taken[0].ID == 0 {
-		return state, 0, nil, err
-	}
-	*info = taken[0].Info
-	return state, taken[0].Lease.Number, taken[0].Payload, nil
+	return state, taken[0], err
 }
 
 // settling returns what those who settle a task so call it.

@@ -130,7 +130,7 @@ func TestAtAbortIsKept(t *testing.T) {
 		require.NoError(q, q.CancelGroup(ctx, "g"))
 		require.ErrorIs(q, q.StartGroup(ctx, "g"), task.ErrGroupCancelled)
 		require.NoError(q, q.KickID(ctx, q.find("last").ID))
-		require.Equal(q, task.Held, q.find("last").State)
+		require.Equal(q, task.Held, q.find("last").Info().State)
 		require.NoError(q, member.Ack(ctx))
 		q.order("last")
 	})
@@ -160,7 +160,7 @@ func TestFarTimes(t *testing.T) {
 			require.NoError(q, a1.Touch(q.Context(), 800000*time.Hour))
 		}
 		time.Sleep(time.Hour)
-		require.True(q, time.Unix(0, math.MaxInt64).Equal(q.find("a1").Until))
+		require.True(q, time.Unix(0, math.MaxInt64).Equal(q.find("a1").Info().Until))
 	})
 }
 
@@ -173,7 +173,7 @@ func TestOldDeadline(t *testing.T) {
 			_, err := q.Put(q.Context(), "a", "late", task.PutOptions{Deadline: d})
 			require.NoError(q, err)
 			synctest.Wait()
-			require.True(q, d.Equal((<-expired).Deadline))
+			require.True(q, d.Equal((<-expired).Info().Deadline))
 		})
 	}
 }
@@ -272,7 +272,7 @@ func TestHandedBackLate(t *testing.T) {
 		time.Sleep(time.Minute)
 		db.gate <- struct{}{}
 		time.Sleep(time.Second) // which it leaves others to come back
-		require.True(a, deadline.Equal(a.find("a1").ReadyAt))
+		require.True(a, deadline.Equal(a.find("a1").Info().ReadyAt))
 	})
 }
 

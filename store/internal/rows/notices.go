@@ -66,8 +66,8 @@ func (o *Outcome) error() error {
 // event notes what happened to a task, if somebody wants to know.
 func (u *unit) event(what driver.EventType, r *Row, now int64, lease uint64) {
 	if u.listens {
-		e := &driver.Event{Type: what, Time: timeOf(now), Lease: lease}
-		u.info(r, &e.Task)
+		record := u.record(r)
+		e := &driver.Event{Type: what, Time: timeOf(now), Lease: lease, Task: record.Info()}
 		u.notice(notice{what: noticeEvent, event: e})
 	}
 }
@@ -88,28 +88,29 @@ func (u *unit) expired(r *Row) {
 
 // record tells about a task.
 func (u *unit) record(r *Row) driver.Record {
-	record := driver.Record{Payload: r.Payload}
+	record := driver.Record{
+		ID: driver.ID(r.ID), Key: r.Key, Kind: r.Kind, Priority: r.Priority, Attempts: r.Attempts, Payload: r.Payload,
+		Details: driver.Details{
+			Created: r.Created, ReadyAt: r.ReadyAt, Until: r.Until, Expires: r.life().Ends(), TTR: r.TTR, Cost: r.Cost,
+			MaxAttempts: int32(r.MaxAttempts), State: r.State,
+		},
+	}
 	if r.State == driver.Taken {
-		record.Lease = driver.Lease{ID: driver.ID(r.ID), Number: r.Since}
+		record.Lease = r.Since
 	}
-	u.info(r, &record.Info)
-	return record
-}
-
-func (u *unit) info(r *Row, i *driver.Info) {
-	ends := r.life().Ends()
-	*i = driver.Info{
-		ID: driver.ID(r.ID), Key: r.Key, Kind: r.Kind, UniqueKey: r.UniqueKey, Group: r.Group, Role: r.Role, State: r.State,
-		Priority: r.Priority, Attempts: r.Attempts, MaxAttempts: r.MaxAttempts, Cost: r.Cost, TTR: r.TTR, Created: timeOf(r.Created),
-		ReadyAt: timeOf(r.ReadyAt), Until: timeOf(r.Until), Deadline: timeOfDeadline(r.Deadline), Expires: timeOf(ends), Err: r.Err,
-		Metadata: decodeMetadata(r.Metadata),
-	}
-	if r.Deadline != 0 && max(nanos(r.Deadline), r.Created) == ends {
-		i.Expires = i.Deadline
+	if r.Deadline != 0 && max(nanos(r.Deadline), r.Created) == record.Expires {
+		record.Expires = 0
 	}
 	if r.Consumer != 0 {
-		i.Consumer = u.consumerName(r.Consumer)
+		record.Consumer = u.consumerName(r.Consumer)
 	}
+	if r.UniqueKey != "" || r.Group != "" || r.Role != 0 || r.Deadline != 0 || r.Err != nil || r.Metadata != "" {
+		record.Rare = &driver.Rare{
+			UniqueKey: r.UniqueKey, Group: r.Group, Role: r.Role, Deadline: timeOfDeadline(r.Deadline), Err: r.Err,
+			Metadata: decodeMetadata(r.Metadata),
+		}
+	}
+	return record
 }
 
 // encodeMetadata returns metadata as it is in a [Row].

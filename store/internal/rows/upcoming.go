@@ -34,8 +34,8 @@ func (u *unit) upcoming(n int) (infos []driver.Info) {
 	}
 	for _, id := range ids {
 		if r := known[id]; r != nil && r.State == driver.Ready {
-			infos = append(infos, driver.Info{})
-			u.info(r, &infos[len(infos)-1])
+			record := u.record(r)
+			infos = append(infos, record.Info())
 		}
 	}
 	return infos

@@ -117,7 +117,7 @@ func (m *waitModel) step() {
 		}
 	}
 	for id, name := range m.names {
-		if one, err := m.other.Peek(ctx, id); err == nil && one.State != task.Buried && m.rnd.IntN(3) == 0 {
+		if one, err := m.other.Peek(ctx, id); err == nil && one.Info().State != task.Buried && m.rnd.IntN(3) == 0 {
 			c := make(chan error, 1)
 			m.waiting[id] = append(m.waiting[id], c)
 			go func() { c <- m.q.Wait(ctx, name) }()

@@ -1,0 +1,92 @@
+package driver
+
+import "time"
+
+// Record is a task as a Store tells about it: what [Info] does in less memory, and the payload.
+type Record struct {
+	ID       ID
+	Key      string
+	Kind     string
+	Priority int
+	Attempts int
+	Payload  any    // as it was put
+	Consumer string // who holds it, if it is taken
+	Details
+}
+
+// Details is what few ask for of a task. Times are in nanoseconds since 1970, and 0 is none.
+type Details struct {
+	Lease       uint64 // its number; 0 if the task is not taken
+	Created     int64
+	ReadyAt     int64
+	Until       int64
+	Expires     int64 // 0 also if the deadline is when it expires
+	TTR         time.Duration
+	Cost        int64
+	MaxAttempts int32
+	State       State
+	Rare        *Rare // nil if there is nothing in it; it never changes
+}
+
+// Rare is what few tasks have.
+type Rare struct {
+	UniqueKey string
+	Group     string
+	Role      Role
+	Deadline  time.Time
+	Err       *Error
+	Metadata  map[string]string // nobody else has this map
+}
+
+// Info returns all that there is to know of the task besides its payload.
+func (r *Record) Info() Info {
+	i := Info{
+		ID: r.ID, Key: r.Key, Kind: r.Kind, State: r.State, Priority: r.Priority, Cost: r.Cost, Attempts: r.Attempts,
+		MaxAttempts: int(r.MaxAttempts), TTR: r.TTR, Created: timeOf(r.Created), ReadyAt: timeOf(r.ReadyAt),
+		Until: timeOf(r.Until), Expires: r.ExpiresAt(), Consumer: r.Consumer,
+	}
+	if rare := r.Rare; rare != nil {
+		i.UniqueKey, i.Group, i.Role, i.Deadline, i.Err = rare.UniqueKey, rare.Group, rare.Role, rare.Deadline, rare.Err
+		i.Metadata = rare.Metadata
+	}
+	return i
+}
+
+// ExpiresAt returns when the task is of no use any more, the zero Time for never.
+func (d *Details) ExpiresAt() time.Time {
+	if d.Expires == 0 && d.Rare != nil {
+		return d.Rare.Deadline
+	}
+	return timeOf(d.Expires)
+}
+
+// RecordOf returns the Record of a task that nobody has taken.
+func RecordOf(i *Info) Record {
+	r := Record{
+		ID: i.ID, Key: i.Key, Kind: i.Kind, Priority: i.Priority, Attempts: i.Attempts, Consumer: i.Consumer,
+		Details: Details{
+			Created: Nanos(i.Created), ReadyAt: Nanos(i.ReadyAt), Until: Nanos(i.Until), TTR: i.TTR, Cost: i.Cost,
+			MaxAttempts: int32(i.MaxAttempts), State: i.State,
+			Rare: &Rare{i.UniqueKey, i.Group, i.Role, i.Deadline, i.Err, i.Metadata},
+		},
+	}
+	if !i.Expires.Equal(i.Deadline) {
+		r.Expires = Nanos(i.Expires)
+	}
+	return r
+}
+
+// Nanos returns a time as it is in a Record.
+func Nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+func timeOf(at int64) time.Time {
+	if at == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, at)
+}

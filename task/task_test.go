@@ -1,0 +1,65 @@
+package task
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/task/memory"
+)
+
+// Who keeps a Task sees what it was, whatever the queue uses its memory for by then.
+func TestTaskKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		q, err := Open[string](ctx, new(memory.Store), "q", nil)
+		require.NoError(t, err)
+		_, err = q.Put(ctx, "a", "first", PutOptions{
+			Kind: "k", UniqueKey: "x", Priority: 3, TTL: time.Hour, TTR: time.Minute, Deadline: time.Now().Add(time.Minute),
+		})
+		require.NoError(t, err)
+		kept, err := q.Take(ctx)
+		require.NoError(t, err)
+		task, info := *kept, kept.Info()
+		require.NoError(t, kept.Ack(ctx))
+		require.Zero(t, kept.Info().State)
+		for range 10 {
+			_, err = q.Put(ctx, "b", "other", PutOptions{UniqueKey: "x", TTL: time.Second})
+			require.NoError(t, err)
+			other, err := q.Take(ctx)
+			require.NoError(t, err)
+			require.ErrorIs(t, kept.Ack(ctx), ErrLeaseLost)
+			require.ErrorIs(t, kept.Touch(ctx, time.Second), ErrLeaseLost)
+			require.NoError(t, other.Ack(ctx))
+		}
+		require.Equal(t, info, task.Info())
+		info.State = 0
+		require.Equal(t, info, kept.Info())
+		require.Equal(t, []any{"a", "first", "k", 3, 1}, []any{kept.Key, kept.Payload, kept.Kind, kept.Priority, kept.Attempts})
+		require.NoError(t, q.Close(ctx))
+	})
+}
+
+// A Task that was made of an Info tells it, and is no lease.
+func TestNewTask(t *testing.T) {
+	at := time.Unix(1e9, 5)
+	for _, info := range []Info{
+		{},
+		{
+			ID: 1, Key: "a", Kind: "b", UniqueKey: "c", Group: "d", Role: AtEnd, State: Taken, Priority: 2, Cost: 3, Attempts: 4, MaxAttempts: 5,
+			TTR: 6, Created: at, ReadyAt: at.Add(1), Until: at.Add(2), Deadline: at.AddDate(7000, 0, 0), Expires: at.Add(4), Consumer: "e", Err: new(Error),
+		},
+		{Deadline: at, Expires: at},
+		{Expires: at},
+	} {
+		task := NewTask(info, 7)
+		require.Equal(t, info, task.Info())
+		require.Equal(t, 7, task.Payload)
+		require.Equal(t, !info.Expires.IsZero(), task.Expires())
+		require.ErrorIs(t, task.Ack(t.Context()), ErrLeaseLost)
+		_, err := new(Consumer[int]).AckAndTake(t.Context(), task, new(Task[int]))
+		require.Error(t, err)
+	}
+}
