@@ -198,19 +198,13 @@ func (t taskTable) handed(r *rows.Range) (found []hit[rows.Row], err error) {
 			return nil, err
 		}
 		entry := append(ready[:len(ready):len(ready)], given.tasks[i]...)
-		if row != nil && len(found) < r.Limit && bytes.Equal(t.entry(readyIndex, row), entry) {
+		if row == nil || !row.Takeable || len(found) == r.Limit {
+			continue
+		}
+		is := appendTuple(ready[:len(ready):len(ready)], t.schema.Place(rows.TaskReady, row))
+		if bytes.Equal(appendInt(is, int64(row.ID)), entry) {
 			found = append(found, hit[rows.Row]{key: entry, row: row})
 		}
 	}
 	return found, nil
 }
-
-// readyIndex is where in the schema of tasks TaskReady is.
-var readyIndex = slices.IndexFunc(rows.Tasks, func(s struct {
-	Index  rows.Index
-	Unique bool
-	Place  func(r *rows.Row) rows.Tuple
-},
-) bool {
-	return s.Index == rows.TaskReady
-})
