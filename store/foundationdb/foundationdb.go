@@ -1,0 +1,141 @@
+package foundationdb
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/fairq/fairq/store/internal/kv"
+	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
+)
+
+// Options say how a Store keeps its tasks. The zero value is right for most.
+type Options struct {
+	// Prefix begins all keys; "" means "fairq/". All that is below it is the Store's.
+	Prefix string
+
+	// MaxPayload is how many bytes an encoded payload may have, up to 90,000, which is what 0 means.
+	MaxPayload int
+
+	// Skew is by how much the clocks of two machines may differ; 0 means a second. A consumer
+	// whose process has died is expired that much later.
+	Skew time.Duration
+
+	// Poll is how often somebody who waits looks for what other processes have done; 0 means 100
+	// milliseconds.
+	Poll time.Duration
+
+	// Timeout is how long a call may try; 0 means 30 seconds. If the cluster does not answer for
+	// that long, it returns an error.
+	Timeout time.Duration
+
+	// History is how long tasks that are gone can be listed by Store.History; 0 means that they
+	// are forgotten at once. It makes every task that ends cost one more write.
+	History time.Duration
+}
+
+// FoundationDB's limits are 100,000 bytes for a value and ten million for a transaction.
+const (
+	maxPayload = 90_000
+	maxValue   = 100_000
+	maxKey     = 10_000
+	maxWrites  = 2_000 // rows, of which few have more than a kilobyte with their indexes
+)
+
+func (o *Options) check() error {
+	for _, f := range []struct {
+		name  string
+		value time.Duration
+	}{{"Skew", o.Skew}, {"Poll", o.Poll}, {"Timeout", o.Timeout}, {"History", o.History}} {
+		if f.value < 0 || f.value > driver.MaxDuration {
+			return &driver.FieldError{
+				Field: "foundationdb.Options." + f.name, Value: f.value, Limit: "0 to " + driver.MaxDuration.String(),
+			}
+		}
+	}
+	if o.MaxPayload < 0 || o.MaxPayload > maxPayload {
+		return &driver.FieldError{
+			Field: "foundationdb.Options.MaxPayload", Value: o.MaxPayload, Limit: fmt.Sprintf("0 to %d", maxPayload),
+		}
+	}
+	return nil
+}
+
+// Store keeps tasks in FoundationDB. All methods may be called at any time by any goroutine. Queues
+// are opened with [task.Open].
+type Store struct {
+	rules  *rows.Store
+	db     *kv.DB
+	engine engine
+}
+
+// engine is a kv.Engine over a database that is closed at the end.
+type engine interface {
+	kv.Engine
+	close()
+}
+
+// Open opens a store in the cluster that a cluster file tells, "" meaning the usual one. nil options
+// are the defaults. If the program uses FoundationDB itself, in another version of its API than 730,
+// that must be chosen before.
+func Open(ctx context.Context, clusterFile string, o *Options) (*Store, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	traits := rows.Traits{MaxWrites: maxWrites, Skew: cmp.Or(o.Skew, time.Second)}
+	e, err := openEngine(clusterFile, cmp.Or(o.Prefix, "fairq/"), traits)
+	if err != nil {
+		return nil, fmt.Errorf("foundationdb: open: %w", err)
+	}
+	timeout := cmp.Or(o.Timeout, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	db, err := kv.Open(ctx, "foundationdb: "+clusterFile, e)
+	if err != nil {
+		e.close()
+		return nil, err
+	}
+	return &Store{db: db, engine: e, rules: rows.New(db, rows.Options{
+		MaxPayload: cmp.Or(o.MaxPayload, maxPayload), History: o.History,
+		Poll: cmp.Or(o.Poll, 100*time.Millisecond), Timeout: timeout,
+	})}, nil
+}
+
+// Open implements [driver.Store].
+func (s *Store) Open(
+	ctx context.Context, queue string, settings driver.Settings, n driver.Notifier,
+) (driver.Backend, error) {
+	return s.rules.Open(ctx, queue, settings, n)
+}
+
+// Queues implements [driver.Store].
+func (s *Store) Queues(ctx context.Context, from string, n int) ([]string, error) {
+	return s.rules.Queues(ctx, from, n)
+}
+
+// History returns up to n tasks of a queue that are gone, in the order of their ids, those with
+// greater ids than after: the last one of the page before; none if Options.History is 0. It
+// returns [task.ErrNotFound] if there is no such queue.
+func (s *Store) History(
+	ctx context.Context, queue string, after task.ID, n int,
+) ([]driver.Ended, error) {
+	return s.rules.History(ctx, queue, after, n)
+}
+
+// Conflicts returns how many transactions of this Store had to be tried again, because others were
+// faster.
+func (s *Store) Conflicts() int64 { return s.db.Conflicts() }
+
+// Close closes the database. The queues that are open should be closed before: what is taken is
+// handed back then, otherwise only after Options.Grace of the queue.
+func (s *Store) Close() error {
+	s.db.Close()
+	s.engine.close()
+	return nil
+}

@@ -1,0 +1,21 @@
+package foundationdb
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestOptions(t *testing.T) {
+	for _, o := range []Options{
+		{MaxPayload: -1},
+		{MaxPayload: maxPayload + 1},
+		{Skew: -1},
+		{Poll: -1},
+		{Timeout: -1},
+		{History: -1},
+	} {
+		_, err := Open(t.Context(), "", &o)
+		require.ErrorContains(t, err, "foundationdb.Options.")
+	}
+}
