@@ -445,29 +445,26 @@ type Times struct{ Wake, Deadline, Outcome, History int64 }
 
 // Times returns the earliest times of a queue.
 func (v Calls) Times() (t Times, err error) {
-	wake, deadline := Range{Index: TaskWake, Limit: 1}, Range{Index: ConsumerDeadline, Limit: 1}
-	outcome, done := Range{Index: OutcomeUntil, Limit: 1}, Range{Index: HistoryUntil, Limit: 1}
-	err = v.Fetch(wake, deadline, outcome, done)
-	if err == nil {
-		t.Wake, err = earliest(v.Tasks(), wake, func(r *Row) int64 { return r.Wake })
+	var ranges []Range
+	for _, i := range []Index{TaskWake, ConsumerDeadline, OutcomeUntil, HistoryUntil} {
+		ranges = append(ranges, Range{Index: i, Limit: 1})
 	}
-	if err == nil {
-		of := func(c *Consumer) int64 { return c.Deadline }
-		t.Deadline, err = earliest(v.Consumers(), deadline, of)
-	}
-	if err == nil {
-		t.Outcome, err = earliest(v.Outcomes(), outcome, func(o *Outcome) int64 { return o.Until })
-	}
-	if err == nil {
-		t.History, err = earliest(v.History(), done, func(d *Ended) int64 { return d.Until })
-	}
+	err = v.Fetch(ranges...)
+	t.Wake = earliest(Tasks, v.Tasks(), ranges[0], &err)
+	t.Deadline = earliest(Consumers, v.Consumers(), ranges[1], &err)
+	t.Outcome = earliest(Outcomes, v.Outcomes(), ranges[2], &err)
+	t.History = earliest(History, v.History(), ranges[3], &err)
 	return t, err
 }
 
-func earliest[R any](t Table[R], r Range, of func(*R) int64) (int64, error) {
-	found, err := one(t.Scan(r))
-	if found == nil {
-		return 0, err
+// earliest returns the time of the first row of an index of times, unless there is an error.
+func earliest[R any](s Schema[R], t Table[R], r Range, err *error) int64 {
+	if *err != nil {
+		return 0
 	}
-	return of(found), nil
+	found, failed := one(t.Scan(r))
+	if *err = failed; found == nil {
+		return 0
+	}
+	return s.Place(r.Index, found)[0].(int64)
 }
