@@ -174,6 +174,10 @@ func ofTaskQueue(s *task.Stats) []Metric {
 			Name: "fairq.taskqueue.waiting", Unit: "{goroutine}", Help: "Goroutines of this process in PutWait and Take.", Attribute: "call",
 			Values: map[string]float64{"put": float64(s.WaitingPut), "take": float64(s.WaitingTake)},
 		},
+		{
+			Name: "fairq.taskqueue.conflicts", Unit: "{transaction}", Help: "Transactions of this process that were tried again.", Kind: Counter,
+			Values: one(s.Conflicts),
+		},
 		{Name: "fairq.taskqueue.paused", Help: "Whether the queue is paused.", Values: flag(s.Paused)},
 		{
 			Name: "fairq.taskqueue.events", Unit: "{task}", Help: "Tasks to which something has happened, as counted by this process.",
