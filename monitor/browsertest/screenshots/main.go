@@ -53,7 +53,7 @@ func build(ctx context.Context) (dashboard *exec.Cmd, remove func(), err error) 
 
 func run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // which ends the dashboard
+	defer cancel()
 	dashboard, remove, err := build(ctx)
 	if err != nil {
 		return err
@@ -66,6 +66,10 @@ func run(ctx context.Context) error {
 	if err := dashboard.Start(); err != nil {
 		return err
 	}
+	defer func() {
+		cancel()
+		_ = dashboard.Wait() // or it would outlive this program
+	}()
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		return err
