@@ -22,9 +22,8 @@
 //     that. The longest hold is that of Upcoming, 0.02 to 0.07 ms, however many items and keys
 //     there are, or that of KeyCounts where Options.CountKeys is several thousand: BenchmarkLook
 //     tells.
-//   - TaskQueue: Stats, KeyCounts and Upcoming of 1,000 tasks, or of 200 if the store is not in
-//     memory: a bounded number of indexed reads. If tasks are buried, also List, which is O(tasks),
-//     so it is done anew only when Stats tell that there are others than before.
+//   - TaskQueue: Stats, KeyCounts, Upcoming of 1,000 tasks, or of 200 if the store is not in memory,
+//     and List of 50 that are buried: a bounded number of indexed reads.
 //   - Pool: Stats, and KeyCounts of 100 keys.
 //
 // # Paths
@@ -37,7 +36,7 @@
 //	/v1/queues/{name}                   one of them
 //	/v1/queues/{name}/keys?limit=       up to 100 keys, those with the longest backlog first
 //	/v1/queues/{name}/snapshot?limit=   what leaves next, in order, up to 1,000
-//	/v1/queues/{name}/buried?limit=     buried tasks, in the order of their ids, up to 50
+//	/v1/queues/{name}/buried?limit=     buried tasks, as Kick would make them ready, up to 50
 //	/v1/queues/{name}/search?key=       the position of a key's first item among what leaves next
 //	/v1/queues/{name}/events            all of it, as server-sent events; 100 viewers at most
 //	POST /v1/queues/{name}/actions/...  see [Options.Actions]

@@ -67,16 +67,12 @@ func (q *fairQueue[K, V]) do(_ context.Context, a Action, last *sample) (int, er
 // TaskQueue returns a source that shows a queue of tasks. The function describe tells what is shown
 // of a task that is buried, up to 50 at a time; nil means nothing. The name is as for [FairQueue].
 func TaskQueue[V any](name string, q *task.Queue[V], describe func(V) string) *Source {
-	return newSource(name, "tasks", &taskQueue[V]{Queue: q, describe: describe})
+	return newSource(name, "tasks", &taskQueue[V]{q, describe})
 }
 
 type taskQueue[V any] struct {
 	*task.Queue[V]
 	describe func(V) string
-
-	// The buried tasks, as of the state in which the counters in listed were.
-	buried []buriedRow
-	listed [4]uint64
 }
 
 func (q *taskQueue[V]) look(ctx context.Context) (s sample, err error) {
@@ -92,7 +88,7 @@ func (q *taskQueue[V]) look(ctx context.Context) (s sample, err error) {
 	if err != nil {
 		return s, err
 	}
-	if err := q.list(ctx, &stats); err != nil {
+	if s.Buried, err = q.buried(ctx); err != nil {
 		return s, err
 	}
 	now := time.Now()
@@ -105,37 +101,26 @@ func (q *taskQueue[V]) look(ctx context.Context) (s sample, err error) {
 		}
 		s.Upcoming = append(s.Upcoming, upcomingRow{Key: row.Key, Age: age, ID: uint64(info.ID), Priority: info.Priority})
 	}
-	s.Stats, s.Buried, s.More = stats, q.buried, len(infos) == n
+	s.Stats, s.More = stats, len(infos) == n
 	s.Keys, s.keys = keys.longest(), keys.unclear()
 	return s, nil
 }
 
-// list lists the buried tasks, if there may be others than before.
-func (q *taskQueue[V]) list(ctx context.Context, s *task.Stats) error {
-	state := [4]uint64{uint64(s.Buried), s.Buries, s.Kicks, s.Deletes}
-	if state == q.listed {
-		return nil
-	}
-	q.buried = nil
-	if s.Buried > 0 {
-		tasks, err := q.List(ctx, task.ListOptions{State: task.Buried, Limit: maxBuried})
-		if err != nil {
-			return err
+// buried returns the first of those that are buried.
+func (q *taskQueue[V]) buried(ctx context.Context) (rows []buriedRow, err error) {
+	tasks, err := q.List(ctx, task.ListOptions{State: task.Buried, NextFirst: true, Limit: maxBuried})
+	for _, t := range tasks {
+		row := buriedRow{ID: uint64(t.ID), Key: keyText(t.Key), Kind: t.Kind, Attempts: t.Attempts, Created: t.Info().Created}
+		if t.Kind != "" {
+			row.Kind = shown(t.Kind)
 		}
-		for _, t := range tasks {
-			row := buriedRow{ID: uint64(t.ID), Key: keyText(t.Key), Kind: t.Kind, Attempts: t.Attempts, Created: t.Info().Created}
-			if t.Kind != "" {
-				row.Kind = shown(t.Kind)
-			}
-			if err := t.Info().Err; err != nil {
-				row.Reason = shown(err.Message)
-			}
-			row.Payload = describe(q.describe, t.Payload)
-			q.buried = append(q.buried, row)
+		if err := t.Info().Err; err != nil {
+			row.Reason = shown(err.Message)
 		}
+		row.Payload = describe(q.describe, t.Payload)
+		rows = append(rows, row)
 	}
-	q.listed = state
-	return nil
+	return rows, err
 }
 
 func (q *taskQueue[V]) actions() []string {
