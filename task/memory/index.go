@@ -12,11 +12,14 @@ type index struct {
 	last        driver.ID
 	blocks      map[driver.ID]*block
 	first, open *block // the blocks are linked in order; open is the last one
-	spare       *block
+	spare       []*block
 	most        int // blocks there once were
 }
 
-const blockBits = 6
+const (
+	blockBits   = 6
+	spareBlocks = mostSpare >> blockBits
+)
 
 type block struct {
 	number     driver.ID
@@ -55,9 +58,12 @@ func (x *index) add(it *item) {
 
 // grow adds a block.
 func (x *index) grow(number driver.ID) {
-	b := x.spare
-	if x.spare = nil; b == nil {
+	var b *block
+	if last := len(x.spare) - 1; last < 0 {
 		b = new(block)
+	} else {
+		b, x.spare[last] = x.spare[last], nil
+		x.spare = x.spare[:last]
 	}
 	b.number, b.prev, b.next = number, x.open, nil
 	if x.open == nil {
@@ -104,7 +110,9 @@ func (x *index) drop(b *block) {
 	} else {
 		b.next.prev = b.prev
 	}
-	x.spare = b
+	if len(x.spare) < spareBlocks {
+		x.spare = append(x.spare, b)
+	}
 }
 
 // from returns the first block with that number or a greater one, nil if there is none.
