@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairq/fairq/store/internal/rows"
 	"github.com/fairq/fairq/store/internal/rows/rowstest"
 	"github.com/fairq/fairq/task"
 )
@@ -217,5 +218,35 @@ func TestTooMuchForATransaction(t *testing.T) {
 		_, err = task.Open(t.Context(), store, "q", &o)
 		require.ErrorIs(t, err, task.ErrInvalid)
 		require.ErrorContains(t, err, `to change the Options of queue "q", the number of its tasks is 27; it must be 10 at most`)
+	})
+}
+
+// Calls that write many rows, as they change the turns of whole fronts, share a transaction only as
+// far as it may write these.
+func TestCallsThatWriteMuch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{}, 1)
+		gate <- struct{}{}
+		store := rows.New(&slow{limitedDB(60, false), gate}, rows.Options{MaxPayload: 100, Poll: time.Hour})
+		q := openQueue(t, store, task.Options[string]{
+			MaxInFlightPerKey: 50, Weight: func(string) int { return 20 },
+		})
+		var first []task.ID
+		for _, key := range []string{"a", "b", "c", "d", "e"} {
+			id, err := q.Put(t.Context(), key, key, task.PutOptions{})
+			require.NoError(t, err)
+			first = append(first, id)
+			q.putMany(29, key, task.PutOptions{})
+		}
+		<-gate
+		go q.states() // leads, so that the others come together in the next transaction
+		synctest.Wait()
+		for _, id := range first {
+			go func() { require.NoError(t, q.Delete(t.Context(), id)) }()
+		}
+		synctest.Wait()
+		gate <- struct{}{}
+		synctest.Wait()
+		require.Equal(t, "ready 145, taken 0, held 0, deleted 5", q.states())
 	})
 }
