@@ -54,8 +54,8 @@ var (
 	scans   = regexp.MustCompile(`Index (?:Only )?Scan.* using (\w+).*\n(?: +Index Cond: (.*))?`)
 	removed = regexp.MustCompile(`Rows Removed by (?:Filter|Index Recheck|Join Filter): (\d+)`)
 	// List and KeyStats may look at more than they return, but not List of a state (see isIndexed)
-	// unless it is of a key or kind, as also Kick can be.
-	isListed  = regexp.MustCompile(`ORDER BY id LIMIT|GROUP BY key|kind = \$\d ORDER BY since`)
+	// unless it is of a key or kind, as also Kick can be, or of delayed tasks in the order of time.
+	isListed  = regexp.MustCompile(`ORDER BY id LIMIT|GROUP BY key|kind = \$\d ORDER BY since|state = \$\d ORDER BY wake`)
 	isIndexed = regexp.MustCompile(`state <> 3 ORDER BY`)
 )
 
