@@ -242,7 +242,7 @@ func TestCallsThatWriteMuch(t *testing.T) {
 		go q.states() // leads, so that the others come together in the next transaction
 		synctest.Wait()
 		for _, id := range first {
-			go func() { require.NoError(t, q.Delete(t.Context(), id)) }()
+			go func() { _ = q.Delete(t.Context(), id) }() // how many are deleted tells whether it failed
 		}
 		synctest.Wait()
 		gate <- struct{}{}
