@@ -213,7 +213,10 @@ func PutOne(ctx context.Context, b Backend, task New) (ID, *Record, error) {
 // TakeOne implements Backend.TakeOne by Take.
 func TakeOne(ctx context.Context, b Backend, consumer Handle, filter Filter) (Record, error) {
 	var one [1]Record
-	_, err := b.Take(ctx, consumer, filter, one[:])
+	n, err := b.Take(ctx, consumer, filter, one[:])
+	if n == 0 { // what a transaction has written that was tried again may still be there
+		return Record{}, err
+	}
 	return one[0], err
 }
 

@@ -122,7 +122,10 @@ func (b *backend) SettleAndTakeOne(
 			return err
 		},
 	})
-	return state, taken[0], err
+	if err != nil {
+		return state, driver.Record{}, err
+	}
+	return state, taken[0], nil
 }
 
 // settling returns what those who settle a task so call it.
