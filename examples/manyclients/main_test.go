@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"testing"
@@ -18,10 +19,15 @@ func TestMain(m *testing.M) {
 }
 
 func TestRun(t *testing.T) {
-	var out, errOut bytes.Buffer
-	status := run(t.Context(), []string{"-producers", "1", "-consumers", "2", "-taking", "staged", "-time", "5500ms"}, &out, &errOut)
-	require.Zero(t, status, &errOut)
-	require.Empty(t, errOut.String())
+	var out bytes.Buffer
+	errOut, err := os.Create(filepath.Join(t.TempDir(), "stderr")) // no buffer, for all processes write to it
+	require.NoError(t, err)
+	defer errOut.Close()
+	status := run(t.Context(), []string{"-producers", "1", "-consumers", "2", "-taking", "staged", "-time", "5500ms"}, &out, errOut)
+	told, err := os.ReadFile(errOut.Name())
+	require.NoError(t, err)
+	require.Empty(t, string(told))
+	require.Zero(t, status)
 	last := regexp.MustCompile(`all taken +\d+ +(\d+) `).FindAllStringSubmatch(out.String(), -1)
 	require.NotEmpty(t, last, &out)
 	taken, err := strconv.Atoi(last[len(last)-1][1])
