@@ -52,6 +52,9 @@ func (q queue) takeAll(n int) (all []string) {
 
 // What concerns many tasks comes to the same where a transaction may write few rows.
 func TestWork(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes many seconds with the race detector")
+	}
 	var want []string
 	for _, o := range []task.Options[string]{
 		{}, {KeepPlace: true}, {Capacity: 10000, KeyCapacity: 9999}, {MaxInFlightPerKey: 99}, {Quantum: 5},

@@ -96,6 +96,9 @@ func TestStore(t *testing.T) {
 
 // TestUnknown does the same where one commit in ten fails, or is not known to be done.
 func TestUnknown(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes many seconds with the race detector")
+	}
 	storetest.Run(t, func(t *testing.T) task.Store {
 		h := openDB(t, &mvcc.DB{MaxValue: 4 << 20})
 		h.Faults(rand.Uint64())
