@@ -83,7 +83,10 @@ func nanos(t time.Time) int64 {
 func (l *load) workOn(t lease) error {
 	switch p := l.rand.IntN(1000); {
 	case p < 20 && !t.Info().Until.IsZero(), p < 5 && !l.orderly:
-		return nil // it is held until the lease runs out, or the process ends
+		// It is held until the lease runs out, or the process ends, so the consumer that may hold it
+		// must not hand back all that it holds: see ackAndTake.
+		l.consumer = l.queue.NewConsumer(task.Filter{})
+		return nil
 	case p < 100:
 		if err := l.touch(t); err != nil {
 			return err
