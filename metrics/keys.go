@@ -3,11 +3,11 @@ package metrics
 import (
 	"fmt"
 	"hash/fnv"
-	"reflect"
 	"strings"
 	"sync"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/printable"
 )
 
 func keyMetrics() []Metric {
@@ -61,18 +61,9 @@ func heaviest[K comparable](n int, counts func(n int) []fairq.KeyCount[K]) func(
 // maxKeyText is how many bytes are told of a key.
 const maxKeyText = 100
 
-// keyText returns a key as valid UTF-8 that is not long. It does not read what a pointer points
-// to, which others may be changing.
+// keyText returns a key as valid UTF-8 that is not long.
 func keyText(key any) string {
-	format := "%v"
-	switch key.(type) {
-	case fmt.Stringer, error:
-	default:
-		if t := reflect.TypeOf(key); t != nil && t.Kind() == reflect.Pointer {
-			format = "%p"
-		}
-	}
-	text := fmt.Sprintf(format, key)
+	text := printable.Key(key)
 	if len(text) > maxKeyText {
 		h := fnv.New64a()
 		_, _ = h.Write([]byte(text))

@@ -47,11 +47,8 @@ type viewed interface {
 
 // newSource panics if the name cannot be part of a path.
 func newSource(name, kind string, of viewed) *Source {
-	switch {
-	case len(name) > maxKeyText:
-		panic(fmt.Sprintf("monitor: the name of a source has %d bytes; the limit is %d", len(name), maxKeyText))
-	case name == "." || name == ".." || printable.Text(name) != name:
-		panic(fmt.Sprintf("monitor: the name of a source is %q; it must not be empty, . or .., and it must print", name))
+	if err := printable.CheckName(name); err != nil {
+		panic(fmt.Sprintf("monitor: the name of a source %v", err))
 	}
 	return &Source{name: name, kind: kind, of: of, last: cached[*sample]{turn: make(chan struct{}, 1)}}
 }

@@ -110,12 +110,13 @@ func (q *taskQueue[V]) look(ctx context.Context) (s sample, err error) {
 func (q *taskQueue[V]) buried(ctx context.Context) (rows []buriedRow, err error) {
 	tasks, err := q.List(ctx, task.ListOptions{State: task.Buried, NextFirst: true, Limit: maxBuried})
 	for _, t := range tasks {
-		row := buriedRow{ID: uint64(t.ID), Key: keyText(t.Key), Kind: t.Kind, Attempts: t.Attempts, Created: t.Info().Created}
+		info := t.Info()
+		row := buriedRow{ID: uint64(t.ID), Key: keyText(t.Key), Attempts: t.Attempts, Created: info.Created}
 		if t.Kind != "" {
 			row.Kind = shown(t.Kind)
 		}
-		if err := t.Info().Err; err != nil {
-			row.Reason = shown(err.Message)
+		if info.Err != nil {
+			row.Reason = shown(info.Err.Message)
 		}
 		row.Payload = describe(q.describe, t.Payload)
 		rows = append(rows, row)

@@ -21,7 +21,7 @@ var seed = maphash.MakeSeed()
 // keyText returns how a key is shown. Different keys have different texts, as far as what fmt makes
 // of them differs. See the package documentation.
 func keyText(key any) string {
-	text := plainText(key)
+	text := printable.Key(key)
 	if len(text) <= maxKeyText {
 		return printable.Text(text)
 	}
@@ -42,20 +42,6 @@ func cut(text string, n int) string {
 		n--
 	}
 	return strconv.Quote(text[:n]) + "…"
-}
-
-// plainText is fmt.Sprint, but does not read what a key points to, which others may be changing.
-func plainText(key any) string {
-	switch k := key.(type) {
-	case string:
-		return k
-	case fmt.Stringer, error:
-	default:
-		if reflect.TypeOf(key) != nil && reflect.TypeOf(key).Kind() == reflect.Pointer {
-			return fmt.Sprintf("%p", key)
-		}
-	}
-	return fmt.Sprint(key)
 }
 
 // keyOf returns the key that keyText shows like that, if that can be told from the text alone.

@@ -70,7 +70,7 @@ func (c *call) sources(ctx context.Context) ([]*monitor.Source, error) {
 	}
 	var sources []*monitor.Source
 	for _, name := range slices.Compact(names) {
-		if len(name) > 100 || name == "." || name == ".." || printable.Text(name) != name { // as of a Source
+		if printable.CheckName(name) != nil {
 			fmt.Fprintf(c.errOut, "fairq: queue %s is left out: a page cannot have this name\n", printable.Text(name))
 			continue
 		}

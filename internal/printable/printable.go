@@ -3,6 +3,7 @@ package printable
 
 import (
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"unicode"
@@ -20,6 +21,20 @@ func Text(text string) string {
 	return text
 }
 
+// Key is fmt.Sprint, but does not read what a key points to, which others may be changing.
+func Key(key any) string {
+	switch k := key.(type) {
+	case string:
+		return k
+	case fmt.Stringer, error:
+	default:
+		if reflect.TypeOf(key) != nil && reflect.TypeOf(key).Kind() == reflect.Pointer {
+			return fmt.Sprintf("%p", key)
+		}
+	}
+	return fmt.Sprint(key)
+}
+
 // Parse returns the text that Text shows like that.
 func Parse(shown string) (string, error) {
 	if !strings.HasPrefix(shown, `"`) {
@@ -30,4 +45,19 @@ func Parse(shown string) (string, error) {
 		return "", fmt.Errorf("%s begins with a quote, but is not a text in quotes with escapes as in Go", Text(shown))
 	}
 	return text, nil
+}
+
+// maxName is how many bytes a name has at most.
+const maxName = 100
+
+// CheckName returns an error if a source of package monitor cannot have this name, which becomes a
+// part of paths.
+func CheckName(name string) error {
+	switch {
+	case len(name) > maxName:
+		return fmt.Errorf("has %d bytes; the limit is %d", len(name), maxName)
+	case name == "." || name == ".." || Text(name) != name:
+		return fmt.Errorf("is %q; it must not be empty, . or .., and it must print", name)
+	}
+	return nil
 }

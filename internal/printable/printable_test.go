@@ -1,6 +1,9 @@
 package printable_test
 
 import (
+	"fmt"
+	"io"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,5 +24,33 @@ func TestText(t *testing.T) {
 	for _, text := range []string{`"`, `"a`, `"a"b`, `"\x"`} {
 		_, err := printable.Parse(text)
 		require.ErrorContains(t, err, "is not a text in quotes", text)
+	}
+}
+
+type named struct{ name string }
+
+func (n *named) String() string { return "named " + n.name }
+
+func TestKey(t *testing.T) {
+	secret := &struct{ n int }{1}
+	require.Equal(t, fmt.Sprintf("%p", secret), printable.Key(secret), "what a key points to is not read")
+	for want, key := range map[string]any{
+		"a b": "a b", "7": 7, "{1 x}": struct {
+			n int
+			s string
+		}{1, "x"}, "named x": &named{"x"}, "EOF": io.EOF, "<nil>": nil,
+	} {
+		require.Equal(t, want, printable.Key(key))
+	}
+}
+
+func TestCheckName(t *testing.T) {
+	require.NoError(t, printable.CheckName("größe 1%/"))
+	require.NoError(t, printable.CheckName(strings.Repeat("a", 100)))
+	for name, want := range map[string]string{
+		"": `is ""; it must not be empty, . or .., and it must print`, ".": `is "."`, "..": `is ".."`, "a\nb": `is "a\nb"`,
+		strings.Repeat("a", 101): "has 101 bytes; the limit is 100",
+	} {
+		require.ErrorContains(t, printable.CheckName(name), want)
 	}
 }

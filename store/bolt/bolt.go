@@ -27,17 +27,11 @@ type Options struct {
 const maxPayload = 1 << 30 // bbolt keeps values of up to 2 GiB, and those of 32-bit systems less
 
 func (o *Options) check() error {
-	switch {
-	case o.MaxPayload < 0 || o.MaxPayload > maxPayload:
-		return &driver.FieldError{
-			Field: "bolt.Options.MaxPayload", Value: o.MaxPayload, Limit: fmt.Sprintf("0 to %d", maxPayload),
-		}
-	case o.History < 0 || o.History > driver.MaxDuration:
-		return &driver.FieldError{
-			Field: "bolt.Options.History", Value: o.History, Limit: "0 to " + driver.MaxDuration.String(),
-		}
-	}
-	return nil
+	const of = "bolt.Options."
+	return cmp.Or(
+		rows.CheckRange(of+"History", o.History, driver.MaxDuration),
+		rows.CheckRange(of+"MaxPayload", o.MaxPayload, maxPayload),
+	)
 }
 
 // Store keeps tasks in a file, which no other process can open meanwhile. All methods may be

@@ -70,27 +70,21 @@ const (
 )
 
 func (o *Options) check() error {
-	for _, f := range []struct {
-		name  string
-		value time.Duration
-	}{{"Skew", o.Skew}, {"Poll", o.Poll}, {"Timeout", o.Timeout}, {"History", o.History}} {
-		if f.value < 0 || f.value > driver.MaxDuration {
-			return &driver.FieldError{
-				Field: "etcd.Options." + f.name, Value: f.value, Limit: "0 to " + driver.MaxDuration.String(),
-			}
-		}
-	}
+	const of = "etcd.Options."
+	err := cmp.Or(
+		rows.CheckRange(of+"Skew", o.Skew, driver.MaxDuration),
+		rows.CheckRange(of+"Poll", o.Poll, driver.MaxDuration),
+		rows.CheckRange(of+"Timeout", o.Timeout, driver.MaxDuration),
+		rows.CheckRange(of+"History", o.History, driver.MaxDuration),
+		rows.CheckRange(of+"MaxPayload", o.MaxPayload, maxPayload),
+	)
 	switch {
+	case err != nil:
+		return err
 	case o.Taking > Strict:
-		return &driver.FieldError{Field: "etcd.Options.Taking", Value: o.Taking, Limit: "Apart, Staged or Strict"}
-	case o.MaxPayload < 0 || o.MaxPayload > maxPayload:
-		return &driver.FieldError{
-			Field: "etcd.Options.MaxPayload", Value: o.MaxPayload, Limit: fmt.Sprintf("0 to %d", maxPayload),
-		}
+		return &driver.FieldError{Field: of + "Taking", Value: o.Taking, Limit: "Apart, Staged or Strict"}
 	case o.MaxOps != 0 && (o.MaxOps < minOps || o.MaxOps > 1<<20):
-		return &driver.FieldError{
-			Field: "etcd.Options.MaxOps", Value: o.MaxOps, Limit: fmt.Sprintf("0, or %d to %d", minOps, 1<<20),
-		}
+		return &driver.FieldError{Field: of + "MaxOps", Value: o.MaxOps, Limit: fmt.Sprintf("0, or %d to %d", minOps, 1<<20)}
 	}
 	return nil
 }

@@ -46,22 +46,14 @@ const (
 )
 
 func (o *Options) check() error {
-	for _, f := range []struct {
-		name  string
-		value time.Duration
-	}{{"Skew", o.Skew}, {"Poll", o.Poll}, {"Timeout", o.Timeout}, {"History", o.History}} {
-		if f.value < 0 || f.value > driver.MaxDuration {
-			return &driver.FieldError{
-				Field: "foundationdb.Options." + f.name, Value: f.value, Limit: "0 to " + driver.MaxDuration.String(),
-			}
-		}
-	}
-	if o.MaxPayload < 0 || o.MaxPayload > maxPayload {
-		return &driver.FieldError{
-			Field: "foundationdb.Options.MaxPayload", Value: o.MaxPayload, Limit: fmt.Sprintf("0 to %d", maxPayload),
-		}
-	}
-	return nil
+	const of = "foundationdb.Options."
+	return cmp.Or(
+		rows.CheckRange(of+"Skew", o.Skew, driver.MaxDuration),
+		rows.CheckRange(of+"Poll", o.Poll, driver.MaxDuration),
+		rows.CheckRange(of+"Timeout", o.Timeout, driver.MaxDuration),
+		rows.CheckRange(of+"History", o.History, driver.MaxDuration),
+		rows.CheckRange(of+"MaxPayload", o.MaxPayload, maxPayload),
+	)
 }
 
 // Store keeps tasks in FoundationDB. All methods may be called at any time by any goroutine. Queues

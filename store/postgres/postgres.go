@@ -96,23 +96,18 @@ func Open(ctx context.Context, connection string, o *Options) (*Store, error) {
 const maxPayload = 512 << 20
 
 func (o *Options) check() error {
-	for _, f := range []struct {
-		name  string
-		value time.Duration
-	}{{"Poll", o.Poll}, {"Timeout", o.Timeout}, {"History", o.History}} {
-		if f.value < 0 || f.value > driver.MaxDuration {
-			return &driver.FieldError{Field: "postgres.Options." + f.name, Value: f.value, Limit: "0 to " + driver.MaxDuration.String()}
-		}
+	const of = "postgres.Options."
+	err := cmp.Or(
+		rows.CheckRange(of+"Poll", o.Poll, driver.MaxDuration),
+		rows.CheckRange(of+"Timeout", o.Timeout, driver.MaxDuration),
+		rows.CheckRange(of+"History", o.History, driver.MaxDuration),
+		rows.CheckRange(of+"MaxPayload", o.MaxPayload, maxPayload),
+		rows.CheckRange(of+"MaxConns", o.MaxConns, 10_000),
+	)
+	if err == nil && len(o.Schema) > 63 {
+		err = &driver.FieldError{Field: of + "Schema", Value: o.Schema, Limit: "63 bytes at most"}
 	}
-	switch {
-	case o.MaxPayload < 0 || o.MaxPayload > maxPayload:
-		return &driver.FieldError{Field: "postgres.Options.MaxPayload", Value: o.MaxPayload, Limit: fmt.Sprintf("0 to %d", maxPayload)}
-	case o.MaxConns < 0 || o.MaxConns > 10_000:
-		return &driver.FieldError{Field: "postgres.Options.MaxConns", Value: o.MaxConns, Limit: "0 to 10000"}
-	case len(o.Schema) > 63:
-		return &driver.FieldError{Field: "postgres.Options.Schema", Value: o.Schema, Limit: "63 bytes at most"}
-	}
-	return nil
+	return err
 }
 
 // Open implements [driver.Store].

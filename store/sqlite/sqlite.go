@@ -3,7 +3,6 @@ package sqlite
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/fairq/fairq/store/internal/rows"
@@ -91,21 +90,17 @@ func Open(ctx context.Context, path string, o *Options) (*Store, error) {
 const mostPayload = 1_000_000_000 - 1<<20
 
 func (o *Options) check() error {
-	for _, f := range []struct {
-		name  string
-		value time.Duration
-	}{{"BusyTimeout", o.BusyTimeout}, {"Poll", o.Poll}, {"History", o.History}} {
-		if f.value < 0 || f.value > driver.MaxDuration {
-			return &driver.FieldError{Field: "sqlite.Options." + f.name, Value: f.value, Limit: "0 to " + driver.MaxDuration.String()}
-		}
+	const of = "sqlite.Options."
+	err := cmp.Or(
+		rows.CheckRange(of+"BusyTimeout", o.BusyTimeout, driver.MaxDuration),
+		rows.CheckRange(of+"Poll", o.Poll, driver.MaxDuration),
+		rows.CheckRange(of+"History", o.History, driver.MaxDuration),
+		rows.CheckRange(of+"MaxPayload", o.MaxPayload, mostPayload),
+	)
+	if err == nil && o.Synchronous > Normal {
+		err = &driver.FieldError{Field: of + "Synchronous", Value: o.Synchronous, Limit: "Full or Normal"}
 	}
-	switch {
-	case o.MaxPayload < 0 || o.MaxPayload > mostPayload:
-		return &driver.FieldError{Field: "sqlite.Options.MaxPayload", Value: o.MaxPayload, Limit: fmt.Sprintf("0 to %d", mostPayload)}
-	case o.Synchronous > Normal:
-		return &driver.FieldError{Field: "sqlite.Options.Synchronous", Value: o.Synchronous, Limit: "Full or Normal"}
-	}
-	return nil
+	return err
 }
 
 // Open implements [driver.Store].

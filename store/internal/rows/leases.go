@@ -108,6 +108,7 @@ func (b *backend) SettleAndTakeOne(
 ) (state task.State, next driver.Record, err error) {
 	wanted := filterOf(&filter)
 	var taken [1]driver.Record
+	n := 0
 	err = b.call(ctx, settling(&how), call{
 		order: takes,
 		plan: func(q *queue, p *wants) {
@@ -115,14 +116,13 @@ func (b *backend) SettleAndTakeOne(
 			p.take(q, consumer, wanted, 1)
 		},
 		run: func(u *unit) (err error) {
-			taken[0] = driver.Record{}
 			if state, err = u.settle(lease, &how); err == nil {
-				_, _ = u.takeSome(consumer, wanted, taken[:])
+				n, _ = u.takeSome(consumer, wanted, taken[:])
 			}
 			return err
 		},
 	})
-	if err != nil {
+	if err != nil || n == 0 {
 		return state, driver.Record{}, err
 	}
 	return state, taken[0], nil

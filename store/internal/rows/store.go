@@ -56,6 +56,14 @@ func (s *Store) step(n int) int {
 	return n
 }
 
+// CheckRange returns an error if an option of a store is not 0 to most.
+func CheckRange[T int | time.Duration](field string, value, most T) error {
+	if value < 0 || value > most {
+		return &driver.FieldError{Field: field, Value: value, Limit: fmt.Sprintf("0 to %v", most)}
+	}
+	return nil
+}
+
 // maxPuts returns how many tasks one PutBatch can put. Each is a row with its indexes, and that of
 // its key or group; where it may evict another task, there is what that leaves behind.
 func (u *unit) maxPuts() int {
