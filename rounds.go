@@ -46,13 +46,15 @@ func (r *rounds) later(round uint64) *ring { return &(*r.chunk(round)).rings[rou
 
 // at returns the ring of a round, which has turns or is about to get its first.
 func (r *rounds) at(round uint64) *ring {
-	switch {
-	case round == r.current:
+	if round == r.current {
 		return &r.tail
-	case r.tailOf(round) == 0:
-		return r.add(round)
 	}
-	return r.later(round)
+	if round <= r.last {
+		if c := *r.chunk(round); c != nil && c.rings[round&roundMask] != 0 {
+			return &c.rings[round&roundMask]
+		}
+	}
+	return r.add(round)
 }
 
 // tailOf returns the tail of the ring of any round from the current one, 0 if it is empty.

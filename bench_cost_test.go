@@ -1,0 +1,78 @@
+package fairq_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+)
+
+// BenchmarkCost pushes an item of a random key and pops one, in turn, in a queue with costs and in
+// one without. It reports how many times as long the first takes: the medians of short trials, made
+// in turn, so that what else the machine does concerns both.
+func BenchmarkCost(b *testing.B) {
+	type job struct {
+		user string
+		cost int64
+	}
+	const calls = 5000
+	cost := func(j job) int64 { return j.cost }
+	for _, n := range []int{100, 10_000} {
+		var all []job
+		random := rand.New(rand.NewPCG(1, 1))
+		names := users(n)
+		for range 10 * n {
+			i := random.IntN(n)
+			all = append(all, job{names[i].user, 100 + int64(i%10)*200}) // 1,000 in the mean
+		}
+		fill := func(o fairq.Options[string, job]) *fairq.FairQueue[string, job] {
+			o.Capacity = fairq.Unbounded
+			q := fairq.New(func(j job) string { return j.user }, &o)
+			for _, j := range all[:2*n] {
+				if o.PriorCost > 0 {
+					require.NoError(b, q.Done(j, j.cost))
+				}
+				require.NoError(b, q.Push(j))
+			}
+			return q
+		}
+		for _, c := range []struct {
+			name string
+			fairq.Options[string, job]
+		}{
+			{"none", fairq.Options[string, job]{}},
+			{"known/quantum=1000", fairq.Options[string, job]{Cost: cost, Quantum: 1000}},
+			{"known/quantum=100", fairq.Options[string, job]{Cost: cost, Quantum: 100}},
+			{"known/ahead=1", fairq.Options[string, job]{Cost: cost, Quantum: 1000, TurnsAhead: 1}},
+			{"learned/quantum=1000", fairq.Options[string, job]{PriorCost: 1000, Quantum: 1000}},
+			{"learned/ahead=1", fairq.Options[string, job]{PriorCost: 1000, Quantum: 1000, TurnsAhead: 1}},
+		} {
+			b.Run(fmt.Sprintf("%s/keys=%d", c.name, n), func(b *testing.B) {
+				queues := []*fairq.FairQueue[string, job]{fill(c.Options), fill(fairq.Options[string, job]{})}
+				var took [2][]time.Duration
+				at := 0
+				for i := 0; b.Loop(); i++ {
+					for j := range queues {
+						q := queues[(i+j)%2]
+						start := time.Now()
+						for i := range calls {
+							_ = q.Push(all[(at+i)%len(all)])
+							q.Pop()
+						}
+						took[(i+j)%2] = append(took[(i+j)%2], time.Since(start))
+					}
+					at = (at + calls) % len(all)
+				}
+				slices.Sort(took[0])
+				slices.Sort(took[1])
+				b.ReportMetric(0, "ns/op")
+				b.ReportMetric(float64(took[0][len(took[0])/2])/float64(took[1][len(took[1])/2]), "x-without")
+			})
+		}
+	}
+}
