@@ -48,10 +48,12 @@ test: ## test every module, with the race detector where it works (in CI it must
 TESTS := $(MODULES:%=test@%)
 .PHONY: $(TESTS)
 $(TESTS):
-	@echo "== go test $(filter -race -short,$(FLAGS)) -shuffle=on $(@:test@%=%)"
-	@cd $(@:test@%=%) && go test $(FLAGS) -shuffle=on -timeout 20m ./...
+	@echo "== go test $(filter -race -short,$(FLAGS) $(SHORT)) -shuffle=on $(@:test@%=%)"
+	@cd $(@:test@%=%) && go test $(FLAGS) $(SHORT) -shuffle=on -timeout 20m ./...
 
-# In full, and with the race detector, these take many minutes: cd store/etcd && go test -race .
+# These are slow with the race detector: with it they are tested in short, and in full by .ci/run
+# without it, as the root. store/etcd takes many minutes: cd store/etcd && go test -race .
+test@./store/bolt test@./store/sqlite: SHORT = $(if $(filter -race,$(FLAGS)),-short)
 test@./store/etcd: override FLAGS := $(if $(filter true,$(CI)),-skip='TestStore|Members',-short)
 
 lint: ## check format and code of every module
