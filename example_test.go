@@ -236,13 +236,13 @@ func ExampleQueue() {
 	q.Push("alice", 1)
 	q.Push("alice", 2)
 	q.Push("bob", 3)
-	for key, value := range q.Order() {
-		fmt.Println(key, value)
+	for u := range q.Order() {
+		fmt.Println(u.Round, u.Key, u.Item)
 	}
 	// Output:
-	// alice 1
-	// bob 3
-	// alice 2
+	// 1 alice 1
+	// 1 bob 3
+	// 2 alice 2
 }
 
 // Who gets the service, and who is refused?

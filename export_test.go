@@ -20,7 +20,8 @@ func (q *FairQueue[K, V]) Check() error {
 	case q.producers.len > 0 && q.queue.len < q.options.Capacity:
 		return fmt.Errorf("%d producers wait though there are only %d items of %d", q.producers.len, q.queue.len, q.options.Capacity)
 	}
-	for key := range q.keyBlocked.Order() {
+	for waiting := range q.keyBlocked.Order() {
+		key := waiting.Key
 		hash := hashOf(key)
 		least := q.options.KeyCapacity
 		if q.options.WhenFull == RejectOverShare {

@@ -25,10 +25,19 @@ func (q *Queue[K, V]) Position(t Ticket) (position int, ok bool) {
 
 // Order iterates over what is queued, in the order in which it will leave if nothing else is
 // pushed or removed. The queue must not be changed meanwhile.
-func (q *Queue[K, V]) Order() iter.Seq2[K, V] {
-	return func(yield func(K, V) bool) {
-		for _, node := range q.order() {
-			if !yield(q.keys.at(q.links.at(node).key&keyMask).key, *q.values.at(node)) {
+func (q *Queue[K, V]) Order() iter.Seq[UpcomingItem[K, V]] {
+	return func(yield func(UpcomingItem[K, V]) bool) {
+		for round, node := range q.order() {
+			item := UpcomingItem[K, V]{
+				Key: q.keys.at(q.links.at(node).key & keyMask).key, Item: *q.values.at(node), Round: int(round - q.rounds.current),
+			}
+			if q.costs != nil {
+				item.Cost = uint64(q.costs.turns.at(node).cost)
+			}
+			if w := q.waitTimes; w != nil {
+				item.Age = w.age(node)
+			}
+			if !yield(item) {
 				return
 			}
 		}

@@ -218,8 +218,8 @@ func TestBoundsAreTight(t *testing.T) {
 	q = Queue[string, string]{}
 	push("B", "A", "A", "B")
 	var order string
-	for key := range q.Order() {
-		order += key
+	for u := range q.Order() {
+		order += u.Key
 	}
 	require.Equal(t, "BAAB", order)
 }

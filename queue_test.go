@@ -157,8 +157,8 @@ func (d *driver) comparePosition() {
 }
 
 func orderOf(q *Queue[float64, int]) (order []modelItem) {
-	for k, v := range q.Order() {
-		order = append(order, modelItem{numberOf(k), v})
+	for u := range q.Order() {
+		order = append(order, modelItem{numberOf(u.Key), u.Item})
 	}
 	return order
 }

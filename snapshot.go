@@ -54,14 +54,14 @@ func (q *FairQueue[K, V]) Snapshot() Snapshot[K, V] {
 	return c.snapshot()
 }
 
-// UpcomingItem is an item that is queued, as [FairQueue.Upcoming] tells of it.
+// UpcomingItem is an item that is queued, as [FairQueue.Upcoming] and [Queue.Order] tell of it.
 type UpcomingItem[K comparable, V any] struct {
 	Key   K   `json:"key"`
 	Item  V   `json:"item"`
 	Round int `json:"round"` // in which it leaves, 0 is the current one
 
 	// Cost is what it costs, as in [KeyStat], and Age how long it has been queued. They are 0
-	// without costs, and unless TrackWait is on.
+	// without costs, and unless [Options].TrackWait is on.
 	Cost uint64        `json:"cost"`
 	Age  time.Duration `json:"age_ns"`
 }
@@ -76,17 +76,7 @@ func (q *FairQueue[K, V]) Upcoming(n int) []UpcomingItem[K, V] {
 	items := make([]UpcomingItem[K, V], 0, min(n, q.Len())) // here, for memory takes time
 	q.lock()
 	defer q.mu.Unlock()
-	c := &q.queue
-	for round, node := range c.order() {
-		item := UpcomingItem[K, V]{
-			Key: c.keys.at(c.links.at(node).key & keyMask).key, Item: *c.values.at(node), Round: int(round - c.rounds.current),
-		}
-		if c.costs != nil {
-			item.Cost = uint64(c.costs.turns.at(node).cost)
-		}
-		if w := c.waitTimes; w != nil {
-			item.Age = w.age(node)
-		}
+	for item := range q.queue.Order() {
 		if items = append(items, item); len(items) == n {
 			break
 		}

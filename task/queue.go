@@ -255,6 +255,9 @@ func (q *Queue[V]) Name() string { return q.name }
 // time of a transaction.
 func (q *Queue[V]) InMemory() bool { return q.notifier.inMemory }
 
+// AsIs tells whether the queue is open to look at it only, see Options.AsIs.
+func (q *Queue[V]) AsIs() bool { return q.options.AsIs }
+
 // Take takes the first task in order: by priority, then in rounds by key, and within a key in the
 // order in which they became ready. If there is none, it waits for one. Those who wait are served
 // first come, first served. If ctx is done first, or when the call is made, it returns its error.

@@ -14,6 +14,9 @@ type ID = driver.ID
 // other types that are aliases here, see package driver.
 type Info = driver.Info
 
+// UpcomingTask is a task that can be taken, as [Queue.Upcoming] tells of it.
+type UpcomingTask = driver.UpcomingTask
+
 // State is where a task is in its life.
 type State = driver.State
 

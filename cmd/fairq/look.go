@@ -251,7 +251,7 @@ func next(ctx context.Context, c *call) error {
 	}
 	rows := []taskRow{}
 	for i := range found {
-		rows = append(rows, c.row(&found[i], nil))
+		rows = append(rows, c.row(&found[i].Info, nil))
 	}
 	return c.printTasks(rows)
 }

@@ -95,6 +95,13 @@ type Info struct {
 	Metadata map[string]string
 }
 
+// UpcomingTask is a task that can be taken, as Upcoming tells of it.
+type UpcomingTask struct {
+	Info
+	Round  int // in which it is taken, of those of its priority: 0 is the current one
+	Weight int // of its key, as it was told with a Put
+}
+
 // Stats tells how a queue is doing.
 type Stats struct {
 	// How many tasks are in each state.

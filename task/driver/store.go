@@ -186,7 +186,7 @@ type Backend interface {
 
 	// Upcoming returns what n calls of TakeOne, with a filter that passes all, would take now, and
 	// takes nothing. It locks nothing, and nothing that happens conflicts with it.
-	Upcoming(ctx context.Context, n int) ([]Info, error)
+	Upcoming(ctx context.Context, n int) ([]UpcomingTask, error)
 
 	Stats(ctx context.Context) (Stats, error)
 	KeyStats(ctx context.Context, n int) ([]KeyStat, error)

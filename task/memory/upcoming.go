@@ -3,6 +3,7 @@ package memory
 import (
 	"cmp"
 	"context"
+	"iter"
 	"math"
 	"slices"
 
@@ -10,7 +11,7 @@ import (
 )
 
 // Upcoming implements [driver.Backend].
-func (q *queue) Upcoming(_ context.Context, n int) (infos []driver.Info, err error) {
+func (q *queue) Upcoming(_ context.Context, n int) (upcoming []driver.UpcomingTask, err error) {
 	now, err := q.enter()
 	if err != nil {
 		return nil, err
@@ -22,14 +23,14 @@ func (q *queue) Upcoming(_ context.Context, n int) (infos []driver.Info, err err
 			break
 		}
 		w := walk{queue: q, band: b, now: now, slots: slots, lines: map[*line]*walkedLine{}}
-		for it := range w.items() {
-			if len(infos) == n {
-				return infos, nil
+		for it, round := range w.items() {
+			if len(upcoming) == n {
+				return upcoming, nil
 			}
-			infos = append(infos, q.info(it))
+			upcoming = append(upcoming, driver.UpcomingTask{Info: q.info(it), Round: round, Weight: it.key.weight})
 		}
 	}
-	return infos, nil
+	return upcoming, nil
 }
 
 // walk goes through the ready tasks of a band in the order in which they would be taken, and
@@ -43,9 +44,15 @@ type walk struct {
 
 	// again is lines that get their next turn when they have used one, in the order in which they
 	// do. With MaxInFlightPerKey all that were there before are in the current round and the next
-	// one, so what is added then comes behind them, and these are the turns that are given. Other
-	// lines get a turn so if they were passed over; theirs would be earlier.
-	again []*line
+	// one, so what is added then comes behind them, in the round behind the one in which it is
+	// added, and these are the turns that are given. Other lines get a turn so if they were passed
+	// over; theirs would be earlier.
+	again []lineInRound
+}
+
+type lineInRound struct {
+	*line
+	round int
 }
 
 // walkedLine is what a walk knows of a line that it has come to.
@@ -63,32 +70,33 @@ type cursor struct {
 	early []*item // the others, by place
 }
 
-func (w *walk) items() func(func(*item) bool) {
-	return func(yield func(*item) bool) {
+// items iterates over the tasks, with the rounds in which they are.
+func (w *walk) items() iter.Seq2[*item, int] {
+	return func(yield func(*item, int) bool) {
 		left := w.band.free
-		use := func(l *line, turn uint64) bool {
-			it := w.use(l, turn)
+		use := func(l *line, turn uint64, round int) bool {
+			it := w.use(l, turn, round)
 			if it == nil {
 				return left > 0
 			}
 			left--
-			return (it.isDue(w.now) || yield(it)) && left > 0
+			return (it.isDue(w.now) || yield(it, round)) && left > 0
 		}
 		for _, o := range w.owed() {
-			if !use(o.line, o.turn) {
+			if !use(o.line, o.turn, 0) {
 				return
 			}
 		}
 		if left > 0 {
-			for _, l := range w.band.turns.Order() {
-				if !use(l, 0) {
+			for turn := range w.band.turns.Order() {
+				if !use(turn.Item, 0, turn.Round) {
 					return
 				}
 			}
 		}
 		for len(w.again) > 0 {
-			l := w.again[0]
-			if w.again = w.again[1:]; !use(l, 0) {
+			next := w.again[0]
+			if w.again = w.again[1:]; !use(next.line, 0, next.round) {
 				return
 			}
 		}
@@ -118,7 +126,7 @@ func (w *walk) owed() (all []owedTurn) {
 }
 
 // use returns the task that uses a turn of a line, nil if none can. turn is 0 if it is not owed.
-func (w *walk) use(l *line, turn uint64) *item {
+func (w *walk) use(l *line, turn uint64, round int) *item {
 	s := w.line(l)
 	if turn == 0 {
 		s.ahead--
@@ -134,7 +142,7 @@ func (w *walk) use(l *line, turn uint64) *item {
 	w.slots[l.key]--
 	if want := w.wanted(l, s); s.ahead < want {
 		s.ahead++
-		w.again = append(w.again, l)
+		w.again = append(w.again, lineInRound{l, round + 1})
 	}
 	return s.take()
 }

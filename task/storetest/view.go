@@ -157,8 +157,9 @@ var viewCases = []testCase{
 			var names []string
 			for _, i := range infos {
 				t := q.peek(i.ID)
-				equal(e, "Info", i, t.Info())
-				names = append(names, t.Payload)
+				equal(e, "Info", i.Info, t.Info())
+				names = append(names, fmt.Sprint(t.Payload, "/", i.Round))
+				equal(e, "Weight", i.Weight, 1)
 			}
 			equal(e, fmt.Sprintf("Upcoming(%d)", n), strings.Join(names, " "), want)
 		}
@@ -166,19 +167,19 @@ var viewCases = []testCase{
 		q.one("c2", task.PutOptions{Priority: 1})
 		q.one("d1", task.PutOptions{Delay: time.Hour})
 		q.put("a1 a2 a3 b1 c1")
-		upcoming(9, "a1 b1 c1 a2 c2")
-		upcoming(2, "a1 b1")
+		upcoming(9, "a1/1 b1/1 c1/1 a2/2 c2/1") // c2 is of another priority
+		upcoming(2, "a1/1 b1/1")
 		upcoming(0, "")
 		l := q.first("a1")
-		upcoming(9, "b1 c1 a2 c2")
+		upcoming(9, "b1/0 c1/0 a2/1 c2/1")
 		e.ok(q.PauseKey(ctx, "b"))
-		upcoming(9, "c1 a2 c2")
+		upcoming(9, "c1/0 a2/1 c2/1")
 		e.ok(q.Pause(ctx))
 		upcoming(9, "")
 		e.ok(q.Resume(ctx))
 		e.ok(q.ResumeKey(ctx, "b"))
 		l.release(0)
-		upcoming(task.MaxBatch, "a1 b1 c1 a2 c2")
+		upcoming(task.MaxBatch, "a1/0 b1/0 c1/0 a2/1 c2/1")
 		q.takes("a1 b1 c1 a2 c2")
 		upcoming(9, "")
 		for _, n := range []int{-1, task.MaxBatch + 1} {
