@@ -55,8 +55,8 @@
 // The share of a key is that of the service which the keys shown have had lately: in the present
 // and the last minutes, each of which counts half as much as the one after it. It is work if there
 // are costs, else items. The fair share of a key that has nothing queued is what it has had, as it
-// wanted no more; what these leave is shared by those with a backlog, by their weights in a
-// FairQueue, else equally.
+// wanted no more; what these leave is shared by those with a backlog, by their weights. The backlog
+// of a pool is in its queues: show them too, with TaskQueue and the pool's method Queue.
 //
 // # The end of a server
 //

@@ -13,7 +13,7 @@ type keyRow struct {
 	Key      string `json:"key"`
 	Len      int    `json:"len"`              // items queued; 0 for keys of tasks, which are not counted
 	Upcoming int    `json:"upcoming"`         // those among what leaves next
-	Weight   int    `json:"weight,omitempty"` // of a FairQueue
+	Weight   int    `json:"weight,omitempty"` // of keys of tasks, if something of them leaves soon
 
 	Cost uint64 `json:"cost,omitempty"` // of what is queued
 	// OldestAge is there with TrackWait; of tasks it is that of the first that leaves.

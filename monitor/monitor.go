@@ -31,7 +31,8 @@ type Options struct {
 	//	resume-key  key  this ends
 	//
 	// All are there for task queues, pause and resume for pools, and drop-key for FairQueues: what
-	// it removes is gone, and the program is not told.
+	// it removes is gone, and the program is not told. A FairQueue cannot be paused, for it hands
+	// out to whoever asks; the pool.Workers that drain it can.
 	//
 	// Requests that a browser sends for a page of another origin are refused, whatever Actions
 	// would say, see [net/http.CrossOriginProtection]. It does not see through a foreign name that

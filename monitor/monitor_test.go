@@ -174,10 +174,10 @@ func TestTaskQueue(t *testing.T) {
 		_, answer = get(t, m, "/v1/queues/mails/snapshot")
 		require.Equal(t, false, answer["more"])
 		require.Len(t, answer["upcoming"], 17)
-		for _, row := range answer["upcoming"].([]any) {
+		for i, row := range answer["upcoming"].([]any) {
 			taken, err := q.Take(t.Context())
 			require.NoError(t, err)
-			require.Equal(t, map[string]any{"key": taken.Key, "id": fmt.Sprint(taken.ID)}, row)
+			require.Equal(t, map[string]any{"key": taken.Key, "id": fmt.Sprint(taken.ID), "round": float64(1 + i/3)}, row)
 		}
 
 		_, answer = get(t, m, "/v1/queues/mails/buried?limit=2")
@@ -200,6 +200,72 @@ func TestTaskQueue(t *testing.T) {
 		require.Equal(t, http.StatusServiceUnavailable, status)
 		require.Equal(t, map[string]any{"error": task.ErrClosed.Error()}, answer)
 	})
+}
+
+// Those who wait share what the others leave by their weights.
+func TestFairShare(t *testing.T) {
+	weight := func(key string) int { return len(key) }
+	items := fairq.New(func(key string) string { return key }, &fairq.Options[string, string]{Weight: weight, CountKeys: 10})
+	tasks, err := task.Open[string](t.Context(), new(memory.Store), "tasks", &task.Options[string]{Weight: weight, CountKeys: 10})
+	require.NoError(t, err)
+	put := func(key string) {
+		require.NoError(t, items.Push(key))
+		_, err := tasks.Put(t.Context(), key, key, task.PutOptions{Cost: int64(len(key))})
+		require.NoError(t, err)
+	}
+	for range 2 { // those who have had all that they wanted
+		put("d")
+		put("e")
+	}
+	for range 4 {
+		items.Pop()
+		_, err := tasks.Take(t.Context())
+		require.NoError(t, err)
+	}
+	for range 6 {
+		put("aaa")
+		put("b")
+	}
+	for range 4 {
+		items.Pop()
+		_, err := tasks.Take(t.Context())
+		require.NoError(t, err)
+	}
+	m := monitor.New(nil, monitor.FairQueue("items", items, nil), monitor.TaskQueue("tasks", tasks, nil))
+	for _, source := range []string{"items", "tasks"} {
+		_, answer := get(t, m, "/v1/queues/"+source+"/keys")
+		for _, row := range answer["keys"].([]any) {
+			row := row.(map[string]any)
+			share, fair := 0.25, 0.25 // of d and e
+			switch row["key"] {
+			case "aaa":
+				share, fair = 3.0/8, 3.0/8
+			case "b":
+				share, fair = 1.0/8, 1.0/8
+			}
+			require.InDelta(t, share, row["share"], 1e-9, "%s: %v", source, row)
+			require.InDelta(t, fair, row["fair_share"], 1e-9, "%s: %v", source, row)
+		}
+		_, answer = get(t, m, "/v1/queues/"+source+"/snapshot")
+		var shown []string
+		for _, row := range answer["upcoming"].([]any) {
+			row := row.(map[string]any)
+			shown = append(shown, fmt.Sprint(row["key"], " ", row["round"], " ", row["cost"]))
+		}
+		cost := map[string]string{"items": "<nil>", "tasks": "3"}[source]
+		require.Equal(t, []string{"b 1 <nil>", "aaa 1 " + cost, "aaa 1 " + cost, "aaa 1 " + cost, "b 2 <nil>"}, shown[:5])
+	}
+}
+
+// Of a queue that is only looked at nothing is counted.
+func TestLooker(t *testing.T) {
+	var s memory.Store
+	_, err := task.Open[int](t.Context(), &s, "mails", nil)
+	require.NoError(t, err)
+	looker, err := task.Open[int](t.Context(), &s, "mails", &task.Options[int]{AsIs: true})
+	require.NoError(t, err)
+	_, answer := get(t, monitor.New(nil, monitor.TaskQueue("mails", looker, nil)), "/v1/queues/mails")
+	require.Equal(t, "nothing", answer["counts"])
 }
 
 func TestPool(t *testing.T) {

@@ -72,17 +72,26 @@ type summary struct {
 	Error string     `json:"error,omitempty"` // why there is nothing else
 	Stats any        `json:"stats"`           // a fairq.Stats, task.Stats or pool.Stats
 	Wait  *quantiles `json:"wait,omitempty"`
+
+	// Counts says what the counters among the Stats of tasks tell of, if not of all that happens.
+	Counts string `json:"counts,omitempty"`
 }
+
+// What the counters tell of.
+const (
+	countsOwn     = "process" // what this process has done; others share the store
+	countsNothing = "nothing" // this process only looks: see task.Options.AsIs
+)
 
 // upcomingRow is an item that leaves soon. Of an item of a FairQueue there is no ID.
 type upcomingRow struct {
 	Key   string        `json:"key"`
-	Round *int          `json:"round,omitempty"` // 0 is the current one; a task queue does not tell
-	Cost  uint64        `json:"cost,omitempty"`
+	Round int           `json:"round"`          // 0 is the current one; tasks of each priority have their own
+	Cost  uint64        `json:"cost,omitempty"` // 1 if there is none
 	Age   time.Duration `json:"age_ns,omitempty"`
 	ID    uint64        `json:"id,omitempty,string"`
 
-	Priority int    `json:"priority,omitempty"` // of a task
+	Priority int    `json:"priority,omitempty"` // of a task; 0 is the most urgent
 	Payload  string `json:"payload,omitempty"`  // of the first 100, as described
 }
 

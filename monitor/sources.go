@@ -31,7 +31,7 @@ func (q *fairQueue[K, V]) look(context.Context) (s sample, err error) {
 	for i, u := range q.FairQueue.Upcoming(maxUpcoming) {
 		row := keys.of(u.Key)
 		row.Upcoming++
-		up := upcomingRow{Key: row.Key, Round: &u.Round, Cost: u.Cost, Age: u.Age}
+		up := upcomingRow{Key: row.Key, Round: u.Round, Cost: u.Cost, Age: u.Age}
 		if i < maxDescribed {
 			up.Payload = describe(q.describe, u.Item)
 		}
@@ -84,7 +84,7 @@ func (q *taskQueue[V]) look(ctx context.Context) (s sample, err error) {
 	if !q.InMemory() {
 		n = maxUpcomingRows
 	}
-	infos, err := q.Upcoming(ctx, n)
+	upcoming, err := q.Upcoming(ctx, n)
 	if err != nil {
 		return s, err
 	}
@@ -93,15 +93,25 @@ func (q *taskQueue[V]) look(ctx context.Context) (s sample, err error) {
 	}
 	now := time.Now()
 	keys := newKeyRows(q.KeyCounts(maxKeys))
-	for i := range infos {
-		info := &infos[i]
-		row, age := keys.of(info.Key), max(0, now.Sub(info.ReadyAt))
+	for i := range upcoming {
+		u := &upcoming[i]
+		row, age := keys.of(u.Key), max(0, now.Sub(u.ReadyAt))
 		if row.Upcoming++; row.Upcoming == 1 {
-			row.OldestAge = age
+			row.OldestAge, row.Weight = age, u.Weight
 		}
-		s.Upcoming = append(s.Upcoming, upcomingRow{Key: row.Key, Age: age, ID: uint64(info.ID), Priority: info.Priority})
+		up := upcomingRow{Key: row.Key, Round: u.Round, Age: age, ID: uint64(u.ID), Priority: u.Priority}
+		if u.Cost != 1 {
+			up.Cost = uint64(u.Cost)
+		}
+		s.Upcoming = append(s.Upcoming, up)
 	}
-	s.Stats, s.More = stats, len(infos) == n
+	s.Stats, s.More = stats, len(upcoming) == n
+	switch {
+	case q.AsIs():
+		s.Counts = countsNothing
+	case !q.InMemory():
+		s.Counts = countsOwn
+	}
 	s.Keys, s.keys = keys.longest(), keys.unclear()
 	return s, nil
 }

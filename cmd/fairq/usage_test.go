@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -51,7 +52,9 @@ func TestUsage(t *testing.T) {
 		}
 		require.Contains(t, r.out, "  -soonest\n")
 	}
-	cli(t, "-store", "etcd://127.0.0.1:1", "queues").fails(failed, "")
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	require.Equal(t, failed, run(ctx, []string{"-store", "etcd://127.0.0.1:1", "queues"}, io.Discard, io.Discard))
 	cli(t, "-store", "postgres://127.0.0.1:1/x", "queues").fails(failed, "127.0.0.1")
 }
 
@@ -138,6 +141,9 @@ func TestServe(t *testing.T) {
 		require.Len(t, answer.Buried, 1)
 		require.Equal(t, "a", answer.Buried[0].Key)
 		require.Equal(t, args != nil, answer.Buried[0].Payload != "", "payloads are shown if asked for")
+
+		_, body = ask(t, request(t, http.MethodGet, page+queue))
+		require.Contains(t, body, `"counts":"nothing"`, "so the page shows no rates")
 
 		kick := request(t, http.MethodPost, page+queue+"/actions/kick-all")
 		foreign := request(t, http.MethodPost, page+queue+"/actions/kick-all")

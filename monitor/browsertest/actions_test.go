@@ -50,11 +50,19 @@ func (p *tab) ready(n int) {
 
 // With permission the buttons do what they say.
 func TestActions(t *testing.T) {
+	t.Parallel()
 	q := mails(t)
 	p := open(t, monitor.New(&monitor.Options{Actions: everybody, Logger: quiet}, monitor.TaskQueue("mails", q, nil)), "mails")
 	p.click("Kick task 1")
 	p.ready(10)
 	p.until(`document.getElementById("buried").hidden`)
+	p.run(chromedp.Click("summary", chromedp.ByQuery))
+	p.click("Bury task 2")
+	p.ready(9)
+	p.until(`document.querySelector("#buried tbody tr") !== null`)
+	require.Equal(t, "buried by hand", p.rows("buried")[0][5])
+	p.click("Kick task 2")
+	p.ready(10)
 	p.click("Drop user 2")
 	p.ready(7)
 	_, dialogs := p.seen()
@@ -73,6 +81,7 @@ func TestActions(t *testing.T) {
 
 // Without permission there are no buttons, and requests are refused.
 func TestActionsNotAllowed(t *testing.T) {
+	t.Parallel()
 	q := mails(t)
 	p := open(t, monitor.New(&monitor.Options{Logger: quiet}, monitor.TaskQueue("mails", q, nil)), "mails")
 	require.Equal(t, []string{"Find"}, eval[[]string](p, `[...document.querySelectorAll("button")].map((b) => b.textContent)`))
@@ -95,6 +104,7 @@ func TestActionsNotAllowed(t *testing.T) {
 
 // Another site's page cannot do anything, though its requests come from the same browser.
 func TestOtherOrigin(t *testing.T) {
+	t.Parallel()
 	q := mails(t)
 	var asked, refused atomic.Int32
 	m := monitor.New(&monitor.Options{

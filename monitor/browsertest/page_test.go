@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,10 +25,14 @@ import (
 
 // What the page shows of a FairQueue is what its Stats tell.
 func TestFairQueue(t *testing.T) {
-	q := fair(fairq.Options[string, job]{Capacity: 1500, WhenFull: fairq.RejectOverShare})
+	t.Parallel()
+	q := fair(fairq.Options[string, job]{
+		Capacity: 1500, WhenFull: fairq.RejectOverShare, Cost: func(j job) int64 { return j.cost }, Quantum: 10,
+		Weight: func(user string) int { return map[string]int{"mallory": 2}[user] + 1 },
+	})
 	for i := range 2400 {
-		_ = q.Push(job{fmt.Sprint("user ", i%40), 1})
-		_ = q.Push(job{"mallory", 1})
+		_ = q.Push(job{fmt.Sprint("user ", i%40), 1 + int64(i%3)})
+		_ = q.Push(job{"mallory", 2})
 	}
 	for range 100 {
 		q.Pop()
@@ -48,6 +54,11 @@ func TestFairQueue(t *testing.T) {
 	for _, row := range rows {
 		stat := q.KeyStat(row[0])
 		require.Equal(t, stat.Len, number(t, row[1]), row[0])
+		if row[0] == "mallory" {
+			require.Equal(t, "7.0 %", row[4], "3 of 43: all wait")
+		} else {
+			require.Equal(t, "2.3 %", row[4])
+		}
 		for _, c := range q.KeyCounts(100) {
 			if c.Key == row[0] {
 				require.Equal(t, int(c.Total.Served), number(t, row[5]), row[0])
@@ -55,10 +66,40 @@ func TestFairQueue(t *testing.T) {
 			}
 		}
 	}
-	order := eval[[]string](p, `[...document.querySelectorAll(".turn")].map((t) => t.textContent)`)
+	// The page and the answer are of the same look, sooner or later.
+	p.until(`fetch("v1/queues/jobs/keys?limit=100").then((r) => r.json()).then(({ keys }) => {
+		const rows = [...document.querySelectorAll("#keys tbody tr")].map((r) => [...r.cells].map((c) => c.textContent));
+		return keys.length === 41 && keys.every((k, i) => rows[i][0] === k.key && k.oldest_age_ns > 0 &&
+			rows[i][2] === duration(k.oldest_age_ns) && rows[i][3] === percent(k.share) &&
+			rows[i][8] === (k.wait ? "≤ " + duration(k.wait.p99_ns) : "–"));
+	})`)
+	type turn struct {
+		Key  string
+		Wide string
+	}
+	order := eval[[]turn](p, `[...document.querySelectorAll(".turn")].
+		map((t) => ({ key: t.textContent, wide: t.style.getPropertyValue("--wide").replace("rem", "") }))`)
+	list := eval[[]string](p, `[...document.querySelectorAll("#order li")].map((l) => l.textContent)`)
 	require.Greater(t, len(order), 40)
+	require.Len(t, list, 100)
+	unit := 0.0 // the width of what costs 1
 	for i, u := range q.Upcoming(len(order)) {
-		require.Equal(t, u.Key, order[i], i)
+		require.Equal(t, u.Key, order[i].Key, i)
+		wide, err := strconv.ParseFloat(order[i].Wide, 64)
+		require.NoError(t, err)
+		if i == 0 {
+			unit = wide / float64(u.Cost)
+		}
+		require.InDelta(t, unit*float64(u.Cost), wide, 0.03, "number %d is as wide as it costs", i)
+		if i < len(list) {
+			require.Contains(t, list[i], fmt.Sprintf("%s · cost %d · ", u.Key, u.Cost))
+		}
+	}
+	for call, want := range map[string]string{
+		"duration(128e3)": "130 µs", "duration(4e6)": "4 ms", "duration(1.5e9)": "1.5 s", "duration(90e9)": "1 min 30 s",
+		"duration(7260e9)": "2 h 1 min", "number(1234)": "1,234", "number(1234567)": "1.23M", "percent(0.5)": "50 %",
+	} {
+		require.Equal(t, want, eval[string](p, call), call)
 	}
 }
 
@@ -71,6 +112,7 @@ func number(t *testing.T, text string) int {
 }
 
 func TestTaskQueueAndPool(t *testing.T) {
+	t.Parallel()
 	tasks, err := task.Open[string](t.Context(), new(memory.Store), "mails", nil)
 	require.NoError(t, err)
 	for i := range 30 {
@@ -118,27 +160,83 @@ func TestTaskQueueAndPool(t *testing.T) {
 	require.NoError(t, workers.Shutdown(t.Context()))
 }
 
+// The rounds of tasks are shown for each priority, and rates only if they are known.
+func TestRounds(t *testing.T) {
+	t.Parallel()
+	var s memory.Store
+	q, err := task.Open[string](t.Context(), &s, "mails", nil)
+	require.NoError(t, err)
+	for i, key := range strings.Fields("a b a c a b") {
+		_, err := q.Put(t.Context(), key, "", task.PutOptions{Priority: i / 3})
+		require.NoError(t, err)
+	}
+	_, err = q.Take(t.Context())
+	require.NoError(t, err)
+	looker, err := task.Open[string](t.Context(), &s, "mails", &task.Options[string]{AsIs: true})
+	require.NoError(t, err)
+	rounds := func(p *tab) []string {
+		return eval[[]string](p, `[...document.querySelectorAll(".turns")].map((r) => r.getAttribute("aria-label"))`)
+	}
+	legend := func(p *tab) string { return eval[string](p, `document.getElementById("legend").innerText`) }
+	want := []string{"This round: b", "Next round: a", "Next round, priority 1: c, a, b"}
+	p := open(t, monitor.New(nil, monitor.TaskQueue("mails", q, nil)), "mails")
+	require.Equal(t, want, rounds(p))
+	require.Contains(t, legend(p), "acked a second")
+	require.Contains(t, p.numbers(), "Put")
+
+	p = open(t, monitor.New(nil, monitor.TaskQueue("mails", looker, nil)), "mails")
+	require.Equal(t, want, rounds(p))
+	require.NotContains(t, legend(p), "a second")
+	require.Contains(t, legend(p), "buried")
+	require.NotContains(t, p.numbers(), "Put")
+	require.Equal(t, "5", p.numbers()["Ready"])
+	require.Contains(t, eval[string](p, `document.getElementById("scope").innerText`), "only looks")
+}
+
 // The page is told of what happens, and the chart moves.
 func TestLive(t *testing.T) {
+	t.Parallel()
 	q := fair(fairq.Options[string, job]{})
-	p := open(t, monitor.New(nil, monitor.FairQueue("jobs", q, nil)), "jobs")
+	m := monitor.New(nil, monitor.FairQueue("jobs", q, nil))
+	var streams atomic.Int32
+	p := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/events") {
+			streams.Add(1)
+			defer streams.Add(-1)
+		}
+		m.ServeHTTP(w, r)
+	}), "jobs")
 	require.Equal(t, "0", p.numbers()["Queued"])
 	chart := func() string {
 		return eval[string](p, `[...document.querySelectorAll("#chart path")].map((l) => l.getAttribute("d")).join()`)
 	}
 	for n := 1; n <= 3; n++ {
 		before := chart()
-		require.NoError(t, q.Push(job{"alice", 1}))
-		p.until(fmt.Sprintf(`document.querySelector("#legend b").textContent === "%d" && document.querySelector("#numbers dd").textContent === "%[1]d"`, n))
+		for range 20 {
+			require.NoError(t, q.Push(job{"alice", 1}))
+		}
+		for range 10 {
+			q.Pop()
+		}
+		p.until(fmt.Sprintf(`((lines) => lines[0] === "%d" && lines[1] > 0 && lines[2] > 0)(
+			[...document.querySelectorAll("#legend b")].map((b) => b.textContent)) && document.querySelector("#numbers dd").textContent === "%[1]d"`, 10*n))
 		require.NotEqual(t, before, chart())
 	}
 	require.Equal(t, 3, eval[int](p, `document.querySelectorAll("#chart path").length`))
+
+	// A page that nobody sees has nothing looked at.
+	for _, hidden := range []bool{true, false} {
+		eval[any](p, fmt.Sprintf(`Object.defineProperty(document, "hidden", { value: %v, configurable: true }) &&
+			document.dispatchEvent(new Event("visibilitychange"))`, hidden))
+		require.Eventually(t, func() bool { return streams.Load() == 0 == hidden }, timeout, 1e6)
+	}
 	q.Close()
 	p.until(`[...document.querySelectorAll("#numbers dd")].some((d) => d.textContent === "closed")`)
 }
 
 // Searching is done by keyboard, and the outcome is in a live region.
 func TestSearch(t *testing.T) {
+	t.Parallel()
 	q := fair(fairq.Options[string, job]{Capacity: fairq.Unbounded})
 	for i := range 1500 {
 		require.NoError(t, q.Push(job{fmt.Sprint("user ", i), 1}))
@@ -148,7 +246,7 @@ func TestSearch(t *testing.T) {
 		"user 0":    "user 0: is next, 1 queued",
 		"user 7":    "user 7: 7 before it, 1 queued",
 		"er 17":     "user 17: 17 before it, 1 queued",
-		"user 1400": "user 1400: not among the next 1,000, 1 queued",
+		"user 1400": "user 1400: more than 1,000 before it, 1 queued",
 		"nobody":    "nobody: nothing of it leaves soon, 0 queued",
 	} {
 		p.find(key)
@@ -167,6 +265,7 @@ func (p *tab) find(key string) {
 
 // Hostile keys and reasons stay texts.
 func TestHostile(t *testing.T) {
+	t.Parallel()
 	q := fair(fairq.Options[string, job]{})
 	hostile := []string{
 		`<script>alert(1)</script>`, `<img src=x onerror=alert(2)>`, `"><svg onload=alert(3)>`, "a\x00b\x1b[2J", "\xff\xfe",

@@ -20,6 +20,7 @@ import (
 // The page stays readable, whatever the number of keys: nothing is wider than the screen, and there
 // are no more elements than fit.
 func TestSizes(t *testing.T) {
+	t.Parallel()
 	for _, keys := range []int{0, 1, 100, 1_000_000} {
 		if keys > 100 && testing.Short() {
 			keys /= 10
@@ -42,6 +43,7 @@ func TestSizes(t *testing.T) {
 
 // What has the focus keeps it when the page is told of changes.
 func TestFocusStays(t *testing.T) {
+	t.Parallel()
 	q := fair(fairq.Options[string, job]{})
 	for i := range 9 {
 		require.NoError(t, q.Push(job{fmt.Sprint("user ", i%3), 1}))
@@ -75,6 +77,7 @@ func axe(t *testing.T) string {
 
 // axe-core finds nothing that would keep somebody from reading or using the page.
 func TestAccessible(t *testing.T) {
+	t.Parallel()
 	script := axe(t)
 	jobs := fair(fairq.Options[string, job]{Capacity: 150, WhenFull: fairq.RejectOverShare})
 	for i := range 300 {

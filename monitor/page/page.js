@@ -22,7 +22,7 @@ function number(n) { return n < 1e6 ? whole.format(n) : short.format(n); }
 
 function duration(ns) {
   const s = ns / 1e9;
-  if (s < 1e-3) return `${(s * 1e6).toPrecision(2)} µs`;
+  if (s < 1e-3) return `${Number((s * 1e6).toPrecision(2))} µs`;
   if (s < 1) return `${Number((s * 1e3).toPrecision(2))} ms`;
   if (s < 60) return `${Number(s.toPrecision(2))} s`;
   if (s < 3600) return `${Math.floor(s / 60)} min ${Math.floor(s % 60)} s`;
@@ -74,8 +74,8 @@ function hue(key) {
   return (hash >>> 0) * 0.618034 % 360;
 }
 
-// What is shown of each kind of source: [label, value of a sample], and the lines of the chart:
-// [label, what it counts, whether that is a rate].
+// What is shown of each kind of source: [label, value of a sample, whether it is a counter], and the
+// lines of the chart: [label, what it counts, whether that is a rate].
 
 const none = '–';
 const plain = (name) => (s) => number(s.stats[name]);
@@ -96,9 +96,10 @@ const kinds = {
   tasks: {
     numbers: [
       ['Ready', plain('ready')], ['Delayed', plain('delayed')], ['Taken', plain('taken')], ['Buried', plain('buried')],
-      ['Held', plain('held')], ['Keys', plain('keys')], ['Capacity', capacity], ['Put', plain('puts')], ['Acked', plain('acks')],
-      ['Handed back', plain('releases')], ['Leases lost', plain('losses')], ['Expired', plain('expiries')],
-      ['Refused', plain('refused')], ['Evicted', plain('evicted')], ['State', (s) => s.stats.paused ? 'paused' : 'open'],
+      ['Held', plain('held')], ['Keys', plain('keys')], ['Capacity', capacity], ['Put', plain('puts'), true],
+      ['Acked', plain('acks'), true], ['Handed back', plain('releases'), true], ['Leases lost', plain('losses'), true],
+      ['Expired', plain('expiries'), true], ['Refused', plain('refused'), true], ['Evicted', plain('evicted'), true],
+      ['State', (s) => s.stats.paused ? 'paused' : 'open'],
     ],
     lines: [
       ['ready', (s) => s.ready], ['taken', (s) => s.taken],
@@ -117,15 +118,30 @@ const kinds = {
   },
 };
 
+// Of tasks that others work on there are no rates: these count what they do, each for itself.
+kinds.others = {
+  numbers: kinds.tasks.numbers.filter(([, , counter]) => !counter),
+  lines: ['ready', 'taken', 'delayed', 'buried'].map((state) => [state, (s) => s[state]]),
+};
+
+function kindOf(sample) { return sample.counts === 'nothing' ? kinds.others : kinds[sample.kind]; }
+
+const scopes = {
+  process: 'Rates, and what was put, acked and so on, are what this process has done. Others may share the store.',
+  nothing: 'This process only looks. How much is put and done, those who do it count: it is not in the store.',
+};
+
 function showNumbers(sample) {
-  fill($('numbers'), kinds[sample.kind].numbers, ([label]) => label,
+  set($('scope'), scopes[sample.counts] || '');
+  $('scope').hidden = !sample.counts;
+  fill($('numbers'), kindOf(sample).numbers, ([label]) => label,
     ([label]) => make('div', null, make('dt', null, label), make('dd')),
     (child, [, value]) => set(child.lastElementChild, value(sample)));
 }
 
 function showChart(sample) {
   const at = Date.parse(sample.at);
-  const lines = kinds[sample.kind].lines;
+  const lines = kindOf(sample).lines;
   const seconds = previous ? (at - Date.parse(previous.at)) / 1000 : 0;
   const values = lines.map(([, value, rate]) => {
     if (!rate) return value(sample.stats);
@@ -151,42 +167,27 @@ function showChart(sample) {
   });
 }
 
-// The picture of what leaves next, a line for each round.
+// The picture of what leaves next, a line for each round. Tasks of each priority have their own.
 
-function roundName(n) { return n === 0 ? 'This round' : n === 1 ? 'Next round' : `Round +${n}`; }
-
-// turnsOf gives tasks, whose rounds are not known, a line for each turn of the keys: it ends where
-// a key comes again, or another priority.
-function turnsOf(upcoming) {
-  let turn = 0;
-  let keys = new Set();
-  upcoming.forEach((u, i) => {
-    if (keys.has(u.key) || (i > 0 && u.priority !== upcoming[i - 1].priority)) {
-      turn++;
-      keys = new Set();
-    }
-    keys.add(u.key);
-    u.round = turn;
-  });
+function roundName({ round, priority }) {
+  const name = round === 0 ? 'This round' : round === 1 ? 'Next round' : `Round +${round}`;
+  return priority ? `${name}, priority ${priority}` : name;
 }
 
 function showUpcoming(sample) {
   const upcoming = sample.upcoming || [];
   $('next').hidden = sample.kind === 'pool';
-  $('turns-note').hidden = sample.kind !== 'tasks';
-  const name = (n) => sample.kind === 'tasks' ? `Turn ${n + 1}` : roundName(n);
-  if (sample.kind === 'tasks') turnsOf(upcoming);
   const rounds = [];
   upcoming.forEach((u, i) => {
     u.position = i;
     const last = rounds[rounds.length - 1];
-    if (last && last.round === u.round) last.turns.push(u);
-    else rounds.push({ round: u.round, turns: [u] });
+    if (last && last.round === u.round && last.priority === u.priority) last.turns.push(u);
+    else rounds.push({ round: u.round, priority: u.priority, turns: [u] });
   });
   const shown = rounds.slice(0, 20);
   const mean = upcoming.reduce((sum, u) => sum + (u.cost || 1), 0) / Math.max(1, upcoming.length);
-  fill($('rounds'), shown, (r) => String(r.round),
-    (r) => make('div', { class: 'round' }, make('span', null, name(r.round)), make('div', { class: 'turns', role: 'img' })),
+  fill($('rounds'), shown, (r) => roundName(r),
+    (r) => make('div', { class: 'round' }, make('span', null, roundName(r)), make('div', { class: 'turns', role: 'img' })),
     (child, r) => {
       const turns = child.lastElementChild;
       while (turns.childElementCount > r.turns.length) turns.lastElementChild.remove();
@@ -201,11 +202,14 @@ function showUpcoming(sample) {
         turn.classList.toggle('here', wanted !== '' && u.key === wanted);
       });
       const first = r.turns.slice(0, 10).map((u) => u.key).join(', ');
-      turns.setAttribute('aria-label', `${name(r.round)}: ${first}${r.turns.length > 10 ? `, and ${r.turns.length - 10} more` : ''}`);
+      turns.setAttribute('aria-label', `${roundName(r)}: ${first}${r.turns.length > 10 ? `, and ${r.turns.length - 10} more` : ''}`);
     });
-  fill($('order'), upcoming.slice(0, 100), (u) => String(u.position), () => make('li'), (child, u) => {
-    set(child, [u.key, u.cost ? `cost ${number(u.cost)}` : '', u.age_ns ? duration(u.age_ns) : '', u.payload].filter(Boolean).join(' · '));
-  });
+  fill($('order'), upcoming.slice(0, 100), (u) => u.id || String(u.position),
+    (u) => make('li', null, make('span'), ...(u.id ? taskButtons(u.id, 'bury', 'delete') : [])),
+    (child, u) => {
+      const about = [u.key, u.cost ? `cost ${number(u.cost)}` : '', u.age_ns ? duration(u.age_ns) : '', u.payload];
+      set(child.firstElementChild, about.filter(Boolean).join(' · '));
+    });
 }
 
 async function search(event) {
@@ -221,7 +225,8 @@ async function search(event) {
   wanted = answer.key;
   let text = `${answer.key}: `;
   if (answer.position !== null) text += answer.position === 0 ? 'is next' : `${number(answer.position)} before it`;
-  else if (answer.more_than !== undefined) text += `not among the next ${number(answer.more_than)}`;
+  else if (answer.more_than !== undefined && answer.len !== undefined) text += `more than ${number(answer.more_than)} before it`;
+  else if (answer.more_than !== undefined) text += `not among the next ${number(answer.more_than)}`; // maybe it has none
   else text += 'nothing of it leaves soon';
   if (answer.len !== undefined) text += `, ${number(answer.len)} queued`;
   $('found').value = text;
@@ -238,10 +243,20 @@ function button(label, name, action, ask_) {
 
 function allowed(name) { return source.actions.includes(name); }
 
+// taskButtons returns those of some actions that are allowed for a task.
+function taskButtons(id, ...names) {
+  const labels = { kick: 'Kick', bury: 'Bury', delete: 'Delete' };
+  return names.filter(allowed).map((name) =>
+    button(labels[name], `task ${id}`, () => ({ name, id }), name === 'delete' ? `Delete task ${id}?` : ''));
+}
+
 function showKeys(sample) {
   const keys = sample.keys || [];
   $('keys').hidden = keys.length === 0;
   set($('backlog'), sample.kind === 'queue' ? 'Queued' : 'Leave next');
+  // Without CountKeys nothing is known of who was served. The backlog of a pool is in its queue.
+  const counted = keys.some((k) => k.total.served + k.total.refused + k.total.evicted > 0);
+  const pool = sample.kind === 'pool';
   fill($('keys').querySelector('tbody'), keys, (k) => k.key,
     (k) => {
       const swatch = make('span', { class: 'swatch', 'aria-hidden': 'true' });
@@ -259,8 +274,10 @@ function showKeys(sample) {
     },
     (row, k) => {
       const queued = sample.kind === 'queue' ? k.len : k.upcoming;
-      [number(queued), k.oldest_age_ns ? duration(k.oldest_age_ns) : none, percent(k.share), percent(k.fair_share),
-        number(k.total.served), number(k.total.refused), number(k.total.evicted), k.wait ? `≤ ${duration(k.wait.p99_ns)}` : none,
+      const count = (show, n) => counted ? show(n) : none;
+      [pool ? none : number(queued), k.oldest_age_ns ? duration(k.oldest_age_ns) : none, count(percent, k.share),
+        pool ? none : percent(k.fair_share), count(number, k.total.served), count(number, k.total.refused),
+        count(number, k.total.evicted), k.wait ? `≤ ${duration(k.wait.p99_ns)}` : none,
       ].forEach((text, i) => set(row.children[i + 1], text));
       row.children[6].classList.toggle('much', k.recent.refused > 0);
       row.children[7].classList.toggle('much', k.recent.evicted > 0);
@@ -272,15 +289,11 @@ function showBuried(sample) {
   $('buried').hidden = buried.length === 0;
   fill($('buried').querySelector('tbody'), buried, (t) => t.id,
     (t) => {
-      const actions = make('td', { class: 'action' });
-      const of = (name) => () => ({ name, id: t.id });
-      if (allowed('kick')) actions.append(button('Kick', `task ${t.id}`, of('kick')));
-      if (allowed('delete')) actions.append(button('Delete', `task ${t.id}`, of('delete'), `Delete task ${t.id}?`));
       const row = make('tr', null, make('th', { scope: 'row' }, t.id));
       for (const text of [t.key, t.kind || none, number(t.attempts), new Date(t.created).toLocaleString(), t.reason, t.payload || none]) {
         row.append(make('td', null, text));
       }
-      row.append(actions);
+      row.append(make('td', { class: 'action' }, ...taskButtons(t.id, 'kick', 'delete')));
       return row;
     },
     (row, t) => {

@@ -84,6 +84,9 @@ func statements(t *testing.T, o task.Options[int], tasks, viewers int) (each flo
 			})
 		}
 		pages.Wait()
+		w := httptest.NewRecorder()
+		m.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/queues/q", nil))
+		require.Contains(t, w.Body.String(), `"counts":"process"`, "others may share the file")
 		each = float64(n.Load()) / seconds
 		t.Logf("%d tasks, %d viewers: %v statements a second", tasks, viewers, each)
 		require.NoError(t, q.Close(t.Context()))
