@@ -8,7 +8,7 @@ import (
 )
 
 const sqlCopy = `COPY fairq.tasks (queue, id, created, round, seq, place, since, ttr, max_attempts, deadline, consumer, ready_at, until, expires, wake,
-	err_code, weight, cost, used, attempts, priority, state, role, takeable, gap, returned, evictable, key, kind, unique_key, grp, err_message, metadata, payload)
+	err_code, used, weight, cost, attempts, priority, state, role, takeable, gap, returned, evictable, key, kind, unique_key, grp, err_message, metadata, payload)
 FROM STDIN (FORMAT binary)`
 
 // copyData is rows in the binary format of COPY: a header, and for each row the number of its
@@ -29,16 +29,13 @@ func (c *copyData) add(queue int64, r *rows.Row) {
 	}
 	for _, n := range [...]int64{
 		int64(r.TTR), int64(r.MaxAttempts), r.Deadline, int64(r.Consumer), r.ReadyAt, r.Until, r.Expires, r.Wake, codeOf(r.Err),
+		int64(r.Used),
 	} {
-		if n == 0 {
-			c.bytes(nil)
-		} else {
-			c.bigint(n)
-		}
+		c.nullable(n, 0)
 	}
-	for _, n := range [...]int64{int64(r.Weight), r.Cost, int64(r.Used), int64(r.Attempts)} {
-		c.bigint(n)
-	}
+	c.nullable(int64(r.Weight), 1)
+	c.nullable(r.Cost, 1)
+	c.bigint(int64(r.Attempts))
 	for _, n := range [...]int{r.Priority, int(r.State), int(r.Role)} {
 		c.data = binary.BigEndian.AppendUint32(c.data, 2)
 		c.data = binary.BigEndian.AppendUint16(c.data, uint16(n))
@@ -59,6 +56,15 @@ func (c *copyData) add(queue int64, r *rows.Row) {
 func (c *copyData) bigint(n int64) {
 	c.data = binary.BigEndian.AppendUint32(c.data, 8)
 	c.data = binary.BigEndian.AppendUint64(c.data, uint64(n))
+}
+
+// nullable adds a column whose NULL stands for a number.
+func (c *copyData) nullable(n, null int64) {
+	if n == null {
+		c.bytes(nil)
+	} else {
+		c.bigint(n)
+	}
 }
 
 func (c *copyData) text(s string) {

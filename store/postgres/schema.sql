@@ -60,9 +60,9 @@ CREATE TABLE fairq.tasks (
 	expires      bigint,
 	wake         bigint,
 	err_code     bigint,
-	weight       bigint NOT NULL,
-	cost         bigint NOT NULL,
-	used         bigint NOT NULL,
+	weight       bigint, -- NULL is 1
+	cost         bigint, -- NULL is 1
+	used         bigint,
 	attempts     bigint NOT NULL,
 	priority     smallint NOT NULL,
 	state        smallint NOT NULL,
@@ -70,10 +70,10 @@ CREATE TABLE fairq.tasks (
 	takeable     boolean NOT NULL,
 	gap          boolean NOT NULL,
 	returned     boolean NOT NULL,
-	evictable      boolean NOT NULL,
+	evictable    boolean NOT NULL,
 	key          bytea, -- never NULL
 	kind         bytea NOT NULL,
-	unique_key      bytea,
+	unique_key   bytea,
 	grp          bytea,
 	err_message  bytea,
 	metadata     bytea, -- JSON
@@ -150,7 +150,7 @@ CREATE TABLE fairq.outcomes (
 	err_code    bigint,
 	result      smallint NOT NULL,
 	written     xid8 NOT NULL, -- the transaction that did it
-	unique_key     bytea NOT NULL,
+	unique_key  bytea NOT NULL,
 	err_message bytea,
 	PRIMARY KEY (queue, unique_key)
 );
@@ -168,7 +168,7 @@ CREATE TABLE fairq.history (
 	result      smallint NOT NULL,
 	key         bytea NOT NULL,
 	kind        bytea NOT NULL,
-	unique_key     bytea,
+	unique_key  bytea,
 	err_message bytea,
 	payload     bytea,
 	PRIMARY KEY (queue, id)

@@ -261,6 +261,17 @@ func (n *number) ScanInt64(v pgtype.Int8) error {
 	return nil
 }
 
+// numberOrOne is 1 where the database has NULL.
+type numberOrOne int64
+
+// ScanInt64 implements pgtype.Int64Scanner.
+func (n *numberOrOne) ScanInt64(v pgtype.Int8) error {
+	if *n = 1; v.Valid {
+		*n = numberOrOne(v.Int64)
+	}
+	return nil
+}
+
 // scanner returns a function that reads rows and hands them on.
 func (v *view) scanner(payload bool, each func(*rows.Row)) func(pgx.Rows) error {
 	return func(found pgx.Rows) error {
@@ -287,16 +298,17 @@ func (v *view) scanner(payload bool, each func(*rows.Row)) func(pgx.Rows) error 
 // scannedRow is a row as it comes from the database.
 type scannedRow struct {
 	rows.Row
-	key, kind, uniqueKey, group, message, metadata                     pgtype.DriverBytes
-	payload                                                            []byte
-	ttr, maxAttempts, deadline, consumer                               number
-	readyAt, until, expires, wake, code, role, state, weight, attempts number
+	key, kind, uniqueKey, group, message, metadata             pgtype.DriverBytes
+	payload                                                    []byte
+	ttr, maxAttempts, deadline, consumer, used                 number
+	readyAt, until, expires, wake, code, role, state, attempts number
+	weight, cost                                               numberOrOne
 }
 
 func (s *scannedRow) columns() []any {
 	return []any{
-		&s.ID, &s.key, &s.kind, &s.uniqueKey, &s.group, &s.role, &s.Priority, &s.weight, &s.Cost, &s.ttr, &s.maxAttempts, &s.Created, &s.deadline,
-		&s.state, &s.Takeable, &s.Gap, &s.Returned, &s.Round, &s.Used, &s.Seq, &s.Place, &s.Since, &s.Evictable, &s.consumer, &s.attempts, &s.readyAt,
+		&s.ID, &s.key, &s.kind, &s.uniqueKey, &s.group, &s.role, &s.Priority, &s.weight, &s.cost, &s.ttr, &s.maxAttempts, &s.Created, &s.deadline,
+		&s.state, &s.Takeable, &s.Gap, &s.Returned, &s.Round, &s.used, &s.Seq, &s.Place, &s.Since, &s.Evictable, &s.consumer, &s.attempts, &s.readyAt,
 		&s.until, &s.expires, &s.wake, &s.code, &s.message, &s.metadata,
 	}
 }
@@ -305,7 +317,8 @@ func (s *scannedRow) row() *rows.Row {
 	r := s.Row
 	r.Key, r.Kind, r.UniqueKey, r.Group, r.Payload = string(s.key), string(s.kind), string(s.uniqueKey), string(s.group), s.payload
 	r.Role, r.State = driver.Role(s.role), driver.State(s.state)
-	r.Weight, r.Attempts, r.MaxAttempts = int(s.weight), int(s.attempts), int(s.maxAttempts)
+	r.Weight, r.Cost, r.Used = int(s.weight), int64(s.cost), uint64(s.used)
+	r.Attempts, r.MaxAttempts = int(s.attempts), int(s.maxAttempts)
 	r.TTR, r.Deadline, r.Consumer = time.Duration(s.ttr), int64(s.deadline), uint64(s.consumer)
 	r.ReadyAt, r.Until, r.Expires, r.Wake = int64(s.readyAt), int64(s.until), int64(s.expires), int64(s.wake)
 	r.Err, r.Metadata = errorOf(s.message, s.code), string(s.metadata)

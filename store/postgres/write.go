@@ -106,8 +106,8 @@ var (
 INSERT INTO fairq.tasks (queue, id, role, weight, cost, ttr, max_attempts, created, deadline,
 	` + changingColumns + `,
 	grp, err_message, key, kind, unique_key, metadata, payload)
-SELECT $1, id, role, weight, cost, nullif(ttr, 0), nullif(max_attempts, 0), created, nullif(deadline, 0),
-	priority, state, takeable <> 0, gap <> 0, returned <> 0, round, used, seq, place, since, evictable <> 0, nullif(consumer, 0), attempts, nullif(ready_at, 0),
+SELECT $1, id, role, nullif(weight, 1), nullif(cost, 1), nullif(ttr, 0), nullif(max_attempts, 0), created, nullif(deadline, 0),
+	priority, state, takeable <> 0, gap <> 0, returned <> 0, round, nullif(used, 0), seq, place, since, evictable <> 0, nullif(consumer, 0), attempts, nullif(ready_at, 0),
 	nullif(until, 0), nullif(expires, 0), nullif(wake, 0), nullif(err_code, 0), grp, err_message, key, kind, unique_key, metadata, payload
 FROM ` + unnest(26, "id, role, weight, cost, ttr, max_attempts, created, deadline, "+changingColumns+", grp, err_message, key, kind, unique_key, metadata, payload")
 
@@ -116,7 +116,7 @@ FROM ` + unnest(26, "id, role, weight, cost, ttr, max_attempts, created, deadlin
 	// yet that the queue is long.
 	sqlUpdate = `
 UPDATE fairq.tasks t SET
-	priority = u.priority, state = u.state, takeable = u.takeable <> 0, gap = u.gap <> 0, returned = u.returned <> 0, round = u.round, used = u.used, seq = u.seq,
+	priority = u.priority, state = u.state, takeable = u.takeable <> 0, gap = u.gap <> 0, returned = u.returned <> 0, round = u.round, used = nullif(u.used, 0), seq = u.seq,
 	place = u.place, since = u.since,
 	evictable = u.evictable <> 0, consumer = nullif(u.consumer, 0), attempts = u.attempts, ready_at = nullif(u.ready_at, 0),
 	until = nullif(u.until, 0), expires = nullif(u.expires, 0), wake = nullif(u.wake, 0), err_code = nullif(u.err_code, 0),
