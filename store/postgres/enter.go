@@ -49,7 +49,8 @@ FROM unnest($2::bytea[], $3::bigint[]) WITH ORDINALITY l (key, priority, i) CROS
 ) m`
 )
 
-// lastRound is the last round of a line that is greater than after, and how many rows have it.
+// lastRound is the last round of a line that is greater than after, and how many rows have it. With
+// round 0 there is none after that; what is before is not known then.
 type lastRound struct {
 	round, after uint64
 	rows         int
@@ -214,7 +215,8 @@ func (v *view) addNumbers(n int) {
 	})
 }
 
-// Number implements rows.View.
+// Number implements rows.View. The numbers are those of a sequence, so they are never given twice
+// and cost no lock; what a transaction has not used is lost. Enter fetches as many as the plan says.
 func (v *view) Number() (uint64, error) {
 	if len(v.numbers) == 0 {
 		v.numbersAsked = min(max(2*v.numbersAsked, 8), 1000)

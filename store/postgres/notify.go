@@ -20,6 +20,11 @@ const (
 )
 
 // notifier tells other processes that queues have changed, and listens to them.
+//
+// A notification is no part of the transaction that it tells of: NOTIFY takes a lock of the whole
+// server at the commit, so all commits would wait for each other. It is sent right after it. If the
+// process dies in between, those who wait find out when they poll. Only in a transaction of the
+// caller's, whose end nobody here learns of, it is a part of it.
 type notifier struct {
 	db       *database
 	channel  string

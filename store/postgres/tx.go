@@ -14,6 +14,11 @@ import (
 
 // tx is a transaction. What costs is to wait for the database to answer, so as much as possible is
 // sent at once, in a batch: Enter with all of the Plan, and writes with the next read or Commit.
+//
+// So a write has not happened when Put returns, and its error comes from a later call. That is right
+// as every call comes to send in the end: reads flush what was written before they are added to the
+// batch, in all views, and Commit does so too. A batch ends at its first error, and the transaction
+// with it, so nothing that was sent behind a failed statement counts.
 type tx struct {
 	db       *database
 	ctx      context.Context

@@ -210,6 +210,7 @@ func (v *view) run(r *rows.Range, s *shape, prefix, from rows.Tuple, read func(c
 	} else {
 		args = appendTuple(append(args, v.queue), prefix)
 		args = appendTuple(args, from)
+		// The id that these indexes end with is a rowid here, which has the queue in it.
 		if s.from > 0 && (s.index == rows.TaskGroup || s.index == rows.TaskState) {
 			args[2] = v.rowid(uint64(from[0].(int64)-1)) + 1
 		}
@@ -237,7 +238,8 @@ func appendTuple(args []sqldriver.Value, fields rows.Tuple) []sqldriver.Value {
 	return args
 }
 
-// ids adds the bounds of rowids. There is none of an id that is too great.
+// ids adds the bounds of rowids: the queue is in them, so a range of ids is one of the table. There is
+// none of an id that is too great. From is the first one, and the statement asks for those behind.
 func (v *view) ids(args []sqldriver.Value, prefix, from rows.Tuple) []sqldriver.Value {
 	switch {
 	case prefix != nil && uint64(prefix[0].(int64)) > maxID:

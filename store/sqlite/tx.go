@@ -10,7 +10,8 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// tx implements rows.Tx.
+// tx implements rows.Tx. While one of our own is open it has the slot, and with it the connection and
+// all that is cached; one of the caller's runs on the caller's connection and touches neither.
 type tx struct {
 	db      *db
 	session *session

@@ -231,9 +231,9 @@ func (u *unit) counted(o task.ListOptions) (n int, ok bool) {
 // Kick implements [driver.Backend].
 func (b *backend) Kick(ctx context.Context, o task.ListOptions) (kicked int, err error) {
 	for n := o.Limit; kicked < n; {
-		found, wanted := 0, b.store.step(min(n-kicked, pageSize))
-		o.Limit = wanted
+		found := 0
 		err := b.call(ctx, "Kick", call{joins: true, run: func(u *unit) error {
+			o.Limit = u.room(min(n-kicked, pageSize))
 			rows := must(u.v.Buried(o))
 			for _, r := range rows {
 				t := u.life(r)
@@ -245,7 +245,7 @@ func (b *backend) Kick(ctx context.Context, o task.ListOptions) (kicked int, err
 		if err != nil {
 			return kicked, err
 		}
-		if kicked += found; found < wanted {
+		if kicked += found; found < o.Limit {
 			break
 		}
 	}
@@ -310,7 +310,7 @@ func (u *unit) truncate(dropped bool) (n int, done bool) {
 	u.purges = true
 	defer func() { u.purges = false }()
 	groups := map[string]bool{}
-	for most := u.q.store.step(truncated); n < most && u.q.settings.Work == nil; {
+	for most := u.room(truncated); n < most && !u.workLeft(); {
 		wanted := min(most-n, pageSize)
 		page := must(u.v.List(task.ListOptions{Limit: wanted}))
 		for _, r := range page {
@@ -326,7 +326,7 @@ func (u *unit) truncate(dropped bool) (n int, done bool) {
 			}
 		}
 		if len(page) < wanted {
-			return n, u.q.settings.Work == nil
+			return n, !u.workLeft()
 		}
 	}
 	return n, false

@@ -100,6 +100,11 @@ const maxCalls = 512
 // committer puts calls that are made at the same time into one transaction. There is no goroutine
 // for it: one of the callers leads, and does the work of all who came before; those who come
 // meanwhile wait, and one of them leads next.
+//
+// The invariant while mu is free: if calls are pending, one of their callers leads, or has been sent
+// false and is about to. Each of the others waits for its wake, to which exactly one value is sent:
+// true when its call has been run, or false when it is to lead. So nobody waits for ever, even if a
+// call panics (see run and handOver).
 type committer struct {
 	store *Store
 

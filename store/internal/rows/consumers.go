@@ -169,9 +169,12 @@ func (u *unit) endConsumer(number uint64) {
 // handBackAll hands back what a consumer holds, as much as one transaction may, and tells whether
 // that was all. The attempts do not count.
 func (u *unit) handBackAll(number uint64) (done bool) {
-	wanted := u.q.store.step(pageSize)
+	wanted := u.room(pageSize)
 	rows := must(u.v.TakenBy(number, wanted, u.needsPayload()))
 	for _, r := range rows {
+		if u.workLeft() {
+			return false
+		}
 		u.handBack(r)
 	}
 	return len(rows) < wanted
@@ -287,6 +290,9 @@ func (u *unit) expireConsumers(left int) int {
 	for _, c := range must(u.v.DueConsumers(u.now-int64(u.q.store.traits.Skew), left)) {
 		rows := must(u.v.TakenBy(c.Number, left, u.needsPayload()))
 		for _, r := range rows {
+			if u.workLeft() {
+				return 0
+			}
 			t, at := u.life(r), min(c.Deadline, u.now)
 			u.applyFate(r, t, t.Lose(at, &u.stats), at)
 		}

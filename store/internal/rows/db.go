@@ -71,9 +71,8 @@ type Traits struct {
 	// What has more to do takes several transactions. Either each of them leaves what is true by
 	// itself, or nothing else happens in the queue before the last one. What cannot be divided is
 	// refused before anything is written, with an error that names number and limit: many tasks in
-	// one PutBatch, a great weight, other Options for a queue that has many tasks. More is written
-	// only for a line that has tasks of many kinds, when the turn changes that the first ones of
-	// these share. A driver that cannot do that returns an error.
+	// one PutBatch, a great weight, other Options for a queue that has many tasks. How many rows
+	// a transaction will write is estimated: see bounds.go.
 	MaxWrites int
 
 	// Skew is by how much two processes may differ in what View.Now returns, 0 if it is the time

@@ -12,13 +12,12 @@ import (
 func (b *backend) Take(ctx context.Context, consumer driver.Handle, filter task.Filter, into []driver.Record) (n int, err error) {
 	wanted := filterOf(&filter)
 	into = into[:b.store.step(len(into))]
-	err = b.call(ctx, "Take", call{
+	err = b.steps(ctx, "Take", call{
 		order: takes, tasks: len(into),
 		plan: func(q *queue, p *wants) { p.take(q, consumer, wanted, len(into)) },
-		run: func(u *unit) (err error) {
-			n, err = u.takeSome(consumer, wanted, into)
-			return err
-		},
+	}, func(u *unit) (done bool, err error) {
+		n, err = u.takeSome(consumer, wanted, into)
+		return n > 0 || !u.workLeft(), err
 	})
 	if err != nil {
 		return 0, err
@@ -108,7 +107,7 @@ func (b *backend) SettleAndTakeOne(
 ) (state task.State, next driver.Record, err error) {
 	wanted := filterOf(&filter)
 	var taken [1]driver.Record
-	n := 0
+	n, later := 0, false
 	err = b.call(ctx, settling(&how), call{
 		order: takes,
 		plan: func(q *queue, p *wants) {
@@ -118,14 +117,18 @@ func (b *backend) SettleAndTakeOne(
 		run: func(u *unit) (err error) {
 			if state, err = u.settle(lease, &how); err == nil {
 				n, _ = u.takeSome(consumer, wanted, taken[:])
+				later = n == 0 && u.workLeft()
 			}
 			return err
 		},
 	})
-	if err != nil || n == 0 {
-		return state, driver.Record{}, err
+	switch {
+	case err == nil && later:
+		next, _ = b.TakeOne(ctx, consumer, filter)
+	case err == nil && n > 0:
+		next = taken[0]
 	}
-	return state, taken[0], nil
+	return state, next, err
 }
 
 // settling returns what those who settle a task so call it.

@@ -15,7 +15,7 @@ func (u *unit) put(n *driver.New) (id task.ID, victim *driver.Record, err error)
 	if most := u.q.store.options.MaxPayload; len(payload) > most {
 		return 0, nil, &task.FieldError{Field: "the length of the payload", Value: len(payload), Limit: fmt.Sprintf("%d bytes at most", most)}
 	}
-	if most := u.q.store.traits.MaxWrites / 3; u.limited() && n.Weight > most {
+	if most := u.maxRows(); n.Weight > most {
 		return 0, nil, u.tooMany(fmt.Sprintf("the weight of key %q", n.Key), n.Weight, most)
 	}
 	if n.UniqueKey != "" {
@@ -93,15 +93,7 @@ func (u *unit) set(r *Row, state task.State) {
 // task is no part of it any more; a gap behind it is closed last, as the task that moves up comes
 // after the one that was taken.
 func (u *unit) take(c *ownConsumer, f Filter, wanted int) *Row {
-	if u.head.Paused {
-		return nil
-	}
-	u.closeGaps()
-	r := u.ready(f, wanted)
-	for r != nil && r.isDue(u.now) { // it has expired, but there were too many to be handled before
-		u.fire(r)
-		r = u.ready(f, wanted)
-	}
+	r := u.next(f, wanted)
 	if r == nil {
 		return nil
 	}
@@ -114,9 +106,23 @@ func (u *unit) take(c *ownConsumer, f Filter, wanted int) *Row {
 	u.updateFront(r, turn{}, r.turn())
 	if r.Gap {
 		next := u.after(r).Next(u.currentRound(r.Priority)+1, u.share(r.Weight))
-		u.closeGap(r.line(), r.turn(), turn{round: next.Round, used: next.Used})
+		u.closeGap(r.line(), r.turn(), turn{Round: next.Round, Used: next.Used})
 	}
 	return r
+}
+
+// next returns the task that is to be taken next; nil if there is none, or none before work is done
+// that is left: tasks may still seem to be takeable that are not.
+func (u *unit) next(f Filter, wanted int) *Row {
+	u.closeGaps()
+	for !u.head.Paused && !u.workLeft() {
+		r := u.ready(f, wanted)
+		if r == nil || !r.isDue(u.now) {
+			return r
+		}
+		u.fire(r) // it has expired, but there were too many to be handled before
+	}
+	return nil
 }
 
 // grant begins a lease.

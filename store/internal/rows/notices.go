@@ -172,18 +172,7 @@ func (u *unit) deliver() {
 	for _, f := range u.afterCommit {
 		f()
 	}
-	q.stats.Puts += u.stats.Puts
-	q.stats.Takes += u.stats.Takes
-	q.stats.Acks += u.stats.Acks
-	q.stats.Releases += u.stats.Releases
-	q.stats.Losses += u.stats.Losses
-	q.stats.Buries += u.stats.Buries
-	q.stats.Kicks += u.stats.Kicks
-	q.stats.Touches += u.stats.Touches
-	q.stats.Deletes += u.stats.Deletes
-	q.stats.Expiries += u.stats.Expiries
-	q.stats.Evicted += u.stats.Evicted
-	q.stats.Refused += u.stats.Refused
+	addEvents(&q.stats, &u.stats)
 	all := q.notifiers()
 	for i := range u.notices {
 		u.notices[i].deliver(q, all)

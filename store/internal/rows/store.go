@@ -43,44 +43,12 @@ func New(db DB, options Options) *Store {
 	return s
 }
 
-// rowsPerTask is how many rows are written where something happens to a task, if it is not at the
-// front of a line: its own, those of its key and its group, the next one of its line, its outcome,
-// and what the history keeps of it.
-const rowsPerTask = 6
-
-// step returns how many of n tasks one transaction works on.
-func (s *Store) step(n int) int {
-	if most := s.traits.MaxWrites; most > 0 {
-		return min(n, max(1, most/rowsPerTask))
-	}
-	return n
-}
-
 // CheckRange returns an error if an option of a store is not 0 to most.
 func CheckRange[T int | time.Duration](field string, value, most T) error {
 	if value < 0 || value > most {
 		return &driver.FieldError{Field: field, Value: value, Limit: fmt.Sprintf("0 to %v", most)}
 	}
 	return nil
-}
-
-// maxPuts returns how many tasks one PutBatch can put. Each is a row with its indexes, and that of
-// its key or group; where it may evict another task, there is what that leaves behind.
-func (u *unit) maxPuts() int {
-	rows := 2
-	switch {
-	case !u.limited():
-		return math.MaxInt
-	case u.q.evicts:
-		rows += rowsPerTask
-	}
-	return max(1, (u.q.store.traits.MaxWrites-rowsPerTask)/rows)
-}
-
-// tooMany returns an error that says that something is too much for a transaction.
-func (u *unit) tooMany(what string, is, most int) error {
-	return &driver.FieldError{Field: what, Value: is, Limit: fmt.Sprintf(
-		"%d at most, for a transaction of this store may write only %d rows", most, u.q.store.traits.MaxWrites)}
 }
 
 // context returns one for a transaction. It does not end with that of a caller, for others' calls
@@ -394,7 +362,7 @@ func (u *unit) changeSettings(wanted driver.Settings) error {
 	to.Kinds = was.Kinds
 	rebuilds := modeOf(&to) != u.q.mode || to.Quantum != was.Quantum ||
 		to.KeepPlace != was.KeepPlace || to.MaxInFlightPerKey != was.MaxInFlightPerKey
-	if n, most := must(u.v.Counts())[0], u.q.store.step(math.MaxInt); rebuilds && n > most {
+	if n, most := must(u.v.Counts())[0], u.maxRows(); rebuilds && n > most {
 		return u.tooMany(fmt.Sprintf("to change the Options of queue %q, the number of its tasks", u.q.name), n, most)
 	}
 	if u.setSettings(to); rebuilds {

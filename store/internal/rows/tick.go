@@ -24,13 +24,19 @@ func (u *unit) advance() {
 	if q.due == 0 || q.due > u.now {
 		return
 	}
-	limit := q.store.step(maxDue)
+	limit := u.room(maxDue)
+	if limit == 0 {
+		return // work that was left has used it up
+	}
 	rows := must(u.v.Due(u.now, limit, u.needsPayload()))
 	left := limit - len(rows)
 	if u.q.byKey() {
 		u.read(false, keysOf(rows)...)
 	}
 	for _, r := range rows {
+		if u.workLeft() {
+			return
+		}
 		if r = u.reread(r); r != nil && r.isDue(u.now) {
 			u.fire(r)
 		}

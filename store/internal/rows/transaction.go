@@ -125,10 +125,10 @@ func (t *transaction) enter(tx Tx, calls []*call) {
 	}
 	for _, c := range calls {
 		t.running = c
-		if c.kinds && u.q.settings.Work == nil && !u.dropped {
+		if c.kinds && !u.workLeft() && !u.dropped {
 			u.allowKinds()
 		}
-		if u.q.settings.Work != nil || u.isFull(c.tasks) {
+		if u.workLeft() || u.isFull(c.tasks) {
 			t.left = append(t.left, c)
 			continue
 		}

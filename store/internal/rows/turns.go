@@ -9,11 +9,13 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// cache is what the rules know of a queue as long as nobody else has written to the database.
+// cache is what the rules know of a queue as long as nobody else has written to the database. An
+// entry that may be wrong must be deleted by whoever changes what it is about; one that is missing
+// is read again.
 type cache struct {
-	accounts map[Line]account.Account
-	alive    map[uint64]bool // consumers of this process that are still there, by number
-	taken    map[uint64]*Row // by id: tasks that were taken here, as they are in the database
+	accounts map[Line]account.Account // as account returns them
+	alive    map[uint64]bool          // consumers of this process that are still there, by number
+	taken    map[uint64]*Row          // by id: tasks that were taken here, as they are in the database
 }
 
 // roundCache is what a process remembers of the last rounds of lines, from one transaction to the
@@ -278,8 +280,8 @@ func (u *unit) closeGaps() {
 	for l, first := range u.gaps {
 		delete(u.gaps, l)
 		free := first
-		if first.returned {
-			free = turn{round: u.currentRound(l.Priority)}
+		if first.Returned {
+			free = turn{Round: u.currentRound(l.Priority)}
 		}
 		u.closeGap(l, first, free)
 	}
@@ -289,12 +291,12 @@ func (u *unit) closeGaps() {
 // That leaves a gap behind it, which is closed in the same way when the task is taken (Row.Gap): to
 // move all tasks of the line up at once would be a write for each.
 func (u *unit) closeGap(l Line, after, free turn) {
-	next := must(u.v.Next(l, after.round, after.seq))
-	if next == nil || next.Round < free.round || next.Round == free.round && free.seq == 0 {
+	next := must(u.v.Next(l, after.Round, after.Seq))
+	if next == nil || next.Round < free.Round || next.Round == free.Round && free.Seq == 0 {
 		return
 	}
-	if free.seq == 0 {
-		free.seq = u.number()
+	if free.Seq == 0 {
+		free.Seq = u.number()
 	}
 	next.setTurn(free)
 	next.Gap = true
@@ -305,19 +307,19 @@ func (u *unit) closeGap(l Line, after, free turn) {
 
 // turn is the right of a line to have a task taken in a round, with its place in the round.
 type turn struct {
-	round, used uint64
-	seq         uint64
-	returned    bool // it was used before, and handed back
+	Round, Used uint64
+	Seq         uint64
+	Returned    bool // it was used before, and handed back
 }
 
 func (r *Row) turn() turn { return turn{r.Round, r.Used, r.Seq, r.Returned} }
 
 func (r *Row) setTurn(t turn) {
-	r.Round, r.Used, r.Seq, r.Returned = t.round, t.used, t.seq, t.returned
+	r.Round, r.Used, r.Seq, r.Returned = t.Round, t.Used, t.Seq, t.Returned
 }
 
 func (t turn) compare(other turn) int {
-	return cmp.Or(cmp.Compare(t.round, other.round), cmp.Compare(t.seq, other.seq))
+	return cmp.Or(cmp.Compare(t.Round, other.Round), cmp.Compare(t.Seq, other.Seq))
 }
 
 // pauseKey stops or resumes the taking of tasks of a key.
@@ -423,11 +425,11 @@ func (u *unit) show(w *work, n int) int {
 				}
 				if w.Missed >= 2 {
 					next := u.nextTurn(l, r.Weight, r.Cost)
-					after.round, after.used = next.Round, next.Used
+					after.Round, after.Used = next.Round, next.Used
 				}
 			}
 		}
-		line, before, r.Round, r.Used = l, was, after.round, after.used
+		line, before, r.Round, r.Used = l, was, after.Round, after.Used
 		u.setTakeable(r, true)
 		worked++
 	}

@@ -43,14 +43,14 @@ type unit struct {
 	haveReady  map[int]bool           // priorities that are known to have tasks that can be taken
 	readAhead  readAhead
 
-	// What happens once the transaction is committed.
+	// What happens once the transaction is committed, in this order: first what this process knows
+	// is brought up to date, then those who wait are told, so that what they ask next finds it so.
 	notices     []notice
 	stats       task.Stats // to be added to those of the queue
 	due         int64      // the earliest time that was set
 	afterCommit []func()
 
-	worked      int  // tasks of work; see doSome
-	written     int  // rows of tasks; see isFull
+	written     int  // rows of tasks; see bounds.go
 	purges      bool // all tasks are deleted, so it does not matter which turns they have
 	advanced    bool // all that was due has happened, so due is the earliest time of all
 	listens     bool

@@ -25,7 +25,8 @@ type work struct {
 	// Where it goes on.
 	ID      uint64          `json:",omitempty"` // of beginGroup: the last task
 	Place   [4]int64        // of hideKey, showKey and parkTasks: in TaskLine, after the key
-	Front   int             `json:",omitempty"` // of parkTasks: how many are at the front of the line
+	Front   int             `json:",omitempty"` // of parkTasks and moveFront: how many are at the front of the line
+	Turns   []turn          `json:",omitempty"` // of moveFront: those of the line, whose priority is Place[0]
 	Missed  int             `json:",omitempty"` // of showKey, see there
 	Account account.Account `json:",omitzero"`  // of showKey: that of the line
 }
@@ -41,13 +42,18 @@ const (
 	moveLeases  // from a consumer to the one that has resumed it
 	parkTasks   // that are not at the fronts of lines, as from now on these are all that can be taken
 	blockFronts // of a key that is blocked, or is not any more
+	moveFront   // of a line: its tasks are to get its turns
 )
 
 // do does a work, and leaves to other transactions what this one may not write.
 func (u *unit) do(w *work) {
-	if u.doSome(w) {
-		return
+	if !u.doSome(w) {
+		u.leaveWork(w)
 	}
+}
+
+// leaveWork leaves the rest of a work to other transactions.
+func (u *unit) leaveWork(w *work) {
 	u.needExclusive()
 	if w.Before == 0 {
 		w.Before = u.number()
@@ -60,11 +66,9 @@ func (u *unit) do(w *work) {
 
 // doSome does as much of a work as the transaction may, and tells whether that was all.
 func (u *unit) doSome(w *work) (done bool) {
-	n := math.MaxInt
-	if u.limited() {
-		if n = max(1, u.q.store.step(n)/2) - u.worked; n <= 0 {
-			return false
-		}
+	n := u.room(math.MaxInt)
+	if n == 0 || u.workLeft() { // they are done in order
+		return false
 	}
 	worked := 0
 	switch w.What {
@@ -84,32 +88,27 @@ func (u *unit) doSome(w *work) (done bool) {
 		worked = u.park(w, n)
 	case blockFronts:
 		worked = u.blockFronts(w, n)
+	case moveFront:
+		return u.moveFront(w, n)
 	}
-	u.worked += worked
 	return worked < n
 }
 
-// limited tells whether the transaction may not write as much as there is to do.
-func (u *unit) limited() bool { return u.q.store.traits.MaxWrites > 0 && !u.q.joined }
-
-// isFull tells whether a call that works on so many tasks must be left to the next transaction. For
-// what was written of each task so far there may be two more rows, as those of its key and group.
-func (u *unit) isFull(tasks int) bool {
-	return u.limited() && u.written > 0 && 3*u.written+2*tasks > u.q.store.traits.MaxWrites
-}
+// workLeft tells whether some work is left to other transactions.
+func (u *unit) workLeft() bool { return len(u.q.settings.Work) > 0 }
 
 // goOn does a part of the work that earlier transactions have left, and tells whether that was all.
 func (u *unit) goOn() bool {
-	s := u.q.settings
-	left := s.Work
-	if left == nil {
+	if !u.workLeft() {
 		return true
 	}
 	u.needExclusive()
+	s := u.q.settings
+	left := s.Work
 	s.Work = nil
 	u.setSettings(s)
 	for i := range left {
 		u.do(&left[i])
 	}
-	return u.q.settings.Work == nil
+	return !u.workLeft()
 }

@@ -2,12 +2,16 @@ package rows_test
 
 import (
 	"fmt"
+	"os"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/store/internal/rows"
 	"github.com/fairq/fairq/store/internal/rows/rowstest"
 	"github.com/fairq/fairq/task"
@@ -137,6 +141,16 @@ func (q queue) doMuch() (log []string) {
 	for i := range 36 {
 		q.putMany(2, "a", task.PutOptions{Kind: fmt.Sprint(i % 12), Priority: i / 12})
 	}
+	for i := range 80 { // the first one of each kind is at the front, and when that moves on gets another turn
+		q.putMany(2, "d", task.PutOptions{Kind: fmt.Sprint("d", i)})
+	}
+	batch := make([]task.Batch[string], 20)
+	for i := range batch {
+		kind := fmt.Sprint("e", i)
+		batch[i] = task.Batch[string]{Key: "e", Payload: kind, Options: task.PutOptions{Kind: kind}}
+	}
+	_, err = q.PutBatch(ctx, batch)
+	did(err)
 	did(q.PauseKey(ctx, "a"))
 	log = append(log, q.takeAll(10)...)
 	did(q.ResumeKey(ctx, "a"))
@@ -149,7 +163,7 @@ func (q queue) doMuch() (log []string) {
 	}
 	did(c.Close(ctx))
 	time.Sleep(time.Hour)
-	log = append(log, q.takeAll(300)...)
+	log = append(log, q.takeAll(500)...)
 
 	group("h")
 	_, err = q.Truncate(ctx)
@@ -157,6 +171,61 @@ func (q queue) doMuch() (log []string) {
 	group("h")
 	require.NoError(q, q.Drop(ctx, task.UnlessTaken))
 	return log
+}
+
+// Who takes several tasks at once gets none of a key that has become busy by the first of them, also
+// if the others of that key can be hidden only in several transactions.
+func TestTakeBatchOfBusyKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := openQueue(t, open(limitedDB(60, false)), task.Options[string]{MaxInFlightPerKey: 1})
+		for i := range 60 {
+			q.putMany(1, "a", task.PutOptions{Priority: i})
+			q.putMany(1, "b", task.PutOptions{Priority: i})
+		}
+		tasks, err := q.TakeBatch(t.Context(), 10)
+		require.NoError(t, err)
+		require.Len(t, tasks, 1)
+		require.Equal(t, "ready 119, taken 1, held 0, deleted 0", q.states())
+		c, next := q.NewConsumer(task.Filter{}), new(task.Task[string])
+		for range 118 { // each frees a key, and makes one busy
+			ok, err := c.AckAndTake(t.Context(), tasks[0], next)
+			require.NoError(t, err)
+			require.True(t, ok)
+			tasks[0], next = next, new(task.Task[string])
+		}
+	})
+}
+
+// Several tasks of a busy key are handed back at once, by which very many of other kinds can be taken
+// again.
+func TestManyKindsOfBusyKey(t *testing.T) {
+	for name, end := range map[string]func(q queue, c *task.Consumer[string], db *rowstest.DB){
+		"Close": func(q queue, c *task.Consumer[string], _ *rowstest.DB) { require.NoError(q, c.Close(q.Context())) },
+		"TTR":   func(queue, *task.Consumer[string], *rowstest.DB) { time.Sleep(time.Hour) },
+		"Death": func(_ queue, _ *task.Consumer[string], db *rowstest.DB) { db.Kill(); time.Sleep(time.Minute) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				db, o := limitedDB(60, false), task.Options[string]{MaxInFlightPerKey: 3, TTR: time.Hour}
+				other, q := openQueue(t, open(db.Reopen()), o), openQueue(t, open(db), o)
+				for i := range 100 {
+					q.putMany(1, "a", task.PutOptions{Kind: strconv.Itoa(i)})
+				}
+				c := q.NewConsumer(task.Filter{})
+				for range 3 {
+					_, ok, err := c.TryTake(t.Context())
+					require.NoError(t, err)
+					require.True(t, ok)
+				}
+				_, ok, err := c.TryTake(t.Context())
+				require.NoError(t, err)
+				require.False(t, ok)
+				end(q, c, db)
+				require.Equal(t, "ready 100, taken 0, held 0, deleted 0", other.states())
+				require.Len(t, other.takeAll(101), 100)
+			})
+		})
+	}
 }
 
 // What a process has begun that dies is finished by another one, before anything else.
@@ -203,13 +272,14 @@ func TestTooMuchForATransaction(t *testing.T) {
 			require.ErrorContains(t, err, limit)
 			require.Equal(t, "ready 0, taken 0, held 0, deleted 0", q.states())
 		}
-		_, err := q.PutBatch(t.Context(), make([]task.Batch[string], 28))
-		refused(err, "PutBatch: the number of tasks is 28", "27 at most")
+		_, err := q.PutBatch(t.Context(), make([]task.Batch[string], 21))
+		refused(err, "PutBatch: the number of tasks is 21", "20 at most")
 		_, err = q.Put(t.Context(), "heavy", "", task.PutOptions{})
 		refused(err, `the weight of key "heavy" is 21`, "20 at most")
-		_, err = q.PutBatch(t.Context(), make([]task.Batch[string], 27))
+		_, err = q.PutBatch(t.Context(), make([]task.Batch[string], 20))
 		require.NoError(t, err)
-		tasks, err := q.TakeBatch(t.Context(), 27) // as many as there can be
+		q.put("a1")
+		tasks, err := q.TakeBatch(t.Context(), 20) // as many as there can be
 		require.NoError(t, err)
 		require.Len(t, tasks, 10)
 
@@ -220,8 +290,46 @@ func TestTooMuchForATransaction(t *testing.T) {
 		o.KeepPlace = true
 		_, err = task.Open(t.Context(), store, "q", &o)
 		require.ErrorIs(t, err, task.ErrInvalid)
-		require.ErrorContains(t, err, `to change the Options of queue "q", the number of its tasks is 27; it must be 10 at most`)
+		require.ErrorContains(t, err, `to change the Options of queue "q", the number of its tasks is 21; it must be 20 at most`)
 	})
+}
+
+// The docs of etcd say what its limits come to.
+func TestLimitsAreTold(t *testing.T) {
+	var docs []string
+	for _, path := range []string{"../../../docs/stores.md", "../../etcd/doc.go"} {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		docs = append(docs, strings.Join(strings.Fields(strings.ReplaceAll(string(text), "\n//", "\n")), " "))
+	}
+	const opsPerRow = 4 // as in package etcd
+	for ops, told := range map[int]string{
+		128:  "With the 128 operations that are %s default, a transaction writes %d tasks: a PutBatch holds %[2]d of them at most (%d if it may evict others), a TakeBatch returns %d, the weight of a key is %[2]d",
+		8192: "With 8192 operations a transaction writes %[2]d tasks",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			limits := func(o task.Options[string]) (puts, takes int) {
+				q := openQueue(t, open(limitedDB(ops/opsPerRow, false)), o)
+				_, err := q.PutBatch(t.Context(), make([]task.Batch[string], task.MaxBatch))
+				var refused *task.FieldError
+				require.ErrorAs(t, err, &refused)
+				_, err = fmt.Sscanf(refused.Limit, "%d at most", &puts)
+				require.NoError(t, err)
+				_, err = q.PutBatch(t.Context(), make([]task.Batch[string], puts))
+				require.NoError(t, err)
+				all, err := q.TakeBatch(t.Context(), puts)
+				require.NoError(t, err)
+				return puts, len(all)
+			}
+			puts, takes := limits(task.Options[string]{})
+			evicting, _ := limits(task.Options[string]{
+				Capacity: 10_000, WhenFull: fairq.EvictOldest, OnEvict: func(*task.Task[string]) {},
+			})
+			for i, of := range []string{"etcd's", "the"} {
+				require.Contains(t, docs[i], fmt.Sprintf(told, of, puts, evicting, takes))
+			}
+		})
+	}
 }
 
 // Calls that write many rows, as they change the turns of whole fronts, share a transaction only as

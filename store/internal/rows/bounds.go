@@ -1,0 +1,78 @@
+package rows
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/fairq/fairq/task/driver"
+)
+
+// How many rows a transaction writes is not known before it has written them. Where it may not write
+// many (Traits.MaxWrites), all goes by one estimate: with each row of a task come two others at most,
+// of those of its key, its group, its outcome and the history. So a transaction may write maxRows
+// rows of tasks, and from that follows what it may do:
+//
+//   - What happens to a task writes two of them: its own, and that of the next one of its line, which
+//     gets its turn. So a transaction works on half as many tasks: see step and room.
+//   - A Put writes one, and where it evicts three: also its victim, and the next one of that line.
+//   - If the first task of a line goes, all those at its front get other turns. These are as many as
+//     the weight of the key, so that is bounded too; and the first one of each further kind, which
+//     are left to other transactions if they are too many (see moveFront).
+//
+// What a transaction has written so far is unit.written. A part of a caller's own transaction cannot
+// leave anything to another one, so it writes what there is to write.
+const (
+	rowsWithEach   = 3 // rows of all tables for each row of a task, with that one
+	rowsOfTask     = 2 // rows of tasks
+	rowsOfEviction = 3
+)
+
+// maxRows returns how many rows of tasks a transaction may write.
+func (s *Store) maxRows() int {
+	if s.traits.MaxWrites == 0 {
+		return math.MaxInt
+	}
+	return max(1, s.traits.MaxWrites/rowsWithEach)
+}
+
+func (u *unit) maxRows() int {
+	if u.q.joined {
+		return math.MaxInt
+	}
+	return u.q.store.maxRows()
+}
+
+// limited tells whether the transaction may not write as much as there is to do.
+func (u *unit) limited() bool { return u.maxRows() < math.MaxInt }
+
+// step returns how many of n tasks one transaction works on.
+func (s *Store) step(n int) int { return min(n, max(1, s.maxRows()/rowsOfTask)) }
+
+// room returns how many of n tasks the transaction can still work on: at least one if it has written
+// nothing yet.
+func (u *unit) room(n int) int {
+	left := (u.maxRows() - u.written) / rowsOfTask
+	if u.written == 0 {
+		left = max(1, left)
+	}
+	return max(0, min(n, left))
+}
+
+// isFull tells whether a call that works on so many tasks must be left to the next transaction.
+func (u *unit) isFull(tasks int) bool {
+	return u.written > 0 && u.room(max(1, tasks)) < max(1, tasks)
+}
+
+// maxPuts returns how many tasks one PutBatch can put.
+func (u *unit) maxPuts() int {
+	if u.q.evicts {
+		return max(1, u.maxRows()/rowsOfEviction)
+	}
+	return u.maxRows()
+}
+
+// tooMany returns an error that says that something is too much for a transaction.
+func (u *unit) tooMany(what string, is, most int) error {
+	return &driver.FieldError{Field: what, Value: is, Limit: fmt.Sprintf(
+		"%d at most, for a transaction of this store may write only %d rows", most, u.q.store.traits.MaxWrites)}
+}

@@ -1,0 +1,235 @@
+package rows
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/fairq/fairq/task/driver"
+)
+
+// readyTasks is what a transaction knows of the ready tasks of a key. The invariant: it is what a
+// read of the database would find now. So whatever the transaction writes is noted here too (see
+// unit.write), and nobody else can write it, as a queue with fronts is always entered exclusively.
+//
+// Of the parked ones there may be very many, and only the first ones matter. Those that are known of
+// a priority and kind have no unknown one between them; if more is true there may be some behind.
+// A task that comes behind the last known one is therefore left out: others may come before it.
+type readyTasks struct {
+	front  []*Row                   // all that have a turn, in any order
+	parked map[priorityKind]*parked // the first of those that have none
+	limit  int                      // of each priority and kind so many parked ones are known at most
+}
+
+// priorityKind is a part of a key's tasks: the first one of it must be at the front.
+type priorityKind struct {
+	priority int
+	kind     string
+}
+
+// parked are the first tasks of a priority and kind, in the order of Place.
+type parked struct {
+	rows []*Row
+	more bool // there may be others behind them
+}
+
+// parkedAtFirst is how many parked tasks of each priority and kind are read at first.
+const parkedAtFirst = 4
+
+// maxKnownKeys is of how many keys the tasks are remembered at most.
+const maxKnownKeys = 1 << 12
+
+// prepare reads in one exchange what the calls of a transaction will ask for.
+func (u *unit) prepare() {
+	for _, l := range u.plan.Lines {
+		u.account(l)
+	}
+	if !u.q.byKey() {
+		return
+	}
+	u.read(false, u.plan.Keys...)
+	if u.q.store.traits.Exclusive {
+		return // there each read costs the same, now or later
+	}
+	var rows []*Row
+	for _, id := range u.plan.Get {
+		if r := must(u.v.Get(id, false)); r != nil {
+			rows = append(rows, r)
+		}
+	}
+	if u.plan.Take > 0 && !u.head.Paused {
+		u.readReady(u.plan.Filter, u.plan.Take)
+		rows = append(rows, u.readAhead.rows...)
+	}
+	u.read(u.plan.Take > 0, keysOf(rows)...)
+}
+
+func keysOf(rows []*Row) []string {
+	keys := make([]string, len(rows))
+	for i, r := range rows {
+		keys[i] = r.Key
+	}
+	return keys
+}
+
+// read reads the rows of keys that are not known yet, and their tasks if there are fronts.
+func (u *unit) read(payload bool, keys ...string) {
+	var unknown []string
+	for _, key := range keys {
+		if u.keys[key] == nil || u.q.frontsOnly && u.readyTasks[key] == nil {
+			unknown = append(unknown, key)
+		}
+	}
+	slices.Sort(unknown)
+	u.fetch(slices.Compact(unknown), parkedAtFirst, payload)
+}
+
+// fetch reads the rows of keys, and their tasks if there are fronts: all that have a turn, and of
+// each priority and kind the first parked ones, up to a limit.
+func (u *unit) fetch(keys []string, limit int, payload bool) {
+	if len(keys) == 0 {
+		return
+	}
+	if !u.q.frontsOnly {
+		limit = 0
+	}
+	found, ready, err := u.v.Lines(keys, limit, payload)
+	check(err)
+	if len(u.readyTasks)+len(keys) > maxKnownKeys {
+		clear(u.readyTasks)
+	}
+	if u.keys == nil {
+		u.keys, u.unsaved, u.readyTasks = map[string]*Key{}, map[*Key]bool{}, map[string]*readyTasks{}
+	}
+	for _, k := range found {
+		if u.keys[k.Key] == nil {
+			u.keys[k.Key] = k
+		}
+	}
+	for _, key := range keys {
+		if u.keys[key] == nil {
+			u.keys[key] = &Key{Key: key, Weight: 1}
+		}
+		if u.q.frontsOnly {
+			u.readyTasks[key] = &readyTasks{parked: map[priorityKind]*parked{}, limit: limit}
+		}
+	}
+	for _, r := range ready {
+		u.readyTasks[r.Key].add(r)
+	}
+	for _, key := range keys {
+		if u.q.frontsOnly {
+			for _, p := range u.readyTasks[key].parked {
+				p.more = len(p.rows) == limit
+			}
+		}
+	}
+}
+
+// add adds a task, if it is ready. It must not be known yet. A nil receiver knows nothing, and
+// need not.
+func (k *readyTasks) add(r *Row) {
+	if k == nil || r.State != driver.Ready {
+		return
+	}
+	if r.Round != 0 {
+		k.front = append(k.front, r)
+		return
+	}
+	p := k.parked[r.priorityKind()]
+	if p == nil {
+		p = &parked{}
+		k.parked[r.priorityKind()] = p
+	}
+	at, _ := slices.BinarySearchFunc(p.rows, r, byPlace)
+	if at == len(p.rows) && p.more {
+		return // it may not be the next one: others that are not known may come before it
+	}
+	if p.rows = slices.Insert(p.rows, at, r); len(p.rows) > k.limit {
+		p.rows, p.more = p.rows[:k.limit], true
+	}
+}
+
+// remove removes a task, if it is known.
+func (k *readyTasks) remove(r *Row) {
+	if k == nil {
+		return
+	}
+	same := func(other *Row) bool { return other.ID == r.ID }
+	k.front = slices.DeleteFunc(k.front, same)
+	if p := k.parked[r.priorityKind()]; p != nil {
+		p.rows = slices.DeleteFunc(p.rows, same)
+	}
+}
+
+// find returns a task as it is known, nil if it is not.
+func (k *readyTasks) find(r *Row) *Row {
+	same := func(other *Row) bool { return other.ID == r.ID }
+	if i := slices.IndexFunc(k.front, same); i >= 0 {
+		return k.front[i]
+	}
+	if p := k.parked[r.priorityKind()]; p != nil {
+		if i := slices.IndexFunc(p.rows, same); i >= 0 {
+			return p.rows[i]
+		}
+	}
+	return nil
+}
+
+// lacks tells whether, of some kind, there may be parked tasks among the first n of that priority
+// that are not known.
+func (k *readyTasks) lacks(priority, n int) bool {
+	for s, p := range k.parked {
+		if s.priority == priority && p.more && len(p.rows) < n {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Row) priorityKind() priorityKind { return priorityKind{r.Priority, r.Kind} }
+
+func byPlace(a, b *Row) int { return cmp.Compare(a.Place, b.Place) }
+
+// readyOf returns the ready tasks of a line, in the order of Place: all that have a turn, and of each
+// kind the first parked ones, as many as may get one if n tasks are to have some. What of these is
+// not known yet it reads.
+func (u *unit) readyOf(l Line, n int) (found []*Row) {
+	payload := u.plan.Take > 0 && !u.q.store.traits.Exclusive
+	for u.read(payload, l.Key); ; {
+		k := u.readyTasks[l.Key]
+		found = found[:0]
+		for _, r := range k.front {
+			if r.Priority == l.Priority {
+				found = append(found, r)
+			}
+		}
+		n = max(n, len(found)+1)
+		if k.lacks(l.Priority, n) {
+			u.fetch([]string{l.Key}, n+2*k.limit, payload)
+			continue
+		}
+		for of, p := range k.parked {
+			if of.priority == l.Priority {
+				found = append(found, p.rows[:min(n, len(p.rows))]...)
+			}
+		}
+		slices.SortFunc(found, byPlace)
+		return found
+	}
+}
+
+// withCurrentTurn returns a row with the turn that it has by now: updateFront may have given it
+// another one since it was read.
+func (u *unit) withCurrentTurn(r *Row) *Row {
+	if !u.q.frontsOnly || r.State != driver.Ready {
+		return r
+	}
+	if u.readyTasks[r.Key] == nil { // they were forgotten, to make room for others
+		return must(u.v.Get(r.ID, u.needsPayload()))
+	}
+	if now := u.readyTasks[r.Key].find(r); now != nil {
+		r.Takeable = now.Takeable
+		r.setTurn(now.turn())
+	}
+	return r
+}
