@@ -128,7 +128,7 @@ func (n *notifier) Listens() bool { return n.listening.Load() > 0 }
 
 // Waits implements [driver.Notifier].
 func (n *notifier) Waits() bool {
-	if n.takersWaiting.Load() > 0 || n.puttersWaiting.Load() > 0 || n.counting.Load() > 0 || n.Listens() {
+	if n.takersWaiting.Load() > 0 || n.puttersWaiting.Load() > 0 || n.counting.Load() > 0 {
 		return true
 	}
 	n.mu.Lock()

@@ -13,7 +13,10 @@ import (
 
 // Processes that share a database learn of each other's changes in two ways: a driver that is told
 // calls Store.Changed, and as long as somebody waits here for something that others may do,
-// DB.Changed is polled. Only if there are changes is there a transaction, which calls findChanges.
+// DB.Changed is polled. Only if there are changes is there a transaction, which calls findChanges;
+// and only if somebody waits, or what all the others do would cost each process a transaction.
+// Changes that nobody waits for are looked at when somebody does, or something is due here: that is
+// within task.Options.Grace, for then the consumers are looked at that might have died.
 
 // Changed says that others have changed something in a queue, or in all if the number is 0. It
 // does not block.
@@ -23,8 +26,33 @@ func (s *Store) Changed(number uint64) {
 	for _, q := range s.queues {
 		if number == 0 || q.number == number {
 			q.others.Store(true)
-			q.wake(time.Now())
+			q.wakeToLook()
 		}
+	}
+}
+
+// lookPause is how long those who want to know when they lose a lease wait for that at most, while
+// others change something all the time. They wait beside their work, each in its process.
+const lookPause = 25 * time.Millisecond
+
+// lookAt returns when to look for what others have changed, 0 if that need not be. Who begins to
+// wait calls wakeToLook after that is so, and Changed does so after there is something: one of the
+// two sees the other.
+func (q *queue) lookAt() int64 {
+	switch {
+	case !q.others.Load():
+	case q.waits():
+		return 1
+	case q.listens():
+		return q.lookedAt.Load() + int64(lookPause)
+	}
+	return 0
+}
+
+// wakeToLook has Tick called when it is time to look.
+func (q *queue) wakeToLook() {
+	if at := q.lookAt(); at != 0 {
+		q.wake(timeOf(at))
 	}
 }
 
@@ -63,9 +91,8 @@ func (b *backend) Tick(ctx context.Context) (next time.Time, err error) {
 			return time.Time{}, err
 		}
 	}
-	due := q.dueAt.Load()
-	looks := q.others.Swap(false)
-	if looks || due != 0 && due <= now {
+	if at := sooner(q.dueAt.Load(), q.lookAt()); at != 0 && at <= now {
+		looks := q.others.Swap(false)
 		err := b.call(ctx, "Tick", call{order: puts, run: func(u *unit) error {
 			if looks {
 				u.findChanges()
@@ -76,8 +103,11 @@ func (b *backend) Tick(ctx context.Context) (next time.Time, err error) {
 			q.others.Store(looks || q.others.Load())
 			return time.Time{}, err
 		}
+		if looks {
+			q.lookedAt.Store(now)
+		}
 	}
-	return timeOf(sooner(q.dueAt.Load(), q.pollAt.Load())), nil
+	return timeOf(sooner(sooner(q.dueAt.Load(), q.pollAt.Load()), q.lookAt())), nil
 }
 
 // askForChanges asks the database whether others have changed something, and says when to ask
@@ -97,7 +127,7 @@ func (q *queue) askForChanges(ctx context.Context) error {
 	case pause > 0 && pause < q.store.options.Poll:
 		q.pollPause.Store(int64(pause))
 		q.pollAt.Store(time.Now().Add(pause).UnixNano())
-	case q.waits():
+	case q.waits() || q.listens():
 		q.pollPause.Store(0)
 		q.startPolling()
 	}
@@ -121,12 +151,9 @@ func (u *unit) findChanges() {
 	u.notice(notice{what: noticeLook})
 	u.schedule(must(u.v.Times()).Wake) // it is for us, if all others have ended by then
 	u.findEnds()
-	// If nobody listens it is enough to do so now and then, or the leases that were ended in
-	// transactions of callers would pile up.
-	if u.q.listens() || len(u.q.ownLeases) > u.q.leasesToCheck {
+	if u.q.listens() {
 		u.findLostLeases()
 		u.findCancelledGroups()
-		u.onCommit(func() { u.q.leasesToCheck = 2*len(u.q.ownLeases) + pageSize })
 	}
 }
 
@@ -184,6 +211,16 @@ func (u *unit) findEnds() {
 			}
 		}
 	})
+}
+
+// checkLeases forgets leases that have ended otherwise than by a call of this process, though nobody
+// listens: in transactions of callers they may all end so, and would pile up. It does so where there
+// are twice as many as there were left the last time.
+func (u *unit) checkLeases() {
+	if len(u.q.ownLeases) > u.q.leasesToCheck {
+		u.findLostLeases()
+		u.onCommit(func() { u.q.leasesToCheck = 2*len(u.q.ownLeases) + pageSize })
+	}
 }
 
 // findLostLeases notes which leases of this process others have ended. Of a task that is gone it

@@ -85,7 +85,10 @@ func (b *backend) TakeID(ctx context.Context, consumer driver.Handle, id task.ID
 
 // poll has those who wait from now on look for what others do.
 func (u *unit) poll() {
-	u.onCommit(u.q.startPolling)
+	u.onCommit(func() {
+		u.q.startPolling()
+		u.q.wakeToLook()
+	})
 }
 
 // Settle implements [driver.Backend].

@@ -16,34 +16,44 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// notifying is a database that counts the transactions that others are told of.
+// notifying is a database that calls a function after each transaction that others are told of.
 type notifying struct {
 	*rowstest.DB
-	told int
+	tell func()
 }
 
 type notifyingTx struct {
 	rows.Tx
-	db *notifying
+	tells bool
+	tell  func()
 }
 
-func (n *notifying) Begin(ctx context.Context) (rows.Tx, error) {
+func (n notifying) Begin(ctx context.Context) (rows.Tx, error) {
 	tx, err := n.DB.Begin(ctx)
-	return notifyingTx{tx, n}, err
+	return &notifyingTx{Tx: tx, tell: n.tell}, err
 }
 
-func (tx notifyingTx) Notify(uint64) { tx.db.told++ }
+func (tx *notifyingTx) Notify(uint64) { tx.tells = true }
+
+func (tx *notifyingTx) Commit() error {
+	err := tx.Tx.Commit()
+	if err == nil && tx.tells {
+		tx.tell()
+	}
+	return err
+}
 
 // Others are told of all that somebody there may wait for.
 func TestNotify(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, db := t.Context(), &notifying{DB: rowstest.NewDB(time.Now)}
+		ctx, told := t.Context(), 0
+		db := notifying{rowstest.NewDB(time.Now), func() { told++ }}
 		q := openQueue(t, rows.New(db, rows.Options{MaxPayload: 100, Poll: time.Hour}), task.Options[string]{TTR: time.Hour})
 		tells := func(want bool, call func()) {
 			t.Helper()
-			db.told = 0
+			told = 0
 			call()
-			require.Equal(t, want, db.told > 0)
+			require.Equal(t, want, told > 0)
 		}
 		var a *task.Task[string]
 		done := func(err error) { require.NoError(t, err) }
@@ -103,6 +113,74 @@ func TestLooksAgain(t *testing.T) {
 			require.Equal(t, "a1", a.Payload)
 		})
 	}
+}
+
+// bystander runs a test with two processes, of which one is told of each change of the other. begun
+// returns how many transactions it has begun since the last time.
+func bystander(t *testing.T, test func(t *testing.T, busy, q queue, begun func() int64)) {
+	synctest.Test(t, func(t *testing.T) {
+		db, o := rowstest.NewDB(time.Now), task.Options[string]{Grace: time.Hour}
+		s := seldom(db)
+		q := openQueue(t, s, o)
+		busy := openQueue(t, rows.New(notifying{db.Reopen(), func() { s.Changed(0) }}, rows.Options{MaxPayload: 100}), o)
+		var n atomic.Int64
+		db.Fail(func(op string) error {
+			if op == "Begin" {
+				n.Add(1)
+			}
+			return nil
+		})
+		test(t, busy, q, func() int64 {
+			synctest.Wait()
+			return n.Swap(0)
+		})
+	})
+}
+
+// A process in which nobody waits does nothing when others put tasks. Who begins to wait there
+// misses nothing of what they did before.
+func TestNobodyWaits(t *testing.T) {
+	bystander(t, func(t *testing.T, busy, q queue, begun func() int64) {
+		for range 100 {
+			busy.put("a1")
+			synctest.Wait()
+		}
+		require.Zero(t, begun())
+		for range 100 {
+			q.take("a1")
+		}
+		require.EqualValues(t, 100, begun())
+		require.NoError(t, second(busy.Put(t.Context(), "a", "late", task.PutOptions{Delay: time.Minute})))
+		require.Zero(t, begun())
+		put := time.Now()
+		require.NoError(t, busy.Close(t.Context()))
+		_, err := q.Take(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, time.Minute, time.Since(put))
+	})
+}
+
+// A process that wants to know when it loses a lease looks for that now and then, not each time
+// that others do something; and at once if they do little.
+func TestListensSeldom(t *testing.T) {
+	bystander(t, func(t *testing.T, busy, q queue, begun func() int64) {
+		busy.put("a1")
+		a1 := q.take("a1")
+		ctx, stop := a1.Context(t.Context())
+		defer stop()
+		begun()
+		for range 100 {
+			busy.put("b1")
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.LessOrEqual(t, begun(), int64(41))
+		time.Sleep(time.Second)
+		begun()
+		require.NoError(t, busy.Delete(t.Context(), a1.ID))
+		synctest.Wait()
+		require.ErrorIs(t, context.Cause(ctx), task.ErrDeleted)
+		require.EqualValues(t, 1, begun())
+	})
 }
 
 // Who looks what others have done, in the transaction in which a group is cancelled, does not tell of

@@ -94,7 +94,7 @@ type queue struct {
 
 	noExpiryBefore int64             // no consumer is expired before this time
 	inDoubt        map[uint64]uint64 // by task, the last lease that may have begun in a transaction that failed
-	leasesToCheck  int               // with more leases than these, lost ones are looked for though nobody listens
+	leasesToCheck  int               // with more leases than these, checkLeases does something
 	dropped        bool
 	roundCache     roundCache
 	keyCount       keyCount
@@ -104,7 +104,8 @@ type queue struct {
 	pollAt    atomic.Int64 // when to ask whether others have changed something
 	pollPause atomic.Int64 // between the last two such times, 0 if it was the usual one
 
-	others atomic.Bool // others may have changed something, so findChanges is to be called
+	others   atomic.Bool  // others may have changed something, see lookAt
+	lookedAt atomic.Int64 // when findChanges was called last
 }
 
 // settings are those of a queue as they are stored.
@@ -281,7 +282,7 @@ func newQueue(s *Store, number uint64, name string, known settings) *queue {
 	q := &queue{
 		store: s, number: number, name: name,
 		ownConsumers: map[string]*ownConsumer{}, names: map[uint64]string{}, ownLeases: map[uint64]ownLease{},
-		inDoubt: map[uint64]uint64{}, due: 1,
+		inDoubt: map[uint64]uint64{}, due: 1, leasesToCheck: pageSize,
 	}
 	q.set(known)
 	return q

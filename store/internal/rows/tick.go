@@ -21,6 +21,7 @@ func (u *unit) advance() {
 		return // in a joined one what is due for the task of the call happens anyway, see get
 	}
 	u.renewConsumers()
+	u.checkLeases()
 	if q.due == 0 || q.due > u.now {
 		return
 	}

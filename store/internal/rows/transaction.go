@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/fairq/fairq/task"
 )
@@ -62,7 +63,9 @@ func (t *transaction) markInDoubt() {
 			}
 		}
 		if len(u.q.inDoubt) > 0 {
-			t.store.Changed(u.q.number)
+			now := time.Now()
+			u.q.dueAt.Store(now.UnixNano())
+			u.q.wake(now)
 		}
 	}
 }
