@@ -42,13 +42,14 @@
 //     by as much.
 //   - etcd keeps all in memory and is made for some gigabytes, so for up to about a million tasks.
 //     It keeps old revisions until they are compacted: start the servers with
-//     --auto-compaction-retention. When their quota is used up, calls return an error until there
-//     is room.
+//     --auto-compaction-retention. When their quota is used up, calls that write return an error
+//     that says so, and nothing of them has happened, until they were compacted and defragmented and
+//     the alarm is disarmed.
 //
 // # What it costs
 //
 // A Put waits for two to four exchanges with the servers, a Take for three to five. To find where a
 // key's tasks end, the servers read all the queued tasks of that key, once a second in each process
 // that puts some. Whoever waits for tasks costs nothing but its watch, and a transaction every ten
-// seconds.
+// seconds. A process in which nobody waits makes no call when others put tasks.
 package etcd

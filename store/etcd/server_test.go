@@ -18,11 +18,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 )
 
 // member is a server of etcd, in a process of its own.
 type member struct {
 	Name, Dir, Client, Peer, Cluster string
+	Quota                            int64 // bytes, 0 means etcd's default
 
 	process *exec.Cmd
 }
@@ -59,7 +61,7 @@ func serve(text string) error {
 	c.Name, c.Dir, c.LogLevel, c.MaxTxnOps, c.MaxRequestBytes = m.Name, m.Dir, "panic", maxOps, 4<<20
 	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
 	c.ListenPeerUrls, c.AdvertisePeerUrls = []url.URL{*peer}, []url.URL{*peer}
-	c.InitialCluster = m.Cluster
+	c.InitialCluster, c.QuotaBackendBytes = m.Cluster, m.Quota
 	c.UnsafeNoFsync = true // the machine stays
 	e, err := embed.StartEtcd(c)
 	if err != nil {
@@ -102,11 +104,11 @@ func (m *member) kill() {
 // cluster is some members.
 type cluster []*member
 
-func newCluster(t testing.TB, dir string, n int) (c cluster) {
+func newCluster(t testing.TB, dir string, n int, quota int64) (c cluster) {
 	t.Helper()
 	var all []string
 	for i := range n {
-		m := &member{Name: fmt.Sprint("m", i), Client: freeURL(t), Peer: freeURL(t)}
+		m := &member{Name: fmt.Sprint("m", i), Client: freeURL(t), Peer: freeURL(t), Quota: quota}
 		m.Dir = filepath.Join(dir, m.Name)
 		all = append(all, m.Name+"="+m.Peer)
 		c = append(c, m)
@@ -143,11 +145,12 @@ func (c cluster) kill() {
 
 // dial returns a client that has reached the servers. The last part of where, behind a #, is a
 // prefix.
-func dial(ctx context.Context, where string) (*clientv3.Client, error) {
+func dial(ctx context.Context, where string, o ...grpc.DialOption) (*clientv3.Client, error) {
 	endpoints, _, _ := strings.Cut(where, "#")
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: strings.Split(endpoints, ","), DialTimeout: 5 * time.Second,
 		DialKeepAliveTime: time.Second, DialKeepAliveTimeout: time.Second, MaxCallSendMsgSize: 4 << 20, Logger: zap.NewNop(),
+		DialOptions: o,
 	})
 	if err != nil {
 		return nil, err
@@ -186,7 +189,7 @@ func newDatabase(t testing.TB, members int) string {
 			shared.clusters = map[int]cluster{}
 		}
 		shared.dirs = append(shared.dirs, dir)
-		shared.clusters[members] = newCluster(t, dir, members)
+		shared.clusters[members] = newCluster(t, dir, members, 0)
 	}
 	shared.prefixes++
 	return fmt.Sprintf("%s#test%d/", shared.clusters[members].where(), shared.prefixes)

@@ -1,0 +1,321 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+
+	"github.com/fairq/fairq/store/internal/faulttest"
+	"github.com/fairq/fairq/store/internal/kv"
+	"github.com/fairq/fairq/task"
+)
+
+// proxy is what clients reach a server through, until it is cut.
+type proxy struct {
+	to string
+
+	mu    sync.Mutex // protects what follows
+	isCut bool
+	conns []net.Conn
+}
+
+// newProxy returns one for a server, and the address of the proxy.
+func newProxy(t *testing.T, to string) (p *proxy, url string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	p = &proxy{to: strings.TrimPrefix(to, "http://")}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			p.pass(c)
+		}
+	}()
+	t.Cleanup(func() {
+		l.Close()
+		p.cut()
+		<-done
+	})
+	return p, "http://" + l.Addr().String()
+}
+
+// pass connects a client with the server.
+func (p *proxy) pass(client net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	server, err := net.Dial("tcp", p.to)
+	if p.isCut || err != nil {
+		client.Close()
+		return
+	}
+	p.conns = append(p.conns, client, server)
+	join := func(from, to net.Conn) {
+		_, _ = io.Copy(to, from)
+		from.Close()
+		to.Close()
+	}
+	go join(client, server)
+	go join(server, client)
+}
+
+// cut ends all connections, and lets none come about until it is mended.
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.isCut = true
+	for _, c := range p.conns {
+		c.Close()
+	}
+	p.conns = nil
+}
+
+func (p *proxy) mend() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.isCut = false
+}
+
+// openAt opens a queue on servers.
+func openAt(t *testing.T, where string, o Options, dials ...grpc.DialOption) (*task.Queue[string], *clientv3.Client) {
+	client, err := dial(t.Context(), where, dials...)
+	require.NoError(t, err)
+	_, o.Prefix, _ = strings.Cut(where, "#")
+	o.MaxOps = maxOps
+	s, err := Open(t.Context(), client, &o)
+	require.NoError(t, err)
+	q, err := task.Open(t.Context(), s, "q", &task.Options[string]{Grace: time.Minute})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_ = q.Close(context.Background())
+		require.NoError(t, s.Close())
+		require.NoError(t, client.Close())
+	})
+	return q, client
+}
+
+// waits starts a Take, and returns when it waits.
+func waits(t *testing.T, q *task.Queue[string]) (took chan *task.Task[string]) {
+	took = make(chan *task.Task[string], 1)
+	go func() {
+		one, err := q.Take(t.Context())
+		if err == nil {
+			took <- one
+		}
+	}()
+	for waiting := 0; waiting == 0; {
+		stats, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		waiting = stats.WaitingTake
+	}
+	return took
+}
+
+// A process that has the queue open makes no call while others put tasks for which nobody waits
+// there. One that waits makes none either while nothing is put: it has its watch.
+func TestIdle(t *testing.T) {
+	where := newDatabase(t, 1)
+	var calls atomic.Int64
+	q, _ := openAt(t, where, Options{Poll: time.Minute}, grpc.WithUnaryInterceptor(func(
+		ctx context.Context, method string, request, reply any, c *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption,
+	) error {
+		calls.Add(1)
+		return invoke(ctx, method, request, reply, c, o...)
+	}))
+	other, _ := openAt(t, where, Options{})
+	idles := func(during func(i int) error) bool {
+		for range 5 { // what begins is not idle yet
+			before := calls.Load()
+			for i := range 100 {
+				require.NoError(t, during(i))
+			}
+			if calls.Load() == before {
+				return true
+			}
+		}
+		return false
+	}
+	put := func(int) error {
+		_, err := other.Put(t.Context(), "key", "", task.PutOptions{})
+		return err
+	}
+	require.True(t, idles(put))
+	for ok := true; ok; {
+		var err error
+		_, ok, err = q.TryTake(t.Context())
+		require.NoError(t, err)
+	}
+	took := waits(t, q)
+	require.True(t, idles(func(int) error {
+		_, err := other.Stats(t.Context())
+		return err
+	}))
+	require.NoError(t, put(0))
+	<-took
+}
+
+// A watch that has missed what was compacted meanwhile begins anew, and who waits looks then.
+func TestCompactedWatch(t *testing.T) {
+	where := newDatabase(t, 1)
+	server, prefix, _ := strings.Cut(where, "#")
+	p, through := newProxy(t, server)
+	q, _ := openAt(t, through+"#"+prefix, Options{Poll: time.Hour})
+	other, client := openAt(t, where, Options{})
+	for range 2 { // it goes on after that
+		took := waits(t, q)
+		p.cut()
+		_, err := other.Put(t.Context(), "key", "task", task.PutOptions{})
+		require.NoError(t, err)
+		now, err := client.Put(t.Context(), prefix+"x", "")
+		require.NoError(t, err)
+		_, err = client.Compact(t.Context(), now.Header.Revision)
+		require.NoError(t, err)
+		p.mend()
+		require.Equal(t, "task", (<-took).Payload)
+	}
+	took := waits(t, q)
+	_, err := other.Put(t.Context(), "key", "last", task.PutOptions{})
+	require.NoError(t, err)
+	require.Equal(t, "last", (<-took).Payload)
+}
+
+// A transaction that reads what was compacted since it began is tried again.
+func TestCompactedRead(t *testing.T) {
+	client := newClient(t, 1)
+	e := newEngine(t, client)
+	x, err := e.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = x.Get([]byte("a"))
+	require.NoError(t, err)
+	now, err := client.Put(t.Context(), e.prefix+"b", "b")
+	require.NoError(t, err)
+	_, err = client.Compact(t.Context(), now.Header.Revision)
+	require.NoError(t, err)
+	_, err = x.Get([]byte("b"))
+	require.ErrorIs(t, err, kv.ErrConflict)
+	require.ErrorIs(t, err, rpctypes.ErrCompacted)
+}
+
+// Where the servers are away, calls return an error that says so after Options.Timeout, and work
+// again when they are back.
+func TestAway(t *testing.T) {
+	where := newDatabase(t, 1)
+	server, prefix, _ := strings.Cut(where, "#")
+	p, through := newProxy(t, server)
+	q, _ := openAt(t, through+"#"+prefix, Options{Timeout: time.Second})
+	_, err := q.Put(t.Context(), "key", "a", task.PutOptions{})
+	require.NoError(t, err)
+	p.cut()
+	begun := time.Now()
+	_, err = q.Put(t.Context(), "key", "b", task.PutOptions{})
+	require.ErrorContains(t, err, `task: Put, queue "q": etcd: `+prefix)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	_, _, err = q.TryTake(t.Context())
+	require.ErrorContains(t, err, `task: Take, queue "q": etcd: `+prefix)
+	require.Less(t, time.Since(begun), 10*time.Second)
+	p.mend()
+	for err = errors.New("away"); err != nil; { // the client waits longer and longer until it dials
+		_, err = q.Put(t.Context(), "key", "c", task.PutOptions{})
+	}
+	for _, want := range []string{"a", "c"} {
+		one, err := q.Take(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, want, one.Payload)
+		require.Equal(t, 1, one.Attempts)
+		require.NoError(t, one.Ack(t.Context()))
+	}
+}
+
+// What has no room on the servers is refused with an error that says so, and nothing of it has
+// happened. When there is room again, all goes on.
+func TestQuota(t *testing.T) {
+	const quota = 4 << 20
+	c := newCluster(t, t.TempDir(), 1, quota)
+	t.Cleanup(c.kill)
+	q, client := openAt(t, c.where()+"#quota/", Options{MaxPayload: 1 << 20})
+	payload, ctx := strings.Repeat("x", 400_000), t.Context()
+	_, err := q.Put(ctx, "key", "", task.PutOptions{})
+	require.NoError(t, err)
+	held, err := q.Take(ctx)
+	require.NoError(t, err)
+	left := []*task.Task[string]{held}
+	ready := 0
+	for n := 0; err == nil; n++ { // all revisions are kept until they are compacted
+		require.Less(t, n, 100)
+		var one *task.Task[string]
+		if _, err = q.Put(ctx, "key", payload, task.PutOptions{}); err != nil {
+			break
+		}
+		if one, err = q.Take(ctx); err != nil {
+			ready = 1
+			break
+		}
+		if err = one.Ack(ctx); err != nil {
+			left = append(left, one)
+		}
+	}
+	require.ErrorIs(t, err, rpctypes.ErrNoSpace)
+	require.ErrorContains(t, err, `queue "q": etcd: quota/: commit: `)
+	t.Log(err)
+	require.ErrorIs(t, held.Ack(ctx), rpctypes.ErrNoSpace)
+	stats, err := q.Stats(ctx)
+	require.NoError(t, err)
+	require.Equal(t, [2]int{ready, len(left)}, [2]int{stats.Ready, stats.Taken})
+
+	now, err := client.Get(ctx, "x")
+	require.NoError(t, err)
+	_, err = client.Compact(ctx, now.Header.Revision, clientv3.WithCompactPhysical())
+	require.NoError(t, err)
+	_, err = client.Defragment(ctx, c[0].Client)
+	require.NoError(t, err)
+	_, err = client.AlarmDisarm(ctx, &clientv3.AlarmMember{
+		MemberID: now.Header.MemberId, Alarm: etcdserverpb.AlarmType_NOSPACE,
+	})
+	require.NoError(t, err)
+	_, err = q.Put(ctx, "key", payload, task.PutOptions{})
+	require.NoError(t, err)
+	for range ready + 1 {
+		one, err := q.Take(ctx)
+		require.NoError(t, err)
+		left = append(left, one)
+	}
+	for _, one := range left {
+		require.NoError(t, one.Ack(ctx))
+	}
+	stats, err = q.Stats(ctx)
+	require.NoError(t, err)
+	require.Zero(t, stats.Len())
+}
+
+// Processes put tasks, and their pools do them, while the only server is killed and started again.
+func TestOutages(t *testing.T) {
+	c := newCluster(t, t.TempDir(), 1, 0)
+	defer func() { c.kill() }()
+	server := c[0]
+	faulttest.Outages(t, openFaulty, c.where()+"#outages/", []faulttest.Outage{
+		{Name: "killed", Run: func(t *testing.T) {
+			server.kill()
+			require.NoError(t, server.start())
+		}},
+		{Name: "away for a second", Run: func(t *testing.T) {
+			server.kill()
+			time.Sleep(time.Second)
+			require.NoError(t, server.start())
+		}},
+	})
+}
