@@ -22,8 +22,8 @@
 //     that. The longest hold is that of Upcoming, 0.02 to 0.07 ms, however many items and keys
 //     there are, or that of KeyCounts where Options.CountKeys is several thousand: BenchmarkLook
 //     tells.
-//   - TaskQueue: Stats, KeyCounts, Upcoming of 1,000 tasks, or of 200 if the store is not in memory,
-//     and List of 50 that are buried: a bounded number of indexed reads.
+//   - TaskQueue: Stats, KeyCounts, Upcoming of 1,000 tasks, or of 200 if the store is not in
+//     memory, and List of 50 that are buried: a bounded number of indexed reads.
 //   - Pool: Stats, and KeyCounts of 100 keys.
 //
 // # Paths

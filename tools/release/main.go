@@ -39,6 +39,25 @@ type part struct {
 	file *modfile.File
 }
 
+// isCommand tells whether the part is installed with go install and a version, which refuses a go.mod
+// that replaces modules. So what is tagged for it is a commit of its own, behind the release.
+func (p part) isCommand() bool { return strings.HasPrefix(p.dir, "cmd/") }
+
+// replaceNothing writes the go.mod of a command as users get it.
+func (p part) replaceNothing(root string) error {
+	file, err := modfile.Parse("go.mod", modfile.Format(p.file.Syntax), nil)
+	if err != nil {
+		return err
+	}
+	for _, r := range file.Replace {
+		if err := file.DropReplace(r.Old.Path, r.Old.Version); err != nil {
+			return err
+		}
+	}
+	file.Cleanup()
+	return os.WriteFile(filepath.Join(root, p.dir, "go.mod"), modfile.Format(file.Syntax), 0o666)
+}
+
 func (p part) path() string { return p.file.Module.Mod.Path }
 
 // tag is what the go command looks for, see "Mapping versions to commits" in the Go Modules
@@ -184,6 +203,11 @@ func prove(root, revision, version string, parts []part) error {
 		return err
 	}
 	for _, p := range parts {
+		if p.isCommand() {
+			if err := p.replaceNothing(tree); err != nil {
+				return err
+			}
+		}
 		if err := pack(proxy, tree, module.Version{Path: p.path(), Version: version}, p); err != nil {
 			return fmt.Errorf("pack %s: %w", p.path(), err)
 		}
@@ -194,7 +218,12 @@ func prove(root, revision, version string, parts []part) error {
 	}
 	for i, p := range parts {
 		start := time.Now()
-		if err := install(filepath.Join(tmp, fmt.Sprint("user", i)), env, p, version); err != nil {
+		dir := filepath.Join(tmp, fmt.Sprint("user", i))
+		err := install(dir, env, p, version)
+		if err == nil && p.isCommand() {
+			err = installCommand(dir, env, p, version)
+		}
+		if err != nil {
 			return fmt.Errorf("install %s@%s: %w", p.path(), version, err)
 		}
 		fmt.Printf("installed %s@%s in an empty module (%v)\n", p.path(), version, time.Since(start).Round(time.Second/10))
@@ -311,22 +340,56 @@ func install(dir string, env []string, p part, version string) error {
 	return nil
 }
 
+// installCommand does what a user does with a command: go install with a version, and run it.
+func installCommand(dir string, env []string, p part, version string) error {
+	bin := filepath.Join(dir, "bin")
+	if _, err := command(dir, append(env, "GOBIN="+bin), "go", "install", p.path()+"@"+version); err != nil {
+		return err
+	}
+	name := path.Base(p.dir)
+	help, err := command(dir, env, filepath.Join(bin, name), "-h")
+	if err == nil && !strings.Contains(help, name+" [flags] command") {
+		err = fmt.Errorf("%s -h does not tell how it is used, but:\n%s", name, help)
+	}
+	return err
+}
+
 // tag commits what was prepared and tags it for every module.
 func tag(root, version string, parts []part) error {
-	calls := [][]string{{"git", "commit", "--quiet", "--all", "--allow-empty", "--message", "Release " + version}}
+	if _, err := command(root, nil, "git", "commit", "--quiet", "--all", "--allow-empty", "--message", "Release "+version); err != nil {
+		return err
+	}
 	push := "git push --atomic origin HEAD"
 	for _, p := range parts {
-		name := p.tag(version)
-		calls = append(calls, []string{"git", "tag", "--annotate", "--message", p.path() + " " + version, name})
-		push += " " + name
-	}
-	for _, call := range calls {
-		if _, err := command(root, nil, call...); err != nil {
+		commit, err := "HEAD", error(nil)
+		if p.isCommand() {
+			commit, err = commitCommand(root, version, p)
+		}
+		if err != nil {
 			return err
 		}
+		name := p.tag(version)
+		if _, err := command(root, nil, "git", "tag", "--annotate", "--message", p.path()+" "+version, name, commit); err != nil {
+			return err
+		}
+		push += " " + name
 	}
 	fmt.Printf("\n%s is committed and tagged here. To publish it:\n\n    %s\n", version, push)
 	return nil
+}
+
+// commitCommand commits a command as users get it, behind HEAD and on no branch.
+func commitCommand(root, version string, p part) (commit string, err error) {
+	if err := p.replaceNothing(root); err != nil {
+		return "", err
+	}
+	revision, err := command(root, nil, "git", "stash", "create")
+	if err == nil {
+		commit, err = command(root, nil, "git", "commit-tree", revision+"^{tree}", "-p", "HEAD",
+			"-m", "Release "+version+" of "+p.path()+", whose go.mod replaces nothing")
+	}
+	_, restored := command(root, nil, "git", "restore", ".")
+	return commit, errors.Join(err, restored)
 }
 
 // command runs a command and returns what it prints, without the line breaks at its end.
