@@ -1,6 +1,7 @@
 package benchmarks_test
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -27,22 +28,23 @@ type item struct {
 // submit, and when all these calls have returned, stop is called once. It waits until everything
 // that was submitted has been handled.
 type contestant struct {
-	name    string
-	bounded bool // start heeds capacity, and submit waits when so many items are queued
-	start   func(workers, capacity int, handle func(item)) (submit func(item), stop func())
+	name      string
+	bounded   bool // start heeds capacity, and submit waits when so many items are queued
+	unlimited bool // a capacity of 0 means no limit
+	start     func(workers, capacity int, handle func(item)) (submit func(item), stop func())
 }
 
 // contestants are in the order of the tables. The first one is what the others are divided by.
 var contestants = []contestant{
-	{"channel", true, startChannel},
-	{"fairq.FairQueue", true, startFairQueue},
-	{"fairq pool.NewWorkers", true, startNewWorkers},
-	{"fairq pool.Func", true, startFunc},
-	{"pond", true, startPond},
-	{"koykov", true, startKoykov},
-	{"ants", false, startAnts},
-	{"workerpool", false, startWorkerpool},
-	{"conc", false, startConc},
+	{"channel", true, false, startChannel},
+	{"fairq.FairQueue", true, true, startFairQueue},
+	{"fairq pool.NewWorkers", true, true, startNewWorkers},
+	{"fairq pool.Func", true, true, startFunc},
+	{"pond", true, true, startPond},
+	{"koykov", true, false, startKoykov},
+	{"ants", false, false, startAnts},
+	{"workerpool", false, true, startWorkerpool},
+	{"conc", false, false, startConc},
 }
 
 func startChannel(workers, capacity int, handle func(item)) (submit func(item), stop func()) {
@@ -63,7 +65,7 @@ func startChannel(workers, capacity int, handle func(item)) (submit func(item), 
 
 func startFairQueue(workers, capacity int, handle func(item)) (submit func(item), stop func()) {
 	ctx := context.Background()
-	queue := fairq.New(func(it item) string { return it.Key }, &fairq.Options[string, item]{Capacity: capacity})
+	queue := fairq.New(func(it item) string { return it.Key }, &fairq.Options[string, item]{Capacity: cmp.Or(capacity, fairq.Unbounded)})
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() {
@@ -85,7 +87,7 @@ func startFairQueue(workers, capacity int, handle func(item)) (submit func(item)
 // startNewWorkers has workers of package pool drain a FairQueue.
 func startNewWorkers(workers, capacity int, handle func(item)) (submit func(item), stop func()) {
 	ctx := context.Background()
-	queue := fairq.New(func(it item) string { return it.Key }, &fairq.Options[string, item]{Capacity: capacity})
+	queue := fairq.New(func(it item) string { return it.Key }, &fairq.Options[string, item]{Capacity: cmp.Or(capacity, fairq.Unbounded)})
 	p := pool.NewWorkers(queue, func(_ context.Context, it item) error {
 		handle(it)
 		return nil

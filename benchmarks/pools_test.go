@@ -115,9 +115,20 @@ func (s *sum) total() (total int64) {
 
 // BenchmarkSubmit is about one item, from the first submit until all have been handled: 4
 // producers, 4 workers.
-func BenchmarkSubmit(b *testing.B) {
+func BenchmarkSubmit(b *testing.B) { benchmarkSubmit(b, producers, workers, capacity) }
+
+// BenchmarkOneByOne is the same with one producer and one worker.
+func BenchmarkOneByOne(b *testing.B) { benchmarkSubmit(b, 1, 1, capacity) }
+
+// BenchmarkNoLimit is BenchmarkSubmit for those that can have a queue without limit.
+func BenchmarkNoLimit(b *testing.B) { benchmarkSubmit(b, producers, workers, 0) }
+
+func benchmarkSubmit(b *testing.B, producers, workers, capacity int) {
 	for _, n := range []int{1, 1000} {
 		for _, c := range contestants {
+			if capacity == 0 && !c.unlimited {
+				continue
+			}
 			b.Run(fmt.Sprintf("keys=%d/%s", n, c.name), func(b *testing.B) {
 				var s sum
 				all := keys(n)

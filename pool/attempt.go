@@ -57,8 +57,12 @@ func (a *attempt[V]) set() *extra {
 	return a.extra
 }
 
-// do implements job. The worker goes on with what is taken when a task is acked.
+// do implements job. The worker goes on with what is taken when a task is acked, which counts in
+// its place.
 func (a *attempt[V]) do(w *worker) {
+	c := a.class
+	defer c.pool.tasks.addRunning(-1)
+	defer c.taken.Add(-1)
 	for a != nil {
 		a.run(w)
 		next := a.next
@@ -81,8 +85,6 @@ func (a *attempt[V]) run(w *worker) {
 	w.started = started
 	err := errGoexit
 	handled := false
-	defer p.tasks.addRunning(-1)
-	defer a.class.taken.Add(-1)
 	defer func() { // also if the handler ends the goroutine
 		if v := recover(); v != nil {
 			inc(&w.counts.panics)

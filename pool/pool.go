@@ -34,14 +34,6 @@ type Pool[V any] struct {
 	maxSettling        int64        // how many tasks may be settled in background at a time
 	sendingDeadLetters atomic.Int64 // calls of deadLetter
 
-	// submitting is how many submits go on, plus sealed when no more are let in. It is not an
-	// RWMutex because calls that come too late, for instance by sinks of other pools, must not
-	// wait for those in time.
-	submitting    atomic.Int64
-	submitsDone   chan struct{}           // gets a token when the last submit of a sealed pool ends
-	accepting     context.Context         // done when Shutdown or StopAndWait was called
-	stopAccepting context.CancelCauseFunc // of accepting
-
 	cancelling     sync.WaitGroup     // goroutines of cancelWith
 	cancelCtx      context.Context    // the context of these
 	stopCancelling context.CancelFunc // of cancelCtx
@@ -50,6 +42,14 @@ type Pool[V any] struct {
 	leftUndone atomic.Bool // close has found tasks that were still to be done
 	leftMu     sync.Mutex  // protects leftovers
 	leftovers  []DeadLetter[V]
+
+	// submitting is how many submits go on, plus sealed when no more are let in. It is not an
+	// RWMutex because calls that come too late, for instance by sinks of other pools, must not
+	// wait for those in time. It is last, away from what workers read for each task.
+	submitting    atomic.Int64
+	submitsDone   chan struct{}           // gets a token when the last submit of a sealed pool ends
+	accepting     context.Context         // done when Shutdown or StopAndWait was called
+	stopAccepting context.CancelCauseFunc // of accepting
 }
 
 // New returns a pool that drains a queue, which stays the caller's. nil options are the defaults.

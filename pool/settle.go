@@ -112,7 +112,7 @@ func (a *attempt[V]) ack(ctx context.Context) error {
 	next := &attempt[V]{class: c}
 	ok, err := c.consumer.AckAndTake(ctx, &a.task, &next.task)
 	if ok {
-		a.next = next.taken()
+		a.next = next
 	}
 	return err
 }

@@ -69,13 +69,13 @@ func (p *Pool[V]) Submit(ctx context.Context, key string, payload V) error {
 
 // Put is Submit with options. It returns the id of the task, 0 if the task was dropped.
 func (p *Pool[V]) Put(ctx context.Context, key string, payload V, options PutOptions) (task.ID, error) {
-	return p.submit(ctx, key, payload, options, p.whenFull)
+	return p.submit(ctx, key, payload, &options, p.whenFull)
 }
 
 // TrySubmit is Put that never waits for room and never drops the task: it returns a [*FullError]
 // instead, and the task remains the caller's.
 func (p *Pool[V]) TrySubmit(ctx context.Context, key string, payload V, options PutOptions) (task.ID, error) {
-	return p.submit(ctx, key, payload, options, Reject)
+	return p.submit(ctx, key, payload, &options, Reject)
 }
 
 // Batch is a task for SubmitBatch.
@@ -92,7 +92,7 @@ type Batch[V any] struct {
 func (p *Pool[V]) SubmitBatch(ctx context.Context, tasks []Batch[V]) (ids []task.ID, err error) {
 	offers, puts := make([]offer[V], len(tasks)), make([]task.Batch[V], len(tasks))
 	for i, t := range tasks {
-		if offers[i], err = p.newOffer(t.Key, t.Payload, t.Options); err != nil {
+		if err = p.fill(&offers[i], t.Key, t.Payload, &t.Options); err != nil {
 			return nil, err
 		}
 		puts[i] = offers[i].Batch
@@ -134,10 +134,11 @@ type offer[V any] struct {
 	cancels bool // see PutOptions.CancelWithContext
 }
 
-// newOffer fills in what the pool's options say. It fails if there is no such class.
-func (p *Pool[V]) newOffer(key string, payload V, options PutOptions) (offer[V], error) {
-	c, err := p.tasks.class(options.Class)
-	o := options.Task()
+// fill makes the offer of a task, with what the pool's options say. It fails if there is no such
+// class.
+func (p *Pool[V]) fill(offer *offer[V], key string, payload V, options *PutOptions) (err error) {
+	offer.Key, offer.Payload, offer.Options, offer.cancels = key, payload, options.Task(), options.CancelWithContext
+	o := &offer.Options
 	if o.MaxAttempts < 0 {
 		o.MaxAttempts = fairq.MaxLen // or it would get the limit of the Policy
 	}
@@ -148,19 +149,19 @@ func (p *Pool[V]) newOffer(key string, payload V, options PutOptions) (offer[V],
 	if o.Deadline.IsZero() && p.deadline > 0 {
 		o.Deadline = time.Now().Add(p.deadline)
 	}
-	if options.CancelWithContext && o.UniqueKey == "" {
+	if offer.cancels && o.UniqueKey == "" {
 		o.UniqueKey = rand.Text()
 	}
-	batch := task.Batch[V]{Key: key, Payload: payload, Options: o}
-	return offer[V]{batch, c, options.CancelWithContext}, err
+	offer.class, err = p.tasks.class(options.Class)
+	return err
 }
 
 // submit is Put with its own WhenFull.
 func (p *Pool[V]) submit(
-	ctx context.Context, key string, payload V, options PutOptions, whenFull WhenFull,
+	ctx context.Context, key string, payload V, options *PutOptions, whenFull WhenFull,
 ) (id task.ID, err error) {
-	o, err := p.newOffer(key, payload, options)
-	if err != nil {
+	var o offer[V]
+	if err = p.fill(&o, key, payload, options); err != nil {
 		return 0, err
 	}
 	p.offered(ctx, &o)

@@ -145,14 +145,9 @@ func (s *taskSource[V]) attempt(c *class[V], t *task.Task[V]) *attempt[V] {
 	if t == nil {
 		return nil
 	}
-	return (&attempt[V]{task: *t, class: c}).taken()
-}
-
-// taken counts an attempt whose task was taken.
-func (a *attempt[V]) taken() *attempt[V] {
-	a.class.pool.tasks.running.Add(1)
-	a.class.taken.Add(1)
-	return a
+	s.running.Add(1)
+	c.taken.Add(1)
+	return &attempt[V]{task: *t, class: c}
 }
 
 // takeSerial is take if there are several classes, or limits. It asks the classes whose turn it is

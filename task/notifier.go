@@ -59,7 +59,6 @@ func newNotifier(payload reflect.Type) *notifier {
 		payload: payload, waits: map[ID][]chan error{}, contexts: map[uint64][]*leaseContext{}, readers: map[*reader]struct{}{},
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
-	n.takers.groups = map[string]*takerGroup{}
 	n.putters.rooms = 1
 	return n
 }

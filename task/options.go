@@ -312,10 +312,8 @@ func (o *Options[V]) fill(n *driver.New, key string, p *PutOptions) (err error) 
 	if o.AsIs {
 		return errAsIs
 	}
-	*n = driver.New{
-		Key: key, Weight: 1, Priority: p.Priority, Kind: p.Kind, UniqueKey: p.UniqueKey, Group: p.Group, Role: p.Role,
-		Delay: p.Delay, Deadline: p.Deadline, MaxAttempts: p.MaxAttempts, Cost: cmp.Or(p.Cost, 1),
-	}
+	n.Key, n.Weight, n.Priority, n.Kind, n.UniqueKey, n.Group, n.Role = key, 1, p.Priority, p.Kind, p.UniqueKey, p.Group, p.Role
+	n.Delay, n.Deadline, n.MaxAttempts, n.Cost = p.Delay, p.Deadline, p.MaxAttempts, cmp.Or(p.Cost, 1)
 	if limit := o.costLimit(); n.Cost < 1 || n.Cost > limit {
 		return fmt.Errorf("%w: it is %d for a task of key %q; with Options.Quantum %d the limits are 1 and %d", fairq.ErrCost, n.Cost, key, o.Quantum, limit)
 	}

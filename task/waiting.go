@@ -20,7 +20,7 @@ import (
 // In a group nobody is overtaken. Between groups it can happen: who looks because nobody else
 // wanted a task may find another one that became ready just then.
 type takers struct {
-	groups  map[string]*takerGroup // those in which somebody waits, and some others, by filter
+	groups  []*takerGroup // those in which somebody waits, and some others
 	arrived uint64
 	changes uint64 // calls of ready and look
 	woken   int    // takers that are looking
@@ -143,13 +143,14 @@ func (t *takers) arrive(w *taker) {
 // join puts a taker into line.
 func (t *takers) join(w *taker) {
 	f := w.consumer.filter.Load()
-	g := t.groups[f.id]
-	if g == nil {
-		g = &takerGroup{filter: f}
-		t.groups[f.id] = g
+	i := slices.IndexFunc(t.groups, func(g *takerGroup) bool { return g.filter.id == f.id })
+	if i < 0 {
+		i = len(t.groups)
+		t.groups = append(t.groups, &takerGroup{filter: f})
 	}
+	g := t.groups[i]
 	w.group = g
-	i := len(g.line)
+	i = len(g.line)
 	for i > 0 && g.line[i-1].arrived > w.arrived {
 		i--
 	}
@@ -210,7 +211,7 @@ func (t *takers) inVain(w *taker) {
 // refilter moves the waiting takers of a consumer to the group of its new filter.
 func (t *takers) refilter(c *consumerState) {
 	var moved []*taker
-	for _, g := range t.groups {
+	for _, g := range slices.Clone(t.groups) {
 		kept := g.line[:0]
 		for _, w := range g.line {
 			if w.consumer == c {
@@ -235,8 +236,8 @@ const spareGroups = 8
 func (t *takers) tidy(g *takerGroup) {
 	if len(g.line) == 0 {
 		g.tested = false
-		if len(t.groups) > spareGroups && t.groups[g.filter.id] == g {
-			delete(t.groups, g.filter.id)
+		if i := slices.Index(t.groups, g); i >= 0 && len(t.groups) > spareGroups {
+			t.groups = slices.Delete(t.groups, i, i+1)
 		}
 	}
 }

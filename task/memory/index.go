@@ -12,6 +12,7 @@ type index struct {
 	last        driver.ID
 	blocks      map[driver.ID]*block
 	first, open *block // the blocks are linked in order; open is the last one
+	found       *block // the one found last: those who settle come one after the other
 	spare       []*block
 	most        int // blocks there once were
 }
@@ -79,14 +80,14 @@ func (x *index) grow(number driver.ID) {
 }
 
 func (x *index) get(id driver.ID) *item {
-	b := x.open
-	if b == nil || b.number != id>>blockBits {
-		b = x.blocks[id>>blockBits]
+	if x.found == nil || x.found.number != id>>blockBits {
+		b := x.blocks[id>>blockBits]
+		if b == nil {
+			return nil
+		}
+		x.found = b
 	}
-	if b != nil {
-		return b.items[id&(1<<blockBits-1)]
-	}
-	return nil
+	return x.found.items[id&(1<<blockBits-1)]
 }
 
 func (x *index) remove(it *item) {

@@ -95,7 +95,8 @@ func (q *queue) check(t require.TestingT) {
 			all += k.tasks[state]
 		}
 		require.Equal(t, all, k.tasks[0])
-		require.True(t, all > 0 || k.paused || k.isIdle && k.weight == 1 && len(k.lines) == 0)
+		require.True(t, all > 0 || k.paused || k.isIdle && k.weight == 1)
+		require.True(t, all > 0 || len(k.lines) == 0 || k.uniform())
 		limit := q.settings.MaxInFlightPerKey
 		require.Equal(t, k.paused || limit > 0 && k.tasks[driver.Taken] >= limit, k.blocked)
 	}
@@ -113,7 +114,7 @@ func (q *queue) check(t require.TestingT) {
 				require.LessOrEqual(t, l.linked+len(l.owed), l.len)
 			}
 			require.True(t, l.len == 0 || l.linked+len(l.owed) > 0)
-			require.Positive(t, l.len+l.linked+len(l.owed))
+			require.True(t, !l.isEmpty() || k.uniform())
 			sum := 0
 			for i, ranked := range l.lanes {
 				lane := ranked.lane

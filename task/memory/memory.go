@@ -43,6 +43,7 @@ type queue struct {
 	settings driver.Settings
 	payload  reflect.Type
 	epoch    time.Time                                                            // times are counted from here
+	unixBase time.Duration                                                        // the epoch, since 1970
 	admit    func(context.Context, driver.New) (driver.ID, *driver.Record, error) // PutOne, with the lock held
 
 	// mu protects all that follows. Notifiers are called under it; they never wait, and run no
@@ -185,6 +186,7 @@ func (m *Store) Open(_ context.Context, name string, settings driver.Settings, n
 		keys: map[string]*account{}, uniqueKeys: map[string]*item{}, groups: map[string]*group{},
 		consumers: map[string]*consumer{},
 	}
+	q.unixBase = time.Duration(q.epoch.UnixNano())
 	q.admit = func(_ context.Context, n driver.New) (driver.ID, *driver.Record, error) { return q.put(&n, q.now()) }
 	if settings.WhenFull >= fairq.EvictHeaviest {
 		q.waiting = newWaiting(settings.WhenFull)
@@ -243,10 +245,23 @@ func (b *backend) Close() error {
 	return nil
 }
 
+// lock takes the lock. Who has it needs it for less time than it takes to park a goroutine and to
+// wake it, which a [sync.Mutex] does at once if other goroutines could run.
+func (q *queue) lock() {
+	for range lockTries {
+		if q.mu.TryLock() {
+			return
+		}
+		for range lockPause {
+		}
+	}
+	q.mu.Lock()
+}
+
 // enter takes the lock, makes happen what is due, and returns the time. If the queue is dropped it
 // returns ErrDropped, and does not take the lock.
 func (q *queue) enter() (now int64, err error) {
-	q.mu.Lock()
+	q.lock()
 	if q.dropped {
 		q.mu.Unlock()
 		return 0, driver.ErrDropped
@@ -284,7 +299,7 @@ func (q *queue) unix(at int64) int64 {
 	if at == 0 {
 		return 0
 	}
-	return life.Plus(at, time.Duration(q.epoch.UnixNano()))
+	return life.Plus(at, q.unixBase)
 }
 
 func (q *queue) time(at int64) time.Time {
@@ -306,6 +321,8 @@ const (
 	mostSpare  = 1000 // tasks and keys that are kept to be used again
 	spareBands = 16   // bands that a queue keeps though they are empty
 	someTimers = 1000 // how many timers one call handles at most
+	lockTries  = 50   // how often who needs the lock tries to get it, before the goroutine is parked
+	lockPause  = 20   // rounds of an empty loop between two of these, some 10 ns
 )
 
 // newItem returns an empty item.
@@ -352,6 +369,9 @@ func (q *queue) forgetKey(k *account) {
 	for _, oldest := range q.idle[:some] {
 		if oldest.isIdle = false; !oldest.isUsed() {
 			remove(&q.keys, &q.mostKeys, oldest.name)
+			for len(oldest.lines) > 0 {
+				q.drop(oldest.lines[0])
+			}
 		}
 	}
 	q.idle = slices.Delete(q.idle, 0, some)
@@ -360,8 +380,13 @@ func (q *queue) forgetKey(k *account) {
 // line returns the line that the task is, or belongs, in.
 func (q *queue) line(it *item) *line {
 	lines, priority := it.key.lines, int(it.priority)
-	if len(lines) == 1 && lines[0].band.priority == priority {
-		return lines[0]
+	if len(lines) == 1 {
+		if l := lines[0]; l.band.priority == priority {
+			return l
+		} else if l.isEmpty() {
+			q.drop(l)
+			lines = it.key.lines
+		}
 	}
 	i, ok := slices.BinarySearchFunc(lines, priority, func(l *line, p int) int { return l.band.priority - p })
 	if !ok {
@@ -372,15 +397,22 @@ func (q *queue) line(it *item) *line {
 	return it.key.lines[i]
 }
 
-// retire forgets a line if it is empty and has no turn.
+// retire drops a line if it is empty, but not the last one of its key, which may soon have a task
+// again; unless others would have to look through many bands or kinds for it.
 func (q *queue) retire(l *line) {
-	if l.len > 0 || l.linked > 0 || len(l.owed) > 0 {
-		return
+	if l.isEmpty() && (!l.key.uniform() || len(q.bands) > spareBands || len(l.band.kinds) > spareKinds) {
+		q.drop(l)
 	}
-	i := slices.Index(l.key.lines, l)
-	l.key.lines = slices.Delete(l.key.lines, i, i+1)
-	b := l.band
-	b.keep(l)
+}
+
+// drop forgets an empty line.
+func (q *queue) drop(l *line) {
+	k, b := l.key, l.band
+	i := slices.Index(k.lines, l)
+	k.lines = slices.Delete(k.lines, i, i+1)
+	for _, lane := range l.lanes {
+		b.leave(lane.kind)
+	}
 	if b.lines--; b.lines == 0 && len(q.bands) > spareBands {
 		q.bands = slices.DeleteFunc(q.bands, func(other *band) bool { return other == b })
 	}

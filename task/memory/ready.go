@@ -24,9 +24,8 @@ type band struct {
 	free     int    // ready tasks of keys that are not blocked
 	lines    int
 	kinds    []*kind
-	weight   int     // of the key that is given a turn
-	cost     uint32  // of the task that it is given for
-	spare    []*line // empty ones, to be used again
+	weight   int    // of the key that is given a turn
+	cost     uint32 // of the task that it is given for
 
 	// With MaxInFlightPerKey, a line has no more turns ahead than its weight, so that a busy key
 	// has none to give up. The order within a round is then that in which the keys got into line.
@@ -103,22 +102,29 @@ func (b *band) next(f *driver.Filter) *item {
 			l.passed = 0
 		}
 		l.refile()
-		return l.take(f, turn)
+		return l.take(l.oldest(f), turn)
 	}
 	for {
-		// There is a turn: see has, and line.top.
-		_, l, _ := b.turns.Peek()
+		// There is a turn: see has, and line.top. With TurnsAhead the key's next turn, which take asks
+		// for, must follow on this one, so that is popped after it.
+		var l *line
+		ahead := b.turns.TurnsAhead > 0
+		if ahead {
+			_, l, _ = b.turns.Peek()
+		} else {
+			_, l, _ = b.turns.Pop()
+		}
 		l.linked--
 		b.turn++
-		usable := !l.key.blocked && l.oldest(f) != nil
-		if usable && b.turns.TurnsAhead > 0 {
-			it := l.take(f, b.turn)
-			b.turns.Pop() // so the key's next turn, which take has asked for, follows on this one
-			return it
+		var it *item
+		if lane := l.oldest(f); lane != nil && !l.key.blocked {
+			it = l.take(lane, b.turn)
 		}
-		b.turns.Pop()
-		if usable {
-			return l.take(f, b.turn)
+		if ahead {
+			b.turns.Pop()
+		}
+		if it != nil {
+			return it
 		}
 		if l.passed == 0 || b.reserve {
 			l.passed = b.turn
@@ -156,32 +162,15 @@ func (b *band) firstOwed(f *driver.Filter) *line {
 
 // newLine returns an empty line.
 func (b *band) newLine(k *account) *line {
-	n := len(b.spare)
-	if n == 0 {
-		l := &line{band: b, key: k}
-		l.one.line = l
-		l.lanes = l.few[:0]
-		l.lanes.push(byHead{&l.one})
-		return l
-	}
-	l := b.spare[n-1]
-	b.spare = b.spare[:n-1]
-	l.key = k
+	l := &line{band: b, key: k}
+	l.one.line = l
+	l.lanes = l.few[:0]
+	l.lanes.push(byHead{&l.one})
 	return l
 }
 
-// keep takes back an empty line.
-func (b *band) keep(l *line) {
-	for _, lane := range l.lanes {
-		b.leave(lane.kind)
-		lane.kind = nil
-	}
-	l.key, l.passed, l.lanes = nil, 0, l.few[:0]
-	l.lanes.push(byHead{&l.one})
-	if len(b.spare) < mostSpare {
-		b.spare = append(b.spare, l)
-	}
-}
+// isEmpty tells whether the line has neither tasks nor turns.
+func (l *line) isEmpty() bool { return l.len == 0 && l.linked == 0 && len(l.owed) == 0 }
 
 // kind returns the kind of that name.
 func (b *band) kind(name string) *kind {
@@ -237,9 +226,8 @@ func (l *line) remove(it *item) {
 	}
 }
 
-// take takes out the oldest task that the filter passes.
-func (l *line) take(f *driver.Filter, turn uint64) *item {
-	lane := l.oldest(f)
+// take takes out the first task of a lane.
+func (l *line) take(lane *lane, turn uint64) *item {
 	it := lane.head()
 	lane.remove(it)
 	l.count(lane, -1)

@@ -34,14 +34,12 @@ func (q *queue) expired(it *item) {
 }
 
 // record tells about a task.
-func (q *queue) record(it *item) driver.Record {
-	r := driver.Record{
-		ID: it.id, Key: it.key.name, Kind: it.kind, Priority: int(it.priority), Attempts: int(it.Attempts), Payload: it.payload,
-		Details: driver.Details{
-			Lease: it.lease, Created: q.unix(it.created), ReadyAt: q.unix(it.ReadyAt), Until: q.unix(it.Until),
-			Expires: q.unix(it.Expires), TTR: it.TTR, Cost: int64(it.cost), MaxAttempts: it.MaxAttempts, State: it.State,
-		},
-	}
+func (q *queue) record(it *item) (r driver.Record) {
+	r.ID, r.Key, r.Kind, r.Priority = it.id, it.key.name, it.kind, int(it.priority)
+	r.Attempts, r.Payload = int(it.Attempts), it.payload
+	r.Lease, r.Created, r.ReadyAt = it.lease, q.unix(it.created), q.unix(it.ReadyAt)
+	r.Until, r.Expires, r.TTR = q.unix(it.Until), q.unix(it.Expires), it.TTR
+	r.Cost, r.MaxAttempts, r.State = int64(it.cost), it.MaxAttempts, it.State
 	if it.consumer != nil {
 		r.Consumer = it.consumer.ID
 	}
