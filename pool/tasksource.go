@@ -114,40 +114,53 @@ func (s *taskSource[V]) take(w *worker) (*attempt[V], error) {
 	}
 	c := s.classes[0]
 	if s.prefetcher != nil {
-		return s.attempt(c, s.prefetcher.next(w)), nil
+		return c.attempt(s.prefetcher.next(w)), nil
 	}
 	if c.watching.Load() {
 		return nil, nil
 	}
 	if w == nil {
-		t, err := c.takeOrWatch(s.pool.ctx)
-		return s.attempt(c, t), err
+		return c.takeOrWatch(s.pool.ctx)
 	}
 	t, _, err := c.consumer.TryTake(s.pool.ctx)
-	return s.attempt(c, t), err
+	return c.attempt(t), err
+}
+
+// watches implements source.
+func (s *taskSource[V]) watches() bool {
+	return !s.serial.Load() && s.prefetcher == nil && s.classes[0].watching.Load()
 }
 
 // takeOrWatch takes a task, or arms taskWatch if there is none.
-func (c *class[V]) takeOrWatch(ctx context.Context) (*task.Task[V], error) {
+func (c *class[V]) takeOrWatch(ctx context.Context) (*attempt[V], error) {
 	// watching before woken: if taskWatch, armed before, is due in between, watching is false
 	// after this, and the queue is asked again.
 	c.watching.Store(true)
 	c.woken.Store(false)
-	t, armed, err := c.taskWatch.Take(ctx)
+	a := &attempt[V]{class: c}
+	found, armed, err := c.taskWatch.Take(ctx, &a.task)
 	if !armed {
 		c.watching.Store(false)
 	}
-	return t, err
+	if !found {
+		return nil, err
+	}
+	return a.taken(), err
 }
 
 // attempt returns an attempt at a task that was taken; nil if t is nil.
-func (s *taskSource[V]) attempt(c *class[V], t *task.Task[V]) *attempt[V] {
+func (c *class[V]) attempt(t *task.Task[V]) *attempt[V] {
 	if t == nil {
 		return nil
 	}
-	s.running.Add(1)
-	c.taken.Add(1)
-	return &attempt[V]{task: *t, class: c}
+	return (&attempt[V]{task: *t, class: c}).taken()
+}
+
+// taken counts an attempt whose task was taken.
+func (a *attempt[V]) taken() *attempt[V] {
+	a.class.pool.tasks.running.Add(1)
+	a.class.taken.Add(1)
+	return a
 }
 
 // takeSerial is take if there are several classes, or limits. It asks the classes whose turn it is
@@ -156,7 +169,7 @@ func (s *taskSource[V]) takeSerial() (*attempt[V], error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.prefetcher != nil && !s.serial.Load() { // the limits are gone meanwhile
-		return s.attempt(s.classes[0], s.prefetcher.next(nil)), nil
+		return s.classes[0].attempt(s.prefetcher.next(nil)), nil
 	}
 	s.updateFilterLocked()
 	now := s.now()
@@ -179,11 +192,12 @@ func (s *taskSource[V]) takeSerial() (*attempt[V], error) {
 		}
 		c := s.classes[i]
 		// First without a watch, which has its price: as a rule there is a task.
-		t, ok, err := c.consumer.TryTake(s.pool.ctx)
-		if !ok && err == nil && !c.watching.Load() {
-			t, err = c.takeOrWatch(s.pool.ctx)
+		t, _, err := c.consumer.TryTake(s.pool.ctx)
+		a := c.attempt(t)
+		if t == nil && err == nil && !c.watching.Load() {
+			a, err = c.takeOrWatch(s.pool.ctx)
 		}
-		if t != nil {
+		if a != nil {
 			c.inTurn, c.servedAt = true, now
 			if !s.order.Strict {
 				s.turns.Push(i, struct{}{})
@@ -191,7 +205,7 @@ func (s *taskSource[V]) takeSerial() (*attempt[V], error) {
 			if c.watching.Load() {
 				s.dropTurnsLocked(i)
 			}
-			return s.attempt(c, t), nil
+			return a, nil
 		}
 		s.dropTurnsLocked(i)
 		c.askedAt = s.takeCount

@@ -94,11 +94,15 @@ func (s *itemSource[K, V]) takeOrWatch() (job, error) {
 		if s.itemWatch.Arm(1) {
 			return nil, nil
 		}
+		s.armed.Store(false)
 		if stats := s.queue.Stats(); stats.Closed && stats.Len == 0 {
 			return nil, fairq.ErrClosed
 		}
 	}
 }
+
+// watches implements source.
+func (s *itemSource[K, V]) watches() bool { return s.armed.Load() }
 
 // disarm implements source.
 func (s *itemSource[K, V]) disarm(bool) {

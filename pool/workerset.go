@@ -92,6 +92,10 @@ type source interface {
 	takeOrWatch() (task job, err error)
 	disarm(handBack bool)
 
+	// watches tells whether dispatch is sure to be called when there is a task, unless disarm is
+	// called before: then there is none to be taken now. It may be called with mu.
+	watches() bool
+
 	// watchLoad has workerSet.dispatch called as soon as a queue is as full as that, or, if it has
 	// no limit, as soon as a task waits. If that is so already, it returns false instead.
 	// loadBelow tells whether all queues are less full.
@@ -156,6 +160,11 @@ func (ws *workerSet) mayTakeLocked() bool {
 func (ws *workerSet) dispatch() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
+	ws.dispatchLocked()
+}
+
+// dispatchLocked is dispatch for callers that hold mu; it does not hold it all the time.
+func (ws *workerSet) dispatchLocked() {
 	ws.dispatchAgain = true
 	if ws.dispatching {
 		return
@@ -184,6 +193,9 @@ func (ws *workerSet) dispatchOneLocked() bool {
 	// If all workers are busy that there must be, another one is started only under load.
 	busy := able && len(ws.idle) == 0 && ws.active > 0 && ws.active >= ws.scale.Min
 	able = able && (!busy || ws.active < ws.scale.Max)
+	if able && !busy && ws.source.watches() {
+		return false
+	}
 
 	// The source is called without mu. Nobody else dispatches meanwhile, and whatever changes so
 	// that a task could be given to a worker after all calls dispatch, which sets dispatchAgain.
@@ -362,9 +374,8 @@ func (ws *workerSet) nextTask(w *worker) (task job, end bool) {
 	w.idleSince = time.Now()
 	ws.idle = append(ws.idle, w)
 	ws.setReaperLocked()
-	ws.notifyQuietLocked()
+	ws.dispatchLocked()
 	ws.mu.Unlock()
-	ws.dispatch()
 	task = <-w.next
 	return task, task == nil
 }

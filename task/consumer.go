@@ -112,7 +112,7 @@ func (c *Consumer[V]) Take(ctx context.Context) (t *Task[V], err error) {
 		}
 	}
 	err = n.take(ctx, &c.state, func(f Filter) (bool, error) {
-		t, err = c.takeOne(ctx, f)
+		t, err = c.takeOne(ctx, f, nil)
 		return t != nil, err
 	})
 	return t, err
@@ -196,17 +196,19 @@ func (c *Consumer[V]) tryTake(ctx context.Context) (*Task[V], error) {
 	if err := c.over(); err != nil {
 		return nil, err
 	}
-	return c.takeOne(ctx, c.state.filter.Load().Filter)
+	return c.takeOne(ctx, c.state.filter.Load().Filter, nil)
 }
 
-// takeOne takes a task, nil if there is none.
-func (c *Consumer[V]) takeOne(ctx context.Context, f Filter) (*Task[V], error) {
+// takeOne takes a task, nil if there is none. It returns t then, or a new one if t is nil.
+func (c *Consumer[V]) takeOne(ctx context.Context, f Filter, t *Task[V]) (*Task[V], error) {
 	for {
 		r, err := c.queue.backend.TakeOne(ctx, c.handle, f)
 		if r.ID == 0 || err != nil {
 			return nil, err
 		}
-		t := new(Task[V])
+		if t == nil {
+			t = new(Task[V])
+		}
 		switch ok, err := c.begin(ctx, t, &r); {
 		case ok:
 			return t, nil

@@ -94,7 +94,7 @@ func TestHooksAmongOthers(t *testing.T) {
 						watches[i].CountTo(1)
 						continue
 					}
-					_, armed, err := watches[i].Take(ctx)
+					_, armed, err := watches[i].Take(ctx, new(Task[int]))
 					require.NoError(t, err)
 					require.True(t, armed)
 				}

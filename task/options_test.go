@@ -147,7 +147,7 @@ func TestBadCalls(t *testing.T) {
 	requireField(t, err, "the Consumer")
 	_, err = nobody.TakeBatch(ctx, 1)
 	requireField(t, err, "the Consumer")
-	_, _, err = new(task.Watch[int]).Take(ctx)
+	_, _, err = new(task.Watch[int]).Take(ctx, nil)
 	requireField(t, err, "the Consumer")
 	requireField(t, nobody.Disconnect(ctx), "the Consumer")
 	requireField(t, nobody.Close(ctx), "the Consumer")

@@ -35,18 +35,19 @@ func (c *Consumer[V]) Watch(f func()) *Watch[V] {
 	return w
 }
 
-// Take takes a task like Consumer.TryTake, but stands in line for it, behind those who wait. If it
-// is not its turn or there is none, it returns nil. If it returns that armed is true, which it does
-// too with a task if it is sure that there is no other one, the function is called, once, when
-// there may be a task: then Take must be called again, or Disarm, for until then others may have to
-// wait. The function is also called when the consumer or the queue is closed.
-func (w *Watch[V]) Take(ctx context.Context) (t *Task[V], armed bool, err error) {
+// Take takes a task like Consumer.TryTake, but stands in line for it, behind those who wait. It
+// writes it into a zero Task. If it is not its turn or there is none, found is false. If it returns
+// that armed is true, which it does too with a task if it is sure that there is no other one, the
+// function is called, once, when there may be a task: then Take must be called again, or Disarm,
+// for until then others may have to wait. The function is also called when the consumer or the
+// queue is closed.
+func (w *Watch[V]) Take(ctx context.Context, into *Task[V]) (found, armed bool, err error) {
 	armed, err = w.take(ctx, func(f Filter) (bool, error) {
-		var err error
-		t, err = w.consumer.takeOne(ctx, f)
-		return t != nil, err
+		t, err := w.consumer.takeOne(ctx, f, into)
+		found = t != nil
+		return found, err
 	})
-	return t, armed, err
+	return found, armed, err
 }
 
 // TakeBatch is Take for up to n tasks, in order.

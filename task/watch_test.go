@@ -68,8 +68,9 @@ func (o *watcher) takeLocked(all bool) {
 		if o.batch > 0 {
 			got, armed, err = o.watch.TakeBatch(context.Background(), o.batch)
 		} else {
-			var t *Task[int]
-			if t, armed, err = o.watch.Take(context.Background()); t != nil {
+			var found bool
+			t := new(Task[int])
+			if found, armed, err = o.watch.Take(context.Background(), t); found {
 				got = append(got, t)
 			}
 		}
@@ -256,8 +257,9 @@ func TestWatchesLoseNothing(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				for {
-					one, _, err := w.Take(ctx)
-					if one == nil || err != nil {
+					one := new(Task[int])
+					found, _, err := w.Take(ctx, one)
+					if !found || err != nil {
 						return
 					}
 					go func() {

@@ -27,7 +27,7 @@ func (e *env) refusesWork(q *task.Queue[string]) {
 	_, takeBatch := q.TakeBatch(ctx, 1)
 	_, takeID := q.TakeID(ctx, 1)
 	_, consumerTake := q.NewConsumer(task.Filter{}).Take(ctx)
-	_, _, watchTake := q.NewConsumer(task.Filter{}).Watch(func() {}).Take(ctx)
+	_, _, watchTake := q.NewConsumer(task.Filter{}).Watch(func() {}).Take(ctx, new(task.Task[string]))
 	_, _, resume := q.ResumeConsumer(ctx, "c", task.Filter{})
 	for name, err := range map[string]error{
 		"Put": put, "PutWait": putWait, "PutBatch": putBatch, "Take": take, "TryTake": tryTake,
