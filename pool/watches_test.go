@@ -32,7 +32,7 @@ func TestWatches(t *testing.T) {
 		require.NoError(t, p.Queue("").Close(ctx))
 		synctest.Wait()
 		_, err = p.source.takeOrWatch()
-		require.ErrorIs(t, err, fairq.ErrClosed)
+		require.ErrorIs(t, err, task.ErrClosed)
 		require.False(t, p.source.watches())
 		require.NoError(t, p.Shutdown(ctx))
 	})
