@@ -62,6 +62,9 @@ type lastRound struct {
 // search say how long it took (see marks).
 func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	v := &view{tx: t, queue: int64(queue)}
+	if n := plan.Numbers; n > 1 { // about as many rows will be written
+		v.changes, v.changed = make([]change, 0, n), make(map[uint64]int, n)
+	}
 	t.begin()
 	t.flush()
 	lock := sqlLockShared

@@ -35,7 +35,7 @@ func (u *unit) put(n *driver.New) (id task.ID, victim *driver.Record, err error)
 		return 0, nil, err
 	}
 	r := u.newRow(n, payload)
-	t := r.life()
+	t := r.lifeIn(&u.putLife)
 	if g != nil {
 		u.joinGroup(r, g)
 		t.Group = &groupOf{read: g}
@@ -295,11 +295,16 @@ func (u *unit) life(r *Row) *life.Task {
 }
 
 // life is that of a unit for rules that do not ask for the group.
-func (r *Row) life() *life.Task {
-	t := new(struct {
-		life.Task
-		rare life.Rare
-	})
+func (r *Row) life() *life.Task { return r.lifeIn(new(lifeOf)) }
+
+type lifeOf struct {
+	life.Task
+	rare life.Rare
+}
+
+// lifeIn is life without an allocation. What it returns is good until t is used again.
+func (r *Row) lifeIn(t *lifeOf) *life.Task {
+	*t = lifeOf{}
 	t.State, t.Attempts, t.MaxAttempts, t.TTR = r.State, int32(r.Attempts), int32(r.MaxAttempts), r.TTR
 	t.ReadyAt, t.Until, t.Expires = r.ReadyAt, r.Until, r.Expires
 	t.Rare = &t.rare

@@ -38,6 +38,7 @@ type unit struct {
 	keys    map[string]*Key
 	unsaved map[*Key]bool
 
+	putLife    lifeOf                 // of the task that is being put
 	readyTasks map[string]*readyTasks // by key
 	gaps       map[Line]turn          // the first free turn of each; see closeGaps
 	haveReady  map[int]bool           // priorities that are known to have tasks that can be taken
