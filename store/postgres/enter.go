@@ -168,17 +168,15 @@ func (v *view) addLastRounds(lines []rows.Line) {
 	for i, l := range lines {
 		keys[i], priorities[i] = []byte(l.Key), int64(l.Priority)
 	}
-	v.tx.add(sqlLast, v.queue, keys, priorities, nil).Query(func(r pgx.Rows) error {
-		for r.Next() {
-			var i int
-			var found lastRound
-			if err := r.Scan(&i, &found.round, &found.rows); err != nil {
-				return err
-			}
+	v.tx.add(sqlLast, v.queue, keys, priorities, nil).Query(each(func(r pgx.Rows) error {
+		var i int
+		var found lastRound
+		err := r.Scan(&i, &found.round, &found.rows)
+		if err == nil {
 			v.lastRounds[lines[i-1]] = found
 		}
-		return r.Err()
-	})
+		return err
+	}))
 }
 
 // LastRound implements rows.View. A row that has the greatest of all rounds also has the greatest
@@ -188,15 +186,7 @@ func (v *view) LastRound(l rows.Line, after uint64) (round uint64, n int, err er
 	if !ok || found.round == 0 && after < found.after {
 		found = lastRound{}
 		err = v.tx.query("last round", sqlLast, []any{v.queue, [][]byte{[]byte(l.Key)}, []int64{int64(l.Priority)}, int64(after)},
-			func(r pgx.Rows) error {
-				var i int
-				for r.Next() {
-					if err := r.Scan(&i, &found.round, &found.rows); err != nil {
-						return err
-					}
-				}
-				return r.Err()
-			})
+			each(func(r pgx.Rows) error { return r.Scan(nil, &found.round, &found.rows) }))
 	}
 	if err != nil || found.round <= after {
 		return 0, 0, err
@@ -205,17 +195,7 @@ func (v *view) LastRound(l rows.Line, after uint64) (round uint64, n int, err er
 }
 
 func (v *view) addNumbers(n int) {
-	v.tx.add(sqlNumbers, n).Query(func(r pgx.Rows) error {
-		v.numbers = make([]uint64, 0, n)
-		for r.Next() {
-			var number uint64
-			if err := r.Scan(&number); err != nil {
-				return err
-			}
-			v.numbers = append(v.numbers, number)
-		}
-		return r.Err()
-	})
+	v.tx.add(sqlNumbers, n).Query(list(&v.numbers, func(r pgx.Rows, number *uint64) error { return r.Scan(number) }))
 }
 
 // Number implements rows.View. The numbers are those of a sequence, so they are never given twice

@@ -43,23 +43,17 @@ SELECT o.* FROM (SELECT $2::text::pg_snapshot AS mark) m CROSS JOIN LATERAL (
 
 // KeyStats implements rows.View.
 func (v *view) KeyStats(n int) (keys []rows.Key, err error) {
-	err = v.tx.query("key stats", sqlKeyStats, []any{v.queue, n}, func(found pgx.Rows) error {
-		for found.Next() {
-			var k rows.Key
-			if err := readKey(found, &k, &k.Oldest); err != nil {
-				return err
-			}
-			keys = append(keys, k)
-		}
-		return found.Err()
-	})
+	err = v.tx.query("key stats", sqlKeyStats, []any{v.queue, n}, list(&keys, func(found pgx.Rows, k *rows.Key) error {
+		return readKey(found, k, &k.Oldest)
+	}))
 	return keys, err
 }
 
 // CountKeys implements rows.View.
-func (v *view) CountKeys() (int, error) {
-	n, err := v.value("keys", sqlKeys)
-	return int(n), err
+func (v *view) CountKeys() (n int, err error) {
+	v.tx.flush()
+	v.tx.add(sqlKeys, v.queue).QueryRow(func(r pgx.Row) error { return r.Scan(&n) })
+	return n, v.tx.send("keys")
 }
 
 // Ended implements rows.View.
@@ -67,19 +61,14 @@ func (v *view) Ended(mark string) (ended []*rows.Outcome, next string, err error
 	v.tx.flush()
 	v.tx.add(sqlMark).QueryRow(func(r pgx.Row) error { return r.Scan(&next) })
 	if mark != "" {
-		v.tx.add(sqlEnded, v.queue, mark).Query(func(r pgx.Rows) error {
-			for r.Next() {
-				var o rows.Outcome
-				var code number
-				var message []byte
-				if err := r.Scan(&o.ID, &o.Result, &code, &message); err != nil {
-					return err
-				}
-				o.Err = errorOf(message, code)
-				ended = append(ended, &o)
-			}
-			return r.Err()
-		})
+		v.tx.add(sqlEnded, v.queue, mark).Query(list(&ended, func(r pgx.Rows, o **rows.Outcome) error {
+			*o = new(rows.Outcome)
+			var code number
+			var message []byte
+			err := r.Scan(&(*o).ID, &(*o).Result, &code, &message)
+			(*o).Err = errorOf(message, code)
+			return err
+		}))
 	}
 	err = v.tx.send("ended")
 	return ended, next, err

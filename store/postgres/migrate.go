@@ -42,15 +42,9 @@ func (db *database) migrate(ctx context.Context, steps []migration) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", db.lock(0)); err != nil {
 			return err
 		}
-		version, minReader, err := db.version(ctx, tx)
-		switch {
-		case err != nil:
+		version, err := db.version(ctx, tx, len(steps))
+		if err != nil || version >= len(steps) {
 			return err
-		case minReader > len(steps):
-			return fmt.Errorf("the tables have version %d, which programs from version %d on can read; this one has version %d",
-				version, minReader, len(steps))
-		case version >= len(steps):
-			return nil
 		}
 		for _, step := range steps[version:] {
 			if _, err := tx.Exec(ctx, db.text(step.sql)); err != nil {
@@ -62,14 +56,16 @@ func (db *database) migrate(ctx context.Context, steps []migration) error {
 	})
 }
 
-// version returns what Migrate has left, 0 if there are no tables yet, and notes where the database
-// is. If the user may not make the schema, it is enough that it is there.
-func (db *database) version(ctx context.Context, tx pgx.Tx) (version, minReader int, err error) {
+// version returns what Migrate has left, 0 if there are no tables yet, or why a program of version
+// mine cannot use them, and notes where the database is. If the user may not make the schema, it is
+// enough that it is there.
+func (db *database) version(ctx context.Context, tx pgx.Tx, mine int) (version int, err error) {
 	here, _, err := readIdentity(tx.QueryRow(ctx, sqlIdentity))
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	db.identity.Store(here)
+	var minReader int
 	var schema, table bool
 	err = tx.QueryRow(ctx, "SELECT to_regnamespace($1) IS NOT NULL, to_regclass($2) IS NOT NULL", db.schema, db.schema+".version").
 		Scan(&schema, &table)
@@ -86,5 +82,9 @@ func (db *database) version(ctx context.Context, tx pgx.Tx) (version, minReader 
 			err = fmt.Errorf("the table %s.version is of another program: choose another Options.Schema (%w)", db.schema, err)
 		}
 	}
-	return version, minReader, err
+	if err == nil && minReader > mine {
+		err = fmt.Errorf("the tables have version %d, which programs from version %d on can use; this one has version %d",
+			version, minReader, mine)
+	}
+	return version, err
 }

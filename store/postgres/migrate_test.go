@@ -32,7 +32,7 @@ func TestMigrate(t *testing.T) {
 	require.Equal(t, 2, version())
 	require.NoError(t, db.migrate(ctx, append(migrations, second, third)))
 	require.Equal(t, 3, version())
-	require.ErrorContains(t, db.Migrate(ctx), "the tables have version 3, which programs from version 3 on can read; this one has version 1")
+	require.ErrorContains(t, db.Migrate(ctx), "the tables have version 3, which programs from version 3 on can use; this one has version 1")
 
 	_, err := db.pool.Exec(ctx, db.text("DROP TABLE fairq.version; CREATE TABLE fairq.version (of text)"))
 	require.NoError(t, err)

@@ -137,17 +137,11 @@ func (s *Store) Close() error {
 // check returns an error unless this program can work with the tables as they are.
 func (db *database) check(ctx context.Context) error {
 	err := pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
-		version, minReader, err := db.version(ctx, tx)
-		switch {
-		case err != nil:
-			return err
-		case minReader > len(migrations):
-			return fmt.Errorf("the tables have version %d, which programs from version %d on can use; this one has %d",
-				version, minReader, len(migrations))
-		case version < len(migrations):
-			return fmt.Errorf("the tables have version %d, this program needs %d: migrate them first", version, len(migrations))
+		version, err := db.version(ctx, tx, len(migrations))
+		if err == nil && version < len(migrations) {
+			err = fmt.Errorf("the tables have version %d, this program needs %d: migrate them first", version, len(migrations))
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return db.failed("version", err)

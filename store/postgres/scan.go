@@ -312,15 +312,9 @@ func (v *view) addRange(r *rows.Range) {
 func addRows[R any](v *view, t *tableOps[R], r *rows.Range) *[]*R {
 	found := new([]*R)
 	sql, args := statement(v.queue, r, t.columns)
-	v.tx.add(sql, args...).Query(func(all pgx.Rows) error {
-		for all.Next() {
-			row := new(R)
-			if err := t.read(all, row); err != nil {
-				return err
-			}
-			*found = append(*found, row)
-		}
-		return all.Err()
-	})
+	v.tx.add(sql, args...).Query(list(found, func(answer pgx.Rows, row **R) error {
+		*row = new(R)
+		return t.read(answer, *row)
+	}))
 	return found
 }

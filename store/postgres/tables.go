@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/fairq/fairq/store/internal/rows"
 	"github.com/fairq/fairq/task/driver"
@@ -124,14 +123,11 @@ var (
 )
 
 func readKey(found pgx.Rows, k *rows.Key, more ...any) error {
-	var name []byte
 	n := &k.Tasks
-	err := found.Scan(append([]any{
-		&name, &k.Weight, &n[0], &n[driver.Ready], &n[driver.Delayed], &n[driver.Taken],
+	return found.Scan(append([]any{
+		(*text)(&k.Key), &k.Weight, &n[0], &n[driver.Ready], &n[driver.Delayed], &n[driver.Taken],
 		&n[driver.Buried], &n[driver.Held], &k.Load, &k.Paused,
 	}, more...)...)
-	k.Key = string(name)
-	return err
 }
 
 var (
@@ -140,10 +136,7 @@ var (
 	servedTable = tableOps[rows.Served]{
 		name: "served", columns: "key, priority, round, used, taken",
 		read: func(found pgx.Rows, s *rows.Served) error {
-			var key []byte
-			err := found.Scan(&key, &s.Priority, &s.Round, &s.Used, &s.Taken)
-			s.Key = string(key)
-			return err
+			return found.Scan((*text)(&s.Key), &s.Priority, &s.Round, &s.Used, &s.Taken)
 		},
 		put: func(v *view, s *rows.Served) {
 			ints := []int64{int64(s.Priority), int64(s.Round), int64(s.Used), int64(s.Taken)}
@@ -163,11 +156,7 @@ var (
 	consumerTable = tableOps[rows.Consumer]{
 		name: "consumers", columns: "number, name, epoch, deadline",
 		read: func(found pgx.Rows, c *rows.Consumer) error {
-			var name []byte
-			var deadline number
-			err := found.Scan(&c.Number, &name, &c.Epoch, &deadline)
-			c.Name, c.Deadline = string(name), int64(deadline)
-			return err
+			return found.Scan(&c.Number, (*text)(&c.Name), &c.Epoch, (*number)(&c.Deadline))
 		},
 		put: func(v *view, c *rows.Consumer) {
 			ints := []int64{int64(c.Number), int64(c.Epoch), c.Deadline}
@@ -185,10 +174,7 @@ var (
 	groupTable = tableOps[rows.Group]{
 		name: "groups", columns: "name, tasks, members, started, cancelled",
 		read: func(found pgx.Rows, g *rows.Group) error {
-			var name []byte
-			err := found.Scan(&name, &g.Tasks, &g.Members, &g.Started, &g.Cancelled)
-			g.Name = string(name)
-			return err
+			return found.Scan((*text)(&g.Name), &g.Tasks, &g.Members, &g.Started, &g.Cancelled)
 		},
 		put: func(v *view, g *rows.Group) {
 			ints := []int64{int64(g.Tasks), int64(g.Members), bit(g.Started), bit(g.Cancelled)}
@@ -207,10 +193,10 @@ var (
 	outcomeTable = tableOps[rows.Outcome]{
 		name: "outcomes", columns: "unique_key, id, result, until, err_code, err_message",
 		read: func(found pgx.Rows, o *rows.Outcome) error {
-			var until, code number
-			var uniqueKey, message []byte
-			err := found.Scan(&uniqueKey, &o.ID, &o.Result, &until, &code, &message)
-			o.UniqueKey, o.Until, o.Err = string(uniqueKey), int64(until), errorOf(message, code)
+			var code number
+			var message []byte
+			err := found.Scan((*text)(&o.UniqueKey), &o.ID, &o.Result, (*number)(&o.Until), &code, &message)
+			o.Err = errorOf(message, code)
 			return err
 		},
 		put: func(v *view, o *rows.Outcome) {
@@ -241,12 +227,11 @@ var (
 	historyTable = tableOps[rows.Ended]{
 		name: "history", columns: historyColumns,
 		read: func(found pgx.Rows, d *rows.Ended) error {
-			var key, kind, uniqueKey, message pgtype.DriverBytes
-			var until, code number
-			err := found.Scan(&d.ID, &d.Attempts, &d.Created, &d.Finished, &d.Result, &until, &code,
-				&key, &kind, &uniqueKey, &d.Payload, &message)
-			d.Key, d.Kind, d.UniqueKey = string(key), string(kind), string(uniqueKey)
-			d.Until, d.Err = int64(until), errorOf(message, code)
+			var code number
+			var message []byte
+			err := found.Scan(&d.ID, &d.Attempts, &d.Created, &d.Finished, &d.Result, (*number)(&d.Until), &code,
+				(*text)(&d.Key), (*text)(&d.Kind), (*text)(&d.UniqueKey), &d.Payload, &message)
+			d.Err = errorOf(message, code)
 			return err
 		},
 		put: func(v *view, d *rows.Ended) {

@@ -57,6 +57,32 @@ func (t *tx) query(what, sql string, args []any, read func(pgx.Rows) error) erro
 	return t.send(what)
 }
 
+// each returns what reads an answer: it calls read for each row.
+func each(read func(r pgx.Rows) error) func(pgx.Rows) error {
+	return func(r pgx.Rows) error {
+		for r.Next() {
+			if err := read(r); err != nil {
+				return err
+			}
+		}
+		return r.Err()
+	}
+}
+
+// list returns what reads an answer into a list: a row of it into each element. If the batch is sent
+// again, the list begins anew.
+func list[R any](all *[]R, read func(r pgx.Rows, into *R) error) func(pgx.Rows) error {
+	return func(r pgx.Rows) error {
+		*all = nil
+		return each(func(r pgx.Rows) error {
+			var one R
+			err := read(r, &one)
+			*all = append(*all, one)
+			return err
+		})(r)
+	}
+}
+
 // flush adds what is to be written to the batch.
 func (t *tx) flush() {
 	for _, v := range t.views {
@@ -152,16 +178,9 @@ func (t *tx) Queue(name string, settings []byte) (q *rows.Queue, err error) {
 func (t *tx) Queues(from string, n int) (names []string, err error) {
 	t.begin()
 	const sql = "SELECT name FROM fairq.queues WHERE name >= $1 ORDER BY name LIMIT $2"
-	err = t.query("list queues", sql, []any{[]byte(from), n}, func(r pgx.Rows) error {
-		for r.Next() {
-			var name []byte
-			if err := r.Scan(&name); err != nil {
-				return err
-			}
-			names = append(names, string(name))
-		}
-		return r.Err()
-	})
+	err = t.query("list queues", sql, []any{[]byte(from), n}, list(&names, func(r pgx.Rows, name *string) error {
+		return r.Scan((*text)(name))
+	}))
 	return names, err
 }
 

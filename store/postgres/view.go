@@ -3,7 +3,6 @@ package postgres
 import (
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -272,56 +271,60 @@ func (n *numberOrOne) ScanInt64(v pgtype.Int8) error {
 	return nil
 }
 
-// scanner returns a function that reads rows and hands them on.
-func (v *view) scanner(payload bool, each func(*rows.Row)) func(pgx.Rows) error {
-	return func(found pgx.Rows) error {
-		var s scannedRow
-		into := s.columns()
-		if payload {
-			into = append(into, &s.payload)
-		}
-		for found.Next() {
-			s.payload = nil
-			if err := found.Scan(into...); err != nil {
-				return err
-			}
-			r := s.row()
-			if v.lastRounds != nil {
-				v.roundsRead[r.ID] = inRound{r.Priority, r.Round}
-			}
-			each(r)
-		}
-		return found.Err()
+// text is a string that the database keeps as bytea; NULL is "".
+type text string
+
+// ScanBytes implements pgtype.BytesScanner.
+func (t *text) ScanBytes(b []byte) error {
+	*t = text(b)
+	return nil
+}
+
+// scanner returns what reads an answer with tasks, and hands them on.
+func (v *view) scanner(payload bool, found func(*rows.Row)) func(pgx.Rows) error {
+	var s scannedRow
+	into := s.columns()
+	if payload {
+		into = append(into, &s.Payload)
 	}
+	return each(func(answer pgx.Rows) error {
+		s.Payload = nil
+		if err := answer.Scan(into...); err != nil {
+			return err
+		}
+		r := s.row()
+		if v.lastRounds != nil {
+			v.roundsRead[r.ID] = inRound{r.Priority, r.Round}
+		}
+		found(r)
+		return nil
+	})
 }
 
 // scannedRow is a row as it comes from the database.
 type scannedRow struct {
 	rows.Row
-	key, kind, uniqueKey, group, message, metadata             pgtype.DriverBytes
-	payload                                                    []byte
-	ttr, maxAttempts, deadline, consumer, used                 number
-	readyAt, until, expires, wake, code, role, state, attempts number
-	weight, cost                                               numberOrOne
+	maxAttempts, consumer, used, code, role, state, attempts number
+
+	weight  numberOrOne
+	message pgtype.DriverBytes
 }
 
 func (s *scannedRow) columns() []any {
+	r := &s.Row
 	return []any{
-		&s.ID, &s.key, &s.kind, &s.uniqueKey, &s.group, &s.role, &s.Priority, &s.weight, &s.cost, &s.ttr, &s.maxAttempts, &s.Created, &s.deadline,
-		&s.state, &s.Takeable, &s.Gap, &s.Returned, &s.Round, &s.used, &s.Seq, &s.Place, &s.Since, &s.Evictable, &s.consumer, &s.attempts, &s.readyAt,
-		&s.until, &s.expires, &s.wake, &s.code, &s.message, &s.metadata,
+		&r.ID, (*text)(&r.Key), (*text)(&r.Kind), (*text)(&r.UniqueKey), (*text)(&r.Group), &s.role, &r.Priority, &s.weight,
+		(*numberOrOne)(&r.Cost), (*number)(&r.TTR), &s.maxAttempts, &r.Created, (*number)(&r.Deadline),
+		&s.state, &r.Takeable, &r.Gap, &r.Returned, &r.Round, &s.used, &r.Seq, &r.Place, &r.Since, &r.Evictable, &s.consumer, &s.attempts,
+		(*number)(&r.ReadyAt), (*number)(&r.Until), (*number)(&r.Expires), (*number)(&r.Wake), &s.code, &s.message, (*text)(&r.Metadata),
 	}
 }
 
 func (s *scannedRow) row() *rows.Row {
 	r := s.Row
-	r.Key, r.Kind, r.UniqueKey, r.Group, r.Payload = string(s.key), string(s.kind), string(s.uniqueKey), string(s.group), s.payload
-	r.Role, r.State = driver.Role(s.role), driver.State(s.state)
-	r.Weight, r.Cost, r.Used = int(s.weight), int64(s.cost), uint64(s.used)
-	r.Attempts, r.MaxAttempts = int(s.attempts), int(s.maxAttempts)
-	r.TTR, r.Deadline, r.Consumer = time.Duration(s.ttr), int64(s.deadline), uint64(s.consumer)
-	r.ReadyAt, r.Until, r.Expires, r.Wake = int64(s.readyAt), int64(s.until), int64(s.expires), int64(s.wake)
-	r.Err, r.Metadata = errorOf(s.message, s.code), string(s.metadata)
+	r.Role, r.State, r.Weight, r.Used = driver.Role(s.role), driver.State(s.state), int(s.weight), uint64(s.used)
+	r.Attempts, r.MaxAttempts, r.Consumer = int(s.attempts), int(s.maxAttempts), uint64(s.consumer)
+	r.Err = errorOf(s.message, s.code)
 	return &r
 }
 
@@ -331,18 +334,4 @@ func errorOf(message []byte, code number) *driver.Error {
 		return nil
 	}
 	return &driver.Error{Code: int(code), Message: string(message)}
-}
-
-// value reads one value, which is 0 if there is none or it is NULL.
-func (v *view) value(what, sql string, args ...any) (int64, error) {
-	var n number
-	err := v.tx.query(what, sql, append([]any{v.queue}, args...), func(r pgx.Rows) error {
-		for r.Next() {
-			if err := r.Scan(&n); err != nil {
-				return err
-			}
-		}
-		return r.Err()
-	})
-	return int64(n), err
 }
