@@ -2,7 +2,6 @@ package rows
 
 import (
 	"cmp"
-	"crypto/rand"
 	"fmt"
 	"math"
 	"slices"
@@ -11,8 +10,6 @@ import (
 	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
-
-func newName() string { return rand.Text() }
 
 // A consumer is a row with a deadline, which the process where it lives moves on. So leases need no
 // deadlines of their own: those of a consumer are lost when its row is gone. Two things must never

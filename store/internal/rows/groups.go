@@ -15,11 +15,6 @@ func (u *unit) group(name string) *Group {
 	return &Group{Name: name}
 }
 
-func (u *unit) joinGroup(r *Row, g *Group) {
-	g.Join(r.Role)
-	check(u.v.SetGroup(g))
-}
-
 // startGroup starts or cancels a group.
 func (u *unit) startGroup(name string, cancel bool) error {
 	g := u.group(name)

@@ -114,14 +114,9 @@ func (u *unit) fetch(keys []string, limit int, payload bool) {
 		}
 	}
 	for _, r := range ready {
-		u.readyTasks[r.Key].add(r)
-	}
-	for _, key := range keys {
-		if u.q.frontsOnly {
-			for _, p := range u.readyTasks[key].parked {
-				p.more = len(p.rows) == limit
-			}
-		}
+		k := u.readyTasks[r.Key]
+		k.add(r)
+		k.parkedLike(r).more = len(k.parkedLike(r).rows) == limit
 	}
 }
 
@@ -135,11 +130,7 @@ func (k *readyTasks) add(r *Row) {
 		k.front = append(k.front, r)
 		return
 	}
-	p := k.parked[r.priorityKind()]
-	if p == nil {
-		p = &parked{}
-		k.parked[r.priorityKind()] = p
-	}
+	p := k.parkedLike(r)
 	at, _ := slices.BinarySearchFunc(p.rows, r, byPlace)
 	if at == len(p.rows) && p.more {
 		return // it may not be the next one: others that are not known may come before it
@@ -156,20 +147,15 @@ func (k *readyTasks) remove(r *Row) {
 	}
 	same := func(other *Row) bool { return other.ID == r.ID }
 	k.front = slices.DeleteFunc(k.front, same)
-	if p := k.parked[r.priorityKind()]; p != nil {
-		p.rows = slices.DeleteFunc(p.rows, same)
-	}
+	p := k.parkedLike(r)
+	p.rows = slices.DeleteFunc(p.rows, same)
 }
 
 // find returns a task as it is known, nil if it is not.
 func (k *readyTasks) find(r *Row) *Row {
-	same := func(other *Row) bool { return other.ID == r.ID }
-	if i := slices.IndexFunc(k.front, same); i >= 0 {
-		return k.front[i]
-	}
-	if p := k.parked[r.priorityKind()]; p != nil {
-		if i := slices.IndexFunc(p.rows, same); i >= 0 {
-			return p.rows[i]
+	for _, known := range slices.Concat(k.front, k.parkedLike(r).rows) {
+		if known.ID == r.ID {
+			return known
 		}
 	}
 	return nil
@@ -186,7 +172,14 @@ func (k *readyTasks) lacks(priority, n int) bool {
 	return false
 }
 
-func (r *Row) priorityKind() priorityKind { return priorityKind{r.Priority, r.Kind} }
+// parkedLike returns the parked tasks of the priority and kind of a task.
+func (k *readyTasks) parkedLike(r *Row) *parked {
+	of := priorityKind{r.Priority, r.Kind}
+	if k.parked[of] == nil {
+		k.parked[of] = &parked{}
+	}
+	return k.parked[of]
+}
 
 func byPlace(a, b *Row) int { return cmp.Compare(a.Place, b.Place) }
 

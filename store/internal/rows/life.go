@@ -37,7 +37,8 @@ func (u *unit) put(n *driver.New) (id task.ID, victim *driver.Record, err error)
 	r := u.newRow(n, payload)
 	t := r.lifeIn(&u.putLife)
 	if g != nil {
-		u.joinGroup(r, g)
+		g.Join(r.Role)
+		check(u.v.SetGroup(g))
 		t.Group = &groupOf{read: g}
 	}
 	if u.q.turnAtPut {

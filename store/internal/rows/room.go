@@ -12,7 +12,8 @@ import (
 func (u *unit) makeRoom(n *driver.New, g *Group) (victim *driver.Record, err error) {
 	counted, ofKey := 0, 0
 	if u.q.settings.Capacity < fairq.MaxLen {
-		counted = u.countedTasks()
+		tasks := must(u.v.Counts())
+		counted = u.q.settings.Counted(&tasks)
 		u.updateCrowded(counted)
 	}
 	if u.q.countsKeys {
@@ -65,12 +66,6 @@ func (u *unit) updateCrowded(counted int) {
 		crowded = len(page) == pageSize
 	}
 	u.recountKeys(weights)
-}
-
-// countedTasks returns how many tasks count in the capacity.
-func (u *unit) countedTasks() int {
-	tasks := must(u.v.Counts())
-	return u.q.settings.Counted(&tasks)
 }
 
 // noteRoom notes that there is room if a task goes from a state that counts to one that does not.

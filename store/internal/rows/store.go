@@ -3,6 +3,7 @@ package rows
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -180,7 +181,7 @@ func (s *Store) Open(ctx context.Context, name string, wanted driver.Settings, n
 		if err != nil {
 			return nil, failed("Open", name, err)
 		}
-		b := &backend{queue: s.queue(row.ID, name, initial), notifier: n, opener: openerPrefix + newName()}
+		b := &backend{queue: s.queue(row.ID, name, initial), notifier: n, opener: openerPrefix + rand.Text()}
 		err = b.call(ctx, "Open", call{exclusive: true, opens: true, run: func(u *unit) error { return u.open(b, wanted) }})
 		if errors.Is(err, driver.ErrDropped) {
 			continue
