@@ -196,12 +196,15 @@ func benchmarkLatency(b *testing.B, c client) {
 // BenchmarkLight puts tasks of a light key, one at a time, beside 100,000 of a heavy one and a
 // thousand of each of 20 others, and tells how many others are taken before each.
 func BenchmarkLight(b *testing.B) {
+	where := newDatabase(b, 1)
 	for taking, name := range []string{"apart", "staged"} {
 		for _, n := range []int{1, 16} {
 			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
-				all := openClients(b, newDatabase(b, 1), n+1, Taking(taking))
-				fill(b, all[0], 100_000, func(int) string { return "heavy" })
-				fill(b, all[0], 20_000, func(i int) string { return fmt.Sprint("other ", i%20) })
+				all := openClients(b, where, n+1, Taking(taking))
+				if stats, err := all[0].Stats(b.Context()); err != nil || stats.Ready == 0 {
+					fill(b, all[0], 100_000, func(int) string { return "heavy" })
+					fill(b, all[0], 20_000, func(i int) string { return fmt.Sprint("other ", i%20) })
+				}
 				benchmarkLight(b, all[0], all[1:])
 			})
 		}

@@ -284,6 +284,8 @@ func (t *txn) Commit() error {
 	switch {
 	case errors.Is(err, rpctypes.ErrTooManyRequests): // nothing was done, and soon it can be
 		return errors.Join(kv.ErrConflict, err)
+	case errors.Is(err, rpctypes.ErrNoSpace): // what is just too much is done nevertheless
+		return fmt.Errorf("%w: %w", kv.ErrFull, err)
 	case err != nil && definite(err):
 		return fmt.Errorf("%d writes, %d guards: %w", len(ops), len(compares), err)
 	case err != nil:
@@ -321,7 +323,7 @@ func (t *txn) compares() (all []clientv3.Cmp, err error) {
 // definite tells whether an error says that nothing was done.
 func definite(err error) bool {
 	for _, e := range []error{
-		rpctypes.ErrTooManyOps, rpctypes.ErrRequestTooLarge, rpctypes.ErrNoSpace, rpctypes.ErrDuplicateKey,
+		rpctypes.ErrTooManyOps, rpctypes.ErrRequestTooLarge, rpctypes.ErrDuplicateKey,
 		rpctypes.ErrPermissionDenied, rpctypes.ErrAuthFailed,
 	} {
 		if errors.Is(err, e) {

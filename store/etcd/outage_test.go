@@ -270,7 +270,7 @@ func TestQuota(t *testing.T) {
 		}
 	}
 	require.ErrorIs(t, err, rpctypes.ErrNoSpace)
-	require.ErrorContains(t, err, `queue "q": etcd: quota/: commit: `)
+	require.ErrorContains(t, err, `queue "q": etcd: quota/: commit: the database is full`)
 	t.Log(err)
 	require.ErrorIs(t, held.Ack(ctx), rpctypes.ErrNoSpace)
 	stats, err := q.Stats(ctx)

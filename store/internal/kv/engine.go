@@ -51,6 +51,10 @@ var ErrConflict = errors.New("another transaction was faster")
 // ErrUnknown is returned by a Commit of which it is not known whether it was done, or will be.
 var ErrUnknown = errors.New("it is not known whether it was done")
 
+// ErrFull is returned by a Commit for which there is no room. It may have been done, as with
+// ErrUnknown, but if it was not, it never will be.
+var ErrFull = errors.New("the database is full")
+
 // Engine is an ordered map from bytes to bytes with transactions.
 type Engine interface {
 	// Traits are those of a store over it, and always the same. With Exclusive, no two transactions

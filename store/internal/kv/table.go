@@ -172,8 +172,43 @@ func (t table[R]) Scan(r rows.Range) ([]*R, error) {
 	return t.load(hits, &r)
 }
 
+// primaries are how many fields the primary keys have.
+var primaries = map[rows.Index]int{
+	rows.TaskID: 1, rows.KeyName: 1, rows.ServedLine: 2, rows.ConsumerNumber: 1, rows.GroupName: 1,
+	rows.OutcomeKey: 1, rows.HistoryID: 1,
+}
+
+// points returns the keys of a range that names each row by its primary key, nil if it does not.
+func (v *view) points(r *rows.Range) (keys [][]byte) {
+	for _, p := range r.Prefixes {
+		if len(p) != primaries[r.Index] || r.Only != (rows.Only{}) {
+			return nil
+		}
+		keys = append(keys, appendTuple(v.index(r.Index), p))
+	}
+	return keys
+}
+
+// Fetch implements rows.View. It reads rows by their primary keys, all at once.
+func (v *view) Fetch(ranges ...rows.Range) error {
+	var ahead [][]byte
+	for i := range ranges {
+		keys := v.points(&ranges[i])
+		ahead = append(ahead, keys...)
+		for _, key := range keys {
+			if ranges[i].Payload {
+				ahead = append(ahead, v.payload(uintAt(last(key, 1))))
+			}
+		}
+	}
+	return v.fail("read", nil, v.tx.Fetch(ahead))
+}
+
 // find returns the entries of a range.
 func (t table[R]) find(r *rows.Range) ([]hit[R], error) {
+	if keys := t.points(r); keys != nil {
+		return t.findPoints(keys, r)
+	}
 	prefixes := r.Prefixes
 	if prefixes == nil {
 		prefixes = []rows.Tuple{nil}
@@ -198,6 +233,23 @@ func (t table[R]) find(r *rows.Range) ([]hit[R], error) {
 		})
 		if r.Limit > 0 {
 			hits = hits[:min(r.Limit, len(hits))]
+		}
+	}
+	return hits, nil
+}
+
+// findPoints returns those of some keys that there are.
+func (t table[R]) findPoints(keys [][]byte, r *rows.Range) (hits []hit[R], err error) {
+	if err := t.Fetch(*r); err != nil {
+		return nil, err
+	}
+	for _, key := range keys {
+		row, err := t.get(key)
+		if err != nil {
+			return nil, err
+		}
+		if row != nil && (r.Limit == 0 || len(hits) < r.Limit) {
+			hits = append(hits, hit[R]{key: key, row: row})
 		}
 	}
 	return hits, nil

@@ -167,6 +167,9 @@ func (x *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	}
 	l.mark(x.db.shared, h.number)
 	x.views = append(x.views, v)
+	if err := v.Fetch(plan.Ranges...); err != nil {
+		return nil, err
+	}
 	return v, nil
 }
 
@@ -238,7 +241,7 @@ func (x *tx) Commit() error {
 		return x.failed
 	}
 	err := x.Txn.Commit()
-	if errors.Is(err, ErrUnknown) {
+	if errors.Is(err, ErrUnknown) || errors.Is(err, ErrFull) {
 		err = x.settle(err)
 	}
 	if err := x.fail("commit", nil, err); err != nil {
@@ -255,16 +258,23 @@ func (x *tx) Commit() error {
 }
 
 // settle finds out whether a commit was done of which that is not known, and if it was not, sees to
-// it that it never will be.
+// it that it never will be, unless it is full and so that is certain.
 func (x *tx) settle(unknown error) error {
-	if len(x.views) == 0 {
+	full := errors.Is(unknown, ErrFull)
+	switch {
+	case len(x.views) > 0:
+	case full:
+		return unknown
+	default:
 		return ErrConflict // to repeat what is done without a queue does no harm
 	}
 	for {
-		done, err := x.wasDone(x.views[0])
+		done, err := x.wasDone(x.views[0], full)
 		switch {
 		case err == nil && done:
 			return nil
+		case err == nil && full:
+			return unknown
 		case err == nil:
 			return ErrConflict
 		case !errors.Is(err, ErrConflict) && !errors.Is(err, ErrUnknown):
@@ -276,8 +286,9 @@ func (x *tx) settle(unknown error) error {
 	}
 }
 
-// wasDone tells whether a transaction was committed. If not, it writes what that one guards.
-func (x *tx) wasDone(v *view) (bool, error) {
+// wasDone tells whether a transaction was committed. If not, and that may still come, it writes what
+// that one guards.
+func (x *tx) wasDone(v *view, full bool) (bool, error) {
 	t, err := x.db.engine.Begin(x.ctx)
 	if err != nil {
 		return false, err
@@ -306,6 +317,9 @@ func (x *tx) wasDone(v *view) (bool, error) {
 		found.number, found.at = v.local.next(x.db, found.number), time.Now().UnixNano()
 		value = encode(found.code)
 		t.Guard(row, nil)
+	}
+	if full {
+		return false, nil
 	}
 	t.Guard(fence, nil)
 	if err := t.Put(fence, value); err != nil {

@@ -50,9 +50,6 @@ func (v *view) Now() int64 { return v.now }
 // Counts implements rows.View.
 func (v *view) Counts() ([driver.Held + 1]int, error) { return v.head.tasks, nil }
 
-// Fetch implements rows.View.
-func (v *view) Fetch(...rows.Range) error { return nil }
-
 // Save implements rows.View. Nobody can look before the transaction is committed.
 func (v *view) Save() error { return nil }
 

@@ -58,6 +58,8 @@ const (
 	Unknown        // it is done, or there is a conflict, but not known
 	Lost           // it is not done, nor known
 	Late           // it is done, or there is a conflict, some time after it was said not to be known
+	Full           // it is not done, and told that there is no room
+	FullDone       // it is done, or there is a conflict, and told that there is no room
 )
 
 // commit is what was written.
@@ -252,6 +254,8 @@ func (t *txn) Commit() error {
 		return kv.ErrConflict
 	case Lost:
 		return kv.ErrUnknown
+	case Full:
+		return kv.ErrFull
 	case Late:
 		time.AfterFunc(time.Millisecond+t.CommitTime/2, func() { _ = t.apply() })
 		return kv.ErrUnknown
@@ -259,8 +263,11 @@ func (t *txn) Commit() error {
 	time.Sleep(t.CommitTime / 2)
 	err := t.apply()
 	time.Sleep(t.CommitTime - t.CommitTime/2)
-	if fault == Unknown {
+	switch fault {
+	case Unknown:
 		return kv.ErrUnknown
+	case FullDone:
+		return kv.ErrFull
 	}
 	return err
 }

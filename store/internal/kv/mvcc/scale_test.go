@@ -1,0 +1,267 @@
+package mvcc_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/store/internal/kv"
+	"github.com/fairq/fairq/store/internal/kv/mvcc"
+	"github.com/fairq/fairq/task"
+)
+
+// counted is an engine that counts the entries that are read.
+type counted struct {
+	*mvcc.Client
+	entries *atomic.Int64
+}
+
+func (c counted) Begin(ctx context.Context) (kv.Txn, error) {
+	t, err := c.Client.Begin(ctx)
+	return countedTxn{t, c.entries}, err
+}
+
+type countedTxn struct {
+	kv.Txn
+	entries *atomic.Int64
+}
+
+func (t countedTxn) Fetch(keys [][]byte) error {
+	t.entries.Add(int64(len(keys)))
+	return t.Txn.Fetch(keys)
+}
+
+func (t countedTxn) Scan(s kv.Span) iter.Seq2[kv.Entry, error] {
+	return func(yield func(kv.Entry, error) bool) {
+		for e, err := range t.Txn.Scan(s) {
+			t.entries.Add(1)
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// fill puts n tasks, which are numbered, and whose keys key tells.
+func fill(t *testing.T, c client, n int, key func(i int) string) {
+	for i := 0; i < n; {
+		var batch []task.Batch[int]
+		for range min(500, n-i) {
+			batch = append(batch, task.Batch[int]{Key: key(i), Payload: i})
+			i++
+		}
+		_, err := c.PutBatch(t.Context(), batch)
+		require.NoError(t, err)
+	}
+}
+
+func oneOf100(i int) string { return fmt.Sprint(i % 100) }
+
+// ackAll acks tasks at the same time.
+func ackAll(t *testing.T, all []*task.Task[int]) {
+	var wg sync.WaitGroup
+	for _, one := range all {
+		wg.Go(func() { require.NoError(t, one.Ack(t.Context())) })
+	}
+	wg.Wait()
+}
+
+// A Take costs the same beside few tasks, beside very many, and where very many were deleted.
+func TestBacklog(t *testing.T) {
+	many := 100_000
+	if testing.Short() {
+		many = 10_000
+	}
+	synctest.Test(t, func(t *testing.T) {
+		db, entries := cluster(), new(atomic.Int64)
+		c := clients(t, 1, func() kv.Engine { return counted{db.Client(), entries} }, kv.Apart)[0]
+		type costs struct {
+			entries int64
+			time    time.Duration
+		}
+		cost := func(what string) (each costs) {
+			const n = 20
+			before, begun := entries.Load(), time.Now()
+			for range n {
+				one, err := c.Take(t.Context())
+				require.NoError(t, err)
+				require.NoError(t, one.Ack(t.Context()))
+			}
+			each = costs{(entries.Load() - before) / n, time.Since(begun) / n}
+			t.Logf("%s: take and ack read %d entries, and take %v", what, each.entries, each.time)
+			return each
+		}
+		fill(t, c, many/100, oneOf100)
+		few := cost("few")
+		fill(t, c, many, oneOf100)
+		check := func(what string) {
+			is := cost(what)
+			require.LessOrEqual(t, is.entries, 5*few.entries)
+			require.LessOrEqual(t, is.time, 5*few.time)
+		}
+		check("many")
+		for left := many / 2; left > 0; {
+			some, err := c.TakeBatch(t.Context(), 500)
+			require.NoError(t, err)
+			ackAll(t, some)
+			left -= len(some)
+		}
+		check("after deletions")
+	})
+}
+
+// A light key's task waits for the others of its round, and with several consumers for what these
+// have passed it over for, however many tasks a heavy key has.
+func TestLight(t *testing.T) {
+	heavy, puts := 100_000, 100
+	if testing.Short() {
+		heavy, puts = 5_000, 15
+	}
+	const others = 20
+	synctest.Test(t, func(t *testing.T) {
+		db := cluster()
+		all := clients(t, 17, func() kv.Engine { return db.Client() }, kv.Apart)
+		putter, takers := all[0], all[1:]
+		fill(t, putter, heavy, func(int) string { return "heavy" })
+		fill(t, putter, heavy/20, func(i int) string { return fmt.Sprint("other ", i%others) })
+		for n, most := range map[int]int{
+			1:  2 * (1 + others),             // what is left of the round being served, and the next one
+			16: 2*(1+others) + 2*4*16 + 2*16, // and what others look at, twice, and have just taken
+		} {
+			longest, sum := 0, 0
+			for _, passed := range passLight(t, putter, takers[:n], puts) {
+				longest, sum = max(longest, passed), sum+passed
+			}
+			t.Logf("%d consumers: a light key's task is taken after %d others at most, %d in the mean", n, longest, sum/puts)
+			require.LessOrEqual(t, longest, most)
+			time.Sleep(10 * time.Second) // until who has taken something does not count any more
+		}
+	})
+}
+
+// passLight puts tasks of a light key while others take tasks. It returns how many others are taken
+// before each of these.
+func passLight(t *testing.T, putter client, takers []client, puts int) (passed []int) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var taken atomic.Int64
+	arrived := make(chan int64)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer cancel()
+		for range puts {
+			time.Sleep(50 * time.Millisecond)
+			_, err := putter.Put(t.Context(), "light", 0, task.PutOptions{})
+			before := taken.Load()
+			require.NoError(t, err)
+			passed = append(passed, int(<-arrived-before))
+		}
+	})
+	each(takers, func(_ int, c client) {
+		for {
+			one, err := c.Take(ctx)
+			if err != nil {
+				require.Error(t, ctx.Err())
+				return
+			}
+			if at := taken.Add(1); one.Key == "light" {
+				arrived <- at - 1
+			}
+			require.NoError(t, one.Ack(t.Context()))
+		}
+	})
+	wg.Wait()
+	return passed
+}
+
+// A queue with a Capacity has never more tasks, however many put some: their transactions conflict,
+// so it is as fast as one that puts alone.
+func TestCapacity(t *testing.T) {
+	const n, puts = 16, 10
+	for name, o := range map[string]task.Options[int]{
+		"no limit":        {},
+		"Capacity":        {Capacity: n * puts / 2},
+		"RejectOverShare": {Capacity: n * puts / 2, WhenFull: fairq.RejectOverShare},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			db := cluster()
+			all := clientsOf(t, n, 1, func() kv.Engine { return db.Client() }, kv.Apart, o)
+			begun := time.Now()
+			var accepted, full atomic.Int64
+			each(all, func(i int, c client) {
+				for j := range puts {
+					_, err := c.Put(t.Context(), fmt.Sprint("key ", i), j, task.PutOptions{})
+					if errors.Is(err, fairq.ErrFull) {
+						full.Add(1)
+						continue
+					}
+					require.NoError(t, err)
+					accepted.Add(1)
+				}
+			})
+			t.Logf("%s: %d clients: %.0f puts/s, %d accepted, %d refused", name, n,
+				float64(n*puts)/time.Since(begun).Seconds(), accepted.Load(), full.Load())
+			stats, err := all[0].Stats(t.Context())
+			require.NoError(t, err)
+			require.EqualValues(t, accepted.Load(), stats.Ready)
+			if o.Capacity > 0 {
+				require.LessOrEqual(t, stats.Ready, o.Capacity)
+				require.NotZero(t, full.Load())
+			}
+		})
+	}
+}
+
+var mostClients = flag.Int("clients", 64, "up to how many clients TestClients simulates")
+
+// TestClients simulates many processes that put and take tasks, in one queue and in several.
+func TestClients(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestPut and TestDrain show it with few clients")
+	}
+	t.Log("clients  queues   puts/s  tasks/s  conflicts/task  passed over by  entries read a task")
+	for _, n := range []int{1, 4, 16, 64, 256, 1000} {
+		for _, queues := range slices.Compact([]int{1, max(1, n/16)}) {
+			if n > *mostClients {
+				continue
+			}
+			t.Run(fmt.Sprint(n, "/", queues), func(t *testing.T) {
+				each := min(50, max(6, 5000/n)) // more tasks of very many clients take very long
+				puts, met := putAll(t, n, queues)
+				require.Zero(t, met)
+				d := draining{clients: n, queues: queues, tasks: each * n / queues, batch: 1}.run(t)
+				t.Logf("%7d %7d %8.0f %8.0f %15.3f %15d %20d",
+					n, queues, puts, d.perSecond, d.conflicts, d.late, d.entries)
+			})
+		}
+	}
+}
+
+// putAll has processes put tasks of different keys. It returns how many they put in a second, and
+// how many conflicts there were.
+func putAll(t *testing.T, n, queues int) (perSecond float64, met int64) {
+	const puts = 10
+	synctest.Test(t, func(t *testing.T) {
+		db := cluster()
+		all := clientsOf(t, n, queues, func() kv.Engine { return db.Client() }, kv.Apart, task.Options[int]{})
+		before, begun := conflicts(all), time.Now()
+		each(all, func(i int, c client) {
+			for j := range puts {
+				_, err := c.Put(t.Context(), fmt.Sprint("key ", i), j, task.PutOptions{})
+				require.NoError(t, err)
+			}
+		})
+		perSecond, met = float64(n*puts)/time.Since(begun).Seconds(), conflicts(all)-before
+	})
+	return perSecond, met
+}
