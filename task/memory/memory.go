@@ -245,23 +245,10 @@ func (b *backend) Close() error {
 	return nil
 }
 
-// lock takes the lock. Who has it needs it for less time than it takes to park a goroutine and to
-// wake it, which a [sync.Mutex] does at once if other goroutines could run.
-func (q *queue) lock() {
-	for range lockTries {
-		if q.mu.TryLock() {
-			return
-		}
-		for range lockPause {
-		}
-	}
-	q.mu.Lock()
-}
-
 // enter takes the lock, makes happen what is due, and returns the time. If the queue is dropped it
 // returns ErrDropped, and does not take the lock.
 func (q *queue) enter() (now int64, err error) {
-	q.lock()
+	q.mu.Lock()
 	if q.dropped {
 		q.mu.Unlock()
 		return 0, driver.ErrDropped
@@ -321,8 +308,6 @@ const (
 	mostSpare  = 1000 // tasks and keys that are kept to be used again
 	spareBands = 16   // bands that a queue keeps though they are empty
 	someTimers = 1000 // how many timers one call handles at most
-	lockTries  = 50   // how often who needs the lock tries to get it, before the goroutine is parked
-	lockPause  = 20   // rounds of an empty loop between two of these, some 10 ns
 )
 
 // newItem returns an empty item.
