@@ -251,6 +251,7 @@ func TestFairShare(t *testing.T) {
 		for _, row := range answer["upcoming"].([]any) {
 			row := row.(map[string]any)
 			shown = append(shown, fmt.Sprint(row["key"], " ", row["round"], " ", row["cost"]))
+			require.NotContains(t, row, "payload", "nothing describes it")
 		}
 		cost := map[string]string{"items": "<nil>", "tasks": "3"}[source]
 		require.Equal(t, []string{"b 1 <nil>", "aaa 1 " + cost, "aaa 1 " + cost, "aaa 1 " + cost, "b 2 <nil>"}, shown[:5])

@@ -3,6 +3,7 @@ package browsertest
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -31,6 +32,8 @@ func TestMain(m *testing.M) {
 	switch {
 	case err == nil:
 		browser = ctx
+		flag.Parse()
+		_ = flag.Set("test.parallel", "6") // most of the time they wait for the next look
 		status := m.Run()
 		end()
 		os.Exit(status)
