@@ -420,8 +420,8 @@ func (u *unit) show(w *work, n int) int {
 			late := r.Round <= u.currentRound(l.Priority) || w.Missed > 1
 			if late && !r.Returned && !u.q.settings.KeepPlace {
 				w.Missed++
-				if w.Missed == 2 { // from here on all turns of the line are new
-					u.setAccount(l, account.Account{})
+				if w.Missed == 2 { // from here on all turns of the line are new, behind the one it keeps
+					u.setAccount(l, account.Account{Round: u.currentRound(l.Priority) + 1})
 				}
 				if w.Missed >= 2 {
 					next := u.nextTurn(l, r.Weight, r.Cost)
