@@ -24,7 +24,7 @@ export GOWORK := off
 # So a clone finds in the build cache what was built in another folder.
 export GOFLAGS += -trimpath
 
-.PHONY: help quick test lint fmt bench fuzz cover release
+.PHONY: help quick test slow lint fmt bench fuzz cover release
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
@@ -34,9 +34,9 @@ quick: ## test the package fairq alone, in seconds
 
 # The race detector needs a C compiler on most systems; building net with it tells whether it works here.
 # What kills processes, tries many seeds or does what another test does too is shorter with -short.
-# CI runs the modules beside the root in full, and looks for races in them too; those of the root run
-# in full in "make cover". The modules beside the root are tested two at a time, for
-# their tests often wait for a disk or a server, those that take longest first.
+# CI looks for races in the modules beside the root too. It runs them in full, here or in "make slow",
+# and the root in "make cover". The modules beside the root are tested two at a time, for their tests
+# often wait for a disk or a server, those that take longest first.
 test: ## test every module, with the race detector where it works (in CI it must)
 	@race=; if go build -race net 2>/dev/null; then race='$(RACE)'; \
 	elif [ "$$CI" = true ]; then echo 'error: -race does not work here; is a C compiler installed?' >&2; exit 1; \
@@ -51,18 +51,25 @@ $(TESTS):
 	@echo "== go test $(filter -race -short,$(FLAGS) $(SHORT)) -shuffle=on $(@:test@%=%)"
 	@cd $(@:test@%=%) && go test $(FLAGS) $(SHORT) -shuffle=on -timeout 20m ./...
 
-# These are slow with the race detector: with it they are tested in short, and in full by .ci/run
-# without it, as the root. store/etcd takes many minutes: cd store/etcd && go test -race .
-test@./store/bolt test@./store/sqlite: SHORT = $(if $(filter -race,$(FLAGS)),-short)
+# With the race detector these are tested in short, for it makes them slow. store/etcd takes many
+# minutes: cd store/etcd && go test -race .
+SLOW := store/postgres store/sqlite store/bolt examples/durable benchmarks/stores
+$(SLOW:%=test@./%): SHORT = $(if $(filter -race,$(FLAGS)),-short)
+test@./store/sqlite test@./store/bolt: SHORT = $(if $(filter -race,$(FLAGS)),-short -run=TestStore)
 test@./store/etcd: override FLAGS := $(if $(filter true,$(CI)),-skip='TestStore|Members',-short)
+
+slow: ## test in full what is slow with the race detector, without it
+	@$(MAKE) --no-print-directory -j2 $(SLOW:%=test@./%)
 
 lint: ## check format and code of every module
 	@files=$$($(TOOL) gofumpt -l .) || exit 1; \
 	if [ -n "$$files" ]; then echo "not formatted, run 'make fmt':" $$files >&2; exit 1; fi
-	@for dir in $(MODULES); do \
-		echo "== lint $$dir"; \
-		(cd $$dir && $(TOOL) golangci-lint run ./...) || exit 1; \
-	done
+	@$(MAKE) --no-print-directory -j2 $(MODULES:%=lint@%)
+
+.PHONY: $(MODULES:%=lint@%)
+$(MODULES:%=lint@%):
+	@echo "== lint $(@:lint@%=%)"
+	@cd $(@:lint@%=%) && $(TOOL) golangci-lint run --allow-parallel-runners ./...
 
 fmt: ## format every file
 	@$(TOOL) gofumpt -w .
