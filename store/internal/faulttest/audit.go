@@ -296,7 +296,8 @@ func (a *audit) took(f *taskHistory, l *Line) {
 		case dead:
 			a.back++
 			late := int64(time.Second) // it was killed a little later than that was written down
-			if !a.late && l.Took.ReadyAt > died+int64(grace)+late && (h.until == 0 || l.Took.ReadyAt > h.until) {
+			kicked := f.MaxAttempts > 0 && h.tries >= f.MaxAttempts // who knows when; it was buried first
+			if !a.late && !kicked && l.Took.ReadyAt > died+int64(grace)+late && (h.until == 0 || l.Took.ReadyAt > h.until) {
 				a.wrong(f, "it was back only %v after the end of %s", time.Duration(l.Took.ReadyAt-died), h.by)
 			}
 		case h.until != 0 && h.until <= l.At:
