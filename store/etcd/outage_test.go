@@ -304,6 +304,9 @@ func TestQuota(t *testing.T) {
 
 // Processes put tasks, and their pools do them, while the only server is killed and started again.
 func TestOutages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestAway shows most of it")
+	}
 	c := newCluster(t, t.TempDir(), 1, 0)
 	defer func() { c.kill() }()
 	server := c[0]
