@@ -191,17 +191,21 @@ func (v *view) points(r *rows.Range) (keys [][]byte) {
 
 // Fetch implements rows.View. It reads rows by their primary keys, all at once.
 func (v *view) Fetch(ranges ...rows.Range) error {
-	var ahead [][]byte
+	var keys [][]byte
 	for i := range ranges {
-		keys := v.points(&ranges[i])
-		ahead = append(ahead, keys...)
+		keys = append(keys, v.withPayloads(v.points(&ranges[i]), &ranges[i])...)
+	}
+	return v.fail("read", nil, v.tx.Fetch(keys))
+}
+
+// withPayloads returns the keys of a range, and those of the payloads if it asks for these.
+func (v *view) withPayloads(keys [][]byte, r *rows.Range) [][]byte {
+	if r.Payload {
 		for _, key := range keys {
-			if ranges[i].Payload {
-				ahead = append(ahead, v.payload(uintAt(last(key, 1))))
-			}
+			keys = append(keys, v.payload(uintAt(last(key, 1))))
 		}
 	}
-	return v.fail("read", nil, v.tx.Fetch(ahead))
+	return keys
 }
 
 // find returns the entries of a range.
@@ -240,7 +244,7 @@ func (t table[R]) find(r *rows.Range) ([]hit[R], error) {
 
 // findPoints returns those of some keys that there are.
 func (t table[R]) findPoints(keys [][]byte, r *rows.Range) (hits []hit[R], err error) {
-	if err := t.Fetch(*r); err != nil {
+	if err := t.fail("read", nil, t.tx.Fetch(t.withPayloads(keys, r))); err != nil {
 		return nil, err
 	}
 	for _, key := range keys {

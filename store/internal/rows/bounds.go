@@ -60,7 +60,8 @@ func (u *unit) room(n int) int {
 
 // isFull tells whether a call that works on so many tasks must be left to the next transaction.
 func (u *unit) isFull(tasks int) bool {
-	return u.written > 0 && u.room(max(1, tasks)) < max(1, tasks)
+	tasks = max(1, tasks)
+	return u.written > 0 && u.room(tasks) < tasks
 }
 
 // maxPuts returns how many tasks one PutBatch can put.

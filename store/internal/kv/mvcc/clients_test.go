@@ -90,30 +90,16 @@ func (t guardedTxn) Scan(s kv.Span) iter.Seq2[kv.Entry, error] {
 // TestPut puts tasks of different keys in many processes at the same time. There must be no
 // conflicts, unless what is only looked at is guarded.
 func TestPut(t *testing.T) {
-	const puts = 30
-	put := func(t *testing.T, n int, engine func(db *mvcc.DB) kv.Engine) (met int64) {
-		synctest.Test(t, func(t *testing.T) {
-			db := cluster()
-			all := clients(t, n, func() kv.Engine { return engine(db) }, kv.Apart)
-			before := conflicts(all)
-			each(all, func(i int, c client) {
-				for j := range puts {
-					_, err := c.Put(t.Context(), fmt.Sprint("key ", i, " ", j%3), j, task.PutOptions{})
-					require.NoError(t, err)
-				}
-			})
-			met = conflicts(all) - before
-			stats, err := all[0].Stats(t.Context())
-			require.NoError(t, err)
-			require.Equal(t, n*puts, stats.Ready)
-		})
-		return met
-	}
 	for _, n := range []int{1, 4, 16} {
-		require.Zero(t, put(t, n, func(db *mvcc.DB) kv.Engine { return db.Client() }), "%d clients", n)
+		_, met := putAll(t, n, 1, 30, plain)
+		require.Zero(t, met, "%d clients", n)
 	}
-	require.NotZero(t, put(t, 4, func(db *mvcc.DB) kv.Engine { return guarded{db.Client()} }))
+	_, met := putAll(t, 4, 1, 30, func(db *mvcc.DB) kv.Engine { return guarded{db.Client()} })
+	require.NotZero(t, met)
 }
+
+// plain is the engine of a process: a client of the database, and nothing more.
+func plain(db *mvcc.DB) kv.Engine { return db.Client() }
 
 // draining is what processes are to do: to take and ack tasks until there are no more.
 type draining struct {

@@ -237,7 +237,7 @@ func TestClients(t *testing.T) {
 			}
 			t.Run(fmt.Sprint(n, "/", queues), func(t *testing.T) {
 				each := min(50, max(20, 5000/n)) // more tasks of very many clients take very long
-				puts, met := putAll(t, n, queues)
+				puts, met := putAll(t, n, queues, 10, plain)
 				require.Zero(t, met)
 				d := draining{clients: n, queues: queues, tasks: each * n / queues, batch: 1}.run(t)
 				t.Logf("%7d %7d %8.0f %8.0f %15.3f %15d %20d",
@@ -247,21 +247,27 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// putAll has processes put tasks of different keys. It returns how many they put in a second, and
-// how many conflicts there were.
-func putAll(t *testing.T, n, queues int) (perSecond float64, met int64) {
-	const puts = 10
+// putAll has processes put tasks of different keys at the same time. It returns how many they put in
+// a second, and how many conflicts there were.
+func putAll(t *testing.T, n, queues, puts int, engine func(*mvcc.DB) kv.Engine) (perSecond float64, met int64) {
 	synctest.Test(t, func(t *testing.T) {
 		db := cluster()
-		all := clientsOf(t, n, queues, func() kv.Engine { return db.Client() }, kv.Apart, task.Options[int]{})
+		all := clientsOf(t, n, queues, func() kv.Engine { return engine(db) }, kv.Apart, task.Options[int]{})
 		before, begun := conflicts(all), time.Now()
 		each(all, func(i int, c client) {
 			for j := range puts {
-				_, err := c.Put(t.Context(), fmt.Sprint("key ", i), j, task.PutOptions{})
+				_, err := c.Put(t.Context(), fmt.Sprint("key ", i, " ", j%3), j, task.PutOptions{})
 				require.NoError(t, err)
 			}
 		})
 		perSecond, met = float64(n*puts)/time.Since(begun).Seconds(), conflicts(all)-before
+		ready := 0
+		for _, c := range all[:queues] {
+			stats, err := c.Stats(t.Context())
+			require.NoError(t, err)
+			ready += stats.Ready
+		}
+		require.Equal(t, n*puts, ready)
 	})
 	return perSecond, met
 }
