@@ -358,7 +358,7 @@ func (c *Consumer[V]) leave(ctx context.Context, disconnects bool) error {
 // endLocked says why the consumer cannot be used any more.
 func (c *Consumer[V]) endLocked(why error) {
 	c.state.end.Store(&why)
-	c.queue.notifier.takers.expel(&c.state)
+	c.queue.notifier.takers.signalEnded(&c.state)
 }
 
 // dismiss tells the backend that a consumer has left, if it has not been told. ErrResumed says that

@@ -281,7 +281,7 @@ func TestRoomWhileTrying(t *testing.T) {
 // What is put while somebody looks who does not want it is not missed by those who do.
 func TestPutWhileAnotherLooks(t *testing.T) {
 	hookedBubble(t, nil, func(ctx context.Context, q *Queue[int], h *hooked) {
-		q.notifier.takers.single = true
+		q.notifier.takers.oneAtATime = true
 		kinds := make(chan string, 1)
 		for _, f := range []string{"x", "y"} {
 			go func() {

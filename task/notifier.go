@@ -86,7 +86,7 @@ func (n *notifier) Look() {
 		defer n.mu.Unlock()
 		n.takers.look()
 		if !n.inMemory { // there it makes no room: see Room
-			n.putters.look()
+			n.putters.retryAll()
 		}
 		n.countLocked(math.MaxInt)
 	}
@@ -97,7 +97,7 @@ func (n *notifier) Room(key string) {
 	if n.puttersWaiting.Load() > 0 {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		n.putters.room(key)
+		n.putters.retry(key)
 	}
 }
 
@@ -170,7 +170,7 @@ func (n *notifier) Due(at time.Time) {
 func (n *notifier) start(b driver.Backend) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.backend, n.takers.single = b, n.inMemory
+	n.backend, n.takers.oneAtATime = b, n.inMemory
 	n.tickLocked()
 }
 
@@ -252,7 +252,7 @@ func (n *notifier) stop(why error) {
 	for lease := range n.contexts {
 		n.endContextsLocked(lease, ErrLeaseLost)
 	}
-	n.takers.expel(nil)
+	n.takers.signalEnded(nil)
 	n.countLocked(math.MaxInt)
 }
 
@@ -272,10 +272,10 @@ func (n *notifier) admit(key string) error {
 	if n.puttersWaiting.Load() > 0 && n.putters.policy < fairq.EvictHeaviest {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		if n.putters.policy == fairq.RejectOverShare && len(n.putters.barred[key]) > 0 {
+		if n.putters.policy == fairq.RejectOverShare && len(n.putters.blocked[key]) > 0 {
 			// The key's share may have grown. Those who wait come first, where nothing takes time.
-			n.putters.room(key)
-			n.letInLocked(nil, n.backend.PutOne)
+			n.putters.retry(key)
+			n.admitLocked(nil, n.backend.PutOne)
 			return n.end
 		}
 		if n.end == nil && n.putters.line.Len() > 0 && n.putters.full != nil {

@@ -9,19 +9,19 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// putters are those who wait for room, in rounds by key. The first one in line tries to put its
-// task when it gets there, and again whenever a task has gone. One whose key has as many tasks as
-// it may is barred until a task of the key has gone, and then takes a new turn in line. With
-// RejectOverShare more than one of a key may have room then, so each that was let in has the next
-// one try.
+// putters are the goroutines that wait for room, in rounds by key. The first one in line tries to
+// put its task when it gets there, and again whenever a task has gone. One whose key has as many
+// tasks as it may is blocked: it leaves the line until a task of the key has gone, and then takes a
+// new turn. With RejectOverShare more than one of a key may have room then, so each that is
+// admitted has the next one try.
 //
-// If the queue is in memory, whoever makes room tries for those in line before it lets others in,
-// see Admit, and so what room is left then is there for newcomers at once: these need not wait for
-// goroutines that were let in and have not run yet.
+// If the queue is in memory, the call that makes room puts the tasks of those in line before it
+// gives up the queue's lock, see Admit. The room that is left after that is there for newcomers at
+// once: they need not wait for goroutines that were admitted and have not run yet.
 type putters struct {
 	line     fairq.Queue[string, *putter]
-	barred   map[string][]*putter
-	rooms    uint64 // how often there may have been room
+	blocked  map[string][]*putter
+	rooms    uint64 // how often there may have come to be room
 	policy   fairq.WhenFull
 	inMemory bool
 	full     error     // what newcomers are told while there is a line; nil if they may try
@@ -35,8 +35,8 @@ type putter struct {
 	ticket  fairq.Ticket // in the line
 	rooms   uint64       // putters.rooms as of when it was tried last; 0 if it was not
 	wake    chan struct{}
-	trying  bool // somebody puts its task just now
-	done    bool // it is in line no more, for that has returned what follows
+	trying  bool // a goroutine puts its task just now
+	done    bool // it has left the line, for that put has returned what follows
 	id      ID
 	evicted *driver.Record
 	err     error
@@ -57,70 +57,69 @@ func (p *putters) join(w *putter) {
 	w.ticket = p.line.Add(w.task.Key, w)
 }
 
-func (p *putters) bar(w *putter) {
-	if p.barred == nil {
-		p.barred = map[string][]*putter{}
+func (p *putters) block(w *putter) {
+	if p.blocked == nil {
+		p.blocked = map[string][]*putter{}
 	}
-	p.barred[w.task.Key] = append(p.barred[w.task.Key], w)
+	p.blocked[w.task.Key] = append(p.blocked[w.task.Key], w)
 }
 
-// roomOf lets one of a key that was barred get into line.
-func (p *putters) roomOf(key string) {
-	if barred := p.barred[key]; len(barred) > 0 {
-		p.join(barred[0])
-		p.unbar(key, 0)
-	}
-}
-
-func (p *putters) unbar(key string, i int) {
-	if p.barred[key] = slices.Delete(p.barred[key], i, i+1); len(p.barred[key]) == 0 {
-		delete(p.barred, key)
+// rejoin puts the first one of a key that is blocked back into line.
+func (p *putters) rejoin(key string) {
+	if blocked := p.blocked[key]; len(blocked) > 0 {
+		p.join(blocked[0])
+		p.unblock(key, 0)
 	}
 }
 
-// room lets the first one in line try, and one of the key that was barred get into line.
-func (p *putters) room(key string) {
+func (p *putters) unblock(key string, i int) {
+	if p.blocked[key] = slices.Delete(p.blocked[key], i, i+1); len(p.blocked[key]) == 0 {
+		delete(p.blocked, key)
+	}
+}
+
+// retry has the first one in line try, after one of the key that was blocked has joined it.
+func (p *putters) retry(key string) {
 	p.rooms++
-	p.roomOf(key)
-	p.rouse()
+	p.rejoin(key)
+	p.wakeFirst()
 }
 
-// look lets the first one in line try, and the first one of each key that was barred get into
-// line.
-func (p *putters) look() {
-	for key := range p.barred {
-		p.roomOf(key)
+// retryAll is retry for all keys.
+func (p *putters) retryAll() {
+	for key := range p.blocked {
+		p.rejoin(key)
 	}
 	p.rooms++
-	p.rouse()
+	p.wakeFirst()
 }
 
-// rouse makes the first one in line try. In memory others try for him.
-func (p *putters) rouse() {
+// wakeFirst makes the first one in line try. In memory others try for it.
+func (p *putters) wakeFirst() {
 	if _, first, ok := p.line.Peek(); ok && !p.inMemory {
 		first.signal()
 	}
 }
 
-// leave takes one out, wherever it is. The room for which it got into line, if it was barred, is
-// the next one's.
+// leave takes one out, wherever it is. If it was blocked before, the room for which it joined the
+// line is there for the next one of its key.
 func (p *putters) leave(w *putter) {
 	if _, ok := p.line.Remove(w.ticket); ok {
-		p.roomOf(w.task.Key)
-	} else if i := slices.Index(p.barred[w.task.Key], w); i >= 0 {
-		p.unbar(w.task.Key, i)
+		p.rejoin(w.task.Key)
+	} else if i := slices.Index(p.blocked[w.task.Key], w); i >= 0 {
+		p.unblock(w.task.Key, i)
 	}
 	p.rooms++
-	p.rouse()
+	p.wakeFirst()
 }
 
-// tried says what one in line was told.
+// tried does what follows from the result of the first one's try.
 func (p *putters) tried(w *putter) {
 	switch {
 	case errors.Is(w.err, fairq.ErrKeyFull):
 		p.line.Remove(w.ticket)
-		p.bar(w)
-		p.rouse()
+		p.block(w)
+		p.wakeFirst()
 	case errors.Is(w.err, fairq.ErrFull):
 		p.full = w.err
 	case w.err != nil:
@@ -129,16 +128,16 @@ func (p *putters) tried(w *putter) {
 	default:
 		w.done = true
 		if p.line.Pop(); p.policy == fairq.RejectOverShare {
-			p.roomOf(w.task.Key)
+			p.rejoin(w.task.Key)
 		}
-		p.rouse()
+		p.wakeFirst()
 	}
 }
 
 // sparePutters is how many putters are kept to be used again.
 const sparePutters = 64
 
-// enter puts one into line that was refused.
+// enter puts a newcomer into line whose task was refused.
 func (p *putters) enter(ctx context.Context, task *driver.New, refused error) *putter {
 	w := &putter{}
 	if n := len(p.spare); n > 0 {
@@ -153,7 +152,7 @@ func (p *putters) enter(ctx context.Context, task *driver.New, refused error) *p
 	return w
 }
 
-// put puts a task that was refused, or has others put it, as soon as there is room.
+// put puts a task that was refused, or has another goroutine put it, as soon as there is room.
 func (n *notifier) put(ctx context.Context, task *driver.New, refused error) (id ID, evicted *driver.Record, err error) {
 	cancelled := ctx.Done()
 	n.puttersWaiting.Add(1)
@@ -163,13 +162,13 @@ func (n *notifier) put(ctx context.Context, task *driver.New, refused error) (id
 	w := p.enter(ctx, task, refused)
 	n.countLocked(1)
 	for err == nil && !w.done {
-		if n.letInLocked(w, n.backend.PutOne); !w.done {
+		if n.admitLocked(w, n.backend.PutOne); !w.done {
 			if err = n.end; err == nil {
 				err = n.sleepLocked(ctx, cancelled, w.wake)
 			}
 		}
 	}
-	for w.leaving = true; w.trying; { // what is let in at the same moment cannot be taken back
+	for w.leaving = true; w.trying; { // a put that has begun cannot be taken back
 		n.mu.Unlock()
 		<-w.wake
 		n.mu.Lock()
@@ -178,7 +177,7 @@ func (n *notifier) put(ctx context.Context, task *driver.New, refused error) (id
 		id, evicted, err = w.id, w.evicted, w.err
 	} else {
 		n.withdrawLocked(w)
-		n.letInLocked(nil, n.backend.PutOne)
+		n.admitLocked(nil, n.backend.PutOne)
 	}
 	select {
 	case <-w.wake:
@@ -190,7 +189,7 @@ func (n *notifier) put(ctx context.Context, task *driver.New, refused error) (id
 	return id, evicted, err
 }
 
-// withdrawLocked takes one out of line that was not let in.
+// withdrawLocked takes one out of line that was not admitted.
 func (n *notifier) withdrawLocked(w *putter) {
 	n.putters.leave(w)
 	n.puttersWaiting.Add(-1)
@@ -201,14 +200,14 @@ func (n *notifier) Admit(put func(context.Context, driver.New) (ID, *driver.Reco
 	if n.puttersWaiting.Load() > 0 && n.inMemory {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		n.letInLocked(nil, put)
+		n.admitLocked(nil, put)
 	}
 }
 
-// letInLocked puts the task of the first one in line, and then of the next, as long as that may
-// help. If it takes time, each puts only its own. One that somebody else is putting just now is
-// looked at again by him.
-func (n *notifier) letInLocked(own *putter, put func(context.Context, driver.New) (ID, *driver.Record, error)) {
+// admitLocked puts the task of the first one in line, and then of the next, as long as there may be
+// room. If a put takes time, each goroutine puts only its own. If another one is putting the first
+// task just now, that one looks at it again.
+func (n *notifier) admitLocked(own *putter, put func(context.Context, driver.New) (ID, *driver.Record, error)) {
 	p := &n.putters
 	for n.end == nil {
 		_, w, ok := p.line.Peek()

@@ -10,21 +10,24 @@ import (
 // come, first served. No task is handed to them; one that may find a task is woken, and looks for
 // it. Those that are woken have left their groups' lines.
 //
-// A group is tested if one of it has looked for a task in vain, and for each that became ready
-// since then, and that a taker of it could have, some taker was woken, or is looking. So a taker
-// that joins a tested group need not look. If those that were woken find nothing because others
-// were quicker, or something else than what they were woken for, or if more has changed meanwhile,
-// there may still be a task for others: then these are not tested any more. One taker after the
-// other looks until all groups are tested.
+// A group is tested if one of its takers has looked and found no task, and if for each task that
+// became ready since then, and that passes its filter, some taker was woken, or is looking. So a
+// taker that joins a tested group need not look. A taker that was woken may find nothing, because
+// others were quicker, or another task than the one it was woken for, or more may have changed
+// meanwhile: then there may still be a task for others, and their groups are not tested any more.
+// One taker after the other looks until all groups are tested.
 //
-// In a group nobody is overtaken. Between groups it can happen: who looks because nobody else
-// wanted a task may find another one that became ready just then.
+// Within a group no taker overtakes another. Between groups one can: a taker that looks because no
+// other wanted a task may find another task that became ready just then.
 type takers struct {
 	groups  []*takerGroup // those in which somebody waits, and some others
 	arrived uint64
 	changes uint64 // calls of ready and look
 	woken   int    // takers that are looking
-	single  bool   // only one looks at a time, as is right if that takes no time: so nobody is quicker than who came before
+
+	// oneAtATime says that only one taker looks at a time, so none is quicker than one that came
+	// before it. That is right where looking takes no time.
+	oneAtATime bool
 }
 
 type takerGroup struct {
@@ -45,7 +48,7 @@ type taker struct {
 	wake     chan struct{}
 	watch    *count // called instead of wake, if it is a Watch's
 	busy     bool   // a call of the Watch sees for itself that it is woken
-	told     bool   // the Watch's function was called, and Take was not since
+	notified bool   // the Watch's function was called, and Take was not since
 }
 
 // consumerState is what waiting takers must know of their consumer.
@@ -71,27 +74,27 @@ func (t *takers) ready(priority int, kind string) {
 			first = g.line[0]
 		}
 	}
-	if first != nil && (t.woken == 0 || !t.single) {
-		t.rouse(first)
+	if first != nil && (t.woken == 0 || !t.oneAtATime) {
+		t.wake(first)
 	}
 }
 
 // look makes the takers look for a task, one after the other.
 func (t *takers) look() {
 	t.changes++
-	t.doubt(nil)
-	t.pass()
+	t.untest(nil)
+	t.wakeNext()
 }
 
-// doubt makes all groups but one look.
-func (t *takers) doubt(but *takerGroup) {
+// untest makes all groups look again, except one.
+func (t *takers) untest(except *takerGroup) {
 	for _, g := range t.groups {
-		g.tested = g.tested && g == but
+		g.tested = g.tested && g == except
 	}
 }
 
-// rouse wakes the first taker of a line.
-func (t *takers) rouse(w *taker) {
+// wake wakes the first taker of a line.
+func (t *takers) wake(w *taker) {
 	g := w.group
 	if g.line[0] = nil; len(g.line) > 1 {
 		g.line = g.line[1:]
@@ -105,8 +108,8 @@ func (t *takers) rouse(w *taker) {
 
 func (w *taker) signal() {
 	if w.watch != nil {
-		if !w.busy && !w.told { // it may be woken and expelled
-			w.told = true
+		if !w.busy && !w.notified { // it may be woken, and its consumer end, at the same time
+			w.notified = true
 			w.watch.callLocked()
 		}
 		return
@@ -117,8 +120,8 @@ func (w *taker) signal() {
 	}
 }
 
-// pass wakes the first taker of those that ought to look, if none is looking.
-func (t *takers) pass() {
+// wakeNext wakes the first taker of those that ought to look, if none is looking.
+func (t *takers) wakeNext() {
 	if t.woken > 0 {
 		return
 	}
@@ -129,7 +132,7 @@ func (t *takers) pass() {
 		}
 	}
 	if first != nil {
-		t.rouse(first)
+		t.wake(first)
 	}
 }
 
@@ -167,31 +170,31 @@ func (t *takers) leave(w *taker, found bool) {
 		t.woken--
 		// If it will not look, others must; and if perhaps it has not found what it was woken for.
 		if !found || w.since != t.changes || w.looked.id != w.group.filter.id {
-			t.doubt(nil)
+			t.untest(nil)
 		}
 	}
 	w.woken = false
-	t.pass()
-	t.tidy(w.group)
+	t.wakeNext()
+	t.trim(w.group)
 }
 
 // foundLast puts a taker that has found a task back into line, if there can be no other one: it was
 // woken for this one, its group was tested before, and nothing has changed since. If it is not sure
 // of that, it returns false.
 func (t *takers) foundLast(w *taker) bool {
-	if !t.single || !w.group.tested || w.since != t.changes || w.looked != w.consumer.filter.Load() || w.looked.id != w.group.filter.id {
+	if !t.oneAtATime || !w.group.tested || w.since != t.changes || w.looked != w.consumer.filter.Load() || w.looked.id != w.group.filter.id {
 		return false
 	}
 	w.woken = false
 	t.woken--
 	t.arrive(w)
 	w.group.tested = true
-	t.pass()
+	t.wakeNext()
 	return true
 }
 
-// inVain puts a taker that found nothing back into line, unless it must look again.
-func (t *takers) inVain(w *taker) {
+// foundNothing puts a taker that found nothing back into line, unless it must look again.
+func (t *takers) foundNothing(w *taker) {
 	if w.changes != t.changes || w.looked != w.consumer.filter.Load() {
 		w.changes = t.changes
 		return
@@ -202,10 +205,10 @@ func (t *takers) inVain(w *taker) {
 	t.join(w)
 	w.group.tested = true
 	if w.since != t.changes || w.looked.id != old.filter.id {
-		t.doubt(w.group)
+		t.untest(w.group)
 	}
-	t.pass()
-	t.tidy(old)
+	t.wakeNext()
+	t.trim(old)
 }
 
 // refilter moves the waiting takers of a consumer to the group of its new filter.
@@ -221,19 +224,19 @@ func (t *takers) refilter(c *consumerState) {
 			}
 		}
 		g.line = kept
-		t.tidy(g)
+		t.trim(g)
 	}
 	for _, w := range moved {
 		t.join(w)
 	}
-	t.pass()
+	t.wakeNext()
 }
 
 // spareGroups is how many groups are kept in which nobody waits.
 const spareGroups = 8
 
-// tidy forgets a group in which nobody waits, or at least what it knew.
-func (t *takers) tidy(g *takerGroup) {
+// trim forgets a group in which nobody waits, or at least what it knew.
+func (t *takers) trim(g *takerGroup) {
 	if len(g.line) == 0 {
 		g.tested = false
 		if i := slices.Index(t.groups, g); i >= 0 && len(t.groups) > spareGroups {
@@ -242,9 +245,9 @@ func (t *takers) tidy(g *takerGroup) {
 	}
 }
 
-// expel makes the waiting takers of a consumer see that it is over, or those that are watches if
+// signalEnded makes the waiting takers of a consumer see that it is over, or those that are watches if
 // the queue is.
-func (t *takers) expel(c *consumerState) {
+func (t *takers) signalEnded(c *consumerState) {
 	for _, g := range t.groups {
 		for _, w := range g.line {
 			if w.consumer == c || c == nil && w.watch != nil {
@@ -263,7 +266,7 @@ func (n *notifier) take(ctx context.Context, c *consumerState, try func(Filter) 
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.takers.arrive(w)
-	n.takers.pass()
+	n.takers.wakeNext()
 	for {
 		if err := n.overLocked(c); err != nil {
 			n.takers.leave(w, false)
@@ -278,7 +281,7 @@ func (n *notifier) take(ctx context.Context, c *consumerState, try func(Filter) 
 				n.takers.leave(w, found)
 				return err
 			}
-			n.takers.inVain(w)
+			n.takers.foundNothing(w)
 			continue
 		}
 		if err := n.sleepLocked(ctx, done, w.wake); err != nil {

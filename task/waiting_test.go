@@ -84,7 +84,7 @@ func TestWaiting(t *testing.T) {
 			for _, q := range w.queues {
 				require.Zero(t, q.notifier.takersWaiting.Load())
 				require.Zero(t, q.notifier.puttersWaiting.Load())
-				require.Empty(t, q.notifier.putters.barred)
+				require.Empty(t, q.notifier.putters.blocked)
 				require.Zero(t, q.notifier.putters.line.Len())
 				require.LessOrEqual(t, len(q.notifier.takers.groups), spareGroups)
 				for _, g := range q.notifier.takers.groups {
@@ -117,7 +117,7 @@ func newWaiters(t *testing.T, seed uint64) *waiters {
 		require.NoError(t, err)
 		w.queues = append(w.queues, q)
 		w.crossed = seed%3 == 0
-		q.notifier.takers.single = !w.crossed
+		q.notifier.takers.oneAtATime = !w.crossed
 		for range 3 {
 			w.consumers = append(w.consumers, q.NewConsumer(Filter{}))
 		}

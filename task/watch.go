@@ -75,13 +75,13 @@ func (w *Watch[V]) take(ctx context.Context, try func(Filter) (found bool, err e
 	if w.taker.busy { // another call takes care
 		return true, n.overLocked(&c.state)
 	}
-	w.taker.busy, w.taker.told = true, false
+	w.taker.busy, w.taker.notified = true, false
 	defer func() { w.taker.busy = false }()
 	if !w.armed {
 		n.takersWaiting.Add(1)
 		w.armed = true
 		n.takers.arrive(&w.taker)
-		n.takers.pass()
+		n.takers.wakeNext()
 	}
 	for {
 		if err := n.overLocked(&c.state); err != nil {
@@ -101,7 +101,7 @@ func (w *Watch[V]) take(ctx context.Context, try func(Filter) (found bool, err e
 			w.disarmLocked(found)
 			return false, err
 		}
-		n.takers.inVain(&w.taker)
+		n.takers.foundNothing(&w.taker)
 	}
 }
 

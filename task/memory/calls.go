@@ -78,7 +78,7 @@ func (q *queue) TakeID(_ context.Context, consumer driver.Handle, id driver.ID) 
 		return r, err
 	}
 	defer q.exit()
-	it, err := q.takeID(consumer, id, q.sure(now))
+	it, err := q.takeID(consumer, id, q.clock(now))
 	if err == nil {
 		r = q.record(it)
 	}
@@ -118,13 +118,13 @@ func (q *queue) settle(lease driver.Lease, how *driver.Settlement, now int64) (d
 		return 0, driver.ErrLeaseLost
 	}
 	if how.Release || how.Bury {
-		now = q.sure(now)
+		now = q.clock(now)
 	}
 	if life.Moves(how, int(it.priority)) {
 		q.reprioritize(it, how.Priority)
 	}
 	f := it.Settle(how, now, &q.stats)
-	q.befall(it, f, now)
+	q.apply(it, f, now)
 	return f.State, nil
 }
 
@@ -191,10 +191,10 @@ func (q *queue) Change(_ context.Context, id driver.ID, change driver.Change, un
 	if it == nil {
 		return driver.ErrNotFound
 	}
-	now = q.sure(now)
+	now = q.clock(now)
 	f, err := it.Change(change, unlessTaken, reason, now, &q.stats)
 	if err == nil {
-		q.befall(it, f, now)
+		q.apply(it, f, now)
 	}
 	return err
 }
@@ -214,8 +214,8 @@ func (q *queue) Kick(_ context.Context, o driver.ListOptions) (kicked int, err e
 	}
 	for _, id := range ids {
 		if it := q.ids.get(id); it != nil && it.State == driver.Buried { // else its group has just ended
-			now = q.sure(now)
-			q.befall(it, it.Kick(now, &q.stats), now)
+			now = q.clock(now)
+			q.apply(it, it.Kick(now, &q.stats), now)
 			kicked++
 		}
 	}
@@ -310,7 +310,7 @@ func (q *queue) each(o *driver.ListOptions, f func(*item), more func() bool) err
 			return err
 		}
 		b := q.ids.from(number)
-		for n := 0; b != nil && b.lacks(o.State) && n < someTimers; n++ {
+		for n := 0; b != nil && b.lacks(o.State) && n < timersPerCall; n++ {
 			b = b.next
 		}
 		if b == nil {
@@ -394,7 +394,7 @@ func (q *queue) Outcome(_ context.Context, uniqueKey string) (driver.Outcome, er
 	if it := q.findUniqueKey(uniqueKey, now); it != nil {
 		return it.OutcomeSoFar(it.id), nil
 	}
-	if o, ok := q.outcomes.get(uniqueKey, q.sure(now)); ok {
+	if o, ok := q.outcomes.get(uniqueKey, q.clock(now)); ok {
 		return o, nil
 	}
 	return driver.Outcome{}, fmt.Errorf("%w: unique key %q", driver.ErrNotFound, uniqueKey)
@@ -446,7 +446,7 @@ func (q *queue) findOldest(of []driver.KeyStat) error {
 			return err
 		}
 		b := q.ids.from(number)
-		for blocks := 0; b != nil && blocks < someTimers>>blockBits; blocks, b = blocks+1, b.next {
+		for blocks := 0; b != nil && blocks < timersPerCall>>blockBits; blocks, b = blocks+1, b.next {
 			number = b.number
 			for _, it := range b.items {
 				if it == nil || it.State != driver.Ready && it.State != driver.Delayed {

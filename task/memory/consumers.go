@@ -53,13 +53,13 @@ func (q *queue) Leave(_ context.Context, h driver.Handle, grace time.Duration) e
 	if err != nil {
 		return err
 	}
-	now = q.sure(now)
+	now = q.clock(now)
 	if grace == 0 {
 		q.handBackAll(c, now)
 		q.forgetConsumer(c)
 		return nil
 	}
-	q.stay(c)
+	q.cancelLeave(c)
 	q.left++
 	c.left, c.deadline = q.left, life.Plus(now, grace)
 	q.leaving.push(c)
@@ -70,7 +70,7 @@ func (q *queue) Leave(_ context.Context, h driver.Handle, grace time.Duration) e
 // handBackAll hands back what a consumer holds.
 func (q *queue) handBackAll(c *consumer, now int64) {
 	for it := c.leases.first; it != nil; it = c.leases.first {
-		q.befall(it, it.Return(now, &q.stats), now)
+		q.apply(it, it.Return(now, &q.stats), now)
 	}
 }
 
@@ -88,18 +88,18 @@ func (q *queue) Return(_ context.Context, h driver.Handle) error {
 	case c.Epoch != h.Epoch:
 		return driver.ErrResumed
 	}
-	q.handBackAll(c, q.sure(now))
+	q.handBackAll(c, q.clock(now))
 	return nil
 }
 
 func (q *queue) forgetConsumer(c *consumer) {
 	delete(q.consumers, c.ID)
 	q.taker = nil
-	q.stay(c)
+	q.cancelLeave(c)
 }
 
-// stay takes a consumer out of those that have left.
-func (q *queue) stay(c *consumer) {
+// cancelLeave takes a consumer out of those that have left.
+func (q *queue) cancelLeave(c *consumer) {
 	if c.deadline != 0 {
 		q.leaving.remove(c)
 		c.deadline = 0
@@ -117,7 +117,7 @@ func (q *queue) Rejoin(_ context.Context, id string) (epoch uint64, held []drive
 	if c == nil || c.deadline != 0 && c.deadline <= now { // so many are due that it is not its turn yet
 		return 0, nil, fmt.Errorf("%w: consumer %q", driver.ErrNotFound, id)
 	}
-	q.stay(c)
+	q.cancelLeave(c)
 	c.Epoch++
 	held = make([]driver.Record, 0, c.leases.len)
 	for it := c.leases.first; it != nil; it = it.next {

@@ -57,7 +57,7 @@ func TestNothingStays(t *testing.T) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		require.Len(t, m.keys, len(m.idle))
-		require.LessOrEqual(t, len(m.idle), mostSpare)
+		require.LessOrEqual(t, len(m.idle), maxSpare)
 		require.Empty(t, m.timers)
 		require.Empty(t, m.uniqueKeys)
 		require.Empty(t, m.groups)
@@ -90,7 +90,7 @@ func (deaf) Admit(func(context.Context, driver.New) (driver.ID, *driver.Record, 
 
 // When more is due at once than one call handles, what a call is about is up to date all the same.
 func TestMuchIsDue(t *testing.T) {
-	const n = 3 * someTimers
+	const n = 3 * timersPerCall
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		opened, err := new(Store).Open(ctx, "q", driver.Settings{Capacity: fairq.MaxLen, KeyCapacity: fairq.MaxLen, Retention: time.Minute, Grace: time.Minute}, deaf{})

@@ -57,7 +57,7 @@ func (q *queue) Group(_ context.Context, name string, cancel bool) error {
 		return err
 	}
 	defer q.exit()
-	now = q.sure(now)
+	now = q.clock(now)
 	g := q.group(name)
 	if begins, err := g.Begin(name, cancel); !begins {
 		return err
@@ -69,7 +69,7 @@ func (q *queue) Group(_ context.Context, name string, cancel bool) error {
 		if cancel && it.Running() {
 			q.event(driver.EventCancel, it, now, it.lease)
 		}
-		q.befall(it, it.GroupBegins(cancel, now, &q.stats), now)
+		q.apply(it, it.GroupBegins(cancel, now, &q.stats), now)
 	}
 	q.endGroup(g, now)
 	return nil
@@ -98,13 +98,13 @@ func (q *queue) endGroup(g *group, now int64) {
 	if !ends {
 		return
 	}
-	now = q.sure(now)
+	now = q.clock(now)
 	for _, it := range g.sorted() {
 		f := it.GroupEnds(g.Cancelled, now, &q.stats)
 		if f.State != 0 {
 			it.Group = nil
 			delete(g.tasks, it)
 		}
-		q.befall(it, f, now)
+		q.apply(it, f, now)
 	}
 }

@@ -14,12 +14,12 @@ type index struct {
 	first, open *block // the blocks are linked in order; open is the last one
 	found       *block // the one found last: those who settle come one after the other
 	spare       []*block
-	most        int // blocks there once were
+	peak        int // blocks there once were
 }
 
 const (
 	blockBits   = 6
-	spareBlocks = mostSpare >> blockBits
+	spareBlocks = maxSpare >> blockBits
 )
 
 type block struct {
@@ -100,7 +100,7 @@ func (x *index) remove(it *item) {
 
 // drop removes an empty block.
 func (x *index) drop(b *block) {
-	remove(&x.blocks, &x.most, b.number)
+	remove(&x.blocks, &x.peak, b.number)
 	if b.prev == nil {
 		x.first = b.next
 	} else {

@@ -107,13 +107,13 @@ func (q *queue) check(t require.TestingT) {
 	for _, k := range q.keys {
 		for _, l := range k.lines {
 			lines[l.band]++
-			linked[l.band] += l.linked
-			require.Equal(t, l.band.turns.KeyLen(k.name), l.linked)
+			linked[l.band] += l.turnsAhead
+			require.Equal(t, l.band.turns.KeyLen(k.name), l.turnsAhead)
 			require.True(t, slices.IsSortedFunc(l.owed, cmp.Compare[uint64]))
 			if !q.reserves() {
-				require.LessOrEqual(t, l.linked+len(l.owed), l.len)
+				require.LessOrEqual(t, l.turnsAhead+len(l.owed), l.len)
 			}
-			require.True(t, l.len == 0 || l.linked+len(l.owed) > 0)
+			require.True(t, l.len == 0 || l.turnsAhead+len(l.owed) > 0)
 			require.True(t, !l.isEmpty() || k.uniform())
 			sum := 0
 			for i, ranked := range l.lanes {
@@ -158,9 +158,9 @@ func (q *queue) check(t require.TestingT) {
 		}
 		require.Equal(t, sum, b.free)
 	}
-	if q.waiting != nil {
-		require.Equal(t, states[driver.Ready]+states[driver.Delayed], q.waiting.tasks.Len())
-		require.Len(t, q.waiting.tickets, q.waiting.tasks.Len())
+	if q.evictable != nil {
+		require.Equal(t, states[driver.Ready]+states[driver.Delayed], q.evictable.tasks.Len())
+		require.Len(t, q.evictable.tickets, q.evictable.tasks.Len())
 	}
 	require.Subset(t, slices.Collect(maps.Values(q.consumers)), q.leaving)
 }

@@ -51,7 +51,7 @@ func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Reco
 		}
 	}
 	if q.reserves() {
-		q.line(it).link(it.cost)
+		q.line(it).addTurn(it.cost)
 	}
 	q.stats.Puts++
 	if it.key.tasks[0]++; it.key.tasks[0] == 1 {
@@ -91,8 +91,8 @@ func (q *queue) set(it *item, state driver.State) {
 	case driver.Buried:
 		q.buried.append(it)
 	}
-	if q.waiting != nil && (state == driver.Ready || state == driver.Delayed) {
-		q.waiting.add(it)
+	if q.evictable != nil && (state == driver.Ready || state == driver.Delayed) {
+		q.evictable.add(it)
 	}
 	q.arm(it, it.Wake(state))
 }
@@ -103,7 +103,7 @@ func (q *queue) unset(it *item) {
 	case driver.Ready:
 		l := q.line(it)
 		l.remove(it)
-		q.retire(l)
+		q.dropIfEmpty(l)
 	case driver.Taken:
 		it.consumer.leases.remove(it)
 	case driver.Buried:
@@ -116,8 +116,8 @@ func (q *queue) unset(it *item) {
 // until it is in another one.
 func (q *queue) leaveState(it *item) {
 	state := it.State
-	if q.waiting != nil && (state == driver.Ready || state == driver.Delayed) {
-		q.waiting.remove(it)
+	if q.evictable != nil && (state == driver.Ready || state == driver.Delayed) {
+		q.evictable.remove(it)
 	}
 	it.key.tasks[state]--
 	*q.gauge(state)--
@@ -189,8 +189,8 @@ func (q *queue) take(consumer driver.Handle, filter *driver.Filter, now int64) (
 	for n := 1; it != nil && it.isDue(now); n++ { // it has expired, but there were too many to be handled before
 		f := it.Due(it.wake, &q.stats)
 		q.leaveState(it)
-		q.enact(it, f, it.wake, 0)
-		if n%someTimers == 0 {
+		q.finishApply(it, f, it.wake, 0)
+		if n%timersPerCall == 0 {
 			q.mu.Unlock() // let others have their turn
 			q.mu.Lock()
 			if c, err = q.consumer(consumer); q.paused || q.dropped || err != nil {
@@ -212,7 +212,7 @@ func (q *queue) grant(it *item, c *consumer, now int64) {
 	q.leases++
 	it.lease, it.consumer = q.leases, c
 	if it.TTR > 0 {
-		now = q.sure(now)
+		now = q.clock(now)
 	}
 	it.Take(now)
 	q.set(it, driver.Taken)
@@ -234,7 +234,7 @@ func (q *queue) takeID(consumer driver.Handle, id driver.ID, now int64) (*item, 
 	if err != nil {
 		return nil, err
 	}
-	q.befall(it, f, now)
+	q.apply(it, f, now)
 	q.unset(it)
 	if !q.settings.KeepPlace {
 		it.place = 0
@@ -250,7 +250,7 @@ func (q *queue) first(f *driver.Filter) *item {
 			return nil
 		}
 		if it := b.next(f); it != nil {
-			q.retire(q.line(it))
+			q.dropIfEmpty(q.line(it))
 			return it
 		}
 	}
@@ -272,7 +272,7 @@ func (q *queue) reprioritize(it *item, priority int) {
 	q.places++
 	it.place, it.turn = q.places, 0
 	if q.reserves() {
-		q.line(it).link(it.cost)
+		q.line(it).addTurn(it.cost)
 	}
 }
 
@@ -280,8 +280,8 @@ func (q *queue) reprioritize(it *item, priority int) {
 func (q *queue) giveUpTurn(it *item) {
 	if q.reserves() && it.turn == 0 {
 		l := q.line(it)
-		l.giveUp(l.linked + len(l.owed) - 1)
-		q.retire(l)
+		l.giveUp(l.turnsAhead + len(l.owed) - 1)
+		q.dropIfEmpty(l)
 	}
 }
 
@@ -292,17 +292,17 @@ func (q *queue) ended(id driver.ID, outcome error) {
 	}
 }
 
-// befall makes happen to a task what the rules say.
-func (q *queue) befall(it *item, f life.Fate, now int64) {
+// apply does to a task what the rules say.
+func (q *queue) apply(it *item, f life.Fate, now int64) {
 	if f.Event != 0 {
 		lease := it.lease
 		q.unset(it)
-		q.enact(it, f, now, lease)
+		q.finishApply(it, f, now, lease)
 	}
 }
 
-// enact is the part of befall after the task has left its state, and with it its lease.
-func (q *queue) enact(it *item, f life.Fate, now int64, lease uint64) {
+// finishApply is apply for a task that has left its state, and with it its lease.
+func (q *queue) finishApply(it *item, f life.Fate, now int64, lease uint64) {
 	for _, before := range f.Before {
 		if before != 0 {
 			q.event(before, it, now, lease)
@@ -334,8 +334,8 @@ func (q *queue) gone(it *item, why driver.EventType, now int64, lease uint64, ou
 	k := it.key
 	q.giveUpTurn(it)
 	if it.Rare != nil && it.UniqueKey != "" {
-		remove(&q.uniqueKeys, &q.mostUniqueKeys, it.UniqueKey)
-		q.outcomes.add(it.UniqueKey, it.id, outcome, q.sure(now)+int64(q.settings.Retention))
+		remove(&q.uniqueKeys, &q.peakUniqueKeys, it.UniqueKey)
+		q.outcomes.add(it.UniqueKey, it.id, outcome, q.clock(now)+int64(q.settings.Retention))
 		q.announce()
 		q.ended(it.id, outcome)
 	}
@@ -347,7 +347,7 @@ func (q *queue) gone(it *item, why driver.EventType, now int64, lease uint64, ou
 	if g := it.group(); g != nil {
 		q.leaveGroup(it, g, now)
 	}
-	if len(q.spare) < mostSpare {
+	if len(q.spare) < maxSpare {
 		*it = item{}
 		q.spare = append(q.spare, it)
 	}
@@ -360,7 +360,7 @@ func (q *queue) truncate(now int64, outcome error) (n int) {
 	}
 	clear(q.groups)
 	for it := range q.ids.all() {
-		q.befall(it, it.Delete(outcome, &q.stats), now)
+		q.apply(it, it.Delete(outcome, &q.stats), now)
 		n++
 	}
 	return n

@@ -16,7 +16,7 @@ func (q *queue) makeRoom(n *driver.New, g *group) (victim *driver.Record, err er
 	if !evicts {
 		return nil, err
 	}
-	it := q.waiting.victim(n.Key, n.Weight)
+	it := q.evictable.victim(n.Key, n.Weight)
 	if it == nil {
 		return nil, err
 	}
@@ -25,7 +25,7 @@ func (q *queue) makeRoom(n *driver.New, g *group) (victim *driver.Record, err er
 		g.Join(driver.Member)
 		defer g.Leave(driver.Member)
 	}
-	q.befall(it, it.Evict(&q.stats), 0)
+	q.apply(it, it.Evict(&q.stats), 0)
 	return victim, nil
 }
 
@@ -49,35 +49,35 @@ func (q *queue) freed(k *account, from, to driver.State) {
 	}
 }
 
-// waiting knows which key has the most tasks that are ready or delayed. It is a fairq.Queue that
+// evictable knows which key has the most tasks that are ready or delayed. It is a fairq.Queue that
 // nothing is ever popped from: there the furthest round is that of the key with the most items by
 // its weight.
-type waiting struct {
+type evictable struct {
 	policy  fairq.WhenFull
 	tasks   fairq.Queue[string, *item]
 	tickets map[*item]fairq.Ticket
 	weight  int // of the key that is being added
 }
 
-func newWaiting(policy fairq.WhenFull) *waiting {
-	w := &waiting{policy: policy, tickets: map[*item]fairq.Ticket{}}
+func newEvictable(policy fairq.WhenFull) *evictable {
+	w := &evictable{policy: policy, tickets: map[*item]fairq.Ticket{}}
 	w.tasks.Weight = func(string) int { return w.weight }
 	return w
 }
 
-func (w *waiting) add(it *item) {
+func (w *evictable) add(it *item) {
 	w.weight = it.key.weight
 	w.tickets[it] = w.tasks.Add(it.key.name, it)
 }
 
 // remove forgets a task. It may be the victim, which is not there any more.
-func (w *waiting) remove(it *item) {
+func (w *evictable) remove(it *item) {
 	w.tasks.Remove(w.tickets[it])
 	delete(w.tickets, it)
 }
 
 // victim returns the task that is evicted for one of the given key, nil if none may be.
-func (w *waiting) victim(key string, weight int) *item {
+func (w *evictable) victim(key string, weight int) *item {
 	heaviest, it, ok := w.tasks.Evict()
 	if !ok {
 		return nil

@@ -67,14 +67,14 @@ type queue struct {
 	leaving    heap[*consumer] // those that have left, and may come back
 	left       int             // how many ever have
 	outcomes   outcomes
-	waiting    *waiting // only with EvictHeaviest or EvictOldest
-	places     uint64   // the last place given to a task
-	leases     uint64   // the number of the last lease
-	due        int64    // what the notifiers know: when Tick must be called; 0 for never
+	evictable  *evictable // only with EvictHeaviest or EvictOldest
+	places     uint64     // the last place given to a task
+	leases     uint64     // the number of the last lease
+	due        int64      // what the notifiers know: when Tick must be called; 0 for never
 	spare      []*item
 	idle       []*account // some have tasks again by now
 
-	mostKeys, mostUniqueKeys int // how many there once were, see remove
+	peakKeys, peakUniqueKeys int // how many there once were, see remove
 }
 
 // account is what a queue knows of a key that has tasks or is paused, or is idle.
@@ -85,7 +85,7 @@ type account struct {
 	paused  bool
 	blocked bool     // it is paused, or has as many tasks taken as it may
 	lines   []*line  // one for each priority that it has tasks of, in that order
-	few     [1]*line // what lines begins with
+	lineBuf [1]*line // the first array of lines, in the same allocation
 	isIdle  bool     // it is in queue.idle
 }
 
@@ -111,13 +111,13 @@ type item struct {
 }
 
 // remove deletes a key of a map, and gives the map's memory back if little of it is left.
-func remove[K comparable, V any](m *map[K]V, most *int, key K) {
-	*most = max(*most, len(*m))
+func remove[K comparable, V any](m *map[K]V, peak *int, key K) {
+	*peak = max(*peak, len(*m))
 	delete(*m, key)
-	if len(*m) <= mostSpare && *most > 8*mostSpare {
+	if len(*m) <= maxSpare && *peak > 8*maxSpare {
 		small := make(map[K]V, len(*m))
 		maps.Copy(small, *m)
-		*m, *most = small, 0
+		*m, *peak = small, 0
 	}
 }
 
@@ -189,7 +189,7 @@ func (m *Store) Open(_ context.Context, name string, settings driver.Settings, n
 	q.unixBase = time.Duration(q.epoch.UnixNano())
 	q.admit = func(_ context.Context, n driver.New) (driver.ID, *driver.Record, error) { return q.put(&n, q.now()) }
 	if settings.WhenFull >= fairq.EvictHeaviest {
-		q.waiting = newWaiting(settings.WhenFull)
+		q.evictable = newEvictable(settings.WhenFull)
 	}
 	if m.queues == nil {
 		m.queues = map[string]*queue{}
@@ -255,7 +255,7 @@ func (q *queue) enter() (now int64, err error) {
 	}
 	if len(q.timers) > 0 || len(q.leaving) > 0 {
 		now = q.now()
-		q.advance(now, someTimers)
+		q.advance(now, timersPerCall)
 	}
 	return now, nil
 }
@@ -296,8 +296,8 @@ func (q *queue) time(at int64) time.Time {
 	return q.epoch.Add(time.Duration(at))
 }
 
-// sure returns the time, which is 0 as long as nobody has asked for it.
-func (q *queue) sure(now int64) int64 {
+// clock returns now, and reads the time if that is 0: many calls need none.
+func (q *queue) clock(now int64) int64 {
 	if now == 0 {
 		return q.now()
 	}
@@ -305,9 +305,9 @@ func (q *queue) sure(now int64) int64 {
 }
 
 const (
-	mostSpare  = 1000 // tasks and keys that are kept to be used again
-	spareBands = 16   // bands that a queue keeps though they are empty
-	someTimers = 1000 // how many timers one call handles at most
+	maxSpare      = 1000 // tasks and keys that are kept to be used again
+	spareBands    = 16   // bands that a queue keeps though they are empty
+	timersPerCall = 1000 // how many timers one call handles at most
 )
 
 // newItem returns an empty item.
@@ -325,7 +325,7 @@ func (q *queue) account(key string, weight int) *account {
 	k := q.keys[key]
 	if k == nil {
 		k = &account{name: key, weight: 1}
-		k.lines = k.few[:0]
+		k.lines = k.lineBuf[:0]
 		q.keys[key] = k
 	}
 	if weight > 0 {
@@ -347,13 +347,13 @@ func (q *queue) forgetKey(k *account) {
 		k.isIdle = true
 		q.idle = append(q.idle, k)
 	}
-	if len(q.idle) < mostSpare {
+	if len(q.idle) < maxSpare {
 		return
 	}
 	const some = 16 // for the others are moved
 	for _, oldest := range q.idle[:some] {
 		if oldest.isIdle = false; !oldest.isUsed() {
-			remove(&q.keys, &q.mostKeys, oldest.name)
+			remove(&q.keys, &q.peakKeys, oldest.name)
 			for len(oldest.lines) > 0 {
 				q.drop(oldest.lines[0])
 			}
@@ -382,9 +382,9 @@ func (q *queue) line(it *item) *line {
 	return it.key.lines[i]
 }
 
-// retire drops a line if it is empty, but not the last one of its key, which may soon have a task
+// dropIfEmpty drops a line if it is empty, but not the last one of its key, which may soon have a task
 // again; unless others would have to look through many bands or kinds for it.
-func (q *queue) retire(l *line) {
+func (q *queue) dropIfEmpty(l *line) {
 	if l.isEmpty() && (!l.key.uniform() || len(q.bands) > spareBands || len(l.band.kinds) > spareKinds) {
 		q.drop(l)
 	}

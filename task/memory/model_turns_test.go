@@ -15,7 +15,7 @@ type modelBand struct {
 	using     int // 1 while a turn of a key is used, and not popped yet
 	delivered uint64
 	owed      map[string][]uint64
-	passed    map[string]uint64
+	missed    map[string]uint64
 }
 
 // modelTurns says which key is next.
@@ -45,7 +45,7 @@ func (m *model) band(t *modelTask) *modelBand {
 	b := m.bands[t.Priority]
 	if b == nil {
 		b = &modelBand{
-			turns: m.newTurns(), owed: map[string][]uint64{}, passed: map[string]uint64{},
+			turns: m.newTurns(), owed: map[string][]uint64{}, missed: map[string]uint64{},
 		}
 		m.bands[t.Priority] = b
 	}
@@ -63,15 +63,15 @@ func (m *model) owe(b *modelBand, key string, turn uint64) {
 	slices.Sort(b.owed[key])
 }
 
-// top gives a key the turns that it must have.
-func (m *model) top(t *modelTask) {
+// fillTurns gives a key the turns that it must have.
+func (m *model) fillTurns(t *modelTask) {
 	b := m.band(t)
 	want := 1
 	if m.s.MaxInFlightPerKey > 0 && m.s.Quantum == 0 {
 		want = t.weight
 	}
 	want = min(want, m.readyIn(t.Key, t.Priority)-len(b.owed[t.Key]))
-	for !m.reserves() && b.passed[t.Key] == 0 && b.turns.Len(t.Key)-b.using < want {
+	for !m.reserves() && b.missed[t.Key] == 0 && b.turns.Len(t.Key)-b.using < want {
 		next := m.oldest(t.Key, t.Priority, &driver.Filter{})
 		b.turns.Push(t.Key, t.weight, int(next.Cost))
 	}
@@ -84,8 +84,8 @@ func (m *model) giveUp(t *modelTask) {
 		b.turns.RemoveLast(t.Key)
 		return
 	}
-	if owed[len(owed)-1] == b.passed[t.Key] {
-		b.passed[t.Key] = 0
+	if owed[len(owed)-1] == b.missed[t.Key] {
+		b.missed[t.Key] = 0
 	}
 	b.owed[t.Key] = owed[:len(owed)-1]
 }
@@ -103,8 +103,8 @@ func (m *model) becomeReady(t *modelTask, at time.Time) {
 		t.turn = 0
 	case m.reserves():
 	case m.s.MaxInFlightPerKey > 0:
-		m.top(t)
-	case b.passed[t.Key] == 0:
+		m.fillTurns(t)
+	case b.missed[t.Key] == 0:
 		b.turns.Push(t.Key, t.weight, int(t.Cost))
 	}
 	t.reserved = m.reserves()
@@ -157,8 +157,8 @@ func (m *model) next(f *driver.Filter) *modelTask {
 		}
 		if turn != 0 {
 			b.owed[key] = b.owed[key][1:]
-			if b.passed[key] == turn {
-				b.passed[key] = 0
+			if b.missed[key] == turn {
+				b.missed[key] = 0
 			}
 		}
 		for turn == 0 {
@@ -174,15 +174,15 @@ func (m *model) next(f *driver.Filter) *modelTask {
 				continue
 			}
 			m.used(b)
-			if b.passed[key] == 0 || m.reserves() {
-				b.passed[key] = b.delivered
+			if b.missed[key] == 0 || m.reserves() {
+				b.missed[key] = b.delivered
 				m.owe(b, key, b.delivered)
 			}
 		}
 		t := m.oldest(key, p, f)
 		m.backlog[key] = m.backlog[key][:len(m.backlog[key])-1]
 		t.State, t.turn, t.reserved = 0, turn, false
-		m.top(t)
+		m.fillTurns(t)
 		m.used(b)
 		return t
 	}

@@ -6,7 +6,7 @@ import "github.com/fairq/fairq/task/driver"
 type outcomes struct {
 	by          map[string]*ending
 	first, last *ending // in the order in which they are forgotten
-	most        int     // how many there once were
+	peak        int     // how many there once were
 }
 
 type ending struct {
@@ -44,7 +44,7 @@ func (o *outcomes) forget(uniqueKey string) {
 	if e == nil {
 		return
 	}
-	remove(&o.by, &o.most, uniqueKey)
+	remove(&o.by, &o.peak, uniqueKey)
 	if e.prev == nil {
 		o.first = e.next
 	} else {

@@ -91,7 +91,7 @@ func (q *queue) Tick(context.Context) (time.Time, error) {
 		return time.Time{}, err
 	}
 	defer q.exit()
-	q.outcomes.expire(q.now(), someTimers)
+	q.outcomes.expire(q.now(), timersPerCall)
 	q.due = q.next()
 	return q.time(q.due), nil
 }
@@ -129,5 +129,5 @@ func (it *item) isDue(now int64) bool {
 // fire makes happen what is due for a task.
 func (q *queue) fire(it *item) {
 	at := it.due()
-	q.befall(it, it.Due(at, &q.stats), at)
+	q.apply(it, it.Due(at, &q.stats), at)
 }

@@ -61,7 +61,7 @@ type walkedLine struct {
 	left   int // tasks
 	ahead  int // turns, those in walk.again too
 	owed   int
-	passed bool // line.passed is one of those owed
+	missed bool // line.missed is one of those owed
 }
 
 // cursor is a place in a lane.
@@ -136,7 +136,7 @@ func (w *walk) use(l *line, turn uint64, round int) *item {
 	}
 	if turn != 0 {
 		s.owed--
-		s.passed = s.passed && turn != l.passed
+		s.missed = s.missed && turn != l.missed
 	}
 	s.left--
 	w.slots[l.key]--
@@ -147,10 +147,10 @@ func (w *walk) use(l *line, turn uint64, round int) *item {
 	return s.take()
 }
 
-// wanted returns how many turns a line must have ahead: see line.top.
+// wanted returns how many turns a line must have ahead: see line.fillTurns.
 func (w *walk) wanted(l *line, s *walkedLine) int {
 	switch {
-	case s.passed || w.band.reserve:
+	case s.missed || w.band.reserve:
 		return 0
 	case w.band.limited && w.band.turns.TurnsAhead == 0:
 		return min(l.key.weight, s.left-s.owed)
@@ -162,7 +162,7 @@ func (w *walk) wanted(l *line, s *walkedLine) int {
 func (w *walk) line(l *line) *walkedLine {
 	s := w.lines[l]
 	if s == nil {
-		s = &walkedLine{left: l.len, ahead: l.linked, owed: len(l.owed), passed: l.passed != 0}
+		s = &walkedLine{left: l.len, ahead: l.turnsAhead, owed: len(l.owed), missed: l.missed != 0}
 		for _, lane := range l.lanes {
 			c := cursor{next: lane.inOrder.first}
 			for _, e := range lane.early {

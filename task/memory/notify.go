@@ -65,7 +65,7 @@ func (q *queue) info(it *item) driver.Info {
 func (q *queue) event(what driver.EventType, it *item, now int64, lease uint64) {
 	for _, n := range q.notifiers {
 		if n.Listens() {
-			n.Event(driver.Event{Type: what, Time: q.time(q.sure(now)), Lease: lease, Task: q.info(it)})
+			n.Event(driver.Event{Type: what, Time: q.time(q.clock(now)), Lease: lease, Task: q.info(it)})
 		}
 	}
 }

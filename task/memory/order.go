@@ -51,16 +51,16 @@ type kind struct {
 
 // line is the ready tasks of a key in a band.
 type line struct {
-	band   *band
-	key    *account
-	lanes  heap[byHead] // the one with the oldest task is first, those that are empty are last
-	len    int
-	linked int      // turns in band.turns
-	owed   []uint64 // numbers of the turns owed, ascending
-	passed uint64   // the one of these that found no task that could be taken; 0 if there is none
+	band       *band
+	key        *account
+	lanes      heap[byHead] // the one with the oldest task is first, those that are empty are last
+	len        int
+	turnsAhead int      // turns in band.turns
+	owed       []uint64 // numbers of the turns owed, ascending
+	missed     uint64   // the one of these that found no task that could be taken; 0 if there is none
 
-	one lane      // most lines need but one, and so it is near
-	few [1]byHead // what lanes begins with
+	one     lane      // most lines need but one, and so it is near
+	laneBuf [1]byHead // the first array of lanes
 }
 
 // lane is the tasks of one kind in a line, in the order of their places.
@@ -98,14 +98,14 @@ func (b *band) next(f *driver.Filter) *item {
 	if l := b.firstOwed(f); l != nil {
 		turn := l.owed[0]
 		l.owed = l.owed[1:]
-		if turn == l.passed {
-			l.passed = 0
+		if turn == l.missed {
+			l.missed = 0
 		}
-		l.refile()
+		l.indexOwed()
 		return l.take(l.oldest(f), turn)
 	}
 	for {
-		// There is a turn: see has, and line.top. With TurnsAhead the key's next turn, which take asks
+		// There is a turn: see has, and line.fillTurns. With TurnsAhead the key's next turn, which take asks
 		// for, must follow on this one, so that is popped after it.
 		var l *line
 		ahead := b.turns.TurnsAhead > 0
@@ -114,7 +114,7 @@ func (b *band) next(f *driver.Filter) *item {
 		} else {
 			_, l, _ = b.turns.Pop()
 		}
-		l.linked--
+		l.turnsAhead--
 		b.turn++
 		var it *item
 		if lane := l.oldest(f); lane != nil && !l.key.blocked {
@@ -126,8 +126,8 @@ func (b *band) next(f *driver.Filter) *item {
 		if it != nil {
 			return it
 		}
-		if l.passed == 0 || b.reserve {
-			l.passed = b.turn
+		if l.missed == 0 || b.reserve {
+			l.missed = b.turn
 			l.owe(b.turn)
 		}
 	}
@@ -164,13 +164,13 @@ func (b *band) firstOwed(f *driver.Filter) *line {
 func (b *band) newLine(k *account) *line {
 	l := &line{band: b, key: k}
 	l.one.line = l
-	l.lanes = l.few[:0]
+	l.lanes = l.laneBuf[:0]
 	l.lanes.push(byHead{&l.one})
 	return l
 }
 
 // isEmpty tells whether the line has neither tasks nor turns.
-func (l *line) isEmpty() bool { return l.len == 0 && l.linked == 0 && len(l.owed) == 0 }
+func (l *line) isEmpty() bool { return l.len == 0 && l.turnsAhead == 0 && len(l.owed) == 0 }
 
 // kind returns the kind of that name.
 func (b *band) kind(name string) *kind {
@@ -207,11 +207,11 @@ func (l *line) add(it *item) {
 		it.turn = 0
 	case l.band.reserve:
 	case l.band.limited:
-		l.top()
-	case l.passed == 0:
-		l.link(it.cost)
+		l.fillTurns()
+	case l.missed == 0:
+		l.addTurn(it.cost)
 	}
-	l.refile()
+	l.indexOwed()
 }
 
 // remove takes a task out of the line that does not leave by a turn. With band.reserve it keeps its
@@ -220,7 +220,7 @@ func (l *line) remove(it *item) {
 	lane := l.lane(it.kind)
 	lane.remove(it)
 	l.count(lane, -1)
-	l.refile()
+	l.indexOwed()
 	if !l.band.reserve {
 		l.giveUp(l.len)
 	}
@@ -233,9 +233,9 @@ func (l *line) take(lane *lane, turn uint64) *item {
 	l.count(lane, -1)
 	it.turn = turn
 	if lane.len == 0 {
-		l.refile()
+		l.indexOwed()
 	}
-	l.top()
+	l.fillTurns()
 	return it
 }
 
@@ -281,32 +281,32 @@ func (l *line) block(blocked bool) {
 		lane.kind.free += n
 		l.band.free += n
 	}
-	l.refile()
+	l.indexOwed()
 }
 
-// link gives the line a turn for a task of that cost.
-func (l *line) link(cost uint32) {
+// addTurn gives the line a turn for a task of that cost.
+func (l *line) addTurn(cost uint32) {
 	b := l.band
 	if l.key.weight != 1 && b.turns.Weight == nil {
 		b.turns.Weight = func(string) int { return b.weight }
 	}
 	b.weight, b.cost = l.key.weight, cost
 	b.turns.Push(l.key.name, l)
-	l.linked++
+	l.turnsAhead++
 }
 
-// top gives the line the turns that it must have: a line with tasks has at least one, ahead or
+// fillTurns gives the line the turns that it must have: a line with tasks has at least one, ahead or
 // owed.
-func (l *line) top() {
-	if l.passed != 0 || l.band.reserve {
+func (l *line) fillTurns() {
+	if l.missed != 0 || l.band.reserve {
 		return
 	}
 	want := 1
 	if l.band.limited && l.band.turns.TurnsAhead == 0 {
 		want = l.key.weight
 	}
-	for want = min(want, l.len-len(l.owed)); l.linked < want; {
-		l.link(l.lanes[0].head().cost)
+	for want = min(want, l.len-len(l.owed)); l.turnsAhead < want; {
+		l.addTurn(l.lanes[0].head().cost)
 	}
 }
 
@@ -314,28 +314,28 @@ func (l *line) top() {
 func (l *line) owe(turn uint64) {
 	i, _ := slices.BinarySearch(l.owed, turn)
 	l.owed = slices.Insert(l.owed, i, turn)
-	l.refile()
+	l.indexOwed()
 }
 
 // giveUp takes the last turns from the line, until it has no more than n.
 func (l *line) giveUp(n int) {
-	for l.linked+len(l.owed) > n {
-		if l.linked > 0 {
+	for l.turnsAhead+len(l.owed) > n {
+		if l.turnsAhead > 0 {
 			l.band.turns.RemoveNewest(l.key.name)
-			l.linked--
+			l.turnsAhead--
 			continue
 		}
 		last := len(l.owed) - 1
-		if l.owed[last] == l.passed {
-			l.passed = 0
+		if l.owed[last] == l.missed {
+			l.missed = 0
 		}
 		l.owed = l.owed[:last]
-		l.refile()
+		l.indexOwed()
 	}
 }
 
-// refile puts the lanes into their kinds' heaps, or takes them out.
-func (l *line) refile() {
+// indexOwed puts the lanes into their kinds' heaps, or takes them out.
+func (l *line) indexOwed() {
 	for _, lane := range l.lanes {
 		in := lane.len > 0 && len(l.owed) > 0 && !l.key.blocked
 		switch {
