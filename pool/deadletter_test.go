@@ -373,8 +373,8 @@ func TestToDeadLetters(t *testing.T) {
 }
 
 // TestLettersKeepTimes has tasks that are dropped, evicted, and left over: what is left of their
-// delay and time to live is kept by the letter, and by the queue that it is forwarded to, as is their
-// metadata.
+// delay and time to live is kept by the letter, and by the queue that it is forwarded to, as is
+// their metadata.
 func TestLettersKeepTimes(t *testing.T) {
 	for _, whenFull := range []pool.WhenFull{pool.DropNew, pool.EvictOldest, pool.Block} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {

@@ -77,8 +77,8 @@ func Parallel[T any](handlers ...Handler[T]) Handler[T] {
 
 // Transit returns a handler that puts each task into another queue; then this queue is done with
 // it. The task keeps its key, kind, priority, unique key, metadata, deadline and limit of attempts,
-// and what is left of its time to live. If the other queue is full the handler waits for room, so the pool
-// is held up too.
+// and what is left of its time to live. If the other queue is full the handler waits for room, so
+// the pool is held up too.
 func Transit[V any](next *task.Queue[V]) Handler[*task.Task[V]] {
 	return func(ctx context.Context, t *task.Task[V]) error {
 		info := t.Info()

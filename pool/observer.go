@@ -31,9 +31,9 @@ type Observer[V any] struct {
 	Started func(ctx context.Context, class string, t *task.Task[V], waited time.Duration)
 
 	// Each attempt that was started ends in one of these, unless Shutdown has interrupted it.
-	// Retried is told of a task that has failed or was snoozed (then the error Is [ErrSnoozed]) and is
-	// tried again after the delay, Failed of one that has failed for good, Lost of one that could not
-	// be settled.
+	// Retried is told of a task that has failed or was snoozed (then the error Is [ErrSnoozed]) and
+	// is tried again after the delay, Failed of one that has failed for good, Lost of one that
+	// could not be settled.
 	Succeeded func(ctx context.Context, class string, t *task.Task[V], ran time.Duration)
 	Retried   func(ctx context.Context, class string, t *task.Task[V], ran, delay time.Duration, err error)
 	Failed    func(ctx context.Context, class string, t *task.Task[V], ran time.Duration, err error)

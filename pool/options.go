@@ -63,10 +63,10 @@ type Options[V any] struct {
 	// CostUnit, if not 0, has the keys share the workers' time instead of the number of tasks: the
 	// pool measures how long each attempt of a key's tasks runs, and tells the queue, in this unit,
 	// rounded up, by [task.Queue.Done] or [fairq.FairQueue.Done]. A queue that is not the pool's
-	// own must have a PriorCost. One that is has a Quantum of one CostUnit unless you say otherwise,
-	// which is then what a key of weight 1 may use of the workers in a round, and a PriorCost of
-	// ten quanta. So a tenth of what a task typically takes is good. What is submitted with a
-	// Cost of its own costs that, in the same unit. Time in [Yield] counts too.
+	// own must have a PriorCost. One that is has a Quantum of one CostUnit unless you say
+	// otherwise, which is then what a key of weight 1 may use of the workers in a round, and a
+	// PriorCost of ten quanta. So a tenth of what a task typically takes is good. What is submitted
+	// with a Cost of its own costs that, in the same unit. Time in [Yield] counts too.
 	CostUnit time.Duration
 
 	// Classes are the queues of a pool that has several; see [Class].

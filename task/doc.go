@@ -17,36 +17,43 @@
 //
 // # What is promised
 //
-//   - Order: priority first; within a priority keys are served in rounds, as by a [fairq.Queue]; within a key tasks are
-//     taken in the order in which they became ready. With Options.Quantum, rounds share work instead of tasks, by their costs.
-//   - A task takes its turn when it becomes ready: when it is put, when its delay ends, when it is kicked. So what is tried
-//     again after a delay or by Fail queues up like new work, and a key whose tasks all fail does not flood the others. A task
-//     that is handed back without delay (by Release or Snooze, because its lease was lost, because
-//     its consumer was closed) keeps the turn that it was taken by, and is first. If it is gone
-//     before it is taken again, its key keeps that turn for others, as long as it has some.
-//     Options.KeepPlace makes all of them return to the place of their Put.
-//   - A key that has as many tasks taken as Options.MaxInFlightPerKey allows, or is paused, is passed over, at no cost for the
-//     others. As soon as it can be served it is first, if it has missed a turn; it never gets back more than one.
-//   - A task is with one consumer at a time, as long as the lease lasts. A lease that has run out is lost for good, even if
-//     nobody has taken the task since. With a lost lease nothing can be changed.
-//   - Nothing is lost: a task leaves the queue when it is acked, discarded, deleted, evicted (and handed to OnEvict), or
-//     when its time to live or its deadline ends (and it is handed to OnExpire). One that was tried MaxAttempts times is
-//     buried, with its last error.
+//   - Order: priority first; within a priority keys are served in rounds, as by a [fairq.Queue];
+//     within a key tasks are taken in the order in which they became ready. With Options.Quantum,
+//     rounds share work instead of tasks, by their costs.
+//   - A task takes its turn when it becomes ready: when it is put, when its delay ends, when it is
+//     kicked. So what is tried again after a delay or by Fail queues up like new work, and a key
+//     whose tasks all fail does not flood the others. A task that is handed back without delay (by
+//     Release or Snooze, because its lease was lost, because its consumer was closed) keeps the
+//     turn that it was taken by, and is first. If it is gone before it is taken again, its key
+//     keeps that turn for others, as long as it has some. Options.KeepPlace makes all of them
+//     return to the place of their Put.
+//   - A key that has as many tasks taken as Options.MaxInFlightPerKey allows, or is paused, is
+//     passed over, at no cost for the others. As soon as it can be served it is first, if it has
+//     missed a turn; it never gets back more than one.
+//   - A task is with one consumer at a time, as long as the lease lasts. A lease that has run out
+//     is lost for good, even if nobody has taken the task since. With a lost lease nothing can be
+//     changed.
+//   - Nothing is lost: a task leaves the queue when it is acked, discarded, deleted, evicted (and
+//     handed to OnEvict), or when its time to live or its deadline ends (and it is handed to
+//     OnExpire). One that was tried MaxAttempts times is buried, with its last error.
 //   - What has a time happens at that time, not when somebody looks.
-//   - Those who wait for tasks are served first come, first served, and one new task wakes one of them. Those who wait for
-//     room are admitted in rounds by key. A context that ends loses nothing.
+//   - Those who wait for tasks are served first come, first served, and one new task wakes one of
+//     them. Those who wait for room are admitted in rounds by key. A context that ends loses
+//     nothing.
 //   - A call that returns an error has changed nothing, unless it says so.
 //
 // # What is not promised
 //
-//   - That a task runs only once. A consumer whose lease has run out may still be at it when the next one begins. Task.Context
-//     tells it to stop.
-//   - With MaxInFlightPerKey or KeepPlace, and for keys that were passed over (paused, or with no task for the filter of a
-//     consumer), the order of keys within a round. (Else it is that in which their tasks became ready.)
-//   - That what was deleted or has expired leaves no trace in the order of the others: the tasks of its key behind it may move
-//     up by one turn.
-//   - First come, first served between takers with different filters, to the letter: who looks in vain for one task may find
-//     another that became ready just then. TryTake does not wait behind anybody.
+//   - That a task runs only once. A consumer whose lease has run out may still be at it when the
+//     next one begins. Task.Context tells it to stop.
+//   - With MaxInFlightPerKey or KeepPlace, and for keys that were passed over (paused, or with no
+//     task for the filter of a consumer), the order of keys within a round. (Else it is that in
+//     which their tasks became ready.)
+//   - That what was deleted or has expired leaves no trace in the order of the others: the tasks of
+//     its key behind it may move up by one turn.
+//   - First come, first served between takers with different filters, to the letter: who looks in
+//     vain for one task may find another that became ready just then. TryTake does not wait behind
+//     anybody.
 //   - That events tell what other processes did, where a store is shared by several.
 //
 // # Beside the other packages

@@ -14,7 +14,7 @@ type expiries struct {
 
 	// mu protects all that follows. OnExpire is not called under it.
 	mu      sync.Mutex
-	line    []driver.Record
+	records []driver.Record
 	handOut func(*driver.Record) // nil until the queue is open
 	done    chan struct{}        // closed when the goroutine ends; nil if it does not run
 }
@@ -32,7 +32,7 @@ func (n *notifier) Expired(r driver.Record) {
 func (x *expiries) add(r driver.Record) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.line = append(x.line, r)
+	x.records = append(x.records, r)
 	x.runLocked()
 }
 
@@ -46,7 +46,7 @@ func (x *expiries) start(handOut func(*driver.Record)) {
 
 // runLocked sees to it that the goroutine runs if there is something to do.
 func (x *expiries) runLocked() {
-	if x.done == nil && x.handOut != nil && len(x.line) > 0 {
+	if x.done == nil && x.handOut != nil && len(x.records) > 0 {
 		x.done = make(chan struct{})
 		go x.run()
 	}
@@ -67,16 +67,16 @@ func (x *expiries) run() {
 // next hands out the first task. If there is none, it returns false.
 func (x *expiries) next() bool {
 	x.mu.Lock()
-	if len(x.line) == 0 {
-		x.line = nil
+	if len(x.records) == 0 {
+		x.records = nil
 		close(x.done)
 		x.done = nil
 		x.mu.Unlock()
 		return false
 	}
-	r := x.line[0]
-	x.line[0] = driver.Record{}
-	x.line = x.line[1:]
+	r := x.records[0]
+	x.records[0] = driver.Record{}
+	x.records = x.records[1:]
 	x.mu.Unlock()
 	_ = guard("Options.OnExpire", func() { x.handOut(&r) }) // there is nobody who could be told
 	return true

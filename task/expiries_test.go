@@ -62,7 +62,7 @@ func TestExpiriesGoroutine(t *testing.T) {
 			x.mu.Lock()
 			defer x.mu.Unlock()
 			require.Nil(t, x.done)
-			require.Nil(t, x.line)
+			require.Nil(t, x.records)
 		}
 		for n := 1; n < 10; n += 3 {
 			fill(t, q, "a", 3, PutOptions{TTL: time.Second})
@@ -86,7 +86,7 @@ func TestExpiredTooEarly(t *testing.T) {
 		require.ErrorIs(t, given.Ack(t.Context()), ErrLeaseLost)
 		q, err = Open[int](t.Context(), new(hastyStore), "q", nil)
 		require.NoError(t, err)
-		require.Empty(t, q.notifier.expiries.line)
+		require.Empty(t, q.notifier.expiries.records)
 		require.NoError(t, q.Close(t.Context()))
 	})
 }

@@ -278,7 +278,7 @@ func (n *notifier) admit(key string) error {
 			n.admitLocked(nil, n.backend.PutOne)
 			return n.end
 		}
-		if n.end == nil && n.putters.line.Len() > 0 && n.putters.full != nil {
+		if n.end == nil && n.putters.waitQueue.Len() > 0 && n.putters.full != nil {
 			n.refused.Add(1)
 			return n.putters.full
 		}

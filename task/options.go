@@ -72,11 +72,11 @@ type Options[V any] struct {
 	// good, see docs/cost.md. 0 means that each task counts the same.
 	Quantum int64
 
-	// PriorCost, with a Quantum, is for costs that nobody knows before the task is done: a task that
-	// is put without a Cost costs the mean of what [Queue.Done] has told of its key, a moving one of
-	// which each new cost is an eighth. PriorCost, 1 to 65,536 quanta, is that of a key of which
-	// this Queue has been told nothing. It remembers at least the 8,192 keys told of last. 0 means
-	// that costs are not learned.
+	// PriorCost, with a Quantum, is for costs that nobody knows before the task is done: a task
+	// that is put without a Cost costs the mean of what [Queue.Done] has told of its key, a moving
+	// one of which each new cost is an eighth. PriorCost, 1 to 65,536 quanta, is that of a key of
+	// which this Queue has been told nothing. It remembers at least the 8,192 keys told of last. 0
+	// means that costs are not learned.
 	PriorCost int64
 
 	// MaxInFlightPerKey is how many tasks of a key can be taken at the same time; it is the
@@ -140,8 +140,8 @@ type PutOptions struct {
 	//
 	// A key that has had more than its share of a round pays with those that follow, also if it has
 	// no task meanwhile, unless no other task of the priority is ready. The cost is read when the
-	// task gets its turn: with MaxInFlightPerKey, and in a database once a task with a Kind was put,
-	// that is when it is its key's next one, else when it becomes ready.
+	// task gets its turn: with MaxInFlightPerKey, and in a database once a task with a Kind was
+	// put, that is when it is its key's next one, else when it becomes ready.
 	Cost int64
 
 	// Delay is how long it takes until the task is ready. 0 means that it is at once.

@@ -9,34 +9,34 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// putters are the goroutines that wait for room, in rounds by key. The first one in line tries to
-// put its task when it gets there, and again whenever a task has gone. One whose key has as many
-// tasks as it may is blocked: it leaves the line until a task of the key has gone, and then takes a
-// new turn. With RejectOverShare more than one of a key may have room then, so each that is
-// admitted has the next one try.
+// putters are the goroutines that wait for room, in rounds by key. The first one in the wait queue
+// tries to put its task when it gets there, and again whenever a task has gone. One whose key has
+// as many tasks as it may is blocked: it leaves the wait queue until a task of the key has gone,
+// and then takes a new turn. With RejectOverShare more than one of a key may have room then, so
+// each that is admitted has the next one try.
 //
-// If the queue is in memory, the call that makes room puts the tasks of those in line before it
-// gives up the queue's lock, see Admit. The room that is left after that is there for newcomers at
-// once: they need not wait for goroutines that were admitted and have not run yet.
+// If tasks are in memory, the call that makes room puts those of the wait queue before it gives up
+// the lock, see Admit. The room that is left after that is there for newcomers at once: they need
+// not wait for goroutines that were admitted and have not run yet.
 type putters struct {
-	line     fairq.Queue[string, *putter]
-	blocked  map[string][]*putter
-	rooms    uint64 // how often there may have come to be room
-	policy   fairq.WhenFull
-	inMemory bool
-	full     error     // what newcomers are told while there is a line; nil if they may try
-	spare    []*putter // to be used again
+	waitQueue fairq.Queue[string, *putter]
+	blocked   map[string][]*putter
+	rooms     uint64 // how often there may have come to be room
+	policy    fairq.WhenFull
+	inMemory  bool
+	full      error     // what newcomers are told while somebody waits; nil if they may try
+	spare     []*putter // to be used again
 }
 
 // putter is a goroutine that waits for room.
 type putter struct {
 	ctx     context.Context
 	task    driver.New
-	ticket  fairq.Ticket // in the line
+	ticket  fairq.Ticket // in putters.waitQueue
 	rooms   uint64       // putters.rooms as of when it was tried last; 0 if it was not
 	wake    chan struct{}
 	trying  bool // a goroutine puts its task just now
-	done    bool // it has left the line, for that put has returned what follows
+	done    bool // it has left the wait queue, for that put has returned what follows
 	id      ID
 	evicted *driver.Record
 	err     error
@@ -51,10 +51,10 @@ func (w *putter) signal() {
 }
 
 func (p *putters) join(w *putter) {
-	if p.line.Len() == 0 {
+	if p.waitQueue.Len() == 0 {
 		p.full = nil // those whom it was about are gone
 	}
-	w.ticket = p.line.Add(w.task.Key, w)
+	w.ticket = p.waitQueue.Add(w.task.Key, w)
 }
 
 func (p *putters) block(w *putter) {
@@ -64,7 +64,7 @@ func (p *putters) block(w *putter) {
 	p.blocked[w.task.Key] = append(p.blocked[w.task.Key], w)
 }
 
-// rejoin puts the first one of a key that is blocked back into line.
+// rejoin puts the first one of a key that is blocked back into the wait queue.
 func (p *putters) rejoin(key string) {
 	if blocked := p.blocked[key]; len(blocked) > 0 {
 		p.join(blocked[0])
@@ -78,7 +78,8 @@ func (p *putters) unblock(key string, i int) {
 	}
 }
 
-// retry has the first one in line try, after one of the key that was blocked has joined it.
+// retry has the first one in the wait queue try, after one of the key that was blocked has joined
+// it.
 func (p *putters) retry(key string) {
 	p.rooms++
 	p.rejoin(key)
@@ -94,17 +95,17 @@ func (p *putters) retryAll() {
 	p.wakeFirst()
 }
 
-// wakeFirst makes the first one in line try. In memory others try for it.
+// wakeFirst makes the first one in the wait queue try. In memory others try for it.
 func (p *putters) wakeFirst() {
-	if _, first, ok := p.line.Peek(); ok && !p.inMemory {
+	if _, first, ok := p.waitQueue.Peek(); ok && !p.inMemory {
 		first.signal()
 	}
 }
 
 // leave takes one out, wherever it is. If it was blocked before, the room for which it joined the
-// line is there for the next one of its key.
+// wait queue is there for the next one of its key.
 func (p *putters) leave(w *putter) {
-	if _, ok := p.line.Remove(w.ticket); ok {
+	if _, ok := p.waitQueue.Remove(w.ticket); ok {
 		p.rejoin(w.task.Key)
 	} else if i := slices.Index(p.blocked[w.task.Key], w); i >= 0 {
 		p.unblock(w.task.Key, i)
@@ -117,7 +118,7 @@ func (p *putters) leave(w *putter) {
 func (p *putters) tried(w *putter) {
 	switch {
 	case errors.Is(w.err, fairq.ErrKeyFull):
-		p.line.Remove(w.ticket)
+		p.waitQueue.Remove(w.ticket)
 		p.block(w)
 		p.wakeFirst()
 	case errors.Is(w.err, fairq.ErrFull):
@@ -127,7 +128,7 @@ func (p *putters) tried(w *putter) {
 		p.leave(w)
 	default:
 		w.done = true
-		if p.line.Pop(); p.policy == fairq.RejectOverShare {
+		if p.waitQueue.Pop(); p.policy == fairq.RejectOverShare {
 			p.rejoin(w.task.Key)
 		}
 		p.wakeFirst()
@@ -137,7 +138,7 @@ func (p *putters) tried(w *putter) {
 // sparePutters is how many putters are kept to be used again.
 const sparePutters = 64
 
-// enter puts a newcomer into line whose task was refused.
+// enter puts a newcomer into the wait queue whose task was refused.
 func (p *putters) enter(ctx context.Context, task *driver.New, refused error) *putter {
 	w := &putter{}
 	if n := len(p.spare); n > 0 {
@@ -189,7 +190,7 @@ func (n *notifier) put(ctx context.Context, task *driver.New, refused error) (id
 	return id, evicted, err
 }
 
-// withdrawLocked takes one out of line that was not admitted.
+// withdrawLocked takes one out of the wait queue that was not admitted.
 func (n *notifier) withdrawLocked(w *putter) {
 	n.putters.leave(w)
 	n.puttersWaiting.Add(-1)
@@ -204,13 +205,13 @@ func (n *notifier) Admit(put func(context.Context, driver.New) (ID, *driver.Reco
 	}
 }
 
-// admitLocked puts the task of the first one in line, and then of the next, as long as there may be
-// room. If a put takes time, each goroutine puts only its own. If another one is putting the first
-// task just now, that one looks at it again.
+// admitLocked puts the task of the first one in the wait queue, and then of the next, as long as
+// there may be room. If a put takes time, each goroutine puts only its own. If another one is
+// putting the first task just now, that one looks at it again.
 func (n *notifier) admitLocked(own *putter, put func(context.Context, driver.New) (ID, *driver.Record, error)) {
 	p := &n.putters
 	for n.end == nil {
-		_, w, ok := p.line.Peek()
+		_, w, ok := p.waitQueue.Peek()
 		if !ok || w.trying || w.rooms == p.rooms || w != own && !n.inMemory {
 			return
 		}

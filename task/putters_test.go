@@ -175,7 +175,7 @@ func TestPuttersRace(t *testing.T) {
 			}
 			for _, q := range queues {
 				require.Zero(t, q.notifier.puttersWaiting.Load())
-				require.Zero(t, q.notifier.putters.line.Len())
+				require.Zero(t, q.notifier.putters.waitQueue.Len())
 				require.LessOrEqual(t, len(q.notifier.putters.spare), sparePutters)
 				require.NoError(t, q.Close(ctx))
 			}

@@ -71,8 +71,8 @@ func Open[V any](ctx context.Context, store Store, name string, options *Options
 }
 
 // Put puts a task of a key into the queue, and returns its id. If there is no room it returns a
-// [*FullError]; see also [ErrInvalid], [ErrDuplicate], [ErrGroupCancelled], [ErrWeight],
-// [ErrCost] and [ErrPanic]. If it returns an error there is no new task, and the id is 0; only if OnEvict
+// [*FullError]; see also [ErrInvalid], [ErrDuplicate], [ErrGroupCancelled], [ErrWeight], [ErrCost]
+// and [ErrPanic]. If it returns an error there is no new task, and the id is 0; only if OnEvict
 // panicked there is one, with its id.
 func (q *Queue[V]) Put(ctx context.Context, key string, payload V, options PutOptions) (ID, error) {
 	var n driver.New

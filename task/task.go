@@ -149,9 +149,9 @@ func (t *Task[V]) Touch(ctx context.Context, d time.Duration) error {
 // Context returns a context that is done when parent is or when the lease ends, in whatever way;
 // then its cause Is [ErrLeaseLost], and [ErrDeleted] if somebody else has ended the lease and there
 // is no such task any more. (It is done after an Ack too, so ask for the cause before. It may be
-// done a moment later than the lease ends.) It is also done when the group of the task is cancelled, with the cause
-// [ErrGroupCancelled]: the lease is still held then, and however it ends, the task is gone. Call
-// cancel when the context is not needed any more.
+// done a moment later than the lease ends.) It is also done when the group of the task is
+// cancelled, with the cause [ErrGroupCancelled]: the lease is still held then, and however it ends,
+// the task is gone. Call cancel when the context is not needed any more.
 func (t *Task[V]) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
 	if t.details.Lease == 0 {
 		ctx, end := context.WithCancelCause(parent)

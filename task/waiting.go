@@ -8,7 +8,7 @@ import (
 
 // takers are the goroutines that wait for a task: those with the same filter in one group, first
 // come, first served. No task is handed to them; one that may find a task is woken, and looks for
-// it. Those that are woken have left their groups' lines.
+// it. Those that are woken have left their groups' wait queues.
 //
 // A group is tested if one of its takers has looked and found no task, and if for each task that
 // became ready since then, and that passes its filter, some taker was woken, or is looking. So a
@@ -31,9 +31,9 @@ type takers struct {
 }
 
 type takerGroup struct {
-	filter *setFilter
-	line   []*taker // by arrival
-	tested bool
+	filter    *setFilter
+	waitQueue []*taker // by arrival
+	tested    bool
 }
 
 // taker is a goroutine that waits for a task.
@@ -70,8 +70,8 @@ func (t *takers) ready(priority int, kind string) {
 	t.changes++
 	var first *taker
 	for _, g := range t.groups {
-		if len(g.line) > 0 && g.filter.Passes(priority, kind) && (first == nil || g.line[0].arrived < first.arrived) {
-			first = g.line[0]
+		if len(g.waitQueue) > 0 && g.filter.Passes(priority, kind) && (first == nil || g.waitQueue[0].arrived < first.arrived) {
+			first = g.waitQueue[0]
 		}
 	}
 	if first != nil && (t.woken == 0 || !t.oneAtATime) {
@@ -93,13 +93,13 @@ func (t *takers) untest(except *takerGroup) {
 	}
 }
 
-// wake wakes the first taker of a line.
+// wake wakes the first taker of a wait queue.
 func (t *takers) wake(w *taker) {
 	g := w.group
-	if g.line[0] = nil; len(g.line) > 1 {
-		g.line = g.line[1:]
+	if g.waitQueue[0] = nil; len(g.waitQueue) > 1 {
+		g.waitQueue = g.waitQueue[1:]
 	} else {
-		g.line = g.line[:0] // to be used again
+		g.waitQueue = g.waitQueue[:0] // to be used again
 	}
 	w.woken, w.since, w.changes = true, t.changes, t.changes
 	t.woken++
@@ -127,8 +127,8 @@ func (t *takers) wakeNext() {
 	}
 	var first *taker
 	for _, g := range t.groups {
-		if len(g.line) > 0 && !g.tested && (first == nil || g.line[0].arrived < first.arrived) {
-			first = g.line[0]
+		if len(g.waitQueue) > 0 && !g.tested && (first == nil || g.waitQueue[0].arrived < first.arrived) {
+			first = g.waitQueue[0]
 		}
 	}
 	if first != nil {
@@ -136,14 +136,14 @@ func (t *takers) wakeNext() {
 	}
 }
 
-// arrive puts a taker into line that was in none.
+// arrive puts a taker into the wait queue of its group that was in none.
 func (t *takers) arrive(w *taker) {
 	t.arrived++
 	w.arrived = t.arrived
 	t.join(w)
 }
 
-// join puts a taker into line.
+// join puts a taker into the wait queue of its group.
 func (t *takers) join(w *taker) {
 	f := w.consumer.filter.Load()
 	i := slices.IndexFunc(t.groups, func(g *takerGroup) bool { return g.filter.id == f.id })
@@ -153,19 +153,19 @@ func (t *takers) join(w *taker) {
 	}
 	g := t.groups[i]
 	w.group = g
-	i = len(g.line)
-	for i > 0 && g.line[i-1].arrived > w.arrived {
+	i = len(g.waitQueue)
+	for i > 0 && g.waitQueue[i-1].arrived > w.arrived {
 		i--
 	}
-	g.line = slices.Insert(g.line, i, w)
+	g.waitQueue = slices.Insert(g.waitQueue, i, w)
 }
 
-// leave takes a taker out of its line, or ends its looking. found says whether it looked and found
-// something.
+// leave takes a taker out of its wait queue, or ends its looking. found says whether it looked and
+// found something.
 func (t *takers) leave(w *taker, found bool) {
 	if !w.woken {
-		i := slices.Index(w.group.line, w)
-		w.group.line = slices.Delete(w.group.line, i, i+1)
+		i := slices.Index(w.group.waitQueue, w)
+		w.group.waitQueue = slices.Delete(w.group.waitQueue, i, i+1)
 	} else {
 		t.woken--
 		// If it will not look, others must; and if perhaps it has not found what it was woken for.
@@ -178,9 +178,9 @@ func (t *takers) leave(w *taker, found bool) {
 	t.trim(w.group)
 }
 
-// foundLast puts a taker that has found a task back into line, if there can be no other one: it was
-// woken for this one, its group was tested before, and nothing has changed since. If it is not sure
-// of that, it returns false.
+// foundLast puts a taker that has found a task back into its wait queue, if there can be no other
+// one: it was woken for this one, its group was tested before, and nothing has changed since. If it
+// is not sure of that, it returns false.
 func (t *takers) foundLast(w *taker) bool {
 	if !t.oneAtATime || !w.group.tested || w.since != t.changes || w.looked != w.consumer.filter.Load() || w.looked.id != w.group.filter.id {
 		return false
@@ -193,7 +193,7 @@ func (t *takers) foundLast(w *taker) bool {
 	return true
 }
 
-// foundNothing puts a taker that found nothing back into line, unless it must look again.
+// foundNothing puts a taker that found nothing back into its wait queue, unless it must look again.
 func (t *takers) foundNothing(w *taker) {
 	if w.changes != t.changes || w.looked != w.consumer.filter.Load() {
 		w.changes = t.changes
@@ -215,15 +215,15 @@ func (t *takers) foundNothing(w *taker) {
 func (t *takers) refilter(c *consumerState) {
 	var moved []*taker
 	for _, g := range slices.Clone(t.groups) {
-		kept := g.line[:0]
-		for _, w := range g.line {
+		kept := g.waitQueue[:0]
+		for _, w := range g.waitQueue {
 			if w.consumer == c {
 				moved = append(moved, w)
 			} else {
 				kept = append(kept, w)
 			}
 		}
-		g.line = kept
+		g.waitQueue = kept
 		t.trim(g)
 	}
 	for _, w := range moved {
@@ -237,7 +237,7 @@ const spareGroups = 8
 
 // trim forgets a group in which nobody waits, or at least what it knew.
 func (t *takers) trim(g *takerGroup) {
-	if len(g.line) == 0 {
+	if len(g.waitQueue) == 0 {
 		g.tested = false
 		if i := slices.Index(t.groups, g); i >= 0 && len(t.groups) > spareGroups {
 			t.groups = slices.Delete(t.groups, i, i+1)
@@ -245,11 +245,11 @@ func (t *takers) trim(g *takerGroup) {
 	}
 }
 
-// signalEnded makes the waiting takers of a consumer see that it is over, or those that are watches if
-// the queue is.
+// signalEnded makes the waiting takers of a consumer see that it is over, or those that are watches
+// if the queue is.
 func (t *takers) signalEnded(c *consumerState) {
 	for _, g := range t.groups {
-		for _, w := range g.line {
+		for _, w := range g.waitQueue {
 			if w.consumer == c || c == nil && w.watch != nil {
 				w.signal()
 			}

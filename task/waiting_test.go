@@ -85,10 +85,10 @@ func TestWaiting(t *testing.T) {
 				require.Zero(t, q.notifier.takersWaiting.Load())
 				require.Zero(t, q.notifier.puttersWaiting.Load())
 				require.Empty(t, q.notifier.putters.blocked)
-				require.Zero(t, q.notifier.putters.line.Len())
+				require.Zero(t, q.notifier.putters.waitQueue.Len())
 				require.LessOrEqual(t, len(q.notifier.takers.groups), spareGroups)
 				for _, g := range q.notifier.takers.groups {
-					require.Empty(t, g.line)
+					require.Empty(t, g.waitQueue)
 					require.False(t, g.tested)
 				}
 				require.Zero(t, q.notifier.takers.woken)

@@ -345,7 +345,7 @@ func (q *queue) Pause(_ context.Context, key *string, paused bool) error {
 		q.look()
 		return nil
 	}
-	k := q.account(*key, 0)
+	k := q.keyState(*key, 0)
 	k.paused = paused
 	q.block(k)
 	q.look()

@@ -38,7 +38,7 @@ func (q *queue) check(t require.TestingT) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	states := map[driver.State]int{}
-	byKey := map[*account]map[driver.State]int{}
+	byKey := map[*keyState]map[driver.State]int{}
 	ready := map[*lane]int{}
 	byTask := map[*block]bool{}
 	timers, uniqueKeys, members := 0, 0, map[*group]int{}

@@ -32,7 +32,7 @@ func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Reco
 	}
 	it := q.newItem()
 	q.ids.add(it)
-	it.key = q.account(n.Key, n.Weight)
+	it.key = q.keyState(n.Key, n.Weight)
 	it.payload, it.kind, it.priority, it.cost = n.Payload, n.Kind, int16(n.Priority), uint32(n.Cost)
 	it.TTR, it.MaxAttempts, it.created = n.TTR, int32(n.MaxAttempts), now
 	q.places++
@@ -145,7 +145,7 @@ func (q *queue) gauge(state driver.State) *int {
 }
 
 // block finds out whether a key is blocked.
-func (q *queue) block(k *account) {
+func (q *queue) block(k *keyState) {
 	blocked := k.paused || q.slots(k) == 0
 	if blocked == k.blocked {
 		return
@@ -157,7 +157,7 @@ func (q *queue) block(k *account) {
 }
 
 // slots returns how many more tasks of a key may be taken.
-func (q *queue) slots(k *account) int {
+func (q *queue) slots(k *keyState) int {
 	if q.settings.MaxInFlightPerKey == 0 {
 		return math.MaxInt
 	}
@@ -165,10 +165,10 @@ func (q *queue) slots(k *account) int {
 }
 
 // uniform tells whether all ready tasks of the key are of one priority and kind.
-func (k *account) uniform() bool { return len(k.lines) == 1 && len(k.lines[0].lanes) == 1 }
+func (k *keyState) uniform() bool { return len(k.lines) == 1 && len(k.lines[0].lanes) == 1 }
 
 // slotFreed tells that one more task of a key can be taken, if that is so.
-func (q *queue) slotFreed(k *account) {
+func (q *queue) slotFreed(k *keyState) {
 	if k.blocked || k.tasks[driver.Ready] < q.slots(k) {
 		return
 	}

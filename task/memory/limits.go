@@ -39,7 +39,7 @@ func (q *queue) counted() int {
 
 // freed makes known that there is room if a task of a key leaves a state that counts for one that
 // does not.
-func (q *queue) freed(k *account, from, to driver.State) {
+func (q *queue) freed(k *keyState, from, to driver.State) {
 	if !q.settings.Counts(from) || q.settings.Counts(to) {
 		return
 	}

@@ -56,7 +56,7 @@ type queue struct {
 	stats     driver.Stats // counters, tasks by state, and keys
 
 	ids        index
-	keys       map[string]*account
+	keys       map[string]*keyState
 	bands      []*band // by priority
 	buried     list    // in the order in which they were buried
 	timers     heap[byTime]
@@ -72,13 +72,13 @@ type queue struct {
 	leases     uint64     // the number of the last lease
 	due        int64      // what the notifiers know: when Tick must be called; 0 for never
 	spare      []*item
-	idle       []*account // some have tasks again by now
+	idle       []*keyState // some have tasks again by now
 
 	peakKeys, peakUniqueKeys int // how many there once were, see remove
 }
 
-// account is what a queue knows of a key that has tasks or is paused, or is idle.
-type account struct {
+// keyState is what a queue knows of a key that has tasks or is paused, or is idle.
+type keyState struct {
 	name    string
 	weight  int
 	tasks   [driver.Held + 1]int // by state; in all states at 0
@@ -94,7 +94,7 @@ type item struct {
 	life.Task
 	id         driver.ID
 	block      *block // of the index
-	key        *account
+	key        *keyState
 	payload    any
 	kind       string
 	place      uint64
@@ -183,7 +183,7 @@ func (m *Store) Open(_ context.Context, name string, settings driver.Settings, n
 	}
 	q := &queue{
 		store: m, name: name, settings: settings, payload: payload, epoch: time.Now().Add(-1), notifiers: []driver.Notifier{n},
-		keys: map[string]*account{}, uniqueKeys: map[string]*item{}, groups: map[string]*group{},
+		keys: map[string]*keyState{}, uniqueKeys: map[string]*item{}, groups: map[string]*group{},
 		consumers: map[string]*consumer{},
 	}
 	q.unixBase = time.Duration(q.epoch.UnixNano())
@@ -320,11 +320,11 @@ func (q *queue) newItem() *item {
 	return new(item)
 }
 
-// account returns that of a key. A weight of 0 leaves the key's as it is.
-func (q *queue) account(key string, weight int) *account {
+// keyState returns that of a key. A weight of 0 leaves the key's as it is.
+func (q *queue) keyState(key string, weight int) *keyState {
 	k := q.keys[key]
 	if k == nil {
-		k = &account{name: key, weight: 1}
+		k = &keyState{name: key, weight: 1}
 		k.lines = k.lineBuf[:0]
 		q.keys[key] = k
 	}
@@ -335,10 +335,10 @@ func (q *queue) account(key string, weight int) *account {
 }
 
 // isUsed tells whether there is anything to be known of a key.
-func (k *account) isUsed() bool { return k.tasks[0] > 0 || k.paused }
+func (k *keyState) isUsed() bool { return k.tasks[0] > 0 || k.paused }
 
 // forgetKey forgets a key that there is nothing to be known of, if others have been idle since.
-func (q *queue) forgetKey(k *account) {
+func (q *queue) forgetKey(k *keyState) {
 	if k.isUsed() {
 		return
 	}
@@ -382,8 +382,8 @@ func (q *queue) line(it *item) *line {
 	return it.key.lines[i]
 }
 
-// dropIfEmpty drops a line if it is empty, but not the last one of its key, which may soon have a task
-// again; unless others would have to look through many bands or kinds for it.
+// dropIfEmpty drops a line if it is empty, but not the last one of its key, which may soon have a
+// task again; unless others would have to look through many bands or kinds for it.
 func (q *queue) dropIfEmpty(l *line) {
 	if l.isEmpty() && (!l.key.uniform() || len(q.bands) > spareBands || len(l.band.kinds) > spareKinds) {
 		q.drop(l)

@@ -52,7 +52,7 @@ type kind struct {
 // line is the ready tasks of a key in a band.
 type line struct {
 	band       *band
-	key        *account
+	key        *keyState
 	lanes      heap[byHead] // the one with the oldest task is first, those that are empty are last
 	len        int
 	turnsAhead int      // turns in band.turns
@@ -105,8 +105,8 @@ func (b *band) next(f *driver.Filter) *item {
 		return l.take(l.oldest(f), turn)
 	}
 	for {
-		// There is a turn: see has, and line.fillTurns. With TurnsAhead the key's next turn, which take asks
-		// for, must follow on this one, so that is popped after it.
+		// There is a turn: see has, and line.fillTurns. With TurnsAhead the key's next turn, which
+		// take asks for, must follow on this one, so that is popped after it.
 		var l *line
 		ahead := b.turns.TurnsAhead > 0
 		if ahead {
@@ -161,7 +161,7 @@ func (b *band) firstOwed(f *driver.Filter) *line {
 }
 
 // newLine returns an empty line.
-func (b *band) newLine(k *account) *line {
+func (b *band) newLine(k *keyState) *line {
 	l := &line{band: b, key: k}
 	l.one.line = l
 	l.lanes = l.laneBuf[:0]
@@ -295,8 +295,8 @@ func (l *line) addTurn(cost uint32) {
 	l.turnsAhead++
 }
 
-// fillTurns gives the line the turns that it must have: a line with tasks has at least one, ahead or
-// owed.
+// fillTurns gives the line the turns that it must have: a line with tasks has at least one, ahead
+// or owed.
 func (l *line) fillTurns() {
 	if l.missed != 0 || l.band.reserve {
 		return

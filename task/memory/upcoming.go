@@ -17,7 +17,7 @@ func (q *queue) Upcoming(_ context.Context, n int) (upcoming []driver.UpcomingTa
 		return nil, err
 	}
 	defer q.exit()
-	slots := map[*account]int{}
+	slots := map[*keyState]int{}
 	for _, b := range q.bands {
 		if q.paused {
 			break
@@ -39,7 +39,7 @@ type walk struct {
 	queue *queue
 	band  *band
 	now   int64
-	slots map[*account]int // how many more tasks of a key may be taken, from all bands
+	slots map[*keyState]int // how many more tasks of a key may be taken, from all bands
 	lines map[*line]*walkedLine
 
 	// again is lines that get their next turn when they have used one, in the order in which they
