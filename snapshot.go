@@ -73,7 +73,9 @@ func (q *FairQueue[K, V]) Upcoming(n int) []UpcomingItem[K, V] {
 	if n <= 0 {
 		return nil
 	}
-	items := make([]UpcomingItem[K, V], 0, min(n, q.Len())) // here, for memory takes time
+	items := make([]UpcomingItem[K, V], min(n, q.Len())) // here, for memory takes time
+	clear(items)                                         // and the system gives it when it is written to
+	items = items[:0]
 	q.lock()
 	defer q.mu.Unlock()
 	for item := range q.queue.Order() {

@@ -11,26 +11,16 @@ import (
 )
 
 // Upcoming implements [driver.Backend].
-func (q *queue) Upcoming(_ context.Context, n int) (upcoming []driver.UpcomingTask, err error) {
-	now, err := q.enter()
+func (q *queue) Upcoming(ctx context.Context, n int) ([]driver.UpcomingTask, error) {
+	w, err := q.newWalk(ctx, n)
 	if err != nil {
 		return nil, err
 	}
-	defer q.exit()
-	slots := map[*keyState]int{}
-	for _, b := range q.bands {
-		if q.paused {
-			break
-		}
-		w := walk{queue: q, band: b, now: now, slots: slots, lines: map[*line]*walkedLine{}}
-		for it, round := range w.items() {
-			if len(upcoming) == n {
-				return upcoming, nil
-			}
-			upcoming = append(upcoming, driver.UpcomingTask{Info: q.info(it), Round: round, Weight: it.key.weight})
-		}
+	if w.now, err = q.enter(); err != nil {
+		return nil, err
 	}
-	return upcoming, nil
+	defer q.exit()
+	return w.upcoming(n), nil
 }
 
 // walk goes through the ready tasks of a band in the order in which they would be taken, and
@@ -41,6 +31,8 @@ type walk struct {
 	now   int64
 	slots map[*keyState]int // how many more tasks of a key may be taken, from all bands
 	lines map[*line]*walkedLine
+	spare []walkedLine          // memory for these
+	found []driver.UpcomingTask // what upcoming returns
 
 	// again is lines that get their next turn when they have used one, in the order in which they
 	// do. With MaxInFlightPerKey all that were there before are in the current round and the next
@@ -48,6 +40,40 @@ type walk struct {
 	// added, and these are the turns that are given. Other lines get a turn so if they were passed
 	// over; theirs would be earlier.
 	again []lineInRound
+}
+
+// newWalk returns a walk to n tasks. It gets the memory for it while the queue is not locked, for
+// that takes longer than all the rest if the system has to find it, or a garbage collection is to
+// be helped.
+func (q *queue) newWalk(ctx context.Context, n int) (*walk, error) {
+	stats, err := q.Stats(ctx)
+	n = min(n, stats.Ready)
+	keys := min(n, stats.Keys)
+	w := &walk{
+		queue: q, slots: make(map[*keyState]int, keys), lines: make(map[*line]*walkedLine, keys),
+		spare: make([]walkedLine, keys), found: make([]driver.UpcomingTask, n),
+	}
+	clear(w.spare) // the system finds memory when it is written to
+	clear(w.found)
+	w.found = w.found[:0]
+	return w, err
+}
+
+// upcoming returns the first n tasks of all bands.
+func (w *walk) upcoming(n int) []driver.UpcomingTask {
+	if w.queue.paused {
+		return nil
+	}
+	for _, w.band = range w.queue.bands {
+		w.again = nil
+		for it, round := range w.items() {
+			if len(w.found) == n {
+				return w.found
+			}
+			w.found = append(w.found, driver.UpcomingTask{Info: w.queue.info(it), Round: round, Weight: it.key.weight})
+		}
+	}
+	return w.found
 }
 
 type lineInRound struct {
@@ -62,6 +88,8 @@ type walkedLine struct {
 	ahead  int // turns, those in walk.again too
 	owed   int
 	missed bool // line.missed is one of those owed
+
+	few [1]cursor // what lanes begins with
 }
 
 // cursor is a place in a lane.
@@ -162,7 +190,12 @@ func (w *walk) wanted(l *line, s *walkedLine) int {
 func (w *walk) line(l *line) *walkedLine {
 	s := w.lines[l]
 	if s == nil {
-		s = &walkedLine{left: l.len, ahead: l.turnsAhead, owed: len(l.owed), missed: l.missed != 0}
+		if len(w.spare) == 0 {
+			w.spare = make([]walkedLine, 1)
+		}
+		s, w.spare = &w.spare[0], w.spare[1:]
+		s.left, s.ahead, s.owed, s.missed = l.len, l.turnsAhead, len(l.owed), l.missed != 0
+		s.lanes = s.few[:0]
 		for _, lane := range l.lanes {
 			c := cursor{next: lane.inOrder.first}
 			for _, e := range lane.early {

@@ -1,0 +1,34 @@
+package memory_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/memory"
+)
+
+// BenchmarkUpcoming tells how long Upcoming holds the lock of a queue of 1,000,000 tasks.
+func BenchmarkUpcoming(b *testing.B) {
+	for _, keys := range []int{1, 100, 1_000_000} {
+		var s memory.Store
+		q, err := task.Open[int](b.Context(), &s, "jobs", nil)
+		require.NoError(b, err)
+		for i := range 1_000_000 {
+			_, err := q.Put(b.Context(), fmt.Sprint("user ", i%keys), i, task.PutOptions{})
+			require.NoError(b, err)
+		}
+		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) {
+			var held []float64
+			for b.Loop() {
+				held = append(held, s.TimeUpcoming("jobs", 1000).Seconds()*1e6)
+			}
+			slices.Sort(held)
+			b.ReportMetric(held[len(held)/2], "µs/median")
+			b.ReportMetric(held[len(held)*99/100], "µs/p99")
+		})
+	}
+}
