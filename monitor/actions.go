@@ -95,7 +95,8 @@ func (m *Monitor) try(w http.ResponseWriter, r *http.Request, s *Source, a *Acti
 	case kick, bury, remove:
 		id, err := strconv.ParseUint(r.PostForm.Get("id"), 10, 64)
 		if err != nil || id == 0 {
-			return http.StatusBadRequest, 0, fmt.Errorf("id is %s; it must be that of a task, a whole number from 1", shown(r.PostForm.Get("id")))
+			return http.StatusBadRequest, 0, fmt.Errorf(
+				"id is %s; it must be that of a task, a whole number from 1", shown(r.PostForm.Get("id")))
 		}
 		a.ID = task.ID(id)
 	case dropKey, pauseKey, resumeKey:

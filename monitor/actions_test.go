@@ -62,7 +62,7 @@ func TestActions(t *testing.T) {
 			return r.Header.Get("X-User") != "mallory"
 		},
 		Logger: slog.New(slog.NewTextHandler(&log, nil)),
-	}, monitor.TaskQueue("mails", q, nil), monitor.Pool("workers", p))
+	}, monitor.TaskQueue("mails", q, nil), monitor.Pool("workers", p, nil))
 	for _, c := range []struct {
 		source, name string
 		form         map[string]string

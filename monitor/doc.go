@@ -1,10 +1,8 @@
 // Package monitor shows who waits in queues, for how long, and who has had the service: as a page
 // that updates itself, and as JSON.
 //
-//	m := monitor.New(nil,
-//		monitor.FairQueue("jobs", queue, nil),
-//		monitor.TaskQueue("emails", tasks, nil),
-//		monitor.Pool("workers", p))
+//	emails := monitor.TaskQueue("emails", tasks, nil)
+//	m := monitor.New(nil, monitor.FairQueue("jobs", queue, nil), emails, monitor.Pool("workers", p, emails))
 //	mux.Handle("/debug/fairq/", http.StripPrefix("/debug/fairq", m))
 //
 // A [Monitor] is an http.Handler. It registers nothing and starts no goroutine. Whoever can reach
@@ -25,7 +23,7 @@
 //   - TaskQueue: Stats, KeyCounts, Upcoming of 1,000 tasks, and List of 50 that are buried. The
 //     longest hold in memory is that of Upcoming, 0.2 to 0.4 ms. In other stores it is Upcoming
 //     of 200, and all of it is a bounded number of indexed reads.
-//   - Pool: Stats, and KeyCounts of 100 keys.
+//   - Pool: Stats, and KeyCounts of 100 keys, and a look at its queue.
 //
 // # Paths
 //
@@ -56,8 +54,8 @@
 // The share of a key is that of the service which the keys shown have had lately: in the present
 // and the last minutes, each of which counts half as much as the one after it. It is work if there
 // are costs, else items. The fair share of a key that has nothing queued is what it has had, as it
-// wanted no more; what these leave is shared by those with a backlog, by their weights. The backlog
-// of a pool is in its queues: show them too, with TaskQueue and the pool's method Queue.
+// wanted no more; what these leave is shared by those with a backlog, by their weights. A pool has
+// no backlog but that of the queue which [Pool] is given.
 //
 // # The end of a server
 //

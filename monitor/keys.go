@@ -99,7 +99,8 @@ func (t *keyRows[K]) longest() []keyRow {
 	share(rows)
 	slices.SortFunc(rows, func(a, b keyRow) int {
 		return cmp.Or(
-			cmp.Compare(b.Len, a.Len), cmp.Compare(b.Upcoming, a.Upcoming), cmp.Compare(b.Share, a.Share), cmp.Compare(a.Key, b.Key),
+			cmp.Compare(b.Len, a.Len), cmp.Compare(b.Upcoming, a.Upcoming),
+			cmp.Compare(b.Share, a.Share), cmp.Compare(a.Key, b.Key),
 		)
 	})
 	return slices.Clip(rows[:min(len(rows), maxKeys)])

@@ -278,7 +278,7 @@ func TestPool(t *testing.T) {
 			require.NoError(t, p.Submit(t.Context(), fmt.Sprint("user ", i%2), i))
 		}
 		require.NoError(t, p.Wait(t.Context()))
-		m := monitor.New(nil, monitor.Pool("workers", p))
+		m := monitor.New(nil, monitor.Pool("workers", p, nil))
 		_, answer := get(t, m, "/v1/queues/workers")
 		require.Equal(t, asJSON(t, p.Stats()), answer["stats"])
 		require.Equal(t, "00:00-24:00", answer["stats"].(map[string]any)["range"])
@@ -287,6 +287,70 @@ func TestPool(t *testing.T) {
 		require.Len(t, answer["keys"], 2)
 		require.NoError(t, p.Shutdown(t.Context()))
 	})
+}
+
+// With a pool there is what waits for it, of the same look as on the queue's own page. Who was
+// served is told by the pool if it counts that, and else by the queue.
+func TestPoolWithQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		p := pool.Func(func(context.Context, *task.Task[int]) error { <-gate; return nil }, &pool.Options[int]{
+			CountKeys: 10, Workers: 1, Weight: func(key string) int { return len(key) },
+		})
+		items := fairq.New(userOf, &fairq.Options[string, work]{CountKeys: 10})
+		w := pool.NewWorkers(items, func(context.Context, work) error { <-gate; return nil }, &pool.Options[work]{Workers: 1})
+		for i, key := range []string{"a", "b", "b", "ccc", "b", "a"} {
+			require.NoError(t, p.Submit(t.Context(), key, i))
+			require.NoError(t, items.Push(work{key, 1}))
+			synctest.Wait()
+		}
+		waiting, jobs := monitor.TaskQueue("waiting", p.Queue(""), nil), monitor.FairQueue("jobs", items, nil)
+		m := monitor.New(nil, waiting, jobs, monitor.Pool("of tasks", p, waiting), monitor.Pool("of items", w, jobs))
+		for source, queue := range map[string]string{"of%20tasks": "waiting", "of%20items": "jobs"} {
+			_, answer := get(t, m, "/v1/queues/"+source)
+			require.Equal(t, queue, answer["queue"])
+			_, own := get(t, m, "/v1/queues/"+queue+"/snapshot")
+			_, answer = get(t, m, "/v1/queues/"+source+"/snapshot")
+			require.Len(t, answer["upcoming"], 5)
+			require.Equal(t, own["upcoming"], answer["upcoming"])
+			require.Equal(t, own["more"], answer["more"])
+			_, answer = get(t, m, "/v1/queues/"+source+"/search?key=ccc")
+			require.EqualValues(t, 1, answer["position"])
+
+			_, answer = get(t, m, "/v1/queues/"+source+"/keys")
+			rows := map[any]map[string]any{}
+			for _, row := range answer["keys"].([]any) {
+				row := row.(map[string]any)
+				rows[row["key"]] = row
+			}
+			require.Len(t, rows, 3)
+			require.EqualValues(t, 3, rows["b"]["upcoming"])
+			require.EqualValues(t, 1, rows["a"]["upcoming"])
+			require.EqualValues(t, 1, rows["a"]["total"].(map[string]any)["served"])
+			require.EqualValues(t, 1, rows["a"]["share"])
+			if queue == "jobs" {
+				require.EqualValues(t, 3, rows["b"]["len"])
+			} else {
+				require.EqualValues(t, 3, rows["ccc"]["weight"])
+			}
+		}
+		close(gate)
+		items.Close()
+		require.NoError(t, p.Shutdown(t.Context()))
+		require.NoError(t, w.Shutdown(t.Context()))
+	})
+}
+
+// A pool is shown if its queue cannot be.
+func TestPoolWithoutItsQueue(t *testing.T) {
+	q := mails(t)
+	m := monitor.New(nil, monitor.Pool("workers", new(counted), monitor.TaskQueue("mails", q, nil)))
+	require.NoError(t, q.Close(t.Context()))
+	status, answer := get(t, m, "/v1/queues/workers")
+	require.Equal(t, http.StatusOK, status)
+	require.EqualValues(t, 1, answer["stats"].(map[string]any)["running"])
+	_, answer = get(t, m, "/v1/queues/workers/snapshot")
+	require.Empty(t, answer["upcoming"])
 }
 
 // counted is a pool that counts how often it is looked at.
@@ -343,7 +407,7 @@ func (v *viewer) seen() []string {
 func TestOneLookForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := new(counted)
-		m := monitor.New(nil, monitor.Pool("workers", p))
+		m := monitor.New(nil, monitor.Pool("workers", p, nil))
 		require.Zero(t, p.looks.Load())
 		var viewers [3]*viewer
 		var stop [3]context.CancelFunc
@@ -383,7 +447,7 @@ func TestOneLookForAll(t *testing.T) {
 func TestSlowSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &counted{takes: 200 * time.Millisecond}
-		m := monitor.New(nil, monitor.Pool("workers", p))
+		m := monitor.New(nil, monitor.Pool("workers", p, nil))
 		ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second-1)
 		defer cancel()
 		v := watch(ctx, m)
@@ -396,7 +460,7 @@ func TestSlowSource(t *testing.T) {
 
 func TestViewersAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := monitor.New(nil, monitor.Pool("workers", new(counted)))
+		m := monitor.New(nil, monitor.Pool("workers", new(counted), nil))
 		for range 100 {
 			watch(t.Context(), m)
 		}
@@ -411,7 +475,7 @@ func TestViewersAreLimited(t *testing.T) {
 
 func TestVar(t *testing.T) {
 	p := new(counted)
-	var v expvar.Var = monitor.Var(monitor.Pool("workers", p))
+	var v expvar.Var = monitor.Var(monitor.Pool("workers", p, nil))
 	var got map[string]any
 	require.NoError(t, json.Unmarshal([]byte(v.String()), &got))
 	require.Equal(t, asJSON(t, pool.Stats{Running: 1}), got["stats"])
@@ -421,15 +485,15 @@ func TestVar(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	for _, name := range []string{"", ".", "..", " a", "a\x00", "a\xff", `"a`, strings.Repeat("a", 101)} {
-		require.Panics(t, func() { monitor.Pool(name, new(counted)) }, "%q", name)
+		require.Panics(t, func() { monitor.Pool(name, new(counted), nil) }, "%q", name)
 	}
-	a := monitor.Pool("größe 1%?#&", new(counted))
+	a := monitor.Pool("größe 1%?#&", new(counted), nil)
 	require.PanicsWithValue(t, `monitor: New: two sources have the name "größe 1%?#&"`, func() { monitor.New(nil, a, a) })
 	m := http.StripPrefix("/debug/fairq", monitor.New(nil, a))
 	status, answer := get(t, m, "/debug/fairq/v1/queues/"+url.PathEscape("größe 1%?#&"))
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, "größe 1%?#&", answer["name"])
-	status, answer = get(t, http.StripPrefix("/debug/fairq", monitor.New(nil, monitor.Pool("mail/send", new(counted)))), "/debug/fairq/v1/queues/mail%2Fsend/keys")
+	status, answer = get(t, http.StripPrefix("/debug/fairq", monitor.New(nil, monitor.Pool("mail/send", new(counted), nil))), "/debug/fairq/v1/queues/mail%2Fsend/keys")
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, "mail/send", answer["name"])
 }

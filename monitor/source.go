@@ -32,7 +32,10 @@ type Source struct {
 	name string
 	kind string
 	of   viewed
-	last cached[*sample]
+
+	turn chan struct{} // has room for one: who has sent may use the rest
+	last *sample
+	next time.Time // when there can be another look
 }
 
 // viewed is what a Source looks at. Only one call of look is made at a time.
@@ -50,7 +53,7 @@ func newSource(name, kind string, of viewed) *Source {
 	if err := printable.CheckName(name); err != nil {
 		panic(fmt.Sprintf("monitor: the name of a source %v", err))
 	}
-	return &Source{name: name, kind: kind, of: of, last: cached[*sample]{turn: make(chan struct{}, 1)}}
+	return &Source{name: name, kind: kind, of: of, turn: make(chan struct{}, 1)}
 }
 
 // sample is what a look at a source has brought to light. It does not change.
@@ -72,6 +75,7 @@ type summary struct {
 	Error string     `json:"error,omitempty"` // why there is nothing else
 	Stats any        `json:"stats"`           // a fairq.Stats, task.Stats or pool.Stats
 	Wait  *quantiles `json:"wait,omitempty"`
+	Queue string     `json:"queue,omitempty"` // of a pool: the source of what waits for it
 
 	// Counts says what the counters among the Stats of tasks tell of, if not of all that happens.
 	Counts string `json:"counts,omitempty"`
@@ -106,22 +110,36 @@ type buriedRow struct {
 	Payload  string    `json:"payload,omitempty"`
 }
 
-// sample returns what the last look has brought to light, and when there can be the next one.
+// sample returns what the last look has brought to light, and when there can be the next one. There
+// is no more than one in an interval, they take a twentieth of the time at most, and there are never
+// two at the same time.
 func (s *Source) sample(ctx context.Context) (*sample, time.Time, error) {
-	return s.last.get(ctx, func() *sample {
-		// It is for all who wait, so it goes on if the one who began has gone.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
-		defer cancel()
-		at := time.Now()
-		l, err := s.of.look(ctx)
-		if err != nil {
-			l = sample{}
-			l.Error = shown(err.Error())
-		}
-		l.Name, l.Kind, l.At = s.name, s.kind, at
-		l.event = event(l)
-		return &l
-	})
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, time.Time{}, context.Cause(ctx)
+	}
+	defer func() { <-s.turn }()
+	if begin := time.Now(); !begin.Before(s.next) {
+		s.last = s.look(ctx)
+		s.next = begin.Add(min(max(interval, 20*time.Since(begin)), maxInterval))
+	}
+	return s.last, s.next, nil
+}
+
+// look looks for all who wait, so it goes on if the one who began has gone.
+func (s *Source) look(ctx context.Context) *sample {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
+	defer cancel()
+	at := time.Now()
+	l, err := s.of.look(ctx)
+	if err != nil {
+		l = sample{}
+		l.Error = shown(err.Error())
+	}
+	l.Name, l.Kind, l.At = s.name, s.kind, at
+	l.event = event(l)
+	return &l
 }
 
 // event returns what the page is sent.
@@ -151,26 +169,4 @@ type variable struct{ source *Source }
 func (v variable) String() string {
 	l, _, _ := v.source.sample(context.Background())
 	return string(encode(l.summary))
-}
-
-// cached has what a function has returned. That is called no more than once in an interval, takes a
-// twentieth of the time at most, and is never called twice at the same time.
-type cached[T any] struct {
-	turn  chan struct{} // has room for one: who has sent has the rest
-	value T
-	next  time.Time // when the function can be called again
-}
-
-func (c *cached[T]) get(ctx context.Context, f func() T) (value T, next time.Time, err error) {
-	select {
-	case c.turn <- struct{}{}:
-	case <-ctx.Done():
-		return value, next, context.Cause(ctx)
-	}
-	defer func() { <-c.turn }()
-	if begin := time.Now(); !begin.Before(c.next) {
-		c.value = f()
-		c.next = begin.Add(min(max(interval, 20*time.Since(begin)), maxInterval))
-	}
-	return c.value, c.next, nil
 }

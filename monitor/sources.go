@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,7 +40,8 @@ func (q *fairQueue[K, V]) look(context.Context) (s sample, err error) {
 	}
 	for text, key := range keys.keys {
 		row, stat := keys.rows[text], q.KeyStat(key)
-		row.Len, row.Weight, row.Cost, row.OldestAge, row.Wait = stat.Len, stat.Weight, stat.Cost, stat.OldestAge, quantilesOf(&stat.Wait)
+		row.Len, row.Weight, row.Cost = stat.Len, stat.Weight, stat.Cost
+		row.OldestAge, row.Wait = stat.OldestAge, quantilesOf(&stat.Wait)
 	}
 	s.More = len(s.Upcoming) == maxUpcoming
 	s.Keys, s.keys = keys.longest(), keys.unclear()
@@ -192,18 +194,43 @@ type Workers interface {
 	Resume()
 }
 
-// Pool returns a source that shows workers. The name is as for [FairQueue].
-func Pool(name string, p Workers) *Source { return newSource(name, "pool", workers{p}) }
+// Pool returns a source that shows workers, and what waits for them: queue is a source of the queue
+// that they drain, such as that of the pool's method Queue, or nil, which shows nothing of it. Of a
+// pool with several classes, each of which has a queue, it can be one of these. The name is as for
+// [FairQueue].
+func Pool(name string, p Workers, queue *Source) *Source {
+	return newSource(name, "pool", workers{p, queue})
+}
 
-type workers struct{ Workers }
+type workers struct {
+	Workers
+	queue *Source
+}
 
-func (w workers) look(context.Context) (s sample, err error) {
+func (w workers) look(ctx context.Context) (s sample, err error) {
 	s.Stats = w.Stats()
+	var counts []fairq.KeyCount[string]
 	if c, ok := w.Workers.(interface {
 		KeyCounts(n int) []fairq.KeyCount[string]
 	}); ok {
-		s.Keys = newKeyRows(c.KeyCounts(maxKeys)).longest()
+		counts = c.KeyCounts(maxKeys)
 	}
+	keys := newKeyRows(counts)
+	if w.queue != nil {
+		l, _, err := w.queue.sample(ctx)
+		if err != nil {
+			return s, err
+		}
+		s.Queue, s.Upcoming, s.More = w.queue.name, l.Upcoming, l.More
+		for _, row := range l.Keys {
+			if len(counts) > 0 { // else there is what the queue counts
+				own := cmp.Or(keys.rows[row.Key], new(keyRow))
+				row.Total, row.Recent, row.Missed, row.Share = own.Total, own.Recent, own.Missed, 0
+			}
+			keys.rows[row.Key] = &row
+		}
+	}
+	s.Keys = keys.longest()
 	return s, nil
 }
 

@@ -91,10 +91,11 @@ func run(ctx context.Context, s settings, out io.Writer) error {
 		return err
 	}
 	address := listener.Addr().String()
+	grid := monitor.FairQueue("grid", queue, func(j job) string { return fmt.Sprintf("runs for %d s", j.run) })
 	m := monitor.New(&monitor.Options{
 		// Whoever can reach the page may do all. A page of another name for this address may not.
 		Actions: func(r *http.Request, _ monitor.Action) bool { return r.Host == address },
-	}, monitor.FairQueue("grid", queue, func(j job) string { return fmt.Sprintf("runs for %d s", j.run) }), monitor.Pool("servers", workers))
+	}, grid, monitor.Pool("servers", workers, grid))
 	server := &http.Server{
 		Handler:           m,
 		ReadHeaderTimeout: 5 * time.Second,

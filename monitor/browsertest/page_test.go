@@ -127,12 +127,13 @@ func TestTaskQueueAndPool(t *testing.T) {
 		}
 	}
 	gate := make(chan struct{})
-	workers := pool.Func(func(context.Context, *task.Task[int]) error { <-gate; return nil }, &pool.Options[int]{Workers: 7})
-	for range 3 {
-		require.NoError(t, workers.Submit(t.Context(), "a", 1))
+	workers := pool.Func(func(context.Context, *task.Task[int]) error { <-gate; return nil }, &pool.Options[int]{Workers: 3})
+	for i, key := range strings.Fields("a a a b a b") {
+		require.NoError(t, workers.Submit(t.Context(), key, i))
+		require.Eventually(t, func() bool { return workers.Stats().Running == min(i+1, 3) }, timeout, 1e6)
 	}
-	require.Eventually(t, func() bool { return workers.Stats().Running == 3 }, timeout, 1e6)
-	m := monitor.New(nil, monitor.TaskQueue("mails", tasks, nil), monitor.Pool("workers", workers))
+	waiting := monitor.TaskQueue("waiting", workers.Queue(""), nil)
+	m := monitor.New(nil, monitor.TaskQueue("mails", tasks, nil), monitor.Pool("workers", workers, waiting), monitor.Pool("alone", workers, nil))
 
 	p := open(t, m, "mails")
 	stats, err := tasks.Stats(t.Context())
@@ -154,8 +155,14 @@ func TestTaskQueueAndPool(t *testing.T) {
 	numbers = p.numbers()
 	require.Equal(t, "3", numbers["Busy"])
 	require.Equal(t, strconv.Itoa(workers.Stats().Idle), numbers["Idle"])
-	require.Equal(t, "7", numbers["At most"])
+	require.Equal(t, "3", numbers["At most"])
 	require.Equal(t, "none in force", numbers["Schedule"])
+	require.Equal(t, "Next to leave waiting", eval[string](p, `document.getElementById("next-title").textContent`))
+	require.Equal(t, []string{"Next round: b, a", "Round +2: b"}, p.rounds())
+	require.Equal(t, [][]string{{"b", "2"}, {"a", "1"}}, [][]string{p.rows("keys")[0][:2], p.rows("keys")[1][:2]})
+
+	p = open(t, m, "alone")
+	require.True(t, eval[bool](p, `document.getElementById("next").hidden`))
 	close(gate)
 	require.NoError(t, workers.Shutdown(t.Context()))
 }
@@ -174,23 +181,26 @@ func TestRounds(t *testing.T) {
 	require.NoError(t, err)
 	looker, err := task.Open[string](t.Context(), &s, "mails", &task.Options[string]{AsIs: true})
 	require.NoError(t, err)
-	rounds := func(p *tab) []string {
-		return eval[[]string](p, `[...document.querySelectorAll(".turns")].map((r) => r.getAttribute("aria-label"))`)
-	}
 	legend := func(p *tab) string { return eval[string](p, `document.getElementById("legend").innerText`) }
 	want := []string{"This round: b", "Next round: a", "Next round, priority 1: c, a, b"}
 	p := open(t, monitor.New(nil, monitor.TaskQueue("mails", q, nil)), "mails")
-	require.Equal(t, want, rounds(p))
+	require.Equal(t, want, p.rounds())
 	require.Contains(t, legend(p), "acked a second")
 	require.Contains(t, p.numbers(), "Put")
 
 	p = open(t, monitor.New(nil, monitor.TaskQueue("mails", looker, nil)), "mails")
-	require.Equal(t, want, rounds(p))
+	require.Equal(t, want, p.rounds())
 	require.NotContains(t, legend(p), "a second")
 	require.Contains(t, legend(p), "buried")
 	require.NotContains(t, p.numbers(), "Put")
 	require.Equal(t, "5", p.numbers()["Ready"])
 	require.Contains(t, eval[string](p, `document.getElementById("scope").innerText`), "only looks")
+}
+
+// rounds returns what each line of the picture tells those who do not see it.
+func (p *tab) rounds() []string {
+	p.Helper()
+	return eval[[]string](p, `[...document.querySelectorAll(".turns")].map((r) => r.getAttribute("aria-label"))`)
 }
 
 // The page is told of what happens, and the chart moves.

@@ -86,7 +86,7 @@ func TestAccessible(t *testing.T) {
 	}
 	workers := pool.NewWorkers(fair(fairq.Options[string, job]{}), func(context.Context, job) error { return nil }, nil)
 	m := monitor.New(&monitor.Options{Actions: everybody, Logger: quiet},
-		monitor.FairQueue("jobs", jobs, nil), monitor.TaskQueue("mails", mails(t), nil), monitor.Pool("workers", workers))
+		monitor.FairQueue("jobs", jobs, nil), monitor.TaskQueue("mails", mails(t), nil), monitor.Pool("workers", workers, nil))
 	for _, source := range []string{"jobs", "mails", "workers"} {
 		p := open(t, m, source)
 		p.run(chromedp.Evaluate(script, nil))

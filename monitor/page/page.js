@@ -176,7 +176,8 @@ function roundName({ round, priority }) {
 
 function showUpcoming(sample) {
   const upcoming = sample.upcoming || [];
-  $('next').hidden = sample.kind === 'pool';
+  $('next').hidden = sample.kind === 'pool' && !sample.queue;
+  set($('next-title'), sample.queue ? `Next to leave ${sample.queue}` : 'Next to leave');
   const rounds = [];
   upcoming.forEach((u, i) => {
     u.position = i;
@@ -253,10 +254,11 @@ function taskButtons(id, ...names) {
 function showKeys(sample) {
   const keys = sample.keys || [];
   $('keys').hidden = keys.length === 0;
-  set($('backlog'), sample.kind === 'queue' ? 'Queued' : 'Leave next');
+  const items = sample.kind === 'queue' || keys.some((k) => k.len > 0);
+  set($('backlog'), items ? 'Queued' : 'Leave next');
   // Without CountKeys nothing is known of who was served. The backlog of a pool is in its queue.
   const counted = keys.some((k) => k.total.served + k.total.refused + k.total.evicted > 0);
-  const pool = sample.kind === 'pool';
+  const backlog = sample.kind !== 'pool' || sample.queue;
   fill($('keys').querySelector('tbody'), keys, (k) => k.key,
     (k) => {
       const swatch = make('span', { class: 'swatch', 'aria-hidden': 'true' });
@@ -273,10 +275,9 @@ function showKeys(sample) {
       return row;
     },
     (row, k) => {
-      const queued = sample.kind === 'queue' ? k.len : k.upcoming;
       const count = (show, n) => counted ? show(n) : none;
-      [pool ? none : number(queued), k.oldest_age_ns ? duration(k.oldest_age_ns) : none, count(percent, k.share),
-        pool ? none : percent(k.fair_share), count(number, k.total.served), count(number, k.total.refused),
+      [backlog ? number(items ? k.len : k.upcoming) : none, k.oldest_age_ns ? duration(k.oldest_age_ns) : none, count(percent, k.share),
+        backlog ? percent(k.fair_share) : none, count(number, k.total.served), count(number, k.total.refused),
         count(number, k.total.evicted), k.wait ? `≤ ${duration(k.wait.p99_ns)}` : none,
       ].forEach((text, i) => set(row.children[i + 1], text));
       row.children[6].classList.toggle('much', k.recent.refused > 0);
