@@ -99,7 +99,7 @@ func FairQueue[K comparable](name string, q interface {
 }
 
 // TaskQueue returns a source that is a [task.Queue]. For the rest see [FairQueue]. What has
-// happened is counted by each process for itself.
+// happened is counted by each process for itself. How long tasks wait and run, [Observe] tells.
 func TaskQueue(name string, q interface {
 	Stats(ctx context.Context) (task.Stats, error)
 	KeyCounts(n int) []fairq.KeyCount[string]

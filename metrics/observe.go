@@ -29,7 +29,9 @@ const (
 	RunHelp  = "How long handlers have run."
 )
 
-// Observe returns an Observer for the Options of a pool that tells t, and then o.
+// Observe returns an Observer for the Options of a pool that tells t, and then o. Who takes tasks
+// without a pool can call it: Started with the time since the task's ReadyAt, and with how long the
+// work took Succeeded, Retried, Failed or Lost.
 func Observe[V any](o pool.Observer[V], t Times) pool.Observer[V] {
 	next := o
 	o.Started = func(ctx context.Context, class string, tk *task.Task[V], waited time.Duration) {

@@ -2,11 +2,11 @@ package fairqprom_test
 
 import (
 	"context"
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -55,6 +55,26 @@ func ExampleNewCollector() {
 	// # HELP fairq_queue_items Items queued.
 	// # TYPE fairq_queue_items gauge
 	// fairq_queue_items{name="jobs"} 2
+}
+
+// Who takes tasks without a pool calls the functions of the Observer.
+func ExampleObserve() {
+	ctx := context.Background()
+	mails, _ := task.Open[string](ctx, new(memory.Store), "mails", nil)
+	c := fairqprom.NewCollector(metrics.TaskQueue("mails", mails, 0))
+	o := fairqprom.Observe(c, "mails", pool.Observer[string]{})
+	_, _ = mails.Put(ctx, "alice", "hello", task.PutOptions{})
+
+	mail, _ := mails.Take(ctx)
+	start := time.Now()
+	o.Started(ctx, "", mail, start.Sub(mail.Info().ReadyAt))
+	// Here it is sent.
+	if err := mail.Ack(ctx); err == nil {
+		o.Succeeded(ctx, "", mail, time.Since(start))
+	}
+
+	fmt.Println(testutil.CollectAndCount(c, "fairq_pool_wait_seconds", "fairq_pool_run_seconds"), "histograms")
+	// Output: 2 histograms
 }
 
 // work has one of each kind of source, in which each metric has a value.
@@ -191,9 +211,6 @@ func TestSlowSources(t *testing.T) {
 	})
 }
 
-//go:embed grafana.json
-var dashboard []byte
-
 // TestDashboard looks in the expressions of the dashboard for metrics and labels that there are
 // not.
 func TestDashboard(t *testing.T) {
@@ -228,6 +245,8 @@ func TestDashboard(t *testing.T) {
 			}
 		}
 		var d any
+		dashboard, err := os.ReadFile("../../docs/grafana.json")
+		require.NoError(t, err)
 		require.NoError(t, json.Unmarshal(dashboard, &d))
 		find(d)
 		require.Greater(t, len(expressions), 20)
