@@ -2,7 +2,10 @@
 // that updates itself, and as JSON.
 //
 //	emails := monitor.TaskQueue("emails", tasks, nil)
-//	m := monitor.New(nil, monitor.FairQueue("jobs", queue, nil), emails, monitor.Pool("workers", p, emails))
+//	m := monitor.New(nil,
+//		monitor.FairQueue("jobs", queue, nil),
+//		emails,
+//		monitor.Pool("workers", p, emails))
 //	mux.Handle("/debug/fairq/", http.StripPrefix("/debug/fairq", m))
 //
 // A [Monitor] is an http.Handler. It registers nothing and starts no goroutine. Whoever can reach
@@ -18,12 +21,15 @@
 //   - FairQueue: Stats, KeyCounts of 100 keys, Upcoming of 1,000 items, and KeyStat of the keys
 //     among these. Each takes the lock by itself, copies, and lets it go; all else is done after
 //     that. The longest hold is that of Upcoming, 0.02 to 0.07 ms, however many items and keys
-//     there are, or that of KeyCounts where Options.CountKeys is several thousand: BenchmarkLook
-//     tells.
+//     there are, or that of KeyCounts where Options.CountKeys is several thousand.
 //   - TaskQueue: Stats, KeyCounts, Upcoming of 1,000 tasks, and List of 50 that are buried. The
-//     longest hold in memory is that of Upcoming, 0.2 to 0.4 ms. In other stores it is Upcoming
+//     longest hold in memory is that of Upcoming, 0.1 to 0.6 ms. In other stores it is Upcoming
 //     of 200, and all of it is a bounded number of indexed reads.
-//   - Pool: Stats, and KeyCounts of 100 keys, and a look at its queue.
+//   - Pool: Stats, KeyCounts of 100 keys, and a look at its queue.
+//
+// These are medians, measured by BenchmarkLook, and of tasks by BenchmarkUpcoming of task/memory. On
+// a machine that is very busy a goroutine may lose its processor while it holds the lock, for many
+// milliseconds: docs/monitor.md has the figures.
 //
 // # Paths
 //
