@@ -23,38 +23,26 @@ type views struct {
 }
 
 func (v *views) Tasks() rows.Table[rows.Row] {
-	return taskTables{bothTable[rows.Row]{v, &v.model.q.tasks, v.got.Tasks(), v.want.Tasks()}}
+	return taskTables{bothTable[rows.Row]{v, v.got.Tasks(), v.want.Tasks(), v.model.tasks()}}
 }
 
-func (v *views) Keys() rows.Table[rows.Key] {
-	return bothTable[rows.Key]{v, &v.model.q.keys, v.got.Keys(), v.want.Keys()}
-}
-
-func (v *views) Served() rows.Table[rows.Served] {
-	return bothTable[rows.Served]{v, &v.model.q.served, v.got.Served(), v.want.Served()}
-}
-
-func (v *views) Consumers() rows.Table[rows.Consumer] {
-	return bothTable[rows.Consumer]{v, &v.model.q.consumers, v.got.Consumers(), v.want.Consumers()}
-}
-
-func (v *views) Groups() rows.Table[rows.Group] {
-	return bothTable[rows.Group]{v, &v.model.q.groups, v.got.Groups(), v.want.Groups()}
-}
-
-func (v *views) Outcomes() rows.Table[rows.Outcome] {
-	return bothTable[rows.Outcome]{v, &v.model.q.outcomes, v.got.Outcomes(), v.want.Outcomes()}
-}
-
-func (v *views) History() rows.Table[rows.Ended] {
-	return bothTable[rows.Ended]{v, &v.model.q.history, v.got.History(), v.want.History()}
-}
+func (v *views) Keys() rows.Table[rows.Key]           { return both(v, rows.View.Keys) }
+func (v *views) Served() rows.Table[rows.Served]      { return both(v, rows.View.Served) }
+func (v *views) Consumers() rows.Table[rows.Consumer] { return both(v, rows.View.Consumers) }
+func (v *views) Groups() rows.Table[rows.Group]       { return both(v, rows.View.Groups) }
+func (v *views) Outcomes() rows.Table[rows.Outcome]   { return both(v, rows.View.Outcomes) }
+func (v *views) History() rows.Table[rows.Ended]      { return both(v, rows.View.History) }
 
 // bothTable is a table of the driver and one of the model.
 type bothTable[R any] struct {
 	*views
-	rows      *relation[R] // of the model
 	got, want rows.Table[R]
+	rows      memTable[R] // of the model
+}
+
+func both[R any](v *views, of func(rows.View) rows.Table[R]) bothTable[R] {
+	want := of(v.want).(memTable[R])
+	return bothTable[R]{v, of(v.got), want, want}
 }
 
 // Scan compares what is found: the rows must be in order, but it may be others of those that are in
@@ -68,8 +56,8 @@ func (b bothTable[R]) Scan(r rows.Range) ([]*R, error) {
 	b.must(what+" of the model", err)
 	var places, wanted []rows.Tuple
 	for i, row := range got {
-		same := func(other *R) bool { return b.rows.key(other) == b.rows.key(row) }
-		kept := b.rows.get(b.rows.key(row))
+		same := func(other *R) bool { return b.rows.of(other) == b.rows.of(row) }
+		kept := b.rows.get(b.rows.of(row))
 		if kept == nil || slices.ContainsFunc(got[:i], same) {
 			b.fail("%s returned a row that there is not, or twice:\n\t%s", what, show(row))
 		}
@@ -138,13 +126,13 @@ func (b bothTable[R]) Sweep(r rows.Range) error {
 	b.must(what, b.got.Sweep(r))
 	due, gone, n := 0, 0, r.Limit
 	r.Limit = 0
-	for _, row := range b.rows.scan(&r, anyone) {
+	for _, row := range b.rows.scan(r, anyone) {
 		due++
 		primary := b.rows.schema[0]
 		left, err := b.got.Scan(rows.Range{Index: primary.Index, Prefixes: []rows.Tuple{primary.Place(row)}})
 		if b.must(what, err); left == nil {
 			gone++
-			b.rows.set(b.rows.key(row), nil)
+			b.rows.delete(b.rows.of(row))
 		}
 	}
 	if gone != min(n, due) {

@@ -57,23 +57,34 @@ type data struct {
 	now  func() time.Time
 	slot chan struct{} // has an element in it while there is a transaction, unless the handles are Shared
 
-	mu      sync.Mutex // protects what follows, during each call, but not while that of Fail is running
-	names   table[string, uint64]
-	queues  table[uint64, queue]
+	mu      sync.Mutex            // protects what follows, during each call, but not while that of Fail is running
+	rows    map[table]map[any]any // by key, those committed; they are never changed, only replaced
 	open    map[*memTx]struct{}
-	locks   map[lock]map[*memTx]struct{} // by what is locked; more than one has a queue that is not entered exclusively
-	ended   chan struct{}                // closed when a transaction ends
-	writes  int                          // transactions that have written something, by all handles
-	ids     uint64                       // the last id of a queue; a rollback does not undo it
-	numbers map[uint64]uint64            // by queue the last number; a rollback does not undo it
+	locks   map[entry]map[*memTx]struct{} // by what is locked; more than one has a queue that is not entered exclusively
+	ended   chan struct{}                 // closed when a transaction ends
+	writes  int                           // transactions that have written something, by all handles
+	ids     uint64                        // the last id of a queue; a rollback does not undo it
+	numbers map[uint64]uint64             // by queue the last number; a rollback does not undo it
+}
+
+// table is one of a queue.
+type table struct {
+	queue uint64
+	name  string
+}
+
+// entry is where a row is, and what a transaction can lock.
+type entry struct {
+	table
+	key any
 }
 
 // NewDB returns an empty database. now must not be nil, and may be called by any goroutine; it must
 // not use the database.
 func NewDB(now func() time.Time) *DB {
 	return &DB{heads: map[uint64]*rows.Head{}, data: &data{
-		now: now, slot: make(chan struct{}, 1), numbers: map[uint64]uint64{}, names: newTable[string, uint64](),
-		queues: newTable[uint64, queue](), open: map[*memTx]struct{}{}, locks: map[lock]map[*memTx]struct{}{}, ended: make(chan struct{}),
+		now: now, slot: make(chan struct{}, 1), rows: map[table]map[any]any{}, open: map[*memTx]struct{}{},
+		locks: map[entry]map[*memTx]struct{}{}, ended: make(chan struct{}), numbers: map[uint64]uint64{},
 	}}
 }
 
@@ -82,7 +93,8 @@ func (db *DB) Reopen() *DB {
 	db.data.mu.Lock()
 	defer db.data.mu.Unlock()
 	return &DB{
-		Shared: db.Shared, MaxWrites: db.MaxWrites, Pause: db.Pause, data: db.data, heads: map[uint64]*rows.Head{}, changed: db.data.writes, headsAt: db.data.writes,
+		Shared: db.Shared, MaxWrites: db.MaxWrites, Pause: db.Pause, data: db.data, heads: map[uint64]*rows.Head{},
+		changed: db.data.writes, headsAt: db.data.writes,
 	}
 }
 
@@ -148,9 +160,7 @@ func (db *DB) Begin(ctx context.Context) (rows.Tx, error) {
 		db.heads = map[uint64]*rows.Head{}
 		db.headsAt = db.othersLocked()
 	}
-	tx := &memTx{
-		ctx: ctx, db: db, data: db.data, names: db.data.names.begin(), queues: db.data.queues.begin(), views: map[uint64]*memView{},
-	}
+	tx := &memTx{ctx: ctx, db: db, data: db.data, own: map[entry]any{}, views: map[uint64]*memView{}}
 	db.data.open[tx] = struct{}{}
 	return tx, nil
 }

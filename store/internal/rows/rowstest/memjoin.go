@@ -34,25 +34,5 @@ func (db *DB) Joined(ctx context.Context) (rows.Tx, error) {
 		return nil, nil //nolint:nilnil // that is the interface's way to say none
 	}
 	must(user.db == db && !user.over, "Joined with a transaction that is over, or of another handle")
-	return &memTx{
-		ctx: ctx, db: db, data: db.data, user: user, names: user.names.begin(), queues: user.queues.begin(), views: map[uint64]*memView{},
-	}, nil
-}
-
-// enterLocked has a view see what was done before in the user's transaction.
-func (tx *memTx) enterLocked(v *memView) {
-	was := tx.views[v.id]
-	if was == nil {
-		was = &memView{q: v.q}
-		tx.views[v.id] = was
-	}
-	v.q = was.q.begin()
-	was.exclusive = was.exclusive || v.exclusive
-	v.exclusive = was.exclusive
-}
-
-// commitLocked makes what a part of the transaction has done a part of it.
-func (tx *memTx) commitLocked(part *memTx) {
-	tx.names, tx.queues = part.names, part.queues
-	maps.Copy(tx.views, part.views)
+	return &memTx{ctx: ctx, db: db, data: db.data, user: user, own: maps.Clone(user.own), views: map[uint64]*memView{}}, nil
 }

@@ -2,7 +2,11 @@ package rowstest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"iter"
+	"maps"
+	"reflect"
 	"slices"
 
 	"github.com/fairq/fairq/store/internal/rows"
@@ -13,22 +17,38 @@ type memTx struct {
 	ctx    context.Context
 	db     *DB
 	data   *data
-	names  table[string, uint64]
-	queues table[uint64, queue]
+	own    map[entry]any // rows that it has written, nil those that it has deleted
 	views  map[uint64]*memView
 	user   *memTx // the transaction of the user's that it is a part of, nil if it is one of its own
 	joined bool   // it is a user's
 	last   uint64 // the queue entered last
-	waits  lock   // what it waits for
+	waits  entry  // what it waits for
 	failed error  // the first error of a call
 	over   bool
 }
 
-// lock is something that a transaction can lock.
-type lock struct {
-	queue uint64
-	table string
-	key   any
+// get returns a row as the transaction sees it, nil if there is none.
+func (tx *memTx) get(e entry) any {
+	if r, ok := tx.own[e]; ok {
+		return r
+	}
+	return tx.data.rows[e.table][e.key]
+}
+
+// all yields the rows of a table, as the transaction sees them.
+func (tx *memTx) all(t table) iter.Seq2[any, any] {
+	return func(yield func(key, row any) bool) {
+		for k, r := range tx.data.rows[t] {
+			if _, own := tx.own[entry{t, k}]; !own && !yield(k, r) {
+				return
+			}
+		}
+		for e, r := range maps.Clone(tx.own) { // which may be changed meanwhile
+			if e.table == t && r != nil && !yield(e.key, r) {
+				return
+			}
+		}
+	}
 }
 
 // giveUp is a panic that ends a call within do, which returns the error.
@@ -72,7 +92,7 @@ func (tx *memTx) do(op string, f func()) (err error) {
 
 // lockLocked locks something, and waits if another transaction has. If shared is true, others may
 // lock it so too.
-func (tx *memTx) lockLocked(l lock, shared bool) {
+func (tx *memTx) lockLocked(l entry, shared bool) {
 	if tx.user != nil {
 		tx.user.lockLocked(l, shared)
 		return
@@ -98,7 +118,7 @@ func (tx *memTx) lockLocked(l lock, shared bool) {
 		case <-tx.ctx.Done():
 		}
 		tx.data.mu.Lock()
-		tx.waits = lock{}
+		tx.waits = entry{}
 		switch {
 		case tx.db.dead:
 			panic(giveUp{ErrKilled})
@@ -108,7 +128,7 @@ func (tx *memTx) lockLocked(l lock, shared bool) {
 	}
 }
 
-func (tx *memTx) hasLocked(l lock) bool {
+func (tx *memTx) hasLocked(l entry) bool {
 	if tx.user != nil {
 		return tx.user.hasLocked(l)
 	}
@@ -118,11 +138,11 @@ func (tx *memTx) hasLocked(l lock) bool {
 
 // sharesLocked tells whether a lock that the transaction has is on a queue that it has not entered
 // exclusively.
-func (tx *memTx) sharesLocked(l lock) bool {
-	return l.table == "" && tx.views[l.queue] != nil && !tx.views[l.queue].exclusive
+func (tx *memTx) sharesLocked(l entry) bool {
+	return l.name == "" && tx.views[l.queue] != nil && !tx.views[l.queue].exclusive
 }
 
-func (tx *memTx) holdLocked(l lock) {
+func (tx *memTx) holdLocked(l entry) {
 	if tx.data.locks[l] == nil {
 		tx.data.locks[l] = map[*memTx]struct{}{}
 	}
@@ -152,38 +172,49 @@ func must(obeys bool, rule string) {
 	}
 }
 
-func (tx *memTx) Queues(from string, n int) (names []string, err error) {
+// names is where the ID of a queue is.
+func names(name string) entry { return entry{allNames, name} }
+
+var allNames = table{0, "names"}
+
+// heads is where the head of a queue is.
+func heads(id uint64) entry { return entry{table{id, "head"}, nil} }
+
+// head is the row of the table of queues.
+type head struct {
+	settings   []byte
+	paused     bool
+	pausedKeys int
+}
+
+func (tx *memTx) Queues(from string, n int) (found []string, err error) {
 	err = tx.do("Queues", func() {
-		for name := range tx.names.all() {
-			if name >= from {
-				names = append(names, name)
+		for name := range tx.all(allNames) {
+			if name.(string) >= from {
+				found = append(found, name.(string))
 			}
 		}
-		slices.Sort(names)
-		names = names[:min(n, len(names))]
+		slices.Sort(found)
+		found = found[:min(n, len(found))]
 	})
-	return names, err
+	return found, err
 }
 
 func (tx *memTx) Queue(name string, settings []byte) (found *rows.Queue, err error) {
 	err = tx.do("Queue", func() {
 		if tx.db.Shared {
-			tx.lockLocked(lock{0, "names", name}, false)
+			tx.lockLocked(names(name), false)
 		}
-		id := tx.names.get(name)
+		id, ok := tx.get(names(name)).(uint64)
 		switch {
-		case id == nil && settings == nil:
+		case !ok && settings == nil:
 			return
-		case id == nil:
-			id = new(tx.data.ids + 1)
-			if tx.db.given != 0 {
-				*id = tx.db.given
-			}
-			tx.data.ids = max(tx.data.ids, *id)
-			tx.names.set(name, id)
-			tx.queues.set(*id, newQueue(&head{settings: bytes.Clone(settings)}))
+		case !ok:
+			id = cmp.Or(tx.db.given, tx.data.ids+1)
+			tx.data.ids = max(tx.data.ids, id)
+			tx.own[names(name)], tx.own[heads(id)] = id, head{settings: bytes.Clone(settings)}
 		}
-		found = &rows.Queue{ID: *id, Settings: bytes.Clone(tx.queues.get(*id).head.get(struct{}{}).settings)}
+		found = &rows.Queue{ID: id, Settings: bytes.Clone(tx.get(heads(id)).(head).settings)}
 	})
 	return found, err
 }
@@ -194,21 +225,22 @@ func (tx *memTx) Enter(id uint64, plan *rows.Plan) (rows.View, error) {
 		must(plan != nil, "Enter without a Plan")
 		must(id > tx.last, "queues are entered in the order of their IDs, and once")
 		if tx.db.Shared {
-			tx.lockLocked(lock{queue: id}, !plan.Exclusive)
+			tx.lockLocked(entry{table: table{queue: id}}, !plan.Exclusive)
 		}
-		q := tx.queues.get(id)
-		if q == nil {
+		if tx.get(heads(id)) == nil {
 			return
 		}
 		tx.last = id
 		view := &memView{
-			tx: tx, id: id, q: q.begin(), now: tx.data.now().UnixNano(), exclusive: plan.Exclusive || !tx.db.Shared, read: map[uint64]bool{},
+			tx: tx, id: id, now: tx.data.now().UnixNano(), exclusive: plan.Exclusive || !tx.db.Shared,
+			strict: !plan.Exclusive, head: tx.headLocked(id), read: map[uint64]bool{},
 		}
-		if tx.user != nil {
-			tx.user.enterLocked(view)
+		if tx.user != nil { // what it has entered exclusively once it has locked
+			if was := tx.user.views[id]; was != nil {
+				view.exclusive = view.exclusive || was.exclusive
+			}
+			tx.user.views[id] = view
 		}
-		view.strict = !plan.Exclusive
-		view.head = tx.headLocked(id, view.q)
 		view.removed = view.head.Removed
 		tx.views[id], v = view, view
 		if tx.db.Shared {
@@ -221,20 +253,19 @@ func (tx *memTx) Enter(id uint64, plan *rows.Plan) (rows.View, error) {
 }
 
 // headLocked returns the Head that the handle has of the queue, or a new one.
-func (tx *memTx) headLocked(id uint64, q *queue) *rows.Head {
+func (tx *memTx) headLocked(id uint64) *rows.Head {
 	if h := tx.db.heads[id]; h != nil && !tx.db.Shared {
 		return h
 	}
-	row, rounds := q.head.get(struct{}{}), map[int]uint64{}
-	for priority, round := range q.rounds.all() {
-		rounds[priority] = *round
+	row, rounds := tx.get(heads(id)).(head), map[int]uint64{}
+	for priority, round := range tx.all(table{id, "rounds"}) {
+		rounds[priority.(int)] = round.(uint64)
 	}
-	h := &rows.Head{Settings: bytes.Clone(row.settings), Paused: row.paused, PausedKeys: row.pausedKeys, Rounds: rounds}
-	if n := q.removed.get(struct{}{}); n != nil {
-		h.Removed = *n
+	removed, _ := tx.get(entry{table{id, "removed"}, nil}).(uint64)
+	tx.db.heads[id] = &rows.Head{
+		Settings: bytes.Clone(row.settings), Paused: row.paused, PausedKeys: row.pausedKeys, Rounds: rounds, Removed: removed,
 	}
-	tx.db.heads[id] = h
-	return h
+	return tx.db.heads[id]
 }
 
 // Notify does nothing: Changed tells.
@@ -243,23 +274,29 @@ func (tx *memTx) Notify(uint64) {}
 func (tx *memTx) Commit() error {
 	return tx.do("Commit", func() {
 		if tx.user != nil {
-			tx.user.commitLocked(tx)
+			tx.user.own = tx.own
 			tx.endLocked()
 			return
 		}
-		writes := len(tx.names.own) + len(tx.queues.own)
-		for _, v := range tx.views {
-			for _, t := range v.q.all() {
-				writes += t.written()
-			}
-		}
-		if most := tx.db.MaxWrites; most > 0 && writes > most {
+		if most := tx.db.MaxWrites; most > 0 && len(tx.own) > most {
 			panic(giveUp{ErrTooMany})
 		}
-		changed := tx.names.changed() || tx.queues.changed()
-		for _, v := range tx.views {
-			changed = v.q.changed() || changed
-			v.q.commit()
+		changed := false
+		for e, r := range tx.own {
+			rows := tx.data.rows[e.table]
+			if rows == nil {
+				rows = map[any]any{}
+				tx.data.rows[e.table] = rows
+			}
+			old := rows[e.key]
+			if e.name == "rounds" && old != nil && old.(uint64) > r.(uint64) {
+				continue // a greater one stays
+			}
+			// a database need not notice a write that leaves all as it is
+			changed = changed || !reflect.DeepEqual(r, old)
+			if rows[e.key] = r; r == nil {
+				delete(rows, e.key)
+			}
 		}
 		if changed {
 			tx.data.writes++
@@ -267,8 +304,6 @@ func (tx *memTx) Commit() error {
 		if changed && !tx.joined {
 			tx.db.own++
 		}
-		tx.names.commit()
-		tx.queues.commit()
 		tx.endLocked()
 	})
 }
@@ -278,7 +313,7 @@ func (tx *memTx) Rollback() {
 	defer tx.data.mu.Unlock()
 	if !tx.over {
 		if tx.user != nil && tx.db.KeepsParts {
-			tx.user.commitLocked(tx)
+			tx.user.own = tx.own
 		}
 		tx.rollbackLocked()
 	}

@@ -3,7 +3,9 @@ package rowstest
 import (
 	"bytes"
 	"cmp"
+	"iter"
 	"maps"
+	"reflect"
 	"slices"
 
 	"github.com/fairq/fairq/store/internal/rows"
@@ -14,7 +16,6 @@ import (
 type memView struct {
 	tx        *memTx
 	id        uint64
-	q         *queue
 	head      *rows.Head
 	now       int64
 	exclusive bool            // no row need be locked
@@ -40,43 +41,119 @@ func get[T any](v *memView, op string, f func() T) (result T, err error) {
 }
 
 // lock locks a row, and waits if another transaction has.
-func (v *memView) lock(table string, key any) {
+func (v *memView) lock(e entry) {
 	if !v.exclusive {
-		v.tx.lockLocked(lock{v.id, table, key}, false)
+		v.tx.lockLocked(e, false)
 	}
 }
 
 // free tells whether no other transaction has locked a row.
-func (v *memView) free(table string, key any) bool {
-	l := lock{v.id, table, key}
-	return v.exclusive || len(v.tx.data.locks[l]) == 0 || v.tx.hasLocked(l)
+func (v *memView) free(e entry) bool {
+	return v.exclusive || len(v.tx.data.locks[e]) == 0 || v.tx.hasLocked(e)
 }
 
-func (v *memView) Tasks() rows.Table[rows.Row]     { return taskTable{memTable[rows.Row]{v, &v.q.tasks}} }
-func (v *memView) Keys() rows.Table[rows.Key]      { return memTable[rows.Key]{v, &v.q.keys} }
-func (v *memView) Served() rows.Table[rows.Served] { return memTable[rows.Served]{v, &v.q.served} }
+func (v *memView) table(name string) table { return table{v.id, name} }
 
-func (v *memView) Consumers() rows.Table[rows.Consumer] {
-	return memTable[rows.Consumer]{v, &v.q.consumers}
+func (v *memView) tasks() memTable[rows.Row] {
+	return memTable[rows.Row]{v, v.table("Tasks"), rows.Tasks}
 }
 
-func (v *memView) Groups() rows.Table[rows.Group] { return memTable[rows.Group]{v, &v.q.groups} }
+func (v *memView) keys() memTable[rows.Key] { return memTable[rows.Key]{v, v.table("Keys"), rows.Keys} }
 
-func (v *memView) Outcomes() rows.Table[rows.Outcome] {
-	return memTable[rows.Outcome]{v, &v.q.outcomes}
+func (v *memView) served() memTable[rows.Served] {
+	return memTable[rows.Served]{v, v.table("Served"), rows.ServedLines}
 }
 
-func (v *memView) History() rows.Table[rows.Ended] { return memTable[rows.Ended]{v, &v.q.history} }
+func (v *memView) consumers() memTable[rows.Consumer] {
+	return memTable[rows.Consumer]{v, v.table("Consumers"), rows.Consumers}
+}
 
-// memTable is a table in a View.
+func (v *memView) groups() memTable[rows.Group] {
+	return memTable[rows.Group]{v, v.table("Groups"), rows.Groups}
+}
+
+func (v *memView) outcomes() memTable[rows.Outcome] {
+	return memTable[rows.Outcome]{v, v.table("Outcomes"), rows.Outcomes}
+}
+
+func (v *memView) history() memTable[rows.Ended] {
+	return memTable[rows.Ended]{v, v.table("History"), rows.History}
+}
+
+func (v *memView) Tasks() rows.Table[rows.Row]          { return taskTable{v.tasks()} }
+func (v *memView) Keys() rows.Table[rows.Key]           { return v.keys() }
+func (v *memView) Served() rows.Table[rows.Served]      { return v.served() }
+func (v *memView) Consumers() rows.Table[rows.Consumer] { return v.consumers() }
+func (v *memView) Groups() rows.Table[rows.Group]       { return v.groups() }
+func (v *memView) Outcomes() rows.Table[rows.Outcome]   { return v.outcomes() }
+func (v *memView) History() rows.Table[rows.Ended]      { return v.history() }
+
+// memTable is one of the tables that package rows declares, in a View.
 type memTable[R any] struct {
 	v *memView
-	*relation[R]
+	table
+	schema rows.Schema[R]
 }
+
+// at returns where the row with a primary key is.
+func (t memTable[R]) at(fields ...any) entry {
+	var key [2]any
+	copy(key[:], fields)
+	return entry{t.table, key}
+}
+
+func (t memTable[R]) of(r *R) entry { return t.at(t.schema[0].Place(r)...) }
+
+func (t memTable[R]) get(e entry) *R {
+	r, _ := t.v.tx.get(e).(*R)
+	return r
+}
+
+func (t memTable[R]) set(e entry, r *R) { t.v.tx.own[e] = r }
+func (t memTable[R]) delete(e entry)    { t.v.tx.own[e] = nil }
+
+func (t memTable[R]) all() iter.Seq[*R] {
+	return func(yield func(*R) bool) {
+		for _, r := range t.v.tx.all(t.table) {
+			if !yield(r.(*R)) {
+				return
+			}
+		}
+	}
+}
+
+// some yields the rows with these primary keys.
+func (t memTable[R]) some(keys []rows.Tuple) iter.Seq[*R] {
+	return func(yield func(*R) bool) {
+		for _, key := range keys {
+			if r := t.get(t.at(key...)); r != nil && !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// scan returns the rows of a range that free lets through, as they are kept.
+func (t memTable[R]) scan(r rows.Range, free func(entry) bool) []*R {
+	return t.schema.Select(&r, func(yield func(*R) bool) {
+		all := t.all()
+		if r.Index == t.schema[0].Index && r.Prefixes != nil {
+			all = t.some(r.Prefixes)
+		}
+		for row := range all {
+			if free(t.of(row)) && !yield(row) {
+				return
+			}
+		}
+	})
+}
+
+// anyone lets all rows through.
+func anyone(entry) bool { return true }
 
 func (t memTable[R]) Scan(r rows.Range) (found []*R, err error) {
 	err = t.v.do(t.name+".Scan", func() {
-		for _, row := range t.locked(&r) {
+		for _, row := range t.locked(r) {
 			found = append(found, copyOf(row))
 		}
 	})
@@ -84,24 +161,24 @@ func (t memTable[R]) Scan(r rows.Range) (found []*R, err error) {
 }
 
 // locked returns the rows of a range, locked as it says.
-func (t memTable[R]) locked(r *rows.Range) []*R {
+func (t memTable[R]) locked(r rows.Range) []*R {
 	free := anyone
 	switch r.Lock {
 	case rows.NoLock:
 		return t.scan(r, free)
 	case rows.SkipLocked:
-		free = func(k key) bool { return t.v.free(t.name, k) }
+		free = t.v.free
 	default:
 		must(r.Index == t.schema[0].Index && r.Prefixes != nil, "a Range that waits for locks, but not by the primary key")
 		for _, p := range r.Prefixes {
-			if k := keyOf(p...); t.table.get(k) != nil {
-				t.v.lock(t.name, k)
+			if e := t.at(p...); t.get(e) != nil {
+				t.v.lock(e)
 			}
 		}
 	}
 	found := t.scan(r, free)
 	for _, row := range found {
-		t.v.lock(t.name, t.key(row))
+		t.v.lock(t.of(row))
 	}
 	return found
 }
@@ -111,12 +188,11 @@ func (t memTable[R]) Put(r *R) error {
 }
 
 func (t memTable[R]) put(r *R) {
-	k := t.key(r)
-	if t.table.get(k) == nil {
+	if t.get(t.of(r)) == nil {
 		t.unique(r)
 	}
-	t.v.lock(t.name, k)
-	t.set(k, r)
+	t.v.lock(t.of(r))
+	t.set(t.of(r), r)
 }
 
 // unique is called before a new row is put. Whoever could not see that there is another one may
@@ -128,10 +204,10 @@ func (t memTable[R]) unique(r *R) {
 			continue
 		}
 		same := func() bool {
-			return t.scan(&rows.Range{Index: s.Index, Prefixes: []rows.Tuple{at}}, anyone) != nil
+			return t.scan(rows.Range{Index: s.Index, Prefixes: []rows.Tuple{at}}, anyone) != nil
 		}
 		must(!same(), "a unique field of "+t.name+" is used twice")
-		t.v.lock(t.name+" unique", keyOf(at...))
+		t.v.lock(entry{t.v.table(t.name + " unique"), at[0]})
 		if same() {
 			panic(giveUp{ErrAgain})
 		}
@@ -140,16 +216,16 @@ func (t memTable[R]) unique(r *R) {
 
 func (t memTable[R]) Delete(r *R) error {
 	return t.v.do(t.name+".Delete", func() {
-		t.v.lock(t.name, t.key(r))
-		t.set(t.key(r), nil)
+		t.v.lock(t.of(r))
+		t.delete(t.of(r))
 	})
 }
 
 func (t memTable[R]) Sweep(r rows.Range) error {
 	return t.v.do(t.name+".Sweep", func() {
 		r.Lock = rows.SkipLocked
-		for _, row := range t.locked(&r) {
-			t.set(t.key(row), nil)
+		for _, row := range t.locked(r) {
+			t.delete(t.of(row))
 		}
 	})
 }
@@ -197,7 +273,7 @@ func (t taskTable) Put(r *rows.Row) error {
 	return t.v.do("Tasks.Put", func() {
 		must(r.State >= driver.Ready && r.State <= driver.Held, "a row without a State")
 		must(!r.Takeable || r.State == driver.Ready, "a row that is Takeable but not Ready")
-		c, old := copyOf(r), t.get(keyOf(int64(r.ID)))
+		c, old := copyOf(r), t.get(t.of(r))
 		switch {
 		case r.Was == 0:
 			must(r.ID > 0 && r.ID <= t.v.tx.data.numbers[t.v.id], "an ID that is no Number")
@@ -228,14 +304,14 @@ func copyChanging(to, from *rows.Row) {
 func (t taskTable) Delete(r *rows.Row) error {
 	return t.v.do("Tasks.Delete", func() {
 		t.writable(r)
-		t.set(t.key(r), nil)
+		t.delete(t.of(r))
 	})
 }
 
 // writable returns the row as it is, if it may be changed.
 func (t taskTable) writable(r *rows.Row) *rows.Row {
 	must(!t.v.strict || t.v.read[r.ID], "a row is changed that was not read in this View, or not in a way that locks it")
-	s := t.get(t.key(r))
+	s := t.get(t.of(r))
 	must(s != nil, "a row is changed that is gone")
 	must(r.Was == s.State, "a row is changed that is not as it was read or written last, or its Was was changed")
 	return s
@@ -269,7 +345,7 @@ func (v *memView) newNumber() uint64 {
 
 func (v *memView) Counts() ([driver.Held + 1]int, error) {
 	return get(v, "Counts", func() (n [driver.Held + 1]int) {
-		for r := range v.q.tasks.values() {
+		for r := range v.tasks().all() {
 			n[0]++
 			n[r.State]++
 		}
@@ -280,7 +356,7 @@ func (v *memView) Counts() ([driver.Held + 1]int, error) {
 func (v *memView) LastRound(l rows.Line, after uint64) (round uint64, n int, err error) {
 	err = v.do("LastRound", func() {
 		line := rows.Range{Index: rows.TaskLine, Prefixes: []rows.Tuple{{l.Key, int64(l.Priority)}}, From: rows.Tuple{int64(after) + 1}}
-		for _, r := range v.q.tasks.scan(&line, anyone) {
+		for _, r := range v.tasks().scan(line, anyone) {
 			if r.Round > round {
 				round, n = r.Round, 0
 			}
@@ -292,28 +368,25 @@ func (v *memView) LastRound(l rows.Line, after uint64) (round uint64, n int, err
 
 func (v *memView) Hide(key string) error {
 	return v.do("Hide", func() {
-		for _, r := range v.q.tasks.scan(&rows.Range{Index: rows.TaskLine, Prefixes: []rows.Tuple{{key}}}, anyone) {
+		for _, r := range v.tasks().scan(rows.Range{Index: rows.TaskLine, Prefixes: []rows.Tuple{{key}}}, anyone) {
 			if r.Takeable {
 				hidden := *r
 				hidden.Takeable = false
-				v.q.tasks.set(v.q.tasks.key(r), &hidden)
+				v.tasks().set(v.tasks().of(r), &hidden)
 			}
 		}
 	})
 }
 
-// anyone lets all rows through.
-func anyone(key) bool { return true }
-
 func (v *memView) KeyStats(n int) ([]rows.Key, error) {
 	return get(v, "KeyStats", func() []rows.Key {
 		stats := map[string]rows.Key{}
-		for k := range v.q.keys.values() {
+		for k := range v.keys().all() {
 			if k.Paused {
 				stats[k.Key] = rows.Key{Key: k.Key, Paused: true}
 			}
 		}
-		for r := range v.q.tasks.values() {
+		for r := range v.tasks().all() {
 			k := stats[r.Key]
 			k.Key = r.Key
 			k.Tasks[0]++
@@ -334,7 +407,7 @@ func (v *memView) KeyStats(n int) ([]rows.Key, error) {
 func (v *memView) CountKeys() (int, error) {
 	return get(v, "CountKeys", func() int {
 		keys := map[string]bool{}
-		for r := range v.q.tasks.values() {
+		for r := range v.tasks().all() {
 			keys[r.Key] = true
 		}
 		return len(keys)
@@ -344,7 +417,7 @@ func (v *memView) CountKeys() (int, error) {
 // Ended returns all there are.
 func (v *memView) Ended(mark string) (ended []*rows.Outcome, _ string, err error) {
 	err = v.do("Ended", func() {
-		for o := range v.q.outcomes.values() {
+		for o := range v.outcomes().all() {
 			if mark != "" {
 				ended = append(ended, copyOf(o))
 			}
@@ -357,32 +430,33 @@ func (v *memView) Head() *rows.Head { return v.head }
 
 func (v *memView) Save() error {
 	return v.do("Save", func() {
-		h, q := v.head, v.q
+		h, own := v.head, v.tx.own
 		for priority, round := range h.Rounds {
-			if old := q.rounds.get(priority); old == nil || round > *old {
-				q.rounds.set(priority, &round)
+			at := entry{v.table("rounds"), priority}
+			if old, _ := v.tx.get(at).(uint64); round > old {
+				own[at] = round
 			}
 		}
 		if h.Removed != v.removed && v.tx.db.Shared {
-			q.removed.set(struct{}{}, new(v.newNumber()))
-			v.removed = h.Removed
+			own[entry{v.table("removed"), nil}], v.removed = v.newNumber(), h.Removed
 		}
-		old := q.head.get(struct{}{})
-		if !bytes.Equal(h.Settings, old.settings) || h.Paused != old.paused || h.PausedKeys != old.pausedKeys {
-			q.head.set(struct{}{}, &head{bytes.Clone(h.Settings), h.Paused, h.PausedKeys})
+		now := head{bytes.Clone(h.Settings), h.Paused, h.PausedKeys}
+		if !reflect.DeepEqual(now, v.tx.get(heads(v.id))) {
+			own[heads(v.id)] = now
 		}
 	})
 }
 
+// Drop leaves rows that nobody will find.
 func (v *memView) Drop() (done bool, err error) {
 	return get(v, "Drop", func() bool {
 		v.dropped = true
-		for name, id := range v.tx.names.all() {
-			if *id == v.id {
-				v.tx.names.set(name, nil)
+		for name, id := range v.tx.all(allNames) {
+			if id == v.id {
+				v.tx.own[entry{allNames, name}] = nil
 			}
 		}
-		v.tx.queues.set(v.id, nil)
+		v.tx.own[heads(v.id)] = nil
 		delete(v.tx.db.heads, v.id)
 		return true
 	})

@@ -94,7 +94,7 @@ func (tx *txs) queue(name string, settings []byte) (uint64, bool) {
 	got, err := tx.got.Queue(name, settings)
 	tx.must("Queue", err)
 	if got != nil {
-		if tx.want.(*memTx).names.get(name) == nil && tx.ids[got.ID] {
+		if tx.want.(*memTx).get(names(name)) == nil && tx.ids[got.ID] {
 			tx.fail("a queue was made with an ID that another one has, or had: %d", got.ID)
 		}
 		tx.h.want.given = got.ID
@@ -142,10 +142,10 @@ func (tx *txs) someKeys() (keys []string) {
 // view enters a queue. It returns nil if there is none.
 func (tx *txs) view(id uint64, plan *rows.Plan) *views {
 	hint := hint{}
-	if q := tx.want.(*memTx).queues.get(id); q != nil && tx.chance(2) {
+	if want := tx.want.(*memTx); want.get(heads(id)) != nil && tx.chance(2) {
 		ids := []uint64{0, 1 << 62}
-		for r := range q.tasks.values() { // ids that are there are likely to be wanted
-			if r.ID%3 == 0 {
+		for _, row := range want.all(table{id, "Tasks"}) { // ids that are there are likely to be wanted
+			if r := row.(*rows.Row); r.ID%3 == 0 {
 				ids = append(ids, r.ID)
 			}
 		}
