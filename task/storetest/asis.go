@@ -1,8 +1,6 @@
 package storetest
 
 import (
-	"errors"
-
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
 )
@@ -14,30 +12,6 @@ func (e *env) asIs(store task.Store) *task.Queue[string] {
 	e.ok(err)
 	e.Cleanup(func() { e.ok(q.Close(ctx)) })
 	return q
-}
-
-// refusesWork checks that nothing can be put, taken or waited for.
-func (e *env) refusesWork(q *task.Queue[string]) {
-	e.Helper()
-	_, put := q.Put(ctx, "a", "a1", task.PutOptions{})
-	_, putWait := q.PutWait(ctx, "a", "a1", task.PutOptions{})
-	_, putBatch := q.PutBatch(ctx, []task.Batch[string]{{Key: "a"}})
-	_, take := q.Take(ctx)
-	_, _, tryTake := q.TryTake(ctx)
-	_, takeBatch := q.TakeBatch(ctx, 1)
-	_, takeID := q.TakeID(ctx, 1)
-	_, consumerTake := q.NewConsumer(task.Filter{}).Take(ctx)
-	_, _, watchTake := q.NewConsumer(task.Filter{}).Watch(func() {}).Take(ctx, new(task.Task[string]))
-	_, _, resume := q.ResumeConsumer(ctx, "c", task.Filter{})
-	for name, err := range map[string]error{
-		"Put": put, "PutWait": putWait, "PutBatch": putBatch, "Take": take, "TryTake": tryTake,
-		"TakeBatch": takeBatch, "TakeID": takeID, "Take of a consumer": consumerTake,
-		"Take of a Watch": watchTake, "ResumeConsumer": resume, "Wait": q.Wait(ctx, "x"),
-	} {
-		if !errors.Is(err, task.ErrInvalid) {
-			e.Errorf("%s returns: %v; it should be: %v", name, err, task.ErrInvalid)
-		}
-	}
 }
 
 var asIsCases = []testCase{
@@ -60,7 +34,7 @@ var asIsCases = []testCase{
 		e.ok(err)
 		equal(e, "Capacity", s.Capacity, 3)
 		equal(e, "Ready", s.Ready, 3)
-		e.refusesWork(looker)
+		e.refuse(task.ErrInvalid, work(looker))
 		e.ok(looker.Close(ctx))
 		q.put("c1") // it evicts a1
 		l := q.first("a2")

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"testing/synctest"
 	"time"
 
 	"github.com/fairq/fairq/task"
@@ -82,25 +81,6 @@ var byIDCases = []testCase{
 			}
 		}
 	}},
-	{"NotReady", "A task that is delayed or buried is made ready first, as at the end of its delay or by Kick.", func(e *env) {
-		q := e.open()
-		w := q.watch(ctx)
-		delayed := q.one("a1", task.PutOptions{Delay: time.Hour})
-		buried := q.one("b1", task.PutOptions{MaxAttempts: 1, UniqueKey: "x"})
-		q.first("b1").fail(errOops)
-		w.saw("put a, put b, take b, release b, bury b")
-		l := q.takesID(delayed)
-		equal(e, "until", l.Info().Until, time.Time{})
-		w.saw("delay a, take a")
-		l.ack()
-		l = q.takesID(buried)
-		equal(e, "attempts", l.Attempts, 1)
-		w.saw("ack a, kick b, take b")
-		wait := q.waiting("x")
-		wait.waits()
-		l.ack()
-		wait.returns(nil)
-	}},
 	{"Blocked", "and [ErrBlocked] if it cannot be taken now", func(e *env) {
 		q := e.open(options{MaxInFlightPerKey: 1})
 		held := q.one("h1", in(task.Member))
@@ -149,36 +129,6 @@ var byIDCases = []testCase{
 		_, err = q.Put(ctx, "a", "a1", task.PutOptions{})
 		e.is(err, task.ErrDropped)
 	}},
-	{"Find", "returns the task with that unique key, in whatever state it is", func(e *env) {
-		q := e.open()
-		found := func(want task.State) *task.Task[string] {
-			e.Helper()
-			t, err := q.Find(ctx, "x")
-			e.ok(err)
-			equal(e, "payload", t.Payload, "a1")
-			equal(e, "state", t.Info().State, want)
-			e.is(t.Ack(ctx), task.ErrLeaseLost)
-			return t
-		}
-		none := func(uniqueKey string) {
-			e.Helper()
-			_, err := q.Find(ctx, uniqueKey)
-			e.is(err, task.ErrNotFound)
-		}
-		none("x")
-		q.put("b1")
-		none("")
-		id := q.one("a1", task.PutOptions{UniqueKey: "x", Delay: second, TTL: time.Minute})
-		equal(e, "id", found(task.Delayed).ID, id)
-		q.takesID(id).bury()
-		q.bury(found(task.Buried).ID)
-		e.ok(q.KickID(ctx, id))
-		found(task.Ready)
-		time.Sleep(2 * time.Minute)
-		none("x")
-		q.remove(q.one("a1", unique))
-		none("x")
-	}},
 	{"ReleaseAll", "hands back what the consumer holds, as Close does; the attempts do not count. It goes on taking.", func(e *env) {
 		q := e.open()
 		q.put("a1 b1 c1")
@@ -203,15 +153,5 @@ var byIDCases = []testCase{
 		again.order("b1")
 		again.close()
 		e.is(again.ReleaseAll(ctx), task.ErrClosed)
-	}},
-	{"ReleaseAllOfAnother", "Who had the consumer before has it no more", func(e *env) {
-		q := e.open()
-		q.put("a1")
-		c := q.consumer(task.Filter{})
-		c.first("a1")
-		_, held := q.resume(c.ID(), "a1")
-		e.is(c.ReleaseAll(ctx), task.ErrResumed)
-		synctest.Wait()
-		held[0].ack()
 	}},
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testing/synctest"
 	"time"
 
 	"github.com/fairq/fairq"
@@ -19,6 +20,8 @@ func (c *comparison) step() {
 	switch op := c.IntN(100); {
 	case c.subject.Join != nil && c.chance(5):
 		c.join()
+	case c.subject.InTurn && c.chance(50):
+		c.handOver()
 	case c.subject.Exact && c.chance(8): // what shows how tasks have ended
 		oneOf(c, c.wait, c.wait, c.sleep)()
 	case c.pauses && c.chance(8):
@@ -56,6 +59,27 @@ func (c *comparison) sleep() {
 	d := time.Duration(c.Int64N(int64(40 * second)))
 	c.did("sleep for %v", d)
 	time.Sleep(d)
+}
+
+// handOver has one process close the queue, and another one open it.
+func (c *comparison) handOver() {
+	old := c.got[0]
+	for _, w := range c.workers {
+		what := fmt.Sprintf("consumer %.4s leaves with its process", w.want.ID())
+		c.both(what, nil, func(s *side) error { return c.of(w, s).Close(ctx) })
+	}
+	c.workers, c.leases = nil, nil
+	c.ok("Close", old.Close(ctx))
+	synctest.Wait()
+	stores := append([]task.Store{c.subject.Store}, c.subject.Others...)
+	c.closed = append(c.closed, old)
+	next := c.openIn(stores[len(c.closed)%len(stores)])
+	next.mu.Lock()
+	defer next.mu.Unlock()
+	next.events, next.expired = append(old.events, next.events...), append(old.expired, next.expired...)
+	c.got[0] = next
+	c.hire()
+	c.hire()
 }
 
 // kick makes buried tasks ready, and counts tasks.

@@ -220,25 +220,20 @@ var concurrentCases = []testCase{
 		for range 50 {
 			q.put("a1")
 			l := q.first("a1")
-			calls := []*call[struct{}]{}
-			for _, f := range []func() error{
+			errs := make(chan error)
+			for _, settle := range []func() error{
 				func() error { return l.Ack(ctx) }, func() error { return l.Release(ctx, time.Hour) },
 				func() error { return l.Bury(ctx, errOops) }, func() error { return l.Fail(ctx, errOops, time.Hour) },
 				func() error { return l.Snooze(ctx, time.Hour) }, func() error { return l.Discard(ctx, errOops) },
 			} {
-				c := &call[struct{}]{e: e, done: make(chan struct{})}
-				calls = append(calls, c)
-				go func() {
-					defer close(c.done)
-					c.err = f()
-				}()
+				go func() { errs <- settle() }()
 			}
 			ended := 0
-			for _, c := range calls {
-				if c.over(); c.err == nil {
+			for range 6 {
+				if err := <-errs; err == nil {
 					ended++
 				} else {
-					e.is(c.err, task.ErrLeaseLost)
+					e.is(err, task.ErrLeaseLost)
 				}
 			}
 			equal(e, "calls that ended the lease", ended, 1)

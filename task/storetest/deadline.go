@@ -11,31 +11,13 @@ import (
 func by(d time.Duration) task.PutOptions { return task.PutOptions{Deadline: time.Now().Add(d)} }
 
 var deadlineCases = []testCase{
-	{"OnTime", "is when the task is of no use any more, however it was delayed: then it leaves the queue", func(e *env) {
-		q, start := e.open(options{Capacity: 2}), time.Now()
-		w := q.watch(ctx)
-		id := q.one("a1", by(10*second))
-		e.at("deadline", q.peek(id).Info().Deadline, start, 10*second)
-		e.at("end of life", q.peek(id).Info().Expires, start, 10*second)
-		equal(e, "deadline of a task without", q.peek(q.one("b1", task.PutOptions{})).Info().Deadline, time.Time{})
-		put := q.putting("c1")
-		time.Sleep(10*second - time.Millisecond)
-		q.state(task.Ready, id)
-		put.waits()
-		time.Sleep(time.Millisecond)
-		put.returns(nil)
-		e.at("end", w.saw("put a, put b, ttl a, put c")[2].Time, start, 10*second)
-		q.gone(id)
-		q.order("b1 c1")
-		equal(e, "expiries", q.stats().Expiries, 1)
-	}},
 	{"Delayed", "however it was delayed", func(e *env) {
 		q := e.open(options{Capacity: 1})
 		o := by(10 * second)
 		o.Delay = 20 * second
 		o.UniqueKey = "x"
 		id := q.one("a1", o)
-		put, take, wait := q.putting("b1"), q.taking(), q.waiting("x")
+		put, take, wait := q.putting("b1"), q.taking(), q.waiting()
 		time.Sleep(10*second - time.Millisecond)
 		q.state(task.Delayed, id)
 		time.Sleep(time.Millisecond)
@@ -57,30 +39,6 @@ var deadlineCases = []testCase{
 		put.returns(nil)
 		time.Sleep(ages)
 		q.order("b2")
-	}},
-	{"Running", "then it leaves the queue as at the end of its TTL", func(e *env) {
-		q := e.open()
-		ids := q.put("a1 b1 c1", by(second))
-		ids = append(ids, q.one("d1", task.PutOptions{Deadline: time.Now().Add(second), TTR: 2 * second}))
-		l := q.takes("a1 b1 c1 d1")
-		time.Sleep(second)
-		q.state(task.Taken, ids...)
-		l[0].ack()
-		l[1].release(second)
-		l[2].bury()
-		q.gone(ids[:3]...)
-		time.Sleep(second)
-		q.gone(ids...)
-		equal(e, "acks and expiries", [2]uint64{q.stats().Acks, q.stats().Expiries}, [2]uint64{1, 3})
-	}},
-	{"BuriedAndHeld", "then it leaves the queue as at the end of its TTL", func(e *env) {
-		q := e.open()
-		b := q.one("b1", by(second))
-		q.first("b1").bury()
-		h := q.one("h1", task.PutOptions{Deadline: time.Now().Add(second), Group: "g"})
-		time.Sleep(second)
-		q.gone(b, h)
-		equal(e, "expiries", q.stats().Expiries, 2)
 	}},
 	{"Sooner", "If it has both, the sooner one counts.", func(e *env) {
 		q, start := e.open(options{TTL: 20 * second}), time.Now()

@@ -9,34 +9,51 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// refusesAll checks that no call does anything any more.
-func (q *queue) refusesAll(want error) {
-	q.e.Helper()
+// refuse checks that calls have returned an error.
+func (e *env) refuse(want error, calls map[string]error) {
+	e.Helper()
+	for name, err := range calls {
+		if !errors.Is(err, want) {
+			e.Errorf("%s returns: %v; it should be: %v", name, err, want)
+		}
+	}
+}
+
+// work makes all calls that put, take or wait.
+func work(q *task.Queue[string]) map[string]error {
 	_, put := q.Put(ctx, "a", "a1", task.PutOptions{})
 	_, putWait := q.PutWait(ctx, "a", "a1", task.PutOptions{})
 	_, putBatch := q.PutBatch(ctx, []task.Batch[string]{{Key: "a"}})
 	_, take := q.Take(ctx)
 	_, _, tryTake := q.TryTake(ctx)
 	_, takeBatch := q.TakeBatch(ctx, 1)
+	_, takeID := q.TakeID(ctx, 1)
 	_, consumerTake := q.NewConsumer(task.Filter{}).Take(ctx)
+	_, _, watchTake := q.NewConsumer(task.Filter{}).Watch(func() {}).Take(ctx, new(task.Task[string]))
 	_, _, resume := q.ResumeConsumer(ctx, "c", task.Filter{})
+	return map[string]error{
+		"Put": put, "PutWait": putWait, "PutBatch": putBatch, "Take": take, "TryTake": tryTake,
+		"TakeBatch": takeBatch, "TakeID": takeID, "Take of a consumer": consumerTake,
+		"Take of a Watch": watchTake, "ResumeConsumer": resume, "Wait": q.Wait(ctx, "x"),
+	}
+}
+
+// refusesAll checks that no call does anything any more.
+func (q *queue) refusesAll(want error) {
+	q.e.Helper()
 	_, peek := q.Peek(ctx, 1)
 	_, list := q.List(ctx, task.ListOptions{})
 	_, kick := q.Kick(ctx, task.ListOptions{})
 	_, truncate := q.Truncate(ctx)
 	_, stats := q.Stats(ctx)
 	_, keyStats := q.KeyStats(ctx, 1)
-	for name, err := range map[string]error{
-		"Put": put, "PutWait": putWait, "PutBatch": putBatch, "Take": take, "TryTake": tryTake, "TakeBatch": takeBatch,
-		"Take of a consumer": consumerTake, "ResumeConsumer": resume, "Peek": peek, "List": list, "Kick": kick, "Truncate": truncate,
-		"Stats": stats, "KeyStats": keyStats, "KickID": q.KickID(ctx, 1), "Bury": q.Bury(ctx, 1, errOops), "Delete": q.Delete(ctx, 1),
+	q.e.refuse(want, work(q.Queue))
+	q.e.refuse(want, map[string]error{
+		"Peek": peek, "List": list, "Kick": kick, "Truncate": truncate, "Stats": stats, "KeyStats": keyStats,
+		"KickID": q.KickID(ctx, 1), "Bury": q.Bury(ctx, 1, errOops), "Delete": q.Delete(ctx, 1),
 		"Pause": q.Pause(ctx), "Resume": q.Resume(ctx), "PauseKey": q.PauseKey(ctx, "a"), "ResumeKey": q.ResumeKey(ctx, "a"),
-		"StartGroup": q.StartGroup(ctx, "g"), "CancelGroup": q.CancelGroup(ctx, "g"), "Wait": q.Wait(ctx, "x"),
-	} {
-		if !errors.Is(err, want) {
-			q.e.Errorf("%s returns: %v; it should be: %v", name, err, want)
-		}
-	}
+		"StartGroup": q.StartGroup(ctx, "g"), "CancelGroup": q.CancelGroup(ctx, "g"),
+	})
 	for range q.Events(ctx) {
 		q.e.Error("there are events")
 	}
@@ -47,7 +64,7 @@ func (e *env) busy() (q *queue, take *call[*lease], put *call[task.ID], wait *ca
 	e.Helper()
 	q = e.open(options{Capacity: 1})
 	q.one("a1", unique)
-	wait = q.waiting("x")
+	wait = q.waiting()
 	put = q.putting("b1")
 	take = q.consumer(kinds("none")).taking()
 	w = q.watch(ctx)

@@ -441,9 +441,9 @@ func (q *queue) putting(name string) *call[task.ID] {
 	return begin(q.e, func() (task.ID, error) { return q.PutWait(ctx, name[:1], name, task.PutOptions{}) })
 }
 
-// waiting begins a Wait.
-func (q *queue) waiting(uniqueKey string) *call[struct{}] {
-	return begin(q.e, func() (struct{}, error) { return struct{}{}, q.Wait(ctx, uniqueKey) })
+// waiting begins a Wait for the unique key x.
+func (q *queue) waiting() *call[struct{}] {
+	return begin(q.e, func() (struct{}, error) { return struct{}{}, q.Wait(ctx, "x") })
 }
 
 // watch is what one who reads events has seen.

@@ -62,27 +62,6 @@ var expireCases = []testCase{
 		q.order("c1")
 		x.got("a1 b1")
 	}},
-	{"HandedBack", "is given the tasks whose time to live or deadline has ended, in whatever state", func(e *env) {
-		o, x := e.expiring()
-		q := e.open(o)
-		q.put("a1 b1 c1", by(second))
-		q.one("d1", task.PutOptions{TTL: second, TTR: 2 * second})
-		q.put("e1 f1", by(second))
-		c := q.consumer(task.Filter{})
-		l := c.takes("a1 b1 c1 d1 e1 f1")
-		time.Sleep(second)
-		x.got("")
-		l[5].ack()
-		l[0].release(second)
-		l[1].bury()
-		x.got("a1 b1")
-		l[2].snooze(0)
-		time.Sleep(second)
-		x.got("c1 d1")
-		c.close()
-		x.got("e1")
-		equal(e, "acks and expiries", [2]uint64{q.stats().Acks, q.stats().Expiries}, [2]uint64{1, 5})
-	}},
 	{"Over", "A deadline that is over already is no error: the task is put and has expired.", func(e *env) {
 		o, x := e.expiring()
 		q := e.open(o)
@@ -95,31 +74,6 @@ var expireCases = []testCase{
 		equal(e, "priority", got.Priority, 3)
 		e.at("deadline", got.Info().Deadline, time.Now(), 0)
 		e.is(got.Ack(ctx), task.ErrLeaseLost)
-	}},
-	{"NotOthers", "whose time to live or deadline has ended", func(e *env) {
-		o, x := e.expiring()
-		q := e.open(o)
-		ids := q.put("a1 b1 c1 d1", by(time.Hour))
-		l := q.takes("a1 b1")
-		l[0].ack()
-		l[1].discard()
-		q.remove(ids[2])
-		_, err := q.Truncate(ctx)
-		e.ok(err)
-		time.Sleep(ages)
-		x.got("")
-	}},
-	{"Many", "one after the other, in that order", func(e *env) {
-		o, x := e.expiring()
-		q := e.open(o)
-		want := ""
-		for i := range 20 {
-			name := string(rune('a'+i)) + "1"
-			q.put(name, by(time.Duration(1+i)*time.Millisecond))
-			want += " " + name
-		}
-		time.Sleep(second)
-		x.got(want[1:])
 	}},
 	{"Calls", "once they are gone", func(e *env) {
 		var q *queue

@@ -25,17 +25,6 @@ var keyCases = []testCase{
 		q.first("a3")
 		q.none()
 	}},
-	{"Two", "is how many tasks of a key can be taken at the same time", func(e *env) {
-		q := e.open(options{MaxInFlightPerKey: 2})
-		q.put("a1 a2 a3 a4")
-		l := q.takes("a1 a2")
-		q.none()
-		l[1].ack()
-		q.first("a3")
-		q.none()
-		l[0].ack()
-		q.first("a4")
-	}},
 	{"AcrossPriorities", "is how many tasks of a key can be taken at the same time", func(e *env) {
 		q := e.open(serial)
 		q.put("a1 b1", task.PutOptions{Priority: 1})
@@ -44,50 +33,6 @@ var keyCases = []testCase{
 		q.none()
 		l[0].ack()
 		q.first("a1")
-	}},
-	{"Frees", "As soon as it can be served it is first, if it has missed a turn", func(e *env) {
-		q := e.open(serial)
-		for name, end := range settle {
-			e.Log("after", name)
-			q.one("a1", task.PutOptions{})
-			l := q.first("a1")
-			q.put("a2 b1 b2")
-			q.first("b1").ack()
-			end(l)
-			if name == "Release" || name == "Snooze" {
-				q.first("a1").ack()
-			}
-			q.first("a2").ack()
-			q.first("b2").ack()
-			_, err := q.Truncate(ctx)
-			e.ok(err)
-		}
-	}},
-	{"FreedByTime", "is passed over, at no cost for the others", func(e *env) {
-		q := e.open(serial)
-		q.one("a1", withTTR)
-		q.put("a2 b1")
-		l := q.first("a1")
-		q.first("b1")
-		take := q.taking()
-		take.waits()
-		time.Sleep(10 * second)
-		got(take, "a1").ack()
-		l.lost(q)
-		q.first("a2")
-	}},
-	{"FreedByOthers", "As soon as it can be served it is first", func(e *env) {
-		q := e.open(serial)
-		ids := q.put("a1 a2 a3 a4 a5")
-		q.first("a1")
-		q.remove(ids[0])
-		q.first("a2")
-		q.bury(ids[1])
-		c := q.consumer(task.Filter{})
-		c.first("a3")
-		c.close()
-		q.first("a3").ack()
-		q.order("a4 a5")
 	}},
 	{"OneMissedTurn", "it never gets back more than one", func(e *env) {
 		q := e.open(serial)
@@ -108,15 +53,6 @@ var keyCases = []testCase{
 		if got := strings.Join(order, " "); got != "a2 b5 a3 b6 a4" && got != "a2 a3 b5 b6 a4" && got != "a2 a3 b5 a4 b6" && got != "a2 b5 a3 a4 b6" {
 			e.Fatalf("order: %s; one turn of a was missed, and then a and b are served by turns", got)
 		}
-	}},
-	{"Wakes", "What has a time happens at that time, not when somebody looks.", func(e *env) {
-		q := e.open(serial)
-		q.put("a1 a2")
-		l := q.first("a1")
-		take := q.taking()
-		take.waits()
-		l.ack()
-		got(take, "a2")
 	}},
 	{"WakesWhoWantsIt", "is passed over, at no cost for the others", func(e *env) {
 		q := e.open(serial)
@@ -148,19 +84,6 @@ var keyCases = []testCase{
 		q.put("a3")
 		got(z, "a3")
 	}},
-	{"PauseKey", "is paused, is passed over, at no cost for the others", func(e *env) {
-		q := e.open()
-		q.put("a1 b1 a2")
-		l := q.first("a1")
-		e.ok(q.PauseKey(ctx, "a"))
-		q.first("b1")
-		q.none()
-		l.release(0)
-		q.none()
-		e.ok(q.PauseKey(ctx, "a"))
-		e.ok(q.ResumeKey(ctx, "a"))
-		q.order("a1 a2")
-	}},
 	{"PauseKeyBefore", "is Pause for the tasks of one key, which need not have any", func(e *env) {
 		q := e.open()
 		e.ok(q.PauseKey(ctx, "a"))
@@ -177,20 +100,6 @@ var keyCases = []testCase{
 		got(take, "b1")
 		e.ok(q.ResumeKey(ctx, "a"))
 		q.order("a1 a2")
-	}},
-	{"PausedWithoutTasks", "keys that have tasks", func(e *env) {
-		q := e.open()
-		q.put("b1")
-		e.ok(q.PauseKey(ctx, "a"))
-		equal(e, "Stats.Keys", q.stats().Keys, 1)
-		id := q.put("a1")[0]
-		equal(e, "Stats.Keys", q.stats().Keys, 2)
-		q.remove(id)
-		equal(e, "Stats.Keys", q.stats().Keys, 1)
-		q.put("a2")
-		q.order("b1")
-		e.ok(q.ResumeKey(ctx, "a"))
-		q.order("a2")
 	}},
 	{"ResumeKey", "The key has the next turn if it has missed one or more.", func(e *env) {
 		for _, join := range []fairq.Newcomers{fairq.NextRound, fairq.ThisRound} {
@@ -219,21 +128,6 @@ var keyCases = []testCase{
 		gotAll(e, "a1 a2", one, two)
 		three.waits()
 	}},
-	{"PausedAndSerial", "or is paused, is passed over", func(e *env) {
-		q := e.open(serial)
-		q.put("a1 a2 a3")
-		l := q.first("a1")
-		e.ok(q.PauseKey(ctx, "a"))
-		l.ack()
-		q.none()
-		e.ok(q.ResumeKey(ctx, "a"))
-		l = q.first("a2")
-		e.ok(q.PauseKey(ctx, "a"))
-		e.ok(q.ResumeKey(ctx, "a"))
-		q.none()
-		l.ack()
-		q.first("a3")
-	}},
 	{"Pause", "stops the taking of tasks, until Resume. What is taken goes on, and tasks can be put.", func(e *env) {
 		q := e.open()
 		q.put("a1")
@@ -254,20 +148,6 @@ var keyCases = []testCase{
 		equal(e, "Stats.Paused", q.stats().Paused, false)
 		gotAll(e, "b1 b2", one, two)
 		q.order("b3")
-	}},
-	{"PauseLosesNothing", "What has a time happens at that time", func(e *env) {
-		q := e.open()
-		q.one("a1", withTTR)
-		l := q.first("a1")
-		e.ok(q.Pause(ctx))
-		q.one("b1", task.PutOptions{Delay: second})
-		id := q.one("c1", task.PutOptions{TTL: second})
-		time.Sleep(10 * second)
-		l.lost(q)
-		q.gone(id)
-		q.counts(2, 0, 0, 0, 0)
-		e.ok(q.Resume(ctx))
-		q.order("a1 b1")
 	}},
 }
 
@@ -293,16 +173,6 @@ var filterCases = []testCase{
 		c.takes("a2 b1 b2")
 		c.none()
 		q.order("a1")
-	}},
-	{"MaxPriority", "none less urgent than this; nil means all, new(-1) none", func(e *env) {
-		q := e.open()
-		for p, name := range []string{"a1", "a2", "a3", "a4"} {
-			q.one(name, task.PutOptions{Priority: p})
-		}
-		q.consumer(upTo(-1)).none()
-		q.consumer(upTo(0)).order("a1")
-		q.consumer(upTo(2)).order("a2 a3")
-		q.consumer(upTo(task.MaxPriority)).order("a4")
 	}},
 	{"Both", "says which tasks a consumer takes. The zero Filter passes all.", func(e *env) {
 		q := e.open()
@@ -332,14 +202,6 @@ var filterCases = []testCase{
 		}
 		equal(e, "keys of the first three", first, map[string]bool{"a": true, "b": true, "c": true})
 		q.order("b2")
-	}},
-	{"PassedOver", "the order in which they became ready", func(e *env) {
-		q := e.open()
-		q.one("a1", kind("x"))
-		q.one("a2", kind("y"))
-		q.one("a3", kind("x"))
-		q.consumer(kinds("y")).order("a2")
-		q.order("a1 a3")
 	}},
 	{"SetFilter", "changes which tasks the consumer takes, also in calls that are waiting", func(e *env) {
 		q := e.open()

@@ -43,30 +43,6 @@ var leaseCases = []testCase{
 		l.lost(q)
 		next.ack()
 	}},
-	{"KeepsTurn", "A task that is handed back without delay (by Release or Snooze, because its lease was lost", func(e *env) {
-		q := e.open()
-		q.put("a1 b1 c1 a2", withTTR)
-		q.first("a1")
-		time.Sleep(second)
-		q.first("b1")
-		time.Sleep(10 * second)
-		q.order("a1 b1 c1 a2")
-	}},
-	{"Touch", "makes the lease last d longer", func(e *env) {
-		q, start := e.open(), time.Now()
-		id := q.one("a1", withTTR)
-		l := q.first("a1")
-		time.Sleep(4 * second)
-		l.touch(7 * second)
-		e.at("end of the lease", l.Info().Until, start, 17*second)
-		e.at("end of the lease, by Peek", q.peek(id).Info().Until, start, 17*second)
-		l.touch(second)
-		time.Sleep(14*second - time.Millisecond)
-		l.holds()
-		time.Sleep(time.Millisecond)
-		l.lost(q)
-		equal(e, "touches", q.stats().Touches, 2)
-	}},
 	{"TouchOne", "makes the lease last d longer", func(e *env) {
 		q, start := e.open(), time.Now()
 		q.put("a1 b1 c1 d1", withTTR)
@@ -79,26 +55,6 @@ var leaseCases = []testCase{
 		for i, after := range []time.Duration{10 * second, 10 * second, 11 * second, 12 * second} {
 			e.at("event", events[i].Time, start, after)
 		}
-	}},
-	{"TouchForNothing", "It also tells whether the lease is still held, and with a d of 0 does nothing else.", func(e *env) {
-		q, start := e.open(), time.Now()
-		w := q.watch(ctx)
-		q.one("a1", withTTR)
-		l := q.first("a1")
-		time.Sleep(5 * second)
-		l.touch(0)
-		e.at("end of the lease", l.Info().Until, start, 10*second)
-		w.saw("put a, take a")
-		equal(e, "touches", q.stats().Touches, 0)
-		time.Sleep(5 * second)
-		l.lost(q)
-	}},
-	{"TouchForNegative", "makes the lease last d longer", func(e *env) {
-		q := e.open()
-		id := q.one("a1", withTTR)
-		l := q.first("a1")
-		e.is(l.Touch(ctx, -second), task.ErrInvalid)
-		e.at("end of the lease", q.peek(id).Info().Until, l.Info().Until, 0)
 	}},
 	{"NoTTR", "or 0 there too, means that it lasts until its consumer is closed or gone", func(e *env) {
 		q := e.open()
@@ -153,16 +109,6 @@ var leaseCases = []testCase{
 			q.counts(len(tasks), 0, 0, 0, 0)
 		}
 	}},
-	{"EachLease", "is how long a lease lasts", func(e *env) {
-		q, start := e.open(), time.Now()
-		q.one("a1", withTTR)
-		l := q.first("a1")
-		l.touch(time.Hour)
-		l.release(0)
-		e.at("end of the next lease", q.first("a1").Info().Until, start, 10*second)
-		time.Sleep(10 * second)
-		q.first("a1").ack()
-	}},
 	{"Context", "returns a context that is done when parent is or when the lease ends, in whatever way; then its cause Is [ErrLeaseLost], and [ErrDeleted] if somebody else has ended the lease and there is no such task any more", func(e *env) {
 		q := e.open()
 		id := q.put("a1")[0]
@@ -216,7 +162,7 @@ func (c *consumer) wasResumed() {
 	_, _, tryErr := c.TryTake(ctx)
 	_, takeErr := c.Take(ctx)
 	_, batchErr := c.TakeBatch(ctx, 10)
-	for _, err := range []error{tryErr, takeErr, batchErr, c.Disconnect(ctx), c.Close(ctx), c.Close(ctx)} {
+	for _, err := range []error{tryErr, takeErr, batchErr, c.ReleaseAll(ctx), c.Disconnect(ctx), c.Close(ctx), c.Close(ctx)} {
 		c.e.is(err, task.ErrResumed)
 		c.e.is(err, task.ErrLeaseLost)
 	}
@@ -266,15 +212,6 @@ var consumerCases = []testCase{
 		c.close()
 		gotAll(e, "a1 b1", first, second)
 	}},
-	{"ResumeAfterClose", "It returns [ErrNotFound] if they have been handed back", func(e *env) {
-		q := e.open()
-		q.put("a1")
-		c := q.consumer(task.Filter{})
-		c.takes("a1")
-		c.close()
-		_, _, err := q.ResumeConsumer(ctx, c.ID(), task.Filter{})
-		e.is(err, task.ErrNotFound)
-	}},
 	{"Grace", "gives up the consumer, but what it holds is handed back only after Options.Grace", func(e *env) {
 		q := e.open(options{Grace: 10 * second})
 		q.put("a1 b1 c1")
@@ -305,27 +242,6 @@ var consumerCases = []testCase{
 		got(take, "a1")
 		e.at("taken", take.at, start, 30*second)
 	}},
-	{"GraceAndTTR", "When it has run out, the task is handed to somebody else.", func(e *env) {
-		q := e.open()
-		q.one("a1", withTTR)
-		c := q.consumer(task.Filter{})
-		l := c.first("a1")
-		c.disconnect()
-		time.Sleep(10 * second)
-		l.lost(q)
-		q.first("a1")
-	}},
-	{"AckInGrace", "what it holds is handed back only after Options.Grace", func(e *env) {
-		q := e.open()
-		q.put("a1")
-		c := q.consumer(task.Filter{})
-		l := c.first("a1")
-		c.disconnect()
-		time.Sleep(second)
-		l.ack()
-		time.Sleep(time.Hour)
-		q.none()
-	}},
 	{"Resume", "returns the consumer of that id, which has disconnected or whose process has died, and the tasks that it holds", func(e *env) {
 		q := e.open()
 		q.put("a1 b1 c1")
@@ -355,30 +271,6 @@ var consumerCases = []testCase{
 		time.Sleep(second)
 		q.resume(c.ID(), "")
 		q.resume(fresh.ID(), "")
-	}},
-	{"ResumeTwice", "Until then Queue.ResumeConsumer gets it back, with the id.", func(e *env) {
-		q := e.open()
-		q.put("a1")
-		c := q.consumer(task.Filter{})
-		c.first("a1")
-		for range 3 {
-			c.disconnect()
-			time.Sleep(29 * second)
-			c, _ = q.resume(c.ID(), "a1")
-		}
-		c.disconnect()
-		time.Sleep(30 * second)
-		q.first("a1")
-	}},
-	{"ResumeLate", "It returns [ErrNotFound] if they have been handed back, because Options.Grace is over.", func(e *env) {
-		q := e.open()
-		q.put("a1")
-		c := q.consumer(task.Filter{})
-		c.first("a1")
-		c.disconnect()
-		time.Sleep(30 * second)
-		_, _, err := q.ResumeConsumer(ctx, c.ID(), task.Filter{})
-		e.is(err, task.ErrNotFound)
 	}},
 	{"ResumeOfOneInUse", "calls of its Consumer change nothing and return [ErrResumed], unless that is closed", func(e *env) {
 		q := e.open()
@@ -428,13 +320,5 @@ var consumerCases = []testCase{
 		again.none()
 		again.close()
 		q.order("a1 c1")
-	}},
-	{"CloseOfQueue", "What Take and TakeBatch take belongs to a consumer that is closed with the queue.", func(e *env) {
-		q, other := e.open(), e.open()
-		q.put("a1 b1 c1")
-		q.takes("a1 b1")
-		q.consumer(task.Filter{}).first("c1")
-		q.close()
-		other.order("a1 b1 c1")
 	}},
 }

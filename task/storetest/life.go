@@ -81,16 +81,6 @@ var lifeCases = []testCase{
 			e.ok(err)
 		}
 	}},
-	{"NextLease", "With a lost lease nothing can be changed.", func(e *env) {
-		q := e.open()
-		q.put("a1")
-		first := q.first("a1")
-		first.release(0)
-		second := q.first("a1")
-		first.lost(q)
-		second.holds()
-		second.ack()
-	}},
 	{"SeenIsNotHeld", "A Task from Peek or List is no lease.", func(e *env) {
 		q := e.open()
 		id := q.put("a1")[0]
@@ -100,15 +90,6 @@ var lifeCases = []testCase{
 		e.ok(err)
 		(&lease{all[0], e}).lost(q)
 		l.ack()
-	}},
-	{"Release", "it is the first of its key, and among the first of all", func(e *env) {
-		q := e.open()
-		id := q.put("a1 a2 b1")[0]
-		q.first("a1").release(0)
-		q.state(task.Ready, id)
-		equal(e, "attempts", q.peek(id).Attempts, 1)
-		q.order("a1 b1 a2")
-		equal(e, "releases", q.stats().Releases, 1)
 	}},
 	{"Fail", "Fail is Release, and records why. If reason is, or wraps, an [*Error], its code is too", func(e *env) {
 		q := e.open()
@@ -124,21 +105,6 @@ var lifeCases = []testCase{
 		}
 		l := q.first("a1")
 		equal(e, "recorded error, as the next one sees it", *l.Info().Err, task.Error{Code: -4, Message: "disk: worn"})
-	}},
-	{"BuryAndKick", "puts the task aside, with the reason, until somebody kicks or deletes it", func(e *env) {
-		q := e.open()
-		id := q.put("a1")[0]
-		q.first("a1").bury()
-		q.state(task.Buried, id)
-		equal(e, "reason", *q.peek(id).Info().Err, task.Error{Message: "oops"})
-		time.Sleep(ages)
-		q.none()
-		q.kick(1, 1)
-		q.state(task.Ready, id)
-		q.first("a1").bury()
-		q.remove(id)
-		q.gone(id)
-		equal(e, "buries", q.stats().Buries, 2)
 	}},
 	{"Discard", "the task has failed for good and is not to be kept: it is gone, as after Ack", func(e *env) {
 		q := e.open(options{Capacity: 1})
@@ -172,31 +138,6 @@ var lifeCases = []testCase{
 		q.kick(100, 0)
 		q.order("a2 c1 b1")
 		equal(e, "kicks", q.stats().Kicks, 5)
-		_, err := q.Kick(ctx, task.ListOptions{Limit: -1})
-		e.is(err, task.ErrInvalid)
-	}},
-	{"KickSome", "makes buried tasks of a Key and Kind ready, up to Limit", func(e *env) {
-		q := e.open()
-		q.put("a1 b1 a2", task.PutOptions{Kind: "x"})
-		q.put("a3 b2 a4", task.PutOptions{Kind: "y"})
-		for _, l := range q.takes("a1 b1 a2 b2 a3 a4") {
-			l.bury()
-		}
-		kick := func(want int, o task.ListOptions) {
-			e.Helper()
-			n, err := q.Kick(ctx, o)
-			e.ok(err)
-			equal(e, "kicked", n, want)
-		}
-		kick(0, task.ListOptions{Key: new("c")})
-		kick(1, task.ListOptions{Key: new("a"), Kind: new("y"), Limit: 1})
-		q.order("a3")
-		kick(2, task.ListOptions{Kind: new("x"), Limit: 2, State: task.Buried})
-		q.order("a1 b1")
-		kick(2, task.ListOptions{Key: new("a"), Limit: 2})
-		q.order("a2 a4")
-		kick(1, task.ListOptions{})
-		q.order("b2")
 		for _, o := range []task.ListOptions{{State: task.Ready}, {Group: "g"}, {After: 1}, {Limit: -1}} {
 			_, err := q.Kick(ctx, o)
 			e.is(err, task.ErrInvalid)
@@ -215,20 +156,6 @@ var lifeCases = []testCase{
 		e.ok(q.KickID(ctx, ids[task.Buried]))
 		q.counts(2, 1, 1, 0, 1)
 		l.ack()
-	}},
-	{"BuryByOthers", "buries a task, in whatever state it is. A lease on it is lost.", func(e *env) {
-		q := e.open()
-		ids, l := q.everywhere()
-		for _, id := range ids {
-			e.ok(q.Bury(ctx, id, &task.Error{Code: 9, Message: "bad"}))
-			q.state(task.Buried, id)
-			equal(e, "reason", *q.peek(id).Info().Err, task.Error{Code: 9, Message: "bad"})
-		}
-		l.lost(q)
-		q.counts(0, 0, 0, 5, 0)
-		time.Sleep(2 * time.Hour)
-		q.none()
-		e.is(q.Bury(ctx, 1<<40, errOops), task.ErrNotFound)
 	}},
 	{"Delete", "removes a task, in whatever state it is. A lease on it is lost.", func(e *env) {
 		q := e.open()
@@ -341,85 +268,6 @@ var lifeCases = []testCase{
 }
 
 var attemptCases = []testCase{
-	{"Fail", "One that was tried MaxAttempts times is buried, with its last error.", func(e *env) {
-		q := e.open()
-		id := q.one("a1", task.PutOptions{MaxAttempts: 2})
-		q.first("a1").fail(&task.Error{Code: 1, Message: "first"})
-		q.state(task.Ready, id)
-		l := q.first("a1")
-		equal(e, "attempts", l.Attempts, 2)
-		e.ok(l.Fail(ctx, &task.Error{Code: 2, Message: "second"}, time.Hour))
-		q.state(task.Buried, id)
-		equal(e, "recorded error", *q.peek(id).Info().Err, task.Error{Code: 2, Message: "second"})
-		l.lost(q)
-	}},
-	{"Release", "If it was its last attempt, it is buried instead.", func(e *env) {
-		q := e.open()
-		ids := q.put("a1 b1", task.PutOptions{MaxAttempts: 1})
-		l := q.takes("a1 b1")
-		l[0].release(0)
-		l[1].release(time.Second)
-		q.state(task.Buried, ids...)
-		for _, id := range ids {
-			if err := q.peek(id).Info().Err; err == nil || err.Message == "" {
-				e.Fatalf("recorded error: %v; it should say that there were too many attempts", err)
-			}
-		}
-		id := q.one("c1", task.PutOptions{MaxAttempts: 2})
-		q.first("c1").fail(errOops)
-		q.first("c1").release(0)
-		equal(e, "last error", *q.peek(id).Info().Err, task.Error{Message: "oops"})
-		equal(e, "releases and buries", [2]uint64{q.stats().Releases, q.stats().Buries}, [2]uint64{4, 3})
-	}},
-	{"Snooze", "is Release, but the attempt does not count, so the task is never buried by it", func(e *env) {
-		q := e.open()
-		id := q.one("a1", task.PutOptions{MaxAttempts: 2})
-		q.first("a1").fail(errOops)
-		q.put("a2 b1")
-		for range 3 {
-			l := q.first("a1")
-			equal(e, "attempts", l.Attempts, 2)
-			l.snooze(0)
-			q.state(task.Ready, id)
-			equal(e, "attempts", q.peek(id).Attempts, 1)
-		}
-		equal(e, "last error", *q.peek(id).Info().Err, task.Error{Message: "oops"})
-		start := time.Now()
-		q.first("a1").snooze(10 * second)
-		q.state(task.Delayed, id)
-		e.at("due", q.peek(id).Info().Until, start, 10*second)
-		equal(e, "attempts", q.peek(id).Attempts, 1)
-		time.Sleep(10 * second)
-		equal(e, "releases and buries", [2]uint64{q.stats().Releases, q.stats().Buries}, [2]uint64{5, 0})
-		q.order("b1 a2 a1")
-		l := q.one("c1", task.PutOptions{MaxAttempts: 1})
-		q.first("c1").snooze(0)
-		q.first("c1").release(0)
-		q.state(task.Buried, l)
-	}},
-	{"TTR", "is how often the task can be taken; one that was not done then is buried", func(e *env) {
-		q := e.open()
-		id := q.one("a1", task.PutOptions{MaxAttempts: 2, TTR: time.Second})
-		for range 2 {
-			q.first("a1")
-			time.Sleep(time.Second)
-		}
-		q.state(task.Buried, id)
-		if err := q.peek(id).Info().Err; err == nil || err.Message == "" {
-			e.Fatalf("recorded error: %v; it should say that there were too many attempts", err)
-		}
-		equal(e, "losses", q.stats().Losses, 2)
-	}},
-	{"Kick", "They have all their attempts again.", func(e *env) {
-		q := e.open()
-		id := q.one("a1", task.PutOptions{MaxAttempts: 1})
-		for range 3 {
-			q.first("a1").fail(errOops)
-			q.state(task.Buried, id)
-			e.ok(q.KickID(ctx, id))
-			equal(e, "attempts", q.peek(id).Attempts, 0)
-		}
-	}},
 	{"Default", "0 means Options.MaxAttempts; negative means no limit", func(e *env) {
 		q := e.open(options{MaxAttempts: 1})
 		one, two := q.one("a1", task.PutOptions{}), q.one("b1", task.PutOptions{MaxAttempts: 2})

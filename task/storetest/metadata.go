@@ -66,25 +66,6 @@ var metadataCases = []testCase{
 		}
 		tells(e, "Take", q.first("a2").Task)
 	}},
-	{"Life", toldEverywhere, func(e *env) {
-		q := e.open(options{TTR: second})
-		id := q.one("a1", task.PutOptions{
-			Metadata: about(), Delay: second, Group: "g", UniqueKey: "x", TTL: time.Hour, Deadline: time.Now().Add(2 * time.Hour),
-		})
-		q.start("g")
-		time.Sleep(second)
-		q.first("a1").release(second)
-		time.Sleep(second)
-		q.first("a1")
-		time.Sleep(second) // its lease runs out
-		q.first("a1").fail(errOops)
-		q.first("a1").bury()
-		tells(e, "Peek", q.peek(id))
-		q.kick(1, 1)
-		q.bury(id)
-		e.ok(q.KickID(ctx, id))
-		tells(e, "Take", q.first("a1").Task)
-	}},
 	{"Events", ownMap, func(e *env) {
 		q := e.open(options{TTR: second})
 		watches := []*watch{q.watch(ctx), q.watch(ctx)}
@@ -115,15 +96,6 @@ var metadataCases = []testCase{
 		time.Sleep(2 * second)
 		synctest.Wait()
 		tells(e, "OnExpire", x.got("a3")...)
-	}},
-	{"PutWait", toldEverywhere, func(e *env) {
-		q := e.open(options{Capacity: 1})
-		q.put("a1")
-		put := begin(q.e, func() (task.ID, error) { return q.PutWait(ctx, "b", "b1", task.PutOptions{Metadata: about()}) })
-		put.waits()
-		q.first("a1").ack()
-		put.returns(nil)
-		tells(e, "Take", q.first("b1").Task)
 	}},
 	{"Copied", "The map is copied.", func(e *env) {
 		q, m := e.open(), about()

@@ -57,48 +57,30 @@ func (e *env) pairs() (*task.Queue[pair], *atomic.Int64) {
 	return q, c.calls
 }
 
+// roundTrip puts and takes payloads.
+func roundTrip[P any](e *env, name string, codec task.Codec[P], payloads ...P) {
+	e.Helper()
+	q, err := task.Open(ctx, e.store, name, &task.Options[P]{Codec: codec})
+	e.ok(err)
+	for _, want := range payloads {
+		id, err := q.Put(ctx, "a", want, task.PutOptions{})
+		e.ok(err)
+		t, err := q.Peek(ctx, id)
+		e.ok(err)
+		equal(e, "payload, by Peek", t.Payload, want)
+		t, err = q.Take(ctx)
+		e.ok(err)
+		equal(e, "payload", t.Payload, want)
+		e.ok(t.Ack(ctx))
+	}
+	e.ok(q.Close(ctx))
+}
+
 var payloadCases = []testCase{
-	{"Strings", "turns payloads into bytes and back", func(e *env) {
-		q := e.open()
-		for _, want := range []string{"", " ", "\x00", "ü\n\"'\\", strings.Repeat("x", 1<<20)} {
-			id, err := q.Put(ctx, "a", want, task.PutOptions{})
-			e.ok(err)
-			equal(e, "payload, by Peek", q.peek(id).Payload, want)
-			t, err := q.Take(ctx)
-			e.ok(err)
-			equal(e, "payload", t.Payload, want)
-			e.ok(t.Ack(ctx))
-		}
-	}},
-	{"Codec", "turns payloads into bytes and back, where the Store writes them down", func(e *env) {
-		q, _ := e.pairs()
-		for i, name := range []string{"x", "", "x\x00\xff"} {
-			want := pair{name, i}
-			id, err := q.Put(ctx, "a", want, task.PutOptions{})
-			e.ok(err)
-			t, err := q.Peek(ctx, id)
-			e.ok(err)
-			equal(e, "payload, by Peek", t.Payload, want)
-			t, err = q.Take(ctx)
-			e.ok(err)
-			equal(e, "payload", t.Payload, want)
-			e.ok(t.Ack(ctx))
-		}
-	}},
-	{"Pointers", "turns payloads into bytes and back", func(e *env) {
-		q, err := task.Open[map[string][]int](ctx, e.store, "maps", nil)
-		e.ok(err)
-		want := map[string][]int{"a": {1, 2}, "b": {}}
-		_, err = q.Put(ctx, "a", want, task.PutOptions{})
-		e.ok(err)
-		_, err = q.Put(ctx, "b", nil, task.PutOptions{})
-		e.ok(err)
-		for _, want := range []map[string][]int{want, nil} {
-			t, err := q.Take(ctx)
-			e.ok(err)
-			equal(e, "payload", t.Payload, want)
-		}
-		e.ok(q.Close(ctx))
+	{"RoundTrip", "turns payloads into bytes and back, where the Store writes them down", func(e *env) {
+		roundTrip(e, "strings", nil, "", " ", "\x00", "ü\n\"'\\", strings.Repeat("x", 1<<20))
+		roundTrip(e, "pairs", pairCodec{new(atomic.Int64)}, pair{"x", 0}, pair{"", 1}, pair{"x\x00\xff", 2})
+		roundTrip(e, "maps", nil, map[string][]int{"a": {1, 2}, "b": {}}, nil)
 	}},
 	{"Format", "A queue that has tasks is not opened with another one", func(e *env) {
 		q := e.open()

@@ -40,7 +40,7 @@ func few(n int) int {
 
 var randomCases = []testCase{
 	{"Compare", "within a priority keys are served in rounds, as by a [fairq.Queue]", func(e *env) {
-		for _, seed := range seeds(e.T, few(10)) {
+		for _, seed := range seeds(e.T, max(4, few(10))) {
 			if compare(e.T, seed, new(memory.Store), Subject{Store: e.store}); e.Failed() {
 				return
 			}

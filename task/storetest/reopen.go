@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/memory"
 )
 
 // reopen returns the store as another process would open it.
@@ -28,6 +29,14 @@ func (e *env) kill() {
 }
 
 var reopenCases = []testCase{
+	{"Random", "The tasks stay in the store.", func(e *env) {
+		for _, seed := range seeds(e.T, max(2, few(5))) {
+			s := Subject{Store: e.store, Others: []task.Store{e.reopen()}, InTurn: true}
+			if compare(e.T, seed, new(memory.Store), s); e.Failed() {
+				return
+			}
+		}
+	}},
 	{"Tasks", "The tasks stay in the store.", func(e *env) {
 		q := e.open()
 		ids, _ := q.everywhere()
@@ -53,32 +62,6 @@ var reopenCases = []testCase{
 		time.Sleep(time.Hour)
 		q.order("r1 a1 b1 h1 d1")
 	}},
-	{"Metadata", toldEverywhere, func(e *env) {
-		q := e.open()
-		q.tagged("a1 a2")
-		q.first("a1").fail(errOops)
-		q = q.again()
-		tells(e, "Take", q.first("a2").Task, q.first("a1").Task)
-	}},
-	{"Order", "within a priority keys are served in rounds", func(e *env) {
-		q := e.open()
-		q.put("a1 a2 a3 b1 b2")
-		l := q.takes("a1 b1")
-		l[1].ack()
-		q.put("c1")
-		q = q.again()
-		q.order("a1 a2 b2 c1 a3")
-	}},
-	{"Account", paysLater, func(e *env) {
-		o := options{Quantum: 10}
-		q := e.open(o)
-		q.costing(30, "a1")
-		q.costing(10, "b1 b2 b3 b4")
-		q.first("a1").ack()
-		q = q.again(o)
-		q.costing(10, "a2")
-		q.order("b1 b2 b3 b4 a2")
-	}},
 	{"Time", "What has a time happens at that time", func(e *env) {
 		q, start := e.open(), time.Now()
 		q.one("a1", task.PutOptions{Delay: 10 * second})
@@ -96,21 +79,6 @@ var reopenCases = []testCase{
 			e.at("event", events[i].Time, start, after)
 		}
 	}},
-	{"TTR", "is how long a lease lasts", func(e *env) {
-		q, start := e.open(), time.Now()
-		id := q.one("a1", withTTR)
-		c := q.consumer(task.Filter{})
-		c.first("a1")
-		c.disconnect()
-		time.Sleep(second)
-		q = q.again()
-		q.state(task.Taken, id)
-		take := q.taking()
-		take.waits()
-		time.Sleep(9 * second)
-		got(take, "a1")
-		e.at("taken", take.at, start, 10*second)
-	}},
 	{"Resume", "or whose process has died, and the tasks that it holds", func(e *env) {
 		q := e.open(serial)
 		q.put("a1 b1 a2")
@@ -124,66 +92,6 @@ var reopenCases = []testCase{
 		l[0].ack()
 		q.first("a2")
 		l[1].ack()
-	}},
-	{"Grace", "keeps its leases", func(e *env) {
-		q, start := e.open(), time.Now()
-		q.put("a1")
-		c := q.consumer(task.Filter{})
-		c.first("a1")
-		c.disconnect()
-		q = q.again()
-		take := q.taking()
-		time.Sleep(time.Hour)
-		got(take, "a1")
-		e.at("taken", take.at, start, 30*second)
-		_, _, err := q.ResumeConsumer(ctx, c.ID(), task.Filter{})
-		e.is(err, task.ErrNotFound)
-	}},
-	{"UniqueKey", "What happened to a task that is gone can be asked for during Options.Retention", func(e *env) {
-		q := e.open()
-		q.put("a1", unique)
-		q.put("b1", task.PutOptions{UniqueKey: "y"})
-		q.first("a1").ack()
-		q = q.again()
-		e.ok(q.Wait(ctx, "x"))
-		q.refuses("c1", task.PutOptions{UniqueKey: "y"}, task.ErrDuplicate)
-		time.Sleep(time.Minute)
-		e.is(q.Wait(ctx, "x"), task.ErrNotFound)
-	}},
-	{"Group", "holds the task back until Queue.StartGroup", func(e *env) {
-		q := e.open()
-		q.put("a1 b1", in(task.Member))
-		q.put("e1", in(task.AtEnd))
-		q = q.again()
-		q.start("g")
-		q.first("a1").ack()
-		q = q.again()
-		q.order("b1 e1")
-	}},
-	{"Pause", "stops the taking of tasks, until Resume", func(e *env) {
-		q := e.open()
-		q.put("a1 b1")
-		e.ok(q.PauseKey(ctx, "a"))
-		q = q.again()
-		q.first("b1")
-		q.none()
-		e.ok(q.ResumeKey(ctx, "a"))
-		e.ok(q.Pause(ctx))
-		q = q.again()
-		q.none()
-		e.ok(q.Resume(ctx))
-		q.order("a1 b1")
-	}},
-	{"Kick", "in the order in which they were buried", func(e *env) {
-		q := e.open()
-		q.put("a1 b1 c1")
-		l := q.takes("a1 b1 c1")
-		for _, i := range []int{2, 0, 1} {
-			l[i].bury()
-		}
-		q = q.again()
-		q.kick(3, 3)
-		q.order("c1 a1 b1")
 	}},
 	{"Format", "A queue that has tasks is not opened with another one", func(e *env) {
 		q := e.open()

@@ -91,46 +91,6 @@ var roomCases = []testCase{
 		q.remove(delayed)
 		q.put("d1")
 	}},
-	{"CountOnlyWaitingOfKey", "count only the tasks that wait, those that are ready or delayed", func(e *env) {
-		q := e.open(options{Capacity: 4, KeyCapacity: 1, CountOnlyWaiting: true})
-		q.put("a1 b1")
-		full := fairq.FullError{Len: 1, Limit: 1, Key: true}
-		q.full("a2", full)
-		put := q.putting("a2")
-		put.waits()
-		l := q.first("a1")
-		put.returns(nil)
-		q.full("a3", full)
-		l.ack()
-		q.full("a3", full)
-	}},
-	{"CountOnlyWaitingEvicts", "count only the tasks that wait, those that are ready or delayed", func(e *env) {
-		for _, policy := range []fairq.WhenFull{fairq.EvictHeaviest, fairq.EvictOldest} {
-			q, evicted := e.evicting(options{Capacity: 2, CountOnlyWaiting: true, WhenFull: policy})
-			q.put("a1 a2")
-			l := q.first("a1")
-			q.evicts(evicted, "a3", "")
-			q.evicts(evicted, "b1", map[fairq.WhenFull]string{fairq.EvictHeaviest: "a3", fairq.EvictOldest: "a2"}[policy])
-			l.ack()
-			e.ok(q.Drop(ctx))
-		}
-	}},
-	{"NoCapacity", "0 means no limit", func(e *env) {
-		q := e.open()
-		q.put(strings.Repeat("a1 b1 ", 500))
-		equal(e, "tasks", q.stats().Ready, 1000)
-	}},
-	{"KeyCapacity", "is how many tasks of one key it can hold", func(e *env) {
-		q := e.open(options{KeyCapacity: 2, Capacity: 5})
-		q.put("a1 a2 b1 b2")
-		q.full("a3", fairq.FullError{Len: 2, Limit: 2, Key: true})
-		q.put("c1")
-		q.full("d1", fairq.FullError{Len: 5, Limit: 5})
-		l := q.first("a1")
-		q.full("a3", fairq.FullError{Len: 2, Limit: 2, Key: true})
-		l.ack()
-		q.put("a3")
-	}},
 	{"Share", "a key may hold about as many places as are free", func(e *env) {
 		q := e.open(options{Capacity: 8, WhenFull: fairq.RejectOverShare})
 		q.put("a1 a2 a3 a4") // the last one with 5 places free
@@ -145,22 +105,6 @@ var roomCases = []testCase{
 		}
 		q.put("a5 a6 a7 b3 b4")
 		q.full("a8", fairq.FullError{Len: 4, Limit: 1, Key: true})
-	}},
-	{"ShareOfWeight", "a key may hold about as many places as are free", func(e *env) {
-		q := e.open(options{
-			Capacity: 8, KeyCapacity: 7, WhenFull: fairq.RejectOverShare, CountOnlyWaiting: true,
-			Weight: func(key string) int { return 1 + 3*strings.Count(key, "w") },
-		})
-		q.put("w1 w2 w3 w4 w5 w6") // the last one with 3 places free
-		q.full("w7", fairq.FullError{Len: 6, Limit: 4, Key: true})
-		l := q.takes("w1 w2")
-		q.put("a1 w7")
-		q.full("w8", fairq.FullError{Len: 5, Limit: 4, Key: true})
-		for _, l := range l {
-			l.release(0)
-		}
-		q.full("w8", fairq.FullError{Len: 7, Limit: 1, Key: true})
-		q.full("b1", fairq.FullError{Len: 8, Limit: 8})
 	}},
 	{"ShareWait", "is set aside until a task of the key leaves, or another Put of the key comes", func(e *env) {
 		for _, comes := range []bool{false, true} {
@@ -202,50 +146,11 @@ var roomCases = []testCase{
 		q.order("a1 b1 c1 d1")
 		equal(e, "Acks", q.stats().Acks, 4)
 	}},
-	{"EvictRefuses", "unless the new task's key has as many", func(e *env) {
-		q, evicted := e.evicting(options{Capacity: 4})
-		q.put("a1 a2 b1 b2")
-		q.full("a3", fairq.FullError{Len: 4, Limit: 4})
-		q.full("b3", fairq.FullError{Len: 4, Limit: 4})
-		equal(e, "evicted", len(*evicted), 0)
-		q.order("a1 b1 a2 b2")
-	}},
-	{"EvictDelayed", "looks at the tasks that are ready or delayed", func(e *env) {
-		q, evicted := e.evicting(options{Capacity: 3})
-		q.one("d1", task.PutOptions{Delay: second})
-		q.one("d2", task.PutOptions{Delay: second})
-		q.evicts(evicted, "r1", "")
-		q.evicts(evicted, "r2", "d2")
-		q.full("r3", fairq.FullError{Len: 3, Limit: 3})
-		time.Sleep(second)
-		q.order("r1 d1 r2")
-	}},
-	{"EvictNotTaken", "looks at the tasks that are ready or delayed", func(e *env) {
-		q, evicted := e.evicting(options{Capacity: 3})
-		q.put("a1 a2 a3")
-		l := q.takes("a1 a2 a3")
-		q.full("b1", fairq.FullError{Len: 3, Limit: 3})
-		l[2].release(0)
-		q.evicts(evicted, "b1", "a3")
-		l[0].bury()
-		q.full("b2", fairq.FullError{Len: 3, Limit: 3})
-	}},
-	{"EvictByWeight", "of a key with the most of these (by its weight)", func(e *env) {
-		q, evicted := e.evicting(options{Capacity: 5, Weight: func(key string) int {
-			if key == "a" {
-				return 3
-			}
-			return 1
-		}})
-		q.put("a1 a2 a3 b1 b2")
-		q.evicts(evicted, "a4", "b2")
-		q.evicts(evicted, "c1", "a4")
-	}},
 	{"EvictWait", "is returned by Wait when the task was deleted, truncated, evicted or cancelled with its group", func(e *env) {
 		q, evicted := e.evicting(options{Capacity: 2})
 		q.put("a1")
 		q.one("a2", task.PutOptions{UniqueKey: "x"})
-		wait := q.waiting("x")
+		wait := q.waiting()
 		q.evicts(evicted, "b1", "a2")
 		wait.returns(task.ErrDeleted)
 	}},
@@ -263,12 +168,6 @@ var roomCases = []testCase{
 		equal(e, "evicted", len(*evicted), 0)
 		q.evicts(evicted, "b1", "a3")
 	}},
-	{"EvictOfFullKey", "is how many tasks of one key it can hold", func(e *env) {
-		q, evicted := e.evicting(options{Capacity: 4, KeyCapacity: 3})
-		q.put("a1 a2 a3 b1")
-		q.full("a4", fairq.FullError{Len: 3, Limit: 3, Key: true})
-		q.evicts(evicted, "b2", "a3")
-	}},
 	{"EvictOldest", "EvictOldest evicts the one that got into this state first", func(e *env) {
 		q, evicted := e.evicting(options{Capacity: 4, WhenFull: fairq.EvictOldest})
 		q.evicts(evicted, "a1 a2 a3 b1", "")
@@ -278,15 +177,6 @@ var roomCases = []testCase{
 		q.put("c1 d1") // evict a3 and b2, in whatever order
 		equal(e, "Evicted and Refused", [2]uint64{q.stats().Evicted, q.stats().Refused}, [2]uint64{5, 0})
 		q.order("a4 b3 c1 d1")
-	}},
-	{"EvictOldestAlone", "of the new task's own key if that has as many", func(e *env) {
-		q, evicted := e.evicting(options{Capacity: 1, WhenFull: fairq.EvictOldest})
-		q.one("a1", unique)
-		wait := q.waiting("x")
-		q.evicts(evicted, "a2", "a1")
-		wait.returns(task.ErrDeleted)
-		q.evicts(evicted, "b1", "a2")
-		q.order("b1")
 	}},
 	{"EvictOldestState", "looks at the tasks that are ready or delayed", func(e *env) {
 		q, evicted := e.evicting(options{Capacity: 3, WhenFull: fairq.EvictOldest})
@@ -308,17 +198,6 @@ var roomCases = []testCase{
 		q.evicts(evicted, "e2", "e1")
 		q.first("e2")
 		q.evicts(evicted, "e3", "d4")
-	}},
-	{"EvictOldestByWeight", "of a key with the most of these (by its weight)", func(e *env) {
-		q, evicted := e.evicting(options{Capacity: 5, WhenFull: fairq.EvictOldest, Weight: func(key string) int {
-			if key == "a" {
-				return 3
-			}
-			return 1
-		}})
-		q.put("a1 a2 a3 b1 b2")
-		q.evicts(evicted, "a4", "b1")
-		q.evicts(evicted, "c1", "a1")
 	}},
 	{"EvictOldestOfFullKey", "is how many tasks of one key it can hold", func(e *env) {
 		var mu sync.Mutex // two may evict at the same time

@@ -29,19 +29,6 @@ func later() {
 }
 
 var sharedCases = []testCase{
-	{"Seen", "Several may be open at the same time, also in other processes if the Store can be shared.", func(e *env) {
-		q, other := e.two()
-		id := q.put("a1 b1")[0]
-		later()
-		t := other.peek(id)
-		equal(e, "task", t.Info(), q.peek(id).Info())
-		other.first("a1").ack()
-		later()
-		q.gone(id)
-		q.order("b1")
-		later()
-		other.counts(0, 0, 0, 0, 0)
-	}},
 	{"PutWakes", "one new task wakes one of them", func(e *env) {
 		q, other := e.two()
 		one, two := other.taking(), other.taking()
@@ -104,15 +91,6 @@ var sharedCases = []testCase{
 			equal(e, "takes that returned", ended, n+1)
 		}
 	}},
-	{"OrderOfAll", "within a priority keys are served in rounds", func(e *env) {
-		q, other := e.two()
-		q.put("a1 a2")
-		other.put("a3 b1")
-		q.put("c1 b2")
-		q.first("a1")
-		other.takes("b1 c1")
-		q.order("a2 b2 a3")
-	}},
 	{"Close", "what its consumers hold is handed back", func(e *env) {
 		q, other := e.two()
 		q.put("a1 b1 c1")
@@ -136,19 +114,10 @@ var sharedCases = []testCase{
 		put.returns(nil)
 		other.refuses("c1", task.PutOptions{}, fairq.ErrFull)
 	}},
-	{"RoomByTake", "Then a Take makes room", func(e *env) {
-		q, other := e.two(options{Capacity: 1, CountOnlyWaiting: true})
-		q.put("a1")
-		put := q.putting("b1")
-		other.first("a1")
-		later()
-		put.returns(nil)
-		other.refuses("c1", task.PutOptions{}, fairq.ErrFull)
-	}},
 	{"Wait", "waits until the task with that unique key is gone or buried", func(e *env) {
 		q, other := e.two(options{Retention: time.Hour})
 		q.one("a1", unique)
-		wait := q.waiting("x")
+		wait := q.waiting()
 		other.refuses("b1", unique, task.ErrDuplicate)
 		other.first("a1").ack()
 		later()
@@ -226,19 +195,6 @@ var sharedCases = []testCase{
 		got(take, "a2")
 		q.put("a3")
 		q.none()
-	}},
-	{"Resume", "returns the consumer of that id, which has disconnected", func(e *env) {
-		q, other := e.two()
-		q.put("a1 b1")
-		c := q.consumer(task.Filter{})
-		old := c.takes("a1 b1")
-		c.disconnect()
-		_, l := other.resume(c.ID(), "a1 b1")
-		q.close()
-		time.Sleep(ages)
-		l[0].ack()
-		l[1].holds()
-		e.is(old[0].Ack(ctx), task.ErrClosed)
 	}},
 	{"ResumeOfOneInUse", "Who had the consumer before has it no more, here or in another process", func(e *env) {
 		q, other := e.two()

@@ -11,15 +11,6 @@ import (
 )
 
 var takeCases = []testCase{
-	{"Waits", "If there is none, it waits for one.", func(e *env) {
-		q := e.open()
-		take := q.taking()
-		take.waits()
-		time.Sleep(ages)
-		take.waits()
-		q.put("a1")
-		got(take, "a1").ack()
-	}},
 	{"FirstComeFirstServed", "Those who wait are served first come, first served.", func(e *env) {
 		q := e.open()
 		c := q.consumer(kinds("x"))
@@ -111,15 +102,6 @@ var takeCases = []testCase{
 			q.none()
 		}
 	}},
-	{"Deadline", "If ctx is done first, or when the call is made, it returns its error.", func(e *env) {
-		q, start := e.open(), time.Now()
-		gone, cancel := context.WithTimeout(ctx, second)
-		defer cancel()
-		take := q.takingUntil(gone)
-		time.Sleep(second)
-		take.returns(context.DeadlineExceeded)
-		e.at("returned", take.at, start, second)
-	}},
 	{"DoneBefore", "or when the call is made, it returns its error", func(e *env) {
 		q := e.open()
 		q.put("a1")
@@ -156,20 +138,6 @@ var takeCases = []testCase{
 		_, err := q.TakeBatch(ctx, 0)
 		e.is(err, task.ErrInvalid)
 	}},
-	{"BatchOfSerial", "is how many tasks of a key can be taken at the same time", func(e *env) {
-		q := e.open(serial)
-		q.put("a1 a2 b1 b2")
-		t, err := q.TakeBatch(ctx, 10)
-		e.ok(err)
-		equal(e, "batch", payloads(t), "a1 b1")
-	}},
-}
-
-// fill fills a queue with tasks of key z, and returns them.
-func (q *queue) fill(names string) []*lease {
-	q.e.Helper()
-	q.put(names)
-	return q.takes(names)
 }
 
 var putWaitCases = []testCase{
@@ -243,11 +211,12 @@ var putWaitCases = []testCase{
 	}},
 	{"InRounds", "Those who wait are admitted in rounds by key", func(e *env) {
 		q := e.open(options{Capacity: 1})
-		l := q.fill("z1")
+		q.put("z1")
+		l := q.first("z1")
 		for _, name := range []string{"a1", "a2", "a3", "a4", "b1"} {
 			q.putting(name).waits()
 		}
-		l[0].ack()
+		l.ack()
 		var order []string
 		for i := range 5 {
 			synctest.Wait()
@@ -261,41 +230,6 @@ var putWaitCases = []testCase{
 			e.Fatalf("admitted in the order %v; b1 should not be behind a3", order)
 		}
 	}},
-	{"FirstOfKey", "Those who wait for room are admitted in rounds by key.", func(e *env) {
-		q := e.open(options{Capacity: 1})
-		l := q.fill("z1")
-		one, two := q.putting("a1"), q.putting("a2")
-		l[0].ack()
-		one.returns(nil)
-		two.waits()
-		q.first("a1").ack()
-		two.returns(nil)
-	}},
-	{"KeyCapacity", "is how many tasks of one key it can hold", func(e *env) {
-		q := e.open(options{Capacity: 3, KeyCapacity: 1})
-		ids := q.put("a1 b1")
-		a := q.putting("a2")
-		a.waits()
-		c := q.putting("c1")
-		c.returns(nil)
-		q.remove(ids[1])
-		a.waits()
-		q.put("b2")
-		q.remove(ids[0])
-		a.returns(nil)
-	}},
-	{"BarredAndFull", "it waits for it", func(e *env) {
-		q := e.open(options{Capacity: 2, KeyCapacity: 1})
-		ids := q.put("a1 b1")
-		a, c := q.putting("a2"), q.putting("c1")
-		a.waits()
-		c.waits()
-		q.remove(ids[1])
-		c.returns(nil)
-		a.waits()
-		q.remove(ids[0])
-		a.returns(nil)
-	}},
 	{"BarredIsRefused", "it waits for it", func(e *env) {
 		q := e.open(options{KeyCapacity: 1})
 		id := q.put("a1")[0]
@@ -306,54 +240,26 @@ var putWaitCases = []testCase{
 		one.returns(task.ErrDuplicate)
 		q.state(task.Ready, two.returns(nil))
 	}},
-	{"BarredIsCancelled", "A context that ends loses nothing.", func(e *env) {
-		q := e.open(options{KeyCapacity: 1})
-		for range 100 {
-			id := q.put("a1")[0]
-			gone, cancel := context.WithCancel(ctx)
-			one := begin(e, func() (task.ID, error) { return q.PutWait(gone, "a", "a2", task.PutOptions{}) })
-			two := q.putting("a3")
-			go cancel()
-			q.remove(id)
-			if one.over(); one.err == nil {
-				q.first("a2").ack()
-			} else {
-				e.is(one.err, context.Canceled)
-			}
-			two.returns(nil)
-			q.order("a3")
-		}
-	}},
-	{"Cancelled", "If ctx is done first, or when the call is made, it returns its error, and there is no new task.", func(e *env) {
-		q := e.open(options{Capacity: 1})
-		id := q.put("z1")[0]
-		gone, cancel := context.WithCancel(ctx)
-		one := begin(e, func() (task.ID, error) { return q.PutWait(gone, "a", "a1", task.PutOptions{}) })
-		two := q.putting("b1")
-		cancel()
-		equal(e, "id", one.returns(context.Canceled), 0)
-		two.waits()
-		q.remove(id)
-		two.returns(nil)
-		q.order("b1")
-	}},
 	{"CancelledMeanwhile", "A context that ends loses nothing.", func(e *env) {
-		q := e.open(options{Capacity: 1})
-		for range 100 {
-			id := q.put("z1")[0]
-			gone, cancel := context.WithCancel(ctx)
-			one := begin(e, func() (task.ID, error) { return q.PutWait(gone, "a", "a1", task.PutOptions{}) })
-			two := q.putting("b1")
-			go cancel()
-			q.remove(id)
-			if one.over(); one.err == nil {
-				two.waits()
-				q.first("a1").ack()
-			} else {
-				e.is(one.err, context.Canceled)
+		for name, o := range map[string]options{"for room": {Capacity: 1}, "for its key": {KeyCapacity: 1}} {
+			q := e.openIn(e.store, name, o)
+			for range 100 {
+				id := q.put("a1")[0]
+				gone, cancel := context.WithCancel(ctx)
+				one := begin(e, func() (task.ID, error) { return q.PutWait(gone, "a", "a2", task.PutOptions{}) })
+				two := q.putting("a3")
+				go cancel()
+				q.remove(id)
+				if one.over(); one.err == nil {
+					two.waits()
+					q.first("a2").ack()
+				} else {
+					e.is(one.err, context.Canceled)
+					equal(e, "id", one.value, 0)
+				}
+				two.returns(nil)
+				q.order("a3")
 			}
-			two.returns(nil)
-			q.order("b1")
 		}
 	}},
 	{"Refused", "see also [ErrInvalid], [ErrDuplicate], [ErrGroupCancelled]", func(e *env) {

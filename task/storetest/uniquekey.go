@@ -13,51 +13,6 @@ import (
 var unique = task.PutOptions{UniqueKey: "x"}
 
 var uniqueKeyCases = []testCase{
-	{"Duplicate", "No two tasks have the same at the same time.", func(e *env) {
-		q := e.open()
-		q.one("a1", unique)
-		refused := func() {
-			e.Helper()
-			q.refuses("b1", unique, task.ErrDuplicate)
-		}
-		refused()
-		l := q.first("a1")
-		refused()
-		l.release(second)
-		refused()
-		time.Sleep(second)
-		q.first("a1").bury()
-		refused()
-		equal(e, "Refused, which counts full queues", q.stats().Refused, 0)
-		q.one("b1", task.PutOptions{UniqueKey: "y"})
-	}},
-	{"Again", "is returned when there is a task with this unique key", func(e *env) {
-		q := e.open()
-		q.one("a1", unique)
-		q.first("a1").ack()
-		q.remove(q.one("a1", unique))
-		q.one("a1", task.PutOptions{UniqueKey: "x", TTL: second})
-		time.Sleep(second)
-		q.one("a1", unique)
-		_, err := q.Truncate(ctx)
-		e.ok(err)
-		q.one("b1", unique)
-		q.order("b1")
-	}},
-	{"Ack", "waits until the task with that unique key is gone or buried. It returns nil if it was acked", func(e *env) {
-		q := e.open()
-		q.one("a1", unique)
-		q.one("b1", task.PutOptions{UniqueKey: "y"})
-		x, again, y := q.waiting("x"), q.waiting("x"), q.waiting("y")
-		l := q.takes("a1 b1")
-		l[0].release(second)
-		time.Sleep(second)
-		q.first("a1").ack()
-		x.returns(nil)
-		again.returns(nil)
-		y.waits()
-		e.ok(q.Wait(ctx, "x"))
-	}},
 	{"Bury", "the [*Error] that was recorded if it is buried", func(e *env) {
 		q := e.open()
 		id := q.one("a1", task.PutOptions{UniqueKey: "x", MaxAttempts: 1})
@@ -68,17 +23,17 @@ var uniqueKeyCases = []testCase{
 				e.Fatalf("Wait returned: %v; it should be an error with code %d", c.err, code)
 			}
 		}
-		wait := q.waiting("x")
+		wait := q.waiting()
 		q.first("a1").fail(&task.Error{Code: 1, Message: "bad"})
 		failed(wait, 1)
-		failed(q.waiting("x"), 1)
+		failed(q.waiting(), 1)
 		e.ok(q.KickID(ctx, id))
-		wait = q.waiting("x")
+		wait = q.waiting()
 		wait.waits()
 		e.ok(q.first("a1").Bury(ctx, fmt.Errorf("%w", &task.Error{Code: 2, Message: "bad"})))
 		failed(wait, 2)
 		q.kick(1, 1)
-		wait = q.waiting("x")
+		wait = q.waiting()
 		e.ok(q.Bury(ctx, id, &task.Error{Code: 3, Message: "bad"}))
 		failed(wait, 3)
 		q.kick(1, 1)
@@ -93,12 +48,12 @@ var uniqueKeyCases = []testCase{
 			nil:                                  {Message: "discarded without a reason"},
 		} {
 			q.one("a1", unique)
-			wait := q.waiting("x")
+			wait := q.waiting()
 			wait.waits()
 			l := q.first("a1")
 			l.fail(errors.New("at first"))
 			e.ok(q.first("a1").Discard(ctx, reason))
-			for _, c := range []*call[struct{}]{wait, q.waiting("x")} {
+			for _, c := range []*call[struct{}]{wait, q.waiting()} {
 				var got *task.Error
 				if c.over(); !errors.As(c.err, &got) || *got != want {
 					e.Fatalf("Wait returned: %v; it should be %v", c.err, want)
@@ -122,15 +77,15 @@ var uniqueKeyCases = []testCase{
 		} {
 			e.Log("ended by", name)
 			id := q.one("a1", c.o)
-			wait := q.waiting("x")
+			wait := q.waiting()
 			wait.waits()
 			c.end(id)
 			wait.returns(c.want)
-			q.waiting("x").returns(c.want)
+			q.waiting().returns(c.want)
 		}
 		id := q.one("a1", unique)
 		q.first("a1")
-		wait := q.waiting("x")
+		wait := q.waiting()
 		q.remove(id)
 		wait.returns(task.ErrDeleted)
 	}},
@@ -147,26 +102,11 @@ var uniqueKeyCases = []testCase{
 			e.is(c.q.Wait(ctx, "x"), task.ErrNotFound)
 		}
 	}},
-	{"FreshStart", "unless its unique key has been used again", func(e *env) {
-		q := e.open()
-		q.one("a1", unique)
-		q.first("a1").ack()
-		id := q.one("a2", unique)
-		wait := q.waiting("x")
-		wait.waits()
-		q.remove(id)
-		wait.returns(task.ErrDeleted)
-		q.one("a3", unique)
-		wait = q.waiting("x")
-		wait.waits()
-		q.first("a3").ack()
-		wait.returns(nil)
-	}},
 	{"UsedAgain", "waits until the task with that unique key is gone or buried", func(e *env) {
 		q := e.open()
 		for range 50 {
 			q.one("a1", unique)
-			wait := q.waiting("x")
+			wait := q.waiting()
 			q.first("a1").ack()
 			id := q.one("a2", unique)
 			wait.returns(nil)
@@ -177,7 +117,7 @@ var uniqueKeyCases = []testCase{
 		q := e.open()
 		q.one("a1", unique)
 		gone, cancel := context.WithCancel(ctx)
-		one, two := begin(e, func() (struct{}, error) { return struct{}{}, q.Wait(gone, "x") }), q.waiting("x")
+		one, two := begin(e, func() (struct{}, error) { return struct{}{}, q.Wait(gone, "x") }), q.waiting()
 		one.waits()
 		cancel()
 		one.returns(context.Canceled)
@@ -210,28 +150,6 @@ var groupCases = []testCase{
 		q.order("b1 a2")
 		q.counts(0, 0, 2, 0, 1)
 	}},
-	{"StartedLater", "makes the tasks of a group ready, and those that are put into it from now on", func(e *env) {
-		q := e.open()
-		q.put("a1", in(task.Member))
-		q.start("g")
-		q.put("a2", in(task.Member))
-		q.start("g")
-		q.order("a1 a2")
-	}},
-	{"DelayedMember", "makes the tasks of a group ready", func(e *env) {
-		q := e.open()
-		id := q.one("a1", task.PutOptions{Group: "g", Delay: 10 * second})
-		past := q.one("b1", task.PutOptions{Group: "g", Delay: second})
-		time.Sleep(5 * second)
-		q.counts(0, 0, 0, 0, 2)
-		q.start("g")
-		q.state(task.Delayed, id)
-		q.state(task.Ready, past)
-		take := q.consumer(task.Filter{})
-		take.order("b1")
-		time.Sleep(5 * second)
-		take.order("a1")
-	}},
 	{"End", "When all its members are gone, also those that were put into it later, its AtEnd tasks are ready", func(e *env) {
 		q := e.open()
 		ids := q.put("a1 b1 c1 d1", in(task.Member))
@@ -253,59 +171,6 @@ var groupCases = []testCase{
 		q.gone(abort)
 		equal(e, "acks and deletes", [2]uint64{q.stats().Acks, q.stats().Deletes}, [2]uint64{3, 3})
 	}},
-	{"Buried", "A member that is buried is not gone.", func(e *env) {
-		q := e.open()
-		q.put("a1", in(task.Member))
-		end := q.one("e1", in(task.AtEnd))
-		q.start("g")
-		q.first("a1").bury()
-		q.state(task.Held, end)
-		q.kick(1, 1)
-		q.first("a1").release(0)
-		q.state(task.Held, end)
-		q.first("a1").ack()
-		q.order("e1")
-	}},
-	{"KickedMember", "holds the task back until Queue.StartGroup", func(e *env) {
-		q := e.open()
-		ids := q.put("a1 b1", in(task.Member))
-		q.bury(ids[0])
-		q.kick(1, 1)
-		q.state(task.Held, ids...)
-		q.bury(ids[1])
-		q.start("g")
-		q.order("a1")
-		q.kick(1, 1)
-		q.order("b1")
-	}},
-	{"MemberExpires", "When all its members are gone", func(e *env) {
-		q := e.open()
-		q.one("a1", task.PutOptions{Group: "g", TTL: second})
-		q.one("e1", in(task.AtEnd))
-		q.start("g")
-		take := q.consumer(kinds("none")).taking()
-		time.Sleep(second)
-		q.order("e1")
-		take.waits()
-	}},
-	{"NoMembers", "when the group was started and all members are gone", func(e *env) {
-		q := e.open()
-		q.one("e1", in(task.AtEnd))
-		q.one("f1", in(task.AtAbort))
-		q.none()
-		q.start("g")
-		q.order("e1")
-		q.counts(0, 0, 0, 0, 0)
-	}},
-	{"NotStarted", "when the group was started and all members are gone", func(e *env) {
-		q := e.open()
-		id := q.put("a1", in(task.Member))[0]
-		end := q.one("e1", in(task.AtEnd))
-		q.remove(id)
-		q.state(task.Held, end)
-		q.start("g")
-		q.order("e1")
-	}},
 	{"Cancel", "removes all members of a group but those that are taken. When these are done or handed back, the AtAbort tasks are ready", func(e *env) {
 		q := e.open()
 		q.put("a1 b1", in(task.Member))
@@ -325,14 +190,6 @@ var groupCases = []testCase{
 		got(take, "f1").ack()
 		q.gone(end)
 		equal(e, "deletes", q.stats().Deletes, 4)
-	}},
-	{"CancelBeforeStart", "removes all members of a group but those that are taken", func(e *env) {
-		q := e.open()
-		gone := q.put("a1 b1", in(task.Member))
-		q.put("f1", in(task.AtAbort))
-		q.cancel()
-		q.gone(gone...)
-		q.order("f1")
 	}},
 	{"HandedBack", "When these are done or handed back, the AtAbort tasks are ready and the group is over.", func(e *env) {
 		q := e.open()
@@ -366,65 +223,5 @@ var groupCases = []testCase{
 				c = q.consumer(task.Filter{})
 			}
 		}
-	}},
-	{"Cancelled", "is returned when a task is put into a cancelled group, or such a group is to be started", func(e *env) {
-		q := e.open()
-		q.put("a1 b1", in(task.Member))
-		q.start("g")
-		l := q.first("a1")
-		q.cancel()
-		q.refuses("a2", in(task.Member), task.ErrGroupCancelled)
-		q.refuses("f1", in(task.AtAbort), task.ErrGroupCancelled)
-		e.is(q.StartGroup(ctx, "g"), task.ErrGroupCancelled)
-		l.ack()
-		q.put("a3", in(task.Member))
-		q.none()
-		q.start("g")
-		q.order("a3")
-	}},
-	{"OverAndAgain", "its AtEnd tasks are ready and the group is over", func(e *env) {
-		q := e.open()
-		for range 3 {
-			q.put("a1", in(task.Member))
-			q.put("e1", in(task.AtEnd))
-			q.none()
-			q.start("g")
-			q.order("a1 e1")
-			e.is(q.StartGroup(ctx, "g"), task.ErrNotFound)
-			e.is(q.CancelGroup(ctx, "g"), task.ErrNotFound)
-		}
-	}},
-	{"OverWhileEndWaits", "its AtEnd tasks are ready and the group is over", func(e *env) {
-		q := e.open()
-		q.put("e1", in(task.AtEnd))
-		q.start("g")
-		id := q.put("a1", in(task.Member))[0] // of a new group
-		q.state(task.Held, id)
-		q.cancel()
-		q.gone(id)
-		q.order("e1")
-	}},
-	{"Truncate", "deletes all tasks, and returns how many", func(e *env) {
-		q := e.open()
-		q.put("a1 b1", in(task.Member))
-		q.put("e1", in(task.AtEnd))
-		q.put("f1", in(task.AtAbort))
-		q.start("g")
-		q.first("a1")
-		n, err := q.Truncate(ctx)
-		e.ok(err)
-		equal(e, "tasks deleted", n, 4)
-		q.counts(0, 0, 0, 0, 0)
-		id := q.put("a1", in(task.Member))[0]
-		q.state(task.Held, id)
-	}},
-	{"Capacity", "is how many tasks the queue can hold, in all states", func(e *env) {
-		q := e.open(options{Capacity: 2, MaxInFlightPerKey: 1})
-		q.put("a1", in(task.Member))
-		q.put("a2", in(task.AtEnd))
-		q.start("g")
-		q.first("a1").ack()
-		q.first("a2").ack()
-		q.counts(0, 0, 0, 0, 0)
 	}},
 }

@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
 )
 
@@ -125,29 +124,6 @@ var viewCases = []testCase{
 		e.ok(q.Drop(ctx))
 		is("d", 1, "")
 	}},
-	{"Stats", "Puts is the sum of all these", func(e *env) {
-		q := e.open(options{Capacity: 8})
-		ids, l := q.everywhere()
-		q.one("x1", task.PutOptions{TTL: second})
-		q.one("x2", withTTR)
-		q.consumer(task.Filter{}).first("r1").ack()
-		q.first("x1").release(0)
-		q.first("x1").release(0)
-		time.Sleep(second)
-		q.first("x2").touch(second)
-		time.Sleep(11 * second)
-		q.kick(1, 1)
-		q.remove(ids[task.Held])
-		l.release(0)
-		q.put("a1 a2 a3 a4")
-		q.refuses("a5", task.PutOptions{}, fairq.ErrFull)
-		s := q.stats()
-		equal(e, "Stats", s, task.Stats{
-			Ready: 7, Delayed: 1, Keys: 5, Capacity: 8, Counted: 8,
-			Puts: 11, Takes: 6, Acks: 1, Releases: 3, Losses: 1, Buries: 1, Kicks: 1, Touches: 1, Deletes: 1, Expiries: 1, Refused: 1,
-		})
-		equal(e, "Len", s.Len(), 8)
-	}},
 	{"Upcoming", "So what cannot be taken is not among them", func(e *env) {
 		q := e.open(options{MaxInFlightPerKey: 2})
 		upcoming := func(n int, want string) {
@@ -218,63 +194,11 @@ var viewCases = []testCase{
 		_, err := q.KeyStats(ctx, -1)
 		e.is(err, task.ErrInvalid)
 	}},
-	{"ReadyAt", "when it became ready last; zero if it never was", func(e *env) {
-		q, start := e.open(options{KeepPlace: true}), time.Now()
-		at := func(id task.ID, after time.Duration) {
-			e.Helper()
-			e.at("ready", q.peek(id).Info().ReadyAt, start, after)
-		}
-		never := func(id task.ID) {
-			e.Helper()
-			equal(e, "ready", q.peek(id).Info().ReadyAt, time.Time{})
-		}
-		delayed := q.one("d1", task.PutOptions{Delay: 10 * second})
-		held := q.one("h1", task.PutOptions{Group: "g"})
-		late := q.one("l1", task.PutOptions{Group: "g", Delay: 30 * second})
-		never(delayed)
-		a := q.one("a1", task.PutOptions{TTR: 5 * second})
-		at(a, 0)
-		time.Sleep(second)
-		e.at("ready, of a task taken", q.first("a1").Info().ReadyAt, start, 0)
-		at(a, 0)
-		time.Sleep(8 * second)
-		at(a, 6*second) // when its lease ran out
-		q.first("a1").release(0)
-		at(a, 9*second)
-		time.Sleep(time.Minute)
-		at(delayed, 10*second)
-		l := q.first("d1")
-		e.at("ready, of a task taken", l.Info().ReadyAt, start, 10*second)
-		l.release(second)
-		at(delayed, 10*second)
-		time.Sleep(second)
-		at(delayed, 70*second)
-		never(held)
-		never(late)
-		q.start("g")
-		at(held, 70*second)
-		at(late, 70*second)
-		q.bury(held)
-		at(held, 70*second)
-		time.Sleep(10 * second)
-		q.kick(1, 1)
-		at(held, 80*second)
-		c := q.consumer(task.Filter{})
-		time.Sleep(10 * second)
-		c.first("d1")
-		c.close()
-		at(delayed, 90*second)
-		last := q.one("e1", task.PutOptions{Delay: second})
-		q.close()
-		time.Sleep(time.Hour)
-		q = e.open(options{KeepPlace: true})
-		at(last, 91*second) // not when somebody looked
-	}},
 	{"Truncate", "deletes all tasks, and returns how many. All leases are lost.", func(e *env) {
 		q := e.open()
 		ids, l := q.everywhere()
 		q.one("x1", unique)
-		wait := q.waiting("x")
+		wait := q.waiting()
 		n, err := q.Truncate(ctx)
 		e.ok(err)
 		equal(e, "tasks deleted", n, 6)
@@ -292,53 +216,6 @@ var viewCases = []testCase{
 }
 
 var eventCases = []testCase{
-	{"Life", "returns what happens to the queue's tasks from now on, in order", func(e *env) {
-		q := e.open(options{TTR: 10 * second})
-		q.put("z1")
-		w := q.watch(ctx)
-		start := time.Now()
-		id := q.one("a1", task.PutOptions{Delay: second, Group: "g", TTL: time.Hour})
-		equal(e, "state", w.saw("put a")[0].Task.State, task.Held)
-		q.start("g")
-		equal(e, "state", w.saw("start a")[0].Task.State, task.Delayed)
-		time.Sleep(2 * second)
-		ev := w.saw("delay a")[0]
-		equal(e, "state", ev.Task.State, task.Ready)
-		e.at("event", ev.Time, start, second)
-		q.first("z1").ack()
-		w.saw("take z, ack z")
-		l := q.first("a1")
-		ev = w.saw("take a")[0]
-		equal(e, "task", ev.Task, l.Info())
-		equal(e, "lease", ev.Lease, 0)
-		time.Sleep(second)
-		e.at("event", ev.Time, start, 2*second)
-		l.touch(second)
-		l.release(0)
-		evs := w.saw("touch a, release a")
-		equal(e, "lease that ended with Touch", evs[0].Lease, 0)
-		lease := evs[1].Lease
-		equal(e, "a lease ended with Release", lease != 0, true)
-		l = q.first("a1")
-		l.release(second)
-		time.Sleep(second)
-		evs = w.saw("take a, release a, delay a")
-		equal(e, "state after Release", evs[1].Task.State, task.Delayed)
-		if evs[1].Lease == 0 || evs[1].Lease == lease {
-			e.Fatalf("lease %d was followed by lease %d", lease, evs[1].Lease)
-		}
-		q.first("a1")
-		time.Sleep(10 * second)
-		evs = w.saw("take a, ttr a")
-		equal(e, "state after TTR", evs[1].Task.State, task.Ready)
-		e.at("event", evs[1].Time, evs[0].Time, 10*second)
-		q.first("a1").bury()
-		q.kick(1, 1)
-		q.first("a1").ack()
-		evs = w.saw("take a, bury a, kick a, take a, ack a")
-		equal(e, "error after Bury", *evs[1].Task.Err, task.Error{Message: "oops"})
-		equal(e, "id", evs[4].Task.ID, id)
-	}},
 	{"Ends", "its time to live or its deadline has ended, and it is gone", func(e *env) {
 		q, start := e.open(), time.Now()
 		w := q.watch(ctx)
@@ -355,25 +232,6 @@ var eventCases = []testCase{
 		equal(e, "a lease ended", evs[3].Lease != 0 && evs[4].Lease == 0, true)
 		l.lost(q)
 	}},
-	{"LastAttempt", "or EventBury follows", func(e *env) {
-		q := e.open()
-		w := q.watch(ctx)
-		q.put("a1", task.PutOptions{TTR: second, MaxAttempts: 1})
-		q.first("a1").release(0)
-		q.kick(1, 1)
-		q.first("a1")
-		time.Sleep(second)
-		evs := w.saw("put a, take a, release a, bury a, kick a, take a, ttr a, bury a")
-		equal(e, "state", evs[3].Task.State, task.Buried)
-		equal(e, "a lease ended", evs[2].Lease != 0 && evs[6].Lease != 0 && evs[2].Lease != evs[6].Lease, true)
-	}},
-	{"Evict", "it made room for another one, and is gone", func(e *env) {
-		q, evicted := e.evicting(options{Capacity: 2})
-		q.put("a1 a2")
-		w := q.watch(ctx)
-		q.evicts(evicted, "b1", "a2")
-		w.saw("evict a, put b")
-	}},
 	{"Group", "it was deleted, discarded, truncated, or cancelled with its group, and is gone", func(e *env) {
 		q := e.open()
 		q.put("a1 b1 c1", in(task.Member))
@@ -388,17 +246,6 @@ var eventCases = []testCase{
 		if _, got := w.seen(); got != "release a, delete a, delete e, start f" && got != "release a, delete a, start f, delete e" {
 			e.Fatalf("events: %s", got)
 		}
-	}},
-	{"Close", "because its consumer was closed", func(e *env) {
-		q := e.open()
-		q.put("a1")
-		c := q.consumer(task.Filter{})
-		c.first("a1")
-		w := q.watch(ctx)
-		c.close()
-		ev := w.saw("release a")[0]
-		equal(e, "attempts", ev.Task.Attempts, 0)
-		equal(e, "state", ev.Task.State, task.Ready)
 	}},
 	{"Readers", "until ctx is done or the queue is closed", func(e *env) {
 		q := e.open()
