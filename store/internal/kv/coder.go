@@ -108,6 +108,7 @@ func (c *coder) task(r *rows.Row) {
 	text(c, &r.Metadata)
 	text(c, &r.Group)
 	number(c, &r.State)
+	c.damaged = c.damaged || r.State < driver.Ready || r.State > driver.Held
 	c.flag(&r.Takeable)
 	number(c, &r.Round)
 	number(c, &r.Used)

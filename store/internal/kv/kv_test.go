@@ -171,9 +171,14 @@ func TestDamaged(t *testing.T) {
 		if len(e.Value) == 0 {
 			continue
 		}
-		for _, value := range [][]byte{
+		values := [][]byte{
 			nil, {}, e.Value[:len(e.Value)-1], append(bytes.Clone(e.Value), 0), bytes.Repeat([]byte{0xff}, 20),
-		} {
+		}
+		for j := range e.Value {
+			values = append(values, bytes.Clone(e.Value))
+			values[len(values)-1][j] ^= byte(1 + rand.IntN(255))
+		}
+		for _, value := range values {
 			m.entries = slices.Clone(whole)
 			m.entries[i].Value = value
 			if err := readAll(t, m); err != nil {
