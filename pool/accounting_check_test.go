@@ -101,7 +101,7 @@ func (l *ledger) loaded() bool {
 				waiting += k.Ready
 			}
 		}
-		room := max(n.capacity-s.Counted+s.Ready+s.Delayed, 1)
+		room := max(n.capacity-s.Counted+s.Ready, 1)
 		if n.capacity == 0 && waiting > 0 || n.capacity > 0 && float64(waiting) >= math.Ceil(0.75*float64(room)) {
 			return true
 		}

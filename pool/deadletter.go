@@ -73,7 +73,7 @@ func callSink[V any](ctx context.Context, ws *workerSet, o *Observer[V], sink Si
 	if ws.storeCtx.Err() != nil {
 		return ErrShutdown // Shutdown must not have to wait for yet another one
 	}
-	result := sink.take(ctx, letter, func(err error) {
+	result := sink.take(ctx, letter, ws.known, func(err error) {
 		if err == nil {
 			ws.deadLetters.Add(1)
 		}
@@ -100,10 +100,11 @@ var (
 )
 
 // take hands a dead letter to the sink, and calls then with its error. It does so in a goroutine
-// of its own, so that it does not matter to the caller how the sink ends, or whether.
-func (s Sink[V]) take(ctx context.Context, letter *DeadLetter[V], then func(error)) <-chan error {
+// of its own, so that it does not matter to the caller how the sink ends, or whether; all that
+// happens in there is called by start.
+func (s Sink[V]) take(ctx context.Context, letter *DeadLetter[V], start func(func()), then func(error)) <-chan error {
 	result := make(chan error, 1)
-	go func() {
+	go start(func() {
 		err := errSinkGoexit
 		defer func() {
 			if v := recover(); v != nil {
@@ -114,7 +115,7 @@ func (s Sink[V]) take(ctx context.Context, letter *DeadLetter[V], then func(erro
 			then(err)
 		}()
 		err = s(ctx, letter)
-	}()
+	})
 	return result
 }
 
@@ -127,7 +128,7 @@ func ToDeadLetters[V any](sink Sink[V], reason Reason, lost func(*task.Task[V], 
 		if reason == Deadline {
 			err = ErrDeadline
 		}
-		if err := <-sink.take(context.Background(), newDeadLetter("", t, reason, err), func(error) {}); err != nil {
+		if err := <-sink.take(context.Background(), newDeadLetter("", t, reason, err), func(f func()) { f() }, func(error) {}); err != nil {
 			lost(t, err)
 		}
 	}

@@ -121,7 +121,7 @@ type Scale struct {
 	Min, Max int
 
 	// WakeFactor and SleepFactor are degrees of fullness: the tasks that are ready or wait for
-	// room, divided by the room that the queue has for waiting tasks. If all workers are busy,
+	// room, divided by the room that the queue has for ready tasks. If all workers are busy,
 	// another one is started when the queue is as full as WakeFactor says. One that is not needed
 	// ends when it is less full than SleepFactor says. 0 means 0.75 and 0.5. A queue without a
 	// capacity is full enough as soon as a task waits.

@@ -6,7 +6,9 @@ import (
 	"math/rand/v2"
 	"runtime/metrics"
 	"slices"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -397,6 +399,41 @@ func TestMaxCanBeReached(t *testing.T) {
 			require.Equal(t, 50, running)
 			require.Equal(t, map[bool]int{true: 850, false: 900}[own], refused)
 			g.let(1000 - refused)
+			end(t, ctx, p)
+		})
+	}
+}
+
+// TestMaxCanBeReachedBesideDelayed fills a queue with delayed tasks, which no worker could do, and
+// then has others wait for room, or be refused.
+func TestMaxCanBeReachedBesideDelayed(t *testing.T) {
+	for _, wait := range []bool{false, true} {
+		inBubble(t, func(t *testing.T, ctx context.Context) {
+			g := newGate()
+			q := openQueue(t, &task.Options[int]{Capacity: 100, CountOnlyWaiting: true})
+			p := openNew(t, q, g.handle, pool.Options[int]{Scale: pool.Scale{Min: 1, Max: 20}})
+			put := q.Put
+			if wait {
+				put = q.PutWait
+			}
+			var accepted atomic.Int64
+			for n := range 150 {
+				o := task.PutOptions{}
+				if 2 <= n && n < 92 { // after two, of which one runs, and the other has its number counted
+					o.Delay = time.Hour
+				}
+				go func() {
+					if _, err := put(ctx, strconv.Itoa(n), n, o); err == nil {
+						accepted.Add(1)
+					}
+				}()
+				synctest.Wait()
+			}
+			require.Equal(t, 20, p.Stats().Running)
+			if wait {
+				accepted.Store(150)
+			}
+			g.let(int(accepted.Load()))
 			end(t, ctx, p)
 		})
 	}

@@ -110,8 +110,8 @@ func (ws *workerSet) abandonedError(ctx context.Context, err error) error {
 	return err
 }
 
-// notInHandler returns an error if a handler makes the call, or another function that a worker
-// calls: it would wait for itself. It knows that by the goroutine and not by the context, for a
+// notInHandler returns an error if a handler makes the call, or another function that the pool
+// waits for, as a sink: it would wait for itself. It knows that by the goroutine and not by the context, for a
 // handler need not pass its context on, and may pass it to goroutines that outlive the handler.
 func (ws *workerSet) notInHandler(call string) error {
 	if _, inside := ws.goroutineIDs.Load(goroutine()); inside {
@@ -122,12 +122,15 @@ func (ws *workerSet) notInHandler(call string) error {
 
 // startGoroutine starts a goroutine that Shutdown waits for, and that notInHandler knows.
 func (ws *workerSet) startGoroutine(f func()) {
-	ws.running.Go(func() {
-		number := goroutine()
-		ws.goroutineIDs.Store(number, nil)
-		defer ws.goroutineIDs.Delete(number)
-		f()
-	})
+	ws.running.Go(func() { ws.known(f) })
+}
+
+// known calls f in a goroutine that notInHandler knows meanwhile.
+func (ws *workerSet) known(f func()) {
+	number := goroutine()
+	ws.goroutineIDs.Store(number, nil)
+	defer ws.goroutineIDs.Delete(number)
+	f()
 }
 
 // goroutine returns the number that stack traces have for the goroutine that calls it.

@@ -3,6 +3,7 @@ package pool_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,24 +16,33 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// TestCalledByHandler has handlers, and an observer, that wait for themselves, whatever context
+// TestCalledByHandler has handlers, observers and a sink that wait for themselves, whatever context
 // they use.
 func TestCalledByHandler(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var p *pool.Pool[int]
 		var w *pool.Workers
-		check := func() {
+		var places sync.Map
+		check := func(place string) {
+			places.Store(place, nil)
 			for _, call := range []func(context.Context) error{p.Wait, p.Shutdown, p.StopAndWait} {
 				assert.ErrorIs(t, call(context.Background()), pool.ErrInvalid)
 			}
 		}
 		p = openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
-			pool.Yield(ctx, check)
+			pool.Yield(ctx, func() { check("Yield") })
 			if assert.NoError(t, w.Wait(ctx)) { // that is another one
-				check()
+				check("handler")
 			}
-			return nil
-		}, pool.Options[int]{Observer: pool.Observer[int]{Scaled: func(int, int) { check() }}})
+			return pool.Permanent(errNo)
+		}, pool.Options[int]{
+			Observer: pool.Observer[int]{
+				Scaled:     func(int, int) { check("Scaled") },
+				DeadLetter: func(context.Context, *pool.DeadLetter[int], error) { check("DeadLetter") },
+			},
+			DeadLetters: func(context.Context, *pool.DeadLetter[int]) error { check("sink"); return nil },
+			Logger:      quiet,
+		})
 		q := fairq.New(func(int) string { return "a" }, nil)
 		w = pool.NewWorkers(q, func(ctx context.Context, n int) error {
 			for _, call := range []func(context.Context) error{w.Wait, w.Shutdown} {
@@ -40,7 +50,12 @@ func TestCalledByHandler(t *testing.T) {
 			}
 			return nil
 		}, &pool.Options[int]{Logger: quiet})
-		require.NoError(t, p.SubmitWait(ctx, "a", 1, pool.PutOptions{}))
+		require.ErrorIs(t, p.SubmitWait(ctx, "a", 1, pool.PutOptions{}), errNo)
+		require.NoError(t, p.Wait(ctx))
+		for _, place := range []string{"Yield", "handler", "Scaled", "DeadLetter", "sink"} {
+			_, called := places.Load(place)
+			require.True(t, called, place)
+		}
 		require.NoError(t, q.Push(1))
 		require.NoError(t, w.Wait(ctx))
 		require.NoError(t, w.Shutdown(ctx))

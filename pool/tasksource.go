@@ -328,12 +328,12 @@ func (s *taskSource[V]) loadBelow(fullness float64) bool {
 	return true
 }
 
-// load returns how many tasks wait for a worker or for room, and how many ready and delayed tasks
-// the queue has room for, beside what else counts in its capacity. A room of 0 means no limit.
+// load returns how many tasks wait for a worker or for room, and how many ready tasks the queue has
+// room for, beside what else counts in its capacity. A room of 0 means no limit.
 func (c *class[V]) load(ctx context.Context) (waiting, room int, err error) {
 	s, err := c.queue.Stats(ctx)
 	if s.Capacity < fairq.MaxLen {
-		room = max(s.Capacity-s.Counted+s.Ready+s.Delayed, 1)
+		room = max(s.Capacity-s.Counted+s.Ready, 1)
 	}
 	return s.Ready + s.WaitingPut, room, err
 }

@@ -48,6 +48,9 @@ func (q *Queue[V]) countServed(t *Task[V]) {
 func (q *Queue[V]) countRefusal(key string, err error) {
 	if errors.Is(err, fairq.ErrFull) {
 		q.counts.Add(key, fairq.Counts{Refused: 1})
+		if !errors.Is(err, fairq.ErrKeyFull) {
+			q.notifier.tellCounts()
+		}
 	}
 }
 

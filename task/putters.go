@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 
 	"github.com/fairq/fairq"
@@ -161,7 +162,11 @@ func (n *notifier) put(ctx context.Context, task *driver.New, refused error) (id
 	defer n.mu.Unlock()
 	p := &n.putters
 	w := p.enter(ctx, task, refused)
-	n.countLocked(1)
+	if errors.Is(refused, fairq.ErrKeyFull) {
+		n.countLocked(1)
+	} else {
+		n.countLocked(math.MaxInt)
+	}
 	for err == nil && !w.done {
 		if n.admitLocked(w, n.backend.PutOne); !w.done {
 			if err = n.end; err == nil {

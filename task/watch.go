@@ -106,7 +106,7 @@ func (w *Watch[V]) take(ctx context.Context, try func(Filter) (found bool, err e
 }
 
 // CountTo has the function called, once, when n more tasks, 1 at least, have become ready or wait
-// for room. That is as far as the Store tells: it may be earlier, as when this Queue is paused, and
+// for room, or when the queue refuses one because it is full: what fills it need not be ready. That is as far as the Store tells: it may be earlier, as when this Queue is paused, and
 // tasks of keys that are busy or paused need not count. Calling it again replaces n.
 func (w *Watch[V]) CountTo(n int) {
 	notifier := w.consumer.queue.notifier
@@ -158,9 +158,11 @@ func (n *notifier) countLocked(more int) {
 
 // tellCounts calls the functions of all that count.
 func (n *notifier) tellCounts() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.countLocked(math.MaxInt)
+	if n.counting.Load() > 0 {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.countLocked(math.MaxInt)
+	}
 }
 
 func (n *notifier) forgetCountLocked(c *count) {

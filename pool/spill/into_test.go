@@ -51,6 +51,24 @@ func TestInto(t *testing.T) {
 	require.NotErrorIs(t, err, spill.ErrRefused)
 }
 
+// TestIntoCountsWhatWaits is about a queue in which what is taken takes up no room.
+func TestIntoCountsWhatWaits(t *testing.T) {
+	d := open[string](t, t.TempDir(), nil)
+	q := queue(t, &task.Options[string]{Capacity: 2, CountOnlyWaiting: true})
+	for _, p := range []string{"a", "b", "c"} {
+		_, err := q.Put(t.Context(), "key", p, task.PutOptions{})
+		require.NoError(t, err)
+		_, err = q.Take(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, d.Write(t.Context(), letter(p)))
+	}
+	n, err := d.Restore(t.Context(), spill.Into(q, 1))
+	require.Equal(t, 2, n)
+	var full *fairq.FullError
+	require.ErrorAs(t, err, &full)
+	require.Equal(t, fairq.FullError{Len: 2, Limit: 2}, *full)
+}
+
 // A letter that cannot be put is no obstacle for the others, and can be put later.
 func TestIntoRefused(t *testing.T) {
 	broken := false

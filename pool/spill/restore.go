@@ -212,8 +212,8 @@ func guard(name string, f func() error) (err error) {
 	return f()
 }
 
-// Into returns a sink for Restore that puts letters into a queue as long as it holds fewer tasks
-// than below times its capacity; then it returns a [*fairq.FullError]. It panics if below is not
+// Into returns a sink for Restore that puts letters into a queue as long as fewer tasks count in its
+// capacity than below times that; then it returns a [*fairq.FullError]. It panics if below is not
 // more than 0 and at most 1.
 //
 // The task has its key, kind, unique key, priority, cost and metadata, its MaxAttempts, its
@@ -234,8 +234,8 @@ func Into[V any](queue *task.Queue[V], below float64) pool.Sink[V] {
 		if err != nil {
 			return err
 		}
-		if limit := int(math.Ceil(below * float64(s.Capacity))); s.Len() >= limit {
-			return &fairq.FullError{Len: s.Len(), Limit: limit}
+		if limit := int(math.Ceil(below * float64(s.Capacity))); s.Counted >= limit {
+			return &fairq.FullError{Len: s.Counted, Limit: limit}
 		}
 		options, err := putOptions(letter, time.Now())
 		if err != nil {
