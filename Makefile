@@ -61,15 +61,14 @@ test@./store/etcd: override FLAGS := $(if $(filter true,$(CI)),-skip='TestStore|
 slow: ## test in full what is slow with the race detector, without it
 	@$(MAKE) --no-print-directory -j2 $(SLOW:%=test@./%)
 
+# In one workspace what several modules import is read once, if they all require the same version.
+# After an upgrade, "go work sync" in such a workspace sees to that.
 lint: ## check format and code of every module
 	@files=$$($(TOOL) gofumpt -l .) || exit 1; \
 	if [ -n "$$files" ]; then echo "not formatted, run 'make fmt':" $$files >&2; exit 1; fi
-	@$(MAKE) --no-print-directory -j2 $(MODULES:%=lint@%)
-
-.PHONY: $(MODULES:%=lint@%)
-$(MODULES:%=lint@%):
-	@echo "== lint $(@:lint@%=%)"
-	@cd $(@:lint@%=%) && $(TOOL) golangci-lint run --allow-parallel-runners ./...
+	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
+	linter=$$($(TOOL) -n golangci-lint) && (cd "$$tmp" && GOWORK= go work init $(MODULES:%=$(CURDIR)/%)) && \
+	GOWORK=$$tmp/go.work $$linter run $(MODULES:%=%/...)
 
 fmt: ## format every file
 	@$(TOOL) gofumpt -w .

@@ -15,10 +15,9 @@ require (
 require (
 	github.com/gammazero/deque v1.2.2 // indirect
 	github.com/koykov/bitset v1.0.0 // indirect
-	go.uber.org/atomic v1.7.0 // indirect
-	go.uber.org/multierr v1.9.0 // indirect
+	go.uber.org/multierr v1.11.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
-	golang.org/x/sync v0.11.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
 )
 
 replace github.com/fairq/fairq => ../
