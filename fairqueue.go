@@ -302,7 +302,7 @@ func (q *FairQueue[K, V]) RemoveKey(key K) []V {
 	q.lock()
 	items := q.queue.removeKey(key, k.hash)
 	q.counts.Removed += uint64(len(items))
-	for range items {
+	if len(items) > 0 {
 		q.itemLeftLocked(&k, &d)
 	}
 	q.unlock(&d)

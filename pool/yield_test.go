@@ -313,6 +313,92 @@ func TestHandlersStuckInSubmits(t *testing.T) {
 	}
 }
 
+// TestLastOfStuckIsTold has two handlers stuck, of which the one that has submitted first need not
+// be told.
+func TestLastOfStuckIsTold(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		var p *pool.Pool[int]
+		told := make(chan int, 2)
+		p = openNew(t, openQueue(t, &task.Options[int]{Capacity: 2}), func(ctx context.Context, tk *task.Task[int]) error {
+			time.Sleep(time.Duration(tk.Payload) * time.Second)
+			if tk.Payload > 0 && errors.Is(p.Submit(ctx, "a", 0), fairq.ErrFull) {
+				told <- tk.Payload
+			}
+			return nil
+		}, pool.Options[int]{Workers: 2})
+		for _, seconds := range []int{2, 1} {
+			require.NoError(t, p.Submit(ctx, "a", seconds))
+		}
+		wait(t, p)
+		close(told)
+		require.Equal(t, 2, <-told)
+		require.Empty(t, told)
+		end(t, ctx, p)
+	})
+}
+
+// TestNotStuck has a handler that waits for room until something else than a handler of the pool
+// has made it, an hour later.
+func TestNotStuck(t *testing.T) {
+	takeAndAck := func(ctx context.Context, q *task.Queue[int]) {
+		tk, err := q.Take(ctx)
+		require.NoError(t, err)
+		time.Sleep(time.Hour)
+		require.NoError(t, tk.Ack(ctx))
+	}
+	for name, c := range map[string]struct {
+		own      bool
+		other    task.PutOptions
+		makeRoom func(context.Context, *task.Queue[int])
+	}{
+		"delayed":         {other: task.PutOptions{Kind: "ours", Delay: time.Hour}, makeRoom: func(context.Context, *task.Queue[int]) {}},
+		"taken by others": {other: task.PutOptions{Kind: "ours"}, makeRoom: takeAndAck},
+		"ready for others": {other: task.PutOptions{Kind: "theirs"}, makeRoom: func(ctx context.Context, q *task.Queue[int]) {
+			time.Sleep(time.Hour)
+			takeAndAck(ctx, q)
+		}},
+		"paused": {own: true, other: task.PutOptions{Kind: "ours"}, makeRoom: func(ctx context.Context, q *task.Queue[int]) {
+			time.Sleep(time.Hour)
+			require.NoError(t, q.Resume(ctx))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, ctx context.Context) {
+				var p *pool.Pool[int]
+				handle := func(ctx context.Context, tk *task.Task[int]) (err error) {
+					if tk.Payload == 0 {
+						time.Sleep(time.Minute)
+						_, err = p.Put(ctx, "a", 1, pool.PutOptions{Kind: "ours"})
+					}
+					return err
+				}
+				o := pool.Options[int]{Workers: 1, Kinds: []string{"ours"}, Policy: pool.Policy{MaxAttempts: 1}}
+				if c.own {
+					o.Capacity = 1
+					p = openFunc(t, handle, o)
+				} else {
+					p = openNew(t, openQueue(t, &task.Options[int]{Capacity: 2}), handle, o)
+				}
+				q := p.Queue("")
+				_, err := p.Put(ctx, "a", 0, pool.PutOptions{Kind: "ours"})
+				require.NoError(t, err)
+				synctest.Wait()
+				if c.own {
+					require.NoError(t, q.Pause(ctx))
+				}
+				_, err = q.Put(ctx, "b", 1, c.other)
+				require.NoError(t, err)
+				start := time.Now()
+				c.makeRoom(ctx, q)
+				wait(t, p)
+				require.GreaterOrEqual(t, time.Since(start), time.Hour)
+				require.Zero(t, p.Stats().Failed)
+				end(t, ctx, p)
+			})
+		})
+	}
+}
+
 // TestContextOutlivesHandler submits with the context of a handler that has returned, and with one
 // that was made of it.
 func TestContextOutlivesHandler(t *testing.T) {
