@@ -6,6 +6,7 @@ require (
 	github.com/fairq/fairq v0.1.0
 	github.com/fairq/fairq/store/bolt v0.1.0
 	github.com/fairq/fairq/store/etcd v0.1.0
+	github.com/fairq/fairq/store/foundationdb v0.1.0
 	github.com/fairq/fairq/store/postgres v0.1.0
 	github.com/fairq/fairq/store/sqlite v0.1.0
 	github.com/stretchr/testify v1.12.1
@@ -14,6 +15,7 @@ require (
 )
 
 require (
+	github.com/apple/foundationdb/bindings/go v0.0.0-20260629183922-51e1c42eb9a8 // indirect
 	github.com/coreos/go-semver v0.3.1 // indirect
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
@@ -51,6 +53,7 @@ replace (
 	github.com/fairq/fairq => ../../
 	github.com/fairq/fairq/store/bolt => ../../store/bolt
 	github.com/fairq/fairq/store/etcd => ../../store/etcd
+	github.com/fairq/fairq/store/foundationdb => ../../store/foundationdb
 	github.com/fairq/fairq/store/postgres => ../../store/postgres
 	github.com/fairq/fairq/store/sqlite => ../../store/sqlite
 )

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 	"github.com/fairq/fairq/internal/printable"
 	"github.com/fairq/fairq/store/bolt"
 	"github.com/fairq/fairq/store/etcd"
+	"github.com/fairq/fairq/store/foundationdb"
 	"github.com/fairq/fairq/store/postgres"
 	"github.com/fairq/fairq/store/sqlite"
 	"github.com/fairq/fairq/task"
@@ -51,10 +51,12 @@ func openStore(ctx context.Context, o *options) (store, error) {
 			connection = rest
 		}
 		return opened(postgres.Open(ctx, connection, &postgres.Options{Schema: o.prefix, MaxConns: 2, History: o.history, KeepSchema: true}))
+	case "foundationdb":
+		return opened(foundationdb.Open(ctx, rest, &foundationdb.Options{Prefix: o.prefix, History: o.history, KeepSchema: true}))
 	case "etcd":
 		return openEtcd(ctx, o)
 	}
-	return nil, usage("the store is %s; it must begin with sqlite:, bolt:, postgres:// or etcd://", printable.Text(o.store))
+	return nil, usage("the store is %s; it must begin with sqlite:, bolt:, postgres://, etcd:// or foundationdb:", printable.Text(o.store))
 }
 
 // opened makes no store a nil one.
@@ -86,27 +88,12 @@ func openEtcd(ctx context.Context, o *options) (store, error) {
 	if err != nil {
 		return nil, err
 	}
-	prefix := cmp.Or(o.prefix, "fairq/")
-	var s *etcd.Store
-	if err = isThere(ctx, client, prefix); err == nil { // or Open would begin a new store
-		s, err = etcd.Open(ctx, client, &etcd.Options{Prefix: prefix, History: o.history})
-	}
+	s, err := etcd.Open(ctx, client, &etcd.Options{Prefix: o.prefix, History: o.history, KeepSchema: true})
 	if err != nil {
 		client.Close()
 		return nil, err
 	}
 	return &onClient{s, client}, nil
-}
-
-// isThere returns an error if there is no key with that prefix.
-func isThere(ctx context.Context, client *clientv3.Client, prefix string) error {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	found, err := client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
-	if err == nil && found.Count == 0 {
-		err = fmt.Errorf("etcd has nothing below the prefix %s", printable.Text(prefix))
-	}
-	return err
 }
 
 // onClient is a store with a client of its own.

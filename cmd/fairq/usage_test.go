@@ -31,7 +31,7 @@ func TestUsage(t *testing.T) {
 		"peek a":                          `peek has 1 arguments; it is "peek QUEUE ID..."`,
 		"stats a":                         "which store? Name it with -store or in FAIRQ_STORE",
 		"stats a -force":                  "stats has no flag -force",
-		"stats a -store x":                "the store is x; it must begin with sqlite:, bolt:, postgres:// or etcd://",
+		"stats a -store x":                "the store is x; it must begin with sqlite:, bolt:, postgres://, etcd:// or foundationdb:",
 		"stats a -store etcd://":          "must be etcd://[USER:PASSWORD@]HOST:PORT",
 		"stats a -store etcd://a:1/b":     "must be etcd://[USER:PASSWORD@]HOST:PORT",
 		"list a -limit 0":                 "-limit is 0; it must be 1 to 10000",
@@ -56,6 +56,7 @@ func TestUsage(t *testing.T) {
 	defer cancel()
 	require.Equal(t, failed, run(ctx, []string{"-store", "etcd://127.0.0.1:1", "queues"}, io.Discard, io.Discard))
 	cli(t, "-store", "postgres://127.0.0.1:1/x", "queues").fails(failed, "127.0.0.1")
+	cli(t, "-store", "foundationdb:", "queues").fails(failed, "-tags foundationdb")
 }
 
 // boltStore makes a file with a queue that has a buried task and a ready one, and returns the id of

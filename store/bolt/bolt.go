@@ -59,7 +59,7 @@ func Open(ctx context.Context, path string, o *Options) (*Store, error) {
 		return nil, fmt.Errorf("bolt: %s: open: %w", path, err)
 	}
 	s := &Store{engine: e, name: "bolt: " + e.path}
-	db, err := kv.Open(ctx, s.name, e)
+	db, err := kv.Open(ctx, s.name, e, kv.Options{})
 	if err != nil {
 		_ = e.close()
 		return nil, err

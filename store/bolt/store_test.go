@@ -50,7 +50,7 @@ func openDB(t *testing.T) *testDB {
 	require.NoError(t, err)
 	e.db.NoSync, e.db.NoGrowSync = true, true
 	t.Cleanup(func() { require.NoError(t, e.close()) })
-	db, err := kv.Open(t.Context(), "bolt", e)
+	db, err := kv.Open(t.Context(), "bolt", e, kv.Options{})
 	require.NoError(t, err)
 	return &testDB{db, e}
 }

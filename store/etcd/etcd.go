@@ -49,6 +49,9 @@ type Options struct {
 	// Taking is what processes do that take tasks at the same time. The zero value, Apart, is the
 	// fastest. All processes should have the same.
 	Taking Taking
+
+	// KeepSchema makes Open return an error, instead of beginning a store, if there is none.
+	KeepSchema bool
 }
 
 // Taking is what processes do that take tasks at the same time. One alone always takes in order.
@@ -117,11 +120,10 @@ func Open(ctx context.Context, client *clientv3.Client, o *Options) (*Store, err
 	ops := cmp.Or(o.MaxOps, minOps)
 	e := &engine{client: client, prefix: cmp.Or(o.Prefix, "fairq/"), maxOps: ops}
 	e.traits = rows.Traits{MaxWrites: ops / opsPerRow, Skew: cmp.Or(o.Skew, time.Second)}
-	db, err := kv.Open(ctx, "etcd: "+e.prefix, e)
+	db, err := kv.Open(ctx, "etcd: "+e.prefix, e, kv.Options{Taking: kv.Taking(o.Taking), KeepSchema: o.KeepSchema})
 	if err != nil {
 		return nil, err
 	}
-	db.Taking = kv.Taking(o.Taking)
 	s := &Store{db: db, rules: rows.New(db, rows.Options{
 		MaxPayload: cmp.Or(o.MaxPayload, 1<<20), History: o.History,
 		Poll: cmp.Or(o.Poll, 10*time.Second), Timeout: cmp.Or(o.Timeout, 30*time.Second),

@@ -147,4 +147,6 @@ func TestOptions(t *testing.T) {
 		_, err := Open(t.Context(), client, &o)
 		require.ErrorContains(t, err, "etcd.Options.")
 	}
+	_, err := Open(t.Context(), client, &Options{Prefix: "no/", KeepSchema: true})
+	require.EqualError(t, err, "etcd: no/: open: there is no store")
 }

@@ -27,9 +27,8 @@ type handle struct {
 func (h handle) Reopen(t *testing.T) rows.DB { return newHandle(t, h.engine) }
 
 func newHandle(t *testing.T, e kv.Engine) handle {
-	db, err := kv.Open(t.Context(), "etcd", e)
+	db, err := kv.Open(t.Context(), "etcd", e, kv.Options{Taking: kv.Strict}) // the tests ask for the exact order
 	require.NoError(t, err)
-	db.Taking = kv.Strict // the tests ask for the exact order
 	return handle{db, e}
 }
 

@@ -35,6 +35,9 @@ type Options struct {
 	// History is how long tasks that are gone can be listed by Store.History; 0 means that they
 	// are forgotten at once. It makes every task that ends cost one more write.
 	History time.Duration
+
+	// KeepSchema makes Open return an error, instead of beginning a store, if there is none.
+	KeepSchema bool
 }
 
 // FoundationDB's limits are 100,000 bytes for a value and ten million for a transaction.
@@ -88,7 +91,7 @@ func Open(ctx context.Context, clusterFile string, o *Options) (*Store, error) {
 	timeout := cmp.Or(o.Timeout, 30*time.Second)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	db, err := kv.Open(ctx, "foundationdb: "+clusterFile, e)
+	db, err := kv.Open(ctx, "foundationdb: "+clusterFile, e, kv.Options{KeepSchema: o.KeepSchema})
 	if err != nil {
 		e.close()
 		return nil, err

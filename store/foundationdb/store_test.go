@@ -51,9 +51,8 @@ type handle struct {
 func (h handle) Reopen(t *testing.T) rows.DB { return newHandle(t, h.engine) }
 
 func newHandle(t *testing.T, e kv.Engine) handle {
-	db, err := kv.Open(t.Context(), "foundationdb", e)
+	db, err := kv.Open(t.Context(), "foundationdb", e, kv.Options{Taking: kv.Strict}) // the tests ask for the exact order
 	require.NoError(t, err)
-	db.Taking = kv.Strict // the tests ask for the exact order
 	return handle{db, e}
 }
 
@@ -70,7 +69,7 @@ func TestTasks(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for range 2 {
-		db, err := kv.Open(ctx, "foundationdb", e)
+		db, err := kv.Open(ctx, "foundationdb", e, kv.Options{})
 		require.NoError(t, err)
 		store := rows.New(db, rows.Options{MaxPayload: maxPayload, Poll: 50 * time.Millisecond, Timeout: 10 * time.Second})
 		q, err := task.Open(ctx, store, "q", &task.Options[int]{})

@@ -38,11 +38,15 @@ const layout = "fairq 2"
 
 var errForeign = errors.New("this was not written by fairq")
 
+// Options say how a DB is used.
+type Options struct {
+	Taking     Taking
+	KeepSchema bool // Open returns an error, instead of writing down the layout, if there is none
+}
+
 // DB implements rows.DB over an Engine.
 type DB struct {
-	// Taking must be set before the DB is used.
-	Taking Taking
-
+	options Options
 	name    string
 	engine  Engine
 	shared  bool        // transactions run at the same time
@@ -63,9 +67,9 @@ type DB struct {
 }
 
 // Open returns a database, which it makes if the engine is empty. Errors begin with the name.
-func Open(ctx context.Context, name string, e Engine) (*DB, error) {
+func Open(ctx context.Context, name string, e Engine, o Options) (*DB, error) {
 	db := &DB{
-		name: name, engine: e, shared: !e.Traits().Exclusive, queues: map[uint64]*local{},
+		options: o, name: name, engine: e, shared: !e.Traits().Exclusive, queues: map[uint64]*local{},
 	}
 	if !db.shared {
 		db.heads = map[uint64]*head{}
@@ -99,6 +103,9 @@ func (db *DB) open(ctx context.Context) error {
 	case found == nil:
 		for e, err := range x.scan(Span{From: nil, To: []byte{behindAll}, Limit: 1}) {
 			return errors.Join(err, x.fail("open", e.Key, errForeign))
+		}
+		if db.options.KeepSchema {
+			return fmt.Errorf("%s: open: there is no store", db.name)
 		}
 		x.Guard(layoutKey, nil)
 		if err := x.put(layoutKey, []byte(layout)); err != nil {

@@ -20,7 +20,7 @@ type handle struct {
 }
 
 func open(t *testing.T, m *memory) *handle {
-	db, err := Open(t.Context(), "memory", m)
+	db, err := Open(t.Context(), "memory", m, Options{})
 	require.NoError(t, err)
 	return &handle{DB: db, m: m}
 }

@@ -162,6 +162,18 @@ func TestLayout(t *testing.T) {
 	require.Equal(t, strings.ReplaceAll(string(want), "\r", ""), b.String())
 }
 
+func TestKeepSchema(t *testing.T) {
+	m := newMemory()
+	_, err := Open(t.Context(), "memory", m, Options{KeepSchema: true})
+	require.EqualError(t, err, "memory: open: there is no store")
+	require.Empty(t, m.entries)
+	for _, keep := range []bool{false, true} {
+		db, err := Open(t.Context(), "memory", m, Options{KeepSchema: keep})
+		require.NoError(t, err)
+		db.Close()
+	}
+}
+
 // TestDamaged changes one value after the other.
 func TestDamaged(t *testing.T) {
 	m := newMemory()
@@ -193,7 +205,7 @@ func TestDamaged(t *testing.T) {
 }
 
 func readAll(t *testing.T, m *memory) error {
-	db, err := Open(t.Context(), "memory", m)
+	db, err := Open(t.Context(), "memory", m, Options{})
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func wants(plan *rows.Plan) (n int, before int64) {
 // made, or nearly so: clocks differ. If two answer at the same time, one of them has to try again.
 func (x *tx) stage(v *view, h *head, plan *rows.Plan) (ready bool, err error) {
 	n, before := wants(plan)
-	if x.db.Taking != Staged || n == 0 || v.alone || h.Paused || h.lanes.all == 1 || x.wrote {
+	if x.db.options.Taking != Staged || n == 0 || v.alone || h.Paused || h.lanes.all == 1 || x.wrote {
 		return true, nil
 	}
 	all, err := x.requests(v)

@@ -340,13 +340,13 @@ type taskTable struct{ table[rows.Row] }
 
 // Scan implements rows.Table. Those who take at the same time are to choose different tasks.
 func (t taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
-	takes := !t.alone && t.db.Taking != Strict && r.Lock == rows.SkipLocked && r.Limit > 0 &&
+	takes := !t.alone && t.db.options.Taking != Strict && r.Lock == rows.SkipLocked && r.Limit > 0 &&
 		(r.Index == rows.TaskReady || r.Index == rows.TaskKind)
 	t.took = t.took || takes
 	var hits []hit[rows.Row]
 	var err error
 	switch {
-	case takes && t.db.Taking == Apart && t.head.lanes.all > 1:
+	case takes && t.db.options.Taking == Apart && t.head.lanes.all > 1:
 		hits, err = t.findApart(r)
 	case takes && t.given != nil && r.To[0] == t.given.before:
 		hits, err = t.handed(&r)

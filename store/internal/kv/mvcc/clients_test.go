@@ -43,9 +43,8 @@ func clientsOf(
 ) (all []client) {
 	o.Grace = time.Hour
 	for i := range n {
-		db, err := kv.Open(t.Context(), "mvcc", engine())
+		db, err := kv.Open(t.Context(), "mvcc", engine(), kv.Options{Taking: taking})
 		require.NoError(t, err)
-		db.Taking = taking
 		s := rows.New(db, rows.Options{MaxPayload: 1000, Poll: 10 * time.Millisecond, Timeout: time.Minute})
 		q, err := task.Open(t.Context(), s, fmt.Sprint("q", i%queues), &o)
 		require.NoError(t, err)
@@ -293,7 +292,7 @@ func TestFull(t *testing.T) {
 			require.ErrorIs(t, err, kv.ErrFull)
 			require.Zero(t, stats.Len())
 			left = 1
-			_, err = kv.Open(t.Context(), "mvcc", db.Client())
+			_, err = kv.Open(t.Context(), "mvcc", db.Client(), kv.Options{})
 			require.ErrorIs(t, err, kv.ErrFull)
 		})
 	}
@@ -324,9 +323,8 @@ func TestDeadRequest(t *testing.T) {
 				if i == 0 {
 					engine = mortal{db.Client(), left}
 				}
-				h, err := kv.Open(ctx, "mvcc", engine)
+				h, err := kv.Open(ctx, "mvcc", engine, kv.Options{Taking: kv.Staged})
 				require.NoError(t, err)
-				h.Taking = kv.Staged
 				s := rows.New(h, rows.Options{MaxPayload: 1000, Poll: 10 * time.Millisecond})
 				q, err := task.Open(ctx, s, "q", &task.Options[int]{Grace: 5 * time.Second})
 				require.NoError(t, err)

@@ -25,9 +25,8 @@ type handle struct {
 // openDB opens one in which who takes gets the very first tasks.
 func openDB(t *testing.T, db *mvcc.DB) handle {
 	client := db.Client()
-	h, err := kv.Open(t.Context(), "mvcc", client)
+	h, err := kv.Open(t.Context(), "mvcc", client, kv.Options{Taking: kv.Strict})
 	require.NoError(t, err)
-	h.Taking = kv.Strict
 	return handle{h, client}
 }
 
