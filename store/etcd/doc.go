@@ -29,11 +29,11 @@
 // # What is not
 //
 //   - One process takes in the exact order. Of several that take at the same time, each takes from
-//     a part of the first tasks, so that they do not conflict. A process looks
-//     at the first 4·n tasks for each that it wants, where n is how many processes have taken
-//     something in the last three seconds. So a task is passed over by about as many others, and
-//     not for ever: a process takes the first one when it has passed it over 32 times. For other
-//     orders see Options.Taking.
+//     a part of the first tasks, so that they do not conflict. It looks at the first 4·n tasks for
+//     each that it wants, where n is how many processes have taken something in the last three
+//     seconds, and takes what it has passed over eight times whoever's it is. So n processes that
+//     take k tasks at a time pass a task over by 8·n·k others at most, also if some are slow or
+//     stop. For other orders see Options.Taking.
 //   - Two processes that put tasks of the same key at the same moment may give it a turn each in
 //     the same round.
 //   - What counts by key or in all (MaxInFlightPerKey, KeyCapacity, Capacity, kinds, groups) is

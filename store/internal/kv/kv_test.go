@@ -295,6 +295,30 @@ func cancelled(t *testing.T) context.Context {
 	return ctx
 }
 
+// What is passed over is counted for as long as that goes on, and then forgotten.
+func TestPassed(t *testing.T) {
+	var p passed
+	for i := range uint64(5 * maxPassed) {
+		p.add(i + 9)
+		if i%1000 == 0 && i < 3*maxPassed {
+			p.add(1)
+		}
+	}
+	require.Zero(t, p.times(9))
+	require.Zero(t, p.times(1))
+	require.Equal(t, 1, p.times(5*maxPassed+8))
+	for range 7 {
+		p.add(1)
+	}
+	for i := range uint64(maxPassed - 1) {
+		p.add(i + 9)
+	}
+	require.Equal(t, 7, p.times(1))
+	p.add(1)
+	require.Equal(t, 8, p.times(1))
+	require.LessOrEqual(t, len(p.now)+len(p.before), 2*maxPassed)
+}
+
 // TestTaken takes a task by a copy of its row that is older than what is stored.
 func TestTaken(t *testing.T) {
 	m := newMemory()

@@ -12,9 +12,8 @@ type local struct {
 	using     []bool     // tallies, by those who run now
 	contended time.Time  // until then, who wants to be alone locks the queue at once
 	failures  int        // conflicts since a transaction was committed
-	first     uint64     // the task that comes first,
-	takes     int        // and how often it did
-	stop      func()     // ends what watches, nil if nothing does; not protected
+	passed    passed
+	stop      func() // ends what watches, nil if nothing does; not protected
 
 	// What was committed longer ago than marksLag has a lower number than the older one.
 	older, newer struct {
@@ -115,9 +114,10 @@ func (l *local) isContended(alone bool) bool {
 // which it takes the first tasks. Whoever has none yet takes any of the first ones.
 //
 // How far that is from the order: a process looks at the first tasks only, window for each that it
-// wants and each lane. If too few of them are in its lane, it takes any others. And it takes the
-// very first one if that is still the same after it has taken patience times, so none is left
-// behind. A process that takes alone takes in order.
+// wants and each lane. If too few of them are in its lane, it takes any others. What it has passed
+// over patience times it takes, whoever's it is. So n processes that take k tasks at a time pass a
+// task over by n*k*patience others at most, also if some of them stop. A process that takes alone
+// takes in order.
 type lanes struct {
 	all, own int // own is -1 if it has none
 }
@@ -125,21 +125,25 @@ type lanes struct {
 const (
 	lately   = 3 * time.Second
 	window   = 4
-	patience = 32
+	patience = 2 * window
 )
-
-// leftBehind tells whether a task, which is the first one, has been that for too long.
-func (l *local) leftBehind(first uint64) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.first != first {
-		l.first, l.takes = first, 0
-	}
-	l.takes++
-	return l.takes > patience
-}
 
 // has tells whether a task is in the lane of the process.
 func (l lanes) has(id uint64) bool {
 	return int(id*0x9e3779b97f4a7c15>>40%uint64(l.all)) == l.own
+}
+
+// passed counts how often a process has passed over tasks that it could have taken. Those that it
+// has not for as long as it took to pass over maxPassed others are forgotten: somebody has taken them.
+type passed struct{ now, before map[uint64]int }
+
+const maxPassed = 10_000
+
+func (p *passed) times(id uint64) int { return max(p.now[id], p.before[id]) }
+
+func (p *passed) add(id uint64) {
+	if len(p.now) >= maxPassed || p.now == nil {
+		p.now, p.before = map[uint64]int{}, p.now
+	}
+	p.now[id] = p.times(id) + 1
 }

@@ -367,39 +367,45 @@ func (t taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
 	return found, err
 }
 
-// findApart returns those entries of a range that this process is to take: the first ones of its
-// lane, and if these are not enough any others.
-func (t taskTable) findApart(r rows.Range) (chosen []hit[rows.Row], err error) {
+// findApart returns those entries of a range that this process is to take: what it has passed over
+// too often, the first ones of its lane, and if these are not enough any others.
+func (t taskTable) findApart(r rows.Range) ([]hit[rows.Row], error) {
 	wanted := r.Limit
 	r.Limit *= window * t.head.lanes.all
 	hits, err := t.find(&r)
 	if err != nil || len(hits) <= wanted {
 		return hits, err
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var chosen []int
 	chooses := make([]bool, len(hits))
-	n := 0
-	if t.leftBehind(id(hits[0])) {
-		chooses[0] = true
-		n++
-	}
-	for i, h := range hits {
-		if n < wanted && !chooses[i] && t.head.lanes.has(id(h)) {
+	choose := func(i int, is bool) {
+		if is && !chooses[i] && len(chosen) < wanted {
 			chooses[i] = true
-			n++
-		}
-	}
-	for i := rand.IntN(len(hits)); n < wanted; i = (i + 1) % len(hits) {
-		if !chooses[i] {
-			chooses[i] = true
-			n++
+			chosen = append(chosen, i)
 		}
 	}
 	for i, h := range hits {
+		n := t.passed.times(id(h)) // at random, for others have passed it over as often
+		choose(i, n >= patience || n >= patience/2 && rand.IntN(t.head.lanes.all*wanted) == 0)
+	}
+	for i, h := range hits {
+		choose(i, t.head.lanes.has(id(h)))
+	}
+	for i := rand.IntN(len(hits)); len(chosen) < wanted; i = (i + 1) % len(hits) {
+		choose(i, true)
+	}
+	slices.Sort(chosen)
+	found := make([]hit[rows.Row], 0, wanted)
+	for i, h := range hits[:chosen[wanted-1]+1] {
 		if chooses[i] {
-			chosen = append(chosen, h)
+			found = append(found, h)
+		} else {
+			t.passed.add(id(h))
 		}
 	}
-	return chosen, nil
+	return found, nil
 }
 
 // id returns the ID of the task to which an entry leads.
