@@ -42,16 +42,17 @@ func (t *turnCost) ahead() uint64 { return uint64(t.rounds >> 1) }
 // pay makes a key pay for its turn, which can be in round join or later, and returns its round.
 func (t *turnCost) pay(u *usage, join, cost, share uint64) (round uint64) {
 	before := account.Account{Round: u.round, Used: uint64(u.used)}
-	after := before.Next(join, share)
-	round = after.Round
-	after = after.Pay(cost, share)
-	t.used, t.rounds = u.used, uint32(after.Round-round)<<1
+	next := before.Next(join, share)
+	after := next.Pay(cost, share)
+	round = next.Round
+	used, earlier := u.used, uint32(0)
 	if before.Round < round {
-		t.rounds |= 1
-		if before.Round < round-1 {
-			t.used = 0
-		}
+		earlier = 1
 	}
+	if before.Round+1 < round {
+		used = 0
+	}
+	t.used, t.rounds = used, uint32(after.Round-round)<<1|earlier
 	u.round, u.used = after.Round, uint32(after.Used)
 	return round
 }

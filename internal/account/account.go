@@ -25,11 +25,13 @@ type Account struct {
 // goes to. join is the first round that may take an item of the key now. What the key has left of
 // rounds before that is void.
 func (a Account) Next(join, share uint64) Account {
-	switch {
-	case a.Round < join:
-		return Account{Round: join}
-	case a.Used >= share:
-		return Account{Round: a.Round + 1}
+	if a.Used >= share {
+		a.Round++
+		a.Used = 0
+	}
+	if a.Round < join {
+		a.Round = join
+		a.Used = 0
 	}
 	return a
 }
@@ -37,9 +39,7 @@ func (a Account) Next(join, share uint64) Account {
 // Pay returns what Next has returned after the cost of the item, at least 1, is paid. An item may
 // cost more than is left of the share: then the key pays with its shares of the rounds that follow.
 func (a Account) Pay(cost, share uint64) Account {
-	if a.Used += cost; a.Used > share {
-		a.Round += (a.Used - 1) / share
-		a.Used = (a.Used-1)%share + 1
-	}
-	return a
+	last := a.Used + cost - 1 // the last unit that is paid
+	more := last / share
+	return Account{a.Round + more, last - more*share + 1}
 }
