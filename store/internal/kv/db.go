@@ -34,14 +34,15 @@ func nameKey(queue string) []byte {
 }
 
 // layout is the version of keys and values. Another one needs another program.
-const layout = "fairq 2"
+const layout = "fairq 3"
 
 var errForeign = errors.New("this was not written by fairq")
 
 // Options say how a DB is used.
 type Options struct {
 	Taking     Taking
-	KeepSchema bool // Open returns an error, instead of writing down the layout, if there is none
+	MarkStep   uint64 // after how many ready tasks that are gone the mark is moved on, 0 means 4,000
+	KeepSchema bool   // Open returns an error, instead of writing down the layout, if there is none
 }
 
 // DB implements rows.DB over an Engine.

@@ -15,6 +15,7 @@
 //	(queue, 101, process, n)                      what the n-th of those transactions counts that
 //	                                              a process makes at the same time: a tally
 //	(queue, 102)                                  which process has locked it, and until when
+//	(queue, 102, 0)                               a mark: no ready task comes before it
 //	(queue, 103, task)                            a payload
 //	(queue, 104, process)                         the tasks that a process asks for or may take
 //	(queue, 105)                                  which process has handed out tasks last
@@ -34,6 +35,11 @@
 // commit was done, the number in it tells. A transaction that is alone in its queue guards all
 // tallies, and all others guard the row (queue, 100), which it writes. Who fails again and again
 // locks the queue: others do not begin then, so that what has much to do is committed too.
+//
+// Where keys were deleted it takes time to find the next one, unless the engine was compacted since.
+// So the ready tasks are read from a mark on. After some thousand were taken, who takes moves it to
+// the first one. Who puts one before it moves it back, and who puts one behind it guards it, so that
+// nobody moves it past that meanwhile.
 package kv
 
 import (

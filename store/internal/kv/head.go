@@ -2,6 +2,7 @@ package kv
 
 import (
 	"bytes"
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -18,6 +19,8 @@ type head struct {
 	lockedUntil int64
 	tasks       [driver.Held + 1]int
 	number      uint64 // the greatest of all tallies
+	mark        mark
+	gone        uint64 // how many entries of ready tasks were deleted
 
 	lanes lanes
 	own   tally
@@ -34,8 +37,55 @@ type tally struct {
 	took    int64  // when tasks were taken last
 	told    bool   // by something that others may wait for
 	removed uint64
+	gone    uint64
 	tasks   [driver.Held + 1]int
 	rounds  map[int]uint64
+}
+
+// mark is an entry in TaskReady, without what all begin with, before which there is no other one.
+type mark struct {
+	entry []byte
+	gone  uint64 // head.gone when it was moved on
+	moved bool   // since it was read
+
+	guarded bool
+}
+
+func (m *mark) code(c *coder) {
+	text(c, &m.entry)
+	number(c, &m.gone)
+}
+
+func (v *view) markKey() []byte { return appendInt(v.about(aboutLock), 0) }
+
+// moveMark moves the mark on to the entry that comes first, if that is worth it.
+func (v *view) moveMark(first []byte) {
+	if gone := v.head.gone; v.db.shared && gone-v.head.mark.gone >= cmp.Or(v.db.options.MarkStep, 4000) {
+		v.guardMark()
+		m := &v.head.mark
+		m.entry, m.gone, m.moved = bytes.Clone(first), gone, true
+	}
+}
+
+// keepMark keeps the mark right where an entry, which may be nil, is put in the place of another one.
+func (v *view) keepMark(was, is []byte) {
+	if was != nil {
+		v.head.gone++
+	}
+	if is == nil || !v.db.shared {
+		return
+	}
+	v.guardMark()
+	if is = is[len(v.index(rows.TaskReady)):]; bytes.Compare(is, v.head.mark.entry) < 0 {
+		v.head.mark.entry, v.head.mark.moved = bytes.Clone(is), true
+	}
+}
+
+func (v *view) guardMark() {
+	if !v.alone && !v.head.mark.guarded {
+		v.head.mark.guarded = true
+		v.Guard(v.markKey(), nil)
+	}
 }
 
 // keepTally is how long at least a tally is kept that is not written any more. By then the process
@@ -61,6 +111,7 @@ func (t *tally) code(c *coder) {
 	number(c, &t.took)
 	c.flag(&t.told)
 	number(c, &t.removed)
+	number(c, &t.gone)
 	c.counts(&t.tasks)
 	n := len(t.rounds)
 	if number(c, &n); c.decoding {
@@ -79,9 +130,19 @@ func (t *tally) code(c *coder) {
 	}
 }
 
+func (v *view) saveMark() error {
+	if !v.head.mark.moved {
+		return nil
+	}
+	v.head.mark.moved = false
+	return v.put(v.markKey(), encode(v.head.mark.code))
+}
+
 // add adds what another process has counted.
 func (t *tally) add(other *tally) {
-	t.number, t.removed = max(t.number, other.number), t.removed+other.removed
+	t.number = max(t.number, other.number)
+	t.removed += other.removed
+	t.gone += other.gone
 	for state := range t.tasks {
 		t.tasks[state] += other.tasks[state]
 	}
@@ -94,7 +155,7 @@ func (t *tally) add(other *tally) {
 func (x *tx) readHead(v *view) (*head, error) {
 	h := &head{own: tally{rounds: map[int]uint64{}}, folds: tally{rounds: map[int]uint64{}}}
 	sum := tally{rounds: map[int]uint64{}}
-	row, lock, own := v.about(aboutQueue), v.about(aboutLock), v.tally()
+	row, lock, mark, own := v.about(aboutQueue), v.about(aboutLock), v.markKey(), v.tally()
 	h.lanes.own = -1
 	for e, err := range x.scan(Span{From: row, To: behind(lock)}) {
 		if err != nil {
@@ -106,6 +167,8 @@ func (x *tx) readHead(v *view) (*head, error) {
 			err = decode(e.Value, h.code)
 		case bytes.Equal(e.Key, lock):
 			err = decode(e.Value, h.lock)
+		case bytes.Equal(e.Key, mark):
+			err = decode(e.Value, h.mark.code)
 		default:
 			var t tally
 			if err = decode(e.Value, t.code); err == nil {
@@ -135,9 +198,14 @@ func (x *tx) readHead(v *view) (*head, error) {
 	if h.lanes.own < 0 {
 		h.lanes.all++
 	}
-	h.tasks, h.Removed, h.Rounds, h.number = sum.tasks, sum.removed, sum.rounds, sum.number
-	h.was = tally{removed: h.Removed, tasks: h.tasks, rounds: maps.Clone(h.Rounds)}
+	h.tasks, h.Removed, h.Rounds, h.number, h.gone = sum.tasks, sum.removed, sum.rounds, sum.number, sum.gone
+	h.remember()
 	return h, nil
+}
+
+// remember remembers what the tallies came to.
+func (h *head) remember() {
+	h.was = tally{removed: h.Removed, gone: h.gone, tasks: h.tasks, rounds: maps.Clone(h.Rounds)}
 }
 
 // flush writes what has changed in the head, and guards what of it others must not write.
@@ -173,12 +241,16 @@ func (v *view) flush() error {
 		own.tasks[state] += h.tasks[state] - h.was.tasks[state]
 	}
 	own.removed += h.Removed - h.was.removed
+	own.gone += h.gone - h.was.gone
 	for priority, round := range h.Rounds {
 		if round > h.was.rounds[priority] {
 			own.rounds[priority] = round
 		}
 	}
-	h.was = tally{removed: h.Removed, tasks: h.tasks, rounds: maps.Clone(h.Rounds)}
+	h.remember()
+	if err := v.saveMark(); err != nil {
+		return err
+	}
 	if v.db.shared {
 		if own.at = v.now; v.took {
 			own.took = v.now

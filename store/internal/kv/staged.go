@@ -153,11 +153,13 @@ func (x *tx) answer(v *view, all []*request) error {
 		}
 	}
 	at := v.index(rows.TaskReady)
-	for e, err := range x.scan(Span{From: at, To: behind(at), Limit: wanted + len(given)}) {
+	from := append(at[:len(at):len(at)], v.head.mark.entry...)
+	for e, err := range x.scan(Span{From: from, To: behind(at), Limit: wanted + len(given)}) {
 		if err != nil {
 			return err
 		}
 		entry := e.Key[len(at):]
+		v.moveMark(entry) // of the first one
 		i := slices.IndexFunc(all, func(r *request) bool {
 			return len(r.tasks) < r.wants && bytes.Compare(entry, appendInt(nil, r.before)) < 0
 		})
@@ -167,7 +169,7 @@ func (x *tx) answer(v *view, all []*request) error {
 	}
 	turn := v.about(handedOut)
 	x.Guard(turn, nil)
-	err := x.putNumber(turn, x.db.process)
+	err := cmp.Or(x.putNumber(turn, x.db.process), v.saveMark())
 	for _, r := range all {
 		if r.wants > 0 && err == nil {
 			r.at, r.wants = v.now, 0

@@ -110,6 +110,9 @@ func (t table[R]) replace(old, row *R) error {
 			t.Guard(all, behind(all))
 		}
 		same := bytes.Equal(was, is)
+		if s.Index == rows.TaskReady && !same {
+			t.keepMark(was, is)
+		}
 		if was != nil && !same {
 			if err := t.tx.remove(was); err != nil {
 				return err
@@ -295,6 +298,9 @@ func (t table[R]) scan(hits []hit[R], r *rows.Range, at []byte) ([]hit[R], error
 	if r.To != nil {
 		s.To = appendTuple(bytes.Clone(at), r.To)
 	}
+	if mark := t.head.mark.entry; r.Index == rows.TaskReady && r.Prefixes == nil && r.From == nil {
+		s.From = append(s.From, mark...)
+	}
 	chosen := r.Only != rows.Only{}
 	if chosen {
 		s.Limit = 0
@@ -365,6 +371,15 @@ func (t taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
 		}
 	}
 	return found, err
+}
+
+// find is that of the table, and moves the mark on for who takes.
+func (t taskTable) find(r *rows.Range) ([]hit[rows.Row], error) {
+	hits, err := t.table.find(r)
+	if r.Index == rows.TaskReady && r.Lock == rows.SkipLocked && len(hits) > 0 {
+		t.moveMark(hits[0].rest)
+	}
+	return hits, err
 }
 
 // findApart returns those entries of a range that this process is to take: what it has passed over

@@ -100,7 +100,7 @@ func (x *tx) Queue(name string, settings []byte) (*rows.Queue, error) {
 	v := view{tx: x, id: id}
 	err = errors.Join(
 		x.putNumber(lastIDKey, id), x.putNumber(nameKey(name), id),
-		x.put(v.about(aboutQueue), encode(h.code)))
+		x.put(v.about(aboutQueue), encode(h.code)), x.put(v.markKey(), encode(h.mark.code)))
 	return &rows.Queue{ID: id, Settings: settings}, err
 }
 
@@ -141,6 +141,7 @@ func (x *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 			v.free()
 			return nil, err
 		}
+		v.head = h
 		free := h.lockedBy == x.db.process || h.lockedUntil <= v.now
 		locks := h.lockedBy != x.db.process && l.isContended(v.alone)
 		ready := !x.db.shared

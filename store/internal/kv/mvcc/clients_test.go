@@ -33,17 +33,17 @@ type client struct {
 }
 
 // clients opens a queue in n processes.
-func clients(t *testing.T, n int, engine func() kv.Engine, taking kv.Taking) []client {
-	return clientsOf(t, n, 1, engine, taking, task.Options[int]{})
+func clients(t *testing.T, n int, engine func() kv.Engine, o kv.Options) []client {
+	return clientsOf(t, n, 1, engine, o, task.Options[int]{})
 }
 
 // clientsOf opens one of some queues in each of n processes.
 func clientsOf(
-	t *testing.T, n, queues int, engine func() kv.Engine, taking kv.Taking, o task.Options[int],
+	t *testing.T, n, queues int, engine func() kv.Engine, how kv.Options, o task.Options[int],
 ) (all []client) {
 	o.Grace = time.Hour
 	for i := range n {
-		db, err := kv.Open(t.Context(), "mvcc", engine(), kv.Options{Taking: taking})
+		db, err := kv.Open(t.Context(), "mvcc", engine(), how)
 		require.NoError(t, err)
 		s := rows.New(db, rows.Options{MaxPayload: 1000, Poll: 10 * time.Millisecond, Timeout: time.Minute})
 		q, err := task.Open(t.Context(), s, fmt.Sprint("q", i%queues), &o)
@@ -125,9 +125,9 @@ func (c draining) run(t *testing.T) (d drained) {
 		slow := c.slow
 		engine := func() kv.Engine {
 			defer func() { slow = 0 }()
-			return counted{db.Client(), entries, slow}
+			return counted{Client: db.Client(), entries: entries, slow: slow}
 		}
-		all := clientsOf(t, c.clients, c.queues, engine, c.taking, task.Options[int]{})
+		all := clientsOf(t, c.clients, c.queues, engine, kv.Options{Taking: c.taking}, task.Options[int]{})
 		for _, one := range all[:c.queues] {
 			fill(t, one, c.tasks, oneOf100)
 		}
@@ -238,7 +238,7 @@ func late(t *testing.T, taking kv.Taking) {
 	synctest.Test(t, func(t *testing.T) {
 		const tasks = 40
 		db := cluster()
-		all := clients(t, 8, func() kv.Engine { return db.Client() }, taking)
+		all := clients(t, 8, func() kv.Engine { return db.Client() }, kv.Options{Taking: taking, MarkStep: 1})
 		db.Fault = faults(rand.Uint64(), 3, mvcc.Late)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -272,13 +272,94 @@ func late(t *testing.T, taking kv.Taking) {
 	})
 }
 
+// interrupted is an engine in which something else happens ahead of the next commit of what was
+// written.
+type interrupted struct {
+	*mvcc.Client
+	by *atomic.Pointer[func()]
+}
+
+func (e interrupted) Begin(ctx context.Context) (kv.Txn, error) {
+	t, err := e.Client.Begin(ctx)
+	return &interruptedTxn{t, e.by, false}, err
+}
+
+type interruptedTxn struct {
+	kv.Txn
+	by    *atomic.Pointer[func()]
+	wrote bool
+}
+
+func (t *interruptedTxn) Put(key, value []byte) error {
+	t.wrote = true
+	return t.Txn.Put(key, value)
+}
+
+func (t *interruptedTxn) Commit() error {
+	if t.wrote {
+		if by := t.by.Swap(nil); by != nil {
+			(*by)()
+		}
+	}
+	return t.Txn.Commit()
+}
+
+// A task is found that is put or handed back while others move the mark past it, or are about to.
+func TestMark(t *testing.T) {
+	for _, what := range []string{"a put is interrupted", "a release is interrupted", "a take is interrupted"} {
+		ctx, db := t.Context(), new(mvcc.DB)
+		var by atomic.Pointer[func()]
+		engine := func() kv.Engine { return interrupted{db.Client(), &by} }
+		all := clients(t, 2, engine, kv.Options{Taking: kv.Strict, MarkStep: 1})
+		fill(t, all[0], 20, func(int) string { return "heavy" })
+		first, ok, err := all[0].TryTake(ctx)
+		require.NoError(t, err)
+		require.True(t, ok)
+		left := 19
+		take := func() {
+			one, ok, err := all[1].TryTake(ctx)
+			require.NoError(t, err)
+			require.True(t, ok, "%s: %d tasks are left", what, left)
+			require.NoError(t, one.Ack(ctx))
+			left--
+		}
+		takeFive := func() {
+			for range 5 {
+				take()
+			}
+		}
+		take()
+		switch what {
+		case "a put is interrupted":
+			by.Store(&takeFive)
+			_, err := all[0].Put(ctx, "light", 0, task.PutOptions{})
+			require.NoError(t, err)
+			left++
+		case "a release is interrupted":
+			by.Store(&takeFive)
+			require.NoError(t, first.Release(ctx, 0))
+			left++
+		default:
+			release := func() {
+				require.NoError(t, first.Release(ctx, 0))
+				left++
+			}
+			by.Store(&release)
+			take()
+		}
+		for left > 0 {
+			take()
+		}
+	}
+}
+
 // A commit for which there is no room may have been done nevertheless. If it was not, the call says
 // so, and nothing of it has happened.
 func TestFull(t *testing.T) {
 	for _, fault := range []mvcc.Fault{mvcc.Full, mvcc.FullDone} {
 		synctest.Test(t, func(t *testing.T) {
 			db := cluster()
-			q := clients(t, 1, func() kv.Engine { return db.Client() }, kv.Apart)[0]
+			q := clients(t, 1, func() kv.Engine { return db.Client() }, kv.Options{})[0]
 			left := 1
 			db.Fault = func() mvcc.Fault {
 				if left--; left == 0 {

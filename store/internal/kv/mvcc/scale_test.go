@@ -27,6 +27,13 @@ type counted struct {
 	*mvcc.Client
 	entries *atomic.Int64
 	slow    time.Duration // how much longer it takes to begin
+	graves  *graves       // if not nil, they are passed over, and count too
+}
+
+// graves are keys that were deleted.
+type graves struct {
+	count bool
+	keys  map[string]bool
 }
 
 func (c counted) Begin(ctx context.Context) (kv.Txn, error) {
@@ -34,12 +41,12 @@ func (c counted) Begin(ctx context.Context) (kv.Txn, error) {
 		return nil, err
 	}
 	t, err := c.Client.Begin(ctx)
-	return countedTxn{t, c.entries}, err
+	return countedTxn{t, c}, err
 }
 
 type countedTxn struct {
 	kv.Txn
-	entries *atomic.Int64
+	counted
 }
 
 func (t countedTxn) Fetch(keys [][]byte) error {
@@ -49,13 +56,43 @@ func (t countedTxn) Fetch(keys [][]byte) error {
 
 func (t countedTxn) Scan(s kv.Span) iter.Seq2[kv.Entry, error] {
 	return func(yield func(kv.Entry, error) bool) {
+		from, to := s.From, s.To
+		defer func() {
+			if t.graves == nil || !t.graves.count {
+				return
+			}
+			for key := range t.graves.keys {
+				if key >= string(from) && key < string(to) {
+					t.entries.Add(1)
+				}
+			}
+		}()
 		for e, err := range t.Txn.Scan(s) {
+			if s.Desc {
+				from = e.Key
+			} else {
+				to = e.Key
+			}
 			t.entries.Add(1)
 			if !yield(e, err) {
 				return
 			}
 		}
 	}
+}
+
+func (t countedTxn) Put(key, value []byte) error {
+	if t.graves != nil {
+		delete(t.graves.keys, string(key))
+	}
+	return t.Txn.Put(key, value)
+}
+
+func (t countedTxn) Delete(key []byte) error {
+	if t.graves != nil {
+		t.graves.keys[string(key)] = true
+	}
+	return t.Txn.Delete(key)
 }
 
 // fill puts n tasks, which are numbered, and whose keys key tells.
@@ -90,7 +127,9 @@ func TestBacklog(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		db, entries := cluster(), new(atomic.Int64)
-		c := clients(t, 1, func() kv.Engine { return counted{db.Client(), entries, 0} }, kv.Apart)[0]
+		graves := &graves{keys: map[string]bool{}}
+		engine := counted{Client: db.Client(), entries: entries, graves: graves}
+		c := clients(t, 1, func() kv.Engine { return engine }, kv.Options{MarkStep: 40})[0]
 		type costs struct {
 			entries int64
 			time    time.Duration
@@ -98,11 +137,13 @@ func TestBacklog(t *testing.T) {
 		cost := func(what string) (each costs) {
 			const n = 20
 			before, begun := entries.Load(), time.Now()
+			graves.count = true
 			for range n {
 				one, err := c.Take(t.Context())
 				require.NoError(t, err)
 				require.NoError(t, one.Ack(t.Context()))
 			}
+			graves.count = false
 			each = costs{(entries.Load() - before) / n, time.Since(begun) / n}
 			t.Logf("%s: take and ack read %d entries, and take %v", what, each.entries, each.time)
 			return each
@@ -136,7 +177,7 @@ func TestLight(t *testing.T) {
 	const others = 20
 	synctest.Test(t, func(t *testing.T) {
 		db := cluster()
-		all := clients(t, 17, func() kv.Engine { return db.Client() }, kv.Apart)
+		all := clients(t, 17, func() kv.Engine { return db.Client() }, kv.Options{})
 		putter, takers := all[0], all[1:]
 		fill(t, putter, heavy, func(int) string { return "heavy" })
 		fill(t, putter, heavy/20, func(i int) string { return fmt.Sprint("other ", i%others) })
@@ -200,7 +241,7 @@ func TestCapacity(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			db := cluster()
-			all := clientsOf(t, n, 1, func() kv.Engine { return db.Client() }, kv.Apart, o)
+			all := clientsOf(t, n, 1, func() kv.Engine { return db.Client() }, kv.Options{}, o)
 			begun := time.Now()
 			var accepted, full atomic.Int64
 			each(all, func(i int, c client) {
@@ -260,7 +301,7 @@ func TestClients(t *testing.T) {
 func putAll(t *testing.T, n, queues, puts int, engine func(*mvcc.DB) kv.Engine) (perSecond float64, met int64) {
 	synctest.Test(t, func(t *testing.T) {
 		db := cluster()
-		all := clientsOf(t, n, queues, func() kv.Engine { return engine(db) }, kv.Apart, task.Options[int]{})
+		all := clientsOf(t, n, queues, func() kv.Engine { return engine(db) }, kv.Options{}, task.Options[int]{})
 		before, begun := conflicts(all), time.Now()
 		each(all, func(i int, c client) {
 			for j := range puts {
