@@ -85,9 +85,9 @@ func newSource[S any](name string, stats func(context.Context) (S, error), of fu
 	}
 }
 
-// FairQueue returns a source that is a [fairq.FairQueue]. It tells of up to so many keys by name:
-// the heaviest of those that the queue counts, see [fairq.Options], each as long as it is among
-// the first 2*keys, so that a key does not come and go. Oldest age and waiting times are 0 and
+// FairQueue returns a source that is a [fairq.FairQueue]. It has up to so many keys by name: the
+// heaviest of those that the queue counts, see CountKeys of [fairq.Options], each as long as it is
+// among the first 2*keys, so that a key does not come and go. Oldest age and waiting times are 0 and
 // empty without TrackWait. It panics if the name is empty or no UTF-8.
 func FairQueue[K comparable](name string, q interface {
 	Stats() fairq.Stats
@@ -99,7 +99,7 @@ func FairQueue[K comparable](name string, q interface {
 }
 
 // TaskQueue returns a source that is a [task.Queue]. For the rest see [FairQueue]. What has
-// happened is counted by each process for itself. How long tasks wait and run, [Observe] tells.
+// happened is counted by each process for itself. For how long tasks wait and run see [Observe].
 func TaskQueue(name string, q interface {
 	Stats(ctx context.Context) (task.Stats, error)
 	KeyCounts(n int) []fairq.KeyCount[string]
@@ -108,8 +108,8 @@ func TaskQueue(name string, q interface {
 	return newSource(name, q.Stats, ofTaskQueue, heaviest(keys, q.KeyCounts))
 }
 
-// Pool returns a source that is a [pool.Pool] or a [pool.Workers], which do not count keys. For
-// the rest see [FairQueue]. How long tasks wait and run, [Observe] tells.
+// Pool returns a source that is a [pool.Pool], or a [pool.Workers], which counts no keys. For the
+// rest see [FairQueue]. For how long tasks wait and run see [Observe].
 func Pool(name string, p interface{ Stats() pool.Stats }, keys int) *Source {
 	stats := func(context.Context) (pool.Stats, error) { return p.Stats(), nil }
 	counter, ok := p.(interface {

@@ -57,11 +57,12 @@
 //
 // # Share and fair share
 //
-// The share of a key is that of the service which the keys shown have had lately: in the present
-// and the last minutes, each of which counts half as much as the one after it. It is work if there
-// are costs, else items. The fair share of a key that has nothing queued is what it has had, as it
-// wanted no more; what these leave is shared by those with a backlog, by their weights. A pool has
-// no backlog but that of the queue which [Pool] is given.
+// The share of a key is its part of the service that the keys shown have had lately: in the present
+// minute and the ones before, each of which counts half as much as the one after it. The service is
+// work if there are costs, else items; of a pool that counts keys, it is attempts. The fair share of
+// a key that has nothing queued is the share that it has had, for it wanted no more. The keys with a
+// backlog divide what these leave, by their weights. The backlog of a pool is that of the queue that
+// [Pool] is given.
 //
 // # The end of a server
 //

@@ -21,7 +21,7 @@ func main() {
 	fmt.Println("\nThe same with a queue that is soon full, and keeps room for others:")
 	serve(fairq.New(func(j job) string { return j.user }, &fairq.Options[string, job]{
 		Capacity: 6,
-		WhenFull: fairq.RejectOverShare, // a user may hold one job less than there are free places
+		WhenFull: fairq.RejectOverShare, // a user may hold about as many jobs as places are free
 	}))
 }
 
