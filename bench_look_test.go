@@ -54,6 +54,7 @@ func BenchmarkLook(b *testing.B) {
 			"KeyLen":         func() { q.KeyLen(all[n/2].user) },
 			"Stats":          func() { q.Stats() },
 			"KeyStats(10)":   func() { q.KeyStats(10) },
+			"Heaviest(10)":   func() { q.Heaviest(10) },
 			"KeyStat":        func() { q.KeyStat(all[n/2].user) },
 			"Upcoming(1000)": func() { q.Upcoming(1000) },
 		} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -256,12 +257,39 @@ func (d *fairDriver) compareStats(step int) {
 	require.Len(d, stats, min(n, len(lengths)))
 	for i, s := range stats {
 		require.Equal(d, lengths[i], s.Len, "step %d: the %d longest of %v", step, n, lengths)
+	}
+	heaviest := d.q.Heaviest(n)
+	for _, s := range append(stats, heaviest...) {
 		want := keys[numberOf(s.Key)]
 		want.Key, want.Wait, want.Weight = s.Key, s.Wait, d.m.weight(numberOf(s.Key))
 		if d.m.pricing.prior > 0 {
 			want.Cost = s.Cost
 		}
 		require.Equal(d, fmt.Sprint(want), fmt.Sprint(s), "step %d", step)
+	}
+	d.compareHeaviest(step, n, heaviest, keys)
+}
+
+// compareHeaviest checks what is promised of Heaviest.
+func (d *fairDriver) compareHeaviest(step, n int, heaviest []KeyStat[float64], keys map[int]KeyStat[float64]) {
+	require.LessOrEqual(d, len(heaviest), min(n, len(keys)))
+	left := maps.Clone(keys)
+	for i, s := range heaviest {
+		require.True(d, i == 0 || s.Rounds <= heaviest[i-1].Rounds, "step %d", step)
+		require.Contains(d, left, numberOf(s.Key), "step %d: twice", step)
+		delete(left, numberOf(s.Key))
+	}
+	if n == 0 || d.m.pricing.ahead > 0 {
+		return
+	}
+	if len(d.m.weights) == 0 && d.m.pricing == (pricing{}) {
+		require.Len(d, heaviest, min(n, len(keys)), "step %d", step)
+	}
+	for _, k := range left {
+		require.LessOrEqual(d, k.Rounds, heaviest[0].Rounds, "step %d", step)
+		if len(d.m.weights) == 0 && d.m.pricing == (pricing{}) {
+			require.LessOrEqual(d, k.Rounds, 2*heaviest[n-1].Rounds+1, "step %d", step)
+		}
 	}
 }
 

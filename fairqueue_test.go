@@ -427,6 +427,45 @@ func TestHistogram(t *testing.T) {
 	require.Equal(t, 8*time.Microsecond, h.Quantile(2))
 }
 
+// A key with a long backlog is found among many, wherever it stands; with a quantum too, where it
+// has no turn in most rounds.
+func TestHeaviest(t *testing.T) {
+	for _, quantum := range []int64{0, 1, 10, 100} {
+		q := fairq.New(user, &fairq.Options[string, work]{Capacity: fairq.Unbounded})
+		if quantum > 0 {
+			q = fairq.New(user, &fairq.Options[string, work]{
+				Capacity: fairq.Unbounded, Quantum: quantum, Cost: func(work) int64 { return 10 },
+			})
+		}
+		require.Empty(t, q.Heaviest(3))
+		long := []struct {
+			user string
+			len  int
+		}{{"100", 3000}, {"7", 900}, {"200", 200}}
+		for i := range 1000 {
+			require.NoError(t, q.Push(work{user: fmt.Sprint(i)}))
+		}
+		for _, k := range long {
+			for range k.len {
+				require.NoError(t, q.Push(work{user: k.user}))
+			}
+		}
+		for range 2 {
+			stats := q.Heaviest(100)
+			require.Len(t, stats, 100)
+			for i, k := range long {
+				require.Equal(t, k.user, stats[i].Key, "quantum %d", quantum)
+				require.Equal(t, q.KeyStat(k.user), stats[i])
+			}
+			require.Equal(t, "100", q.Heaviest(1)[0].Key)
+			require.Equal(t, q.Keys(), len(q.Heaviest(5000)))
+			require.Empty(t, q.Heaviest(0))
+			require.Empty(t, q.Heaviest(-1))
+			q.Pop()
+		}
+	}
+}
+
 func TestKeyStats(t *testing.T) {
 	q := fairq.New(letter, &options{Capacity: fairq.Unbounded})
 	require.Empty(t, q.KeyStats(3))

@@ -1,6 +1,7 @@
 package fairq
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -189,21 +190,31 @@ func (q *FairQueue[K, V]) Stats() Stats {
 // in no particular order. If there are fewer, it returns all. It is O(keys), some nanoseconds for
 // each, with the lock held.
 func (q *FairQueue[K, V]) KeyStats(n int) []KeyStat[K] {
-	stats := q.keyStats(n)
-	for i := range stats {
-		stats[i].Weight = q.weight(stats[i].Key)
-	}
+	return q.keyStats(n, q.queue.longest)
+}
+
+// Heaviest returns up to n keys whose backlogs reach furthest, in rounds, the furthest first. It is
+// O(n log rounds), with the lock held, however many keys there are. So it is not exact but for the
+// first: another may be left out for one whose backlog reaches half as far, or if keys have many
+// turns in a round, by weight or quantum, even less far. With TurnsAhead it may be any keys, for
+// most items have no round yet. KeyStats is exact.
+func (q *FairQueue[K, V]) Heaviest(n int) []KeyStat[K] {
+	stats := q.keyStats(n, q.queue.furthest)
+	slices.SortStableFunc(stats, func(a, b KeyStat[K]) int { return cmp.Compare(b.Rounds, a.Rounds) })
 	return stats
 }
 
-func (q *FairQueue[K, V]) keyStats(n int) []KeyStat[K] {
+// keyStats tells how the keys are doing that a function chooses, with the lock held.
+func (q *FairQueue[K, V]) keyStats(n int, choose func(n int) (slots []uint32)) []KeyStat[K] {
 	q.lock()
-	defer q.mu.Unlock()
-	c := &q.queue
-	slots := c.longest(n)
+	slots := choose(n)
 	stats := make([]KeyStat[K], len(slots))
 	for i, slot := range slots {
-		stats[i] = c.keyStat(slot)
+		stats[i] = q.queue.keyStat(slot)
+	}
+	q.mu.Unlock()
+	for i := range stats {
+		stats[i].Weight = q.weight(stats[i].Key)
 	}
 	return stats
 }
@@ -282,4 +293,34 @@ func (q *Queue[K, V]) longest(n int) []uint32 {
 		slots[i] = best[i].slot
 	}
 	return slots
+}
+
+// furthest returns the slots of up to n keys whose backlogs reach furthest. Without costs a key has
+// a turn in each round up to its last. So it looks at the first n turns of the furthest round, of
+// the one half as far ahead, of that a quarter as far ahead, and so on; and where that is not
+// enough, at those of the rounds before.
+func (q *Queue[K, V]) furthest(n int) (slots []uint32) {
+	n = min(n, q.active)
+	seen := map[uint32]bool{}
+	r := &q.rounds
+	for ahead, start := r.last-r.current, r.last; len(slots) < n; ahead /= 2 {
+		for round, left := start, n; left > 0; round = r.before(round) {
+			for turn := range q.turns(round) {
+				if slot := q.links.at(turn).key & keyMask; !seen[slot] {
+					seen[slot], slots = true, append(slots, slot)
+				}
+				if left--; left == 0 {
+					break
+				}
+			}
+			if round == r.current {
+				break
+			}
+		}
+		if ahead == 0 {
+			break
+		}
+		start = r.before(r.current + ahead/2 + 1)
+	}
+	return slots[:max(0, min(n, len(slots)))]
 }

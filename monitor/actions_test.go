@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -142,9 +143,16 @@ func TestRefusedActions(t *testing.T) {
 	for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodDelete, http.MethodOptions} {
 		check(on, action(method, "mails", "drop-key", key), http.StatusMethodNotAllowed, "the method is "+method+"; it must be POST")
 	}
-	for name, value := range map[string]string{"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"} {
+	for _, header := range []http.Header{
+		{"Origin": {"https://evil.example"}},
+		{"Origin": {"null"}}, // of a frame in a sandbox, or of a file
+		{"Origin": {"http://example.com:8080"}},
+		{"Sec-Fetch-Site": {"cross-site"}},
+		{"Sec-Fetch-Site": {"same-site"}, "Origin": {"http://other.example.com"}},
+		{"Sec-Fetch-Site": {"cross-site"}, "Origin": {"http://example.com"}},
+	} {
 		r := action(http.MethodPost, "mails", "drop-key", key)
-		r.Header.Set(name, value)
+		maps.Copy(r.Header, header)
 		check(on, r, http.StatusForbidden, "the request is from a page of another origin")
 	}
 	stats, err := q.Stats(t.Context())
@@ -156,9 +164,18 @@ func TestRefusedActions(t *testing.T) {
 	_, answer = get(t, on, "/v1/queues")
 	require.Len(t, answer["queues"].([]any)[0].(map[string]any)["actions"], 9)
 
-	r := action(http.MethodPost, "mails", "drop-key", key)
-	r.Header.Set("Sec-Fetch-Site", "same-origin")
-	r.Header.Set("Origin", "http://example.com") // the host of such a request
-	status, _ := send(t, on, r)
-	require.Equal(t, http.StatusOK, status)
+	for i, header := range []http.Header{
+		{"Sec-Fetch-Site": {"same-origin"}, "Origin": {"http://example.com"}}, // the host of such a request
+		{"Origin": {"http://example.com"}},                                    // of a browser that knows no Sec-Fetch-Site
+		{},                                                                    // of a program
+	} {
+		r := action(http.MethodPost, "mails", "delete", map[string]string{"id": fmt.Sprint(3 + i)})
+		maps.Copy(r.Header, header)
+		status, _ := send(t, on, r)
+		require.Equal(t, http.StatusOK, status, header)
+	}
+
+	// What is in the address does not count: a link cannot do anything.
+	r := action(http.MethodPost, "mails", "delete?id=6", nil)
+	check(on, r, http.StatusBadRequest, `id is ""; it must be that of a task, a whole number from 1`)
 }

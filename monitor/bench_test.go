@@ -31,6 +31,7 @@ func BenchmarkLook(b *testing.B) {
 			"Stats":     func() { q.Stats() },
 			"Upcoming":  func() { q.Upcoming(1000) },
 			"KeyCounts": func() { q.KeyCounts(100) },
+			"Heaviest":  func() { q.Heaviest(100) },
 			"KeyStat":   func() { q.KeyStat("user 0") },
 		})
 	}

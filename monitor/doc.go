@@ -18,8 +18,8 @@
 // If a look takes longer than a twentieth of a second, the next one is later, so that looking takes
 // no more than a twentieth of the time. What a look does:
 //
-//   - FairQueue: Stats, KeyCounts of 100 keys, Upcoming of 1,000 items, and KeyStat of the keys
-//     among these. Each takes the lock by itself, copies, and lets it go; all else is done after
+//   - FairQueue: Stats, KeyCounts and Heaviest of 100 keys, Upcoming of 1,000 items, and KeyStat of
+//     the keys among these. Each takes the lock by itself, copies, and lets it go; all else is done after
 //     that. The longest hold is that of Upcoming, 0.02 to 0.07 ms, however many items and keys
 //     there are, or that of KeyCounts where Options.CountKeys is several thousand.
 //   - TaskQueue: Stats, KeyCounts, Upcoming of 1,000 tasks, and List of 50 that are buried. The
@@ -47,7 +47,7 @@
 //	POST /v1/queues/{name}/actions/...  see [Options.Actions]
 //
 // Limits are 50 if they are not given. The keys are those that were counted (Options.CountKeys of
-// the queue), and those that are among what leaves next. Fields may be added to what is answered;
+// the queue), those that are among what leaves next, and of a FairQueue its heaviest. Fields may be added to what is answered;
 // those that are there keep their names and meanings as long as the path begins with /v1.
 //
 // A key is shown as text. It is in quotes, with escapes as in Go, if it is empty, begins with a

@@ -1,6 +1,35 @@
 package monitor
 
-import "context"
+import (
+	"context"
+	"reflect"
+	"strings"
+)
+
+// Fields returns the names of all fields of answers, but for those of stats.
+func Fields() (names []string) {
+	var add func(t reflect.Type)
+	add = func(t reflect.Type) {
+		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+			t = t.Elem()
+		}
+		if t.Kind() != reflect.Struct || t.PkgPath() == "time" {
+			return
+		}
+		for i := range t.NumField() {
+			f := t.Field(i)
+			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
+				names = append(names, name)
+			}
+			if f.IsExported() || f.Anonymous {
+				add(f.Type)
+			}
+		}
+	}
+	add(reflect.TypeFor[sample]())
+	add(reflect.TypeFor[found]())
+	return names
+}
 
 // Look looks at a source, however long ago that was done last.
 func Look(s *Source) error {

@@ -26,6 +26,17 @@ type keyRow struct {
 	Total  fairq.Counts `json:"total"`
 	Recent fairq.Counts `json:"recent"`
 	Missed uint64       `json:"missed"`
+
+	first int // position of its first item among what leaves next
+}
+
+// leaves counts an item that is the one at a position among what leaves next, and tells whether it
+// is the first.
+func (k *keyRow) leaves(position int) (isFirst bool) {
+	if k.Upcoming++; k.Upcoming == 1 {
+		k.first = position
+	}
+	return k.Upcoming == 1
 }
 
 // waits tells whether the key has something queued.
@@ -89,8 +100,8 @@ func (t *keyRows[K]) unclear() map[string]any {
 	return keys
 }
 
-// longest fills in the shares, and returns the rows of the keys with the longest backlog, or if
-// that is the same, those that were served most.
+// longest fills in the shares, and returns the rows of the keys with the longest backlog; if that is
+// the same, those that leave first, and then those that were served most.
 func (t *keyRows[K]) longest() []keyRow {
 	rows := make([]keyRow, 0, len(t.rows))
 	for _, row := range t.rows {
@@ -100,7 +111,7 @@ func (t *keyRows[K]) longest() []keyRow {
 	slices.SortFunc(rows, func(a, b keyRow) int {
 		return cmp.Or(
 			cmp.Compare(b.Len, a.Len), cmp.Compare(b.Upcoming, a.Upcoming),
-			cmp.Compare(b.Share, a.Share), cmp.Compare(a.Key, b.Key),
+			cmp.Compare(a.first, b.first), cmp.Compare(b.Share, a.Share), cmp.Compare(a.Key, b.Key),
 		)
 	})
 	return slices.Clip(rows[:min(len(rows), maxKeys)])

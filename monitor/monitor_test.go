@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -199,6 +200,27 @@ func TestTaskQueue(t *testing.T) {
 		status, answer := get(t, m, "/v1/queues/mails")
 		require.Equal(t, http.StatusServiceUnavailable, status)
 		require.Equal(t, map[string]any{"error": task.ErrClosed.Error()}, answer)
+	})
+}
+
+// Of many keys the one with the longest backlog is shown first, though nothing of it leaves soon and
+// nothing is counted; of others those that leave first.
+func TestLongestBacklog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := fairq.New(userOf, &fairq.Options[string, work]{Capacity: fairq.Unbounded, TrackWait: true})
+		for i := range 3000 {
+			require.NoError(t, q.Push(work{fmt.Sprint("user ", 2999-i), 1}))
+			time.Sleep(time.Millisecond)
+		}
+		for range 50 {
+			require.NoError(t, q.Push(work{"mallory", 1}))
+		}
+		_, answer := get(t, monitor.New(nil, monitor.FairQueue("jobs", q, nil)), "/v1/queues/jobs/keys?limit=3")
+		var keys []any
+		for _, row := range answer["keys"].([]any) {
+			keys = append(keys, row.(map[string]any)["key"])
+		}
+		require.Equal(t, []any{"mallory", "user 2999", "user 2998"}, keys)
 	})
 }
 
@@ -531,6 +553,17 @@ func TestBadRequests(t *testing.T) {
 		status, answer := send(t, m, httptest.NewRequest(http.MethodPost, path, nil))
 		require.Equal(t, http.StatusMethodNotAllowed, status, path)
 		require.Equal(t, map[string]any{"error": "the method is POST; it must be GET"}, answer, path)
+	}
+}
+
+// docs/monitor.md tells what each field of an answer means.
+func TestFieldsAreDocumented(t *testing.T) {
+	docs, err := os.ReadFile("../docs/monitor.md")
+	require.NoError(t, err)
+	fields := append(monitor.Fields(), "queues", "actions")
+	require.Subset(t, fields, []string{"name", "p99_ns", "fair_share", "served", "age_ns", "reason", "more", "more_than"})
+	for _, field := range fields {
+		require.Contains(t, string(docs), "`"+field+"`")
 	}
 }
 

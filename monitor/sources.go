@@ -29,9 +29,12 @@ func (q *fairQueue[K, V]) look(context.Context) (s sample, err error) {
 	stats := q.Stats()
 	s.Stats, s.Wait = stats, quantilesOf(&stats.Wait)
 	keys := newKeyRows(q.KeyCounts(maxKeys))
+	for _, k := range q.Heaviest(maxKeys) {
+		keys.of(k.Key)
+	}
 	for i, u := range q.FairQueue.Upcoming(maxUpcoming) {
 		row := keys.of(u.Key)
-		row.Upcoming++
+		row.leaves(i)
 		up := upcomingRow{Key: row.Key, Round: u.Round, Cost: u.Cost, Age: u.Age}
 		if i < maxDescribed {
 			up.Payload = describe(q.describe, u.Item)
@@ -98,7 +101,7 @@ func (q *taskQueue[V]) look(ctx context.Context) (s sample, err error) {
 	for i := range upcoming {
 		u := &upcoming[i]
 		row, age := keys.of(u.Key), max(0, now.Sub(u.ReadyAt))
-		if row.Upcoming++; row.Upcoming == 1 {
+		if row.leaves(i) {
 			row.OldestAge, row.Weight = age, u.Weight
 		}
 		up := upcomingRow{Key: row.Key, Round: u.Round, Age: age, ID: uint64(u.ID), Priority: u.Priority}

@@ -133,7 +133,8 @@ func TestTaskQueueAndPool(t *testing.T) {
 		require.Eventually(t, func() bool { return workers.Stats().Running == min(i+1, 3) }, timeout, 1e6)
 	}
 	waiting := monitor.TaskQueue("waiting", workers.Queue(""), nil)
-	m := monitor.New(nil, monitor.TaskQueue("mails", tasks, nil), monitor.Pool("workers", workers, waiting), monitor.Pool("alone", workers, nil))
+	m := monitor.New(&monitor.Options{Actions: everybody, Logger: quiet},
+		monitor.TaskQueue("mails", tasks, nil), monitor.Pool("workers", workers, waiting), monitor.Pool("alone", workers, nil))
 
 	p := open(t, m, "mails")
 	stats, err := tasks.Stats(t.Context())
@@ -157,9 +158,11 @@ func TestTaskQueueAndPool(t *testing.T) {
 	require.Equal(t, strconv.Itoa(workers.Stats().Idle), numbers["Idle"])
 	require.Equal(t, "3", numbers["At most"])
 	require.Equal(t, "none in force", numbers["Schedule"])
-	require.Equal(t, "Next to leave waiting", eval[string](p, `document.getElementById("next-title").textContent`))
+	require.Equal(t, "Next to leave the queue waiting", eval[string](p, `document.getElementById("next-title").textContent`))
 	require.Equal(t, []string{"Next round: b, a", "Round +2: b"}, p.rounds())
 	require.Equal(t, [][]string{{"b", "2"}, {"a", "1"}}, [][]string{p.rows("keys")[0][:2], p.rows("keys")[1][:2]})
+	require.Equal(t, []string{"Pause", "Resume", "Find"}, eval[[]string](p, `[...document.querySelectorAll("button")].map((b) => b.textContent)`))
+	require.Equal(t, "none", eval[string](p, `getComputedStyle(document.querySelector("#keys th.action")).display`), "a pool does nothing to a key")
 
 	p = open(t, m, "alone")
 	require.True(t, eval[bool](p, `document.getElementById("next").hidden`))

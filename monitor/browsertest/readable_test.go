@@ -3,6 +3,7 @@ package browsertest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -15,6 +16,8 @@ import (
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/monitor"
 	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/memory"
 )
 
 // The page stays readable, whatever the number of keys: nothing is wider than the screen, and there
@@ -30,6 +33,9 @@ func TestSizes(t *testing.T) {
 			for i := range keys {
 				require.NoError(t, q.Push(job{fmt.Sprint("user with a name ", i), 1 + int64(i%500)}))
 			}
+			for range min(keys, 50) {
+				require.NoError(t, q.Push(job{"mallory", 100}))
+			}
 			q.Pop()
 			p := open(t, monitor.New(nil, monitor.FairQueue("jobs", q, nil)), "jobs")
 			for _, width := range []int64{1280, 360} {
@@ -37,7 +43,33 @@ func TestSizes(t *testing.T) {
 				require.LessOrEqual(t, eval[int64](p, "document.documentElement.scrollWidth"), width, "width %d", width)
 			}
 			require.Less(t, eval[int](p, "document.querySelectorAll('*').length"), 2000)
+			if keys > 1 {
+				require.Equal(t, []string{"mallory", "50"}, p.rows("keys")[0][:2], "the longest backlog")
+			}
 		})
+	}
+}
+
+// On a phone tables are scrolled, and not broken after each letter.
+func TestTablesOnPhone(t *testing.T) {
+	t.Parallel()
+	q, err := task.Open[string](t.Context(), new(memory.Store), "mails", nil)
+	require.NoError(t, err)
+	for _, key := range []string{"alice", "a user with quite a long name at some.example.com"} {
+		_, err := q.Put(t.Context(), key, "", task.PutOptions{})
+		require.NoError(t, err)
+		id, err := q.Put(t.Context(), key, "to somebody", task.PutOptions{Kind: "newsletter"})
+		require.NoError(t, err)
+		require.NoError(t, q.Bury(t.Context(), id, errors.New("550 5.1.1 no such mailbox: somebody@some.example.com does not exist there")))
+	}
+	p := open(t, monitor.New(&monitor.Options{Actions: everybody, Logger: quiet},
+		monitor.TaskQueue("mails", q, func(mail string) string { return mail })), "mails")
+	p.run(chromedp.EmulateViewport(360, 800))
+	require.LessOrEqual(t, eval[int](p, "document.documentElement.scrollWidth"), 360)
+	heights := eval[[]int](p, `[...document.querySelectorAll("tbody tr")].map((r) => r.offsetHeight)`)
+	require.Len(t, heights, 4)
+	for _, height := range heights {
+		require.Less(t, height, 7*21, "of a row with at most seven lines")
 	}
 }
 

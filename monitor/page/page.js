@@ -177,7 +177,7 @@ function roundName({ round, priority }) {
 function showUpcoming(sample) {
   const upcoming = sample.upcoming || [];
   $('next').hidden = sample.kind === 'pool' && !sample.queue;
-  set($('next-title'), sample.queue ? `Next to leave ${sample.queue}` : 'Next to leave');
+  set($('next-title'), sample.queue ? `Next to leave the queue ${sample.queue}` : 'Next to leave');
   const rounds = [];
   upcoming.forEach((u, i) => {
     u.position = i;
@@ -256,6 +256,7 @@ function showKeys(sample) {
   $('keys').hidden = keys.length === 0;
   const items = sample.kind === 'queue' || keys.some((k) => k.len > 0);
   set($('backlog'), items ? 'Queued' : 'Leave next');
+  set($('keys-note'), `Those with the longest backlog first${items ? '' : ', of the keys that are counted and those that leave next'}.`);
   // Without CountKeys nothing is known of who was served. The backlog of a pool is in its queue.
   const counted = keys.some((k) => k.total.served + k.total.refused + k.total.evicted > 0);
   const backlog = sample.kind !== 'pool' || sample.queue;
@@ -308,7 +309,7 @@ function showActions() {
   const names = Object.keys(labels).filter(allowed);
   $('actions').hidden = names.length === 0;
   $('actions').replaceChildren(...names.map((name) => button(labels[name], source.name, () => ({ name }))));
-  document.body.classList.toggle('no-actions', source.actions.length === 0);
+  document.body.classList.toggle('no-actions', !allowed('drop-key')); // of a key or a task; then there are no others
 }
 
 async function act({ name, key, id }, question) {
