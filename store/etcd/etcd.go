@@ -117,10 +117,19 @@ func Open(ctx context.Context, client *clientv3.Client, o *Options) (*Store, err
 	if err := checkVersion(ctx, client); err != nil {
 		return nil, fmt.Errorf("etcd: open: %w", err)
 	}
+	return open(ctx, newEngine(client, o), o)
+}
+
+func newEngine(client *clientv3.Client, o *Options) *engine {
 	ops := cmp.Or(o.MaxOps, minOps)
-	e := &engine{client: client, prefix: cmp.Or(o.Prefix, "fairq/"), maxOps: ops}
-	e.traits = rows.Traits{MaxWrites: ops / opsPerRow, Skew: cmp.Or(o.Skew, time.Second)}
-	db, err := kv.Open(ctx, "etcd: "+e.prefix, e, kv.Options{Taking: kv.Taking(o.Taking), KeepSchema: o.KeepSchema})
+	return &engine{
+		client: client, prefix: cmp.Or(o.Prefix, "fairq/"), maxOps: ops,
+		traits: rows.Traits{MaxWrites: ops / opsPerRow, Skew: cmp.Or(o.Skew, time.Second)},
+	}
+}
+
+func open(ctx context.Context, e kv.Engine, o *Options) (*Store, error) {
+	db, err := kv.Open(ctx, "etcd: "+cmp.Or(o.Prefix, "fairq/"), e, kv.Options{Taking: kv.Taking(o.Taking), KeepSchema: o.KeepSchema})
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,9 @@ package etcd
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fairq/fairq/store/internal/faulttest"
+	"github.com/fairq/fairq/store/internal/kv"
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
@@ -33,18 +37,71 @@ func openFaulty(ctx context.Context, where string) (faulttest.Store, error) {
 		return nil, err
 	}
 	_, prefix, _ := strings.Cut(where, "#")
-	s, err := Open(ctx, client, &Options{
-		Prefix: prefix, MaxOps: maxOps, History: time.Hour, Poll: time.Minute, Skew: time.Millisecond,
-	})
+	prefix, fault, _ := strings.Cut(prefix, "?")
+	o := &Options{Prefix: prefix, MaxOps: maxOps, History: time.Hour, Poll: time.Minute, Skew: time.Millisecond}
+	s, err := open(ctx, faulty{newEngine(client, o), fault}, o)
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
 	return dialled{s, client}, nil
 }
 
+// faulty is an engine with a fault, "" meaning none.
+type faulty struct {
+	*engine
+	fault string
+}
+
+func (f faulty) Begin(ctx context.Context) (kv.Txn, error) {
+	t, err := f.engine.Begin(ctx)
+	return faultyTxn{t, f.fault}, err
+}
+
+type faultyTxn struct {
+	kv.Txn
+	fault string
+}
+
+func (t faultyTxn) Guard(from, to []byte) {
+	if t.fault != "unguarded" {
+		t.Txn.Guard(from, to)
+	}
+}
+
+func (t faultyTxn) Commit() error {
+	err := t.Txn.Commit()
+	if t.fault == "unknown" && err == nil && rand.IntN(10) == 0 {
+		err = kv.ErrUnknown
+	}
+	return err
+}
+
 func TestKill(t *testing.T) {
 	t.Parallel()
 	faulttest.Kill(t, openFaulty, newDatabase(t, 1))
+}
+
+// TestKillUnknown does the same where one commit in ten is done and said not to be known.
+func TestKillUnknown(t *testing.T) {
+	t.Parallel()
+	faulttest.Kill(t, openFaulty, newDatabase(t, 1)+"?unknown")
+}
+
+// TestUnguarded looks whether TestKill finds that nothing is guarded, which it does within a second.
+func TestUnguarded(t *testing.T) {
+	const env = "FAIRQ_ETCD_UNGUARDED"
+	if where, ok := os.LookupEnv(env); ok {
+		faulttest.Kill(t, openFaulty, where)
+		return
+	}
+	t.Parallel()
+	program, err := os.Executable()
+	require.NoError(t, err)
+	c := exec.CommandContext(t.Context(), program, "-test.run=^TestUnguarded$")
+	c.Env = append(os.Environ(), env+"="+newDatabase(t, 1)+"?unguarded")
+	out, err := c.CombinedOutput()
+	require.Error(t, err)
+	t.Logf("%.500s", out)
 }
 
 func TestWake(t *testing.T) {

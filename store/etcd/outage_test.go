@@ -197,7 +197,7 @@ func TestCompactedWatch(t *testing.T) {
 // A transaction that reads what was compacted since it began is tried again.
 func TestCompactedRead(t *testing.T) {
 	client := newClient(t, 1)
-	e := newEngine(t, client)
+	e := emptyEngine(t, client)
 	x, err := e.Begin(t.Context())
 	require.NoError(t, err)
 	_, err = x.Get([]byte("a"))

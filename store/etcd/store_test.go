@@ -32,8 +32,8 @@ func newHandle(t *testing.T, e kv.Engine) handle {
 	return handle{db, e}
 }
 
-// newEngine returns one over an empty database.
-func newEngine(t *testing.T, client *clientv3.Client) *engine {
+// emptyEngine returns one over an empty database.
+func emptyEngine(t *testing.T, client *clientv3.Client) *engine {
 	_, prefix, _ := strings.Cut(newDatabase(t, 1), "#")
 	return &engine{client: client, prefix: prefix, maxOps: maxOps}
 }
@@ -54,7 +54,7 @@ func testRows(t *testing.T, members int) {
 		t.Skip("TestKill shows most of it")
 	}
 	client := newClient(t, members)
-	rowstest.Run(t, func(t *testing.T) rows.DB { return teller{newHandle(t, newEngine(t, client))} })
+	rowstest.Run(t, func(t *testing.T) rows.DB { return teller{newHandle(t, emptyEngine(t, client))} })
 }
 
 // teller says that it tells by itself what others have changed.
@@ -185,6 +185,6 @@ func testStore(t *testing.T, members int) {
 	client := newClient(t, members)
 	o := newOutside(t, nil)
 	storetest.Run(t, func(t *testing.T) task.Store {
-		return newStore(t, outside{newEngine(t, client), o.callers})
+		return newStore(t, outside{emptyEngine(t, client), o.callers})
 	})
 }
