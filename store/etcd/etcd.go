@@ -25,8 +25,10 @@ type Options struct {
 	// --max-txn-ops. 0 means 128, which is etcd's default, and makes few calls share a transaction.
 	MaxOps int
 
-	// MaxPayload is how many bytes an encoded payload may have; 0 means 1 MiB. The servers take
-	// requests of --max-request-bytes, 1.5 MiB unless set.
+	// MaxPayload is how many bytes an encoded payload may have; 0 means 1 MiB. The servers must take
+	// requests that are half as large again: see their --max-request-bytes, which is 1.5 MiB unless
+	// set. What such a request has no room for beside one payload, a PutBatch may not have either:
+	// 448 KiB in all if MaxPayload is 1 MiB.
 	MaxPayload int
 
 	// Skew is by how much the clocks of two machines may differ; 0 means a second. A consumer
@@ -121,12 +123,19 @@ func Open(ctx context.Context, client *clientv3.Client, o *Options) (*Store, err
 }
 
 func newEngine(client *clientv3.Client, o *Options) *engine {
-	ops := cmp.Or(o.MaxOps, minOps)
+	ops, payload := cmp.Or(o.MaxOps, minOps), cmp.Or(o.MaxPayload, 1<<20)
 	return &engine{
-		client: client, prefix: cmp.Or(o.Prefix, "fairq/"), maxOps: ops,
-		traits: rows.Traits{MaxWrites: ops / opsPerRow, Skew: cmp.Or(o.Skew, time.Second)},
+		client: client, prefix: cmp.Or(o.Prefix, "fairq/"), maxOps: ops, traits: rows.Traits{
+			MaxWrites: ops / opsPerRow, MaxBytes: max(minRequest, payload+payload/2) - payload - aside,
+			Skew: cmp.Or(o.Skew, time.Second),
+		},
 	}
 }
+
+const (
+	minRequest = 3 << 19  // bytes that the servers take in a request, unless they take more
+	aside      = 64 << 10 // of these for what is not counted
+)
 
 func open(ctx context.Context, e kv.Engine, o *Options) (*Store, error) {
 	db, err := kv.Open(ctx, "etcd: "+cmp.Or(o.Prefix, "fairq/"), e, kv.Options{Taking: kv.Taking(o.Taking), KeepSchema: o.KeepSchema})

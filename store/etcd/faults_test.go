@@ -113,7 +113,7 @@ func TestKillMembers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("TestKill shows most of it")
 	}
-	c := newCluster(t, t.TempDir(), 3, 0)
+	c := newCluster(t, t.TempDir(), 3, 0, 0)
 	defer func() { c.kill() }()
 	ctx, stop := context.WithCancel(t.Context())
 	stopped := make(chan int)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -245,7 +246,7 @@ func TestAway(t *testing.T) {
 // happened. When there is room again, all goes on.
 func TestQuota(t *testing.T) {
 	const quota = 4 << 20
-	c := newCluster(t, t.TempDir(), 1, quota)
+	c := newCluster(t, t.TempDir(), 1, quota, 0)
 	t.Cleanup(c.kill)
 	q, client := openAt(t, c.where()+"#quota/", Options{MaxPayload: 1 << 20})
 	payload, ctx := strings.Repeat("x", 400_000), t.Context()
@@ -302,12 +303,43 @@ func TestQuota(t *testing.T) {
 	require.Zero(t, stats.Len())
 }
 
+// Payloads as large as they may be are put and acked at the same time, on servers that take requests
+// of the usual size. What is too large is refused before anything is written.
+func TestLarge(t *testing.T) {
+	c := newCluster(t, t.TempDir(), 1, 0, 0)
+	t.Cleanup(c.kill)
+	q, _ := openAt(t, c.where()+"#large/", Options{History: time.Hour})
+	payload, ctx := strings.Repeat("x", 1<<20-2), t.Context() // in JSON
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			_, err := q.Put(ctx, "key", payload[i%2*600_000:], task.PutOptions{})
+			require.NoError(t, err)
+		})
+	}
+	wg.Wait()
+	_, err := q.Put(ctx, "key", payload+"x", task.PutOptions{})
+	require.ErrorContains(t, err, "the length of the payload is 1048577; it must be 1048576 bytes at most")
+	_, err = q.PutBatch(ctx, slices.Repeat([]task.Batch[string]{{Key: "key", Payload: payload[:100_000]}}, 5))
+	require.ErrorContains(t, err, "it must be 458752 bytes at most")
+	all, err := q.TakeBatch(ctx, 9)
+	require.NoError(t, err)
+	require.Len(t, all, 8)
+	for _, one := range all {
+		wg.Go(func() { require.NoError(t, one.Ack(ctx)) })
+	}
+	wg.Wait()
+	stats, err := q.Stats(ctx)
+	require.NoError(t, err)
+	require.Zero(t, stats.Len())
+}
+
 // Processes put tasks, and their pools do them, while the only server is killed and started again.
 func TestOutages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("TestAway shows most of it")
 	}
-	c := newCluster(t, t.TempDir(), 1, 0)
+	c := newCluster(t, t.TempDir(), 1, 0, 0)
 	defer func() { c.kill() }()
 	server := c[0]
 	faulttest.Outages(t, openFaulty, c.where()+"#outages/", []faulttest.Outage{

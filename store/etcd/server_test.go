@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -25,6 +26,7 @@ import (
 type member struct {
 	Name, Dir, Client, Peer, Cluster string
 	Quota                            int64 // bytes, 0 means etcd's default
+	Request                          uint  // the same, of a request
 
 	process *exec.Cmd
 }
@@ -58,7 +60,8 @@ func serve(text string) error {
 	if err != nil {
 		return err
 	}
-	c.Name, c.Dir, c.LogLevel, c.MaxTxnOps, c.MaxRequestBytes = m.Name, m.Dir, "panic", maxOps, 4<<20
+	c.Name, c.Dir, c.LogLevel, c.MaxTxnOps = m.Name, m.Dir, "panic", maxOps
+	c.MaxRequestBytes = cmp.Or(m.Request, c.MaxRequestBytes)
 	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
 	c.ListenPeerUrls, c.AdvertisePeerUrls = []url.URL{*peer}, []url.URL{*peer}
 	c.InitialCluster, c.QuotaBackendBytes = m.Cluster, m.Quota
@@ -104,11 +107,11 @@ func (m *member) kill() {
 // cluster is some members.
 type cluster []*member
 
-func newCluster(t testing.TB, dir string, n int, quota int64) (c cluster) {
+func newCluster(t testing.TB, dir string, n int, quota int64, request uint) (c cluster) {
 	t.Helper()
 	var all []string
 	for i := range n {
-		m := &member{Name: fmt.Sprint("m", i), Client: freeURL(t), Peer: freeURL(t), Quota: quota}
+		m := &member{Name: fmt.Sprint("m", i), Client: freeURL(t), Peer: freeURL(t), Quota: quota, Request: request}
 		m.Dir = filepath.Join(dir, m.Name)
 		all = append(all, m.Name+"="+m.Peer)
 		c = append(c, m)
@@ -189,7 +192,7 @@ func newDatabase(t testing.TB, members int) string {
 			shared.clusters = map[int]cluster{}
 		}
 		shared.dirs = append(shared.dirs, dir)
-		shared.clusters[members] = newCluster(t, dir, members, 0)
+		shared.clusters[members] = newCluster(t, dir, members, 0, 4<<20)
 	}
 	shared.prefixes++
 	return fmt.Sprintf("%s#test%d/", shared.clusters[members].where(), shared.prefixes)

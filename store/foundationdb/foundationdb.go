@@ -45,7 +45,8 @@ const (
 	maxPayload = 90_000
 	maxValue   = 100_000
 	maxKey     = 10_000
-	maxWrites  = 2_000 // rows, of which few have more than a kilobyte with their indexes
+	maxWrites  = 2_000 // rows, which have a kilobyte with their indexes beside what maxBytes counts
+	maxBytes   = 5_000_000
 )
 
 func (o *Options) check() error {
@@ -83,7 +84,7 @@ func Open(ctx context.Context, clusterFile string, o *Options) (*Store, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	traits := rows.Traits{MaxWrites: maxWrites, Skew: cmp.Or(o.Skew, time.Second)}
+	traits := rows.Traits{MaxWrites: maxWrites, MaxBytes: maxBytes, Skew: cmp.Or(o.Skew, time.Second)}
 	e, err := openEngine(clusterFile, cmp.Or(o.Prefix, "fairq/"), traits)
 	if err != nil {
 		return nil, fmt.Errorf("foundationdb: open: %w", err)

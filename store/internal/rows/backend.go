@@ -38,8 +38,12 @@ func (b *backend) call(ctx context.Context, name string, c call) error {
 
 // Put implements [driver.Backend].
 func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []task.ID) (n int, evicted []driver.Record, err error) {
+	bytes := 0
+	for i := range tasks {
+		bytes += sizeOf(&tasks[i])
+	}
 	err = b.call(ctx, "Put", call{
-		order: puts, joins: true, tasks: len(tasks),
+		order: puts, joins: true, tasks: len(tasks), bytes: bytes,
 		exclusive: slices.ContainsFunc(tasks, func(t driver.New) bool { return t.Group != "" }),
 		kinds:     slices.ContainsFunc(tasks, func(t driver.New) bool { return t.Kind != "" }),
 		plan: func(q *queue, p *wants) {
@@ -64,6 +68,12 @@ func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []task.ID) (n
 			n, evicted = 0, nil
 			if most := u.maxPuts(); len(tasks) > most {
 				return u.tooMany("PutBatch: the number of tasks", len(tasks), most)
+			}
+			if most := u.maxBytes(); bytes > most && len(tasks) > 1 {
+				return &task.FieldError{
+					Field: "PutBatch: the length of its payloads, metadata and names (these count fourfold)", Value: bytes,
+					Limit: fmt.Sprintf("%d bytes at most, for more than one task", most),
+				}
 			}
 			for i := range tasks {
 				id, victim, err := u.put(&tasks[i])
@@ -235,11 +245,15 @@ func (b *backend) Kick(ctx context.Context, o task.ListOptions) (kicked int, err
 		err := b.call(ctx, "Kick", call{joins: true, run: func(u *unit) error {
 			o.Limit = u.room(min(n-kicked, pageSize))
 			rows := must(u.v.Buried(o))
+			found = 0
 			for _, r := range rows {
 				t := u.life(r)
 				u.applyFate(r, t, t.Kick(u.now, &u.stats), u.now)
+				if found++; u.isLarge() {
+					o.Limit = found // there may be more
+					break
+				}
 			}
-			found = len(rows)
 			return nil
 		}})
 		if err != nil {
@@ -315,6 +329,8 @@ func (u *unit) truncate(dropped bool) (n int, done bool) {
 		page := must(u.v.List(task.ListOptions{Limit: wanted}))
 		for _, r := range page {
 			switch {
+			case u.isLarge():
+				return n, false
 			case r.Group == "":
 				u.delete(r, endOfTruncate(dropped), u.now)
 				n++

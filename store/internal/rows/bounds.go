@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -19,7 +20,9 @@ import (
 //     the weight of the key, so that is bounded too; and the first one of each further kind, which
 //     are left to other transactions if they are too many (see moveFront).
 //
-// What a transaction has written so far is unit.written. A part of a caller's own transaction cannot
+// What a transaction has written so far is unit.written. In the same way unit.bytes goes by
+// Traits.MaxBytes: what a call will put is known before it runs, and of other tasks one more is
+// written at most than there is room for. A part of a caller's own transaction cannot
 // leave anything to another one, so it writes what there is to write.
 const (
 	rowsWithEach   = 3 // rows of all tables for each row of a task, with that one
@@ -58,11 +61,45 @@ func (u *unit) room(n int) int {
 	return max(0, min(n, left))
 }
 
-// isFull tells whether a call that works on so many tasks must be left to the next transaction.
-func (u *unit) isFull(tasks int) bool {
-	tasks = max(1, tasks)
-	return u.written > 0 && u.room(tasks) < tasks
+// isFull tells whether a call must be left to the next transaction.
+func (u *unit) isFull(c *call) bool {
+	tasks := max(1, c.tasks)
+	return u.written > 0 && u.room(tasks) < tasks || u.bytes > 0 && u.bytes+c.bytes > u.maxBytes()
 }
+
+// maxBytes is maxRows for bytes.
+func (u *unit) maxBytes() int {
+	if u.q.joined {
+		return math.MaxInt
+	}
+	return u.q.store.maxBytes()
+}
+
+func (s *Store) maxBytes() int { return cmp.Or(s.traits.MaxBytes, math.MaxInt) }
+
+// isLarge tells whether the transaction has written as many bytes as it may.
+func (u *unit) isLarge() bool { return u.bytes >= u.maxBytes() }
+
+// sizeOf returns how many bytes it takes to put a task. Its names are in indexes, too.
+func sizeOf(n *driver.New) int {
+	payload, _ := n.Payload.([]byte)
+	size := len(payload) + inIndexes*(len(n.Key)+len(n.Kind)+len(n.UniqueKey)+len(n.Group))
+	for name, value := range n.Metadata {
+		size += len(name) + len(value)
+	}
+	return size
+}
+
+// size is sizeOf for one that is written again, without its payload.
+func (r *Row) size() int {
+	size := len(r.Metadata) + inIndexes*(len(r.Key)+len(r.Kind)+len(r.UniqueKey)+len(r.Group))
+	if r.Err != nil {
+		size += len(r.Err.Message)
+	}
+	return size
+}
+
+const inIndexes = 4 // times a name is written, with that in the row
 
 // maxPuts returns how many tasks one PutBatch can put.
 func (u *unit) maxPuts() int {

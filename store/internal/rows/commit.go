@@ -24,6 +24,7 @@ type call struct {
 	kinds     bool                 // it puts tasks of kinds
 	joins     bool                 // it can be a part of a transaction of the caller's
 	tasks     int                  // that it works on, 0 means one
+	bytes     int                  // that it will put
 	run       func(*unit) error
 
 	err  error
@@ -210,10 +211,11 @@ func (m *committer) gather() []*call {
 		runtime.Gosched()
 	}
 	defer m.mu.Unlock()
-	n, tasks := 0, 0
+	n, tasks, bytes := 0, 0, 0
 	for n < min(len(m.pending), maxCalls) {
 		tasks += max(1, m.pending[n].tasks)
-		if n > 0 && tasks > m.store.step(tasks) {
+		bytes += m.pending[n].bytes
+		if n > 0 && (tasks > m.store.step(tasks) || bytes > m.store.maxBytes()) {
 			break
 		}
 		n++

@@ -169,7 +169,7 @@ func (u *unit) handBackAll(number uint64) (done bool) {
 	wanted := u.room(pageSize)
 	rows := must(u.v.TakenBy(number, wanted, u.needsPayload()))
 	for _, r := range rows {
-		if u.workLeft() {
+		if u.workLeft() || u.isLarge() {
 			return false
 		}
 		u.handBack(r)
@@ -287,7 +287,7 @@ func (u *unit) expireConsumers(left int) int {
 	for _, c := range must(u.v.DueConsumers(u.now-int64(u.q.store.traits.Skew), left)) {
 		rows := must(u.v.TakenBy(c.Number, left, u.needsPayload()))
 		for _, r := range rows {
-			if u.workLeft() {
+			if u.workLeft() || u.isLarge() {
 				return 0
 			}
 			t, at := u.life(r), min(c.Deadline, u.now)

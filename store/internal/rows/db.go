@@ -75,6 +75,11 @@ type Traits struct {
 	// a transaction will write is estimated: see bounds.go.
 	MaxWrites int
 
+	// MaxBytes is how many bytes of payloads, metadata, names and errors a transaction should write,
+	// 0 if there is no such limit. One that writes more than a single task leaves the rest to others
+	// when it has written that many, so the last task may exceed it. A PutBatch with more is refused.
+	MaxBytes int
+
 	// Skew is by how much two processes may differ in what View.Now returns, 0 if it is the time
 	// of the database. A consumer is expired by other processes only that much after its deadline.
 	Skew time.Duration

@@ -31,6 +31,9 @@ func (u *unit) beginGroup(w *work, n int) (worked int) {
 	name := string(w.Name)
 	cancel := u.group(name).Cancelled
 	for _, r := range u.tasksOf(w, n) {
+		if u.isLarge() {
+			return n
+		}
 		if cancel {
 			r = u.withCurrentTurn(r)
 		}
@@ -79,6 +82,9 @@ func (u *unit) endGroup(name string, now int64) {
 // endTasks ends up to n tasks of a group that has ended, or makes them ready.
 func (u *unit) endTasks(w *work, n int) (worked int) {
 	for _, r := range u.tasksOf(w, n) {
+		if u.isLarge() {
+			return n
+		}
 		t := r.life()
 		f := t.GroupEnds(w.Cancelled, w.Time, &u.stats)
 		if f.State != 0 {
@@ -95,6 +101,9 @@ func (u *unit) deleteGroup(w *work, n int) (worked int) {
 	u.purges = true
 	defer func() { u.purges = false }()
 	for _, r := range u.tasksOf(w, n) {
+		if u.isLarge() {
+			return n
+		}
 		u.delete(r, endOfTruncate(w.Dropped), u.now)
 		worked++
 	}

@@ -18,6 +18,7 @@ func (u *unit) addHistory(r *Row, o *Outcome) {
 		ID: r.ID, Key: r.Key, Kind: r.Kind, UniqueKey: r.UniqueKey, Payload: r.Payload, Attempts: r.Attempts,
 		Created: r.Created, Finished: u.now, Result: o.Result, Err: o.Err, Until: life.Plus(u.now, keep),
 	}
+	u.bytes += len(d.Payload) + r.size()
 	check(u.v.History().Put(d))
 	u.schedule(life.Plus(d.Until, keep/4)) // many at a time
 }

@@ -45,7 +45,7 @@ func (u *unit) takeSome(consumer driver.Handle, filter Filter, into []driver.Rec
 	if err != nil {
 		return 0, err
 	}
-	for ; n < len(into); n++ {
+	for ; n < len(into) && (n == 0 || !u.isLarge()); n++ {
 		r := u.take(c, filter, len(into)-n)
 		if r == nil {
 			u.lookAgainIfLocked(filter, n)

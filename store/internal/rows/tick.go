@@ -35,7 +35,7 @@ func (u *unit) advance() {
 		u.read(false, keysOf(rows)...)
 	}
 	for _, r := range rows {
-		if u.workLeft() {
+		if u.workLeft() || u.isLarge() {
 			return
 		}
 		if r = u.reread(r); r != nil && r.isDue(u.now) {

@@ -131,7 +131,7 @@ func (t *transaction) enter(tx Tx, calls []*call) {
 		if c.kinds && !u.workLeft() && !u.dropped {
 			u.allowKinds()
 		}
-		if u.workLeft() || u.isFull(c.tasks) {
+		if u.workLeft() || u.isFull(c) {
 			t.left = append(t.left, c)
 			continue
 		}

@@ -51,7 +51,8 @@ type unit struct {
 	due         int64      // the earliest time that was set
 	afterCommit []func()
 
-	written     int  // rows of tasks; see bounds.go
+	written     int // rows of tasks; see bounds.go
+	bytes       int
 	purges      bool // all tasks are deleted, so it does not matter which turns they have
 	advanced    bool // all that was due has happened, so due is the earliest time of all
 	listens     bool
@@ -109,6 +110,7 @@ func (u *unit) saveKeys() {
 // A row that becomes ready is written before updateFront is called for it, for that reads the line
 // from what is cached here.
 func (u *unit) insert(r *Row) {
+	u.bytes += len(r.Payload)
 	u.write(r)
 	u.readyTasks[r.Key].add(r)
 }
@@ -136,6 +138,7 @@ func (u *unit) write(r *Row) {
 	u.recount(r, r.State)
 	check(u.v.Put(r))
 	u.written++
+	u.bytes += r.size()
 }
 
 // recount says that a row is in a state now, or if that is 0 in none.

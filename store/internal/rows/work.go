@@ -67,7 +67,7 @@ func (u *unit) leaveWork(w *work) {
 // doSome does as much of a work as the transaction may, and tells whether that was all.
 func (u *unit) doSome(w *work) (done bool) {
 	n := u.room(math.MaxInt)
-	if n == 0 || u.workLeft() { // they are done in order
+	if n == 0 || u.workLeft() || u.isLarge() { // they are done in order
 		return false
 	}
 	worked := 0
@@ -91,7 +91,7 @@ func (u *unit) doSome(w *work) (done bool) {
 	case moveFront:
 		return u.moveFront(w, n)
 	}
-	return worked < n
+	return worked < n && !u.isLarge()
 }
 
 // workLeft tells whether some work is left to other transactions.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -267,6 +268,83 @@ func TestCapacity(t *testing.T) {
 		})
 	}
 }
+
+// limited is an engine of a store that goes by the limits of the database.
+type limited struct{ *mvcc.Client }
+
+func (limited) Traits() rows.Traits { return rows.Traits{MaxWrites: 2000, MaxBytes: mvcc.MaxBytes / 2} }
+
+// Calls that are made at the same time share a transaction only if that does not get too large; nor
+// does one that makes happen what is due, or concerns many tasks.
+func TestBytes(t *testing.T) {
+	const n = 300
+	synctest.Test(t, func(t *testing.T) {
+		ctx, db := t.Context(), cluster()
+		h, err := kv.Open(ctx, "mvcc", limited{db.Client()}, kv.Options{})
+		require.NoError(t, err)
+		s := rows.New(h, rows.Options{MaxPayload: 90_000, History: time.Hour, Poll: 10 * time.Millisecond})
+		q, err := task.Open(ctx, s, "q", &task.Options[string]{Codec: text{}})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, q.Close(context.Background())) }()
+		payload, gone := strings.Repeat("x", 90_000), 0
+		putAll := func(o task.PutOptions) {
+			var wg sync.WaitGroup
+			for i := range n {
+				wg.Go(func() {
+					_, err := q.Put(ctx, fmt.Sprint("key ", i%7), payload, o)
+					require.NoError(t, err)
+				})
+			}
+			wg.Wait()
+		}
+		check := func(what string) {
+			gone += n
+			stats, err := q.Stats(ctx)
+			require.NoError(t, err)
+			require.Zero(t, stats.Len(), what)
+			ended, err := s.History(ctx, "q", 0, 10_000)
+			require.NoError(t, err)
+			require.Len(t, ended, gone, what)
+		}
+		putAll(task.PutOptions{})
+		for left := n; left > 0; {
+			some, err := q.TakeBatch(ctx, left)
+			require.NoError(t, err)
+			var wg sync.WaitGroup
+			for _, one := range some {
+				wg.Go(func() { require.NoError(t, one.Ack(ctx)) })
+			}
+			wg.Wait()
+			left -= len(some)
+		}
+		check("acked")
+		putAll(task.PutOptions{TTL: time.Minute})
+		time.Sleep(2 * time.Minute)
+		check("expired")
+		putAll(task.PutOptions{Group: "g"})
+		require.NoError(t, q.CancelGroup(ctx, "g"))
+		check("cancelled")
+		putAll(task.PutOptions{})
+		_, err = q.Truncate(ctx)
+		require.NoError(t, err)
+		check("truncated")
+
+		batch := slices.Repeat([]task.Batch[string]{{Key: "key", Payload: payload}}, 56)
+		_, err = q.PutBatch(ctx, batch)
+		require.ErrorIs(t, err, task.ErrInvalid)
+		require.ErrorContains(t, err, "is 5040672; it must be 5000000 bytes at most, for more than one task")
+		gone -= n
+		check("nothing was put")
+		_, err = q.PutBatch(ctx, batch[:55])
+		require.NoError(t, err)
+	})
+}
+
+// text is a codec that leaves payloads as they are.
+type text struct{}
+
+func (text) Encode(s string) ([]byte, error) { return []byte(s), nil }
+func (text) Decode(b []byte) (string, error) { return string(b), nil }
 
 var mostClients = flag.Int("clients", 64, "up to how many clients TestClients simulates")
 
