@@ -35,6 +35,7 @@
 //
 // All but the actions are GET, and answer with JSON. {name} is that of a source. Errors are of the
 // form {"error": "..."}, with a status that fits. Times are in RFC 3339, durations in nanoseconds.
+// docs/monitor.md tells what the fields mean.
 //
 //	/                                   the page
 //	/v1/queues                          all sources, with their stats

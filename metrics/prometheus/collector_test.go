@@ -228,12 +228,20 @@ func TestDashboard(t *testing.T) {
 			}
 		}
 		var expressions []string
+		legends, queries := map[string]string{}, 0 // by expression; of variables
 		var find func(v any)
 		find = func(v any) {
 			switch v := v.(type) {
 			case map[string]any:
 				if e, ok := v["expr"].(string); ok {
 					expressions = append(expressions, e)
+					legends[e] = fmt.Sprint(v["legendFormat"])
+				}
+				if q, ok := v["query"].(string); ok && q != "prometheus" {
+					of := regexp.MustCompile(`^label_values\((\w+), (\w+)\)$`).FindStringSubmatch(q)
+					require.Len(t, of, 3, q)
+					require.True(t, labels[of[1]][of[2]], q)
+					queries++
 				}
 				for _, v := range v {
 					find(v)
@@ -250,6 +258,7 @@ func TestDashboard(t *testing.T) {
 		require.NoError(t, json.Unmarshal(dashboard, &d))
 		find(d)
 		require.Greater(t, len(expressions), 20)
+		require.Equal(t, 1, queries)
 		shown := map[string]bool{}
 		for _, e := range expressions {
 			metric := regexp.MustCompile(`fairq_\w+`).FindAllString(e, -1)
@@ -262,6 +271,12 @@ func TestDashboard(t *testing.T) {
 				for _, l := range regexp.MustCompile(`(\w+)(=|,|$)`).FindAllStringSubmatch(in[1]+in[2], -1) {
 					require.True(t, of[l[1]], "%s: label %q", e, l[1])
 				}
+			}
+			for _, l := range regexp.MustCompile(`\{\{(\w+)}}`).FindAllStringSubmatch(legends[e], -1) {
+				if left := regexp.MustCompile(`by \(([^)]*)\)`).FindStringSubmatch(e); left != nil {
+					require.Contains(t, strings.Split(left[1], ", "), l[1], "%s: the legend", e)
+				}
+				require.True(t, of[l[1]], "%s: label %q of the legend", e, l[1])
 			}
 			require.Equal(t, strings.HasSuffix(metric[0], "_total") || strings.HasSuffix(metric[0], "_bucket"), strings.Contains(e, "rate("), e)
 			require.Equal(t, strings.Count(e, "("), strings.Count(e, ")"), e)
