@@ -99,7 +99,7 @@ func (k *itemKey[K]) price(cost, quantum int64) error {
 
 // costError is not in price, so that this can be inlined.
 func (k *itemKey[K]) costError(cost, quantum int64) error {
-	return fmt.Errorf("%w: it is %d for an item of key %v; the limits are 1 and %d", ErrCost, cost, k.key, account.CostLimit(quantum))
+	return fmt.Errorf("%w: it is %d for an item of key %#v; the limits are 1 and %d", ErrCost, cost, k.key, account.CostLimit(quantum))
 }
 
 func (q *Queue[K, V]) hasCosts() bool { return q.Cost != nil || q.PriorCost != 0 || q.TurnsAhead != 0 }
@@ -158,7 +158,7 @@ func (q *Queue[K, V]) done(key K, hash uint32, cost int64) error {
 	case q.PriorCost == 0:
 		return errors.New("fairq: Done: costs are not learned, for PriorCost is 0")
 	case cost < 0:
-		return fmt.Errorf("%w: it is %d for an item of key %v that is done; it must not be negative", ErrCost, cost, key)
+		return fmt.Errorf("%w: it is %d for an item of key %#v that is done; it must not be negative", ErrCost, cost, key)
 	case q.len == 0:
 		q.beginCosts()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -235,6 +236,8 @@ func TestCostOutOfRange(t *testing.T) {
 	}
 	require.Equal(t, 3, q.Len())
 	require.NoError(t, q.Push(costly{7, 10 * account.MaxQuanta}))
+	free := New(strings.Clone, &Options[string, string]{Quantum: 1, Cost: func(string) int64 { return 0 }})
+	require.ErrorContains(t, free.Push("a\x1b"), `it is 0 for an item of key "a\x1b"; the limits`)
 
 	o.Cost = func(item costly) int64 {
 		if item.cost == 13 {

@@ -252,7 +252,7 @@ func TestUserFunctionsPanic(t *testing.T) {
 	weights := fairq.New(letter, &options{Weight: func(key string) int { return int(key[0]) - 'A' }})
 	err = weights.Push("A1")
 	require.ErrorIs(t, err, fairq.ErrWeight)
-	require.EqualError(t, err, "fairq: weight out of range: it is 0 for key A; the limits are 1 and 1000")
+	require.EqualError(t, err, "fairq: weight out of range: it is 0 for key \"A\"; the limits are 1 and 1000")
 	n, err = weights.PushBatch([]string{"B1", "A1", "B2"})
 	require.ErrorIs(t, err, fairq.ErrWeight)
 	require.Equal(t, 1, n)

@@ -37,10 +37,11 @@ type KeyCount[K comparable] struct {
 	Key   K      `json:"key"`
 	Total Counts `json:"total"` // since the key was counted first
 
-	// Recent is the same, halved whenever a minute of the clock is over: n a minute are n to 2n.
+	// Recent is the same, halved at each full minute: with n events a minute it is n to 2n.
 	Recent Counts `json:"recent"`
 
-	// Missed is how much more the sum of Total may be at most, from before the key was counted.
+	// Missed is how many events of the key may be missing in Total, at most, all kinds together:
+	// those before it was counted.
 	Missed uint64 `json:"missed"`
 }
 

@@ -51,12 +51,12 @@ type Options[K comparable, V any] struct {
 	// docs/design.md.
 	Quantum int64
 
-	// PriorCost is there instead of Cost where nobody knows what an item costs before it is done:
-	// the queue learns it from [FairQueue.Done]. It takes the mean of what the items of a key have
-	// cost, a moving one of which each new cost is an eighth, for the cost of the key's next item.
-	// PriorCost, 1 to 65,536 quanta, is that of a key of which nothing is known. 0 means that
-	// costs are not learned. What was learned of a key is kept when it has no items, for up to
-	// 16,384 such keys, and until Drain.
+	// PriorCost is for use instead of Cost, where nobody knows what an item costs before it is done:
+	// the queue learns that from [FairQueue.Done]. It takes the key's next item to cost what the
+	// items of the key have cost, in a moving mean of which each new cost is an eighth. PriorCost,
+	// 1 to 65,536 quanta, is the cost for a key of which nothing is known. 0 means that costs are
+	// not learned. The queue remembers what it has learned of a key without items, for up to 16,384
+	// such keys, and until Drain.
 	PriorCost int64
 
 	// TurnsAhead is how many turns a key may have ahead at most; 0 means no limit. An item without
@@ -191,7 +191,7 @@ func (o *Options[K, V]) complete() error {
 func (k *itemKey[K]) weigh(weight func(K) int) error {
 	w := weight(k.key)
 	if w < 1 || w > MaxWeight {
-		return fmt.Errorf("%w: it is %d for key %v; the limits are 1 and %d", ErrWeight, w, k.key, MaxWeight)
+		return fmt.Errorf("%w: it is %d for key %#v; the limits are 1 and %d", ErrWeight, w, k.key, MaxWeight)
 	}
 	k.weight = uint16(w)
 	return nil

@@ -87,8 +87,8 @@ func newSource[S any](name string, stats func(context.Context) (S, error), of fu
 
 // FairQueue returns a source that is a [fairq.FairQueue]. It has up to so many keys by name: the
 // heaviest of those that the queue counts, see CountKeys of [fairq.Options], each as long as it is
-// among the first 2*keys, so that a key does not come and go. Oldest age and waiting times are 0 and
-// empty without TrackWait. It panics if the name is empty or no UTF-8.
+// among the first 2*keys, so that a key does not come and go. Oldest age and waiting times are 0
+// and empty without TrackWait. It panics if the name is empty or no UTF-8.
 func FairQueue[K comparable](name string, q interface {
 	Stats() fairq.Stats
 	KeyCounts(n int) []fairq.KeyCount[K]

@@ -59,11 +59,11 @@
 // # Share and fair share
 //
 // The share of a key is its part of the service that the keys shown have had lately: in the present
-// minute and the ones before, each of which counts half as much as the one after it. The service is
-// work if there are costs, else items; of a pool that counts keys, it is attempts. The fair share of
-// a key that has nothing queued is the share that it has had, for it wanted no more. The keys with a
-// backlog divide what these leave, by their weights. The backlog of a pool is that of the queue that
-// [Pool] is given.
+// minute and those before it, each of which counts half as much as the one after it. The service is
+// work if there are costs, else items; of a pool that counts keys, it is attempts. The fair share
+// of a key that has nothing queued is the share that it has had, for it wanted no more. The keys
+// with a backlog divide what these leave, by their weights. The backlog of a pool is that of the
+// queue that [Pool] is given.
 //
 // # The end of a server
 //

@@ -198,10 +198,10 @@ type Workers interface {
 }
 
 // Pool returns a source that shows workers, and the rounds and the backlog of the queue that they
-// drain: queue is a source of it, such as of [pool.Pool.Queue], or nil, which shows nothing of it. If
-// a pool has several classes, it is the queue of one of them. That source has no paths and actions of
-// its own, and its buried tasks are not shown, unless it is given to [New] too. The name is as for
-// [FairQueue].
+// drain: queue is a source of it, such as of [pool.Pool.Queue], or nil, which shows nothing of it.
+// If a pool has several classes, it is the queue of one of them. That source has no paths and
+// actions of its own, and its buried tasks are not shown, unless it is given to [New] too. The name
+// is as for [FairQueue].
 func Pool(name string, p Workers, queue *Source) *Source {
 	return newSource(name, "pool", workers{p, queue})
 }

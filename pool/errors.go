@@ -16,11 +16,11 @@ var (
 	ErrShutdown = errors.New("pool: shut down")
 
 	// ErrTimeout is the cause that a handler's context is done with when Policy.Timeout is over.
-	// It is what a task failed with whose handler then returns an error of its context.
+	// If the handler then returns an error of its context, this is what its task has failed with.
 	ErrTimeout = errors.New("pool: handler timed out")
 
 	// ErrDeadline is the cause that a handler's context is done with when the deadline of its task
-	// is over, and what such a task failed with.
+	// is over, and what the task has failed with then.
 	ErrDeadline = errors.New("pool: deadline of the task is over")
 
 	// ErrSnoozed is what an error of [Snooze] is, as [errors.Is] reports: nothing has failed.
@@ -46,8 +46,8 @@ var (
 	// ErrCost is returned when PutOptions.Cost is out of range.
 	ErrCost = fairq.ErrCost
 
-	// ErrPanic is returned when a function of the queue's options panics, such as Weight, and is
-	// what a task fails with whose handler panics. The error is a [*PanicError].
+	// ErrPanic is returned when a function of the queue's options panics, such as Weight. If a
+	// handler panics, it is what its task has failed with. The error is a [*PanicError].
 	ErrPanic = task.ErrPanic
 
 	// ErrDuplicate is returned when there is a task with this PutOptions.UniqueKey.

@@ -75,8 +75,7 @@ var (
 	// ErrDropped is returned when the queue has been dropped.
 	ErrDropped = driver.ErrDropped
 
-	// ErrTaken is returned when a task is taken that must not be, see [UnlessTaken], or that is to
-	// be taken by its id.
+	// ErrTaken is returned when somebody has the task: by a call with [UnlessTaken], and by TakeID.
 	ErrTaken = driver.ErrTaken
 
 	// ErrBlocked is returned when a task that is to be taken by its id cannot be: its group holds

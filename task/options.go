@@ -73,10 +73,10 @@ type Options[V any] struct {
 	Quantum int64
 
 	// PriorCost, with a Quantum, is for costs that nobody knows before the task is done: a task
-	// that is put without a Cost costs the mean of what [Queue.Done] has told of its key, a moving
-	// one of which each new cost is an eighth. PriorCost, 1 to 65,536 quanta, is that of a key of
-	// which this Queue has been told nothing. It remembers at least the 8,192 keys told of last. 0
-	// means that costs are not learned.
+	// that is put without a Cost costs what [Queue.Done] has told of its key's tasks, in a moving
+	// mean of which each new cost is an eighth. PriorCost, 1 to 65,536 quanta, is the cost for a key
+	// of which this Queue has been told nothing. It remembers at least the 8,192 keys that it was
+	// told of last. 0 means that costs are not learned.
 	PriorCost int64
 
 	// MaxInFlightPerKey is how many tasks of a key can be taken at the same time; it is the
@@ -139,9 +139,9 @@ type PutOptions struct {
 	// [fairq.MaxCost]. 0 means 1, and with Options.PriorCost what was learned of the key.
 	//
 	// A key that has had more than its share of a round pays with those that follow, also if it has
-	// no task meanwhile, unless no other task of the priority is ready. The cost is read when the
-	// task gets its turn: with MaxInFlightPerKey, and in a database once a task with a Kind was
-	// put, that is when it is its key's next one, else when it becomes ready.
+	// no task meanwhile, unless no other task of the priority is ready. The key pays when the task
+	// gets its turn. With MaxInFlightPerKey, and in a database once a task with a Kind was put, that
+	// is when the task is its key's next one, else when it becomes ready.
 	Cost int64
 
 	// Delay is how long it takes until the task is ready. 0 means that it is at once.

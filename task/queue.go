@@ -43,7 +43,7 @@ func Open[V any](ctx context.Context, store Store, name string, options *Options
 		return nil, invalid("Open: the store", nil, "a Store, such as new(memory.Store)")
 	}
 	if name == "" {
-		return nil, invalid("Open: the name", name, "not empty")
+		return nil, invalid("Open: the name", name, fmt.Sprintf("1 to %d bytes long", MaxName))
 	}
 	if err := checkName("Open: the name", name); err != nil {
 		return nil, err
@@ -329,9 +329,9 @@ func (q *Queue[V]) Count(ctx context.Context, options ListOptions) (int, error) 
 	return q.backend.Count(ctx, options)
 }
 
-// Kick makes buried tasks of a Key and Kind ready, up to Limit, in the order in which they were
-// buried, and returns how many. They have all their attempts again. State, if set, must be Buried,
-// and neither Group nor After can be.
+// Kick makes buried tasks of a Key and Kind ready, 100 at most unless Limit is set, in the order in
+// which they were buried, and returns how many. They have all their attempts again. State, if set,
+// must be Buried, and neither Group nor After can be set.
 func (q *Queue[V]) Kick(ctx context.Context, options ListOptions) (int, error) {
 	switch {
 	case options.State != 0 && options.State != Buried:

@@ -52,7 +52,7 @@ type ListOptions = driver.ListOptions
 type Condition uint8
 
 // UnlessTaken makes a call return [ErrTaken], and change nothing, if the task is taken, or to drop
-// a queue if any task is. Nobody can take it between that and the call.
+// a queue if any task is. The call looks and acts in one step: nobody can take it in between.
 const UnlessTaken Condition = 1
 
 // Stats tells how a queue is doing: tasks by state, and counters. For its fields see package

@@ -149,7 +149,7 @@ func (o *options) flags() *flag.FlagSet {
 		return errors.New("it must be ready, delayed, taken, buried or held")
 	})
 	f.BoolVar(&o.all, "all", false, "all buried tasks")
-	f.BoolVar(&o.force, "force", false, "also if somebody has the task, who is told that it is not his any more")
+	f.BoolVar(&o.force, "force", false, "also if somebody is working on the task, who then loses the lease")
 	f.BoolVar(&o.yes, "yes", false, "also if the queue has tasks, which are deleted with it")
 	f.StringVar(&o.reason, "reason", "buried by hand", "the `text` that is recorded with the tasks")
 	f.BoolVar(&o.actions, "actions", false, "let the page kick, bury, delete, pause and resume")

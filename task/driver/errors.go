@@ -3,6 +3,7 @@ package driver
 import (
 	"errors"
 	"fmt"
+	"strconv"
 )
 
 // What calls of a Backend return, and a task.Queue passes on.
@@ -44,11 +45,15 @@ type FieldError struct {
 
 // Error names the field, its value and the limit.
 func (e *FieldError) Error() string {
-	value := fmt.Sprint(e.Value)
-	if s, ok := e.Value.(string); ok {
-		value = fmt.Sprintf("%q", s)
+	return fmt.Sprintf("task: %s is %s; it must be %s", e.Field, text(e.Value), e.Limit)
+}
+
+// text shows a value, and where one begins and ends that is a string.
+func text(value any) string {
+	if s, ok := value.(string); ok {
+		return strconv.Quote(s)
 	}
-	return fmt.Sprintf("task: %s is %s; it must be %s", e.Field, value, e.Limit)
+	return fmt.Sprint(value)
 }
 
 // Unwrap returns ErrInvalid.

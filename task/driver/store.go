@@ -50,14 +50,25 @@ type Settings struct {
 // Match returns a [FieldError] for each setting in which s, that a queue is to be opened with, is
 // not what it must be; why says why it must.
 func (s Settings) Match(must Settings, why string) error {
+	if s.KeyCapacity == s.Capacity && must.KeyCapacity == must.Capacity {
+		s.KeyCapacity = must.KeyCapacity // neither was set: it is the Capacity that differs
+	}
 	a, b := reflect.ValueOf(s), reflect.ValueOf(must)
 	var errs []error
 	for i := range a.NumField() {
 		if is, be := a.Field(i).Interface(), b.Field(i).Interface(); is != be {
-			errs = append(errs, &FieldError{"Options." + a.Type().Field(i).Name, is, fmt.Sprintf("%v, %s", be, why)})
+			errs = append(errs, &FieldError{"Options." + a.Type().Field(i).Name, given(is), fmt.Sprintf("%s, %s", text(given(be)), why)})
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// given returns a setting as it is given in the Options: no limit is 0 there.
+func given(setting any) any {
+	if setting == fairq.MaxLen {
+		return 0
+	}
+	return setting
 }
 
 // Counts tells whether a task in that state counts in Capacity and KeyCapacity. The state 0 is

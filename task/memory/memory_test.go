@@ -3,6 +3,8 @@ package memory_test
 import (
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/memory"
 	"github.com/fairq/fairq/task/storetest"
@@ -23,4 +25,35 @@ func TestMemoryAgainstModel(t *testing.T) {
 		store := new(memory.Store)
 		return storetest.Subject{Store: store, Exact: true, Check: store.Check}
 	})
+}
+
+// A queue is opened with other options: the error names them as they were given.
+func TestOtherOptions(t *testing.T) {
+	for _, c := range []struct {
+		made, opened task.Options[string]
+		want         string
+	}{
+		{
+			task.Options[string]{},
+			task.Options[string]{Capacity: 3},
+			`task: Options.Capacity is 3; it must be 0, as queue "q" was made with it`,
+		},
+		{
+			task.Options[string]{Capacity: 3, KeyCapacity: 2},
+			task.Options[string]{},
+			"task: Options.Capacity is 0; it must be 3, as queue \"q\" was made with it\n" +
+				`task: Options.KeyCapacity is 0; it must be 2, as queue "q" was made with it`,
+		},
+		{
+			task.Options[string]{Format: "json"},
+			task.Options[string]{Format: "gob"},
+			`task: Options.Format is "gob"; it must be "json", as queue "q" was made with it`,
+		},
+	} {
+		store := new(memory.Store)
+		_, err := task.Open(t.Context(), store, "q", &c.made)
+		require.NoError(t, err)
+		_, err = task.Open(t.Context(), store, "q", &c.opened)
+		require.EqualError(t, err, c.want)
+	}
 }

@@ -162,7 +162,8 @@ func (t *transaction) deliver() {
 
 // errJoin says that a call cannot be a part of a transaction of the caller's.
 var errJoin = &task.FieldError{
-	Field: "the context", Value: "one with a transaction", Limit: "without one, but for calls that put, settle, change or show tasks",
+	Field: "the context", Value: "one with a transaction",
+	Limit: "one without, for only calls that put, settle, change or show tasks can be part of one",
 }
 
 // runJoined runs a call in a transaction of the caller's. What is known of the queue here is not
