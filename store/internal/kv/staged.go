@@ -77,7 +77,7 @@ func (x *tx) stage(v *view, h *head, plan *rows.Plan) (ready bool, err error) {
 	if x.db.options.Taking != Staged || n == 0 || v.alone || h.Paused || h.lanes.all == 1 || x.wrote {
 		return true, nil
 	}
-	all, err := x.requests(v)
+	all, old, err := x.requests(v)
 	if err != nil {
 		return false, err
 	}
@@ -94,7 +94,7 @@ func (x *tx) stage(v *view, h *head, plan *rows.Plan) (ready bool, err error) {
 		v.given = own
 		return true, nil
 	case oldest || v.now-own.at > int64(patientFor):
-		err = x.answer(v, all)
+		err = x.answer(v, all, old)
 	default:
 		return false, x.fail("wait for tasks", nil, pause(x.ctx))
 	}
@@ -112,8 +112,8 @@ func (x *tx) stage(v *view, h *head, plan *rows.Plan) (ready bool, err error) {
 	return false, nil
 }
 
-// requests returns those that are not old, in their order.
-func (x *tx) requests(v *view) (all []*request, err error) {
+// requests returns those that are not old, in their order, and the keys of the others.
+func (x *tx) requests(v *view) (all []*request, old [][]byte, err error) {
 	at := v.about(requests)
 	for e, err := range x.scan(Span{From: at, To: behind(at)}) {
 		r := &request{process: uintAt(last(e.Key, 1))}
@@ -121,16 +121,18 @@ func (x *tx) requests(v *view) (all []*request, err error) {
 			err = x.fail("read", e.Key, decode(e.Value, r.code))
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if r.at > v.now-int64(keepRequest) {
 			all = append(all, r)
+		} else {
+			old = append(old, e.Key)
 		}
 	}
 	slices.SortFunc(all, func(a, b *request) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.process, b.process))
 	})
-	return all, nil
+	return all, old, nil
 }
 
 func (v *view) requestKey(process uint64) []byte {
@@ -142,8 +144,9 @@ func (x *tx) request(v *view, r *request) error {
 	return x.put(v.requestKey(r.process), encode(r.code))
 }
 
-// answer hands out the first tasks that were not handed out lately.
-func (x *tx) answer(v *view, all []*request) error {
+// answer hands out the first tasks that were not handed out lately, and deletes the requests that
+// are old. Whose process is only slow asks again.
+func (x *tx) answer(v *view, all []*request, old [][]byte) error {
 	given := map[string]bool{}
 	wanted := 0
 	for _, r := range all {
@@ -170,6 +173,9 @@ func (x *tx) answer(v *view, all []*request) error {
 	turn := v.about(handedOut)
 	x.Guard(turn, nil)
 	err := cmp.Or(x.putNumber(turn, x.db.process), v.saveMark())
+	for _, key := range old {
+		err = cmp.Or(err, x.remove(key))
+	}
 	for _, r := range all {
 		if r.wants > 0 && err == nil {
 			r.at, r.wants = v.now, 0

@@ -353,6 +353,69 @@ func TestMark(t *testing.T) {
 	}
 }
 
+// Of tasks that are gone, and of processes that are, nothing is left but what there is of a queue
+// anyway, and of the last processes.
+func TestNothingLeft(t *testing.T) {
+	for name, taking := range map[string]kv.Taking{"Apart": kv.Apart, "Staged": kv.Staged} {
+		synctest.Test(t, func(t *testing.T) {
+			db, left := cluster(), 0
+			for round := range 4 {
+				before := left
+				for range 3 { // of four processes each
+					comeAndGo(t, db, taking)
+					time.Sleep(time.Hour)
+				}
+				left = count(t, db)
+				t.Logf("%s: after %d processes there are %d entries", name, 12*(round+1), left)
+				require.True(t, round == 0 || left <= before)
+			}
+		})
+	}
+}
+
+// comeAndGo has processes put and take tasks, and then end, one of them by dying.
+func comeAndGo(t *testing.T, db *mvcc.DB, taking kv.Taking) {
+	const n, tasks = 4, 40
+	var taken atomic.Int64
+	var wg sync.WaitGroup
+	for i := range n {
+		client := db.Client()
+		h, err := kv.Open(t.Context(), "mvcc", client, kv.Options{Taking: taking})
+		require.NoError(t, err)
+		s := rows.New(h, rows.Options{MaxPayload: 1000, Poll: 10 * time.Millisecond})
+		q, err := task.Open(t.Context(), s, "q", &task.Options[int]{Grace: 5 * time.Second})
+		require.NoError(t, err)
+		wg.Go(func() {
+			for j := range tasks / n {
+				_, err := q.Put(t.Context(), fmt.Sprint(j%7), j, task.PutOptions{})
+				require.NoError(t, err)
+			}
+			for taken.Add(1) <= tasks {
+				one, err := q.Take(t.Context())
+				require.NoError(t, err)
+				require.NoError(t, one.Ack(t.Context()))
+			}
+			if i == 0 {
+				client.Kill()
+			}
+			require.Equal(t, i == 0, q.Close(context.Background()) != nil)
+			h.Close()
+		})
+	}
+	wg.Wait()
+}
+
+// count returns how many entries there are.
+func count(t *testing.T, db *mvcc.DB) (n int) {
+	tx, err := db.Client().Begin(t.Context())
+	require.NoError(t, err)
+	for _, err := range tx.Scan(kv.Span{To: []byte{0xff}}) {
+		require.NoError(t, err)
+		n++
+	}
+	return n
+}
+
 // A commit for which there is no room may have been done nevertheless. If it was not, the call says
 // so, and nothing of it has happened.
 func TestFull(t *testing.T) {
@@ -445,6 +508,26 @@ func TestDeadRequest(t *testing.T) {
 			wg.Wait()
 			require.EqualValues(t, tasks, acked.Load())
 			require.Less(t, time.Since(begun), 10*time.Second)
+
+			for _, q := range all[1:] { // they ask, and so see what is old
+				wg.Go(func() {
+					for range 3 {
+						time.Sleep(time.Second)
+						_, err := q.Put(t.Context(), "key", 0, task.PutOptions{})
+						require.NoError(t, err)
+						one, err := q.Take(t.Context())
+						require.NoError(t, err)
+						require.NoError(t, one.Ack(t.Context()))
+					}
+				})
+			}
+			wg.Wait()
+			requests := kv.Span{From: []byte("\x15\x01\x15\x68\x15\x01"), To: []byte("\x15\x01\x15\x68\x15\x02")} // of process 1
+			tx, err := db.Client().Begin(t.Context())
+			require.NoError(t, err)
+			for e := range tx.Scan(requests) {
+				require.Fail(t, "a dead process asks", "%x", e.Key)
+			}
 		})
 	}
 }
