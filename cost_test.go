@@ -299,6 +299,52 @@ func TestChangingCost(t *testing.T) {
 	require.NoError(t, q.check())
 }
 
+// Whatever is changed and when, the queue stays whole, and each key's items leave in order.
+func TestChangingCostAtRandom(t *testing.T) {
+	for seed := range uint64(60) {
+		random := rand.New(rand.NewPCG(seed, 8))
+		q := Queue[int, int]{}
+		queued, next := map[int][]int{}, 0
+		for range 300 {
+			key := random.IntN(4)
+			switch n := random.IntN(12); {
+			case n == 0:
+				q.Newcomers = Newcomers(random.IntN(2))
+				q.Cost, q.Quantum, q.PriorCost, q.TurnsAhead = nil, 0, 0, random.IntN(2)
+				switch random.IntN(3) {
+				case 0:
+					q.Cost, q.Quantum = func(item int) int64 { return int64(1 + item%20) }, 7
+				case 1:
+					q.PriorCost, q.Quantum = 20, 7
+				}
+			case n == 1 && q.PriorCost > 0:
+				q.Done(key, random.Int64N(50))
+			case n == 2 && len(queued[key]) > 0:
+				item, _ := q.RemoveNewest(key)
+				last := len(queued[key]) - 1
+				require.Equal(t, queued[key][last], item)
+				queued[key] = queued[key][:last]
+			case n < 6:
+				next++
+				q.Push(key, next)
+				queued[key] = append(queued[key], next)
+			default:
+				key, item, ok := q.Pop()
+				if ok {
+					require.Equal(t, queued[key][0], item)
+					queued[key] = queued[key][1:]
+				}
+			}
+			require.NoError(t, q.check(), "seed %d", seed)
+		}
+		left := 0
+		for _, items := range queued {
+			left += len(items)
+		}
+		require.Equal(t, left, q.Len())
+	}
+}
+
 // What Done tells is taken for the cost of the key's next items, and kept when the key has none.
 func TestLearnedCosts(t *testing.T) {
 	for _, ahead := range []int{0, 1} {

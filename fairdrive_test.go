@@ -376,8 +376,34 @@ func TestFairQueueAgainstModel(t *testing.T) {
 		for i := range data {
 			data[i] = byte(random.Uint32())
 		}
+		if seed%4 == 3 {
+			bursts(random, data)
+		}
 		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { driveFair(t, data) }) {
 			return
+		}
+	}
+}
+
+// bursts has the calls come so that many wait for a key whose share has grown since, and some of
+// them give up: many pushes that wait, half of them of one key, then some pops, and then the ends
+// of contexts.
+func bursts(random *rand.Rand, data []byte) {
+	data[1] = data[1]&^8 | 64 | 32 // RejectOverShare
+	keys := 2 + data[2]>>5
+	for i := range data[3:] {
+		arg := byte(random.IntN(32))
+		switch n := i % 16; {
+		case random.IntN(8) == 0: // any call
+		case n < 9:
+			if n%2 == 0 {
+				arg -= arg % keys
+			}
+			data[3+i] = arg << 3
+		case n < 12:
+			data[3+i] = arg<<3 | 4
+		default:
+			data[3+i] = (12+arg%16)<<3 | 7
 		}
 	}
 }
