@@ -44,7 +44,7 @@ func openStore(ctx context.Context, o *options) (store, error) {
 		if o.prefix != "" {
 			return nil, usage("-prefix is %q; a store in a file of bolt has none", o.prefix)
 		}
-		return opened(bolt.Open(ctx, path, &bolt.Options{History: o.history}))
+		return opened(bolt.Open(ctx, path, &bolt.Options{History: o.history, KeepSchema: true}))
 	case "postgres", "postgresql":
 		connection := o.store
 		if !strings.HasPrefix(rest, "//") {

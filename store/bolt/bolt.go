@@ -22,6 +22,10 @@ type Options struct {
 	// History is how long tasks that are gone can be listed by Store.History; 0 means that they
 	// are forgotten at once. It makes every task that ends cost one more write.
 	History time.Duration
+
+	// KeepSchema makes Open return an error, instead of making a file or beginning a store in it,
+	// if there is none.
+	KeepSchema bool
 }
 
 const maxPayload = 1 << 30 // bbolt keeps values of up to 2 GiB, and those of 32-bit systems less
@@ -54,12 +58,12 @@ func Open(ctx context.Context, path string, o *Options) (*Store, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	e, err := openEngine(path)
+	e, err := openEngine(path, o.KeepSchema)
 	if err != nil {
 		return nil, fmt.Errorf("bolt: %s: open: %w", path, err)
 	}
 	s := &Store{engine: e, name: "bolt: " + e.path}
-	db, err := kv.Open(ctx, s.name, e, kv.Options{})
+	db, err := kv.Open(ctx, s.name, e, kv.Options{KeepSchema: o.KeepSchema})
 	if err != nil {
 		_ = e.close()
 		return nil, err

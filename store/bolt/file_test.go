@@ -105,6 +105,42 @@ func init() {
 	}
 }
 
+// With KeepSchema a file that has no store in it stays as it is, and none is made.
+func TestKeepSchema(t *testing.T) {
+	dir := t.TempDir()
+	others, empty, missing := filepath.Join(dir, "others"), filepath.Join(dir, "empty"), filepath.Join(dir, "missing")
+	db, err := bbolt.Open(others, 0o600, nil)
+	require.NoError(t, err)
+	require.NoError(t, db.Update(func(tx *bbolt.Tx) error {
+		_, err := tx.CreateBucket([]byte("orders"))
+		return err
+	}))
+	require.NoError(t, db.Close())
+	require.NoError(t, os.WriteFile(empty, nil, 0o600))
+	content, err := os.ReadFile(others)
+	require.NoError(t, err)
+	keep := &bolt.Options{KeepSchema: true}
+	for path, want := range map[string]string{
+		others: "there is no store", empty: "the file is empty", missing: "no such file",
+	} {
+		_, err := bolt.Open(t.Context(), path, keep)
+		require.ErrorContains(t, err, "bolt: "+path+": open: ")
+		require.ErrorContains(t, err, want)
+	}
+	require.NoFileExists(t, missing)
+	for path, want := range map[string][]byte{others: content, empty: {}} {
+		after, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, want, after)
+	}
+	s, q := open(t, others)
+	require.NoError(t, put(q))
+	closeBoth(t, s, q)
+	s, err = bolt.Open(t.Context(), others, keep)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+}
+
 // TestInUse opens a file that another process has open, or this one.
 func TestInUse(t *testing.T) {
 	dir := t.TempDir()

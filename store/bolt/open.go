@@ -16,7 +16,7 @@ import (
 
 var errInUse = errors.New("another process, or this one, has the file open, and only one can")
 
-func openEngine(path string) (*engine, error) {
+func openEngine(path string, mustExist bool) (*engine, error) {
 	path, err := filepath.Abs(path) // the working directory may change
 	if err != nil {
 		return nil, err
@@ -25,8 +25,12 @@ func openEngine(path string) (*engine, error) {
 	info, err := os.Stat(path)
 	isNew := errors.Is(err, os.ErrNotExist)
 	switch {
+	case err != nil && mustExist:
+		return nil, err
 	case err == nil && !info.Mode().IsRegular():
 		return nil, fmt.Errorf("this is not a file, its mode is %v", info.Mode())
+	case err == nil && info.Size() == 0 && mustExist:
+		return nil, errors.New("the file is empty")
 	case err == nil && info.Size() > 0:
 		if err := check(path, info.Size()); err != nil {
 			return nil, err

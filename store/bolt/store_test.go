@@ -46,7 +46,7 @@ func openDB(t *testing.T) *testDB {
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "a b?c#d%20é.db")
 	require.NoError(t, os.WriteFile(path, data, 0o600))
-	e, err := openEngine(path)
+	e, err := openEngine(path, false)
 	require.NoError(t, err)
 	e.db.NoSync, e.db.NoGrowSync = true, true
 	t.Cleanup(func() { require.NoError(t, e.close()) })

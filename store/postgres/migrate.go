@@ -42,6 +42,9 @@ func (db *database) migrate(ctx context.Context, steps []migration) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", db.lock(0)); err != nil {
 			return err
 		}
+		if err := db.makeSchema(ctx, tx); err != nil {
+			return err
+		}
 		version, err := db.version(ctx, tx, len(steps))
 		if err != nil || version >= len(steps) {
 			return err
@@ -56,18 +59,11 @@ func (db *database) migrate(ctx context.Context, steps []migration) error {
 	})
 }
 
-// version returns what Migrate has left, 0 if there are no tables yet, or why a program of version
-// mine cannot use them, and notes where the database is. If the user may not make the schema, it is
-// enough that it is there.
-func (db *database) version(ctx context.Context, tx pgx.Tx, mine int) (version int, err error) {
-	here, _, err := readIdentity(tx.QueryRow(ctx, sqlIdentity))
-	if err != nil {
-		return 0, err
-	}
-	db.identity.Store(here)
-	var minReader int
+// makeSchema makes the schema and the table of versions. If the user may not make them, it is enough
+// that they are there.
+func (db *database) makeSchema(ctx context.Context, tx pgx.Tx) error {
 	var schema, table bool
-	err = tx.QueryRow(ctx, "SELECT to_regnamespace($1) IS NOT NULL, to_regclass($2) IS NOT NULL", db.schema, db.schema+".version").
+	err := tx.QueryRow(ctx, "SELECT to_regnamespace($1) IS NOT NULL, to_regclass($2) IS NOT NULL", db.schema, db.schema+".version").
 		Scan(&schema, &table)
 	if err == nil && !schema {
 		_, err = tx.Exec(ctx, "CREATE SCHEMA "+db.schema)
@@ -75,7 +71,21 @@ func (db *database) version(ctx context.Context, tx pgx.Tx, mine int) (version i
 	if err == nil && !table {
 		_, err = tx.Exec(ctx, db.text("CREATE TABLE fairq.version (version int NOT NULL, min_reader int NOT NULL)"))
 	}
-	if err == nil {
+	return err
+}
+
+// version returns what Migrate has left, 0 if there are no tables yet, or why a program of version
+// mine cannot use them, and notes where the database is.
+func (db *database) version(ctx context.Context, tx pgx.Tx, mine int) (version int, err error) {
+	here, _, err := readIdentity(tx.QueryRow(ctx, sqlIdentity))
+	if err != nil {
+		return 0, err
+	}
+	db.identity.Store(here)
+	var minReader int
+	var exists bool
+	err = tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", db.schema+".version").Scan(&exists)
+	if err == nil && exists {
 		err = tx.QueryRow(ctx, db.text("SELECT coalesce(max(version), 0), coalesce(max(min_reader), 0) FROM fairq.version")).
 			Scan(&version, &minReader)
 		if e := (*pgconn.PgError)(nil); errors.As(err, &e) && strings.HasPrefix(e.Code, "42") { // it has other columns

@@ -6,8 +6,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/internal/pgtest"
 )
 
 func TestMigrate(t *testing.T) {
@@ -40,6 +43,32 @@ func TestMigrate(t *testing.T) {
 		require.ErrorContains(t, err, "postgres: "+db.name+": ")
 		require.ErrorContains(t, err, "version is of another program")
 	}
+}
+
+// With KeepSchema nothing is made, also not for a moment: the user may not be allowed to.
+func TestKeepSchema(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Shared(t).Database(t)
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(context.Background())
+	_, err = conn.Exec(t.Context(), "CREATE ROLE looker LOGIN")
+	require.NoError(t, err)
+	defer conn.Exec(context.Background(), "DROP OWNED BY looker; DROP ROLE looker")
+	keep := func() error {
+		s, err := Open(t.Context(), url+" user=looker", &Options{KeepSchema: true})
+		if err == nil {
+			s.Close()
+		}
+		return err
+	}
+	require.ErrorContains(t, keep(), "the tables have version 0, this program needs 1: migrate them first")
+	s, err := Open(t.Context(), url, nil)
+	require.NoError(t, err)
+	s.Close()
+	_, err = conn.Exec(t.Context(), "GRANT USAGE ON SCHEMA fairq TO looker; GRANT SELECT ON ALL TABLES IN SCHEMA fairq TO looker")
+	require.NoError(t, err)
+	require.NoError(t, keep())
 }
 
 // The names of tables are replaced as text, so there must be none elsewhere.

@@ -91,6 +91,12 @@ func connect(ctx context.Context, path string, o *options) (_ *conn, err error) 
 			return nil, err
 		}
 	}
+	if o.noMigrate { // before anything is written into a file that is perhaps of another program
+		err := retryBusy(ctx, time.Now().Add(o.busyTimeout), func() error { return checkVersion(c, len(migrations)) })
+		if err != nil {
+			return nil, err
+		}
+	}
 	// SQLite does not wait here if another process makes the same change just now.
 	var mode sqldriver.Value
 	err = retryBusy(ctx, time.Now().Add(o.busyTimeout), func() (err error) {

@@ -107,16 +107,12 @@ func openDB(ctx context.Context, path string, o options) (_ *db, err error) {
 		return nil, failed(path, "open", err)
 	}
 	d.session.path = d.path
-	until := time.Now().Add(o.busyTimeout)
-	if o.noMigrate {
-		err = retryBusy(ctx, until, func() error { return checkVersion(d.conn, len(migrations)) })
-	} else {
-		err = migrate(ctx, d.conn, migrations, o.busyTimeout)
+	if !o.noMigrate {
+		if err = migrate(ctx, d.conn, migrations, o.busyTimeout); err != nil {
+			return nil, failed(path, "open", err)
+		}
 	}
-	if err != nil {
-		return nil, failed(path, "open", err)
-	}
-	err = retryBusy(ctx, until, func() (err error) {
+	err = retryBusy(ctx, time.Now().Add(o.busyTimeout), func() (err error) {
 		d.session.failed = nil
 		d.version, err = d.session.number(dataVersion)
 		return err

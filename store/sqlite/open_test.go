@@ -73,6 +73,16 @@ func TestOpenErrors(t *testing.T) {
 	_, err := openDB(context.Background(), missing, options{noMigrate: true})
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.NoFileExists(t, missing)
+	for name, script := range map[string]string{"empty": "", "others": "PRAGMA journal_mode = delete; CREATE TABLE t (c)"} {
+		others := made(name, script)
+		before, err := os.ReadFile(others)
+		require.NoError(t, err)
+		_, err = openDB(context.Background(), others, options{noMigrate: true})
+		require.ErrorContains(t, err, "sqlite: "+others+": open: the tables have version 0, this program needs 1: migrate them first")
+		after, err := os.ReadFile(others)
+		require.NoError(t, err)
+		require.Equal(t, before, after, "a file of another program stays as it is")
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_, err = openDB(ctx, file(t), options{})
