@@ -327,7 +327,7 @@ func (c *Consumer[V]) Disconnect(ctx context.Context) error {
 }
 
 func (c *Consumer[V]) leave(ctx context.Context, disconnects bool) error {
-	if c.queue == nil {
+	if c == nil || c.queue == nil {
 		return errZeroConsumer
 	}
 	n := c.queue.notifier

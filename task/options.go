@@ -100,7 +100,7 @@ type Options[V any] struct {
 	Retention time.Duration
 
 	// Grace is how long a consumer that disconnects, or whose process dies, keeps its leases; it is
-	// the queue's. 0 means 30 seconds.
+	// the queue's. 0 means 30 seconds. When a process dies it is a second at least.
 	Grace time.Duration
 
 	// CountKeys is how many keys this Queue counts, the heaviest, for [Queue.KeyCounts]: what it

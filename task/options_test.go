@@ -115,6 +115,12 @@ func TestBadCalls(t *testing.T) {
 	requireField(t, err, "ListOptions.State is State(77)")
 	_, err = q.List(ctx, task.ListOptions{Limit: -1})
 	requireField(t, err, "ListOptions.Limit")
+	_, err = q.KeyStats(ctx, -1)
+	requireField(t, err, "KeyStats: the number")
+	for _, n := range []int{-1, task.MaxBatch + 1} {
+		_, err = q.Upcoming(ctx, n)
+		requireField(t, err, "Upcoming: the number")
+	}
 	_, err = q.List(ctx, task.ListOptions{State: 77})
 	requireField(t, err, "ListOptions.State is State(77)")
 
@@ -150,6 +156,15 @@ func TestBadCalls(t *testing.T) {
 	_, _, err = new(task.Watch[int]).Take(ctx, nil)
 	requireField(t, err, "the Consumer")
 	requireField(t, nobody.Disconnect(ctx), "the Consumer")
+	requireField(t, nobody.Close(ctx), "the Consumer")
+	requireField(t, nobody.ReleaseAll(ctx), "the Consumer")
+	_, err = nobody.TakeID(ctx, 1)
+	requireField(t, err, "the Consumer")
+	_, err = nobody.AckAndTake(ctx, one, new(task.Task[int]))
+	requireField(t, err, "the Consumer")
+	nobody = nil
+	_, err = nobody.Take(ctx)
+	requireField(t, err, "the Consumer")
 	requireField(t, nobody.Close(ctx), "the Consumer")
 	require.Equal(t, "q", q.Name())
 	require.NoError(t, q.Close(ctx))

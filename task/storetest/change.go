@@ -53,6 +53,19 @@ var changeCases = []testCase{
 		e.open().close()
 		e.reopenAs(e.store, "queue", options{Grace: second}).idles()
 	}},
+	{"TinyGrace", "When a process dies it is a second at least.", func(e *env) {
+		q := e.openIn(e.store, "queue", options{Grace: 1})
+		q.put("a1 b1")
+		l := q.first("a1")
+		q.idles()
+		l.holds()
+		c := q.consumer(task.Filter{})
+		c.first("b1")
+		c.disconnect()
+		time.Sleep(time.Millisecond)
+		q.order("b1")
+		l.ack()
+	}},
 	{"LongerGrace", "is how long a consumer that disconnects, or whose process dies, keeps its leases", func(e *env) {
 		e.openIn(e.store, "queue", options{Grace: second}).close()
 		q := e.reopenAs(e.store, "queue", options{Grace: time.Hour})

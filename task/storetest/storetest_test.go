@@ -95,7 +95,7 @@ func (d *disk) Kill(*testing.T) {
 
 func (d *disk) Open(ctx context.Context, name string, s driver.Settings, n driver.Notifier) (driver.Backend, error) {
 	b, err := d.memory.Open(ctx, name, s, encoding{n})
-	return &diskQueue{b, d, n, s.Grace, map[driver.Handle]bool{}}, err
+	return &diskQueue{b, d, n, max(s.Grace, second), map[driver.Handle]bool{}}, err
 }
 
 func (d *disk) Queues(ctx context.Context, from string, n int) ([]string, error) {

@@ -118,7 +118,11 @@ func said(err error) bool {
 
 // Leave implements [driver.Backend].
 func (b *backend) Leave(ctx context.Context, consumer driver.Handle, after time.Duration) error {
-	return b.leave(ctx, "Leave", consumer, after)
+	name := "Close"
+	if after > 0 {
+		name = "Disconnect"
+	}
+	return b.leave(ctx, name, consumer, after)
 }
 
 // leave ends a consumer, in as many steps as it takes to hand back what it holds.
@@ -170,7 +174,11 @@ func (b *backend) Rejoin(ctx context.Context, consumer string) (epoch uint64, he
 
 // Peek implements [driver.Backend].
 func (b *backend) Peek(ctx context.Context, id task.ID, uniqueKey string) (record driver.Record, err error) {
-	err = b.call(ctx, "Peek", call{joins: true, run: func(u *unit) error {
+	name := "Peek"
+	if id == 0 {
+		name = "Find"
+	}
+	err = b.call(ctx, name, call{joins: true, run: func(u *unit) error {
 		var r *Row
 		if id != 0 {
 			r = u.peek(uint64(id))
@@ -285,7 +293,14 @@ func (b *backend) Change(ctx context.Context, id task.ID, change driver.Change, 
 
 // Pause implements [driver.Backend].
 func (b *backend) Pause(ctx context.Context, key *string, paused bool) error {
-	return b.call(ctx, "Pause", call{exclusive: true, run: func(u *unit) error {
+	name := "Pause"
+	if !paused {
+		name = "Resume"
+	}
+	if key != nil {
+		name += "Key"
+	}
+	return b.call(ctx, name, call{exclusive: true, run: func(u *unit) error {
 		if key != nil {
 			u.pauseKey(*key, paused)
 		} else if u.head.Paused != paused {

@@ -22,7 +22,7 @@ func (u *unit) ownConsumer(h driver.Handle) (*ownConsumer, error) {
 	if c := u.q.ownConsumers[h.ID]; c != nil && c.epoch == h.Epoch && u.now < c.deadline && u.alive(c) {
 		return c, nil
 	}
-	deadline := life.Plus(u.now, u.q.settings.Grace)
+	deadline := life.Plus(u.now, u.q.lifetime())
 	row := must(u.v.Consumer(h.ID))
 	if row != nil && row.Epoch != h.Epoch {
 		u.onCommit(func() { u.q.part(h) })
@@ -36,7 +36,7 @@ func (u *unit) ownConsumer(h driver.Handle) (*ownConsumer, error) {
 
 // join makes a consumer, which was just made or renewed, one that lives here.
 func (u *unit) join(row *Consumer) *ownConsumer {
-	c := &ownConsumer{row.Number, row.Epoch, life.Plus(u.now, u.q.settings.Grace)}
+	c := &ownConsumer{row.Number, row.Epoch, life.Plus(u.now, u.q.lifetime())}
 	u.onCommit(func() { u.q.join(row.Name, c) })
 	return c
 }
@@ -73,14 +73,18 @@ func (q *queue) part(h driver.Handle) {
 	}
 }
 
-// renewalOf returns when consumers with that deadline are to be renewed: after a third of the grace
-// period, so that one renewal may fail.
-func (q *queue) renewalOf(deadline int64) int64 { return deadline - int64(q.settings.Grace)/3*2 }
+// lifetime is how long a consumer lives that is not renewed: Grace, but a second at least, or a
+// queue with a very short one would do nothing but renew.
+func (q *queue) lifetime() time.Duration { return max(q.settings.Grace, time.Second) }
+
+// renewalOf returns when consumers with that deadline are to be renewed: after a third of their
+// lifetime, so that one renewal may fail.
+func (q *queue) renewalOf(deadline int64) int64 { return deadline - int64(q.lifetime())/3*2 }
 
 // renewConsumers renews all consumers of this process at once, if it is time. Those that others
 // have expired meanwhile, because this process was away for too long, are made known again with
 // nothing to hold. If this process was that late, others may have been so too, for the same reason:
-// for half a grace period it expires none of theirs.
+// for half a lifetime it expires none of theirs.
 func (u *unit) renewConsumers() {
 	q := u.q
 	if q.renewAt == 0 || q.renewAt > u.now {
@@ -90,11 +94,11 @@ func (u *unit) renewConsumers() {
 		q.renewAt = 0
 		return
 	}
-	deadline := life.Plus(u.now, q.settings.Grace)
+	deadline := life.Plus(u.now, q.lifetime())
 	numbers := make([]uint64, 0, len(q.ownConsumers))
 	for _, c := range q.ownConsumers {
 		if numbers = append(numbers, c.number); u.now >= c.deadline {
-			q.noExpiryBefore = life.Plus(u.now, q.settings.Grace/2)
+			q.noExpiryBefore = life.Plus(u.now, q.lifetime()/2)
 		}
 	}
 	slices.Sort(numbers)
@@ -200,7 +204,7 @@ func (u *unit) handBack(r *Row) {
 // transaction may not write all that may be held, held is nil.
 func (u *unit) rejoin(name string) (c *ownConsumer, held []driver.Record, err error) {
 	old := must(u.v.Consumer(name))
-	deadline := life.Plus(u.now, u.q.settings.Grace)
+	deadline := life.Plus(u.now, u.q.lifetime())
 	if old == nil || old.Deadline <= u.now || len(must(u.v.Renew([]uint64{old.Number}, deadline))) == 0 { // it has just expired
 		return nil, nil, fmt.Errorf("%w: consumer %q", driver.ErrNotFound, name)
 	}

@@ -214,6 +214,16 @@ func TestCancelledOnce(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
+func third[T, U any](_ T, _ U, err error) error { return err }
+
+// notFound returns an error unless it is that there is no such thing.
+func notFound(err error) error {
+	if errors.Is(err, task.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
 // An error of the database, wherever it comes from, is returned, and then it works as if there had
 // been none.
 func TestErrors(t *testing.T) {
@@ -222,8 +232,12 @@ func TestErrors(t *testing.T) {
 		left := failOnce(db, "")
 		s := rows.New(db, rows.Options{MaxPayload: 10, History: time.Hour, Poll: time.Hour})
 		always := openQueue(t, s, task.Options[string]{})
-		always.put("a1 b1")
+		always.put("a1 b1 c1 d1")
 		a, b := always.take("a1"), always.take("b1")
+		consumer := always.NewConsumer(task.Filter{})
+		held, err := consumer.Take(ctx)
+		require.NoError(t, err)
+		key := "k"
 		var short *task.Queue[string]
 		for _, c := range []struct {
 			name string
@@ -242,6 +256,27 @@ func TestErrors(t *testing.T) {
 			{`Bury, queue "q"`, func() error { return always.Bury(ctx, a.ID, nil) }},
 			{`KickID, queue "q"`, func() error { return always.KickID(ctx, a.ID) }},
 			{`Stats, queue "q"`, func() error { return second(always.Stats(ctx)) }},
+			{`KeyStats, queue "q"`, func() error { return second(always.KeyStats(ctx, 1)) }},
+			{`Upcoming, queue "q"`, func() error { return second(always.Upcoming(ctx, 1)) }},
+			{`Peek, queue "q"`, func() error { return second(always.Peek(ctx, a.ID)) }},
+			{`Find, queue "q"`, func() error { return notFound(second(always.Find(ctx, "x"))) }},
+			{`List, queue "q"`, func() error { return second(always.List(ctx, task.ListOptions{})) }},
+			{`Count, queue "q"`, func() error { return second(always.Count(ctx, task.ListOptions{Key: &key})) }},
+			{`Kick, queue "q"`, func() error { return second(always.Kick(ctx, task.ListOptions{})) }},
+			{`Pause, queue "q"`, func() error { return always.Pause(ctx) }},
+			{`Resume, queue "q"`, func() error { return always.Resume(ctx) }},
+			{`PauseKey, queue "q"`, func() error { return always.PauseKey(ctx, key) }},
+			{`ResumeKey, queue "q"`, func() error { return always.ResumeKey(ctx, key) }},
+			{`StartGroup, queue "q"`, func() error { return notFound(always.StartGroup(ctx, "g")) }},
+			{`CancelGroup, queue "q"`, func() error { return notFound(always.CancelGroup(ctx, "g")) }},
+			{`Wait, queue "q"`, func() error { return notFound(always.Wait(ctx, "x")) }},
+			{`Touch, queue "q"`, func() error { return held.Touch(ctx, 0) }},
+			{`Snooze, queue "q"`, func() error { return held.Snooze(ctx, 0) }},
+			{`Take, queue "q"`, func() error { return second(always.TakeBatch(ctx, 1)) }},
+			{`ReleaseAll, queue "q"`, func() error { return consumer.ReleaseAll(ctx) }},
+			{`Disconnect, queue "q"`, func() error { return consumer.Disconnect(ctx) }},
+			{`ResumeConsumer, queue "q"`, func() error { return third(always.ResumeConsumer(ctx, consumer.ID(), task.Filter{})) }},
+			{`Close, queue "q"`, func() error { return always.NewConsumer(task.Filter{}).Close(ctx) }},
 		} {
 			for fails := int64(1); ; fails++ {
 				synctest.Wait()
@@ -255,7 +290,7 @@ func TestErrors(t *testing.T) {
 				require.ErrorContains(t, err, "task: "+c.name+": ")
 			}
 		}
-		_, err := s.History(ctx, "short", 0, 10)
+		_, err = s.History(ctx, "short", 0, 10)
 		require.ErrorIs(t, err, task.ErrNotFound)
 		_, err = s.History(ctx, "q", 0, -1)
 		require.ErrorIs(t, err, task.ErrInvalid)
