@@ -186,9 +186,11 @@ func TestDamaged(t *testing.T) {
 		values := [][]byte{
 			nil, {}, e.Value[:len(e.Value)-1], append(bytes.Clone(e.Value), 0), bytes.Repeat([]byte{0xff}, 20),
 		}
-		for j := range e.Value {
-			values = append(values, bytes.Clone(e.Value))
-			values[len(values)-1][j] ^= byte(1 + rand.IntN(255))
+		for j, b := range e.Value {
+			for _, other := range []byte{0, b ^ byte(1+rand.IntN(255))} {
+				values = append(values, bytes.Clone(e.Value))
+				values[len(values)-1][j] = other
+			}
 		}
 		for _, value := range values {
 			m.entries = slices.Clone(whole)

@@ -76,14 +76,19 @@ func (t table[R]) primary(entry []byte) []byte {
 	return append(t.index(primary.Index), last(entry, len(primary.Place(new(R))))...)
 }
 
-// follow returns the row to which an index entry leads.
-func (t table[R]) follow(entry []byte) (*R, error) {
+// follow returns the row to which an entry of an index leads.
+func (t table[R]) follow(index rows.Index, entry []byte) (*R, error) {
 	key := t.primary(entry)
 	r, err := t.get(key)
-	if r == nil && err == nil {
-		err = t.fail("read", key, errDamaged)
+	if err != nil {
+		return nil, err
 	}
-	return r, err
+	for i, s := range t.schema {
+		if s.Index == index && bytes.Equal(t.entry(i, r), entry) {
+			return r, nil
+		}
+	}
+	return nil, t.fail("read", key, errDamaged)
 }
 
 func (t table[R]) row(key, value []byte) (*R, error) {
@@ -280,7 +285,7 @@ func (t table[R]) load(hits []hit[R], r *rows.Range) ([]*R, error) {
 	for _, h := range hits {
 		if h.row == nil {
 			var err error
-			if h.row, err = t.follow(h.key); err != nil {
+			if h.row, err = t.follow(r.Index, h.key); err != nil {
 				return nil, err
 			}
 		}
@@ -313,7 +318,7 @@ func (t table[R]) scan(hits []hit[R], r *rows.Range, at []byte) ([]hit[R], error
 		case r.Index == t.schema[0].Index:
 			h.row, err = t.row(e.Key, e.Value)
 		case chosen:
-			h.row, err = t.follow(e.Key)
+			h.row, err = t.follow(r.Index, e.Key)
 		}
 		if err != nil {
 			return nil, err
