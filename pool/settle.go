@@ -78,7 +78,7 @@ func (a *attempt[V]) settle(err error) {
 				p.observe("Succeeded", func() { f(p.storeCtx, a.class.name, t, a.get().ran) })
 			}
 		})
-	case errors.Is(err, errLate):
+	case err == errLate: //nolint:errorlint // not that in what SubmitWait has returned
 		a.fail(Deadline, err)
 	case permanent:
 		a.fail(Failed, err)

@@ -12,9 +12,11 @@ import (
 
 // SubmitWait is Put that waits for the outcome. It returns nil if the task was done. If the task
 // failed for good, it returns a [*task.Error], which also wraps the error of the handler if this
-// pool ran it. If ctx is done first it returns the error of ctx, and the task stays in the queue,
-// unless it has CancelWithContext. While a handler of the pool waits in it, another one gets its
-// place, as in [Yield].
+// pool ran it, but is not Permanent, RetryAfter or Snooze: a handler that returns it has just
+// failed. If ctx is done first it returns the error of ctx, and the task stays in the queue, unless
+// it has CancelWithContext. While a handler of the pool waits in it, another one gets its place, as
+// in [Yield]. After Shutdown it returns [ErrShutdown] if the queue is the pool's own; others may do
+// the tasks of another queue, so there it waits on.
 func (p *Pool[V]) SubmitWait(ctx context.Context, key string, payload V, options PutOptions) error {
 	c, err := p.tasks.class(options.Class)
 	if err != nil {
@@ -35,10 +37,10 @@ func (p *Pool[V]) SubmitWait(ctx context.Context, key string, payload V, options
 		}
 		if err = fairq.ErrFull; id != 0 {
 			err = c.queue.Wait(ctx, options.UniqueKey)
-			if cancels && err != nil && ctx.Err() != nil {
+			if cancels && ctx.Err() != nil && !isOutcome(err) {
 				p.cancelTask(c, id)
 			}
-			if p.accepting.Err() != nil && (isOver(err) || errors.Is(err, task.ErrDeleted)) {
+			if c.own && p.ctx.Err() != nil && (isOver(err) || errors.Is(err, task.ErrDeleted)) {
 				err = ErrShutdown // it is in Leftovers
 			}
 			err = c.failures.explain(options.UniqueKey, id, err)
@@ -58,8 +60,7 @@ func (p *Pool[V]) cancelWith(ctx context.Context, c *class[V], uniqueKey string,
 		defer stop()
 		defer context.AfterFunc(ctx, stop)()
 		err := c.queue.Wait(waiting, uniqueKey)
-		var failed *task.Error
-		if err == nil || errors.As(err, &failed) || errors.Is(err, task.ErrDeleted) || errors.Is(err, task.ErrExpired) || isOver(err) {
+		if isOutcome(err) || isOver(err) {
 			return
 		}
 		<-waiting.Done() // the store may have been away
@@ -67,6 +68,11 @@ func (p *Pool[V]) cancelWith(ctx context.Context, c *class[V], uniqueKey string,
 			p.cancelTask(c, id)
 		}
 	})
+}
+
+// isOutcome tells whether Queue.Wait has returned what came of a task.
+func isOutcome(err error) bool {
+	return err == nil || errors.As(err, new(*task.Error)) || errors.Is(err, task.ErrDeleted) || errors.Is(err, task.ErrExpired)
 }
 
 // cancelTask removes a task, if it is still there. If it is running, in whatever process, its
@@ -140,5 +146,19 @@ type failedError struct {
 	cause    error
 }
 
-func (e *failedError) Error() string   { return e.recorded.Error() }
-func (e *failedError) Unwrap() []error { return []error{e.recorded, e.cause} }
+func (e *failedError) Error() string { return e.recorded.Error() }
+
+// Is and As look into both, but not for what the cause says of its own task: a handler that returns
+// the error of another task has failed, and no more is said of when, or whether, it is tried again.
+func (e *failedError) Is(target error) bool {
+	return errors.Is(e.recorded, target) || errors.Is(e.cause, target)
+}
+
+// As implements the interface that [errors.As] looks for; see Is.
+func (e *failedError) As(target any) bool {
+	switch target.(type) {
+	case **permanentError, **retryError:
+		return false
+	}
+	return errors.As(e.recorded, target) || errors.As(e.cause, target)
+}

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq/pool"
@@ -172,10 +174,107 @@ func TestCancelWithContextAtShutdown(t *testing.T) {
 		soon, stop := context.WithTimeout(ctx, time.Second)
 		defer stop()
 		require.Error(t, p.Shutdown(soon))
+		other := openQueue[int](t, nil)
+		paused := openNew(t, other, nothing, pool.Options[int]{Workers: 1})
+		paused.Pause()
+		_, err := paused.Put(caller, "a", 3, pool.PutOptions{CancelWithContext: true})
+		require.NoError(t, err)
+		require.NoError(t, paused.Shutdown(ctx))
+		cancel()
+		synctest.Wait()
+		for q, want := range map[*task.Queue[int]]int{q: 3, other: 1} {
+			s, err := q.Stats(ctx)
+			require.NoError(t, err)
+			require.Equal(t, want, s.Ready)
+		}
+	})
+}
+
+// TestErrorOfAnotherTask has handlers that return what SubmitWait has returned: that the other task
+// has failed for good, and when it would be tried again, says nothing of theirs.
+func TestErrorOfAnotherTask(t *testing.T) {
+	again := pool.RetryAfter(time.Hour)
+	for _, err := range []error{pool.Permanent(errNo), errors.Join(errNo, again), pool.ErrDeadline} {
+		inBubble(t, func(t *testing.T, ctx context.Context) {
+			var p *pool.Pool[string]
+			p = openFunc(t, func(ctx context.Context, tk *task.Task[string]) error {
+				switch {
+				case tk.Payload == "inner":
+					return err
+				case tk.Attempts > 1:
+					return nil
+				}
+				inner := pool.PutOptions{MaxAttempts: 1}
+				if errors.Is(err, pool.ErrDeadline) { // then it is not started
+					inner.Deadline = time.Now().Add(time.Second)
+				}
+				bad := p.SubmitWait(ctx, "a", "inner", inner)
+				assert.ErrorIs(t, bad, err)
+				assert.ErrorAs(t, bad, new(*task.Error))
+				return bad
+			}, pool.Options[string]{Workers: 1, ForTask: func(tk *task.Task[string], p pool.Policy) pool.Policy {
+				if tk.Payload == "inner" {
+					time.Sleep(time.Second)
+				}
+				return p
+			}})
+			begin := time.Now()
+			require.NoError(t, p.SubmitWait(ctx, "a", "outer", pool.PutOptions{}))
+			require.Equal(t, 2*time.Second, time.Since(begin))
+			end(t, ctx, p)
+		})
+	}
+}
+
+// TestSubmitWaitAfterShutdown waits for a task of a queue that goes on without the pool.
+func TestSubmitWaitAfterShutdown(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		q := openQueue[int](t, nil)
+		p := openNew(t, q, nothing, pool.Options[int]{Workers: 1})
+		p.Pause()
+		result := later(func() error { return p.SubmitWait(ctx, "a", 1, pool.PutOptions{}) })
+		synctest.Wait()
+		end(t, ctx, p)
+		tk, err := q.Take(ctx)
+		require.NoError(t, err)
+		require.NoError(t, q.Delete(ctx, tk.ID))
+		require.Equal(t, pool.ErrDeleted, <-result)
+	})
+}
+
+// lateContext is one that nobody is told of when it is done.
+type lateContext struct {
+	context.Context
+	done atomic.Bool
+}
+
+func (c *lateContext) Err() error {
+	if c.done.Load() {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestCancelTooLate has a context that is done when the task is buried already, which stays so.
+func TestCancelTooLate(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		late := &lateContext{Context: context.WithoutCancel(ctx)}
+		q := openQueue[int](t, nil)
+		p := openNew(t, q, func(context.Context, *task.Task[int]) error {
+			time.Sleep(time.Second)
+			late.done.Store(true)
+			return pool.Permanent(errNo)
+		}, pool.Options[int]{Workers: 1})
+		require.ErrorIs(t, p.SubmitWait(late, "a", 1, pool.PutOptions{CancelWithContext: true}), errNo)
+		caller, cancel := context.WithCancel(ctx)
+		_, err := p.Put(caller, "a", 1, pool.PutOptions{CancelWithContext: true})
+		require.NoError(t, err)
+		wait(t, p)
 		cancel()
 		synctest.Wait()
 		s, err := q.Stats(ctx)
 		require.NoError(t, err)
-		require.Equal(t, 3, s.Ready)
+		require.Equal(t, 2, s.Buried)
+		end(t, ctx, p)
 	})
 }
