@@ -138,16 +138,16 @@ func isOver(err error) bool {
 	return errors.Is(err, task.ErrClosed) || errors.Is(err, task.ErrDropped) || errors.Is(err, fairq.ErrClosed)
 }
 
-// safeError returns err, or a [*PanicError] if its method Error panics, as that of a nil pointer
-// in an error may: later calls of that method are where nobody could handle it.
+// safeError returns err, or a [*PanicError] if its method Error, Unwrap, Is or As panics, as that
+// of a nil pointer in an error may: later calls of these are where nobody could handle it.
 func safeError(err error) (is error) {
 	defer func() {
 		if v := recover(); v != nil {
-			is = newPanicError("the method Error of an error", v)
+			is = newPanicError("a method of an error", v)
 		}
 	}()
 	if err != nil {
-		_ = err.Error()
+		_, _, _ = err.Error(), errors.Is(err, errLate), errors.As(err, new(*permanentError))
 	}
 	return err
 }

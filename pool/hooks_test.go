@@ -20,7 +20,12 @@ import (
 // brokenLog is a handler of a Logger, and panics.
 type brokenLog struct{ slog.Handler }
 
-func (brokenLog) Enabled(context.Context, slog.Level) bool { return true }
+func (brokenLog) Enabled(_ context.Context, level slog.Level) bool {
+	if level == slog.LevelDebug {
+		panic("the log is broken")
+	}
+	return true
+}
 
 func (brokenLog) Handle(context.Context, slog.Record) error { panic("the log is broken") }
 
@@ -178,4 +183,36 @@ func TestHooksOfItemsThatPanic(t *testing.T) {
 		require.Equal(t, [2]uint64{1, 2}, [2]uint64{w.Stats().Succeeded, w.Stats().Failed})
 		require.Zero(t, goroutines())
 	})
+}
+
+// TestHooksOfItemsThatExit has functions that end the goroutine: an item has a letter
+// nevertheless.
+func TestHooksOfItemsThatExit(t *testing.T) {
+	for _, hook := range []string{"Scaled", "Started", "Succeeded", "Failed", "DeadLetter"} {
+		t.Run(hook, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, ctx context.Context) {
+				var box mailbox[int]
+				q := fairq.New(func(int) int { return 0 }, nil)
+				w := pool.NewWorkers(q, func(_ context.Context, n int) error {
+					if n == 0 {
+						return nil
+					}
+					return errNo
+				}, &pool.Options[int]{Workers: 1, Logger: quiet, DeadLetters: box.sink, Observer: brokenObserver(func(name string) {
+					if name == hook {
+						runtime.Goexit()
+					}
+				})})
+				for i := range 3 {
+					require.NoError(t, q.Push(i))
+				}
+				require.NoError(t, w.Wait(ctx))
+				require.NoError(t, w.Shutdown(ctx))
+				failed := map[bool]uint64{true: 3, false: 2}[hook == "Started"]
+				require.Equal(t, [2]uint64{3 - failed, failed}, [2]uint64{w.Stats().Succeeded, w.Stats().Failed})
+				require.Len(t, box.all(), int(failed))
+				require.Zero(t, goroutines())
+			})
+		})
+	}
 }

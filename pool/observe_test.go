@@ -188,7 +188,7 @@ func TestWaitingTimes(t *testing.T) {
 // TestObserverOfItems does with a FairQueue what can be done there.
 func TestObserverOfItems(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
-		c := &tally{calls: map[string]uint64{}}
+		c, out := &tally{calls: map[string]uint64{}}, &records{lines: map[slog.Level][]string{}}
 		q := fairq.New(func(int) string { return "a" }, nil)
 		w := pool.NewWorkers(q, func(_ context.Context, n int) error {
 			time.Sleep(time.Second)
@@ -196,7 +196,7 @@ func TestObserverOfItems(t *testing.T) {
 				return errNo
 			}
 			return nil
-		}, &pool.Options[int]{Workers: 2, Observer: c.observer(time.Second, true), Logger: quiet})
+		}, &pool.Options[int]{Workers: 2, Observer: c.observer(time.Second, true), Logger: slog.New(out)})
 		for i := range 10 {
 			require.NoError(t, q.Push(i))
 		}
@@ -207,6 +207,10 @@ func TestObserverOfItems(t *testing.T) {
 		require.Equal(t, [3]uint64{10, 6, 4}, [3]uint64{s.Started, s.Succeeded, s.Failed})
 		require.NoError(t, w.Shutdown(ctx))
 		require.Equal(t, uint64(4), c.calls["scaled"])
+		failed := "pool: an item failed error=no"
+		require.Equal(t, []string{failed, failed, failed, failed}, out.lines[slog.LevelWarn])
+		require.Empty(t, out.lines[slog.LevelInfo])
+		require.Empty(t, out.lines[slog.LevelError])
 	})
 }
 

@@ -2,6 +2,7 @@ package pool_test
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -31,21 +32,34 @@ type brokenError struct{ text string }
 
 func (e *brokenError) Error() string { return e.text }
 
+// wrapsNothing is an error that can be told, but not looked into.
+type wrapsNothing struct{ err *brokenError }
+
+func (wrapsNothing) Error() string   { return "nothing" }
+func (e wrapsNothing) Unwrap() error { return errors.New(e.err.text) }
+
 // An error that panics is one like others, for there is nobody who could recover from that.
 func TestErrorsThatPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		var letters []error
-		o := &pool.Options[int]{Logger: quiet, DeadLetters: func(_ context.Context, e *pool.DeadLetter[int]) error {
-			letters = append(letters, e.Err)
+		var box mailbox[int]
+		o := &pool.Options[int]{Logger: quiet, DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
+			_ = box.sink(ctx, l)
 			return tellsNothing()
 		}}
 		o.Policy.MaxAttempts = 2
-		p := pool.Func(func(context.Context, *task.Task[int]) error { return tellsNothing() }, o)
+		p := pool.Func(func(_ context.Context, tk *task.Task[int]) error {
+			if tk.Payload == 2 {
+				return wrapsNothing{}
+			}
+			return tellsNothing()
+		}, o)
+		_, err := p.Put(ctx, "a", 2, pool.PutOptions{Delay: time.Hour, MaxAttempts: 1})
+		require.NoError(t, err)
 		require.NoError(t, p.Submit(ctx, "a", 1))
-		time.Sleep(time.Minute)
-		require.NoError(t, p.Shutdown(ctx)) // it sends the letter again
-		require.Len(t, p.Leftovers(), 1)
+		wait(t, p)
+		require.NoError(t, p.Shutdown(ctx)) // it sends the letters again
+		require.Len(t, p.Leftovers(), 2)
 
 		q := fairq.New(func(int) int { return 0 }, nil)
 		o.Policy.MaxAttempts = 0
@@ -53,10 +67,15 @@ func TestErrorsThatPanic(t *testing.T) {
 		require.NoError(t, q.Push(1))
 		require.NoError(t, w.Wait(ctx))
 		require.NoError(t, w.Shutdown(ctx))
-		require.Len(t, letters, 3)
-		require.ErrorAs(t, letters[0], new(*pool.PanicError))
-		require.ErrorAs(t, letters[1], new(*task.Error))
-		require.ErrorAs(t, letters[2], new(*pool.PanicError))
+		letters := box.all()
+		require.Len(t, letters, 5)
+		for i, recorded := range []bool{false, false, true, true, false} {
+			if recorded {
+				require.ErrorAs(t, letters[i].Err, new(*task.Error))
+			} else {
+				require.ErrorAs(t, letters[i].Err, new(*pool.PanicError))
+			}
+		}
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/task"
 )
 
 // zone loads a time zone.
@@ -332,4 +333,27 @@ func (b *lockedBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buffer.String()
+}
+
+// TestShutdownInPause has a handler that waits for another task when a range begins in which
+// nothing is taken, and then the pool is shut down: that task is done nevertheless.
+func TestShutdownInPause(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		var p *pool.Pool[int]
+		p = openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
+			if time.Sleep(2 * time.Hour); tk.Payload == 0 {
+				return nil
+			}
+			return p.SubmitWait(ctx, "a", tk.Payload-1, pool.PutOptions{})
+		}, pool.Options[int]{Workers: 1, Schedule: pool.Schedule{
+			Location: time.UTC, Ranges: []pool.Range{{Time: "01:00-24:00", Pause: true}},
+		}})
+		begin := time.Now()
+		require.NoError(t, p.Submit(ctx, "a", 2))
+		time.Sleep(time.Hour)
+		require.NoError(t, p.Shutdown(ctx))
+		require.Equal(t, 6*time.Hour, time.Since(begin))
+		require.Equal(t, uint64(3), p.Stats().Succeeded)
+		require.Empty(t, p.Leftovers())
+	})
 }

@@ -141,11 +141,8 @@ func (s *itemSource[K, V]) handle(w *worker, value V) {
 	if o.times() {
 		t, started = &task.Task[V]{Payload: value}, time.Now()
 	}
-	if o.Started != nil {
-		s.workers.observe("Started", func() { o.Started(w.ctx, "", t, 0) })
-	}
 	err := errGoexit
-	defer func() { // also if the handler ends the goroutine
+	defer func() { // also if the handler or the observer ends the goroutine
 		if err != nil {
 			if v := recover(); v != nil {
 				inc(&w.counts.panics)
@@ -159,6 +156,9 @@ func (s *itemSource[K, V]) handle(w *worker, value V) {
 			s.workers.observe("Succeeded", func() { o.Succeeded(s.workers.storeCtx, "", t, time.Since(started)) })
 		}
 	}()
+	if o.Started != nil {
+		s.workers.observe("Started", func() { o.Started(w.ctx, "", t, 0) })
+	}
 	if unit := s.workers.costUnit; unit > 0 {
 		began := time.Now()
 		defer func() {
@@ -177,24 +177,24 @@ func (s *itemSource[K, V]) handle(w *worker, value V) {
 	}
 }
 
-// fail is called with an item whose handler has failed.
+// fail is called with an item whose handler has failed. Its letter goes first, for the observer and
+// the log may end the goroutine.
 func (s *itemSource[K, V]) fail(w *worker, t *task.Task[V], value V, err error, started time.Time) {
 	inc(&w.counts.failed)
 	ws := s.workers
-	if f := s.observer.Failed; f != nil {
-		ws.observe("Failed", func() { f(ws.storeCtx, "", t, time.Since(started), err) })
-	}
-	ws.log.Warn("pool: an item failed", about("", new(task.Task[V]), err)...)
-	if s.sink == nil {
-		return
-	}
 	letter := &DeadLetter[V]{Payload: value, Reason: Failed, Err: err, Attempts: 1, At: time.Now()}
 	if ws.ctx.Err() != nil {
 		letter.Reason = Shutdown
 	}
-	if bad := callSink(ws.storeCtx, ws, &s.observer, s.sink, letter); bad != nil {
-		ws.log.Error("pool: an item was lost, because no letter of it could be sent", "payload", value, "error", bad)
+	if s.sink != nil {
+		if bad := callSink(ws.storeCtx, ws, &s.observer, s.sink, letter); bad != nil {
+			ws.log.Error("pool: an item was lost, because no letter of it could be sent", "payload", value, "error", bad)
+		}
 	}
+	if f := s.observer.Failed; f != nil {
+		ws.observe("Failed", func() { f(ws.storeCtx, "", t, letter.At.Sub(started), err) })
+	}
+	ws.log.Warn("pool: an item failed", about("", new(task.Task[V]), err)...)
 }
 
 // Shutdown ends the workers. Nothing is taken from the queue any more, and what runs is finished.
@@ -221,7 +221,12 @@ func (w *Workers) Wait(ctx context.Context) error {
 	err := w.notInHandler("Wait")
 	ended := func() bool { return w.done.Err() != nil }
 	for atOnce := false; !atOnce && err == nil; {
-		atOnce, err = w.waitQuiet(ctx, func() bool { return w.queued() == 0 || ended() })
+		// Nobody tells when others have taken the last item.
+		limited, stop := context.WithTimeout(ctx, quietPoll)
+		atOnce, err = w.waitQuiet(limited, func() bool { return w.queued() == 0 || ended() })
+		if stop(); ctx.Err() == nil {
+			err = nil
+		}
 	}
 	if err == nil && ended() && w.queued() > 0 {
 		return ErrShutdown

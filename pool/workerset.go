@@ -144,12 +144,12 @@ func (ws *workerSet) start(s source) {
 // mayTakeLocked tells whether tasks may be taken at all.
 func (ws *workerSet) mayTakeLocked() bool {
 	switch {
-	case ws.cancelled || ws.sourceOver || ws.scale.Max == 0:
+	case ws.cancelled || ws.sourceOver:
 		return false
 	case ws.closing:
 		return ws.yielding > 0 // handlers in Yield may wait for tasks that are queued
 	}
-	return !ws.paused
+	return !ws.paused && ws.scale.Max > 0
 }
 
 // dispatch takes tasks and gives them to workers, as long as there are both. It is called whenever
