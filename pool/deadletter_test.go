@@ -390,7 +390,7 @@ func TestLettersKeepTimes(t *testing.T) {
 				_, err := p.Put(ctx, "a", 1, pool.PutOptions{Delay: time.Hour})
 				require.NoError(t, err)
 			}
-			_, err := p.Put(ctx, "a", 2, pool.PutOptions{Delay: time.Hour, TTL: 3 * time.Hour, Priority: 3, Metadata: map[string]string{"by": "alice"}})
+			_, err := p.Put(ctx, "a", 2, pool.PutOptions{Delay: time.Hour, TTL: 3 * time.Hour, Priority: 3, Cost: 7, TTR: time.Minute, Metadata: map[string]string{"by": "alice"}})
 			require.NoError(t, err)
 			if whenFull == pool.EvictOldest {
 				time.Sleep(time.Minute)
@@ -413,6 +413,8 @@ func TestLettersKeepTimes(t *testing.T) {
 				require.Equal(t, begin.Add(time.Hour), is.Until)
 				require.Equal(t, begin.Add(4*time.Hour), is.Expires)
 				require.Equal(t, 3, is.Priority)
+				require.EqualValues(t, 7, is.Cost)
+				require.Equal(t, time.Minute, is.TTR)
 				require.Equal(t, map[string]string{"by": "alice"}, is.Metadata)
 			}
 			over, cancel := context.WithCancel(ctx)

@@ -87,6 +87,12 @@ func (ws *workerSet) observe(name string, call func()) {
 	call()
 }
 
+// observeOutside is observe in a goroutine that need not be the pool's: it may be one that submits,
+// for which Shutdown waits, or that hands out what has expired, for which Wait does.
+func (ws *workerSet) observeOutside(name string, call func()) {
+	ws.known(func() { ws.observe(name, call) })
+}
+
 // guardedHandler is a Logger's handler whose panics are swallowed: there is nobody who could be
 // told.
 type guardedHandler struct{ slog.Handler }

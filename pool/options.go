@@ -122,9 +122,10 @@ type Scale struct {
 
 	// WakeFactor and SleepFactor are degrees of fullness: the tasks that are ready or wait for
 	// room, divided by the room that the queue has for ready tasks. If all workers are busy,
-	// another one is started when the queue is as full as WakeFactor says. One that is not needed
-	// ends when it is less full than SleepFactor says. 0 means 0.75 and 0.5. A queue without a
-	// capacity is full enough as soon as a task waits.
+	// another one is started when the queue is as full as WakeFactor says; at the latest when there
+	// is no room, if delayed tasks have taken it up meanwhile. One that is not needed ends when the
+	// queue is less full than SleepFactor says. 0 means 0.75 and 0.5. A queue without a capacity is
+	// full enough as soon as a task waits.
 	WakeFactor, SleepFactor float64
 
 	// IdleTimeout is how long a worker must not have been needed before it ends. 0 means a minute.

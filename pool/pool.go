@@ -183,17 +183,18 @@ func (p *Pool[V]) Wait(ctx context.Context) error {
 		return err
 	}
 	for {
+		started := p.Stats().Started
 		quiet, err := p.waitQuiet(ctx, p.deadLettersSent)
 		for _, c := range p.tasks.classes {
 			if err != nil {
 				return err
 			}
-			var atOnce bool
-			atOnce, err = p.waitQueueQuiet(ctx, c)
-			quiet = quiet && atOnce
+			var empty bool
+			empty, err = p.waitEmpty(ctx, c)
+			quiet = quiet && empty
 		}
-		// Asked again because of those that have expired meanwhile.
-		if err != nil || quiet && p.deadLettersSent() {
+		// Asked again because of what has expired, or was begun and has submitted, meanwhile.
+		if err != nil || quiet && p.deadLettersSent() && p.Stats().Started == started {
 			return err
 		}
 	}
@@ -207,27 +208,17 @@ func (p *Pool[V]) deadLettersSent() bool {
 		return false
 	}
 	return !slices.ContainsFunc(p.tasks.classes, func(c *class[V]) bool {
+		if !c.own {
+			return false
+		}
 		s, err := c.queue.Stats(p.storeCtx)
-		return c.own && err == nil && s.Expiries+s.Evicted != c.goneHandled.Load()
+		return err == nil && s.Expiries+s.Evicted != c.goneHandled.Load()
 	})
 }
 
-// waitQueueQuiet waits until no task in a queue is going to be done. atOnce is true if that was so
-// when it was called.
-func (p *Pool[V]) waitQueueQuiet(ctx context.Context, c *class[V]) (atOnce bool, err error) {
-	for atOnce = true; ; atOnce = false {
-		if ok, err := p.queueQuiet(ctx, c); ok || err != nil {
-			return atOnce, err
-		}
-		if err := ctx.Err(); err != nil {
-			return false, err
-		}
-	}
-}
-
-// queueQuiet tells whether no task in a queue is going to be done. If one is, it waits until
+// waitEmpty tells whether no task in a queue is going to be done. If one is, it waits until
 // something happens.
-func (p *Pool[V]) queueQuiet(ctx context.Context, c *class[V]) (bool, error) {
+func (p *Pool[V]) waitEmpty(ctx context.Context, c *class[V]) (bool, error) {
 	watched, stop := context.WithCancel(ctx)
 	if !c.inMemory {
 		watched, stop = context.WithTimeout(ctx, quietPoll)
@@ -253,8 +244,8 @@ func (p *Pool[V]) queueQuiet(ctx context.Context, c *class[V]) (bool, error) {
 	return false, nil
 }
 
-// quietPoll is how long queueQuiet waits at most: there need not be events of what other processes
-// do.
+// quietPoll is how long Wait waits at most before it looks again: there need not be events of what
+// others do, in other processes or with a FairQueue.
 const quietPoll = time.Second
 
 // deadLetter deals with a task that is not in a queue, or not any more: it counts it, and hands
@@ -271,7 +262,7 @@ func (p *Pool[V]) deadLetter(ctx context.Context, class string, t *task.Task[V],
 		p.dropped.Add(1)
 		p.keyCounts.Add(t.Key, fairq.Counts{Evicted: 1})
 		if f := p.observer.Dropped; f != nil {
-			p.observe("Dropped", func() { f(ctx, class, t) })
+			p.observeOutside("Dropped", func() { f(ctx, class, t) })
 		}
 	}
 	if p.sink == nil {
@@ -290,6 +281,6 @@ func (p *Pool[V]) deadLetter(ctx context.Context, class string, t *task.Task[V],
 func (p *Pool[V]) taskExpired(class string, t *task.Task[V]) {
 	p.expired.Add(1)
 	if f := p.observer.Expired; f != nil {
-		p.observe("Expired", func() { f(p.storeCtx, class, t) })
+		p.observeOutside("Expired", func() { f(p.storeCtx, class, t) })
 	}
 }

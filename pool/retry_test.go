@@ -356,12 +356,15 @@ func TestAttemptsWithoutResult(t *testing.T) {
 				q := openQueue(t, &task.Options[int]{TTR: time.Second})
 				id, err := q.Put(ctx, "a", 0, task.PutOptions{})
 				require.NoError(t, err)
-				for range 2 {
-					if !stays {
-						_, err := q.Take(ctx)
-						require.NoError(t, err)
-						time.Sleep(time.Second)
-					}
+				why := "pool: not done after 2 attempts, of which the last one has ended without a result"
+				if !stays {
+					why += "; the last error: no"
+					tk, err := q.Take(ctx)
+					require.NoError(t, err)
+					require.NoError(t, tk.Fail(ctx, errNo, 0))
+					_, err = q.Take(ctx)
+					require.NoError(t, err)
+					time.Sleep(time.Second)
 				}
 				var starts atomic.Int32
 				o := pool.Options[int]{Workers: 3, Policy: pool.Policy{MaxAttempts: 20}}
@@ -378,7 +381,6 @@ func TestAttemptsWithoutResult(t *testing.T) {
 				defer cancel()
 				require.NoError(t, p.Wait(limited))
 				require.Equal(t, map[bool]int32{true: 2}[stays], starts.Load())
-				const why = "pool: not done after 2 attempts, of which the last one has ended without a result"
 				if sink {
 					require.Len(t, box.all(), 1)
 					require.Equal(t, 2, box.all()[0].Attempts)

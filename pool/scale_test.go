@@ -404,6 +404,54 @@ func TestMaxCanBeReached(t *testing.T) {
 	}
 }
 
+// TestMoreWorkersThanRoom has as many handlers run as there are workers, for what runs takes up no
+// room.
+func TestMoreWorkersThanRoom(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		g := newGate()
+		p := openFunc(t, g.handle, pool.Options[int]{Workers: 16, Capacity: 4, KeyCapacity: 4})
+		for n := range 20 {
+			require.NoError(t, p.Submit(ctx, "a", n))
+		}
+		synctest.Wait()
+		require.Equal(t, 16, p.Stats().Running)
+		_, err := p.TrySubmit(ctx, "a", 20, pool.PutOptions{})
+		require.ErrorIs(t, err, pool.ErrFull)
+		g.let(20)
+		end(t, ctx, p)
+	})
+}
+
+// TestWhatCountsAsLoad has tasks that no worker could do, which are none, and producers who wait
+// for what their key may have, which are some.
+func TestWhatCountsAsLoad(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		g := newGate()
+		p := openFunc(t, g.handle, pool.Options[int]{
+			Scale: pool.Scale{Min: 1, Max: 2, WakeFactor: 0.5}, Capacity: 10, KeyCapacity: 4,
+		})
+		workers := func(n int) {
+			t.Helper()
+			synctest.Wait()
+			require.Equal(t, n, p.Stats().Workers)
+		}
+		for n := range 4 {
+			_, err := p.Put(ctx, "b", n, pool.PutOptions{Delay: time.Hour})
+			require.NoError(t, err)
+		}
+		for n := range 3 { // one runs, and two are ready, with room for 6
+			require.NoError(t, p.Submit(ctx, "a", n))
+			workers(1)
+		}
+		later(func() error { return p.Submit(ctx, "b", 0) })
+		workers(2)
+		g.let(3)
+		time.Sleep(time.Hour)
+		g.let(5)
+		end(t, ctx, p)
+	})
+}
+
 // TestMaxCanBeReachedBesideDelayed fills a queue with delayed tasks, which no worker could do, and
 // then has others wait for room, or be refused.
 func TestMaxCanBeReachedBesideDelayed(t *testing.T) {

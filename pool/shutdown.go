@@ -111,8 +111,9 @@ func (ws *workerSet) abandonedError(ctx context.Context, err error) error {
 }
 
 // notInHandler returns an error if a handler makes the call, or another function that the pool
-// waits for, as a sink: it would wait for itself. It knows that by the goroutine and not by the context, for a
-// handler need not pass its context on, and may pass it to goroutines that outlive the handler.
+// waits for, as a sink: it would wait for itself. It knows that by the goroutine and not by the
+// context, for a handler need not pass its context on, and may pass it to goroutines that outlive
+// the handler.
 func (ws *workerSet) notInHandler(call string) error {
 	if _, inside := ws.goroutineIDs.Load(goroutine()); inside {
 		return invalid("%s is called by a handler of the pool, for which it would wait; call it in a goroutine of its own", call)
@@ -128,8 +129,9 @@ func (ws *workerSet) startGoroutine(f func()) {
 // known calls f in a goroutine that notInHandler knows meanwhile.
 func (ws *workerSet) known(f func()) {
 	number := goroutine()
-	ws.goroutineIDs.Store(number, nil)
-	defer ws.goroutineIDs.Delete(number)
+	if _, outer := ws.goroutineIDs.LoadOrStore(number, nil); !outer {
+		defer ws.goroutineIDs.Delete(number)
+	}
 	f()
 }
 
@@ -177,8 +179,9 @@ func (p *Pool[V]) Shutdown(ctx context.Context) error {
 // StopAndWait works the backlog off and then shuts the pool down. From now on only handlers can
 // submit. When all that is queued has been done, in the sense of [Pool.Wait], delayed tasks and
 // retries too, it calls Shutdown. If ctx is done first it calls Shutdown at once, and returns at
-// least the cause of ctx. While the pool is paused nothing is done. What others put meanwhile into
-// a queue that is not the pool's own is done too, for as long as they do.
+// least the cause of ctx; if a queue cannot be asked how many tasks it has, it does so too, and
+// returns that error. While the pool is paused nothing is done. What others put meanwhile into a
+// queue that is not the pool's own is done too, for as long as they do.
 func (p *Pool[V]) StopAndWait(ctx context.Context) error {
 	if err := p.notInHandler("StopAndWait"); err != nil {
 		return err

@@ -14,6 +14,8 @@ import (
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/task/memory"
 )
 
 // TestCalledByHandler has handlers, observers and a sink that wait for themselves, whatever context
@@ -31,6 +33,10 @@ func TestCalledByHandler(t *testing.T) {
 		}
 		p = openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
 			pool.Yield(ctx, func() { check("Yield") })
+			over, cancel := context.WithCancel(ctx)
+			cancel()
+			assert.ErrorIs(t, p.Submit(over, "a", 1), context.Canceled) // it calls Refused in this goroutine
+
 			if assert.NoError(t, w.Wait(ctx)) { // that is another one
 				check("handler")
 			}
@@ -39,9 +45,12 @@ func TestCalledByHandler(t *testing.T) {
 			Observer: pool.Observer[int]{
 				Scaled:     func(int, int) { check("Scaled") },
 				DeadLetter: func(context.Context, *pool.DeadLetter[int], error) { check("DeadLetter") },
+				Dropped:    func(context.Context, string, *task.Task[int]) { check("Dropped") },
+				Expired:    func(context.Context, string, *task.Task[int]) { check("Expired") },
+				Refused:    func(context.Context, string, *task.Task[int], error) { check("Refused") },
 			},
 			DeadLetters: func(context.Context, *pool.DeadLetter[int]) error { check("sink"); return nil },
-			Logger:      quiet,
+			Logger:      quiet, Capacity: 1, WhenFull: pool.DropNew, Workers: 1,
 		})
 		q := fairq.New(func(int) string { return "a" }, nil)
 		w = pool.NewWorkers(q, func(ctx context.Context, n int) error {
@@ -51,8 +60,13 @@ func TestCalledByHandler(t *testing.T) {
 			return nil
 		}, &pool.Options[int]{Logger: quiet})
 		require.ErrorIs(t, p.SubmitWait(ctx, "a", 1, pool.PutOptions{}), errNo)
+		_, err := p.Put(ctx, "a", 1, pool.PutOptions{Delay: time.Hour, Deadline: time.Now().Add(time.Second)})
+		require.NoError(t, err)
+		require.NoError(t, p.Submit(ctx, "a", 1))
+		_, err = p.TrySubmit(ctx, "a", 1, pool.PutOptions{})
+		require.ErrorIs(t, err, pool.ErrFull)
 		require.NoError(t, p.Wait(ctx))
-		for _, place := range []string{"Yield", "handler", "Scaled", "DeadLetter", "sink"} {
+		for _, place := range []string{"Yield", "handler", "Scaled", "DeadLetter", "sink", "Dropped", "Expired", "Refused"} {
 			_, called := places.Load(place)
 			require.True(t, called, place)
 		}
@@ -220,5 +234,121 @@ func TestPauseWhenSucceeded(t *testing.T) {
 			require.Equal(t, [2]int{3 - want, 0}, [2]int{s.Ready, s.Taken})
 		}
 		require.NoError(t, p.Shutdown(ctx))
+	})
+}
+
+// slowStats is a Store that takes a second to tell how many tasks there were.
+type slowStats struct{ memory.Store }
+
+type slowStatsBackend struct{ driver.Backend }
+
+func (s *slowStats) Open(ctx context.Context, name string, o driver.Settings, n driver.Notifier) (driver.Backend, error) {
+	b, err := s.Store.Open(ctx, name, o, n)
+	return slowStatsBackend{b}, err
+}
+
+func (b slowStatsBackend) Stats(ctx context.Context) (driver.Stats, error) {
+	s, err := b.Backend.Stats(ctx)
+	time.Sleep(time.Second)
+	return s, err
+}
+
+// TestWaitLooksAgain has a task of one class that begins, and submits one of another class, while
+// Wait looks at that; and one that expires then.
+func TestWaitLooksAgain(t *testing.T) {
+	for name, o := range map[string]pool.PutOptions{
+		"begins":  {Delay: time.Second / 2},
+		"expires": {Delay: time.Hour, Deadline: time.Unix(946684800, 5e8)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, ctx context.Context) {
+				q, err := task.Open[int](ctx, new(slowStats), "a", nil)
+				require.NoError(t, err)
+				var p *pool.Pool[int]
+				p = openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
+					if tk.Payload == 0 {
+						return nil
+					}
+					_, err := p.Put(ctx, "a", 0, pool.PutOptions{Class: "a", Delay: time.Hour})
+					return err
+				}, pool.Options[int]{
+					Workers: 1, Classes: []pool.Class[int]{{Name: "a", Queue: q}, {Name: "b"}},
+					DeadLetters: func(context.Context, *pool.DeadLetter[int]) error { time.Sleep(time.Hour); return nil },
+				})
+				o.Class = "b"
+				_, err = p.Put(ctx, "a", 1, o)
+				require.NoError(t, err)
+				begin := time.Now()
+				require.NoError(t, p.Wait(ctx))
+				require.Greater(t, time.Since(begin), time.Hour)
+				s := p.Stats()
+				require.Equal(t, map[string][2]uint64{"begins": {2, 0}, "expires": {0, 1}}[name], [2]uint64{s.Succeeded, s.DeadLetters})
+				end(t, ctx, p)
+				require.NoError(t, q.Close(ctx))
+			})
+		})
+	}
+}
+
+// TestWaitForEachLetter has a sink that is still busy with what was dropped when all else is done,
+// and many letters of what has expired, one after the other.
+func TestWaitForEachLetter(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		var box mailbox[int]
+		g := newGate()
+		p := openFunc(t, g.handle, pool.Options[int]{
+			Workers: 1, Capacity: 1, WhenFull: pool.DropNew, DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
+				time.Sleep(time.Hour)
+				return box.sink(ctx, l)
+			},
+		})
+		for i := range 3 {
+			go func() { _ = p.Submit(ctx, "a", i) }()
+			synctest.Wait()
+		}
+		g.let(2)
+		wait(t, p)
+		require.Len(t, box.all(), 1)
+		end(t, ctx, p)
+	})
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		var box mailbox[int]
+		p := openFunc(t, nothing, pool.Options[int]{Workers: 1, Deadline: time.Second, DeadLetters: box.sink})
+		p.Pause()
+		for i := range 1000 {
+			require.NoError(t, p.Submit(ctx, "a", i))
+		}
+		require.NoError(t, p.Wait(ctx))
+		require.Len(t, box.all(), 1000)
+		end(t, ctx, p)
+	})
+}
+
+// TestStopAndWaitForSubmits has one that was accepted, but is not through yet.
+func TestStopAndWaitForSubmits(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		p := openFunc(t, nothing, pool.Options[int]{Workers: 1, Weight: func(string) int { time.Sleep(time.Hour); return 1 }})
+		submitted := later(func() error { return p.Submit(ctx, "a", 1) })
+		synctest.Wait()
+		require.NoError(t, p.StopAndWait(ctx))
+		require.NoError(t, <-submitted)
+		require.Equal(t, uint64(1), p.Stats().Succeeded)
+		require.Empty(t, p.Leftovers())
+	})
+}
+
+// TestWaitForWhatOthersTake has items that the workers do not take, for they are paused.
+func TestWaitForWhatOthersTake(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		q := fairq.New(func(int) string { return "a" }, nil)
+		w := pool.NewWorkers(q, newGate().do, &pool.Options[int]{Workers: 1, Logger: quiet})
+		w.Pause()
+		require.NoError(t, q.Push(1))
+		result := later(func() error { return w.Wait(ctx) })
+		time.Sleep(time.Hour)
+		require.Empty(t, result)
+		q.Pop()
+		require.NoError(t, <-result)
+		require.NoError(t, w.Shutdown(ctx))
 	})
 }

@@ -235,7 +235,7 @@ func (o *offer[V]) task() *task.Task[V] {
 	now, options := time.Now(), &o.Options
 	i := task.Info{
 		Key: o.Key, Kind: options.Kind, UniqueKey: options.UniqueKey, Group: options.Group, Role: options.Role,
-		Priority: max(options.Priority, 0), Cost: cmp.Or(options.Cost, 1), MaxAttempts: options.MaxAttempts, Deadline: options.Deadline, Created: now, Expires: options.Deadline,
+		Priority: max(options.Priority, 0), Cost: cmp.Or(options.Cost, 1), TTR: options.TTR, MaxAttempts: options.MaxAttempts, Deadline: options.Deadline, Created: now, Expires: options.Deadline,
 		Metadata: maps.Clone(options.Metadata),
 	}
 	if options.Delay > 0 {
@@ -271,6 +271,6 @@ func (p *Pool[V]) answered(ctx context.Context, o *offer[V], id task.ID, err err
 		p.keyCounts.Add(o.Key, fairq.Counts{Refused: 1})
 	}
 	if f := p.observer.Refused; f != nil {
-		p.observe("Refused", func() { f(ctx, o.class.name, o.task(), err) })
+		p.observeOutside("Refused", func() { f(ctx, o.class.name, o.task(), err) })
 	}
 }

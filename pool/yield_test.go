@@ -402,32 +402,39 @@ func TestNotStuck(t *testing.T) {
 // TestContextOutlivesHandler submits with the context of a handler that has returned, and with one
 // that was made of it.
 func TestContextOutlivesHandler(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		var old context.Context
-		g := newGate()
-		p := openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
-			if tk.Payload == 0 {
-				old = ctx
-				return nil
+	for _, asked := range []bool{false, true} {
+		inBubble(t, func(t *testing.T, ctx context.Context) { testContextOutlivesHandler(t, ctx, asked) })
+	}
+}
+
+// asked says that the handler has waited for its context.
+func testContextOutlivesHandler(t *testing.T, ctx context.Context, asked bool) {
+	var old context.Context
+	g := newGate()
+	p := openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
+		if tk.Payload == 0 {
+			if old = ctx; asked {
+				_ = ctx.Done()
 			}
-			return g.handle(ctx, tk)
-		}, pool.Options[int]{Workers: 1, Capacity: 1})
-		require.NoError(t, p.Submit(ctx, "a", 0))
-		wait(t, p)
-		require.Equal(t, context.Canceled, p.Submit(old, "a", 1))
-		old = context.WithoutCancel(old)
-		for n := range 2 {
-			require.NoError(t, p.Submit(old, "a", n+1))
-			synctest.Wait()
+			return nil
 		}
-		blocked := later(func() error { return p.Submit(old, "a", 3) }) // it has no place to give
-		require.Empty(t, blocked)
-		require.Equal(t, 1, p.Stats().Running)
-		require.Zero(t, p.Stats().Nested)
-		g.let(1)
-		require.NoError(t, <-blocked)
-		g.let(2)
-		end(t, ctx, p)
-		require.Equal(t, pool.ErrShutdown, p.Submit(old, "a", 4))
-	})
+		return g.handle(ctx, tk)
+	}, pool.Options[int]{Workers: 1, Capacity: 1})
+	require.NoError(t, p.Submit(ctx, "a", 0))
+	wait(t, p)
+	require.Equal(t, context.Canceled, p.Submit(old, "a", 1))
+	old = context.WithoutCancel(old)
+	for n := range 2 {
+		require.NoError(t, p.Submit(old, "a", n+1))
+		synctest.Wait()
+	}
+	blocked := later(func() error { return p.Submit(old, "a", 3) }) // it has no place to give
+	require.Empty(t, blocked)
+	require.Equal(t, 1, p.Stats().Running)
+	require.Zero(t, p.Stats().Nested)
+	g.let(1)
+	require.NoError(t, <-blocked)
+	g.let(2)
+	end(t, ctx, p)
+	require.Equal(t, pool.ErrShutdown, p.Submit(old, "a", 4))
 }
