@@ -31,8 +31,8 @@
 //   - One process takes in the exact order. Of several that take at the same time, each takes from
 //     a part of the first tasks, so that they do not conflict. It looks at the first 4·n tasks for
 //     each that it wants, where n is how many processes have taken something in the last three
-//     seconds, and takes what it has passed over eight times whoever's it is. So n processes that
-//     take k tasks at a time pass a task over by 8·n·k others at most, also if some are slow or
+//     seconds, and takes what it has passed over twelve times whoever's it is. So n processes that
+//     take k tasks at a time pass a task over by 12·n·k others at most, also if some are slow or
 //     stop. For other orders see Options.Taking.
 //   - Two processes that put tasks of the same key at the same moment may give it a turn each in
 //     the same round.

@@ -125,7 +125,7 @@ type lanes struct {
 const (
 	lately   = 3 * time.Second
 	window   = 4
-	patience = 2 * window
+	patience = 3 * window
 )
 
 // has tells whether a task is in the lane of the process.
