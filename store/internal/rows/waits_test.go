@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -180,4 +181,40 @@ func (m *waitModel) work() (id task.ID, end error) {
 		delete(m.names, t.ID)
 	}
 	return t.ID, end
+}
+
+// What a process that waits asks the database, when others have done something, does not depend on
+// how many tasks it waits for.
+func TestManyWaitTogether(t *testing.T) {
+	asked := map[int]int64{}
+	for _, waiting := range []int{1, 300} {
+		synctest.Test(t, func(t *testing.T) {
+			db := rowstest.NewDB(time.Now)
+			q := openQueue(t, open(db), task.Options[string]{Grace: time.Hour})
+			other := openQueue(t, open(db.Reopen()), task.Options[string]{Grace: time.Hour})
+			ended := make(chan error, waiting)
+			for i := range waiting {
+				key := fmt.Sprint(i)
+				require.NoError(t, second(other.Put(t.Context(), "a", "", task.PutOptions{UniqueKey: key})))
+				go func() { ended <- q.Wait(t.Context(), key) }()
+			}
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			var n atomic.Int64
+			db.Fail(func(string) error {
+				n.Add(1)
+				return nil
+			})
+			require.NoError(t, other.take("").Ack(t.Context()))
+			require.NoError(t, <-ended)
+			asked[waiting] = n.Load()
+			db.Fail(nil)
+			require.NoError(t, second(other.Truncate(t.Context())))
+			for range waiting - 1 {
+				require.ErrorIs(t, <-ended, task.ErrDeleted)
+			}
+		})
+	}
+	require.NotZero(t, asked[1])
+	require.Equal(t, asked[1], asked[300])
 }
