@@ -199,7 +199,10 @@ func TestQueueAgainstModel(t *testing.T) {
 func TestReadersAtOnce(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 7))
-		q := Queue[int, int]{Newcomers: Newcomers(seed & 1)}
+		q := Queue[int, int]{Newcomers: Newcomers(seed & 1), TurnsAhead: int(seed >> 1 & 1)}
+		if seed&4 != 0 {
+			q.Cost, q.Quantum = func(item int) int64 { return int64(1 + item) }, 9
+		}
 		var ticket Ticket
 		for i := range 30 {
 			var readers sync.WaitGroup
@@ -210,6 +213,8 @@ func TestReadersAtOnce(t *testing.T) {
 					}
 					q.Peek()
 					q.KeyLen(i)
+					q.Len()
+					q.Keys()
 				})
 			}
 			readers.Wait()
