@@ -255,12 +255,18 @@ func (v Calls) Victim(key string, newest bool) (*Row, error) {
 }
 
 // SetKey writes a row, or deletes it if there is no task and it is not paused.
-func (v Calls) SetKey(k *Key) error {
-	if k.Tasks[0] == 0 && !k.Paused {
-		return v.Keys().Delete(k)
+func (v Calls) SetKey(k *Key) error { return set(v.Keys(), k, k.Tasks[0] > 0 || k.Paused) }
+
+// set writes a row, or deletes it.
+func set[R any](t Table[R], r *R, keep bool) error {
+	if keep {
+		return t.Put(r)
 	}
-	return v.Keys().Put(k)
+	return t.Delete(r)
 }
+
+// AllKeys returns all rows of the table of keys.
+func (v Calls) AllKeys() ([]*Key, error) { return v.Keys().Scan(Range{Index: KeyName}) }
 
 // Heaviest returns the key with the greatest Load.
 func (v Calls) Heaviest() (*Key, error) {
@@ -401,12 +407,7 @@ func (v Calls) Group(name string) (*Group, error) {
 }
 
 // SetGroup writes a row, or deletes it if it has no tasks.
-func (v Calls) SetGroup(g *Group) error {
-	if g.Tasks == 0 {
-		return v.Groups().Delete(g)
-	}
-	return v.Groups().Put(g)
-}
+func (v Calls) SetGroup(g *Group) error { return set(v.Groups(), g, g.Tasks > 0) }
 
 // Outcome returns how the task with a unique key ended.
 func (v Calls) Outcome(uniqueKey string) (*Outcome, error) {
@@ -414,12 +415,7 @@ func (v Calls) Outcome(uniqueKey string) (*Outcome, error) {
 }
 
 // SetOutcome writes a row, or deletes it if Until is 0.
-func (v Calls) SetOutcome(o *Outcome) error {
-	if o.Until == 0 {
-		return v.Outcomes().Delete(o)
-	}
-	return v.Outcomes().Put(o)
-}
+func (v Calls) SetOutcome(o *Outcome) error { return set(v.Outcomes(), o, o.Until != 0) }
 
 // SweepOutcomes forgets n outcomes whose Until is not after now.
 func (v Calls) SweepOutcomes(now int64, n int) error {

@@ -16,8 +16,8 @@ type views struct {
 	*txs
 	id        uint64
 	got, want rows.View
-	model     *memView // is want
-	hint      hint
+	model     *memView  // is want
+	planned   []planned // what the Plan has said
 	dropped   bool
 	given     []uint64 // numbers
 }
@@ -79,7 +79,7 @@ func (b bothTable[R]) Scan(r rows.Range) ([]*R, error) {
 	}
 	same := func(a, b rows.Tuple) bool { return a != nil && a[prefix:].Compare(b[prefix:]) == 0 }
 	if !slices.EqualFunc(places, wanted, same) {
-		b.fail("%s returned\n\t%s\nthe model:\n\t%s", what, showEach(got), showEach(want))
+		b.fail("%s returned\n\t%s\nthe model:\n\t%s", what, show(got), show(want))
 	}
 	return got, nil
 }

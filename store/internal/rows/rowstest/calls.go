@@ -11,14 +11,14 @@ import (
 
 // random makes one of the calls, or some that belong together.
 func (v *views) random() {
-	c, val := rows.Calls{View: v}, v.values
+	c := rows.Calls{View: v}
 	v.oneOf([]choice{
 		{10, func() { v.insert(c) }},
 		{8, func() { v.update(c) }},
 		{6, func() { v.take(c) }},
 		{4, func() { v.delete(c) }},
 		{22, func() { v.find(c) }},
-		{4, func() { v.must("Hide", c.Hide(val.of(val.keys))) }},
+		{4, func() { v.hide(c) }},
 		{4, func() { v.save(c) }},
 		{7, func() { v.keys(c) }},
 		{5, func() { v.served(c) }},
@@ -85,10 +85,14 @@ func (v *views) uniqueKey() string {
 }
 
 func (v *views) insert(c rows.Calls) {
-	for range pick(v.rnd, 1, 1, 1, 5) {
+	var first *rows.Row
+	for range pick(v.rnd, 1, 1, 5, 20) {
 		id, _ := c.Number()
 		r := v.values.row(id, v.uniqueKey(), v.held())
-		v.must("Put", c.Put(r))
+		if first = cmp.Or(first, r); v.chance(2) { // some lines are to be long
+			r.Key, r.Kind, r.Priority = first.Key, first.Kind, first.Priority
+		}
+		v.put(c, r)
 		if v.chance(3) {
 			v.change(c, r)
 		}
@@ -97,7 +101,23 @@ func (v *views) insert(c rows.Calls) {
 
 func (v *views) change(c rows.Calls, r *rows.Row) {
 	v.values.change(r, v.held())
+	v.put(c, r)
+}
+
+func (v *views) put(c rows.Calls, r *rows.Row) {
 	v.must("Put", c.Put(r))
+	v.look(c, r)
+}
+
+// look reads, now and then, what a task has been written as that may not have been sent yet.
+func (v *views) look(c rows.Calls, r *rows.Row) {
+	v.oneOf([]choice{
+		{6, func() {}},
+		{1, func() { _, _ = c.Get(r.ID, v.chance(2)) }},
+		{2, func() {
+			_, _, _ = c.LastRound(rows.Line{Key: r.Key, Priority: r.Priority}, pick(v.rnd, 0, c.Head().Rounds[r.Priority]))
+		}},
+	})
 }
 
 func (v *views) update(c rows.Calls) {
@@ -117,7 +137,7 @@ func (v *views) take(c rows.Calls) {
 	ready, _ := c.Ready(v.values.filter(), v.values.count())
 	for _, r := range ready {
 		v.values.take(r, pick(v.rnd, consumers...))
-		v.must("Put", c.Put(r))
+		v.put(c, r)
 		if v.chance(4) {
 			v.change(c, r)
 		}
@@ -134,6 +154,15 @@ func (v *views) delete(c rows.Calls) {
 			r.State = pick(v.rnd, driver.Ready, driver.Taken, driver.Buried)
 		}
 		v.must("Delete", c.Delete(r))
+		v.look(c, r)
+	}
+}
+
+// hide hides the tasks of a key, and makes the calls that may know them from before.
+func (v *views) hide(c rows.Calls) {
+	v.must("Hide", c.Hide(v.values.of(v.values.keys)))
+	for _, call := range v.planned {
+		call(c)
 	}
 }
 
@@ -171,12 +200,9 @@ func (v *views) find(c rows.Calls) (found []*rows.Row) {
 		{1, func() { one(c.Next(val.line(), val.round(), val.place())) }},
 		{2, func() { one(c.Victim(val.of(val.keys), v.chance(2))) }},
 		{3, func() {
-			keys, parked := v.someKeys(), v.rnd.IntN(4)
-			if v.hint.keys != nil && v.chance(2) { // as the Plan has said it
-				keys, parked = v.hint.keys, v.hint.parked
-			}
-			_, found, _ = c.Lines(keys, parked, payload)
+			_, found, _ = c.Lines(v.someKeys(), v.rnd.IntN(4), payload)
 		}},
+		{10 * min(1, len(v.planned)), func() { found = pick(v.rnd, v.planned...)(c) }},
 	})
 	return found
 }
@@ -211,7 +237,11 @@ func (v *views) others(c rows.Calls) {
 		{1, func() { _, _ = c.Counts() }},
 		{1, func() { _, _ = c.AnyReady(v.values.filter()) }},
 		{1, func() { _, _ = c.Leases(pick(v.rnd, append(v.held(), 1<<62)...)) }},
-		{1, func() { _, _ = c.Number() }},
+		{1, func() {
+			for range pick(v.rnd, 1, 1, 60) { // more than are fetched at once
+				_, _ = c.Number()
+			}
+		}},
 		{1, func() { v.compareHead(); v.Now() }},
 	})
 }
@@ -252,6 +282,7 @@ func (v *views) keys(c rows.Calls) {
 	v.oneOf([]choice{
 		{2, func() { v.must("SetKey", c.SetKey(k)) }},
 		{1, func() { _, _ = c.Heaviest() }},
+		{1, func() { _, _ = c.AllKeys() }},
 		{1, func() { _, _ = c.KeyStats(v.values.count()) }},
 	})
 }
@@ -365,7 +396,7 @@ func (v *views) drop(c rows.Calls) {
 	id, _ := v.queue(name, v.values.bytes())
 	last := slices.MaxFunc(v.views, func(a, b *views) int { return cmp.Compare(a.id, b.id) })
 	if id > last.id && id != 0 {
-		v.view(id, v.plan())
+		v.view(id)
 	}
 }
 

@@ -60,11 +60,11 @@ type data struct {
 	mu      sync.Mutex            // protects what follows, during each call, but not while that of Fail is running
 	rows    map[table]map[any]any // by key, those committed; they are never changed, only replaced
 	open    map[*memTx]struct{}
-	locks   map[entry]map[*memTx]struct{} // by what is locked; more than one has a queue that is not entered exclusively
-	ended   chan struct{}                 // closed when a transaction ends
-	writes  int                           // transactions that have written something, by all handles
-	ids     uint64                        // the last id of a queue; a rollback does not undo it
-	numbers map[uint64]uint64             // by queue the last number; a rollback does not undo it
+	locks   map[entry]map[*memTx]bool // by what is locked: who has locked it, and whether nobody else may
+	ended   chan struct{}             // closed when a transaction ends
+	writes  int                       // transactions that have written something, by all handles
+	ids     uint64                    // the last id of a queue; a rollback does not undo it
+	numbers map[uint64]uint64         // by queue the last number; a rollback does not undo it
 }
 
 // table is one of a queue.
@@ -84,7 +84,7 @@ type entry struct {
 func NewDB(now func() time.Time) *DB {
 	return &DB{heads: map[uint64]*rows.Head{}, data: &data{
 		now: now, slot: make(chan struct{}, 1), rows: map[table]map[any]any{}, open: map[*memTx]struct{}{},
-		locks: map[entry]map[*memTx]struct{}{}, ended: make(chan struct{}), numbers: map[uint64]uint64{},
+		locks: map[entry]map[*memTx]bool{}, ended: make(chan struct{}), numbers: map[uint64]uint64{},
 	}}
 }
 

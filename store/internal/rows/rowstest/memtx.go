@@ -98,14 +98,15 @@ func (tx *memTx) lockLocked(l entry, shared bool) {
 		return
 	}
 	for {
-		holders := tx.data.locks[l]
-		mine := holders == nil || len(holders) == 1 && tx.hasLocked(l)
-		free := mine || shared
-		for other := range holders {
-			free = free && (mine || other.sharesLocked(l))
+		free := true
+		for other, exclusive := range tx.data.locks[l] {
+			free = free && (other == tx || shared && !exclusive)
 		}
 		if free {
-			tx.holdLocked(l)
+			if tx.data.locks[l] == nil {
+				tx.data.locks[l] = map[*memTx]bool{}
+			}
+			tx.data.locks[l][tx] = tx.data.locks[l][tx] || !shared
 			return
 		}
 		if tx.waits = l; tx.deadlockLocked(map[*memTx]bool{}, tx) {
@@ -134,19 +135,6 @@ func (tx *memTx) hasLocked(l entry) bool {
 	}
 	_, ok := tx.data.locks[l][tx]
 	return ok
-}
-
-// sharesLocked tells whether a lock that the transaction has is on a queue that it has not entered
-// exclusively.
-func (tx *memTx) sharesLocked(l entry) bool {
-	return l.name == "" && tx.views[l.queue] != nil && !tx.views[l.queue].exclusive
-}
-
-func (tx *memTx) holdLocked(l entry) {
-	if tx.data.locks[l] == nil {
-		tx.data.locks[l] = map[*memTx]struct{}{}
-	}
-	tx.data.locks[l][tx] = struct{}{}
 }
 
 // deadlockLocked tells whether one waits, through others, for itself.

@@ -54,39 +54,21 @@ func (v *memView) free(e entry) bool {
 
 func (v *memView) table(name string) table { return table{v.id, name} }
 
-func (v *memView) tasks() memTable[rows.Row] {
-	return memTable[rows.Row]{v, v.table("Tasks"), rows.Tasks}
-}
-
-func (v *memView) keys() memTable[rows.Key] { return memTable[rows.Key]{v, v.table("Keys"), rows.Keys} }
-
-func (v *memView) served() memTable[rows.Served] {
-	return memTable[rows.Served]{v, v.table("Served"), rows.ServedLines}
-}
-
-func (v *memView) consumers() memTable[rows.Consumer] {
-	return memTable[rows.Consumer]{v, v.table("Consumers"), rows.Consumers}
-}
-
-func (v *memView) groups() memTable[rows.Group] {
-	return memTable[rows.Group]{v, v.table("Groups"), rows.Groups}
-}
-
-func (v *memView) outcomes() memTable[rows.Outcome] {
-	return memTable[rows.Outcome]{v, v.table("Outcomes"), rows.Outcomes}
-}
-
-func (v *memView) history() memTable[rows.Ended] {
-	return memTable[rows.Ended]{v, v.table("History"), rows.History}
-}
+func (v *memView) tasks() memTable[rows.Row]          { return tableOf(v, "Tasks", rows.Tasks) }
+func (v *memView) consumers() memTable[rows.Consumer] { return tableOf(v, "Consumers", rows.Consumers) }
 
 func (v *memView) Tasks() rows.Table[rows.Row]          { return taskTable{v.tasks()} }
-func (v *memView) Keys() rows.Table[rows.Key]           { return v.keys() }
-func (v *memView) Served() rows.Table[rows.Served]      { return v.served() }
+func (v *memView) Keys() rows.Table[rows.Key]           { return tableOf(v, "Keys", rows.Keys) }
+func (v *memView) Served() rows.Table[rows.Served]      { return tableOf(v, "Served", rows.ServedLines) }
 func (v *memView) Consumers() rows.Table[rows.Consumer] { return v.consumers() }
-func (v *memView) Groups() rows.Table[rows.Group]       { return v.groups() }
-func (v *memView) Outcomes() rows.Table[rows.Outcome]   { return v.outcomes() }
-func (v *memView) History() rows.Table[rows.Ended]      { return v.history() }
+func (v *memView) Groups() rows.Table[rows.Group]       { return tableOf(v, "Groups", rows.Groups) }
+func (v *memView) Outcomes() rows.Table[rows.Outcome]   { return tableOf(v, "Outcomes", rows.Outcomes) }
+
+func (v *memView) History() rows.Table[rows.Ended] { return tableOf(v, "History", rows.History) }
+
+func tableOf[R any](v *memView, name string, schema rows.Schema[R]) memTable[R] {
+	return memTable[R]{v, table{v.id, name}, schema}
+}
 
 // memTable is one of the tables that package rows declares, in a View.
 type memTable[R any] struct {
@@ -381,7 +363,7 @@ func (v *memView) Hide(key string) error {
 func (v *memView) KeyStats(n int) ([]rows.Key, error) {
 	return get(v, "KeyStats", func() []rows.Key {
 		stats := map[string]rows.Key{}
-		for k := range v.keys().all() {
+		for k := range tableOf(v, "Keys", rows.Keys).all() {
 			if k.Paused {
 				stats[k.Key] = rows.Key{Key: k.Key, Paused: true}
 			}
@@ -417,7 +399,7 @@ func (v *memView) CountKeys() (int, error) {
 // Ended returns all there are.
 func (v *memView) Ended(mark string) (ended []*rows.Outcome, _ string, err error) {
 	err = v.do("Ended", func() {
-		for o := range v.outcomes().all() {
+		for o := range tableOf(v, "Outcomes", rows.Outcomes).all() {
 			if mark != "" {
 				ended = append(ended, copyOf(o))
 			}

@@ -126,7 +126,7 @@ func (p *pair) compareAll(h *handle) {
 	}
 	slices.Sort(all)
 	for _, id := range all {
-		if v := tx.view(id, &rows.Plan{Exclusive: p.chance(2)}); v != nil {
+		if v := tx.view(id); v != nil {
 			v.compareAll()
 		}
 	}

@@ -40,12 +40,7 @@ func Run(t *testing.T, open func(t *testing.T) rows.DB) {
 		name string
 		test func(t *testing.T, db rows.DB)
 	}{
-		{"Head", testHead},
-		{"Rounds", testRounds},
-		{"Plan", testPlan},
-		{"Parked", testParked},
 		{"Many", testMany},
-		{"Numbers", testNumbers},
 		{"Again", testAgain},
 		{"Cancelled", testCancelled},
 		{"CancelledLater", testCancelledLater},

@@ -3,67 +3,41 @@ package rowstest
 import (
 	"fmt"
 	"hash/fnv"
+	"reflect"
+	"slices"
 	"strings"
-
-	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // show returns what a View returned as a string. It is the same for things that are to be equal:
-// nil and empty slices are the same, as is the order of things that have none.
-func show(x any) string {
-	switch x := x.(type) {
-	case []byte:
-		return showBytes(x)
-	case *rows.Queue:
-		return orNil(x, func() string { return fmt.Sprintf("{%d %s}", x.ID, showBytes(x.Settings)) })
-	case *rows.Head:
-		return orNil(x, func() string {
-			return fmt.Sprintf("{%s %v %d %v}", showBytes(x.Settings), x.Paused, x.PausedKeys, x.Rounds)
-		})
-	case *rows.Row:
-		return orNil(x, func() string {
-			r := *x
-			r.Payload, r.Err, r.Was = nil, nil, 0
-			return fmt.Sprintf("%#v payload %s error %s", r, showBytes(x.Payload), showError(x.Err))
-		})
-	case *rows.Ended:
-		return orNil(x, func() string {
-			d := *x
-			d.Payload, d.Err = nil, nil
-			return fmt.Sprintf("%#v payload %s error %s", d, showBytes(x.Payload), showError(x.Err))
-		})
-	case *rows.Outcome:
-		return orNil(x, func() string {
-			o := *x
-			o.Err, o.Written = nil, 0
-			return fmt.Sprintf("%#v error %s", o, showError(x.Err))
-		})
-	case *rows.Key:
-		return orNil(x, func() string { return fmt.Sprintf("%#v", *x) })
-	case *rows.Group:
-		return orNil(x, func() string { return fmt.Sprintf("%#v", *x) })
-	case *rows.Consumer:
-		return orNil(x, func() string { return fmt.Sprintf("%#v", *x) })
-	case []rows.Key:
-		return showEach(x)
-	}
-	return fmt.Sprintf("%#v", x)
-}
+// nil and empty slices are the same, as is the order of things that have none, and what a driver
+// may choose is left out.
+func show(x any) string { return showValue(reflect.ValueOf(x)) }
 
-func orNil[T any](x *T, f func() string) string {
-	if x == nil {
+func showValue(v reflect.Value) string {
+	var parts []string
+	switch v.Kind() {
+	case reflect.Invalid:
 		return "nil"
+	case reflect.Pointer:
+		return showValue(v.Elem())
+	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			return showBytes(v.Bytes())
+		}
+		for i := range v.Len() {
+			parts = append(parts, showValue(v.Index(i)))
+		}
+		return "[" + strings.Join(parts, "\n\t") + "]"
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			if f.IsExported() && !slices.Contains([]string{"Was", "Written", "Removed"}, f.Name) {
+				parts = append(parts, f.Name+": "+showValue(v.Field(i)))
+			}
+		}
+		return "{" + strings.Join(parts, ", ") + "}"
 	}
-	return f()
-}
-
-func showEach[T any](list []T) string {
-	lines := make([]string, len(list))
-	for i, x := range list {
-		lines[i] = show(x)
-	}
-	return "[" + strings.Join(lines, "\n\t") + "]"
+	return fmt.Sprintf("%#v", v.Interface())
 }
 
 // showBytes shows large ones by what they hash to.
@@ -74,8 +48,4 @@ func showBytes(b []byte) string {
 	h := fnv.New64a()
 	_, _ = h.Write(b)
 	return fmt.Sprintf("%d bytes with hash %x", len(b), h.Sum64())
-}
-
-func showError(err *driver.Error) string {
-	return orNil(err, func() string { return fmt.Sprintf("%#v", *err) })
 }

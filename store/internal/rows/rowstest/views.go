@@ -1,6 +1,7 @@
 package rowstest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -16,12 +17,6 @@ type txs struct {
 	got, want rows.Tx
 	views     []*views // those that were dropped too
 	created   []uint64 // queues
-}
-
-// hint is the arguments with which Lines will be called, as far as the Plan can say.
-type hint struct {
-	keys   []string
-	parked int
 }
 
 func (p *pair) begin(h *handle) *txs {
@@ -55,7 +50,7 @@ func (tx *txs) enter() {
 	}
 	slices.Sort(ids)
 	for _, id := range slices.Compact(ids) {
-		tx.view(id, tx.plan())
+		tx.view(id)
 	}
 }
 
@@ -113,21 +108,58 @@ func (tx *txs) queue(name string, settings []byte) (uint64, bool) {
 	return got.ID, true
 }
 
-// plan returns a Plan that may be right or wrong.
-func (tx *txs) plan() *rows.Plan {
-	v := tx.values
-	plan := &rows.Plan{Exclusive: tx.chance(2), Counts: tx.chance(2), Numbers: tx.rnd.IntN(5)}
+// planned is a call that a Plan has said. It returns the tasks that it has read.
+type planned func(c rows.Calls) []*rows.Row
+
+// plan returns a Plan for a queue, and the calls that it says, which will be made or not.
+func (tx *txs) plan(id uint64) (plan *rows.Plan, calls []planned) {
+	v, ids, lines := tx.values, []uint64{0, 1 << 62}, []rows.Line{tx.values.line()}
+	for _, row := range tx.want.(*memTx).all(table{id, "Tasks"}) {
+		r := row.(*rows.Row)
+		ids, lines = append(ids, r.ID), append(lines, rows.Line{Key: r.Key, Priority: r.Priority})
+	}
+	slices.Sort(ids)
+	slices.SortFunc(lines, func(a, b rows.Line) int { return cmp.Or(a.Priority-b.Priority, cmp.Compare(a.Key, b.Key)) })
+	plan = &rows.Plan{Exclusive: tx.chance(2), Counts: tx.chance(2), Numbers: pick(tx.rnd, 0, 1, 3, 50)}
+	say := func(call planned, ranges ...rows.Range) {
+		plan.Ranges, calls = append(plan.Ranges, ranges...), append(calls, call)
+	}
 	for range tx.rnd.IntN(4) {
-		plan.LastRounds = append(plan.LastRounds, v.line())
+		l := pick(tx.rnd, lines...)
+		plan.LastRounds = append(plan.LastRounds, l)
+		say(func(c rows.Calls) []*rows.Row {
+			_, _, _ = c.LastRound(l, pick(tx.rnd, 0, c.Head().Rounds[l.Priority], v.round()))
+			return nil
+		})
 	}
 	if n := tx.rnd.IntN(5); n > 0 {
-		plan.Ranges = append(plan.Ranges, rows.ReadyRange(v.filter(), n))
+		f := v.filter()
+		say(func(c rows.Calls) []*rows.Row {
+			found, _ := c.Ready(f, pick(tx.rnd, n, n, 1, 10))
+			return found
+		}, rows.ReadyRange(f, n))
+	}
+	if tx.chance(2) {
+		payload := tx.chance(2)
+		ids = ids[:min(len(ids), 1+tx.rnd.IntN(20))]
+		say(func(c rows.Calls) []*rows.Row {
+			r, _ := c.Get(pick(tx.rnd, ids...), payload && tx.chance(2))
+			return slices.DeleteFunc([]*rows.Row{r}, func(r *rows.Row) bool { return r == nil })
+		}, rows.RowRange(payload, rows.ForUpdate, ids...))
+	}
+	if tx.chance(2) {
+		keys, parked := tx.someKeys(), tx.rnd.IntN(3)
+		lines := []rows.Range{rows.KeyRange(keys), rows.FrontRange(keys, false), rows.ParkedRange(keys, parked, false)}
+		say(func(c rows.Calls) []*rows.Row {
+			_, found, _ := c.Lines(keys, parked, false)
+			return found
+		}, lines[:1+min(parked, 1)*2]...)
 	}
 	if tx.chance(2) {
 		n := tx.rnd.Uint64N(20)
 		plan.Ranges = append(plan.Ranges, rows.AliveRange([]uint64{n, n + 1, 1 << 62}))
 	}
-	return plan
+	return plan, calls
 }
 
 // someKeys returns some keys, in order and each once.
@@ -140,24 +172,8 @@ func (tx *txs) someKeys() (keys []string) {
 }
 
 // view enters a queue. It returns nil if there is none.
-func (tx *txs) view(id uint64, plan *rows.Plan) *views {
-	hint := hint{}
-	if want := tx.want.(*memTx); want.get(heads(id)) != nil && tx.chance(2) {
-		ids := []uint64{0, 1 << 62}
-		for _, row := range want.all(table{id, "Tasks"}) { // ids that are there are likely to be wanted
-			if r := row.(*rows.Row); r.ID%3 == 0 {
-				ids = append(ids, r.ID)
-			}
-		}
-		plan.Ranges = append(plan.Ranges, rows.RowRange(tx.chance(2), rows.ForUpdate, ids...))
-	}
-	if tx.chance(2) {
-		hint.keys, hint.parked = tx.someKeys(), tx.rnd.IntN(3)
-		plan.Ranges = append(plan.Ranges, rows.KeyRange(hint.keys))
-		if hint.parked > 0 {
-			plan.Ranges = append(plan.Ranges, rows.FrontRange(hint.keys, false), rows.ParkedRange(hint.keys, hint.parked, false))
-		}
-	}
+func (tx *txs) view(id uint64) *views {
+	plan, calls := tx.plan(id)
 	tx.note("Enter(%d, %#v)", id, *plan)
 	got, err := tx.got.Enter(id, plan)
 	tx.must("Enter", err)
@@ -169,7 +185,7 @@ func (tx *txs) view(id uint64, plan *rows.Plan) *views {
 	if got == nil {
 		return nil
 	}
-	v := &views{txs: tx, id: id, got: got, want: want, model: want.(*memView), hint: hint}
+	v := &views{txs: tx, id: id, got: got, want: want, model: want.(*memView), planned: calls}
 	tx.views = append(tx.views, v)
 	v.checkHead()
 	if now := got.Now(); now < 1e18 || now > 4e18 {

@@ -87,11 +87,6 @@ func (w *walker) check(right bool, format string, args ...any) {
 	}
 }
 
-func fetch[T any](w *walker, v T, err error) T {
-	w.check(err == nil, "error: %v", err)
-	return v
-}
-
 // describe shows what of a task matters here.
 func describe(r *rows.Row) string {
 	return fmt.Sprintf("task %d (key %s, priority %d, kind %q, state %v, takeable %v, round %d, seq %d, place %d, gap %v, wake %d, until %d)", r.ID,
@@ -205,7 +200,7 @@ func (w *walker) walkLines() {
 	for l, line := range lines {
 		slices.SortFunc(line, byPlace)
 		if w.frontsOnly {
-			w.walkFront(l, line)
+			w.walkFront(line)
 			continue
 		}
 		if !slices.IsSortedFunc(line, func(a, b *rows.Row) int { return cmp.Or(cmp.Compare(a.Round, b.Round), cmp.Compare(a.Seq, b.Seq)) }) {
@@ -229,7 +224,7 @@ func (w *walker) share(r *rows.Row) int { return r.Weight * max(1, int(w.setting
 
 // walkFront checks that the first tasks of a line are at its front, as many as its weight or with
 // costs one, and the first of each further kind, which shares the last turn.
-func (w *walker) walkFront(_ rows.Line, line []*rows.Row) {
+func (w *walker) walkFront(line []*rows.Row) {
 	kinds := map[string]bool{}
 	last, behind := &rows.Row{}, false // the last one with a turn of its own, and whether others have come since
 	for i, r := range line {
@@ -254,7 +249,9 @@ func (w *walker) walkFront(_ rows.Line, line []*rows.Row) {
 
 func (w *walker) walkConsumers() {
 	known := map[uint64]*rows.Consumer{}
-	for _, c := range fetch2(w)(w.v.ConsumersNamed("", 0)) {
+	consumers, err := w.v.ConsumersNamed("", 0)
+	w.check(err == nil, "ConsumersNamed: %v", err)
+	for _, c := range consumers {
 		known[c.Number] = c
 		w.check(c.Deadline > w.now, "consumer %d (%q) is due", c.Number, c.Name)
 	}
@@ -263,10 +260,6 @@ func (w *walker) walkConsumers() {
 			w.check(ok, "%s is held by %d, which is not known", describe(r), r.Consumer)
 		}
 	}
-}
-
-func fetch2(w *walker) func([]*rows.Consumer, error) []*rows.Consumer {
-	return func(list []*rows.Consumer, err error) []*rows.Consumer { return fetch(w, list, err) }
 }
 
 func (w *walker) walkGroup(name string) {
