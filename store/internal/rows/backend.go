@@ -307,7 +307,7 @@ func (b *backend) Pause(ctx context.Context, key *string, paused bool) error {
 			u.head.Paused, u.headChanged = paused, true
 		}
 		u.changed = true
-		u.notice(notice{what: noticeLook})
+		u.tell(driver.Notifier.Look)
 		return nil
 	}})
 }
@@ -385,7 +385,7 @@ func (b *backend) Drop(ctx context.Context, unlessTaken bool) error {
 			return false, nil
 		}
 		u.changed, u.dropped = true, true
-		u.notice(notice{what: noticeDropped})
+		u.tell(driver.Notifier.Dropped)
 		u.onCommit(u.q.forget)
 		return true, nil
 	})

@@ -148,7 +148,7 @@ func (u *unit) lookAgainIfLocked(f Filter, n int) {
 
 // findChanges finds out what others have done of that which somebody here waits for.
 func (u *unit) findChanges() {
-	u.notice(notice{what: noticeLook})
+	u.tell(driver.Notifier.Look)
 	u.schedule(must(u.v.Times()).Wake) // it is for us, if all others have ended by then
 	u.findEnds()
 	if u.q.listens() {
@@ -232,7 +232,7 @@ func (u *unit) findLostLeases() {
 	}
 	var lost []uint64
 	for id, h := range u.q.ownLeases {
-		if still[id] != h.lease && !u.endsLease(h.lease) {
+		if still[id] != h.lease && !slices.Contains(u.over, h.lease) {
 			lost = append(lost, id)
 		}
 	}
@@ -243,10 +243,10 @@ func (u *unit) findLostLeases() {
 		}
 		for _, id := range ids {
 			h := u.q.ownLeases[id]
-			u.notice(notice{what: noticeLeaseOver, id: id, lease: h.lease})
-			u.notice(notice{what: noticeEvent, event: &driver.Event{
+			u.leaseEnds(id, h.lease)
+			u.tellEvent(&driver.Event{
 				Type: cmp.Or(why[id], driver.EventDelete), Time: timeOf(u.now), Task: driver.Info{ID: driver.ID(id), Key: h.key}, Lease: h.lease,
-			}})
+			})
 		}
 	}
 }
@@ -255,7 +255,7 @@ func (u *unit) findLostLeases() {
 func (u *unit) findCancelledGroups() {
 	groups := map[string]*Group{}
 	for id, h := range u.q.ownLeases {
-		if h.group == "" || h.cancelled || u.endsLease(h.lease) {
+		if h.group == "" || h.cancelled || slices.Contains(u.over, h.lease) {
 			continue
 		}
 		g, known := groups[h.group]
@@ -264,15 +264,10 @@ func (u *unit) findCancelledGroups() {
 			groups[h.group] = g
 		}
 		if g != nil && g.Cancelled {
-			u.notice(notice{what: noticeEvent, event: &driver.Event{
+			u.tellEvent(&driver.Event{
 				Type: driver.EventCancel, Time: timeOf(u.now), Lease: h.lease,
 				Task: driver.Info{ID: driver.ID(id), Key: h.key, Group: h.group, State: driver.Taken},
-			}})
+			})
 		}
 	}
-}
-
-// endsLease tells whether it is noted already that a lease is over.
-func (u *unit) endsLease(lease uint64) bool {
-	return slices.ContainsFunc(u.notices, func(n notice) bool { return n.what == noticeLeaseOver && n.lease == lease })
 }

@@ -108,7 +108,7 @@ func (u *unit) renewConsumers() {
 		if _, ok := slices.BinarySearch(alive, c.number); !ok { // others have expired or resumed it
 			c.deadline = 0
 			if _, err := u.ownConsumer(driver.Handle{ID: name, Epoch: c.epoch}); err != nil {
-				u.notice(notice{what: noticeLook}) // so that those who wait see that too
+				u.tell(driver.Notifier.Look) // so that those who wait see that too
 			}
 		}
 	}
@@ -172,13 +172,7 @@ func (u *unit) endConsumer(number uint64) {
 func (u *unit) handBackAll(number uint64) (done bool) {
 	wanted := u.room(pageSize)
 	rows := must(u.v.TakenBy(number, wanted, u.needsPayload()))
-	for _, r := range rows {
-		if u.workLeft() || u.isLarge() {
-			return false
-		}
-		u.handBack(r)
-	}
-	return len(rows) < wanted
+	return u.each(rows, u.handBack) && len(rows) < wanted
 }
 
 // returnAll is handBackAll for a consumer that goes on.
@@ -217,7 +211,7 @@ func (u *unit) rejoin(name string) (c *ownConsumer, held []driver.Record, err er
 	} else {
 		held = u.resumed(name, u.moveLeases(w, math.MaxInt))
 	}
-	u.notice(notice{what: noticeLook}) // those who wait with the old epoch are to find out
+	u.tell(driver.Notifier.Look) // those who wait with the old epoch are to find out
 	u.changed = true
 	return c, held, nil
 }
@@ -240,8 +234,7 @@ func (u *unit) resumed(name string, rows []*Row) []driver.Record {
 	for i, r := range rows {
 		records[i] = u.record(r)
 		records[i].Consumer = name
-		lease := ownLease{lease: r.Since, key: r.Key, group: r.Group}
-		u.onCommit(func() { u.q.ownLeases[r.ID] = lease })
+		u.leaseBegins(r)
 	}
 	return records
 }
@@ -249,7 +242,7 @@ func (u *unit) resumed(name string, rows []*Row) []driver.Record {
 // lease gives a task that is taken another lease.
 func (u *unit) lease(r *Row, consumer uint64) {
 	old := r.Since
-	u.notice(notice{what: noticeLeaseOver, id: r.ID, lease: old})
+	u.leaseEnds(r.ID, old)
 	r.Consumer, r.Since = consumer, u.number()
 	u.update(r)
 	u.event(driver.EventResume, r, u.now, old)
@@ -290,12 +283,12 @@ func (u *unit) expireConsumers(left int) int {
 	}
 	for _, c := range must(u.v.DueConsumers(u.now-int64(u.q.store.traits.Skew), left)) {
 		rows := must(u.v.TakenBy(c.Number, left, u.needsPayload()))
-		for _, r := range rows {
-			if u.workLeft() || u.isLarge() {
-				return 0
-			}
+		done := u.each(rows, func(r *Row) {
 			t, at := u.life(r), min(c.Deadline, u.now)
 			u.applyFate(r, t, t.Lose(at, &u.stats), at)
+		})
+		if !done {
+			return 0
 		}
 		if left -= len(rows) + 1; left <= 0 {
 			break

@@ -1,8 +1,8 @@
 package rows
 
 import (
-	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task"
@@ -72,7 +72,7 @@ func (u *unit) newRow(n *driver.New, payload []byte) *Row {
 // set puts a task into a state. It is not written yet.
 func (u *unit) set(r *Row, state task.State) {
 	if r.State == task.Taken {
-		u.notice(notice{what: noticeLeaseOver, id: r.ID, lease: r.Since})
+		u.leaseEnds(r.ID, r.Since)
 	}
 	r.State, r.Takeable, r.Evictable, r.Consumer, r.Since, r.Wake = state, false, false, 0, 0, r.life().Wake(state)
 	switch state {
@@ -144,7 +144,8 @@ func (u *unit) grant(r *Row, c *ownConsumer) {
 		u.head.taken[r.ID] = &known
 	}
 	u.stats.Takes++
-	u.notice(notice{what: noticeLeaseBegun, id: r.ID, lease: r.Since, kind: r.Key, group: r.Group})
+	u.taken = append(u.taken, driver.Lease{ID: driver.ID(r.ID), Number: r.Since})
+	u.leaseBegins(r)
 	u.event(task.EventTake, r, u.now, 0)
 }
 
@@ -261,7 +262,7 @@ func (u *unit) gone(r *Row, why task.EventType, now int64, lease uint64, o Outco
 	}
 	u.event(why, r, now, lease)
 	if r.Was == task.Taken {
-		u.notice(notice{what: noticeLeaseOver, id: r.ID, lease: r.Since})
+		u.leaseEnds(r.ID, r.Since)
 	}
 	left := u.leave(r)
 	u.remove(r)
@@ -386,13 +387,5 @@ func outcomeOf(err error) Outcome {
 	if failed, ok := err.(*task.Error); ok { //nolint:errorlint // it is not wrapped
 		return Outcome{Result: Failed, Err: failed}
 	}
-	switch {
-	case err == nil:
-		return Outcome{Result: Acked}
-	case errors.Is(err, task.ErrExpired):
-		return Outcome{Result: Expired}
-	case errors.Is(err, task.ErrDropped):
-		return Outcome{Result: Dropped}
-	}
-	return Outcome{Result: Deleted}
+	return Outcome{Result: Result(slices.Index(results[:], err))}
 }

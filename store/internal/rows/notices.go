@@ -8,67 +8,76 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// notice is something that those who have the queue open are told, in order, once the transaction
-// is committed. If it is not, they are told nothing.
-type notice struct {
-	what     noticeType
-	priority int
-	kind     string // of noticeReady; else the key
-	group    string
-	id       uint64
-	lease    uint64
-	err      error
-	event    *driver.Event
-	record   *driver.Record
+// tell has all who have the queue open told something once the transaction is committed, in the
+// order of these calls. If it is not, they are told nothing.
+func (u *unit) tell(f func(driver.Notifier)) {
+	u.notices = append(u.notices, func(all []driver.Notifier) {
+		for _, n := range all {
+			f(n)
+		}
+	})
 }
 
-type noticeType uint8
+// tellEvent tells an event; that the group of a lease of this process is cancelled only once, for
+// findCancelledGroups may find what the same transaction has cancelled.
+func (u *unit) tellEvent(e *driver.Event) {
+	id, leases := uint64(e.Task.ID), u.q.ownLeases
+	if h := leases[id]; e.Type == driver.EventCancel && h.lease == e.Lease {
+		if h.cancelled || slices.Contains(u.cancelled, h.lease) {
+			return
+		}
+		u.cancelled = append(u.cancelled, h.lease)
+		u.onCommit(func() {
+			h.cancelled = true
+			leases[id] = h
+		})
+	}
+	u.tell(func(n driver.Notifier) { n.Event(*e) })
+}
 
-const (
-	noticeReady noticeType = iota
-	noticeLook
-	noticeRoom
-	noticeEvent
-	noticeEnded
-	noticeExpired
-	noticeDropped
-	noticeLeaseBegun // a consumer of this process has taken a task
-	noticeLeaseOver
-)
+// leaseBegins notes that a consumer of this process holds a task from now on.
+func (u *unit) leaseBegins(r *Row) {
+	id, lease := r.ID, ownLease{lease: r.Since, key: r.Key, group: r.Group}
+	u.onCommit(func() { u.q.ownLeases[id] = lease })
+}
 
-func (u *unit) notice(n notice) { u.notices = append(u.notices, n) }
+// leaseEnds notes that a lease is over, whoever had it.
+func (u *unit) leaseEnds(id, lease uint64) {
+	u.over = append(u.over, lease)
+	u.onCommit(func() {
+		if u.q.ownLeases[id].lease == lease {
+			delete(u.q.ownLeases, id)
+		}
+	})
+}
 
 // canBeTaken notes that a task can be taken that could not be before.
 func (u *unit) canBeTaken(r *Row) {
 	if !u.head.Paused {
-		u.notice(notice{what: noticeReady, priority: r.Priority, kind: r.Kind})
+		priority, kind := r.Priority, r.Kind
+		u.tell(func(n driver.Notifier) { n.Ready(priority, kind) })
 	}
 }
 
 func (u *unit) ended(id uint64, o Outcome) {
-	u.notice(notice{what: noticeEnded, id: id, err: o.error()})
+	u.tell(func(n driver.Notifier) { n.Ended(driver.ID(id), o.error()) })
 }
 
 func (o *Outcome) error() error {
-	switch o.Result {
-	case Failed:
+	if o.Result == Failed {
 		return o.Err
-	case Deleted:
-		return driver.ErrDeleted
-	case Expired:
-		return driver.ErrExpired
-	case Dropped:
-		return driver.ErrDropped
 	}
-	return nil
+	return results[o.Result]
 }
+
+// results are the outcomes of tasks that have not failed.
+var results = [...]error{Acked: nil, Deleted: driver.ErrDeleted, Expired: driver.ErrExpired, Dropped: driver.ErrDropped}
 
 // event notes what happened to a task, if somebody wants to know.
 func (u *unit) event(what driver.EventType, r *Row, now int64, lease uint64) {
 	if u.listens {
 		record := u.record(r)
-		e := &driver.Event{Type: what, Time: timeOf(now), Lease: lease, Task: record.Info()}
-		u.notice(notice{what: noticeEvent, event: e})
+		u.tellEvent(&driver.Event{Type: what, Time: timeOf(now), Lease: lease, Task: record.Info()})
 	}
 }
 
@@ -82,7 +91,11 @@ func (u *unit) wantsExpired() bool {
 func (u *unit) expired(r *Row) {
 	if u.wantsExpired() {
 		record := u.record(r)
-		u.notice(notice{what: noticeExpired, record: &record})
+		u.notices = append(u.notices, func(all []driver.Notifier) {
+			if i := slices.IndexFunc(all, driver.Notifier.WantsExpired); i >= 0 {
+				all[i].Expired(record)
+			}
+		})
 	}
 }
 
@@ -172,10 +185,10 @@ func (u *unit) deliver() {
 	for _, f := range u.afterCommit {
 		f()
 	}
-	addEvents(&q.stats, &u.stats)
+	q.stats = u.stats
 	all := q.notifiers()
-	for i := range u.notices {
-		u.notices[i].deliver(q, all)
+	for _, tell := range u.notices {
+		tell(all)
 	}
 	if u.listens && len(q.ownLeases) > 0 { // others may end their leases
 		q.startPolling()
@@ -187,50 +200,6 @@ func (u *unit) deliver() {
 	if at := sooner(q.dueAt.Load(), q.pollAt.Load()); at != 0 {
 		for _, n := range all {
 			n.Due(timeOf(at))
-		}
-	}
-}
-
-func (n *notice) deliver(q *queue, all []driver.Notifier) {
-	switch n.what {
-	case noticeLeaseBegun:
-		q.ownLeases[n.id] = ownLease{lease: n.lease, key: n.kind, group: n.group}
-		return
-	case noticeLeaseOver:
-		if q.ownLeases[n.id].lease == n.lease {
-			delete(q.ownLeases, n.id)
-		}
-		return
-	case noticeExpired:
-		if i := slices.IndexFunc(all, driver.Notifier.WantsExpired); i >= 0 {
-			all[i].Expired(*n.record)
-		}
-		return
-	}
-	if n.what == noticeEvent && n.event.Type == driver.EventCancel {
-		id := uint64(n.event.Task.ID)
-		if h := q.ownLeases[id]; h.lease == n.event.Lease {
-			if h.cancelled { // findCancelledGroups may find what the same transaction has cancelled
-				return
-			}
-			h.cancelled = true
-			q.ownLeases[id] = h
-		}
-	}
-	for _, to := range all {
-		switch n.what {
-		case noticeReady:
-			to.Ready(n.priority, n.kind)
-		case noticeLook:
-			to.Look()
-		case noticeRoom:
-			to.Room(n.kind)
-		case noticeEvent:
-			to.Event(*n.event)
-		case noticeEnded:
-			to.Ended(driver.ID(n.id), n.err)
-		case noticeDropped:
-			to.Dropped()
 		}
 	}
 }

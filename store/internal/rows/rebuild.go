@@ -2,7 +2,6 @@ package rows
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	"github.com/fairq/fairq/task/driver"
@@ -18,29 +17,20 @@ import (
 // Turns that were used (of tasks that are taken, or were handed back) are not given anew: they stay
 // with the line, and go to those of the same tasks that come first, in order.
 func (u *unit) rebuild() {
-	weights := map[string]int{}
 	var used, rest []*Row
-	u.readyTasks = map[string]*readyTasks{}
 	clear(u.head.accounts)
 	clear(u.head.taken)
-	for after := driver.ID(0); ; {
-		page := must(u.v.List(driver.ListOptions{After: after, Limit: pageSize}))
-		for _, r := range page {
-			after, weights[r.Key] = driver.ID(r.ID), r.Weight
-			was := &Row{ID: r.ID, Key: r.Key, Priority: r.Priority}
-			was.setTurn(r.turn())
-			if u.reset(r); r.Round != 0 {
-				used = append(used, was)
-			}
-			if was.Place = r.Place; r.State == driver.Ready || u.q.turnAtPut && r.State != driver.Taken {
-				rest = append(rest, was)
-			}
+	u.eachTask(func(r *Row) {
+		was := &Row{ID: r.ID, Key: r.Key, Priority: r.Priority}
+		was.setTurn(r.turn())
+		if u.reset(r); r.Round != 0 {
+			used = append(used, was)
 		}
-		if len(page) < pageSize {
-			break
+		if was.Place = r.Place; r.State == driver.Ready || u.q.turnAtPut && r.State != driver.Taken {
+			rest = append(rest, was)
 		}
-	}
-	u.recountKeys(weights)
+	})
+	u.recountKeys()
 	u.inPlace(used, func(r *Row, was turn) {
 		r.setTurn(was)
 		r.Returned = r.State == driver.Ready
@@ -102,27 +92,38 @@ func (u *unit) hasUsedTurn(r *Row) bool {
 }
 
 // recountKeys writes the rows of the table of keys anew, as their tasks are.
-func (u *unit) recountKeys(weights map[string]int) {
+func (u *unit) recountKeys() {
 	u.saveKeys() // what is paused
-	u.keys = nil
-	all := must(u.v.KeyStats(math.MaxInt32))
-	for some := range slices.Chunk(all, pageSize) {
-		var keys []string
-		for _, k := range some {
-			keys = append(keys, k.Key)
+	u.keys, u.readyTasks = map[string]*Key{}, map[string]*readyTasks{}
+	known := func(key string) *Key {
+		if u.keys[key] == nil {
+			u.keys[key] = &Key{Key: key, Weight: 1}
 		}
-		u.read(false, keys...)
+		return u.keys[key]
 	}
-	for _, known := range all {
-		k := u.key(known.Key)
-		k.Weight, k.Tasks = max(1, weights[k.Key]), known.Tasks
-		if !u.q.countsKeys {
-			k.Tasks = [driver.Held + 1]int{}
-		}
-		k.Load = u.load(k)
-		u.unsaved[k] = true
+	if u.unsaved == nil {
+		u.unsaved = map[*Key]bool{}
+	}
+	for _, k := range must(u.v.AllKeys()) {
+		known(k.Key).Paused = k.Paused
+		u.unsaved[known(k.Key)] = true
+	}
+	if u.q.countsKeys {
+		u.eachTask(func(r *Row) { u.count(known(r.Key), r, 0, r.State) })
 	}
 	u.saveKeys()
+}
+
+// eachTask calls f for all tasks of the queue, in the order of their ids.
+func (u *unit) eachTask(f func(*Row)) {
+	for last, more := uint64(0), true; more; {
+		page := must(u.v.Rows(Range{Index: TaskID, From: after(last), Limit: pageSize}))
+		for _, r := range page {
+			last = r.ID
+			f(r)
+		}
+		more = len(page) == pageSize
+	}
 }
 
 // inOrder compares tasks that are ready by when they would be taken.

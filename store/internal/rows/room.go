@@ -57,21 +57,13 @@ func (u *unit) updateCrowded(counted int) {
 	if u.setSettings(s); counts == u.q.countsKeys {
 		return // it counts by key anyway
 	}
-	weights := map[string]int{}
-	for last := uint64(0); crowded; {
-		page := must(u.v.Rows(Range{Index: TaskID, From: after(last), Limit: pageSize}))
-		for _, r := range page {
-			weights[r.Key], last = r.Weight, r.ID
-		}
-		crowded = len(page) == pageSize
-	}
-	u.recountKeys(weights)
+	u.recountKeys()
 }
 
 // noteRoom notes that there is room if a task goes from a state that counts to one that does not.
 func (u *unit) noteRoom(r *Row, to driver.State) {
 	if s := &u.q.settings; s.KeyCapacity < fairq.MaxLen && s.Counts(r.Was) && !s.Counts(to) {
-		u.notice(notice{what: noticeRoom, kind: r.Key})
+		u.tell(func(n driver.Notifier) { n.Room(r.Key) })
 		u.changed = true
 	}
 }

@@ -11,8 +11,7 @@ import (
 func (b *backend) Stats(ctx context.Context) (s driver.Stats, err error) {
 	err = b.call(ctx, "Stats", call{order: puts, plan: func(_ *queue, p *wants) { p.Counts = true }, run: func(u *unit) error {
 		tasks := must(u.v.Counts())
-		s = u.q.stats
-		addEvents(&s, &u.stats) // of what this transaction has done before
+		s = u.stats // with what this transaction has done before
 		s.Ready, s.Delayed, s.Taken = tasks[driver.Ready], tasks[driver.Delayed], tasks[driver.Taken]
 		s.Buried, s.Held = tasks[driver.Buried], tasks[driver.Held]
 		s.Keys = u.countKeys()
@@ -21,22 +20,6 @@ func (b *backend) Stats(ctx context.Context) (s driver.Stats, err error) {
 		return nil
 	}})
 	return s, err
-}
-
-// addEvents adds numbers of events.
-func addEvents(to, more *driver.Stats) {
-	to.Puts += more.Puts
-	to.Takes += more.Takes
-	to.Acks += more.Acks
-	to.Releases += more.Releases
-	to.Losses += more.Losses
-	to.Buries += more.Buries
-	to.Kicks += more.Kicks
-	to.Touches += more.Touches
-	to.Deletes += more.Deletes
-	to.Expiries += more.Expiries
-	to.Evicted += more.Evicted
-	to.Refused += more.Refused
 }
 
 // keyCount is how many keys had tasks when they were counted last.

@@ -34,13 +34,13 @@ func (u *unit) advance() {
 	if u.q.byKey() {
 		u.read(false, keysOf(rows)...)
 	}
-	for _, r := range rows {
-		if u.workLeft() || u.isLarge() {
-			return
-		}
+	done := u.each(rows, func(r *Row) {
 		if r = u.reread(r); r != nil && r.isDue(u.now) {
 			u.fire(r)
 		}
+	})
+	if !done {
+		return
 	}
 	// If this process could not renew its own consumers in time, others could perhaps not either:
 	// the database was away, or a transaction of a caller's had the queue. They get time to do so

@@ -57,10 +57,8 @@ func (t *transaction) run(ctx context.Context) error {
 // nobody would work on these tasks until the consumer ends.
 func (t *transaction) markInDoubt() {
 	for _, u := range t.units {
-		for _, n := range u.notices {
-			if n.what == noticeLeaseBegun {
-				u.q.inDoubt[n.id] = n.lease
-			}
+		for _, l := range u.taken {
+			u.q.inDoubt[uint64(l.ID)] = l.Number
 		}
 		if len(u.q.inDoubt) > 0 {
 			now := time.Now()
@@ -73,15 +71,15 @@ func (t *transaction) markInDoubt() {
 // byQueue yields the calls of one queue after the other.
 func byQueue(calls []*call) func(func([]*call) bool) {
 	return func(yield func([]*call) bool) {
-		for i := 0; i < len(calls); {
-			j := i + 1
-			for j < len(calls) && calls[j].queue == calls[i].queue {
-				j++
+		for len(calls) > 0 {
+			n := slices.IndexFunc(calls, func(c *call) bool { return c.queue != calls[0].queue })
+			if n < 0 {
+				n = len(calls)
 			}
-			if !yield(calls[i:j]) {
+			if !yield(calls[:n]) {
 				return
 			}
-			i = j
+			calls = calls[n:]
 		}
 	}
 }

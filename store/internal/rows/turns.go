@@ -336,23 +336,21 @@ func (u *unit) pauseKey(key string, paused bool) {
 	}
 	u.readAhead = readAhead{}
 	switch {
+	case paused && u.q.frontsOnly:
+		u.do(&work{What: blockFronts, Name: []byte(key)})
 	case paused:
 		u.do(&work{What: hideKey, Name: []byte(key)})
-		delete(u.readyTasks, key)
 	case u.q.limitsInFlight && u.blocked(key):
 	default:
 		u.do(&work{What: showKey, Name: []byte(key)})
 	}
 }
 
-// hide hides up to n ready tasks of a key that is paused.
+// hide hides up to n ready tasks of a key that is paused, where there are no fronts.
 func (u *unit) hide(w *work, n int) int {
-	switch {
-	case !u.limited():
+	if !u.limited() {
 		check(u.v.Hide(string(w.Name)))
 		return 0
-	case u.q.frontsOnly:
-		return u.blockFronts(w, n)
 	}
 	rows := u.nextTurns(w, n)
 	for _, r := range rows {
@@ -367,9 +365,7 @@ func (u *unit) hide(w *work, n int) int {
 // fronts of lines have some, or any number may be written, it returns all.
 func (u *unit) nextTurns(w *work, n int) []*Row {
 	if !u.limited() || u.q.frontsOnly {
-		_, rows, err := u.v.Lines([]string{string(w.Name)}, 1, false)
-		check(err)
-		rows = slices.DeleteFunc(rows, func(r *Row) bool { return r.Round == 0 })
+		rows := must(u.v.Rows(FrontRange([]string{string(w.Name)}, false)))
 		slices.SortFunc(rows, inOrder)
 		return rows
 	}

@@ -46,10 +46,14 @@ type unit struct {
 
 	// What happens once the transaction is committed, in this order: first what this process knows
 	// is brought up to date, then those who wait are told, so that what they ask next finds it so.
-	notices     []notice
-	stats       task.Stats // to be added to those of the queue
+	notices     []func([]driver.Notifier)
+	stats       task.Stats // those of the queue, with what happens in this transaction
 	due         int64      // the earliest time that was set
 	afterCommit []func()
+
+	taken     []driver.Lease // those that were begun by taking a task
+	over      []uint64       // leases that have ended
+	cancelled []uint64       // leases of which it will be told that their group is cancelled
 
 	written     int // rows of tasks; see bounds.go
 	bytes       int
@@ -65,7 +69,7 @@ func (q *queue) enter(tx Tx, plan *wants) *unit {
 	if v == nil {
 		return nil
 	}
-	u := &unit{q: q, v: Calls{v}, plan: plan, head: v.Head(), now: v.Now(), listens: q.listens()}
+	u := &unit{q: q, v: Calls{v}, plan: plan, head: v.Head(), now: v.Now(), listens: q.listens(), stats: q.stats}
 	if u.head.accounts == nil {
 		u.head.accounts, u.head.taken, u.head.alive = map[Line]account.Account{}, map[uint64]*Row{}, map[uint64]bool{}
 		if !q.joined && !q.store.traits.Exclusive && !q.costs {
@@ -190,11 +194,7 @@ func (u *unit) blocked(key string) bool {
 func (u *unit) number() uint64 { return must(u.v.Number()) }
 
 // schedule sees to it that something is done at that time; 0 means never.
-func (u *unit) schedule(at int64) {
-	if at != 0 && (u.due == 0 || at < u.due) {
-		u.due = at
-	}
-}
+func (u *unit) schedule(at int64) { u.due = sooner(u.due, at) }
 
 // needsPayload tells whether rows are to be read with their payloads, because they are told about
 // when they are gone.

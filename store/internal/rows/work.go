@@ -97,6 +97,18 @@ func (u *unit) doSome(w *work) (done bool) {
 // workLeft tells whether some work is left to other transactions.
 func (u *unit) workLeft() bool { return len(u.q.settings.Work) > 0 }
 
+// each calls f with the tasks, until one of them leaves work to other transactions, for nothing else
+// may happen before that, or the transaction gets too large. It tells whether it came to all of them.
+func (u *unit) each(tasks []*Row, f func(*Row)) (done bool) {
+	for _, r := range tasks {
+		if u.workLeft() || u.isLarge() {
+			return false
+		}
+		f(r)
+	}
+	return true
+}
+
 // goOn does a part of the work that earlier transactions have left, and tells whether that was all.
 func (u *unit) goOn() bool {
 	if !u.workLeft() {
