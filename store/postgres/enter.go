@@ -3,6 +3,7 @@ package postgres
 import (
 	"errors"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -74,13 +75,8 @@ func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	}
 	var locked, searched int64
 	t.add(lock, t.db.lock(queue)).QueryRow(func(r pgx.Row) error { return r.Scan(&locked) })
-	var ready *search
-	for i := range plan.Ranges {
-		if r := &plan.Ranges[i]; ready == nil && isSearch(r) {
-			ready = t.db.marks.search(queue, filterOf(r), r.Limit)
-			v.readyValid, v.readyFilter = true, ready.filter
-			v.addReady(ready)
-		}
+	if i := slices.IndexFunc(plan.Ranges, isSearch); i >= 0 {
+		v.addSearch(t.db.marks.search(queue, &plan.Ranges[i]))
 	}
 	t.add(sqlHead, v.queue, t.db.now()).QueryRow(func(r pgx.Row) error { return v.readHead(r, &searched) })
 	v.prefetch(plan)
@@ -90,9 +86,8 @@ func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	if v.head == nil {
 		return nil, nil //nolint:nilnil // that is the interface's way to say none
 	}
-	if ready != nil {
-		t.db.marks.searched(queue, ready, v.ready, time.Duration(searched-locked))
-		v.readyComplete = ready.complete(v.ready)
+	if v.ready != nil {
+		t.db.marks.searched(queue, v.ready, time.Duration(searched-locked))
 	}
 	for l, known := range v.lastRounds {
 		known.after = v.head.Rounds[l.Priority]
@@ -106,8 +101,8 @@ func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 func (v *view) prefetch(plan *rows.Plan) {
 	for i := range plan.Ranges {
 		switch r := &plan.Ranges[i]; {
-		case isSearch(r): // it is read first
-		case r.Index == rows.TaskID && r.Lock == rows.ForUpdate:
+		case isSearch(*r): // it is read first
+		case r.Index == rows.TaskID && r.Lock == rows.ForUpdate && !r.Payload:
 			v.addPrefetch(r)
 		default:
 			v.addRange(r)
@@ -126,16 +121,12 @@ func (v *view) prefetch(plan *rows.Plan) {
 
 // addPrefetch adds to the batch the reading of tasks that will be asked for one by one.
 func (v *view) addPrefetch(r *rows.Range) {
-	v.prefetched, v.prefetchedPayloads = map[uint64]*rows.Row{}, r.Payload
+	v.prefetched = map[uint64]*rows.Row{}
 	for _, p := range r.Prefixes {
 		v.prefetched[uint64(p[0].(int64))] = nil
 	}
-	selected := columns
-	if r.Payload {
-		selected += ", payload"
-	}
-	sql, args := statement(v.queue, r, selected)
-	v.tx.add(sql, args...).Query(v.scanner(r.Payload, func(r *rows.Row) { v.prefetched[r.ID] = r }))
+	sql, args := statement(v.queue, r, columns)
+	v.tx.add(sql, args...).Query(v.scanner(false, func(r *rows.Row) { v.prefetched[r.ID] = r }))
 }
 
 func (v *view) readHead(r pgx.Row, clock *int64) error {

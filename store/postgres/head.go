@@ -146,7 +146,7 @@ func (v *view) Drop() (done bool, err error) {
 		v.do("DELETE FROM fairq." + t + " WHERE queue = $1")
 	}
 	v.do("DELETE FROM fairq.queues WHERE id = $1")
-	v.prefetched, v.ready, v.readyValid, v.lastRounds = nil, nil, false, nil
+	v.prefetched, v.ready, v.lastRounds = nil, nil, nil
 	v.tx.db.marks.forget(uint64(v.queue))
 	return true, nil
 }
@@ -155,6 +155,6 @@ func (v *view) Drop() (done bool, err error) {
 func (v *view) Hide(key string) error {
 	v.do("UPDATE fairq.tasks SET takeable = false WHERE queue = $1 AND key = $2 AND takeable", []byte(key))
 	v.forgetFetched("tasks")
-	v.prefetched, v.ready, v.readyValid = nil, nil, false
+	v.prefetched, v.ready = nil, nil
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 
 const (
 	sqlKeyStats = `
-SELECT key, 0, tasks, ready, delayed, taken, buried, held, 0, paused, oldest FROM (
+SELECT 0, tasks, ready, delayed, taken, buried, held, 0, paused, key, oldest FROM (
 	SELECT key, count(*) AS tasks, count(*) FILTER (WHERE state = 1) AS ready, count(*) FILTER (WHERE state = 2) AS delayed,
 		count(*) FILTER (WHERE state = 3) AS taken, count(*) FILTER (WHERE state = 4) AS buried, count(*) FILTER (WHERE state = 5) AS held,
 		EXISTS (SELECT FROM fairq.keys k WHERE k.queue = $1 AND k.key = t.key AND paused) AS paused,
@@ -44,7 +44,7 @@ SELECT o.* FROM (SELECT $2::text::pg_snapshot AS mark) m CROSS JOIN LATERAL (
 // KeyStats implements rows.View.
 func (v *view) KeyStats(n int) (keys []rows.Key, err error) {
 	err = v.tx.query("key stats", sqlKeyStats, []any{v.queue, n}, list(&keys, func(found pgx.Rows, k *rows.Key) error {
-		return readKey(found, k, &k.Oldest)
+		return keyTable.read(found, k, (*number)(&k.Oldest))
 	}))
 	return keys, err
 }

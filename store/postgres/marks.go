@@ -52,13 +52,14 @@ func (p position) before(q position) bool {
 // maxMarks is how many marks a queue has at most.
 const maxMarks = 64
 
-// search says where to look for tasks: in each segment from a position on, up to a priority. The
-// segments are in order.
+// search looks for the tasks of a range of ready ones: in each segment from a position on, up to a
+// priority. The segments are in order.
 type search struct {
-	filter rows.Filter
-	wanted int
-	marked bool // it does not begin at the beginning
-	extra  int  // how many more of each kind are looked at than wanted, as others may have locked some
+	rows.Range
+	marked   bool        // it does not begin at the beginning
+	extra    int         // how many more of each kind are looked at than wanted, as others may have locked some
+	found    []*rows.Row // those that were not written since
+	complete bool        // there are no others
 
 	kinds                   [][]byte // as the arguments of the statement
 	from, round, seq, below []int64
@@ -70,18 +71,21 @@ func (s *search) add(kind string, from int, at position, below int) {
 	s.round, s.seq = append(s.round, int64(at.round)), append(s.seq, int64(at.seq))
 }
 
-// search returns how to look for tasks that pass a filter.
-func (m *marks) search(queue uint64, f rows.Filter, n int) *search {
+// search returns how to look for the tasks of a range.
+func (m *marks) search(queue uint64, r *rows.Range) *search {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := &search{filter: f, wanted: n, extra: 16}
+	s := &search{Range: *r, extra: 16}
 	q := m.queues[queue]
 	s.marked = q != nil && q.slow && time.Since(q.whole) < time.Second
 	kinds := []string{""}
-	if f.Kinds != nil {
-		kinds = slices.Compact(slices.Sorted(slices.Values(f.Kinds)))
+	if r.Index == rows.TaskKind {
+		kinds = nil
+		for _, p := range r.Prefixes {
+			kinds = append(kinds, p[0].(string))
+		}
 	}
-	below := min(f.MaxPriority, driver.MaxPriority) + 1
+	below := min(int(r.To[0].(int64)), driver.MaxPriority+1)
 	for _, kind := range kinds {
 		from, at := math.MinInt16, position{}
 		if s.marked {
@@ -99,8 +103,8 @@ func (m *marks) search(queue uint64, f rows.Filter, n int) *search {
 }
 
 // wholeSearch returns how to look for them from the beginning, even if others have locked many.
-func wholeSearch(f rows.Filter, n int) *search {
-	s := new(marks).search(0, f, n)
+func wholeSearch(r *rows.Range) *search {
+	s := new(marks).search(0, r)
 	s.extra = 2000
 	return s
 }
@@ -118,7 +122,7 @@ func (q *queueMarks) priorities(kind string) (list []int) {
 
 // searched moves the marks to what a search has found. Of the time it took, 50 µs for each row are
 // not for passing over dead entries.
-func (m *marks) searched(queue uint64, s *search, found []*rows.Row, took time.Duration) {
+func (m *marks) searched(queue uint64, s *search, took time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	q := m.queues[queue]
@@ -130,12 +134,12 @@ func (m *marks) searched(queue uint64, s *search, found []*rows.Row, took time.D
 		m.queues[queue] = q
 	}
 	if !s.marked {
-		q.whole, q.slow = time.Now(), took-time.Duration(len(found))*50*time.Microsecond >= m.slow
+		q.whole, q.slow = time.Now(), took-time.Duration(len(s.found))*50*time.Microsecond >= m.slow
 	}
 	seen := map[segment]bool{}
-	for _, r := range found {
+	for _, r := range s.found {
 		p := segment{"", r.Priority}
-		if s.filter.Kinds != nil {
+		if s.Index == rows.TaskKind {
 			p.kind = r.Kind
 		}
 		if !seen[p] {

@@ -1,7 +1,10 @@
 package postgres
 
 import (
+	"reflect"
 	"slices"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/fairq/fairq/store/internal/rows"
 )
@@ -42,64 +45,51 @@ SELECT t.* FROM (
 
 // statement returns the query of a search.
 func (s *search) statement(queue int64) (string, []any) {
-	sql, args := sqlReady, []any{queue, s.from, s.round, s.seq, s.below, s.wanted}
-	if s.filter.Kinds != nil {
-		sql, args = sqlReadyKinds, append(args, s.wanted+s.extra, s.kinds)
+	sql, args := sqlReady, []any{queue, s.from, s.round, s.seq, s.below, s.Limit}
+	if s.Index == rows.TaskKind {
+		sql, args = sqlReadyKinds, append(args, s.Limit+s.extra, s.kinds)
 	}
 	return sql, args
 }
 
-// addReady adds a search to the batch.
-func (v *view) addReady(s *search) {
+// addSearch adds a search to the batch, of which the result is kept.
+func (v *view) addSearch(s *search) {
+	v.ready = s
 	sql, args := s.statement(v.queue)
-	v.ready = nil
-	v.tx.add(sql, args...).Query(v.scanner(true, func(r *rows.Row) { v.ready = append(v.ready, r) }))
+	read := v.scanner(true, func(r *rows.Row) { s.found = append(s.found, r) })
+	v.tx.add(sql, args...).Query(func(r pgx.Rows) error {
+		s.found = nil
+		err := read(r)
+		s.complete = !s.marked && s.Index == rows.TaskReady && len(s.found) < s.Limit
+		return err
+	})
 }
 
 // isSearch tells whether a range is one of those that search does: the first ready tasks.
-func isSearch(r *rows.Range) bool {
+func isSearch(r rows.Range) bool {
 	return (r.Index == rows.TaskReady || r.Index == rows.TaskKind) && !r.Desc
 }
 
-// filterOf returns what a range of ready tasks was made of.
-func filterOf(r *rows.Range) rows.Filter {
-	f := rows.Filter{MaxPriority: int(r.To[0].(int64)) - 1}
-	if r.Index == rows.TaskKind {
-		f.Kinds = make([]string, len(r.Prefixes))
-		for i, p := range r.Prefixes {
-			f.Kinds[i] = p[0].(string)
-		}
-	}
-	return f
+// answers tells whether what was found is what a range asks for.
+func (s *search) answers(r rows.Range) bool {
+	enough := len(s.found) >= r.Limit || s.complete
+	r.Limit = s.Limit
+	return enough && reflect.DeepEqual(r, s.Range)
 }
 
-// readyTasks returns the first n tasks that pass a filter and that nobody else has locked.
-func (v *view) readyTasks(f rows.Filter, n int) ([]*rows.Row, error) {
-	same := v.readyValid && f.MaxPriority == v.readyFilter.MaxPriority && (f.Kinds == nil) == (v.readyFilter.Kinds == nil) &&
-		slices.Equal(f.Kinds, v.readyFilter.Kinds)
-	if !same || len(v.ready) < n && !v.readyComplete {
-		if err := v.search(v.tx.db.marks.search(uint64(v.queue), f, n)); err != nil {
-			return nil, err
-		}
-		if len(v.ready) == 0 && !v.readyComplete {
-			if err := v.search(wholeSearch(f, n)); err != nil {
+// readyTasks returns the tasks of a range that nobody else has locked.
+func (v *view) readyTasks(r *rows.Range) ([]*rows.Row, error) {
+	if v.ready == nil || !v.ready.answers(*r) {
+		for _, s := range []*search{v.tx.db.marks.search(uint64(v.queue), r), wholeSearch(r)} {
+			v.tx.flush()
+			v.addSearch(s)
+			if err := v.tx.send("ready"); err != nil {
 				return nil, err
+			}
+			if len(s.found) > 0 || s.complete {
+				break
 			}
 		}
 	}
-	return slices.Clone(v.ready[:min(n, len(v.ready))]), nil
-}
-
-func (v *view) search(s *search) error {
-	v.readyValid, v.readyFilter = true, s.filter
-	v.tx.flush()
-	v.addReady(s)
-	err := v.tx.send("ready")
-	v.readyComplete = s.complete(v.ready)
-	return err
-}
-
-// complete tells whether there are no more tasks than were found.
-func (s *search) complete(found []*rows.Row) bool {
-	return !s.marked && s.filter.Kinds == nil && len(found) < s.wanted
+	return slices.Clone(v.ready.found[:min(r.Limit, len(v.ready.found))]), nil
 }

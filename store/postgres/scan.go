@@ -295,15 +295,15 @@ func (v *view) addRange(r *rows.Range) {
 	case "tasks":
 		found = v.addTasks(r)
 	case "keys":
-		found = addRows(v, &keyTable, r)
+		found = addRows(v, keyTable, r)
 	case "served":
-		found = addRows(v, &servedTable, r)
+		found = addRows(v, servedTable, r)
 	case "consumers":
-		found = addRows(v, &consumerTable, r)
+		found = addRows(v, consumerTable, r)
 	case "outcomes":
-		found = addRows(v, &outcomeTable, r)
+		found = addRows(v, outcomeTable, r)
 	case "history":
-		found = addRows(v, &historyTable, r)
+		found = addRows(v, historyTable, r)
 	}
 	v.fetched = append(v.fetched, fetched{*r, found})
 }

@@ -31,14 +31,10 @@ type view struct {
 	numbersAsked int
 
 	// What was read ahead and is still right. A row that is written is not in it any more.
-	prefetched         map[uint64]*rows.Row // nil if there is no such row
-	prefetchedPayloads bool
-	ready              []*rows.Row
-	readyValid         bool // ready is what Ready finds first
-	readyComplete      bool // there are no more
-	readyFilter        rows.Filter
-	lastRounds         map[rows.Line]lastRound
-	roundsRead         map[uint64]inRound // where rows were as they were read, by id, if there are lasts
+	prefetched map[uint64]*rows.Row // without payloads, nil if there is no such row
+	ready      *search              // the last one, with what is left of it
+	lastRounds map[rows.Line]lastRound
+	roundsRead map[uint64]inRound // where rows were as they were read, by id, if there are lasts
 
 	fetched []fetched
 
@@ -85,10 +81,9 @@ func (v *view) change(r *rows.Row, o op) {
 		v.changed[r.ID] = len(v.changes)
 		v.changes = append(v.changes, c)
 	}
-	if i := slices.IndexFunc(v.ready, func(other *rows.Row) bool { return other.ID == r.ID }); i == 0 {
-		v.ready = v.ready[1:]
-	} else if i > 0 {
-		v.ready = slices.Delete(v.ready, i, i+1)
+	if v.ready != nil {
+		same := func(other *rows.Row) bool { return other.ID == r.ID }
+		v.ready.found = slices.DeleteFunc(v.ready.found, same)
 	}
 }
 
@@ -109,7 +104,7 @@ func (c change) after(first *change) change {
 // ahead may not be the first tasks any more, and the marks may be too late.
 func (v *view) noteTakeable(r *rows.Row) {
 	if r.Takeable {
-		v.readyValid = false
+		v.ready = nil
 		v.tx.db.marks.put(uint64(v.queue), r)
 	}
 }
@@ -190,8 +185,8 @@ func (v taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
 		if found, ok := v.known(uint64(r.Prefixes[0][0].(int64)), r.Payload); ok {
 			return found, nil
 		}
-	case isSearch(&r) && r.Lock == rows.SkipLocked:
-		return v.readyTasks(filterOf(&r), r.Limit)
+	case isSearch(r) && r.Lock == rows.SkipLocked:
+		return v.readyTasks(&r)
 	}
 	v.tx.flush()
 	found := v.addTasks(&r)
@@ -208,8 +203,8 @@ func (v *view) addTasks(r *rows.Range) *[]*rows.Row {
 	var sql string
 	var args []any
 	switch {
-	case isSearch(r):
-		s := wholeSearch(filterOf(r), r.Limit)
+	case isSearch(*r):
+		s := wholeSearch(r)
 		s.extra, payload = 0, true
 		sql, args = s.statement(v.queue)
 		sql = unlocked(sql)
@@ -227,25 +222,18 @@ func (v *view) known(id uint64, payload bool) ([]*rows.Row, bool) {
 	i, ok := v.changed[id]
 	if !ok {
 		r, ok := v.prefetched[id]
-		if r == nil || !v.prefetchedPayloads && payload {
+		if r == nil || payload {
 			return nil, ok && r == nil
 		}
-		return copyOf(*r, payload), true
+		return []*rows.Row{new(*r)}, true
 	}
 	switch c := &v.changes[i]; {
 	case c.op == opDelete || c.op == opNone:
 		return nil, true
 	case c.op == opInsert || !payload:
-		return copyOf(c.Row, payload), true
+		return []*rows.Row{new(c.Row)}, true
 	}
 	return nil, false
-}
-
-func copyOf(r rows.Row, payload bool) []*rows.Row {
-	if !payload {
-		r.Payload = nil
-	}
-	return []*rows.Row{&r}
 }
 
 const columns = `id, key, kind, unique_key, grp, role, priority, weight, cost, ttr, max_attempts, created, deadline,

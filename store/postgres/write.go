@@ -11,7 +11,7 @@ import (
 // rowBuffer collects rows that one statement writes. It gets them as arrays, one for each column.
 type rowBuffer struct {
 	sql   string
-	at    map[string]int // the index of a row by its key, if they have one
+	at    map[[2]any]int // the index of a row by its key, if they have one
 	ints  [][]int64
 	bytes [][][]byte
 }
@@ -30,11 +30,11 @@ func (t *rowBuffer) add(ints []int64, bytes ...[]byte) {
 }
 
 // set adds a row, which takes the place of an earlier one with the same key.
-func (t *rowBuffer) set(key string, ints []int64, bytes ...[]byte) {
+func (t *rowBuffer) set(key [2]any, ints []int64, bytes [][]byte) {
 	i, ok := t.at[key]
 	if !ok {
 		if t.at == nil {
-			t.at = map[string]int{}
+			t.at = map[[2]any]int{}
 		}
 		t.at[key] = len(t.at)
 		t.add(ints, bytes...)

@@ -36,7 +36,6 @@ var (
 		`ready = ?, delayed = ?, taken = ?, buried = ?, held = ? WHERE id = ?`}
 	updateSettings = &statement{"save", `UPDATE ~queues SET settings = ? WHERE id = ?`}
 	setRound       = &statement{"save", `INSERT OR REPLACE INTO ~rounds (queue, priority, round) VALUES (?, ?, ?)`}
-	deleteRound    = &statement{"save", `DELETE FROM ~rounds WHERE queue = ? AND priority = ?`}
 	insertTask     = &statement{"insert", `INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (` + placeholders(34) + `)`}
 	insertPlain    = &statement{"insert", `INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (?, ?, ?, '', 0, ?, ?, ?, ?, ?, ?, ?, ` +
 		`'', ?, ?, ?, ?, ?, 0, 0, ?, ?, ?, 0, 0, ?, ?, ?, ?, 0, NULL, '', ?, ?)`}

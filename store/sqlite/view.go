@@ -4,7 +4,6 @@ import (
 	"bytes"
 	sqldriver "database/sql/driver"
 	"fmt"
-	"maps"
 
 	"github.com/fairq/fairq/store/internal/rows"
 	"github.com/fairq/fairq/task/driver"
@@ -62,9 +61,12 @@ func (v *view) flush() error {
 			}
 			h.savedSettings = bytes.Clone(h.Settings)
 		}
-		if !maps.Equal(h.Rounds, h.savedRound) {
-			if err := v.flushRounds(); err != nil {
-				return err
+		for priority, round := range h.Rounds { // they only grow
+			if round != h.savedRound[priority] {
+				if err := v.do(setRound, v.queue, int64(priority), int64(round)); err != nil {
+					return err
+				}
+				h.savedRound[priority] = round
 			}
 		}
 	}
@@ -76,28 +78,6 @@ func (v *view) flush() error {
 		int64(n[driver.Delayed]), int64(n[driver.Taken]), int64(n[driver.Buried]), int64(n[driver.Held]), v.queue)
 	h.saved = now
 	return err
-}
-
-func (v *view) flushRounds() error {
-	h := v.head
-	for priority, round := range h.Rounds {
-		if old, ok := h.savedRound[priority]; ok && old == round {
-			continue
-		}
-		if _, err := v.session.exec(setRound, v.queue, int64(priority), int64(round)); err != nil {
-			return err
-		}
-	}
-	for priority := range h.savedRound {
-		if _, ok := h.Rounds[priority]; ok {
-			continue
-		}
-		if _, err := v.session.exec(deleteRound, v.queue, int64(priority)); err != nil {
-			return err
-		}
-	}
-	h.savedRound = maps.Clone(h.Rounds)
-	return nil
 }
 
 func (v *view) Number() (uint64, error) {
