@@ -128,7 +128,8 @@ func (q *Queue[V]) PutBatch(ctx context.Context, tasks []Batch[V]) ([]ID, error)
 // that makes room for itself may overtake. With RejectOverShare one whose key is over its share is
 // set aside until a task of the key leaves, or another Put of the key comes; so it may wait
 // although the share has grown.) If ctx is done first, or when the call is made, it returns its
-// error, and there is no new task.
+// error, and there is no new task. In a transaction of the caller's own it does not wait, for that
+// could keep others from making room.
 func (q *Queue[V]) PutWait(ctx context.Context, key string, payload V, options PutOptions) (id ID, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -141,7 +142,7 @@ func (q *Queue[V]) PutWait(ctx context.Context, key string, payload V, options P
 	if err == nil {
 		id, err = q.put(ctx, &n)
 	}
-	if !errors.Is(err, fairq.ErrFull) {
+	if !errors.Is(err, fairq.ErrFull) || !q.backend.MayWait(ctx) {
 		return id, err
 	}
 	id, evicted, err := q.notifier.put(ctx, &n, err)

@@ -287,6 +287,10 @@ func TestInTx(t *testing.T) {
 	db := openCallers(t, path, "deferred").sql
 	_, err = db.Exec("CREATE TABLE orders (name)")
 	require.NoError(t, err)
+	full, err := task.Open(t.Context(), s, "full", &task.Options[int]{Capacity: 1})
+	require.NoError(t, err)
+	_, err = full.Put(t.Context(), "a", 0, task.PutOptions{})
+	require.NoError(t, err)
 
 	stop, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
@@ -309,6 +313,8 @@ func TestInTx(t *testing.T) {
 			require.NoError(t, err)
 			_, err = q.Put(ctx, "a", i, task.PutOptions{})
 			require.NoError(t, err)
+			_, err = full.PutWait(ctx, "a", i, task.PutOptions{})
+			require.ErrorIs(t, err, task.ErrFull)
 			switch i % 3 {
 			case 1:
 				return boom

@@ -108,6 +108,10 @@ type Backend interface {
 	// PutOne is Put for one task. It returns the task that was evicted, nil if none was.
 	PutOne(ctx context.Context, task New) (id ID, evicted *Record, err error)
 
+	// MayWait tells whether a call with this context may wait for what others do: not if it carries
+	// a transaction of the caller's own, which may keep them from doing it.
+	MayWait(ctx context.Context) bool
+
 	// Take takes up to len(into) tasks for a consumer, the first ones in order that pass the
 	// filter, and returns how many; a Store may take fewer than there are. The filter's Kinds are in
 	// alphabetical order, each once. It counts an attempt for each. A consumer that is not known

@@ -40,6 +40,9 @@ func (q *queue) PutOne(_ context.Context, n driver.New) (id driver.ID, evicted *
 	return q.put(&n, now)
 }
 
+// MayWait implements [driver.Backend].
+func (*queue) MayWait(context.Context) bool { return true }
+
 // Take implements [driver.Backend].
 func (q *queue) Take(_ context.Context, consumer driver.Handle, filter driver.Filter, into []driver.Record) (n int, err error) {
 	now, err := q.enter()

@@ -123,7 +123,7 @@ var lifeCases = []testCase{
 		equal(e, "acks, buries and deletes", [3]uint64{q.stats().Acks, q.stats().Buries, q.stats().Deletes}, [3]uint64{0, 0, 1})
 		q.order("b1")
 	}},
-	{"KickOrder", "makes buried tasks of a Key and Kind ready, up to Limit, in the order in which they were buried, and returns how many", func(e *env) {
+	{"KickOrder", "makes buried tasks of a Key and Kind ready, 100 at most unless Limit is set, in the order in which they were buried, and returns how many", func(e *env) {
 		q := e.open()
 		q.put("a1 b1 c1 d1 a2")
 		l := q.takes("a1 b1 c1 d1 a2")

@@ -36,6 +36,15 @@ func (b *backend) call(ctx context.Context, name string, c call) error {
 	return b.committer.do(ctx, &c)
 }
 
+// MayWait implements [driver.Backend].
+func (b *backend) MayWait(ctx context.Context) bool {
+	tx, err := b.store.db.Joined(ctx)
+	if tx != nil {
+		tx.Rollback() // of nothing
+	}
+	return tx == nil && err == nil
+}
+
 // Put implements [driver.Backend].
 func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []task.ID) (n int, evicted []driver.Record, err error) {
 	bytes := 0

@@ -326,6 +326,28 @@ func TestJoinedErrors(t *testing.T) {
 	})
 }
 
+// PutWait does not wait in a transaction of the caller's, in which nobody else may make room.
+func TestJoinedPutWait(t *testing.T) {
+	for _, waiting := range []bool{false, true} { // somebody outside of it
+		synctest.Test(t, func(t *testing.T) {
+			db := rowstest.NewDB(time.Now)
+			q := openQueue(t, open(db), task.Options[string]{Capacity: 1})
+			q.put("a1")
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if waiting {
+				go func() { _, _ = q.PutWait(ctx, "a", "a2", task.PutOptions{}) }()
+				synctest.Wait()
+			}
+			join(t, db, func(ctx context.Context) {
+				_, err := q.PutWait(ctx, "b", "b1", task.PutOptions{})
+				require.ErrorIs(t, err, task.ErrFull)
+			})
+			require.Equal(t, []string{"a1 ready"}, q.names())
+		})
+	}
+}
+
 // Who waits for a task does not wait for another one that has its unique key now.
 func TestUniqueKeyIsReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
