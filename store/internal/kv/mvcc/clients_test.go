@@ -525,7 +525,8 @@ func TestDeadRequest(t *testing.T) {
 			requests := kv.Span{From: []byte("\x15\x01\x15\x68\x15\x01"), To: []byte("\x15\x01\x15\x68\x15\x02")} // of process 1
 			tx, err := db.Client().Begin(t.Context())
 			require.NoError(t, err)
-			for e := range tx.Scan(requests) {
+			for e, err := range tx.Scan(requests) {
+				require.NoError(t, err)
 				require.Fail(t, "a dead process asks", "%x", e.Key)
 			}
 		})
