@@ -410,8 +410,9 @@ func (u *unit) show(w *work, n int) int {
 				break // not sooner, for those who share a turn must go on to share it
 			}
 			if l != line {
-				w.Missed = 0
+				w.Missed, after = 0, turn{}
 			}
+			last := after
 			after = was
 			late := r.Round <= u.currentRound(l.Priority) || w.Missed > 1
 			if late && !r.Returned && !u.q.settings.KeepPlace {
@@ -422,10 +423,13 @@ func (u *unit) show(w *work, n int) int {
 				if w.Missed >= 2 {
 					next := u.nextTurn(l, r.Weight, r.Cost)
 					after.Round, after.Used = next.Round, next.Used
+					if after.Round == last.Round && after.Seq < last.Seq {
+						after.Seq = u.number() // a line has its turns in the order of its tasks
+					}
 				}
 			}
 		}
-		line, before, r.Round, r.Used = l, was, after.Round, after.Used
+		line, before, r.Round, r.Used, r.Seq = l, was, after.Round, after.Used, after.Seq
 		u.setTakeable(r, true)
 		worked++
 	}
