@@ -458,7 +458,7 @@ func TestHeaviest(t *testing.T) {
 				require.Equal(t, q.KeyStat(k.user), stats[i])
 			}
 			require.Equal(t, "100", q.Heaviest(1)[0].Key)
-			require.Equal(t, q.Keys(), len(q.Heaviest(5000)))
+			require.Len(t, q.Heaviest(5000), q.Keys())
 			require.Empty(t, q.Heaviest(0))
 			require.Empty(t, q.Heaviest(-1))
 			q.Pop()

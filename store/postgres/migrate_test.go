@@ -54,7 +54,10 @@ func TestKeepSchema(t *testing.T) {
 	defer conn.Close(context.Background())
 	_, err = conn.Exec(t.Context(), "CREATE ROLE looker LOGIN")
 	require.NoError(t, err)
-	defer conn.Exec(context.Background(), "DROP OWNED BY looker; DROP ROLE looker")
+	defer func() {
+		_, err := conn.Exec(context.Background(), "DROP OWNED BY looker; DROP ROLE looker")
+		require.NoError(t, err)
+	}()
 	keep := func() error {
 		s, err := Open(t.Context(), url+" user=looker", &Options{KeepSchema: true})
 		if err == nil {
