@@ -1,4 +1,4 @@
-# quick, bench, fuzz and cover look at the root module; the others at every module.
+# quick, test, bench, fuzz and cover look at the root module; the others at every module.
 
 FUZZTIME ?= 30s
 BENCH    ?= .
@@ -24,10 +24,10 @@ export GOWORK := off
 # So a clone finds in the build cache what was built in another folder.
 export GOFLAGS += -trimpath
 
-.PHONY: help quick test slow lint fmt bench fuzz cover release
+.PHONY: help quick test test-all slow lint fmt bench fuzz cover release
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
 
 quick: ## test the package fairq alone, in seconds
 	@go test -short -shuffle=on .
@@ -37,13 +37,16 @@ quick: ## test the package fairq alone, in seconds
 # CI looks for races in the modules beside the root too. It runs them in full, here or in "make slow",
 # and the root in "make cover". The modules beside the root are tested two at a time, for their tests
 # often wait for a disk or a server, those that take longest first.
-test: ## test every module, with the race detector where it works (in CI it must)
+test: ## test the module fairq, with the race detector where it works (in CI it must)
+test-all: ## the same, and then the modules beside it: stores, metrics, the command, some examples
+test-all: OTHERS = $(shell printf '%s\n' $(filter-out test@.,$(TESTS)) | sort -r)
+test test-all:
 	@race=; if go build -race net 2>/dev/null; then race='$(RACE)'; \
 	elif [ "$$CI" = true ]; then echo 'error: -race does not work here; is a C compiler installed?' >&2; exit 1; \
 	else echo 'note: testing without -race, which does not work here; is a C compiler installed?'; fi; \
 	if [ "$$CI" = true ]; then others=$$race; else others=-short; fi; \
 	$(MAKE) --no-print-directory test@. FLAGS="$$race -short" && \
-	$(MAKE) --no-print-directory -j2 $(shell printf '%s\n' $(filter-out test@.,$(TESTS)) | sort -r) FLAGS="$$others"
+	if [ -n '$(OTHERS)' ]; then $(MAKE) --no-print-directory -j2 $(OTHERS) FLAGS="$$others"; fi
 
 TESTS := $(MODULES:%=test@%)
 .PHONY: $(TESTS)
