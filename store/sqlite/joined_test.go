@@ -343,8 +343,7 @@ func TestInTx(t *testing.T) {
 	require.Equal(t, [2]int{n / 3, int(puts.Load()) + n/3}, [2]int{orders, stats.Ready})
 
 	// What is not part of it, and waits for it, is told so, and so is one that cannot be.
-	require.NoError(t, q.Close(t.Context()))
-	require.NoError(t, s.Close())
+	require.NoError(t, errors.Join(full.Close(t.Context()), q.Close(t.Context()), s.Close()))
 	s, err = Open(t.Context(), path, &Options{BusyTimeout: 10 * time.Millisecond})
 	require.NoError(t, err)
 	defer s.Close()
