@@ -438,10 +438,10 @@ func TestNotify(t *testing.T) {
 	}
 	tell(other, 4)
 	got := map[uint64]int{}
-	for q := next(); q != 4; q = next() {
-		got[q]++
+	for got[3] == 0 || got[4] == 0 { // in this order, or both at once in any
+		got[next()]++
 	}
-	require.Len(t, got, 1)
+	require.Len(t, got, 2)
 	require.Less(t, got[3], 100)
 
 	// In a transaction of the user's it is told when that is committed.
