@@ -18,10 +18,10 @@
 // If a look takes longer than a twentieth of a second, the next one is later, so that looking takes
 // no more than a twentieth of the time. What a look does:
 //
-//   - FairQueue: Stats, KeyCounts and Heaviest of 100 keys, Upcoming of 1,000 items, and KeyStat of
-//     the keys among these. Each takes the lock by itself, copies, and lets it go; all else is done after
-//     that. The longest hold is that of Upcoming, 0.02 to 0.07 ms, however many items and keys
-//     there are, or that of KeyCounts where Options.CountKeys is several thousand.
+//   - FairQueue: Stats, KeyCounts and Heaviest of 100 keys, Upcoming of 1,000 items, and KeyStat
+//     of the keys among these. Each takes the lock by itself, copies, and lets it go; all else is
+//     done after that. The longest hold is that of Upcoming, 0.02 to 0.07 ms, however many items
+//     and keys there are, or that of KeyCounts where Options.CountKeys is several thousand.
 //   - TaskQueue: Stats, KeyCounts, Upcoming of 1,000 tasks, and List of 50 that are buried. The
 //     longest hold in memory is that of Upcoming, 0.1 to 0.6 ms. In other stores it is Upcoming
 //     of 200, and all of it is a bounded number of indexed reads.
@@ -48,8 +48,9 @@
 //	POST /v1/queues/{name}/actions/...  see [Options.Actions]
 //
 // Limits are 50 if they are not given. The keys are those that were counted (Options.CountKeys of
-// the queue), those that are among what leaves next, and of a FairQueue its heaviest. Fields may be added to what is answered;
-// those that are there keep their names and meanings as long as the path begins with /v1.
+// the queue), those that are among what leaves next, and of a FairQueue its heaviest. Fields may
+// be added to what is answered; those that are there keep their names and meanings as long as the
+// path begins with /v1.
 //
 // A key is shown as text. It is in quotes, with escapes as in Go, if it is empty, begins with a
 // quote, or has bytes that do not print; of one longer than 100 bytes the beginning is shown, with
