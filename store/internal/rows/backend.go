@@ -37,13 +37,7 @@ func (b *backend) call(ctx context.Context, name string, c call) error {
 }
 
 // MayWait implements [driver.Backend].
-func (b *backend) MayWait(ctx context.Context) bool {
-	tx, err := b.store.db.Joined(ctx)
-	if tx != nil {
-		tx.Rollback() // of nothing
-	}
-	return tx == nil && err == nil
-}
+func (b *backend) MayWait(ctx context.Context) bool { return b.store.checkNotJoined(ctx) == nil }
 
 // Put implements [driver.Backend].
 func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []task.ID) (n int, evicted []driver.Record, err error) {

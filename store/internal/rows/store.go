@@ -224,13 +224,21 @@ func (s *Store) Queues(ctx context.Context, from string, n int) (names []string,
 	return names, nil
 }
 
-// transact calls f in a transaction of its own, as often as that may help.
-func (s *Store) transact(ctx context.Context, f func(tx Tx) error) error {
-	if tx, err := s.db.Joined(ctx); err != nil {
-		return err
-	} else if tx != nil { // which may have locked what f waits for
+// checkNotJoined returns an error if ctx carries a transaction of the caller's own, which may have
+// locked what the call waits for.
+func (s *Store) checkNotJoined(ctx context.Context) error {
+	tx, err := s.db.Joined(ctx)
+	if tx != nil {
 		tx.Rollback()
 		return errJoin
+	}
+	return err
+}
+
+// transact calls f in a transaction of its own, as often as that may help.
+func (s *Store) transact(ctx context.Context, f func(tx Tx) error) error {
+	if err := s.checkNotJoined(ctx); err != nil {
+		return err
 	}
 	for try := 1; ; try++ {
 		err := s.tryTransact(ctx, f)
