@@ -29,7 +29,7 @@
 //     return to the place of their Put.
 //   - A key that has as many tasks taken as Options.MaxInFlightPerKey allows, or is paused, is
 //     passed over, at no cost for the others. As soon as it can be served it is first, if it has
-//     missed a turn; it never gets back more than one.
+//     missed a turn; it never gets back more than one, or with a weight more than those of a round.
 //   - A task is with one consumer at a time, as long as the lease lasts. A lease that has run out
 //     is lost for good, even if nobody has taken the task since. With a lost lease nothing can be
 //     changed.

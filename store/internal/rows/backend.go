@@ -257,13 +257,12 @@ func (b *backend) Kick(ctx context.Context, o task.ListOptions) (kicked int, err
 			o.Limit = u.room(min(n-kicked, pageSize))
 			rows := must(u.v.Buried(o))
 			found = 0
-			for _, r := range rows {
+			if !u.each(rows, func(r *Row) {
 				t := u.life(r)
 				u.applyFate(r, t, t.Kick(u.now, &u.stats), u.now)
-				if found++; u.isLarge() {
-					o.Limit = found // there may be more
-					break
-				}
+				found++
+			}) {
+				o.Limit = found // there may be more
 			}
 			return nil
 		}})
@@ -342,13 +341,12 @@ func (u *unit) truncate(dropped bool) (n int, done bool) {
 	u.purges = true
 	defer func() { u.purges = false }()
 	groups := map[string]bool{}
-	for most := u.room(truncated); n < most && !u.workLeft(); {
+	most := u.room(truncated)
+	for done = true; done && n < most; {
 		wanted := min(most-n, pageSize)
 		page := must(u.v.List(task.ListOptions{Limit: wanted}))
-		for _, r := range page {
+		done = u.each(page, func(r *Row) {
 			switch {
-			case u.isLarge():
-				return n, false
 			case r.Group == "":
 				u.delete(r, endOfTruncate(dropped), u.now)
 				n++
@@ -358,9 +356,9 @@ func (u *unit) truncate(dropped bool) (n int, done bool) {
 				check(u.v.SetGroup(&Group{Name: r.Group}))
 				u.do(&work{What: deleteGroup, Name: []byte(r.Group), Dropped: dropped})
 			}
-		}
+		})
 		if len(page) < wanted {
-			return n, !u.workLeft()
+			return n, done && !u.workLeft()
 		}
 	}
 	return n, false

@@ -90,10 +90,6 @@ func (u *unit) renewConsumers() {
 	if q.renewAt == 0 || q.renewAt > u.now {
 		return
 	}
-	if len(q.ownConsumers) == 0 {
-		q.renewAt = 0
-		return
-	}
 	deadline := life.Plus(u.now, q.lifetime())
 	numbers := make([]uint64, 0, len(q.ownConsumers))
 	for _, c := range q.ownConsumers {

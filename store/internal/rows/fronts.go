@@ -108,48 +108,39 @@ func (u *unit) finishFront(l Line) {
 }
 
 // blockFronts hides up to n tasks at the fronts of a key, or if it is not blocked shows them.
-func (u *unit) blockFronts(w *work, n int) (worked int) {
+func (u *unit) blockFronts(w *work, n int) (done bool) {
 	key := string(w.Name)
 	u.read(false, key)
 	blocked := u.blocked(key)
-	for _, r := range slices.Clone(u.readyTasks[key].front) {
-		if r.Takeable == blocked && worked < n {
-			u.setTakeable(r, !blocked)
-			worked++
-		}
-	}
-	return worked
+	rows := slices.Clone(u.readyTasks[key].front)
+	rows = slices.DeleteFunc(rows, func(r *Row) bool { return r.Takeable != blocked })
+	return u.each(rows[:min(n, len(rows))], func(r *Row) { u.setTakeable(r, !blocked) }) && len(rows) <= n
 }
 
-// park goes through up to n tasks of a queue that has had no fronts. The first ready ones of each
+// park goes through the next n tasks of a queue that has had no fronts. The first ready ones of each
 // line, as many as may be at its front, keep their turns; the others lose them.
-func (u *unit) park(w *work, n int) (worked int) {
-	for {
-		page := Range{Index: TaskLine, Limit: min(n-worked, pageSize)}
-		if w.Name != nil {
-			page.From = Tuple{string(w.Name), w.Place[0], w.Place[1], w.Place[2]}
-		}
-		rows := must(u.v.Rows(page))
-		for _, r := range rows {
-			if r.Key != string(w.Name) || num(r.Priority) != w.Place[0] {
-				w.Front = 0
-			}
-			w.Name = []byte(r.Key)
-			w.Place = [4]int64{num(r.Priority), num(r.Round), num(r.Seq + 1)}
-			switch {
-			case r.Round == 0 || u.hasUsedTurn(r):
-			case r.State == driver.Ready && w.Front < u.ahead(r.Weight):
-				w.Front++
-			default:
-				r.Takeable, r.Gap = false, false
-				r.setTurn(turn{})
-				u.update(r)
-			}
-		}
-		if worked += len(rows); len(rows) < page.Limit || worked == n {
-			return worked
-		}
+func (u *unit) park(w *work, n int) (done bool) {
+	page := Range{Index: TaskLine, Limit: n}
+	if w.Name != nil {
+		page.From = append(Tuple{string(w.Name)}, w.place()...)
 	}
+	rows := must(u.v.Rows(page))
+	return u.each(rows, func(r *Row) {
+		if r.Key != string(w.Name) || num(r.Priority) != w.Place[0] {
+			w.Front = 0
+		}
+		w.Name = []byte(r.Key)
+		w.Place = [4]int64{num(r.Priority), num(r.Round), num(r.Seq), num(r.Place + 1)}
+		switch {
+		case r.Round == 0 || u.hasUsedTurn(r):
+		case r.State == driver.Ready && w.Front < u.ahead(r.Weight):
+			w.Front++
+		default:
+			r.Takeable, r.Gap = false, false
+			r.setTurn(turn{})
+			u.update(r)
+		}
+	}) && len(rows) < n
 }
 
 // ahead returns how many tasks of a line are at its front, not counting those of further kinds.

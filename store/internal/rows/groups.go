@@ -26,15 +26,13 @@ func (u *unit) startGroup(name string, cancel bool) error {
 	return nil
 }
 
-// beginGroup starts or cancels up to n of the tasks that are in a group when that happens to it.
-func (u *unit) beginGroup(w *work, n int) (worked int) {
+// beginGroup starts or cancels the next n of the tasks that are in a group when that happens to it.
+func (u *unit) beginGroup(w *work, n int) (done bool) {
 	name := string(w.Name)
 	cancel := u.group(name).Cancelled
-	for _, r := range u.tasksOf(w, n) {
-		if u.isLarge() {
-			return n
-		}
-		if cancel {
+	rows := u.tasksOf(w, n)
+	done = u.each(rows, func(r *Row) {
+		if w.ID = r.ID; cancel {
 			r = u.withCurrentTurn(r)
 		}
 		t := r.life()
@@ -45,13 +43,11 @@ func (u *unit) beginGroup(w *work, n int) (worked int) {
 		if f := t.GroupBegins(cancel, u.now, &u.stats); f.Event != 0 {
 			u.applyFate(r, t, f, u.now)
 		}
-		worked++
-		w.ID = r.ID
-	}
-	if worked < n {
+	}) && len(rows) < n
+	if done {
 		u.endGroup(name, u.now)
 	}
-	return worked
+	return done
 }
 
 // tasksOf returns the next n tasks of the group that a work is about.
@@ -79,33 +75,23 @@ func (u *unit) endGroup(name string, now int64) {
 	u.do(&work{What: endGroup, Name: []byte(name), Time: now, Cancelled: g.Cancelled})
 }
 
-// endTasks ends up to n tasks of a group that has ended, or makes them ready.
-func (u *unit) endTasks(w *work, n int) (worked int) {
-	for _, r := range u.tasksOf(w, n) {
-		if u.isLarge() {
-			return n
-		}
+// endTasks ends the next n tasks of a group that has ended, or makes them ready.
+func (u *unit) endTasks(w *work, n int) (done bool) {
+	rows := u.tasksOf(w, n)
+	return u.each(rows, func(r *Row) {
 		t := r.life()
 		f := t.GroupEnds(w.Cancelled, w.Time, &u.stats)
 		if f.State != 0 {
 			r.Group = ""
 		}
 		u.applyFate(r, t, f, w.Time)
-		worked++
-	}
-	return worked
+	}) && len(rows) < n
 }
 
-// deleteGroup deletes up to n tasks of a group of which the row is gone, so nothing comes of it.
-func (u *unit) deleteGroup(w *work, n int) (worked int) {
+// deleteGroup deletes the next n tasks of a group of which the row is gone, so nothing comes of it.
+func (u *unit) deleteGroup(w *work, n int) (done bool) {
 	u.purges = true
 	defer func() { u.purges = false }()
-	for _, r := range u.tasksOf(w, n) {
-		if u.isLarge() {
-			return n
-		}
-		u.delete(r, endOfTruncate(w.Dropped), u.now)
-		worked++
-	}
-	return worked
+	rows := u.tasksOf(w, n)
+	return u.each(rows, func(r *Row) { u.delete(r, endOfTruncate(w.Dropped), u.now) }) && len(rows) < n
 }

@@ -2,7 +2,6 @@ package rows
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	"github.com/fairq/fairq/internal/account"
@@ -335,110 +334,64 @@ func (u *unit) pauseKey(key string, paused bool) {
 		u.head.PausedKeys += 2
 	}
 	u.readAhead = readAhead{}
-	switch {
-	case paused && u.q.frontsOnly:
+	if u.q.frontsOnly {
 		u.do(&work{What: blockFronts, Name: []byte(key)})
-	case paused:
-		u.do(&work{What: hideKey, Name: []byte(key)})
-	case u.q.limitsInFlight && u.blocked(key):
-	default:
-		u.do(&work{What: showKey, Name: []byte(key)})
+	} else {
+		u.do(&work{What: blockKey, Name: []byte(key)})
 	}
 }
 
-// hide hides up to n ready tasks of a key that is paused, where there are no fronts.
-func (u *unit) hide(w *work, n int) int {
-	if !u.limited() {
-		check(u.v.Hide(string(w.Name)))
-		return 0
-	}
-	rows := u.nextTurns(w, n)
-	for _, r := range rows {
-		if r.Takeable {
-			u.setTakeable(r, false)
-		}
-	}
-	return len(rows)
-}
-
-// nextTurns returns the next n tasks of a key that have turns, in the order of these. If only the
-// fronts of lines have some, or any number may be written, it returns all.
-func (u *unit) nextTurns(w *work, n int) []*Row {
-	if !u.limited() || u.q.frontsOnly {
-		rows := must(u.v.Rows(FrontRange([]string{string(w.Name)}, false)))
-		slices.SortFunc(rows, inOrder)
-		return rows
-	}
-	from := make(Tuple, len(w.Place))
-	for i, n := range w.Place {
-		from[i] = n
+// blockKey hides the next n ready tasks of a key that is paused, or shows those of one that is not
+// any more, where there are no fronts. While they are hidden they keep their turns, and those that
+// become ready get some, as if their key were served.
+//
+// When they are shown, a line that has missed turns keeps the first of them, and is served next. All
+// behind it get turns anew, as if they became ready now: no line gets back more than one. A task that
+// was handed back has not missed its turn, and keeps it, or it would come after those of its line
+// that are still to be handed back.
+func (u *unit) blockKey(w *work, n int) (done bool) {
+	key := string(w.Name)
+	paused := u.paused(key)
+	if paused && !u.limited() {
+		check(u.v.Hide(key))
+		return true
 	}
 	rows := must(u.v.Rows(Range{
-		Index: TaskLine, Prefixes: at(string(w.Name)), From: from, Limit: n,
+		Index: TaskLine, Prefixes: at(key), From: w.place(), Limit: n,
 		Only: Only{State: driver.Ready},
 	}))
-	if len(rows) > 0 {
-		last := rows[len(rows)-1]
-		w.Place = [4]int64{num(last.Priority), num(last.Round), num(last.Seq), num(last.Place + 1)}
-	}
-	return rows
+	return u.each(rows, func(r *Row) {
+		if num(r.Priority) != w.Place[0] {
+			w.Account = account.Account{}
+		}
+		w.Place = [4]int64{num(r.Priority), num(r.Round), num(r.Seq), num(r.Place + 1)}
+		if r.Takeable == !paused {
+			return // it has got another turn already, by which it comes once more
+		}
+		if !paused && !r.Returned && !u.q.settings.KeepPlace {
+			u.makeUpFor(w, r)
+		}
+		u.setTakeable(r, !paused)
+	}) && len(rows) < n
 }
 
-// show makes up to n ready tasks of a key that is not paused any more ones that can be taken. If a
-// line has missed turns meanwhile, it keeps the first of them, and is served next. The other missed
-// ones, and all behind them, become new turns: no line gets back more than one. A task that was
-// handed back has not missed its turn, and keeps it: else it would come after those of its line
-// that are still to be handed back.
-//
-// What was done before is w.Missed, how many turns of the line are missed or behind the second
-// missed one, and w.Account, that of the line by then.
-func (u *unit) show(w *work, n int) int {
-	line := Line{string(w.Name), int(w.Place[0])}
-	if w.Missed > 1 {
-		u.setAccount(line, w.Account)
-	}
-	rows := u.nextTurns(w, n)
-	var before, after turn // of the last row, which others may share: what it was, and is now
-	worked := 0
-	for _, r := range rows {
-		if r.Takeable {
-			continue // it has got another turn already
+// makeUpFor gives the next task of a line of a key that is resumed the turn that it is to have.
+// w.Account is that of the line after the one before it, if a turn was missed by then.
+func (u *unit) makeUpFor(w *work, r *Row) {
+	now, share := u.currentRound(r.Priority), u.share(r.Weight)
+	if w.Account == (account.Account{}) {
+		if r.Round <= now {
+			w.Account = account.Account{Round: now + 1}
 		}
-		l, was := r.line(), r.turn()
-		if l != line || was != before {
-			if worked >= n {
-				break // not sooner, for those who share a turn must go on to share it
-			}
-			if l != line {
-				w.Missed, after = 0, turn{}
-			}
-			last := after
-			after = was
-			late := r.Round <= u.currentRound(l.Priority) || w.Missed > 1
-			if late && !r.Returned && !u.q.settings.KeepPlace {
-				w.Missed++
-				if w.Missed == 2 { // from here on all turns of the line are new, behind the one it keeps
-					u.setAccount(l, account.Account{Round: u.currentRound(l.Priority) + 1})
-				}
-				if w.Missed >= 2 {
-					next := u.nextTurn(l, r.Weight, r.Cost)
-					after.Round, after.Used = next.Round, next.Used
-					if after.Round == last.Round && after.Seq < last.Seq {
-						after.Seq = u.number() // a line has its turns in the order of its tasks
-					}
-				}
-			}
-		}
-		line, before, r.Round, r.Used, r.Seq = l, was, after.Round, after.Used, after.Seq
-		u.setTakeable(r, true)
-		worked++
+		return
 	}
-	if w.Missed > 1 {
-		w.Account = u.account(line)
+	next, cost := w.Account.Next(now+1, share), uint64(1)
+	if u.q.costs {
+		cost = uint64(r.Cost)
 	}
-	if u.q.frontsOnly {
-		w.Place[0] = num(line.Priority)
-		return worked
+	if r.Round <= next.Round {
+		r.setTurn(turn{Round: next.Round, Used: next.Used, Seq: r.Place})
 	}
-	return len(rows)
+	w.Account = account.Account{Round: r.Round, Used: r.Used}.Pay(cost, share)
+	delete(u.head.accounts, r.line())
 }

@@ -2,6 +2,7 @@ package rows_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -224,5 +225,51 @@ func TestSharedTurnIsOne(t *testing.T) {
 		require.NoError(q, b1.Release(q.Context(), 0))
 		q.put("b2:y a3 b3:x")
 		q.order("b1 b2 b3 a3")
+	})
+}
+
+// A key that is resumed has its tasks in order, also if it takes several transactions to resume it.
+func TestResumedInSteps(t *testing.T) {
+	for _, maxWrites := range []int{0, 60} {
+		synctest.Test(t, func(t *testing.T) {
+			weights := map[string]int{"a": 11, "b": 1}
+			q := openQueue(t, open(limitedDB(maxWrites, false)), task.Options[string]{
+				Weight: func(key string) int { return weights[key] },
+			})
+			name := func(i int) string { return fmt.Sprint("a", i) }
+			for i := 1; i <= 23; i++ {
+				q.put(name(i) + ":" + map[bool]string{true: "z", false: "x"}[i == 13])
+			}
+			q.put("b1:y b2:y b3:y b4:y b5:y b6:y b7:y b8:y")
+			for _, b := range []string{"b1", "b2", "b3", "b4"} {
+				q.take(b, "y")
+			}
+			for i := 1; i <= 12; i++ { // the turns that follow on missed ones come last in their round
+				q.take(name(i), "x")
+			}
+			require.NoError(t, q.PauseKey(t.Context(), "a"))
+			for _, b := range []string{"b5", "b6", "b7", "b8"} {
+				q.take(b, "y")
+			}
+			require.NoError(t, q.ResumeKey(t.Context(), "a"))
+			for i := 14; i <= 23; i++ {
+				q.take(name(i), "x")
+			}
+			q.order("a13")
+		})
+	}
+}
+
+// What follows in a queue with kinds on a task that was handed back comes where it was put.
+func TestBehindReturnedKind(t *testing.T) {
+	everywhere(t, task.Options[string]{}, func(q queue) {
+		q.put("a1:x b1:x b2:x b3:x")
+		a1 := q.take("a1")
+		for _, b := range []string{"b1", "b2", "b3"} {
+			q.take(b)
+		}
+		require.NoError(q, a1.Release(q.Context(), 0))
+		q.put("a2:x c1:x")
+		q.order("a1 a2 c1")
 	})
 }

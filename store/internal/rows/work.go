@@ -24,11 +24,15 @@ type work struct {
 
 	// Where it goes on.
 	ID      uint64          `json:",omitempty"` // of beginGroup: the last task
-	Place   [4]int64        // of hideKey, showKey and parkTasks: in TaskLine, after the key
+	Place   [4]int64        // of blockKey and parkTasks: in TaskLine, after the key
 	Front   int             `json:",omitempty"` // of parkTasks and moveFront: how many are at the front of the line
 	Turns   []turn          `json:",omitempty"` // of moveFront: those of the line, whose priority is Place[0]
-	Missed  int             `json:",omitempty"` // of showKey, see there
-	Account account.Account `json:",omitzero"`  // of showKey: that of the line
+	Account account.Account `json:",omitzero"`  // of blockKey, see makeUpFor
+}
+
+// place returns where to go on in TaskLine, after the key.
+func (w *work) place() Tuple {
+	return Tuple{w.Place[0], w.Place[1], w.Place[2], w.Place[3]}
 }
 
 type workType uint8
@@ -37,8 +41,7 @@ const (
 	beginGroup workType = iota // start or cancel what is in a group
 	endGroup
 	deleteGroup
-	hideKey // of a key that is paused, or is not any more
-	showKey
+	blockKey    // that is paused, or is not any more
 	moveLeases  // from a consumer to the one that has resumed it
 	parkTasks   // that are not at the fronts of lines, as from now on these are all that can be taken
 	blockFronts // of a key that is blocked, or is not any more
@@ -66,32 +69,37 @@ func (u *unit) leaveWork(w *work) {
 
 // doSome does as much of a work as the transaction may, and tells whether that was all.
 func (u *unit) doSome(w *work) (done bool) {
-	n := u.room(math.MaxInt)
-	if n == 0 || u.workLeft() || u.isLarge() { // they are done in order
-		return false
+	for n := u.room(math.MaxInt); n > 0 && !done; n -= pageSize {
+		if u.workLeft() || u.isLarge() { // they are done in order
+			return false
+		}
+		done = u.doPage(w, min(n, pageSize))
 	}
-	worked := 0
+	return done
+}
+
+// doPage does the next part of a work, which is about n tasks at most, and tells whether that was
+// the last one.
+func (u *unit) doPage(w *work, n int) (done bool) {
 	switch w.What {
 	case beginGroup:
-		worked = u.beginGroup(w, n)
+		return u.beginGroup(w, n)
 	case endGroup:
-		worked = u.endTasks(w, n)
+		return u.endTasks(w, n)
 	case deleteGroup:
-		worked = u.deleteGroup(w, n)
-	case hideKey:
-		worked = u.hide(w, n)
-	case showKey:
-		worked = u.show(w, n)
+		return u.deleteGroup(w, n)
+	case blockKey:
+		return u.blockKey(w, n)
 	case moveLeases:
-		worked = len(u.moveLeases(w, n))
+		return len(u.moveLeases(w, n)) < n
 	case parkTasks:
-		worked = u.park(w, n)
+		return u.park(w, n)
 	case blockFronts:
-		worked = u.blockFronts(w, n)
+		return u.blockFronts(w, n)
 	case moveFront:
 		return u.moveFront(w, n)
 	}
-	return worked < n && !u.isLarge()
+	panic("rows: a work of no type")
 }
 
 // workLeft tells whether some work is left to other transactions.
