@@ -253,12 +253,13 @@ func (a *attempt[V]) counts() *counters {
 // endContext ends the context of a handler that ran for so long.
 func (a *attempt[V]) endContext(ran time.Duration) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.ended = true
 	if ran > 0 && a.class.pool.observer.times() {
 		a.set().ran = ran
 	}
-	if x := a.get(); x.ctx != nil {
+	x := a.get()
+	a.mu.Unlock()
+	if x.ctx != nil {
 		x.cause = context.Cause(x.ctx)
 		x.cancel()
 	}

@@ -141,13 +141,14 @@ func isOver(err error) bool {
 // safeError returns err, or a [*PanicError] if its method Error, Unwrap, Is or As panics, as that
 // of a nil pointer in an error may: later calls of these are where nobody could handle it.
 func safeError(err error) (is error) {
+	if err == nil {
+		return nil
+	}
 	defer func() {
 		if v := recover(); v != nil {
 			is = newPanicError("a method of an error", v)
 		}
 	}()
-	if err != nil {
-		_, _, _ = err.Error(), errors.Is(err, errLate), errors.As(err, new(*permanentError))
-	}
+	_, _, _ = err.Error(), errors.Is(err, errLate), errors.As(err, new(*permanentError))
 	return err
 }

@@ -44,11 +44,14 @@ type PutOptions struct {
 }
 
 // Task returns the options without those that are for pools only: to put a task into a queue.
-func (o PutOptions) Task() task.PutOptions {
-	return task.PutOptions{
-		Priority: o.Priority, Cost: o.Cost, Delay: o.Delay, TTL: o.TTL, Deadline: o.Deadline, TTR: o.TTR, MaxAttempts: o.MaxAttempts,
-		Kind: o.Kind, UniqueKey: o.UniqueKey, Group: o.Group, Role: o.Role, Metadata: o.Metadata,
-	}
+func (o PutOptions) Task() (t task.PutOptions) {
+	o.write(&t)
+	return t
+}
+
+func (o *PutOptions) write(t *task.PutOptions) {
+	t.Priority, t.Cost, t.Delay, t.TTL, t.Deadline, t.TTR, t.MaxAttempts = o.Priority, o.Cost, o.Delay, o.TTL, o.Deadline, o.TTR, o.MaxAttempts
+	t.Kind, t.UniqueKey, t.Group, t.Role, t.Metadata = o.Kind, o.UniqueKey, o.Group, o.Role, o.Metadata
 }
 
 // Submit puts a task of a key, with the pool's defaults, into the queue that the pool drains, the
@@ -63,7 +66,7 @@ func (o PutOptions) Task() task.PutOptions {
 // When a handler has returned, its context is done, and a context made of it by
 // context.WithoutCancel is not one of a handler any more.
 func (p *Pool[V]) Submit(ctx context.Context, key string, payload V) error {
-	_, err := p.Put(ctx, key, payload, PutOptions{})
+	_, err := p.submit(ctx, key, payload, new(PutOptions), p.whenFull)
 	return err
 }
 
@@ -137,8 +140,9 @@ type offer[V any] struct {
 // fill makes the offer of a task, with what the pool's options say. It fails if there is no such
 // class.
 func (p *Pool[V]) fill(offer *offer[V], key string, payload V, options *PutOptions) (err error) {
-	offer.Key, offer.Payload, offer.Options, offer.cancels = key, payload, options.Task(), options.CancelWithContext
+	offer.Key, offer.Payload, offer.cancels = key, payload, options.CancelWithContext
 	o := &offer.Options
+	options.write(o)
 	if o.MaxAttempts < 0 {
 		o.MaxAttempts = fairq.MaxLen // or it would get the limit of the Policy
 	}
@@ -179,7 +183,7 @@ func (p *Pool[V]) put(ctx context.Context, o *offer[V], whenFull WhenFull) (task
 	if o.class.own && whenFull == Block && until == p.accepting && ctx.Done() == nil {
 		// The usual case: as in makeRoom, but cheaper.
 		id, err := o.class.queue.PutWait(until, o.Key, o.Payload, o.Options)
-		if until.Err() != nil && errors.Is(err, until.Err()) {
+		if err != nil && until.Err() != nil && errors.Is(err, until.Err()) {
 			err = ErrShutdown
 		}
 		return id, err

@@ -426,8 +426,11 @@ func validateLimits(field string, limits []Limit) error {
 
 // class returns the class of that name; the first one if it is empty.
 func (s *taskSource[V]) class(name string) (*class[V], error) {
+	if name == "" {
+		return s.classes[0], nil
+	}
 	for _, c := range s.classes {
-		if c.name == name || name == "" {
+		if c.name == name {
 			return c, nil
 		}
 	}

@@ -31,6 +31,7 @@ type notifier struct {
 	takersWaiting  atomic.Int32
 	puttersWaiting atomic.Int32
 	counting       atomic.Int32  // counts in counts
+	awaiting       atomic.Int32  // calls of wait, in waits
 	putting        atomic.Int32  // calls of Put that will look at calling
 	calling        atomic.Bool   // there are calls
 	listening      atomic.Int32  // readers of events, and contexts of leases
@@ -127,12 +128,7 @@ func (n *notifier) Listens() bool { return n.listening.Load() > 0 }
 
 // Waits implements [driver.Notifier].
 func (n *notifier) Waits() bool {
-	if n.takersWaiting.Load() > 0 || n.puttersWaiting.Load() > 0 || n.counting.Load() > 0 {
-		return true
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return len(n.waits) > 0
+	return n.takersWaiting.Load()|n.puttersWaiting.Load()|n.counting.Load()|n.awaiting.Load() != 0
 }
 
 // Awaited implements [driver.Notifier].
@@ -261,6 +257,10 @@ func (n *notifier) over() error {
 	if !n.isOver.Load() {
 		return nil
 	}
+	return n.why()
+}
+
+func (n *notifier) why() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.end
@@ -307,8 +307,10 @@ func (n *notifier) wait(ctx context.Context, uniqueKey string) error {
 		return n.end
 	}
 	n.waits[outcome.ID] = append(n.waits[outcome.ID], end)
+	n.awaiting.Add(1)
 	n.mu.Unlock()
 	defer func() {
+		n.awaiting.Add(-1)
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.waits[outcome.ID] = slices.DeleteFunc(n.waits[outcome.ID], func(c chan error) bool { return c == end })

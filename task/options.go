@@ -312,18 +312,21 @@ func (o *Options[V]) fill(n *driver.New, key string, p *PutOptions) (err error) 
 	if o.AsIs {
 		return errAsIs
 	}
-	n.Key, n.Weight, n.Priority, n.Kind, n.UniqueKey, n.Group, n.Role = key, 1, p.Priority, p.Kind, p.UniqueKey, p.Group, p.Role
-	n.Delay, n.Deadline, n.MaxAttempts, n.Cost = p.Delay, p.Deadline, p.MaxAttempts, cmp.Or(p.Cost, 1)
+	n.Key, n.Weight, n.Cost = key, 1, 1
+	n.Priority, n.TTL, n.TTR, n.MaxAttempts = o.Priority, o.TTL, o.TTR, o.MaxAttempts
+	if p.isZero() && len(key) <= MaxName && o.Weight == nil { // as a rule
+		return nil
+	}
+	n.Kind, n.UniqueKey, n.Group, n.Role, n.Delay, n.Deadline = p.Kind, p.UniqueKey, p.Group, p.Role, p.Delay, p.Deadline
+	n.Cost = cmp.Or(p.Cost, 1)
 	if limit := o.costLimit(); n.Cost < 1 || n.Cost > limit {
 		return fmt.Errorf("%w: it is %d for a task of key %q; with Options.Quantum %d the limits are 1 and %d", fairq.ErrCost, n.Cost, key, o.Quantum, limit)
 	}
 	switch {
 	case p.Priority > MaxPriority:
 		return invalid("PutOptions.Priority", p.Priority, fmt.Sprintf("%d at most", MaxPriority))
-	case p.Priority < 0:
-		n.Priority = 0
-	case p.Priority == 0:
-		n.Priority = o.Priority
+	case p.Priority != 0:
+		n.Priority = max(p.Priority, 0)
 	}
 	if err := checkDelay("PutOptions.Delay", p.Delay); err != nil {
 		return err
@@ -340,10 +343,8 @@ func (o *Options[V]) fill(n *driver.New, key string, p *PutOptions) (err error) 
 	switch {
 	case p.MaxAttempts > fairq.MaxLen:
 		return invalid("PutOptions.MaxAttempts", p.MaxAttempts, fmt.Sprintf("%d at most", fairq.MaxLen))
-	case p.MaxAttempts < 0:
-		n.MaxAttempts = 0
-	case p.MaxAttempts == 0:
-		n.MaxAttempts = o.MaxAttempts
+	case p.MaxAttempts != 0:
+		n.MaxAttempts = max(p.MaxAttempts, 0)
 	}
 	if len(key)+len(p.Kind)+len(p.UniqueKey)+len(p.Group) > MaxName { // rarely; then which is it?
 		for _, f := range []struct{ name, value string }{
@@ -372,6 +373,12 @@ func (o *Options[V]) fill(n *driver.New, key string, p *PutOptions) (err error) 
 		}
 	}
 	return nil
+}
+
+// isZero tells whether no option is set.
+func (p *PutOptions) isZero() bool {
+	return p.Priority == 0 && p.Cost == 0 && p.Delay == 0 && p.TTL == 0 && p.TTR == 0 && p.MaxAttempts == 0 && p.Kind == "" &&
+		p.UniqueKey == "" && p.Group == "" && p.Role == 0 && len(p.Metadata) == 0 && p.Deadline.IsZero()
 }
 
 // copyMetadata checks metadata and returns a copy, nil if it is empty.

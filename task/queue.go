@@ -146,7 +146,7 @@ func (q *Queue[V]) PutWait(ctx context.Context, key string, payload V, options P
 		return id, err
 	}
 	id, evicted, err := q.notifier.put(ctx, &n, err)
-	return id, cmp.Or(err, q.handOutOne(evicted))
+	return id, q.handOutOne(evicted, err)
 }
 
 // newTask makes the New of a task.
@@ -183,7 +183,7 @@ func (q *Queue[V]) put(ctx context.Context, task *driver.New) (ID, error) {
 	if watched {
 		n.finish()
 	}
-	return id, cmp.Or(err, q.handOutOne(evicted))
+	return id, q.handOutOne(evicted, err)
 }
 
 // handOut gives evicted tasks to OnEvict, the rest too if it panics at one, or ends the goroutine.
@@ -201,11 +201,12 @@ func (q *Queue[V]) handOut(evicted []driver.Record) (err error) {
 	return guard("Options.OnEvict", func() { q.options.OnEvict(t) })
 }
 
-func (q *Queue[V]) handOutOne(evicted *driver.Record) error {
-	if evicted == nil {
-		return nil
+// handOutOne does that with the one that a put has evicted, if any, and returns its error.
+func (q *Queue[V]) handOutOne(evicted *driver.Record, err error) error {
+	if evicted != nil {
+		err = cmp.Or(err, q.handOut([]driver.Record{*evicted}))
 	}
-	return q.handOut([]driver.Record{*evicted})
+	return err
 }
 
 // expired gives a task that has expired to OnExpire.

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,5 +62,20 @@ func TestNewTask(t *testing.T) {
 		require.ErrorIs(t, task.Ack(t.Context()), ErrLeaseLost)
 		_, err := new(Consumer[int]).AckAndTake(t.Context(), task, new(Task[int]))
 		require.Error(t, err)
+	}
+}
+
+// None of the options that are set is taken for one that is not.
+func TestOptionsAreSeen(t *testing.T) {
+	all := reflect.ValueOf(PutOptions{
+		Priority: 1, Cost: 1, Delay: 1, TTL: 1, Deadline: time.Unix(1, 0), TTR: 1, MaxAttempts: 1, Kind: "k", UniqueKey: "u", Group: "g",
+		Role: AtEnd, Metadata: map[string]string{"a": "b"},
+	})
+	require.True(t, new(PutOptions).isZero())
+	for i := range all.NumField() {
+		require.False(t, all.Field(i).IsZero(), "the test has a value for each")
+		var one PutOptions
+		reflect.ValueOf(&one).Elem().Field(i).Set(all.Field(i))
+		require.False(t, one.isZero(), all.Type().Field(i).Name)
 	}
 }

@@ -43,8 +43,8 @@ type Notifier interface {
 	Listens() bool
 
 	// Waits tells whether somebody waits for something that another process might do: a Backend
-	// need not look for it otherwise, but for what Event must tell if Listens is true. Who begins to
-	// wait calls a method of the Backend after that is so.
+	// need not look for it otherwise, but for what Event must tell if Listens is true, nor call
+	// Ready, Look and Room. Who begins to wait calls a method of the Backend after that is so.
 	Waits() bool
 
 	// Awaited returns the tasks whose end somebody waits for, nil if there are none.

@@ -31,7 +31,8 @@ func (q *queue) Put(_ context.Context, tasks []driver.New, ids []driver.ID) (n i
 }
 
 // PutOne implements [driver.Backend]. It allocates nothing but what stays.
-func (q *queue) PutOne(_ context.Context, n driver.New) (id driver.ID, evicted *driver.Record, err error) {
+func (b *backend) PutOne(_ context.Context, n driver.New) (id driver.ID, evicted *driver.Record, err error) {
+	q := b.queue
 	now := q.now()
 	if _, err := q.enter(); err != nil {
 		return 0, nil, err
@@ -61,7 +62,8 @@ func (q *queue) Take(_ context.Context, consumer driver.Handle, filter driver.Fi
 }
 
 // TakeOne implements [driver.Backend]. It allocates nothing.
-func (q *queue) TakeOne(_ context.Context, consumer driver.Handle, filter driver.Filter) (r driver.Record, err error) {
+func (b *backend) TakeOne(_ context.Context, consumer driver.Handle, filter driver.Filter) (r driver.Record, err error) {
+	q := b.queue
 	now, err := q.enter()
 	if err != nil {
 		return r, err
@@ -69,7 +71,7 @@ func (q *queue) TakeOne(_ context.Context, consumer driver.Handle, filter driver
 	defer q.exit()
 	it, err := q.take(consumer, &filter, now)
 	if it != nil {
-		r = q.record(it)
+		q.write(it, &r)
 	}
 	return r, err
 }
@@ -89,7 +91,8 @@ func (q *queue) TakeID(_ context.Context, consumer driver.Handle, id driver.ID) 
 }
 
 // Settle implements [driver.Backend].
-func (q *queue) Settle(_ context.Context, lease driver.Lease, how driver.Settlement) (driver.State, error) {
+func (b *backend) Settle(_ context.Context, lease driver.Lease, how driver.Settlement) (driver.State, error) {
+	q := b.queue
 	now, err := q.enter()
 	if err != nil {
 		return 0, err
@@ -99,9 +102,10 @@ func (q *queue) Settle(_ context.Context, lease driver.Lease, how driver.Settlem
 }
 
 // SettleAndTakeOne implements [driver.Backend]. It takes the lock once, and allocates nothing.
-func (q *queue) SettleAndTakeOne(
+func (b *backend) SettleAndTakeOne(
 	_ context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, filter driver.Filter,
 ) (state driver.State, next driver.Record, err error) {
+	q := b.queue
 	now, err := q.enter()
 	if err != nil {
 		return 0, next, err
@@ -109,7 +113,7 @@ func (q *queue) SettleAndTakeOne(
 	defer q.exit()
 	if state, err = q.settle(lease, &how, now); err == nil {
 		if it, _ := q.take(consumer, &filter, now); it != nil {
-			next = q.record(it)
+			q.write(it, &next)
 		}
 	}
 	return state, next, err
@@ -295,10 +299,8 @@ func (q *queue) counts(state driver.State, key *string) (int, error) {
 	}
 	defer q.mu.Unlock()
 	switch {
-	case key == nil && state == 0:
-		return q.stats.Len(), nil
 	case key == nil:
-		return *q.gauge(state), nil
+		return q.tasks[state], nil
 	case q.keys[*key] == nil:
 		return 0, nil
 	}
@@ -375,7 +377,7 @@ func (q *queue) Drop(_ context.Context, unlessTaken bool) error {
 		return err
 	}
 	defer q.exit()
-	if unlessTaken && q.stats.Taken > 0 {
+	if unlessTaken && q.tasks[driver.Taken] > 0 {
 		return driver.ErrTaken
 	}
 	q.truncate(now, driver.ErrDropped)
@@ -410,7 +412,9 @@ func (q *queue) Stats(context.Context) (driver.Stats, error) {
 	}
 	defer q.exit()
 	s := q.stats
-	s.Counted = q.counted()
+	s.Ready, s.Delayed, s.Taken = q.tasks[driver.Ready], q.tasks[driver.Delayed], q.tasks[driver.Taken]
+	s.Buried, s.Held = q.tasks[driver.Buried], q.tasks[driver.Held]
+	s.Counted = q.settings.Counted(&q.tasks)
 	s.Capacity, s.Paused = q.settings.Capacity, q.paused
 	return s, nil
 }

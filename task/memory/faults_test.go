@@ -82,6 +82,7 @@ func (deaf) Ready(int, string)      {}
 func (deaf) Look()                  {}
 func (deaf) Room(string)            {}
 func (deaf) Listens() bool          { return false }
+func (deaf) Waits() bool            { return false }
 func (deaf) WantsExpired() bool     { return false }
 func (deaf) Ended(driver.ID, error) {}
 func (deaf) Due(time.Time)          {}

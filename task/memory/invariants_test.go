@@ -70,7 +70,7 @@ func (q *queue) check(t require.TestingT) {
 		}
 	}
 	for state := driver.Ready; state <= driver.Held; state++ {
-		require.Equal(t, states[state], *q.gauge(state), state)
+		require.Equal(t, states[state], q.tasks[state], state)
 	}
 	require.Len(t, q.timers, timers)
 	require.LessOrEqual(t, len(q.ids.blocks), len(byTask)+1)

@@ -22,7 +22,7 @@ func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Reco
 			return 0, nil, err
 		}
 	}
-	counted := q.counted()
+	counted := q.settings.Counted(&q.tasks)
 	if counted >= q.settings.Capacity || q.settings.KeyCapacity < q.settings.Capacity ||
 		life.Crowded(&q.settings, counted) {
 		if victim, err = q.makeRoom(n, g); err != nil {
@@ -54,6 +54,7 @@ func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Reco
 		q.line(it).addTurn(it.cost)
 	}
 	q.stats.Puts++
+	q.tasks[0]++
 	if it.key.tasks[0]++; it.key.tasks[0] == 1 {
 		q.stats.Keys++
 	}
@@ -68,10 +69,12 @@ func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Reco
 
 // set puts a task that is in no state into one.
 func (q *queue) set(it *item, state driver.State) {
-	q.freed(it.key, it.State, state)
+	if q.waits {
+		q.freed(it.key, it.State, state)
+	}
 	it.State = state
 	it.key.tasks[state]++
-	*q.gauge(state)++
+	q.tasks[state]++
 	it.block.count(state, 1)
 	switch state {
 	case driver.Ready:
@@ -80,14 +83,18 @@ func (q *queue) set(it *item, state driver.State) {
 			it.place = q.places
 		}
 		q.line(it).add(it)
-		if k := it.key; !k.blocked && k.tasks[driver.Ready] <= q.slots(k) {
+		if k := it.key; !q.waits || k.blocked {
+			break
+		} else if k.tasks[driver.Ready] <= q.slots(k) {
 			q.ready(int(it.priority), it.kind)
-		} else if !k.blocked && !k.uniform() {
+		} else if !k.uniform() {
 			q.look() // no more tasks than before can be taken, but perhaps by others
 		}
 	case driver.Taken:
 		it.consumer.leases.append(it)
-		q.block(it.key)
+		if q.settings.MaxInFlightPerKey > 0 {
+			q.block(it.key)
+		}
 	case driver.Buried:
 		q.buried.append(it)
 	}
@@ -120,27 +127,14 @@ func (q *queue) leaveState(it *item) {
 		q.evictable.remove(it)
 	}
 	it.key.tasks[state]--
-	*q.gauge(state)--
+	q.tasks[state]--
 	it.block.count(state, -1)
 	if state == driver.Taken {
 		it.lease, it.consumer = 0, nil
-		q.block(it.key)
-		q.slotFreed(it.key)
-	}
-}
-
-func (q *queue) gauge(state driver.State) *int {
-	switch state {
-	case driver.Ready:
-		return &q.stats.Ready
-	case driver.Delayed:
-		return &q.stats.Delayed
-	case driver.Taken:
-		return &q.stats.Taken
-	case driver.Buried:
-		return &q.stats.Buried
-	default:
-		return &q.stats.Held
+		if q.settings.MaxInFlightPerKey > 0 {
+			q.block(it.key)
+			q.slotFreed(it.key)
+		}
 	}
 }
 
@@ -189,10 +183,10 @@ func (q *queue) take(consumer driver.Handle, filter *driver.Filter, now int64) (
 	for n := 1; it != nil && it.isDue(now); n++ { // it has expired, but there were too many to be handled before
 		f := it.Due(it.wake, &q.stats)
 		q.leaveState(it)
-		q.finishApply(it, f, it.wake, 0)
+		q.finishApply(it, &f, it.wake, 0)
 		if n%timersPerCall == 0 {
 			q.mu.Unlock() // let others have their turn
-			q.mu.Lock()
+			q.lock()
 			if c, err = q.consumer(consumer); q.paused || q.dropped || err != nil {
 				return nil, err
 			}
@@ -249,8 +243,8 @@ func (q *queue) first(f *driver.Filter) *item {
 		if f.MaxPriority != nil && b.priority > *f.MaxPriority {
 			return nil
 		}
-		if it := b.next(f); it != nil {
-			q.dropIfEmpty(q.line(it))
+		if it, l := b.next(f); it != nil {
+			q.dropIfEmpty(l)
 			return it
 		}
 	}
@@ -297,13 +291,13 @@ func (q *queue) apply(it *item, f life.Fate, now int64) {
 	if f.Event != 0 {
 		lease := it.lease
 		q.unset(it)
-		q.finishApply(it, f, now, lease)
+		q.finishApply(it, &f, now, lease)
 	}
 }
 
 // finishApply is apply for a task that has left its state, and with it its lease.
-func (q *queue) finishApply(it *item, f life.Fate, now int64, lease uint64) {
-	for _, before := range f.Before {
+func (q *queue) finishApply(it *item, f *life.Fate, now int64, lease uint64) {
+	for _, before := range &f.Before {
 		if before != 0 {
 			q.event(before, it, now, lease)
 			lease = 0
@@ -339,10 +333,13 @@ func (q *queue) gone(it *item, why driver.EventType, now int64, lease uint64, ou
 		q.announce()
 		q.ended(it.id, outcome)
 	}
+	q.tasks[0]--
 	if k.tasks[0]--; k.tasks[0] == 0 {
 		q.stats.Keys--
 	}
-	q.freed(k, it.State, 0)
+	if q.waits {
+		q.freed(k, it.State, 0)
+	}
 	q.forgetKey(k)
 	if g := it.group(); g != nil {
 		q.leaveGroup(it, g, now)

@@ -12,7 +12,7 @@ func (q *queue) makeRoom(n *driver.New, g *group) (victim *driver.Record, err er
 	if k := q.keys[n.Key]; k != nil {
 		ofKey = q.settings.Counted(&k.tasks)
 	}
-	evicts, err := life.Room(&q.settings, n.Weight, q.counted(), ofKey)
+	evicts, err := life.Room(&q.settings, n.Weight, q.settings.Counted(&q.tasks), ofKey)
 	if !evicts {
 		return nil, err
 	}
@@ -27,14 +27,6 @@ func (q *queue) makeRoom(n *driver.New, g *group) (victim *driver.Record, err er
 	}
 	q.apply(it, it.Evict(&q.stats), 0)
 	return victim, nil
-}
-
-// counted returns how many tasks count in the capacity.
-func (q *queue) counted() int {
-	if q.settings.CountOnlyWaiting {
-		return q.stats.Ready + q.stats.Delayed
-	}
-	return q.stats.Len()
 }
 
 // freed makes known that there is room if a task of a key leaves a state that counts for one that

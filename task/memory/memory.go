@@ -50,10 +50,13 @@ type queue struct {
 	// code of the user's.
 	mu        sync.Mutex
 	notifiers []driver.Notifier
+	listens   bool // somebody wants to know what happens, as of when the lock was taken
+	waits     bool // and somebody waits; who comes later looks for himself, when he has the lock
 	room      bool // there may be some that was not there when those who wait for it were let in last
 	dropped   bool
 	paused    bool
-	stats     driver.Stats // counters, tasks by state, and keys
+	stats     driver.Stats         // counters, and keys
+	tasks     [driver.Held + 1]int // by state; in all states at 0
 
 	ids        index
 	keys       map[string]*keyState
@@ -248,7 +251,7 @@ func (b *backend) Close() error {
 // enter takes the lock, makes happen what is due, and returns the time. If the queue is dropped it
 // returns ErrDropped, and does not take the lock.
 func (q *queue) enter() (now int64, err error) {
-	q.mu.Lock()
+	q.lock()
 	if q.dropped {
 		q.mu.Unlock()
 		return 0, driver.ErrDropped
@@ -258,6 +261,16 @@ func (q *queue) enter() (now int64, err error) {
 		q.advance(now, timersPerCall)
 	}
 	return now, nil
+}
+
+// lock takes the lock, and finds out who is to be told of what happens.
+func (q *queue) lock() {
+	q.mu.Lock()
+	listens, waits := false, false
+	for _, n := range q.notifiers {
+		listens, waits = n.Listens() || listens, n.Waits() || waits
+	}
+	q.listens, q.waits = listens, waits
 }
 
 // exit gives the lock back. Before that it lets in those who wait for room that the call has made,

@@ -9,7 +9,7 @@ import (
 
 // ready tells that a task can be taken that could not be before.
 func (q *queue) ready(priority int, kind string) {
-	if !q.paused {
+	if q.waits && !q.paused {
 		for _, n := range q.notifiers {
 			n.Ready(priority, kind)
 		}
@@ -18,7 +18,7 @@ func (q *queue) ready(priority int, kind string) {
 
 // look makes all who wait for a task look for one.
 func (q *queue) look() {
-	if !q.paused {
+	if q.waits && !q.paused {
 		for _, n := range q.notifiers {
 			n.Look()
 		}
@@ -35,6 +35,12 @@ func (q *queue) expired(it *item) {
 
 // record tells about a task.
 func (q *queue) record(it *item) (r driver.Record) {
+	q.write(it, &r)
+	return r
+}
+
+// write is record into a zero Record, for those who take.
+func (q *queue) write(it *item, r *driver.Record) {
 	r.ID, r.Key, r.Kind, r.Priority = it.id, it.key.name, it.kind, int(it.priority)
 	r.Attempts, r.Payload = int(it.Attempts), it.payload
 	r.Lease, r.Created, r.ReadyAt = it.lease, q.unix(it.created), q.unix(it.ReadyAt)
@@ -52,7 +58,6 @@ func (q *queue) record(it *item) (r driver.Record) {
 			r.Expires = 0
 		}
 	}
-	return r
 }
 
 // info is what is told of a task but to those who take it.
@@ -63,6 +68,12 @@ func (q *queue) info(it *item) driver.Info {
 
 // event tells the notifiers what happened to a task, if they want to know.
 func (q *queue) event(what driver.EventType, it *item, now int64, lease uint64) {
+	if q.listens {
+		q.tell(what, it, now, lease)
+	}
+}
+
+func (q *queue) tell(what driver.EventType, it *item, now int64, lease uint64) {
 	for _, n := range q.notifiers {
 		if n.Listens() {
 			n.Event(driver.Event{Type: what, Time: q.time(q.clock(now)), Lease: lease, Task: q.info(it)})

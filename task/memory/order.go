@@ -89,11 +89,11 @@ type byPlace struct{ *item }
 func (a byPlace) before(b byPlace) bool { return a.place < b.place }
 func (a byPlace) at() *int32            { return &a.early }
 
-// next takes out the first task that the filter passes, nil if there is none. Its turn is the one
-// it is taken by.
-func (b *band) next(f *driver.Filter) *item {
+// next takes out the first task that the filter passes, nil if there is none, and tells its line.
+// Its turn is the one it is taken by.
+func (b *band) next(f *driver.Filter) (*item, *line) {
 	if !b.has(f) {
-		return nil
+		return nil, nil
 	}
 	if l := b.firstOwed(f); l != nil {
 		turn := l.owed[0]
@@ -102,7 +102,7 @@ func (b *band) next(f *driver.Filter) *item {
 			l.missed = 0
 		}
 		l.indexOwed()
-		return l.take(l.oldest(f), turn)
+		return l.take(l.oldest(f), turn), l
 	}
 	for {
 		// There is a turn: see has, and line.fillTurns. With TurnsAhead the key's next turn, which
@@ -124,7 +124,7 @@ func (b *band) next(f *driver.Filter) *item {
 			b.turns.Pop()
 		}
 		if it != nil {
-			return it
+			return it, l
 		}
 		if l.missed == 0 || b.reserve {
 			l.missed = b.turn

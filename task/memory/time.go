@@ -8,9 +8,12 @@ import (
 
 // arm sets the time at which something happens to a task by itself; 0 means never.
 func (q *queue) arm(it *item, wake int64) {
-	if wake == it.wake {
-		return
+	if wake != it.wake {
+		q.rearm(it, wake)
 	}
+}
+
+func (q *queue) rearm(it *item, wake int64) {
 	it.wake = wake
 	switch t := (byTime{it}); {
 	case wake == 0:
