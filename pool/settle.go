@@ -69,15 +69,17 @@ func (a *attempt[V]) finish(err error) {
 // settle tells the queue what came of the task: err is what the handler has returned.
 func (a *attempt[V]) settle(err error) {
 	p, t, counts := a.class.pool, &a.task, a.counts()
-	again, _ := errors.AsType[*retryError](err)
-	_, permanent := errors.AsType[*permanentError](err)
-	switch {
-	case err == nil:
+	if err == nil {
 		a.settleBy(a.ack, &counts.succeeded, func() {
 			if f := p.observer.Succeeded; f != nil {
 				p.observe("Succeeded", func() { f(p.storeCtx, a.class.name, t, a.get().ran) })
 			}
 		})
+		return
+	}
+	again, _ := errors.AsType[*retryError](err)
+	_, permanent := errors.AsType[*permanentError](err)
+	switch {
 	case err == errLate: //nolint:errorlint // not that in what SubmitWait has returned
 		a.fail(Deadline, err)
 	case permanent:

@@ -233,12 +233,16 @@ func (q *Queue[V]) show(r *driver.Record) (*Task[V], error) {
 
 // fill makes t the task of a record that a consumer has taken; without a consumer it is no lease.
 // If its payload cannot be decoded, it returns an error.
-func (q *Queue[V]) fill(t *Task[V], r *driver.Record, c *Consumer[V]) (err error) {
+func (q *Queue[V]) fill(t *Task[V], r *driver.Record, c *Consumer[V]) error {
 	t.set(r, c)
 	if q.notifier.inMemory {
 		t.Payload, _ = r.Payload.(V) // it is one, or a nil interface
 		return nil
 	}
+	return q.decode(t, r)
+}
+
+func (q *Queue[V]) decode(t *Task[V], r *driver.Record) (err error) {
 	data, _ := r.Payload.([]byte)
 	panics := guard("Codec.Decode", func() { t.Payload, err = q.options.Codec.Decode(data) })
 	if panics != nil {
