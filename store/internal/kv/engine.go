@@ -38,8 +38,8 @@
 //
 // Where keys were deleted it takes time to find the next one, unless the engine was compacted since.
 // So the ready tasks are read from a mark on. After some thousand were taken, who takes moves it to
-// the first one. Who puts one before it moves it back, and who puts one behind it guards it, so that
-// nobody moves it past that meanwhile.
+// the first one, and guards what it passes over, where others may just put one. Who puts one before it
+// moves it back, and who puts one behind it guards it.
 package kv
 
 import (

@@ -62,7 +62,8 @@ func (v *view) markKey() []byte { return appendInt(v.about(aboutLock), 0) }
 func (v *view) moveMark(first []byte) {
 	if gone := v.head.gone; v.db.shared && gone-v.head.mark.gone >= cmp.Or(v.db.options.MarkStep, 4000) {
 		v.guardMark()
-		m := &v.head.mark
+		m, at := &v.head.mark, v.index(rows.TaskReady)
+		v.Guard(append(bytes.Clone(at), m.entry...), append(at, first...)) // others may have put one there
 		m.entry, m.gone, m.moved = bytes.Clone(first), gone, true
 	}
 }

@@ -26,6 +26,20 @@ func cluster() *mvcc.DB {
 	}
 }
 
+// failing returns a cluster in which one commit in ten fails, is not known to be done, or is done
+// later, as long as fails is true.
+func failing(seed uint64) (db *mvcc.DB, fails *atomic.Bool) {
+	db, fails = cluster(), new(atomic.Bool)
+	fault := faults(seed, 3, mvcc.Late)
+	db.Fault = func() mvcc.Fault {
+		if !fails.Load() {
+			return mvcc.None
+		}
+		return fault()
+	}
+	return db, fails
+}
+
 // client is a process with a queue.
 type client struct {
 	*task.Queue[int]
@@ -107,6 +121,7 @@ type draining struct {
 	batch           int // how many are taken at a time
 	taking          kv.Taking
 	slow            time.Duration // how much longer it takes the first client to begin a transaction
+	options         task.Options[int]
 }
 
 // drained is what came of it.
@@ -127,7 +142,7 @@ func (c draining) run(t *testing.T) (d drained) {
 			defer func() { slow = 0 }()
 			return counted{Client: db.Client(), entries: entries, slow: slow}
 		}
-		all := clientsOf(t, c.clients, c.queues, engine, kv.Options{Taking: c.taking}, task.Options[int]{})
+		all := clientsOf(t, c.clients, c.queues, engine, kv.Options{Taking: c.taking}, c.options)
 		for _, one := range all[:c.queues] {
 			fill(t, one, c.tasks, oneOf100)
 		}
@@ -237,9 +252,9 @@ func TestLate(t *testing.T) {
 func late(t *testing.T, taking kv.Taking) {
 	synctest.Test(t, func(t *testing.T) {
 		const tasks = 40
-		db := cluster()
+		db, fails := failing(rand.Uint64())
 		all := clients(t, 8, func() kv.Engine { return db.Client() }, kv.Options{Taking: taking, MarkStep: 1})
-		db.Fault = faults(rand.Uint64(), 3, mvcc.Late)
+		fails.Store(true)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		var mu sync.Mutex // protects seen
@@ -268,7 +283,7 @@ func late(t *testing.T, taking kv.Taking) {
 		stats, err := all[0].Stats(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, stats.Ready+stats.Taken)
-		db.Fault = nil
+		fails.Store(false)
 	})
 }
 
@@ -306,7 +321,9 @@ func (t *interruptedTxn) Commit() error {
 
 // A task is found that is put or handed back while others move the mark past it, or are about to.
 func TestMark(t *testing.T) {
-	for _, what := range []string{"a put is interrupted", "a release is interrupted", "a take is interrupted"} {
+	for _, what := range []string{
+		"a put is interrupted", "a release is interrupted", "a take is interrupted", "the next take is interrupted",
+	} {
 		ctx, db := t.Context(), new(mvcc.DB)
 		var by atomic.Pointer[func()]
 		engine := func() kv.Engine { return interrupted{db.Client(), &by} }
@@ -328,7 +345,9 @@ func TestMark(t *testing.T) {
 				take()
 			}
 		}
-		take()
+		if what != "the next take is interrupted" { // when the mark is where the first task was
+			take()
+		}
 		switch what {
 		case "a put is interrupted":
 			by.Store(&takeFive)
@@ -422,14 +441,15 @@ func TestFull(t *testing.T) {
 	for _, fault := range []mvcc.Fault{mvcc.Full, mvcc.FullDone} {
 		synctest.Test(t, func(t *testing.T) {
 			db := cluster()
-			q := clients(t, 1, func() kv.Engine { return db.Client() }, kv.Options{})[0]
-			left := 1
+			var fails atomic.Bool // the next commit
 			db.Fault = func() mvcc.Fault {
-				if left--; left == 0 {
+				if fails.Swap(false) {
 					return fault
 				}
 				return mvcc.None
 			}
+			q := clients(t, 1, func() kv.Engine { return db.Client() }, kv.Options{})[0]
+			fails.Store(true)
 			_, err := q.Put(t.Context(), "key", 1, task.PutOptions{})
 			stats, failed := q.Stats(t.Context())
 			require.NoError(t, failed)
@@ -440,7 +460,7 @@ func TestFull(t *testing.T) {
 			}
 			require.ErrorIs(t, err, kv.ErrFull)
 			require.Zero(t, stats.Len())
-			left = 1
+			fails.Store(true)
 			_, err = kv.Open(t.Context(), "mvcc", db.Client(), kv.Options{})
 			require.ErrorIs(t, err, kv.ErrFull)
 		})
