@@ -36,8 +36,9 @@
 //     stop. For other orders see Options.Taking.
 //   - Two processes that put tasks of the same key at the same moment may give it a turn each in
 //     the same round.
-//   - What counts by key or in all (MaxInFlightPerKey, KeyCapacity, Capacity, kinds, groups) is
-//     done by one process at a time in each queue.
+//   - With MaxInFlightPerKey, KeyCapacity or groups, those who use the same key or group conflict.
+//     With Capacity, Quantum, fairq.ThisRound, or kinds without a limit by key, one process at a
+//     time has the queue.
 //   - Times are those of the machines, which may differ by Options.Skew. Delays and leases are off
 //     by as much.
 //   - etcd keeps all in memory and is made for some gigabytes, so for up to about a million tasks.

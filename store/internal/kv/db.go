@@ -159,7 +159,11 @@ func (db *DB) Joined(ctx context.Context) (rows.Tx, error) {
 }
 
 // Traits implements rows.DB.
-func (db *DB) Traits() rows.Traits { return db.engine.Traits() }
+func (db *DB) Traits() rows.Traits {
+	traits := db.engine.Traits()
+	traits.Optimistic = db.shared
+	return traits
+}
 
 // Again implements rows.DB.
 func (db *DB) Again(err error) (time.Duration, bool) {

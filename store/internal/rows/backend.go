@@ -47,8 +47,8 @@ func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []task.ID) (n
 	}
 	err = b.call(ctx, "Put", call{
 		order: puts, joins: true, tasks: len(tasks), bytes: bytes,
-		exclusive: slices.ContainsFunc(tasks, func(t driver.New) bool { return t.Group != "" }),
-		kinds:     slices.ContainsFunc(tasks, func(t driver.New) bool { return t.Kind != "" }),
+		groups: slices.ContainsFunc(tasks, func(t driver.New) bool { return t.Group != "" }),
+		kinds:  slices.ContainsFunc(tasks, func(t driver.New) bool { return t.Kind != "" }),
 		plan: func(q *queue, p *wants) {
 			p.Numbers += len(tasks)
 			p.Counts = p.Counts || q.settings.Capacity < fairq.MaxLen
@@ -320,7 +320,7 @@ func (b *backend) Group(ctx context.Context, group string, cancel bool) error {
 	if cancel {
 		name = "CancelGroup"
 	}
-	return b.call(ctx, name, call{exclusive: true, joins: true, run: func(u *unit) error { return u.startGroup(group, cancel) }})
+	return b.call(ctx, name, call{groups: true, joins: true, run: func(u *unit) error { return u.startGroup(group, cancel) }})
 }
 
 // Truncate implements [driver.Backend].

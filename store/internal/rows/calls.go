@@ -164,7 +164,9 @@ func (v Calls) Buried(o task.ListOptions) ([]*Row, error) {
 
 // InGroup returns the first n tasks of a group that have greater ids than that, in their order.
 func (v Calls) InGroup(group string, id uint64, n int) ([]*Row, error) {
-	return v.Rows(Range{Index: TaskGroup, Prefixes: at(group), From: after(id), Limit: n})
+	return v.Rows(Range{
+		Index: TaskGroup, Prefixes: at(group), From: after(id), Limit: n, Lock: SkipLocked,
+	})
 }
 
 // List returns tasks with their payloads, in the order of ids or of ListOptions.NextFirst.
@@ -401,9 +403,9 @@ func behind(prefix string) Tuple {
 	return Tuple{string(b)}
 }
 
-// Group returns the group of that name.
+// Group locks the group of that name.
 func (v Calls) Group(name string) (*Group, error) {
-	return one(v.Groups().Scan(Range{Index: GroupName, Prefixes: at(name)}))
+	return one(v.Groups().Scan(Range{Index: GroupName, Prefixes: at(name), Lock: ForUpdate}))
 }
 
 // SetGroup writes a row, or deletes it if it has no tasks.

@@ -20,6 +20,7 @@ type call struct {
 	order     callOrder
 	plan      func(*queue, *wants) // what it will want; nil if that is not worth telling
 	exclusive bool                 // it needs the queue for itself
+	groups    bool                 // it is about groups
 	opens     bool                 // the queue may have other settings
 	kinds     bool                 // it puts tasks of kinds
 	joins     bool                 // it can be a part of a transaction of the caller's

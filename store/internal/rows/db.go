@@ -62,6 +62,13 @@ type Traits struct {
 	// says. Then a Lock means nothing: nobody has locked anything.
 	Exclusive bool
 
+	// Optimistic is true if no transaction waits for another one, but the one that is committed later
+	// fails if they conflict. It does so with all who write a row that it writes, or makes, also if
+	// it has read that with NoLock. So what counts by key or by group conflicts by these, and needs
+	// no queue for itself: it writes the row of the key, or the group, whose tasks it changes. (Who
+	// locks rows would have to know ahead which, or two of them wait for each other.)
+	Optimistic bool
+
 	// Undo is true if Rollback of a Joined transaction undoes what was done with it. Otherwise
 	// such a call is not tried again, and if it fails the caller must roll back its own
 	// transaction.

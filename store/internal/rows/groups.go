@@ -8,7 +8,7 @@ import (
 
 // group returns the group of that name, a new one if there is none.
 func (u *unit) group(name string) *Group {
-	u.needExclusive()
+	u.needGroup()
 	if g := must(u.v.Group(name)); g != nil {
 		return g
 	}

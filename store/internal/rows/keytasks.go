@@ -9,7 +9,8 @@ import (
 
 // readyTasks is what a transaction knows of the ready tasks of a key. The invariant: it is what a
 // read of the database would find now. So whatever the transaction writes is noted here too (see
-// unit.write), and nobody else can write it, as a queue with fronts is always entered exclusively.
+// unit.write), and nobody else can write it: a queue with fronts is entered exclusively, or where that
+// is not needed (Traits.Optimistic) whoever changes a task writes the row of its key, which counts it.
 //
 // Of the parked ones there may be very many, and only the first ones matter. Those that are known of
 // a priority and kind have no unknown one between them; if more is true there may be some behind.

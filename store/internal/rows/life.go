@@ -189,7 +189,7 @@ func (u *unit) leased(lease driver.Lease) *Row {
 	}
 	delete(u.head.taken, uint64(lease.ID)) // for what is returned is changed
 	if r != nil && r.Group != "" {
-		u.needExclusive()
+		u.needGroup()
 	}
 	switch {
 	case r == nil || r.State != task.Taken || r.Since != lease.Number:

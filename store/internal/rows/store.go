@@ -135,7 +135,7 @@ type mode struct {
 	exclusive      bool // each transaction needs the queue for itself
 }
 
-func modeOf(s *settings) mode {
+func (store *Store) modeOf(s *settings) mode {
 	m := mode{
 		frontsOnly:     s.Kinds || s.MaxInFlightPerKey > 0,
 		limitsInFlight: s.MaxInFlightPerKey > 0,
@@ -145,7 +145,8 @@ func modeOf(s *settings) mode {
 		evicts:         s.WhenFull >= fairq.EvictHeaviest,
 	}
 	m.countsKeys = m.limitsInFlight || m.evicts || s.KeyCapacity < s.Capacity || s.Crowded
-	m.exclusive = m.frontsOnly || m.countsKeys || m.newcomersJoin || m.costs || s.Capacity < fairq.MaxLen
+	m.exclusive = m.evicts || m.newcomersJoin || m.costs || s.Capacity < fairq.MaxLen ||
+		m.byKey() && !(store.traits.Optimistic && m.countsKeys)
 	return m
 }
 
@@ -298,7 +299,7 @@ func newQueue(s *Store, number uint64, name string, known settings) *queue {
 }
 
 func (q *queue) set(known settings) {
-	q.settings, q.text, q.mode = known, known.text(), modeOf(&known)
+	q.settings, q.text, q.mode = known, known.text(), q.store.modeOf(&known)
 }
 
 func (s settings) text() []byte {
@@ -370,7 +371,7 @@ func (u *unit) allowKinds() {
 func (u *unit) changeSettings(wanted driver.Settings) error {
 	was, to := u.q.settings, u.q.store.settings(wanted)
 	to.Kinds = was.Kinds
-	rebuilds := modeOf(&to) != u.q.mode || to.Quantum != was.Quantum ||
+	rebuilds := u.q.store.modeOf(&to) != u.q.mode || to.Quantum != was.Quantum ||
 		to.KeepPlace != was.KeepPlace || to.MaxInFlightPerKey != was.MaxInFlightPerKey
 	if n, most := must(u.v.Counts())[0], u.maxRows(); rebuilds && n > most {
 		return u.tooMany(fmt.Sprintf("to change the Options of queue %q, the number of its tasks", u.q.name), n, most)

@@ -93,7 +93,7 @@ func (t *transaction) enter(tx Tx, calls []*call) {
 	alone := t.exclusive || q.exclusive || t.store.traits.Exclusive
 	plan := &wants{Plan: Plan{Exclusive: alone}, Filter: everything}
 	for _, c := range calls {
-		plan.Exclusive = plan.Exclusive || c.exclusive
+		plan.Exclusive = plan.Exclusive || c.exclusive || c.groups && !t.store.traits.Optimistic
 		if c.plan != nil {
 			c.plan(q, plan)
 		}

@@ -88,6 +88,14 @@ func (u *unit) needExclusive() {
 	}
 }
 
+// needGroup is needExclusive for what is about a group, unless that conflicts by itself with all others
+// that are about the same group.
+func (u *unit) needGroup() {
+	if !u.q.store.traits.Optimistic {
+		u.needExclusive()
+	}
+}
+
 // onCommit has f called once the transaction is committed.
 func (u *unit) onCommit(f func()) { u.afterCommit = append(u.afterCommit, f) }
 
@@ -207,7 +215,7 @@ func (u *unit) get(id uint64) *Row {
 	for {
 		r := must(u.v.Get(id, u.needsPayload()))
 		if r != nil && r.Group != "" {
-			u.needExclusive()
+			u.needGroup()
 		}
 		if r == nil || u.asIs || !r.isDue(u.now) {
 			return r

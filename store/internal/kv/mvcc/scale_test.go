@@ -236,9 +236,11 @@ func passLight(t *testing.T, putter client, takers []client, puts int) (passed [
 func TestCapacity(t *testing.T) {
 	const n, puts = 16, 10
 	for name, o := range map[string]task.Options[int]{
-		"no limit":        {},
-		"Capacity":        {Capacity: n * puts / 2},
-		"RejectOverShare": {Capacity: n * puts / 2, WhenFull: fairq.RejectOverShare},
+		"no limit":          {},
+		"Capacity":          {Capacity: n * puts / 2},
+		"KeyCapacity":       {KeyCapacity: puts / 2},
+		"MaxInFlightPerKey": {MaxInFlightPerKey: 1},
+		"RejectOverShare":   {Capacity: n * puts / 2, WhenFull: fairq.RejectOverShare},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			db := cluster()

@@ -24,7 +24,7 @@ type faulty interface {
 }
 
 // Model compares queues that are kept in a database with those in a [memory.Store], and checks the
-// rows (see walk). open opens an empty database, which must tell the time of package time.
+// rows (see Walk). open opens an empty database, which must tell the time of package time.
 func Model(t *testing.T, seeds int, open func(t *testing.T) rows.DB) {
 	memory := func(*testing.T) driver.Store { return new(memory.Store) }
 	storetest.Compare(t, seeds, memory, func(t *testing.T, seed uint64) storetest.Subject {
@@ -56,7 +56,7 @@ func Model(t *testing.T, seeds int, open func(t *testing.T) rows.DB) {
 				s.Others = []driver.Store{rows.New(r.Reopen(t), options)}
 			}
 			look := r.Reopen(t)
-			s.Check = func(queue string) string { return walk(t, look, queue) }
+			s.Check = func(queue string) string { return Walk(t, look, queue) }
 		}
 		return s
 	})

@@ -33,8 +33,9 @@ type walker struct {
 	wrong string
 }
 
-// walk returns what is wrong with the rows of a queue, "" if nothing is.
-func walk(t *testing.T, db rows.DB, queue string) string {
+// Walk returns what is wrong with the rows of a queue, "" if nothing is. Of keys, groups and unique
+// keys it looks at those of package storetest.
+func Walk(t *testing.T, db rows.DB, queue string) string {
 	tx, err := db.Begin(context.Background())
 	ok(t, "Begin", err)
 	defer tx.Rollback()

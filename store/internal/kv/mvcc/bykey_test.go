@@ -1,0 +1,270 @@
+package mvcc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/store/internal/kv"
+	"github.com/fairq/fairq/store/internal/kv/mvcc"
+	"github.com/fairq/fairq/store/internal/rows/rowstest"
+	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/storetest"
+)
+
+// TestByKey has many processes use tasks of different keys, and of different groups. There must be no
+// conflicts, unless the keys or the groups are the same.
+func TestByKey(t *testing.T) {
+	for name, o := range map[string]task.Options[int]{
+		"MaxInFlightPerKey": {MaxInFlightPerKey: 1},
+		"KeyCapacity":       {KeyCapacity: 3},
+		"both":              {MaxInFlightPerKey: 2, KeyCapacity: 3},
+		"groups":            {},
+	} {
+		for _, same := range []bool{false, true} {
+			use := useKey
+			if name == "groups" {
+				use = useGroup
+			}
+			met := int64(0)
+			synctest.Test(t, func(t *testing.T) {
+				db := cluster()
+				all := clientsOf(t, 8, 1, func() kv.Engine { return db.Client() }, kv.Options{}, o)
+				if name != "groups" { // with kinds, what does not count by key conflicts by queue
+					_, err := all[0].Put(t.Context(), "key", 0, task.PutOptions{Kind: "the first of any"})
+					require.NoError(t, err)
+				}
+				for _, c := range all { // each is to know by now that there are kinds
+					_, err := c.Stats(t.Context())
+					require.NoError(t, err)
+				}
+				before := conflicts(all)
+				each(all, func(i int, c client) {
+					if same {
+						i = -1
+					}
+					use(t, c, i)
+				})
+				met = conflicts(all) - before
+			})
+			t.Logf("%s, the same one %v: %d conflicts", name, same, met)
+			require.Equal(t, same, met > 0, name)
+		}
+	}
+}
+
+// useKey puts tasks of a key, takes them by their ids, hands them back and acks them. Others may do
+// the same: then the key can be full, or busy.
+func useKey(t *testing.T, c client, n int) {
+	ctx, consumer := t.Context(), c.NewConsumer(task.Filter{})
+	for i := range 12 {
+		id, err := c.Put(ctx, fmt.Sprint("key ", n), i, task.PutOptions{Kind: fmt.Sprint(i % 2), Priority: i % 3})
+		if errors.Is(err, fairq.ErrFull) {
+			continue
+		}
+		require.NoError(t, err)
+		for left := 2; left > 0; {
+			one, err := consumer.TakeID(ctx, id)
+			if errors.Is(err, task.ErrBlocked) {
+				time.Sleep(time.Millisecond)
+				continue
+			}
+			require.NoError(t, err)
+			if left--; left > 0 {
+				require.NoError(t, one.Release(ctx, 0))
+			} else {
+				require.NoError(t, one.Ack(ctx))
+			}
+		}
+	}
+}
+
+// useGroup puts tasks into a group, starts it, acks its member, and then the task that is for the end.
+// It cancels every third group. Of a group that all share it only puts tasks.
+func useGroup(t *testing.T, c client, n int) {
+	ctx, consumer := t.Context(), c.NewConsumer(task.Filter{})
+	for i := range 6 {
+		group, ids := fmt.Sprint(n, " ", i), [3]task.ID{}
+		for role := range ids {
+			var err error
+			ids[role], err = c.Put(ctx, fmt.Sprint(rand.Int()), i, task.PutOptions{Group: group, Role: task.Role(role)})
+			require.NoError(t, err)
+		}
+		if n < 0 {
+			continue
+		}
+		begin, done := c.StartGroup, []int{0, 1}
+		if i%3 == 2 {
+			begin, done = c.CancelGroup, []int{2}
+		}
+		require.NoError(t, begin(ctx, group))
+		for _, role := range done {
+			one, err := consumer.TakeID(ctx, ids[role])
+			require.NoError(t, err)
+			require.NoError(t, one.Ack(ctx))
+		}
+	}
+}
+
+// A task is handed back while others cancel its group, or the other way round. Either way it goes with
+// its group.
+func TestCancelInterrupted(t *testing.T) {
+	for _, first := range []string{"release", "cancel"} {
+		ctx, db := t.Context(), new(mvcc.DB)
+		var by atomic.Pointer[func()]
+		all := clients(t, 2, func() kv.Engine { return interrupted{db.Client(), &by} }, kv.Options{})
+		_, err := all[0].Put(ctx, "key", 0, task.PutOptions{Group: "g"})
+		require.NoError(t, err)
+		require.NoError(t, all[0].StartGroup(ctx, "g"))
+		one, ok, err := all[0].TryTake(ctx)
+		require.NoError(t, err)
+		require.True(t, ok)
+		release := func() { require.NoError(t, one.Release(ctx, 0)) }
+		cancel := func() { require.NoError(t, all[1].CancelGroup(ctx, "g")) }
+		if first == "release" {
+			by.Store(&cancel)
+			release()
+		} else {
+			by.Store(&release)
+			cancel()
+		}
+		require.Nil(t, by.Load())
+		stats, err := all[0].Stats(ctx)
+		require.NoError(t, err)
+		require.Zero(t, stats.Len(), "a %s was interrupted", first)
+		require.Empty(t, rowstest.Walk(t, openDB(t, db), "q0"))
+	}
+}
+
+// TestLimitsByKey has many processes do all that can be done to tasks of few keys and groups, while
+// one commit in ten fails, is not known to be done, or is done later. No limit is ever exceeded, and
+// the rows are as they must be.
+func TestLimitsByKey(t *testing.T) {
+	for _, o := range []task.Options[int]{
+		{MaxInFlightPerKey: 1}, {KeyCapacity: 6}, {MaxInFlightPerKey: 2, KeyCapacity: 8, KeepPlace: true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			seed := rand.Uint64()
+			t.Logf("%d in flight, capacity %d: seed %d", o.MaxInFlightPerKey, o.KeyCapacity, seed)
+			o.Weight = func(key string) int { return 1 + int(key[0]-'a')%3 }
+			db, fails := failing(seed)
+			all := clientsOf(t, 6, 1, func() kv.Engine { return db.Client() }, kv.Options{MarkStep: 10}, o)
+			l := limits{o: o, there: map[string]int{}, taken: map[string]int{}}
+			fails.Store(true)
+			each(all, func(i int, c client) {
+				l.use(t, c, rand.New(rand.NewPCG(seed, uint64(i))))
+			})
+			fails.Store(false)
+			time.Sleep(time.Second) // until what is late has come
+			require.Empty(t, rowstest.Walk(t, openDB(t, db), "q0"))
+			if testing.Verbose() {
+				stats, err := all[0].Stats(t.Context())
+				require.NoError(t, err)
+				t.Logf("%+v; %d conflicts", stats, conflicts(all))
+			}
+		})
+	}
+}
+
+// limits counts the tasks of each key: no more than there are.
+type limits struct {
+	o            task.Options[int]
+	mu           sync.Mutex // protects what follows
+	there, taken map[string]int
+}
+
+func (l *limits) count(t *testing.T, key string, there, taken int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.there[key] += there
+	l.taken[key] += taken
+	if most := l.o.KeyCapacity; most > 0 {
+		require.LessOrEqual(t, l.there[key], most)
+	}
+	if most := l.o.MaxInFlightPerKey; most > 0 {
+		require.LessOrEqual(t, l.taken[key], most)
+	}
+}
+
+// use does something to some task, again and again.
+func (l *limits) use(t *testing.T, c client, rnd *rand.Rand) {
+	ctx, consumer := t.Context(), c.NewConsumer(task.Filter{})
+	oneOf := func(names []string) string { return names[rnd.IntN(len(names))] }
+	var held []*task.Task[int]
+	for i := range 120 {
+		switch n := rnd.IntN(20); {
+		case n < 8:
+			o := task.PutOptions{Kind: []string{"", "", "kind"}[rnd.IntN(3)], Priority: rnd.IntN(2)}
+			if rnd.IntN(3) == 0 {
+				o.Group, o.Role = oneOf(storetest.Groups), task.Role(rnd.IntN(3))
+			}
+			key := oneOf(storetest.Keys)
+			_, err := c.Put(ctx, key, i, o)
+			switch {
+			case err == nil && o.Group == "": // else it may go with its group
+				l.count(t, key, 1, 0)
+			case err != nil && !errors.Is(err, task.ErrGroupCancelled):
+				require.ErrorIs(t, err, fairq.ErrFull)
+			}
+		case n < 13:
+			some := make([]*task.Task[int], 1+rnd.IntN(3))
+			for i := range some {
+				one, ok, err := consumer.TryTake(ctx)
+				require.NoError(t, err)
+				if ok {
+					some[i] = one
+				}
+			}
+			for _, one := range some {
+				if one != nil {
+					l.count(t, one.Key, 0, 1)
+					held = append(held, one)
+				}
+			}
+		case n < 18:
+			for _, one := range held {
+				l.settle(t, one, rnd.IntN(6))
+			}
+			held = nil
+		case n < 19:
+			err := []func(context.Context, string) error{c.StartGroup, c.CancelGroup}[rnd.IntN(2)](ctx, oneOf(storetest.Groups))
+			if !errors.Is(err, task.ErrNotFound) && !errors.Is(err, task.ErrGroupCancelled) {
+				require.NoError(t, err)
+			}
+		default:
+			_, err := c.Kick(ctx, task.ListOptions{Limit: 1 + rnd.IntN(3)})
+			require.NoError(t, err)
+		}
+	}
+	for _, one := range held {
+		l.settle(t, one, 5)
+	}
+}
+
+func (l *limits) settle(t *testing.T, one *task.Task[int], how int) {
+	ctx := t.Context()
+	gone := 0
+	if how > 2 && one.Info().Group == "" {
+		gone = 1
+	}
+	l.count(t, one.Key, -gone, -1)
+	switch how {
+	case 0:
+		require.NoError(t, one.Release(ctx, 0))
+	case 1:
+		require.NoError(t, one.Release(ctx, time.Duration(1+one.Payload)*time.Millisecond))
+	case 2:
+		require.NoError(t, one.Bury(ctx, errors.New("reason")))
+	default:
+		require.NoError(t, one.Ack(ctx))
+	}
+}
