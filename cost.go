@@ -134,7 +134,7 @@ func (q *Queue[K, V]) beginCosts() {
 		if n := q.nodes.firstLen; n > 0 {
 			q.costs.turns.reach(n - 1) // an empty queue has no other nodes
 		}
-		q.keys, q.idle = keyTable[K]{}, idleKeys{} // what it knows of idle keys is in other units
+		q.keys = keyTable[K]{} // what it knows of idle keys is in other units
 	}
 	q.costs.quantum, q.costs.prior, q.costs.ahead = max(1, uint64(q.Quantum)), uint64(q.PriorCost), allTurns
 	if q.TurnsAhead > 0 {
@@ -165,18 +165,14 @@ func (q *Queue[K, V]) done(key K, hash uint32, cost int64) error {
 	if q.costs == nil || q.costs.prior == 0 {
 		return nil // PriorCost takes effect when the queue is empty
 	}
-	slot, s := q.keys.find(key, hash)
-	isNew := s == nil
-	if isNew {
+	slot, _ := q.keys.find(key, hash)
+	if slot == 0 {
 		slot = q.keys.insert(key, hash)
 		q.keys.beginCost(slot)
-		s = q.keys.at(slot)
+		defer q.forgetIdle()
 	}
 	c := q.keys.costs.at(slot)
 	c.mean = c.mean.Learn(min(cost, account.CostLimit(int64(q.costs.quantum))), int64(q.costs.prior))
-	if isNew {
-		q.forget(s, slot) // it is idle
-	}
 	return nil
 }
 

@@ -3,120 +3,75 @@ package fairq
 // Idle keys have no items, and the queue remembers them nevertheless: for what they have used of
 // the rounds to come, so that a key gets no more by pushing its next item when its last one has
 // left; under ThisRound, for having been served in the current one; and for what was learned of
-// their costs.
+// their costs. They stay where they are in the table. If there are many, each call looks at some
+// keys for those that can be forgotten, by a hand that goes round the table (Corbató's clock,
+// 1968): so a key that comes and goes costs no more than one that stays.
 
 const (
-	maxIdle  = 64      // idle keys that an empty queue keeps at most, but for learned costs
-	maxKnown = 1 << 14 // idle keys that are kept for learned costs alone
+	idleShare = 3       // idle keys for each active one that may stay without a reason
+	maxIdle   = 1 << 8  // as many more may
+	maxKnown  = 1 << 14 // the same, if costs are learned
+	handSpan  = 4       // buckets that a call looks at: one or two keys, two as long as the table grows
 )
 
-// idleKeys are the idle keys, by how far their account was ahead of the current round when they
-// became idle: list i has those with 2^(i-1) to 2^i-1 rounds, list 0 those with none. In each, they
-// are in the order in which they became idle, linked by oldest, to the one before, and newest, to
-// the next one. So whoever can be forgotten before the first one of a list can wait until that can
-// be too: it is kept no more than twice as long as need be.
-type idleKeys struct {
-	lists [19]struct{ first, last uint32 }
-	known uint32 // how many there are in the last list, of those that are kept for learned costs
-	len   uint32 // how many there are in the others
-	next  uint8  // the list to be looked at next
-	reach uint64 // no idle key's account has a Round beyond this one
+// isNeeded tells whether a key was served in the current round, or has used some of its share, or
+// of later rounds.
+func (q *Queue[K, V]) isNeeded(s *keyState[K]) bool {
+	return s.round > q.rounds.current ||
+		q.rounds.open && (s.servedRound == q.rounds.current || q.costs != nil && s.round == q.rounds.current)
 }
 
-const knownList = uint8(len(idleKeys{}.lists) - 1)
-
-// isOverdrawn tells whether a key has used rounds that have not begun.
-func (q *Queue[K, V]) isOverdrawn(s *keyState[K]) bool { return s.round > q.rounds.current }
-
-// isInRound tells whether a key was served in the current round, or has used some of its share.
-func (q *Queue[K, V]) isInRound(s *keyState[K]) bool {
-	return q.rounds.open && (s.servedRound == q.rounds.current || q.costs != nil && s.round == q.rounds.current)
+// hasManyIdle tells whether there are so many idle keys that those should be forgotten that can be.
+func (q *Queue[K, V]) hasManyIdle() bool {
+	return int(q.keys.count) > (1+idleShare)*q.active+maxIdle
 }
 
-// addIdle puts a key without items into one of the lists.
-func (q *Queue[K, V]) addIdle(s *keyState[K], slot uint32, number uint8) {
-	s.idleList = number
-	list := &q.idle.lists[number]
-	s.oldest, s.newest = list.last, 0
-	if list.last == 0 {
-		list.first = slot
-	} else {
-		q.keys.at(list.last).newest = slot
-	}
-	list.last = slot
-	if number == knownList {
-		q.idle.known++
-		return
-	}
-	q.idle.len++
-	q.idle.reach = max(q.idle.reach, s.round)
-}
-
-// removeIdle takes a key out of the list that it is in.
-func (q *Queue[K, V]) removeIdle(s *keyState[K]) {
-	list := &q.idle.lists[s.idleList]
-	if s.oldest == 0 {
-		list.first = s.newest
-	} else {
-		q.keys.at(s.oldest).newest = s.newest
-	}
-	if s.newest == 0 {
-		list.last = s.oldest
-	} else {
-		q.keys.at(s.newest).oldest = s.oldest
-	}
-	if s.idleList == knownList {
-		q.idle.known--
-	} else {
-		q.idle.len--
-	}
-	s.oldest, s.newest, s.idleList = 0, 0, 0
-}
-
-// forgetIdle forgets up to two idle keys which need not be remembered any longer. A call adds one
-// at most, so there are ever fewer of them. If the list it looks at has none, the next call looks
-// at the next one.
+// forgetIdle looks at the next few keys of the table, and forgets those that are idle and not
+// needed. A call adds one key at most, and looks at two as long as there are ever more of them. Of
+// whose costs something was learned is forgotten when the hand passes again, so it looks at twice
+// as many.
 func (q *Queue[K, V]) forgetIdle() {
-	for range 2 {
-		slot := q.idle.lists[q.idle.next].first
-		s := q.keys.at(slot)
-		if slot == 0 || q.isOverdrawn(s) || q.isInRound(s) {
-			q.idle.next = (q.idle.next + 1) % knownList
+	span := handSpan
+	learns := q.costs != nil && q.costs.prior > 0
+	if learns {
+		if int(q.keys.count) <= (1+idleShare)*q.active+maxKnown {
 			return
 		}
-		q.removeIdle(s)
-		q.forget(s, slot)
+		span *= 2
 	}
-}
-
-// forget forgets a key that is in no list of idle ones, unless something was learned of its costs.
-// Then another one may be forgotten, whose last item left earliest.
-func (q *Queue[K, V]) forget(s *keyState[K], slot uint32) {
-	if q.costs != nil && q.keys.costs.at(slot).mean > 0 {
-		q.addIdle(s, slot, knownList)
-		if q.idle.known <= maxKnown {
-			return
+	for range span {
+		if q.hand++; q.hand >= q.keys.size {
+			q.hand = 0
 		}
-		slot = q.idle.lists[knownList].first
-		q.removeIdle(q.keys.at(slot))
+		for at := q.keys.buckets.at(q.hand); *at != 0; {
+			slot := *at
+			s := q.keys.at(slot)
+			switch {
+			case s.len > 0 || q.isNeeded(s):
+			case learns && !s.passed:
+				s.passed = true
+			default:
+				q.keys.remove(slot)
+				continue
+			}
+			at = &s.nextInBucket
+		}
 	}
-	q.keys.remove(slot)
 }
 
 // forgetAccounts is called when the queue is empty: nobody has waited for what the idle keys have
 // used. So the queue moves on to where their accounts are void.
 func (q *Queue[K, V]) forgetAccounts() {
-	if q.idle.len > maxIdle {
+	if q.hasManyIdle() {
 		// A round that ever new keys join would never be over, nor would a queue that is drained
 		// again and again give its memory back. So the round ends here.
 		q.rounds.open = false
 		if q.costs == nil || q.costs.prior == 0 {
 			q.keys = keyTable[K]{}
-			q.idle = idleKeys{}
 		}
 	}
-	if q.idle.reach > q.rounds.current {
-		q.rounds.moveTo(q.idle.reach)
+	if q.reach > q.rounds.current {
+		q.rounds.moveTo(q.reach)
 		q.rounds.open = false
 	}
 }

@@ -210,23 +210,15 @@ func (r *rounds) check(consecutive bool) error {
 }
 
 func (q *Queue[K, V]) checkIdle(want int) error {
-	n := 0
-	for i, list := range q.idle.lists {
-		prev := uint32(0)
-		for slot := list.first; slot != 0; slot = q.keys.at(slot).newest {
-			s := q.keys.at(slot)
-			if s.len > 0 || s.oldest != prev || int(s.idleList) != i || i < int(knownList) && s.round > q.idle.reach {
-				return fmt.Errorf("idle key %d behind %d in list %d: %+v", slot, prev, i, *s)
-			}
-			prev = slot
-			n++
-		}
-		if list.last != prev {
-			return fmt.Errorf("list %d of idle keys ends with %d, not %d", i, prev, list.last)
-		}
+	if idle := int(q.keys.count) - q.active; idle != want {
+		return fmt.Errorf("%d keys are idle, counted %d", want, idle)
 	}
-	if n != want || n != int(q.idle.len+q.idle.known) {
-		return fmt.Errorf("%d keys are idle, counted %d and %d+%d", want, n, q.idle.len, q.idle.known)
+	for b := range q.keys.size {
+		for slot := *q.keys.buckets.at(b); slot != 0; slot = q.keys.at(slot).nextInBucket {
+			if s := q.keys.at(slot); s.len == 0 && s.round > max(q.reach, q.rounds.current) {
+				return fmt.Errorf("idle key %d has used round %d, none beyond %d was expected", slot, s.round, q.reach)
+			}
+		}
 	}
 	return nil
 }

@@ -55,8 +55,8 @@ type Options[K comparable, V any] struct {
 	// the queue learns that from [FairQueue.Done]. It takes the key's next item to cost what the
 	// items of the key have cost, in a moving mean of which each new cost is an eighth. PriorCost,
 	// 1 to 65,536 quanta, is the cost for a key of which nothing is known. 0 means that costs are
-	// not learned. The queue remembers what it has learned of a key without items, for up to 16,384
-	// such keys, and until Drain.
+	// not learned. The queue remembers what it has learned of a key without items, for some 16,384
+	// such keys (more if more than a quarter as many have items), and until Drain.
 	PriorCost int64
 
 	// TurnsAhead is how many turns a key may have ahead at most; 0 means no limit. An item without

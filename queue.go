@@ -1,7 +1,5 @@
 package fairq
 
-import "math/bits"
-
 // MaxLen is the number of items that one queue can hold at most: half a billion.
 const MaxLen = 1 << 29
 
@@ -62,9 +60,10 @@ type Queue[K comparable, V any] struct {
 
 	keys   keyTable[K]
 	rounds rounds
-	len    int      // items
-	active int      // keys that have items
-	idle   idleKeys // keys that have none, and are remembered
+	len    int    // items
+	active int    // keys that have items; the others in the table are idle
+	hand   uint32 // the bucket that forgetIdle looked at last
+	reach  uint64 // no idle key's account has a Round beyond this one
 
 	costs     *costs     // nil if there were none when the queue was empty last
 	identity  bool       // tickets know the queue by its address
@@ -108,7 +107,7 @@ type usage struct {
 	round       uint64
 	used        uint32
 	turnsBefore uint16 // used of the round before; 0 if that is not known. Not used with costs
-	idleList    uint8  // which list of idleKeys the key is in, if it has no items
+	passed      bool   // forgetIdle has passed the key since it became idle
 }
 
 // itemKey is the key of an item with what a push must know of it. A FairQueue computes it before
@@ -272,15 +271,13 @@ func (q *Queue[K, V]) appendTurn(tail *ring, turn uint32, l *link) {
 func (q *Queue[K, V]) activate(slot uint32, k *itemKey[K]) (uint32, *keyState[K]) {
 	if q.costs != nil && q.active == 0 && !q.hasCosts() {
 		slot = 0
-		q.costs, q.keys, q.idle = nil, keyTable[K]{}, idleKeys{}
+		q.costs, q.keys = nil, keyTable[K]{}
 	}
 	if slot == 0 {
 		slot = q.keys.insert(k.key, k.hash)
 		if q.costs != nil {
 			q.keys.beginCost(slot)
 		}
-	} else {
-		q.removeIdle(q.keys.at(slot))
 	}
 	q.active++
 	return slot, q.keys.at(slot)
@@ -334,7 +331,7 @@ func (q *Queue[K, V]) pop() (value V) {
 	q.freeNode(turn)
 	q.len--
 	s.len--
-	if s.len == 0 || q.idle.len != 0 {
+	if s.len == 0 || q.hasManyIdle() {
 		q.deactivate(s, l.key&keyMask)
 	}
 	return value
@@ -367,19 +364,20 @@ func (q *Queue[K, V]) deactivate(s *keyState[K], slot uint32) {
 		if q.active == 0 && q.nodes.chunkCount > 1 {
 			q.nodes.clear(q.dropChunk)
 		}
+		s.passed = false
 		switch {
-		case q.isOverdrawn(s) || q.Newcomers == ThisRound && q.isInRound(s):
-			q.addIdle(s, slot, uint8(bits.Len64(s.round-q.rounds.current)))
+		case s.round > q.rounds.current || q.Newcomers == ThisRound && q.isNeeded(s):
+			q.reach = max(q.reach, s.round)
 		case q.costs == nil:
 			q.keys.remove(slot)
-		default:
-			q.forget(s, slot)
+		default: // the key is in the table as if it were not, but for what was learned of its costs
+			s.usage, s.servedRound = usage{}, 0
 		}
-		if q.active == 0 && q.idle.len != 0 {
+		if q.active == 0 && q.keys.count > 0 {
 			q.forgetAccounts()
 		}
 	}
-	if q.idle.len != 0 {
+	if q.hasManyIdle() {
 		q.forgetIdle()
 	}
 }
