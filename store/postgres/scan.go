@@ -23,7 +23,7 @@ var sources = [rows.NumIndexes]source{
 	rows.TaskUniqueKey: {"tasks", []string{"unique_key"}, ""},
 	rows.TaskReady:     {"tasks", []string{"priority", "round", "seq"}, "takeable"}, // see also ready.go
 	rows.TaskKind:      {table: "tasks"},
-	rows.TaskLine:      {"tasks", []string{"key", "priority", "round", "seq"}, ""},
+	rows.TaskLine:      {"tasks", []string{"key", "priority", "round", "seq", "place"}, ""},
 	rows.TaskParked:    {table: "tasks"}, // see eachStatement
 	rows.TaskWake:      {"tasks", []string{"wake"}, "wake IS NOT NULL"},
 	rows.TaskTaken:     {"tasks", []string{"consumer", "since"}, "consumer IS NOT NULL"},

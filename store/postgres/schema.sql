@@ -84,7 +84,7 @@ CREATE INDEX tasks_ready ON fairq.tasks (queue, priority, round, seq, place) WHE
 CREATE INDEX tasks_kind ON fairq.tasks (queue, kind, priority, round, seq, place) WHERE takeable AND kind <> '';
 -- Its condition, which is always true, keeps it from being used for statements that have nothing
 -- to do with keys: when tasks are few, all indexes seem equally good to the planner.
-CREATE INDEX tasks_line ON fairq.tasks (queue, key, priority, round, seq) WHERE key IS NOT NULL;
+CREATE INDEX tasks_line ON fairq.tasks (queue, key, priority, round, seq, place) WHERE key IS NOT NULL;
 CREATE INDEX tasks_parked ON fairq.tasks (queue, key, priority, kind, place) WHERE state = 1 AND NOT takeable AND round = 0;
 CREATE INDEX tasks_wake ON fairq.tasks (queue, wake) WHERE wake IS NOT NULL;
 CREATE INDEX tasks_consumer ON fairq.tasks (queue, consumer, since) WHERE consumer IS NOT NULL;
