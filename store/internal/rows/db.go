@@ -78,8 +78,8 @@ type Traits struct {
 	// What has more to do takes several transactions. Either each of them leaves what is true by
 	// itself, or nothing else happens in the queue before the last one. What cannot be divided is
 	// refused before anything is written, with an error that names number and limit: many tasks in
-	// one PutBatch, a great weight, other Options for a queue that has many tasks. How many rows
-	// a transaction will write is estimated: see bounds.go.
+	// one PutBatch, or a great weight. How many rows a transaction will write is estimated: see
+	// bounds.go.
 	MaxWrites int
 
 	// MaxBytes is how many bytes of payloads, metadata, names and errors a transaction should write,

@@ -120,17 +120,11 @@ func (u *unit) blockFronts(w *work, n int) (done bool) {
 // park goes through the next n tasks of a queue that has had no fronts. The first ready ones of each
 // line, as many as may be at its front, keep their turns; the others lose them.
 func (u *unit) park(w *work, n int) (done bool) {
-	page := Range{Index: TaskLine, Limit: n}
-	if w.Name != nil {
-		page.From = append(Tuple{string(w.Name)}, w.place()...)
-	}
-	rows := must(u.v.Rows(page))
+	rows := must(u.v.Rows(w.page(n)))
 	return u.each(rows, func(r *Row) {
-		if r.Key != string(w.Name) || num(r.Priority) != w.Place[0] {
+		if w.pass(r) {
 			w.Front = 0
 		}
-		w.Name = []byte(r.Key)
-		w.Place = [4]int64{num(r.Priority), num(r.Round), num(r.Seq), num(r.Place + 1)}
 		switch {
 		case r.Round == 0 || u.hasUsedTurn(r):
 		case r.State == driver.Ready && w.Front < u.ahead(r.Weight):

@@ -74,18 +74,22 @@ func keysOf(rows []*Row) []string {
 
 // read reads the rows of keys that are not known yet, and their tasks if there are fronts.
 func (u *unit) read(payload bool, keys ...string) {
-	var unknown []string
+	u.fetch(u.unknown(keys, u.q.frontsOnly), parkedAtFirst, payload)
+}
+
+// unknown returns those of some keys of which the row is not known, or if that is asked for the tasks.
+func (u *unit) unknown(keys []string, tasks bool) (unknown []string) {
 	for _, key := range keys {
-		if u.keys[key] == nil || u.q.frontsOnly && u.readyTasks[key] == nil {
+		if u.keys[key] == nil || tasks && u.readyTasks[key] == nil {
 			unknown = append(unknown, key)
 		}
 	}
 	slices.Sort(unknown)
-	u.fetch(slices.Compact(unknown), parkedAtFirst, payload)
+	return slices.Compact(unknown)
 }
 
 // fetch reads the rows of keys, and their tasks if there are fronts: all that have a turn, and of
-// each priority and kind the first parked ones, up to a limit.
+// each priority and kind the first parked ones, up to a limit, which is 0 if no tasks are wanted.
 func (u *unit) fetch(keys []string, limit int, payload bool) {
 	if len(keys) == 0 {
 		return
@@ -110,7 +114,7 @@ func (u *unit) fetch(keys []string, limit int, payload bool) {
 		if u.keys[key] == nil {
 			u.keys[key] = &Key{Key: key, Weight: 1}
 		}
-		if u.q.frontsOnly {
+		if limit > 0 {
 			u.readyTasks[key] = &readyTasks{parked: map[priorityKind]*parked{}, limit: limit}
 		}
 	}

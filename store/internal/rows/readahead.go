@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/fairq/fairq/task/driver"
@@ -81,4 +82,9 @@ func (f Filter) equal(other Filter) bool {
 
 func (f Filter) passes(r *Row) bool {
 	return r.Priority <= f.MaxPriority && (f.Kinds == nil || slices.Contains(f.Kinds, r.Kind))
+}
+
+// inOrder compares tasks that can be taken by when they would be taken.
+func inOrder(a, b *Row) int {
+	return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.turn().compare(b.turn()), cmp.Compare(a.Place, b.Place))
 }

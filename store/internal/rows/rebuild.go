@@ -1,135 +1,105 @@
 package rows
 
-import (
-	"cmp"
-	"slices"
+import "github.com/fairq/fairq/task/driver"
 
-	"github.com/fairq/fairq/task/driver"
-)
-
-// rebuild makes the rows of a queue what they must be with its settings, which have changed. It has
-// three steps: take all tasks out of the indexes that depend on the settings, count the keys anew,
-// and give turns. Lines come in the order in which their tasks would have been taken, and the tasks
-// of a line in the order of their places. Nobody else has the queue open then (see open), so it may
-// take its time; but it is one transaction, as tasks without turns would be lost if it ended in the
-// middle.
+// rebuild makes the rows of a queue what they must be with its settings, which have changed. Nobody
+// else has the queue open then (see open), and nothing happens in it before that is done, as with any
+// other work: no task can be taken until the last part, which gives the turns.
 //
-// Turns that were used (of tasks that are taken, or were handed back) are not given anew: they stay
-// with the line, and go to those of the same tasks that come first, in order.
+// Lines come in the order of their first tasks' places, and the tasks of a line in the order of these.
+// Tasks that have used their turns (they are taken, or were handed back) come before all others.
 func (u *unit) rebuild() {
-	var used, rest []*Row
-	clear(u.head.accounts)
-	clear(u.head.taken)
-	u.eachTask(func(r *Row) {
-		was := &Row{ID: r.ID, Key: r.Key, Priority: r.Priority}
-		was.setTurn(r.turn())
-		if u.reset(r); r.Round != 0 {
-			used = append(used, was)
-		}
-		if was.Place = r.Place; r.State == driver.Ready || u.q.turnAtPut && r.State != driver.Taken {
-			rest = append(rest, was)
-		}
-	})
-	u.recountKeys()
-	u.inPlace(used, func(r *Row, was turn) {
-		r.setTurn(was)
-		r.Returned = r.State == driver.Ready
-		u.update(r)
-	})
-	u.inPlace(rest, func(r *Row, _ turn) {
-		if u.q.turnAtPut && r.Round == 0 {
-			u.giveTurn(r)
-		}
-		if r.State != driver.Ready {
-			u.update(r)
-			return
-		}
-		u.set(r, driver.Ready)
-		u.update(r)
-		u.updateFront(r, turn{}, turn{})
-	})
+	u.noteRemoval() // last rounds get smaller
+	u.do(&work{What: forgetCounts})
+	u.do(&work{What: resetTasks})
+	u.do(&work{What: giveTurns})
 }
 
-// inPlace calls f with each turn of some rows, in order, and with the row that gets it: of its line
-// the first one in the order of places that has none yet.
-func (u *unit) inPlace(rows []*Row, f func(r *Row, t turn)) {
-	lines := map[Line][]*Row{}
-	for _, r := range rows {
-		lines[r.line()] = append(lines[r.line()], r)
+// recountKeys writes the rows of the table of keys anew, as their tasks are. It is not called where a
+// transaction may write few rows.
+func (u *unit) recountKeys() {
+	u.do(&work{What: forgetCounts})
+	u.do(&work{What: countTasks})
+}
+
+// forgetCounts forgets how many tasks the next n keys have.
+func (u *unit) forgetCounts(w *work, n int) (done bool) {
+	u.saveKeys() // what is paused
+	keys := must(u.v.Keys().Scan(Range{Index: KeyName, From: Tuple{string(w.Name)}, Limit: n}))
+	for _, k := range keys {
+		check(u.v.SetKey(&Key{Key: k.Key, Weight: 1, Paused: k.Paused}))
+		delete(u.keys, k.Key)
+		delete(u.readyTasks, k.Key)
+		u.written++
+		w.Name = []byte(k.Key + "\x00")
 	}
-	for _, line := range lines {
-		slices.SortFunc(line, byPlace)
+	return len(keys) < n
+}
+
+// countTasks counts the next n tasks for their keys. If the queue is rebuilt, it also takes them out of
+// all indexes that depend on the settings.
+func (u *unit) countTasks(w *work, n int) (done bool) {
+	rows := must(u.v.Rows(Range{Index: TaskID, From: after(w.ID), Limit: n}))
+	if u.q.countsKeys {
+		u.fetch(u.unknown(keysOf(rows), false), 0, false)
 	}
-	slices.SortFunc(rows, inOrder)
-	for _, old := range rows {
-		l := old.line()
-		f(must(u.v.Get(lines[l][0].ID, false)), old.turn())
-		lines[l] = lines[l][1:]
-	}
+	return u.each(rows, func(r *Row) {
+		if w.ID = r.ID; u.q.countsKeys {
+			u.count(u.key(r.Key), r, 0, r.State)
+		}
+		if w.What == resetTasks {
+			u.reset(r)
+		}
+	}) && len(rows) < n
 }
 
 // reset takes a task out of all indexes that depend on the settings.
 func (u *unit) reset(r *Row) {
-	waits := r.State == driver.Ready || r.State == driver.Delayed
-	// A turn that was used makes its task the first, or will when it is handed back.
-	used := u.hasUsedTurn(r) || r.State == driver.Ready && r.Returned
-	if r.Takeable, r.Evictable = false, waits && u.q.evicts; !used {
-		r.setTurn(turn{})
-	}
-	if r.Evictable {
-		r.Since = u.number()
-	}
 	if u.q.settings.KeepPlace && r.Place == 0 {
 		r.Place = r.ID // as if it had kept it
 	}
-	check(u.v.Put(r))
+	returned := r.State == driver.Ready && r.Returned
+	if returned || u.hasUsedTurn(r) { // it is first, or will be when it is handed back
+		r.setTurn(turn{u.currentRound(r.Priority), 0, r.Place, returned})
+	} else {
+		r.setTurn(turn{})
+	}
+	waits := r.State == driver.Ready || r.State == driver.Delayed
+	if r.Takeable, r.Gap = false, false; waits && r.Evictable != u.q.evicts {
+		if r.Evictable, r.Since = u.q.evicts, 0; u.q.evicts {
+			r.Since = u.number()
+		}
+	}
+	delete(u.head.accounts, r.line())
+	u.update(r)
 }
 
 // hasUsedTurn tells whether a task is taken and has used its turn. One that was taken by its id has
-// not: it has a turn only where tasks have theirs all the time.
+// not.
 func (u *unit) hasUsedTurn(r *Row) bool {
-	return r.State == driver.Taken && (u.q.turnAtPut || r.Round <= u.currentRound(r.Priority))
+	return r.State == driver.Taken && r.Round != 0 && r.Round <= u.currentRound(r.Priority)
 }
 
-// recountKeys writes the rows of the table of keys anew, as their tasks are.
-func (u *unit) recountKeys() {
-	u.saveKeys() // what is paused
-	u.keys, u.readyTasks = map[string]*Key{}, map[string]*readyTasks{}
-	known := func(key string) *Key {
-		if u.keys[key] == nil {
-			u.keys[key] = &Key{Key: key, Weight: 1}
+// giveTurns goes through the next n tasks of a queue that is rebuilt, and gives them turns. Those that
+// have got one are come to once more.
+func (u *unit) giveTurns(w *work, n int) (done bool) {
+	page := w.page(n)
+	if !u.q.turnAtPut {
+		page.Only.State = driver.Ready
+	}
+	rows := must(u.v.Rows(page))
+	return u.each(rows, func(r *Row) {
+		newLine := w.pass(r)
+		takeable := r.State == driver.Ready && !u.paused(r.Key)
+		switch {
+		case u.q.frontsOnly && newLine:
+			u.updateFront(r, turn{}, turn{})
+		case u.q.frontsOnly:
+		case r.Round == 0:
+			u.giveTurn(r)
+			u.setTakeable(r, takeable)
+		case r.Takeable != takeable:
+			u.setTakeable(r, takeable)
 		}
-		return u.keys[key]
-	}
-	if u.unsaved == nil {
-		u.unsaved = map[*Key]bool{}
-	}
-	for _, k := range must(u.v.AllKeys()) {
-		known(k.Key).Paused = k.Paused
-		u.unsaved[known(k.Key)] = true
-	}
-	if u.q.countsKeys {
-		u.eachTask(func(r *Row) { u.count(known(r.Key), r, 0, r.State) })
-	}
-	u.saveKeys()
-}
-
-// eachTask calls f for all tasks of the queue, in the order of their ids.
-func (u *unit) eachTask(f func(*Row)) {
-	for last, more := uint64(0), true; more; {
-		page := must(u.v.Rows(Range{Index: TaskID, From: after(last), Limit: pageSize}))
-		for _, r := range page {
-			last = r.ID
-			f(r)
-		}
-		more = len(page) == pageSize
-	}
-}
-
-// inOrder compares tasks that are ready by when they would be taken.
-func inOrder(a, b *Row) int {
-	if (a.Round == 0) != (b.Round == 0) { // a parked one comes later
-		return cmp.Compare(b.Round, a.Round)
-	}
-	return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.turn().compare(b.turn()), cmp.Compare(a.Place, b.Place))
+	}) && len(rows) < n
 }

@@ -48,7 +48,7 @@ func (u *unit) makeRoom(n *driver.New, g *Group) (victim *driver.Record, err err
 func (u *unit) updateCrowded(counted int) {
 	s := u.q.settings
 	crowded := life.Crowded(&s.Settings, counted)
-	if crowded == s.Crowded || !crowded && (u.limited() || life.Crowded(&s.Settings, 2*counted)) {
+	if crowded == s.Crowded || !crowded && (u.q.store.traits.MaxWrites > 0 || life.Crowded(&s.Settings, 2*counted)) {
 		return
 	}
 	u.needExclusive()

@@ -336,9 +336,7 @@ func (u *unit) open(b *backend, wanted driver.Settings) error {
 				Limit: fmt.Sprintf("%q, which is that of %d tasks in queue %q", q.settings.Format, n, q.name),
 			}
 		}
-		if err := u.changeSettings(wanted); err != nil {
-			return err
-		}
+		u.changeSettings(wanted)
 	}
 	must(u.ownConsumer(b.handle()))
 	u.onCommit(func() {
@@ -366,20 +364,16 @@ func (u *unit) allowKinds() {
 	}
 }
 
-// changeSettings gives the queue other settings. If these are such that rows must be others, it
-// writes all of them anew.
-func (u *unit) changeSettings(wanted driver.Settings) error {
-	was, to := u.q.settings, u.q.store.settings(wanted)
+// changeSettings gives the queue other settings. If these are such that rows must be others, it has
+// all of them written anew.
+func (u *unit) changeSettings(wanted driver.Settings) {
+	was, mode, to := u.q.settings, u.q.mode, u.q.store.settings(wanted)
 	to.Kinds = was.Kinds
-	rebuilds := u.q.store.modeOf(&to) != u.q.mode || to.Quantum != was.Quantum ||
-		to.KeepPlace != was.KeepPlace || to.MaxInFlightPerKey != was.MaxInFlightPerKey
-	if n, most := must(u.v.Counts())[0], u.maxRows(); rebuilds && n > most {
-		return u.tooMany(fmt.Sprintf("to change the Options of queue %q, the number of its tasks", u.q.name), n, most)
-	}
-	if u.setSettings(to); rebuilds {
+	u.setSettings(to)
+	if u.q.mode != mode || to.Quantum != was.Quantum ||
+		to.KeepPlace != was.KeepPlace || to.MaxInFlightPerKey != was.MaxInFlightPerKey {
 		u.rebuild()
 	}
-	return nil
 }
 
 func (u *unit) setSettings(to settings) {

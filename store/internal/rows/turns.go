@@ -361,10 +361,9 @@ func (u *unit) blockKey(w *work, n int) (done bool) {
 		Only: Only{State: driver.Ready},
 	}))
 	return u.each(rows, func(r *Row) {
-		if num(r.Priority) != w.Place[0] {
+		if w.pass(r) {
 			w.Account = account.Account{}
 		}
-		w.Place = [4]int64{num(r.Priority), num(r.Round), num(r.Seq), num(r.Place + 1)}
 		if r.Takeable == !paused {
 			return // it has got another turn already, by which it comes once more
 		}

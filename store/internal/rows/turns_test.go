@@ -186,30 +186,42 @@ func TestTurnsOfKinds(t *testing.T) {
 
 // The order within a key is that of places, also when the queue is opened with other options.
 func TestOtherOptionsInOrder(t *testing.T) {
-	all := map[string]task.Options[string]{"none": {}, "KeepPlace": {KeepPlace: true}, "limit": {MaxInFlightPerKey: 9}}
+	all := map[string]task.Options[string]{
+		"none": {}, "KeepPlace": {KeepPlace: true}, "limit": {MaxInFlightPerKey: 9}, "cost": {Quantum: 3},
+		"room": {KeyCapacity: 9},
+	}
 	for before, o := range all {
 		for after, changed := range all {
-			t.Run(before+" to "+after, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					store := open(rowstest.NewDB(time.Now))
-					q := openQueue(t, store, o)
-					q.put("a1 a2 a3 a4 a5")
-					one, c := q.take("a1"), q.NewConsumer(task.Filter{})
-					_, ok, err := c.TryTake(t.Context())
-					require.NoError(t, err)
-					require.True(t, ok)
-					three := q.take("a3")
-					require.NoError(t, c.Disconnect(t.Context()))
-					require.NoError(t, one.Release(t.Context(), 0))
-					require.NoError(t, three.Release(t.Context(), 0))
-					require.NoError(t, q.Close(t.Context()))
-					q = openQueue(t, store, changed)
-					time.Sleep(time.Minute) // now a2 is handed back
-					q.order("a1 a2 a3 a4 a5")
+			for _, maxWrites := range []int{0, 30} {
+				t.Run(fmt.Sprintf("%s to %s, %d", before, after, maxWrites), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { testOtherOptions(t, limitedDB(maxWrites, false), o, changed) })
 				})
-			})
+			}
 		}
 	}
+}
+
+func testOtherOptions(t *testing.T, db *rowstest.DB, o, changed task.Options[string]) {
+	store := open(db)
+	q := openQueue(t, store, o)
+	q.put("a1 a2 a3 a4 a5 a6 a7 a8 a9")
+	one, c := q.take("a1"), q.NewConsumer(task.Filter{})
+	_, ok, err := c.TryTake(t.Context())
+	require.NoError(t, err)
+	require.True(t, ok)
+	three, four := q.take("a3"), q.take("a4")
+	require.NoError(t, c.Disconnect(t.Context()))
+	require.NoError(t, one.Release(t.Context(), 0))
+	require.NoError(t, q.Delete(t.Context(), one.ID)) // which leaves its turn
+	require.NoError(t, three.Release(t.Context(), 0))
+	require.NoError(t, four.Bury(t.Context(), nil))
+	require.NoError(t, q.Close(t.Context()))
+	q = openQueue(t, store, changed)
+	require.Empty(t, rowstest.Walk(t, db.Reopen(), "q"))
+	time.Sleep(time.Minute) // now a2 is handed back
+	q.order("a2 a3 a5 a6 a7 a8 a9")
+	require.NoError(t, second(q.Kick(t.Context(), task.ListOptions{Limit: 1})))
+	q.order("a4")
 }
 
 // Tasks of two kinds that share a turn use one, also of those that a newcomer has in the round

@@ -23,14 +23,31 @@ type work struct {
 	From, To  uint64 `json:",omitempty"` // of moveLeases: the numbers of the consumer
 
 	// Where it goes on.
-	ID      uint64          `json:",omitempty"` // of beginGroup: the last task
-	Place   [4]int64        // of blockKey and parkTasks: in TaskLine, after the key
+	ID      uint64          `json:",omitempty"` // of beginGroup, countTasks and resetTasks: the last task
+	Place   [4]int64        // of blockKey, parkTasks and giveTurns: in TaskLine, after the key
 	Front   int             `json:",omitempty"` // of parkTasks and moveFront: how many are at the front of the line
 	Turns   []turn          `json:",omitempty"` // of moveFront: those of the line, whose priority is Place[0]
 	Account account.Account `json:",omitzero"`  // of blockKey, see makeUpFor
 }
 
-// place returns where to go on in TaskLine, after the key.
+// page returns the next n tasks in TaskLine. Of those each is noted by pass when it was seen.
+func (w *work) page(n int) Range {
+	p := Range{Index: TaskLine, Limit: n}
+	if w.Name != nil {
+		p.From = append(Tuple{string(w.Name)}, w.place()...)
+	}
+	return p
+}
+
+// pass notes that the work goes on behind a task, and tells whether it is the first of a line.
+func (w *work) pass(r *Row) (newLine bool) {
+	newLine = w.Name == nil || r.Key != string(w.Name) || num(r.Priority) != w.Place[0]
+	w.Name = []byte(r.Key)
+	w.Place = [4]int64{num(r.Priority), num(r.Round), num(r.Seq), num(r.Place + 1)}
+	return newLine
+}
+
+// place returns where to go on, after the key.
 func (w *work) place() Tuple {
 	return Tuple{w.Place[0], w.Place[1], w.Place[2], w.Place[3]}
 }
@@ -46,6 +63,11 @@ const (
 	parkTasks   // that are not at the fronts of lines, as from now on these are all that can be taken
 	blockFronts // of a key that is blocked, or is not any more
 	moveFront   // of a line: its tasks are to get its turns
+	// The parts of rebuild and recountKeys, see there.
+	forgetCounts
+	countTasks
+	resetTasks
+	giveTurns
 )
 
 // do does a work, and leaves to other transactions what this one may not write.
@@ -98,6 +120,12 @@ func (u *unit) doPage(w *work, n int) (done bool) {
 		return u.blockFronts(w, n)
 	case moveFront:
 		return u.moveFront(w, n)
+	case forgetCounts:
+		return u.forgetCounts(w, n)
+	case countTasks, resetTasks:
+		return u.countTasks(w, n)
+	case giveTurns:
+		return u.giveTurns(w, n)
 	}
 	panic("rows: a work of no type")
 }

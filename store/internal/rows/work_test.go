@@ -228,6 +228,19 @@ func TestManyKindsOfBusyKey(t *testing.T) {
 	}
 }
 
+// diesAfter makes a process die that has committed so many transactions more.
+func diesAfter(db *rowstest.DB, commits int) {
+	db.Fail(func(op string) error {
+		if op == "Commit" {
+			commits--
+		}
+		if commits < 0 {
+			return rowstest.ErrKilled
+		}
+		return nil
+	})
+}
+
 // What a process has begun that dies is finished by another one, before anything else.
 func TestWorkOfTheDead(t *testing.T) {
 	for commits := range 12 {
@@ -237,16 +250,7 @@ func TestWorkOfTheDead(t *testing.T) {
 			q := openQueue(t, open(db), task.Options[string]{})
 			q.putMany(20, "a", task.PutOptions{Group: "g"})
 			q.putMany(20, "b", task.PutOptions{Group: "g", Role: task.AtAbort})
-			left := commits
-			db.Fail(func(op string) error {
-				if op == "Commit" {
-					left--
-				}
-				if left < 0 {
-					return rowstest.ErrKilled
-				}
-				return nil
-			})
+			diesAfter(db, commits)
 			_ = q.CancelGroup(t.Context(), "g")
 			db.Kill()
 			if s := other.states(); commits == 0 {
@@ -263,8 +267,7 @@ func TestTooMuchForATransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		weights := map[string]int{"heavy": 21}
 		o := task.Options[string]{Weight: func(key string) int { return max(1, weights[key]) }}
-		store := open(limitedDB(60, false))
-		q := openQueue(t, store, o)
+		q := openQueue(t, open(limitedDB(60, false)), o)
 		refused := func(err error, number, limit string) {
 			t.Helper()
 			require.ErrorIs(t, err, task.ErrInvalid)
@@ -282,15 +285,6 @@ func TestTooMuchForATransaction(t *testing.T) {
 		tasks, err := q.TakeBatch(t.Context(), 20) // as many as there can be
 		require.NoError(t, err)
 		require.Len(t, tasks, 10)
-
-		require.NoError(t, q.Close(t.Context()))
-		o.Retention = time.Minute // which no row depends on
-		q = openQueue(t, store, o)
-		require.NoError(t, q.Close(t.Context()))
-		o.KeepPlace = true
-		_, err = task.Open(t.Context(), store, "q", &o)
-		require.ErrorIs(t, err, task.ErrInvalid)
-		require.ErrorContains(t, err, `to change the Options of queue "q", the number of its tasks is 21; it must be 20 at most`)
 	})
 }
 
@@ -360,4 +354,38 @@ func TestCallsThatWriteMuch(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, "ready 145, taken 0, held 0, deleted 5", q.states())
 	})
+}
+
+// A queue that is opened with other options is made anew in steps, and by another process if the first
+// one dies.
+func TestRebuildOfTheDead(t *testing.T) {
+	for commits := range 40 {
+		synctest.Test(t, func(t *testing.T) {
+			db, o := limitedDB(30, false), task.Options[string]{MaxInFlightPerKey: 1}
+			q := openQueue(t, open(db.Reopen()), o)
+			want := []string{"a0"}
+			q.putMany(20, "a", task.PutOptions{})
+			q.putMany(2, "b", task.PutOptions{})
+			a0 := q.take("a0")
+			require.NoError(t, a0.Release(t.Context(), 0))
+			for i := 1; i < 20; i++ {
+				if want = append(want, fmt.Sprint("a", i)); i < 3 {
+					want = append(want, fmt.Sprint("b", i-1))
+				}
+			}
+			require.NoError(t, q.Close(t.Context()))
+			o.MaxInFlightPerKey, o.KeyCapacity = 0, 20
+			diesAfter(db, commits)
+			first, err := task.Open(t.Context(), open(db), "q", &o)
+			db.Kill()
+			q = openQueue(t, open(db.Reopen()), o)
+			require.Empty(t, rowstest.Walk(t, db.Reopen(), "q"))
+			_, err2 := q.Put(t.Context(), "a", "", task.PutOptions{})
+			require.ErrorIs(t, err2, fairq.ErrKeyFull)
+			require.Equal(t, want, q.takeAll(30))
+			if err == nil {
+				require.ErrorIs(t, first.Close(t.Context()), rowstest.ErrKilled)
+			}
+		})
+	}
 }
