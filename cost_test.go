@@ -374,9 +374,15 @@ func TestLearnedCosts(t *testing.T) {
 		require.Equal(t, "12121212", served())
 	}
 	q := New(func(key int) int { return key }, &Options[int, int]{PriorCost: 1, Quantum: 1, TurnsAhead: 1})
+	const often = -1
+	require.NoError(t, q.Done(often, 100))
 	for key := range 5 * maxKnown {
 		require.NoError(t, q.Done(key, 5))
 		if key%1000 == 0 {
+			require.NoError(t, q.Push(often))
+			slot, _ := q.queue.keys.find(often, hashOf(often))
+			require.NotZero(t, q.queue.keys.costs.at(slot).mean, "it comes again and again")
+			q.Pop()
 			require.LessOrEqual(t, q.queue.keys.count, uint32(2*maxKnown))
 		}
 	}

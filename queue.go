@@ -364,10 +364,10 @@ func (q *Queue[K, V]) deactivate(s *keyState[K], slot uint32) {
 		if q.active == 0 && q.nodes.chunkCount > 1 {
 			q.nodes.clear(q.dropChunk)
 		}
-		s.passed = false
 		switch {
 		case s.round > q.rounds.current || q.Newcomers == ThisRound && q.isNeeded(s):
 			q.reach = max(q.reach, s.round)
+			s.passed = false
 		case q.costs == nil:
 			q.keys.remove(slot)
 		default: // the key is in the table as if it were not, but for what was learned of its costs
