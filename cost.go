@@ -162,7 +162,7 @@ func (q *Queue[K, V]) done(key K, hash uint32, cost int64) error {
 	case q.len == 0:
 		q.beginCosts()
 	}
-	if q.costs == nil || q.costs.prior == 0 {
+	if !q.learns() {
 		return nil // PriorCost takes effect when the queue is empty
 	}
 	slot, _ := q.keys.find(key, hash)
@@ -175,6 +175,9 @@ func (q *Queue[K, V]) done(key K, hash uint32, cost int64) error {
 	c.mean = c.mean.Learn(min(cost, account.CostLimit(int64(q.costs.quantum))), int64(q.costs.prior))
 	return nil
 }
+
+// learns tells whether costs are learned.
+func (q *Queue[K, V]) learns() bool { return q.costs != nil && q.costs.prior > 0 }
 
 // enterCost is called with the node of an item that was queued, and the key's first node without a
 // turn. The key pays for that turn, unless it has as many ahead as it may have. Then round is 0.

@@ -21,9 +21,10 @@ func (q *Queue[K, V]) isNeeded(s *keyState[K]) bool {
 		q.rounds.open && (s.servedRound == q.rounds.current || q.costs != nil && s.round == q.rounds.current)
 }
 
-// hasManyIdle tells whether there are so many idle keys that those should be forgotten that can be.
-func (q *Queue[K, V]) hasManyIdle() bool {
-	return int(q.keys.count) > (1+idleShare)*q.active+maxIdle
+// hasManyIdle tells whether there are more idle keys than may stay: as many as are allowed, beside
+// those for each active one.
+func (q *Queue[K, V]) hasManyIdle(allowed int) bool {
+	return int(q.keys.count) > (1+idleShare)*q.active+allowed
 }
 
 // forgetIdle looks at the next few keys of the table, and forgets those that are idle and not
@@ -31,10 +32,9 @@ func (q *Queue[K, V]) hasManyIdle() bool {
 // whose costs something was learned is forgotten when the hand passes again, so it looks at twice
 // as many.
 func (q *Queue[K, V]) forgetIdle() {
-	span := handSpan
-	learns := q.costs != nil && q.costs.prior > 0
+	span, learns := handSpan, q.learns()
 	if learns {
-		if int(q.keys.count) <= (1+idleShare)*q.active+maxKnown {
+		if !q.hasManyIdle(maxKnown) {
 			return
 		}
 		span *= 2
@@ -62,11 +62,11 @@ func (q *Queue[K, V]) forgetIdle() {
 // forgetAccounts is called when the queue is empty: nobody has waited for what the idle keys have
 // used. So the queue moves on to where their accounts are void.
 func (q *Queue[K, V]) forgetAccounts() {
-	if q.hasManyIdle() {
+	if q.hasManyIdle(maxIdle) {
 		// A round that ever new keys join would never be over, nor would a queue that is drained
 		// again and again give its memory back. So the round ends here.
 		q.rounds.open = false
-		if q.costs == nil || q.costs.prior == 0 {
+		if !q.learns() {
 			q.keys = keyTable[K]{}
 		}
 	}

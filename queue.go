@@ -331,7 +331,7 @@ func (q *Queue[K, V]) pop() (value V) {
 	q.freeNode(turn)
 	q.len--
 	s.len--
-	if s.len == 0 || q.hasManyIdle() {
+	if s.len == 0 || q.hasManyIdle(maxIdle) {
 		q.deactivate(s, l.key&keyMask)
 	}
 	return value
@@ -377,7 +377,7 @@ func (q *Queue[K, V]) deactivate(s *keyState[K], slot uint32) {
 			q.forgetAccounts()
 		}
 	}
-	if q.hasManyIdle() {
+	if q.hasManyIdle(maxIdle) {
 		q.forgetIdle()
 	}
 }
