@@ -258,9 +258,11 @@ func (a *attempt[V]) endContext(ran time.Duration) {
 		a.set().ran = ran
 	}
 	x := a.get()
-	a.mu.Unlock()
 	if x.ctx != nil {
 		x.cause = context.Cause(x.ctx)
+	}
+	a.mu.Unlock()
+	if x.ctx != nil {
 		x.cancel()
 	}
 }
