@@ -267,9 +267,6 @@ func set[R any](t Table[R], r *R, keep bool) error {
 	return t.Delete(r)
 }
 
-// AllKeys returns all rows of the table of keys.
-func (v Calls) AllKeys() ([]*Key, error) { return v.Keys().Scan(Range{Index: KeyName}) }
-
 // Heaviest returns the key with the greatest Load.
 func (v Calls) Heaviest() (*Key, error) {
 	return one(v.Keys().Scan(Range{Index: KeyLoad, Desc: true, Limit: 1}))

@@ -282,7 +282,9 @@ func (v *views) keys(c rows.Calls) {
 	v.oneOf([]choice{
 		{2, func() { v.must("SetKey", c.SetKey(k)) }},
 		{1, func() { _, _ = c.Heaviest() }},
-		{1, func() { _, _ = c.AllKeys() }},
+		{1, func() {
+			_, _ = c.Keys().Scan(rows.Range{Index: rows.KeyName, From: rows.Tuple{k.Key}, Limit: v.values.count()})
+		}},
 		{1, func() { _, _ = c.KeyStats(v.values.count()) }},
 	})
 }
