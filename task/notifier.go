@@ -260,6 +260,7 @@ func (n *notifier) over() error {
 	return n.why()
 }
 
+// why is not in over, so that this can be inlined.
 func (n *notifier) why() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

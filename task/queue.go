@@ -242,6 +242,7 @@ func (q *Queue[V]) fill(t *Task[V], r *driver.Record, c *Consumer[V]) error {
 	return q.decode(t, r)
 }
 
+// decode is the part of fill that queues in memory do not need.
 func (q *Queue[V]) decode(t *Task[V], r *driver.Record) (err error) {
 	data, _ := r.Payload.([]byte)
 	panics := guard("Codec.Decode", func() { t.Payload, err = q.options.Codec.Decode(data) })

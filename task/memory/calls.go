@@ -30,7 +30,9 @@ func (q *queue) Put(_ context.Context, tasks []driver.New, ids []driver.ID) (n i
 	return len(tasks), evicted, nil
 }
 
-// PutOne implements [driver.Backend]. It allocates nothing but what stays.
+// PutOne implements [driver.Backend]. It allocates nothing but what stays. Calls of one task are
+// methods of backend itself, for one of the queue would be called through a wrapper that copies what
+// it is given.
 func (b *backend) PutOne(_ context.Context, n driver.New) (id driver.ID, evicted *driver.Record, err error) {
 	q := b.queue
 	now := q.now()

@@ -73,6 +73,7 @@ func (q *queue) event(what driver.EventType, it *item, now int64, lease uint64) 
 	}
 }
 
+// tell is not in event, so that this can be inlined.
 func (q *queue) tell(what driver.EventType, it *item, now int64, lease uint64) {
 	for _, n := range q.notifiers {
 		if n.Listens() {

@@ -13,6 +13,7 @@ func (q *queue) arm(it *item, wake int64) {
 	}
 }
 
+// rearm is not in arm, so that this can be inlined.
 func (q *queue) rearm(it *item, wake int64) {
 	it.wake = wake
 	switch t := (byTime{it}); {
