@@ -612,7 +612,11 @@ func TestDrain(t *testing.T) {
 		}
 		apart, staged, strict := all[of{16, batch, kv.Apart}], all[of{16, batch, kv.Staged}], all[of{16, batch, kv.Strict}]
 		require.Less(t, apart.conflicts, 0.05)
-		require.Greater(t, apart.perSecond, 10*strict.perSecond)
+		times := 10.0
+		if batch > 1 {
+			times = 8 // some 12 where the machine is idle, but 9 beside other work
+		}
+		require.Greater(t, apart.perSecond, times*strict.perSecond)
 		require.LessOrEqual(t, apart.late, mostLate(16, batch))
 		require.Greater(t, staged.perSecond, 2*strict.perSecond)
 		require.Less(t, staged.conflicts, strict.conflicts)
