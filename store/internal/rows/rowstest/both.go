@@ -23,7 +23,7 @@ type views struct {
 }
 
 func (v *views) Tasks() rows.Table[rows.Row] {
-	return taskTables{bothTable[rows.Row]{v, v.got.Tasks(), v.want.Tasks(), v.model.tasks()}}
+	return bothTable[rows.Row]{v, v.got.Tasks(), v.want.Tasks(), v.model.tasks()}
 }
 
 func (v *views) Keys() rows.Table[rows.Key]           { return both(v, rows.View.Keys) }
@@ -52,6 +52,8 @@ func (b bothTable[R]) Scan(r rows.Range) ([]*R, error) {
 	what := b.note("%s.Scan(%#v)", b.rows.name, r)
 	got, err := b.got.Scan(r)
 	b.must(what, err)
+	lock := r.Lock
+	r.Lock = rows.NoLock // only what the driver has returned is to be locked
 	want, err := b.want.Scan(r)
 	b.must(what+" of the model", err)
 	var places, wanted []rows.Tuple
@@ -63,6 +65,9 @@ func (b bothTable[R]) Scan(r rows.Range) ([]*R, error) {
 		}
 		b.equal(what, row, whole(kept, row, r.Payload))
 		places = append(places, b.rows.schema.Place(r.Index, row))
+		if lock != rows.NoLock {
+			b.model.tx.lock(b.rows.of(row), false)
+		}
 	}
 	for _, row := range want {
 		wanted = append(wanted, b.rows.schema.Place(r.Index, row))
@@ -87,7 +92,7 @@ func (b bothTable[R]) Scan(r rows.Range) ([]*R, error) {
 // whole returns what a driver should have returned for a row. It may return a payload that was not
 // asked for.
 func whole[R any](kept, got *R, payload bool) *R {
-	c := copyOf(kept)
+	c := copyOf(kept, true)
 	if r, ok := any(c).(*rows.Row); ok {
 		g := any(got).(*rows.Row)
 		if r.Was = g.Was; !payload && !bytes.Equal(g.Payload, r.Payload) {
@@ -113,7 +118,7 @@ func (b bothTable[R]) Delete(r *R) error {
 func (b bothTable[R]) write(name string, r *R, f func(rows.Table[R], *R) error) {
 	b.t.Helper()
 	what := b.note("%s.%s(%s)", b.rows.name, name, show(r))
-	mine, its := copyOf(r), copyOf(r)
+	mine, its := copyOf(r, true), copyOf(r, true)
 	b.must(what, f(b.got, mine))
 	b.must(what+" of the model", f(b.want, its))
 	*mine = *new(R)
@@ -126,35 +131,19 @@ func (b bothTable[R]) Sweep(r rows.Range) error {
 	b.must(what, b.got.Sweep(r))
 	due, gone, n := 0, 0, r.Limit
 	r.Limit = 0
-	for _, row := range b.rows.scan(r, anyone) {
+	for _, row := range b.rows.scan(r) {
 		due++
 		primary := b.rows.schema[0]
 		left, err := b.got.Scan(rows.Range{Index: primary.Index, Prefixes: []rows.Tuple{primary.Place(row)}})
 		if b.must(what, err); left == nil {
 			gone++
-			b.rows.delete(b.rows.of(row))
+			b.model.write(b.rows.of(row), nil)
 		}
 	}
 	if gone != min(n, due) {
 		b.fail("%s deleted %d of %d rows", what, gone, due)
 	}
 	return nil
-}
-
-// taskTables are the tables of tasks. Only those may be changed then that the driver has returned.
-type taskTables struct{ bothTable[rows.Row] }
-
-func (b taskTables) Scan(r rows.Range) ([]*rows.Row, error) {
-	b.t.Helper()
-	read := maps.Clone(b.model.read)
-	found, err := b.bothTable.Scan(r)
-	b.model.read = read
-	for _, row := range found {
-		if r.Lock != rows.NoLock || !b.model.strict {
-			read[row.ID] = true
-		}
-	}
-	return found, err
 }
 
 func (v *views) Head() *rows.Head { return v.got.Head() }

@@ -53,7 +53,7 @@ func (v *views) oneOf(all []choice) {
 
 // held returns the numbers of all consumers.
 func (v *views) held() (numbers []uint64) {
-	for c := range v.model.consumers().all() {
+	for _, c := range v.model.consumers().all() {
 		numbers = append(numbers, c.Number)
 	}
 	slices.Sort(numbers)
@@ -63,7 +63,7 @@ func (v *views) held() (numbers []uint64) {
 // rowID returns the id of a row, rarely one that is not there.
 func (v *views) rowID() uint64 {
 	var ids []uint64
-	for r := range v.model.tasks().all() {
+	for _, r := range v.model.tasks().all() {
 		ids = append(ids, r.ID)
 	}
 	if len(ids) == 0 || v.chance(8) {
@@ -76,7 +76,7 @@ func (v *views) rowID() uint64 {
 // uniqueKey returns one that no row has.
 func (v *views) uniqueKey() string {
 	uniqueKey := v.values.of(v.values.uniqueKeys)
-	for r := range v.model.tasks().all() {
+	for _, r := range v.model.tasks().all() {
 		if r.UniqueKey == uniqueKey {
 			return ""
 		}
@@ -171,7 +171,7 @@ func (v *views) hide(c rows.Calls) {
 func (v *views) found(c rows.Calls) []*rows.Row {
 	found := v.find(c)
 	found = found[:min(len(found), pick(v.rnd, 2, 10))]
-	return slices.DeleteFunc(found, func(r *rows.Row) bool { return !v.model.read[r.ID] })
+	return slices.DeleteFunc(found, func(r *rows.Row) bool { return !v.model.mayWrite(r) })
 }
 
 // find reads rows in a random way.
@@ -383,12 +383,7 @@ func (v *views) drop(c rows.Calls) {
 	if v.chance(3) {
 		return
 	}
-	var name string
-	for n, id := range v.model.tx.all(allNames) {
-		if id == v.id {
-			name = n.(string)
-		}
-	}
+	name := v.model.at.key[0].(string)
 	if done, _ := c.Drop(); !done {
 		v.fail("Drop of a few rows is not done in one step")
 	}

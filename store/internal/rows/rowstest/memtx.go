@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"iter"
 	"maps"
 	"reflect"
 	"slices"
@@ -18,12 +17,10 @@ type memTx struct {
 	db     *DB
 	data   *data
 	own    map[entry]any // rows that it has written, nil those that it has deleted
-	views  map[uint64]*memView
-	user   *memTx // the transaction of the user's that it is a part of, nil if it is one of its own
-	joined bool   // it is a user's
-	last   uint64 // the queue entered last
-	waits  entry  // what it waits for
-	failed error  // the first error of a call
+	user   *memTx        // the transaction of the user's that it is a part of, nil if it is one of its own
+	joined bool          // it is a user's
+	last   uint64        // the queue entered last
+	failed error         // the first error of a call
 	over   bool
 }
 
@@ -32,48 +29,37 @@ func (tx *memTx) get(e entry) any {
 	if r, ok := tx.own[e]; ok {
 		return r
 	}
-	return tx.data.rows[e.table][e.key]
+	return tx.data.rows[e]
 }
 
-// all yields the rows of a table, as the transaction sees them.
-func (tx *memTx) all(t table) iter.Seq2[any, any] {
-	return func(yield func(key, row any) bool) {
-		for k, r := range tx.data.rows[t] {
-			if _, own := tx.own[entry{t, k}]; !own && !yield(k, r) {
-				return
-			}
-		}
-		for e, r := range maps.Clone(tx.own) { // which may be changed meanwhile
-			if e.table == t && r != nil && !yield(e.key, r) {
-				return
+// all returns the rows of a table, as the transaction sees them.
+func (tx *memTx) all(queue uint64, table string) map[entry]any {
+	all := map[entry]any{}
+	for _, some := range []map[entry]any{tx.data.rows, tx.own} {
+		for e, r := range some {
+			if e.queue == queue && e.table == table {
+				all[e] = r
 			}
 		}
 	}
+	maps.DeleteFunc(all, func(_ entry, r any) bool { return r == nil })
+	return all
 }
 
 // giveUp is a panic that ends a call within do, which returns the error.
 type giveUp struct{ error }
 
-// do makes a call: f is run unless something keeps it from that.
+// do makes a call: f is run unless something keeps it from that. After an error each call returns
+// it again.
 func (tx *memTx) do(op string, f func()) (err error) {
-	if err := tx.db.fail(op); err != nil {
-		tx.data.mu.Lock()
-		defer tx.data.mu.Unlock()
-		if tx.failed == nil {
-			tx.failed = err
-		}
-		return err
+	tx.data.mu.Lock()
+	fail, failed := tx.db.failing, error(nil)
+	tx.data.mu.Unlock()
+	if fail != nil {
+		failed = fail(op)
 	}
 	tx.data.mu.Lock()
 	defer tx.data.mu.Unlock()
-	switch {
-	case tx.db.dead:
-		return ErrKilled
-	case tx.over:
-		panic("rowstest: " + op + " after the end of the transaction")
-	case tx.failed == nil:
-		tx.failed = tx.ctx.Err()
-	}
 	defer func() {
 		if v := recover(); v != nil {
 			end, ok := v.(giveUp)
@@ -84,73 +70,19 @@ func (tx *memTx) do(op string, f func()) (err error) {
 		}
 		err = tx.failed
 	}()
-	if tx.failed == nil {
+	if tx.failed = cmp.Or(tx.failed, failed, tx.broken()); tx.failed == nil {
+		must(!tx.over, op+" after the end of the transaction")
 		f()
 	}
-	return tx.failed
+	return nil
 }
 
-// lockLocked locks something, and waits if another transaction has. If shared is true, others may
-// lock it so too.
-func (tx *memTx) lockLocked(l entry, shared bool) {
-	if tx.user != nil {
-		tx.user.lockLocked(l, shared)
-		return
+// broken returns what keeps the transaction from going on.
+func (tx *memTx) broken() error {
+	if tx.db.dead {
+		return ErrKilled
 	}
-	for {
-		free := true
-		for other, exclusive := range tx.data.locks[l] {
-			free = free && (other == tx || shared && !exclusive)
-		}
-		if free {
-			if tx.data.locks[l] == nil {
-				tx.data.locks[l] = map[*memTx]bool{}
-			}
-			tx.data.locks[l][tx] = tx.data.locks[l][tx] || !shared
-			return
-		}
-		if tx.waits = l; tx.deadlockLocked(map[*memTx]bool{}, tx) {
-			panic(giveUp{ErrAgain})
-		}
-		ended := tx.data.ended
-		tx.data.mu.Unlock()
-		select {
-		case <-ended:
-		case <-tx.ctx.Done():
-		}
-		tx.data.mu.Lock()
-		tx.waits = entry{}
-		switch {
-		case tx.db.dead:
-			panic(giveUp{ErrKilled})
-		case tx.ctx.Err() != nil:
-			panic(giveUp{tx.ctx.Err()})
-		}
-	}
-}
-
-func (tx *memTx) hasLocked(l entry) bool {
-	if tx.user != nil {
-		return tx.user.hasLocked(l)
-	}
-	_, ok := tx.data.locks[l][tx]
-	return ok
-}
-
-// deadlockLocked tells whether one waits, through others, for itself.
-func (tx *memTx) deadlockLocked(seen map[*memTx]bool, first *memTx) bool {
-	for other := range tx.data.locks[tx.waits] {
-		if other == first && tx != first {
-			return true
-		}
-		if other != tx && !seen[other] {
-			seen[other] = true
-			if other.deadlockLocked(seen, first) {
-				return true
-			}
-		}
-	}
-	return false
+	return tx.ctx.Err()
 }
 
 // must panics if a caller breaks a rule of the contract.
@@ -160,26 +92,85 @@ func must(obeys bool, rule string) {
 	}
 }
 
-// names is where the ID of a queue is.
-func names(name string) entry { return entry{allNames, name} }
+// holder returns the transaction whose locks it has.
+func (tx *memTx) holder() *memTx { return cmp.Or(tx.user, tx) }
 
-var allNames = table{0, "names"}
-
-// heads is where the head of a queue is.
-func heads(id uint64) entry { return entry{table{id, "head"}, nil} }
-
-// head is the row of the table of queues.
-type head struct {
-	settings   []byte
-	paused     bool
-	pausedKeys int
+// free tells whether it can lock something at once. If shared is true, others may lock it so too.
+func (tx *memTx) free(e entry, shared bool) bool {
+	for other, alone := range tx.data.locks[e] {
+		if other != tx.holder() && (alone || !shared) {
+			return false
+		}
+	}
+	return true
 }
+
+// hasLocked tells whether it has locked something for itself.
+func (tx *memTx) hasLocked(e entry) bool { return tx.data.locks[e][tx.holder()] }
+
+// lock locks something, and waits for others that have. Two that wait for each other do so until
+// their contexts end: the rules lock all in one order.
+func (tx *memTx) lock(e entry, shared bool) {
+	for !tx.free(e, shared) {
+		ended := tx.data.ended
+		tx.data.mu.Unlock()
+		select {
+		case <-ended:
+		case <-tx.ctx.Done():
+		}
+		tx.data.mu.Lock()
+		if tx.broken() != nil {
+			panic(giveUp{tx.broken()})
+		}
+	}
+	if tx.data.locks[e] == nil {
+		tx.data.locks[e] = map[*memTx]bool{}
+	}
+	tx.data.locks[e][tx.holder()] = tx.hasLocked(e) || !shared
+}
+
+// end gives back all locks. A part of a user's transaction leaves them to that.
+func (tx *memTx) end() {
+	if tx.over = true; tx.user != nil {
+		return
+	}
+	for e, holders := range tx.data.locks {
+		if delete(holders, tx); len(holders) == 0 {
+			delete(tx.data.locks, e)
+		}
+	}
+	close(tx.data.ended)
+	tx.data.ended = make(chan struct{})
+}
+
+// queueRow is a row of the table of queues.
+type queueRow struct {
+	id    uint64
+	head  rows.Head
+	grown uint64 // what a transaction has added to Removed
+}
+
+// with returns the row with another Head. Of its rounds the greater ones stay.
+func (q *queueRow) with(h *rows.Head) *queueRow {
+	c := &queueRow{id: q.id, head: rows.Head{
+		Settings: bytes.Clone(h.Settings), Paused: h.Paused, PausedKeys: h.PausedKeys,
+		Rounds: map[int]uint64{}, Removed: h.Removed,
+	}}
+	maps.Copy(c.head.Rounds, q.head.Rounds)
+	for priority, round := range h.Rounds {
+		c.head.Rounds[priority] = max(round, c.head.Rounds[priority])
+	}
+	return c
+}
+
+// named is where the row of a queue is.
+func named(name string) entry { return entry{table: "Queues", key: [2]any{name}} }
 
 func (tx *memTx) Queues(from string, n int) (found []string, err error) {
 	err = tx.do("Queues", func() {
-		for name := range tx.all(allNames) {
-			if name.(string) >= from {
-				found = append(found, name.(string))
+		for e := range tx.all(0, "Queues") {
+			if name := e.key[0].(string); name >= from {
+				found = append(found, name)
 			}
 		}
 		slices.Sort(found)
@@ -190,70 +181,37 @@ func (tx *memTx) Queues(from string, n int) (found []string, err error) {
 
 func (tx *memTx) Queue(name string, settings []byte) (found *rows.Queue, err error) {
 	err = tx.do("Queue", func() {
-		if tx.db.Shared {
-			tx.lockLocked(names(name), false)
+		tx.lock(named(name), false)
+		if tx.get(named(name)) == nil && settings != nil {
+			tx.own[named(name)] = &queueRow{id: tx.number(0), head: rows.Head{Settings: settings}}
 		}
-		id, ok := tx.get(names(name)).(uint64)
-		switch {
-		case !ok && settings == nil:
-			return
-		case !ok:
-			id = cmp.Or(tx.db.given, tx.data.ids+1)
-			tx.data.ids = max(tx.data.ids, id)
-			tx.own[names(name)], tx.own[heads(id)] = id, head{settings: bytes.Clone(settings)}
+		if q, ok := tx.get(named(name)).(*queueRow); ok {
+			found = &rows.Queue{ID: q.id, Settings: bytes.Clone(q.head.Settings)}
 		}
-		found = &rows.Queue{ID: id, Settings: bytes.Clone(tx.get(heads(id)).(head).settings)}
 	})
 	return found, err
 }
 
-func (tx *memTx) Enter(id uint64, plan *rows.Plan) (rows.View, error) {
-	var v rows.View // nil, not a nil *memView
-	err := tx.do("Enter", func() {
+// number returns one that was never used in a queue, or for 0 as the ID of one.
+func (tx *memTx) number(queue uint64) uint64 {
+	last := tx.data.numbers
+	n := cmp.Or(tx.db.given, last[queue]+1)
+	last[queue] = max(last[queue], n)
+	return n
+}
+
+func (tx *memTx) Enter(id uint64, plan *rows.Plan) (found rows.View, err error) {
+	err = tx.do("Enter", func() {
 		must(plan != nil, "Enter without a Plan")
 		must(id > tx.last, "queues are entered in the order of their IDs, and once")
-		if tx.db.Shared {
-			tx.lockLocked(entry{table: table{queue: id}}, !plan.Exclusive)
-		}
-		if tx.get(heads(id)) == nil {
-			return
-		}
-		tx.last = id
-		view := &memView{
-			tx: tx, id: id, now: tx.data.now().UnixNano(), exclusive: plan.Exclusive || !tx.db.Shared,
-			strict: !plan.Exclusive, head: tx.headLocked(id), read: map[uint64]bool{},
-		}
-		if tx.user != nil { // what it has entered exclusively once it has locked
-			if was := tx.user.views[id]; was != nil {
-				view.exclusive = view.exclusive || was.exclusive
-			}
-			tx.user.views[id] = view
-		}
-		view.removed = view.head.Removed
-		tx.views[id], v = view, view
-		if tx.db.Shared {
-			for range plan.Numbers { // as one that fetches them at once
-				view.numbers = append(view.numbers, view.newNumber())
+		tx.lock(entry{queue: id}, !plan.Exclusive)
+		for e, row := range tx.all(0, "Queues") {
+			if q := row.(*queueRow); q.id == id {
+				tx.last, found = id, tx.view(e, q, plan)
 			}
 		}
 	})
-	return v, err
-}
-
-// headLocked returns the Head that the handle has of the queue, or a new one.
-func (tx *memTx) headLocked(id uint64) *rows.Head {
-	if h := tx.db.heads[id]; h != nil && !tx.db.Shared {
-		return h
-	}
-	row, rounds := tx.get(heads(id)).(head), map[int]uint64{}
-	for priority, round := range tx.all(table{id, "rounds"}) {
-		rounds[priority.(int)] = round.(uint64)
-	}
-	removed, _ := tx.get(entry{table{id, "removed"}, nil}).(uint64)
-	tx.db.heads[id] = &rows.Head{
-		Settings: bytes.Clone(row.settings), Paused: row.paused, PausedKeys: row.pausedKeys, Rounds: rounds, Removed: removed,
-	}
-	return tx.db.heads[id]
+	return found, err
 }
 
 // Notify does nothing: Changed tells.
@@ -263,70 +221,79 @@ func (tx *memTx) Commit() error {
 	return tx.do("Commit", func() {
 		if tx.user != nil {
 			tx.user.own = tx.own
-			tx.endLocked()
-			return
+		} else {
+			tx.apply()
 		}
-		if most := tx.db.MaxWrites; most > 0 && len(tx.own) > most {
-			panic(giveUp{ErrTooMany})
-		}
-		changed := false
-		for e, r := range tx.own {
-			rows := tx.data.rows[e.table]
-			if rows == nil {
-				rows = map[any]any{}
-				tx.data.rows[e.table] = rows
-			}
-			old := rows[e.key]
-			if e.name == "rounds" && old != nil && old.(uint64) > r.(uint64) {
-				continue // a greater one stays
-			}
-			// a database need not notice a write that leaves all as it is
-			changed = changed || !reflect.DeepEqual(r, old)
-			if rows[e.key] = r; r == nil {
-				delete(rows, e.key)
-			}
-		}
-		if changed {
-			tx.data.writes++
-		}
-		if changed && !tx.joined {
-			tx.db.own++
-		}
-		tx.endLocked()
+		tx.end()
 	})
 }
 
+// apply writes what the transaction has written for all to see.
+func (tx *memTx) apply() {
+	if most := tx.db.MaxWrites; most > 0 && len(tx.own) > most {
+		panic(giveUp{ErrTooMany})
+	}
+	changed, all := false, tx.data.rows
+	for e, r := range tx.own {
+		old := all[e]
+		was, _ := old.(*queueRow)
+		if q, ok := r.(*queueRow); ok && was != nil && was.id == q.id {
+			c := was.with(&q.head)
+			c.head.Removed = was.head.Removed - was.grown + q.grown
+			r = c
+		}
+		// A database need not notice a write that leaves all as it is.
+		changed = changed || !reflect.DeepEqual(r, old)
+		if all[e] = r; r == nil {
+			delete(all, e)
+		}
+	}
+	for _, db := range tx.data.handles {
+		if changed && (db != tx.db || tx.joined) {
+			db.changed, db.heads = true, map[uint64]*rows.Head{}
+		}
+	}
+}
+
+// Rollback forgets the Heads, in which there may be what did not happen.
 func (tx *memTx) Rollback() {
 	tx.data.mu.Lock()
 	defer tx.data.mu.Unlock()
-	if !tx.over {
-		if tx.user != nil && tx.db.KeepsParts {
-			tx.user.own = tx.own
-		}
-		tx.rollbackLocked()
-	}
-}
-
-// rollbackLocked forgets the Heads, in which there may be what did not happen.
-func (tx *memTx) rollbackLocked() {
-	tx.db.heads = map[uint64]*rows.Head{}
-	tx.endLocked()
-}
-
-func (tx *memTx) endLocked() {
-	tx.over = true
-	if tx.user != nil {
+	if tx.over {
 		return
 	}
-	delete(tx.data.open, tx)
-	for l, holders := range tx.data.locks {
-		if delete(holders, tx); len(holders) == 0 {
-			delete(tx.data.locks, l)
-		}
+	if tx.db.heads = map[uint64]*rows.Head{}; tx.user != nil && tx.db.KeepsParts {
+		tx.user.own = tx.own
 	}
-	close(tx.data.ended)
-	tx.data.ended = make(chan struct{})
-	if !tx.db.Shared {
-		<-tx.data.slot
+	tx.end()
+}
+
+// txKey is the key of a context's transaction.
+type txKey struct{}
+
+// Join begins a transaction of the caller's own, and returns a context that carries it. Calls with
+// that are a part of it. What a call has done is undone if it fails, as with a savepoint, and all
+// if the Tx is rolled back.
+func (db *DB) Join(ctx context.Context) (context.Context, rows.Tx, error) {
+	tx, err := db.Begin(ctx)
+	if err != nil {
+		return nil, nil, err
 	}
+	tx.(*memTx).joined = true
+	return context.WithValue(ctx, txKey{}, tx), tx, nil
+}
+
+// Joined returns a part of the transaction of Join, which must be of the same handle.
+func (db *DB) Joined(ctx context.Context) (rows.Tx, error) {
+	db.data.mu.Lock()
+	defer db.data.mu.Unlock()
+	user, ok := ctx.Value(txKey{}).(*memTx)
+	switch {
+	case db.dead:
+		return nil, ErrKilled
+	case !ok:
+		return nil, nil //nolint:nilnil // that is the interface's way to say none
+	}
+	must(user.db == db && !user.over, "Joined with a transaction that is over, or of another handle")
+	return &memTx{ctx: ctx, db: db, data: db.data, user: user, own: maps.Clone(user.own)}, nil
 }

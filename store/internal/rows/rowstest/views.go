@@ -89,7 +89,7 @@ func (tx *txs) queue(name string, settings []byte) (uint64, bool) {
 	got, err := tx.got.Queue(name, settings)
 	tx.must("Queue", err)
 	if got != nil {
-		if tx.want.(*memTx).get(names(name)) == nil && tx.ids[got.ID] {
+		if tx.want.(*memTx).get(named(name)) == nil && tx.ids[got.ID] {
 			tx.fail("a queue was made with an ID that another one has, or had: %d", got.ID)
 		}
 		tx.h.want.given = got.ID
@@ -114,7 +114,7 @@ type planned func(c rows.Calls) []*rows.Row
 // plan returns a Plan for a queue, and the calls that it says, which will be made or not.
 func (tx *txs) plan(id uint64) (plan *rows.Plan, calls []planned) {
 	v, ids, lines := tx.values, []uint64{0, 1 << 62}, []rows.Line{tx.values.line()}
-	for _, row := range tx.want.(*memTx).all(table{id, "Tasks"}) {
+	for _, row := range tx.want.(*memTx).all(id, "Tasks") {
 		r := row.(*rows.Row)
 		ids, lines = append(ids, r.ID), append(lines, rows.Line{Key: r.Key, Priority: r.Priority})
 	}
