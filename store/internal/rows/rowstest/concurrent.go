@@ -3,6 +3,7 @@ package rowstest
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 
@@ -124,15 +125,15 @@ func attempt(db rows.DB, plan *rows.Plan, f func(v rows.Calls) error) error {
 }
 
 func once(db rows.DB, plan *rows.Plan, f func(v rows.Calls) error) error {
+	q, err := find(db)
+	if err != nil {
+		return err
+	}
 	tx, err := db.Begin(context.Background())
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
-	q, err := tx.Queue("q", nil)
-	if err != nil || q == nil {
-		return fmt.Errorf("Queue: %v, %w", q, err)
-	}
 	v, err := tx.Enter(q.ID, plan)
 	if err != nil {
 		return err
@@ -141,6 +142,20 @@ func once(db rows.DB, plan *rows.Plan, f func(v rows.Calls) error) error {
 		return err
 	}
 	return tx.Commit()
+}
+
+// find finds the queue q, in a transaction of its own: until its end no other one can find it.
+func find(db rows.DB) (*rows.Queue, error) {
+	tx, err := db.Begin(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback()
+	q, err := tx.Queue("q", nil)
+	if err != nil || q == nil {
+		return nil, fmt.Errorf("Queue: %v, %w", q, err)
+	}
+	return q, nil
 }
 
 // testConcurrent takes rows in several transactions that are not exclusive at the same time. Each
@@ -202,6 +217,11 @@ func testConcurrent(t *testing.T, db rows.DB) {
 // rowOfKey returns the row of a key in the table of keys, nil if there is none.
 func rowOfKey(v rows.Calls, key string) (*rows.Key, error) {
 	found, _, err := v.Lines([]string{key}, 0, false)
+	return first(found, err)
+}
+
+// first returns the first of what was found, nil if that is nothing.
+func first[R any](found []*R, err error) (*R, error) {
 	if len(found) == 0 {
 		return nil, err
 	}
@@ -241,5 +261,41 @@ func testExclusive(t *testing.T, db rows.DB) {
 		ok(t, "Lines", err)
 		equal(t, "the number in the key", k.Tasks[0], 6*n)
 		equal(t, "Head.PausedKeys", v.Head().PausedKeys, 6*n)
+	})
+}
+
+// testAloneInQueue changes a task in exclusive transactions, which need not lock it, and at the same
+// time in others, which do. All changes must be there in the end.
+func testAloneInQueue(t *testing.T, db rows.DB) {
+	const n = 20
+	var id uint64
+	in(t, db, exclusively(), func(v rows.Calls) { id = insert(t, v, rows.Row{}) })
+	crowd(t, db, func(worker int, db rows.DB) error {
+		for range n {
+			err := attempt(db, &rows.Plan{Exclusive: worker%2 == 0}, func(v rows.Calls) error {
+				var r *rows.Row
+				var err error
+				if worker%2 == 0 {
+					r, err = first(v.Peek([]uint64{id}, false))
+				} else {
+					r, err = v.Get(id, false)
+				}
+				if err != nil {
+					return err
+				}
+				r.Attempts++
+				runtime.Gosched() // for others to come in between
+				return v.Put(r)
+			})
+			if err != nil {
+				return fmt.Errorf("worker %d: %w", worker, err)
+			}
+		}
+		return nil
+	})
+	in(t, db, exclusively(), func(v rows.Calls) {
+		r, err := v.Get(id, false)
+		ok(t, "Get", err)
+		equal(t, "the number in the task", r.Attempts, 6*n)
 	})
 }

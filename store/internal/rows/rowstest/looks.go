@@ -140,3 +140,31 @@ func testLocked(t *testing.T, db rows.DB) {
 	free(true)
 	tx.Rollback()
 }
+
+// testHead checks that what only grows of a Head does so, in whatever order transactions are
+// committed.
+func testHead(t *testing.T, db rows.DB) {
+	if db.Traits().Exclusive {
+		t.Skip("no two transactions run at the same time")
+	}
+	enter := enterer(t, db)
+	last := uint64(0)
+	grown := func(tx rows.Tx) {
+		t.Helper()
+		ok(t, "Commit", tx.Commit())
+		tx, v := enter()
+		defer tx.Rollback()
+		equal(t, "the round", v.Head().Rounds[0], 9)
+		equal(t, "whether Removed is greater", v.Head().Removed > last, true)
+		last = v.Head().Removed
+	}
+	one, v := enter()
+	two, w := enter()
+	for round, h := range map[uint64]rows.Calls{5: v, 9: w} {
+		h.Head().Rounds[0] = round
+		h.Head().Removed++
+		ok(t, "Save", h.Save())
+	}
+	grown(two)
+	grown(one)
+}

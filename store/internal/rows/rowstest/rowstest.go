@@ -49,6 +49,8 @@ func Run(t *testing.T, open func(t *testing.T) rows.DB) {
 		{"Locked", testLocked},
 		{"Concurrent", testConcurrent},
 		{"Exclusive", testExclusive},
+		{"AloneInQueue", testAloneInQueue},
+		{"Head", testHead},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, open(t)) })
 	}
