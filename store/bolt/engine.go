@@ -144,7 +144,7 @@ func (t *txn) Get(key []byte) (value []byte, err error) {
 }
 
 // Fetch implements kv.Txn. Each read costs the same, now or later.
-func (t *txn) Fetch([][]byte) error { return nil }
+func (t *txn) Fetch([][]byte, ...kv.Span) error { return nil }
 
 // Guard implements kv.Txn. Nobody else writes.
 func (t *txn) Guard(_, _ []byte) {}

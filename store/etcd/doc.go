@@ -48,8 +48,9 @@
 //
 // # What it costs
 //
-// A Put waits for two to four exchanges with the servers, a Take for three to five. To find where a
-// key's tasks end, the servers read all the queued tasks of that key, once a second in each process
-// that puts some. Whoever waits for tasks costs nothing but its watch, and a transaction every ten
+// A Put, a Take and an Ack wait for two exchanges with the servers: one in which all is read, and
+// the commit. The first Take of a process, and one of a new Consumer, wait for a few more. To find
+// where a key's tasks end, the servers read all the queued tasks of that key, once a second in each
+// process that puts some. Whoever waits for tasks costs nothing but its watch, and a transaction every ten
 // seconds. A process in which nobody waits makes no call when others put tasks.
 package etcd

@@ -83,6 +83,7 @@ type txn struct {
 	ctx      context.Context
 	revision int64 // of what is read, 0 before the first read
 	known    map[string]known
+	fetched  []fetched
 	writes   []write // in the order of keys
 	cleared  []span
 	guards   []span
@@ -93,6 +94,12 @@ type txn struct {
 type known struct {
 	value    []byte
 	revision int64
+}
+
+// fetched is the first entries of a span, or of the first part of it, that were read ahead.
+type fetched struct {
+	kv.Span
+	*clientv3.GetResponse
 }
 
 // write is a key that was put, or if the value is nil deleted.
@@ -127,44 +134,46 @@ func (t *txn) isCleared(key []byte) bool {
 	return slices.ContainsFunc(t.cleared, func(s span) bool { return s.holds(key) })
 }
 
-// options are those of a read.
-func (t *txn) options(more ...clientv3.OpOption) []clientv3.OpOption {
-	if t.revision != 0 {
-		more = append(more, clientv3.WithRev(t.revision))
-	}
-	return more
-}
-
-// Fetch implements kv.Txn.
-func (t *txn) Fetch(keys [][]byte) error {
+// Fetch implements kv.Txn. Of a span it reads what Scan would read first.
+func (t *txn) Fetch(keys [][]byte, spans ...kv.Span) error {
 	if t.over {
 		return errOver
 	}
-	var missing []string
+	var ops []clientv3.Op
+	var note []func(*clientv3.GetResponse)
 	for _, key := range keys {
-		if _, ok := t.known[string(key)]; !ok {
-			t.known[string(key)] = known{}
-			missing = append(missing, string(key))
+		key := string(key)
+		if _, ok := t.known[key]; !ok {
+			t.known[key] = known{}
+			ops = append(ops, clientv3.OpGet(t.prefix+key))
+			note = append(note, func(r *clientv3.GetResponse) {
+				for _, e := range r.Kvs {
+					t.known[key] = known{e.Value, e.ModRevision}
+				}
+			})
 		}
 	}
-	for some := range slices.Chunk(missing, t.maxOps) {
-		ops := make([]clientv3.Op, len(some))
-		for i, key := range some {
-			ops[i] = clientv3.OpGet(t.prefix+key, t.options()...)
+	for i := range spans {
+		first := t.bounds.split(spans[i])[0]
+		ops = append(ops, clientv3.OpGet(t.engine.key(first.From), t.span(&first, firstSize(&spans[i]))...))
+		note = append(note, func(r *clientv3.GetResponse) { t.fetched = append(t.fetched, fetched{first, r}) })
+	}
+	for n := 0; len(ops) > 0; ops, note = ops[n:], note[n:] {
+		n = min(len(ops), t.maxOps)
+		for i := range n {
+			clientv3.WithRev(t.revision)(&ops[i])
 		}
 		var found *clientv3.TxnResponse
 		err := t.exchange(func(ctx context.Context) (err error) {
-			found, err = t.client.Txn(ctx).Then(ops...).Commit()
+			found, err = t.client.Txn(ctx).Then(ops[:n]...).Commit()
 			return err
 		})
 		if err != nil {
 			return err
 		}
 		t.read(found.Header.Revision)
-		for i, key := range some {
-			for _, e := range found.Responses[i].GetResponseRange().Kvs {
-				t.known[key] = known{e.Value, e.ModRevision}
-			}
+		for i, r := range found.Responses {
+			note[i]((*clientv3.GetResponse)(r.GetResponseRange()))
 		}
 	}
 	return nil
@@ -258,11 +267,8 @@ func (t *txn) Commit() error {
 		t.over = true
 		return nil
 	}
-	compares, err := t.compares()
-	if err != nil {
-		return err
-	}
 	t.over = true
+	compares := t.compares()
 	var ops []clientv3.Op
 	for _, s := range t.cleared {
 		ops = append(ops, clientv3.OpDelete(t.engine.key(s.from), clientv3.WithRange(t.engine.key(s.to))))
@@ -296,28 +302,28 @@ func (t *txn) Commit() error {
 	return nil
 }
 
-// compares returns what the server must find true. For a key that is what was read of it; for a
-// span, that nothing in it is newer.
-func (t *txn) compares() (all []clientv3.Cmp, err error) {
-	var single [][]byte
+// compares returns what the server must find true. For a key that was read that is what was read of
+// it; for others, and what is in a span, that it is not newer. So what others delete that was not
+// read is no conflict: who guards a key without reading it knows that nobody deletes it.
+func (t *txn) compares() (all []clientv3.Cmp) {
 	seen := map[string]bool{}
 	for _, g := range t.guards {
-		if id := string(g.from) + "\x00" + string(g.to); !seen[id] {
-			seen[id] = true
-			if g.to == nil {
-				single = append(single, g.from)
-				continue
-			}
-			newer := clientv3.Compare(clientv3.ModRevision(t.engine.key(g.from)), "<", t.revision+1)
-			all = append(all, newer.WithRange(t.engine.key(g.to)))
+		id := string(g.from) + "\x00" + string(g.to)
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		revision := clientv3.ModRevision(t.engine.key(g.from))
+		switch read, ok := t.known[string(g.from)]; {
+		case g.to != nil:
+			all = append(all, clientv3.Compare(revision, "<", t.revision+1).WithRange(t.engine.key(g.to)))
+		case ok:
+			all = append(all, clientv3.Compare(revision, "=", read.revision))
+		default:
+			all = append(all, clientv3.Compare(revision, "<", t.revision+1))
 		}
 	}
-	err = t.Fetch(single)
-	for _, key := range single {
-		revision := t.known[string(key)].revision
-		all = append(all, clientv3.Compare(clientv3.ModRevision(t.engine.key(key)), "=", revision))
-	}
-	return all, err
+	return all
 }
 
 // definite tells whether an error says that nothing was done.

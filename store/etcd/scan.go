@@ -11,19 +11,31 @@ import (
 	"github.com/fairq/fairq/store/internal/kv"
 )
 
-// The first page of a span whose limit is not known has few keys: often no more are wanted.
+// The first page of a span whose limit is not known has few keys if the last come first: who reads
+// so wants few of them.
 const (
 	firstPage = 32
 	page      = 1000
 )
 
+// firstSize returns how many keys of a span are read at first.
+func firstSize(s *kv.Span) int {
+	switch {
+	case s.Limit > 0:
+		return s.Limit
+	case s.Desc:
+		return firstPage
+	}
+	return page
+}
+
 // Scan implements kv.Txn. It merges what the server has with what was written.
 func (t *txn) Scan(s kv.Span) iter.Seq2[kv.Entry, error] {
 	return func(yield func(kv.Entry, error) bool) {
 		own := t.ownWrites(&s)
-		size, left := firstPage, s.Limit
+		size, left := firstSize(&s), s.Limit
 		if s.Limit > 0 {
-			size = s.Limit + len(own)
+			size += len(own)
 		}
 		emit := func(key, value []byte) bool {
 			if value == nil {
@@ -111,6 +123,17 @@ func (t *txn) stored(s kv.Span, size int) iter.Seq2[kv.Entry, error] {
 	}
 }
 
+// span returns what has a read return some entries of a span.
+func (t *txn) span(s *kv.Span, size int) []clientv3.OpOption {
+	order := clientv3.SortAscend
+	if s.Desc {
+		order = clientv3.SortDescend
+	}
+	return []clientv3.OpOption{
+		clientv3.WithRange(t.engine.key(s.To)), clientv3.WithLimit(int64(size)), clientv3.WithSort(clientv3.SortByKey, order),
+	}
+}
+
 // get reads some entries of a span.
 func (t *txn) get(s *kv.Span, size int, o ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	if t.over {
@@ -119,15 +142,16 @@ func (t *txn) get(s *kv.Span, size int, o ...clientv3.OpOption) (*clientv3.GetRe
 	if bytes.Compare(s.From, s.To) >= 0 {
 		return new(clientv3.GetResponse), nil
 	}
-	order := clientv3.SortAscend
-	if s.Desc {
-		order = clientv3.SortDescend
+	for _, f := range t.fetched {
+		same := f.Desc == s.Desc && bytes.Equal(f.From, s.From) && bytes.Equal(f.To, s.To)
+		if same && (len(f.Kvs) >= size || !f.More) {
+			return f.GetResponse, nil
+		}
 	}
 	var r *clientv3.GetResponse
 	err := t.exchange(func(ctx context.Context) (err error) {
-		o := append(t.options(o...), clientv3.WithRange(t.engine.key(s.To)),
-			clientv3.WithLimit(int64(size)), clientv3.WithSort(clientv3.SortByKey, order))
-		r, err = t.client.Get(ctx, t.engine.key(s.From), o...)
+		o := append(t.span(s, size), o...)
+		r, err = t.client.Get(ctx, t.engine.key(s.From), append(o, clientv3.WithRev(t.revision))...)
 		return err
 	})
 	if err != nil {

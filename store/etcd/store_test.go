@@ -114,8 +114,8 @@ func (x outsideTxn) Get(key []byte) (value []byte, err error) {
 	return value, err
 }
 
-func (x outsideTxn) Fetch(keys [][]byte) (err error) {
-	x.call(func() { err = x.Txn.Fetch(keys) })
+func (x outsideTxn) Fetch(keys [][]byte, spans ...kv.Span) (err error) {
+	x.call(func() { err = x.Txn.Fetch(keys, spans...) })
 	return err
 }
 

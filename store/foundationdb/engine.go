@@ -83,24 +83,39 @@ func (t *txn) Get(key []byte) ([]byte, error) {
 }
 
 // Fetch implements kv.Txn. What is read is kept by the client library, until the end.
-func (t *txn) Fetch(keys [][]byte) error {
-	futures := make([]fdb.FutureByteSlice, len(keys))
+func (t *txn) Fetch(keys [][]byte, spans ...kv.Span) error {
+	futures, ranges := make([]fdb.FutureByteSlice, len(keys)), make([]fdb.RangeResult, len(spans))
 	for i, key := range keys {
 		futures[i] = t.Snapshot().Get(t.key(key))
+	}
+	for i := range spans {
+		ranges[i] = t.read(&spans[i])
 	}
 	for _, f := range futures {
 		if _, err := f.Get(); err != nil {
 			return retried(err)
 		}
 	}
+	for _, r := range ranges {
+		if all := r.Iterator(); all.Advance() { // the first entries, of what may be many
+			if _, err := all.Get(); err != nil {
+				return retried(err)
+			}
+		}
+	}
 	return nil
+}
+
+// read begins to read a span.
+func (t *txn) read(s *kv.Span) fdb.RangeResult {
+	o := fdb.RangeOptions{Limit: s.Limit, Reverse: s.Desc, Mode: fdb.StreamingModeIterator}
+	return t.Snapshot().GetRange(t.span(s.From, s.To), o)
 }
 
 // Scan implements kv.Txn.
 func (t *txn) Scan(s kv.Span) iter.Seq2[kv.Entry, error] {
 	return func(yield func(kv.Entry, error) bool) {
-		options := fdb.RangeOptions{Limit: s.Limit, Reverse: s.Desc, Mode: fdb.StreamingModeIterator}
-		for all := t.Snapshot().GetRange(t.span(s.From, s.To), options).Iterator(); all.Advance(); {
+		for all := t.read(&s).Iterator(); all.Advance(); {
 			e, err := all.Get()
 			if err != nil {
 				yield(kv.Entry{}, retried(err))

@@ -96,9 +96,9 @@ type Txn interface {
 	// Get returns the value of a key, nil if there is none.
 	Get(key []byte) ([]byte, error)
 
-	// Fetch says which keys will be read next. Where each read is an exchange with a server, all
-	// are read in one.
-	Fetch(keys [][]byte) error
+	// Fetch says which keys will be read next, and which spans will be scanned. Where each read is
+	// an exchange with a server, all are read in one.
+	Fetch(keys [][]byte, spans ...Span) error
 
 	// Scan yields what is in a span, or an error at last. Nothing is written meanwhile.
 	Scan(s Span) iter.Seq2[Entry, error]

@@ -152,13 +152,18 @@ func (t *tally) add(other *tally) {
 	}
 }
 
+// headSpan returns where all is that is in a head.
+func (v *view) headSpan() Span {
+	return Span{From: v.about(aboutQueue), To: behind(v.about(aboutLock))}
+}
+
 // readHead returns nil if there is no such queue.
 func (x *tx) readHead(v *view) (*head, error) {
 	h := &head{own: tally{rounds: map[int]uint64{}}, folds: tally{rounds: map[int]uint64{}}}
 	sum := tally{rounds: map[int]uint64{}}
 	row, lock, mark, own := v.about(aboutQueue), v.about(aboutLock), v.markKey(), v.tally()
 	h.lanes.own = -1
-	for e, err := range x.scan(Span{From: row, To: behind(lock)}) {
+	for e, err := range x.scan(v.headSpan()) {
 		if err != nil {
 			return nil, err
 		}

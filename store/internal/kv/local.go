@@ -13,6 +13,9 @@ type local struct {
 	contended time.Time  // until then, who wants to be alone locks the queue at once
 	failures  int        // conflicts since a transaction was committed
 	passed    passed
+	coming    [][]byte // the keys of tasks that are probably taken next
+	mark      []byte   // as it was in the last head, with the lanes
+	lanes     lanes
 	stop      func() // ends what watches, nil if nothing does; not protected
 
 	// What was committed longer ago than marksLag has a lower number than the older one.
@@ -75,8 +78,29 @@ func (v *view) free() {
 	}
 }
 
-// mark returns from which number on View.Ended must look, after number was seen.
-func (l *local) mark(shared bool, number uint64) uint64 {
+// guess returns what a head will probably be, as far as that decides what is read with it.
+func (l *local) guess() *head {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return &head{mark: mark{entry: l.mark}, lanes: lanes{max(1, l.lanes.all), l.lanes.own}}
+}
+
+// saw notes what the head is.
+func (l *local) saw(h *head) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mark, l.lanes = h.mark.entry, h.lanes
+}
+
+// likely returns the keys of up to n tasks that will probably be taken.
+func (l *local) likely(n int) [][]byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.coming[:min(n, len(l.coming))]
+}
+
+// seen returns from which number on View.Ended must look, after number was seen.
+func (l *local) seen(shared bool, number uint64) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !shared {
@@ -127,6 +151,9 @@ const (
 	window   = 4
 	patience = 3 * window
 )
+
+// window returns how many tasks a process looks at for each that it wants.
+func (l lanes) window() int { return window * l.all }
 
 // has tells whether a task is in the lane of the process.
 func (l lanes) has(id uint64) bool {

@@ -103,8 +103,8 @@ func (t *memTxn) Get(key []byte) ([]byte, error) {
 	return nil, nil
 }
 
-func (t *memTxn) Fetch([][]byte) error { return nil }
-func (t *memTxn) Guard(_, _ []byte)    {}
+func (t *memTxn) Fetch([][]byte, ...Span) error { return nil }
+func (t *memTxn) Guard(_, _ []byte)             {}
 
 func (t *memTxn) Scan(s Span) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {

@@ -114,8 +114,7 @@ func (x *tx) stage(v *view, h *head, plan *rows.Plan) (ready bool, err error) {
 
 // requests returns those that are not old, in their order, and the keys of the others.
 func (x *tx) requests(v *view) (all []*request, old [][]byte, err error) {
-	at := v.about(requests)
-	for e, err := range x.scan(Span{From: at, To: behind(at)}) {
+	for e, err := range x.scan(v.requests()) {
 		r := &request{process: uintAt(last(e.Key, 1))}
 		if err == nil {
 			err = x.fail("read", e.Key, decode(e.Value, r.code))
@@ -133,6 +132,11 @@ func (x *tx) requests(v *view) (all []*request, old [][]byte, err error) {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.process, b.process))
 	})
 	return all, old, nil
+}
+
+func (v *view) requests() Span {
+	at := v.about(requests)
+	return Span{From: at, To: behind(at)}
 }
 
 func (v *view) requestKey(process uint64) []byte {

@@ -197,13 +197,51 @@ func (v *view) points(r *rows.Range) (keys [][]byte) {
 	return keys
 }
 
-// Fetch implements rows.View. It reads rows by their primary keys, all at once.
-func (v *view) Fetch(ranges ...rows.Range) error {
-	var keys [][]byte
-	for i := range ranges {
-		keys = append(keys, v.withPayloads(v.points(&ranges[i]), &ranges[i])...)
+// Fetch implements rows.View. It reads all at once that is known by now: rows that are named by
+// their primary keys, and of others the entries of indexes.
+func (v *view) Fetch(ranges ...rows.Range) error { return v.fetch(nil, ranges) }
+
+func (v *view) fetch(spans []Span, ranges []rows.Range) error {
+	if !v.db.shared {
+		return nil // each read costs the same, now or later
 	}
-	return v.fail("read", nil, v.tx.Fetch(keys))
+	var keys [][]byte
+	for _, r := range ranges {
+		apart := v.takesApart(&r)
+		points := v.points(&r)
+		switch {
+		case points == nil && apart:
+			points = v.likely(r.Limit)
+			r.Limit *= v.head.lanes.window()
+		case points == nil && v.db.options.Taking == Staged && v.takes(&r):
+			continue
+		}
+		keys = append(keys, v.withPayloads(points, &r)...)
+		if points == nil || apart {
+			spans = append(spans, v.spans(&r)...)
+		}
+	}
+	return v.fail("read", nil, v.tx.Fetch(keys, spans...))
+}
+
+// spans returns what is scanned first of a range.
+func (v *view) spans(r *rows.Range) (spans []Span) {
+	for _, p := range prefixes(r) {
+		at := appendTuple(v.index(r.Index), p)
+		if r.Each > 0 {
+			spans = append(spans, seek(at, at))
+		} else {
+			spans = append(spans, v.span(r, at))
+		}
+	}
+	return spans
+}
+
+func prefixes(r *rows.Range) []rows.Tuple {
+	if r.Prefixes == nil {
+		return []rows.Tuple{nil}
+	}
+	return r.Prefixes
 }
 
 // withPayloads returns the keys of a range, and those of the payloads if it asks for these.
@@ -221,12 +259,9 @@ func (t table[R]) find(r *rows.Range) ([]hit[R], error) {
 	if keys := t.points(r); keys != nil {
 		return t.findPoints(keys, r)
 	}
-	prefixes := r.Prefixes
-	if prefixes == nil {
-		prefixes = []rows.Tuple{nil}
-	}
 	var hits []hit[R]
-	for _, p := range prefixes {
+	all := prefixes(r)
+	for _, p := range all {
 		at := appendTuple(t.index(r.Index), p)
 		err := t.each(at, r.Each, func(at []byte) (err error) {
 			hits, err = t.scan(hits, r, at)
@@ -236,7 +271,7 @@ func (t table[R]) find(r *rows.Range) ([]hit[R], error) {
 			return nil, err
 		}
 	}
-	if len(prefixes) > 1 && r.Each == 0 {
+	if len(all) > 1 && r.Each == 0 {
 		slices.SortFunc(hits, func(a, b hit[R]) int {
 			if r.Desc {
 				a, b = b, a
@@ -296,22 +331,27 @@ func (t table[R]) load(hits []hit[R], r *rows.Range) ([]*R, error) {
 	return found, nil
 }
 
-// scan adds what of a range begins with some prefix. Rows are read now if that decides which are
-// in it, or costs nothing.
-func (t table[R]) scan(hits []hit[R], r *rows.Range, at []byte) ([]hit[R], error) {
+// span returns what of a range begins with some prefix.
+func (v *view) span(r *rows.Range, at []byte) Span {
 	s := Span{From: appendTuple(bytes.Clone(at), r.From), To: behind(at), Desc: r.Desc, Limit: r.Limit}
 	if r.To != nil {
 		s.To = appendTuple(bytes.Clone(at), r.To)
 	}
-	if mark := t.head.mark.entry; r.Index == rows.TaskReady && r.Prefixes == nil && r.From == nil {
-		s.From = append(s.From, mark...)
+	if r.Index == rows.TaskReady && r.Prefixes == nil && r.From == nil {
+		s.From = append(s.From, v.head.mark.entry...)
 	}
-	chosen := r.Only != rows.Only{}
-	if chosen {
+	if r.Only != (rows.Only{}) {
 		s.Limit = 0
 	}
+	return s
+}
+
+// scan adds what of a range begins with some prefix. Rows are read now if that decides which are
+// in it, or costs nothing.
+func (t table[R]) scan(hits []hit[R], r *rows.Range, at []byte) ([]hit[R], error) {
+	chosen := r.Only != rows.Only{}
 	n := len(hits)
-	for e, err := range t.tx.scan(s) {
+	for e, err := range t.tx.scan(t.span(r, at)) {
 		h := hit[R]{key: e.Key, rest: e.Key[min(len(at), len(e.Key)):]}
 		switch {
 		case err != nil:
@@ -349,15 +389,22 @@ func (t outcomeTable) Put(o *rows.Outcome) (err error) {
 // taskTable is the table of tasks. They are counted by state, and payloads have keys of their own.
 type taskTable struct{ table[rows.Row] }
 
+// takes tells whether a range is tasks that are to be taken, while others may take some.
+func (v *view) takes(r *rows.Range) bool {
+	return !v.alone && v.db.options.Taking != Strict && r.Lock == rows.SkipLocked && r.Limit > 0 &&
+		(r.Index == rows.TaskReady || r.Index == rows.TaskKind)
+}
+
+func (v *view) takesApart(r *rows.Range) bool { return v.db.options.Taking == Apart && v.takes(r) }
+
 // Scan implements rows.Table. Those who take at the same time are to choose different tasks.
 func (t taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
-	takes := !t.alone && t.db.options.Taking != Strict && r.Lock == rows.SkipLocked && r.Limit > 0 &&
-		(r.Index == rows.TaskReady || r.Index == rows.TaskKind)
+	takes := t.takes(&r)
 	t.took = t.took || takes
 	var hits []hit[rows.Row]
 	var err error
 	switch {
-	case takes && t.db.options.Taking == Apart && t.head.lanes.all > 1:
+	case t.takesApart(&r):
 		hits, err = t.findApart(r)
 	case takes && t.given != nil && r.To[0] == t.given.before:
 		hits, err = t.handed(&r)
@@ -388,16 +435,20 @@ func (t taskTable) find(r *rows.Range) ([]hit[rows.Row], error) {
 }
 
 // findApart returns those entries of a range that this process is to take: what it has passed over
-// too often, the first ones of its lane, and if these are not enough any others.
+// too often, the first ones of its lane, and if these are not enough any others. Those that come
+// next in its lane it will probably take next.
 func (t taskTable) findApart(r rows.Range) ([]hit[rows.Row], error) {
 	wanted := r.Limit
-	r.Limit *= window * t.head.lanes.all
+	r.Limit *= t.head.lanes.window()
 	hits, err := t.find(&r)
-	if err != nil || len(hits) <= wanted {
-		return hits, err
+	if err != nil {
+		return nil, err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.coming = nil; len(hits) <= wanted {
+		return hits, nil
+	}
 	var chosen []int
 	chooses := make([]bool, len(hits))
 	choose := func(i int, is bool) {
@@ -406,12 +457,16 @@ func (t taskTable) findApart(r rows.Range) ([]hit[rows.Row], error) {
 			chosen = append(chosen, i)
 		}
 	}
+	alone := t.head.lanes.all == 1
 	for i, h := range hits {
 		n := t.passed.times(id(h)) // at random, for others have passed it over as often
-		choose(i, n >= patience || n >= patience/2 && rand.IntN(t.head.lanes.all*wanted) == 0)
+		choose(i, !alone && (n >= patience || n >= patience-2 && rand.IntN(t.head.lanes.all*wanted) == 0))
 	}
 	for i, h := range hits {
-		choose(i, t.head.lanes.has(id(h)))
+		own := alone || t.head.lanes.has(id(h))
+		if choose(i, own); own && !chooses[i] && len(t.coming) < wanted {
+			t.coming = append(t.coming, t.primary(h.key))
+		}
 	}
 	for i := rand.IntN(len(hits)); len(chosen) < wanted; i = (i + 1) % len(hits) {
 		choose(i, true)

@@ -136,12 +136,17 @@ func (x *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	}
 	h := x.heads[queue]
 	for v.now = time.Now().UnixNano(); h == nil || x.db.shared; v.now = time.Now().UnixNano() {
-		var err error
-		if h, err = x.readHead(v); h == nil || err != nil {
+		v.head = l.guess()
+		err := v.readAhead(plan)
+		if err == nil {
+			h, err = x.readHead(v)
+		}
+		if h == nil || err != nil {
 			v.free()
 			return nil, err
 		}
 		v.head = h
+		l.saw(h)
 		free := h.lockedBy == x.db.process || h.lockedUntil <= v.now
 		locks := h.lockedBy != x.db.process && l.isContended(v.alone)
 		ready := !x.db.shared
@@ -166,12 +171,21 @@ func (x *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	if v.head = h; !x.db.shared {
 		x.heads[queue] = h
 	}
-	l.mark(x.db.shared, h.number)
+	l.seen(x.db.shared, h.number)
 	x.views = append(x.views, v)
-	if err := v.Fetch(plan.Ranges...); err != nil {
-		return nil, err
-	}
 	return v, nil
+}
+
+// readAhead reads at once the head, and what is planned to be read.
+func (v *view) readAhead(plan *rows.Plan) error {
+	spans := []Span{v.headSpan()}
+	if n, _ := wants(plan); n > 0 && v.db.options.Taking == Staged {
+		spans = append(spans, v.requests())
+	}
+	for _, l := range plan.LastRounds {
+		spans = append(spans, v.rounds(l))
+	}
+	return v.fetch(spans, plan.Ranges)
 }
 
 // lockTime is how long a process has a queue locked that does nothing any more.

@@ -71,7 +71,7 @@ func (v *view) each(at []byte, n int, f func(at []byte) error) error {
 	}
 	for from := at; ; {
 		var next []byte
-		for e, err := range v.scan(Span{From: from, To: behind(at), Limit: 1}) {
+		for e, err := range v.scan(seek(from, at)) {
 			if err != nil {
 				return err
 			}
@@ -87,22 +87,29 @@ func (v *view) each(at []byte, n int, f func(at []byte) error) error {
 	}
 }
 
+// seek returns the first key behind one of those that begin like another.
+func seek(from, at []byte) Span { return Span{From: from, To: behind(at), Limit: 1} }
+
 // LastRound implements rows.View. It reads index entries only, backwards from the last round.
 func (v *view) LastRound(l rows.Line, after uint64) (round uint64, n int, err error) {
-	at := appendTuple(v.index(rows.TaskLine), rows.Tuple{l.Key, int64(l.Priority)})
-	from := appendInt(bytes.Clone(at), int64(min(after, math.MaxInt64-1))+1)
-	for e, err := range v.scan(Span{From: from, To: behind(at), Desc: true}) {
+	for e, err := range v.scan(v.rounds(l)) {
 		if err != nil {
 			return 0, 0, err
 		}
-		is := uintAt(e.Key[len(at):])
-		if n > 0 && is != round {
+		is := uintAt(last(e.Key, 4))
+		if is <= after || n > 0 && is != round {
 			break
 		}
 		round = is
 		n++
 	}
 	return round, n, nil
+}
+
+// rounds returns the tasks of a line that have a round.
+func (v *view) rounds(l rows.Line) Span {
+	at := appendTuple(v.index(rows.TaskLine), rows.Tuple{l.Key, int64(l.Priority)})
+	return Span{From: appendInt(bytes.Clone(at), 1), To: behind(at), Desc: true}
 }
 
 // Hide implements rows.View. A row that is Takeable has a round.
@@ -184,7 +191,7 @@ func (v *view) CountKeys() (n int, err error) {
 
 // Ended implements rows.View. A mark is a number: what is committed later has a greater one.
 func (v *view) Ended(mark string) (ended []*rows.Outcome, next string, err error) {
-	next = strconv.FormatUint(v.mark(v.db.shared, v.head.number), 10)
+	next = strconv.FormatUint(v.seen(v.db.shared, v.head.number), 10)
 	if mark == "" {
 		return nil, next, nil
 	}

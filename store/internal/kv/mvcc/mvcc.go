@@ -131,7 +131,7 @@ type txn struct {
 	root    *node // with what was written
 	version uint64
 	began   time.Time
-	known   map[string]bool // keys that were read
+	known   map[string]bool // keys that were read, and names of spans
 	guards  [][2][]byte
 	writes  []write
 	size    int
@@ -156,10 +156,13 @@ func (t *txn) Get(key []byte) ([]byte, error) {
 }
 
 // Fetch implements kv.Txn. What was read or written is known.
-func (t *txn) Fetch(keys [][]byte) error {
+func (t *txn) Fetch(keys [][]byte, spans ...kv.Span) error {
 	n := len(t.known)
 	for _, key := range keys {
 		t.known[string(key)] = true
+	}
+	for i := range spans {
+		t.known[nameOf(&spans[i])] = true
 	}
 	if len(t.known) == n && !t.over {
 		return nil
@@ -167,10 +170,13 @@ func (t *txn) Fetch(keys [][]byte) error {
 	return t.read()
 }
 
+// nameOf returns a name for a span, which is no key.
+func nameOf(s *kv.Span) string { return fmt.Sprintf("%q %q %v %d", s.From, s.To, s.Desc, s.Limit) }
+
 // Scan implements kv.Txn.
 func (t *txn) Scan(s kv.Span) iter.Seq2[kv.Entry, error] {
 	return func(yield func(kv.Entry, error) bool) {
-		if err := t.read(); err != nil {
+		if err := t.Fetch(nil, s); err != nil {
 			yield(kv.Entry{}, err)
 			return
 		}

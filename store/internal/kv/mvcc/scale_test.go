@@ -50,9 +50,9 @@ type countedTxn struct {
 	counted
 }
 
-func (t countedTxn) Fetch(keys [][]byte) error {
+func (t countedTxn) Fetch(keys [][]byte, spans ...kv.Span) error {
 	t.entries.Add(int64(len(keys)))
-	return t.Txn.Fetch(keys)
+	return t.Txn.Fetch(keys, spans...)
 }
 
 func (t countedTxn) Scan(s kv.Span) iter.Seq2[kv.Entry, error] {
@@ -183,7 +183,7 @@ func TestLight(t *testing.T) {
 		fill(t, putter, heavy, func(int) string { return "heavy" })
 		fill(t, putter, heavy/20, func(i int) string { return fmt.Sprint("other ", i%others) })
 		for n, most := range map[int]int{
-			1:  2 * (1 + others),               // what is left of the round being served, and the next one
+			1:  2*(1+others) + 1,               // what is left of the round being served, the next one, and what is being taken
 			16: 2*(1+others) + mostLate(16, 1), // that, and what passes it over
 		} {
 			longest, sum := 0, 0
