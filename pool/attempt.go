@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairq/fairq"
@@ -18,43 +19,43 @@ type attempt[V any] struct {
 	task   task.Task[V] // what the handler gets
 	class  *class[V]
 	worker *worker
-	next   *attempt[V] // at a task that was taken when this one was acked; nil if none was
-
-	inBackground bool // it is settled there
-
-	mu    sync.Mutex // protects what follows
-	ended bool       // the handler has returned; from then on nothing of this changes
-	extra *extra     // nil if there is none
+	extra  atomic.Pointer[extra] // nil if there is none; endedPlain if there was none at the end
 }
 
 // extra is what few attempts have.
 type extra struct {
-	policy   *Policy       // what Options.ForTask says
-	ran      time.Duration // how long the handler ran; 0 if nobody asks for that
-	deadline time.Time     // of the context; zero if it has none
-	late     error         // its cause then
+	policy       *Policy       // what Options.ForTask says
+	ran          time.Duration // how long the handler ran; 0 if nobody asks for that
+	deadline     time.Time     // of the context; zero if it has none
+	late         error         // its cause then
+	inBackground bool          // the attempt is settled there
 
+	mu     sync.Mutex      // protects what follows
+	ended  bool            // the handler has returned; from then on ctx does not change
 	ctx    context.Context // the real one; nil until somebody asks for it
 	cancel context.CancelFunc
 	cause  error // if it was done before the handler
 }
 
-var noExtra extra
+var noExtra, endedPlain = new(extra), &extra{ended: true}
 
 // get returns what is extra, to be read.
 func (a *attempt[V]) get() *extra {
-	if a.extra == nil {
-		return &noExtra
+	if x := a.extra.Load(); x != nil {
+		return x
 	}
-	return a.extra
+	return noExtra
 }
 
 // set returns what is extra, to be changed.
 func (a *attempt[V]) set() *extra {
-	if a.extra == nil {
-		a.extra = new(extra)
+	for {
+		x := a.extra.Load()
+		if x != nil && x != endedPlain {
+			return x
+		}
+		a.extra.CompareAndSwap(x, &extra{ended: x != nil})
 	}
-	return a.extra
 }
 
 // do implements job. The worker goes on with what is taken when a task is acked, which counts in
@@ -65,9 +66,8 @@ func (a *attempt[V]) do(w *worker) {
 	defer c.taken.Add(-1)
 	for a != nil {
 		a.run(w)
-		next := a.next
-		a.next = nil // whoever has kept its context is not to keep the rest
-		a = next
+		a, _ = w.following.(*attempt[V])
+		w.following = nil
 	}
 }
 
@@ -169,8 +169,6 @@ func (a *attempt[V]) policy() *Policy {
 
 // Deadline implements [context.Context].
 func (a *attempt[V]) Deadline() (time.Time, bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	at := a.get().deadline
 	return at, !at.IsZero()
 }
@@ -183,9 +181,13 @@ func (a *attempt[V]) Err() error { return a.context().Err() }
 
 // Value implements [context.Context].
 func (a *attempt[V]) Value(key any) any {
-	a.mu.Lock()
-	ctx, ended := a.get().ctx, a.ended
-	a.mu.Unlock()
+	var ctx context.Context
+	ended := false
+	if x := a.extra.Load(); x != nil {
+		x.mu.Lock()
+		ctx, ended = x.ctx, x.ended
+		x.mu.Unlock()
+	}
 	switch {
 	case ended && key == (workerKey{}): // what runs on is no handler any more
 		return nil
@@ -206,15 +208,15 @@ var endedContext = func() context.Context {
 
 // context returns the context behind this one, and makes it if need be.
 func (a *attempt[V]) context() context.Context {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	x := a.set()
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	switch {
-	case a.get().ctx != nil:
-		return a.extra.ctx
-	case a.ended:
+	case x.ctx != nil:
+		return x.ctx
+	case x.ended:
 		return endedContext
 	}
-	x := a.set()
 	leased, cancel := a.leaseContext()
 	x.ctx, x.cancel = leased, cancel
 	if !x.deadline.IsZero() {
@@ -244,7 +246,7 @@ func (a *attempt[V]) leaseContext() (context.Context, context.CancelFunc) {
 
 // counts returns where it is counted what becomes of the attempt.
 func (a *attempt[V]) counts() *counters {
-	if a.inBackground {
+	if a.get().inBackground {
 		return &a.class.pool.backgroundCounts
 	}
 	return &a.worker.counts
@@ -252,16 +254,19 @@ func (a *attempt[V]) counts() *counters {
 
 // endContext ends the context of a handler that ran for so long.
 func (a *attempt[V]) endContext(ran time.Duration) {
-	a.mu.Lock()
-	a.ended = true
 	if ran > 0 && a.class.pool.observer.times() {
 		a.set().ran = ran
 	}
+	if a.extra.CompareAndSwap(nil, endedPlain) {
+		return
+	}
 	x := a.get()
+	x.mu.Lock()
+	x.ended = true
 	if x.ctx != nil {
 		x.cause = context.Cause(x.ctx)
 	}
-	a.mu.Unlock()
+	x.mu.Unlock()
 	if x.ctx != nil {
 		x.cancel()
 	}

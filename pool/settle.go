@@ -59,7 +59,7 @@ func (a *attempt[V]) finish(err error) {
 		a.settle(err)
 		return
 	}
-	a.inBackground = true
+	a.set().inBackground = true
 	p.background(func() {
 		defer p.settling.Add(-1)
 		a.settle(err)
@@ -114,7 +114,7 @@ func (a *attempt[V]) ack(ctx context.Context) error {
 	next := &attempt[V]{class: c}
 	ok, err := c.consumer.AckAndTake(ctx, &a.task, &next.task)
 	if ok {
-		a.next = next
+		a.worker.following = next
 	}
 	return err
 }

@@ -244,7 +244,7 @@ func (c *Consumer[V]) AckAndTake(ctx context.Context, done, next *Task[V]) (ok b
 	}
 	q := c.queue
 	switch {
-	case done.details.Lease == 0:
+	case done.number == 0:
 		return false, ErrLeaseLost
 	case done.consumer.queue != q:
 		return false, invalid("AckAndTake: the task", done.ID, "one from the queue of the consumer")
@@ -255,7 +255,7 @@ func (c *Consumer[V]) AckAndTake(ctx context.Context, done, next *Task[V]) (ok b
 	state, r, err := q.backend.SettleAndTakeOne(
 		ctx, done.lease(), driver.Settlement{}, c.handle, c.state.filter.Load().Filter)
 	if err == nil {
-		done.details.State = state
+		done.state = state
 	}
 	if r.ID == 0 {
 		return false, err

@@ -39,7 +39,7 @@ func (q *Queue[V]) Done(key string, cost int64) error {
 func (q *Queue[V]) countServed(t *Task[V]) {
 	counts := fairq.Counts{Served: 1}
 	if q.options.Quantum > 0 {
-		counts.Cost = uint64(t.details.Cost)
+		counts.Cost = uint64(t.details().Cost)
 	}
 	q.counts.Add(t.Key, counts)
 }

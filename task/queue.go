@@ -221,12 +221,12 @@ func (q *Queue[V]) show(r *driver.Record) (*Task[V], error) {
 	t := new(Task[V])
 	err := q.fill(t, r, nil)
 	if err != nil {
-		rare := driver.Rare{}
+		more, rare := t.details(), driver.Rare{}
 		if r.Rare != nil {
 			rare = *r.Rare
 		}
 		rare.Err = newError(err)
-		t.details.Rare = &rare
+		more.Rare, t.more = &rare, &more
 	}
 	return t, err
 }

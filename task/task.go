@@ -30,8 +30,11 @@ type Task[V any] struct {
 	Priority int
 	Attempts int // how often it was taken; see Info
 
-	details  driver.Details
-	consumer *Consumer[V] // who holds it; if this is no lease, no more than its name is known
+	number   uint64 // of the lease; 0 if it is none
+	created  int64
+	state    State
+	more     *driver.Details // nil if it is plain, see details; what it points to never changes
+	consumer *Consumer[V]    // who holds it; if this is no lease, no more than its name is known
 }
 
 // NewTask returns a task that is in no queue, and no lease: for tests of handlers and hooks.
@@ -45,20 +48,34 @@ func NewTask[V any](info Info, payload V) *Task[V] {
 // set makes t the task of a record, but for its payload. Without a consumer it is no lease.
 func (t *Task[V]) set(r *driver.Record, c *Consumer[V]) {
 	t.ID, t.Key, t.Kind, t.Priority, t.Attempts = r.ID, r.Key, r.Kind, r.Priority, r.Attempts
-	t.details, t.consumer = r.Details, c
+	t.state, t.number, t.created, t.more, t.consumer = r.State, r.Lease, r.Created, nil, c
+	if d := &r.Details; d.ReadyAt != d.Created || d.Until|d.Expires|int64(d.TTR)|int64(d.MaxAttempts) != 0 || d.Cost != 1 || d.Rare != nil {
+		t.more = new(r.Details)
+	}
 	if c == nil {
-		t.details.Lease = 0
+		t.number = 0
 		if r.Consumer != "" {
 			t.consumer = &Consumer[V]{handle: driver.Handle{ID: r.Consumer}}
 		}
 	}
 }
 
+// details returns those of the task. It is plain if no option was set and it was ready at once: as
+// a rule it is, so what is handed out is small.
+func (t *Task[V]) details() driver.Details {
+	d := driver.Details{ReadyAt: t.created, Cost: 1}
+	if t.more != nil {
+		d = *t.more
+	}
+	d.State, d.Lease, d.Created = t.state, t.number, t.created
+	return d
+}
+
 // Info returns all that there is to know of the task besides its payload. Its Metadata is the same
 // map each time.
 func (t *Task[V]) Info() Info {
 	r := driver.Record{
-		ID: t.ID, Key: t.Key, Kind: t.Kind, Priority: t.Priority, Attempts: t.Attempts, Details: t.details,
+		ID: t.ID, Key: t.Key, Kind: t.Kind, Priority: t.Priority, Attempts: t.Attempts, Details: t.details(),
 	}
 	if t.consumer != nil {
 		r.Consumer = t.consumer.handle.ID
@@ -68,7 +85,7 @@ func (t *Task[V]) Info() Info {
 
 // Expires tells whether there is an Info.Expires, or an Info.Deadline.
 func (t *Task[V]) Expires() bool {
-	return t.details.Expires != 0 || t.details.Rare != nil && !t.details.Rare.Deadline.IsZero()
+	return t.more != nil && (t.more.Expires != 0 || t.more.Rare != nil && !t.more.Rare.Deadline.IsZero())
 }
 
 // Ack says that the task is done. It is gone then.
@@ -140,7 +157,12 @@ func (t *Task[V]) Touch(ctx context.Context, d time.Duration) error {
 	if err != nil && !errors.Is(err, ErrGroupCancelled) { // else it is held
 		return err
 	}
-	if t.details.Until = driver.Nanos(until); d > 0 && until.IsZero() {
+	if t.more != nil {
+		more := *t.more
+		more.Until = driver.Nanos(until)
+		t.more = &more
+	}
+	if d > 0 && until.IsZero() {
 		return invalid("Touch: the duration", d, "0 for a task without a time to run, whose lease does not run out")
 	}
 	return nil
@@ -153,7 +175,7 @@ func (t *Task[V]) Touch(ctx context.Context, d time.Duration) error {
 // cancelled, with the cause [ErrGroupCancelled]: the lease is still held then, and however it ends,
 // the task is gone. Call cancel when the context is not needed any more.
 func (t *Task[V]) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
-	if t.details.Lease == 0 {
+	if t.number == 0 {
 		ctx, end := context.WithCancelCause(parent)
 		end(ErrLeaseLost)
 		return ctx, func() {}
@@ -161,10 +183,10 @@ func (t *Task[V]) Context(parent context.Context) (ctx context.Context, cancel c
 	return t.consumer.queue.notifier.context(parent, t.lease())
 }
 
-func (t *Task[V]) lease() driver.Lease { return driver.Lease{ID: t.ID, Number: t.details.Lease} }
+func (t *Task[V]) lease() driver.Lease { return driver.Lease{ID: t.ID, Number: t.number} }
 
 func (t *Task[V]) held() error {
-	if t.details.Lease == 0 {
+	if t.number == 0 {
 		return ErrLeaseLost
 	}
 	return t.consumer.queue.notifier.over()
@@ -179,7 +201,7 @@ func (t *Task[V]) settle(ctx context.Context, how driver.Settlement) error {
 	}
 	state, err := t.consumer.queue.backend.Settle(ctx, t.lease(), how)
 	if err == nil {
-		t.details.State = state
+		t.state = state
 	}
 	return err
 }
