@@ -20,11 +20,17 @@ const (
 
 	sqlNumbers = "SELECT nextval('fairq.numbers') FROM generate_series(1, $1::int)"
 
-	// The rounds are ready up one priority after the other, each at the end of its part of the
-	// index.
+	// The rounds are read one priority after the other, each at the end of its part of the index.
+	// $3 is the snapshot of the last Enter: what was running then may be committed by now.
 	sqlHead = `
 SELECT settings, paused, paused_keys,
 	coalesce((SELECT number FROM fairq.removals WHERE queue = $1 ORDER BY number DESC LIMIT 1), 0),
+	EXISTS (
+		SELECT FROM pg_snapshot_xip($3::text::pg_snapshot) x CROSS JOIN LATERAL (
+			SELECT FROM fairq.removals WHERE queue = $1 AND number = x::text::bigint OFFSET 0
+		) r
+	),
+	pg_current_snapshot()::text,
 	ARRAY(
 		WITH RECURSIVE r AS (
 			(SELECT priority, round FROM fairq.rounds WHERE queue = $1 ORDER BY priority DESC, round DESC LIMIT 1)
@@ -78,7 +84,8 @@ func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	if i := slices.IndexFunc(plan.Ranges, isSearch); i >= 0 {
 		v.addSearch(t.db.marks.search(queue, &plan.Ranges[i]))
 	}
-	t.add(sqlHead, v.queue, t.db.now()).QueryRow(func(r pgx.Row) error { return v.readHead(r, &searched) })
+	t.add(sqlHead, v.queue, t.db.now(), t.lastSnapshot(queue)).
+		QueryRow(func(r pgx.Row) error { return v.readHead(r, &searched) })
 	v.prefetch(plan)
 	if err := t.send("enter"); err != nil {
 		return nil, err
@@ -132,10 +139,14 @@ func (v *view) addPrefetch(r *rows.Range) {
 func (v *view) readHead(r pgx.Row, clock *int64) error {
 	head := &rows.Head{Rounds: map[int]uint64{}}
 	var rounds []int64
-	err := r.Scan(&head.Settings, &head.Paused, &head.PausedKeys, &head.Removed, &rounds, &v.now, clock)
+	var late bool
+	var snapshot string
+	err := r.Scan(&head.Settings, &head.Paused, &head.PausedKeys, &v.removal, &late, &snapshot,
+		&rounds, &v.now, clock)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
+	head.Removed = uint64(v.removal) + v.tx.noteSnapshot(uint64(v.queue), snapshot, late)
 	for i := 0; i+1 < len(rounds); i += 2 {
 		head.Rounds[int(rounds[i])] = uint64(rounds[i+1])
 	}

@@ -22,10 +22,11 @@ DELETE FROM fairq.rounds WHERE ctid = ANY(ARRAY(
 	) r
 ))`
 
-	sqlRemoved    = "INSERT INTO fairq.removals VALUES ($1, nextval('fairq.numbers'))"
+	sqlRemoved    = "INSERT INTO fairq.removals VALUES ($1, pg_current_xact_id()::text::bigint) ON CONFLICT DO NOTHING"
 	sqlOldRemoved = `
 DELETE FROM fairq.removals WHERE ctid = ANY(ARRAY(
-	SELECT ctid FROM fairq.removals WHERE queue = $1 AND number >= $2 AND number <= $3 FOR UPDATE SKIP LOCKED
+	SELECT ctid FROM fairq.removals WHERE queue = $1 AND number >= $2 AND number <= $3
+		AND number <> pg_current_xact_id()::text::bigint FOR UPDATE SKIP LOCKED
 ))`
 
 	sqlSetHead = "UPDATE fairq.queues SET settings = $2, paused = $3, paused_keys = $4 WHERE id = $1"
@@ -35,6 +36,43 @@ DELETE FROM fairq.removals WHERE ctid = ANY(ARRAY(
 // If each were one row, all would wait for each other at it. So a transaction adds a row, which
 // waits for nobody, and who reads takes the greatest or the sum. Old rows are deleted by the way,
 // those that others have locked at another time: it does not matter if some are left.
+
+// looked is when this process has entered a queue last.
+//
+// The row of a removal has the number of its transaction. Transactions are committed in any order,
+// so that the greatest number has not changed does not mean that none was added: one that was
+// running then may have a smaller number. So these are looked up too, one by one. A row that is
+// swept before this process has seen it leaves that of the sweeper, which is committed later.
+type looked struct {
+	snapshot string
+	late     uint64 // how often there were rows of transactions that were running the last time
+}
+
+// lastSnapshot returns what was seen of a queue when it was entered last, nil if it was not. In a
+// transaction of the caller's nobody remembers what it has seen.
+func (t *tx) lastSnapshot(queue uint64) *string {
+	t.db.mu.Lock()
+	defer t.db.mu.Unlock()
+	if l, ok := t.db.looked[queue]; ok && t.user == nil {
+		return &l.snapshot
+	}
+	return nil
+}
+
+// noteSnapshot notes what is seen of a queue, and returns how often there were late removals.
+func (t *tx) noteSnapshot(queue uint64, snapshot string, late bool) uint64 {
+	if t.user != nil {
+		return 0
+	}
+	t.db.mu.Lock()
+	defer t.db.mu.Unlock()
+	l := looked{snapshot, t.db.looked[queue].late}
+	if late {
+		l.late++
+	}
+	t.db.looked[queue] = l
+	return l.late
+}
 
 // oldRounds is how far back rounds are deleted that are over. There are several if transactions
 // have written at the same time.
@@ -49,7 +87,7 @@ func (v *view) Save() error {
 	}
 	if h.Removed != was.Removed {
 		v.do(sqlRemoved)
-		v.do(sqlOldRemoved, v.sweepFrom(int64(was.Removed)), int64(was.Removed))
+		v.do(sqlOldRemoved, v.sweepFrom(v.removal), v.removal)
 		was.Removed = h.Removed
 	}
 	var priorities, rounds, since []int64
@@ -147,7 +185,7 @@ func (v *view) Drop() (done bool, err error) {
 	}
 	v.do("DELETE FROM fairq.queues WHERE id = $1")
 	v.prefetched, v.ready, v.lastRounds = nil, nil, nil
-	v.tx.db.marks.forget(uint64(v.queue))
+	v.tx.db.forget(uint64(v.queue))
 	return true, nil
 }
 

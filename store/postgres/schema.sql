@@ -13,7 +13,7 @@ CREATE TABLE fairq.queues (
 -- Of ids, leases, places and all else that must be new: one for all queues.
 CREATE SEQUENCE fairq.numbers;
 
--- The greatest number of a queue grows when ready tasks are removed.
+-- The transactions that have removed ready tasks, the last ones at least.
 CREATE TABLE fairq.removals (
 	queue  bigint NOT NULL,
 	number bigint NOT NULL,

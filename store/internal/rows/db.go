@@ -139,8 +139,9 @@ type Head struct {
 	Paused     bool
 	PausedKeys int            // rows of keys that are paused
 	Rounds     map[int]uint64 // by priority, the round being served
-	// Removed grows when ready tasks are removed. A driver that returns Heads again need not keep
-	// it.
+	// Removed grows by what a transaction adds to it, or more, when that is committed, also if
+	// others were begun later and are committed already: it tells that ready tasks were removed.
+	// Each process may have its own. A driver that returns Heads again need not keep it.
 	Removed uint64
 
 	cache // what the rules know, and what the driver leaves alone

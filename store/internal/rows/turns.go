@@ -48,11 +48,15 @@ func (k *roundCache) expire() {
 	}
 }
 
-// noteRemoval lets all processes know that a ready task is removed, so last rounds may be smaller.
+// noteRemoval lets all processes know that ready tasks are removed, so last rounds may be smaller.
+// The cache of this one stays if by then nothing was added to Removed but this.
 func (u *unit) noteRemoval() {
-	u.head.Removed++
-	u.headChanged = true
-	u.q.roundCache.removed = u.head.Removed
+	if !u.removes {
+		u.removes = true
+		u.head.Removed++
+		u.headChanged = true
+		u.q.roundCache.removed = u.head.Removed
+	}
 }
 
 // maxAccounts is of how many lines the account is remembered at most.

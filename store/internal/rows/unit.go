@@ -29,6 +29,7 @@ type unit struct {
 	now         int64
 	changed     bool              // something has happened that other processes may wait for
 	headChanged bool              // the head has changed
+	removes     bool              // it removes ready tasks; see noteRemoval
 	dropped     bool              // there is no queue any more
 	opening     []driver.Notifier // of those who open the queue by this
 	asIs        bool              // all who call have the queue open AsIs, so nothing becomes due
