@@ -364,14 +364,18 @@ func (q *Queue[K, V]) deactivate(s *keyState[K], slot uint32) {
 		if q.active == 0 && q.nodes.chunkCount > 1 {
 			q.nodes.clear(q.dropChunk)
 		}
-		switch {
-		case s.round > q.rounds.current || q.Newcomers == ThisRound && q.isNeeded(s):
-			q.reach = max(q.reach, s.round)
-			s.passed = false
-		case q.costs == nil:
+		if q.costs == nil && s.round <= q.rounds.current && !(q.Newcomers == ThisRound && q.isNeeded(s)) {
 			q.keys.remove(slot)
-		default: // the key is in the table as if it were not, but for what was learned of its costs
-			s.usage, s.servedRound = usage{}, 0
+		} else {
+			round := s.round // in a variable: so this needs no branch that cannot be foreseen
+			q.reach = max(q.reach, round)
+			if q.Newcomers == NextRound { // the current round is over for it, even if that changes
+				s.servedRound = 0
+				if round == q.rounds.current {
+					round = 0
+				}
+			}
+			s.round, s.passed = round, false
 		}
 		if q.active == 0 && q.keys.count > 0 {
 			q.forgetAccounts()

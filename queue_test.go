@@ -231,7 +231,7 @@ func TestReadersAtOnce(t *testing.T) {
 }
 
 // Under ThisRound, keys served in a round are remembered until it is over, and then forgotten.
-func TestRestingKeysAreForgotten(t *testing.T) {
+func TestIdleKeysAreForgotten(t *testing.T) {
 	const keys = 10_000
 	q := Queue[int, int]{Newcomers: ThisRound}
 	for key := range keys {
