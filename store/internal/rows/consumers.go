@@ -167,8 +167,7 @@ func (u *unit) endConsumer(number uint64) {
 // that was all. The attempts do not count.
 func (u *unit) handBackAll(number uint64) (done bool) {
 	wanted := u.room(pageSize)
-	rows := must(u.v.TakenBy(number, wanted, u.needsPayload()))
-	return u.each(rows, u.handBack) && len(rows) < wanted
+	return u.eachOf(must(u.v.TakenBy(number, wanted, u.needsPayload())), wanted, u.handBack)
 }
 
 // returnAll is handBackAll for a consumer that goes on.

@@ -120,8 +120,7 @@ func (u *unit) blockFronts(w *work, n int) (done bool) {
 // park goes through the next n tasks of a queue that has had no fronts. The first ready ones of each
 // line, as many as may be at its front, keep their turns; the others lose them.
 func (u *unit) park(w *work, n int) (done bool) {
-	rows := must(u.v.Rows(w.page(n)))
-	return u.each(rows, func(r *Row) {
+	return u.eachOf(must(u.v.Rows(w.page(n))), n, func(r *Row) {
 		if w.pass(r) {
 			w.Front = 0
 		}
@@ -134,7 +133,7 @@ func (u *unit) park(w *work, n int) (done bool) {
 			r.setTurn(turn{})
 			u.update(r)
 		}
-	}) && len(rows) < n
+	})
 }
 
 // ahead returns how many tasks of a line are at its front, not counting those of further kinds.

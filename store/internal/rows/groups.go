@@ -30,8 +30,7 @@ func (u *unit) startGroup(name string, cancel bool) error {
 func (u *unit) beginGroup(w *work, n int) (done bool) {
 	name := string(w.Name)
 	cancel := u.group(name).Cancelled
-	rows := u.tasksOf(w, n)
-	done = u.each(rows, func(r *Row) {
+	done = u.eachOf(u.tasksOf(w, n), n, func(r *Row) {
 		if w.ID = r.ID; cancel {
 			r = u.withCurrentTurn(r)
 		}
@@ -43,7 +42,7 @@ func (u *unit) beginGroup(w *work, n int) (done bool) {
 		if f := t.GroupBegins(cancel, u.now, &u.stats); f.Event != 0 {
 			u.applyFate(r, t, f, u.now)
 		}
-	}) && len(rows) < n
+	})
 	if done {
 		u.endGroup(name, u.now)
 	}
@@ -77,21 +76,19 @@ func (u *unit) endGroup(name string, now int64) {
 
 // endTasks ends the next n tasks of a group that has ended, or makes them ready.
 func (u *unit) endTasks(w *work, n int) (done bool) {
-	rows := u.tasksOf(w, n)
-	return u.each(rows, func(r *Row) {
+	return u.eachOf(u.tasksOf(w, n), n, func(r *Row) {
 		t := r.life()
 		f := t.GroupEnds(w.Cancelled, w.Time, &u.stats)
 		if f.State != 0 {
 			r.Group = ""
 		}
 		u.applyFate(r, t, f, w.Time)
-	}) && len(rows) < n
+	})
 }
 
 // deleteGroup deletes the next n tasks of a group of which the row is gone, so nothing comes of it.
 func (u *unit) deleteGroup(w *work, n int) (done bool) {
 	u.purges = true
 	defer func() { u.purges = false }()
-	rows := u.tasksOf(w, n)
-	return u.each(rows, func(r *Row) { u.delete(r, endOfTruncate(w.Dropped), u.now) }) && len(rows) < n
+	return u.eachOf(u.tasksOf(w, n), n, func(r *Row) { u.delete(r, endOfTruncate(w.Dropped), u.now) })
 }

@@ -43,14 +43,14 @@ func (u *unit) countTasks(w *work, n int) (done bool) {
 	if u.q.countsKeys {
 		u.fetch(u.unknown(keysOf(rows), false), 0, false)
 	}
-	return u.each(rows, func(r *Row) {
+	return u.eachOf(rows, n, func(r *Row) {
 		if w.ID = r.ID; u.q.countsKeys {
 			u.count(u.key(r.Key), r, 0, r.State)
 		}
 		if w.What == resetTasks {
 			u.reset(r)
 		}
-	}) && len(rows) < n
+	})
 }
 
 // reset takes a task out of all indexes that depend on the settings.
@@ -87,8 +87,7 @@ func (u *unit) giveTurns(w *work, n int) (done bool) {
 	if !u.q.turnAtPut {
 		page.Only.State = driver.Ready
 	}
-	rows := must(u.v.Rows(page))
-	return u.each(rows, func(r *Row) {
+	return u.eachOf(must(u.v.Rows(page)), n, func(r *Row) {
 		newLine := w.pass(r)
 		takeable := r.State == driver.Ready && !u.paused(r.Key)
 		switch {
@@ -101,5 +100,5 @@ func (u *unit) giveTurns(w *work, n int) (done bool) {
 		case r.Takeable != takeable:
 			u.setTakeable(r, takeable)
 		}
-	}) && len(rows) < n
+	})
 }

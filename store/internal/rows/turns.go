@@ -364,7 +364,7 @@ func (u *unit) blockKey(w *work, n int) (done bool) {
 		Index: TaskLine, Prefixes: at(key), From: w.place(), Limit: n,
 		Only: Only{State: driver.Ready},
 	}))
-	return u.each(rows, func(r *Row) {
+	return u.eachOf(rows, n, func(r *Row) {
 		if w.pass(r) {
 			w.Account = account.Account{}
 		}
@@ -375,7 +375,7 @@ func (u *unit) blockKey(w *work, n int) (done bool) {
 			u.makeUpFor(w, r)
 		}
 		u.setTakeable(r, !paused)
-	}) && len(rows) < n
+	})
 }
 
 // makeUpFor gives the next task of a line of a key that is resumed the turn that it is to have.

@@ -145,6 +145,11 @@ func (u *unit) each(tasks []*Row, f func(*Row)) (done bool) {
 	return true
 }
 
+// eachOf is each for what a range with the limit n has. It tells whether there is nothing behind it.
+func (u *unit) eachOf(tasks []*Row, n int, f func(*Row)) (done bool) {
+	return u.each(tasks, f) && len(tasks) < n
+}
+
 // goOn does a part of the work that earlier transactions have left, and tells whether that was all.
 func (u *unit) goOn() bool {
 	if !u.workLeft() {
