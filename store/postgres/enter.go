@@ -56,8 +56,8 @@ FROM unnest($2::bytea[], $3::bigint[]) WITH ORDINALITY l (key, priority, i) CROS
 ) m`
 )
 
-// lastRound is the last round of a line that is greater than after, and how many rows have it. With
-// round 0 there is none after that; what is before is not known then.
+// lastRound is the last round of a line that is greater than after, and how many rows have it. If
+// round is 0, no row has a round greater than after; then nothing is known of earlier rounds.
 type lastRound struct {
 	round, after uint64
 	rows         int
@@ -104,7 +104,7 @@ func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	return v, nil
 }
 
-// prefetch adds to the batch what else the plan says.
+// prefetch adds to the batch all reads of the plan but the search.
 func (v *view) prefetch(plan *rows.Plan) {
 	for i := range plan.Ranges {
 		switch r := &plan.Ranges[i]; {
@@ -200,8 +200,9 @@ func (v *view) addNumbers(n int) {
 	v.tx.add(sqlNumbers, n).Query(list(&v.numbers, func(r pgx.Rows, number *uint64) error { return r.Scan(number) }))
 }
 
-// Number implements rows.View. The numbers are those of a sequence, so they are never given twice
-// and cost no lock; what a transaction has not used is lost. Enter fetches as many as the plan says.
+// Number implements rows.View. The numbers come from a sequence, so none is given twice and nobody
+// waits for a lock. Those that a transaction has not used are lost. Enter fetches as many as the
+// plan says.
 func (v *view) Number() (uint64, error) {
 	if len(v.numbers) == 0 {
 		v.numbersAsked = min(max(2*v.numbersAsked, 8), 1000)

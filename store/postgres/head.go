@@ -33,9 +33,10 @@ DELETE FROM fairq.removals WHERE ctid = ANY(ARRAY(
 )
 
 // The round being served, the counts and the last removal are written by nearly every transaction.
-// If each were one row, all would wait for each other at it. So a transaction adds a row, which
-// waits for nobody, and who reads takes the greatest or the sum. Old rows are deleted by the way,
-// those that others have locked at another time: it does not matter if some are left.
+// If each were one row, all transactions would wait for each other to write it. So a transaction
+// adds a row, for which it waits for nobody, and a reader takes the greatest or the sum. Who adds a
+// row also deletes old ones. It passes over those that others have locked: a row that is left over
+// does no harm, and is deleted later.
 
 // looked is when this process has entered a queue last.
 //

@@ -59,8 +59,8 @@ func (db *database) migrate(ctx context.Context, steps []migration) error {
 	})
 }
 
-// makeSchema makes the schema and the table of versions. If the user may not make them, it is enough
-// that they are there.
+// makeSchema makes the schema and the table of versions, unless they exist: a user who has no right
+// to make them can use those that somebody else has made.
 func (db *database) makeSchema(ctx context.Context, tx pgx.Tx) error {
 	var schema, table bool
 	err := tx.QueryRow(ctx, "SELECT to_regnamespace($1) IS NOT NULL, to_regclass($2) IS NOT NULL", db.schema, db.schema+".version").

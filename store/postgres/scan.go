@@ -255,7 +255,7 @@ func (v *view) forgetFetched(table string) {
 	v.fetched = kept
 }
 
-// take returns what was read ahead of a range, and forgets it, as from now on it is the caller's.
+// take returns what was read ahead of a range, and forgets it, because the caller may change it.
 func (v *view) take(r *rows.Range) any {
 	for i := range v.fetched {
 		if reflect.DeepEqual(v.fetched[i].Range, *r) {

@@ -15,10 +15,10 @@ import (
 // tx is a transaction. What costs is to wait for the database to answer, so as much as possible is
 // sent at once, in a batch: Enter with all of the Plan, and writes with the next read or Commit.
 //
-// So a write has not happened when Put returns, and its error comes from a later call. That is right
-// as every call comes to send in the end: reads flush what was written before they are added to the
-// batch, in all views, and Commit does so too. A batch ends at its first error, and the transaction
-// with it, so nothing that was sent behind a failed statement counts.
+// So a write has not happened yet when Put returns, and a later call returns its error. No write is
+// left out: a read first adds to the batch what all views have written, and so does Commit. For the
+// same reason each read sees what was written before it. A batch ends at its first error, and the
+// transaction with it, so a statement that was sent after one that failed has no effect.
 type tx struct {
 	db       *database
 	ctx      context.Context
@@ -57,7 +57,7 @@ func (t *tx) query(what, sql string, args []any, read func(pgx.Rows) error) erro
 	return t.send(what)
 }
 
-// each returns what reads an answer: it calls read for each row.
+// each returns a function that reads an answer: it calls read for each row.
 func each(read func(r pgx.Rows) error) func(pgx.Rows) error {
 	return func(r pgx.Rows) error {
 		for r.Next() {
@@ -69,8 +69,8 @@ func each(read func(r pgx.Rows) error) func(pgx.Rows) error {
 	}
 }
 
-// list returns what reads an answer into a list: a row of it into each element. If the batch is sent
-// again, the list begins anew.
+// list returns a function that reads the rows of an answer into a list. If the batch is sent again,
+// the list begins anew.
 func list[R any](all *[]R, read func(r pgx.Rows, into *R) error) func(pgx.Rows) error {
 	return func(r pgx.Rows) error {
 		*all = nil

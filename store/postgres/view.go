@@ -13,14 +13,13 @@ import (
 
 // view is a queue within a transaction. Two things make it fast, and each has an invariant.
 //
-// What is read ahead is right as long as this transaction has written nothing that concerns it: a
-// row that it has locked nobody else can change, and of others' rows the contract says that they
-// may be a little old. So every write looks through all that was read ahead (see change,
-// noteTakeable, updateLastRound and forgetFetched), and takes out or corrects what it concerns.
+// What was read ahead is right as long as this transaction has written nothing that concerns it:
+// nobody else can change a row that it has locked, and the contract lets other rows be a little
+// old. So every write looks through all that was read ahead (see change, noteTakeable,
+// updateLastRound and forgetFetched), and removes or corrects what it concerns.
 //
-// What is written is kept here, and is sent in one batch ahead of the next read, so that each read
-// finds it (see tx.query). Until then known answers for single rows, and nothing else may look at
-// what is buffered.
+// Writes are buffered here, and sent in one batch before the next read, so that each read sees them
+// (see tx.query). Until then only known looks into the buffer: it answers for single rows.
 type view struct {
 	tx           *tx
 	queue        int64
@@ -31,11 +30,11 @@ type view struct {
 	numbers      []uint64 // fetched and not used yet
 	numbersAsked int
 
-	// What was read ahead and is still right. A row that is written is not in it any more.
+	// What was read ahead and is still right. A row that was written since is not in it.
 	prefetched map[uint64]*rows.Row // without payloads, nil if there is no such row
 	ready      *search              // the last one, with what is left of it
 	lastRounds map[rows.Line]lastRound
-	roundsRead map[uint64]inRound // where rows were as they were read, by id, if there are lasts
+	roundsRead map[uint64]inRound // by id, where rows were when they were read
 
 	fetched []fetched
 
@@ -66,9 +65,9 @@ const (
 	opDelete
 )
 
-// change notes that a row is to be written, at the next flush. Several changes of a row become one:
-// a statement that writes many rows at once must not have the same row twice. What was read ahead
-// of it is not right any more.
+// change buffers the write of a row for the next flush. Several changes of a row become one, since
+// a statement that writes many rows must not have the same row twice. What was read ahead of the
+// row is forgotten.
 func (v *view) change(r *rows.Row, o op) {
 	delete(v.prefetched, r.ID)
 	v.forgetFetched("tasks")
@@ -101,8 +100,8 @@ func (c change) after(first *change) change {
 	return c
 }
 
-// noteTakeable notes that a task gets a new place in the index that Ready reads. So what was read
-// ahead may not be the first tasks any more, and the marks may be too late.
+// noteTakeable notes that a task gets a new place in the index of ready tasks. So the tasks that
+// were read ahead may not be the first ones any more, and the task may be before a mark.
 func (v *view) noteTakeable(r *rows.Row) {
 	if r.Takeable {
 		v.ready = nil
@@ -110,8 +109,8 @@ func (v *view) noteTakeable(r *rows.Row) {
 	}
 }
 
-// updateLastRound notes that a row is in another round now, or in none. What is known of the last
-// round of its line is kept right, or forgotten where that needs another look at the database.
+// updateLastRound notes that a row is in another round now, or in none. It corrects what is known
+// of the last round of the line, or forgets it where only the database can tell.
 func (v *view) updateLastRound(r *rows.Row, round uint64) {
 	l := rows.Line{Key: r.Key, Priority: r.Priority}
 	was := v.roundsRead[r.ID]
@@ -269,7 +268,7 @@ func (t *text) ScanBytes(b []byte) error {
 	return nil
 }
 
-// scanner returns what reads an answer with tasks, and hands them on.
+// scanner returns a function that reads an answer with tasks, and calls found with each.
 func (v *view) scanner(payload bool, found func(*rows.Row)) func(pgx.Rows) error {
 	var s scannedRow
 	into := s.columns()

@@ -238,8 +238,9 @@ func appendTuple(args []sqldriver.Value, fields rows.Tuple) []sqldriver.Value {
 	return args
 }
 
-// ids adds the bounds of rowids: the queue is in them, so a range of ids is one of the table. There is
-// none of an id that is too great. From is the first one, and the statement asks for those behind.
+// ids adds the bounds of rowids. A rowid begins with the queue, so a range of ids is a range of the
+// table. An id that is too great has no rowid. From is the first id, and the statement asks for
+// those after its argument.
 func (v *view) ids(args []sqldriver.Value, prefix, from rows.Tuple) []sqldriver.Value {
 	switch {
 	case prefix != nil && uint64(prefix[0].(int64)) > maxID:

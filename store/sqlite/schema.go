@@ -22,7 +22,7 @@ var migrations = []migration{{1, schema1}}
 // the type's name. Strings are kept as text, which SQLite compares byte by byte and does not look
 // into.
 //
-// The payload is last, so that the others can be read without it.
+// The payload is last, so that the other columns can be read without it.
 const schema1 = `
 CREATE TABLE ~queues (
 	id INTEGER PRIMARY KEY AUTOINCREMENT, -- never used again

@@ -10,8 +10,8 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// tx implements rows.Tx. While one of our own is open it has the slot, and with it the connection and
-// all that is cached; one of the caller's runs on the caller's connection and touches neither.
+// tx implements rows.Tx. One of our own has the slot while it is open, and with it the connection
+// and all that is cached. One of the caller's runs on the caller's connection and uses neither.
 type tx struct {
 	db      *db
 	session *session

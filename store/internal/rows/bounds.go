@@ -8,22 +8,23 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// How many rows a transaction writes is not known before it has written them. Where it may not write
-// many (Traits.MaxWrites), all goes by one estimate: with each row of a task come two others at most,
-// of those of its key, its group, its outcome and the history. So a transaction may write maxRows
+// How many rows a transaction writes is known only when it has written them. Where it may not write
+// many (Traits.MaxWrites), one estimate decides: with each row of a task at most two other rows are
+// written, of its key, its group, its outcome and the history. So a transaction may write maxRows
 // rows of tasks, and from that follows what it may do:
 //
-//   - What happens to a task writes two of them: its own, and that of the next one of its line, which
-//     gets its turn. So a transaction works on half as many tasks: see step and room.
-//   - A Put writes one, and where it evicts three: also its victim, and the next one of that line.
-//   - If the first task of a line goes, all those at its front get other turns. These are as many as
-//     the weight of the key, so that is bounded too; and the first one of each further kind, which
-//     are left to other transactions if they are too many (see moveFront).
+//   - A change of a task writes two rows of tasks: its own, and that of the next task of its line,
+//     which gets its turn. So a transaction works on half as many tasks: see step and room.
+//   - A Put writes one row, and with an eviction three: also the victim, and the next task of that
+//     line.
+//   - If the first task of a line goes, all those at its front get other turns. They are as many as
+//     the weight of the key, which is bounded too, and the first one of each further kind. If these
+//     are too many, they are left to other transactions (see moveFront).
 //
-// What a transaction has written so far is unit.written. In the same way unit.bytes goes by
-// Traits.MaxBytes: what a call will put is known before it runs, and of other tasks one more is
-// written at most than there is room for. A part of a caller's own transaction cannot
-// leave anything to another one, so it writes what there is to write.
+// unit.written is how many rows of tasks a transaction has written so far. unit.bytes is the same
+// for Traits.MaxBytes: what a call will put is known before it runs, and of other tasks at most one
+// is written that is over the limit. A call in a caller's own transaction cannot leave anything to
+// another transaction, so it has no limits.
 const (
 	rowsWithEach   = 3 // rows of all tables for each row of a task, with that one
 	rowsOfTask     = 2 // rows of tasks
@@ -51,8 +52,8 @@ func (u *unit) limited() bool { return u.maxRows() < math.MaxInt }
 // step returns how many of n tasks one transaction works on.
 func (s *Store) step(n int) int { return min(n, max(1, s.maxRows()/rowsOfTask)) }
 
-// room returns how many of n tasks the transaction can still work on: at least one if it has written
-// nothing yet.
+// room returns how many of n tasks the transaction can still work on: at least one if it has not
+// written anything yet.
 func (u *unit) room(n int) int {
 	left := (u.maxRows() - u.written) / rowsOfTask
 	if u.written == 0 {

@@ -213,9 +213,9 @@ func (u *unit) findEnds() {
 	})
 }
 
-// checkLeases forgets leases that have ended otherwise than by a call of this process, though nobody
-// listens: in transactions of callers they may all end so, and would pile up. It does so where there
-// are twice as many as there were left the last time.
+// checkLeases forgets leases that did not end by a call of this process, also if nobody listens for
+// that: if callers settle all tasks in transactions of their own, the leases would pile up. It does
+// so when there are twice as many as were left the last time.
 func (u *unit) checkLeases() {
 	if len(u.q.ownLeases) > u.q.leasesToCheck {
 		u.findLostLeases()

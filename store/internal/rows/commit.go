@@ -103,8 +103,8 @@ const maxCalls = 512
 // for it: one of the callers leads, and does the work of all who came before; those who come
 // meanwhile wait, and one of them leads next.
 //
-// The invariant while mu is free: if calls are pending, one of their callers leads, or has been sent
-// false and is about to. Each of the others waits for its wake, to which exactly one value is sent:
+// The invariant while mu is free: if calls are pending, one of their callers leads, or was sent
+// false and will lead. Each of the others waits for its wake, to which exactly one value is sent:
 // true when its call has been run, or false when it is to lead. So nobody waits for ever, even if a
 // call panics (see run and handOver).
 type committer struct {
@@ -233,8 +233,8 @@ type failure struct{ error }
 var errNotExclusive = errors.New("rows: the queue is needed exclusively")
 
 // must returns the first value. An error of the database ends the transaction, whatever is being
-// done, so it is thrown, and caught in attempt: nearly each line of the rules would have to pass it
-// on.
+// done. So it is thrown as a panic, and caught returns it: otherwise nearly each line of the rules
+// would have to pass it on.
 func must[T any](v T, err error) T {
 	check(err)
 	return v

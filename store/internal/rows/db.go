@@ -62,11 +62,12 @@ type Traits struct {
 	// says. Then a Lock means nothing: nobody has locked anything.
 	Exclusive bool
 
-	// Optimistic is true if no transaction waits for another one, but the one that is committed later
-	// fails if they conflict. It does so with all who write a row that it writes, or makes, also if
-	// it has read that with NoLock. So what counts by key or by group conflicts by these, and needs
-	// no queue for itself: it writes the row of the key, or the group, whose tasks it changes. (Who
-	// locks rows would have to know ahead which, or two of them wait for each other.)
+	// Optimistic is true if no transaction waits for another one, but of two that conflict the one
+	// that is committed later fails. Two transactions that write or make the same row conflict,
+	// also if they have read it with NoLock. So where tasks are counted by key or by group a
+	// transaction does not need the queue for itself: it writes the row of each key and group
+	// whose tasks it changes, and conflicts by that. (A driver that locks rows would have to know
+	// ahead which ones, or two transactions would wait for each other.)
 	Optimistic bool
 
 	// Undo is true if Rollback of a Joined transaction undoes what was done with it. Otherwise
@@ -82,9 +83,9 @@ type Traits struct {
 	// bounds.go.
 	MaxWrites int
 
-	// MaxBytes is how many bytes of payloads, metadata, names and errors a transaction should write,
-	// 0 if there is no such limit. One that writes more than a single task leaves the rest to others
-	// when it has written that many, so the last task may exceed it. A PutBatch with more is refused.
+	// MaxBytes is how many bytes of payloads, metadata, names and errors a transaction should
+	// write, 0 if there is no such limit. When it has written that many it leaves the rest to
+	// others, so its last task may exceed the limit. A PutBatch with more bytes is refused.
 	MaxBytes int
 
 	// Skew is by how much two processes may differ in what View.Now returns, 0 if it is the time

@@ -19,9 +19,9 @@ import (
 //   - They are Takeable unless their key is blocked.
 //   - The others have no Round.
 //
-// It is kept by doing all of it again after each change, from what is known of the line: which turns
-// the line has follows from its rows and from what has just left it, and which tasks get them from
-// their places. So no call has to know what another one has left behind.
+// It is kept by working out the whole front again after each change. Which turns the line has
+// follows from its rows and from the task that has just left it; which tasks get these turns
+// follows from their places. So no call has to know what another one has left behind.
 
 // updateFront makes the front of a line what it must be, after a task has come to it or gone from
 // it. If that has blocked or freed the key, the fronts of its other lines are hidden or shown too.
@@ -63,10 +63,10 @@ func (u *unit) updateFront(changed *Row, left, used turn) {
 	}
 }
 
-// moveFront gives a line's turns to its tasks, and parks those that get none. The first ones, as
-// many as are at its front, get one each. The first one of each further kind, which is for those who
-// take only that kind, shares the last turn: with an earlier one it would come before older tasks of
-// other kinds. Of these it writes n at most, and tells whether that was enough.
+// moveFront gives a line's turns to its tasks, and parks those that get none. The first w.Front
+// tasks get one each. The first one of each further kind is there for those who take only that
+// kind, and shares the last turn: with an earlier one it would come before older tasks of other
+// kinds. Of tasks after the first w.Front it writes n at most, and tells whether that was enough.
 func (u *unit) moveFront(w *work, n int) (done bool) {
 	l := Line{string(w.Name), int(w.Place[0])}
 	blocked := u.blocked(l.Key)
@@ -93,8 +93,9 @@ func (u *unit) moveFront(w *work, n int) (done bool) {
 	return true
 }
 
-// finishFront does what is left to other transactions of the last change of a line: what the next
-// one comes to cannot be told while only a part of the front has its new turns.
+// finishFront does what the last change of a line has left to other transactions. It must be done
+// before the next change: while only some of the tasks at the front have their new turns, the rows
+// do not tell which turns the line has.
 func (u *unit) finishFront(l Line) {
 	s := u.q.settings
 	for i, w := range s.Work {
@@ -117,8 +118,8 @@ func (u *unit) blockFronts(w *work, n int) (done bool) {
 	return u.each(rows[:min(n, len(rows))], func(r *Row) { u.setTakeable(r, !blocked) }) && len(rows) <= n
 }
 
-// park goes through the next n tasks of a queue that has had no fronts. The first ready ones of each
-// line, as many as may be at its front, keep their turns; the others lose them.
+// park goes through the next n tasks of a queue that has had no fronts. Of each line the first
+// ready tasks, as many as may be at its front, keep their turns. The others lose them.
 func (u *unit) park(w *work, n int) (done bool) {
 	return u.eachOf(must(u.v.Rows(w.page(n))), n, func(r *Row) {
 		if w.pass(r) {

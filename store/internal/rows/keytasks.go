@@ -8,13 +8,13 @@ import (
 )
 
 // readyTasks is what a transaction knows of the ready tasks of a key. The invariant: it is what a
-// read of the database would find now. So whatever the transaction writes is noted here too (see
-// unit.write), and nobody else can write it: a queue with fronts is entered exclusively, or where that
-// is not needed (Traits.Optimistic) whoever changes a task writes the row of its key, which counts it.
+// read of the database would find now. So all that the transaction writes is noted here too (see
+// unit.write). Nobody else can write these tasks meanwhile: a queue with fronts is entered
+// exclusively, or with Traits.Optimistic whoever changes a task also writes the row of its key.
 //
-// Of the parked ones there may be very many, and only the first ones matter. Those that are known of
-// a priority and kind have no unknown one between them; if more is true there may be some behind.
-// A task that comes behind the last known one is therefore left out: others may come before it.
+// There may be very many parked tasks, and only the first ones matter. No unknown one is between
+// those that are known of a priority and kind; if more is true, unknown ones may follow. So a task
+// that comes after the last known one is left out: unknown ones may come before it.
 type readyTasks struct {
 	front  []*Row                   // all that have a turn, in any order
 	parked map[priorityKind]*parked // the first of those that have none
@@ -77,7 +77,8 @@ func (u *unit) read(payload bool, keys ...string) {
 	u.fetch(u.unknown(keys, u.q.frontsOnly), parkedAtFirst, payload)
 }
 
-// unknown returns those of some keys of which the row is not known, or if that is asked for the tasks.
+// unknown returns those of some keys whose rows are not known, or whose tasks if these are asked
+// for.
 func (u *unit) unknown(keys []string, tasks bool) (unknown []string) {
 	for _, key := range keys {
 		if u.keys[key] == nil || tasks && u.readyTasks[key] == nil {
@@ -188,9 +189,9 @@ func (k *readyTasks) parkedLike(r *Row) *parked {
 
 func byPlace(a, b *Row) int { return cmp.Compare(a.Place, b.Place) }
 
-// readyOf returns the ready tasks of a line, in the order of Place: all that have a turn, and of each
-// kind the first parked ones, as many as may get one if n tasks are to have some. What of these is
-// not known yet it reads.
+// readyOf returns the ready tasks of a line in the order of Place: all that have a turn, and of
+// each kind the first parked ones, as many as may get a turn if n tasks are to have one. It reads
+// those that are not known yet.
 func (u *unit) readyOf(l Line, n int) (found []*Row) {
 	payload := u.plan.Take > 0 && !u.q.store.traits.Exclusive
 	for u.read(payload, l.Key); ; {

@@ -10,9 +10,10 @@ import (
 // readAhead is what Ready has returned for a filter and no call of the transaction has taken yet.
 // The zero value knows nothing.
 //
-// The invariant: its rows are the first that can be taken and pass the filter, in order, without
-// any between them; if all is true there are no others. So what changes the order moves tasks in
-// it, or forgets all of it; one that comes behind its last row may not be the next and is left out.
+// The invariant: its rows are the first that can be taken and pass the filter, in order, and no
+// other one is between them; if all is true there are no others. So whoever changes the order moves
+// tasks in it, or forgets all of it. A task that comes after its last row is left out, because
+// unknown ones may come before it.
 type readAhead struct {
 	filter Filter
 	rows   []*Row

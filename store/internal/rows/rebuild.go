@@ -2,12 +2,13 @@ package rows
 
 import "github.com/fairq/fairq/task/driver"
 
-// rebuild makes the rows of a queue what they must be with its settings, which have changed. Nobody
-// else has the queue open then (see open), and nothing happens in it before that is done, as with any
-// other work: no task can be taken until the last part, which gives the turns.
+// rebuild makes the rows of a queue what they must be with its new settings. Nobody else has the
+// queue open then (see open). As with any other work nothing else happens in the queue until that
+// is done: no task can be taken before the last part, which gives the turns.
 //
-// Lines come in the order of their first tasks' places, and the tasks of a line in the order of these.
-// Tasks that have used their turns (they are taken, or were handed back) come before all others.
+// The tasks of a line get their turns in the order of their places, and lines in the order of their
+// first tasks' places. Tasks that have used their turns (they are taken, or were handed back) come
+// before all others.
 func (u *unit) rebuild() {
 	u.noteRemoval() // last rounds get smaller
 	u.do(&work{What: forgetCounts})
@@ -15,8 +16,8 @@ func (u *unit) rebuild() {
 	u.do(&work{What: giveTurns})
 }
 
-// recountKeys writes the rows of the table of keys anew, as their tasks are. It is not called where a
-// transaction may write few rows.
+// recountKeys counts the tasks of all keys anew. It is not called where a transaction may write
+// only few rows.
 func (u *unit) recountKeys() {
 	u.do(&work{What: forgetCounts})
 	u.do(&work{What: countTasks})
@@ -36,8 +37,8 @@ func (u *unit) forgetCounts(w *work, n int) (done bool) {
 	return len(keys) < n
 }
 
-// countTasks counts the next n tasks for their keys. If the queue is rebuilt, it also takes them out of
-// all indexes that depend on the settings.
+// countTasks counts the next n tasks for their keys. If the queue is rebuilt, it also takes them
+// out of all indexes that depend on the settings.
 func (u *unit) countTasks(w *work, n int) (done bool) {
 	rows := must(u.v.Rows(Range{Index: TaskID, From: after(w.ID), Limit: n}))
 	if u.q.countsKeys {
@@ -80,8 +81,8 @@ func (u *unit) hasUsedTurn(r *Row) bool {
 	return r.State == driver.Taken && r.Round != 0 && r.Round <= u.currentRound(r.Priority)
 }
 
-// giveTurns goes through the next n tasks of a queue that is rebuilt, and gives them turns. Those that
-// have got one are come to once more.
+// giveTurns gives turns to the next n tasks of a queue that is rebuilt. It comes once more to each
+// task that has got one, as that moves the task to a later place in the index.
 func (u *unit) giveTurns(w *work, n int) (done bool) {
 	page := w.page(n)
 	if !u.q.turnAtPut {

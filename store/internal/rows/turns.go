@@ -18,11 +18,11 @@ type cache struct {
 }
 
 // roundCache is what a process remembers of the last rounds of lines, from one transaction to the
-// next, in a database that does not tell whether others have changed them. So they may be wrong,
-// but in one way only: others may have put tasks of the same line since. Then the line gets a turn
-// from each process in the same rounds, until it is looked up again, after keepRounds at the
-// latest. They are never too great, which would delay the key: whoever removes ready tasks changes
-// Head.Removed, and then all is forgotten.
+// next, in a database that does not tell whether others have changed them. A round may be too
+// small: others may have put tasks of the same line since. Then the line gets a turn from each
+// process in the same rounds, until it is looked up again, after keepRounds at the latest. No
+// round is too great, which would delay the key for as long as it takes to serve so many rounds:
+// whoever removes ready tasks changes Head.Removed, and then all is forgotten.
 type roundCache struct {
 	accounts map[Line]account.Account
 	removed  uint64
@@ -349,10 +349,10 @@ func (u *unit) pauseKey(key string, paused bool) {
 // any more, where there are no fronts. While they are hidden they keep their turns, and those that
 // become ready get some, as if their key were served.
 //
-// When they are shown, a line that has missed turns keeps the first of them, and is served next. All
-// behind it get turns anew, as if they became ready now: no line gets back more than one. A task that
-// was handed back has not missed its turn, and keeps it, or it would come after those of its line
-// that are still to be handed back.
+// When they are shown, a line that has missed turns keeps the first of them, and is served next.
+// The tasks after it get new turns, as if they became ready now: no line gets back more than one
+// turn. A task that was handed back has not missed its turn, and keeps it: otherwise it would come
+// after tasks of its line that are handed back later.
 func (u *unit) blockKey(w *work, n int) (done bool) {
 	key := string(w.Name)
 	paused := u.paused(key)

@@ -41,7 +41,7 @@ type Row struct {
 
 	Group     string
 	State     driver.State
-	Takeable  bool   // it is in the index that Ready reads
+	Takeable  bool   // it is in the index of ready tasks
 	Round     uint64 // with Seq its turn, or the one that it was taken by; 0 if it has none
 	Used      uint64 // what its line has used of its share of the round before it
 	Seq       uint64 // its place in the round

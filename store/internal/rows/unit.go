@@ -18,8 +18,8 @@ const pageSize = 1000
 // either the transaction is exclusive, or what is cached of others' rows may be old, as the
 // contract says (see DB).
 //
-// Nothing outside of the unit and its Head changes before the commit. What is to happen then is
-// noted here, and done by deliver: so a transaction that fails leaves no trace, and can be tried
+// Nothing outside of the unit and its Head changes before the commit. What is to happen after it is
+// noted here, and deliver does it. So a transaction that fails leaves no trace, and can be tried
 // again with a new unit.
 type unit struct {
 	q           *queue
@@ -89,8 +89,8 @@ func (u *unit) needExclusive() {
 	}
 }
 
-// needGroup is needExclusive for what is about a group, unless that conflicts by itself with all others
-// that are about the same group.
+// needGroup is needExclusive for a change of a group, unless changes of the same group conflict
+// anyway.
 func (u *unit) needGroup() {
 	if !u.q.store.traits.Optimistic {
 		u.needExclusive()
@@ -119,9 +119,9 @@ func (u *unit) saveKeys() {
 	}
 }
 
-// insert, update and remove write a row, count it for its key, and keep right what is cached of it.
-// A row that becomes ready is written before updateFront is called for it, for that reads the line
-// from what is cached here.
+// insert, update and remove write a row, count it for its key, and correct what is cached of it. A
+// row that becomes ready must be written before updateFront is called for it, because updateFront
+// reads the line from what is cached here.
 func (u *unit) insert(r *Row) {
 	u.bytes += len(r.Payload)
 	u.write(r)

@@ -7,11 +7,11 @@ import (
 	"github.com/fairq/fairq/internal/account"
 )
 
-// work is what concerns more tasks than one transaction may write: see Traits.MaxWrites. What is
-// left of it is kept with the settings of the queue. The invariant: as long as some is left,
-// nothing else happens in the queue. Each transaction, of whatever process, does a part of it and
-// is then begun anew. So nobody sees what is half done, and it is done in the end even if the
-// process dies that has begun it.
+// work is a change of more tasks than one transaction may write: see Traits.MaxWrites. What is
+// left to do is kept with the settings of the queue. The invariant: as long as some is left,
+// nothing else happens in the queue. Each transaction, of whatever process, does a part of it
+// first, and runs its calls only if that was all. So nobody sees what is half done, and it is done
+// in the end even if the process dies that has begun it.
 type work struct {
 	What workType
 	Name []byte // of the group or key; JSON would change a string that is not valid UTF-8
@@ -133,8 +133,9 @@ func (u *unit) doPage(w *work, n int) (done bool) {
 // workLeft tells whether some work is left to other transactions.
 func (u *unit) workLeft() bool { return len(u.q.settings.Work) > 0 }
 
-// each calls f with the tasks, until one of them leaves work to other transactions, for nothing else
-// may happen before that, or the transaction gets too large. It tells whether it came to all of them.
+// each calls f with the tasks, one after the other. It stops when one of them leaves work to other
+// transactions, because nothing else may happen before that, or when the transaction has written as
+// many bytes as it may. It tells whether it came to all tasks.
 func (u *unit) each(tasks []*Row, f func(*Row)) (done bool) {
 	for _, r := range tasks {
 		if u.workLeft() || u.isLarge() {
@@ -145,7 +146,8 @@ func (u *unit) each(tasks []*Row, f func(*Row)) (done bool) {
 	return true
 }
 
-// eachOf is each for what a range with the limit n has. It tells whether there is nothing behind it.
+// eachOf is each for the tasks of a range whose limit is n. It tells whether it came to all that
+// there are: fewer than n were found, and it came to all of these.
 func (u *unit) eachOf(tasks []*Row, n int, f func(*Row)) (done bool) {
 	return u.each(tasks, f) && len(tasks) < n
 }
