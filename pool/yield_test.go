@@ -422,8 +422,8 @@ func testContextOutlivesHandler(t *testing.T, ctx context.Context, asked bool) {
 	}, pool.Options[int]{Workers: 1, Capacity: 1})
 	require.NoError(t, p.Submit(ctx, "a", 0))
 	wait(t, p)
-	require.Equal(t, context.Canceled, p.Submit(old, "a", 1))
-	old = context.WithoutCancel(old)
+	ended := old
+	old = context.WithoutCancel(ended)
 	for n := range 2 {
 		require.NoError(t, p.Submit(old, "a", n+1))
 		synctest.Wait()
@@ -432,6 +432,7 @@ func testContextOutlivesHandler(t *testing.T, ctx context.Context, asked bool) {
 	require.Empty(t, blocked)
 	require.Equal(t, 1, p.Stats().Running)
 	require.Zero(t, p.Stats().Nested)
+	require.Equal(t, context.Canceled, p.Submit(ended, "a", 4)) // last, for it asks what is behind the context
 	g.let(1)
 	require.NoError(t, <-blocked)
 	g.let(2)

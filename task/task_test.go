@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairq/fairq/task/driver"
 	"github.com/fairq/fairq/task/memory"
 )
 
@@ -24,6 +25,10 @@ func TestTaskKept(t *testing.T) {
 		kept, err := q.Take(ctx)
 		require.NoError(t, err)
 		task, info := *kept, kept.Info()
+		require.NoError(t, kept.Touch(ctx, time.Second))
+		touched := info
+		touched.Until = info.Until.Add(time.Second)
+		require.Equal(t, touched, kept.Info())
 		require.NoError(t, kept.Ack(ctx))
 		require.Zero(t, kept.Info().State)
 		for range 10 {
@@ -36,8 +41,8 @@ func TestTaskKept(t *testing.T) {
 			require.NoError(t, other.Ack(ctx))
 		}
 		require.Equal(t, info, task.Info())
-		info.State = 0
-		require.Equal(t, info, kept.Info())
+		touched.State = 0
+		require.Equal(t, touched, kept.Info())
 		require.Equal(t, []any{"a", "first", "k", 3, 1}, []any{kept.Key, kept.Payload, kept.Kind, kept.Priority, kept.Attempts})
 		require.NoError(t, q.Close(ctx))
 	})
@@ -63,6 +68,15 @@ func TestNewTask(t *testing.T) {
 		_, err := new(Consumer[int]).AckAndTake(t.Context(), task, new(Task[int]))
 		require.Error(t, err)
 	}
+}
+
+// A Task that is used again, because what was taken first could not be decoded, tells nothing of it.
+func TestTaskUsedAgain(t *testing.T) {
+	var task Task[int]
+	task.set(&driver.Record{Details: driver.Details{Cost: 3, TTR: time.Second}}, nil)
+	require.Equal(t, Info{Cost: 3, TTR: time.Second}, task.Info())
+	task.set(&driver.Record{Details: driver.Details{Cost: 1}}, nil)
+	require.Equal(t, Info{Cost: 1}, task.Info())
 }
 
 // None of the options that are set is taken for one that is not.
