@@ -154,8 +154,11 @@ func (t *txn) Fetch(keys [][]byte, spans ...kv.Span) error {
 		}
 	}
 	for i := range spans {
-		first := t.bounds.split(spans[i])[0]
-		ops = append(ops, clientv3.OpGet(t.engine.key(first.From), t.span(&first, firstSize(&spans[i]))...))
+		first, size := t.bounds.split(spans[i])[0], firstSize(&spans[i])
+		if t.page(&first, size) != nil {
+			continue
+		}
+		ops = append(ops, clientv3.OpGet(t.engine.key(first.From), t.span(&first, size)...))
 		note = append(note, func(r *clientv3.GetResponse) { t.fetched = append(t.fetched, fetched{first, r}) })
 	}
 	for n := 0; len(ops) > 0; ops, note = ops[n:], note[n:] {

@@ -15,7 +15,7 @@ import (
 // so wants few of them.
 const (
 	firstPage = 32
-	page      = 1000
+	nextPage  = 1000
 )
 
 // firstSize returns how many keys of a span are read at first.
@@ -26,7 +26,7 @@ func firstSize(s *kv.Span) int {
 	case s.Desc:
 		return firstPage
 	}
-	return page
+	return nextPage
 }
 
 // Scan implements kv.Txn. It merges what the server has with what was written.
@@ -93,7 +93,7 @@ func (t *txn) stored(s kv.Span, size int) iter.Seq2[kv.Entry, error] {
 	return func(yield func(kv.Entry, error) bool) {
 		parts := t.bounds.split(s)
 		for i, part := range parts {
-			for more, first := true, true; more; size, first = page, false {
+			for more, first := true, true; more; size, first = nextPage, false {
 				r, err := t.get(&part, size)
 				if err == nil && first && i == len(parts)-1 {
 					err = t.learn(&s, r)
@@ -134,6 +134,17 @@ func (t *txn) span(s *kv.Span, size int) []clientv3.OpOption {
 	}
 }
 
+// page returns some entries of a span if they were read ahead, else nil.
+func (t *txn) page(s *kv.Span, size int) *clientv3.GetResponse {
+	for _, f := range t.fetched {
+		same := f.Desc == s.Desc && bytes.Equal(f.From, s.From) && bytes.Equal(f.To, s.To)
+		if same && (len(f.Kvs) >= size || !f.More) {
+			return f.GetResponse
+		}
+	}
+	return nil
+}
+
 // get reads some entries of a span.
 func (t *txn) get(s *kv.Span, size int, o ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	if t.over {
@@ -142,11 +153,8 @@ func (t *txn) get(s *kv.Span, size int, o ...clientv3.OpOption) (*clientv3.GetRe
 	if bytes.Compare(s.From, s.To) >= 0 {
 		return new(clientv3.GetResponse), nil
 	}
-	for _, f := range t.fetched {
-		same := f.Desc == s.Desc && bytes.Equal(f.From, s.From) && bytes.Equal(f.To, s.To)
-		if same && (len(f.Kvs) >= size || !f.More) {
-			return f.GetResponse, nil
-		}
+	if r := t.page(s, size); r != nil {
+		return r, nil
 	}
 	var r *clientv3.GetResponse
 	err := t.exchange(func(ctx context.Context) (err error) {

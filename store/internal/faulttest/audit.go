@@ -275,6 +275,7 @@ func (a *audit) took(f *taskHistory, l *Line) {
 	// others may have taken it, and acked it, before this was written down
 	if f.takes > 0 && l.Until != 0 && l.Until <= l.At {
 		f.takes++
+		f.holder.free = true // this lease may be later than that one
 		return
 	}
 	if f.put == no || f.id != 0 && f.id != l.ID {

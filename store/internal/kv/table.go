@@ -206,6 +206,7 @@ func (v *view) fetch(spans []Span, ranges []rows.Range) error {
 		return nil // each read costs the same, now or later
 	}
 	var keys [][]byte
+	var all []values
 	for _, r := range ranges {
 		apart := v.takesApart(&r)
 		points := v.points(&r)
@@ -216,25 +217,67 @@ func (v *view) fetch(spans []Span, ranges []rows.Range) error {
 		case points == nil && v.db.options.Taking == Staged && v.takes(&r):
 			continue
 		}
-		keys = append(keys, v.withPayloads(points, &r)...)
-		if points == nil || apart {
-			spans = append(spans, v.spans(&r)...)
+		if keys = append(keys, v.withPayloads(points, &r)...); points != nil && !apart {
+			continue
+		}
+		for _, p := range prefixes(&r) {
+			at := appendTuple(v.index(r.Index), p)
+			if r.Each == 0 {
+				spans = append(spans, v.span(&r, at))
+				continue
+			}
+			spans = append(spans, seek(at, at))
+			all = append(all, values{at, at, r})
 		}
 	}
-	return v.fail("read", nil, v.tx.Fetch(keys, spans...))
+	if err := v.tx.Fetch(keys, spans...); err != nil {
+		return v.fail("read", nil, err)
+	}
+	return v.fetchEach(all)
 }
 
-// spans returns what is scanned first of a range.
-func (v *view) spans(r *rows.Range) (spans []Span) {
-	for _, p := range prefixes(r) {
-		at := appendTuple(v.index(r.Index), p)
-		if r.Each > 0 {
-			spans = append(spans, seek(at, at))
-		} else {
-			spans = append(spans, v.span(r, at))
+// values are those in a range of tasks with Each that come behind the key from.
+type values struct {
+	at, from []byte
+	rows.Range
+}
+
+// fetchEach reads what there is for each value of some ranges, of which the first were sought. In
+// one exchange it reads the entries of a value of each range, and seeks the next; in the last one
+// it reads the rows.
+func (v *view) fetchEach(all []values) error {
+	var keys [][]byte
+	for len(all) > 0 {
+		var spans []Span
+		left := all[:0]
+		for _, next := range all {
+			at, err := v.nextValue(next.from, next.at, next.Each)
+			if err != nil {
+				return err
+			}
+			if at == nil {
+				continue
+			}
+			next.from = behind(at)
+			spans = append(spans, v.span(&next.Range, at), seek(next.from, next.at))
+			left = append(left, next)
 		}
+		if err := v.tx.Fetch(nil, spans...); err != nil {
+			return v.fail("read", nil, err)
+		}
+		for i, next := range left {
+			var found [][]byte
+			for e, err := range v.scan(spans[2*i]) {
+				if err != nil {
+					return err
+				}
+				found = append(found, table[rows.Row]{v, &tasks}.primary(e.Key))
+			}
+			keys = append(keys, v.withPayloads(found, &next.Range)...)
+		}
+		all = left
 	}
-	return spans
+	return v.fail("read", nil, v.tx.Fetch(keys))
 }
 
 func prefixes(r *rows.Range) []rows.Tuple {

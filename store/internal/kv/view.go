@@ -70,21 +70,27 @@ func (v *view) each(at []byte, n int, f func(at []byte) error) error {
 		return f(at)
 	}
 	for from := at; ; {
-		var next []byte
-		for e, err := range v.scan(seek(from, at)) {
-			if err != nil {
-				return err
-			}
-			next = e.Key[:len(at)+sizeOf(e.Key[len(at):], n)]
-		}
-		if next == nil {
-			return nil
+		next, err := v.nextValue(from, at, n)
+		if next == nil || err != nil {
+			return err
 		}
 		if err := f(next); err != nil {
 			return err
 		}
 		from = behind(next)
 	}
+}
+
+// nextValue returns how the first key behind one of those begins that begin like another: with n
+// more elements than that. It returns nil if there is none.
+func (v *view) nextValue(from, at []byte, n int) (next []byte, err error) {
+	for e, err := range v.scan(seek(from, at)) {
+		if err != nil {
+			return nil, err
+		}
+		next = e.Key[:len(at)+sizeOf(e.Key[len(at):], n)]
+	}
+	return next, nil
 }
 
 // seek returns the first key behind one of those that begin like another.

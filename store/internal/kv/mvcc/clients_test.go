@@ -555,47 +555,62 @@ func TestDeadRequest(t *testing.T) {
 
 // A call waits for one exchange in which all is read, and for the commit. The first Take does not
 // know yet what it will probably take, and a new Consumer is looked up, so these wait for more.
+// Where tasks are counted by key, what comes next of the keys is read in three more, however many
+// keys these are.
 func TestExchanges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		db := cluster()
-		all := clients(t, 2, func() kv.Engine { return db.Client() }, kv.Options{})
-		ctx, q := t.Context(), all[0]
-		reads := func(call func()) int {
-			begun := time.Now()
-			call()
-			return int((time.Since(begun) - db.BeginTime - db.CommitTime) / db.ReadTime)
-		}
-		put := func() {
-			_, err := q.Put(ctx, "key", 0, task.PutOptions{})
-			require.NoError(t, err)
-		}
-		var taken *task.Task[int]
-		take := func() {
-			var err error
-			taken, err = q.Take(ctx)
-			require.NoError(t, err)
-		}
-		for range 10 {
-			require.Equal(t, 1, reads(put))
-		}
-		ack := func() { require.NoError(t, taken.Ack(ctx)) }
-		take() // with a new consumer
-		require.Equal(t, 1, reads(ack))
-		for range 5 {
-			require.Equal(t, 1, reads(take))
-			require.Equal(t, 1, reads(ack))
-		}
-		take()
-		c, next := q.NewConsumer(task.Filter{}), new(task.Task[int])
-		ackAndTake := func() {
-			ok, err := c.AckAndTake(ctx, taken, next)
-			require.NoError(t, err)
-			require.True(t, ok)
-			taken, next = next, new(task.Task[int])
-		}
-		ackAndTake() // with a new consumer
-		require.Equal(t, 1, reads(ackAndTake))
-	})
+	for limit, reads := range map[int]struct{ put, take, ack int }{0: {1, 1, 1}, 4: {3, 4, 4}} {
+		synctest.Test(t, func(t *testing.T) {
+			db := cluster()
+			o := task.Options[int]{MaxInFlightPerKey: limit}
+			q := clientsOf(t, 2, 1, func() kv.Engine { return db.Client() }, kv.Options{}, o)[0]
+			ctx := t.Context()
+			count := func(call func()) int {
+				begun := time.Now()
+				call()
+				return int((time.Since(begun) - db.BeginTime - db.CommitTime) / db.ReadTime)
+			}
+			i := 0
+			put := func() {
+				i++
+				_, err := q.Put(ctx, fmt.Sprint(i%7), 0, task.PutOptions{})
+				require.NoError(t, err)
+			}
+			for range 7 { // of keys that have no task there is less to read
+				put()
+			}
+			for range 14 {
+				require.Equal(t, reads.put, count(put))
+			}
+			c := q.NewConsumer(task.Filter{})
+			var taken []*task.Task[int]
+			take := func(n int) func() {
+				return func() {
+					some, err := c.TakeBatch(ctx, n)
+					require.NoError(t, err)
+					require.Len(t, some, n)
+					taken = append(taken, some...)
+				}
+			}
+			ack := func() {
+				require.NoError(t, taken[0].Ack(ctx))
+				taken = taken[1:]
+			}
+			take(1)() // with a new consumer
+			for range 5 {
+				require.Equal(t, reads.take, count(take(1)))
+			}
+			require.LessOrEqual(t, count(take(5)), reads.take+1)
+			require.Equal(t, reads.ack, count(ack))
+			take(1)()
+			ackAndTake := func() {
+				next := new(task.Task[int])
+				ok, err := c.AckAndTake(ctx, taken[0], next)
+				require.NoError(t, err)
+				require.True(t, ok)
+			}
+			require.Equal(t, reads.take, count(ackAndTake))
+		})
+	}
 }
 
 // mostLate returns by how many others a task is passed over at most by so many processes that take so
@@ -667,4 +682,21 @@ func TestDrain(t *testing.T) {
 		require.Less(t, staged.conflicts, strict.conflicts)
 		require.Less(t, staged.late, 2*16*batch) // what all processes have been handed out twice
 	}
+}
+
+// TestDrainByKey does the same one task at a time where tasks are counted by key. A key that has as
+// many in flight as it may is passed over for that alone; of 100 keys few are.
+func TestDrainByKey(t *testing.T) {
+	var all [2]drained
+	for i, taking := range []kv.Taking{kv.Apart, kv.Strict} {
+		all[i] = draining{
+			clients: 16, queues: 1, tasks: 800 / (1 + 4*i), batch: 1, taking: taking,
+			options: task.Options[int]{MaxInFlightPerKey: 4},
+		}.run(t)
+		t.Logf("%s: %.0f tasks/s, %.3f conflicts a task, passed over by %d",
+			[]string{"apart", "strict"}[i], all[i].perSecond, all[i].conflicts, all[i].late)
+	}
+	require.LessOrEqual(t, all[0].late, mostLate(16, 1))
+	require.Less(t, all[0].conflicts, 0.15)
+	require.Greater(t, all[0].perSecond, 8*all[1].perSecond)
 }
