@@ -183,8 +183,8 @@ func TestLight(t *testing.T) {
 		fill(t, putter, heavy, func(int) string { return "heavy" })
 		fill(t, putter, heavy/20, func(i int) string { return fmt.Sprint("other ", i%others) })
 		for n, most := range map[int]int{
-			1:  2*(1+others) + 1,               // what is left of the round being served, the next one, and what is being taken
-			16: 2*(1+others) + mostLate(16, 1), // that, and what passes it over
+			1:  2*(1+others) + 1,           // what is left of the round being served, the next one, and what is being taken
+			16: 2*(1+others) + mostLate(1), // that, and what passes it over
 		} {
 			longest, sum := 0, 0
 			for _, passed := range passLight(t, putter, takers[:n], puts) {
