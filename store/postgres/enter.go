@@ -21,13 +21,13 @@ const (
 	sqlNumbers = "SELECT nextval('fairq.numbers') FROM generate_series(1, $1::int)"
 
 	// The rounds are read one priority after the other, each at the end of its part of the index.
-	// $3 is the snapshot of the last Enter: what was running then may be committed by now.
+	// $3 is what was running when this process entered the last time, and may be committed by now.
 	sqlHead = `
 SELECT settings, paused, paused_keys,
 	coalesce((SELECT number FROM fairq.removals WHERE queue = $1 ORDER BY number DESC LIMIT 1), 0),
 	EXISTS (
-		SELECT FROM pg_snapshot_xip($3::text::pg_snapshot) x CROSS JOIN LATERAL (
-			SELECT FROM fairq.removals WHERE queue = $1 AND number = x::text::bigint OFFSET 0
+		SELECT FROM unnest($3::bigint[]) x CROSS JOIN LATERAL (
+			SELECT FROM fairq.removals WHERE queue = $1 AND number = x OFFSET 0
 		) r
 	),
 	pg_current_snapshot()::text,
@@ -84,7 +84,7 @@ func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	if i := slices.IndexFunc(plan.Ranges, isSearch); i >= 0 {
 		v.addSearch(t.db.marks.search(queue, &plan.Ranges[i]))
 	}
-	t.add(sqlHead, v.queue, t.db.now(), t.lastSnapshot(queue)).
+	t.add(sqlHead, v.queue, t.db.now(), t.lastRunning(queue)).
 		QueryRow(func(r pgx.Row) error { return v.readHead(r, &searched) })
 	v.prefetch(plan)
 	if err := t.send("enter"); err != nil {

@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"bytes"
+	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -45,19 +47,19 @@ DELETE FROM fairq.removals WHERE ctid = ANY(ARRAY(
 // running then may have a smaller number. So these are looked up too, one by one. A row that is
 // swept before this process has seen it leaves that of the sweeper, which is committed later.
 type looked struct {
-	snapshot string
-	late     uint64 // how often there were rows of transactions that were running the last time
+	running []int64 // by their numbers, the transactions that were running then
+	late    uint64  // how often there were rows of transactions that were running the last time
 }
 
-// lastSnapshot returns what was seen of a queue when it was entered last, nil if it was not. In a
-// transaction of the caller's nobody remembers what it has seen.
-func (t *tx) lastSnapshot(queue uint64) *string {
+// lastRunning returns what was running when a queue was entered last, nil if it was not. In a
+// transaction of the caller's nobody remembers what he has seen.
+func (t *tx) lastRunning(queue uint64) []int64 {
+	if t.user != nil {
+		return nil
+	}
 	t.db.mu.Lock()
 	defer t.db.mu.Unlock()
-	if l, ok := t.db.looked[queue]; ok && t.user == nil {
-		return &l.snapshot
-	}
-	return nil
+	return t.db.looked[queue].running
 }
 
 // noteSnapshot notes what is seen of a queue, and returns how often there were late removals.
@@ -67,12 +69,22 @@ func (t *tx) noteSnapshot(queue uint64, snapshot string, late bool) uint64 {
 	}
 	t.db.mu.Lock()
 	defer t.db.mu.Unlock()
-	l := looked{snapshot, t.db.looked[queue].late}
+	l := looked{runningIn(snapshot), t.db.looked[queue].late}
 	if late {
 		l.late++
 	}
 	t.db.looked[queue] = l
 	return l.late
+}
+
+// runningIn returns the transactions that were running, of a pg_snapshot: xmin:xmax:xip,xip...
+func runningIn(snapshot string) (running []int64) {
+	for x := range strings.SplitSeq(snapshot[strings.LastIndexByte(snapshot, ':')+1:], ",") {
+		if n, err := strconv.ParseInt(x, 10, 64); err == nil {
+			running = append(running, n)
+		}
+	}
+	return running
 }
 
 // oldRounds is how far back rounds are deleted that are over. There are several if transactions
