@@ -201,12 +201,16 @@ func TestSubmitDuringShutdown(t *testing.T) {
 		require.Empty(t, result)
 		// each one's submission waits for room, which the next task makes when it is begun
 		// meanwhile
-		for range 4 {
-			g.leave <- nil
-			synctest.Wait()
+		for ended := false; !ended; {
+			select {
+			case g.leave <- nil:
+				synctest.Wait()
+			case err := <-result:
+				require.NoError(t, err)
+				ended = true
+			}
 		}
-		require.NoError(t, <-result)
-		// they are done as long as one is waiting for room
+		// they are done as long as one is waiting for room; who submits what is left is left too
 		require.Equal(t, 4, done+len(p.Leftovers()))
 	})
 }
