@@ -187,14 +187,12 @@ var primaries = map[rows.Index]int{
 }
 
 // points returns the keys of a range that names each row by its primary key, nil if it does not.
-func (v *view) points(r *rows.Range) (keys [][]byte) {
-	for _, p := range r.Prefixes {
-		if len(p) != primaries[r.Index] || r.Only != (rows.Only{}) {
-			return nil
-		}
-		keys = append(keys, appendTuple(v.index(r.Index), p))
+func (v *view) points(r *rows.Range) [][]byte {
+	notPrimary := func(p rows.Tuple) bool { return len(p) != primaries[r.Index] }
+	if r.Prefixes == nil || r.Only != (rows.Only{}) || slices.ContainsFunc(r.Prefixes, notPrimary) {
+		return nil
 	}
-	return keys
+	return v.beginnings(r)
 }
 
 // Fetch implements rows.View. It reads all at once that is known by now: rows that are named by
@@ -220,8 +218,7 @@ func (v *view) fetch(spans []Span, ranges []rows.Range) error {
 		if keys = append(keys, v.withPayloads(points, &r)...); points != nil && !apart {
 			continue
 		}
-		for _, p := range prefixes(&r) {
-			at := appendTuple(v.index(r.Index), p)
+		for _, at := range v.beginnings(&r) {
 			if r.Each == 0 {
 				spans = append(spans, v.span(&r, at))
 				continue
@@ -280,11 +277,15 @@ func (v *view) fetchEach(all []values) error {
 	return v.fail("read", nil, v.tx.Fetch(keys))
 }
 
-func prefixes(r *rows.Range) []rows.Tuple {
+// beginnings returns how the entries of a range begin, one for each of its prefixes.
+func (v *view) beginnings(r *rows.Range) (all [][]byte) {
 	if r.Prefixes == nil {
-		return []rows.Tuple{nil}
+		return [][]byte{v.index(r.Index)}
 	}
-	return r.Prefixes
+	for _, p := range r.Prefixes {
+		all = append(all, appendTuple(v.index(r.Index), p))
+	}
+	return all
 }
 
 // withPayloads returns the keys of a range, and those of the payloads if it asks for these.
@@ -303,9 +304,8 @@ func (t table[R]) find(r *rows.Range) ([]hit[R], error) {
 		return t.findPoints(keys, r)
 	}
 	var hits []hit[R]
-	all := prefixes(r)
-	for _, p := range all {
-		at := appendTuple(t.index(r.Index), p)
+	all := t.beginnings(r)
+	for _, at := range all {
 		err := t.each(at, r.Each, func(at []byte) (err error) {
 			hits, err = t.scan(hits, r, at)
 			return err
