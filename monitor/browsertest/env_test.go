@@ -117,10 +117,13 @@ func eval[T any](p *tab, expression string) (value T) {
 	return value
 }
 
-// until waits until an expression is true.
-func (p *tab) until(expression string) {
+// until waits until an expression is true, and does something else meanwhile.
+func (p *tab) until(expression string, meanwhile ...func()) {
 	p.Helper()
 	for end := time.Now().Add(timeout); !eval[bool](p, expression); {
+		for _, do := range meanwhile {
+			do()
+		}
 		if time.Now().After(end) {
 			p.Fatalf("it does not come true: %s\nthe page: %s", expression, eval[string](p, "document.body.innerText"))
 		}

@@ -77,7 +77,10 @@ func serve(text string) error {
 	return <-e.Err()
 }
 
-const maxOps = 1 << 14
+const (
+	maxOps     = 1 << 14
+	maxRequest = 16 << 20 // rowstest's transactions may write several payloads of 1 MiB
+)
 
 // start starts the process of a member.
 func (m *member) start() error {
@@ -152,7 +155,7 @@ func dial(ctx context.Context, where string, o ...grpc.DialOption) (*clientv3.Cl
 	endpoints, _, _ := strings.Cut(where, "#")
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: strings.Split(endpoints, ","), DialTimeout: 5 * time.Second,
-		DialKeepAliveTime: time.Second, DialKeepAliveTimeout: time.Second, MaxCallSendMsgSize: 4 << 20, Logger: zap.NewNop(),
+		DialKeepAliveTime: time.Second, DialKeepAliveTimeout: time.Second, MaxCallSendMsgSize: maxRequest, Logger: zap.NewNop(),
 		DialOptions: o,
 	})
 	if err != nil {
@@ -192,7 +195,7 @@ func newDatabase(t testing.TB, members int) string {
 			shared.clusters = map[int]cluster{}
 		}
 		shared.dirs = append(shared.dirs, dir)
-		shared.clusters[members] = newCluster(t, dir, members, 0, 4<<20)
+		shared.clusters[members] = newCluster(t, dir, members, 0, maxRequest)
 	}
 	shared.prefixes++
 	return fmt.Sprintf("%s#test%d/", shared.clusters[members].where(), shared.prefixes)
