@@ -296,8 +296,8 @@ func (a *audit) took(f *taskHistory, l *Line) {
 		case l.Took.Attempts > h.tries+1: // there was a take that nobody had time to write down
 		case dead:
 			a.back++
-			late := int64(time.Second)                              // it was killed a little later than that was written down
-			kicked := f.MaxAttempts > 0 && h.tries >= f.MaxAttempts // who knows when; it was buried first
+			late := int64(time.Second)           // it was killed a little later than that was written down
+			kicked := l.Took.Attempts <= h.tries // who knows when; it was buried first, perhaps after others had taken it
 			if !a.late && !kicked && l.Took.ReadyAt > died+int64(grace)+late && (h.until == 0 || l.Took.ReadyAt > h.until) {
 				a.wrong(f, "it was back only %v after the end of %s", time.Duration(l.Took.ReadyAt-died), h.by)
 			}

@@ -53,7 +53,7 @@ func (v *views) oneOf(all []choice) {
 
 // held returns the numbers of all consumers.
 func (v *views) held() (numbers []uint64) {
-	for _, c := range v.model.consumers().all() {
+	for c := range v.model.consumers().all() {
 		numbers = append(numbers, c.Number)
 	}
 	slices.Sort(numbers)
@@ -63,7 +63,7 @@ func (v *views) held() (numbers []uint64) {
 // rowID returns the id of a row, rarely one that is not there.
 func (v *views) rowID() uint64 {
 	var ids []uint64
-	for _, r := range v.model.tasks().all() {
+	for r := range v.model.tasks().all() {
 		ids = append(ids, r.ID)
 	}
 	if len(ids) == 0 || v.chance(8) {
@@ -76,7 +76,7 @@ func (v *views) rowID() uint64 {
 // uniqueKey returns one that no row has.
 func (v *views) uniqueKey() string {
 	uniqueKey := v.values.of(v.values.uniqueKeys)
-	for _, r := range v.model.tasks().all() {
+	for r := range v.model.tasks().all() {
 		if r.UniqueKey == uniqueKey {
 			return ""
 		}

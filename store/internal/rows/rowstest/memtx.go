@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"iter"
 	"maps"
 	"reflect"
 	"slices"
@@ -32,18 +33,23 @@ func (tx *memTx) get(e entry) any {
 	return tx.data.rows[e]
 }
 
-// all returns the rows of a table, as the transaction sees them.
-func (tx *memTx) all(queue uint64, table string) map[entry]any {
-	all := map[entry]any{}
-	for _, some := range []map[entry]any{tx.data.rows, tx.own} {
-		for e, r := range some {
-			if e.queue == queue && e.table == table {
-				all[e] = r
+// all goes through the rows of a table, as the transaction sees them.
+func (tx *memTx) all(queue uint64, table string) iter.Seq2[entry, any] {
+	return func(yield func(entry, any) bool) {
+		for e, r := range tx.own {
+			if e.queue == queue && e.table == table && r != nil && !yield(e, r) {
+				return
+			}
+		}
+		for e, r := range tx.data.rows {
+			if e.queue != queue || e.table != table {
+				continue
+			}
+			if _, own := tx.own[e]; !own && !yield(e, r) {
+				return
 			}
 		}
 	}
-	maps.DeleteFunc(all, func(_ entry, r any) bool { return r == nil })
-	return all
 }
 
 // giveUp is a panic that ends a call within do, which returns the error.

@@ -3,6 +3,7 @@ package rowstest
 import (
 	"bytes"
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 
@@ -87,29 +88,35 @@ func (t memTable[R]) get(e entry) *R {
 	return r
 }
 
-func (t memTable[R]) all() (all []*R) {
-	for _, r := range t.v.tx.all(t.v.id, t.name) {
-		all = append(all, r.(*R))
+func (t memTable[R]) all() iter.Seq[*R] {
+	return func(yield func(*R) bool) {
+		for _, row := range t.v.tx.all(t.v.id, t.name) {
+			if !yield(row.(*R)) {
+				return
+			}
+		}
 	}
-	return all
 }
 
 // scan returns the rows of a range, as they are kept, without those that it passes over.
 func (t memTable[R]) scan(r rows.Range) []*R {
-	var found []*R
+	from := t.all()
 	if r.Index == t.schema[0].Index && r.Prefixes != nil {
+		var found []*R
 		for _, key := range r.Prefixes {
 			if row := t.get(t.at(key)); row != nil {
 				found = append(found, row)
 			}
 		}
-	} else {
-		found = t.all()
+		from = slices.Values(found)
 	}
-	if r.Lock == rows.SkipLocked {
-		found = slices.DeleteFunc(found, func(row *R) bool { return !t.v.tx.free(t.of(row), false) })
-	}
-	return t.schema.Select(&r, slices.Values(found))
+	return t.schema.Select(&r, func(yield func(*R) bool) {
+		for row := range from {
+			if (r.Lock != rows.SkipLocked || t.v.tx.free(t.of(row), false)) && !yield(row) {
+				return
+			}
+		}
+	})
 }
 
 // locked returns the rows of a range, locked as it says.
@@ -258,12 +265,12 @@ func (v *memView) Number() (n uint64, err error) {
 // stats returns what KeyStats tells of all keys.
 func (v *memView) stats() map[string]rows.Key {
 	stats := map[string]rows.Key{}
-	for _, k := range v.keys().all() {
+	for k := range v.keys().all() {
 		if k.Paused {
 			stats[k.Key] = rows.Key{Key: k.Key, Paused: true}
 		}
 	}
-	for _, r := range v.tasks().all() {
+	for r := range v.tasks().all() {
 		k := stats[r.Key]
 		k.Key = r.Key
 		rows.Count(&k.Tasks, 0, r.State)
@@ -297,7 +304,7 @@ func (v *memView) CountKeys() (n int, err error) {
 
 func (v *memView) Counts() (n [driver.Held + 1]int, err error) {
 	err = v.do("Counts", func() {
-		for _, r := range v.tasks().all() {
+		for r := range v.tasks().all() {
 			rows.Count(&n, 0, r.State)
 		}
 	})
@@ -306,7 +313,7 @@ func (v *memView) Counts() (n [driver.Held + 1]int, err error) {
 
 func (v *memView) LastRound(l rows.Line, after uint64) (round uint64, n int, err error) {
 	err = v.do("LastRound", func() {
-		for _, r := range v.tasks().all() {
+		for r := range v.tasks().all() {
 			switch {
 			case r.Key != l.Key || r.Priority != l.Priority || r.Round <= after:
 			case r.Round > round:
@@ -321,7 +328,7 @@ func (v *memView) LastRound(l rows.Line, after uint64) (round uint64, n int, err
 
 func (v *memView) Hide(key string) error {
 	return v.do("Hide", func() {
-		for _, r := range v.tasks().all() {
+		for r := range v.tasks().all() {
 			if r.Key == key && r.Takeable {
 				hidden := *r
 				hidden.Takeable = false
@@ -335,7 +342,7 @@ func (v *memView) Hide(key string) error {
 func (v *memView) Ended(mark string) (ended []*rows.Outcome, _ string, err error) {
 	err = v.do("Ended", func() {
 		if mark != "" {
-			ended = tableOf(v, "Outcomes", rows.Outcomes).all()
+			ended = slices.Collect(tableOf(v, "Outcomes", rows.Outcomes).all())
 		}
 	})
 	return ended, "all", err
