@@ -58,9 +58,14 @@ func (m *mark) code(c *coder) {
 
 func (v *view) markKey() []byte { return appendInt(v.about(aboutLock), 0) }
 
-// moveMark moves the mark on to the entry that comes first, if that is worth it.
+// moveMark moves the mark on to the entry that comes first, if that is worth it. Of processes that
+// take at the same time the first one does so, and the others if it does not.
 func (v *view) moveMark(first []byte) {
-	if gone := v.head.gone; v.db.shared && gone-v.head.mark.gone >= cmp.Or(v.db.options.MarkStep, 4000) {
+	step := cmp.Or(v.db.options.MarkStep, 4000)
+	if v.head.lanes.own > 0 {
+		step *= 2
+	}
+	if gone := v.head.gone; v.db.shared && gone-v.head.mark.gone >= step {
 		v.guardMark()
 		m, at := &v.head.mark, v.index(rows.TaskReady)
 		v.Guard(append(bytes.Clone(at), m.entry...), append(at, first...)) // others may have put one there
@@ -257,11 +262,17 @@ func (v *view) flush() error {
 	if err := v.saveMark(); err != nil {
 		return err
 	}
+	return v.saveTally()
+}
+
+// saveTally writes the own tally. That conflicts with nobody but who is alone in the queue.
+func (v *view) saveTally() error {
+	own := &v.head.own
 	if v.db.shared {
 		if own.at = v.now; v.took {
 			own.took = v.now
 		}
-		v.Guard(row, nil)
+		v.Guard(v.about(aboutQueue), nil)
 		v.Guard(v.tally(), nil)
 		if _, err := v.Number(); err != nil {
 			return err

@@ -124,6 +124,12 @@ func (l *local) ended(alone, conflict bool) {
 	}
 }
 
+func (l *local) hasFailed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.failures > 0
+}
+
 // maxFailures is how many conflicts in a row have a process lock the queue.
 const maxFailures = 5
 

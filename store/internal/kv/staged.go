@@ -68,35 +68,22 @@ func wants(plan *rows.Plan) (n int, before int64) {
 	return 0, 0
 }
 
-// stage tells whether a transaction can go on. With Staged, one that is to take does so when its
-// process has got an answer to its request. Until then it makes that, waits, or, if no request is
-// older, answers all; then it must begin again. The requests are in the order in which they were
-// made, or nearly so: clocks differ. If two answer at the same time, one of them has to try again.
-func (x *tx) stage(v *view, h *head, plan *rows.Plan) (ready bool, err error) {
+// prepare tells whether a transaction can go on. If it is to take tasks, others do so too, and
+// something must be written ahead, then that was done, and the transaction must begin again.
+func (x *tx) prepare(v *view, plan *rows.Plan) (ready bool, err error) {
 	n, before := wants(plan)
-	if x.db.options.Taking != Staged || n == 0 || v.alone || h.Paused || h.lanes.all == 1 || x.wrote {
+	switch taking := x.db.options.Taking; {
+	case n == 0 || v.alone || v.head.Paused || x.wrote:
 		return true, nil
-	}
-	all, old, err := x.requests(v)
-	if err != nil {
-		return false, err
-	}
-	var own *request
-	oldest := true
-	if i := slices.IndexFunc(all, func(r *request) bool { return r.process == x.db.process }); i >= 0 {
-		own = all[i]
-		oldest = !slices.ContainsFunc(all[:i], func(r *request) bool { return r.wants > 0 })
-	}
-	switch {
-	case own == nil || own.before != before:
-		err = x.request(v, &request{at: v.now, wants: n, before: before, process: x.db.process})
-	case own.wants == 0:
-		v.given = own
-		return true, nil
-	case oldest || v.now-own.at > int64(patientFor):
-		err = x.answer(v, all, old)
+	case taking == Apart && v.head.lanes.own < 0 && v.hasFailed(): // others were faster: get a lane
+		v.took = true
+		err = v.saveTally()
+	case taking == Staged && v.head.lanes.all > 1:
+		if ready, err = x.stage(v, n, before); ready || err != nil {
+			return ready, err
+		}
 	default:
-		return false, x.fail("wait for tasks", nil, pause(x.ctx))
+		return true, nil
 	}
 	if err != nil {
 		return false, err
@@ -110,6 +97,33 @@ func (x *tx) stage(v *view, h *head, plan *rows.Plan) (ready bool, err error) {
 		return false, x.fail("ask for tasks", nil, err)
 	}
 	return false, nil
+}
+
+// stage has a transaction go on that is to take tasks, with Staged, when its process has got an
+// answer to its request. Until then it makes that, waits, or, if no request is older, answers all.
+// The requests are in the order in which they were made, or nearly so: clocks differ. If two answer
+// at the same time, one of them has to try again.
+func (x *tx) stage(v *view, n int, before int64) (ready bool, err error) {
+	all, old, err := x.requests(v)
+	if err != nil {
+		return false, err
+	}
+	var own *request
+	oldest := true
+	if i := slices.IndexFunc(all, func(r *request) bool { return r.process == x.db.process }); i >= 0 {
+		own = all[i]
+		oldest = !slices.ContainsFunc(all[:i], func(r *request) bool { return r.wants > 0 })
+	}
+	switch {
+	case own == nil || own.before != before:
+		return false, x.request(v, &request{at: v.now, wants: n, before: before, process: x.db.process})
+	case own.wants == 0:
+		v.given = own
+		return true, nil
+	case oldest || v.now-own.at > int64(patientFor):
+		return false, x.answer(v, all, old)
+	}
+	return false, x.fail("wait for tasks", nil, pause(x.ctx))
 }
 
 // requests returns those that are not old, in their order, and the keys of the others.

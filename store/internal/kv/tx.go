@@ -153,7 +153,7 @@ func (x *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 		switch {
 		case ready:
 		case free && !locks:
-			ready, err = x.stage(v, h, plan)
+			ready, err = x.prepare(v, plan)
 		default:
 			err = x.await(v, h, free)
 		}

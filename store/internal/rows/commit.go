@@ -112,6 +112,7 @@ type committer struct {
 
 	mu      sync.Mutex // protects the others; nothing of the database happens under it
 	pending []*call
+	last    int  // how many calls there were in the last transaction
 	leads   bool // there is one who leads
 }
 
@@ -198,9 +199,13 @@ func (m *committer) handOver(own *call) {
 	}
 }
 
+// gatherTime is how long the next calls are waited for where transactions take milliseconds.
+const gatherTime = 50 * time.Microsecond
+
 // gather returns what is pending. Those whose calls have just returned are probably about to make
 // the next ones, so it lets them run as long as more calls come of it: that is cheaper than a
-// transaction for each.
+// transaction for each. If there are fewer then than in the last transaction, the others may be
+// queued on another processor, which no yielding tells.
 func (m *committer) gather() []*call {
 	for n := 0; ; {
 		m.mu.Lock()
@@ -210,6 +215,11 @@ func (m *committer) gather() []*call {
 		n = len(m.pending)
 		m.mu.Unlock()
 		runtime.Gosched()
+	}
+	if len(m.pending) < m.last && m.store.traits.Optimistic {
+		m.mu.Unlock()
+		time.Sleep(gatherTime)
+		m.mu.Lock()
 	}
 	defer m.mu.Unlock()
 	n, tasks, bytes := 0, 0, 0
@@ -221,6 +231,7 @@ func (m *committer) gather() []*call {
 		}
 		n++
 	}
+	m.last = n
 	batch := slices.Clone(m.pending[:n])
 	m.pending = slices.Delete(m.pending, 0, n)
 	return batch
