@@ -21,15 +21,10 @@ const (
 	sqlNumbers = "SELECT nextval('fairq.numbers') FROM generate_series(1, $1::int)"
 
 	// The rounds are read one priority after the other, each at the end of its part of the index.
-	// $3 is what was running when this process entered the last time, and may be committed by now.
+	// Of the removals those are read that this process may not have seen yet.
 	sqlHead = `
 SELECT settings, paused, paused_keys,
-	coalesce((SELECT number FROM fairq.removals WHERE queue = $1 ORDER BY number DESC LIMIT 1), 0),
-	EXISTS (
-		SELECT FROM unnest($3::bigint[]) x CROSS JOIN LATERAL (
-			SELECT FROM fairq.removals WHERE queue = $1 AND number = x OFFSET 0
-		) r
-	),
+	ARRAY(SELECT number FROM fairq.removals WHERE queue = $1 AND number >= $3),
 	pg_current_snapshot()::text,
 	ARRAY(
 		WITH RECURSIVE r AS (
@@ -84,8 +79,9 @@ func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	if i := slices.IndexFunc(plan.Ranges, isSearch); i >= 0 {
 		v.addSearch(t.db.marks.search(queue, &plan.Ranges[i]))
 	}
-	t.add(sqlHead, v.queue, t.db.now(), t.lastRunning(queue)).
-		QueryRow(func(r pgx.Row) error { return v.readHead(r, &searched) })
+	before := t.seen(queue)
+	t.add(sqlHead, v.queue, t.db.now(), before.xmin).
+		QueryRow(func(r pgx.Row) error { return v.readHead(r, before, &searched) })
 	v.prefetch(plan)
 	if err := t.send("enter"); err != nil {
 		return nil, err
@@ -136,17 +132,17 @@ func (v *view) addPrefetch(r *rows.Range) {
 	v.tx.add(sql, args...).Query(v.scanner(false, func(r *rows.Row) { v.prefetched[r.ID] = r }))
 }
 
-func (v *view) readHead(r pgx.Row, clock *int64) error {
+func (v *view) readHead(r pgx.Row, before seen, clock *int64) error {
 	head := &rows.Head{Rounds: map[int]uint64{}}
-	var rounds []int64
-	var late bool
+	var rounds, removals []int64
 	var snapshot string
-	err := r.Scan(&head.Settings, &head.Paused, &head.PausedKeys, &v.removal, &late, &snapshot,
-		&rounds, &v.now, clock)
+	err := r.Scan(&head.Settings, &head.Paused, &head.PausedKeys, &removals, &snapshot, &rounds, &v.now, clock)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
-	head.Removed = uint64(v.removal) + v.tx.noteSnapshot(uint64(v.queue), snapshot, late)
+	now := before.next(removals, snapshot)
+	v.tx.note(uint64(v.queue), now)
+	head.Removed, v.removal = now.removals, now.last
 	for i := 0; i+1 < len(rounds); i += 2 {
 		head.Rounds[int(rounds[i])] = uint64(rounds[i+1])
 	}

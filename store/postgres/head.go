@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -40,51 +41,60 @@ DELETE FROM fairq.removals WHERE ctid = ANY(ARRAY(
 // row also deletes old ones. It passes over those that others have locked: a row that is left over
 // does no harm, and is deleted later.
 
-// looked is when this process has entered a queue last.
+// seen is what this process has seen of the removals in a queue.
 //
-// The row of a removal has the number of its transaction. Transactions are committed in any order,
-// so that the greatest number has not changed does not mean that none was added: one that was
-// running then may have a smaller number. So these are looked up too, one by one. A row that is
-// swept before this process has seen it leaves that of the sweeper, which is committed later.
-type looked struct {
-	running []int64 // by their numbers, the transactions that were running then
-	late    uint64  // how often there were rows of transactions that were running the last time
+// The row of a removal has the number of its transaction. Transactions are committed in any order:
+// a removal may be new to this process although it has seen one with a greater number. What it has
+// seen is told by the snapshot of the last time: all but those that were running then and those that
+// began later. A row that is swept before this process has seen it leaves that of the sweeper, which
+// is committed later.
+type seen struct {
+	xmin, xmax int64   // the snapshot: what is before xmin was over, nothing from xmax on was begun
+	running    []int64 // transactions between xmin and xmax
+	removals   uint64  // how many there were
+	last       int64   // the greatest number of one
 }
 
-// lastRunning returns what was running when a queue was entered last, nil if it was not. In a
-// transaction of the caller's nobody remembers what he has seen.
-func (t *tx) lastRunning(queue uint64) []int64 {
-	if t.user != nil {
-		return nil
+// next returns what is seen after reading the removals from xmin on in another snapshot.
+func (s seen) next(removals []int64, snapshot string) seen {
+	for _, n := range removals {
+		if n >= s.xmax || slices.Contains(s.running, n) {
+			s.removals++
+		}
+		s.last = max(s.last, n)
 	}
-	t.db.mu.Lock()
-	defer t.db.mu.Unlock()
-	return t.db.looked[queue].running
-}
-
-// noteSnapshot notes what is seen of a queue, and returns how often there were late removals.
-func (t *tx) noteSnapshot(queue uint64, snapshot string, late bool) uint64 {
-	if t.user != nil {
-		return 0
-	}
-	t.db.mu.Lock()
-	defer t.db.mu.Unlock()
-	l := looked{runningIn(snapshot), t.db.looked[queue].late}
-	if late {
-		l.late++
-	}
-	t.db.looked[queue] = l
-	return l.late
-}
-
-// runningIn returns the transactions that were running, of a pg_snapshot: xmin:xmax:xip,xip...
-func runningIn(snapshot string) (running []int64) {
-	for x := range strings.SplitSeq(snapshot[strings.LastIndexByte(snapshot, ':')+1:], ",") {
-		if n, err := strconv.ParseInt(x, 10, 64); err == nil {
-			running = append(running, n)
+	s.running = nil
+	for i, x := range strings.FieldsFunc(snapshot, func(r rune) bool { return r == ':' || r == ',' }) { // xmin:xmax:x,x...
+		switch n, _ := strconv.ParseInt(x, 10, 64); i {
+		case 0:
+			s.xmin = n
+		case 1:
+			s.xmax = n
+		default:
+			s.running = append(s.running, n)
 		}
 	}
-	return running
+	return s
+}
+
+// seen returns what was seen of a queue, nothing in a transaction of the caller's: such a one may be
+// rolled back, and is not remembered.
+func (t *tx) seen(queue uint64) (s seen) {
+	if t.user == nil {
+		t.db.mu.Lock()
+		defer t.db.mu.Unlock()
+		s = t.db.seen[queue]
+	}
+	return s
+}
+
+// note remembers what was seen of a queue.
+func (t *tx) note(queue uint64, s seen) {
+	if t.user == nil {
+		t.db.mu.Lock()
+		defer t.db.mu.Unlock()
+		t.db.seen[queue] = s
+	}
 }
 
 // oldRounds is how far back rounds are deleted that are over. There are several if transactions
