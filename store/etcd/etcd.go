@@ -127,7 +127,7 @@ func newEngine(client *clientv3.Client, o *Options) *engine {
 	return &engine{
 		client: client, prefix: cmp.Or(o.Prefix, "fairq/"), maxOps: ops, traits: rows.Traits{
 			MaxWrites: ops / opsPerRow, MaxBytes: max(minRequest, payload+payload/2) - payload - aside,
-			Skew: cmp.Or(o.Skew, time.Second),
+			Linger: 50 * time.Microsecond, Skew: cmp.Or(o.Skew, time.Second),
 		},
 	}
 }

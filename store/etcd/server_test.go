@@ -92,7 +92,7 @@ func (m *member) start() error {
 	if err != nil {
 		return err
 	}
-	m.process = exec.Command(program, "-test.run=^TestServer$", "-test.timeout=10m")
+	m.process = exec.Command(program, "-test.run=^TestServer$", "-test.timeout=0") // it ends with this process
 	m.process.Env = append(os.Environ(), memberEnv+"="+string(text))
 	m.process.Stderr = os.Stderr
 	if _, err = m.process.StdinPipe(); err != nil { // it is closed when this process ends

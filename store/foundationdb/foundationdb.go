@@ -84,7 +84,9 @@ func Open(ctx context.Context, clusterFile string, o *Options) (*Store, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	traits := rows.Traits{MaxWrites: maxWrites, MaxBytes: maxBytes, Skew: cmp.Or(o.Skew, time.Second)}
+	traits := rows.Traits{
+		MaxWrites: maxWrites, MaxBytes: maxBytes, Linger: 50 * time.Microsecond, Skew: cmp.Or(o.Skew, time.Second),
+	}
 	e, err := openEngine(clusterFile, cmp.Or(o.Prefix, "fairq/"), traits)
 	if err != nil {
 		return nil, fmt.Errorf("foundationdb: open: %w", err)

@@ -199,13 +199,10 @@ func (m *committer) handOver(own *call) {
 	}
 }
 
-// gatherTime is how long the next calls are waited for where transactions take milliseconds.
-const gatherTime = 50 * time.Microsecond
-
 // gather returns what is pending. Those whose calls have just returned are probably about to make
 // the next ones, so it lets them run as long as more calls come of it: that is cheaper than a
-// transaction for each. If there are fewer then than in the last transaction, the others may be
-// queued on another processor, which no yielding tells.
+// transaction for each. If there are fewer then than in the last transaction, it may be that the
+// others are still queued on another processor.
 func (m *committer) gather() []*call {
 	for n := 0; ; {
 		m.mu.Lock()
@@ -216,9 +213,9 @@ func (m *committer) gather() []*call {
 		m.mu.Unlock()
 		runtime.Gosched()
 	}
-	if len(m.pending) < m.last && m.store.traits.Optimistic {
+	if linger := m.store.traits.Linger; linger > 0 && len(m.pending) < m.last {
 		m.mu.Unlock()
-		time.Sleep(gatherTime)
+		time.Sleep(linger)
 		m.mu.Lock()
 	}
 	defer m.mu.Unlock()

@@ -88,6 +88,10 @@ type Traits struct {
 	// others, so its last task may exceed the limit. A PutBatch with more bytes is refused.
 	MaxBytes int
 
+	// Linger is how long to wait, before a transaction, for calls that may share it and have not
+	// come yet. It is 0 where a transaction does not take much longer than that.
+	Linger time.Duration
+
 	// Skew is by how much two processes may differ in what View.Now returns, 0 if it is the time
 	// of the database. A consumer is expired by other processes only that much after its deadline.
 	Skew time.Duration

@@ -93,7 +93,7 @@ func (c *Client) Kill() {
 }
 
 // Traits implements kv.Engine.
-func (c *Client) Traits() rows.Traits { return rows.Traits{} }
+func (c *Client) Traits() rows.Traits { return rows.Traits{Linger: c.CommitTime / 100} }
 
 // Joined implements kv.Engine. There are no transactions of callers.
 func (c *Client) Joined(context.Context) (kv.Txn, error) {
