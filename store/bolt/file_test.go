@@ -77,7 +77,7 @@ func TestOpenErrors(t *testing.T) {
 		file("text", []byte(strings.Repeat("this is no database\n", 1000))): "invalid database",
 		file("short", []byte("short")):                                      "invalid database",
 		with("other", "some key", "value"):                                  `key "some key": this was not written by fairq`,
-		with("new", "\x14\x14", "fairq 4"):                                  `the layout is "fairq 4", this program knows "fairq 3"`,
+		with("new", "\x14\x14", "fairq 5"):                                  `the layout is "fairq 5", this program knows "fairq 4"`,
 	} {
 		for range 2 { // the file is not kept open
 			_, err := bolt.Open(t.Context(), path, nil)

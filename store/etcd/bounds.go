@@ -21,7 +21,7 @@ type bounds struct {
 
 const (
 	manyKeys  = 2000 // spans with fewer are read at once
-	lookAhead = 1000 // a bound is so many keys away from the first one
+	lookAhead = 1000 // a bound is so many keys away from the first one, and four times the limit
 	maxBounds = 10_000
 )
 
@@ -70,7 +70,7 @@ func (t *txn) learn(s *kv.Span, r *clientv3.GetResponse) error {
 	case s.Desc:
 		key = r.Kvs[0].Key
 	case s.Limit > 0:
-		ahead, err := t.get(s, lookAhead, clientv3.WithKeysOnly())
+		ahead, err := t.get(s, max(lookAhead, 4*s.Limit), clientv3.WithKeysOnly())
 		if err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package kv
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +19,7 @@ const (
 	payloads   = 103
 	requests   = 104
 	handedOut  = 105
+	toldLast   = 106
 )
 
 // Keys that are of no queue.
@@ -34,7 +34,7 @@ func nameKey(queue string) []byte {
 }
 
 // layout is the version of keys and values. Another one needs another program.
-const layout = "fairq 3"
+const layout = "fairq 4"
 
 var errForeign = errors.New("this was not written by fairq")
 
@@ -220,15 +220,13 @@ func (db *DB) forget(queue uint64) {
 	delete(db.queues, queue)
 }
 
-// watch watches the tallies of a queue: others have changed something if one of another process
-// says that they have told so.
+// watch watches which process has told last that it has changed a queue.
 func (db *DB) watch(ctx context.Context, w Watcher, queue uint64) {
 	v := view{tx: &tx{db: db}, id: queue}
-	from := v.about(aboutTally)
-	own := appendInt(v.about(aboutTally), int64(db.process))
-	w.Watch(ctx, from, behind(from), func(e *Entry) {
-		var t tally
-		if e == nil || !bytes.HasPrefix(e.Key, own) && decode(e.Value, t.code) == nil && t.told {
+	at := v.about(toldLast)
+	w.Watch(ctx, at, behind(at), func(e *Entry) {
+		var by uint64
+		if e == nil || decode(e.Value, func(c *coder) { number(c, &by) }) == nil && by != db.process {
 			db.onChange(queue)
 		}
 	})

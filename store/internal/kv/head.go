@@ -35,7 +35,6 @@ type tally struct {
 	number  uint64 // the last one that was given, which tells one commit from another
 	at      int64  // when it was written
 	took    int64  // when tasks were taken last
-	told    bool   // by something that others may wait for
 	removed uint64
 	gone    uint64
 	tasks   [driver.Held + 1]int
@@ -115,7 +114,6 @@ func (t *tally) code(c *coder) {
 	number(c, &t.number)
 	number(c, &t.at)
 	number(c, &t.took)
-	c.flag(&t.told)
 	number(c, &t.removed)
 	number(c, &t.gone)
 	c.counts(&t.tasks)
@@ -262,6 +260,11 @@ func (v *view) flush() error {
 	if err := v.saveMark(); err != nil {
 		return err
 	}
+	if v.tells && v.db.shared {
+		if err := v.putNumber(v.about(toldLast), v.db.process); err != nil {
+			return err
+		}
+	}
 	return v.saveTally()
 }
 
@@ -278,7 +281,7 @@ func (v *view) saveTally() error {
 			return err
 		}
 	}
-	own.number, own.told = max(own.number, v.number), v.tells
+	own.number = max(own.number, v.number)
 	return v.put(v.tally(), encode(own.code))
 }
 

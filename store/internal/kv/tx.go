@@ -233,7 +233,7 @@ func pause(ctx context.Context) error {
 	return rows.Pause(ctx, time.Millisecond+rand.N(4*time.Millisecond))
 }
 
-// Notify implements rows.Tx. It is in the tally, which others may watch; or Changed tells.
+// Notify implements rows.Tx. It writes a key that others may watch; or Changed tells.
 func (x *tx) Notify(queue uint64) {
 	for _, v := range x.views {
 		v.tells = v.tells || v.id == queue

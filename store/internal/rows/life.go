@@ -269,10 +269,17 @@ func (u *unit) gone(r *Row, why task.EventType, now int64, lease uint64, o Outco
 	u.updateFront(r, left, turn{})
 	u.end(r, o)
 	u.addHistory(r, &o)
-	u.changed = true
+	u.changed = u.changed || u.mattersToOthers(r)
 	if r.Group != "" {
 		u.leaveGroup(r, now)
 	}
+}
+
+// mattersToOthers tells whether other processes may wait for the end of a task. They do not if it
+// was taken here, unless somebody asks by its unique key, or its group or key may go on without it.
+func (u *unit) mattersToOthers(r *Row) bool {
+	_, here := u.q.names[r.Consumer]
+	return r.Was != task.Taken || !here || r.UniqueKey != "" || r.Group != "" || u.q.frontsOnly
 }
 
 // fire makes happen what is due for a task.
