@@ -23,8 +23,10 @@ import (
 //
 // unit.written is how many rows of tasks a transaction has written so far. unit.bytes is the same
 // for Traits.MaxBytes: what a call will put is known before it runs, and of other tasks at most one
-// is written that is over the limit. A call in a caller's own transaction cannot leave anything to
-// another transaction, so it has no limits.
+// is written that is over the limit. A task that is deleted counts with its names.
+//
+// A call in a caller's own transaction cannot leave anything to another transaction, so it has no
+// limits.
 const (
 	rowsWithEach   = 3 // rows of all tables for each row of a task, with that one
 	rowsOfTask     = 2 // rows of tasks
@@ -93,11 +95,16 @@ func sizeOf(n *driver.New) int {
 
 // size is sizeOf for one that is written again, without its payload.
 func (r *Row) size() int {
-	size := len(r.Metadata) + inIndexes*(len(r.Key)+len(r.Kind)+len(r.UniqueKey)+len(r.Group))
+	size := len(r.Metadata) + r.namesSize()
 	if r.Err != nil {
 		size += len(r.Err.Message)
 	}
 	return size
+}
+
+// namesSize is sizeOf for one that is deleted.
+func (r *Row) namesSize() int {
+	return inIndexes * (len(r.Key) + len(r.Kind) + len(r.UniqueKey) + len(r.Group))
 }
 
 const inIndexes = 4 // times a name is written, with that in the row

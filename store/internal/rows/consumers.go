@@ -204,23 +204,22 @@ func (u *unit) rejoin(name string) (c *ownConsumer, held []driver.Record, err er
 	if u.limited() {
 		u.do(w)
 	} else {
-		held = u.resumed(name, u.moveLeases(w, math.MaxInt))
+		rows, _ := u.moveLeases(w, math.MaxInt)
+		held = u.resumed(name, rows)
 	}
 	u.tell(driver.Notifier.Look) // those who wait with the old epoch are to find out
 	u.changed = true
 	return c, held, nil
 }
 
-// moveLeases gives up to n tasks of a consumer that was resumed to the one that it is now.
-func (u *unit) moveLeases(w *work, n int) []*Row {
-	rows := must(u.v.TakenBy(w.From, min(n, driver.MaxBatch*pageSize), true))
+// moveLeases gives up to n tasks of a consumer that was resumed to the one that it is now, and tells
+// whether these were all. Where a transaction may not write that many, nobody wants their payloads.
+func (u *unit) moveLeases(w *work, n int) (rows []*Row, done bool) {
+	rows = must(u.v.TakenBy(w.From, min(n, driver.MaxBatch*pageSize), !u.limited()))
 	if !u.q.store.traits.Exclusive && !u.limited() {
 		rows = u.waitForLocked(w.From, rows)
 	}
-	for _, r := range rows {
-		u.lease(r, w.To)
-	}
-	return rows
+	return rows, u.eachOf(rows, n, func(r *Row) { u.lease(r, w.To) })
 }
 
 // resumed tells what a consumer holds that was resumed here.

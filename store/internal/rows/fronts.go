@@ -66,11 +66,13 @@ func (u *unit) updateFront(changed *Row, left, used turn) {
 // moveFront gives a line's turns to its tasks, and parks those that get none. The first w.Front
 // tasks get one each. The first one of each further kind is there for those who take only that
 // kind, and shares the last turn: with an earlier one it would come before older tasks of other
-// kinds. Of tasks after the first w.Front it writes n at most, and tells whether that was enough.
+// kinds. Of tasks after the first w.Front it writes n at most, and of all only frontBytes when the
+// transaction is large, unless n is no limit. It tells whether that was enough.
 func (u *unit) moveFront(w *work, n int) (done bool) {
 	l := Line{string(w.Name), int(w.Place[0])}
 	blocked := u.blocked(l.Key)
 	kinds := map[string]bool{}
+	begun := u.bytes
 	for i, r := range u.readyOf(l, w.Front) {
 		var t turn
 		if i < w.Front || !kinds[r.Kind] {
@@ -80,6 +82,9 @@ func (u *unit) moveFront(w *work, n int) (done bool) {
 		takeable := t != turn{} && !blocked
 		if r.Takeable == takeable && (r.turn() == t || t == turn{} && r.Round == 0) {
 			continue
+		}
+		if n < math.MaxInt && u.isLarge() && u.bytes-begun >= frontBytes {
+			return false
 		}
 		if i >= w.Front {
 			if n <= 0 {
@@ -92,6 +97,9 @@ func (u *unit) moveFront(w *work, n int) (done bool) {
 	}
 	return true
 }
+
+// frontBytes is what a front may take beside a payload that is large by itself.
+const frontBytes = 16 << 10
 
 // finishFront does what the last change of a line has left to other transactions. It must be done
 // before the next change: while only some of the tasks at the front have their new turns, the rows

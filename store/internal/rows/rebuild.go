@@ -28,10 +28,14 @@ func (u *unit) forgetCounts(w *work, n int) (done bool) {
 	u.saveKeys() // what is paused
 	keys := must(u.v.Keys().Scan(Range{Index: KeyName, From: Tuple{string(w.Name)}, Limit: n}))
 	for _, k := range keys {
+		if u.isLarge() {
+			return false
+		}
 		check(u.v.SetKey(&Key{Key: k.Key, Weight: 1, Paused: k.Paused}))
 		delete(u.keys, k.Key)
 		delete(u.readyTasks, k.Key)
 		u.written++
+		u.bytes += inIndexes * len(k.Key)
 		w.Name = []byte(k.Key + "\x00")
 	}
 	return len(keys) < n

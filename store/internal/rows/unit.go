@@ -144,6 +144,7 @@ func (u *unit) remove(r *Row) {
 	delete(u.head.taken, r.ID)
 	check(u.v.Delete(r))
 	u.written++
+	u.bytes += r.namesSize()
 	u.readyTasks[r.Key].remove(r)
 }
 

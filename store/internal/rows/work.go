@@ -113,7 +113,8 @@ func (u *unit) doPage(w *work, n int) (done bool) {
 	case blockKey:
 		return u.blockKey(w, n)
 	case moveLeases:
-		return len(u.moveLeases(w, n)) < n
+		_, done := u.moveLeases(w, n)
+		return done
 	case parkTasks:
 		return u.park(w, n)
 	case blockFronts:

@@ -9,6 +9,7 @@ package mvcc
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,8 +37,9 @@ type DB struct {
 	// They, and what follows, must be set before the DB is used.
 	BeginTime, ReadTime, CommitTime time.Duration
 
-	// MaxValue is how many bytes a value has at most, 0 means 100,000.
-	MaxValue int
+	// MaxValue is how many bytes a value has at most, 0 means 100,000, and MaxBytes how many a
+	// transaction writes at most, 0 means ten million.
+	MaxValue, MaxBytes int
 
 	// Fault, if not nil, says what happens to the next commit.
 	Fault func() Fault
@@ -203,10 +205,7 @@ func next(key []byte) []byte { return append(bytes.Clone(key), 0) }
 
 // Put implements kv.Txn.
 func (t *txn) Put(key, value []byte) error {
-	most := t.MaxValue
-	if most == 0 {
-		most = MaxValue
-	}
+	most := cmp.Or(t.MaxValue, MaxValue)
 	switch {
 	case len(key) > MaxKey:
 		return fmt.Errorf("the key has %d bytes, must have at most %d", len(key), MaxKey)
@@ -245,8 +244,8 @@ func (t *txn) Commit() error {
 		return errOver
 	case t.ctx.Err() != nil:
 		return t.ctx.Err()
-	case t.size > MaxBytes:
-		return fmt.Errorf("it writes %d bytes, must write at most %d", t.size, MaxBytes)
+	case t.size > cmp.Or(t.MaxBytes, MaxBytes):
+		return fmt.Errorf("it writes %d bytes, must write at most %d", t.size, cmp.Or(t.MaxBytes, MaxBytes))
 	}
 	if t.over = true; t.writes == nil {
 		return nil

@@ -342,6 +342,74 @@ func TestBytes(t *testing.T) {
 	})
 }
 
+// small is an engine of a store that goes by the limits of etcd.
+type small struct{ *mvcc.Client }
+
+func (small) Traits() rows.Traits { return rows.Traits{MaxWrites: 2048, MaxBytes: 448 << 10} }
+
+// What concerns many tasks stays below the limit also if these have the longest names, which get twice
+// as long in keys by their zero bytes, and metadata:
+// to resume a consumer that has them, to delete the first one at the front of a line, and to count
+// their keys anew.
+func TestLongNames(t *testing.T) {
+	const n = 300
+	synctest.Test(t, func(t *testing.T) {
+		ctx, db := t.Context(), cluster()
+		db.MaxBytes, db.MaxValue = 3<<19, 3<<19
+		h, err := kv.Open(ctx, "mvcc", small{db.Client()}, kv.Options{})
+		require.NoError(t, err)
+		s := rows.New(h, rows.Options{MaxPayload: 1000, Poll: 10 * time.Millisecond})
+		open := func(o task.Options[int]) *task.Queue[int] {
+			o.Weight, o.Grace = func(string) int { return n }, time.Hour
+			q, err := task.Open(ctx, s, "q", &o)
+			require.NoError(t, err)
+			return q
+		}
+		o := task.Options[int]{MaxInFlightPerKey: n, Capacity: 2 * n, WhenFull: fairq.EvictOldest, OnEvict: func(*task.Task[int]) {}}
+		q := open(o)
+		name := func(i int) string { return strings.Repeat("\x00", task.MaxName-3) + fmt.Sprintf("%03d", i) }
+		put := func(key func(i int) string) {
+			for i := 0; i < n; {
+				var batch []task.Batch[int]
+				for range 20 {
+					batch = append(batch, task.Batch[int]{Key: key(i), Payload: i, Options: task.PutOptions{
+						UniqueKey: name(i), Metadata: map[string]string{"": strings.Repeat("x", task.MaxMetadata)},
+					}})
+					i++
+				}
+				_, err := q.PutBatch(ctx, batch)
+				require.NoError(t, err)
+			}
+		}
+		put(func(int) string { return name(0) })
+		all, err := q.List(ctx, task.ListOptions{Limit: 1})
+		require.NoError(t, err)
+		require.NoError(t, q.Delete(ctx, all[0].ID))
+
+		c := q.NewConsumer(task.Filter{})
+		for taken := 1; taken < n; {
+			some, err := c.TakeBatch(ctx, n)
+			require.NoError(t, err)
+			taken += len(some)
+		}
+		id := c.ID()
+		require.NoError(t, c.Disconnect(ctx))
+		_, held, err := q.ResumeConsumer(ctx, id, task.Filter{})
+		require.NoError(t, err)
+		require.Len(t, held, n-1)
+		ackAll(t, held)
+
+		put(name)
+		require.NoError(t, q.Close(ctx))
+		o.Quantum = 2
+		q = open(o)
+		stats, err := q.Stats(ctx)
+		require.NoError(t, err)
+		require.Equal(t, n, stats.Ready)
+		require.NoError(t, q.Close(ctx))
+	})
+}
+
 // text is a codec that leaves payloads as they are.
 type text struct{}
 
