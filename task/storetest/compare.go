@@ -60,10 +60,10 @@ type Subject struct {
 //     where there is something that leaves it open: MaxInFlightPerKey, KeepPlace, filters by kind,
 //     keys that are paused, or tasks that leave the line otherwise than by being taken (deleted,
 //     buried, expired, evicted, cancelled, taken by their ids). Odd seeds have nothing of that, so
-//     there the order is compared as it is. With the others no key may be passed over for another one more
-//     than four times, in shares of a round; the turns that the other one has handed back do not
-//     count, also if it is not the tasks that had them that are taken. The first store is made to serve the same key as the other, by pausing the
-//     rest, and must take the same task of it.
+//     there the order is compared as it is. With the others no key may be passed over for another
+//     one more than four times, in shares of a round; the turns that the other one has handed back
+//     do not count, also if it is not the tasks that had them that are taken. The first store is
+//     made to serve the same key as the other, by pausing the rest, and must take the same task.
 //   - Which of several keys with the longest backlog loses a task that is evicted. Its task must
 //     be the one that Options.WhenFull says.
 //   - Between processes, the order of events.
