@@ -123,18 +123,21 @@ func validateCosts(of string, known bool, quantum, prior int64, ahead int) error
 
 // beginCosts begins to share work, or items, as the fields of the queue say. It must be empty.
 func (q *Queue[K, V]) beginCosts() {
+	if !q.hasCosts() {
+		if q.costs != nil {
+			q.costs, q.keys = nil, keyTable[K]{} // what it knows of idle keys is in other units
+		}
+		return
+	}
 	if err := validateCosts("Queue", q.Cost != nil, q.Quantum, q.PriorCost, q.TurnsAhead); err != nil {
 		panic(err)
-	}
-	if !q.hasCosts() {
-		return
 	}
 	if q.costs == nil {
 		q.costs = new(costs)
 		if n := q.nodes.firstLen; n > 0 {
 			q.costs.turns.reach(n - 1) // an empty queue has no other nodes
 		}
-		q.keys = keyTable[K]{} // what it knows of idle keys is in other units
+		q.keys = keyTable[K]{}
 	}
 	q.costs.quantum, q.costs.prior, q.costs.ahead = max(1, uint64(q.Quantum)), uint64(q.PriorCost), allTurns
 	if q.TurnsAhead > 0 {

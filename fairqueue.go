@@ -112,7 +112,8 @@ func (q *FairQueue[K, V]) Push(item V) error {
 	}
 	q.mu.Lock()
 	if q.canPushFastLocked() {
-		q.queue.push(&k, item)
+		slot, s := q.queue.keys.find(k.key, k.hash)
+		q.queue.pushTo(slot, s, &k, item)
 		q.counts.Pushed++
 		q.mu.Unlock()
 		return nil

@@ -27,6 +27,43 @@ func (q *Queue[K, V]) hasManyIdle(allowed int) bool {
 	return int(q.keys.count) > (1+idleShare)*q.active+allowed
 }
 
+// rest makes a key idle if it has no items left. Whether it has some is as good as random, so no
+// branch depends on it: all is read first, and what changes is a choice between two values.
+func (q *Queue[K, V]) rest(s *keyState[K]) {
+	active, reach, current := q.active, q.reach, q.rounds.current
+	newest, lastTurn, round, served := s.newest, s.lastTurn, s.round, s.servedRound
+	reached, over := max(reach, round), uint64(0)
+	if s.len == 0 {
+		active, reach, newest, lastTurn, over = active-1, reached, 0, 0, current
+	}
+	if q.Newcomers == ThisRound { // else the current round is over for it, even if that changes
+		over = 0
+	}
+	if round == over {
+		round = 0
+	}
+	if served == over {
+		served = 0
+	}
+	q.active, q.reach = active, reach
+	s.newest, s.lastTurn, s.round, s.servedRound, s.passed = newest, lastTurn, round, served, false
+}
+
+// tidy is called when the queue is empty, or has many idle keys.
+func (q *Queue[K, V]) tidy() {
+	if q.len == 0 {
+		if q.nodes.chunkCount > 1 {
+			q.nodes.clear(q.dropChunk)
+		}
+		if q.keys.count > 0 {
+			q.forgetAccounts()
+		}
+	}
+	if q.hasManyIdle(maxIdle) {
+		q.forgetIdle()
+	}
+}
+
 // forgetIdle looks at the next few keys of the table, and forgets those that are idle and not
 // needed. A call adds one key at most, and looks at two as long as there are ever more of them. Of
 // whose costs something was learned is forgotten when the hand passes again, so it looks at twice

@@ -109,15 +109,17 @@ func (t *keyTable[K]) remove(slot uint32) {
 // addWait counts how long an item of a key has waited. A key gets its histogram with the first
 // item that has another one behind it: many keys never have two items.
 func (t *keyTable[K]) addWait(slot uint32, wait time.Duration) {
+	if t.at(slot).len == 1 {
+		t.dropHistogram(slot)
+		return
+	}
 	h := t.histogram(slot)
-	if h == nil && t.at(slot).len > 1 {
+	if h == nil {
 		h = new(Histogram)
 		t.histograms.reach(slot)
 		*t.histograms.at(slot) = h
 	}
-	if h != nil {
-		h.add(wait)
-	}
+	h.add(wait)
 }
 
 // histogram returns what addWait has counted for a key, nil if that is nothing.

@@ -131,7 +131,7 @@ type Ticket struct {
 // Push queues an item of the given key. It panics if the queue holds MaxLen items.
 func (q *Queue[K, V]) Push(key K, value V) {
 	k := itemKey[K]{key, hashOf(key), 1, 1}
-	if q.Weight != nil || q.hasCosts() || q.len >= MaxLen {
+	if q.Weight != nil || q.hasCosts() || q.costs != nil || q.len >= MaxLen {
 		q.checkPush(&k, value)
 	}
 	q.push(&k, value)
@@ -189,23 +189,27 @@ func (q *Queue[K, V]) push(k *itemKey[K], value V) (node uint32) {
 
 // pushTo is push for a key that was looked up: slot and s are what find has returned.
 func (q *Queue[K, V]) pushTo(slot uint32, s *keyState[K], k *itemKey[K], value V) (node uint32) {
-	if s == nil || s.len == 0 {
-		slot, s = q.activate(slot, k)
+	if s == nil {
+		slot, s = q.addKey(k)
 	}
 	if node = q.nodes.takeCached(); node == 0 {
 		node = q.newNode()
 	}
 	*q.values.at(node) = value
+
+	// Whether the key has other items is as good as random, so no branch depends on it: a first node
+	// becomes the next one of node 0, whose link nobody reads.
+	active, oldest := q.active, s.oldest
+	if s.len == 0 {
+		active, oldest = active+1, node
+	}
+	q.active, s.oldest = active, oldest
 	turn, l := node, q.links.at(node)
 	l.key, l.prevItem, l.nextItem, l.nextTurn = slot, s.newest, 0, 0
-	if s.len == 0 {
-		s.oldest = node
-	} else {
-		q.links.at(s.newest).nextItem = node
-		if s.lastTurn != s.newest { // turns are given out in the order of the items
-			turn = q.links.at(s.lastTurn).nextItem
-			l = q.links.at(turn)
-		}
+	q.links.at(s.newest).nextItem = node
+	if s.lastTurn != s.newest { // turns are given out in the order of the items
+		turn = q.links.at(s.lastTurn).nextItem
+		l = q.links.at(turn)
 	}
 	s.newest = node
 	s.len++
@@ -240,12 +244,14 @@ func (q *Queue[K, V]) pushTo(slot uint32, s *keyState[K], k *itemKey[K], value V
 	s.lastTurn = turn
 	var tail *ring
 	switch {
+	case round == q.rounds.current:
+		tail = q.ring(round)
+	case q.costs != nil:
+		tail = q.rounds.at(round)
 	case round > q.rounds.last:
 		tail = q.rounds.add(round)
-	case round > q.rounds.current && q.costs == nil:
-		tail = q.rounds.later(round) // it has turns
 	default:
-		tail = q.ring(round)
+		tail = q.rounds.later(round) // it has turns
 	}
 	q.appendTurn(tail, turn, l)
 	return node
@@ -266,20 +272,12 @@ func (q *Queue[K, V]) appendTurn(tail *ring, turn uint32, l *link) {
 	*tail = turn
 }
 
-// activate returns the slot and the state for a key that has nothing queued. slot is 0 if the key
-// is not in the table, else it is idle.
-func (q *Queue[K, V]) activate(slot uint32, k *itemKey[K]) (uint32, *keyState[K]) {
-	if q.costs != nil && q.active == 0 && !q.hasCosts() {
-		slot = 0
-		q.costs, q.keys = nil, keyTable[K]{}
+// addKey returns the slot and the state for a key that is not in the table.
+func (q *Queue[K, V]) addKey(k *itemKey[K]) (uint32, *keyState[K]) {
+	slot := q.keys.insert(k.key, k.hash)
+	if q.costs != nil {
+		q.keys.beginCost(slot)
 	}
-	if slot == 0 {
-		slot = q.keys.insert(k.key, k.hash)
-		if q.costs != nil {
-			q.keys.beginCost(slot)
-		}
-	}
-	q.active++
 	return slot, q.keys.at(slot)
 }
 
@@ -328,10 +326,12 @@ func (q *Queue[K, V]) pop() (value V) {
 	} else {
 		q.moveUp(s, node, turn)
 	}
-	q.freeNode(turn)
+	if q.issued > 0 || !q.nodes.cacheSlot(turn) { // as a rule without a call
+		q.freeNode(turn)
+	}
 	q.len--
 	s.len--
-	if s.len == 0 || q.hasManyIdle(maxIdle) {
+	if q.costs != nil || s.len == 0 || q.hasManyIdle(maxIdle) {
 		q.deactivate(s, l.key&keyMask)
 	}
 	return value
@@ -353,36 +353,19 @@ func (q *Queue[K, V]) takeValue(node uint32) (value V) {
 	return value
 }
 
-// deactivate is called after an item of a key has left. It forgets the key if it has nothing
-// queued and need not be remembered, and some of the idle keys.
+// deactivate is called after an item of a key has left, and does nothing to a key that has others:
+// with costs, callers need not ask. Else the key is forgotten, or becomes idle.
 func (q *Queue[K, V]) deactivate(s *keyState[K], slot uint32) {
-	if s.len == 0 {
+	switch {
+	case q.costs != nil || s.len > 0 || s.round > q.rounds.current,
+		q.Newcomers == ThisRound && q.isNeeded(s):
+		q.rest(s)
+	default:
 		q.active--
-		if q.waitTimes != nil {
-			q.keys.dropHistogram(slot)
-		}
-		if q.active == 0 && q.nodes.chunkCount > 1 {
-			q.nodes.clear(q.dropChunk)
-		}
-		if q.costs == nil && s.round <= q.rounds.current && !(q.Newcomers == ThisRound && q.isNeeded(s)) {
-			q.keys.remove(slot)
-		} else {
-			round := s.round // in a variable: so this needs no branch that cannot be foreseen
-			q.reach = max(q.reach, round)
-			if q.Newcomers == NextRound { // the current round is over for it, even if that changes
-				s.servedRound = 0
-				if round == q.rounds.current {
-					round = 0
-				}
-			}
-			s.round, s.passed = round, false
-		}
-		if q.active == 0 && q.keys.count > 0 {
-			q.forgetAccounts()
-		}
+		q.keys.remove(slot)
 	}
-	if q.hasManyIdle(maxIdle) {
-		q.forgetIdle()
+	if q.len == 0 || q.hasManyIdle(maxIdle) {
+		q.tidy()
 	}
 }
 
@@ -401,19 +384,13 @@ func (q *Queue[K, V]) newNode() (node uint32) {
 	return node
 }
 
-// freeNode gives a node back. It is small enough to be inlined: freeNodeSlow has the rest.
+// freeNode gives a node back.
 func (q *Queue[K, V]) freeNode(node uint32) {
-	if q.issued > 0 {
-		q.voidTicket(node)
-	}
+	q.voidTicket(node)
 	if !q.nodes.cacheSlot(node) {
-		q.freeNodeSlow(node)
+		q.nodes.flushCache(q.nodes.maxCached/2, q.dropChunk)
+		q.nodes.cacheSlot(node)
 	}
-}
-
-func (q *Queue[K, V]) freeNodeSlow(node uint32) {
-	q.nodes.flushCache(q.nodes.maxCached/2, q.dropChunk)
-	q.nodes.cacheSlot(node)
 }
 
 // dropChunk gives back the memory of a chunk of nodes.

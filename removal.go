@@ -94,6 +94,9 @@ func (q *Queue[K, V]) remove(node uint32) V {
 	value := q.takeValue(node)
 	slot := q.links.at(node).key & keyMask
 	s := q.keys.at(slot)
+	if q.waitTimes != nil && s.len == 1 {
+		q.keys.dropHistogram(slot)
+	}
 	if q.costs != nil {
 		q.leaveCost(s, slot, node)
 	}
@@ -120,7 +123,9 @@ func (q *Queue[K, V]) remove(node uint32) V {
 	}
 	q.len--
 	s.len--
-	q.deactivate(s, slot)
+	if q.costs != nil || s.len == 0 {
+		q.deactivate(s, slot)
+	}
 	return value
 }
 

@@ -21,10 +21,11 @@ func (m Mean) Learn(cost, prior int64) Mean {
 
 // Estimate returns what the next item will cost, as far as is known: at least 1.
 func (m Mean) Estimate(prior int64) int64 {
-	if m == 0 {
-		return prior
+	estimate := max(1, int64(m>>meanBits))
+	if m == 0 { // without a branch, for nobody can foresee it
+		estimate = prior
 	}
-	return max(1, int64(m>>meanBits))
+	return estimate
 }
 
 // Means are the means of those keys that were learned of last: of Generation of them at least, and
