@@ -203,6 +203,12 @@ func (t *txn) Guard(from, to []byte) {
 // next returns the first key after another one.
 func next(key []byte) []byte { return append(bytes.Clone(key), 0) }
 
+// only returns a key and the next one.
+func only(key []byte) (from, to []byte) {
+	to = next(key)
+	return to[:len(key):len(key)], to
+}
+
 // Put implements kv.Txn.
 func (t *txn) Put(key, value []byte) error {
 	most := cmp.Or(t.MaxValue, MaxValue)
@@ -212,13 +218,16 @@ func (t *txn) Put(key, value []byte) error {
 	case len(value) > most:
 		return fmt.Errorf("the value has %d bytes, must have at most %d", len(value), most)
 	}
-	key = bytes.Clone(key)
 	t.known[string(key)] = true
-	return t.write(write{key, next(key), &kv.Entry{Key: key, Value: value}})
+	from, to := only(key)
+	return t.write(write{from, to, &kv.Entry{Key: from, Value: value}})
 }
 
 // Delete implements kv.Txn.
-func (t *txn) Delete(key []byte) error { return t.Clear(key, next(key)) }
+func (t *txn) Delete(key []byte) error {
+	from, to := only(key)
+	return t.write(write{from, to, nil})
+}
 
 // Clear implements kv.Txn.
 func (t *txn) Clear(from, to []byte) error {
@@ -294,8 +303,12 @@ func (t *txn) apply() error {
 			return kv.ErrConflict
 		}
 	}
-	for _, w := range t.writes {
-		db.root = db.root.with(w.from, w.to, w.entry)
+	if db.version == t.version { // nobody else has written anything
+		db.root = t.root
+	} else {
+		for _, w := range t.writes {
+			db.root = db.root.with(w.from, w.to, w.entry)
+		}
 	}
 	db.version++
 	t.own++

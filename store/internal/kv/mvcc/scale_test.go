@@ -136,7 +136,7 @@ func TestBacklog(t *testing.T) {
 			time    time.Duration
 		}
 		cost := func(what string) (each costs) {
-			const n = 20
+			const n = 10
 			before, begun := entries.Load(), time.Now()
 			graves.count = true
 			for range n {
@@ -171,7 +171,7 @@ func TestBacklog(t *testing.T) {
 // A light key's task waits for the others of its round, and with several consumers for what these
 // have passed it over for, however many tasks a heavy key has.
 func TestLight(t *testing.T) {
-	heavy, puts := 100_000, 100
+	heavy, puts := 100_000, 50
 	if testing.Short() {
 		heavy, puts = 5_000, 15
 	}

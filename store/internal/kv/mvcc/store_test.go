@@ -2,6 +2,8 @@ package mvcc_test
 
 import (
 	"math/rand/v2"
+	"runtime"
+	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +17,14 @@ import (
 	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/storetest"
 )
+
+// TestMain has less time go to what is no part of the tests: to free memory, and to count in which
+// calls it was allocated, of which there are very many where a tree is gone down.
+func TestMain(m *testing.M) {
+	runtime.MemProfileRate = 0
+	debug.SetGCPercent(400)
+	m.Run()
+}
 
 // handle is what one process has of a database.
 type handle struct {

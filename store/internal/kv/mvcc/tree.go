@@ -47,15 +47,59 @@ func join(a, b *node) *node {
 	return &c
 }
 
-// with returns a tree in which there is nothing from one key on and before another, but an entry,
-// if that is not nil.
+// with returns a tree in which there is nothing from one key on and before another, but an entry of
+// the first one, if that is not nil.
 func (n *node) with(from, to []byte, e *kv.Entry) *node {
+	switch {
+	case e != nil:
+		return n.put(&node{Entry: *e, priority: rand.Uint32()})
+	case len(to) == len(from)+1 && to[len(from)] == 0 && bytes.HasPrefix(to, from): // as next(from)
+		return n.without(from)
+	}
 	before, rest := n.split(from)
 	_, behind := rest.split(to)
-	if e != nil {
-		before = join(before, &node{Entry: *e, priority: rand.Uint32()})
-	}
 	return join(before, behind)
+}
+
+// put returns a tree with an entry, in the place of the one with its key.
+func (n *node) put(e *node) *node {
+	if n == nil {
+		return e
+	}
+	order := bytes.Compare(e.Key, n.Key)
+	c := *n
+	switch {
+	case order == 0:
+		c.Entry = e.Entry
+	case e.priority > n.priority:
+		before, others := n.without(e.Key).split(e.Key)
+		return &node{e.Entry, before, others, e.priority}
+	case order < 0:
+		c.left = n.left.put(e)
+	default:
+		c.right = n.right.put(e)
+	}
+	return &c
+}
+
+// without returns a tree without a key.
+func (n *node) without(key []byte) *node {
+	if n == nil {
+		return nil
+	}
+	c := *n
+	switch order := bytes.Compare(key, n.Key); {
+	case order == 0:
+		return join(n.left, n.right)
+	case order < 0:
+		c.left = n.left.without(key)
+	default:
+		c.right = n.right.without(key)
+	}
+	if c.left == n.left && c.right == n.right {
+		return n // it is not there
+	}
+	return &c
 }
 
 func (n *node) get(key []byte) []byte {
