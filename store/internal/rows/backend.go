@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/fairq/fairq"
-	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -40,7 +39,7 @@ func (b *backend) call(ctx context.Context, name string, c call) error {
 func (b *backend) MayWait(ctx context.Context) bool { return b.store.checkNotJoined(ctx) == nil }
 
 // Put implements [driver.Backend].
-func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []task.ID) (n int, evicted []driver.Record, err error) {
+func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []driver.ID) (n int, evicted []driver.Record, err error) {
 	bytes := 0
 	for i := range tasks {
 		bytes += sizeOf(&tasks[i])
@@ -73,7 +72,7 @@ func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []task.ID) (n
 				return u.tooMany("PutBatch: the number of tasks", len(tasks), most)
 			}
 			if most := u.maxBytes(); bytes > most && len(tasks) > 1 {
-				return &task.FieldError{
+				return &driver.FieldError{
 					Field: "PutBatch: the length of its payloads, metadata and names (these count fourfold)", Value: bytes,
 					Limit: fmt.Sprintf("%d bytes at most, for more than one task", most),
 				}
@@ -102,7 +101,7 @@ func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []task.ID) (n
 }
 
 // PutOne implements [driver.Backend].
-func (b *backend) PutOne(ctx context.Context, t driver.New) (task.ID, *driver.Record, error) {
+func (b *backend) PutOne(ctx context.Context, t driver.New) (driver.ID, *driver.Record, error) {
 	return driver.PutOne(ctx, b, t)
 }
 
@@ -115,8 +114,8 @@ func (q *queue) knows(l Line) bool {
 
 // said tells whether an error is what the rules say, not one of the database.
 func said(err error) bool {
-	return errors.Is(err, fairq.ErrFull) || errors.Is(err, task.ErrDuplicate) || errors.Is(err, task.ErrGroupCancelled) ||
-		errors.Is(err, task.ErrInvalid)
+	return errors.Is(err, fairq.ErrFull) || errors.Is(err, driver.ErrDuplicate) || errors.Is(err, driver.ErrGroupCancelled) ||
+		errors.Is(err, driver.ErrInvalid)
 }
 
 // Leave implements [driver.Backend].
@@ -176,7 +175,7 @@ func (b *backend) Rejoin(ctx context.Context, consumer string) (epoch uint64, he
 }
 
 // Peek implements [driver.Backend].
-func (b *backend) Peek(ctx context.Context, id task.ID, uniqueKey string) (record driver.Record, err error) {
+func (b *backend) Peek(ctx context.Context, id driver.ID, uniqueKey string) (record driver.Record, err error) {
 	name := "Peek"
 	if id == 0 {
 		name = "Find"
@@ -189,7 +188,7 @@ func (b *backend) Peek(ctx context.Context, id task.ID, uniqueKey string) (recor
 			r = u.findUniqueKey(uniqueKey, true)
 		}
 		if r == nil {
-			return task.ErrNotFound
+			return driver.ErrNotFound
 		}
 		record = u.record(r)
 		return nil
@@ -198,7 +197,7 @@ func (b *backend) Peek(ctx context.Context, id task.ID, uniqueKey string) (recor
 }
 
 // List implements [driver.Backend].
-func (b *backend) List(ctx context.Context, o task.ListOptions) (records []driver.Record, err error) {
+func (b *backend) List(ctx context.Context, o driver.ListOptions) (records []driver.Record, err error) {
 	err = b.call(ctx, "List", call{joins: true, run: func(u *unit) error {
 		records = nil
 		for _, r := range must(u.v.List(o)) {
@@ -212,7 +211,7 @@ func (b *backend) List(ctx context.Context, o task.ListOptions) (records []drive
 // Count implements [driver.Backend]. What is not counted anyway is read, in pages, so that nobody
 // waits for it. The database could count it faster, but for that it would need an index that each
 // Put writes to, or a long transaction.
-func (b *backend) Count(ctx context.Context, o task.ListOptions) (n int, err error) {
+func (b *backend) Count(ctx context.Context, o driver.ListOptions) (n int, err error) {
 	o.After, o.Limit = 0, pageSize
 	for done := false; !done; {
 		var page []*Row
@@ -230,14 +229,14 @@ func (b *backend) Count(ctx context.Context, o task.ListOptions) (n int, err err
 			return 0, err
 		}
 		if n += len(page); len(page) > 0 {
-			o.After = task.ID(page[len(page)-1].ID)
+			o.After = driver.ID(page[len(page)-1].ID)
 		}
 	}
 	return n, nil
 }
 
 // counted returns how many tasks there are of a state and key, if these are counted anyway.
-func (u *unit) counted(o task.ListOptions) (n int, ok bool) {
+func (u *unit) counted(o driver.ListOptions) (n int, ok bool) {
 	switch {
 	case o.Kind != nil || o.Group != "":
 		return 0, false
@@ -250,7 +249,7 @@ func (u *unit) counted(o task.ListOptions) (n int, ok bool) {
 }
 
 // Kick implements [driver.Backend].
-func (b *backend) Kick(ctx context.Context, o task.ListOptions) (kicked int, err error) {
+func (b *backend) Kick(ctx context.Context, o driver.ListOptions) (kicked int, err error) {
 	for n := o.Limit; kicked < n; {
 		found := 0
 		err := b.call(ctx, "Kick", call{joins: true, run: func(u *unit) error {
@@ -277,12 +276,12 @@ func (b *backend) Kick(ctx context.Context, o task.ListOptions) (kicked int, err
 }
 
 // Change implements [driver.Backend].
-func (b *backend) Change(ctx context.Context, id task.ID, change driver.Change, unlessTaken bool, reason *task.Error) error {
+func (b *backend) Change(ctx context.Context, id driver.ID, change driver.Change, unlessTaken bool, reason *driver.Error) error {
 	name := [...]string{driver.KickOne: "KickID", driver.BuryOne: "Bury", driver.Delete: "Delete"}[change]
 	return b.call(ctx, name, call{joins: true, run: func(u *unit) error {
 		r := u.get(uint64(id))
 		if r == nil {
-			return task.ErrNotFound
+			return driver.ErrNotFound
 		}
 		t := u.life(r)
 		f, err := t.Change(change, unlessTaken, reason, u.now, &u.stats)
@@ -344,7 +343,7 @@ func (u *unit) truncate(dropped bool) (n int, done bool) {
 	most := u.room(truncated)
 	for done = true; done && n < most; {
 		wanted := min(most-n, pageSize)
-		page := must(u.v.List(task.ListOptions{Limit: wanted}))
+		page := must(u.v.List(driver.ListOptions{Limit: wanted}))
 		done = u.each(page, func(r *Row) {
 			switch {
 			case r.Group == "":
@@ -367,17 +366,17 @@ func (u *unit) truncate(dropped bool) (n int, done bool) {
 // endOfTruncate returns how the tasks end of a queue that is truncated or dropped.
 func endOfTruncate(dropped bool) error {
 	if dropped {
-		return task.ErrDropped
+		return driver.ErrDropped
 	}
-	return task.ErrDeleted
+	return driver.ErrDeleted
 }
 
 // Drop implements [driver.Backend].
 func (b *backend) Drop(ctx context.Context, unlessTaken bool) error {
 	return b.steps(ctx, "Drop", call{exclusive: true}, func(u *unit) (bool, error) {
 		if unlessTaken {
-			if must(u.v.Counts())[task.Taken] > 0 {
-				return false, task.ErrTaken
+			if must(u.v.Counts())[driver.Taken] > 0 {
+				return false, driver.ErrTaken
 			}
 			u.head.Paused, u.headChanged = true, true // nothing is to be taken before the last step
 			u.onCommit(func() { unlessTaken = false })
@@ -397,16 +396,16 @@ func (b *backend) Outcome(ctx context.Context, uniqueKey string) (o driver.Outco
 	err = b.call(ctx, "Wait", call{run: func(u *unit) error {
 		u.followEnds() // first, so that nothing is missed
 		if r := u.findUniqueKey(uniqueKey, false); r != nil {
-			if o = r.life().OutcomeSoFar(task.ID(r.ID)); !o.Done {
+			if o = r.life().OutcomeSoFar(driver.ID(r.ID)); !o.Done {
 				u.poll()
 			}
 			return nil
 		}
 		if end := must(u.v.Outcome(uniqueKey)); end != nil && end.Until > u.now {
-			o = driver.Outcome{ID: task.ID(end.ID), Done: true, Err: end.error()}
+			o = driver.Outcome{ID: driver.ID(end.ID), Done: true, Err: end.error()}
 			return nil
 		}
-		return fmt.Errorf("%w: unique key %q", task.ErrNotFound, uniqueKey)
+		return fmt.Errorf("%w: unique key %q", driver.ErrNotFound, uniqueKey)
 	}})
 	return o, err
 }
@@ -420,7 +419,7 @@ func (b *backend) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.backends = slices.DeleteFunc(b.backends, func(other *backend) bool { return other == b })
-	if errors.Is(err, task.ErrDropped) {
+	if errors.Is(err, driver.ErrDropped) {
 		return nil
 	}
 	return err

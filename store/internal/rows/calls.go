@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // Calls are what the rules do with a View, told in ranges. No others are asked for.
@@ -13,7 +13,7 @@ type Calls struct{ View }
 
 // Filter says which tasks can be taken.
 type Filter struct {
-	MaxPriority int      // none less urgent; task.MaxPriority means all, -1 none
+	MaxPriority int      // none less urgent; driver.MaxPriority means all, -1 none
 	Kinds       []string // nil means all
 }
 
@@ -41,7 +41,7 @@ func KeyRange(keys []string) Range { return Range{Index: KeyName, Prefixes: each
 func FrontRange(keys []string, payload bool) Range {
 	return Range{
 		Index: TaskLine, Prefixes: each(keys), Each: 1, From: Tuple{int64(1)},
-		Only: Only{State: task.Ready}, Payload: payload,
+		Only: Only{State: driver.Ready}, Payload: payload,
 	}
 }
 
@@ -157,7 +157,7 @@ func (v Calls) Leases(consumer uint64) (map[uint64]uint64, error) {
 }
 
 // Buried returns tasks of a key and kind that are buried, in the order of Since.
-func (v Calls) Buried(o task.ListOptions) ([]*Row, error) {
+func (v Calls) Buried(o driver.ListOptions) ([]*Row, error) {
 	only := Only{Key: o.Key, Kind: o.Kind}
 	return v.Rows(Range{Index: TaskBuried, Limit: o.Limit, Only: only, Lock: SkipLocked})
 }
@@ -170,21 +170,21 @@ func (v Calls) InGroup(group string, id uint64, n int) ([]*Row, error) {
 }
 
 // List returns tasks with their payloads, in the order of ids or of ListOptions.NextFirst.
-func (v Calls) List(o task.ListOptions) ([]*Row, error) {
-	if o.State == task.Taken && o.Group == "" {
+func (v Calls) List(o driver.ListOptions) ([]*Row, error) {
+	if o.State == driver.Taken && o.Group == "" {
 		return v.listTaken(o)
 	}
 	return v.Rows(listRange(o, true))
 }
 
 // listRange is what List reads.
-func listRange(o task.ListOptions, payload bool) Range {
+func listRange(o driver.ListOptions, payload bool) Range {
 	r := Range{
 		Index: TaskID, From: after(uint64(o.After)), Limit: cmp.Or(o.Limit, 100),
 		Only: Only{o.State, o.Key, o.Kind}, Payload: payload,
 	}
 	switch {
-	case o.NextFirst && o.State == task.Delayed:
+	case o.NextFirst && o.State == driver.Delayed:
 		r.Index, r.From = TaskWake, nil
 	case o.NextFirst:
 		r.Index, r.From = TaskBuried, nil
@@ -198,7 +198,7 @@ func listRange(o task.ListOptions, payload bool) Range {
 
 // listTaken is List for tasks that are taken. They are in the index of leases, which has another
 // order, so all of them are read, and then those that are wanted with their payloads.
-func (v Calls) listTaken(o task.ListOptions) ([]*Row, error) {
+func (v Calls) listTaken(o driver.ListOptions) ([]*Row, error) {
 	all, err := v.Rows(Range{Index: TaskTaken, Only: Only{Key: o.Key, Kind: o.Kind}})
 	var ids []uint64
 	for _, r := range all {
@@ -213,7 +213,7 @@ func (v Calls) listTaken(o task.ListOptions) ([]*Row, error) {
 	found, err := v.Peek(ids, true)
 	slices.SortFunc(found, func(a, b *Row) int { return cmp.Compare(a.ID, b.ID) })
 	// By now others may have changed what was not locked.
-	return slices.DeleteFunc(found, func(r *Row) bool { return r.State != task.Taken }), err
+	return slices.DeleteFunc(found, func(r *Row) bool { return r.State != driver.Taken }), err
 }
 
 // Lines returns the rows that some keys have in the table of keys, and if parked is not 0, the
@@ -246,7 +246,7 @@ func (v Calls) Next(l Line, round, seq uint64) (*Row, error) {
 	}
 	return one(v.Rows(Range{
 		Index: TaskLine, Prefixes: at(l.Key, num(l.Priority)), From: from, Limit: 1,
-		Only: Only{State: task.Ready}, Lock: SkipLocked,
+		Only: Only{State: driver.Ready}, Lock: SkipLocked,
 	}))
 }
 
@@ -273,12 +273,12 @@ func (v Calls) Heaviest() (*Key, error) {
 }
 
 // Last returns the task of a line that has its last turn; if state is not 0, of those in it.
-func (v Calls) Last(l Line, state task.State) (*Row, error) {
+func (v Calls) Last(l Line, state driver.State) (*Row, error) {
 	return one(v.Rows(lastRange(l, state)))
 }
 
 // lastRange is what Last reads.
-func lastRange(l Line, state task.State) Range {
+func lastRange(l Line, state driver.State) Range {
 	return Range{
 		Index: TaskLine, Prefixes: at(l.Key, num(l.Priority)), From: Tuple{int64(1)}, Desc: true,
 		Limit: 1, Only: Only{State: state},

@@ -4,12 +4,11 @@ import (
 	"context"
 	"time"
 
-	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
 )
 
 // Take implements [driver.Backend].
-func (b *backend) Take(ctx context.Context, consumer driver.Handle, filter task.Filter, into []driver.Record) (n int, err error) {
+func (b *backend) Take(ctx context.Context, consumer driver.Handle, filter driver.Filter, into []driver.Record) (n int, err error) {
 	wanted := filterOf(&filter)
 	into = into[:b.store.step(len(into))]
 	err = b.steps(ctx, "Take", call{
@@ -59,12 +58,12 @@ func (u *unit) takeSome(consumer driver.Handle, filter Filter, into []driver.Rec
 }
 
 // TakeOne implements [driver.Backend].
-func (b *backend) TakeOne(ctx context.Context, consumer driver.Handle, filter task.Filter) (driver.Record, error) {
+func (b *backend) TakeOne(ctx context.Context, consumer driver.Handle, filter driver.Filter) (driver.Record, error) {
 	return driver.TakeOne(ctx, b, consumer, filter)
 }
 
 // TakeID implements [driver.Backend].
-func (b *backend) TakeID(ctx context.Context, consumer driver.Handle, id task.ID) (record driver.Record, err error) {
+func (b *backend) TakeID(ctx context.Context, consumer driver.Handle, id driver.ID) (record driver.Record, err error) {
 	err = b.call(ctx, "TakeID", call{
 		order: takes,
 		plan: func(_ *queue, p *wants) {
@@ -92,7 +91,7 @@ func (u *unit) poll() {
 }
 
 // Settle implements [driver.Backend].
-func (b *backend) Settle(ctx context.Context, lease driver.Lease, how driver.Settlement) (state task.State, err error) {
+func (b *backend) Settle(ctx context.Context, lease driver.Lease, how driver.Settlement) (state driver.State, err error) {
 	err = b.call(ctx, settling(&how), call{
 		joins: true,
 		plan:  func(_ *queue, p *wants) { p.Get = append(p.Get, uint64(lease.ID)) },
@@ -106,8 +105,8 @@ func (b *backend) Settle(ctx context.Context, lease driver.Lease, how driver.Set
 
 // SettleAndTakeOne implements [driver.Backend].
 func (b *backend) SettleAndTakeOne(
-	ctx context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, filter task.Filter,
-) (state task.State, next driver.Record, err error) {
+	ctx context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, filter driver.Filter,
+) (state driver.State, next driver.Record, err error) {
 	wanted := filterOf(&filter)
 	var taken [1]driver.Record
 	n, later := 0, false
@@ -159,19 +158,19 @@ func (b *backend) Touch(ctx context.Context, lease driver.Lease, d time.Duration
 		run: func(u *unit) error {
 			r := u.leased(lease)
 			if r == nil {
-				return task.ErrLeaseLost
+				return driver.ErrLeaseLost
 			}
 			t := u.life(r)
 			if t.Touch(d, &u.stats) {
 				r.learnFrom(t)
 				r.Wake = r.Until
 				u.update(r)
-				u.event(task.EventTouch, r, u.now, 0)
+				u.event(driver.EventTouch, r, u.now, 0)
 			} else {
 				u.poll()
 			}
 			if until = timeOf(r.Until); d == 0 && t.Cancelled() {
-				return task.ErrGroupCancelled
+				return driver.ErrGroupCancelled
 			}
 			return nil
 		},

@@ -5,22 +5,21 @@ import (
 	"slices"
 
 	"github.com/fairq/fairq/internal/life"
-	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
 )
 
 // put puts a task. If it returns a victim, that was evicted.
-func (u *unit) put(n *driver.New) (id task.ID, victim *driver.Record, err error) {
+func (u *unit) put(n *driver.New) (id driver.ID, victim *driver.Record, err error) {
 	payload, _ := n.Payload.([]byte)
 	if most := u.q.store.options.MaxPayload; len(payload) > most {
-		return 0, nil, &task.FieldError{Field: "the length of the payload", Value: len(payload), Limit: fmt.Sprintf("%d bytes at most", most)}
+		return 0, nil, &driver.FieldError{Field: "the length of the payload", Value: len(payload), Limit: fmt.Sprintf("%d bytes at most", most)}
 	}
 	if most := u.maxRows(); n.Weight > most {
 		return 0, nil, u.tooMany(fmt.Sprintf("the weight of key %q", n.Key), n.Weight, most)
 	}
 	if n.UniqueKey != "" {
 		if r := u.findUniqueKey(n.UniqueKey, false); r != nil {
-			return 0, nil, fmt.Errorf("%w: %q is task %d", task.ErrDuplicate, n.UniqueKey, r.ID)
+			return 0, nil, fmt.Errorf("%w: %q is task %d", driver.ErrDuplicate, n.UniqueKey, r.ID)
 		}
 	}
 	var g *Group
@@ -50,14 +49,14 @@ func (u *unit) put(n *driver.New) (id task.ID, victim *driver.Record, err error)
 	u.set(r, state)
 	u.insert(r)
 	u.schedule(r.Wake)
-	if r.State == task.Ready {
+	if r.State == driver.Ready {
 		u.updateFront(r, turn{}, turn{})
 	}
-	u.event(task.EventPut, r, u.now, 0)
+	u.event(driver.EventPut, r, u.now, 0)
 	if r.isDue(u.now) { // its deadline was over
 		u.fire(r)
 	}
-	return task.ID(r.ID), victim, nil
+	return driver.ID(r.ID), victim, nil
 }
 
 func (u *unit) newRow(n *driver.New, payload []byte) *Row {
@@ -70,18 +69,18 @@ func (u *unit) newRow(n *driver.New, payload []byte) *Row {
 }
 
 // set puts a task into a state. It is not written yet.
-func (u *unit) set(r *Row, state task.State) {
-	if r.State == task.Taken {
+func (u *unit) set(r *Row, state driver.State) {
+	if r.State == driver.Taken {
 		u.leaseEnds(r.ID, r.Since)
 	}
 	r.State, r.Takeable, r.Evictable, r.Consumer, r.Since, r.Wake = state, false, false, 0, 0, r.life().Wake(state)
 	switch state {
-	case task.Ready:
+	case driver.Ready:
 		u.place(r)
-	case task.Buried:
+	case driver.Buried:
 		r.Since = u.number()
 	}
-	if u.q.evicts && (state == task.Ready || state == task.Delayed) {
+	if u.q.evicts && (state == driver.Ready || state == driver.Delayed) {
 		r.Evictable, r.Since = true, u.number()
 	}
 	u.changed = true
@@ -128,11 +127,11 @@ func (u *unit) next(f Filter, wanted int) *Row {
 
 // grant begins a lease.
 func (u *unit) grant(r *Row, c *ownConsumer) {
-	r.State, r.Takeable, r.Evictable, r.Consumer, r.Since = task.Taken, false, false, c.number, u.number()
+	r.State, r.Takeable, r.Evictable, r.Consumer, r.Since = driver.Taken, false, false, c.number, u.number()
 	t := r.life()
 	t.Take(u.now)
 	r.learnFrom(t)
-	r.Wake = t.Wake(task.Taken)
+	r.Wake = t.Wake(driver.Taken)
 	u.schedule(r.Wake)
 	u.write(r)
 	u.readyTasks[r.Key].remove(r)
@@ -146,7 +145,7 @@ func (u *unit) grant(r *Row, c *ownConsumer) {
 	u.stats.Takes++
 	u.taken = append(u.taken, driver.Lease{ID: driver.ID(r.ID), Number: r.Since})
 	u.leaseBegins(r)
-	u.event(task.EventTake, r, u.now, 0)
+	u.event(driver.EventTake, r, u.now, 0)
 }
 
 // takeID takes a task by its id. It takes no turn: its own is left to those behind it.
@@ -157,7 +156,7 @@ func (u *unit) takeID(h driver.Handle, id uint64) (*Row, error) {
 	}
 	r := u.get(id)
 	if r == nil {
-		return nil, task.ErrNotFound
+		return nil, driver.ErrNotFound
 	}
 	payload := must(u.v.Get(id, true)).Payload
 	t := u.life(r)
@@ -173,7 +172,7 @@ func (u *unit) takeID(h driver.Handle, id uint64) (*Row, error) {
 	left := u.leave(r)
 	u.newTurn(r)
 	// First it is put aside: of one that gets from Ready to Taken less is written.
-	r.State, r.Takeable, r.Evictable = task.Held, false, false
+	r.State, r.Takeable, r.Evictable = driver.Held, false, false
 	u.update(r)
 	u.grant(r, c)
 	u.updateFront(r, left, turn{})
@@ -192,7 +191,7 @@ func (u *unit) leased(lease driver.Lease) *Row {
 		u.needGroup()
 	}
 	switch {
-	case r == nil || r.State != task.Taken || r.Since != lease.Number:
+	case r == nil || r.State != driver.Taken || r.Since != lease.Number:
 		return nil
 	case r.isDue(u.now):
 		u.fire(r)
@@ -202,10 +201,10 @@ func (u *unit) leased(lease driver.Lease) *Row {
 }
 
 // settle ends a lease.
-func (u *unit) settle(lease driver.Lease, how *driver.Settlement) (task.State, error) {
+func (u *unit) settle(lease driver.Lease, how *driver.Settlement) (driver.State, error) {
 	r := u.leased(lease)
 	if r == nil {
-		return 0, task.ErrLeaseLost
+		return 0, driver.ErrLeaseLost
 	}
 	moves := life.Moves(how, r.Priority)
 	if moves {
@@ -233,7 +232,7 @@ func (u *unit) end(r *Row, o Outcome) {
 // updateFront; otherwise there is a gap, which is closed when all calls have been made. What is
 // cached of the line's last round may be too great now, here and in other processes.
 func (u *unit) leave(r *Row) turn {
-	if r.Was != task.Ready {
+	if r.Was != driver.Ready {
 		return turn{}
 	}
 	u.readAhead.remove(r)
@@ -251,17 +250,17 @@ func (u *unit) leave(r *Row) turn {
 
 // gone removes a task. Its outcome and history are written in the same transaction, so whoever asks
 // finds either the task or what has become of it. The group comes last: its end may remove others.
-func (u *unit) gone(r *Row, why task.EventType, now int64, lease uint64, o Outcome) {
+func (u *unit) gone(r *Row, why driver.EventType, now int64, lease uint64, o Outcome) {
 	if r.Payload == nil && u.needsPayload() { // it was read where many are read of which few go
 		if known := must(u.v.Get(r.ID, true)); known != nil {
 			r.Payload = known.Payload
 		}
 	}
-	if why == task.EventTTL {
+	if why == driver.EventTTL {
 		u.expired(r)
 	}
 	u.event(why, r, now, lease)
-	if r.Was == task.Taken {
+	if r.Was == driver.Taken {
 		u.leaseEnds(r.ID, r.Since)
 	}
 	left := u.leave(r)
@@ -279,7 +278,7 @@ func (u *unit) gone(r *Row, why task.EventType, now int64, lease uint64, o Outco
 // was taken here, unless somebody asks by its unique key, or its group or key may go on without it.
 func (u *unit) mattersToOthers(r *Row) bool {
 	_, here := u.q.names[r.Consumer]
-	return r.Was != task.Taken || !here || r.UniqueKey != "" || r.Group != "" || u.q.frontsOnly
+	return r.Was != driver.Taken || !here || r.UniqueKey != "" || r.Group != "" || u.q.frontsOnly
 }
 
 // fire makes happen what is due for a task.
@@ -366,12 +365,12 @@ func (u *unit) applyFate(r *Row, t *life.Task, f life.Fate, now int64) {
 
 // move puts a task into its next state.
 func (u *unit) move(r *Row, f life.Fate, now int64, lease uint64) {
-	if r.State == task.Buried && r.UniqueKey != "" { // it has not ended any more
+	if r.State == driver.Buried && r.UniqueKey != "" { // it has not ended any more
 		check(u.v.SetOutcome(&Outcome{UniqueKey: r.UniqueKey, ID: r.ID}))
 	}
 	left := turn{}
 	switch {
-	case f.State == task.Buried:
+	case f.State == driver.Buried:
 		if left = u.leave(r); !u.q.turnAtPut {
 			r.Round = 0
 		}
@@ -384,14 +383,14 @@ func (u *unit) move(r *Row, f life.Fate, now int64, lease uint64) {
 	u.update(r)
 	u.updateFront(r, left, turn{})
 	u.event(f.Event, r, now, lease)
-	if f.State == task.Buried {
+	if f.State == driver.Buried {
 		u.end(r, outcomeOf(f.Outcome))
 	}
 }
 
 // outcomeOf returns an outcome as it is written down.
 func outcomeOf(err error) Outcome {
-	if failed, ok := err.(*task.Error); ok { //nolint:errorlint // it is not wrapped
+	if failed, ok := err.(*driver.Error); ok { //nolint:errorlint // it is not wrapped
 		return Outcome{Result: Failed, Err: failed}
 	}
 	return Outcome{Result: Result(slices.Index(results[:], err))}

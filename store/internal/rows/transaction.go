@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // transaction is one try to run calls together. If it fails, all that it has changed in memory is
@@ -134,7 +134,7 @@ func (t *transaction) enter(tx Tx, calls []*call) {
 			continue
 		}
 		if u.dropped {
-			c.err = task.ErrDropped
+			c.err = driver.ErrDropped
 			continue
 		}
 		if !c.opens {
@@ -159,7 +159,7 @@ func (t *transaction) deliver() {
 }
 
 // errJoin says that a call cannot be a part of a transaction of the caller's.
-var errJoin = &task.FieldError{
+var errJoin = &driver.FieldError{
 	Field: "the context", Value: "one with a transaction",
 	Limit: "one without, for only calls that put, settle, change or show tasks can be part of one",
 }

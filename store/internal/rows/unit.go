@@ -5,7 +5,6 @@ import (
 
 	"github.com/fairq/fairq/internal/account"
 	"github.com/fairq/fairq/internal/life"
-	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -48,8 +47,8 @@ type unit struct {
 	// What happens once the transaction is committed, in this order: first what this process knows
 	// is brought up to date, then those who wait are told, so that what they ask next finds it so.
 	notices     []func([]driver.Notifier)
-	stats       task.Stats // those of the queue, with what happens in this transaction
-	due         int64      // the earliest time that was set
+	stats       driver.Stats // those of the queue, with what happens in this transaction
+	due         int64        // the earliest time that was set
 	afterCommit []func()
 
 	taken     []driver.Lease // those that were begun by taking a task
@@ -137,7 +136,7 @@ func (u *unit) update(r *Row) {
 }
 
 func (u *unit) remove(r *Row) {
-	if r.Round > 0 && r.Was != task.Taken {
+	if r.Round > 0 && r.Was != driver.Taken {
 		delete(u.head.accounts, r.line()) // it may have been the last one
 	}
 	u.recount(r, 0)
@@ -156,7 +155,7 @@ func (u *unit) write(r *Row) {
 }
 
 // recount says that a row is in a state now, or if that is 0 in none.
-func (u *unit) recount(r *Row, state task.State) {
+func (u *unit) recount(r *Row, state driver.State) {
 	u.noteRoom(r, state)
 	if u.q.countsKeys && r.Was != state {
 		u.count(u.key(r.Key), r, r.Was, state)
@@ -164,7 +163,7 @@ func (u *unit) recount(r *Row, state task.State) {
 }
 
 // count counts a row for its key.
-func (u *unit) count(k *Key, r *Row, from, to task.State) {
+func (u *unit) count(k *Key, r *Row, from, to driver.State) {
 	Count(&k.Tasks, from, to)
 	if from == 0 {
 		k.Weight = r.Weight
@@ -178,7 +177,7 @@ func (u *unit) load(k *Key) int {
 	if !u.q.evicts {
 		return 0
 	}
-	return life.Rounds(k.Tasks[task.Ready]+k.Tasks[task.Delayed], k.Weight)
+	return life.Rounds(k.Tasks[driver.Ready]+k.Tasks[driver.Delayed], k.Weight)
 }
 
 // key returns the row of a key, an empty one if there is none.
@@ -194,7 +193,7 @@ func (u *unit) paused(key string) bool { return u.head.PausedKeys > 0 && u.key(k
 
 // blocked tells whether no task of a key can be taken.
 func (u *unit) blocked(key string) bool {
-	if u.q.limitsInFlight && u.key(key).Tasks[task.Taken] >= u.q.settings.MaxInFlightPerKey {
+	if u.q.limitsInFlight && u.key(key).Tasks[driver.Taken] >= u.q.settings.MaxInFlightPerKey {
 		return true
 	}
 	return u.paused(key)
@@ -253,7 +252,7 @@ func (u *unit) upToDate(look func() (*Row, error)) *Row {
 
 // lease returns the number of the task's lease, 0 if it is not taken.
 func (r *Row) lease() uint64 {
-	if r.State != task.Taken {
+	if r.State != driver.Taken {
 		return 0
 	}
 	return r.Since
