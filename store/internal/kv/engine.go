@@ -106,6 +106,7 @@ type Txn interface {
 
 	// Guard has Commit return ErrConflict if others have committed, since the transaction began,
 	// something that writes the keys from one on and before another, or if to is nil the key from.
+	// What the transaction itself has written before may be left out, as by FoundationDB.
 	Guard(from, to []byte)
 
 	Put(key, value []byte) error

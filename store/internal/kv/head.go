@@ -229,6 +229,9 @@ func (v *view) flush() error {
 		}
 		h.lockedBy = 0
 	}
+	if v.db.shared {
+		v.Guard(row, nil)
+	}
 	if v.db.shared && v.alone {
 		first := v.about(aboutTally)
 		v.Guard(first, behind(first))
@@ -268,14 +271,14 @@ func (v *view) flush() error {
 	return v.saveTally()
 }
 
-// saveTally writes the own tally. That conflicts with nobody but who is alone in the queue.
+// saveTally writes the own tally. Who does that guards the row of the queue, which conflicts with
+// nobody but who is alone in the queue.
 func (v *view) saveTally() error {
 	own := &v.head.own
 	if v.db.shared {
 		if own.at = v.now; v.took {
 			own.took = v.now
 		}
-		v.Guard(v.about(aboutQueue), nil)
 		v.Guard(v.tally(), nil)
 		if _, err := v.Number(); err != nil {
 			return err

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -191,13 +192,23 @@ func (t *txn) Scan(s kv.Span) iter.Seq2[kv.Entry, error] {
 	}
 }
 
-// Guard implements kv.Txn.
+// Guard implements kv.Txn. As in FoundationDB, what the transaction has written before is left out.
 func (t *txn) Guard(from, to []byte) {
 	from = bytes.Clone(from)
 	if to == nil {
 		to = next(from)
 	}
-	t.guards = append(t.guards, [2][]byte{from, bytes.Clone(to)})
+	guards := [][2][]byte{{from, bytes.Clone(to)}}
+	for _, w := range t.writes {
+		for i, g := range guards {
+			if bytes.Compare(w.from, g[1]) < 0 && bytes.Compare(g[0], w.to) < 0 {
+				guards[i][1] = w.from
+				guards = append(guards, [2][]byte{w.to, g[1]})
+			}
+		}
+	}
+	isEmpty := func(g [2][]byte) bool { return bytes.Compare(g[0], g[1]) >= 0 }
+	t.guards = append(t.guards, slices.DeleteFunc(guards, isEmpty)...)
 }
 
 // next returns the first key after another one.
