@@ -37,6 +37,18 @@ type Store struct {
 }
 
 // queue is a queue in memory.
+//
+// The invariants, whenever the lock is free (check, in the tests, looks whether they hold):
+//
+//   - A task is in ids, and in what goes with its state: Ready in the line of its key and priority,
+//     Taken in the leases of its consumer, Buried in buried. It is in timers if its wake is not 0,
+//     in uniqueKeys if it has such a key, in a group's tasks if it has a group, and in evictable if
+//     it is Ready or Delayed and there are evictions.
+//   - What counts tasks agrees with that: tasks here and of each key, free of each band and kind.
+//   - A key is known as long as it has tasks or is paused, and may stay for a while as an idle one.
+//   - The notifiers know of a time that is no later than the first of timers, leaving and outcomes.
+//
+// A task changes its state by unset, which takes it out of all that goes with the old one, and set.
 type queue struct {
 	store    *Store
 	name     string
@@ -213,7 +225,7 @@ func (m *Store) Queues(_ context.Context, from string, n int) ([]string, error) 
 	return names, nil
 }
 
-// memoryBackend is a queue as opened by one Queue.
+// backend is a queue as opened by one task.Queue.
 type backend struct {
 	*queue
 	notifier driver.Notifier

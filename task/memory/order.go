@@ -17,6 +17,13 @@ import (
 // costs nothing while it does, and comes back with one turn, not with all that it has missed. Turns
 // are numbered as they are delivered, and owed turns are used in that order. A task that is handed
 // back is owed the turn by which it was taken.
+//
+// The invariants, whenever the lock is free:
+//
+//   - A line with tasks has at least one turn, ahead or owed, so next finds each task that can be
+//     taken. Without reserve it has no more turns than tasks.
+//   - A lane is in the heap of its kind if and only if next may take its first task by an owed
+//     turn: it has a task, its line is owed a turn, and its key is not blocked.
 type band struct {
 	priority int
 	turns    fairq.Queue[string, *line]
