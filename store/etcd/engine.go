@@ -200,10 +200,12 @@ func (t *txn) exchange(read func(context.Context) error) error {
 			if errors.Is(err, rpctypes.ErrCompacted) {
 				err = errors.Join(kv.ErrConflict, err)
 			}
-			return err
+			return t.explained(err)
 		}
-		if over := rows.Pause(t.ctx, 20*time.Millisecond); over != nil {
-			return errors.Join(err, over)
+		if over := rows.Pause(t.ctx, 20*time.Millisecond); errors.Is(err, over) {
+			return err
+		} else if over != nil {
+			return fmt.Errorf("%w: %w", over, err)
 		}
 	}
 }
@@ -296,7 +298,7 @@ func (t *txn) Commit() error {
 	case errors.Is(err, rpctypes.ErrNoSpace): // what is just too much is done nevertheless
 		return fmt.Errorf("%w: %w", kv.ErrFull, err)
 	case err != nil && definite(err):
-		return fmt.Errorf("%d writes, %d guards: %w", len(ops), len(compares), err)
+		return fmt.Errorf("%d writes, %d guards: %w", len(ops), len(compares), t.explained(err))
 	case err != nil:
 		return errors.Join(kv.ErrUnknown, err)
 	case !done.Succeeded:
@@ -329,6 +331,23 @@ func (t *txn) compares() (all []clientv3.Cmp) {
 	return all
 }
 
+// explained says of an error which option the servers contradict by it.
+func (e *engine) explained(err error) error {
+	switch {
+	case errors.Is(err, rpctypes.ErrTooManyOps):
+		return fmt.Errorf("%w: Options.MaxOps is %d, must be at most the servers' --max-txn-ops", err, e.maxOps)
+	case errors.Is(err, rpctypes.ErrRequestTooLarge) || isTooLarge(err):
+		return fmt.Errorf("%w: Options.MaxPayload must be at most two thirds of the servers' --max-request-bytes "+
+			"and of the client's MaxCallSendMsgSize", err)
+	}
+	return err
+}
+
+// isTooLarge tells whether the client has refused to send a request.
+func isTooLarge(err error) bool {
+	return codeOf(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "larger than max")
+}
+
 // definite tells whether an error says that nothing was done.
 func definite(err error) bool {
 	for _, e := range []error{
@@ -339,9 +358,7 @@ func definite(err error) bool {
 			return true
 		}
 	}
-	code := codeOf(err)
-	return code == codes.InvalidArgument ||
-		code == codes.ResourceExhausted && strings.Contains(err.Error(), "larger than max")
+	return codeOf(err) == codes.InvalidArgument || isTooLarge(err)
 }
 
 // Rollback implements kv.Txn.

@@ -27,7 +27,7 @@ type Options struct {
 
 	// MaxPayload is how many bytes an encoded payload may have; 0 means 1 MiB. The servers must take
 	// requests that are half as large again: see their --max-request-bytes, which is 1.5 MiB unless
-	// set. What such a request has no room for beside one payload, a PutBatch may not have either:
+	// set; and so must the client: its MaxCallSendMsgSize is 2 MiB unless set. What such a request has no room for beside one payload, a PutBatch may not have either:
 	// 448 KiB in all if MaxPayload is 1 MiB.
 	MaxPayload int
 
@@ -138,13 +138,16 @@ const (
 )
 
 func open(ctx context.Context, e kv.Engine, o *Options) (*Store, error) {
+	timeout := cmp.Or(o.Timeout, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	db, err := kv.Open(ctx, "etcd: "+cmp.Or(o.Prefix, "fairq/"), e, kv.Options{Taking: kv.Taking(o.Taking), KeepSchema: o.KeepSchema})
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{db: db, rules: rows.New(db, rows.Options{
 		MaxPayload: cmp.Or(o.MaxPayload, 1<<20), History: o.History,
-		Poll: cmp.Or(o.Poll, 10*time.Second), Timeout: cmp.Or(o.Timeout, 30*time.Second),
+		Poll: cmp.Or(o.Poll, 10*time.Second), Timeout: timeout,
 	})}
 	db.OnChange(s.rules.Changed)
 	return s, nil
@@ -158,7 +161,7 @@ func checkVersion(ctx context.Context, client *clientv3.Client) error {
 		status, err := client.Status(ctx, endpoint)
 		cancel()
 		if err != nil {
-			failed = errors.Join(failed, err)
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", endpoint, err))
 			continue
 		}
 		var major, minor int

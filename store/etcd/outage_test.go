@@ -218,8 +218,12 @@ func TestAway(t *testing.T) {
 	where := newDatabase(t, 1)
 	server, prefix, _ := strings.Cut(where, "#")
 	p, through := newProxy(t, server)
-	q, _ := openAt(t, through+"#"+prefix, Options{Timeout: time.Second})
-	_, err := q.Put(t.Context(), "key", "a", task.PutOptions{})
+	q, client := openAt(t, through+"#"+prefix, Options{Timeout: time.Second})
+	o := &Options{Prefix: prefix, Timeout: time.Second}
+	s, err := open(t.Context(), newEngine(client, o), o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	_, err = q.Put(t.Context(), "key", "a", task.PutOptions{})
 	require.NoError(t, err)
 	p.cut()
 	begun := time.Now()
@@ -229,6 +233,16 @@ func TestAway(t *testing.T) {
 	_, _, err = q.TryTake(t.Context())
 	require.ErrorContains(t, err, `task: Take, queue "q": etcd: `+prefix)
 	require.Less(t, time.Since(begun), 10*time.Second)
+	for what, call := range map[string]func() error{
+		"History":      func() error { _, err := s.History(t.Context(), "q", 0, 1); return err },
+		"Queues":       func() error { _, err := s.Queues(t.Context(), "", 1); return err },
+		"open a queue": func() error { _, err := task.Open[string](t.Context(), s, "other", nil); return err },
+		"open":         func() error { _, err := open(t.Context(), newEngine(client, o), o); return err },
+	} {
+		begun := time.Now()
+		require.ErrorIs(t, call(), context.DeadlineExceeded, what)
+		require.Less(t, time.Since(begun), 10*time.Second, what)
+	}
 	p.mend()
 	for err = errors.New("away"); err != nil; { // the client waits longer and longer until it dials
 		_, err = q.Put(t.Context(), "key", "c", task.PutOptions{})
@@ -330,6 +344,30 @@ func TestLarge(t *testing.T) {
 	}
 	wg.Wait()
 	stats, err := q.Stats(ctx)
+	require.NoError(t, err)
+	require.Zero(t, stats.Len())
+}
+
+// Who tells the Store that the servers take more than they do is told so. Nothing of it has happened.
+func TestContradicted(t *testing.T) {
+	c := newCluster(t, t.TempDir(), 1, 0, 0)
+	t.Cleanup(c.kill)
+	client, err := dial(t.Context(), c.where())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	s, err := Open(t.Context(), client, &Options{MaxPayload: 20 << 20, MaxOps: 8 * maxOps})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	q, err := task.Open[string](t.Context(), s, "q", nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, q.Close(context.Background())) })
+	for _, size := range []int{2 << 20, 20<<20 - 2} { // the latter is more than the client takes
+		_, err = q.Put(t.Context(), "key", strings.Repeat("x", size), task.PutOptions{})
+		require.ErrorContains(t, err, "Options.MaxPayload must be at most two thirds of")
+	}
+	_, err = q.PutBatch(t.Context(), make([]task.Batch[string], maxOps))
+	require.ErrorContains(t, err, "Options.MaxOps is 131072, must be at most the servers' --max-txn-ops")
+	stats, err := q.Stats(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, stats.Len())
 }

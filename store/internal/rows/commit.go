@@ -292,7 +292,7 @@ func (s *Store) runSome(calls []*call) (left []*call) {
 		}
 		return int(a.order) - int(b.order)
 	})
-	ctx, cancel := s.context()
+	ctx, cancel := s.context(context.Background()) // it does not end with that of a caller, for others' calls are in it too
 	defer cancel()
 	alone := false
 	for try := 1; len(calls) > 0; try++ {

@@ -52,13 +52,12 @@ func CheckRange[T int | time.Duration](field string, value, most T) error {
 	return nil
 }
 
-// context returns one for a transaction. It does not end with that of a caller, for others' calls
-// are in it too.
-func (s *Store) context() (context.Context, context.CancelFunc) {
+// context returns one for a transaction.
+func (s *Store) context(ctx context.Context) (context.Context, context.CancelFunc) {
 	if s.options.Timeout == 0 {
-		return context.Background(), func() {}
+		return ctx, func() {}
 	}
-	return context.WithTimeout(context.Background(), s.options.Timeout)
+	return context.WithTimeout(ctx, s.options.Timeout)
 }
 
 // queue is a queue as this process knows it. All that have it open here share it. What its
@@ -241,6 +240,8 @@ func (s *Store) transact(ctx context.Context, f func(tx Tx) error) error {
 	if err := s.checkNotJoined(ctx); err != nil {
 		return err
 	}
+	ctx, cancel := s.context(ctx)
+	defer cancel()
 	for try := 1; ; try++ {
 		err := s.tryTransact(ctx, f)
 		if err == nil || !s.again(ctx, err, try) {
