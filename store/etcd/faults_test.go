@@ -130,9 +130,10 @@ func TestKillMembers(t *testing.T) {
 			if err := m.start(); err != nil {
 				t.Error(err)
 			}
-			// One of three may be away, not two: the next one is killed when this one is back.
+			// One of three may be away, not two: the next one is killed when this one is back, and when
+			// those whose commits it has lost are told so. Else a call could meet one after the other.
 			cluster{m}.await(ctx, func(s *clientv3.StatusResponse) bool { return s.Leader != 0 })
-			_ = rows.Pause(ctx, 3*time.Second)
+			_ = rows.Pause(ctx, patience)
 		}
 	}()
 	faulttest.KillLate(t, openFaulty, c.where()+"#kill/")

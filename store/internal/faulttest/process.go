@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -155,8 +156,9 @@ func Start(t testing.TB, job Job) *Process {
 	return p
 }
 
-// timeout is how long the test waits for what takes no time.
-const timeout = 30 * time.Second
+// timeout is how long the test waits for what takes no time. Where servers are killed too, a process
+// that opens its queues may wait for several of these ends, for eight seconds each on etcd.
+const timeout = 2 * time.Minute
 
 // Await waits until the process says something, and returns it.
 func (p *Process) Await() string {
@@ -170,7 +172,11 @@ func (p *Process) Await() string {
 		}
 		return what
 	case <-time.After(timeout):
-		require.FailNow(p.t, "the process says nothing", p.Name)
+		if p.cmd.Process.Signal(syscall.SIGQUIT) != nil { // else it tells what its goroutines do
+			_ = p.cmd.Process.Kill()
+		}
+		_ = p.wait()
+		require.FailNow(p.t, "the process says nothing", "%s\n%s", p.Name, p.errors.String())
 		return ""
 	}
 }
