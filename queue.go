@@ -149,7 +149,8 @@ func (q *Queue[K, V]) Pop() (key K, value V, ok bool) {
 	if q.len == 0 {
 		return key, value, false
 	}
-	key = q.keys.at(q.links.at(q.next()).key & keyMask).key
+	q.beginRound()
+	key = q.keys.at(q.links.at(q.rounds.head).key & keyMask).key
 	return key, q.pop(), true
 }
 
@@ -297,11 +298,8 @@ func (q *Queue[K, V]) ring(round uint64) *ring {
 
 // pop takes out the next item. The queue must not be empty.
 func (q *Queue[K, V]) pop() (value V) {
+	q.beginRound()
 	turn := q.rounds.head
-	if turn == 0 {
-		q.rounds.advance()
-		turn = q.links.at(q.rounds.tail).nextTurn
-	}
 	l := q.links.at(turn)
 	if turn == q.rounds.tail {
 		q.rounds.head, q.rounds.tail = 0, 0
@@ -335,6 +333,15 @@ func (q *Queue[K, V]) pop() (value V) {
 		q.deactivate(s, l.key&keyMask)
 	}
 	return value
+}
+
+// beginRound makes the next round the current one if nothing is left of that. The queue must not be
+// empty.
+func (q *Queue[K, V]) beginRound() {
+	if q.rounds.head == 0 {
+		q.rounds.advance()
+		q.rounds.head = q.links.at(q.rounds.tail).nextTurn
+	}
 }
 
 // next returns the node of the turn that pop takes next. The queue must not be empty.

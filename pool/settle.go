@@ -70,11 +70,9 @@ func (a *attempt[V]) finish(err error) {
 func (a *attempt[V]) settle(err error) {
 	p, t, counts := a.class.pool, &a.task, a.counts()
 	if err == nil {
-		a.settleBy(a.ack, &counts.succeeded, func() {
-			if f := p.observer.Succeeded; f != nil {
-				p.observe("Succeeded", func() { f(p.storeCtx, a.class.name, t, a.get().ran) })
-			}
-		})
+		if f := p.observer.Succeeded; a.settleBy(a.ack, &counts.succeeded) && f != nil {
+			p.observe("Succeeded", func() { f(p.storeCtx, a.class.name, t, a.get().ran) })
+		}
 		return
 	}
 	again, _ := errors.AsType[*retryError](err)
@@ -85,10 +83,11 @@ func (a *attempt[V]) settle(err error) {
 	case permanent:
 		a.fail(Failed, err)
 	case p.ctx.Err() != nil: // Shutdown has cancelled the handler
-		a.settleBy(func(ctx context.Context) error { return t.Snooze(ctx, 0) }, &counts.returned, func() {})
+		a.settleBy(func(ctx context.Context) error { return t.Snooze(ctx, 0) }, &counts.returned)
 	case again != nil && again.snooze:
-		a.settleBy(func(ctx context.Context) error { return t.Snooze(ctx, again.delay) }, &counts.snoozed,
-			func() { a.observeRetry(again.delay, err) })
+		if a.settleBy(func(ctx context.Context) error { return t.Snooze(ctx, again.delay) }, &counts.snoozed) {
+			a.observeRetry(again.delay, err)
+		}
 	default:
 		if cause := a.get().cause; cause != nil && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, cause) {
 			err = timedOut(cause, err)
@@ -138,8 +137,9 @@ func (a *attempt[V]) retry(delay time.Duration, err error) {
 		a.fail(Deadline, err)
 		return
 	}
-	a.settleBy(func(ctx context.Context) error { return a.task.Fail(ctx, err, delay) }, &a.counts().retried,
-		func() { a.observeRetry(delay, err) })
+	if a.settleBy(func(ctx context.Context) error { return a.task.Fail(ctx, err, delay) }, &a.counts().retried) {
+		a.observeRetry(delay, err)
+	}
 }
 
 func (a *attempt[V]) observeRetry(delay time.Duration, err error) {
@@ -171,27 +171,28 @@ func (a *attempt[V]) fail(reason Reason, err error) {
 		}
 	}
 	a.class.failures.record(t.ID, t.Info().UniqueKey, err)
-	a.settleBy(func(ctx context.Context) error { return end(ctx, err) }, &a.counts().failed, func() {
-		if reason == Deadline {
-			p.taskExpired(a.class.name, t)
-		}
-		if f := p.observer.Failed; f != nil {
-			p.observe("Failed", func() { f(p.storeCtx, a.class.name, t, a.get().ran, err) })
-		}
-		p.log.Warn("pool: a task failed for good",
-			about(a.class.name, t, err, "reason", reason.String(), "attempts", t.Attempts)...)
-	})
-}
-
-// settleBy tells the queue what came of the task, counts it, and calls then; unless the queue
-// cannot be told.
-func (a *attempt[V]) settleBy(call func(context.Context) error, count *counter, then func()) {
-	if err := a.class.pool.settle(&a.task, call); err != nil {
-		a.lost(err)
+	if !a.settleBy(func(ctx context.Context) error { return end(ctx, err) }, &a.counts().failed) {
 		return
 	}
+	if reason == Deadline {
+		p.taskExpired(a.class.name, t)
+	}
+	if f := p.observer.Failed; f != nil {
+		p.observe("Failed", func() { f(p.storeCtx, a.class.name, t, a.get().ran, err) })
+	}
+	p.log.Warn("pool: a task failed for good",
+		about(a.class.name, t, err, "reason", reason.String(), "attempts", t.Attempts)...)
+}
+
+// settleBy tells the queue what came of the task, and counts it. It returns false if the queue
+// cannot be told.
+func (a *attempt[V]) settleBy(call func(context.Context) error, count *counter) bool {
+	if err := a.class.pool.settle(&a.task, call); err != nil {
+		a.lost(err)
+		return false
+	}
 	inc(count)
-	then()
+	return true
 }
 
 // lost is called when the task could not be settled.

@@ -179,11 +179,10 @@ func (p *Pool[V]) submit(
 
 // put puts a task into the queue of its class.
 func (p *Pool[V]) put(ctx context.Context, o *offer[V], whenFull WhenFull) (task.ID, error) {
-	until := p.roomCtx(ctx)
-	if o.class.own && whenFull == Block && until == p.accepting && ctx.Done() == nil {
+	if o.class.own && whenFull == Block && ctx.Done() == nil && !p.isHandler(ctx) {
 		// The usual case: as in makeRoom, but cheaper.
-		id, err := o.class.queue.PutWait(until, o.Key, o.Payload, o.Options)
-		if err != nil && until.Err() != nil && errors.Is(err, until.Err()) {
+		id, err := o.class.queue.PutWait(p.accepting, o.Key, o.Payload, o.Options)
+		if err != nil && p.accepting.Err() != nil && errors.Is(err, p.accepting.Err()) {
 			err = ErrShutdown
 		}
 		return id, err

@@ -142,7 +142,7 @@ func (q *Queue[V]) PutWait(ctx context.Context, key string, payload V, options P
 	if err == nil {
 		id, err = q.put(ctx, &n)
 	}
-	if !errors.Is(err, fairq.ErrFull) || !q.backend.MayWait(ctx) {
+	if err == nil || !errors.Is(err, fairq.ErrFull) || !q.backend.MayWait(ctx) {
 		return id, err
 	}
 	id, evicted, err := q.notifier.put(ctx, &n, err)
