@@ -160,26 +160,35 @@ func (a *allocator) cacheSlot(slot uint32) (ok bool) {
 	return true
 }
 
-// takeFree returns a free slot from a bitmap, or a new one.
-func (a *allocator) takeFree() uint32 {
+// takeFree returns a free slot from a bitmap, or a new one. The cache, which must be empty, gets some
+// of those before it, so who makes this one addressable has made them so too.
+func (a *allocator) takeFree() (slot uint32) {
 	if a.withFree == nil {
 		a.grow()
 	}
 	c := a.withFree
 	w := bits.TrailingZeros64(c.freeWords)
-	b := bits.TrailingZeros64(c.free[w])
-	c.free[w] &^= 1 << b
-	c.used++
+	free := c.free[w]
+	for {
+		slot = c.number<<chunkBits | uint32(w<<6|bits.TrailingZeros64(free))
+		free &= free - 1
+		c.used++
+		if free == 0 || a.cached >= a.maxCached/2 {
+			break
+		}
+		a.cacheSlot(slot)
+	}
+	c.free[w] = free
 	if c == a.emptyChunk {
 		a.emptyChunk = nil
 	}
-	if c.free[w] == 0 {
+	if free == 0 {
 		c.freeWords &^= 1 << w
 		if c.freeWords == 0 {
 			a.unlink(c)
 		}
 	}
-	return c.number<<chunkBits | uint32(w<<6|b)
+	return slot
 }
 
 // flushCache marks cached slots as free in their chunks, the oldest first, until only keep are

@@ -66,9 +66,11 @@ func (o *PutOptions) write(t *task.PutOptions) {
 // When a handler has returned, its context is done, and a context made of it by
 // context.WithoutCancel is not one of a handler any more.
 func (p *Pool[V]) Submit(ctx context.Context, key string, payload V) error {
-	_, err := p.submit(ctx, key, payload, new(PutOptions), p.whenFull)
+	_, err := p.submit(ctx, key, payload, &noOptions, p.whenFull)
 	return err
 }
+
+var noOptions PutOptions
 
 // Put is Submit with options. It returns the id of the task, 0 if the task was dropped.
 func (p *Pool[V]) Put(ctx context.Context, key string, payload V, options PutOptions) (task.ID, error) {

@@ -178,37 +178,32 @@ func (c *count) callLocked() {
 	n.calls = append(n.calls, c.f)
 	n.calling.Store(true)
 	if n.putting.Load() == 0 {
-		for _, f := range n.takeCallsLocked() {
-			go call(f)
-		}
+		go n.call()
 	}
 }
 
-func (n *notifier) takeCallsLocked() []func() {
-	calls := n.calls
-	n.calls = nil
-	n.calling.Store(false)
-	return calls
-}
-
-// finish calls the functions that are to be called. It is called after each Put that has counted
-// itself in putting.
+// finish is called after each Put that has counted itself in putting.
 func (n *notifier) finish() {
 	n.putting.Add(-1)
-	if n.calling.Load() {
-		n.mu.Lock()
-		calls := n.takeCallsLocked()
-		n.mu.Unlock()
-		call(calls...)
-	}
+	n.call()
 }
 
-// call calls functions of Watches. One that panics, or ends the goroutine, does not keep the others
-// from being called; there is nobody who could be told, for who puts a task does not know those who
-// watch.
-func call(fs ...func()) {
-	if len(fs) > 0 {
-		defer call(fs[1:]...)
-		_ = guard("Watch", fs[0])
+// call calls the functions that are to be called. One that panics, or ends the goroutine, does not
+// keep the others from being called; there is nobody who could be told, for who puts a task does not
+// know those who watch.
+func (n *notifier) call() {
+	if !n.calling.Load() {
+		return
 	}
+	n.mu.Lock()
+	if len(n.calls) == 0 { // others were quicker
+		n.mu.Unlock()
+		return
+	}
+	f := n.calls[0]
+	n.calls = slices.Delete(n.calls, 0, 1)
+	n.calling.Store(len(n.calls) > 0)
+	n.mu.Unlock()
+	defer n.call()
+	_ = guard("Watch", f)
 }
