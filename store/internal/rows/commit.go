@@ -67,8 +67,10 @@ func (w *wants) forDriver(q *queue) *Plan {
 	if len(w.Alive) > 0 {
 		p.Ranges = append(p.Ranges, AliveRange(w.Alive))
 	}
-	slices.SortFunc(w.Lines, func(a, b Line) int { return cmp.Or(a.Priority-b.Priority, cmp.Compare(a.Key, b.Key)) })
-	w.Lines = slices.Compact(w.Lines)
+	for _, list := range [...]*[]Line{&w.Lines, &w.LastRounds} {
+		slices.SortFunc(*list, func(a, b Line) int { return cmp.Or(a.Priority-b.Priority, cmp.Compare(a.Key, b.Key)) })
+		*list = slices.Compact(*list)
+	}
 	for i, l := range w.Lines {
 		if i == 0 || l.Priority != w.Lines[i-1].Priority {
 			p.Ranges = append(p.Ranges, lastReadyRange(l.Priority), furthestRange(l.Priority))

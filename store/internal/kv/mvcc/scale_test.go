@@ -168,6 +168,41 @@ func TestBacklog(t *testing.T) {
 	})
 }
 
+// ahead is an engine that counts the spans that are read ahead.
+type ahead struct {
+	*mvcc.Client
+	spans *int
+}
+
+func (e ahead) Begin(ctx context.Context) (kv.Txn, error) {
+	t, err := e.Client.Begin(ctx)
+	return aheadTxn{t, e.spans}, err
+}
+
+type aheadTxn struct {
+	kv.Txn
+	spans *int
+}
+
+func (t aheadTxn) Fetch(keys [][]byte, spans ...kv.Span) error {
+	*t.spans += len(spans)
+	return t.Txn.Fetch(keys, spans...)
+}
+
+// However many tasks of a key are put at once, where these end is read once: on etcd that reads all
+// that are queued of the key.
+func TestOneKey(t *testing.T) {
+	spans := 0
+	c := clients(t, 1, func() kv.Engine { return ahead{new(mvcc.DB).Client(), &spans} }, kv.Options{})[0]
+	count := func(key string, n int) int {
+		before := spans
+		fill(t, c, n, func(int) string { return key })
+		return spans - before
+	}
+	count("first", 1)
+	require.Equal(t, count("one", 1), count("many", 100))
+}
+
 // A light key's task waits for the others of its round, and with several consumers for what these
 // have passed it over for, however many tasks a heavy key has.
 func TestLight(t *testing.T) {
