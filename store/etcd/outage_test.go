@@ -365,7 +365,7 @@ func TestContradicted(t *testing.T) {
 		_, err = q.Put(t.Context(), "key", strings.Repeat("x", size), task.PutOptions{})
 		require.ErrorContains(t, err, "Options.MaxPayload must be at most two thirds of")
 	}
-	_, err = q.PutBatch(t.Context(), make([]task.Batch[string], maxOps))
+	_, err = q.PutBatch(t.Context(), make([]task.Batch[string], 4000))
 	require.ErrorContains(t, err, "Options.MaxOps is 131072, must be at most the servers' --max-txn-ops")
 	stats, err := q.Stats(t.Context())
 	require.NoError(t, err)
