@@ -27,8 +27,9 @@ type Options struct {
 
 	// MaxPayload is how many bytes an encoded payload may have; 0 means 1 MiB. The servers must take
 	// requests that are half as large again: see their --max-request-bytes, which is 1.5 MiB unless
-	// set; and so must the client: its MaxCallSendMsgSize is 2 MiB unless set. What such a request has no room for beside one payload, a PutBatch may not have either:
-	// 448 KiB in all if MaxPayload is 1 MiB.
+	// set. So must the client: its MaxCallSendMsgSize is 2 MiB unless set. What such a request has no
+	// room for beside one payload, a PutBatch may not have either: 448 KiB in all if MaxPayload is
+	// 1 MiB.
 	MaxPayload int
 
 	// Skew is by how much the clocks of two machines may differ; 0 means a second. A consumer

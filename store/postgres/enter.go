@@ -155,15 +155,9 @@ func (v *view) readHead(r pgx.Row, before seen, clock *int64) error {
 // being served.
 func (v *view) addLastRounds(lines []rows.Line) {
 	v.lastRounds, v.roundsRead = make(map[rows.Line]lastRound, len(lines)), map[uint64]inRound{}
-	for _, l := range lines {
-		v.lastRounds[l] = lastRound{}
-	}
-	lines = lines[:0:0]
-	for l := range v.lastRounds {
-		lines = append(lines, l)
-	}
 	keys, priorities := make([][]byte, len(lines)), make([]int64, len(lines))
 	for i, l := range lines {
+		v.lastRounds[l] = lastRound{}
 		keys[i], priorities[i] = []byte(l.Key), int64(l.Priority)
 	}
 	v.tx.add(sqlLast, v.queue, keys, priorities, nil).Query(each(func(r pgx.Rows) error {

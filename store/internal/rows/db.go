@@ -130,7 +130,7 @@ type Plan struct {
 	Exclusive  bool
 	Counts     bool    // Counts is called
 	Numbers    int     // calls of Number
-	LastRounds []Line  // calls of LastRound, after the round being served
+	LastRounds []Line  // calls of LastRound, after the round being served; each once
 	Ranges     []Range // as Fetch gets them
 }
 
