@@ -20,7 +20,7 @@ import (
 // one of their own. storetest.Compare cannot show that: it makes one call at a time, as it must know
 // what has come of one before it can choose the next.
 func TestTogether(t *testing.T) {
-	seeds := uint64(30)
+	seeds := uint64(20)
 	if testing.Short() {
 		seeds = 5
 	}

@@ -35,7 +35,7 @@ func (m inMemory) Faults(seed uint64) {
 }
 
 func TestModel(t *testing.T) {
-	seeds := 20
+	seeds := 12
 	if testing.Short() {
 		seeds = 3 // a third of them has transactions of callers, another one faults
 	}

@@ -30,6 +30,9 @@ func TestByKey(t *testing.T) {
 		"both":              {MaxInFlightPerKey: 2, KeyCapacity: 3},
 		"groups":            {},
 	} {
+		if testing.Short() && name != "both" && name != "groups" {
+			continue // as does "both"
+		}
 		for _, same := range []bool{false, true} {
 			use := useKey
 			if name == "groups" {
@@ -152,6 +155,9 @@ func TestLimitsByKey(t *testing.T) {
 	for _, o := range []task.Options[int]{
 		{MaxInFlightPerKey: 1}, {KeyCapacity: 6}, {MaxInFlightPerKey: 2, KeyCapacity: 8, KeepPlace: true},
 	} {
+		if testing.Short() && !o.KeepPlace {
+			continue // the last one has both
+		}
 		synctest.Test(t, func(t *testing.T) {
 			seed := rand.Uint64()
 			t.Logf("%d in flight, capacity %d: seed %d", o.MaxInFlightPerKey, o.KeyCapacity, seed)

@@ -623,7 +623,7 @@ func TestSlow(t *testing.T) {
 	for _, slow := range []time.Duration{100 * time.Millisecond, 2 * time.Second} {
 		for _, batch := range []int{1, 10} {
 			if testing.Short() && batch > 1 {
-				continue
+				continue // it takes many seconds with the race detector
 			}
 			d := draining{clients: 16, queues: 1, tasks: 1000 * batch, batch: batch, slow: slow}.run(t)
 			t.Logf("%v slow, %d at a time: %.0f tasks/s, %.3f conflicts a task, passed over by %d",
@@ -635,6 +635,7 @@ func TestSlow(t *testing.T) {
 }
 
 func TestDrain(t *testing.T) {
+	fullOnly(t)
 	t.Log("clients  batch  taking   tasks/s  conflicts/task  passed over by")
 	type of struct {
 		clients, batch int
@@ -646,8 +647,6 @@ func TestDrain(t *testing.T) {
 			for taking, name := range []string{"apart", "staged", "strict"} {
 				taking, tasks := kv.Taking(taking), 100*n*batch
 				switch {
-				case testing.Short() && (batch > 1 || n == 4):
-					continue
 				case taking == kv.Strict && n > 1:
 					tasks /= 5
 				case taking == kv.Staged && n > 1:
@@ -662,9 +661,6 @@ func TestDrain(t *testing.T) {
 		}
 	}
 	for _, batch := range []int{1, 10} {
-		if testing.Short() && batch > 1 {
-			continue
-		}
 		for _, taking := range []kv.Taking{kv.Apart, kv.Staged, kv.Strict} {
 			one := all[of{1, batch, taking}]
 			require.Zero(t, one.late)
@@ -701,6 +697,7 @@ func TestBegin(t *testing.T) {
 // TestDrainByKey does the same one task at a time where tasks are counted by key. A key that has as
 // many in flight as it may is passed over for that alone; of 100 keys few are.
 func TestDrainByKey(t *testing.T) {
+	fullOnly(t)
 	var all [2]drained
 	for i, taking := range []kv.Taking{kv.Apart, kv.Strict} {
 		all[i] = draining{

@@ -122,10 +122,8 @@ func ackAll(t *testing.T, all []*task.Task[int]) {
 
 // A Take costs the same beside few tasks, beside very many, and where very many were deleted.
 func TestBacklog(t *testing.T) {
-	many := 100_000
-	if testing.Short() {
-		many = 10_000
-	}
+	const many = 100_000
+	fullOnly(t)
 	synctest.Test(t, func(t *testing.T) {
 		db, entries := cluster(), new(atomic.Int64)
 		graves := &graves{keys: map[string]bool{}}
@@ -206,11 +204,8 @@ func TestOneKey(t *testing.T) {
 // A light key's task waits for the others of its round, and with several consumers for what these
 // have passed it over for, however many tasks a heavy key has.
 func TestLight(t *testing.T) {
-	heavy, puts := 100_000, 50
-	if testing.Short() {
-		heavy, puts = 5_000, 15
-	}
-	const others = 20
+	const heavy, puts, others = 100_000, 50, 20
+	fullOnly(t)
 	synctest.Test(t, func(t *testing.T) {
 		db := cluster()
 		all := clients(t, 17, func() kv.Engine { return db.Client() }, kv.Options{})
@@ -315,6 +310,7 @@ func (limited) Traits() rows.Traits { return rows.Traits{MaxWrites: 2000, MaxByt
 // does one that makes happen what is due, or concerns many tasks.
 func TestBytes(t *testing.T) {
 	const n = 300
+	fullOnly(t)
 	synctest.Test(t, func(t *testing.T) {
 		ctx, db := t.Context(), cluster()
 		h, err := kv.Open(ctx, "mvcc", limited{db.Client()}, kv.Options{})
@@ -383,11 +379,11 @@ type small struct{ *mvcc.Client }
 func (small) Traits() rows.Traits { return rows.Traits{MaxWrites: 2048, MaxBytes: 448 << 10} }
 
 // What concerns many tasks stays below the limit also if these have the longest names, which get twice
-// as long in keys by their zero bytes, and metadata:
-// to resume a consumer that has them, to delete the first one at the front of a line, and to count
-// their keys anew.
+// as long in keys by their zero bytes, and metadata: to resume a consumer that has them, to delete the
+// first one at the front of a line, and to count their keys anew.
 func TestLongNames(t *testing.T) {
 	const n = 300
+	fullOnly(t)
 	synctest.Test(t, func(t *testing.T) {
 		ctx, db := t.Context(), cluster()
 		db.MaxBytes, db.MaxValue = 3<<19, 3<<19
@@ -455,9 +451,7 @@ var mostClients = flag.Int("clients", 64, "up to how many clients TestClients si
 
 // TestClients simulates many processes that put and take tasks, in one queue and in several.
 func TestClients(t *testing.T) {
-	if testing.Short() {
-		t.Skip("TestPut and TestDrain show it with few clients")
-	}
+	fullOnly(t)
 	t.Log("clients  queues   puts/s  tasks/s  conflicts/task  passed over by  entries read a task")
 	for _, n := range []int{1, 4, 16, 64, 256, 1000} {
 		for _, queues := range slices.Compact([]int{1, max(1, n/16)}) {

@@ -69,6 +69,13 @@ func faults(seed uint64, most int, last mvcc.Fault) func() mvcc.Fault {
 	}
 }
 
+// fullOnly skips a test in short.
+func fullOnly(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes many seconds with the race detector, and others do the same with fewer tasks")
+	}
+}
+
 func TestRows(t *testing.T) {
 	rowstest.Run(t, func(t *testing.T) rows.DB { return openDB(t, &mvcc.DB{MaxValue: 4 << 20}) })
 }
@@ -95,9 +102,7 @@ func (s *store) Reopen(t *testing.T) task.Store { return newStore(openDB(t, s.cl
 func (s *store) Kill(*testing.T)                { s.client.Kill() }
 
 func TestStore(t *testing.T) {
-	if testing.Short() {
-		t.Skip("TestModel shows most of it")
-	}
+	fullOnly(t)
 	storetest.Run(t, func(t *testing.T) task.Store {
 		return newStore(openDB(t, &mvcc.DB{MaxValue: 4 << 20}))
 	})
@@ -105,9 +110,7 @@ func TestStore(t *testing.T) {
 
 // TestUnknown does the same where one commit in ten fails, or is not known to be done.
 func TestUnknown(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes many seconds with the race detector")
-	}
+	fullOnly(t)
 	storetest.Run(t, func(t *testing.T) task.Store {
 		h := openDB(t, &mvcc.DB{MaxValue: 4 << 20})
 		h.Faults(rand.Uint64())
