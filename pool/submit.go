@@ -70,7 +70,7 @@ func (p *Pool[V]) Submit(ctx context.Context, key string, payload V) error {
 	return err
 }
 
-var noOptions PutOptions
+var noOptions PutOptions // fill only reads it
 
 // Put is Submit with options. It returns the id of the task, 0 if the task was dropped.
 func (p *Pool[V]) Put(ctx context.Context, key string, payload V, options PutOptions) (task.ID, error) {

@@ -294,7 +294,8 @@ func (s *Store) runSome(calls []*call) (left []*call) {
 		}
 		return int(a.order) - int(b.order)
 	})
-	ctx, cancel := s.context(context.Background()) // it does not end with that of a caller, for others' calls are in it too
+	// It does not end with that of a caller, for others' calls are in it too.
+	ctx, cancel := s.context(context.Background())
 	defer cancel()
 	alone := false
 	for try := 1; len(calls) > 0; try++ {

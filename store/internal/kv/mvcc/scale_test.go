@@ -23,10 +23,11 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// counted is an engine that counts the entries that are read.
+// counted is an engine that counts the entries that are read, and the spans that are read ahead.
 type counted struct {
 	*mvcc.Client
 	entries *atomic.Int64
+	spans   *atomic.Int64 // not counted if nil
 	slow    time.Duration // how much longer it takes to begin
 	graves  *graves       // if not nil, they are passed over, and count too
 }
@@ -52,6 +53,9 @@ type countedTxn struct {
 
 func (t countedTxn) Fetch(keys [][]byte, spans ...kv.Span) error {
 	t.entries.Add(int64(len(keys)))
+	if t.spans != nil {
+		t.spans.Add(int64(len(spans)))
+	}
 	return t.Txn.Fetch(keys, spans...)
 }
 
@@ -166,36 +170,16 @@ func TestBacklog(t *testing.T) {
 	})
 }
 
-// ahead is an engine that counts the spans that are read ahead.
-type ahead struct {
-	*mvcc.Client
-	spans *int
-}
-
-func (e ahead) Begin(ctx context.Context) (kv.Txn, error) {
-	t, err := e.Client.Begin(ctx)
-	return aheadTxn{t, e.spans}, err
-}
-
-type aheadTxn struct {
-	kv.Txn
-	spans *int
-}
-
-func (t aheadTxn) Fetch(keys [][]byte, spans ...kv.Span) error {
-	*t.spans += len(spans)
-	return t.Txn.Fetch(keys, spans...)
-}
-
 // However many tasks of a key are put at once, where these end is read once: on etcd that reads all
 // that are queued of the key.
 func TestOneKey(t *testing.T) {
-	spans := 0
-	c := clients(t, 1, func() kv.Engine { return ahead{new(mvcc.DB).Client(), &spans} }, kv.Options{})[0]
-	count := func(key string, n int) int {
-		before := spans
+	spans := new(atomic.Int64)
+	engine := counted{Client: new(mvcc.DB).Client(), entries: new(atomic.Int64), spans: spans}
+	c := clients(t, 1, func() kv.Engine { return engine }, kv.Options{})[0]
+	count := func(key string, n int) int64 {
+		before := spans.Load()
 		fill(t, c, n, func(int) string { return key })
-		return spans - before
+		return spans.Load() - before
 	}
 	count("first", 1)
 	require.Equal(t, count("one", 1), count("many", 100))

@@ -69,10 +69,10 @@ func faults(seed uint64, most int, last mvcc.Fault) func() mvcc.Fault {
 	}
 }
 
-// fullOnly skips a test in short.
+// fullOnly skips a test in short, which is how CI looks for races. CI runs it without the detector.
 func fullOnly(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes many seconds with the race detector, and others do the same with fewer tasks")
+		t.Skip("it takes many seconds with the race detector")
 	}
 }
 
