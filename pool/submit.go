@@ -44,14 +44,11 @@ type PutOptions struct {
 }
 
 // Task returns the options without those that are for pools only: to put a task into a queue.
-func (o PutOptions) Task() (t task.PutOptions) {
-	o.write(&t)
-	return t
-}
-
-func (o *PutOptions) write(t *task.PutOptions) {
-	t.Priority, t.Cost, t.Delay, t.TTL, t.Deadline, t.TTR, t.MaxAttempts = o.Priority, o.Cost, o.Delay, o.TTL, o.Deadline, o.TTR, o.MaxAttempts
-	t.Kind, t.UniqueKey, t.Group, t.Role, t.Metadata = o.Kind, o.UniqueKey, o.Group, o.Role, o.Metadata
+func (o PutOptions) Task() task.PutOptions {
+	return task.PutOptions{
+		Priority: o.Priority, Cost: o.Cost, Delay: o.Delay, TTL: o.TTL, Deadline: o.Deadline, TTR: o.TTR, MaxAttempts: o.MaxAttempts,
+		Kind: o.Kind, UniqueKey: o.UniqueKey, Group: o.Group, Role: o.Role, Metadata: o.Metadata,
+	}
 }
 
 // Submit puts a task of a key, with the pool's defaults, into the queue that the pool drains, the
@@ -66,11 +63,9 @@ func (o *PutOptions) write(t *task.PutOptions) {
 // When a handler has returned, its context is done, and a context made of it by
 // context.WithoutCancel is not one of a handler any more.
 func (p *Pool[V]) Submit(ctx context.Context, key string, payload V) error {
-	_, err := p.submit(ctx, key, payload, &noOptions, p.whenFull)
+	_, err := p.submit(ctx, key, payload, nil, p.whenFull)
 	return err
 }
-
-var noOptions PutOptions // fill only reads it
 
 // Put is Submit with options. It returns the id of the task, 0 if the task was dropped.
 func (p *Pool[V]) Put(ctx context.Context, key string, payload V, options PutOptions) (task.ID, error) {
@@ -97,13 +92,16 @@ type Batch[V any] struct {
 func (p *Pool[V]) SubmitBatch(ctx context.Context, tasks []Batch[V]) (ids []task.ID, err error) {
 	offers, puts := make([]offer[V], len(tasks)), make([]task.Batch[V], len(tasks))
 	for i, t := range tasks {
-		if err = p.fill(&offers[i], t.Key, t.Payload, &t.Options); err != nil {
+		puts[i] = task.Batch[V]{Key: t.Key, Payload: t.Payload}
+		offers[i] = offer[V]{key: t.Key, payload: t.Payload, options: &puts[i].Options}
+		if err = p.fill(&offers[i], &puts[i].Options, &t.Options); err != nil {
 			return nil, err
 		}
-		puts[i] = offers[i].Batch
 	}
 	for i := range offers {
-		p.offered(ctx, &offers[i])
+		if p.observer.Offered != nil {
+			p.offered(ctx, &offers[i])
+		}
 	}
 	defer p.endSubmit()
 	err = p.beginSubmit(ctx)
@@ -117,7 +115,7 @@ func (p *Pool[V]) SubmitBatch(ctx context.Context, tasks []Batch[V]) (ids []task
 		ids = append(ids, put...)
 		if next := len(ids); next < end && errors.Is(err, fairq.ErrFull) {
 			var id task.ID
-			if id, err = p.makeRoom(ctx, offers[next], p.whenFull, err); err == nil {
+			if id, err = p.makeRoom(ctx, &offers[next], p.whenFull, err); err == nil {
 				ids = append(ids, id)
 			}
 		}
@@ -134,17 +132,20 @@ func (p *Pool[V]) SubmitBatch(ctx context.Context, tasks []Batch[V]) (ids []task
 
 // offer is a task that is handed to Submit or the like.
 type offer[V any] struct {
-	task.Batch[V]
+	key     string
+	payload V
+	options *task.PutOptions // as the queue gets them; they do not change
 	class   *class[V]
 	cancels bool // see PutOptions.CancelWithContext
 }
 
-// fill makes the offer of a task, with what the pool's options say. It fails if there is no such
-// class.
-func (p *Pool[V]) fill(offer *offer[V], key string, payload V, options *PutOptions) (err error) {
-	offer.Key, offer.Payload, offer.cancels = key, payload, options.CancelWithContext
-	o := &offer.Options
-	options.write(o)
+var noOptions task.PutOptions
+
+// fill makes the options of an offer, o, of those of the call and of the pool's. It fails if there
+// is no such class.
+func (p *Pool[V]) fill(offer *offer[V], o *task.PutOptions, options *PutOptions) (err error) {
+	offer.cancels = options.CancelWithContext
+	*o = options.Task()
 	if o.MaxAttempts < 0 {
 		o.MaxAttempts = fairq.MaxLen // or it would get the limit of the Policy
 	}
@@ -162,36 +163,40 @@ func (p *Pool[V]) fill(offer *offer[V], key string, payload V, options *PutOptio
 	return err
 }
 
-// submit is Put with its own WhenFull.
+// submit is Put with its own WhenFull. Without options it is Submit.
 func (p *Pool[V]) submit(
 	ctx context.Context, key string, payload V, options *PutOptions, whenFull WhenFull,
 ) (id task.ID, err error) {
-	var o offer[V]
-	if err = p.fill(&o, key, payload, options); err != nil {
-		return 0, err
+	o := offer[V]{key: key, payload: payload, options: &noOptions, class: p.tasks.classes[0]}
+	if options != nil || p.delay != 0 || p.deadline != 0 {
+		if options == nil {
+			options = new(PutOptions)
+		}
+		full := new(task.PutOptions)
+		if err = p.fill(&o, full, options); err != nil {
+			return 0, err
+		}
+		o.options = full
 	}
-	p.offered(ctx, &o)
+	if p.observer.Offered != nil {
+		p.offered(ctx, &o)
+	}
 	defer p.endSubmit()
-	if err = p.beginSubmit(ctx); err == nil {
-		id, err = p.put(ctx, &o, whenFull)
-	}
-	p.answered(ctx, &o, id, err)
-	return id, err
-}
-
-// put puts a task into the queue of its class.
-func (p *Pool[V]) put(ctx context.Context, o *offer[V], whenFull WhenFull) (task.ID, error) {
 	if o.class.own && whenFull == Block && ctx.Done() == nil && !p.isHandler(ctx) {
-		// The usual case: as in makeRoom, but cheaper.
-		id, err := o.class.queue.PutWait(p.accepting, o.Key, o.Payload, o.Options)
+		// The usual case: as below, but cheaper, for PutWait looks whether tasks are accepted.
+		p.submitting.Add(1)
+		id, err = o.class.queue.PutWait(p.accepting, o.key, o.payload, *o.options)
 		if err != nil && p.accepting.Err() != nil && errors.Is(err, p.accepting.Err()) {
 			err = ErrShutdown
 		}
-		return id, err
+	} else if err = p.beginSubmit(ctx); err == nil {
+		id, err = o.class.queue.Put(ctx, o.key, o.payload, *o.options)
+		if errors.Is(err, fairq.ErrFull) {
+			id, err = p.makeRoom(ctx, &o, whenFull, err)
+		}
 	}
-	id, err := o.class.queue.Put(ctx, o.Key, o.Payload, o.Options)
-	if errors.Is(err, fairq.ErrFull) {
-		return p.makeRoom(ctx, *o, whenFull, err)
+	if err != nil || o.cancels {
+		p.answered(ctx, &o, id, err)
 	}
 	return id, err
 }
@@ -199,7 +204,7 @@ func (p *Pool[V]) put(ctx context.Context, o *offer[V], whenFull WhenFull) (task
 // makeRoom is called with a task that there is no room for, and does what whenFull says. full is
 // the error of the queue.
 func (p *Pool[V]) makeRoom(
-	ctx context.Context, o offer[V], whenFull WhenFull, full error,
+	ctx context.Context, o *offer[V], whenFull WhenFull, full error,
 ) (id task.ID, err error) {
 	switch whenFull {
 	case DropNew:
@@ -210,7 +215,8 @@ func (p *Pool[V]) makeRoom(
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(p.roomCtx(ctx), func() { cancel(ErrShutdown) })()
-	put := func() { id, err = o.class.queue.PutWait(waiting, o.Key, o.Payload, o.Options) }
+	key, payload, options, queue := o.key, o.payload, *o.options, o.class.queue // so that o stays on its stack
+	put := func() { id, err = queue.PutWait(waiting, key, payload, options) }
 	if p.isHandler(ctx) { // or all workers could wait for room, which only they can make
 		p.yieldSubmit(ctx, &waitingSubmit{end: func() { cancel(errStuck) }, onlyHandlersMakeRoom: p.onlyHandlersMakeRoom}, put)
 	} else {
@@ -237,9 +243,9 @@ func (p *Pool[V]) roomCtx(ctx context.Context) context.Context {
 // task returns the task as it is when it is in no queue, with the times that it would have if it
 // were put now.
 func (o *offer[V]) task() *task.Task[V] {
-	now, options := time.Now(), &o.Options
+	now, options := time.Now(), o.options
 	i := task.Info{
-		Key: o.Key, Kind: options.Kind, UniqueKey: options.UniqueKey, Group: options.Group, Role: options.Role,
+		Key: o.key, Kind: options.Kind, UniqueKey: options.UniqueKey, Group: options.Group, Role: options.Role,
 		Priority: max(options.Priority, 0), Cost: cmp.Or(options.Cost, 1), TTR: options.TTR, MaxAttempts: options.MaxAttempts, Deadline: options.Deadline, Created: now, Expires: options.Deadline,
 		Metadata: maps.Clone(options.Metadata),
 	}
@@ -253,27 +259,25 @@ func (o *offer[V]) task() *task.Task[V] {
 			i.Expires = ends
 		}
 	}
-	return task.NewTask(i, o.Payload)
+	return task.NewTask(i, o.payload)
 }
 
-// offered tells the Observer of a task that is handed to Submit or the like.
+// offered tells Observer.Offered of a task that is handed to Submit or the like.
 func (p *Pool[V]) offered(ctx context.Context, o *offer[V]) {
-	if f := p.observer.Offered; f != nil {
-		p.observe("Offered", func() { f(ctx, o.class.name, o.task()) })
-	}
+	p.observe("Offered", func() { p.observer.Offered(ctx, o.class.name, o.task()) })
 }
 
 // answered is called with what Submit or the like returns for a task.
 func (p *Pool[V]) answered(ctx context.Context, o *offer[V], id task.ID, err error) {
 	if err == nil {
 		if o.cancels && id != 0 {
-			p.cancelWith(ctx, o.class, o.Options.UniqueKey, id)
+			p.cancelWith(ctx, o.class, o.options.UniqueKey, id)
 		}
 		return
 	}
 	p.refused.Add(1)
 	if errors.Is(err, ErrFull) {
-		p.keyCounts.Add(o.Key, fairq.Counts{Refused: 1})
+		p.keyCounts.Add(o.key, fairq.Counts{Refused: 1})
 	}
 	if f := p.observer.Refused; f != nil {
 		p.observeOutside("Refused", func() { f(ctx, o.class.name, o.task(), err) })

@@ -46,9 +46,9 @@ func (n *notifier) events(ctx context.Context) iter.Seq[Event] {
 	n.mu.Lock()
 	n.readers[r] = struct{}{}
 	n.mu.Unlock()
-	n.listening.Add(1)
+	n.interest.Listening.Add(1)
 	end := sync.OnceFunc(func() {
-		n.listening.Add(-1)
+		n.interest.Listening.Add(-1)
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		delete(n.readers, r)

@@ -129,7 +129,7 @@ func TestHooksAmongOthers(t *testing.T) {
 						fail()
 					}
 				})
-				require.False(t, q.notifier.Listens())
+				require.False(t, q.notifier.interest.Listens())
 				require.NoError(t, q.Close(ctx))
 			})
 		})

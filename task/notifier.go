@@ -27,14 +27,15 @@ type notifier struct {
 
 	// How many there are who wait, to be read without the lock. Each of them adds itself before it
 	// looks whether it must wait, and who makes a change looks here after it. So one of the two
-	// sees the other.
+	// sees the other. Interest.Waiting is the sum of those that change by addWaiting, and
+	// Interest.Listening is the readers of events and the contexts of leases.
+	interest       driver.Interest
 	takersWaiting  atomic.Int32
 	puttersWaiting atomic.Int32
 	counting       atomic.Int32  // counts in counts
 	awaiting       atomic.Int32  // calls of wait, in waits
 	putting        atomic.Int32  // calls of Put that will look at calling
 	calling        atomic.Bool   // there are calls
-	listening      atomic.Int32  // readers of events, and contexts of leases
 	isOver         atomic.Bool   // end is set
 	refused        atomic.Uint64 // calls of admit that found others waiting for room
 
@@ -104,7 +105,7 @@ func (n *notifier) Room(key string) {
 
 // Event implements [driver.Notifier].
 func (n *notifier) Event(e Event) {
-	if !n.Listens() {
+	if !n.interest.Listens() {
 		return
 	}
 	n.mu.Lock()
@@ -123,12 +124,13 @@ func (n *notifier) Event(e Event) {
 	}
 }
 
-// Listens implements [driver.Notifier].
-func (n *notifier) Listens() bool { return n.listening.Load() > 0 }
+// Interest implements [driver.Notifier].
+func (n *notifier) Interest() *driver.Interest { return &n.interest }
 
-// Waits implements [driver.Notifier].
-func (n *notifier) Waits() bool {
-	return n.takersWaiting.Load()|n.puttersWaiting.Load()|n.counting.Load()|n.awaiting.Load() != 0
+// addWaiting adds to one of those that count who waits.
+func (n *notifier) addWaiting(to *atomic.Int32, more int32) {
+	to.Add(more)
+	n.interest.Waiting.Add(more)
 }
 
 // Awaited implements [driver.Notifier].
@@ -308,10 +310,10 @@ func (n *notifier) wait(ctx context.Context, uniqueKey string) error {
 		return n.end
 	}
 	n.waits[outcome.ID] = append(n.waits[outcome.ID], end)
-	n.awaiting.Add(1)
+	n.addWaiting(&n.awaiting, 1)
 	n.mu.Unlock()
 	defer func() {
-		n.awaiting.Add(-1)
+		n.addWaiting(&n.awaiting, -1)
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.waits[outcome.ID] = slices.DeleteFunc(n.waits[outcome.ID], func(c chan error) bool { return c == end })
@@ -358,7 +360,7 @@ func (n *notifier) context(parent context.Context, lease driver.Lease) (context.
 		return ctx, func() {}
 	}
 	n.contexts[lease.Number] = append(n.contexts[lease.Number], c)
-	n.listening.Add(1)
+	n.interest.Listening.Add(1)
 	n.mu.Unlock()
 	if cause := n.endedBefore(ctx, lease); cause != nil {
 		n.mu.Lock()
@@ -395,7 +397,7 @@ func (n *notifier) endedBefore(ctx context.Context, lease driver.Lease) error {
 func (n *notifier) endContextsLocked(lease uint64, cause error) {
 	for _, c := range n.contexts[lease] {
 		go c.end(cause)
-		n.listening.Add(-1)
+		n.interest.Listening.Add(-1)
 	}
 	delete(n.contexts, lease)
 }
@@ -406,7 +408,7 @@ func (n *notifier) dropContextLocked(lease uint64, c *leaseContext) {
 	if i < 0 {
 		return
 	}
-	n.listening.Add(-1)
+	n.interest.Listening.Add(-1)
 	if len(all) == 1 {
 		delete(n.contexts, lease)
 		return

@@ -157,7 +157,7 @@ func (p *putters) enter(ctx context.Context, task *driver.New, refused error) *p
 // put puts a task that was refused, or has another goroutine put it, as soon as there is room.
 func (n *notifier) put(ctx context.Context, task *driver.New, refused error) (id ID, evicted *driver.Record, err error) {
 	cancelled := ctx.Done()
-	n.puttersWaiting.Add(1)
+	n.addWaiting(&n.puttersWaiting, 1)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	p := &n.putters
@@ -198,7 +198,7 @@ func (n *notifier) put(ctx context.Context, task *driver.New, refused error) (id
 // withdrawLocked takes one out of the wait queue that was not admitted.
 func (n *notifier) withdrawLocked(w *putter) {
 	n.putters.leave(w)
-	n.puttersWaiting.Add(-1)
+	n.addWaiting(&n.puttersWaiting, -1)
 }
 
 // Admit implements [driver.Notifier].
@@ -231,7 +231,7 @@ func (n *notifier) admitLocked(own *putter, put func(context.Context, driver.New
 			p.tried(w)
 		}
 		if w.done {
-			n.puttersWaiting.Add(-1)
+			n.addWaiting(&n.puttersWaiting, -1)
 		}
 		if w != own && (w.done || w.leaving) {
 			w.signal()

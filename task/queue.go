@@ -130,12 +130,17 @@ func (q *Queue[V]) PutBatch(ctx context.Context, tasks []Batch[V]) ([]ID, error)
 // although the share has grown.) If ctx is done first, or when the call is made, it returns its
 // error, and there is no new task. In a transaction of the caller's own it does not wait, for that
 // could keep others from making room.
-func (q *Queue[V]) PutWait(ctx context.Context, key string, payload V, options PutOptions) (id ID, err error) {
+func (q *Queue[V]) PutWait(ctx context.Context, key string, payload V, options PutOptions) (ID, error) {
+	return q.putWait(ctx, key, payload, &options)
+}
+
+// putWait is not in PutWait, so that this can be inlined, and options need not be copied.
+func (q *Queue[V]) putWait(ctx context.Context, key string, payload V, options *PutOptions) (id ID, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
 	var n driver.New
-	if err := q.newTask(&n, key, payload, &options); err != nil {
+	if err := q.newTask(&n, key, payload, options); err != nil {
 		return 0, err
 	}
 	err = q.notifier.admit(key)
@@ -175,7 +180,7 @@ func (q *Queue[V]) newTask(n *driver.New, key string, payload V, options *PutOpt
 
 func (q *Queue[V]) put(ctx context.Context, task *driver.New) (ID, error) {
 	n := q.notifier
-	watched := n.inMemory && n.takersWaiting.Load()+n.counting.Load() > 0 // else functions of Watches are called by others
+	watched := n.interest.Waits() && n.inMemory && n.takersWaiting.Load()+n.counting.Load() > 0 // else functions of Watches are called by others
 	if watched {
 		n.putting.Add(1)
 	}
@@ -183,7 +188,10 @@ func (q *Queue[V]) put(ctx context.Context, task *driver.New) (ID, error) {
 	if watched {
 		n.finish()
 	}
-	return id, q.handOutOne(evicted, err)
+	if evicted != nil {
+		err = q.handOutOne(evicted, err)
+	}
+	return id, err
 }
 
 // handOut gives evicted tasks to OnEvict, the rest too if it panics at one, or ends the goroutine.

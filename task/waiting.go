@@ -260,8 +260,8 @@ func (t *takers) signalEnded(c *consumerState) {
 // take calls try until it has found something, and in between waits until that may be so.
 func (n *notifier) take(ctx context.Context, c *consumerState, try func(Filter) (found bool, err error)) error {
 	done := ctx.Done()
-	n.takersWaiting.Add(1)
-	defer n.takersWaiting.Add(-1)
+	n.addWaiting(&n.takersWaiting, 1)
+	defer n.addWaiting(&n.takersWaiting, -1)
 	w := &taker{consumer: c, wake: make(chan struct{}, 1)}
 	n.mu.Lock()
 	defer n.mu.Unlock()

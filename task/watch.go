@@ -78,7 +78,7 @@ func (w *Watch[V]) take(ctx context.Context, try func(Filter) (found bool, err e
 	w.taker.busy, w.taker.notified = true, false
 	defer func() { w.taker.busy = false }()
 	if !w.armed {
-		n.takersWaiting.Add(1)
+		n.addWaiting(&n.takersWaiting, 1)
 		w.armed = true
 		n.takers.arrive(&w.taker)
 		n.takers.wakeNext()
@@ -115,7 +115,7 @@ func (w *Watch[V]) CountTo(n int) {
 	defer notifier.mu.Unlock()
 	if w.count.left == 0 {
 		notifier.counts = append(notifier.counts, &w.count)
-		notifier.counting.Add(1)
+		notifier.addWaiting(&notifier.counting, 1)
 	}
 	w.count.left = max(n, 1)
 	if notifier.end != nil {
@@ -142,7 +142,7 @@ func (w *Watch[V]) Disarm() {
 func (w *Watch[V]) disarmLocked(found bool) {
 	n := w.consumer.queue.notifier
 	w.armed = false
-	n.takersWaiting.Add(-1)
+	n.addWaiting(&n.takersWaiting, -1)
 	n.takers.leave(&w.taker, found)
 }
 
@@ -168,7 +168,7 @@ func (n *notifier) tellCounts() {
 
 func (n *notifier) forgetCountLocked(c *count) {
 	n.counts = slices.DeleteFunc(n.counts, func(other *count) bool { return other == c })
-	n.counting.Add(-1)
+	n.addWaiting(&n.counting, -1)
 }
 
 // callLocked has the function called when no lock is held any more, for it is the user's: by a Put

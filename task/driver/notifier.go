@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"reflect"
+	"sync/atomic"
 	"time"
 )
 
@@ -38,14 +39,8 @@ type Notifier interface {
 	// task is gone by the time it sees that), nor EventCancel if one holds it.
 	Event(e Event)
 
-	// Listens tells whether Event does anything. If it does not, a Backend need not call it, nor
-	// find out what it would tell.
-	Listens() bool
-
-	// Waits tells whether somebody waits for something that another process might do: a Backend
-	// need not look for it otherwise, but for what Event must tell if Listens is true, nor call
-	// Ready, Look and Room. Who begins to wait calls a method of the Backend after that is so.
-	Waits() bool
+	// Interest tells who wants to know what happens. It is the same each time.
+	Interest() *Interest
 
 	// Awaited returns the tasks whose end somebody waits for, nil if there are none.
 	Awaited() []ID
@@ -70,3 +65,19 @@ type Notifier interface {
 	// Due says that Backend.Tick must be called at that time, if not sooner.
 	Due(at time.Time)
 }
+
+// Interest is who wants to know what happens to a queue. It is not a matter of methods of a
+// [Notifier], because a Store in memory looks at it in each call.
+type Interest struct {
+	Listening atomic.Int32 // how many want Event to be called; see Listens
+	Waiting   atomic.Int32 // how many wait for something; see Waits
+}
+
+// Listens tells whether Notifier.Event does anything. If it does not, a Backend need not call it,
+// nor find out what it would tell.
+func (i *Interest) Listens() bool { return i.Listening.Load() > 0 }
+
+// Waits tells whether somebody waits for something that another process might do: a Backend need
+// not look for it otherwise, but for what Event must tell if Listens is true, nor call Ready, Look
+// and Room. Who begins to wait calls a method of the Backend after that is so.
+func (i *Interest) Waits() bool { return i.Waiting.Load() > 0 }

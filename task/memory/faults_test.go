@@ -81,11 +81,11 @@ func (deaf) InMemory() reflect.Type { return reflect.TypeFor[int]() }
 func (deaf) Ready(int, string)      {}
 func (deaf) Look()                  {}
 func (deaf) Room(string)            {}
-func (deaf) Listens() bool          { return false }
-func (deaf) Waits() bool            { return false }
 func (deaf) WantsExpired() bool     { return false }
 func (deaf) Ended(driver.ID, error) {}
 func (deaf) Due(time.Time)          {}
+
+func (deaf) Interest() *driver.Interest { return new(driver.Interest) }
 func (deaf) Admit(func(context.Context, driver.New) (driver.ID, *driver.Record, error)) {
 }
 

@@ -61,7 +61,7 @@ type queue struct {
 	// mu protects all that follows. Notifiers are called under it; they never wait, and run no
 	// code of the user's.
 	mu        sync.Mutex
-	notifiers []driver.Notifier
+	notifiers []notifier
 	listens   bool // somebody wants to know what happens, as of when the lock was taken
 	waits     bool // and somebody waits; who comes later looks for himself, when he has the lock
 	room      bool // there may be some that was not there when those who wait for it were let in last
@@ -197,7 +197,7 @@ func (m *Store) Open(_ context.Context, name string, settings driver.Settings, n
 		return nil, fmt.Errorf("%w: queue %q", driver.ErrNotFound, name)
 	}
 	q := &queue{
-		store: m, name: name, settings: settings, payload: payload, epoch: time.Now().Add(-1), notifiers: []driver.Notifier{n},
+		store: m, name: name, settings: settings, payload: payload, epoch: time.Now().Add(-1), notifiers: []notifier{{n, n.Interest()}},
 		keys: map[string]*keyState{}, uniqueKeys: map[string]*item{}, groups: map[string]*group{},
 		consumers: map[string]*consumer{},
 	}
@@ -233,6 +233,12 @@ type backend struct {
 
 func (q *queue) backend(n driver.Notifier) driver.Backend { return &backend{q, n} }
 
+// notifier is that of a backend.
+type notifier struct {
+	driver.Notifier
+	interest *driver.Interest
+}
+
 func (q *queue) join(settings driver.Settings, payload reflect.Type, n driver.Notifier) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -244,7 +250,7 @@ func (q *queue) join(settings driver.Settings, payload reflect.Type, n driver.No
 			return err
 		}
 	}
-	q.notifiers = append(q.notifiers, n)
+	q.notifiers = append(q.notifiers, notifier{n, n.Interest()})
 	q.due = 0
 	q.announce()
 	return nil
@@ -254,7 +260,7 @@ func (q *queue) join(settings driver.Settings, payload reflect.Type, n driver.No
 func (b *backend) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.notifiers = slices.DeleteFunc(b.notifiers, func(n driver.Notifier) bool { return n == b.notifier })
+	b.notifiers = slices.DeleteFunc(b.notifiers, func(n notifier) bool { return n.Notifier == b.notifier })
 	b.due = 0
 	b.announce()
 	return nil
@@ -279,8 +285,9 @@ func (q *queue) enter() (now int64, err error) {
 func (q *queue) lock() {
 	q.mu.Lock()
 	listens, waits := false, false
-	for _, n := range q.notifiers {
-		listens, waits = n.Listens() || listens, n.Waits() || waits
+	for i := range q.notifiers {
+		n := q.notifiers[i].interest
+		listens, waits = listens || n.Listens(), waits || n.Waits()
 	}
 	q.listens, q.waits = listens, waits
 }

@@ -27,7 +27,7 @@ func (q *queue) look() {
 
 // expired tells one of those who want to know that a task has expired.
 func (q *queue) expired(it *item) {
-	i := slices.IndexFunc(q.notifiers, driver.Notifier.WantsExpired)
+	i := slices.IndexFunc(q.notifiers, notifier.WantsExpired)
 	if i >= 0 {
 		q.notifiers[i].Expired(q.record(it))
 	}
@@ -76,7 +76,7 @@ func (q *queue) event(what driver.EventType, it *item, now int64, lease uint64) 
 // tell is not in event, so that this can be inlined.
 func (q *queue) tell(what driver.EventType, it *item, now int64, lease uint64) {
 	for _, n := range q.notifiers {
-		if n.Listens() {
+		if n.interest.Listens() {
 			n.Event(driver.Event{Type: what, Time: q.time(q.clock(now)), Lease: lease, Task: q.info(it)})
 		}
 	}

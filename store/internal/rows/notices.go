@@ -159,8 +159,14 @@ func (q *queue) notifiers() (all []driver.Notifier) {
 }
 
 func (q *queue) any(f func(driver.Notifier) bool) bool { return slices.ContainsFunc(q.notifiers(), f) }
-func (q *queue) listens() bool                         { return q.any(driver.Notifier.Listens) }
-func (q *queue) waits() bool                           { return q.any(driver.Notifier.Waits) }
+
+func (q *queue) listens() bool {
+	return q.any(func(n driver.Notifier) bool { return n.Interest().Listens() })
+}
+
+func (q *queue) waits() bool {
+	return q.any(func(n driver.Notifier) bool { return n.Interest().Waits() })
+}
 
 // awaited returns the tasks whose end somebody waits for.
 func (q *queue) awaited() (ids []uint64) {
