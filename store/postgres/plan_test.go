@@ -63,7 +63,7 @@ var (
 // once, perhaps while there is nothing yet, and must use the same indexes then.
 func TestPlans(t *testing.T) {
 	s := &statements{args: map[string][]any{}}
-	db := openTest(t, func(c *config) { c.tracer = s })
+	db := openTest(t, func(c *config) { c.tracer, c.copyFrom = s, 64 })
 	exec := func(sql string) {
 		_, err := db.pool.Exec(t.Context(), db.text(sql))
 		require.NoError(t, err)
@@ -80,6 +80,10 @@ func TestPlans(t *testing.T) {
 		return errBack
 	}), errBack)
 	require.Greater(t, len(s.args), 50)
+	for _, sql := range []rowsSQL{sqlInsert, sqlUpdate, sqlTake} {
+		require.NotNil(t, s.args[db.text(sql.one)], sql.one)
+		require.NotNil(t, s.args[db.text(sql.many)], sql.many)
+	}
 	seen := s.args
 	s.args = nil
 
@@ -137,6 +141,25 @@ func plans(t *testing.T, db *database, statements map[string][]any) map[string][
 	return indexes
 }
 
+// writeFew inserts, updates and takes tasks, one and then two in a statement.
+func writeFew(t *testing.T, v rows.Calls) {
+	t.Helper()
+	for n := 1; n <= 2; n++ {
+		require.NoError(t, insertSome(v, 1<<41, n))
+		found, err := v.Ready(everything, 2*n)
+		require.NoError(t, err)
+		require.Len(t, found, 2*n)
+		for i, r := range found {
+			if i%2 == 0 {
+				require.NoError(t, takeRow(v, r))
+				continue
+			}
+			r.Attempts++
+			require.NoError(t, v.Put(r))
+		}
+	}
+}
+
 // callAll calls every method of a View.
 func callAll(t *testing.T, v rows.Calls) {
 	t.Helper()
@@ -147,6 +170,7 @@ func callAll(t *testing.T, v rows.Calls) {
 		require.NoError(t, takeRow(v, r))
 	}
 	require.NoError(t, v.Delete(list[2]))
+	writeFew(t, v)
 	require.NoError(t, insertSome(v, 1<<40, 3))
 	v.Head().Rounds[0], v.Head().Rounds[1] = 5, 6
 	line := rows.Line{Key: "key6", Priority: 0}

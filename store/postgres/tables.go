@@ -23,7 +23,8 @@ type tableOps[R any] struct {
 	primary func(r *R) rows.Tuple
 	fields  func(r *R) []any // pointers to what is in the columns, numbers first
 
-	columns, set, remove string
+	columns, remove string
+	set             rowsSQL
 }
 
 // tableOf returns how to read and write rows with these columns, in which is what fields returns:
@@ -59,9 +60,8 @@ func tableOf[R any](schema rows.Schema[R], columns string, fields func(r *R) []a
 	ints, _ := t.values(new(R))
 	key := strings.Join(in.fields, ", ")
 	t.columns = strings.Join(given, ", ")
-	t.set = "INSERT INTO fairq." + t.name + " (queue, " + strings.Join(all, ", ") + ") " +
-		"SELECT $1, " + strings.Join(values, ", ") + " FROM " + unnest(len(ints), t.columns) +
-		" ON CONFLICT (queue, " + key + ") DO UPDATE SET " + strings.Join(updates, ", ")
+	t.set = withRows(len(ints), t.columns, "INSERT INTO fairq."+t.name+" (queue, "+strings.Join(all, ", ")+") "+
+		"SELECT $1, "+strings.Join(values, ", ")+" FROM %s ON CONFLICT (queue, "+key+") DO UPDATE SET "+strings.Join(updates, ", "))
 	t.remove = "DELETE FROM fairq." + t.name + " WHERE queue = $1 AND (" + key + ") = (" + strings.Join(marks, ", ") + ")"
 	return t
 }

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -8,9 +9,31 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// rowBuffer collects rows that one statement writes. It gets them as arrays, one for each column.
+// rowsSQL is a statement that writes rows. It gets many as arrays, one for each column. One alone,
+// as most transactions have it, comes as plain parameters: the server would spend most of the time
+// of the statement on the arrays.
+type rowsSQL struct{ many, one string }
+
+// withRows makes a statement of a text in which %s stands for the rows. They are named u there, and
+// their columns as those given, in the order of the arguments; the first n are bigint.
+func withRows(n int, columns, sql string) rowsSQL {
+	var arrays, values []string
+	for i := range strings.Count(columns, ",") + 1 {
+		value := "$" + strconv.Itoa(i+2) + "::bytea"
+		if i < n {
+			value = "$" + strconv.Itoa(i+2) + "::bigint"
+		}
+		arrays, values = append(arrays, value+"[]"), append(values, value)
+	}
+	return rowsSQL{
+		many: fmt.Sprintf(sql, "unnest("+strings.Join(arrays, ", ")+") u ("+columns+")"),
+		one:  fmt.Sprintf(sql, "(VALUES ("+strings.Join(values, ", ")+")) u ("+columns+")"),
+	}
+}
+
+// rowBuffer collects rows that one statement writes, by columns.
 type rowBuffer struct {
-	sql   string
+	sql   rowsSQL
 	at    map[[2]any]int // the index of a row by its key, if they have one
 	ints  [][]int64
 	bytes [][][]byte
@@ -49,7 +72,7 @@ func (t *rowBuffer) set(key [2]any, ints []int64, bytes [][]byte) {
 }
 
 // buffer returns the buffer of a statement.
-func (v *view) buffer(sql string) *rowBuffer {
+func (v *view) buffer(sql rowsSQL) *rowBuffer {
 	for _, t := range v.buffers {
 		if t.sql == sql {
 			return t
@@ -66,55 +89,51 @@ func (v *view) do(sql string, args ...any) {
 	v.tx.add(sql, append([]any{v.queue}, args...)...)
 }
 
-func (t *rowBuffer) args(queue int64) []any {
-	args := make([]any, 1, 1+len(t.ints)+len(t.bytes))
-	args[0] = queue
+// addTo adds the statement to the batch, if there are rows.
+func (t *rowBuffer) addTo(v *view) {
+	if t.ints == nil {
+		return
+	}
+	sql, args := t.sql.many, make([]any, 1, 1+len(t.ints)+len(t.bytes))
+	if len(t.ints[0]) == 1 {
+		sql = t.sql.one
+	}
+	args[0] = v.queue
 	for _, c := range t.ints {
-		args = append(args, c)
+		args = append(args, column(c))
 	}
 	for _, c := range t.bytes {
-		args = append(args, c)
+		args = append(args, column(c))
 	}
-	return args
+	v.tx.add(sql, args...)
 }
 
-// unnest returns the arrays of a table as a source of rows, to be used after FROM. The columns are
-// named in the order of the arguments; the first n are bigint.
-func unnest(n int, columns string) string {
-	var b strings.Builder
-	b.WriteString("unnest(")
-	for i := range strings.Count(columns, ",") + 1 {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString("$" + strconv.Itoa(i+2))
-		if i < n {
-			b.WriteString("::bigint[]")
-		} else {
-			b.WriteString("::bytea[]")
-		}
+// column returns a column as an argument of rowsSQL.
+func column[T any](values []T) any {
+	if len(values) == 1 {
+		return values[0]
 	}
-	b.WriteString(") u (" + columns + ")")
-	return b.String()
+	return values
 }
 
 const changingColumns = `priority, state, takeable, gap, returned, round, used, seq, place, since, evictable, consumer, attempts, ready_at, until, expires, wake,
 	err_code`
 
 var (
-	sqlInsert = `
+	sqlInsert = withRows(26, "id, role, weight, cost, ttr, max_attempts, created, deadline, "+changingColumns+
+		", grp, err_message, key, kind, unique_key, metadata, payload", `
 INSERT INTO fairq.tasks (queue, id, role, weight, cost, ttr, max_attempts, created, deadline,
-	` + changingColumns + `,
+	`+changingColumns+`,
 	grp, err_message, key, kind, unique_key, metadata, payload)
 SELECT $1, id, role, nullif(weight, 1), nullif(cost, 1), nullif(ttr, 0), nullif(max_attempts, 0), created, nullif(deadline, 0),
 	priority, state, takeable <> 0, gap <> 0, returned <> 0, round, nullif(used, 0), seq, place, since, evictable <> 0, nullif(consumer, 0), attempts, nullif(ready_at, 0),
 	nullif(until, 0), nullif(expires, 0), nullif(wake, 0), nullif(err_code, 0), grp, err_message, key, kind, unique_key, metadata, payload
-FROM ` + unnest(26, "id, role, weight, cost, ttr, max_attempts, created, deadline, "+changingColumns+", grp, err_message, key, kind, unique_key, metadata, payload")
+FROM %s`)
 
 	// The rows are looked up one by one before they are joined, and are locked already. If the
 	// table is joined itself, the planner may choose to go through all of it, when it does not know
 	// yet that the queue is long.
-	sqlUpdate = `
+	sqlUpdate = withRows(19, "id, "+changingColumns+", grp, err_message", `
 UPDATE fairq.tasks t SET
 	priority = u.priority, state = u.state, takeable = u.takeable <> 0, gap = u.gap <> 0, returned = u.returned <> 0, round = u.round, used = nullif(u.used, 0), seq = u.seq,
 	place = u.place, since = u.since,
@@ -122,20 +141,20 @@ UPDATE fairq.tasks t SET
 	until = nullif(u.until, 0), expires = nullif(u.expires, 0), wake = nullif(u.wake, 0), err_code = nullif(u.err_code, 0),
 	grp = u.grp, err_message = u.err_message
 FROM (
-	SELECT at, u.* FROM ` + unnest(19, "id, "+changingColumns+", grp, err_message") + ` CROSS JOIN LATERAL (
+	SELECT at, u.* FROM %s CROSS JOIN LATERAL (
 		SELECT ctid AS at FROM fairq.tasks WHERE queue = $1 AND id = u.id OFFSET 0
 	) t
-) u WHERE t.ctid = u.at`
+) u WHERE t.ctid = u.at`)
 
-	sqlTake = `
+	sqlTake = withRows(9, "id, state, takeable, since, evictable, consumer, attempts, until, wake", `
 UPDATE fairq.tasks t SET
 	state = u.state, takeable = u.takeable <> 0, since = u.since, evictable = u.evictable <> 0, consumer = nullif(u.consumer, 0),
 	attempts = u.attempts, until = nullif(u.until, 0), wake = nullif(u.wake, 0)
 FROM (
-	SELECT at, u.* FROM ` + unnest(9, "id, state, takeable, since, evictable, consumer, attempts, until, wake") + ` CROSS JOIN LATERAL (
+	SELECT at, u.* FROM %s CROSS JOIN LATERAL (
 		SELECT ctid AS at FROM fairq.tasks WHERE queue = $1 AND id = u.id OFFSET 0
 	) t
-) u WHERE t.ctid = u.at`
+) u WHERE t.ctid = u.at`)
 )
 
 const sqlDelete = `
@@ -181,18 +200,14 @@ func (v *view) flush() {
 	if gone != nil {
 		v.tx.add(sqlDelete, v.queue, gone)
 	}
-	add := func(t *rowBuffer) {
-		if t.ints != nil {
-			v.tx.add(t.sql, t.args(v.queue)...)
-		}
-	}
-	add(&updates)
-	if add(&takes); copied != nil {
+	updates.addTo(v)
+	takes.addTo(v)
+	if copied != nil {
 		v.tx.copyIn(copied)
 	}
-	add(&inserts)
+	inserts.addTo(v)
 	for _, t := range v.buffers {
-		add(t)
+		t.addTo(v)
 	}
 	v.buffers = nil
 }
