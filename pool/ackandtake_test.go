@@ -39,14 +39,14 @@ func (b countedBackend) Settle(ctx context.Context, l driver.Lease, how driver.S
 	return b.Backend.Settle(ctx, l, how)
 }
 
-func (b countedBackend) TakeOne(ctx context.Context, h driver.Handle, f task.Filter) (driver.Record, error) {
+func (b countedBackend) TakeOne(ctx context.Context, h driver.Handle, f task.Filter) (driver.Attempt, error) {
 	b.takes.Add(1)
 	return b.Backend.TakeOne(ctx, h, f)
 }
 
 func (b countedBackend) SettleAndTakeOne(
 	ctx context.Context, l driver.Lease, how driver.Settlement, h driver.Handle, f task.Filter,
-) (task.State, driver.Record, error) {
+) (task.State, driver.Attempt, error) {
 	b.both.Add(1)
 	return b.Backend.SettleAndTakeOne(ctx, l, how, h, f)
 }

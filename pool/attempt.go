@@ -76,7 +76,9 @@ func (a *attempt[V]) run(w *worker) {
 	p := a.class.pool
 	a.worker = w
 	inc(&w.counts.started)
-	p.keyCounts.Add(a.task.Key, fairq.Counts{Served: 1})
+	if p.keyCounts != nil {
+		p.keyCounts.Add(a.task.Key, fairq.Counts{Served: 1})
+	}
 	o := &p.observer
 	var started time.Time
 	if !a.class.inMemory || o.times() || p.costUnit > 0 {
@@ -86,9 +88,12 @@ func (a *attempt[V]) run(w *worker) {
 	err := errGoexit
 	handled := false
 	defer func() { // also if the handler ends the goroutine
-		if v := recover(); v != nil {
-			inc(&w.counts.panics)
-			err = newPanicError("the handler", v)
+		if err != nil {
+			if v := recover(); v != nil {
+				inc(&w.counts.panics)
+				err = newPanicError("the handler", v)
+			}
+			err = safeError(err)
 		}
 		var ran time.Duration
 		if !started.IsZero() {
@@ -98,13 +103,16 @@ func (a *attempt[V]) run(w *worker) {
 			_ = a.class.queue.Done(a.task.Key, costOf(ran, p.costUnit)) // it learns: see Options.complete
 		}
 		a.endContext(ran)
-		a.finish(safeError(err))
+		a.finish(err)
 	}()
 	if o.Started != nil {
 		waited := started.Sub(a.task.Info().ReadyAt)
 		p.observe("Started", func() { o.Started(w.ctx, a.class.name, &a.task, waited) })
 	}
-	a.setDeadline()
+	expires := a.task.Expires()
+	if expires || p.forTask != nil || p.policy.Timeout > 0 {
+		a.setDeadline()
+	}
 	limit := 0
 	if a.task.Attempts > 1 {
 		limit = a.maxAttempts()
@@ -113,7 +121,7 @@ func (a *attempt[V]) run(w *worker) {
 	case limit > 0 && a.task.Attempts > limit: // its last attempt has ended without a result
 		a.task.Attempts = limit
 		err = a.lastAttemptLost()
-	case a.tooLate(0): // its time was over before there was a worker
+	case expires && a.tooLate(0): // its time was over before there was a worker
 		err = errLate
 	default:
 		handled = true

@@ -124,13 +124,13 @@ func (b *table) Take(ctx context.Context, consumer driver.Handle, filter task.Fi
 	return n, err
 }
 
-func (b *table) TakeOne(ctx context.Context, consumer driver.Handle, f task.Filter) (driver.Record, error) {
+func (b *table) TakeOne(ctx context.Context, consumer driver.Handle, f task.Filter) (driver.Attempt, error) {
 	return driver.TakeOne(ctx, b, consumer, f)
 }
 
 func (b *table) SettleAndTakeOne(
 	ctx context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, f task.Filter,
-) (task.State, driver.Record, error) {
+) (task.State, driver.Attempt, error) {
 	return driver.SettleAndTakeOne(ctx, b, lease, how, consumer, f)
 }
 

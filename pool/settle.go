@@ -18,12 +18,13 @@ const firstSettleRetry = 10 * time.Millisecond
 // settle tells the queue what came of a task, by one of the task's methods. If that fails it tries
 // again, as long as the task's lease may be held and Shutdown waits for it.
 func (p *Pool[V]) settle(t *task.Task[V], call func(context.Context) error) error {
+	return p.settleAgain(t, call, call(p.storeCtx))
+}
+
+// settleAgain is settle after the first try, which has returned err.
+func (p *Pool[V]) settleAgain(t *task.Task[V], call func(context.Context) error, err error) error {
 	var first error
-	for wait := firstSettleRetry; ; wait = min(2*wait, sourceRetry) {
-		err := call(p.storeCtx)
-		if err == nil {
-			return nil
-		}
+	for wait := firstSettleRetry; err != nil; wait = min(2*wait, sourceRetry) {
 		until := t.Info().Until
 		switch {
 		case errors.Is(err, task.ErrLeaseLost) || isOver(err) || errors.Is(err, task.ErrInvalid) || p.storeCtx.Err() != nil ||
@@ -42,7 +43,9 @@ func (p *Pool[V]) settle(t *task.Task[V], call func(context.Context) error) erro
 		case <-p.storeCtx.Done(): // one last try
 			timer.Stop()
 		}
+		err = call(p.storeCtx)
 	}
+	return nil
 }
 
 // finish settles the task when the handler has returned. With a queue that is not in memory that
@@ -70,7 +73,10 @@ func (a *attempt[V]) finish(err error) {
 func (a *attempt[V]) settle(err error) {
 	p, t, counts := a.class.pool, &a.task, a.counts()
 	if err == nil {
-		if f := p.observer.Succeeded; a.settleBy(a.ack, &counts.succeeded) && f != nil {
+		if err = a.ack(p.storeCtx); err != nil {
+			err = p.settleAgain(t, a.ack, err)
+		}
+		if f := p.observer.Succeeded; a.settled(err, &counts.succeeded) && f != nil {
 			p.observe("Succeeded", func() { f(p.storeCtx, a.class.name, t, a.get().ran) })
 		}
 		return
@@ -187,7 +193,12 @@ func (a *attempt[V]) fail(reason Reason, err error) {
 // settleBy tells the queue what came of the task, and counts it. It returns false if the queue
 // cannot be told.
 func (a *attempt[V]) settleBy(call func(context.Context) error, count *counter) bool {
-	if err := a.class.pool.settle(&a.task, call); err != nil {
+	return a.settled(a.class.pool.settle(&a.task, call), count)
+}
+
+// settled is settleBy when settle has returned err.
+func (a *attempt[V]) settled(err error, count *counter) bool {
+	if err != nil {
 		a.lost(err)
 		return false
 	}

@@ -142,8 +142,8 @@ func (c *Consumer[V]) TakeID(ctx context.Context, id ID) (*Task[V], error) {
 	if err := c.took(ctx); err != nil {
 		return nil, err
 	}
-	t := new(Task[V])
-	if bad := c.queue.fill(t, &r, c); bad != nil {
+	t, a := new(Task[V]), r.Attempt()
+	if bad := c.fill(t, &a); bad != nil {
 		return nil, errors.Join(bad, t.Bury(ctx, bad))
 	}
 	c.queue.countServed(t)
@@ -202,14 +202,14 @@ func (c *Consumer[V]) tryTake(ctx context.Context) (*Task[V], error) {
 // takeOne takes a task, nil if there is none. It returns t then, or a new one if t is nil.
 func (c *Consumer[V]) takeOne(ctx context.Context, f Filter, t *Task[V]) (*Task[V], error) {
 	for {
-		r, err := c.queue.backend.TakeOne(ctx, c.handle, f)
-		if r.ID == 0 || err != nil {
+		a, err := c.queue.backend.TakeOne(ctx, c.handle, f)
+		if a.ID == 0 || err != nil {
 			return nil, err
 		}
 		if t == nil {
 			t = new(Task[V])
 		}
-		switch ok, err := c.begin(ctx, t, &r); {
+		switch ok, err := c.begin(ctx, t, &a); {
 		case ok:
 			return t, nil
 		case err != nil:
@@ -218,17 +218,25 @@ func (c *Consumer[V]) takeOne(ctx context.Context, f Filter, t *Task[V]) (*Task[
 	}
 }
 
-// begin makes t the task of a record that was taken. If its payload cannot be decoded it is buried,
-// and ok is false.
-func (c *Consumer[V]) begin(ctx context.Context, t *Task[V], r *driver.Record) (ok bool, err error) {
-	if err := c.took(ctx); err != nil {
-		return false, err
+// begin makes t the task that was taken. If its payload cannot be decoded it is buried, and ok is
+// false.
+func (c *Consumer[V]) begin(ctx context.Context, t *Task[V], a *driver.Attempt) (ok bool, err error) {
+	if c.isOver() {
+		return false, c.took(ctx)
 	}
-	if bad := c.queue.fill(t, r, c); bad != nil {
+	if bad := c.fill(t, a); bad != nil {
 		return false, t.Bury(ctx, bad)
 	}
-	c.queue.countServed(t)
+	if c.queue.counts != nil {
+		c.queue.countServed(t)
+	}
 	return true, nil
+}
+
+// fill is begin but for what is done with a payload that cannot be decoded: it returns an error.
+func (c *Consumer[V]) fill(t *Task[V], a *driver.Attempt) error {
+	t.begin(a, c)
+	return c.queue.fill(t, a.Payload)
 }
 
 // AckAndTake is done.Ack, and then TryTake, as one call of the store: in memory it takes the lock
@@ -249,18 +257,18 @@ func (c *Consumer[V]) AckAndTake(ctx context.Context, done, next *Task[V]) (ok b
 	case done.consumer.queue != q:
 		return false, invalid("AckAndTake: the task", done.ID, "one from the queue of the consumer")
 	}
-	if q.notifier.takersWaiting.Load() > 0 || c.over() != nil {
+	if q.notifier.takersWaiting.Load() > 0 || c.isOver() {
 		return false, done.Ack(ctx)
 	}
-	state, r, err := q.backend.SettleAndTakeOne(
+	state, a, err := q.backend.SettleAndTakeOne(
 		ctx, done.lease(), driver.Settlement{}, c.handle, c.state.filter.Load().Filter)
 	if err == nil {
 		done.state = state
 	}
-	if r.ID == 0 {
+	if a.ID == 0 {
 		return false, err
 	}
-	if ok, _ = c.begin(ctx, next, &r); ok {
+	if ok, _ = c.begin(ctx, next, &a); ok {
 		return true, nil
 	}
 	*next = Task[V]{}
@@ -279,6 +287,11 @@ func (c *Consumer[V]) over() error {
 	return c.state.over()
 }
 
+// isOver tells whether over returns an error.
+func (c *Consumer[V]) isOver() bool {
+	return c.queue.notifier.isOver.Load() || c.state.end.Load() != nil
+}
+
 // took is called with what was just taken. If the queue or the consumer has been closed meanwhile,
 // that was too late to be handed back with the rest, so it hands it back.
 func (c *Consumer[V]) took(ctx context.Context) error {
@@ -293,8 +306,8 @@ func (c *Consumer[V]) took(ctx context.Context) error {
 func (c *Consumer[V]) tasks(ctx context.Context, records []driver.Record) []*Task[V] {
 	tasks := make([]*Task[V], 0, len(records))
 	for i := range records {
-		t := new(Task[V])
-		if bad := c.queue.fill(t, &records[i], c); bad == nil {
+		t, a := new(Task[V]), records[i].Attempt()
+		if bad := c.fill(t, &a); bad == nil {
 			tasks = append(tasks, t)
 		} else {
 			_ = t.Bury(ctx, bad) // if that fails, it is still held, until the consumer is closed

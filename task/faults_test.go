@@ -172,13 +172,13 @@ func (h *hooked) Take(ctx context.Context, consumer driver.Handle, filter Filter
 	return n, err
 }
 
-func (h *hooked) TakeOne(ctx context.Context, consumer driver.Handle, f Filter) (driver.Record, error) {
+func (h *hooked) TakeOne(ctx context.Context, consumer driver.Handle, f Filter) (driver.Attempt, error) {
 	return driver.TakeOne(ctx, h, consumer, f)
 }
 
 func (h *hooked) SettleAndTakeOne(
 	ctx context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, f Filter,
-) (State, driver.Record, error) {
+) (State, driver.Attempt, error) {
 	return driver.SettleAndTakeOne(ctx, h, lease, how, consumer, f)
 }
 

@@ -227,7 +227,8 @@ func (q *Queue[V]) expired(r *driver.Record) {
 // error, and Info.Err says so too.
 func (q *Queue[V]) show(r *driver.Record) (*Task[V], error) {
 	t := new(Task[V])
-	err := q.fill(t, r, nil)
+	t.show(r)
+	err := q.fill(t, r.Payload)
 	if err != nil {
 		more, rare := t.details(), driver.Rare{}
 		if r.Rare != nil {
@@ -239,20 +240,19 @@ func (q *Queue[V]) show(r *driver.Record) (*Task[V], error) {
 	return t, err
 }
 
-// fill makes t the task of a record that a consumer has taken; without a consumer it is no lease.
-// If its payload cannot be decoded, it returns an error.
-func (q *Queue[V]) fill(t *Task[V], r *driver.Record, c *Consumer[V]) error {
-	t.set(r, c)
+// fill gives a task the payload that the store has for it. If that cannot be decoded, it returns an
+// error.
+func (q *Queue[V]) fill(t *Task[V], payload any) error {
 	if q.notifier.inMemory {
-		t.Payload, _ = r.Payload.(V) // it is one, or a nil interface
+		t.Payload, _ = payload.(V) // it is one, or a nil interface
 		return nil
 	}
-	return q.decode(t, r)
+	return q.decode(t, payload)
 }
 
 // decode is the part of fill that queues in memory do not need.
-func (q *Queue[V]) decode(t *Task[V], r *driver.Record) (err error) {
-	data, _ := r.Payload.([]byte)
+func (q *Queue[V]) decode(t *Task[V], payload any) (err error) {
+	data, _ := payload.([]byte)
 	panics := guard("Codec.Decode", func() { t.Payload, err = q.options.Codec.Decode(data) })
 	if panics != nil {
 		err = panics

@@ -41,22 +41,23 @@ type Task[V any] struct {
 func NewTask[V any](info Info, payload V) *Task[V] {
 	r := driver.RecordOf(&info)
 	t := &Task[V]{Payload: payload}
-	t.set(&r, nil)
+	t.show(&r)
 	return t
 }
 
-// set makes t the task of a record, but for its payload. Without a consumer it is no lease.
-func (t *Task[V]) set(r *driver.Record, c *Consumer[V]) {
-	t.ID, t.Key, t.Kind, t.Priority, t.Attempts = r.ID, r.Key, r.Kind, r.Priority, r.Attempts
-	t.state, t.number, t.created, t.more, t.consumer = r.State, r.Lease, r.Created, nil, c
-	if d := &r.Details; d.ReadyAt != d.Created || d.Until|d.Expires|int64(d.TTR)|int64(d.MaxAttempts) != 0 || d.Cost != 1 || d.Rare != nil {
-		t.more = new(r.Details)
-	}
-	if c == nil {
-		t.number = 0
-		if r.Consumer != "" {
-			t.consumer = &Consumer[V]{handle: driver.Handle{ID: r.Consumer}}
-		}
+// begin makes t a task that a consumer has taken, but for its payload.
+func (t *Task[V]) begin(a *driver.Attempt, c *Consumer[V]) {
+	t.ID, t.Key, t.Kind, t.Priority, t.Attempts = a.ID, a.Key, a.Kind, a.Priority, a.Attempts
+	t.state, t.number, t.created, t.more, t.consumer = Taken, a.Lease, a.Created, a.More, c
+}
+
+// show makes t the task of a record, but for its payload, which is no lease.
+func (t *Task[V]) show(r *driver.Record) {
+	a := r.Attempt()
+	t.begin(&a, nil)
+	t.state, t.number = r.State, 0
+	if r.Consumer != "" {
+		t.consumer = &Consumer[V]{handle: driver.Handle{ID: r.Consumer}}
 	}
 }
 

@@ -73,9 +73,9 @@ func TestNewTask(t *testing.T) {
 // A Task that is used again, because what was taken first could not be decoded, tells nothing of it.
 func TestTaskUsedAgain(t *testing.T) {
 	var task Task[int]
-	task.set(&driver.Record{Details: driver.Details{Cost: 3, TTR: time.Second}}, nil)
+	task.show(&driver.Record{Details: driver.Details{Cost: 3, TTR: time.Second}})
 	require.Equal(t, Info{Cost: 3, TTR: time.Second}, task.Info())
-	task.set(&driver.Record{Details: driver.Details{Cost: 1}}, nil)
+	task.show(&driver.Record{Details: driver.Details{Cost: 1}})
 	require.Equal(t, Info{Cost: 1}, task.Info())
 }
 

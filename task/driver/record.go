@@ -38,6 +38,33 @@ type Rare struct {
 	Metadata  map[string]string // nobody else has this map
 }
 
+// Attempt is a task that was just taken, as TakeOne tells about it: it is small.
+type Attempt struct {
+	ID       ID
+	Key      string
+	Kind     string
+	Priority int
+	Attempts int
+	Payload  any
+	Lease    uint64
+	Created  int64
+	More     *Details // nil if the task is plain; it never changes
+}
+
+// Attempt returns what is told of the task where it was just taken.
+func (r *Record) Attempt() Attempt {
+	a := Attempt{r.ID, r.Key, r.Kind, r.Priority, r.Attempts, r.Payload, r.Lease, r.Created, nil}
+	if !r.isPlain() {
+		a.More = new(r.Details)
+	}
+	return a
+}
+
+// isPlain tells whether no option was set and the task was ready at once, as a rule.
+func (d *Details) isPlain() bool {
+	return d.ReadyAt == d.Created && d.Until|d.Expires|int64(d.TTR)|int64(d.MaxAttempts) == 0 && d.Cost == 1 && d.Rare == nil
+}
+
 // Info returns all that there is to know of the task besides its payload.
 func (r *Record) Info() Info {
 	i := Info{

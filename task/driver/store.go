@@ -118,8 +118,8 @@ type Backend interface {
 	// yet is from now on. If it is known with another epoch, Take returns ErrResumed.
 	Take(ctx context.Context, consumer Handle, filter Filter, into []Record) (n int, err error)
 
-	// TakeOne is Take for one task. If there is none, it returns the zero Record.
-	TakeOne(ctx context.Context, consumer Handle, filter Filter) (Record, error)
+	// TakeOne is Take for one task. If there is none, it returns the zero Attempt.
+	TakeOne(ctx context.Context, consumer Handle, filter Filter) (Attempt, error)
 
 	// TakeID is Take for the task of that id, whatever the order. It takes no turn: if it is handed
 	// back it has a new place, behind all of its key, unless Settings.KeepPlace is set. A task that
@@ -133,11 +133,11 @@ type Backend interface {
 
 	// SettleAndTakeOne is Settle, and then TakeOne, as one transaction. If the lease is not held
 	// any more, or anything else is wrong with Settle, it returns the error, and takes nothing. If
-	// then no task can be taken, whatever the reason, next is the zero Record: the next call of
+	// then no task can be taken, whatever the reason, next is the zero Attempt: the next call of
 	// TakeOne tells why.
 	SettleAndTakeOne(
 		ctx context.Context, lease Lease, how Settlement, consumer Handle, filter Filter,
-	) (state State, next Record, err error)
+	) (state State, next Attempt, err error)
 
 	// Touch makes a lease run out d later than it would, and returns when. If it never runs out,
 	// that is the zero Time, and nothing has happened. It returns ErrLeaseLost if the lease is not
@@ -226,22 +226,22 @@ func PutOne(ctx context.Context, b Backend, task New) (ID, *Record, error) {
 }
 
 // TakeOne implements Backend.TakeOne by Take.
-func TakeOne(ctx context.Context, b Backend, consumer Handle, filter Filter) (Record, error) {
+func TakeOne(ctx context.Context, b Backend, consumer Handle, filter Filter) (Attempt, error) {
 	var one [1]Record
 	n, err := b.Take(ctx, consumer, filter, one[:])
 	if n == 0 { // what a transaction has written that was tried again may still be there
-		return Record{}, err
+		return Attempt{}, err
 	}
-	return one[0], err
+	return one[0].Attempt(), err
 }
 
 // SettleAndTakeOne implements Backend.SettleAndTakeOne by Settle and TakeOne, for a Backend to
 // which two transactions are as good as one.
 func SettleAndTakeOne(
 	ctx context.Context, b Backend, lease Lease, how Settlement, consumer Handle, filter Filter,
-) (state State, next Record, err error) {
+) (state State, next Attempt, err error) {
 	if state, err = b.Settle(ctx, lease, how); err != nil {
-		return 0, Record{}, err
+		return 0, Attempt{}, err
 	}
 	next, _ = b.TakeOne(ctx, consumer, filter)
 	return state, next, nil

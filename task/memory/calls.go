@@ -39,8 +39,9 @@ func (b *backend) PutOne(_ context.Context, n driver.New) (id driver.ID, evicted
 	if _, err := q.enter(); err != nil {
 		return 0, nil, err
 	}
-	defer q.exit()
-	return q.put(&n, now)
+	id, evicted, err = q.put(&n, now)
+	q.exit()
+	return id, evicted, err
 }
 
 // MayWait implements [driver.Backend].
@@ -64,18 +65,18 @@ func (q *queue) Take(_ context.Context, consumer driver.Handle, filter driver.Fi
 }
 
 // TakeOne implements [driver.Backend]. It allocates nothing.
-func (b *backend) TakeOne(_ context.Context, consumer driver.Handle, filter driver.Filter) (r driver.Record, err error) {
+func (b *backend) TakeOne(_ context.Context, consumer driver.Handle, filter driver.Filter) (a driver.Attempt, err error) {
 	q := b.queue
 	now, err := q.enter()
 	if err != nil {
-		return r, err
+		return a, err
 	}
 	defer q.exit()
 	it, err := q.take(consumer, &filter, now)
 	if it != nil {
-		q.write(it, &r)
+		q.attempt(it, &a)
 	}
-	return r, err
+	return a, err
 }
 
 // TakeID implements [driver.Backend].
@@ -106,18 +107,18 @@ func (b *backend) Settle(_ context.Context, lease driver.Lease, how driver.Settl
 // SettleAndTakeOne implements [driver.Backend]. It takes the lock once, and allocates nothing.
 func (b *backend) SettleAndTakeOne(
 	_ context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, filter driver.Filter,
-) (state driver.State, next driver.Record, err error) {
+) (state driver.State, next driver.Attempt, err error) {
 	q := b.queue
 	now, err := q.enter()
 	if err != nil {
 		return 0, next, err
 	}
-	defer q.exit()
 	if state, err = q.settle(lease, &how, now); err == nil {
 		if it, _ := q.take(consumer, &filter, now); it != nil {
-			q.write(it, &next)
+			q.attempt(it, &next)
 		}
 	}
+	q.exit()
 	return state, next, err
 }
 

@@ -297,10 +297,12 @@ func (q *queue) apply(it *item, f life.Fate, now int64) {
 
 // finishApply is apply for a task that has left its state, and with it its lease.
 func (q *queue) finishApply(it *item, f *life.Fate, now int64, lease uint64) {
-	for _, before := range &f.Before {
-		if before != 0 {
-			q.event(before, it, now, lease)
-			lease = 0
+	if f.Before != [2]driver.EventType{} {
+		for _, before := range f.Before {
+			if before != 0 {
+				q.event(before, it, now, lease)
+				lease = 0
+			}
 		}
 	}
 	if f.State == 0 {

@@ -284,12 +284,11 @@ func (q *queue) enter() (now int64, err error) {
 // lock takes the lock, and finds out who is to be told of what happens.
 func (q *queue) lock() {
 	q.mu.Lock()
-	listens, waits := false, false
+	q.listens, q.waits = false, false
 	for i := range q.notifiers {
 		n := q.notifiers[i].interest
-		listens, waits = listens || n.Listens(), waits || n.Waits()
+		q.listens, q.waits = n.Listens() || q.listens, n.Waits() || q.waits
 	}
-	q.listens, q.waits = listens, waits
 }
 
 // exit gives the lock back. Before that it lets in those who wait for room that the call has made,

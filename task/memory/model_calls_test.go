@@ -53,13 +53,13 @@ func (m *model) Take(
 
 func (m *model) TakeOne(
 	ctx context.Context, h driver.Handle, f driver.Filter,
-) (driver.Record, error) {
+) (driver.Attempt, error) {
 	return driver.TakeOne(ctx, m, h, f)
 }
 
 func (m *model) SettleAndTakeOne(
 	ctx context.Context, lease driver.Lease, how driver.Settlement, h driver.Handle, f driver.Filter,
-) (driver.State, driver.Record, error) {
+) (driver.State, driver.Attempt, error) {
 	return driver.SettleAndTakeOne(ctx, m, lease, how, h, f)
 }
 

@@ -33,14 +33,18 @@ func (q *queue) expired(it *item) {
 	}
 }
 
-// record tells about a task.
-func (q *queue) record(it *item) (r driver.Record) {
-	q.write(it, &r)
-	return r
+// attempt tells about a task that was just taken, into a zero Attempt.
+func (q *queue) attempt(it *item, a *driver.Attempt) {
+	a.ID, a.Key, a.Kind, a.Priority = it.id, it.key.name, it.kind, int(it.priority)
+	a.Attempts, a.Payload, a.Lease, a.Created = int(it.Attempts), it.payload, it.lease, q.unix(it.created)
+	if it.ReadyAt != it.created || it.Until|it.Expires|int64(it.TTR)|int64(it.MaxAttempts) != 0 || it.cost != 1 || it.Rare != nil {
+		r := q.record(it)
+		a.More = r.Attempt().More
+	}
 }
 
-// write is record into a zero Record, for those who take.
-func (q *queue) write(it *item, r *driver.Record) {
+// record tells about a task.
+func (q *queue) record(it *item) (r driver.Record) {
 	r.ID, r.Key, r.Kind, r.Priority = it.id, it.key.name, it.kind, int(it.priority)
 	r.Attempts, r.Payload = int(it.Attempts), it.payload
 	r.Lease, r.Created, r.ReadyAt = it.lease, q.unix(it.created), q.unix(it.ReadyAt)
@@ -58,6 +62,7 @@ func (q *queue) write(it *item, r *driver.Record) {
 			r.Expires = 0
 		}
 	}
+	return r
 }
 
 // info is what is told of a task but to those who take it.

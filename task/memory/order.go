@@ -31,6 +31,7 @@ type band struct {
 	free     int    // ready tasks of keys that are not blocked
 	lines    int
 	kinds    []*kind
+	owed     int    // lanes in the heaps of all kinds
 	weight   int    // of the key that is given a turn
 	cost     uint32 // of the task that it is given for
 
@@ -102,7 +103,11 @@ func (b *band) next(f *driver.Filter) (*item, *line) {
 	if !b.has(f) {
 		return nil, nil
 	}
-	if l := b.firstOwed(f); l != nil {
+	var l *line
+	if b.owed > 0 {
+		l = b.firstOwed(f)
+	}
+	if l != nil {
 		turn := l.owed[0]
 		l.owed = l.owed[1:]
 		if turn == l.missed {
@@ -205,7 +210,10 @@ func (b *band) leave(k *kind) {
 // add puts a task into the line. It may already have its turn: one that is owed, if its number is
 // in the task, or with band.reserve one that was given to it before.
 func (l *line) add(it *item) {
-	lane := l.lane(it.kind)
+	lane := &l.one
+	if lane.kind == nil || lane.kind.name != it.kind { // as a rule it is that one
+		lane = l.lane(it.kind)
+	}
 	lane.insert(it)
 	l.count(lane, 1)
 	switch {
@@ -242,13 +250,20 @@ func (l *line) take(lane *lane, turn uint64) *item {
 	if lane.len == 0 {
 		l.indexOwed()
 	}
-	l.fillTurns()
+	if l.turnsAhead == 0 || l.band.limited {
+		l.fillTurns()
+	}
 	return it
 }
 
 // oldest returns the lane whose first task is the oldest that the filter passes, nil if there is
 // none.
-func (l *line) oldest(f *driver.Filter) *lane { return l.older(0, nil, f) }
+func (l *line) oldest(f *driver.Filter) *lane {
+	if first := l.lanes[0].lane; first.len > 0 && f.PassesKind(first.kind.name) { // as a rule
+		return first
+	}
+	return l.older(0, nil, f)
+}
 
 // older returns that too, or nil, if it is older than the given one and at that place of the heap
 // or below it. What is below a lane that the filter passes is younger.
@@ -343,15 +358,24 @@ func (l *line) giveUp(n int) {
 
 // indexOwed puts the lanes into their kinds' heaps, or takes them out.
 func (l *line) indexOwed() {
+	if len(l.owed) > 0 || l.band.owed > 0 { // else none is in a heap
+		l.reindexOwed()
+	}
+}
+
+// reindexOwed is not in indexOwed, so that this can be inlined.
+func (l *line) reindexOwed() {
 	for _, lane := range l.lanes {
 		in := lane.len > 0 && len(l.owed) > 0 && !l.key.blocked
 		switch {
 		case in && lane.index == 0:
 			lane.kind.owed.push(lane.lane)
+			l.band.owed++
 		case in:
 			lane.kind.owed.fix(lane.lane)
 		case lane.index != 0:
 			lane.kind.owed.remove(lane.lane)
+			l.band.owed--
 		}
 	}
 }

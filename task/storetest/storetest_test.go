@@ -125,13 +125,13 @@ func (q *diskQueue) Take(ctx context.Context, h driver.Handle, f task.Filter, in
 	return q.Backend.Take(ctx, h, f, into)
 }
 
-func (q *diskQueue) TakeOne(ctx context.Context, consumer driver.Handle, f task.Filter) (driver.Record, error) {
+func (q *diskQueue) TakeOne(ctx context.Context, consumer driver.Handle, f task.Filter) (driver.Attempt, error) {
 	return driver.TakeOne(ctx, q, consumer, f)
 }
 
 func (q *diskQueue) SettleAndTakeOne(
 	ctx context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, f task.Filter,
-) (task.State, driver.Record, error) {
+) (task.State, driver.Attempt, error) {
 	return driver.SettleAndTakeOne(ctx, q, lease, how, consumer, f)
 }
 

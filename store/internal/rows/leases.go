@@ -58,7 +58,7 @@ func (u *unit) takeSome(consumer driver.Handle, filter Filter, into []driver.Rec
 }
 
 // TakeOne implements [driver.Backend].
-func (b *backend) TakeOne(ctx context.Context, consumer driver.Handle, filter driver.Filter) (driver.Record, error) {
+func (b *backend) TakeOne(ctx context.Context, consumer driver.Handle, filter driver.Filter) (driver.Attempt, error) {
 	return driver.TakeOne(ctx, b, consumer, filter)
 }
 
@@ -106,7 +106,7 @@ func (b *backend) Settle(ctx context.Context, lease driver.Lease, how driver.Set
 // SettleAndTakeOne implements [driver.Backend].
 func (b *backend) SettleAndTakeOne(
 	ctx context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, filter driver.Filter,
-) (state driver.State, next driver.Record, err error) {
+) (state driver.State, next driver.Attempt, err error) {
 	wanted := filterOf(&filter)
 	var taken [1]driver.Record
 	n, later := 0, false
@@ -128,7 +128,7 @@ func (b *backend) SettleAndTakeOne(
 	case err == nil && later:
 		next, _ = b.TakeOne(ctx, consumer, filter)
 	case err == nil && n > 0:
-		next = taken[0]
+		next = taken[0].Attempt()
 	}
 	return state, next, err
 }
