@@ -134,7 +134,8 @@ func (q *Queue[K, V]) Push(key K, value V) {
 	if q.Weight != nil || q.hasCosts() || q.costs != nil || q.len >= MaxLen {
 		q.checkPush(&k, value)
 	}
-	q.push(&k, value)
+	slot, s := q.keys.find(key, k.hash)
+	q.pushTo(slot, s, &k, value)
 }
 
 // Add is Push, and returns a ticket by which the item can be found again.
@@ -149,7 +150,9 @@ func (q *Queue[K, V]) Pop() (key K, value V, ok bool) {
 	if q.len == 0 {
 		return key, value, false
 	}
-	q.beginRound()
+	if q.rounds.head == 0 {
+		q.beginRound()
+	}
 	key = q.keys.at(q.links.at(q.rounds.head).key & keyMask).key
 	return key, q.pop(), true
 }
@@ -298,7 +301,9 @@ func (q *Queue[K, V]) ring(round uint64) *ring {
 
 // pop takes out the next item. The queue must not be empty.
 func (q *Queue[K, V]) pop() (value V) {
-	q.beginRound()
+	if q.rounds.head == 0 {
+		q.beginRound()
+	}
 	turn := q.rounds.head
 	l := q.links.at(turn)
 	if turn == q.rounds.tail {
@@ -335,13 +340,11 @@ func (q *Queue[K, V]) pop() (value V) {
 	return value
 }
 
-// beginRound makes the next round the current one if nothing is left of that. The queue must not be
+// beginRound makes the next round the current one: nothing is left of that. The queue must not be
 // empty.
 func (q *Queue[K, V]) beginRound() {
-	if q.rounds.head == 0 {
-		q.rounds.advance()
-		q.rounds.head = q.links.at(q.rounds.tail).nextTurn
-	}
+	q.rounds.advance()
+	q.rounds.head = q.links.at(q.rounds.tail).nextTurn
 }
 
 // next returns the node of the turn that pop takes next. The queue must not be empty.

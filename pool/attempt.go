@@ -64,15 +64,30 @@ func (a *attempt[V]) do(w *worker) {
 	c := a.class
 	defer c.pool.tasks.addRunning(-1)
 	defer c.taken.Add(-1)
+	running := a
+	defer func() {
+		if running == nil {
+			return
+		}
+		err := errGoexit // the handler has ended the goroutine, unless it has panicked
+		if v := recover(); v != nil {
+			inc(&w.counts.panics)
+			err = newPanicError("the handler", v)
+		}
+		running.end(w, err)
+	}()
 	for a != nil {
-		a.run(w)
+		running = a
+		err := a.run(w)
+		running = nil
+		a.end(w, err)
 		a, _ = w.following.(*attempt[V])
 		w.following = nil
 	}
 }
 
-// run calls the handler, and settles the task.
-func (a *attempt[V]) run(w *worker) {
+// run calls the handler. end must be called with what it returns, also if it does not return.
+func (a *attempt[V]) run(w *worker) error {
 	p := a.class.pool
 	a.worker = w
 	inc(&w.counts.started)
@@ -80,33 +95,12 @@ func (a *attempt[V]) run(w *worker) {
 		p.keyCounts.Add(a.task.Key, fairq.Counts{Served: 1})
 	}
 	o := &p.observer
-	var started time.Time
-	if !a.class.inMemory || o.times() || p.costUnit > 0 {
-		started = time.Now()
+	w.started, w.handled = time.Time{}, false
+	if !a.class.inMemory || p.costUnit > 0 || o.times() {
+		w.started = time.Now()
 	}
-	w.started = started
-	err := errGoexit
-	handled := false
-	defer func() { // also if the handler ends the goroutine
-		if err != nil {
-			if v := recover(); v != nil {
-				inc(&w.counts.panics)
-				err = newPanicError("the handler", v)
-			}
-			err = safeError(err)
-		}
-		var ran time.Duration
-		if !started.IsZero() {
-			ran = time.Since(started)
-		}
-		if handled && p.costUnit > 0 {
-			_ = a.class.queue.Done(a.task.Key, costOf(ran, p.costUnit)) // it learns: see Options.complete
-		}
-		a.endContext(ran)
-		a.finish(err)
-	}()
 	if o.Started != nil {
-		waited := started.Sub(a.task.Info().ReadyAt)
+		waited := w.started.Sub(a.task.Info().ReadyAt)
 		p.observe("Started", func() { o.Started(w.ctx, a.class.name, &a.task, waited) })
 	}
 	expires := a.task.Expires()
@@ -120,12 +114,32 @@ func (a *attempt[V]) run(w *worker) {
 	switch {
 	case limit > 0 && a.task.Attempts > limit: // its last attempt has ended without a result
 		a.task.Attempts = limit
-		err = a.lastAttemptLost()
+		return a.lastAttemptLost()
 	case expires && a.tooLate(0): // its time was over before there was a worker
-		err = errLate
-	default:
-		handled = true
-		err = p.handler(a, &a.task)
+		return errLate
+	}
+	w.handled = true
+	return p.handler(a, &a.task)
+}
+
+// end settles the task when run has returned err.
+func (a *attempt[V]) end(w *worker, err error) {
+	p := a.class.pool
+	if err != nil {
+		err = safeError(err)
+	}
+	var ran time.Duration
+	if !w.started.IsZero() {
+		ran = time.Since(w.started)
+	}
+	if w.handled && p.costUnit > 0 {
+		_ = a.class.queue.Done(a.task.Key, costOf(ran, p.costUnit)) // it learns: see Options.complete
+	}
+	a.endContext(ran)
+	if a.class.inMemory {
+		a.settle(err)
+	} else {
+		a.finish(err)
 	}
 }
 

@@ -48,15 +48,10 @@ func (p *Pool[V]) settleAgain(t *task.Task[V], call func(context.Context) error,
 	return nil
 }
 
-// finish settles the task when the handler has returned. With a queue that is not in memory that
-// takes a transaction, so it is done in background and the worker goes on, unless too many are
-// settled so already.
+// finish settles a task of a queue that is not in memory. That takes a transaction, so it is done in
+// background and the worker goes on, unless too many are settled so already.
 func (a *attempt[V]) finish(err error) {
 	p := a.class.pool
-	if a.class.inMemory {
-		a.settle(err)
-		return
-	}
 	if p.settling.Add(1) > p.maxSettling {
 		defer p.settling.Add(-1)
 		a.settle(err)
@@ -76,8 +71,8 @@ func (a *attempt[V]) settle(err error) {
 		if err = a.ack(p.storeCtx); err != nil {
 			err = p.settleAgain(t, a.ack, err)
 		}
-		if f := p.observer.Succeeded; a.settled(err, &counts.succeeded) && f != nil {
-			p.observe("Succeeded", func() { f(p.storeCtx, a.class.name, t, a.get().ran) })
+		if a.settled(err, &counts.succeeded) && p.observer.Succeeded != nil {
+			p.observe("Succeeded", func() { p.observer.Succeeded(p.storeCtx, a.class.name, t, a.get().ran) })
 		}
 		return
 	}

@@ -116,6 +116,7 @@ type worker struct {
 	next       chan job        // gives a task to an idle worker; nil means that it has to end
 	idleSince  time.Time       // protected by workerSet.mu
 	started    time.Time       // when its task was; zero if nobody asks for that
+	handled    bool            // the handler was called with its task
 	following  job             // a task that was taken when the last one was acked; nil if none was
 	yieldDepth int             // calls of Yield at this moment; protected by workerSet.mu
 	remaining  int             // how many workers were left when it was removed

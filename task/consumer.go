@@ -142,8 +142,8 @@ func (c *Consumer[V]) TakeID(ctx context.Context, id ID) (*Task[V], error) {
 	if err := c.took(ctx); err != nil {
 		return nil, err
 	}
-	t, a := new(Task[V]), r.Attempt()
-	if bad := c.fill(t, &a); bad != nil {
+	t, bad := c.task(&r)
+	if bad != nil {
 		return nil, errors.Join(bad, t.Bury(ctx, bad))
 	}
 	c.queue.countServed(t)
@@ -224,7 +224,8 @@ func (c *Consumer[V]) begin(ctx context.Context, t *Task[V], a *driver.Attempt) 
 	if c.isOver() {
 		return false, c.took(ctx)
 	}
-	if bad := c.fill(t, a); bad != nil {
+	t.begin(a, c)
+	if bad := c.queue.fill(t, a.Payload); bad != nil {
 		return false, t.Bury(ctx, bad)
 	}
 	if c.queue.counts != nil {
@@ -233,10 +234,12 @@ func (c *Consumer[V]) begin(ctx context.Context, t *Task[V], a *driver.Attempt) 
 	return true, nil
 }
 
-// fill is begin but for what is done with a payload that cannot be decoded: it returns an error.
-func (c *Consumer[V]) fill(t *Task[V], a *driver.Attempt) error {
-	t.begin(a, c)
-	return c.queue.fill(t, a.Payload)
+// task makes a task of a record that was taken. If its payload cannot be decoded, it returns an
+// error.
+func (c *Consumer[V]) task(r *driver.Record) (*Task[V], error) {
+	t, a := new(Task[V]), r.Attempt()
+	t.begin(&a, c)
+	return t, c.queue.fill(t, a.Payload)
 }
 
 // AckAndTake is done.Ack, and then TryTake, as one call of the store: in memory it takes the lock
@@ -306,8 +309,8 @@ func (c *Consumer[V]) took(ctx context.Context) error {
 func (c *Consumer[V]) tasks(ctx context.Context, records []driver.Record) []*Task[V] {
 	tasks := make([]*Task[V], 0, len(records))
 	for i := range records {
-		t, a := new(Task[V]), records[i].Attempt()
-		if bad := c.fill(t, &a); bad == nil {
+		t, bad := c.task(&records[i])
+		if bad == nil {
 			tasks = append(tasks, t)
 		} else {
 			_ = t.Bury(ctx, bad) // if that fails, it is still held, until the consumer is closed

@@ -377,8 +377,8 @@ func (o *Options[V]) fill(n *driver.New, key string, p *PutOptions) (err error) 
 
 // isZero tells whether no option is set.
 func (p *PutOptions) isZero() bool {
-	return p.Priority == 0 && p.Cost == 0 && p.Delay == 0 && p.TTL == 0 && p.TTR == 0 && p.MaxAttempts == 0 && p.Kind == "" &&
-		p.UniqueKey == "" && p.Group == "" && p.Role == 0 && len(p.Metadata) == 0 && p.Deadline.IsZero()
+	numbers := int64(p.Priority|p.MaxAttempts|int(p.Role)) | p.Cost | int64(p.Delay|p.TTL|p.TTR)
+	return numbers == 0 && len(p.Kind)|len(p.UniqueKey)|len(p.Group) == 0 && p.Metadata == nil && p.Deadline.IsZero()
 }
 
 // copyMetadata checks metadata and returns a copy, nil if it is empty.

@@ -284,11 +284,13 @@ func (q *queue) enter() (now int64, err error) {
 // lock takes the lock, and finds out who is to be told of what happens.
 func (q *queue) lock() {
 	q.mu.Lock()
-	q.listens, q.waits = false, false
+	var listening, waiting int32
 	for i := range q.notifiers {
 		n := q.notifiers[i].interest
-		q.listens, q.waits = n.Listens() || q.listens, n.Waits() || q.waits
+		listening |= n.Listening.Load()
+		waiting |= n.Waiting.Load()
 	}
+	q.listens, q.waits = listening != 0, waiting != 0
 }
 
 // exit gives the lock back. Before that it lets in those who wait for room that the call has made,
