@@ -90,9 +90,9 @@ func (q *backliteQueue) work(ctx context.Context, workers int, w worker) (stop f
 		q.client = putting
 		// Stop waits for ever for workers that have ended before they were handed the tasks that
 		// were fetched for them.
-		patience, end := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		stopCtx, end := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer end()
-		client.Stop(patience)
+		client.Stop(stopCtx)
 		cancel()
 		return nil
 	}, nil

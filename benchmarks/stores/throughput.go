@@ -127,8 +127,8 @@ func work(ctx context.Context, o *options, e *entrant, workers int) (done int, t
 	return measure(o, e.late, func(w worker) (func() error, error) { return e.queue.work(ctx, workers, w) })
 }
 
-// noPatience is how long a contestant may take to do its first task.
-const noPatience = 2 * time.Minute
+// startTimeout is how long a contestant may take to do its first task.
+const startTimeout = 2 * time.Minute
 
 // measure counts what is done from when the first task is begun, until as many are done as a trial
 // has or time is over. With one who tells late, what was done when it told last is what counts,
@@ -153,11 +153,11 @@ func measure(o *options, late bool, start func(w worker) (stop func() error, err
 	if err != nil {
 		return 0, 0, err
 	}
-	patience := time.NewTimer(noPatience)
-	defer patience.Stop()
+	starting := time.NewTimer(startTimeout)
+	defer starting.Stop()
 	select {
 	case <-begun:
-	case <-patience.C:
+	case <-starting.C:
 		_ = stop()
 		return 0, 0, errors.New("no task was begun for two minutes")
 	}
@@ -166,7 +166,7 @@ func measure(o *options, late bool, start func(w worker) (stop func() error, err
 	select {
 	case <-all:
 	case <-timer.C:
-		for did.Load() == 0 && time.Since(epoch) < noPatience { // it is that slow
+		for did.Load() == 0 && time.Since(epoch) < startTimeout { // it is that slow
 			time.Sleep(time.Millisecond)
 		}
 	}

@@ -206,14 +206,14 @@ func (s *Server) Start() error {
 
 // await waits until the server can be used.
 func (s *Server) await() error {
-	patience := time.After(time.Minute)
+	timeout := time.After(time.Minute)
 	for {
 		err := s.exec("SELECT 1")
 		if err == nil {
 			return nil
 		}
 		select {
-		case <-patience:
+		case <-timeout:
 			return err
 		case ended := <-s.done:
 			s.process = nil

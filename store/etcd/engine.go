@@ -27,10 +27,10 @@ type engine struct {
 	bounds bounds
 }
 
-// patience is how long the engine waits for an answer. What a server has passed on to the one that
-// leads gets lost if that dies, and it says so after seven seconds. One that has said nothing by now
-// is frozen, or cannot be reached, and another one may do better.
-const patience = 8 * time.Second
+// answerTimeout is how long the engine waits for an answer. What a server has passed on to the one
+// that leads gets lost if that dies, and it says so after seven seconds. One that has said nothing
+// by now is frozen, or cannot be reached, and another one may do better.
+const answerTimeout = 8 * time.Second
 
 // Traits implements kv.Engine.
 func (e *engine) Traits() rows.Traits { return e.traits }
@@ -47,9 +47,9 @@ func (e *engine) Joined(context.Context) (kv.Txn, error) {
 // have been missed.
 func (e *engine) Watch(ctx context.Context, from, to []byte, f func(*kv.Entry)) {
 	for ctx.Err() == nil {
-		told := e.client.Watch(clientv3.WithRequireLeader(ctx), e.key(from),
+		changes := e.client.Watch(clientv3.WithRequireLeader(ctx), e.key(from),
 			clientv3.WithRange(e.key(to)), clientv3.WithCreatedNotify())
-		for r := range told {
+		for r := range changes {
 			if r.Created || r.Err() != nil {
 				f(nil)
 			}
@@ -193,7 +193,7 @@ func (t *txn) read(revision int64) {
 // If what is read was compacted, the transaction has taken very long.
 func (t *txn) exchange(read func(context.Context) error) error {
 	for {
-		ctx, cancel := context.WithTimeout(t.ctx, patience)
+		ctx, cancel := context.WithTimeout(t.ctx, answerTimeout)
 		err := read(ctx)
 		cancel()
 		if code := codeOf(err); code != codes.Unavailable && code != codes.DeadlineExceeded {
@@ -289,7 +289,7 @@ func (t *txn) Commit() error {
 		return fmt.Errorf("the transaction has %d operations, must have at most %d, which is Options.MaxOps",
 			n, t.maxOps)
 	}
-	ctx, cancel := context.WithTimeout(t.ctx, patience)
+	ctx, cancel := context.WithTimeout(t.ctx, answerTimeout)
 	defer cancel()
 	done, err := t.client.Txn(ctx).If(compares...).Then(ops...).Commit()
 	switch {

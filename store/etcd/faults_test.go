@@ -133,7 +133,7 @@ func TestKillMembers(t *testing.T) {
 			// One of three may be away, not two: the next one is killed when this one is back, and when
 			// those whose commits it has lost are told so. Else a call could meet one after the other.
 			cluster{m}.await(ctx, func(s *clientv3.StatusResponse) bool { return s.Leader != 0 })
-			_ = rows.Pause(ctx, patience)
+			_ = rows.Pause(ctx, answerTimeout)
 		}
 	}()
 	faulttest.KillLate(t, openFaulty, c.where()+"#kill/")
@@ -168,9 +168,9 @@ func (m *member) status(ctx context.Context) (*clientv3.StatusResponse, error) {
 }
 
 // Who gets no answer asks again, until the transaction has taken too long.
-func TestPatience(t *testing.T) {
+func TestAnswerTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 3*patience+time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*answerTimeout+time.Second)
 		defer cancel()
 		x, begun, asked := txn{ctx: ctx}, time.Now(), 0
 		silentFor := func(n int) func(context.Context) error {
@@ -183,9 +183,9 @@ func TestPatience(t *testing.T) {
 		}
 		require.NoError(t, x.exchange(silentFor(2)))
 		require.Equal(t, 3, asked)
-		require.Less(t, time.Since(begun), 2*patience+time.Second)
+		require.Less(t, time.Since(begun), 2*answerTimeout+time.Second)
 		require.ErrorIs(t, x.exchange(silentFor(9)), context.DeadlineExceeded)
-		require.Equal(t, 3*patience+time.Second, time.Since(begun))
+		require.Equal(t, 3*answerTimeout+time.Second, time.Since(begun))
 	})
 }
 

@@ -200,14 +200,14 @@ var putWaitCases = []testCase{
 		id := q.put("a1")[0]
 		q.put("x1 y1 z1", in(task.Member))
 		one, two := q.putting("a2"), q.putting("b1")
-		barred, other := q.putting("a3"), q.putting("b2")
+		blocked, other := q.putting("a3"), q.putting("b2")
 		q.cancel()
 		one.returns(nil)
 		two.returns(nil)
-		barred.waits()
+		blocked.waits()
 		other.returns(nil)
 		q.remove(id)
-		barred.returns(nil)
+		blocked.returns(nil)
 	}},
 	{"InRounds", "Those who wait are admitted in rounds by key", func(e *env) {
 		q := e.open(options{Capacity: 1})
@@ -230,7 +230,7 @@ var putWaitCases = []testCase{
 			e.Fatalf("admitted in the order %v; b1 should not be behind a3", order)
 		}
 	}},
-	{"BarredIsRefused", "it waits for it", func(e *env) {
+	{"BlockedIsRefused", "it waits for it", func(e *env) {
 		q := e.open(options{KeyCapacity: 1})
 		id := q.put("a1")[0]
 		one := begin(e, func() (task.ID, error) { return q.PutWait(ctx, "a", "a2", unique) })

@@ -13,13 +13,13 @@ import (
 
 // What stands in keys, after the number of the queue. Below are the indexes of package rows.
 const (
-	aboutQueue = 100
-	aboutTally = 101
-	aboutLock  = 102
-	payloads   = 103
-	requests   = 104
-	handedOut  = 105
-	toldLast   = 106
+	aboutQueue   = 100
+	aboutTally   = 101
+	aboutLock    = 102
+	payloads     = 103
+	requests     = 104
+	handedOut    = 105
+	lastNotifier = 106
 )
 
 // Keys that are of no queue.
@@ -223,7 +223,7 @@ func (db *DB) forget(queue uint64) {
 // watch watches which process has told last that it has changed a queue.
 func (db *DB) watch(ctx context.Context, w Watcher, queue uint64) {
 	v := view{tx: &tx{db: db}, id: queue}
-	at := v.about(toldLast)
+	at := v.about(lastNotifier)
 	w.Watch(ctx, at, behind(at), func(e *Entry) {
 		var by uint64
 		if e == nil || decode(e.Value, func(c *coder) { number(c, &by) }) == nil && by != db.process {

@@ -263,8 +263,8 @@ func (v *view) flush() error {
 	if err := v.saveMark(); err != nil {
 		return err
 	}
-	if v.tells && v.db.shared {
-		if err := v.putNumber(v.about(toldLast), v.db.process); err != nil {
+	if v.notifies && v.db.shared {
+		if err := v.putNumber(v.about(lastNotifier), v.db.process); err != nil {
 			return err
 		}
 	}

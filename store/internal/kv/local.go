@@ -145,17 +145,17 @@ func (l *local) isContended(alone bool) bool {
 //
 // How far that is from the order: a process looks at the first tasks only, window for each that it
 // wants and each lane. If too few of them are in its lane, it takes any others. What it has passed
-// over patience times it takes, whoever's it is. So n processes that take k tasks at a time pass a
-// task over by n*k*patience others at most, also if some of them stop. A process that takes alone
-// takes in order.
+// over maxTimesPassed times it takes, whoever's it is. So n processes that take k tasks at a time
+// pass a task over by n*k*maxTimesPassed others at most, also if some of them stop. A process that
+// takes alone takes in order.
 type lanes struct {
 	all, own int // own is -1 if it has none
 }
 
 const (
-	lately   = 3 * time.Second
-	window   = 4
-	patience = 3 * window
+	lately         = 3 * time.Second
+	window         = 4
+	maxTimesPassed = 3 * window
 )
 
 // window returns how many tasks a process looks at for each that it wants.

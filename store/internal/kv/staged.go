@@ -38,7 +38,7 @@ type request struct {
 
 const (
 	keepRequest = 2 * time.Second
-	patientFor  = 100 * time.Millisecond // who has waited for that long hands out himself
+	maxWait     = 100 * time.Millisecond // who has waited for that long hands out himself
 )
 
 func (r *request) code(c *coder) {
@@ -120,7 +120,7 @@ func (x *tx) stage(v *view, n int, before int64) (ready bool, err error) {
 	case own.wants == 0:
 		v.given = own
 		return true, nil
-	case oldest || v.now-own.at > int64(patientFor):
+	case oldest || v.now-own.at > int64(maxWait):
 		return false, x.answer(v, all, old)
 	}
 	return false, x.fail("wait for tasks", nil, pause(x.ctx))

@@ -503,7 +503,7 @@ func (t taskTable) findApart(r rows.Range) ([]hit[rows.Row], error) {
 	alone := t.head.lanes.all == 1
 	for i, h := range hits {
 		n := t.passed.times(id(h)) // at random, for others have passed it over as often
-		choose(i, !alone && (n >= patience || n >= patience-2 && rand.IntN(t.head.lanes.all*wanted) == 0))
+		choose(i, !alone && (n >= maxTimesPassed || n >= maxTimesPassed-2 && rand.IntN(t.head.lanes.all*wanted) == 0))
 	}
 	for i, h := range hits {
 		own := alone || t.head.lanes.has(id(h))

@@ -236,7 +236,7 @@ func pause(ctx context.Context) error {
 // Notify implements rows.Tx. It writes a key that others may watch; or Changed tells.
 func (x *tx) Notify(queue uint64) {
 	for _, v := range x.views {
-		v.tells = v.tells || v.id == queue
+		v.notifies = v.notifies || v.id == queue
 	}
 }
 

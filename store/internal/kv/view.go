@@ -17,16 +17,16 @@ import (
 type view struct {
 	*tx
 	*local
-	id      uint64
-	head    *head
-	now     int64
-	alone   bool     // no other transaction is in the queue at the same time, so no row need be guarded
-	n       int      // which of the tallies of the process is written
-	number  uint64   // the last one that was given
-	took    bool     // tasks were read to be taken
-	given   *request // what was handed out to be taken, nil if anything may be
-	tells   bool     // see Notify
-	dropped bool
+	id       uint64
+	head     *head
+	now      int64
+	alone    bool     // no other transaction is in the queue at the same time, so no row need be guarded
+	n        int      // which of the tallies of the process is written
+	number   uint64   // the last one that was given
+	took     bool     // tasks were read to be taken
+	given    *request // what was handed out to be taken, nil if anything may be
+	notifies bool     // see Notify
+	dropped  bool
 }
 
 // key returns the beginning of all keys of the queue, with room for the rest.

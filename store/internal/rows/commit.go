@@ -1,7 +1,6 @@
 package rows
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,7 +67,7 @@ func (w *wants) forDriver(q *queue) *Plan {
 		p.Ranges = append(p.Ranges, AliveRange(w.Alive))
 	}
 	for _, list := range [...]*[]Line{&w.Lines, &w.LastRounds} {
-		slices.SortFunc(*list, func(a, b Line) int { return cmp.Or(a.Priority-b.Priority, cmp.Compare(a.Key, b.Key)) })
+		slices.SortFunc(*list, Line.Compare)
 		*list = slices.Compact(*list)
 	}
 	for i, l := range w.Lines {

@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/fairq/fairq/internal/life"
@@ -11,6 +12,11 @@ import (
 type Line struct {
 	Key      string
 	Priority int
+}
+
+// Compare compares lines by priority, and then by key.
+func (l Line) Compare(other Line) int {
+	return cmp.Or(l.Priority-other.Priority, cmp.Compare(l.Key, other.Key))
 }
 
 // Queue is a row of the table of queues.

@@ -1,7 +1,6 @@
 package rowstest
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -119,7 +118,7 @@ func (tx *txs) plan(id uint64) (plan *rows.Plan, calls []planned) {
 		ids, lines = append(ids, r.ID), append(lines, rows.Line{Key: r.Key, Priority: r.Priority})
 	}
 	slices.Sort(ids)
-	slices.SortFunc(lines, func(a, b rows.Line) int { return cmp.Or(a.Priority-b.Priority, cmp.Compare(a.Key, b.Key)) })
+	slices.SortFunc(lines, rows.Line.Compare)
 	plan = &rows.Plan{Exclusive: tx.chance(2), Counts: tx.chance(2), Numbers: pick(tx.rnd, 0, 1, 3, 50)}
 	say := func(call planned, ranges ...rows.Range) {
 		plan.Ranges, calls = append(plan.Ranges, ranges...), append(calls, call)
