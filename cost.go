@@ -30,35 +30,27 @@ type turnCost struct {
 	cost uint32
 	used uint32 // of the account before
 
-	// The lowest bit is set if Round of the account before is the one before the turn's round, and
-	// not the same. (If it is further back, the account is void, and as good as one that has used
-	// nothing of the round before.) The others say by how many rounds the turn, once paid, has
-	// taken Round of the account beyond its own.
+	// The lowest two bits say by how many rounds Round of the account before is behind that of the
+	// turn: two stand for more, for then the account is void. The others say by how many rounds
+	// the turn, once paid, has taken Round of the account beyond its own.
 	rounds uint32
 }
 
-func (t *turnCost) ahead() uint64 { return uint64(t.rounds >> 1) }
+func (t *turnCost) ahead() uint64 { return uint64(t.rounds >> 2) }
 
 // pay makes a key pay for its turn, which can be in round join or later, and returns its round.
 func (t *turnCost) pay(u *usage, join, cost, share uint64) (round uint64) {
 	before := account.Account{Round: u.round, Used: uint64(u.used)}
 	next := before.Next(join, share)
 	after := next.Pay(cost, share)
-	round = next.Round
-	used, earlier := u.used, uint32(0)
-	if before.Round < round {
-		earlier = 1
-	}
-	if before.Round+1 < round {
-		used = 0
-	}
-	t.used, t.rounds = used, uint32(after.Round-round)<<1|earlier
+	t.used = u.used
+	t.rounds = uint32(after.Round-next.Round)<<2 | uint32(min(next.Round-before.Round, 2))
 	u.round, u.used = after.Round, uint32(after.Used)
-	return round
+	return next.Round
 }
 
 // before returns the account that the key had before its turn in the given round.
-func (t *turnCost) before(round uint64) (uint64, uint32) { return round - uint64(t.rounds&1), t.used }
+func (t *turnCost) before(round uint64) (uint64, uint32) { return round - uint64(t.rounds&3), t.used }
 
 // keyCost is what the queue knows of a key.
 type keyCost struct {
@@ -90,15 +82,9 @@ func (q *Queue[K, V]) checkPush(k *itemKey[K], value V) {
 
 // price sets the cost of an item.
 func (k *itemKey[K]) price(cost, quantum int64) error {
-	if 1 <= cost && cost <= account.CostLimit(quantum) {
-		k.cost = uint32(cost)
+	if k.cost = uint32(cost); account.IsCost(cost, quantum) {
 		return nil
 	}
-	return k.costError(cost, quantum)
-}
-
-// costError is not in price, so that this can be inlined.
-func (k *itemKey[K]) costError(cost, quantum int64) error {
 	return fmt.Errorf("%w: it is %d for an item of key %#v; the limits are 1 and %d", ErrCost, cost, k.key, account.CostLimit(quantum))
 }
 
@@ -191,6 +177,7 @@ func (q *Queue[K, V]) enterCost(s *keyState[K], slot, node, turn uint32, join ui
 		c.setLevel(k, slot, s.len)
 	}
 	if c.prior > 0 {
+		s.passed = false
 		cost = c.estimate(k)
 	}
 	t := c.turns.at(node)
@@ -209,6 +196,14 @@ func (q *Queue[K, V]) enterCost(s *keyState[K], slot, node, turn uint32, join ui
 	return t.pay(&s.usage, join, uint64(cost), k.share)
 }
 
+// leave is called when the item of a node is about to leave, and returns its cost.
+func (c *costs) leave(k *keyCost, node uint32) (cost uint64) {
+	cost = uint64(c.turns.at(node).cost)
+	k.queued -= cost
+	c.queued -= cost
+	return cost
+}
+
 // payNext makes a key pay for the turn of a node whose item was queued earlier.
 func (c *costs) payNext(k *keyCost, u *usage, turn uint32, join uint64) (round uint64) {
 	t := c.turns.at(turn)
@@ -224,18 +219,6 @@ func (c *costs) payNext(k *keyCost, u *usage, turn uint32, join uint64) (round u
 // estimate returns what the next item of a key will cost, as far as is known.
 func (c *costs) estimate(k *keyCost) uint32 {
 	return uint32(k.mean.Estimate(int64(c.prior)))
-}
-
-// leaveCost is called with the node of an item that is about to leave, and returns its cost.
-func (q *Queue[K, V]) leaveCost(s *keyState[K], slot, node uint32) uint64 {
-	c, k := q.costs, q.keys.costs.at(slot)
-	if c.levels != nil {
-		c.setLevel(k, slot, s.len-1)
-	}
-	cost := uint64(c.turns.at(node).cost)
-	k.queued -= cost
-	c.queued -= cost
-	return cost
 }
 
 // servedCost returns what the items popped so far have cost, 0 without costs.

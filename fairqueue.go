@@ -6,6 +6,8 @@ import (
 	"iter"
 	"sync"
 	"time"
+
+	"github.com/fairq/fairq/internal/account"
 )
 
 // FairQueue is a [Queue] for many goroutines: with a capacity, with waiting for room and for
@@ -101,13 +103,19 @@ func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[
 // Push queues an item, and does not wait. It returns a [*FullError] if there is no room,
 // [ErrClosed], [ErrWeight] or [ErrCost].
 func (q *FairQueue[K, V]) Push(item V) error {
-	// This is q.itemKey written out. Calling it, or a function for what is done under the lock,
-	// makes a push and a pop 10 % slower.
+	// This is q.itemKey and itemKey.price written out. Calling them, or a function for what is done
+	// under the lock, makes a push and a pop 10 % slower.
 	k := itemKey[K]{key: q.key(item), weight: 1, cost: 1}
 	k.hash = hashOf(k.key)
-	if q.options.Weight != nil || q.options.Cost != nil {
-		if err := q.rate(&k, item); err != nil {
+	if q.options.Weight != nil {
+		if err := k.weigh(q.options.Weight); err != nil {
 			return err
+		}
+	}
+	if q.options.Cost != nil {
+		cost := q.options.Cost(item)
+		if k.cost = uint32(cost); !account.IsCost(cost, q.options.Quantum) {
+			return k.price(cost, q.options.Quantum)
 		}
 	}
 	q.mu.Lock()

@@ -30,23 +30,12 @@ func (q *Queue[K, V]) hasManyIdle(allowed int) bool {
 // rest makes a key idle if it has no items left. Whether it has some is as good as random, so no
 // branch depends on it: all is read first, and what changes is a choice between two values.
 func (q *Queue[K, V]) rest(s *keyState[K]) {
-	active, reach, current := q.active, q.reach, q.rounds.current
-	newest, lastTurn, round, served := s.newest, s.lastTurn, s.round, s.servedRound
-	reached, over := max(reach, round), uint64(0)
+	active, reach := q.active, q.reach
+	reached := max(reach, s.round)
 	if s.len == 0 {
-		active, reach, newest, lastTurn, over = active-1, reached, 0, 0, current
-	}
-	if q.Newcomers == ThisRound { // else the current round is over for it, even if that changes
-		over = 0
-	}
-	if round == over {
-		round = 0
-	}
-	if served == over {
-		served = 0
+		active, reach = active-1, reached
 	}
 	q.active, q.reach = active, reach
-	s.newest, s.lastTurn, s.round, s.servedRound, s.passed = newest, lastTurn, round, served, false
 }
 
 // tidy is called when the queue is empty, or has many idle keys.

@@ -203,16 +203,16 @@ func (q *Queue[K, V]) pushTo(slot uint32, s *keyState[K], k *itemKey[K], value V
 
 	// Whether the key has other items is as good as random, so no branch depends on it: a first node
 	// becomes the next one of node 0, whose link nobody reads.
-	active, oldest := q.active, s.oldest
+	active, oldest, newest, lastTurn := q.active, s.oldest, s.newest, s.lastTurn
 	if s.len == 0 {
-		active, oldest = active+1, node
+		active, oldest, newest, lastTurn = active+1, node, 0, 0
 	}
 	q.active, s.oldest = active, oldest
 	turn, l := node, q.links.at(node)
-	l.key, l.prevItem, l.nextItem, l.nextTurn = slot, s.newest, 0, 0
-	q.links.at(s.newest).nextItem = node
-	if s.lastTurn != s.newest { // turns are given out in the order of the items
-		turn = q.links.at(s.lastTurn).nextItem
+	l.key, l.prevItem, l.nextItem, l.nextTurn = slot, newest, 0, 0
+	q.links.at(newest).nextItem = node
+	if lastTurn != newest { // turns are given out in the order of the items
+		turn = q.links.at(lastTurn).nextItem
 		l = q.links.at(turn)
 	}
 	s.newest = node
@@ -250,12 +250,10 @@ func (q *Queue[K, V]) pushTo(slot uint32, s *keyState[K], k *itemKey[K], value V
 	switch {
 	case round == q.rounds.current:
 		tail = q.ring(round)
-	case q.costs != nil:
-		tail = q.rounds.at(round)
-	case round > q.rounds.last:
+	case q.costs != nil || round > q.rounds.last:
 		tail = q.rounds.add(round)
 	default:
-		tail = q.rounds.later(round) // it has turns
+		tail = q.rounds.later(round)
 	}
 	q.appendTurn(tail, turn, l)
 	return node
@@ -296,7 +294,7 @@ func (q *Queue[K, V]) ring(round uint64) *ring {
 		}
 		return &q.rounds.tail
 	}
-	return q.rounds.at(round)
+	return q.rounds.add(round)
 }
 
 // pop takes out the next item. The queue must not be empty.
@@ -320,8 +318,12 @@ func (q *Queue[K, V]) pop() (value V) {
 	if q.waitTimes != nil {
 		q.keys.addWait(l.key&keyMask, q.waitTimes.deliver(node))
 	}
-	if q.costs != nil {
-		q.costs.served += q.leaveCost(s, l.key&keyMask, node)
+	if c := q.costs; c != nil {
+		k := q.keys.costs.at(l.key & keyMask)
+		c.served += c.leave(k, node)
+		if c.levels != nil {
+			c.setLevel(k, l.key&keyMask, s.len-1)
+		}
 	}
 	value = q.takeValue(node)
 	if s.lastTurn == s.newest {
@@ -334,8 +336,13 @@ func (q *Queue[K, V]) pop() (value V) {
 	}
 	q.len--
 	s.len--
-	if q.costs != nil || s.len == 0 || q.hasManyIdle(maxIdle) {
+	if q.costs != nil {
+		q.rest(s)
+	} else if s.len == 0 {
 		q.deactivate(s, l.key&keyMask)
+	}
+	if q.len == 0 || q.hasManyIdle(maxIdle) {
+		q.tidy()
 	}
 	return value
 }
@@ -363,19 +370,13 @@ func (q *Queue[K, V]) takeValue(node uint32) (value V) {
 	return value
 }
 
-// deactivate is called after an item of a key has left, and does nothing to a key that has others:
-// with costs, callers need not ask. Else the key is forgotten, or becomes idle.
+// deactivate forgets a key without items, or makes it idle.
 func (q *Queue[K, V]) deactivate(s *keyState[K], slot uint32) {
-	switch {
-	case q.costs != nil || s.len > 0 || s.round > q.rounds.current,
-		q.Newcomers == ThisRound && q.isNeeded(s):
+	if q.costs != nil || s.round > q.rounds.current || q.Newcomers == ThisRound && q.isNeeded(s) {
 		q.rest(s)
-	default:
+	} else {
 		q.active--
 		q.keys.remove(slot)
-	}
-	if q.len == 0 || q.hasManyIdle(maxIdle) {
-		q.tidy()
 	}
 }
 

@@ -16,7 +16,7 @@ type driver struct {
 	q       Queue[float64, int]
 	m       *model
 	nan     bool // key 0 is NaN
-	changes bool // Newcomers does
+	changes bool // Newcomers does; not with costs of 1, for with costs keys are remembered longer
 	tickets map[int]Ticket
 	earlier Queue[float64, int] // the outline of an earlier state
 	live    []int               // the items whose tickets have not been used
@@ -30,7 +30,7 @@ func drive(t testing.TB, data []byte) {
 	}
 	p, data := pricings[int(data[0])%len(pricings)], data[1:]
 	mode, keys := data[0], 2+int(data[0]>>4)
-	d := &driver{TB: t, nan: mode&4 != 0, changes: mode&8 != 0, tickets: map[int]Ticket{}, next: 1}
+	d := &driver{TB: t, nan: mode&4 != 0, changes: mode&8 != 0 && p.most != 1, tickets: map[int]Ticket{}, next: 1}
 	newcomers, weights := Newcomers(mode&1), map[int]int{}
 	if mode&2 != 0 {
 		for k := range keys {

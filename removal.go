@@ -98,7 +98,11 @@ func (q *Queue[K, V]) remove(node uint32) V {
 		q.keys.dropHistogram(slot)
 	}
 	if q.costs != nil {
-		q.leaveCost(s, slot, node)
+		k := q.keys.costs.at(slot)
+		q.costs.leave(k, node)
+		if q.costs.levels != nil {
+			q.costs.setLevel(k, slot, s.len-1)
+		}
 	}
 	wasFirst := node == s.oldest
 	if wasFirst && s.len > 1 {
@@ -123,8 +127,11 @@ func (q *Queue[K, V]) remove(node uint32) V {
 	}
 	q.len--
 	s.len--
-	if q.costs != nil || s.len == 0 {
+	if s.len == 0 {
 		q.deactivate(s, slot)
+	}
+	if q.len == 0 || q.hasManyIdle(maxIdle) {
+		q.tidy()
 	}
 	return value
 }

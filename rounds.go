@@ -44,19 +44,6 @@ func (r *rounds) chunk(round uint64) **roundChunk {
 // later returns the ring of a round behind the current one, which has turns.
 func (r *rounds) later(round uint64) *ring { return &(*r.chunk(round)).rings[round&roundMask] }
 
-// at returns the ring of a round, which has turns or is about to get its first.
-func (r *rounds) at(round uint64) *ring {
-	if round == r.current {
-		return &r.tail
-	}
-	if round <= r.last {
-		if c := *r.chunk(round); c != nil && c.rings[round&roundMask] != 0 {
-			return &c.rings[round&roundMask]
-		}
-	}
-	return r.add(round)
-}
-
 // tailOf returns the tail of the ring of any round from the current one, 0 if it is empty.
 func (r *rounds) tailOf(round uint64) ring {
 	if round == r.current {
@@ -84,9 +71,23 @@ func (r *rounds) all() iter.Seq[uint64] {
 	}
 }
 
-// add returns the ring of a round behind the current one, which has no turns and is about to get
-// its first.
+// add returns the ring of a round behind the current one, which has turns or is about to get its
+// first.
 func (r *rounds) add(round uint64) *ring {
+	var c *roundChunk
+	if round <= r.last {
+		c = *r.chunk(round)
+	}
+	if c == nil {
+		c = r.addChunk(round)
+	}
+	c.used[round&roundMask>>6] |= 1 << (round & 63)
+	r.last = max(r.last, round)
+	return &c.rings[round&roundMask]
+}
+
+// addChunk returns the chunk of a round, after making it if it is not there.
+func (r *rounds) addChunk(round uint64) *roundChunk {
 	if n := round>>roundBits - r.current>>roundBits; n >= uint64(len(r.dir)) {
 		r.growDir(n)
 	}
@@ -96,9 +97,7 @@ func (r *rounds) add(round uint64) *ring {
 			*c = new(roundChunk)
 		}
 	}
-	(*c).used[round&roundMask>>6] |= 1 << (round & 63)
-	r.last = max(r.last, round)
-	return &(*c).rings[round&roundMask]
+	return *c
 }
 
 // growDir makes room for chunks up to the n-th behind that of the current round.

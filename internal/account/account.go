@@ -12,6 +12,9 @@ const (
 // CostLimit returns the most that an item can cost, with a quantum.
 func CostLimit(quantum int64) int64 { return min(MaxQuanta*quantum, MaxCost) }
 
+// IsCost tells whether an item can cost so much, with a quantum.
+func IsCost(cost, quantum int64) bool { return 1 <= cost && cost <= CostLimit(quantum) }
+
 // Account says how far a key has used the rounds. It has used its share of all rounds before Round,
 // and Used units of its share of Round. The zero value is that of a key of which nothing is known.
 //

@@ -141,8 +141,8 @@ func (a *Accounts[K]) Len(key K) (items int) {
 // Peek tells whose the next turn is, and leaves it.
 func (a *Accounts[K]) Peek() K { return a.Clone().Pop() }
 
-// drop takes out the i-th item of a key, and places without an item and a turn. A key without items
-// that need not be remembered is forgotten, and all accounts if no key has an item.
+// drop takes out the i-th item of a key, and places without an item and a turn. If no key has an
+// item, all accounts are forgotten.
 func (a *Accounts[K]) drop(key K, i int) {
 	k := a.keys[key]
 	for at := range k.places {
@@ -155,9 +155,6 @@ func (a *Accounts[K]) drop(key K, i int) {
 		}
 	}
 	k.places = slices.DeleteFunc(k.places, func(p place) bool { return !p.item && !p.turn })
-	if len(k.places) == 0 && !a.ThisRound && k.round <= a.now {
-		delete(a.keys, key)
-	}
 	ahead := false
 	for _, k := range a.keys {
 		if len(k.places) > 0 {
