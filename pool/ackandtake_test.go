@@ -39,16 +39,16 @@ func (b countedBackend) Settle(ctx context.Context, l driver.Lease, how driver.S
 	return b.Backend.Settle(ctx, l, how)
 }
 
-func (b countedBackend) TakeOne(ctx context.Context, h driver.Handle, f task.Filter) (driver.Attempt, error) {
+func (b countedBackend) TakeOne(ctx context.Context, by *driver.Taker) (driver.Attempt, error) {
 	b.takes.Add(1)
-	return b.Backend.TakeOne(ctx, h, f)
+	return b.Backend.TakeOne(ctx, by)
 }
 
 func (b countedBackend) SettleAndTakeOne(
-	ctx context.Context, l driver.Lease, how driver.Settlement, h driver.Handle, f task.Filter,
+	ctx context.Context, l driver.Lease, how driver.Settlement, by *driver.Taker,
 ) (task.State, driver.Attempt, error) {
 	b.both.Add(1)
-	return b.Backend.SettleAndTakeOne(ctx, l, how, h, f)
+	return b.Backend.SettleAndTakeOne(ctx, l, how, by)
 }
 
 // A worker acks a task and takes the next one by one call of a store in memory.

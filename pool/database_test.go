@@ -115,23 +115,23 @@ func (s *database) quiet() bool {
 	return !s.running && (s.troubled.IsZero() || time.Since(s.troubled) > 2*time.Second)
 }
 
-func (b *table) Take(ctx context.Context, consumer driver.Handle, filter task.Filter, into []driver.Record) (n int, err error) {
+func (b *table) Take(ctx context.Context, by *driver.Taker, into []driver.Record) (n int, err error) {
 	err = b.store.do(ctx, "take", func() error {
 		var bad error
-		n, bad = b.Backend.Take(ctx, consumer, filter, into)
+		n, bad = b.Backend.Take(ctx, by, into)
 		return bad
 	})
 	return n, err
 }
 
-func (b *table) TakeOne(ctx context.Context, consumer driver.Handle, f task.Filter) (driver.Attempt, error) {
-	return driver.TakeOne(ctx, b, consumer, f)
+func (b *table) TakeOne(ctx context.Context, by *driver.Taker) (driver.Attempt, error) {
+	return driver.TakeOne(ctx, b, by)
 }
 
 func (b *table) SettleAndTakeOne(
-	ctx context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, f task.Filter,
+	ctx context.Context, lease driver.Lease, how driver.Settlement, by *driver.Taker,
 ) (task.State, driver.Attempt, error) {
-	return driver.SettleAndTakeOne(ctx, b, lease, how, consumer, f)
+	return driver.SettleAndTakeOne(ctx, b, lease, how, by)
 }
 
 func (b *table) Settle(ctx context.Context, lease driver.Lease, how driver.Settlement) (state task.State, err error) {

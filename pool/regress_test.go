@@ -245,22 +245,22 @@ func (s *slowStore) Open(ctx context.Context, name string, o driver.Settings, n 
 	return slowBackend{b}, err
 }
 
-func (b slowBackend) Take(ctx context.Context, consumer driver.Handle, f task.Filter, into []driver.Record) (int, error) {
-	n, err := b.Backend.Take(ctx, consumer, f, into)
+func (b slowBackend) Take(ctx context.Context, by *driver.Taker, into []driver.Record) (int, error) {
+	n, err := b.Backend.Take(ctx, by, into)
 	if n > 0 {
 		time.Sleep(time.Second)
 	}
 	return n, err
 }
 
-func (b slowBackend) TakeOne(ctx context.Context, consumer driver.Handle, f task.Filter) (driver.Attempt, error) {
-	return driver.TakeOne(ctx, b, consumer, f)
+func (b slowBackend) TakeOne(ctx context.Context, by *driver.Taker) (driver.Attempt, error) {
+	return driver.TakeOne(ctx, b, by)
 }
 
 func (b slowBackend) SettleAndTakeOne(
-	ctx context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, f task.Filter,
+	ctx context.Context, lease driver.Lease, how driver.Settlement, by *driver.Taker,
 ) (task.State, driver.Attempt, error) {
-	return driver.SettleAndTakeOne(ctx, b, lease, how, consumer, f)
+	return driver.SettleAndTakeOne(ctx, b, lease, how, by)
 }
 
 // A task that was being taken when fewer workers were allowed all of a sudden does not start

@@ -26,7 +26,7 @@ func newConsumerID() string { return rand.Text() }
 
 func (q *Queue[V]) newConsumer(h driver.Handle, filter Filter) *Consumer[V] {
 	c := &Consumer[V]{queue: q, handle: h}
-	c.state.filter.Store(set(&filter))
+	c.state.filter.Store(set(&filter, c.handle))
 	if q.options.AsIs {
 		c.state.end.Store(new(error(errAsIs)))
 		return c
@@ -86,7 +86,7 @@ func (c *Consumer[V]) SetFilter(filter Filter) {
 	n := c.queue.notifier
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	c.state.filter.Store(set(&filter))
+	c.state.filter.Store(set(&filter, c.handle))
 	n.takers.refilter(&c.state)
 }
 
@@ -111,8 +111,8 @@ func (c *Consumer[V]) Take(ctx context.Context) (t *Task[V], err error) {
 			return t, err
 		}
 	}
-	err = n.take(ctx, &c.state, func(f Filter) (bool, error) {
-		t, err = c.takeOne(ctx, f, nil)
+	err = n.take(ctx, &c.state, func(by *driver.Taker) (bool, error) {
+		t, err = c.takeOne(ctx, by, nil)
 		return t != nil, err
 	})
 	return t, err
@@ -159,8 +159,8 @@ func (c *Consumer[V]) TakeBatch(ctx context.Context, n int) (tasks []*Task[V], e
 		return nil, err
 	}
 	records := make([]driver.Record, n)
-	err = c.queue.notifier.take(ctx, &c.state, func(f Filter) (bool, error) {
-		tasks, err = c.takeSome(ctx, f, records)
+	err = c.queue.notifier.take(ctx, &c.state, func(by *driver.Taker) (bool, error) {
+		tasks, err = c.takeSome(ctx, by, records)
 		return len(tasks) > 0, err
 	})
 	return tasks, err
@@ -174,9 +174,9 @@ func checkBatch(n int) error {
 }
 
 // takeSome takes as many tasks as there are records, or fewer, none if there is none.
-func (c *Consumer[V]) takeSome(ctx context.Context, f Filter, records []driver.Record) ([]*Task[V], error) {
+func (c *Consumer[V]) takeSome(ctx context.Context, by *driver.Taker, records []driver.Record) ([]*Task[V], error) {
 	for {
-		got, err := c.queue.backend.Take(ctx, c.handle, f, records)
+		got, err := c.queue.backend.Take(ctx, by, records)
 		if err != nil || got == 0 {
 			return nil, err
 		}
@@ -196,13 +196,13 @@ func (c *Consumer[V]) tryTake(ctx context.Context) (*Task[V], error) {
 	if err := c.over(); err != nil {
 		return nil, err
 	}
-	return c.takeOne(ctx, c.state.filter.Load().Filter, nil)
+	return c.takeOne(ctx, &c.state.filter.Load().Taker, nil)
 }
 
 // takeOne takes a task, nil if there is none. It returns t then, or a new one if t is nil.
-func (c *Consumer[V]) takeOne(ctx context.Context, f Filter, t *Task[V]) (*Task[V], error) {
+func (c *Consumer[V]) takeOne(ctx context.Context, by *driver.Taker, t *Task[V]) (*Task[V], error) {
 	for {
-		a, err := c.queue.backend.TakeOne(ctx, c.handle, f)
+		a, err := c.queue.backend.TakeOne(ctx, by)
 		if a.ID == 0 || err != nil {
 			return nil, err
 		}
@@ -263,8 +263,7 @@ func (c *Consumer[V]) AckAndTake(ctx context.Context, done, next *Task[V]) (ok b
 	if q.notifier.takersWaiting.Load() > 0 || c.isOver() {
 		return false, done.Ack(ctx)
 	}
-	state, a, err := q.backend.SettleAndTakeOne(
-		ctx, done.lease(), driver.Settlement{}, c.handle, c.state.filter.Load().Filter)
+	state, a, err := q.backend.SettleAndTakeOne(ctx, done.lease(), driver.Settlement{}, &c.state.filter.Load().Taker)
 	if err == nil {
 		done.state = state
 	}

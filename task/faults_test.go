@@ -161,25 +161,25 @@ func (h *hooked) Leave(ctx context.Context, consumer driver.Handle, after time.D
 	return h.Backend.Leave(ctx, consumer, after)
 }
 
-func (h *hooked) Take(ctx context.Context, consumer driver.Handle, filter Filter, into []driver.Record) (int, error) {
+func (h *hooked) Take(ctx context.Context, by *driver.Taker, into []driver.Record) (int, error) {
 	if h.beforeTake != nil {
-		h.beforeTake(consumer)
+		h.beforeTake(by.Handle)
 	}
-	n, err := h.Backend.Take(ctx, consumer, filter, into)
+	n, err := h.Backend.Take(ctx, by, into)
 	if h.afterTake != nil {
 		h.afterTake(n)
 	}
 	return n, err
 }
 
-func (h *hooked) TakeOne(ctx context.Context, consumer driver.Handle, f Filter) (driver.Attempt, error) {
-	return driver.TakeOne(ctx, h, consumer, f)
+func (h *hooked) TakeOne(ctx context.Context, by *driver.Taker) (driver.Attempt, error) {
+	return driver.TakeOne(ctx, h, by)
 }
 
 func (h *hooked) SettleAndTakeOne(
-	ctx context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, f Filter,
+	ctx context.Context, lease driver.Lease, how driver.Settlement, by *driver.Taker,
 ) (State, driver.Attempt, error) {
-	return driver.SettleAndTakeOne(ctx, h, lease, how, consumer, f)
+	return driver.SettleAndTakeOne(ctx, h, lease, how, by)
 }
 
 func (h *hooked) PutOne(ctx context.Context, task driver.New) (ID, *driver.Record, error) {

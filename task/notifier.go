@@ -272,7 +272,15 @@ func (n *notifier) why() error {
 // admit returns an error if a task of a key cannot be put because the queue is over, or others are
 // about to try whether there is room for them.
 func (n *notifier) admit(key string) error {
-	if n.puttersWaiting.Load() > 0 && n.putters.policy < fairq.EvictHeaviest {
+	if n.puttersWaiting.Load() == 0 {
+		return n.over()
+	}
+	return n.admitBehind(key)
+}
+
+// admitBehind is not in admit, so that this can be inlined.
+func (n *notifier) admitBehind(key string) error {
+	if n.putters.policy < fairq.EvictHeaviest {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		if n.putters.policy == fairq.RejectOverShare && len(n.putters.blocked[key]) > 0 {

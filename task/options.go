@@ -186,13 +186,13 @@ type PutOptions struct {
 
 // setFilter is a filter as it is set for a consumer.
 type setFilter struct {
-	Filter
+	driver.Taker
 	id string // equal for equal filters
 }
 
 // set returns a copy of a filter that shares nothing. Its kinds are in order, each once.
-func set(f *Filter) *setFilter {
-	s := &setFilter{Filter: Filter{Kinds: slices.Clone(f.Kinds)}}
+func set(f *Filter, of driver.Handle) *setFilter {
+	s := &setFilter{Taker: driver.Taker{Handle: of, Filter: Filter{Kinds: slices.Clone(f.Kinds)}}}
 	slices.Sort(s.Kinds)
 	s.Kinds = slices.Compact(s.Kinds)
 	if f.MaxPriority != nil {

@@ -84,7 +84,9 @@ func (q *Queue[V]) Put(ctx context.Context, key string, payload V, options PutOp
 	if err == nil {
 		id, err = q.put(ctx, &n)
 	}
-	q.countRefusal(key, err)
+	if err != nil {
+		q.countRefusal(key, err)
+	}
 	return id, err
 }
 

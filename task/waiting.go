@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"sync/atomic"
+
+	"github.com/fairq/fairq/task/driver"
 )
 
 // takers are the goroutines that wait for a task: those with the same filter in one group, first
@@ -258,7 +260,7 @@ func (t *takers) signalEnded(c *consumerState) {
 }
 
 // take calls try until it has found something, and in between waits until that may be so.
-func (n *notifier) take(ctx context.Context, c *consumerState, try func(Filter) (found bool, err error)) error {
+func (n *notifier) take(ctx context.Context, c *consumerState, try func(*driver.Taker) (found bool, err error)) error {
 	done := ctx.Done()
 	n.addWaiting(&n.takersWaiting, 1)
 	defer n.addWaiting(&n.takersWaiting, -1)
@@ -276,7 +278,7 @@ func (n *notifier) take(ctx context.Context, c *consumerState, try func(Filter) 
 			w.looked = c.filter.Load()
 			var found bool
 			var err error
-			n.unlocked(func() { found, err = try(w.looked.Filter) }, func() { n.takers.leave(w, false) })
+			n.unlocked(func() { found, err = try(&w.looked.Taker) }, func() { n.takers.leave(w, false) })
 			if found || err != nil {
 				n.takers.leave(w, found)
 				return err

@@ -234,7 +234,7 @@ func (w *waiters) check(when string) {
 			for _, got := range s.got {
 				sf := w.filters[s.consumer]
 				require.False(w, !w.changed && !w.crossed && s.consumer.queue == t.consumer.queue && t.arrived < s.arrived &&
-					set(&f).id == set(&sf).id && f.Passes(got.Priority, got.Kind),
+					set(&f, driver.Handle{}).id == set(&sf, driver.Handle{}).id && f.Passes(got.Priority, got.Kind),
 					"%s: a taker was served before its turn", when)
 			}
 		}
@@ -259,7 +259,7 @@ func (w *waiters) check(when string) {
 
 // has tells whether a task can be taken that the filter passes. If so, it is taken.
 func (w *waiters) has(f Filter) bool {
-	r, err := w.queues[0].backend.TakeOne(w.ctx, driver.Handle{ID: "who looks"}, set(&f).Filter)
+	r, err := w.queues[0].backend.TakeOne(w.ctx, &set(&f, driver.Handle{ID: "who looks"}).Taker)
 	require.NoError(w, err)
 	return r.ID != 0
 }

@@ -42,8 +42,8 @@ func (c *Consumer[V]) Watch(f func()) *Watch[V] {
 // for until then others may have to wait. The function is also called when the consumer or the
 // queue is closed.
 func (w *Watch[V]) Take(ctx context.Context, into *Task[V]) (found, armed bool, err error) {
-	armed, err = w.take(ctx, func(f Filter) (bool, error) {
-		t, err := w.consumer.takeOne(ctx, f, into)
+	armed, err = w.take(ctx, func(by *driver.Taker) (bool, error) {
+		t, err := w.consumer.takeOne(ctx, by, into)
 		found = t != nil
 		return found, err
 	})
@@ -56,16 +56,16 @@ func (w *Watch[V]) TakeBatch(ctx context.Context, n int) (tasks []*Task[V], arme
 		return nil, false, err
 	}
 	records := make([]driver.Record, n)
-	armed, err = w.take(ctx, func(f Filter) (bool, error) {
+	armed, err = w.take(ctx, func(by *driver.Taker) (bool, error) {
 		var err error
-		tasks, err = w.consumer.takeSome(ctx, f, records)
+		tasks, err = w.consumer.takeSome(ctx, by, records)
 		return len(tasks) > 0, err
 	})
 	return tasks, armed, err
 }
 
 // take stands in line, and calls try when it is its turn.
-func (w *Watch[V]) take(ctx context.Context, try func(Filter) (found bool, err error)) (armed bool, err error) {
+func (w *Watch[V]) take(ctx context.Context, try func(*driver.Taker) (found bool, err error)) (armed bool, err error) {
 	if err := w.consumer.check(ctx); err != nil {
 		return false, err
 	}
@@ -93,7 +93,7 @@ func (w *Watch[V]) take(ctx context.Context, try func(Filter) (found bool, err e
 		}
 		w.taker.looked = c.state.filter.Load()
 		var found bool
-		n.unlocked(func() { found, err = try(w.taker.looked.Filter) }, func() { w.disarmLocked(false) })
+		n.unlocked(func() { found, err = try(&w.taker.looked.Taker) }, func() { w.disarmLocked(false) })
 		switch {
 		case found && n.takers.foundLast(&w.taker):
 			return true, nil

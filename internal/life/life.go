@@ -63,15 +63,15 @@ func (t *Task) Put(n *driver.New, now int64) driver.State {
 
 // wait returns in which state the task waits.
 func (t *Task) wait(now int64) driver.State {
-	if t.holds() {
+	if t.Rare != nil && t.holds() {
 		return driver.Held
 	}
 	return t.queue(now)
 }
 
-// holds tells whether its group holds a task back.
+// holds tells whether its group holds a task back that has something rare.
 func (t *Task) holds() bool {
-	if t.Rare == nil || t.Group == nil {
+	if t.Group == nil {
 		return false
 	}
 	return !t.Group.Values().Started || t.Role != driver.Member
@@ -93,7 +93,7 @@ func (t *Task) Hurry(blocked bool, now int64, s *driver.Stats) (Fate, error) {
 	switch {
 	case t.State == driver.Taken:
 		return Fate{}, driver.ErrTaken
-	case blocked || t.holds():
+	case blocked || t.Rare != nil && t.holds():
 		return Fate{}, driver.ErrBlocked
 	case t.State == driver.Buried:
 		return t.Kick(now, s), nil

@@ -112,14 +112,13 @@ type Backend interface {
 	// a transaction of the caller's own, which may keep them from doing it.
 	MayWait(ctx context.Context) bool
 
-	// Take takes up to len(into) tasks for a consumer, the first ones in order that pass the
-	// filter, and returns how many; a Store may take fewer than there are. The filter's Kinds are in
+	// Take takes up to len(into) tasks for a taker, the first ones in order that pass its filter, and returns how many; a Store may take fewer than there are. The filter's Kinds are in
 	// alphabetical order, each once. It counts an attempt for each. A consumer that is not known
 	// yet is from now on. If it is known with another epoch, Take returns ErrResumed.
-	Take(ctx context.Context, consumer Handle, filter Filter, into []Record) (n int, err error)
+	Take(ctx context.Context, by *Taker, into []Record) (n int, err error)
 
 	// TakeOne is Take for one task. If there is none, it returns the zero Attempt.
-	TakeOne(ctx context.Context, consumer Handle, filter Filter) (Attempt, error)
+	TakeOne(ctx context.Context, by *Taker) (Attempt, error)
 
 	// TakeID is Take for the task of that id, whatever the order. It takes no turn: if it is handed
 	// back it has a new place, behind all of its key, unless Settings.KeepPlace is set. A task that
@@ -136,7 +135,7 @@ type Backend interface {
 	// then no task can be taken, whatever the reason, next is the zero Attempt: the next call of
 	// TakeOne tells why.
 	SettleAndTakeOne(
-		ctx context.Context, lease Lease, how Settlement, consumer Handle, filter Filter,
+		ctx context.Context, lease Lease, how Settlement, by *Taker,
 	) (state State, next Attempt, err error)
 
 	// Touch makes a lease run out d later than it would, and returns when. If it never runs out,
@@ -226,9 +225,9 @@ func PutOne(ctx context.Context, b Backend, task New) (ID, *Record, error) {
 }
 
 // TakeOne implements Backend.TakeOne by Take.
-func TakeOne(ctx context.Context, b Backend, consumer Handle, filter Filter) (Attempt, error) {
+func TakeOne(ctx context.Context, b Backend, by *Taker) (Attempt, error) {
 	var one [1]Record
-	n, err := b.Take(ctx, consumer, filter, one[:])
+	n, err := b.Take(ctx, by, one[:])
 	if n == 0 { // what a transaction has written that was tried again may still be there
 		return Attempt{}, err
 	}
@@ -238,12 +237,12 @@ func TakeOne(ctx context.Context, b Backend, consumer Handle, filter Filter) (At
 // SettleAndTakeOne implements Backend.SettleAndTakeOne by Settle and TakeOne, for a Backend to
 // which two transactions are as good as one.
 func SettleAndTakeOne(
-	ctx context.Context, b Backend, lease Lease, how Settlement, consumer Handle, filter Filter,
+	ctx context.Context, b Backend, lease Lease, how Settlement, by *Taker,
 ) (state State, next Attempt, err error) {
 	if state, err = b.Settle(ctx, lease, how); err != nil {
 		return 0, Attempt{}, err
 	}
-	next, _ = b.TakeOne(ctx, consumer, filter)
+	next, _ = b.TakeOne(ctx, by)
 	return state, next, nil
 }
 
@@ -274,6 +273,12 @@ type New struct {
 type Handle struct {
 	ID    string
 	Epoch uint64 // how often it had been resumed by then
+}
+
+// Taker is a consumer and what it takes. It never changes, so a Store may keep it.
+type Taker struct {
+	Handle
+	Filter
 }
 
 // Lease is what a consumer must show to settle a task. No two leases of a queue have the same

@@ -48,14 +48,14 @@ func (b *backend) PutOne(_ context.Context, n driver.New) (id driver.ID, evicted
 func (*queue) MayWait(context.Context) bool { return true }
 
 // Take implements [driver.Backend].
-func (q *queue) Take(_ context.Context, consumer driver.Handle, filter driver.Filter, into []driver.Record) (n int, err error) {
+func (q *queue) Take(_ context.Context, by *driver.Taker, into []driver.Record) (n int, err error) {
 	now, err := q.enter()
 	if err != nil {
 		return 0, err
 	}
 	defer q.exit()
 	for ; n < len(into); n++ {
-		it, err := q.take(consumer, &filter, now)
+		it, err := q.take(by, now)
 		if it == nil {
 			return n, err
 		}
@@ -65,17 +65,17 @@ func (q *queue) Take(_ context.Context, consumer driver.Handle, filter driver.Fi
 }
 
 // TakeOne implements [driver.Backend]. It allocates nothing.
-func (b *backend) TakeOne(_ context.Context, consumer driver.Handle, filter driver.Filter) (a driver.Attempt, err error) {
+func (b *backend) TakeOne(_ context.Context, by *driver.Taker) (a driver.Attempt, err error) {
 	q := b.queue
 	now, err := q.enter()
 	if err != nil {
 		return a, err
 	}
-	defer q.exit()
-	it, err := q.take(consumer, &filter, now)
+	it, err := q.take(by, now)
 	if it != nil {
 		q.attempt(it, &a)
 	}
+	q.exit()
 	return a, err
 }
 
@@ -100,13 +100,14 @@ func (b *backend) Settle(_ context.Context, lease driver.Lease, how driver.Settl
 	if err != nil {
 		return 0, err
 	}
-	defer q.exit()
-	return q.settle(lease, &how, now)
+	state, err := q.settle(lease, &how, now)
+	q.exit()
+	return state, err
 }
 
 // SettleAndTakeOne implements [driver.Backend]. It takes the lock once, and allocates nothing.
 func (b *backend) SettleAndTakeOne(
-	_ context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, filter driver.Filter,
+	_ context.Context, lease driver.Lease, how driver.Settlement, by *driver.Taker,
 ) (state driver.State, next driver.Attempt, err error) {
 	q := b.queue
 	now, err := q.enter()
@@ -114,7 +115,7 @@ func (b *backend) SettleAndTakeOne(
 		return 0, next, err
 	}
 	if state, err = q.settle(lease, &how, now); err == nil {
-		if it, _ := q.take(consumer, &filter, now); it != nil {
+		if it, _ := q.take(by, now); it != nil {
 			q.attempt(it, &next)
 		}
 	}
@@ -357,7 +358,9 @@ func (q *queue) Pause(_ context.Context, key *string, paused bool) error {
 	k.paused = paused
 	q.block(k)
 	q.look()
-	q.forgetKey(k)
+	if !k.isUsed() {
+		q.forgetKey(k)
+	}
 	return nil
 }
 

@@ -25,18 +25,26 @@ func (a *consumer) at() *int32 { return &a.index }
 
 // consumer returns the consumer of a handle, unless that has an epoch which is over.
 func (q *queue) consumer(h driver.Handle) (*consumer, error) {
-	c := q.taker
-	if c == nil || c.Handle != h {
-		if c = q.consumers[h.ID]; c == nil {
-			c = &consumer{Handle: h}
-			q.consumers[h.ID] = c
-		}
-		if c.Epoch != h.Epoch {
-			return nil, driver.ErrResumed
-		}
-		q.taker = c
+	c := q.consumers[h.ID]
+	if c == nil {
+		c = &consumer{Handle: h}
+		q.consumers[h.ID] = c
+	}
+	if c.Epoch != h.Epoch {
+		return nil, driver.ErrResumed
 	}
 	return c, nil
+}
+
+// consumerOf returns that of a taker. As a rule it is the one that has taken something last.
+func (q *queue) consumerOf(by *driver.Taker) (c *consumer, err error) {
+	if c = q.consumerTaking; by == q.taker && c.Epoch == by.Epoch {
+		return c, nil
+	}
+	if c, err = q.consumer(by.Handle); err == nil {
+		q.taker, q.consumerTaking = by, c
+	}
+	return c, err
 }
 
 // Leave implements [driver.Backend].
@@ -94,7 +102,7 @@ func (q *queue) Return(_ context.Context, h driver.Handle) error {
 
 func (q *queue) forgetConsumer(c *consumer) {
 	delete(q.consumers, c.ID)
-	q.taker = nil
+	q.taker, q.consumerTaking = nil, nil
 	q.cancelLeave(c)
 }
 

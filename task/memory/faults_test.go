@@ -106,7 +106,7 @@ func TestMuchIsDue(t *testing.T) {
 		last := driver.Lease{}
 		for range n {
 			require.NoError(t, put(driver.New{Key: "a"}))
-			r, err := b.TakeOne(ctx, c, driver.Filter{})
+			r, err := b.TakeOne(ctx, &driver.Taker{Handle: c})
 			require.NoError(t, err)
 			last = driver.Lease{ID: r.ID, Number: r.Lease}
 		}

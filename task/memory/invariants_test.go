@@ -58,7 +58,7 @@ func (q *queue) check(t require.TestingT) {
 		}
 		if it.State == driver.Ready {
 			ready[q.line(it).lane(it.kind)]++
-			require.True(t, q.reserves() || it.turn == 0)
+			require.True(t, q.reserve || it.turn == 0)
 		}
 		if it.Rare != nil && it.UniqueKey != "" {
 			uniqueKeys++
@@ -110,7 +110,7 @@ func (q *queue) check(t require.TestingT) {
 			linked[l.band] += l.turnsAhead
 			require.Equal(t, l.band.turns.KeyLen(k.name), l.turnsAhead)
 			require.True(t, slices.IsSortedFunc(l.owed, cmp.Compare[uint64]))
-			if !q.reserves() {
+			if !q.reserve {
 				require.LessOrEqual(t, l.turnsAhead+len(l.owed), l.len)
 			}
 			require.True(t, l.len == 0 || l.turnsAhead+len(l.owed) > 0)

@@ -50,7 +50,7 @@ func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Reco
 			q.joinGroup(it, g)
 		}
 	}
-	if q.reserves() {
+	if q.reserve {
 		q.line(it).addTurn(it.cost)
 	}
 	q.stats.Puts++
@@ -173,13 +173,13 @@ func (q *queue) slotFreed(k *keyState) {
 	}
 }
 
-// take takes the first task that the filter passes, nil if there is none.
-func (q *queue) take(consumer driver.Handle, filter *driver.Filter, now int64) (*item, error) {
-	c, err := q.consumer(consumer)
+// take takes the first task that the filter of a taker passes, nil if there is none.
+func (q *queue) take(by *driver.Taker, now int64) (*item, error) {
+	c, err := q.consumerOf(by)
 	if q.paused || err != nil {
 		return nil, err
 	}
-	it := q.first(filter)
+	it := q.first(&by.Filter)
 	for n := 1; it != nil && it.isDue(now); n++ { // it has expired, but there were too many to be handled before
 		f := it.Due(it.wake, &q.stats)
 		q.leaveState(it)
@@ -187,11 +187,11 @@ func (q *queue) take(consumer driver.Handle, filter *driver.Filter, now int64) (
 		if n%timersPerCall == 0 {
 			q.mu.Unlock() // let others have their turn
 			q.lock()
-			if c, err = q.consumer(consumer); q.paused || q.dropped || err != nil {
+			if c, err = q.consumerOf(by); q.paused || q.dropped || err != nil {
 				return nil, err
 			}
 		}
-		it = q.first(filter)
+		it = q.first(&by.Filter)
 	}
 	if it == nil {
 		return nil, nil
@@ -261,18 +261,20 @@ func (q *queue) newTurn(it *item) {
 
 // reprioritize gives a task that is taken another priority, and a place behind all of its key.
 func (q *queue) reprioritize(it *item, priority int) {
-	q.giveUpTurn(it)
+	if q.reserve {
+		q.giveUpTurn(it)
+	}
 	it.priority = int16(priority)
 	q.places++
 	it.place, it.turn = q.places, 0
-	if q.reserves() {
+	if q.reserve {
 		q.line(it).addTurn(it.cost)
 	}
 }
 
 // giveUpTurn takes its turn from a task that has one though it is not ready.
 func (q *queue) giveUpTurn(it *item) {
-	if q.reserves() && it.turn == 0 {
+	if it.turn == 0 {
 		l := q.line(it)
 		l.giveUp(l.turnsAhead + len(l.owed) - 1)
 		q.dropIfEmpty(l)
@@ -328,7 +330,9 @@ func (q *queue) gone(it *item, why driver.EventType, now int64, lease uint64, ou
 	q.arm(it, 0)
 	q.ids.remove(it)
 	k := it.key
-	q.giveUpTurn(it)
+	if q.reserve {
+		q.giveUpTurn(it)
+	}
 	if it.Rare != nil && it.UniqueKey != "" {
 		remove(&q.uniqueKeys, &q.peakUniqueKeys, it.UniqueKey)
 		q.outcomes.add(it.UniqueKey, it.id, outcome, q.clock(now)+int64(q.settings.Retention))
@@ -342,7 +346,9 @@ func (q *queue) gone(it *item, why driver.EventType, now int64, lease uint64, ou
 	if q.waits {
 		q.freed(k, it.State, 0)
 	}
-	q.forgetKey(k)
+	if !k.isUsed() {
+		q.forgetKey(k)
+	}
 	if g := it.group(); g != nil {
 		q.leaveGroup(it, g, now)
 	}

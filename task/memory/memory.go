@@ -54,6 +54,7 @@ type queue struct {
 	name     string
 	settings driver.Settings
 	payload  reflect.Type
+	reserve  bool                                                                 // tasks have their turns from Put on
 	epoch    time.Time                                                            // times are counted from here
 	unixBase time.Duration                                                        // the epoch, since 1970
 	admit    func(context.Context, driver.New) (driver.ID, *driver.Record, error) // PutOne, with the lock held
@@ -70,24 +71,25 @@ type queue struct {
 	stats     driver.Stats         // counters, and keys
 	tasks     [driver.Held + 1]int // by state; in all states at 0
 
-	ids        index
-	keys       map[string]*keyState
-	bands      []*band // by priority
-	buried     list    // in the order in which they were buried
-	timers     heap[byTime]
-	uniqueKeys map[string]*item
-	groups     map[string]*group
-	consumers  map[string]*consumer
-	taker      *consumer       // the last one that took something
-	leaving    heap[*consumer] // those that have left, and may come back
-	left       int             // how many ever have
-	outcomes   outcomes
-	evictable  *evictable // only with EvictHeaviest or EvictOldest
-	places     uint64     // the last place given to a task
-	leases     uint64     // the number of the last lease
-	due        int64      // what the notifiers know: when Tick must be called; 0 for never
-	spare      []*item
-	idle       []*keyState // some have tasks again by now
+	ids            index
+	keys           map[string]*keyState
+	bands          []*band // by priority
+	buried         list    // in the order in which they were buried
+	timers         heap[byTime]
+	uniqueKeys     map[string]*item
+	groups         map[string]*group
+	consumers      map[string]*consumer
+	taker          *driver.Taker   // the last one; nil if its consumer is gone
+	consumerTaking *consumer       // that of taker
+	leaving        heap[*consumer] // those that have left, and may come back
+	left           int             // how many ever have
+	outcomes       outcomes
+	evictable      *evictable // only with EvictHeaviest or EvictOldest
+	places         uint64     // the last place given to a task
+	leases         uint64     // the number of the last lease
+	due            int64      // what the notifiers know: when Tick must be called; 0 for never
+	spare          []*item
+	idle           []*keyState // some have tasks again by now
 
 	peakKeys, peakUniqueKeys int // how many there once were, see remove
 }
@@ -201,6 +203,7 @@ func (m *Store) Open(_ context.Context, name string, settings driver.Settings, n
 		keys: map[string]*keyState{}, uniqueKeys: map[string]*item{}, groups: map[string]*group{},
 		consumers: map[string]*consumer{},
 	}
+	q.reserve = settings.KeepPlace && settings.MaxInFlightPerKey == 0
 	q.unixBase = time.Duration(q.epoch.UnixNano())
 	q.admit = func(_ context.Context, n driver.New) (driver.ID, *driver.Record, error) { return q.put(&n, q.now()) }
 	if settings.WhenFull >= fairq.EvictHeaviest {
@@ -372,9 +375,6 @@ func (k *keyState) isUsed() bool { return k.tasks[0] > 0 || k.paused }
 
 // forgetKey forgets a key that there is nothing to be known of, if others have been idle since.
 func (q *queue) forgetKey(k *keyState) {
-	if k.isUsed() {
-		return
-	}
 	k.weight = 1
 	if !k.isIdle {
 		k.isIdle = true
@@ -440,7 +440,7 @@ func (q *queue) drop(l *line) {
 func (q *queue) band(priority int) *band {
 	i, ok := slices.BinarySearchFunc(q.bands, priority, func(b *band, p int) int { return b.priority - p })
 	if !ok {
-		b := &band{priority: priority, limited: q.settings.MaxInFlightPerKey > 0, reserve: q.reserves()}
+		b := &band{priority: priority, limited: q.settings.MaxInFlightPerKey > 0, reserve: q.reserve}
 		b.turns.Newcomers = q.settings.Newcomers
 		if q.settings.Quantum > 0 {
 			b.turns.Quantum, b.turns.Cost = q.settings.Quantum, func(*line) int64 { return int64(b.cost) }
@@ -451,9 +451,4 @@ func (q *queue) band(priority int) *band {
 		q.bands = slices.Insert(q.bands, i, b)
 	}
 	return q.bands[i]
-}
-
-// reserves tells whether tasks have their turns from Put on.
-func (q *queue) reserves() bool {
-	return q.settings.KeepPlace && q.settings.MaxInFlightPerKey == 0
 }

@@ -33,34 +33,34 @@ func (m *model) PutOne(ctx context.Context, n driver.New) (driver.ID, *driver.Re
 }
 
 func (m *model) Take(
-	_ context.Context, h driver.Handle, f driver.Filter, into []driver.Record,
+	_ context.Context, by *driver.Taker, into []driver.Record,
 ) (n int, err error) {
 	now, leave := m.enter()
 	defer leave()
-	if _, err := m.consumer(h); m.paused || err != nil {
+	if _, err := m.consumer(by.Handle); m.paused || err != nil {
 		return 0, err
 	}
 	for ; n < len(into); n++ {
-		t := m.next(&f)
+		t := m.next(&by.Filter)
 		if t == nil {
 			break
 		}
-		m.grant(t, now, h.ID)
+		m.grant(t, now, by.ID)
 		into[n] = t.record()
 	}
 	return n, nil
 }
 
 func (m *model) TakeOne(
-	ctx context.Context, h driver.Handle, f driver.Filter,
+	ctx context.Context, by *driver.Taker,
 ) (driver.Attempt, error) {
-	return driver.TakeOne(ctx, m, h, f)
+	return driver.TakeOne(ctx, m, by)
 }
 
 func (m *model) SettleAndTakeOne(
-	ctx context.Context, lease driver.Lease, how driver.Settlement, h driver.Handle, f driver.Filter,
+	ctx context.Context, lease driver.Lease, how driver.Settlement, by *driver.Taker,
 ) (driver.State, driver.Attempt, error) {
-	return driver.SettleAndTakeOne(ctx, m, lease, how, h, f)
+	return driver.SettleAndTakeOne(ctx, m, lease, how, by)
 }
 
 // consumer returns that of a handle, a new one if it is not known.

@@ -118,21 +118,21 @@ func (q *diskQueue) lives(h driver.Handle, lives bool) error {
 	return nil
 }
 
-func (q *diskQueue) Take(ctx context.Context, h driver.Handle, f task.Filter, into []driver.Record) (int, error) {
-	if err := q.lives(h, true); err != nil {
+func (q *diskQueue) Take(ctx context.Context, by *driver.Taker, into []driver.Record) (int, error) {
+	if err := q.lives(by.Handle, true); err != nil {
 		return 0, err
 	}
-	return q.Backend.Take(ctx, h, f, into)
+	return q.Backend.Take(ctx, by, into)
 }
 
-func (q *diskQueue) TakeOne(ctx context.Context, consumer driver.Handle, f task.Filter) (driver.Attempt, error) {
-	return driver.TakeOne(ctx, q, consumer, f)
+func (q *diskQueue) TakeOne(ctx context.Context, by *driver.Taker) (driver.Attempt, error) {
+	return driver.TakeOne(ctx, q, by)
 }
 
 func (q *diskQueue) SettleAndTakeOne(
-	ctx context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, f task.Filter,
+	ctx context.Context, lease driver.Lease, how driver.Settlement, by *driver.Taker,
 ) (task.State, driver.Attempt, error) {
-	return driver.SettleAndTakeOne(ctx, q, lease, how, consumer, f)
+	return driver.SettleAndTakeOne(ctx, q, lease, how, by)
 }
 
 func (q *diskQueue) TakeID(ctx context.Context, h driver.Handle, id task.ID) (driver.Record, error) {

@@ -8,14 +8,14 @@ import (
 )
 
 // Take implements [driver.Backend].
-func (b *backend) Take(ctx context.Context, consumer driver.Handle, filter driver.Filter, into []driver.Record) (n int, err error) {
-	wanted := filterOf(&filter)
+func (b *backend) Take(ctx context.Context, by *driver.Taker, into []driver.Record) (n int, err error) {
+	wanted := filterOf(&by.Filter)
 	into = into[:b.store.step(len(into))]
 	err = b.steps(ctx, "Take", call{
 		order: takes, tasks: len(into),
-		plan: func(q *queue, p *wants) { p.take(q, consumer, wanted, len(into)) },
+		plan: func(q *queue, p *wants) { p.take(q, by.Handle, wanted, len(into)) },
 	}, func(u *unit) (done bool, err error) {
-		n, err = u.takeSome(consumer, wanted, into)
+		n, err = u.takeSome(by.Handle, wanted, into)
 		return n > 0 || !u.workLeft(), err
 	})
 	if err != nil {
@@ -58,8 +58,8 @@ func (u *unit) takeSome(consumer driver.Handle, filter Filter, into []driver.Rec
 }
 
 // TakeOne implements [driver.Backend].
-func (b *backend) TakeOne(ctx context.Context, consumer driver.Handle, filter driver.Filter) (driver.Attempt, error) {
-	return driver.TakeOne(ctx, b, consumer, filter)
+func (b *backend) TakeOne(ctx context.Context, by *driver.Taker) (driver.Attempt, error) {
+	return driver.TakeOne(ctx, b, by)
 }
 
 // TakeID implements [driver.Backend].
@@ -105,20 +105,20 @@ func (b *backend) Settle(ctx context.Context, lease driver.Lease, how driver.Set
 
 // SettleAndTakeOne implements [driver.Backend].
 func (b *backend) SettleAndTakeOne(
-	ctx context.Context, lease driver.Lease, how driver.Settlement, consumer driver.Handle, filter driver.Filter,
+	ctx context.Context, lease driver.Lease, how driver.Settlement, by *driver.Taker,
 ) (state driver.State, next driver.Attempt, err error) {
-	wanted := filterOf(&filter)
+	wanted := filterOf(&by.Filter)
 	var taken [1]driver.Record
 	n, later := 0, false
 	err = b.call(ctx, settling(&how), call{
 		order: takes,
 		plan: func(q *queue, p *wants) {
 			p.Get = append(p.Get, uint64(lease.ID))
-			p.take(q, consumer, wanted, 1)
+			p.take(q, by.Handle, wanted, 1)
 		},
 		run: func(u *unit) (err error) {
 			if state, err = u.settle(lease, &how); err == nil {
-				n, _ = u.takeSome(consumer, wanted, taken[:])
+				n, _ = u.takeSome(by.Handle, wanted, taken[:])
 				later = n == 0 && u.workLeft()
 			}
 			return err
@@ -126,7 +126,7 @@ func (b *backend) SettleAndTakeOne(
 	})
 	switch {
 	case err == nil && later:
-		next, _ = b.TakeOne(ctx, consumer, filter)
+		next, _ = b.TakeOne(ctx, by)
 	case err == nil && n > 0:
 		next = taken[0].Attempt()
 	}
