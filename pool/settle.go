@@ -68,10 +68,7 @@ func (a *attempt[V]) finish(err error) {
 func (a *attempt[V]) settle(err error) {
 	p, t, counts := a.class.pool, &a.task, a.counts()
 	if err == nil {
-		if err = a.ack(p.storeCtx); err != nil {
-			err = p.settleAgain(t, a.ack, err)
-		}
-		if a.settled(err, &counts.succeeded) && p.observer.Succeeded != nil {
+		if a.settled(a.ack(p.storeCtx), a.ack, &counts.succeeded) && p.observer.Succeeded != nil {
 			p.observe("Succeeded", func() { p.observer.Succeeded(p.storeCtx, a.class.name, t, a.get().ran) })
 		}
 		return
@@ -188,11 +185,14 @@ func (a *attempt[V]) fail(reason Reason, err error) {
 // settleBy tells the queue what came of the task, and counts it. It returns false if the queue
 // cannot be told.
 func (a *attempt[V]) settleBy(call func(context.Context) error, count *counter) bool {
-	return a.settled(a.class.pool.settle(&a.task, call), count)
+	return a.settled(call(a.class.pool.storeCtx), call, count)
 }
 
-// settled is settleBy when settle has returned err.
-func (a *attempt[V]) settled(err error, count *counter) bool {
+// settled is settleBy when the first call has returned err.
+func (a *attempt[V]) settled(err error, call func(context.Context) error, count *counter) bool {
+	if err != nil {
+		err = a.class.pool.settleAgain(&a.task, call, err)
+	}
 	if err != nil {
 		a.lost(err)
 		return false
