@@ -129,6 +129,56 @@ func TestMuchIsDue(t *testing.T) {
 	})
 }
 
+// A consumer that has left and takes again holds what it takes, although it is the last one that
+// took something.
+func TestTakerComesBack(t *testing.T) {
+	ctx := t.Context()
+	opened, err := new(Store).Open(ctx, "q", driver.Settings{Capacity: fairq.MaxLen, KeyCapacity: fairq.MaxLen}, deaf{})
+	require.NoError(t, err)
+	b := opened.(*backend)
+	by := &driver.Taker{Handle: driver.Handle{ID: "c"}}
+	_, _, err = b.PutOne(ctx, driver.New{Key: "a", Weight: 1, Cost: 1})
+	require.NoError(t, err)
+	for range 3 {
+		a, err := b.TakeOne(ctx, by)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, a.ID)
+		b.check(t)
+		require.NoError(t, b.Leave(ctx, by.Handle, 0))
+		b.check(t)
+	}
+}
+
+// With MaxInFlightPerKey a key has as many turns ahead as its weight as soon as one is used: they
+// come before those of keys that are put then.
+func TestTurnsAheadOfWeight(t *testing.T) {
+	ctx := t.Context()
+	q, err := task.Open(ctx, new(Store), "q", &task.Options[int]{
+		MaxInFlightPerKey: 10, Weight: func(key string) int { return map[string]int{"a": 2, "b": 1}[key] },
+	})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, q.Close(context.Background())) }()
+	put := func(key string) {
+		_, err := q.Put(ctx, key, 0, task.PutOptions{})
+		require.NoError(t, err)
+	}
+	order := ""
+	take := func() {
+		got, err := q.Take(ctx)
+		require.NoError(t, err)
+		order += got.Key
+	}
+	for range 4 {
+		put("a")
+	}
+	take()
+	put("b")
+	for range 4 {
+		take()
+	}
+	require.Equal(t, "aaaba", order)
+}
+
 // Others go on while a long queue is listed: what is deleted meanwhile may be left out.
 func TestListLetsOthersGoOn(t *testing.T) {
 	ctx, store := t.Context(), new(Store)

@@ -147,7 +147,7 @@ func (q *queue) check(t require.TestingT) {
 	for _, b := range q.bands {
 		require.Equal(t, lines[b], b.lines)
 		require.Equal(t, linked[b], b.turns.Len())
-		sum := 0
+		sum, inHeaps := 0, 0
 		for _, k := range b.kinds {
 			require.Equal(t, free[k], k.free)
 			require.Len(t, k.owed, owed[k])
@@ -155,8 +155,10 @@ func (q *queue) check(t require.TestingT) {
 				require.False(t, lane.before(k.owed[max(0, (i-1)/2)]))
 			}
 			sum += k.free
+			inHeaps += len(k.owed)
 		}
 		require.Equal(t, sum, b.free)
+		require.Equal(t, inHeaps, b.owed)
 	}
 	if q.evictable != nil {
 		require.Equal(t, states[driver.Ready]+states[driver.Delayed], q.evictable.tasks.Len())
