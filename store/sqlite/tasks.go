@@ -25,7 +25,9 @@ func readTask(c *cells, r *rows.Row) {
 	}
 }
 
-// putTask writes a row. One that is taken stays where it is in the index by keys.
+// putTask writes a row. One that is taken stays where it is in the index by keys. The numbers of
+// tasks by state are kept in the head and saved with it, so they change if, and only if, a row was
+// written.
 func putTask(v *view, r *rows.Row) (err error) {
 	var n int64
 	switch {

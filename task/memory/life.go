@@ -8,7 +8,8 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// put puts a task. If it returns a victim, that was evicted.
+// put puts a task. If it returns a victim, that was evicted. All that can refuse the task comes
+// before newItem: after that nothing fails, so a Put with an error leaves no half of a task.
 func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Record, err error) {
 	if n.UniqueKey != "" {
 		if it := q.findUniqueKey(n.UniqueKey, now); it != nil {
@@ -68,6 +69,11 @@ func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Reco
 }
 
 // set puts a task that is in no state into one.
+//
+// The invariant between calls: all that finds a task by its state (its line, the leases of its
+// consumer, the buried, those that may be evicted, its timer) and all that counts by state agree
+// with State. unset takes the task out of all these but the timer, and leaves State as it was, for
+// the events of the change tell it. set then puts the task into those of the new state.
 func (q *queue) set(it *item, state driver.State) {
 	if q.waits {
 		q.freed(it.key, it.State, state)
@@ -119,8 +125,7 @@ func (q *queue) unset(it *item) {
 	q.leaveState(it)
 }
 
-// leaveState is the part of unset that a Take needs. Events tell the state that the task was in
-// until it is in another one.
+// leaveState is the part of unset that a Take needs: first has taken the task out of its line.
 func (q *queue) leaveState(it *item) {
 	state := it.State
 	if q.evictable != nil && (state == driver.Ready || state == driver.Delayed) {

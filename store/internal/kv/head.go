@@ -11,7 +11,9 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// head is what is known of a queue: what is kept with it, and what all tallies come to.
+// head is what is known of a queue: what is kept with it, and what all tallies come to. was is what
+// they came to when they were read. By how much head has changed since is what this transaction
+// counts, and flush adds just that to the own tally: the tallies of others are never written.
 type head struct {
 	rows.Head
 	name        string
@@ -59,6 +61,10 @@ func (v *view) markKey() []byte { return appendInt(v.about(aboutLock), 0) }
 
 // moveMark moves the mark on to the entry that comes first, if that is worth it. Of processes that
 // take at the same time the first one does so, and the others if it does not.
+//
+// A task before the mark is never found, so nobody may put one there unnoticed. Who moves the mark
+// on guards all that it passes over, and who puts a task guards the mark: of two that do so at the
+// same time one fails.
 func (v *view) moveMark(first []byte) {
 	step := cmp.Or(v.db.options.MarkStep, 4000)
 	if v.head.lanes.own > 0 {
@@ -67,7 +73,7 @@ func (v *view) moveMark(first []byte) {
 	if gone := v.head.gone; v.db.shared && gone-v.head.mark.gone >= step {
 		v.guardMark()
 		m, at := &v.head.mark, v.index(rows.TaskReady)
-		v.Guard(append(bytes.Clone(at), m.entry...), append(at, first...)) // others may have put one there
+		v.Guard(append(bytes.Clone(at), m.entry...), append(at, first...))
 		m.entry, m.gone, m.moved = bytes.Clone(first), gone, true
 	}
 }

@@ -38,7 +38,9 @@ func (w *wants) take(q *queue, consumer driver.Handle, filter Filter, n int) {
 	}
 }
 
-// takeSome takes as many tasks as there are records, or all that there are.
+// takeSome takes as many tasks as there are records, or all that there are. Each is written before
+// the next one is looked for, so none is found twice, and one that makes its key busy hides the
+// others of that key.
 func (u *unit) takeSome(consumer driver.Handle, filter Filter, into []driver.Record) (n int, err error) {
 	c, err := u.ownConsumer(consumer)
 	if err != nil {
@@ -103,7 +105,10 @@ func (b *backend) Settle(ctx context.Context, lease driver.Lease, how driver.Set
 	return state, err
 }
 
-// SettleAndTakeOne implements [driver.Backend].
+// SettleAndTakeOne implements [driver.Backend]. Once the task is settled the call has happened, and
+// must not fail because nothing can be taken: who is told that it failed would settle again. So an
+// error of the take, whose consumer may be over, is dropped; the next Take returns it. If the settling has left work to other
+// transactions, nothing can be taken before that is done, so the take has one of its own.
 func (b *backend) SettleAndTakeOne(
 	ctx context.Context, lease driver.Lease, how driver.Settlement, by *driver.Taker,
 ) (state driver.State, next driver.Attempt, err error) {
