@@ -20,6 +20,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +29,7 @@ import (
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/semver"
 	modzip "golang.org/x/mod/zip"
+	"golang.org/x/sync/errgroup"
 )
 
 //go:embed testdata
@@ -216,19 +218,24 @@ func prove(root, revision, version string, parts []part) error {
 	if err != nil {
 		return err
 	}
+	var installs errgroup.Group
+	installs.SetLimit(runtime.NumCPU()) // the go command mostly waits, and unpacks
 	for i, p := range parts {
-		start := time.Now()
-		dir := filepath.Join(tmp, fmt.Sprint("user", i))
-		err := install(dir, env, p, version)
-		if err == nil && p.isCommand() {
-			err = installCommand(dir, env, p, version)
-		}
-		if err != nil {
-			return fmt.Errorf("install %s@%s: %w", p.path(), version, err)
-		}
-		fmt.Printf("installed %s@%s in an empty module (%v)\n", p.path(), version, time.Since(start).Round(time.Second/10))
+		installs.Go(func() error {
+			start := time.Now()
+			dir := filepath.Join(tmp, fmt.Sprint("user", i))
+			err := install(dir, env, p, version)
+			if err == nil && p.isCommand() {
+				err = installCommand(dir, env, p, version)
+			}
+			if err != nil {
+				return fmt.Errorf("install %s@%s: %w", p.path(), version, err)
+			}
+			fmt.Printf("installed %s@%s in an empty module (%v)\n", p.path(), version, time.Since(start).Round(time.Second/10))
+			return nil
+		})
 	}
-	return nil
+	return installs.Wait()
 }
 
 // userEnv is the environment of a user who has nothing of ours. Modules of others come from this
@@ -343,7 +350,7 @@ func install(dir string, env []string, p part, version string) error {
 // installCommand does what a user does with a command: go install with a version, and run it.
 func installCommand(dir string, env []string, p part, version string) error {
 	bin := filepath.Join(dir, "bin")
-	if _, err := command(dir, append(env, "GOBIN="+bin), "go", "install", p.path()+"@"+version); err != nil {
+	if _, err := command(dir, append(slices.Clip(env), "GOBIN="+bin), "go", "install", p.path()+"@"+version); err != nil {
 		return err
 	}
 	name := path.Base(p.dir)
