@@ -13,7 +13,8 @@ import (
 
 // head is what is known of a queue: what is kept with it, and what all tallies come to. was is what
 // they came to when they were read. By how much head has changed since is what this transaction
-// counts, and flush adds just that to the own tally: the tallies of others are never written.
+// counts, and flush adds just that to the own tally. Who is alone in the queue also adds the old
+// tallies to its own, and deletes them; otherwise nobody writes those of others.
 type head struct {
 	rows.Head
 	name        string

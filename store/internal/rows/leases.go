@@ -107,8 +107,9 @@ func (b *backend) Settle(ctx context.Context, lease driver.Lease, how driver.Set
 
 // SettleAndTakeOne implements [driver.Backend]. Once the task is settled the call has happened, and
 // must not fail because nothing can be taken: who is told that it failed would settle again. So an
-// error of the take, whose consumer may be over, is dropped; the next Take returns it. If the settling has left work to other
-// transactions, nothing can be taken before that is done, so the take has one of its own.
+// error of the take, whose consumer may be over, is dropped; the next Take returns it. If the
+// settling has left work to other transactions, nothing can be taken before that is done, so the
+// take has one of its own.
 func (b *backend) SettleAndTakeOne(
 	ctx context.Context, lease driver.Lease, how driver.Settlement, by *driver.Taker,
 ) (state driver.State, next driver.Attempt, err error) {
