@@ -309,27 +309,28 @@ func (q *Queue[K, V]) pop() (value V) {
 	} else {
 		q.rounds.head = l.nextTurn
 	}
-	s := q.keys.at(l.key & keyMask)
+	slot := l.key & keyMask
+	s := q.keys.at(slot)
 	s.servedRound = q.rounds.current
 	node := turn
 	if s.oldest != turn { // rare; written so that takeValue need not wait until s is read
 		node = s.oldest
 	}
 	if q.waitTimes != nil {
-		q.keys.addWait(l.key&keyMask, q.waitTimes.deliver(node))
+		q.keys.addWait(slot, q.waitTimes.deliver(node))
 	}
 	if c := q.costs; c != nil {
-		k := q.keys.costs.at(l.key & keyMask)
+		k := q.keys.costs.at(slot)
 		c.served += c.leave(k, node)
 		if c.levels != nil {
-			c.setLevel(k, l.key&keyMask, s.len-1)
+			c.setLevel(k, slot, s.len-1)
 		}
 	}
 	value = q.takeValue(node)
 	if s.lastTurn == s.newest {
 		s.oldest = l.nextItem
 	} else {
-		q.moveUp(s, node, turn)
+		q.moveUp(s, slot, node, turn)
 	}
 	if q.issued > 0 || !q.nodes.cacheSlot(turn) { // as a rule without a call
 		q.freeNode(turn)
@@ -339,7 +340,7 @@ func (q *Queue[K, V]) pop() (value V) {
 	if q.costs != nil {
 		q.rest(s)
 	} else if s.len == 0 {
-		q.deactivate(s, l.key&keyMask)
+		q.deactivate(s, slot)
 	}
 	if q.len == 0 || q.hasManyIdle(maxIdle) {
 		q.tidy()

@@ -203,7 +203,7 @@ func (q *Queue[K, V]) dropTurn(s *keyState[K]) {
 
 // moveUp is the part of pop for a key with items without a turn: because they have moved up, and
 // maybe the item of node leaves at another node's turn, or because of TurnsAhead.
-func (q *Queue[K, V]) moveUp(s *keyState[K], node, turn uint32) {
+func (q *Queue[K, V]) moveUp(s *keyState[K], slot, node, turn uint32) {
 	if s.len > 1 {
 		s.oldest = q.itemAfter(node)
 	}
@@ -216,7 +216,7 @@ func (q *Queue[K, V]) moveUp(s *keyState[K], node, turn uint32) {
 	// The key has items without a turn. The first of them gets one, in this round if the key has
 	// some of its share left: it need not wait for the next one, as if it came only now.
 	next := q.links.at(s.lastTurn).nextItem
-	round := q.costs.payNext(q.keys.costs.at(q.links.at(turn).key&keyMask), &s.usage, next, q.rounds.current)
+	round := q.costs.payNext(q.keys.costs.at(slot), &s.usage, next, q.rounds.current)
 	s.lastTurn = next
 	q.appendTurn(q.ring(round), next, q.links.at(next))
 }
