@@ -99,7 +99,7 @@ func (t *Task[V]) Release(ctx context.Context, delay time.Duration) error {
 	if err := checkDelay("Release: the delay", delay); err != nil {
 		return err
 	}
-	return t.settle(ctx, driver.Settlement{Release: true, Delay: delay, Priority: t.Priority})
+	return t.settle(ctx, driver.Settlement{Method: driver.Release, Delay: delay, Priority: t.Priority})
 }
 
 // Snooze is Release, but the attempt does not count, so the task is never buried by it: it is for
@@ -108,7 +108,7 @@ func (t *Task[V]) Snooze(ctx context.Context, delay time.Duration) error {
 	if err := checkDelay("Snooze: the delay", delay); err != nil {
 		return err
 	}
-	return t.settle(ctx, driver.Settlement{Release: true, Uncounted: true, Delay: delay, Priority: t.Priority})
+	return t.settle(ctx, driver.Settlement{Method: driver.Snooze, Delay: delay, Priority: t.Priority})
 }
 
 // Fail is Release, and records why. If reason is, or wraps, an [*Error], its code is too, with the
@@ -118,7 +118,7 @@ func (t *Task[V]) Fail(ctx context.Context, reason error, delay time.Duration) e
 	if err := checkDelay("Fail: the delay", delay); err != nil {
 		return err
 	}
-	return t.settle(ctx, driver.Settlement{Release: true, Delay: delay, Priority: t.Priority, Err: newError(reason)})
+	return t.settle(ctx, driver.Settlement{Method: driver.Fail, Delay: delay, Priority: t.Priority, Err: newError(reason)})
 }
 
 // Bury puts the task aside, with the reason, until somebody kicks or deletes it. Who waits for its
@@ -127,7 +127,7 @@ func (t *Task[V]) Bury(ctx context.Context, reason error) error {
 	if reason == nil {
 		reason = errBuried
 	}
-	return t.settle(ctx, driver.Settlement{Bury: true, Priority: t.Priority, Err: newError(reason)})
+	return t.settle(ctx, driver.Settlement{Method: driver.Bury, Priority: t.Priority, Err: newError(reason)})
 }
 
 // Discard says that the task has failed for good and is not to be kept: it is gone, as after Ack.
@@ -136,7 +136,7 @@ func (t *Task[V]) Discard(ctx context.Context, reason error) error {
 	if reason == nil {
 		reason = errDiscarded
 	}
-	return t.settle(ctx, driver.Settlement{Discard: true, Err: newError(reason)})
+	return t.settle(ctx, driver.Settlement{Method: driver.Discard, Err: newError(reason)})
 }
 
 var (

@@ -128,23 +128,23 @@ func (t *Task) Settle(how *driver.Settlement, now int64, s *driver.Stats) Fate {
 	if how.Err != nil {
 		t.fails(how.Err)
 	}
-	switch {
-	case how.Bury:
+	switch how.Method {
+	case driver.Ack:
+		s.Acks++
+		return t.gone(driver.EventAck, nil, s)
+	case driver.Bury:
 		return t.bury(0, now, s)
-	case how.Discard:
+	case driver.Discard:
 		return t.gone(driver.EventDelete, t.Failure(), s)
-	case how.Release:
-		s.Releases++
-		return t.handBack(driver.EventRelease, !how.Uncounted, how.Err != nil, how.Delay, now, s)
 	}
-	s.Acks++
-	return t.gone(driver.EventAck, nil, s)
+	s.Releases++
+	return t.handBack(driver.EventRelease, how.Method != driver.Snooze, how.Err != nil, how.Delay, now, s)
 }
 
 // Moves tells whether a task has another priority when its lease has ended. Then it queues up there
 // as one that was never in a queue, before Settle is called.
 func Moves(how *driver.Settlement, priority int) bool {
-	return (how.Release || how.Bury) && how.Priority != priority
+	return !how.Ends() && how.Priority != priority
 }
 
 // Return ends the lease of a consumer that leaves.

@@ -288,18 +288,36 @@ type Lease struct {
 	Number uint64
 }
 
-// Settlement is how a lease ends. If Bury is true, the task is buried; else if Discard is true, it
-// is deleted, and Err is its outcome; else if Release is true, it is ready again after Delay, or
-// buried if that was its last attempt; else it was done. Err, if not nil, is recorded. A task that
-// is released or buried has that Priority from now on: if it is another one than before, the task
-// has a new turn and a new place, behind all of its key, also with Settings.KeepPlace.
+// Method is one of a task's methods by which its lease ends.
+type Method uint8
+
+// The methods.
+const (
+	Ack     Method = iota // it is done, and gone
+	Release               // it is ready again after Delay, or buried if that was its last attempt
+	Snooze                // it is ready again after Delay, and the attempt does not count
+	Fail                  // as Release, but it has a new turn if there is an Err
+	Bury                  // it is buried
+	Discard               // it is gone, and Err is its outcome
+)
+
+var methodNames = [...]string{Ack: "Ack", Release: "Release", Snooze: "Snooze", Fail: "Fail", Bury: "Bury", Discard: "Discard"}
+
+// String returns the method's name.
+func (m Method) String() string { return methodNames[m] }
+
+// Settlement is how a lease ends. Err, if not nil, is recorded. A task that is not gone then has
+// that Priority from now on: if it is another one than before, the task has a new turn and a new
+// place, behind all of its key, also with Settings.KeepPlace.
 type Settlement struct {
-	Release, Bury, Discard bool
-	Uncounted              bool // with Release: the attempt does not count
-	Priority               int
-	Delay                  time.Duration
-	Err                    *Error
+	Method   Method
+	Priority int
+	Delay    time.Duration
+	Err      *Error
 }
+
+// Ends tells whether the task is gone then.
+func (s *Settlement) Ends() bool { return s.Method == Ack || s.Method == Discard }
 
 // Change is something that can be done to a task by those who do not hold it.
 type Change uint8

@@ -128,7 +128,7 @@ func (q *queue) settle(lease driver.Lease, how *driver.Settlement, now int64) (d
 	if it == nil {
 		return 0, driver.ErrLeaseLost
 	}
-	if how.Release || how.Bury {
+	if !how.Ends() {
 		now = q.clock(now)
 	}
 	if life.Moves(how, int(it.priority)) {

@@ -147,7 +147,7 @@ func (m *model) Settle(
 	if how.Err != nil {
 		t.Err = how.Err
 	}
-	if (how.Release || how.Bury) && how.Priority != t.Priority {
+	if !how.Ends() && how.Priority != t.Priority {
 		if t.reserved {
 			m.giveUp(t)
 		}
@@ -157,19 +157,19 @@ func (m *model) Settle(
 			t.reserved = true
 		}
 	}
-	switch {
-	case how.Bury:
+	switch how.Method {
+	case driver.Bury:
 		m.leave(t)
 		m.bury(t, now, l.Number)
-	case how.Discard:
+	case driver.Discard:
 		m.leave(t)
 		m.gone(t, driver.EventDelete, now, l.Number, how.Err)
-	case how.Release:
-		m.stats.Releases++
-		m.handBack(t, now, how.Delay, driver.EventRelease, !how.Uncounted, how.Err != nil)
-	default:
+	case driver.Ack:
 		m.leave(t)
 		m.gone(t, driver.EventAck, now, l.Number, nil)
+	default:
+		m.stats.Releases++
+		m.handBack(t, now, how.Delay, driver.EventRelease, how.Method != driver.Snooze, how.Err != nil)
 	}
 	if t = m.find(l.ID); t == nil {
 		return 0, nil

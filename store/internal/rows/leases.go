@@ -94,7 +94,7 @@ func (u *unit) poll() {
 
 // Settle implements [driver.Backend].
 func (b *backend) Settle(ctx context.Context, lease driver.Lease, how driver.Settlement) (state driver.State, err error) {
-	err = b.call(ctx, settling(&how), call{
+	err = b.call(ctx, how.Method.String(), call{
 		joins: true,
 		plan:  func(_ *queue, p *wants) { p.Get = append(p.Get, uint64(lease.ID)) },
 		run: func(u *unit) (err error) {
@@ -116,7 +116,7 @@ func (b *backend) SettleAndTakeOne(
 	wanted := filterOf(&by.Filter)
 	var taken [1]driver.Record
 	n, later := 0, false
-	err = b.call(ctx, settling(&how), call{
+	err = b.call(ctx, how.Method.String(), call{
 		order: takes,
 		plan: func(q *queue, p *wants) {
 			p.Get = append(p.Get, uint64(lease.ID))
@@ -137,23 +137,6 @@ func (b *backend) SettleAndTakeOne(
 		next = taken[0].Attempt()
 	}
 	return state, next, err
-}
-
-// settling returns what those who settle a task so call it.
-func settling(how *driver.Settlement) string {
-	switch {
-	case how.Bury:
-		return "Bury"
-	case how.Discard:
-		return "Discard"
-	case how.Release && how.Uncounted:
-		return "Snooze"
-	case how.Release && how.Err != nil:
-		return "Fail"
-	case how.Release:
-		return "Release"
-	}
-	return "Ack"
 }
 
 // Touch implements [driver.Backend].
