@@ -28,7 +28,7 @@ func (q *Queue[V]) newConsumer(h driver.Handle, filter Filter) *Consumer[V] {
 	c := &Consumer[V]{queue: q, handle: h}
 	c.state.filter.Store(set(&filter, c.handle))
 	if q.options.AsIs {
-		c.state.end.Store(new(error(errAsIs)))
+		c.state.why.Store(new(error(errAsIs)))
 		return c
 	}
 	q.mu.Lock()
@@ -221,7 +221,7 @@ func (c *Consumer[V]) takeOne(ctx context.Context, by *driver.Taker, t *Task[V])
 // begin makes t the task that was taken. If its payload cannot be decoded it is buried, and ok is
 // false.
 func (c *Consumer[V]) begin(ctx context.Context, t *Task[V], a *driver.Attempt) (ok bool, err error) {
-	if c.isOver() {
+	if c.over() != nil {
 		return false, c.took(ctx)
 	}
 	t.begin(a, c)
@@ -260,7 +260,7 @@ func (c *Consumer[V]) AckAndTake(ctx context.Context, done, next *Task[V]) (ok b
 	case done.consumer.queue != q:
 		return false, invalid("AckAndTake: the task", done.ID, "one from the queue of the consumer")
 	}
-	if q.notifier.takersWaiting.Load() > 0 || c.isOver() {
+	if q.notifier.takersWaiting.Load() > 0 || c.over() != nil {
 		return false, done.Ack(ctx)
 	}
 	state, a, err := q.backend.SettleAndTakeOne(ctx, done.lease(), driver.Settlement{}, &c.state.filter.Load().Taker)
@@ -282,17 +282,7 @@ func (c *Consumer[V]) AckAndTake(ctx context.Context, done, next *Task[V]) (ok b
 }
 
 // over returns why the consumer cannot be used any more, nil if it can.
-func (c *Consumer[V]) over() error {
-	if err := c.queue.notifier.over(); err != nil {
-		return err
-	}
-	return c.state.over()
-}
-
-// isOver tells whether over returns an error.
-func (c *Consumer[V]) isOver() bool {
-	return c.queue.notifier.isOver.Load() || c.state.end.Load() != nil
-}
+func (c *Consumer[V]) over() error { return c.queue.notifier.overFor(&c.state) }
 
 // took is called with what was just taken. If the queue or the consumer has been closed meanwhile,
 // that was too late to be handed back with the rest, so it hands it back.
@@ -350,7 +340,7 @@ func (c *Consumer[V]) leave(ctx context.Context, disconnects bool) error {
 	over := c.state.over()
 	switch {
 	case over == nil:
-		over = n.end
+		over = n.over()
 	case errors.Is(over, ErrClosed): // it is told once more, unless it was
 		over = nil
 	}
@@ -372,7 +362,7 @@ func (c *Consumer[V]) leave(ctx context.Context, disconnects bool) error {
 
 // endLocked says why the consumer cannot be used any more.
 func (c *Consumer[V]) endLocked(why error) {
-	c.state.end.Store(&why)
+	c.state.why.Store(&why)
 	c.queue.notifier.takers.signalEnded(&c.state)
 }
 

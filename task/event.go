@@ -60,7 +60,7 @@ func (n *notifier) events(ctx context.Context) iter.Seq[Event] {
 		for {
 			n.mu.Lock()
 			e, ok := r.next()
-			over := n.end != nil
+			over := n.over() != nil
 			n.mu.Unlock()
 			switch {
 			case ctx.Err() != nil || over && !ok:

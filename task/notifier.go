@@ -19,10 +19,11 @@ import (
 
 // notifier is the [driver.Notifier] of a [Queue].
 type notifier struct {
+	ending   // of the queue
 	payload  reflect.Type
 	inMemory bool // see driver.Notifier; it does not change once the queue is open
 	backend  driver.Backend
-	ctx      context.Context // done when end is set
+	ctx      context.Context // done when the queue is over
 	cancel   context.CancelFunc
 
 	// How many there are who wait, to be read without the lock. Each of them adds itself before it
@@ -36,14 +37,12 @@ type notifier struct {
 	awaiting       atomic.Int32  // calls of wait, in waits
 	putting        atomic.Int32  // calls of Put that will look at calling
 	calling        atomic.Bool   // there are calls
-	isOver         atomic.Bool   // end is set
 	refused        atomic.Uint64 // calls of admit that found others waiting for room
 
 	expiries expiries
 
 	// mu protects all that follows. No Backend is called under it.
 	mu       sync.Mutex
-	end      error // why the queue cannot be used any more
 	takers   takers
 	putters  putters
 	waits    map[ID][]chan error        // those who wait for a task to end
@@ -157,7 +156,7 @@ func (n *notifier) Dropped() { n.stop(ErrDropped) }
 func (n *notifier) Due(at time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.end != nil || !n.due.IsZero() && !at.Before(n.due) {
+	if n.over() != nil || !n.due.IsZero() && !at.Before(n.due) {
 		return
 	}
 	n.due = at
@@ -235,11 +234,10 @@ func (n *notifier) tick(wake <-chan struct{}) {
 func (n *notifier) stop(why error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.end != nil {
+	if n.over() != nil {
 		return
 	}
-	n.end = why
-	n.isOver.Store(true)
+	n.why.Store(&why)
 	n.cancel()
 	for id, waits := range n.waits {
 		for _, c := range waits {
@@ -254,46 +252,22 @@ func (n *notifier) stop(why error) {
 	n.countLocked(math.MaxInt)
 }
 
-// over returns why the queue cannot be used any more, nil if it can.
-func (n *notifier) over() error {
-	if !n.isOver.Load() {
-		return nil
-	}
-	return n.why()
-}
-
-// why is not in over, so that this can be inlined.
-func (n *notifier) why() error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.end
-}
-
 // admit returns an error if a task of a key cannot be put because the queue is over, or others are
 // about to try whether there is room for them.
 func (n *notifier) admit(key string) error {
-	if n.puttersWaiting.Load() == 0 {
-		return n.over()
-	}
-	return n.admitBehind(key)
-}
-
-// admitBehind is not in admit, so that this can be inlined.
-func (n *notifier) admitBehind(key string) error {
-	if n.putters.policy < fairq.EvictHeaviest {
+	if n.puttersWaiting.Load() > 0 && n.putters.policy < fairq.EvictHeaviest {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		if n.putters.policy == fairq.RejectOverShare && len(n.putters.blocked[key]) > 0 {
 			// The key's share may have grown. Those who wait come first, where nothing takes time.
 			n.putters.retry(key)
 			n.admitLocked(nil, n.backend.PutOne)
-			return n.end
+			return n.over()
 		}
-		if n.end == nil && n.putters.waitQueue.Len() > 0 && n.putters.full != nil {
+		if n.over() == nil && n.putters.waitQueue.Len() > 0 && n.putters.full != nil {
 			n.refused.Add(1)
 			return n.putters.full
 		}
-		return n.end
 	}
 	return n.over()
 }
@@ -313,9 +287,9 @@ func (n *notifier) wait(ctx context.Context, uniqueKey string) error {
 	// From now on we are told, but maybe we were not in between.
 	end := make(chan error, 1)
 	n.mu.Lock()
-	if n.end != nil {
+	if n.over() != nil {
 		n.mu.Unlock()
-		return n.end
+		return n.over()
 	}
 	n.waits[outcome.ID] = append(n.waits[outcome.ID], end)
 	n.addWaiting(&n.awaiting, 1)
@@ -362,7 +336,7 @@ func (n *notifier) context(parent context.Context, lease driver.Lease) (context.
 	ctx, cancel := context.WithCancelCause(parent)
 	c := &leaseContext{cancel}
 	n.mu.Lock()
-	if n.end != nil {
+	if n.over() != nil {
 		n.mu.Unlock()
 		cancel(ErrLeaseLost)
 		return ctx, func() {}

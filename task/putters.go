@@ -169,7 +169,7 @@ func (n *notifier) put(ctx context.Context, task *driver.New, refused error) (id
 	}
 	for err == nil && !w.done {
 		if n.admitLocked(w, n.backend.PutOne); !w.done {
-			if err = n.end; err == nil {
+			if err = n.over(); err == nil {
 				err = n.sleepLocked(ctx, cancelled, w.wake)
 			}
 		}
@@ -215,7 +215,7 @@ func (n *notifier) Admit(put func(context.Context, driver.New) (ID, *driver.Reco
 // putting the first task just now, that one looks at it again.
 func (n *notifier) admitLocked(own *putter, put func(context.Context, driver.New) (ID, *driver.Record, error)) {
 	p := &n.putters
-	for n.end == nil {
+	for n.over() == nil {
 		_, w, ok := p.waitQueue.Peek()
 		if !ok || w.trying || w.rooms == p.rooms || w != own && !n.inMemory {
 			return

@@ -79,11 +79,7 @@ func (q *Queue[V]) Put(ctx context.Context, key string, payload V, options PutOp
 	if err := q.newTask(&n, key, payload, &options); err != nil {
 		return 0, err
 	}
-	err := q.notifier.admit(key)
-	var id ID
-	if err == nil {
-		id, err = q.put(ctx, &n)
-	}
+	id, err := q.put(ctx, &n)
 	if err != nil {
 		q.countRefusal(key, err)
 	}
@@ -145,10 +141,7 @@ func (q *Queue[V]) putWait(ctx context.Context, key string, payload V, options *
 	if err := q.newTask(&n, key, payload, options); err != nil {
 		return 0, err
 	}
-	err = q.notifier.admit(key)
-	if err == nil {
-		id, err = q.put(ctx, &n)
-	}
+	id, err = q.put(ctx, &n)
 	if err == nil || !errors.Is(err, fairq.ErrFull) || !q.backend.MayWait(ctx) {
 		return id, err
 	}
@@ -182,7 +175,11 @@ func (q *Queue[V]) newTask(n *driver.New, key string, payload V, options *PutOpt
 
 func (q *Queue[V]) put(ctx context.Context, task *driver.New) (ID, error) {
 	n := q.notifier
-	watched := n.interest.Waits() && n.inMemory && n.takersWaiting.Load()+n.counting.Load() > 0 // else functions of Watches are called by others
+	if err := n.admit(task.Key); err != nil {
+		return 0, err
+	}
+	// In memory it calls the functions of Watches that it makes due; else others do.
+	watched := n.inMemory && n.takersWaiting.Load()+n.counting.Load() > 0
 	if watched {
 		n.putting.Add(1)
 	}

@@ -55,14 +55,16 @@ type taker struct {
 
 // consumerState is what waiting takers must know of their consumer.
 type consumerState struct {
+	ending
 	filter atomic.Pointer[setFilter] // changed under notifier.mu
-	end    atomic.Pointer[error]     // why it cannot be used any more, nil if it can; changed under notifier.mu
 }
 
-// over returns why the consumer cannot be used any more, nil if it can.
-func (c *consumerState) over() error {
-	if end := c.end.Load(); end != nil {
-		return *end
+// ending is why something cannot be used any more; nil if it can. It changes under notifier.mu.
+type ending struct{ why atomic.Pointer[error] }
+
+func (e *ending) over() error {
+	if why := e.why.Load(); why != nil {
+		return *why
 	}
 	return nil
 }
@@ -270,7 +272,7 @@ func (n *notifier) take(ctx context.Context, c *consumerState, try func(*driver.
 	n.takers.arrive(w)
 	n.takers.wakeNext()
 	for {
-		if err := n.overLocked(c); err != nil {
+		if err := n.overFor(c); err != nil {
 			n.takers.leave(w, false)
 			return err
 		}
@@ -322,9 +324,10 @@ func (n *notifier) unlocked(f, broken func()) {
 	returned = true
 }
 
-func (n *notifier) overLocked(c *consumerState) error {
-	if n.end == nil {
-		return c.over()
+// overFor returns why the queue, or else the consumer, cannot be used any more, nil if both can.
+func (n *notifier) overFor(c *consumerState) error {
+	if err := n.over(); err != nil {
+		return err
 	}
-	return n.end
+	return c.over()
 }

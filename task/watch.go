@@ -73,7 +73,7 @@ func (w *Watch[V]) take(ctx context.Context, try func(*driver.Taker) (found bool
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if w.taker.busy { // another call takes care
-		return true, n.overLocked(&c.state)
+		return true, n.overFor(&c.state)
 	}
 	w.taker.busy, w.taker.notified = true, false
 	defer func() { w.taker.busy = false }()
@@ -84,7 +84,7 @@ func (w *Watch[V]) take(ctx context.Context, try func(*driver.Taker) (found bool
 		n.takers.wakeNext()
 	}
 	for {
-		if err := n.overLocked(&c.state); err != nil {
+		if err := n.overFor(&c.state); err != nil {
 			w.disarmLocked(false)
 			return false, err
 		}
@@ -118,7 +118,7 @@ func (w *Watch[V]) CountTo(n int) {
 		notifier.addWaiting(&notifier.counting, 1)
 	}
 	w.count.left = max(n, 1)
-	if notifier.end != nil {
+	if notifier.over() != nil {
 		notifier.countLocked(w.count.left)
 	}
 }
