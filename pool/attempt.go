@@ -64,9 +64,8 @@ func (a *attempt[V]) do(w *worker) {
 	c := a.class
 	defer c.pool.tasks.addRunning(-1)
 	defer c.taken.Add(-1)
-	running := a
 	defer func() {
-		if running == nil {
+		if a == nil {
 			return
 		}
 		err := errGoexit // the handler has ended the goroutine, unless it has panicked
@@ -74,13 +73,13 @@ func (a *attempt[V]) do(w *worker) {
 			inc(&w.counts.panics)
 			err = newPanicError("the handler", v)
 		}
-		running.end(w, err)
+		a.end(w, err)
 	}()
 	for a != nil {
-		running = a
 		err := a.run(w)
-		running = nil
-		a.end(w, err)
+		ended := a
+		a = nil // end is not called again if the user's code ends the goroutine in it
+		ended.end(w, err)
 		a, _ = w.following.(*attempt[V])
 		w.following = nil
 	}

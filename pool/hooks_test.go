@@ -140,6 +140,7 @@ func TestHooksThatExit(t *testing.T) {
 				wait(t, p)
 				s := p.Stats()
 				require.Equal(t, s.Started, s.Succeeded+s.Failed+s.Retried)
+				require.Zero(t, s.Lost) // each attempt is settled once
 				require.Zero(t, s.Workers)
 				result := later(func() error { return p.Shutdown(ctx) })
 				if hook != "Log" { // whose caller is gone

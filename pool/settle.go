@@ -18,13 +18,12 @@ const firstSettleRetry = 10 * time.Millisecond
 // settle tells the queue what came of a task, by one of the task's methods. If that fails it tries
 // again, as long as the task's lease may be held and Shutdown waits for it.
 func (p *Pool[V]) settle(t *task.Task[V], call func(context.Context) error) error {
-	return p.settleAgain(t, call, call(p.storeCtx))
-}
-
-// settleAgain is settle after the first try, which has returned err.
-func (p *Pool[V]) settleAgain(t *task.Task[V], call func(context.Context) error, err error) error {
 	var first error
-	for wait := firstSettleRetry; err != nil; wait = min(2*wait, sourceRetry) {
+	for wait := firstSettleRetry; ; wait = min(2*wait, sourceRetry) {
+		err := call(p.storeCtx)
+		if err == nil {
+			return nil
+		}
 		until := t.Info().Until
 		switch {
 		case errors.Is(err, task.ErrLeaseLost) || isOver(err) || errors.Is(err, task.ErrInvalid) || p.storeCtx.Err() != nil ||
@@ -43,9 +42,7 @@ func (p *Pool[V]) settleAgain(t *task.Task[V], call func(context.Context) error,
 		case <-p.storeCtx.Done(): // one last try
 			timer.Stop()
 		}
-		err = call(p.storeCtx)
 	}
-	return nil
 }
 
 // finish settles a task of a queue that is not in memory. That takes a transaction, so it is done in
@@ -68,7 +65,7 @@ func (a *attempt[V]) finish(err error) {
 func (a *attempt[V]) settle(err error) {
 	p, t, counts := a.class.pool, &a.task, a.counts()
 	if err == nil {
-		if a.settled(a.ack(p.storeCtx), a.ack, &counts.succeeded) && p.observer.Succeeded != nil {
+		if a.settleBy(a.ack, &counts.succeeded) && p.observer.Succeeded != nil {
 			p.observe("Succeeded", func() { p.observer.Succeeded(p.storeCtx, a.class.name, t, a.get().ran) })
 		}
 		return
@@ -185,15 +182,7 @@ func (a *attempt[V]) fail(reason Reason, err error) {
 // settleBy tells the queue what came of the task, and counts it. It returns false if the queue
 // cannot be told.
 func (a *attempt[V]) settleBy(call func(context.Context) error, count *counter) bool {
-	return a.settled(call(a.class.pool.storeCtx), call, count)
-}
-
-// settled is settleBy when the first call has returned err.
-func (a *attempt[V]) settled(err error, call func(context.Context) error, count *counter) bool {
-	if err != nil {
-		err = a.class.pool.settleAgain(&a.task, call, err)
-	}
-	if err != nil {
+	if err := a.class.pool.settle(&a.task, call); err != nil {
 		a.lost(err)
 		return false
 	}
