@@ -76,11 +76,7 @@ func (s *prefetcher[V]) next(w *worker) (t *task.Task[V]) {
 	if w != nil && now.Sub(w.started) < slowFactor*s.batchTime {
 		s.quickTasks++
 	}
-	late := 0
-	for late < len(s.tasks) && !now.Before(s.tasks[late].handBackAt) {
-		late++
-	}
-	back := s.cutLocked(0, late)
+	back := s.cutLateLocked(now)
 	if len(s.tasks) > 0 {
 		t = s.tasks[0].task
 		s.tasks = slices.Delete(s.tasks, 0, 1)
@@ -106,6 +102,18 @@ func (s *prefetcher[V]) cutLocked(from, to int) []prefetchedTask[V] {
 	cut := slices.Clone(s.tasks[from:to])
 	s.tasks = slices.Delete(s.tasks, from, to)
 	return cut
+}
+
+// cutLateLocked removes those that have waited for too long, and returns them.
+func (s *prefetcher[V]) cutLateLocked(now time.Time) (late []prefetchedTask[V]) {
+	s.tasks = slices.DeleteFunc(s.tasks, func(h prefetchedTask[V]) bool {
+		if now.Before(h.handBackAt) {
+			return false
+		}
+		late = append(late, h)
+		return true
+	})
+	return late
 }
 
 // takeBatch takes a batch of tasks.
@@ -165,16 +173,9 @@ func (s *prefetcher[V]) setTimerLocked(now time.Time) {
 
 // handBackLate hands back what has waited for too long.
 func (s *prefetcher[V]) handBackLate() {
-	var back []prefetchedTask[V]
 	s.mu.Lock()
 	now := time.Now()
-	s.tasks = slices.DeleteFunc(s.tasks, func(h prefetchedTask[V]) bool {
-		late := !now.Before(h.handBackAt)
-		if late {
-			back = append(back, h)
-		}
-		return late
-	})
+	back := s.cutLateLocked(now)
 	if len(back) > 0 {
 		s.target = 0
 	}

@@ -94,7 +94,7 @@ func (p *Pool[V]) SubmitBatch(ctx context.Context, tasks []Batch[V]) (ids []task
 	for i, t := range tasks {
 		puts[i] = task.Batch[V]{Key: t.Key, Payload: t.Payload}
 		offers[i] = offer[V]{key: t.Key, payload: t.Payload, options: &puts[i].Options}
-		if err = p.fill(&offers[i], &puts[i].Options, &t.Options); err != nil {
+		if err = p.fill(&offers[i], &t.Options); err != nil {
 			return nil, err
 		}
 	}
@@ -141,11 +141,11 @@ type offer[V any] struct {
 
 var noOptions task.PutOptions
 
-// fill makes the options of an offer, o, of those of the call and of the pool's. It fails if there
-// is no such class.
-func (p *Pool[V]) fill(offer *offer[V], o *task.PutOptions, options *PutOptions) (err error) {
-	offer.cancels = options.CancelWithContext
-	*o = options.Task()
+// fill makes the options of an offer of those of the call and of the pool's. It fails if there is
+// no such class.
+func (p *Pool[V]) fill(offer *offer[V], options *PutOptions) (err error) {
+	o := offer.options
+	*o, offer.cancels = options.Task(), options.CancelWithContext
 	if o.MaxAttempts < 0 {
 		o.MaxAttempts = fairq.MaxLen // or it would get the limit of the Policy
 	}
@@ -169,14 +169,10 @@ func (p *Pool[V]) submit(
 ) (id task.ID, err error) {
 	o := offer[V]{key: key, payload: payload, options: &noOptions, class: p.tasks.classes[0]}
 	if options != nil || p.delay != 0 || p.deadline != 0 {
-		if options == nil {
-			options = new(PutOptions)
-		}
-		full := new(task.PutOptions)
-		if err = p.fill(&o, full, options); err != nil {
+		o.options = new(task.PutOptions)
+		if err = p.fill(&o, cmp.Or(options, new(PutOptions))); err != nil {
 			return 0, err
 		}
-		o.options = full
 	}
 	if p.observer.Offered != nil {
 		p.offered(ctx, &o)

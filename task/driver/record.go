@@ -54,15 +54,11 @@ type Attempt struct {
 // Attempt returns what is told of the task where it was just taken.
 func (r *Record) Attempt() Attempt {
 	a := Attempt{r.ID, r.Key, r.Kind, r.Priority, r.Attempts, r.Payload, r.Lease, r.Created, nil}
-	if !r.isPlain() {
+	// As a rule it is plain: no option was set, and it was ready at once.
+	if r.ReadyAt != r.Created || r.Until|r.Expires|int64(r.TTR)|int64(r.MaxAttempts) != 0 || r.Cost != 1 || r.Rare != nil {
 		a.More = new(r.Details)
 	}
 	return a
-}
-
-// isPlain tells whether no option was set and the task was ready at once, as a rule.
-func (d *Details) isPlain() bool {
-	return d.ReadyAt == d.Created && d.Until|d.Expires|int64(d.TTR)|int64(d.MaxAttempts) == 0 && d.Cost == 1 && d.Rare == nil
 }
 
 // Info returns all that there is to know of the task besides its payload.

@@ -112,7 +112,8 @@ type Backend interface {
 	// a transaction of the caller's own, which may keep them from doing it.
 	MayWait(ctx context.Context) bool
 
-	// Take takes up to len(into) tasks for a taker, the first ones in order that pass its filter, and returns how many; a Store may take fewer than there are. The filter's Kinds are in
+	// Take takes up to len(into) tasks for a taker, the first ones in order that pass its filter,
+	// and returns how many; a Store may take fewer than there are. The filter's Kinds are in
 	// alphabetical order, each once. It counts an attempt for each. A consumer that is not known
 	// yet is from now on. If it is known with another epoch, Take returns ErrResumed.
 	Take(ctx context.Context, by *Taker, into []Record) (n int, err error)

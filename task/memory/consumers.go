@@ -89,15 +89,14 @@ func (q *queue) Return(_ context.Context, h driver.Handle) error {
 		return err
 	}
 	defer q.exit()
-	c := q.consumers[h.ID]
-	switch {
-	case c == nil:
+	if q.consumers[h.ID] == nil {
 		return nil
-	case c.Epoch != h.Epoch:
-		return driver.ErrResumed
 	}
-	q.handBackAll(c, q.clock(now))
-	return nil
+	c, err := q.consumer(h)
+	if err == nil {
+		q.handBackAll(c, q.clock(now))
+	}
+	return err
 }
 
 func (q *queue) forgetConsumer(c *consumer) {

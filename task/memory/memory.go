@@ -192,14 +192,13 @@ func (m *Store) Open(_ context.Context, name string, settings driver.Settings, n
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if q := m.queues[name]; q != nil {
-		err := q.join(settings, payload, n)
-		return q.backend(n), err
+		return q.join(settings, payload, n)
 	}
 	if settings.AsIs {
 		return nil, fmt.Errorf("%w: queue %q", driver.ErrNotFound, name)
 	}
 	q := &queue{
-		store: m, name: name, settings: settings, payload: payload, epoch: time.Now().Add(-1), notifiers: []notifier{{n, n.Interest()}},
+		store: m, name: name, settings: settings, payload: payload, epoch: time.Now().Add(-1),
 		keys: map[string]*keyState{}, uniqueKeys: map[string]*item{}, groups: map[string]*group{},
 		consumers: map[string]*consumer{},
 	}
@@ -213,7 +212,7 @@ func (m *Store) Open(_ context.Context, name string, settings driver.Settings, n
 		m.queues = map[string]*queue{}
 	}
 	m.queues[name] = q
-	return q.backend(n), nil
+	return q.join(settings, payload, n)
 }
 
 // Queues implements [Store].
@@ -234,29 +233,27 @@ type backend struct {
 	notifier driver.Notifier
 }
 
-func (q *queue) backend(n driver.Notifier) driver.Backend { return &backend{q, n} }
-
 // notifier is that of a backend.
 type notifier struct {
 	driver.Notifier
 	interest *driver.Interest
 }
 
-func (q *queue) join(settings driver.Settings, payload reflect.Type, n driver.Notifier) error {
+func (q *queue) join(settings driver.Settings, payload reflect.Type, n driver.Notifier) (driver.Backend, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if payload != q.payload {
-		return &driver.FieldError{Field: "the payload type", Value: payload, Limit: fmt.Sprintf("that of queue %q, %v", q.name, q.payload)}
+		return nil, &driver.FieldError{Field: "the payload type", Value: payload, Limit: fmt.Sprintf("that of queue %q, %v", q.name, q.payload)}
 	}
 	if !settings.AsIs {
 		if err := settings.Match(q.settings, fmt.Sprintf("as queue %q was made with it", q.name)); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	q.notifiers = append(q.notifiers, notifier{n, n.Interest()})
 	q.due = 0
 	q.announce()
-	return nil
+	return &backend{q, n}, nil
 }
 
 // Close implements [driver.Backend].

@@ -38,8 +38,7 @@ func (q *queue) attempt(it *item, a *driver.Attempt) {
 	a.ID, a.Key, a.Kind, a.Priority = it.id, it.key.name, it.kind, int(it.priority)
 	a.Attempts, a.Payload, a.Lease, a.Created = int(it.Attempts), it.payload, it.lease, q.unix(it.created)
 	if it.ReadyAt != it.created || it.Until|it.Expires|int64(it.TTR)|int64(it.MaxAttempts) != 0 || it.cost != 1 || it.Rare != nil {
-		r := q.record(it)
-		a.More = r.Attempt().More
+		a.More = new(q.record(it).Details)
 	}
 }
 

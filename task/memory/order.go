@@ -103,18 +103,16 @@ func (b *band) next(f *driver.Filter) (*item, *line) {
 	if !b.has(f) {
 		return nil, nil
 	}
-	var l *line
 	if b.owed > 0 {
-		l = b.firstOwed(f)
-	}
-	if l != nil {
-		turn := l.owed[0]
-		l.owed = l.owed[1:]
-		if turn == l.missed {
-			l.missed = 0
+		if l := b.firstOwed(f); l != nil {
+			turn := l.owed[0]
+			l.owed = l.owed[1:]
+			if turn == l.missed {
+				l.missed = 0
+			}
+			l.indexOwed()
+			return l.take(l.oldest(f), turn), l
 		}
-		l.indexOwed()
-		return l.take(l.oldest(f), turn), l
 	}
 	for {
 		// There is a turn: see has, and line.fillTurns. With TurnsAhead the key's next turn, which
