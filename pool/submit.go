@@ -208,12 +208,16 @@ func (p *Pool[V]) makeRoom(
 	case Reject, RejectOverShare, EvictOldest, EvictHeaviest:
 		return 0, full
 	}
+	isHandler, until := p.isHandler(ctx), p.accepting
+	if isHandler {
+		until = p.ctx // handlers may submit until they are cancelled, others until Shutdown is called
+	}
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(p.roomCtx(ctx), func() { cancel(ErrShutdown) })()
+	defer context.AfterFunc(until, func() { cancel(ErrShutdown) })()
 	key, payload, options, queue := o.key, o.payload, *o.options, o.class.queue // so that o stays on its stack
 	put := func() { id, err = queue.PutWait(waiting, key, payload, options) }
-	if p.isHandler(ctx) { // or all workers could wait for room, which only they can make
+	if isHandler { // or all workers could wait for room, which only they can make
 		p.yieldSubmit(ctx, &waitingSubmit{end: func() { cancel(errStuck) }, onlyHandlersMakeRoom: p.onlyHandlersMakeRoom}, put)
 	} else {
 		put()
@@ -225,15 +229,6 @@ func (p *Pool[V]) makeRoom(
 		return 0, fmt.Errorf("%w: %w", errStuck, full)
 	}
 	return id, ErrShutdown
-}
-
-// roomCtx returns the context that ends waiting for room, beside that of the call: handlers may
-// submit until they are cancelled, others until Shutdown is called.
-func (p *Pool[V]) roomCtx(ctx context.Context) context.Context {
-	if p.isHandler(ctx) {
-		return p.ctx
-	}
-	return p.accepting
 }
 
 // task returns the task as it is when it is in no queue, with the times that it would have if it

@@ -22,8 +22,6 @@ type Consumer[V any] struct {
 	disconnected atomic.Bool // it keeps what it holds
 }
 
-func newConsumerID() string { return rand.Text() }
-
 func (q *Queue[V]) newConsumer(h driver.Handle, filter Filter) *Consumer[V] {
 	c := &Consumer[V]{queue: q, handle: h}
 	c.state.filter.Store(set(&filter, c.handle))
@@ -49,7 +47,7 @@ func (q *Queue[V]) newConsumer(h driver.Handle, filter Filter) *Consumer[V] {
 
 // NewConsumer returns a consumer that holds nothing, and takes what the filter passes.
 func (q *Queue[V]) NewConsumer(filter Filter) *Consumer[V] {
-	return q.newConsumer(driver.Handle{ID: newConsumerID()}, filter)
+	return q.newConsumer(driver.Handle{ID: rand.Text()}, filter)
 }
 
 // ResumeConsumer returns the consumer of that id, which has disconnected or whose process has died,

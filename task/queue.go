@@ -185,7 +185,8 @@ func (q *Queue[V]) put(ctx context.Context, task *driver.New) (ID, error) {
 	}
 	id, evicted, err := q.backend.PutOne(ctx, *task)
 	if watched {
-		n.finish()
+		n.putting.Add(-1)
+		n.call()
 	}
 	if evicted != nil {
 		err = q.handOutOne(evicted, err)

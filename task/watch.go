@@ -182,12 +182,6 @@ func (c *count) callLocked() {
 	}
 }
 
-// finish is called after each Put that has counted itself in putting.
-func (n *notifier) finish() {
-	n.putting.Add(-1)
-	n.call()
-}
-
 // call calls the functions that are to be called. One that panics, or ends the goroutine, does not
 // keep the others from being called; there is nobody who could be told, for who puts a task does not
 // know those who watch.

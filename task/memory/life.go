@@ -256,19 +256,9 @@ func (q *queue) first(f *driver.Filter) *item {
 	return nil
 }
 
-// newTurn puts a task behind all others of its key, unless it keeps its place.
-func (q *queue) newTurn(it *item) {
-	if !q.settings.KeepPlace {
-		q.places++
-		it.place, it.turn = q.places, 0
-	}
-}
-
 // reprioritize gives a task that is taken another priority, and a place behind all of its key.
 func (q *queue) reprioritize(it *item, priority int) {
-	if q.reserve {
-		q.giveUpTurn(it)
-	}
+	q.giveUpTurn(it)
 	it.priority = int16(priority)
 	q.places++
 	it.place, it.turn = q.places, 0
@@ -279,7 +269,7 @@ func (q *queue) reprioritize(it *item, priority int) {
 
 // giveUpTurn takes its turn from a task that has one though it is not ready.
 func (q *queue) giveUpTurn(it *item) {
-	if it.turn == 0 {
+	if q.reserve && it.turn == 0 {
 		l := q.line(it)
 		l.giveUp(l.turnsAhead + len(l.owed) - 1)
 		q.dropIfEmpty(l)
@@ -316,8 +306,9 @@ func (q *queue) finishApply(it *item, f *life.Fate, now int64, lease uint64) {
 		q.gone(it, f.Event, now, lease, f.Outcome)
 		return
 	}
-	if f.NewTurn {
-		q.newTurn(it)
+	if f.NewTurn && !q.settings.KeepPlace { // behind all others of its key
+		q.places++
+		it.place, it.turn = q.places, 0
 	}
 	q.set(it, f.State)
 	q.event(f.Event, it, now, lease)
@@ -335,9 +326,7 @@ func (q *queue) gone(it *item, why driver.EventType, now int64, lease uint64, ou
 	q.arm(it, 0)
 	q.ids.remove(it)
 	k := it.key
-	if q.reserve {
-		q.giveUpTurn(it)
-	}
+	q.giveUpTurn(it)
 	if it.Rare != nil && it.UniqueKey != "" {
 		remove(&q.uniqueKeys, &q.peakUniqueKeys, it.UniqueKey)
 		q.outcomes.add(it.UniqueKey, it.id, outcome, q.clock(now)+int64(q.settings.Retention))
