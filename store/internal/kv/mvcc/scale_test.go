@@ -126,7 +126,7 @@ func ackAll(t *testing.T, all []*task.Task[int]) {
 
 // A Take costs the same beside few tasks, beside very many, and where very many were deleted.
 func TestBacklog(t *testing.T) {
-	const many = 100_000
+	const many = 50_000
 	fullOnly(t)
 	synctest.Test(t, func(t *testing.T) {
 		db, entries := cluster(), new(atomic.Int64)
