@@ -155,12 +155,13 @@ func (t *txn) Scan(s kv.Span) iter.Seq2[kv.Entry, error] {
 		var c *bbolt.Cursor
 		var e kv.Entry
 		step := func() error {
-			if c == nil {
+			switch {
+			case c == nil:
 				c = t.bucket.Cursor()
-				e.Key, e.Value = first(c, &s)
-			} else if s.Desc {
-				e.Key, e.Value = c.Prev()
-			} else {
+				e.Key, e.Value = t.first(c, &s)
+			case s.Desc:
+				e.Key, e.Value = t.before(e.Key, c, &s)
+			default:
 				e.Key, e.Value = c.Next()
 			}
 			return nil
@@ -180,14 +181,31 @@ func (t *txn) Scan(s kv.Span) iter.Seq2[kv.Entry, error] {
 }
 
 // first returns with what a span begins, if there is something in it.
-func first(c *bbolt.Cursor, s *kv.Span) (key, value []byte) {
+func (t *txn) first(c *bbolt.Cursor, s *kv.Span) (key, value []byte) {
 	if !s.Desc {
 		return c.Seek(s.From)
 	}
-	if key, _ = c.Seek(s.To); key == nil {
+	switch key, _ = c.Seek(s.To); {
+	case key != nil:
+		return t.before(s.To, c, s)
+	case t.has(s, nil):
 		return c.Last()
 	}
-	return c.Prev()
+	return nil, nil
+}
+
+// before returns what the cursor finds before a key of a span. Cursor.Prev returns nothing at a page
+// of which the transaction has deleted all, and Cursor.Last does not end if all pages are such.
+func (t *txn) before(key []byte, c *bbolt.Cursor, s *kv.Span) (k, value []byte) {
+	for k, value = c.Prev(); k == nil && t.has(s, key); k, value = c.Prev() {
+	}
+	return k, value
+}
+
+// has tells whether there is a key from the beginning of a span on, and before another one.
+func (t *txn) has(s *kv.Span, before []byte) bool {
+	key, _ := t.bucket.Cursor().Seek(s.From)
+	return key != nil && (before == nil || bytes.Compare(key, before) < 0)
 }
 
 // Put implements kv.Txn.

@@ -1,9 +1,13 @@
 package bolt
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -76,6 +80,55 @@ type joined struct {
 
 func (j joined) Commit() error { return j.txn.Commit() }
 func (j joined) Rollback()     { j.txn.Rollback() }
+
+// A span is scanned both ways, also when the transaction has deleted all of some pages.
+func TestScan(t *testing.T) {
+	for seed := range uint64(100) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		e := openDB(t).engine
+		key := func(i int) []byte { return fmt.Appendf(nil, "%0*d", 3+997*int(seed%2), i) } // some or many of a page
+		var keys [][]byte
+		begin := func() *txn {
+			x, err := e.begin(t.Context())
+			require.NoError(t, err)
+			return x
+		}
+		x := begin()
+		require.NoError(t, x.tx.DeleteBucket(bucket))
+		x.bucket, _ = x.tx.CreateBucket(bucket)
+		for i := range 1 + random.IntN(60) {
+			keys = append(keys, key(i))
+			require.NoError(t, x.Put(key(i), nil))
+		}
+		require.NoError(t, x.Commit())
+		x = begin()
+		t.Cleanup(x.Rollback)
+		for len(keys) > 0 && random.IntN(20) > 0 {
+			from := random.IntN(len(keys))
+			to := min(len(keys), from+1+random.IntN(12))
+			for _, k := range keys[from:to] {
+				require.NoError(t, x.Delete(k))
+			}
+			keys = slices.Delete(keys, from, to)
+			s := kv.Span{From: key(random.IntN(60)), To: key(random.IntN(61)), Desc: random.IntN(2) == 0}
+			var want, got [][]byte
+			for _, k := range keys {
+				if bytes.Compare(k, s.From) >= 0 && bytes.Compare(k, s.To) < 0 {
+					want = append(want, k)
+				}
+			}
+			if s.Desc {
+				slices.Reverse(want)
+			}
+			for e, err := range x.Scan(s) {
+				require.NoError(t, err)
+				got = append(got, e.Key)
+			}
+			require.Equal(t, want, got, "seed %d", seed)
+		}
+		x.Rollback()
+	}
+}
 
 func TestRows(t *testing.T) {
 	rowstest.Run(t, func(t *testing.T) rows.DB { return openDB(t) })
