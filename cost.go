@@ -173,9 +173,7 @@ func (q *Queue[K, V]) learns() bool { return q.costs != nil && q.costs.prior > 0
 func (q *Queue[K, V]) enterCost(s *keyState[K], slot, node, turn uint32, join uint64, item *itemKey[K]) (round uint64) {
 	c, k, cost := q.costs, q.keys.costs.at(slot), item.cost
 	k.share = c.quantum * uint64(item.weight)
-	if c.levels != nil {
-		c.setLevel(k, slot, s.len)
-	}
+	c.setLevel(k, slot, s.len)
 	if c.prior > 0 {
 		s.passed = false
 		cost = c.estimate(k)

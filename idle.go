@@ -38,7 +38,8 @@ func (q *Queue[K, V]) rest(s *keyState[K]) {
 	q.active, q.reach = active, reach
 }
 
-// tidy is called when the queue is empty, or has many idle keys.
+// tidy is called when an item has left. It does something if the queue is empty, or has many idle
+// keys.
 func (q *Queue[K, V]) tidy() {
 	if q.len == 0 {
 		if q.nodes.chunkCount > 1 {

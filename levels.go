@@ -59,10 +59,16 @@ func (q *Queue[K, V]) levels() *levels {
 	return q.costs.levels
 }
 
-// setLevel is called when the number of a key's items has changed.
+// setLevel is called when the number of a key's items has changed. It does nothing if no levels are
+// kept.
 func (c *costs) setLevel(k *keyCost, slot, items uint32) {
-	c.levels.set(slot, c.level(k, items))
+	if c.levels != nil {
+		c.moveLevel(k, slot, items)
+	}
 }
+
+// moveLevel is not in setLevel, so that this can be inlined.
+func (c *costs) moveLevel(k *keyCost, slot, items uint32) { c.levels.set(slot, c.level(k, items)) }
 
 func (c *costs) level(k *keyCost, items uint32) uint32 {
 	weight := uint32(k.share / c.quantum)

@@ -322,9 +322,7 @@ func (q *Queue[K, V]) pop() (value V) {
 	if c := q.costs; c != nil {
 		k := q.keys.costs.at(slot)
 		c.served += c.leave(k, node)
-		if c.levels != nil {
-			c.setLevel(k, slot, s.len-1)
-		}
+		c.setLevel(k, slot, s.len-1)
 	}
 	value = q.takeValue(node)
 	if s.lastTurn == s.newest {
@@ -342,7 +340,7 @@ func (q *Queue[K, V]) pop() (value V) {
 	} else if s.len == 0 {
 		q.deactivate(s, slot)
 	}
-	if q.len == 0 || q.hasManyIdle(maxIdle) {
+	if q.len == 0 || q.hasManyIdle(maxIdle) { // as a rule without a call
 		q.tidy()
 	}
 	return value

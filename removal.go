@@ -100,9 +100,7 @@ func (q *Queue[K, V]) remove(node uint32) V {
 	if q.costs != nil {
 		k := q.keys.costs.at(slot)
 		q.costs.leave(k, node)
-		if q.costs.levels != nil {
-			q.costs.setLevel(k, slot, s.len-1)
-		}
+		q.costs.setLevel(k, slot, s.len-1)
 	}
 	wasFirst := node == s.oldest
 	if wasFirst && s.len > 1 {
@@ -130,9 +128,7 @@ func (q *Queue[K, V]) remove(node uint32) V {
 	if s.len == 0 {
 		q.deactivate(s, slot)
 	}
-	if q.len == 0 || q.hasManyIdle(maxIdle) {
-		q.tidy()
-	}
+	q.tidy()
 	return value
 }
 

@@ -90,9 +90,7 @@ func (a *attempt[V]) run(w *worker) error {
 	p := a.class.pool
 	a.worker = w
 	inc(&w.counts.started)
-	if p.keyCounts != nil {
-		p.keyCounts.Add(a.task.Key, fairq.Counts{Served: 1})
-	}
+	p.keyCounts.Add(a.task.Key, fairq.Counts{Served: 1})
 	o := &p.observer
 	w.started, w.handled = time.Time{}, false
 	if !a.class.inMemory || p.costUnit > 0 || o.times() {
@@ -124,9 +122,7 @@ func (a *attempt[V]) run(w *worker) error {
 // end settles the task when run has returned err.
 func (a *attempt[V]) end(w *worker, err error) {
 	p := a.class.pool
-	if err != nil {
-		err = safeError(err)
-	}
+	err = safeError(err)
 	var ran time.Duration
 	if !w.started.IsZero() {
 		ran = time.Since(w.started)

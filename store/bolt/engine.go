@@ -188,7 +188,7 @@ func (t *txn) first(c *bbolt.Cursor, s *kv.Span) (key, value []byte) {
 	switch key, _ = c.Seek(s.To); {
 	case key != nil:
 		return t.before(s.To, c, s)
-	case t.has(s, nil):
+	case t.has(s, s.To):
 		return c.Last()
 	}
 	return nil, nil
@@ -205,7 +205,7 @@ func (t *txn) before(key []byte, c *bbolt.Cursor, s *kv.Span) (k, value []byte) 
 // has tells whether there is a key from the beginning of a span on, and before another one.
 func (t *txn) has(s *kv.Span, before []byte) bool {
 	key, _ := t.bucket.Cursor().Seek(s.From)
-	return key != nil && (before == nil || bytes.Compare(key, before) < 0)
+	return key != nil && bytes.Compare(key, before) < 0
 }
 
 // Put implements kv.Txn.

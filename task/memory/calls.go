@@ -358,9 +358,7 @@ func (q *queue) Pause(_ context.Context, key *string, paused bool) error {
 	k.paused = paused
 	q.block(k)
 	q.look()
-	if !k.isUsed() {
-		q.forgetKey(k)
-	}
+	q.forgetKey(k)
 	return nil
 }
 

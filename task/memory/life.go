@@ -340,9 +340,7 @@ func (q *queue) gone(it *item, why driver.EventType, now int64, lease uint64, ou
 	if q.waits {
 		q.freed(k, it.State, 0)
 	}
-	if !k.isUsed() {
-		q.forgetKey(k)
-	}
+	q.forgetKey(k)
 	if g := it.group(); g != nil {
 		q.leaveGroup(it, g, now)
 	}

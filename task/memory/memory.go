@@ -372,6 +372,9 @@ func (k *keyState) isUsed() bool { return k.tasks[0] > 0 || k.paused }
 
 // forgetKey forgets a key that there is nothing to be known of, if others have been idle since.
 func (q *queue) forgetKey(k *keyState) {
+	if k.isUsed() {
+		return
+	}
 	k.weight = 1
 	if !k.isIdle {
 		k.isIdle = true
