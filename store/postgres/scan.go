@@ -26,8 +26,7 @@ var sources = [rows.NumIndexes]source{
 	rows.TaskLine:      {"tasks", []string{"key", "priority", "round", "seq", "place"}, ""},
 	rows.TaskParked:    {table: "tasks"}, // see eachStatement
 	rows.TaskWake:      {"tasks", []string{"wake"}, "wake IS NOT NULL"},
-	rows.TaskTaken:     {"tasks", []string{"consumer", "since"}, "consumer IS NOT NULL"},
-	rows.TaskBuried:    {"tasks", []string{"since"}, "state = 4"},
+	rows.TaskSince:     {"tasks", []string{"coalesce(consumer, 0)", "since"}, "state IN (3, 4)"},
 	rows.TaskState:     {"tasks", []string{"state", "id"}, "state <> 1 AND state <> 3"},
 	rows.TaskGroup:     {"tasks", []string{"grp", "id"}, ""},
 	rows.TaskEvictable: {"tasks", []string{"key", "since"}, "evictable"},

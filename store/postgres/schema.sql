@@ -87,8 +87,7 @@ CREATE INDEX tasks_kind ON fairq.tasks (queue, kind, priority, round, seq, place
 CREATE INDEX tasks_line ON fairq.tasks (queue, key, priority, round, seq, place) WHERE key IS NOT NULL;
 CREATE INDEX tasks_parked ON fairq.tasks (queue, key, priority, kind, place) WHERE state = 1 AND NOT takeable AND round = 0;
 CREATE INDEX tasks_wake ON fairq.tasks (queue, wake) WHERE wake IS NOT NULL;
-CREATE INDEX tasks_consumer ON fairq.tasks (queue, consumer, since) WHERE consumer IS NOT NULL;
-CREATE INDEX tasks_buried ON fairq.tasks (queue, since) WHERE state = 4;
+CREATE INDEX tasks_since ON fairq.tasks (queue, coalesce(consumer, 0), since) WHERE state IN (3, 4);
 CREATE UNIQUE INDEX tasks_unique_key ON fairq.tasks (queue, unique_key) WHERE unique_key IS NOT NULL;
 CREATE INDEX tasks_group ON fairq.tasks (queue, grp, id) WHERE grp IS NOT NULL;
 CREATE INDEX tasks_state ON fairq.tasks (queue, state, id) WHERE state <> 1 AND state <> 3;

@@ -54,8 +54,7 @@ CREATE INDEX ~tasks_kind ON ~tasks (queue, kind, priority, round, seq, place) WH
 CREATE INDEX ~tasks_key ON ~tasks (queue, "key", priority, round, seq);
 CREATE INDEX ~tasks_parked ON ~tasks (queue, "key", priority, kind, place) WHERE state = 1 AND NOT takeable AND round = 0;
 CREATE INDEX ~tasks_wake ON ~tasks (queue, wake) WHERE wake > 0;
-CREATE INDEX ~tasks_taken ON ~tasks (queue, consumer, since) WHERE state = 3;
-CREATE INDEX ~tasks_buried ON ~tasks (queue, since) WHERE state = 4;
+CREATE INDEX ~tasks_since ON ~tasks (queue, consumer, since) WHERE state IN (3, 4);
 CREATE INDEX ~tasks_state ON ~tasks (queue, state) WHERE state <> 1 AND state <> 3;
 CREATE INDEX ~tasks_evictable ON ~tasks (queue, "key", since) WHERE evictable;
 CREATE INDEX ~tasks_group ON ~tasks (queue, "group") WHERE "group" <> '';

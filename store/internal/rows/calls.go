@@ -142,13 +142,13 @@ func (v Calls) Due(now int64, n int, payload bool) ([]*Row, error) {
 // TakenBy returns n tasks that a consumer holds, in the order of Since.
 func (v Calls) TakenBy(consumer uint64, n int, payload bool) ([]*Row, error) {
 	return v.Rows(Range{
-		Index: TaskTaken, Prefixes: at(num(consumer)), Limit: n, Payload: payload, Lock: SkipLocked,
+		Index: TaskSince, Prefixes: at(num(consumer)), Limit: n, Payload: payload, Lock: SkipLocked,
 	})
 }
 
 // Leases returns, by id, the Since of all that a consumer holds, also what others have locked.
 func (v Calls) Leases(consumer uint64) (map[uint64]uint64, error) {
-	held, err := v.Rows(Range{Index: TaskTaken, Prefixes: at(num(consumer))})
+	held, err := v.Rows(Range{Index: TaskSince, Prefixes: at(num(consumer))})
 	leases := make(map[uint64]uint64, len(held))
 	for _, r := range held {
 		leases[r.ID] = r.Since
@@ -158,8 +158,9 @@ func (v Calls) Leases(consumer uint64) (map[uint64]uint64, error) {
 
 // Buried returns tasks of a key and kind that are buried, in the order of Since.
 func (v Calls) Buried(o driver.ListOptions) ([]*Row, error) {
-	only := Only{Key: o.Key, Kind: o.Kind}
-	return v.Rows(Range{Index: TaskBuried, Limit: o.Limit, Only: only, Lock: SkipLocked})
+	return v.Rows(Range{
+		Index: TaskSince, Prefixes: at(num(0)), Limit: o.Limit, Only: Only{Key: o.Key, Kind: o.Kind}, Lock: SkipLocked,
+	})
 }
 
 // InGroup returns the first n tasks of a group that have greater ids than that, in their order.
@@ -187,7 +188,7 @@ func listRange(o driver.ListOptions, payload bool) Range {
 	case o.NextFirst && o.State == driver.Delayed:
 		r.Index, r.From = TaskWake, nil
 	case o.NextFirst:
-		r.Index, r.From = TaskBuried, nil
+		r.Index, r.Prefixes, r.From = TaskSince, at(num(0)), nil
 	case o.Group != "":
 		r.Index, r.Prefixes = TaskGroup, at(o.Group)
 	case o.State != 0 && waitsLong(o.State):
@@ -199,7 +200,7 @@ func listRange(o driver.ListOptions, payload bool) Range {
 // listTaken is List for tasks that are taken. They are in the index of leases, which has another
 // order, so all of them are read, and then those that are wanted with their payloads.
 func (v Calls) listTaken(o driver.ListOptions) ([]*Row, error) {
-	all, err := v.Rows(Range{Index: TaskTaken, Only: Only{Key: o.Key, Kind: o.Kind}})
+	all, err := v.Rows(Range{Index: TaskSince, From: Tuple{num(1)}, Only: Only{Key: o.Key, Kind: o.Kind}})
 	var ids []uint64
 	for _, r := range all {
 		if r.ID > uint64(o.After) {

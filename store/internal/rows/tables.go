@@ -21,8 +21,7 @@ const (
 	TaskLine                   // (key, priority, round, seq, place)
 	TaskParked                 // (key, priority, kind, place) that are Ready, not Takeable, without Round
 	TaskWake                   // (wake) that have one
-	TaskTaken                  // (consumer, since) that are Taken
-	TaskBuried                 // (since) that are Buried
+	TaskSince                  // (consumer, since) that are Taken, or Buried with consumer 0
 	TaskState                  // (state, id) that are Delayed, Buried or Held
 	TaskGroup                  // (group, id) that have one
 	TaskEvictable              // (key, since) that are Evictable
@@ -77,11 +76,9 @@ var (
 			return only(is, r.Key, num(r.Priority), r.Kind, num(r.Place))
 		}},
 		{TaskWake, false, func(r *Row) Tuple { return only(r.Wake != 0, r.Wake) }},
-		{TaskTaken, false, func(r *Row) Tuple {
-			return only(r.State == driver.Taken, num(r.Consumer), num(r.Since))
-		}},
-		{TaskBuried, false, func(r *Row) Tuple {
-			return only(r.State == driver.Buried, num(r.Since))
+		{TaskSince, false, func(r *Row) Tuple {
+			is := r.State == driver.Taken || r.State == driver.Buried
+			return only(is, num(r.Consumer), num(r.Since))
 		}},
 		{TaskState, false, func(r *Row) Tuple {
 			return only(waitsLong(r.State), num(r.State), num(r.ID))
