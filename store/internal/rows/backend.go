@@ -396,7 +396,7 @@ func (b *backend) Outcome(ctx context.Context, uniqueKey string) (o driver.Outco
 	err = b.call(ctx, "Wait", call{run: func(u *unit) error {
 		u.followEnds() // first, so that nothing is missed
 		if r := u.findUniqueKey(uniqueKey, false); r != nil {
-			if o = r.life().OutcomeSoFar(driver.ID(r.ID)); !o.Done {
+			if o = u.life(r).OutcomeSoFar(driver.ID(r.ID)); !o.Done {
 				u.poll()
 			}
 			return nil
@@ -418,7 +418,9 @@ func (b *backend) Close() error {
 	err := b.leave(context.Background(), "Close", b.handle(), 0)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.backends = slices.DeleteFunc(b.backends, func(other *backend) bool { return other == b })
+	if i := slices.Index(b.openBy, b.notifier); i >= 0 {
+		b.openBy = slices.Concat(b.openBy[:i], b.openBy[i+1:])
+	}
 	if errors.Is(err, driver.ErrDropped) {
 		return nil
 	}

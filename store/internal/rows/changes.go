@@ -232,7 +232,7 @@ func (u *unit) findLostLeases() {
 	}
 	var lost []uint64
 	for id, h := range u.q.ownLeases {
-		if still[id] != h.lease && !slices.Contains(u.over, h.lease) {
+		if still[id] != h.lease && !slices.Contains(u.over, h.asLease()) {
 			lost = append(lost, id)
 		}
 	}
@@ -255,7 +255,7 @@ func (u *unit) findLostLeases() {
 func (u *unit) findCancelledGroups() {
 	groups := map[string]*Group{}
 	for id, h := range u.q.ownLeases {
-		if h.group == "" || h.cancelled || slices.Contains(u.over, h.lease) {
+		if h.group == "" || h.cancelled || slices.Contains(u.over, h.asLease()) {
 			continue
 		}
 		g, known := groups[h.group]

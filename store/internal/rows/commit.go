@@ -57,6 +57,9 @@ func (w *wants) forDriver(q *queue) *Plan {
 		slices.Sort(*list)
 		*list = slices.Compact(*list)
 	}
+	if q.store.traits.Exclusive { // there it is no use
+		return p
+	}
 	if w.Take > 0 {
 		p.Ranges = append(p.Ranges, ReadyRange(w.Filter, w.Take))
 	}
@@ -114,6 +117,7 @@ type committer struct {
 	mu      sync.Mutex // protects the others; nothing of the database happens under it
 	pending []*call
 	last    int  // how many calls there were in the last transaction
+	crowded bool // those were several, or another one came before its end
 	leads   bool // there is one who leads
 }
 
@@ -127,6 +131,7 @@ func (m *committer) do(ctx context.Context, c *call) error {
 	m.mu.Lock()
 	m.pending = append(m.pending, c)
 	lead := !m.leads
+	m.crowded = m.crowded || m.leads
 	m.leads = true
 	m.mu.Unlock()
 	if !lead {
@@ -203,11 +208,11 @@ func (m *committer) handOver(own *call) {
 // gather returns what is pending. Those whose calls have just returned are probably about to make
 // the next ones, so it lets them run as long as more calls come of it: that is cheaper than a
 // transaction for each. If there are fewer then than in the last transaction, it may be that the
-// others are still queued on another processor.
+// others are still queued on another processor. Who is alone waits for nobody.
 func (m *committer) gather() []*call {
 	for n := 0; ; {
 		m.mu.Lock()
-		if len(m.pending) == n || n >= maxCalls {
+		if len(m.pending) == n || n >= maxCalls || !m.crowded {
 			break
 		}
 		n = len(m.pending)
@@ -229,7 +234,7 @@ func (m *committer) gather() []*call {
 		}
 		n++
 	}
-	m.last = n
+	m.last, m.crowded = n, n > 1
 	batch := slices.Clone(m.pending[:n])
 	m.pending = slices.Delete(m.pending, 0, n)
 	return batch

@@ -131,7 +131,7 @@ type Plan struct {
 	Counts     bool    // Counts is called
 	Numbers    int     // calls of Number
 	LastRounds []Line  // calls of LastRound, after the round being served; each once
-	Ranges     []Range // as Fetch gets them
+	Ranges     []Range // as Fetch gets them; nil for Traits.Exclusive, to which it is no use
 }
 
 // Head is what is known of a queue within a transaction.

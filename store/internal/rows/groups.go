@@ -34,7 +34,7 @@ func (u *unit) beginGroup(w *work, n int) (done bool) {
 		if w.ID = r.ID; cancel {
 			r = u.withCurrentTurn(r)
 		}
-		t := r.life()
+		t := u.life(r)
 		if cancel && t.Running() {
 			u.event(driver.EventCancel, r, u.now, r.lease())
 			u.changed = true // another process may hold it
@@ -77,7 +77,7 @@ func (u *unit) endGroup(name string, now int64) {
 // endTasks ends the next n tasks of a group that has ended, or makes them ready.
 func (u *unit) endTasks(w *work, n int) (done bool) {
 	return u.eachOf(u.tasksOf(w, n), n, func(r *Row) {
-		t := r.life()
+		t := u.life(r)
 		f := t.GroupEnds(w.Cancelled, w.Time, &u.stats)
 		if f.State != 0 {
 			r.Group = ""

@@ -34,7 +34,7 @@ func (u *unit) put(n *driver.New) (id driver.ID, victim *driver.Record, err erro
 		return 0, nil, err
 	}
 	r := u.newRow(n, payload)
-	t := r.lifeIn(&u.putLife)
+	t := u.life(r)
 	if g != nil {
 		g.Join(r.Role)
 		check(u.v.SetGroup(g))
@@ -73,7 +73,7 @@ func (u *unit) set(r *Row, state driver.State) {
 	if r.State == driver.Taken {
 		u.leaseEnds(r.ID, r.Since)
 	}
-	r.State, r.Takeable, r.Evictable, r.Consumer, r.Since, r.Wake = state, false, false, 0, 0, r.life().Wake(state)
+	r.State, r.Takeable, r.Evictable, r.Consumer, r.Since, r.Wake = state, false, false, 0, 0, u.life(r).Wake(state)
 	switch state {
 	case driver.Ready:
 		u.place(r)
@@ -128,7 +128,7 @@ func (u *unit) next(f Filter, wanted int) *Row {
 // grant begins a lease.
 func (u *unit) grant(r *Row, c *ownConsumer) {
 	r.State, r.Takeable, r.Evictable, r.Consumer, r.Since = driver.Taken, false, false, c.number, u.number()
-	t := r.life()
+	t := u.life(r)
 	t.Take(u.now)
 	r.learnFrom(t)
 	r.Wake = t.Wake(driver.Taken)
@@ -218,8 +218,9 @@ func (u *unit) settle(lease driver.Lease, how *driver.Settlement) (driver.State,
 }
 
 // end tells how a task has ended, here and to others, if it has a unique key.
-func (u *unit) end(r *Row, o Outcome) {
+func (u *unit) end(r *Row, how Outcome) {
 	if r.UniqueKey != "" {
+		o := how
 		o.UniqueKey, o.ID, o.Until = r.UniqueKey, r.ID, life.Plus(u.now, u.q.settings.Retention)
 		check(u.v.SetOutcome(&o))
 		u.schedule(u.forgetAt(o.Until))
@@ -289,37 +290,31 @@ func (u *unit) fire(r *Row) {
 
 // delete removes a task.
 func (u *unit) delete(r *Row, outcome error, now int64) {
-	t := r.life()
+	t := u.life(r)
 	u.applyFate(r, t, t.Delete(outcome, &u.stats), now)
 }
 
-// life returns what the rules must know of a task.
+// life returns what the rules must know of a task. It is good until the next call.
 func (u *unit) life(r *Row) *life.Task {
-	t := r.life()
+	t := &u.lifeOf.Task
+	*t = life.Task{
+		State: r.State, Attempts: int32(r.Attempts), MaxAttempts: int32(r.MaxAttempts), TTR: r.TTR,
+		ReadyAt: r.ReadyAt, Until: r.Until, Expires: r.Expires, Rare: &u.lifeOf.rare,
+	}
+	*t.Rare = life.Rare{Err: r.Err, Role: r.Role, End: r.end()}
 	if r.Group != "" {
 		t.Group = &groupOf{unit: u, name: r.Group}
 	}
 	return t
 }
 
-// life is that of a unit for rules that do not ask for the group.
-func (r *Row) life() *life.Task { return r.lifeIn(new(lifeOf)) }
-
-type lifeOf struct {
-	life.Task
-	rare life.Rare
-}
-
-// lifeIn is life without an allocation. What it returns is good until t is used again.
-func (r *Row) lifeIn(t *lifeOf) *life.Task {
-	*t = lifeOf{}
-	t.State, t.Attempts, t.MaxAttempts, t.TTR = r.State, int32(r.Attempts), int32(r.MaxAttempts), r.TTR
-	t.ReadyAt, t.Until, t.Expires = r.ReadyAt, r.Until, r.Expires
-	t.Rare = &t.rare
-	if t.Err, t.Role = r.Err, r.Role; r.Deadline != 0 {
-		t.End = max(nanos(r.Deadline), r.Created)
+// end returns the time of the deadline, 0 if there is none. One that was over when the task was put
+// is when that was.
+func (r *Row) end() int64 {
+	if r.Deadline == 0 {
+		return 0
 	}
-	return &t.Task
+	return max(nanos(r.Deadline), r.Created)
 }
 
 // learnFrom takes over what the rules have changed.

@@ -37,18 +37,12 @@ func (u *unit) tellEvent(e *driver.Event) {
 
 // leaseBegins notes that a consumer of this process holds a task from now on.
 func (u *unit) leaseBegins(r *Row) {
-	id, lease := r.ID, ownLease{lease: r.Since, key: r.Key, group: r.Group}
-	u.onCommit(func() { u.q.ownLeases[id] = lease })
+	u.begun = append(u.begun, ownLease{id: r.ID, lease: r.Since, key: r.Key, group: r.Group})
 }
 
 // leaseEnds notes that a lease is over, whoever had it.
 func (u *unit) leaseEnds(id, lease uint64) {
-	u.over = append(u.over, lease)
-	u.onCommit(func() {
-		if u.q.ownLeases[id].lease == lease {
-			delete(u.q.ownLeases, id)
-		}
-	})
+	u.over = append(u.over, driver.Lease{ID: driver.ID(id), Number: lease})
 }
 
 // canBeTaken notes that a task can be taken that could not be before.
@@ -104,14 +98,14 @@ func (u *unit) record(r *Row) driver.Record {
 	record := driver.Record{
 		ID: driver.ID(r.ID), Key: r.Key, Kind: r.Kind, Priority: r.Priority, Attempts: r.Attempts, Payload: r.Payload,
 		Details: driver.Details{
-			Created: r.Created, ReadyAt: r.ReadyAt, Until: r.Until, Expires: r.life().Ends(), TTR: r.TTR, Cost: r.Cost,
+			Created: r.Created, ReadyAt: r.ReadyAt, Until: r.Until, Expires: r.Expires, TTR: r.TTR, Cost: r.Cost,
 			MaxAttempts: int32(r.MaxAttempts), State: r.State,
 		},
 	}
 	if r.State == driver.Taken {
 		record.Lease = r.Since
 	}
-	if r.Deadline != 0 && max(nanos(r.Deadline), r.Created) == record.Expires {
+	if r.Deadline != 0 && r.end() <= r.Expires { // it ends before it would expire
 		record.Expires = 0
 	}
 	if r.Consumer != 0 {
@@ -149,13 +143,10 @@ func (u *unit) consumerName(number uint64) string {
 }
 
 // notifiers returns those of all who have the queue open here.
-func (q *queue) notifiers() (all []driver.Notifier) {
+func (q *queue) notifiers() []driver.Notifier {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, b := range q.backends {
-		all = append(all, b.notifier)
-	}
-	return all
+	return q.openBy
 }
 
 func (q *queue) any(f func(driver.Notifier) bool) bool { return slices.ContainsFunc(q.notifiers(), f) }
@@ -190,6 +181,14 @@ func (u *unit) deliver() {
 	q.due = sooner(q.due, u.due)
 	for _, f := range u.afterCommit {
 		f()
+	}
+	for _, l := range u.begun {
+		q.ownLeases[l.id] = l
+	}
+	for _, l := range u.over {
+		if id := uint64(l.ID); q.ownLeases[id].lease == l.Number {
+			delete(q.ownLeases, id)
+		}
 	}
 	q.stats = u.stats
 	all := q.notifiers()

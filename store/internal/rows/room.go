@@ -36,7 +36,7 @@ func (u *unit) makeRoom(n *driver.New, g *Group) (victim *driver.Record, err err
 		check(u.v.SetGroup(g))
 		defer u.backInGroup(g)
 	}
-	t := r.life()
+	t := u.life(r)
 	u.applyFate(r, t, t.Evict(&u.stats), u.now)
 	return &record, nil
 }

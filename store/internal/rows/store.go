@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,8 +73,8 @@ type queue struct {
 	mode
 	joined bool // it stands for the queue in a transaction of the caller's
 
-	mu       sync.Mutex // protects backends; nothing is called under it
-	backends []*backend
+	mu     sync.Mutex        // protects openBy; nothing is called under it
+	openBy []driver.Notifier // of all who have it open here; never changed in place
 
 	// What follows is used by the transaction that runs, and changed once it is committed.
 
@@ -161,10 +162,14 @@ type ownConsumer struct {
 
 // ownLease is a lease of a consumer of this process.
 type ownLease struct {
-	lease     uint64
+	id, lease uint64
 	key       string
 	group     string
 	cancelled bool // those who listen were told that its group is cancelled
+}
+
+func (l ownLease) asLease() driver.Lease {
+	return driver.Lease{ID: driver.ID(l.id), Number: l.lease}
 }
 
 // openerPrefix begins the names of consumers that stand for those who have the queue open.
@@ -344,7 +349,7 @@ func (u *unit) open(b *backend, wanted driver.Settings) error {
 		b.wanted = wanted
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.backends = append(q.backends, b)
+		q.openBy = append(slices.Clip(q.openBy), b.notifier)
 		q.due = 1 // b does not know yet when it is
 	})
 	return nil

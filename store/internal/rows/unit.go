@@ -38,7 +38,10 @@ type unit struct {
 	keys    map[string]*Key
 	unsaved map[*Key]bool
 
-	putLife    lifeOf                 // of the task that is being put
+	lifeOf struct { // see life
+		life.Task
+		rare life.Rare
+	}
 	readyTasks map[string]*readyTasks // by key
 	gaps       map[Line]turn          // the first free turn of each; see closeGaps
 	haveReady  map[int]bool           // priorities that are known to have tasks that can be taken
@@ -52,7 +55,8 @@ type unit struct {
 	afterCommit []func()
 
 	taken     []driver.Lease // those that were begun by taking a task
-	over      []uint64       // leases that have ended
+	begun     []ownLease     // those of this process, also by resuming a consumer
+	over      []driver.Lease // those that have ended
 	cancelled []uint64       // leases of which it will be told that their group is cancelled
 
 	written     int // rows of tasks; see bounds.go
