@@ -37,12 +37,12 @@ var (
 	updateSettings = &statement{"save", `UPDATE ~queues SET settings = ? WHERE id = ?`}
 	setRound       = &statement{"save", `INSERT OR REPLACE INTO ~rounds (queue, priority, round) VALUES (?, ?, ?)`}
 	insertTask     = &statement{"insert", `INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (` + placeholders(34) + `)`}
-	insertPlain    = &statement{"insert", `INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (?, ?, ?, '', 0, ?, ?, ?, ?, ?, ?, ?, ` +
-		`'', ?, ?, ?, ?, ?, 0, 0, ?, ?, ?, 0, 0, ?, ?, ?, ?, 0, NULL, '', ?, ?)`}
+	insertPlain    = &statement{"insert", `INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (?, ?, '', '', 0, ?, ?, ?, ?, ?, ?, 0, ` +
+		`'', ?, ?, ?, ?, ?, 0, 0, ?, ?, ?, 0, 0, ?, 0, 0, 0, 0, NULL, '', ?, ?)`}
 	updateTask = &statement{"update", `UPDATE ~tasks SET "group" = ?, priority = ?, state = ?, takeable = ?, round = ?, used = ?, seq = ?, gap = ?, returned = ?, place = ?, since = ?, ` +
 		`evictable = ?, consumer = ?, attempts = ?, ready_at = ?, until = ?, expires = ?, wake = ?, err_code = ?, err = ? WHERE id = ?`}
-	takeTask = &statement{"take", `UPDATE ~tasks SET state = ?, takeable = ?, since = ?, evictable = ?, ` +
-		`consumer = ?, attempts = ?, until = ?, wake = ? WHERE id = ?`}
+	takeTask = &statement{"take", `UPDATE ~tasks SET state = 3, takeable = 0, evictable = 0, ` +
+		`since = ?, consumer = ?, attempts = ?, until = ?, wake = ? WHERE id = ?`}
 	deleteTask = &statement{"delete", `DELETE FROM ~tasks WHERE id = ?`}
 	lastRound  = &statement{"last", `SELECT round, count(*) FROM ~tasks WHERE queue = ?1 AND "key" = ?2 AND priority = ?3 AND round = ` +
 		`(SELECT max(round) FROM ~tasks WHERE queue = ?1 AND "key" = ?2 AND priority = ?3 AND round > ?4)`}

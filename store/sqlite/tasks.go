@@ -34,8 +34,7 @@ func putTask(v *view, r *rows.Row) (err error) {
 	case r.Was == 0:
 		n, err = v.insert(r)
 	case r.Was == driver.Ready && r.State == driver.Taken:
-		n, err = v.session.exec(takeTask, int64(r.State), bit(r.Takeable), int64(r.Since), bit(r.Evictable),
-			int64(r.Consumer), int64(r.Attempts), r.Until, r.Wake, v.rowid(r.ID))
+		n, err = v.session.exec(takeTask, int64(r.Since), int64(r.Consumer), int64(r.Attempts), r.Until, r.Wake, v.rowid(r.ID))
 	default:
 		code, message := errorCells(r.Err)
 		n, err = v.session.exec(updateTask,
@@ -58,11 +57,13 @@ func removeTask(v *view, r *rows.Row) error {
 }
 
 func (v *view) insert(r *rows.Row) (int64, error) {
-	if r.UniqueKey == "" && r.Group == "" && !r.Gap && !r.Returned && r.Consumer == 0 && r.Attempts == 0 && r.Err == nil && r.Metadata == "" {
+	rare := r.Kind != "" || r.UniqueKey != "" || r.Group != "" || r.Gap || r.Returned || r.Consumer != 0 || r.Attempts != 0 ||
+		r.Deadline != 0 || r.Until != 0 || r.Expires != 0 || r.Wake != 0 || r.Err != nil || r.Metadata != ""
+	if !rare {
 		return v.session.exec(insertPlain,
-			v.rowid(r.ID), r.Key, r.Kind, int64(r.Priority), int64(r.Weight), r.Cost, int64(r.TTR), int64(r.MaxAttempts), r.Created, r.Deadline,
+			v.rowid(r.ID), r.Key, int64(r.Priority), int64(r.Weight), r.Cost, int64(r.TTR), int64(r.MaxAttempts), r.Created,
 			int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Used), int64(r.Seq), int64(r.Place), int64(r.Since), bit(r.Evictable),
-			r.ReadyAt, r.Until, r.Expires, r.Wake, r.Payload, v.queue)
+			r.ReadyAt, r.Payload, v.queue)
 	}
 	code, message := errorCells(r.Err)
 	return v.session.exec(insertTask,

@@ -23,6 +23,7 @@ type call struct {
 	opens     bool                 // the queue may have other settings
 	kinds     bool                 // it puts tasks of kinds
 	joins     bool                 // it can be a part of a transaction of the caller's
+	task      uint64               // that it is about, if it is about one
 	tasks     int                  // that it works on, 0 means one
 	bytes     int                  // that it will put
 	run       func(*unit) error
@@ -127,12 +128,13 @@ func (m *committer) do(ctx context.Context, c *call) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	c.wake = make(chan bool, 1)
 	m.mu.Lock()
 	m.pending = append(m.pending, c)
 	lead := !m.leads
-	m.crowded = m.crowded || m.leads
 	m.leads = true
+	if !lead {
+		m.crowded, c.wake = true, make(chan bool, 1)
+	}
 	m.mu.Unlock()
 	if !lead {
 		select {

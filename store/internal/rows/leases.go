@@ -68,10 +68,8 @@ func (b *backend) TakeOne(ctx context.Context, by *driver.Taker) (driver.Attempt
 func (b *backend) TakeID(ctx context.Context, consumer driver.Handle, id driver.ID) (record driver.Record, err error) {
 	err = b.call(ctx, "TakeID", call{
 		order: takes,
-		plan: func(_ *queue, p *wants) {
-			p.Numbers++
-			p.Get = append(p.Get, uint64(id))
-		},
+		task:  uint64(id),
+		plan:  func(_ *queue, p *wants) { p.Numbers++ },
 		run: func(u *unit) error {
 			r, err := u.takeID(consumer, uint64(id))
 			if err == nil {
@@ -95,8 +93,7 @@ func (u *unit) poll() {
 // Settle implements [driver.Backend].
 func (b *backend) Settle(ctx context.Context, lease driver.Lease, how driver.Settlement) (state driver.State, err error) {
 	err = b.call(ctx, how.Method.String(), call{
-		joins: true,
-		plan:  func(_ *queue, p *wants) { p.Get = append(p.Get, uint64(lease.ID)) },
+		joins: true, task: uint64(lease.ID),
 		run: func(u *unit) (err error) {
 			state, err = u.settle(lease, &how)
 			return err
@@ -117,11 +114,8 @@ func (b *backend) SettleAndTakeOne(
 	var taken [1]driver.Record
 	n, later := 0, false
 	err = b.call(ctx, how.Method.String(), call{
-		order: takes,
-		plan: func(q *queue, p *wants) {
-			p.Get = append(p.Get, uint64(lease.ID))
-			p.take(q, by.Handle, wanted, 1)
-		},
+		order: takes, task: uint64(lease.ID),
+		plan: func(q *queue, p *wants) { p.take(q, by.Handle, wanted, 1) },
 		run: func(u *unit) (err error) {
 			if state, err = u.settle(lease, &how); err == nil {
 				n, _ = u.takeSome(by.Handle, wanted, taken[:])
@@ -142,8 +136,7 @@ func (b *backend) SettleAndTakeOne(
 // Touch implements [driver.Backend].
 func (b *backend) Touch(ctx context.Context, lease driver.Lease, d time.Duration) (until time.Time, err error) {
 	err = b.call(ctx, "Touch", call{
-		joins: true,
-		plan:  func(_ *queue, p *wants) { p.Get = append(p.Get, uint64(lease.ID)) },
+		joins: true, task: uint64(lease.ID),
 		run: func(u *unit) error {
 			r := u.leased(lease)
 			if r == nil {

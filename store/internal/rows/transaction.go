@@ -94,6 +94,9 @@ func (t *transaction) enter(tx Tx, calls []*call) {
 	plan := &wants{Plan: Plan{Exclusive: alone}, Filter: everything}
 	for _, c := range calls {
 		plan.Exclusive = plan.Exclusive || c.exclusive || c.groups && !t.store.traits.Optimistic
+		if c.task != 0 {
+			plan.Get = append(plan.Get, c.task)
+		}
 		if c.plan != nil {
 			c.plan(q, plan)
 		}
