@@ -34,12 +34,12 @@ quick: ## test the package fairq alone, in seconds
 
 # The race detector needs a C compiler on most systems; building net with it tells whether it works here.
 # What kills processes, tries many seeds or does what another test does too is shorter with -short.
-# CI looks for races in the modules beside the root too. It runs them in full, here or in "make slow",
-# and the root in "make cover". The modules beside the root are tested two at a time, for their tests
-# often wait for a disk or a server, those that take longest first.
+# CI looks for races in the modules beside the root too, but not in PROGRAMS, which only use them. It runs them in full,
+# here or in "make slow", and the root in "make cover". The modules beside the root are tested two at a time, for their
+# tests often wait for a disk or a server, those that take longest first.
 test: ## test the module fairq, with the race detector where it works (in CI it must)
 test-all: ## the same, and then the modules beside it: stores, metrics, the command, some examples
-test-all: OTHERS = $(shell printf '%s\n' $(filter-out test@.,$(TESTS)) | sort -r)
+test-all: OTHERS = $(shell printf '%s\n' $(filter-out test@. $(if $(filter true,$(CI)),$(PROGRAMS:%=test@./%)),$(TESTS)) | sort -r)
 test test-all:
 	@race=; if go build -race net 2>/dev/null; then race='$(RACE)'; \
 	elif [ "$$CI" = true ]; then echo 'error: -race does not work here; is a C compiler installed?' >&2; exit 1; \
@@ -56,8 +56,9 @@ $(TESTS):
 
 # With the race detector these are tested in short, for it makes them slow. store/etcd takes many
 # minutes: cd store/etcd && go test -race .
-SLOW := store/postgres store/sqlite store/bolt examples/durable benchmarks/stores
-$(SLOW:%=test@./%): SHORT = $(if $(filter -race,$(FLAGS)),-short)
+PROGRAMS := examples/durable benchmarks/stores
+SLOW := store/postgres store/sqlite store/bolt $(PROGRAMS)
+test@./store/postgres: SHORT = $(if $(filter -race,$(FLAGS)),-short)
 test@./store/sqlite test@./store/bolt: SHORT = $(if $(filter -race,$(FLAGS)),-short -run=TestStore)
 test@./store/etcd: override FLAGS := $(if $(filter true,$(CI)),-skip='TestStore|Members',-short)
 

@@ -18,6 +18,7 @@ func TestClocksDiffer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for many seconds")
 	}
+	t.Parallel()
 	for _, shift := range []time.Duration{-time.Hour, time.Hour} {
 		t.Run(shift.String(), func(t *testing.T) {
 			t.Parallel()

@@ -40,7 +40,7 @@ func few(n int) int {
 
 var randomCases = []testCase{
 	{"Compare", "within a priority keys are served in rounds, as by a [fairq.Queue]", func(e *env) {
-		for _, seed := range seeds(e.T, max(4, few(10))) {
+		for _, seed := range seeds(e.T, max(4, few(6))) {
 			if compare(e.T, seed, new(memory.Store), Subject{Store: e.store}); e.Failed() {
 				return
 			}
@@ -59,7 +59,7 @@ type run struct {
 
 // seeds calls f with one seed after the other, each time with a new queue.
 func (e *env) seeds(f func(*run)) {
-	for _, seed := range seeds(e.T, few(5)) {
+	for _, seed := range seeds(e.T, max(1, few(3))) {
 		q := e.openIn(e.store, fmt.Sprintf("seed-%d", seed))
 		f(&run{Rand: rand.New(rand.NewPCG(seed, 0)), e: e, q: q, seed: seed})
 		q.addsUp()

@@ -30,7 +30,7 @@ func (e *env) kill() {
 
 var reopenCases = []testCase{
 	{"Random", "The tasks stay in the store.", func(e *env) {
-		for _, seed := range seeds(e.T, max(2, few(5))) {
+		for _, seed := range seeds(e.T, max(2, few(3))) {
 			s := Subject{Store: e.store, Others: []task.Store{e.reopen()}, InTurn: true}
 			if compare(e.T, seed, new(memory.Store), s); e.Failed() {
 				return

@@ -77,7 +77,7 @@ type killer struct {
 }
 
 func newKiller(t *testing.T, where string) *killer {
-	k := &killer{t: t, where: where, rounds: 50}
+	k := &killer{t: t, where: where, rounds: 30}
 	if testing.Short() {
 		k.rounds = 5
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	seeds    = 40  // with -short a tenth
+	seeds    = 20  // with -short a fifth
 	seedCall = 300 // calls of each
 	seedEnv  = "ROWSTEST_SEED"
 )
@@ -67,7 +67,7 @@ func random(t *testing.T, open func(t *testing.T) rows.DB) {
 	}
 	n := seeds
 	if testing.Short() {
-		n /= 10
+		n /= 5
 	}
 	for range n {
 		seed := rand.Uint64()
