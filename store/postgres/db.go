@@ -208,6 +208,13 @@ func (*database) Again(err error) (time.Duration, bool) {
 	return 0, false
 }
 
+// inDoubt tells whether a commit that failed may have been done: the connection broke, or the server
+// has ended it, which it may do between a commit and its answer (pg_terminate_backend, a shutdown).
+func inDoubt(commit error) bool {
+	var e *pgconn.PgError
+	return !errors.As(commit, &e) || e.SeverityUnlocalized != "ERROR"
+}
+
 // Changed returns true: to look is as cheap as to ask.
 func (*database) Changed(context.Context) (bool, error) { return true, nil }
 

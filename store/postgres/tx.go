@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairq/fairq/store/internal/rows"
@@ -213,7 +212,7 @@ func (t *tx) Commit() error {
 	}
 	t.add("COMMIT")
 	if err := t.send("commit"); err != nil {
-		if e := (*pgconn.PgError)(nil); !errors.As(err, &e) {
+		if inDoubt(err) {
 			err = fmt.Errorf("%w (so it is not known whether it was done)", err)
 		}
 		return err

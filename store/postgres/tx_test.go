@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 
@@ -520,4 +522,17 @@ func TestRoundTripsWithLimit(t *testing.T) {
 		require.True(t, ok)
 	}), "to ack and take, which are six by two calls")
 	require.EqualValues(t, 3, took(func() { require.NoError(t, tasks[0].Release(t.Context(), 0)) }), "to release")
+}
+
+// A server that shuts down, or is told to end a connection, may say so in place of the answer to a
+// commit that it has done.
+func TestInDoubt(t *testing.T) {
+	require.True(t, inDoubt(io.ErrUnexpectedEOF))
+	require.True(t, inDoubt(&pgconn.PgError{SeverityUnlocalized: "FATAL", Code: "57P01"}))
+	require.False(t, inDoubt(&pgconn.PgError{SeverityUnlocalized: "ERROR", Code: "40001"}))
+	db := openTest(t)
+	_, err := db.pool.Exec(t.Context(), "SELECT 1/0")
+	require.False(t, inDoubt(err))
+	_, err = db.pool.Exec(t.Context(), "SELECT pg_terminate_backend(pg_backend_pid())")
+	require.True(t, inDoubt(err))
 }
