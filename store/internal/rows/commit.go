@@ -58,6 +58,10 @@ func (w *wants) forDriver(q *queue) *Plan {
 		slices.Sort(*list)
 		*list = slices.Compact(*list)
 	}
+	for _, list := range [...]*[]Line{&w.Lines, &w.LastRounds} {
+		slices.SortFunc(*list, Line.Compare)
+		*list = slices.Compact(*list)
+	}
 	if q.store.traits.Exclusive { // there it is no use
 		return p
 	}
@@ -69,10 +73,6 @@ func (w *wants) forDriver(q *queue) *Plan {
 	}
 	if len(w.Alive) > 0 {
 		p.Ranges = append(p.Ranges, AliveRange(w.Alive))
-	}
-	for _, list := range [...]*[]Line{&w.Lines, &w.LastRounds} {
-		slices.SortFunc(*list, Line.Compare)
-		*list = slices.Compact(*list)
 	}
 	for i, l := range w.Lines {
 		if i == 0 || l.Priority != w.Lines[i-1].Priority {
