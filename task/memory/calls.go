@@ -36,6 +36,9 @@ func (q *queue) Put(_ context.Context, tasks []driver.New, ids []driver.ID) (n i
 func (b *backend) PutOne(_ context.Context, n driver.New) (id driver.ID, evicted *driver.Record, err error) {
 	q := b.queue
 	now := q.now()
+	if id, ok := q.putPlain(&n, now); ok {
+		return id, nil, nil
+	}
 	if _, err := q.enter(); err != nil {
 		return 0, nil, err
 	}
@@ -384,8 +387,9 @@ func (q *queue) Drop(_ context.Context, unlessTaken bool) error {
 	if unlessTaken && q.tasks[driver.Taken] > 0 {
 		return driver.ErrTaken
 	}
-	q.truncate(now, driver.ErrDropped)
 	q.dropped = true
+	q.addPuts()
+	q.truncate(now, driver.ErrDropped)
 	delete(q.store.queues, q.name)
 	for _, n := range q.notifiers {
 		n.Dropped()

@@ -9,7 +9,6 @@ import (
 // index finds tasks by their ids. These are given out in order, so it is a map of blocks of
 // neighbours, each of which lasts as long as one of its tasks.
 type index struct {
-	last        driver.ID
 	blocks      map[driver.ID]*block
 	first, open *block // the blocks are linked in order; open is the last one
 	found       *block // the one found last: those who settle come one after the other
@@ -43,18 +42,17 @@ func (b *block) lacks(s driver.State) bool {
 	return s != 0 && s != driver.Ready && s != driver.Taken && b.states[s] == 0
 }
 
-// add gives a task its id.
+// add adds a task whose id is greater than all before.
 func (x *index) add(it *item) {
-	x.last++
-	if x.open == nil || x.open.number != x.last>>blockBits {
+	if x.open == nil || x.open.number != it.id>>blockBits {
 		if x.open != nil && x.open.used == 0 {
 			x.drop(x.open)
 		}
-		x.grow(x.last >> blockBits)
+		x.grow(it.id >> blockBits)
 	}
-	x.open.items[x.last&(1<<blockBits-1)] = it
+	x.open.items[it.id&(1<<blockBits-1)] = it
 	x.open.used++
-	it.id, it.block = x.last, x.open
+	it.block = x.open
 }
 
 // grow adds a block.

@@ -37,6 +37,15 @@ func (c *complaint) FailNow() { panic(c) }
 func (q *queue) check(t require.TestingT) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.inbox.mu.Lock()
+	defer q.inbox.mu.Unlock()
+	require.Len(t, q.inbox.puts, int(q.inbox.len.Load()))
+	if q.inbox.room > 0 {
+		require.LessOrEqual(t, q.settings.Counted(&q.tasks)+len(q.inbox.puts)+q.inbox.room, q.settings.Capacity)
+	}
+	for _, a := range q.inbox.other {
+		require.Zero(t, a)
+	}
 	states := map[driver.State]int{}
 	byKey := map[*keyState]map[driver.State]int{}
 	ready := map[*lane]int{}

@@ -9,8 +9,11 @@ import (
 )
 
 // put puts a task. If it returns a victim, that was evicted. All that can refuse the task comes
-// before newItem: after that nothing fails, so a Put with an error leaves no half of a task.
+// before add: after that nothing fails, so a Put with an error leaves no half of a task.
 func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Record, err error) {
+	q.inbox.mu.Lock()
+	defer q.inbox.mu.Unlock()
+	q.addAll(q.inbox.empty())
 	if n.UniqueKey != "" {
 		if it := q.findUniqueKey(n.UniqueKey, now); it != nil {
 			return 0, nil, fmt.Errorf("%w: %q is task %d", driver.ErrDuplicate, n.UniqueKey, it.id)
@@ -31,13 +34,9 @@ func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Reco
 			return 0, nil, err
 		}
 	}
-	it := q.newItem()
-	q.ids.add(it)
-	it.key = q.keyState(n.Key, n.Weight)
-	it.payload, it.kind, it.priority, it.cost = n.Payload, n.Kind, int16(n.Priority), uint32(n.Cost)
-	it.TTR, it.MaxAttempts, it.created = n.TTR, int32(n.MaxAttempts), now
-	q.places++
-	it.place = q.places
+	q.inbox.last++
+	id = q.inbox.last
+	it := newItem(&q.spare, n, id, now)
 	if n.UniqueKey != "" || n.Group != "" || !n.Deadline.IsZero() || n.Metadata != nil {
 		it.Rare = &life.Rare{UniqueKey: n.UniqueKey, Role: n.Role, Deadline: n.Deadline, Metadata: n.Metadata}
 		if !n.Deadline.IsZero() {
@@ -51,6 +50,34 @@ func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Reco
 			q.joinGroup(it, g)
 		}
 	}
+	q.add(it, n.Key, n.Weight, it.Put(n, now))
+	q.event(driver.EventPut, it, now, 0)
+	if it.isDue(now) { // its deadline was over
+		q.fire(it)
+	}
+	q.inbox.room = q.roomInInbox(0)
+	return id, victim, nil
+}
+
+// newItem returns the item of a plain task that is not in a queue yet.
+func newItem(spare *[]*item, n *driver.New, id driver.ID, now int64) *item {
+	var it *item
+	if last := len(*spare) - 1; last >= 0 {
+		it, *spare = (*spare)[last], (*spare)[:last]
+	} else {
+		it = new(item)
+	}
+	it.id, it.payload, it.kind, it.priority, it.cost = id, n.Payload, n.Kind, int16(n.Priority), uint32(n.Cost)
+	it.TTR, it.MaxAttempts, it.created = n.TTR, int32(n.MaxAttempts), now
+	return it
+}
+
+// add adds a task that was not refused, in its first state.
+func (q *queue) add(it *item, key string, weight int, state driver.State) {
+	q.ids.add(it)
+	it.key = q.keyState(key, weight)
+	q.places++
+	it.place = q.places
 	if q.reserve {
 		q.line(it).addTurn(it.cost)
 	}
@@ -59,13 +86,7 @@ func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Reco
 	if it.key.tasks[0]++; it.key.tasks[0] == 1 {
 		q.stats.Keys++
 	}
-	q.set(it, it.Put(n, now))
-	q.event(driver.EventPut, it, now, 0)
-	id = it.id
-	if it.isDue(now) { // its deadline was over
-		q.fire(it)
-	}
-	return id, victim, nil
+	q.set(it, state)
 }
 
 // set puts a task that is in no state into one.

@@ -59,13 +59,15 @@ type queue struct {
 	unixBase time.Duration                                                        // the epoch, since 1970
 	admit    func(context.Context, driver.New) (driver.ID, *driver.Record, error) // PutOne, with the lock held
 
+	inbox inbox
+
 	// mu protects all that follows. Notifiers are called under it; they never wait, and run no
 	// code of the user's.
 	mu        sync.Mutex
-	notifiers []notifier
-	listens   bool // somebody wants to know what happens, as of when the lock was taken
-	waits     bool // and somebody waits; who comes later looks for himself, when he has the lock
-	room      bool // there may be some that was not there when those who wait for it were let in last
+	notifiers []notifier // it is changed with inbox.mu too, and read with either
+	listens   bool       // somebody wants to know what happens, as of when the lock was taken
+	waits     bool       // and somebody waits; who comes later looks for himself, when he has the lock
+	room      bool       // there may be some that was not there when those who wait for it were let in last
 	dropped   bool
 	paused    bool
 	stats     driver.Stats         // counters, and keys
@@ -250,7 +252,7 @@ func (q *queue) join(settings driver.Settings, payload reflect.Type, n driver.No
 			return nil, err
 		}
 	}
-	q.notifiers = append(q.notifiers, notifier{n, n.Interest()})
+	q.setNotifiers(append(slices.Clone(q.notifiers), notifier{n, n.Interest()}))
 	q.due = 0
 	q.announce()
 	return &backend{q, n}, nil
@@ -260,7 +262,7 @@ func (q *queue) join(settings driver.Settings, payload reflect.Type, n driver.No
 func (b *backend) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.notifiers = slices.DeleteFunc(b.notifiers, func(n notifier) bool { return n.Notifier == b.notifier })
+	b.setNotifiers(slices.DeleteFunc(slices.Clone(b.notifiers), func(n notifier) bool { return n.Notifier == b.notifier }))
 	b.due = 0
 	b.announce()
 	return nil
@@ -281,7 +283,7 @@ func (q *queue) enter() (now int64, err error) {
 	return now, nil
 }
 
-// lock takes the lock, and finds out who is to be told of what happens.
+// lock takes the lock, finds out who is to be told of what happens, and adds what is in the inbox.
 func (q *queue) lock() {
 	q.mu.Lock()
 	var listening, waiting int32
@@ -291,6 +293,9 @@ func (q *queue) lock() {
 		waiting |= n.Waiting.Load()
 	}
 	q.listens, q.waits = listening != 0, waiting != 0
+	if q.inbox.len.Load() > 0 {
+		q.addPuts()
+	}
 }
 
 // exit gives the lock back. Before that it lets in those who wait for room that the call has made,
@@ -342,16 +347,6 @@ const (
 	spareBands    = 16   // bands that a queue keeps though they are empty
 	timersPerCall = 1000 // how many timers one call handles at most
 )
-
-// newItem returns an empty item.
-func (q *queue) newItem() *item {
-	if n := len(q.spare); n > 0 {
-		it := q.spare[n-1]
-		q.spare = q.spare[:n-1]
-		return it
-	}
-	return new(item)
-}
 
 // keyState returns that of a key. A weight of 0 leaves the key's as it is.
 func (q *queue) keyState(key string, weight int) *keyState {

@@ -1,0 +1,160 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
+)
+
+// Goroutines that put, while others take, see what they have put in each call that follows; there are
+// never more tasks than may be, and each producer's tasks of a key come in order, each once. A put
+// that returns when the queue is dropped has not succeeded unless its task was dropped too.
+func TestInbox(t *testing.T) {
+	const producers, consumers, capacity = 4, 3, 10
+	n := 2000
+	if testing.Short() {
+		n = 500
+	}
+	for _, o := range []task.Options[[2]int]{{}, {CountOnlyWaiting: true}, {WhenFull: fairq.RejectOverShare}} {
+		t.Run(fmt.Sprint(o.CountOnlyWaiting, o.WhenFull), func(t *testing.T) {
+			ctx, store := t.Context(), new(Store)
+			o.Capacity = capacity
+			q, err := task.Open(ctx, store, "q", &o)
+			require.NoError(t, err)
+			m := store.queues["q"]
+			var put, taken atomic.Int64
+			var producing, consuming sync.WaitGroup
+			next := [producers]atomic.Int64{}
+			for p := range producers {
+				producing.Go(func() {
+					for i := 0; i < n; {
+						switch id, err := q.Put(ctx, fmt.Sprint(p), [2]int{p, i}, task.PutOptions{}); {
+						case err == nil:
+							put.Add(1)
+							if i%2 == 0 {
+								if _, err := q.Peek(ctx, id); err != nil && next[p].Load() <= int64(i) { // else it was acked
+									t.Errorf("task %d of producer %d, with id %d: %v", i, p, id, err)
+								}
+							}
+							i++
+						case errors.Is(err, fairq.ErrFull):
+							runtime.Gosched()
+						default:
+							t.Error(err)
+							return
+						}
+					}
+				})
+			}
+			// One consumer takes all, so that it knows the order; the others look.
+			consuming.Go(func() {
+				for taken.Load() < producers*int64(n) {
+					one, err := q.Take(ctx)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					p := one.Payload[0]
+					if i := next[p].Swap(int64(one.Payload[1]) + 1); i != int64(one.Payload[1]) {
+						t.Errorf("producer %d: task %d is taken, it should be task %d", p, one.Payload[1], i)
+					}
+					taken.Add(1)
+					if err := one.Ack(ctx); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			for range consumers - 1 {
+				consuming.Go(func() {
+					for taken.Load() < producers*int64(n) && !t.Failed() {
+						before := put.Load()
+						s, err := q.Stats(ctx)
+						if err != nil || s.Counted > capacity || s.Puts < uint64(before) {
+							t.Errorf("%v: %d tasks count, %d puts, %d were done before", err, s.Counted, s.Puts, before)
+						}
+					}
+				})
+			}
+			producing.Wait()
+			consuming.Wait()
+			require.Empty(t, store.Check("q"))
+
+			for p := range producers {
+				producing.Go(func() {
+					for {
+						if _, err := q.Put(ctx, "k", [2]int{p}, task.PutOptions{}); err != nil && !errors.Is(err, fairq.ErrFull) {
+							if !errors.Is(err, task.ErrDropped) {
+								t.Error(err)
+							}
+							return
+						}
+					}
+				})
+			}
+			require.NoError(t, q.Drop(ctx))
+			producing.Wait()
+			m.check(t)
+			require.Zero(t, m.tasks[0])
+		})
+	}
+}
+
+// watching is a Notifier for one who begins to wait when the inbox has been looked at.
+type watching struct {
+	deaf
+	interest driver.Interest
+	ready    atomic.Int32
+}
+
+func (w *watching) Interest() *driver.Interest { return &w.interest }
+func (w *watching) Ready(int, string)          { w.ready.Add(1) }
+func (w *watching) Dropped()                   {}
+
+// Who begins to wait, and then finds no task, is told of one that is put at that moment. When
+// the queue is dropped, none can be put.
+func TestInboxTellsWatchers(t *testing.T) {
+	w := new(watching)
+	opened, err := new(Store).Open(t.Context(), "q", driver.Settings{Capacity: fairq.MaxLen, KeyCapacity: fairq.MaxLen}, w)
+	require.NoError(t, err)
+	b := opened.(*backend)
+	by := &driver.Taker{Handle: driver.Handle{ID: "c"}}
+	put := func(ctx context.Context) {
+		_, _, err := b.PutOne(ctx, driver.New{Key: "a", Weight: 1, Cost: 1})
+		require.NoError(t, err)
+	}
+	put(t.Context())
+	a, err := b.TakeOne(t.Context(), by)
+	require.NoError(t, err)
+	require.NotZero(t, a.ID)
+	for range 10_000 {
+		var putting sync.WaitGroup
+		w.ready.Store(0)
+		putting.Go(func() { put(context.Background()) })
+		w.interest.Waiting.Add(1)
+		a, err := b.TakeOne(t.Context(), by)
+		require.NoError(t, err)
+		putting.Wait()
+		if a.ID == 0 {
+			require.NotZero(t, w.ready.Load(), "nobody was told of a task")
+		}
+		w.interest.Waiting.Add(-1)
+		if a.ID == 0 {
+			a, err = b.TakeOne(t.Context(), by)
+			require.NoError(t, err)
+			require.NotZero(t, a.ID)
+		}
+	}
+	require.NoError(t, b.Drop(t.Context(), false))
+	_, _, err = b.PutOne(t.Context(), driver.New{Key: "a", Weight: 1, Cost: 1})
+	require.ErrorIs(t, err, driver.ErrDropped)
+}
