@@ -43,7 +43,7 @@ func (q *queue) putPlain(n *driver.New, now int64) (id driver.ID, ok bool) {
 	}
 	in := &q.inbox
 	in.mu.Lock()
-	if in.room <= 0 || q.isWatched() {
+	if listens, waits := q.interest(); in.room <= 0 || listens || waits {
 		in.mu.Unlock()
 		return 0, false
 	}
@@ -54,23 +54,13 @@ func (q *queue) putPlain(n *driver.New, now int64) (id driver.ID, ok bool) {
 	it.Put(n, now)
 	in.puts = append(in.puts, arrival{it, n.Key, n.Weight})
 	in.len.Store(int32(len(in.puts)))
-	watched := q.isWatched() // by now, so the watcher may not have seen it: see driver.Interest
+	_, waits := q.interest() // who has begun to wait may have looked before: see driver.Interest
 	in.mu.Unlock()
-	if watched {
-		q.lock()
+	if waits {
+		q.lock() // tells him
 		q.exit()
 	}
 	return id, true
-}
-
-// isWatched tells whether somebody listens or waits. It is called with inbox.mu.
-func (q *queue) isWatched() bool {
-	for i := range q.notifiers {
-		if n := q.notifiers[i].interest; n.Listens() || n.Waits() {
-			return true
-		}
-	}
-	return false
 }
 
 // addPuts adds what is in the inbox, and counts anew how many tasks that may take.

@@ -40,10 +40,10 @@ type Store struct {
 //
 // The invariants, whenever the lock is free (check, in the tests, looks whether they hold):
 //
-//   - A task is in ids, and in what goes with its state: Ready in the line of its key and priority,
-//     Taken in the leases of its consumer, Buried in buried. It is in timers if its wake is not 0,
-//     in uniqueKeys if it has such a key, in a group's tasks if it has a group, and in evictable if
-//     it is Ready or Delayed and there are evictions.
+//   - A task that is not in inbox any more is in ids, and in what goes with its state: Ready in the
+//     line of its key and priority, Taken in the leases of its consumer, Buried in buried. It is in
+//     timers if its wake is not 0, in uniqueKeys if it has such a key, in a group's tasks if it has a
+//     group, and in evictable if it is Ready or Delayed and there are evictions.
 //   - What counts tasks agrees with that: tasks here and of each key, free of each band and kind.
 //   - A key is known as long as it has tasks or is paused, and may stay for a while as an idle one.
 //   - The notifiers know of a time that is no later than the first of timers, leaving and outcomes.
@@ -286,16 +286,21 @@ func (q *queue) enter() (now int64, err error) {
 // lock takes the lock, finds out who is to be told of what happens, and adds what is in the inbox.
 func (q *queue) lock() {
 	q.mu.Lock()
+	q.listens, q.waits = q.interest()
+	if q.inbox.len.Load() > 0 {
+		q.addPuts()
+	}
+}
+
+// interest tells whether somebody wants to know what happens, and whether somebody waits.
+func (q *queue) interest() (listens, waits bool) {
 	var listening, waiting int32
 	for i := range q.notifiers {
 		n := q.notifiers[i].interest
 		listening |= n.Listening.Load()
 		waiting |= n.Waiting.Load()
 	}
-	q.listens, q.waits = listening != 0, waiting != 0
-	if q.inbox.len.Load() > 0 {
-		q.addPuts()
-	}
+	return listening != 0, waiting != 0
 }
 
 // exit gives the lock back. Before that it lets in those who wait for room that the call has made,
