@@ -107,8 +107,9 @@ func (w *Watch[V]) take(ctx context.Context, try func(*driver.Taker) (found bool
 
 // CountTo has the function called, once, when n more tasks, 1 at least, have become ready or wait
 // for room, or when the queue refuses one because it is full: what fills it need not be ready. That
-// is as far as the Store tells: it may be earlier, as when this Queue is paused, and tasks of keys
-// that are busy or paused need not count. Calling it again replaces n.
+// is as far as the Store tells: it may be earlier, as when this Queue is paused or tasks were put a
+// moment before, and tasks of keys that are busy or paused need not count. Calling it again replaces
+// n.
 func (w *Watch[V]) CountTo(n int) {
 	notifier := w.consumer.queue.notifier
 	notifier.mu.Lock()

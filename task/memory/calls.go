@@ -17,6 +17,8 @@ func (q *queue) Put(_ context.Context, tasks []driver.New, ids []driver.ID) (n i
 		return 0, nil, err
 	}
 	defer q.exit()
+	q.beginPut()
+	defer q.endPut()
 	for i := range tasks {
 		id, victim, err := q.put(&tasks[i], now)
 		if victim != nil {
@@ -42,7 +44,9 @@ func (b *backend) PutOne(_ context.Context, n driver.New) (id driver.ID, evicted
 	if _, err := q.enter(); err != nil {
 		return 0, nil, err
 	}
+	q.beginPut()
 	id, evicted, err = q.put(&n, now)
+	q.endPut()
 	q.exit()
 	return id, evicted, err
 }
@@ -388,7 +392,7 @@ func (q *queue) Drop(_ context.Context, unlessTaken bool) error {
 		return driver.ErrTaken
 	}
 	q.dropped = true
-	q.addPuts()
+	q.emptyInbox()
 	q.truncate(now, driver.ErrDropped)
 	delete(q.store.queues, q.name)
 	for _, n := range q.notifiers {

@@ -3,6 +3,7 @@ package memory
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/internal/share"
@@ -11,94 +12,124 @@ import (
 
 // inbox has tasks that were put without the lock of the queue. To accept a plain task takes no more
 // than an id and room, so those who put need not wait for those who take and settle, and do not
-// fetch what these work with into another cache. Whoever locks the queue adds the tasks that are
-// there before it does anything else. So to all calls it is as if each task had been added at once.
+// fetch what these work with into another cache. Each call that locks the queue adds what is in the
+// inbox before it does anything else, and no more task gets in while others are put in another way.
+// So it is as if each task had been added when it was put.
 type inbox struct {
-	len atomic.Int32 // of puts, to be read without mu
+	count atomic.Int32 // len(puts), to be read without mu
 
-	// mu protects all that follows. It is locked after queue.mu, and while a task is put in whatever
-	// way, so that tasks are added in the order of their ids.
-	mu          sync.Mutex
-	last        driver.ID // the last id that was given to a task
-	room        int       // how many more tasks the inbox takes; queue.mu is needed to make it more
-	puts, other []arrival // other is puts as it was emptied last
-	spare       []*item
+	// mu protects all that follows. It is locked after queue.mu, by beginPut too.
+	mu    sync.Mutex
+	last  driver.ID // the last id that was given to a task
+	free  int       // how many more tasks the inbox takes; to make it more takes queue.mu too
+	puts  []arrival
+	added []arrival // puts until it was emptied; protected by queue.mu, and used for puts next time
 }
 
-// arrival is a task in the inbox.
+// arrival is a task that was put, but for what few tasks have. It is small, as it may be written in
+// one cache and read in another.
 type arrival struct {
-	*item
-	key    string
-	weight int
+	id          driver.ID
+	key, kind   string
+	payload     any
+	ttr         time.Duration
+	created     int64
+	weight      int32
+	maxAttempts int32
+	cost        uint32
+	priority    int16
+}
+
+func newArrival(n *driver.New, id driver.ID, now int64) arrival {
+	return arrival{
+		id: id, key: n.Key, kind: n.Kind, payload: n.Payload, ttr: n.TTR, created: now,
+		weight: int32(n.Weight), maxAttempts: int32(n.MaxAttempts), cost: uint32(n.Cost), priority: int16(n.Priority),
+	}
 }
 
 // maxInbox is how many tasks an inbox has at most.
 const maxInbox = 64
 
-// putPlain puts a task into the inbox, if that may be. Nothing of such a task can be refused or told,
-// or happens by itself.
+// putPlain puts a task into the inbox, if it is one that is ready at once, of which nothing happens
+// by itself, that only a lack of room can refuse, and if nobody is to be told of it.
 func (q *queue) putPlain(n *driver.New, now int64) (id driver.ID, ok bool) {
 	if n.UniqueKey != "" || n.Group != "" || n.Delay != 0 || n.TTL != 0 || !n.Deadline.IsZero() || n.Metadata != nil {
 		return 0, false
 	}
 	in := &q.inbox
 	in.mu.Lock()
-	if listens, waits := q.interest(); in.room <= 0 || listens || waits {
+	if listens, waits := q.interest(); in.free <= 0 || listens || waits {
 		in.mu.Unlock()
 		return 0, false
 	}
-	in.room--
+	in.free--
 	in.last++
 	id = in.last
-	it := newItem(&in.spare, n, id, now)
-	it.Put(n, now)
-	in.puts = append(in.puts, arrival{it, n.Key, n.Weight})
-	in.len.Store(int32(len(in.puts)))
-	_, waits := q.interest() // who has begun to wait may have looked before: see driver.Interest
+	in.puts = append(in.puts, newArrival(n, id, now))
+	in.count.Store(int32(len(in.puts)))
+	// Who has begun to wait since may have looked before the task was there, so he must be told. Who
+	// begins after this looks after it: see driver.Interest.
+	_, waits := q.interest()
 	in.mu.Unlock()
 	if waits {
-		q.lock() // tells him
+		q.lock()
 		q.exit()
 	}
 	return id, true
 }
 
-// addPuts adds what is in the inbox, and counts anew how many tasks that may take.
-func (q *queue) addPuts() {
-	in := &q.inbox
-	in.mu.Lock()
-	puts := in.empty()
-	in.room = q.roomInInbox(len(puts))
-	if len(in.spare) == 0 {
-		in.spare, q.spare = q.spare, in.spare
-	}
-	in.mu.Unlock()
-	q.addAll(puts)
+// beginPut locks the inbox for those who put with the lock of the queue, and adds what is in it, so
+// that tasks are added in the order of their ids, and a batch is put as a whole.
+func (q *queue) beginPut() {
+	q.inbox.mu.Lock()
+	q.add(q.inbox.takeOut())
 }
 
-// empty takes out what is in the inbox. It is called with both locks, and what it returns is valid
-// until the next call.
-func (in *inbox) empty() []arrival {
+func (q *queue) endPut() {
+	q.inbox.free = q.freeInInbox(0)
+	q.inbox.mu.Unlock()
+}
+
+// emptyInbox adds what is in the inbox, and finds out anew how many tasks that may take.
+func (q *queue) emptyInbox() {
+	q.inbox.mu.Lock()
+	puts := q.inbox.takeOut()
+	q.inbox.free = q.freeInInbox(len(puts))
+	q.inbox.mu.Unlock()
+	q.add(puts)
+}
+
+// takeOut takes all tasks out of the inbox. It is called with both locks, and what it returns is
+// valid until the next call.
+func (in *inbox) takeOut() []arrival {
 	puts := in.puts
-	in.puts, in.other = in.other[:0], puts
-	in.len.Store(0)
+	in.puts, in.added = in.added[:0], puts
+	in.count.Store(0)
 	return puts
 }
 
-func (q *queue) addAll(puts []arrival) {
-	for _, a := range puts {
-		q.add(a.item, a.key, a.weight, driver.Ready)
+// plain is what the rules must know of a task in the inbox.
+var plain driver.New
+
+// add adds tasks that were in the inbox. What was due before one of them was put happens before it.
+func (q *queue) add(puts []arrival) {
+	for i := range puts {
+		if q.hasTimes() {
+			q.advance(puts[i].created, timersPerCall)
+		}
+		it := q.newItem(&puts[i])
+		q.set(it, it.Put(&plain, it.created))
 	}
 	clear(puts)
 }
 
-// roomInInbox returns how many tasks the inbox may take, if so many more are about to be added: as
-// many as are refused in no case, until it is called again. So it counts all tasks, whatever their
+// freeInInbox returns how many tasks the inbox may take, if so many more are about to be added: as
+// many as are refused in no case until it is called again. So it counts all tasks, whatever their
 // states: only a put makes these more.
-func (q *queue) roomInInbox(more int) int {
+func (q *queue) freeInInbox(more int) int {
 	capacity := q.settings.Capacity
 	switch {
-	case q.dropped, q.settings.KeyCapacity < capacity, q.settings.WhenFull >= fairq.EvictHeaviest:
+	case q.dropped, q.settings.KeyCapacity < capacity:
 		return 0
 	case q.settings.WhenFull == fairq.RejectOverShare:
 		capacity = share.Matters(capacity)

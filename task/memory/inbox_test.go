@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -38,20 +40,29 @@ func TestInbox(t *testing.T) {
 			for p := range producers {
 				producing.Go(func() {
 					for i := 0; i < n; {
-						switch id, err := q.Put(ctx, fmt.Sprint(p), [2]int{p, i}, task.PutOptions{}); {
-						case err == nil:
-							put.Add(1)
-							if i%2 == 0 {
-								if _, err := q.Peek(ctx, id); err != nil && next[p].Load() <= int64(i) { // else it was acked
-									t.Errorf("task %d of producer %d, with id %d: %v", i, p, id, err)
-								}
-							}
-							i++
-						case errors.Is(err, fairq.ErrFull):
-							runtime.Gosched()
-						default:
+						batch := []task.Batch[[2]int]{{Key: fmt.Sprint(p), Payload: [2]int{p, i}}}
+						ids, err := []task.ID{0}, error(nil)
+						if p == 0 { // all of it, or nothing comes in between
+							batch = append(batch, task.Batch[[2]int]{Key: "0", Payload: [2]int{p, i + 1}})
+							ids, err = q.PutBatch(ctx, batch[:min(len(batch), n-i)])
+						} else if ids[0], err = q.Put(ctx, batch[0].Key, batch[0].Payload, task.PutOptions{}); err != nil {
+							ids = nil
+						}
+						if err != nil && !errors.Is(err, fairq.ErrFull) {
 							t.Error(err)
 							return
+						}
+						put.Add(int64(len(ids)))
+						if len(ids) == 2 && ids[1] != ids[0]+1 {
+							t.Errorf("a batch has the ids %d", ids)
+						}
+						if len(ids) > 0 && i%2 == 0 {
+							if _, err := q.Peek(ctx, ids[0]); err != nil && next[p].Load() <= int64(i) { // else it was acked
+								t.Errorf("task %d of producer %d, with id %d: %v", i, p, ids[0], err)
+							}
+						}
+						if i += len(ids); len(ids) == 0 {
+							runtime.Gosched()
 						}
 					}
 				})
@@ -77,7 +88,15 @@ func TestInbox(t *testing.T) {
 			consuming.Go(func() {
 				for taken.Load() < producers*int64(n) && !t.Failed() {
 					before := put.Load()
-					s, err := q.Stats(ctx)
+					other, err := task.Open[[2]int](ctx, store, "q", &task.Options[[2]int]{AsIs: true})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					s, err := other.Stats(ctx)
+					if err := other.Close(ctx); err != nil {
+						t.Error(err)
+					}
 					if err != nil || s.Counted > capacity || s.Puts < uint64(before) {
 						t.Errorf("%v: %d tasks count, %d puts, %d were done before", err, s.Counted, s.Puts, before)
 					}
@@ -105,6 +124,26 @@ func TestInbox(t *testing.T) {
 			require.Zero(t, m.tasks[0])
 		})
 	}
+}
+
+// What was due before a task was put happens before it.
+func TestInboxDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opened, err := new(Store).Open(t.Context(), "q", driver.Settings{Capacity: fairq.MaxLen, KeyCapacity: fairq.MaxLen}, new(watching))
+		require.NoError(t, err)
+		b := opened.(*backend)
+		by := &driver.Taker{Handle: driver.Handle{ID: "c"}}
+		delayed, _, err := b.PutOne(t.Context(), driver.New{Key: "a", Weight: 1, Cost: 1, Delay: time.Second})
+		require.NoError(t, err)
+		time.Sleep(time.Second) // and nobody calls Tick
+		second, _, err := b.PutOne(t.Context(), driver.New{Key: "a", Weight: 1, Cost: 1})
+		require.NoError(t, err)
+		for _, id := range []driver.ID{delayed, second} {
+			a, err := b.TakeOne(t.Context(), by)
+			require.NoError(t, err)
+			require.Equal(t, id, a.ID)
+		}
+	})
 }
 
 // watching is a Notifier for one who begins to wait when the inbox has been looked at.

@@ -39,11 +39,11 @@ func (q *queue) check(t require.TestingT) {
 	defer q.mu.Unlock()
 	q.inbox.mu.Lock()
 	defer q.inbox.mu.Unlock()
-	require.Len(t, q.inbox.puts, int(q.inbox.len.Load()))
-	if q.inbox.room > 0 {
-		require.LessOrEqual(t, q.settings.Counted(&q.tasks)+len(q.inbox.puts)+q.inbox.room, q.settings.Capacity)
+	require.Len(t, q.inbox.puts, int(q.inbox.count.Load()))
+	if q.inbox.free > 0 {
+		require.LessOrEqual(t, q.settings.Counted(&q.tasks)+len(q.inbox.puts)+q.inbox.free, q.settings.Capacity)
 	}
-	for _, a := range q.inbox.other {
+	for _, a := range slices.Concat(q.inbox.puts[len(q.inbox.puts):cap(q.inbox.puts)], q.inbox.added[:cap(q.inbox.added)]) {
 		require.Zero(t, a)
 	}
 	states := map[driver.State]int{}

@@ -8,12 +8,10 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// put puts a task. If it returns a victim, that was evicted. All that can refuse the task comes
-// before add: after that nothing fails, so a Put with an error leaves no half of a task.
+// put puts a task, between beginPut and endPut. If it returns a victim, that was evicted. All that
+// can refuse the task comes before newItem: after that nothing fails, so a Put with an error leaves
+// no half of a task.
 func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Record, err error) {
-	q.inbox.mu.Lock()
-	defer q.inbox.mu.Unlock()
-	q.addAll(q.inbox.empty())
 	if n.UniqueKey != "" {
 		if it := q.findUniqueKey(n.UniqueKey, now); it != nil {
 			return 0, nil, fmt.Errorf("%w: %q is task %d", driver.ErrDuplicate, n.UniqueKey, it.id)
@@ -36,7 +34,8 @@ func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Reco
 	}
 	q.inbox.last++
 	id = q.inbox.last
-	it := newItem(&q.spare, n, id, now)
+	a := newArrival(n, id, now)
+	it := q.newItem(&a)
 	if n.UniqueKey != "" || n.Group != "" || !n.Deadline.IsZero() || n.Metadata != nil {
 		it.Rare = &life.Rare{UniqueKey: n.UniqueKey, Role: n.Role, Deadline: n.Deadline, Metadata: n.Metadata}
 		if !n.Deadline.IsZero() {
@@ -50,32 +49,26 @@ func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Reco
 			q.joinGroup(it, g)
 		}
 	}
-	q.add(it, n.Key, n.Weight, it.Put(n, now))
+	q.set(it, it.Put(n, now))
 	q.event(driver.EventPut, it, now, 0)
 	if it.isDue(now) { // its deadline was over
 		q.fire(it)
 	}
-	q.inbox.room = q.roomInInbox(0)
 	return id, victim, nil
 }
 
-// newItem returns the item of a plain task that is not in a queue yet.
-func newItem(spare *[]*item, n *driver.New, id driver.ID, now int64) *item {
+// newItem makes a task of one that was not refused. It is in no state.
+func (q *queue) newItem(a *arrival) *item {
 	var it *item
-	if last := len(*spare) - 1; last >= 0 {
-		it, *spare = (*spare)[last], (*spare)[:last]
+	if last := len(q.spare) - 1; last >= 0 {
+		it, q.spare = q.spare[last], q.spare[:last]
 	} else {
 		it = new(item)
 	}
-	it.id, it.payload, it.kind, it.priority, it.cost = id, n.Payload, n.Kind, int16(n.Priority), uint32(n.Cost)
-	it.TTR, it.MaxAttempts, it.created = n.TTR, int32(n.MaxAttempts), now
-	return it
-}
-
-// add adds a task that was not refused, in its first state.
-func (q *queue) add(it *item, key string, weight int, state driver.State) {
+	it.id, it.payload, it.kind, it.priority, it.cost = a.id, a.payload, a.kind, a.priority, a.cost
+	it.TTR, it.MaxAttempts, it.created = a.ttr, a.maxAttempts, a.created
+	it.key = q.keyState(a.key, int(a.weight))
 	q.ids.add(it)
-	it.key = q.keyState(key, weight)
 	q.places++
 	it.place = q.places
 	if q.reserve {
@@ -86,7 +79,7 @@ func (q *queue) add(it *item, key string, weight int, state driver.State) {
 	if it.key.tasks[0]++; it.key.tasks[0] == 1 {
 		q.stats.Keys++
 	}
-	q.set(it, state)
+	return it
 }
 
 // set puts a task that is in no state into one.

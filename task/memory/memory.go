@@ -206,7 +206,12 @@ func (m *Store) Open(_ context.Context, name string, settings driver.Settings, n
 	}
 	q.reserve = settings.KeepPlace && settings.MaxInFlightPerKey == 0
 	q.unixBase = time.Duration(q.epoch.UnixNano())
-	q.admit = func(_ context.Context, n driver.New) (driver.ID, *driver.Record, error) { return q.put(&n, q.now()) }
+	q.inbox.free = q.freeInInbox(0)
+	q.admit = func(_ context.Context, n driver.New) (driver.ID, *driver.Record, error) {
+		q.beginPut()
+		defer q.endPut()
+		return q.put(&n, q.now())
+	}
 	if settings.WhenFull >= fairq.EvictHeaviest {
 		q.evictable = newEvictable(settings.WhenFull)
 	}
@@ -276,7 +281,7 @@ func (q *queue) enter() (now int64, err error) {
 		q.mu.Unlock()
 		return 0, driver.ErrDropped
 	}
-	if len(q.timers) > 0 || len(q.leaving) > 0 {
+	if q.hasTimes() {
 		now = q.now()
 		q.advance(now, timersPerCall)
 	}
@@ -287,8 +292,8 @@ func (q *queue) enter() (now int64, err error) {
 func (q *queue) lock() {
 	q.mu.Lock()
 	q.listens, q.waits = q.interest()
-	if q.inbox.len.Load() > 0 {
-		q.addPuts()
+	if q.inbox.count.Load() > 0 {
+		q.emptyInbox()
 	}
 }
 
