@@ -113,9 +113,10 @@ var plain driver.New
 
 // add adds tasks that were in the inbox. What was due before one of them was put happens before it.
 func (q *queue) add(puts []arrival) {
+	most := timersPerCall
 	for i := range puts {
 		if q.hasTimes() {
-			q.advance(puts[i].created, timersPerCall)
+			most = q.advance(puts[i].created, most)
 		}
 		it := q.newItem(&puts[i])
 		q.set(it, it.Put(&plain, it.created))

@@ -103,8 +103,9 @@ func (q *queue) Tick(context.Context) (time.Time, error) {
 // hasTimes tells whether anything may be due.
 func (q *queue) hasTimes() bool { return len(q.timers) > 0 || len(q.leaving) > 0 }
 
-// advance makes happen what is due, the given number of things at most.
-func (q *queue) advance(now int64, most int) {
+// advance makes happen what is due, the given number of things at most. It returns how many more it
+// might have done.
+func (q *queue) advance(now int64, most int) int {
 	for ; most > 0 && len(q.timers) > 0 && q.timers[0].wake <= now; most-- {
 		q.fire(q.timers[0].item)
 	}
@@ -117,6 +118,7 @@ func (q *queue) advance(now int64, most int) {
 			q.forgetConsumer(c)
 		}
 	}
+	return most
 }
 
 // due returns when something happens to the task by itself, 0 for never.
