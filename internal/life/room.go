@@ -23,6 +23,18 @@ func Room(s *driver.Settings, weight, counted, ofKey int) (evicts bool, err erro
 	return s.WhenFull >= fairq.EvictHeaviest, &fairq.FullError{Len: counted, Limit: s.Capacity}
 }
 
+// Free returns how many more tasks can be put, whatever their keys, before one may be refused, where
+// so many count in the capacity. If it is 0 or less, Room tells about the next one.
+func Free(s *driver.Settings, counted int) int {
+	switch {
+	case s.KeyCapacity < s.Capacity:
+		return 0
+	case s.WhenFull == fairq.RejectOverShare:
+		return share.Matters(s.Capacity) - counted
+	}
+	return s.Capacity - counted
+}
+
 // Crowded tells whether a key may be over its share of the queue where so many tasks count.
 func Crowded(s *driver.Settings, counted int) bool {
 	return s.WhenFull == fairq.RejectOverShare && counted >= share.Matters(s.Capacity)

@@ -44,9 +44,7 @@ func (b *backend) PutOne(_ context.Context, n driver.New) (id driver.ID, evicted
 	if _, err := q.enter(); err != nil {
 		return 0, nil, err
 	}
-	q.beginPut()
-	id, evicted, err = q.put(&n, now)
-	q.endPut()
+	id, evicted, err = q.putOne(&n, now)
 	q.exit()
 	return id, evicted, err
 }

@@ -5,8 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fairq/fairq"
-	"github.com/fairq/fairq/internal/share"
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -53,7 +52,7 @@ const maxInbox = 64
 // putPlain puts a task into the inbox, if it is one that is ready at once, of which nothing happens
 // by itself, that only a lack of room can refuse, and if nobody is to be told of it.
 func (q *queue) putPlain(n *driver.New, now int64) (id driver.ID, ok bool) {
-	if n.UniqueKey != "" || n.Group != "" || n.Delay != 0 || n.TTL != 0 || !n.Deadline.IsZero() || n.Metadata != nil {
+	if isRare(n) || n.Delay != 0 || n.TTL != 0 {
 		return 0, false
 	}
 	in := &q.inbox
@@ -115,9 +114,7 @@ var plain driver.New
 func (q *queue) add(puts []arrival) {
 	most := timersPerCall
 	for i := range puts {
-		if q.hasTimes() {
-			most = q.advance(puts[i].created, most)
-		}
+		most = q.advance(puts[i].created, most)
 		it := q.newItem(&puts[i])
 		q.set(it, it.Put(&plain, it.created))
 	}
@@ -128,14 +125,10 @@ func (q *queue) add(puts []arrival) {
 // many as are refused in no case until it is called again. So it counts all tasks, whatever their
 // states: only a put makes these more.
 func (q *queue) freeInInbox(more int) int {
-	capacity := q.settings.Capacity
-	switch {
-	case q.dropped, q.settings.KeyCapacity < capacity:
+	if q.dropped {
 		return 0
-	case q.settings.WhenFull == fairq.RejectOverShare:
-		capacity = share.Matters(capacity)
 	}
-	return min(capacity-q.tasks[0]-more, maxInbox)
+	return min(life.Free(&q.settings, q.tasks[0]+more), maxInbox)
 }
 
 // setNotifiers changes who is told of what happens.

@@ -8,6 +8,14 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
+// putOne is put for a single task.
+func (q *queue) putOne(n *driver.New, now int64) (id driver.ID, victim *driver.Record, err error) {
+	q.beginPut()
+	id, victim, err = q.put(n, now)
+	q.endPut()
+	return id, victim, err
+}
+
 // put puts a task, between beginPut and endPut. If it returns a victim, that was evicted. All that
 // can refuse the task comes before newItem: after that nothing fails, so a Put with an error leaves
 // no half of a task.
@@ -24,9 +32,7 @@ func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Reco
 			return 0, nil, err
 		}
 	}
-	counted := q.settings.Counted(&q.tasks)
-	if counted >= q.settings.Capacity || q.settings.KeyCapacity < q.settings.Capacity ||
-		life.Crowded(&q.settings, counted) {
+	if life.Free(&q.settings, q.settings.Counted(&q.tasks)) <= 0 {
 		if victim, err = q.makeRoom(n, g); err != nil {
 			q.stats.Refused++
 			return 0, nil, err
@@ -36,7 +42,7 @@ func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Reco
 	id = q.inbox.last
 	a := newArrival(n, id, now)
 	it := q.newItem(&a)
-	if n.UniqueKey != "" || n.Group != "" || !n.Deadline.IsZero() || n.Metadata != nil {
+	if isRare(n) {
 		it.Rare = &life.Rare{UniqueKey: n.UniqueKey, Role: n.Role, Deadline: n.Deadline, Metadata: n.Metadata}
 		if !n.Deadline.IsZero() {
 			it.End = q.at(n.Deadline, now)
@@ -55,6 +61,11 @@ func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Reco
 		q.fire(it)
 	}
 	return id, victim, nil
+}
+
+// isRare tells whether a task has something that life.Rare is for.
+func isRare(n *driver.New) bool {
+	return n.UniqueKey != "" || n.Group != "" || !n.Deadline.IsZero() || n.Metadata != nil
 }
 
 // newItem makes a task of one that was not refused. It is in no state.

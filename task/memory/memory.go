@@ -207,11 +207,7 @@ func (m *Store) Open(_ context.Context, name string, settings driver.Settings, n
 	q.reserve = settings.KeepPlace && settings.MaxInFlightPerKey == 0
 	q.unixBase = time.Duration(q.epoch.UnixNano())
 	q.inbox.free = q.freeInInbox(0)
-	q.admit = func(_ context.Context, n driver.New) (driver.ID, *driver.Record, error) {
-		q.beginPut()
-		defer q.endPut()
-		return q.put(&n, q.now())
-	}
+	q.admit = func(_ context.Context, n driver.New) (driver.ID, *driver.Record, error) { return q.putOne(&n, q.now()) }
 	if settings.WhenFull >= fairq.EvictHeaviest {
 		q.evictable = newEvictable(settings.WhenFull)
 	}
@@ -281,7 +277,7 @@ func (q *queue) enter() (now int64, err error) {
 		q.mu.Unlock()
 		return 0, driver.ErrDropped
 	}
-	if q.hasTimes() {
+	if len(q.timers) > 0 || len(q.leaving) > 0 {
 		now = q.now()
 		q.advance(now, timersPerCall)
 	}

@@ -100,9 +100,6 @@ func (q *queue) Tick(context.Context) (time.Time, error) {
 	return q.time(q.due), nil
 }
 
-// hasTimes tells whether anything may be due.
-func (q *queue) hasTimes() bool { return len(q.timers) > 0 || len(q.leaving) > 0 }
-
 // advance makes happen what is due, the given number of things at most. It returns how many more it
 // might have done.
 func (q *queue) advance(now int64, most int) int {
