@@ -167,7 +167,8 @@ func (p *Pool[V]) fill(offer *offer[V], options *PutOptions) (err error) {
 func (p *Pool[V]) submit(
 	ctx context.Context, key string, payload V, options *PutOptions, whenFull WhenFull,
 ) (id task.ID, err error) {
-	o := offer[V]{key: key, payload: payload, options: &noOptions, class: p.tasks.classes[0]}
+	var o offer[V] // a literal would be made elsewhere, and copied
+	o.key, o.payload, o.options, o.class = key, payload, &noOptions, p.tasks.classes[0]
 	if options != nil || p.delay != 0 || p.deadline != 0 {
 		o.options = new(task.PutOptions)
 		if err = p.fill(&o, cmp.Or(options, new(PutOptions))); err != nil {

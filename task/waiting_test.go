@@ -79,7 +79,7 @@ func TestWaiting(t *testing.T) {
 			}
 			for _, putter := range w.putters {
 				require.True(t, putter.done)
-				require.True(t, putter.err == nil || errors.Is(putter.err, ErrClosed)) // its takers, or those who were given its tasks, made room
+				require.True(t, putter.err == nil || errors.Is(putter.err, ErrClosed)) // the other handle's takers made room
 			}
 			for _, q := range w.queues {
 				require.Zero(t, q.notifier.takersWaiting.Load())

@@ -41,13 +41,19 @@ type GroupOf interface {
 	Values() *Group
 }
 
-// Fate is what becomes of a task.
+// Fate is what becomes of a task. It has four fields at most, also in Told, so that the compiler
+// keeps it in registers.
 type Fate struct {
-	State   driver.State        // the next one; 0 if the task is gone
-	Before  [2]driver.EventType // what is told before, in its old state; 0 if nothing is
-	Event   driver.EventType    // what is told then; 0 if nothing has changed but what is recorded
-	NewTurn bool                // it goes behind the others of its key, but with KeepPlace
-	Outcome error               // of one that is gone or buried; see driver.Outcome
+	State   driver.State // the next one; 0 if the task is gone
+	Told                 // what those are told who want to know
+	NewTurn bool         // it goes behind the others of its key, but with KeepPlace
+	Outcome error        // of one that is gone or buried; see driver.Outcome
+}
+
+// Told is what is told of a task, one after the other; 0 is nothing.
+type Told struct {
+	First, Second driver.EventType // in its old state
+	Event         driver.EventType // in the next one; 0 if nothing has changed but what is recorded
 }
 
 // Put gives a task the times that it has when it is put, and returns its state.
@@ -99,7 +105,7 @@ func (t *Task) Hurry(blocked bool, now int64, s *driver.Stats) (Fate, error) {
 		return t.Kick(now, s), nil
 	case t.State == driver.Delayed:
 		t.Until = 0
-		return Fate{State: t.queue(now), Event: driver.EventDelay, NewTurn: true}, nil
+		return Fate{State: t.queue(now), Told: Told{Event: driver.EventDelay}, NewTurn: true}, nil
 	}
 	return Fate{State: t.State}, nil
 }
@@ -187,10 +193,10 @@ func (t *Task) handBack(
 func (t *Task) back(why driver.EventType, newTurn bool, now int64, s *driver.Stats) Fate {
 	if end, outcome := t.unwanted(now); end != 0 {
 		f := t.gone(end, outcome, s)
-		f.Before[0] = why
+		f.First = why
 		return f
 	}
-	return Fate{State: t.wait(now), Event: why, NewTurn: newTurn}
+	return Fate{State: t.wait(now), Told: Told{Event: why}, NewTurn: newTurn}
 }
 
 // bury buries a task, or ends it if it is not wanted any more. Why is told before, unless it is 0.
@@ -199,12 +205,10 @@ func (t *Task) bury(why driver.EventType, now int64, s *driver.Stats) (f Fate) {
 	t.Until = 0
 	if end, _ := t.unwanted(now); end != 0 {
 		f = t.gone(end, t.Failure(), s)
-		f.Before = [2]driver.EventType{why, driver.EventBury}
+		f.First, f.Second = why, driver.EventBury
 		return f
 	}
-	f = Fate{State: driver.Buried, Event: driver.EventBury, Outcome: t.Failure()}
-	f.Before[0] = why
-	return f
+	return Fate{State: driver.Buried, Told: Told{First: why, Event: driver.EventBury}, Outcome: t.Failure()}
 }
 
 // unwanted tells how a task must end instead of waiting: its group is cancelled, or its time to
@@ -245,7 +249,7 @@ func (t *Task) Due(at int64, s *driver.Stats) Fate {
 		return t.gone(driver.EventTTL, driver.ErrExpired, s)
 	}
 	t.Until = 0
-	return Fate{State: t.queue(at), Event: driver.EventDelay, NewTurn: true}
+	return Fate{State: t.queue(at), Told: Told{Event: driver.EventDelay}, NewTurn: true}
 }
 
 // Change does what is done by those who do not hold the task. It returns ErrNotFound if that
@@ -291,7 +295,7 @@ func (t *Task) gone(why driver.EventType, outcome error, s *driver.Stats) Fate {
 	if t.State == driver.Taken {
 		t.Until = 0
 	}
-	return Fate{Event: why, Outcome: outcome}
+	return Fate{Told: Told{Event: why}, Outcome: outcome}
 }
 
 // Ends returns when the task is of no use any more, 0 for never.

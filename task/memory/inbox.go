@@ -39,11 +39,11 @@ type arrival struct {
 	priority    int16
 }
 
-func newArrival(n *driver.New, id driver.ID, now int64) arrival {
-	return arrival{
-		id: id, key: n.Key, kind: n.Kind, payload: n.Payload, ttr: n.TTR, created: now,
-		weight: int32(n.Weight), maxAttempts: int32(n.MaxAttempts), cost: uint32(n.Cost), priority: int16(n.Priority),
-	}
+// set makes it that of a task. It is not made elsewhere and copied: the processor waits if it is to
+// read at once what it has just written in smaller pieces.
+func (a *arrival) set(n *driver.New, id driver.ID, now int64) {
+	a.id, a.key, a.kind, a.payload, a.ttr, a.created = id, n.Key, n.Kind, n.Payload, n.TTR, now
+	a.weight, a.maxAttempts, a.cost, a.priority = int32(n.Weight), int32(n.MaxAttempts), uint32(n.Cost), int16(n.Priority)
 }
 
 // maxInbox is how many tasks an inbox has at most.
@@ -64,7 +64,8 @@ func (q *queue) putPlain(n *driver.New, now int64) (id driver.ID, ok bool) {
 	in.free--
 	in.last++
 	id = in.last
-	in.puts = append(in.puts, newArrival(n, id, now))
+	in.puts = append(in.puts, arrival{})
+	in.puts[len(in.puts)-1].set(n, id, now)
 	in.count.Store(int32(len(in.puts)))
 	// Who has begun to wait since may have looked before the task was there, so he must be told. Who
 	// begins after this looks after it: see driver.Interest.

@@ -40,7 +40,8 @@ func (q *queue) put(n *driver.New, now int64) (id driver.ID, victim *driver.Reco
 	}
 	q.inbox.last++
 	id = q.inbox.last
-	a := newArrival(n, id, now)
+	var a arrival
+	a.set(n, id, now)
 	it := q.newItem(&a)
 	if isRare(n) {
 		it.Rare = &life.Rare{UniqueKey: n.UniqueKey, Role: n.Role, Deadline: n.Deadline, Metadata: n.Metadata}
@@ -213,7 +214,7 @@ func (q *queue) take(by *driver.Taker, now int64) (*item, error) {
 	for n := 1; it != nil && it.isDue(now); n++ { // it has expired, but there were too many to be handled before
 		f := it.Due(it.wake, &q.stats)
 		q.leaveState(it)
-		q.finishApply(it, &f, it.wake, 0)
+		q.finishApply(it, f, it.wake, 0)
 		if n%timersPerCall == 0 {
 			q.mu.Unlock() // let others have their turn
 			q.lock()
@@ -313,19 +314,19 @@ func (q *queue) apply(it *item, f life.Fate, now int64) {
 	if f.Event != 0 {
 		lease := it.lease
 		q.unset(it)
-		q.finishApply(it, &f, now, lease)
+		q.finishApply(it, f, now, lease)
 	}
 }
 
 // finishApply is apply for a task that has left its state, and with it its lease.
-func (q *queue) finishApply(it *item, f *life.Fate, now int64, lease uint64) {
-	if f.Before != [2]driver.EventType{} {
-		for _, before := range f.Before {
-			if before != 0 {
-				q.event(before, it, now, lease)
-				lease = 0
-			}
-		}
+func (q *queue) finishApply(it *item, f life.Fate, now int64, lease uint64) {
+	if f.First != 0 {
+		q.event(f.First, it, now, lease)
+		lease = 0
+	}
+	if f.Second != 0 {
+		q.event(f.Second, it, now, lease)
+		lease = 0
 	}
 	if f.State == 0 {
 		q.gone(it, f.Event, now, lease, f.Outcome)

@@ -342,7 +342,7 @@ func (g *groupOf) Values() *life.Group {
 func (u *unit) applyFate(r *Row, t *life.Task, f life.Fate, now int64) {
 	r.learnFrom(t)
 	lease := r.lease()
-	for _, before := range f.Before {
+	for _, before := range [...]driver.EventType{f.First, f.Second} {
 		if before != 0 {
 			u.event(before, r, now, lease)
 			lease = 0
