@@ -111,35 +111,54 @@ func find[T any](all *[]*T, wanted func(*T) bool, another *T) *T {
 	return another
 }
 
-// print writes the tables. Ratios are those of a table's first unit to its first row.
+// print writes one table for all benchmarks that have the same first row and unit, with a column
+// for each. In the first row are the measurements, and then their ratios to it. The other units are
+// those of the first benchmark.
 func (t *tables) print(w io.Writer) {
-	for _, tab := range t.all {
-		first, base := tab.units[0], tab.rows[0]
-		fmt.Fprintf(w, "\n### %s\n\n| | %s | ratio | lowest to highest |", tab.name, first)
-		for _, unit := range tab.units[1:] {
-			fmt.Fprintf(w, " %s |", unit)
-		}
-		fmt.Fprintln(w, "\n|---|---|---|---|"+strings.Repeat("---|", len(tab.units)-1))
-		for _, r := range tab.rows {
-			fmt.Fprintf(w, "| %s | %s | %s |", r.name, number(median(r.values[first])), ratios(r.values[first], base.values[first]))
-			for _, unit := range tab.units[1:] {
-				fmt.Fprintf(w, " %s |", number(median(r.values[unit])))
+	for all := slices.Clone(t.all); len(all) > 0; {
+		first := all[0]
+		var columns []*table
+		all = slices.DeleteFunc(all, func(tab *table) bool {
+			same := tab.units[0] == first.units[0] && tab.rows[0].name == first.rows[0].name
+			if same {
+				columns = append(columns, tab)
 			}
-			fmt.Fprintln(w)
+			return same
+		})
+		header := []string{first.units[0]}
+		for _, c := range columns {
+			header = append(header, c.name)
+		}
+		header = append(header, first.units[1:]...)
+		fmt.Fprintf(w, "\n| %s |\n%s|\n", strings.Join(header, " | "), strings.Repeat("|---", len(header)))
+		for _, r := range first.rows {
+			cells := []string{r.name}
+			for _, c := range columns {
+				cells = append(cells, c.cell(r.name))
+			}
+			for _, unit := range first.units[1:] {
+				cells = append(cells, number(median(r.values[unit])))
+			}
+			fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
 		}
 	}
 }
 
-// ratios has the median of the rounds' ratios and, in a column of its own, their range.
-func ratios(values, base []float64) string {
-	var all []float64
-	for i := range min(len(values), len(base)) {
-		all = append(all, values[i]/base[i])
+// cell returns the median of the first row, or the median of a row's ratios to it and their range.
+func (t *table) cell(name string) string {
+	i := slices.IndexFunc(t.rows, func(r *row) bool { return r.name == name })
+	if i < 0 {
+		return ""
 	}
-	if len(all) == 0 {
-		return " | "
+	values, base := t.rows[i].values[t.units[0]], t.rows[0].values[t.units[0]]
+	if i == 0 {
+		return number(median(base))
 	}
-	return fmt.Sprintf("**%s** | %s to %s", ratio(median(all)), ratio(slices.Min(all)), ratio(slices.Max(all)))
+	var ratios []float64
+	for n := range min(len(values), len(base)) {
+		ratios = append(ratios, values[n]/base[n])
+	}
+	return fmt.Sprintf("**%s** (%s to %s)", ratio(median(ratios)), ratio(slices.Min(ratios)), ratio(slices.Max(ratios)))
 }
 
 func median(values []float64) float64 {

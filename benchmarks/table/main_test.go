@@ -17,6 +17,7 @@ BenchmarkSubmit/keys=1/channel-2         	 100	       400.0 ns/op	       0 B/op	
 BenchmarkSubmit/keys=1/pool-with-dash-2  	  50	      1200.0 ns/op	      64 B/op	       1 allocs/op
 BenchmarkSubmit/keys=1/channel-2         	 100	       120.0 ns/op	       0 B/op	       0 allocs/op
 BenchmarkSubmit/keys=1/pool-with-dash-2  	  50	       300.0 ns/op	      64 B/op	       1 allocs/op
+BenchmarkWake/channel-2         	 100	       10.0 ns/op	       0 B/op	       0 allocs/op
 BenchmarkMemory/channel-2                	  30	  24002712 B/pool
 BenchmarkMemory/pool-with-dash-2         	  30	      9821 B/pool
 PASS
@@ -29,19 +30,15 @@ func Example() {
 	}
 	t.print(os.Stdout)
 	// Output:
-	// ### Submit/keys=1
+	// | ns/op | Submit/keys=1 | Wake | B/op | allocs/op |
+	// |---|---|---|---|---|
+	// | channel | 120 | 10 | 0 | 0 |
+	// | pool-with-dash | **2.5** (2.0 to 3.0) |  | 64 | 1 |
 	//
-	// | | ns/op | ratio | lowest to highest | B/op | allocs/op |
-	// |---|---|---|---|---|---|
-	// | channel | 120 | **1.0** | 1.0 to 1.0 | 0 | 0 |
-	// | pool-with-dash | 300 | **2.5** | 2.0 to 3.0 | 64 | 1 |
-	//
-	// ### Memory
-	//
-	// | | B/pool | ratio | lowest to highest |
-	// |---|---|---|---|
-	// | channel | 24,002,712 | **1.0** | 1.0 to 1.0 |
-	// | pool-with-dash | 9,821 | **0.00041** | 0.00041 to 0.00041 |
+	// | B/pool | Memory |
+	// |---|---|
+	// | channel | 24,002,712 |
+	// | pool-with-dash | **0.00041** (0.00041 to 0.00041) |
 }
 
 func TestMedian(t *testing.T) {
