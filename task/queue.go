@@ -149,30 +149,6 @@ func (q *Queue[V]) putWait(ctx context.Context, key string, payload V, options *
 	return id, q.handOutOne(evicted, err)
 }
 
-// newTask makes the New of a task.
-func (q *Queue[V]) newTask(n *driver.New, key string, payload V, options *PutOptions) error {
-	if err := q.options.fill(n, key, options); err != nil {
-		return err
-	}
-	if prior := q.options.PriorCost; prior > 0 && options.Cost == 0 {
-		n.Cost = q.learned.Estimate(key, prior)
-	}
-	if q.notifier.inMemory {
-		n.Payload = payload
-		return nil
-	}
-	var data []byte
-	var err error
-	if panics := guard("Codec.Encode", func() { data, err = q.options.Codec.Encode(payload) }); panics != nil {
-		err = panics
-	}
-	if err != nil {
-		return fmt.Errorf("task: payload of key %q: %w", key, err)
-	}
-	n.Payload = data
-	return nil
-}
-
 func (q *Queue[V]) put(ctx context.Context, task *driver.New) (ID, error) {
 	n := q.notifier
 	if err := n.admit(task.Key); err != nil {
@@ -215,52 +191,6 @@ func (q *Queue[V]) handOutOne(evicted *driver.Record, err error) error {
 		err = cmp.Or(err, q.handOut([]driver.Record{*evicted}))
 	}
 	return err
-}
-
-// expired gives a task that has expired to OnExpire.
-func (q *Queue[V]) expired(r *driver.Record) {
-	t, _ := q.show(r)
-	q.options.OnExpire(t)
-}
-
-// show makes a Task of a record, which is no lease. If its payload cannot be decoded, it returns an
-// error, and Info.Err says so too.
-func (q *Queue[V]) show(r *driver.Record) (*Task[V], error) {
-	t := new(Task[V])
-	t.show(r)
-	err := q.fill(t, r.Payload)
-	if err != nil {
-		more, rare := t.details(), driver.Rare{}
-		if r.Rare != nil {
-			rare = *r.Rare
-		}
-		rare.Err = newError(err)
-		more.Rare, t.more = &rare, &more
-	}
-	return t, err
-}
-
-// fill gives a task the payload that the store has for it. If that cannot be decoded, it returns an
-// error.
-func (q *Queue[V]) fill(t *Task[V], payload any) error {
-	if q.notifier.inMemory {
-		t.Payload, _ = payload.(V) // it is one, or a nil interface
-		return nil
-	}
-	return q.decode(t, payload)
-}
-
-// decode is the part of fill that queues in memory do not need.
-func (q *Queue[V]) decode(t *Task[V], payload any) (err error) {
-	data, _ := payload.([]byte)
-	panics := guard("Codec.Decode", func() { t.Payload, err = q.options.Codec.Decode(data) })
-	if panics != nil {
-		err = panics
-	}
-	if err != nil {
-		return fmt.Errorf("task: payload of task %d: %w", t.ID, err)
-	}
-	return nil
 }
 
 // Name returns the queue's name.

@@ -3,11 +3,9 @@ package kv
 import (
 	"bytes"
 	"cmp"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task/driver"
 )
 
 // relation is what the rows of a table are: in which indexes, and how they are encoded.
@@ -180,103 +178,6 @@ func (t table[R]) Scan(r rows.Range) ([]*R, error) {
 	return t.load(hits, &r)
 }
 
-// primaries are how many fields the primary keys have.
-var primaries = map[rows.Index]int{
-	rows.TaskID: 1, rows.KeyName: 1, rows.ServedLine: 2, rows.ConsumerNumber: 1, rows.GroupName: 1,
-	rows.OutcomeKey: 1, rows.HistoryID: 1,
-}
-
-// points returns the keys of a range that names each row by its primary key, nil if it does not.
-func (v *view) points(r *rows.Range) [][]byte {
-	notPrimary := func(p rows.Tuple) bool { return len(p) != primaries[r.Index] }
-	if r.Prefixes == nil || r.Only != (rows.Only{}) || slices.ContainsFunc(r.Prefixes, notPrimary) {
-		return nil
-	}
-	return v.beginnings(r)
-}
-
-// Fetch implements rows.View. It reads all at once that is known by now: rows that are named by
-// their primary keys, and of others the entries of indexes.
-func (v *view) Fetch(ranges ...rows.Range) error { return v.fetch(nil, ranges) }
-
-func (v *view) fetch(spans []Span, ranges []rows.Range) error {
-	if !v.db.shared {
-		return nil // each read costs the same, now or later
-	}
-	var keys [][]byte
-	var all []values
-	for _, r := range ranges {
-		apart := v.takesApart(&r)
-		points := v.points(&r)
-		switch {
-		case points == nil && apart:
-			points = v.likely(r.Limit)
-			r.Limit *= v.head.lanes.window()
-		case points == nil && v.db.options.Taking == Staged && v.takes(&r):
-			continue
-		}
-		if keys = append(keys, v.withPayloads(points, &r)...); points != nil && !apart {
-			continue
-		}
-		for _, at := range v.beginnings(&r) {
-			if r.Each == 0 {
-				spans = append(spans, v.span(&r, at))
-				continue
-			}
-			spans = append(spans, seek(at, at))
-			all = append(all, values{at, at, r})
-		}
-	}
-	if err := v.tx.Fetch(keys, spans...); err != nil {
-		return v.fail("read", nil, err)
-	}
-	return v.fetchEach(all)
-}
-
-// values are those in a range of tasks with Each that come behind the key from.
-type values struct {
-	at, from []byte
-	rows.Range
-}
-
-// fetchEach reads what there is for each value of some ranges, of which the first were sought. In
-// one exchange it reads the entries of a value of each range, and seeks the next; in the last one
-// it reads the rows.
-func (v *view) fetchEach(all []values) error {
-	var keys [][]byte
-	for len(all) > 0 {
-		var spans []Span
-		left := all[:0]
-		for _, next := range all {
-			at, err := v.nextValue(next.from, next.at, next.Each)
-			if err != nil {
-				return err
-			}
-			if at == nil {
-				continue
-			}
-			next.from = behind(at)
-			spans = append(spans, v.span(&next.Range, at), seek(next.from, next.at))
-			left = append(left, next)
-		}
-		if err := v.tx.Fetch(nil, spans...); err != nil {
-			return v.fail("read", nil, err)
-		}
-		for i, next := range left {
-			var found [][]byte
-			for e, err := range v.scan(spans[2*i]) {
-				if err != nil {
-					return err
-				}
-				found = append(found, table[rows.Row]{v, &tasks}.primary(e.Key))
-			}
-			keys = append(keys, v.withPayloads(found, &next.Range)...)
-		}
-		all = left
-	}
-	return v.fail("read", nil, v.tx.Fetch(keys))
-}
-
 // beginnings returns how the entries of a range begin, one for each of its prefixes.
 func (v *view) beginnings(r *rows.Range) (all [][]byte) {
 	if r.Prefixes == nil {
@@ -286,16 +187,6 @@ func (v *view) beginnings(r *rows.Range) (all [][]byte) {
 		all = append(all, appendTuple(v.index(r.Index), p))
 	}
 	return all
-}
-
-// withPayloads returns the keys of a range, and those of the payloads if it asks for these.
-func (v *view) withPayloads(keys [][]byte, r *rows.Range) [][]byte {
-	if r.Payload {
-		for _, key := range keys {
-			keys = append(keys, v.payload(uintAt(last(key, 1))))
-		}
-	}
-	return keys
 }
 
 // find returns the entries of a range.
@@ -427,145 +318,4 @@ func (t outcomeTable) Put(o *rows.Outcome) (err error) {
 		return err
 	}
 	return t.table.Put(&written)
-}
-
-// taskTable is the table of tasks. They are counted by state, and payloads have keys of their own.
-type taskTable struct{ table[rows.Row] }
-
-// takes tells whether a range is tasks that are to be taken, while others may take some.
-func (v *view) takes(r *rows.Range) bool {
-	return !v.alone && v.db.options.Taking != Strict && r.Lock == rows.SkipLocked && r.Limit > 0 &&
-		(r.Index == rows.TaskReady || r.Index == rows.TaskKind)
-}
-
-func (v *view) takesApart(r *rows.Range) bool { return v.db.options.Taking == Apart && v.takes(r) }
-
-// Scan implements rows.Table. Those who take at the same time are to choose different tasks.
-func (t taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
-	takes := t.takes(&r)
-	t.took = t.took || takes
-	var hits []hit[rows.Row]
-	var err error
-	switch {
-	case t.takesApart(&r):
-		hits, err = t.findApart(r)
-	case takes && t.given != nil && r.To[0] == t.given.before:
-		hits, err = t.handed(&r)
-	default:
-		hits, err = t.find(&r)
-	}
-	if err != nil {
-		return nil, err
-	}
-	found, err := t.load(hits, &r)
-	for _, row := range found {
-		if r.Payload && err == nil {
-			var payload []byte
-			payload, err = t.tx.get(t.payload(row.ID))
-			row.Payload = bytes.Clone(payload)
-		}
-	}
-	return found, err
-}
-
-// find is that of the table, and moves the mark on for who takes.
-func (t taskTable) find(r *rows.Range) ([]hit[rows.Row], error) {
-	hits, err := t.table.find(r)
-	if r.Index == rows.TaskReady && r.Lock == rows.SkipLocked && len(hits) > 0 {
-		t.moveMark(hits[0].rest)
-	}
-	return hits, err
-}
-
-// findApart returns those entries of a range that this process is to take: what it has passed over
-// too often, the first ones of its lane, and if these are not enough any others. Those that come
-// next in its lane it will probably take next.
-func (t taskTable) findApart(r rows.Range) ([]hit[rows.Row], error) {
-	wanted := r.Limit
-	r.Limit *= t.head.lanes.window()
-	hits, err := t.find(&r)
-	if err != nil {
-		return nil, err
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.coming = nil; len(hits) <= wanted {
-		return hits, nil
-	}
-	var chosen []int
-	chooses := make([]bool, len(hits))
-	choose := func(i int, is bool) {
-		if is && !chooses[i] && len(chosen) < wanted {
-			chooses[i] = true
-			chosen = append(chosen, i)
-		}
-	}
-	alone := t.head.lanes.all == 1
-	for i, h := range hits {
-		n := t.passed.times(id(h)) // at random, for others have passed it over as often
-		choose(i, !alone && (n >= maxTimesPassed || n >= maxTimesPassed-2 && rand.IntN(t.head.lanes.all*wanted) == 0))
-	}
-	for i, h := range hits {
-		own := alone || t.head.lanes.has(id(h))
-		if choose(i, own); own && !chooses[i] && len(t.coming) < wanted {
-			t.coming = append(t.coming, t.primary(h.key))
-		}
-	}
-	for i := rand.IntN(len(hits)); len(chosen) < wanted; i = (i + 1) % len(hits) {
-		choose(i, true)
-	}
-	slices.Sort(chosen)
-	found := make([]hit[rows.Row], 0, wanted)
-	for i, h := range hits[:chosen[wanted-1]+1] {
-		if chooses[i] {
-			found = append(found, h)
-		} else {
-			t.passed.add(id(h))
-		}
-	}
-	return found, nil
-}
-
-// id returns the ID of the task to which an entry leads.
-func id(h hit[rows.Row]) uint64 { return uintAt(last(h.key, 1)) }
-
-// Put implements rows.Table.
-func (t taskTable) Put(r *rows.Row) error {
-	if r.Was == 0 {
-		rows.Count(&t.head.tasks, 0, r.State)
-		if len(r.Payload) > 0 {
-			if err := t.tx.put(t.payload(r.ID), bytes.Clone(r.Payload)); err != nil {
-				return err
-			}
-		}
-		return t.replace(nil, r)
-	}
-	key := t.entry(0, r)
-	old, err := t.get(key)
-	switch {
-	case err != nil:
-		return err
-	case old == nil:
-		return t.fail("write", key, errDamaged)
-	}
-	rows.Count(&t.head.tasks, old.State, r.State)
-	if old.State == driver.Ready && r.State == driver.Taken { // nothing else of it has changed
-		taken := *old
-		taken.SetTaken(r)
-		r = &taken
-	}
-	return t.replace(old, r)
-}
-
-// Delete implements rows.Table.
-func (t taskTable) Delete(r *rows.Row) error {
-	old, err := t.get(t.entry(0, r))
-	if old == nil || err != nil {
-		return err
-	}
-	rows.Count(&t.head.tasks, old.State, 0)
-	if err := t.tx.remove(t.payload(r.ID)); err != nil {
-		return err
-	}
-	return t.replace(old, nil)
 }
