@@ -329,6 +329,20 @@ func TestSubmitToOwnedQueue(t *testing.T) {
 	})
 }
 
+// TestSubmitInOwnTransaction has no room: to wait for it could keep others from making it.
+func TestSubmitInOwnTransaction(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		q, _ := openDatabase(t, 0, &task.Options[int]{Capacity: 1})
+		p := openNew(t, q, nothing, pool.Options[int]{Workers: 1})
+		p.Pause()
+		require.NoError(t, p.Submit(ctx, "a", 1))
+		tx := context.WithValue(context.Background(), ownTx{}, true)
+		require.ErrorIs(t, p.Submit(tx, "a", 2), fairq.ErrFull)
+		p.Resume()
+		end(t, ctx, p)
+	})
+}
+
 // TestSubmitBatch has batches for which there is no room, under each policy.
 func TestSubmitBatch(t *testing.T) {
 	for _, whenFull := range []pool.WhenFull{pool.Block, pool.Reject, pool.DropNew, pool.EvictOldest} {

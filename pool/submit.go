@@ -179,14 +179,7 @@ func (p *Pool[V]) submit(
 		p.offered(ctx, &o)
 	}
 	defer p.endSubmit()
-	if o.class.own && whenFull == Block && ctx.Done() == nil && !p.isHandler(ctx) {
-		// The usual case: as below, but cheaper, for PutWait looks whether tasks are accepted.
-		p.submitting.Add(1)
-		id, err = o.class.queue.PutWait(p.accepting, o.key, o.payload, *o.options)
-		if err != nil && p.accepting.Err() != nil && errors.Is(err, p.accepting.Err()) {
-			err = ErrShutdown
-		}
-	} else if err = p.beginSubmit(ctx); err == nil {
+	if err = p.beginSubmit(ctx); err == nil {
 		id, err = o.class.queue.Put(ctx, o.key, o.payload, *o.options)
 		if errors.Is(err, fairq.ErrFull) {
 			id, err = p.makeRoom(ctx, &o, whenFull, err)
@@ -213,9 +206,12 @@ func (p *Pool[V]) makeRoom(
 	if isHandler {
 		until = p.ctx // handlers may submit until they are cancelled, others until Shutdown is called
 	}
-	waiting, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(until, func() { cancel(ErrShutdown) })()
+	waiting, cancel := until, func(error) {}
+	if !o.class.own || isHandler || ctx.Done() != nil { // else nothing of ctx matters
+		waiting, cancel = context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(until, func() { cancel(ErrShutdown) })()
+	}
 	key, payload, options, queue := o.key, o.payload, *o.options, o.class.queue // so that o stays on its stack
 	put := func() { id, err = queue.PutWait(waiting, key, payload, options) }
 	if isHandler { // or all workers could wait for room, which only they can make

@@ -25,8 +25,7 @@ type putters struct {
 	rooms     uint64 // how often there may have come to be room
 	policy    fairq.WhenFull
 	inMemory  bool
-	full      error     // what newcomers are told while somebody waits; nil if they may try
-	spare     []*putter // to be used again
+	full      error // what newcomers are told while somebody waits; nil if they may try
 }
 
 // putter is a goroutine that waits for room.
@@ -136,35 +135,18 @@ func (p *putters) tried(w *putter) {
 	}
 }
 
-// sparePutters is how many putters are kept to be used again.
-const sparePutters = 64
-
-// enter puts a newcomer into the wait queue whose task was refused.
-func (p *putters) enter(ctx context.Context, task *driver.New, refused error) *putter {
-	w := &putter{}
-	if n := len(p.spare); n > 0 {
-		w, p.spare = p.spare[n-1], p.spare[:n-1]
-	} else {
-		w.wake = make(chan struct{}, 1)
-	}
-	w.ctx, w.task = ctx, *task
-	if p.join(w); !errors.Is(refused, fairq.ErrKeyFull) {
-		p.full = refused
-	}
-	return w
-}
-
 // put puts a task that was refused, or has another goroutine put it, as soon as there is room.
-func (n *notifier) put(ctx context.Context, task *driver.New, refused error) (id ID, evicted *driver.Record, err error) {
+func (n *notifier) put(ctx context.Context, task *driver.New, refused error) (_ ID, _ *driver.Record, err error) {
 	cancelled := ctx.Done()
 	n.addWaiting(&n.puttersWaiting, 1)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	p := &n.putters
-	w := p.enter(ctx, task, refused)
+	w := &putter{ctx: ctx, task: *task, wake: make(chan struct{}, 1)}
+	n.putters.join(w)
 	if errors.Is(refused, fairq.ErrKeyFull) {
 		n.countLocked(1)
 	} else {
+		n.putters.full = refused
 		n.countLocked(math.MaxInt)
 	}
 	for err == nil && !w.done {
@@ -180,19 +162,11 @@ func (n *notifier) put(ctx context.Context, task *driver.New, refused error) (id
 		n.mu.Lock()
 	}
 	if w.done {
-		id, evicted, err = w.id, w.evicted, w.err
-	} else {
-		n.withdrawLocked(w)
-		n.admitLocked(nil, n.backend.PutOne)
+		return w.id, w.evicted, w.err
 	}
-	select {
-	case <-w.wake:
-	default:
-	}
-	if *w = (putter{wake: w.wake}); len(p.spare) < sparePutters {
-		p.spare = append(p.spare, w)
-	}
-	return id, evicted, err
+	n.withdrawLocked(w)
+	n.admitLocked(nil, n.backend.PutOne)
+	return 0, nil, err
 }
 
 // withdrawLocked takes one out of the wait queue that was not admitted.

@@ -129,19 +129,14 @@ func (q *Queue[V]) PutBatch(ctx context.Context, tasks []Batch[V]) ([]ID, error)
 // error, and there is no new task. In a transaction of the caller's own it does not wait, for that
 // could keep others from making room.
 func (q *Queue[V]) PutWait(ctx context.Context, key string, payload V, options PutOptions) (ID, error) {
-	return q.putWait(ctx, key, payload, &options)
-}
-
-// putWait is not in PutWait, so that this can be inlined, and options need not be copied.
-func (q *Queue[V]) putWait(ctx context.Context, key string, payload V, options *PutOptions) (id ID, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
 	var n driver.New
-	if err := q.newTask(&n, key, payload, options); err != nil {
+	if err := q.newTask(&n, key, payload, &options); err != nil {
 		return 0, err
 	}
-	id, err = q.put(ctx, &n)
+	id, err := q.put(ctx, &n)
 	if err == nil || !errors.Is(err, fairq.ErrFull) || !q.backend.MayWait(ctx) {
 		return id, err
 	}
