@@ -37,15 +37,18 @@ type FairQueue[K comparable, V any] struct {
 	fastLimit int   // with fewer items only what waits can make a push slow; see setFastLimitLocked
 	counts    Stats // only its counters are used
 
+	// Those who wait, each a *waiter[K, V]. It is in an any, so that the code of these queues is not
+	// made once more for each type of items.
+
 	// Consumers wait only while the queue is empty. They are served first come, first served: a
 	// queue of one key.
-	consumers Queue[struct{}, *waiter[K, V]]
+	consumers Queue[struct{}, any]
 
 	// Producers wait here for room, and are admitted in rounds by key. One whose key is full
 	// itself waits in keyBlocked until an item of the key leaves, and then takes a new turn here:
 	// so a key that is full does not hold up the others.
-	producers  Queue[K, *waiter[K, V]]
-	keyBlocked Queue[K, *waiter[K, V]]
+	producers  Queue[K, any]
+	keyBlocked Queue[K, any]
 
 	watches []*Watch[K, V] // those that are armed
 
@@ -60,10 +63,10 @@ type FairQueue[K comparable, V any] struct {
 // send, so it never blocks.
 type waiter[K comparable, V any] struct {
 	itemKey[K]
-	item    V                        // what a producer pushes, or a consumer gets
-	err     error                    // nil if the item was handed over
-	waitsIn *Queue[K, *waiter[K, V]] // producers or keyBlocked; nil for a consumer
-	ticket  Ticket                   // the place in its wait queue
+	item    V              // what a producer pushes, or a consumer gets
+	err     error          // nil if the item was handed over
+	waitsIn *Queue[K, any] // producers or keyBlocked; nil for a consumer
+	ticket  Ticket         // the place in its wait queue
 	ready   chan struct{}
 	next    *waiter[K, V] // in the list of those to be woken
 }
@@ -388,7 +391,7 @@ func (q *FairQueue[K, V]) Drain() []V {
 	}
 	q.counts.Drained += uint64(rest.len)
 	for q.keyBlocked.len > 0 {
-		q.enqueueLocked(&q.producers, q.keyBlocked.pop())
+		q.enqueueLocked(&q.producers, q.keyBlocked.pop().(*waiter[K, V]))
 	}
 	q.admitLocked(&d)
 	q.unlock(&d)

@@ -27,7 +27,8 @@ type entry[K comparable, V any] struct {
 }
 
 // wake defers waking a waiter that was taken out of its wait queue. err is what its call returns.
-func (d *deferred[K, V]) wake(w *waiter[K, V], err error) {
+func (d *deferred[K, V]) wake(waiting any, err error) {
+	w := waiting.(*waiter[K, V])
 	w.err, w.next, d.woken = err, d.woken, w
 }
 
@@ -291,7 +292,7 @@ func (q *FairQueue[K, V]) insertLocked(k *itemKey[K], slot uint32, s *keyState[K
 // may have unblocked a producer, who with EvictOldest need not wait for room.
 func (q *FairQueue[K, V]) handOverLocked(d *deferred[K, V]) {
 	if q.consumers.len > 0 {
-		w := q.consumers.pop()
+		w := q.consumers.pop().(*waiter[K, V])
 		w.item = q.popLocked(d)
 		d.wake(w, nil)
 	}
@@ -343,10 +344,15 @@ func (q *FairQueue[K, V]) itemLeftLocked(k *itemKey[K], d *deferred[K, V]) {
 // the key, so nobody waits for ever.
 func (q *FairQueue[K, V]) unblockLocked(k *itemKey[K]) bool {
 	_, s := q.keyBlocked.keys.find(k.key, k.hash)
-	if s == nil || !q.keyHasRoomLocked(&(*q.keyBlocked.values.at(s.oldest)).itemKey) {
+	if s == nil {
 		return false
 	}
-	q.enqueueLocked(&q.producers, q.keyBlocked.remove(s.oldest))
+	w := (*q.keyBlocked.values.at(s.oldest)).(*waiter[K, V])
+	if !q.keyHasRoomLocked(&w.itemKey) {
+		return false
+	}
+	q.keyBlocked.remove(s.oldest)
+	q.enqueueLocked(&q.producers, w)
 	return true
 }
 
@@ -372,7 +378,7 @@ func (q *FairQueue[K, V]) keyHasRoomLocked(k *itemKey[K]) bool {
 // not hold up the others.
 func (q *FairQueue[K, V]) admitLocked(d *deferred[K, V]) {
 	for q.producers.len > 0 && (q.queue.len < q.options.Capacity || q.options.WhenFull == EvictOldest) {
-		w := q.producers.pop()
+		w := q.producers.pop().(*waiter[K, V])
 		if q.queue.keyLen(w.key, w.hash) >= q.keyLimitLocked(&w.itemKey) {
 			q.enqueueLocked(&q.keyBlocked, w)
 			continue
@@ -390,7 +396,7 @@ func (q *FairQueue[K, V]) admitLocked(d *deferred[K, V]) {
 }
 
 // enqueueLocked makes a producer wait: in q.producers for room, or in q.keyBlocked for its key.
-func (q *FairQueue[K, V]) enqueueLocked(waitQueue *Queue[K, *waiter[K, V]], w *waiter[K, V]) {
+func (q *FairQueue[K, V]) enqueueLocked(waitQueue *Queue[K, any], w *waiter[K, V]) {
 	w.waitsIn = waitQueue
 	w.ticket = waitQueue.issue(waitQueue.push(&w.itemKey, w))
 }
