@@ -275,12 +275,12 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 	switch {
 	case o.WhenFull > EvictHeaviest:
 		return nil, invalid("Options.WhenFull is %d; the limits are Block, %d, and EvictHeaviest, %d", o.WhenFull, Block, EvictHeaviest)
+	case o.WhenFull.byQueue() && !own:
+		return nil, invalid("Options.WhenFull is %v; of a queue that is not the pool's own, that must be set in its task.Options", o.WhenFull)
 	case o.WhenFull >= DropNew && o.DeadLetters == nil:
 		return nil, invalid("Options.DeadLetters is nil; with Options.WhenFull %v it must be set, or tasks would be lost in silence", o.WhenFull)
-	case o.WhenFull.byQueue() && !own:
-		return nil, invalid("Options.WhenFull is %v; whom a queue refuses that is not the pool's own, and what it evicts, is up to its own options", o.WhenFull)
 	case !own && (o.Capacity != 0 || o.KeyCapacity != 0 || o.MaxInFlightPerKey != 0 || o.Weight != nil || o.Quantum != 0):
-		return nil, invalid("Options.Capacity, KeyCapacity, MaxInFlightPerKey, Weight or Quantum is set; they are for queues of the pool's own")
+		return nil, invalid("Options.Capacity, KeyCapacity, MaxInFlightPerKey, Weight or Quantum is set; of a queue that is not the pool's own, they must be set in its task.Options")
 	case o.Capacity < 0 || o.Capacity > fairq.MaxLen:
 		return nil, invalid("Options.Capacity is %d; the limits are 0 and %d", o.Capacity, fairq.MaxLen)
 	case o.KeyCapacity < 0 || o.KeyCapacity > fairq.MaxLen:

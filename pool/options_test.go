@@ -50,13 +50,13 @@ func TestOptionErrors(t *testing.T) {
 		`Options.Schedule: the scale of "08:00-12:00" is 1 to 2 workers; with Pause it must not be set`:                   {Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "08:00-12:00", Pause: true, Scale: pool.Scale{Min: 1, Max: 2}}}}},
 		"Options.WhenFull is 6; the limits are Block, 0, and EvictHeaviest, 5":                                            {WhenFull: 6, Capacity: 1, DeadLetters: sinkAll},
 		"Options.DeadLetters is nil; with Options.WhenFull EvictOldest it must be set, or tasks would be lost in silence": {WhenFull: pool.EvictOldest, Capacity: 1},
-		"Options.WhenFull is RejectOverShare; whom a queue refuses that is not the pool's own, and what it evicts, is up to its own options": {
+		"Options.WhenFull is RejectOverShare; of a queue that is not the pool's own, that must be set in its task.Options": {
 			WhenFull: pool.RejectOverShare, Classes: []pool.Class[int]{{Queue: q}},
 		},
-		"Options.WhenFull is EvictHeaviest; whom a queue refuses that is not the pool's own, and what it evicts, is up to its own options": {
+		"Options.WhenFull is EvictHeaviest; of a queue that is not the pool's own, that must be set in its task.Options": {
 			WhenFull: pool.EvictHeaviest, DeadLetters: sinkAll, Classes: []pool.Class[int]{{Queue: q}},
 		},
-		"Options.Capacity, KeyCapacity, MaxInFlightPerKey, Weight or Quantum is set; they are for queues of the pool's own": {
+		"Options.Capacity, KeyCapacity, MaxInFlightPerKey, Weight or Quantum is set; of a queue that is not the pool's own, they must be set in its task.Options": {
 			MaxInFlightPerKey: 1, Classes: []pool.Class[int]{{Queue: q}},
 		},
 		"Options.Capacity is -1; the limits are 0 and 536870912":                                                  {Capacity: -1},

@@ -3,8 +3,7 @@ package task
 import "github.com/fairq/fairq/task/driver"
 
 // Store keeps queues of tasks, in memory or in a database. It is handed to [Open]. Its method
-// Queues tells which queues there are; with a name and 1 whether there is one of that name. Package
-// driver is for those who write one.
+// Queues tells which queues there are, from a name on. Package driver is for those who write one.
 type Store = driver.Store
 
 // ID names a task within its queue. No two tasks of a queue ever have the same; 0 is none.

@@ -102,7 +102,7 @@ var viewCases = []testCase{
 		_, err := q.List(ctx, task.ListOptions{Limit: -1})
 		e.is(err, task.ErrInvalid)
 	}},
-	{"Queues", "tells which queues there are; with a name and 1 whether there is one of that name", func(e *env) {
+	{"Queues", "tells which queues there are, from a name on", func(e *env) {
 		is := func(from string, n int, want string) {
 			e.Helper()
 			names, err := e.store.Queues(ctx, from, n)

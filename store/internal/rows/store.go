@@ -339,7 +339,7 @@ func (u *unit) open(b *backend, wanted driver.Settings) error {
 		if n := must(u.v.Counts())[0]; n > 0 && wanted.Format != q.settings.Format {
 			return &driver.FieldError{
 				Field: "Options.Format", Value: wanted.Format,
-				Limit: fmt.Sprintf("%q, which is that of %d tasks in queue %q", q.settings.Format, n, q.name),
+				Limit: fmt.Sprintf("%q, as in queue %q, which has tasks: %d", q.settings.Format, q.name, n),
 			}
 		}
 		u.changeSettings(wanted)

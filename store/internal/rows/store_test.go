@@ -142,7 +142,7 @@ func TestOtherPayloads(t *testing.T) {
 		q.put("a1")
 		require.NoError(t, q.Close(t.Context()))
 		_, err := task.Open[int](t.Context(), s, "q", nil)
-		require.EqualError(t, err, `task: Options.Format is "task.jsonCodec[int]"; it must be "task.jsonCodec[string]", which is that of 1 tasks in queue "q"`)
+		require.EqualError(t, err, `task: Options.Format is "task.jsonCodec[int]"; it must be "task.jsonCodec[string]", as in queue "q", which has tasks: 1`)
 		q = openQueue(t, s, task.Options[string]{})
 		require.NoError(t, q.take("a1").Ack(t.Context()))
 		require.NoError(t, q.Close(t.Context()))
