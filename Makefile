@@ -15,9 +15,8 @@ MODULES := $(sort $(patsubst %/,%,$(dir $(shell \
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 
 # The race detector watches our code, not that of SQLite, which was C: with it these
-# tests take seven times as long; nor that of bbolt.
-RACE := -race $(foreach pkg,modernc.org/sqlite/lib modernc.org/libc modernc.org/memory \
-		go.etcd.io/bbolt,-gcflags=$(pkg)=-race=false)
+# tests take seven times as long.
+RACE := -race $(foreach pkg,modernc.org/sqlite/lib modernc.org/libc modernc.org/memory,-gcflags=$(pkg)=-race=false)
 
 # Each module is checked by its own go.mod, as its users will see it.
 export GOWORK := off
@@ -58,9 +57,9 @@ $(TESTS):
 # With the race detector these are tested in short, for it makes them slow. store/etcd takes many
 # minutes: cd store/etcd && go test -race .
 PROGRAMS := examples/durable benchmarks/stores
-SLOW := store/postgres store/sqlite store/bolt $(PROGRAMS)
+SLOW := store/postgres store/sqlite $(PROGRAMS)
 test@./store/postgres: SHORT = $(if $(filter -race,$(FLAGS)),-short)
-test@./store/sqlite test@./store/bolt: SHORT = $(if $(filter -race,$(FLAGS)),-short -run=TestStore)
+test@./store/sqlite: SHORT = $(if $(filter -race,$(FLAGS)),-short -run=TestStore)
 test@./store/etcd: override FLAGS := $(if $(filter true,$(CI)),-skip='TestStore|Members',-short)
 
 slow: ## test in full what is slow with the race detector, without it
@@ -95,7 +94,7 @@ fuzz: ## run every fuzz target for FUZZTIME
 	done
 
 # Not together with the race detector: counting makes it several times slower. What only helps to
-# show or to test something may be covered less; internal/kv is also tested by store/bolt.
+# show or to test something may be covered less; internal/kv is also tested by internal/kv/mvcc.
 cover: ## run the root module's tests in full; each package must have MINCOVER percent of its statements covered
 	@go test -cover ./... | awk -v min=$(MINCOVER) '{ print } $$1 == "FAIL" { bad = 1 } \
 		$$2 !~ /examples|diagrams|pgtest|rowstest|internal\/kv/ && match($$0, /coverage: [0-9.]+/) && $$1 == "ok" && \

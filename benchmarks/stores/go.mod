@@ -4,14 +4,12 @@ go 1.26.0
 
 replace (
 	github.com/fairq/fairq => ../../
-	github.com/fairq/fairq/store/bolt => ../../store/bolt
 	github.com/fairq/fairq/store/postgres => ../../store/postgres
 	github.com/fairq/fairq/store/sqlite => ../../store/sqlite
 )
 
 require (
 	github.com/fairq/fairq v0.1.0
-	github.com/fairq/fairq/store/bolt v0.1.0
 	github.com/fairq/fairq/store/postgres v0.1.0
 	github.com/fairq/fairq/store/sqlite v0.1.0
 	github.com/jackc/pgx/v5 v5.12.0
@@ -39,7 +37,6 @@ require (
 	github.com/tidwall/match v1.2.0 // indirect
 	github.com/tidwall/pretty v1.2.1 // indirect
 	github.com/tidwall/sjson v1.2.5 // indirect
-	go.etcd.io/bbolt v1.5.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect

@@ -28,14 +28,12 @@ type contestant struct {
 	open   func(ctx context.Context, address string) (queue, error)
 	late   bool // it tells some time later, of many tasks at once, that they are done
 	oneKey bool // all tasks have the same key
-	tidy   bool // it leaves nothing to be done later to its database
 }
 
 // A contestant of ours is one line with ours(...). It is named "ours", with which ratios are made.
 var contestants = map[string][]contestant{
 	"sqlite": {
 		{name: "ours", open: ours(openOurSQLite)},
-		{name: "bolt", module: "go.etcd.io/bbolt", open: ours(openOurBolt), tidy: true},
 		{name: "goqite", module: "maragu.dev/goqite", open: openGoqite},
 		{name: "backlite", module: "github.com/mikestefanello/backlite", open: openBacklite},
 		{name: "rsqueue", open: openRsqueueSQLite},
@@ -207,11 +205,10 @@ func run(ctx context.Context, o *options, out, progress io.Writer) error {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 		defer func() { _ = q.close() }()
-		e := &entrant{contestant: c, queue: q, keys: o.keys}
-		if !c.tidy {
-			e.settle = func(ctx context.Context) error { return settle(ctx, a) }
-		}
-		running = append(running, e)
+		running = append(running, &entrant{
+			contestant: c, queue: q, keys: o.keys,
+			settle: func(ctx context.Context) error { return settle(ctx, a) },
+		})
 	}
 	fmt.Fprintf(out, "Medians of %d rounds of %v, %s, %d processors, %s/%s, %s.\n",
 		o.count, o.time, version, runtime.GOMAXPROCS(0), runtime.GOOS, runtime.GOARCH, runtime.Version())

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 
 	"github.com/fairq/fairq/pool"
-	"github.com/fairq/fairq/store/bolt"
 	"github.com/fairq/fairq/store/postgres"
 	"github.com/fairq/fairq/store/sqlite"
 	"github.com/fairq/fairq/task"
@@ -35,14 +34,6 @@ func ours(open func(ctx context.Context, address string) (task.Store, func() err
 
 func openOurSQLite(ctx context.Context, path string) (task.Store, func() error, error) {
 	s, err := sqlite.Open(ctx, path, nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	return s, s.Close, nil
-}
-
-func openOurBolt(ctx context.Context, path string) (task.Store, func() error, error) {
-	s, err := bolt.Open(ctx, path, nil)
 	if err != nil {
 		return nil, nil, err
 	}

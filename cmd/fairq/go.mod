@@ -4,7 +4,6 @@ go 1.26.0
 
 require (
 	github.com/fairq/fairq v0.1.0
-	github.com/fairq/fairq/store/bolt v0.1.0
 	github.com/fairq/fairq/store/etcd v0.1.0
 	github.com/fairq/fairq/store/foundationdb v0.1.0
 	github.com/fairq/fairq/store/postgres v0.1.0
@@ -29,7 +28,6 @@ require (
 	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/ncruces/go-strftime v1.0.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
-	go.etcd.io/bbolt v1.5.0 // indirect
 	go.etcd.io/etcd/api/v3 v3.7.3 // indirect
 	go.etcd.io/etcd/client/pkg/v3 v3.7.3 // indirect
 	go.opentelemetry.io/otel/sdk/metric v1.45.0 // indirect
@@ -51,7 +49,6 @@ require (
 
 replace (
 	github.com/fairq/fairq => ../../
-	github.com/fairq/fairq/store/bolt => ../../store/bolt
 	github.com/fairq/fairq/store/etcd => ../../store/etcd
 	github.com/fairq/fairq/store/foundationdb => ../../store/foundationdb
 	github.com/fairq/fairq/store/postgres => ../../store/postgres

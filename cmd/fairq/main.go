@@ -127,7 +127,7 @@ const common = "json prefix store"
 func (o *options) flags() *flag.FlagSet {
 	f := flag.NewFlagSet("fairq", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
-	f.StringVar(&o.store, "store", os.Getenv("FAIRQ_STORE"), "the `store`: sqlite:FILE, bolt:FILE, "+
+	f.StringVar(&o.store, "store", os.Getenv("FAIRQ_STORE"), "the `store`: sqlite:FILE, "+
 		"postgres://... or postgres:NAME=VALUE..., as in libpq, etcd://[USER:PASSWORD@]HOST:PORT,... or foundationdb:CLUSTERFILE; unless given, it is $FAIRQ_STORE")
 	f.StringVar(&o.prefix, "prefix", "", "what the programs give as Options.`Prefix` (sqlite, etcd, foundationdb) or Schema (postgres)")
 	f.BoolVar(&o.json, "json", false, "print JSON")

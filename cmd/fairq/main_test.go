@@ -331,7 +331,7 @@ func TestNothingIsMade(t *testing.T) {
 		end()
 	})
 	file := filepath.Join(t.TempDir(), "nothing.db")
-	for _, scheme := range []string{"sqlite:", "bolt:", "sqlite://"} {
+	for _, scheme := range []string{"sqlite:", "sqlite://"} {
 		cli(t, "-store", scheme+file, "queues").fails(failed, "there is no file "+file)
 	}
 	require.NoFileExists(t, file)

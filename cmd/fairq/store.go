@@ -15,7 +15,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fairq/fairq/internal/printable"
-	"github.com/fairq/fairq/store/bolt"
 	"github.com/fairq/fairq/store/etcd"
 	"github.com/fairq/fairq/store/foundationdb"
 	"github.com/fairq/fairq/store/postgres"
@@ -33,18 +32,12 @@ type store interface {
 func openStore(ctx context.Context, o *options) (store, error) {
 	scheme, rest, _ := strings.Cut(o.store, ":")
 	switch scheme {
-	case "sqlite", "bolt":
+	case "sqlite":
 		path := strings.TrimPrefix(rest, "//")
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("there is no file %s", printable.Text(path))
 		}
-		if scheme == "sqlite" {
-			return opened(sqlite.Open(ctx, path, &sqlite.Options{Prefix: o.prefix, History: o.history, KeepSchema: true}))
-		}
-		if o.prefix != "" {
-			return nil, usage("-prefix is %q; a store in a file of bolt has none", o.prefix)
-		}
-		return opened(bolt.Open(ctx, path, &bolt.Options{History: o.history, KeepSchema: true}))
+		return opened(sqlite.Open(ctx, path, &sqlite.Options{Prefix: o.prefix, History: o.history, KeepSchema: true}))
 	case "postgres", "postgresql":
 		connection := o.store
 		if !strings.HasPrefix(rest, "//") {
@@ -56,7 +49,7 @@ func openStore(ctx context.Context, o *options) (store, error) {
 	case "etcd":
 		return openEtcd(ctx, o)
 	}
-	return nil, usage("the store is %s; it must begin with sqlite:, bolt:, postgres://, etcd:// or foundationdb:", printable.Text(o.store))
+	return nil, usage("the store is %s; it must begin with sqlite:, postgres://, etcd:// or foundationdb:", printable.Text(o.store))
 }
 
 // opened makes no store a nil one.

@@ -16,31 +16,30 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/fairq/fairq/store/bolt"
+	"github.com/fairq/fairq/store/sqlite"
 	"github.com/fairq/fairq/task"
 )
 
 func TestUsage(t *testing.T) {
 	t.Setenv("FAIRQ_STORE", "")
 	for line, want := range map[string]string{
-		"":                                "which command?",
-		"explode":                         "there is no command explode",
-		"stats":                           `stats has 0 arguments; it is "stats QUEUE"`,
-		"stats a b":                       `stats has 2 arguments; it is "stats QUEUE"`,
-		"queues a":                        `queues has 1 arguments; it is "queues"`,
-		"peek a":                          `peek has 1 arguments; it is "peek QUEUE ID..."`,
-		"stats a":                         "which store? Name it with -store or in FAIRQ_STORE",
-		"stats a -force":                  "stats has no flag -force",
-		"stats a -store x":                "the store is x; it must begin with sqlite:, bolt:, postgres://, etcd:// or foundationdb:",
-		"stats a -store etcd://":          "must be etcd://[USER:PASSWORD@]HOST:PORT",
-		"stats a -store etcd://a:1/b":     "must be etcd://[USER:PASSWORD@]HOST:PORT",
-		"list a -limit 0":                 "-limit is 0; it must be 1 to 10000",
-		"list a -limit x":                 `invalid value "x" for flag -limit`,
-		"list a -state x":                 "it must be ready, delayed, taken, buried or held",
-		`list a -key "x`:                  "is not a text in quotes",
-		"serve -port 65536":               "-port is 65536; it must be 0 to 65535",
-		"drop a -history -1s":             "-history is -1s; it must be 0 or more",
-		"list -store bolt:. a -prefix=p_": `-prefix is "p_"; a store in a file of bolt has none`,
+		"":                            "which command?",
+		"explode":                     "there is no command explode",
+		"stats":                       `stats has 0 arguments; it is "stats QUEUE"`,
+		"stats a b":                   `stats has 2 arguments; it is "stats QUEUE"`,
+		"queues a":                    `queues has 1 arguments; it is "queues"`,
+		"peek a":                      `peek has 1 arguments; it is "peek QUEUE ID..."`,
+		"stats a":                     "which store? Name it with -store or in FAIRQ_STORE",
+		"stats a -force":              "stats has no flag -force",
+		"stats a -store x":            "the store is x; it must begin with sqlite:, postgres://, etcd:// or foundationdb:",
+		"stats a -store etcd://":      "must be etcd://[USER:PASSWORD@]HOST:PORT",
+		"stats a -store etcd://a:1/b": "must be etcd://[USER:PASSWORD@]HOST:PORT",
+		"list a -limit 0":             "-limit is 0; it must be 1 to 10000",
+		"list a -limit x":             `invalid value "x" for flag -limit`,
+		"list a -state x":             "it must be ready, delayed, taken, buried or held",
+		`list a -key "x`:              "is not a text in quotes",
+		"serve -port 65536":           "-port is 65536; it must be 0 to 65535",
+		"drop a -history -1s":         "-history is -1s; it must be 0 or more",
 	} {
 		cli(t, strings.Fields(line)...).fails(misused, want)
 	}
@@ -59,12 +58,12 @@ func TestUsage(t *testing.T) {
 	cli(t, "-store", "foundationdb:", "queues").fails(failed, "-tags foundationdb")
 }
 
-// boltStore makes a file with a queue that has a buried task and a ready one, and returns the id of
+// newStore makes a file with a queue that has a buried task and a ready one, and returns the id of
 // the first.
-func boltStore(t *testing.T) (*bolt.Store, string) {
+func newStore(t *testing.T) (*sqlite.Store, string) {
 	file := filepath.Join(t.TempDir(), "tasks.db")
-	t.Setenv("FAIRQ_STORE", "bolt:"+file)
-	s, err := bolt.Open(t.Context(), file, nil)
+	t.Setenv("FAIRQ_STORE", "sqlite:"+file)
+	s, err := sqlite.Open(t.Context(), file, nil)
 	require.NoError(t, err)
 	q, err := task.Open[string](t.Context(), s, `mail/"send"`, nil)
 	require.NoError(t, err)
@@ -77,10 +76,8 @@ func boltStore(t *testing.T) (*bolt.Store, string) {
 	return s, fmt.Sprint(id)
 }
 
-// Only one process can open a file of bolt.
-func TestBolt(t *testing.T) {
-	s, id := boltStore(t)
-	cli(t, "queues").fails(failed, "another process, or this one, has the file open, and only one can")
+func TestArguments(t *testing.T) {
+	s, id := newStore(t)
 	require.NoError(t, s.Close())
 	cli(t, "kick", "-all", "--", `mail/"send"`).prints("kicked: 1\n")
 	cli(t, "list", `mail/"send`, "-after", id).fails(notFound, `queue mail/"send; there are: mail/"send"`)
@@ -128,7 +125,7 @@ func request(t *testing.T, method, url string) *http.Request {
 }
 
 func TestServe(t *testing.T) {
-	s, _ := boltStore(t)
+	s, _ := newStore(t)
 	require.NoError(t, s.Close())
 	queue := "v1/queues/" + url.PathEscape(`mail/"send"`)
 	for _, args := range [][]string{nil, {"-actions", "-payload", `mail/"send"`}} {
@@ -165,7 +162,7 @@ func TestServe(t *testing.T) {
 
 // A queue with a name that no page can have is left out, and the others are shown.
 func TestServeHostileNames(t *testing.T) {
-	s, _ := boltStore(t)
+	s, _ := newStore(t)
 	q, err := task.Open[string](t.Context(), s, "a\x1b[2J", nil)
 	require.NoError(t, err)
 	require.NoError(t, q.Close(t.Context()))
