@@ -43,7 +43,8 @@ type Options[V any] struct {
 	// EvictHeaviest looks at the tasks that are ready or delayed: of a key with the most of these
 	// (by its weight) it evicts the one that got into this state last, unless the new task's key
 	// has as many. EvictOldest evicts the one that got into this state first, of the new task's own
-	// key if that has as many. If no task is ready or delayed, either refuses.
+	// key if that has as many. If no task is ready or delayed, either refuses. A store in a
+	// database drops nothing that it has made durable: there Open refuses both.
 	WhenFull fairq.WhenFull
 
 	// OnEvict is given the tasks that were evicted by a Put of this Queue, by that Put, before it

@@ -51,9 +51,7 @@ func (e *entrant) prepare(ctx context.Context, n int) error {
 			return err
 		}
 		e.len = n
-		if e.settle != nil {
-			return e.settle(ctx)
-		}
+		return e.settle(ctx)
 	}
 	return nil
 }

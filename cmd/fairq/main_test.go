@@ -50,7 +50,7 @@ type outcome struct {
 
 // stillOptions are such as one would not guess.
 var stillOptions = task.Options[job]{
-	Capacity: 100, KeyCapacity: 50, WhenFull: fairq.EvictOldest, OnEvict: func(*task.Task[job]) {},
+	Capacity: 100, KeyCapacity: 50,
 	MaxInFlightPerKey: 3, Newcomers: fairq.ThisRound, Quantum: 10, Format: "job",
 }
 

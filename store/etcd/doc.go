@@ -11,9 +11,9 @@
 // machine that is gone is noticed within seconds.
 //
 // With the 128 operations that are the default, a transaction writes 10 tasks: a PutBatch holds 10
-// of them at most (3 if it may evict others), a TakeBatch returns 5, the weight of a key is 10.
-// More is refused, with an error that names number and limit. With 8192 operations a transaction
-// writes 682 tasks. All else is done in as many transactions as it takes.
+// of them at most, a TakeBatch returns 5, the weight of a key is 10. More is refused, with an error
+// that names number and limit. With 8192 operations a transaction writes 682 tasks. All else is
+// done in as many transactions as it takes.
 //
 // # What is promised
 //

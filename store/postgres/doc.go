@@ -34,7 +34,7 @@
 //
 // Calls that are made at the same time in one process share a transaction, and processes do not
 // wait for each other: each passes over the rows that another has locked. Queues whose Options have
-// to count (MaxInFlightPerKey, Capacity, KeyCapacity, eviction, ThisRound), those that have ever
+// to count (MaxInFlightPerKey, Capacity, KeyCapacity, ThisRound), those that have ever
 // had a task with a Kind, and calls for groups need each transaction alone. No call depends on how
 // many tasks there are, but for KeyStats, List with a filter, Truncate and Drop.
 package postgres

@@ -8,7 +8,7 @@ import (
 
 const (
 	sqlKeyStats = `
-SELECT 0, tasks, ready, delayed, taken, buried, held, 0, paused, key, oldest FROM (
+SELECT 0, tasks, ready, delayed, taken, buried, held, paused, key, oldest FROM (
 	SELECT key, count(*) AS tasks, count(*) FILTER (WHERE state = 1) AS ready, count(*) FILTER (WHERE state = 2) AS delayed,
 		count(*) FILTER (WHERE state = 3) AS taken, count(*) FILTER (WHERE state = 4) AS buried, count(*) FILTER (WHERE state = 5) AS held,
 		EXISTS (SELECT FROM fairq.keys k WHERE k.queue = $1 AND k.key = t.key AND paused) AS paused,

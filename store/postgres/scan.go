@@ -29,10 +29,8 @@ var sources = [rows.NumIndexes]source{
 	rows.TaskSince:     {"tasks", []string{"coalesce(consumer, 0)", "since"}, "state IN (3, 4)"},
 	rows.TaskState:     {"tasks", []string{"state", "id"}, "state <> 1 AND state <> 3"},
 	rows.TaskGroup:     {"tasks", []string{"grp", "id"}, ""},
-	rows.TaskEvictable: {"tasks", []string{"key", "since"}, "evictable"},
 
 	rows.KeyName:          {"keys", []string{"key"}, ""},
-	rows.KeyLoad:          {"keys", []string{"load"}, "load IS NOT NULL"},
 	rows.ServedLine:       {"served", []string{"priority", "key"}, ""},
 	rows.ServedRound:      {"served", []string{"priority", "round"}, "round IS NOT NULL"},
 	rows.ConsumerNumber:   {"consumers", []string{"number"}, ""},

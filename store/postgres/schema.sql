@@ -70,7 +70,6 @@ CREATE TABLE fairq.tasks (
 	takeable     boolean NOT NULL,
 	gap          boolean NOT NULL,
 	returned     boolean NOT NULL,
-	evictable    boolean NOT NULL,
 	key          bytea, -- never NULL
 	kind         bytea NOT NULL,
 	unique_key   bytea,
@@ -91,12 +90,10 @@ CREATE INDEX tasks_since ON fairq.tasks (queue, coalesce(consumer, 0), since) WH
 CREATE UNIQUE INDEX tasks_unique_key ON fairq.tasks (queue, unique_key) WHERE unique_key IS NOT NULL;
 CREATE INDEX tasks_group ON fairq.tasks (queue, grp, id) WHERE grp IS NOT NULL;
 CREATE INDEX tasks_state ON fairq.tasks (queue, state, id) WHERE state <> 1 AND state <> 3;
-CREATE INDEX tasks_evictable ON fairq.tasks (queue, key, since) WHERE evictable;
 
 CREATE TABLE fairq.keys (
 	queue   bigint NOT NULL,
 	weight  bigint NOT NULL,
-	load    bigint, -- never NULL, as in tasks
 	tasks   bigint NOT NULL,
 	ready   bigint NOT NULL,
 	delayed bigint NOT NULL,
@@ -107,7 +104,6 @@ CREATE TABLE fairq.keys (
 	key     bytea NOT NULL,
 	PRIMARY KEY (queue, key)
 );
-CREATE INDEX keys_load ON fairq.keys (queue, load) WHERE load IS NOT NULL;
 CREATE INDEX keys_paused ON fairq.keys (queue, key) WHERE paused;
 
 CREATE TABLE fairq.served (

@@ -25,7 +25,7 @@ var may = map[*statement]string{
 
 // wholeQueue is of a step that goes through an index of all tasks. Those of the tasks that are taken
 // or buried are short.
-var wholeQueue = regexp.MustCompile(`fairq_tasks(_(ready|kind|key|parked|wake|state|group|evictable|unique_key))? \(queue=\?\)`)
+var wholeQueue = regexp.MustCompile(`fairq_tasks(_(ready|kind|key|parked|wake|state|group|unique_key))? \(queue=\?\)`)
 
 // sameTurn is for tasks of a line: to order those that share a turn, which are few.
 const sameTurn = "TEMP B-TREE FOR LAST TERM"
@@ -122,7 +122,7 @@ func TestPlansAnalyzed(t *testing.T) {
 			require.NoError(t, err)
 			r := &rows.Row{
 				ID: id, Key: "k", Priority: i % 2, State: driver.Ready, Takeable: i%2 == 0, Round: uint64(i) % 2, Seq: id, Place: id,
-				Wake: 5, Evictable: true,
+				Wake: 5,
 			}
 			require.NoError(t, v.Put(r))
 		}

@@ -27,14 +27,12 @@ var sources = [rows.NumIndexes]source{
 	rows.TaskParked: {
 		"tasks", "tasks_parked", `"key" priority kind place`, "state = 1 AND NOT takeable AND round = 0",
 	},
-	rows.TaskWake:      {"tasks", "tasks_wake", "wake", "wake > 0"},
-	rows.TaskSince:     {"tasks", "tasks_since", "consumer since", "state IN (3, 4)"},
-	rows.TaskState:     {"tasks", "tasks_state", "state id", "state <> 1 AND state <> 3"},
-	rows.TaskGroup:     {"tasks", "tasks_group", `"group" id`, `"group" <> ''`},
-	rows.TaskEvictable: {"tasks", "tasks_evictable", `"key" since`, "evictable"},
+	rows.TaskWake:  {"tasks", "tasks_wake", "wake", "wake > 0"},
+	rows.TaskSince: {"tasks", "tasks_since", "consumer since", "state IN (3, 4)"},
+	rows.TaskState: {"tasks", "tasks_state", "state id", "state <> 1 AND state <> 3"},
+	rows.TaskGroup: {"tasks", "tasks_group", `"group" id`, `"group" <> ''`},
 
 	rows.KeyName:          {"keys", "", `"key"`, ""},
-	rows.KeyLoad:          {"keys", "keys_load", "load", ""},
 	rows.ServedLine:       {"served", "", `priority "key"`, ""},
 	rows.ServedRound:      {"served", "served_round", "priority round", ""},
 	rows.ConsumerNumber:   {"consumers", "", "number", ""},
@@ -50,7 +48,7 @@ var sources = [rows.NumIndexes]source{
 // columnsOf are those of each table in the order in which they are read.
 var columnsOf = map[string]string{
 	"tasks":     taskColumns,
-	"keys":      `"key", weight, ready, delayed, taken, buried, held, load, paused`,
+	"keys":      `"key", weight, ready, delayed, taken, buried, held, paused`,
 	"served":    `"key", priority, round, used, taken`,
 	"consumers": `number, name, epoch, deadline`,
 	"groups":    `name, started, cancelled, tasks, members`,

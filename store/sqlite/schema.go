@@ -43,7 +43,7 @@ CREATE TABLE ~tasks (
 	id INTEGER PRIMARY KEY, -- queue << 42 | id
 	queue NOT NULL, "key" NOT NULL, kind NOT NULL, unique_key NOT NULL, role NOT NULL,
 	priority NOT NULL, weight NOT NULL, cost NOT NULL, ttr NOT NULL, max_attempts NOT NULL, created NOT NULL, deadline NOT NULL,
-	"group" NOT NULL, state NOT NULL, takeable NOT NULL, round NOT NULL, used NOT NULL, seq NOT NULL, gap NOT NULL, returned NOT NULL, place NOT NULL, since NOT NULL, evictable NOT NULL,
+	"group" NOT NULL, state NOT NULL, takeable NOT NULL, round NOT NULL, used NOT NULL, seq NOT NULL, gap NOT NULL, returned NOT NULL, place NOT NULL, since NOT NULL,
 	consumer NOT NULL, attempts NOT NULL, ready_at NOT NULL, until NOT NULL, expires NOT NULL, wake NOT NULL,
 	err_code NOT NULL, err, -- NULL if there is none
 	metadata NOT NULL, -- JSON, '' if there is none
@@ -56,16 +56,14 @@ CREATE INDEX ~tasks_parked ON ~tasks (queue, "key", priority, kind, place) WHERE
 CREATE INDEX ~tasks_wake ON ~tasks (queue, wake) WHERE wake > 0;
 CREATE INDEX ~tasks_since ON ~tasks (queue, consumer, since) WHERE state IN (3, 4);
 CREATE INDEX ~tasks_state ON ~tasks (queue, state) WHERE state <> 1 AND state <> 3;
-CREATE INDEX ~tasks_evictable ON ~tasks (queue, "key", since) WHERE evictable;
 CREATE INDEX ~tasks_group ON ~tasks (queue, "group") WHERE "group" <> '';
 CREATE UNIQUE INDEX ~tasks_unique_key ON ~tasks (queue, unique_key) WHERE unique_key <> '';
 
 CREATE TABLE ~keys (
 	queue, "key", weight NOT NULL, ready NOT NULL, delayed NOT NULL, taken NOT NULL, buried NOT NULL, held NOT NULL,
-	load NOT NULL, paused NOT NULL,
+	paused NOT NULL,
 	PRIMARY KEY (queue, "key")
 ) WITHOUT ROWID;
-CREATE INDEX ~keys_load ON ~keys (queue, load);
 
 CREATE TABLE ~served (queue, priority, "key", round NOT NULL, used NOT NULL, taken NOT NULL, PRIMARY KEY (queue, priority, "key")) WITHOUT ROWID;
 CREATE INDEX ~served_round ON ~served (queue, priority, round);

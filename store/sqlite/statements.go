@@ -11,7 +11,7 @@ type statement struct{ name, sql string }
 // taskColumns are as readTask reads them.
 const (
 	taskColumns = `id, "key", kind, unique_key, role, priority, weight, cost, ttr, max_attempts, created, deadline, ` +
-		`"group", state, takeable, round, used, seq, gap, returned, place, since, evictable, consumer, attempts, ready_at, until, expires, wake, err_code, err, metadata`
+		`"group", state, takeable, round, used, seq, gap, returned, place, since, consumer, attempts, ready_at, until, expires, wake, err_code, err, metadata`
 	withPayload = taskColumns + `, payload`
 )
 
@@ -36,21 +36,21 @@ var (
 		`ready = ?, delayed = ?, taken = ?, buried = ?, held = ? WHERE id = ?`}
 	updateSettings = &statement{"save", `UPDATE ~queues SET settings = ? WHERE id = ?`}
 	setRound       = &statement{"save", `INSERT OR REPLACE INTO ~rounds (queue, priority, round) VALUES (?, ?, ?)`}
-	insertTask     = &statement{"insert", `INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (` + placeholders(34) + `)`}
+	insertTask     = &statement{"insert", `INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (` + placeholders(33) + `)`}
 	insertPlain    = &statement{"insert", `INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (?, ?, '', '', 0, ?, ?, ?, ?, ?, ?, 0, ` +
-		`'', ?, ?, ?, ?, ?, 0, 0, ?, ?, ?, 0, 0, ?, 0, 0, 0, 0, NULL, '', ?, ?)`}
+		`'', ?, ?, ?, ?, ?, 0, 0, ?, ?, 0, 0, ?, 0, 0, 0, 0, NULL, '', ?, ?)`}
 	updateTask = &statement{"update", `UPDATE ~tasks SET "group" = ?, priority = ?, state = ?, takeable = ?, round = ?, used = ?, seq = ?, gap = ?, returned = ?, place = ?, since = ?, ` +
-		`evictable = ?, consumer = ?, attempts = ?, ready_at = ?, until = ?, expires = ?, wake = ?, err_code = ?, err = ? WHERE id = ?`}
-	takeTask = &statement{"take", `UPDATE ~tasks SET state = 3, takeable = 0, evictable = 0, ` +
+		`consumer = ?, attempts = ?, ready_at = ?, until = ?, expires = ?, wake = ?, err_code = ?, err = ? WHERE id = ?`}
+	takeTask = &statement{"take", `UPDATE ~tasks SET state = 3, takeable = 0, ` +
 		`since = ?, consumer = ?, attempts = ?, until = ?, wake = ? WHERE id = ?`}
 	deleteTask = &statement{"delete", `DELETE FROM ~tasks WHERE id = ?`}
 	lastRound  = &statement{"last", `SELECT round, count(*) FROM ~tasks WHERE queue = ?1 AND "key" = ?2 AND priority = ?3 AND round = ` +
 		`(SELECT max(round) FROM ~tasks WHERE queue = ?1 AND "key" = ?2 AND priority = ?3 AND round > ?4)`}
 	hideTasks = &statement{"hide", `UPDATE ~tasks SET takeable = 0 WHERE queue = ? AND "key" = ? AND priority = ? AND round > 0 AND +takeable`}
-	setKey    = &statement{"set key", `INSERT INTO ~keys (queue, "key", weight, ready, delayed, taken, buried, held, load, paused) ` +
-		`VALUES (` + placeholders(10) + `) ON CONFLICT (queue, "key") DO UPDATE SET weight = excluded.weight, ready = excluded.ready, ` +
+	setKey    = &statement{"set key", `INSERT INTO ~keys (queue, "key", weight, ready, delayed, taken, buried, held, paused) ` +
+		`VALUES (` + placeholders(9) + `) ON CONFLICT (queue, "key") DO UPDATE SET weight = excluded.weight, ready = excluded.ready, ` +
 		`delayed = excluded.delayed, taken = excluded.taken, buried = excluded.buried, held = excluded.held, ` +
-		`load = excluded.load, paused = excluded.paused`}
+		`paused = excluded.paused`}
 	deleteKey = &statement{"set key", `DELETE FROM ~keys WHERE queue = ? AND "key" = ?`}
 	keyStats  = &statement{"key stats", `SELECT "key", sum(state = 1), sum(state = 2), sum(state = 3), sum(state = 4), sum(state = 5), ` +
 		`coalesce(min(CASE WHEN state <= 2 THEN created END), 0) ` +

@@ -86,13 +86,13 @@ var (
 		read: func(c *cells, k *rows.Key) {
 			k.Key, k.Weight = c.text(), int(c.int())
 			readStates(c, k)
-			k.Load, k.Paused = int(c.int()), c.bool()
+			k.Paused = c.bool()
 		},
 		put: func(v *view, k *rows.Key) error {
 			n := &k.Tasks
 			return v.do(setKey, v.queue, k.Key, int64(k.Weight), int64(n[driver.Ready]),
 				int64(n[driver.Delayed]), int64(n[driver.Taken]), int64(n[driver.Buried]), int64(n[driver.Held]),
-				int64(k.Load), bit(k.Paused))
+				bit(k.Paused))
 		},
 		remove: func(v *view, k *rows.Key) error { return v.do(deleteKey, v.queue, k.Key) },
 	}

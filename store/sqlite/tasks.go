@@ -16,8 +16,7 @@ func readTask(c *cells, r *rows.Row) {
 	r.TTR, r.MaxAttempts, r.Created, r.Deadline = time.Duration(c.int()), int(c.int()), c.int(), c.int()
 	r.Group, r.State, r.Takeable = c.text(), driver.State(c.int()), c.bool()
 	r.Round, r.Used, r.Seq, r.Gap, r.Returned, r.Place = c.uint(), c.uint(), c.uint(), c.bool(), c.bool(), c.uint()
-	r.Since, r.Evictable = c.uint(), c.bool()
-	r.Consumer, r.Attempts = c.uint(), int(c.int())
+	r.Since, r.Consumer, r.Attempts = c.uint(), c.uint(), int(c.int())
 	r.ReadyAt, r.Until, r.Expires, r.Wake = c.int(), c.int(), c.int(), c.int()
 	r.Err, r.Metadata = c.error(), c.text()
 	if c.next < c.n {
@@ -39,7 +38,7 @@ func putTask(v *view, r *rows.Row) (err error) {
 		code, message := errorCells(r.Err)
 		n, err = v.session.exec(updateTask,
 			r.Group, int64(r.Priority), int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Used), int64(r.Seq), bit(r.Gap), bit(r.Returned),
-			int64(r.Place), int64(r.Since), bit(r.Evictable), int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Wake,
+			int64(r.Place), int64(r.Since), int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Wake,
 			code, message, v.rowid(r.ID))
 	}
 	if n > 0 {
@@ -64,7 +63,7 @@ func (v *view) insert(r *rows.Row) (int64, error) {
 	if !rare {
 		return v.session.exec(insertPlain,
 			v.rowid(r.ID), r.Key, int64(r.Priority), int64(r.Weight), r.Cost, int64(r.TTR), int64(r.MaxAttempts), r.Created,
-			int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Used), int64(r.Seq), int64(r.Place), int64(r.Since), bit(r.Evictable),
+			int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Used), int64(r.Seq), int64(r.Place), int64(r.Since),
 			r.ReadyAt, r.Payload, v.queue)
 	}
 	code, message := errorCells(r.Err)
@@ -72,7 +71,7 @@ func (v *view) insert(r *rows.Row) (int64, error) {
 		v.rowid(r.ID), r.Key, r.Kind, r.UniqueKey, int64(r.Role), int64(r.Priority), int64(r.Weight), r.Cost, int64(r.TTR),
 		int64(r.MaxAttempts), r.Created, r.Deadline,
 		r.Group, int64(r.State), bit(r.Takeable), int64(r.Round), int64(r.Used), int64(r.Seq), bit(r.Gap), bit(r.Returned), int64(r.Place), int64(r.Since),
-		bit(r.Evictable), int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Wake, code, message, r.Metadata, r.Payload, v.queue)
+		int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Wake, code, message, r.Metadata, r.Payload, v.queue)
 }
 
 // byTurn is the order in which tasks are taken.

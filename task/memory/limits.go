@@ -12,13 +12,16 @@ func (q *queue) makeRoom(n *driver.New, g *group) (victim *driver.Record, err er
 	if k := q.keys[n.Key]; k != nil {
 		ofKey = q.settings.Counted(&k.tasks)
 	}
-	evicts, err := life.Room(&q.settings, n.Weight, q.settings.Counted(&q.tasks), ofKey)
-	if !evicts {
-		return nil, err
+	full := life.Room(&q.settings, n.Weight, q.settings.Counted(&q.tasks), ofKey)
+	if full == nil {
+		return nil, nil
+	}
+	if full.Key || q.evictable == nil {
+		return nil, full
 	}
 	it := q.evictable.victim(n.Key, n.Weight)
 	if it == nil {
-		return nil, err
+		return nil, full
 	}
 	victim = new(q.record(it))
 	if g != nil { // it must not end by the eviction, though the victim may be its last member
@@ -74,14 +77,19 @@ func (w *evictable) victim(key string, weight int) *item {
 	if !ok {
 		return nil
 	}
-	most := life.Rounds(w.tasks.KeyLen(heaviest)+1, it.key.weight)
-	of, ok := life.Evicts(w.policy, key, life.Rounds(w.tasks.KeyLen(key), weight), heaviest, most)
+	rounds := func(tasks, weight int) int { return (tasks + weight - 1) / weight }
+	most := rounds(w.tasks.KeyLen(heaviest)+1, it.key.weight)
+	own := heaviest == key || rounds(w.tasks.KeyLen(key), weight) >= most
 	w.add(it) // to where it was: it is the last one of its key and its round
-	switch {
-	case !ok:
+	if w.policy == fairq.EvictOldest {
+		if own {
+			heaviest = key
+		}
+		it, _ = w.tasks.RemoveOldest(heaviest) // its ticket stands for nothing then, see remove
+		return it
+	}
+	if own {
 		return nil
-	case w.policy == fairq.EvictOldest:
-		it, _ = w.tasks.RemoveOldest(of) // its ticket stands for nothing then, see remove
 	}
 	return it
 }

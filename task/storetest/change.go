@@ -23,13 +23,13 @@ func (e *env) reopenAs(store task.Store, name string, o options) *queue {
 }
 
 // anyOptions returns one of very different Options.
-func (r *run) anyOptions(evicted func(*task.Task[string])) options {
+func (r *run) anyOptions() options {
 	all := []options{
 		{},
 		{Capacity: 10},
 		{Capacity: 10, KeyCapacity: 3, MaxInFlightPerKey: 2},
-		{Capacity: 10, WhenFull: fairq.EvictHeaviest, OnEvict: evicted, Newcomers: fairq.ThisRound},
-		{Capacity: 5, WhenFull: fairq.EvictOldest, OnEvict: evicted},
+		{Capacity: 10, Newcomers: fairq.ThisRound},
+		{Capacity: 5, WhenFull: fairq.RejectOverShare},
 		{Newcomers: fairq.ThisRound, Retention: second},
 		{MaxInFlightPerKey: 1, Retention: time.Hour},
 		{KeepPlace: true},
@@ -89,7 +89,7 @@ var changeCases = []testCase{
 				if r.IntN(2) == 0 {
 					store = e.reopen()
 				}
-				o := r.anyOptions(gone)
+				o := r.anyOptions()
 				r.did("open with %+v", o)
 				r.q = e.reopenAs(store, name, o)
 				for range r.IntN(10) {

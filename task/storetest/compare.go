@@ -108,11 +108,8 @@ type comparison struct {
 	leases  []*twins
 	calls   []string
 	payload int
-	evicted int // how many the others have evicted; the wanted queue has deleted them
 
-	remembered int // how many of the wanted events are in what follows
-	clock      int
-	since      map[task.ID]int  // when a task has become ready or delayed
+	remembered int              // how many of the wanted events are in what follows
 	returned   map[task.ID]bool // tasks that were handed back, so they are first
 	owed       map[line]int     // turns that lines have used and have been handed back
 
@@ -161,7 +158,7 @@ func compare(t *testing.T, seed uint64, want task.Store, got Subject) {
 		T: t, Rand: rand.New(rand.NewPCG(seed, 1)), costs: rand.New(rand.NewPCG(seed, 2)), seed: seed, name: fmt.Sprint("seed-", seed),
 		subject: got, ctx: ctx, weights: map[string]int{}, kinds: []string{""}, groups: Groups,
 		ids: map[task.ID]task.ID{}, names: map[string]string{"": ""},
-		since: map[task.ID]int{}, returned: map[task.ID]bool{}, owed: map[line]int{}, passed: map[string]map[string]int{},
+		returned: map[task.ID]bool{}, owed: map[line]int{}, passed: map[string]map[string]int{},
 	}
 	defer c.close()
 	c.choose()
@@ -235,10 +232,10 @@ func (c *comparison) choose() {
 	if c.chance(seldom) {
 		o.MaxInFlightPerKey = 1 + c.IntN(2)
 	}
-	if o.Capacity > 0 && c.chance(2) {
-		o.WhenFull, c.groups = fairq.EvictHeaviest+fairq.WhenFull(c.IntN(2)), nil
-	}
 	if c.subject.Exact {
+		if o.Capacity > 0 && c.chance(2) {
+			o.WhenFull = fairq.EvictHeaviest + fairq.WhenFull(c.IntN(2))
+		}
 		c.removes, c.groups = true, Groups
 		c.kinds = strings.Split(",r,s,t,u,v,w,x,y", ",") // more than Memory keeps when they are not used
 	}

@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
 )
 
@@ -200,10 +199,6 @@ func showTasks(batch ...task.Batch[int]) string {
 }
 
 func (c *comparison) put() {
-	if c.options.WhenFull >= fairq.EvictHeaviest && !c.subject.Exact {
-		c.putAndEvict(c.task())
-		return
-	}
 	var batch []task.Batch[int]
 	for range oneOf(c, 1, 1, 1, 2, 5) {
 		batch = append(batch, c.task())
@@ -218,28 +213,6 @@ func (c *comparison) put() {
 			c.ids[id] = ids[c.want][i]
 		}
 	}
-}
-
-// putAndEvict puts a task into a queue that evicts. The wanted queue deletes what the other one
-// has evicted. A queue that holds more than it may, as tasks came back, is left alone: there that
-// would not make room.
-func (c *comparison) putAndEvict(b task.Batch[int]) {
-	stats, err := c.want.Stats(ctx)
-	if c.ok("Stats", err); stats.Counted > stats.Capacity {
-		return
-	}
-	before, at := c.all(c.want), c.side()
-	got, gotErr := at.Put(c.ctx, b.Key, b.Payload, b.Options)
-	c.did("Put%s: %v, evicts %d", showTasks(b), gotErr, len(at.evicted))
-	for _, victim := range at.evicted {
-		c.checkVictim(before, b.Key, c.ids[victim.ID])
-		c.ok("Delete", c.want.Delete(c.ctx, c.ids[victim.ID]))
-		c.evicted++
-	}
-	at.evicted = nil
-	want, wantErr := c.want.Put(c.ctx, b.Key, b.Payload, b.Options)
-	c.sameError("Put", gotErr, wantErr)
-	c.ids[got] = want
 }
 
 func (c *comparison) change() {

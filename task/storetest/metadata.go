@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
 )
 
@@ -84,14 +83,7 @@ var metadataCases = []testCase{
 	}},
 	{"Gone", toldEverywhere, func(e *env) {
 		o, x := e.expiring()
-		o.Capacity, o.WhenFull = 1, fairq.EvictOldest
-		var evicted []*task.Task[string]
-		o.OnEvict = func(t *task.Task[string]) { evicted = append(evicted, t) }
 		q := e.open(o)
-		q.tagged("a1 a2")
-		equal(e, "evicted", payloads(evicted), "a1")
-		tells(e, "OnEvict", evicted...)
-		q.first("a2").ack()
 		q.one("a3", task.PutOptions{Metadata: about(), TTL: second})
 		time.Sleep(2 * second)
 		synctest.Wait()

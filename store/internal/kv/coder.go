@@ -117,7 +117,6 @@ func (c *coder) task(r *rows.Row) {
 	c.flag(&r.Returned)
 	number(c, &r.Place)
 	number(c, &r.Since)
-	c.flag(&r.Evictable)
 	number(c, &r.Consumer)
 	number(c, &r.Attempts)
 	number(c, &r.ReadyAt)
@@ -131,7 +130,6 @@ func (c *coder) key(k *rows.Key) {
 	text(c, &k.Key)
 	number(c, &k.Weight)
 	c.counts(&k.Tasks)
-	number(c, &k.Load)
 	c.flag(&k.Paused)
 }
 

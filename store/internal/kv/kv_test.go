@@ -224,13 +224,12 @@ func readAll(t *testing.T, m *memory) error {
 	c := rows.Calls{View: v}
 	_, e1 := c.List(driver.ListOptions{})
 	_, e2 := c.KeyStats(100)
-	_, e3 := c.Heaviest()
 	_, e4 := c.Ready(rows.Filter{MaxPriority: 999}, 9)
 	_, e5 := c.Times()
 	_, _, e6 := c.LastRound(rows.Line{Key: "s101", Priority: 106}, 0)
 	_, _, e7 := c.Ended("0")
 	_, e8 := c.HistoryAfter(0, 9)
-	return errors.Join(e1, e2, e3, e4, e5, e6, e7, e8)
+	return errors.Join(e1, e2, e4, e5, e6, e7, e8)
 }
 
 // TestErrors lets one call of the engine after the other fail: nothing of the transaction is there.

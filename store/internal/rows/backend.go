@@ -67,8 +67,8 @@ func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []driver.ID) 
 			}
 		},
 		run: func(u *unit) error {
-			n, evicted = 0, nil
-			if most := u.maxPuts(); len(tasks) > most {
+			n = 0
+			if most := u.maxRows(); len(tasks) > most {
 				return u.tooMany("PutBatch: the number of tasks", len(tasks), most)
 			}
 			if most := u.maxBytes(); bytes > most && len(tasks) > 1 {
@@ -78,10 +78,7 @@ func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []driver.ID) 
 				}
 			}
 			for i := range tasks {
-				id, victim, err := u.put(&tasks[i])
-				if victim != nil {
-					evicted = append(evicted, *victim)
-				}
+				id, err := u.put(&tasks[i])
 				if err != nil {
 					if errors.Is(err, fairq.ErrFull) {
 						u.poll()
@@ -95,9 +92,9 @@ func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []driver.ID) 
 		},
 	})
 	if err != nil && !(n < len(tasks) && said(err)) {
-		n, evicted = 0, nil // the transaction has failed
+		n = 0 // the transaction has failed
 	}
-	return n, evicted, err
+	return n, nil, err
 }
 
 // PutOne implements [driver.Backend].

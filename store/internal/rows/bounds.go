@@ -15,8 +15,7 @@ import (
 //
 //   - A change of a task writes two rows of tasks: its own, and that of the next task of its line,
 //     which gets its turn. So a transaction works on half as many tasks: see step and room.
-//   - A Put writes one row, and with an eviction three: also the victim, and the next task of that
-//     line.
+//   - A Put writes one row.
 //   - If the first task of a line goes, all those at its front get other turns. They are as many as
 //     the weight of the key, which is bounded too, and the first one of each further kind. If these
 //     are too many, they are left to other transactions (see moveFront).
@@ -28,9 +27,8 @@ import (
 // A call in a caller's own transaction cannot leave anything to another transaction, so it has no
 // limits.
 const (
-	rowsWithEach   = 3 // rows of all tables for each row of a task, with that one
-	rowsOfTask     = 2 // rows of tasks
-	rowsOfEviction = 3
+	rowsWithEach = 3 // rows of all tables for each row of a task, with that one
+	rowsOfTask   = 2 // rows of tasks
 )
 
 // maxRows returns how many rows of tasks a transaction may write.
@@ -108,14 +106,6 @@ func (r *Row) namesSize() int {
 }
 
 const inIndexes = 4 // times a name is written, with that in the row
-
-// maxPuts returns how many tasks one PutBatch can put.
-func (u *unit) maxPuts() int {
-	if u.q.evicts {
-		return max(1, u.maxRows()/rowsOfEviction)
-	}
-	return u.maxRows()
-}
 
 // tooMany returns an error that says that something is too much for a transaction.
 func (u *unit) tooMany(what string, is, most int) error {

@@ -251,12 +251,6 @@ func (v Calls) Next(l Line, round, seq uint64) (*Row, error) {
 	}))
 }
 
-// Victim returns the task of a key that is Evictable with the greatest Since, or with the least.
-// It is not to be changed.
-func (v Calls) Victim(key string, newest bool) (*Row, error) {
-	return one(v.Rows(Range{Index: TaskEvictable, Prefixes: at(key), Desc: newest, Limit: 1}))
-}
-
 // SetKey writes a row, or deletes it if there is no task and it is not paused.
 func (v Calls) SetKey(k *Key) error { return set(v.Keys(), k, k.Tasks[0] > 0 || k.Paused) }
 
@@ -266,11 +260,6 @@ func set[R any](t Table[R], r *R, keep bool) error {
 		return t.Put(r)
 	}
 	return t.Delete(r)
-}
-
-// Heaviest returns the key with the greatest Load.
-func (v Calls) Heaviest() (*Key, error) {
-	return one(v.Keys().Scan(Range{Index: KeyLoad, Desc: true, Limit: 1}))
 }
 
 // Last returns the task of a line that has its last turn; if state is not 0, of those in it.

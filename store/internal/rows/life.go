@@ -8,30 +8,30 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// put puts a task. If it returns a victim, that was evicted.
-func (u *unit) put(n *driver.New) (id driver.ID, victim *driver.Record, err error) {
+// put puts a task.
+func (u *unit) put(n *driver.New) (driver.ID, error) {
 	payload, _ := n.Payload.([]byte)
 	if most := u.q.store.options.MaxPayload; len(payload) > most {
-		return 0, nil, &driver.FieldError{Field: "the length of the payload", Value: len(payload), Limit: fmt.Sprintf("%d bytes at most", most)}
+		return 0, &driver.FieldError{Field: "the length of the payload", Value: len(payload), Limit: fmt.Sprintf("%d bytes at most", most)}
 	}
 	if most := u.maxRows(); n.Weight > most {
-		return 0, nil, u.tooMany(fmt.Sprintf("the weight of key %q", n.Key), n.Weight, most)
+		return 0, u.tooMany(fmt.Sprintf("the weight of key %q", n.Key), n.Weight, most)
 	}
 	if n.UniqueKey != "" {
 		if r := u.findUniqueKey(n.UniqueKey, false); r != nil {
-			return 0, nil, fmt.Errorf("%w: %q is task %d", driver.ErrDuplicate, n.UniqueKey, r.ID)
+			return 0, fmt.Errorf("%w: %q is task %d", driver.ErrDuplicate, n.UniqueKey, r.ID)
 		}
 	}
 	var g *Group
 	if n.Group != "" {
 		g = u.group(n.Group)
 		if err := g.Admits(n.Group); err != nil {
-			return 0, nil, err
+			return 0, err
 		}
 	}
-	if victim, err = u.makeRoom(n, g); err != nil {
+	if full := u.checkRoom(n); full != nil {
 		u.stats.Refused++
-		return 0, nil, err
+		return 0, full
 	}
 	r := u.newRow(n, payload)
 	t := u.life(r)
@@ -56,7 +56,7 @@ func (u *unit) put(n *driver.New) (id driver.ID, victim *driver.Record, err erro
 	if r.isDue(u.now) { // its deadline was over
 		u.fire(r)
 	}
-	return driver.ID(r.ID), victim, nil
+	return driver.ID(r.ID), nil
 }
 
 func (u *unit) newRow(n *driver.New, payload []byte) *Row {
@@ -73,15 +73,12 @@ func (u *unit) set(r *Row, state driver.State) {
 	if r.State == driver.Taken {
 		u.leaseEnds(r.ID, r.Since)
 	}
-	r.State, r.Takeable, r.Evictable, r.Consumer, r.Since, r.Wake = state, false, false, 0, 0, u.life(r).Wake(state)
+	r.State, r.Takeable, r.Consumer, r.Since, r.Wake = state, false, 0, 0, u.life(r).Wake(state)
 	switch state {
 	case driver.Ready:
 		u.place(r)
 	case driver.Buried:
 		r.Since = u.number()
-	}
-	if u.q.evicts && (state == driver.Ready || state == driver.Delayed) {
-		r.Evictable, r.Since = true, u.number()
 	}
 	u.changed = true
 }
@@ -127,7 +124,7 @@ func (u *unit) next(f Filter, wanted int) *Row {
 
 // grant begins a lease.
 func (u *unit) grant(r *Row, c *ownConsumer) {
-	r.State, r.Takeable, r.Evictable, r.Consumer, r.Since = driver.Taken, false, false, c.number, u.number()
+	r.State, r.Takeable, r.Consumer, r.Since = driver.Taken, false, c.number, u.number()
 	t := u.life(r)
 	t.Take(u.now)
 	r.learnFrom(t)
@@ -172,7 +169,7 @@ func (u *unit) takeID(h driver.Handle, id uint64) (*Row, error) {
 	left := u.leave(r)
 	u.newTurn(r)
 	// First it is put aside: of one that gets from Ready to Taken less is written.
-	r.State, r.Takeable, r.Evictable = driver.Held, false, false
+	r.State, r.Takeable = driver.Held, false
 	u.update(r)
 	u.grant(r, c)
 	u.updateFront(r, left, turn{})

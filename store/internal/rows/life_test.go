@@ -136,20 +136,6 @@ func TestAtAbortIsKept(t *testing.T) {
 	})
 }
 
-// A group does not end by the eviction of its last member if that makes room for the next one.
-func TestEvictedMember(t *testing.T) {
-	o := task.Options[string]{Capacity: 2, WhenFull: fairq.EvictOldest, OnEvict: func(*task.Task[string]) {}}
-	everywhere(t, o, func(q queue) {
-		q.putInto("one", task.Member)
-		q.putInto("last", task.AtEnd)
-		require.NoError(q, q.StartGroup(q.Context(), "g"))
-		q.putInto("two", task.Member)
-		require.Equal(q, []string{"last held", "two ready"}, q.names())
-		require.NoError(q, q.take("two").Ack(q.Context()))
-		q.order("last")
-	})
-}
-
 // Times that are farther away than a database can count are as far away as it can.
 func TestFarTimes(t *testing.T) {
 	bubble(t, task.Options[string]{}, func(q queue) {
@@ -299,7 +285,6 @@ func TestDeletedAndTaken(t *testing.T) {
 // A queue that is opened with other options counts what it has, and keeps the order.
 func TestRebuild(t *testing.T) {
 	kinds := "a1:x a2:x a3:y b1:x"
-	keep := func(*task.Task[string]) {}
 	for name, c := range map[string]struct {
 		before task.Options[string]
 		put    string
@@ -309,14 +294,6 @@ func TestRebuild(t *testing.T) {
 		"KeyCapacity": {task.Options[string]{}, "a1 a2 a3", task.Options[string]{KeyCapacity: 3}, func(q queue) {
 			_, err := q.Put(q.Context(), "a", "a4", task.PutOptions{})
 			require.ErrorIs(q, err, fairq.ErrKeyFull)
-		}},
-		"Evict": {task.Options[string]{}, "a1 a2 b1", task.Options[string]{Capacity: 3, WhenFull: fairq.EvictHeaviest, OnEvict: keep}, func(q queue) {
-			q.put("c1")
-			q.order("a1 b1 c1")
-		}},
-		"EvictNoMore": {task.Options[string]{Capacity: 3, WhenFull: fairq.EvictOldest, OnEvict: keep}, "a1 a2 b1", task.Options[string]{}, func(q queue) {
-			q.put("c1")
-			q.order("a1 b1 c1 a2")
 		}},
 		"InFlight": {task.Options[string]{}, "a1 a2 b1", task.Options[string]{MaxInFlightPerKey: 1}, func(q queue) {
 			q.take("a1")

@@ -69,12 +69,7 @@ func (u *unit) reset(r *Row) {
 	} else {
 		r.setTurn(turn{})
 	}
-	waits := r.State == driver.Ready || r.State == driver.Delayed
-	if r.Takeable, r.Gap = false, false; waits && r.Evictable != u.q.evicts {
-		if r.Evictable, r.Since = u.q.evicts, 0; u.q.evicts {
-			r.Since = u.number()
-		}
-	}
+	r.Takeable, r.Gap = false, false
 	delete(u.head.accounts, r.line())
 	u.update(r)
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// makeRoom finds out whether there is room for a task, and evicts another one if that may be. A
-// queue with a capacity is always entered exclusively (mode.exclusive): two transactions that each
-// find one place free would both put a task.
-func (u *unit) makeRoom(n *driver.New, g *Group) (victim *driver.Record, err error) {
+// checkRoom returns nil if there is room for a task. A queue with a capacity is always
+// entered exclusively (mode.exclusive): two transactions that each find one place free would both
+// put a task.
+func (u *unit) checkRoom(n *driver.New) *fairq.FullError {
 	counted, ofKey := 0, 0
 	if u.q.settings.Capacity < fairq.MaxLen {
 		tasks := must(u.v.Counts())
@@ -19,26 +19,7 @@ func (u *unit) makeRoom(n *driver.New, g *Group) (victim *driver.Record, err err
 	if u.q.countsKeys {
 		ofKey = u.q.settings.Counted(&u.key(n.Key).Tasks)
 	}
-	evicts, err := life.Room(&u.q.settings.Settings, n.Weight, counted, ofKey)
-	if !evicts {
-		return nil, err
-	}
-	r := u.victim(n)
-	if r == nil {
-		return nil, err
-	}
-	r = must(u.v.Get(r.ID, true))
-	record := u.record(r)
-	// If the victim is of the group that the new task is put into, the group must not end by the
-	// eviction, though it may have no other member. So it counts one more meanwhile.
-	if g != nil && r.Group == g.Name {
-		g.Join(driver.Member)
-		check(u.v.SetGroup(g))
-		defer u.backInGroup(g)
-	}
-	t := u.life(r)
-	u.applyFate(r, t, t.Evict(&u.stats), u.now)
-	return &record, nil
+	return life.Room(&u.q.settings.Settings, n.Weight, counted, ofKey)
 }
 
 // updateCrowded makes the queue count the tasks of each key as soon as one may be over its share,
@@ -66,28 +47,4 @@ func (u *unit) noteRoom(r *Row, to driver.State) {
 		u.tell(func(n driver.Notifier) { n.Room(r.Key) })
 		u.changed = true
 	}
-}
-
-// backInGroup undoes that a group counts one more, see makeRoom.
-func (u *unit) backInGroup(g *Group) {
-	*g = *u.group(g.Name)
-	g.Leave(driver.Member)
-	check(u.v.SetGroup(g))
-}
-
-// victim returns the task that is evicted for a new one, nil if none may be. See
-// fairq.EvictHeaviest and fairq.EvictOldest.
-func (u *unit) victim(n *driver.New) *Row {
-	u.saveKeys()
-	heaviest := must(u.v.Heaviest())
-	if heaviest == nil || heaviest.Load == 0 {
-		return nil
-	}
-	k := u.key(n.Key)
-	load := life.Rounds(k.Tasks[driver.Ready]+k.Tasks[driver.Delayed], n.Weight)
-	of, ok := life.Evicts(u.q.settings.WhenFull, n.Key, load, heaviest.Key, heaviest.Load)
-	if !ok {
-		return nil
-	}
-	return must(u.v.Victim(of, u.q.settings.WhenFull == fairq.EvictHeaviest))
 }

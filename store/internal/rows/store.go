@@ -130,7 +130,6 @@ type mode struct {
 	turnAtPut      bool // tasks have their turns from Put on
 	newcomersJoin  bool // newcomers join the round being served
 	costs          bool // rounds share work, not tasks
-	evicts         bool
 	countsKeys     bool // there is a row for each key that has tasks
 	exclusive      bool // each transaction needs the queue for itself
 }
@@ -142,10 +141,9 @@ func (store *Store) modeOf(s *settings) mode {
 		turnAtPut:      s.KeepPlace && !s.Kinds && s.MaxInFlightPerKey == 0,
 		newcomersJoin:  s.Newcomers == fairq.ThisRound,
 		costs:          s.Quantum > 0,
-		evicts:         s.WhenFull >= fairq.EvictHeaviest,
 	}
-	m.countsKeys = m.limitsInFlight || m.evicts || s.KeyCapacity < s.Capacity || s.Crowded
-	m.exclusive = m.evicts || m.newcomersJoin || m.costs || s.Capacity < fairq.MaxLen ||
+	m.countsKeys = m.limitsInFlight || s.KeyCapacity < s.Capacity || s.Crowded
+	m.exclusive = m.newcomersJoin || m.costs || s.Capacity < fairq.MaxLen ||
 		m.byKey() && !(store.traits.Optimistic && m.countsKeys)
 	return m
 }
@@ -179,6 +177,12 @@ const openerPrefix = "\x00open "
 func (s *Store) Open(ctx context.Context, name string, wanted driver.Settings, n driver.Notifier) (driver.Backend, error) {
 	if wanted.AsIs {
 		return s.openAsIs(ctx, name, wanted, n)
+	}
+	if wanted.WhenFull >= fairq.EvictHeaviest {
+		return nil, &driver.FieldError{
+			Field: "Options.WhenFull", Value: wanted.WhenFull,
+			Limit: "fairq.Reject or fairq.RejectOverShare in a database, which drops nothing that was made durable",
+		}
 	}
 	for { // again if it is dropped in between
 		initial := s.settings(wanted)

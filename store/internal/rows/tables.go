@@ -24,10 +24,8 @@ const (
 	TaskSince                  // (consumer, since) that are Taken, or Buried with consumer 0
 	TaskState                  // (state, id) that are Delayed, Buried or Held
 	TaskGroup                  // (group, id) that have one
-	TaskEvictable              // (key, since) that are Evictable
 
 	KeyName // (key), the primary key
-	KeyLoad // (load)
 
 	ServedLine  // (priority, key), the primary key
 	ServedRound // (priority, round)
@@ -84,11 +82,9 @@ var (
 			return only(waitsLong(r.State), num(r.State), num(r.ID))
 		}},
 		{TaskGroup, false, func(r *Row) Tuple { return only(r.Group != "", r.Group, num(r.ID)) }},
-		{TaskEvictable, false, func(r *Row) Tuple { return only(r.Evictable, r.Key, num(r.Since)) }},
 	}
 	Keys = Schema[Key]{
 		{KeyName, false, func(k *Key) Tuple { return Tuple{k.Key} }},
-		{KeyLoad, false, func(k *Key) Tuple { return Tuple{num(k.Load)} }},
 	}
 	ServedLines = Schema[Served]{
 		{ServedLine, false, func(s *Served) Tuple { return Tuple{num(s.Priority), s.Key} }},

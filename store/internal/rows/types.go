@@ -45,24 +45,23 @@ type Row struct {
 
 	// What follows changes.
 
-	Group     string
-	State     driver.State
-	Takeable  bool   // it is in the index of ready tasks
-	Round     uint64 // with Seq its turn, or the one that it was taken by; 0 if it has none
-	Used      uint64 // what its line has used of its share of the round before it
-	Seq       uint64 // its place in the round
-	Gap       bool   // between its round and that of the next task of its line some may be free
-	Returned  bool   // it was handed back, so it is first, and keeps its turn
-	Place     uint64 // its place among the tasks of its key
-	Since     uint64 // a number from when it got into its state; that of its lease if Taken
-	Evictable bool   // it may be evicted: see Calls.Victim
-	Consumer  uint64 // who holds it, if it is taken
-	Attempts  int
-	ReadyAt   int64
-	Until     int64
-	Expires   int64
-	Wake      int64 // when something is due for it, 0 for never
-	Err       *driver.Error
+	Group    string
+	State    driver.State
+	Takeable bool   // it is in the index of ready tasks
+	Round    uint64 // with Seq its turn, or the one that it was taken by; 0 if it has none
+	Used     uint64 // what its line has used of its share of the round before it
+	Seq      uint64 // its place in the round
+	Gap      bool   // between its round and that of the next task of its line some may be free
+	Returned bool   // it was handed back, so it is first, and keeps its turn
+	Place    uint64 // its place among the tasks of its key
+	Since    uint64 // a number from when it got into its state; that of its lease if Taken
+	Consumer uint64 // who holds it, if it is taken
+	Attempts int
+	ReadyAt  int64
+	Until    int64
+	Expires  int64
+	Wake     int64 // when something is due for it, 0 for never
+	Err      *driver.Error
 
 	// Was is the State that the row was read or written with last, 0 if it is new. Calls sets it.
 	// A driver that must find the index entries of the old row keeps what it has read itself: of
@@ -72,7 +71,7 @@ type Row struct {
 
 // SetTaken sets the fields that change when a task that was Ready becomes Taken.
 func (r *Row) SetTaken(to *Row) {
-	r.State, r.Takeable, r.Since, r.Evictable = to.State, to.Takeable, to.Since, to.Evictable
+	r.State, r.Takeable, r.Since = to.State, to.Takeable, to.Since
 	r.Consumer, r.Attempts, r.Until, r.Wake = to.Consumer, to.Attempts, to.Until, to.Wake
 }
 
@@ -95,7 +94,6 @@ type Key struct {
 	Key    string
 	Weight int
 	Tasks  [driver.Held + 1]int // by state, and all at 0
-	Load   int                  // how many rounds its tasks take, where there are evictions; see Heaviest
 	Paused bool
 	Oldest int64 // not in the table: the least Created of those Ready or Delayed, from KeyStats
 }

@@ -172,16 +172,7 @@ func (u *unit) count(k *Key, r *Row, from, to driver.State) {
 	if from == 0 {
 		k.Weight = r.Weight
 	}
-	k.Load = u.load(k)
 	u.unsaved[k] = true
-}
-
-// load tells how many rounds it takes to serve what of a key may be evicted.
-func (u *unit) load(k *Key) int {
-	if !u.q.evicts {
-		return 0
-	}
-	return life.Rounds(k.Tasks[driver.Ready]+k.Tasks[driver.Delayed], k.Weight)
 }
 
 // key returns the row of a key, an empty one if there is none.

@@ -380,7 +380,7 @@ func TestLongNames(t *testing.T) {
 			require.NoError(t, err)
 			return q
 		}
-		o := task.Options[int]{MaxInFlightPerKey: n, Capacity: 2 * n, WhenFull: fairq.EvictOldest, OnEvict: func(*task.Task[int]) {}}
+		o := task.Options[int]{MaxInFlightPerKey: n, Capacity: 2 * n}
 		q := open(o)
 		name := func(i int) string { return strings.Repeat("\x00", task.MaxName-3) + fmt.Sprintf("%03d", i) }
 		put := func(key func(i int) string) {

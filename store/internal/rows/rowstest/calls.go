@@ -198,7 +198,6 @@ func (v *views) find(c rows.Calls) (found []*rows.Row) {
 		{1, func() { all(c.InGroup(val.of(val.groups), 0, n)) }},
 		{1, func() { all(c.List(v.listOptions())) }},
 		{1, func() { one(c.Next(val.line(), val.round(), val.place())) }},
-		{2, func() { one(c.Victim(val.of(val.keys), v.chance(2))) }},
 		{3, func() {
 			_, found, _ = c.Lines(v.someKeys(), v.rnd.IntN(4), payload)
 		}},
@@ -272,7 +271,7 @@ func (v *views) save(c rows.Calls) {
 
 func (v *views) keys(c rows.Calls) {
 	k := &rows.Key{
-		Key: v.values.of(v.values.keys), Weight: 1 + v.rnd.IntN(3), Load: v.rnd.IntN(4), Paused: v.chance(2),
+		Key: v.values.of(v.values.keys), Weight: 1 + v.rnd.IntN(3), Paused: v.chance(2),
 	}
 	for range v.rnd.IntN(3) {
 		n := pick(v.rnd, 1, 1<<29)
@@ -281,7 +280,6 @@ func (v *views) keys(c rows.Calls) {
 	}
 	v.oneOf([]choice{
 		{2, func() { v.must("SetKey", c.SetKey(k)) }},
-		{1, func() { _, _ = c.Heaviest() }},
 		{1, func() {
 			_, _ = c.Keys().Scan(rows.Range{Index: rows.KeyName, From: rows.Tuple{k.Key}, Limit: v.values.count()})
 		}},

@@ -158,7 +158,6 @@ func (v values) change(r *rows.Row, consumers []uint64) {
 	r.Used = v.round()
 	r.Takeable = r.State == driver.Ready && r.Round != 0 && !v.chance(4)
 	r.Gap, r.Returned = v.chance(4), v.chance(4)
-	r.Evictable = (r.State == driver.Ready || r.State == driver.Delayed) && !v.chance(4)
 	r.Consumer = 0
 	if r.State == driver.Taken {
 		r.Consumer = pick(v.rnd, consumers...)
@@ -169,7 +168,7 @@ func (v values) change(r *rows.Row, consumers []uint64) {
 
 // take changes the fields of a row that Take writes.
 func (v values) take(r *rows.Row, consumer uint64) {
-	r.State, r.Takeable, r.Evictable, r.Consumer = driver.Taken, false, false, consumer
+	r.State, r.Takeable, r.Consumer = driver.Taken, false, consumer
 	r.Since, r.Until, r.Wake = v.place(), v.time(), v.time()
 	r.Attempts++
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/store/internal/rows"
 	"github.com/fairq/fairq/task/driver"
 	"github.com/fairq/fairq/task/storetest"
@@ -27,8 +26,8 @@ type walker struct {
 		driver.Settings
 		Kinds, Crowded bool
 	}
-	frontsOnly, turnAtPut, evicts, countsKeys bool
-	keys                                      map[string]*rows.Key
+	frontsOnly, turnAtPut, countsKeys bool
+	keys                              map[string]*rows.Key
 
 	wrong string
 }
@@ -53,8 +52,7 @@ func Walk(t *testing.T, db rows.DB, queue string) string {
 	s := &w.settings
 	w.frontsOnly = s.Kinds || s.MaxInFlightPerKey > 0
 	w.turnAtPut = s.KeepPlace && !w.frontsOnly
-	w.evicts = s.WhenFull >= fairq.EvictHeaviest
-	w.countsKeys = s.MaxInFlightPerKey > 0 || w.evicts || s.KeyCapacity < s.Capacity || s.Crowded
+	w.countsKeys = s.MaxInFlightPerKey > 0 || s.KeyCapacity < s.Capacity || s.Crowded
 	w.all, err = w.v.List(driver.ListOptions{Limit: math.MaxInt32})
 	ok(t, "List", err)
 	for _, k := range storetest.Keys {
@@ -121,16 +119,11 @@ func (w *walker) walkKeys() {
 			paused++
 		}
 		w.check(k.Paused || w.countsKeys && tasks[0] > 0, "key %s has a row for nothing", name)
-		load := 0
-		if w.evicts && k.Weight > 0 {
-			load = (tasks[driver.Ready] + tasks[driver.Delayed] + k.Weight - 1) / k.Weight
-		}
 		if !w.countsKeys {
 			tasks = [driver.Held + 1]int{}
 		}
 		w.check(k.Tasks == tasks, "key %s counts %v, and has %v", name, k.Tasks, tasks)
 		w.check(tasks[0] == 0 || k.Weight == weight, "key %s has weight %d; it should be %d", name, k.Weight, weight)
-		w.check(k.Load == load, "key %s has load %d; it should be %d", name, k.Load, load)
 	}
 	w.check(w.head.PausedKeys == paused, "PausedKeys is %d; it should be %d", w.head.PausedKeys, paused)
 }
@@ -177,8 +170,7 @@ func (w *walker) walkRow(r *rows.Row) {
 	w.check(r.Wake == wake, "%s should wake at %d", describe(r), wake)
 	w.check(r.Wake == 0 || r.Wake > w.now, "%s is due", describe(r))
 	waits := r.State == driver.Ready || r.State == driver.Delayed
-	w.check(r.Evictable == (w.evicts && waits), "%s: Counted is %v", describe(r), r.Evictable)
-	w.check(!waits || (r.Since > 0) == r.Evictable, "%s has a number: %d", describe(r), r.Since)
+	w.check(!waits || r.Since == 0, "%s has a number: %d", describe(r), r.Since)
 	w.check((r.Consumer > 0) == (r.State == driver.Taken), "%s is held by %d", describe(r), r.Consumer)
 	w.check(r.State != driver.Ready || r.Place > 0, "%s has no place", describe(r))
 	switch {
