@@ -1,4 +1,4 @@
-# quick, test, bench, fuzz and cover look at the root module; the others at every module.
+# quick, test, docs, bench, fuzz and cover look at the root module; the others at every module.
 
 FUZZTIME ?= 30s
 BENCH    ?= .
@@ -14,16 +14,17 @@ MODULES := $(sort $(patsubst %/,%,$(dir $(shell \
 # Runs a tool in the version that tools/go.mod names. It is built on first use, and cached.
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 
-# The race detector watches our code, not that of SQLite, which was C: with it these
-# tests take seven times as long.
-RACE := -race $(foreach pkg,modernc.org/sqlite/lib modernc.org/libc modernc.org/memory,-gcflags=$(pkg)=-race=false)
+# Empty where the race detector does not work: most systems need a C compiler for it. It watches our
+# code, not that of SQLite, which was C: with it these tests take seven times as long.
+RACE = $(if $(shell go build -race net 2>&1),,-race $(foreach pkg,modernc.org/sqlite/lib \
+	modernc.org/libc modernc.org/memory,-gcflags=$(pkg)=-race=false))
 
 # Each module is checked by its own go.mod, as its users will see it.
 export GOWORK := off
 # So a clone finds in the build cache what was built in another folder.
-export GOFLAGS += -trimpath
+export GOFLAGS += -trimpath -vet=off # make lint vets
 
-.PHONY: help quick test test-all slow lint fmt bench fuzz cover release
+.PHONY: help quick test test-all modules docs nightly lint fmt bench fuzz cover release
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -31,39 +32,38 @@ help: ## list the targets
 quick: ## test the package fairq alone, in seconds
 	@go test -short -shuffle=on .
 
-# The race detector needs a C compiler on most systems; building net with it tells whether it works here.
-# What kills processes, tries many seeds or does what another test does too is shorter with -short.
-# CI looks for races in the modules beside the root too, but not in PROGRAMS, which only use them. It runs them in full,
-# here or in "make slow", and the root in "make cover". The modules beside the root are tested two at a time, for their
-# tests often wait for a disk or a server, those that take longest first.
-test: ## test the module fairq but for the inside of stores, with the race detector where it works (in CI it must)
-test: PACKAGES = $$(go list ./... | grep -v /store/internal/ | tr '\n' ' ')
-test-all: ## test the whole module, and then those beside it: stores, metrics, the command, some examples
-test-all: OTHERS = $(shell printf '%s\n' $(filter-out test@. $(if $(filter true,$(CI)),$(PROGRAMS:%=test@./%)),$(TESTS)) | sort -r)
-test test-all:
-	@race=; if go build -race net 2>/dev/null; then race='$(RACE)'; \
-	elif [ "$$CI" = true ]; then echo 'error: -race does not work here; is a C compiler installed?' >&2; exit 1; \
-	else echo 'note: testing without -race, which does not work here; is a C compiler installed?'; fi; \
-	if [ "$$CI" = true ]; then others=$$race; else others=-short; fi; \
-	$(MAKE) --no-print-directory test@. FLAGS="$$race -short" PACKAGES="$(PACKAGES)" && \
-	if [ -n '$(OTHERS)' ]; then $(MAKE) --no-print-directory -j2 $(OTHERS) FLAGS="$$others"; fi
+# With -short a test does less if it kills processes, tries many seeds, or does what another test does too.
+SHORT := -short -shuffle=on -timeout 20m
 
-TESTS := $(MODULES:%=test@%)
+test: ## test the module fairq but for the inside of stores, with the race detector where it works
+	$(if $(RACE),,@echo 'note: testing without -race, which does not work here; is a C compiler installed?')
+	@go test $(RACE) $(SHORT) $$(go list ./... | grep -v /store/internal/)
+
+test-all: ## test every module: the queue, stores, metrics, the command, examples
+	@go test $(RACE) $(SHORT) ./...
+	@$(MAKE) --no-print-directory modules
+
+# Two at a time, because their tests often wait for a disk or a server; those that take longest first.
+# The suite of store/etcd takes many minutes.
+modules: ## test the modules beside the root; FLAGS says how
+	@$(MAKE) --no-print-directory -j2 $(shell printf '%s\n' $(TESTS) | sort -r) FLAGS='$(FLAGS)'
+FLAGS ?= $(SHORT)
+TESTS := $(patsubst %,test@%,$(filter-out ./ .,$(MODULES)))
 .PHONY: $(TESTS)
 $(TESTS):
-	@echo "== go test $(filter -race -short,$(FLAGS) $(SHORT)) -shuffle=on $(@:test@%=%)"
-	@cd $(@:test@%=%) && go test -vet=off $(FLAGS) $(SHORT) -shuffle=on -timeout 20m $(or $(PACKAGES),./...)
+	@echo "== $(@:test@%=%): go test $(FLAGS)"
+	@cd $(@:test@%=%) && go test $(FLAGS) $(SKIP) ./...
+test@./store/etcd: SKIP = $(if $(filter -short,$(FLAGS)),-skip='TestStore|Members')
 
-# With the race detector these are tested in short, for it makes them slow. store/etcd takes many
-# minutes: cd store/etcd && go test -race .
-PROGRAMS := examples/durable benchmarks/stores
-SLOW := store/postgres store/sqlite $(PROGRAMS)
-test@./store/postgres: SHORT = $(if $(filter -race,$(FLAGS)),-short)
-test@./store/sqlite: SHORT = $(if $(filter -race,$(FLAGS)),-short -run=TestStore)
-test@./store/etcd: override FLAGS := $(if $(filter true,$(CI)),-skip='TestStore|Members',-short)
+docs: ## compile the programs in the docs
+	@go test -run TestDocs .
 
-slow: ## test in full what is slow with the race detector, without it
-	@$(MAKE) --no-print-directory -j2 $(SLOW:%=test@./%)
+nightly: ## what is slow: all tests in full and once more for races, coverage, fuzzing, installing as released
+	@$(MAKE) --no-print-directory cover
+	@$(MAKE) --no-print-directory modules FLAGS='-shuffle=on -timeout 60m'
+	@$(MAKE) --no-print-directory modules FLAGS='$(RACE) $(SHORT)'
+	@$(MAKE) --no-print-directory fuzz
+	@cd tools && go run ./release
 
 # In one workspace what several modules import is read once, if they all require the same version.
 # After an upgrade, "go work sync" in such a workspace sees to that.

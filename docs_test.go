@@ -13,6 +13,9 @@ import (
 
 // The complete programs in the docs build.
 func TestDocs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds them one by one: make docs")
+	}
 	pages, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
 	programs := 0
