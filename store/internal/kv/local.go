@@ -1,8 +1,12 @@
 package kv
 
 import (
+	"encoding/binary"
+	"hash/crc32"
 	"sync"
 	"time"
+
+	"github.com/fairq/fairq/store/internal/rows"
 )
 
 // local is what a process knows of a queue beyond what is in the database.
@@ -161,9 +165,18 @@ const (
 // window returns how many tasks a process looks at for each that it wants.
 func (l lanes) window() int { return window * l.all }
 
+// laneOf returns the value of the entry of a task that can be taken where lanes are of keys.
+func laneOf(key string) []byte {
+	return binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE([]byte(key)))
+}
+
 // has tells whether a task is in the lane of the process.
-func (l lanes) has(id uint64) bool {
-	return int(id*0x9e3779b97f4a7c15>>40%uint64(l.all)) == l.own
+func (l lanes) has(h hit[rows.Row]) bool {
+	n := id(h) * 0x9e3779b97f4a7c15 >> 40
+	if len(h.value) == 4 {
+		n = uint64(binary.BigEndian.Uint32(h.value))
+	}
+	return int(n%uint64(l.all)) == l.own
 }
 
 // passed counts how often a process has passed over tasks that it could have taken. Those that it

@@ -122,8 +122,12 @@ func (t table[R]) replace(old, row *R) error {
 			}
 		}
 		var value []byte
-		if i == 0 && is != nil {
+		switch task, isTask := any(row).(*rows.Row); {
+		case is == nil:
+		case i == 0:
 			value = encode(func(c *coder) { t.code(c, row) })
+		case isTask && t.byKey && (s.Index == rows.TaskReady || s.Index == rows.TaskKind):
+			value = laneOf(task.Key)
 		}
 		if is != nil && (!same || i == 0) {
 			if err := t.tx.put(is, value); err != nil {
@@ -166,11 +170,20 @@ func (t table[R]) Sweep(r rows.Range) error {
 // hit is an index entry in a range.
 type hit[R any] struct {
 	key, rest []byte // the rest is what follows the prefix
-	row       *R     // nil if it was not read yet
+	value     []byte
+	row       *R // nil if it was not read yet
 }
 
 // Scan implements rows.Table.
 func (t table[R]) Scan(r rows.Range) ([]*R, error) {
+	if r.Lock == rows.NoMore {
+		for _, at := range t.beginnings(&r) {
+			if !t.alone {
+				t.Guard(at, behind(at))
+			}
+		}
+		return nil, nil
+	}
 	hits, err := t.find(&r)
 	if err != nil {
 		return nil, err
@@ -286,7 +299,7 @@ func (t table[R]) scan(hits []hit[R], r *rows.Range, at []byte) ([]hit[R], error
 	chosen := r.Only != rows.Only{}
 	n := len(hits)
 	for e, err := range t.tx.scan(t.span(r, at)) {
-		h := hit[R]{key: e.Key, rest: e.Key[min(len(at), len(e.Key)):]}
+		h := hit[R]{key: e.Key, rest: e.Key[min(len(at), len(e.Key)):], value: e.Value}
 		switch {
 		case err != nil:
 		case r.Index == t.schema[0].Index:

@@ -29,6 +29,8 @@ func (t taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
 	switch {
 	case t.takesApart(&r):
 		hits, err = t.findApart(r)
+	case r.Lock == rows.NoMore:
+		return t.table.Scan(r)
 	case takes && t.given != nil && r.To[0] == t.given.before:
 		hits, err = t.handed(&r)
 	default:
@@ -69,7 +71,7 @@ func (t taskTable) findApart(r rows.Range) ([]hit[rows.Row], error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.coming = nil; len(hits) <= wanted {
+	if t.coming = nil; len(hits) <= wanted && !t.byKey {
 		return hits, nil
 	}
 	var chosen []int
@@ -80,23 +82,29 @@ func (t taskTable) findApart(r rows.Range) ([]hit[rows.Row], error) {
 			chosen = append(chosen, i)
 		}
 	}
-	alone := t.head.lanes.all == 1
-	for i, h := range hits {
-		n := t.passed.times(id(h)) // at random, for others have passed it over as often
-		choose(i, !alone && (n >= maxTimesPassed || n >= maxTimesPassed-2 && rand.IntN(t.head.lanes.all*wanted) == 0))
+	alone, most := t.head.lanes.all == 1, maxTimesPassed
+	if t.byKey {
+		most /= 2 // others of the key come in the place of one that is taken
 	}
 	for i, h := range hits {
-		own := alone || t.head.lanes.has(id(h))
+		n := t.passed.times(id(h)) // at random, for others have passed it over as often
+		choose(i, !alone && (n >= most || n >= most-2 && rand.IntN(t.head.lanes.all*wanted) == 0))
+	}
+	for i, h := range hits {
+		own := alone || t.head.lanes.has(h)
 		if choose(i, own); own && !chooses[i] && len(t.coming) < wanted {
 			t.coming = append(t.coming, t.primary(h.key))
 		}
 	}
-	for i := rand.IntN(len(hits)); len(chosen) < wanted; i = (i + 1) % len(hits) {
+	for i := rand.IntN(max(1, len(hits))); len(chosen) < wanted && !t.byKey; i = (i + 1) % len(hits) {
 		choose(i, true)
 	}
 	slices.Sort(chosen)
 	found := make([]hit[rows.Row], 0, wanted)
-	for i, h := range hits[:chosen[wanted-1]+1] {
+	if len(chosen) == wanted {
+		hits = hits[:chosen[wanted-1]+1]
+	}
+	for i, h := range hits {
 		if chooses[i] {
 			found = append(found, h)
 		} else {

@@ -130,7 +130,7 @@ func (x *tx) Queues(from string, n int) (names []string, err error) {
 // Enter implements rows.Tx.
 func (x *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	l := x.db.local(queue)
-	v := &view{tx: x, id: queue, local: l, alone: plan.Exclusive || !x.db.shared}
+	v := &view{tx: x, id: queue, local: l, byKey: plan.ByKey, alone: plan.Exclusive || !x.db.shared}
 	if x.db.shared {
 		v.n = l.use()
 	}

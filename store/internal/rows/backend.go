@@ -55,10 +55,13 @@ func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []driver.ID) 
 				if tasks[i].Kind != "" && !q.settings.Kinds { // see allowKinds
 					p.Exclusive = true
 				}
-				if q.byKey() {
+				l := Line{tasks[i].Key, tasks[i].Priority}
+				if q.byKey() && !q.putsBehind {
 					p.Keys = append(p.Keys, tasks[i].Key)
 				}
-				switch l := (Line{tasks[i].Key, tasks[i].Priority}); {
+				switch {
+				case q.putsBehind:
+					p.Puts = append(p.Puts, lastParkedRange(l, tasks[i].Kind))
 				case q.costs && !q.frontsOnly:
 					p.Lines = append(p.Lines, l)
 				case !q.costs && !q.knows(l):

@@ -51,6 +51,14 @@ func ParkedRange(keys []string, n int, payload bool) Range {
 	return Range{Index: TaskParked, Prefixes: each(keys), Each: 2, Limit: n, Payload: payload}
 }
 
+// lastParkedRange is the last task of a line and kind that is in ParkedRange. It has to stay there.
+func lastParkedRange(l Line, kind string) Range {
+	return Range{
+		Index: TaskParked, Prefixes: at(l.Key, num(l.Priority), kind), Desc: true, Limit: 1,
+		Lock: ForShare,
+	}
+}
+
 // AliveRange is consumers that must not go before the end of the transaction.
 func AliveRange(numbers []uint64) Range {
 	return Range{Index: ConsumerNumber, Prefixes: eachNum(numbers), Lock: ForShare}

@@ -49,6 +49,7 @@ type wants struct {
 	Alive  []uint64 // consumers
 	Keys   []string // in order and each once, as soon as all is said
 	Lines  []Line   // whose accounts are asked for
+	Puts   []Range  // what staysBehind reads
 }
 
 // forDriver returns the plan as a driver gets it. No value is in a range twice.
@@ -68,6 +69,7 @@ func (w *wants) forDriver(q *queue) *Plan {
 	if w.Take > 0 {
 		p.Ranges = append(p.Ranges, ReadyRange(w.Filter, w.Take))
 	}
+	p.Ranges = append(p.Ranges, w.Puts...)
 	if len(w.Get) > 0 {
 		p.Ranges = append(p.Ranges, RowRange(false, ForUpdate, w.Get...))
 	}

@@ -131,6 +131,7 @@ type Plan struct {
 	Counts     bool    // Counts is called
 	Numbers    int     // calls of Number
 	LastRounds []Line  // calls of LastRound, after the round being served; each once
+	ByKey      bool    // of a key, few tasks can be taken at the same time
 	Ranges     []Range // as Fetch gets them; nil for Traits.Exclusive, to which it is no use
 }
 
@@ -290,6 +291,11 @@ const (
 	ForUpdate
 
 	// ForShare lets nobody delete the rows, nor find them with SkipLocked. Others may read them
-	// with ForUpdate and ForShare, and put them. It is for consumers only.
+	// with ForUpdate and ForShare, and put them. It is for consumers; and with Traits.Optimistic for
+	// tasks, which nobody may change then.
 	ForShare
+
+	// NoMore is for ranges all of whose rows are known, and only with Traits.Optimistic: it conflicts
+	// with who puts another one there. Nothing is read.
+	NoMore
 )

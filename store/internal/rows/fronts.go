@@ -61,6 +61,28 @@ func (u *unit) updateFront(changed *Row, left, used turn) {
 	if !u.moveFront(w, u.maxRows()-u.written) {
 		u.leaveWork(w)
 	}
+	if u.q.putsBehind && len(tasks) < n {
+		_, err := u.v.Tasks().Scan(Range{
+			Index: TaskParked, Prefixes: at(l.Key, num(l.Priority)), Lock: NoMore,
+		})
+		check(err)
+	}
+}
+
+// staysBehind tells whether a task that is put comes behind others of its line and kind that are
+// parked. Then it is parked too, and changes nothing else: the front is what it must be as long as
+// any is parked.
+//
+// Where transactions do not wait for each other, that is what it relies on: that the last one of
+// these stays parked. So it need not write the row of the key, as all do who change a front, and
+// does not conflict with them. A front that is not full now, as all others of the line are at it,
+// in turn relies on that there are no more (see updateFront).
+func (u *unit) staysBehind(r *Row) bool {
+	if !u.q.putsBehind {
+		return false
+	}
+	last := must(one(u.v.Rows(lastParkedRange(r.line(), r.Kind))))
+	return last != nil && last.Place < r.Place
 }
 
 // moveFront gives a line's turns to its tasks, and parks those that get none. The first w.Front
@@ -70,6 +92,7 @@ func (u *unit) updateFront(changed *Row, left, used turn) {
 // transaction is large, unless n is no limit. It tells whether that was enough.
 func (u *unit) moveFront(w *work, n int) (done bool) {
 	l := Line{string(w.Name), int(w.Place[0])}
+	defer u.countFront(l.Key)
 	blocked := u.blocked(l.Key)
 	kinds := map[string]bool{}
 	begun := u.bytes
@@ -96,6 +119,17 @@ func (u *unit) moveFront(w *work, n int) (done bool) {
 		u.setTakeable(r, takeable)
 	}
 	return true
+}
+
+// countFront has the row of a key written whenever its front may have changed, and be there as long
+// as there is a front, where a put that stays behind it relies on that: see staysBehind.
+func (u *unit) countFront(key string) {
+	if u.q.putsBehind {
+		k, n := u.key(key), len(u.readyTasks[key].front)
+		k.Tasks[0] += n - k.Tasks[driver.Ready]
+		k.Tasks[driver.Ready] = n
+		u.unsaved[k] = true
+	}
 }
 
 // frontBytes is what a front may take beside a payload that is large by itself.

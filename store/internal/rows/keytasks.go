@@ -61,7 +61,13 @@ func (u *unit) prepare() {
 		u.readReady(u.plan.Filter, u.plan.Take)
 		rows = append(rows, u.readAhead.rows...)
 	}
-	u.read(u.plan.Take > 0, keysOf(rows)...)
+	keys := keysOf(rows)
+	for _, r := range u.plan.Puts {
+		if last := must(u.v.Rows(r)); last == nil {
+			keys = append(keys, r.Prefixes[0][0].(string))
+		}
+	}
+	u.read(u.plan.Take > 0, keys...)
 }
 
 func keysOf(rows []*Row) []string {

@@ -2,6 +2,7 @@ package rows
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"github.com/fairq/fairq/task/driver"
@@ -11,17 +12,31 @@ import (
 func (b *backend) Take(ctx context.Context, by *driver.Taker, into []driver.Record) (n int, err error) {
 	wanted := filterOf(&by.Filter)
 	into = into[:b.store.step(len(into))]
-	err = b.steps(ctx, "Take", call{
-		order: takes, tasks: len(into),
-		plan: func(q *queue, p *wants) { p.take(q, by.Handle, wanted, len(into)) },
-	}, func(u *unit) (done bool, err error) {
-		n, err = u.takeSome(by.Handle, wanted, into)
-		return n > 0 || !u.workLeft(), err
-	})
-	if err != nil {
-		return 0, err
+	for look, others := 1, true; others && look <= maxLooks; look++ {
+		if look > 1 {
+			_ = Pause(ctx, time.Millisecond+rand.N(4*time.Millisecond)) // who waits notices that it is over
+		}
+		err = b.steps(ctx, "Take", call{
+			order: takes, tasks: len(into),
+			plan: func(q *queue, p *wants) { p.take(q, by.Handle, wanted, len(into)) },
+		}, func(u *unit) (done bool, err error) {
+			n, err = u.takeSome(by.Handle, wanted, into)
+			others = err == nil && n == 0 && u.leftToOthers(wanted)
+			return n > 0 || !u.workLeft(), err
+		})
+		if err != nil {
+			return 0, err
+		}
 	}
 	return n, nil
+}
+
+// maxLooks is how often a take looks for tasks at most, if all that there are are left to others.
+const maxLooks = 8
+
+// leftToOthers tells whether nothing was taken because other processes probably take what there is.
+func (u *unit) leftToOthers(f Filter) bool {
+	return u.q.limitsInFlight && u.q.store.traits.Optimistic && !u.plan.Exclusive && !u.head.Paused && must(u.v.AnyReady(f))
 }
 
 // take says that some tasks are to be taken.
@@ -119,7 +134,7 @@ func (b *backend) SettleAndTakeOne(
 		run: func(u *unit) (err error) {
 			if state, err = u.settle(lease, &how); err == nil {
 				n, _ = u.takeSome(by.Handle, wanted, taken[:])
-				later = n == 0 && u.workLeft()
+				later = n == 0 && (u.workLeft() || u.leftToOthers(wanted))
 			}
 			return err
 		},

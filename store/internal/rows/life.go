@@ -47,9 +47,10 @@ func (u *unit) put(n *driver.New) (driver.ID, error) {
 	state := t.Put(n, u.now)
 	r.learnFrom(t)
 	u.set(r, state)
+	behind := r.State == driver.Ready && u.staysBehind(r)
 	u.insert(r)
 	u.schedule(r.Wake)
-	if r.State == driver.Ready {
+	if r.State == driver.Ready && !behind {
 		u.updateFront(r, turn{}, turn{})
 	}
 	u.event(driver.EventPut, r, u.now, 0)

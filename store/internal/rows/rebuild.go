@@ -45,12 +45,13 @@ func (u *unit) forgetCounts(w *work, n int) (done bool) {
 // out of all indexes that depend on the settings.
 func (u *unit) countTasks(w *work, n int) (done bool) {
 	rows := must(u.v.Rows(Range{Index: TaskID, From: after(w.ID), Limit: n}))
-	if u.q.countsKeys {
+	if u.q.countsKeys || u.q.limitsInFlight {
 		u.fetch(u.unknown(keysOf(rows), false), 0, false)
 	}
 	return u.eachOf(rows, n, func(r *Row) {
-		if w.ID = r.ID; u.q.countsKeys {
-			u.count(u.key(r.Key), r, 0, r.State)
+		w.ID = r.ID
+		if to := u.q.counted(r.State); to != 0 {
+			u.count(u.key(r.Key), r, 0, to)
 		}
 		if w.What == resetTasks {
 			u.reset(r)

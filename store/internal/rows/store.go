@@ -130,7 +130,8 @@ type mode struct {
 	turnAtPut      bool // tasks have their turns from Put on
 	newcomersJoin  bool // newcomers join the round being served
 	costs          bool // rounds share work, not tasks
-	countsKeys     bool // there is a row for each key that has tasks
+	countsKeys     bool // the row of a key counts all of its tasks, not just those in flight
+	putsBehind     bool // a put need not write the row of its key, see staysBehind
 	exclusive      bool // each transaction needs the queue for itself
 }
 
@@ -142,14 +143,23 @@ func (store *Store) modeOf(s *settings) mode {
 		newcomersJoin:  s.Newcomers == fairq.ThisRound,
 		costs:          s.Quantum > 0,
 	}
-	m.countsKeys = m.limitsInFlight || s.KeyCapacity < s.Capacity || s.Crowded
+	m.countsKeys = s.KeyCapacity < s.Capacity || s.Crowded
+	m.putsBehind = store.traits.Optimistic && m.limitsInFlight && !m.countsKeys
 	m.exclusive = m.newcomersJoin || m.costs || s.Capacity < fairq.MaxLen ||
-		m.byKey() && !(store.traits.Optimistic && m.countsKeys)
+		m.byKey() && !(store.traits.Optimistic && (m.countsKeys || m.limitsInFlight))
 	return m
 }
 
 // byKey tells whether more is asked of each key than the last round of its lines.
 func (m *mode) byKey() bool { return m.frontsOnly || m.countsKeys }
+
+// counted returns a state if the rows of keys count the tasks that are in it, else 0.
+func (m *mode) counted(s driver.State) driver.State {
+	if m.countsKeys || m.limitsInFlight && s == driver.Taken {
+		return s
+	}
+	return 0
+}
 
 // ownConsumer is a consumer of this process, which renews its deadline.
 type ownConsumer struct {

@@ -91,7 +91,7 @@ func byQueue(calls []*call) func(func([]*call) bool) {
 func (t *transaction) enter(tx Tx, calls []*call) {
 	q := calls[0].queue
 	alone := t.exclusive || q.exclusive || t.store.traits.Exclusive
-	plan := &wants{Plan: Plan{Exclusive: alone}, Filter: everything}
+	plan := &wants{Plan: Plan{Exclusive: alone, ByKey: q.limitsInFlight}, Filter: everything}
 	for _, c := range calls {
 		plan.Exclusive = plan.Exclusive || c.exclusive || c.groups && !t.store.traits.Optimistic
 		if c.task != 0 {

@@ -161,8 +161,8 @@ func (u *unit) write(r *Row) {
 // recount says that a row is in a state now, or if that is 0 in none.
 func (u *unit) recount(r *Row, state driver.State) {
 	u.noteRoom(r, state)
-	if u.q.countsKeys && r.Was != state {
-		u.count(u.key(r.Key), r, r.Was, state)
+	if from, to := u.q.counted(r.Was), u.q.counted(state); from != to {
+		u.count(u.key(r.Key), r, from, to)
 	}
 }
 

@@ -274,3 +274,79 @@ func (l *limits) settle(t *testing.T, one *task.Task[int], how int) {
 		require.NoError(t, one.Ack(ctx))
 	}
 }
+
+// Many processes put and take tasks of few keys of which little may be in flight. Who takes has keys
+// of his own, and who puts behind a front does not write what others do, so few transactions meet.
+func TestFewKeys(t *testing.T) {
+	const n, puts = 16, 40
+	o := task.Options[int]{MaxInFlightPerKey: 2}
+	for _, keys := range []int{8, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			db := cluster()
+			all := clientsOf(t, 2*n, 1, func() kv.Engine { return db.Client() }, kv.Options{}, o)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+			defer cancel()
+			var taken atomic.Int64
+			before, begun, ended := conflicts(all), time.Now(), time.Time{}
+			each(all, func(i int, c client) {
+				for j := range puts {
+					if i < n {
+						_, err := c.Put(ctx, fmt.Sprint("key ", (i+j)%keys), j, task.PutOptions{})
+						require.NoError(t, err)
+					}
+				}
+				for i >= n {
+					one, err := c.Take(ctx)
+					if err != nil {
+						return
+					}
+					require.NoError(t, one.Ack(t.Context()))
+					if taken.Add(1) == n*puts {
+						ended = time.Now()
+						cancel()
+					}
+				}
+			})
+			require.EqualValues(t, n*puts, taken.Load())
+			met := float64(conflicts(all)-before) / (n * puts)
+			t.Logf("%d keys: %.3f conflicts an item, %.0f items/s", keys, met, n*puts/ended.Sub(begun).Seconds())
+			require.Less(t, met, 0.1)
+			require.Empty(t, rowstest.Walk(t, openDB(t, db), "q0"))
+		})
+	}
+}
+
+// A task is put behind others that are parked while these are taken, or about to be. Either way it
+// comes next.
+func TestPutBehindInterrupted(t *testing.T) {
+	for _, first := range []string{"put", "take"} {
+		for weight := 1; weight <= 2; weight++ {
+			ctx, db := t.Context(), new(mvcc.DB)
+			var by atomic.Pointer[func()]
+			all := clientsOf(t, 2, 1, func() kv.Engine { return interrupted{db.Client(), &by} }, kv.Options{}, task.Options[int]{
+				MaxInFlightPerKey: 9, Weight: func(string) int { return weight },
+			})
+			fill(t, all[0], weight+1, func(int) string { return "key" }) // the last one is parked
+			put := func() {
+				_, err := all[0].Put(ctx, "key", weight+1, task.PutOptions{})
+				require.NoError(t, err)
+			}
+			take := func(n int) {
+				some, err := all[1].TakeBatch(ctx, n)
+				require.NoError(t, err)
+				require.Len(t, some, n)
+			}
+			takeAll := func() { take(weight + 1) }
+			if first == "put" {
+				by.Store(&takeAll)
+				put()
+			} else {
+				by.Store(&put)
+				takeAll()
+			}
+			require.Nil(t, by.Load())
+			require.Empty(t, rowstest.Walk(t, openDB(t, db), "q0"))
+			take(1)
+		}
+	}
+}

@@ -555,10 +555,10 @@ func TestDeadRequest(t *testing.T) {
 
 // A call waits for one exchange in which all is read, and for the commit. The first Take does not
 // know yet what it will probably take, and a new Consumer is looked up, so these wait for more.
-// Where tasks are counted by key, what comes next of the keys is read in three more, however many
-// keys these are.
+// Where few may be in flight, what comes next of the keys is read in three more, however many keys
+// these are; who puts behind a front reads only the row of the task that is last there.
 func TestExchanges(t *testing.T) {
-	for limit, reads := range map[int]struct{ put, take, ack int }{0: {1, 1, 1}, 4: {3, 4, 4}} {
+	for limit, reads := range map[int]struct{ put, take, ack int }{0: {1, 1, 1}, 4: {2, 4, 4}} {
 		synctest.Test(t, func(t *testing.T) {
 			db := cluster()
 			o := task.Options[int]{MaxInFlightPerKey: limit}
@@ -575,7 +575,7 @@ func TestExchanges(t *testing.T) {
 				_, err := q.Put(ctx, fmt.Sprint(i%7), 0, task.PutOptions{})
 				require.NoError(t, err)
 			}
-			for range 7 { // of keys that have no task there is less to read
+			for range 14 { // of keys that have no task there is less to read, and behind a front too
 				put()
 			}
 			for range 14 {
