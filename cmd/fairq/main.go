@@ -127,7 +127,7 @@ const common = "json prefix store"
 func (o *options) flags() *flag.FlagSet {
 	f := flag.NewFlagSet("fairq", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
-	f.StringVar(&o.store, "store", os.Getenv("FAIRQ_STORE"), "the `store`: sqlite:FILE, "+
+	f.StringVar(&o.store, "store", "", "the `store`: sqlite:FILE, "+
 		"postgres://... or postgres:NAME=VALUE..., as in libpq, etcd://[USER:PASSWORD@]HOST:PORT,... or foundationdb:CLUSTERFILE; unless given, it is $FAIRQ_STORE")
 	f.StringVar(&o.prefix, "prefix", "", "what the programs give as Options.`Prefix` (sqlite, etcd, foundationdb) or Schema (postgres)")
 	f.BoolVar(&o.json, "json", false, "print JSON")
@@ -194,6 +194,9 @@ func (c *call) parse(args []string) error {
 			break
 		}
 		words, args = append(words, rest[0]), rest[1:]
+	}
+	if c.options.store == "" { // not the flag's default, which -h prints: it can have a password
+		c.options.store = os.Getenv("FAIRQ_STORE")
 	}
 	if len(words) == 0 {
 		return usage("which command?")

@@ -43,6 +43,7 @@ func TestUsage(t *testing.T) {
 	} {
 		cli(t, strings.Fields(line)...).fails(misused, want)
 	}
+	t.Setenv("FAIRQ_STORE", "etcd://user:secret@127.0.0.1:1")
 	for _, line := range []string{"-h", "help", "stats -h", "-help"} {
 		r := cli(t, strings.Fields(line)...)
 		require.Equal(t, done, r.status)
@@ -50,6 +51,7 @@ func TestUsage(t *testing.T) {
 			require.Contains(t, r.out, "\n  "+strings.TrimSpace(c.name+" "+c.args))
 		}
 		require.Contains(t, r.out, "  -soonest\n")
+		require.NotContains(t, r.out, "secret")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
