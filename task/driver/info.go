@@ -139,9 +139,9 @@ type Stats struct {
 	Deletes  uint64 `json:"deletes"`
 	Expiries uint64 `json:"expiries"` // tasks whose time to live or deadline ended
 	Evicted  uint64 `json:"evicted"`
-	// how often the queue, or a key's share of it, was too full for a task; a PutWait may try
 
-	// Several times.
+	// How often the queue, or a key's share of it, was too full for a task. A PutWait may count
+	// several times.
 	Refused uint64 `json:"refused"`
 
 	// Transactions that were tried again, because other processes were faster; none in memory.
