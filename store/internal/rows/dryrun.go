@@ -3,8 +3,6 @@ package rows
 import (
 	"maps"
 	"slices"
-
-	"github.com/fairq/fairq/internal/account"
 )
 
 // dryRun is a View in which the rules see what they write, but nothing of it gets into the
@@ -25,12 +23,12 @@ func (u *unit) dryRun(takes int) *unit {
 	u.saveKeys()
 	head := *u.head
 	head.Rounds = maps.Clone(head.Rounds)
-	head.cache = cache{map[Line]account.Account{}, map[uint64]bool{}, map[uint64]*Row{}}
+	head.cache = newCache()
 	v := &dryRun{View: u.v.View, head: &head, tables: map[Index]any{}, number: 1 << 62} // greater than each that was given
 	q := newQueue(u.q.store, u.q.number, u.q.name, u.q.settings)
 	q.joined = true
 	plan := &wants{Plan: Plan{Exclusive: true}, Take: takes, Filter: everything}
-	return &unit{q: q, v: Calls{v}, plan: plan, head: &head, now: u.now}
+	return &unit{q: q, v: Calls{v}, plan: plan, head: &head, now: u.now, unsaved: map[*Key]bool{}}
 }
 
 func (t *dryRun) Head() *Head { return t.head }

@@ -39,7 +39,7 @@ func (u *unit) updateFront(changed *Row, left, used turn) {
 	u.finishFront(l)
 	blocked := u.blocked(l.Key)
 	tasks := u.readyOf(l, weight)
-	if slices.ContainsFunc(u.readyTasks[l.Key].front, func(r *Row) bool {
+	if slices.ContainsFunc(u.head.readyTasks[l.Key].front, func(r *Row) bool {
 		return r.Priority != l.Priority && r.Takeable == blocked
 	}) {
 		u.do(&work{What: blockFronts, Name: []byte(l.Key)})
@@ -125,7 +125,7 @@ func (u *unit) moveFront(w *work, n int) (done bool) {
 // as there is a front, where a put that stays behind it relies on that: see staysBehind.
 func (u *unit) countFront(key string) {
 	if u.q.putsBehind {
-		k, n := u.key(key), len(u.readyTasks[key].front)
+		k, n := u.key(key), len(u.head.readyTasks[key].front)
 		k.Tasks[0] += n - k.Tasks[driver.Ready]
 		k.Tasks[driver.Ready] = n
 		u.unsaved[k] = true
@@ -155,7 +155,7 @@ func (u *unit) blockFronts(w *work, n int) (done bool) {
 	key := string(w.Name)
 	u.read(false, key)
 	blocked := u.blocked(key)
-	rows := slices.Clone(u.readyTasks[key].front)
+	rows := slices.Clone(u.head.readyTasks[key].front)
 	rows = slices.DeleteFunc(rows, func(r *Row) bool { return r.Takeable != blocked })
 	return u.each(rows[:min(n, len(rows))], func(r *Row) { u.setTakeable(r, !blocked) }) && len(rows) <= n
 }

@@ -7,10 +7,11 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// readyTasks is what a transaction knows of the ready tasks of a key. The invariant: it is what a
-// read of the database would find now. So all that the transaction writes is noted here too (see
-// unit.write). Nobody else can write these tasks meanwhile: a queue with fronts is entered
-// exclusively, or with Traits.Optimistic whoever changes a task also writes the row of its key.
+// readyTasks is what is known of the ready tasks of a key. The invariant: it is what a read of the
+// database would find now. So all that is written is noted here too (see unit.write). Nobody else can
+// write these tasks meanwhile: the head is not kept if others have written anything, and within a
+// transaction the queue is entered exclusively, or with Traits.Optimistic whoever changes a task
+// also writes the row of its key, unless it only puts one behind all others (see staysBehind).
 //
 // There may be very many parked tasks, and only the first ones matter. No unknown one is between
 // those that are known of a priority and kind; if more is true, unknown ones may follow. So a task
@@ -35,6 +36,9 @@ type parked struct {
 
 // parkedAtFirst is how many parked tasks of each priority and kind are read at first.
 const parkedAtFirst = 4
+
+// parkedAtMost is how many more are read when these are used up.
+const parkedAtMost = 16
 
 // maxKnownKeys is of how many keys the tasks are remembered at most.
 const maxKnownKeys = 1 << 12
@@ -87,7 +91,7 @@ func (u *unit) read(payload bool, keys ...string) {
 // for.
 func (u *unit) unknown(keys []string, tasks bool) (unknown []string) {
 	for _, key := range keys {
-		if u.keys[key] == nil || tasks && u.readyTasks[key] == nil {
+		if u.head.keys[key] == nil || tasks && u.head.readyTasks[key] == nil {
 			unknown = append(unknown, key)
 		}
 	}
@@ -106,27 +110,24 @@ func (u *unit) fetch(keys []string, limit int, payload bool) {
 	}
 	found, ready, err := u.v.Lines(keys, limit, payload)
 	check(err)
-	if len(u.readyTasks)+len(keys) > maxKnownKeys {
-		clear(u.readyTasks)
-	}
-	if u.keys == nil {
-		u.keys, u.unsaved, u.readyTasks = map[string]*Key{}, map[*Key]bool{}, map[string]*readyTasks{}
+	if len(u.head.readyTasks)+len(keys) > maxKnownKeys {
+		clear(u.head.readyTasks)
 	}
 	for _, k := range found {
-		if u.keys[k.Key] == nil {
-			u.keys[k.Key] = k
+		if u.head.keys[k.Key] == nil {
+			u.head.keys[k.Key] = k
 		}
 	}
 	for _, key := range keys {
-		if u.keys[key] == nil {
-			u.keys[key] = &Key{Key: key, Weight: 1}
+		if u.head.keys[key] == nil {
+			u.head.keys[key] = &Key{Key: key, Weight: 1}
 		}
 		if limit > 0 {
-			u.readyTasks[key] = &readyTasks{parked: map[priorityKind]*parked{}, limit: limit}
+			u.head.readyTasks[key] = &readyTasks{parked: map[priorityKind]*parked{}, limit: limit}
 		}
 	}
 	for _, r := range ready {
-		k := u.readyTasks[r.Key]
+		k := u.head.readyTasks[r.Key]
 		k.add(r)
 		k.parkedLike(r).more = len(k.parkedLike(r).rows) == limit
 	}
@@ -160,15 +161,20 @@ func (k *readyTasks) remove(r *Row) {
 	same := func(other *Row) bool { return other.ID == r.ID }
 	k.front = slices.DeleteFunc(k.front, same)
 	p := k.parkedLike(r)
-	p.rows = slices.DeleteFunc(p.rows, same)
+	if p.rows = slices.DeleteFunc(p.rows, same); len(p.rows) == 0 && !p.more {
+		delete(k.parked, priorityKind{r.Priority, r.Kind})
+	}
 }
 
 // find returns a task as it is known, nil if it is not.
 func (k *readyTasks) find(r *Row) *Row {
-	for _, known := range slices.Concat(k.front, k.parkedLike(r).rows) {
-		if known.ID == r.ID {
-			return known
-		}
+	same := func(other *Row) bool { return other.ID == r.ID }
+	all := k.front
+	if p := k.parked[priorityKind{r.Priority, r.Kind}]; p != nil {
+		all = slices.Concat(all, p.rows)
+	}
+	if i := slices.IndexFunc(all, same); i >= 0 {
+		return all[i]
 	}
 	return nil
 }
@@ -201,7 +207,7 @@ func byPlace(a, b *Row) int { return cmp.Compare(a.Place, b.Place) }
 func (u *unit) readyOf(l Line, n int) (found []*Row) {
 	payload := u.plan.Take > 0 && !u.q.store.traits.Exclusive
 	for u.read(payload, l.Key); ; {
-		k := u.readyTasks[l.Key]
+		k := u.head.readyTasks[l.Key]
 		found = found[:0]
 		for _, r := range k.front {
 			if r.Priority == l.Priority {
@@ -210,7 +216,7 @@ func (u *unit) readyOf(l Line, n int) (found []*Row) {
 		}
 		n = max(n, len(found)+1)
 		if k.lacks(l.Priority, n) {
-			u.fetch([]string{l.Key}, n+2*k.limit, payload)
+			u.fetch([]string{l.Key}, n+min(2*k.limit, parkedAtMost), payload)
 			continue
 		}
 		for of, p := range k.parked {
@@ -229,10 +235,10 @@ func (u *unit) withCurrentTurn(r *Row) *Row {
 	if !u.q.frontsOnly || r.State != driver.Ready {
 		return r
 	}
-	if u.readyTasks[r.Key] == nil { // they were forgotten, to make room for others
+	if u.head.readyTasks[r.Key] == nil { // they were forgotten, to make room for others
 		return must(u.v.Get(r.ID, u.needsPayload()))
 	}
-	if now := u.readyTasks[r.Key].find(r); now != nil {
+	if now := u.head.readyTasks[r.Key].find(r); now != nil {
 		r.Takeable = now.Takeable
 		r.setTurn(now.turn())
 	}

@@ -132,7 +132,7 @@ func (u *unit) grant(r *Row, c *ownConsumer) {
 	r.Wake = t.Wake(driver.Taken)
 	u.schedule(r.Wake)
 	u.write(r)
-	u.readyTasks[r.Key].remove(r)
+	u.head.readyTasks[r.Key].remove(r)
 	if u.q.store.traits.Exclusive { // else the head is not kept
 		known := *r
 		if !u.needsPayload() {

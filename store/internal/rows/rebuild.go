@@ -32,8 +32,8 @@ func (u *unit) forgetCounts(w *work, n int) (done bool) {
 			return false
 		}
 		check(u.v.SetKey(&Key{Key: k.Key, Weight: 1, Paused: k.Paused}))
-		delete(u.keys, k.Key)
-		delete(u.readyTasks, k.Key)
+		delete(u.head.keys, k.Key)
+		delete(u.head.readyTasks, k.Key)
 		u.written++
 		u.bytes += inIndexes * len(k.Key)
 		w.Name = []byte(k.Key + "\x00")

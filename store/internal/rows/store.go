@@ -397,7 +397,10 @@ func (u *unit) changeSettings(wanted driver.Settings) {
 }
 
 func (u *unit) setSettings(to settings) {
-	u.q.set(to)
+	fronts := u.q.frontsOnly
+	if u.q.set(to); u.q.frontsOnly != fronts {
+		clear(u.head.readyTasks) // there are fronts only now, or none any more
+	}
 	u.head.Settings, u.headChanged = u.q.text, true
 }
 

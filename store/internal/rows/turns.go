@@ -15,6 +15,21 @@ type cache struct {
 	accounts map[Line]account.Account // as account returns them
 	alive    map[uint64]bool          // consumers of this process that are still there, by number
 	taken    map[uint64]*Row          // by id: tasks that were taken here, as they are in the database
+
+	// Rows of the table of keys that were read, or would be made, and ready tasks by key.
+	keys       map[string]*Key
+	readyTasks map[string]*readyTasks
+}
+
+// newCache returns one that knows nothing.
+func newCache() cache {
+	return cache{
+		map[Line]account.Account{},
+		map[uint64]bool{},
+		map[uint64]*Row{},
+		map[string]*Key{},
+		map[string]*readyTasks{},
+	}
 }
 
 // roundCache is what a process remembers of the last rounds of lines, from one transaction to the

@@ -3,7 +3,6 @@ package rows
 import (
 	"time"
 
-	"github.com/fairq/fairq/internal/account"
 	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
@@ -33,19 +32,17 @@ type unit struct {
 	opening     []driver.Notifier // of those who open the queue by this
 	asIs        bool              // all who call have the queue open AsIs, so nothing becomes due
 
-	// Rows of the table of keys that were read, or would be made. Many calls change the same one,
-	// so they are written at the end, or before the database is asked about that table.
-	keys    map[string]*Key
+	// Rows of the table of keys that are to be written. Many calls change the same one, so they are
+	// written at the end, or before the database is asked about that table.
 	unsaved map[*Key]bool
 
 	lifeOf struct { // see life
 		life.Task
 		rare life.Rare
 	}
-	readyTasks map[string]*readyTasks // by key
-	gaps       map[Line]turn          // the first free turn of each; see closeGaps
-	haveReady  map[int]bool           // priorities that are known to have tasks that can be taken
-	readAhead  readAhead
+	gaps      map[Line]turn // the first free turn of each; see closeGaps
+	haveReady map[int]bool  // priorities that are known to have tasks that can be taken
+	readAhead readAhead
 
 	// What happens once the transaction is committed, in this order: first what this process knows
 	// is brought up to date, then those who wait are told, so that what they ask next finds it so.
@@ -73,12 +70,15 @@ func (q *queue) enter(tx Tx, plan *wants) *unit {
 	if v == nil {
 		return nil
 	}
-	u := &unit{q: q, v: Calls{v}, plan: plan, head: v.Head(), now: v.Now(), listens: q.listens(), stats: q.stats}
+	u := &unit{q: q, v: Calls{v}, plan: plan, head: v.Head(), now: v.Now(), unsaved: map[*Key]bool{}, listens: q.listens(), stats: q.stats}
 	if u.head.accounts == nil {
-		u.head.accounts, u.head.taken, u.head.alive = map[Line]account.Account{}, map[uint64]*Row{}, map[uint64]bool{}
+		u.head.cache = newCache()
 		if !q.joined && !q.store.traits.Exclusive && !q.costs {
 			u.useRoundCache()
 		}
+	}
+	if len(u.head.keys) > maxKnownKeys {
+		clear(u.head.keys)
 	}
 	return u
 }
@@ -128,15 +128,26 @@ func (u *unit) saveKeys() {
 func (u *unit) insert(r *Row) {
 	u.bytes += len(r.Payload)
 	u.write(r)
-	u.readyTasks[r.Key].add(r)
+	u.addReady(r)
 }
 
 func (u *unit) update(r *Row) {
 	delete(u.head.taken, r.ID)
 	u.write(r)
-	u.readyTasks[r.Key].remove(r)
-	u.readyTasks[r.Key].add(r)
+	u.head.readyTasks[r.Key].remove(r)
+	u.addReady(r)
 	u.schedule(r.Wake)
+}
+
+// addReady notes a task among those of its key, without its payload if that would be kept for long.
+func (u *unit) addReady(r *Row) {
+	k := u.head.readyTasks[r.Key]
+	if k != nil && r.State == driver.Ready && r.Payload != nil && u.q.store.traits.Exclusive {
+		known := *r
+		known.Payload = nil
+		r = &known
+	}
+	k.add(r)
 }
 
 func (u *unit) remove(r *Row) {
@@ -148,7 +159,7 @@ func (u *unit) remove(r *Row) {
 	check(u.v.Delete(r))
 	u.written++
 	u.bytes += r.namesSize()
-	u.readyTasks[r.Key].remove(r)
+	u.head.readyTasks[r.Key].remove(r)
 }
 
 func (u *unit) write(r *Row) {
@@ -177,10 +188,10 @@ func (u *unit) count(k *Key, r *Row, from, to driver.State) {
 
 // key returns the row of a key, an empty one if there is none.
 func (u *unit) key(key string) *Key {
-	if u.keys[key] == nil {
+	if u.head.keys[key] == nil {
 		u.read(false, key)
 	}
-	return u.keys[key]
+	return u.head.keys[key]
 }
 
 // paused tells whether a key is paused.
