@@ -173,23 +173,36 @@ func (v *view) each(r *rows.Range, prefix rows.Tuple, read func(c *cells)) error
 // eachValue calls f with the values of the fields of a range for which there is a limit each. It
 // jumps from one to the next.
 func (v *view) eachValue(r *rows.Range, prefix rows.Tuple, f func(rows.Tuple) error) error {
-	var last rows.Tuple
-	for {
-		var next rows.Tuple
-		s := &shape{prefix: len(prefix), each: r.Each, from: len(last), distinct: true}
-		err := v.run(&rows.Range{Index: r.Index}, s, prefix, last, func(c *cells) {
-			for range r.Each {
-				next = append(next, c.field())
+	values, err := v.nextValue(r, prefix, nil, r.Each)
+	for err == nil && values != nil {
+		if err = f(values); err != nil {
+			return err
+		}
+		// SQLite begins a search for (a, b) > (?, ?) at the first row that is equal and walks over
+		// all of these, so the jump is to the next b of the same a, or else to the next a.
+		last := values
+		values = nil
+		for n := r.Each - 1; n >= 0 && err == nil && values == nil; n-- {
+			at := append(prefix[:len(prefix):len(prefix)], last[:n]...)
+			values, err = v.nextValue(r, at, last[n:n+1], r.Each-n)
+			if values != nil {
+				values = append(last[:n:n], values...)
 			}
-		})
-		if err != nil || next == nil {
-			return err
 		}
-		if err := f(next); err != nil {
-			return err
-		}
-		last = next
 	}
+	return err
+}
+
+// nextValue returns the first values of the n fields behind a prefix, greater than after if that is
+// not nil, or nil if there are none.
+func (v *view) nextValue(r *rows.Range, prefix, after rows.Tuple, n int) (values rows.Tuple, err error) {
+	s := &shape{prefix: len(prefix), each: n, from: len(after), distinct: true}
+	err = v.run(&rows.Range{Index: r.Index}, s, prefix, after, func(c *cells) {
+		for range n {
+			values = append(values, c.field())
+		}
+	})
+	return values, err
 }
 
 // run completes a shape from a range, and runs its statement.
