@@ -234,52 +234,82 @@ func BenchmarkParallel(b *testing.B) {
 	}
 }
 
-// BenchmarkWait has 4 producers and 4 consumers who wait for each other.
+// BenchmarkWait has producers and consumers who wait for each other, as many of each. Handing over
+// is one of each, who pass an item to and fro.
 func BenchmarkWait(b *testing.B) {
 	all, ctx := users(100), context.Background()
-	run := func(b *testing.B, push func(work), pop func()) {
-		var wg sync.WaitGroup
-		for g := range 4 {
-			wg.Go(func() {
-				for i := g; i < b.N; i += 4 {
-					push(all[i%len(all)])
-				}
-			})
-			wg.Go(func() {
-				for i := g; i < b.N; i += 4 {
-					pop()
-				}
-			})
-		}
-		wg.Wait()
+	cancelable, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type waiting struct {
+		push func(work)
+		pop  func()
 	}
-	b.Run("FairQueue", func(b *testing.B) {
-		b.ReportAllocs()
-		q := fairq.New(user, nil)
-		run(b, func(w work) { _ = q.PushWait(ctx, w) }, func() { _, _ = q.PopWait(ctx) })
-	})
-	b.Run("channel", func(b *testing.B) {
-		b.ReportAllocs()
-		q := make(chan work, fairq.DefaultCapacity)
-		run(b, func(w work) { q <- w }, func() { <-q })
-	})
-	b.Run("channel+context", func(b *testing.B) {
-		b.ReportAllocs()
-		q := make(chan work, fairq.DefaultCapacity)
-		cancelable, cancel := context.WithCancel(ctx)
-		defer cancel()
-		run(b, func(w work) {
-			select {
-			case q <- w:
-			case <-cancelable.Done():
-			}
-		}, func() {
-			select {
-			case <-q:
-			case <-cancelable.Done():
+	fair := func(ctx context.Context, capacity int) waiting {
+		q := fairq.New(user, &fairq.Options[string, work]{Capacity: capacity})
+		return waiting{func(w work) { _ = q.PushWait(ctx, w) }, func() { _, _ = q.PopWait(ctx) }}
+	}
+	for _, c := range []struct {
+		name string
+		open func(capacity int) waiting
+	}{
+		{"FairQueue", func(capacity int) waiting { return fair(ctx, capacity) }},
+		{"channel", func(capacity int) waiting {
+			q := make(chan work, capacity)
+			return waiting{func(w work) { q <- w }, func() { <-q }}
+		}},
+		{"FairQueue+context", func(capacity int) waiting { return fair(cancelable, capacity) }},
+		{"channel+context", func(capacity int) waiting {
+			q := make(chan work, capacity)
+			return waiting{func(w work) {
+				select {
+				case q <- w:
+				case <-cancelable.Done():
+				}
+			}, func() {
+				select {
+				case <-q:
+				case <-cancelable.Done():
+				}
+			}}
+		}},
+	} {
+		b.Run("handing-over/"+c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			there, back := c.open(16), c.open(16)
+			go func() {
+				for range b.N {
+					there.pop()
+					back.push(all[0])
+				}
+			}()
+			for range b.N {
+				there.push(all[0])
+				back.pop()
 			}
 		})
-	})
+		for _, n := range []int{1, 2, 8} {
+			for _, capacity := range []int{16, 1024} {
+				b.Run(fmt.Sprintf("goroutines=%d/capacity=%d/%s", n, capacity, c.name), func(b *testing.B) {
+					b.ReportAllocs()
+					q := c.open(capacity)
+					var wg sync.WaitGroup
+					for g := range n {
+						wg.Go(func() {
+							for i := g; i < b.N; i += n {
+								q.push(all[i%len(all)])
+							}
+						})
+						wg.Go(func() {
+							for i := g; i < b.N; i += n {
+								q.pop()
+							}
+						})
+					}
+					wg.Wait()
+				})
+			}
+		}
+	}
 }
 
 // BenchmarkBatch moves 64 items through a queue that holds 100 others, one by one or together.

@@ -9,7 +9,7 @@ import (
 func (q *FairQueue[K, V]) Check() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, err := range []error{q.queue.check(), q.producers.check(), q.keyBlocked.check(), q.consumers.check()} {
+	for _, err := range []error{q.queue.check(), q.producers.check(), q.keyBlocked.check()} {
 		if err != nil {
 			return err
 		}

@@ -34,17 +34,17 @@ type FairQueue[K comparable, V any] struct {
 
 	queue     Queue[K, V]
 	closed    bool
+	passesOn  bool  // see passOnAndUnlock; it never changes
 	fastLimit int   // with fewer items only what waits can make a push slow; see setFastLimitLocked
 	counts    Stats // only its counters are used
 
-	// Those who wait, each a *waiter[K, V]. It is in an any, so that the code of these queues is not
-	// made once more for each type of items.
+	// Consumers wait only while the queue is empty. They are served first come, first served.
+	consumers waiters[K, V]
 
-	// Consumers wait only while the queue is empty. They are served first come, first served: a
-	// queue of one key.
-	consumers Queue[struct{}, any]
-
-	// Producers wait here for room, and are admitted in rounds by key. One whose key is full
+	// Producers wait here, each a *waiter[K, V]. It is in an any, so that the code of these queues
+	// is not made once more for each type of items.
+	//
+	// In the first queue they wait for room, and are admitted in rounds by key. One whose key is full
 	// itself waits in keyBlocked until an item of the key leaves, and then takes a new turn here:
 	// so a key that is full does not hold up the others.
 	producers  Queue[K, any]
@@ -66,9 +66,54 @@ type waiter[K comparable, V any] struct {
 	item    V              // what a producer pushes, or a consumer gets
 	err     error          // nil if the item was handed over
 	waitsIn *Queue[K, any] // producers or keyBlocked; nil for a consumer
-	ticket  Ticket         // the place in its wait queue
+	ticket  Ticket         // the place in that
 	ready   chan struct{}
-	next    *waiter[K, V] // in the list of those to be woken
+
+	// Its neighbours among the consumers. Of those to be woken next is the next one.
+	prev, next *waiter[K, V]
+}
+
+// waiters is a list of goroutines that wait, first come, first served.
+type waiters[K comparable, V any] struct {
+	first, last *waiter[K, V]
+	len         int
+}
+
+func (l *waiters[K, V]) add(w *waiter[K, V]) {
+	if w.prev = l.last; w.prev == nil {
+		l.first = w
+	} else {
+		w.prev.next = w
+	}
+	l.last = w
+	l.len++
+}
+
+// remove takes a waiter out. It returns false if the waiter is not in the list.
+func (l *waiters[K, V]) remove(w *waiter[K, V]) bool {
+	if w.prev == nil && l.first != w {
+		return false
+	}
+	if w.next == nil {
+		l.last = w.prev
+	} else {
+		w.next.prev = w.prev
+	}
+	if w.prev == nil {
+		l.first = w.next
+	} else {
+		w.prev.next = w.next
+	}
+	w.prev, w.next = nil, nil
+	l.len--
+	return true
+}
+
+// pop takes out the first waiter. There must be one.
+func (l *waiters[K, V]) pop() *waiter[K, V] {
+	w := l.first
+	l.remove(w)
+	return w
 }
 
 // New returns an empty queue. The function key tells which key an item belongs to; it is called
@@ -93,6 +138,7 @@ func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[
 	q.waiterPool.New = func() any { return &waiter[K, V]{ready: make(chan struct{}, 1)} }
 	q.setFastLimitLocked()
 	q.queue.Newcomers = o.Newcomers
+	q.passesOn = o.Newcomers == NextRound && o.Quantum == 0 && !o.TrackWait && o.CountKeys == 0
 	q.setCostsLocked()
 	if o.TrackWait {
 		q.queue.waitTimes = new(waitTimes)
@@ -127,6 +173,10 @@ func (q *FairQueue[K, V]) Push(item V) error {
 		q.queue.pushTo(slot, s, &k, item)
 		q.counts.Pushed++
 		q.mu.Unlock()
+		return nil
+	}
+	if q.consumers.len > 0 && q.passesOn {
+		q.passOnAndUnlock(item)
 		return nil
 	}
 	q.readClockLocked()
@@ -201,6 +251,10 @@ func (q *FairQueue[K, V]) PushWait(ctx context.Context, item V) error {
 		q.mu.Unlock()
 		return nil
 	}
+	if q.consumers.len > 0 && q.passesOn {
+		q.passOnAndUnlock(item)
+		return nil
+	}
 	q.readClockLocked()
 	var d deferred[K, V]
 	slot, s, err := q.makeRoomLocked(&k, &d)
@@ -263,7 +317,13 @@ func (q *FairQueue[K, V]) PopWait(ctx context.Context) (item V, err error) {
 	}
 	done := ctx.Done()
 	q.mu.Lock()
-	if q.queue.len > 0 {
+	switch {
+	case q.canPopFastLocked():
+		item = q.queue.pop()
+		q.counts.Popped++
+		q.mu.Unlock()
+		return item, nil
+	case q.queue.len > 0:
 		item, _ = q.popAndUnlock()
 		return item, nil
 	}
@@ -272,7 +332,7 @@ func (q *FairQueue[K, V]) PopWait(ctx context.Context) (item V, err error) {
 		return item, ErrClosed
 	}
 	w := q.waiterPool.Get().(*waiter[K, V])
-	w.ticket = q.consumers.Add(struct{}{}, w)
+	q.consumers.add(w)
 	q.mu.Unlock()
 	return q.await(ctx, done, w)
 }
@@ -363,10 +423,10 @@ func (q *FairQueue[K, V]) Close() {
 		d.wake(q.consumers.pop(), ErrClosed)
 	}
 	for q.producers.len > 0 {
-		d.wake(q.producers.pop(), ErrClosed)
+		d.wake(q.producers.pop().(*waiter[K, V]), ErrClosed)
 	}
 	for q.keyBlocked.len > 0 {
-		d.wake(q.keyBlocked.pop(), ErrClosed)
+		d.wake(q.keyBlocked.pop().(*waiter[K, V]), ErrClosed)
 	}
 	q.disarmDueLocked(&d)
 	q.setFastLimitLocked()

@@ -27,8 +27,7 @@ type entry[K comparable, V any] struct {
 }
 
 // wake defers waking a waiter that was taken out of its wait queue. err is what its call returns.
-func (d *deferred[K, V]) wake(waiting any, err error) {
-	w := waiting.(*waiter[K, V])
+func (d *deferred[K, V]) wake(w *waiter[K, V], err error) {
 	w.err, w.next, d.woken = err, d.woken, w
 }
 
@@ -292,7 +291,7 @@ func (q *FairQueue[K, V]) insertLocked(k *itemKey[K], slot uint32, s *keyState[K
 // may have unblocked a producer, who with EvictOldest need not wait for room.
 func (q *FairQueue[K, V]) handOverLocked(d *deferred[K, V]) {
 	if q.consumers.len > 0 {
-		w := q.consumers.pop().(*waiter[K, V])
+		w := q.consumers.pop()
 		w.item = q.popLocked(d)
 		d.wake(w, nil)
 	}
@@ -300,6 +299,19 @@ func (q *FairQueue[K, V]) handOverLocked(d *deferred[K, V]) {
 		q.admitLocked(d)
 	}
 	q.disarmDueLocked(d)
+}
+
+// passOnAndUnlock gives an item to the first consumer who waits, and releases the lock. The item is
+// not queued, which would come to the same: the queue is empty, so it has room for any key, no
+// producer waits, and the item would be the next one. That is not so if an item leaves something
+// behind: a key that was served in this round, what it has cost, a time, a count by key.
+func (q *FairQueue[K, V]) passOnAndUnlock(item V) {
+	q.counts.Pushed++
+	q.counts.Popped++
+	w := q.consumers.pop()
+	q.mu.Unlock()
+	w.item = item
+	w.ready <- struct{}{}
 }
 
 // popLocked takes out the next item. The queue must not be empty.
@@ -405,14 +417,18 @@ func (q *FairQueue[K, V]) enqueueLocked(waitQueue *Queue[K, any], w *waiter[K, V
 // happen at the same moment: who finds w in its queue, under the lock, has won. So an item that
 // was handed over stays handed over.
 func (q *FairQueue[K, V]) await(ctx context.Context, done <-chan struct{}, w *waiter[K, V]) (item V, err error) {
-	select {
-	case <-w.ready:
-	case <-done:
-		if q.withdraw(w) {
-			w.err = ctx.Err()
-			break
+	if done == nil { // a select takes twice as long
+		<-w.ready
+	} else {
+		select {
+		case <-w.ready:
+		case <-done:
+			if q.withdraw(w) {
+				w.err = ctx.Err()
+				break
+			}
+			<-w.ready // somebody else has taken it out, and sends without waiting for anything
 		}
-		<-w.ready // somebody else has taken it out, and sends without waiting for anything
 	}
 	item, err = w.item, w.err
 	*w = waiter[K, V]{ready: w.ready}
@@ -425,8 +441,7 @@ func (q *FairQueue[K, V]) withdraw(w *waiter[K, V]) (ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if w.waitsIn == nil { // a consumer
-		_, ok = q.consumers.Remove(w.ticket)
-		return ok
+		return q.consumers.remove(w)
 	}
 	if _, ok = w.waitsIn.Remove(w.ticket); ok && w.waitsIn == &q.producers {
 		q.unblockLocked(&w.itemKey)
