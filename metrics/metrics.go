@@ -13,6 +13,7 @@ package metrics
 import (
 	"context"
 	"fmt"
+	"time"
 	"unicode/utf8"
 
 	"github.com/fairq/fairq"
@@ -48,7 +49,7 @@ type Metric struct {
 type Source struct {
 	name    string
 	metrics []Metric
-	look    func(ctx context.Context) ([]Metric, error)
+	look    func(ctx context.Context) (metrics []Metric, isUp bool)
 }
 
 // Name returns the name. It differs from those of all other sources that are exported together.
@@ -57,30 +58,32 @@ func (s *Source) Name() string { return s.name }
 // Metrics returns what Look may return, without looking.
 func (s *Source) Metrics() []Metric { return s.metrics }
 
-// Look returns the metrics as of now. One tells whether the source has answered; if it has not, it
-// is the only one. A FairQueue and a pool are always there; a queue of tasks in a database is read
-// once by each call, until ctx is done.
+// timeout is how long Look waits for an answer.
+const timeout = 3 * time.Second
+
+// Look returns the metrics as of now. One tells whether the source has answered. A FairQueue and a
+// pool always do; a queue of tasks in a database is read once by each call, until ctx is done, and
+// for 3 seconds at most. If it has not answered, there are only the metrics that this process has
+// counted itself.
 func (s *Source) Look(ctx context.Context) []Metric {
-	m, err := s.look(ctx)
-	if err != nil {
-		return []Metric{up(false)}
-	}
-	return append(m, up(true))
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	m, isUp := s.look(ctx)
+	return append(m, up(isUp))
 }
 
-func newSource[S any](name string, stats func(context.Context) (S, error), of func(*S) []Metric, keys func() []Metric) *Source {
+func newSource[S any](
+	name string, stats func(context.Context) (S, error), of func(s *S, isUp bool) []Metric, keys func() []Metric,
+) *Source {
 	if name == "" || !utf8.ValidString(name) {
 		panic(fmt.Sprintf("metrics: the name of a source is %q; it must be valid UTF-8, and not empty", name))
 	}
 	return &Source{
 		name:    name,
-		metrics: append(append(of(new(S)), keyMetrics()...), up(false)),
-		look: func(ctx context.Context) ([]Metric, error) {
+		metrics: append(append(of(new(S), true), keyMetrics()...), up(false)),
+		look: func(ctx context.Context) ([]Metric, bool) {
 			s, err := stats(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return append(of(&s), keys()...), nil
+			return append(of(&s, err == nil), keys()...), err == nil
 		},
 	}
 }
@@ -135,7 +138,7 @@ func up(is bool) Metric {
 	return Metric{Name: "fairq.up", Help: "Whether the source has answered.", Values: flag(is)}
 }
 
-func ofFairQueue(s *fairq.Stats) []Metric {
+func ofFairQueue(s *fairq.Stats, _ bool) []Metric {
 	return []Metric{
 		{Name: "fairq.queue.items", Unit: "{item}", Help: "Items queued.", Values: one(s.Len)},
 		{Name: "fairq.queue.keys", Unit: "{key}", Help: "Keys that have items queued.", Values: one(s.Keys)},
@@ -159,17 +162,11 @@ func ofFairQueue(s *fairq.Stats) []Metric {
 	}
 }
 
-func ofTaskQueue(s *task.Stats) []Metric {
-	return []Metric{
-		{
-			Name: "fairq.taskqueue.tasks", Unit: "{task}", Help: "Tasks by state.", Attribute: "state",
-			Values: map[string]float64{
-				"ready": float64(s.Ready), "delayed": float64(s.Delayed), "taken": float64(s.Taken), "buried": float64(s.Buried), "held": float64(s.Held),
-			},
-		},
-		{Name: "fairq.taskqueue.keys", Unit: "{key}", Help: "Keys that have tasks.", Values: one(s.Keys)},
-		{Name: "fairq.taskqueue.capacity", Unit: "{task}", Help: "How many tasks there may be.", Values: one(s.Capacity)},
-		{Name: "fairq.taskqueue.counted", Unit: "{task}", Help: "Tasks that count in the capacity.", Values: one(s.Counted)},
+func ofTaskQueue(s *task.Stats, isUp bool) []Metric {
+	if !isUp && *s == (task.Stats{}) { // the queue is closed: its counters do not begin anew
+		return nil
+	}
+	own := []Metric{
 		{
 			Name: "fairq.taskqueue.waiting", Unit: "{goroutine}", Help: "Goroutines of this process in PutWait and Take.", Attribute: "call",
 			Values: map[string]float64{"put": float64(s.WaitingPut), "take": float64(s.WaitingTake)},
@@ -178,7 +175,6 @@ func ofTaskQueue(s *task.Stats) []Metric {
 			Name: "fairq.taskqueue.conflicts", Unit: "{transaction}", Help: "Transactions of this process that were tried again.", Kind: Counter,
 			Values: one(s.Conflicts),
 		},
-		{Name: "fairq.taskqueue.paused", Help: "Whether the queue is paused.", Values: flag(s.Paused)},
 		{
 			Name: "fairq.taskqueue.events", Unit: "{task}", Help: "Tasks to which something has happened, as counted by this process.",
 			Kind: Counter, Attribute: "event",
@@ -189,9 +185,24 @@ func ofTaskQueue(s *task.Stats) []Metric {
 			},
 		},
 	}
+	if !isUp {
+		return own
+	}
+	return append(own, []Metric{
+		{
+			Name: "fairq.taskqueue.tasks", Unit: "{task}", Help: "Tasks by state.", Attribute: "state",
+			Values: map[string]float64{
+				"ready": float64(s.Ready), "delayed": float64(s.Delayed), "taken": float64(s.Taken), "buried": float64(s.Buried), "held": float64(s.Held),
+			},
+		},
+		{Name: "fairq.taskqueue.keys", Unit: "{key}", Help: "Keys that have tasks.", Values: one(s.Keys)},
+		{Name: "fairq.taskqueue.capacity", Unit: "{task}", Help: "How many tasks there may be.", Values: one(s.Capacity)},
+		{Name: "fairq.taskqueue.counted", Unit: "{task}", Help: "Tasks that count in the capacity.", Values: one(s.Counted)},
+		{Name: "fairq.taskqueue.paused", Help: "Whether the queue is paused.", Values: flag(s.Paused)},
+	}...)
 }
 
-func ofPool(s *pool.Stats) []Metric {
+func ofPool(s *pool.Stats, _ bool) []Metric {
 	ranges := map[string]float64{}
 	if s.Range != "" {
 		ranges[s.Range] = 1

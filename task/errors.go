@@ -54,6 +54,12 @@ var (
 	// run out, its consumer has left or was resumed, or it was deleted or buried by others.
 	ErrLeaseLost = driver.ErrLeaseLost
 
+	// ErrUnknown is returned when a call may have been done or not: the answer of the database to
+	// its commit was lost, or ctx was done before there was one. The error is also the cause, such
+	// as context.DeadlineExceeded. Without ErrUnknown, a call that returns an error of the database
+	// or of its context has not been done. What such a call has taken is handed back.
+	ErrUnknown = driver.ErrUnknown
+
 	// ErrResumed is returned by a consumer that somebody else has resumed with its id, and who has
 	// its tasks now. It is an ErrLeaseLost.
 	ErrResumed = driver.ErrResumed

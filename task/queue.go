@@ -375,7 +375,8 @@ func (q *Queue[V]) Drop(ctx context.Context, conditions ...Condition) error {
 }
 
 // Stats returns counters and gauges as of one moment. In memory it is O(1); a Store that must count
-// the keys may do so only now and then.
+// the keys may do so only now and then. If it returns an error because the database has not
+// answered, the Stats have what was counted in this process.
 func (q *Queue[V]) Stats(ctx context.Context) (Stats, error) {
 	if err := q.notifier.over(); err != nil {
 		return Stats{}, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -36,8 +37,14 @@ func Register(provider metric.MeterProvider, sources ...*metrics.Source) (metric
 		}
 	}
 	look := func(ctx context.Context, to metric.Observer) error {
-		for _, s := range sources {
-			for _, m := range s.Look(ctx) {
+		found := make([][]metrics.Metric, len(sources))
+		var all sync.WaitGroup
+		for i, s := range sources { // at once, because one may not answer
+			all.Go(func() { found[i] = s.Look(ctx) })
+		}
+		all.Wait()
+		for i, s := range sources {
+			for _, m := range found[i] {
 				r.observe(to, s.Name(), m)
 			}
 		}

@@ -11,8 +11,9 @@
 // series, 21 more for each histogram, and 4 for each key that it is to tell of by name. The page
 // docs/metrics.md lists them, and docs/grafana.json is a dashboard.
 //
-// A scrape looks at all sources at once, and waits for 5 seconds at most: fairq_up is 0 for one
-// that has not answered by then.
+// A scrape looks at all sources at once, and waits for 3 seconds at most. For a source that has not
+// answered by then, because its database is down, fairq_up is 0, and there are only the metrics
+// that the process has counted itself.
 package fairqprom
 
 import (
@@ -29,9 +30,6 @@ import (
 	"github.com/fairq/fairq/metrics"
 	"github.com/fairq/fairq/pool"
 )
-
-// timeout is how long a scrape waits for its sources.
-const timeout = 5 * time.Second
 
 // Collector is a [prometheus.Collector] of some sources. All methods may be called at any time by
 // any goroutine.
@@ -107,12 +105,10 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements [prometheus.Collector].
 func (c *Collector) Collect(to chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
 	var all sync.WaitGroup
 	for _, s := range c.sources {
 		all.Go(func() {
-			for _, m := range s.Look(ctx) {
+			for _, m := range s.Look(context.Background()) {
 				c.send(to, s.Name(), &m)
 			}
 		})

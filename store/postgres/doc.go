@@ -25,7 +25,7 @@
 // # What is not
 //
 //   - If the connection breaks during a commit, or the server ends it, whether that was done is not
-//     known; the error says so. A task with a UniqueKey can be put again without harm.
+//     known, and the error is a task.ErrUnknown. A task with a UniqueKey can be put again without harm.
 //   - The columns of the tables may be different in the next version; Open migrates them.
 //   - A pooler that gives each transaction another connection (pgbouncer in transaction mode) is
 //     not supported.

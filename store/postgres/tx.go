@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // tx is a transaction. What costs is to wait for the database to answer, so as much as possible is
@@ -213,7 +214,7 @@ func (t *tx) Commit() error {
 	t.add("COMMIT")
 	if err := t.send("commit"); err != nil {
 		if inDoubt(err) {
-			err = fmt.Errorf("%w (so it is not known whether it was done)", err)
+			err = fmt.Errorf("%w: %w", driver.ErrUnknown, err)
 		}
 		return err
 	}

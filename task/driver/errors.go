@@ -16,6 +16,9 @@ var (
 	ErrDropped        = errors.New("task: queue was dropped")
 	ErrTaken          = errors.New("task: task is taken")
 	ErrBlocked        = errors.New("task: task cannot be taken now")
+
+	// The call may have happened. ErrUnknown is also an error of the database, or of the context.
+	ErrUnknown = errors.New("it is not known whether it was done")
 )
 
 // How tasks with unique keys end that were not done; see Outcome.

@@ -49,6 +49,7 @@ import (
 	"iter"
 
 	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // ErrConflict is returned by a Txn that has done nothing, and may be tried again: others have
@@ -56,7 +57,7 @@ import (
 var ErrConflict = errors.New("another transaction was faster")
 
 // ErrUnknown is returned by a Commit of which it is not known whether it was done, or will be.
-var ErrUnknown = errors.New("it is not known whether it was done")
+var ErrUnknown = driver.ErrUnknown
 
 // ErrFull is returned by a Commit for which there is no room. It may have been done, as with
 // ErrUnknown, but if it was not, it never will be.

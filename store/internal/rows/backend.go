@@ -96,6 +96,7 @@ func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []driver.ID) 
 	})
 	if err != nil && !(n < len(tasks) && said(err)) {
 		n = 0 // the transaction has failed
+		clear(ids)
 	}
 	return n, nil, err
 }
@@ -158,7 +159,7 @@ func (b *backend) Return(ctx context.Context, consumer driver.Handle) error {
 // Rejoin implements [driver.Backend].
 func (b *backend) Rejoin(ctx context.Context, consumer string) (epoch uint64, held []driver.Record, err error) {
 	var c *ownConsumer
-	err = b.call(ctx, "ResumeConsumer", call{run: func(u *unit) (err error) {
+	err = b.call(ctx, "ResumeConsumer", call{binds: true, run: func(u *unit) (err error) {
 		c, held, err = u.rejoin(consumer)
 		return err
 	}})
@@ -324,12 +325,18 @@ func (b *backend) Group(ctx context.Context, group string, cancel bool) error {
 
 // Truncate implements [driver.Backend].
 func (b *backend) Truncate(ctx context.Context) (n int, err error) {
-	err = b.steps(ctx, "Truncate", call{exclusive: true}, func(u *unit) (bool, error) {
-		deleted, done := u.truncate(false)
-		u.onCommit(func() { n += deleted })
-		return done, nil
-	})
-	return n, err
+	for done := false; !done; {
+		deleted := 0
+		err := b.call(ctx, "Truncate", call{exclusive: true, run: func(u *unit) error {
+			deleted, done = u.truncate(false)
+			return nil
+		}})
+		if err != nil {
+			return n, err
+		}
+		n += deleted
+	}
+	return n, nil
 }
 
 // truncated is how many tasks one transaction deletes, or more if there are groups.

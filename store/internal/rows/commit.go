@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/fairq/fairq/task/driver"
 )
 
 // call is something that is to be done in a transaction.
@@ -26,11 +29,27 @@ type call struct {
 	task      uint64               // that it is about, if it is about one
 	tasks     int                  // that it works on, 0 means one
 	bytes     int                  // that it will put
+	binds     bool                 // once it is being committed its caller waits: see committer
 	run       func(*unit) error
 
-	err  error
-	wake chan bool // true: it is done; false: it leads
+	// The committer protects stage and left.
+	stage stage
+	left  error          // that of the caller's context, if that has ended the call
+	taken []driver.Lease // by run
+	err   error
+	over  chan struct{} // is closed when err is final
 }
+
+// stage is how far a call has come.
+type stage uint8
+
+const (
+	waiting    stage = iota // to be run: for others, or for the database
+	running                 // in a transaction
+	committing              // that transaction
+	committed
+	abandoned // by a caller who did not wait for the end of that
+)
 
 // fail ends the call with an error of the database.
 func (c *call) fail(err error) { c.err = failed(c.name, c.queue.name, err) }
@@ -106,110 +125,141 @@ const (
 // maxCalls is how many calls share a transaction at most, so that none takes long.
 const maxCalls = 512
 
-// committer puts calls that are made at the same time into one transaction. There is no goroutine
-// for it: one of the callers leads, and does the work of all who came before; those who come
-// meanwhile wait, and one of them leads next.
+// committer puts calls that are made at the same time into one transaction. As long as calls are
+// pending, a goroutine runs them: what comes during one transaction is the next one.
 //
-// The invariant while mu is free: if calls are pending, one of their callers leads, or was sent
-// false and will lead. Each of the others waits for its wake, to which exactly one value is sent:
-// true when its call has been run, or false when it is to lead. So nobody waits for ever, even if a
-// call panics (see run and handOver).
+// A caller whose context is done waits no more. If its call has not run, it never will. If it is
+// running, the transaction is ended, and the others' calls run again without it, because what a
+// call reads and writes of its caller's must not change under it. If it is being committed, the
+// caller leaves it to the others and is told that it is not known whether it was done; what it has
+// taken is handed back. Only a call that binds something of this process to what it has done waits
+// even then. And when all callers have left, the transaction is ended, whatever it waits for.
 type committer struct {
 	store *Store
 
-	mu      sync.Mutex // protects the others; nothing of the database happens under it
+	mu      sync.Mutex // protects what follows; nothing of the database happens under it
 	pending []*call
 	last    int  // how many calls there were in the last transaction
 	crowded bool // those were several, or another one came before its end
-	leads   bool // there is one who leads
+	runs    bool // there is a goroutine
+
+	current []*call            // those of the transaction that runs
+	cancel  context.CancelFunc // ends it
 }
 
-// do runs a call, and returns when its transaction is committed. Before it has begun, ctx can take
-// it back.
+// do runs a call, and returns when its transaction is committed.
 func (m *committer) do(ctx context.Context, c *call) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	c.over = make(chan struct{})
 	m.mu.Lock()
 	m.pending = append(m.pending, c)
-	lead := !m.leads
-	m.leads = true
-	if !lead {
-		m.crowded, c.wake = true, make(chan bool, 1)
+	m.crowded = m.crowded || m.runs
+	if !m.runs {
+		m.runs = true
+		go m.runAll()
 	}
 	m.mu.Unlock()
-	if !lead {
-		select {
-		case done := <-c.wake:
-			if done {
-				return c.err
-			}
-		case <-ctx.Done():
-			if m.withdraw(c) {
-				return ctx.Err()
-			}
-			if done := <-c.wake; done {
-				return c.err
-			}
-		}
+	select {
+	case <-c.over:
+		return c.err
+	case <-ctx.Done():
 	}
-	m.lead(c)
+	if err := m.leave(c, ctx.Err()); err != nil {
+		return err
+	}
+	<-c.over
 	return c.err
 }
 
-// withdraw takes a call back, unless it has begun or leads.
-func (m *committer) withdraw(c *call) bool {
+// leave ends a call whose caller does not want to wait any more. If it returns nil, the caller must
+// wait nevertheless, until the transaction has ended.
+func (m *committer) leave(c *call, why error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	i := slices.Index(m.pending, c)
-	if i < 0 || len(c.wake) > 0 {
-		return false
+	c.left = why
+	stays := func(c *call) bool { return c.left == nil }
+	if c.stage == running || len(m.current) > 0 && !slices.ContainsFunc(m.current, stays) {
+		m.cancel()
 	}
-	m.pending = slices.Delete(m.pending, i, i+1)
-	return true
+	switch {
+	case c.stage == waiting:
+		return why
+	case c.stage == committing && !c.binds:
+		c.stage = abandoned
+		return failed(c.name, c.queue.name, fmt.Errorf("%w: %w", why, driver.ErrUnknown))
+	}
+	return nil
 }
 
-// lead runs what is pending, until the call has been run too, and hands over.
-func (m *committer) lead(own *call) {
-	defer m.handOver(own)
-	for done := false; !done; {
-		batch := m.gather()
-		done = slices.Contains(batch, own)
-		m.run(batch, own)
+// begin returns those of the calls whose callers are still there, for the next try to run them.
+func (m *committer) begin(calls []*call, cancel context.CancelFunc) []*call {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.current = nil
+	for _, c := range calls {
+		if c.stage = waiting; c.left == nil {
+			m.current = append(m.current, c)
+		} else {
+			c.err = c.left
+		}
+	}
+	m.cancel = cancel
+	return m.current
+}
+
+// claim returns whether a call is still to be run. Then its caller waits until it has been.
+func (m *committer) claim(c *call) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c.left == nil {
+		c.stage = running
+	}
+	return c.left == nil
+}
+
+// move takes the calls that have come as far as from to another stage.
+func (m *committer) move(calls []*call, from, to stage) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range calls {
+		if c.stage == from {
+			c.stage = to
+		}
 	}
 }
 
-// errPanic is what the others get if one of the calls of a transaction panics. Nothing of it has
+// runAll runs what is pending, and what comes meanwhile.
+func (m *committer) runAll() {
+	for batch := m.gather(); batch != nil; batch = m.gather() {
+		m.run(batch)
+	}
+}
+
+// errPanic is what the callers get if one of the calls of a transaction panics. Nothing of it has
 // happened.
-var errPanic = errors.New("rows: another call has panicked in the same transaction")
+var errPanic = errors.New("rows: a call has panicked in the transaction")
 
 // run runs calls, and tells those who wait for them, also if one of them panics.
-func (m *committer) run(batch []*call, own *call) {
-	panics := true
+func (m *committer) run(batch []*call) {
+	done := false
 	defer func() {
+		v := recover()
 		for _, c := range batch {
-			if panics {
-				c.err = errPanic
+			if !done {
+				c.err = fmt.Errorf("%w: %v\n%s", errPanic, v, debug.Stack())
 			}
-			if c != own {
-				c.wake <- true
-			}
+			close(c.over)
 		}
 	}()
-	m.store.run(batch)
-	panics = false
-}
-
-func (m *committer) handOver(own *call) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.pending = slices.DeleteFunc(m.pending, func(c *call) bool { return c == own }) // another one has panicked before its turn
-	if m.leads = len(m.pending) > 0; m.leads {
-		m.pending[0].wake <- false
+	for left := batch; len(left) > 0; {
+		left = m.runSome(left)
 	}
+	done = true
 }
 
-// gather returns what is pending. Those whose calls have just returned are probably about to make
+// gather returns what is pending, nil if nothing is. Those whose calls have just returned are probably about to make
 // the next ones, so it lets them run as long as more calls come of it: that is cheaper than a
 // transaction for each. If there are fewer then than in the last transaction, it may be that the
 // others are still queued on another processor. Who is alone waits for nobody.
@@ -223,12 +273,18 @@ func (m *committer) gather() []*call {
 		m.mu.Unlock()
 		runtime.Gosched()
 	}
-	if linger := m.store.traits.Linger; linger > 0 && len(m.pending) < m.last {
+	if linger := m.store.traits.Linger; linger > 0 && 0 < len(m.pending) && len(m.pending) < m.last {
 		m.mu.Unlock()
 		time.Sleep(linger)
 		m.mu.Lock()
 	}
 	defer m.mu.Unlock()
+	m.current = nil
+	m.pending = slices.DeleteFunc(m.pending, func(c *call) bool { return c.left != nil })
+	if len(m.pending) == 0 {
+		m.runs = false
+		return nil
+	}
 	n, tasks, bytes := 0, 0, 0
 	for n < min(len(m.pending), maxCalls) {
 		tasks += max(1, m.pending[n].tasks)
@@ -282,54 +338,57 @@ func caught(f func()) (err error) {
 // maxTries is how often a transaction is tried, unless there are pauses and a limit for its time.
 const maxTries = 10
 
-// run runs calls.
-func (s *Store) run(calls []*call) {
-	for len(calls) > 0 {
-		calls = s.runSome(calls)
-	}
-}
-
 // runSome runs calls in a transaction, and returns those that must be run in another one. One that
 // fails by itself is left out of it.
 //
 // Queues are entered in the order of their numbers, so that processes do not wait for each other
 // in a circle. The queue is needed exclusively if a call finds that out: then all begins again, and
 // stays so for all further tries.
-func (s *Store) runSome(calls []*call) (left []*call) {
+func (m *committer) runSome(calls []*call) (left []*call) {
 	slices.SortStableFunc(calls, func(a, b *call) int {
 		if a.queue != b.queue {
 			return int(a.queue.number) - int(b.queue.number)
 		}
 		return int(a.order) - int(b.order)
 	})
-	// It does not end with that of a caller, for others' calls are in it too.
-	ctx, cancel := s.context(context.Background())
-	defer cancel()
+	s := m.store
+	ctx, end := s.context(context.Background())
+	defer end()
 	alone := false
-	for try := 1; len(calls) > 0; try++ {
-		t := transaction{store: s, calls: calls, exclusive: alone}
-		err := t.run(ctx)
+	for try := 1; ; try++ {
+		wanted, cancel := context.WithCancel(ctx) // as long as not all callers have left
+		defer cancel()
+		if calls = m.begin(calls, cancel); len(calls) == 0 {
+			return nil
+		}
+		t := transaction{store: s, committer: m, calls: calls, exclusive: alone}
+		err := t.run(wanted)
 		switch {
 		case err == nil:
 			t.deliver()
 			return t.left
 		case errors.Is(err, errNotExclusive) && !alone:
 			alone = true
-		case s.again(ctx, err, try):
+		case !t.inDoubt && (s.again(wanted, err, try) || wanted.Err() != nil && ctx.Err() == nil):
 			for some := range byQueue(calls) {
-				some[0].queue.stats.Conflicts++
+				q := some[0].queue
+				q.mu.Lock()
+				q.stats.Conflicts++
+				q.mu.Unlock()
 			}
 		case t.running != nil && len(calls) > 1:
 			t.running.fail(err)
 			calls = slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c == t.running })
 		default:
+			if t.inDoubt {
+				handBackLater(calls)
+			}
 			for _, c := range calls {
 				c.fail(err)
 			}
 			return nil
 		}
 	}
-	return nil
 }
 
 // maxPause is how long is waited between two tries at most.

@@ -35,7 +35,8 @@ type DB interface {
 	// Traits tells what the database can do. It is always the same.
 	Traits() Traits
 
-	// Begin begins a transaction that can write. ctx is for all of it.
+	// Begin begins a transaction that can write. ctx is for all of it: when it is done, whatever the
+	// transaction waits for, in particular for others, ends soon.
 	Begin(ctx context.Context) (Tx, error)
 
 	// Joined returns the transaction of the caller's own that ctx carries, nil if it carries

@@ -190,7 +190,9 @@ func (u *unit) deliver() {
 			delete(q.ownLeases, id)
 		}
 	}
+	q.mu.Lock()
 	q.stats = u.stats
+	q.mu.Unlock()
 	all := q.notifiers()
 	for _, tell := range u.notices {
 		tell(all)

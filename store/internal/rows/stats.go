@@ -19,7 +19,12 @@ func (b *backend) Stats(ctx context.Context) (s driver.Stats, err error) {
 		s.Capacity, s.Paused = u.q.settings.Capacity, u.head.Paused
 		return nil
 	}})
-	return s, err
+	if err != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.queue.stats, err
+	}
+	return s, nil
 }
 
 // keyCount is how many keys had tasks when they were counted last.

@@ -73,15 +73,15 @@ type queue struct {
 	mode
 	joined bool // it stands for the queue in a transaction of the caller's
 
-	mu     sync.Mutex        // protects openBy; nothing is called under it
+	mu     sync.Mutex        // protects what follows; nothing is called under it
 	openBy []driver.Notifier // of all who have it open here; never changed in place
+	stats  driver.Stats      // counters; only the transaction that runs changes them
 
 	// What follows is used by the transaction that runs, and changed once it is committed.
 
 	ownConsumers map[string]*ownConsumer // by name: the consumers of this process
 	names        map[uint64]string       // of these, by number
 	ownLeases    map[uint64]ownLease     // by task: their leases
-	stats        driver.Stats            // counters
 
 	// Outcomes that others have written are read from endsMark on; "" if nobody awaits any. At
 	// endsChecked all tasks that are awaited were looked up last.
@@ -201,7 +201,7 @@ func (s *Store) Open(ctx context.Context, name string, wanted driver.Settings, n
 			return nil, failed("Open", name, err)
 		}
 		b := &backend{queue: s.queue(row.ID, name, initial), notifier: n, opener: openerPrefix + rand.Text()}
-		err = b.call(ctx, "Open", call{exclusive: true, opens: true, run: func(u *unit) error { return u.open(b, wanted) }})
+		err = b.call(ctx, "Open", call{exclusive: true, opens: true, binds: true, run: func(u *unit) error { return u.open(b, wanted) }})
 		if errors.Is(err, driver.ErrDropped) {
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq/store/internal/rows"
@@ -187,8 +188,7 @@ func TestStatsOfManyKeys(t *testing.T) {
 	})
 }
 
-// If a call panics, one caller does, and the others of the same transaction get an error; then all
-// goes on.
+// If a call panics, all callers of the same transaction get an error; then all goes on.
 func TestPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, boom := t.Context(), false
@@ -201,18 +201,14 @@ func TestPanic(t *testing.T) {
 		}}
 		q, err := task.Open[string](ctx, rows.New(db, rows.Options{MaxPayload: 1000}), "q", nil)
 		require.NoError(t, err)
-		for first := range 4 { // who leads
-			synctest.Wait() // what opening has left to be done is over, or who does that might panic
+		for first := range 4 {
+			synctest.Wait() // what opening has left to be done is over, or that might panic
 			token := <-gate.gate
-			var panics, errs, fine atomic.Int32
+			var errs, fine atomic.Int32
 			call := func(f func() error) {
 				go func() {
-					defer func() {
-						if recover() != nil {
-							panics.Add(1)
-						}
-					}()
-					if f() != nil {
+					if err := f(); err != nil {
+						assert.ErrorContains(t, err, "boom")
 						errs.Add(1)
 					} else {
 						fine.Add(1)
@@ -229,7 +225,7 @@ func TestPanic(t *testing.T) {
 				return err
 			}
 			boom = true
-			call(put) // leads alone
+			call(put) // alone
 			for i := range 4 {
 				if i == first {
 					call(stats)
@@ -239,7 +235,7 @@ func TestPanic(t *testing.T) {
 			}
 			gate.gate <- token
 			synctest.Wait()
-			require.Equal(t, [3]int32{1, 3, 1}, [3]int32{panics.Load(), errs.Load(), fine.Load()})
+			require.Equal(t, [2]int32{4, 1}, [2]int32{errs.Load(), fine.Load()})
 			boom = false
 			s, err := q.Stats(ctx)
 			require.NoError(t, err)

@@ -15,9 +15,11 @@ import (
 // and that is forgotten too.
 type transaction struct {
 	store     *Store
+	committer *committer // nil in a transaction of the caller's
 	calls     []*call
 	exclusive bool
 	running   *call   // the one that is running
+	inDoubt   bool    // it may have been committed
 	left      []*call // those that were not run: see work and unit.isFull
 	units     []*unit
 }
@@ -41,29 +43,31 @@ func (t *transaction) run(ctx context.Context) error {
 			t.enter(tx, calls)
 		}
 		t.running = nil
+		t.committer.move(t.calls, running, committing)
 		if err := tx.Commit(); err != nil {
 			if _, again := t.store.db.Again(err); !again { // else nothing has happened
-				t.markInDoubt()
+				t.inDoubt = true
 			}
 			panic(failure{err})
 		}
+		t.committer.move(t.calls, committing, committed)
 	})
 	done = err == nil
 	return err
 }
 
-// markInDoubt remembers what was taken in a transaction that may have been committed, and has it
-// looked at. Those who called get an error and know nothing of the leases, so if they are there
-// nobody would work on these tasks until the consumer ends.
-func (t *transaction) markInDoubt() {
-	for _, u := range t.units {
-		for _, l := range u.taken {
-			u.q.inDoubt[uint64(l.ID)] = l.Number
+// handBackLater has handed back what calls have taken, if it is there, because their callers have
+// got an error and know nothing of the leases: nobody would work on these tasks until the consumer
+// ends.
+func handBackLater(calls []*call) {
+	for _, c := range calls {
+		for _, l := range c.taken {
+			c.queue.inDoubt[uint64(l.ID)] = l.Number
 		}
-		if len(u.q.inDoubt) > 0 {
+		if q := c.queue; len(q.inDoubt) > 0 {
 			now := time.Now()
-			u.q.dueAt.Store(now.UnixNano())
-			u.q.wake(now)
+			q.dueAt.Store(now.UnixNano())
+			q.wake(now)
 		}
 	}
 }
@@ -136,6 +140,9 @@ func (t *transaction) enter(tx Tx, calls []*call) {
 			t.left = append(t.left, c)
 			continue
 		}
+		if t.committer != nil && !t.committer.claim(c) {
+			continue
+		}
 		if u.dropped {
 			c.err = driver.ErrDropped
 			continue
@@ -144,7 +151,9 @@ func (t *transaction) enter(tx Tx, calls []*call) {
 			c.err = c.backend.checkSettings(q)
 		}
 		if c.err == nil {
+			u.taken = nil
 			c.err = c.run(u)
+			c.taken = u.taken
 		}
 	}
 	t.running = nil
@@ -158,6 +167,11 @@ func (t *transaction) enter(tx Tx, calls []*call) {
 func (t *transaction) deliver() {
 	for _, u := range t.units {
 		u.deliver()
+	}
+	for _, c := range t.calls {
+		if c.stage == abandoned { // it stays so
+			handBackLater([]*call{c})
+		}
 	}
 }
 

@@ -84,11 +84,11 @@ func TestWeightsWithKinds(t *testing.T) {
 func TestResumedKinds(t *testing.T) {
 	bubble(t, task.Options[string]{}, func(q queue) {
 		q.put("a1:x a2:y b1:x b2:x b3:x b4:x c1:y")
-		require.NoError(t, q.PauseKey(t.Context(), "a"))
+		require.NoError(t, q.PauseKey(q.Context(), "a"))
 		for _, b := range []string{"b1", "b2", "b3"} {
 			q.take(b, "x")
 		}
-		require.NoError(t, q.ResumeKey(t.Context(), "a"))
+		require.NoError(t, q.ResumeKey(q.Context(), "a"))
 		q.take("a2", "y")
 		q.order("c1 b4 a1")
 	})
@@ -100,9 +100,9 @@ func TestOrderOfKinds(t *testing.T) {
 	bubble(t, task.Options[string]{}, func(q queue) {
 		q.put("a1 a2:x")
 		one, two := q.take("a1"), q.take("a2")
-		require.NoError(t, two.Release(t.Context(), 0))
+		require.NoError(t, two.Release(q.Context(), 0))
 		q.put("a3:y")
-		require.NoError(t, one.Release(t.Context(), 0))
+		require.NoError(t, one.Release(q.Context(), 0))
 		q.take("a2", "x", "y")
 		q.take("a3", "x", "y")
 		q.order("a1")
@@ -130,9 +130,9 @@ func TestGapBehindTaken(t *testing.T) {
 		bubble(t, task.Options[string]{Weight: func(string) int { return weight }}, func(q queue) {
 			q.put("a1 a2 a3 a4")
 			one, two := q.take("a1"), q.take("a2")
-			require.NoError(t, one.Release(t.Context(), 0))
-			require.NoError(t, q.Delete(t.Context(), one.ID))
-			require.NoError(t, two.Release(t.Context(), 0))
+			require.NoError(t, one.Release(q.Context(), 0))
+			require.NoError(t, q.Delete(q.Context(), one.ID))
+			require.NoError(t, two.Release(q.Context(), 0))
 			q.order("a2 a3 a4")
 		})
 	}
