@@ -280,7 +280,7 @@ func (l *limits) settle(t *testing.T, one *task.Task[int], how int) {
 func TestFewKeys(t *testing.T) {
 	const n, puts = 16, 40
 	o := task.Options[int]{MaxInFlightPerKey: 2}
-	for _, keys := range []int{8, 1} {
+	for keys, most := range map[int]float64{8: 0.1, 1: 0.2} {
 		synctest.Test(t, func(t *testing.T) {
 			db := cluster()
 			all := clientsOf(t, 2*n, 1, func() kv.Engine { return db.Client() }, kv.Options{}, o)
@@ -310,7 +310,7 @@ func TestFewKeys(t *testing.T) {
 			require.EqualValues(t, n*puts, taken.Load())
 			met := float64(conflicts(all)-before) / (n * puts)
 			t.Logf("%d keys: %.3f conflicts an item, %.0f items/s", keys, met, n*puts/ended.Sub(begun).Seconds())
-			require.Less(t, met, 0.1)
+			require.Less(t, met, most)
 			require.Empty(t, rowstest.Walk(t, openDB(t, db), "q0"))
 		})
 	}
