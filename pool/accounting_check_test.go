@@ -337,7 +337,7 @@ func (l *ledger) compareStats(acks int) {
 			}
 		}
 		for _, r := range c.refusals {
-			if r == pool.Overflow {
+			if r == pool.Overflow && l.options.WhenFull != pool.DropNew { // or the caller has it still
 				dropped++
 			}
 		}

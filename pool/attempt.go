@@ -63,7 +63,6 @@ func (a *attempt[V]) set() *extra {
 func (a *attempt[V]) do(w *worker) {
 	c := a.class
 	defer c.pool.tasks.addRunning(-1)
-	defer c.taken.Add(-1)
 	defer func() {
 		if a == nil {
 			return
@@ -97,7 +96,10 @@ func (a *attempt[V]) run(w *worker) error {
 		w.started = time.Now()
 	}
 	if o.Started != nil {
-		waited := w.started.Sub(a.task.Info().ReadyAt)
+		waited := time.Duration(0)
+		if a.class.queue != nil {
+			waited = w.started.Sub(a.task.Info().ReadyAt)
+		}
 		p.observe("Started", func() { o.Started(w.ctx, a.class.name, &a.task, waited) })
 	}
 	expires := a.task.Expires()
@@ -128,12 +130,15 @@ func (a *attempt[V]) end(w *worker, err error) {
 		ran = time.Since(w.started)
 	}
 	if w.handled && p.costUnit > 0 {
-		_ = a.class.queue.Done(a.task.Key, costOf(ran, p.costUnit)) // it learns: see Options.complete
+		p.observe("Done", func() { a.class.learn(&a.task, costOf(ran, p.costUnit)) }) // it may call the user's code
 	}
 	a.endContext(ran)
-	if a.class.inMemory {
+	switch {
+	case a.class.queue == nil:
+		a.settleItem(err)
+	case a.class.inMemory:
 		a.settle(err)
-	} else {
+	default:
 		a.finish(err)
 	}
 }
@@ -206,7 +211,7 @@ func (a *attempt[V]) Value(key any) any {
 		x.mu.Unlock()
 	}
 	switch {
-	case ended && key == (workerKey{}): // what runs on is no handler any more
+	case ended && (key == workerKey{} || key == setKey{}): // what runs on is no handler any more
 		return nil
 	case ctx == nil && ended:
 		ctx = endedContext
@@ -247,7 +252,10 @@ func (a *attempt[V]) context() context.Context {
 // store is asked in background, unless that takes no time: the caller of Done may hold a lock, as
 // database/sql does, or may have a transaction that the store has to wait for.
 func (a *attempt[V]) leaseContext() (context.Context, context.CancelFunc) {
-	if a.class.inMemory {
+	switch {
+	case a.class.queue == nil:
+		return context.WithCancel(a.worker.ctx)
+	case a.class.inMemory:
 		return a.task.Context(a.worker.ctx)
 	}
 	ctx, cancel := context.WithCancelCause(a.worker.ctx)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairq/fairq"
@@ -67,30 +68,79 @@ func newDeadLetter[V any](class string, t *task.Task[V], reason Reason, err erro
 	return l
 }
 
-// callSink hands a dead letter to a sink, counts it, and tells the Observer. It waits no longer
-// than sinkCtx lasts: then the sink is abandoned, and its letter counts as not taken.
-func callSink[V any](ctx context.Context, ws *workerSet, o *Observer[V], sink Sink[V], letter *DeadLetter[V]) error {
-	if ws.storeCtx.Err() != nil {
+// send hands a letter to the pool's sink, tells the Observer, and counts it. It is the only way to
+// the sink. It waits no longer than sinkCtx lasts: then the letter counts as not taken, whatever
+// the sink says later.
+func (p *Pool[V]) send(letter *DeadLetter[V]) error {
+	if p.storeCtx.Err() != nil {
 		return ErrShutdown // Shutdown must not have to wait for yet another one
 	}
-	result := sink.take(ctx, letter, ws.known, func(err error) {
-		if err == nil {
-			ws.deadLetters.Add(1)
+	var outcome atomic.Pointer[error]
+	p.holdLetter(func() {
+		done := p.sink.take(p.storeCtx, letter, p.known, func(err error) {
+			if !outcome.CompareAndSwap(nil, &err) {
+				defer p.abandonedSinks.Add(-1) // also if the observer ends the goroutine
+				err = errSinkAbandoned
+			}
+			if f := p.observer.DeadLetter; f != nil {
+				p.observe("DeadLetter", func() { f(p.storeCtx, letter, err) })
+			}
+		})
+		select {
+		case <-done:
+		case <-p.sinkCtx.Done():
+			if outcome.CompareAndSwap(nil, &errSinkAbandoned) {
+				p.abandonedSinks.Add(1)
+			}
 		}
-		if o.DeadLetter != nil {
-			ws.observe("DeadLetter", func() { o.DeadLetter(ctx, letter, err) })
+		if *outcome.Load() == nil {
+			p.deadLetters.Add(1)
 		}
 	})
+	return *outcome.Load()
+}
+
+// holdLetter calls f, which hands a letter to the sink and settles its task. Wait and Shutdown wait
+// for it, so that nobody writes another letter of the task meanwhile.
+func (ws *workerSet) holdLetter(f func()) {
+	ws.mu.Lock()
+	if ws.letters++; ws.letters == 1 {
+		ws.lettersGone = make(chan struct{})
+	}
+	ws.mu.Unlock()
+	defer func() { // also if f ends the goroutine
+		ws.mu.Lock()
+		defer ws.mu.Unlock()
+		if ws.letters--; ws.letters == 0 {
+			close(ws.lettersGone)
+			ws.lettersGone = nil
+		}
+		ws.notifyQuietLocked()
+	}()
+	f()
+}
+
+// waitForLetters waits until no letter is in hand, and until the handlers have ended unless they
+// outlast sinkCtx. What the end of sinkCtx leaves to be settled has abandonAfter for that.
+func (ws *workerSet) waitForLetters() {
+	ws.mu.Lock()
+	gone := ws.lettersGone
+	ws.mu.Unlock()
+	if gone == nil {
+		return
+	}
+	ended := ws.done.Done()
+	if ws.done.Err() != nil {
+		ended = gone
+	}
 	select {
-	case err := <-result:
-		return err
+	case <-ended:
+		ws.stop()
 	case <-ws.sinkCtx.Done():
-		ws.abandonedSinks.Add(1)
-		go func() {
-			<-result //nolint:errcheck // nobody wants to know any more
-			ws.abandonedSinks.Add(-1)
-		}()
-		return errSinkAbandoned
+		select {
+		case <-gone:
+		case <-time.After(ws.abandonAfter):
+		}
 	}
 }
 

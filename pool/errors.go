@@ -130,9 +130,6 @@ func Snooze(delay time.Duration) error { return &retryError{delay: clamp(delay),
 
 func clamp(d time.Duration) time.Duration { return min(max(d, 0), task.MaxDuration) }
 
-// timedOut returns an error that says whose time was over.
-func timedOut(cause, err error) error { return fmt.Errorf("%w: %w", cause, err) }
-
 // isOver tells whether an error means that a queue will never have anything again.
 func isOver(err error) bool {
 	return errors.Is(err, task.ErrClosed) || errors.Is(err, task.ErrDropped) || errors.Is(err, fairq.ErrClosed)

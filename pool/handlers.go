@@ -78,12 +78,12 @@ func Parallel[T any](handlers ...Handler[T]) Handler[T] {
 // Transit returns a handler that puts each task into another queue; then this queue is done with
 // it. The task keeps its key, kind, priority, unique key, metadata, deadline and limit of attempts,
 // and what is left of its time to live. If the other queue is full the handler waits for room, so
-// the pool is held up too.
+// the pool is held up too. If the pool itself drains the other queue, the handler fails instead, with
+// an [ErrFull].
 func Transit[V any](next *task.Queue[V]) Handler[*task.Task[V]] {
 	return func(ctx context.Context, t *task.Task[V]) error {
 		info := t.Info()
-		_, err := next.PutWait(ctx, t.Key, t.Payload, resubmitOptions(&info, time.Now()).Task())
-		return err
+		return putWait(ctx, next, t.Key, t.Payload, resubmitOptions(&info, time.Now()))
 	}
 }
 
@@ -92,13 +92,23 @@ func Transit[V any](next *task.Queue[V]) Handler[*task.Task[V]] {
 // late, it has no deadline, time to live or delay of its own there.
 func Forward[V any](next *task.Queue[V]) Sink[V] {
 	return func(ctx context.Context, letter *DeadLetter[V]) error {
-		options := letter.PutOptions(time.Now()).Task()
+		options := letter.PutOptions(time.Now())
 		if letter.Reason == Failed || letter.Reason == Deadline {
 			options.Deadline, options.TTL, options.Delay = time.Time{}, 0, 0
 		}
-		_, err := next.PutWait(ctx, letter.Task.Key, letter.Payload, options)
-		return err
+		return putWait(ctx, next, letter.Task.Key, letter.Payload, options)
 	}
+}
+
+// putWait puts a task into another queue, and waits for room unless the pool whose context this is
+// drains that queue: then it could wait for itself.
+func putWait[V any](ctx context.Context, next *task.Queue[V], key string, payload V, options PutOptions) error {
+	put := next.PutWait
+	if ws := setOf(ctx); ws != nil && ws.source.drains(next) {
+		put = next.Put
+	}
+	_, err := put(ctx, key, payload, options.Task())
+	return err
 }
 
 // resubmitOptions returns the options to put a task again, as of now.

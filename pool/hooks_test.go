@@ -76,7 +76,12 @@ func TestHooksThatPanic(t *testing.T) {
 		p := openFunc(t, handle, pool.Options[int]{
 			Scale: pool.Scale{Max: 3, IdleTimeout: time.Second}, WhenFull: pool.DropNew, Capacity: 4,
 			Observer: brokenObserver(broken), Logger: slog.New(brokenLog{}),
-			DeadLetters: func(context.Context, *pool.DeadLetter[int]) error { broken("DeadLetters"); return nil },
+			DeadLetters: func(_ context.Context, l *pool.DeadLetter[int]) error {
+				if l.Payload < 5 {
+					broken("DeadLetters")
+				}
+				return nil
+			},
 		})
 		p.Pause()
 		for i := range 4 {
@@ -88,6 +93,7 @@ func TestHooksThatPanic(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.ErrorAs(t, p.Submit(ctx, "a", 4), new(*pool.PanicError)) // nobody has it
+		require.NoError(t, p.Submit(ctx, "a", 5))
 		time.Sleep(2 * time.Second)
 		p.Resume()
 		wait(t, p)

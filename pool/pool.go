@@ -31,8 +31,7 @@ type Pool[V any] struct {
 	observer  Observer[V]
 	keyCounts *keycount.Counter
 
-	maxSettling        int64        // how many tasks may be settled in background at a time
-	sendingDeadLetters atomic.Int64 // calls of deadLetter
+	maxSettling int64 // how many tasks may be settled in background at a time
 
 	cancelling     sync.WaitGroup     // goroutines of cancelWith
 	cancelCtx      context.Context    // the context of these
@@ -159,7 +158,18 @@ func (p *Pool[V]) onGone(c *class[V], reason Reason, err error) func(*task.Task[
 	return func(t *task.Task[V]) {
 		defer p.notifyQuiet() // also if the observer ends the goroutine
 		defer c.goneHandled.Add(1)
-		_ = p.deadLetter(p.storeCtx, c.name, t, reason, err)
+		if reason == Deadline {
+			p.taskExpired(c.name, t)
+		} else {
+			p.taskDropped(p.storeCtx, c.name, t)
+		}
+		if p.sink == nil {
+			return
+		}
+		if bad := p.send(newDeadLetter(c.name, t, reason, err)); bad != nil {
+			p.log.Error("pool: a task was lost, because its dead letter could not be sent",
+				about(c.name, t, errors.Join(err, bad), "reason", reason.String(), "payload", t.Payload)...)
+		}
 	}
 }
 
@@ -204,7 +214,7 @@ func (p *Pool[V]) Wait(ctx context.Context) error {
 // have been dealt with, and, when the pool does not accept any more, whether all submits have
 // ended. When one of these becomes so, notifyQuiet is called.
 func (p *Pool[V]) deadLettersSent() bool {
-	if p.sendingDeadLetters.Load() > 0 || p.accepting.Err() != nil && p.submitting.Load() > 0 {
+	if p.accepting.Err() != nil && p.submitting.Load() > 0 {
 		return false
 	}
 	return !slices.ContainsFunc(p.tasks.classes, func(c *class[V]) bool {
@@ -248,33 +258,13 @@ func (p *Pool[V]) waitEmpty(ctx context.Context, c *class[V]) (bool, error) {
 // others do, in other processes or with a FairQueue.
 const quietPoll = time.Second
 
-// deadLetter deals with a task that is not in a queue, or not any more: it counts it, and hands
-// its dead letter to the sink. If that fails, the task is lost: the log has all that is known of
-// it, and the error is returned. The context is for the Observer.
-func (p *Pool[V]) deadLetter(ctx context.Context, class string, t *task.Task[V], reason Reason, err error) error {
-	p.sendingDeadLetters.Add(1)
-	defer p.notifyQuiet() // also if the observer ends the goroutine
-	defer p.sendingDeadLetters.Add(-1)
-	switch {
-	case reason == Deadline:
-		p.taskExpired(class, t)
-	case reason == Overflow:
-		p.dropped.Add(1)
-		p.keyCounts.Add(t.Key, fairq.Counts{Evicted: 1})
-		if f := p.observer.Dropped; f != nil {
-			p.observeOutside("Dropped", func() { f(ctx, class, t) })
-		}
+// taskDropped counts a task that there was no room for. The context is for the Observer.
+func (p *Pool[V]) taskDropped(ctx context.Context, class string, t *task.Task[V]) {
+	p.dropped.Add(1)
+	p.keyCounts.Add(t.Key, fairq.Counts{Evicted: 1})
+	if f := p.observer.Dropped; f != nil {
+		p.observeOutside("Dropped", func() { f(ctx, class, t) })
 	}
-	if p.sink == nil {
-		return nil
-	}
-	bad := callSink(p.storeCtx, &p.workerSet, &p.observer, p.sink, newDeadLetter(class, t, reason, err))
-	if bad != nil {
-		bad = errors.Join(err, bad)
-		p.log.Error("pool: a task was lost, because its dead letter could not be sent",
-			about(class, t, bad, "reason", reason.String(), "payload", t.Payload)...)
-	}
-	return bad
 }
 
 // taskExpired counts a task whose time was over before it was done.

@@ -79,36 +79,6 @@ func TestErrorsThatPanic(t *testing.T) {
 	})
 }
 
-// Handlers that wait for room give their places back, for the room is where tasks wait for a
-// place.
-func TestHandlersSubmitToFullPool(t *testing.T) {
-	for _, wait := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			ctx := t.Context()
-			var p *pool.Pool[int]
-			p = pool.Func(func(ctx context.Context, t *task.Task[int]) error {
-				time.Sleep(time.Second)
-				switch {
-				case t.Payload == 0:
-					return nil
-				case wait:
-					return p.SubmitWait(ctx, "a", t.Payload-1, pool.PutOptions{})
-				default:
-					return p.Submit(ctx, "a", t.Payload-1)
-				}
-			}, &pool.Options[int]{Logger: quiet, Workers: 2, Capacity: 4})
-			for _, payload := range []int{1, 1, 0, 0, 0, 0} {
-				require.NoError(t, p.Submit(ctx, "a", payload))
-			}
-			limited, cancel := context.WithTimeout(ctx, time.Minute)
-			defer cancel()
-			require.NoError(t, p.Wait(limited))
-			require.EqualValues(t, 8, p.Stats().Succeeded)
-			require.NoError(t, p.Shutdown(ctx))
-		})
-	}
-}
-
 // That a count was reached too soon, because tasks came and went, does not end the counting.
 func TestWorkersAreAddedAfterFalseAlarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

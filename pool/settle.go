@@ -65,8 +65,8 @@ func (a *attempt[V]) finish(err error) {
 func (a *attempt[V]) settle(err error) {
 	p, t, counts := a.class.pool, &a.task, a.counts()
 	if err == nil {
-		if a.settleBy(a.ack, &counts.succeeded) && p.observer.Succeeded != nil {
-			p.observe("Succeeded", func() { p.observer.Succeeded(p.storeCtx, a.class.name, t, a.get().ran) })
+		if a.settleBy(a.ack, &counts.succeeded) {
+			a.observeSuccess()
 		}
 		return
 	}
@@ -84,9 +84,7 @@ func (a *attempt[V]) settle(err error) {
 			a.observeRetry(again.delay, err)
 		}
 	default:
-		if cause := a.get().cause; cause != nil && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, cause) {
-			err = timedOut(cause, err)
-		}
+		err = a.timedOut(err)
 		switch limit := a.maxAttempts(); {
 		case limit > 0 && t.Attempts >= limit:
 			a.fail(Failed, err)
@@ -95,6 +93,54 @@ func (a *attempt[V]) settle(err error) {
 		default:
 			a.backOff(err)
 		}
+	}
+}
+
+// settleItem counts what came of an item of a FairQueue, and sends its letter if it has failed.
+func (a *attempt[V]) settleItem(err error) {
+	p := a.class.pool
+	if err == nil {
+		inc(&a.counts().succeeded)
+		a.observeSuccess()
+		return
+	}
+	err = a.timedOut(err)
+	inc(&a.counts().failed)
+	reason := Failed
+	if p.ctx.Err() != nil {
+		reason = Shutdown
+	}
+	if p.sink != nil {
+		letter := newDeadLetter("", &a.task, reason, err)
+		letter.Task, letter.Attempts = task.Info{}, 1
+		if bad := p.send(letter); bad != nil {
+			p.log.Error("pool: an item was lost, because no letter of it could be sent", "payload", a.task.Payload, "error", bad)
+		}
+	}
+	a.observeFailure(err)
+	p.log.Warn("pool: an item failed", about("", &a.task, err)...)
+}
+
+// timedOut returns what the task has failed with: if the handler's context has ended before the
+// handler, because time was over, that too.
+func (a *attempt[V]) timedOut(err error) error {
+	if cause := a.get().cause; cause != nil && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, cause) {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	return err
+}
+
+func (a *attempt[V]) observeSuccess() {
+	p := a.class.pool
+	if f := p.observer.Succeeded; f != nil {
+		p.observe("Succeeded", func() { f(p.storeCtx, a.class.name, &a.task, a.get().ran) })
+	}
+}
+
+func (a *attempt[V]) observeFailure(err error) {
+	p := a.class.pool
+	if f := p.observer.Failed; f != nil {
+		p.observe("Failed", func() { f(p.storeCtx, a.class.name, &a.task, a.get().ran, err) })
 	}
 }
 
@@ -155,26 +201,26 @@ func (a *attempt[V]) fail(reason Reason, err error) {
 	if a.class.own || p.sink != nil {
 		end = t.Discard
 	}
-	if p.sink != nil {
-		if lost := p.settle(t, func(ctx context.Context) error { return t.Touch(ctx, 0) }); lost != nil {
-			a.lost(lost)
-			return
+	var lost error
+	p.holdLetter(func() {
+		if p.sink != nil {
+			if lost = p.settle(t, func(ctx context.Context) error { return t.Touch(ctx, 0) }); lost != nil {
+				return
+			}
+			if bad := p.send(newDeadLetter(a.class.name, t, reason, err)); bad != nil {
+				end, err = t.Bury, errors.Join(err, bad)
+			}
 		}
-		letter := newDeadLetter(a.class.name, t, reason, err)
-		if bad := callSink(p.ctx, &p.workerSet, &p.observer, p.sink, letter); bad != nil {
-			end, err = t.Bury, errors.Join(err, bad)
-		}
-	}
-	a.class.failures.record(t.ID, t.Info().UniqueKey, err)
-	if !a.settleBy(func(ctx context.Context) error { return end(ctx, err) }, &a.counts().failed) {
+		a.class.failures.record(t.ID, t.Info().UniqueKey, err)
+		lost = p.settle(t, func(ctx context.Context) error { return end(ctx, err) })
+	})
+	if !a.settled(lost, &a.counts().failed) {
 		return
 	}
 	if reason == Deadline {
 		p.taskExpired(a.class.name, t)
 	}
-	if f := p.observer.Failed; f != nil {
-		p.observe("Failed", func() { f(p.storeCtx, a.class.name, t, a.get().ran, err) })
-	}
+	a.observeFailure(err)
 	p.log.Warn("pool: a task failed for good",
 		about(a.class.name, t, err, "reason", reason.String(), "attempts", t.Attempts)...)
 }
@@ -182,7 +228,12 @@ func (a *attempt[V]) fail(reason Reason, err error) {
 // settleBy tells the queue what came of the task, and counts it. It returns false if the queue
 // cannot be told.
 func (a *attempt[V]) settleBy(call func(context.Context) error, count *counter) bool {
-	if err := a.class.pool.settle(&a.task, call); err != nil {
+	return a.settled(a.class.pool.settle(&a.task, call), count)
+}
+
+// settled counts what came of telling the queue. It returns false if the queue could not be told.
+func (a *attempt[V]) settled(err error, count *counter) bool {
+	if err != nil {
 		a.lost(err)
 		return false
 	}

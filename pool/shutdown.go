@@ -169,7 +169,9 @@ func (p *Pool[V]) Shutdown(ctx context.Context) error {
 	p.stopAccepting(ErrShutdown)
 	err := p.shutdown(ctx)
 	defer p.abandonSinksAfter(ctx)() // or a sink could hold it up for ever
+	p.waitForLetters()
 	p.closeOnce.Do(p.close)
+	p.waitForLetters() // of what has expired meanwhile
 	if bad := p.handBackAll(); bad != nil {
 		return errors.Join(p.abandonedError(ctx, err), bad)
 	}
@@ -258,7 +260,7 @@ func (p *Pool[V]) clear(ctx context.Context, c *class[V]) {
 				letter.Reason = Failed
 			}
 			if p.sink != nil {
-				err := callSink(p.storeCtx, &p.workerSet, &p.observer, p.sink, letter)
+				err := p.send(letter)
 				if err == nil {
 					continue
 				}

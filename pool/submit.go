@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"maps"
 	"time"
 
@@ -56,12 +55,9 @@ func (o PutOptions) Task() task.PutOptions {
 // done, it returns the error of ctx. After Shutdown it returns [ErrShutdown], unless a handler of
 // the pool calls it.
 //
-// The pool knows a call of a handler by its context: it is that of the handler, or was made of it.
-// While such a call waits for room, another handler gets the place of this one, as in [Yield]. If
-// all handlers wait like that, and only they could make room, the call that began last fails with
-// an error that Is [ErrFull] and says so: its handler can return that error, and is tried again.
-// When a handler has returned, its context is done, and a context made of it by
-// context.WithoutCancel is not one of a handler any more.
+// A handler or a sink of the pool gets a [*FullError] instead of waiting for room, because it may be
+// the one that has to make room. The pool knows them by their goroutine and by their context, until
+// the handler returns.
 func (p *Pool[V]) Submit(ctx context.Context, key string, payload V) error {
 	_, err := p.submit(ctx, key, payload, nil, p.whenFull)
 	return err
@@ -198,34 +194,30 @@ func (p *Pool[V]) makeRoom(
 ) (id task.ID, err error) {
 	switch whenFull {
 	case DropNew:
-		return 0, p.deadLetter(ctx, o.class.name, o.task(), Overflow, full)
+		t := o.task()
+		if bad := p.send(newDeadLetter(o.class.name, t, Overflow, full)); bad != nil {
+			return 0, errors.Join(full, bad) // the task remains the caller's
+		}
+		p.taskDropped(ctx, o.class.name, t)
+		return 0, nil
 	case Reject, RejectOverShare, EvictOldest, EvictHeaviest:
 		return 0, full
 	}
-	isHandler, until := p.isHandler(ctx), p.accepting
-	if isHandler {
-		until = p.ctx // handlers may submit until they are cancelled, others until Shutdown is called
+	if setOf(ctx) == &p.workerSet || p.notInHandler("Submit") != nil {
+		return 0, full
 	}
-	waiting, cancel := until, func(error) {}
-	if !o.class.own || isHandler || ctx.Done() != nil { // else nothing of ctx matters
-		waiting, cancel = context.WithCancelCause(ctx)
-		defer cancel(nil)
-		defer context.AfterFunc(until, func() { cancel(ErrShutdown) })()
+	waiting := p.accepting
+	if !o.class.own || ctx.Done() != nil { // else nothing of ctx matters
+		var cancel context.CancelFunc
+		waiting, cancel = context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(p.accepting, cancel)()
 	}
-	key, payload, options, queue := o.key, o.payload, *o.options, o.class.queue // so that o stays on its stack
-	put := func() { id, err = queue.PutWait(waiting, key, payload, options) }
-	if isHandler { // or all workers could wait for room, which only they can make
-		p.yieldSubmit(ctx, &waitingSubmit{end: func() { cancel(errStuck) }, onlyHandlersMakeRoom: p.onlyHandlersMakeRoom}, put)
-	} else {
-		put()
+	id, err = o.class.queue.PutWait(waiting, o.key, o.payload, *o.options)
+	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
+		err = ErrShutdown
 	}
-	switch {
-	case err == nil || ctx.Err() != nil || waiting.Err() == nil:
-		return id, err
-	case errors.Is(context.Cause(waiting), errStuck):
-		return 0, fmt.Errorf("%w: %w", errStuck, full)
-	}
-	return id, ErrShutdown
+	return id, err
 }
 
 // task returns the task as it is when it is in no queue, with the times that it would have if it

@@ -29,8 +29,7 @@ func (p *Pool[V]) SubmitWait(ctx context.Context, key string, payload V, options
 	options.CancelWithContext = false // this call does it, without a goroutine of its own
 	c.failures.expect(options.UniqueKey)
 	defer c.failures.forget(options.UniqueKey)
-	// Put may wait for room, too, which others must make
-	p.yieldSubmit(ctx, new(waitingSubmit), func() {
+	Yield(ctx, func() {
 		var id task.ID
 		if id, err = p.Put(ctx, key, payload, options); err != nil {
 			return

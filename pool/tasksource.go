@@ -44,9 +44,10 @@ type class[V any] struct {
 	pool      *Pool[V]
 	name      string
 	weight    int
-	queue     *task.Queue[V]
-	own       bool // the pool made it, and will close it
-	inMemory  bool // it is in memory, so that no call takes long
+	queue     *task.Queue[V]                    // nil if it is of items, see itemSource
+	learn     func(t *task.Task[V], cost int64) // tells a queue what a task has cost
+	own       bool                              // the pool made it, and will close it
+	inMemory  bool                              // it is in memory, so that no call takes long
 	consumer  *task.Consumer[V]
 	taskWatch *task.Watch[V] // there may be a task
 	loadWatch *task.Watch[V] // so many tasks wait that another worker is needed
@@ -57,8 +58,7 @@ type class[V any] struct {
 	watching, woken atomic.Bool
 	arrivedAt       atomic.Int64
 
-	over     atomic.Bool  // the queue was closed or dropped
-	taken    atomic.Int64 // tasks that were taken and are not done
+	over     atomic.Bool // the queue was closed or dropped
 	failures failures
 
 	// goneHandled is how many tasks have left a queue of the pool's own by themselves, because
@@ -73,6 +73,7 @@ type class[V any] struct {
 
 // add adds a class.
 func (s *taskSource[V]) add(c *class[V]) {
+	c.learn = func(t *task.Task[V], cost int64) { _ = c.queue.Done(t.Key, cost) } // it learns: see Options.complete
 	c.consumer = c.queue.NewConsumer(s.filter)
 	c.taskWatch = c.consumer.Watch(func() {
 		if s.order.Ageing > 0 {
@@ -159,7 +160,6 @@ func (c *class[V]) attempt(t *task.Task[V]) *attempt[V] {
 // taken counts an attempt whose task was taken.
 func (a *attempt[V]) taken() *attempt[V] {
 	a.class.pool.tasks.running.Add(1)
-	a.class.taken.Add(1)
 	return a
 }
 
@@ -326,6 +326,11 @@ func (s *taskSource[V]) loadBelow(fullness float64) bool {
 		}
 	}
 	return true
+}
+
+// drains implements source.
+func (s *taskSource[V]) drains(queue any) bool {
+	return slices.ContainsFunc(s.classes, func(c *class[V]) bool { return any(c.queue) == queue })
 }
 
 // load returns how many tasks wait for a worker or for room, and how many ready tasks the queue has

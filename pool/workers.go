@@ -2,9 +2,7 @@ package pool
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
-	"time"
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
@@ -13,7 +11,7 @@ import (
 // Workers drain a FairQueue; [NewWorkers] makes them. All methods may be called at any time by any
 // goroutine.
 type Workers struct {
-	workerSet
+	*workerSet
 	queued func() int // how many items are
 }
 
@@ -41,45 +39,41 @@ func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handl
 	if o.CostUnit > 0 && !queue.LearnsCosts() {
 		panic(invalid("Options.CostUnit is %v; the FairQueue must have a PriorCost for that", o.CostUnit))
 	}
-	w := &Workers{queued: queue.Len}
-	w.workerSettings = *setup
-	s := &itemSource[K, V]{workers: &w.workerSet, queue: queue, handler: handler, timeout: o.Policy.Timeout, sink: o.DeadLetters, observer: o.Observer}
+	p := &Pool[V]{
+		handler: func(ctx context.Context, t *task.Task[V]) error { return handler(ctx, t.Payload) },
+		policy:  o.Policy, sink: o.DeadLetters, observer: o.Observer,
+	}
+	p.workerSettings = *setup
+	s := &itemSource[K, V]{queue: queue}
+	s.class = class[V]{pool: p, inMemory: true, learn: func(t *task.Task[V], cost int64) { _ = queue.Done(t.Payload, cost) }}
 	s.itemWatch = queue.Watch(func() {
 		s.armed.Store(false)
-		w.dispatch()
+		p.dispatch()
 	})
-	s.loadWatch = queue.Watch(w.dispatch)
-	w.start(s)
-	return w
+	s.loadWatch = queue.Watch(p.dispatch)
+	p.start(s)
+	return &Workers{&p.workerSet, queue.Len}
 }
 
-// itemSource is the source of [Workers]: a FairQueue.
+// itemSource is the source of [Workers]: a FairQueue. An item is a task of a class without a queue.
 type itemSource[K comparable, V any] struct {
-	workers   *workerSet
+	class     class[V]
 	queue     *fairq.FairQueue[K, V]
-	handler   Handler[V]
-	timeout   time.Duration
-	sink      Sink[V]
-	observer  Observer[V]
 	itemWatch *fairq.Watch[K, V] // an item is queued
 	loadWatch *fairq.Watch[K, V] // so many are queued that another worker is needed
 	armed     atomic.Bool        // itemWatch is armed
 }
 
-// itemJob is an item that was taken.
-type itemJob[K comparable, V any] struct {
-	source *itemSource[K, V]
-	value  V
+// attempt returns an attempt at an item that was taken.
+func (s *itemSource[K, V]) attempt(value V) *attempt[V] {
+	return &attempt[V]{task: task.Task[V]{Payload: value}, class: &s.class}
 }
-
-// do implements job.
-func (i *itemJob[K, V]) do(w *worker) { i.source.handle(w, i.value) }
 
 // runNext implements source.
 func (s *itemSource[K, V]) runNext(w *worker) (bool, error) {
 	value, ok := s.queue.Pop()
 	if ok {
-		s.handle(w, value)
+		s.attempt(value).do(w)
 	}
 	return ok, nil
 }
@@ -88,7 +82,7 @@ func (s *itemSource[K, V]) runNext(w *worker) (bool, error) {
 func (s *itemSource[K, V]) takeOrWatch() (job, error) {
 	for {
 		if value, ok := s.queue.Pop(); ok {
-			return &itemJob[K, V]{s, value}, nil
+			return s.attempt(value), nil
 		}
 		s.armed.Store(true)
 		if s.itemWatch.Arm(1) {
@@ -111,6 +105,9 @@ func (s *itemSource[K, V]) disarm(bool) {
 	}
 }
 
+// drains implements source.
+func (*itemSource[K, V]) drains(any) bool { return false }
+
 // watchLoad implements source.
 func (s *itemSource[K, V]) watchLoad(fullness float64) bool {
 	level := 1
@@ -131,71 +128,6 @@ func (s *itemSource[K, V]) loadBelow(fullness float64) bool {
 
 // addRunning implements source.
 func (*itemSource[K, V]) addRunning(int64) {}
-
-// handle calls the handler with an item.
-func (s *itemSource[K, V]) handle(w *worker, value V) {
-	inc(&w.counts.started)
-	var t *task.Task[V] // for the observer
-	var started time.Time
-	o := &s.observer
-	if o.times() {
-		t, started = &task.Task[V]{Payload: value}, time.Now()
-	}
-	err := errGoexit
-	defer func() { // also if the handler or the observer ends the goroutine
-		if err != nil {
-			if v := recover(); v != nil {
-				inc(&w.counts.panics)
-				err = newPanicError("the handler", v)
-			}
-			s.fail(w, t, value, safeError(err), started)
-			return
-		}
-		inc(&w.counts.succeeded)
-		if o.Succeeded != nil {
-			s.workers.observe("Succeeded", func() { o.Succeeded(s.workers.storeCtx, "", t, time.Since(started)) })
-		}
-	}()
-	if o.Started != nil {
-		s.workers.observe("Started", func() { o.Started(w.ctx, "", t, 0) })
-	}
-	if unit := s.workers.costUnit; unit > 0 {
-		began := time.Now()
-		defer func() {
-			cost := costOf(time.Since(began), unit)
-			s.workers.observe("FairQueue.Done", func() { _ = s.queue.Done(value, cost) }) // it calls the key function
-		}()
-	}
-	if s.timeout == 0 {
-		err = s.handler(w.ctx, value)
-		return
-	}
-	ctx, cancel := context.WithTimeoutCause(w.ctx, s.timeout, ErrTimeout)
-	defer cancel()
-	if err = s.handler(ctx, value); err != nil && errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), ErrTimeout) {
-		err = timedOut(ErrTimeout, err)
-	}
-}
-
-// fail is called with an item whose handler has failed. Its letter goes first, for the observer and
-// the log may end the goroutine.
-func (s *itemSource[K, V]) fail(w *worker, t *task.Task[V], value V, err error, started time.Time) {
-	inc(&w.counts.failed)
-	ws := s.workers
-	letter := &DeadLetter[V]{Payload: value, Reason: Failed, Err: err, Attempts: 1, At: time.Now()}
-	if ws.ctx.Err() != nil {
-		letter.Reason = Shutdown
-	}
-	if s.sink != nil {
-		if bad := callSink(ws.storeCtx, ws, &s.observer, s.sink, letter); bad != nil {
-			ws.log.Error("pool: an item was lost, because no letter of it could be sent", "payload", value, "error", bad)
-		}
-	}
-	if f := s.observer.Failed; f != nil {
-		ws.observe("Failed", func() { f(ws.storeCtx, "", t, letter.At.Sub(started), err) })
-	}
-	ws.log.Warn("pool: an item failed", about("", new(task.Task[V]), err)...)
-}
 
 // Shutdown ends the workers. Nothing is taken from the queue any more, and what runs is finished.
 // While a handler is in [Yield] items are still taken, because it may wait for one. If ctx is done

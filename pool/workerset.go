@@ -22,15 +22,14 @@ type workerSet struct {
 
 	// Three contexts end one after the other when the time of Shutdown is over: ctx, the parent of
 	// the handlers' contexts, at once; storeCtx, for calls of queues and sinks, AbandonAfter
-	// later; sinkCtx another AbandonAfter later. After that Shutdown waits for no sink any more:
-	// those that still run are counted in abandonedSinks.
+	// later; sinkCtx another AbandonAfter later. After that Shutdown waits for no sink any more.
 	ctx            context.Context
 	cancel         context.CancelCauseFunc
 	storeCtx       context.Context
 	cancelStore    context.CancelFunc
 	sinkCtx        context.Context
 	cancelSinks    context.CancelFunc
-	abandonedSinks atomic.Int64
+	abandonedSinks atomic.Int64 // sinks that nobody waits for any more and that still run
 
 	dropped, expired, deadLetters, leftoverCount, refused counter // see Stats
 
@@ -50,7 +49,6 @@ type workerSet struct {
 	paused        bool
 	active        int // workers, without those whose handlers are in Yield
 	yielding      int // handlers in Yield
-	yieldCalls    int // calls of Yield; a handler can make several at a time
 	all           map[*worker]struct{}
 	idle          []*worker // those that wait for a task; the one that was busy last is at the end
 	toEnd         int       // how many have to end because the load is low, though there is work
@@ -63,9 +61,8 @@ type workerSet struct {
 	unassigned      []job           // tasks that were taken when Scale.Max was more; they are next
 	returning       []chan struct{} // handlers that come back from Yield and wait for a place
 	backgroundCalls int             // functions that run in background
-
-	submissions []*waitingSubmit // those of yieldCalls that are submits, in the order of beginning
-	unsticking  bool             // see unstickLocked
+	letters         int             // dead letters in hand, see holdLetter
+	lettersGone     chan struct{}   // closed when there is none any more; nil if there is none
 
 	dispatching, dispatchAgain bool // see dispatch
 
@@ -102,6 +99,9 @@ type source interface {
 	watchLoad(fullness float64) bool
 	loadBelow(fullness float64) bool
 
+	// drains reports whether the source takes tasks from this queue.
+	drains(queue any) bool
+
 	// addRunning says that n more handlers run, or fewer if n is negative, because of Yield.
 	addRunning(n int64)
 }
@@ -123,7 +123,10 @@ type worker struct {
 	counts     counters
 }
 
-type workerKey struct{}
+type (
+	workerKey struct{}
+	setKey    struct{}
+)
 
 // workerOf returns the worker whose handler has this context, nil if there is none.
 func workerOf(ctx context.Context) *worker {
@@ -131,12 +134,19 @@ func workerOf(ctx context.Context) *worker {
 	return w
 }
 
+// setOf returns the set one of whose handlers or sinks has this context, nil if there is none.
+func setOf(ctx context.Context) *workerSet {
+	ws, _ := ctx.Value(setKey{}).(*workerSet)
+	return ws
+}
+
 // start begins to drain a source.
 func (ws *workerSet) start(s source) {
 	ws.source = s
-	ws.ctx, ws.cancel = context.WithCancelCause(context.Background())
-	ws.storeCtx, ws.cancelStore = context.WithCancel(context.Background())
-	ws.sinkCtx, ws.cancelSinks = context.WithCancel(context.Background())
+	base := context.WithValue(context.Background(), setKey{}, ws)
+	ws.ctx, ws.cancel = context.WithCancelCause(base)
+	ws.storeCtx, ws.cancelStore = context.WithCancel(base)
+	ws.sinkCtx, ws.cancelSinks = context.WithCancel(base)
 	ws.done, ws.markDone = context.WithCancel(context.Background())
 	ws.scheduleClock.current = -1
 	ws.all = map[*worker]struct{}{}
@@ -404,10 +414,8 @@ func (ws *workerSet) removeLocked(w *worker) {
 }
 
 // notifyQuietLocked wakes those who wait until the set is quiet, if it is, and marks it as done
-// after Shutdown. It also ends a submit if all handlers are stuck. It is called whenever one of
-// these may be so.
+// after Shutdown. It is called whenever that may be so.
 func (ws *workerSet) notifyQuietLocked() {
-	ws.unstickLocked()
 	if !ws.quietLocked() {
 		return
 	}
@@ -428,9 +436,9 @@ func (ws *workerSet) notifyQuiet() {
 }
 
 // quietLocked tells whether nothing is going on: all workers are idle, no handler is in Yield, no
-// task is on its way to a worker, and nothing runs in background.
+// task is on its way to a worker, no letter is in hand, and nothing runs in background.
 func (ws *workerSet) quietLocked() bool {
-	return len(ws.idle) == ws.active && ws.yielding == 0 && !ws.dispatching && len(ws.unassigned) == 0 && ws.backgroundCalls == 0 && ws.prefetched.Load() == 0
+	return len(ws.idle) == ws.active && ws.yielding == 0 && !ws.dispatching && len(ws.unassigned) == 0 && ws.backgroundCalls == 0 && ws.letters == 0 && ws.prefetched.Load() == 0
 }
 
 // waitQuiet waits until the set is quiet. atOnce is true if it was, and also returned true, when

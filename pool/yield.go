@@ -1,9 +1,6 @@
 package pool
 
-import (
-	"context"
-	"slices"
-)
+import "context"
 
 // Yield calls f. Meanwhile the handler whose context this is counts as waiting, and another
 // handler gets its place. A handler that waits for other tasks of its pool must do that in f:
@@ -16,26 +13,16 @@ func Yield(ctx context.Context, f func()) {
 		f()
 		return
 	}
-	w.yield(nil, f)
-}
-
-// yield is Yield for a worker that is known.
-func (w *worker) yield(s *waitingSubmit, f func()) {
-	w.set.givePlace(w, s)
-	defer w.set.takePlace(w, s)
+	w.set.givePlace(w)
+	defer w.set.takePlace(w)
 	f()
 }
 
-// givePlace gives the place of a worker to another one. s is the submit that waits; nil for Yield.
-func (ws *workerSet) givePlace(w *worker, s *waitingSubmit) {
+// givePlace gives the place of a worker to another one.
+func (ws *workerSet) givePlace(w *worker) {
 	ws.mu.Lock()
-	ws.yieldCalls++
-	if s != nil {
-		ws.submissions = append(ws.submissions, s)
-	}
 	w.yieldDepth++
 	if w.yieldDepth > 1 { // it has given its place away already
-		ws.unstickLocked()
 		ws.mu.Unlock()
 		return
 	}
@@ -49,10 +36,8 @@ func (ws *workerSet) givePlace(w *worker, s *waitingSubmit) {
 
 // takePlace waits until there is a place for a worker again. Of the others, the one that has done
 // its task first makes it: those who come back go before new tasks.
-func (ws *workerSet) takePlace(w *worker, s *waitingSubmit) {
+func (ws *workerSet) takePlace(w *worker) {
 	ws.mu.Lock()
-	ws.yieldCalls--
-	ws.submissions = slices.DeleteFunc(ws.submissions, func(other *waitingSubmit) bool { return other == s })
 	w.yieldDepth--
 	if w.yieldDepth > 0 {
 		ws.mu.Unlock()

@@ -2,7 +2,6 @@ package pool_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -236,167 +235,37 @@ func TestSubmitWaitAtShutdown(t *testing.T) {
 	})
 }
 
-// TestSubmitWaitNeedsRoom has a handler that waits for room, which only another task can make.
-func TestSubmitWaitNeedsRoom(t *testing.T) {
+// TestContextOfItem has a handler of items whose context outlives it: what hangs on it is called, and
+// it has no place to give to others.
+func TestContextOfItem(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
-		var p *pool.Pool[int]
-		p = openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
-			if tk.Payload == 0 {
-				return p.SubmitWait(ctx, "a", 2, pool.PutOptions{})
+		var old context.Context
+		ended := 0
+		q := fairq.New(func(int) string { return "a" }, nil)
+		w := pool.NewWorkers(q, func(ctx context.Context, n int) error {
+			if n == 0 {
+				old = ctx
+				context.AfterFunc(ctx, func() { ended++ })
+				return nil
 			}
-			return nil
-		}, pool.Options[int]{Workers: 1, Capacity: 2})
-		p.Pause()
-		require.NoError(t, p.Submit(ctx, "a", 0))
-		require.NoError(t, p.Submit(ctx, "a", 1))
-		go func() { _ = p.Submit(ctx, "a", 1) }() // has the room of the handler that begins
-		synctest.Wait()
-		p.Resume()
-		wait(t, p)
-		require.Equal(t, uint64(4), p.Stats().Succeeded)
-		end(t, ctx, p)
-	})
-}
-
-// TestHandlersStuckInSubmits has handlers that fill the queue they submit to, of which no task can
-// be taken before one of them returns: by what counts in its capacity, or because a key is in
-// flight. One after the other is told, and all tasks are done.
-func TestHandlersStuckInSubmits(t *testing.T) {
-	for _, wait := range []bool{false, true} {
-		for name, o := range map[string]*task.Options[int]{"New": {Capacity: 4}, "Func": nil} {
-			if wait && o == nil {
-				continue // it would wait for a task that waits for its own
-			}
-			t.Run(fmt.Sprint(name, wait), func(t *testing.T) {
-				inBubble(t, func(t *testing.T, ctx context.Context) {
-					var p *pool.Pool[int]
-					var stuck atomic.Int32
-					handle := func(ctx context.Context, tk *task.Task[int]) (err error) {
-						time.Sleep(time.Second)
-						for n := range tk.Payload { // more than there is room for
-							key := fmt.Sprint(tk.Key, n)
-							if o == nil {
-								key = tk.Key
-							}
-							if wait {
-								err = p.SubmitWait(ctx, key, 0, pool.PutOptions{})
-							} else {
-								err = p.Submit(ctx, key, 0)
-							}
-							if errors.Is(err, fairq.ErrFull) {
-								require.ErrorAs(t, err, new(*fairq.FullError))
-								require.ErrorContains(t, err, "all handlers wait in submits")
-								stuck.Add(1)
-								return nil
-							}
-							require.NoError(t, err)
-						}
-						return nil
-					}
-					if o == nil { // own queues have room for what waits only
-						p = openFunc(t, handle, pool.Options[int]{Workers: 4, Capacity: 2, MaxInFlightPerKey: 1})
-					} else {
-						p = openNew(t, openQueue(t, o), handle, pool.Options[int]{Workers: 4})
-					}
-					for _, key := range []string{"a", "b", "c", "d"} {
-						require.NoError(t, p.Submit(ctx, key, 4))
-					}
-					limited, cancel := context.WithTimeout(ctx, time.Hour)
-					defer cancel()
-					require.NoError(t, p.Wait(limited))
-					require.Positive(t, stuck.Load())
-					require.LessOrEqual(t, stuck.Load(), int32(4))
-					end(t, ctx, p)
-				})
-			})
+			<-ctx.Done()
+			return ctx.Err()
+		}, &pool.Options[int]{Workers: 1, Logger: quiet})
+		for n := range 3 {
+			require.NoError(t, q.Push(n))
+			synctest.Wait() // the same worker runs the next item
 		}
-	}
-}
-
-// TestLastOfStuckIsTold has two handlers stuck, of which the one that has submitted first need not
-// be told.
-func TestLastOfStuckIsTold(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		var p *pool.Pool[int]
-		told := make(chan int, 2)
-		p = openNew(t, openQueue(t, &task.Options[int]{Capacity: 2}), func(ctx context.Context, tk *task.Task[int]) error {
-			time.Sleep(time.Duration(tk.Payload) * time.Second)
-			if tk.Payload > 0 && errors.Is(p.Submit(ctx, "a", 0), fairq.ErrFull) {
-				told <- tk.Payload
-			}
-			return nil
-		}, pool.Options[int]{Workers: 2})
-		for _, seconds := range []int{2, 1} {
-			require.NoError(t, p.Submit(ctx, "a", seconds))
-		}
-		wait(t, p)
-		close(told)
-		require.Equal(t, 2, <-told)
-		require.Empty(t, told)
-		end(t, ctx, p)
-	})
-}
-
-// TestNotStuck has a handler that waits for room until something else than a handler of the pool
-// has made it, an hour later.
-func TestNotStuck(t *testing.T) {
-	takeAndAck := func(ctx context.Context, q *task.Queue[int]) {
-		tk, err := q.Take(ctx)
-		require.NoError(t, err)
-		time.Sleep(time.Hour)
-		require.NoError(t, tk.Ack(ctx))
-	}
-	for name, c := range map[string]struct {
-		own      bool
-		other    task.PutOptions
-		makeRoom func(context.Context, *task.Queue[int])
-	}{
-		"delayed":         {other: task.PutOptions{Kind: "ours", Delay: time.Hour}, makeRoom: func(context.Context, *task.Queue[int]) {}},
-		"taken by others": {other: task.PutOptions{Kind: "ours"}, makeRoom: takeAndAck},
-		"ready for others": {other: task.PutOptions{Kind: "theirs"}, makeRoom: func(ctx context.Context, q *task.Queue[int]) {
-			time.Sleep(time.Hour)
-			takeAndAck(ctx, q)
-		}},
-		"paused": {own: true, other: task.PutOptions{Kind: "ours"}, makeRoom: func(ctx context.Context, q *task.Queue[int]) {
-			time.Sleep(time.Hour)
-			require.NoError(t, q.Resume(ctx))
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, ctx context.Context) {
-				var p *pool.Pool[int]
-				handle := func(ctx context.Context, tk *task.Task[int]) (err error) {
-					if tk.Payload == 0 {
-						time.Sleep(time.Minute)
-						_, err = p.Put(ctx, "a", 1, pool.PutOptions{Kind: "ours"})
-					}
-					return err
-				}
-				o := pool.Options[int]{Workers: 1, Kinds: []string{"ours"}, Policy: pool.Policy{MaxAttempts: 1}}
-				if c.own {
-					o.Capacity = 1
-					p = openFunc(t, handle, o)
-				} else {
-					p = openNew(t, openQueue(t, &task.Options[int]{Capacity: 2}), handle, o)
-				}
-				q := p.Queue("")
-				_, err := p.Put(ctx, "a", 0, pool.PutOptions{Kind: "ours"})
-				require.NoError(t, err)
-				synctest.Wait()
-				if c.own {
-					require.NoError(t, q.Pause(ctx))
-				}
-				_, err = q.Put(ctx, "b", 1, c.other)
-				require.NoError(t, err)
-				start := time.Now()
-				c.makeRoom(ctx, q)
-				wait(t, p)
-				require.GreaterOrEqual(t, time.Since(start), time.Hour)
-				require.Zero(t, p.Stats().Failed)
-				end(t, ctx, p)
-			})
+		require.Equal(t, 1, ended)
+		require.Equal(t, context.Canceled, context.Cause(old))
+		pool.Yield(old, func() {
+			synctest.Wait()
+			require.Zero(t, w.Stats().Nested)
+			require.Equal(t, 1, q.Len())
 		})
-	}
+		now, cancel := context.WithCancel(ctx)
+		cancel()
+		require.ErrorIs(t, w.Shutdown(now), context.Canceled)
+	})
 }
 
 // TestContextOutlivesHandler submits with the context of a handler that has returned, and with one
