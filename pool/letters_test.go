@@ -93,13 +93,14 @@ func testLettersAtShutdown(t *testing.T, ctx context.Context, way string, takes 
 	} else {
 		require.Zero(t, s.DeadLetters)
 		require.ErrorAs(t, err, &abandoned)
-		require.Equal(t, 1, abandoned.Running)
+		require.Contains(t, []int{1, 2}, abandoned.Running) // the worker may be about to end
 		require.Equal(t, way == "failed" || way == "left", s.Leftovers == 1)
 	}
+	time.Sleep(time.Hour)
+	synctest.Wait()
 	if takes > limit-time.Second {
 		require.InDelta(t, limit-time.Second, contextLasted, float64(2*time.Millisecond))
 	}
-	time.Sleep(time.Hour)
 	require.Equal(t, 1, calls)
 	require.Equal(t, s.DeadLetters, p.Stats().DeadLetters)
 	require.Len(t, told, 1)
