@@ -220,6 +220,25 @@ var sharedCases = []testCase{
 		again.close()
 		other.first("b1")
 	}},
+	{"DisconnectThenChange", "what it holds is handed back only after Options.Grace, whatever others do", func(e *env) {
+		q, other := e.two(options{Grace: 2 * soon})
+		q.put("a1")
+		c := q.consumer(task.Filter{})
+		l := c.first("a1")
+		held, cancel := l.Context(ctx)
+		defer cancel()
+		w := q.watch(ctx)
+		c.disconnect()
+		other.put("b1")
+		other.first("b1").ack()
+		later()
+		_, events := w.seen()
+		equal(e, "lost in "+events, strings.Contains(events, "ttr"), false)
+		e.ok(held.Err())
+		time.Sleep(ages)
+		e.is(context.Cause(held), task.ErrLeaseLost)
+		other.first("a1").ack()
+	}},
 	{"ResumeBackAndForth", "Who had the consumer before has it no more, here or in another process", func(e *env) {
 		q, other := e.two()
 		q.put("a1 b1")

@@ -226,9 +226,12 @@ func (u *unit) checkLeases() {
 // findLostLeases notes which leases of this process others have ended. Of a task that is gone it
 // tells that it was deleted, for that is by far the most likely.
 func (u *unit) findLostLeases() {
-	still := map[uint64]uint64{}
-	for _, c := range u.q.ownConsumers {
-		maps.Copy(still, must(u.v.Leases(c.number)))
+	still, seen := map[uint64]uint64{}, map[uint64]bool{}
+	for _, h := range u.q.ownLeases {
+		if !seen[h.consumer] { // which may have disconnected, and so lives here no more
+			seen[h.consumer] = true
+			maps.Copy(still, must(u.v.Leases(h.consumer)))
+		}
 	}
 	var lost []uint64
 	for id, h := range u.q.ownLeases {

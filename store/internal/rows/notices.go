@@ -37,7 +37,7 @@ func (u *unit) tellEvent(e *driver.Event) {
 
 // leaseBegins notes that a consumer of this process holds a task from now on.
 func (u *unit) leaseBegins(r *Row) {
-	u.begun = append(u.begun, ownLease{id: r.ID, lease: r.Since, key: r.Key, group: r.Group})
+	u.begun = append(u.begun, ownLease{id: r.ID, lease: r.Since, consumer: r.Consumer, key: r.Key, group: r.Group})
 }
 
 // leaseEnds notes that a lease is over, whoever had it.

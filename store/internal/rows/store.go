@@ -171,6 +171,7 @@ type ownConsumer struct {
 // ownLease is a lease of a consumer of this process.
 type ownLease struct {
 	id, lease uint64
+	consumer  uint64
 	key       string
 	group     string
 	cancelled bool // those who listen were told that its group is cancelled
