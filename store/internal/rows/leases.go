@@ -97,8 +97,12 @@ func (b *backend) TakeID(ctx context.Context, consumer driver.Handle, id driver.
 	return record, err
 }
 
-// poll has those who wait from now on look for what others do.
+// poll has those who wait from now on look for what others do. A lease that others have taken before
+// may end before the first poll, so its end is read now.
 func (u *unit) poll() {
+	if u.q.pollAt.Load() == 0 {
+		u.schedule(must(u.v.Times()).Wake)
+	}
 	u.onCommit(func() {
 		u.q.startPolling()
 		u.q.wakeToLook()

@@ -131,6 +131,9 @@ func (u *unit) grant(r *Row, c *ownConsumer) {
 	r.learnFrom(t)
 	r.Wake = t.Wake(driver.Taken)
 	u.schedule(r.Wake)
+	if r.Wake != 0 && r.Wake < life.Plus(u.now, u.q.store.options.Poll) {
+		u.changed = true // others that wait poll too seldom to see in time when the lease ends
+	}
 	u.write(r)
 	u.head.readyTasks[r.Key].remove(r)
 	if u.q.store.traits.Exclusive { // else the head is not kept

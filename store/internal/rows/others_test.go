@@ -79,6 +79,62 @@ func TestNotify(t *testing.T) {
 	})
 }
 
+// A process that waits gets what another one held that has died, or has put off, on time: also if
+// it was not told, as it polls seldom.
+func TestKnowsWhatIsDue(t *testing.T) {
+	const poll = 10 * time.Second
+	for name, test := range map[string]struct {
+		put       task.PutOptions
+		does      func(ctx context.Context, a *task.Task[string]) error
+		waits, at time.Duration // when the other process begins to wait, and gets the task
+	}{
+		"Lease":      {put: task.PutOptions{TTR: time.Second}, at: time.Second},
+		"LongLease":  {put: task.PutOptions{TTR: poll}, at: poll},
+		"WaitsLater": {put: task.PutOptions{TTR: 15 * time.Second}, waits: poll, at: 15 * time.Second},
+		"Touch": {
+			put: task.PutOptions{TTR: time.Second}, at: 3 * time.Second,
+			does: func(ctx context.Context, a *task.Task[string]) error { return a.Touch(ctx, 2*time.Second) },
+		},
+		"Release": {
+			at:   time.Second,
+			does: func(ctx context.Context, a *task.Task[string]) error { return a.Release(ctx, time.Second) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, db, o := t.Context(), rowstest.NewDB(time.Now), task.Options[string]{Grace: time.Hour}
+				in := rows.Options{MaxPayload: 100, Poll: poll}
+				s, dies := rows.New(db, in), db.Reopen()
+				q := openQueue(t, s, o)
+				var tells bool
+				busy := openQueue(t, rows.New(notifying{dies, func() {
+					if tells {
+						s.Changed(0)
+					}
+				}}, in), o)
+				got := make(chan struct{})
+				begun := time.Now()
+				time.AfterFunc(test.waits, func() {
+					_, _ = q.Take(ctx)
+					close(got)
+				})
+				synctest.Wait()
+				require.NoError(t, second(busy.Put(ctx, "a", "a1", test.put))) // it is faster than q
+				tells = true
+				a := busy.take("a1")
+				synctest.Wait()
+				if test.does != nil {
+					require.NoError(t, test.does(ctx, a))
+				}
+				dies.Kill()
+				<-got
+				require.Less(t, time.Since(begun)-test.at, time.Millisecond)
+				require.GreaterOrEqual(t, time.Since(begun), test.at)
+			})
+		})
+	}
+}
+
 // failOnce returns how many calls of op, or of all if that is "", are to be made until one fails; 0
 // means never.
 func failOnce(db *rowstest.DB, op string) *atomic.Int64 {
