@@ -45,7 +45,8 @@ func (q *Queue[V]) newConsumer(h driver.Handle, filter Filter) *Consumer[V] {
 	return c
 }
 
-// NewConsumer returns a consumer that holds nothing, and takes what the filter passes.
+// NewConsumer returns a consumer that holds nothing, and takes what the filter passes. The caller
+// must Close it, or Disconnect: until then the Queue keeps some 260 bytes for it.
 func (q *Queue[V]) NewConsumer(filter Filter) *Consumer[V] {
 	return q.newConsumer(driver.Handle{ID: rand.Text()}, filter)
 }

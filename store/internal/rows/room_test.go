@@ -1,6 +1,7 @@
 package rows_test
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,6 +30,37 @@ func countedKeys(t *testing.T, db *rowstest.DB) map[string]int {
 		all[k.Key] = k.Tasks[0] + 100*k.Weight
 	}
 	return all
+}
+
+// A queue in which nothing is left remembers no longer what its keys have used of rounds to come.
+func TestNothingServedStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := rowstest.NewDB(time.Now)
+		q := openQueue(t, open(db), task.Options[string]{Quantum: 1})
+		for i := range 20 {
+			require.NoError(t, second(q.Put(t.Context(), fmt.Sprint(i), "", task.PutOptions{Cost: 1000})))
+		}
+		served := func() int {
+			tx, err := db.Begin(t.Context())
+			require.NoError(t, err)
+			defer tx.Rollback()
+			row, err := tx.Queue("q", nil)
+			require.NoError(t, err)
+			v, err := tx.Enter(row.ID, &rows.Plan{Exclusive: true})
+			require.NoError(t, err)
+			all, err := v.Served().Scan(rows.Range{Index: rows.ServedLine})
+			require.NoError(t, err)
+			return len(all)
+		}
+		for range 20 {
+			one, err := q.Take(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, one.Ack(t.Context()))
+		}
+		require.Positive(t, served())
+		time.Sleep(time.Minute)
+		require.Zero(t, served())
+	})
 }
 
 // Keys are counted only while the queue is so full that one may be over its share, or half of that.

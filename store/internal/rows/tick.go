@@ -95,8 +95,11 @@ func (u *unit) reread(r *Row) *Row {
 // being served and of those to come.
 func (u *unit) sweepServed(n int) {
 	if u.q.newcomersJoin || u.q.costs {
-		for priority, round := range u.head.Rounds {
-			check(u.v.SweepServed(priority, round, n))
+		for priority := range u.head.Rounds {
+			if u.q.costs {
+				u.forgetAccounts(priority)
+			}
+			check(u.v.SweepServed(priority, u.currentRound(priority), n))
 		}
 	}
 }
