@@ -31,7 +31,7 @@
 //   - A task that waits for its next attempt, or for its delay to end, holds no worker and no
 //     goroutine, and needs no room: a full queue cannot refuse it.
 //   - What was prefetched, see Options.Prefetch, is started in the order in which it was taken,
-//     or handed back within half a second, with its turn. A task whose lease has run out is not
+//     or handed back within half a second, untried. A task whose lease has run out is not
 //     started.
 //   - If the queue's store is away for a while, the pool goes on when it is back. What came of
 //     tasks is not forgotten meanwhile, as long as their leases last.

@@ -226,13 +226,13 @@ func (s *prefetcher[V]) stop() {
 	}
 }
 
-// handBack hands tasks back, which keep their turns.
+// handBack hands tasks back that nobody has tried.
 func (s *prefetcher[V]) handBack(tasks []prefetchedTask[V]) {
 	for _, h := range tasks {
 		s.pool.background(func() {
 			defer s.pool.prefetched.Add(-1)
 			// If that fails, closing the consumer hands it back.
-			_ = s.pool.settle(h.task, func(ctx context.Context) error { return h.task.Snooze(ctx, 0) })
+			_ = s.pool.settle(h.task, func(ctx context.Context) error { return h.task.Return(ctx) })
 		})
 	}
 }

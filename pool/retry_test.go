@@ -205,6 +205,37 @@ func TestErrorsThatSayWhen(t *testing.T) {
 	}
 }
 
+// TestInVain has a key whose handlers hang for longer than their leases last, or are never ready.
+// Another key gets its share.
+func TestInVain(t *testing.T) {
+	for name, hang := range map[string]func() error{
+		"Snooze":     func() error { time.Sleep(time.Millisecond); return pool.Snooze(0) },
+		"RetryAfter": func() error { time.Sleep(time.Millisecond); return pool.RetryAfter(0) },
+		"TTR":        func() error { time.Sleep(80 * time.Millisecond); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, ctx context.Context) {
+				var good atomic.Int64
+				q := openQueue(t, &task.Options[int]{TTR: 50 * time.Millisecond})
+				for i := range 44 {
+					_, err := q.Put(ctx, map[bool]string{true: "bad", false: "good"}[i < 4], 0, task.PutOptions{})
+					require.NoError(t, err)
+				}
+				p := openNew(t, q, func(_ context.Context, t *task.Task[int]) error {
+					if t.Key == "bad" {
+						return hang()
+					}
+					good.Add(1)
+					return nil
+				}, pool.Options[int]{Workers: 2, Policy: pool.Policy{MaxAttempts: -1}})
+				time.Sleep(3 * time.Second)
+				require.EqualValues(t, 40, good.Load())
+				require.Greater(t, p.Stats().Started, uint64(80)) // and bad went on
+			})
+		})
+	}
+}
+
 // TestSnooze has a task that is not ready for its handler a hundred times, and then fails as often
 // as it may.
 func TestSnooze(t *testing.T) {

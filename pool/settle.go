@@ -78,7 +78,7 @@ func (a *attempt[V]) settle(err error) {
 	case permanent:
 		a.fail(Failed, err)
 	case p.ctx.Err() != nil: // Shutdown has cancelled the handler
-		a.settleBy(func(ctx context.Context) error { return t.Snooze(ctx, 0) }, &counts.returned)
+		a.settleBy(t.Return, &counts.returned)
 	case again != nil && again.snooze:
 		if a.settleBy(func(ctx context.Context) error { return t.Snooze(ctx, again.delay) }, &counts.snoozed) {
 			a.observeRetry(again.delay, err)

@@ -9,7 +9,8 @@
 // The states of a task and what leads from one to the other:
 //
 //	delayed --due--> ready --Take--> taken --Ack, Discard--> gone
-//	                   ^               |--Snooze---------> ready or delayed
+//	                   ^               |--Return---------> ready
+//	                   |               |--Snooze---------> ready or delayed
 //	                   |               |--Release, Fail--> the same, or buried after the last attempt
 //	                   |               |--Bury-----------> buried --Kick--> ready
 //	                   +--lease lost---+
@@ -20,13 +21,13 @@
 //   - Order: priority first; within a priority keys are served in rounds, as by a [fairq.Queue];
 //     within a key tasks are taken in the order in which they became ready. With Options.Quantum,
 //     rounds share work instead of tasks, by their costs.
-//   - A task takes its turn when it becomes ready: when it is put, when its delay ends, when it is
-//     kicked. So what is tried again after a delay or by Fail queues up like new work, and a key
-//     whose tasks all fail does not flood the others. A task that is handed back without delay (by
-//     Release or Snooze, because its lease was lost, because its consumer was closed) keeps the
-//     turn that it was taken by, and is first. If it is gone before it is taken again, its key
-//     keeps that turn for others, as long as it has some. Options.KeepPlace makes all of them
-//     return to the place of their Put.
+//   - A task takes its turn, and its place in its key, when it becomes ready: when it is put, when
+//     its delay ends, when it is kicked. What was tried in vain queues up like new work, so a key
+//     whose tasks all fail or hang does not hold up the others: this goes for Release, Snooze and
+//     Fail, with a delay or without, and for each lease that is lost, for nobody knows whether its
+//     task was tried. Only what is handed back untried (by Return, ReleaseAll or Close) keeps the
+//     turn that it was taken by, and is first; if it comes back so twice in a row, it takes a new
+//     one. With Options.KeepPlace a task returns to its place in its key, but not to its turn.
 //   - A key that has as many tasks taken as Options.MaxInFlightPerKey allows, or is paused, is
 //     passed over, at no cost for the others. As soon as it can be served it is first, if it has
 //     missed a turn; it never gets back more than one, or with a weight more than those of a round.

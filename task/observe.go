@@ -64,7 +64,7 @@ func (q *Queue[V]) countRefusal(key string, err error) {
 // (because they were paused or busy, or had no task for the filter of a consumer) may come later
 // here than they will; and with a Quantum and MaxInFlightPerKey, of each key only the next task is
 // where it will be. What comes first because it was handed back, or passed over, is of round 0. With
-// a Quantum or MaxInFlightPerKey rounds may have other numbers in one kind of store than in another.
+// a Quantum, KeepPlace or MaxInFlightPerKey rounds may have other numbers in one kind of store than in another.
 // It is O(n), with the queue locked in memory, plus the keys that come first because they were
 // passed over or have been handed a task back.
 func (q *Queue[V]) Upcoming(ctx context.Context, n int) ([]UpcomingTask, error) {

@@ -85,8 +85,9 @@ type Options[V any] struct {
 	MaxInFlightPerKey int
 
 	// KeepPlace makes every task that becomes ready again, or for the first time after a delay, go
-	// to where it was put, instead of behind what its key has queued; it is the queue's. Choose it
-	// where the order within a key matters more than that retries queue like new work.
+	// to where it was put, instead of behind what its key has queued; it is the queue's. The key
+	// still needs a new turn for it, so the other keys do not wait longer. Choose it where a key's
+	// tasks must be done in order.
 	KeepPlace bool
 
 	// Priority, TTL, TTR and MaxAttempts are for tasks that are put without their own; see
@@ -141,8 +142,8 @@ type PutOptions struct {
 	//
 	// A key that has had more than its share of a round pays with those that follow, also if it has
 	// no task meanwhile, unless no other task of the priority is ready. The key pays when the task
-	// gets its turn. With MaxInFlightPerKey, and in a database once a task with a Kind was put, that
-	// is when the task is its key's next one, else when it becomes ready.
+	// gets its turn. With MaxInFlightPerKey, and in a database with KeepPlace or once a task with a
+	// Kind was put, that is when the task is its key's next one, else when it becomes ready.
 	Cost int64
 
 	// Delay is how long it takes until the task is ready. 0 means that it is at once.

@@ -10,7 +10,7 @@ import (
 )
 
 // Task is a task and, if it comes from Take, a lease: the proof that its consumer holds it. A lease
-// ends with Ack, Release, Snooze, Fail, Bury or Discard; when its time to run is over; when its
+// ends with Ack, Release, Snooze, Return, Fail, Bury or Discard; when its time to run is over; when its
 // consumer is closed, resumed or has gone for too long; and when somebody else buries or deletes
 // the task. Then it is lost, all its methods return [ErrLeaseLost], and change nothing. A Task from
 // Peek or List is no lease.
@@ -20,8 +20,8 @@ import (
 // Task, that is where the task is since, 0 if it is gone. The methods may be called by any
 // goroutine at any time, but not while others read what they change.
 //
-// Priority may be changed before a Release, Snooze, Fail or Bury: then that is the task's priority
-// from now on. It queues up there like new work, even without a delay and with KeepPlace.
+// Priority may be changed before a Release, Snooze, Return, Fail or Bury: then that is the task's
+// priority from now on. It queues up there like new work, also with KeepPlace.
 type Task[V any] struct {
 	ID       ID
 	Key      string
@@ -92,9 +92,8 @@ func (t *Task[V]) Expires() bool {
 // Ack says that the task is done. It is gone then.
 func (t *Task[V]) Ack(ctx context.Context) error { return t.settle(ctx, driver.Settlement{}) }
 
-// Release hands the task back. Without a delay it keeps its turn: it is the first of its key, and
-// among the first of all. After a delay it queues up like new work, unless the queue is one with
-// KeepPlace. If it was its last attempt, it is buried instead.
+// Release hands the task back, which was tried in vain: at once, or after a delay, it queues up like
+// new work. If it was its last attempt, it is buried instead.
 func (t *Task[V]) Release(ctx context.Context, delay time.Duration) error {
 	if err := checkDelay("Release: the delay", delay); err != nil {
 		return err
@@ -111,9 +110,14 @@ func (t *Task[V]) Snooze(ctx context.Context, delay time.Duration) error {
 	return t.settle(ctx, driver.Settlement{Method: driver.Snooze, Delay: delay, Priority: t.Priority})
 }
 
+// Return hands the task back untried, as Consumer.Close does with all that it holds: the attempt
+// does not count, and the task keeps its turn, unless it was handed back so the last time too.
+func (t *Task[V]) Return(ctx context.Context) error {
+	return t.settle(ctx, driver.Settlement{Method: driver.Return, Priority: t.Priority})
+}
+
 // Fail is Release, and records why. If reason is, or wraps, an [*Error], its code is too, with the
-// whole message. A task that failed takes a new turn even if delay is 0, unless the queue has
-// KeepPlace: then it is first again, so give it a delay.
+// whole message.
 func (t *Task[V]) Fail(ctx context.Context, reason error, delay time.Duration) error {
 	if err := checkDelay("Fail: the delay", delay); err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 // store's; 0 is never.
 type Task struct {
 	State       driver.State
+	Untried     bool // it was handed back untried and kept its turn, which it does but once
 	Attempts    int32
 	MaxAttempts int32 // 0 means no limit
 	ReadyAt     int64
@@ -46,7 +47,7 @@ type GroupOf interface {
 type Fate struct {
 	State   driver.State // the next one; 0 if the task is gone
 	Told                 // what those are told who want to know
-	NewTurn bool         // it goes behind the others of its key, but with KeepPlace
+	NewTurn bool         // it takes a new turn, and without KeepPlace a new place in its key
 	Outcome error        // of one that is gone or buried; see driver.Outcome
 }
 
@@ -143,8 +144,11 @@ func (t *Task) Settle(how *driver.Settlement, now int64, s *driver.Stats) Fate {
 	case driver.Discard:
 		return t.gone(driver.EventDelete, t.Failure(), s)
 	}
+	if how.Method == driver.Return {
+		return t.Return(now, s)
+	}
 	s.Releases++
-	return t.handBack(driver.EventRelease, how.Method != driver.Snooze, how.Err != nil, how.Delay, now, s)
+	return t.handBack(driver.EventRelease, how.Method != driver.Snooze, how.Delay, now, s)
 }
 
 // Moves tells whether a task has another priority when its lease has ended. Then it queues up there
@@ -153,22 +157,25 @@ func Moves(how *driver.Settlement, priority int) bool {
 	return !how.Ends() && how.Priority != priority
 }
 
-// Return ends the lease of a consumer that leaves.
+// Return ends a lease whose task was not tried. The task keeps its turn, but not twice in a row: a
+// consumer that is closed each time it has failed would be served before all others.
 func (t *Task) Return(now int64, s *driver.Stats) Fate {
 	s.Releases++
-	return t.handBack(driver.EventRelease, false, false, 0, now, s)
+	t.Attempts--
+	t.Until = 0
+	return t.back(driver.EventRelease, t.Untried, now, s)
 }
 
 // Lose ends a lease that has run out, or whose consumer is gone.
 func (t *Task) Lose(now int64, s *driver.Stats) Fate {
 	s.Losses++
-	return t.handBack(driver.EventTTR, true, false, 0, now, s)
+	return t.handBack(driver.EventTTR, true, 0, now, s)
 }
 
-// handBack ends a lease whose task is not done. One that failed takes a new turn even without a
-// delay: if it were first again, it would be the only one that is ever taken.
+// handBack ends a lease whose task was tried and is not done. It takes a new turn even without a
+// delay: if it were first again, it could be the only one that is ever taken.
 func (t *Task) handBack(
-	why driver.EventType, counts, failed bool, delay time.Duration, now int64, s *driver.Stats,
+	why driver.EventType, counts bool, delay time.Duration, now int64, s *driver.Stats,
 ) Fate {
 	t.Until = 0
 	switch {
@@ -186,11 +193,12 @@ func (t *Task) handBack(
 			t.Expires = Plus(t.Expires, delay)
 		}
 	}
-	return t.back(why, failed || delay > 0, now, s)
+	return t.back(why, true, now, s)
 }
 
 // back makes a task wait again, or ends it if it must not.
 func (t *Task) back(why driver.EventType, newTurn bool, now int64, s *driver.Stats) Fate {
+	t.Untried = !newTurn
 	if end, outcome := t.unwanted(now); end != 0 {
 		f := t.gone(end, outcome, s)
 		f.First = why

@@ -70,6 +70,7 @@ CREATE TABLE fairq.tasks (
 	takeable     boolean NOT NULL,
 	gap          boolean NOT NULL,
 	returned     boolean NOT NULL,
+	untried      boolean NOT NULL,
 	key          bytea, -- never NULL
 	kind         bytea NOT NULL,
 	unique_key   bytea,

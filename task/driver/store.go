@@ -297,12 +297,13 @@ const (
 	Ack     Method = iota // it is done, and gone
 	Release               // it is ready again after Delay, or buried if that was its last attempt
 	Snooze                // it is ready again after Delay, and the attempt does not count
-	Fail                  // as Release, but it has a new turn if there is an Err
+	Return                // it is ready again, the attempt does not count, and it keeps its turn once
+	Fail                  // as Release
 	Bury                  // it is buried
 	Discard               // it is gone, and Err is its outcome
 )
 
-var methodNames = [...]string{Ack: "Ack", Release: "Release", Snooze: "Snooze", Fail: "Fail", Bury: "Bury", Discard: "Discard"}
+var methodNames = [...]string{Ack: "Ack", Release: "Release", Snooze: "Snooze", Return: "Return", Fail: "Fail", Bury: "Bury", Discard: "Discard"}
 
 // String returns the method's name.
 func (m Method) String() string { return methodNames[m] }

@@ -67,7 +67,7 @@ func (q *queue) check(t require.TestingT) {
 		}
 		if it.State == driver.Ready {
 			ready[q.line(it).lane(it.kind)]++
-			require.True(t, q.reserve || it.turn == 0)
+			require.Zero(t, it.turn)
 		}
 		if it.Rare != nil && it.UniqueKey != "" {
 			uniqueKeys++
@@ -119,9 +119,7 @@ func (q *queue) check(t require.TestingT) {
 			linked[l.band] += l.turnsAhead
 			require.Equal(t, l.band.turns.KeyLen(k.name), l.turnsAhead)
 			require.True(t, slices.IsSortedFunc(l.owed, cmp.Compare[uint64]))
-			if !q.reserve {
-				require.LessOrEqual(t, l.turnsAhead+len(l.owed), l.len)
-			}
+			require.LessOrEqual(t, l.turnsAhead+len(l.owed), l.len)
 			require.True(t, l.len == 0 || l.turnsAhead+len(l.owed) > 0)
 			require.True(t, !l.isEmpty() || k.uniform())
 			sum := 0

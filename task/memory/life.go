@@ -83,9 +83,6 @@ func (q *queue) newItem(a *arrival) *item {
 	q.ids.add(it)
 	q.places++
 	it.place = q.places
-	if q.reserve {
-		q.line(it).addTurn(it.cost)
-	}
 	q.stats.Puts++
 	q.tasks[0]++
 	if it.key.tasks[0]++; it.key.tasks[0] == 1 {
@@ -284,22 +281,9 @@ func (q *queue) first(f *driver.Filter) *item {
 
 // reprioritize gives a task that is taken another priority, and a place behind all of its key.
 func (q *queue) reprioritize(it *item, priority int) {
-	q.giveUpTurn(it)
 	it.priority = int16(priority)
 	q.places++
 	it.place, it.turn = q.places, 0
-	if q.reserve {
-		q.line(it).addTurn(it.cost)
-	}
-}
-
-// giveUpTurn takes its turn from a task that has one though it is not ready.
-func (q *queue) giveUpTurn(it *item) {
-	if q.reserve && it.turn == 0 {
-		l := q.line(it)
-		l.giveUp(l.turnsAhead + len(l.owed) - 1)
-		q.dropIfEmpty(l)
-	}
 }
 
 // ended tells those who wait for a task with a unique key how it ended.
@@ -332,9 +316,12 @@ func (q *queue) finishApply(it *item, f life.Fate, now int64, lease uint64) {
 		q.gone(it, f.Event, now, lease, f.Outcome)
 		return
 	}
-	if f.NewTurn && !q.settings.KeepPlace { // behind all others of its key
-		q.places++
-		it.place, it.turn = q.places, 0
+	if f.NewTurn {
+		it.turn = 0
+		if !q.settings.KeepPlace { // behind all others of its key
+			q.places++
+			it.place = q.places
+		}
 	}
 	q.set(it, f.State)
 	q.event(f.Event, it, now, lease)
@@ -352,7 +339,6 @@ func (q *queue) gone(it *item, why driver.EventType, now int64, lease uint64, ou
 	q.arm(it, 0)
 	q.ids.remove(it)
 	k := it.key
-	q.giveUpTurn(it)
 	if it.Rare != nil && it.UniqueKey != "" {
 		remove(&q.uniqueKeys, &q.peakUniqueKeys, it.UniqueKey)
 		q.outcomes.add(it.UniqueKey, it.id, outcome, q.clock(now)+int64(q.settings.Retention))

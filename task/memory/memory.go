@@ -54,7 +54,6 @@ type queue struct {
 	name     string
 	settings driver.Settings
 	payload  reflect.Type
-	reserve  bool                                                                 // tasks have their turns from Put on
 	epoch    time.Time                                                            // times are counted from here
 	unixBase time.Duration                                                        // the epoch, since 1970
 	admit    func(context.Context, driver.New) (driver.ID, *driver.Record, error) // PutOne, with the lock held
@@ -204,7 +203,6 @@ func (m *Store) Open(_ context.Context, name string, settings driver.Settings, n
 		keys: map[string]*keyState{}, uniqueKeys: map[string]*item{}, groups: map[string]*group{},
 		consumers: map[string]*consumer{},
 	}
-	q.reserve = settings.KeepPlace && settings.MaxInFlightPerKey == 0
 	q.unixBase = time.Duration(q.epoch.UnixNano())
 	q.inbox.free = q.freeInInbox(0)
 	q.admit = func(_ context.Context, n driver.New) (driver.ID, *driver.Record, error) { return q.putOne(&n, q.now()) }
@@ -441,7 +439,7 @@ func (q *queue) drop(l *line) {
 func (q *queue) band(priority int) *band {
 	i, ok := slices.BinarySearchFunc(q.bands, priority, func(b *band, p int) int { return b.priority - p })
 	if !ok {
-		b := &band{priority: priority, limited: q.settings.MaxInFlightPerKey > 0, reserve: q.reserve}
+		b := &band{priority: priority, limited: q.settings.MaxInFlightPerKey > 0}
 		b.turns.Newcomers = q.settings.Newcomers
 		if q.settings.Quantum > 0 {
 			b.turns.Quantum, b.turns.Cost = q.settings.Quantum, func(*line) int64 { return int64(b.cost) }

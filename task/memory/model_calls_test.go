@@ -122,8 +122,7 @@ func (m *model) TakeID(_ context.Context, h driver.Handle, id driver.ID) (driver
 
 func (m *model) handBackAll(now time.Time, id string) {
 	for _, t := range m.heldBy(id) {
-		m.stats.Releases++
-		m.handBack(t, now, 0, driver.EventRelease, false, false)
+		m.handBackUntried(t, now)
 	}
 }
 
@@ -148,14 +147,7 @@ func (m *model) Settle(
 		t.Err = how.Err
 	}
 	if !how.Ends() && how.Priority != t.Priority {
-		if t.reserved {
-			m.giveUp(t)
-		}
 		t.Priority, t.place, t.turn = how.Priority, m.tick(), 0
-		if m.reserves() {
-			m.band(t).turns.Push(t.Key, t.weight, int(t.Cost))
-			t.reserved = true
-		}
 	}
 	switch how.Method {
 	case driver.Bury:
@@ -167,9 +159,11 @@ func (m *model) Settle(
 	case driver.Ack:
 		m.leave(t)
 		m.gone(t, driver.EventAck, now, l.Number, nil)
+	case driver.Return:
+		m.handBackUntried(t, now)
 	default:
 		m.stats.Releases++
-		m.handBack(t, now, how.Delay, driver.EventRelease, how.Method != driver.Snooze, how.Err != nil)
+		m.handBack(t, now, how.Delay, driver.EventRelease, how.Method != driver.Snooze)
 	}
 	if t = m.find(l.ID); t == nil {
 		return 0, nil
@@ -199,7 +193,8 @@ func (m *model) kick(t *modelTask, now time.Time) {
 	m.stats.Kicks++
 	m.leave(t)
 	t.Attempts = 0
-	m.back(t, false, driver.EventKick, now, 0)
+	m.newTurn(t)
+	m.back(t, driver.EventKick, now, 0)
 }
 
 func (m *model) Kick(_ context.Context, o driver.ListOptions) (n int, err error) {

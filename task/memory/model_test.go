@@ -43,16 +43,16 @@ type model struct {
 
 type modelTask struct {
 	driver.Info
-	payload  any
-	weight   int
-	ends     time.Time // of its time to live
-	place    int
-	turn     uint64 // the turn it was taken by
-	buried   int    // when
-	was      driver.State
-	waiting  int // since when it has been ready or delayed, whichever it is
-	lease    uint64
-	reserved bool // it has a turn, though it is not ready
+	payload any
+	weight  int
+	ends    time.Time // of its time to live
+	place   int
+	turn    uint64 // the turn it was taken by
+	buried  int    // when
+	was     driver.State
+	waiting int // since when it has been ready or delayed, whichever it is
+	lease   uint64
+	untried bool // it was handed back untried, for the first time since it was tried
 }
 
 type modelGroup struct{ started, cancelled, ended, joining bool }
@@ -178,10 +178,6 @@ func (m *model) put(now time.Time, n *driver.New) (id driver.ID, evicted []drive
 	delete(m.outcomes, n.UniqueKey)
 	m.tasks = append(m.tasks, t)
 	m.stats.Puts++
-	if m.reserves() {
-		m.band(t).turns.Push(t.Key, t.weight, int(t.Cost))
-		t.reserved = true
-	}
 	m.wait(t, now)
 	m.event(driver.EventPut, t, now, 0)
 	if m.expired(t, now) {
@@ -283,9 +279,6 @@ func (m *model) gone(t *modelTask, why driver.EventType, now time.Time, lease ui
 		m.stats.Evicted++
 	}
 	m.event(why, t, now, lease)
-	if t.reserved {
-		m.giveUp(t)
-	}
 	m.tasks = slices.DeleteFunc(m.tasks, func(o *modelTask) bool { return o == t })
 	if t.UniqueKey != "" {
 		o := driver.Outcome{ID: t.ID, Done: true, Err: outcome}
@@ -333,8 +326,9 @@ func (m *model) start(t *modelTask, now time.Time) {
 }
 
 func (m *model) newTurn(t *modelTask) {
+	t.turn, t.untried = 0, false
 	if !m.s.KeepPlace {
-		t.place, t.turn = m.tick(), 0
+		t.place = m.tick()
 	}
 }
 
@@ -345,7 +339,22 @@ func (m *model) outcomeOf(t *modelTask) error {
 	return driver.ErrDeleted
 }
 
-func (m *model) handBack(t *modelTask, now time.Time, delay time.Duration, why driver.EventType, counts, failed bool) {
+// handBackUntried is for a task that nobody has tried. It keeps its turn, if it has not just done so.
+func (m *model) handBackUntried(t *modelTask, now time.Time) {
+	m.stats.Releases++
+	lease := t.lease
+	m.leave(t)
+	t.Attempts--
+	if t.untried {
+		m.newTurn(t)
+	} else {
+		t.untried = true
+	}
+	m.back(t, driver.EventRelease, now, lease)
+}
+
+// handBack is for a task that was tried in vain. It queues up like a new one.
+func (m *model) handBack(t *modelTask, now time.Time, delay time.Duration, why driver.EventType, counts bool) {
 	lease := t.lease
 	m.leave(t)
 	if !counts {
@@ -365,10 +374,11 @@ func (m *model) handBack(t *modelTask, now time.Time, delay time.Duration, why d
 		}
 		t.useUntil()
 	}
-	m.back(t, delay == 0 && !failed, why, now, lease)
+	m.newTurn(t)
+	m.back(t, why, now, lease)
 }
 
-func (m *model) back(t *modelTask, keep bool, why driver.EventType, now time.Time, lease uint64) {
+func (m *model) back(t *modelTask, why driver.EventType, now time.Time, lease uint64) {
 	if g := m.groups[t.Group]; g != nil && g.cancelled && t.Role == driver.Member {
 		m.event(why, t, now, lease)
 		m.gone(t, driver.EventDelete, now, 0, driver.ErrDeleted)
@@ -378,9 +388,6 @@ func (m *model) back(t *modelTask, keep bool, why driver.EventType, now time.Tim
 		m.event(why, t, now, lease)
 		m.gone(t, driver.EventTTL, now, 0, driver.ErrExpired)
 		return
-	}
-	if !keep {
-		m.newTurn(t)
 	}
 	m.wait(t, now)
 	m.event(why, t, now, lease)
@@ -442,12 +449,12 @@ func (m *model) advance(now time.Time) {
 		case gone != "":
 			for _, t := range m.heldBy(gone) {
 				m.stats.Losses++
-				m.handBack(t, at, 0, driver.EventTTR, true, false)
+				m.handBack(t, at, 0, driver.EventTTR, true)
 			}
 			delete(m.consumers, gone)
 		case t.State == driver.Taken:
 			m.stats.Losses++
-			m.handBack(t, at, 0, driver.EventTTR, true, false)
+			m.handBack(t, at, 0, driver.EventTTR, true)
 		case !t.Expires.IsZero() && !t.Expires.After(at):
 			outcome := driver.ErrExpired
 			if t.State == driver.Buried {

@@ -52,8 +52,6 @@ func (m *model) band(t *modelTask) *modelBand {
 	return b
 }
 
-func (m *model) reserves() bool { return m.s.KeepPlace && m.s.MaxInFlightPerKey == 0 }
-
 func (m *model) readyIn(key string, priority int) int {
 	return m.count(func(t *modelTask) bool { return t.State == driver.Ready && t.Key == key && t.Priority == priority })
 }
@@ -71,7 +69,7 @@ func (m *model) fillTurns(t *modelTask) {
 		want = t.weight
 	}
 	want = min(want, m.readyIn(t.Key, t.Priority)-len(b.owed[t.Key]))
-	for !m.reserves() && b.missed[t.Key] == 0 && b.turns.Len(t.Key)-b.using < want {
+	for b.missed[t.Key] == 0 && b.turns.Len(t.Key)-b.using < want {
 		next := m.oldest(t.Key, t.Priority, &driver.Filter{})
 		b.turns.Push(t.Key, t.weight, int(next.Cost))
 	}
@@ -101,20 +99,18 @@ func (m *model) becomeReady(t *modelTask, at time.Time) {
 	case t.turn != 0:
 		m.owe(b, t.Key, t.turn)
 		t.turn = 0
-	case m.reserves():
 	case m.s.MaxInFlightPerKey > 0:
 		m.fillTurns(t)
 	case b.missed[t.Key] == 0:
 		b.turns.Push(t.Key, t.weight, int(t.Cost))
 	}
-	t.reserved = m.reserves()
 }
 
 // unready is for ready tasks that leave otherwise than by being taken.
 func (m *model) unready(t *modelTask) {
 	b := m.band(t)
 	t.State = 0
-	if !m.reserves() && b.turns.Len(t.Key)+len(b.owed[t.Key]) > m.readyIn(t.Key, t.Priority) {
+	if b.turns.Len(t.Key)+len(b.owed[t.Key]) > m.readyIn(t.Key, t.Priority) {
 		m.giveUp(t)
 	}
 }
@@ -174,14 +170,14 @@ func (m *model) next(f *driver.Filter) *modelTask {
 				continue
 			}
 			m.used(b)
-			if b.missed[key] == 0 || m.reserves() {
+			if b.missed[key] == 0 {
 				b.missed[key] = b.delivered
 				m.owe(b, key, b.delivered)
 			}
 		}
 		t := m.oldest(key, p, f)
 		m.backlog[key] = m.backlog[key][:len(m.backlog[key])-1]
-		t.State, t.turn, t.reserved = 0, turn, false
+		t.State, t.turn = 0, turn
 		m.fillTurns(t)
 		m.used(b)
 		return t

@@ -16,12 +16,12 @@ import (
 // such a turn gives up those that come after it, until that one is used. So a key that has to wait
 // costs nothing while it does, and comes back with one turn, not with all that it has missed. Turns
 // are numbered as they are delivered, and owed turns are used in that order. A task that is handed
-// back is owed the turn by which it was taken.
+// back untried is owed the turn by which it was taken.
 //
 // The invariants, whenever the lock is free:
 //
 //   - A line with tasks has at least one turn, ahead or owed, so next finds each task that can be
-//     taken. Without reserve it has no more turns than tasks.
+//     taken. It has no more turns than tasks.
 //   - A lane is in the heap of its kind if and only if next may take its first task by an owed
 //     turn: it has a task, its line is owed a turn, and its key is not blocked.
 type band struct {
@@ -40,10 +40,6 @@ type band struct {
 	// Otherwise each ready task has a turn. If tasks have costs, a line has one turn ahead,
 	// whatever its weight: what the key has left of its share says when the next one is.
 	limited bool
-
-	// With KeepPlace (and no such limit) each task has a turn from Put on, ready or not, and no
-	// turn is given up before.
-	reserve bool
 }
 
 // spareKinds is how many kinds a band remembers that it has no tasks of.
@@ -136,7 +132,7 @@ func (b *band) next(f *driver.Filter) (*item, *line) {
 		if it != nil {
 			return it, l
 		}
-		if l.missed == 0 || b.reserve {
+		if l.missed == 0 {
 			l.missed = b.turn
 			l.owe(b.turn)
 		}
@@ -179,8 +175,8 @@ func (b *band) newLine(k *keyState) *line {
 	return l
 }
 
-// isEmpty tells whether the line has neither tasks nor turns.
-func (l *line) isEmpty() bool { return l.len == 0 && l.turnsAhead == 0 && len(l.owed) == 0 }
+// isEmpty tells whether the line has no tasks, and so no turns.
+func (l *line) isEmpty() bool { return l.len == 0 }
 
 // kind returns the kind of that name.
 func (b *band) kind(name string) *kind {
@@ -205,8 +201,7 @@ func (b *band) leave(k *kind) {
 	}
 }
 
-// add puts a task into the line. It may already have its turn: one that is owed, if its number is
-// in the task, or with band.reserve one that was given to it before.
+// add puts a task into the line. If the number of a turn is in the task, it is owed that one.
 func (l *line) add(it *item) {
 	lane := &l.one
 	if lane.kind == nil || lane.kind.name != it.kind { // as a rule it is that one
@@ -218,7 +213,6 @@ func (l *line) add(it *item) {
 	case it.turn != 0:
 		l.owe(it.turn)
 		it.turn = 0
-	case l.band.reserve:
 	case l.band.limited:
 		l.fillTurns()
 	case l.missed == 0:
@@ -227,16 +221,13 @@ func (l *line) add(it *item) {
 	l.indexOwed()
 }
 
-// remove takes a task out of the line that does not leave by a turn. With band.reserve it keeps its
-// turn.
+// remove takes a task out of the line that does not leave by a turn.
 func (l *line) remove(it *item) {
 	lane := l.lane(it.kind)
 	lane.remove(it)
 	l.count(lane, -1)
 	l.indexOwed()
-	if !l.band.reserve {
-		l.giveUp(l.len)
-	}
+	l.giveUp(l.len)
 }
 
 // take takes out the first task of a lane.
@@ -318,7 +309,7 @@ func (l *line) addTurn(cost uint32) {
 // fillTurns gives the line the turns that it must have: a line with tasks has at least one, ahead
 // or owed.
 func (l *line) fillTurns() {
-	if l.missed != 0 || l.band.reserve {
+	if l.missed != 0 {
 		return
 	}
 	want := 1

@@ -178,7 +178,7 @@ func (w *walk) use(l *line, turn uint64, round int) *item {
 // wanted returns how many turns a line must have ahead: see line.fillTurns.
 func (w *walk) wanted(l *line, s *walkedLine) int {
 	switch {
-	case s.missed || w.band.reserve:
+	case s.missed:
 		return 0
 	case w.band.limited && w.band.turns.TurnsAhead == 0:
 		return min(l.key.weight, s.left-s.owed)

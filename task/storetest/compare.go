@@ -110,7 +110,8 @@ type comparison struct {
 	payload int
 
 	remembered int              // how many of the wanted events are in what follows
-	returned   map[task.ID]bool // tasks that were handed back, so they are first
+	attempts   map[task.ID]int  // of tasks when they were taken last
+	returned   map[task.ID]bool // tasks that were handed back untried, so they may be first
 	owed       map[line]int     // turns that lines have used and have been handed back
 
 	// How often a key that could be served was passed over for each other one since it last was.
@@ -158,7 +159,7 @@ func compare(t *testing.T, seed uint64, want task.Store, got Subject) {
 		T: t, Rand: rand.New(rand.NewPCG(seed, 1)), costs: rand.New(rand.NewPCG(seed, 2)), seed: seed, name: fmt.Sprint("seed-", seed),
 		subject: got, ctx: ctx, weights: map[string]int{}, kinds: []string{""}, groups: Groups,
 		ids: map[task.ID]task.ID{}, names: map[string]string{"": ""},
-		returned: map[task.ID]bool{}, owed: map[line]int{}, passed: map[string]map[string]int{},
+		attempts: map[task.ID]int{}, returned: map[task.ID]bool{}, owed: map[line]int{}, passed: map[string]map[string]int{},
 	}
 	defer c.close()
 	c.choose()

@@ -221,11 +221,15 @@ func (c *comparison) remember() {
 	for _, e := range c.want.events[c.remembered:] {
 		id := e.Task.ID
 		switch e.Type {
-		case task.EventRelease, task.EventTTR:
-			if c.returned[id] = e.Task.State == task.Ready; c.returned[id] {
+		case task.EventTake:
+			c.attempts[id] = e.Task.Attempts
+			continue
+		case task.EventRelease:
+			c.returned[id] = e.Task.State == task.Ready && e.Task.Attempts < c.attempts[id]
+			if c.returned[id] {
 				c.owed[line{e.Task.Key, e.Task.Priority}]++
 			}
-		case task.EventDelay, task.EventKick, task.EventStart:
+		case task.EventTTR, task.EventDelay, task.EventKick, task.EventStart:
 			c.returned[id] = false
 		}
 	}
@@ -331,7 +335,7 @@ func (c *comparison) checkTurn(id task.ID, ready map[string][]*task.Task[int]) {
 		c.owed[l]--
 		return // it has a turn from before, its own or that of another one which is gone
 	}
-	if c.returned[id] || c.options.KeepPlace {
+	if c.returned[id] {
 		return
 	}
 	for other := range c.passed {

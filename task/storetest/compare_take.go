@@ -116,7 +116,9 @@ func (c *comparison) settle() {
 	switch op := c.IntN(12); {
 	case op < 2:
 		name, do = "Ack", func(t leased) error { return t.Ack(c.ctx) }
-	case op < 5:
+	case op < 4:
+		name, do = "Return", func(t leased) error { return t.Return(c.ctx) }
+	case op == 4:
 		name, do = "Release", func(t leased) error { return t.Release(c.ctx, 0) }
 	case op == 5:
 		name, do = fmt.Sprint("Release ", d), func(t leased) error { return t.Release(c.ctx, d) }

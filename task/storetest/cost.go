@@ -44,6 +44,6 @@ var costCases = []testCase{
 		q.costing(20, "a1 a2")
 		q.costing(10, "b1 b2 b3")
 		q.first("a1").fail(errOops)
-		q.order("a1 b1 b2 a2 b3")
+		q.order("b1 b2 a1 b3 a2")
 	}},
 }

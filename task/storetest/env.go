@@ -311,6 +311,7 @@ type lease struct {
 func (l *lease) ack()                    { l.e.Helper(); l.e.ok(l.Ack(ctx)) }
 func (l *lease) release(d time.Duration) { l.e.Helper(); l.e.ok(l.Release(ctx, d)) }
 func (l *lease) snooze(d time.Duration)  { l.e.Helper(); l.e.ok(l.Snooze(ctx, d)) }
+func (l *lease) back()                   { l.e.Helper(); l.e.ok(l.Return(ctx)) }
 func (l *lease) fail(why error)          { l.e.Helper(); l.e.ok(l.Fail(ctx, why, 0)) }
 func (l *lease) bury()                   { l.e.Helper(); l.e.ok(l.Bury(ctx, errOops)) }
 func (l *lease) discard()                { l.e.Helper(); l.e.ok(l.Discard(ctx, errOops)) }
@@ -347,7 +348,7 @@ func (l *lease) lost(q *queue) {
 	stats, infos := look()
 	for name, err := range map[string]error{
 		"Ack": l.Ack(ctx), "Release": l.Release(ctx, 0), "Release with a delay": l.Release(ctx, time.Second),
-		"Snooze": l.Snooze(ctx, 0), "Fail": l.Fail(ctx, errOops, 0), "Bury": l.Bury(ctx, errOops), "Discard": l.Discard(ctx, errOops),
+		"Snooze": l.Snooze(ctx, 0), "Return": l.Return(ctx), "Fail": l.Fail(ctx, errOops, 0), "Bury": l.Bury(ctx, errOops), "Discard": l.Discard(ctx, errOops),
 		"Touch": l.Touch(ctx, time.Second), "Touch for nothing": l.Touch(ctx, 0),
 	} {
 		if !errors.Is(err, task.ErrLeaseLost) {

@@ -203,7 +203,7 @@ var consumerCases = []testCase{
 		e.is(err, task.ErrClosed)
 		got(other, "a1")
 	}},
-	{"CloseWakes", "because its consumer was closed", func(e *env) {
+	{"CloseWakes", "hands back what the consumer holds", func(e *env) {
 		q := e.open()
 		q.put("a1 b1")
 		c := q.consumer(task.Filter{})
@@ -228,7 +228,7 @@ var consumerCases = []testCase{
 		q.counts(3, 0, 0, 0, 0)
 		l[0].lost(q)
 		equal(e, "losses", q.stats().Losses, 2)
-		q.order("a1 b1 c1")
+		q.order("c1 a1 b1")
 		take.waits()
 	}},
 	{"GraceOnTime", "What has a time happens at that time, not when somebody looks.", func(e *env) {

@@ -14,6 +14,7 @@ var settle = map[string]func(*lease){
 	"Ack":     func(l *lease) { l.ack() },
 	"Release": func(l *lease) { l.release(0) },
 	"Snooze":  func(l *lease) { l.snooze(0) },
+	"Return":  func(l *lease) { l.back() },
 	"Fail":    func(l *lease) { l.fail(errOops) },
 	"Bury":    func(l *lease) { l.bury() },
 	"Discard": func(l *lease) { l.discard() },

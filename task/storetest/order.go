@@ -21,9 +21,9 @@ var orderCases = []testCase{
 	{"PriorityBeforeTurn", "Order: priority first", func(e *env) {
 		q := e.open()
 		q.one("a1", task.PutOptions{Priority: 1})
-		q.first("a1").release(0)
+		q.first("a1").back()
 		q.put("b1")
-		q.first("b1").release(0)
+		q.first("b1").back()
 		q.put("c1 b2")
 		q.order("b1 c1 b2 a1")
 	}},
@@ -41,28 +41,43 @@ var orderCases = []testCase{
 		weight = fairq.MaxWeight
 		q.put("a1")
 	}},
-	{"Retry", "So what is tried again after a delay or by Fail queues up like new work", func(e *env) {
-		q := e.open()
-		q.put("a1 a2 b1 b2 b3")
-		q.first("a1").release(second)
-		time.Sleep(second)
-		q.order("b1 a2 b2 b3 a1")
-	}},
-	{"Flood", "a key whose tasks all fail does not flood the others", func(e *env) {
-		q := e.open()
-		q.put("a1 a2 a3 a4 a5 a6 b1 b2 b3")
-		var order string
-		for range 12 {
-			t, err := q.Take(ctx)
-			e.ok(err)
-			if order += t.Key; t.Key == "b" {
-				e.ok(t.Ack(ctx))
-				continue
+	{"InVain", "a key whose tasks all fail or hang does not hold up the others", func(e *env) {
+		for name, back := range inVain {
+			for _, o := range []options{{}, {KeepPlace: true}, {MaxInFlightPerKey: 2}, {Quantum: 1}} {
+				o.Grace = second
+				e.Logf("%s: KeepPlace %v, MaxInFlightPerKey %d, Quantum %d", name, o.KeepPlace, o.MaxInFlightPerKey, o.Quantum)
+				e.inVain(back, o)
 			}
-			e.ok(t.Fail(ctx, errOops, time.Millisecond))
-			time.Sleep(time.Millisecond)
 		}
-		equal(e, "keys in order", order, "abababaaaaaa")
+	}},
+	{"Untried", "keeps the turn that it was taken by, and is first; if it comes back so twice in a row, it takes a new one", func(e *env) {
+		for name, back := range untried {
+			for keep, want := range map[bool]string{false: "b1 c1 a2 a1", true: "b1 c1 a1 a2"} {
+				e.Logf("%s: KeepPlace %v", name, keep)
+				q := e.openIn(e.store, "queue", options{KeepPlace: keep})
+				q.put("a1 b1 a2 c1")
+				take := func() (*consumer, *lease) {
+					c := q.consumer(task.Filter{})
+					return c, c.first("a1")
+				}
+				back(take())
+				back(take())
+				q.order(want)
+				q.put("a1 b1 a2 c1")
+				back(take())
+				_, l := take() // it is tried
+				l.release(0)
+				q.order(want)
+				q.put("a1 b1")
+				back(take())
+				back(take())
+				q.first("b1").ack()
+				q.put("b2")
+				back(take()) // of its next turn
+				q.order("a1 b2")
+				e.ok(q.Drop(ctx))
+			}
+		}
 	}},
 	{"BuryByOthers", "when it is kicked", func(e *env) {
 		q := e.open()
@@ -84,13 +99,13 @@ var orderCases = []testCase{
 			e.Fatalf("order: %s", got)
 		}
 	}},
-	{"KeepPlaceKick", "Options.KeepPlace makes all of them return to the place of their Put.", func(e *env) {
+	{"KeepPlaceKick", "With Options.KeepPlace a task returns to its place in its key, but not to its turn.", func(e *env) {
 		q := e.open(options{KeepPlace: true})
 		ids := q.put("a1 a2 a3 b1")
 		q.bury(ids[1])
 		q.first("a1").bury()
 		q.kick(2, 2)
-		q.order("a1 b1 a2 a3")
+		q.order("b1 a1 a2 a3")
 	}},
 	{"KeepPlaceLate", "go to where it was put, instead of behind what its key has queued", func(e *env) {
 		q := e.open(options{KeepPlace: true, MaxInFlightPerKey: 1})
@@ -100,6 +115,55 @@ var orderCases = []testCase{
 		time.Sleep(2 * second)
 		q.order("a1 a2 a3")
 	}},
+}
+
+// inVain are all ways in which a task comes back that nobody could do.
+var inVain = map[string]func(*consumer, *lease){
+	"Release":    func(_ *consumer, l *lease) { l.release(0) },
+	"Snooze":     func(_ *consumer, l *lease) { l.snooze(0) },
+	"Fail":       func(_ *consumer, l *lease) { l.fail(errOops) },
+	"later":      func(_ *consumer, l *lease) { l.release(second); time.Sleep(second) },
+	"snoozed":    func(_ *consumer, l *lease) { l.snooze(second); time.Sleep(second) },
+	"failed":     func(_ *consumer, l *lease) { l.e.ok(l.Fail(ctx, errOops, second)); time.Sleep(second) },
+	"TTR":        func(_ *consumer, l *lease) { time.Sleep(10 * second); l.e.is(l.Ack(ctx), task.ErrLeaseLost) },
+	"Disconnect": func(c *consumer, _ *lease) { c.disconnect(); time.Sleep(second) },
+	"Return":     untried["Return"],
+	"ReleaseAll": untried["ReleaseAll"],
+	"Close":      untried["Close"],
+}
+
+// untried are the ways to hand a task back that nobody has tried.
+var untried = map[string]func(*consumer, *lease){
+	"Return":     func(_ *consumer, l *lease) { l.back() },
+	"ReleaseAll": func(c *consumer, _ *lease) { c.e.ok(c.ReleaseAll(ctx)) },
+	"Close":      func(c *consumer, _ *lease) { c.close() },
+}
+
+// inVain has all tasks of a key taken in vain, and checks that another key gets its share.
+func (e *env) inVain(back func(*consumer, *lease), o options) {
+	q := e.openIn(e.store, "queue", o)
+	q.put("a1 a2 a3 a4", withTTR)
+	q.put("b1 b2 b3 b4 b5 b6 b7 b8")
+	for inVain, done := 0, 0; done < 8; {
+		c := q.consumer(task.Filter{})
+		t, ok, err := c.TryTake(ctx)
+		e.ok(err)
+		if !ok {
+			e.Fatal("there is no task")
+		}
+		if t.Key == "b" {
+			done++
+			e.ok(t.Ack(ctx))
+		} else {
+			inVain++
+			back(c, &lease{t, e})
+		}
+		e.ok(c.Close(ctx))
+		if inVain > 2*done+4 { // what comes back untried uses each turn twice
+			e.Fatalf("a was served %d times, b %d times", inVain, done)
+		}
+	}
+	e.ok(q.Drop(ctx))
 }
 
 var delayCases = []testCase{

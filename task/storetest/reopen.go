@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"strings"
 	"time"
 
 	"github.com/fairq/fairq/task"
@@ -111,17 +112,26 @@ var reopenCases = []testCase{
 	}},
 	{"Died", "is how long a consumer that disconnects, or whose process dies, keeps its leases", func(e *env) {
 		q := e.open()
-		q.put("a1 b1")
-		c := q.consumer(task.Filter{})
-		c.first("a1")
+		q.put("a1 b1 b2")
+		q.first("a1")
 		time.Sleep(time.Hour)
 		other := e.openIn(e.reopen(), "queue")
 		later()
-		other.first("b1")
+		l := other.takes("b1 b2")
 		other.none()
+		l[1].back()
 		e.kill()
 		time.Sleep(time.Minute)
-		other.first("a1")
+		other.order("b2 a1") // it may die each time, so it does not come first
+	}},
+	{"Untried", "if it comes back so twice in a row, it takes a new one", func(e *env) {
+		q := e.open()
+		q.put("a1 b1")
+		for _, name := range strings.Fields("a1 a1 b1") {
+			q.first(name)
+			q = q.again()
+		}
+		q.order("b1 a1")
 	}},
 	{"DiedAndResumed", "which has disconnected or whose process has died, and the tasks that it holds", func(e *env) {
 		q := e.open()

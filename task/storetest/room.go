@@ -69,7 +69,7 @@ var roomCases = []testCase{
 		ids, l := q.everywhere()
 		full := fairq.FullError{Len: 5, Limit: 5}
 		q.full("a1", full)
-		l.release(0)
+		l.back()
 		q.full("a1", full)
 		q.first("t1").bury()
 		q.full("a1", full)
@@ -88,7 +88,7 @@ var roomCases = []testCase{
 		first := q.first("a1") // makes room, and needs none
 		q.put("b1")
 		q.full("b2", full)
-		first.release(0)
+		first.back()
 		q.full("b2", fairq.FullError{Len: 4, Limit: 3})
 		equal(e, "Stats.Counted", q.stats().Counted, 4)
 		q.first("a1").bury()
@@ -196,7 +196,7 @@ var roomCases = []testCase{
 		q.put("d2 d3")
 		time.Sleep(second) // d1 is ready since now
 		q.evicts(evicted, "d4", "d2")
-		q.first("d3").release(0) // and so is d3
+		q.first("d3").back() // and so is d3
 		q.evicts(evicted, "d5", "d1")
 		l := q.takes("d3 d4 d5")
 		q.full("d6", fairq.FullError{Len: 3, Limit: 3})
@@ -238,7 +238,7 @@ var roomCases = []testCase{
 		_, err := q.PutBatch(ctx, []task.Batch[string]{{Key: "b", Payload: "b1"}, {Key: "a", Payload: "a4"}})
 		e.is(err, fairq.ErrKeyFull)
 		b2 := q.put("b2")[0]
-		q.first("a1").release(0)
+		q.first("a1").back()
 		q.first("a1").ack()
 		_, err = q.TakeBatch(ctx, 1)
 		e.ok(err)

@@ -95,14 +95,14 @@ var settleCases = []testCase{
 		for name, end := range settle {
 			e.Log(name)
 			settled(task.PutOptions{}, map[string]task.State{
-				"Release": task.Ready, "Snooze": task.Ready, "Fail": task.Ready, "Bury": task.Buried, "later": task.Delayed,
+				"Release": task.Ready, "Snooze": task.Ready, "Return": task.Ready, "Fail": task.Ready, "Bury": task.Buried, "later": task.Delayed,
 			}[name], end)
 		}
 		last := task.PutOptions{MaxAttempts: 1}
-		for name, want := range map[string]task.State{"Release": task.Buried, "Fail": task.Buried, "Snooze": task.Ready} {
+		for name, want := range map[string]task.State{"Release": task.Buried, "Fail": task.Buried, "Snooze": task.Ready, "Return": task.Ready} {
 			settled(last, want, settle[name])
 		}
-		for _, name := range []string{"Release", "Fail", "Bury"} {
+		for _, name := range []string{"Release", "Return", "Fail", "Bury"} {
 			settled(task.PutOptions{TTL: second}, 0, func(l *lease) {
 				time.Sleep(second)
 				settle[name](l)
@@ -113,7 +113,7 @@ var settleCases = []testCase{
 			})
 		}
 	}},
-	{"PriorityBuried", "Priority may be changed before a Release, Snooze, Fail or Bury", func(e *env) {
+	{"PriorityBuried", "Priority may be changed before a Release, Snooze, Return, Fail or Bury", func(e *env) {
 		q := e.open()
 		q.put("a1 b1")
 		l := q.first("a1")

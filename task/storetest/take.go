@@ -149,7 +149,7 @@ var putWaitCases = []testCase{
 		q.put("z2")
 		put = q.putting("a1")
 		put.waits()
-		l.release(0)
+		l.back()
 		put.waits()
 		q.first("z1").bury()
 		put.waits()

@@ -154,7 +154,7 @@ var viewCases = []testCase{
 		upcoming(9, "")
 		e.ok(q.Resume(ctx))
 		e.ok(q.ResumeKey(ctx, "b"))
-		l.release(0)
+		l.back()
 		upcoming(task.MaxBatch, "a1/0 b1/0 c1/0 a2/1 c2/1")
 		q.takes("a1 b1 c1 a2 c2")
 		upcoming(9, "")

@@ -115,6 +115,7 @@ func (c *coder) task(r *rows.Row) {
 	number(c, &r.Seq)
 	c.flag(&r.Gap)
 	c.flag(&r.Returned)
+	c.flag(&r.Untried)
 	number(c, &r.Place)
 	number(c, &r.Since)
 	number(c, &r.Consumer)

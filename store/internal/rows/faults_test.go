@@ -245,7 +245,7 @@ func (c *chaos) work(number int, rnd *rand.Rand) {
 				c.note(nil, func() { c.unknown[which].Takes++ })
 			}
 		case taken != nil && op == 7:
-			err = known(func(ctx context.Context) error { return taken.Release(ctx, 0) }, ctx)
+			err = known(taken.Return, ctx)
 			c.note(err, func() {
 				c.did[which].Releases++
 				c.holds[taken.Payload]--

@@ -8,7 +8,7 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// In a queue with kinds or MaxInFlightPerKey only the front of each line is in the index of ready
+// In a queue with kinds, KeepPlace or MaxInFlightPerKey only the front of each line is in the index of ready
 // tasks: as many tasks as the weight of its key, and the first one of each further kind. The others
 // are parked: they have no turn. So whoever takes passes over no task that he may not have, and to
 // block or free a key changes few rows. The invariant, whenever updateFront returns, or if it has
@@ -168,7 +168,7 @@ func (u *unit) park(w *work, n int) (done bool) {
 			w.Front = 0
 		}
 		switch {
-		case r.Round == 0 || u.hasUsedTurn(r):
+		case r.Round == 0 || r.hasUsedTurn():
 		case r.State == driver.Ready && w.Front < u.ahead(r.Weight):
 			w.Front++
 		default:

@@ -277,7 +277,7 @@ func TestTurnsHandedBackStay(t *testing.T) {
 			}
 		}
 		for _, t := range back {
-			require.NoError(q, t.Release(q.Context(), 0))
+			require.NoError(q, t.Return(q.Context()))
 		}
 		for _, t := range back {
 			require.NoError(q, q.Delete(q.Context(), t.ID))

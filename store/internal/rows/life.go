@@ -40,9 +40,6 @@ func (u *unit) put(n *driver.New) (driver.ID, error) {
 		check(u.v.SetGroup(g))
 		t.Group = &groupOf{read: g}
 	}
-	if u.q.turnAtPut {
-		u.giveTurn(r)
-	}
 	u.stats.Puts++
 	state := t.Put(n, u.now)
 	r.learnFrom(t)
@@ -207,13 +204,11 @@ func (u *unit) settle(lease driver.Lease, how *driver.Settlement) (driver.State,
 	if r == nil {
 		return 0, driver.ErrLeaseLost
 	}
-	moves := life.Moves(how, r.Priority)
-	if moves {
+	if life.Moves(how, r.Priority) {
 		u.reprioritize(r, how.Priority)
 	}
 	t := u.life(r)
 	f := t.Settle(how, u.now, &u.stats)
-	f.NewTurn = f.NewTurn || moves
 	u.applyFate(r, t, f, u.now)
 	return f.State, nil
 }
@@ -244,7 +239,7 @@ func (u *unit) leave(r *Row) turn {
 	delete(u.head.accounts, r.line()) // it may have been the last one
 	delete(u.haveReady, r.Priority)
 	u.noteRemoval()
-	if !u.q.frontsOnly && !u.q.turnAtPut && !u.purges {
+	if !u.q.frontsOnly && !u.purges {
 		u.leaveGap(r)
 	}
 	return r.turn()
@@ -299,7 +294,7 @@ func (u *unit) delete(r *Row, outcome error, now int64) {
 func (u *unit) life(r *Row) *life.Task {
 	t := &u.lifeOf.Task
 	*t = life.Task{
-		State: r.State, Attempts: int32(r.Attempts), MaxAttempts: int32(r.MaxAttempts), TTR: r.TTR,
+		State: r.State, Untried: r.Untried, Attempts: int32(r.Attempts), MaxAttempts: int32(r.MaxAttempts), TTR: r.TTR,
 		ReadyAt: r.ReadyAt, Until: r.Until, Expires: r.Expires, Rare: &u.lifeOf.rare,
 	}
 	*t.Rare = life.Rare{Err: r.Err, Role: r.Role, End: r.end()}
@@ -320,7 +315,7 @@ func (r *Row) end() int64 {
 
 // learnFrom takes over what the rules have changed.
 func (r *Row) learnFrom(t *life.Task) {
-	r.Attempts, r.ReadyAt, r.Until, r.Expires, r.Err = int(t.Attempts), t.ReadyAt, t.Until, t.Expires, t.Err
+	r.Untried, r.Attempts, r.ReadyAt, r.Until, r.Expires, r.Err = t.Untried, int(t.Attempts), t.ReadyAt, t.Until, t.Expires, t.Err
 }
 
 // groupOf is the group of a task, which is read when the rules ask for it.
@@ -367,9 +362,8 @@ func (u *unit) move(r *Row, f life.Fate, now int64, lease uint64) {
 	left := turn{}
 	switch {
 	case f.State == driver.Buried:
-		if left = u.leave(r); !u.q.turnAtPut {
-			r.Round = 0
-		}
+		left = u.leave(r)
+		r.Round = 0
 	case f.NewTurn:
 		u.newTurn(r)
 	default:

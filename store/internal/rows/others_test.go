@@ -60,7 +60,7 @@ func TestNotify(t *testing.T) {
 		tells(true, func() { q.put("a1") })
 		tells(false, func() { a = q.take("a1") })
 		tells(false, func() { done(a.Touch(ctx, time.Second)) })
-		tells(true, func() { done(a.Release(ctx, 0)) })
+		tells(true, func() { done(a.Return(ctx)) })
 		tells(true, func() { done(q.take("a1").Bury(ctx, nil)) })
 		tells(true, func() { done(q.KickID(ctx, a.ID)) })
 		tells(false, func() { q.names() })

@@ -65,7 +65,7 @@ func (u *unit) reset(r *Row) {
 		r.Place = r.ID // as if it had kept it
 	}
 	returned := r.State == driver.Ready && r.Returned
-	if returned || u.hasUsedTurn(r) { // it is first, or will be when it is handed back
+	if returned || r.hasUsedTurn() { // it is first, or will be when it is handed back
 		r.setTurn(turn{u.currentRound(r.Priority), 0, r.Place, returned})
 	} else {
 		r.setTurn(turn{})
@@ -77,17 +77,15 @@ func (u *unit) reset(r *Row) {
 
 // hasUsedTurn tells whether a task is taken and has used its turn. One that was taken by its id has
 // not.
-func (u *unit) hasUsedTurn(r *Row) bool {
-	return r.State == driver.Taken && r.Round != 0 && r.Round <= u.currentRound(r.Priority)
+func (r *Row) hasUsedTurn() bool {
+	return r.State == driver.Taken && r.Round != 0
 }
 
 // giveTurns gives turns to the next n tasks of a queue that is rebuilt. It comes once more to each
 // task that has got one, as that moves the task to a later place in the index.
 func (u *unit) giveTurns(w *work, n int) (done bool) {
 	page := w.page(n)
-	if !u.q.turnAtPut {
-		page.Only.State = driver.Ready
-	}
+	page.Only.State = driver.Ready
 	return u.eachOf(must(u.v.Rows(page)), n, func(r *Row) {
 		newLine := w.pass(r)
 		takeable := r.State == driver.Ready && !u.paused(r.Key)

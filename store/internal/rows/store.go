@@ -127,7 +127,6 @@ func (s *Store) settings(wanted driver.Settings) settings {
 type mode struct {
 	frontsOnly     bool // only the fronts of lines can be taken, see fronts.go
 	limitsInFlight bool // MaxInFlightPerKey
-	turnAtPut      bool // tasks have their turns from Put on
 	newcomersJoin  bool // newcomers join the round being served
 	costs          bool // rounds share work, not tasks
 	countsKeys     bool // the row of a key counts all of its tasks, not just those in flight
@@ -137,13 +136,12 @@ type mode struct {
 
 func (store *Store) modeOf(s *settings) mode {
 	m := mode{
-		frontsOnly:     s.Kinds || s.MaxInFlightPerKey > 0,
+		frontsOnly:     s.Kinds || s.KeepPlace || s.MaxInFlightPerKey > 0,
 		limitsInFlight: s.MaxInFlightPerKey > 0,
-		turnAtPut:      s.KeepPlace && !s.Kinds && s.MaxInFlightPerKey == 0,
 		newcomersJoin:  s.Newcomers == fairq.ThisRound,
 		costs:          s.Quantum > 0,
 	}
-	m.countsKeys = s.KeyCapacity < s.Capacity || s.Crowded
+	m.countsKeys = s.KeepPlace && !m.limitsInFlight && store.traits.Optimistic || s.KeyCapacity < s.Capacity || s.Crowded
 	m.putsBehind = store.traits.Optimistic && m.limitsInFlight && !m.countsKeys
 	m.exclusive = m.newcomersJoin || m.costs || s.Capacity < fairq.MaxLen ||
 		m.byKey() && !(store.traits.Optimistic && (m.countsKeys || m.limitsInFlight))

@@ -229,14 +229,12 @@ func (u *unit) markServed(r *Row) {
 }
 
 // newTurn takes from a task its turn, and unless it keeps it its place, so that it gets new ones
-// behind all others of its key when it becomes ready.
+// when it becomes ready.
 func (u *unit) newTurn(r *Row) {
+	r.setTurn(turn{})
+	r.Gap = false
 	if !u.q.settings.KeepPlace {
-		r.Round, r.Seq, r.Place, r.Gap = 0, 0, 0, false
-	}
-	r.Returned = false
-	if !u.q.turnAtPut {
-		r.Round = 0
+		r.Place = 0 // behind all others of its key
 	}
 }
 
@@ -247,9 +245,6 @@ func (u *unit) reprioritize(r *Row, priority int) {
 	r.setTurn(turn{})
 	if u.q.settings.KeepPlace {
 		r.Place = u.number()
-	}
-	if u.q.turnAtPut {
-		u.giveTurn(r)
 	}
 }
 
@@ -386,7 +381,7 @@ func (u *unit) blockKey(w *work, n int) (done bool) {
 		if r.Takeable == !paused {
 			return // it has got another turn already, by which it comes once more
 		}
-		if !paused && !r.Returned && !u.q.settings.KeepPlace {
+		if !paused && !r.Returned {
 			u.makeUpFor(w, r)
 		}
 		u.setTakeable(r, !paused)

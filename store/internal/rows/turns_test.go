@@ -100,9 +100,9 @@ func TestOrderOfKinds(t *testing.T) {
 	bubble(t, task.Options[string]{}, func(q queue) {
 		q.put("a1 a2:x")
 		one, two := q.take("a1"), q.take("a2")
-		require.NoError(t, two.Release(q.Context(), 0))
+		require.NoError(t, two.Return(q.Context()))
 		q.put("a3:y")
-		require.NoError(t, one.Release(q.Context(), 0))
+		require.NoError(t, one.Return(q.Context()))
 		q.take("a2", "x", "y")
 		q.take("a3", "x", "y")
 		q.order("a1")
@@ -118,7 +118,7 @@ func TestFirstKind(t *testing.T) {
 		q.take("a1")
 		b := q.take("b1")
 		other.put("c1:x")
-		require.NoError(t, b.Release(t.Context(), 0))
+		require.NoError(t, b.Return(t.Context()))
 		q.order("b1 a2 b2 c1 a3")
 	})
 }
@@ -130,9 +130,9 @@ func TestGapBehindTaken(t *testing.T) {
 		bubble(t, task.Options[string]{Weight: func(string) int { return weight }}, func(q queue) {
 			q.put("a1 a2 a3 a4")
 			one, two := q.take("a1"), q.take("a2")
-			require.NoError(t, one.Release(q.Context(), 0))
+			require.NoError(t, one.Return(q.Context()))
 			require.NoError(t, q.Delete(q.Context(), one.ID))
-			require.NoError(t, two.Release(q.Context(), 0))
+			require.NoError(t, two.Return(q.Context()))
 			q.order("a2 a3 a4")
 		})
 	}
@@ -162,11 +162,11 @@ func TestResumedInOrder(t *testing.T) {
 		q.put("a1 a2 a3")
 		one, two, three := q.take("a1"), q.take("a2"), q.take("a3")
 		q.put("b1")
-		require.NoError(q, one.Release(q.Context(), 0))
-		require.NoError(q, two.Release(q.Context(), 0))
+		require.NoError(q, one.Return(q.Context()))
+		require.NoError(q, two.Return(q.Context()))
 		require.NoError(q, q.PauseKey(q.Context(), "a"))
 		require.NoError(q, q.ResumeKey(q.Context(), "a"))
-		require.NoError(q, three.Release(q.Context(), 0))
+		require.NoError(q, three.Return(q.Context()))
 		q.order("a1 a2 a3 b1")
 	})
 }
@@ -178,8 +178,8 @@ func TestTurnsOfKinds(t *testing.T) {
 	everywhere(t, task.Options[string]{Weight: func(key string) int { return weights[key] }}, func(q queue) {
 		q.put("a1:x b1 b2:x b3 a2:y a3 a4:x")
 		one, two := q.take("a1"), q.take("b1")
-		require.NoError(q, one.Release(q.Context(), 0))
-		require.NoError(q, two.Release(q.Context(), 0))
+		require.NoError(q, one.Return(q.Context()))
+		require.NoError(q, two.Return(q.Context()))
 		q.order("a1 b1 a2 b2 a3 a4 b3")
 	})
 }
@@ -211,14 +211,16 @@ func testOtherOptions(t *testing.T, db *rowstest.DB, o, changed task.Options[str
 	require.True(t, ok)
 	three, four := q.take("a3"), q.take("a4")
 	require.NoError(t, c.Disconnect(t.Context()))
-	require.NoError(t, one.Release(t.Context(), 0))
+	require.NoError(t, one.Return(t.Context()))
 	require.NoError(t, q.Delete(t.Context(), one.ID)) // which leaves its turn
-	require.NoError(t, three.Release(t.Context(), 0))
+	require.NoError(t, three.Return(t.Context()))
 	require.NoError(t, four.Bury(t.Context(), nil))
 	require.NoError(t, q.Close(t.Context()))
 	q = openQueue(t, store, changed)
 	require.Empty(t, rowstest.Walk(t, db.Reopen(), "q"))
-	time.Sleep(time.Minute) // now a2 is handed back
+	c, _, err = q.ResumeConsumer(t.Context(), c.ID(), task.Filter{})
+	require.NoError(t, err)
+	require.NoError(t, c.Close(t.Context())) // now a2 is handed back
 	q.order("a2 a3 a5 a6 a7 a8 a9")
 	require.NoError(t, second(q.Kick(t.Context(), task.ListOptions{Limit: 1})))
 	q.order("a4")
@@ -234,7 +236,7 @@ func TestSharedTurnIsOne(t *testing.T) {
 		b1 := q.take("b1")
 		q.take("a1")
 		q.take("a2")
-		require.NoError(q, b1.Release(q.Context(), 0))
+		require.NoError(q, b1.Return(q.Context()))
 		q.put("b2:y a3 b3:x")
 		q.order("b1 b2 b3 a3")
 	})
@@ -280,7 +282,7 @@ func TestBehindReturnedKind(t *testing.T) {
 		for _, b := range []string{"b1", "b2", "b3"} {
 			q.take(b)
 		}
-		require.NoError(q, a1.Release(q.Context(), 0))
+		require.NoError(q, a1.Return(q.Context()))
 		q.put("a2:x c1:x")
 		q.order("a1 a2 c1")
 	})

@@ -52,7 +52,8 @@ type Row struct {
 	Used     uint64 // what its line has used of its share of the round before it
 	Seq      uint64 // its place in the round
 	Gap      bool   // between its round and that of the next task of its line some may be free
-	Returned bool   // it was handed back, so it is first, and keeps its turn
+	Returned bool   // its turn was used before, by a task that was handed back
+	Untried  bool   // see life.Task
 	Place    uint64 // its place among the tasks of its key
 	Since    uint64 // a number from when it got into its state; that of its lease if Taken
 	Consumer uint64 // who holds it, if it is taken

@@ -165,7 +165,7 @@ func (m *waitModel) work() (id task.ID, end error) {
 	}
 	switch m.rnd.IntN(5) {
 	case 0:
-		require.NoError(m, t.Release(ctx, 0))
+		require.NoError(m, t.Return(ctx))
 		return 0, nil
 	case 1:
 		err, end = t.Bury(ctx, errOops), errOops

@@ -104,7 +104,7 @@ func (q queue) doMuch() (log []string) {
 	require.NoError(q, err)
 	did(q.CancelGroup(ctx, "\xff"))
 	for _, t := range running {
-		did(t.Release(ctx, 0))
+		did(t.Return(ctx))
 	}
 	log = append(log, q.takeAll(100)...)
 
@@ -364,7 +364,7 @@ func TestRebuildOfTheDead(t *testing.T) {
 			q.putMany(20, "a", task.PutOptions{})
 			q.putMany(2, "b", task.PutOptions{})
 			a0 := q.take("a0")
-			require.NoError(t, a0.Release(t.Context(), 0))
+			require.NoError(t, a0.Return(t.Context()))
 			for i := 1; i < 20; i++ {
 				if want = append(want, fmt.Sprint("a", i)); i < 3 {
 					want = append(want, fmt.Sprint("b", i-1))

@@ -26,8 +26,8 @@ type walker struct {
 		driver.Settings
 		Kinds, Crowded bool
 	}
-	frontsOnly, turnAtPut, countsKeys bool
-	keys                              map[string]*rows.Key
+	frontsOnly, countsKeys bool
+	keys                   map[string]*rows.Key
 
 	wrong string
 }
@@ -50,9 +50,8 @@ func Walk(t *testing.T, db rows.DB, queue string) string {
 		return err.Error()
 	}
 	s := &w.settings
-	w.frontsOnly = s.Kinds || s.MaxInFlightPerKey > 0
-	w.turnAtPut = s.KeepPlace && !w.frontsOnly
-	w.countsKeys = s.KeyCapacity < s.Capacity || s.Crowded
+	w.frontsOnly = s.Kinds || s.KeepPlace || s.MaxInFlightPerKey > 0
+	w.countsKeys = s.KeepPlace && s.MaxInFlightPerKey == 0 && db.Traits().Optimistic || s.KeyCapacity < s.Capacity || s.Crowded
 	w.all, err = w.v.List(driver.ListOptions{Limit: math.MaxInt32})
 	ok(t, "List", err)
 	for _, k := range storetest.Keys {
@@ -172,8 +171,7 @@ func (w *walker) walkRow(r *rows.Row) {
 		wake = r.Until
 		w.check((r.Until > 0) == (r.TTR > 0), "%s has a time to run of %v", describe(r), r.TTR)
 		w.check(r.Attempts > 0, "%s has %d attempts", describe(r), r.Attempts)
-		// One that was taken by its id has no round, or if it has one all the time that.
-		w.check(w.turnAtPut || r.Round <= w.head.Rounds[r.Priority], "%s is after the round that is served, %d", describe(r), w.head.Rounds[r.Priority])
+		w.check(r.Round <= w.head.Rounds[r.Priority], "%s is after the round that is served, %d", describe(r), w.head.Rounds[r.Priority])
 	case driver.Buried:
 		w.check(r.Since > 0, "%s has no number", describe(r))
 	case driver.Held:
@@ -186,10 +184,7 @@ func (w *walker) walkRow(r *rows.Row) {
 	w.check(!waits || r.Since == 0, "%s has a number: %d", describe(r), r.Since)
 	w.check((r.Consumer > 0) == (r.State == driver.Taken), "%s is held by %d", describe(r), r.Consumer)
 	w.check(r.State != driver.Ready || r.Place > 0, "%s has no place", describe(r))
-	switch {
-	case w.turnAtPut:
-		w.check(r.Round > 0, "%s has no round", describe(r))
-	case waits && r.State == driver.Delayed || r.State == driver.Buried || r.State == driver.Held:
+	if r.State == driver.Delayed || r.State == driver.Buried || r.State == driver.Held {
 		w.check(r.Round == 0, "%s has a round", describe(r))
 	}
 }
