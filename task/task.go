@@ -17,7 +17,8 @@ import (
 //
 // What a Task tells is as of the call that returned it, whatever has become of the task since, but
 // for Info.Until, which Touch changes, and Info.State: when its lease has ended by a call of this
-// Task, that is where the task is since, 0 if it is gone. The methods may be called by any
+// Task, that is where the task is since, 0 if it is gone. A call in a transaction of the caller's own
+// changes neither, because that may be rolled back. The methods may be called by any
 // goroutine at any time, but not while others read what they change.
 //
 // Priority may be changed before a Release, Snooze, Return, Fail or Bury: then that is the task's
@@ -162,7 +163,7 @@ func (t *Task[V]) Touch(ctx context.Context, d time.Duration) error {
 	if err != nil && !errors.Is(err, ErrGroupCancelled) { // else it is held
 		return err
 	}
-	if t.more != nil {
+	if t.more != nil && t.lasts(ctx) {
 		more := *t.more
 		more.Until = driver.Nanos(until)
 		t.more = &more
@@ -205,8 +206,11 @@ func (t *Task[V]) settle(ctx context.Context, how driver.Settlement) error {
 		return invalid("Task.Priority", how.Priority, fmt.Sprintf("0 to %d", MaxPriority))
 	}
 	state, err := t.consumer.queue.backend.Settle(ctx, t.lease(), how)
-	if err == nil {
+	if err == nil && t.lasts(ctx) {
 		t.state = state
 	}
 	return err
 }
+
+// lasts reports whether what a call has done will not be undone, as far as is known.
+func (t *Task[V]) lasts(ctx context.Context) bool { return t.consumer.queue.backend.MayWait(ctx) }

@@ -471,3 +471,5 @@ func (m *model) advance(now time.Time) {
 		}
 	}
 }
+
+func (*model) MayWait(context.Context) bool { return true }

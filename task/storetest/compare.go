@@ -144,6 +144,7 @@ type line struct {
 type twins struct {
 	got, want *task.Task[int]
 	at        *side // by whom the first one was taken
+	joined    bool  // something was done to it in a transaction of the caller's own
 }
 
 // What tasks have that Compare puts.

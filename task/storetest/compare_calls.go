@@ -394,7 +394,7 @@ func (c *comparison) resume(w *worker) bool {
 	if c.equal("tasks held", len(got), len(want)) {
 		for i := range got {
 			c.equal("a task that is held", c.ids[got[i].ID], want[i].ID)
-			c.leases = append(c.leases, &twins{got[i], want[i], next.at})
+			c.leases = append(c.leases, &twins{got: got[i], want: want[i], at: next.at})
 		}
 	}
 	return true

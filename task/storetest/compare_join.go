@@ -45,12 +45,17 @@ func (c *comparison) inVain(ctx context.Context, id task.ID) {
 	case op == 5 && c.groups != nil:
 		err = s.CancelGroup(ctx, c.groups[0])
 	case len(c.leases) > 0:
-		t := *oneOf(c, c.leases...).got // a copy: the state that it is told is void
-		if op == 6 {
+		t := oneOf(c, c.leases...).got
+		was := t.Info()
+		switch c.IntN(3) {
+		case 0:
 			err = t.Ack(ctx)
-		} else {
+		case 1:
+			err = t.Touch(ctx, c.duration())
+		default:
 			err = t.Release(ctx, c.duration())
 		}
+		c.equal("Info of a task after a call in vain", t.Info(), was)
 	}
 	c.did("in vain: %v", err)
 	if kindOf(err) < 0 {

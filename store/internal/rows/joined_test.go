@@ -219,3 +219,23 @@ func TestOtherQueuesGoOn(t *testing.T) {
 		require.Equal(t, []string{"a1 ready", "a2 ready"}, q.names())
 	})
 }
+
+// Of a call in a transaction that is rolled back a task tells nothing.
+func TestInfoAfterRollback(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *rowstest.DB, q queue) {
+		require.NoError(t, second(q.Put(t.Context(), "a", "a1", task.PutOptions{TTR: time.Hour})))
+		a := q.take("a1")
+		was := a.Info()
+		for name, call := range map[string]func(context.Context) error{
+			"Ack": a.Ack, "Touch": func(ctx context.Context) error { return a.Touch(ctx, time.Hour) },
+		} {
+			ctx, tx, err := db.Join(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, call(ctx))
+			tx.Rollback()
+			require.Equal(t, was, a.Info(), name)
+		}
+		require.NoError(t, a.Ack(t.Context()))
+		require.Zero(t, a.Info().State)
+	})
+}
