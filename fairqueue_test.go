@@ -402,7 +402,7 @@ func TestItemsAreForgotten(t *testing.T) {
 
 func TestHistogram(t *testing.T) {
 	var h fairq.Histogram
-	require.Zero(t, h.Quantile(0.5))
+	require.Zero(t, h.Quantile(0.5)+h.Mean())
 	require.Equal(t, time.Microsecond, h.Bound(0))
 	require.Equal(t, 2*time.Microsecond, h.Bound(1))
 	require.Equal(t, time.Duration(math.MaxInt64), h.Bound(len(h.Buckets)-1))
@@ -507,34 +507,4 @@ func TestNoAllocations(t *testing.T) {
 	}
 	step()
 	require.Zero(t, testing.AllocsPerRun(1000, step))
-}
-
-// After a spike the memory goes back, even if the queue is never empty.
-func TestMemoryGoesBack(t *testing.T) {
-	heap := func() int {
-		runtime.GC()
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return int(m.HeapAlloc)
-	}
-	const items = 100_000
-	q := fairq.New(func(i int) int { return i }, &fairq.Options[int, int]{Capacity: fairq.Unbounded, TrackWait: true})
-	before := heap()
-	for i := range items {
-		_, _ = q.Add(i)
-	}
-	full := heap() - before
-	for i := range items {
-		q.Pop()
-		_ = q.Push(-i%10 - 1)
-		q.Pop()
-	}
-	for i := range 10 {
-		_ = q.Push(i)
-	}
-	left := heap() - before
-	require.NoError(t, q.Check())
-	require.Less(t, left, 2<<20, "of %d", full)
-	runtime.KeepAlive(q)
 }

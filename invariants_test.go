@@ -260,15 +260,35 @@ func (q *Queue[K, V]) checkForgotten() error {
 			return fmt.Errorf("key %d is gone, and this is left: %+v", slot, *s)
 		}
 	}
-	for i, c := range q.keys.histograms.far {
-		if c != nil && q.keys.states.far[i] == nil {
-			return fmt.Errorf("chunk %d of keys is gone, and their histograms are left", i)
+	for i, chunk := range q.keys.buckets.far {
+		if chunk != nil && i<<chunkBits >= int(q.keys.size) {
+			return fmt.Errorf("chunk %d is left of %d buckets", i, q.keys.size)
+		}
+	}
+	for what, stray := range map[string]bool{
+		"links": q.links.strays(&q.nodes), "values": q.values.strays(&q.nodes), "tickets": q.tickets.strays(&q.nodes),
+		"stamps": q.waitTimes != nil && q.waitTimes.stamps.strays(&q.nodes), "turns": q.costs != nil && q.costs.turns.strays(&q.nodes),
+		"histograms": q.keys.histograms.strays(&q.keys.slots), "costs": q.keys.costs.strays(&q.keys.slots),
+		"states": q.keys.states.strays(&q.keys.slots),
+	} {
+		if stray {
+			return fmt.Errorf("a chunk is gone, and its %s are left", what)
 		}
 	}
 	if n := q.keys.nan; n != 0 && (!used[n] || q.keys.at(n).key == q.keys.at(n).key) {
 		return fmt.Errorf("key %d is not in use, or equal to itself", n)
 	}
 	return nil
+}
+
+// strays reports whether the column keeps a chunk that the allocator has given back.
+func (c *column[T]) strays(a *allocator) bool {
+	for i, chunk := range c.far {
+		if chunk != nil && a.chunks[i] == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // checkWaits walks the list of all items by age.

@@ -1,6 +1,7 @@
 package fairq
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -297,83 +298,92 @@ func TestNoChurn(t *testing.T) {
 	}
 }
 
-// TestManyChunks is TestQueueAgainstModel for a queue of many chunks, with a simpler check: each
-// key's items come in order, and nothing is lost.
-func TestManyChunks(t *testing.T) {
-	random := rand.New(rand.NewPCG(6, 6))
-	q := Queue[int, int]{waitTimes: new(waitTimes)}
-	next, popped := map[int]int{}, 0
-	removed := map[[2]int]bool{}
-	tickets := map[Ticket][2]int{}
-	pushed := map[int]int{}
-	for round := range 6 {
-		outline := q.outline()
-		for range 40_000 {
-			key := random.IntN(9000)
-			item := [2]int{key, pushed[key]}
-			pushed[key]++
-			if random.IntN(3) == 0 {
-				tickets[q.Add(key, item[1])] = item
-			} else {
-				q.Push(key, item[1])
+// TestSpike fills a Queue and a FairQueue, each with what has memory of its own, and drains them but
+// for a few items. Both deliver the same, each key's items in order, and give their memory back.
+func TestSpike(t *testing.T) {
+	const items, few, kinds = 20_000, 10, 9000
+	keyOf := func(item int) int { return item % (1 + item%kinds) } // few keys have many items
+	for name, o := range map[string]Options[int, int]{
+		"plain":     {},
+		"TrackWait": {TrackWait: true},
+		"costs":     {Quantum: 3, Cost: func(item int) int64 { return 1 + int64(item%7) }},
+		"tickets":   {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o.Capacity = Unbounded
+			fair, q := New(keyOf, &o), Queue[int, int]{Cost: o.Cost, Quantum: o.Quantum}
+			if o.TrackWait {
+				q.waitTimes = new(waitTimes)
 			}
-		}
-		require.NoError(t, q.check())
-		grown := outline.blank() // the queue has grown since
-		q.copyTo(&grown)
-		require.Equal(t, q.snapshot(), grown.snapshot())
-		for ticket, item := range tickets {
-			if _, ok := q.Remove(ticket); ok {
-				removed[item] = true
+			last := map[int]int{} // by key, the item delivered last
+			for next := 1; next < 2*items; {
+				outline, removed, batch := q.outline(), 0, make([]int, 1000)
+				for q.Len()+removed < items {
+					for i := range batch {
+						batch[i] = next
+						next++
+						if name != "tickets" {
+							q.Push(keyOf(batch[i]), batch[i])
+							continue
+						}
+						ticket := q.Add(keyOf(batch[i]), batch[i])
+						if other, err := fair.Add(batch[i]); err == nil && next%3 == 0 {
+							removed++
+							one, _ := q.Remove(ticket)
+							two, _ := fair.Remove(other)
+							require.Equal(t, [2]int{batch[i], batch[i]}, [2]int{one, two})
+						}
+					}
+					if name != "tickets" {
+						n, err := fair.PushBatch(batch)
+						require.Equal(t, []any{len(batch), nil}, []any{n, err})
+					}
+				}
+				require.NoError(t, cmp.Or(q.check(), fair.Check()))
+				grown := outline.blank() // the queue has grown since
+				q.copyTo(&grown)
+				require.Equal(t, q.snapshot(), grown.snapshot())
+				var lengths, longest []int
+				for key := range kinds {
+					lengths = append(lengths, q.KeyLen(key))
+				}
+				slices.Sort(lengths)
+				for _, slot := range q.longest(2000) {
+					longest = append(longest, int(q.keys.at(slot).len))
+				}
+				slices.Reverse(longest)
+				require.Equal(t, lengths[kinds-2000:], longest)
+				for q.Len() > few {
+					for _, item := range batch[:fair.PopBatch(batch[:min(len(batch), q.Len()-few)])] {
+						key, own, ok := q.Pop()
+						require.Equal(t, []any{keyOf(item), item, true}, []any{key, own, ok})
+						require.Less(t, last[key], item)
+						last[key] = item
+					}
+				}
+				for _, q := range []*Queue[int, int]{&q, &fair.queue} {
+					require.NoError(t, q.check())
+					require.Equal(t, few, q.Len())
+					require.LessOrEqual(t, max(q.nodes.chunkCount, q.keys.slots.chunkCount), 4)
+				}
 			}
-			delete(tickets, ticket)
-			if len(tickets)%5 == 0 {
-				break
-			}
-		}
-		lengths := []int{}
-		for key := range pushed {
-			if n := q.KeyLen(key); n > 0 {
-				lengths = append(lengths, n)
-			}
-		}
-		slices.Sort(lengths)
-		slices.Reverse(lengths)
-		for i, slot := range q.longest(2000) {
-			require.EqualValues(t, lengths[i], q.keys.at(slot).len, "the longest but %d", i)
-		}
-		leave := random.IntN(2000)
-		if round%3 > 0 {
-			leave = 0 // twice in a slot
-		}
-		for n := q.Len() - leave; n > 0; n-- {
-			key, item, ok := q.Pop()
-			require.True(t, ok)
-			for removed[[2]int{key, next[key]}] {
-				next[key]++
-			}
-			require.Equal(t, next[key], item)
-			next[key]++
-			popped++
-		}
-		require.NoError(t, q.check())
+		})
 	}
-	total := 0
-	for _, n := range pushed {
-		total += n
-	}
-	require.Equal(t, total, popped+len(removed)+q.Len())
-	for range 20_000 {
-		q.Push(random.IntN(9000), 0)
-	}
-	for q.Len() > 1 {
-		q.Pop()
-	}
-	used := 0
-	for _, c := range q.nodes.chunks {
-		if c != nil {
-			used++
+}
+
+// Keys of one hash are told apart, and a key of another one in their bucket is none of them.
+func TestOneHash(t *testing.T) {
+	var table keyTable[int]
+	one, two := table.insert(1, 7), table.insert(2, 7)
+	for _, want := range [][4]uint32{{0, one, two, 0}, {0, one, 0, 0}} {
+		for key, slot := range want {
+			found, _ := table.find(key, 7)
+			require.Equal(t, slot, found, "key %d", key)
+			found, _ = table.find(key, 7+minBuckets)
+			require.Zero(t, found)
+		}
+		if want[2] != 0 {
+			table.remove(two)
 		}
 	}
-	require.Less(t, used, 6, "the chunks that the spike needed are given back")
 }
