@@ -22,11 +22,11 @@ SELECT 0, tasks, ready, delayed, taken, buried, held, paused, key, oldest FROM (
 	// The next key is looked up from the one before.
 	sqlKeys = `
 WITH RECURSIVE k (key) AS (
-	SELECT (SELECT key FROM fairq.tasks WHERE queue = $1 AND key IS NOT NULL ORDER BY key LIMIT 1)
+	SELECT (SELECT key FROM fairq.tasks WHERE queue = $1 AND key >= $2 ORDER BY key LIMIT 1)
 	UNION ALL
 	SELECT (SELECT key FROM fairq.tasks WHERE queue = $1 AND key > k.key ORDER BY key LIMIT 1) FROM k WHERE k.key IS NOT NULL
 )
-SELECT count(*) FROM k WHERE key IS NOT NULL`
+SELECT key FROM k WHERE key IS NOT NULL LIMIT $3`
 
 	// A mark is a snapshot. What was written since is of transactions that were running then, or
 	// that began later.
@@ -50,10 +50,23 @@ func (v *view) KeyStats(n int) (keys []rows.Key, err error) {
 }
 
 // CountKeys implements rows.View.
-func (v *view) CountKeys() (n int, err error) {
+func (v *view) CountKeys(from string, n int) (keys int, next string, err error) {
 	v.tx.flush()
-	v.tx.add(sqlKeys, v.queue).QueryRow(func(r pgx.Row) error { return r.Scan(&n) })
-	return n, v.tx.send("keys")
+	v.tx.add(sqlKeys, v.queue, []byte(from), n).Query(func(r pgx.Rows) error {
+		var key []byte
+		for r.Next() {
+			if err := r.Scan(&key); err != nil {
+				return err
+			}
+			keys++
+		}
+		if keys == n {
+			next = string(key) + "\x00"
+		}
+		return r.Err()
+	})
+	err = v.tx.send("keys")
+	return keys, next, err
 }
 
 // Ended implements rows.View.

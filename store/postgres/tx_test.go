@@ -285,7 +285,7 @@ func TestWithTx(t *testing.T) {
 
 		// What fails is undone, and the rest stays.
 		tx := joined().View.(*view).tx
-		_, err = tx.views[0].CountKeys() // sends it
+		_, _, err = tx.views[0].CountKeys("", 1) // sends it
 		require.NoError(t, err)
 		tx.Rollback()
 		tx = joined().View.(*view).tx

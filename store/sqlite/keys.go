@@ -41,9 +41,14 @@ func (v *view) KeyStats(n int) ([]rows.Key, error) {
 	return all, err
 }
 
-func (v *view) CountKeys() (int, error) {
-	n, err := v.session.number(countKeys, v.queue)
-	return int(n), err
+// CountKeys implements rows.View.
+func (v *view) CountKeys(from string, n int) (keys int, next string, err error) {
+	err = v.session.each(countKeys, func(c *cells) {
+		if next, keys = c.text()+"\x00", keys+1; keys < n {
+			next = ""
+		}
+	}, v.queue, from, int64(n))
+	return keys, next, err
 }
 
 // Ended implements rows.View. A mark is the greatest number that was given, as all that is written

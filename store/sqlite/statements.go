@@ -56,8 +56,9 @@ var (
 		`coalesce(min(CASE WHEN state <= 2 THEN created END), 0) ` +
 		`FROM ~tasks INDEXED BY ~tasks_key WHERE queue = ? GROUP BY "key" ORDER BY count(*) DESC LIMIT 0 + ?`}
 	keyPaused = &statement{"key stats", `SELECT "key" FROM ~keys WHERE queue = ? AND paused`}
-	countKeys = &statement{"keys", `WITH RECURSIVE k(k) AS (SELECT min("key") FROM ~tasks WHERE queue = ?1 UNION ALL ` +
-		`SELECT (SELECT min("key") FROM ~tasks WHERE queue = ?1 AND "key" > k) FROM k WHERE k IS NOT NULL) SELECT count(k) FROM k`}
+	countKeys = &statement{"keys", `WITH RECURSIVE k(k) AS (SELECT min("key") FROM ~tasks WHERE queue = ?1 AND "key" >= ?2 UNION ALL ` +
+		`SELECT (SELECT min("key") FROM ~tasks WHERE queue = ?1 AND "key" > k) FROM k WHERE k IS NOT NULL LIMIT ?3) ` +
+		`SELECT k FROM k WHERE k IS NOT NULL`}
 	setServed   = &statement{"set served", `INSERT OR REPLACE INTO ~served (queue, priority, "key", round, used, taken) VALUES (?, ?, ?, ?, ?, ?)`}
 	setConsumer = &statement{"set consumer", `INSERT INTO ~consumers (queue, number, name, epoch, deadline) VALUES (?, ?, ?, ?, ?) ` +
 		`ON CONFLICT (queue, number) DO UPDATE SET name = excluded.name, epoch = excluded.epoch, deadline = excluded.deadline`}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/bits"
+	"strings"
 
 	"github.com/fairq/fairq/store/internal/rows"
 )
@@ -86,6 +87,11 @@ func uintAt(b []byte) (n uint64) {
 		n = n<<8 | uint64(c)
 	}
 	return n
+}
+
+// stringAt returns the string that is the first element.
+func stringAt(b []byte) string {
+	return strings.ReplaceAll(string(b[1:max(1, sizeOf(b, 1)-1)]), "\x00\xff", "\x00")
 }
 
 // last returns the last n elements of a key, which has at least that many.

@@ -199,8 +199,9 @@ type View interface {
 	// from the tasks, Paused and Oldest. Keys that are paused but have no tasks are among them.
 	KeyStats(n int) ([]Key, error)
 
-	// CountKeys returns how many keys have tasks.
-	CountKeys() (int, error)
+	// CountKeys returns how many keys have tasks, of those from one on, but n at most. next is the
+	// key from which to go on, "" if there are no more.
+	CountKeys(from string, n int) (keys int, next string, err error)
 
 	// Ended returns the ids of the outcomes that were written since a mark was returned, whoever
 	// has written them, with Result and Err; maybe also some that were written before. It returns a

@@ -9,47 +9,43 @@ import (
 
 // Stats implements [driver.Backend].
 func (b *backend) Stats(ctx context.Context) (s driver.Stats, err error) {
+	var count keyCount
+	from, begin := "", time.Now()
 	err = b.call(ctx, "Stats", call{order: puts, plan: func(_ *queue, p *wants) { p.Counts = true }, run: func(u *unit) error {
 		tasks := must(u.v.Counts())
 		s = u.stats // with what this transaction has done before
 		s.Ready, s.Delayed, s.Taken = tasks[driver.Ready], tasks[driver.Delayed], tasks[driver.Taken]
 		s.Buried, s.Held = tasks[driver.Buried], tasks[driver.Held]
-		s.Keys = u.countKeys()
 		s.Counted = u.q.settings.Counted(&tasks)
 		s.Capacity, s.Paused = u.q.settings.Capacity, u.head.Paused
+		if count, from = u.q.keyCount, ""; !time.Now().Before(count.until) {
+			count.keys, from = must2(u.v.CountKeys("", pageSize))
+		}
 		return nil
 	}})
-	if err != nil {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return b.queue.stats, err
+	for from != "" && err == nil {
+		err = b.call(ctx, "Stats", call{order: puts, run: func(u *unit) error {
+			n, next := must2(u.v.CountKeys(from, pageSize))
+			u.onCommit(func() {
+				if count.keys, from = count.keys+n, next; next == "" {
+					end := time.Now()
+					count.until = end.Add(20 * end.Sub(begin))
+					u.q.keyCount = count
+				}
+			})
+			return nil
+		}})
 	}
-	return s, nil
+	s.Keys = count.keys
+	return s, err
 }
 
-// keyCount is how many keys had tasks when they were counted last.
+// keyCount is how many keys had tasks when they were counted last. They are counted in pages, so
+// that nobody waits for it. If there are several pages, that is done so rarely that it takes a
+// twentieth of the time at most.
 type keyCount struct {
 	keys  int
 	until time.Time // they are not counted again before
-}
-
-// cheapKeyCount is up to how many keys they are counted each time. If there are more, counting is
-// rarer, so that it takes a twentieth of the time at most.
-const cheapKeyCount = 1000
-
-// countKeys returns how many keys have tasks, or had not long ago. The database looks up one key
-// after the other, so the cost is proportional to their number.
-func (u *unit) countKeys() int {
-	known, begin := &u.q.keyCount, time.Now()
-	if begin.Before(known.until) {
-		return known.keys
-	}
-	known.keys = must(u.v.CountKeys())
-	if known.keys > cheapKeyCount {
-		end := time.Now()
-		known.until = end.Add(20 * end.Sub(begin))
-	}
-	return known.keys
 }
 
 // KeyStats implements [driver.Backend].

@@ -129,10 +129,10 @@ func (c countingTx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	return countingView{v, c.counted}, err
 }
 
-func (c countingView) CountKeys() (int, error) {
-	n, err := c.View.CountKeys()
+func (c countingView) CountKeys(from string, most int) (n int, next string, err error) {
+	n, next, err = c.View.CountKeys(from, most)
 	c.counted(n)
-	return n, err
+	return n, next, err
 }
 
 // A queue without tasks can be opened with payloads of another type.
@@ -167,7 +167,7 @@ func TestStatsOfManyKeys(t *testing.T) {
 			require.NoError(t, err)
 			return s.Keys
 		}
-		for n := 1; n <= 1001; n++ {
+		for n := 1; n <= 1000; n++ {
 			_, err := q.Put(ctx, fmt.Sprint(n), "", task.PutOptions{})
 			require.NoError(t, err)
 			if n > 990 {
@@ -178,12 +178,12 @@ func TestStatsOfManyKeys(t *testing.T) {
 		require.NoError(t, err)
 		begin := time.Now()
 		for time.Since(begin) < 20*time.Second {
-			require.Equal(t, 1001, keys())
+			require.Equal(t, 1000, keys())
 			time.Sleep(time.Second)
 		}
 		require.InDelta(t, 20*time.Second, time.Since(begin), 1e9)
 		time.Sleep(time.Second)
-		require.Equal(t, 1002, keys())
+		require.Equal(t, 1001, keys())
 		require.NoError(t, q.Close(ctx))
 	})
 }

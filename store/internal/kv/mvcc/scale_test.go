@@ -481,3 +481,35 @@ func putAll(t *testing.T, n, queues, puts int, engine func(*mvcc.DB) kv.Engine) 
 	})
 	return perSecond, met
 }
+
+// Stats reads very many keys in few exchanges. A Put beside it waits for a page of them at most.
+func TestStatsOfManyKeys(t *testing.T) {
+	const keys = 20_000
+	synctest.Test(t, func(t *testing.T) {
+		db := cluster()
+		q := clients(t, 1, func() kv.Engine { return db.Client() }, kv.Options{})[0]
+		fill(t, q, keys, func(i int) string { return fmt.Sprint(i) })
+		begun, done := time.Now(), make(chan time.Duration)
+		go func() {
+			s, err := q.Stats(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, keys, s.Keys)
+			done <- time.Since(begun)
+		}()
+		for slowest := time.Duration(0); ; {
+			select {
+			case took := <-done:
+				t.Logf("Stats %v, the slowest Put %v", took, slowest)
+				require.Less(t, took, 500*time.Millisecond)
+				require.Positive(t, slowest)
+				require.Less(t, slowest, 20*time.Millisecond)
+				return
+			default:
+			}
+			put := time.Now()
+			_, err := q.Put(t.Context(), "1", 0, task.PutOptions{})
+			require.NoError(t, err)
+			slowest = max(slowest, time.Since(put))
+		}
+	})
+}

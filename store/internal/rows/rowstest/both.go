@@ -197,7 +197,16 @@ func (v *views) Counts() ([driver.Held + 1]int, error) {
 	return read(v, rows.View.Counts, "Counts"), nil
 }
 
-func (v *views) CountKeys() (int, error) { return read(v, rows.View.CountKeys, "CountKeys"), nil }
+// CountKeys counts all, for a driver may return fewer than n at once.
+func (v *views) CountKeys(_ string, n int) (int, string, error) {
+	return read(v, func(w rows.View) (all int, err error) {
+		for keys, from := 0, ""; ; all += keys {
+			if keys, from, err = w.CountKeys(from, n); from == "" || err != nil {
+				return all + keys, err
+			}
+		}
+	}, "CountKeys(%d)", n), "", nil
+}
 
 func (v *views) LastRound(l rows.Line, after uint64) (uint64, int, error) {
 	found := read(v, func(w rows.View) (n [2]uint64, err error) {

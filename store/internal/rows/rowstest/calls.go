@@ -232,7 +232,7 @@ func (v *views) others(c rows.Calls) {
 		{1, func() { _, _ = c.Last(v.values.line(), pick(v.rnd, 0, driver.Taken)) }},
 		{1, func() { _, _ = c.LastReady(v.values.priority()) }},
 		{1, func() { _, _ = c.Times() }},
-		{1, func() { _, _ = c.CountKeys() }},
+		{1, func() { _, _, _ = c.CountKeys("", 2) }},
 		{1, func() { _, _ = c.Counts() }},
 		{1, func() { _, _ = c.AnyReady(v.values.filter()) }},
 		{1, func() { _, _ = c.Leases(pick(v.rnd, append(v.held(), 1<<62)...)) }},
@@ -400,7 +400,7 @@ func (v *views) compareAll() {
 	v.compareHead()
 	c, val := rows.Calls{View: v}, v.values
 	_, _ = c.Counts()
-	_, _ = c.CountKeys()
+	_, _, _ = c.CountKeys("", 2)
 	_, _ = c.List(driver.ListOptions{Limit: 1 << 30})
 	_, _ = c.Ready(rows.Filter{MaxPriority: driver.MaxPriority}, 1<<30)
 	_, _ = c.KeyStats(1 << 30)

@@ -81,7 +81,7 @@ func TestFailedTransaction(t *testing.T) {
 	db := rowstest.NewDB(time.Now)
 	tx, v := open(t, db, true)
 	db.Fail(func(string) error { return rowstest.ErrAgain })
-	_, err := v.CountKeys()
+	_, _, err := v.CountKeys("", 1)
 	_, again := db.Again(err)
 	require.True(t, again)
 	db.Fail(nil)
@@ -101,7 +101,7 @@ func TestKill(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, v.Put(&rows.Row{ID: n, State: driver.Ready}))
 	db.Kill()
-	_, err = v.CountKeys()
+	_, _, err = v.CountKeys("", 1)
 	require.ErrorIs(t, err, rowstest.ErrKilled)
 	require.ErrorIs(t, tx.Commit(), rowstest.ErrKilled)
 	tx.Rollback()
@@ -168,11 +168,11 @@ func TestMisuse(t *testing.T) {
 		"AfterDrop": {"CountKeys after Drop", func(t *testing.T, _ rows.Tx, v rows.Calls) {
 			_, err := v.Drop()
 			require.NoError(t, err)
-			_, _ = v.CountKeys()
+			_, _, _ = v.CountKeys("", 1)
 		}},
 		"AfterCommit": {"CountKeys after the end of the transaction", func(t *testing.T, tx rows.Tx, v rows.Calls) {
 			require.NoError(t, tx.Commit())
-			_, _ = v.CountKeys()
+			_, _, _ = v.CountKeys("", 1)
 		}},
 		"Order": {"queues are entered in the order of their IDs", func(_ *testing.T, tx rows.Tx, _ rows.Calls) {
 			_, _ = tx.Enter(1, &rows.Plan{})

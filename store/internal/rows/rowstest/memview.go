@@ -293,13 +293,18 @@ func (v *memView) KeyStats(n int) (list []rows.Key, err error) {
 	return list, err
 }
 
-func (v *memView) CountKeys() (n int, err error) {
+func (v *memView) CountKeys(from string, n int) (keys int, next string, err error) {
 	err = v.do("CountKeys", func() {
-		for _, k := range v.stats() {
-			n += min(1, k.Tasks[0])
+		stats := v.stats()
+		for _, key := range slices.Sorted(maps.Keys(stats)) {
+			if stats[key].Tasks[0] > 0 && key >= from && keys < n {
+				if next, keys = key+"\x00", keys+1; keys < n {
+					next = ""
+				}
+			}
 		}
 	})
-	return n, err
+	return keys, next, err
 }
 
 func (v *memView) Counts() (n [driver.Held + 1]int, err error) {
