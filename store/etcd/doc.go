@@ -50,7 +50,7 @@
 //
 // A Put, a Take and an Ack wait for two exchanges with the servers: one in which all is read, and
 // the commit. The first Take of a process, and one of a new Consumer, wait for a few more. To find
-// where a key's tasks end, the servers read all the queued tasks of that key, once a second in each
-// process that puts some. Whoever waits for tasks costs nothing but its watch, and a transaction every ten
-// seconds. A process in which nobody waits makes no call when others put tasks.
+// where a key's tasks end, a Put reads what was put since the last one of its process; the first one
+// reads all the queued tasks of the key. Whoever waits for tasks costs nothing but its watch, and a
+// transaction every ten seconds. A process in which nobody waits makes no call when others put tasks.
 package etcd

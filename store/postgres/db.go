@@ -52,9 +52,6 @@ type database struct {
 	counts   atomic.Uint64
 	identity atomic.Pointer[identity] // where it is
 	notify   *notifier                // nil if there are no notifications
-
-	mu   sync.Mutex      // protects seen
-	seen map[uint64]seen // by queue
 }
 
 // settings are of every connection of the pool. The statements are written so that each of them
@@ -92,7 +89,7 @@ func open(ctx context.Context, c config) (*database, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
-	db := &database{pool: pool, schema: pgx.Identifier{cmp.Or(c.schema, "fairq")}.Sanitize(), config: c, seen: map[uint64]seen{}}
+	db := &database{pool: pool, schema: pgx.Identifier{cmp.Or(c.schema, "fairq")}.Sanitize(), config: c}
 	db.name = conf.ConnConfig.Database + "." + db.schema
 	db.marks.slow = cmp.Or(c.slow, 5*time.Millisecond)
 	db.config.copyFrom = cmp.Or(c.copyFrom, 64)
@@ -105,9 +102,6 @@ func open(ctx context.Context, c config) (*database, error) {
 // forget forgets a queue that was dropped.
 func (db *database) forget(queue uint64) {
 	db.marks.forget(queue)
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	delete(db.seen, queue)
 }
 
 // failed returns an error with the database and with what was being done.

@@ -7,8 +7,8 @@
 //
 // # What is promised
 //
-//   - All that package task promises, but for the rounds where two processes put tasks of the same
-//     key at the same moment: then the key can have one turn in a round from each of them. What
+//   - All that package task promises, but for tasks of one key that two processes put at the same
+//     moment: these have no order, and the key can have one turn in a round from each process. What
 //     waits is delayed by no more than that.
 //   - What a call has done survives the process as soon as it returns; as for the server, its
 //     synchronous_commit says so.

@@ -21,11 +21,8 @@ const (
 	sqlNumbers = "SELECT nextval('fairq.numbers') FROM generate_series(1, $1::int)"
 
 	// The rounds are read one priority after the other, each at the end of its part of the index.
-	// Of the removals those are read that this process may not have seen yet.
 	sqlHead = `
 SELECT settings, paused, paused_keys,
-	ARRAY(SELECT number FROM fairq.removals WHERE queue = $1 AND number >= $3),
-	pg_current_snapshot()::text,
 	ARRAY(
 		WITH RECURSIVE r AS (
 			(SELECT priority, round FROM fairq.rounds WHERE queue = $1 ORDER BY priority DESC, round DESC LIMIT 1)
@@ -79,9 +76,7 @@ func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	if i := slices.IndexFunc(plan.Ranges, isSearch); i >= 0 {
 		v.addSearch(t.db.marks.search(queue, &plan.Ranges[i]))
 	}
-	before := t.seen(queue)
-	t.add(sqlHead, v.queue, t.db.now(), before.xmin).
-		QueryRow(func(r pgx.Row) error { return v.readHead(r, before, &searched) })
+	t.add(sqlHead, v.queue, t.db.now()).QueryRow(func(r pgx.Row) error { return v.readHead(r, &searched) })
 	v.prefetch(plan)
 	if err := t.send("enter"); err != nil {
 		return nil, err
@@ -132,17 +127,13 @@ func (v *view) addPrefetch(r *rows.Range) {
 	v.tx.add(sql, args...).Query(v.scanner(false, func(r *rows.Row) { v.prefetched[r.ID] = r }))
 }
 
-func (v *view) readHead(r pgx.Row, before seen, clock *int64) error {
+func (v *view) readHead(r pgx.Row, clock *int64) error {
 	head := &rows.Head{Rounds: map[int]uint64{}}
-	var rounds, removals []int64
-	var snapshot string
-	err := r.Scan(&head.Settings, &head.Paused, &head.PausedKeys, &removals, &snapshot, &rounds, &v.now, clock)
+	var rounds []int64
+	err := r.Scan(&head.Settings, &head.Paused, &head.PausedKeys, &rounds, &v.now, clock)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
-	now := before.next(removals, snapshot)
-	v.tx.note(uint64(v.queue), now)
-	head.Removed, v.removal = now.removals, now.last
 	for i := 0; i+1 < len(rounds); i += 2 {
 		head.Rounds[int(rounds[i])] = uint64(rounds[i+1])
 	}

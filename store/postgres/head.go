@@ -2,9 +2,6 @@ package postgres
 
 import (
 	"bytes"
-	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -25,77 +22,14 @@ DELETE FROM fairq.rounds WHERE ctid = ANY(ARRAY(
 	) r
 ))`
 
-	sqlRemoved    = "INSERT INTO fairq.removals VALUES ($1, pg_current_xact_id()::text::bigint) ON CONFLICT DO NOTHING"
-	sqlOldRemoved = `
-DELETE FROM fairq.removals WHERE ctid = ANY(ARRAY(
-	SELECT ctid FROM fairq.removals WHERE queue = $1 AND number >= $2 AND number <= $3
-		AND number <> pg_current_xact_id()::text::bigint FOR UPDATE SKIP LOCKED
-))`
-
 	sqlSetHead = "UPDATE fairq.queues SET settings = $2, paused = $3, paused_keys = $4 WHERE id = $1"
 )
 
-// The round being served, the counts and the last removal are written by nearly every transaction.
+// The round being served and the counts are written by nearly every transaction.
 // If each were one row, all transactions would wait for each other to write it. So a transaction
 // adds a row, for which it waits for nobody, and a reader takes the greatest or the sum. Who adds a
 // row also deletes old ones. It passes over those that others have locked: a row that is left over
 // does no harm, and is deleted later.
-
-// seen is what this process has seen of the removals in a queue.
-//
-// The row of a removal has the number of its transaction. Transactions are committed in any order:
-// a removal may be new to this process although it has seen one with a greater number. What it has
-// seen is told by the snapshot of the last time: all but those that were running then and those that
-// began later. A row that is swept before this process has seen it leaves that of the sweeper, which
-// is committed later.
-type seen struct {
-	xmin, xmax int64   // the snapshot: what is before xmin was over, nothing from xmax on was begun
-	running    []int64 // transactions between xmin and xmax
-	removals   uint64  // how many there were
-	last       int64   // the greatest number of one
-}
-
-// next returns what is seen after reading the removals from xmin on in another snapshot.
-func (s seen) next(removals []int64, snapshot string) seen {
-	for _, n := range removals {
-		if n >= s.xmax || slices.Contains(s.running, n) {
-			s.removals++
-		}
-		s.last = max(s.last, n)
-	}
-	s.running = nil
-	for i, x := range strings.FieldsFunc(snapshot, func(r rune) bool { return r == ':' || r == ',' }) { // xmin:xmax:x,x...
-		switch n, _ := strconv.ParseInt(x, 10, 64); i {
-		case 0:
-			s.xmin = n
-		case 1:
-			s.xmax = n
-		default:
-			s.running = append(s.running, n)
-		}
-	}
-	return s
-}
-
-// seen returns what was seen of a queue, nothing in a transaction of the caller's: such a one may be
-// rolled back, and is not remembered.
-func (t *tx) seen(queue uint64) (s seen) {
-	if t.user == nil {
-		t.db.mu.Lock()
-		defer t.db.mu.Unlock()
-		s = t.db.seen[queue]
-	}
-	return s
-}
-
-// note remembers what was seen of a queue.
-func (t *tx) note(queue uint64, s seen) {
-	if t.user == nil {
-		t.db.mu.Lock()
-		defer t.db.mu.Unlock()
-		t.db.seen[queue] = s
-	}
-}
 
 // oldRounds is how far back rounds are deleted that are over. There are several if transactions
 // have written at the same time.
@@ -107,11 +41,6 @@ func (v *view) Save() error {
 	if h.Paused != was.Paused || h.PausedKeys != was.PausedKeys || !bytes.Equal(h.Settings, was.Settings) {
 		was.Paused, was.PausedKeys, was.Settings = h.Paused, h.PausedKeys, h.Settings
 		v.do(sqlSetHead, h.Settings, h.Paused, h.PausedKeys)
-	}
-	if h.Removed != was.Removed {
-		v.do(sqlRemoved)
-		v.do(sqlOldRemoved, v.sweepFrom(v.removal), v.removal)
-		was.Removed = h.Removed
 	}
 	var priorities, rounds, since []int64
 	for priority, round := range h.Rounds {
@@ -198,7 +127,7 @@ func (v *view) count() {
 }
 
 // The tables of what is in a queue.
-var tablesOf = []string{"tasks", "removals", "rounds", "counts", "keys", "served", "consumers", "groups", "outcomes", "history"}
+var tablesOf = []string{"tasks", "rounds", "counts", "keys", "served", "consumers", "groups", "outcomes", "history"}
 
 // Drop implements rows.View.
 func (v *view) Drop() (done bool, err error) {

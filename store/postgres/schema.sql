@@ -13,13 +13,6 @@ CREATE TABLE fairq.queues (
 -- Of ids, leases, places and all else that must be new: one for all queues.
 CREATE SEQUENCE fairq.numbers;
 
--- The transactions that have removed ready tasks, the last ones at least.
-CREATE TABLE fairq.removals (
-	queue  bigint NOT NULL,
-	number bigint NOT NULL,
-	PRIMARY KEY (queue, number)
-);
-
 -- The round of a priority is the greatest. A new one is a new row, as with counts: no transaction
 -- waits for another one to write it, and it is found at the end of the index whatever number of
 -- dead rows there are before it.

@@ -25,7 +25,6 @@ type view struct {
 	queue        int64
 	head         *rows.Head
 	savedHead    rows.Head // as it is in the database
-	removal      int64     // the greatest number of a removal
 	now          int64
 	numbers      []uint64 // fetched and not used yet
 	numbersAsked int

@@ -2,6 +2,8 @@ package storetest
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing/synctest"
@@ -26,6 +28,14 @@ func later() {
 	synctest.Wait()
 	time.Sleep(soon)
 	synctest.Wait()
+}
+
+// oneOf2 returns one of two values.
+func oneOf2[T any](r *rand.Rand, a, b T) T {
+	if r.IntN(2) == 0 {
+		return a
+	}
+	return b
 }
 
 var sharedCases = []testCase{
@@ -75,6 +85,73 @@ var sharedCases = []testCase{
 		q.close()
 		later()
 		got(take, "a1").ack()
+	}},
+	{"Order", "within a key tasks are taken in the order in which they became ready", func(e *env) {
+		for _, seed := range seeds(e.T, few(25)) {
+			r := rand.New(rand.NewPCG(seed, 0))
+			q, other := e.two()
+			at := func() *queue { return oneOf2(r, q, other) }
+			want, ids, n := map[string][]string{}, map[string]task.ID{}, 0
+			var calls []string
+			take := func() bool {
+				t, ok, err := at().TryTake(ctx)
+				if e.ok(err); !ok {
+					return false
+				}
+				e.ok(t.Ack(ctx))
+				first := want[t.Key]
+				calls = append(calls, "take "+t.Payload)
+				if len(first) == 0 || first[0] != t.Payload {
+					e.Fatalf("with %s=%d: %s is taken; it should be the first of %v, after\n%s",
+						seedVariable, seed, t.Payload, first, strings.Join(calls, "\n"))
+				}
+				want[t.Key] = first[1:]
+				return true
+			}
+			for range 40 {
+				key := string(rune('a' + r.IntN(3)))
+				switch r.IntN(6) {
+				case 0:
+					take()
+				case 1: // what comes next must not come before what is left
+					if left := want[key]; len(left) > 0 {
+						i := r.IntN(len(left))
+						calls = append(calls, "delete "+left[i])
+						at().remove(ids[left[i]])
+						want[key] = slices.Delete(left, i, i+1)
+					}
+				default:
+					var batch []task.Batch[string]
+					delay := oneOf2(r, 0, oneOf2(r, 0, second))
+					for range oneOf2(r, 1, 1+r.IntN(20)) {
+						n++
+						batch = append(batch, task.Batch[string]{
+							Key: key, Payload: fmt.Sprint(key, n), Options: task.PutOptions{Delay: delay},
+						})
+						key = oneOf2(r, key, "a")
+					}
+					some, err := at().PutBatch(ctx, batch)
+					e.ok(err)
+					for i, id := range some {
+						ids[batch[i].Payload] = id
+						want[batch[i].Key] = append(want[batch[i].Key], batch[i].Payload)
+					}
+					calls = append(calls, fmt.Sprint("put ", batch))
+					if delay > 0 {
+						time.Sleep(delay)
+						later()
+					}
+				}
+				if r.IntN(20) == 0 {
+					later()
+				}
+			}
+			for later(); take(); {
+			}
+			equal(e, "tasks left", len(want["a"])+len(want["b"])+len(want["c"]), 0)
+			q.close()
+			other.close()
+		}
 	}},
 	{"OneOfAll", "A task is with one consumer at a time", func(e *env) {
 		q, other := e.two()

@@ -35,13 +35,12 @@ type head struct {
 
 // tally is what the transactions of one process have counted.
 type tally struct {
-	number  uint64 // the last one that was given, which tells one commit from another
-	at      int64  // when it was written
-	took    int64  // when tasks were taken last
-	removed uint64
-	gone    uint64
-	tasks   [driver.Held + 1]int
-	rounds  map[int]uint64
+	number uint64 // the last one that was given, which tells one commit from another
+	at     int64  // when it was written
+	took   int64  // when tasks were taken last
+	gone   uint64
+	tasks  [driver.Held + 1]int
+	rounds map[int]uint64
 }
 
 // mark is an entry in TaskReady, without what all begin with, before which there is no other one.
@@ -121,7 +120,6 @@ func (t *tally) code(c *coder) {
 	number(c, &t.number)
 	number(c, &t.at)
 	number(c, &t.took)
-	number(c, &t.removed)
 	number(c, &t.gone)
 	c.counts(&t.tasks)
 	n := len(t.rounds)
@@ -152,7 +150,6 @@ func (v *view) saveMark() error {
 // add adds what another process has counted.
 func (t *tally) add(other *tally) {
 	t.number = max(t.number, other.number)
-	t.removed += other.removed
 	t.gone += other.gone
 	for state := range t.tasks {
 		t.tasks[state] += other.tasks[state]
@@ -214,14 +211,14 @@ func (x *tx) readHead(v *view) (*head, error) {
 	if h.lanes.own < 0 {
 		h.lanes.all++
 	}
-	h.tasks, h.Removed, h.Rounds, h.number, h.gone = sum.tasks, sum.removed, sum.rounds, sum.number, sum.gone
+	h.tasks, h.Rounds, h.number, h.gone = sum.tasks, sum.rounds, sum.number, sum.gone
 	h.remember()
 	return h, nil
 }
 
 // remember remembers what the tallies came to.
 func (h *head) remember() {
-	h.was = tally{removed: h.Removed, gone: h.gone, tasks: h.tasks, rounds: maps.Clone(h.Rounds)}
+	h.was = tally{gone: h.gone, tasks: h.tasks, rounds: maps.Clone(h.Rounds)}
 }
 
 // flush writes what has changed in the head, and guards what of it others must not write.
@@ -259,7 +256,6 @@ func (v *view) flush() error {
 	for state := range own.tasks {
 		own.tasks[state] += h.tasks[state] - h.was.tasks[state]
 	}
-	own.removed += h.Removed - h.was.removed
 	own.gone += h.gone - h.was.gone
 	for priority, round := range h.Rounds {
 		if round > h.was.rounds[priority] {
@@ -300,6 +296,5 @@ func (v *view) changed() bool {
 	h := v.head
 	locked := v.db.shared && h.lockedBy == v.db.process
 	return !v.dropped && (locked || v.number > h.own.number ||
-		h.tasks != h.was.tasks || h.Removed != h.was.removed ||
-		!maps.Equal(h.Rounds, h.was.rounds) || !bytes.Equal(encode(h.code), h.saved))
+		h.tasks != h.was.tasks || !maps.Equal(h.Rounds, h.was.rounds) || !bytes.Equal(encode(h.code), h.saved))
 }

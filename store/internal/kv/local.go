@@ -20,7 +20,8 @@ type local struct {
 	coming    [][]byte // the keys of tasks that are probably taken next
 	mark      []byte   // as it was in the last head, with the lanes
 	lanes     lanes
-	stop      func() // ends what watches, nil if nothing does; not protected
+	rounds    map[rows.Line]uint64 // the last ones that were found, or put; see view.LastRound
+	stop      func()               // ends what watches, nil if nothing does; not protected
 
 	// What was committed longer ago than marksLag has a lower number than the older one.
 	older, newer struct {
@@ -101,6 +102,29 @@ func (l *local) likely(n int) [][]byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.coming[:min(n, len(l.coming))]
+}
+
+// maxRounds is of how many lines the last round is known at most.
+const maxRounds = 1 << 16
+
+func (l *local) knownRound(of rows.Line) uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.rounds[of]
+}
+
+// knowRound notes the last round of a line. 0 means that none is known.
+func (l *local) knowRound(of rows.Line, round uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case round == 0:
+		delete(l.rounds, of)
+		return
+	case l.rounds == nil || len(l.rounds) >= maxRounds:
+		l.rounds = map[rows.Line]uint64{}
+	}
+	l.rounds[of] = round
 }
 
 // seen returns from which number on View.Ended must look, after number was seen.

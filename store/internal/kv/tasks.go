@@ -119,6 +119,9 @@ func id(h hit[rows.Row]) uint64 { return uintAt(last(h.key, 1)) }
 
 // Put implements rows.Table.
 func (t taskTable) Put(r *rows.Row) error {
+	if l := (rows.Line{Key: r.Key, Priority: r.Priority}); r.Round > t.knownRound(l) {
+		t.knowRound(l, r.Round)
+	}
 	if r.Was == 0 {
 		rows.Count(&t.head.tasks, 0, r.State)
 		if len(r.Payload) > 0 {

@@ -183,7 +183,7 @@ func (v *view) readAhead(plan *rows.Plan) error {
 		spans = append(spans, v.requests())
 	}
 	for _, l := range plan.LastRounds {
-		spans = append(spans, v.rounds(l))
+		spans = append(spans, v.rounds(l, v.knownRound(l)))
 	}
 	return v.fetch(spans, plan.Ranges)
 }

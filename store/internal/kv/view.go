@@ -97,26 +97,39 @@ func (v *view) nextValue(from, at []byte, n int) (next []byte, err error) {
 // seek returns the first key behind one of those that begin like another.
 func seek(from, at []byte) Span { return Span{From: from, To: behind(at), Limit: 1} }
 
-// LastRound implements rows.View. It reads index entries only, backwards from the last round.
+// LastRound implements rows.View. It reads index entries only. Some engines read a whole span to
+// read it backwards, so it begins at the last round that this process knows. If no entry is there
+// any more, the line was made shorter, and has to be read from its end.
 func (v *view) LastRound(l rows.Line, after uint64) (round uint64, n int, err error) {
-	for e, err := range v.scan(v.rounds(l)) {
+	known := v.knownRound(l)
+	for e, err := range v.scan(v.rounds(l, known)) {
 		if err != nil {
 			return 0, 0, err
 		}
 		is := uintAt(last(e.Key, 4))
-		if is <= after || n > 0 && is != round {
-			break
+		if is != round {
+			if n > 0 && known == 0 {
+				break
+			}
+			round, n = is, 0
 		}
-		round = is
 		n++
+	}
+	v.knowRound(l, round)
+	switch {
+	case n == 0 && known > after+1:
+		return v.LastRound(l, after)
+	case round <= after:
+		return 0, 0, nil
 	}
 	return round, n, nil
 }
 
-// rounds returns the tasks of a line that have a round.
-func (v *view) rounds(l rows.Line) Span {
+// rounds returns the tasks of a line from a round on, or if that is 0 all that have a round, those
+// of the last one first.
+func (v *view) rounds(l rows.Line, from uint64) Span {
 	at := appendTuple(v.index(rows.TaskLine), rows.Tuple{l.Key, int64(l.Priority)})
-	return Span{From: appendInt(bytes.Clone(at), 1), To: behind(at), Desc: true}
+	return Span{From: appendInt(bytes.Clone(at), int64(max(1, from))), To: behind(at), Desc: from == 0}
 }
 
 // Hide implements rows.View. A row that is Takeable has a round.

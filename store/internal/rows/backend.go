@@ -64,7 +64,7 @@ func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []driver.ID) 
 					p.Puts = append(p.Puts, lastParkedRange(l, tasks[i].Kind))
 				case q.costs && !q.frontsOnly:
 					p.Lines = append(p.Lines, l)
-				case !q.costs && !q.knows(l):
+				case !q.costs:
 					p.LastRounds = append(p.LastRounds, l)
 				}
 			}
@@ -104,13 +104,6 @@ func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []driver.ID) 
 // PutOne implements [driver.Backend].
 func (b *backend) PutOne(ctx context.Context, t driver.New) (driver.ID, *driver.Record, error) {
 	return driver.PutOne(ctx, b, t)
-}
-
-// knows tells whether the last round of a line need not be looked up.
-func (q *queue) knows(l Line) bool {
-	q.roundCache.expire()
-	_, ok := q.roundCache.accounts[l]
-	return ok
 }
 
 // said tells whether an error is what the rules say, not one of the database.

@@ -27,7 +27,7 @@ import (
 //     consumer conflict.
 //
 // Nothing else is a conflict: not a row that was passed over or read with NoLock; not that a
-// range has another row by now; not Head.Rounds, Head.Removed and the counts, which most
+// range has another row by now; not Head.Rounds and the counts, which most
 // transactions write (see [View.Save]); not what LastRound, CountKeys, KeyStats and Ended return.
 // All these are as some transaction has committed them, not long ago, and as the own transaction
 // has changed them.
@@ -146,10 +146,6 @@ type Head struct {
 	Paused     bool
 	PausedKeys int            // rows of keys that are paused
 	Rounds     map[int]uint64 // by priority, the round being served
-	// Removed grows by what a transaction adds to it, or more, when that is committed, also if
-	// others were begun later and are committed already: it tells that ready tasks were removed.
-	// Each process may have its own. A driver that returns Heads again need not keep it.
-	Removed uint64
 
 	cache // what the rules know, and what the driver leaves alone
 }

@@ -227,7 +227,7 @@ func (u *unit) end(r *Row, how Outcome) {
 // leave is called before a task leaves its state otherwise than by Take. It returns the turn that
 // it leaves to others: its line keeps it. Where there are fronts the next task gets it at once, by
 // updateFront; otherwise there is a gap, which is closed when all calls have been made. What is
-// cached of the line's last round may be too great now, here and in other processes.
+// cached of the line's last round may be too great now.
 func (u *unit) leave(r *Row) turn {
 	if r.Was != driver.Ready {
 		return turn{}
@@ -238,7 +238,6 @@ func (u *unit) leave(r *Row) turn {
 	}
 	delete(u.head.accounts, r.line()) // it may have been the last one
 	delete(u.haveReady, r.Priority)
-	u.noteRemoval()
 	if !u.q.frontsOnly && !u.purges {
 		u.leaveGap(r)
 	}

@@ -10,7 +10,6 @@ import "github.com/fairq/fairq/task/driver"
 // first tasks' places. Tasks that have used their turns (they are taken, or were handed back) come
 // before all others.
 func (u *unit) rebuild() {
-	u.noteRemoval() // last rounds get smaller
 	u.do(&work{What: forgetCounts})
 	u.do(&work{What: resetTasks})
 	u.do(&work{What: giveTurns})

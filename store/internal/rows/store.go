@@ -97,7 +97,6 @@ type queue struct {
 	inDoubt        map[uint64]uint64 // by task, the last lease that may have begun in a transaction that failed
 	leasesToCheck  int               // with more leases than these, checkLeases does something
 	dropped        bool
-	roundCache     roundCache
 	keyCount       keyCount
 
 	// These are times of this process, not of the database; 0 means never.

@@ -11,8 +11,7 @@ import (
 )
 
 // transaction is one try to run calls together. If it fails, all that it has changed in memory is
-// in its units, and is forgotten with them; only what processes remember of last rounds is shared,
-// and that is forgotten too.
+// in its units, and is forgotten with them.
 type transaction struct {
 	store     *Store
 	committer *committer // nil in a transaction of the caller's
@@ -33,9 +32,6 @@ func (t *transaction) run(ctx context.Context) error {
 	defer func() { // also if it panics
 		if !done {
 			tx.Rollback()
-			for _, c := range t.calls {
-				c.queue.roundCache.accounts = nil // they may be of tasks that were not put
-			}
 		}
 	}()
 	err = caught(func() {

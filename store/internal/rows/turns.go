@@ -2,7 +2,6 @@ package rows
 
 import (
 	"cmp"
-	"time"
 
 	"github.com/fairq/fairq/internal/account"
 	"github.com/fairq/fairq/task/driver"
@@ -29,48 +28,6 @@ func newCache() cache {
 		map[uint64]*Row{},
 		map[string]*Key{},
 		map[string]*readyTasks{},
-	}
-}
-
-// roundCache is what a process remembers of the last rounds of lines, from one transaction to the
-// next, in a database that does not tell whether others have changed them. A round may be too
-// small: others may have put tasks of the same line since. Then the line gets a turn from each
-// process in the same rounds, until it is looked up again, after keepRounds at the latest. No
-// round is too great, which would delay the key for as long as it takes to serve so many rounds:
-// whoever removes ready tasks changes Head.Removed, and then all is forgotten.
-type roundCache struct {
-	accounts map[Line]account.Account
-	removed  uint64
-	until    time.Time
-}
-
-const keepRounds = time.Second
-
-// useRoundCache has this transaction use the last rounds that are remembered.
-func (u *unit) useRoundCache() {
-	k := &u.q.roundCache
-	k.expire()
-	if k.accounts == nil || k.removed != u.head.Removed {
-		*k = roundCache{map[Line]account.Account{}, u.head.Removed, time.Now().Add(keepRounds)}
-	}
-	u.head.accounts = k.accounts
-}
-
-// expire forgets what was remembered for too long.
-func (k *roundCache) expire() {
-	if time.Now().After(k.until) {
-		k.accounts = nil
-	}
-}
-
-// noteRemoval lets all processes know that ready tasks are removed, so last rounds may be smaller.
-// The cache of this one stays if by then nothing was added to Removed but this.
-func (u *unit) noteRemoval() {
-	if !u.removes {
-		u.removes = true
-		u.head.Removed++
-		u.headChanged = true
-		u.q.roundCache.removed = u.head.Removed
 	}
 }
 

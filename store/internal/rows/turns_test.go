@@ -138,24 +138,6 @@ func TestGapBehindTaken(t *testing.T) {
 	}
 }
 
-// What a process remembers of the last rounds is looked up again after a second, also if it puts
-// nothing.
-func TestKeptForASecond(t *testing.T) {
-	twoProcesses(t, func(t *testing.T, _ *rowstest.DB, q, other queue) {
-		q.put("a1 a2 a3 a4 a5 a6")
-		for range 6 {
-			got, err := other.Take(t.Context())
-			require.NoError(t, err)
-			require.NoError(t, got.Bury(t.Context(), nil))
-		}
-		require.NoError(t, second(other.Kick(t.Context(), task.ListOptions{Limit: 1}))) // now it knows that a has one turn
-		q.put("a7 b1 a8 b2 a9 b3")
-		time.Sleep(2 * time.Second)
-		require.NoError(t, second(other.Kick(t.Context(), task.ListOptions{Limit: 5})))
-		q.order("a1 a7 b1 a8 b2 a9 b3 a2 a3 a4 a5 a6") // a7 is that one place that it has from each process
-	})
-}
-
 // A key that is paused and resumed keeps the order of its tasks, and what was handed back is first.
 func TestResumedInOrder(t *testing.T) {
 	everywhere(t, task.Options[string]{}, func(q queue) {

@@ -27,7 +27,6 @@ type unit struct {
 	now         int64
 	changed     bool              // something has happened that other processes may wait for
 	headChanged bool              // the head has changed
-	removes     bool              // it removes ready tasks; see noteRemoval
 	dropped     bool              // there is no queue any more
 	opening     []driver.Notifier // of those who open the queue by this
 	asIs        bool              // all who call have the queue open AsIs, so nothing becomes due
@@ -73,9 +72,6 @@ func (q *queue) enter(tx Tx, plan *wants) *unit {
 	u := &unit{q: q, v: Calls{v}, plan: plan, head: v.Head(), now: v.Now(), unsaved: map[*Key]bool{}, listens: q.listens(), stats: q.stats}
 	if u.head.accounts == nil {
 		u.head.cache = newCache()
-		if !q.joined && !q.store.traits.Exclusive && !q.costs {
-			u.useRoundCache()
-		}
 	}
 	if len(u.head.keys) > maxKnownKeys {
 		clear(u.head.keys)

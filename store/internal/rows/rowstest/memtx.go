@@ -151,16 +151,15 @@ func (tx *memTx) end() {
 
 // queueRow is a row of the table of queues.
 type queueRow struct {
-	id    uint64
-	head  rows.Head
-	grown uint64 // what a transaction has added to Removed
+	id   uint64
+	head rows.Head
 }
 
 // with returns the row with another Head. Of its rounds the greater ones stay.
 func (q *queueRow) with(h *rows.Head) *queueRow {
 	c := &queueRow{id: q.id, head: rows.Head{
 		Settings: bytes.Clone(h.Settings), Paused: h.Paused, PausedKeys: h.PausedKeys,
-		Rounds: map[int]uint64{}, Removed: h.Removed,
+		Rounds: map[int]uint64{},
 	}}
 	maps.Copy(c.head.Rounds, q.head.Rounds)
 	for priority, round := range h.Rounds {
@@ -244,9 +243,7 @@ func (tx *memTx) apply() {
 		old := all[e]
 		was, _ := old.(*queueRow)
 		if q, ok := r.(*queueRow); ok && was != nil && was.id == q.id {
-			c := was.with(&q.head)
-			c.head.Removed = was.head.Removed - was.grown + q.grown
-			r = c
+			r = was.with(&q.head)
 		}
 		// A database need not notice a write that leaves all as it is.
 		changed = changed || !reflect.DeepEqual(r, old)

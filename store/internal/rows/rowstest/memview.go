@@ -19,7 +19,6 @@ type memView struct {
 	head      *rows.Head
 	now       int64
 	exclusive bool     // tasks that were not locked may be changed too
-	removed   uint64   // what Head.Removed was when it was saved
 	numbers   []uint64 // that will be given next
 	dropped   bool
 }
@@ -32,7 +31,7 @@ func (tx *memTx) view(at entry, q *queueRow, plan *rows.Plan) *memView {
 		h = &q.with(&q.head).head
 		tx.db.heads[q.id] = h
 	}
-	v := &memView{tx: tx, at: at, id: q.id, head: h, removed: h.Removed, exclusive: plan.Exclusive}
+	v := &memView{tx: tx, at: at, id: q.id, head: h, exclusive: plan.Exclusive}
 	v.now = tx.data.now().UnixNano()
 	for range plan.Numbers {
 		if tx.db.Shared {
@@ -357,11 +356,7 @@ func (v *memView) Head() *rows.Head { return v.head }
 
 func (v *memView) Save() error {
 	return v.do("Save", func() {
-		q := v.tx.get(v.at).(*queueRow)
-		saved := q.with(v.head)
-		saved.grown = q.grown + v.head.Removed - v.removed
-		v.removed = v.head.Removed
-		v.tx.own[v.at] = saved
+		v.tx.own[v.at] = v.tx.get(v.at).(*queueRow).with(v.head)
 	})
 }
 

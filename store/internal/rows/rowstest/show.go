@@ -31,7 +31,7 @@ func showValue(v reflect.Value) string {
 	case reflect.Struct:
 		for i := range v.NumField() {
 			f := v.Type().Field(i)
-			if f.IsExported() && !slices.Contains([]string{"Was", "Written", "Removed"}, f.Name) {
+			if f.IsExported() && !slices.Contains([]string{"Was", "Written"}, f.Name) {
 				parts = append(parts, f.Name+": "+showValue(v.Field(i)))
 			}
 		}
