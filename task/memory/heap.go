@@ -13,6 +13,7 @@ var (
 	_ element[byTime]    = byTime{}
 	_ element[byPlace]   = byPlace{}
 	_ element[byHead]    = byHead{}
+	_ element[*line]     = (*line)(nil)
 	_ element[*lane]     = (*lane)(nil)
 	_ element[*consumer] = (*consumer)(nil)
 	_ element[*child]    = (*child)(nil)
@@ -29,6 +30,18 @@ func (h *heap[T]) fix(x T) {
 	i := int(*x.at()) - 1
 	if !h.down(i) {
 		h.up(i)
+	}
+}
+
+// index has x in the heap or not, and in its place.
+func (h *heap[T]) index(x T, in bool) {
+	switch is := *x.at() != 0; {
+	case in && is:
+		h.fix(x)
+	case in:
+		h.push(x)
+	case is:
+		h.remove(x)
 	}
 }
 

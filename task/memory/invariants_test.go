@@ -111,7 +111,7 @@ func (q *queue) check(t require.TestingT) {
 	}
 	lines := map[*band]int{}
 	free := map[*kind]int{}
-	owed := map[*kind]int{}
+	owed, owedLines := map[*kind]int{}, map[*band]int{}
 	linked := map[*band]int{}
 	for _, k := range q.keys {
 		for _, l := range k.lines {
@@ -122,6 +122,12 @@ func (q *queue) check(t require.TestingT) {
 			require.LessOrEqual(t, l.turnsAhead+len(l.owed), l.len)
 			require.True(t, l.len == 0 || l.turnsAhead+len(l.owed) > 0)
 			require.True(t, !l.isEmpty() || k.uniform())
+			in := l.len > 0 && len(l.owed) > 0 && !k.blocked
+			require.Equal(t, in, l.index != 0)
+			if in {
+				owedLines[l.band]++
+				require.Same(t, l, l.band.owed[l.index-1])
+			}
 			sum := 0
 			for i, ranked := range l.lanes {
 				lane := ranked.lane
@@ -154,18 +160,21 @@ func (q *queue) check(t require.TestingT) {
 	for _, b := range q.bands {
 		require.Equal(t, lines[b], b.lines)
 		require.Equal(t, linked[b], b.turns.Len())
-		sum, inHeaps := 0, 0
-		for _, k := range b.kinds {
+		sum := 0
+		for name, k := range b.kinds {
 			require.Equal(t, free[k], k.free)
 			require.Len(t, k.owed, owed[k])
 			for i, lane := range k.owed {
 				require.False(t, lane.before(k.owed[max(0, (i-1)/2)]))
 			}
+			require.Equal(t, name, k.name)
 			sum += k.free
-			inHeaps += len(k.owed)
 		}
 		require.Equal(t, sum, b.free)
-		require.Equal(t, inHeaps, b.owed)
+		require.Len(t, b.owed, owedLines[b])
+		for i, l := range b.owed {
+			require.False(t, l.before(b.owed[max(0, (i-1)/2)]))
+		}
 	}
 	if q.evictable != nil {
 		require.Equal(t, states[driver.Ready]+states[driver.Delayed], q.evictable.tasks.Len())

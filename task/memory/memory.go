@@ -405,7 +405,7 @@ func (q *queue) line(it *item) *line {
 			lines = it.key.lines
 		}
 	}
-	i, ok := slices.BinarySearchFunc(lines, priority, func(l *line, p int) int { return l.band.priority - p })
+	i, ok := slices.BinarySearchFunc(lines, priority, atPriority)
 	if !ok {
 		b := q.band(priority)
 		b.lines++
@@ -425,19 +425,25 @@ func (q *queue) dropIfEmpty(l *line) {
 // drop forgets an empty line.
 func (q *queue) drop(l *line) {
 	k, b := l.key, l.band
-	i := slices.Index(k.lines, l)
+	i, _ := slices.BinarySearchFunc(k.lines, b.priority, atPriority)
 	k.lines = slices.Delete(k.lines, i, i+1)
 	for _, lane := range l.lanes {
 		b.leave(lane.kind)
 	}
 	if b.lines--; b.lines == 0 && len(q.bands) > spareBands {
-		q.bands = slices.DeleteFunc(q.bands, func(other *band) bool { return other == b })
+		i, _ := slices.BinarySearchFunc(q.bands, b.priority, (*band).at)
+		q.bands = slices.Delete(q.bands, i, i+1)
 	}
 }
 
+// at compares a band with a priority.
+func (b *band) at(priority int) int { return b.priority - priority }
+
+func atPriority(l *line, priority int) int { return l.band.at(priority) }
+
 // band returns the band of a priority.
 func (q *queue) band(priority int) *band {
-	i, ok := slices.BinarySearchFunc(q.bands, priority, func(b *band, p int) int { return b.priority - p })
+	i, ok := slices.BinarySearchFunc(q.bands, priority, (*band).at)
 	if !ok {
 		b := &band{priority: priority, limited: q.settings.MaxInFlightPerKey > 0}
 		b.turns.Newcomers = q.settings.Newcomers

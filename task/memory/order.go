@@ -22,18 +22,19 @@ import (
 //
 //   - A line with tasks has at least one turn, ahead or owed, so next finds each task that can be
 //     taken. It has no more turns than tasks.
-//   - A lane is in the heap of its kind if and only if next may take its first task by an owed
-//     turn: it has a task, its line is owed a turn, and its key is not blocked.
+//   - A line is in the heap of its band, and a lane in that of its kind, if and only if next may
+//     take its first task by an owed turn: it has a task, its line is owed a turn, and its key is
+//     not blocked.
 type band struct {
 	priority int
 	turns    fairq.Queue[string, *line]
 	turn     uint64 // number of the last turn delivered
 	free     int    // ready tasks of keys that are not blocked
 	lines    int
-	kinds    []*kind
-	owed     int    // lanes in the heaps of all kinds
-	weight   int    // of the key that is given a turn
-	cost     uint32 // of the task that it is given for
+	kinds    map[string]*kind
+	owed     heap[*line] // those that may have a task taken by an owed turn
+	weight   int         // of the key that is given a turn
+	cost     uint32      // of the task that it is given for
 
 	// With MaxInFlightPerKey, a line has no more turns ahead than its weight, so that a busy key
 	// has none to give up. The order within a round is then that in which the keys got into line.
@@ -62,6 +63,7 @@ type line struct {
 	turnsAhead int      // turns in band.turns
 	owed       []uint64 // numbers of the turns owed, ascending
 	missed     uint64   // the one of these that found no task that could be taken; 0 if there is none
+	index      int32    // in band.owed
 
 	one     lane      // most lines need but one, and so it is near
 	laneBuf [1]byHead // the first array of lanes
@@ -78,7 +80,10 @@ type lane struct {
 	rank    int32 // in line.lanes
 }
 
-func (l *lane) before(other *lane) bool { return l.line.owed[0] < other.line.owed[0] }
+func (l *line) before(other *line) bool { return l.owed[0] < other.owed[0] }
+func (l *line) at() *int32              { return &l.index }
+
+func (l *lane) before(other *lane) bool { return l.line.before(other.line) }
 func (l *lane) at() *int32              { return &l.index }
 
 type byHead struct{ *lane }
@@ -99,7 +104,7 @@ func (b *band) next(f *driver.Filter) (*item, *line) {
 	if !b.has(f) {
 		return nil, nil
 	}
-	if b.owed > 0 {
+	if len(b.owed) > 0 {
 		if l := b.firstOwed(f); l != nil {
 			turn := l.owed[0]
 			l.owed = l.owed[1:]
@@ -144,8 +149,8 @@ func (b *band) has(f *driver.Filter) bool {
 	if f.Kinds == nil || b.free == 0 {
 		return b.free > 0
 	}
-	for _, k := range b.kinds {
-		if k.free > 0 && f.PassesKind(k.name) {
+	for _, name := range f.Kinds {
+		if k := b.kinds[name]; k != nil && k.free > 0 {
 			return true
 		}
 	}
@@ -154,16 +159,17 @@ func (b *band) has(f *driver.Filter) bool {
 
 // firstOwed returns the line that is owed the first turn, of those with a task that can be taken.
 func (b *band) firstOwed(f *driver.Filter) *line {
-	var first *lane
-	for _, k := range b.kinds {
-		if len(k.owed) > 0 && (first == nil || k.owed[0].before(first)) && f.PassesKind(k.name) {
-			first = k.owed[0]
+	if f.Kinds == nil {
+		return b.owed[0]
+	}
+	var first *line
+	for _, name := range f.Kinds {
+		k := b.kinds[name]
+		if k != nil && len(k.owed) > 0 && (first == nil || k.owed[0].line.before(first)) {
+			first = k.owed[0].line
 		}
 	}
-	if first == nil {
-		return nil
-	}
-	return first.line
+	return first
 }
 
 // newLine returns an empty line.
@@ -180,13 +186,14 @@ func (l *line) isEmpty() bool { return l.len == 0 }
 
 // kind returns the kind of that name.
 func (b *band) kind(name string) *kind {
-	for _, k := range b.kinds {
-		if k.name == name {
-			return k
+	k := b.kinds[name]
+	if k == nil {
+		if b.kinds == nil {
+			b.kinds = map[string]*kind{}
 		}
+		k = &kind{name: name}
+		b.kinds[name] = k
 	}
-	k := &kind{name: name}
-	b.kinds = append(b.kinds, k)
 	return k
 }
 
@@ -196,8 +203,7 @@ func (b *band) leave(k *kind) {
 		return
 	}
 	if k.lanes--; k.lanes == 0 && len(b.kinds) > spareKinds {
-		i := slices.Index(b.kinds, k)
-		b.kinds = slices.Delete(b.kinds, i, i+1)
+		delete(b.kinds, k.name)
 	}
 }
 
@@ -347,24 +353,18 @@ func (l *line) giveUp(n int) {
 
 // indexOwed puts the lanes into their kinds' heaps, or takes them out.
 func (l *line) indexOwed() {
-	if len(l.owed) > 0 || l.band.owed > 0 { // else none is in a heap
+	if len(l.owed) > 0 || l.index != 0 { // else none is in a heap
 		l.reindexOwed()
 	}
 }
 
 // reindexOwed is not in indexOwed, so that this can be inlined.
 func (l *line) reindexOwed() {
+	owed := len(l.owed) > 0 && !l.key.blocked
+	l.band.owed.index(l, owed && l.len > 0)
 	for _, lane := range l.lanes {
-		in := lane.len > 0 && len(l.owed) > 0 && !l.key.blocked
-		switch {
-		case in && lane.index == 0:
-			lane.kind.owed.push(lane.lane)
-			l.band.owed++
-		case in:
-			lane.kind.owed.fix(lane.lane)
-		case lane.index != 0:
-			lane.kind.owed.remove(lane.lane)
-			l.band.owed--
+		if owed || lane.index != 0 {
+			lane.kind.owed.index(lane.lane, owed && lane.len > 0)
 		}
 	}
 }

@@ -138,15 +138,9 @@ type owedTurn struct {
 
 // owed returns the turns that come first, in order.
 func (w *walk) owed() (all []owedTurn) {
-	seen := map[*line]bool{}
-	for _, k := range w.band.kinds {
-		for _, lane := range k.owed {
-			if l := lane.line; !seen[l] {
-				seen[l] = true
-				for _, turn := range l.owed {
-					all = append(all, owedTurn{l, turn})
-				}
-			}
+	for _, l := range w.band.owed {
+		for _, turn := range l.owed {
+			all = append(all, owedTurn{l, turn})
 		}
 	}
 	slices.SortFunc(all, func(a, b owedTurn) int { return cmp.Compare(a.turn, b.turn) })
