@@ -43,3 +43,7 @@ func (s *testStore) Kill(*testing.T)                  { s.db.dead.Store(true) }
 func TestStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) driver.Store { return openStore(t, file(t)) })
 }
+
+func TestBacklog(t *testing.T) {
+	storetest.Backlog(t, func(t *testing.T) driver.Store { return openStore(t, file(t)) })
+}

@@ -14,6 +14,10 @@ func TestMemory(t *testing.T) {
 	storetest.Run(t, func(*testing.T) task.Store { return new(memory.Store) })
 }
 
+func TestBacklog(t *testing.T) {
+	storetest.Backlog(t, func(*testing.T) task.Store { return new(memory.Store) })
+}
+
 // TestMemoryAgainstModel compares all that a queue in memory does with the model.
 func TestMemoryAgainstModel(t *testing.T) {
 	seeds := 125

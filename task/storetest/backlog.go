@@ -1,0 +1,170 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/fairq/fairq/task"
+)
+
+// backlog is what a queue is full of while calls are measured.
+type backlog struct {
+	name           string
+	tasks, inShort int // how many, and with -short
+	taken          bool
+	put            func(i int, t *task.Batch[string])
+
+	grows        string // why calls still cost more, "" if they do not
+	limitedGrows string // and with MaxInFlightPerKey
+}
+
+const (
+	kindsGrow   = "of a key the first task of each kind is at the front, and most calls go through them"
+	limitsGrow  = "whoever blocks or frees a key hides or shows the first task of each priority"
+	moreThan    = 6
+	noise       = 20 * time.Microsecond
+	smallQueue  = 10
+	roundsEach  = 20
+	tasksABatch = 100
+)
+
+var backlogs = []backlog{
+	{"tasks of a key", 32_000, 4000, false, func(int, *task.Batch[string]) {}, "", ""},
+	{"taken tasks of a key", 4000, 4000, true, func(int, *task.Batch[string]) {}, "", ""},
+	{"priorities", 2000, 2000, false, func(i int, t *task.Batch[string]) { t.Options.Priority = i + 1 }, "", limitsGrow},
+	{"kinds", 2000, 2000, false, func(i int, t *task.Batch[string]) { t.Options.Kind = fmt.Sprint(i) }, kindsGrow, kindsGrow},
+	{"keys", 20_000, 2000, false, func(i int, t *task.Batch[string]) { t.Key = fmt.Sprint(i) }, "", ""},
+}
+
+// Backlog shows that no call of a Store costs more than 6 times as much beside many tasks, keys or
+// priorities as it does in a small queue, and skips what is not so yet. It is not in a bubble,
+// because in these no time passes while something is done; so open returns a Store whose time is
+// that of the clock. What Upcoming costs depends on more: see there.
+func Backlog(t *testing.T, open func(t *testing.T) task.Store) {
+	for _, b := range backlogs {
+		t.Run(b.name, func(t *testing.T) { b.test(t, open, 0, b.grows) })
+		limit := 1
+		if b.taken {
+			limit = 2 * b.tasks
+		}
+		t.Run(b.name+", limited", func(t *testing.T) { b.test(t, open, limit, b.limitedGrows) })
+	}
+}
+
+func (b *backlog) test(t *testing.T, open func(t *testing.T) task.Store, limit int, grows string) {
+	if grows != "" {
+		t.Skip(grows)
+	}
+	n := b.tasks
+	if testing.Short() {
+		n = b.inShort
+	}
+	store := open(t)
+	small, large := b.fill(t, store, smallQueue, limit), b.fill(t, store, n, limit)
+	for range roundsEach {
+		small.measure()
+		large.measure()
+	}
+	for call, cost := range large.fastest {
+		if few := small.fastest[call]; cost > moreThan*few+noise {
+			t.Errorf("%s takes %v with %d, and %v with %d", call, cost, n, few, smallQueue)
+		}
+	}
+}
+
+// measured is a queue, and the least time that each of its calls has taken.
+type measured struct {
+	*testing.T
+	*task.Queue[string]
+	picky   *task.Consumer[string]
+	fastest map[string]time.Duration
+}
+
+func (b *backlog) fill(t *testing.T, store task.Store, n, limit int) *measured {
+	q, err := task.Open(ctx, store, fmt.Sprint(n), &options{MaxInFlightPerKey: limit})
+	m := &measured{t, q, nil, map[string]time.Duration{}}
+	m.ok(err)
+	t.Cleanup(func() { m.ok(q.Close(ctx)) })
+	m.picky = q.NewConsumer(task.Filter{Kinds: []string{"new"}})
+	var tasks []task.Batch[string]
+	for i := range n {
+		next := task.Batch[string]{Key: "k"}
+		b.put(i, &next)
+		tasks = append(tasks, next)
+		if len(tasks) < tasksABatch && i < n-1 {
+			continue
+		}
+		_, err := q.PutBatch(ctx, tasks)
+		m.ok(err)
+		if b.taken {
+			_, err = q.TakeBatch(ctx, len(tasks))
+			m.ok(err)
+		}
+		tasks = tasks[:0]
+	}
+	return m
+}
+
+func (m *measured) ok(err error) {
+	m.Helper()
+	if err != nil {
+		m.Fatal(err)
+	}
+}
+
+// time measures a call.
+func (m *measured) time(call string, f func() error) {
+	m.Helper()
+	begun := time.Now()
+	err := f()
+	took := time.Since(begun)
+	m.ok(err)
+	if best, ok := m.fastest[call]; !ok || took < best {
+		m.fastest[call] = took
+	}
+}
+
+// measure makes each call, and leaves as many tasks as there were.
+func (m *measured) measure() {
+	var id task.ID
+	var t *task.Task[string]
+	put := func(call string, o task.PutOptions) {
+		m.Helper()
+		m.time(call, func() (err error) { id, err = m.Put(ctx, "k", "", o); return err })
+	}
+	take := func() {
+		m.Helper()
+		m.time("Take", func() (err error) { t, err = m.Take(ctx); return err })
+	}
+	put("Put of a kind", task.PutOptions{UniqueKey: "u", Kind: "new"})
+	m.time("Peek", func() error { _, err := m.Peek(ctx, id); return err })
+	m.time("Find", func() error { _, err := m.Find(ctx, "u"); return err })
+	m.time("Bury by id", func() error { return m.Queue.Bury(ctx, id, errOops) })
+	m.time("Kick", func() error { _, err := m.Kick(ctx, task.ListOptions{}); return err })
+	m.time("Take of a kind", func() (err error) { t, err = m.picky.Take(ctx); return err })
+	m.time("Ack", func() error { return t.Ack(ctx) })
+	put("Put", task.PutOptions{})
+	m.time("Delete", func() error { return m.Delete(ctx, id) })
+	put("Put", task.PutOptions{})
+	take()
+	m.time("Touch", func() error { return t.Touch(ctx, 0) })
+	m.time("Release", func() error { return t.Release(ctx, 0) })
+	take()
+	m.time("Fail", func() error { return t.Fail(ctx, errOops, 0) })
+	take()
+	m.time("Bury", func() error { return t.Bury(ctx, errOops) })
+	m.time("KickID", func() error { return m.KickID(ctx, t.ID) })
+	take()
+	m.time("Ack", func() error { return t.Ack(ctx) })
+	m.time("PutBatch", func() error {
+		_, err := m.PutBatch(ctx, []task.Batch[string]{{Key: "k"}, {Key: "l"}, {Key: "m"}})
+		return err
+	})
+	for range 3 {
+		take()
+		m.ok(t.Ack(ctx))
+	}
+	m.time("Stats", func() error { _, err := m.Stats(ctx); return err })
+	m.time("List", func() error { _, err := m.List(ctx, task.ListOptions{Limit: 10}); return err })
+}
