@@ -3,6 +3,7 @@ module github.com/fairq/fairq/cmd/fairq
 go 1.26.0
 
 require (
+	github.com/apple/foundationdb/bindings/go v0.0.0-20260629183922-51e1c42eb9a8
 	github.com/fairq/fairq v0.1.0
 	github.com/fairq/fairq/store/etcd v0.1.0
 	github.com/fairq/fairq/store/foundationdb v0.1.0
@@ -14,7 +15,6 @@ require (
 )
 
 require (
-	github.com/apple/foundationdb/bindings/go v0.0.0-20260629183922-51e1c42eb9a8 // indirect
 	github.com/coreos/go-semver v0.3.1 // indirect
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect

@@ -129,7 +129,7 @@ func (o *options) flags() *flag.FlagSet {
 	f.SetOutput(io.Discard)
 	f.StringVar(&o.store, "store", "", "the `store`: sqlite:FILE, "+
 		"postgres://... or postgres:NAME=VALUE..., as in libpq, etcd://[USER:PASSWORD@]HOST:PORT,... or foundationdb:CLUSTERFILE; unless given, it is $FAIRQ_STORE")
-	f.StringVar(&o.prefix, "prefix", "", "what the programs give as Options.`Prefix` (sqlite, etcd, foundationdb) or Schema (postgres)")
+	f.StringVar(&o.prefix, "prefix", "", "what the programs give as Options.`Prefix` (sqlite, etcd), the bytes of Subspace (foundationdb) or Schema (postgres)")
 	f.BoolVar(&o.json, "json", false, "print JSON")
 	f.DurationVar(&o.history, "history", 0, "what the programs give as Options.History: deleted tasks are remembered for that `time`")
 	f.Uint64Var(&o.after, "after", 0, "only tasks with greater ids than this `id`")

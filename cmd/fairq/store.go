@@ -16,7 +16,6 @@ import (
 
 	"github.com/fairq/fairq/internal/printable"
 	"github.com/fairq/fairq/store/etcd"
-	"github.com/fairq/fairq/store/foundationdb"
 	"github.com/fairq/fairq/store/postgres"
 	"github.com/fairq/fairq/store/sqlite"
 	"github.com/fairq/fairq/task"
@@ -45,7 +44,7 @@ func openStore(ctx context.Context, o *options) (store, error) {
 		}
 		return opened(postgres.Open(ctx, connection, &postgres.Options{Schema: o.prefix, MaxConns: 2, History: o.history, KeepSchema: true}))
 	case "foundationdb":
-		return opened(foundationdb.Open(ctx, rest, &foundationdb.Options{Prefix: o.prefix, History: o.history, KeepSchema: true}))
+		return openFoundationDB(ctx, rest, o)
 	case "etcd":
 		return openEtcd(ctx, o)
 	}

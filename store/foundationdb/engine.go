@@ -3,10 +3,12 @@
 package foundationdb
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/apple/foundationdb/bindings/go/src/fdb"
@@ -15,113 +17,174 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-// database implements kv.Engine.
-type database struct {
-	fdb.Database
-	prefix string
+// calls are those calls of an fdb.Transaction that are made. Reads are snapshot reads.
+type calls interface {
+	Get(fdb.KeyConvertible) fdb.FutureByteSlice
+	Range(fdb.KeyRange, fdb.RangeOptions) (next func() (e fdb.KeyValue, ok bool, err error))
+	AddReadConflictKey(fdb.KeyConvertible) error
+	AddReadConflictRange(fdb.ExactRange) error
+	Set(fdb.KeyConvertible, []byte)
+	Clear(fdb.KeyConvertible)
+	ClearRange(fdb.ExactRange)
+	Watch(fdb.KeyConvertible) fdb.FutureNil
+	Commit() fdb.FutureNil
+	OnError(fdb.Error) fdb.FutureNil
+	Cancel()
+}
+
+// binding implements calls.
+type binding struct{ fdb.Transaction }
+
+func (b binding) Get(key fdb.KeyConvertible) fdb.FutureByteSlice { return b.Snapshot().Get(key) }
+
+func (b binding) Range(r fdb.KeyRange, o fdb.RangeOptions) func() (fdb.KeyValue, bool, error) {
+	all := b.Snapshot().GetRange(r, o).Iterator()
+	return func() (e fdb.KeyValue, ok bool, err error) {
+		if ok = all.Advance(); ok {
+			e, err = all.Get()
+		}
+		return e, ok, err
+	}
+}
+
+// engine implements kv.Watcher.
+type engine struct {
+	create func() (calls, error)
+	prefix []byte
 	traits rows.Traits
 }
 
-func openEngine(clusterFile, prefix string, traits rows.Traits) (engine, error) {
-	if !fdb.IsAPIVersionSelected() {
-		if err := fdb.APIVersion(730); err != nil {
-			return nil, err
-		}
-	}
-	db, err := fdb.OpenDatabase(clusterFile)
-	return &database{db, prefix, traits}, err
-}
-
-func (d *database) close() { d.Close() }
-
 // Traits implements kv.Engine.
-func (d *database) Traits() rows.Traits { return d.traits }
+func (e *engine) Traits() rows.Traits { return e.traits }
 
-// Changed implements kv.Engine. To look is as cheap as to ask.
-func (d *database) Changed(context.Context) (bool, error) { return true, nil }
+// Changed implements kv.Engine. The watch tells, but it may have missed something.
+func (e *engine) Changed(context.Context) (bool, error) { return true, nil }
 
-// Joined implements kv.Engine. There are no transactions of callers.
-func (d *database) Joined(context.Context) (kv.Txn, error) {
+type txKey struct{}
+
+// Joined implements kv.Engine.
+func (e *engine) Joined(ctx context.Context) (kv.Txn, error) {
+	if own, ok := ctx.Value(txKey{}).(calls); ok {
+		return &txn{calls: own, engine: e, ctx: ctx, joined: true}, nil
+	}
 	return nil, nil //nolint:nilnil // that is the interface's way to say none
 }
 
 // Begin implements kv.Engine. The transaction gets its read version when it first reads.
-func (d *database) Begin(ctx context.Context) (kv.Txn, error) {
+func (e *engine) Begin(ctx context.Context) (kv.Txn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	t, err := d.CreateTransaction()
+	t, err := e.create()
 	if err != nil {
 		return nil, err
 	}
-	if end, ok := ctx.Deadline(); ok {
-		if err := t.Options().SetTimeout(max(1, time.Until(end).Milliseconds())); err != nil {
-			return nil, err
+	return &txn{calls: t, engine: e, ctx: ctx, stop: context.AfterFunc(ctx, t.Cancel)}, nil
+}
+
+// Watch implements kv.Watcher for a span that has one key. Of what was written to it between two
+// watches only the last is seen, so others may always have been missed.
+func (e *engine) Watch(ctx context.Context, from, _ []byte, f func(*kv.Entry)) {
+	for ctx.Err() == nil {
+		if err := e.watch(ctx, from, func() { f(nil) }); err != nil && rows.Pause(ctx, time.Second) != nil {
+			return
 		}
 	}
-	return &txn{Transaction: t, database: d, stop: context.AfterFunc(ctx, t.Cancel)}, nil
 }
 
-// txn implements kv.Txn. All reads are snapshot reads, so that only what is guarded conflicts.
+// watch calls f when it watches a key, and returns when that has got another value.
+func (e *engine) watch(ctx context.Context, key []byte, f func()) error {
+	t, err := e.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer t.Rollback()
+	changed := t.(*txn).calls.Watch(e.key(key))
+	defer context.AfterFunc(ctx, changed.Cancel)()
+	if err := t.Commit(); err != nil {
+		return err
+	}
+	f()
+	return changed.Get()
+}
+
+func (e *engine) key(key []byte) fdb.Key { return slices.Concat(e.prefix, key) }
+
+func (e *engine) span(from, to []byte) fdb.KeyRange {
+	return fdb.KeyRange{Begin: e.key(from), End: e.key(to)}
+}
+
+// txn implements kv.Txn. Only what is guarded conflicts.
 type txn struct {
-	fdb.Transaction
-	*database
-	stop   func() bool
-	failed error // a guard could not be set
+	calls
+	*engine
+	ctx    context.Context
+	joined bool        // it is the caller's
+	stop   func() bool // ends the watch over ctx, once
+	failed error       // the first error of a call
 }
 
-func (t *txn) key(key []byte) fdb.Key { return append(fdb.Key(t.prefix), key...) }
-
-func (t *txn) span(from, to []byte) fdb.KeyRange {
-	return fdb.KeyRange{Begin: t.key(from), End: t.key(to)}
+// again returns the error of a call so that the transaction is tried again if the client library
+// says that this helps, after a pause that it makes. In a transaction of the caller's the caller
+// asks it, as fdb.Database.Transact does.
+func (t *txn) again(err error) error {
+	var e fdb.Error
+	switch {
+	case err == nil:
+		return nil
+	case t.ctx.Err() != nil:
+		err = errors.Join(t.ctx.Err(), err)
+	case !t.joined && errors.As(err, &e) && t.OnError(e).Get() == nil:
+		err = errors.Join(kv.ErrConflict, err)
+	}
+	t.failed = cmp.Or(t.failed, err)
+	return err
 }
 
 // Get implements kv.Txn.
 func (t *txn) Get(key []byte) ([]byte, error) {
-	value, err := t.Snapshot().Get(t.key(key)).Get()
-	return value, retried(err)
+	value, err := t.calls.Get(t.key(key)).Get()
+	return value, t.again(err)
 }
 
 // Fetch implements kv.Txn. What is read is kept by the client library, until the end.
 func (t *txn) Fetch(keys [][]byte, spans ...kv.Span) error {
-	futures, ranges := make([]fdb.FutureByteSlice, len(keys)), make([]fdb.RangeResult, len(spans))
+	futures, ranges := make([]fdb.FutureByteSlice, len(keys)), make([]func() (fdb.KeyValue, bool, error), len(spans))
 	for i, key := range keys {
-		futures[i] = t.Snapshot().Get(t.key(key))
+		futures[i] = t.calls.Get(t.key(key))
 	}
 	for i := range spans {
 		ranges[i] = t.read(&spans[i])
 	}
 	for _, f := range futures {
 		if _, err := f.Get(); err != nil {
-			return retried(err)
+			return t.again(err)
 		}
 	}
-	for _, r := range ranges {
-		if all := r.Iterator(); all.Advance() { // the first entries, of what may be many
-			if _, err := all.Get(); err != nil {
-				return retried(err)
-			}
+	for _, next := range ranges {
+		if _, _, err := next(); err != nil { // the first entries, of what may be many
+			return t.again(err)
 		}
 	}
 	return nil
 }
 
 // read begins to read a span.
-func (t *txn) read(s *kv.Span) fdb.RangeResult {
+func (t *txn) read(s *kv.Span) func() (fdb.KeyValue, bool, error) {
 	o := fdb.RangeOptions{Limit: s.Limit, Reverse: s.Desc, Mode: fdb.StreamingModeIterator}
-	return t.Snapshot().GetRange(t.span(s.From, s.To), o)
+	return t.Range(t.span(s.From, s.To), o)
 }
 
 // Scan implements kv.Txn.
 func (t *txn) Scan(s kv.Span) iter.Seq2[kv.Entry, error] {
 	return func(yield func(kv.Entry, error) bool) {
-		for all := t.read(&s).Iterator(); all.Advance(); {
-			e, err := all.Get()
+		for next := t.read(&s); ; {
+			e, ok, err := next()
 			if err != nil {
-				yield(kv.Entry{}, retried(err))
+				yield(kv.Entry{}, t.again(err))
 				return
 			}
-			if !yield(kv.Entry{Key: e.Key[len(t.prefix):], Value: e.Value}, nil) {
+			if !ok || !yield(kv.Entry{Key: e.Key[len(t.prefix):], Value: e.Value}, nil) {
 				return
 			}
 		}
@@ -152,7 +215,7 @@ func (t *txn) Put(key, value []byte) error {
 
 // Delete implements kv.Txn.
 func (t *txn) Delete(key []byte) error {
-	t.Transaction.Clear(t.key(key))
+	t.calls.Clear(t.key(key))
 	return nil
 }
 
@@ -164,55 +227,26 @@ func (t *txn) Clear(from, to []byte) error {
 
 // Commit implements kv.Txn.
 func (t *txn) Commit() error {
-	defer t.stop()
-	if t.failed != nil {
+	if t.failed != nil || t.joined {
 		return t.failed
 	}
-	return committed(t.Transaction.Commit().Get())
-}
-
-// Rollback implements kv.Txn.
-func (t *txn) Rollback() {
-	t.stop()
-	t.Cancel()
-}
-
-// The error codes, see apple.github.io/foundationdb/api-error-codes.html.
-const (
-	transactionTooOld     = 1007
-	futureVersion         = 1009
-	notCommitted          = 1020
-	commitUnknownResult   = 1021
-	transactionCancelled  = 1025
-	transactionTimedOut   = 1031
-	processBehind         = 1037
-	clusterVersionChanged = 1039
-	tagThrottled          = 1213
-)
-
-func codeOf(err error) int {
+	defer t.stop()
+	err := t.calls.Commit().Get()
 	var e fdb.Error
-	if errors.As(err, &e) {
-		return e.Code
-	}
-	return 0
-}
-
-// retried returns an error so that the transaction is tried again if that helps, and if nothing of
-// it can have happened.
-func retried(err error) error {
-	switch codeOf(err) {
-	case transactionTooOld, futureVersion, notCommitted, processBehind, tagThrottled:
-		return errors.Join(kv.ErrConflict, err)
-	}
-	return err
-}
-
-// committed is retried for the error of a commit.
-func committed(err error) error {
-	switch codeOf(err) {
-	case commitUnknownResult, clusterVersionChanged, transactionCancelled, transactionTimedOut:
+	if errors.As(err, &e) && slices.Contains(unknown, e.Code) {
 		return errors.Join(kv.ErrUnknown, err)
 	}
-	return retried(err)
+	return t.again(err)
+}
+
+// unknown are the errors of a commit that may be done: commit_unknown_result, cluster_version_changed,
+// and that the transaction was cancelled meanwhile, or has timed out.
+var unknown = []int{1021, 1039, 1025, 1031}
+
+// Rollback implements kv.Txn. A transaction of the caller's must not be committed then; if a call has
+// failed, the client library may be asked whether it helps to begin it anew.
+func (t *txn) Rollback() {
+	if t.joined && t.failed == nil || !t.joined && t.stop() {
+		t.Cancel()
+	}
 }

@@ -1,3 +1,5 @@
+//go:build cgo && foundationdb
+
 package foundationdb
 
 import (
@@ -5,6 +7,9 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/apple/foundationdb/bindings/go/src/fdb"
+	"github.com/apple/foundationdb/bindings/go/src/fdb/subspace"
 
 	"github.com/fairq/fairq/store/internal/kv"
 	"github.com/fairq/fairq/store/internal/rows"
@@ -14,8 +19,8 @@ import (
 
 // Options say how a Store keeps its tasks. The zero value is right for most.
 type Options struct {
-	// Prefix begins all keys; "" means "fairq/". All that is below it is the Store's.
-	Prefix string
+	// Subspace has all keys; nil means that of the bytes "fairq/". All that is in it is the Store's.
+	Subspace subspace.Subspace
 
 	// MaxPayload is how many bytes an encoded payload may have, up to 90,000, which is what 0 means.
 	MaxPayload int
@@ -24,8 +29,8 @@ type Options struct {
 	// whose process has died is expired that much later.
 	Skew time.Duration
 
-	// Poll is how often somebody who waits looks for what other processes have done; 0 means 100
-	// milliseconds.
+	// Poll is how often somebody who waits looks for what other processes have done; 0 means ten
+	// seconds. A watch tells, but one can be lost.
 	Poll time.Duration
 
 	// Timeout is how long a call may try; 0 means 30 seconds. If the cluster does not answer for
@@ -63,46 +68,56 @@ func (o *Options) check() error {
 // Store keeps tasks in FoundationDB. All methods may be called at any time by any goroutine. Queues
 // are opened with [task.Open].
 type Store struct {
-	rules  *rows.Store
-	db     *kv.DB
-	engine engine
+	rules *rows.Store
+	db    *kv.DB
 }
 
-// engine is a kv.Engine over a database that is closed at the end.
-type engine interface {
-	kv.Engine
-	close()
+// Open opens a store in a database. nil options are the defaults.
+func Open(ctx context.Context, db fdb.Database, o *Options) (*Store, error) {
+	return open(ctx, o, created(db))
 }
 
-// Open opens a store in the cluster that a cluster file tells, "" meaning the usual one. nil options
-// are the defaults. If the program uses FoundationDB itself, in another version of its API than 730,
-// that must be chosen before.
-func Open(ctx context.Context, clusterFile string, o *Options) (*Store, error) {
+func created(db fdb.Database) func() (calls, error) {
+	return func() (calls, error) {
+		t, err := db.CreateTransaction()
+		return binding{t}, err
+	}
+}
+
+func open(ctx context.Context, o *Options, create func() (calls, error)) (*Store, error) {
 	if o == nil {
 		o = &Options{}
 	}
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	traits := rows.Traits{
+	e := &engine{create: create, prefix: []byte("fairq/"), traits: rows.Traits{
 		MaxWrites: maxWrites, MaxBytes: maxBytes, Linger: 50 * time.Microsecond, Skew: cmp.Or(o.Skew, time.Second),
-	}
-	e, err := openEngine(clusterFile, cmp.Or(o.Prefix, "fairq/"), traits)
-	if err != nil {
-		return nil, fmt.Errorf("foundationdb: open: %w", err)
+	}}
+	if o.Subspace != nil {
+		e.prefix = o.Subspace.Bytes()
 	}
 	timeout := cmp.Or(o.Timeout, 30*time.Second)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	db, err := kv.Open(ctx, "foundationdb: "+clusterFile, e, kv.Options{KeepSchema: o.KeepSchema})
+	db, err := kv.Open(ctx, fmt.Sprintf("foundationdb: %q", e.prefix), e, kv.Options{KeepSchema: o.KeepSchema})
 	if err != nil {
-		e.close()
 		return nil, err
 	}
-	return &Store{db: db, engine: e, rules: rows.New(db, rows.Options{
+	s := &Store{db: db, rules: rows.New(db, rows.Options{
 		MaxPayload: cmp.Or(o.MaxPayload, maxPayload), History: o.History,
-		Poll: cmp.Or(o.Poll, 100*time.Millisecond), Timeout: timeout,
-	})}, nil
+		Poll: cmp.Or(o.Poll, 10*time.Second), Timeout: timeout,
+	})}
+	db.OnChange(s.rules.Changed)
+	return s, nil
+}
+
+// WithTx returns a context with which calls of a queue become part of a transaction of the caller's
+// own, in the same database: they happen if it is committed. If such a call fails the transaction
+// must not be committed; its error is returned from the function given to fdb.Database.Transact,
+// which begins anew if that helps.
+func WithTx(ctx context.Context, tx fdb.Transaction) context.Context {
+	return context.WithValue(ctx, txKey{}, calls(binding{tx}))
 }
 
 // Open implements [driver.Store].
@@ -130,10 +145,10 @@ func (s *Store) History(
 // faster.
 func (s *Store) Conflicts() int64 { return s.db.Conflicts() }
 
-// Close closes the database. The queues that are open should be closed before: what is taken is
-// handed back then, otherwise only after Options.Grace of the queue.
+// Close ends what the Store watches; the database is the caller's. The queues that are open should
+// be closed before: what is taken is handed back then, otherwise only after Options.Grace of the
+// queue.
 func (s *Store) Close() error {
 	s.db.Close()
-	s.engine.close()
 	return nil
 }

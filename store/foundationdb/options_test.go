@@ -1,3 +1,5 @@
+//go:build cgo && foundationdb
+
 package foundationdb
 
 import (
@@ -15,7 +17,7 @@ func TestOptions(t *testing.T) {
 		{Timeout: -1},
 		{History: -1},
 	} {
-		_, err := Open(t.Context(), "", &o)
+		_, err := open(t.Context(), &o, nil)
 		require.ErrorContains(t, err, "foundationdb.Options.")
 	}
 }

@@ -225,8 +225,8 @@ func (db *DB) watch(ctx context.Context, w Watcher, queue uint64) {
 	v := view{tx: &tx{db: db}, id: queue}
 	at := v.about(lastNotifier)
 	w.Watch(ctx, at, behind(at), func(e *Entry) {
-		var by uint64
-		if e == nil || decode(e.Value, func(c *coder) { number(c, &by) }) == nil && by != db.process {
+		var by, n uint64
+		if e == nil || decode(e.Value, func(c *coder) { number(c, &by); number(c, &n) }) == nil && by != db.process {
 			db.onChange(queue)
 		}
 	})

@@ -19,7 +19,8 @@
 //	(queue, 103, task)                            a payload
 //	(queue, 104, process)                         the tasks that a process asks for or may take
 //	(queue, 105)                                  which process has handed out tasks last
-//	(queue, 106)                                  which process has done last what others may wait for
+//	(queue, 106)                                  which process has done last what others may wait for, and the
+//	                                              number of that transaction
 //
 // What changes with each task is in tallies, the payloads have keys of their own: neither is
 // written again with what is beside it, and who only looks at tasks does not read their payloads.

@@ -266,12 +266,13 @@ func (v *view) flush() error {
 	if err := v.saveMark(); err != nil {
 		return err
 	}
-	if v.notifies && v.db.shared {
-		if err := v.putNumber(v.about(lastNotifier), v.db.process); err != nil {
-			return err
-		}
+	if err := v.saveTally(); err != nil || !v.notifies || !v.db.shared {
+		return err
 	}
-	return v.saveTally()
+	return v.put(v.about(lastNotifier), encode(func(c *coder) { // never the same value again
+		number(c, &v.db.process)
+		number(c, &v.head.own.number)
+	}))
 }
 
 // saveTally writes the own tally. Who does that guards the row of the queue, which conflicts with

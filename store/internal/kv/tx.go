@@ -196,7 +196,7 @@ const lockTime = 2 * time.Second
 // these is faster. A lock keeps nobody from anything but by his own will, so that its time is that
 // of another machine does no harm.
 func (x *tx) await(v *view, h *head, free bool) error {
-	if x.wrote || len(x.views) > 0 {
+	if x.joined || x.wrote || len(x.views) > 0 {
 		return x.fail("enter", nil, ErrConflict)
 	}
 	if free {

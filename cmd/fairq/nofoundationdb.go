@@ -1,14 +1,13 @@
 //go:build !cgo || !foundationdb
 
-package foundationdb
+package main
 
 import (
+	"context"
 	"errors"
-
-	"github.com/fairq/fairq/store/internal/rows"
 )
 
-func openEngine(string, string, rows.Traits) (engine, error) {
+func openFoundationDB(context.Context, string, *options) (store, error) {
 	return nil, errors.New(
 		"this program was built without FoundationDB's client library: it needs cgo, and -tags foundationdb")
 }
