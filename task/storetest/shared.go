@@ -297,7 +297,7 @@ var sharedCases = []testCase{
 		again.close()
 		other.first("b1")
 	}},
-	{"DisconnectThenChange", "what it holds is handed back only after Options.Grace, whatever others do", func(e *env) {
+	{"DisconnectThenChange", "what it holds is handed back only after Options.Grace", func(e *env) {
 		q, other := e.two(options{Grace: 2 * soon})
 		q.put("a1")
 		c := q.consumer(task.Filter{})

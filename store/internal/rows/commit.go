@@ -131,8 +131,8 @@ const maxCalls = 512
 // A caller whose context is done waits no more. If its call has not run, it never will. If it is
 // running, the transaction is ended, and the others' calls run again without it, because what a
 // call reads and writes of its caller's must not change under it. If it is being committed, the
-// caller leaves it to the others and is told that it is not known whether it was done; what it has
-// taken is handed back. Only a call that binds something of this process to what it has done waits
+// caller waits for commitTime. Then it leaves the call to the others and is told that it is not
+// known whether it was done; what it has taken is handed back. Only a call that binds something of this process to what it has done waits
 // even then. And when all callers have left, the transaction is ended, whatever it waits for.
 type committer struct {
 	store *Store
@@ -166,19 +166,33 @@ func (m *committer) do(ctx context.Context, c *call) error {
 		return c.err
 	case <-ctx.Done():
 	}
-	if err := m.leave(c, ctx.Err()); err != nil {
+	if err := m.leave(c, ctx.Err(), false); err != nil {
+		return err
+	}
+	select {
+	case <-c.over:
+		return c.err
+	case <-time.After(commitTime):
+	}
+	if err := m.leave(c, ctx.Err(), true); err != nil {
 		return err
 	}
 	<-c.over
 	return c.err
 }
 
+// commitTime is how long a caller whose context is done waits for a commit that has begun. It takes
+// milliseconds as a rule, and without its end nobody knows whether the call was done.
+const commitTime = 500 * time.Millisecond
+
 // leave ends a call whose caller does not want to wait any more. If it returns nil, the caller must
-// wait nevertheless, until the transaction has ended.
-func (m *committer) leave(c *call, why error) error {
+// wait nevertheless, until the transaction has ended, or if it is not late yet for commitTime.
+func (m *committer) leave(c *call, why error, late bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c.left = why
+	if c.left = why; c.stage == committing && !late {
+		return nil
+	}
 	stays := func(c *call) bool { return c.left == nil }
 	if c.stage == running || len(m.current) > 0 && !slices.ContainsFunc(m.current, stays) {
 		m.cancel()
