@@ -182,6 +182,11 @@ func run(ctx context.Context, o *options, out, progress io.Writer) error {
 			return err
 		}
 		defer s.stop()
+		if o.fair {
+			if err := s.makeWAL(ctx); err != nil {
+				return err
+			}
+		}
 		if version, err = s.version(ctx); err != nil {
 			return err
 		}
