@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -23,8 +22,8 @@ type tableOps[R any] struct {
 	primary func(r *R) rows.Tuple
 	fields  func(r *R) []any // pointers to what is in the columns, numbers first
 
-	columns, remove string
-	set             rowsSQL
+	columns     string
+	set, remove rowsSQL
 }
 
 // tableOf returns how to read and write rows with these columns, in which is what fields returns:
@@ -33,7 +32,7 @@ type tableOps[R any] struct {
 func tableOf[R any](schema rows.Schema[R], columns string, fields func(r *R) []any) *tableOps[R] {
 	in := &sources[schema[0].Index]
 	t := &tableOps[R]{name: in.table, primary: schema[0].Place, fields: fields}
-	var all, given, values, updates, marks []string
+	var all, given, values, updates, same []string
 	for _, c := range strings.Fields(columns) {
 		c, constant, isConstant := strings.Cut(c, "=")
 		name := strings.TrimRight(c, "?!.")
@@ -54,15 +53,19 @@ func tableOf[R any](schema rows.Schema[R], columns string, fields func(r *R) []a
 			updates = append(updates, name+" = excluded."+name)
 		}
 	}
-	for i := range in.fields {
-		marks = append(marks, "$"+strconv.Itoa(i+2))
+	for _, f := range in.fields {
+		same = append(same, f+" = u."+f)
 	}
 	ints, _ := t.values(new(R))
 	key := strings.Join(in.fields, ", ")
 	t.columns = strings.Join(given, ", ")
 	t.set = withRows(len(ints), t.columns, "INSERT INTO fairq."+t.name+" (queue, "+strings.Join(all, ", ")+") "+
 		"SELECT $1, "+strings.Join(values, ", ")+" FROM %s ON CONFLICT (queue, "+key+") DO UPDATE SET "+strings.Join(updates, ", "))
-	t.remove = "DELETE FROM fairq." + t.name + " WHERE queue = $1 AND (" + key + ") = (" + strings.Join(marks, ", ") + ")"
+	ints, _ = valuesOf(t.primary(new(R)))
+	t.remove = withRows(len(ints), key, "DELETE FROM fairq."+t.name+" WHERE ctid = ANY(ARRAY("+
+		"SELECT t.ctid FROM %s CROSS JOIN LATERAL (SELECT ctid FROM fairq."+t.name+
+		" WHERE queue = $1 AND "+strings.Join(same, " AND ")+" OFFSET 0) t))")
+	t.remove.deletes = true
 	return t
 }
 
@@ -146,25 +149,43 @@ func (t rowTable[R]) Scan(r rows.Range) ([]*R, error) {
 
 // Put implements rows.Table.
 func (t rowTable[R]) Put(r *R) error {
-	t.forgetFetched(t.name)
 	ints, bytes := t.values(r)
-	var key [2]any
-	copy(key[:], t.primary(r))
-	t.buffer(t.set).set(key, ints, bytes)
+	t.write(r, t.set, t.remove, ints, bytes)
 	return nil
 }
 
 // Delete implements rows.Table.
 func (t rowTable[R]) Delete(r *R) error {
+	ints, bytes := valuesOf(t.primary(r))
+	t.write(r, t.remove, t.set, ints, bytes)
+	return nil
+}
+
+// write buffers a row for a statement, after what another one does to the same row.
+func (t rowTable[R]) write(r *R, sql, other rowsSQL, ints []int64, bytes [][]byte) {
 	t.forgetFetched(t.name)
-	args := []any(t.primary(r))
-	for i, x := range args {
-		if s, ok := x.(string); ok {
-			args[i] = []byte(s)
+	var key [2]any
+	copy(key[:], t.primary(r))
+	for _, b := range t.buffers {
+		if _, ok := b.at[key]; ok && b.sql == other {
+			t.tx.flush()
+			break
 		}
 	}
-	t.do(t.remove, args...)
-	return nil
+	t.buffer(sql).set(key, ints, bytes)
+}
+
+// valuesOf returns what is in a tuple whose numbers come first.
+func valuesOf(of rows.Tuple) (ints []int64, bytes [][]byte) {
+	for _, x := range of {
+		switch x := x.(type) {
+		case int64:
+			ints = append(ints, x)
+		case string:
+			bytes = append(bytes, []byte(x))
+		}
+	}
+	return ints, bytes
 }
 
 // Sweep implements rows.Table.

@@ -522,6 +522,21 @@ func TestRoundTripsWithLimit(t *testing.T) {
 		require.True(t, ok)
 	}), "to ack and take, which are six by two calls")
 	require.EqualValues(t, 3, took(func() { require.NoError(t, tasks[0].Release(t.Context(), 0)) }), "to release")
+
+	// Who puts does not know yet that nothing is parked there any more.
+	_, err = q.Truncate(t.Context())
+	require.NoError(t, err)
+	for i, trips := range []int64{3, 2, 2, 2} {
+		require.EqualValues(t, trips, took(func() {
+			_, err := q.Put(t.Context(), "0", i, task.PutOptions{})
+			require.NoError(t, err)
+		}), "to put number %d of a key", i)
+	}
+	for i := range 3 {
+		next, err := q.Take(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, i, next.Payload)
+	}
 }
 
 // A server that shuts down, or is told to end a connection, may say so in place of the answer to a

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,7 +13,10 @@ import (
 // rowsSQL is a statement that writes rows. It gets many as arrays, one for each column. One alone,
 // as most transactions have it, comes as plain parameters: the server would spend most of the time
 // of the statement on the arrays.
-type rowsSQL struct{ many, one string }
+type rowsSQL struct {
+	many, one string
+	deletes   bool
+}
 
 // withRows makes a statement of a text in which %s stands for the rows. They are named u there, and
 // their columns as those given, in the order of the arguments; the first n are bigint.
@@ -34,6 +38,7 @@ func withRows(n int, columns, sql string) rowsSQL {
 // rowBuffer collects rows that one statement writes, by columns.
 type rowBuffer struct {
 	sql   rowsSQL
+	n     int
 	at    map[[2]any]int // the index of a row by its key, if they have one
 	ints  [][]int64
 	bytes [][][]byte
@@ -44,6 +49,7 @@ func (t *rowBuffer) add(ints []int64, bytes ...[]byte) {
 	if t.ints == nil {
 		t.ints, t.bytes = make([][]int64, len(ints)), make([][][]byte, len(bytes))
 	}
+	t.n++
 	for c, n := range ints {
 		t.ints[c] = append(t.ints[c], n)
 	}
@@ -71,7 +77,8 @@ func (t *rowBuffer) set(key [2]any, ints []int64, bytes [][]byte) {
 	}
 }
 
-// buffer returns the buffer of a statement.
+// buffer returns the buffer of a statement. Rows are deleted before others are written, which may
+// have their unique names.
 func (v *view) buffer(sql rowsSQL) *rowBuffer {
 	for _, t := range v.buffers {
 		if t.sql == sql {
@@ -79,7 +86,11 @@ func (v *view) buffer(sql rowsSQL) *rowBuffer {
 		}
 	}
 	t := &rowBuffer{sql: sql}
-	v.buffers = append(v.buffers, t)
+	if sql.deletes {
+		v.buffers = slices.Insert(v.buffers, 0, t)
+	} else {
+		v.buffers = append(v.buffers, t)
+	}
 	return t
 }
 
@@ -91,11 +102,11 @@ func (v *view) do(sql string, args ...any) {
 
 // addTo adds the statement to the batch, if there are rows.
 func (t *rowBuffer) addTo(v *view) {
-	if t.ints == nil {
+	if t.n == 0 {
 		return
 	}
 	sql, args := t.sql.many, make([]any, 1, 1+len(t.ints)+len(t.bytes))
-	if len(t.ints[0]) == 1 {
+	if t.n == 1 {
 		sql = t.sql.one
 	}
 	args[0] = v.queue

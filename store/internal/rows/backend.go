@@ -56,15 +56,18 @@ func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []driver.ID) 
 					p.Exclusive = true
 				}
 				l := Line{tasks[i].Key, tasks[i].Priority}
-				if q.byKey() && !q.putsBehind {
-					p.Keys = append(p.Keys, tasks[i].Key)
+				at := lineKind{l, tasks[i].Kind}
+				switch {
+				case q.putsBehind && (q.store.traits.Optimistic || q.behind[at]):
+					p.Puts = append(p.Puts, at)
+				case q.byKey():
+					p.Keys = append(p.Keys, l.Key)
 				}
 				switch {
-				case q.putsBehind:
-					p.Puts = append(p.Puts, lastParkedRange(l, tasks[i].Kind))
-				case q.costs && !q.frontsOnly:
+				case q.frontsOnly: // it gets a turn when it comes to the front
+				case q.costs:
 					p.Lines = append(p.Lines, l)
-				case !q.costs:
+				default:
 					p.LastRounds = append(p.LastRounds, l)
 				}
 			}

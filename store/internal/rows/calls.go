@@ -51,10 +51,20 @@ func ParkedRange(keys []string, n int, payload bool) Range {
 	return Range{Index: TaskParked, Prefixes: each(keys), Each: 2, Limit: n, Payload: payload}
 }
 
+// parkedKeysRange is the first task of each line and kind of the keys of puts that is in ParkedRange.
+func parkedKeysRange(puts []lineKind) Range {
+	keys := make([]string, len(puts))
+	for i, at := range puts {
+		keys[i] = at.Key
+	}
+	slices.Sort(keys)
+	return ParkedRange(slices.Compact(keys), 1, false)
+}
+
 // lastParkedRange is the last task of a line and kind that is in ParkedRange. It has to stay there.
-func lastParkedRange(l Line, kind string) Range {
+func lastParkedRange(of lineKind) Range {
 	return Range{
-		Index: TaskParked, Prefixes: at(l.Key, num(l.Priority), kind), Desc: true, Limit: 1,
+		Index: TaskParked, Prefixes: at(of.Key, num(of.Priority), of.kind), Desc: true, Limit: 1,
 		Lock: ForShare,
 	}
 }

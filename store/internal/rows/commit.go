@@ -65,10 +65,10 @@ type wants struct {
 	Get    []uint64 // ids of tasks
 	Take   int      // tasks that pass the Filter
 	Filter Filter
-	Alive  []uint64 // consumers
-	Keys   []string // in order and each once, as soon as all is said
-	Lines  []Line   // whose accounts are asked for
-	Puts   []Range  // what staysBehind reads
+	Alive  []uint64   // consumers
+	Keys   []string   // in order and each once, as soon as all is said
+	Lines  []Line     // whose accounts are asked for
+	Puts   []lineKind // where a task is put that probably stays behind, see staysBehind
 }
 
 // forDriver returns the plan as a driver gets it. No value is in a range twice.
@@ -88,7 +88,14 @@ func (w *wants) forDriver(q *queue) *Plan {
 	if w.Take > 0 {
 		p.Ranges = append(p.Ranges, ReadyRange(w.Filter, w.Take))
 	}
-	p.Ranges = append(p.Ranges, w.Puts...)
+	switch {
+	case q.guardsFronts():
+		for _, at := range w.Puts {
+			p.Ranges = append(p.Ranges, lastParkedRange(at))
+		}
+	case len(w.Puts) > 0:
+		p.Ranges = append(p.Ranges, parkedKeysRange(w.Puts))
+	}
 	if len(w.Get) > 0 {
 		p.Ranges = append(p.Ranges, RowRange(false, ForUpdate, w.Get...))
 	}

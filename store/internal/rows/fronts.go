@@ -61,7 +61,7 @@ func (u *unit) updateFront(changed *Row, left, used turn) {
 	if !u.moveFront(w, u.maxRows()-u.written) {
 		u.leaveWork(w)
 	}
-	if u.q.putsBehind && len(tasks) < n {
+	if u.q.guardsFronts() && len(tasks) < n {
 		_, err := u.v.Tasks().Scan(Range{
 			Index: TaskParked, Prefixes: at(l.Key, num(l.Priority)), Lock: NoMore,
 		})
@@ -76,13 +76,28 @@ func (u *unit) updateFront(changed *Row, left, used turn) {
 // Where transactions do not wait for each other, that is what it relies on: that the last one of
 // these stays parked. So it need not write the row of the key, as all do who change a front, and
 // does not conflict with them. A front that is not full now, as all others of the line are at it,
-// in turn relies on that there are no more (see updateFront).
-func (u *unit) staysBehind(r *Row) bool {
-	if !u.q.putsBehind {
-		return false
+// in turn relies on that there are no more (see updateFront). Elsewhere any one that is parked will
+// do, and prepare has looked for one.
+func (u *unit) staysBehind(at lineKind, place uint64) bool {
+	if !u.q.guardsFronts() {
+		return u.q.putsBehind && u.behind[at]
 	}
-	last := must(one(u.v.Rows(lastParkedRange(r.line(), r.Kind))))
-	return last != nil && last.Place < r.Place
+	last := must(one(u.v.Rows(lastParkedRange(at))))
+	return last != nil && last.Place < place
+}
+
+// notePut notes whether a task that was put is parked, for those that are put next.
+func (u *unit) notePut(r *Row, behind bool) {
+	if !u.q.putsBehind || u.q.guardsFronts() {
+		return
+	}
+	if !behind {
+		behind = u.withCurrentTurn(r).Round == 0
+	}
+	if len(u.q.behind) >= maxKnownKeys {
+		clear(u.q.behind)
+	}
+	u.behind[r.lineKind()], u.q.behind[r.lineKind()] = behind, behind
 }
 
 // moveFront gives a line's turns to its tasks, and parks those that get none. The first w.Front
@@ -124,7 +139,7 @@ func (u *unit) moveFront(w *work, n int) (done bool) {
 // countFront has the row of a key written whenever its front may have changed, and be there as long
 // as there is a front, where a put that stays behind it relies on that: see staysBehind.
 func (u *unit) countFront(key string) {
-	if u.q.putsBehind {
+	if u.q.guardsFronts() {
 		k, n := u.key(key), len(u.head.readyTasks[key].front)
 		k.Tasks[0] += n - k.Tasks[driver.Ready]
 		k.Tasks[driver.Ready] = n

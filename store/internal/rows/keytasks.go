@@ -2,6 +2,7 @@ package rows
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/fairq/fairq/task/driver"
@@ -26,6 +27,12 @@ type readyTasks struct {
 type priorityKind struct {
 	priority int
 	kind     string
+}
+
+// lineKind is where a task queues, with its kind.
+type lineKind struct {
+	Line
+	kind string
 }
 
 // parked are the first tasks of a priority and kind, in the order of Place.
@@ -66,9 +73,14 @@ func (u *unit) prepare() {
 		rows = append(rows, u.readAhead.rows...)
 	}
 	keys := keysOf(rows)
-	for _, r := range u.plan.Puts {
-		if last := must(u.v.Rows(r)); last == nil {
-			keys = append(keys, r.Prefixes[0][0].(string))
+	if len(u.plan.Puts) > 0 && u.q.putsBehind && !u.q.guardsFronts() {
+		for _, r := range must(u.v.Rows(parkedKeysRange(u.plan.Puts))) {
+			u.behind[r.lineKind()] = true
+		}
+	}
+	for _, at := range u.plan.Puts {
+		if !u.staysBehind(at, math.MaxUint64) {
+			keys = append(keys, at.Key)
 		}
 	}
 	u.read(u.plan.Take > 0, keys...)

@@ -44,11 +44,14 @@ func (u *unit) put(n *driver.New) (driver.ID, error) {
 	state := t.Put(n, u.now)
 	r.learnFrom(t)
 	u.set(r, state)
-	behind := r.State == driver.Ready && u.staysBehind(r)
+	behind := r.State == driver.Ready && u.staysBehind(r.lineKind(), r.Place)
 	u.insert(r)
 	u.schedule(r.Wake)
-	if r.State == driver.Ready && !behind {
-		u.updateFront(r, turn{}, turn{})
+	if r.State == driver.Ready {
+		if !behind {
+			u.updateFront(r, turn{}, turn{})
+		}
+		u.notePut(r, behind)
 	}
 	u.event(driver.EventPut, r, u.now, 0)
 	if r.isDue(u.now) { // its deadline was over

@@ -94,6 +94,7 @@ type queue struct {
 	outcomeUntil int64 // Until of the next outcome to be deleted
 
 	noExpiryBefore int64             // no consumer is expired before this time
+	behind         map[lineKind]bool // the last task that was put there was parked; it may be long ago
 	inDoubt        map[uint64]uint64 // by task, the last lease that may have begun in a transaction that failed
 	leasesToCheck  int               // with more leases than these, checkLeases does something
 	dropped        bool
@@ -129,7 +130,7 @@ type mode struct {
 	newcomersJoin  bool // newcomers join the round being served
 	costs          bool // rounds share work, not tasks
 	countsKeys     bool // the row of a key counts all of its tasks, not just those in flight
-	putsBehind     bool // a put need not write the row of its key, see staysBehind
+	putsBehind     bool // a put need not know the front of its line, see staysBehind
 	exclusive      bool // each transaction needs the queue for itself
 }
 
@@ -141,7 +142,8 @@ func (store *Store) modeOf(s *settings) mode {
 		costs:          s.Quantum > 0,
 	}
 	m.countsKeys = s.KeepPlace && !m.limitsInFlight && store.traits.Optimistic || s.KeyCapacity < s.Capacity || s.Crowded
-	m.putsBehind = store.traits.Optimistic && m.limitsInFlight && !m.countsKeys
+	m.putsBehind = m.frontsOnly && !m.countsKeys && !store.traits.Exclusive &&
+		(m.limitsInFlight || !store.traits.Optimistic)
 	m.exclusive = m.newcomersJoin || m.costs || s.Capacity < fairq.MaxLen ||
 		m.byKey() && !(store.traits.Optimistic && (m.countsKeys || m.limitsInFlight))
 	return m
@@ -149,6 +151,9 @@ func (store *Store) modeOf(s *settings) mode {
 
 // byKey tells whether more is asked of each key than the last round of its lines.
 func (m *mode) byKey() bool { return m.frontsOnly || m.countsKeys }
+
+// guardsFronts reports whether others may change the fronts of lines at the same time.
+func (q *queue) guardsFronts() bool { return q.putsBehind && q.store.traits.Optimistic }
 
 // counted returns a state if the rows of keys count the tasks that are in it, else 0.
 func (m *mode) counted(s driver.State) driver.State {
@@ -310,7 +315,7 @@ func newQueue(s *Store, number uint64, name string, known settings) *queue {
 	q := &queue{
 		store: s, number: number, name: name,
 		ownConsumers: map[string]*ownConsumer{}, names: map[uint64]string{}, ownLeases: map[uint64]ownLease{},
-		inDoubt: map[uint64]uint64{}, due: 1, leasesToCheck: pageSize,
+		inDoubt: map[uint64]uint64{}, behind: map[lineKind]bool{}, due: 1, leasesToCheck: pageSize,
 	}
 	q.set(known)
 	return q
@@ -397,6 +402,7 @@ func (u *unit) changeSettings(wanted driver.Settings) {
 func (u *unit) setSettings(to settings) {
 	fronts := u.q.frontsOnly
 	if u.q.set(to); u.q.frontsOnly != fronts {
+		clear(u.behind)
 		clear(u.head.readyTasks) // there are fronts only now, or none any more
 	}
 	u.head.Settings, u.headChanged = u.q.text, true

@@ -39,8 +39,9 @@ type unit struct {
 		life.Task
 		rare life.Rare
 	}
-	gaps      map[Line]turn // the first free turn of each; see closeGaps
-	haveReady map[int]bool  // priorities that are known to have tasks that can be taken
+	behind    map[lineKind]bool // where a task is known to be parked, see staysBehind
+	gaps      map[Line]turn     // the first free turn of each; see closeGaps
+	haveReady map[int]bool      // priorities that are known to have tasks that can be taken
 	readAhead readAhead
 
 	// What happens once the transaction is committed, in this order: first what this process knows
@@ -69,7 +70,8 @@ func (q *queue) enter(tx Tx, plan *wants) *unit {
 	if v == nil {
 		return nil
 	}
-	u := &unit{q: q, v: Calls{v}, plan: plan, head: v.Head(), now: v.Now(), unsaved: map[*Key]bool{}, listens: q.listens(), stats: q.stats}
+	u := &unit{q: q, v: Calls{v}, plan: plan, head: v.Head(), now: v.Now(), listens: q.listens(), stats: q.stats}
+	u.unsaved, u.behind = map[*Key]bool{}, map[lineKind]bool{}
 	if u.head.accounts == nil {
 		u.head.cache = newCache()
 	}
@@ -153,6 +155,7 @@ func (u *unit) remove(r *Row) {
 	u.recount(r, 0)
 	delete(u.head.taken, r.ID)
 	check(u.v.Delete(r))
+	delete(u.behind, r.lineKind())
 	u.written++
 	u.bytes += r.namesSize()
 	u.head.readyTasks[r.Key].remove(r)
@@ -161,6 +164,7 @@ func (u *unit) remove(r *Row) {
 func (u *unit) write(r *Row) {
 	u.recount(r, r.State)
 	check(u.v.Put(r))
+	delete(u.behind, r.lineKind())
 	u.written++
 	u.bytes += r.size()
 }
@@ -262,6 +266,8 @@ func (r *Row) lease() uint64 {
 
 // line returns where the task queues.
 func (r *Row) line() Line { return Line{r.Key, r.Priority} }
+
+func (r *Row) lineKind() lineKind { return lineKind{r.line(), r.Kind} }
 
 // isDue tells whether something should have happened to the task already.
 func (r *Row) isDue(now int64) bool { return r.Wake != 0 && r.Wake <= now }
