@@ -358,7 +358,7 @@ func TestPoolWithQueue(t *testing.T) {
 		}
 		close(gate)
 		items.Close()
-		require.NoError(t, p.Shutdown(t.Context()))
+		require.ErrorIs(t, p.Shutdown(t.Context()), pool.ErrShutdown)
 		require.NoError(t, w.Shutdown(t.Context()))
 	})
 }

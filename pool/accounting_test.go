@@ -418,8 +418,9 @@ func (l *ledger) shutdown() {
 	}
 	all.Wait()
 	// handlers that were abandoned come to their end
-	require.NoError(l, l.p.Shutdown(context.Background()))
+	err := l.p.Shutdown(context.Background())
 	s := l.p.Stats()
+	require.Equal(l, s.Leftovers > 0, err != nil, err)
 	require.Zero(l, s.Workers+s.Idle+s.Nested)
 	require.True(l, s.Closed)
 	synctest.Wait()
@@ -441,6 +442,7 @@ func (l *ledger) shutDownOnce(ctx context.Context, limited bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ended = true
+	require.Equal(l, l.p.Stats().Leftovers > 0, errors.Is(err, pool.ErrShutdown), err)
 	var left *pool.AbandonedError
 	switch {
 	case errors.As(err, &left):
@@ -448,7 +450,7 @@ func (l *ledger) shutDownOnce(ctx context.Context, limited bool) {
 		require.Positive(l, left.Running)
 		require.ErrorIs(l, err, context.DeadlineExceeded)
 	case err != nil:
-		require.ErrorIs(l, err, context.DeadlineExceeded)
+		require.True(l, errors.Is(err, context.DeadlineExceeded) || errors.Is(err, pool.ErrShutdown), err)
 		fallthrough
 	default:
 		require.Zero(l, l.running+l.nested, "handlers run after Shutdown")

@@ -240,12 +240,14 @@ func TestSinkThatFailsOfOwnQueue(t *testing.T) {
 			wait(t, p)
 			require.Empty(t, box.all())
 			down = true
-			require.NoError(t, p.Shutdown(ctx))
+			err := p.Shutdown(ctx)
 			left := box.all()
 			if !works {
 				require.Empty(t, left)
+				requireLeft(t, p, err, 1)
 				left = p.Leftovers()
 			} else {
+				require.NoError(t, err)
 				require.Empty(t, p.Leftovers())
 			}
 			require.Len(t, left, 1)
@@ -310,7 +312,7 @@ func TestLeftAtShutdown(t *testing.T) {
 		go func() { result <- p.Shutdown(ctx) }()
 		synctest.Wait()
 		g.let(2)
-		require.NoError(t, <-result)
+		requireLeft(t, p, <-result, 5)
 		_, started := g.now()
 		seen := map[int]int{}
 		for _, n := range started[2:] {

@@ -7,7 +7,7 @@
 //		return send(ctx, t.Payload)
 //	}, nil)
 //	err := p.Submit(ctx, "alice", job)
-//	err = p.Shutdown(ctx)
+//	err = p.StopAndWait(ctx)
 //
 // [Func] makes a pool with a queue of its own, in memory. [New] drains a queue that you have
 // opened, in whatever store, and [NewWorkers] a FairQueue.

@@ -18,9 +18,7 @@ func ExampleFunc() {
 
 	p := pool.Func(func(_ context.Context, t *task.Task[int]) error { fmt.Println(t.Key, t.Payload); return nil }, nil)
 	_ = p.Submit(ctx, "alice", 42)
-	_ = p.Wait(ctx)
-
-	_ = p.Shutdown(ctx)
+	_ = p.StopAndWait(ctx)
 	// Output:
 	// alice 42
 }
@@ -104,9 +102,7 @@ func ExampleClass() {
 		_, _ = p.Put(ctx, "bob", "free", pool.PutOptions{Class: "free"})
 	}
 	p.Resume()
-	_ = p.Wait(ctx)
-
-	_ = p.Shutdown(ctx)
+	_ = p.StopAndWait(ctx)
 	// Output:
 	// gold gold gold free free free
 }
@@ -128,9 +124,7 @@ func ExampleMux() {
 	_ = p.Queue("").Wait(ctx, "charge for the pen")
 
 	p.SetKinds(mux.Kinds()) // now all
-	_ = p.Wait(ctx)
-
-	_ = p.Shutdown(ctx)
+	_ = p.StopAndWait(ctx)
 	// Output:
 	// charge for the book
 	// charge for the pen

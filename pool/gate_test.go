@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"regexp"
@@ -145,6 +146,14 @@ func openFunc[V any](t *testing.T, handler pool.Handler[*task.Task[V]], o pool.O
 	p := pool.Func(handler, &o)
 	cleanUp(t, p.Shutdown)
 	return p
+}
+
+// requireLeft checks that an error of Shutdown says how many tasks are in Leftovers.
+func requireLeft[V any](t *testing.T, p *pool.Pool[V], err error, n int) {
+	t.Helper()
+	require.Len(t, p.Leftovers(), n)
+	require.ErrorIs(t, err, pool.ErrShutdown)
+	require.ErrorContains(t, err, fmt.Sprintf("with %d tasks undone", n))
 }
 
 // openNew opens a pool that drains a queue.

@@ -67,7 +67,8 @@ func New[V any](queue *task.Queue[V], handler Handler[*task.Task[V]], options *O
 // By default, a task that fails is tried up to ten times, [DefaultMaxAttempts], over some 8.5
 // minutes; with a Policy.MaxAttempts of 1, once. The queue has no limit unless Capacity is set;
 // when it is full, Submit waits for room. What is left in the queue when the pool has been shut
-// down is handed to DeadLetters, or returned by Leftovers.
+// down is handed to DeadLetters, or is in Leftovers and Shutdown returns an error. So the last call
+// is that of StopAndWait as a rule.
 func Func[V any](handler Handler[*task.Task[V]], options *Options[V]) *Pool[V] {
 	return newPool(nil, handler, options)
 }

@@ -58,8 +58,7 @@ func TestErrorsThatPanic(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, p.Submit(ctx, "a", 1))
 		wait(t, p)
-		require.NoError(t, p.Shutdown(ctx)) // it sends the letters again
-		require.Len(t, p.Leftovers(), 2)
+		requireLeft(t, p, p.Shutdown(ctx), 2) // it sends the letters again
 
 		q := fairq.New(func(int) int { return 0 }, nil)
 		o.Policy.MaxAttempts = 0
@@ -101,7 +100,7 @@ func TestWorkersAreAddedAfterFalseAlarm(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Equal(t, 2, p.Stats().Workers)
-		require.NoError(t, p.Shutdown(ctx))
+		requireLeft(t, p, p.Shutdown(ctx), 2)
 	})
 }
 
@@ -176,7 +175,7 @@ func TestPolicyOfForTask(t *testing.T) {
 		require.NoError(t, p.Submit(ctx, "a", 0))
 		synctest.Wait()
 		require.EqualValues(t, 1, p.Stats().Retried)
-		require.NoError(t, p.Shutdown(ctx))
+		requireLeft(t, p, p.Shutdown(ctx), 1)
 	})
 }
 

@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,7 +85,8 @@ func (ws *workerSet) updateAllLocked() {
 }
 
 // AbandonedError says how many handlers and sinks had not returned although their contexts were
-// cancelled, or had returned while their tasks could not be settled yet.
+// cancelled, or had returned while their tasks could not be settled yet. A worker that has just
+// given up a sink, and is about to end, may count beside that sink.
 type AbandonedError struct {
 	Running int
 	Err     error // the cause of the context of Shutdown
@@ -154,14 +154,15 @@ func goroutine() (number uint64) {
 // A queue that is not the pool's own keeps what is left in it. What is left in a queue of the
 // pool's own goes to DeadLetters, with the reason Shutdown, or else to Leftovers. When ctx is done
 // and the handlers have ended or were abandoned, the contexts of sinks end after AbandonAfter, and
-// Shutdown waits for sinks as long again. What they have not taken by then is in Leftovers.
+// Shutdown waits for sinks as long again. What they have not taken by then is in Leftovers; what was
+// evicted or has expired is in the log only.
 //
-// Shutdown returns nil if all handlers ended by themselves, the cause of ctx if they had to be
-// cancelled, and an [*AbandonedError] if some were abandoned. If the store of a queue cannot take
-// back what the pool holds, it returns that error; call it again when the store can. It may be
-// called several times, also at the same time, for instance with another ctx. A handler must not
-// call it, for it would wait for itself: in its goroutine it does nothing and returns an
-// [ErrInvalid].
+// Shutdown returns the cause of ctx if handlers had to be cancelled, and an [*AbandonedError] if
+// some were abandoned. If tasks are in Leftovers, which end with the process, the error is also an
+// [ErrShutdown] and says how many. If the store of a queue cannot take back what the pool holds, it
+// returns that error; call it again when the store can. Otherwise it returns nil. It may be called
+// several times, also at the same time, for instance with another ctx. A handler must not call it,
+// for it would wait for itself: in its goroutine it does nothing and returns an [ErrInvalid].
 func (p *Pool[V]) Shutdown(ctx context.Context) error {
 	if err := p.notInHandler("Shutdown"); err != nil {
 		return err
@@ -172,10 +173,15 @@ func (p *Pool[V]) Shutdown(ctx context.Context) error {
 	p.waitForLetters()
 	p.closeOnce.Do(p.close)
 	p.waitForLetters() // of what has expired meanwhile
-	if bad := p.handBackAll(); bad != nil {
-		return errors.Join(p.abandonedError(ctx, err), bad)
+	err = p.abandonedError(ctx, err)
+	bad := p.handBackAll()
+	if left := p.leftoverCount.Load(); left > 0 {
+		bad = errors.Join(bad, fmt.Errorf("%w with %d tasks undone; they are in Leftovers", ErrShutdown, left))
 	}
-	return p.abandonedError(ctx, err)
+	if bad != nil {
+		return errors.Join(err, bad)
+	}
+	return err
 }
 
 // StopAndWait works the backlog off and then shuts the pool down. From now on only handlers can
@@ -193,7 +199,11 @@ func (p *Pool[V]) StopAndWait(ctx context.Context) error {
 	if left != nil && ctx.Err() != nil {
 		left = context.Cause(ctx)
 	}
-	return cmp.Or(p.Shutdown(ctx), left)
+	err := p.Shutdown(ctx)
+	if left != nil && !errors.Is(err, left) {
+		err = errors.Join(left, err)
+	}
+	return err
 }
 
 // handBackAll hands back what the pool holds of queues that are not its own. Calling it again does

@@ -123,14 +123,17 @@ func TestImpatientShutdown(t *testing.T) {
 			}
 			done, cancel := context.WithCancel(ctx)
 			cancel()
-			require.Equal(t, context.Canceled, p.Shutdown(done))
+			err := p.Shutdown(done)
+			require.ErrorIs(t, err, context.Canceled)
+			requireLeft(t, p, err, 5)
 			if patient {
-				require.NoError(t, <-first)
+				requireLeft(t, p, <-first, 5)
 			}
-			require.Len(t, p.Leftovers(), 5)
 			require.Equal(t, uint64(2), p.Stats().Returned)
 			require.Zero(t, goroutines())
-			require.NoError(t, p.Shutdown(done)) // there is nothing left to cancel
+			err = p.Shutdown(done)
+			require.NotErrorIs(t, err, context.Canceled) // there is nothing left to cancel
+			requireLeft(t, p, err, 5)
 		})
 	}
 }
@@ -197,8 +200,7 @@ func TestSubmitDuringShutdown(t *testing.T) {
 		require.Equal(t, pool.ErrShutdown, <-blocked)
 		require.Empty(t, result)
 		g.leave <- nil
-		require.NoError(t, <-result)
-		require.Len(t, p.Leftovers(), 3)
+		requireLeft(t, p, <-result, 3)
 	})
 }
 
@@ -318,10 +320,9 @@ func TestSinkThatDoesNotListen(t *testing.T) {
 		require.ErrorAs(t, p.Shutdown(soon), &abandoned)
 		require.Equal(t, time.Minute+2*time.Second, time.Since(begin))
 		require.Equal(t, 1, abandoned.Running)
-		require.Len(t, p.Leftovers(), 5)
 		close(leave)
 		require.Zero(t, goroutines())
-		require.NoError(t, p.Shutdown(soon))
+		requireLeft(t, p, p.Shutdown(soon), 5)
 	})
 }
 
@@ -335,7 +336,6 @@ func TestSinkThatExitsAtShutdown(t *testing.T) {
 		for i := range 5 {
 			require.NoError(t, p.Submit(ctx, "a", i))
 		}
-		require.NoError(t, p.Shutdown(ctx))
-		require.Len(t, p.Leftovers(), 5)
+		requireLeft(t, p, p.Shutdown(ctx), 5)
 	})
 }

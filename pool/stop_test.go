@@ -101,9 +101,9 @@ func TestWaitAfterShutdown(t *testing.T) {
 			for _, wait := range []func(context.Context) error{w.Wait, others.Wait, own.Wait} {
 				waits = append(waits, later(func() error { return wait(ctx) }))
 			}
-			for _, shutdown := range []func(context.Context) error{w.Shutdown, others.Shutdown, own.Shutdown} {
-				require.NoError(t, shutdown(ctx))
-			}
+			require.NoError(t, w.Shutdown(ctx))
+			require.NoError(t, others.Shutdown(ctx))
+			require.ErrorIs(t, own.Shutdown(ctx), want)
 			for i, wait := range []func(context.Context) error{w.Wait, others.Wait, own.Wait} {
 				require.Equal(t, want, <-waits[i])
 				require.Equal(t, want, wait(ctx))
@@ -173,13 +173,14 @@ func TestStopAndWaitInTime(t *testing.T) {
 			begin := time.Now()
 			result := later(func() error { return p.StopAndWait(soon) })
 			if how == "shutdown" {
-				require.NoError(t, p.Shutdown(ctx))
-				require.Equal(t, pool.ErrShutdown, <-result)
+				requireLeft(t, p, p.Shutdown(ctx), 2)
+				requireLeft(t, p, <-result, 2)
 			} else {
-				require.Equal(t, tired, <-result)
+				err := <-result
+				require.ErrorIs(t, err, tired)
+				requireLeft(t, p, err, 2)
 				require.Equal(t, time.Minute, time.Since(begin))
 			}
-			require.Len(t, p.Leftovers(), 2)
 			require.Zero(t, goroutines())
 		})
 	}

@@ -167,7 +167,7 @@ func TestTaskQueueAndPool(t *testing.T) {
 	p = open(t, m, "alone")
 	require.True(t, eval[bool](p, `document.getElementById("next").hidden`))
 	close(gate)
-	require.NoError(t, workers.Shutdown(t.Context()))
+	require.NoError(t, workers.StopAndWait(t.Context()))
 }
 
 // The rounds of tasks are shown for each priority, and rates only if they are known.

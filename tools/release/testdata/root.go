@@ -25,7 +25,7 @@ func main() {
 		return nil
 	}, nil)
 	must(p.Submit(ctx, "alice", "work"))
-	must(p.Shutdown(ctx))
+	must(p.StopAndWait(ctx))
 }
 
 func must(err error) {
