@@ -26,9 +26,6 @@ func (v *view) points(r *rows.Range) [][]byte {
 func (v *view) Fetch(ranges ...rows.Range) error { return v.fetch(nil, ranges) }
 
 func (v *view) fetch(spans []Span, ranges []rows.Range) error {
-	if !v.db.shared {
-		return nil // each read costs the same, now or later
-	}
 	var keys [][]byte
 	var all []values
 	for _, r := range ranges {

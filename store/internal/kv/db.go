@@ -50,11 +50,8 @@ type DB struct {
 	options Options
 	name    string
 	engine  Engine
-	shared  bool        // transactions run at the same time
-	process uint64      // the number of this one, 0 if there are no others
+	process uint64      // the number of this one
 	joined  atomic.Bool // a transaction of a caller's own may have changed something
-
-	heads map[uint64]*head // used by the one transaction that there is; nil if there are several
 
 	mu     sync.Mutex // protects queues
 	queues map[uint64]*local
@@ -69,12 +66,7 @@ type DB struct {
 
 // Open returns a database, which it makes if the engine is empty. Errors begin with the name.
 func Open(ctx context.Context, name string, e Engine, o Options) (*DB, error) {
-	db := &DB{
-		options: o, name: name, engine: e, shared: !e.Traits().Exclusive, queues: map[uint64]*local{},
-	}
-	if !db.shared {
-		db.heads = map[uint64]*head{}
-	}
+	db := &DB{options: o, name: name, engine: e, queues: map[uint64]*local{}}
 	db.watching, db.stop = context.WithCancel(context.Background())
 	for {
 		err := db.open(ctx)
@@ -116,15 +108,13 @@ func (db *DB) open(ctx context.Context) error {
 		return fmt.Errorf("%s: open: the layout is %.20q, this program knows %q",
 			db.name, found, layout)
 	}
-	if db.shared {
-		if db.process, err = x.number(processKey); err != nil {
-			return err
-		}
-		db.process++
-		x.Guard(processKey, nil)
-		if err := x.putNumber(processKey, db.process); err != nil {
-			return err
-		}
+	if db.process, err = x.number(processKey); err != nil {
+		return err
+	}
+	db.process++
+	x.Guard(processKey, nil)
+	if err := x.putNumber(processKey, db.process); err != nil {
+		return err
 	}
 	return x.Commit()
 }
@@ -143,7 +133,7 @@ func (db *DB) begin(ctx context.Context, what string) (*tx, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", db.name, what, err)
 	}
-	return &tx{Txn: t, ctx: ctx, db: db, heads: db.heads}, nil
+	return &tx{Txn: t, ctx: ctx, db: db}, nil
 }
 
 // Joined implements rows.DB. Whether the transaction will be committed is not known, so nothing
@@ -153,15 +143,14 @@ func (db *DB) Joined(ctx context.Context) (rows.Tx, error) {
 	if t == nil || err != nil {
 		return nil, err
 	}
-	clear(db.heads)
 	db.joined.Store(true)
-	return &tx{Txn: t, ctx: ctx, db: db, heads: map[uint64]*head{}, joined: true}, nil
+	return &tx{Txn: t, ctx: ctx, db: db, joined: true}, nil
 }
 
 // Traits implements rows.DB.
 func (db *DB) Traits() rows.Traits {
 	traits := db.engine.Traits()
-	traits.Optimistic = db.shared
+	traits.Optimistic = true
 	return traits
 }
 

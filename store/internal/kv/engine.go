@@ -29,11 +29,10 @@
 //
 // # Many clients
 //
-// Over an engine whose transactions run at the same time nothing is locked: a transaction reads
-// what was committed before it began, and guards those keys that others must not write before it
-// is committed (see rows.DB), which are few. So what all transactions change, how many tasks there
-// are and which round is being served, is in a tally for each process, and the sum or the greatest
-// of these counts. Each transaction guards and writes its own tally: if it is not known whether a
+// Nothing is locked: a transaction reads what was committed before it began, and guards those keys
+// that others must not write before it is committed (see rows.DB), which are few. So what all
+// transactions change, how many tasks there are and which round is being served, is in a tally for
+// each process, and the sum or the greatest of these counts. Each transaction guards and writes its own tally: if it is not known whether a
 // commit was done, the number in it tells. A transaction that is alone in its queue guards all
 // tallies, and all others guard the row (queue, 100), which it writes. Who fails again and again
 // locks the queue: others do not begin then, so that what has much to do is committed too.
@@ -66,11 +65,9 @@ var ErrFull = errors.New("the database is full")
 
 // Engine is an ordered map from bytes to bytes with transactions.
 type Engine interface {
-	// Traits are those of a store over it, and always the same. With Exclusive, no two transactions
-	// run at the same time, and nobody else changes what is in it.
+	// Traits are those of a store over it, and always the same.
 	Traits() rows.Traits
 
-	// Begin waits until there is no other transaction, if Traits say so, or ctx is done.
 	Begin(ctx context.Context) (Txn, error)
 
 	// Joined returns the transaction of the caller's own that ctx carries, nil if it carries none.

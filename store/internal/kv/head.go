@@ -70,7 +70,7 @@ func (v *view) moveMark(first []byte) {
 	if v.head.lanes.own > 0 {
 		step *= 2
 	}
-	if gone := v.head.gone; v.db.shared && gone-v.head.mark.gone >= step {
+	if gone := v.head.gone; gone-v.head.mark.gone >= step {
 		v.guardMark()
 		m, at := &v.head.mark, v.index(rows.TaskReady)
 		v.Guard(append(bytes.Clone(at), m.entry...), append(at, first...))
@@ -83,7 +83,7 @@ func (v *view) keepMark(was, is []byte) {
 	if was != nil {
 		v.head.gone++
 	}
-	if is == nil || !v.db.shared {
+	if is == nil {
 		return
 	}
 	v.guardMark()
@@ -227,16 +227,14 @@ func (v *view) flush() error {
 	if v.dropped {
 		return nil
 	}
-	if v.db.shared && h.lockedBy == v.db.process {
+	if h.lockedBy == v.db.process {
 		if err := v.remove(v.about(aboutLock)); err != nil {
 			return err
 		}
 		h.lockedBy = 0
 	}
-	if v.db.shared {
-		v.Guard(row, nil)
-	}
-	if v.db.shared && v.alone {
+	v.Guard(row, nil)
+	if v.alone {
 		first := v.about(aboutTally)
 		v.Guard(first, behind(first))
 		h.own.add(&h.folds)
@@ -246,7 +244,7 @@ func (v *view) flush() error {
 			}
 		}
 	}
-	if is := encode(h.code); !bytes.Equal(is, h.saved) || v.db.shared && v.alone {
+	if is := encode(h.code); !bytes.Equal(is, h.saved) || v.alone {
 		if err := v.put(row, is); err != nil {
 			return err
 		}
@@ -266,7 +264,7 @@ func (v *view) flush() error {
 	if err := v.saveMark(); err != nil {
 		return err
 	}
-	if err := v.saveTally(); err != nil || !v.notifies || !v.db.shared {
+	if err := v.saveTally(); err != nil || !v.notifies {
 		return err
 	}
 	return v.put(v.about(lastNotifier), encode(func(c *coder) { // never the same value again
@@ -279,14 +277,12 @@ func (v *view) flush() error {
 // nobody but who is alone in the queue.
 func (v *view) saveTally() error {
 	own := &v.head.own
-	if v.db.shared {
-		if own.at = v.now; v.took {
-			own.took = v.now
-		}
-		v.Guard(v.tally(), nil)
-		if _, err := v.Number(); err != nil {
-			return err
-		}
+	if own.at = v.now; v.took {
+		own.took = v.now
+	}
+	v.Guard(v.tally(), nil)
+	if _, err := v.Number(); err != nil {
+		return err
 	}
 	own.number = max(own.number, v.number)
 	return v.put(v.tally(), encode(own.code))
@@ -295,7 +291,7 @@ func (v *view) saveTally() error {
 // changed tells whether something is to be written.
 func (v *view) changed() bool {
 	h := v.head
-	locked := v.db.shared && h.lockedBy == v.db.process
+	locked := h.lockedBy == v.db.process
 	return !v.dropped && (locked || v.number > h.own.number ||
 		h.tasks != h.was.tasks || !maps.Equal(h.Rounds, h.was.rounds) || !bytes.Equal(encode(h.code), h.saved))
 }

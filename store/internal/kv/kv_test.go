@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -127,7 +128,7 @@ func fill(t *testing.T, m *memory) {
 	put(t, v.Consumers(), rows.ConsumerNumber, set(new(rows.Consumer), 0))
 	put(t, v.Groups(), rows.GroupName, set(new(rows.Group), 0))
 	o := set(new(rows.Outcome), 0)
-	o.Written = 1 // its number
+	o.Written = 1<<clockBits | 1<<countBits // its number: the first of process 1
 	put(t, v.Outcomes(), rows.OutcomeKey, o)
 	put(t, v.History(), rows.HistoryID, set(new(rows.Ended), 0))
 	h := v.Head()
@@ -148,7 +149,7 @@ func put[R any](t *testing.T, table rows.Table[R], primary rows.Index, r *R) {
 // layout needs another version.
 func TestLayout(t *testing.T) {
 	m := newMemory()
-	fill(t, m)
+	synctest.Test(t, func(t *testing.T) { fill(t, m) }) // always at the same time
 	var b strings.Builder
 	for _, e := range m.entries {
 		fmt.Fprintf(&b, "%x %x\n", e.Key, e.Value)

@@ -48,10 +48,6 @@ const (
 func (l *local) next(db *DB, seen uint64) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !db.shared {
-		l.number = max(l.number, seen) + 1
-		return l.number
-	}
 	n := l.number + 1
 	if n%(1<<countBits) == 0 { // all of these were given: the next are those of a later time
 		n += 1<<clockBits - 1<<countBits
@@ -78,9 +74,7 @@ func (l *local) use() (n int) {
 func (v *view) free() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.db.shared {
-		v.using[v.n] = false
-	}
+	v.using[v.n] = false
 }
 
 // guess returns what a head will probably be, as far as that decides what is read with it.
@@ -128,12 +122,9 @@ func (l *local) knowRound(of rows.Line, round uint64) {
 }
 
 // seen returns from which number on View.Ended must look, after number was seen.
-func (l *local) seen(shared bool, number uint64) uint64 {
+func (l *local) seen(number uint64) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !shared {
-		return max(number, l.number)
-	}
 	if time.Since(l.newer.at) >= marksLag {
 		l.older = l.newer
 		l.newer.at, l.newer.number = time.Now(), number

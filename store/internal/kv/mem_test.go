@@ -6,29 +6,29 @@ import (
 	"errors"
 	"iter"
 	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-// memory is an Engine as simple as it can be: a sorted slice, with several handles on it.
+// memory is an Engine as simple as it can be: a sorted slice, and one transaction at a time.
 type memory struct {
-	*data
-	commits int // of this handle
-}
-
-type data struct {
 	turn    chan struct{} // has room for who has a transaction
 	entries []Entry
-	commits int                   // of all handles
 	fail    func(op string) error // if not nil, calls fail with what it returns
 }
 
-func newMemory() *memory { return &memory{data: &data{turn: make(chan struct{}, 1)}} }
+func newMemory() *memory { return &memory{turn: make(chan struct{}, 1)} }
 
-// others returns how often other handles have committed something.
-func (m *memory) others() int { return m.data.commits - m.commits }
+func open(t *testing.T, m *memory) *DB {
+	db, err := Open(t.Context(), "memory", m, Options{})
+	require.NoError(t, err)
+	return db
+}
 
-func (m *memory) Traits() rows.Traits { return rows.Traits{Exclusive: true} }
+func (m *memory) Traits() rows.Traits { return rows.Traits{} }
 
 func (m *memory) Changed(context.Context) (bool, error) { return false, nil }
 
@@ -44,41 +44,20 @@ func (m *memory) Begin(ctx context.Context) (Txn, error) {
 	}
 }
 
-type joinKey struct{}
-
-// Join begins a transaction of the caller's own.
-func (m *memory) Join(ctx context.Context) (context.Context, *memTxn, error) {
-	t, err := m.Begin(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	return context.WithValue(ctx, joinKey{}, t), t.(*memTxn), nil
-}
-
-func (m *memory) Joined(ctx context.Context) (Txn, error) {
-	if t, ok := ctx.Value(joinKey{}).(*memTxn); ok {
-		return memPart{t}, nil
-	}
+func (m *memory) Joined(context.Context) (Txn, error) {
 	return nil, nil //nolint:nilnil // that is the interface's way to say none
 }
-
-// memPart is a call's part of a transaction of the caller's own.
-type memPart struct{ *memTxn }
-
-func (p memPart) Commit() error { return nil }
-func (p memPart) Rollback()     { p.doomed = true }
 
 type memTxn struct {
 	m       *memory
 	entries []Entry
 	own     bool // entries are a copy
 	over    bool
-	doomed  bool // only Rollback is allowed
 }
 
 func (t *memTxn) failure(op string) error {
 	switch {
-	case t.over || t.doomed:
+	case t.over:
 		return errors.New("the transaction is over")
 	case t.m.fail != nil:
 		return t.m.fail(op)
@@ -164,10 +143,7 @@ func (t *memTxn) Commit() error {
 	if err := t.failure("Commit"); err != nil {
 		return err
 	}
-	if t.m.entries = t.entries; t.own {
-		t.m.data.commits++
-		t.m.commits++
-	}
+	t.m.entries = t.entries
 	t.end()
 	return nil
 }

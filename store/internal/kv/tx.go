@@ -16,7 +16,6 @@ type tx struct {
 	Txn
 	ctx    context.Context
 	db     *DB
-	heads  map[uint64]*head
 	views  []*view
 	joined bool
 	wrote  bool
@@ -130,14 +129,12 @@ func (x *tx) Queues(from string, n int) (names []string, err error) {
 // Enter implements rows.Tx.
 func (x *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	l := x.db.local(queue)
-	v := &view{tx: x, id: queue, local: l, byKey: plan.ByKey, alone: plan.Exclusive || !x.db.shared}
-	if x.db.shared {
-		v.n = l.use()
-	}
-	h := x.heads[queue]
-	for v.now = time.Now().UnixNano(); h == nil || x.db.shared; v.now = time.Now().UnixNano() {
-		v.head = l.guess()
+	v := &view{tx: x, id: queue, local: l, byKey: plan.ByKey, alone: plan.Exclusive}
+	v.n = l.use()
+	for {
+		v.now, v.head = time.Now().UnixNano(), l.guess()
 		err := v.readAhead(plan)
+		var h *head
 		if err == nil {
 			h, err = x.readHead(v)
 		}
@@ -149,12 +146,10 @@ func (x *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 		l.saw(h)
 		free := h.lockedBy == x.db.process || h.lockedUntil <= v.now
 		locks := h.lockedBy != x.db.process && l.isContended(v.alone)
-		ready := !x.db.shared
-		switch {
-		case ready:
-		case free && !locks:
+		ready := false
+		if free && !locks {
 			ready, err = x.prepare(v, plan)
-		default:
+		} else {
 			err = x.await(v, h, free)
 		}
 		if ready {
@@ -168,10 +163,7 @@ func (x *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 			return nil, err
 		}
 	}
-	if v.head = h; !x.db.shared {
-		x.heads[queue] = h
-	}
-	l.seen(x.db.shared, h.number)
+	l.seen(v.head.number)
 	x.views = append(x.views, v)
 	return v, nil
 }
@@ -260,7 +252,6 @@ func (x *tx) Commit() error {
 		err = x.settle(err)
 	}
 	if err := x.fail("commit", nil, err); err != nil {
-		clear(x.heads)
 		return err
 	}
 	for _, v := range x.views {
@@ -352,7 +343,6 @@ func (x *tx) Rollback() {
 	if x.joined && !x.wrote && x.failed == nil {
 		return
 	}
-	clear(x.heads)
 	x.Txn.Rollback()
 }
 

@@ -224,7 +224,7 @@ func (v *view) CountKeys(from string, n int) (keys int, next string, err error) 
 
 // Ended implements rows.View. A mark is a number: what is committed later has a greater one.
 func (v *view) Ended(mark string) (ended []*rows.Outcome, next string, err error) {
-	next = strconv.FormatUint(v.seen(v.db.shared, v.head.number), 10)
+	next = strconv.FormatUint(v.seen(v.head.number), 10)
 	if mark == "" {
 		return nil, next, nil
 	}
@@ -239,7 +239,6 @@ func (v *view) Ended(mark string) (ended []*rows.Outcome, next string, err error
 // Drop implements rows.View.
 func (v *view) Drop() (done bool, err error) {
 	v.dropped = true
-	delete(v.heads, v.id)
 	v.wrote = true
 	v.Guard(v.about(aboutQueue), nil)
 	v.Guard(v.about(aboutTally), behind(v.about(aboutTally)))
