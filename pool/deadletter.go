@@ -87,7 +87,7 @@ func (p *Pool[V]) send(letter *DeadLetter[V]) error {
 			}
 		})
 		select {
-		case <-done:
+		case <-done: //nolint:errcheck // the outcome has it
 		case <-p.sinkCtx.Done():
 			if outcome.CompareAndSwap(nil, &errSinkAbandoned) {
 				p.abandonedSinks.Add(1)

@@ -3,7 +3,6 @@ package pool_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"testing"
@@ -89,7 +88,7 @@ func testLettersAtShutdown(t *testing.T, ctx context.Context, way string, takes 
 	s, abandoned := p.Stats(), new(pool.AbandonedError)
 	if takes < limit {
 		require.Equal(t, []uint64{1, 0}, []uint64{s.DeadLetters, s.Leftovers})
-		require.False(t, errors.As(err, &abandoned), err)
+		require.NotErrorAs(t, err, &abandoned)
 	} else {
 		require.Zero(t, s.DeadLetters)
 		require.ErrorAs(t, err, &abandoned)

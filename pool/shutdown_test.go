@@ -185,7 +185,7 @@ func TestSubmitDuringShutdown(t *testing.T) {
 		g := newGate()
 		p = openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
 			err := g.handle(ctx, tk)
-			assert.ErrorIs(t, p.Submit(context.WithoutCancel(ctx), "b", 100), pool.ErrFull)
+			require.ErrorIs(t, p.Submit(context.WithoutCancel(ctx), "b", 100), pool.ErrFull)
 			_, kept := p.Queue("").Delete(ctx, 2), p.Submit(ctx, "b", 100)
 			assert.NoError(t, kept)
 			return err

@@ -527,7 +527,7 @@ func TestRoundTripsWithLimit(t *testing.T) {
 	_, err = q.Truncate(t.Context())
 	require.NoError(t, err)
 	for i, trips := range []int64{3, 2, 2, 2} {
-		require.EqualValues(t, trips, took(func() {
+		require.Equal(t, trips, took(func() {
 			_, err := q.Put(t.Context(), "0", i, task.PutOptions{})
 			require.NoError(t, err)
 		}), "to put number %d of a key", i)

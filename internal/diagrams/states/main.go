@@ -54,7 +54,6 @@ type arrow struct {
 	from, to task.State
 	path     string
 	labels   []label
-	keeps    bool // the task comes first again, by the turn it was taken by
 }
 
 type label struct {
@@ -75,8 +74,8 @@ var arrows = []arrow{
 	},
 	{from: task.Delayed, to: task.Ready, path: "M388 98L276 178", labels: []label{{322, 132, "end", "the Delay is over"}}},
 	{from: task.Ready, to: task.Taken, path: "M320 202H532", labels: []label{{430, 194, "mid", "Take"}}},
-	{from: task.Taken, to: task.Ready, keeps: true, path: "M540 220H328", labels: []label{
-		{430, 239, "mid", "Release, Snooze, Fail;"},
+	{from: task.Taken, to: task.Ready, path: "M540 220H328", labels: []label{
+		{430, 239, "mid", "Release, Snooze, Fail, Return;"},
 		{430, 256, "mid", "the lease was lost;"},
 		{430, 273, "mid", "the consumer was closed"},
 	}},
@@ -112,8 +111,7 @@ func draw() []byte {
 	p.add(`<style>.state{font-size:15px;font-weight:600;text-anchor:middle}.sub{font-size:11px;text-anchor:middle}` +
 		`.note{font-size:13px}.mid{font-size:13px;text-anchor:middle}.end{font-size:13px;text-anchor:end}</style>`)
 	p.add(`<rect x="1" y="1" width="878" height="468" rx="10" fill="#ffffff" stroke="%s"/>`, line)
-	p.tip("tip", dark)
-	p.tip("keep", blue)
+	p.tip()
 	for _, a := range arrows {
 		p.arrow(a)
 	}
@@ -125,10 +123,8 @@ func draw() []byte {
 		p.text(n.x, n.y+17, "sub", "#ffffff", n.note)
 	}
 	p.add(`<path d="M28 400H852" stroke="%s"/>`, line)
-	p.add(`<path d="M28 421H64" stroke="%s" stroke-width="1.5"/>`, dark)
-	p.text(76, 425, "note", gray, "to ready: behind what its key has queued, like new work")
-	p.add(`<path d="M28 445H64" stroke="%s" stroke-width="3"/>`, blue)
-	p.text(76, 449, "note", gray, "to ready: first again, by the same turn (after Fail: behind)")
+	p.text(28, 425, "note", gray, "To ready: behind what its key has queued, like new work;")
+	p.text(28, 449, "note", gray, "by Return, or if the consumer was closed, first again, once.")
 	p.text(486, 425, "note", gray, "From all states: Delete, and Bury with an id.")
 	p.text(486, 449, "note", gray, "From all but taken: gone after TTL or Deadline.")
 	p.add(`</svg>`)
@@ -143,18 +139,14 @@ func (p *picture) end(x, y, width int, name string) {
 }
 
 func (p *picture) arrow(a arrow) {
-	color, width, tip := dark, "1.5", "tip"
-	if a.keeps {
-		color, width, tip = blue, "3", "keep"
-	}
-	p.add(`<path d="%s" fill="none" stroke="%s" stroke-width="%s" marker-end="url(#%s)"/>`, a.path, color, width, tip)
+	p.add(`<path d="%s" fill="none" stroke="%s" stroke-width="1.5" marker-end="url(#tip)"/>`, a.path, dark)
 	for _, l := range a.labels {
 		p.text(l.x, l.y, l.anchor, dark, l.text)
 	}
 }
 
-// tip defines what is at the end of arrows of one color.
-func (p *picture) tip(id, color string) {
-	p.add(`<marker id="%s" orient="auto" markerUnits="userSpaceOnUse" markerWidth="9" markerHeight="10" refY="5">`+
-		`<path d="M0 0L9 5L0 10z" fill="%s"/></marker>`, id, color)
+// tip defines what is at the end of arrows.
+func (p *picture) tip() {
+	p.add(`<marker id="tip" orient="auto" markerUnits="userSpaceOnUse" markerWidth="9" markerHeight="10" refY="5">`+
+		`<path d="M0 0L9 5L0 10z" fill="%s"/></marker>`, dark)
 }

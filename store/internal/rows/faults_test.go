@@ -229,7 +229,9 @@ func (c *chaos) work(number int, rnd *rand.Rand) {
 			if errors.Is(err, task.ErrUnknown) {
 				c.note(nil, func() {
 					c.unknown[which].Puts++
-					c.put[payload] = c.put[payload] // it may be there
+					if _, known := c.put[payload]; !known { // it may be there
+						c.put[payload] = false
+					}
 				})
 			}
 		case op < 7:

@@ -42,6 +42,9 @@ type DB struct {
 	// transaction writes at most, 0 means ten million.
 	MaxValue, MaxBytes int
 
+	// Patience is by how much a transaction may take longer than MaxTime: machines are slow.
+	Patience time.Duration
+
 	// Fault, if not nil, says what happens to the next commit.
 	Fault func() Fault
 
@@ -146,7 +149,7 @@ func (t *txn) read() error {
 	switch {
 	case t.over:
 		return errOver
-	case time.Since(t.began) > MaxTime:
+	case time.Since(t.began) > MaxTime+t.Patience:
 		return fmt.Errorf("it has taken %v: %w", MaxTime, kv.ErrConflict)
 	}
 	return rows.Pause(t.ctx, t.ReadTime)
@@ -303,10 +306,10 @@ func (t *txn) apply() error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	now := time.Now()
-	for len(db.commits) > 0 && now.Sub(db.commits[0].at) > 2*MaxTime {
+	for len(db.commits) > 0 && now.Sub(db.commits[0].at) > 2*(MaxTime+db.Patience) {
 		db.commits = db.commits[1:]
 	}
-	if t.dead || now.Sub(t.began) > MaxTime {
+	if t.dead || now.Sub(t.began) > MaxTime+db.Patience {
 		return kv.ErrConflict
 	}
 	for i := len(db.commits) - 1; i >= 0 && db.commits[i].version > t.version; i-- {

@@ -77,7 +77,7 @@ func fullOnly(t *testing.T) {
 }
 
 func TestRows(t *testing.T) {
-	rowstest.Run(t, func(t *testing.T) rows.DB { return openDB(t, &mvcc.DB{MaxValue: 4 << 20}) })
+	rowstest.Run(t, func(t *testing.T) rows.DB { return openDB(t, &mvcc.DB{MaxValue: 4 << 20, Patience: time.Minute}) })
 }
 
 func TestModel(t *testing.T) {
