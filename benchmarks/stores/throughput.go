@@ -51,7 +51,9 @@ func (e *entrant) prepare(ctx context.Context, n int) error {
 			return err
 		}
 		e.len = n
-		return e.settle(ctx)
+		if e.settle != nil {
+			return e.settle(ctx)
+		}
 	}
 	return nil
 }
