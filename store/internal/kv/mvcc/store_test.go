@@ -69,7 +69,7 @@ func faults(seed uint64, most int, last mvcc.Fault) func() mvcc.Fault {
 	}
 }
 
-// fullOnly skips a test in short, which is how CI looks for races. CI runs it without the detector.
+// fullOnly skips a test in short, which is how CI looks for races. "make nightly" runs it.
 func fullOnly(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes many seconds with the race detector")
@@ -102,7 +102,6 @@ func (s *store) Reopen(t *testing.T) task.Store { return newStore(openDB(t, s.cl
 func (s *store) Kill(*testing.T)                { s.client.Kill() }
 
 func TestStore(t *testing.T) {
-	fullOnly(t)
 	storetest.Run(t, func(t *testing.T) task.Store {
 		return newStore(openDB(t, &mvcc.DB{MaxValue: 4 << 20}))
 	})
