@@ -234,8 +234,8 @@ func BenchmarkParallel(b *testing.B) {
 	}
 }
 
-// BenchmarkWait has producers and consumers who wait for each other, as many of each. Handing over
-// is one of each, who pass an item to and fro.
+// BenchmarkWait has as many producers as consumers, who wait for each other. In handing-over two
+// goroutines pass an item back and forth.
 func BenchmarkWait(b *testing.B) {
 	all, ctx := users(100), context.Background()
 	cancelable, cancel := context.WithCancel(ctx)

@@ -61,7 +61,7 @@ func (s *Source) Metrics() []Metric { return s.metrics }
 // timeout is how long Look waits for an answer.
 const timeout = 3 * time.Second
 
-// Look returns the metrics as of now. One tells whether the source has answered. A FairQueue and a
+// Look returns the metrics as of now. One reports whether the source has answered. A FairQueue and a
 // pool always do; a queue of tasks in a database is read once by each call, until ctx is done, and
 // for 3 seconds at most. If it has not answered, there are only the metrics that this process has
 // counted itself.

@@ -79,7 +79,7 @@ func (p *Pool[V]) send(letter *DeadLetter[V]) error {
 	p.holdLetter(func() {
 		done := p.sink.take(p.storeCtx, letter, p.known, func(err error) {
 			if !outcome.CompareAndSwap(nil, &err) {
-				defer p.abandonedSinks.Add(-1) // also if the observer ends the goroutine
+				defer p.abandonedSinks.Add(-1) // even if the observer ends the goroutine
 				err = errSinkAbandoned
 			}
 			if f := p.observer.DeadLetter; f != nil {
@@ -108,7 +108,7 @@ func (ws *workerSet) holdLetter(f func()) {
 		ws.lettersGone = make(chan struct{})
 	}
 	ws.mu.Unlock()
-	defer func() { // also if f ends the goroutine
+	defer func() { // even if f ends the goroutine
 		ws.mu.Lock()
 		defer ws.mu.Unlock()
 		if ws.letters--; ws.letters == 0 {

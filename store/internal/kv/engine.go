@@ -32,10 +32,11 @@
 // Nothing is locked: a transaction reads what was committed before it began, and guards those keys
 // that others must not write before it is committed (see rows.DB), which are few. So what all
 // transactions change, how many tasks there are and which round is being served, is in a tally for
-// each process, and the sum or the greatest of these counts. Each transaction guards and writes its own tally: if it is not known whether a
-// commit was done, the number in it tells. A transaction that is alone in its queue guards all
-// tallies, and all others guard the row (queue, 100), which it writes. Who fails again and again
-// locks the queue: others do not begin then, so that what has much to do is committed too.
+// each process, and the sum or the greatest of these counts. Each transaction guards and writes
+// its own tally: if it is not known whether a commit was done, the number in it tells. A
+// transaction that is alone in its queue guards all tallies, and all others guard the row (queue,
+// 100), which it writes. Who fails again and again locks the queue: others do not begin then, so
+// that what has much to do is committed too.
 //
 // Where keys were deleted it takes time to find the next one, unless the engine was compacted since.
 // So the ready tasks are read from a mark on. After some thousand were taken, who takes moves it to

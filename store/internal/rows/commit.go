@@ -139,8 +139,9 @@ const maxCalls = 512
 // running, the transaction is ended, and the others' calls run again without it, because what a
 // call reads and writes of its caller's must not change under it. If it is being committed, the
 // caller waits for commitTime. Then it leaves the call to the others and is told that it is not
-// known whether it was done; what it has taken is handed back. Only a call that binds something of this process to what it has done waits
-// even then. And when all callers have left, the transaction is ended, whatever it waits for.
+// known whether it was done; what it has taken is handed back. Only a call that binds something of
+// this process to what it has done waits even then. And when all callers have left, the transaction
+// is ended, whatever it waits for.
 type committer struct {
 	store *Store
 
@@ -280,10 +281,11 @@ func (m *committer) run(batch []*call) {
 	done = true
 }
 
-// gather returns what is pending, nil if nothing is. Those whose calls have just returned are probably about to make
-// the next ones, so it lets them run as long as more calls come of it: that is cheaper than a
-// transaction for each. If there are fewer then than in the last transaction, it may be that the
-// others are still queued on another processor. Who is alone waits for nobody.
+// gather returns what is pending, nil if nothing is. Those whose calls have just returned are
+// probably about to make the next ones, so it lets them run as long as more calls come of it:
+// that is cheaper than a transaction for each. If there are fewer then than in the last
+// transaction, it may be that the others are still queued on another processor. Who is alone
+// waits for nobody.
 func (m *committer) gather() []*call {
 	for n := 0; ; {
 		m.mu.Lock()
