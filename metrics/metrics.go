@@ -228,7 +228,7 @@ func ofPool(s *pool.Stats, _ bool) []Metric {
 			Name: "fairq.pool.attempts", Unit: "{attempt}", Help: "Attempts that have ended.", Kind: Counter, Attribute: "outcome",
 			Values: map[string]float64{
 				"succeeded": float64(s.Succeeded), "retried": float64(s.Retried), "snoozed": float64(s.Snoozed), "failed": float64(s.Failed),
-				"lost": float64(s.Lost), "returned": float64(s.Returned),
+				"cancelled": float64(s.Cancelled), "lost": float64(s.Lost), "returned": float64(s.Returned),
 			},
 		},
 		{Name: "fairq.pool.panics", Unit: "{panic}", Help: "Handlers that have panicked.", Kind: Counter, Values: one(s.Panics)},

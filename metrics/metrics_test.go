@@ -243,7 +243,8 @@ func TestObserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l log
 		observer := func(next pool.Observer[string]) pool.Observer[string] { return metrics.Observe(next, &l) }
-		handle := func(_ context.Context, tk *task.Task[string]) error {
+		var p *pool.Pool[string]
+		handle := func(ctx context.Context, tk *task.Task[string]) error {
 			switch time.Sleep(time.Minute); tk.Payload {
 			case "fails":
 				return pool.Permanent(errors.New("no"))
@@ -255,6 +256,9 @@ func TestObserve(t *testing.T) {
 				if time.Since(tk.Info().Created) < time.Hour {
 					return pool.Snooze(time.Hour)
 				}
+			case "deleted":
+				require.NoError(t, p.Queue("").Delete(ctx, tk.ID))
+				<-ctx.Done()
 			case "lost":
 				return tk.Ack(t.Context())
 			}
@@ -271,16 +275,16 @@ func TestObserve(t *testing.T) {
 			}
 		}
 		all := pool.Observer[string]{
-			Started: tells("started"), Succeeded: tells("succeeded"), Failed: tellsError("failed"), Lost: tellsError("lost"),
+			Started: tells("started"), Succeeded: tells("succeeded"), Failed: tellsError("failed"), Cancelled: tellsError("cancelled"), Lost: tellsError("lost"),
 			Retried: func(ctx context.Context, class string, tk *task.Task[string], ran, _ time.Duration, err error) {
 				tellsError("retried")(ctx, class, tk, ran, err)
 			},
 		}
 		for _, next := range []pool.Observer[string]{{}, all} {
-			p := pool.Func(handle, &pool.Options[string]{
+			p = pool.Func(handle, &pool.Options[string]{
 				Workers: 1, Observer: observer(next), Classes: []pool.Class[string]{{Name: "bulk\xff"}},
 			})
-			for _, payload := range []string{"works", "fails", "again", "later", "lost"} {
+			for _, payload := range []string{"works", "fails", "again", "later", "lost", "deleted"} {
 				require.NoError(t, p.Submit(t.Context(), "a", payload))
 			}
 			time.Sleep(3 * time.Hour)
@@ -291,12 +295,14 @@ func TestObserve(t *testing.T) {
 				"waited bulk\uFFFD 2m0s", "ran bulk\uFFFD retried 1m0s", "waited bulk\uFFFD 0s", "ran bulk\uFFFD succeeded 1m0s",
 				"waited bulk\uFFFD 3m0s", "ran bulk\uFFFD snoozed 1m0s", "waited bulk\uFFFD 0s", "ran bulk\uFFFD succeeded 1m0s",
 				"waited bulk\uFFFD 4m0s", "ran bulk\uFFFD lost 1m0s",
+				"waited bulk\uFFFD 5m0s", "ran bulk\uFFFD cancelled 1m0s",
 			}, l.lines)
 			l.lines = nil
 		}
 		require.Equal(t, map[string]int{
 			"started works": 1, "succeeded works": 1, "started fails": 1, "failed fails": 1, "started again": 2, "retried again": 1, "succeeded again": 1,
 			"started later": 2, "retried later": 1, "succeeded later": 1, "started lost": 1, "lost lost": 1,
+			"started deleted": 1, "cancelled deleted": 1,
 		}, told)
 
 		items := fairq.New(func(s string) string { return s }, nil)

@@ -16,7 +16,7 @@ type Times interface {
 	Waited(ctx context.Context, class string, d time.Duration)
 
 	// Ran is told how long a handler has run, and what came of it: "succeeded", "retried",
-	// "snoozed", "failed" or "lost".
+	// "snoozed", "failed", "cancelled" or "lost".
 	Ran(ctx context.Context, class, outcome string, d time.Duration)
 }
 
@@ -31,7 +31,7 @@ const (
 
 // Observe returns an Observer for the Options of a pool that tells t, and then o. Who takes tasks
 // without a pool can call it: Started with the time since the task's ReadyAt, and with how long the
-// work took Succeeded, Retried, Failed or Lost.
+// work took Succeeded, Retried, Failed, Cancelled or Lost.
 func Observe[V any](o pool.Observer[V], t Times) pool.Observer[V] {
 	next := o
 	o.Started = func(ctx context.Context, class string, tk *task.Task[V], waited time.Duration) {
@@ -67,6 +67,6 @@ func Observe[V any](o pool.Observer[V], t Times) pool.Observer[V] {
 			}
 		}
 	}
-	o.Failed, o.Lost = failed("failed", next.Failed), failed("lost", next.Lost)
+	o.Failed, o.Cancelled, o.Lost = failed("failed", next.Failed), failed("cancelled", next.Cancelled), failed("lost", next.Lost)
 	return o
 }

@@ -236,7 +236,8 @@ func (l *ledger) observer() pool.Observer[*chore] {
 			}
 			add(class, t, &l.counts.Failed)
 		},
-		Lost: func(_ context.Context, class string, t tk, _ span, _ error) { add(class, t, &l.counts.Lost) },
+		Cancelled: func(_ context.Context, class string, t tk, _ span, _ error) { add(class, t, &l.counts.Cancelled) },
+		Lost:      func(_ context.Context, class string, t tk, _ span, _ error) { add(class, t, &l.counts.Lost) },
 		Dropped: func(_ context.Context, class string, t tk) {
 			byKey(t, fairq.Counts{Evicted: 1})
 			add(class, t, &l.counts.Dropped)

@@ -68,6 +68,9 @@ func (c *tally) observer(runs time.Duration, items bool) pool.Observer[int] {
 		Failed: func(ctx context.Context, class string, t tk, ran span, err error) {
 			c.add("failed", class, ran == runs && err != nil && alive(ctx, t))
 		},
+		Cancelled: func(ctx context.Context, class string, t tk, ran span, err error) {
+			c.add("cancelled", class, ran == runs && err != nil && alive(ctx, t))
+		},
 		Lost: func(ctx context.Context, class string, t tk, ran span, err error) {
 			c.add("lost", class, ran == runs && err != nil && alive(ctx, t))
 		},
@@ -138,7 +141,7 @@ func TestObserver(t *testing.T) {
 			s := p.Stats()
 			want := map[string]uint64{
 				"offered": 100, "offered x": offered["x"], "offered y": offered["y"], "started": s.Started, "succeeded": s.Succeeded,
-				"retried": s.Retried + s.Snoozed, "failed": s.Failed, "lost": s.Lost, "dropped": s.Dropped, "expired": s.Expired,
+				"retried": s.Retried + s.Snoozed, "failed": s.Failed, "cancelled": s.Cancelled, "lost": s.Lost, "dropped": s.Dropped, "expired": s.Expired,
 				"letter": s.DeadLetters, "refused": s.Refused,
 			}
 			for what, n := range want {
@@ -149,7 +152,7 @@ func TestObserver(t *testing.T) {
 			}
 			require.Empty(t, c.bad)
 			require.Equal(t, refused, s.Refused)
-			require.Equal(t, s.Started, s.Succeeded+s.Retried+s.Snoozed+s.Failed+s.Lost+s.Returned)
+			require.Equal(t, s.Started, s.Succeeded+s.Retried+s.Snoozed+s.Failed+s.Cancelled+s.Lost+s.Returned)
 			require.Len(t, box.all(), int(s.DeadLetters))
 			require.NoError(t, p.Shutdown(ctx))
 		})

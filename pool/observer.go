@@ -32,11 +32,12 @@ type Observer[V any] struct {
 
 	// Each attempt that was started ends in one of these, unless Shutdown has interrupted it.
 	// Retried is told of a task that has failed or was snoozed (then the error Is [ErrSnoozed]) and
-	// is tried again after the delay, Failed of one that has failed for good, Lost of one that
-	// could not be settled.
+	// is tried again after the delay, Failed of one that has failed for good, Cancelled of one that
+	// was deleted meanwhile, and Lost of one that could not be settled for another reason: see Stats.
 	Succeeded func(ctx context.Context, class string, t *task.Task[V], ran time.Duration)
 	Retried   func(ctx context.Context, class string, t *task.Task[V], ran, delay time.Duration, err error)
 	Failed    func(ctx context.Context, class string, t *task.Task[V], ran time.Duration, err error)
+	Cancelled func(ctx context.Context, class string, t *task.Task[V], ran time.Duration, err error)
 	Lost      func(ctx context.Context, class string, t *task.Task[V], ran time.Duration, err error)
 
 	// Dropped is told of a task that there was no room for, Expired of one whose time was over
@@ -73,7 +74,7 @@ func about[V any](class string, t *task.Task[V], err error, more ...any) (args [
 
 // times tells whether one of the functions is told a duration.
 func (o *Observer[V]) times() bool {
-	return o.Started != nil || o.Succeeded != nil || o.Retried != nil || o.Failed != nil || o.Lost != nil
+	return o.Started != nil || o.Succeeded != nil || o.Retried != nil || o.Failed != nil || o.Cancelled != nil || o.Lost != nil
 }
 
 // observe calls a function of the Observer. If it panics, the process must not end, nor may it

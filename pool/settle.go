@@ -244,13 +244,14 @@ func (a *attempt[V]) settled(err error, count *counter) bool {
 // lost is called when the task could not be settled.
 func (a *attempt[V]) lost(err error) {
 	p := a.class.pool
-	inc(&a.counts().lost)
-	if f := p.observer.Lost; f != nil {
-		p.observe("Lost", func() { f(p.storeCtx, a.class.name, &a.task, a.get().ran, err) })
+	count, name, f, level := &a.counts().lost, "Lost", p.observer.Lost, slog.LevelWarn
+	_, cancelled := a.class.cancelled.LoadAndDelete(a.task.ID)
+	if cancelled || errors.Is(a.get().cause, task.ErrDeleted) {
+		count, name, f, level = &a.counts().cancelled, "Cancelled", p.observer.Cancelled, slog.LevelDebug
 	}
-	level := slog.LevelWarn
-	if errors.Is(a.get().cause, task.ErrDeleted) {
-		level = slog.LevelDebug // it was cancelled, and the handler could know
+	inc(count)
+	if f != nil {
+		p.observe(name, func() { f(p.storeCtx, a.class.name, &a.task, a.get().ran, err) })
 	}
 	p.log.Log(p.storeCtx, level, "pool: a task could not be settled", about(a.class.name, &a.task, err)...)
 }

@@ -26,14 +26,18 @@ type Stats struct {
 	Paused bool   `json:"paused"`
 	Closed bool   `json:"closed"` // Shutdown was called
 
-	// What has happened. Each attempt that was started ends in one of the six that follow.
+	// What has happened. Each attempt that was started ends in one of the seven that follow.
 	Started   uint64 `json:"started"` // attempts
 	Succeeded uint64 `json:"succeeded"`
 	Retried   uint64 `json:"retried"` // failures after which the task is tried again
 	Snoozed   uint64 `json:"snoozed"`
 	Failed    uint64 `json:"failed"` // failures for good
 
-	// Attempts that could not be settled: most often because the lease was lost.
+	// Attempts whose task was deleted meanwhile: by PutOptions.CancelWithContext, or by somebody else
+	// while the handler used its context.
+	Cancelled uint64 `json:"cancelled"`
+
+	// Attempts that could not be settled for another reason: most often the lease has run out.
 	Lost     uint64 `json:"lost"`
 	Returned uint64 `json:"returned"` // interrupted by Shutdown; does not count as an attempt
 	Panics   uint64 `json:"panics"`   // handlers that panicked
@@ -56,7 +60,7 @@ type counter = atomic.Uint64
 
 // counters count what has happened to tasks.
 type counters struct {
-	started, succeeded, retried, snoozed, failed, lost, returned, panics counter
+	started, succeeded, retried, snoozed, failed, cancelled, lost, returned, panics counter
 }
 
 func inc(n *counter) { n.Add(1) }
@@ -68,6 +72,7 @@ func (c *counters) addTo(s *Stats) {
 	s.Retried += c.retried.Load()
 	s.Snoozed += c.snoozed.Load()
 	s.Failed += c.failed.Load()
+	s.Cancelled += c.cancelled.Load()
 	s.Lost += c.lost.Load()
 	s.Returned += c.returned.Load()
 	s.Panics += c.panics.Load()

@@ -76,7 +76,7 @@ func checkEnded(t *testing.T, errs []error, s pool.Stats) {
 			t.Errorf("Shutdown returns %v", err)
 		}
 	}
-	if s.Workers != 0 || s.Idle != 0 || s.Nested != 0 || s.Started != s.Succeeded+s.Retried+s.Snoozed+s.Failed+s.Lost+s.Returned {
+	if s.Workers != 0 || s.Idle != 0 || s.Nested != 0 || s.Started != s.Succeeded+s.Retried+s.Snoozed+s.Failed+s.Cancelled+s.Lost+s.Returned {
 		t.Errorf("after the end: %+v", s)
 	}
 }

@@ -34,7 +34,8 @@ type PutOptions struct {
 
 	// CancelWithContext ties the task to the context that it is submitted with: when that is done,
 	// the task is removed. If it is running, the context of its handler is done, with a cause that
-	// Is [ErrLeaseLost]. It is not tried again, and there is no dead letter. So this is for
+	// Is [ErrLeaseLost]. It is not tried again, there is no dead letter, and what runs counts in
+	// Stats.Cancelled, of another process perhaps in Stats.Lost there. So this is for
 	// callers who wait for what the handler does; note that the context of an HTTP request is also
 	// done when the HTTP handler returns. It costs a unique key and, except for SubmitWait, a
 	// goroutine until the task is gone or Shutdown. It does nothing for a task that is put in a

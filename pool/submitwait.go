@@ -77,7 +77,15 @@ func isOutcome(err error) bool {
 // cancelTask removes a task, if it is still there. If it is running, in whatever process, its
 // handler loses the lease, so its context is done.
 func (p *Pool[V]) cancelTask(c *class[V], id task.ID) {
-	err := c.queue.Delete(p.storeCtx, id)
+	err := c.queue.Delete(p.storeCtx, id, task.UnlessTaken)
+	if errors.Is(err, task.ErrTaken) {
+		if t, bad := c.queue.Peek(p.storeCtx, id); bad == nil && t.Info().Consumer == c.consumer.ID() {
+			c.cancelled.Store(id, nil)
+		}
+		if err = c.queue.Delete(p.storeCtx, id); err != nil {
+			c.cancelled.Delete(id)
+		}
+	}
 	if err != nil && !errors.Is(err, task.ErrNotFound) && !isOver(err) {
 		p.log.Warn("pool: a task could not be cancelled", about(c.name, &task.Task[V]{ID: id}, err)...)
 	}

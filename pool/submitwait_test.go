@@ -149,12 +149,47 @@ func TestCancelWithContext(t *testing.T) {
 					cancel[2]()
 					wait(t, p)
 					s := p.Stats()
-					require.Equal(t, [4]uint64{2, 1, 1, 0}, [4]uint64{s.Started, s.Succeeded, s.Lost, s.DeadLetters})
+					require.Equal(t, [5]uint64{2, 1, 1, 0, 0}, [5]uint64{s.Started, s.Succeeded, s.Cancelled, s.Lost, s.DeadLetters})
 					require.Empty(t, box.all())
 					require.Empty(t, out.lines[slog.LevelWarn])
 					require.Contains(t, strings.Join(out.lines[slog.LevelDebug], "\n"), "could not be settled task=1 key=a")
 					end(t, ctx, p)
 				})
+			})
+		}
+	}
+}
+
+// TestCancelDeaf cancels tasks whose handlers do not use their contexts. Only the pool that was told to
+// cancel knows why it cannot settle its own.
+func TestCancelDeaf(t *testing.T) {
+	for _, elsewhere := range []bool{false, true} {
+		for _, takes := range []time.Duration{0, time.Millisecond} {
+			inBubble(t, func(t *testing.T, ctx context.Context) {
+				q := openQueue[int](t, nil)
+				if takes > 0 {
+					q, _ = openDatabase[int](t, takes, nil)
+				}
+				deaf := func(context.Context, *task.Task[int]) error { time.Sleep(time.Hour); return errNo }
+				p, other := openNew(t, q, deaf, pool.Options[int]{}), openNew(t, q, deaf, pool.Options[int]{})
+				runs, lost := p, uint64(0)
+				if other.Pause(); elsewhere {
+					p.Pause()
+					other.Resume()
+					runs, lost = other, 2
+				}
+				caller, cancel := context.WithCancel(ctx)
+				for range 2 {
+					_, err := p.Put(caller, "a", 1, pool.PutOptions{CancelWithContext: true})
+					require.NoError(t, err)
+				}
+				time.Sleep(time.Minute)
+				cancel()
+				time.Sleep(time.Hour)
+				s := runs.Stats()
+				require.Equal(t, [3]uint64{2, 2 - lost, lost}, [3]uint64{s.Started, s.Cancelled, s.Lost})
+				end(t, ctx, p)
+				end(t, ctx, other)
 			})
 		}
 	}

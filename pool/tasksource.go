@@ -61,6 +61,8 @@ type class[V any] struct {
 	over     atomic.Bool // the queue was closed or dropped
 	failures failures
 
+	cancelled sync.Map // the ids of tasks that cancelTask deletes while they run here
+
 	// goneHandled is how many tasks have left a queue of the pool's own by themselves, because
 	// they were evicted or have expired, and were dealt with by deadLetter.
 	goneHandled atomic.Uint64

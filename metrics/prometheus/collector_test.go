@@ -133,6 +133,7 @@ func TestCollector(t *testing.T) {
 		require.NoError(t, testutil.CollectAndCompare(c, strings.NewReader(`
 # HELP fairq_pool_attempts_total Attempts that have ended.
 # TYPE fairq_pool_attempts_total counter
+fairq_pool_attempts_total{name="workers",outcome="cancelled"} 0
 fairq_pool_attempts_total{name="workers",outcome="failed"} 2
 fairq_pool_attempts_total{name="workers",outcome="lost"} 0
 fairq_pool_attempts_total{name="workers",outcome="retried"} 0

@@ -110,7 +110,7 @@ const kinds = {
     numbers: [
       ['Busy', plain('running')], ['Idle', plain('idle')], ['At least', plain('min')], ['At most', plain('max')],
       ['Schedule', (s) => s.stats.range || 'none in force'], ['Started', plain('started')], ['Succeeded', plain('succeeded')],
-      ['Retried', plain('retried')], ['Failed', plain('failed')], ['Panics', plain('panics')], ['Lost', plain('lost')],
+      ['Retried', plain('retried')], ['Failed', plain('failed')], ['Panics', plain('panics')], ['Cancelled', plain('cancelled')], ['Lost', plain('lost')],
       ['Dead letters', plain('dead_letters')],
       ['State', (s) => s.stats.closed ? 'shut down' : s.stats.paused ? 'paused' : 'working'],
     ],
