@@ -62,7 +62,8 @@ func TestHooksThatPanic(t *testing.T) {
 			h.called(name)
 			panic(name)
 		}
-		handle := func(_ context.Context, tk *task.Task[int]) error {
+		var p *pool.Pool[int]
+		handle := func(ctx context.Context, tk *task.Task[int]) error {
 			switch {
 			case tk.Payload == 0 || tk.Attempts > 2:
 				return nil
@@ -70,10 +71,13 @@ func TestHooksThatPanic(t *testing.T) {
 				return pool.Permanent(errNo)
 			case tk.Payload == 2:
 				_ = tk.Ack(ctx)
+			case tk.Payload == 6:
+				require.NoError(t, p.Queue("").Delete(ctx, tk.ID))
+				<-ctx.Done()
 			}
 			return errNo
 		}
-		p := openFunc(t, handle, pool.Options[int]{
+		p = openFunc(t, handle, pool.Options[int]{
 			Scale: pool.Scale{Max: 3, IdleTimeout: time.Second}, WhenFull: pool.DropNew, Capacity: 4,
 			Observer: brokenObserver(broken), Logger: slog.New(brokenLog{}),
 			DeadLetters: func(_ context.Context, l *pool.DeadLetter[int]) error {
@@ -97,11 +101,12 @@ func TestHooksThatPanic(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		p.Resume()
 		wait(t, p)
+		require.NoError(t, p.Submit(ctx, "a", 6))
 		time.Sleep(time.Minute)
 		requireLeft(t, p, p.Shutdown(ctx), 1) // that of the permanent error is buried
 		require.Zero(t, goroutines())
 		s := p.Stats()
-		require.Equal(t, [6]uint64{5, 1, 1, 2, 1, 1}, [6]uint64{s.Started, s.Succeeded, s.Failed, s.Retried, s.Lost, s.Expired})
+		require.Equal(t, [7]uint64{6, 1, 1, 2, 1, 1, 1}, [7]uint64{s.Started, s.Succeeded, s.Failed, s.Retried, s.Cancelled, s.Lost, s.Expired})
 		for i := range reflect.TypeFor[pool.Observer[int]]().NumField() {
 			name := reflect.TypeFor[pool.Observer[int]]().Field(i).Name
 			require.Positive(t, h.calls[name], name)

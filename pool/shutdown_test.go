@@ -248,7 +248,7 @@ func TestQueueThatEnds(t *testing.T) {
 				require.NoError(t, stop(q, ctx))
 				synctest.Wait()
 				require.Zero(t, goroutines()) // the contexts of the handlers were done
-				require.Equal(t, [2]uint64{2, 2}, [2]uint64{p.Stats().Started, p.Stats().Lost})
+				require.Equal(t, [2]uint64{2, 2}, [2]uint64{p.Stats().Started, p.Stats().Cancelled + p.Stats().Lost})
 				require.Zero(t, p.Stats().Workers)
 				require.Error(t, p.Submit(ctx, "a", 4))
 				require.NoError(t, p.Shutdown(ctx))
