@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -327,6 +328,20 @@ func TestSubmitToOwnedQueue(t *testing.T) {
 		g.let(3)
 		require.NoError(t, p.Shutdown(ctx))
 	})
+}
+
+// TestSubmitThatWaits counts what a Submit that waits allocates, with the attempt at its task.
+func TestSubmitThatWaits(t *testing.T) {
+	ctx := context.Background()
+	var p *pool.Pool[int]
+	p = openFunc(t, func(context.Context, *task.Task[int]) error {
+		for s, err := p.Queue("").Stats(ctx); err == nil && s.WaitingPut == 0 && !p.Stats().Closed; s, err = p.Queue("").Stats(ctx) {
+			runtime.Gosched()
+		}
+		return nil
+	}, pool.Options[int]{Workers: 1, Capacity: 1})
+	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() { _ = p.Submit(ctx, "a", 1) }), 7.0)
+	requireLeft(t, p, p.Shutdown(ctx), 1)
 }
 
 // TestSubmitInOwnTransaction has no room: to wait for it could keep others from making it.

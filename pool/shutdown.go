@@ -138,7 +138,12 @@ func (ws *workerSet) known(f func()) {
 // goroutine returns the number that stack traces have for the goroutine that calls it.
 func goroutine() (number uint64) {
 	var line [64]byte
-	_, _ = fmt.Sscanf(string(line[:runtime.Stack(line[:], false)]), "goroutine %d ", &number)
+	for _, c := range line[len("goroutine "):runtime.Stack(line[:], false)] {
+		if c == ' ' {
+			break
+		}
+		number = 10*number + uint64(c-'0')
+	}
 	return number
 }
 
