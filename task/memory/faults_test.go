@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,6 +88,32 @@ func (deaf) Due(time.Time)          {}
 
 func (deaf) Interest() *driver.Interest { return new(driver.Interest) }
 func (deaf) Admit(func(context.Context, driver.New) (driver.ID, *driver.Record, error)) {
+}
+
+// An empty queue gives back what its backlog took, but for 1.5 MB.
+func TestEmptyQueueIsSmall(t *testing.T) {
+	ctx := t.Context()
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	q, err := task.Open[int](ctx, new(Store), "q", nil)
+	require.NoError(t, err)
+	before := heap()
+	for i := range 150_000 {
+		_, err := q.Put(ctx, fmt.Sprint(i/3), i, task.PutOptions{})
+		require.NoError(t, err)
+	}
+	require.Greater(t, heap(), before+10_000_000)
+	for one, ok, err := q.TryTake(ctx); ok; one, ok, err = q.TryTake(ctx) {
+		require.NoError(t, err)
+		require.NoError(t, one.Ack(ctx))
+	}
+	require.Less(t, heap(), before+1_500_000)
+	require.NoError(t, q.Close(ctx))
 }
 
 // When more is due at once than one call handles, what a call is about is up to date all the same.

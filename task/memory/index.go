@@ -109,6 +109,7 @@ func (x *index) drop(b *block) {
 	} else {
 		b.next.prev = b.prev
 	}
+	b.prev, b.next = nil, nil // or a spare one would keep all that were dropped after it
 	if len(x.spare) < spareBlocks {
 		x.spare = append(x.spare, b)
 	}

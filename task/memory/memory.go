@@ -31,6 +31,9 @@ import (
 // than a thousand things are due at the same time, each call handles a thousand of them, so that
 // none takes long. CancelGroup, Truncate, List, KeyStats and closing a consumer are O(tasks or
 // keys concerned).
+//
+// A queue that is empty again keeps up to 1.5 MB of what it once had, to be used again: a thousand
+// tasks and keys, and maps of the size for these.
 type Store struct {
 	mu     sync.Mutex
 	queues map[string]*queue
