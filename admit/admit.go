@@ -1,0 +1,527 @@
+package admit
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/fairshare"
+	"github.com/fairq/fairq/internal/share"
+)
+
+// Errors of package fairq that calls return here.
+var (
+	// ErrFull is returned when too many wait, or, by TryAcquire, when no permit is free. The error is
+	// a [*fairq.FullError].
+	ErrFull = fairq.ErrFull
+
+	// ErrKeyFull is returned when too many wait for the key, or, by TryAcquire, when it holds
+	// MaxPerKey permits. It is also an ErrFull.
+	ErrKeyFull = fairq.ErrKeyFull
+
+	// ErrClosed is returned after Close.
+	ErrClosed = fairq.ErrClosed
+
+	// ErrWeight is returned when Options.Weight returns a weight that is out of range.
+	ErrWeight = fairq.ErrWeight
+
+	// ErrCost is returned when a number of units is out of range, or there is no Options.Rate.
+	ErrCost = fairq.ErrCost
+)
+
+// MaxUnits is the most units that a permit can need.
+const MaxUnits = 1 << 40
+
+// Options configure a [Limiter]. The zero value of each field is its default.
+type Options[K comparable] struct {
+	// Weight tells as how many keys a key counts, 1 to [fairq.MaxWeight]; nil means 1 for each. It is
+	// called at each Acquire, without the lock held, so calls may overlap. If it returns anything
+	// else, Acquire fails with [ErrWeight].
+	Weight func(K) int
+
+	// MaxPerKey is how many permits a key may hold at most, also if others are free. 0 means no
+	// limit but that of the Limiter.
+	MaxPerKey int
+
+	// MaxWaiting is how many calls of Acquire may wait at most; 0 means no limit. The line is fair
+	// when it gets full: a key of weight w with n calls that wait may add one if n is 0 and a place
+	// is free, or n < w * (free - 1), as with [fairq.RejectOverShare]. So one key alone gets half of
+	// the places.
+	MaxWaiting int
+
+	// MaxWaitingPerKey is how many calls of Acquire of one key may wait at most; 0 means no limit.
+	MaxWaitingPerKey int
+
+	// Rate is how many units a second all keys together may use: see [Limiter.AcquireN]. 0 means
+	// that there are no units.
+	Rate float64
+
+	// Burst is how many unused units are kept at most; 0 means those of one second, at least one.
+	Burst float64
+}
+
+// Validate returns an error that names the field, its value and the limit, if the options do not
+// make sense. Programs whose options come from their users call it, because New panics.
+func (o Options[K]) Validate() error {
+	for _, f := range []struct {
+		name  string
+		value int
+	}{{"MaxPerKey", o.MaxPerKey}, {"MaxWaiting", o.MaxWaiting}, {"MaxWaitingPerKey", o.MaxWaitingPerKey}} {
+		if f.value < 0 {
+			return fmt.Errorf("admit: Options.%s is %d; the least is 0, which means no limit", f.name, f.value)
+		}
+	}
+	switch {
+	case !(o.Rate >= 0) || o.Rate > MaxUnits:
+		return fmt.Errorf("admit: Options.Rate is %v; the limits are 0 and MaxUnits, %d, a second", o.Rate, MaxUnits)
+	case !(o.Burst >= 0) || o.Burst > MaxUnits:
+		return fmt.Errorf("admit: Options.Burst is %v; the limits are 0 and MaxUnits, %d", o.Burst, MaxUnits)
+	case o.Burst > 0 && o.Rate == 0:
+		return fmt.Errorf("admit: Options.Burst is %v and Options.Rate is 0, so nothing has units", o.Burst)
+	}
+	return nil
+}
+
+// Limiter has a number of permits, and shares them between keys. Its zero value is not usable;
+// [New] makes one. All methods may be called at any time by any goroutine. Keys that are not equal
+// to themselves, such as NaN, are all one key.
+type Limiter[K comparable] struct {
+	options Options[K]
+	epoch   time.Time // times are counted from here
+
+	// mu protects all that follows. Nothing is sent and no code of the user's runs under it but the
+	// hashing of a key, which may panic.
+	//
+	// Whenever it is free: if a key waits that may get a permit, all permits are held, or there is a
+	// Rate, the level is not above 0 and the timer runs. So no wake-up is lost.
+	mu      sync.Mutex
+	shares  fairshare.Shares[K, line[K]]
+	limit   int
+	counts  Stats
+	arrived uint64 // how many calls have waited
+	free    *call[K]
+	spare   int // how many are in free
+
+	budget budget
+
+	// How long it takes from one admission to the next while somebody waits: when the last was, by
+	// the clock of shares, and a moving mean, of which each new value is an eighth.
+	admitted, interval time.Duration
+}
+
+// call is a call of Acquire: it waits in the line of its key, and then it is what its Permit stands
+// for. It is used again for other calls.
+type call[K comparable] struct {
+	limiter    *Limiter[K]
+	key        *fairshare.Key[K, line[K]]
+	generation uint64 // of the Permit; others are void
+	units      int64  // that it needs
+	charged    float64
+	begun      time.Duration // by the clock of shares
+
+	came       time.Duration
+	number     uint64 // in the order in which those who wait came
+	waits      bool   // it is in the line
+	ready      chan struct{}
+	prev, next *call[K] // in the line; next also in a list of those to be woken, or free
+}
+
+// line has the calls that wait for a key, first come, first served, and what is counted of it.
+type line[K comparable] struct {
+	first, last       *call[K]
+	admitted, refused uint64
+	used              float64 // in nanoseconds, or units
+}
+
+// head returns the number of the first call.
+func (l *line[K]) head() uint64 {
+	if l.first == nil {
+		return 0
+	}
+	return l.first.number
+}
+
+func (l *line[K]) add(c *call[K]) {
+	if c.prev = l.last; c.prev == nil {
+		l.first = c
+	} else {
+		c.prev.next = c
+	}
+	l.last = c
+}
+
+func (l *line[K]) remove(c *call[K]) {
+	if c.prev == nil {
+		l.first = c.next
+	} else {
+		c.prev.next = c.next
+	}
+	if c.next == nil {
+		l.last = c.prev
+	} else {
+		c.next.prev = c.prev
+	}
+	c.prev, c.next = nil, nil
+}
+
+// Permit is the right to go on, until it is released. It may be copied.
+type Permit[K comparable] struct {
+	call       *call[K]
+	generation uint64
+}
+
+// New returns a Limiter with so many permits. nil options are the defaults. New panics if the limit
+// is below 1 or the options do not make sense.
+func New[K comparable](limit int, options *Options[K]) *Limiter[K] {
+	var o Options[K]
+	if options != nil {
+		o = *options
+	}
+	if err := o.Validate(); err != nil {
+		panic(err)
+	}
+	if err := checkLimit(limit); err != nil {
+		panic(err)
+	}
+	if o.MaxWaiting == 0 {
+		o.MaxWaiting = math.MaxInt
+	}
+	if o.MaxWaitingPerKey == 0 {
+		o.MaxWaitingPerKey = math.MaxInt
+	}
+	if o.Burst == 0 {
+		o.Burst = max(1, o.Rate)
+	}
+	l := &Limiter[K]{options: o, epoch: time.Now(), limit: limit}
+	l.shares.MaxHeld = o.MaxPerKey
+	l.budget = budget{rate: o.Rate, burst: o.Burst, level: o.Burst}
+	return l
+}
+
+func checkLimit(limit int) error {
+	if limit < 1 {
+		return fmt.Errorf("admit: the limit is %d; the least is 1", limit)
+	}
+	return nil
+}
+
+// Acquire waits for a permit. With a Rate it needs one unit. It returns the error of ctx if that is
+// done first, or when the call is made; a [*fairq.FullError] if too many wait already; [ErrClosed]
+// or [ErrWeight].
+func (l *Limiter[K]) Acquire(ctx context.Context, key K) (Permit[K], error) {
+	return l.acquire(ctx, key, 1)
+}
+
+// AcquireN waits for a permit and n units of the budget, 1 to [MaxUnits], for a Limiter with a
+// Rate. The first in the line is admitted when a permit is free and the budget's level is above 0.
+// All its units are taken then, so the level may fall below 0, and nobody passes it: an expensive
+// request waits no longer than a cheap one, and may need more than Burst.
+//
+// In any T seconds requests are admitted that need less than Burst + Rate * T units, and what one
+// request needs. What they use beyond what they have said comes on top: see [Permit.ReleaseUsed].
+//
+// Keys share units then, and not time. Those that a key takes while nobody waits, and the level
+// stays above 0, are free.
+func (l *Limiter[K]) AcquireN(ctx context.Context, key K, n int64) (Permit[K], error) {
+	if err := l.checkUnits(n, 1); err != nil {
+		return Permit[K]{}, err
+	}
+	return l.acquire(ctx, key, n)
+}
+
+func (l *Limiter[K]) checkUnits(n, least int64) error {
+	if l.budget.rate == 0 {
+		return fmt.Errorf("%w: it is %d, and there are no units without Options.Rate", ErrCost, n)
+	}
+	if n < least || n > MaxUnits {
+		return fmt.Errorf("%w: it is %d; the limits are %d and MaxUnits, %d", ErrCost, n, least, MaxUnits)
+	}
+	return nil
+}
+
+// TryAcquire takes a permit, and with a Rate one unit, if that is possible at once and nobody waits
+// who could have it. Otherwise it returns a [*fairq.FullError], [ErrClosed] or [ErrWeight].
+func (l *Limiter[K]) TryAcquire(key K) (Permit[K], error) {
+	weight, err := l.weigh(key)
+	if err != nil {
+		return Permit[K]{}, err
+	}
+	c, err := l.enter(key, weight, 1, false)
+	if err != nil {
+		return Permit[K]{}, err
+	}
+	return Permit[K]{c, c.generation}, nil
+}
+
+func (l *Limiter[K]) weigh(key K) (int, error) {
+	if l.options.Weight == nil {
+		return 1, nil
+	}
+	w := l.options.Weight(key)
+	if w < 1 || w > fairq.MaxWeight {
+		return 0, fmt.Errorf("%w: it is %d for key %#v; the limits are 1 and %d", ErrWeight, w, key, fairq.MaxWeight)
+	}
+	return w, nil
+}
+
+func (l *Limiter[K]) acquire(ctx context.Context, key K, units int64) (Permit[K], error) {
+	if err := ctx.Err(); err != nil {
+		return Permit[K]{}, err
+	}
+	done := ctx.Done() // now, when nothing is lost if a context of the user's panics
+	weight, err := l.weigh(key)
+	if err != nil {
+		return Permit[K]{}, err
+	}
+	c, err := l.enter(key, weight, units, true)
+	if err != nil {
+		return Permit[K]{}, err
+	}
+	if c.number != 0 {
+		select {
+		case <-c.ready:
+		case <-done:
+			if l.withdraw(c) {
+				return Permit[K]{}, ctx.Err()
+			}
+			<-c.ready // somebody else has taken it out, and sends without waiting for anything
+		}
+	}
+	return Permit[K]{c, c.generation}, nil
+}
+
+// enter takes a permit if nobody waits who could have it, or else, if the caller wants to wait,
+// puts the call into the line; then the call has a number.
+func (l *Limiter[K]) enter(key K, weight int, units int64, wait bool) (*call[K], error) {
+	l.mu.Lock()
+	defer l.mu.Unlock() // hashing a key may panic
+	k := l.shares.Find(key)
+	if l.counts.Closed {
+		return nil, ErrClosed
+	}
+	if l.counts.Held < l.limit && l.shares.Len() == 0 && l.shares.MayHold(k) && l.hasUnitsLocked() {
+		k = l.shares.Add(k, key, weight)
+		c := l.newCallLocked(k, units)
+		l.shares.Hold(k)
+		c.number = 0
+		l.holdLocked(c, 0)
+		return c, nil
+	}
+	if err := l.checkRoomLocked(k, weight, wait); err != nil {
+		l.counts.Refused++
+		if k != nil {
+			k.Data.refused++
+		}
+		return nil, err
+	}
+	now := time.Since(l.epoch)
+	k = l.shares.Add(k, key, weight)
+	c := l.newCallLocked(k, units)
+	if c.ready == nil {
+		c.ready = make(chan struct{}, 1)
+	}
+	l.arrived++
+	c.came, c.number, c.waits = now, l.arrived, true
+	k.Data.add(c)
+	l.counts.Waiting++
+	l.shares.Wait(k, k.Data.head(), now)
+	if l.counts.Held < l.limit && l.shares.Len() > 0 { // it waits for units
+		l.refillLocked()
+		l.armLocked()
+	}
+	return c, nil
+}
+
+// checkRoomLocked returns the error with which a call is refused that cannot have a permit at once.
+func (l *Limiter[K]) checkRoomLocked(k *fairshare.Key[K, line[K]], weight int, wait bool) error {
+	if !wait {
+		if !l.shares.MayHold(k) {
+			return &fairq.FullError{Len: k.Held(), Limit: l.options.MaxPerKey, Key: true}
+		}
+		return &fairq.FullError{Len: l.counts.Held, Limit: min(l.limit, l.counts.Held)}
+	}
+	waiting, limit := 0, l.options.MaxWaitingPerKey
+	if k != nil {
+		waiting = k.Waiting()
+	}
+	free := l.options.MaxWaiting - l.counts.Waiting
+	if l.options.MaxWaiting < math.MaxInt {
+		limit = int(min(int64(limit), share.Limit(weight, free)))
+	}
+	if waiting >= limit {
+		return &fairq.FullError{Len: waiting, Limit: limit, Key: true}
+	}
+	if free <= 0 {
+		return &fairq.FullError{Len: l.counts.Waiting, Limit: l.options.MaxWaiting}
+	}
+	return nil
+}
+
+// newCallLocked returns a call, one that was used before if there is any.
+func (l *Limiter[K]) newCallLocked(k *fairshare.Key[K, line[K]], units int64) *call[K] {
+	c := l.free
+	if c == nil {
+		c = &call[K]{limiter: l}
+	} else {
+		l.free = c.next
+		c.next = nil
+		l.spare--
+	}
+	c.key, c.units = k, units
+	return c
+}
+
+// freeLocked makes a call ready to be used again. Its Permit is void.
+func (l *Limiter[K]) freeLocked(c *call[K]) {
+	c.generation++
+	c.key = nil
+	if l.spare < 16+l.counts.Held+l.counts.Waiting {
+		c.next = l.free
+		l.free = c
+		l.spare++
+	}
+}
+
+// holdLocked is called for a call that gets a permit.
+func (l *Limiter[K]) holdLocked(c *call[K], now time.Duration) {
+	l.counts.Held++
+	l.counts.Admitted++
+	c.key.Data.admitted++
+	if c.begun = l.shares.Clock(now); l.budget.rate > 0 {
+		l.takeLocked(c, now)
+	}
+}
+
+// withdraw takes a call out of the line whose context is done. It returns false if somebody else
+// has given it a permit at the same moment: a permit that was handed over stays so.
+func (l *Limiter[K]) withdraw(c *call[K]) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !c.waits {
+		return false
+	}
+	k := c.key
+	k.Data.remove(c)
+	c.waits = false
+	l.counts.Waiting--
+	l.shares.Leave(k, k.Data.head(), time.Since(l.epoch))
+	l.freeLocked(c)
+	return true
+}
+
+// admitLocked gives permits to those who wait, as far as there are any, and returns who is to be
+// woken.
+func (l *Limiter[K]) admitLocked(now time.Duration) (woken *call[K]) {
+	end := &woken
+	for l.counts.Held < l.limit && l.shares.Len() > 0 {
+		if l.budget.rate > 0 && l.budget.level <= 0 {
+			l.armLocked()
+			break
+		}
+		k := l.shares.Next()
+		c := k.Data.first
+		k.Data.remove(c)
+		c.waits = false
+		l.counts.Waiting--
+		l.shares.Admit(k, k.Data.head(), now)
+		l.holdLocked(c, now)
+		if gap := c.begun - l.admitted; l.interval == 0 {
+			l.interval = gap
+		} else {
+			l.interval += (gap - l.interval) / 8
+		}
+		l.admitted = c.begun
+		*end, end = c, &c.next
+	}
+	return woken
+}
+
+// wake wakes calls that have got a permit. Their channels have room, so it does not wait.
+func (c *call[K]) wake() {
+	for c != nil {
+		next := c.next // after the send, c belongs to its goroutine
+		c.next = nil
+		c.ready <- struct{}{}
+		c = next
+	}
+}
+
+// Release gives the permit back. Only the first Release of a Permit, or of a copy, has an effect.
+// It panics if the Permit is the zero one, which stands for none.
+func (p Permit[K]) Release() { p.release(-1) }
+
+// ReleaseUsed is Release for a permit of a Limiter with a Rate, and says how many units were really
+// used, 0 to [MaxUnits]. The difference to those that AcquireN has taken goes back to the budget
+// and the key, or is taken from them. If n is out of range, or there is no Rate, it returns
+// [ErrCost]; the permit is released as if by Release nevertheless.
+func (p Permit[K]) ReleaseUsed(n int64) error {
+	var err error
+	if p.call != nil {
+		if err = p.call.limiter.checkUnits(n, 0); err != nil {
+			n = -1
+		}
+	}
+	p.release(n)
+	return err
+}
+
+// release gives the permit back. used is how many units it has used, or -1 if it is as declared.
+func (p Permit[K]) release(used int64) {
+	c := p.call
+	if c == nil {
+		panic("admit: Release of a zero Permit")
+	}
+	l := c.limiter
+	l.mu.Lock()
+	if c.generation != p.generation {
+		l.mu.Unlock()
+		return
+	}
+	k := c.key
+	var now time.Duration
+	if l.budget.rate > 0 || l.shares.NeedsNow(k) {
+		now = time.Since(l.epoch)
+	}
+	charge := 0.0
+	if l.budget.rate > 0 {
+		charge = l.settleLocked(c, used, now)
+	} else {
+		charge = float64(l.shares.Clock(now) - c.begun)
+	}
+	k.Data.used += charge
+	l.counts.Held--
+	l.freeLocked(c)
+	l.shares.Release(k, charge, now)
+	if l.shares.Len() == 0 {
+		l.mu.Unlock()
+		return
+	}
+	woken := l.admitLocked(now)
+	l.mu.Unlock()
+	woken.wake()
+}
+
+// SetLimit changes how many permits there are. If fewer than are held, it takes effect as they come
+// back. It returns an error if n is below 1.
+func (l *Limiter[K]) SetLimit(n int) error {
+	if err := checkLimit(n); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.limit = n
+	woken := l.admitLocked(l.refillLocked())
+	l.mu.Unlock()
+	woken.wake()
+	return nil
+}
+
+// Close makes further calls of Acquire and TryAcquire fail with [ErrClosed]. Those that wait get
+// their permits as before. Closing a closed Limiter does nothing.
+func (l *Limiter[K]) Close() {
+	l.mu.Lock()
+	l.counts.Closed = true
+	l.mu.Unlock()
+}

@@ -1,0 +1,164 @@
+package admit
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// HandlerOptions configure a [Handler]. The zero value of each field is its default.
+type HandlerOptions struct {
+	// MaxWait is how long a request waits for a permit at most; 0 means no limit but that of its
+	// context.
+	MaxWait time.Duration
+}
+
+// Handler returns a handler that calls next with a permit for the key of the request. The permit is
+// held until next returns, panics, or ends its goroutine, also if it has taken over the connection.
+// next gets the ResponseWriter as it is, so whatever that can do, such as Flush and Hijack, works.
+//
+// A request is refused with status 429, Too Many Requests, if its key has its share of those that
+// wait, and with 503, Service Unavailable, if all places are taken, it has waited for MaxWait, or
+// the Limiter is closed; each with a header Retry-After: see [Limiter.RetryAfter]. With status 500
+// if the weight of its key is out of range. A request whose client goes away leaves the line; the
+// server notices that if the request has no body, or its body has been read.
+//
+// An empty key is a key like any other: all requests that have it, such as those without a
+// tenant, share what one tenant gets. Take keys from what was authenticated: who can choose keys
+// can choose many. Handler panics if the Limiter, the key function or next is nil, or MaxWait is
+// below 0.
+func Handler[K comparable](l *Limiter[K], key func(*http.Request) K, next http.Handler, options *HandlerOptions) http.Handler {
+	var o HandlerOptions
+	if options != nil {
+		o = *options
+	}
+	switch {
+	case l == nil:
+		panic("admit: Handler: the Limiter is nil")
+	case key == nil:
+		panic("admit: Handler: the key function is nil")
+	case next == nil:
+		panic("admit: Handler: the next handler is nil")
+	case o.MaxWait < 0:
+		panic("admit: HandlerOptions.MaxWait is " + o.MaxWait.String() + "; the least is 0, which means no limit")
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := r.Context(), func() {}
+		if o.MaxWait > 0 {
+			ctx, cancel = context.WithTimeout(ctx, o.MaxWait)
+		}
+		p, err := l.Acquire(ctx, key(r))
+		cancel()
+		if err != nil {
+			l.refuse(w, err)
+			return
+		}
+		defer p.Release()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// refuse answers a request that gets no permit.
+func (l *Limiter[K]) refuse(w http.ResponseWriter, err error) {
+	status := http.StatusServiceUnavailable
+	switch {
+	case errors.Is(err, ErrWeight):
+		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+		return
+	case errors.Is(err, ErrKeyFull):
+		status = http.StatusTooManyRequests
+	}
+	seconds := (l.RetryAfter(err) + time.Second - 1) / time.Second
+	w.Header().Set("Retry-After", strconv.Itoa(int(seconds)))
+	http.Error(w, http.StatusText(status), status)
+}
+
+// Transport returns a RoundTripper that makes requests by base, nil meaning
+// [http.DefaultTransport], with a permit for the key of each: for calls of an upstream service. The
+// permit is held until the body of the response is closed or read to its end or an error, or the
+// request fails. A request that gets no permit fails with the error of [Limiter.Acquire]. Transport
+// panics if the Limiter or the key function is nil.
+func Transport[K comparable](l *Limiter[K], key func(*http.Request) K, base http.RoundTripper) http.RoundTripper {
+	switch {
+	case l == nil:
+		panic("admit: Transport: the Limiter is nil")
+	case key == nil:
+		panic("admit: Transport: the key function is nil")
+	}
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	return &transport[K]{l, key, base}
+}
+
+type transport[K comparable] struct {
+	limiter *Limiter[K]
+	key     func(*http.Request) K
+	base    http.RoundTripper
+}
+
+func (t *transport[K]) RoundTrip(r *http.Request) (*http.Response, error) {
+	sent := false
+	defer func() {
+		if !sent && r.Body != nil { // a RoundTripper closes it in any case
+			_ = r.Body.Close()
+		}
+	}()
+	p, err := t.limiter.Acquire(r.Context(), t.key(r))
+	if err != nil {
+		return nil, err
+	}
+	kept := false
+	defer func() {
+		if !kept {
+			p.Release()
+		}
+	}()
+	sent = true
+	resp, err := t.base.RoundTrip(r)
+	if err != nil || resp.Body == nil || resp.Body == http.NoBody {
+		return resp, err
+	}
+	kept = true
+	b := &body{ReadCloser: resp.Body, release: p.Release}
+	if w, ok := resp.Body.(io.Writer); ok { // the connection, after 101 Switching Protocols
+		resp.Body = &connection{b, w}
+	} else {
+		resp.Body = b
+	}
+	return resp, nil
+}
+
+// CloseIdleConnections does what the base does, for [http.Client.CloseIdleConnections].
+func (t *transport[K]) CloseIdleConnections() {
+	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// body releases the permit of a response at its end.
+type body struct {
+	io.ReadCloser
+	release func()
+}
+
+func (b *body) Read(p []byte) (n int, err error) {
+	n, err = b.ReadCloser.Read(p)
+	if err != nil {
+		b.release()
+	}
+	return n, err
+}
+
+func (b *body) Close() error {
+	defer b.release()
+	return b.ReadCloser.Close()
+}
+
+type connection struct {
+	*body
+	io.Writer
+}

@@ -1,0 +1,81 @@
+package admit
+
+import "time"
+
+// budget is a bucket of tokens, as x/time/rate has one, of which the level may be below 0.
+type budget struct {
+	rate, burst float64 // rate is 0 if there are no units
+	level       float64
+	filled      time.Duration // when the level was right
+	timer       *time.Timer   // fires when the level is above 0 again, if somebody waits
+}
+
+// refillLocked brings the level up to date, if there is a Rate, and returns the time.
+func (l *Limiter[K]) refillLocked() (now time.Duration) {
+	now = time.Since(l.epoch)
+	b := &l.budget
+	b.level = min(b.burst, b.level+b.rate*(now-b.filled).Seconds())
+	b.filled = now
+	return now
+}
+
+func (l *Limiter[K]) hasUnitsLocked() bool {
+	if l.budget.rate > 0 {
+		l.refillLocked()
+		return l.budget.level > 0
+	}
+	return true
+}
+
+// takeLocked takes the units of a call that gets a permit, and charges its key. If nobody waits it
+// charges only what brings the level below 0: for that others will have to wait.
+func (l *Limiter[K]) takeLocked(c *call[K], now time.Duration) {
+	l.budget.level -= float64(c.units)
+	c.charged = l.priceLocked(float64(c.units))
+	c.key.Data.used += c.charged
+	l.shares.Charge(c.key, c.charged, now)
+}
+
+// priceLocked returns what a key is charged for units that were taken.
+func (l *Limiter[K]) priceLocked(units float64) float64 {
+	if l.shares.Len() > 0 {
+		return units
+	}
+	return min(units, max(0, -l.budget.level))
+}
+
+// settleLocked returns what a key is charged, or given back if that is below 0, for a call that has
+// used so many units.
+func (l *Limiter[K]) settleLocked(c *call[K], used int64, now time.Duration) float64 {
+	l.refillLocked()
+	if used < 0 || used == c.units {
+		return 0
+	}
+	more := float64(used - c.units)
+	l.budget.level = min(l.budget.burst, l.budget.level-more)
+	if more < 0 {
+		return -min(c.charged, -more)
+	}
+	return l.priceLocked(more)
+}
+
+// armLocked sees to it that those who wait are looked at when the level is above 0.
+func (l *Limiter[K]) armLocked() {
+	if l.budget.rate == 0 || l.budget.level > 0 {
+		return
+	}
+	// A nanosecond more than nothing; a microsecond, so that rounding does not matter.
+	wait := time.Duration(min(-l.budget.level/l.budget.rate, 1e6)*float64(time.Second)) + time.Microsecond
+	if l.budget.timer == nil {
+		l.budget.timer = time.AfterFunc(wait, l.tick)
+	} else {
+		l.budget.timer.Reset(wait)
+	}
+}
+
+func (l *Limiter[K]) tick() {
+	l.mu.Lock()
+	woken := l.admitLocked(l.refillLocked())
+	l.mu.Unlock()
+	woken.wake()
+}

@@ -1,0 +1,128 @@
+package admit
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/fairshare"
+)
+
+// Stats tells how a [Limiter] is doing.
+type Stats struct {
+	Limit   int  `json:"limit"`   // how many permits there are
+	Held    int  `json:"held"`    // permits that are held; more than Limit after SetLimit
+	Waiting int  `json:"waiting"` // calls of Acquire that wait
+	Keys    int  `json:"keys"`    // keys that hold permits or wait
+	Closed  bool `json:"closed"`
+
+	Admitted uint64 `json:"admitted"` // permits given since the Limiter was made
+	Refused  uint64 `json:"refused"`  // calls that returned ErrFull
+
+	// OldestWait is how long the first of those who wait has waited.
+	OldestWait time.Duration `json:"oldest_wait_ns"`
+
+	// Level is how many units of the budget there are, below 0 if too many were taken. It is 0
+	// without a Rate.
+	Level float64 `json:"level"`
+}
+
+// KeyStat tells how one key of a [Limiter] is doing.
+type KeyStat[K comparable] struct {
+	Key        K             `json:"key"`
+	Weight     int           `json:"weight"` // when it came last
+	Held       int           `json:"held"`
+	Waiting    int           `json:"waiting"`
+	OldestWait time.Duration `json:"oldest_wait_ns"`
+
+	// Admitted and Refused are as in [Stats], and Used is what the key was charged: nanoseconds of
+	// permits while somebody waited, or units with a Rate. All three are 0 again after the key was
+	// forgotten.
+	Admitted uint64  `json:"admitted"`
+	Refused  uint64  `json:"refused"`
+	Used     float64 `json:"used"`
+}
+
+// Stats returns counters and gauges as of one moment. It is O(keys), some nanoseconds for each, with
+// the lock held.
+func (l *Limiter[K]) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.refillLocked()
+	s := l.counts
+	s.Limit, s.Keys = l.limit, l.shares.Active()
+	if l.budget.rate > 0 {
+		s.Level = l.budget.level
+	}
+	for k := range l.shares.All {
+		s.OldestWait = max(s.OldestWait, k.Data.oldest(now))
+	}
+	return s
+}
+
+// KeyStats returns the first n of the keys that hold permits, wait, or did so not long ago, in the
+// order of a function as for [slices.SortFunc]; nil puts those first for which the most calls wait,
+// and of these those that hold most. If there are fewer, it returns all. It is O(keys log keys); the
+// lock is held for O(keys), some nanoseconds for each.
+func (l *Limiter[K]) KeyStats(n int, order func(a, b KeyStat[K]) int) []KeyStat[K] {
+	if order == nil {
+		order = func(a, b KeyStat[K]) int {
+			return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(b.Held, a.Held))
+		}
+	}
+	stats := l.keyStats()
+	slices.SortFunc(stats, order)
+	return stats[:max(0, min(n, len(stats)))]
+}
+
+func (l *Limiter[K]) keyStats() (stats []KeyStat[K]) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Since(l.epoch)
+	for k := range l.shares.All {
+		stats = append(stats, keyStat(k, now))
+	}
+	return stats
+}
+
+// KeyStat tells how one key is doing; all but the Key is 0 if nothing is known of it. It is O(1).
+func (l *Limiter[K]) KeyStat(key K) KeyStat[K] {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if k := l.shares.Find(key); k != nil {
+		return keyStat(k, time.Since(l.epoch))
+	}
+	return KeyStat[K]{Key: key}
+}
+
+func keyStat[K comparable](k *fairshare.Key[K, line[K]], now time.Duration) KeyStat[K] {
+	return KeyStat[K]{
+		Key: k.Key, Weight: k.Weight(), Held: k.Held(), Waiting: k.Waiting(), OldestWait: k.Data.oldest(now),
+		Admitted: k.Data.admitted, Refused: k.Data.refused, Used: k.Data.used,
+	}
+}
+
+// oldest returns how long the first of the line has waited.
+func (l *line[K]) oldest(now time.Duration) time.Duration {
+	if l.first == nil {
+		return 0
+	}
+	return now - l.first.came
+}
+
+// RetryAfter returns after how long a call that was refused with err might be admitted, for a
+// header or a reply: a second to a minute. It is as long as those who wait will take at the rate at
+// which permits were given to them, or of them those of one key if its own share is full.
+func (l *Limiter[K]) RetryAfter(err error) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ahead := l.counts.Waiting + 1
+	var full *fairq.FullError
+	if errors.As(err, &full) && full.Key {
+		ahead = min(ahead, (full.Len+1)*max(1, l.shares.Active()))
+	}
+	interval := max(l.interval, l.shares.Clock(time.Since(l.epoch))-l.admitted)
+	return time.Duration(min(max(1, float64(ahead)*interval.Seconds()), 60) * float64(time.Second))
+}
