@@ -89,6 +89,20 @@ func (c *column[T]) copyTo(b *column[T]) {
 	}
 }
 
+// chunks iterates over the chunks, also of a column that grows and shrinks meanwhile.
+func (c *column[T]) chunks() iter.Seq[[]T] {
+	return func(yield func([]T) bool) {
+		if !yield(c.near) {
+			return
+		}
+		for i := 1; i < len(c.far); i++ {
+			if !yield(c.far[i]) {
+				return
+			}
+		}
+	}
+}
+
 // all iterates over all slots, free or not.
 func (c *column[T]) all() iter.Seq2[uint32, *T] {
 	return func(yield func(uint32, *T) bool) {

@@ -53,8 +53,7 @@ func BenchmarkLook(b *testing.B) {
 			"Len":            func() { q.Len() },
 			"KeyLen":         func() { q.KeyLen(all[n/2].user) },
 			"Stats":          func() { q.Stats() },
-			"KeyStats(10)":   func() { q.KeyStats(10) },
-			"Heaviest(10)":   func() { q.Heaviest(10) },
+			"KeyStats(10)":   func() { q.KeyStats(10, fairq.ByBacklog) },
 			"KeyStat":        func() { q.KeyStat(all[n/2].user) },
 			"Upcoming(1000)": func() { q.Upcoming(1000) },
 		} {

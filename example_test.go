@@ -208,8 +208,8 @@ func ExampleFairQueue_Snapshot() {
 func ExampleFairQueue_KeyStats() {
 	q := fairq.New(byUser, nil)
 	_, _ = q.PushBatch([]job{{"alice", "1"}, {"bob", "1"}, {"bob", "2"}, {"bob", "3"}, {"carol", "1"}, {"carol", "2"}})
-	for _, s := range q.KeyStats(2) {
-		fmt.Println(s.Key, s.Len)
+	for _, s := range q.KeyStats(2, fairq.ByBacklog) {
+		fmt.Println(s.Key, s.Backlog)
 	}
 	// Output:
 	// bob 3
@@ -246,7 +246,7 @@ func ExampleQueue() {
 }
 
 // Who gets the service, and who is refused?
-func ExampleFairQueue_KeyCounts() {
+func ExampleFairQueue_KeyStats_service() {
 	q := fairq.New(func(key string) string { return key }, &fairq.Options[string, string]{
 		Capacity: 10, WhenFull: fairq.RejectOverShare, CountKeys: 100,
 	})
@@ -257,7 +257,7 @@ func ExampleFairQueue_KeyCounts() {
 	for range 4 {
 		q.Pop()
 	}
-	for _, k := range q.KeyCounts(10) {
+	for _, k := range q.KeyStats(10, fairq.ByServed) {
 		fmt.Printf("%s: %+v\n", k.Key, k.Total)
 	}
 	// Output:
@@ -273,27 +273,9 @@ func ExampleSnapshot() {
 	fmt.Println(q.Snapshot())
 	text, err := json.Marshal(q.Snapshot())
 	fmt.Println(string(text), err)
-	fmt.Printf("%+v\n", q.KeyStats(1))
 	// Output:
 	// {Round:[b1 c1] Queues:map[a:[a2 a3]]}
 	// {"round":["b1","c1"],"queues":{"a":["a2","a3"]}} <nil>
-	// [{Key:a Len:2 Rounds:2 Weight:1 Cost:0 OldestAge:0s Wait:none}]
-}
-
-// A program that counts for itself: which users sent most of 100,000 requests? There are places
-// for ten.
-func ExampleKeyCounter() {
-	c := fairq.NewKeyCounter[string](10)
-	for i := range 100_000 {
-		user := fmt.Sprint("user ", i%1000)
-		if i%4 > 0 {
-			user = "hog"
-		}
-		c.Add(user, fairq.Counts{Served: 1}, time.Now())
-	}
-	fmt.Println(c.Top(1, time.Now())[0].Key)
-	// Output:
-	// hog
 }
 
 // Workers that exist only while there is something to do.

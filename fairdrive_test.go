@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -242,9 +241,10 @@ func (d *fairDriver) compareStats(step int) {
 
 	for number := range 9 { // also those that have no items, any more or at all
 		got, want := d.q.KeyStat(keyOf(number, d.nan)), keys[number]
-		if want.Len > 0 {
+		if want.Backlog > 0 {
 			want.Wait = got.Wait
 		}
+		want.Total, want.Recent = got.Total, got.Recent // see compareCounts
 		if want.Key, want.Weight = got.Key, d.m.weight(number); d.m.pricing.prior > 0 {
 			want.Cost = got.Cost
 		}
@@ -253,60 +253,31 @@ func (d *fairDriver) compareStats(step int) {
 
 	lengths := d.m.lengths()
 	n := step % 4
-	stats := d.q.KeyStats(n)
+	stats := d.q.KeyStats(n, ByBacklog)
 	require.Len(d, stats, min(n, len(lengths)))
 	for i, s := range stats {
-		require.Equal(d, lengths[i], s.Len, "step %d: the %d longest of %v", step, n, lengths)
-	}
-	heaviest := d.q.Heaviest(n)
-	for _, s := range append(stats, heaviest...) {
-		want := keys[numberOf(s.Key)]
-		want.Key, want.Wait, want.Weight = s.Key, s.Wait, d.m.weight(numberOf(s.Key))
-		if d.m.pricing.prior > 0 {
-			want.Cost = s.Cost
-		}
-		require.Equal(d, fmt.Sprint(want), fmt.Sprint(s), "step %d", step)
-	}
-	d.compareHeaviest(step, n, heaviest, keys)
-}
-
-// compareHeaviest checks what is promised of Heaviest.
-func (d *fairDriver) compareHeaviest(step, n int, heaviest []KeyStat[float64], keys map[int]KeyStat[float64]) {
-	require.LessOrEqual(d, len(heaviest), min(n, len(keys)))
-	left := maps.Clone(keys)
-	for i, s := range heaviest {
-		require.True(d, i == 0 || s.Rounds <= heaviest[i-1].Rounds, "step %d", step)
-		require.Contains(d, left, numberOf(s.Key), "step %d: twice", step)
-		delete(left, numberOf(s.Key))
-	}
-	if n == 0 || d.m.pricing.ahead > 0 {
-		return
-	}
-	if len(d.m.weights) == 0 && d.m.pricing == (pricing{}) {
-		require.Len(d, heaviest, min(n, len(keys)), "step %d", step)
-	}
-	for _, k := range left {
-		require.LessOrEqual(d, k.Rounds, heaviest[0].Rounds, "step %d", step)
-		if len(d.m.weights) == 0 && d.m.pricing == (pricing{}) {
-			require.LessOrEqual(d, k.Rounds, 2*heaviest[n-1].Rounds+1, "step %d", step)
-		}
+		require.Equal(d, lengths[i], s.Backlog, "step %d: the %d longest of %v", step, n, lengths)
+		require.Equal(d, fmt.Sprint(d.q.KeyStat(s.Key)), fmt.Sprint(s), "step %d", step)
 	}
 }
 
 func (d *fairDriver) compareCounts() {
-	got := map[int]Counts{}
-	for _, k := range d.q.KeyCounts(100) {
-		require.Zero(d, k.Missed)
-		if d.m.pricing.prior > 0 {
-			k.Total.Cost = 0
+	served := 0
+	for number := range 9 {
+		got, want := d.q.KeyStat(keyOf(number, d.nan)), d.m.byKey[number]
+		if d.m.o.CountKeys == 0 {
+			want = Counts{}
 		}
-		got[numberOf(k.Key)] = k.Total
+		if d.m.pricing.prior > 0 {
+			want.Cost = got.Total.Cost
+		}
+		require.Equal(d, want, got.Total)
+		require.Zero(d, got.Missed)
+		if want.Served > 0 {
+			served++
+		}
 	}
-	if d.m.o.CountKeys > 0 {
-		require.Equal(d, d.m.byKey, got)
-	} else {
-		require.Empty(d, got)
-	}
+	require.Len(d, d.q.KeyStats(100, ByServed), served)
 }
 
 // compareSnapshot compares a snapshot for which memory was got ready some steps ago with what will

@@ -202,8 +202,8 @@ func (m *fairModel) admit() {
 
 func (m *fairModel) countKey(item int, c Counts) {
 	key := m.keyOf[item]
-	c.add(m.byKey[key])
-	m.byKey[key] = c
+	all := m.byKey[key]
+	m.byKey[key] = Counts{all.Served + c.Served, all.Refused + c.Refused, all.Evicted + c.Evicted, all.Cost + c.Cost}
 }
 
 // take pops and counts.
@@ -277,7 +277,7 @@ func (m *fairModel) stats() (s Stats, keys map[int]KeyStat[float64]) {
 	for _, turns := range m.future() {
 		for _, t := range turns {
 			k := keys[t.key]
-			k.Len++
+			k.Backlog++
 			k.Cost += m.knownCost(t.item)
 			s.CostQueued += m.knownCost(t.item)
 			k.Rounds = m.turns.Rounds(t.key)

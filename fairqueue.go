@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq/internal/account"
+	"github.com/fairq/fairq/internal/keycount"
 )
 
 // FairQueue is a [Queue] for many goroutines: with a capacity, with waiting for room and for
@@ -52,8 +53,8 @@ type FairQueue[K comparable, V any] struct {
 
 	watches []*Watch[K, V] // those that are armed
 
-	now     time.Time      // of the call that holds mu, if the clock is needed
-	counter *KeyCounter[K] // nil if nothing is counted by key
+	now     time.Time            // of the call that holds mu, if the clock is needed
+	counter *keycount.Counter[K] // nil if nothing is counted by key
 
 	waiterPool sync.Pool // of *waiter[K, V]
 }
@@ -143,9 +144,7 @@ func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[
 	if o.TrackWait {
 		q.queue.waitTimes = new(waitTimes)
 	}
-	if o.CountKeys > 0 {
-		q.counter = NewKeyCounter[K](o.CountKeys)
-	}
+	q.counter = keycount.New[K](o.CountKeys)
 	return q
 }
 

@@ -3,10 +3,14 @@ package fairq_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
+	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"weak"
 
@@ -427,61 +431,50 @@ func TestHistogram(t *testing.T) {
 	require.Equal(t, 8*time.Microsecond, h.Quantile(2))
 }
 
-// A key with a long backlog is found among many, wherever it stands; with a quantum too, where it
-// has no turn in most rounds.
-func TestHeaviest(t *testing.T) {
-	for _, quantum := range []int64{0, 1, 10, 100} {
-		q := fairq.New(user, &fairq.Options[string, work]{Capacity: fairq.Unbounded})
-		if quantum > 0 {
-			q = fairq.New(user, &fairq.Options[string, work]{
-				Capacity: fairq.Unbounded, Quantum: quantum, Cost: func(work) int64 { return 10 },
-			})
+// Each order against a sort of all keys, which have several chunks of the table.
+func TestKeyStats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := fairq.New(letter, &options{Capacity: fairq.Unbounded})
+		for by := range fairq.ByRefused + 1 {
+			require.Empty(t, q.KeyStats(3, by))
 		}
-		require.Empty(t, q.Heaviest(3))
-		long := []struct {
-			user string
-			len  int
-		}{{"100", 3000}, {"7", 900}, {"200", 200}}
-		for i := range 1000 {
-			require.NoError(t, q.Push(work{user: fmt.Sprint(i)}))
-		}
-		for _, k := range long {
-			for range k.len {
-				require.NoError(t, q.Push(work{user: k.user}))
+		key := func(item string) string { return item }
+		q = fairq.New(key, &options{Capacity: 20_000, TrackWait: true, CountKeys: 5000})
+		r := rand.New(rand.NewPCG(1, 2))
+		lengths, oldest := map[string]int{}, map[string]time.Duration{}
+		for range 19_000 {
+			time.Sleep(time.Second)
+			item := fmt.Sprint(int(r.ExpFloat64() * 3000))
+			require.NoError(t, q.Push(item))
+			if lengths[item]++; lengths[item] == 1 {
+				oldest[item] = time.Duration(q.Stats().Pushed) * time.Second
 			}
 		}
-		for range 2 {
-			stats := q.Heaviest(100)
-			require.Len(t, stats, 100)
-			for i, k := range long {
-				require.Equal(t, k.user, stats[i].Key, "quantum %d", quantum)
-				require.Equal(t, q.KeyStat(k.user), stats[i])
+		for _, n := range []int{-1, 0, 1, 10, 5000, 20_000} {
+			longest := q.KeyStats(n, fairq.ByBacklog)
+			require.Len(t, longest, max(0, min(n, q.Keys())))
+			sorted := slices.SortedFunc(maps.Values(lengths), func(a, b int) int { return b - a })
+			for i, k := range longest {
+				require.Equal(t, sorted[i], k.Backlog)
+				require.Equal(t, lengths[k.Key], k.Backlog)
+				require.Equal(t, q.KeyStat(k.Key), k)
 			}
-			require.Equal(t, "100", q.Heaviest(1)[0].Key)
-			require.Len(t, q.Heaviest(5000), q.Keys())
-			require.Empty(t, q.Heaviest(0))
-			require.Empty(t, q.Heaviest(-1))
+			first := slices.Sorted(maps.Values(oldest))
+			for i, k := range q.KeyStats(n, fairq.ByOldest) {
+				require.Equal(t, 19_000*time.Second-first[i], k.OldestAge)
+			}
+		}
+		for i := range 30 {
+			require.NoError(t, q.Push(fmt.Sprint("new ", i%3)))
+		}
+		for range 5000 {
 			q.Pop()
 		}
-	}
-}
-
-func TestKeyStats(t *testing.T) {
-	q := fairq.New(letter, &options{Capacity: fairq.Unbounded})
-	require.Empty(t, q.KeyStats(3))
-	for i := range 26 {
-		for range i + 1 {
-			require.NoError(t, q.Push(string(rune('A'+i))))
-		}
-	}
-	stats := q.KeyStats(3)
-	require.Len(t, stats, 3)
-	require.Equal(t, fairq.KeyStat[string]{Key: "Z", Len: 26, Rounds: 26, Weight: 1}, stats[0])
-	require.Equal(t, fairq.KeyStat[string]{Key: "Y", Len: 25, Rounds: 25, Weight: 1}, stats[1])
-	require.Equal(t, fairq.KeyStat[string]{Key: "X", Len: 24, Rounds: 24, Weight: 1}, stats[2])
-	require.Len(t, q.KeyStats(1000), 26)
-	require.Empty(t, q.KeyStats(0))
-	require.Empty(t, q.KeyStats(-1))
+		served := q.KeyStats(3, fairq.ByServed)
+		require.GreaterOrEqual(t, served[0].Recent.Served, served[2].Recent.Served)
+		require.NotZero(t, served[2].Recent.Served)
+		require.Empty(t, q.KeyStats(3, fairq.ByRefused))
+	})
 }
 
 func TestFullErrorIs(t *testing.T) {

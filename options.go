@@ -81,9 +81,11 @@ type Options[K comparable, V any] struct {
 	// backlog.
 	TrackWait bool
 
-	// CountKeys is how many keys the queue counts, the heaviest, for [FairQueue.KeyCounts]: what
-	// is served, refused and evicted. 0 means none. It costs a clock reading for each item, and
-	// some 150 bytes for each key; see [KeyCounter].
+	// CountKeys is the number of keys, those with the most events, whose items delivered, refused
+	// and evicted [KeyStat] counts. 0 means none. If there are more keys, a new one takes the place
+	// of that with the fewest events, and its Missed is their number: at most the events of all
+	// keys, divided by CountKeys. (The method is Space-Saving, by Metwally, Agrawal and El Abbadi,
+	// 2005.) It costs a clock reading for each item, and some 150 bytes for each key.
 	CountKeys int
 }
 

@@ -345,11 +345,11 @@ func TestSpike(t *testing.T) {
 				require.Equal(t, q.snapshot(), grown.snapshot())
 				var lengths, longest []int
 				for key := range kinds {
-					lengths = append(lengths, q.KeyLen(key))
+					lengths = append(lengths, fair.KeyLen(key))
 				}
 				slices.Sort(lengths)
-				for _, slot := range q.longest(2000) {
-					longest = append(longest, int(q.keys.at(slot).len))
+				for _, k := range fair.KeyStats(2000, ByBacklog) {
+					longest = append(longest, k.Backlog)
 				}
 				slices.Reverse(longest)
 				require.Equal(t, lengths[kinds-2000:], longest)

@@ -3,9 +3,12 @@ package fairq
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 	"time"
+
+	"github.com/fairq/fairq/internal/keycount"
 )
 
 // Stats tells how a [FairQueue] is doing. Items are counted once in Pushed, and once, when they
@@ -40,21 +43,54 @@ type Stats struct {
 	Wait      Histogram     `json:"wait"`
 }
 
-// KeyStat tells how one key of a [FairQueue] is doing.
+// KeyStat has the numbers of one key of a [FairQueue], or of a queue of tasks.
 type KeyStat[K comparable] struct {
-	Key    K   `json:"key"`
-	Len    int `json:"len"`    // items queued
-	Rounds int `json:"rounds"` // after the current one, until its last turn
-	Weight int `json:"weight"` // as Options.Weight tells by now
+	Key     K    `json:"key"`
+	Backlog int  `json:"backlog"`          // items queued; of tasks, those ready, delayed and held
+	Taken   int  `json:"taken,omitempty"`  // tasks
+	Buried  int  `json:"buried,omitempty"` // tasks
+	Paused  bool `json:"paused,omitempty"` // by task.Queue.PauseKey
 
-	// Cost is what its items cost together, 0 without costs.
+	Rounds int `json:"rounds,omitempty"` // of a FairQueue: after the current one, until the last turn
+	Weight int `json:"weight,omitempty"` // of a FairQueue: as Options.Weight returns now
+
+	// Cost is the cost of all items queued, 0 without costs and of tasks.
 	Cost uint64 `json:"cost"`
 
-	// OldestAge is how long its oldest item has been queued, and Wait how long its items delivered
-	// had been, anew each time it had none. They are 0 and empty unless TrackWait is on.
+	// OldestAge is how long the oldest item has been queued, and Wait how long the items delivered
+	// had been, anew each time the key had none. They are 0 and empty unless TrackWait is on. Of
+	// tasks, OldestAge is that of the oldest that is ready or delayed, and Wait is empty.
 	OldestAge time.Duration `json:"oldest_age_ns"`
 	Wait      Histogram     `json:"wait"`
+
+	// Total counts since the key was counted first, and Recent the same, halved at each full
+	// minute: with n events a minute it is n to 2n. Missed is how many events of the key Total may
+	// lack, at most, because they were before. All are 0 without CountKeys, and of keys that are
+	// not among those counted.
+	Total  Counts `json:"total"`
+	Recent Counts `json:"recent"`
+	Missed uint64 `json:"missed,omitempty"`
 }
+
+// Counts has the events of the items of a key, and what the items delivered have cost.
+type Counts struct {
+	Served  uint64 `json:"served"`  // delivered
+	Refused uint64 `json:"refused"` // not accepted: the queue or the key's share of it was full
+	Evicted uint64 `json:"evicted"` // dropped to make room
+	Cost    uint64 `json:"cost"`    // of those delivered, 0 without costs
+}
+
+// KeyOrder says which keys come first in KeyStats.
+type KeyOrder uint8
+
+// The orders. By service and by refusals the last minutes count, as KeyStat.Recent does, and only
+// keys that are counted are there: see Options.CountKeys.
+const (
+	ByBacklog KeyOrder = iota // the most items queued first
+	ByOldest                  // the oldest item first; it needs Options.TrackWait
+	ByServed                  // the most items delivered first
+	ByRefused                 // the most items refused first
+)
 
 // Histogram counts durations by size. Bucket i holds those up to Bound(i) that are too long for
 // bucket i-1.
@@ -186,50 +222,90 @@ func (q *FairQueue[K, V]) Stats() Stats {
 	return s
 }
 
-// KeyStats returns the n keys with the most items queued, longest first; those of the same length
-// in no particular order. If there are fewer, it returns all. It is O(keys), some nanoseconds for
-// each, with the lock held.
-func (q *FairQueue[K, V]) KeyStats(n int) []KeyStat[K] {
-	return q.keyStats(n, q.queue.longest)
-}
-
-// Heaviest returns up to n keys whose backlogs reach furthest, in rounds, the furthest first. It is
-// O(n log rounds), with the lock held, however many keys there are. So it is not exact but for the
-// first: another may be left out for one whose backlog reaches half as far, or if keys have many
-// turns in a round, by weight or quantum, even less far. With TurnsAhead it may be any keys, for
-// most items have no round yet. KeyStats is exact.
-func (q *FairQueue[K, V]) Heaviest(n int) []KeyStat[K] {
-	stats := q.keyStats(n, q.queue.furthest)
-	slices.SortStableFunc(stats, func(a, b KeyStat[K]) int { return cmp.Compare(b.Rounds, a.Rounds) })
+// KeyStats returns n keys, those first that an order names; if there are fewer, all that have items
+// queued, or all that are counted. ByBacklog and ByOldest look at all keys, O(keys), some
+// nanoseconds for each, and hold the lock for some thousand of them at a time: a key whose backlog
+// changes meanwhile may be out of place. ByServed and ByRefused are O(Options.CountKeys · log
+// Options.CountKeys).
+func (q *FairQueue[K, V]) KeyStats(n int, by KeyOrder) []KeyStat[K] {
+	var keys []K
+	if by >= ByServed {
+		for _, c := range q.counter.Top(n, keycount.By(by == ByRefused), time.Now()) {
+			keys = append(keys, c.Key)
+		}
+	} else {
+		keys = q.first(n, by)
+	}
+	stats := make([]KeyStat[K], 0, len(keys))
+	for _, key := range keys {
+		if s := q.KeyStat(key); by >= ByServed || s.Backlog > 0 {
+			stats = append(stats, s)
+		}
+	}
 	return stats
 }
 
-// keyStats tells how the keys are doing that a function chooses, with the lock held.
-func (q *FairQueue[K, V]) keyStats(n int, choose func(n int) (slots []uint32)) []KeyStat[K] {
+// first returns the n keys with the most items, or with the oldest. Whenever it has 2n candidates it
+// drops the half behind.
+func (q *FairQueue[K, V]) first(n int, by KeyOrder) []K {
+	type candidate struct {
+		key     K
+		measure int64 // the greatest is first
+	}
 	q.lock()
-	slots := choose(n)
-	stats := make([]KeyStat[K], len(slots))
-	for i, slot := range slots {
-		stats[i] = q.queue.keyStat(slot)
+	defer q.mu.Unlock()
+	if n = min(n, q.queue.active); n <= 0 || by == ByOldest && q.queue.waitTimes == nil {
+		return nil
 	}
-	q.mu.Unlock()
-	for i := range stats {
-		stats[i].Weight = q.weight(stats[i].Key)
+	best, floor := make([]candidate, 0, 2*n), int64(math.MinInt64)
+	cut := func() {
+		slices.SortFunc(best, func(a, b candidate) int { return cmp.Compare(b.measure, a.measure) })
+		best = best[:min(n, len(best))]
 	}
-	return stats
+	for chunk := range q.queue.keys.states.chunks() {
+		for i := range chunk {
+			s := &chunk[i]
+			if s.len == 0 {
+				continue
+			}
+			measure := int64(s.len)
+			if by == ByOldest {
+				measure = -int64(q.queue.waitTimes.stamps.at(s.oldest).at)
+			}
+			if measure <= floor {
+				continue
+			}
+			if best = append(best, candidate{s.key, measure}); len(best) == cap(best) {
+				cut()
+				floor = best[n-1].measure
+			}
+		}
+		q.mu.Unlock()
+		q.lock()
+	}
+	cut()
+	keys := make([]K, len(best))
+	for i := range keys {
+		keys[i] = best[i].key
+	}
+	return keys
 }
 
-// KeyStat tells how one key is doing; all but the Key and its Weight is 0 if it has no items
-// queued. It is O(1).
+// KeyStat returns the numbers of one key. It is O(1).
 func (q *FairQueue[K, V]) KeyStat(key K) KeyStat[K] {
-	stat, hash, weight := KeyStat[K]{Key: key}, hashOf(key), q.weight(key)
+	stat, hash, weight, now := KeyStat[K]{Key: key}, hashOf(key), q.weight(key), time.Now()
 	q.lock()
 	if slot, s := q.queue.keys.find(key, hash); s != nil && s.len > 0 {
 		stat = q.queue.keyStat(slot)
 	}
 	q.mu.Unlock()
 	stat.Weight = weight
+	stat.count(q.counter.Of(key, now))
 	return stat
+}
+
+func (s *KeyStat[K]) count(c keycount.Count[K]) {
+	s.Total, s.Recent, s.Missed = Counts(c.Total), Counts(c.Recent), c.Missed
 }
 
 func (q *FairQueue[K, V]) weight(key K) int {
@@ -241,7 +317,7 @@ func (q *FairQueue[K, V]) weight(key K) int {
 
 func (q *Queue[K, V]) keyStat(slot uint32) KeyStat[K] {
 	s := q.keys.at(slot)
-	stat := KeyStat[K]{Key: s.key, Len: int(s.len), Rounds: int(q.lastRound(s) - q.rounds.current)}
+	stat := KeyStat[K]{Key: s.key, Backlog: int(s.len), Rounds: int(q.lastRound(s) - q.rounds.current)}
 	if q.costs != nil {
 		stat.Cost = q.keys.costs.at(slot).queued
 	}
@@ -252,75 +328,4 @@ func (q *Queue[K, V]) keyStat(slot uint32) KeyStat[K] {
 		}
 	}
 	return stat
-}
-
-// KeyCounts returns the n keys that were served, refused and evicted most, heaviest first; if
-// fewer are counted, all. It is O(Options.CountKeys * log Options.CountKeys), with the lock held.
-// Without Options.CountKeys there are none.
-func (q *FairQueue[K, V]) KeyCounts(n int) []KeyCount[K] {
-	q.lock()
-	defer q.mu.Unlock()
-	if q.counter == nil {
-		return nil
-	}
-	return q.counter.Top(n, q.now)
-}
-
-// longest returns the slots of the n keys with the most items, longest first. It looks at each
-// key once, and whenever it has 2n candidates it drops the shorter half.
-func (q *Queue[K, V]) longest(n int) []uint32 {
-	n = min(n, q.active)
-	if n <= 0 {
-		return nil
-	}
-	type candidate struct{ slot, len uint32 }
-	longer := func(a, b candidate) int { return int(b.len) - int(a.len) }
-	best, floor := make([]candidate, 0, 2*n), uint32(0)
-	for slot, s := range q.keys.states.all() {
-		if s.len <= floor {
-			continue
-		}
-		best = append(best, candidate{slot, s.len})
-		if len(best) == cap(best) {
-			slices.SortFunc(best, longer)
-			best = best[:n]
-			floor = best[n-1].len
-		}
-	}
-	slices.SortFunc(best, longer)
-	slots := make([]uint32, n)
-	for i := range slots {
-		slots[i] = best[i].slot
-	}
-	return slots
-}
-
-// furthest returns the slots of up to n keys whose backlogs reach furthest. Without costs a key has
-// a turn in each round up to its last. So it looks at the first n turns of the furthest round, of
-// the one half as far ahead, of that a quarter as far ahead, and so on; and where that is not
-// enough, at those of the rounds before.
-func (q *Queue[K, V]) furthest(n int) (slots []uint32) {
-	n = min(n, q.active)
-	seen := map[uint32]bool{}
-	r := &q.rounds
-	for ahead, start := r.last-r.current, r.last; len(slots) < n; ahead /= 2 {
-		for round, left := start, n; left > 0; round = r.before(round) {
-			for turn := range q.turns(round) {
-				if slot := q.links.at(turn).key & keyMask; !seen[slot] {
-					seen[slot], slots = true, append(slots, slot)
-				}
-				if left--; left == 0 {
-					break
-				}
-			}
-			if round == r.current {
-				break
-			}
-		}
-		if ahead == 0 {
-			break
-		}
-		start = r.before(r.current + ahead/2 + 1)
-	}
-	return slots[:max(0, min(n, len(slots)))]
 }

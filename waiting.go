@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fairq/fairq/internal/keycount"
 	"github.com/fairq/fairq/internal/share"
 )
 
@@ -215,7 +216,7 @@ func (q *FairQueue[K, V]) refuseLocked(k *itemKey[K], err error) error {
 		return err
 	}
 	q.counts.Refused++
-	q.countLocked(k.key, Counts{Refused: 1})
+	q.countLocked(k.key, keycount.Counts{Refused: 1})
 	if errors.Is(err, ErrKeyFull) {
 		return &FullError{Len: q.queue.keyLen(k.key, k.hash), Limit: q.keyLimitLocked(k), Key: true}
 	}
@@ -270,7 +271,7 @@ func (q *FairQueue[K, V]) evictLocked(s *keyState[K], d *deferred[K, V]) {
 	victim := itemKey[K]{key: h.key, hash: h.hash} // h is void if the key loses its only item
 	d.evict(victim.key, q.queue.remove(node))
 	q.counts.Evicted++
-	q.countLocked(victim.key, Counts{Evicted: 1})
+	q.countLocked(victim.key, keycount.Counts{Evicted: 1})
 	if q.keyBlocked.len > 0 {
 		q.unblockLocked(&victim)
 	}
@@ -323,13 +324,13 @@ func (q *FairQueue[K, V]) popLocked(d *deferred[K, V]) V {
 	k := q.itemKeyLocked(q.queue.links.at(q.queue.next()).key & keyMask)
 	served := q.queue.servedCost()
 	item := q.queue.pop()
-	q.countLocked(k.key, Counts{Served: 1, Cost: q.queue.servedCost() - served})
+	q.countLocked(k.key, keycount.Counts{Served: 1, Cost: q.queue.servedCost() - served})
 	q.itemLeftLocked(&k, d)
 	return item
 }
 
-// countLocked counts something for KeyCounts, if that is wanted.
-func (q *FairQueue[K, V]) countLocked(key K, c Counts) {
+// countLocked counts an event of a key, if that is wanted.
+func (q *FairQueue[K, V]) countLocked(key K, c keycount.Counts) {
 	if q.counter != nil {
 		q.counter.Add(key, c, q.now)
 	}

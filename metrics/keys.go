@@ -1,75 +1,59 @@
 package metrics
 
 import (
-	"fmt"
-	"hash/fnv"
+	"context"
 	"strings"
 	"sync"
 
 	"github.com/fairq/fairq"
-	"github.com/fairq/fairq/internal/printable"
+	"github.com/fairq/fairq/monitor"
 )
 
 func keyMetrics() []Metric {
 	return []Metric{
-		{Name: "fairq.key.served", Unit: "{item}", Help: "Items of a key that were delivered, or tasks that were taken or started.", Kind: Counter, Attribute: "key"},
+		{Name: "fairq.key.served", Unit: "{item}", Help: "Items of a key that were delivered, or tasks that were taken.", Kind: Counter, Attribute: "key"},
 		{Name: "fairq.key.refused", Unit: "{item}", Help: "Items of a key for which there was no room.", Kind: Counter, Attribute: "key"},
 		{Name: "fairq.key.evicted", Unit: "{item}", Help: "Items of a key that were dropped to make room.", Kind: Counter, Attribute: "key"},
 		{Name: "fairq.key.cost", Help: "What the items of a key that were delivered have cost.", Kind: Counter, Attribute: "key"},
 	}
 }
 
-// heaviest returns a function that tells of n keys. It keeps to those that it has told of as long
-// as they are among the first 2*n: each key that a system has ever been told of costs it memory.
-func heaviest[K comparable](n int, counts func(n int) []fairq.KeyCount[K]) func() []Metric {
-	if n <= 0 {
-		return func() []Metric { return nil }
-	}
-	var mu sync.Mutex // protects told
-	told := map[K]bool{}
-	choose := func(first []fairq.KeyCount[K]) (chosen []fairq.KeyCount[K]) {
-		mu.Lock()
-		defer mu.Unlock()
-		for _, again := range []bool{true, false} {
-			for _, c := range first {
-				if told[c.Key] == again && len(chosen) < n {
-					chosen = append(chosen, c)
-				}
-			}
-		}
-		clear(told)
-		for _, c := range chosen {
-			told[c.Key] = true
-		}
-		return chosen
-	}
-	return func() []Metric {
-		m := keyMetrics()
-		for i := range m {
-			m[i].Values = map[string]float64{}
-		}
-		for _, c := range choose(counts(2 * n)) {
-			text := keyText(c.Key)
-			for i, n := range [...]uint64{c.Total.Served, c.Total.Refused, c.Total.Evicted, c.Total.Cost} {
-				m[i].Values[text] += float64(n)
-			}
-		}
-		return m
-	}
+// told is the keys of a source whose metrics were returned last. They stay as long as they are
+// among the first 2n, because each key that a system has ever been told of costs it memory.
+type told struct {
+	mu              sync.Mutex
+	served, refused map[string]bool
 }
 
-// maxKeyText is how many bytes are told of a key.
-const maxKeyText = 100
-
-// keyText returns a key as valid UTF-8 that is not long.
-func keyText(key any) string {
-	text := printable.Key(key)
-	if len(text) > maxKeyText {
-		h := fnv.New64a()
-		_, _ = h.Write([]byte(text))
-		text = fmt.Sprintf("%s... %016x", text[:maxKeyText], h.Sum64())
+// choose returns n of the first 2n keys of an order, those first that were chosen last.
+func choose(last *map[string]bool, first []fairq.KeyStat[string], n int) (chosen []fairq.KeyStat[string]) {
+	now := map[string]bool{}
+	for _, again := range []bool{true, false} {
+		for _, k := range first {
+			if (*last)[k.Key] == again && !now[k.Key] && len(chosen) < n {
+				now[k.Key], chosen = true, append(chosen, k)
+			}
+		}
 	}
-	return valid(text)
+	*last = now
+	return chosen
+}
+
+func (t *told) metrics(ctx context.Context, s *monitor.Source, n int) []Metric {
+	m := keyMetrics()
+	for i := range m {
+		m[i].Values = map[string]float64{}
+	}
+	served, _ := s.KeyStats(ctx, 2*n, fairq.ByServed) // there are none of a queue that is closed
+	refused, _ := s.KeyStats(ctx, 2*n, fairq.ByRefused)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, k := range append(choose(&t.served, served, n), choose(&t.refused, refused, n)...) {
+		for i, n := range [...]uint64{k.Total.Served, k.Total.Refused, k.Total.Evicted, k.Total.Cost} {
+			m[i].Values[k.Key] = float64(n)
+		}
+	}
+	return m
 }
 
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }

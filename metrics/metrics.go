@@ -1,11 +1,10 @@
-// Package metrics tells in numbers how queues and pools are doing. It is for what exports numbers
-// to other systems: the modules metrics/prometheus and metrics/otel do.
+// Package metrics has queues and pools in numbers. It is for programs that export numbers to other
+// systems: the modules metrics/prometheus and metrics/otel do.
 //
-//	sources := []*metrics.Source{
-//		metrics.FairQueue("jobs", queue, 10),
-//		metrics.TaskQueue("emails", tasks, 0),
-//		metrics.Pool("workers", workers, 0),
-//	}
+//	set := metrics.New(10,
+//		monitor.FairQueue("jobs", queue, nil),
+//		monitor.TaskQueue("emails", tasks, nil),
+//		monitor.Pool("workers", workers, nil))
 //
 // All functions and methods may be called at any time by any goroutine.
 package metrics
@@ -13,10 +12,12 @@ package metrics
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/monitor"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
 )
@@ -45,83 +46,74 @@ type Metric struct {
 	Histogram fairq.Histogram
 }
 
-// Source is a queue or a pool with a name.
-type Source struct {
-	name    string
-	metrics []Metric
-	look    func(ctx context.Context) (metrics []Metric, isUp bool)
+// Set is the sources that are exported together.
+type Set struct {
+	sources []*monitor.Source
+	keys    int
+	told    []told // by source
 }
 
-// Name returns the name. It differs from those of all other sources that are exported together.
-func (s *Source) Name() string { return s.name }
+// New returns a Set. Of each source it has the keys with the most service lately by name, and those
+// with the most refusals, n of each: see CountKeys of [fairq.Options]. It panics if two sources have
+// the same name.
+func New(n int, sources ...*monitor.Source) *Set {
+	for i, s := range sources {
+		if slices.ContainsFunc(sources[:i], func(other *monitor.Source) bool { return other.Name() == s.Name() }) {
+			panic(fmt.Sprintf("metrics: two sources have the name %q", s.Name()))
+		}
+	}
+	return &Set{sources: sources, keys: n, told: make([]told, len(sources))}
+}
 
-// Metrics returns what Look may return, without looking.
-func (s *Source) Metrics() []Metric { return s.metrics }
+// All returns the metrics that Look may return, without values.
+func (s *Set) All() []Metric {
+	all := append(keyMetrics(), up(false))
+	for _, stats := range []any{fairq.Stats{}, task.Stats{}, pool.Stats{}} {
+		all = append(all, of(stats, true)...)
+	}
+	return all
+}
 
 // timeout is how long Look waits for an answer.
 const timeout = 3 * time.Second
 
-// Look returns the metrics as of now. One reports whether the source has answered. A FairQueue and a
-// pool always do; a queue of tasks in a database is read once by each call, until ctx is done, and
-// for 3 seconds at most. If it has not answered, there are only the metrics that this process has
-// counted itself.
-func (s *Source) Look(ctx context.Context) []Metric {
+// Look returns the metrics of each source as of now, by its name. It looks at all sources at the
+// same time. A FairQueue and a pool always answer; a queue of tasks in a database is read, until
+// ctx is done, and for 3 seconds at most. If it has not answered, there are only the metrics that
+// this process has counted itself, and fairq.up is 0.
+func (s *Set) Look(ctx context.Context) map[string][]Metric {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	m, isUp := s.look(ctx)
-	return append(m, up(isUp))
-}
-
-func newSource[S any](
-	name string, stats func(context.Context) (S, error), of func(s *S, isUp bool) []Metric, keys func() []Metric,
-) *Source {
-	if name == "" || !utf8.ValidString(name) {
-		panic(fmt.Sprintf("metrics: the name of a source is %q; it must be valid UTF-8, and not empty", name))
+	found := make([][]Metric, len(s.sources))
+	var all sync.WaitGroup
+	for i, source := range s.sources {
+		all.Go(func() {
+			stats, err := source.Stats(ctx)
+			found[i] = append(of(stats, err == nil), up(err == nil))
+			if s.keys > 0 {
+				found[i] = append(found[i], s.told[i].metrics(ctx, source, s.keys)...)
+			}
+		})
 	}
-	return &Source{
-		name:    name,
-		metrics: append(append(of(new(S), true), keyMetrics()...), up(false)),
-		look: func(ctx context.Context) ([]Metric, bool) {
-			s, err := stats(ctx)
-			return append(of(&s, err == nil), keys()...), err == nil
-		},
+	all.Wait()
+	byName := make(map[string][]Metric, len(found))
+	for i, source := range s.sources {
+		byName[source.Name()] = found[i]
 	}
+	return byName
 }
 
-// FairQueue returns a source that is a [fairq.FairQueue]. It has up to so many keys by name: the
-// heaviest of those that the queue counts, see CountKeys of [fairq.Options], each as long as it is
-// among the first 2*keys, so that a key does not come and go. Oldest age and waiting times are 0
-// and empty without TrackWait. It panics if the name is empty or no UTF-8.
-func FairQueue[K comparable](name string, q interface {
-	Stats() fairq.Stats
-	KeyCounts(n int) []fairq.KeyCount[K]
-}, keys int,
-) *Source {
-	stats := func(context.Context) (fairq.Stats, error) { return q.Stats(), nil }
-	return newSource(name, stats, ofFairQueue, heaviest(keys, q.KeyCounts))
-}
-
-// TaskQueue returns a source that is a [task.Queue]. For the rest see [FairQueue]. What has
-// happened is counted by each process for itself. For how long tasks wait and run see [Observe].
-func TaskQueue(name string, q interface {
-	Stats(ctx context.Context) (task.Stats, error)
-	KeyCounts(n int) []fairq.KeyCount[string]
-}, keys int,
-) *Source {
-	return newSource(name, q.Stats, ofTaskQueue, heaviest(keys, q.KeyCounts))
-}
-
-// Pool returns a source that is a [pool.Pool], or a [pool.Workers], which counts no keys. For the
-// rest see [FairQueue]. For how long tasks wait and run see [Observe].
-func Pool(name string, p interface{ Stats() pool.Stats }, keys int) *Source {
-	stats := func(context.Context) (pool.Stats, error) { return p.Stats(), nil }
-	counter, ok := p.(interface {
-		KeyCounts(n int) []fairq.KeyCount[string]
-	})
-	if !ok {
-		return newSource(name, stats, ofPool, heaviest[string](0, nil))
+// of returns the metrics of a fairq.Stats, task.Stats or pool.Stats.
+func of(stats any, isUp bool) []Metric {
+	switch s := stats.(type) {
+	case fairq.Stats:
+		return ofFairQueue(&s)
+	case task.Stats:
+		return ofTaskQueue(&s, isUp)
+	case pool.Stats:
+		return ofPool(&s)
 	}
-	return newSource(name, stats, ofPool, heaviest(keys, counter.KeyCounts))
+	return nil
 }
 
 // one is the only value of a metric.
@@ -138,7 +130,7 @@ func up(is bool) Metric {
 	return Metric{Name: "fairq.up", Help: "Whether the source has answered.", Values: flag(is)}
 }
 
-func ofFairQueue(s *fairq.Stats, _ bool) []Metric {
+func ofFairQueue(s *fairq.Stats) []Metric {
 	return []Metric{
 		{Name: "fairq.queue.items", Unit: "{item}", Help: "Items queued.", Values: one(s.Len)},
 		{Name: "fairq.queue.keys", Unit: "{key}", Help: "Keys that have items queued.", Values: one(s.Keys)},
@@ -202,7 +194,7 @@ func ofTaskQueue(s *task.Stats, isUp bool) []Metric {
 	}...)
 }
 
-func ofPool(s *pool.Stats, _ bool) []Metric {
+func ofPool(s *pool.Stats) []Metric {
 	ranges := map[string]float64{}
 	if s.Range != "" {
 		ranges[s.Range] = 1

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"reflect"
 	"strings"
 	"sync"
@@ -16,40 +15,23 @@ import (
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/metrics"
+	"github.com/fairq/fairq/monitor"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/memory"
 )
 
-// queue tells what it is made of. With a K of string and an S of task.Stats it tells it as a queue
-// of tasks does.
-type queue[S any, K comparable] struct {
-	stats  S
-	counts []fairq.KeyCount[K]
-}
-
-func (q *queue[S, K]) Stats() S { return q.stats }
-
-func (q *queue[S, K]) KeyCounts(n int) []fairq.KeyCount[K] { return q.counts[:min(n, len(q.counts))] }
-
-type tasks struct {
-	queue[task.Stats, string]
-	err error
-}
-
-func (q *tasks) Stats(context.Context) (task.Stats, error) { return q.stats, q.err }
-
-// values returns what a source tells, by name and attribute.
-func values(t *testing.T, s *metrics.Source) map[string]string {
+// values returns metrics by name and attribute.
+func values(t *testing.T, found []metrics.Metric) map[string]string {
 	t.Helper()
 	known, all := map[string]metrics.Metric{}, map[string]string{}
-	for _, m := range s.Metrics() {
+	for _, m := range metrics.New(0).All() {
 		require.NotContains(t, known, m.Name)
 		require.NotEmpty(t, m.Help)
 		m.Values, m.Histogram = nil, fairq.Histogram{}
 		known[m.Name] = m
 	}
-	for _, m := range s.Look(t.Context()) {
+	for _, m := range found {
 		if m.Kind == metrics.Histogram {
 			all[m.Name] = m.Histogram.String()
 		}
@@ -71,20 +53,10 @@ func values(t *testing.T, s *metrics.Source) map[string]string {
 
 // TestAllOfStats changes one field of the Stats after the other.
 func TestAllOfStats(t *testing.T) {
-	var of queue[fairq.Stats, int]
-	var ofTasks tasks
-	var ofPool queue[pool.Stats, string]
-	for _, c := range []struct {
-		source *metrics.Source
-		stats  any
-		also   string // by which others this one is told
-	}{
-		{metrics.FairQueue("a", &of, 0), &of.stats, ""},
-		{metrics.TaskQueue("b", &ofTasks, 0), &ofTasks.stats, ""},
-		{metrics.Pool("c", &ofPool, 0), &ofPool.stats, "Workers"}, // is Idle + Running
-	} {
-		before := values(t, c.source)
-		for f, field := range reflect.ValueOf(c.stats).Elem().Fields() {
+	for _, stats := range []any{new(fairq.Stats), new(task.Stats), new(pool.Stats)} {
+		of := func() map[string]string { return values(t, metrics.Of(reflect.ValueOf(stats).Elem().Interface())) }
+		before := of()
+		for f, field := range reflect.ValueOf(stats).Elem().Fields() {
 			switch x := field.Addr().Interface().(type) {
 			case *int:
 				*x = 7
@@ -101,123 +73,62 @@ func TestAllOfStats(t *testing.T) {
 			default:
 				t.Fatalf("%s is a %T", f.Name, x)
 			}
-			if after := values(t, c.source); f.Name != c.also {
+			if after := of(); f.Name != "Workers" { // which is Idle + Running
 				require.NotEqual(t, before, after, f.Name)
 			}
 			field.SetZero()
-			require.Equal(t, before, values(t, c.source))
+			require.Equal(t, before, of())
 		}
 	}
 }
 
 func TestValues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := fairq.New(func(s string) string { return s[:1] }, &fairq.Options[string, string]{TrackWait: true, CountKeys: 10})
-		for _, item := range []string{"a1", "a2", "b1"} {
-			require.NoError(t, q.Push(item))
+		q := fairq.New(func(s string) string { return s[:1] }, &fairq.Options[string, string]{
+			KeyCapacity: 2, TrackWait: true, CountKeys: 10,
+		})
+		for _, item := range []string{"a1", "a2", "b1", "a3"} {
+			_ = q.Push(item)
 		}
 		time.Sleep(time.Second)
 		q.Pop()
-		got := values(t, metrics.FairQueue("jobs", q, 10))
-		for name, want := range map[string]string{
-			"fairq.up": "1", "fairq.queue.items": "2", "fairq.queue.keys": "2", "fairq.queue.events push": "3", "fairq.queue.events pop": "1",
-			"fairq.queue.oldest.age": "1", "fairq.key.served a": "1", "fairq.queue.wait": q.Stats().Wait.String(),
-		} {
-			require.Equal(t, want, got[name], name)
-		}
-
 		tq, err := task.Open[string](t.Context(), new(memory.Store), "emails", nil)
 		require.NoError(t, err)
 		_, err = tq.Put(t.Context(), "a", "a1", task.PutOptions{Delay: time.Second})
 		require.NoError(t, err)
-		got = values(t, metrics.TaskQueue("emails", tq, 0))
+		set := metrics.New(1, monitor.FairQueue("jobs", q, nil), monitor.TaskQueue("emails", tq, nil))
+		found := set.Look(t.Context())
+		got := values(t, found["jobs"])
+		for name, want := range map[string]string{
+			"fairq.up": "1", "fairq.queue.items": "2", "fairq.queue.keys": "2", "fairq.queue.events push": "3", "fairq.queue.events pop": "1",
+			"fairq.queue.oldest.age": "1", "fairq.key.served a": "1", "fairq.key.refused a": "1", "fairq.queue.wait": q.Stats().Wait.String(),
+		} {
+			require.Equal(t, want, got[name], name)
+		}
+		got = values(t, found["emails"])
 		require.Equal(t, "1", got["fairq.taskqueue.tasks delayed"])
 		require.NotContains(t, fmt.Sprint(got), "fairq.key")
 		require.NoError(t, tq.Close(t.Context()))
-		require.Equal(t, map[string]string{"fairq.up": "0"}, values(t, metrics.TaskQueue("emails", &tasks{err: errors.New("no")}, 5)))
+		require.Equal(t, map[string]string{"fairq.up": "0"}, values(t, set.Look(t.Context())["emails"]))
+		require.PanicsWithValue(t, `metrics: two sources have the name "a"`, func() {
+			metrics.New(0, monitor.TaskQueue("a", tq, nil), monitor.FairQueue("b", q, nil), monitor.FairQueue("a", q, nil))
+		})
 	})
 }
 
-func TestNames(t *testing.T) {
-	for _, name := range []string{"", "a\xff"} {
-		require.Panics(t, func() { metrics.Pool(name, new(queue[pool.Stats, string]), 0) })
-	}
-	require.Equal(t, "ä b", metrics.Pool("ä b", new(queue[pool.Stats, string]), 0).Name())
-}
-
-// counted returns the counts of keys, the heaviest first.
-func counted[K comparable](keys ...K) (counts []fairq.KeyCount[K]) {
-	for i, k := range keys {
-		counts = append(counts, fairq.KeyCount[K]{Key: k, Total: fairq.Counts{Served: uint64(1000 - i), Refused: 1, Evicted: 2, Cost: 3}})
-	}
-	return counts
-}
-
-// keys returns the keys that a source tells of.
-func keys(t *testing.T, s *metrics.Source) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	for name, value := range values(t, s) {
-		if key, ok := strings.CutPrefix(name, "fairq.key.served "); ok {
-			all[key] = value
-		}
-	}
-	return all
-}
-
 func TestKeysDoNotComeAndGo(t *testing.T) {
-	var q queue[fairq.Stats, string]
-	s := metrics.FairQueue("a", &q, 2)
-	for _, c := range []struct{ counted, want string }{
+	var last map[string]bool
+	for _, c := range []struct{ first, want string }{
 		{"", ""},
 		{"a", "a"},
 		{"b a", "a b"},
-		{"c d b a", "a b"},
+		{"c d b a", "b a"},
 		{"c d a b", "a b"},
-		{"c d e a b", "a c"}, // b is too light
-		{"b c a", "a c"},
+		{"c d e a", "a c"}, // b is not among the first
+		{"b c a", "c a"},
 		{"e f", "e f"},
 	} {
-		q.counts = counted(strings.Fields(c.counted)...)
-		want := map[string]string{}
-		for i, k := range q.counts {
-			if strings.Contains(c.want, k.Key) {
-				want[k.Key] = fmt.Sprint(1000 - i)
-			}
-		}
-		require.Equal(t, want, keys(t, s), c.counted)
-	}
-	require.Equal(t, map[string]string{"e": "1000", "f": "999"}, keys(t, metrics.Pool("p", &queue[pool.Stats, string]{counts: q.counts}, 5)))
-	require.Empty(t, keys(t, metrics.Pool("p", statsOnly{}, 5)))
-}
-
-type statsOnly struct{}
-
-func (statsOnly) Stats() pool.Stats { return pool.Stats{} }
-
-type stringer struct{ s string }
-
-func (s *stringer) String() string { return s.s }
-
-// TestHostileKeys has keys of all kinds, each with a text of its own that is valid and short.
-func TestHostileKeys(t *testing.T) {
-	long := strings.Repeat("\u00e9", 1<<19)
-	odd := []any{
-		"", " ", "a\xff", "a\x00", "\n", "<script>", long, long + "x", 7, math.NaN(), math.NaN(), nil,
-		[2]string{"a", "b"},
-		&stringer{"text"}, new(int),
-		struct{ a, b any }{1, new(int)},
-	}
-	q := queue[fairq.Stats, any]{counts: counted(odd...)}
-	s := metrics.FairQueue("a", &q, 100)
-	for range 2 {
-		got := keys(t, s)
-		require.Len(t, got, len(odd)-1, "all but one NaN")
-		require.Contains(t, got, "text")
-		for text := range got {
-			require.LessOrEqual(t, len(text), 130)
-			require.Equal(t, strings.ToValidUTF8(text, ""), text)
-		}
+		require.Equal(t, strings.Fields(c.want), append([]string{}, metrics.Choose(&last, 2, strings.Fields(c.first)...)...), c.first)
 	}
 }
 

@@ -30,8 +30,8 @@ func BenchmarkLook(b *testing.B) {
 		look(b, fmt.Sprintf("items/keys=%d", keys), monitor.FairQueue("jobs", q, nil), map[string]func(){
 			"Stats":     func() { q.Stats() },
 			"Upcoming":  func() { q.Upcoming(1000) },
-			"KeyCounts": func() { q.KeyCounts(100) },
-			"Heaviest":  func() { q.Heaviest(100) },
+			"ByServed":  func() { q.KeyStats(100, fairq.ByServed) },
+			"ByBacklog": func() { q.KeyStats(100, fairq.ByBacklog) },
 			"KeyStat":   func() { q.KeyStat("user 0") },
 		})
 	}

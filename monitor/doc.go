@@ -18,14 +18,14 @@
 // If a look takes longer than a twentieth of a second, the next one is later, so that looking takes
 // no more than a twentieth of the time. What a look does:
 //
-//   - FairQueue: Stats, KeyCounts and Heaviest of 100 keys, Upcoming of 1,000 items, and KeyStat
+//   - FairQueue: Stats, KeyStats of 100 keys in three orders, Upcoming of 1,000 items, and KeyStat
 //     of the keys among these. Each takes the lock by itself, copies, and lets it go; all else is
 //     done after that. The longest hold is that of Upcoming, 0.02 to 0.07 ms, however many items
-//     and keys there are, or that of KeyCounts where Options.CountKeys is several thousand.
-//   - TaskQueue: Stats, KeyCounts, Upcoming of 1,000 tasks, and List of 50 that are buried. The
-//     longest hold in memory is that of Upcoming, 0.1 to 0.6 ms. In other stores it is Upcoming
-//     of 200, and all of it is a bounded number of indexed reads.
-//   - Pool: Stats, KeyCounts of 100 keys, and a look at its queue.
+//     and keys there are, or that of KeyStats where Options.CountKeys is several thousand.
+//   - TaskQueue: Stats, KeyStats by service and refusals, Upcoming of 1,000 tasks, and List of 50
+//     that are buried. The longest hold in memory is that of Upcoming, 0.1 to 0.6 ms. In other
+//     stores it is Upcoming of 200, and all of it is a bounded number of indexed reads.
+//   - Pool: Stats, and a look at its queue.
 //
 // These are medians, measured by BenchmarkLook, and of tasks by BenchmarkUpcoming of task/memory. On
 // a machine that is very busy a goroutine may lose its processor while it holds the lock, for many
@@ -61,7 +61,7 @@
 //
 // The share of a key is its part of the service that the keys shown have had lately: in the present
 // minute and those before it, each of which counts half as much as the one after it. The service is
-// work if there are costs, else items; of a pool that counts keys, it is attempts. The fair share
+// work if there are costs, else items. The fair share
 // of a key that has nothing queued is the share that it has had, for it wanted no more. The keys
 // with a backlog divide what these leave, by their weights. The backlog of a pool is that of the
 // queue that [Pool] is given.

@@ -65,13 +65,21 @@ type keyRows[K comparable] struct {
 	keys  map[string]K // by text
 }
 
-func newKeyRows[K comparable](counts []fairq.KeyCount[K]) *keyRows[K] {
+func newKeyRows[K comparable](stats ...[]fairq.KeyStat[K]) *keyRows[K] {
 	t := &keyRows[K]{map[K]string{}, map[string]*keyRow{}, map[string]K{}}
-	for _, c := range counts {
-		row := t.of(c.Key)
-		row.Total, row.Recent, row.Missed = c.Total, c.Recent, c.Missed
+	for i := range stats {
+		for j := range stats[i] {
+			t.add(&stats[i][j])
+		}
 	}
 	return t
+}
+
+// add fills in the row of a key.
+func (t *keyRows[K]) add(s *fairq.KeyStat[K]) {
+	row := t.of(s.Key)
+	row.Len, row.Weight, row.Cost, row.OldestAge, row.Wait = s.Backlog, s.Weight, s.Cost, s.OldestAge, quantilesOf(&s.Wait)
+	row.Total, row.Recent, row.Missed = s.Total, s.Recent, s.Missed
 }
 
 // of returns the row of a key.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/internal/printable"
 )
 
@@ -26,8 +27,8 @@ const (
 	pageBuried   = 20
 )
 
-// Source is a queue or a pool, with a name, that can be looked at: by any number of Monitors, and
-// with [Var]. [FairQueue], [TaskQueue] and [Pool] make one.
+// Source is a queue or a pool with a name. Any number of Monitors, [Var] and package metrics can
+// look at it. [FairQueue], [TaskQueue] and [Pool] make one.
 type Source struct {
 	name string
 	kind string
@@ -42,6 +43,9 @@ type Source struct {
 type viewed interface {
 	look(ctx context.Context) (sample, error)
 
+	stats(ctx context.Context) (any, error)
+	keyStats(ctx context.Context, n int, by fairq.KeyOrder) ([]fairq.KeyStat[string], error)
+
 	// actions are those that there are, and do does one of them. It returns to how many items or
 	// tasks it was done.
 	actions() []string
@@ -54,6 +58,19 @@ func newSource(name, kind string, of viewed) *Source {
 		panic(fmt.Sprintf("monitor: the name of a source %v", err))
 	}
 	return &Source{name: name, kind: kind, of: of, turn: make(chan struct{}, 1)}
+}
+
+// Name returns the name.
+func (s *Source) Name() string { return s.name }
+
+// Stats returns a [fairq.Stats], a [task.Stats] or a [pool.Stats] as of now. Beside an error, the
+// counters of this process are there.
+func (s *Source) Stats(ctx context.Context) (any, error) { return s.of.stats(ctx) }
+
+// KeyStats returns n keys as [fairq.FairQueue.KeyStats] or [task.Queue.KeyStats] does, each as the
+// text that the package documentation describes. Of a pool there are none: its queue has them.
+func (s *Source) KeyStats(ctx context.Context, n int, by fairq.KeyOrder) ([]fairq.KeyStat[string], error) {
+	return s.of.keyStats(ctx, n, by)
 }
 
 // sample is what a look at a source has brought to light. It does not change.

@@ -1,7 +1,6 @@
 package monitor
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,27 +27,34 @@ type fairQueue[K comparable, V any] struct {
 func (q *fairQueue[K, V]) look(context.Context) (s sample, err error) {
 	stats := q.Stats()
 	s.Stats, s.Wait = stats, quantilesOf(&stats.Wait)
-	keys := newKeyRows(q.KeyCounts(maxKeys))
-	for _, k := range q.Heaviest(maxKeys) {
-		keys.of(k.Key)
-	}
+	keys := newKeyRows(q.KeyStats(maxKeys, fairq.ByBacklog), q.KeyStats(maxKeys, fairq.ByServed), q.KeyStats(maxKeys, fairq.ByRefused))
 	for i, u := range q.FairQueue.Upcoming(maxUpcoming) {
 		row := keys.of(u.Key)
-		row.leaves(i)
+		if row.leaves(i) && row.Len == 0 {
+			stat := q.KeyStat(u.Key)
+			keys.add(&stat)
+		}
 		up := upcomingRow{Key: row.Key, Round: u.Round, Cost: u.Cost, Age: u.Age}
 		if i < maxDescribed {
 			up.Payload = describe(q.describe, u.Item)
 		}
 		s.Upcoming = append(s.Upcoming, up)
 	}
-	for text, key := range keys.keys {
-		row, stat := keys.rows[text], q.KeyStat(key)
-		row.Len, row.Weight, row.Cost = stat.Len, stat.Weight, stat.Cost
-		row.OldestAge, row.Wait = stat.OldestAge, quantilesOf(&stat.Wait)
-	}
 	s.More = len(s.Upcoming) == maxUpcoming
 	s.Keys, s.keys = keys.longest(), keys.unclear()
 	return s, nil
+}
+
+func (q *fairQueue[K, V]) stats(context.Context) (any, error) { return q.Stats(), nil }
+
+func (q *fairQueue[K, V]) keyStats(_ context.Context, n int, by fairq.KeyOrder) (all []fairq.KeyStat[string], err error) {
+	for _, k := range q.KeyStats(n, by) {
+		all = append(all, fairq.KeyStat[string]{
+			Key: keyText(any(k.Key)), Backlog: k.Backlog, Rounds: k.Rounds, Weight: k.Weight, Cost: k.Cost, OldestAge: k.OldestAge, Wait: k.Wait,
+			Total: k.Total, Recent: k.Recent, Missed: k.Missed,
+		})
+	}
+	return all, nil
 }
 
 func (q *fairQueue[K, V]) keyLen(text string, last *sample) (n int, known bool) {
@@ -97,7 +103,15 @@ func (q *taskQueue[V]) look(ctx context.Context) (s sample, err error) {
 		return s, err
 	}
 	now := time.Now()
-	keys := newKeyRows(q.KeyCounts(maxKeys))
+	served, err := q.KeyStats(ctx, maxKeys, fairq.ByServed)
+	if err != nil {
+		return s, err
+	}
+	refused, err := q.KeyStats(ctx, maxKeys, fairq.ByRefused)
+	if err != nil {
+		return s, err
+	}
+	keys := newKeyRows(served, refused)
 	for i := range upcoming {
 		u := &upcoming[i]
 		row, age := keys.of(u.Key), max(0, now.Sub(u.ReadyAt))
@@ -119,6 +133,16 @@ func (q *taskQueue[V]) look(ctx context.Context) (s sample, err error) {
 	}
 	s.Keys, s.keys = keys.longest(), keys.unclear()
 	return s, nil
+}
+
+func (q *taskQueue[V]) stats(ctx context.Context) (any, error) { return q.Stats(ctx) }
+
+func (q *taskQueue[V]) keyStats(ctx context.Context, n int, by fairq.KeyOrder) ([]fairq.KeyStat[string], error) {
+	all, err := q.KeyStats(ctx, n, by)
+	for i := range all {
+		all[i].Key = keyText(all[i].Key)
+	}
+	return all, err
 }
 
 // buried returns the first of those that are buried.
@@ -213,29 +237,20 @@ type workers struct {
 
 func (w workers) look(ctx context.Context) (s sample, err error) {
 	s.Stats = w.Stats()
-	var counts []fairq.KeyCount[string]
-	if c, ok := w.Workers.(interface {
-		KeyCounts(n int) []fairq.KeyCount[string]
-	}); ok {
-		counts = c.KeyCounts(maxKeys)
-	}
-	keys := newKeyRows(counts)
 	if w.queue != nil {
 		l, _, err := w.queue.sample(ctx)
 		if err != nil {
 			return s, err
 		}
-		s.Queue, s.Upcoming, s.More = w.queue.name, l.Upcoming, l.More
-		for _, row := range l.Keys {
-			if len(counts) > 0 { // else there is what the queue counts
-				own := cmp.Or(keys.rows[row.Key], new(keyRow))
-				row.Total, row.Recent, row.Missed, row.Share = own.Total, own.Recent, own.Missed, 0
-			}
-			keys.rows[row.Key] = &row
-		}
+		s.Queue, s.Keys, s.Upcoming, s.More = w.queue.name, l.Keys, l.Upcoming, l.More
 	}
-	s.Keys = keys.longest()
 	return s, nil
+}
+
+func (w workers) stats(context.Context) (any, error) { return w.Stats(), nil }
+
+func (workers) keyStats(context.Context, int, fairq.KeyOrder) ([]fairq.KeyStat[string], error) {
+	return nil, nil // those of its queue
 }
 
 func (w workers) actions() []string { return []string{pause, resume} }

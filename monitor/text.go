@@ -1,8 +1,8 @@
 package monitor
 
 import (
+	"crypto/sha256"
 	"fmt"
-	"hash/maphash"
 	"reflect"
 	"strconv"
 	"unicode/utf8"
@@ -16,8 +16,6 @@ const (
 	maxText    = 200
 )
 
-var seed = maphash.MakeSeed()
-
 // keyText returns how a key is shown. Different keys have different texts, as far as what fmt makes
 // of them differs. See the package documentation.
 func keyText(key any) string {
@@ -25,7 +23,8 @@ func keyText(key any) string {
 	if len(text) <= maxKeyText {
 		return printable.Text(text)
 	}
-	return fmt.Sprintf("%s of %d bytes, %016x", cut(text, maxKeyText), len(text), maphash.String(seed, text))
+	hash := sha256.Sum256([]byte(text))
+	return fmt.Sprintf("%s of %d bytes, %x", cut(text, maxKeyText), len(text), hash[:8])
 }
 
 // shown returns how a payload or an error is shown.

@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
 )
@@ -107,20 +106,16 @@ type ledger struct {
 	// failures of tasks whose attempts were used up, so that no handler was called
 	spent   uint64
 	offered uint64
-	byKey   map[string]fairq.Counts // the same by key
 }
 
 func newLedger(t *testing.T, seed uint64) *ledger {
-	l := &ledger{T: t, rand: rand.New(rand.NewPCG(seed, 21)), byKey: map[string]fairq.Counts{}}
+	l := &ledger{T: t, rand: rand.New(rand.NewPCG(seed, 21))}
 	l.ctx, l.stop = context.WithCancel(t.Context())
 	r := l.rand
 	l.nesting, l.closer = r.IntN(2) == 0, r.IntN(10) == 0
 	l.slow, l.broken = r.IntN(3) == 0, seed%4 == 0
 	l.sinks = []string{"none", "take", "take", "fail", "moody"}[r.IntN(5)]
 	o := &l.options
-	if seed%3 > 0 {
-		o.CountKeys = 1000 // all of them
-	}
 	o.Logger, o.Observer, o.AbandonAfter = slog.New(slog.DiscardHandler), l.observer(), time.Duration(1+r.IntN(500))*time.Millisecond
 	if seed%2 > 0 { // acks and takes are one call then
 		o.Observer.Succeeded = nil
@@ -198,12 +193,6 @@ func (l *ledger) anyLimits() (limits []pool.Limit) {
 func (l *ledger) observer() pool.Observer[*chore] {
 	type tk = *task.Task[*chore]
 	type span = time.Duration
-	byKey := func(t tk, c fairq.Counts) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		k := l.byKey[t.Key]
-		l.byKey[t.Key] = fairq.Counts{Served: k.Served + c.Served, Refused: k.Refused + c.Refused, Evicted: k.Evicted + c.Evicted}
-	}
 	add := func(class string, t tk, n *uint64) {
 		if c := t.Payload; c != nil && (c.class.name != class || c.key != t.Key) {
 			l.Errorf("told of class %q and key %q: %v", class, t.Key, c)
@@ -214,17 +203,9 @@ func (l *ledger) observer() pool.Observer[*chore] {
 		}
 	}
 	return pool.Observer[*chore]{
-		Offered: func(_ context.Context, class string, t tk) { add(class, t, &l.offered) },
-		Refused: func(_ context.Context, class string, t tk, err error) {
-			if errors.Is(err, pool.ErrFull) {
-				byKey(t, fairq.Counts{Refused: 1})
-			}
-			add(class, t, &l.counts.Refused)
-		},
-		Started: func(_ context.Context, class string, t tk, _ span) {
-			byKey(t, fairq.Counts{Served: 1})
-			add(class, t, &l.counts.Started)
-		},
+		Offered:   func(_ context.Context, class string, t tk) { add(class, t, &l.offered) },
+		Refused:   func(_ context.Context, class string, t tk, _ error) { add(class, t, &l.counts.Refused) },
+		Started:   func(_ context.Context, class string, t tk, _ span) { add(class, t, &l.counts.Started) },
 		Succeeded: func(_ context.Context, class string, t tk, _ span) { add(class, t, &l.counts.Succeeded) },
 		Retried:   func(_ context.Context, class string, t tk, _, _ span, _ error) { add(class, t, &l.counts.Retried) },
 		Failed: func(_ context.Context, class string, t tk, _ span, err error) {
@@ -238,11 +219,8 @@ func (l *ledger) observer() pool.Observer[*chore] {
 		},
 		Cancelled: func(_ context.Context, class string, t tk, _ span, _ error) { add(class, t, &l.counts.Cancelled) },
 		Lost:      func(_ context.Context, class string, t tk, _ span, _ error) { add(class, t, &l.counts.Lost) },
-		Dropped: func(_ context.Context, class string, t tk) {
-			byKey(t, fairq.Counts{Evicted: 1})
-			add(class, t, &l.counts.Dropped)
-		},
-		Expired: func(_ context.Context, class string, t tk) { add(class, t, &l.counts.Expired) },
+		Dropped:   func(_ context.Context, class string, t tk) { add(class, t, &l.counts.Dropped) },
+		Expired:   func(_ context.Context, class string, t tk) { add(class, t, &l.counts.Expired) },
 		DeadLetter: func(_ context.Context, _ *pool.DeadLetter[*chore], err error) {
 			if err == nil {
 				l.count(&l.counts.DeadLetters)

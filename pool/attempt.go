@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
 )
 
@@ -89,7 +88,6 @@ func (a *attempt[V]) run(w *worker) error {
 	p := a.class.pool
 	a.worker = w
 	inc(&w.counts.started)
-	p.keyCounts.Add(a.task.Key, fairq.Counts{Served: 1})
 	o := &p.observer
 	w.started, w.handled = time.Time{}, false
 	if !a.class.inMemory || p.costUnit > 0 || o.times() {

@@ -55,10 +55,11 @@ type Options[V any] struct {
 	Capacity    int
 	KeyCapacity int
 
-	// MaxInFlightPerKey, Weight and Quantum are for a queue of the pool's own, see [task.Options].
+	// MaxInFlightPerKey, Weight, Quantum and CountKeys are for a queue of the pool's own, see [task.Options].
 	MaxInFlightPerKey int
 	Weight            func(key string) int
 	Quantum           int64
+	CountKeys         int
 
 	// CostUnit, if not 0, has the keys share the workers' time instead of the number of tasks: the
 	// pool measures how long each attempt of a key's tasks runs, and tells the queue, in this unit,
@@ -100,12 +101,6 @@ type Options[V any] struct {
 
 	// Observer is told what happens.
 	Observer Observer[V]
-
-	// CountKeys is how many keys the pool counts, the heaviest, for [Pool.KeyCounts]: their
-	// attempts, and their tasks that were refused or dropped because there was no room. 0 means
-	// none. It costs a lock and a clock reading for each of these events, and some 150 bytes for
-	// each key; see [fairq.KeyCounter].
-	CountKeys int
 
 	// Logger is told at level Error about what was lost and about queues that cannot be read; at
 	// level Warn about each task that has failed for good, that could not be settled, or that
@@ -279,8 +274,8 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 		return nil, invalid("Options.WhenFull is %v; of a queue that is not the pool's own, that must be set in its task.Options", o.WhenFull)
 	case o.WhenFull >= DropNew && o.DeadLetters == nil:
 		return nil, invalid("Options.DeadLetters is nil; with Options.WhenFull %v it must be set, or tasks would be lost in silence", o.WhenFull)
-	case !own && (o.Capacity != 0 || o.KeyCapacity != 0 || o.MaxInFlightPerKey != 0 || o.Weight != nil || o.Quantum != 0):
-		return nil, invalid("Options.Capacity, KeyCapacity, MaxInFlightPerKey, Weight or Quantum is set; of a queue that is not the pool's own, they must be set in its task.Options")
+	case !own && (o.Capacity != 0 || o.KeyCapacity != 0 || o.MaxInFlightPerKey != 0 || o.Weight != nil || o.Quantum != 0 || o.CountKeys != 0):
+		return nil, invalid("Options.Capacity, KeyCapacity, MaxInFlightPerKey, Weight, Quantum or CountKeys is set; of a queue that is not the pool's own, they must be set in its task.Options")
 	case o.Capacity < 0 || o.Capacity > fairq.MaxLen:
 		return nil, invalid("Options.Capacity is %d; the limits are 0 and %d", o.Capacity, fairq.MaxLen)
 	case o.KeyCapacity < 0 || o.KeyCapacity > fairq.MaxLen:

@@ -56,7 +56,7 @@ func TestOptionErrors(t *testing.T) {
 		"Options.WhenFull is EvictHeaviest; of a queue that is not the pool's own, that must be set in its task.Options": {
 			WhenFull: pool.EvictHeaviest, DeadLetters: sinkAll, Classes: []pool.Class[int]{{Queue: q}},
 		},
-		"Options.Capacity, KeyCapacity, MaxInFlightPerKey, Weight or Quantum is set; of a queue that is not the pool's own, they must be set in its task.Options": {
+		"Options.Capacity, KeyCapacity, MaxInFlightPerKey, Weight, Quantum or CountKeys is set; of a queue that is not the pool's own, they must be set in its task.Options": {
 			MaxInFlightPerKey: 1, Classes: []pool.Class[int]{{Queue: q}},
 		},
 		"Options.Capacity is -1; the limits are 0 and 536870912":                                                  {Capacity: -1},

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/fairq/fairq"
-	"github.com/fairq/fairq/internal/keycount"
 	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/memory"
 )
@@ -20,16 +19,15 @@ import (
 type Pool[V any] struct {
 	workerSet
 
-	tasks     taskSource[V]
-	handler   Handler[*task.Task[V]]
-	policy    Policy
-	forTask   func(*task.Task[V], Policy) Policy // nil if policy is for all tasks
-	whenFull  WhenFull
-	delay     time.Duration
-	deadline  time.Duration
-	sink      Sink[V]
-	observer  Observer[V]
-	keyCounts *keycount.Counter
+	tasks    taskSource[V]
+	handler  Handler[*task.Task[V]]
+	policy   Policy
+	forTask  func(*task.Task[V], Policy) Policy // nil if policy is for all tasks
+	whenFull WhenFull
+	delay    time.Duration
+	deadline time.Duration
+	sink     Sink[V]
+	observer Observer[V]
 
 	maxSettling int64 // how many tasks may be settled in background at a time
 
@@ -97,7 +95,6 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]], option
 	}
 	p.accepting, p.stopAccepting = context.WithCancelCause(context.Background())
 	p.workerSet.workerSettings = *setup
-	p.keyCounts = keycount.New(o.CountKeys)
 	s := &p.tasks
 	s.pool, s.order, s.epoch, s.kinds = p, o.Order, time.Now(), slices.Clone(o.Kinds)
 	s.filter = task.Filter{Kinds: s.kinds}
@@ -128,7 +125,7 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]], option
 func (p *Pool[V]) openOwn(c *class[V], o *Options[V], capacity int) {
 	c.own = true
 	settings := task.Options[V]{
-		Capacity: capacity, KeyCapacity: o.KeyCapacity, CountOnlyWaiting: true, MaxInFlightPerKey: o.MaxInFlightPerKey, Weight: o.Weight, Quantum: o.Quantum,
+		Capacity: capacity, KeyCapacity: o.KeyCapacity, CountOnlyWaiting: true, MaxInFlightPerKey: o.MaxInFlightPerKey, Weight: o.Weight, Quantum: o.Quantum, CountKeys: o.CountKeys,
 		OnExpire: p.onGone(c, Deadline, ErrDeadline),
 	}
 	if o.CostUnit > 0 {
@@ -262,7 +259,6 @@ const quietPoll = time.Second
 // taskDropped counts a task that there was no room for. The context is for the Observer.
 func (p *Pool[V]) taskDropped(ctx context.Context, class string, t *task.Task[V]) {
 	p.dropped.Add(1)
-	p.keyCounts.Add(t.Key, fairq.Counts{Evicted: 1})
 	if f := p.observer.Dropped; f != nil {
 		p.observeOutside("Dropped", func() { f(ctx, class, t) })
 	}

@@ -2,8 +2,6 @@ package pool
 
 import (
 	"sync/atomic"
-
-	"github.com/fairq/fairq"
 )
 
 // Stats tells how a pool is doing.
@@ -104,15 +102,4 @@ func (ws *workerSet) stats() Stats {
 		w.counts.addTo(&s)
 	}
 	return s
-}
-
-// KeyCounts returns the n keys that were served, refused and evicted most, heaviest first; if fewer
-// are counted, all. A task is served when an attempt is started, refused if Submit or the like
-// returns an [ErrFull], and evicted if it was dropped because there was no room. What a queue
-// evicts that is not the pool's own is not counted; [task.Queue.KeyCounts] tells. Keys of the same
-// name in several classes count as one. The pool counts no costs: these are 0, also with
-// Options.CostUnit. It is O(Options.CountKeys * log Options.CountKeys). Without Options.CountKeys
-// there are none.
-func (p *Pool[V]) KeyCounts(n int) []fairq.KeyCount[string] {
-	return p.keyCounts.Top(n)
 }

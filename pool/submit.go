@@ -257,9 +257,6 @@ func (p *Pool[V]) answered(ctx context.Context, o *offer[V], id task.ID, err err
 		return
 	}
 	p.refused.Add(1)
-	if errors.Is(err, ErrFull) {
-		p.keyCounts.Add(o.key, fairq.Counts{Refused: 1})
-	}
 	if f := p.observer.Refused; f != nil {
 		p.observeOutside("Refused", func() { f(ctx, o.class.name, o.task(), err) })
 	}

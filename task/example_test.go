@@ -206,7 +206,7 @@ func ExampleConsumer() {
 }
 
 // A key that floods the queue leaves room to the others, and the counters tell which one it is.
-func ExampleQueue_KeyCounts() {
+func ExampleQueue_KeyStats() {
 	ctx := context.Background()
 	tasks, _ := task.Open(ctx, new(memory.Store), "work", &task.Options[string]{
 		Capacity: 10, WhenFull: fairq.RejectOverShare, CountKeys: 100,
@@ -217,7 +217,8 @@ func ExampleQueue_KeyCounts() {
 	_, err := tasks.Put(ctx, "small", "", task.PutOptions{})
 	fmt.Println(err)
 	_, _ = tasks.TakeBatch(ctx, 4)
-	for _, k := range tasks.KeyCounts(10) {
+	keys, _ := tasks.KeyStats(ctx, 10, fairq.ByServed)
+	for _, k := range keys {
 		fmt.Printf("%s: %+v\n", k.Key, k.Total)
 	}
 	// Output:

@@ -1,20 +1,68 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
+	"time"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/keycount"
 )
 
-// KeyCounts returns the n keys that were served, refused and evicted most, heaviest first; if
-// fewer are counted, all. A task is served each time it is taken; of those that are put, by Put or
-// PutBatch, one is refused if that returns an [ErrFull]. With Options.Quantum it also tells what
-// those served have cost. It counts what was done with this Queue:
-// where several have the queue open, in this process or in others, each counts what it did itself.
-// It is O(Options.CountKeys * log Options.CountKeys). Without Options.CountKeys there are none.
-func (q *Queue[V]) KeyCounts(n int) []fairq.KeyCount[string] { return q.counts.Top(n) }
+// KeyStats returns n keys, those first that an order names; if there are fewer, all.
+//
+// By backlog, the keys with the most tasks in all states are first, and by age those with the oldest
+// that is ready or delayed; behind the n are the other keys that are paused, with tasks or without.
+// In memory this is O(keys), with the queue locked, and then goes through tasks, while others go on,
+// until it has found the oldest of each key. In databases it reads all tasks.
+//
+// By service and by refusals only counters of this Queue are read, and all else in a KeyStat is 0: it
+// is O(Options.CountKeys · log Options.CountKeys) in every store, also when the queue is closed, and
+// there are no keys without Options.CountKeys. A task is served each time it is taken; of those that are put, by Put or
+// PutBatch, one is refused if that returns an [ErrFull]. With Options.Quantum there is the cost of
+// those served. Where several have the queue open, in this process or in others, each counts what
+// it did itself.
+func (q *Queue[V]) KeyStats(ctx context.Context, n int, by fairq.KeyOrder) (stats []fairq.KeyStat[string], err error) {
+	if n < 0 {
+		return nil, invalid("KeyStats: the number", n, "0 or more")
+	}
+	now := time.Now()
+	if by >= fairq.ByServed {
+		for _, c := range q.counts.Top(n, keycount.By(by == fairq.ByRefused), now) {
+			stats = append(stats, fairq.KeyStat[string]{Key: c.Key, Total: fairq.Counts(c.Total), Recent: fairq.Counts(c.Recent), Missed: c.Missed})
+		}
+		return stats, nil
+	}
+	if err := q.notifier.over(); err != nil {
+		return nil, err
+	}
+	most := n
+	if by == fairq.ByOldest {
+		most = math.MaxInt32
+	}
+	all, err := q.backend.KeyStats(ctx, most)
+	for _, k := range all {
+		c := q.counts.Of(k.Key, now)
+		stat := fairq.KeyStat[string]{
+			Key: k.Key, Backlog: k.Ready + k.Delayed + k.Held, Taken: k.Taken, Buried: k.Buried, Paused: k.Paused,
+			Total: fairq.Counts(c.Total), Recent: fairq.Counts(c.Recent), Missed: c.Missed,
+		}
+		if !k.Oldest.IsZero() {
+			stat.OldestAge = max(0, now.Sub(k.Oldest))
+		}
+		stats = append(stats, stat)
+	}
+	if by == fairq.ByOldest {
+		slices.SortFunc(stats, func(a, b fairq.KeyStat[string]) int { return cmp.Compare(b.OldestAge, a.OldestAge) })
+		rest := slices.DeleteFunc(slices.Clone(stats[min(n, len(stats)):]), func(k fairq.KeyStat[string]) bool { return !k.Paused })
+		stats = append(stats[:min(n, len(stats))], rest...)
+	}
+	return stats, err
+}
 
 // LearnsCosts tells whether there is an Options.PriorCost, so that Done may be called.
 func (q *Queue[V]) LearnsCosts() bool { return q.options.PriorCost > 0 }
@@ -35,19 +83,26 @@ func (q *Queue[V]) Done(key string, cost int64) error {
 	return nil
 }
 
+// count counts an event of a key, if that is wanted.
+func (q *Queue[V]) count(key string, c keycount.Counts) {
+	if q.counts != nil {
+		q.counts.Add(key, c, time.Now())
+	}
+}
+
 // countServed counts a task that was taken.
 func (q *Queue[V]) countServed(t *Task[V]) {
-	counts := fairq.Counts{Served: 1}
+	counts := keycount.Counts{Served: 1}
 	if q.options.Quantum > 0 {
 		counts.Cost = uint64(t.details().Cost)
 	}
-	q.counts.Add(t.Key, counts)
+	q.count(t.Key, counts)
 }
 
 // countRefusal counts a Put that does not wait.
 func (q *Queue[V]) countRefusal(key string, err error) {
 	if errors.Is(err, fairq.ErrFull) {
-		q.counts.Add(key, fairq.Counts{Refused: 1})
+		q.count(key, keycount.Counts{Refused: 1})
 		if !errors.Is(err, fairq.ErrKeyFull) {
 			q.notifier.tellCounts()
 		}

@@ -105,9 +105,10 @@ type Options[V any] struct {
 	// the queue's. 0 means 30 seconds. When a process dies it is a second at least.
 	Grace time.Duration
 
-	// CountKeys is how many keys this Queue counts, the heaviest, for [Queue.KeyCounts]: what it
-	// takes, what it is refused, and what it evicts. 0 means none. It costs a lock and a clock
-	// reading for each task that is taken, and some 150 bytes for each key; see [fairq.KeyCounter].
+	// CountKeys is the number of keys, those with the most events, of which this Queue counts the
+	// tasks taken, refused and evicted, for [Queue.KeyStats]. 0 means none. It costs a lock and a
+	// clock reading for each task that is taken, and some 150 bytes for each key; for its error
+	// see [fairq.Options].
 	CountKeys int
 
 	// AsIs opens a queue to look at it, or to help by hand, whatever it was opened with elsewhere:

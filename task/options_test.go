@@ -115,7 +115,7 @@ func TestBadCalls(t *testing.T) {
 	requireField(t, err, "ListOptions.State is State(77)")
 	_, err = q.List(ctx, task.ListOptions{Limit: -1})
 	requireField(t, err, "ListOptions.Limit")
-	_, err = q.KeyStats(ctx, -1)
+	_, err = q.KeyStats(ctx, -1, fairq.ByBacklog)
 	requireField(t, err, "KeyStats: the number")
 	for _, n := range []int{-1, task.MaxBatch + 1} {
 		_, err = q.Upcoming(ctx, n)

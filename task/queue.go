@@ -26,7 +26,7 @@ type Queue[V any] struct {
 	backend  driver.Backend
 	notifier *notifier
 	self     *Consumer[V] // of Take and TakeBatch
-	counts   *keycount.Counter
+	counts   *keycount.Counter[string]
 	learned  account.Means // with Options.PriorCost
 
 	close  sync.Mutex // held by Close
@@ -55,7 +55,7 @@ func Open[V any](ctx context.Context, store Store, name string, options *Options
 	if err := q.options.complete(); err != nil {
 		return nil, err
 	}
-	q.counts = keycount.New(q.options.CountKeys)
+	q.counts = keycount.New[string](q.options.CountKeys)
 	q.notifier = newNotifier(reflect.TypeFor[V]())
 	q.notifier.expiries.wanted = q.options.OnExpire != nil
 	q.notifier.putters.policy = q.options.WhenFull
@@ -175,7 +175,7 @@ func (q *Queue[V]) handOut(evicted []driver.Record) (err error) {
 			err = bad
 		}
 	}()
-	q.counts.Add(evicted[0].Key, fairq.Counts{Evicted: 1})
+	q.count(evicted[0].Key, keycount.Counts{Evicted: 1})
 	t, _ := q.show(&evicted[0])
 	return guard("Options.OnEvict", func() { q.options.OnEvict(t) })
 }
@@ -385,19 +385,6 @@ func (q *Queue[V]) Stats(ctx context.Context) (Stats, error) {
 	s.Refused += q.notifier.refused.Load()
 	s.WaitingPut, s.WaitingTake = int(q.notifier.puttersWaiting.Load()), int(q.notifier.takersWaiting.Load())
 	return s, err
-}
-
-// KeyStats returns the n keys with the most tasks, those with the most first. It is O(keys), with
-// the queue locked in memory, and goes through the tasks, while others go on, until it has found
-// the oldest one of each key. Stores that count go through all tasks.
-func (q *Queue[V]) KeyStats(ctx context.Context, n int) ([]KeyStat, error) {
-	if err := q.notifier.over(); err != nil {
-		return nil, err
-	}
-	if n < 0 {
-		return nil, invalid("KeyStats: the number", n, "0 or more")
-	}
-	return q.backend.KeyStats(ctx, n)
 }
 
 // Events returns what happens to the queue's tasks from now on, in order, until ctx is done or the

@@ -58,9 +58,6 @@ const UnlessTaken Condition = 1
 // driver.
 type Stats = driver.Stats
 
-// KeyStat tells how one key of a queue is doing.
-type KeyStat = driver.KeyStat
-
 // Event is something that happened to a task.
 type Event = driver.Event
 

@@ -224,7 +224,7 @@ func (w *waiters) check(when string) {
 
 	stats, err := w.queues[0].Stats(w.ctx)
 	require.NoError(w, err)
-	keys, err := w.queues[0].KeyStats(w.ctx, 100)
+	keys, err := w.queues[0].backend.KeyStats(w.ctx, 100)
 	require.NoError(w, err)
 	require.Len(w, w.taken, stats.Taken, when)
 	for _, t := range w.takers {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairq/fairq/task/driver"
 	"github.com/fairq/fairq/task/memory"
 )
 
@@ -198,7 +199,7 @@ func (w *waiters) dropHandedBack() {
 }
 
 // checkWatches runs when everybody who can do something has done it.
-func (w *waiters) checkWatches(keys []KeyStat, paused bool, when string) {
+func (w *waiters) checkWatches(keys []driver.KeyStat, paused bool, when string) {
 	for _, o := range w.watchers {
 		if !o.armed {
 			continue

@@ -122,28 +122,26 @@ func keys(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	found, err := q.KeyStats(ctx, c.limit)
+	found, err := q.KeyStats(ctx, c.limit, fairq.ByBacklog)
 	if err != nil {
 		return err
 	}
 	type keyRow struct {
-		Key     string    `json:"key"`
-		Ready   int       `json:"ready"`
-		Delayed int       `json:"delayed"`
-		Taken   int       `json:"taken"`
-		Buried  int       `json:"buried"`
-		Held    int       `json:"held"`
-		Paused  bool      `json:"paused"`
-		Oldest  time.Time `json:"oldest,omitzero"` // when the first that is ready or delayed was put
+		Key     string        `json:"key"`
+		Backlog int           `json:"backlog"` // tasks that are ready, delayed or held
+		Taken   int           `json:"taken"`
+		Buried  int           `json:"buried"`
+		Paused  bool          `json:"paused"`
+		Oldest  time.Duration `json:"oldest_age_ns,omitempty"` // of the first that is ready or delayed
 	}
 	rows := []keyRow{}
 	for _, k := range found {
-		rows = append(rows, keyRow{printable.Text(k.Key), k.Ready, k.Delayed, k.Taken, k.Buried, k.Held, k.Paused, k.Oldest})
+		rows = append(rows, keyRow{printable.Text(k.Key), k.Backlog, k.Taken, k.Buried, k.Paused, k.OldestAge})
 	}
 	return c.print(map[string]any{"keys": rows}, func(w io.Writer) {
-		fmt.Fprintln(w, "KEY\tREADY\tDELAYED\tTAKEN\tBURIED\tHELD\tOLDEST\t")
+		fmt.Fprintln(w, "KEY\tBACKLOG\tTAKEN\tBURIED\tOLDEST\t")
 		for _, r := range rows {
-			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t", r.Key, r.Ready, r.Delayed, r.Taken, r.Buried, r.Held, ago(r.Oldest))
+			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%v\t", r.Key, r.Backlog, r.Taken, r.Buried, r.Oldest.Round(time.Millisecond))
 			if r.Paused {
 				fmt.Fprint(w, "paused")
 			}

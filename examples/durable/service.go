@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
 )
 
@@ -204,11 +205,11 @@ func unavailable(w http.ResponseWriter, err error) {
 func (s *service) getStats(w http.ResponseWriter, r *http.Request) {
 	var all struct {
 		Ready, Delayed, Taken, Buried int
-		Tenants                       []task.KeyStat // those with the longest backlogs
+		Tenants                       []fairq.KeyStat[string] // those with the longest backlogs
 	}
 	queue, err := s.tasks.Stats(r.Context())
 	if err == nil {
-		all.Tenants, err = s.tasks.KeyStats(r.Context(), topTenants)
+		all.Tenants, err = s.tasks.KeyStats(r.Context(), topTenants, fairq.ByBacklog)
 	}
 	if err != nil {
 		unavailable(w, err)

@@ -282,13 +282,13 @@ func (s *service) retryAfter() int {
 
 // stats is what GET /stats answers.
 type stats struct {
-	Queue    queueStats               `json:"queue"`
-	Longest  []tenantStats            `json:"longest"`  // the tenants with the longest backlogs
-	Heaviest []fairq.KeyCount[string] `json:"heaviest"` // those that were served and refused most
-	Workers  int                      `json:"workers"`
-	Running  int64                    `json:"running"`
-	MeanRun  float64                  `json:"mean_run_seconds"`
-	Draining bool                     `json:"draining"`
+	Queue    queueStats    `json:"queue"`
+	Longest  []tenantStats `json:"longest"` // the tenants with the longest backlogs
+	Refused  []tenantStats `json:"refused"` // those that were refused most lately
+	Workers  int           `json:"workers"`
+	Running  int64         `json:"running"`
+	MeanRun  float64       `json:"mean_run_seconds"`
+	Draining bool          `json:"draining"`
 }
 
 // Waiting times are in words: the buckets of a histogram mean nothing to who does not know their
@@ -306,14 +306,16 @@ type (
 
 func (s *service) stats() stats {
 	q := s.queue.Stats()
-	var longest []tenantStats
-	for _, t := range s.queue.KeyStats(topTenants) {
-		longest = append(longest, tenantStats{t, t.Wait.String()})
+	tenants := func(by fairq.KeyOrder) (all []tenantStats) {
+		for _, t := range s.queue.KeyStats(topTenants, by) {
+			all = append(all, tenantStats{t, t.Wait.String()})
+		}
+		return all
 	}
 	return stats{
 		Queue:    queueStats{q, q.Wait.String()},
-		Longest:  longest,
-		Heaviest: s.queue.KeyCounts(topTenants),
+		Longest:  tenants(fairq.ByBacklog),
+		Refused:  tenants(fairq.ByRefused),
 		Workers:  s.workers,
 		Running:  s.running.Load(),
 		MeanRun:  s.mean().Seconds(),

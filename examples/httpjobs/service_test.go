@@ -243,8 +243,8 @@ func TestFullQueue(t *testing.T) {
 		require.Zero(t, r.drain(t.Context()))
 		all := r.stats()
 		require.EqualValues(t, 2, all.Queue.Refused)
-		require.Equal(t, "alice", all.Heaviest[0].Key)
-		require.Equal(t, fairq.Counts{Served: 5, Refused: 1}, all.Heaviest[0].Total)
+		require.Equal(t, "alice", all.Refused[0].Key)
+		require.Equal(t, fairq.Counts{Served: 5, Refused: 1}, all.Refused[0].Total)
 	})
 }
 
@@ -386,7 +386,7 @@ func TestStats(t *testing.T) {
 		require.Len(t, got.Longest, topTenants)
 		require.Equal(t, "alice", got.Longest[0].Key)
 		require.Equal(t, "none", got.Longest[0].Wait)
-		require.Equal(t, 2, got.Longest[0].Len)
+		require.Equal(t, 2, got.Longest[0].Backlog)
 		require.Zero(t, r.drain(t.Context()))
 		for _, q := range all {
 			require.Equal(t, http.StatusOK, q.status(t))

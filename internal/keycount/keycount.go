@@ -1,48 +1,187 @@
-// Package keycount has a [fairq.KeyCounter] that any number of goroutines can use.
+// Package keycount counts by key in bounded memory, to find the keys that are served and refused
+// most. The method is Space-Saving, from Metwally, Agrawal and El Abbadi, "Efficient computation of
+// frequent and top-k elements in data streams", 2005: if all places are taken, a new key takes that
+// of the lightest, and inherits its count as an error. The error is at most the number of all
+// events, divided by the number of places. Every key with more events than that has a place.
 package keycount
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"time"
-
-	"github.com/fairq/fairq"
 )
 
-// Counter counts by key. A nil one does not.
-type Counter struct {
-	mu     sync.Mutex // protects counts; nothing else is done under it
-	counts *fairq.KeyCounter[string]
+// Counts is a fairq.Counts.
+type Counts struct{ Served, Refused, Evicted, Cost uint64 }
+
+// By returns what Top is to compare: the refusals, or the service.
+func By(refused bool) func(Counts) uint64 {
+	if refused {
+		return func(c Counts) uint64 { return c.Refused }
+	}
+	return func(c Counts) uint64 { return c.Served }
 }
 
-// New returns a Counter of n keys, nil if n is 0.
-func New(n int) *Counter {
+func (c Counts) sum() uint64 { return c.Served + c.Refused + c.Evicted }
+
+func (c *Counts) add(d Counts) {
+	c.Served += d.Served
+	c.Refused += d.Refused
+	c.Evicted += d.Evicted
+	c.Cost += d.Cost
+}
+
+func (c *Counts) halve(times int64) {
+	n := min(times, 64)
+	c.Served >>= n
+	c.Refused >>= n
+	c.Evicted >>= n
+	c.Cost >>= n
+}
+
+// Count has the counts of a key since it was counted first, the same halved at each full minute,
+// and how many events before that may be missing.
+type Count[K comparable] struct {
+	Key           K
+	Total, Recent Counts
+	Missed        uint64
+}
+
+// Counter counts by key. Any number of goroutines can use it. A nil one does not count.
+type Counter[K comparable] struct {
+	mu      sync.Mutex
+	entries map[K]*entry[K]
+	nan     *entry[K]   // for all keys that are not equal to themselves, such as NaN
+	heap    []*entry[K] // the key with the least count is first
+}
+
+type entry[K comparable] struct {
+	Count[K]
+	index  int   // in the heap
+	minute int64 // of the clock, when Recent was halved last
+}
+
+func (e *entry[K]) count() uint64 { return e.Missed + e.Total.sum() }
+
+func (e *entry[K]) age(now time.Time) {
+	if minute := now.Unix() / 60; minute > e.minute {
+		e.Recent.halve(minute - e.minute)
+		e.minute = minute
+	}
+}
+
+// New returns a Counter with places for n keys, nil if n is 0.
+func New[K comparable](n int) *Counter[K] {
 	if n == 0 {
 		return nil
 	}
-	return &Counter{counts: fairq.NewKeyCounter[string](n)}
+	return &Counter[K]{entries: map[K]*entry[K]{}, heap: make([]*entry[K], 0, n)}
 }
 
-// Add counts what has happened to a key.
-func (c *Counter) Add(key string, d fairq.Counts) {
-	if c != nil {
-		c.add(key, d)
+// Add counts an event of a key. It is O(log places).
+func (c *Counter[K]) Add(key K, d Counts, now time.Time) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entry(key)
+	if e == nil {
+		e = c.newEntry(key)
+	}
+	e.age(now)
+	e.Total.add(d)
+	e.Recent.add(d)
+	c.siftDown(e)
+}
+
+// newEntry makes an entry for a key, or takes over that of the key with the least count.
+func (c *Counter[K]) newEntry(key K) *entry[K] {
+	var e *entry[K]
+	if len(c.heap) < cap(c.heap) {
+		e = &entry[K]{index: len(c.heap)}
+		c.heap = append(c.heap, e)
+		for e.index > 0 { // its count is 0, so it belongs to the front
+			c.swap(e.index, (e.index-1)/2)
+		}
+	} else {
+		e = c.heap[0]
+		delete(c.entries, e.Key)
+		if e == c.nan {
+			c.nan = nil
+		}
+		*e = entry[K]{Count: Count[K]{Missed: e.count()}}
+	}
+	e.Key = key
+	if key != key {
+		c.nan = e
+	} else {
+		c.entries[key] = e
+	}
+	return e
+}
+
+// siftDown moves an entry whose count has grown to where it belongs in the heap.
+func (c *Counter[K]) siftDown(e *entry[K]) {
+	for {
+		least := e.index
+		for child := 2*e.index + 1; child <= 2*e.index+2 && child < len(c.heap); child++ {
+			if c.heap[child].count() < c.heap[least].count() {
+				least = child
+			}
+		}
+		if least == e.index {
+			return
+		}
+		c.swap(e.index, least)
 	}
 }
 
-func (c *Counter) add(key string, d fairq.Counts) {
-	now := time.Now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.counts.Add(key, d, now)
+func (c *Counter[K]) swap(i, j int) {
+	h := c.heap
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
 }
 
-// Top returns the n keys that were counted most, heaviest first; if there are fewer, all.
-func (c *Counter) Top(n int) []fairq.KeyCount[string] {
+func (c *Counter[K]) entry(key K) *entry[K] {
+	if key != key {
+		return c.nan
+	}
+	return c.entries[key]
+}
+
+// Of returns the counts of a key, which are 0 if it has no place. It is O(1).
+func (c *Counter[K]) Of(key K, now time.Time) (count Count[K]) {
 	if c == nil {
+		return count
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.entry(key); e != nil {
+		e.age(now)
+		count = e.Count
+	}
+	return count
+}
+
+// Top returns the n keys with the most of a kind of event lately, the most first. Of those with as
+// many, a key with more events since it was counted first is before the others. It is
+// O(places * log places).
+func (c *Counter[K]) Top(n int, of func(Counts) uint64, now time.Time) []Count[K] {
+	if c == nil || n <= 0 {
 		return nil
 	}
-	now := time.Now()
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.counts.Top(n, now)
+	counts := make([]Count[K], 0, len(c.heap))
+	for _, e := range c.heap {
+		if e.age(now); of(e.Total) > 0 {
+			counts = append(counts, e.Count)
+		}
+	}
+	c.mu.Unlock()
+	slices.SortFunc(counts, func(a, b Count[K]) int {
+		return cmp.Or(cmp.Compare(of(b.Recent), of(a.Recent)), cmp.Compare(of(b.Total), of(a.Total)), cmp.Compare(b.Total.sum(), a.Total.sum()))
+	})
+	return slices.Clip(counts[:min(n, len(counts))])
 }

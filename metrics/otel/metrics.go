@@ -3,8 +3,6 @@ package fairqotel
 import (
 	"context"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -12,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/fairq/fairq/metrics"
+	"github.com/fairq/fairq/monitor"
 	"github.com/fairq/fairq/pool"
 )
 
@@ -23,29 +22,20 @@ import (
 // waiting times of a FairQueue there are two counters, fairq.queue.wait.count and
 // fairq.queue.wait.sum.
 //
-// It returns an error if two sources have the same name, or if the provider returns one.
-func Register(provider metric.MeterProvider, sources ...*metrics.Source) (metric.Registration, error) {
+// Of each source it has n keys with the most service lately by name, and n with the most refusals. It
+// panics if two sources have the same name, and returns the error of the provider, if any.
+func Register(provider metric.MeterProvider, n int, sources ...*monitor.Source) (metric.Registration, error) {
+	set := metrics.New(n, sources...)
 	r := registry{meter: meterOf(provider), instruments: map[string]metric.Float64Observable{}}
-	for i, s := range sources {
-		if slices.ContainsFunc(sources[:i], func(other *metrics.Source) bool { return other.Name() == s.Name() }) {
-			return nil, fmt.Errorf("fairqotel: Register: two sources have the name %q", s.Name())
-		}
-		for _, m := range s.Metrics() {
-			if err := r.add(m); err != nil {
-				return nil, fmt.Errorf("fairqotel: %w", err)
-			}
+	for _, m := range set.All() {
+		if err := r.add(m); err != nil {
+			return nil, fmt.Errorf("fairqotel: %w", err)
 		}
 	}
 	look := func(ctx context.Context, to metric.Observer) error {
-		found := make([][]metrics.Metric, len(sources))
-		var all sync.WaitGroup
-		for i, s := range sources { // at once, because one may not answer
-			all.Go(func() { found[i] = s.Look(ctx) })
-		}
-		all.Wait()
-		for i, s := range sources {
-			for _, m := range found[i] {
-				r.observe(to, s.Name(), m)
+		for name, found := range set.Look(ctx) {
+			for _, m := range found {
+				r.observe(to, name, m)
 			}
 		}
 		return nil
@@ -80,9 +70,6 @@ func split(m metrics.Metric) []metrics.Metric {
 
 func (r *registry) add(m metrics.Metric) (err error) {
 	for _, m := range split(m) {
-		if r.instruments[m.Name] != nil {
-			continue
-		}
 		var instrument metric.Float64Observable
 		if m.Kind == metrics.Counter {
 			instrument, err = r.meter.Float64ObservableCounter(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Help))

@@ -17,6 +17,7 @@ import (
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/metrics"
 	fairqotel "github.com/fairq/fairq/metrics/otel"
+	"github.com/fairq/fairq/monitor"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/memory"
@@ -76,7 +77,7 @@ func TestMetrics(t *testing.T) {
 			time.Sleep(time.Minute)
 			return nil
 		}, &pool.Options[string]{Workers: 1, Observer: observer})
-		r, err := fairqotel.Register(provider, metrics.FairQueue("jobs", q, 5), metrics.TaskQueue("emails", tasks, 0), metrics.Pool("workers", p, 0))
+		r, err := fairqotel.Register(provider, 5, monitor.FairQueue("jobs", q, nil), monitor.TaskQueue("emails", tasks, nil), monitor.Pool("workers", p, nil))
 		require.NoError(t, err)
 		for range 2 {
 			_, err := tasks.Put(ctx, "a", "payload", task.PutOptions{})
@@ -145,16 +146,15 @@ func (m failingMeter) Float64ObservableGauge(name string, _ ...metric.Float64Obs
 }
 
 func TestErrors(t *testing.T) {
-	q := metrics.FairQueue("a", fairq.New(func(s string) string { return s }, nil), 0)
+	q := monitor.FairQueue("a", fairq.New(func(s string) string { return s }, nil), nil)
 	for _, name := range []string{metrics.WaitName, metrics.RunName} {
 		_, err := fairqotel.Observe(failing{name: name}, "a", pool.Observer[string]{})
 		require.ErrorIs(t, err, errNo)
 	}
-	_, err := fairqotel.Register(failing{name: "fairq.queue.items"}, q)
+	_, err := fairqotel.Register(failing{name: "fairq.queue.items"}, 0, q)
 	require.ErrorIs(t, err, errNo)
-	_, err = fairqotel.Register(nil, q, q)
-	require.EqualError(t, err, `fairqotel: Register: two sources have the name "a"`)
-	r, err := fairqotel.Register(nil, q)
+	require.Panics(t, func() { _, _ = fairqotel.Register(nil, 0, q, q) })
+	r, err := fairqotel.Register(nil, 0, q)
 	require.NoError(t, err, "the provider of the program")
 	require.NoError(t, r.Unregister())
 	_, err = fairqotel.Observe(nil, "a", pool.Observer[string]{})

@@ -1,8 +1,8 @@
 // Package fairqprom exports the metrics of queues and pools to Prometheus.
 //
-//	c := fairqprom.NewCollector(
-//		metrics.FairQueue("jobs", queue, 10),
-//		metrics.Pool("workers", workers, 0))
+//	c := fairqprom.NewCollector(10,
+//		monitor.FairQueue("jobs", queue, nil),
+//		monitor.Pool("workers", workers, nil))
 //	prometheus.MustRegister(c)
 //
 // A metric is called as in package metrics, with underscores, then its unit, then _total if it is
@@ -18,45 +18,39 @@ package fairqprom
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/metrics"
+	"github.com/fairq/fairq/monitor"
 	"github.com/fairq/fairq/pool"
 )
 
 // Collector is a [prometheus.Collector] of some sources. All methods may be called at any time by
 // any goroutine.
 type Collector struct {
-	sources      []*metrics.Source
+	set          *metrics.Set
 	descriptions map[string]*prometheus.Desc // by the name of the metric
 	wait, run    *prometheus.HistogramVec
 }
 
-// NewCollector returns a Collector. It panics if two sources have the same name.
-func NewCollector(sources ...*metrics.Source) *Collector {
+// NewCollector returns a Collector that has keys by name: n of each source with the most service
+// lately, and n with the most refusals. It panics if two sources have the same name.
+func NewCollector(n int, sources ...*monitor.Source) *Collector {
 	c := &Collector{
-		sources: sources, descriptions: map[string]*prometheus.Desc{},
+		set: metrics.New(n, sources...), descriptions: map[string]*prometheus.Desc{},
 		wait: newHistogram(metrics.WaitName, metrics.WaitHelp, "name", "class"),
 		run:  newHistogram(metrics.RunName, metrics.RunHelp, "name", "class", "outcome"),
 	}
-	for i, s := range sources {
-		if slices.ContainsFunc(sources[:i], func(other *metrics.Source) bool { return other.Name() == s.Name() }) {
-			panic(fmt.Sprintf("fairqprom: NewCollector: two sources have the name %q", s.Name()))
+	for _, m := range c.set.All() {
+		labels := []string{"name"}
+		if m.Attribute != "" {
+			labels = append(labels, m.Attribute)
 		}
-		for _, m := range s.Metrics() {
-			labels := []string{"name"}
-			if m.Attribute != "" {
-				labels = append(labels, m.Attribute)
-			}
-			c.descriptions[m.Name] = prometheus.NewDesc(nameOf(&m), m.Help, labels, nil)
-		}
+		c.descriptions[m.Name] = prometheus.NewDesc(nameOf(&m), m.Help, labels, nil)
 	}
 	return c
 }
@@ -105,17 +99,13 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements [prometheus.Collector].
 func (c *Collector) Collect(to chan<- prometheus.Metric) {
-	var all sync.WaitGroup
-	for _, s := range c.sources {
-		all.Go(func() {
-			for _, m := range s.Look(context.Background()) {
-				c.send(to, s.Name(), &m)
-			}
-		})
+	for name, found := range c.set.Look(context.Background()) {
+		for _, m := range found {
+			c.send(to, name, &m)
+		}
 	}
 	c.wait.Collect(to)
 	c.run.Collect(to)
-	all.Wait()
 }
 
 func (c *Collector) send(to chan<- prometheus.Metric, source string, m *metrics.Metric) {

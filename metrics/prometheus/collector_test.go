@@ -20,10 +20,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq"
-	"github.com/fairq/fairq/metrics"
 	fairqprom "github.com/fairq/fairq/metrics/prometheus"
+	"github.com/fairq/fairq/monitor"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 	"github.com/fairq/fairq/task/memory"
 )
 
@@ -34,14 +35,14 @@ func ExampleNewCollector() {
 	}
 	queue.Pop()
 
-	c := fairqprom.NewCollector(metrics.FairQueue("jobs", queue, 10))
+	c := fairqprom.NewCollector(10, monitor.FairQueue("jobs", queue, nil))
 	prometheus.MustRegister(c)
 	defer prometheus.Unregister(c)
 
 	text, _ := testutil.CollectAndFormat(c, expfmt.TypeTextPlain, "fairq_queue_items", "fairq_queue_events_total", "fairq_key_served_total")
 	fmt.Print(string(text))
 	// Output:
-	// # HELP fairq_key_served_total Items of a key that were delivered, or tasks that were taken or started.
+	// # HELP fairq_key_served_total Items of a key that were delivered, or tasks that were taken.
 	// # TYPE fairq_key_served_total counter
 	// fairq_key_served_total{key="a",name="jobs"} 1
 	// # HELP fairq_queue_events_total Items to which something has happened.
@@ -61,7 +62,7 @@ func ExampleNewCollector() {
 func ExampleObserve() {
 	ctx := context.Background()
 	mails, _ := task.Open[string](ctx, new(memory.Store), "mails", nil)
-	c := fairqprom.NewCollector(metrics.TaskQueue("mails", mails, 0))
+	c := fairqprom.NewCollector(0, monitor.TaskQueue("mails", mails, nil))
 	o := fairqprom.Observe(c, "mails", pool.Observer[string]{})
 	_, _ = mails.Put(ctx, "alice", "hello", task.PutOptions{})
 
@@ -92,11 +93,11 @@ func work(t *testing.T) *fairqprom.Collector {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, tasks.Close(context.Background())) })
 	workers := new(lazy)
-	c := fairqprom.NewCollector(metrics.FairQueue("jobs", q, 5), metrics.TaskQueue("emails", tasks, 5), metrics.Pool("workers", workers, 5))
+	c := fairqprom.NewCollector(5, monitor.FairQueue("jobs", q, nil), monitor.TaskQueue("emails", tasks, nil), monitor.Pool("workers", workers, nil))
 	workers.Pool = pool.New(tasks, func(context.Context, *task.Task[string]) error {
 		time.Sleep(time.Minute)
 		return pool.Permanent(errors.New("no"))
-	}, &pool.Options[string]{Workers: 1, CountKeys: 5, Observer: fairqprom.Observe(c, "workers", pool.Observer[string]{}), Schedule: pool.Schedule{
+	}, &pool.Options[string]{Workers: 1, Observer: fairqprom.Observe(c, "workers", pool.Observer[string]{}), Schedule: pool.Schedule{
 		Location: time.UTC, Ranges: []pool.Range{{Time: "00:00-24:00", Scale: pool.Scale{Min: 1, Max: 1}}},
 	}})
 	t.Cleanup(func() { require.NoError(t, workers.Shutdown(context.Background())) })
@@ -183,21 +184,29 @@ fairq_up{name="workers"} 1
 	})
 }
 
-// slow is a source that does not answer.
-type slow struct{}
+// slow is a store whose queues do not answer.
+type slow struct{ memory.Store }
 
-func (slow) Stats(ctx context.Context) (task.Stats, error) {
+func (s *slow) Open(ctx context.Context, name string, o driver.Settings, n driver.Notifier) (driver.Backend, error) {
+	b, err := s.Store.Open(ctx, name, o, n)
+	return slowQueue{b}, err
+}
+
+type slowQueue struct{ driver.Backend }
+
+func (slowQueue) Stats(ctx context.Context) (task.Stats, error) {
 	<-ctx.Done()
 	return task.Stats{Puts: 7}, ctx.Err()
 }
-
-func (slow) KeyCounts(int) []fairq.KeyCount[string] { return nil }
 
 func TestSlowSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		q := fairq.New(func(s string) string { return s }, nil)
-		all := families(t, fairqprom.NewCollector(metrics.TaskQueue("a", slow{}, 0), metrics.TaskQueue("b", slow{}, 0), metrics.FairQueue("c", q, 0)))
+		tasks, err := task.Open[int](t.Context(), new(slow), "tasks", nil)
+		require.NoError(t, err)
+		defer tasks.Close(t.Context())
+		all := families(t, fairqprom.NewCollector(0, monitor.TaskQueue("a", tasks, nil), monitor.TaskQueue("b", tasks, nil), monitor.FairQueue("c", q, nil)))
 		require.Equal(t, 3*time.Second, time.Since(start))
 		up := all["fairq_up"].GetMetric()
 		require.Len(t, up, 3)
@@ -207,9 +216,6 @@ func TestSlowSources(t *testing.T) {
 		require.NotContains(t, all, "fairq_taskqueue_tasks")
 		require.Contains(t, all["fairq_taskqueue_events_total"].String(), "value:7")
 		require.Contains(t, all, "fairq_queue_items")
-		require.PanicsWithValue(t, `fairqprom: NewCollector: two sources have the name "a"`, func() {
-			fairqprom.NewCollector(metrics.TaskQueue("a", slow{}, 0), metrics.FairQueue("b", q, 0), metrics.FairQueue("a", q, 0))
-		})
 	})
 }
 

@@ -8,7 +8,8 @@ import (
 
 const (
 	sqlKeyStats = `
-SELECT 0, tasks, ready, delayed, taken, buried, held, paused, key, oldest FROM (
+SELECT 0, tasks, ready, delayed, taken, buried, held, paused, key, oldest
+FROM (SELECT *, row_number() OVER (ORDER BY tasks DESC, key) AS place FROM (
 	SELECT key, count(*) AS tasks, count(*) FILTER (WHERE state = 1) AS ready, count(*) FILTER (WHERE state = 2) AS delayed,
 		count(*) FILTER (WHERE state = 3) AS taken, count(*) FILTER (WHERE state = 4) AS buried, count(*) FILTER (WHERE state = 5) AS held,
 		EXISTS (SELECT FROM fairq.keys k WHERE k.queue = $1 AND k.key = t.key AND paused) AS paused,
@@ -17,7 +18,7 @@ SELECT 0, tasks, ready, delayed, taken, buried, held, paused, key, oldest FROM (
 	UNION ALL
 	SELECT key, 0, 0, 0, 0, 0, 0, true, 0 FROM fairq.keys k
 	WHERE queue = $1 AND paused AND NOT EXISTS (SELECT FROM fairq.tasks t WHERE t.queue = $1 AND t.key = k.key)
-) s ORDER BY tasks DESC, key LIMIT $2`
+) t) s WHERE paused OR place <= $2 ORDER BY place`
 
 	// The next key is looked up from the one before.
 	sqlKeys = `

@@ -1,6 +1,8 @@
 package sqlite
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/fairq/fairq/store/internal/rows"
@@ -22,23 +24,23 @@ func (v *view) KeyStats(n int) ([]rows.Key, error) {
 		readStates(c, &k)
 		k.Oldest = c.int()
 		all = append(all, k)
-	}, v.queue, int64(n))
-	if err != nil {
-		return nil, err
-	}
-	index := make(map[string]int, len(all))
-	for i := range all {
-		index[all[i].Key] = i
-	}
-	err = v.session.each(keyPaused, func(c *cells) {
-		key := c.text()
-		if i, ok := index[key]; ok {
-			all[i].Paused = true
-		} else if len(all) < n { // or there are enough that have tasks; it has none, or too few
-			all = append(all, rows.Key{Key: key, Paused: true})
-		}
 	}, v.queue)
-	return all, err
+	if err != nil {
+		return all, err
+	}
+	paused := map[string]bool{}
+	err = v.session.each(keyPaused, func(c *cells) { paused[c.text()] = true }, v.queue)
+	first := all[:0]
+	for i, k := range all {
+		if k.Paused = paused[k.Key]; k.Paused || i < n {
+			first = append(first, k)
+		}
+		delete(paused, k.Key)
+	}
+	for _, key := range slices.Sorted(maps.Keys(paused)) {
+		first = append(first, rows.Key{Key: key, Paused: true})
+	}
+	return first, err
 }
 
 // CountKeys implements rows.View.

@@ -54,7 +54,7 @@ var (
 	deleteKey = &statement{"set key", `DELETE FROM ~keys WHERE queue = ? AND "key" = ?`}
 	keyStats  = &statement{"key stats", `SELECT "key", sum(state = 1), sum(state = 2), sum(state = 3), sum(state = 4), sum(state = 5), ` +
 		`coalesce(min(CASE WHEN state <= 2 THEN created END), 0) ` +
-		`FROM ~tasks INDEXED BY ~tasks_key WHERE queue = ? GROUP BY "key" ORDER BY count(*) DESC LIMIT 0 + ?`}
+		`FROM ~tasks INDEXED BY ~tasks_key WHERE queue = ? GROUP BY "key" ORDER BY count(*) DESC`}
 	keyPaused = &statement{"key stats", `SELECT "key" FROM ~keys WHERE queue = ? AND paused`}
 	countKeys = &statement{"keys", `WITH RECURSIVE k(k) AS (SELECT min("key") FROM ~tasks WHERE queue = ?1 AND "key" >= ?2 UNION ALL ` +
 		`SELECT (SELECT min("key") FROM ~tasks WHERE queue = ?1 AND "key" > k) FROM k WHERE k IS NOT NULL LIMIT ?3) ` +

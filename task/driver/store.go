@@ -204,6 +204,9 @@ type Backend interface {
 	Upcoming(ctx context.Context, n int) ([]UpcomingTask, error)
 
 	Stats(ctx context.Context) (Stats, error)
+
+	// KeyStats returns the n keys with the most tasks, those with the most first, and behind them all
+	// others that are paused, with tasks or without.
 	KeyStats(ctx context.Context, n int) ([]KeyStat, error)
 
 	// Tick makes happen what is due, and returns when it should be called again, the zero Time if

@@ -445,8 +445,13 @@ func (q *queue) KeyStats(_ context.Context, n int) ([]driver.KeyStat, error) {
 	}
 	q.exit()
 	slices.SortFunc(all, func(a, b driver.KeyStat) int { return b.Len() - a.Len() })
-	all = slices.Clone(all[:min(n, len(all))])
-	return all, q.findOldest(all)
+	var first []driver.KeyStat
+	for i, k := range all {
+		if i < n || k.Paused {
+			first = append(first, k)
+		}
+	}
+	return first, q.findOldest(first)
 }
 
 // findOldest looks for the oldest task of each key that is ready or delayed. It goes through the

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,14 +134,14 @@ func (c *comparison) compareStats() {
 	}
 	sum.Conflicts = 0
 	c.equal("stats", sum, want)
-	byKey := func(s *side) []task.KeyStat {
-		list, err := s.KeyStats(ctx, 100)
+	byKey := func(s *side) []fairq.KeyStat[string] {
+		list, err := s.KeyStats(ctx, 100, fairq.ByBacklog)
 		c.ok("KeyStats", err)
-		for i := range list {
-			list[i].Oldest = list[i].Oldest.UTC().Round(0) // without what DeepEqual would see besides
+		for i := range list { // for the counters see below
+			list[i].Total, list[i].Recent = fairq.Counts{}, fairq.Counts{}
 		}
-		slices.SortFunc(list, func(a, b task.KeyStat) int { return strings.Compare(a.Key, b.Key) })
-		return append([]task.KeyStat{}, list...)
+		slices.SortFunc(list, func(a, b fairq.KeyStat[string]) int { return strings.Compare(a.Key, b.Key) })
+		return append([]fairq.KeyStat[string]{}, list...)
 	}
 	c.equal("stats by key", byKey(c.side()), byKey(c.want))
 	if c.subject.Join == nil { // what is refused in a transaction that is rolled back is counted
@@ -152,7 +153,15 @@ func (c *comparison) compareStats() {
 func (c *comparison) keyCounts(sides ...*side) map[string]fairq.Counts {
 	all := map[string]fairq.Counts{}
 	for _, s := range sides {
-		for _, k := range s.KeyCounts(len(Keys)) {
+		keys, err := s.KeyStats(ctx, len(Keys), fairq.ByServed)
+		refused, bad := s.KeyStats(ctx, len(Keys), fairq.ByRefused)
+		c.ok("KeyStats", cmp.Or(err, bad))
+		for _, k := range refused {
+			if k.Total.Served == 0 {
+				keys = append(keys, k)
+			}
+		}
+		for _, k := range keys {
 			sum := all[k.Key]
 			sum.Served += k.Total.Served
 			sum.Refused += k.Total.Refused
@@ -278,7 +287,7 @@ func (c *comparison) compareExpired() {
 
 // paused returns which keys are.
 func (c *comparison) paused(s *side) map[string]bool {
-	stats, err := s.KeyStats(ctx, 100)
+	stats, err := s.KeyStats(ctx, 100, fairq.ByBacklog)
 	c.ok("KeyStats", err)
 	paused := map[string]bool{}
 	for _, k := range stats {

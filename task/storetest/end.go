@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
 )
 
@@ -46,7 +47,7 @@ func (q *queue) refusesAll(want error) {
 	_, kick := q.Kick(ctx, task.ListOptions{})
 	_, truncate := q.Truncate(ctx)
 	_, stats := q.Stats(ctx)
-	_, keyStats := q.KeyStats(ctx, 1)
+	_, keyStats := q.KeyStats(ctx, 1, fairq.ByBacklog)
 	q.e.refuse(want, work(q.Queue))
 	q.e.refuse(want, map[string]error{
 		"Peek": peek, "List": list, "Kick": kick, "Truncate": truncate, "Stats": stats, "KeyStats": keyStats,

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
 )
 
@@ -78,7 +79,7 @@ func Locked(t *testing.T, store task.Store, lock func() (unlock func())) {
 		"Truncate":    func(ctx context.Context) error { return errOf(q.Truncate(ctx)) },
 		"Upcoming":    func(ctx context.Context) error { return errOf(q.Upcoming(ctx, 3)) },
 		"Stats":       func(ctx context.Context) error { return errOf(q.Stats(ctx)) },
-		"KeyStats":    func(ctx context.Context) error { return errOf(q.KeyStats(ctx, 3)) },
+		"KeyStats":    func(ctx context.Context) error { return errOf(q.KeyStats(ctx, 3, fairq.ByBacklog)) },
 		"ReleaseAll":  c.ReleaseAll,
 		"Queues":      func(ctx context.Context) error { return errOf(store.Queues(ctx, "", 0)) },
 		"Open":        func(ctx context.Context) error { return errOf(task.Open[string](ctx, store, "other", nil)) },

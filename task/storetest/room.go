@@ -222,16 +222,17 @@ var roomCases = []testCase{
 		slices.Sort(*evicted)
 		equal(e, "evicted for b2 and a4", strings.Join(*evicted, " "), "a1 a2")
 	}},
-	{"KeyCounts", "A task is served each time it is taken", func(e *env) {
+	{"KeyStatsOfService", "A task is served each time it is taken", func(e *env) {
 		q := e.open(options{Capacity: 5, KeyCapacity: 3, CountKeys: 10})
-		counts := func(want ...fairq.KeyCount[string]) {
+		counts := func(want ...fairq.KeyStat[string]) {
 			e.Helper()
-			got := q.KeyCounts(5)
+			got, err := q.KeyStats(ctx, 5, fairq.ByServed)
+			e.ok(err)
 			for i := range got {
 				equal(e, "Recent", got[i].Recent, got[i].Total)
 				got[i].Recent = fairq.Counts{}
 			}
-			equal(e, "KeyCounts", got, want)
+			equal(e, "KeyStats by service", got, want)
 		}
 		q.put("a1 a2 a3")
 		q.full("a4", fairq.FullError{Len: 3, Limit: 3, Key: true}) // is put twice
@@ -244,8 +245,8 @@ var roomCases = []testCase{
 		e.ok(err)
 		q.takesID(b2)
 		counts(
-			fairq.KeyCount[string]{Key: "a", Total: fairq.Counts{Served: 2, Refused: 3}},
-			fairq.KeyCount[string]{Key: "b", Total: fairq.Counts{Served: 2}},
+			fairq.KeyStat[string]{Key: "a", Total: fairq.Counts{Served: 2, Refused: 3}},
+			fairq.KeyStat[string]{Key: "b", Total: fairq.Counts{Served: 2}},
 		)
 	}},
 	{"Batch", "puts tasks one after the other, in one transaction, until one is refused", func(e *env) {

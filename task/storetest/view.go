@@ -3,10 +3,12 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing/synctest"
 	"time"
 
+	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
 )
 
@@ -175,23 +177,28 @@ var viewCases = []testCase{
 		q.put("c2")
 		q.one("b6", task.PutOptions{Group: "g"})
 		e.ok(q.PauseKey(ctx, "c"))
-		want := []task.KeyStat{
-			{Key: "b", Ready: 3, Delayed: 1, Buried: 1, Held: 1}, {Key: "c", Ready: 1, Taken: 1, Paused: true}, {Key: "a", Taken: 1},
+		want := []fairq.KeyStat[string]{
+			{Key: "b", Backlog: 5, Buried: 1}, {Key: "c", Backlog: 1, Taken: 1, Paused: true}, {Key: "a", Taken: 1},
 		}
 		for n := range 6 {
-			stats, err := q.KeyStats(ctx, n)
+			stats, err := q.KeyStats(ctx, n, fairq.ByBacklog)
 			e.ok(err)
-			equal(e, "number of keys", len(stats), min(n, 3))
-			for i := range stats {
-				if i < 2 {
-					e.at("Oldest", stats[i].Oldest, start, time.Duration(1+2*i)*second)
-					stats[i].Oldest = time.Time{}
-				}
-				equal(e, "KeyStats", stats[i], want[i])
+			first := slices.Clone(want[:min(n, 3)])
+			if n < 2 { // those that are paused are there too
+				first = append(first, want[1])
 			}
+			for i := range stats {
+				if stats[i].Key != "a" {
+					e.at("the oldest", time.Now().Add(-stats[i].OldestAge), start, time.Duration(strings.Index(" b c", stats[i].Key))*second)
+				}
+				stats[i].OldestAge = 0
+			}
+			equal(e, "KeyStats by backlog", stats, first)
 		}
-		equal(e, "Len", want[0].Len(), 6)
-		_, err := q.KeyStats(ctx, -1)
+		oldest, err := q.KeyStats(ctx, 1, fairq.ByOldest)
+		e.ok(err)
+		equal(e, "keys by age", []string{oldest[0].Key, oldest[1].Key}, []string{"b", "c"})
+		_, err = q.KeyStats(ctx, -1, fairq.ByBacklog)
 		e.is(err, task.ErrInvalid)
 	}},
 	{"Truncate", "deletes all tasks, and returns how many. All leases are lost.", func(e *env) {

@@ -178,9 +178,11 @@ func (v *view) KeyStats(n int) ([]rows.Key, error) {
 	all := slices.SortedFunc(maps.Values(stats), func(a, b *rows.Key) int {
 		return cmp.Or(cmp.Compare(b.Tasks[0], a.Tasks[0]), cmp.Compare(a.Key, b.Key))
 	})
-	first := make([]rows.Key, min(n, len(all)))
-	for i := range first {
-		first[i] = *all[i]
+	var first []rows.Key
+	for i, k := range all {
+		if i < n || k.Paused {
+			first = append(first, *k)
+		}
 	}
 	return first, err
 }

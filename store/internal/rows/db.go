@@ -192,7 +192,7 @@ type View interface {
 	Hide(key string) error
 
 	// KeyStats returns n keys, those with the most tasks first, with how many these are, counted
-	// from the tasks, Paused and Oldest. Keys that are paused but have no tasks are among them.
+	// from the tasks, Paused and Oldest; and all others that are paused, with tasks or without.
 	KeyStats(n int) ([]Key, error)
 
 	// CountKeys returns how many keys have tasks, of those from one on, but n at most. next is the

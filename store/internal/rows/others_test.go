@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/store/internal/rows"
 	"github.com/fairq/fairq/store/internal/rows/rowstest"
 	"github.com/fairq/fairq/task"
@@ -315,7 +316,7 @@ func TestErrors(t *testing.T) {
 			{`Bury, queue "q"`, func() error { return always.Bury(ctx, a.ID, nil) }},
 			{`KickID, queue "q"`, func() error { return always.KickID(ctx, a.ID) }},
 			{`Stats, queue "q"`, func() error { return second(always.Stats(ctx)) }},
-			{`KeyStats, queue "q"`, func() error { return second(always.KeyStats(ctx, 1)) }},
+			{`KeyStats, queue "q"`, func() error { return second(always.KeyStats(ctx, 1, fairq.ByBacklog)) }},
 			{`Upcoming, queue "q"`, func() error { return second(always.Upcoming(ctx, 1)) }},
 			{`Peek, queue "q"`, func() error { return second(always.Peek(ctx, a.ID)) }},
 			{`Find, queue "q"`, func() error { return notFound(second(always.Find(ctx, "x"))) }},

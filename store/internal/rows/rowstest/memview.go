@@ -284,10 +284,14 @@ func (v *memView) stats() map[string]rows.Key {
 
 func (v *memView) KeyStats(n int) (list []rows.Key, err error) {
 	err = v.do("KeyStats", func() {
-		list = slices.SortedFunc(maps.Values(v.stats()), func(a, b rows.Key) int {
+		all := slices.SortedFunc(maps.Values(v.stats()), func(a, b rows.Key) int {
 			return cmp.Or(cmp.Compare(b.Tasks[0], a.Tasks[0]), cmp.Compare(a.Key, b.Key))
 		})
-		list = list[:min(n, len(list))]
+		for i, k := range all {
+			if i < n || k.Paused {
+				list = append(list, k)
+			}
+		}
 	})
 	return list, err
 }
