@@ -89,6 +89,9 @@ func (l *Limiter[K]) keyStats() (stats []KeyStat[K]) {
 
 // KeyStat tells how one key is doing; all but the Key is 0 if nothing is known of it. It is O(1).
 func (l *Limiter[K]) KeyStat(key K) KeyStat[K] {
+	if l.hashes {
+		hash(key)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if k := l.shares.Find(key); k != nil {

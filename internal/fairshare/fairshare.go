@@ -26,7 +26,6 @@ type Shares[K comparable, D any] struct {
 
 	line   []*Key[K, D] // a binary heap of the keys that wait and may get a permit
 	active int          // keys that hold or wait
-	weight int          // of these together
 	idled  uint64       // how often a key became idle
 
 	// floor is what newcomers begin with: the most that a key had used when it was admitted from the
@@ -79,25 +78,29 @@ func (s *Shares[K, D]) Find(key K) *Key[K, D] {
 // returned.
 func (s *Shares[K, D]) Add(k *Key[K, D], key K, weight int) *Key[K, D] {
 	if k == nil {
-		k = &Key[K, D]{Key: key}
-		if key != key {
-			s.nan = k
-		} else {
-			if s.keys == nil {
-				s.keys = map[K]*Key[K, D]{}
-			}
-			s.keys[key] = k
-			s.peak = max(s.peak, len(s.keys))
-		}
+		k = s.make(key)
 	}
 	if k.held == 0 && k.waiting == 0 {
 		s.active++
-		k.used = max(k.used, s.floor)
-	} else {
-		s.weight -= k.weight
+		if k.used < s.floor { // max is slow, because of NaN
+			k.used = s.floor
+		}
 	}
-	s.weight += weight
 	k.weight = weight
+	return k
+}
+
+func (s *Shares[K, D]) make(key K) *Key[K, D] {
+	k := &Key[K, D]{Key: key}
+	if key != key {
+		s.nan = k
+		return k
+	}
+	if s.keys == nil {
+		s.keys = map[K]*Key[K, D]{}
+	}
+	s.keys[key] = k
+	s.peak = max(s.peak, len(s.keys))
 	return k
 }
 
@@ -139,7 +142,10 @@ func (s *Shares[K, D]) Leave(k *Key[K, D], first uint64, now time.Duration) {
 	k.waiting--
 	k.first = first
 	s.place(k, now)
-	s.rest(k)
+	if k.held == 0 && k.waiting == 0 {
+		s.active--
+		s.rest(k)
+	}
 }
 
 // Next returns the key that the next permit belongs to, nil if the line is empty.
@@ -166,15 +172,20 @@ func (s *Shares[K, D]) Admit(k *Key[K, D], first uint64, now time.Duration) {
 // Release takes a permit back and charges the key for it.
 func (s *Shares[K, D]) Release(k *Key[K, D], charge float64, now time.Duration) {
 	k.held--
-	s.Charge(k, charge, now)
-	s.rest(k)
+	if charge != 0 || k.waiting > 0 {
+		s.Charge(k, charge, now)
+	}
+	if k.held == 0 && k.waiting == 0 {
+		s.active--
+		if k.used > s.floor || len(s.keys) > s.active+2*spareKeys { // as a rule without a call
+			s.rest(k)
+		}
+	}
 }
 
 // Charge adds to what the key has used.
 func (s *Shares[K, D]) Charge(k *Key[K, D], charge float64, now time.Duration) {
-	if charge != 0 {
-		k.used += charge / float64(k.weight)
-	}
+	k.used += charge / float64(k.weight)
 	if k.waiting > 0 {
 		s.place(k, now)
 	}
@@ -192,35 +203,25 @@ func (s *Shares[K, D]) All(yield func(*Key[K, D]) bool) {
 	}
 }
 
-// rest is called when a key may have become idle. Most idle keys stay in the map until there are
-// many: to forget them one by one, and to make them anew, takes as long again as all else.
+// rest is called when a key has become idle. Most idle keys stay in the map until there are many: to
+// forget them one by one, and to make them anew, takes as long again as all else. Then those at or
+// below the floor are forgotten, which changes nothing. Of those above it, which have used more than
+// others, as many are remembered as keys are active, and some, those that became idle last. For each
+// of the others the floor rises by that part of what the key owes that is its part of the weight:
+// else a client that takes a new key for each request would never pay, and keep an honest key out
+// that owes something.
 func (s *Shares[K, D]) rest(k *Key[K, D]) {
-	if k.held > 0 || k.waiting > 0 {
-		return
-	}
-	s.active--
-	s.weight -= k.weight
 	s.idled++
 	k.idled = s.idled
-	if len(s.keys) > s.active+2*spareKeys { // as a rule without a call
-		s.sweep()
-	}
-}
-
-// sweep forgets idle keys, if there are more of them than twice those that hold or wait. To forget
-// one at or below the floor changes nothing. Of those above it, which have used more than others,
-// it remembers as many as keys are active, and some, those that became idle last. For each of the
-// others the floor rises by that part of what the key owes that is its part of the weight: else a
-// client that takes a new key for each request would never pay, and keep an honest key out that
-// owes something.
-func (s *Shares[K, D]) sweep() {
 	if len(s.keys) <= 3*s.active+2*spareKeys {
 		return
 	}
 	var owing []*Key[K, D]
+	weight := 0 // of the active ones
 	for key, k := range s.keys {
 		switch {
 		case k.held > 0 || k.waiting > 0:
+			weight += k.weight
 		case k.used <= s.floor:
 			delete(s.keys, key)
 		default:
@@ -230,7 +231,7 @@ func (s *Shares[K, D]) sweep() {
 	if forgotten := len(owing) - s.active - spareKeys; forgotten > 0 {
 		slices.SortFunc(owing, func(a, b *Key[K, D]) int { return cmp.Compare(a.idled, b.idled) })
 		for _, k := range owing[:forgotten] {
-			s.floor += max(0, k.used-s.floor) * float64(k.weight) / float64(s.weight+k.weight)
+			s.floor += max(0, k.used-s.floor) * float64(k.weight) / float64(weight+k.weight)
 			delete(s.keys, k.Key)
 		}
 	}
