@@ -212,16 +212,6 @@ func TestProgram(t *testing.T) {
 	require.Contains(t, p.log.String(), "msg=stopped unfinished=0")
 }
 
-func TestProgramBeyondGrace(t *testing.T) {
-	p := launch(t, build(t), "-workers", "1", "-capacity", "8", "-grace", "0s")
-	require.Equal(t, http.StatusOK, p.post("bob", "done in time", 10).status(t))
-	all := append([]request{p.occupy()}, p.flood("alice", 3)...)
-	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
-	require.Equal(t, map[int]int{http.StatusServiceUnavailable: 4}, outcomes(t, all))
-	require.Zero(t, p.wait())
-	require.Contains(t, p.log.String(), "msg=stopped unfinished=4")
-}
-
 func digest(text string, rounds int) string {
 	sum := []byte(text)
 	for range rounds {

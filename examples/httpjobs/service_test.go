@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -166,25 +164,6 @@ func TestTenantsTakeTurns(t *testing.T) {
 	})
 }
 
-func TestDisconnectWhileQueued(t *testing.T) {
-	bubble(t, 1, 100, func(t *testing.T, r *rig) {
-		first := r.post("alice", "first", 10)
-		second := r.post("alice", "second", 10)
-		third := r.post("alice", "third", 10)
-		require.Equal(t, 2, r.stats().Queue.Len)
-
-		second.disconnect()
-		synctest.Wait()
-		require.Equal(t, 1, r.stats().Queue.Len)
-		require.EqualValues(t, 1, r.stats().Queue.Removed)
-		require.ErrorIs(t, (<-second.response).err, context.Canceled)
-
-		require.Equal(t, uint64(1), (<-first.response).result.Order)
-		require.Equal(t, result{"alice", "third", 2}, (<-third.response).result)
-		require.Zero(t, r.drain(t.Context()))
-	})
-}
-
 func TestDisconnectWhileRunning(t *testing.T) {
 	bubble(t, 1, 100, func(t *testing.T, r *rig) {
 		began := time.Now()
@@ -197,25 +176,6 @@ func TestDisconnectWhileRunning(t *testing.T) {
 		require.Zero(t, r.stats().Queue.Removed)
 		require.Zero(t, r.drain(t.Context()))
 	})
-}
-
-// A client that has closed its side of the connection counts as gone, but must not take the answer
-// for success.
-func TestHalfClosedConnection(t *testing.T) {
-	s := start(1, 1, sleep)
-	defer s.drain(t.Context())
-	server := httptest.NewServer(s.handler())
-	defer server.Close()
-	connection, err := net.Dial("tcp", server.Listener.Addr().String())
-	require.NoError(t, err)
-	defer connection.Close()
-	_, err = fmt.Fprint(connection, "POST /jobs?rounds=1000000 HTTP/1.1\r\nHost: service\r\nX-Tenant: alice\r\nContent-Length: 4\r\n\r\ntext")
-	require.NoError(t, err)
-	require.NoError(t, connection.(*net.TCPConn).CloseWrite())
-	answer, err := http.ReadResponse(bufio.NewReader(connection), nil)
-	require.NoError(t, err)
-	answer.Body.Close()
-	require.Equal(t, statusDisconnected, answer.StatusCode)
 }
 
 func TestFullQueue(t *testing.T) {
@@ -248,35 +208,6 @@ func TestFullQueue(t *testing.T) {
 	})
 }
 
-func TestRetryAfterIsNeverLessThanASecond(t *testing.T) {
-	bubble(t, 1, 1, func(t *testing.T, r *rig) {
-		running, queued := r.post("alice", "running", 1), r.post("alice", "queued", 1)
-		refused := <-r.post("alice", "refused", 1).response
-		require.Equal(t, "1", refused.retryAfter, "nothing has been measured yet")
-		require.Equal(t, http.StatusOK, running.status(t))
-		require.Equal(t, http.StatusOK, queued.status(t))
-		require.Zero(t, r.drain(t.Context()))
-	})
-}
-
-func TestDrainWithinGrace(t *testing.T) {
-	bubble(t, 1, 100, func(t *testing.T, r *rig) {
-		var all []request
-		for i := range 5 {
-			all = append(all, r.post("alice", fmt.Sprint(i), 10))
-		}
-		drained := make(chan int)
-		go func() { drained <- r.drain(t.Context()) }()
-		synctest.Wait()
-		require.Equal(t, http.StatusServiceUnavailable, r.post("bob", "late", 1).status(t))
-		require.True(t, r.stats().Draining)
-		require.Zero(t, <-drained)
-		for _, q := range all {
-			require.Equal(t, http.StatusOK, q.status(t))
-		}
-	})
-}
-
 func TestDrainBeyondGrace(t *testing.T) {
 	bubble(t, 2, 100, func(t *testing.T, r *rig) {
 		var all []request
@@ -294,34 +225,6 @@ func TestDrainBeyondGrace(t *testing.T) {
 			}
 		}
 		require.EqualValues(t, 3, r.stats().Queue.Drained, "the other two were running")
-	})
-}
-
-// A job may wait for longer than its text may take to arrive.
-func TestLongWait(t *testing.T) {
-	bubble(t, 1, 100, func(t *testing.T, r *rig) {
-		first, second := r.post("alice", "first", 3600), r.post("alice", "second", 3600)
-		require.Equal(t, http.StatusOK, first.status(t))
-		require.Equal(t, http.StatusOK, second.status(t))
-		require.Zero(t, r.drain(t.Context()))
-	})
-}
-
-func TestSlowText(t *testing.T) {
-	bubble(t, 1, 100, func(t *testing.T, r *rig) {
-		body, text := io.Pipe()
-		q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://service/jobs", body)
-		require.NoError(t, err)
-		q.Header.Set("X-Tenant", "alice")
-		go fmt.Fprint(text, "only the beginning")
-		began := time.Now()
-		answer, err := r.client.Do(q)
-		require.NoError(t, err)
-		answer.Body.Close()
-		text.Close()
-		require.Equal(t, http.StatusRequestTimeout, answer.StatusCode)
-		require.Equal(t, readTime, time.Since(began))
-		require.Zero(t, r.drain(t.Context()))
 	})
 }
 

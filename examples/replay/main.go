@@ -29,7 +29,7 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 // run returns the exit status: 2 if the command line is wrong, 1 if anything else is.
 func run(args []string, out, errOut io.Writer) int {
 	var usage usageError
-	err := command(args, out, errOut)
+	err := command(args, out)
 	switch {
 	case err == nil:
 		return 0
@@ -42,7 +42,7 @@ func run(args []string, out, errOut io.Writer) int {
 	}
 }
 
-func command(args []string, out, errOut io.Writer) error {
+func command(args []string, out io.Writer) error {
 	s, err := parse(args, out)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
@@ -63,7 +63,7 @@ func command(args []string, out, errOut io.Writer) error {
 	if err != nil {
 		return usageError{err}
 	}
-	results, err := compare(w, s.servers, weights, s.contenders(w, weights), errOut)
+	results, err := compare(w, s.servers, weights, s.contenders(w, weights))
 	if err != nil {
 		return err
 	}
@@ -222,13 +222,10 @@ func (s *settings) weightsOf(w *workload) ([]int, error) {
 }
 
 // compare runs the workload with each of the lines. Nothing else differs.
-func compare(w *workload, servers int, weights []int, lines []contender, progressTo io.Writer) ([]*result, error) {
-	bar := newProgress(progressTo, len(lines)*len(w.jobs))
-	defer bar.clear()
+func compare(w *workload, servers int, weights []int, lines []contender) ([]*result, error) {
 	var results []*result
 	for _, c := range lines {
-		bar.say(c.name)
-		r := newResult(c.name, w, servers, weights, bar)
+		r := newResult(c.name, w)
 		if err := simulate(w.jobs, servers, c.line, r); err != nil {
 			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}

@@ -67,12 +67,6 @@ The heaviest users, who have half of all work: 1 user, 3 jobs
   fair by count                11s       22s       11s
   fair by learned time         12s       24s       12s
   fair by known time           14s       24s       13s
-
-Shares of server time     while a user waits  while anybody does
-  FIFO                           0.583 (n=2)         0.611 (n=2)
-  fair by count                  0.589 (n=2)         0.618 (n=2)
-  fair by learned time           0.652 (n=2)         0.760 (n=2)
-  fair by known time             0.888 (n=2)         0.982 (n=2)
 `, "\n"), out[:strings.Index(out, "\nBy learned")])
 	require.FileExists(t, "replay.svg")
 	require.Contains(t, out, "The picture is in replay.svg")
@@ -163,54 +157,6 @@ func TestOutputError(t *testing.T) {
 	var errOut bytes.Buffer
 	require.Equal(t, 1, run([]string{"-in", file(t, small), "-svg", "none"}, deadPipe{}, &errOut))
 	require.Equal(t, "replay: broken pipe\n", errOut.String())
-}
-
-func TestNoBarUnlessTerminal(t *testing.T) {
-	reader, writer, err := os.Pipe()
-	require.NoError(t, err)
-	defer reader.Close()
-	regular, err := os.Create(filepath.Join(t.TempDir(), "errors"))
-	require.NoError(t, err)
-	defer regular.Close()
-	in := file(t, small)
-	for _, w := range []*os.File{writer, regular} {
-		require.Nil(t, newProgress(w, 9))
-		require.Zero(t, run([]string{"-in", in, "-svg", "none"}, io.Discard, w))
-	}
-	require.NoError(t, writer.Close())
-	said, err := io.ReadAll(reader)
-	require.NoError(t, err)
-	require.Empty(t, said)
-	info, err := regular.Stat()
-	require.NoError(t, err)
-	require.Zero(t, info.Size())
-	require.Nil(t, newProgress(&bytes.Buffer{}, 9))
-	var none *progress
-	none.say("all methods do nothing")
-	none.step()
-	none.clear()
-
-	device, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-	require.NoError(t, err)
-	defer device.Close()
-	require.NotNil(t, newProgress(device, 9), "a character device, as terminals are")
-}
-
-func TestBar(t *testing.T) {
-	var b bytes.Buffer
-	p := &progress{w: &b, total: 1000, percent: -1}
-	p.say("FIFO")
-	for range 1000 {
-		p.step()
-	}
-	frames := strings.Split(b.String(), "\r")[1:]
-	require.Len(t, frames, 101, "one for each percent")
-	require.Equal(t, "["+strings.Repeat(".", 40)+"]   0 %  FIFO\x1b[K", frames[0])
-	require.Equal(t, "["+strings.Repeat("#", 20)+strings.Repeat(".", 20)+"]  50 %  FIFO\x1b[K", frames[50])
-	require.Equal(t, "["+strings.Repeat("#", 40)+"] 100 %  FIFO\x1b[K", frames[100])
-	b.Reset()
-	p.clear()
-	require.Equal(t, "\r\x1b[K", b.String())
 }
 
 // The picture is well-formed, has a bar for each line in a panel for each group of users, and

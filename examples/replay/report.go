@@ -10,20 +10,16 @@ import (
 
 // A result is what one simulation shows.
 type result struct {
-	*shares
 	name  string   // of the line
 	waits []sorted // how long each user's jobs waited, in seconds
-	bar   *progress
 }
 
-func newResult(name string, w *workload, servers int, weights []int, bar *progress) *result {
-	return &result{newShares(servers, weights), name, make([]sorted, len(w.names)), bar}
+func newResult(name string, w *workload) *result {
+	return &result{name, make([]sorted, len(w.names))}
 }
 
 func (r *result) started(now int64, j job) {
-	r.shares.started(now, j)
 	r.waits[j.user] = append(r.waits[j.user], now-j.submit)
-	r.bar.step()
 }
 
 // finish sorts the waits, for all that comes after the simulation.
@@ -107,10 +103,6 @@ func report(w *workload, servers int, results []*result) []byte {
 		fmt.Fprintln(&b)
 	}
 
-	fmt.Fprintf(&b, "\n%-24s%20s%20s\n", "Shares of server time", "while a user waits", "while anybody does")
-	for _, r := range results {
-		fmt.Fprintf(&b, "  %-22s%20s%20s\n", r.name, r.own, r.all)
-	}
 	b.WriteString(notes)
 	return b.Bytes()
 }
@@ -118,23 +110,7 @@ func report(w *workload, servers int, results []*result) []byte {
 const notes = `
 By learned time, a job counts as long as the last jobs of its user ran, in a moving mean, when it gets its turn. By
 known time, it counts as long as it will run. That is in the log, but no queue could know it: it is an upper bound.
-
-A user's fair share is its max-min fair part of the servers at each moment: they are divided evenly, or by weight,
-but no user is due more than its running and waiting jobs can use, and what it leaves is divided among the others.
-Its share served is x = server time held / server time due. Shown is Jain's index (sum x)^2 / (n * sum x^2) over the
-n users that were due anything: 1 if all fare alike, 1/n if one has everything. The first column counts a user while
-it has a job waiting; then one whose only job waits has x = 0, be it for a second or a day. The second one sees that
-difference: it counts a user from its first job's arrival to its last one's end, as long as anybody waits.
 `
-
-// String shows Jain's index and the number of users that it is about.
-func (t tally) String() string {
-	x, n := t.jain()
-	if n == 0 {
-		return "nobody waited"
-	}
-	return fmt.Sprintf("%.3f (n=%d)", x, n)
-}
 
 // subject says what was replayed.
 func subject(w *workload, servers int) string {

@@ -5,11 +5,9 @@ import (
 	"fmt"
 )
 
-// An observer is told what happens, in the order of virtual time.
+// An observer learns when jobs start, in the order of virtual time.
 type observer interface {
-	arrived(now int64, j job)
 	started(now int64, j job)
-	finished(now int64, j job)
 }
 
 // simulate runs the jobs, which are in submit order, on identical servers in virtual time.
@@ -30,7 +28,6 @@ func simulate(jobs []job, servers int, waiting line, watch observer) error {
 			if err := waiting.done(j); err != nil {
 				return err
 			}
-			watch.finished(now, j)
 		} else {
 			j := jobs[next]
 			now = j.submit
@@ -38,7 +35,6 @@ func simulate(jobs []job, servers int, waiting line, watch observer) error {
 			if err := waiting.Push(j); err != nil {
 				return err
 			}
-			watch.arrived(now, j)
 		}
 		// Before this event no server was idle or no job was waiting, and it freed one server or
 		// brought one job. So one start at most is due, and then it is so again.
