@@ -371,6 +371,20 @@ func TestSpike(t *testing.T) {
 	}
 }
 
+// A table gives back the chunks that its keys have left, and what is known of their costs.
+func TestCostsOfKeysThatAreGone(t *testing.T) {
+	var table keyTable[int]
+	for key := range 3 * chunkSlots {
+		table.beginCost(table.insert(key, hashOf(key)))
+	}
+	for key := range 3 * chunkSlots {
+		slot, _ := table.find(key, hashOf(key))
+		table.remove(slot)
+	}
+	require.EqualValues(t, 1, table.slots.chunkCount)
+	require.False(t, table.costs.strays(&table.slots))
+}
+
 // Keys of one hash are told apart, and a key of another one in their bucket is none of them.
 func TestOneHash(t *testing.T) {
 	var table keyTable[int]
