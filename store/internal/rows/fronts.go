@@ -16,7 +16,10 @@ import (
 //
 //   - Those at the front of a line are the first in the order of Place, but for those of further
 //     kinds, and their turns are in that order too.
-//   - They are Takeable unless their key is blocked.
+//   - They are Takeable unless their key is blocked. Where many keys get blocked and free again all the
+//     time, with MaxInFlightPerKey, one is so only if no line of its key before its own has a task of
+//     its kind: whoever takes would have to take that one first. So to block a key takes as many
+//     writes as there are at one front, whatever its priorities.
 //   - The others have no Round.
 //
 // It is kept by working out the whole front again after each change. Which turns the line has
@@ -24,7 +27,8 @@ import (
 // follows from their places. So no call has to know what another one has left behind.
 
 // updateFront makes the front of a line what it must be, after a task has come to it or gone from
-// it. If that has blocked or freed the key, the fronts of its other lines are hidden or shown too.
+// it. If that has blocked or freed the key, or its line is the first of a kind now or is not any
+// more, the fronts of its other lines are hidden or shown too.
 //
 // left is the turn that the task had, if it has gone without being taken: it stays with the line.
 // used is that turn if it was taken: then no task of the line has it any more.
@@ -37,13 +41,22 @@ func (u *unit) updateFront(changed *Row, left, used turn) {
 		weight = u.key(l.Key).Weight
 	}
 	u.finishFront(l)
-	blocked := u.blocked(l.Key)
-	tasks := u.readyOf(l, weight)
-	if slices.ContainsFunc(u.head.readyTasks[l.Key].front, func(r *Row) bool {
-		return r.Priority != l.Priority && r.Takeable == blocked
-	}) {
+	u.read(false, l.Key)
+	misplaced := u.misplaced(l.Key)
+	if slices.ContainsFunc(misplaced, func(r *Row) bool { return r.Priority != l.Priority }) {
 		u.do(&work{What: blockFronts, Name: []byte(l.Key)})
 	}
+	line := u.head.readyTasks[l.Key].line(l.Priority)
+	returned := changed.State == driver.Ready && changed.Round != 0 && left == used // both are none
+	alone := !slices.ContainsFunc(misplaced, func(r *Row) bool { return r.ID != changed.ID })
+	if returned && alone && len(line.front) >= u.ahead(weight) && line.inTurn() { // no other turn changes
+		if u.shows(changed) {
+			u.setTakeable(changed, true)
+		}
+		u.countFront(l.Key)
+		return
+	}
+	tasks := u.readyOf(l, weight)
 	turns := []turn{left}
 	for _, r := range tasks {
 		if r.Round != 0 {
@@ -108,7 +121,6 @@ func (u *unit) notePut(r *Row, behind bool) {
 func (u *unit) moveFront(w *work, n int) (done bool) {
 	l := Line{string(w.Name), int(w.Place[0])}
 	defer u.countFront(l.Key)
-	blocked := u.blocked(l.Key)
 	kinds := map[string]bool{}
 	begun := u.bytes
 	for i, r := range u.readyOf(l, w.Front) {
@@ -117,7 +129,7 @@ func (u *unit) moveFront(w *work, n int) (done bool) {
 			t = w.Turns[min(i, w.Front-1)]
 		}
 		kinds[r.Kind] = true
-		takeable := t != turn{} && !blocked
+		takeable := t != turn{} && u.shows(r)
 		if r.Takeable == takeable && (r.turn() == t || t == turn{} && r.Round == 0) {
 			continue
 		}
@@ -140,7 +152,10 @@ func (u *unit) moveFront(w *work, n int) (done bool) {
 // as there is a front, where a put that stays behind it relies on that: see staysBehind.
 func (u *unit) countFront(key string) {
 	if u.q.guardsFronts() {
-		k, n := u.key(key), len(u.head.readyTasks[key].front)
+		k, n := u.key(key), 0
+		for _, l := range u.head.readyTasks[key].lines {
+			n += len(l.front)
+		}
 		k.Tasks[0] += n - k.Tasks[driver.Ready]
 		k.Tasks[driver.Ready] = n
 		u.unsaved[k] = true
@@ -165,14 +180,31 @@ func (u *unit) finishFront(l Line) {
 	}
 }
 
-// blockFronts hides up to n tasks at the fronts of a key, or if it is not blocked shows them.
+// blockFronts hides or shows up to n tasks at the fronts of a key that are not as they must be.
 func (u *unit) blockFronts(w *work, n int) (done bool) {
 	key := string(w.Name)
 	u.read(false, key)
-	blocked := u.blocked(key)
-	rows := slices.Clone(u.head.readyTasks[key].front)
-	rows = slices.DeleteFunc(rows, func(r *Row) bool { return r.Takeable != blocked })
-	return u.each(rows[:min(n, len(rows))], func(r *Row) { u.setTakeable(r, !blocked) }) && len(rows) <= n
+	rows := u.misplaced(key)
+	return u.each(rows[:min(n, len(rows))], func(r *Row) { u.setTakeable(r, !r.Takeable) }) && len(rows) <= n
+}
+
+// misplaced returns the tasks at the fronts of a key that are Takeable and must not be, or must be
+// and are not.
+func (u *unit) misplaced(key string) (all []*Row) {
+	k, blocked := u.head.readyTasks[key], u.blocked(key)
+	for _, l := range k.lines {
+		for _, r := range l.front {
+			if shown := !blocked && (!u.q.limitsInFlight || k.first(l.priority, r.Kind)); r.Takeable != shown {
+				all = append(all, r)
+			}
+		}
+	}
+	return all
+}
+
+// shows reports whether a task is Takeable if it has a turn.
+func (u *unit) shows(r *Row) bool {
+	return !u.blocked(r.Key) && (!u.q.limitsInFlight || u.head.readyTasks[r.Key].first(r.Priority, r.Kind))
 }
 
 // park goes through the next n tasks of a queue that has had no fronts. Of each line the first

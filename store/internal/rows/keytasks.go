@@ -15,18 +15,18 @@ import (
 // also writes the row of its key, unless it only puts one behind all others (see staysBehind).
 //
 // There may be very many parked tasks, and only the first ones matter. No unknown one is between
-// those that are known of a priority and kind; if more is true, unknown ones may follow. So a task
+// those that are known of a line and kind; if more is true, unknown ones may follow. So a task
 // that comes after the last known one is left out: unknown ones may come before it.
 type readyTasks struct {
-	front  []*Row                   // all that have a turn, in any order
-	parked map[priorityKind]*parked // the first of those that have none
-	limit  int                      // of each priority and kind so many parked ones are known at most
+	lines []*readyLine // in the order of priorities, without those that have no task
+	limit int          // of each line and kind so many parked ones are known at most
 }
 
-// priorityKind is a part of a key's tasks: the first one of it must be at the front.
-type priorityKind struct {
+// readyLine is what is known of the ready tasks of a line.
+type readyLine struct {
 	priority int
-	kind     string
+	front    []*Row             // all that have a turn, in the order of Place
+	kinds    map[string]*parked // all kinds that it has tasks of
 }
 
 // lineKind is where a task queues, with its kind.
@@ -35,13 +35,14 @@ type lineKind struct {
 	kind string
 }
 
-// parked are the first tasks of a priority and kind, in the order of Place.
+// parked are the first tasks of a line and kind that have no turn, in the order of Place.
 type parked struct {
-	rows []*Row
-	more bool // there may be others behind them
+	rows  []*Row
+	more  bool // there may be others behind them
+	front int  // how many others have a turn
 }
 
-// parkedAtFirst is how many parked tasks of each priority and kind are read at first.
+// parkedAtFirst is how many parked tasks of each line and kind are read at first.
 const parkedAtFirst = 4
 
 // parkedAtMost is how many more are read when these are used up.
@@ -135,14 +136,34 @@ func (u *unit) fetch(keys []string, limit int, payload bool) {
 			u.head.keys[key] = &Key{Key: key, Weight: 1}
 		}
 		if limit > 0 {
-			u.head.readyTasks[key] = &readyTasks{parked: map[priorityKind]*parked{}, limit: limit}
+			u.head.readyTasks[key] = &readyTasks{limit: limit}
 		}
 	}
 	for _, r := range ready {
 		k := u.head.readyTasks[r.Key]
 		k.add(r)
-		k.parkedLike(r).more = len(k.parkedLike(r).rows) == limit
+		p := k.line(r.Priority).kinds[r.Kind]
+		p.more = len(p.rows) == limit
 	}
+}
+
+// at returns where the line of a priority is, or would be.
+func (k *readyTasks) at(priority int) (i int, found bool) {
+	return slices.BinarySearchFunc(k.lines, priority, func(l *readyLine, p int) int { return l.priority - p })
+}
+
+// line returns the line of a priority, an empty one if no task of it is known.
+func (k *readyTasks) line(priority int) *readyLine {
+	if i, found := k.at(priority); found {
+		return k.lines[i]
+	}
+	return &readyLine{priority: priority}
+}
+
+// first reports whether a task of that kind is in the line of a priority and in none before it.
+func (k *readyTasks) first(priority int, kind string) bool {
+	i := slices.IndexFunc(k.lines, func(l *readyLine) bool { return l.kinds[kind] != nil })
+	return i >= 0 && k.lines[i].priority == priority
 }
 
 // add adds a task, if it is ready. It must not be known yet. A nil receiver knows nothing, and
@@ -151,11 +172,22 @@ func (k *readyTasks) add(r *Row) {
 	if k == nil || r.State != driver.Ready {
 		return
 	}
+	i, found := k.at(r.Priority)
+	if !found {
+		k.lines = slices.Insert(k.lines, i, &readyLine{priority: r.Priority, kinds: map[string]*parked{}})
+	}
+	l := k.lines[i]
+	p := l.kinds[r.Kind]
+	if p == nil {
+		p = &parked{}
+		l.kinds[r.Kind] = p
+	}
 	if r.Round != 0 {
-		k.front = append(k.front, r)
+		at, _ := slices.BinarySearchFunc(l.front, r, byPlace)
+		l.front = slices.Insert(l.front, at, r)
+		p.front++
 		return
 	}
-	p := k.parkedLike(r)
 	at, _ := slices.BinarySearchFunc(p.rows, r, byPlace)
 	if at == len(p.rows) && p.more {
 		return // it may not be the next one: others that are not known may come before it
@@ -170,19 +202,30 @@ func (k *readyTasks) remove(r *Row) {
 	if k == nil {
 		return
 	}
+	i, found := k.at(r.Priority)
+	if !found || k.lines[i].kinds[r.Kind] == nil {
+		return
+	}
 	same := func(other *Row) bool { return other.ID == r.ID }
-	k.front = slices.DeleteFunc(k.front, same)
-	p := k.parkedLike(r)
-	if p.rows = slices.DeleteFunc(p.rows, same); len(p.rows) == 0 && !p.more {
-		delete(k.parked, priorityKind{r.Priority, r.Kind})
+	l := k.lines[i]
+	p, n := l.kinds[r.Kind], len(l.front)
+	l.front = slices.DeleteFunc(l.front, same)
+	p.front -= n - len(l.front)
+	p.rows = slices.DeleteFunc(p.rows, same)
+	if len(p.rows) > 0 || p.more || p.front > 0 {
+		return
+	}
+	if delete(l.kinds, r.Kind); len(l.kinds) == 0 {
+		k.lines = slices.Delete(k.lines, i, i+1)
 	}
 }
 
 // find returns a task as it is known, nil if it is not.
 func (k *readyTasks) find(r *Row) *Row {
 	same := func(other *Row) bool { return other.ID == r.ID }
-	all := k.front
-	if p := k.parked[priorityKind{r.Priority, r.Kind}]; p != nil {
+	l := k.line(r.Priority)
+	all := l.front
+	if p := l.kinds[r.Kind]; p != nil {
 		all = slices.Concat(all, p.rows)
 	}
 	if i := slices.IndexFunc(all, same); i >= 0 {
@@ -191,24 +234,26 @@ func (k *readyTasks) find(r *Row) *Row {
 	return nil
 }
 
-// lacks tells whether, of some kind, there may be parked tasks among the first n of that priority
-// that are not known.
-func (k *readyTasks) lacks(priority, n int) bool {
-	for s, p := range k.parked {
-		if s.priority == priority && p.more && len(p.rows) < n {
+// lacks tells whether, of some kind, there may be parked tasks among the first n of the line that
+// are not known.
+func (l *readyLine) lacks(n int) bool {
+	for _, p := range l.kinds {
+		if p.more && len(p.rows) < n {
 			return true
 		}
 	}
 	return false
 }
 
-// parkedLike returns the parked tasks of the priority and kind of a task.
-func (k *readyTasks) parkedLike(r *Row) *parked {
-	of := priorityKind{r.Priority, r.Kind}
-	if k.parked[of] == nil {
-		k.parked[of] = &parked{}
+// inTurn reports whether the tasks of the line that have a turn each have their own, and these are
+// in the order of their places.
+func (l *readyLine) inTurn() bool {
+	for i, r := range l.front[min(1, len(l.front)):] {
+		if l.front[i].turn().compare(r.turn()) >= 0 {
+			return false
+		}
 	}
-	return k.parked[of]
+	return true
 }
 
 func byPlace(a, b *Row) int { return cmp.Compare(a.Place, b.Place) }
@@ -220,21 +265,15 @@ func (u *unit) readyOf(l Line, n int) (found []*Row) {
 	payload := u.plan.Take > 0 && !u.q.store.traits.Exclusive
 	for u.read(payload, l.Key); ; {
 		k := u.head.readyTasks[l.Key]
-		found = found[:0]
-		for _, r := range k.front {
-			if r.Priority == l.Priority {
-				found = append(found, r)
-			}
-		}
-		n = max(n, len(found)+1)
-		if k.lacks(l.Priority, n) {
+		line := k.line(l.Priority)
+		n = max(n, len(line.front)+1)
+		if line.lacks(n) {
 			u.fetch([]string{l.Key}, n+min(2*k.limit, parkedAtMost), payload)
 			continue
 		}
-		for of, p := range k.parked {
-			if of.priority == l.Priority {
-				found = append(found, p.rows[:min(n, len(p.rows))]...)
-			}
+		found = slices.Clone(line.front)
+		for _, p := range line.kinds {
+			found = append(found, p.rows[:min(n, len(p.rows))]...)
 		}
 		slices.SortFunc(found, byPlace)
 		return found

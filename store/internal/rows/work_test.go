@@ -179,8 +179,8 @@ func TestTakeBatchOfBusyKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := openQueue(t, open(limitedDB(60, false)), task.Options[string]{MaxInFlightPerKey: 1})
 		for i := range 60 {
-			q.putMany(1, "a", task.PutOptions{Priority: i})
-			q.putMany(1, "b", task.PutOptions{Priority: i})
+			q.putMany(1, "a", task.PutOptions{Kind: fmt.Sprint(i)})
+			q.putMany(1, "b", task.PutOptions{Kind: fmt.Sprint(i)})
 		}
 		tasks, err := q.TakeBatch(t.Context(), 10)
 		require.NoError(t, err)

@@ -162,7 +162,11 @@ func (w *walker) walkRow(r *rows.Row) {
 		if !w.frontsOnly {
 			w.check(r.Round > 0, "%s has no round", describe(r))
 		}
-		w.check(r.Takeable == (r.Round > 0 && !w.blocked(r.Key)), "%s; its key is blocked: %v", describe(r), w.blocked(r.Key))
+		behind := w.limitsInFlight() && slices.ContainsFunc(w.all, func(o *rows.Row) bool {
+			return o.State == driver.Ready && o.Key == r.Key && o.Kind == r.Kind && o.Priority < r.Priority
+		})
+		w.check(r.Takeable == (r.Round > 0 && !w.blocked(r.Key) && !behind), "%s; its key is blocked: %v; a line before its own has such a task: %v",
+			describe(r), w.blocked(r.Key), behind)
 		w.check(r.ReadyAt > 0, "%s has not become ready", describe(r))
 	case driver.Delayed:
 		wake = earlier(wake, r.Until)
