@@ -21,10 +21,10 @@ type source struct {
 var sources = [rows.NumIndexes]source{
 	rows.TaskID:        {"tasks", []string{"id"}, ""},
 	rows.TaskUniqueKey: {"tasks", []string{"unique_key"}, ""},
-	rows.TaskReady:     {"tasks", []string{"priority", "round", "seq"}, "takeable"}, // see also ready.go
+	rows.TaskReady:     {"tasks", []string{"priority", "round", "seq"}, "takeable AND NOT shared"}, // see also ready.go
 	rows.TaskKind:      {table: "tasks"},
 	rows.TaskLine:      {"tasks", []string{"key", "priority", "round", "seq", "place"}, ""},
-	rows.TaskParked:    {table: "tasks"}, // see eachStatement
+	rows.TaskParked:    {"tasks", []string{"key", "priority", "kind", "place"}, isParked}, // see also eachStatement
 	rows.TaskWake:      {"tasks", []string{"wake"}, "wake IS NOT NULL"},
 	rows.TaskSince:     {"tasks", []string{"coalesce(consumer, 0)", "since"}, "state IN (3, 4)"},
 	rows.TaskState:     {"tasks", []string{"state", "id"}, "state <> 1 AND state <> 3"},
@@ -201,18 +201,19 @@ FROM unnest($2::bytea[]) u (key) CROSS JOIN LATERAL (
 	SELECT priority FROM p WHERE priority IS NOT NULL OFFSET 0
 ) l CROSS JOIN LATERAL (`
 
-	isParked = "queue = $1 AND key = u.key AND state = 1 AND NOT takeable AND round = 0"
+	isParked = "state = 1 AND NOT takeable AND round = 0"
+	ofKey    = "queue = $1 AND key = u.key AND " + isParked
 	inKinds  = `
 FROM unnest($2::bytea[]) u (key) CROSS JOIN LATERAL (
 	WITH RECURSIVE s (priority, kind) AS (
 		(
-			SELECT priority, kind FROM fairq.tasks WHERE ` + isParked + `
+			SELECT priority, kind FROM fairq.tasks WHERE ` + ofKey + `
 			ORDER BY priority, kind LIMIT 1
 		)
 		UNION ALL
 		SELECT next.* FROM s CROSS JOIN LATERAL (
 			SELECT priority, kind FROM fairq.tasks
-			WHERE ` + isParked + ` AND (priority, kind) > (s.priority, s.kind)
+			WHERE ` + ofKey + ` AND (priority, kind) > (s.priority, s.kind)
 			ORDER BY priority, kind LIMIT 1
 		) next
 	)
@@ -225,7 +226,7 @@ FROM unnest($2::bytea[]) u (key) CROSS JOIN LATERAL (
 func eachStatement(queue int64, r *rows.Range, columns string) (string, []any) {
 	columns = "SELECT " + columns + " FROM fairq.tasks WHERE "
 	if r.Index == rows.TaskParked {
-		return "SELECT t.*" + inKinds + columns + isParked +
+		return "SELECT t.*" + inKinds + columns + ofKey +
 				" AND priority = s.priority AND kind = s.kind ORDER BY place LIMIT $3) t",
 			[]any{queue, stringsOf(r.Prefixes), r.Limit}
 	}

@@ -64,6 +64,7 @@ CREATE TABLE fairq.tasks (
 	gap          boolean NOT NULL,
 	returned     boolean NOT NULL,
 	untried      boolean NOT NULL,
+	shared       boolean NOT NULL,
 	key          bytea, -- never NULL
 	kind         bytea NOT NULL,
 	unique_key   bytea,
@@ -73,8 +74,8 @@ CREATE TABLE fairq.tasks (
 	payload      bytea,
 	PRIMARY KEY (queue, id)
 );
-CREATE INDEX tasks_ready ON fairq.tasks (queue, priority, round, seq, place) WHERE takeable;
-CREATE INDEX tasks_kind ON fairq.tasks (queue, kind, priority, round, seq, place) WHERE takeable AND kind <> '';
+CREATE INDEX tasks_ready ON fairq.tasks (queue, priority, round, seq, place) WHERE takeable AND NOT shared;
+CREATE INDEX tasks_kind ON fairq.tasks (queue, kind, priority, round, seq, place) WHERE takeable AND (kind <> '' OR shared);
 -- Its condition, which is always true, keeps it from being used for statements that have nothing
 -- to do with keys: when tasks are few, all indexes seem equally good to the planner.
 CREATE INDEX tasks_line ON fairq.tasks (queue, key, priority, round, seq, place) WHERE key IS NOT NULL;

@@ -51,3 +51,8 @@ func TestStore(t *testing.T) {
 	sharedDatabase(t) // so that the server is not part of a bubble
 	storetest.Run(t, func(t *testing.T) driver.Store { return newTestStore(openTest(t, inBubble)) })
 }
+
+func TestBacklog(t *testing.T) {
+	storetest.Backlog(t, func(t *testing.T) driver.Store { return newTestStore(openTest(t)) },
+		"taken tasks", "priorities", "kinds") // at the front of a key, which is read each time
+}

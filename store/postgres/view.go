@@ -236,7 +236,7 @@ func (v *view) known(id uint64, payload bool) ([]*rows.Row, bool) {
 }
 
 const columns = `id, key, kind, unique_key, grp, role, priority, weight, cost, ttr, max_attempts, created, deadline,
-	state, takeable, gap, returned, untried, round, used, seq, place, since, consumer, attempts, ready_at, until, expires, wake, err_code, err_message, metadata`
+	state, takeable, gap, returned, untried, shared, round, used, seq, place, since, consumer, attempts, ready_at, until, expires, wake, err_code, err_message, metadata`
 
 // number is 0 where the database has NULL.
 type number int64
@@ -302,7 +302,7 @@ func (s *scannedRow) columns() []any {
 	return []any{
 		&r.ID, (*text)(&r.Key), (*text)(&r.Kind), (*text)(&r.UniqueKey), (*text)(&r.Group), &s.role, &r.Priority, &s.weight,
 		(*numberOrOne)(&r.Cost), (*number)(&r.TTR), &s.maxAttempts, &r.Created, (*number)(&r.Deadline),
-		&s.state, &r.Takeable, &r.Gap, &r.Returned, &r.Untried, &r.Round, &s.used, &r.Seq, &r.Place, &r.Since, &s.consumer, &s.attempts,
+		&s.state, &r.Takeable, &r.Gap, &r.Returned, &r.Untried, &r.Shared, &r.Round, &s.used, &r.Seq, &r.Place, &r.Since, &s.consumer, &s.attempts,
 		(*number)(&r.ReadyAt), (*number)(&r.Until), (*number)(&r.Expires), (*number)(&r.Wake), &s.code, &s.message, (*text)(&r.Metadata),
 	}
 }

@@ -19,9 +19,9 @@ type source struct {
 var sources = [rows.NumIndexes]source{
 	rows.TaskID:        {"tasks", "", "id", ""},
 	rows.TaskUniqueKey: {"tasks", "tasks_unique_key", "unique_key", "unique_key <> ''"},
-	rows.TaskReady:     {"tasks", "tasks_ready", "priority round seq place", "takeable"},
+	rows.TaskReady:     {"tasks", "tasks_ready", "priority round seq place", "takeable AND NOT shared"},
 	rows.TaskKind: {
-		"tasks", "tasks_kind", "kind priority round seq place", "takeable AND kind <> ''",
+		"tasks", "tasks_kind", "kind priority round seq place", "takeable AND (kind <> '' OR shared)",
 	},
 	rows.TaskLine: {"tasks", "tasks_key", `"key" priority round seq place`, ""},
 	rows.TaskParked: {
@@ -157,8 +157,16 @@ func (v *view) scan(r *rows.Range, read func(c *cells)) error {
 	return nil
 }
 
-// each is scan for one prefix.
+// each is scan for one prefix. Of those of no kind only the Shared ones are in the index of kinds,
+// and the others are searched for among all.
 func (v *view) each(r *rows.Range, prefix rows.Tuple, read func(c *cells)) error {
+	if r.Index == rows.TaskKind && prefix[0] == "" {
+		all := *r
+		all.Index, all.Only.Kind = rows.TaskReady, new("")
+		if err := v.each(&all, nil, read); err != nil {
+			return err
+		}
+	}
 	if r.Each == 0 {
 		s := &shape{prefix: len(prefix), from: len(r.From), limit: r.Limit > 0}
 		return v.run(r, s, prefix, r.From, read)
@@ -209,9 +217,6 @@ func (v *view) nextValue(r *rows.Range, prefix, after rows.Tuple, n int) (values
 func (v *view) run(r *rows.Range, s *shape, prefix, from rows.Tuple, read func(c *cells)) error {
 	s.index, s.to, s.desc, s.payload = r.Index, len(r.To), r.Desc, r.Payload
 	o := r.Only
-	if s.index == rows.TaskKind && prefix[0] == "" { // those of no kind are searched for among all
-		s.index, s.prefix, prefix, o.Kind = rows.TaskReady, 0, nil, new("")
-	}
 	s.state, s.key, s.kind = o.State != 0, o.Key != nil, o.Kind != nil
 	var room [12]sqldriver.Value
 	args := room[:0]

@@ -11,7 +11,7 @@ type statement struct{ name, sql string }
 // taskColumns are as readTask reads them.
 const (
 	taskColumns = `id, "key", kind, unique_key, role, priority, weight, cost, ttr, max_attempts, created, deadline, ` +
-		`"group", state, takeable, round, used, seq, gap, returned, untried, place, since, consumer, attempts, ready_at, until, expires, wake, err_code, err, metadata`
+		`"group", state, takeable, round, used, seq, gap, returned, untried, shared, place, since, consumer, attempts, ready_at, until, expires, wake, err_code, err, metadata`
 	withPayload = taskColumns + `, payload`
 )
 
@@ -36,10 +36,10 @@ var (
 		`ready = ?, delayed = ?, taken = ?, buried = ?, held = ? WHERE id = ?`}
 	updateSettings = &statement{"save", `UPDATE ~queues SET settings = ? WHERE id = ?`}
 	setRound       = &statement{"save", `INSERT OR REPLACE INTO ~rounds (queue, priority, round) VALUES (?, ?, ?)`}
-	insertTask     = &statement{"insert", `INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (` + placeholders(34) + `)`}
+	insertTask     = &statement{"insert", `INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (` + placeholders(35) + `)`}
 	insertPlain    = &statement{"insert", `INSERT INTO ~tasks (` + withPayload + `, queue) VALUES (?, ?, '', '', 0, ?, ?, ?, ?, ?, ?, 0, ` +
-		`'', ?, ?, ?, ?, ?, 0, 0, 0, ?, ?, 0, 0, ?, 0, 0, 0, 0, NULL, '', ?, ?)`}
-	updateTask = &statement{"update", `UPDATE ~tasks SET "group" = ?, priority = ?, state = ?, takeable = ?, round = ?, used = ?, seq = ?, gap = ?, returned = ?, untried = ?, place = ?, since = ?, ` +
+		`'', ?, ?, ?, ?, ?, 0, 0, 0, 0, ?, ?, 0, 0, ?, 0, 0, 0, 0, NULL, '', ?, ?)`}
+	updateTask = &statement{"update", `UPDATE ~tasks SET "group" = ?, priority = ?, state = ?, takeable = ?, round = ?, used = ?, seq = ?, gap = ?, returned = ?, untried = ?, shared = ?, place = ?, since = ?, ` +
 		`consumer = ?, attempts = ?, ready_at = ?, until = ?, expires = ?, wake = ?, err_code = ?, err = ? WHERE id = ?`}
 	takeTask = &statement{"take", `UPDATE ~tasks SET state = 3, takeable = 0, ` +
 		`since = ?, consumer = ?, attempts = ?, until = ?, wake = ? WHERE id = ?`}

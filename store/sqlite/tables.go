@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/fairq/fairq/store/internal/rows"
@@ -59,9 +60,9 @@ func (t *table[R]) Scan(r rows.Range) (all []*R, err error) {
 		t.read(c, row)
 		all = append(all, row)
 	})
-	if found, ok := any(all).([]*rows.Row); ok && r.Index == rows.TaskKind && len(r.Prefixes) > 1 {
+	if found, ok := any(all).([]*rows.Row); ok && r.Index == rows.TaskKind {
 		slices.SortFunc(found, byTurn)
-		all = all[:min(r.Limit, len(all))]
+		all = all[:min(cmp.Or(r.Limit, len(all)), len(all))]
 	}
 	return all, err
 }

@@ -46,6 +46,9 @@ type band struct {
 // spareKinds is how many kinds a band remembers that it has no tasks of.
 const spareKinds = 8
 
+// fewLanes is how many lanes of a line are not worth a map.
+const fewLanes = 8
+
 // kind is what a band knows of a kind of tasks.
 type kind struct {
 	name  string
@@ -64,6 +67,8 @@ type line struct {
 	owed       []uint64 // numbers of the turns owed, ascending
 	missed     uint64   // the one of these that found no task that could be taken; 0 if there is none
 	index      int32    // in band.owed
+
+	byKind map[string]*lane // all lanes, nil if there are few
 
 	one     lane      // most lines need but one, and so it is near
 	laneBuf [1]byHead // the first array of lanes
@@ -257,7 +262,16 @@ func (l *line) oldest(f *driver.Filter) *lane {
 	if first := l.lanes[0].lane; first.len > 0 && f.PassesKind(first.kind.name) { // as a rule
 		return first
 	}
-	return l.older(0, nil, f)
+	if len(f.Kinds) >= len(l.byKind) {
+		return l.older(0, nil, f)
+	}
+	var first *lane
+	for _, name := range f.Kinds {
+		if lane := l.byKind[name]; lane != nil && lane.len > 0 && (first == nil || byHead{lane}.before(byHead{first})) {
+			first = lane
+		}
+	}
+	return first
 }
 
 // older returns that too, or nil, if it is older than the given one and at that place of the heap
@@ -369,8 +383,12 @@ func (l *line) reindexOwed() {
 	}
 }
 
-// lane returns the line's lane for a kind.
+// lane returns the line's lane for a kind. To find one for a kind that is new to the line it looks
+// at all lanes.
 func (l *line) lane(name string) *lane {
+	if lane := l.byKind[name]; lane != nil {
+		return lane
+	}
 	var free *lane
 	for _, lane := range l.lanes {
 		if lane.kind != nil && lane.kind.name == name {
@@ -383,11 +401,22 @@ func (l *line) lane(name string) *lane {
 	if free == nil {
 		free = &lane{line: l}
 		l.lanes.push(byHead{free})
-	} else {
-		l.band.leave(free.kind)
+	} else if l.band.leave(free.kind); free.kind != nil {
+		delete(l.byKind, free.kind.name)
 	}
 	free.kind = l.band.kind(name)
 	free.kind.lanes++
+	switch {
+	case l.byKind != nil:
+		l.byKind[name] = free
+	case len(l.lanes) > fewLanes:
+		l.byKind = map[string]*lane{}
+		for _, lane := range l.lanes {
+			if lane.kind != nil {
+				l.byKind[lane.kind.name] = lane.lane
+			}
+		}
+	}
 	return free
 }
 

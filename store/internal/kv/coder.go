@@ -116,6 +116,7 @@ func (c *coder) task(r *rows.Row) {
 	c.flag(&r.Gap)
 	c.flag(&r.Returned)
 	c.flag(&r.Untried)
+	c.flag(&r.Shared)
 	number(c, &r.Place)
 	number(c, &r.Since)
 	number(c, &r.Consumer)

@@ -51,6 +51,13 @@ func ParkedRange(keys []string, n int, payload bool) Range {
 	return Range{Index: TaskParked, Prefixes: each(keys), Each: 2, Limit: n, Payload: payload}
 }
 
+// Parked returns the first n tasks of a line and kind that are in ParkedRange.
+func (v Calls) Parked(l Line, kind string, n int, payload bool) ([]*Row, error) {
+	return v.Rows(Range{
+		Index: TaskParked, Prefixes: at(l.Key, num(l.Priority), kind), Limit: n, Payload: payload,
+	})
+}
+
 // parkedKeysRange is the first task of each line and kind of the keys of puts that is in ParkedRange.
 func parkedKeysRange(puts []lineKind) Range {
 	keys := make([]string, len(puts))

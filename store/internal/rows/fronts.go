@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"maps"
 	"math"
 	"slices"
 
@@ -16,6 +17,8 @@ import (
 //
 //   - Those at the front of a line are the first in the order of Place, but for those of further
 //     kinds, and their turns are in that order too.
+//   - Those of further kinds are Shared. Their turns are none after the last one of the front. They
+//     may be Takeable though others would not be: see isNext.
 //   - They are Takeable unless their key is blocked. Where many keys get blocked and free again all the
 //     time, with MaxInFlightPerKey, one is so only if no line of its key before its own has a task of
 //     its kind: whoever takes would have to take that one first. So to block a key takes as many
@@ -47,34 +50,32 @@ func (u *unit) updateFront(changed *Row, left, used turn) {
 		u.do(&work{What: blockFronts, Name: []byte(l.Key)})
 	}
 	line := u.head.readyTasks[l.Key].line(l.Priority)
-	returned := changed.State == driver.Ready && changed.Round != 0 && left == used // both are none
+	returned := changed.State == driver.Ready && changed.Round != 0 && !changed.Shared && left == used // both are none
 	alone := !slices.ContainsFunc(misplaced, func(r *Row) bool { return r.ID != changed.ID })
-	if returned && alone && len(line.front) >= u.ahead(weight) && line.inTurn() { // no other turn changes
-		if u.shows(changed) {
+	if returned && alone && len(line.front) >= u.ahead(weight) && line.inTurn() && !line.kinds[changed.Kind].shares() {
+		if u.shows(changed) { // no other turn changes
 			u.setTakeable(changed, true)
 		}
 		u.countFront(l.Key)
 		return
 	}
-	tasks := u.readyOf(l, weight)
 	turns := []turn{left}
-	for _, r := range tasks {
-		if r.Round != 0 {
-			turns = append(turns, r.turn())
-		}
+	for _, r := range line.front {
+		turns = append(turns, r.turn())
 	}
 	turns = slices.DeleteFunc(turns, func(t turn) bool { return t == turn{} || t == used })
 	slices.SortFunc(turns, turn.compare)
 	turns = slices.Compact(turns)
 	n := max(u.ahead(weight), len(turns))
-	for len(turns) < min(n, len(tasks)) {
-		turns = append(turns, u.frontTurn(tasks[len(turns)], weight, turns, used))
+	first := u.firstOf(l, n)
+	for len(turns) < len(first) {
+		turns = append(turns, u.frontTurn(first[len(turns)], weight, turns, used))
 	}
 	w := &work{What: moveFront, Name: []byte(l.Key), Place: [4]int64{num(l.Priority)}, Front: n, Turns: turns}
-	if !u.moveFront(w, u.maxRows()-u.written) {
+	if !u.moveFront(w, u.maxRows()-u.written, changed.Kind) {
 		u.leaveWork(w)
 	}
-	if u.q.guardsFronts() && len(tasks) < n {
+	if u.q.guardsFronts() && len(first) < n {
 		_, err := u.v.Tasks().Scan(Range{
 			Index: TaskParked, Prefixes: at(l.Key, num(l.Priority)), Lock: NoMore,
 		})
@@ -113,39 +114,117 @@ func (u *unit) notePut(r *Row, behind bool) {
 	u.behind[r.lineKind()], u.q.behind[r.lineKind()] = behind, behind
 }
 
-// moveFront gives a line's turns to its tasks, and parks those that get none. The first w.Front
-// tasks get one each. The first one of each further kind is there for those who take only that
-// kind, and shares the last turn: with an earlier one it would come before older tasks of other
-// kinds. Of tasks after the first w.Front it writes n at most, and of all only frontBytes when the
-// transaction is large, unless n is no limit. It tells whether that was enough.
-func (u *unit) moveFront(w *work, n int) (done bool) {
+// moveFront gives a line's turns to its first tasks, as many as w.Front, and has the first one of
+// each further kind share a turn. Of the other tasks only those of some kinds, and of the kinds of
+// tasks that get or lose turns, can be other than they must be; no kinds means all. Of tasks after
+// the first w.Front it writes n at most, and of all only frontBytes when the transaction is large,
+// unless n is no limit. It tells whether that was enough.
+func (u *unit) moveFront(w *work, n int, kinds ...string) (done bool) {
 	l := Line{string(w.Name), int(w.Place[0])}
 	defer u.countFront(l.Key)
-	kinds := map[string]bool{}
-	begun := u.bytes
-	for i, r := range u.readyOf(l, w.Front) {
-		var t turn
-		if i < w.Front || !kinds[r.Kind] {
-			t = w.Turns[min(i, w.Front-1)]
+	first := u.firstOf(l, w.Front)
+	line := u.head.readyTasks[l.Key].line(l.Priority)
+	if kinds == nil {
+		kinds = slices.Collect(maps.Keys(line.kinds))
+	}
+	var last turn
+	atFront, of := map[uint64]bool{}, map[string]bool{}
+	changes := make([]frontChange, 0, len(first)+2)
+	for i, r := range first {
+		last = w.Turns[i]
+		changes = append(changes, frontChange{r, last, false})
+		atFront[r.ID], of[r.Kind] = true, true
+		if r.Round == 0 || r.Shared {
+			kinds = append(kinds, r.Kind)
 		}
-		kinds[r.Kind] = true
-		takeable := t != turn{} && u.shows(r)
-		if r.Takeable == takeable && (r.turn() == t || t == turn{} && r.Round == 0) {
+	}
+	behind := slices.Clone(line.front)
+	behind = slices.DeleteFunc(behind, func(r *Row) bool { return atFront[r.ID] })
+	for _, r := range behind {
+		kinds = append(kinds, r.Kind)
+	}
+	slices.Sort(kinds)
+	for _, kind := range slices.Compact(kinds) {
+		var rest []*Row
+		for _, r := range behind {
+			if r.Kind == kind {
+				rest = append(rest, r)
+			}
+		}
+		if p := line.kinds[kind]; p != nil {
+			rest = append(rest, p.rest...)
+		}
+		slices.SortFunc(rest, byPlace)
+		shared := of[kind]
+		for _, r := range rest {
+			switch {
+			case atFront[r.ID]:
+			case !shared && r.Shared && r.turn().compare(last) <= 0:
+				shared = true // whoever finds it gives it the last turn: see isNext
+				changes = append(changes, frontChange{r, r.turn(), true})
+			case !shared:
+				shared = true
+				changes = append(changes, frontChange{r, last, true})
+			case r.Round != 0:
+				changes = append(changes, frontChange{r, turn{}, false})
+			}
+		}
+	}
+	begun := u.bytes
+	for i, c := range changes {
+		r := c.Row
+		takeable := c.turn != turn{} && (u.shows(r) || c.shared && r.Shared && r.Takeable)
+		if r.Takeable == takeable && r.turn() == c.turn && r.Shared == c.shared {
 			continue
 		}
 		if n < math.MaxInt && u.isLarge() && u.bytes-begun >= frontBytes {
 			return false
 		}
-		if i >= w.Front {
+		if i >= len(first) {
 			if n <= 0 {
 				return false
 			}
 			n--
 		}
-		r.setTurn(t)
+		r.Takeable = r.Takeable && r.Shared == c.shared // else others may wait for it
+		r.setTurn(c.turn)
+		r.Shared = c.shared
 		u.setTakeable(r, takeable)
 	}
 	return true
+}
+
+// frontChange is what becomes of a task when a front moves.
+type frontChange struct {
+	*Row
+	turn   turn
+	shared bool
+}
+
+// isNext reports whether a task that was found is the next one of its key. One that shares a turn
+// may have one that its line has no more, and may be Takeable though its key is blocked: to change
+// it at once would be a write for each kind whenever a task of the key is taken. So whoever finds
+// it does that, and looks again.
+func (u *unit) isNext(r *Row) bool {
+	if !r.Shared {
+		return true
+	}
+	u.read(false, r.Key)
+	shows, front := u.shows(r), u.head.readyTasks[r.Key].line(r.Priority).front
+	last := front[len(front)-1].turn()
+	switch {
+	case shows && (r.turn() == last || u.room(1) == 0):
+		return true
+	case shows:
+		r.setTurn(last)
+		r.Shared = true
+	case u.room(1) == 0:
+		u.passed[r.ID] = true
+		return false
+	}
+	u.setTakeable(r, shows)
+	u.countFront(r.Key)
+	return false
 }
 
 // countFront has the row of a key written whenever its front may have changed, and be there as long
@@ -192,11 +271,17 @@ func (u *unit) blockFronts(w *work, n int) (done bool) {
 // and are not.
 func (u *unit) misplaced(key string) (all []*Row) {
 	k, blocked := u.head.readyTasks[key], u.blocked(key)
+	shows := func(r *Row) bool { return !blocked && (!u.q.limitsInFlight || k.first(r.Priority, r.Kind)) }
 	for _, l := range k.lines {
 		for _, r := range l.front {
-			if shown := !blocked && (!u.q.limitsInFlight || k.first(l.priority, r.Kind)); r.Takeable != shown {
+			if r.Takeable != shows(r) {
 				all = append(all, r)
 			}
+		}
+	}
+	for _, r := range k.hidden {
+		if shows(r) {
+			all = append(all, r)
 		}
 	}
 	return all

@@ -18,15 +18,17 @@ import (
 // those that are known of a line and kind; if more is true, unknown ones may follow. So a task
 // that comes after the last known one is left out: unknown ones may come before it.
 type readyTasks struct {
-	lines []*readyLine // in the order of priorities, without those that have no task
-	limit int          // of each line and kind so many parked ones are known at most
+	lines  []*readyLine // in the order of priorities, without those that have no task
+	hidden []*Row       // those that are Shared and not Takeable
 }
 
 // readyLine is what is known of the ready tasks of a line.
 type readyLine struct {
 	priority int
-	front    []*Row             // all that have a turn, in the order of Place
-	kinds    map[string]*parked // all kinds that it has tasks of
+	front    []*Row                // all that have a turn of their own, in the order of Place
+	rest     []*Row                // the others, in the order of Place
+	kinds    map[string]*readyKind // all that it has tasks of
+	used     map[string]bool       // kinds of which there may be others, though none is known
 }
 
 // lineKind is where a task queues, with its kind.
@@ -35,18 +37,19 @@ type lineKind struct {
 	kind string
 }
 
-// parked are the first tasks of a line and kind that have no turn, in the order of Place.
-type parked struct {
-	rows  []*Row
-	more  bool // there may be others behind them
-	front int  // how many others have a turn
+// readyKind is what is known of the tasks of a kind in a line.
+type readyKind struct {
+	front int    // how many have a turn of their own
+	rest  []*Row // the first of the others, in the order of Place
+	limit int    // how many of these are known at most
+	more  bool   // there may be others behind them
 }
 
 // parkedAtFirst is how many parked tasks of each line and kind are read at first.
 const parkedAtFirst = 4
 
-// parkedAtMost is how many more are read when these are used up.
-const parkedAtMost = 16
+// parkedLater is how many more of a kind are read when these are used up.
+const parkedLater = 16
 
 // maxKnownKeys is of how many keys the tasks are remembered at most.
 const maxKnownKeys = 1 << 12
@@ -97,7 +100,7 @@ func keysOf(rows []*Row) []string {
 
 // read reads the rows of keys that are not known yet, and their tasks if there are fronts.
 func (u *unit) read(payload bool, keys ...string) {
-	u.fetch(u.unknown(keys, u.q.frontsOnly), parkedAtFirst, payload)
+	u.fetch(u.unknown(keys, u.q.frontsOnly), u.q.frontsOnly, payload)
 }
 
 // unknown returns those of some keys whose rows are not known, or whose tasks if these are asked
@@ -112,14 +115,15 @@ func (u *unit) unknown(keys []string, tasks bool) (unknown []string) {
 	return slices.Compact(unknown)
 }
 
-// fetch reads the rows of keys, and their tasks if there are fronts: all that have a turn, and of
-// each priority and kind the first parked ones, up to a limit, which is 0 if no tasks are wanted.
-func (u *unit) fetch(keys []string, limit int, payload bool) {
+// fetch reads the rows of keys, and if they are wanted their tasks: all that have a turn, and of
+// each line and kind the first parked ones.
+func (u *unit) fetch(keys []string, tasks, payload bool) {
 	if len(keys) == 0 {
 		return
 	}
-	if !u.q.frontsOnly {
-		limit = 0
+	limit := 0
+	if tasks {
+		limit = parkedAtFirst
 	}
 	found, ready, err := u.v.Lines(keys, limit, payload)
 	check(err)
@@ -135,16 +139,39 @@ func (u *unit) fetch(keys []string, limit int, payload bool) {
 		if u.head.keys[key] == nil {
 			u.head.keys[key] = &Key{Key: key, Weight: 1}
 		}
-		if limit > 0 {
-			u.head.readyTasks[key] = &readyTasks{limit: limit}
+		if tasks {
+			u.head.readyTasks[key] = &readyTasks{}
 		}
 	}
 	for _, r := range ready {
-		k := u.head.readyTasks[r.Key]
-		k.add(r)
-		p := k.line(r.Priority).kinds[r.Kind]
-		p.more = len(p.rows) == limit
+		u.head.readyTasks[r.Key].add(r)
 	}
+	for _, key := range keys {
+		if k := u.head.readyTasks[key]; tasks {
+			for _, l := range k.lines {
+				for _, p := range l.kinds {
+					p.more = p.parked() >= limit
+				}
+			}
+		}
+	}
+}
+
+// readMore reads the first parked tasks of a line and kind, more than are known.
+func (u *unit) readMore(l Line, kind string, payload bool) {
+	line := u.head.readyTasks[l.Key].line(l.Priority)
+	p := line.kinds[kind]
+	n := len(p.rest) + parkedLater
+	parked := must(u.v.Parked(l, kind, n, payload))
+	isParked := func(r *Row) bool { return r.Round == 0 }
+	line.rest = slices.DeleteFunc(line.rest, func(r *Row) bool { return r.Kind == kind && isParked(r) })
+	p.rest, p.more, p.limit = slices.DeleteFunc(p.rest, isParked), false, 2*n
+	delete(line.used, kind)
+	for _, r := range parked {
+		line.insert(p, r)
+	}
+	p.more = len(parked) == n
+	line.dropIfUsed(kind)
 }
 
 // at returns where the line of a priority is, or would be.
@@ -174,27 +201,45 @@ func (k *readyTasks) add(r *Row) {
 	}
 	i, found := k.at(r.Priority)
 	if !found {
-		k.lines = slices.Insert(k.lines, i, &readyLine{priority: r.Priority, kinds: map[string]*parked{}})
+		k.lines = slices.Insert(k.lines, i, &readyLine{priority: r.Priority, kinds: map[string]*readyKind{}})
 	}
 	l := k.lines[i]
 	p := l.kinds[r.Kind]
 	if p == nil {
-		p = &parked{}
+		p = &readyKind{limit: 2 * parkedAtFirst}
 		l.kinds[r.Kind] = p
 	}
-	if r.Round != 0 {
-		at, _ := slices.BinarySearchFunc(l.front, r, byPlace)
-		l.front = slices.Insert(l.front, at, r)
+	if r.Shared && !r.Takeable {
+		k.hidden = append(k.hidden, r)
+	}
+	l.insert(p, r)
+}
+
+// insert adds a task that is not known yet, of a kind that has p.
+func (l *readyLine) insert(p *readyKind, r *Row) {
+	if r.Round != 0 && !r.Shared {
+		l.front = insertRow(l.front, r)
 		p.front++
 		return
 	}
-	at, _ := slices.BinarySearchFunc(p.rows, r, byPlace)
-	if at == len(p.rows) && p.more {
+	if n := len(p.rest); r.Round == 0 && p.more && (n == 0 || r.Place > p.rest[n-1].Place) {
 		return // it may not be the next one: others that are not known may come before it
 	}
-	if p.rows = slices.Insert(p.rows, at, r); len(p.rows) > k.limit {
-		p.rows, p.more = p.rows[:k.limit], true
+	delete(l.used, r.Kind)
+	l.rest, p.rest = insertRow(l.rest, r), insertRow(p.rest, r)
+	if n := len(p.rest); n > p.limit {
+		l.rest = deleteRow(l.rest, p.rest[n-1].ID)
+		p.rest, p.more = p.rest[:n-1], true
 	}
+}
+
+func insertRow(in []*Row, r *Row) []*Row {
+	at, _ := slices.BinarySearchFunc(in, r, byPlace)
+	return slices.Insert(in, at, r)
+}
+
+func deleteRow(from []*Row, id uint64) []*Row {
+	return slices.DeleteFunc(from, func(r *Row) bool { return r.ID == id })
 }
 
 // remove removes a task, if it is known.
@@ -206,19 +251,42 @@ func (k *readyTasks) remove(r *Row) {
 	if !found || k.lines[i].kinds[r.Kind] == nil {
 		return
 	}
-	same := func(other *Row) bool { return other.ID == r.ID }
+	k.hidden = deleteRow(k.hidden, r.ID)
 	l := k.lines[i]
 	p, n := l.kinds[r.Kind], len(l.front)
-	l.front = slices.DeleteFunc(l.front, same)
+	l.front, l.rest, p.rest = deleteRow(l.front, r.ID), deleteRow(l.rest, r.ID), deleteRow(p.rest, r.ID)
 	p.front -= n - len(l.front)
-	p.rows = slices.DeleteFunc(p.rows, same)
-	if len(p.rows) > 0 || p.more || p.front > 0 {
-		return
-	}
-	if delete(l.kinds, r.Kind); len(l.kinds) == 0 {
+	if l.dropIfUsed(r.Kind); len(l.kinds) == 0 {
 		k.lines = slices.Delete(k.lines, i, i+1)
 	}
 }
+
+// dropIfUsed forgets a kind if the line has no task of it, and notes it if none is known.
+func (l *readyLine) dropIfUsed(kind string) {
+	switch p := l.kinds[kind]; {
+	case len(p.rest) > 0:
+	case p.more:
+		if l.used == nil {
+			l.used = map[string]bool{}
+		}
+		l.used[kind] = true
+	case p.front == 0:
+		delete(l.kinds, kind)
+	}
+}
+
+// parked returns how many of the tasks that are known have no turn.
+func (p *readyKind) parked() (n int) {
+	for _, r := range p.rest {
+		if r.Round == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// shares reports whether one of the tasks shares a turn.
+func (p *readyKind) shares() bool { return p != nil && p.parked() < len(p.rest) }
 
 // find returns a task as it is known, nil if it is not.
 func (k *readyTasks) find(r *Row) *Row {
@@ -226,7 +294,7 @@ func (k *readyTasks) find(r *Row) *Row {
 	l := k.line(r.Priority)
 	all := l.front
 	if p := l.kinds[r.Kind]; p != nil {
-		all = slices.Concat(all, p.rows)
+		all = slices.Concat(all, p.rest)
 	}
 	if i := slices.IndexFunc(all, same); i >= 0 {
 		return all[i]
@@ -234,15 +302,18 @@ func (k *readyTasks) find(r *Row) *Row {
 	return nil
 }
 
-// lacks tells whether, of some kind, there may be parked tasks among the first n of the line that
-// are not known.
-func (l *readyLine) lacks(n int) bool {
-	for _, p := range l.kinds {
-		if p.more && len(p.rows) < n {
-			return true
+// lacks returns a kind of which tasks that are not known may be among the first n tasks of the line,
+// or the next one after these, where first are the first n that are known.
+func (l *readyLine) lacks(first []*Row) (kind string, lacks bool) {
+	for kind := range l.used {
+		return kind, true
+	}
+	for _, r := range first {
+		if p := l.kinds[r.Kind]; p.more && p.rest[len(p.rest)-1].ID == r.ID {
+			return r.Kind, true
 		}
 	}
-	return false
+	return "", false
 }
 
 // inTurn reports whether the tasks of the line that have a turn each have their own, and these are
@@ -258,25 +329,20 @@ func (l *readyLine) inTurn() bool {
 
 func byPlace(a, b *Row) int { return cmp.Compare(a.Place, b.Place) }
 
-// readyOf returns the ready tasks of a line in the order of Place: all that have a turn, and of
-// each kind the first parked ones, as many as may get a turn if n tasks are to have one. It reads
-// those that are not known yet.
-func (u *unit) readyOf(l Line, n int) (found []*Row) {
+// firstOf returns the first n ready tasks of a line in the order of Place. It reads those that are
+// not known yet, and so that of each of their kinds the next one is known too.
+func (u *unit) firstOf(l Line, n int) (first []*Row) {
 	payload := u.plan.Take > 0 && !u.q.store.traits.Exclusive
 	for u.read(payload, l.Key); ; {
-		k := u.head.readyTasks[l.Key]
-		line := k.line(l.Priority)
-		n = max(n, len(line.front)+1)
-		if line.lacks(n) {
-			u.fetch([]string{l.Key}, n+min(2*k.limit, parkedAtMost), payload)
-			continue
+		line := u.head.readyTasks[l.Key].line(l.Priority)
+		first = slices.Concat(line.front, line.rest[:min(n, len(line.rest))])
+		slices.SortFunc(first, byPlace)
+		first = first[:min(n, len(first))]
+		kind, lacks := line.lacks(first)
+		if !lacks {
+			return first
 		}
-		found = slices.Clone(line.front)
-		for _, p := range line.kinds {
-			found = append(found, p.rows[:min(n, len(p.rows))]...)
-		}
-		slices.SortFunc(found, byPlace)
-		return found
+		u.readMore(l, kind, payload)
 	}
 }
 
@@ -292,6 +358,7 @@ func (u *unit) withCurrentTurn(r *Row) *Row {
 	if now := u.head.readyTasks[r.Key].find(r); now != nil {
 		r.Takeable = now.Takeable
 		r.setTurn(now.turn())
+		r.Shared = now.Shared
 	}
 	return r
 }

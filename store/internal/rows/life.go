@@ -74,7 +74,8 @@ func (u *unit) set(r *Row, state driver.State) {
 	if r.State == driver.Taken {
 		u.leaseEnds(r.ID, r.Since)
 	}
-	r.State, r.Takeable, r.Consumer, r.Since, r.Wake = state, false, 0, 0, u.life(r).Wake(state)
+	r.State, r.Takeable, r.Shared = state, false, false
+	r.Consumer, r.Since, r.Wake = 0, 0, u.life(r).Wake(state)
 	switch state {
 	case driver.Ready:
 		u.place(r)
@@ -114,11 +115,12 @@ func (u *unit) take(c *ownConsumer, f Filter, wanted int) *Row {
 func (u *unit) next(f Filter, wanted int) *Row {
 	u.closeGaps()
 	for !u.head.Paused && !u.workLeft() {
-		r := u.ready(f, wanted)
-		if r == nil || !r.isDue(u.now) {
+		switch r := u.ready(f, wanted); {
+		case r == nil || !r.isDue(u.now) && u.isNext(r):
 			return r
+		case r.isDue(u.now): // it has expired, but there were too many to be handled before
+			u.fire(r)
 		}
-		u.fire(r) // it has expired, but there were too many to be handled before
 	}
 	return nil
 }
@@ -236,7 +238,7 @@ func (u *unit) leave(r *Row) turn {
 		return turn{}
 	}
 	u.readAhead.remove(r)
-	if r.Round == 0 {
+	if r.Round == 0 || r.Shared {
 		return turn{}
 	}
 	delete(u.head.accounts, r.line()) // it may have been the last one

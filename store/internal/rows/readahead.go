@@ -26,8 +26,11 @@ func (u *unit) readReady(f Filter, n int) {
 	if f.equal(u.plan.Filter) {
 		n = max(n, u.plan.Take)
 	}
+	n += len(u.passed)
 	found := must(u.v.Ready(f, n))
-	u.readAhead = readAhead{f, found, len(found) < n}
+	all := len(found) < n
+	found = slices.DeleteFunc(found, func(r *Row) bool { return u.passed[r.ID] })
+	u.readAhead = readAhead{f, found, all}
 }
 
 // ready returns the first task that can be taken and passes the filter; nil if there is none.
@@ -82,7 +85,7 @@ func (f Filter) equal(other Filter) bool {
 }
 
 func (f Filter) passes(r *Row) bool {
-	return r.Priority <= f.MaxPriority && (f.Kinds == nil || slices.Contains(f.Kinds, r.Kind))
+	return r.Priority <= f.MaxPriority && (f.Kinds == nil && !r.Shared || slices.Contains(f.Kinds, r.Kind))
 }
 
 // inOrder compares tasks that can be taken by when they would be taken.

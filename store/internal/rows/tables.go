@@ -16,7 +16,7 @@ type Index uint8
 const (
 	TaskID        Index = iota // (id), the primary key
 	TaskUniqueKey              // (unique key) that have one; no two rows have the same
-	TaskReady                  // (priority, round, seq, place) that are Takeable
+	TaskReady                  // (priority, round, seq, place) that are Takeable and not Shared
 	TaskKind                   // (kind, priority, round, seq, place) that are Takeable
 	TaskLine                   // (key, priority, round, seq, place)
 	TaskParked                 // (key, priority, kind, place) that are Ready, not Takeable, without Round
@@ -61,7 +61,7 @@ var (
 		{TaskID, false, func(r *Row) Tuple { return Tuple{num(r.ID)} }},
 		{TaskUniqueKey, true, func(r *Row) Tuple { return only(r.UniqueKey != "", r.UniqueKey) }},
 		{TaskReady, false, func(r *Row) Tuple {
-			return only(r.Takeable, num(r.Priority), num(r.Round), num(r.Seq), num(r.Place))
+			return only(r.Takeable && !r.Shared, num(r.Priority), num(r.Round), num(r.Seq), num(r.Place))
 		}},
 		{TaskKind, false, func(r *Row) Tuple {
 			return only(r.Takeable, r.Kind, num(r.Priority), num(r.Round), num(r.Seq), num(r.Place))

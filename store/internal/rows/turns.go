@@ -285,7 +285,7 @@ type turn struct {
 func (r *Row) turn() turn { return turn{r.Round, r.Used, r.Seq, r.Returned} }
 
 func (r *Row) setTurn(t turn) {
-	r.Round, r.Used, r.Seq, r.Returned = t.Round, t.Used, t.Seq, t.Returned
+	r.Round, r.Used, r.Seq, r.Returned, r.Shared = t.Round, t.Used, t.Seq, t.Returned, false
 }
 
 func (t turn) compare(other turn) int {

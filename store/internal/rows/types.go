@@ -47,7 +47,8 @@ type Row struct {
 
 	Group    string
 	State    driver.State
-	Takeable bool   // it is in the index of ready tasks
+	Takeable bool   // it is in an index of ready tasks
+	Shared   bool   // its turn is one of its line's as it once was, for those who take its kind only
 	Round    uint64 // with Seq its turn, or the one that it was taken by; 0 if it has none
 	Used     uint64 // what its line has used of its share of the round before it
 	Seq      uint64 // its place in the round

@@ -43,6 +43,7 @@ type unit struct {
 	gaps      map[Line]turn     // the first free turn of each; see closeGaps
 	haveReady map[int]bool      // priorities that are known to have tasks that can be taken
 	readAhead readAhead
+	passed    map[uint64]bool // tasks that are Takeable and must not be, see isNext
 
 	// What happens once the transaction is committed, in this order: first what this process knows
 	// is brought up to date, then those who wait are told, so that what they ask next finds it so.
@@ -71,7 +72,7 @@ func (q *queue) enter(tx Tx, plan *wants) *unit {
 		return nil
 	}
 	u := &unit{q: q, v: Calls{v}, plan: plan, head: v.Head(), now: v.Now(), listens: q.listens(), stats: q.stats}
-	u.unsaved, u.behind = map[*Key]bool{}, map[lineKind]bool{}
+	u.unsaved, u.behind, u.passed = map[*Key]bool{}, map[lineKind]bool{}, map[uint64]bool{}
 	if u.head.accounts == nil {
 		u.head.cache = newCache()
 	}

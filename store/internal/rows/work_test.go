@@ -173,29 +173,6 @@ func (q queue) doMuch() (log []string) {
 	return log
 }
 
-// Who takes several tasks at once gets none of a key that has become busy by the first of them, also
-// if the others of that key can be hidden only in several transactions.
-func TestTakeBatchOfBusyKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := openQueue(t, open(limitedDB(60, false)), task.Options[string]{MaxInFlightPerKey: 1})
-		for i := range 60 {
-			q.putMany(1, "a", task.PutOptions{Kind: fmt.Sprint(i)})
-			q.putMany(1, "b", task.PutOptions{Kind: fmt.Sprint(i)})
-		}
-		tasks, err := q.TakeBatch(t.Context(), 10)
-		require.NoError(t, err)
-		require.Len(t, tasks, 1)
-		require.Equal(t, "ready 119, taken 1, held 0, deleted 0", q.states())
-		c, next := q.NewConsumer(task.Filter{}), new(task.Task[string])
-		for range 118 { // each frees a key, and makes one busy
-			ok, err := c.AckAndTake(t.Context(), tasks[0], next)
-			require.NoError(t, err)
-			require.True(t, ok)
-			tasks[0], next = next, new(task.Task[string])
-		}
-	})
-}
-
 // Several tasks of a busy key are handed back at once, by which very many of other kinds can be taken
 // again.
 func TestManyKindsOfBusyKey(t *testing.T) {

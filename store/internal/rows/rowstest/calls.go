@@ -201,6 +201,7 @@ func (v *views) find(c rows.Calls) (found []*rows.Row) {
 		{3, func() {
 			_, found, _ = c.Lines(v.someKeys(), v.rnd.IntN(4), payload)
 		}},
+		{1, func() { all(c.Parked(val.line(), val.of(val.kinds), n, payload)) }},
 		{10 * min(1, len(v.planned)), func() { found = pick(v.rnd, v.planned...)(c) }},
 	})
 	return found

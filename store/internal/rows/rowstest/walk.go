@@ -87,8 +87,8 @@ func (w *walker) check(right bool, format string, args ...any) {
 
 // describe shows what of a task matters here.
 func describe(r *rows.Row) string {
-	return fmt.Sprintf("task %d (key %s, priority %d, kind %q, state %v, takeable %v, round %d, seq %d, place %d, gap %v, wake %d, until %d)", r.ID,
-		r.Key, r.Priority, r.Kind, r.State, r.Takeable, r.Round, r.Seq, r.Place, r.Gap, r.Wake, r.Until)
+	return fmt.Sprintf("task %d (key %s, priority %d, kind %q, state %v, takeable %v, shared %v, round %d, seq %d, place %d, gap %v, wake %d, until %d)", r.ID,
+		r.Key, r.Priority, r.Kind, r.State, r.Takeable, r.Shared, r.Round, r.Seq, r.Place, r.Gap, r.Wake, r.Until)
 }
 
 func (w *walker) blocked(key string) bool {
@@ -107,7 +107,7 @@ func (w *walker) walkKeys() {
 			if r.Key == name {
 				tasks[0]++
 				tasks[r.State]++
-				if r.State == driver.Ready && r.Round > 0 {
+				if r.State == driver.Ready && r.Round > 0 && !r.Shared {
 					front++
 				}
 				if r.ID > last {
@@ -165,7 +165,8 @@ func (w *walker) walkRow(r *rows.Row) {
 		behind := w.limitsInFlight() && slices.ContainsFunc(w.all, func(o *rows.Row) bool {
 			return o.State == driver.Ready && o.Key == r.Key && o.Kind == r.Kind && o.Priority < r.Priority
 		})
-		w.check(r.Takeable == (r.Round > 0 && !w.blocked(r.Key) && !behind), "%s; its key is blocked: %v; a line before its own has such a task: %v",
+		shown := r.Round > 0 && (!w.blocked(r.Key) && !behind || r.Shared && r.Takeable)
+		w.check(r.Takeable == shown, "%s; its key is blocked: %v; a line before its own has such a task: %v",
 			describe(r), w.blocked(r.Key), behind)
 		w.check(r.ReadyAt > 0, "%s has not become ready", describe(r))
 	case driver.Delayed:
@@ -228,21 +229,22 @@ func (w *walker) walkLines() {
 func (w *walker) share(r *rows.Row) int { return r.Weight * max(1, int(w.settings.Quantum)) }
 
 // walkFront checks that the first tasks of a line are at its front, as many as its weight or with
-// costs one, and the first of each further kind, which shares the last turn.
+// costs one, and the first of each further kind, which shares a turn.
 func (w *walker) walkFront(line []*rows.Row) {
 	kinds := map[string]bool{}
 	last, behind := &rows.Row{}, false // the last one with a turn of its own, and whether others have come since
 	for i, r := range line {
-		first, shares := !kinds[r.Kind], r.Round == last.Round && r.Seq == last.Seq
+		first := !kinds[r.Kind]
 		kinds[r.Kind] = true
 		ahead := r.Weight
 		if w.settings.Quantum > 0 {
 			ahead = 1
 		}
 		switch {
-		case r.Round == 0 || shares:
+		case r.Round == 0 || r.Shared:
 			w.check(i >= ahead, "%s is number %d of its line, and has no turn of its own", describe(r), i)
-			w.check(first == (r.Round != 0), "%s has a turn; it is the first of its kind: %v", describe(r), first)
+			w.check(first == r.Shared, "%s shares a turn; it is the first of its kind: %v", describe(r), first)
+			w.check(r.Round < last.Round || r.Round == last.Round && r.Seq <= last.Seq, "%s shares a turn that comes later than that of %s", describe(r), describe(last))
 			behind = true
 		default:
 			w.check(!behind, "%s has a turn behind others that have none of their own", describe(r))
