@@ -1,0 +1,141 @@
+// Admission shows what one tenant with 200 open connections does to ten others: with nothing, behind
+// a semaphore, and behind an admit.Limiter.
+//
+//	go run ./examples/admission
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	"github.com/fairq/fairq/admit"
+)
+
+const (
+	limit = 4                     // requests that are handled at the same time
+	heavy = 200                   // connections of the one tenant
+	slow  = 50 * time.Millisecond // each of its requests
+	light = 10                    // other tenants
+	quick = 5 * time.Millisecond  // each of their requests
+	pause = 100 * time.Millisecond
+)
+
+// gates are what requests go through on their way to the handler.
+var gates = []struct {
+	name string
+	gate func(http.Handler) http.Handler
+}{
+	{"nothing", func(next http.Handler) http.Handler { return next }},
+	{"semaphore, first come, first served", semaphore},
+	{"admit", func(next http.Handler) http.Handler {
+		return admit.Handler(admit.New[string](limit, nil), tenant, next, nil)
+	}},
+}
+
+func tenant(r *http.Request) string { return r.Header.Get("Tenant") }
+
+// semaphore is what x/sync/semaphore does: who waits to send to a channel is served in order.
+func semaphore(next http.Handler) http.Handler {
+	permits := make(chan struct{}, limit)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		permits <- struct{}{}
+		defer func() { <-permits }()
+		next.ServeHTTP(w, r)
+	})
+}
+
+func main() {
+	length := flag.Duration("for", 10*time.Second, "how long each of the three runs")
+	flag.Parse()
+	if _, err := run(os.Stdout, *length); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// run prints a table, and returns its p99 of light tenants.
+func run(out io.Writer, length time.Duration) (p99 []time.Duration, err error) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "%d light tenants, beside one with %d connections\tp50\tp99\trequests of the heavy one\n", light, heavy)
+	for _, g := range gates {
+		times, served := measure(g.gate, length)
+		if len(times) == 0 {
+			return nil, fmt.Errorf("%s: no request of a light tenant was done in %v", g.name, length)
+		}
+		slices.Sort(times)
+		p99 = append(p99, times[len(times)*99/100])
+		fmt.Fprintf(w, "%s\t%v\t%v\t%.0f/s\n", g.name, times[len(times)/2].Round(time.Millisecond),
+			p99[len(p99)-1].Round(time.Millisecond), float64(served)/length.Seconds())
+	}
+	return p99, w.Flush()
+}
+
+// measure returns how long the requests of light tenants took, and how many of the heavy one were
+// done.
+func measure(gate func(http.Handler) http.Handler, length time.Duration) (times []time.Duration, served int) {
+	var active atomic.Int32
+	server := httptest.NewServer(gate(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		took := quick
+		if tenant(r) == "heavy" {
+			took = slow
+		}
+		// What does the work has room for so many; with more, each takes longer.
+		n := active.Add(1)
+		defer active.Add(-1)
+		time.Sleep(took * time.Duration(max(limit, n)) / limit)
+	})))
+	defer server.Close()
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: heavy + light}}
+	defer client.CloseIdleConnections()
+	end := time.Now().Add(length)
+	ask := func(name string) (time.Duration, error) {
+		start := time.Now()
+		r, err := http.NewRequest("GET", server.URL, nil)
+		if err != nil {
+			return 0, err
+		}
+		r.Header.Set("Tenant", name)
+		resp, err := client.Do(r)
+		if err != nil {
+			return 0, err
+		}
+		return time.Since(start), resp.Body.Close()
+	}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for range heavy {
+		all.Go(func() {
+			for time.Now().Before(end) {
+				if _, err := ask("heavy"); err == nil && time.Now().Before(end) {
+					mu.Lock()
+					served++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for i := range light {
+		all.Go(func() {
+			time.Sleep(length/10 + pause*time.Duration(i)/light) // when the heavy one has come
+			for time.Now().Before(end) {
+				if took, err := ask(fmt.Sprint("light ", i)); err == nil {
+					mu.Lock()
+					times = append(times, took)
+					mu.Unlock()
+				}
+				time.Sleep(pause)
+			}
+		})
+	}
+	all.Wait()
+	return times, served
+}
