@@ -214,7 +214,7 @@ func (a *audit) begun(call string, l *Line) int {
 }
 
 // named is an error that says in which call, of which queue, which database failed, and at what.
-var named = regexp.MustCompile(`^error: (task: [A-Z]\w+, queue ".*": )?(sqlite|postgres): [^ ]+: [a-z ]+: `)
+var named = regexp.MustCompile(`^error: (task: [A-Z]\w+, queue ".*": )?(it is not known whether it was done: )?(sqlite|postgres): [^ ]+: [a-z ]+: `)
 
 func (a *audit) beginPut(call string, l *Line) {
 	var batch []*taskHistory
