@@ -155,7 +155,12 @@ func (b *table) Touch(ctx context.Context, lease driver.Lease, d time.Duration) 
 // ownTx is the key by which a context has a transaction of the caller's own.
 type ownTx struct{}
 
-func (*table) MayWait(ctx context.Context) bool { return ctx.Value(ownTx{}) == nil }
+func (*table) Joined(ctx context.Context) *driver.Tx {
+	if ctx.Value(ownTx{}) == nil {
+		return nil
+	}
+	return new(driver.Tx)
+}
 
 // encoding hides from a Queue that its store is in memory, so payloads are encoded.
 type encoding struct{ driver.Notifier }

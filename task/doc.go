@@ -42,6 +42,9 @@
 //     them. Those who wait for room are admitted in rounds by key. A context that ends loses
 //     nothing.
 //   - A call that returns an error has changed nothing, unless it says so.
+//   - Where a store can make calls parts of a transaction of the caller's own, what is done in a
+//     transaction that the store commits is counted and told then, once; after a rollback nothing
+//     is. What is done in one that the caller commits (WithTx) is neither counted nor told.
 //
 // # What is not promised
 //

@@ -57,7 +57,7 @@ type Options[V any] struct {
 	// Close, which waits for it. If several have the queue open, each task is given to one of them:
 	// in memory to the first one that was opened of those with an OnExpire; where processes share a
 	// Store, in the process that noticed, if there is an OnExpire and it was not in a transaction
-	// of the caller's.
+	// that the caller commits (WithTx).
 	OnExpire func(*Task[V])
 
 	// Newcomers says which round a key joins that has no task ready; it is the queue's.
@@ -208,7 +208,9 @@ func set(f *Filter, of driver.Handle) *setFilter {
 	return s
 }
 
-// Codec turns payloads into bytes and back.
+// Codec turns payloads into bytes and back. What Encode returns must not change later: after an
+// [ErrUnknown] the call may still be reading it. So a Codec that returns a payload which is a []byte
+// as it is needs callers who do not change that after a Put that returned one.
 type Codec[V any] interface {
 	Encode(payload V) ([]byte, error)
 	Decode(data []byte) (V, error)

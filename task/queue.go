@@ -81,7 +81,7 @@ func (q *Queue[V]) Put(ctx context.Context, key string, payload V, options PutOp
 	}
 	id, err := q.put(ctx, &n)
 	if err != nil {
-		q.countRefusal(key, err)
+		q.countRefusal(ctx, key, err)
 	}
 	return id, err
 }
@@ -110,12 +110,12 @@ func (q *Queue[V]) PutBatch(ctx context.Context, tasks []Batch[V]) ([]ID, error)
 		return nil, cmp.Or(q.notifier.over(), invalid)
 	}
 	if err := q.notifier.admit(news[0].Key); err != nil {
-		q.countRefusal(news[0].Key, err)
+		q.countRefusal(ctx, news[0].Key, err)
 		return nil, err
 	}
 	n, evicted, err := q.backend.Put(ctx, news, ids[:len(news)])
 	if n < len(news) {
-		q.countRefusal(news[n].Key, err)
+		q.countRefusal(ctx, news[n].Key, err)
 	}
 	return ids[:n], cmp.Or(err, invalid, q.handOut(evicted))
 }
@@ -137,7 +137,7 @@ func (q *Queue[V]) PutWait(ctx context.Context, key string, payload V, options P
 		return 0, err
 	}
 	id, err := q.put(ctx, &n)
-	if err == nil || !errors.Is(err, fairq.ErrFull) || !q.backend.MayWait(ctx) {
+	if err == nil || !errors.Is(err, fairq.ErrFull) || q.backend.Joined(ctx) != nil {
 		return id, err
 	}
 	id, evicted, err := q.notifier.put(ctx, &n, err)
@@ -163,6 +163,16 @@ func (q *Queue[V]) put(ctx context.Context, task *driver.New) (ID, error) {
 		err = q.handOutOne(evicted, err)
 	}
 	return id, err
+}
+
+// lasting calls f once what a call with ctx has done will not be undone: at once, or after the
+// commit of a transaction of the caller's own, or never if nobody knows of that.
+func (q *Queue[V]) lasting(ctx context.Context, f func()) {
+	if tx := q.backend.Joined(ctx); tx != nil {
+		tx.OnCommit(f)
+	} else {
+		f()
+	}
 }
 
 // handOut gives evicted tasks to OnEvict, the rest too if it panics at one, or ends the goroutine.

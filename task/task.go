@@ -18,8 +18,9 @@ import (
 // What a Task tells is as of the call that returned it, whatever has become of the task since, but
 // for Info.Until, which Touch changes, and Info.State: when its lease has ended by a call of this
 // Task, that is where the task is since, 0 if it is gone. A call in a transaction of the caller's own
-// changes neither, because that may be rolled back. The methods may be called by any
-// goroutine at any time, but not while others read what they change.
+// changes both when the store commits that, as in an InTx; of a transaction that the caller commits
+// (WithTx) a Task learns nothing. The methods may be called by any goroutine at any time, but not
+// while others read what they change.
 //
 // Priority may be changed before a Release, Snooze, Return, Fail or Bury: then that is the task's
 // priority from now on. It queues up there like new work, also with KeepPlace.
@@ -163,10 +164,10 @@ func (t *Task[V]) Touch(ctx context.Context, d time.Duration) error {
 	if err != nil && !errors.Is(err, ErrGroupCancelled) { // else it is held
 		return err
 	}
-	if t.more != nil && t.lasts(ctx) {
+	if t.more != nil {
 		more := *t.more
 		more.Until = driver.Nanos(until)
-		t.more = &more
+		t.consumer.queue.lasting(ctx, func() { t.more = &more })
 	}
 	if d > 0 && until.IsZero() {
 		return invalid("Touch: the duration", d, "0 for a task without a time to run, whose lease does not run out")
@@ -206,11 +207,12 @@ func (t *Task[V]) settle(ctx context.Context, how driver.Settlement) error {
 		return invalid("Task.Priority", how.Priority, fmt.Sprintf("0 to %d", MaxPriority))
 	}
 	state, err := t.consumer.queue.backend.Settle(ctx, t.lease(), how)
-	if err == nil && t.lasts(ctx) {
+	switch tx := t.consumer.queue.backend.Joined(ctx); {
+	case err != nil:
+	case tx != nil:
+		tx.OnCommit(func() { t.state = state })
+	default: // as lasting would, but without making a function
 		t.state = state
 	}
 	return err
 }
-
-// lasts reports whether what a call has done will not be undone, as far as is known.
-func (t *Task[V]) lasts(ctx context.Context) bool { return t.consumer.queue.backend.MayWait(ctx) }

@@ -46,14 +46,14 @@ func openPostgres(ctx context.Context, connection string) (_ orders, err error) 
 }
 
 func (d *inPostgres) place(ctx context.Context, n name, o order, put func(context.Context) error) (added bool, err error) {
-	err = pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
+	err = d.tasks.InTx(ctx, d.db, func(ctx context.Context, tx pgx.Tx) error {
 		result, err := tx.Exec(ctx,
 			"INSERT INTO orders (tenant, job, text, rounds, ordered) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING",
 			n.Tenant, n.Job, o.Text, o.Rounds, o.Ordered)
 		if added = result.RowsAffected() > 0; err != nil || !added {
 			return err
 		}
-		return put(postgres.WithTx(ctx, tx))
+		return put(ctx)
 	})
 	return added && err == nil, err
 }

@@ -115,7 +115,9 @@ func open(ctx context.Context, o *Options, create func() (calls, error)) (*Store
 // WithTx returns a context with which calls of a queue become part of a transaction of the caller's
 // own, in the same database: they happen if it is committed. If such a call fails the transaction
 // must not be committed; its error is returned from the function given to fdb.Database.Transact,
-// which begins anew if that helps.
+// which begins anew if that helps. The store never learns how the transaction ends: this process
+// does not count what such a call has done, events and OnExpire do not tell it, and Task.Info stays
+// as it was.
 func WithTx(ctx context.Context, tx fdb.Transaction) context.Context {
 	return context.WithValue(ctx, txKey{}, calls(binding{tx}))
 }

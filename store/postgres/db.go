@@ -152,7 +152,8 @@ type txKey struct{}
 
 // txValue is what a context carries.
 type txValue struct {
-	pgx.Tx             // nil if there is none at all, which is noticed too
+	pgx.Tx // nil if there is none at all, which is noticed too
+	own    *driver.Tx
 	joins  atomic.Bool // it was found out that it can be used
 }
 
@@ -161,16 +162,46 @@ type txValue struct {
 // it did is undone, and the transaction can go on. It must have the isolation level Read Committed,
 // and be in the queue's database; others are refused. What it locks, in particular tasks that it
 // settles, others wait for, so it should be short.
+//
+// The store never learns how the transaction ends. So what such a call has done is not counted by
+// Stats and KeyStats in this process, events and OnExpire do not tell it, Task.Info stays as it
+// was, and those who wait learn of it by a notification, as of what others do. See [Store.InTx].
 func WithTx(ctx context.Context, tx pgx.Tx) context.Context {
-	return context.WithValue(ctx, txKey{}, &txValue{Tx: tx})
+	return context.WithValue(ctx, txKey{}, &txValue{Tx: tx, own: new(driver.Tx)})
 }
 
-// Joined returns the transaction that WithTx has put into ctx.
+// InTx calls f with a transaction of db, a pool or connection to the queue's database, and with a
+// context that carries it as WithTx does. It commits, or if f returns an error or panics rolls back. After the
+// commit, what calls with that context have done is counted, told and written into the Task as
+// without a transaction. f must not undo a part of that with a savepoint of its own: for what it may
+// undo it uses WithTx.
+func (*Store) InTx(
+	ctx context.Context, db interface {
+		Begin(ctx context.Context) (pgx.Tx, error)
+	}, f func(ctx context.Context, tx pgx.Tx) error,
+) error {
+	if _, nested := db.(pgx.Tx); nested {
+		return &driver.FieldError{Field: "InTx: the database", Value: "a transaction", Limit: "a pool or a connection"}
+	}
+	return driver.InTx(func(own *driver.Tx) error {
+		return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+			return f(context.WithValue(ctx, txKey{}, &txValue{Tx: tx, own: own}), tx)
+		})
+	})
+}
+
+// Own implements rows.DB.
+func (*database) Own(ctx context.Context) *driver.Tx {
+	if user, ok := ctx.Value(txKey{}).(*txValue); ok {
+		return user.own
+	}
+	return nil
+}
+
+// Joined implements rows.DB.
 func (db *database) Joined(ctx context.Context) (rows.Tx, error) {
-	user, ok := ctx.Value(txKey{}).(*txValue)
+	user := ctx.Value(txKey{}).(*txValue)
 	switch {
-	case !ok:
-		return nil, nil //nolint:nilnil // that is the interface's way to say none
 	case user.Tx == nil:
 		return nil, &driver.FieldError{Field: "the transaction given to WithTx", Value: nil, Limit: "one that is open"}
 	case ctx.Err() != nil: // if it ends later, that ends the transaction

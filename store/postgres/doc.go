@@ -14,7 +14,7 @@
 //     synchronous_commit says so.
 //   - If a process dies, what it had taken is handed back after Options.Grace of the queue, 30
 //     seconds unless set.
-//   - With [WithTx] a call is part of a transaction of the caller's own: both happen, or neither
+//   - With [Store.InTx] or [WithTx] a call is part of a transaction of the caller's own: both happen, or neither
 //     does.
 //   - Waiting holds no transaction and no connection, but for one in each process that listens to
 //     the others. If they are not heard, who waits looks by himself after Options.Poll.

@@ -43,7 +43,7 @@ func Example() {
 
 // An order is stored if, and only if, there is a task for it, and what came of a task is stored if,
 // and only if, it is done.
-func ExampleWithTx() {
+func ExampleStore_InTx() {
 	ctx := context.Background()
 	db, err := pgxpool.New(ctx, "postgres://localhost/shop")
 	if err != nil {
@@ -58,11 +58,11 @@ func ExampleWithTx() {
 		log.Fatal(err)
 	}
 
-	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+	err = store.InTx(ctx, db, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "INSERT INTO orders (id, customer) VALUES (1, 'alice')"); err != nil {
 			return err
 		}
-		_, err := mails.Put(postgres.WithTx(ctx, tx), "alice", Mail{"alice@here.example"}, task.PutOptions{})
+		_, err := mails.Put(ctx, "alice", Mail{"alice@here.example"}, task.PutOptions{})
 		return err
 	})
 	if err != nil {
@@ -73,11 +73,11 @@ func ExampleWithTx() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+	err = store.InTx(ctx, db, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "UPDATE orders SET mailed = now() WHERE id = 1"); err != nil {
 			return err
 		}
-		return t.Ack(postgres.WithTx(ctx, tx)) // an error, and no update, if the lease was lost meanwhile
+		return t.Ack(ctx) // an error, and no update, if the lease was lost meanwhile
 	})
 	if err != nil {
 		log.Fatal(err)

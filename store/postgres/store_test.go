@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/fairq/fairq/store/internal/rows"
 	"github.com/fairq/fairq/task/driver"
 	"github.com/fairq/fairq/task/storetest"
@@ -34,6 +36,11 @@ func (db *mortal) Begin(ctx context.Context) (rows.Tx, error) {
 func newTestStore(db testDB) *testStore {
 	m := &mortal{testDB: db}
 	return &testStore{rows.New(m, rows.Options{MaxPayload: 2 << 20, Poll: 10 * time.Second}), m}
+}
+
+// InTx makes it a [storetest.Transactor].
+func (s *testStore) InTx(ctx context.Context, f func(context.Context) error) error {
+	return (*Store)(nil).InTx(ctx, s.db.pool, func(ctx context.Context, _ pgx.Tx) error { return f(ctx) })
 }
 
 func (s *testStore) Reopen(t *testing.T) driver.Store { return newTestStore(s.db.again(t)) }

@@ -267,9 +267,7 @@ func TestWithTx(t *testing.T) {
 	db := openTest(t)
 	q := makeQueue(t, db.database)
 	ctx := context.Background()
-	none, err := db.Joined(ctx)
-	require.NoError(t, err)
-	require.Nil(t, none)
+	require.Nil(t, db.Own(ctx))
 	for _, commit := range []bool{false, true} {
 		user, err := db.pool.Begin(ctx)
 		require.NoError(t, err)

@@ -15,8 +15,13 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// txKey is the key of a context's transaction.
+// txKey is the key of a context's transaction, a *txValue.
 type txKey struct{}
+
+type txValue struct {
+	*sql.Tx // nil if there is none at all, which is noticed too
+	own     *driver.Tx
+}
 
 // WithTx returns a context that carries a transaction of the caller's own, on the same database
 // file; one of another file is refused. What is done with it is part of that transaction, and
@@ -24,53 +29,60 @@ type txKey struct{}
 // as IMMEDIATE: a deferred one that has read something cannot write any more once somebody else has
 // written. What a power cut may cost is up to its connection, whose synchronous is FULL unless set.
 //
+// The store never learns how the transaction ends. So what such a call has done is not counted by
+// Stats and KeyStats in this process, events and OnExpire do not tell it, Task.Info stays as it
+// was, and those who wait learn of it as of what others do.
+//
 // As long as it is open nothing else can write, so all calls of queues with other contexts wait for
 // it, also those that only read. One that is made before the commit by the same goroutine fails
-// after Options.BusyTimeout. [Store.InTx] does all that is said here by itself.
+// after Options.BusyTimeout. [Store.InTx] does all that is said here by itself, and knows of the end.
 func WithTx(ctx context.Context, tx *sql.Tx) context.Context {
-	return context.WithValue(ctx, txKey{}, tx)
+	return context.WithValue(ctx, txKey{}, &txValue{tx, new(driver.Tx)})
 }
 
 // InTx calls f with a transaction of db, which must have the same file open, and with a context
-// that carries it as WithTx does. It commits, or if f returns an error or panics rolls back.
+// that carries it as WithTx does. It commits, or if f returns an error or panics rolls back. After
+// the commit, what calls with that context have done is counted, told and written into the Task as
+// without a transaction. f must not undo a part of that with a savepoint of its own: for what it may
+// undo it uses WithTx.
 //
 // It waits for its turn like the transactions of the Store. One that is begun in another way
 // contends with these for SQLite's lock, which does not go to who has waited longest: next to a
 // busy queue it may wait for seconds.
 func (s *Store) InTx(ctx context.Context, db *sql.DB, f func(ctx context.Context, tx *sql.Tx) error) error {
-	err := s.db.inTx(ctx, db, f)
-	if err == nil {
-		s.rules.Changed(0)
-	}
-	return err
+	return s.db.inTx(ctx, db, f)
 }
 
+// inTx has the slot until the queues have been told of the commit, so that no transaction of theirs
+// finds out first.
 func (d *db) inTx(ctx context.Context, db *sql.DB, f func(ctx context.Context, tx *sql.Tx) error) error {
 	until := time.Now().Add(d.options.busyTimeout)
 	if err := d.acquire(ctx, until); err != nil {
 		return err
 	}
 	defer func() { <-d.slot }()
-	own, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return failed(d.path, "begin", err)
-	}
-	defer func() { _ = own.Rollback() }()
-	lock := lockForWriting.text(d.options.prefix)
-	err = retryBusy(ctx, until, func() error {
-		_, err := own.ExecContext(ctx, lock)
-		return err
+	return driver.InTx(func(t *driver.Tx) error {
+		own, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return failed(d.path, "begin", err)
+		}
+		defer func() { _ = own.Rollback() }()
+		lock := lockForWriting.text(d.options.prefix)
+		err = retryBusy(ctx, until, func() error {
+			_, err := own.ExecContext(ctx, lock)
+			return err
+		})
+		if err = d.joins(own, err); err != nil {
+			return failed(d.path, "begin", err)
+		}
+		if err := f(context.WithValue(ctx, txKey{}, &txValue{own, t}), own); err != nil {
+			return err
+		}
+		if err := own.Commit(); err != nil {
+			return failed(d.path, "commit", err)
+		}
+		return nil
 	})
-	if err = d.joins(own, err); err != nil {
-		return failed(d.path, "begin", err)
-	}
-	if err := f(WithTx(ctx, own), own); err != nil {
-		return err
-	}
-	if err := own.Commit(); err != nil {
-		return failed(d.path, "commit", err)
-	}
-	return nil
 }
 
 // sqlFile returns the file in which SQLite finds the tables, that of the database itself if they
@@ -102,14 +114,19 @@ func (d *db) joins(own *sql.Tx, err error) error {
 	return nil
 }
 
+// Own implements rows.DB.
+func (*db) Own(ctx context.Context) *driver.Tx {
+	if v, ok := ctx.Value(txKey{}).(*txValue); ok {
+		return v.own
+	}
+	return nil
+}
+
 // Joined implements rows.DB. The transaction gets the lock for writing now, since otherwise what is
 // read first could be overtaken.
 func (d *db) Joined(ctx context.Context) (rows.Tx, error) {
-	own, ok := ctx.Value(txKey{}).(*sql.Tx)
-	switch {
-	case !ok:
-		return nil, nil
-	case own == nil:
+	own := ctx.Value(txKey{}).(*txValue).Tx
+	if own == nil {
 		return nil, &driver.FieldError{Field: "the transaction given to WithTx", Value: own, Limit: "one that is open"}
 	}
 	if err := ctx.Err(); err != nil {

@@ -162,17 +162,14 @@ func TestJoinedDeferred(t *testing.T) {
 
 func TestJoinedErrors(t *testing.T) {
 	c := openCallers(t, file(t), "immediate")
-	x, err := c.Joined(t.Context())
-	require.NoError(t, err)
-	require.Nil(t, x)
-
+	require.Nil(t, c.Own(t.Context()))
 	own, err := c.sql.Begin()
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = c.Joined(WithTx(ctx, own))
 	require.ErrorIs(t, err, context.Canceled)
-	x, err = c.Joined(WithTx(t.Context(), own))
+	x, err := c.Joined(WithTx(t.Context(), own))
 	require.NoError(t, err)
 	require.NoError(t, own.Rollback())
 	_, err = x.Queue("q", nil)

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -15,7 +16,8 @@ import (
 // testStore is a rows.Store over a database.
 type testStore struct {
 	*rows.Store
-	db *mortal
+	db  *mortal
+	own *sql.DB // the caller's
 }
 
 // mortal is a DB that can be killed.
@@ -33,7 +35,13 @@ func (m *mortal) Begin(ctx context.Context) (rows.Tx, error) {
 
 func openStore(t *testing.T, path string) *testStore {
 	m := &mortal{handle: openHandle(t, path, options{synchronous: "normal"})}
-	return &testStore{rows.New(m, rows.Options{MaxPayload: 2 << 20, Poll: 10 * time.Second}), m}
+	own := openCallers(t, path, "deferred").sql
+	return &testStore{rows.New(m, rows.Options{MaxPayload: 2 << 20, Poll: 10 * time.Second}), m, own}
+}
+
+// InTx makes it a [storetest.Transactor].
+func (s *testStore) InTx(ctx context.Context, f func(context.Context) error) error {
+	return s.db.inTx(ctx, s.own, func(ctx context.Context, _ *sql.Tx) error { return f(ctx) })
 }
 
 func (s *testStore) Reopen(t *testing.T) driver.Store { return openStore(t, s.db.path) }

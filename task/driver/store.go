@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
 	"time"
 
 	"github.com/fairq/fairq"
@@ -108,9 +109,9 @@ type Backend interface {
 	// PutOne is Put for one task. It returns the task that was evicted, nil if none was.
 	PutOne(ctx context.Context, task New) (id ID, evicted *Record, err error)
 
-	// MayWait tells whether a call with this context may wait for what others do: not if it carries
-	// a transaction of the caller's own, which may keep them from doing it.
-	MayWait(ctx context.Context) bool
+	// Joined returns the transaction of the caller's own that ctx carries, nil if it carries none. A
+	// call that is part of one must not wait for what others do, which it may keep them from doing.
+	Joined(ctx context.Context) *Tx
 
 	// Take takes up to len(into) tasks for a taker, the first ones in order that pass its filter,
 	// and returns how many; a Store may take fewer than there are. The filter's Kinds are in
@@ -216,6 +217,42 @@ type Backend interface {
 
 	// Close ends the use of the queue, not the queue.
 	Close() error
+}
+
+// Tx is a transaction of the caller's own that calls are part of. The zero Tx is one that the caller
+// commits, so that no Store knows when; InTx makes the others.
+type Tx struct {
+	known bool
+
+	mu       sync.Mutex // protects onCommit
+	onCommit []func()
+}
+
+// OnCommit has f called after the commit, and never after a rollback. If nobody will know of the
+// commit it returns false, and f is never called.
+func (tx *Tx) OnCommit(f func()) (known bool) {
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	if tx.known {
+		tx.onCommit = append(tx.onCommit, f)
+	}
+	return tx.known
+}
+
+// InTx calls f, which makes a transaction, and commits it unless it returns an error. Then it calls
+// the functions given to OnCommit, in the order in which they were given.
+func InTx(f func(*Tx) error) error {
+	tx := &Tx{known: true}
+	if err := f(tx); err != nil {
+		return err
+	}
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	for _, f := range tx.onCommit {
+		f()
+	}
+	tx.onCommit = nil
+	return nil
 }
 
 // PutOne implements Backend.PutOne by Put, for a Backend to which one task is as good as several.

@@ -49,8 +49,8 @@ func (b *backend) PutOne(_ context.Context, n driver.New) (id driver.ID, evicted
 	return id, evicted, err
 }
 
-// MayWait implements [driver.Backend].
-func (*queue) MayWait(context.Context) bool { return true }
+// Joined implements [driver.Backend].
+func (*queue) Joined(context.Context) *driver.Tx { return nil }
 
 // Take implements [driver.Backend].
 func (q *queue) Take(_ context.Context, by *driver.Taker, into []driver.Record) (n int, err error) {

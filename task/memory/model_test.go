@@ -472,4 +472,4 @@ func (m *model) advance(now time.Time) {
 	}
 }
 
-func (*model) MayWait(context.Context) bool { return true }
+func (*model) Joined(context.Context) *driver.Tx { return nil }

@@ -27,11 +27,6 @@ type Subject struct {
 	// another one goes on. What each of them counts is not compared.
 	InTurn bool
 
-	// Join, if not nil, begins a transaction of the caller's own. It returns a context that makes
-	// calls a part of it, and a function that commits it or rolls it back. What happens in it is
-	// not counted, nor told by events.
-	Join func() (ctx context.Context, end func(commit bool) error)
-
 	// Check, if not nil, returns what is wrong with the queue of that name as it is stored, "" if
 	// nothing is. It is called after each call.
 	Check func(queue string) string
@@ -46,6 +41,9 @@ type Subject struct {
 // compares what was returned, all tasks, all events and the stats. It does so in a bubble of
 // testing/synctest for each of n seeds, in which it opens the stores, with queues of other Options
 // each time.
+//
+// If the other store is a [Transactor], a third of the seeds make calls in transactions of the
+// caller's own, and each call first in one that is rolled back.
 //
 // If it fails it tells the seed. With that in the environment variable STORETEST_SEED it makes the
 // same calls again.
@@ -97,6 +95,7 @@ type comparison struct {
 	open    bool // which key is next is open
 
 	subject Subject
+	tx      Transactor // the first store, if calls are made in transactions of the caller's own
 	want    *side
 	got     []*side
 	closed  []*side         // see Subject.InTurn
@@ -144,7 +143,6 @@ type line struct {
 type twins struct {
 	got, want *task.Task[int]
 	at        *side // by whom the first one was taken
-	joined    bool  // something was done to it in a transaction of the caller's own
 }
 
 // What tasks have that Compare puts.
@@ -161,6 +159,9 @@ func compare(t *testing.T, seed uint64, want task.Store, got Subject) {
 		subject: got, ctx: ctx, weights: map[string]int{}, kinds: []string{""}, groups: Groups,
 		ids: map[task.ID]task.ID{}, names: map[string]string{"": ""},
 		attempts: map[task.ID]int{}, returned: map[task.ID]bool{}, owed: map[line]int{}, passed: map[string]map[string]int{},
+	}
+	if tx, ok := got.Store.(Transactor); ok && seed%3 == 0 && len(got.Others) == 0 {
+		c.tx = tx
 	}
 	defer c.close()
 	c.choose()

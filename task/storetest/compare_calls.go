@@ -17,7 +17,7 @@ import (
 // step makes a call.
 func (c *comparison) step() {
 	switch op := c.IntN(100); {
-	case c.subject.Join != nil && c.chance(5):
+	case c.tx != nil && c.chance(5):
 		c.join()
 	case c.subject.InTurn && c.chance(50):
 		c.handOver()
@@ -46,7 +46,7 @@ func (c *comparison) step() {
 	case op < 92:
 		c.wait()
 	case op == 92 && c.removes && c.chance(6):
-		c.number("Truncate", func(s *side) (int, error) { return s.Truncate(ctx) })
+		c.number("Truncate", func(s *side) (int, error) { return s.Truncate(c.ctx) })
 	case op >= 97:
 		c.upcoming()
 	default:
@@ -65,7 +65,7 @@ func (c *comparison) handOver() {
 	old := c.got[0]
 	for _, w := range c.workers {
 		what := fmt.Sprintf("consumer %.4s leaves with its process", w.want.ID())
-		c.both(what, nil, func(s *side) error { return c.of(w, s).Close(ctx) })
+		c.both(what, nil, func(s *side) error { return c.of(w, s).Close(c.ctx) })
 	}
 	c.workers, c.leases = nil, nil
 	c.ok("Close", old.Close(ctx))
@@ -107,6 +107,7 @@ func (c *comparison) kick() {
 func (c *comparison) list(o task.ListOptions, at *side) {
 	listed := map[*side][]task.ID{}
 	c.both(fmt.Sprintf("List(%+v)", o), at, func(s *side) error {
+		listed[s] = nil
 		for o := o; ; {
 			page, err := s.List(c.ctx, o)
 			for _, t := range page {
@@ -127,10 +128,18 @@ func (c *comparison) list(o task.ListOptions, at *side) {
 // both makes a call to both queues, which must return the same error.
 func (c *comparison) both(what string, at *side, call func(*side) error) bool {
 	c.Helper()
+	var vain error
+	joins := c.tx != nil && c.ctx == ctx
+	if joins {
+		vain = c.inVain(what, at, call)
+	}
 	want := call(c.want)
 	c.did("%s: %v", what, want)
 	got := call(at)
 	c.sameError(what, got, want)
+	if joins && !errors.Is(vain, task.ErrInvalid) { // else it can be no part of a transaction
+		c.sameError(what+", rolled back", vain, want)
+	}
 	return got == nil && want == nil
 }
 
@@ -255,9 +264,9 @@ func (c *comparison) takeID(id task.ID) {
 	l := &twins{at: w.at}
 	if c.both(fmt.Sprintf("TakeID(%d)", c.ids[id]), nil, func(s *side) (err error) {
 		if s == c.want {
-			l.want, err = w.want.TakeID(ctx, c.ids[id])
+			l.want, err = w.want.TakeID(c.ctx, c.ids[id])
 		} else {
-			l.got, err = w.got.TakeID(ctx, id)
+			l.got, err = w.got.TakeID(c.ctx, id)
 		}
 		return err
 	}) {
@@ -271,13 +280,13 @@ func (c *comparison) takeID(id task.ID) {
 func (c *comparison) wait() {
 	uniqueKey := oneOf(c, UniqueKeys...)
 	c.both(fmt.Sprintf("Wait(%s)", uniqueKey), c.side(), func(s *side) error {
-		ctx, cancel := context.WithTimeout(ctx, time.Nanosecond)
+		ctx, cancel := context.WithTimeout(c.ctx, time.Nanosecond)
 		defer cancel()
 		return s.Wait(ctx, uniqueKey)
 	})
 	found, at := map[*side]task.ID{}, c.side()
 	c.both(fmt.Sprintf("Find(%s)", uniqueKey), at, func(s *side) error {
-		t, err := s.Find(ctx, uniqueKey)
+		t, err := s.Find(c.ctx, uniqueKey)
 		if err == nil {
 			found[s] = t.ID
 		}
@@ -291,17 +300,17 @@ func (c *comparison) pause() {
 	if c.chance(4) || !c.pauses {
 		c.both(fmt.Sprint("pause: ", on), c.side(), func(s *side) error {
 			if on {
-				return s.Pause(ctx)
+				return s.Pause(c.ctx)
 			}
-			return s.Resume(ctx)
+			return s.Resume(c.ctx)
 		})
 		return
 	}
 	c.both(fmt.Sprintf("pause %s: %v", key, on), c.side(), func(s *side) error {
 		if on {
-			return s.PauseKey(ctx, key)
+			return s.PauseKey(c.ctx, key)
 		}
-		return s.ResumeKey(ctx, key)
+		return s.ResumeKey(c.ctx, key)
 	})
 	delete(c.passed, key)
 }
@@ -338,7 +347,7 @@ func (c *comparison) consumer() {
 		return
 	}
 	if c.chance(5) {
-		c.both(fmt.Sprintf("ReleaseAll of %.4s", w.want.ID()), nil, func(s *side) error { return c.of(w, s).ReleaseAll(ctx) })
+		c.both(fmt.Sprintf("ReleaseAll of %.4s", w.want.ID()), nil, func(s *side) error { return c.of(w, s).ReleaseAll(c.ctx) })
 		return
 	}
 	c.workers = slices.Delete(c.workers, i, i+1)
@@ -346,9 +355,9 @@ func (c *comparison) consumer() {
 	what := fmt.Sprintf("consumer %.4s leaves; it disconnects: %v", w.want.ID(), disconnects)
 	c.both(what, nil, func(s *side) error {
 		if disconnects {
-			return c.of(w, s).Disconnect(ctx)
+			return c.of(w, s).Disconnect(c.ctx)
 		}
-		return c.of(w, s).Close(ctx)
+		return c.of(w, s).Close(c.ctx)
 	})
 	if disconnects {
 		c.left = append(c.left, w)
@@ -369,11 +378,11 @@ func (c *comparison) of(w *worker, s *side) *task.Consumer[int] {
 // wasResumed makes calls of a consumer that is another one's by now.
 func (c *comparison) wasResumed(w *worker) {
 	c.both("TryTake of one that was resumed", nil, func(s *side) error {
-		_, _, err := c.of(w, s).TryTake(ctx)
+		_, _, err := c.of(w, s).TryTake(c.ctx)
 		return err
 	})
-	c.both("Disconnect of one that was resumed", nil, func(s *side) error { return c.of(w, s).Disconnect(ctx) })
-	c.both("Close of one that was resumed", nil, func(s *side) error { return c.of(w, s).Close(ctx) })
+	c.both("Disconnect of one that was resumed", nil, func(s *side) error { return c.of(w, s).Disconnect(c.ctx) })
+	c.both("Close of one that was resumed", nil, func(s *side) error { return c.of(w, s).Close(c.ctx) })
 }
 
 // resume resumes a consumer, and tells whether it could be.
@@ -382,9 +391,9 @@ func (c *comparison) resume(w *worker) bool {
 	var got, want []*task.Task[int]
 	if !c.both(fmt.Sprintf("ResumeConsumer(%.4s)", w.want.ID()), next.at, func(s *side) (err error) {
 		if s == c.want {
-			next.want, want, err = s.ResumeConsumer(ctx, w.want.ID(), task.Filter{})
+			next.want, want, err = s.ResumeConsumer(c.ctx, w.want.ID(), task.Filter{})
 		} else {
-			next.got, got, err = s.ResumeConsumer(ctx, w.got.ID(), task.Filter{})
+			next.got, got, err = s.ResumeConsumer(c.ctx, w.got.ID(), task.Filter{})
 		}
 		return err
 	}) {

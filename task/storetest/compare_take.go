@@ -46,7 +46,7 @@ func (c *comparison) ackAndTake(w *worker, l *twins) {
 		if s == c.want {
 			return l.want.Ack(ctx)
 		}
-		ok, err = w.got.AckAndTake(ctx, l.got, got)
+		ok, err = w.got.AckAndTake(c.ctx, l.got, got)
 		return err
 	}) {
 		c.equal("state", l.got.Info().State, l.want.Info().State)
@@ -138,18 +138,19 @@ func (c *comparison) settle() {
 		l.got.Priority = l.want.Priority
 		name += fmt.Sprint(" with priority ", l.want.Priority)
 	}
-	l.joined = l.joined || c.ctx != ctx
-	done := c.both(fmt.Sprintf("%s of task %d", name, l.want.ID), nil, func(s *side) error {
+	c.both(fmt.Sprintf("%s of task %d", name, l.want.ID), nil, func(s *side) error {
 		if s == c.want {
 			return do(l.want)
 		}
 		return do(l.got)
 	})
-	if l.joined { // it does not know what has become of it
-		return
+	if c.ctx == ctx { // else it is known after the commit
+		c.sameLease(l)
 	}
-	if done {
-		c.equal("state", l.got.Info().State, l.want.Info().State)
-	}
+}
+
+// sameLease compares what a task tells of its lease.
+func (c *comparison) sameLease(l *twins) {
+	c.equal("state", l.got.Info().State, l.want.Info().State)
 	c.equal("until", showTime(l.got.Info().Until), showTime(l.want.Info().Until))
 }

@@ -10,6 +10,7 @@
 package storetest
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 
@@ -28,6 +29,16 @@ type Reopener interface {
 	// Kill ends the store as a crash of its process would: nothing is handed back. All calls of its
 	// backends return errors from now on.
 	Kill(t *testing.T)
+}
+
+// Transactor is a Store whose calls can be parts of transactions of the caller's own. There are more
+// cases for it.
+type Transactor interface {
+	task.Store
+
+	// InTx calls f with a context that carries such a transaction. It commits that, unless f returns
+	// an error, which it returns.
+	InTx(ctx context.Context, f func(ctx context.Context) error) error
 }
 
 // testCase is something that a Store might get wrong.
@@ -66,6 +77,7 @@ var themes = []theme{
 	{"UniqueKey", uniqueKeyCases, false},
 	{"Group", groupCases, false},
 	{"View", viewCases, false},
+	{"Transaction", transactionCases, false},
 	{"Event", eventCases, false},
 	{"End", endCases, false},
 	{"AsIs", asIsCases, false},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // What stands in keys, after the number of the queue. Below are the indexes of package rows.
@@ -136,11 +137,19 @@ func (db *DB) begin(ctx context.Context, what string) (*tx, error) {
 	return &tx{Txn: t, ctx: ctx, db: db}, nil
 }
 
+// Own implements rows.DB.
+func (db *DB) Own(ctx context.Context) *driver.Tx {
+	if t, err := db.engine.Joined(ctx); t != nil || err != nil {
+		return new(driver.Tx)
+	}
+	return nil
+}
+
 // Joined implements rows.DB. Whether the transaction will be committed is not known, so nothing
 // that is read in it is used later.
 func (db *DB) Joined(ctx context.Context) (rows.Tx, error) {
 	t, err := db.engine.Joined(ctx)
-	if t == nil || err != nil {
+	if err != nil {
 		return nil, err
 	}
 	db.joined.Store(true)

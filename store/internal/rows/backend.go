@@ -25,18 +25,14 @@ func (b *backend) handle() driver.Handle { return driver.Handle{ID: b.opener} }
 // others.
 func (b *backend) call(ctx context.Context, name string, c call) error {
 	c.name, c.backend, c.queue = name, b, b.queue
-	tx, err := b.store.db.Joined(ctx)
-	if err != nil {
-		return failed(name, b.name, err)
-	}
-	if tx != nil {
-		return b.store.runJoined(ctx, tx, &c)
+	if own := b.Joined(ctx); own != nil {
+		return b.store.runJoined(ctx, own, &c)
 	}
 	return b.committer.do(ctx, &c)
 }
 
-// MayWait implements [driver.Backend].
-func (b *backend) MayWait(ctx context.Context) bool { return b.store.checkNotJoined(ctx) == nil }
+// Joined implements [driver.Backend].
+func (b *backend) Joined(ctx context.Context) *driver.Tx { return b.store.db.Own(ctx) }
 
 // Put implements [driver.Backend].
 func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []driver.ID) (n int, evicted []driver.Record, err error) {

@@ -147,9 +147,10 @@ type committer struct {
 
 	mu      sync.Mutex // protects what follows; nothing of the database happens under it
 	pending []*call
-	last    int  // how many calls there were in the last transaction
-	crowded bool // those were several, or another one came before its end
-	runs    bool // there is a goroutine
+	last    int     // how many calls there were in the last transaction
+	crowded bool    // those were several, or another one came before its end
+	runs    bool    // there is a goroutine
+	joined  []*unit // of callers' transactions that were committed, to be delivered
 
 	current []*call            // those of the transaction that runs
 	cancel  context.CancelFunc // ends it
@@ -164,10 +165,7 @@ func (m *committer) do(ctx context.Context, c *call) error {
 	m.mu.Lock()
 	m.pending = append(m.pending, c)
 	m.crowded = m.crowded || m.runs
-	if !m.runs {
-		m.runs = true
-		go m.runAll()
-	}
+	m.startLocked()
 	m.mu.Unlock()
 	select {
 	case <-c.over:
@@ -187,6 +185,14 @@ func (m *committer) do(ctx context.Context, c *call) error {
 	}
 	<-c.over
 	return c.err
+}
+
+// startLocked sees to it that there is a goroutine.
+func (m *committer) startLocked() {
+	if !m.runs {
+		m.runs = true
+		go m.runAll()
+	}
 }
 
 // commitTime is how long a caller whose context is done waits for a commit that has begun. It takes
@@ -275,6 +281,7 @@ func (m *committer) run(batch []*call) {
 			close(c.over)
 		}
 	}()
+	m.deliverJoined()
 	for left := batch; len(left) > 0; {
 		left = m.runSome(left)
 	}
@@ -304,7 +311,10 @@ func (m *committer) gather() []*call {
 	defer m.mu.Unlock()
 	m.current = nil
 	m.pending = slices.DeleteFunc(m.pending, func(c *call) bool { return c.left != nil })
-	if len(m.pending) == 0 {
+	switch {
+	case len(m.joined) > 0:
+		return []*call{} // only these, so that run delivers them
+	case len(m.pending) == 0:
 		m.runs = false
 		return nil
 	}
@@ -377,10 +387,12 @@ func (m *committer) runSome(calls []*call) (left []*call) {
 	s := m.store
 	ctx, end := s.context(context.Background())
 	defer end()
-	alone := false
+	alone, cancel := false, func() {}
+	defer func() { cancel() }()
 	for try := 1; ; try++ {
-		wanted, cancel := context.WithCancel(ctx) // as long as not all callers have left
-		defer cancel()
+		cancel()
+		var wanted context.Context // as long as not all callers have left
+		wanted, cancel = context.WithCancel(ctx)
 		if calls = m.begin(calls, cancel); len(calls) == 0 {
 			return nil
 		}

@@ -39,10 +39,11 @@ type DB interface {
 	// transaction waits for, in particular for others, ends soon.
 	Begin(ctx context.Context) (Tx, error)
 
-	// Joined returns the transaction of the caller's own that ctx carries, nil if it carries
-	// none. Commit of such a Tx writes what is buffered; the end of the transaction is the
-	// caller's. Rollback undoes what was done with the Tx, if Traits.Undo says so, or else
-	// nothing. Then Joined may be called again.
+	// Own returns the transaction of the caller's own that ctx carries, nil if it carries none. It
+	// does not ask the database. If there is one, Joined returns it as a Tx. Commit of that writes
+	// what is buffered; the end of the transaction is the caller's. Rollback undoes what was done
+	// with the Tx, if Traits.Undo says so, or else nothing. Then Joined may be called again.
+	Own(ctx context.Context) *driver.Tx
 	Joined(ctx context.Context) (Tx, error)
 
 	// Again tells whether a transaction that failed with this error, and of which nothing has

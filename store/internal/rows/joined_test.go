@@ -220,22 +220,31 @@ func TestOtherQueuesGoOn(t *testing.T) {
 	})
 }
 
-// Of a call in a transaction that is rolled back a task tells nothing.
-func TestInfoAfterRollback(t *testing.T) {
+// Of a transaction that the caller commits, the process counts and tells nothing, but what is due then
+// and who waits finds it.
+func TestCommittedByCaller(t *testing.T) {
 	eachDB(t, func(t *testing.T, db *rowstest.DB, q queue) {
-		require.NoError(t, second(q.Put(t.Context(), "a", "a1", task.PutOptions{TTR: time.Hour})))
+		q.put("a1")
 		a := q.take("a1")
-		was := a.Info()
-		for name, call := range map[string]func(context.Context) error{
-			"Ack": a.Ack, "Touch": func(ctx context.Context) error { return a.Touch(ctx, time.Hour) },
-		} {
-			ctx, tx, err := db.Join(t.Context())
-			require.NoError(t, err)
-			require.NoError(t, call(ctx))
-			tx.Rollback()
-			require.Equal(t, was, a.Info(), name)
-		}
-		require.NoError(t, a.Ack(t.Context()))
-		require.Zero(t, a.Info().State)
+		was, told := a.Info(), map[task.EventType]bool{}
+		go func() {
+			for e := range q.Events(t.Context()) {
+				told[e.Type] = true
+			}
+		}()
+		synctest.Wait()
+		join(t, db, func(ctx context.Context) {
+			require.NoError(t, a.Ack(ctx))
+			require.NoError(t, second(q.Put(ctx, "b", "b1", task.PutOptions{})))
+		})
+		require.Equal(t, was, a.Info())
+		b, err := q.Take(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "b1", b.Payload)
+		synctest.Wait()
+		require.False(t, told[task.EventPut] || told[task.EventAck])
+		s, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, [3]uint64{1, 2, 0}, [3]uint64{s.Puts, s.Takes, s.Acks})
 	})
 }

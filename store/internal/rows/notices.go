@@ -21,18 +21,19 @@ func (u *unit) tell(f func(driver.Notifier)) {
 // tellEvent tells an event; that the group of a lease of this process is cancelled only once, for
 // findCancelledGroups may find what the same transaction has cancelled.
 func (u *unit) tellEvent(e *driver.Event) {
-	id, leases := uint64(e.Task.ID), u.q.ownLeases
-	if h := leases[id]; e.Type == driver.EventCancel && h.lease == e.Lease {
-		if h.cancelled || slices.Contains(u.cancelled, h.lease) {
-			return
-		}
-		u.cancelled = append(u.cancelled, h.lease)
-		u.onCommit(func() {
+	u.notices = append(u.notices, func(all []driver.Notifier) {
+		id, leases := uint64(e.Task.ID), u.q.ownLeases
+		if h := leases[id]; e.Type == driver.EventCancel && h.lease == e.Lease {
+			if h.cancelled {
+				return
+			}
 			h.cancelled = true
 			leases[id] = h
-		})
-	}
-	u.tell(func(n driver.Notifier) { n.Event(*e) })
+		}
+		for _, n := range all {
+			n.Event(*e)
+		}
+	})
 }
 
 // leaseBegins notes that a consumer of this process holds a task from now on.
@@ -185,17 +186,17 @@ func (u *unit) deliver() {
 	for _, l := range u.begun {
 		q.ownLeases[l.id] = l
 	}
-	for _, l := range u.over {
-		if id := uint64(l.ID); q.ownLeases[id].lease == l.Number {
-			delete(q.ownLeases, id)
-		}
-	}
 	q.mu.Lock()
 	q.stats = u.stats
 	q.mu.Unlock()
 	all := q.notifiers()
 	for _, tell := range u.notices {
 		tell(all)
+	}
+	for _, l := range u.over { // after the notices, which look whether something was told before
+		if id := uint64(l.ID); q.ownLeases[id].lease == l.Number {
+			delete(q.ownLeases, id)
+		}
 	}
 	if u.listens && len(q.ownLeases) > 0 { // others may end their leases
 		q.startPolling()

@@ -249,12 +249,10 @@ func (s *Store) Queues(ctx context.Context, from string, n int) (names []string,
 // checkNotJoined returns an error if ctx carries a transaction of the caller's own, which may have
 // locked what the call waits for.
 func (s *Store) checkNotJoined(ctx context.Context) error {
-	tx, err := s.db.Joined(ctx)
-	if tx != nil {
-		tx.Rollback()
+	if s.db.Own(ctx) != nil {
 		return errJoin
 	}
-	return err
+	return nil
 }
 
 // transact calls f in a transaction of its own, as often as that may help.

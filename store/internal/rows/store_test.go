@@ -27,6 +27,11 @@ func open(db *rowstest.DB) *store {
 	return &store{rows.New(db, rows.Options{MaxPayload: 2 << 20, Poll: 10 * time.Second}), db}
 }
 
+// InTx makes it a [storetest.Transactor].
+func (s *store) InTx(ctx context.Context, f func(context.Context) error) error {
+	return s.db.InTx(ctx, f)
+}
+
 func (s *store) Reopen(*testing.T) task.Store { return open(s.db.Reopen()) }
 func (s *store) Kill(*testing.T)              { s.db.Kill() }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -34,6 +35,7 @@ func (t *transaction) run(ctx context.Context) error {
 			tx.Rollback()
 		}
 	}()
+	t.committer.deliverJoined()
 	err = caught(func() {
 		for calls := range byQueue(t.calls) {
 			t.enter(tx, calls)
@@ -178,22 +180,30 @@ var errJoin = &driver.FieldError{
 }
 
 // runJoined runs a call in a transaction of the caller's. What is known of the queue here is not
-// touched: nobody knows yet whether that will be committed.
-func (s *Store) runJoined(ctx context.Context, tx Tx, c *call) error {
+// touched before that is committed. If nobody will say when that is, others' changes are polled.
+func (s *Store) runJoined(ctx context.Context, own *driver.Tx, c *call) error {
 	if !c.joins {
 		return errJoin
 	}
-	defer c.queue.pollOften()
-	q := newQueue(s, c.queue.number, c.queue.name, settings{Settings: c.backend.wanted})
-	q.joined, c.queue = true, q
+	known := c.queue
+	q := newQueue(s, known.number, known.name, settings{Settings: c.backend.wanted})
+	q.joined, q.openBy, c.queue = true, known.notifiers(), q
 	alone := !s.traits.Undo // what is found out later could not be undone
 	for try := 1; ; try++ {
+		tx, err := s.db.Joined(ctx)
+		if err != nil {
+			return failed(c.name, q.name, err)
+		}
 		t := transaction{store: s, calls: []*call{c}, exclusive: alone}
-		err := caught(func() {
+		err = caught(func() {
 			t.enter(tx, t.calls)
 			check(tx.Commit())
 		})
 		if err == nil {
+			run := time.Now()
+			if !own.OnCommit(func() { known.joinedCommitted(t.units, run) }) {
+				known.pollOften()
+			}
 			return c.err
 		}
 		tx.Rollback() // what the call did, not what the caller did before
@@ -203,9 +213,36 @@ func (s *Store) runJoined(ctx context.Context, tx Tx, c *call) error {
 		case !s.traits.Undo || try == maxTriesJoined || !s.again(ctx, err, try):
 			return failed(c.name, q.name, err)
 		}
-		if tx, err = s.db.Joined(ctx); err != nil {
-			return failed(c.name, q.name, err)
+	}
+}
+
+// joinedCommitted has the units delivered of a call that has run at that time in a transaction of
+// the caller's, which is committed now. The committer does so, before its next transaction.
+func (q *queue) joinedCommitted(units []*unit, run time.Time) {
+	m := q.committer
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, u := range units {
+		u.q, u.now = q, u.now+int64(time.Since(run))
+		m.joined = append(m.joined, u)
+	}
+	m.startLocked()
+}
+
+// deliverJoined delivers the units of callers' transactions that were committed.
+func (m *committer) deliverJoined() {
+	m.mu.Lock()
+	units := m.joined
+	m.joined = nil
+	m.mu.Unlock()
+	for _, u := range units {
+		counted := reflect.ValueOf(&u.stats).Elem() // in this unit alone
+		for i := range counted.NumField() {
+			if f := counted.Field(i); f.CanUint() {
+				f.SetUint(f.Uint() + reflect.ValueOf(u.q.stats).Field(i).Uint())
+			}
 		}
+		u.deliver()
 	}
 }
 

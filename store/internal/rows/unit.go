@@ -52,10 +52,9 @@ type unit struct {
 	due         int64        // the earliest time that was set
 	afterCommit []func()
 
-	taken     []driver.Lease // those that the call has begun by taking tasks
-	begun     []ownLease     // those of this process, also by resuming a consumer
-	over      []driver.Lease // those that have ended
-	cancelled []uint64       // leases of which it will be told that their group is cancelled
+	taken []driver.Lease // those that the call has begun by taking tasks
+	begun []ownLease     // those of this process, also by resuming a consumer
+	over  []driver.Lease // those that have ended
 
 	written     int // rows of tasks; see bounds.go
 	bytes       int

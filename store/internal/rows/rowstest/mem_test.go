@@ -108,8 +108,6 @@ func TestKill(t *testing.T) {
 	require.ErrorIs(t, put(db), rowstest.ErrKilled)
 	_, err = db.Changed(context.Background())
 	require.ErrorIs(t, err, rowstest.ErrKilled)
-	_, err = db.Joined(context.Background())
-	require.ErrorIs(t, err, rowstest.ErrKilled)
 	require.Equal(t, 1, tasks(t, other))
 }
 

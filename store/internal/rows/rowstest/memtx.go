@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/fairq/fairq/store/internal/rows"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // memTx is a transaction of a DB.
@@ -19,7 +20,7 @@ type memTx struct {
 	data   *data
 	own    map[entry]any // rows that it has written, nil those that it has deleted
 	user   *memTx        // the transaction of the user's that it is a part of, nil if it is one of its own
-	joined bool          // it is a user's
+	caller *driver.Tx    // not nil if it is a user's
 	last   uint64        // the queue entered last
 	failed error         // the first error of a call
 	over   bool
@@ -252,7 +253,7 @@ func (tx *memTx) apply() {
 		}
 	}
 	for _, db := range tx.data.handles {
-		if changed && (db != tx.db || tx.joined) {
+		if changed && (db != tx.db || tx.caller != nil) {
 			db.changed, db.heads = true, map[uint64]*rows.Head{}
 		}
 	}
@@ -274,6 +275,23 @@ func (tx *memTx) Rollback() {
 // txKey is the key of a context's transaction.
 type txKey struct{}
 
+// InTx calls f with a context as Join makes it. It commits the transaction, unless f returns an
+// error, and the queues know of that.
+func (db *DB) InTx(ctx context.Context, f func(ctx context.Context) error) error {
+	return driver.InTx(func(own *driver.Tx) error {
+		ctx, tx, err := db.Join(ctx)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback()
+		tx.(*memTx).caller = own
+		if err := f(ctx); err != nil {
+			return err
+		}
+		return tx.Commit()
+	})
+}
+
 // Join begins a transaction of the caller's own, and returns a context that carries it. Calls with
 // that are a part of it. What a call has done is undone if it fails, as with a savepoint, and all
 // if the Tx is rolled back.
@@ -282,20 +300,25 @@ func (db *DB) Join(ctx context.Context) (context.Context, rows.Tx, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	tx.(*memTx).joined = true
+	tx.(*memTx).caller = new(driver.Tx)
 	return context.WithValue(ctx, txKey{}, tx), tx, nil
+}
+
+// Own implements rows.DB.
+func (*DB) Own(ctx context.Context) *driver.Tx {
+	if user, ok := ctx.Value(txKey{}).(*memTx); ok {
+		return user.caller
+	}
+	return nil
 }
 
 // Joined returns a part of the transaction of Join, which must be of the same handle.
 func (db *DB) Joined(ctx context.Context) (rows.Tx, error) {
 	db.data.mu.Lock()
 	defer db.data.mu.Unlock()
-	user, ok := ctx.Value(txKey{}).(*memTx)
-	switch {
-	case db.dead:
+	user := ctx.Value(txKey{}).(*memTx)
+	if db.dead {
 		return nil, ErrKilled
-	case !ok:
-		return nil, nil //nolint:nilnil // that is the interface's way to say none
 	}
 	must(user.db == db && !user.over, "Joined with a transaction that is over, or of another handle")
 	return &memTx{ctx: ctx, db: db, data: db.data, user: user, own: maps.Clone(user.own)}, nil

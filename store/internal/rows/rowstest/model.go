@@ -11,10 +11,9 @@ import (
 	"github.com/fairq/fairq/task/storetest"
 )
 
-// joiner may be implemented by a DB: Join begins a transaction of the caller's own, and returns a
-// context that carries it.
+// joiner may be implemented by a DB: see [storetest.Transactor].
 type joiner interface {
-	Join(ctx context.Context) (context.Context, rows.Tx, error)
+	InTx(ctx context.Context, f func(ctx context.Context) error) error
 }
 
 // faulty may be implemented by a DB: Faults makes some of its transactions fail with errors for
@@ -35,18 +34,11 @@ func Model(t *testing.T, seeds int, open func(t *testing.T) rows.DB) {
 		}
 		s := storetest.Subject{Store: rows.New(db, options)}
 		own, joins := db.(joiner)
-		if joins = joins && db.Traits().Exclusive && seed%3 == 0; joins {
-			s.Join = func() (context.Context, func(bool) error) {
-				ctx, tx, err := own.Join(context.Background())
-				ok(t, "Join", err)
-				return ctx, func(commit bool) error {
-					if commit {
-						return tx.Commit()
-					}
-					tx.Rollback()
-					return nil
-				}
-			}
+		if joins = joins && seed%3 == 0; joins {
+			s.Store = struct {
+				driver.Store
+				joiner
+			}{s.Store, own}
 		}
 		if f, ok := db.(faulty); ok && seed%3 == 1 {
 			f.Faults(seed)
