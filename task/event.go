@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // mostEvents is how many events a reader may be behind.
@@ -19,12 +20,13 @@ type reader struct {
 	some   chan struct{}
 }
 
-func (r *reader) add(e Event) {
+func (r *reader) add(of driver.Event) {
 	if r.events.Len() == mostEvents {
 		r.events.Pop()
 		r.missed++
 	}
-	e.Task.Metadata = maps.Clone(e.Task.Metadata) // for there are other readers
+	e := Event{Type: of.Type, Time: of.Time, Task: Info(of.Task), Lease: of.Lease, Missed: of.Missed}
+	e.Task.Metadata = maps.Clone(e.Task.Metadata) // because there are other readers
 	r.events.Push(struct{}{}, e)
 	select {
 	case r.some <- struct{}{}:

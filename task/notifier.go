@@ -103,7 +103,7 @@ func (n *notifier) Room(key string) {
 }
 
 // Event implements [driver.Notifier].
-func (n *notifier) Event(e Event) {
+func (n *notifier) Event(e driver.Event) {
 	if !n.interest.Listens() {
 		return
 	}

@@ -129,5 +129,13 @@ func (q *Queue[V]) Upcoming(ctx context.Context, n int) ([]UpcomingTask, error) 
 	if n < 0 || n > MaxBatch {
 		return nil, invalid("Upcoming: the number", n, fmt.Sprintf("0 to %d", MaxBatch))
 	}
-	return q.backend.Upcoming(ctx, n)
+	found, err := q.backend.Upcoming(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	upcoming := make([]UpcomingTask, len(found))
+	for i, u := range found {
+		upcoming[i] = UpcomingTask{Info(u.Info), u.Round, u.Weight}
+	}
+	return upcoming, nil
 }

@@ -195,7 +195,7 @@ type setFilter struct {
 
 // set returns a copy of a filter that shares nothing. Its kinds are in order, each once.
 func set(f *Filter, of driver.Handle) *setFilter {
-	s := &setFilter{Taker: driver.Taker{Handle: of, Filter: Filter{Kinds: slices.Clone(f.Kinds)}}}
+	s := &setFilter{Taker: driver.Taker{Handle: of, Filter: driver.Filter{Kinds: slices.Clone(f.Kinds)}}}
 	slices.Sort(s.Kinds)
 	s.Kinds = slices.Compact(s.Kinds)
 	if f.MaxPriority != nil {

@@ -239,7 +239,7 @@ func (q *Queue[V]) List(ctx context.Context, options ListOptions) ([]*Task[V], e
 	if err := q.selects(&options); err != nil {
 		return nil, err
 	}
-	records, err := q.backend.List(ctx, options)
+	records, err := q.backend.List(ctx, driver.ListOptions(options))
 	if err != nil {
 		return nil, err
 	}
@@ -276,7 +276,7 @@ func (q *Queue[V]) Count(ctx context.Context, options ListOptions) (int, error) 
 	if err := q.selects(&options); err != nil {
 		return 0, err
 	}
-	return q.backend.Count(ctx, options)
+	return q.backend.Count(ctx, driver.ListOptions(options))
 }
 
 // Kick makes buried tasks of a Key and Kind ready, 100 at most unless Limit is set, in the order in
@@ -294,7 +294,7 @@ func (q *Queue[V]) Kick(ctx context.Context, options ListOptions) (int, error) {
 	if err := q.selects(&options); err != nil {
 		return 0, err
 	}
-	return q.backend.Kick(ctx, options)
+	return q.backend.Kick(ctx, driver.ListOptions(options))
 }
 
 // Pause stops the taking of tasks, until Resume. What is taken goes on, and tasks can be put.
@@ -391,7 +391,8 @@ func (q *Queue[V]) Stats(ctx context.Context) (Stats, error) {
 	if err := q.notifier.over(); err != nil {
 		return Stats{}, err
 	}
-	s, err := q.backend.Stats(ctx)
+	counts, err := q.backend.Stats(ctx)
+	s := Stats(counts)
 	s.Refused += q.notifier.refused.Load()
 	s.WaitingPut, s.WaitingTake = int(q.notifier.puttersWaiting.Load()), int(q.notifier.takersWaiting.Load())
 	return s, err

@@ -41,7 +41,8 @@ type Task[V any] struct {
 
 // NewTask returns a task that is in no queue, and no lease: for tests of handlers and hooks.
 func NewTask[V any](info Info, payload V) *Task[V] {
-	r := driver.RecordOf(&info)
+	of := driver.Info(info)
+	r := driver.RecordOf(&of)
 	t := &Task[V]{Payload: payload}
 	t.show(&r)
 	return t
@@ -83,7 +84,7 @@ func (t *Task[V]) Info() Info {
 	if t.consumer != nil {
 		r.Consumer = t.consumer.handle.ID
 	}
-	return r.Info()
+	return Info(r.Info())
 }
 
 // Expires tells whether there is an Info.Expires, or an Info.Deadline.

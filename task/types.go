@@ -1,6 +1,10 @@
 package task
 
-import "github.com/fairq/fairq/task/driver"
+import (
+	"time"
+
+	"github.com/fairq/fairq/task/driver"
+)
 
 // Store keeps queues of tasks, in memory or in a database. It is handed to [Open]. Its method
 // Queues tells which queues there are, from a name on. Package driver is for those who write one.
@@ -9,12 +13,38 @@ type Store = driver.Store
 // ID names a task within its queue. No two tasks of a queue ever have the same; 0 is none.
 type ID = driver.ID
 
-// Info is what there is to know of a task besides its payload. For its fields, and those of the
-// other types that are aliases here, see package driver.
-type Info = driver.Info
+// Info has all fields of a task but its payload.
+type Info struct {
+	ID          ID
+	Key         string
+	Kind        string
+	UniqueKey   string
+	Group       string
+	Role        Role
+	State       State
+	Priority    int
+	Cost        int64
+	Attempts    int           // how often it was taken; if its consumer was closed meanwhile, or by Snooze, that does not count
+	MaxAttempts int           // 0 means no limit
+	TTR         time.Duration // how long a lease lasts; 0 means until its consumer is closed or gone
+	Created     time.Time     // when it was put
+	ReadyAt     time.Time     // when it became ready last; zero if it never was
+	Until       time.Time     // when the delay ends or the lease runs out, unless extended; zero if it does neither
+	Deadline    time.Time     // as it was put; zero if there is none
+	Expires     time.Time     // when its time to live ends, or its deadline if that is sooner; zero if there is neither
+	Consumer    string        // who holds it, if it is taken
+	Err         *Error        // of the last failure; nil if there was none
 
-// UpcomingTask is a task that can be taken, as [Queue.Upcoming] tells of it.
-type UpcomingTask = driver.UpcomingTask
+	// Metadata is as it was put, in a map that nobody else has; nil if there is none.
+	Metadata map[string]string
+}
+
+// UpcomingTask is a task that can be taken, with its place in the order of [Queue.Upcoming].
+type UpcomingTask struct {
+	Info
+	Round  int // in which it is taken, of those of its priority: 0 is the current one
+	Weight int // of its key, as it was told with a Put
+}
 
 // State is where a task is in its life.
 type State = driver.State
@@ -38,14 +68,27 @@ const (
 	AtAbort Role = driver.AtAbort // it is ready when the group was cancelled and no member is running any more
 )
 
-// Filter says which tasks a consumer takes: those of priority *MaxPriority at most, and only of
-// the Kinds. The zero Filter passes all, as nil means for each of the two.
-type Filter = driver.Filter
+// Filter says which tasks a consumer takes. The zero Filter passes all.
+type Filter struct {
+	MaxPriority *int     // none less urgent than this; nil means all, new(-1) none
+	Kinds       []string // only of these kinds; nil means all
+}
 
-// ListOptions say which tasks List returns, Count counts and Kick makes ready: those of a State,
-// Key, Kind and Group, whose ids are greater than After, and no more than Limit, where 0 means 100.
-// The zero value of each other field means all. For its fields see package driver.
-type ListOptions = driver.ListOptions
+// ListOptions say which tasks List returns, Count counts and Kick makes ready. The zero value of
+// each field but Limit means all.
+type ListOptions struct {
+	State State
+	Key   *string
+	Kind  *string
+	Group string
+	After ID  // only those with greater ids: the last one of the page before
+	Limit int // how many; 0 means 100
+
+	// NextFirst has List return tasks in the order in which they come. State must be Delayed: first
+	// those whose delay, or life, ends first; or Buried: in the order of Kick. Group and After must
+	// be zero.
+	NextFirst bool
+}
 
 // Condition is when a call is not to do anything.
 type Condition uint8
@@ -54,12 +97,63 @@ type Condition uint8
 // a queue if any task is. The call looks and acts in one step: nobody can take it in between.
 const UnlessTaken Condition = 1
 
-// Stats tells how a queue is doing: tasks by state, and counters. For its fields see package
-// driver.
-type Stats = driver.Stats
+// Stats has the tasks of a queue by state, and counters.
+type Stats struct {
+	// How many tasks are in each state.
+	Ready   int `json:"ready"`
+	Delayed int `json:"delayed"`
+	Taken   int `json:"taken"`
+	Buried  int `json:"buried"`
+	Held    int `json:"held"`
+
+	Keys int `json:"keys"` // keys that have tasks
+
+	// The most tasks that the queue can hold; fairq.MaxLen if Options.Capacity is 0.
+	Capacity int `json:"capacity"`
+
+	// Tasks that count in it: those in all states, or those that wait, see
+	// Options.CountOnlyWaiting.
+	Counted     int  `json:"counted"`
+	WaitingPut  int  `json:"waiting_put"`  // goroutines in PutWait of this Queue
+	WaitingTake int  `json:"waiting_take"` // goroutines in Take and TakeBatch of this Queue
+	Paused      bool `json:"paused"`
+
+	// What has happened, as far as it was counted in this process, since the Store was opened.
+	// Every task put is in one of the states or was acked, deleted, expired or evicted: in memory,
+	// Puts is the sum of all these.
+	Puts     uint64 `json:"puts"`
+	Takes    uint64 `json:"takes"` // also repeated ones of the same task
+	Acks     uint64 `json:"acks"`
+	Releases uint64 `json:"releases"` // by Release, Snooze, Fail and consumers that were closed
+	Losses   uint64 `json:"losses"`   // leases that ran out, or whose consumers did not come back
+	Buries   uint64 `json:"buries"`   // also after the last attempt
+	Kicks    uint64 `json:"kicks"`
+	Touches  uint64 `json:"touches"`
+
+	// By Delete, Discard, Truncate, and cancelled or finished groups.
+	Deletes  uint64 `json:"deletes"`
+	Expiries uint64 `json:"expiries"` // tasks whose time to live or deadline ended
+	Evicted  uint64 `json:"evicted"`
+
+	// How often the queue, or a key's share of it, was too full for a task. A PutWait may count
+	// several times.
+	Refused uint64 `json:"refused"`
+
+	// Transactions that were tried again, because other processes were faster; none in memory.
+	Conflicts uint64 `json:"conflicts"`
+}
+
+// Len returns the number of tasks in all states.
+func (s Stats) Len() int { return s.Ready + s.Delayed + s.Taken + s.Buried + s.Held }
 
 // Event is something that happened to a task.
-type Event = driver.Event
+type Event struct {
+	Type   EventType
+	Time   time.Time
+	Task   Info   // after the event; State is as before if the task is gone, or if another event follows at once
+	Lease  uint64 // the lease that ended, for EventCancel that which goes on; else 0
+	Missed uint64 // how many events before this one were dropped because the reader was too slow
+}
 
 // EventType says what happened to a task.
 type EventType = driver.EventType

@@ -234,7 +234,7 @@ func (w *waiters) check(when string) {
 			for _, got := range s.got {
 				sf := w.filters[s.consumer]
 				require.False(w, !w.changed && !w.crossed && s.consumer.queue == t.consumer.queue && t.arrived < s.arrived &&
-					set(&f, driver.Handle{}).id == set(&sf, driver.Handle{}).id && f.Passes(got.Priority, got.Kind),
+					set(&f, driver.Handle{}).id == set(&sf, driver.Handle{}).id && (*driver.Filter)(&f).Passes(got.Priority, got.Kind),
 					"%s: a taker was served before its turn", when)
 			}
 		}

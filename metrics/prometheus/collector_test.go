@@ -194,9 +194,9 @@ func (s *slow) Open(ctx context.Context, name string, o driver.Settings, n drive
 
 type slowQueue struct{ driver.Backend }
 
-func (slowQueue) Stats(ctx context.Context) (task.Stats, error) {
+func (slowQueue) Stats(ctx context.Context) (driver.Stats, error) {
 	<-ctx.Done()
-	return task.Stats{Puts: 7}, ctx.Err()
+	return driver.Stats{Puts: 7}, ctx.Err()
 }
 
 func TestSlowSources(t *testing.T) {

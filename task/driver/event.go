@@ -41,11 +41,11 @@ func (t EventType) String() string {
 	return "EventType(" + strconv.Itoa(int(t)) + ")"
 }
 
-// Event is something that happened to a task.
+// Event is a task.Event: see its fields.
 type Event struct {
 	Type   EventType
 	Time   time.Time
-	Task   Info   // after the event; State is as before if the task is gone, or if another event follows at once
-	Lease  uint64 // the lease that ended, for EventCancel that which goes on; else 0
-	Missed uint64 // how many events before this one were dropped because the reader was too slow
+	Task   Info
+	Lease  uint64
+	Missed uint64
 }

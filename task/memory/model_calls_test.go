@@ -436,7 +436,7 @@ func (m *model) Stats(context.Context) (driver.Stats, error) {
 		s.Keys += min(k.Len(), 1)
 	}
 	s.Capacity, s.Paused = m.s.Capacity, m.paused
-	if s.Counted = s.Len(); m.s.CountOnlyWaiting {
+	if s.Counted = len(m.tasks); m.s.CountOnlyWaiting {
 		s.Counted = s.Ready + s.Delayed
 	}
 	return s, nil

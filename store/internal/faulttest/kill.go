@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -171,14 +172,14 @@ func drain(t *testing.T, s Store, journal *Journal, names ...string) map[string]
 func (l *load) drainSome(t *testing.T) int {
 	last, err := l.queue.Stats(l.Stop)
 	require.NoError(t, err)
-	held, err := l.queue.List(l.Stop, driver.ListOptions{State: driver.Held, Limit: 1000})
+	held, err := l.queue.List(l.Stop, task.ListOptions{State: driver.Held, Limit: 1000})
 	require.NoError(t, err)
 	for _, h := range held {
 		if h.Info().Role == driver.Member || len(held) == last.Len() { // else their members may still end, and with them the groups
 			require.NoError(t, l.endGroup("start", h.Info().Group))
 		}
 	}
-	_, err = l.queue.Kick(l.Stop, driver.ListOptions{Limit: 1000})
+	_, err = l.queue.Kick(l.Stop, task.ListOptions{Limit: 1000})
 	require.NoError(t, err)
 	for {
 		ctx, cancel := context.WithTimeout(l.Stop, 100*time.Millisecond)
