@@ -7,7 +7,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -155,7 +154,7 @@ func checkInvariants(t *testing.T, seed uint64) {
 		mu.Lock()
 		require.Equal(t, held, s.Held, "seed %d", seed)
 		eligible := 0
-		for _, k := range l.KeyStats(math.MaxInt, nil) {
+		for _, k := range l.KeyStats(math.MaxInt, fairq.ByBacklog) {
 			require.Equal(t, heldBy[k.Key], k.Held, "seed %d", seed)
 			if k.Waiting > 0 && (o.MaxPerKey == 0 || k.Held < o.MaxPerKey) {
 				eligible += k.Waiting
@@ -269,8 +268,9 @@ func TestLimits(t *testing.T) {
 		require.ErrorIs(t, err, admit.ErrClosed)
 		_, err = l.TryAcquire("e")
 		require.ErrorIs(t, err, admit.ErrClosed)
-		first := l.KeyStats(2, nil)
-		require.Equal(t, []string{"a", "b"}, []string{first[0].Key, first[1].Key})
+		for _, by := range []fairq.KeyOrder{fairq.ByBacklog, fairq.ByRefused} {
+			require.Equal(t, "a", l.KeyStats(1, by)[0].Key, "order %d", by)
+		}
 		time.Sleep(24 * time.Hour)
 		s := l.Stats()
 		require.Equal(t, admit.Stats{Limit: 1, Closed: true, Admitted: 12, Refused: 4}, s, "those that wait get theirs")
@@ -372,7 +372,7 @@ func TestNaN(t *testing.T) {
 		require.NoError(t, err)
 		p.Release()
 	}
-	require.Len(t, l.KeyStats(10, nil), 1)
+	require.Len(t, l.KeyStats(10, fairq.ByBacklog), 1)
 }
 
 // TestMemory: nothing stays of many keys that have come and gone, one by one or all at once.
@@ -411,7 +411,7 @@ func TestMemory(t *testing.T) {
 	}
 	p.Release()
 	all.Wait()
-	require.LessOrEqual(t, len(l.KeyStats(n, nil)), 33)
+	require.LessOrEqual(t, len(l.KeyStats(n, fairq.ByBacklog)), 33)
 	runtime.KeepAlive(l)
 }
 
@@ -526,6 +526,14 @@ func TestRetryAfter(t *testing.T) {
 		require.Equal(t, 14*time.Second, l.RetryAfter(admit.ErrFull), "one every two seconds, and six wait")
 		require.Equal(t, 4*time.Second, l.RetryAfter(&fairq.FullError{Key: true}), "two keys")
 		time.Sleep(time.Minute)
-		require.True(t, slices.ContainsFunc(l.KeyStats(9, nil), func(k admit.KeyStat[string]) bool { return k.Used > 0 }))
+		first := l.KeyStats(1, fairq.ByServed)
+		require.Len(t, first, 1)
+		require.Equal(t, float64(10*time.Second), first[0].Used, "but that of its last one, when nobody waited")
+		acquire(t, l, "c", "c", time.Hour, got)
+		acquire(t, l, "d", "d", time.Hour, got)
+		time.Sleep(time.Second)
+		acquire(t, l, "e", "e", time.Hour, got)
+		require.Equal(t, "d", l.KeyStats(1, fairq.ByOldest)[0].Key)
+		time.Sleep(24 * time.Hour)
 	})
 }

@@ -62,18 +62,23 @@ func (l *Limiter[K]) Stats() Stats {
 	return s
 }
 
-// KeyStats returns the first n of the keys that hold permits, wait, or did so not long ago, in the
-// order of a function as for [slices.SortFunc]; nil puts those first for which the most calls wait,
-// and of these those that hold most. If there are fewer, it returns all. It is O(keys log keys); the
-// lock is held for O(keys), some nanoseconds for each.
-func (l *Limiter[K]) KeyStats(n int, order func(a, b KeyStat[K]) int) []KeyStat[K] {
-	if order == nil {
-		order = func(a, b KeyStat[K]) int {
-			return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(b.Held, a.Held))
-		}
-	}
+// KeyStats returns the first n of the keys that hold permits, wait, or did so not long ago: by how
+// many calls wait, then how many permits are held; by how long the first of them has waited; by what
+// the key was charged, then how often it was admitted; or by refusals. If there are fewer, it returns
+// all. It is O(keys · log keys); the lock is held for O(keys), some nanoseconds for each.
+func (l *Limiter[K]) KeyStats(n int, by fairq.KeyOrder) []KeyStat[K] {
 	stats := l.keyStats()
-	slices.SortFunc(stats, order)
+	slices.SortFunc(stats, func(a, b KeyStat[K]) int {
+		switch by {
+		case fairq.ByOldest:
+			return cmp.Compare(b.OldestWait, a.OldestWait)
+		case fairq.ByServed:
+			return cmp.Or(cmp.Compare(b.Used, a.Used), cmp.Compare(b.Admitted, a.Admitted))
+		case fairq.ByRefused:
+			return cmp.Compare(b.Refused, a.Refused)
+		}
+		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(b.Held, a.Held))
+	})
 	return stats[:max(0, min(n, len(stats)))]
 }
 
