@@ -61,7 +61,7 @@ func TestOrder(t *testing.T) {
 
 // TestInvariants lets many goroutines make random calls, and looks after each moment.
 func TestInvariants(t *testing.T) {
-	seeds := 300
+	seeds := 1000
 	if testing.Short() {
 		seeds = 30
 	}
@@ -160,7 +160,7 @@ func checkInvariants(t *testing.T, seed uint64) {
 				eligible += k.Waiting
 			}
 		}
-		if o.Rate == 0 || s.Level > 0 {
+		if o.Rate == 0 || s.Level > 0.0001 { // the timer fires a microsecond later
 			require.False(t, eligible > 0 && s.Held < limit, "seed %d: a permit is free, and %d wait", seed, eligible)
 		}
 		mu.Unlock()
