@@ -518,7 +518,7 @@ func (p Permit[K]) release(used int64) {
 	}
 	charge := 0.0
 	if l.budget.rate > 0 {
-		charge = l.settleLocked(c, used, now)
+		charge = l.settleLocked(c, used)
 	} else {
 		charge = float64(l.shares.Clock(now) - c.begun)
 	}

@@ -57,7 +57,7 @@ func TestHandlerRefuses(t *testing.T) {
 		require.Equal(t, 500, code, "a weight of 0")
 		require.Equal(t, 3, l.Stats().Waiting)
 		time.Sleep(12 * time.Second)
-		code, after = late()
+		code, _ = late()
 		require.Equal(t, 200, code)
 		time.Sleep(time.Minute)
 		for _, answer := range []func() (int, string){ok, waits} {
@@ -66,7 +66,7 @@ func TestHandlerRefuses(t *testing.T) {
 			require.Empty(t, after)
 		}
 		for range 4 {
-			late = ask(t.Context(), "e")
+			ask(t.Context(), "e")
 		}
 		ask(t.Context(), "f")
 		time.Sleep(20 * time.Second)
@@ -133,8 +133,7 @@ func TestHandlerReleases(t *testing.T) {
 		require.NoError(t, err)
 		p.Release()
 	}
-	_, err := client.Get(server.URL + "/panic")
-	require.Error(t, err)
+	require.Error(t, get(t.Context(), client, server.URL+"/panic"))
 	free(l)
 	free(up)
 	// The server does not notice that the goroutine has ended, so nobody answers.
@@ -145,10 +144,7 @@ func TestHandlerReleases(t *testing.T) {
 		}
 		cancel()
 	}()
-	r, err := http.NewRequestWithContext(ctx, "GET", server.URL+"/goexit", nil)
-	require.NoError(t, err)
-	_, err = client.Do(r)
-	require.Error(t, err)
+	require.Error(t, get(ctx, client, server.URL+"/goexit"))
 	free(l)
 	free(up)
 
@@ -162,7 +158,7 @@ func TestHandlerReleases(t *testing.T) {
 	free(up)
 	require.NoError(t, resp.Body.Close())
 
-	r, err = http.NewRequestWithContext(t.Context(), "GET", server.URL+"/hijack", nil)
+	r, err := http.NewRequestWithContext(t.Context(), "GET", server.URL+"/hijack", nil)
 	require.NoError(t, err)
 	r.Header.Set("Connection", "Upgrade")
 	r.Header.Set("Upgrade", "echo")
@@ -178,6 +174,19 @@ func TestHandlerReleases(t *testing.T) {
 	free(l)
 	free(up)
 	require.Zero(t, up.Stats().Held)
+}
+
+// get makes a request, and does not read what it returns.
+func get(ctx context.Context, c *http.Client, url string) error {
+	r, err := http.NewRequestWithContext(ctx, "GET", url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := c.Do(r)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -198,11 +207,9 @@ func TestTransport(t *testing.T) {
 		return &http.Response{Body: io.NopCloser(strings.NewReader("hello"))}, nil
 	})
 	c := &http.Client{Transport: admit.Transport(l, tenantOf, base)}
-	_, err := c.Get("http://x/fails")
-	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
-	require.Panics(t, func() { _, _ = c.Get("http://x/panics") })
-	_, err = c.Get("http://x/empty")
-	require.NoError(t, err)
+	require.ErrorIs(t, get(t.Context(), c, "http://x/fails"), io.ErrUnexpectedEOF)
+	require.Panics(t, func() { _ = get(t.Context(), c, "http://x/panics") })
+	require.NoError(t, get(t.Context(), c, "http://x/empty"))
 	require.Zero(t, l.Stats().Held)
 	resp, err := c.Get("http://x/")
 	require.NoError(t, err)
@@ -213,7 +220,10 @@ func TestTransport(t *testing.T) {
 
 	l.Close()
 	closed := false
-	_, err = c.Post("http://x/", "", closer{strings.NewReader("hello"), &closed})
+	resp, err = c.Post("http://x/", "", closer{strings.NewReader("hello"), &closed})
+	if err == nil {
+		_ = resp.Body.Close()
+	}
 	require.ErrorIs(t, err, admit.ErrClosed)
 	require.True(t, closed, "the body of the request")
 	c.CloseIdleConnections() // the base has no such method
