@@ -37,7 +37,7 @@ var (
 var seed = maphash.MakeSeed()
 
 // MaxUnits is the most units that a permit can need.
-const MaxUnits = 1 << 40
+const MaxUnits int64 = 1 << 40
 
 // Options configure a [Limiter]. The zero value of each field is its default.
 type Options[K comparable] struct {
@@ -79,9 +79,9 @@ func (o Options[K]) Validate() error {
 		}
 	}
 	switch {
-	case !(o.Rate >= 0) || o.Rate > MaxUnits:
+	case !(o.Rate >= 0) || o.Rate > float64(MaxUnits):
 		return fmt.Errorf("admit: Options.Rate is %v; the limits are 0 and MaxUnits, %d, a second", o.Rate, MaxUnits)
-	case !(o.Burst >= 0) || o.Burst > MaxUnits:
+	case !(o.Burst >= 0) || o.Burst > float64(MaxUnits):
 		return fmt.Errorf("admit: Options.Burst is %v; the limits are 0 and MaxUnits, %d", o.Burst, MaxUnits)
 	case o.Burst > 0 && o.Rate == 0:
 		return fmt.Errorf("admit: Options.Burst is %v and Options.Rate is 0, so nothing has units", o.Burst)

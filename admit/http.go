@@ -46,11 +46,11 @@ func Handler[K comparable](l *Limiter[K], key func(*http.Request) K, next http.H
 		panic("admit: HandlerOptions.MaxWait is " + o.MaxWait.String() + "; the least is 0, which means no limit")
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := r.Context(), func() {}
+		k, ctx, cancel := key(r), r.Context(), func() {}
 		if o.MaxWait > 0 {
 			ctx, cancel = context.WithTimeout(ctx, o.MaxWait)
 		}
-		p, err := l.Acquire(ctx, key(r))
+		p, err := l.Acquire(ctx, k)
 		cancel()
 		if err != nil {
 			l.refuse(w, err)
