@@ -86,21 +86,32 @@ func (q *FairQueue[K, V]) Upcoming(n int) []UpcomingItem[K, V] {
 	return items
 }
 
+// snapshot makes a Snapshot of a copy, whose keys it takes the items from that are in the current
+// round: these come first, so from then on the lengths are known of what Queues has.
 func (q *Queue[K, V]) snapshot() Snapshot[K, V] {
 	s := Snapshot[K, V]{Queues: make(map[K][]V, q.active), order: make([]entry[K, V], 0, q.len)}
-	behind := make(map[uint32][]V, q.active) // by slot, because keys may not be equal to themselves
+	all := make([]V, q.len)
+	var behind column[[]V] // by slot, because keys may not be equal to themselves
 	for round, node := range q.order() {
 		slot := q.links.at(node).key & keyMask
-		item := *q.values.at(node)
+		k, item := q.keys.at(slot), *q.values.at(node)
+		s.order = append(s.order, entry[K, V]{k.key, item})
 		if round == q.rounds.current {
 			s.Round = append(s.Round, item)
-		} else {
-			behind[slot] = append(behind[slot], item)
+			k.len--
+			continue
 		}
-		s.order = append(s.order, entry[K, V]{q.keys.at(slot).key, item})
+		behind.reach(slot)
+		items := behind.at(slot)
+		if *items == nil {
+			*items, all = all[:0:k.len], all[k.len:]
+		}
+		*items = append(*items, item)
 	}
-	for slot, items := range behind {
-		s.Queues[q.keys.at(slot).key] = items
+	for slot, items := range behind.all() {
+		if len(*items) > 0 {
+			s.Queues[q.keys.at(slot).key] = *items
+		}
 	}
 	return s
 }
