@@ -28,17 +28,17 @@ var (
 // FullError says how full the queue was that refused a push. [errors.Is] reports it as [ErrFull],
 // and if Key is true as [ErrKeyFull] too.
 type FullError struct {
-	Len int  // items queued, or, if Key is true, items queued under the pushing key
-	Key bool // the limit is one for the key
+	Len    int  // items queued, or, if PerKey is true, items queued under the pushing key
+	PerKey bool // the limit is one for the key
 
-	// Limit is the limit that was hit: Capacity, or, if Key is true, KeyCapacity or the key's share
+	// Limit is the limit that was hit: Capacity, or, if PerKey is true, KeyCapacity or the key's share
 	// at that moment. A share shrinks as other keys push, and may be less than Len.
 	Limit int
 }
 
 // Error tells the length and the limit.
 func (e *FullError) Error() string {
-	if e.Key && e.Len > e.Limit {
+	if e.PerKey && e.Len > e.Limit {
 		return fmt.Sprintf("%v: it holds %d, and its share, which shrinks as the queue fills, is %d now", e.Unwrap(), e.Len, e.Limit)
 	}
 	return fmt.Sprintf("%v: it holds %d, the limit is %d", e.Unwrap(), e.Len, e.Limit)
@@ -46,7 +46,7 @@ func (e *FullError) Error() string {
 
 // Unwrap returns ErrFull or ErrKeyFull.
 func (e *FullError) Unwrap() error {
-	if e.Key {
+	if e.PerKey {
 		return ErrKeyFull
 	}
 	return ErrFull

@@ -478,7 +478,7 @@ func TestKeyStats(t *testing.T) {
 }
 
 func TestFullErrorIs(t *testing.T) {
-	require.ErrorIs(t, &fairq.FullError{Key: true}, fairq.ErrKeyFull)
+	require.ErrorIs(t, &fairq.FullError{PerKey: true}, fairq.ErrKeyFull)
 	require.NotErrorIs(t, &fairq.FullError{}, fairq.ErrKeyFull)
 }
 

@@ -43,8 +43,8 @@ func TestShareRule(t *testing.T) {
 			accepted := n == 0 && free > 0 || n < weights[key]*(free-1)
 			err := q.Push(key)
 			require.Equal(t, accepted, err == nil, "n %d, weight %d, free %d", n, weights[key], free)
-			if full := new(fairq.FullError); errors.As(err, &full) && full.Key {
-				require.Equal(t, fairq.FullError{Len: n, Limit: max(1, weights[key]*(free-1)), Key: true}, *full)
+			if full := new(fairq.FullError); errors.As(err, &full) && full.PerKey {
+				require.Equal(t, fairq.FullError{Len: n, Limit: max(1, weights[key]*(free-1)), PerKey: true}, *full)
 				require.GreaterOrEqual(t, full.Len, full.Limit)
 			} else if err != nil {
 				require.Equal(t, fairq.FullError{Len: capacity, Limit: capacity}, *full)

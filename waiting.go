@@ -218,7 +218,7 @@ func (q *FairQueue[K, V]) refuseLocked(k *itemKey[K], err error) error {
 	q.counts.Refused++
 	q.countLocked(k.key, keycount.Counts{Refused: 1})
 	if errors.Is(err, ErrKeyFull) {
-		return &FullError{Len: q.queue.keyLen(k.key, k.hash), Limit: q.keyLimitLocked(k), Key: true}
+		return &FullError{Len: q.queue.keyLen(k.key, k.hash), Limit: q.keyLimitLocked(k), PerKey: true}
 	}
 	return &FullError{Len: q.queue.len, Limit: q.options.Capacity}
 }

@@ -372,7 +372,7 @@ func (l *Limiter[K]) waitLocked(k *fairshare.Key[K, line[K]], key K, weight int,
 func (l *Limiter[K]) checkRoomLocked(k *fairshare.Key[K, line[K]], weight int, wait bool) error {
 	if !wait {
 		if !l.shares.MayHold(k) {
-			return &fairq.FullError{Len: k.Held(), Limit: l.options.MaxPerKey, Key: true}
+			return &fairq.FullError{Len: k.Held(), Limit: l.options.MaxPerKey, PerKey: true}
 		}
 		return &fairq.FullError{Len: l.counts.Held, Limit: min(l.limit, l.counts.Held)}
 	}
@@ -385,7 +385,7 @@ func (l *Limiter[K]) checkRoomLocked(k *fairshare.Key[K, line[K]], weight int, w
 		limit = int(min(int64(limit), share.Limit(weight, free)))
 	}
 	if waiting >= limit {
-		return &fairq.FullError{Len: waiting, Limit: limit, Key: true}
+		return &fairq.FullError{Len: waiting, Limit: limit, PerKey: true}
 	}
 	if free <= 0 {
 		return &fairq.FullError{Len: l.counts.Waiting, Limit: l.options.MaxWaiting}

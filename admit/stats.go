@@ -128,7 +128,7 @@ func (l *Limiter[K]) RetryAfter(err error) time.Duration {
 	defer l.mu.Unlock()
 	ahead := l.counts.Waiting + 1
 	var full *fairq.FullError
-	if errors.As(err, &full) && full.Key {
+	if errors.As(err, &full) && full.PerKey {
 		ahead = min(ahead, (full.Len+1)*max(1, l.shares.Active()))
 	}
 	interval := max(l.interval, l.shares.Clock(time.Since(l.epoch))-l.admitted)

@@ -183,9 +183,9 @@ func (q *taskQueue[V]) do(ctx context.Context, a Action, last *sample) (int, err
 	case kickAll:
 		return q.Kick(ctx, task.ListOptions{Limit: maxKicked})
 	case bury:
-		return 1, q.Bury(ctx, a.ID, errByMonitor, task.UnlessTaken)
+		return 1, q.BuryUnlessTaken(ctx, a.ID, errByMonitor)
 	case remove:
-		return 1, q.Delete(ctx, a.ID, task.UnlessTaken)
+		return 1, q.DeleteUnlessTaken(ctx, a.ID)
 	case pause:
 		return 1, q.Pause(ctx)
 	case resume:
@@ -203,7 +203,7 @@ func (q *taskQueue[V]) do(ctx context.Context, a Action, last *sample) (int, err
 func (q *taskQueue[V]) dropKey(ctx context.Context, key string) (n int, err error) {
 	tasks, err := q.List(ctx, task.ListOptions{Key: &key, Limit: maxDropped})
 	for _, t := range tasks {
-		err := q.Delete(ctx, t.ID, task.UnlessTaken)
+		err := q.DeleteUnlessTaken(ctx, t.ID)
 		if err != nil && !errors.Is(err, task.ErrTaken) && !errors.Is(err, task.ErrNotFound) {
 			return n, err
 		}

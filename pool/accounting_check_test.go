@@ -196,7 +196,7 @@ func (l *ledger) wrong(c *chore, s *story, there int) string {
 		case c.err == nil && places == 1 && unseen:
 		case c.taken > 0:
 			return "taken though it was not put"
-		case !reason(pool.Overflow):
+		case !reason(pool.ReasonOverflow):
 			return "a letter of a task that was not put"
 		case c.err != nil && !c.waits && places != 0:
 			return "refused, but not gone"
@@ -207,16 +207,16 @@ func (l *ledger) wrong(c *chore, s *story, there int) string {
 		}
 		return ""
 	case c.waits && errors.As(c.err, &outcome) && s.ended() == task.EventAck && !c.kicked:
-		return "done, but SubmitWait says otherwise"
+		return "done, but Do says otherwise"
 	case c.waits && c.err == nil && s.ended() != task.EventAck:
-		return "SubmitWait says that it was done, but it was not"
+		return "Do says that it was done, but it was not"
 	case !c.waits && c.err != nil:
 		return "refused, but put"
 	case c.waits && c.err != nil && outcome == nil && !l.isRefusal(c) && !errors.Is(c.err, task.ErrDeleted) && !errors.Is(c.err, task.ErrExpired):
 		return "a strange error"
 	case c.waits && outcome != nil && c.last.how == "permanent" && (c.last.by == "none" || c.last.by == "sleep") &&
 		c.put.TTR == 0 && !c.kicked && !errors.Is(c.err, errChore):
-		return "SubmitWait does not know the handler's error"
+		return "Do does not know the handler's error"
 	case c.put.CancelWithContext && s.ended() == task.EventDelete && places <= 1:
 		return "" // at any time
 	case places > 1 && (c.put.TTR > 0 || l.abandoned || unseen), places > 0 && c.put.TTR > 0 && c.class.slow != nil:
@@ -235,13 +235,13 @@ func (l *ledger) wrong(c *chore, s *story, there int) string {
 		return "acked, but not done"
 	case end == task.EventTTL && !l.ends(c):
 		return "expired without cause"
-	case end == task.EventTTL && own && l.sinks != "none" && places != 1 && !slices.Contains(c.refusals, pool.Deadline):
+	case end == task.EventTTL && own && l.sinks != "none" && places != 1 && !slices.Contains(c.refusals, pool.ReasonDeadline):
 		return "expired without a letter"
-	case end == task.EventTTL && !reason(pool.Deadline, pool.Failed):
+	case end == task.EventTTL && !reason(pool.ReasonDeadline, pool.ReasonFailed):
 		return "expired with another letter"
-	case end == task.EventEvict && own && places != 1 && !slices.Contains(c.refusals, pool.Overflow):
+	case end == task.EventEvict && own && places != 1 && !slices.Contains(c.refusals, pool.ReasonOverflow):
 		return "evicted without a letter"
-	case end == task.EventEvict && !reason(pool.Overflow):
+	case end == task.EventEvict && !reason(pool.ReasonOverflow):
 		return "evicted with another letter"
 	case end == task.EventDelete && c.dropped && places != 0:
 		return "deleted, and somewhere else"
@@ -249,7 +249,7 @@ func (l *ledger) wrong(c *chore, s *story, there int) string {
 		return "deleted, and not in exactly one place"
 	case end == task.EventDelete && !c.dropped && l.sinks == "none" && places == 0 && !l.wasLast(c):
 		return "forgotten, though it had not failed for good"
-	case len(c.letters) > 0 && c.letters[0].Reason == pool.Failed && !l.wasLast(c) && c.letters[0].Attempts < l.maxAttempts(c):
+	case len(c.letters) > 0 && c.letters[0].Reason == pool.ReasonFailed && !l.wasLast(c) && c.letters[0].Attempts < l.maxAttempts(c):
 		return "a letter says that it failed, though it had not for good"
 	}
 	return ""
@@ -257,7 +257,7 @@ func (l *ledger) wrong(c *chore, s *story, there int) string {
 
 // ends tells whether a task has a time at which it is of no use any more.
 func (l *ledger) ends(c *chore) bool {
-	return c.put.TTL > 0 || !c.put.Deadline.IsZero() || l.options.Deadline > 0
+	return c.put.TTL > 0 || !c.put.Deadline.IsZero() || l.options.DeadlineAfter > 0
 }
 
 // ended returns the event by which a task was gone, 0 if there was none.
@@ -334,12 +334,12 @@ func (l *ledger) compareStats(acks int) {
 			settles += uint64(max(c.taken, c.class.stories[c.task].takes()))
 		}
 		for _, e := range c.letters {
-			if e.Reason == pool.Overflow {
+			if e.Reason == pool.ReasonOverflow {
 				dropped++
 			}
 		}
 		for _, r := range c.refusals {
-			if r == pool.Overflow && l.options.WhenFull != pool.DropNew { // or the caller has it still
+			if r == pool.ReasonOverflow && l.options.WhenFull != pool.DropNew { // or the caller has it still
 				dropped++
 			}
 		}

@@ -26,7 +26,7 @@ type chore struct {
 	put   pool.PutOptions
 	key   string
 	plain bool // it is for Submit
-	waits bool // for SubmitWait
+	waits bool // for Do
 	tries bool // for TrySubmit
 
 	offered     bool // the call has returned
@@ -133,7 +133,7 @@ func (l *ledger) offer(ctx context.Context, c *chore, how string, uniqueKey bool
 		l.mu.Lock()
 		c.waits, c.put.UniqueKey = true, fmt.Sprint("w", c.id)
 		l.mu.Unlock()
-		err = l.p.SubmitWait(ctx, c.key, c, c.put)
+		err = l.p.Do(ctx, c.key, c, c.put)
 	case "try":
 		l.note(&c.tries)
 		id, err = l.p.TrySubmit(ctx, c.key, c, c.put)
@@ -149,11 +149,11 @@ func (l *ledger) offer(ctx context.Context, c *chore, how string, uniqueKey bool
 // offerBatch submits some chores at once.
 func (l *ledger) offerBatch(ctx context.Context, r *rand.Rand) {
 	var chores []*chore
-	var batch []pool.Batch[*chore]
+	var batch []pool.Entry[*chore]
 	for range r.IntN(6) {
 		c := l.newChore(r, false)
 		chores = append(chores, c)
-		batch = append(batch, pool.Batch[*chore]{Key: c.key, Payload: c, Options: c.put})
+		batch = append(batch, pool.Entry[*chore]{Key: c.key, Payload: c, Options: c.put})
 	}
 	ids, err := l.p.SubmitBatch(ctx, batch)
 	if err == nil && len(ids) != len(batch) {

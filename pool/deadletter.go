@@ -40,13 +40,13 @@ type Reason uint8
 
 // The reasons.
 const (
-	Overflow Reason = iota + 1 // there was no room for it
-	Failed                     // it was tried as often as it may, or failed for good
-	Deadline                   // its time was over before it was done
-	Shutdown                   // the pool was shut down, and its queue with it
+	ReasonOverflow Reason = iota + 1 // there was no room for it
+	ReasonFailed                     // it was tried as often as it may, or failed for good
+	ReasonDeadline                   // its time was over before it was done
+	ReasonShutdown                   // the pool was shut down, and its queue with it
 )
 
-var reasonNames = [...]string{Overflow: "overflow", Failed: "failed", Deadline: "deadline", Shutdown: "shutdown"}
+var reasonNames = [...]string{ReasonOverflow: "overflow", ReasonFailed: "failed", ReasonDeadline: "deadline", ReasonShutdown: "shutdown"}
 
 // String returns the reason in lower case.
 func (r Reason) String() string {
@@ -170,12 +170,12 @@ func (s Sink[V]) take(ctx context.Context, letter *DeadLetter[V], start func(fun
 }
 
 // ToDeadLetters returns a function that sends the tasks it is given to a sink: for OnEvict and
-// OnExpire of a queue of one's own, with the reasons Overflow and Deadline. What the sink does not
+// OnExpire of a queue of one's own, with the reasons ReasonOverflow and ReasonDeadline. What the sink does not
 // take is handed to lost, with the error.
 func ToDeadLetters[V any](sink Sink[V], reason Reason, lost func(*task.Task[V], error)) func(*task.Task[V]) {
 	return func(t *task.Task[V]) {
 		err := fairq.ErrFull
-		if reason == Deadline {
+		if reason == ReasonDeadline {
 			err = ErrDeadline
 		}
 		if err := <-sink.take(context.Background(), newDeadLetter("", t, reason, err), func(f func()) { f() }, func(error) {}); err != nil {

@@ -41,7 +41,7 @@ func TestDeadLetter(t *testing.T) {
 		l := box.all()[0]
 		require.Equal(t, 42, l.Payload)
 		require.Equal(t, "second", l.Class)
-		require.Equal(t, pool.Failed, l.Reason)
+		require.Equal(t, pool.ReasonFailed, l.Reason)
 		require.EqualError(t, l.Err, "attempt 3: seven")
 		require.ErrorIs(t, l.Err, bad)
 		require.Equal(t, 3, l.Attempts)
@@ -60,7 +60,7 @@ func TestDeadLetter(t *testing.T) {
 
 func TestReasonNames(t *testing.T) {
 	var names []string
-	for r := range pool.Shutdown + 2 {
+	for r := range pool.ReasonShutdown + 2 {
 		names = append(names, r.String())
 	}
 	require.Equal(t, []string{"Reason(0)", "overflow", "failed", "deadline", "shutdown", "Reason(5)"}, names)
@@ -80,7 +80,7 @@ func TestLetterComesFirst(t *testing.T) {
 				return nil
 			},
 		})
-		require.EqualError(t, p.SubmitWait(ctx, "a", 1, pool.PutOptions{}), "no")
+		require.EqualError(t, p.Do(ctx, "a", 1, pool.PutOptions{}), "no")
 		s, err := q.Stats(ctx)
 		require.NoError(t, err)
 		require.Zero(t, s.Len())
@@ -165,7 +165,7 @@ func TestForwardAfterDeadline(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		next := openQueue[int](t, nil)
 		p := openFunc(t, newGate().handle, pool.Options[int]{
-			Workers: 1, Capacity: 1, WhenFull: pool.DropNew, DeadLetters: pool.Forward(next), Deadline: time.Minute,
+			Workers: 1, Capacity: 1, WhenFull: pool.DropNew, DeadLetters: pool.Forward(next), DeadlineAfter: time.Minute,
 		})
 		p.Pause()
 		require.NoError(t, p.Submit(ctx, "a", 1))
@@ -201,7 +201,7 @@ func TestSinkThatFails(t *testing.T) {
 				}, pool.Options[int]{Workers: 1, DeadLetters: sink, Observer: pool.Observer[int]{
 					Failed: func(_ context.Context, _ string, _ *task.Task[int], _ time.Duration, err error) { told = err },
 				}})
-				err := p.SubmitWait(ctx, "a", 1, pool.PutOptions{})
+				err := p.Do(ctx, "a", 1, pool.PutOptions{})
 				synctest.Wait()
 				require.ErrorContains(t, err, "no\n")
 				require.ErrorContains(t, err, "sink is full")
@@ -251,7 +251,7 @@ func TestSinkThatFailsOfOwnQueue(t *testing.T) {
 				require.Empty(t, p.Leftovers())
 			}
 			require.Len(t, left, 1)
-			require.Equal(t, pool.Failed, left[0].Reason)
+			require.Equal(t, pool.ReasonFailed, left[0].Reason)
 			require.Equal(t, 1, left[0].Payload)
 			require.ErrorContains(t, left[0].Err, "no")
 		})
@@ -267,7 +267,7 @@ func TestWithoutSink(t *testing.T) {
 		q := openQueue[int](t, nil)
 		other := openNew(t, q, fail, pool.Options[int]{Workers: 1})
 		for i, p := range []*pool.Pool[int]{own, other} {
-			require.EqualError(t, p.SubmitWait(ctx, "a", 1, pool.PutOptions{}), "no")
+			require.EqualError(t, p.Do(ctx, "a", 1, pool.PutOptions{}), "no")
 			synctest.Wait()
 			s, err := p.Queue("").Stats(ctx)
 			require.NoError(t, err)
@@ -321,7 +321,7 @@ func TestLeftAtShutdown(t *testing.T) {
 		check := func(l pool.DeadLetter[int], taken bool) {
 			seen[l.Payload]++
 			require.Equal(t, taken, l.Payload%2 == 1)
-			require.Equal(t, pool.Shutdown, l.Reason)
+			require.Equal(t, pool.ReasonShutdown, l.Reason)
 			if l.Payload < 2 {
 				require.EqualError(t, l.Err, "no")
 				require.Equal(t, 1, l.Attempts)
@@ -349,7 +349,7 @@ func TestLeftAtShutdown(t *testing.T) {
 // TestToDeadLetters is about the functions for a queue that is not the pool's.
 func TestToDeadLetters(t *testing.T) {
 	tk := task.NewTask(task.Info{ID: 5, Key: "a", Attempts: 2, Metadata: map[string]string{"by": "alice"}}, 7)
-	for reason, want := range map[pool.Reason]error{pool.Overflow: fairq.ErrFull, pool.Deadline: pool.ErrDeadline} {
+	for reason, want := range map[pool.Reason]error{pool.ReasonOverflow: fairq.ErrFull, pool.ReasonDeadline: pool.ErrDeadline} {
 		var box mailbox[int]
 		pool.ToDeadLetters(box.sink, reason, func(*task.Task[int], error) { t.Error("lost") })(tk)
 		require.Len(t, box.all(), 1)
@@ -365,7 +365,7 @@ func TestToDeadLetters(t *testing.T) {
 		func(context.Context, *pool.DeadLetter[int]) error { panic(errNo) },
 	} {
 		lost := 0
-		pool.ToDeadLetters(sink, pool.Deadline, func(which *task.Task[int], err error) {
+		pool.ToDeadLetters(sink, pool.ReasonDeadline, func(which *task.Task[int], err error) {
 			lost++
 			require.Same(t, tk, which)
 			require.ErrorIs(t, err, errNo)

@@ -48,7 +48,7 @@ func (j *timed) late(at time.Duration) bool { return j.deadline > 0 && at >= j.d
 // outcome returns when its attempts begin, what becomes of it, and when. 0 means that it is done.
 func (j *timed) outcome(maxAttempts int) (starts []time.Duration, reason pool.Reason, at time.Duration) {
 	if j.late(j.delay) {
-		return nil, pool.Deadline, j.deadline
+		return nil, pool.ReasonDeadline, j.deadline
 	}
 	for at = j.delay; ; at += j.backoff {
 		starts = append(starts, at)
@@ -62,9 +62,9 @@ func (j *timed) outcome(maxAttempts int) (starts []time.Duration, reason pool.Re
 		case len(starts) > j.failures && !interrupted:
 			return starts, 0, at
 		case len(starts) == maxAttempts:
-			return starts, pool.Failed, at
+			return starts, pool.ReasonFailed, at
 		case j.late(at + j.backoff):
-			return starts, pool.Deadline, at
+			return starts, pool.ReasonDeadline, at
 		}
 	}
 }
@@ -144,26 +144,26 @@ func testDelayAndDeadline(t *testing.T, r *rand.Rand, own bool) {
 	x := trial{begin: time.Now()}
 	sink, handler := x.sink(t), x.handler(t)
 	o := pool.Options[timed]{
-		Workers: len(x.results), DeadLetters: sink, Delay: anyTime(r), Deadline: anyDeadline(r),
+		Workers: len(x.results), DeadLetters: sink, Delay: anyTime(r), DeadlineAfter: anyDeadline(r),
 		ForTask: func(tk *task.Task[timed], _ pool.Policy) pool.Policy {
 			return pool.Policy{MaxAttempts: maxAttempts, Backoff: pool.Backoff{Curve: pool.Constant, Base: tk.Payload.backoff}}
 		},
 	}
-	if o.Deadline > 0 && o.Delay >= o.Deadline {
+	if o.DeadlineAfter > 0 && o.Delay >= o.DeadlineAfter {
 		o.Delay = 0
 	}
 	var p *pool.Pool[timed]
 	if own {
 		p = openFunc(t, handler, o)
 	} else {
-		q := openQueue(t, &task.Options[timed]{OnExpire: pool.ToDeadLetters(sink, pool.Deadline, func(*task.Task[timed], error) { t.Error("lost") })})
+		q := openQueue(t, &task.Options[timed]{OnExpire: pool.ToDeadLetters(sink, pool.ReasonDeadline, func(*task.Task[timed], error) { t.Error("lost") })})
 		p = openNew(t, q, handler, o)
 	}
 	var jobs [len(x.results)]timed
 	for i := range jobs {
 		j := timed{n: i, runs: anyTime(r), backoff: time.Second + anyTime(r), failures: r.IntN(6), listens: r.IntN(2) == 0}
 		var options pool.PutOptions
-		j.delay, j.deadline = o.Delay, o.Deadline
+		j.delay, j.deadline = o.Delay, o.DeadlineAfter
 		switch r.IntN(4) {
 		case 0:
 			j.delay, options.Delay = 0, -1
@@ -224,9 +224,9 @@ func TestDelayBeyondDeadline(t *testing.T) {
 				}
 				require.Equal(t, want, starts)
 				require.Len(t, box.all(), 1)
-				reason := pool.Deadline
+				reason := pool.ReasonDeadline
 				if fails && more < 0 {
-					reason = pool.Failed
+					reason = pool.ReasonFailed
 				}
 				require.Equal(t, reason, box.all()[0].Reason)
 				end(t, ctx, p)
@@ -256,7 +256,7 @@ func TestExpiredTaskFreesItsPlace(t *testing.T) {
 			require.Len(t, box.all(), i+1)
 			letter := box.all()[i]
 			require.Equal(t, i, letter.Payload)
-			require.Equal(t, pool.Deadline, letter.Reason)
+			require.Equal(t, pool.ReasonDeadline, letter.Reason)
 			require.Equal(t, pool.ErrDeadline, letter.Err)
 			require.Equal(t, time.Now(), letter.At)
 		}
@@ -369,7 +369,7 @@ func TestLeaseThatIsExtended(t *testing.T) {
 			}
 			return ctx.Err()
 		}, pool.Options[int]{Workers: 1})
-		require.NoError(t, p.SubmitWait(ctx, "a", 1, pool.PutOptions{}))
+		require.NoError(t, p.Do(ctx, "a", 1, pool.PutOptions{}))
 		synctest.Wait()
 		require.Equal(t, [2]uint64{1, 0}, [2]uint64{p.Stats().Succeeded, p.Stats().Lost})
 		require.NoError(t, p.Shutdown(ctx))
@@ -392,7 +392,7 @@ func TestTimeoutOfItsOwn(t *testing.T) {
 				<-ctx.Done()
 				return ctx.Err()
 			}, pool.Options[int]{Workers: 1, Policy: pool.Policy{Timeout: time.Hour, MaxAttempts: 1}, DeadLetters: box.sink})
-			require.EqualError(t, p.SubmitWait(ctx, "a", 1, pool.PutOptions{}), "context deadline exceeded")
+			require.EqualError(t, p.Do(ctx, "a", 1, pool.PutOptions{}), "context deadline exceeded")
 			synctest.Wait()
 			require.Equal(t, context.DeadlineExceeded, box.all()[0].Err)
 			end(t, ctx, p)

@@ -54,7 +54,7 @@
 // [DeadLetter]: into another queue ([Forward]), a file (package spill), or any function. Without
 // DeadLetters it is buried, so that somebody can look at it and Kick it; but in a queue of the
 // pool's own, which nobody looks at, it is forgotten, after Observer, Logger and those in
-// SubmitWait have been told.
+// Do have been told.
 //
 // # Beside the other packages
 //

@@ -34,7 +34,7 @@ var (
 // What calls return of the packages fairq and task, and what the contexts of handlers are done
 // with, by the same names here.
 var (
-	// ErrFull is returned when there is no room for a task, and by SubmitWait when it was dropped.
+	// ErrFull is returned when there is no room for a task, and by Do when it was dropped.
 	// If no more tasks of its key may be queued, it is also an ErrKeyFull. A task that is refused
 	// gets a [*FullError], which may be wrapped.
 	ErrFull    = fairq.ErrFull
@@ -61,7 +61,7 @@ var (
 	ErrClosed  = task.ErrClosed
 	ErrDropped = task.ErrDropped
 
-	// ErrDeleted is returned by SubmitWait when the task was deleted, truncated, evicted or
+	// ErrDeleted is returned by Do when the task was deleted, truncated, evicted or
 	// cancelled with its group, and ErrExpired when its time was over before it was done.
 	ErrDeleted = task.ErrDeleted
 	ErrExpired = task.ErrExpired

@@ -53,8 +53,8 @@ func ExampleNew() {
 		},
 		Logger: slog.New(slog.DiscardHandler),
 	})
-	_ = p.SubmitWait(ctx, "alice", "alice@example.com", pool.PutOptions{})
-	err = p.SubmitWait(ctx, "bob", "nobody@example.com", pool.PutOptions{})
+	_ = p.Do(ctx, "alice", "alice@example.com", pool.PutOptions{})
+	err = p.Do(ctx, "bob", "nobody@example.com", pool.PutOptions{})
 	fmt.Println("bob is told:", err)
 
 	_ = p.Shutdown(ctx)
@@ -132,19 +132,19 @@ func ExampleMux() {
 }
 
 // A handler waits for tasks of the same pool, though there is only one worker.
-func ExamplePool_SubmitWait() {
+func ExamplePool_Do() {
 	ctx := context.Background()
 	var p *pool.Pool[int]
 	p = pool.Func(func(ctx context.Context, t *task.Task[int]) error {
 		if t.Payload > 0 {
-			if err := p.SubmitWait(ctx, t.Key, t.Payload-1, pool.PutOptions{}); err != nil {
+			if err := p.Do(ctx, t.Key, t.Payload-1, pool.PutOptions{}); err != nil {
 				return err
 			}
 		}
 		fmt.Println("done", t.Payload)
 		return nil
 	}, &pool.Options[int]{Workers: 1})
-	_ = p.SubmitWait(ctx, "alice", 2, pool.PutOptions{})
+	_ = p.Do(ctx, "alice", 2, pool.PutOptions{})
 
 	_ = p.Shutdown(ctx)
 	// Output:
@@ -154,7 +154,7 @@ func ExamplePool_SubmitWait() {
 }
 
 // A handler submits tasks, and waits for all of them at once.
-func ExamplePool_SubmitWait_cancel() {
+func ExamplePool_Do_cancel() {
 	ctx, cancel := context.WithCancel(context.Background()) // that of an HTTP request, say
 	p := pool.Func(func(ctx context.Context, _ *task.Task[string]) error {
 		cancel() // the client goes
@@ -162,7 +162,7 @@ func ExamplePool_SubmitWait_cancel() {
 		fmt.Println("the handler:", context.Cause(ctx))
 		return ctx.Err()
 	}, nil)
-	err := p.SubmitWait(ctx, "alice", "report", pool.PutOptions{CancelWithContext: true})
+	err := p.Do(ctx, "alice", "report", pool.PutOptions{CancelWithContext: true})
 	fmt.Println("the caller:", err)
 	_ = p.Shutdown(context.Background())
 	// Unordered output:
@@ -191,7 +191,7 @@ func ExampleYield() {
 		})
 		return nil
 	}, &pool.Options[string]{Workers: 1})
-	_ = p.SubmitWait(ctx, "alice", "book", pool.PutOptions{})
+	_ = p.Do(ctx, "alice", "book", pool.PutOptions{})
 
 	_ = p.Shutdown(ctx)
 	// Output:
@@ -225,7 +225,7 @@ func ExampleHandler() {
 	work := func(context.Context, *task.Task[string]) error { return nil }
 
 	p := pool.Func(timed(work), nil)
-	_ = p.SubmitWait(ctx, "alice", "report", pool.PutOptions{})
+	_ = p.Do(ctx, "alice", "report", pool.PutOptions{})
 
 	_ = p.Shutdown(ctx)
 	// Output:

@@ -93,7 +93,7 @@ func Transit[V any](next *task.Queue[V]) Handler[*task.Task[V]] {
 func Forward[V any](next *task.Queue[V]) Sink[V] {
 	return func(ctx context.Context, letter *DeadLetter[V]) error {
 		options := letter.PutOptions(time.Now())
-		if letter.Reason == Failed || letter.Reason == Deadline {
+		if letter.Reason == ReasonFailed || letter.Reason == ReasonDeadline {
 			options.Deadline, options.TTL, options.Delay = time.Time{}, 0, 0
 		}
 		return putWait(ctx, next, letter.Task.Key, letter.Payload, options)

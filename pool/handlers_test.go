@@ -77,7 +77,7 @@ func TestTimeout(t *testing.T) {
 				return nil
 			}, pool.Options[int]{Workers: 1, Policy: pool.Policy{Timeout: time.Minute, MaxAttempts: 1}})
 			begin := time.Now()
-			err := p.SubmitWait(ctx, "a", 1, pool.PutOptions{})
+			err := p.Do(ctx, "a", 1, pool.PutOptions{})
 			if listens {
 				require.EqualError(t, err, "pool: handler timed out: context deadline exceeded")
 				require.Equal(t, time.Minute, time.Since(begin))
@@ -113,8 +113,8 @@ func TestPanics(t *testing.T) {
 					Workers: 1, DeadLetters: box.sink, Policy: pool.Policy{MaxAttempts: 3},
 					Observer: pool.Observer[int]{Scaled: func(from, to int) { workers.Add(int64(to - from)) }},
 				})
-				require.Error(t, p.SubmitWait(ctx, "a", 0, pool.PutOptions{}))
-				require.NoError(t, p.SubmitWait(ctx, "a", 1, pool.PutOptions{}))
+				require.Error(t, p.Do(ctx, "a", 0, pool.PutOptions{}))
+				require.NoError(t, p.Do(ctx, "a", 1, pool.PutOptions{}))
 				synctest.Wait()
 				s := p.Stats()
 				require.Equal(t, [4]uint64{4, 2, 1, 1}, [4]uint64{s.Started, s.Retried, s.Failed, s.Succeeded})
@@ -172,7 +172,7 @@ func TestPanicsOfItems(t *testing.T) {
 		require.Len(t, box.all(), 4)
 		for i, l := range box.all() {
 			require.Equal(t, i+1, l.Payload)
-			require.Equal(t, pool.Failed, l.Reason)
+			require.Equal(t, pool.ReasonFailed, l.Reason)
 			require.Equal(t, 1, l.Attempts)
 			switch i + 1 {
 			case 1:
@@ -208,7 +208,7 @@ func TestMiddleware(t *testing.T) {
 		order = append(order, "work")
 		return nil
 	})), pool.Options[int]{Workers: 1})
-	require.NoError(t, p.SubmitWait(t.Context(), "a", 1, pool.PutOptions{}))
+	require.NoError(t, p.Do(t.Context(), "a", 1, pool.PutOptions{}))
 	require.Equal(t, []string{"a", "b", "work", "end of b", "end of a"}, order)
 	end(t, t.Context(), p)
 }
@@ -341,7 +341,7 @@ func TestTransit(t *testing.T) {
 func TestTransitKeepsDeadline(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		next := openQueue[int](t, nil)
-		p := openFunc(t, pool.Transit(next), pool.Options[int]{Workers: 1, Deadline: time.Hour})
+		p := openFunc(t, pool.Transit(next), pool.Options[int]{Workers: 1, DeadlineAfter: time.Hour})
 		require.NoError(t, p.Submit(ctx, "a", 1))
 		wait(t, p)
 		time.Sleep(time.Hour - time.Nanosecond)
@@ -388,7 +388,7 @@ func TestChainOfErrorsThatSayWhen(t *testing.T) {
 		p := openFunc(t, pool.Chain(pool.Step[*task.Task[int]]{Name: "only", Handle: func(context.Context, *task.Task[int]) error {
 			return pool.Permanent(errNo)
 		}}), pool.Options[int]{Workers: 1})
-		require.EqualError(t, p.SubmitWait(ctx, "a", 1, pool.PutOptions{}), "step only: no")
+		require.EqualError(t, p.Do(ctx, "a", 1, pool.PutOptions{}), "step only: no")
 		require.Equal(t, uint64(1), p.Stats().Started)
 		end(t, ctx, p)
 	})

@@ -143,13 +143,13 @@ func TestSubmitToOwnFullPool(t *testing.T) {
 				go func() { result <- p.Submit(ctx, "a", 0) }()
 				return <-result
 			},
-			"SubmitWait": func(ctx context.Context) error { return p.SubmitWait(ctx, "a", 0, pool.PutOptions{}) },
-			"Transit":    func(ctx context.Context) error { return pool.Transit(p.Queue("full"))(ctx, &task.Task[int]{Key: "a"}) },
+			"Do":      func(ctx context.Context) error { return p.Do(ctx, "a", 0, pool.PutOptions{}) },
+			"Transit": func(ctx context.Context) error { return pool.Transit(p.Queue("full"))(ctx, &task.Task[int]{Key: "a"}) },
 			"Forward": func(ctx context.Context) error {
 				return pool.Forward(p.Queue("full"))(ctx, &pool.DeadLetter[int]{Task: task.Info{Key: "a"}})
 			},
 			"batch": func(ctx context.Context) error {
-				_, err := p.SubmitBatch(ctx, []pool.Batch[int]{{Key: "a"}})
+				_, err := p.SubmitBatch(ctx, []pool.Entry[int]{{Key: "a"}})
 				return err
 			},
 		}
@@ -165,7 +165,7 @@ func TestSubmitToOwnFullPool(t *testing.T) {
 		}, pool.Options[int]{
 			Workers: 1, Capacity: 1, Classes: []pool.Class[int]{{Name: "full"}, {Name: "other"}},
 			DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
-				if l.Reason == pool.Failed {
+				if l.Reason == pool.ReasonFailed {
 					try(ctx, "sink ")
 				}
 				return nil

@@ -155,12 +155,12 @@ func TestLimitsWithYield(t *testing.T) {
 		options := pool.PutOptions{Priority: 1}
 		q = openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
 			if tk.Payload > 0 {
-				return q.SubmitWait(ctx, "a", tk.Payload-1, options)
+				return q.Do(ctx, "a", tk.Payload-1, options)
 			}
 			time.Sleep(time.Second)
 			return nil
 		}, pool.Options[int]{Workers: 3, Limits: []pool.Limit{{Priority: 1, Running: 1}}})
-		require.NoError(t, q.SubmitWait(ctx, "a", 5, options))
+		require.NoError(t, q.Do(ctx, "a", 5, options))
 		end(t, ctx, q)
 	})
 }

@@ -20,7 +20,7 @@ import (
 // pool. The task is the one that the handler gets; it must not be changed or settled. Before it is
 // in the queue it has no ID. Of an item of a FairQueue there is only the Payload.
 type Observer[V any] struct {
-	// Offered is told of each task that is handed to Submit, SubmitBatch, SubmitWait, TrySubmit or
+	// Offered is told of each task that is handed to Submit, SubmitBatch, Do, TrySubmit or
 	// Put, unless its class is unknown. Refused is told, after it, of those for which that call
 	// returns an error.
 	Offered func(ctx context.Context, class string, t *task.Task[V])

@@ -39,10 +39,10 @@ type Options[V any] struct {
 	Policy  Policy
 	ForTask func(t *task.Task[V], p Policy) Policy
 
-	// Delay and Deadline are for tasks that are submitted without their own: how long after that
+	// Delay and DeadlineAfter are for tasks that are submitted without their own: how long after that
 	// they are ready, and how long after that they are of no use any more. 0 means none.
-	Delay    time.Duration
-	Deadline time.Duration
+	Delay         time.Duration
+	DeadlineAfter time.Duration
 
 	// WhenFull says what becomes of a task that there is no room for. RejectOverShare, EvictOldest
 	// and EvictHeaviest need a queue of the pool's own; other queues have options that say whom
@@ -292,10 +292,10 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 		return nil, invalid("Options.Prefetch is %d; the limit is %d", o.Prefetch, task.MaxBatch)
 	case o.Delay < 0 || o.Delay > task.MaxDuration:
 		return nil, invalid("Options.Delay is %v; the limits are 0 and %v", o.Delay, task.MaxDuration)
-	case o.Deadline < 0 || o.Deadline > task.MaxDuration:
-		return nil, invalid("Options.Deadline is %v; the limits are 0 and %v", o.Deadline, task.MaxDuration)
-	case o.Deadline > 0 && o.Delay >= o.Deadline:
-		return nil, invalid("Options.Delay is %v; it must be less than Options.Deadline, %v, or no task would ever be started", o.Delay, o.Deadline)
+	case o.DeadlineAfter < 0 || o.DeadlineAfter > task.MaxDuration:
+		return nil, invalid("Options.DeadlineAfter is %v; the limits are 0 and %v", o.DeadlineAfter, task.MaxDuration)
+	case o.DeadlineAfter > 0 && o.Delay >= o.DeadlineAfter:
+		return nil, invalid("Options.Delay is %v; it must be less than Options.DeadlineAfter, %v, or no task would ever be started", o.Delay, o.DeadlineAfter)
 	case o.Kinds != nil && len(o.Kinds) == 0:
 		return nil, invalid("Options.Kinds is empty; it must be nil, for all kinds, or name one, or no task would ever be started")
 	case o.Order.Ageing < 0 || o.Order.Ageing > 0 && !o.Order.Strict:

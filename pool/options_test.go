@@ -43,7 +43,7 @@ func TestOptionErrors(t *testing.T) {
 		"Options.KeyCapacity is 6; the limit is Options.Classes[1].Capacity, 5": {
 			Capacity: 9, KeyCapacity: 6, Classes: []pool.Class[int]{{Name: "a"}, {Name: "b", Capacity: 5}},
 		},
-		"Options.Delay is 1m0s; it must be less than Options.Deadline, 1m0s, or no task would ever be started":            {Delay: time.Minute, Deadline: time.Minute},
+		"Options.Delay is 1m0s; it must be less than Options.DeadlineAfter, 1m0s, or no task would ever be started":       {Delay: time.Minute, DeadlineAfter: time.Minute},
 		"Options.Kinds is empty; it must be nil, for all kinds, or name one, or no task would ever be started":            {Kinds: pool.Mux[int]{}.Kinds()},
 		"Options.Limits: Running of priority 0 is 0; the limits are 1 and 1048576":                                        {Limits: []pool.Limit{{}}},
 		`Options.Schedule: the scale of "08:00-12:00": Max is 0; the limits are 1 and 1048576, or Pause must be set`:      {Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "08:00-12:00"}}}},
@@ -67,7 +67,7 @@ func TestOptionErrors(t *testing.T) {
 		"Options.CostUnit is 1s; a queue that is not the pool's own must have a PriorCost for that":               {CostUnit: time.Second, Classes: []pool.Class[int]{{Queue: q}}},
 		"Options.Delay is -1ns; the limits are 0 and 876000h0m0s":                                                 {Delay: -1},
 		"Options.Delay is 876000h0m0.000000001s; the limits are 0 and 876000h0m0s":                                {Delay: task.MaxDuration + 1},
-		"Options.Deadline is -1ns; the limits are 0 and 876000h0m0s":                                              {Deadline: -1},
+		"Options.DeadlineAfter is -1ns; the limits are 0 and 876000h0m0s":                                         {DeadlineAfter: -1},
 		"Options.Order.Ageing is -1ns; it must be 0 or more, and 0 unless Order.Strict is set":                    {Order: pool.Order{Strict: true, Ageing: -1}},
 		"Options.Order.Ageing is 1s; it must be 0 or more, and 0 unless Order.Strict is set":                      {Order: pool.Order{Ageing: time.Second}},
 		"Options.CountKeys is -1; the limits are 0 and 536870912":                                                 {CountKeys: -1},
@@ -110,7 +110,7 @@ func TestMisuse(t *testing.T) {
 		{Policy: pool.Policy{MaxAttempts: 1}},
 		{Policy: pool.Policy{Backoff: pool.Backoff{Base: 1}}},
 		{Delay: 1},
-		{Deadline: 1},
+		{DeadlineAfter: 1},
 		{WhenFull: pool.Reject},
 		{Capacity: 1},
 		{KeyCapacity: 1},
@@ -173,7 +173,7 @@ func TestOptionsAreCopied(t *testing.T) {
 	}
 	p := openFunc(t, nothing, o)
 	o.Kinds[0], o.Classes[0].Name, o.Limits[0].Running, o.Schedule.Ranges[0].Scale.Max = "b", "z", 0, 0
-	require.NoError(t, p.SubmitWait(t.Context(), "a", 1, pool.PutOptions{Class: "x", Kind: "a"}))
+	require.NoError(t, p.Do(t.Context(), "a", 1, pool.PutOptions{Class: "x", Kind: "a"}))
 	require.Equal(t, 2, p.Stats().Max)
 	end(t, t.Context(), p)
 }

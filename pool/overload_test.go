@@ -140,7 +140,7 @@ func testWhenFull(t *testing.T, r *rand.Rand, whenFull pool.WhenFull) {
 		letter := letters[0]
 		require.Contains(t, dropped, letter.Payload)
 		model.drop(letter.Payload)
-		require.Equal(t, pool.Overflow, letter.Reason)
+		require.Equal(t, pool.ReasonOverflow, letter.Reason)
 		require.ErrorIs(t, letter.Err, fairq.ErrFull)
 		require.Zero(t, letter.Attempts)
 		require.Equal(t, time.Now(), letter.At)
@@ -211,7 +211,7 @@ func TestBlock(t *testing.T) {
 		require.Greater(t, gaveUp, 10)
 		require.Len(t, box.all(), put)
 		for _, letter := range box.all() {
-			require.Equal(t, pool.Failed, letter.Reason)
+			require.Equal(t, pool.ReasonFailed, letter.Reason)
 			require.ErrorIs(t, letter.Err, errNo)
 		}
 		require.Zero(t, p.Stats().Dropped)
@@ -308,7 +308,7 @@ func TestSubmitToOwnedQueue(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var box mailbox[int]
 		var lost []error
-		onEvict := pool.ToDeadLetters(box.sink, pool.Overflow, func(_ *task.Task[int], err error) { lost = append(lost, err) })
+		onEvict := pool.ToDeadLetters(box.sink, pool.ReasonOverflow, func(_ *task.Task[int], err error) { lost = append(lost, err) })
 		q := openQueue(t, &task.Options[int]{Capacity: 3, WhenFull: fairq.EvictHeaviest, OnEvict: onEvict})
 		g := newGate()
 		p := openNew(t, q, g.handle, pool.Options[int]{Workers: 1})
@@ -321,7 +321,7 @@ func TestSubmitToOwnedQueue(t *testing.T) {
 		letter := box.all()[0]
 		require.Equal(t, 2, letter.Payload)
 		require.Equal(t, "flood", letter.Task.Key)
-		require.Equal(t, pool.Overflow, letter.Reason)
+		require.Equal(t, pool.ReasonOverflow, letter.Reason)
 		require.ErrorIs(t, letter.Err, fairq.ErrFull)
 		require.Empty(t, lost)
 		p.Resume()
@@ -366,15 +366,15 @@ func TestSubmitBatch(t *testing.T) {
 				var box mailbox[int]
 				var refused []int
 				p := openFunc(t, nothing, pool.Options[int]{
-					Workers: 1, WhenFull: whenFull, DeadLetters: box.sink, Delay: time.Minute, Deadline: time.Hour,
+					Workers: 1, WhenFull: whenFull, DeadLetters: box.sink, Delay: time.Minute, DeadlineAfter: time.Hour,
 					Classes: []pool.Class[int]{{Name: "x", Capacity: 3}, {Name: "y", Capacity: 3}},
 					Observer: pool.Observer[int]{Refused: func(_ context.Context, _ string, tk *task.Task[int], _ error) {
 						refused = append(refused, tk.Payload)
 					}},
 				})
-				var batch []pool.Batch[int]
+				var batch []pool.Entry[int]
 				for i, class := range []string{"x", "x", "y", "x", "x", "y"} {
-					batch = append(batch, pool.Batch[int]{Key: "a", Payload: i, Options: pool.PutOptions{Class: class}})
+					batch = append(batch, pool.Entry[int]{Key: "a", Payload: i, Options: pool.PutOptions{Class: class}})
 				}
 				begin := time.Now()
 				ids, err := p.SubmitBatch(ctx, batch)
@@ -454,8 +454,8 @@ func TestSubmitWithContextThatIsDone(t *testing.T) {
 		cancel()
 		_, put := p.Put(done, "a", 1, pool.PutOptions{})
 		_, try := p.TrySubmit(done, "a", 1, pool.PutOptions{})
-		_, batch := p.SubmitBatch(done, []pool.Batch[int]{{Key: "a"}})
-		for _, err := range []error{p.Submit(done, "a", 1), put, try, batch, p.SubmitWait(done, "a", 1, pool.PutOptions{})} {
+		_, batch := p.SubmitBatch(done, []pool.Entry[int]{{Key: "a"}})
+		for _, err := range []error{p.Submit(done, "a", 1), put, try, batch, p.Do(done, "a", 1, pool.PutOptions{})} {
 			require.Equal(t, context.Canceled, err)
 		}
 		require.Equal(t, pool.Stats{Min: 1, Max: 1, Refused: 5}, p.Stats())

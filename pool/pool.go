@@ -90,7 +90,7 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]], option
 		panic(err)
 	}
 	p := &Pool[V]{
-		handler: handler, policy: o.Policy, forTask: o.ForTask, whenFull: o.WhenFull, delay: o.Delay, deadline: o.Deadline,
+		handler: handler, policy: o.Policy, forTask: o.ForTask, whenFull: o.WhenFull, delay: o.Delay, deadline: o.DeadlineAfter,
 		sink: o.DeadLetters, observer: o.Observer, submitsDone: make(chan struct{}, 1),
 	}
 	p.accepting, p.stopAccepting = context.WithCancelCause(context.Background())
@@ -126,7 +126,7 @@ func (p *Pool[V]) openOwn(c *class[V], o *Options[V], capacity int) {
 	c.own = true
 	settings := task.Options[V]{
 		Capacity: capacity, KeyCapacity: o.KeyCapacity, CountOnlyWaiting: true, MaxInFlightPerKey: o.MaxInFlightPerKey, Weight: o.Weight, Quantum: o.Quantum, CountKeys: o.CountKeys,
-		OnExpire: p.onGone(c, Deadline, ErrDeadline),
+		OnExpire: p.onGone(c, ReasonDeadline, ErrDeadline),
 	}
 	if o.CostUnit > 0 {
 		settings.Quantum = cmp.Or(settings.Quantum, 1)
@@ -141,7 +141,7 @@ func (p *Pool[V]) openOwn(c *class[V], o *Options[V], capacity int) {
 		settings.WhenFull = fairq.EvictHeaviest
 	}
 	if settings.WhenFull >= fairq.EvictHeaviest {
-		settings.OnEvict = p.onGone(c, Overflow, fairq.ErrFull)
+		settings.OnEvict = p.onGone(c, ReasonOverflow, fairq.ErrFull)
 	}
 	queue, err := task.Open(context.Background(), new(memory.Store), "pool", &settings)
 	if err != nil {
@@ -156,7 +156,7 @@ func (p *Pool[V]) onGone(c *class[V], reason Reason, err error) func(*task.Task[
 	return func(t *task.Task[V]) {
 		defer p.notifyQuiet() // also if the observer ends the goroutine
 		defer c.goneHandled.Add(1)
-		if reason == Deadline {
+		if reason == ReasonDeadline {
 			p.taskExpired(c.name, t)
 		} else {
 			p.taskDropped(p.storeCtx, c.name, t)

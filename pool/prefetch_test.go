@@ -23,9 +23,9 @@ import (
 func putMany(t *testing.T, q *task.Queue[int], n int, o task.PutOptions) {
 	t.Helper()
 	for i := 0; i < n; i += 500 {
-		batch := make([]task.Batch[int], min(500, n-i))
+		batch := make([]task.Entry[int], min(500, n-i))
 		for j := range batch {
-			batch[j] = task.Batch[int]{Key: fmt.Sprint((i + j) % 3), Payload: i + j, Options: o}
+			batch[j] = task.Entry[int]{Key: fmt.Sprint((i + j) % 3), Payload: i + j, Options: o}
 		}
 		_, err := q.PutBatch(t.Context(), batch)
 		require.NoError(t, err)

@@ -34,7 +34,7 @@ func TestDefaultsOfFunc(t *testing.T) {
 		var tries atomic.Int64
 		p := openFunc(t, func(context.Context, *task.Task[int]) error { tries.Add(1); return errNo }, pool.Options[int]{})
 		begin := time.Now()
-		require.Error(t, p.SubmitWait(ctx, "a", 0, pool.PutOptions{}))
+		require.Error(t, p.Do(ctx, "a", 0, pool.PutOptions{}))
 		require.EqualValues(t, 10, tries.Load())
 		require.Equal(t, 511*time.Second, time.Since(begin)) // 1 + 2 + 4 ... + 256
 	})
@@ -194,7 +194,7 @@ func TestErrorsThatSayWhen(t *testing.T) {
 				}, pool.Options[int]{
 					Workers: 1, Policy: pool.Policy{MaxAttempts: 3, Backoff: pool.Backoff{Curve: pool.Constant}}, DeadLetters: box.sink,
 				})
-				require.EqualError(t, p.SubmitWait(ctx, "a", 0, pool.PutOptions{}), c.text)
+				require.EqualError(t, p.Do(ctx, "a", 0, pool.PutOptions{}), c.text)
 				synctest.Wait()
 				require.Equal(t, c.starts, starts)
 				require.Len(t, box.all(), 1)
@@ -256,7 +256,7 @@ func TestSnooze(t *testing.T) {
 				}
 			}},
 		})
-		err := p.SubmitWait(ctx, "a", 0, pool.PutOptions{MaxAttempts: 2})
+		err := p.Do(ctx, "a", 0, pool.PutOptions{MaxAttempts: 2})
 		synctest.Wait()
 		require.EqualError(t, err, "no")
 		require.Len(t, attempts, 102)

@@ -73,10 +73,10 @@ func (a *attempt[V]) settle(err error) {
 	again, _ := errors.AsType[*retryError](err)
 	_, permanent := errors.AsType[*permanentError](err)
 	switch {
-	case err == errLate: //nolint:errorlint // not that in what SubmitWait has returned
-		a.fail(Deadline, err)
+	case err == errLate: //nolint:errorlint // not that in what Do has returned
+		a.fail(ReasonDeadline, err)
 	case permanent:
-		a.fail(Failed, err)
+		a.fail(ReasonFailed, err)
 	case p.ctx.Err() != nil: // Shutdown has cancelled the handler
 		a.settleBy(t.Return, &counts.returned)
 	case again != nil && again.snooze:
@@ -87,7 +87,7 @@ func (a *attempt[V]) settle(err error) {
 		err = a.timedOut(err)
 		switch limit := a.maxAttempts(); {
 		case limit > 0 && t.Attempts >= limit:
-			a.fail(Failed, err)
+			a.fail(ReasonFailed, err)
 		case again != nil:
 			a.retry(again.delay, err)
 		default:
@@ -106,9 +106,9 @@ func (a *attempt[V]) settleItem(err error) {
 	}
 	err = a.timedOut(err)
 	inc(&a.counts().failed)
-	reason := Failed
+	reason := ReasonFailed
 	if p.ctx.Err() != nil {
-		reason = Shutdown
+		reason = ReasonShutdown
 	}
 	if p.sink != nil {
 		letter := newDeadLetter("", &a.task, reason, err)
@@ -175,7 +175,7 @@ func (a *attempt[V]) backOff(err error) {
 // retry has the task tried again after a delay, unless its time will be over by then.
 func (a *attempt[V]) retry(delay time.Duration, err error) {
 	if a.tooLate(delay) {
-		a.fail(Deadline, err)
+		a.fail(ReasonDeadline, err)
 		return
 	}
 	if a.settleBy(func(ctx context.Context) error { return a.task.Fail(ctx, err, delay) }, &a.counts().retried) {
@@ -217,7 +217,7 @@ func (a *attempt[V]) fail(reason Reason, err error) {
 	if !a.settled(lost, &a.counts().failed) {
 		return
 	}
-	if reason == Deadline {
+	if reason == ReasonDeadline {
 		p.taskExpired(a.class.name, t)
 	}
 	a.observeFailure(err)

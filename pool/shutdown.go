@@ -148,7 +148,7 @@ func goroutine() (number uint64) {
 }
 
 // Shutdown ends the pool. No more tasks are submitted or taken, what was prefetched is handed
-// back, and what runs is finished. While a handler is in [Yield] or SubmitWait tasks are still
+// back, and what runs is finished. While a handler is in [Yield] or Do tasks are still
 // taken, because it may wait for one.
 //
 // If ctx is done first, the contexts of the handlers are cancelled with the cause [ErrShutdown].
@@ -267,12 +267,12 @@ func (p *Pool[V]) clear(ctx context.Context, c *class[V]) {
 			if c.queue.Delete(ctx, t.ID) != nil {
 				continue // its time was over just now
 			}
-			letter := newDeadLetter(c.name, t, Shutdown, ErrShutdown)
+			letter := newDeadLetter(c.name, t, ReasonShutdown, ErrShutdown)
 			if letter.Task.Err != nil {
 				letter.Err = letter.Task.Err
 			}
 			if state == task.Buried {
-				letter.Reason = Failed
+				letter.Reason = ReasonFailed
 			}
 			if p.sink != nil {
 				err := p.send(letter)

@@ -223,7 +223,7 @@ func TestShutdownOfItems(t *testing.T) {
 		require.Equal(t, 3, q.Len())
 		// the other one was interrupted, and is not in the queue any more
 		require.Len(t, box.all(), 1)
-		require.Equal(t, pool.Shutdown, box.all()[0].Reason)
+		require.Equal(t, pool.ReasonShutdown, box.all()[0].Reason)
 		require.Equal(t, [2]uint64{1, 1}, [2]uint64{w.Stats().Succeeded, w.Stats().Failed})
 		require.Zero(t, goroutines())
 	})

@@ -58,7 +58,7 @@ func TestCalledByHandler(t *testing.T) {
 			}
 			return nil
 		}, &pool.Options[int]{Logger: quiet})
-		require.ErrorIs(t, p.SubmitWait(ctx, "a", 1, pool.PutOptions{}), errNo)
+		require.ErrorIs(t, p.Do(ctx, "a", 1, pool.PutOptions{}), errNo)
 		_, err := p.Put(ctx, "a", 1, pool.PutOptions{Delay: time.Hour, Deadline: time.Now().Add(time.Second)})
 		require.NoError(t, err)
 		require.NoError(t, p.Submit(ctx, "a", 1))
@@ -193,7 +193,7 @@ func TestWaitForLetters(t *testing.T) {
 		inBubble(t, func(t *testing.T, ctx context.Context) {
 			var box mailbox[int]
 			p := openFunc(t, newGate().handle, pool.Options[int]{
-				Workers: 1, Capacity: 2, WhenFull: whenFull, Deadline: time.Minute,
+				Workers: 1, Capacity: 2, WhenFull: whenFull, DeadlineAfter: time.Minute,
 				DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
 					time.Sleep(time.Hour)
 					return box.sink(ctx, l)
@@ -314,7 +314,7 @@ func TestWaitForEachLetter(t *testing.T) {
 	})
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var box mailbox[int]
-		p := openFunc(t, nothing, pool.Options[int]{Workers: 1, Deadline: time.Second, DeadLetters: box.sink})
+		p := openFunc(t, nothing, pool.Options[int]{Workers: 1, DeadlineAfter: time.Second, DeadLetters: box.sink})
 		p.Pause()
 		for i := range 1000 {
 			require.NoError(t, p.Submit(ctx, "a", i))

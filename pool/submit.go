@@ -19,7 +19,7 @@ type PutOptions struct {
 	Cost        int64         // how much work it is, see Options.Quantum; 0 means 1
 	Delay       time.Duration // until it is ready; 0 means Options.Delay, negative means none
 	TTL         time.Duration // for how long it is of use; 0 means what the queue says
-	Deadline    time.Time     // the end of its use; the zero Time means what Options.Deadline says
+	Deadline    time.Time     // the end of its use; the zero Time means what Options.DeadlineAfter says
 	TTR         time.Duration // how long a lease lasts, see Task.Touch; 0 means what the queue says
 	MaxAttempts int           // 0 means what the queue or Policy says, negative means no limit
 	Kind        string        // which handler it is for, see [Mux]
@@ -37,7 +37,7 @@ type PutOptions struct {
 	// Is [ErrLeaseLost]. It is not tried again, there is no dead letter, and what runs counts in
 	// Stats.Cancelled, of another process perhaps in Stats.Lost there. So this is for
 	// callers who wait for what the handler does; note that the context of an HTTP request is also
-	// done when the HTTP handler returns. It costs a unique key and, except for SubmitWait, a
+	// done when the HTTP handler returns. It costs a unique key and, except for Do, a
 	// goroutine until the task is gone or Shutdown. It does nothing for a task that is put in a
 	// transaction of the caller's.
 	CancelWithContext bool
@@ -75,8 +75,8 @@ func (p *Pool[V]) TrySubmit(ctx context.Context, key string, payload V, options 
 	return p.submit(ctx, key, payload, &options, Reject)
 }
 
-// Batch is a task for SubmitBatch.
-type Batch[V any] struct {
+// Entry is a task for SubmitBatch.
+type Entry[V any] struct {
 	Key     string
 	Payload V
 	Options PutOptions
@@ -86,10 +86,10 @@ type Batch[V any] struct {
 // there is room for are put in one transaction. It returns the ids of those that were put or
 // dropped, and, if these are not all, the error that Put would have returned for the next one. If
 // a class is unknown, none is put.
-func (p *Pool[V]) SubmitBatch(ctx context.Context, tasks []Batch[V]) (ids []task.ID, err error) {
-	offers, puts := make([]offer[V], len(tasks)), make([]task.Batch[V], len(tasks))
+func (p *Pool[V]) SubmitBatch(ctx context.Context, tasks []Entry[V]) (ids []task.ID, err error) {
+	offers, puts := make([]offer[V], len(tasks)), make([]task.Entry[V], len(tasks))
 	for i, t := range tasks {
-		puts[i] = task.Batch[V]{Key: t.Key, Payload: t.Payload}
+		puts[i] = task.Entry[V]{Key: t.Key, Payload: t.Payload}
 		offers[i] = offer[V]{key: t.Key, payload: t.Payload, options: &puts[i].Options}
 		if err = p.fill(&offers[i], &t.Options); err != nil {
 			return nil, err
@@ -196,7 +196,7 @@ func (p *Pool[V]) makeRoom(
 	switch whenFull {
 	case DropNew:
 		t := o.task()
-		if bad := p.send(newDeadLetter(o.class.name, t, Overflow, full)); bad != nil {
+		if bad := p.send(newDeadLetter(o.class.name, t, ReasonOverflow, full)); bad != nil {
 			return 0, errors.Join(full, bad) // the task remains the caller's
 		}
 		p.taskDropped(ctx, o.class.name, t)

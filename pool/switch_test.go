@@ -344,7 +344,7 @@ func TestShutdownInPause(t *testing.T) {
 			if time.Sleep(2 * time.Hour); tk.Payload == 0 {
 				return nil
 			}
-			return p.SubmitWait(ctx, "a", tk.Payload-1, pool.PutOptions{})
+			return p.Do(ctx, "a", tk.Payload-1, pool.PutOptions{})
 		}, pool.Options[int]{Workers: 1, Schedule: pool.Schedule{
 			Location: time.UTC, Ranges: []pool.Range{{Time: "01:00-24:00", Pause: true}},
 		}})

@@ -40,7 +40,7 @@ func TestNestedTasks(t *testing.T) {
 					return nil
 				}
 				for range 2 {
-					if err := p.SubmitWait(ctx, fmt.Sprint(tk.Payload), tk.Payload-1, pool.PutOptions{}); err != nil {
+					if err := p.Do(ctx, fmt.Sprint(tk.Payload), tk.Payload-1, pool.PutOptions{}); err != nil {
 						return err
 					}
 				}
@@ -48,7 +48,7 @@ func TestNestedTasks(t *testing.T) {
 			}, pool.Options[int]{Workers: workers, Capacity: 20})
 			var all sync.WaitGroup
 			for range 3 {
-				all.Go(func() { assert.NoError(t, p.SubmitWait(ctx, "a", 5, pool.PutOptions{})) })
+				all.Go(func() { assert.NoError(t, p.Do(ctx, "a", 5, pool.PutOptions{})) })
 			}
 			all.Wait()
 			require.EqualValues(t, 3*32, leaves.Load())
@@ -72,8 +72,8 @@ func TestYieldPanics(t *testing.T) {
 					}
 					return nil
 				}, pool.Options[int]{Workers: 2, Policy: pool.Policy{MaxAttempts: 2}})
-				require.Error(t, p.SubmitWait(ctx, "a", 1, pool.PutOptions{}))
-				require.NoError(t, p.SubmitWait(ctx, "a", 0, pool.PutOptions{}))
+				require.Error(t, p.Do(ctx, "a", 1, pool.PutOptions{}))
+				require.NoError(t, p.Do(ctx, "a", 0, pool.PutOptions{}))
 				synctest.Wait()
 				require.Zero(t, p.Stats().Nested)
 				require.Zero(t, p.Stats().Running)
@@ -160,7 +160,7 @@ func TestShutdownLetsNestedWorkFinish(t *testing.T) {
 		p = openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
 			time.Sleep(time.Minute)
 			for i := range tk.Payload {
-				if err := p.SubmitWait(ctx, "a", i, pool.PutOptions{}); err != nil {
+				if err := p.Do(ctx, "a", i, pool.PutOptions{}); err != nil {
 					return err
 				}
 			}
@@ -174,8 +174,8 @@ func TestShutdownLetsNestedWorkFinish(t *testing.T) {
 	})
 }
 
-// TestSubmitWait is about what comes of tasks for those who wait for them.
-func TestSubmitWait(t *testing.T) {
+// TestDo is about what comes of tasks for those who wait for them.
+func TestDo(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var box mailbox[int]
 		p := openFunc(t, func(_ context.Context, tk *task.Task[int]) error {
@@ -189,45 +189,45 @@ func TestSubmitWait(t *testing.T) {
 			Policy: pool.Policy{MaxAttempts: 2, Backoff: pool.Backoff{Base: time.Hour}},
 		})
 		begin := time.Now()
-		require.NoError(t, p.SubmitWait(ctx, "a", 1, pool.PutOptions{}))
+		require.NoError(t, p.Do(ctx, "a", 1, pool.PutOptions{}))
 		require.Equal(t, time.Minute, time.Since(begin))
 		var failed *task.Error
-		require.ErrorAs(t, p.SubmitWait(ctx, "a", -1, pool.PutOptions{}), &failed)
+		require.ErrorAs(t, p.Do(ctx, "a", -1, pool.PutOptions{}), &failed)
 		require.Equal(t, task.Error{Code: 5, Message: "try 2: negative"}, *failed)
 		require.Equal(t, time.Hour+3*time.Minute, time.Since(begin))
 		box.letters = nil
 		for i := range 3 {
 			soon, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
-			require.Equal(t, context.DeadlineExceeded, p.SubmitWait(soon, "a", 2+i, pool.PutOptions{}))
+			require.Equal(t, context.DeadlineExceeded, p.Do(soon, "a", 2+i, pool.PutOptions{}))
 		}
 		require.NoError(t, p.Submit(ctx, "a", 5))
-		require.ErrorIs(t, p.SubmitWait(ctx, "a", 6, pool.PutOptions{}), fairq.ErrFull)
+		require.ErrorIs(t, p.Do(ctx, "a", 6, pool.PutOptions{}), fairq.ErrFull)
 		require.Len(t, box.all(), 2)
 		end(t, ctx, p)
-		require.Equal(t, pool.ErrShutdown, p.SubmitWait(ctx, "a", 7, pool.PutOptions{}))
+		require.Equal(t, pool.ErrShutdown, p.Do(ctx, "a", 7, pool.PutOptions{}))
 	})
 }
 
-// TestSubmitWaitForWhatExpires returns at the deadline.
-func TestSubmitWaitForWhatExpires(t *testing.T) {
+// TestDoForWhatExpires returns at the deadline.
+func TestDoForWhatExpires(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
-		p := openFunc(t, newGate().handle, pool.Options[int]{Workers: 1, Deadline: time.Minute})
+		p := openFunc(t, newGate().handle, pool.Options[int]{Workers: 1, DeadlineAfter: time.Minute})
 		p.Pause()
 		begin := time.Now()
-		require.Equal(t, task.ErrExpired, p.SubmitWait(ctx, "a", 1, pool.PutOptions{}))
+		require.Equal(t, task.ErrExpired, p.Do(ctx, "a", 1, pool.PutOptions{}))
 		require.Equal(t, time.Minute, time.Since(begin))
 		end(t, ctx, p)
 	})
 }
 
-// TestSubmitWaitAtShutdown has somebody who waits for a task that is not run any more.
-func TestSubmitWaitAtShutdown(t *testing.T) {
+// TestDoAtShutdown has somebody who waits for a task that is not run any more.
+func TestDoAtShutdown(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		p := openFunc(t, newGate().handle, pool.Options[int]{Workers: 1})
 		p.Pause()
 		result := make(chan error)
-		go func() { result <- p.SubmitWait(ctx, "a", 1, pool.PutOptions{}) }()
+		go func() { result <- p.Do(ctx, "a", 1, pool.PutOptions{}) }()
 		synctest.Wait()
 		requireLeft(t, p, p.Shutdown(ctx), 1)
 		require.Error(t, <-result)

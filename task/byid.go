@@ -2,7 +2,6 @@ package task
 
 import (
 	"context"
-	"slices"
 
 	"github.com/fairq/fairq/task/driver"
 )
@@ -48,27 +47,42 @@ func (q *Queue[V]) peek(ctx context.Context, id ID, uniqueKey string) (*Task[V],
 // KickID makes one buried task ready. It returns [ErrNotFound] if there is no such task, or it is
 // not buried.
 func (q *Queue[V]) KickID(ctx context.Context, id ID) error {
-	return q.change(ctx, id, driver.KickOne, nil)
+	return q.change(ctx, id, driver.KickOne, nil, false)
 }
 
 // Bury buries a task, in whatever state it is. A lease on it is lost. It returns [ErrNotFound] if
-// there is none. See also [UnlessTaken].
-func (q *Queue[V]) Bury(ctx context.Context, id ID, reason error, conditions ...Condition) error {
+// there is none.
+func (q *Queue[V]) Bury(ctx context.Context, id ID, reason error) error {
+	return q.change(ctx, id, driver.BuryOne, buryError(reason), false)
+}
+
+// BuryUnlessTaken is Bury, but of a task that is taken it changes nothing and returns [ErrTaken].
+// Nobody can take the task between the look and the change.
+func (q *Queue[V]) BuryUnlessTaken(ctx context.Context, id ID, reason error) error {
+	return q.change(ctx, id, driver.BuryOne, buryError(reason), true)
+}
+
+func buryError(reason error) *Error {
 	if reason == nil {
 		reason = errBuried
 	}
-	return q.change(ctx, id, driver.BuryOne, newError(reason), conditions...)
+	return newError(reason)
 }
 
 // Delete removes a task, in whatever state it is. A lease on it is lost. It returns [ErrNotFound]
-// if there is none. See also [UnlessTaken].
-func (q *Queue[V]) Delete(ctx context.Context, id ID, conditions ...Condition) error {
-	return q.change(ctx, id, driver.Delete, nil, conditions...)
+// if there is none.
+func (q *Queue[V]) Delete(ctx context.Context, id ID) error {
+	return q.change(ctx, id, driver.Delete, nil, false)
 }
 
-func (q *Queue[V]) change(ctx context.Context, id ID, change driver.Change, reason *Error, conditions ...Condition) error {
+// DeleteUnlessTaken is Delete, but of a task that is taken it changes nothing and returns [ErrTaken].
+func (q *Queue[V]) DeleteUnlessTaken(ctx context.Context, id ID) error {
+	return q.change(ctx, id, driver.Delete, nil, true)
+}
+
+func (q *Queue[V]) change(ctx context.Context, id ID, change driver.Change, reason *Error, unlessTaken bool) error {
 	if err := q.notifier.over(); err != nil {
 		return err
 	}
-	return q.backend.Change(ctx, id, change, slices.Contains(conditions, UnlessTaken), reason)
+	return q.backend.Change(ctx, id, change, unlessTaken, reason)
 }

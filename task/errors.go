@@ -81,7 +81,7 @@ var (
 	// ErrDropped is returned when the queue has been dropped.
 	ErrDropped = driver.ErrDropped
 
-	// ErrTaken is returned when somebody has the task: by a call with [UnlessTaken], and by TakeID.
+	// ErrTaken is returned when somebody has the task: by DeleteUnlessTaken and the like, and by TakeID.
 	ErrTaken = driver.ErrTaken
 
 	// ErrBlocked is returned when a task that is to be taken by its id cannot be: its group holds

@@ -83,7 +83,7 @@ func ExampleTask_Fail() {
 func ExampleOptions_maxInFlightPerKey() {
 	ctx := context.Background()
 	tasks, _ := task.Open[string](ctx, new(memory.Store), "requests", &task.Options[string]{MaxInFlightPerKey: 1})
-	_, _ = tasks.PutBatch(ctx, []task.Batch[string]{
+	_, _ = tasks.PutBatch(ctx, []task.Entry[string]{
 		{Key: "a.example", Payload: "/1"},
 		{Key: "a.example", Payload: "/2"},
 		{Key: "b.example", Payload: "/1"},
@@ -150,7 +150,7 @@ func ExampleQueue_Wait() {
 func ExampleQueue_StartGroup() {
 	ctx := context.Background()
 	tasks, _ := task.Open[string](ctx, new(memory.Store), "reports", nil)
-	_, _ = tasks.PutBatch(ctx, []task.Batch[string]{
+	_, _ = tasks.PutBatch(ctx, []task.Entry[string]{
 		{Key: "alice", Payload: "chapter 1", Options: task.PutOptions{Group: "book"}},
 		{Key: "alice", Payload: "chapter 2", Options: task.PutOptions{Group: "book"}},
 		{Key: "alice", Payload: "bind it", Options: task.PutOptions{Group: "book", Role: task.AtEnd}},

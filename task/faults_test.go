@@ -112,9 +112,9 @@ func TestHooksAmongOthers(t *testing.T) {
 				for _, w := range watches {
 					w.Disarm()
 				}
-				batch := make([]Batch[int], 5)
+				batch := make([]Entry[int], 5)
 				for i := range batch {
-					batch[i] = Batch[int]{Key: "b", Options: PutOptions{TTL: time.Hour}}
+					batch[i] = Entry[int]{Key: "b", Options: PutOptions{TTL: time.Hour}}
 				}
 				away(func() { _, _ = q.PutBatch(ctx, batch) })
 				require.Equal(t, 3, evicted)

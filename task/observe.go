@@ -102,7 +102,9 @@ func (q *Queue[V]) countServed(t *Task[V]) {
 // countRefusal counts a Put that does not wait.
 func (q *Queue[V]) countRefusal(ctx context.Context, key string, err error) {
 	if errors.Is(err, fairq.ErrFull) {
-		q.lasting(ctx, func() { q.count(key, keycount.Counts{Refused: 1}) })
+		if q.counts != nil {
+			q.lasting(ctx, func() { q.count(key, keycount.Counts{Refused: 1}) })
+		}
 		if !errors.Is(err, fairq.ErrKeyFull) {
 			q.notifier.tellCounts()
 		}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -14,9 +13,6 @@ import (
 	"github.com/fairq/fairq/internal/account"
 	"github.com/fairq/fairq/task/driver"
 )
-
-// Forever is a time that is never over: it overrides a default with none.
-const Forever time.Duration = math.MaxInt64
 
 // Options say how a queue behaves. All that have it open at the same time must agree on the fields
 // that are marked as the queue's.
@@ -147,12 +143,12 @@ type PutOptions struct {
 	// Kind was put, that is when the task is its key's next one, else when it becomes ready.
 	Cost int64
 
-	// Delay is how long it takes until the task is ready. 0 means that it is at once.
+	// Delay is how long it takes until the task is ready. 0 or less means that it is at once.
 	Delay time.Duration
 
 	// TTL, time to live, is how long the task is of use, from Put on, to which each delay is added.
 	// Then it leaves the queue, unless it is running: then it may be finished, but neither tried
-	// again nor buried. 0 means Options.TTL; [Forever] means no end.
+	// again nor buried. 0 means Options.TTL; negative means no end.
 	TTL time.Duration
 
 	// Deadline is when the task is of no use any more, however it was delayed: then it leaves the
@@ -162,7 +158,7 @@ type PutOptions struct {
 	Deadline time.Time
 
 	// TTR, time to run, is how long a lease lasts. Task.Touch extends it. When it has run out, the
-	// task is handed to somebody else. 0 means Options.TTR; [Forever], or 0 there too, means that
+	// task is handed to somebody else. 0 means Options.TTR; negative, or 0 there too, means that
 	// it lasts until its consumer is closed or gone.
 	TTR time.Duration
 
@@ -322,7 +318,7 @@ func (o *Options[V]) fill(n *driver.New, key string, p *PutOptions) (err error) 
 	if p.isZero() && len(key) <= MaxName && o.Weight == nil { // as a rule
 		return nil
 	}
-	n.Kind, n.UniqueKey, n.Group, n.Role, n.Delay, n.Deadline = p.Kind, p.UniqueKey, p.Group, p.Role, p.Delay, p.Deadline
+	n.Kind, n.UniqueKey, n.Group, n.Role, n.Delay, n.Deadline = p.Kind, p.UniqueKey, p.Group, p.Role, max(p.Delay, 0), p.Deadline
 	n.Cost = cmp.Or(p.Cost, 1)
 	if limit := o.costLimit(); n.Cost < 1 || n.Cost > limit {
 		return fmt.Errorf("%w: it is %d for a task of key %q; with Options.Quantum %d the limits are 1 and %d", fairq.ErrCost, n.Cost, key, o.Quantum, limit)
@@ -333,7 +329,7 @@ func (o *Options[V]) fill(n *driver.New, key string, p *PutOptions) (err error) 
 	case p.Priority != 0:
 		n.Priority = max(p.Priority, 0)
 	}
-	if err := checkDelay("PutOptions.Delay", p.Delay); err != nil {
+	if err := checkDelay("PutOptions.Delay", n.Delay); err != nil {
 		return err
 	}
 	if !p.Deadline.Before(noDeadline) {
@@ -417,12 +413,12 @@ var noDeadline = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)
 // limit checks a time to live or to run. In the result 0 means that there is none.
 func limit(field string, d, unset time.Duration) (time.Duration, error) {
 	switch {
-	case d == Forever:
+	case d < 0:
 		return 0, nil
 	case d == 0:
 		return unset, nil
-	case d < 0 || d > MaxDuration:
-		return 0, invalid(field, d, "0 to "+MaxDuration.String()+", or Forever")
+	case d > MaxDuration:
+		return 0, invalid(field, d, MaxDuration.String()+" at most")
 	}
 	return d, nil
 }

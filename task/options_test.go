@@ -27,7 +27,7 @@ func TestBadOptions(t *testing.T) {
 		"Options.CountKeys":               {CountKeys: -1},
 		"Options.Priority":                {Priority: task.MaxPriority + 1},
 		"Options.Priority is -1":          {Priority: -1},
-		"Options.TTL":                     {TTL: -time.Second},
+		"Options.TTL":                     {TTL: task.MaxDuration + 1},
 		"Options.TTR":                     {TTR: task.MaxDuration + 1},
 		"Options.Retention":               {Retention: -1},
 		"Options.Grace":                   {Grace: task.MaxDuration + 1},
@@ -75,8 +75,8 @@ func TestBadCalls(t *testing.T) {
 	long := strings.Repeat("x", task.MaxName+1)
 	for field, o := range map[string]task.PutOptions{
 		"PutOptions.Priority is 327": {Priority: task.MaxPriority + 1},
-		"PutOptions.Delay":           {Delay: -1},
-		"PutOptions.TTL":             {TTL: -1},
+		"PutOptions.Delay":           {Delay: task.MaxDuration + 1},
+		"PutOptions.TTL":             {TTL: task.MaxDuration + 1},
 		"PutOptions.TTR":             {TTR: task.MaxDuration + 1},
 		"PutOptions.MaxAttempts":     {MaxAttempts: fairq.MaxLen + 1},
 		"PutOptions.Kind":            {Kind: long},
@@ -89,7 +89,7 @@ func TestBadCalls(t *testing.T) {
 		requireField(t, err, field)
 		_, err = q.PutWait(ctx, "a", 1, o)
 		requireField(t, err, field)
-		ids, err := q.PutBatch(ctx, []task.Batch[int]{{Key: "a"}, {Key: "a", Options: o}, {Key: "a"}})
+		ids, err := q.PutBatch(ctx, []task.Entry[int]{{Key: "a"}, {Key: "a", Options: o}, {Key: "a"}})
 		requireField(t, err, field)
 		require.Len(t, ids, 1)
 		require.NoError(t, q.Delete(ctx, ids[0]))
@@ -182,7 +182,7 @@ func TestBadCosts(t *testing.T) {
 			bad := task.PutOptions{Cost: cost}
 			_, err := q.Put(ctx, "a", 1, bad)
 			_, waits := q.PutWait(ctx, "a", 1, bad)
-			ids, batch := q.PutBatch(ctx, []task.Batch[int]{{Key: "a"}, {Key: "a", Options: bad}, {Key: "a"}})
+			ids, batch := q.PutBatch(ctx, []task.Entry[int]{{Key: "a"}, {Key: "a", Options: bad}, {Key: "a"}})
 			for _, err := range []error{err, waits, batch} {
 				require.ErrorIs(t, err, task.ErrCost)
 				require.ErrorContains(t, err, fmt.Sprintf("it is %d for a task of key \"a\"; with Options.Quantum %d the limits are 1 and %d", cost, quantum, limit))
@@ -287,7 +287,7 @@ func TestLearnedCosts(t *testing.T) {
 	require.EqualValues(t, 30, cost("once", task.PutOptions{}), "an eighth of 100, and seven of 20")
 	require.EqualValues(t, 20, cost("new", task.PutOptions{}))
 	require.EqualValues(t, 5, cost("high", task.PutOptions{Cost: 5}))
-	ids, err := q.PutBatch(ctx, []task.Batch[int]{{Key: "low"}, {Key: "once"}})
+	ids, err := q.PutBatch(ctx, []task.Entry[int]{{Key: "low"}, {Key: "once"}})
 	require.NoError(t, err)
 	require.Len(t, ids, 2)
 	var order []string

@@ -86,8 +86,8 @@ func (q *Queue[V]) Put(ctx context.Context, key string, payload V, options PutOp
 	return id, err
 }
 
-// Batch is a task for PutBatch.
-type Batch[V any] struct {
+// Entry is a task for PutBatch.
+type Entry[V any] struct {
 	Key     string
 	Payload V
 	Options PutOptions
@@ -97,7 +97,7 @@ type Batch[V any] struct {
 // ids of those that were put, and if these are not all, the error that Put would have returned for
 // the next. A store may limit how many can be put at once; then more are refused as a whole, with
 // a FieldError that tells the limit.
-func (q *Queue[V]) PutBatch(ctx context.Context, tasks []Batch[V]) ([]ID, error) {
+func (q *Queue[V]) PutBatch(ctx context.Context, tasks []Entry[V]) ([]ID, error) {
 	news, ids := make([]driver.New, len(tasks)), make([]ID, len(tasks))
 	var invalid error
 	for i := range tasks {
@@ -375,13 +375,18 @@ func (q *Queue[V]) Truncate(ctx context.Context) (int, error) {
 }
 
 // Drop deletes the queue with all its tasks. Everybody who has it open, and those who wait, get
-// [ErrDropped] from now on; a later Open makes a new one. See also [UnlessTaken]: with it, if Drop
+// [ErrDropped] from now on; a later Open makes a new one.
+func (q *Queue[V]) Drop(ctx context.Context) error { return q.drop(ctx, false) }
+
+// DropUnlessTaken is Drop, but if any task is taken it changes nothing and returns [ErrTaken]. If it
 // fails in the middle of very many tasks, the queue is left paused.
-func (q *Queue[V]) Drop(ctx context.Context, conditions ...Condition) error {
+func (q *Queue[V]) DropUnlessTaken(ctx context.Context) error { return q.drop(ctx, true) }
+
+func (q *Queue[V]) drop(ctx context.Context, unlessTaken bool) error {
 	if err := q.notifier.over(); err != nil {
 		return err
 	}
-	return q.backend.Drop(ctx, slices.Contains(conditions, UnlessTaken))
+	return q.backend.Drop(ctx, unlessTaken)
 }
 
 // Stats returns counters and gauges as of one moment. In memory it is O(1); a Store that must count

@@ -90,13 +90,6 @@ type ListOptions struct {
 	NextFirst bool
 }
 
-// Condition is when a call is not to do anything.
-type Condition uint8
-
-// UnlessTaken makes a call return [ErrTaken], and change nothing, if the task is taken, or to drop
-// a queue if any task is. The call looks and acts in one step: nobody can take it in between.
-const UnlessTaken Condition = 1
-
 // Stats has the tasks of a queue by state, and counters.
 type Stats struct {
 	// How many tasks are in each state.

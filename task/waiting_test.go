@@ -281,7 +281,7 @@ func TestTakerFindsAnother(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		_, err = q.PutBatch(ctx, []Batch[int]{{Key: "k", Options: PutOptions{Kind: "b", Priority: 1}}, {Key: "k", Options: PutOptions{Kind: "a"}}})
+		_, err = q.PutBatch(ctx, []Entry[int]{{Key: "k", Options: PutOptions{Kind: "b", Priority: 1}}, {Key: "k", Options: PutOptions{Kind: "a"}}})
 		require.NoError(t, err)
 		synctest.Wait()
 		require.Equal(t, [2]string{"a", "b"}, kinds)

@@ -140,9 +140,9 @@ func measureChurn(ctx context.Context, o *options, dsn string, v variant) (c chu
 					_ = await(ctx, nil, time.Millisecond)
 					continue
 				}
-				batch := make([]task.Batch[string], churnBatch)
+				batch := make([]task.Entry[string], churnBatch)
 				for j := range batch {
-					batch[j] = task.Batch[string]{Key: e.key(i + j), Payload: payload(fillNumber), Options: v.put}
+					batch[j] = task.Entry[string]{Key: e.key(i + j), Payload: payload(fillNumber), Options: v.put}
 				}
 				queued.Add(churnBatch)
 				if _, err := tasks.PutBatch(context.WithoutCancel(ctx), batch); err != nil {

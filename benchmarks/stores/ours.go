@@ -54,9 +54,9 @@ func (q *ourQueue) put(ctx context.Context, t item) error {
 }
 
 func (q *ourQueue) putBatch(ctx context.Context, ts []item) error {
-	batch := make([]task.Batch[string], len(ts))
+	batch := make([]task.Entry[string], len(ts))
 	for i, t := range ts {
-		batch[i] = task.Batch[string]{Key: t.Key, Payload: t.Payload}
+		batch[i] = task.Entry[string]{Key: t.Key, Payload: t.Payload}
 	}
 	_, err := q.PutBatch(ctx, batch)
 	return err
@@ -66,9 +66,9 @@ func (q *ourQueue) fill(ctx context.Context, n int, key func(i int) string) erro
 	const most = 10_000
 	p := payload(fillNumber)
 	for from := 0; from < n; from += most {
-		batch := make([]task.Batch[string], min(most, n-from))
+		batch := make([]task.Entry[string], min(most, n-from))
 		for i := range batch {
-			batch[i] = task.Batch[string]{Key: key(from + i), Payload: p}
+			batch[i] = task.Entry[string]{Key: key(from + i), Payload: p}
 		}
 		if _, err := q.PutBatch(ctx, batch); err != nil {
 			return err

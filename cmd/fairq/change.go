@@ -54,14 +54,6 @@ func (c *call) each(ctx context.Context, what string, f func(q *queue, id task.I
 	return errors.Join(append(errs, c.report(what, n))...)
 }
 
-// unless returns the condition of a change.
-func (c *call) unless() []task.Condition {
-	if c.force {
-		return nil
-	}
-	return []task.Condition{task.UnlessTaken}
-}
-
 func kick(ctx context.Context, c *call) error {
 	some := c.all || c.key != nil || c.kind != nil
 	switch {
@@ -94,12 +86,20 @@ func kick(ctx context.Context, c *call) error {
 
 func bury(ctx context.Context, c *call) error {
 	return c.each(ctx, "buried", func(q *queue, id task.ID) error {
-		return q.Bury(ctx, id, errors.New(c.reason), c.unless()...)
+		if c.force {
+			return q.Bury(ctx, id, errors.New(c.reason))
+		}
+		return q.BuryUnlessTaken(ctx, id, errors.New(c.reason))
 	})
 }
 
 func remove(ctx context.Context, c *call) error {
-	return c.each(ctx, "deleted", func(q *queue, id task.ID) error { return q.Delete(ctx, id, c.unless()...) })
+	return c.each(ctx, "deleted", func(q *queue, id task.ID) error {
+		if c.force {
+			return q.Delete(ctx, id)
+		}
+		return q.DeleteUnlessTaken(ctx, id)
+	})
 }
 
 func pause(ctx context.Context, c *call) error  { return c.pause(ctx, true) }
@@ -138,7 +138,7 @@ func drop(ctx context.Context, c *call) error {
 	if n := s.Len(); n > 0 && !c.yes {
 		return fmt.Errorf("the queue has %d tasks; -yes deletes them too", n)
 	}
-	if err := q.Drop(ctx, task.UnlessTaken); err != nil {
+	if err := q.DropUnlessTaken(ctx); err != nil {
 		return err
 	}
 	return c.report("dropped", 1)

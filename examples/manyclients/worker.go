@@ -172,10 +172,10 @@ func (w *worker) produce(ctx context.Context, queue *task.Queue[string], tasks *
 			continue
 		}
 		for range 20 {
-			var batch []task.Batch[string]
+			var batch []task.Entry[string]
 			for range 10 {
 				tenant := fmt.Sprint("tenant ", rand.IntN(1+rand.IntN(100)))
-				batch = append(batch, task.Batch[string]{Key: tenant, Payload: "from " + w.Name})
+				batch = append(batch, task.Entry[string]{Key: tenant, Payload: "from " + w.Name})
 			}
 			if _, err := queue.PutBatch(ctx, batch); err != nil {
 				return err

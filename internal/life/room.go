@@ -15,7 +15,7 @@ func Room(s *driver.Settings, weight, counted, ofKey int) *fairq.FullError {
 	}
 	switch {
 	case limit < s.Capacity && ofKey >= limit:
-		return &fairq.FullError{Len: ofKey, Limit: limit, Key: true}
+		return &fairq.FullError{Len: ofKey, Limit: limit, PerKey: true}
 	case counted < s.Capacity:
 		return nil
 	}

@@ -27,7 +27,7 @@ func Example() {
 	defer letters.Close()
 	// a pool would: Options.DeadLetters is letters.Write
 	for _, text := range []string{"one", "two", "three"} {
-		err := letters.Write(ctx, &pool.DeadLetter[string]{Task: task.Info{Key: "alice"}, Payload: text, Reason: pool.Overflow})
+		err := letters.Write(ctx, &pool.DeadLetter[string]{Task: task.Info{Key: "alice"}, Payload: text, Reason: pool.ReasonOverflow})
 		if err != nil {
 			fmt.Println(err)
 		}
@@ -93,8 +93,8 @@ func ExampleInto() {
 	}
 	defer letters.Close()
 	late := task.Info{Key: "alice", Expires: time.Now().Add(-time.Hour)}
-	_ = letters.Write(ctx, &pool.DeadLetter[string]{Task: late, Payload: "your code is 1234", Reason: pool.Deadline})
-	_ = letters.Write(ctx, &pool.DeadLetter[string]{Task: task.Info{Key: "bob"}, Payload: "hello", Reason: pool.Failed})
+	_ = letters.Write(ctx, &pool.DeadLetter[string]{Task: late, Payload: "your code is 1234", Reason: pool.ReasonDeadline})
+	_ = letters.Write(ctx, &pool.DeadLetter[string]{Task: task.Info{Key: "bob"}, Payload: "hello", Reason: pool.ReasonFailed})
 
 	queue, _ := task.Open[string](ctx, new(memory.Store), "emails", nil)
 	put := spill.Into(queue, 0.5)

@@ -272,7 +272,7 @@ func putOptions[V any](letter *pool.DeadLetter[V], now time.Time) (task.PutOptio
 		p.MaxAttempts = -1
 	}
 	if queued && p.TTL == 0 {
-		p.TTL = task.Forever
+		p.TTL = -1
 	}
 	return p, nil
 }

@@ -33,7 +33,7 @@ func open[V any](t testing.TB, path string, o *spill.Options[V]) *spill.Dir[V] {
 }
 
 func letter[V any](payload V) *pool.DeadLetter[V] {
-	return &pool.DeadLetter[V]{Task: task.Info{Key: "k"}, Payload: payload, Reason: pool.Failed}
+	return &pool.DeadLetter[V]{Task: task.Info{Key: "k"}, Payload: payload, Reason: pool.ReasonFailed}
 }
 
 // into returns a sink that takes everything.
@@ -160,10 +160,10 @@ func TestFormat(t *testing.T) {
 	type mail struct{ To string }
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	want := []*pool.DeadLetter[mail]{
-		{Task: task.Info{ID: 7, Key: "alice", State: task.Buried}, Payload: mail{"a@b.c"}, Reason: pool.Failed, Attempts: 3, At: at},
+		{Task: task.Info{ID: 7, Key: "alice", State: task.Buried}, Payload: mail{"a@b.c"}, Reason: pool.ReasonFailed, Attempts: 3, At: at},
 		{
 			Task:  task.Info{Key: "\xff", Err: &task.Error{Code: 5, Message: "no"}},
-			Class: "fast", Reason: pool.Overflow, Err: &task.Error{Message: "full"},
+			Class: "fast", Reason: pool.ReasonOverflow, Err: &task.Error{Message: "full"},
 		},
 	}
 	path := t.TempDir()

@@ -54,9 +54,9 @@ func conflicts(all []client) (n int64) {
 // fill puts n tasks, which are numbered, and whose keys key tells.
 func fill(b *testing.B, c client, n int, key func(i int) string) {
 	for i := 0; i < n; {
-		var batch []task.Batch[int]
+		var batch []task.Entry[int]
 		for range min(500, n-i) {
-			batch = append(batch, task.Batch[int]{Key: key(i), Payload: i})
+			batch = append(batch, task.Entry[int]{Key: key(i), Payload: i})
 			i++
 		}
 		_, err := c.PutBatch(b.Context(), batch)

@@ -334,7 +334,7 @@ func TestLarge(t *testing.T) {
 	wg.Wait()
 	_, err := q.Put(ctx, "key", payload+"x", task.PutOptions{})
 	require.ErrorContains(t, err, "the length of the payload is 1048577; it must be 1048576 bytes at most")
-	_, err = q.PutBatch(ctx, slices.Repeat([]task.Batch[string]{{Key: "key", Payload: payload[:100_000]}}, 5))
+	_, err = q.PutBatch(ctx, slices.Repeat([]task.Entry[string]{{Key: "key", Payload: payload[:100_000]}}, 5))
 	require.ErrorContains(t, err, "it must be 458752 bytes at most")
 	all, err := q.TakeBatch(ctx, 9)
 	require.NoError(t, err)
@@ -365,7 +365,7 @@ func TestContradicted(t *testing.T) {
 		_, err = q.Put(t.Context(), "key", strings.Repeat("x", size), task.PutOptions{})
 		require.ErrorContains(t, err, "Options.MaxPayload must be at most two thirds of")
 	}
-	_, err = q.PutBatch(t.Context(), make([]task.Batch[string], 4000))
+	_, err = q.PutBatch(t.Context(), make([]task.Entry[string], 4000))
 	require.ErrorContains(t, err, "Options.MaxOps is 131072, must be at most the servers' --max-txn-ops")
 	stats, err := q.Stats(t.Context())
 	require.NoError(t, err)

@@ -485,9 +485,9 @@ func TestRoundTripsWithLimit(t *testing.T) {
 		f()
 		return c.n.Load() - before
 	}
-	var batch []task.Batch[int]
+	var batch []task.Entry[int]
 	for i := range 200 {
-		batch = append(batch, task.Batch[int]{Key: strconv.Itoa(i % 20), Payload: i})
+		batch = append(batch, task.Entry[int]{Key: strconv.Itoa(i % 20), Payload: i})
 	}
 	_, err = q.PutBatch(t.Context(), batch)
 	require.NoError(t, err)

@@ -62,9 +62,9 @@ func statements(t *testing.T, o task.Options[int], tasks, viewers int) (each flo
 		require.NoError(t, err)
 		q, err := task.Open(t.Context(), s, "q", &o)
 		require.NoError(t, err)
-		batch := make([]task.Batch[int], tasks)
+		batch := make([]task.Entry[int], tasks)
 		for i := range batch {
-			batch[i] = task.Batch[int]{Key: fmt.Sprint("key ", i%300)}
+			batch[i] = task.Entry[int]{Key: fmt.Sprint("key ", i%300)}
 		}
 		ids, err := q.PutBatch(t.Context(), batch)
 		require.NoError(t, err)

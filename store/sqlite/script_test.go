@@ -67,7 +67,7 @@ func (s *script) steps() []func() error {
 		func() error { return s.put(task.PutOptions{UniqueKey: "unique key", Kind: "kind"}) },
 		func() error { return s.put(task.PutOptions{Delay: time.Hour}) },
 		func() error {
-			_, err := s.queue.PutBatch(ctx, make([]task.Batch[string], 20))
+			_, err := s.queue.PutBatch(ctx, make([]task.Entry[string], 20))
 			return err
 		},
 		func() error { return s.put(group) },

@@ -40,10 +40,10 @@ func TestInbox(t *testing.T) {
 			for p := range producers {
 				producing.Go(func() {
 					for i := 0; i < n; {
-						batch := []task.Batch[[2]int]{{Key: fmt.Sprint(p), Payload: [2]int{p, i}}}
+						batch := []task.Entry[[2]int]{{Key: fmt.Sprint(p), Payload: [2]int{p, i}}}
 						ids, err := []task.ID{0}, error(nil)
 						if p == 0 { // all of it, or nothing comes in between
-							batch = append(batch, task.Batch[[2]int]{Key: "0", Payload: [2]int{p, i + 1}})
+							batch = append(batch, task.Entry[[2]int]{Key: "0", Payload: [2]int{p, i + 1}})
 							ids, err = q.PutBatch(ctx, batch[:min(len(batch), n-i)])
 						} else if ids[0], err = q.Put(ctx, batch[0].Key, batch[0].Payload, task.PutOptions{}); err != nil {
 							ids = nil

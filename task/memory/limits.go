@@ -16,7 +16,7 @@ func (q *queue) makeRoom(n *driver.New, g *group) (victim *driver.Record, err er
 	if full == nil {
 		return nil, nil
 	}
-	if full.Key || q.evictable == nil {
+	if full.PerKey || q.evictable == nil {
 		return nil, full
 	}
 	it := q.evictable.victim(n.Key, n.Weight)

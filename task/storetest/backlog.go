@@ -14,7 +14,7 @@ type backlog struct {
 	name           string
 	tasks, inShort int // how many, and with -short
 	taken          bool
-	put            func(i int, t *task.Batch[string])
+	put            func(i int, t *task.Entry[string])
 }
 
 const (
@@ -26,11 +26,11 @@ const (
 )
 
 var backlogs = []backlog{
-	{"tasks", 32_000, 4000, false, func(int, *task.Batch[string]) {}},
-	{"taken tasks", 4000, 4000, true, func(int, *task.Batch[string]) {}},
-	{"priorities", 2000, 2000, false, func(i int, t *task.Batch[string]) { t.Options.Priority = i + 1 }},
-	{"kinds", 2000, 2000, false, func(i int, t *task.Batch[string]) { t.Options.Kind = fmt.Sprint(i) }},
-	{"keys", 20_000, 2000, false, func(i int, t *task.Batch[string]) { t.Key = fmt.Sprint(i) }},
+	{"tasks", 32_000, 4000, false, func(int, *task.Entry[string]) {}},
+	{"taken tasks", 4000, 4000, true, func(int, *task.Entry[string]) {}},
+	{"priorities", 2000, 2000, false, func(i int, t *task.Entry[string]) { t.Options.Priority = i + 1 }},
+	{"kinds", 2000, 2000, false, func(i int, t *task.Entry[string]) { t.Options.Kind = fmt.Sprint(i) }},
+	{"keys", 20_000, 2000, false, func(i int, t *task.Entry[string]) { t.Key = fmt.Sprint(i) }},
 }
 
 // Backlog shows that no call of a Store costs more than 6 times as much beside many tasks, taken
@@ -88,9 +88,9 @@ func (b *backlog) fill(t *testing.T, store task.Store, n, limit int) *measured {
 	m.ok(err)
 	t.Cleanup(func() { m.ok(q.Close(ctx)) })
 	m.picky = q.NewConsumer(task.Filter{Kinds: []string{"new"}})
-	var tasks []task.Batch[string]
+	var tasks []task.Entry[string]
 	for i := range n {
-		next := task.Batch[string]{Key: "k"}
+		next := task.Entry[string]{Key: "k"}
 		b.put(i, &next)
 		tasks = append(tasks, next)
 		if len(tasks) < tasksABatch && i < n-1 {
@@ -159,7 +159,7 @@ func (m *measured) measure() {
 	take()
 	m.time("Ack", func() error { return t.Ack(ctx) })
 	m.time("PutBatch", func() error {
-		_, err := m.PutBatch(ctx, []task.Batch[string]{{Key: "k"}, {Key: "l"}, {Key: "m"}})
+		_, err := m.PutBatch(ctx, []task.Entry[string]{{Key: "k"}, {Key: "l"}, {Key: "m"}})
 		return err
 	})
 	for range 3 {

@@ -158,9 +158,9 @@ func (c *comparison) number(what string, call func(*side) (int, error)) {
 func (c *comparison) duration() time.Duration { return 1 + time.Duration(c.Int64N(int64(60*second))) }
 
 // task returns a task to be put.
-func (c *comparison) task() task.Batch[int] {
+func (c *comparison) task() task.Entry[int] {
 	c.payload++
-	b := task.Batch[int]{Key: oneOf(c, c.keys...), Payload: c.payload}
+	b := task.Entry[int]{Key: oneOf(c, c.keys...), Payload: c.payload}
 	if c.chance(3) {
 		b.Key = c.keys[0]
 	}
@@ -192,7 +192,7 @@ func (c *comparison) task() task.Batch[int] {
 }
 
 // showTasks leaves out what is not set.
-func showTasks(batch ...task.Batch[int]) string {
+func showTasks(batch ...task.Entry[int]) string {
 	var s strings.Builder
 	for _, b := range batch {
 		fmt.Fprintf(&s, " (%s", b.Key)
@@ -208,7 +208,7 @@ func showTasks(batch ...task.Batch[int]) string {
 }
 
 func (c *comparison) put() {
-	var batch []task.Batch[int]
+	var batch []task.Entry[int]
 	for range oneOf(c, 1, 1, 1, 2, 5) {
 		batch = append(batch, c.task())
 	}
@@ -226,10 +226,7 @@ func (c *comparison) put() {
 
 func (c *comparison) change() {
 	id, op := c.some(), c.IntN(4)
-	var conditions []task.Condition
-	if c.chance(2) {
-		conditions = append(conditions, task.UnlessTaken)
-	}
+	unlessTaken := c.chance(2)
 	if !c.removes && op > 0 {
 		if t, err := c.got[0].Peek(c.ctx, id); err == nil && t.Info().State == task.Ready {
 			return
@@ -240,7 +237,7 @@ func (c *comparison) change() {
 		return
 	}
 	names, reason := [...]string{"KickID", "Bury", "Delete"}, errors.New("by hand")
-	c.both(fmt.Sprintf("%s(%d, %v)", names[op], c.ids[id], conditions), c.side(), func(s *side) error {
+	c.both(fmt.Sprintf("%s(%d, %v)", names[op], c.ids[id], unlessTaken), c.side(), func(s *side) error {
 		at := id
 		if s == c.want {
 			at = c.ids[id]
@@ -249,9 +246,15 @@ func (c *comparison) change() {
 		case 0:
 			return s.KickID(c.ctx, at)
 		case 1:
-			return s.Bury(c.ctx, at, reason, conditions...)
+			if unlessTaken {
+				return s.BuryUnlessTaken(c.ctx, at, reason)
+			}
+			return s.Bury(c.ctx, at, reason)
 		}
-		return s.Delete(c.ctx, at, conditions...)
+		if unlessTaken {
+			return s.DeleteUnlessTaken(c.ctx, at)
+		}
+		return s.Delete(c.ctx, at)
 	})
 }
 

@@ -206,7 +206,7 @@ var concurrentCases = []testCase{
 		c := e.crowd(serial, 200)
 		for i := range 4 {
 			c.put(i, 50, func(key, payload string) error {
-				_, err := c.q.PutBatch(ctx, []task.Batch[string]{{Key: key, Payload: payload}})
+				_, err := c.q.PutBatch(ctx, []task.Entry[string]{{Key: key, Payload: payload}})
 				return err
 			})
 		}

@@ -87,8 +87,8 @@ var deadlineCases = []testCase{
 	}},
 	{"OverInBatch", "A task whose deadline is over needs room like any other, and is gone before the next one is put.", func(e *env) {
 		q := e.open(options{Capacity: 1})
-		over := task.Batch[string]{Key: "a", Payload: "a1", Options: by(-second)}
-		ids, err := q.PutBatch(ctx, []task.Batch[string]{over, over, {Key: "b", Payload: "b1"}})
+		over := task.Entry[string]{Key: "a", Payload: "a1", Options: by(-second)}
+		ids, err := q.PutBatch(ctx, []task.Entry[string]{over, over, {Key: "b", Payload: "b1"}})
 		e.ok(err)
 		equal(e, "tasks put", len(ids), 3)
 		q.gone(ids[:2]...)

@@ -24,7 +24,7 @@ func (e *env) refuse(want error, calls map[string]error) {
 func work(q *task.Queue[string]) map[string]error {
 	_, put := q.Put(ctx, "a", "a1", task.PutOptions{})
 	_, putWait := q.PutWait(ctx, "a", "a1", task.PutOptions{})
-	_, putBatch := q.PutBatch(ctx, []task.Batch[string]{{Key: "a"}})
+	_, putBatch := q.PutBatch(ctx, []task.Entry[string]{{Key: "a"}})
 	_, take := q.Take(ctx)
 	_, _, tryTake := q.TryTake(ctx)
 	_, takeBatch := q.TakeBatch(ctx, 1)

@@ -73,11 +73,11 @@ var leaseCases = []testCase{
 		l.ack()
 		e.is(l.Touch(ctx, second), task.ErrLeaseLost)
 	}},
-	{"Default", "0 means Options.TTR; [Forever], or 0 there too, means that it lasts", func(e *env) {
+	{"Default", "0 means Options.TTR; negative, or 0 there too, means that it lasts", func(e *env) {
 		q := e.open(options{TTR: second})
 		q.put("a1")
 		q.one("b1", withTTR)
-		q.one("c1", task.PutOptions{TTR: task.Forever})
+		q.one("c1", task.PutOptions{TTR: -1})
 		l := q.takes("a1 b1 c1")
 		time.Sleep(second)
 		l[0].lost(q)
@@ -89,9 +89,9 @@ var leaseCases = []testCase{
 	}},
 	{"ManyAtOnce", "What has a time happens at that time", func(e *env) {
 		q := e.open()
-		var tasks []task.Batch[string]
+		var tasks []task.Entry[string]
 		for range 500 * few(5) {
-			tasks = append(tasks, task.Batch[string]{Key: "a", Payload: "a1", Options: withTTR})
+			tasks = append(tasks, task.Entry[string]{Key: "a", Payload: "a1", Options: withTTR})
 		}
 		_, err := q.PutBatch(ctx, tasks)
 		e.ok(err)

@@ -193,13 +193,8 @@ var lifeCases = []testCase{
 		const long = task.MaxDuration + 1
 		for _, o := range []task.PutOptions{
 			{Priority: task.MaxPriority + 1},
-			{Priority: task.MaxPriority + 1},
-			{Delay: -1},
 			{Delay: long},
-			{Delay: task.Forever},
-			{TTL: -1},
 			{TTL: long},
-			{TTR: -1},
 			{TTR: long},
 			{Role: task.AtEnd},
 			{Role: 9, Group: "g"},

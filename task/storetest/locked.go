@@ -47,7 +47,7 @@ func Locked(t *testing.T, store task.Store, lock func() (unlock func())) {
 			return errOf(q.Put(ctx, "a", "", task.PutOptions{Kind: "k"}))
 		},
 		"PutWait":  func(ctx context.Context) error { return errOf(q.PutWait(ctx, "a", "", task.PutOptions{})) },
-		"PutBatch": func(ctx context.Context) error { return errOf(q.PutBatch(ctx, make([]task.Batch[string], 3))) },
+		"PutBatch": func(ctx context.Context) error { return errOf(q.PutBatch(ctx, make([]task.Entry[string], 3))) },
 		"Take":     func(ctx context.Context) error { return errOf(q.Take(ctx)) },
 		"TryTake": func(ctx context.Context) error {
 			_, _, err := q.TryTake(ctx)

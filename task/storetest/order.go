@@ -208,9 +208,9 @@ var ttlCases = []testCase{
 	}},
 	{"ManyAtOnce", "Then it leaves the queue", func(e *env) {
 		q := e.open()
-		var tasks []task.Batch[string]
+		var tasks []task.Entry[string]
 		for range 500 * few(5) {
-			tasks = append(tasks, task.Batch[string]{Key: "a", Payload: "a1", Options: task.PutOptions{TTL: second}})
+			tasks = append(tasks, task.Entry[string]{Key: "a", Payload: "a1", Options: task.PutOptions{TTL: second}})
 		}
 		for range 2 {
 			ids, err := q.PutBatch(ctx, tasks)
@@ -222,10 +222,10 @@ var ttlCases = []testCase{
 			q.counts(0, 0, 0, 0, 0)
 		}
 	}},
-	{"Default", "0 means Options.TTL; [Forever] means no end", func(e *env) {
+	{"Default", "0 means Options.TTL; negative means no end", func(e *env) {
 		q := e.open(options{TTL: second})
 		one, two := q.one("a1", task.PutOptions{}), q.one("a2", task.PutOptions{TTL: 2 * second})
-		never := q.one("a3", task.PutOptions{TTL: task.Forever})
+		never := q.one("a3", task.PutOptions{TTL: -1})
 		equal(e, "end of life", q.peek(never).Info().Expires, time.Time{})
 		time.Sleep(second)
 		q.gone(one)

@@ -108,7 +108,7 @@ var payloadCases = []testCase{
 			e.skip("payloads are not encoded")
 		}
 		e.is(err, errOops)
-		ids, err := q.PutBatch(ctx, []task.Batch[pair]{{Key: "a", Payload: pair{"x", 1}}, {Key: "a", Payload: pair{"no", 2}}})
+		ids, err := q.PutBatch(ctx, []task.Entry[pair]{{Key: "a", Payload: pair{"x", 1}}, {Key: "a", Payload: pair{"no", 2}}})
 		e.is(err, errOops)
 		equal(e, "tasks put", len(ids), 1)
 		s, err := q.Stats(ctx)

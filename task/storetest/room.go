@@ -23,7 +23,7 @@ func (q *queue) full(name string, want fairq.FullError) {
 		q.e.Fatalf("error: %v; it should be a %T", err, full)
 	}
 	equal(q.e, "FullError", *full, want)
-	equal(q.e, "it is ErrKeyFull", errors.Is(err, fairq.ErrKeyFull), want.Key)
+	equal(q.e, "it is ErrKeyFull", errors.Is(err, fairq.ErrKeyFull), want.PerKey)
 }
 
 // evicting opens a queue that evicts. What is evicted is added to the returned list.
@@ -106,17 +106,17 @@ var roomCases = []testCase{
 	{"Share", "a key may hold about as many places as are free", func(e *env) {
 		q := e.open(options{Capacity: 8, WhenFull: fairq.RejectOverShare})
 		q.put("a1 a2 a3 a4") // the last one with 5 places free
-		q.full("a5", fairq.FullError{Len: 4, Limit: 3, Key: true})
+		q.full("a5", fairq.FullError{Len: 4, Limit: 3, PerKey: true})
 		q.put("b1 b2")
-		q.full("b3", fairq.FullError{Len: 2, Limit: 1, Key: true})
+		q.full("b3", fairq.FullError{Len: 2, Limit: 1, PerKey: true})
 		q.put("c1 d1")
-		q.full("c2", fairq.FullError{Len: 1, Limit: 1, Key: true})
+		q.full("c2", fairq.FullError{Len: 1, Limit: 1, PerKey: true})
 		q.full("e1", fairq.FullError{Len: 8, Limit: 8})
 		for _, l := range q.takes("a1 b1 c1 d1 a2 b2 a3") {
 			l.ack()
 		}
 		q.put("a5 a6 a7 b3 b4")
-		q.full("a8", fairq.FullError{Len: 4, Limit: 1, Key: true})
+		q.full("a8", fairq.FullError{Len: 4, Limit: 1, PerKey: true})
 	}},
 	{"ShareWait", "is set aside until a task of the key leaves, or another Put of the key comes", func(e *env) {
 		for _, comes := range []bool{false, true} {
@@ -214,7 +214,7 @@ var roomCases = []testCase{
 	{"EvictOldestOfFullKey", "is how many tasks of one key it can hold", func(e *env) {
 		q, evicted := e.evicting(options{Capacity: 4, KeyCapacity: 3, WhenFull: fairq.EvictOldest})
 		q.put("a1 a2 a3 b1")
-		q.full("a4", fairq.FullError{Len: 3, Limit: 3, Key: true})
+		q.full("a4", fairq.FullError{Len: 3, Limit: 3, PerKey: true})
 		put := q.putting("a4")
 		put.waits()
 		q.put("b2")
@@ -235,8 +235,8 @@ var roomCases = []testCase{
 			equal(e, "KeyStats by service", got, want)
 		}
 		q.put("a1 a2 a3")
-		q.full("a4", fairq.FullError{Len: 3, Limit: 3, Key: true}) // is put twice
-		_, err := q.PutBatch(ctx, []task.Batch[string]{{Key: "b", Payload: "b1"}, {Key: "a", Payload: "a4"}})
+		q.full("a4", fairq.FullError{Len: 3, Limit: 3, PerKey: true}) // is put twice
+		_, err := q.PutBatch(ctx, []task.Entry[string]{{Key: "b", Payload: "b1"}, {Key: "a", Payload: "a4"}})
 		e.is(err, fairq.ErrKeyFull)
 		b2 := q.put("b2")[0]
 		q.first("a1").back()
@@ -253,14 +253,14 @@ var roomCases = []testCase{
 		q := e.open(options{Capacity: 3})
 		batch := func(names string, want error) []task.ID {
 			e.Helper()
-			var tasks []task.Batch[string]
+			var tasks []task.Entry[string]
 			for name := range strings.FieldsSeq(names) {
-				b := task.Batch[string]{Key: name[:1], Payload: name}
+				b := task.Entry[string]{Key: name[:1], Payload: name}
 				if name == "x1" {
 					b.Options.UniqueKey = name
 				}
 				if name == "bad" {
-					b.Options.Delay = -1
+					b.Options.Delay = task.MaxDuration + 1
 				}
 				tasks = append(tasks, b)
 			}
@@ -284,7 +284,7 @@ var roomCases = []testCase{
 	{"BatchEvicts", "It returns the ids of those that were put", func(e *env) {
 		q, evicted := e.evicting(options{Capacity: 3})
 		q.put("a1 a2 a3")
-		ids, err := q.PutBatch(ctx, []task.Batch[string]{{Key: "b", Payload: "b1"}, {Key: "c", Payload: "c1"}, {Key: "c", Payload: "c2"}})
+		ids, err := q.PutBatch(ctx, []task.Entry[string]{{Key: "b", Payload: "b1"}, {Key: "c", Payload: "c1"}, {Key: "c", Payload: "c2"}})
 		e.is(err, fairq.ErrFull)
 		equal(e, "tasks put", len(ids), 2)
 		equal(e, "evicted", *evicted, []string{"a3", "a2"})

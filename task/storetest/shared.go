@@ -121,11 +121,11 @@ var sharedCases = []testCase{
 						want[key] = slices.Delete(left, i, i+1)
 					}
 				default:
-					var batch []task.Batch[string]
+					var batch []task.Entry[string]
 					delay := oneOf2(r, 0, oneOf2(r, 0, second))
 					for range oneOf2(r, 1, 1+r.IntN(20)) {
 						n++
-						batch = append(batch, task.Batch[string]{
+						batch = append(batch, task.Entry[string]{
 							Key: key, Payload: fmt.Sprint(key, n), Options: task.PutOptions{Delay: delay},
 						})
 						key = oneOf2(r, key, "a")

@@ -46,7 +46,7 @@ var takeCases = []testCase{
 		q := e.open()
 		wake := map[string]func(){
 			"Put":        func() { q.put("a1") },
-			"PutBatch":   func() { _, err := q.PutBatch(ctx, []task.Batch[string]{{Key: "a", Payload: "a1"}}); e.ok(err) },
+			"PutBatch":   func() { _, err := q.PutBatch(ctx, []task.Entry[string]{{Key: "a", Payload: "a1"}}); e.ok(err) },
 			"Kick":       func() { q.kick(1, 1) },
 			"StartGroup": func() { q.start("g") },
 			"Delay":      func() { time.Sleep(second) },

@@ -207,9 +207,9 @@ func (l *load) put(p Put) error {
 
 func (l *load) putBatch(puts []Put) error {
 	done := l.Journal.begin(Line{Op: "put", Queue: l.name, Puts: puts})
-	batch := make([]task.Batch[string], len(puts))
+	batch := make([]task.Entry[string], len(puts))
 	for i, p := range puts {
-		batch[i] = task.Batch[string]{Key: p.Key, Payload: p.Name, Options: p.options()}
+		batch[i] = task.Entry[string]{Key: p.Key, Payload: p.Name, Options: p.options()}
 	}
 	ids, err := l.queue.PutBatch(context.Background(), batch)
 	done(Line{IDs: ids, Err: class(err)})

@@ -126,14 +126,14 @@ func (b *both) action() action {
 }
 
 func (b *both) put() action {
-	var batch []task.Batch[string]
+	var batch []task.Entry[string]
 	for range 1 + b.rnd.IntN(b.most) {
 		o := task.PutOptions{Kind: "kind"[:b.rnd.IntN(b.kinds)], Priority: b.rnd.IntN(b.priorities)}
 		if b.rnd.IntN(3) == 0 {
 			o.Delay, o.TTR = b.seconds(), b.seconds()
 			o.TTL = b.seconds()
 		}
-		batch = append(batch, task.Batch[string]{Key: string(rune('a' + b.rnd.IntN(b.keys))), Payload: fmt.Sprint(b.rnd.Uint32()), Options: o})
+		batch = append(batch, task.Entry[string]{Key: string(rune('a' + b.rnd.IntN(b.keys))), Payload: fmt.Sprint(b.rnd.Uint32()), Options: o})
 	}
 	return action{2, func(q queue, side int) {
 		if side == 1 {

@@ -54,7 +54,7 @@ func join(t *testing.T, db *rowstest.DB, calls func(ctx context.Context)) {
 func TestJoinedOnce(t *testing.T) {
 	eachDB(t, func(t *testing.T, db *rowstest.DB, q queue) {
 		join(t, db, func(ctx context.Context) {
-			_, err := q.PutBatch(ctx, []task.Batch[string]{
+			_, err := q.PutBatch(ctx, []task.Entry[string]{
 				{Key: "a", Payload: "plain"}, {Key: "a", Payload: "kind", Options: task.PutOptions{Kind: "x"}},
 			})
 			require.NoError(t, err)

@@ -214,9 +214,9 @@ func TestTruncateBrokenOff(t *testing.T) {
 		q := openQueue(t, open(db), task.Options[string]{})
 		const n = 12_000
 		for i := 0; i < n; i += 1000 {
-			var batch []task.Batch[string]
+			var batch []task.Entry[string]
 			for j := range 1000 {
-				b := task.Batch[string]{Key: "a", Payload: strconv.Itoa(i + j)}
+				b := task.Entry[string]{Key: "a", Payload: strconv.Itoa(i + j)}
 				if (i+j)%(n/2) == 7 { // one of both is deleted first
 					b.Options.Group = fmt.Sprint("group", (i+j)/(n/2))
 				}

@@ -144,10 +144,10 @@ func (q queue) doMuch() (log []string) {
 	for i := range 80 { // the first one of each kind is at the front, and when that moves on gets another turn
 		q.putMany(2, "d", task.PutOptions{Kind: fmt.Sprint("d", i)})
 	}
-	batch := make([]task.Batch[string], 20)
+	batch := make([]task.Entry[string], 20)
 	for i := range batch {
 		kind := fmt.Sprint("e", i)
-		batch[i] = task.Batch[string]{Key: "e", Payload: kind, Options: task.PutOptions{Kind: kind}}
+		batch[i] = task.Entry[string]{Key: "e", Payload: kind, Options: task.PutOptions{Kind: kind}}
 	}
 	_, err = q.PutBatch(ctx, batch)
 	did(err)
@@ -169,7 +169,7 @@ func (q queue) doMuch() (log []string) {
 	_, err = q.Truncate(ctx)
 	did(err)
 	group("h")
-	require.NoError(q, q.Drop(ctx, task.UnlessTaken))
+	require.NoError(q, q.DropUnlessTaken(ctx))
 	return log
 }
 
@@ -252,11 +252,11 @@ func TestTooMuchForATransaction(t *testing.T) {
 			require.ErrorContains(t, err, limit)
 			require.Equal(t, "ready 0, taken 0, held 0, deleted 0", q.states())
 		}
-		_, err := q.PutBatch(t.Context(), make([]task.Batch[string], 21))
+		_, err := q.PutBatch(t.Context(), make([]task.Entry[string], 21))
 		refused(err, "PutBatch: the number of tasks is 21", "20 at most")
 		_, err = q.Put(t.Context(), "heavy", "", task.PutOptions{})
 		refused(err, `the weight of key "heavy" is 21`, "20 at most")
-		_, err = q.PutBatch(t.Context(), make([]task.Batch[string], 20))
+		_, err = q.PutBatch(t.Context(), make([]task.Entry[string], 20))
 		require.NoError(t, err)
 		q.put("a1")
 		tasks, err := q.TakeBatch(t.Context(), 20) // as many as there can be
@@ -281,12 +281,12 @@ func TestLimitsAreTold(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			limits := func() (puts, takes int) {
 				q := openQueue(t, open(limitedDB(ops/opsPerRow, false)), task.Options[string]{})
-				_, err := q.PutBatch(t.Context(), make([]task.Batch[string], task.MaxBatch))
+				_, err := q.PutBatch(t.Context(), make([]task.Entry[string], task.MaxBatch))
 				var refused *task.FieldError
 				require.ErrorAs(t, err, &refused)
 				_, err = fmt.Sscanf(refused.Limit, "%d at most", &puts)
 				require.NoError(t, err)
-				_, err = q.PutBatch(t.Context(), make([]task.Batch[string], puts))
+				_, err = q.PutBatch(t.Context(), make([]task.Entry[string], puts))
 				require.NoError(t, err)
 				all, err := q.TakeBatch(t.Context(), puts)
 				require.NoError(t, err)

@@ -104,9 +104,9 @@ func (t countedTxn) Delete(key []byte) error {
 // fill puts n tasks, which are numbered, and whose keys key tells.
 func fill(t *testing.T, c client, n int, key func(i int) string) {
 	for i := 0; i < n; {
-		var batch []task.Batch[int]
+		var batch []task.Entry[int]
 		for range min(500, n-i) {
-			batch = append(batch, task.Batch[int]{Key: key(i), Payload: i})
+			batch = append(batch, task.Entry[int]{Key: key(i), Payload: i})
 			i++
 		}
 		_, err := c.PutBatch(t.Context(), batch)
@@ -347,7 +347,7 @@ func TestBytes(t *testing.T) {
 		require.NoError(t, err)
 		check("truncated")
 
-		batch := slices.Repeat([]task.Batch[string]{{Key: "key", Payload: payload}}, 56)
+		batch := slices.Repeat([]task.Entry[string]{{Key: "key", Payload: payload}}, 56)
 		_, err = q.PutBatch(ctx, batch)
 		require.ErrorIs(t, err, task.ErrInvalid)
 		require.ErrorContains(t, err, "is 5040672; it must be 5000000 bytes at most, for more than one task")
@@ -386,9 +386,9 @@ func TestLongNames(t *testing.T) {
 		name := func(i int) string { return strings.Repeat("\x00", task.MaxName-3) + fmt.Sprintf("%03d", i) }
 		put := func(key func(i int) string) {
 			for i := 0; i < n; {
-				var batch []task.Batch[int]
+				var batch []task.Entry[int]
 				for range 20 {
-					batch = append(batch, task.Batch[int]{Key: key(i), Payload: i, Options: task.PutOptions{
+					batch = append(batch, task.Entry[int]{Key: key(i), Payload: i, Options: task.PutOptions{
 						UniqueKey: name(i), Metadata: map[string]string{"": strings.Repeat("x", task.MaxMetadata)},
 					}})
 					i++

@@ -23,9 +23,9 @@ type codeError struct{ code int }
 
 func (e codeError) Error() string { return fmt.Sprint("code ", e.code) }
 
-// TestSubmitWaitKnowsTheError has handlers that fail, with a store that keeps no errors but their
+// TestDoKnowsTheError has handlers that fail, with a store that keeps no errors but their
 // text.
-func TestSubmitWaitKnowsTheError(t *testing.T) {
+func TestDoKnowsTheError(t *testing.T) {
 	handler := func(_ context.Context, tk *task.Task[int]) error {
 		switch tk.Payload {
 		case 0:
@@ -36,20 +36,20 @@ func TestSubmitWaitKnowsTheError(t *testing.T) {
 		return pool.Permanent(errors.Join(errNo, &task.Error{Code: 7, Message: "seven"}))
 	}
 	check := func(t *testing.T, ctx context.Context, p *pool.Pool[int]) {
-		err := p.SubmitWait(ctx, "a", 0, pool.PutOptions{})
+		err := p.Do(ctx, "a", 0, pool.PutOptions{})
 		require.EqualError(t, err, "task: panic in the handler: no")
 		require.ErrorIs(t, err, errNo)
 		var panicked *pool.PanicError
 		require.ErrorAs(t, err, &panicked)
 		require.Contains(t, string(panicked.Stack), "panicHere")
 
-		err = p.SubmitWait(ctx, "a", 1, pool.PutOptions{UniqueKey: "mine"})
+		err = p.Do(ctx, "a", 1, pool.PutOptions{UniqueKey: "mine"})
 		require.EqualError(t, err, "at last: code 2")
 		var code codeError
 		require.ErrorAs(t, err, &code)
 		require.Equal(t, 2, code.code)
 
-		err = p.SubmitWait(ctx, "a", 2, pool.PutOptions{})
+		err = p.Do(ctx, "a", 2, pool.PutOptions{})
 		require.ErrorIs(t, err, errNo)
 		var recorded *task.Error
 		require.ErrorAs(t, err, &recorded)
@@ -68,14 +68,14 @@ func TestSubmitWaitKnowsTheError(t *testing.T) {
 	})
 }
 
-// TestSubmitWaitOfAnotherProcess fails in another one, of which there is nothing but the text.
-func TestSubmitWaitOfAnotherProcess(t *testing.T) {
+// TestDoOfAnotherProcess fails in another one, of which there is nothing but the text.
+func TestDoOfAnotherProcess(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		q := openQueue[int](t, nil)
 		there := openNew(t, q, func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) }, pool.Options[int]{Workers: 1})
 		here := openNew(t, q, nothing, pool.Options[int]{Workers: 1})
 		here.Pause()
-		err := here.SubmitWait(ctx, "a", 1, pool.PutOptions{})
+		err := here.Do(ctx, "a", 1, pool.PutOptions{})
 		require.Equal(t, &task.Error{Message: "no"}, err)
 		end(t, ctx, here)
 		end(t, ctx, there)
@@ -92,11 +92,11 @@ func TestCancelWithContext(t *testing.T) {
 			return err
 		},
 		"batch": func(p *pool.Pool[int], ctx context.Context, n int) error {
-			_, err := p.SubmitBatch(ctx, []pool.Batch[int]{{Key: "a", Payload: n, Options: bound}})
+			_, err := p.SubmitBatch(ctx, []pool.Entry[int]{{Key: "a", Payload: n, Options: bound}})
 			return err
 		},
 		"wait": func(p *pool.Pool[int], ctx context.Context, n int) error {
-			go func() { _ = p.SubmitWait(ctx, "a", n, bound) }()
+			go func() { _ = p.Do(ctx, "a", n, bound) }()
 			return nil
 		},
 	} {
@@ -225,7 +225,7 @@ func TestCancelWithContextAtShutdown(t *testing.T) {
 	})
 }
 
-// TestErrorOfAnotherTask has handlers that return what SubmitWait has returned: that the other task
+// TestErrorOfAnotherTask has handlers that return what Do has returned: that the other task
 // has failed for good, and when it would be tried again, says nothing of theirs.
 func TestErrorOfAnotherTask(t *testing.T) {
 	again := pool.RetryAfter(time.Hour)
@@ -243,7 +243,7 @@ func TestErrorOfAnotherTask(t *testing.T) {
 				if errors.Is(err, pool.ErrDeadline) { // then it is not started
 					inner.Deadline = time.Now().Add(time.Second)
 				}
-				bad := p.SubmitWait(ctx, "a", "inner", inner)
+				bad := p.Do(ctx, "a", "inner", inner)
 				if assert.ErrorIs(t, bad, err) {
 					assert.ErrorAs(t, bad, new(*task.Error))
 				}
@@ -255,20 +255,20 @@ func TestErrorOfAnotherTask(t *testing.T) {
 				return p
 			}})
 			begin := time.Now()
-			require.NoError(t, p.SubmitWait(ctx, "a", "outer", pool.PutOptions{}))
+			require.NoError(t, p.Do(ctx, "a", "outer", pool.PutOptions{}))
 			require.Equal(t, 2*time.Second, time.Since(begin))
 			end(t, ctx, p)
 		})
 	}
 }
 
-// TestSubmitWaitAfterShutdown waits for a task of a queue that goes on without the pool.
-func TestSubmitWaitAfterShutdown(t *testing.T) {
+// TestDoAfterShutdown waits for a task of a queue that goes on without the pool.
+func TestDoAfterShutdown(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		q := openQueue[int](t, nil)
 		p := openNew(t, q, nothing, pool.Options[int]{Workers: 1})
 		p.Pause()
-		result := later(func() error { return p.SubmitWait(ctx, "a", 1, pool.PutOptions{}) })
+		result := later(func() error { return p.Do(ctx, "a", 1, pool.PutOptions{}) })
 		synctest.Wait()
 		end(t, ctx, p)
 		tk, err := q.Take(ctx)
@@ -301,7 +301,7 @@ func TestCancelTooLate(t *testing.T) {
 			late.done.Store(true)
 			return pool.Permanent(errNo)
 		}, pool.Options[int]{Workers: 1})
-		require.ErrorIs(t, p.SubmitWait(late, "a", 1, pool.PutOptions{CancelWithContext: true}), errNo)
+		require.ErrorIs(t, p.Do(late, "a", 1, pool.PutOptions{CancelWithContext: true}), errNo)
 		caller, cancel := context.WithCancel(ctx)
 		_, err := p.Put(caller, "a", 1, pool.PutOptions{CancelWithContext: true})
 		require.NoError(t, err)

@@ -10,14 +10,14 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// SubmitWait is Put that waits for the outcome. It returns nil if the task was done. If the task
+// Do is Put that waits for the outcome. It returns nil if the task was done. If the task
 // failed for good, it returns a [*task.Error], which also wraps the error of the handler if this
 // pool ran it, but is not Permanent, RetryAfter or Snooze: a handler that returns it has just
 // failed. If ctx is done first it returns the error of ctx, and the task stays in the queue, unless
 // it has CancelWithContext. While a handler of the pool waits in it, another one gets its place, as
 // in [Yield]. After Shutdown it returns [ErrShutdown] if the queue is the pool's own; others may do
 // the tasks of another queue, so there it waits on.
-func (p *Pool[V]) SubmitWait(ctx context.Context, key string, payload V, options PutOptions) error {
+func (p *Pool[V]) Do(ctx context.Context, key string, payload V, options PutOptions) error {
 	c, err := p.tasks.class(options.Class)
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func isOutcome(err error) bool {
 // cancelTask removes a task, if it is still there. If it is running, in whatever process, its
 // handler loses the lease, so its context is done.
 func (p *Pool[V]) cancelTask(c *class[V], id task.ID) {
-	err := c.queue.Delete(p.storeCtx, id, task.UnlessTaken)
+	err := c.queue.DeleteUnlessTaken(p.storeCtx, id)
 	if errors.Is(err, task.ErrTaken) {
 		if t, bad := c.queue.Peek(p.storeCtx, id); bad == nil && t.Info().Consumer == c.consumer.ID() {
 			c.cancelled.Store(id, nil)
@@ -91,7 +91,7 @@ func (p *Pool[V]) cancelTask(c *class[V], id task.ID) {
 	}
 }
 
-// failures keeps the errors of tasks that have failed for good in this process, for SubmitWait: a
+// failures keeps the errors of tasks that have failed for good in this process, for Do: a
 // queue keeps no more than their text. It knows only the unique keys that somebody waits for.
 type failures struct {
 	mu          sync.Mutex // protects byUniqueKey
@@ -100,7 +100,7 @@ type failures struct {
 
 // failure is why the last task with a unique key has failed.
 type failure struct {
-	waiting int // calls of SubmitWait
+	waiting int // calls of Do
 	task    task.ID
 	err     error
 }
@@ -147,7 +147,7 @@ func (f *failures) explain(uniqueKey string, id task.ID, outcome error) error {
 	return outcome
 }
 
-// failedError is what SubmitWait returns if the task has failed in this process.
+// failedError is what Do returns if the task has failed in this process.
 type failedError struct {
 	recorded *task.Error
 	cause    error
