@@ -12,7 +12,6 @@ import (
 
 	"github.com/fairq/fairq/store/internal/kv"
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -103,10 +102,17 @@ const (
 
 // Store keeps tasks in etcd. All methods may be called at any time by any goroutine. Queues are
 // opened with [task.Open].
+//
+// Its methods Open and Queues are those of [task.Store]. History(ctx, queue, after, n) returns up to
+// n tasks of a queue that are gone, in the order of their ids, those with greater ids than after: the
+// last one of the page before; none if Options.History is 0. It returns [task.ErrNotFound] if there
+// is no such queue.
 type Store struct {
-	rules *rows.Store
-	db    *kv.DB
+	*rules
+	db *kv.DB
 }
+
+type rules = rows.Store // with the methods Open, Queues and History
 
 // Open opens a store on the servers of a client, which the caller closes after the Store. nil
 // options are the defaults. Servers older than 3.6 are refused.
@@ -150,7 +156,7 @@ func open(ctx context.Context, e kv.Engine, o *Options) (*Store, error) {
 		MaxPayload: cmp.Or(o.MaxPayload, 1<<20), History: o.History,
 		Poll: cmp.Or(o.Poll, 10*time.Second), Timeout: timeout,
 	})}
-	db.OnChange(s.rules.Changed)
+	db.OnChange(func(queue uint64) { rows.Changed(s.rules, queue) })
 	return s, nil
 }
 
@@ -173,27 +179,6 @@ func checkVersion(ctx context.Context, client *clientv3.Client) error {
 		return nil
 	}
 	return cmp.Or(failed, fmt.Errorf("there is no endpoint in %q", strings.Join(client.Endpoints(), ", ")))
-}
-
-// Open implements [driver.Store].
-func (s *Store) Open(
-	ctx context.Context, queue string, settings driver.Settings, n driver.Notifier,
-) (driver.Backend, error) {
-	return s.rules.Open(ctx, queue, settings, n)
-}
-
-// Queues implements [driver.Store].
-func (s *Store) Queues(ctx context.Context, from string, n int) ([]string, error) {
-	return s.rules.Queues(ctx, from, n)
-}
-
-// History returns up to n tasks of a queue that are gone, in the order of their ids, those with
-// greater ids than after: the last one of the page before; none if Options.History is 0. It
-// returns [task.ErrNotFound] if there is no such queue.
-func (s *Store) History(
-	ctx context.Context, queue string, after task.ID, n int,
-) ([]driver.Ended, error) {
-	return s.rules.History(ctx, queue, after, n)
 }
 
 // Conflicts returns how many transactions of this Store had to be tried again, because others were

@@ -13,7 +13,6 @@ import (
 
 	"github.com/fairq/fairq/store/internal/kv"
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -67,10 +66,17 @@ func (o *Options) check() error {
 
 // Store keeps tasks in FoundationDB. All methods may be called at any time by any goroutine. Queues
 // are opened with [task.Open].
+//
+// Its methods Open and Queues are those of [task.Store]. History(ctx, queue, after, n) returns up to
+// n tasks of a queue that are gone, in the order of their ids, those with greater ids than after: the
+// last one of the page before; none if Options.History is 0. It returns [task.ErrNotFound] if there
+// is no such queue.
 type Store struct {
-	rules *rows.Store
-	db    *kv.DB
+	*rules
+	db *kv.DB
 }
+
+type rules = rows.Store // with the methods Open, Queues and History
 
 // Open opens a store in a database. nil options are the defaults.
 func Open(ctx context.Context, db fdb.Database, o *Options) (*Store, error) {
@@ -108,7 +114,7 @@ func open(ctx context.Context, o *Options, create func() (calls, error)) (*Store
 		MaxPayload: cmp.Or(o.MaxPayload, maxPayload), History: o.History,
 		Poll: cmp.Or(o.Poll, 10*time.Second), Timeout: timeout,
 	})}
-	db.OnChange(s.rules.Changed)
+	db.OnChange(func(queue uint64) { rows.Changed(s.rules, queue) })
 	return s, nil
 }
 
@@ -120,27 +126,6 @@ func open(ctx context.Context, o *Options, create func() (calls, error)) (*Store
 // as it was.
 func WithTx(ctx context.Context, tx fdb.Transaction) context.Context {
 	return context.WithValue(ctx, txKey{}, calls(binding{tx}))
-}
-
-// Open implements [driver.Store].
-func (s *Store) Open(
-	ctx context.Context, queue string, settings driver.Settings, n driver.Notifier,
-) (driver.Backend, error) {
-	return s.rules.Open(ctx, queue, settings, n)
-}
-
-// Queues implements [driver.Store].
-func (s *Store) Queues(ctx context.Context, from string, n int) ([]string, error) {
-	return s.rules.Queues(ctx, from, n)
-}
-
-// History returns up to n tasks of a queue that are gone, in the order of their ids, those with
-// greater ids than after: the last one of the page before; none if Options.History is 0. It
-// returns [task.ErrNotFound] if there is no such queue.
-func (s *Store) History(
-	ctx context.Context, queue string, after task.ID, n int,
-) ([]driver.Ended, error) {
-	return s.rules.History(ctx, queue, after, n)
 }
 
 // Conflicts returns how many transactions of this Store had to be tried again, because others were

@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -46,10 +45,17 @@ type Options struct {
 
 // Store keeps tasks in a Postgres database, which any number of processes on any machines may use.
 // All methods may be called at any time by any goroutine. Queues are opened with [task.Open].
+//
+// Its methods Open and Queues are those of [task.Store]. History(ctx, queue, after, n) returns up to
+// n tasks of a queue that are gone, in the order of their ids, those with greater ids than after: the
+// last one of the page before; none if Options.History is 0. It returns [task.ErrNotFound] if there
+// is no such queue.
 type Store struct {
-	rules *rows.Store
-	db    *database
+	*rules
+	db *database
 }
+
+type rules = rows.Store // with the methods Open, Queues and History
 
 // Open opens a database by a connection string, as a URL or of the form name=value, and makes what
 // is missing of the tables. nil options are the defaults. A database that a newer program has
@@ -68,7 +74,7 @@ func Open(ctx context.Context, connection string, o *Options) (*Store, error) {
 		onChange: func(queue uint64) {
 			<-opened
 			if s.rules != nil {
-				s.rules.Changed(queue)
+				rows.Changed(s.rules, queue)
 			}
 		},
 	})
@@ -108,23 +114,6 @@ func (o *Options) check() error {
 		err = &driver.FieldError{Field: of + "Schema", Value: o.Schema, Limit: "63 bytes at most"}
 	}
 	return err
-}
-
-// Open implements [driver.Store].
-func (s *Store) Open(ctx context.Context, queue string, settings driver.Settings, n driver.Notifier) (driver.Backend, error) {
-	return s.rules.Open(ctx, queue, settings, n)
-}
-
-// Queues implements [driver.Store].
-func (s *Store) Queues(ctx context.Context, from string, n int) ([]string, error) {
-	return s.rules.Queues(ctx, from, n)
-}
-
-// History returns up to n tasks of a queue that are gone, in the order of their ids, those with
-// greater ids than after: the last one of the page before. It returns [task.ErrNotFound] if there
-// is no such queue.
-func (s *Store) History(ctx context.Context, queue string, after task.ID, n int) ([]driver.Ended, error) {
-	return s.rules.History(ctx, queue, after, n)
 }
 
 // Close closes all connections. The queues that are open should be closed before: what is taken is

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/fairq/fairq/store/internal/rows"
-	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -57,10 +56,17 @@ const (
 
 // Store keeps tasks in an SQLite database, which other processes on the same machine may use too.
 // All methods may be called at any time by any goroutine. Queues are opened with [task.Open].
+//
+// Its methods Open and Queues are those of [task.Store]. History(ctx, queue, after, n) returns up to
+// n tasks of a queue that are gone, in the order of their ids, those with greater ids than after: the
+// last one of the page before; none if Options.History is 0. It returns [task.ErrNotFound] if there
+// is no such queue.
 type Store struct {
-	rules *rows.Store
-	db    *db
+	*rules
+	db *db
 }
+
+type rules = rows.Store // with the methods Open, Queues and History
 
 // Open opens the database in a file, which it makes if there is none, and makes what is missing in
 // it. nil options are the defaults. A database that a newer program has changed so that this one
@@ -101,23 +107,6 @@ func (o *Options) check() error {
 		err = &driver.FieldError{Field: of + "Synchronous", Value: o.Synchronous, Limit: "Full or Normal"}
 	}
 	return err
-}
-
-// Open implements [driver.Store].
-func (s *Store) Open(ctx context.Context, queue string, settings driver.Settings, n driver.Notifier) (driver.Backend, error) {
-	return s.rules.Open(ctx, queue, settings, n)
-}
-
-// Queues implements [driver.Store].
-func (s *Store) Queues(ctx context.Context, from string, n int) ([]string, error) {
-	return s.rules.Queues(ctx, from, n)
-}
-
-// History returns up to n tasks of a queue that are gone, in the order of their ids, those with
-// greater ids than after: the last one of the page before; none if Options.History is 0. It returns
-// [task.ErrNotFound] if there is no such queue.
-func (s *Store) History(ctx context.Context, queue string, after task.ID, n int) ([]driver.Ended, error) {
-	return s.rules.History(ctx, queue, after, n)
 }
 
 // Close closes the database. The queues that are open should be closed before: what is taken is

@@ -20,7 +20,7 @@ import (
 
 // Changed says that others have changed something in a queue, or in all if the number is 0. It
 // does not block.
-func (s *Store) Changed(number uint64) {
+func Changed(s *Store, number uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, q := range s.queues {
@@ -120,7 +120,7 @@ func (q *queue) askForChanges(ctx context.Context) error {
 		return err
 	}
 	if changed {
-		q.store.Changed(0)
+		Changed(q.store, 0)
 		q.pollPause.Store(0)
 	}
 	switch pause := time.Duration(q.pollPause.Load()) * 2; {
@@ -142,7 +142,7 @@ const pollLockedAfter = 10 * time.Millisecond
 // so.
 func (u *unit) lookAgainIfLocked(f Filter, n int) {
 	if q := u.q; n == 0 && !u.plan.Exclusive && !u.head.Paused && q.waits() && must(u.v.AnyReady(f)) {
-		u.onCommit(func() { time.AfterFunc(pollLockedAfter, func() { q.store.Changed(q.number) }) })
+		u.onCommit(func() { time.AfterFunc(pollLockedAfter, func() { Changed(q.store, q.number) }) })
 	}
 }
 

@@ -224,7 +224,7 @@ func (q *queue) forget() {
 func (q *queue) gone() error {
 	switch {
 	case q.joined: // or the transaction is one of another database
-		q.store.Changed(q.number)
+		Changed(q.store, q.number)
 	case !q.dropped:
 		q.forget()
 		for _, n := range q.notifiers() {

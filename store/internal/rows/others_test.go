@@ -110,7 +110,7 @@ func TestKnowsWhatIsDue(t *testing.T) {
 				var tells bool
 				busy := openQueue(t, rows.New(notifying{dies, func() {
 					if tells {
-						s.Changed(0)
+						rows.Changed(s, 0)
 					}
 				}}, in), o)
 				got := make(chan struct{})
@@ -182,7 +182,7 @@ func bystander(t *testing.T, test func(t *testing.T, busy, q queue, begun func()
 		db, o := rowstest.NewDB(time.Now), task.Options[string]{Grace: time.Hour}
 		s := seldom(db)
 		q := openQueue(t, s, o)
-		busy := openQueue(t, rows.New(notifying{db.Reopen(), func() { s.Changed(0) }}, rows.Options{MaxPayload: 100}), o)
+		busy := openQueue(t, rows.New(notifying{db.Reopen(), func() { rows.Changed(s, 0) }}, rows.Options{MaxPayload: 100}), o)
 		var n atomic.Int64
 		db.Fail(func(op string) error {
 			if op == "Begin" {
@@ -264,7 +264,7 @@ func TestCancelledOnce(t *testing.T) {
 		go func() { _, _, _ = q.TryTake(t.Context()) }() // it leads; what follows waits for it
 		synctest.Wait()
 		go func() { _ = q.CancelGroup(t.Context(), "g") }()
-		s.Changed(0)
+		rows.Changed(s, 0)
 		time.Sleep(time.Second)
 		db.gate <- token
 		synctest.Wait()
