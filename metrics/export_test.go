@@ -2,7 +2,7 @@ package metrics
 
 import "github.com/fairq/fairq"
 
-// Of returns the metrics of a fairq.Stats, task.Stats or pool.Stats.
+// Of returns the metrics of a Stats.
 func Of(stats any) []Metric { return of(stats, true) }
 
 // Choose returns the keys of some that are told of after others were.

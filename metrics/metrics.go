@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/admit"
 	"github.com/fairq/fairq/monitor"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
@@ -68,7 +69,7 @@ func New(n int, sources ...*monitor.Source) *Set {
 // All returns the metrics that Look may return, without values.
 func (s *Set) All() []Metric {
 	all := append(keyMetrics(), up(false))
-	for _, stats := range []any{fairq.Stats{}, task.Stats{}, pool.Stats{}} {
+	for _, stats := range []any{fairq.Stats{}, task.Stats{}, pool.Stats{}, admit.Stats{}} {
 		all = append(all, of(stats, true)...)
 	}
 	return all
@@ -103,7 +104,7 @@ func (s *Set) Look(ctx context.Context) map[string][]Metric {
 	return byName
 }
 
-// of returns the metrics of a fairq.Stats, task.Stats or pool.Stats.
+// of returns the metrics of a fairq.Stats, task.Stats, pool.Stats or admit.Stats.
 func of(stats any, isUp bool) []Metric {
 	switch s := stats.(type) {
 	case fairq.Stats:
@@ -112,6 +113,8 @@ func of(stats any, isUp bool) []Metric {
 		return ofTaskQueue(&s, isUp)
 	case pool.Stats:
 		return ofPool(&s)
+	case admit.Stats:
+		return ofLimiter(&s)
 	}
 	return nil
 }
@@ -231,5 +234,21 @@ func ofPool(s *pool.Stats) []Metric {
 				"refuse": float64(s.Refused),
 			},
 		},
+	}
+}
+
+func ofLimiter(s *admit.Stats) []Metric {
+	return []Metric{
+		{Name: "fairq.limiter.limit", Unit: "{permit}", Help: "How many permits there are.", Values: one(s.Limit)},
+		{Name: "fairq.limiter.held", Unit: "{permit}", Help: "Permits that are held.", Values: one(s.Held)},
+		{Name: "fairq.limiter.waiting", Unit: "{call}", Help: "Calls that wait for a permit.", Values: one(s.Waiting)},
+		{Name: "fairq.limiter.keys", Unit: "{key}", Help: "Keys that hold permits or wait.", Values: one(s.Keys)},
+		{Name: "fairq.limiter.closed", Help: "Whether the limiter is closed.", Values: flag(s.Closed)},
+		{
+			Name: "fairq.limiter.events", Unit: "{call}", Help: "Calls that were admitted or refused.", Kind: Counter, Attribute: "event",
+			Values: map[string]float64{"admit": float64(s.Admitted), "refuse": float64(s.Refused)},
+		},
+		{Name: "fairq.limiter.oldest.wait", Unit: "s", Help: "How long the first call has waited.", Values: one(s.OldestWait.Seconds())},
+		{Name: "fairq.limiter.level", Help: "Units of the budget that are left, below 0 if too many were taken.", Values: one(s.Level)},
 	}
 }

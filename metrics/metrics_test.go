@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/admit"
 	"github.com/fairq/fairq/metrics"
 	"github.com/fairq/fairq/monitor"
 	"github.com/fairq/fairq/pool"
@@ -53,7 +54,7 @@ func values(t *testing.T, found []metrics.Metric) map[string]string {
 
 // TestAllOfStats changes one field of the Stats after the other.
 func TestAllOfStats(t *testing.T) {
-	for _, stats := range []any{new(fairq.Stats), new(task.Stats), new(pool.Stats)} {
+	for _, stats := range []any{new(fairq.Stats), new(task.Stats), new(pool.Stats), new(admit.Stats)} {
 		of := func() map[string]string { return values(t, metrics.Of(reflect.ValueOf(stats).Elem().Interface())) }
 		before := of()
 		for f, field := range reflect.ValueOf(stats).Elem().Fields() {
@@ -61,6 +62,8 @@ func TestAllOfStats(t *testing.T) {
 			case *int:
 				*x = 7
 			case *uint64:
+				*x = 7
+			case *float64:
 				*x = 7
 			case *bool:
 				*x = true

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/admit"
 	"github.com/fairq/fairq/monitor"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
@@ -353,6 +354,33 @@ func TestPoolWithQueue(t *testing.T) {
 		items.Close()
 		require.ErrorIs(t, p.Shutdown(t.Context()), pool.ErrShutdown)
 		require.NoError(t, w.Shutdown(t.Context()))
+	})
+}
+
+func TestLimiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := admit.New(2, &admit.Options[string]{MaxWaitingPerKey: 1})
+		for _, key := range []string{"a", "a", "b", "a", "a"} {
+			go func() { _, _ = l.Acquire(t.Context(), key) }()
+			synctest.Wait()
+		}
+		time.Sleep(time.Second)
+		m := monitor.New(nil, monitor.Limiter("api", l))
+		_, answer := get(t, m, "/v1/queues/api")
+		require.Equal(t, asJSON(t, l.Stats()), answer["stats"])
+		require.Equal(t, "limiter", answer["kind"])
+		_, answer = get(t, m, "/v1/queues/api/keys")
+		rows := answer["keys"].([]any)
+		require.Len(t, rows, 2)
+		for _, row := range rows {
+			row := row.(map[string]any)
+			require.EqualValues(t, 1, row["len"])
+			require.EqualValues(t, time.Second, row["oldest_age_ns"])
+			if row["key"] == "a" {
+				require.EqualValues(t, 2, row["total"].(map[string]any)["served"])
+				require.EqualValues(t, 1, row["total"].(map[string]any)["refused"])
+			}
+		}
 	})
 }
 

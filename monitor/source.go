@@ -27,8 +27,9 @@ const (
 	pageBuried   = 20
 )
 
-// Source is a queue or a pool with a name. Any number of Monitors, [Var] and package metrics can
-// look at it. [FairQueue], [TaskQueue] and [Pool] make one.
+// Source is a queue, a pool or a limiter with a name. Any number of Monitors, [Var] and package metrics can
+// look at it. [FairQueue], [TaskQueue], [Pool] and
+// [Limiter] make one.
 type Source struct {
 	name string
 	kind string
@@ -63,12 +64,13 @@ func newSource(name, kind string, of viewed) *Source {
 // Name returns the name.
 func (s *Source) Name() string { return s.name }
 
-// Stats returns a [fairq.Stats], a [task.Stats] or a [pool.Stats] as of now. Beside an error, the
+// Stats returns a [fairq.Stats], [task.Stats], [pool.Stats] or [admit.Stats] as of now. Beside an error, the
 // counters of this process are there.
 func (s *Source) Stats(ctx context.Context) (any, error) { return s.of.stats(ctx) }
 
-// KeyStats returns n keys as [fairq.FairQueue.KeyStats] or [task.Queue.KeyStats] does, each as the
-// text that the package documentation describes. Of a pool there are none: its queue has them.
+// KeyStats returns n keys as [fairq.FairQueue.KeyStats], [task.Queue.KeyStats] or
+// [admit.Limiter.KeyStats] does, each as the text that the package documentation describes. Of a
+// pool there are none: its queue has them. Of a limiter the Backlog is the calls that wait.
 func (s *Source) KeyStats(ctx context.Context, n int, by fairq.KeyOrder) ([]fairq.KeyStat[string], error) {
 	return s.of.keyStats(ctx, n, by)
 }
@@ -87,10 +89,10 @@ type sample struct {
 
 type summary struct {
 	Name  string     `json:"name"`
-	Kind  string     `json:"kind"` // "queue", "tasks" or "pool"
+	Kind  string     `json:"kind"` // "queue", "tasks", "pool" or "limiter"
 	At    time.Time  `json:"at"`
 	Error string     `json:"error,omitempty"` // why there is nothing else
-	Stats any        `json:"stats"`           // a fairq.Stats, task.Stats or pool.Stats
+	Stats any        `json:"stats"`           // a fairq.Stats, task.Stats, pool.Stats or admit.Stats
 	Wait  *quantiles `json:"wait,omitempty"`
 	Queue string     `json:"queue,omitempty"` // of a pool: the source of what waits for it
 

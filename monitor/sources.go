@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/admit"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
 )
@@ -263,6 +264,43 @@ func (w workers) do(_ context.Context, a Action, _ *sample) (int, error) {
 	}
 	return 1, nil
 }
+
+// Limiter returns a source that shows an [admit.Limiter]: the items of a key are the calls that wait.
+// The name is as for [FairQueue].
+func Limiter[K comparable](name string, l *admit.Limiter[K]) *Source {
+	return newSource(name, "limiter", limiter[K]{l})
+}
+
+type limiter[K comparable] struct{ *admit.Limiter[K] }
+
+func (l limiter[K]) look(ctx context.Context) (s sample, err error) {
+	s.Stats = l.Stats()
+	keys := newKeyRows[string]()
+	for by := range fairq.ByRefused + 1 {
+		stats, _ := l.keyStats(ctx, maxKeys, by)
+		for i := range stats {
+			keys.add(&stats[i])
+		}
+	}
+	s.Keys = keys.longest()
+	return s, nil
+}
+
+func (l limiter[K]) stats(context.Context) (any, error) { return l.Stats(), nil }
+
+func (l limiter[K]) keyStats(_ context.Context, n int, by fairq.KeyOrder) (all []fairq.KeyStat[string], err error) {
+	for _, k := range l.KeyStats(n, by) {
+		all = append(all, fairq.KeyStat[string]{
+			Key: keyText(any(k.Key)), Backlog: k.Waiting, Taken: k.Held, Weight: k.Weight, OldestAge: k.OldestWait,
+			Total: fairq.Counts{Served: k.Admitted, Refused: k.Refused, Cost: uint64(k.Used)},
+		})
+	}
+	return all, nil
+}
+
+func (limiter[K]) actions() []string { return nil }
+
+func (limiter[K]) do(context.Context, Action, *sample) (int, error) { return 0, nil }
 
 // resolve returns the key that is shown like that.
 func resolve[K comparable](text string, last *sample) (key K, ok bool) {

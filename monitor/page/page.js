@@ -116,6 +116,14 @@ const kinds = {
     ],
     lines: [['busy', (s) => s.running], ['started a second', (s) => s.started, true], ['failed a second', (s) => s.failed, true]],
   },
+  limiter: {
+    numbers: [
+      ['Permits', plain('limit')], ['Held', plain('held')], ['Waiting', plain('waiting')], ['Keys', plain('keys')],
+      ['Oldest', (s) => s.stats.oldest_wait_ns ? duration(s.stats.oldest_wait_ns) : none],
+      ['Admitted', plain('admitted')], ['Refused', plain('refused')], ['State', (s) => s.stats.closed ? 'closed' : 'open'],
+    ],
+    lines: [['held', (s) => s.held], ['waiting', (s) => s.waiting], ['admitted a second', (s) => s.admitted, true]],
+  },
 };
 
 // Of tasks that others work on there are no rates: these count what they do, each for itself.
