@@ -35,7 +35,7 @@ func BenchmarkCost(b *testing.B) {
 			q := fairq.New(func(j job) string { return j.user }, &o)
 			for _, j := range all[:2*n] {
 				if o.PriorCost > 0 {
-					require.NoError(b, q.Done(j, j.cost))
+					require.NoError(b, q.ReportCost(j, j.cost))
 				}
 				require.NoError(b, q.Push(j))
 			}
@@ -48,9 +48,8 @@ func BenchmarkCost(b *testing.B) {
 			{"none", fairq.Options[string, job]{}},
 			{"known/quantum=1000", fairq.Options[string, job]{Cost: cost, Quantum: 1000}},
 			{"known/quantum=100", fairq.Options[string, job]{Cost: cost, Quantum: 100}},
-			{"known/ahead=1", fairq.Options[string, job]{Cost: cost, Quantum: 1000, TurnsAhead: 1}},
-			{"learned/quantum=1000", fairq.Options[string, job]{PriorCost: 1000, Quantum: 1000}},
-			{"learned/ahead=1", fairq.Options[string, job]{PriorCost: 1000, Quantum: 1000, TurnsAhead: 1}},
+			{"settled", fairq.Options[string, job]{Cost: cost, Quantum: 1000, SettleCosts: true}},
+			{"learned", fairq.Options[string, job]{PriorCost: 1000, Quantum: 1000}},
 		} {
 			b.Run(fmt.Sprintf("%s/keys=%d", c.name, n), func(b *testing.B) {
 				queues := []*fairq.FairQueue[string, job]{fill(c.Options), fill(fairq.Options[string, job]{})}

@@ -17,8 +17,8 @@ const MaxCost = account.MaxCost
 type costs struct {
 	quantum uint64
 	prior   uint64           // what an item of an unknown key costs; 0 if costs are not learned
-	ahead   uint32           // how many turns a key may have ahead
-	levels  *levels          // with TurnsAhead, from the first eviction; else nil
+	turn    bool             // costs are settled or learned, so keys have one turn ahead
+	levels  *levels          // with one turn ahead, from the first eviction; else nil
 	turns   column[turnCost] // by node
 	queued  uint64           // what all items cost together
 	served  uint64           // the same of those that were popped
@@ -33,6 +33,9 @@ type turnCost struct {
 	// The lowest two bits say by how many rounds Round of the account before is behind that of the
 	// turn: two stand for more, for then the account is void. The others say by how many rounds
 	// the turn, once paid, has taken Round of the account beyond its own.
+	//
+	// With one turn ahead, it is paid when it is served. Then rounds is the round of the turn, as
+	// far as 32 bits tell, and used is 0.
 	rounds uint32
 }
 
@@ -40,14 +43,20 @@ func (t *turnCost) ahead() uint64 { return uint64(t.rounds >> 2) }
 
 // pay makes a key pay for its turn, which can be in round join or later, and returns its round.
 func (t *turnCost) pay(u *usage, join, cost, share uint64) (round uint64) {
-	before := account.Account{Round: u.round, Used: uint64(u.used)}
+	before := u.account()
 	next := before.Next(join, share)
 	after := next.Pay(cost, share)
 	t.used = u.used
 	t.rounds = uint32(after.Round-next.Round)<<2 | uint32(min(next.Round-before.Round, 2))
-	u.round, u.used = after.Round, uint32(after.Used)
+	u.set(after)
 	return next.Round
 }
+
+func (u *usage) account() account.Account {
+	return account.Account{Round: u.round, Used: uint64(u.used)}
+}
+
+func (u *usage) set(a account.Account) { u.round, u.used = a.Round, uint32(a.Used) }
 
 // before returns the account that the key had before its turn in the given round.
 func (t *turnCost) before(round uint64) (uint64, uint32) { return round - uint64(t.rounds&3), t.used }
@@ -65,6 +74,11 @@ func (q *Queue[K, V]) checkPush(k *itemKey[K], value V) {
 	if q.len >= MaxLen {
 		panic(fmt.Sprintf("fairq: the queue holds %d items; the limit is MaxLen, %d", q.len, MaxLen))
 	}
+	q.rate(k, value)
+}
+
+// rate fills in the weight and the cost of an item. It panics if these are out of range.
+func (q *Queue[K, V]) rate(k *itemKey[K], value V) {
 	if q.Weight != nil {
 		if err := k.weigh(q.Weight); err != nil {
 			panic(err)
@@ -88,10 +102,10 @@ func (k *itemKey[K]) price(cost, quantum int64) error {
 	return fmt.Errorf("%w: it is %d for an item of key %#v; the limits are 1 and %d", ErrCost, cost, k.key, account.CostLimit(quantum))
 }
 
-func (q *Queue[K, V]) hasCosts() bool { return q.Cost != nil || q.PriorCost != 0 || q.TurnsAhead != 0 }
+func (q *Queue[K, V]) hasCosts() bool { return q.Cost != nil || q.PriorCost != 0 }
 
 // validateCosts returns an error if the fields that concern costs do not make sense together.
-func validateCosts(of string, known bool, quantum, prior int64, ahead int) error {
+func validateCosts(of string, known, settle bool, quantum, prior int64) error {
 	switch {
 	case known && prior != 0:
 		return fmt.Errorf("fairq: %s.PriorCost is %d; with Cost it must be 0, for costs are known", of, prior)
@@ -101,8 +115,8 @@ func validateCosts(of string, known bool, quantum, prior int64, ahead int) error
 		return fmt.Errorf("fairq: %s.Quantum is %d; with costs, the limits are 1 and MaxQuantum, %d", of, quantum, MaxQuantum)
 	case prior < 0 || prior > account.CostLimit(quantum):
 		return fmt.Errorf("fairq: %s.PriorCost is %d; the limits are 0 and %d", of, prior, account.CostLimit(quantum))
-	case ahead < 0 || ahead > MaxLen:
-		return fmt.Errorf("fairq: %s.TurnsAhead is %d; the limits are 0 and MaxLen, %d", of, ahead, MaxLen)
+	case settle && !known:
+		return fmt.Errorf("fairq: %s.SettleCosts is true; without Cost it must be false, for nothing is declared", of)
 	}
 	return nil
 }
@@ -115,7 +129,7 @@ func (q *Queue[K, V]) beginCosts() {
 		}
 		return
 	}
-	if err := validateCosts("Queue", q.Cost != nil, q.Quantum, q.PriorCost, q.TurnsAhead); err != nil {
+	if err := validateCosts("Queue", q.Cost != nil, q.SettleCosts, q.Quantum, q.PriorCost); err != nil {
 		panic(err)
 	}
 	if q.costs == nil {
@@ -125,51 +139,114 @@ func (q *Queue[K, V]) beginCosts() {
 		}
 		q.keys = keyTable[K]{}
 	}
-	q.costs.quantum, q.costs.prior, q.costs.ahead = max(1, uint64(q.Quantum)), uint64(q.PriorCost), allTurns
-	if q.TurnsAhead > 0 {
-		q.costs.ahead = uint32(q.TurnsAhead)
-	}
+	q.costs.quantum, q.costs.prior = uint64(q.Quantum), uint64(q.PriorCost)
+	q.costs.turn = q.SettleCosts || q.PriorCost > 0
 }
 
-// allTurns stands for no limit of turns ahead.
-const allTurns = 1<<32 - 1
+// hasOneTurn tells whether keys have one turn ahead, and not as many as items.
+func (q *Queue[K, V]) hasOneTurn() bool { return q.costs != nil && q.costs.turn }
 
-// Done tells what an item has cost that was popped, in units, for a queue that learns costs: see
-// [Options].PriorCost. It panics if the cost is negative, or there is no PriorCost.
-func (q *Queue[K, V]) Done(key K, cost int64) {
-	if err := q.done(key, hashOf(key), cost); err != nil {
+// ReportCost tells what an item of a key has cost that was popped: see [FairQueue.ReportCost]. It
+// panics where that returns an error.
+func (q *Queue[K, V]) ReportCost(key K, value V, cost int64) {
+	k := itemKey[K]{key, hashOf(key), 1, 1}
+	q.rate(&k, value)
+	if err := q.reportCost(&k, cost); err != nil {
 		panic(err)
 	}
 }
 
-func (q *Queue[K, V]) done(key K, hash uint32, cost int64) error {
+// reportCost is ReportCost for an item that was pushed with the cost that is in k.
+func (q *Queue[K, V]) reportCost(k *itemKey[K], cost int64) error {
 	switch {
-	case q.PriorCost == 0:
-		return errors.New("fairq: Done: costs are not learned, for PriorCost is 0")
+	case !q.SettleCosts && q.PriorCost == 0:
+		return errors.New("fairq: ReportCost: costs are neither settled nor learned; set SettleCosts or PriorCost")
 	case cost < 0:
-		return fmt.Errorf("%w: it is %d for an item of key %#v that is done; it must not be negative", ErrCost, cost, key)
+		return fmt.Errorf("%w: it is %d for an item of key %#v that is done; it must not be negative", ErrCost, cost, k.key)
 	case q.len == 0:
 		q.beginCosts()
 	}
-	if !q.learns() {
-		return nil // PriorCost takes effect when the queue is empty
+	switch {
+	case q.learns():
+		slot, _ := q.knownKey(k)
+		c := q.keys.costs.at(slot)
+		c.mean = c.mean.Learn(min(cost, account.CostLimit(int64(q.costs.quantum))), int64(q.costs.prior))
+	case q.hasOneTurn():
+		q.settle(k, min(cost, MaxCost)-int64(k.cost))
+	default:
+		return nil // what the fields say takes effect when the queue is empty
 	}
-	slot, _ := q.keys.find(key, hash)
-	if slot == 0 {
-		slot = q.keys.insert(key, hash)
-		q.keys.beginCost(slot)
-		defer q.forgetIdle()
+	if q.hasManyIdle(maxIdle) {
+		q.forgetIdle()
 	}
-	c := q.keys.costs.at(slot)
-	c.mean = c.mean.Learn(min(cost, account.CostLimit(int64(q.costs.quantum))), int64(q.costs.prior))
 	return nil
+}
+
+// knownKey returns the slot and the state of a key, which is put into the table if it is not there.
+func (q *Queue[K, V]) knownKey(k *itemKey[K]) (slot uint32, s *keyState[K]) {
+	if slot, s = q.keys.find(k.key, k.hash); s == nil {
+		slot, s = q.addKey(k)
+		q.keys.costs.at(slot).share = q.costs.quantum * uint64(k.weight)
+	}
+	return slot, s
+}
+
+// settle moves the account of a key whose item costs so much more, or less, than it has paid. It
+// makes no difference whether a key is forgotten already that can be: a refund is void, and a debt
+// begins with the current round.
+func (q *Queue[K, V]) settle(k *itemKey[K], more int64) {
+	_, s := q.keys.find(k.key, k.hash)
+	isIdle := s == nil || s.len == 0
+	isVoid := s == nil || isIdle && !q.isNeeded(s)
+	if more == 0 || isVoid && more < 0 {
+		return
+	}
+	slot, s := q.knownKey(k)
+	if isVoid {
+		s.round, s.used = q.rounds.current, 0
+	}
+	s.set(s.account().Settle(more, q.keys.costs.at(slot).share))
+	if isIdle {
+		q.reach = max(q.reach, s.round)
+	} else {
+		q.moveTurn(s, slot)
+	}
+}
+
+// moveTurn puts the one turn that a key has ahead where its account is now.
+func (q *Queue[K, V]) moveTurn(s *keyState[K], slot uint32) {
+	s.set(s.account().Next(0, q.keys.costs.at(slot).share))
+	turn, is := s.lastTurn, q.lastRound(s)
+	if round := turnOf(s.round, q.earliest()); round != is {
+		q.dropTurn(s)
+		q.giveTurn(s, turn, round)
+	}
+}
+
+// earliest returns the first round that can have a turn now.
+func (q *Queue[K, V]) earliest() uint64 {
+	if q.rounds.open {
+		return q.rounds.current
+	}
+	return q.rounds.current + 1
+}
+
+// turnOf returns the round of a turn that is given now. A key with credit has it at once. That of a
+// key that owes more rounds than a turn may lie ahead moves on when it is reached, see reachTurn.
+func turnOf(round, now uint64) uint64 { return min(max(round, now), now+account.MaxQuanta) }
+
+// giveTurn gives a key its one turn ahead, at the end of a round.
+func (q *Queue[K, V]) giveTurn(s *keyState[K], turn uint32, round uint64) {
+	s.lastTurn = turn
+	q.costs.turns.at(turn).rounds = uint32(round)
+	q.appendTurn(q.ring(round), turn, q.links.at(turn))
 }
 
 // learns tells whether costs are learned.
 func (q *Queue[K, V]) learns() bool { return q.costs != nil && q.costs.prior > 0 }
 
 // enterCost is called with the node of an item that was queued, and the key's first node without a
-// turn. The key pays for that turn, unless it has as many ahead as it may have. Then round is 0.
+// turn. The key pays for that turn, unless it has one ahead and may have no more. Then round is 0.
 func (q *Queue[K, V]) enterCost(s *keyState[K], slot, node, turn uint32, join uint64, item *itemKey[K]) (round uint64) {
 	c, k, cost := q.costs, q.keys.costs.at(slot), item.cost
 	k.share = c.quantum * uint64(item.weight)
@@ -183,15 +260,15 @@ func (q *Queue[K, V]) enterCost(s *keyState[K], slot, node, turn uint32, join ui
 	k.queued += uint64(cost)
 	c.queued += uint64(cost)
 	switch {
-	case s.len > c.ahead:
+	case !c.turn:
+		return c.turns.at(turn).pay(&s.usage, join, uint64(cost), k.share)
+	case s.len > 1:
 		return 0
-	case turn == node:
-	case c.ahead < allTurns:
-		return c.payNext(k, &s.usage, turn, join)
-	default:
-		t = c.turns.at(turn)
 	}
-	return t.pay(&s.usage, join, uint64(cost), k.share)
+	s.set(s.account().Next(join, k.share))
+	round = turnOf(s.round, q.earliest())
+	t.rounds = uint32(round)
+	return round
 }
 
 // leave is called when the item of a node is about to leave, and returns its cost.
@@ -202,16 +279,14 @@ func (c *costs) leave(k *keyCost, node uint32) (cost uint64) {
 	return cost
 }
 
-// payNext makes a key pay for the turn of a node whose item was queued earlier.
-func (c *costs) payNext(k *keyCost, u *usage, turn uint32, join uint64) (round uint64) {
-	t := c.turns.at(turn)
-	if c.prior > 0 { // more may have been learned since then
-		cost := c.estimate(k)
+// price reads the learned cost of an item that is the next one of its key from now on.
+func (c *costs) price(k *keyCost, node uint32) {
+	if c.prior > 0 { // more may have been learned since it was pushed
+		t, cost := c.turns.at(node), c.estimate(k)
 		k.queued += uint64(cost) - uint64(t.cost)
 		c.queued += uint64(cost) - uint64(t.cost)
 		t.cost = cost
 	}
-	return t.pay(u, join, uint64(t.cost), k.share)
 }
 
 // estimate returns what the next item of a key will cost, as far as is known.

@@ -152,8 +152,8 @@ func ExampleOptions_cost() {
 }
 
 // What an item costs is learned where nobody knows it before: here what the jobs of bob take.
-func ExampleFairQueue_Done() {
-	q := fairq.New(byUser, &fairq.Options[string, job]{PriorCost: 60, Quantum: 6, TurnsAhead: 1})
+func ExampleFairQueue_ReportCost() {
+	q := fairq.New(byUser, &fairq.Options[string, job]{PriorCost: 60, Quantum: 6})
 	seconds := map[string]int64{"alice": 6, "bob": 600}
 	for range 2 {
 		for range 3 {
@@ -162,7 +162,7 @@ func ExampleFairQueue_Done() {
 		var order []string
 		for range 6 {
 			j, _ := q.Pop()
-			_ = q.Done(j, seconds[j.user])
+			_ = q.ReportCost(j, seconds[j.user])
 			order = append(order, j.user)
 		}
 		fmt.Println(order)

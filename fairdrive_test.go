@@ -23,6 +23,7 @@ type fairDriver struct {
 	evicted []int
 	tickets map[int]Ticket
 	added   []int // the keys of tickets
+	flight  []int // items that were popped and whose cost was not reported
 	earlier Queue[float64, int]
 	outline int // items when earlier was made
 
@@ -77,7 +78,7 @@ func newFairDriver(t *testing.T, p pricing, mode, size byte) *fairDriver {
 	if p.most > 0 {
 		o.Cost = func(item int) int64 { return int64(p.cost(item)) }
 	}
-	o.Quantum, o.PriorCost, o.TurnsAhead = int64(p.quantum), int64(p.prior), p.ahead
+	o.Quantum, o.PriorCost, o.SettleCosts = int64(p.quantum), int64(p.prior), p.settle
 	if size&32 != 0 {
 		o.CountKeys = 10 // all of them
 	}
@@ -125,9 +126,15 @@ func (d *fairDriver) step(op byte, arg, key, item int, waits bool) {
 		got, ok := d.q.Pop()
 		require.Equal(d, wantOK, ok)
 		require.Equal(d, want, got)
-		if ok && d.m.pricing.prior > 0 && arg > 7 {
-			require.NoError(d, d.q.Done(got, int64(arg*arg)))
-			d.m.model.done(d.m.keyOf[got], arg*arg)
+		if ok && d.m.pricing.oneTurn() {
+			d.flight = append(d.flight, got)
+		}
+		if at := arg % 4; op == 5 && at < len(d.flight) {
+			item := d.flight[at]
+			d.flight = slices.Delete(d.flight, at, at+1)
+			cost := d.m.pricing.realCost(item, arg)
+			require.NoError(d, d.q.ReportCost(item, int64(cost)))
+			d.m.reportCost(d.m.keyOf[item], item, cost)
 		}
 	case op == 6 && arg < 8:
 		want := []int{}
@@ -141,6 +148,7 @@ func (d *fairDriver) step(op byte, arg, key, item int, waits bool) {
 	case op == 6 && arg < 10:
 		want := d.m.drain()
 		require.Equal(d, want, d.q.Drain())
+		d.flight = nil
 	case op == 6 && len(d.added) > 0:
 		d.remove(arg % len(d.added))
 	case op == 7 && arg < 6:
@@ -327,7 +335,7 @@ func (d *fairDriver) compareUpcoming(step int) {
 		rounds[numberOf(u.Key)] = u.Round
 	}
 	for key, last := range rounds {
-		if d.m.pricing.ahead == 0 { // else not every item has a round yet
+		if !d.m.pricing.oneTurn() { // else not every item has a round yet
 			require.Equal(d, d.m.turns.Rounds(key), last, "step %d", step)
 		}
 	}

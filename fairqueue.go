@@ -464,24 +464,30 @@ func (q *FairQueue[K, V]) Drain() []V {
 // setCostsLocked is called for a queue that is new.
 func (q *FairQueue[K, V]) setCostsLocked() {
 	o := &q.options
-	q.queue.Cost, q.queue.Quantum, q.queue.PriorCost, q.queue.TurnsAhead = o.Cost, o.Quantum, o.PriorCost, o.TurnsAhead
-	if q.queue.beginCosts(); o.TurnsAhead > 0 && o.WhenFull >= EvictHeaviest {
+	q.queue.Cost, q.queue.Quantum, q.queue.PriorCost, q.queue.SettleCosts = o.Cost, o.Quantum, o.PriorCost, o.SettleCosts
+	if q.queue.beginCosts(); q.queue.hasOneTurn() && o.WhenFull >= EvictHeaviest {
 		q.queue.levels()
 	}
 }
 
-// LearnsCosts tells whether there is a PriorCost, so that Done may be called.
-func (q *FairQueue[K, V]) LearnsCosts() bool { return q.options.PriorCost > 0 }
+// TakesCosts reports whether costs are settled or learned, so that ReportCost may be called.
+func (q *FairQueue[K, V]) TakesCosts() bool {
+	return q.options.SettleCosts || q.options.PriorCost > 0
+}
 
-// Done tells what an item has cost that was popped, in units, for a queue that learns costs: see
-// [Options].PriorCost. Less than one unit counts as one, and what is beyond the limit of a cost as
-// the limit. A key of which nothing is known is known from then on; the key function tells which it
-// is. Done returns [ErrCost] if the cost is negative, and an error if there is no PriorCost.
-func (q *FairQueue[K, V]) Done(item V, cost int64) error {
-	key := q.key(item)
-	hash := hashOf(key)
+// ReportCost tells what an item has cost that was popped, in units: to settle the account of its
+// key, or to learn. See [Options].SettleCosts and PriorCost. It is called once for each item at
+// most, and asks again for its key, weight and cost, which must be what they were at the push. If
+// costs are learned, less than one unit counts as one, and what is beyond the limit of a cost as
+// the limit; if they are settled, what is beyond [MaxCost] as that. ReportCost returns [ErrCost] if
+// the cost is negative, what Push would return for the item's weight and cost, and an error if costs
+// are neither settled nor learned.
+func (q *FairQueue[K, V]) ReportCost(item V, cost int64) error {
+	k, err := q.itemKey(item)
+	if err != nil {
+		return err
+	}
 	q.mu.Lock()
-	err := q.queue.done(key, hash, cost)
-	q.mu.Unlock()
-	return err
+	defer q.mu.Unlock()
+	return q.queue.reportCost(&k, cost)
 }

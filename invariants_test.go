@@ -57,8 +57,8 @@ func (q *Queue[K, V]) check() error {
 				continue // it is idle, see checkIdle
 			}
 			want := s.len
-			if q.costs != nil {
-				want = min(want, q.costs.ahead)
+			if q.hasOneTurn() {
+				want = 1
 			}
 			if turns[slot] != int(want) {
 				return fmt.Errorf("key %d has %d turns and %d items", slot, turns[slot], s.len)

@@ -61,11 +61,14 @@ func (c counted) Rounds(key int) (n int) {
 }
 
 // pricing tells what items cost. The zero value stands for a queue without costs.
-type pricing struct{ quantum, most, prior, ahead int }
+type pricing struct {
+	quantum, most, prior int
+	settle               bool
+}
 
 // pricings are those of the regimes of tests: without costs; with equal costs, which changes
 // nothing; with items that cost a part of the quantum, about as much, some ten times as much, and
-// up to the limit; with some turns ahead; and with costs that are learned.
+// up to the limit; the same with costs that are settled; and with costs that are learned.
 var pricings = []pricing{
 	{},
 	{quantum: 1, most: 1},
@@ -73,13 +76,14 @@ var pricings = []pricing{
 	{quantum: 50, most: 100},
 	{quantum: 10, most: 200},
 	{quantum: 1, most: account.MaxQuanta},
-	{ahead: 1},
-	{quantum: 10, most: 200, ahead: 1},
-	{quantum: 50, most: 100, ahead: 3},
+	{quantum: 50, most: 100, settle: true},
+	{quantum: 10, most: 200, settle: true},
+	{quantum: 1, most: account.MaxQuanta, settle: true},
 	{quantum: 10, prior: 50},
-	{quantum: 10, prior: 50, ahead: 1},
-	{quantum: 40, prior: 50, ahead: 2},
+	{quantum: 40, prior: 50},
 }
+
+func (p pricing) oneTurn() bool { return p.settle || p.prior > 0 }
 
 func (p pricing) hasCosts() bool { return p != pricing{} }
 
@@ -91,13 +95,21 @@ func (p pricing) cost(item int) int {
 	return 1 + item*7919%p.most
 }
 
+// realCost returns what an item turns out to have cost.
+func (p pricing) realCost(item, arg int) int {
+	if arg > 24 {
+		return item * 7919 % (3 * account.MaxQuanta)
+	}
+	return item * 7919 % (300 >> (arg % 8))
+}
+
 // configure sets the fields of a queue.
 func (p pricing) configure(q *Queue[float64, int]) {
 	if p.most > 0 {
 		q.Cost = func(item int) int64 { return int64(p.cost(item)) }
 	}
-	q.Quantum, q.PriorCost, q.TurnsAhead = int64(p.quantum), int64(p.prior), p.ahead
-	if q.beginCosts(); p.ahead > 0 {
+	q.Quantum, q.PriorCost, q.SettleCosts = int64(p.quantum), int64(p.prior), p.settle
+	if q.beginCosts(); p.oneTurn() {
 		q.levels() // so that the order of those of the same level is that in which they got there
 	}
 }
@@ -121,8 +133,8 @@ func numberOf(key float64) int {
 func newModel(newcomers Newcomers, weights map[int]int, p pricing) *model {
 	m := &model{weights: weights, pricing: p, keys: map[int][]int{}, means: map[int]int64{}, levels: map[int][2]int{}}
 	m.turns = counted{new(roundsmodel.Turns[int])}
-	if p.hasCosts() && (p.most != 1 || p.ahead > 0) {
-		accounts := &roundsmodel.Accounts[int]{Quantum: max(1, p.quantum), Ahead: p.ahead}
+	if p.hasCosts() && p.most != 1 {
+		accounts := &roundsmodel.Accounts[int]{Quantum: p.quantum, OneTurn: p.oneTurn()}
 		if p.prior > 0 {
 			accounts.Estimate = m.estimate
 		}
@@ -158,15 +170,19 @@ func (m *model) estimate(key int) int {
 	return m.pricing.prior
 }
 
-// done is told what an item has cost.
-func (m *model) done(key, cost int) {
+// reportCost is told what an item has cost.
+func (m *model) reportCost(key, item, cost int) {
+	m.rounds = nil
+	if m.pricing.settle {
+		m.turns.(paid).Settle(key, m.weight(key), cost-m.pricing.cost(item))
+		return
+	}
 	mean, ok := m.means[key]
 	if !ok {
 		mean = int64(m.pricing.prior) << 16
 	}
 	cost = min(cost, account.MaxQuanta*m.pricing.quantum)
 	m.means[key] = max(1, mean+(int64(cost)<<16-mean)>>3)
-	m.rounds = nil
 }
 
 func (m *model) pop() (key, item int, ok bool) {
@@ -233,11 +249,11 @@ func (m *model) position(item int) (n int, ok bool) {
 	return max(n, 0), n >= 0
 }
 
-// heaviest returns the keys that have items in the furthest round, or with turns ahead those with
+// heaviest returns the keys that have items in the furthest round, or with one turn ahead those with
 // the most items for their weight; and the newest and the oldest item of the last one of these.
 func (m *model) heaviest() (keys map[int]bool, newest, oldest int) {
 	keys = map[int]bool{}
-	if m.pricing.ahead > 0 {
+	if m.pricing.oneTurn() {
 		top := [2]int{}
 		for key, level := range m.levels {
 			if level[0] > 0 && (level[0] > top[0] || level[0] == top[0] && level[1] > top[1]) {

@@ -51,23 +51,26 @@ type Options[K comparable, V any] struct {
 	// docs/design.md.
 	Quantum int64
 
-	// PriorCost is for use instead of Cost, where nobody knows what an item costs before it is done:
-	// the queue learns that from [FairQueue.Done]. It takes the key's next item to cost what the
-	// items of the key have cost, in a moving mean of which each new cost is an eighth. PriorCost,
-	// 1 to 65,536 quanta, is the cost for a key of which nothing is known. 0 means that costs are
-	// not learned. The queue remembers what it has learned of a key without items, for some 16,384
-	// such keys (more if more than a quarter as many have items), and until Drain.
-	PriorCost int64
-
-	// TurnsAhead is how many turns a key may have ahead at most; 0 means no limit. An item without
-	// a turn gets one when an earlier item of its key leaves; what it costs is read then, and its
-	// weight is that of the key's last push. So a backlog is priced with what is known when it is
-	// served, and not when it was pushed: where costs are learned, use 1. Otherwise 0 is right: an
-	// item's round is known at the push, and the first turn of a key is as early with both.
+	// SettleCosts is for costs that are declared at the push and known when the item is done: an
+	// item is charged its Cost when it gets its turn, and [FairQueue.ReportCost] moves its key's
+	// account by the difference to what the item has cost. Nobody gains by a wrong Cost, but once. A
+	// key that has paid too much is served before others until it has that back; one that has paid
+	// too little waits until its rounds have passed. A key without items loses such a credit.
 	//
-	// With TurnsAhead, the heaviest key for EvictHeaviest and EvictOldest is that with the most
-	// items for its weight, rounded up, and Position and Snapshot take O(log keys) for each item.
-	TurnsAhead int
+	// With SettleCosts or PriorCost a key has one turn ahead, and not one for each item: its next
+	// item gets one when the one before it leaves, with the weight of the key's last push. So the
+	// heaviest key for EvictHeaviest and EvictOldest is that with the most items for its weight,
+	// rounded up, and Position and Snapshot take O(log keys) for each item. To pop an item is O(1)
+	// for each 65,536 rounds that keys owe.
+	SettleCosts bool
+
+	// PriorCost is for use instead of Cost, where nobody knows what an item costs before it is done:
+	// the queue learns that from [FairQueue.ReportCost]. When an item gets its turn, it is taken to
+	// cost what the items of the key have cost, in a moving mean of which each new cost is an
+	// eighth. PriorCost, 1 to 65,536 quanta, is the cost for a key of which nothing is known. 0 means
+	// that costs are not learned. The queue remembers what it has learned of a key without items,
+	// for some 16,384 such keys (more if more than a quarter as many have items), and until Drain.
+	PriorCost int64
 
 	// OnEvict is handed what is evicted, after the lock is released, in the goroutine of the push
 	// that takes its place, or of the call that lets in a producer who has waited. It delays that
@@ -186,7 +189,7 @@ func (o *Options[K, V]) complete() error {
 	case o.WhenFull < EvictHeaviest && o.OnEvict != nil:
 		return fmt.Errorf("fairq: Options.OnEvict is set; with WhenFull %v it must be nil, for nothing is ever evicted", o.WhenFull)
 	}
-	return validateCosts("Options", o.Cost != nil, o.Quantum, o.PriorCost, o.TurnsAhead)
+	return validateCosts("Options", o.Cost != nil, o.SettleCosts, o.Quantum, o.PriorCost)
 }
 
 // weigh asks for the weight of the key.

@@ -48,7 +48,7 @@ func (q *Queue[K, V]) Order() iter.Seq[UpcomingItem[K, V]] {
 // rounds in which they will. A turn delivers the oldest item of its key that no earlier turn
 // delivers. As long as no item of the key has moved up, that is the one of the turn's own node.
 func (q *Queue[K, V]) order() iter.Seq2[uint64, uint32] {
-	if q.costs != nil && q.costs.ahead < allTurns {
+	if q.hasOneTurn() {
 		return q.orderAhead
 	}
 	return func(yield func(uint64, uint32) bool) {
@@ -87,18 +87,18 @@ func (q *Queue[K, V]) turns(round uint64) iter.Seq[uint32] {
 	}
 }
 
-// Where keys have only some turns ahead, the order of their other items follows from what happens
-// until these get theirs.
+// Where keys have one turn ahead, the order of their other items follows from what happens until
+// these get theirs.
 
 // forecast is what will be of a key.
 type forecast struct {
 	account.Account
 	item uint32 // the next one that leaves
-	next uint32 // the next one that gets a turn; 0 if there is none
+	cost uint32 // of that
 	len  uint32
 }
 
-// orderAhead is order for a queue with TurnsAhead.
+// orderAhead is order for a queue whose keys have one turn ahead.
 func (q *Queue[K, V]) orderAhead(yield func(round uint64, node uint32) bool) {
 	keys := map[uint32]*forecast{}
 	given := map[uint64][]uint32{} // turns that keys will have been given, as slots of keys, by round
@@ -109,21 +109,20 @@ func (q *Queue[K, V]) orderAhead(yield func(round uint64, node uint32) bool) {
 			k = q.forecast(slot)
 			keys[slot] = k
 		}
-		if !yield(round, k.item) {
-			return false
-		}
-		if k.next == k.item {
-			k.next = q.links.at(k.next).nextItem
-		}
-		k.item = q.itemAfter(k.item)
-		if k.len > q.costs.ahead {
-			turn := q.foresee(slot, k, round)
-			if given[turn] == nil && turn > round {
-				heap.Push(&later, turn)
+		if k.Round <= round { // else it owes further rounds, and is not served
+			if !yield(round, k.item) {
+				return false
 			}
-			given[turn] = append(given[turn], slot)
+			if k.len--; k.len == 0 {
+				return true
+			}
+			q.foresee(slot, k)
 		}
-		k.len--
+		turn := turnOf(k.Round, round)
+		if given[turn] == nil && turn > round {
+			heap.Push(&later, turn)
+		}
+		given[turn] = append(given[turn], slot)
 		return true
 	}
 	for round := q.rounds.current; round < math.MaxUint64; {
@@ -152,25 +151,17 @@ func (q *Queue[K, V]) orderAhead(yield func(round uint64, node uint32) bool) {
 // forecast returns that of a key as of now.
 func (q *Queue[K, V]) forecast(slot uint32) *forecast {
 	s := q.keys.at(slot)
-	k := &forecast{account.Account{Round: s.round, Used: uint64(s.used)}, s.oldest, 0, s.len}
-	if s.lastTurn != s.newest {
-		k.next = q.links.at(s.lastTurn).nextItem
-	}
-	return k
+	return &forecast{s.account(), s.oldest, q.costs.turns.at(s.oldest).cost, s.len}
 }
 
-// foresee gives the next item of a key its turn, and returns the round of that.
-func (q *Queue[K, V]) foresee(slot uint32, k *forecast, now uint64) (round uint64) {
+// foresee has a key pay for its item, and gives the next one its turn.
+func (q *Queue[K, V]) foresee(slot uint32, k *forecast) {
 	c := q.keys.costs.at(slot)
-	cost := q.costs.turns.at(k.next).cost
-	if q.costs.prior > 0 {
-		cost = q.costs.estimate(c)
+	k.Account = k.Pay(uint64(k.cost), c.share).Next(0, c.share)
+	k.item = q.itemAfter(k.item)
+	if k.cost = q.costs.turns.at(k.item).cost; q.costs.prior > 0 {
+		k.cost = q.costs.estimate(c)
 	}
-	k.next = q.links.at(k.next).nextItem
-	k.Account = k.Next(now, c.share)
-	round = k.Round
-	k.Account = k.Pay(uint64(cost), c.share)
-	return round
 }
 
 // roundHeap is a heap of rounds, the earliest first.

@@ -35,14 +35,15 @@ type Queue[K comparable, V any] struct {
 	// [MaxQuantum].
 	Quantum int64
 
-	// PriorCost, 1 to 65,536 quanta, is there instead of Cost if costs are learned with
-	// [Queue.Done]: what an item of a key costs of which nothing is known. See
-	// [Options].PriorCost.
-	PriorCost int64
+	// SettleCosts says that Cost is what items are declared to cost, and [Queue.ReportCost] tells
+	// what they have cost: see [Options].SettleCosts.
+	SettleCosts bool
 
-	// TurnsAhead is how many turns a key may have ahead: see [Options].TurnsAhead. A change of it,
-	// of Cost, Quantum or PriorCost takes effect when the queue is empty.
-	TurnsAhead int
+	// PriorCost, 1 to 65,536 quanta, is there instead of Cost if costs are learned with
+	// [Queue.ReportCost]: what an item of a key costs of which nothing is known. See
+	// [Options].PriorCost. A change of it, of Cost, Quantum or SettleCosts takes effect when the
+	// queue is empty.
+	PriorCost int64
 
 	// Every item has a node, and a node is on two lists. The list of its key says what is served
 	// next of that key: its items, oldest first. The ring of its round says when: each node there
@@ -150,8 +151,8 @@ func (q *Queue[K, V]) Pop() (key K, value V, ok bool) {
 	if q.len == 0 {
 		return key, value, false
 	}
-	if q.rounds.head == 0 {
-		q.beginRound()
+	if q.rounds.head == 0 || q.hasOneTurn() {
+		q.reachTurn()
 	}
 	key = q.keys.at(q.links.at(q.rounds.head).key & keyMask).key
 	return key, q.pop(), true
@@ -232,7 +233,7 @@ func (q *Queue[K, V]) pushTo(slot uint32, s *keyState[K], k *itemKey[K], value V
 	switch {
 	case q.costs != nil:
 		if round = q.enterCost(s, slot, node, turn, join, k); round == 0 {
-			return node // the key has as many turns ahead as it may have
+			return node // the key has its one turn ahead
 		}
 	case s.round < join:
 		s.turnsBefore, s.round, s.used = uint16(s.used), join, 1
@@ -299,8 +300,8 @@ func (q *Queue[K, V]) ring(round uint64) *ring {
 
 // pop takes out the next item. The queue must not be empty.
 func (q *Queue[K, V]) pop() (value V) {
-	if q.rounds.head == 0 {
-		q.beginRound()
+	if q.rounds.head == 0 || q.hasOneTurn() {
+		q.reachTurn()
 	}
 	turn := q.rounds.head
 	l := q.links.at(turn)
@@ -321,7 +322,11 @@ func (q *Queue[K, V]) pop() (value V) {
 	}
 	if c := q.costs; c != nil {
 		k := q.keys.costs.at(slot)
-		c.served += c.leave(k, node)
+		cost := c.leave(k, node)
+		c.served += cost
+		if c.turn {
+			s.set(s.account().Pay(cost, k.share))
+		}
 		c.setLevel(k, slot, s.len-1)
 	}
 	value = q.takeValue(node)
@@ -346,19 +351,46 @@ func (q *Queue[K, V]) pop() (value V) {
 	return value
 }
 
-// beginRound makes the next round the current one: nothing is left of that. The queue must not be
+// reachTurn begins the next round if nothing is left of the current one. A turn that is reached
+// while its key owes further rounds moves on, and nobody is served by it. The queue must not be
 // empty.
-func (q *Queue[K, V]) beginRound() {
-	q.rounds.advance()
-	q.rounds.head = q.links.at(q.rounds.tail).nextTurn
+func (q *Queue[K, V]) reachTurn() {
+	for {
+		if q.rounds.head == 0 {
+			q.rounds.advance()
+			q.rounds.head = q.links.at(q.rounds.tail).nextTurn
+		}
+		if !q.hasOneTurn() {
+			return
+		}
+		slot := q.links.at(q.rounds.head).key & keyMask
+		s := q.keys.at(slot)
+		if s.round <= q.rounds.current {
+			return
+		}
+		q.moveTurn(s, slot)
+	}
 }
 
-// next returns the node of the turn that pop takes next. The queue must not be empty.
-func (q *Queue[K, V]) next() (turn uint32) {
-	if q.rounds.head != 0 {
-		return q.rounds.head
+// next returns a node of the key that pop serves next. The queue must not be empty.
+func (q *Queue[K, V]) next() (node uint32) {
+	round := q.rounds.current
+	if node = q.rounds.head; node == 0 {
+		round = q.rounds.after(round)
+		node = q.links.at(*q.rounds.later(round)).nextTurn
 	}
-	return q.links.at(*q.rounds.later(q.rounds.after(q.rounds.current))).nextTurn
+	if q.hasOneTurn() && q.keys.at(q.links.at(node).key&keyMask).round > round {
+		return q.firstPaid() // see reachTurn
+	}
+	return node
+}
+
+// firstPaid is not in next, for what is returned from within such a loop is allocated.
+func (q *Queue[K, V]) firstPaid() (node uint32) {
+	for _, node = range q.order() {
+		break
+	}
+	return node
 }
 
 // takeValue takes the item out of a node. The ticket is voided by freeNode or release.

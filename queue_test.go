@@ -3,6 +3,7 @@ package fairq
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 
@@ -20,6 +21,7 @@ type driver struct {
 	tickets map[int]Ticket
 	earlier Queue[float64, int] // the outline of an earlier state
 	live    []int               // the items whose tickets have not been used
+	flight  []modelItem         // those that were popped and whose cost was not reported
 	next    int                 // the next item; 0 is none
 }
 
@@ -97,9 +99,15 @@ func (d *driver) step(op byte, arg, key int) {
 		k, v, ok := d.q.Pop()
 		mk, mv, mok := d.m.pop()
 		d.same(modelItem{mk, mv}, mok, modelItem{numberOf(k), v}, ok)
-		if ok && d.m.pricing.prior > 0 && op == 5 {
-			d.q.Done(k, int64(v*7919%300))
-			d.m.done(mk, v*7919%300)
+		if ok && d.m.pricing.oneTurn() {
+			d.flight = append(d.flight, modelItem{mk, mv})
+		}
+		if at := arg % 4; op == 5 && at < len(d.flight) {
+			i := d.flight[at]
+			d.flight = slices.Delete(d.flight, at, at+1)
+			cost := d.m.pricing.realCost(i.item, arg)
+			d.q.ReportCost(keyOf(i.key, d.nan), i.item, int64(cost))
+			d.m.reportCost(i.key, i.item, cost)
 		}
 	case op == 6 && len(d.live) > 0:
 		at := arg * len(d.live) / 32
@@ -202,9 +210,9 @@ func TestQueueAgainstModel(t *testing.T) {
 func TestReadersAtOnce(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 7))
-		q := Queue[int, int]{Newcomers: Newcomers(seed & 1), TurnsAhead: int(seed >> 1 & 1)}
+		q := Queue[int, int]{Newcomers: Newcomers(seed & 1)}
 		if seed&4 != 0 {
-			q.Cost, q.Quantum = func(item int) int64 { return int64(1 + item) }, 9
+			q.Cost, q.Quantum, q.SettleCosts = func(item int) int64 { return int64(1 + item) }, 9, seed&2 != 0
 		}
 		var ticket Ticket
 		for i := range 30 {

@@ -59,10 +59,10 @@ func (q *Queue[K, V]) EvictOldest() (key K, value V, ok bool) {
 }
 
 // heaviest returns a key whose backlog reaches furthest: the one that has the last turn of the
-// furthest round, or with TurnsAhead, one with the most items for its weight. The queue must not be
+// furthest round, or with one turn ahead, one with the most items for its weight. The queue must not be
 // empty.
 func (q *Queue[K, V]) heaviest() *keyState[K] {
-	if q.costs != nil && q.costs.ahead < allTurns {
+	if q.hasOneTurn() {
 		return q.keys.at(q.levels().top())
 	}
 	return q.keys.at(q.links.at(q.rounds.tailOf(q.rounds.last)).key & keyMask)
@@ -70,7 +70,7 @@ func (q *Queue[K, V]) heaviest() *keyState[K] {
 
 // isHeaviest tells whether no backlog reaches further than that of a key, which has items.
 func (q *Queue[K, V]) isHeaviest(s *keyState[K]) bool {
-	if q.costs != nil && q.costs.ahead < allTurns {
+	if q.hasOneTurn() {
 		slot := q.links.at(s.oldest).key & keyMask
 		return int(q.costs.level(q.keys.costs.at(slot), s.len)) >= len(q.levels().heads)-1
 	}
@@ -79,10 +79,13 @@ func (q *Queue[K, V]) isHeaviest(s *keyState[K]) bool {
 
 // lastRound returns the round of a key's last turn.
 func (q *Queue[K, V]) lastRound(s *keyState[K]) uint64 {
-	if q.costs != nil {
-		return s.round - q.costs.turns.at(s.lastTurn).ahead()
+	switch {
+	case q.costs == nil:
+		return s.round
+	case q.costs.turn:
+		return q.rounds.current + uint64(q.costs.turns.at(s.lastTurn).rounds-uint32(q.rounds.current))
 	}
-	return s.round
+	return s.round - q.costs.turns.at(s.lastTurn).ahead()
 }
 
 // remove takes out the item of a node. The key gives up its last turn, unless another of its items
@@ -105,9 +108,12 @@ func (q *Queue[K, V]) remove(node uint32) V {
 	wasFirst := node == s.oldest
 	if wasFirst && s.len > 1 {
 		s.oldest = q.itemAfter(node)
+		if q.costs != nil {
+			q.costs.price(q.keys.costs.at(slot), s.oldest)
+		}
 	}
 	turn := s.lastTurn
-	hasAll := q.costs == nil || s.len <= q.costs.ahead // as many turns as items
+	hasAll := !q.hasOneTurn() || s.len == 1 // as many turns as items
 	if hasAll {
 		q.dropTurn(s)
 	}
@@ -176,6 +182,8 @@ func (q *Queue[K, V]) dropTurn(s *keyState[K]) {
 	isFirst := l.key&firstOfRound != 0
 	l.key &^= firstOfRound
 	switch {
+	case q.hasOneTurn():
+		return // it was not paid
 	case q.costs != nil:
 		s.round, s.used = q.costs.turns.at(turn).before(round)
 		return
@@ -198,7 +206,7 @@ func (q *Queue[K, V]) dropTurn(s *keyState[K]) {
 }
 
 // moveUp is the part of pop for a key with items without a turn: because they have moved up, and
-// maybe the item of node leaves at another node's turn, or because of TurnsAhead.
+// maybe the item of node leaves at another node's turn, or because a key has one turn ahead.
 func (q *Queue[K, V]) moveUp(s *keyState[K], slot, node, turn uint32) {
 	if s.len > 1 {
 		s.oldest = q.itemAfter(node)
@@ -206,15 +214,15 @@ func (q *Queue[K, V]) moveUp(s *keyState[K], slot, node, turn uint32) {
 	if node != turn {
 		q.release(s, node)
 	}
-	if q.costs == nil || s.len <= q.costs.ahead {
+	if !q.hasOneTurn() || s.len == 1 {
 		return
 	}
-	// The key has items without a turn. The first of them gets one, in this round if the key has
-	// some of its share left: it need not wait for the next one, as if it came only now.
-	next := q.links.at(s.lastTurn).nextItem
-	round := q.costs.payNext(q.keys.costs.at(slot), &s.usage, next, q.rounds.current)
-	s.lastTurn = next
-	q.appendTurn(q.ring(round), next, q.links.at(next))
+	// The key's next item gets its turn, in this round if the key has some of its share left: it
+	// need not wait for the next one, as if it came only now.
+	k := q.keys.costs.at(slot)
+	q.costs.price(k, s.oldest)
+	s.set(s.account().Next(0, k.share))
+	q.giveTurn(s, s.oldest, turnOf(s.round, q.rounds.current))
 }
 
 // release frees a node whose item has left, unless it holds a turn: then it only marks the item as

@@ -128,7 +128,7 @@ func (a *attempt[V]) end(w *worker, err error) {
 		ran = time.Since(w.started)
 	}
 	if w.handled && p.costUnit > 0 {
-		p.observe("Done", func() { a.class.learn(&a.task, costOf(ran, p.costUnit)) }) // it may call the user's code
+		p.observe("ReportCost", func() { a.class.learn(&a.task, costOf(ran, p.costUnit)) }) // it may call the user's code
 	}
 	a.endContext(ran)
 	switch {

@@ -63,11 +63,12 @@ type Options[V any] struct {
 
 	// CostUnit, if not 0, has the keys share the workers' time instead of the number of tasks: the
 	// pool measures how long each attempt of a key's tasks runs, and tells the queue, in this unit,
-	// rounded up, by [task.Queue.Done] or [fairq.FairQueue.Done]. A queue that is not the pool's
-	// own must have a PriorCost. One that is has a Quantum of one CostUnit unless you say
-	// otherwise, which is then what a key of weight 1 may use of the workers in a round, and a
-	// PriorCost of ten quanta. So a tenth of what a task typically takes is good. What is submitted
-	// with a Cost of its own costs that, in the same unit. Time in [Yield] counts too.
+	// rounded up, by [task.Queue.ReportCost] or [fairq.FairQueue.ReportCost]. A queue that is not
+	// the pool's own must have a PriorCost, or be a FairQueue with SettleCosts. One that is has a
+	// Quantum of one CostUnit unless you say otherwise, which is then what a key of weight 1 may use
+	// of the workers in a round, and a PriorCost of ten quanta. So a tenth of what a task typically
+	// takes is good. What is submitted with a Cost of its own costs that, in the same unit. Time in
+	// [Yield] counts too.
 	CostUnit time.Duration
 
 	// Classes are the queues of a pool that has several; see [Class].
@@ -284,7 +285,7 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 		return nil, invalid("Options.MaxInFlightPerKey is %d; the limits are 0 and %d", o.MaxInFlightPerKey, fairq.MaxLen)
 	case o.Quantum < 0 || o.Quantum > fairq.MaxQuantum:
 		return nil, invalid("Options.Quantum is %d; the limits are 0 and %d", o.Quantum, fairq.MaxQuantum)
-	case o.CostUnit > 0 && slices.ContainsFunc(o.Classes, func(c Class[V]) bool { return c.Queue != nil && !c.Queue.LearnsCosts() }):
+	case o.CostUnit > 0 && slices.ContainsFunc(o.Classes, func(c Class[V]) bool { return c.Queue != nil && !c.Queue.TakesCosts() }):
 		return nil, invalid("Options.CostUnit is %v; a queue that is not the pool's own must have a PriorCost for that", o.CostUnit)
 	case o.CountKeys < 0 || o.CountKeys > fairq.MaxLen:
 		return nil, invalid("Options.CountKeys is %d; the limits are 0 and %d", o.CountKeys, fairq.MaxLen)

@@ -126,7 +126,7 @@ func TestMisuse(t *testing.T) {
 		require.PanicsWithError(t, "pool: invalid: Options for a FairQueue: only Workers, Scale, Schedule, Policy.Timeout, DeadLetters, AbandonAfter, CostUnit, Observer and Logger may be set",
 			func() { pool.NewWorkers(items, handle, &o) })
 	}
-	require.PanicsWithError(t, "pool: invalid: Options.CostUnit is 1s; the FairQueue must have a PriorCost for that",
+	require.PanicsWithError(t, "pool: invalid: Options.CostUnit is 1s; the FairQueue must have a PriorCost, or SettleCosts, for that",
 		func() { pool.NewWorkers(items, handle, &pool.Options[int]{CostUnit: time.Second}) })
 	p := openFunc(t, nothing, pool.Options[int]{})
 	for _, c := range [][2]int{{-1, 2}, {3, 2}, {0, pool.MaxWorkers + 1}} {

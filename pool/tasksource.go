@@ -75,7 +75,7 @@ type class[V any] struct {
 
 // add adds a class.
 func (s *taskSource[V]) add(c *class[V]) {
-	c.learn = func(t *task.Task[V], cost int64) { _ = c.queue.Done(t.Key, cost) } // it learns: see Options.complete
+	c.learn = func(t *task.Task[V], cost int64) { _ = c.queue.ReportCost(t.Key, cost) } // it learns: see Options.complete
 	c.consumer = c.queue.NewConsumer(s.filter)
 	c.taskWatch = c.consumer.Watch(func() {
 		if s.order.Ageing > 0 {

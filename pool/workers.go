@@ -38,8 +38,8 @@ func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handl
 	if err != nil {
 		panic(err)
 	}
-	if o.CostUnit > 0 && !queue.LearnsCosts() {
-		panic(invalid("Options.CostUnit is %v; the FairQueue must have a PriorCost for that", o.CostUnit))
+	if o.CostUnit > 0 && !queue.TakesCosts() {
+		panic(invalid("Options.CostUnit is %v; the FairQueue must have a PriorCost, or SettleCosts, for that", o.CostUnit))
 	}
 	p := &Pool[V]{
 		handler: func(ctx context.Context, t *task.Task[V]) error { return handler(ctx, t.Payload) },
@@ -47,7 +47,7 @@ func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handl
 	}
 	p.workerSettings = *setup
 	s := &itemSource[K, V]{queue: queue}
-	s.class = class[V]{pool: p, inMemory: true, learn: func(t *task.Task[V], cost int64) { _ = queue.Done(t.Payload, cost) }}
+	s.class = class[V]{pool: p, inMemory: true, learn: func(t *task.Task[V], cost int64) { _ = queue.ReportCost(t.Payload, cost) }}
 	s.itemWatch = queue.Watch(func() {
 		s.armed.Store(false)
 		p.dispatch()

@@ -64,18 +64,18 @@ func (q *Queue[V]) KeyStats(ctx context.Context, n int, by fairq.KeyOrder) (stat
 	return stats, err
 }
 
-// LearnsCosts tells whether there is an Options.PriorCost, so that Done may be called.
-func (q *Queue[V]) LearnsCosts() bool { return q.options.PriorCost > 0 }
+// TakesCosts reports whether there is an Options.PriorCost, so that ReportCost may be called.
+func (q *Queue[V]) TakesCosts() bool { return q.options.PriorCost > 0 }
 
-// Done tells what a task of a key has cost, in units, for a queue that learns costs: see
+// ReportCost tells what a task of a key has cost, in units, for a queue that learns costs: see
 // Options.PriorCost. Less than one unit counts as one, and what is beyond the limit of a cost as
 // the limit. It returns [ErrCost] if the cost is negative, and an [ErrInvalid] without PriorCost.
 // Each Queue learns what it is told itself, also where processes share a Store.
-func (q *Queue[V]) Done(key string, cost int64) error {
+func (q *Queue[V]) ReportCost(key string, cost int64) error {
 	prior := q.options.PriorCost
 	switch {
 	case prior == 0:
-		return invalid("Done: Options.PriorCost", 0, "set, for without it costs are not learned")
+		return invalid("ReportCost: Options.PriorCost", 0, "set, for without it costs are not learned")
 	case cost < 0:
 		return fmt.Errorf("%w: it is %d for a task of key %q that is done; it must not be negative", ErrCost, cost, key)
 	}

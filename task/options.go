@@ -70,7 +70,7 @@ type Options[V any] struct {
 	Quantum int64
 
 	// PriorCost, with a Quantum, is for costs that nobody knows before the task is done: a task
-	// that is put without a Cost costs what [Queue.Done] has told of its key's tasks, in a moving
+	// that is put without a Cost costs what [Queue.ReportCost] has told of its key's tasks, in a moving
 	// mean of which each new cost is an eighth. PriorCost, 1 to 65,536 quanta, is the cost for a key
 	// of which this Queue has been told nothing. It remembers at least the 8,192 keys that it was
 	// told of last. 0 means that costs are not learned.

@@ -265,7 +265,7 @@ func TestManyKinds(t *testing.T) {
 	}
 }
 
-// What Done has told of a key is what its tasks cost that are put without a Cost.
+// What ReportCost has told of a key is what its tasks cost that are put without a Cost.
 func TestLearnedCosts(t *testing.T) {
 	ctx := t.Context()
 	q, err := task.Open(ctx, new(memory.Store), "q", &task.Options[int]{Quantum: 2, PriorCost: 20})
@@ -278,10 +278,10 @@ func TestLearnedCosts(t *testing.T) {
 		return found.Info().Cost
 	}
 	for range 100 {
-		require.NoError(t, q.Done("low", 0))              // counts as one unit
-		require.NoError(t, q.Done("high", math.MaxInt64)) // counts as the limit
+		require.NoError(t, q.ReportCost("low", 0))              // counts as one unit
+		require.NoError(t, q.ReportCost("high", math.MaxInt64)) // counts as the limit
 	}
-	require.NoError(t, q.Done("once", 100))
+	require.NoError(t, q.ReportCost("once", 100))
 	require.EqualValues(t, 1, cost("low", task.PutOptions{}))
 	require.EqualValues(t, 131_071, cost("high", task.PutOptions{}), "not quite: it is rounded down")
 	require.EqualValues(t, 30, cost("once", task.PutOptions{}), "an eighth of 100, and seven of 20")
@@ -300,12 +300,12 @@ func TestLearnedCosts(t *testing.T) {
 		order = append(order, taken.Key)
 	}
 	require.Equal(t, []string{"low", "high", "once", "new", "low", "once", "high"}, order)
-	require.ErrorIs(t, q.Done("low", -1), task.ErrCost)
-	require.True(t, q.LearnsCosts())
+	require.ErrorIs(t, q.ReportCost("low", -1), task.ErrCost)
+	require.True(t, q.TakesCosts())
 	require.NoError(t, q.Close(ctx))
 	q, err = task.Open(ctx, new(memory.Store), "q", &task.Options[int]{Quantum: 2})
 	require.NoError(t, err)
-	require.False(t, q.LearnsCosts())
-	require.ErrorIs(t, q.Done("low", 1), task.ErrInvalid)
+	require.False(t, q.TakesCosts())
+	require.ErrorIs(t, q.ReportCost("low", 1), task.ErrInvalid)
 	require.NoError(t, q.Close(ctx))
 }

@@ -49,7 +49,7 @@ func (f fair) done(j job) error {
 	if !f.learns {
 		return nil
 	}
-	return f.Done(j, j.run)
+	return f.ReportCost(j, j.run)
 }
 
 // A contender is a line with the name under which it is shown.
@@ -67,7 +67,7 @@ func (s *settings) contenders(w *workload, weights []int) []contender {
 	return []contender{
 		{"FIFO", &fifo{}},
 		{"fair by count", newFair(count)},
-		{"fair by learned time", newFair(learned(count, w, s.quantum, 1))},
+		{"fair by learned time", newFair(learned(count, w, s.quantum))},
 		{"fair by known time", newFair(known(count, w, s.quantum))},
 	}
 }
@@ -82,11 +82,10 @@ func known(o fairq.Options[int, job], w *workload, quantum float64) fairq.Option
 }
 
 // learned shares the servers' time with what is known when a job is about to get its turn: how long
-// its user's last jobs ran. 0 turns ahead are all: then it is what is known when the job is pushed.
-func learned(o fairq.Options[int, job], w *workload, quantum float64, turnsAhead int) fairq.Options[int, job] {
+// its user's last jobs ran.
+func learned(o fairq.Options[int, job], w *workload, quantum float64) fairq.Options[int, job] {
 	o.Quantum = inRange(quantum*w.meanRun(), fairq.MaxQuantum)
 	o.PriorCost = inRange(w.meanRun(), longestRun(o.Quantum))
-	o.TurnsAhead = turnsAhead
 	return o
 }
 

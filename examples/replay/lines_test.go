@@ -52,12 +52,8 @@ func TestBuiltInReplay(t *testing.T) {
 		require.NoError(t, simulate(w.jobs, s.servers, l, waits))
 		return figuresOf(w, waits)
 	}
-	var none fairq.Options[int, job]
-	simulated(newFair(learned(none, w, 1, 0))).check(t, "learned, read at the push", figures{few: 75, mean: 1.10, little: 0.30}, fifo)
-
-	o := fairq.Options[int, job]{Newcomers: fairq.ThisRound, TurnsAhead: 1}
-	simulated(newFair(known(o, w, 0.1))).check(t, "known, ThisRound", figures{few: 10, mean: 0.52, little: 0.03}, fifo)
-	simulated(newFair(learned(o, w, 0.1, 1))).check(t, "learned, ThisRound", figures{few: 10, mean: 0.66, little: 0.07}, fifo)
+	o := fairq.Options[int, job]{Newcomers: fairq.ThisRound}
+	simulated(newFair(learned(o, w, 0.1))).check(t, "learned, ThisRound", figures{few: 10, mean: 0.66, little: 0.07}, fifo)
 }
 
 // figures show how a line serves.

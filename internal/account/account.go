@@ -46,3 +46,17 @@ func (a Account) Pay(cost, share uint64) Account {
 	more := last / share
 	return Account{a.Round + more, last - more*share + 1}
 }
+
+// Settle returns the account after it has become known that an item costs so much more, or less,
+// than was paid for it: less than 2^33 units. No account is before that of the zero value.
+func (a Account) Settle(more int64, share uint64) Account {
+	used := int64(a.Used) + more
+	rounds := used / int64(share)
+	if used < rounds*int64(share) {
+		rounds-- // rounded down
+	}
+	if rounds < 0 && uint64(-rounds) > a.Round {
+		return Account{}
+	}
+	return Account{a.Round + uint64(rounds), uint64(used - rounds*int64(share))}
+}

@@ -7,12 +7,13 @@ import "slices"
 type Accounts[K comparable] struct {
 	ThisRound bool // as in Turns
 	Quantum   int
-	Ahead     int         // how many turns a key has at most; 0 for no limit
+	OneTurn   bool        // keys have one turn ahead, and pay when it is served
 	Estimate  func(K) int // if not nil, what the next item of a key costs
 
 	keys  map[K]*account
 	now   int  // the round being served
 	begun bool // it has begun
+	reach int  // the furthest account that a key without items has had
 	clock int
 }
 
@@ -59,35 +60,96 @@ func (a *Accounts[K]) Push(key K, weight, cost int) {
 	if a.ThisRound && a.begun && k.served != a.now {
 		join = a.now
 	}
-	if _, turns := k.count(); a.Ahead == 0 {
-		a.give(key, join, cost)
-	} else if turns < a.Ahead {
-		a.give(key, join, 0)
+	items, _ := k.count()
+	switch {
+	case !a.OneTurn:
+		a.give(k, join)
+		k.pay(cost, a.Quantum)
+	case items == 1:
+		a.price(key)
+		a.give(k, join)
 	}
 }
 
-// give gives a key a turn, for which it pays the cost, or if that is 0, that of the item whose
-// place it is.
-func (a *Accounts[K]) give(key K, join, cost int) {
-	k := a.keys[key]
+// give gives a key a turn, in the round that its account is in from then on.
+func (a *Accounts[K]) give(k *account, join int) {
 	p := &k.places[slices.IndexFunc(k.places, func(p place) bool { return !p.turn })]
-	if cost == 0 {
-		cost = p.cost
-	}
-	if a.Estimate != nil {
-		cost = a.Estimate(key)
-	}
 	a.clock++
 	p.turn, p.given, p.before = true, a.clock, [2]int{k.round, k.used}
-	share := k.weight * a.Quantum
 	if k.round < join {
 		k.round, k.used = join, 0
-	} else if k.used >= share {
+	} else if k.used >= k.weight*a.Quantum {
 		k.round, k.used = k.round+1, 0
 	}
-	p.round = k.round
+	if p.round = k.round; a.OneTurn {
+		p.round = a.turnOf(k)
+	}
+}
+
+// turnOf returns the round of the one turn that a key has.
+func (a *Accounts[K]) turnOf(k *account) int {
+	first := a.now
+	if !a.begun {
+		first++
+	}
+	return min(max(k.round, first), first+1<<16)
+}
+
+func (k *account) pay(cost, quantum int) {
+	share := k.weight * quantum
 	for k.used += cost; k.used > share; k.used -= share {
 		k.round++
+	}
+}
+
+// price looks up what the first item of a key costs.
+func (a *Accounts[K]) price(key K) {
+	if k := a.keys[key]; k != nil && a.Estimate != nil {
+		if i := slices.IndexFunc(k.places, func(p place) bool { return p.item }); i >= 0 {
+			k.places[i].cost = a.Estimate(key)
+		}
+	}
+}
+
+// Settle is told that an item of a key, which has left, costs so much more than it has paid.
+func (a *Accounts[K]) Settle(key K, weight, more int) {
+	k := a.keys[key]
+	isIdle := k == nil || len(k.places) == 0
+	isVoid := k == nil || isIdle && k.round <= a.now && !(a.begun && (k.served == a.now || k.round == a.now))
+	if more == 0 || isVoid && more < 0 {
+		return
+	}
+	if k == nil {
+		k = &account{weight: weight}
+		if a.keys == nil {
+			a.keys = map[K]*account{}
+		}
+		a.keys[key] = k
+	}
+	if isVoid {
+		k.round, k.used = a.now, 0
+	}
+	share := k.weight * a.Quantum
+	for k.used += more; k.used < 0; k.used += share {
+		k.round--
+	}
+	k.round, k.used = k.round+k.used/share, k.used%share
+	if isIdle {
+		a.reach = max(a.reach, k.round)
+	} else {
+		a.moveTurn(k)
+	}
+}
+
+// moveTurn puts the one turn of a key where its account is.
+func (a *Accounts[K]) moveTurn(k *account) {
+	if k.used >= k.weight*a.Quantum {
+		k.round, k.used = k.round+1, 0
+	}
+	p := &k.places[slices.IndexFunc(k.places, func(p place) bool { return p.turn })]
+	if round := a.turnOf(k); round != p.round {
+		a.clock++
+		p.round, p.given = round, a.clock
 	}
 }
 
@@ -104,10 +166,18 @@ func (a *Accounts[K]) Pop() (next K) {
 	}
 	a.now, a.begun = first.round, true
 	k := a.keys[next]
+	if a.OneTurn && k.round > a.now { // the key owes further rounds
+		a.moveTurn(k)
+		return a.Pop()
+	}
+	if a.OneTurn {
+		k.pay(k.places[slices.IndexFunc(k.places, func(p place) bool { return p.item })].cost, a.Quantum)
+	}
 	k.served, first.turn = a.now, false
 	a.drop(next, 0)
 	if items, turns := k.count(); items > turns {
-		a.give(next, a.now, 0)
+		a.price(next)
+		a.give(k, 0)
 	}
 	return next
 }
@@ -119,12 +189,16 @@ func (a *Accounts[K]) Remove(key K, i int) {
 	if items, turns := k.count(); items == turns {
 		for i := range slices.Backward(k.places) {
 			if p := &k.places[i]; p.turn {
-				p.turn, k.round, k.used = false, p.before[0], p.before[1]
+				if p.turn = false; !a.OneTurn {
+					k.round, k.used = p.before[0], p.before[1]
+				}
 				break
 			}
 		}
 	}
-	a.drop(key, i)
+	if a.drop(key, i); a.OneTurn && i == 0 {
+		a.price(key)
+	}
 }
 
 // RemoveLast takes out the last item of a key.
@@ -155,15 +229,16 @@ func (a *Accounts[K]) drop(key K, i int) {
 		}
 	}
 	k.places = slices.DeleteFunc(k.places, func(p place) bool { return !p.item && !p.turn })
-	ahead := false
+	if len(k.places) == 0 {
+		a.reach = max(a.reach, k.round)
+	}
 	for _, k := range a.keys {
 		if len(k.places) > 0 {
 			return
 		}
-		ahead = ahead || k.round > a.now
 	}
-	if ahead {
-		a.keys, a.begun = map[K]*account{}, false
+	if a.reach > a.now {
+		a.keys, a.begun, a.reach = map[K]*account{}, false, a.now
 	}
 }
 

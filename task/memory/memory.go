@@ -452,9 +452,7 @@ func (q *queue) band(priority int) *band {
 		b.turns.Newcomers = q.settings.Newcomers
 		if q.settings.Quantum > 0 {
 			b.turns.Quantum, b.turns.Cost = q.settings.Quantum, func(*line) int64 { return int64(b.cost) }
-			if b.limited {
-				b.turns.TurnsAhead = 1
-			}
+			b.turns.SettleCosts = b.limited // so that keys have one turn ahead
 		}
 		q.bands = slices.Insert(q.bands, i, b)
 	}

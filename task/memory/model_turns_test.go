@@ -37,7 +37,7 @@ func (m *model) newTurns() modelTurns {
 		return &uncosted{roundsmodel.Turns[string]{ThisRound: joins}}
 	}
 	return &roundsmodel.Accounts[string]{
-		ThisRound: joins, Quantum: int(m.s.Quantum), Ahead: min(1, m.s.MaxInFlightPerKey),
+		ThisRound: joins, Quantum: int(m.s.Quantum), OneTurn: m.s.MaxInFlightPerKey > 0,
 	}
 }
 
@@ -159,7 +159,7 @@ func (m *model) next(f *driver.Filter) *modelTask {
 		}
 		for turn == 0 {
 			accounts, ok := b.turns.(*roundsmodel.Accounts[string])
-			if ok && accounts.Ahead > 0 { // so that the next turn of the key follows on this one
+			if ok && accounts.OneTurn { // so that the next turn of the key follows on this one
 				key, b.using = accounts.Peek(), 1
 			} else {
 				key = b.turns.Pop()

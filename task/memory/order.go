@@ -121,10 +121,10 @@ func (b *band) next(f *driver.Filter) (*item, *line) {
 		}
 	}
 	for {
-		// There is a turn: see has, and line.fillTurns. With TurnsAhead the key's next turn, which
+		// There is a turn: see has, and line.fillTurns. With one turn ahead the key's next one, which
 		// take asks for, must follow on this one, so that is popped after it.
 		var l *line
-		ahead := b.turns.TurnsAhead > 0
+		ahead := b.turns.SettleCosts
 		if ahead {
 			_, l, _ = b.turns.Peek()
 		} else {
@@ -333,7 +333,7 @@ func (l *line) fillTurns() {
 		return
 	}
 	want := 1
-	if l.band.limited && l.band.turns.TurnsAhead == 0 {
+	if l.band.limited && !l.band.turns.SettleCosts {
 		want = l.key.weight
 	}
 	for want = min(want, l.len-len(l.owed)); l.turnsAhead < want; {

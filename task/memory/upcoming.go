@@ -174,7 +174,7 @@ func (w *walk) wanted(l *line, s *walkedLine) int {
 	switch {
 	case s.missed:
 		return 0
-	case w.band.limited && w.band.turns.TurnsAhead == 0:
+	case w.band.limited && !w.band.turns.SettleCosts:
 		return min(l.key.weight, s.left-s.owed)
 	}
 	return min(1, s.left-s.owed)
