@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -50,6 +51,8 @@ type database struct {
 	marks    marks
 	saves    atomic.Uint64 // of rounds
 	counts   atomic.Uint64
+	writer   atomic.Int64             // see kept
+	heads    sync.Map                 // by queue, kept
 	identity atomic.Pointer[identity] // where it is
 	notify   *notifier                // nil if there are no notifications
 }
@@ -81,15 +84,15 @@ func open(ctx context.Context, c config) (*database, error) {
 		conf.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	}
 	conf.ConnConfig.Tracer = c.tracer
+	db := &database{schema: pgx.Identifier{cmp.Or(c.schema, "fairq")}.Sanitize(), config: c}
 	conf.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		db.writer.Store(rand.Int64() | 1)
 		_, err := conn.PgConn().Exec(ctx, settings).ReadAll()
 		return err
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, conf)
-	if err != nil {
+	if db.pool, err = pgxpool.NewWithConfig(ctx, conf); err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
-	db := &database{pool: pool, schema: pgx.Identifier{cmp.Or(c.schema, "fairq")}.Sanitize(), config: c}
 	db.name = conf.ConnConfig.Database + "." + db.schema
 	db.marks.slow = cmp.Or(c.slow, 5*time.Millisecond)
 	db.config.copyFrom = cmp.Or(c.copyFrom, 64)

@@ -3,6 +3,7 @@ package postgres
 import (
 	"errors"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -14,10 +15,12 @@ import (
 
 const (
 	// The row comes before the lock, as in Open.
-	sqlLockQueue  = "SELECT FROM fairq.queues WHERE id = $1 FOR UPDATE"
+	sqlLockQueue  = "SELECT writer FROM fairq.queues WHERE id = $1 FOR UPDATE"
+	sqlSetWriter  = "UPDATE fairq.queues SET writer = $2 WHERE id = $1"
 	sqlLock       = "SELECT (extract(epoch FROM clock_timestamp()) * 1e9)::bigint FROM pg_advisory_xact_lock($1)"
 	sqlLockShared = "SELECT (extract(epoch FROM clock_timestamp()) * 1e9)::bigint FROM pg_advisory_xact_lock_shared($1)"
 
+	sqlClock   = "SELECT (extract(epoch FROM clock_timestamp()) * 1e9)::bigint"
 	sqlNumbers = "SELECT nextval('fairq.numbers') FROM generate_series(1, $1::int)"
 
 	// The rounds are read one priority after the other, each at the end of its part of the index.
@@ -58,7 +61,8 @@ type lastRound struct {
 // Enter implements rows.Tx. All of it is one batch: to begin, to lock the queue, and to read what
 // the plan says. The queue's lock comes first, so that what follows sees all that was committed
 // before. The search for ready tasks comes right after it, so that the times before and after the
-// search say how long it took (see marks).
+// search say how long it took (see marks). If what is kept of the queue turns out to be old, another
+// one reads all of it.
 func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	v := &view{tx: t, queue: int64(queue)}
 	if n := plan.Numbers; n > 1 { // about as many rows will be written
@@ -67,23 +71,41 @@ func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	t.begin()
 	t.flush()
 	lock := sqlLockShared
+	var writer, locked, searched int64
 	if plan.Exclusive {
-		t.add(sqlLockQueue, v.queue)
+		t.add(sqlLockQueue, v.queue).Query(each(func(r pgx.Rows) error { return r.Scan(&writer) }))
 		lock = sqlLock
 	}
-	var locked, searched int64
 	t.add(lock, t.db.lock(queue)).QueryRow(func(r pgx.Row) error { return r.Scan(&locked) })
 	if i := slices.IndexFunc(plan.Ranges, isSearch); i >= 0 {
 		v.addSearch(t.db.marks.search(queue, &plan.Ranges[i]))
 	}
-	t.add(sqlHead, v.queue, t.db.now()).QueryRow(func(r pgx.Row) error { return v.readHead(r, &searched) })
-	v.prefetch(plan)
-	if err := t.send("enter"); err != nil {
+	own, known := t.db.writer.Load(), t.known(queue, plan)
+	if known == nil {
+		v.addHead(plan, &searched)
+	} else {
+		if v.ready != nil {
+			t.add(sqlClock).QueryRow(func(r pgx.Row) error { return r.Scan(&searched) })
+		}
+		v.prefetch(plan, plan.Kept(known.head))
+	}
+	err := t.send("enter")
+	switch {
+	case err != nil || known == nil:
+	case writer == known.writer && writer == t.db.writer.Load():
+		v.kept = *known
+		if v.now = locked; t.db.config.now != nil {
+			v.now = *t.db.now()
+		}
+	default:
+		v.fetched = nil
+		v.addHead(plan, new(int64))
+		err = t.send("enter again")
+	}
+	if err != nil || v.head == nil {
 		return nil, err
 	}
-	if v.head == nil {
-		return nil, nil //nolint:nilnil // that is the interface's way to say none
-	}
+	v.keep(plan, writer, own)
 	if v.ready != nil {
 		t.db.marks.searched(queue, v.ready, time.Duration(searched-locked))
 	}
@@ -95,10 +117,59 @@ func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	return v, nil
 }
 
-// prefetch adds to the batch all reads of the plan but the search.
-func (v *view) prefetch(plan *rows.Plan) {
-	for i := range plan.Ranges {
-		switch r := &plan.Ranges[i]; {
+// kept is what is known of a queue. It is kept from one transaction to the next (database.heads) as
+// long as nobody else has written to the queue. The invariant: if the row of the queue has the
+// number of the writer, that one was the last who has entered it exclusively, and what it has kept
+// is what was committed. So whoever else enters it so sets another number. A process has another
+// one after each new connection, as the server may have lost what was committed when the last one
+// broke. Whoever enters takes what is kept away, and puts it back when it has committed.
+type kept struct {
+	head      *rows.Head
+	savedHead rows.Head // as it is in the database
+	writer    int64     // 0 if it is not to be kept
+}
+
+// known returns what is kept of a queue, nil if nothing is.
+func (t *tx) known(queue uint64, plan *rows.Plan) *kept {
+	if t.user != nil {
+		return nil
+	}
+	known, ok := t.db.heads.LoadAndDelete(queue)
+	if !ok || plan.Kept == nil || !plan.Exclusive {
+		return nil
+	}
+	return known.(*kept)
+}
+
+// claims is how many transactions a process begins before it keeps what it knows of a queue, on
+// average: two that alternate would have to write for each.
+const claims = 8
+
+// keep decides whether what is known of a queue is kept after the transaction, and sees to it that
+// nobody else goes on with what it has kept. own is the number of this process.
+func (v *view) keep(plan *rows.Plan, writer, own int64) {
+	switch keeps := plan.Kept != nil && v.tx.user == nil; {
+	case !plan.Exclusive:
+	case keeps && (writer == own || writer == 0 && rand.N(claims) == 0):
+		v.writer = own
+	default:
+		v.writer = 0
+	}
+	if plan.Exclusive && v.writer != writer {
+		v.do(sqlSetWriter, v.writer)
+	}
+}
+
+// addHead adds to the batch all that the plan says, but the search.
+func (v *view) addHead(plan *rows.Plan, clock *int64) {
+	v.tx.add(sqlHead, v.queue, v.tx.db.now()).QueryRow(func(r pgx.Row) error { return v.readHead(r, clock) })
+	v.prefetch(plan, plan.Ranges)
+}
+
+// prefetch adds to the batch all reads of the plan but the search and the head.
+func (v *view) prefetch(plan *rows.Plan, ranges []rows.Range) {
+	for i := range ranges {
+		switch r := &ranges[i]; {
 		case isSearch(*r): // it is read first
 		case r.Index == rows.TaskID && r.Lock == rows.ForUpdate && !r.Payload:
 			v.addPrefetch(r)

@@ -5,6 +5,7 @@
 CREATE TABLE fairq.queues (
 	id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, -- never used again
 	paused_keys bigint NOT NULL DEFAULT 0,
+	writer      bigint NOT NULL DEFAULT 0, -- 0, or who alone has written since it was set
 	paused      boolean NOT NULL DEFAULT false,
 	name        bytea NOT NULL UNIQUE,
 	settings    bytea NOT NULL

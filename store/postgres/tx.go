@@ -219,6 +219,11 @@ func (t *tx) Commit() error {
 		return err
 	}
 	t.began = false
+	for _, v := range t.views {
+		if v.writer != 0 {
+			t.db.heads.Store(uint64(v.queue), new(v.kept))
+		}
+	}
 	for _, queue := range t.notifies {
 		t.db.notify.notify(queue)
 	}

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -21,10 +22,9 @@ import (
 // Writes are buffered here, and sent in one batch before the next read, so that each read sees them
 // (see tx.query). Until then only known looks into the buffer: it answers for single rows.
 type view struct {
-	tx           *tx
-	queue        int64
-	head         *rows.Head
-	savedHead    rows.Head // as it is in the database
+	tx    *tx
+	queue int64
+	kept
 	now          int64
 	numbers      []uint64 // fetched and not used yet
 	numbersAsked int
@@ -196,8 +196,13 @@ func (v taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
 // addTasks adds the reading of tasks to the batch. They are there after send.
 func (v *view) addTasks(r *rows.Range) *[]*rows.Row {
 	found, payload, selected := new([]*rows.Row), r.Payload, columns
-	if payload {
+	switch {
+	case payload:
 		selected += ", payload"
+	case r.Index == rows.TaskParked || r.Each > 0, r.Index != rows.TaskID && r.Lock != rows.NoLock:
+		// They may be kept, see rows.Plan.
+		payload = true
+		selected += fmt.Sprintf(", CASE WHEN octet_length(payload) <= %d THEN payload END", rows.MaxKept)
 	}
 	var sql string
 	var args []any

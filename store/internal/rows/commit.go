@@ -85,37 +85,45 @@ func (w *wants) forDriver(q *queue) *Plan {
 	if q.store.traits.Exclusive { // there it is no use
 		return p
 	}
+	p.Ranges = w.ranges(q, &Head{})
+	if q.keepsHead() {
+		p.Kept = func(h *Head) []Range { return w.ranges(q, h) }
+	}
+	return p
+}
+
+// ranges returns what is to be read of a queue of which so much is known.
+func (w *wants) ranges(q *queue, h *Head) (ranges []Range) {
 	if w.Take > 0 {
-		p.Ranges = append(p.Ranges, ReadyRange(w.Filter, w.Take))
+		ranges = append(ranges, ReadyRange(w.Filter, w.Take))
 	}
-	switch {
-	case q.guardsFronts():
+	if q.guardsFronts() {
 		for _, at := range w.Puts {
-			p.Ranges = append(p.Ranges, lastParkedRange(at))
+			ranges = append(ranges, lastParkedRange(at))
 		}
-	case len(w.Puts) > 0:
-		p.Ranges = append(p.Ranges, parkedKeysRange(w.Puts))
+	} else if puts := h.unknownPuts(w.Puts); len(puts) > 0 {
+		ranges = append(ranges, parkedKeysRange(puts))
 	}
-	if len(w.Get) > 0 {
-		p.Ranges = append(p.Ranges, RowRange(false, ForUpdate, w.Get...))
+	isTaken := func(id uint64) bool { return h.taken[id] != nil }
+	if ids := slices.DeleteFunc(slices.Clone(w.Get), isTaken); len(ids) > 0 {
+		ranges = append(ranges, RowRange(false, ForUpdate, ids...))
 	}
-	if len(w.Alive) > 0 {
-		p.Ranges = append(p.Ranges, AliveRange(w.Alive))
+	if isGone := func(n uint64) bool { return !h.alive[n] }; slices.ContainsFunc(w.Alive, isGone) {
+		ranges = append(ranges, AliveRange(w.Alive))
 	}
 	for i, l := range w.Lines {
 		if i == 0 || l.Priority != w.Lines[i-1].Priority {
-			p.Ranges = append(p.Ranges, lastReadyRange(l.Priority), furthestRange(l.Priority))
+			ranges = append(ranges, lastReadyRange(l.Priority), furthestRange(l.Priority))
 		}
-		p.Ranges = append(p.Ranges, lastRange(l, 0), servedRange(l))
+		ranges = append(ranges, lastRange(l, 0), servedRange(l))
 	}
-	if len(w.Keys) > 0 {
-		p.Ranges = append(p.Ranges, KeyRange(w.Keys))
+	if keys := h.unknown(w.Keys, q.frontsOnly); len(keys) > 0 {
+		ranges = append(ranges, KeyRange(keys))
 		if q.frontsOnly {
-			fronts, parked := FrontRange(w.Keys, false), ParkedRange(w.Keys, parkedAtFirst, false)
-			p.Ranges = append(p.Ranges, fronts, parked)
+			ranges = append(ranges, FrontRange(keys, false), ParkedRange(keys, parkedAtFirst, false))
 		}
 	}
-	return p
+	return ranges
 }
 
 // callOrder says in which order the calls of a transaction run. They were all made at the same

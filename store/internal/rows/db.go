@@ -135,11 +135,15 @@ type Plan struct {
 	LastRounds []Line  // calls of LastRound, after the round being served; each once
 	ByKey      bool    // of a key, few tasks can be taken at the same time
 	Ranges     []Range // as Fetch gets them; nil for Traits.Exclusive, to which it is no use
+
+	// Kept returns what is needed of Ranges if Head is kept. It is nil if that must not be kept after
+	// this transaction either, because others may write to the queue that do not enter it exclusively.
+	Kept func(*Head) []Range
 }
 
 // Head is what is known of a queue within a transaction.
 //
-// A driver that can tell that nobody else has written to the database since its last transaction,
+// A driver that can tell that nobody else has written to the queue since its last transaction there,
 // which was committed, returns the same Head again from View.Head, so that what is cached in it
 // stays. Otherwise it returns a new one.
 type Head struct {

@@ -68,7 +68,11 @@ func (u *unit) prepare() {
 	}
 	var rows []*Row
 	for _, id := range u.plan.Get {
-		if r := must(u.v.Get(id, false)); r != nil {
+		r := u.head.taken[id]
+		if r == nil {
+			r = must(u.v.Get(id, false))
+		}
+		if r != nil {
 			rows = append(rows, r)
 		}
 	}
@@ -77,9 +81,17 @@ func (u *unit) prepare() {
 		rows = append(rows, u.readAhead.rows...)
 	}
 	keys := keysOf(rows)
-	if len(u.plan.Puts) > 0 && u.q.putsBehind && !u.q.guardsFronts() {
-		for _, r := range must(u.v.Rows(parkedKeysRange(u.plan.Puts))) {
-			u.behind[r.lineKind()] = true
+	if u.q.putsBehind && !u.q.guardsFronts() {
+		for _, at := range u.plan.Puts {
+			if k := u.head.readyTasks[at.Key]; k != nil {
+				p := k.line(at.Priority).kinds[at.kind]
+				u.behind[at] = p != nil && p.parked() > 0
+			}
+		}
+		if puts := u.head.unknownPuts(u.plan.Puts); len(puts) > 0 {
+			for _, r := range must(u.v.Rows(parkedKeysRange(puts))) {
+				u.behind[r.lineKind()] = true
+			}
 		}
 	}
 	for _, at := range u.plan.Puts {
@@ -100,19 +112,25 @@ func keysOf(rows []*Row) []string {
 
 // read reads the rows of keys that are not known yet, and their tasks if there are fronts.
 func (u *unit) read(payload bool, keys ...string) {
-	u.fetch(u.unknown(keys, u.q.frontsOnly), u.q.frontsOnly, payload)
+	u.fetch(u.head.unknown(keys, u.q.frontsOnly), u.q.frontsOnly, payload)
 }
 
 // unknown returns those of some keys whose rows are not known, or whose tasks if these are asked
 // for.
-func (u *unit) unknown(keys []string, tasks bool) (unknown []string) {
+func (h *Head) unknown(keys []string, tasks bool) (unknown []string) {
 	for _, key := range keys {
-		if u.head.keys[key] == nil || tasks && u.head.readyTasks[key] == nil {
+		if h.keys[key] == nil || tasks && h.readyTasks[key] == nil {
 			unknown = append(unknown, key)
 		}
 	}
 	slices.Sort(unknown)
 	return slices.Compact(unknown)
+}
+
+// unknownPuts returns those of some puts of whose keys the tasks are not known.
+func (h *Head) unknownPuts(puts []lineKind) []lineKind {
+	known := func(at lineKind) bool { return h.readyTasks[at.Key] != nil }
+	return slices.DeleteFunc(slices.Clone(puts), known)
 }
 
 // fetch reads the rows of keys, and if they are wanted their tasks: all that have a turn, and of
@@ -144,6 +162,7 @@ func (u *unit) fetch(keys []string, tasks, payload bool) {
 		}
 	}
 	for _, r := range ready {
+		u.noteLarge(r)
 		u.head.readyTasks[r.Key].add(r)
 	}
 	for _, key := range keys {
@@ -168,6 +187,7 @@ func (u *unit) readMore(l Line, kind string, payload bool) {
 	p.rest, p.more, p.limit = slices.DeleteFunc(p.rest, isParked), false, 2*n
 	delete(line.used, kind)
 	for _, r := range parked {
+		u.noteLarge(r)
 		line.insert(p, r)
 	}
 	p.more = len(parked) == n
@@ -193,12 +213,8 @@ func (k *readyTasks) first(priority int, kind string) bool {
 	return i >= 0 && k.lines[i].priority == priority
 }
 
-// add adds a task, if it is ready. It must not be known yet. A nil receiver knows nothing, and
-// need not.
+// add adds a task that is ready. It must not be known yet.
 func (k *readyTasks) add(r *Row) {
-	if k == nil || r.State != driver.Ready {
-		return
-	}
 	i, found := k.at(r.Priority)
 	if !found {
 		k.lines = slices.Insert(k.lines, i, &readyLine{priority: r.Priority, kinds: map[string]*readyKind{}})

@@ -138,9 +138,9 @@ func (u *unit) grant(r *Row, c *ownConsumer) {
 	}
 	u.write(r)
 	u.head.readyTasks[r.Key].remove(r)
-	if u.q.store.traits.Exclusive { // else the head is not kept
+	if u.q.keepsHead() {
 		known := *r
-		if !u.needsPayload() {
+		if !u.needsPayload() && (u.q.store.traits.Exclusive || len(r.Payload) > MaxKept) {
 			known.Payload = nil
 		}
 		u.head.taken[r.ID] = &known

@@ -45,7 +45,7 @@ func (u *unit) forgetCounts(w *work, n int) (done bool) {
 func (u *unit) countTasks(w *work, n int) (done bool) {
 	rows := must(u.v.Rows(Range{Index: TaskID, From: after(w.ID), Limit: n}))
 	if u.q.countsKeys || u.q.limitsInFlight {
-		u.fetch(u.unknown(keysOf(rows), false), false, false)
+		u.fetch(u.head.unknown(keysOf(rows), false), false, false)
 	}
 	return u.eachOf(rows, n, func(r *Row) {
 		w.ID = r.ID

@@ -152,6 +152,12 @@ func (store *Store) modeOf(s *settings) mode {
 // byKey tells whether more is asked of each key than the last round of its lines.
 func (m *mode) byKey() bool { return m.frontsOnly || m.countsKeys }
 
+// keepsHead reports whether all who write to the queue enter it exclusively, and what is known of it
+// is worth keeping.
+func (q *queue) keepsHead() bool {
+	return q.store.traits.Exclusive || q.frontsOnly && q.exclusive && !q.store.traits.Optimistic
+}
+
 // guardsFronts reports whether others may change the fronts of lines at the same time.
 func (q *queue) guardsFronts() bool { return q.putsBehind && q.store.traits.Optimistic }
 

@@ -44,6 +44,7 @@ type unit struct {
 	haveReady map[int]bool      // priorities that are known to have tasks that can be taken
 	readAhead readAhead
 	passed    map[uint64]bool // tasks that are Takeable and must not be, see isNext
+	large     []string        // keys of ready tasks that are not kept
 
 	// What happens once the transaction is committed, in this order: first what this process knows
 	// is brought up to date, then those who wait are told, so that what they ask next finds it so.
@@ -108,6 +109,12 @@ func (u *unit) save() {
 	}
 	u.closeGaps()
 	u.saveKeys()
+	for _, key := range u.large {
+		delete(u.head.readyTasks, key)
+	}
+	if !u.q.store.traits.Exclusive && len(u.head.readyTasks) > maxKnownKeys/2 {
+		clear(u.head.readyTasks) // now, so that those which prepare reads stay
+	}
 	if u.headChanged {
 		check(u.v.Save())
 	}
@@ -140,12 +147,28 @@ func (u *unit) update(r *Row) {
 // addReady notes a task among those of its key, without its payload if that would be kept for long.
 func (u *unit) addReady(r *Row) {
 	k := u.head.readyTasks[r.Key]
-	if k != nil && r.State == driver.Ready && r.Payload != nil && u.q.store.traits.Exclusive {
+	if k == nil || r.State != driver.Ready {
+		return
+	}
+	if r.Payload != nil && u.q.store.traits.Exclusive {
 		known := *r
 		known.Payload = nil
 		r = &known
 	}
+	u.noteLarge(r)
 	k.add(r)
+}
+
+// MaxKept is how many bytes the payload of a ready task that is kept has at most, where to read it
+// later costs an exchange.
+const MaxKept = 1 << 10
+
+// noteLarge notes the key of a task that is not kept: where to read its payload later costs an
+// exchange, those of all tasks that come to the front in a transaction are read at once.
+func (u *unit) noteLarge(r *Row) {
+	if !u.q.store.traits.Exclusive && (r.Payload == nil || len(r.Payload) > MaxKept) {
+		u.large = append(u.large, r.Key)
+	}
 }
 
 func (u *unit) remove(r *Row) {
