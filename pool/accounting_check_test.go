@@ -200,7 +200,7 @@ func (l *ledger) wrong(c *chore, s *story, there int) string {
 			return "a letter of a task that was not put"
 		case c.err != nil && !c.waits && places != 0:
 			return "refused, but not gone"
-		case c.err == nil && (places != 1 || l.options.WhenFull != pool.DropNew || c.tries):
+		case c.err == nil && (places != 1 || l.options.WhenFull != pool.DropNew || c.tries || c.waits):
 			return "accepted, but neither put nor in a letter"
 		case c.err != nil && !l.isRefusal(c) && len(c.refusals) == 0:
 			return "a strange error"

@@ -76,32 +76,6 @@ func TestStrictOrder(t *testing.T) {
 	}
 }
 
-// TestMostUrgentIsNext has many workers, all busy with bulk work. What is urgent is the very next
-// start.
-func TestMostUrgentIsNext(t *testing.T) {
-	r := chance(t)
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		g := newGate()
-		p := openFunc(t, g.handle, pool.Options[int]{
-			Workers: 4, Classes: []pool.Class[int]{{Name: "0"}, {Name: "1"}}, Order: pool.Order{Strict: true},
-		})
-		for i := range 200 {
-			putIn(t, p, 1, strconv.Itoa(i%9), i)
-		}
-		synctest.Wait()
-		for range 100 {
-			if urgent := r.IntN(2) == 0; urgent {
-				putIn(t, p, 0, "a", -1)
-				g.let(1)
-				_, started := g.now()
-				require.Equal(t, -1, started[len(started)-1])
-			} else {
-				g.let(1)
-			}
-		}
-	})
-}
-
 // TestWeightedShares has one worker and classes with weights that have work all the time: in each
 // round each one has exactly its share.
 func TestWeightedShares(t *testing.T) {
@@ -142,47 +116,6 @@ func TestWeightedShares(t *testing.T) {
 					require.Equal(t, max(c.Weight, 1), got[c.Name], "class %s of %+v", c.Name, classes)
 				}
 			}
-			end(t, t.Context(), p)
-		})
-	}
-}
-
-// TestWorkConserving has workers, and work that comes now here, now there. Whenever nothing
-// happens, no worker is idle if any class has a task.
-func TestWorkConserving(t *testing.T) {
-	r := chance(t)
-	for range 40 {
-		synctest.Test(t, func(t *testing.T) {
-			classes, workers := anyClasses(r, 8), 1+r.IntN(6)
-			o := pool.Options[int]{Scale: pool.Scale{Max: workers}, Classes: classes}
-			switch r.IntN(3) {
-			case 0:
-				o.Order.Strict = true
-			case 1:
-				o.Order = pool.Order{Strict: true, Ageing: time.Minute}
-			}
-			g := newGate()
-			p := openFunc(t, g.handle, o)
-			left := 0
-			for range 200 {
-				switch r.IntN(3) {
-				case 0:
-					for range r.IntN(5) {
-						putIn(t, p, r.IntN(len(classes)), strconv.Itoa(r.IntN(3)), 0)
-						left++
-					}
-				case 1:
-					n := min(left, r.IntN(5))
-					g.let(n)
-					left -= n
-				case 2:
-					time.Sleep(time.Duration(r.IntN(100)) * time.Second)
-				}
-				synctest.Wait()
-				running, _ := g.now()
-				require.Equal(t, min(left, workers), running)
-			}
-			g.let(left)
 			end(t, t.Context(), p)
 		})
 	}

@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -109,64 +110,16 @@ func TestNoLetterWithoutLease(t *testing.T) {
 	})
 }
 
-// TestForward has three pools in a chain: what one cannot do, the next one tries.
-func TestForward(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		var mu sync.Mutex
-		tries := map[string]int{}
-		var queues [3]*task.Queue[int]
-		var pools [3]*pool.Pool[int]
-		for i := range queues {
-			queues[i] = openQueue(t, &task.Options[int]{Capacity: 2}) // so the sinks wait too
-		}
-		for i := range pools {
-			o := pool.Options[int]{Workers: 2, Policy: pool.Policy{Backoff: pool.Backoff{Base: time.Second}}}
-			if i < 2 {
-				o.DeadLetters = pool.Forward(queues[i+1])
-			}
-			pools[i] = openNew(t, queues[i], func(_ context.Context, tk *task.Task[int]) error {
-				mu.Lock()
-				defer mu.Unlock()
-				tries[fmt.Sprintf("%d tries %d of %s as %s with %d at %d", i, tk.Payload, tk.Key, tk.Kind, tk.Priority, tk.Info().MaxAttempts)]++
-				if tk.Payload%3 > i {
-					return errNo
-				}
-				return nil
-			}, o)
-		}
-		for n := range 30 {
-			_, err := pools[0].Queue("").PutWait(ctx, fmt.Sprint(n%4), n, task.PutOptions{Priority: n % 2, Kind: fmt.Sprint("k", n), MaxAttempts: 2})
-			require.NoError(t, err)
-		}
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		want := map[string]int{}
-		for n := range 30 {
-			for i := range n%3 + 1 {
-				times := 2
-				if i == n%3 {
-					times = 1
-				}
-				want[fmt.Sprintf("%d tries %d of %d as k%d with %d at 2", i, n, n%4, n, n%2)] = times
-			}
-		}
-		require.Equal(t, want, tries)
-		for i, p := range pools {
-			require.Equal(t, uint64(10), p.Stats().Succeeded)
-			require.Equal(t, uint64(20-10*i), p.Stats().DeadLetters)
-			require.NoError(t, p.Shutdown(ctx))
-		}
-	})
-}
-
-// TestForwardAfterDeadline puts what was too late where it can be looked at, and what was dropped
-// where it is still in time.
-func TestForwardAfterDeadline(t *testing.T) {
+// TestForwardWithoutDeadline puts what has failed or was too late where it can be looked at, and
+// what was dropped where it is still in time.
+func TestForwardWithoutDeadline(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		next := openQueue[int](t, nil)
-		p := openFunc(t, newGate().handle, pool.Options[int]{
+		p := openFunc(t, func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) }, pool.Options[int]{
 			Workers: 1, Capacity: 1, WhenFull: pool.DropNew, DeadLetters: pool.Forward(next), DeadlineAfter: time.Minute,
 		})
+		require.NoError(t, p.Submit(ctx, "a", 0))
+		wait(t, p)
 		p.Pause()
 		require.NoError(t, p.Submit(ctx, "a", 1))
 		require.NoError(t, p.Submit(ctx, "a", 2))
@@ -174,19 +127,20 @@ func TestForwardAfterDeadline(t *testing.T) {
 		synctest.Wait()
 		tasks, err := next.List(ctx, task.ListOptions{})
 		require.NoError(t, err)
-		require.Len(t, tasks, 1)
-		require.Equal(t, 1, tasks[0].Payload)
+		require.Len(t, tasks, 2)
+		require.Equal(t, [2]int{0, 1}, [2]int{tasks[0].Payload, tasks[1].Payload})
 		end(t, ctx, p)
 	})
 }
 
-// TestSinkThatFails has sinks that return an error or panic, for tasks of a queue of one's own:
-// they are buried, and can be kicked.
+// TestSinkThatFails has sinks that do not take a letter, for tasks of a queue of one's own: they
+// are buried, and can be kicked.
 func TestSinkThatFails(t *testing.T) {
 	errSink := errors.New("sink is full")
 	for name, sink := range map[string]pool.Sink[int]{
-		"error": func(context.Context, *pool.DeadLetter[int]) error { return errSink },
-		"panic": func(context.Context, *pool.DeadLetter[int]) error { panic(errSink) },
+		"sink is full":                     func(context.Context, *pool.DeadLetter[int]) error { return errSink },
+		"panic in the sink: sink is full":  func(context.Context, *pool.DeadLetter[int]) error { panic(errSink) },
+		"pool: sink called runtime.Goexit": func(context.Context, *pool.DeadLetter[int]) error { runtime.Goexit(); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, ctx context.Context) {
@@ -204,9 +158,9 @@ func TestSinkThatFails(t *testing.T) {
 				err := p.Do(ctx, "a", 1, pool.PutOptions{})
 				synctest.Wait()
 				require.ErrorContains(t, err, "no\n")
-				require.ErrorContains(t, err, "sink is full")
+				require.ErrorContains(t, err, name)
 				require.ErrorIs(t, told, errNo)
-				require.ErrorIs(t, told, errSink)
+				require.Equal(t, !strings.HasSuffix(name, "Goexit"), errors.Is(told, errSink))
 				s, err := q.Stats(ctx)
 				require.NoError(t, err)
 				require.Equal(t, 1, s.Buried)
@@ -218,42 +172,6 @@ func TestSinkThatFails(t *testing.T) {
 				require.Equal(t, uint64(1), p.Stats().Succeeded)
 				require.NoError(t, p.Shutdown(ctx))
 			})
-		})
-	}
-}
-
-// TestSinkThatFailsOfOwnQueue has a sink that fails until the pool is shut down, or still then.
-func TestSinkThatFailsOfOwnQueue(t *testing.T) {
-	for _, works := range []bool{false, true} {
-		inBubble(t, func(t *testing.T, ctx context.Context) {
-			var box mailbox[int]
-			down := false
-			p := openFunc(t, func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) }, pool.Options[int]{
-				Workers: 1, DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
-					if down && works {
-						return box.sink(ctx, l)
-					}
-					return errNo
-				},
-			})
-			require.NoError(t, p.Submit(ctx, "a", 1))
-			wait(t, p)
-			require.Empty(t, box.all())
-			down = true
-			err := p.Shutdown(ctx)
-			left := box.all()
-			if !works {
-				require.Empty(t, left)
-				requireLeft(t, p, err, 1)
-				left = p.Leftovers()
-			} else {
-				require.NoError(t, err)
-				require.Empty(t, p.Leftovers())
-			}
-			require.Len(t, left, 1)
-			require.Equal(t, pool.ReasonFailed, left[0].Reason)
-			require.Equal(t, 1, left[0].Payload)
-			require.ErrorContains(t, left[0].Err, "no")
 		})
 	}
 }
@@ -392,7 +310,10 @@ func TestLettersKeepTimes(t *testing.T) {
 				_, err := p.Put(ctx, "a", 1, pool.PutOptions{Delay: time.Hour})
 				require.NoError(t, err)
 			}
-			_, err := p.Put(ctx, "a", 2, pool.PutOptions{Delay: time.Hour, TTL: 3 * time.Hour, Priority: 3, Cost: 7, TTR: time.Minute, Metadata: map[string]string{"by": "alice"}})
+			_, err := p.Put(ctx, "a", 2, pool.PutOptions{
+				Delay: time.Hour, TTL: 3 * time.Hour, Priority: 3, Cost: 7, TTR: time.Minute, MaxAttempts: 4, Kind: "mail",
+				UniqueKey: "there", Metadata: map[string]string{"by": "alice"},
+			})
 			require.NoError(t, err)
 			if whenFull == pool.EvictOldest {
 				time.Sleep(time.Minute)
@@ -414,9 +335,8 @@ func TestLettersKeepTimes(t *testing.T) {
 				require.Equal(t, task.Delayed, is.State)
 				require.Equal(t, begin.Add(time.Hour), is.Until)
 				require.Equal(t, begin.Add(4*time.Hour), is.Expires)
-				require.Equal(t, 3, is.Priority)
-				require.EqualValues(t, 7, is.Cost)
-				require.Equal(t, time.Minute, is.TTR)
+				require.Equal(t, [4]any{"a", "mail", "there", 3}, [4]any{is.Key, is.Kind, is.UniqueKey, is.Priority})
+				require.Equal(t, [3]any{int64(7), time.Minute, 4}, [3]any{is.Cost, is.TTR, is.MaxAttempts})
 				require.Equal(t, map[string]string{"by": "alice"}, is.Metadata)
 			}
 			over, cancel := context.WithCancel(ctx)
@@ -448,15 +368,15 @@ func TestLetterPutAgain(t *testing.T) {
 	}
 }
 
-// TestTransitKeepsTimeToLive takes a task to another queue, where it has what is left.
-func TestTransitKeepsTimeToLive(t *testing.T) {
+// TestTransitKeepsTimes takes a task to another queue, where it has what is left.
+func TestTransitKeepsTimes(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		next, begin := openQueue[int](t, nil), time.Now()
 		transit := pool.Transit(next)
 		p := openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
 			time.Sleep(time.Minute)
 			return transit(ctx, tk)
-		}, pool.Options[int]{Workers: 1})
+		}, pool.Options[int]{Workers: 1, DeadlineAfter: 2 * time.Hour})
 		_, err := p.Put(ctx, "a", 1, pool.PutOptions{TTL: time.Hour})
 		require.NoError(t, err)
 		wait(t, p)
@@ -464,6 +384,7 @@ func TestTransitKeepsTimeToLive(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, tasks, 1)
 		require.Equal(t, begin.Add(time.Hour), tasks[0].Info().Expires)
+		require.Equal(t, begin.Add(2*time.Hour), tasks[0].Info().Deadline)
 		end(t, ctx, p)
 	})
 }

@@ -266,31 +266,6 @@ func TestExpiredTaskFreesItsPlace(t *testing.T) {
 	})
 }
 
-// TestDelayHoldsNoWorker has one worker, and tasks with delays in any order: each starts exactly
-// when its delay ends.
-func TestDelayHoldsNoWorker(t *testing.T) {
-	r := chance(t)
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		begin := time.Now()
-		var starts []time.Duration
-		p := openFunc(t, func(_ context.Context, tk *task.Task[time.Duration]) error {
-			require.Equal(t, tk.Payload, time.Since(begin))
-			starts = append(starts, tk.Payload)
-			return nil
-		}, pool.Options[time.Duration]{Scale: pool.Scale{Max: 1}, Delay: 5 * time.Hour})
-		for range 500 {
-			d := time.Duration(1 + r.Int64N(int64(24*time.Hour)))
-			_, err := p.Put(ctx, fmt.Sprint(d%7), d, pool.PutOptions{Delay: d})
-			require.NoError(t, err)
-		}
-		require.NoError(t, p.Submit(ctx, "a", 5*time.Hour))
-		wait(t, p)
-		require.Len(t, starts, 501)
-		require.IsIncreasing(t, starts)
-		end(t, ctx, p)
-	})
-}
-
 // TestContextEnds has handlers that run until their context is done.
 func TestContextEnds(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -1,17 +1,14 @@
 package pool_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
 )
@@ -105,29 +102,6 @@ func testLettersAtShutdown(t *testing.T, ctx context.Context, way string, takes 
 	require.Equal(t, s.DeadLetters, p.Stats().DeadLetters)
 	require.Len(t, told, 1)
 	require.Equal(t, s.DeadLetters == 0, told[0] != nil)
-}
-
-// TestDropNewWithSinkThatRefuses gives the task back to the caller, who has the error: nothing is
-// lost or dropped.
-func TestDropNewWithSinkThatRefuses(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		var log bytes.Buffer
-		p := openFunc(t, newGate().handle, pool.Options[int]{
-			Capacity: 1, WhenFull: pool.DropNew, CountKeys: 1, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			DeadLetters: func(context.Context, *pool.DeadLetter[int]) error { return errNo },
-		})
-		p.Pause()
-		require.NoError(t, p.Submit(ctx, "a", 1))
-		err := p.Submit(ctx, "a", 2)
-		require.ErrorIs(t, err, errNo)
-		require.ErrorIs(t, err, pool.ErrFull)
-		s := p.Stats()
-		require.Equal(t, []uint64{0, 1}, []uint64{s.Dropped, s.Refused})
-		refused, err := p.Queue("").KeyStats(ctx, 1, fairq.ByRefused)
-		require.NoError(t, err)
-		require.Equal(t, fairq.Counts{Refused: 1}, refused[0].Total)
-		require.Empty(t, log.String())
-	})
 }
 
 // TestSubmitToOwnFullPool has handlers and sinks that put tasks into full queues of their own pool,

@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq"
@@ -19,144 +18,120 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// tally is what an observer was told.
-type tally struct {
-	mu    sync.Mutex
-	calls map[string]uint64
-	bad   []string
-}
-
-func (c *tally) add(what, class string, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.calls[what]++
-	c.calls[what+" "+class]++
-	if !ok {
-		c.bad = append(c.bad, what)
-	}
-}
-
 // caller is a key of what the contexts of those who submit have.
 type caller struct{}
 
-// observer returns one that counts its calls, and checks that it is told of the right tasks, and
-// that handlers take as long as said.
-func (c *tally) observer(runs time.Duration, items bool) pool.Observer[int] {
+// told keeps what an observer is told, a line each.
+type told struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+// say adds a line. A task has its ID, its payload and its attempts there.
+func (o *told) say(ctx context.Context, what, class string, t *task.Task[int], more ...any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	words := append([]any{what, class, t.ID, t.Payload, t.Attempts}, more...)
+	if ctx.Value(caller{}) != nil {
+		words = append(words, "to the caller")
+	}
+	if ctx.Err() != nil {
+		words = append(words, "too late")
+	}
+	o.lines = append(o.lines, strings.TrimSuffix(fmt.Sprintln(words...), "\n"))
+}
+
+func (o *told) observer() pool.Observer[int] {
 	type tk = *task.Task[int]
 	type span = time.Duration
-	// alive tells whether the task is the one that a handler gets, and the context one that is not
-	// done.
-	alive := func(ctx context.Context, t tk) bool {
-		return ctx.Err() == nil && (items && t.ID == 0 || t.ID > 0 && t.Key != "" && t.Attempts > 0)
-	}
-	// submitted tells whether the task is one that was just submitted.
-	submitted := func(ctx context.Context, t tk) bool { return ctx.Value(caller{}) == true && t.ID == 0 && t.Key != "" }
+	none := &task.Task[int]{}
 	return pool.Observer[int]{
-		Offered: func(ctx context.Context, class string, t tk) { c.add("offered", class, submitted(ctx, t)) },
-		Refused: func(ctx context.Context, class string, t tk, err error) {
-			c.add("refused", class, submitted(ctx, t) && err != nil)
+		Offered:   func(ctx context.Context, c string, t tk) { o.say(ctx, "offered", c, t) },
+		Refused:   func(ctx context.Context, c string, t tk, err error) { o.say(ctx, "refused", c, t, err) },
+		Started:   func(ctx context.Context, c string, t tk, waited span) { o.say(ctx, "started", c, t, waited) },
+		Succeeded: func(ctx context.Context, c string, t tk, ran span) { o.say(ctx, "succeeded", c, t, ran) },
+		Retried: func(ctx context.Context, c string, t tk, ran, delay span, err error) {
+			o.say(ctx, "retried", c, t, ran, delay, err)
 		},
-		Started: func(ctx context.Context, class string, t tk, waited span) {
-			c.add("started", class, waited >= 0 && alive(ctx, t))
+		Failed: func(ctx context.Context, c string, t tk, ran span, err error) { o.say(ctx, "failed", c, t, ran, err) },
+		Cancelled: func(ctx context.Context, c string, t tk, ran span, err error) {
+			o.say(ctx, "cancelled", c, t, ran, err)
 		},
-		Succeeded: func(ctx context.Context, class string, t tk, ran span) {
-			c.add("succeeded", class, ran == runs && alive(ctx, t))
-		},
-		Retried: func(ctx context.Context, class string, t tk, ran, delay span, err error) {
-			c.add("retried", class, ran == runs && delay == time.Minute && err != nil && alive(ctx, t))
-		},
-		Failed: func(ctx context.Context, class string, t tk, ran span, err error) {
-			c.add("failed", class, ran == runs && err != nil && alive(ctx, t))
-		},
-		Cancelled: func(ctx context.Context, class string, t tk, ran span, err error) {
-			c.add("cancelled", class, ran == runs && err != nil && alive(ctx, t))
-		},
-		Lost: func(ctx context.Context, class string, t tk, ran span, err error) {
-			c.add("lost", class, ran == runs && err != nil && alive(ctx, t))
-		},
-		Dropped: func(ctx context.Context, class string, t tk) { c.add("dropped", class, submitted(ctx, t)) },
-		Expired: func(ctx context.Context, class string, t tk) { c.add("expired", class, ctx.Err() == nil && t.ID > 0) },
+		Lost:    func(ctx context.Context, c string, t tk, ran span, err error) { o.say(ctx, "lost", c, t, ran, err) },
+		Dropped: func(ctx context.Context, c string, t tk) { o.say(ctx, "dropped", c, t) },
+		Expired: func(ctx context.Context, c string, t tk) { o.say(ctx, "expired", c, t) },
 		DeadLetter: func(ctx context.Context, l *pool.DeadLetter[int], err error) {
-			c.add("letter", l.Class, ctx.Err() == nil && (l.Task.Key != "" || items) && err == nil)
+			o.say(ctx, "letter", l.Class, task.NewTask(l.Task, l.Payload), l.Reason, err)
 		},
-		Scaled: func(from, to int) { c.add("scaled", "", from-to == 1 || to-from == 1) },
+		Scaled: func(from, to int) { o.say(context.Background(), "scaled", "", none, from, to) },
 	}
 }
 
-// TestObserver has some of everything, and compares what the observer was told with Stats, and
-// with what the classes were given.
+// TestObserver has a task for each thing that an observer is told. TestAccounting compares how often
+// it is told with Stats.
 func TestObserver(t *testing.T) {
-	r := chance(t)
-	for range 20 {
-		synctest.Test(t, func(t *testing.T) {
-			ctx := context.WithValue(t.Context(), caller{}, true)
-			const runs = 10 * time.Second
-			c := &tally{calls: map[string]uint64{}}
-			var box mailbox[int]
-			p := openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
-				time.Sleep(runs)
-				switch tk.Payload {
-				case 0:
-					return errNo
-				case 1:
-					panic("boo")
-				case 2:
-					if tk.Attempts == 1 && time.Since(tk.Info().Created) < 30*time.Second {
-						return pool.Snooze(time.Minute)
-					}
-				case 3:
-					return pool.Permanent(errNo)
-				case 4:
-					<-ctx.Done()
-				}
-				return ctx.Err()
-			}, pool.Options[int]{
-				Scale: pool.Scale{Max: 3}, WhenFull: pool.DropNew, Capacity: 10, DeadLetters: box.sink,
-				Classes:  []pool.Class[int]{{Name: "x"}, {Name: "y", Queue: openQueue(t, &task.Options[int]{Capacity: 20, TTR: 15 * time.Second})}},
-				Policy:   pool.Policy{MaxAttempts: 3, Timeout: runs, Backoff: pool.Backoff{Curve: pool.Constant, Base: time.Minute}},
-				Observer: c.observer(runs, false),
-			})
-			offered, refused := map[string]uint64{}, uint64(0)
-			for range 100 {
-				class := []string{"x", "y"}[r.IntN(2)]
-				offered[class]++
-				options := pool.PutOptions{Class: class}
-				if r.IntN(3) == 0 {
-					options.Deadline = time.Now().Add(time.Duration(r.IntN(100)) * time.Second)
-				}
-				put := p.Put
-				if r.IntN(2) == 0 {
-					put = p.TrySubmit
-				}
-				_, err := put(ctx, strconv.Itoa(r.IntN(3)), r.IntN(8), options)
-				if err != nil {
-					require.ErrorIs(t, err, fairq.ErrFull)
-					refused++
-				}
-				time.Sleep(time.Duration(r.IntN(10000)) * time.Millisecond)
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		ctx = context.WithValue(ctx, caller{}, true)
+		var o told
+		p := openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
+			time.Sleep(10 * time.Second)
+			switch {
+			case tk.Payload == 1:
+				return errNo
+			case tk.Payload == 2 && tk.Info().ReadyAt.Equal(tk.Info().Created):
+				return pool.Snooze(time.Minute)
+			case tk.Payload == 3 && tk.Attempts == 1:
+				time.Sleep(10 * time.Second) // longer than its lease lasts
+			case tk.Payload == 4:
+				<-ctx.Done()
 			}
-			wait(t, p)
-			time.Sleep(time.Hour)
-			synctest.Wait()
-			s := p.Stats()
-			want := map[string]uint64{
-				"offered": 100, "offered x": offered["x"], "offered y": offered["y"], "started": s.Started, "succeeded": s.Succeeded,
-				"retried": s.Retried + s.Snoozed, "failed": s.Failed, "cancelled": s.Cancelled, "lost": s.Lost, "dropped": s.Dropped, "expired": s.Expired,
-				"letter": s.DeadLetters, "refused": s.Refused,
-			}
-			for what, n := range want {
-				assert.Equal(t, n, c.calls[what], what)
-				if !strings.HasPrefix(what, "offered") {
-					assert.Equal(t, n, c.calls[what+" x"]+c.calls[what+" y"], what)
-				}
-			}
-			require.Empty(t, c.bad)
-			require.Equal(t, refused, s.Refused)
-			require.Equal(t, s.Started, s.Succeeded+s.Retried+s.Snoozed+s.Failed+s.Cancelled+s.Lost+s.Returned)
-			require.Len(t, box.all(), int(s.DeadLetters))
-			require.NoError(t, p.Shutdown(ctx))
+			return ctx.Err()
+		}, pool.Options[int]{
+			Workers: 1, WhenFull: pool.DropNew, Capacity: 1,
+			Classes:     []pool.Class[int]{{Name: "x"}, {Name: "y", Queue: openQueue(t, &task.Options[int]{TTR: 15 * time.Second})}},
+			Policy:      pool.Policy{MaxAttempts: 2, Backoff: pool.Backoff{Curve: pool.Constant, Base: time.Minute}},
+			Observer:    o.observer(),
+			DeadLetters: func(context.Context, *pool.DeadLetter[int]) error { return nil },
 		})
-	}
+		put := func(n int, options pool.PutOptions) {
+			_, err := p.Put(ctx, "a", n, options)
+			require.NoError(t, err)
+		}
+		for n, class := range []string{"x", "x", "x", "y"} {
+			put(n, pool.PutOptions{Class: class})
+			wait(t, p)
+		}
+		over, cancel := context.WithTimeout(ctx, 12*time.Second)
+		defer cancel()
+		require.ErrorIs(t, p.Do(over, "a", 4, pool.PutOptions{CancelWithContext: true}), context.DeadlineExceeded)
+		wait(t, p)
+		p.Pause()
+		put(5, pool.PutOptions{Deadline: time.Now().Add(time.Minute)})
+		put(6, pool.PutOptions{})
+		_, err := p.TrySubmit(ctx, "a", 7, pool.PutOptions{})
+		require.ErrorIs(t, err, pool.ErrFull)
+		wait(t, p)
+		require.Equal(t, []string{
+			"offered x 0 0 0 to the caller", "scaled  0 0 0 0 1", "started x 1 0 1 0s",
+			"succeeded x 1 0 1 10s",
+			"offered x 0 1 0 to the caller", "started x 2 1 1 0s", "retried x 2 1 1 10s 1m0s no",
+			"started x 2 1 2 0s", "letter x 2 1 2 failed <nil>", "failed x 2 1 2 10s no",
+			"offered x 0 2 0 to the caller", "started x 3 2 1 0s",
+			"retried x 3 2 1 10s 1m0s pool: to be done in 1m0s", "started x 3 2 1 0s",
+			"succeeded x 3 2 1 10s",
+			"offered y 0 3 0 to the caller", "started y 1 3 1 0s",
+			"lost y 1 3 1 20s task: lease lost", "started y 1 3 2 5s", "succeeded y 1 3 2 10s",
+			"offered x 0 4 0 to the caller", "started x 4 4 1 0s",
+			"cancelled x 4 4 1 12s task: lease lost",
+			"offered x 0 5 0 to the caller",
+			"offered x 0 6 0 to the caller", "letter x 0 6 0 overflow <nil>",
+			"dropped x 0 6 0 to the caller",
+			"offered x 0 7 0 to the caller",
+			"refused x 0 7 0 fairq: queue is full: it holds 1, the limit is 1 to the caller",
+			"expired x 5 5 0", "letter x 5 5 0 deadline <nil>",
+		}, o.lines)
+		end(t, ctx, p)
+	})
 }
 
 // TestWaitingTimes has one worker, and tasks with delays and retries. They wait from when they are
@@ -191,27 +166,23 @@ func TestWaitingTimes(t *testing.T) {
 // TestObserverOfItems does with a FairQueue what can be done there.
 func TestObserverOfItems(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
-		c, out := &tally{calls: map[string]uint64{}}, &records{lines: map[slog.Level][]string{}}
+		var o told
+		out := &records{lines: map[slog.Level][]string{}}
 		q := fairq.New(func(int) string { return "a" }, nil)
-		w := pool.NewWorkers(q, func(_ context.Context, n int) error {
+		w := pool.NewWorkers(q, func(ctx context.Context, n int) error {
 			time.Sleep(time.Second)
-			if n%3 == 0 {
-				return errNo
-			}
-			return nil
-		}, &pool.Options[int]{Workers: 2, Observer: c.observer(time.Second, true), Logger: slog.New(out)})
-		for i := range 10 {
-			require.NoError(t, q.Push(i))
+			return fails(ctx, n)
+		}, &pool.Options[int]{Workers: 1, Observer: o.observer(), Logger: slog.New(out)})
+		for n := range 2 {
+			require.NoError(t, q.Push(n))
 		}
 		require.NoError(t, w.Wait(ctx))
-		require.Empty(t, c.bad)
-		require.Equal(t, [4]uint64{10, 6, 4, 2}, [4]uint64{c.calls["started"], c.calls["succeeded"], c.calls["failed"], c.calls["scaled"]})
-		s := w.Stats()
-		require.Equal(t, [3]uint64{10, 6, 4}, [3]uint64{s.Started, s.Succeeded, s.Failed})
 		require.NoError(t, w.Shutdown(ctx))
-		require.Equal(t, uint64(4), c.calls["scaled"])
-		failed := "pool: an item failed error=no"
-		require.Equal(t, []string{failed, failed, failed, failed}, out.lines[slog.LevelWarn])
+		require.Equal(t, []string{
+			"scaled  0 0 0 0 1", "started  0 0 0 0s", "succeeded  0 0 0 1s", "started  0 1 0 0s", "failed  0 1 0 1s no",
+			"scaled  0 0 0 1 0",
+		}, o.lines)
+		require.Equal(t, []string{"pool: an item failed error=no"}, out.lines[slog.LevelWarn])
 		require.Empty(t, out.lines[slog.LevelInfo])
 		require.Empty(t, out.lines[slog.LevelError])
 	})

@@ -5,9 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"runtime"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,204 +17,62 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// put is a task that was submitted, for a model of a full queue.
-type put struct {
-	key string
-	n   int
-}
-
-// fullQueue is a model of a queue from which nothing is taken.
-type fullQueue struct {
-	whenFull              pool.WhenFull
-	capacity, keyCapacity int
-	queued                []put // oldest first
-}
-
-func (q *fullQueue) len(key string) (n int) {
-	for _, p := range q.queued {
-		if p.key == key {
-			n++
-		}
-	}
-	return n
-}
-
-// submit returns what may be dropped, one of these, and whether the task is refused.
-func (q *fullQueue) submit(p put) (dropped []int, refused bool) {
-	n, free := q.len(p.key), q.capacity-len(q.queued)
-	keyFull := q.keyCapacity > 0 && q.keyCapacity < q.capacity && n >= q.keyCapacity ||
-		q.whenFull == pool.RejectOverShare && n > 0 && n >= free-1
-	if len(q.queued) < q.capacity && !keyFull {
-		q.queued = append(q.queued, p)
-		return nil, false
-	}
-	switch {
-	case q.whenFull == pool.Reject || q.whenFull == pool.RejectOverShare:
-		return nil, true
-	case q.whenFull == pool.DropNew:
-		return []int{p.n}, false
-	case keyFull:
-		return nil, true
-	}
-	most := 0
-	for _, other := range q.queued {
-		most = max(most, q.len(other.key))
-	}
-	if q.whenFull == pool.EvictHeaviest && q.len(p.key) == most {
-		return nil, true
-	}
-	inOrder := slices.Clone(q.queued)
-	if q.whenFull == pool.EvictHeaviest {
-		slices.Reverse(inOrder)
-	}
-	seen := map[string]bool{}
-	for _, other := range inOrder {
-		if q.len(p.key) == most && other.key != p.key {
-			continue // it is up to its own key
-		}
-		if q.len(other.key) == most && !seen[other.key] {
-			dropped = append(dropped, other.n)
-			seen[other.key] = true
-		}
-	}
-	q.queued = append(q.queued, p)
-	return dropped, false
-}
-
-func (q *fullQueue) drop(n int) {
-	q.queued = slices.DeleteFunc(q.queued, func(p put) bool { return p.n == n })
-}
-
-// TestWhenFull submits tasks to a pool that is paused, and compares what it drops with a model.
-// Then all that is left is done.
+// TestWhenFull submits tasks of the keys a, a, a, b, c, a and b to a pool that is paused and has room
+// for 4. Then all that is left is done. Package fairq has a model of which one is evicted.
 func TestWhenFull(t *testing.T) {
-	for _, whenFull := range []pool.WhenFull{
-		pool.Reject, pool.RejectOverShare, pool.DropNew, pool.EvictOldest, pool.EvictHeaviest,
+	for _, c := range []struct {
+		whenFull               pool.WhenFull
+		keyCapacity            int
+		dropped, refused, left []int
+	}{
+		{whenFull: pool.Reject, refused: []int{4, 5, 6}, left: []int{0, 1, 2, 3}},
+		{whenFull: pool.RejectOverShare, refused: []int{2, 5, 6}, left: []int{0, 1, 3, 4}},
+		{whenFull: pool.DropNew, dropped: []int{4, 5, 6}, left: []int{0, 1, 2, 3}},
+		{whenFull: pool.DropNew, keyCapacity: 2, dropped: []int{2, 5, 6}, left: []int{0, 1, 3, 4}},
+		{whenFull: pool.EvictOldest, dropped: []int{0, 1, 2}, left: []int{3, 4, 5, 6}},
+		{whenFull: pool.EvictOldest, keyCapacity: 2, dropped: []int{0}, refused: []int{2, 5}, left: []int{1, 3, 4, 6}},
+		{whenFull: pool.EvictHeaviest, dropped: []int{2, 1}, refused: []int{5}, left: []int{0, 3, 4, 6}},
 	} {
-		t.Run(whenFull.String(), func(t *testing.T) {
-			r := chance(t)
-			for range 50 {
-				synctest.Test(t, func(t *testing.T) { testWhenFull(t, r, whenFull) })
-			}
+		t.Run(fmt.Sprint(c.whenFull, c.keyCapacity), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, ctx context.Context) {
+				var box mailbox[int]
+				var dropped, refused, done []int
+				told := 0
+				p := openFunc(t, func(_ context.Context, tk *task.Task[int]) error {
+					done = append(done, tk.Payload)
+					return nil
+				}, pool.Options[int]{
+					Workers: 1, WhenFull: c.whenFull, Capacity: 4, KeyCapacity: c.keyCapacity, DeadLetters: box.sink,
+					Observer: pool.Observer[int]{Dropped: func(context.Context, string, *task.Task[int]) { told++ }},
+				})
+				p.Pause()
+				begin := time.Now()
+				for n, key := range []string{"a", "a", "a", "b", "c", "a", "b"} {
+					if err := p.Submit(ctx, key, n); err != nil {
+						require.ErrorAs(t, err, new(*fairq.FullError))
+						refused = append(refused, n)
+					}
+					for _, letter := range box.all()[len(dropped):] {
+						dropped = append(dropped, letter.Payload)
+						require.Equal(t, pool.ReasonOverflow, letter.Reason)
+						require.ErrorIs(t, letter.Err, fairq.ErrFull)
+						require.Zero(t, letter.Attempts)
+						require.Equal(t, time.Now(), letter.At)
+						require.Equal(t, begin.Add(time.Duration(letter.Payload)*time.Second), letter.Task.Created)
+					}
+					time.Sleep(time.Second)
+				}
+				require.Equal(t, [2][]int{c.dropped, c.refused}, [2][]int{dropped, refused})
+				s := p.Stats()
+				require.Equal(t, [3]int{told, told, told}, [3]int{len(dropped), int(s.Dropped), int(s.DeadLetters)})
+				p.Resume()
+				wait(t, p)
+				require.ElementsMatch(t, c.left, done)
+				end(t, ctx, p)
+				require.Len(t, box.all(), len(dropped))
+			})
 		})
 	}
-}
-
-func testWhenFull(t *testing.T, r *rand.Rand, whenFull pool.WhenFull) {
-	ctx := t.Context()
-	model := fullQueue{whenFull: whenFull, capacity: 1 + r.IntN(12)}
-	if r.IntN(2) == 0 {
-		model.keyCapacity = 1 + r.IntN(model.capacity)
-	}
-	var box mailbox[int]
-	var g gate
-	g.leave = make(chan error, 1000)
-	var told int
-	p := openFunc(t, g.handle, pool.Options[int]{
-		Workers: 2, WhenFull: whenFull, Capacity: model.capacity, KeyCapacity: model.keyCapacity, DeadLetters: box.sink,
-		Observer: pool.Observer[int]{Dropped: func(context.Context, string, *task.Task[int]) { told++ }},
-	})
-	p.Pause()
-	begin := time.Now()
-	for n := range 60 {
-		time.Sleep(time.Second)
-		key := fmt.Sprint(r.IntN(1 + r.IntN(6)))
-		before := len(box.all())
-		err := p.Submit(ctx, key, n)
-		letters := box.all()[before:]
-		dropped, refused := model.submit(put{key, n})
-		if refused {
-			require.ErrorIs(t, err, fairq.ErrFull)
-			require.ErrorAs(t, err, new(*fairq.FullError))
-			require.Empty(t, letters)
-			continue
-		}
-		require.NoError(t, err)
-		if len(dropped) == 0 {
-			require.Empty(t, letters)
-			continue
-		}
-		require.Len(t, letters, 1)
-		letter := letters[0]
-		require.Contains(t, dropped, letter.Payload)
-		model.drop(letter.Payload)
-		require.Equal(t, pool.ReasonOverflow, letter.Reason)
-		require.ErrorIs(t, letter.Err, fairq.ErrFull)
-		require.Zero(t, letter.Attempts)
-		require.Equal(t, time.Now(), letter.At)
-		if letter.Payload != n {
-			require.Equal(t, begin.Add(time.Duration(letter.Payload+1)*time.Second), letter.Task.Created)
-		} else {
-			require.Equal(t, key, letter.Task.Key)
-		}
-	}
-	letters := len(box.all())
-	require.Equal(t, letters, told)
-	require.Equal(t, [2]uint64{uint64(letters), uint64(letters)}, [2]uint64{p.Stats().Dropped, p.Stats().DeadLetters})
-	for range 60 {
-		g.leave <- nil
-	}
-	p.Resume()
-	wait(t, p)
-	_, started := g.now()
-	var want []int
-	for _, p := range model.queued {
-		want = append(want, p.n)
-	}
-	require.ElementsMatch(t, want, started)
-	end(t, ctx, p)
-	require.Len(t, box.all(), letters)
-}
-
-// TestBlock has producers who wait, and of whom some give up, while the sink for failures gets
-// nothing but failures.
-func TestBlock(t *testing.T) {
-	r := chance(t)
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		var box mailbox[int]
-		g := newGate()
-		p := openFunc(t, g.handle, pool.Options[int]{
-			Workers: 1, Capacity: 5, DeadLetters: box.sink, Policy: pool.Policy{MaxAttempts: 1},
-		})
-		results := make(chan error, 100)
-		put, gaveUp := 0, 0
-		for i := range 100 {
-			ctx, cancel := context.WithTimeout(ctx, time.Duration(1+r.IntN(100))*time.Minute)
-			defer cancel()
-			go func() { results <- p.Submit(ctx, "a", i) }()
-		}
-		synctest.Wait()
-		for range 100 {
-			time.Sleep(time.Minute)
-			synctest.Wait()
-			if running, _ := g.now(); running == 0 {
-				break
-			}
-			g.leave <- errNo
-			synctest.Wait()
-			s, err := p.Queue("").Stats(ctx)
-			require.NoError(t, err)
-			require.LessOrEqual(t, s.Ready, 5)
-			require.True(t, s.Ready == 5 || s.WaitingPut == 0)
-		}
-		for range 100 {
-			switch err := <-results; {
-			case err == nil:
-				put++
-			default:
-				require.ErrorIs(t, err, context.DeadlineExceeded)
-				gaveUp++
-			}
-		}
-		require.Greater(t, gaveUp, 10)
-		require.Len(t, box.all(), put)
-		for _, letter := range box.all() {
-			require.Equal(t, pool.ReasonFailed, letter.Reason)
-			require.ErrorIs(t, letter.Err, errNo)
-		}
-		require.Zero(t, p.Stats().Dropped)
-		end(t, ctx, p)
-	})
 }
 
 // TestKeyCapacity has a key that fills its share, and another one that does not wait for it.
@@ -250,14 +106,19 @@ func TestWhatCannotBeDropped(t *testing.T) {
 			inBubble(t, func(t *testing.T, ctx context.Context) {
 				var out bytes.Buffer
 				log := slog.New(slog.NewTextHandler(&out, nil))
-				o := pool.Options[int]{Workers: 1, Capacity: 1, WhenFull: pool.DropNew, DeadLetters: sink, Logger: log}
+				o := pool.Options[int]{Workers: 1, Capacity: 1, CountKeys: 1, WhenFull: pool.DropNew, DeadLetters: sink, Logger: log}
 				p := openFunc(t, newGate().handle, o)
 				p.Pause()
 				require.NoError(t, p.Submit(ctx, "a", 1))
 				err := p.Submit(ctx, "a", 2)
 				require.ErrorIs(t, err, errNo)
 				require.ErrorIs(t, err, fairq.ErrFull)
-				require.Zero(t, p.Stats().DeadLetters)
+				s := p.Stats()
+				require.Equal(t, [3]uint64{0, 0, 1}, [3]uint64{s.DeadLetters, s.Dropped, s.Refused})
+				refused, err := p.Queue("").KeyStats(ctx, 1, fairq.ByRefused)
+				require.NoError(t, err)
+				require.Equal(t, fairq.Counts{Refused: 1}, refused[0].Total)
+				require.Empty(t, out.String())
 
 				o.WhenFull = pool.EvictHeaviest
 				p = openFunc(t, newGate().handle, o)
@@ -300,33 +161,6 @@ func TestSinkThatSubmits(t *testing.T) {
 		err := <-result
 		require.ErrorIs(t, err, pool.ErrShutdown)
 		require.ErrorIs(t, err, fairq.ErrFull)
-	})
-}
-
-// TestSubmitToOwnedQueue has a queue that is the caller's: what it evicts is up to it.
-func TestSubmitToOwnedQueue(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		var box mailbox[int]
-		var lost []error
-		onEvict := pool.ToDeadLetters(box.sink, pool.ReasonOverflow, func(_ *task.Task[int], err error) { lost = append(lost, err) })
-		q := openQueue(t, &task.Options[int]{Capacity: 3, WhenFull: fairq.EvictHeaviest, OnEvict: onEvict})
-		g := newGate()
-		p := openNew(t, q, g.handle, pool.Options[int]{Workers: 1})
-		p.Pause()
-		for i := range 3 {
-			require.NoError(t, p.Submit(ctx, "flood", i))
-		}
-		require.NoError(t, p.Submit(ctx, "other", 3))
-		require.Len(t, box.all(), 1)
-		letter := box.all()[0]
-		require.Equal(t, 2, letter.Payload)
-		require.Equal(t, "flood", letter.Task.Key)
-		require.Equal(t, pool.ReasonOverflow, letter.Reason)
-		require.ErrorIs(t, letter.Err, fairq.ErrFull)
-		require.Empty(t, lost)
-		p.Resume()
-		g.let(3)
-		require.NoError(t, p.Shutdown(ctx))
 	})
 }
 

@@ -3,7 +3,6 @@ package pool_test
 import (
 	"context"
 	"errors"
-	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,7 +13,6 @@ import (
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
-	"github.com/fairq/fairq/task/driver"
 	"github.com/fairq/fairq/task/memory"
 )
 
@@ -69,6 +67,7 @@ func TestErrorsThatPanic(t *testing.T) {
 		letters := box.all()
 		require.Len(t, letters, 5)
 		for i, recorded := range []bool{false, false, true, true, false} {
+			require.Equal(t, pool.ReasonFailed, letters[i].Reason)
 			if recorded {
 				require.ErrorAs(t, letters[i].Err, new(*task.Error))
 			} else {
@@ -101,43 +100,6 @@ func TestWorkersAreAddedAfterFalseAlarm(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 2, p.Stats().Workers)
 		requireLeft(t, p, p.Shutdown(ctx), 2)
-	})
-}
-
-// A queue that was closed while all workers are busy is not asked ever again.
-func TestQueueClosedWhileBusy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx := t.Context()
-		q, err := task.Open[int](ctx, new(memory.Store), "q", nil)
-		require.NoError(t, err)
-		p := pool.New(q, func(context.Context, *task.Task[int]) error {
-			time.Sleep(time.Second)
-			return nil
-		}, &pool.Options[int]{Logger: quiet, Scale: pool.Scale{Max: 2}})
-		require.NoError(t, p.Submit(ctx, "a", 0))
-		synctest.Wait()
-		require.NoError(t, q.Close(ctx))
-		synctest.Wait() // it does not return if some goroutine never waits
-		require.NoError(t, p.Shutdown(ctx))
-	})
-}
-
-// A worker that is busy, but not needed, is let go also if the queue has no capacity.
-func TestBusyWorkerIsLetGoWithoutCapacity(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx := t.Context()
-		p := pool.Func(func(context.Context, *task.Task[int]) error {
-			time.Sleep(6 * time.Second)
-			return nil
-		}, &pool.Options[int]{Logger: quiet, Scale: pool.Scale{Min: 1, Max: 2, IdleTimeout: time.Second}})
-		for range 2 {
-			require.NoError(t, p.Submit(ctx, "a", 0))
-		}
-		time.Sleep(5 * time.Second)
-		require.Equal(t, 2, p.Stats().Workers)
-		time.Sleep(1500 * time.Millisecond) // they have been idle for half a second
-		require.Equal(t, 1, p.Stats().Workers)
-		require.NoError(t, p.Shutdown(ctx))
 	})
 }
 
@@ -179,66 +141,12 @@ func TestPolicyOfForTask(t *testing.T) {
 	})
 }
 
-// A sink that ends the goroutine has not taken the letter.
-func TestSinkExits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx := t.Context()
-		q, err := task.Open[int](ctx, new(memory.Store), "q", nil)
-		require.NoError(t, err)
-		p := pool.New(q, func(context.Context, *task.Task[int]) error { return pool.Permanent(errSink) },
-			&pool.Options[int]{Logger: quiet, Limits: []pool.Limit{{Running: 1}}, DeadLetters: func(context.Context, *pool.DeadLetter[int]) error {
-				runtime.Goexit()
-				return nil
-			}})
-		for range 2 {
-			require.NoError(t, p.Submit(ctx, "a", 0))
-		}
-		synctest.Wait()
-		s := p.Stats()
-		require.Equal(t, []uint64{2, 2, 0}, []uint64{s.Started, s.Failed, s.DeadLetters})
-		require.NoError(t, p.Shutdown(ctx))
-		left, err := q.Stats(ctx)
-		require.NoError(t, err)
-		require.Equal(t, 2, left.Buried)
-		require.NoError(t, q.Close(ctx))
-	})
-}
-
-// slowStore is a Store in which a Take that finds something takes a second.
-type slowStore struct{ memory.Store }
-
-type slowBackend struct{ driver.Backend }
-
-func (s *slowStore) Open(ctx context.Context, name string, o driver.Settings, n driver.Notifier) (driver.Backend, error) {
-	b, err := s.Store.Open(ctx, name, o, encoding{n})
-	return slowBackend{b}, err
-}
-
-func (b slowBackend) Take(ctx context.Context, by *driver.Taker, into []driver.Record) (int, error) {
-	n, err := b.Backend.Take(ctx, by, into)
-	if n > 0 {
-		time.Sleep(time.Second)
-	}
-	return n, err
-}
-
-func (b slowBackend) TakeOne(ctx context.Context, by *driver.Taker) (driver.Attempt, error) {
-	return driver.TakeOne(ctx, b, by)
-}
-
-func (b slowBackend) SettleAndTakeOne(
-	ctx context.Context, lease driver.Lease, how driver.Settlement, by *driver.Taker,
-) (task.State, driver.Attempt, error) {
-	return driver.SettleAndTakeOne(ctx, b, lease, how, by)
-}
-
 // A task that was being taken when fewer workers were allowed all of a sudden does not start
 // before there are so few.
 func TestTakenWhileMaxSinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		q, err := task.Open[time.Duration](ctx, new(slowStore), "q", nil)
-		require.NoError(t, err)
+		q, _ := openDatabase[time.Duration](t, time.Second, nil)
 		var running, most atomic.Int32
 		p := pool.New(q, func(_ context.Context, t *task.Task[time.Duration]) error {
 			if n := running.Add(1); n > most.Load() && most.Load() > 0 {
@@ -261,37 +169,43 @@ func TestTakenWhileMaxSinks(t *testing.T) {
 		require.EqualValues(t, 1, most.Load())
 		require.EqualValues(t, 4, p.Stats().Succeeded)
 		require.NoError(t, p.Shutdown(ctx))
-		require.NoError(t, q.Close(ctx))
 	})
 }
 
-// A sink that waits for ever does not hold up Shutdown for longer than its context lasts: neither
-// with what is left, nor with what is dropped just now.
+// Sinks that wait do not hold up Shutdown for longer than its context lasts, and once for all that is
+// left. A sink that does not listen to its context either has that time, and is abandoned.
 func TestShutdownWithSinkThatWaits(t *testing.T) {
-	for _, whenFull := range []pool.WhenFull{pool.Block, pool.DropNew} {
+	for _, listens := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			p := pool.Func(func(ctx context.Context, t *task.Task[int]) error {
-				<-ctx.Done()
-				return ctx.Err()
-			}, &pool.Options[int]{
-				Logger: quiet, Workers: 1, Capacity: 2, WhenFull: whenFull,
-				DeadLetters: func(ctx context.Context, _ *pool.DeadLetter[int]) error {
-					<-ctx.Done()
-					return ctx.Err()
+			leave := make(chan struct{})
+			p := pool.Func(newGate().handle, &pool.Options[int]{
+				Logger: quiet, Workers: 1, DeadLetters: func(ctx context.Context, _ *pool.DeadLetter[int]) error {
+					if listens {
+						<-ctx.Done()
+						return ctx.Err()
+					}
+					<-leave
+					return nil
 				},
 			})
-			for i := range 3 {
+			for i := range 3 { // the first one runs
 				require.NoError(t, p.Submit(t.Context(), "a", i))
-				synctest.Wait() // the first one runs
-			}
-			if whenFull == pool.DropNew {
-				go func() { _ = p.Submit(context.Background(), "a", 2) }()
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			begin := time.Now()
-			require.ErrorIs(t, p.Shutdown(ctx), context.DeadlineExceeded)
-			require.Equal(t, time.Minute+time.Second, time.Since(begin))
+			err := p.Shutdown(ctx)
+			if listens {
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.Equal(t, time.Minute+time.Second, time.Since(begin))
+			} else {
+				var abandoned *pool.AbandonedError
+				require.ErrorAs(t, err, &abandoned)
+				require.Equal(t, 1, abandoned.Running)
+				require.Equal(t, time.Minute+2*time.Second, time.Since(begin))
+			}
+			close(leave)
+			require.Zero(t, goroutines())
 			require.Len(t, p.Leftovers(), 3)
 		})
 	}

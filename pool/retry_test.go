@@ -133,38 +133,6 @@ func TestMaxAttempts(t *testing.T) {
 	}
 }
 
-// TestForTask gives kinds of tasks their own backoff.
-func TestForTask(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		var mu sync.Mutex
-		starts := map[string][]time.Duration{}
-		begin := time.Now()
-		p := openFunc(t, func(_ context.Context, tk *task.Task[int]) error {
-			mu.Lock()
-			defer mu.Unlock()
-			starts[tk.Kind] = append(starts[tk.Kind], time.Since(begin))
-			return errNo
-		}, pool.Options[int]{
-			Workers: 4, Policy: pool.Policy{MaxAttempts: 3, Backoff: pool.Backoff{Curve: pool.Constant, Base: time.Minute}},
-			ForTask: func(tk *task.Task[int], p pool.Policy) pool.Policy {
-				if tk.Kind == "slow" {
-					p.Backoff.Base = time.Hour
-				}
-				return p
-			},
-		})
-		for _, kind := range []string{"slow", "quick"} {
-			_, err := p.Put(ctx, "a", 0, pool.PutOptions{Kind: kind})
-			require.NoError(t, err)
-		}
-		wait(t, p)
-		require.Equal(t, map[string][]time.Duration{
-			"slow": {0, time.Hour, 2 * time.Hour}, "quick": {0, time.Minute, 2 * time.Minute},
-		}, starts)
-		end(t, ctx, p)
-	})
-}
-
 // TestErrorsThatSayWhen has handlers that return the errors of this package, also wrapped and
 // joined.
 func TestErrorsThatSayWhen(t *testing.T) {
@@ -294,39 +262,6 @@ func TestWaitingRetriesCostNothing(t *testing.T) {
 		require.Zero(t, p.Stats().Workers)
 		wait(t, p)
 		require.Equal(t, uint64(2*tasks), p.Stats().Started)
-		end(t, ctx, p)
-	})
-}
-
-// TestRetriesNeedNoRoom has a queue that is full all the time, and producers who wait for room.
-func TestRetriesNeedNoRoom(t *testing.T) {
-	r := chance(t)
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		var mu sync.Mutex
-		done := map[int]int{}
-		p := openFunc(t, func(_ context.Context, tk *task.Task[int]) error {
-			mu.Lock()
-			defer mu.Unlock()
-			if tk.Attempts <= tk.Payload%4 {
-				return errNo
-			}
-			done[tk.Payload]++
-			return nil
-		}, pool.Options[int]{Workers: 2, Capacity: 3, Policy: pool.Policy{Backoff: pool.Backoff{Base: time.Duration(1 + r.IntN(1000))}}})
-		var producers sync.WaitGroup
-		for i := range 10 {
-			producers.Go(func() {
-				for j := range 20 {
-					require.NoError(t, p.Submit(ctx, strconv.Itoa(i), 20*i+j))
-				}
-			})
-		}
-		producers.Wait()
-		wait(t, p)
-		require.Len(t, done, 200)
-		for _, n := range done {
-			require.Equal(t, 1, n)
-		}
 		end(t, ctx, p)
 	})
 }

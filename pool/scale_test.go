@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/metrics"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -224,25 +223,6 @@ func TestBusyWorkersOfUnlimitedQueue(t *testing.T) {
 	})
 }
 
-// TestFirstTaskStartsAtOnce has pools that may be without any goroutine.
-func TestFirstTaskStartsAtOnce(t *testing.T) {
-	forRigs(t, 2, func(t *testing.T, r *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
-		base := goroutines()
-		rig := open(t, r.IntN(2)*100, pool.Options[int]{Scale: pool.Scale{Max: 3}})
-		for i := range 20 {
-			require.Equal(t, base, goroutines())
-			submitted := time.Now()
-			require.NoError(t, rig.submit(t.Context(), i))
-			synctest.Wait()
-			require.Equal(t, submitted, rig.at[i])
-			rig.let(1)
-			time.Sleep(time.Minute + time.Duration(r.Int64N(int64(time.Hour))))
-			synctest.Wait()
-		}
-		require.NoError(t, rig.end(t.Context()))
-	})
-}
-
 // switches returns about an eighth of how often a goroutine was run, which is what the runtime
 // samples.
 func switches() (n uint64) {
@@ -336,44 +316,6 @@ func TestWorkersThatWaitArePreferred(t *testing.T) {
 	})
 }
 
-// TestWorkersAreStartedForWhatIsThere is about tasks that were put before there was a pool.
-func TestWorkersAreStartedForWhatIsThere(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		q := openQueue[int](t, nil)
-		for i := range 5 {
-			_, err := q.Put(ctx, "a", i, task.PutOptions{})
-			require.NoError(t, err)
-		}
-		g := newGate()
-		p := openNew(t, q, g.handle, pool.Options[int]{Workers: 3})
-		synctest.Wait()
-		running, started := g.now()
-		slices.Sort(started)
-		require.Equal(t, 3, running)
-		require.Equal(t, []int{0, 1, 2}, started)
-		g.let(5)
-		end(t, ctx, p)
-	})
-}
-
-func TestSetWorkersConcurrently(t *testing.T) {
-	p := openFunc(t, func(context.Context, *task.Task[int]) error { return nil }, pool.Options[int]{Workers: 3})
-	var all sync.WaitGroup
-	for i := range 4 {
-		all.Go(func() {
-			for j := range 100 {
-				require.NoError(t, p.SetWorkers(0, (i+j)%3))
-				require.NoError(t, p.Submit(t.Context(), "a", j))
-			}
-		})
-	}
-	all.Wait()
-	require.NoError(t, p.SetWorkers(0, 0))
-	require.NoError(t, p.Wait(t.Context()))
-	require.Equal(t, 3, p.Stats().Max)
-	end(t, t.Context(), p)
-}
-
 // TestMaxCanBeReached has more tasks refused than a queue has room for, whether those that run
 // take up some of that or not.
 func TestMaxCanBeReached(t *testing.T) {
@@ -402,24 +344,6 @@ func TestMaxCanBeReached(t *testing.T) {
 			end(t, ctx, p)
 		})
 	}
-}
-
-// TestMoreWorkersThanRoom has as many handlers run as there are workers, for what runs takes up no
-// room.
-func TestMoreWorkersThanRoom(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		g := newGate()
-		p := openFunc(t, g.handle, pool.Options[int]{Workers: 16, Capacity: 4, KeyCapacity: 4})
-		for n := range 20 {
-			require.NoError(t, p.Submit(ctx, "a", n))
-		}
-		synctest.Wait()
-		require.Equal(t, 16, p.Stats().Running)
-		_, err := p.TrySubmit(ctx, "a", 20, pool.PutOptions{})
-		require.ErrorIs(t, err, pool.ErrFull)
-		g.let(20)
-		end(t, ctx, p)
-	})
 }
 
 // TestWhatCountsAsLoad has tasks that no worker could do, which are none, and producers who wait

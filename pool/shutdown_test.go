@@ -3,7 +3,6 @@ package pool_test
 import (
 	"context"
 	"errors"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -178,32 +177,6 @@ func TestAbandoned(t *testing.T) {
 	}
 }
 
-// TestSubmitDuringShutdown has a producer who waits for room, and a handler that submits.
-func TestSubmitDuringShutdown(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		var p *pool.Pool[int]
-		g := newGate()
-		p = openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
-			err := g.handle(ctx, tk)
-			require.ErrorIs(t, p.Submit(context.WithoutCancel(ctx), "b", 100), pool.ErrFull)
-			_, kept := p.Queue("").Delete(ctx, 2), p.Submit(ctx, "b", 100)
-			assert.NoError(t, kept)
-			return err
-		}, pool.Options[int]{Workers: 1, Capacity: 3})
-		for i := range 4 {
-			require.NoError(t, p.Submit(ctx, "a", i))
-			synctest.Wait() // the first one runs
-		}
-		blocked := later(func() error { return p.Submit(ctx, "a", 4) })
-		require.Empty(t, blocked)
-		result := later(func() error { return p.Shutdown(ctx) })
-		require.Equal(t, pool.ErrShutdown, <-blocked)
-		require.Empty(t, result)
-		g.leave <- nil
-		requireLeft(t, p, <-result, 3)
-	})
-}
-
 // TestShutdownOfItems leaves them in their queue.
 func TestShutdownOfItems(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
@@ -257,24 +230,6 @@ func TestQueueThatEnds(t *testing.T) {
 	}
 }
 
-// TestClosedFairQueue ends the workers when all items are handled.
-func TestClosedFairQueue(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		g := newGate()
-		q := fairq.New(func(int) string { return "a" }, nil)
-		w := pool.NewWorkers(q, g.do, &pool.Options[int]{Workers: 2, Logger: quiet})
-		for i := range 5 {
-			require.NoError(t, q.Push(i))
-		}
-		q.Close()
-		g.let(5)
-		require.NoError(t, w.Wait(ctx))
-		require.Zero(t, goroutines())
-		require.Equal(t, uint64(5), w.Stats().Succeeded)
-		require.NoError(t, w.Shutdown(ctx))
-	})
-}
-
 // TestWait is about its context, and about what it waits for.
 func TestWait(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
@@ -297,45 +252,5 @@ func TestWait(t *testing.T) {
 			g.let(1)
 			require.NoError(t, <-result)
 		}
-	})
-}
-
-// TestSinkThatDoesNotListen has a sink that heeds no context, for tasks that were only queued.
-// Shutdown gives it the time that it gives handlers, once for all letters.
-func TestSinkThatDoesNotListen(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		leave := make(chan struct{})
-		p := openFunc(t, newGate().handle, pool.Options[int]{Workers: 1, DeadLetters: func(context.Context, *pool.DeadLetter[int]) error {
-			<-leave
-			return nil
-		}})
-		p.Pause()
-		for i := range 5 {
-			require.NoError(t, p.Submit(ctx, "a", i))
-		}
-		soon, cancel := context.WithTimeout(ctx, time.Minute)
-		defer cancel()
-		begin := time.Now()
-		var abandoned *pool.AbandonedError
-		require.ErrorAs(t, p.Shutdown(soon), &abandoned)
-		require.Equal(t, time.Minute+2*time.Second, time.Since(begin))
-		require.Equal(t, 1, abandoned.Running)
-		close(leave)
-		require.Zero(t, goroutines())
-		requireLeft(t, p, p.Shutdown(soon), 5)
-	})
-}
-
-// TestSinkThatExitsAtShutdown has one that ends the goroutine. The letters are left over.
-func TestSinkThatExitsAtShutdown(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		p := openFunc(t, newGate().handle, pool.Options[int]{
-			DeadLetters: func(context.Context, *pool.DeadLetter[int]) error { runtime.Goexit(); return nil },
-		})
-		p.Pause()
-		for i := range 5 {
-			require.NoError(t, p.Submit(ctx, "a", i))
-		}
-		requireLeft(t, p, p.Shutdown(ctx), 5)
 	})
 }

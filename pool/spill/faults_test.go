@@ -164,17 +164,21 @@ func TestHalfALineStays(t *testing.T) {
 	for _, reopened := range []bool{false, true} {
 		path := t.TempDir()
 		d := open[int](t, path, nil)
-		var broken *half
+		var broken *hooked
 		d.Intercept(func(_ string, flag int, open func() (spill.Handle, error)) (spill.Handle, error) {
 			h, err := open()
 			if !spill.IsNew(flag) {
 				return h, err
 			}
-			broken = &half{Handle: h}
+			broken = &hooked{Handle: h}
 			return broken, err
 		})
 		require.NoError(t, d.Write(t.Context(), letter(1)))
-		broken.now = true
+		broken.truncate = fault
+		broken.writeAt = func(p []byte, off int64) (int, error) {
+			n, err := broken.Handle.WriteAt(p[:len(p)/2], off)
+			return n, errors.Join(io.ErrShortWrite, err)
+		}
 		require.ErrorIs(t, d.Write(t.Context(), letter(2)), io.ErrShortWrite)
 		require.NoError(t, d.Write(t.Context(), letter(3)))
 		require.Len(t, files(t, path), 2)
@@ -195,25 +199,43 @@ func TestHalfALineStays(t *testing.T) {
 	}
 }
 
-type half struct {
+// hooked is a file some of whose methods are others.
+type hooked struct {
 	spill.Handle
-	now bool
+	writeAt               func(p []byte, off int64) (int, error)
+	truncate, sync, close func() error
 }
 
-func (h *half) WriteAt(p []byte, off int64) (int, error) {
-	if !h.now {
-		return h.Handle.WriteAt(p, off)
+func (h *hooked) WriteAt(p []byte, off int64) (int, error) {
+	if h.writeAt != nil {
+		return h.writeAt(p, off)
 	}
-	n, err := h.Handle.WriteAt(p[:len(p)/2], off)
-	return n, errors.Join(io.ErrShortWrite, err)
+	return h.Handle.WriteAt(p, off)
 }
 
-func (h *half) Truncate(size int64) error {
-	if h.now {
-		return errFault
+func (h *hooked) Truncate(size int64) error {
+	if h.truncate != nil {
+		return h.truncate()
 	}
 	return h.Handle.Truncate(size)
 }
+
+func (h *hooked) Sync() error {
+	if h.sync != nil {
+		return h.sync()
+	}
+	return h.Handle.Sync()
+}
+
+func (h *hooked) Close() error {
+	err := h.Handle.Close()
+	if h.close != nil {
+		return h.close()
+	}
+	return err
+}
+
+func fault() error { return errFault }
 
 // Damage that cannot be set aside stays where it is.
 func TestSetAsideFails(t *testing.T) {
@@ -230,7 +252,16 @@ func TestSetAsideFails(t *testing.T) {
 				return nil, errFault
 			}
 			h, err := open()
-			return &failingAt{h, fail}, err
+			failing := &hooked{Handle: h}
+			switch fail {
+			case "write":
+				failing.writeAt = func([]byte, int64) (int, error) { return 0, errFault }
+			case "sync":
+				failing.sync = fault
+			case "close":
+				failing.close = fault
+			}
+			return failing, err
 		})
 		_, err := d.Restore(t.Context(), into(new([]int)))
 		require.ErrorIs(t, err, errFault)
@@ -245,56 +276,19 @@ func TestSetAsideFails(t *testing.T) {
 	}
 }
 
-type failingAt struct {
-	spill.Handle
-	what string
-}
-
-func (h *failingAt) WriteAt(p []byte, off int64) (int, error) {
-	if h.what == "write" {
-		return 0, errFault
-	}
-	return h.Handle.WriteAt(p, off)
-}
-
-func (h *failingAt) Sync() error {
-	if h.what == "sync" {
-		return errFault
-	}
-	return h.Handle.Sync()
-}
-
-func (h *failingAt) Close() error {
-	err := h.Handle.Close()
-	if h.what == "close" {
-		return errFault
-	}
-	return err
-}
-
 func TestSync(t *testing.T) {
 	for _, sync := range []bool{false, true} {
 		d := open(t, t.TempDir(), &spill.Options[int]{Sync: sync})
 		syncs := 0
 		d.Intercept(func(_ string, _ int, open func() (spill.Handle, error)) (spill.Handle, error) {
 			h, err := open()
-			return &syncing{h, &syncs}, err
+			return &hooked{Handle: h, sync: func() error { syncs++; return nil }}, err
 		})
 		for i := range 3 {
 			require.NoError(t, d.Write(t.Context(), letter(i)))
 			require.Equal(t, map[bool]int{true: i + 1}[sync], syncs)
 		}
 	}
-}
-
-type syncing struct {
-	spill.Handle
-	n *int
-}
-
-func (h *syncing) Sync() error {
-	*h.n++
-	return h.Handle.Sync()
 }
 
 // A file that the system cannot read is passed over, and stays.
@@ -321,23 +315,11 @@ func TestUnreadableFile(t *testing.T) {
 	require.Equal(t, []int{0, 2, 1}, got)
 }
 
-// panicking is a Codec that cannot read one payload.
-type panicking struct{}
-
-func (panicking) Encode(p string) ([]byte, error) { return []byte(p), nil }
-
-func (panicking) Decode(data []byte) (string, error) {
-	if string(data) == "bad" {
-		panic("bad")
-	}
-	return string(data), nil
-}
-
 // A Codec that panics at one letter keeps the others from nobody; a sink that panics has not taken
 // its letter.
 func TestHooksThatPanic(t *testing.T) {
-	d := open(t, t.TempDir(), &spill.Options[string]{Codec: panicking{}})
-	for _, p := range []string{"a", "bad", "b"} {
+	d := open(t, t.TempDir(), &spill.Options[string]{Codec: raw{}})
+	for _, p := range []string{"a", "panics", "b"} {
 		require.NoError(t, d.Write(t.Context(), letter(p)))
 	}
 	n, err := d.Restore(t.Context(), func(context.Context, *pool.DeadLetter[string]) error { panic("sink") })

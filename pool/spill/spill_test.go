@@ -67,8 +67,11 @@ func (raw) Encode(s string) ([]byte, error) {
 }
 
 func (raw) Decode(data []byte) (string, error) {
-	if string(data) == "undecodable" {
+	switch string(data) {
+	case "undecodable":
 		return "", errStop
+	case "panics":
+		panic("no")
 	}
 	return string(data), nil
 }
