@@ -45,7 +45,11 @@ func driveFair(t *testing.T, data []byte) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		mode, size := data[1], data[2]
-		d := newFairDriver(t, pricings[int(data[0])%len(pricings)], mode, size)
+		p := pricing{share: true}
+		if n := int(data[0]) % (len(pricings) + 3); n < len(pricings) {
+			p = pricings[n]
+		}
+		d := newFairDriver(t, p, mode, size)
 		for i, b := range data[3:] {
 			time.Sleep(time.Microsecond << (b % 32))
 			d.step(b&7, int(b>>3), int(b>>3)%(2+int(size>>5)), 100*i, mode&64 != 0)
@@ -61,6 +65,9 @@ func newFairDriver(t *testing.T, p pricing, mode, size byte) *fairDriver {
 	o := Options[float64, int]{Capacity: 1 + int(size&15), Newcomers: Newcomers(mode & 1), TrackWait: mode&16 != 0}
 	if mode&128 != 0 {
 		o.Capacity *= 8
+	}
+	if o.ShareTime = p.share; p.share {
+		o.Newcomers = NextRound
 	}
 	if mode&2 != 0 {
 		o.KeyCapacity = 1 + o.Capacity/2
@@ -121,6 +128,8 @@ func (d *fairDriver) step(op byte, arg, key, item int, waits bool) {
 		}
 	case op == 3:
 		d.pushBatch(arg/2*(1+d.m.o.Capacity/40), key, item)
+	case op == 4 && arg%2 == 0 && d.m.o.ShareTime:
+		d.end(arg / 2)
 	case op <= 5:
 		want, wantOK := d.m.poll()
 		got, ok := d.q.Pop()
@@ -217,6 +226,18 @@ func (d *fairDriver) remove(at int) {
 	}
 }
 
+// end tells the end of an item that was delivered, or of another one.
+func (d *fairDriver) end(arg int) {
+	item := 0
+	if len(d.m.taken) > 0 {
+		i := arg % len(d.m.taken)
+		item = d.m.taken[i]
+		d.m.taken = slices.Delete(d.m.taken, i, i+1)
+	}
+	require.Equal(d, d.m.turns.(*shared).end(d.m.keyOf[item]), d.q.Done(item) == nil)
+	d.m.rounds = nil
+}
+
 // compare compares all that can be seen.
 func (d *fairDriver) compare(step int) {
 	synctest.Wait()
@@ -271,7 +292,7 @@ func (d *fairDriver) compareStats(step int) {
 
 func (d *fairDriver) compareCounts() {
 	served := 0
-	for number := range 9 {
+	for number := range 10 {
 		got, want := d.q.KeyStat(keyOf(number, d.nan)), d.m.byKey[number]
 		if d.m.o.CountKeys == 0 {
 			want = Counts{}
@@ -335,7 +356,7 @@ func (d *fairDriver) compareUpcoming(step int) {
 		rounds[numberOf(u.Key)] = u.Round
 	}
 	for key, last := range rounds {
-		if !d.m.pricing.oneTurn() { // else not every item has a round yet
+		if !d.m.pricing.oneTurn() && !d.m.o.ShareTime { // else not every item has a round yet
 			require.Equal(d, d.m.turns.Rounds(key), last, "step %d", step)
 		}
 	}

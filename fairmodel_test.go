@@ -22,6 +22,7 @@ type fairModel struct {
 	byKey      map[int]Counts
 	done       map[int]outcome   // of the calls that wait or have waited, by their number
 	since      map[int]time.Time // when each item was pushed
+	taken      []int             // the items delivered, without those whose end was told
 }
 
 // outcome is what a call that may wait returns. A PushWait has its item for a number.
@@ -209,6 +210,7 @@ func (m *fairModel) countKey(item int, c Counts) {
 // take pops and counts.
 func (m *fairModel) take() int {
 	_, item, _ := m.pop()
+	m.taken = append(m.taken, item)
 	m.counts.Popped++
 	m.counts.CostServed += m.knownCost(item)
 	m.countKey(item, Counts{Served: 1, Cost: m.knownCost(item)})
@@ -252,7 +254,12 @@ func (m *fairModel) drain() []int {
 		items = append(items, t.item)
 	}
 	m.counts.Drained += uint64(len(items))
+	turns := m.turns
 	m.model = newModel(m.o.Newcomers, m.weights, m.pricing)
+	if s, ok := turns.(*shared); ok {
+		s.drain()
+		m.turns = s
+	}
 	for m.keyBlocked.len() > 0 {
 		m.producers.push(firstTwo(m.keyBlocked.pop()))
 	}

@@ -139,10 +139,13 @@ func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[
 	q.waiterPool.New = func() any { return &waiter[K, V]{ready: make(chan struct{}, 1)} }
 	q.setFastLimitLocked()
 	q.queue.Newcomers = o.Newcomers
-	q.passesOn = o.Newcomers == NextRound && o.Quantum == 0 && !o.TrackWait && o.CountKeys == 0
+	q.passesOn = o.Newcomers == NextRound && o.Quantum == 0 && !o.TrackWait && o.CountKeys == 0 && !o.ShareTime
 	q.setCostsLocked()
 	if o.TrackWait {
 		q.queue.waitTimes = new(waitTimes)
+	}
+	if o.ShareTime {
+		q.queue.shares = &sharing[K]{epoch: q.epoch}
 	}
 	q.counter = keycount.New[K](o.CountKeys)
 	return q
@@ -337,16 +340,24 @@ func (q *FairQueue[K, V]) PopWait(ctx context.Context) (item V, err error) {
 }
 
 // All returns an iterator over PopWait. It ends when the queue is closed and nothing is left, or
-// when ctx is done; what is queued then stays queued.
+// when ctx is done; what is queued then stays queued. With [Options].ShareTime it tells the end of
+// an item when the next one is asked for, or the loop ends, also by a panic.
 func (q *FairQueue[K, V]) All(ctx context.Context) iter.Seq[V] {
 	return func(yield func(V) bool) {
 		for {
 			item, err := q.PopWait(ctx)
-			if err != nil || !yield(item) {
+			if err != nil || !q.yield(item, yield) {
 				return
 			}
 		}
 	}
+}
+
+func (q *FairQueue[K, V]) yield(item V, yield func(V) bool) bool {
+	if q.options.ShareTime {
+		defer func() { _ = q.Done(item) }()
+	}
+	return yield(item)
 }
 
 // Remove takes out the item that the ticket stands for. What is queued behind it under the same
@@ -443,6 +454,10 @@ func (q *FairQueue[K, V]) Drain() []V {
 	q.setCostsLocked()
 	if rest.costs != nil {
 		q.queue.costs.served = rest.costs.served
+	}
+	if s := rest.shares; s != nil {
+		q.queue.shares, rest.shares = s, s.copy()
+		s.Clear(s.now())
 	}
 	if rest.waitTimes != nil {
 		q.queue.waitTimes = &waitTimes{now: rest.waitTimes.now, total: rest.waitTimes.total}

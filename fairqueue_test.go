@@ -111,6 +111,8 @@ func TestNewPanics(t *testing.T) {
 		"Options.PriorCost is 65537; the limits are 0 and 65536":                              {Quantum: 1, PriorCost: 1<<16 + 1},
 		"Options.PriorCost is -1; the limits are 0 and 655360":                                {Quantum: 10, PriorCost: -1},
 		"Options.SettleCosts is true; without Cost it must be false, for nothing is declared": {SettleCosts: true},
+		"Options.ShareTime is true, so there are no costs and no rounds":                      {ShareTime: true, Newcomers: fairq.ThisRound},
+		"Cost must be nil, SettleCosts false, Quantum and PriorCost 0":                        {ShareTime: true, Quantum: 1, PriorCost: 1},
 		"Options.OnEvict is set; with WhenFull Reject it must be nil":                         {OnEvict: evict},
 		"Options.OnEvict is set; with WhenFull RejectOverShare it must be nil":                {OnEvict: evict, WhenFull: fairq.RejectOverShare},
 	} {

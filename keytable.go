@@ -17,13 +17,14 @@ func hashOf[K comparable](key K) uint32 { return uint32(maphash.Comparable(seed,
 // lock.
 type keyTable[K comparable] struct {
 	states     column[keyState[K]]
-	histograms column[*Histogram] // of waiting times; only if these are measured
-	costs      column[keyCost]    // only with Queue.Cost
-	buckets    column[uint32]     // the slot of the first key in each bucket
-	size       uint32             // how many buckets there are
-	mask       uint32             // the least 2^n-1 that is at least size-1
-	count      uint32             // how many keys there are
-	nan        uint32             // the slot of all keys that are not equal to themselves: NaN
+	histograms column[*Histogram]     // of waiting times; only if these are measured
+	costs      column[keyCost]        // only with Queue.Cost
+	shares     column[*sharingKey[K]] // only with Options.ShareTime; nil for keys without items
+	buckets    column[uint32]         // the slot of the first key in each bucket
+	size       uint32                 // how many buckets there are
+	mask       uint32                 // the least 2^n-1 that is at least size-1
+	count      uint32                 // how many keys there are
+	nan        uint32                 // the slot of all keys that are not equal to themselves: NaN
 	slots      allocator
 }
 
@@ -142,6 +143,7 @@ func (t *keyTable[K]) drop(chunk int) {
 	t.states.drop(chunk)
 	t.histograms.drop(chunk)
 	t.costs.drop(chunk)
+	t.shares.drop(chunk)
 }
 
 // beginCost is called for a new key of a queue with costs.

@@ -64,6 +64,7 @@ func (c counted) Rounds(key int) (n int) {
 type pricing struct {
 	quantum, most, prior int
 	settle               bool
+	share                bool // Options.ShareTime
 }
 
 // pricings are those of the regimes of tests: without costs; with equal costs, which changes
@@ -85,7 +86,7 @@ var pricings = []pricing{
 
 func (p pricing) oneTurn() bool { return p.settle || p.prior > 0 }
 
-func (p pricing) hasCosts() bool { return p != pricing{} }
+func (p pricing) hasCosts() bool { return p != pricing{share: p.share} }
 
 // cost returns what an item costs, or will have cost.
 func (p pricing) cost(item int) int {
@@ -139,6 +140,9 @@ func newModel(newcomers Newcomers, weights map[int]int, p pricing) *model {
 			accounts.Estimate = m.estimate
 		}
 		m.turns = paid{accounts}
+	}
+	if p.share {
+		m.turns = &shared{keys: map[int]*sharer{}, Turns: new(roundsmodel.Turns[int])}
 	}
 	m.turns.setThisRound(newcomers == ThisRound)
 	return m
@@ -265,13 +269,16 @@ func (m *model) heaviest() (keys map[int]bool, newest, oldest int) {
 		}
 		return keys, newest, oldest
 	}
-	rounds := m.future()
+	rounds := m.turns.Future()
+	if s, ok := m.turns.(*shared); ok {
+		rounds = s.Turns.Future()
+	}
 	if len(rounds) == 0 {
 		return keys, 0, 0
 	}
-	for _, t := range rounds[len(rounds)-1] {
-		keys[t.key] = true
-		items := m.keys[t.key]
+	for _, key := range rounds[len(rounds)-1] {
+		keys[key] = true
+		items := m.keys[key]
 		newest, oldest = items[len(items)-1], items[0]
 	}
 	return keys, newest, oldest

@@ -1,6 +1,7 @@
 package fairq
 
 import (
+	"errors"
 	"fmt"
 )
 
@@ -71,6 +72,21 @@ type Options[K comparable, V any] struct {
 	// that costs are not learned. The queue remembers what it has learned of a key without items,
 	// for some 16,384 such keys (more if more than a quarter as many have items), and until Drain.
 	PriorCost int64
+
+	// ShareTime makes the keys share the time of those who work on the items, instead of rounds. The
+	// next item is the oldest one of the key that has the fewest items in hand for its weight, in
+	// whole numbers; of these, that has used the least time; of these, whose oldest item came first.
+	// An item is in hand from when it is popped until [FairQueue.Done] is called with it, which
+	// [FairQueue.All] and pool.NewWorkers do. What nobody tells the end of is in hand for ever, and
+	// its key behind others. A key is charged for the time of an item when that ends, and only for
+	// the time in which items were queued. docs/admission.md has the rule and its bounds, with items
+	// in hand for permits that are held; the limit is the number of consumers.
+	//
+	// So it takes no costs, and they are an error, as are a Quantum and ThisRound. There
+	// are no rounds: Position, Upcoming and Drain have the order in which items leave if nothing that
+	// is in hand ends, with 1 for a round, and are O(keys) more. How far a backlog reaches is its
+	// items for the key's weight, rounded up.
+	ShareTime bool
 
 	// OnEvict is handed what is evicted, after the lock is released, in the goroutine of the push
 	// that takes its place, or of the call that lets in a producer who has waited. It delays that
@@ -188,6 +204,10 @@ func (o *Options[K, V]) complete() error {
 		return fmt.Errorf("fairq: Options.OnEvict is nil; with WhenFull %v it must be a function, or items would be lost in silence", o.WhenFull)
 	case o.WhenFull < EvictHeaviest && o.OnEvict != nil:
 		return fmt.Errorf("fairq: Options.OnEvict is set; with WhenFull %v it must be nil, for nothing is ever evicted", o.WhenFull)
+	}
+	if o.ShareTime && (o.Cost != nil || o.SettleCosts || o.Quantum != 0 || o.PriorCost != 0 || o.Newcomers != NextRound) {
+		return errors.New("fairq: Options.ShareTime is true, so there are no costs and no rounds: Cost must be nil, " +
+			"SettleCosts false, Quantum and PriorCost 0, and Newcomers NextRound")
 	}
 	return validateCosts("Options", o.Cost != nil, o.SettleCosts, o.Quantum, o.PriorCost)
 }

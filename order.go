@@ -48,6 +48,9 @@ func (q *Queue[K, V]) Order() iter.Seq[UpcomingItem[K, V]] {
 // rounds in which they will. A turn delivers the oldest item of its key that no earlier turn
 // delivers. As long as no item of the key has moved up, that is the one of the turn's own node.
 func (q *Queue[K, V]) order() iter.Seq2[uint64, uint32] {
+	if q.shares != nil {
+		return q.orderShared
+	}
 	if q.hasOneTurn() {
 		return q.orderAhead
 	}

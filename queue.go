@@ -66,10 +66,11 @@ type Queue[K comparable, V any] struct {
 	hand   uint32 // the bucket that forgetIdle looked at last
 	reach  uint64 // no idle key's account has a Round beyond this one
 
-	costs     *costs     // nil if there were none when the queue was empty last
-	identity  bool       // tickets know the queue by its address
-	issued    uint64     // tickets given out so far
-	waitTimes *waitTimes // nil unless waiting times are measured
+	costs     *costs      // nil if there were none when the queue was empty last
+	identity  bool        // tickets know the queue by its address
+	issued    uint64      // tickets given out so far
+	waitTimes *waitTimes  // nil unless waiting times are measured
+	shares    *sharing[K] // nil without Options.ShareTime
 }
 
 // link is a node's place in its two lists. prevItem of a key's first node, and prevTurn of a
@@ -222,6 +223,9 @@ func (q *Queue[K, V]) pushTo(slot uint32, s *keyState[K], k *itemKey[K], value V
 	if q.waitTimes != nil {
 		q.waitTimes.enter(node)
 	}
+	if q.shares != nil {
+		q.enterShared(slot, s, k)
+	}
 
 	// A new turn can join the next round, or under ThisRound the current one if the key was not
 	// served in it.
@@ -301,6 +305,9 @@ func (q *Queue[K, V]) ring(round uint64) *ring {
 // pop takes out the next item. The queue must not be empty.
 func (q *Queue[K, V]) pop() (value V) {
 	if q.rounds.head == 0 || q.hasOneTurn() {
+		if q.shares != nil {
+			return q.popShared()
+		}
 		q.reachTurn()
 	}
 	turn := q.rounds.head
@@ -376,6 +383,9 @@ func (q *Queue[K, V]) reachTurn() {
 func (q *Queue[K, V]) next() (node uint32) {
 	round := q.rounds.current
 	if node = q.rounds.head; node == 0 {
+		if q.shares != nil {
+			return q.nextShared()
+		}
 		round = q.rounds.after(round)
 		node = q.links.at(*q.rounds.later(round)).nextTurn
 	}

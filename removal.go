@@ -88,18 +88,28 @@ func (q *Queue[K, V]) lastRound(s *keyState[K]) uint64 {
 	return s.round - q.costs.turns.at(s.lastTurn).ahead()
 }
 
-// remove takes out the item of a node. The key gives up its last turn, unless another of its items
-// has none.
+// remove takes out the item of a node.
 func (q *Queue[K, V]) remove(node uint32) V {
 	if q.waitTimes != nil {
 		q.waitTimes.leave(node)
+		if slot := q.links.at(node).key & keyMask; q.keys.at(slot).len == 1 {
+			q.keys.dropHistogram(slot)
+		}
 	}
+	if q.shares == nil {
+		return q.take(node)
+	}
+	k, first := q.leaveShared(node)
+	q.shares.Leave(k, first, q.shares.now())
+	return q.take(node)
+}
+
+// take is remove without what is counted. The key gives up its last turn, unless another of its
+// items has none.
+func (q *Queue[K, V]) take(node uint32) V {
 	value := q.takeValue(node)
 	slot := q.links.at(node).key & keyMask
 	s := q.keys.at(slot)
-	if q.waitTimes != nil && s.len == 1 {
-		q.keys.dropHistogram(slot)
-	}
 	if q.costs != nil {
 		k := q.keys.costs.at(slot)
 		q.costs.leave(k, node)

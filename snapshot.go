@@ -144,6 +144,9 @@ func (q *Queue[K, V]) copyTo(c *Queue[K, V]) {
 	q.keys.states.copyTo(&c.keys.states)
 	q.rounds.copyTo(&c.rounds)
 	c.len, c.active = q.len, q.active
+	if q.shares != nil {
+		c.shares = q.shares.copy()
+	}
 	if q.costs == nil {
 		c.costs = nil
 		return

@@ -104,7 +104,7 @@ func newDrain(t *testing.T, seed uint64) *drain {
 	if r.IntN(3) == 0 {
 		o.Policy.Timeout = time.Duration(5+r.IntN(50)) * time.Millisecond
 	}
-	q := &fairq.Options[int, *errand]{Capacity: []int{fairq.Unbounded, 1, 2 + r.IntN(10)}[r.IntN(3)], TrackWait: r.IntN(4) == 0}
+	q := &fairq.Options[int, *errand]{Capacity: []int{fairq.Unbounded, 1, 2 + r.IntN(10)}[r.IntN(3)], TrackWait: r.IntN(4) == 0, ShareTime: r.IntN(3) == 0}
 	if q.Capacity > 1 && r.IntN(3) == 0 {
 		q.KeyCapacity = 1 + r.IntN(q.Capacity)
 	}

@@ -133,6 +133,7 @@ func (a *attempt[V]) end(w *worker, err error) {
 	a.endContext(ran)
 	switch {
 	case a.class.queue == nil:
+		p.observe("Done", func() { a.class.done(a.task.Payload) }) // it calls the user's code
 		a.settleItem(err)
 	case a.class.inMemory:
 		a.settle(err)

@@ -46,6 +46,7 @@ type class[V any] struct {
 	weight    int
 	queue     *task.Queue[V]                    // nil if it is of items, see itemSource
 	learn     func(t *task.Task[V], cost int64) // tells a queue what a task has cost
+	done      func(item V)                      // tells a FairQueue that an item has ended
 	own       bool                              // the pool made it, and will close it
 	inMemory  bool                              // it is in memory, so that no call takes long
 	consumer  *task.Consumer[V]

@@ -20,7 +20,7 @@ type Workers struct {
 // once; one that has failed goes to DeadLetters. Retries, delays, kinds and priorities need a
 // queue of tasks; this is several times faster. An item costs one allocation, of some 150 bytes: its
 // context, which is never used for another item, because the handler may have left a goroutine behind
-// that still has it.
+// that still has it. With [fairq.Options].ShareTime an item is in hand until its handler returns.
 //
 // The workers start at once. To end them, close the queue, Wait, and then Shutdown. nil options
 // are the defaults. Of the options only Workers, Scale, Schedule, Policy.Timeout, DeadLetters,
@@ -48,6 +48,7 @@ func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handl
 	p.workerSettings = *setup
 	s := &itemSource[K, V]{queue: queue}
 	s.class = class[V]{pool: p, inMemory: true, learn: func(t *task.Task[V], cost int64) { _ = queue.ReportCost(t.Payload, cost) }}
+	s.class.done = func(item V) { _ = queue.Done(item) } // it is an error without ShareTime
 	s.itemWatch = queue.Watch(func() {
 		s.armed.Store(false)
 		p.dispatch()

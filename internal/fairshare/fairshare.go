@@ -129,11 +129,13 @@ func (s *Shares[K, D]) NeedsNow(k *Key[K, D]) bool { return len(s.line) > 0 || k
 // Hold gives the key a permit that nobody waits for.
 func (s *Shares[K, D]) Hold(k *Key[K, D]) { k.held++ }
 
-// Wait adds one who waits for the key. first is the number of the one who came first of these.
+// Wait adds one who waits for the key. first is the number of the one who came first of these. The
+// time is needed only if the line is empty.
 func (s *Shares[K, D]) Wait(k *Key[K, D], first uint64, now time.Duration) {
-	k.waiting++
-	k.first = first
-	s.place(k, now)
+	if k.waiting++; k.waiting == 1 {
+		k.first = first
+		s.place(k, now)
+	}
 }
 
 // Leave removes one who waits for the key, if it gives up. first is the number of the first of
@@ -189,6 +191,25 @@ func (s *Shares[K, D]) Charge(k *Key[K, D], charge float64, now time.Duration) {
 	if k.waiting > 0 {
 		s.place(k, now)
 	}
+}
+
+// Clear makes all leave who wait in the line.
+func (s *Shares[K, D]) Clear(now time.Duration) {
+	for k := s.Next(); k != nil; k = s.Next() {
+		k.waiting = 1
+		s.Leave(k, 0, now)
+	}
+}
+
+// Copy returns a copy of the line, to see in which order Admit takes those who wait out of it.
+func (s *Shares[K, D]) Copy() Shares[K, D] {
+	c := Shares[K, D]{MaxHeld: s.MaxHeld, line: make([]*Key[K, D], len(s.line))}
+	keys := make([]Key[K, D], len(s.line))
+	for i, k := range s.line {
+		keys[i] = *k
+		c.line[i] = &keys[i]
+	}
+	return c
 }
 
 // All calls a function with each key that is known.

@@ -1,0 +1,290 @@
+package fairq_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+)
+
+// TestShareTimeEnds: an item is in hand until its end is told, by All whatever the body of the loop
+// does, and only once.
+func TestShareTimeEnds(t *testing.T) {
+	q := fairq.New(letter, &fairq.Options[string, string]{ShareTime: true})
+	held := func(item string) bool { return q.Done(item) == nil }
+	push := func(items ...string) {
+		n, err := q.PushBatch(items)
+		require.NoError(t, err)
+		require.Len(t, items, n)
+	}
+	ends := map[string]func() bool{
+		"break":  func() bool { return false },
+		"panic":  func() bool { panic("the body") },
+		"goexit": func() bool { runtime.Goexit(); return true },
+	}
+	for name, end := range ends {
+		push("A1", "A2")
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			defer func() { _ = recover() }()
+			for item := range q.All(context.Background()) {
+				if item == "A2" && !end() {
+					break
+				}
+			}
+		})
+		wg.Wait()
+		require.False(t, held("A"), name)
+	}
+	push("A1", "A2", "A3", "B1", "B2", "C1")
+	require.Equal(t, []string{"A1", "B1", "C1", "A2", "B2", "A3"}, items(q.Upcoming(9)), "A has one more")
+	require.Equal(t, 1, q.Upcoming(1)[0].Round)
+	require.Empty(t, q.Snapshot().Round)
+	batch := make([]string, 2)
+	require.Equal(t, 2, q.PopBatch(batch))
+	require.Equal(t, []string{"A1", "B1"}, batch)
+	require.True(t, held("B1"))
+	require.Equal(t, []string{"C1", "B2", "A2", "A3"}, q.Drain(), "B holds nothing, but its oldest came later")
+	require.True(t, held("A1"), "Drain ends nothing")
+	require.EqualError(t, q.Done("A1"), `fairq: Done: no item of key "A" is held`)
+	require.EqualError(t, q.Done("Z"), `fairq: Done: no item of key "Z" is held`)
+	require.EqualError(t, fairq.New(letter, nil).Done("A1"), "fairq: Done: nothing is held, because Options.ShareTime is false")
+}
+
+// TestShareTimeBounds has k consumers in virtual time. A key that holds nothing and owes nothing is
+// served in the order of such keys, and after D * (n / k + 1) at most; two keys that always have
+// items differ by less than (2k + 1) * D of work. These are (b), (c) and (a) of docs/admission.md.
+func TestShareTimeBounds(t *testing.T) {
+	seeds := 200
+	if testing.Short() {
+		seeds = 30
+	}
+	worst := 0.0
+	for seed := range seeds {
+		synctest.Test(t, func(t *testing.T) { worst = max(worst, checkShareTime(t, uint64(seed))) })
+	}
+	t.Logf("two keys that always wait differ by up to %.2f of k * D", worst)
+}
+
+func checkShareTime(t *testing.T, seed uint64) float64 {
+	type job struct {
+		key    int
+		pushed time.Time
+		most   time.Duration // after which it must have begun
+	}
+	const D = time.Second
+	random := rand.New(rand.NewPCG(seed, 9))
+	k := 1 << random.IntN(4)
+	q := fairq.New(func(j job) int { return j.key }, &fairq.Options[int, job]{ShareTime: true, Capacity: fairq.Unbounded})
+	// The keys 0 and 1 always have items. The others each come once.
+	longest := [2]time.Duration{D / time.Duration(1+random.IntN(9)), D}
+	var mu sync.Mutex // protects what follows, and random
+	var did [2]time.Duration
+	var holding [2]int
+	at, begun := time.Now(), []int{}
+	var more, least, most time.Duration
+	count := func(key, n int) {
+		more += time.Since(at) * time.Duration(holding[0]-holding[1])
+		least, most, at = min(least, more), max(most, more), time.Now()
+		if key < 2 {
+			holding[key] += n
+		}
+	}
+	for key := range 2 {
+		for range 40 * k {
+			require.NoError(t, q.Push(job{key: key}))
+		}
+	}
+	var wg sync.WaitGroup
+	for range k {
+		wg.Go(func() {
+			for j := range q.All(t.Context()) {
+				mu.Lock()
+				ran := 1 + time.Duration(random.Int64N(int64(longest[min(1, j.key)])))
+				if j.key > 1 {
+					require.LessOrEqual(t, time.Since(j.pushed), j.most, "seed %d: (c), key %d", seed, j.key)
+					begun = append(begun, j.key)
+				}
+				count(j.key, 1)
+				mu.Unlock()
+				time.Sleep(ran)
+				mu.Lock()
+				count(j.key, -1)
+				if j.key < 2 {
+					did[j.key] += ran
+					_ = q.Push(job{key: j.key})
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for key := 2; key < 40; key++ {
+		mu.Lock()
+		pause := time.Duration(random.Int64N(int64(D / 2)))
+		mu.Unlock()
+		time.Sleep(pause)
+		synctest.Wait()
+		mu.Lock()
+		n := q.Keys() + k // keys that have items or hold something: no more
+		require.NoError(t, q.Push(job{key, time.Now(), D + D*time.Duration(n)/time.Duration(k)}))
+		mu.Unlock()
+	}
+	time.Sleep(50 * D)
+	q.Close()
+	q.Drain()
+	wg.Wait()
+	require.True(t, slices.IsSorted(begun), "seed %d: (b): %v", seed, begun)
+	require.Len(t, begun, 38)
+	apart := float64(most-least) / float64(D)
+	require.Less(t, apart, float64(2*k+1), "seed %d: (a)", seed)
+	return apart / float64(k)
+}
+
+// TestShareTimeStress: with many goroutines at once nothing is lost, delivered twice, or in hand at
+// the end.
+func TestShareTimeStress(t *testing.T) {
+	const producers, each, keys = 4, 2000, 20
+	var evicted, delivered atomic.Int64
+	q := fairq.New(func(n int) int { return n % keys }, &fairq.Options[int, int]{
+		ShareTime: true, Capacity: 50, WhenFull: fairq.EvictHeaviest, OnEvict: func(int, int) { evicted.Add(1) },
+	})
+	var seen [producers * each]atomic.Int32
+	var in, out sync.WaitGroup
+	var removed atomic.Int64
+	for p := range producers {
+		in.Go(func() {
+			for i := range each {
+				n := p*each + i
+				if ticket, err := q.Add(n); err != nil {
+					require.NoError(t, q.PushWait(t.Context(), n))
+				} else if i%7 == 0 {
+					if _, ok := q.Remove(ticket); ok {
+						removed.Add(1)
+					}
+				}
+				switch i % 100 {
+				case 50:
+					removed.Add(int64(len(q.RemoveKey(i % keys))))
+				case 75:
+					q.Upcoming(10)
+					q.Snapshot()
+				}
+			}
+		})
+	}
+	take := func(n int) {
+		delivered.Add(1)
+		require.EqualValues(t, 1, seen[n].Add(1))
+	}
+	out.Go(func() {
+		for n := range q.All(context.Background()) {
+			take(n)
+		}
+	})
+	out.Go(func() {
+		batch := make([]int, 5)
+		for !q.Stats().Closed {
+			for _, n := range batch[:q.PopBatch(batch)] {
+				take(n)
+				require.NoError(t, q.Done(n))
+			}
+			runtime.Gosched()
+		}
+	})
+	in.Wait()
+	q.Close()
+	out.Wait()
+	require.EqualValues(t, producers*each, delivered.Load()+removed.Load()+evicted.Load())
+	for key := range keys {
+		require.Error(t, q.Done(key))
+	}
+}
+
+func TestShareTimeAllocations(t *testing.T) {
+	q := fairq.New(letter, &fairq.Options[string, string]{ShareTime: true})
+	_ = q.Push("B1")
+	step := func() {
+		_ = q.Push("A1")
+		_ = q.Push("A2")
+		for range 2 {
+			item, _ := q.Pop()
+			_ = q.Done(item)
+		}
+	}
+	step()
+	require.Zero(t, testing.AllocsPerRun(1000, step))
+}
+
+// BenchmarkShareTime pushes and pops, in turn, in a queue whose keys share time and in one whose keys
+// do not. It reports how many times as long the first takes.
+func BenchmarkShareTime(b *testing.B) {
+	const calls = 2000
+	for _, n := range []int{1, 100, 10_000} {
+		for _, each := range []int{1, 10} {
+			b.Run(fmt.Sprintf("keys=%d/items=%d", n, each), func(b *testing.B) {
+				all := users(n)
+				var took [2][]time.Duration
+				var queues [2]*fairq.FairQueue[string, work]
+				for i := range queues {
+					queues[i] = fairq.New(user, &fairq.Options[string, work]{Capacity: fairq.Unbounded, ShareTime: i == 1})
+					for range each {
+						for _, w := range all {
+							require.NoError(b, queues[i].Push(w))
+						}
+					}
+				}
+				at := [2]int{}
+				var popping, ending time.Duration
+				popped := make([]work, 0, calls)
+				b.ReportAllocs()
+				for b.Loop() {
+					for i, q := range queues {
+						popped = popped[:0]
+						start := time.Now()
+						for range calls {
+							_ = q.Push(all[at[i]])
+							if at[i]++; at[i] == n {
+								at[i] = 0
+							}
+							w, _ := q.Pop()
+							popped = append(popped, w)
+						}
+						took[i] = append(took[i], time.Since(start))
+						if i == 1 {
+							popping += time.Since(start)
+							start = time.Now()
+							for _, w := range popped {
+								_ = q.Done(w)
+							}
+							ending += time.Since(start)
+						}
+					}
+				}
+				for i := range took {
+					slices.Sort(took[i])
+				}
+				median := func(i int) float64 { return float64(took[i][len(took[i])/2]) / calls }
+				b.ReportMetric(median(1)/median(0), "times")
+				b.ReportMetric(median(1), "ns/pair")
+				b.ReportMetric(float64(ending)/float64(popping)*median(1), "ns/Done")
+			})
+		}
+	}
+}
+
+func items(upcoming []fairq.UpcomingItem[string, string]) (all []string) {
+	for _, u := range upcoming {
+		all = append(all, u.Item)
+	}
+	return all
+}
