@@ -138,10 +138,15 @@ func TestMux(t *testing.T) {
 		kinds := mux.Kinds()
 		p.SetKinds(kinds)
 		kinds[0] = "other" // the pool has a copy
+		for range 2 {
+			_, err := p.Put(ctx, "a", 1, pool.PutOptions{Kind: "audit"})
+			require.NoError(t, err)
+			synctest.Wait()
+		}
 		_, err := p.Put(ctx, "a", 1, pool.PutOptions{Kind: "other", UniqueKey: "x"})
 		require.NoError(t, err)
 		synctest.Wait()
-		require.Zero(t, p.Stats().Started)
+		require.EqualValues(t, 2, p.Stats().Started)
 		p.SetKinds(nil)
 		require.EqualError(t, p.Queue("").Wait(ctx, "x"), `pool: invalid: there is no handler for kind "other"`)
 		synctest.Wait()

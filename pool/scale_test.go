@@ -26,6 +26,8 @@ type rig struct {
 	stats  func() pool.Stats
 	end    func(ctx context.Context) error
 	set    func(atLeast, atMost int) error
+	pause  func()
+	resume func()
 	holds  bool // what runs takes up room in the queue
 }
 
@@ -45,7 +47,7 @@ func newNewRig(t *testing.T, capacity int, o pool.Options[int]) *rig {
 
 func (r *rig) of(p *pool.Pool[int]) *rig {
 	r.submit = func(ctx context.Context, n int) error { return p.Submit(ctx, fmt.Sprint(n%7), n) }
-	r.stats, r.end, r.set = p.Stats, p.Shutdown, p.SetWorkers
+	r.stats, r.end, r.set, r.pause, r.resume = p.Stats, p.Shutdown, p.SetWorkers, p.Pause, p.Resume
 	return r
 }
 
@@ -58,7 +60,7 @@ func newNewWorkersRig(t *testing.T, capacity int, o pool.Options[int]) *rig {
 	o.Logger = quiet
 	w := pool.NewWorkers(q, r.do, &o)
 	cleanUp(t, w.Shutdown)
-	r.submit, r.stats, r.end, r.set = q.PushWait, w.Stats, w.Shutdown, w.SetWorkers
+	r.submit, r.stats, r.end, r.set, r.pause, r.resume = q.PushWait, w.Stats, w.Shutdown, w.SetWorkers, w.Pause, w.Resume
 	return r
 }
 
@@ -118,6 +120,45 @@ func TestWorkersAreAdded(t *testing.T) {
 		require.LessOrEqual(t, rig.most, scale.Max)
 		require.NoError(t, rig.end(t.Context()))
 		require.Equal(t, base, goroutines())
+	})
+}
+
+// TestNoTaskWaitsForAnIdleWorker submits tasks at the same time, while some workers are idle: as many
+// run as there are workers for. Handlers that fail, and pauses, come in between.
+func TestNoTaskWaitsForAnIdleWorker(t *testing.T) {
+	forRigs(t, 30, func(t *testing.T, r *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
+		const workers = 4
+		rig := open(t, 0, pool.Options[int]{Workers: workers})
+		left, paused := 0, false
+		for range 40 {
+			switch r.IntN(8) {
+			case 0:
+				if paused = !paused; paused {
+					rig.pause()
+				} else {
+					rig.resume()
+				}
+			case 1, 2, 3:
+				var all sync.WaitGroup
+				for i := range 1 + r.IntN(5) {
+					left++
+					all.Go(func() { require.NoError(t, rig.submit(t.Context(), i)) })
+				}
+				all.Wait()
+			default:
+				for range r.IntN(rig.stats().Running + 1) {
+					left--
+					rig.leave <- []error{nil, nil, nil, pool.Permanent(errNo)}[r.IntN(4)]
+				}
+			}
+			synctest.Wait()
+			if !paused {
+				require.Equal(t, min(workers, left), rig.stats().Running)
+			}
+		}
+		rig.resume()
+		rig.let(left)
+		require.NoError(t, rig.end(t.Context()))
 	})
 }
 

@@ -48,7 +48,7 @@ func TestSwitchingDown(t *testing.T) {
 	forRigs(t, 1, func(t *testing.T, _ *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
 		begin := time.Now()
 		rig := open(t, 0, pool.Options[int]{Workers: 4, Schedule: pool.Schedule{Location: time.UTC, Ranges: []pool.Range{
-			{Time: "01:00-02:00", Scale: pool.Scale{Min: 1, Max: 2}},
+			{Time: "00:50-02:00", Scale: pool.Scale{Min: 1, Max: 2}},
 			{Time: "02:00-03:00", Pause: true},
 			{Time: "03:00-04:00", Scale: pool.Scale{Max: 3}},
 		}}})
@@ -63,10 +63,10 @@ func TestSwitchingDown(t *testing.T) {
 			require.Equal(t, runs, rig.stats().Running)
 		}
 		expect(4, 4)
-		sleepUntil(begin.Add(time.Hour - 1))
+		sleepUntil(begin.Add(50*time.Minute - 1))
 		rig.let(1)
 		expect(4, 5)
-		sleepUntil(begin.Add(time.Hour))
+		sleepUntil(begin.Add(50 * time.Minute))
 		expect(4, 5) // they go on
 		rig.let(2)
 		expect(2, 5) // and are not replaced
