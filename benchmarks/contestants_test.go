@@ -106,7 +106,7 @@ func startFunc(workers, capacity int, handle func(item)) (submit func(item), sto
 	p := pool.Func(func(_ context.Context, t *task.Task[item]) error {
 		handle(t.Payload)
 		return nil
-	}, &pool.Options[item]{Workers: workers, Capacity: capacity, Logger: slog.New(slog.DiscardHandler)})
+	}, &pool.Options[item]{Workers: workers, Queue: task.Options[item]{Capacity: capacity}, Logger: slog.New(slog.DiscardHandler)})
 	return func(it item) { must(p.Submit(ctx, it.Key, it)) }, func() {
 		must(p.Wait(ctx))
 		must(p.Shutdown(ctx))

@@ -311,7 +311,7 @@ func TestPoolWithQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
 		p := pool.Func(func(context.Context, *task.Task[int]) error { <-gate; return nil }, &pool.Options[int]{
-			CountKeys: 10, Workers: 1, Weight: func(key string) int { return len(key) },
+			Queue: task.Options[int]{CountKeys: 10, Weight: func(key string) int { return len(key) }}, Workers: 1,
 		})
 		items := fairq.New(userOf, &fairq.Options[string, work]{CountKeys: 10})
 		w := pool.NewWorkers(items, func(context.Context, work) error { <-gate; return nil }, &pool.Options[work]{Workers: 1})

@@ -55,13 +55,13 @@ func (l *ledger) open() {
 		o.WhenFull = pool.Reject
 	}
 	if form > 0 && (o.WhenFull >= pool.Reject || r.IntN(2) == 0) {
-		o.Capacity = 2 + r.IntN(10)
+		o.Queue.Capacity = 2 + r.IntN(10)
 	}
 	if form > 0 && r.IntN(3) == 0 {
-		o.MaxInFlightPerKey = 1 + r.IntN(2)
+		o.Queue.MaxInFlightPerKey = 1 + r.IntN(2)
 	}
 	own := func(name string) *testClass {
-		return &testClass{name: name, capacity: o.Capacity, options: task.Options[*chore]{MaxInFlightPerKey: o.MaxInFlightPerKey}}
+		return &testClass{name: name, capacity: o.Queue.Capacity, options: task.Options[*chore]{MaxInFlightPerKey: o.Queue.MaxInFlightPerKey}}
 	}
 	switch form {
 	case 0:

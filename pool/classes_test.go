@@ -125,7 +125,7 @@ func TestWeightedShares(t *testing.T) {
 func TestOwnCapacity(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		g := newGate()
-		p := openFunc(t, g.handle, pool.Options[int]{Workers: 1, WhenFull: pool.Reject, Capacity: 5, Classes: []pool.Class[int]{
+		p := openFunc(t, g.handle, pool.Options[int]{Workers: 1, WhenFull: pool.Reject, Queue: task.Options[int]{Capacity: 5}, Classes: []pool.Class[int]{
 			{Name: "0", Capacity: 2}, {Name: "1"}, {Name: "2", Queue: openQueue[int](t, nil)},
 		}})
 		for class, room := range []int{3, 5, 100} { // one of the first class runs

@@ -116,7 +116,7 @@ func TestForwardWithoutDeadline(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		next := openQueue[int](t, nil)
 		p := openFunc(t, func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) }, pool.Options[int]{
-			Workers: 1, Capacity: 1, WhenFull: pool.DropNew, DeadLetters: pool.Forward(next), DeadlineAfter: time.Minute,
+			Workers: 1, Queue: task.Options[int]{Capacity: 1}, WhenFull: pool.DropNew, DeadLetters: pool.Forward(next), DeadlineAfter: time.Minute,
 		})
 		require.NoError(t, p.Submit(ctx, "a", 0))
 		wait(t, p)
@@ -301,7 +301,7 @@ func TestLettersKeepTimes(t *testing.T) {
 			next, begin := openQueue[int](t, nil), time.Now()
 			var box mailbox[int]
 			forward := pool.Forward(next)
-			o := pool.Options[int]{Workers: 1, Capacity: 1, WhenFull: whenFull, DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
+			o := pool.Options[int]{Workers: 1, Queue: task.Options[int]{Capacity: 1}, WhenFull: whenFull, DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
 				_ = box.sink(ctx, l)
 				return forward(ctx, l)
 			}}

@@ -240,7 +240,7 @@ func TestDelayBeyondDeadline(t *testing.T) {
 func TestExpiredTaskFreesItsPlace(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var box mailbox[int]
-		p := openFunc(t, newGate().handle, pool.Options[int]{Workers: 1, Capacity: 3, DeadLetters: box.sink})
+		p := openFunc(t, newGate().handle, pool.Options[int]{Workers: 1, Queue: task.Options[int]{Capacity: 3}, DeadLetters: box.sink})
 		p.Pause()
 		begin := time.Now()
 		for i := range 3 {

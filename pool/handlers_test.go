@@ -22,7 +22,7 @@ import (
 func TestMaxInFlightPerKey(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		g := newGate()
-		p := openFunc(t, g.handle, pool.Options[int]{Workers: 8, MaxInFlightPerKey: 2})
+		p := openFunc(t, g.handle, pool.Options[int]{Workers: 8, Queue: task.Options[int]{MaxInFlightPerKey: 2}})
 		for n := range 10 {
 			require.NoError(t, p.Submit(ctx, strconv.Itoa(n%2), n))
 		}
@@ -165,7 +165,7 @@ func TestTransit(t *testing.T) {
 			assert.Equal(t, [4]any{"alice", "mail", 3, 4}, [4]any{tk.Key, tk.Kind, tk.Priority, tk.Info().MaxAttempts})
 			return g.handle(ctx, tk)
 		}, pool.Options[int]{Workers: 1})
-		first := openFunc(t, pool.Transit(next), pool.Options[int]{Workers: 1, Capacity: 2, WhenFull: pool.Reject})
+		first := openFunc(t, pool.Transit(next), pool.Options[int]{Workers: 1, Queue: task.Options[int]{Capacity: 2}, WhenFull: pool.Reject})
 		options := pool.PutOptions{Kind: "mail", Priority: 3, MaxAttempts: 4}
 		put := 0
 		for range 10 {

@@ -32,7 +32,7 @@ func testLettersAtShutdown(t *testing.T, ctx context.Context, way string, takes 
 	var begun time.Time
 	var contextLasted time.Duration
 	o := pool.Options[int]{
-		Workers: 1, Capacity: 1, AbandonAfter: time.Second,
+		Workers: 1, Queue: task.Options[int]{Capacity: 1}, AbandonAfter: time.Second,
 		DeadLetters: func(ctx context.Context, _ *pool.DeadLetter[int]) error {
 			calls++
 			begun = time.Now()
@@ -49,7 +49,7 @@ func testLettersAtShutdown(t *testing.T, ctx context.Context, way string, takes 
 	var put pool.PutOptions
 	switch way {
 	case "failed, New":
-		o.Capacity = 0
+		o.Queue.Capacity = 0
 		p = openNew(t, openQueue[int](t, nil), func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) }, o)
 	case "evicted":
 		o.WhenFull = pool.EvictOldest
@@ -137,7 +137,7 @@ func TestSubmitToOwnFullPool(t *testing.T) {
 			try(ctx, "handler ")
 			return pool.Permanent(errNo)
 		}, pool.Options[int]{
-			Workers: 1, Capacity: 1, Classes: []pool.Class[int]{{Name: "full"}, {Name: "other"}},
+			Workers: 1, Queue: task.Options[int]{Capacity: 1}, Classes: []pool.Class[int]{{Name: "full"}, {Name: "other"}},
 			DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
 				if l.Reason == pool.ReasonFailed {
 					try(ctx, "sink ")

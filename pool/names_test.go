@@ -43,13 +43,12 @@ func TestPutOptionsAreThoseOfTask(t *testing.T) {
 func TestErrorsNeedOneImport(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		p := openFunc(t, newGate().handle, pool.Options[int]{
-			Capacity: 3, KeyCapacity: 2, WhenFull: pool.Reject,
-			Weight: func(key string) int {
+			Queue: task.Options[int]{Capacity: 3, KeyCapacity: 2, Weight: func(key string) int {
 				if key == "panics" {
 					panic(errNo)
 				}
 				return len(key)
-			},
+			}}, WhenFull: pool.Reject,
 		})
 		p.Pause()
 		put := func(key string, o pool.PutOptions) (task.ID, error) { return p.Put(ctx, key, 0, o) }

@@ -87,7 +87,7 @@ func TestObserver(t *testing.T) {
 			}
 			return ctx.Err()
 		}, pool.Options[int]{
-			Workers: 1, WhenFull: pool.DropNew, Capacity: 1,
+			Workers: 1, WhenFull: pool.DropNew, Queue: task.Options[int]{Capacity: 1},
 			Classes:     []pool.Class[int]{{Name: "x"}, {Name: "y", Queue: openQueue(t, &task.Options[int]{TTR: 15 * time.Second})}},
 			Policy:      pool.Policy{MaxAttempts: 2, Backoff: pool.Backoff{Curve: pool.Constant, Base: time.Minute}},
 			Observer:    o.observer(),

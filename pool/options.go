@@ -49,17 +49,10 @@ type Options[V any] struct {
 	// they refuse and what they evict.
 	WhenFull WhenFull
 
-	// Capacity and KeyCapacity limit the tasks that wait in a queue of the pool's own, in all and
-	// of one key. Running tasks do not count, and a task that is to be tried again is never
-	// refused; see CountOnlyWaiting in [task.Options]. 0 means no limit.
-	Capacity    int
-	KeyCapacity int
-
-	// MaxInFlightPerKey, Weight, Quantum and CountKeys are for a queue of the pool's own, see [task.Options].
-	MaxInFlightPerKey int
-	Weight            func(key string) int
-	Quantum           int64
-	CountKeys         int
+	// Queue configures a queue of the pool's own: its capacities, which tasks that run do not use up
+	// and which never refuse a task that is to be tried again, MaxInFlightPerKey, Weight, Quantum,
+	// CountKeys and so on. WhenFull, OnEvict, OnExpire and AsIs are the pool's, and must be zero.
+	Queue task.Options[V]
 
 	// CostUnit, if not 0, has the keys share the workers' time instead of the number of tasks: the
 	// pool measures how long each attempt of a key's tasks runs, and tells the queue, in this unit,
@@ -246,7 +239,7 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 		}
 		capacity := fmt.Sprintf("Options.Classes[%d].Capacity", i)
 		if c.Capacity == 0 {
-			c.Capacity, capacity = o.Capacity, "Options.Capacity"
+			c.Capacity, capacity = o.Queue.Capacity, "Options.Queue.Capacity"
 		}
 		if len(o.Classes) > 1 && c.Name == "" {
 			return nil, invalid("Options.Classes[%d].Name is empty; it must not be if there are several", i)
@@ -259,10 +252,10 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 		own = own || c.Queue == nil
 		switch {
 		case c.Queue != nil:
-		case c.Capacity == 0 && (o.WhenFull.byQueue() || o.WhenFull != Block && o.KeyCapacity == 0):
-			return nil, invalid("Options.Capacity is 0; with Options.WhenFull %v it must be set, for a queue without limit is never full", o.WhenFull)
-		case c.Capacity > 0 && o.KeyCapacity > c.Capacity:
-			return nil, invalid("Options.KeyCapacity is %d; the limit is %s, %d", o.KeyCapacity, capacity, c.Capacity)
+		case c.Capacity == 0 && (o.WhenFull.byQueue() || o.WhenFull != Block && o.Queue.KeyCapacity == 0):
+			return nil, invalid("Options.Queue.Capacity is 0; with Options.WhenFull %v it must be set, for a queue without limit is never full", o.WhenFull)
+		case c.Capacity > 0 && o.Queue.KeyCapacity > c.Capacity:
+			return nil, invalid("Options.Queue.KeyCapacity is %d; the limit is %s, %d", o.Queue.KeyCapacity, capacity, c.Capacity)
 		}
 	}
 	if err := validateLimits("Options.Limits", o.Limits); err != nil {
@@ -275,20 +268,14 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 		return nil, invalid("Options.WhenFull is %v; of a queue that is not the pool's own, that must be set in its task.Options", o.WhenFull)
 	case o.WhenFull >= DropNew && o.DeadLetters == nil:
 		return nil, invalid("Options.DeadLetters is nil; with Options.WhenFull %v it must be set, or tasks would be lost in silence", o.WhenFull)
-	case !own && (o.Capacity != 0 || o.KeyCapacity != 0 || o.MaxInFlightPerKey != 0 || o.Weight != nil || o.Quantum != 0 || o.CountKeys != 0):
-		return nil, invalid("Options.Capacity, KeyCapacity, MaxInFlightPerKey, Weight, Quantum or CountKeys is set; of a queue that is not the pool's own, they must be set in its task.Options")
-	case o.Capacity < 0 || o.Capacity > fairq.MaxLen:
-		return nil, invalid("Options.Capacity is %d; the limits are 0 and %d", o.Capacity, fairq.MaxLen)
-	case o.KeyCapacity < 0 || o.KeyCapacity > fairq.MaxLen:
-		return nil, invalid("Options.KeyCapacity is %d; the limits are 0 and %d", o.KeyCapacity, fairq.MaxLen)
-	case o.MaxInFlightPerKey < 0 || o.MaxInFlightPerKey > fairq.MaxLen:
-		return nil, invalid("Options.MaxInFlightPerKey is %d; the limits are 0 and %d", o.MaxInFlightPerKey, fairq.MaxLen)
-	case o.Quantum < 0 || o.Quantum > fairq.MaxQuantum:
-		return nil, invalid("Options.Quantum is %d; the limits are 0 and %d", o.Quantum, fairq.MaxQuantum)
+	case !own && !reflect.ValueOf(o.Queue).IsZero():
+		return nil, invalid("Options.Queue is set; a queue that is not the pool's own has its task.Options already")
+	case o.Queue.WhenFull != 0 || o.Queue.OnEvict != nil || o.Queue.OnExpire != nil || o.Queue.AsIs:
+		return nil, invalid("Options.Queue has a WhenFull, OnEvict, OnExpire or AsIs; these are the pool's")
+	case o.Queue.Validate() != nil:
+		return nil, invalid("Options.Queue: %v", o.Queue.Validate())
 	case o.CostUnit > 0 && slices.ContainsFunc(o.Classes, func(c Class[V]) bool { return c.Queue != nil && !c.Queue.TakesCosts() }):
 		return nil, invalid("Options.CostUnit is %v; a queue that is not the pool's own must have a PriorCost for that", o.CostUnit)
-	case o.CountKeys < 0 || o.CountKeys > fairq.MaxLen:
-		return nil, invalid("Options.CountKeys is %d; the limits are 0 and %d", o.CountKeys, fairq.MaxLen)
 	case o.Prefetch > task.MaxBatch:
 		return nil, invalid("Options.Prefetch is %d; the limit is %d", o.Prefetch, task.MaxBatch)
 	case o.Delay < 0 || o.Delay > task.MaxDuration:

@@ -23,46 +23,47 @@ func sinkAll(context.Context, *pool.DeadLetter[int]) error { return nil }
 func TestOptionErrors(t *testing.T) {
 	q := openQueue[int](t, nil)
 	for want, o := range map[string]pool.Options[int]{
-		"Options.Classes[0].Weight is -1; the limits are 0 and 1000":                                                   {Classes: []pool.Class[int]{{Weight: -1}}},
-		"Options.Classes[0].Weight is 1001; the limits are 0 and 1000":                                                 {Classes: []pool.Class[int]{{Weight: fairq.MaxWeight + 1}}},
-		"Options.Classes[1].Capacity is -1; the limits are 0 and 536870912":                                            {Classes: []pool.Class[int]{{Name: "a"}, {Name: "b", Capacity: -1}}},
-		"Options.Classes[0].Capacity is 5; it must be 0 for a Queue that is there already":                             {Classes: []pool.Class[int]{{Queue: q, Capacity: 5}}},
-		"Options.Classes[1].Name is empty; it must not be if there are several":                                        {Classes: []pool.Class[int]{{Name: "a"}, {}}},
-		`Options.Classes[2].Name is "a", and so is that of Options.Classes[0]; they must differ`:                       {Classes: []pool.Class[int]{{Name: "a"}, {Name: "b"}, {Name: "a"}}},
-		"Options.Capacity is 0; with Options.WhenFull DropNew it must be set, for a queue without limit is never full": {WhenFull: pool.DropNew, DeadLetters: sinkAll},
-		"Options.Capacity is 0; with Options.WhenFull Reject it must be set, for a queue without limit is never full": {
+		"Options.Classes[0].Weight is -1; the limits are 0 and 1000":                                                         {Classes: []pool.Class[int]{{Weight: -1}}},
+		"Options.Classes[0].Weight is 1001; the limits are 0 and 1000":                                                       {Classes: []pool.Class[int]{{Weight: fairq.MaxWeight + 1}}},
+		"Options.Classes[1].Capacity is -1; the limits are 0 and 536870912":                                                  {Classes: []pool.Class[int]{{Name: "a"}, {Name: "b", Capacity: -1}}},
+		"Options.Classes[0].Capacity is 5; it must be 0 for a Queue that is there already":                                   {Classes: []pool.Class[int]{{Queue: q, Capacity: 5}}},
+		"Options.Classes[1].Name is empty; it must not be if there are several":                                              {Classes: []pool.Class[int]{{Name: "a"}, {}}},
+		`Options.Classes[2].Name is "a", and so is that of Options.Classes[0]; they must differ`:                             {Classes: []pool.Class[int]{{Name: "a"}, {Name: "b"}, {Name: "a"}}},
+		"Options.Queue.Capacity is 0; with Options.WhenFull DropNew it must be set, for a queue without limit is never full": {WhenFull: pool.DropNew, DeadLetters: sinkAll},
+		"Options.Queue.Capacity is 0; with Options.WhenFull Reject it must be set, for a queue without limit is never full": {
 			WhenFull: pool.Reject, Classes: []pool.Class[int]{{Name: "a", Capacity: 1}, {Name: "b"}},
 		},
-		"Options.Capacity is 0; with Options.WhenFull EvictHeaviest it must be set, for a queue without limit is never full": {
-			WhenFull: pool.EvictHeaviest, KeyCapacity: 1, DeadLetters: sinkAll,
+		"Options.Queue.Capacity is 0; with Options.WhenFull EvictHeaviest it must be set, for a queue without limit is never full": {
+			WhenFull: pool.EvictHeaviest, Queue: task.Options[int]{KeyCapacity: 1}, DeadLetters: sinkAll,
 		},
-		"Options.Capacity is 0; with Options.WhenFull RejectOverShare it must be set, for a queue without limit is never full": {
-			WhenFull: pool.RejectOverShare, KeyCapacity: 1,
+		"Options.Queue.Capacity is 0; with Options.WhenFull RejectOverShare it must be set, for a queue without limit is never full": {
+			WhenFull: pool.RejectOverShare, Queue: task.Options[int]{KeyCapacity: 1},
 		},
-		"Options.KeyCapacity is 6; the limit is Options.Capacity, 5": {Capacity: 5, KeyCapacity: 6},
-		"Options.KeyCapacity is 6; the limit is Options.Classes[1].Capacity, 5": {
-			Capacity: 9, KeyCapacity: 6, Classes: []pool.Class[int]{{Name: "a"}, {Name: "b", Capacity: 5}},
+		"Options.Queue.KeyCapacity is 6; the limit is Options.Queue.Capacity, 5": {Queue: task.Options[int]{Capacity: 5, KeyCapacity: 6}},
+		"Options.Queue.KeyCapacity is 6; the limit is Options.Classes[1].Capacity, 5": {
+			Queue: task.Options[int]{Capacity: 9, KeyCapacity: 6}, Classes: []pool.Class[int]{{Name: "a"}, {Name: "b", Capacity: 5}},
 		},
 		"Options.Delay is 1m0s; it must be less than Options.DeadlineAfter, 1m0s, or no task would ever be started":       {Delay: time.Minute, DeadlineAfter: time.Minute},
 		"Options.Kinds is empty; it must be nil, for all kinds, or name one, or no task would ever be started":            {Kinds: pool.Mux[int]{}.Kinds()},
 		"Options.Limits: Running of priority 0 is 0; the limits are 1 and 1048576":                                        {Limits: []pool.Limit{{}}},
 		`Options.Schedule: the scale of "08:00-12:00": Max is 0; the limits are 1 and 1048576, or Pause must be set`:      {Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "08:00-12:00"}}}},
 		`Options.Schedule: the scale of "08:00-12:00" is 1 to 2 workers; with Pause it must not be set`:                   {Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "08:00-12:00", Pause: true, Scale: pool.Scale{Min: 1, Max: 2}}}}},
-		"Options.WhenFull is 6; the limits are Block, 0, and EvictHeaviest, 5":                                            {WhenFull: 6, Capacity: 1, DeadLetters: sinkAll},
-		"Options.DeadLetters is nil; with Options.WhenFull EvictOldest it must be set, or tasks would be lost in silence": {WhenFull: pool.EvictOldest, Capacity: 1},
+		"Options.WhenFull is 6; the limits are Block, 0, and EvictHeaviest, 5":                                            {WhenFull: 6, Queue: task.Options[int]{Capacity: 1}, DeadLetters: sinkAll},
+		"Options.DeadLetters is nil; with Options.WhenFull EvictOldest it must be set, or tasks would be lost in silence": {WhenFull: pool.EvictOldest, Queue: task.Options[int]{Capacity: 1}},
 		"Options.WhenFull is RejectOverShare; of a queue that is not the pool's own, that must be set in its task.Options": {
 			WhenFull: pool.RejectOverShare, Classes: []pool.Class[int]{{Queue: q}},
 		},
 		"Options.WhenFull is EvictHeaviest; of a queue that is not the pool's own, that must be set in its task.Options": {
 			WhenFull: pool.EvictHeaviest, DeadLetters: sinkAll, Classes: []pool.Class[int]{{Queue: q}},
 		},
-		"Options.Capacity, KeyCapacity, MaxInFlightPerKey, Weight, Quantum or CountKeys is set; of a queue that is not the pool's own, they must be set in its task.Options": {
-			MaxInFlightPerKey: 1, Classes: []pool.Class[int]{{Queue: q}},
+		"Options.Queue is set; a queue that is not the pool's own has its task.Options already": {
+			Queue: task.Options[int]{MaxInFlightPerKey: 1}, Classes: []pool.Class[int]{{Queue: q}},
 		},
-		"Options.Capacity is -1; the limits are 0 and 536870912":                                                  {Capacity: -1},
-		"Options.KeyCapacity is -1; the limits are 0 and 536870912":                                               {KeyCapacity: -1},
-		"Options.MaxInFlightPerKey is -1; the limits are 0 and 536870912":                                         {MaxInFlightPerKey: -1},
-		"Options.Quantum is -1; the limits are 0 and 4194304":                                                     {Quantum: -1},
+		"Options.Queue: task: Options.Capacity is -1; it must be 0 to 536870912":                                  {Queue: task.Options[int]{Capacity: -1}},
+		"Options.Queue: task: Options.KeyCapacity is -1; it must be 0 to 536870912":                               {Queue: task.Options[int]{KeyCapacity: -1}},
+		"Options.Queue: task: Options.MaxInFlightPerKey is -1; it must be 0 to 536870912":                         {Queue: task.Options[int]{MaxInFlightPerKey: -1}},
+		"Options.Queue: task: Options.Quantum is -1; it must be 0 to 4194304":                                     {Queue: task.Options[int]{Quantum: -1}},
+		"Options.Queue has a WhenFull, OnEvict, OnExpire or AsIs; these are the pool's":                           {Queue: task.Options[int]{AsIs: true}},
 		"Options.CostUnit is -1ns; the limits are 0 and 876000h0m0s":                                              {CostUnit: -1},
 		"Options.CostUnit is 1s; a queue that is not the pool's own must have a PriorCost for that":               {CostUnit: time.Second, Classes: []pool.Class[int]{{Queue: q}}},
 		"Options.Delay is -1ns; the limits are 0 and 876000h0m0s":                                                 {Delay: -1},
@@ -70,7 +71,7 @@ func TestOptionErrors(t *testing.T) {
 		"Options.DeadlineAfter is -1ns; the limits are 0 and 876000h0m0s":                                         {DeadlineAfter: -1},
 		"Options.Order.Ageing is -1ns; it must be 0 or more, and 0 unless Order.Strict is set":                    {Order: pool.Order{Strict: true, Ageing: -1}},
 		"Options.Order.Ageing is 1s; it must be 0 or more, and 0 unless Order.Strict is set":                      {Order: pool.Order{Ageing: time.Second}},
-		"Options.CountKeys is -1; the limits are 0 and 536870912":                                                 {CountKeys: -1},
+		"Options.Queue: task: Options.CountKeys is -1; it must be 0 to 536870912":                                 {Queue: task.Options[int]{CountKeys: -1}},
 		"Options.Workers is -1; the limits are 0 and 1048576":                                                     {Workers: -1},
 		"Options.Workers is 1048577; the limits are 0 and 1048576":                                                {Workers: pool.MaxWorkers + 1},
 		"Options.Workers is 3 and Options.Scale has 0 to 4 workers; one of the two must be 0":                     {Workers: 3, Scale: pool.Scale{Max: 4}},
@@ -112,16 +113,16 @@ func TestMisuse(t *testing.T) {
 		{Delay: 1},
 		{DeadlineAfter: 1},
 		{WhenFull: pool.Reject},
-		{Capacity: 1},
-		{KeyCapacity: 1},
-		{MaxInFlightPerKey: 1},
-		{Weight: func(string) int { return 1 }},
+		{Queue: task.Options[int]{Capacity: 1}},
+		{Queue: task.Options[int]{KeyCapacity: 1}},
+		{Queue: task.Options[int]{MaxInFlightPerKey: 1}},
+		{Queue: task.Options[int]{Weight: func(string) int { return 1 }}},
 		{Classes: []pool.Class[int]{{}}},
 		{Order: pool.Order{Strict: true}},
 		{Limits: []pool.Limit{{}}},
 		{Kinds: []string{}},
 		{Prefetch: 1},
-		{CountKeys: 1},
+		{Queue: task.Options[int]{CountKeys: 1}},
 	} {
 		require.PanicsWithError(t, "pool: invalid: Options for a FairQueue: only Workers, Scale, Schedule, Policy.Timeout, DeadLetters, AbandonAfter, CostUnit, Observer and Logger may be set",
 			func() { pool.NewWorkers(items, handle, &o) })
@@ -138,12 +139,12 @@ func TestMisuse(t *testing.T) {
 // TestUnusualOptions has some that do make sense.
 func TestUnusualOptions(t *testing.T) {
 	for _, o := range []pool.Options[int]{
-		{WhenFull: pool.Reject, KeyCapacity: 1}, // the key's share is full
-		{WhenFull: pool.DropNew, KeyCapacity: 1, DeadLetters: sinkAll},
+		{WhenFull: pool.Reject, Queue: task.Options[int]{KeyCapacity: 1}}, // the key's share is full
+		{WhenFull: pool.DropNew, Queue: task.Options[int]{KeyCapacity: 1}, DeadLetters: sinkAll},
 		// that may have a Capacity
 		{WhenFull: pool.Reject, Classes: []pool.Class[int]{{Queue: openQueue[int](t, nil)}}},
-		{Capacity: 5, KeyCapacity: 5},
-		{KeyCapacity: 5},
+		{Queue: task.Options[int]{Capacity: 5, KeyCapacity: 5}},
+		{Queue: task.Options[int]{KeyCapacity: 5}},
 		{Delay: time.Minute},
 		{Limits: []pool.Limit{{Priority: 1}}}, // only the most urgent tasks
 		{Kinds: []string{""}},

@@ -42,7 +42,7 @@ func TestWhenFull(t *testing.T) {
 					done = append(done, tk.Payload)
 					return nil
 				}, pool.Options[int]{
-					Workers: 1, WhenFull: c.whenFull, Capacity: 4, KeyCapacity: c.keyCapacity, DeadLetters: box.sink,
+					Workers: 1, WhenFull: c.whenFull, Queue: task.Options[int]{Capacity: 4, KeyCapacity: c.keyCapacity}, DeadLetters: box.sink,
 					Observer: pool.Observer[int]{Dropped: func(context.Context, string, *task.Task[int]) { told++ }},
 				})
 				p.Pause()
@@ -79,7 +79,7 @@ func TestWhenFull(t *testing.T) {
 func TestKeyCapacity(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		g := newGate()
-		p := openFunc(t, g.handle, pool.Options[int]{Workers: 1, Capacity: 10, KeyCapacity: 2})
+		p := openFunc(t, g.handle, pool.Options[int]{Workers: 1, Queue: task.Options[int]{Capacity: 10, KeyCapacity: 2}})
 		for i := range 3 { // the first one runs
 			require.NoError(t, p.Submit(ctx, "flood", i))
 			synctest.Wait()
@@ -106,7 +106,7 @@ func TestWhatCannotBeDropped(t *testing.T) {
 			inBubble(t, func(t *testing.T, ctx context.Context) {
 				var out bytes.Buffer
 				log := slog.New(slog.NewTextHandler(&out, nil))
-				o := pool.Options[int]{Workers: 1, Capacity: 1, CountKeys: 1, WhenFull: pool.DropNew, DeadLetters: sink, Logger: log}
+				o := pool.Options[int]{Workers: 1, Queue: task.Options[int]{Capacity: 1, CountKeys: 1}, WhenFull: pool.DropNew, DeadLetters: sink, Logger: log}
 				p := openFunc(t, newGate().handle, o)
 				p.Pause()
 				require.NoError(t, p.Submit(ctx, "a", 1))
@@ -125,7 +125,7 @@ func TestWhatCannotBeDropped(t *testing.T) {
 				p.Pause()
 				require.NoError(t, p.Submit(ctx, "a", 11))
 				require.ErrorIs(t, p.Submit(ctx, "a", 12), fairq.ErrFull)
-				o.Capacity = 2
+				o.Queue.Capacity = 2
 				p = openFunc(t, newGate().handle, o)
 				p.Pause()
 				require.NoError(t, p.Submit(ctx, "a", 21))
@@ -149,7 +149,7 @@ func TestSinkThatSubmits(t *testing.T) {
 			time.Sleep(time.Hour)
 			return p.Submit(ctx, "again", letter.Payload)
 		}
-		p = openFunc(t, g.handle, pool.Options[int]{Workers: 1, Capacity: 1, WhenFull: pool.DropNew, DeadLetters: sink})
+		p = openFunc(t, g.handle, pool.Options[int]{Workers: 1, Queue: task.Options[int]{Capacity: 1}, WhenFull: pool.DropNew, DeadLetters: sink})
 		require.NoError(t, p.Submit(ctx, "a", 1))
 		synctest.Wait()
 		require.NoError(t, p.Submit(ctx, "a", 3))
@@ -173,7 +173,7 @@ func TestSubmitThatWaits(t *testing.T) {
 			runtime.Gosched()
 		}
 		return nil
-	}, pool.Options[int]{Workers: 1, Capacity: 1})
+	}, pool.Options[int]{Workers: 1, Queue: task.Options[int]{Capacity: 1}})
 	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() { _ = p.Submit(ctx, "a", 1) }), 7.0)
 	requireLeft(t, p, p.Shutdown(ctx), 1)
 }
@@ -256,7 +256,7 @@ func TestTrySubmit(t *testing.T) {
 	} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {
 			var box mailbox[int]
-			p := openFunc(t, nothing, pool.Options[int]{Workers: 1, WhenFull: whenFull, Capacity: 1, DeadLetters: box.sink, Delay: time.Minute})
+			p := openFunc(t, nothing, pool.Options[int]{Workers: 1, WhenFull: whenFull, Queue: task.Options[int]{Capacity: 1}, DeadLetters: box.sink, Delay: time.Minute})
 			begin := time.Now()
 			id, err := p.TrySubmit(ctx, "a", 1, pool.PutOptions{})
 			require.NoError(t, err)

@@ -124,13 +124,11 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]], option
 // openOwn makes the queue of a class that is the pool's own.
 func (p *Pool[V]) openOwn(c *class[V], o *Options[V], capacity int) {
 	c.own = true
-	settings := task.Options[V]{
-		Capacity: capacity, KeyCapacity: o.KeyCapacity, CountOnlyWaiting: true, MaxInFlightPerKey: o.MaxInFlightPerKey, Weight: o.Weight, Quantum: o.Quantum, CountKeys: o.CountKeys,
-		OnExpire: p.onGone(c, ReasonDeadline, ErrDeadline),
-	}
+	settings := o.Queue
+	settings.Capacity, settings.CountOnlyWaiting, settings.OnExpire = capacity, true, p.onGone(c, ReasonDeadline, ErrDeadline)
 	if o.CostUnit > 0 {
 		settings.Quantum = cmp.Or(settings.Quantum, 1)
-		settings.PriorCost = 10 * settings.Quantum
+		settings.PriorCost = cmp.Or(settings.PriorCost, 10*settings.Quantum)
 	}
 	switch o.WhenFull {
 	case RejectOverShare:

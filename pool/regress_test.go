@@ -84,7 +84,7 @@ func TestWorkersAreAddedAfterFalseAlarm(t *testing.T) {
 		p := pool.Func(func(ctx context.Context, t *task.Task[int]) error {
 			time.Sleep(time.Second)
 			return nil
-		}, &pool.Options[int]{Logger: quiet, Scale: pool.Scale{Max: 2}, Capacity: 4})
+		}, &pool.Options[int]{Logger: quiet, Scale: pool.Scale{Max: 2}, Queue: task.Options[int]{Capacity: 4}})
 		require.NoError(t, p.Submit(ctx, "a", 0))
 		synctest.Wait()
 		for range 3 {

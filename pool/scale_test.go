@@ -33,7 +33,7 @@ type rig struct {
 
 func newFuncRig(t *testing.T, capacity int, o pool.Options[int]) *rig {
 	r := &rig{gate: newGate()}
-	o.Capacity = capacity
+	o.Queue.Capacity = capacity
 	return r.of(openFunc(t, r.handle, o))
 }
 
@@ -366,7 +366,7 @@ func TestMaxCanBeReached(t *testing.T) {
 			o := pool.Options[int]{Scale: pool.Scale{Min: 1, Max: 50}}
 			var p *pool.Pool[int]
 			if own {
-				o.Capacity = 100
+				o.Queue.Capacity = 100
 				p = openFunc(t, g.handle, o)
 			} else {
 				p = openNew(t, openQueue(t, &task.Options[int]{Capacity: 100}), g.handle, o)
@@ -393,7 +393,7 @@ func TestWhatCountsAsLoad(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		g := newGate()
 		p := openFunc(t, g.handle, pool.Options[int]{
-			Scale: pool.Scale{Min: 1, Max: 2, WakeFactor: 0.5}, Capacity: 10, KeyCapacity: 4,
+			Scale: pool.Scale{Min: 1, Max: 2, WakeFactor: 0.5}, Queue: task.Options[int]{Capacity: 10, KeyCapacity: 4},
 		})
 		workers := func(n int) {
 			t.Helper()

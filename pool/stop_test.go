@@ -49,7 +49,7 @@ func TestCalledByHandler(t *testing.T) {
 				Refused:    func(context.Context, string, *task.Task[int], error) { check("Refused") },
 			},
 			DeadLetters: func(context.Context, *pool.DeadLetter[int]) error { check("sink"); return nil },
-			Logger:      quiet, Capacity: 1, WhenFull: pool.DropNew, Workers: 1,
+			Logger:      quiet, Queue: task.Options[int]{Capacity: 1}, WhenFull: pool.DropNew, Workers: 1,
 		})
 		q := fairq.New(func(int) string { return "a" }, nil)
 		w = pool.NewWorkers(q, func(ctx context.Context, n int) error {
@@ -131,7 +131,7 @@ func TestStopAndWait(t *testing.T) {
 				return nil
 			}
 			if own {
-				p = openFunc(t, handle, pool.Options[int]{Workers: 1, Capacity: 3})
+				p = openFunc(t, handle, pool.Options[int]{Workers: 1, Queue: task.Options[int]{Capacity: 3}})
 			} else {
 				p = openNew(t, openQueue(t, &task.Options[int]{Capacity: 4}), handle, pool.Options[int]{Workers: 1})
 			}
@@ -193,7 +193,7 @@ func TestWaitForLetters(t *testing.T) {
 		inBubble(t, func(t *testing.T, ctx context.Context) {
 			var box mailbox[int]
 			p := openFunc(t, newGate().handle, pool.Options[int]{
-				Workers: 1, Capacity: 2, WhenFull: whenFull, DeadlineAfter: time.Minute,
+				Workers: 1, Queue: task.Options[int]{Capacity: 2}, WhenFull: whenFull, DeadlineAfter: time.Minute,
 				DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
 					time.Sleep(time.Hour)
 					return box.sink(ctx, l)
@@ -297,7 +297,7 @@ func TestWaitForEachLetter(t *testing.T) {
 		var box mailbox[int]
 		g := newGate()
 		p := openFunc(t, g.handle, pool.Options[int]{
-			Workers: 1, Capacity: 1, WhenFull: pool.DropNew, DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
+			Workers: 1, Queue: task.Options[int]{Capacity: 1}, WhenFull: pool.DropNew, DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
 				time.Sleep(time.Hour)
 				return box.sink(ctx, l)
 			},
@@ -316,7 +316,7 @@ func TestWaitForEachLetter(t *testing.T) {
 // TestStopAndWaitForSubmits has one that was accepted, but is not through yet.
 func TestStopAndWaitForSubmits(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
-		p := openFunc(t, nothing, pool.Options[int]{Workers: 1, Weight: func(string) int { time.Sleep(time.Hour); return 1 }})
+		p := openFunc(t, nothing, pool.Options[int]{Workers: 1, Queue: task.Options[int]{Weight: func(string) int { time.Sleep(time.Hour); return 1 }}})
 		submitted := later(func() error { return p.Submit(ctx, "a", 1) })
 		synctest.Wait()
 		require.NoError(t, p.StopAndWait(ctx))

@@ -87,7 +87,7 @@ func TestFuncCycles(t *testing.T) {
 	cycles(t, 30_000, func(t *testing.T, r *rand.Rand) {
 		var all sync.WaitGroup
 		var accepted, done, lettered atomic.Uint64
-		o := &pool.Options[int]{Logger: quiet, Scale: anyScale(r), Capacity: r.IntN(3), AbandonAfter: time.Minute}
+		o := &pool.Options[int]{Logger: quiet, Scale: anyScale(r), Queue: task.Options[int]{Capacity: r.IntN(3)}, AbandonAfter: time.Minute}
 		if r.IntN(2) == 0 {
 			o.DeadLetters = func(context.Context, *pool.DeadLetter[int]) error {
 				lettered.Add(1)
@@ -95,7 +95,7 @@ func TestFuncCycles(t *testing.T) {
 			}
 		}
 		// else all the room could be theirs who wait for it
-		nested := r.IntN(2) == 0 && o.Capacity == 0
+		nested := r.IntN(2) == 0 && o.Queue.Capacity == 0
 		var p *pool.Pool[int]
 		p = pool.Func(func(ctx context.Context, t *task.Task[int]) error {
 			if nested && t.Payload > 0 && p.Submit(ctx, "b", t.Payload-1) == nil {

@@ -16,7 +16,7 @@ import (
 // which tells more about it, and what is for pools only.
 type PutOptions struct {
 	Priority    int           // less is more urgent; 0 means what the queue says, negative means 0
-	Cost        int64         // how much work it is, see Options.Quantum; 0 means 1
+	Cost        int64         // how much work it is, see Quantum of [task.Options]; 0 means 1
 	Delay       time.Duration // until it is ready; 0 means Options.Delay, negative means none
 	TTL         time.Duration // for how long it is of use; 0 means what the queue says
 	Deadline    time.Time     // the end of its use; the zero Time means what Options.DeadlineAfter says

@@ -45,7 +45,7 @@ func TestNestedTasks(t *testing.T) {
 					}
 				}
 				return nil
-			}, pool.Options[int]{Workers: workers, Capacity: 20})
+			}, pool.Options[int]{Workers: workers, Queue: task.Options[int]{Capacity: 20}})
 			var all sync.WaitGroup
 			for range 3 {
 				all.Go(func() { assert.NoError(t, p.Do(ctx, "a", 5, pool.PutOptions{})) })
@@ -205,7 +205,7 @@ func testContextOutlivesHandler(t *testing.T, ctx context.Context, asked bool) {
 			return nil
 		}
 		return g.handle(ctx, tk)
-	}, pool.Options[int]{Workers: 1, Capacity: 1})
+	}, pool.Options[int]{Workers: 1, Queue: task.Options[int]{Capacity: 1}})
 	require.NoError(t, p.Submit(ctx, "a", 0))
 	wait(t, p)
 	ended := old

@@ -221,6 +221,9 @@ func (jsonCodec[V]) Decode(data []byte) (payload V, err error) {
 	return payload, err
 }
 
+// Validate returns the error that [Open] would return for the options, as far as they say it.
+func (o Options[V]) Validate() error { return o.complete() }
+
 // complete checks the options and fills in defaults.
 func (o *Options[V]) complete() error {
 	for _, f := range []struct {

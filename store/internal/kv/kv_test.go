@@ -115,7 +115,7 @@ func fill(t *testing.T, m *memory) {
 	require.NoError(t, err)
 	for state := driver.Ready; state <= driver.Held; state++ {
 		r := set(new(rows.Row), 100*int(state))
-		r.Was, r.State, r.Takeable = 0, state, state == driver.Ready
+		r.Was, r.State, r.Takeable, r.Shared = 0, state, state == driver.Ready, false
 		put(t, v.Tasks(), rows.TaskID, r)
 	}
 	parked := set(new(rows.Row), 600)
