@@ -106,7 +106,7 @@ func (k *keeper) call(t *testing.T, ctx context.Context, rnd *rand.Rand, joins b
 	key := storetest.Keys[rnd.IntN(len(storetest.Keys))]
 	switch n := rnd.IntN(20); {
 	case n < 8:
-		o := task.PutOptions{Priority: rnd.IntN(2)}
+		o := task.PutOptions{Priority: rnd.IntN(2), Kind: []string{"", "kind"}[rnd.IntN(2)]}
 		_, err := k.Put(ctx, key, strings.Repeat("x", rnd.IntN(2)*2*rows.MaxKept), o)
 		if joins {
 			require.NoError(t, err)

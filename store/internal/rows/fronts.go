@@ -44,7 +44,7 @@ func (u *unit) updateFront(changed *Row, left, used turn) {
 		weight = u.key(l.Key).Weight
 	}
 	u.finishFront(l)
-	u.read(false, l.Key)
+	u.firstOf(l, 0) // so that a kind that the line has no more is known to have gone
 	misplaced := u.misplaced(l.Key)
 	if slices.ContainsFunc(misplaced, func(r *Row) bool { return r.Priority != l.Priority }) {
 		u.do(&work{What: blockFronts, Name: []byte(l.Key)})
@@ -72,7 +72,11 @@ func (u *unit) updateFront(changed *Row, left, used turn) {
 		turns = append(turns, u.frontTurn(first[len(turns)], weight, turns, used))
 	}
 	w := &work{What: moveFront, Name: []byte(l.Key), Place: [4]int64{num(l.Priority)}, Front: n, Turns: turns}
-	if !u.moveFront(w, u.maxRows()-u.written, changed.Kind) {
+	kinds := []string{changed.Kind}
+	for _, r := range misplaced {
+		kinds = append(kinds, r.Kind)
+	}
+	if !u.moveFront(w, u.maxRows()-u.written, kinds...) {
 		u.leaveWork(w)
 	}
 	if u.q.guardsFronts() && len(first) < n {

@@ -43,6 +43,7 @@ type both struct {
 	*testing.T
 	rnd       *rand.Rand
 	one, many queue
+	dbs       [2]*rowstest.DB
 	gate      chan struct{} // of many
 	held      [][2]*task.Task[string]
 	ids       map[string]*[2]task.ID // by payload, of those that nobody has taken
@@ -63,6 +64,7 @@ func newBoth(t *testing.T, rnd *rand.Rand, shared bool) *both {
 	}
 	one, many := rowstest.NewDB(time.Now), rowstest.NewDB(time.Now)
 	one.Shared, many.Shared = shared, shared
+	b.dbs = [...]*rowstest.DB{one.Reopen(), many.Reopen()}
 	b.gate <- struct{}{}
 	b.one = openQueue(t, open(one), o)
 	b.many = openQueue(t, rows.New(&slow{many, b.gate}, rows.Options{MaxPayload: 100, Poll: time.Hour}), o)
@@ -100,6 +102,9 @@ func (b *both) step() {
 	}
 	b.gate <- struct{}{}
 	synctest.Wait()
+	for _, db := range b.dbs {
+		require.Empty(b, rowstest.Walk(b.T, db, "q"))
+	}
 }
 
 func (b *both) action() action {
@@ -283,5 +288,20 @@ func TestTurnsHandedBackStay(t *testing.T) {
 			require.NoError(q, q.Delete(q.Context(), t.ID))
 		}
 		q.order("a4 a5 a6 b3 a7 b4")
+	})
+}
+
+// A task can be taken once all of its kind in the line before its own are deleted, also if these
+// were more than are kept in mind.
+func TestLastOfKindDeleted(t *testing.T) {
+	everywhere(t, task.Options[string]{MaxInFlightPerKey: 1}, func(q queue) {
+		q.put("a0")
+		ids, err := q.PutBatch(q.Context(), slices.Repeat([]task.Entry[string]{{Key: "a", Options: task.PutOptions{Kind: "x"}}}, 12))
+		require.NoError(q, err)
+		require.NoError(q, second(q.Put(q.Context(), "a", "later", task.PutOptions{Kind: "x", Priority: 1})))
+		for _, id := range slices.Backward(ids) {
+			require.NoError(q, q.Delete(q.Context(), id))
+		}
+		q.take("later", "x")
 	})
 }
