@@ -137,7 +137,8 @@ func TestMux(t *testing.T) {
 		p := openFunc(t, mux.Handle, pool.Options[int]{Workers: 2, Kinds: []string{"none yet"}})
 		kinds := mux.Kinds()
 		p.SetKinds(kinds)
-		kinds[0] = "other" // the pool has a copy
+		kinds[0] = "other" // the pool has a copy, also when it makes its filter anew
+		require.NoError(t, p.SetLimits(nil))
 		for range 2 {
 			_, err := p.Put(ctx, "a", 1, pool.PutOptions{Kind: "audit"})
 			require.NoError(t, err)
