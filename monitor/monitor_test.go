@@ -352,7 +352,7 @@ func TestPoolWithQueue(t *testing.T) {
 		}
 		close(gate)
 		items.Close()
-		require.ErrorIs(t, p.Shutdown(t.Context()), pool.ErrShutdown)
+		require.NoError(t, p.StopAndWait(t.Context()))
 		require.NoError(t, w.Shutdown(t.Context()))
 	})
 }
