@@ -382,7 +382,7 @@ func TestCostsOfKeysThatAreGone(t *testing.T) {
 		slot, _ := table.find(key, hashOf(key))
 		table.remove(slot)
 	}
-	require.EqualValues(t, 1, table.slots.chunkCount)
+	require.Equal(t, 1, table.slots.chunkCount)
 	require.False(t, table.costs.strays(&table.slots))
 }
 

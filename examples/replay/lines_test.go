@@ -27,7 +27,7 @@ func TestBuiltInReplay(t *testing.T) {
 	weights, err := s.weightsOf(w)
 	require.NoError(t, err)
 
-	results, err := compare(w, s.servers, weights, s.contenders(w, weights))
+	results, err := compare(w, s.servers, s.contenders(w, weights))
 	require.NoError(t, err)
 	for _, r := range results {
 		require.Len(t, r.waitsOf(w.groups()[0].users), len(w.jobs), "every job has a wait")

@@ -63,7 +63,7 @@ func command(args []string, out io.Writer) error {
 	if err != nil {
 		return usageError{err}
 	}
-	results, err := compare(w, s.servers, weights, s.contenders(w, weights))
+	results, err := compare(w, s.servers, s.contenders(w, weights))
 	if err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (s *settings) weightsOf(w *workload) ([]int, error) {
 }
 
 // compare runs the workload with each of the lines. Nothing else differs.
-func compare(w *workload, servers int, weights []int, lines []contender) ([]*result, error) {
+func compare(w *workload, servers int, lines []contender) ([]*result, error) {
 	var results []*result
 	for _, c := range lines {
 		r := newResult(c.name, w)
