@@ -216,7 +216,8 @@ func (m *committer) leave(c *call, why error, late bool) error {
 		return nil
 	}
 	stays := func(c *call) bool { return c.left == nil }
-	if c.stage == running || len(m.current) > 0 && !slices.ContainsFunc(m.current, stays) {
+	// A call may be over already: then the transaction that runs now is not its.
+	if slices.Contains(m.current, c) && (c.stage == running || !slices.ContainsFunc(m.current, stays)) {
 		m.cancel()
 	}
 	switch {
