@@ -89,16 +89,13 @@ func (c *column[T]) copyTo(b *column[T]) {
 	}
 }
 
-// chunks iterates over the chunks, also of a column that grows and shrinks meanwhile.
-func (c *column[T]) chunks() iter.Seq[[]T] {
-	return func(yield func([]T) bool) {
-		if !yield(c.near) {
+// chunks iterates over the chunks by their numbers, even of a column that grows and shrinks meanwhile.
+func (c *column[T]) chunks() iter.Seq2[int, []T] {
+	return func(yield func(int, []T) bool) {
+		if !yield(0, c.near) {
 			return
 		}
-		for i := 1; i < len(c.far); i++ {
-			if !yield(c.far[i]) {
-				return
-			}
+		for i := 1; i < len(c.far) && yield(i, c.far[i]); i++ {
 		}
 	}
 }
@@ -106,12 +103,7 @@ func (c *column[T]) chunks() iter.Seq[[]T] {
 // all iterates over all slots, free or not.
 func (c *column[T]) all() iter.Seq2[uint32, *T] {
 	return func(yield func(uint32, *T) bool) {
-		for slot := range c.near {
-			if !yield(uint32(slot), &c.near[slot]) {
-				return
-			}
-		}
-		for i, chunk := range c.far {
+		for i, chunk := range c.chunks() {
 			for slot := range chunk {
 				if !yield(uint32(i<<chunkBits|slot), &chunk[slot]) {
 					return

@@ -262,7 +262,7 @@ func (q *FairQueue[K, V]) first(n int, by KeyOrder) []K {
 		slices.SortFunc(best, func(a, b candidate) int { return cmp.Compare(b.measure, a.measure) })
 		best = best[:min(n, len(best))]
 	}
-	for chunk := range q.queue.keys.states.chunks() {
+	for _, chunk := range q.queue.keys.states.chunks() {
 		for i := range chunk {
 			s := &chunk[i]
 			if s.len == 0 {

@@ -513,13 +513,14 @@ func (p Permit[K]) release(used int64) {
 	}
 	k := c.key
 	var now time.Duration
-	if l.budget.rate > 0 || l.shares.NeedsNow(k) {
-		now = time.Since(l.epoch)
-	}
-	charge := 0.0
+	var charge float64
 	if l.budget.rate > 0 {
+		now = l.refillLocked()
 		charge = l.settleLocked(c, used)
 	} else {
+		if l.shares.NeedsNow(k) {
+			now = time.Since(l.epoch)
+		}
 		charge = float64(l.shares.Clock(now) - c.begun)
 	}
 	if charge != 0 {

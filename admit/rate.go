@@ -45,9 +45,8 @@ func (l *Limiter[K]) priceLocked(units float64) float64 {
 }
 
 // settleLocked returns what a key is charged, or given back if that is below 0, for a call that has
-// used so many units.
+// used so many units. The level is up to date.
 func (l *Limiter[K]) settleLocked(c *call[K], used int64) float64 {
-	l.refillLocked()
 	if used < 0 || used == c.units {
 		return 0
 	}

@@ -261,6 +261,7 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 	if err := validateLimits("Options.Limits", o.Limits); err != nil {
 		return nil, err
 	}
+	bad := o.Queue.Validate()
 	switch {
 	case o.WhenFull > EvictHeaviest:
 		return nil, invalid("Options.WhenFull is %d; the limits are Block, %d, and EvictHeaviest, %d", o.WhenFull, Block, EvictHeaviest)
@@ -272,8 +273,8 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 		return nil, invalid("Options.Queue is set; a queue that is not the pool's own has its task.Options already")
 	case o.Queue.WhenFull != 0 || o.Queue.OnEvict != nil || o.Queue.OnExpire != nil || o.Queue.AsIs:
 		return nil, invalid("Options.Queue has a WhenFull, OnEvict, OnExpire or AsIs; these are the pool's")
-	case o.Queue.Validate() != nil:
-		return nil, invalid("Options.Queue: %v", o.Queue.Validate())
+	case bad != nil:
+		return nil, invalid("Options.Queue: %v", bad)
 	case o.CostUnit > 0 && slices.ContainsFunc(o.Classes, func(c Class[V]) bool { return c.Queue != nil && !c.Queue.TakesCosts() }):
 		return nil, invalid("Options.CostUnit is %v; a queue that is not the pool's own must have a PriorCost for that", o.CostUnit)
 	case o.Prefetch > task.MaxBatch:

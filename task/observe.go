@@ -22,10 +22,9 @@ import (
 //
 // By service and by refusals only counters of this Queue are read, and all else in a KeyStat is 0: it
 // is O(Options.CountKeys · log Options.CountKeys) in every store, also when the queue is closed, and
-// there are no keys without Options.CountKeys. A task is served each time it is taken; of those that are put, by Put or
-// PutBatch, one is refused if that returns an [ErrFull]. With Options.Quantum there is the cost of
-// those served. Where several have the queue open, in this process or in others, each counts what
-// it did itself.
+// there are no keys without Options.CountKeys. A task is served each time it is taken. It is refused
+// if Put or PutBatch returns an [ErrFull] for it. With Options.Quantum there is the cost of those
+// served. Where several have the queue open, in this process or in others, each counts its own calls.
 func (q *Queue[V]) KeyStats(ctx context.Context, n int, by fairq.KeyOrder) (stats []fairq.KeyStat[string], err error) {
 	if n < 0 {
 		return nil, invalid("KeyStats: the number", n, "0 or more")
@@ -33,7 +32,7 @@ func (q *Queue[V]) KeyStats(ctx context.Context, n int, by fairq.KeyOrder) (stat
 	now := time.Now()
 	if by >= fairq.ByServed {
 		for _, c := range q.counts.Top(n, keycount.By(by == fairq.ByRefused), now) {
-			stats = append(stats, fairq.KeyStat[string]{Key: c.Key, Total: fairq.Counts(c.Total), Recent: fairq.Counts(c.Recent), Missed: c.Missed})
+			stats = append(stats, statOf(c.Key, c))
 		}
 		return stats, nil
 	}
@@ -46,11 +45,8 @@ func (q *Queue[V]) KeyStats(ctx context.Context, n int, by fairq.KeyOrder) (stat
 	}
 	all, err := q.backend.KeyStats(ctx, most)
 	for _, k := range all {
-		c := q.counts.Of(k.Key, now)
-		stat := fairq.KeyStat[string]{
-			Key: k.Key, Backlog: k.Ready + k.Delayed + k.Held, Taken: k.Taken, Buried: k.Buried, Paused: k.Paused,
-			Total: fairq.Counts(c.Total), Recent: fairq.Counts(c.Recent), Missed: c.Missed,
-		}
+		stat := statOf(k.Key, q.counts.Of(k.Key, now))
+		stat.Backlog, stat.Taken, stat.Buried, stat.Paused = k.Ready+k.Delayed+k.Held, k.Taken, k.Buried, k.Paused
 		if !k.Oldest.IsZero() {
 			stat.OldestAge = max(0, now.Sub(k.Oldest))
 		}
@@ -62,6 +58,11 @@ func (q *Queue[V]) KeyStats(ctx context.Context, n int, by fairq.KeyOrder) (stat
 		stats = append(stats[:min(n, len(stats))], rest...)
 	}
 	return stats, err
+}
+
+// statOf returns a KeyStat with the counters of a key.
+func statOf(key string, c keycount.Count[string]) fairq.KeyStat[string] {
+	return fairq.KeyStat[string]{Key: key, Total: fairq.Counts(c.Total), Recent: fairq.Counts(c.Recent), Missed: c.Missed}
 }
 
 // TakesCosts reports whether there is an Options.PriorCost, so that ReportCost may be called.
