@@ -46,8 +46,8 @@ type Options[K comparable] struct {
 	// else, Acquire fails with [ErrWeight].
 	Weight func(K) int
 
-	// MaxPerKey is how many permits a key may hold at most, also if others are free. 0 means no
-	// limit but that of the Limiter.
+	// MaxPerKey is the most permits that one key may hold, even while others are free. 0 means that
+	// only the limit of the Limiter counts.
 	MaxPerKey int
 
 	// MaxWaiting is how many calls of Acquire may wait at most; 0 means no limit. The line is fair
@@ -111,8 +111,8 @@ type Limiter[K comparable] struct {
 
 	budget budget
 
-	// How long it takes from one admission to the next while somebody waits: when the last was, by
-	// the clock of shares, and a moving mean, of which each new value is an eighth.
+	// admitted is the time of the last admission from the line, by the clock of shares. interval is
+	// the moving mean of the time between two of them; a new value counts one eighth.
 	admitted, interval time.Duration
 }
 
@@ -178,8 +178,8 @@ type Permit[K comparable] struct {
 	generation uint64
 }
 
-// New returns a Limiter with so many permits. nil options are the defaults. New panics if the limit
-// is below 1 or the options do not make sense.
+// New returns a Limiter with limit permits. nil options are the defaults. New panics if the limit is
+// below 1 or the options do not make sense.
 func New[K comparable](limit int, options *Options[K]) *Limiter[K] {
 	var o Options[K]
 	if options != nil {
@@ -224,10 +224,10 @@ func (l *Limiter[K]) Acquire(ctx context.Context, key K) (Permit[K], error) {
 	return l.acquire(ctx, key, 1)
 }
 
-// AcquireN waits for a permit and n units of the budget, 1 to [MaxUnits], for a Limiter with a
-// Rate. The first in the line is admitted when a permit is free and the budget's level is above 0.
-// All its units are taken then, so the level may fall below 0, and nobody passes it: an expensive
-// request waits no longer than a cheap one, and may need more than Burst.
+// AcquireN waits for a permit and n units of the budget. The Limiter needs a Rate, and n is from 1
+// to [MaxUnits]. The first call in the line is admitted when a permit is free and the budget's level
+// is above 0. It takes all its units at once, so the level may fall below 0. No call passes it: an
+// expensive request waits no longer than a cheap one, and may need more than Burst.
 //
 // In any T seconds requests are admitted that need less than Burst + Rate * T units, and what one
 // request needs. What they use beyond what they have said comes on top: see [Permit.ReleaseUsed].

@@ -1,7 +1,6 @@
-// Package admit shares permits between keys: tenants, users, hosts. A [Limiter] is a semaphore for
-// requests that wait as goroutines, for a handler, a database connection or an upstream service.
-// Behind a plain semaphore, first come, first served, one tenant with 200 open requests makes all
-// others wait for them. Here a free permit goes, of the keys that wait and hold fewer than
+// Package admit shares permits between keys: tenants, users, hosts. A [Limiter] is a semaphore.
+// Goroutines wait at it for a handler, a database connection or an upstream service. A plain
+// semaphore serves the first that came, so one tenant with 200 open requests makes all others wait. Here a free permit goes, of the keys that wait and hold fewer than
 // MaxPerKey permits, to the one
 //
 //  1. that holds the fewest, divided by its weight and rounded down;
@@ -22,7 +21,7 @@
 //   - With equal weights, a key that holds nothing and owes nothing is never passed by one that
 //     came later, and waits at most D * (n/limit + 1), n the keys that hold or wait when it comes.
 //   - No permit is free while somebody waits who may have it.
-//   - A permit that was handed over stays so, also if the context is done at that moment.
+//   - A call that was given a permit keeps it, even if its context is done at that moment.
 //
 // There is no bound in a number of releases: a key of short requests passes many times while a long
 // one lasts. docs/admission.md has more, and what the rule costs.

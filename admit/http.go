@@ -16,8 +16,8 @@ type HandlerOptions struct {
 	MaxWait time.Duration
 }
 
-// Handler returns a handler that calls next with a permit for the key of the request. The permit is
-// held until next returns, panics, or ends its goroutine, also if it has taken over the connection.
+// Handler returns a handler that calls next with a permit for the key of the request. It holds the
+// permit until next returns, panics or ends its goroutine, even if next has hijacked the connection.
 // next gets the ResponseWriter as it is, so whatever that can do, such as Flush and Hijack, works.
 //
 // A request is refused with status 429, Too Many Requests, if its key has its share of those that

@@ -2,7 +2,7 @@ package admit
 
 import "time"
 
-// budget is a bucket of tokens, as x/time/rate has one, of which the level may be below 0.
+// budget is a token bucket, as in x/time/rate, but its level may be below 0.
 type budget struct {
 	rate, burst float64 // rate is 0 if there are no units
 	level       float64
