@@ -1,7 +1,8 @@
 // Package admit shares permits between keys: tenants, users, hosts. A [Limiter] is a semaphore.
 // Goroutines wait at it for a handler, a database connection or an upstream service. A plain
-// semaphore serves the first that came, so one tenant with 200 open requests makes all others wait. Here a free permit goes, of the keys that wait and hold fewer than
-// MaxPerKey permits, to the one
+// semaphore serves the first that came, so one tenant with 200 open requests makes all others
+// wait. Here a free permit goes, of the keys that wait and hold fewer than MaxPerKey permits, to
+// the one
 //
 //  1. that holds the fewest, divided by its weight and rounded down;
 //  2. of these, that has used the least time for its weight;
