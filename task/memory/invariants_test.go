@@ -110,8 +110,7 @@ func (q *queue) check(t require.TestingT) {
 		require.Equal(t, k.paused || limit > 0 && k.tasks[driver.Taken] >= limit, k.blocked)
 	}
 	lines := map[*band]int{}
-	free := map[*kind]int{}
-	owed, owedLines := map[*kind]int{}, map[*band]int{}
+	shown, shownLines := map[*kind]int{}, map[*band]int{}
 	linked := map[*band]int{}
 	for _, k := range q.keys {
 		for _, l := range k.lines {
@@ -122,11 +121,14 @@ func (q *queue) check(t require.TestingT) {
 			require.LessOrEqual(t, l.turnsAhead+len(l.owed), l.len)
 			require.True(t, l.len == 0 || l.turnsAhead+len(l.owed) > 0)
 			require.True(t, !l.isEmpty() || k.uniform())
-			in := l.len > 0 && len(l.owed) > 0 && !k.blocked
-			require.Equal(t, in, l.index != 0)
-			if in {
-				owedLines[l.band]++
-				require.Same(t, l, l.band.owed[l.index-1])
+			require.Equal(t, l.len > 0, l.index != 0)
+			require.True(t, k.blocked && l.len > 0 || !l.isHidden)
+			switch {
+			case l.isHidden:
+				require.Same(t, l, k.hidden[l.index-1])
+			case l.len > 0:
+				shownLines[l.band]++
+				require.Same(t, l, l.band.shown[l.index-1])
 			}
 			sum := 0
 			for i, ranked := range l.lanes {
@@ -141,17 +143,14 @@ func (q *queue) check(t require.TestingT) {
 				require.Equal(t, ready[lane], n)
 				require.Equal(t, n, lane.len)
 				sum += n
-				if !k.blocked && n > 0 {
-					free[lane.kind] += n
-				}
-				if lane.kind == nil {
-					continue
-				}
-				in := n > 0 && len(l.owed) > 0 && !k.blocked
-				require.Equal(t, in, lane.index != 0)
-				if in {
-					owed[lane.kind]++
-					require.Same(t, lane, lane.kind.owed[lane.index-1])
+				require.Equal(t, n > 0, lane.index != 0)
+				require.True(t, l.isHidden && n > 0 || !lane.isHidden)
+				switch {
+				case lane.isHidden:
+					require.Same(t, lane, l.hidden[lane.index-1])
+				case n > 0:
+					shown[lane.kind]++
+					require.Same(t, lane, lane.kind.shown[lane.index-1])
 				}
 			}
 			require.Equal(t, l.len, sum)
@@ -160,20 +159,16 @@ func (q *queue) check(t require.TestingT) {
 	for _, b := range q.bands {
 		require.Equal(t, lines[b], b.lines)
 		require.Equal(t, linked[b], b.turns.Len())
-		sum := 0
 		for name, k := range b.kinds {
-			require.Equal(t, free[k], k.free)
-			require.Len(t, k.owed, owed[k])
-			for i, lane := range k.owed {
-				require.False(t, lane.before(k.owed[max(0, (i-1)/2)]))
+			require.Len(t, k.shown, shown[k])
+			for i, lane := range k.shown {
+				require.False(t, lane.line.before(k.shown[max(0, (i-1)/2)].line))
 			}
 			require.Equal(t, name, k.name)
-			sum += k.free
 		}
-		require.Equal(t, sum, b.free)
-		require.Len(t, b.owed, owedLines[b])
-		for i, l := range b.owed {
-			require.False(t, l.before(b.owed[max(0, (i-1)/2)]))
+		require.Len(t, b.shown, shownLines[b])
+		for i, l := range b.shown {
+			require.False(t, l.before(b.shown[max(0, (i-1)/2)]))
 		}
 	}
 	if q.evictable != nil {

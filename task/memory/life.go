@@ -173,8 +173,8 @@ func (q *queue) block(k *keyState) {
 		return
 	}
 	k.blocked = blocked
-	for _, l := range k.lines {
-		l.block(blocked)
+	for !blocked && len(k.hidden) > 0 {
+		k.hidden[len(k.hidden)-1].show()
 	}
 }
 

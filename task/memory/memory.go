@@ -47,7 +47,7 @@ type Store struct {
 //     line of its key and priority, Taken in the leases of its consumer, Buried in buried. It is in
 //     timers if its wake is not 0, in uniqueKeys if it has such a key, in a group's tasks if it has a
 //     group, and in evictable if it is Ready or Delayed and there are evictions.
-//   - What counts tasks agrees with that: tasks here and of each key, free of each band and kind.
+//   - What counts tasks agrees with that: tasks here and of each key.
 //   - A key is known as long as it has tasks or is paused, and may stay for a while as an idle one.
 //   - The notifiers know of a time that is no later than the first of timers, leaving and outcomes.
 //
@@ -104,10 +104,11 @@ type keyState struct {
 	weight  int
 	tasks   [driver.Held + 1]int // by state; in all states at 0
 	paused  bool
-	blocked bool     // it is paused, or has as many tasks taken as it may
-	lines   []*line  // one for each priority that it has tasks of, in that order
-	lineBuf [1]*line // the first array of lines, in the same allocation
-	isIdle  bool     // it is in queue.idle
+	blocked bool        // it is paused, or has as many tasks taken as it may
+	lines   []*line     // one for each priority that it has tasks of, in that order
+	lineBuf [1]*line    // the first array of lines, in the same allocation
+	hidden  heap[*line] // see band.shown; in no order
+	isIdle  bool        // it is in queue.idle
 }
 
 // item is a task. Its times are nanoseconds since the epoch of the queue.

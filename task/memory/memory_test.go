@@ -15,7 +15,7 @@ func TestMemory(t *testing.T) {
 }
 
 func TestBacklog(t *testing.T) {
-	storetest.Backlog(t, func(*testing.T) task.Store { return new(memory.Store) }, "priorities, limited")
+	storetest.Backlog(t, func(*testing.T) task.Store { return new(memory.Store) })
 }
 
 // TestMemoryAgainstModel compares all that a queue in memory does with the model.

@@ -22,17 +22,16 @@ import (
 //
 //   - A line with tasks has at least one turn, ahead or owed, so next finds each task that can be
 //     taken. It has no more turns than tasks.
-//   - A line is in the heap of its band, and a lane in that of its kind, if and only if next may
-//     take its first task by an owed turn: it has a task, its line is owed a turn, and its key is
-//     not blocked.
+//   - A line with tasks is shown by its band, and a lane with tasks by its kind, unless it is hidden:
+//     a taker has come upon it while its key was blocked, and the key still is. So what it costs to
+//     block a key does not depend on how many lines and lanes it has.
 type band struct {
 	priority int
 	turns    fairq.Queue[string, *line]
 	turn     uint64 // number of the last turn delivered
-	free     int    // ready tasks of keys that are not blocked
 	lines    int
 	kinds    map[string]*kind
-	owed     heap[*line] // those that may have a task taken by an owed turn
+	shown    heap[*line] // those with tasks that are not hidden, the one that is owed the first turn first
 	weight   int         // of the key that is given a turn
 	cost     uint32      // of the task that it is given for
 
@@ -53,8 +52,7 @@ const fewLanes = 8
 type kind struct {
 	name  string
 	lanes int
-	free  int         // as band.free
-	owed  heap[*lane] // lanes that have a task, whose line is owed a turn and whose key is not blocked
+	shown heap[*lane] // as band.shown
 }
 
 // line is the ready tasks of a key in a band.
@@ -66,7 +64,9 @@ type line struct {
 	turnsAhead int      // turns in band.turns
 	owed       []uint64 // numbers of the turns owed, ascending
 	missed     uint64   // the one of these that found no task that could be taken; 0 if there is none
-	index      int32    // in band.owed
+	index      int32    // in band.shown, or in key.hidden
+	isHidden   bool
+	hidden     heap[*lane] // in no order; if there are any, the line is hidden too
 
 	byKind map[string]*lane // all lanes, nil if there are few
 
@@ -81,15 +81,35 @@ type lane struct {
 	inOrder list          // those that came in order
 	early   heap[byPlace] // those that came after one with a later place
 	len     int
-	index   int32 // in kind.owed
+	index   int32 // in kind.shown, or in line.hidden
 	rank    int32 // in line.lanes
+
+	isHidden bool
 }
 
-func (l *line) before(other *line) bool { return l.owed[0] < other.owed[0] }
-func (l *line) at() *int32              { return &l.index }
+func (l *line) before(other *line) bool {
+	return len(l.owed) > 0 && (len(other.owed) == 0 || l.owed[0] < other.owed[0])
+}
+func (l *line) at() *int32 { return &l.index }
 
 func (l *lane) before(other *lane) bool { return l.line.before(other.line) }
 func (l *lane) at() *int32              { return &l.index }
+
+// in returns where the line is while it has tasks.
+func (l *line) in() *heap[*line] {
+	if l.isHidden {
+		return &l.key.hidden
+	}
+	return &l.band.shown
+}
+
+// in returns where the lane is while it has tasks.
+func (l *lane) in() *heap[*lane] {
+	if l.isHidden {
+		return &l.line.hidden
+	}
+	return &l.kind.shown
+}
 
 type byHead struct{ *lane }
 
@@ -106,22 +126,21 @@ func (a byPlace) at() *int32            { return &a.early }
 // next takes out the first task that the filter passes, nil if there is none, and tells its line.
 // Its turn is the one it is taken by.
 func (b *band) next(f *driver.Filter) (*item, *line) {
-	if !b.has(f) {
+	first := b.first(f)
+	if first == nil {
 		return nil, nil
 	}
-	if len(b.owed) > 0 {
-		if l := b.firstOwed(f); l != nil {
-			turn := l.owed[0]
-			l.owed = l.owed[1:]
-			if turn == l.missed {
-				l.missed = 0
-			}
-			l.indexOwed()
-			return l.take(l.oldest(f), turn), l
+	if len(first.owed) > 0 {
+		turn := first.owed[0]
+		first.owed = first.owed[1:]
+		if turn == first.missed {
+			first.missed = 0
 		}
+		first.reorder()
+		return first.take(first.oldest(f), turn), first
 	}
 	for {
-		// There is a turn: see has, and line.fillTurns. With one turn ahead the key's next one, which
+		// There is a turn: see first, and line.fillTurns. With one turn ahead the key's next one, which
 		// take asks for, must follow on this one, so that is popped after it.
 		var l *line
 		ahead := b.turns.SettleCosts
@@ -149,32 +168,63 @@ func (b *band) next(f *driver.Filter) (*item, *line) {
 	}
 }
 
-// has tells whether there is a task that can be taken.
-func (b *band) has(f *driver.Filter) bool {
-	if f.Kinds == nil || b.free == 0 {
-		return b.free > 0
-	}
-	for _, name := range f.Kinds {
-		if k := b.kinds[name]; k != nil && k.free > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// firstOwed returns the line that is owed the first turn, of those with a task that can be taken.
-func (b *band) firstOwed(f *driver.Filter) *line {
+// first returns the line that is owed the first turn, of those with a task that can be taken; one of
+// these if none is owed any, and nil if there is none.
+func (b *band) first(f *driver.Filter) *line {
 	if f.Kinds == nil {
-		return b.owed[0]
+		for len(b.shown) > 0 {
+			if l := b.shown[0]; !l.hide() {
+				return l
+			}
+		}
+		return nil
 	}
 	var first *line
 	for _, name := range f.Kinds {
 		k := b.kinds[name]
-		if k != nil && len(k.owed) > 0 && (first == nil || k.owed[0].line.before(first)) {
-			first = k.owed[0].line
+		for k != nil && len(k.shown) > 0 {
+			lane := k.shown[0]
+			if lane.line.hide() {
+				lane.hide()
+				continue
+			}
+			if first == nil || lane.line.before(first) {
+				first = lane.line
+			}
+			break
 		}
 	}
 	return first
+}
+
+// hide hides the line, if its key is blocked, and returns whether that is so.
+func (l *line) hide() bool {
+	if l.key.blocked && !l.isHidden {
+		l.band.shown.remove(l)
+		l.isHidden = true
+		l.key.hidden.push(l)
+	}
+	return l.key.blocked
+}
+
+// hide hides a lane of a hidden line.
+func (l *lane) hide() {
+	l.kind.shown.remove(l)
+	l.isHidden = true
+	l.line.hidden.push(l)
+}
+
+// show shows the line and its lanes again.
+func (l *line) show() {
+	for len(l.hidden) > 0 {
+		lane := l.hidden[len(l.hidden)-1]
+		l.hidden.remove(lane)
+		lane.isHidden = false
+		lane.kind.shown.push(lane)
+	}
+	l.key.hidden.remove(l)
+	l.isHidden = false
+	l.band.shown.push(l)
 }
 
 // newLine returns an empty line.
@@ -229,7 +279,6 @@ func (l *line) add(it *item) {
 	case l.missed == 0:
 		l.addTurn(it.cost)
 	}
-	l.indexOwed()
 }
 
 // remove takes a task out of the line that does not leave by a turn.
@@ -237,7 +286,6 @@ func (l *line) remove(it *item) {
 	lane := l.lane(it.kind)
 	lane.remove(it)
 	l.count(lane, -1)
-	l.indexOwed()
 	l.giveUp(l.len)
 }
 
@@ -247,9 +295,6 @@ func (l *line) take(lane *lane, turn uint64) *item {
 	lane.remove(it)
 	l.count(lane, -1)
 	it.turn = turn
-	if lane.len == 0 {
-		l.indexOwed()
-	}
 	if l.turnsAhead == 0 || l.band.limited {
 		l.fillTurns()
 	}
@@ -286,33 +331,20 @@ func (l *line) older(i int, than *lane, f *driver.Filter) *lane {
 	return l.older(2*i+2, l.older(2*i+1, than, f), f)
 }
 
-// count adds n to all that count the tasks of a lane.
+// count counts a task that gets into a lane (1), or leaves it (-1).
 func (l *line) count(lane *lane, n int) {
 	lane.len += n
 	l.len += n
 	if len(l.lanes) > 1 {
 		l.lanes.fix(byHead{lane})
 	}
-	if !l.key.blocked {
-		lane.kind.free += n
-		l.band.free += n
+	if lane.len != 0 && lane.len != n {
+		return // it was there, and is
 	}
-}
-
-// block tells the line that its key is blocked now, or is not any more.
-func (l *line) block(blocked bool) {
-	for _, lane := range l.lanes {
-		n := lane.len
-		if n == 0 {
-			continue
-		}
-		if blocked {
-			n = -n
-		}
-		lane.kind.free += n
-		l.band.free += n
-	}
-	l.indexOwed()
+	lane.in().index(lane, lane.len > 0)
+	lane.isHidden = lane.isHidden && lane.len > 0
+	l.in().index(l, l.len > 0)
+	l.isHidden = l.isHidden && l.len > 0
 }
 
 // addTurn gives the line a turn for a task of that cost.
@@ -345,7 +377,7 @@ func (l *line) fillTurns() {
 func (l *line) owe(turn uint64) {
 	i, _ := slices.BinarySearch(l.owed, turn)
 	l.owed = slices.Insert(l.owed, i, turn)
-	l.indexOwed()
+	l.reorder()
 }
 
 // giveUp takes the last turns from the line, until it has no more than n.
@@ -361,24 +393,19 @@ func (l *line) giveUp(n int) {
 			l.missed = 0
 		}
 		l.owed = l.owed[:last]
-		l.indexOwed()
+		l.reorder()
 	}
 }
 
-// indexOwed puts the lanes into their kinds' heaps, or takes them out.
-func (l *line) indexOwed() {
-	if len(l.owed) > 0 || l.index != 0 { // else none is in a heap
-		l.reindexOwed()
+// reorder has the line and its lanes in the places that go with the turns that it is owed.
+func (l *line) reorder() {
+	if l.len == 0 {
+		return
 	}
-}
-
-// reindexOwed is not in indexOwed, so that this can be inlined.
-func (l *line) reindexOwed() {
-	owed := len(l.owed) > 0 && !l.key.blocked
-	l.band.owed.index(l, owed && l.len > 0)
+	l.in().fix(l)
 	for _, lane := range l.lanes {
-		if owed || lane.index != 0 {
-			lane.kind.owed.index(lane.lane, owed && lane.len > 0)
+		if lane.len > 0 {
+			lane.in().fix(lane.lane)
 		}
 	}
 }

@@ -101,25 +101,18 @@ type cursor struct {
 // items iterates over the tasks, with the rounds in which they are.
 func (w *walk) items() iter.Seq2[*item, int] {
 	return func(yield func(*item, int) bool) {
-		left := w.band.free
 		use := func(l *line, turn uint64, round int) bool {
 			it := w.use(l, turn, round)
-			if it == nil {
-				return left > 0
-			}
-			left--
-			return (it.isDue(w.now) || yield(it, round)) && left > 0
+			return it == nil || it.isDue(w.now) || yield(it, round)
 		}
 		for _, o := range w.owed() {
 			if !use(o.line, o.turn, 0) {
 				return
 			}
 		}
-		if left > 0 {
-			for turn := range w.band.turns.Order() {
-				if !use(turn.Item, 0, turn.Round) {
-					return
-				}
+		for turn := range w.band.turns.Order() {
+			if !use(turn.Item, 0, turn.Round) {
+				return
 			}
 		}
 		for len(w.again) > 0 {
@@ -138,10 +131,16 @@ type owedTurn struct {
 
 // owed returns the turns that come first, in order.
 func (w *walk) owed() (all []owedTurn) {
-	for _, l := range w.band.owed {
-		for _, turn := range l.owed {
-			all = append(all, owedTurn{l, turn})
+	for from := []int{0}; len(from) > 0; {
+		i := from[len(from)-1]
+		from = from[:len(from)-1]
+		if i >= len(w.band.shown) || len(w.band.shown[i].owed) == 0 {
+			continue // nor is any below it
 		}
+		for _, turn := range w.band.shown[i].owed {
+			all = append(all, owedTurn{w.band.shown[i], turn})
+		}
+		from = append(from, 2*i+1, 2*i+2)
 	}
 	slices.SortFunc(all, func(a, b owedTurn) int { return cmp.Compare(a.turn, b.turn) })
 	return all

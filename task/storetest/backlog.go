@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,6 +24,8 @@ const (
 	smallQueue  = 10
 	roundsEach  = 20
 	tasksABatch = 100
+
+	triesOnABusyMachine = 5 // a call is as fast as it can be in one of these at least
 )
 
 var backlogs = []backlog{
@@ -63,15 +66,23 @@ func (b *backlog) test(t *testing.T, open func(t *testing.T) task.Store, limit i
 	}
 	store := open(t)
 	small, large := b.fill(t, store, smallQueue, limit), b.fill(t, store, n, limit)
-	for range roundsEach {
-		small.measure()
-		large.measure()
-	}
-	for call, cost := range large.fastest {
-		if few := small.fastest[call]; cost > moreThan*few+noise {
-			t.Errorf("%s takes %v with %d, and %v with %d", call, cost, n, few, smallQueue)
+	var slow []string
+	for range triesOnABusyMachine {
+		for range roundsEach {
+			small.measure()
+			large.measure()
+		}
+		slow = nil
+		for call, cost := range large.fastest {
+			if few := small.fastest[call]; cost > moreThan*few+noise {
+				slow = append(slow, fmt.Sprintf("%s takes %v with %d, and %v with %d", call, cost, n, few, smallQueue))
+			}
+		}
+		if slow == nil {
+			return
 		}
 	}
+	t.Error(strings.Join(slow, "\n"))
 }
 
 // measured is a queue, and the least time that each of its calls has taken.

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -177,13 +178,16 @@ func TestOneKey(t *testing.T) {
 	spans := new(atomic.Int64)
 	engine := counted{Client: new(mvcc.DB).Client(), entries: new(atomic.Int64), spans: spans}
 	c := clients(t, 1, func() kv.Engine { return engine }, kv.Options{})[0]
-	count := func(key string, n int) int64 {
-		before := spans.Load()
-		fill(t, c, n, func(int) string { return key })
-		return spans.Load() - before
+	count := func(n int) int64 { // what is read for other reasons meanwhile is not read each time
+		least := int64(math.MaxInt64)
+		for i := range 5 {
+			before := spans.Load()
+			fill(t, c, n, func(int) string { return fmt.Sprint(n, i) })
+			least = min(least, spans.Load()-before)
+		}
+		return least
 	}
-	count("first", 1)
-	require.Equal(t, count("one", 1), count("many", 100))
+	require.Equal(t, count(1), count(100))
 }
 
 // A light key's task waits for the others of its round, and with several consumers for what these
