@@ -2,15 +2,18 @@ package main
 
 import (
 	"math"
+	"time"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/fairshare"
 )
 
 // A line is where jobs wait for a server.
 type line interface {
+	at(now int64) // says what time it is, in seconds, before what happens then
 	Push(job) error
 	Pop() (job, bool)
-	done(job) error // the job has run; a line can learn from it
+	done(job) error // the job has run
 }
 
 // fifo is the plain line: first come, first served, whoever it is.
@@ -18,6 +21,8 @@ type fifo struct {
 	jobs []job
 	head int
 }
+
+func (*fifo) at(int64) {}
 
 func (f *fifo) Push(j job) error {
 	f.jobs = append(f.jobs, j)
@@ -37,19 +42,75 @@ func (*fifo) done(job) error { return nil }
 // fair is a line that is fair between users.
 type fair struct {
 	*fairq.FairQueue[int, job]
-	learns bool
 }
 
 func newFair(o fairq.Options[int, job]) fair {
 	o.Capacity = fairq.Unbounded
-	return fair{fairq.New(func(j job) int { return j.user }, &o), o.PriorCost > 0}
+	return fair{fairq.New(func(j job) int { return j.user }, &o)}
 }
 
-func (f fair) done(j job) error {
-	if !f.learns {
-		return nil
+func (fair) at(int64)       {}
+func (fair) done(job) error { return nil }
+
+// byTime is the line of a queue with fairq.Options.ShareTime. The queue itself reads the clock, and
+// the time is simulated here; so this has the queue's rule. TestByTime compares the two.
+type byTime struct {
+	rule   fairshare.Shares[int, userTime]
+	weight func(user int) int
+	now    time.Duration
+	pushed uint64
+}
+
+// userTime is what belongs to a user beyond the rule.
+type userTime struct {
+	waiting []numbered
+	held    float64 // nanoseconds for which servers ran the user's jobs, not charged yet
+	until   time.Duration
+}
+
+type numbered struct {
+	job
+	number uint64
+}
+
+func (l *byTime) at(now int64) { l.now = time.Duration(now) * time.Second }
+
+func (l *byTime) Push(j job) error {
+	l.pushed++
+	k := l.rule.Add(l.rule.Find(j.user), j.user, l.weight(j.user))
+	k.Data.waiting = append(k.Data.waiting, numbered{j, l.pushed})
+	l.rule.Wait(k, k.Data.waiting[0].number, l.now)
+	return nil
+}
+
+func (l *byTime) Pop() (job, bool) {
+	k := l.rule.Next()
+	if k == nil {
+		return job{}, false
 	}
-	return f.ReportCost(j, j.run)
+	j, next := k.Data.waiting[0].job, uint64(0)
+	k.Data.waiting = k.Data.waiting[1:]
+	if len(k.Data.waiting) > 0 {
+		next = k.Data.waiting[0].number
+	}
+	l.count(k)
+	l.rule.Admit(k, next, l.now)
+	return j, true
+}
+
+func (l *byTime) done(j job) error {
+	k := l.rule.Find(j.user)
+	l.count(k)
+	charge := k.Data.held / float64(k.Held())
+	k.Data.held -= charge
+	l.rule.Release(k, charge, l.now)
+	return nil
+}
+
+func (l *byTime) count(k *fairshare.Key[int, userTime]) {
+	clock := l.rule.Clock(l.now)
+	k.Data.held += float64(k.Held()) * float64(clock-k.Data.until)
+	k.Data.until = clock
 }
 
 // A contender is a line with the name under which it is shown.
@@ -60,15 +121,13 @@ type contender struct {
 
 // contenders returns the lines to compare. The first one is that which the others are measured by.
 func (s *settings) contenders(w *workload, weights []int) []contender {
-	count := fairq.Options[int, job]{
-		Newcomers: s.newcomers,
-		Weight:    func(user int) int { return weights[user] },
-	}
+	weight := func(user int) int { return weights[user] }
+	count := fairq.Options[int, job]{Weight: weight}
 	return []contender{
 		{"FIFO", &fifo{}},
 		{"fair by count", newFair(count)},
-		{"fair by learned time", newFair(learned(count, w, s.quantum))},
-		{"fair by known time", newFair(known(count, w, s.quantum))},
+		{"fair by time", &byTime{weight: weight}},
+		{"run times known", newFair(known(count, w, s.quantum))},
 	}
 }
 
@@ -76,21 +135,10 @@ func (s *settings) contenders(w *workload, weights []int) []contender {
 // is in mean run times.
 func known(o fairq.Options[int, job], w *workload, quantum float64) fairq.Options[int, job] {
 	o.Quantum = inRange(quantum*w.meanRun(), fairq.MaxQuantum)
-	longest := longestRun(o.Quantum)
+	longest := min(o.Quantum<<16, fairq.MaxCost)
 	o.Cost = func(j job) int64 { return inRange(float64(j.run), longest) }
 	return o
 }
-
-// learned shares the servers' time with what is known when a job is about to get its turn: how long
-// its user's last jobs ran.
-func learned(o fairq.Options[int, job], w *workload, quantum float64) fairq.Options[int, job] {
-	o.Quantum = inRange(quantum*w.meanRun(), fairq.MaxQuantum)
-	o.PriorCost = inRange(w.meanRun(), longestRun(o.Quantum))
-	return o
-}
-
-// longestRun is the most that a job can cost.
-func longestRun(quantum int64) int64 { return min(quantum<<16, fairq.MaxCost) }
 
 func inRange(x float64, limit int64) int64 {
 	return int64(min(max(1, math.Round(x)), float64(limit)))

@@ -2,18 +2,54 @@ package main
 
 import (
 	"io"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/fairq/fairq"
 	"github.com/stretchr/testify/require"
 )
 
+// inTime is a queue with ShareTime in a bubble of synctest, whose clock is the log's.
+type inTime struct {
+	fair
+	start time.Time
+}
+
+func newInTime(weight func(int) int) inTime {
+	return inTime{newFair(fairq.Options[int, job]{ShareTime: true, Weight: weight}), time.Now()}
+}
+
+func (l inTime) at(now int64) { time.Sleep(time.Duration(now)*time.Second - time.Since(l.start)) }
+
+func (l inTime) done(j job) error { return l.Done(j) }
+
+func TestByTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(3, 4))
+		for range 200 {
+			jobs, servers := randomJobs(r, 5), 1+r.IntN(6)
+			weight := func(user int) int { return 1 + user%3 }
+			var want, got diary
+			require.NoError(t, simulate(jobs, servers, newInTime(weight), &want))
+			require.NoError(t, simulate(jobs, servers, &byTime{weight: weight}, &got))
+			require.Equal(t, want, got)
+		}
+	})
+}
+
 // waits is an observer that only notes how long the jobs of each user wait.
 type waits []sorted
 
 func (w waits) started(now int64, j job) { w[j.user] = append(w[j.user], now-j.submit) }
+
+// learner is a line that is fair by time which it learns.
+type learner struct{ fair }
+
+func (l learner) done(j job) error { return l.ReportCost(j, j.run) }
 
 // The main claims, on the whole log.
 func TestBuiltInReplay(t *testing.T) {
@@ -42,7 +78,7 @@ func TestBuiltInReplay(t *testing.T) {
 	for i, most := range []figures{
 		{few: 8_000, mean: 1, little: 1},
 		{few: 180, mean: 1.6, little: 2.2},
-		{few: 30, mean: 0.80, little: 0.15},
+		{few: 3, mean: 0.70, little: 0.05},
 		{few: 30, mean: 0.55, little: 0.03},
 	} {
 		figuresOf(w, results[i].waits).check(t, results[i].name, most, fifo)
@@ -52,8 +88,15 @@ func TestBuiltInReplay(t *testing.T) {
 		require.NoError(t, simulate(w.jobs, s.servers, l, waits))
 		return figuresOf(w, waits)
 	}
-	o := fairq.Options[int, job]{Newcomers: fairq.ThisRound}
-	simulated(newFair(learned(o, w, 0.1))).check(t, "learned, ThisRound", figures{few: 10, mean: 0.66, little: 0.07}, fifo)
+	synctest.Test(t, func(t *testing.T) {
+		byTime := figuresOf(w, results[2].waits)
+		require.Equal(t, byTime, simulated(newInTime(nil)), "the queue itself")
+	})
+	mean := inRange(w.meanRun(), fairq.MaxCost)
+	o := fairq.Options[int, job]{Quantum: mean / 10, PriorCost: mean}
+	simulated(learner{newFair(o)}).check(t, "learned", figures{few: 30, mean: 0.80, little: 0.15}, fifo)
+	o.Newcomers = fairq.ThisRound
+	simulated(learner{newFair(o)}).check(t, "learned, ThisRound", figures{few: 10, mean: 0.66, little: 0.07}, fifo)
 }
 
 // figures show how a line serves.

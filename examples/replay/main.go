@@ -85,12 +85,11 @@ type usageError struct{ error }
 
 // settings are what the flags say.
 type settings struct {
-	servers   int // 0 for the least that can do the work in the log's time
-	in        string
-	svg       string
-	weights   map[string]int // by name of the user; those not named weigh 1
-	newcomers fairq.Newcomers
-	quantum   float64 // in mean run times
+	servers int // 0 for the least that can do the work in the log's time
+	in      string
+	svg     string
+	weights map[string]int // by name of the user; those not named weigh 1
+	quantum float64        // in mean run times
 }
 
 func parse(args []string, out io.Writer) (settings, error) {
@@ -103,9 +102,8 @@ func parse(args []string, out io.Writer) (settings, error) {
 		"or a log of the Parallel Workloads Archive (SWF), each packed with gzip or not; every job takes one server")
 	f.StringVar(&s.svg, "svg", "replay.svg", "write the picture to this `file`; none for no picture")
 	f.Func("weights", "weights of users, as `user=weight,...`; the others weigh 1", s.setWeights)
-	f.Func("newcomers", "the `round` that a user joins who has nothing queued: next or this (default next)", s.setNewcomers)
-	f.Func("quantum", "how long a user's jobs may run in a round that is fair by time, `x` times the mean run time of a\n"+
-		"job (default 0.1)", s.setQuantum)
+	f.Func("quantum", "how long a user's jobs may run in a round if run times are known, `x` times the mean run time of\n"+
+		"a job (default 0.1)", s.setQuantum)
 	err := f.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -150,18 +148,6 @@ func (s *settings) setWeights(text string) error {
 			return fmt.Errorf("user %q has two weights", user)
 		}
 		s.weights[user] = weight
-	}
-	return nil
-}
-
-func (s *settings) setNewcomers(text string) error {
-	switch text {
-	case "next":
-		s.newcomers = fairq.NextRound
-	case "this":
-		s.newcomers = fairq.ThisRound
-	default:
-		return errors.New("must be next or this")
 	}
 	return nil
 }

@@ -34,15 +34,13 @@ const small = "submit_s,user,run_s\n0,ann,10\n0,ann,10\n0,ann,10\n5,bob,10\n"
 
 // When the jobs of ann, 10 seconds each, and of bob, 1 second each, start on one server:
 //
-//	FIFO        1 11 21    0 31 32 33
-//	by count    1 11 22    0 21 32 33
-//	by learned  1 12 24    0 11 22 23
-//	by known    1 14 24    0 11 12 13
+//	FIFO      1 11 21    0 31 32 33
+//	by count  1 11 22    0 21 32 33
+//	by time   1 14 24    0 11 12 13
+//	known     1 14 24    0 11 12 13
 //
-// A round that is fair by time has a second for each. With known times ann's jobs are in the rounds
-// 2, 12 and 22, and bob's last three in 3, 4 and 5. With learned times any job counts for 5 seconds
-// at first, and bob's for 4 when his first one is done. So ann's are in 2, 7 and 12, and bob's in
-// 3, 7 and 11.
+// If times are known, a round has a second for each. Then ann's jobs are in the rounds 2, 12 and 22,
+// and bob's last three in 3, 4 and 5.
 func TestTable(t *testing.T) {
 	in := file(t, "submit_s,user,run_s\n0,bob,1\n0,ann,10\n0,ann,10\n0,ann,10\n5,bob,1\n5,bob,1\n5,bob,1\n")
 	status, out, errOut := cli(t, "-in", in, "-servers", "1")
@@ -55,19 +53,19 @@ Waiting time                median       p95      mean
 All users: 2 users, 7 jobs
   FIFO                         21s       28s       16s
   fair by count                16s       28s       15s
-  fair by learned time         12s       24s       11s
-  fair by known time            7s       24s        9s
+  fair by time                  7s       24s        9s
+  run times known               7s       24s        9s
 Users with few jobs, fewer than 100 each: 2 users, 7 jobs
   FIFO                         21s       28s       16s
   fair by count                16s       28s       15s
-  fair by learned time         12s       24s       11s
-  fair by known time            7s       24s        9s
+  fair by time                  7s       24s        9s
+  run times known               7s       24s        9s
 The heaviest users, who have half of all work: 1 user, 3 jobs
   FIFO                         11s       21s       11s
   fair by count                11s       22s       11s
-  fair by learned time         12s       24s       12s
-  fair by known time           14s       24s       13s
-`, "\n"), out[:strings.Index(out, "\nBy learned")])
+  fair by time                 14s       24s       13s
+  run times known              14s       24s       13s
+`, "\n"), out[:strings.Index(out, "\nFair by time is")])
 	require.FileExists(t, "replay.svg")
 	require.Contains(t, out, "The picture is in replay.svg")
 
@@ -97,18 +95,16 @@ func TestFlags(t *testing.T) {
 		_, out, _ = strings.Cut(out, line)
 		return strings.Join(strings.Fields(out)[:3], " ")
 	}
-	require.Equal(t, "10s 30s 13s", heaviest("by count", "-newcomers", "next"))
-	require.Equal(t, "20s 30s 17s", heaviest("by count", "-newcomers", "this"))
 	require.Equal(t, "10s 20s 10s", heaviest("by count", "-weights", "ann=2, bob=1"))
-	require.Equal(t, "10s 30s 13s", heaviest("by known time", "-quantum", "0.1"))
-	require.Equal(t, "10s 20s 10s", heaviest("by known time", "-quantum", "3"))
+	require.Equal(t, "10s 30s 13s", heaviest("times known", "-quantum", "0.1"))
+	require.Equal(t, "10s 20s 10s", heaviest("times known", "-quantum", "3"))
 }
 
 func TestHelp(t *testing.T) {
 	status, out, errOut := cli(t, "-h")
 	require.Zero(t, status)
 	require.Empty(t, errOut)
-	for _, name := range []string{"-servers", "-in", "-svg", "-weights", "-newcomers", "-quantum"} {
+	for _, name := range []string{"-servers", "-in", "-svg", "-weights", "-quantum"} {
 		require.Contains(t, out, "\n  "+name+" ")
 	}
 }
@@ -126,7 +122,6 @@ func TestErrors(t *testing.T) {
 		{2, []string{"-servers", "-3"}, `invalid value "-3" for flag -servers: must be 1 or more, or auto`},
 		{2, []string{"-servers", "many"}, `invalid value "many" for flag -servers`},
 		{2, []string{"-servers", "auto", "-in", once}, "-servers auto: all jobs come in the same second"},
-		{2, []string{"-newcomers", "never"}, `invalid value "never" for flag -newcomers: must be next or this`},
 		{2, []string{"-quantum", "0"}, `invalid value "0" for flag -quantum: must be a number from 0.001 to 1000`},
 		{2, []string{"-quantum", "NaN"}, `invalid value "NaN" for flag -quantum: must be a number from 0.001 to 1000`},
 		{2, []string{"-weights", "ann"}, `"ann" is not of the form user=weight`},

@@ -108,8 +108,8 @@ func report(w *workload, servers int, results []*result) []byte {
 }
 
 const notes = `
-By learned time, a job counts as long as the last jobs of its user ran, in a moving mean, when it gets its turn. By
-known time, it counts as long as it will run. That is in the log, but no queue could know it: it is an upper bound.
+Fair by time is fairq.Options.ShareTime: the next server goes to the user who has the fewest, and of these to the one
+who has used the least time. Nobody needs to know how long jobs run. The last line knows it beforehand, from the log.
 `
 
 // subject says what was replayed.

@@ -24,6 +24,7 @@ func simulate(jobs []job, servers int, waiting line, watch observer) error {
 		var now int64
 		if len(busy) > 0 && (next == len(jobs) || busy[0].end <= jobs[next].submit) {
 			now = busy[0].end
+			waiting.at(now)
 			j := heap.Pop(&busy).(running).job
 			if err := waiting.done(j); err != nil {
 				return err
@@ -32,6 +33,7 @@ func simulate(jobs []job, servers int, waiting line, watch observer) error {
 			j := jobs[next]
 			now = j.submit
 			next++
+			waiting.at(now)
 			if err := waiting.Push(j); err != nil {
 				return err
 			}

@@ -45,7 +45,7 @@ func draw(w *workload, servers int, results []*result) []byte {
 	for i, g := range groups {
 		p.panel(margin+i%2*(panelWidth+margin), panelTop+i/2*panelHeight, &g, results)
 	}
-	p.text(margin, height-20, "", gray, "Learned: a job counts as long as its user's last ones ran. Known: run times are known in advance, an upper bound.")
+	p.text(margin, height-20, "", gray, "Fair by time is Options.ShareTime. The last queue knows all run times beforehand, as no real one does.")
 	p.WriteString("</svg>\n")
 	return p.Bytes()
 }
