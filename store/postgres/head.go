@@ -140,11 +140,3 @@ func (v *view) Drop() (done bool, err error) {
 	v.tx.db.forget(uint64(v.queue))
 	return true, nil
 }
-
-// Hide implements rows.View.
-func (v *view) Hide(key string) error {
-	v.do("UPDATE fairq.tasks SET takeable = false WHERE queue = $1 AND key = $2 AND takeable", []byte(key))
-	v.forgetFetched("tasks")
-	v.prefetched, v.ready = nil, nil
-	return nil
-}

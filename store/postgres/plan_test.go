@@ -189,7 +189,6 @@ func callAll(t *testing.T, v rows.Calls) {
 		func() error { return v.SweepOutcomes(5, 10) },
 		func() error { return v.History().Put(&rows.Ended{ID: 5, Until: 100}) },
 		func() error { return v.SweepHistory(5, 10) },
-		func() error { return v.Hide("key5") },
 		func() error { _, err := v.AddConsumer("c", 1, 5); return err },
 	}
 	for i, call := range calls {

@@ -40,7 +40,7 @@ func runAll(t *testing.T, d *db) {
 		require.NoError(t, err)
 		v.Head().Paused, v.Head().Rounds[1], v.Head().Settings = true, 5, []byte("other")
 		for i, err := range []error{
-			v.Put(r), v.Save(), v.SetKey(&rows.Key{Key: "k", Paused: true}), v.SetKey(&rows.Key{Key: "l"}), v.Hide("k"),
+			v.Put(r), v.Save(), v.SetKey(&rows.Key{Key: "k", Paused: true}), v.SetKey(&rows.Key{Key: "l"}),
 			v.Served().Put(&rows.Served{Round: 1}), v.SweepServed(1, 5, 5), v.SetGroup(&rows.Group{Group: life.Group{Tasks: 1}}), v.SetGroup(&rows.Group{}),
 			v.SetOutcome(&rows.Outcome{Until: 5}), v.SetOutcome(&rows.Outcome{}), v.SweepOutcomes(5, 5), v.DeleteConsumer(5),
 			v.History().Put(&rows.Ended{ID: 5}), v.SweepHistory(5, 5),

@@ -46,8 +46,7 @@ var (
 	deleteTask = &statement{"delete", `DELETE FROM ~tasks WHERE id = ?`}
 	lastRound  = &statement{"last", `SELECT round, count(*) FROM ~tasks WHERE queue = ?1 AND "key" = ?2 AND priority = ?3 AND round = ` +
 		`(SELECT max(round) FROM ~tasks WHERE queue = ?1 AND "key" = ?2 AND priority = ?3 AND round > ?4)`}
-	hideTasks = &statement{"hide", `UPDATE ~tasks SET takeable = 0 WHERE queue = ? AND "key" = ? AND priority = ? AND round > 0 AND +takeable`}
-	setKey    = &statement{"set key", `INSERT INTO ~keys (queue, "key", weight, ready, delayed, taken, buried, held, paused) ` +
+	setKey = &statement{"set key", `INSERT INTO ~keys (queue, "key", weight, ready, delayed, taken, buried, held, paused) ` +
 		`VALUES (` + placeholders(9) + `) ON CONFLICT (queue, "key") DO UPDATE SET weight = excluded.weight, ready = excluded.ready, ` +
 		`delayed = excluded.delayed, taken = excluded.taken, buried = excluded.buried, held = excluded.held, ` +
 		`paused = excluded.paused`}

@@ -85,11 +85,3 @@ func (v *view) LastRound(l rows.Line, after uint64) (round uint64, n int, err er
 		v.queue, l.Key, int64(l.Priority), int64(after))
 	return round, n, err
 }
-
-// Hide implements rows.View. A row that is Takeable has a round.
-func (v *view) Hide(key string) error {
-	priorities := &rows.Range{Index: rows.TaskLine, Each: 1}
-	return v.eachValue(priorities, rows.Tuple{key}, func(priority rows.Tuple) error {
-		return v.do(hideTasks, v.queue, key, priority[0])
-	})
-}

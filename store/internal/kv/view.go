@@ -132,22 +132,6 @@ func (v *view) rounds(l rows.Line, from uint64) Span {
 	return Span{From: appendInt(bytes.Clone(at), int64(max(1, from))), To: behind(at), Desc: from == 0}
 }
 
-// Hide implements rows.View. A row that is Takeable has a round.
-func (v *view) Hide(key string) error {
-	t := table[rows.Row]{v, &tasks}
-	found, err := t.Scan(rows.Range{
-		Index: rows.TaskLine, Prefixes: []rows.Tuple{{key}}, Each: 1, From: rows.Tuple{int64(1)},
-	})
-	for _, r := range found {
-		if r.Takeable && err == nil {
-			hidden := *r
-			hidden.Takeable = false
-			err = t.replace(r, &hidden)
-		}
-	}
-	return err
-}
-
 // KeyStats implements rows.View. It reads all tasks of the queue.
 func (v *view) KeyStats(n int) ([]rows.Key, error) {
 	stats := map[string]*rows.Key{}

@@ -43,12 +43,12 @@ func (b *backend) Put(ctx context.Context, tasks []driver.New, ids []driver.ID) 
 	err = b.call(ctx, "Put", call{
 		order: puts, joins: true, tasks: len(tasks), bytes: bytes,
 		groups: slices.ContainsFunc(tasks, func(t driver.New) bool { return t.Group != "" }),
-		kinds:  slices.ContainsFunc(tasks, func(t driver.New) bool { return t.Kind != "" }),
+		fronts: slices.ContainsFunc(tasks, func(t driver.New) bool { return t.Kind != "" }),
 		plan: func(q *queue, p *wants) {
 			p.Numbers += len(tasks)
 			p.Counts = p.Counts || q.settings.Capacity < fairq.MaxLen
 			for i := range tasks {
-				if tasks[i].Kind != "" && !q.settings.Kinds { // see allowKinds
+				if tasks[i].Kind != "" && !q.settings.Fronts { // see needFronts
 					p.Exclusive = true
 				}
 				l := Line{tasks[i].Key, tasks[i].Priority}
@@ -294,7 +294,7 @@ func (b *backend) Pause(ctx context.Context, key *string, paused bool) error {
 	if key != nil {
 		name += "Key"
 	}
-	return b.call(ctx, name, call{exclusive: true, run: func(u *unit) error {
+	return b.call(ctx, name, call{exclusive: true, fronts: key != nil && paused, run: func(u *unit) error {
 		if key != nil {
 			u.pauseKey(*key, paused)
 		} else if u.head.Paused != paused {

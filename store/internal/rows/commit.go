@@ -24,7 +24,7 @@ type call struct {
 	exclusive bool                 // it needs the queue for itself
 	groups    bool                 // it is about groups
 	opens     bool                 // the queue may have other settings
-	kinds     bool                 // it puts tasks of kinds
+	fronts    bool                 // it needs fronts: see needFronts
 	joins     bool                 // it can be a part of a transaction of the caller's
 	task      uint64               // that it is about, if it is about one
 	tasks     int                  // that it works on, 0 means one

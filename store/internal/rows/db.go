@@ -193,9 +193,6 @@ type View interface {
 	// of the line have it; 0 if there is none. Rows in all states count.
 	LastRound(l Line, after uint64) (round uint64, rows int, err error)
 
-	// Hide makes all tasks of a key not Takeable, and changes nothing else.
-	Hide(key string) error
-
 	// KeyStats returns n keys, those with the most tasks first, with how many these are, counted
 	// from the tasks, Paused and Oldest; and all others that are paused, with tasks or without.
 	KeyStats(n int) ([]Key, error)

@@ -23,7 +23,7 @@
 //
 // # Queues that count by key
 //
-// With MaxInFlightPerKey, or once there are kinds, only the front of each line (a key in a
+// With MaxInFlightPerKey, or once there are kinds or a key was paused, only the front of each line (a key in a
 // priority) is in the index of ready tasks: as many tasks as the weight of the key, and the first
 // one of each further kind, which shares the last of these turns. The others are parked; they get
 // their rounds when they get to the front. The front of a key that is busy or paused leaves the

@@ -9,11 +9,11 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// In a queue with kinds, KeepPlace or MaxInFlightPerKey only the front of each line is in the index of ready
-// tasks: as many tasks as the weight of its key, and the first one of each further kind. The others
-// are parked: they have no turn. So whoever takes passes over no task that he may not have, and to
-// block or free a key changes few rows. The invariant, whenever updateFront returns, or if it has
-// left work to other transactions when that is done:
+// In a queue with kinds, KeepPlace or MaxInFlightPerKey, or in which a key was ever paused, only the
+// front of each line is in the index of ready tasks: as many tasks as the weight of its key, and the
+// first one of each further kind. The others are parked: they have no turn. So whoever takes passes
+// over no task that he may not have, and to block or free a key changes few rows. The invariant,
+// whenever updateFront returns, or if it has left work to other transactions when that is done:
 //
 //   - Those at the front of a line are the first in the order of Place, but for those of further
 //     kinds, and their turns are in that order too.
@@ -328,14 +328,18 @@ func (u *unit) ahead(weight int) int {
 //
 // The order within a round is that in which tasks became ready. But with MaxInFlightPerKey, or if
 // the line has missed turns, it is that in which lines got their turns. A turn that was used late
-// was missed, unless its task had been handed back: then it was used in time before.
+// was missed, unless its task had been handed back: then it was used in time before. A line that has
+// just used a missed turn joins no round that is being served: it gets one turn back, not two.
 //
 // Where tasks have costs, these are read when a task gets its turn, so a line has no other turn
 // then; and the one that follows on that which was just used may be in the same round.
 func (u *unit) frontTurn(r *Row, weight int, turns []turn, used turn) turn {
 	l, now := r.line(), u.currentRound(r.Priority)
 	var start account.Account
+	missed := used.Round < now && !used.Returned
 	switch {
+	case !u.q.costs && missed && used != turn{}:
+		start = lastOf(turns).Next(now+1, u.share(weight))
 	case !u.q.costs:
 		start = u.start(l, lastOf(turns), weight)
 	case used != turn{} && used.Round == now:
@@ -346,7 +350,6 @@ func (u *unit) frontTurn(r *Row, weight int, turns []turn, used turn) turn {
 		start = u.start(l, end, weight)
 	}
 	t := turn{Round: start.Round, Used: start.Used, Seq: r.Place}
-	missed := used.Round < now && !used.Returned
 	if u.q.costs || u.q.limitsInFlight || missed ||
 		slices.ContainsFunc(turns, func(o turn) bool { return o.compare(t) >= 0 }) {
 		t.Seq = u.number()

@@ -107,13 +107,13 @@ func TestFrontIsDeleted(t *testing.T) {
 // A key that was paused gets one of the turns that it has missed, and all others anew.
 func TestMissedTurns(t *testing.T) {
 	everywhere(t, task.Options[string]{}, func(q queue) {
-		q.put("a1 a2 a3 a4 a5 a6 b1 b2 b3 b4 b5 b6")
+		q.put("a1 a2 b1 b2 b3 b4 b5 b6")
 		require.NoError(q, q.PauseKey(q.Context(), "a"))
 		for _, b := range []string{"b1", "b2", "b3"} {
 			q.take(b)
 		}
 		require.NoError(q, q.ResumeKey(q.Context(), "a"))
-		q.order("a1 a2 b4 a3 b5 a4 b6 a5 a6")
+		q.order("a1 b4 a2 b5 b6")
 	})
 }
 

@@ -87,16 +87,15 @@ func (u *unit) giveTurns(w *work, n int) (done bool) {
 	page.Only.State = driver.Ready
 	return u.eachOf(must(u.v.Rows(page)), n, func(r *Row) {
 		newLine := w.pass(r)
-		takeable := r.State == driver.Ready && !u.paused(r.Key)
 		switch {
 		case u.q.frontsOnly && newLine:
 			u.updateFront(r, turn{}, turn{})
 		case u.q.frontsOnly:
 		case r.Round == 0:
 			u.giveTurn(r)
-			u.setTakeable(r, takeable)
-		case r.Takeable != takeable:
-			u.setTakeable(r, takeable)
+			u.setTakeable(r, true)
+		case !r.Takeable:
+			u.setTakeable(r, true)
 		}
 	})
 }

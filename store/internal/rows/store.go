@@ -112,7 +112,7 @@ type queue struct {
 // settings are those of a queue as they are stored.
 type settings struct {
 	driver.Settings
-	Kinds   bool   // it has, or had, a task of a kind; see allowKinds
+	Fronts  bool   // it has fronts because of a kind or a paused key; see needFronts
 	Crowded bool   // it is so full that a key may be over its share; see updateCrowded
 	Work    []work `json:",omitempty"` // that is to be done before anything else
 }
@@ -136,7 +136,7 @@ type mode struct {
 
 func (store *Store) modeOf(s *settings) mode {
 	m := mode{
-		frontsOnly:     s.Kinds || s.KeepPlace || s.MaxInFlightPerKey > 0,
+		frontsOnly:     s.Fronts || s.KeepPlace || s.MaxInFlightPerKey > 0,
 		limitsInFlight: s.MaxInFlightPerKey > 0,
 		newcomersJoin:  s.Newcomers == fairq.ThisRound,
 		costs:          s.Quantum > 0,
@@ -376,13 +376,14 @@ func (u *unit) open(b *backend, wanted driver.Settings) error {
 	return nil
 }
 
-// allowKinds prepares the queue for tasks of a kind, once for all: from now on only the fronts of
-// lines can be taken, or a take of some kinds would have to pass over all tasks of the others.
-func (u *unit) allowKinds() {
-	if s, hasFronts := u.q.settings, u.q.frontsOnly; !s.Kinds {
+// needFronts prepares the queue for tasks of a kind, or for the pause of a key, once for all: from
+// now on only the fronts of lines can be taken. Otherwise a take of some kinds would have to pass
+// over all tasks of the others, and a pause would have to hide all tasks of its key.
+func (u *unit) needFronts() {
+	if s, hasFronts := u.q.settings, u.q.frontsOnly; !s.Fronts {
 		u.needExclusive()
 		u.closeGaps()
-		s.Kinds = true
+		s.Fronts = true
 		if u.setSettings(s); !hasFronts {
 			clear(u.head.accounts)
 			u.readAhead = readAhead{}
@@ -395,7 +396,7 @@ func (u *unit) allowKinds() {
 // all of them written anew.
 func (u *unit) changeSettings(wanted driver.Settings) {
 	was, mode, to := u.q.settings, u.q.mode, u.q.store.settings(wanted)
-	to.Kinds = was.Kinds
+	to.Fronts = was.Fronts
 	u.setSettings(to)
 	if u.q.mode != mode || to.Quantum != was.Quantum ||
 		to.KeepPlace != was.KeepPlace || to.MaxInFlightPerKey != was.MaxInFlightPerKey {

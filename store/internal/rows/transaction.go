@@ -131,8 +131,8 @@ func (t *transaction) enter(tx Tx, calls []*call) {
 	}
 	for _, c := range calls {
 		t.running = c
-		if c.kinds && !u.workLeft() && !u.dropped {
-			u.allowKinds()
+		if c.fronts && !u.workLeft() && !u.dropped {
+			u.needFronts()
 		}
 		if u.workLeft() || u.isFull(c) {
 			t.left = append(t.left, c)

@@ -214,7 +214,7 @@ func (u *unit) place(r *Row) {
 	if r.Round == 0 && !u.q.frontsOnly {
 		u.giveTurn(r)
 	}
-	r.Takeable = r.Round != 0 && !u.q.frontsOnly && !u.paused(r.Key)
+	r.Takeable = !u.q.frontsOnly
 	if r.Takeable {
 		u.readAhead = readAhead{}
 		u.canBeTaken(r)
@@ -292,7 +292,8 @@ func (t turn) compare(other turn) int {
 	return cmp.Or(cmp.Compare(t.Round, other.Round), cmp.Compare(t.Seq, other.Seq))
 }
 
-// pauseKey stops or resumes the taking of tasks of a key.
+// pauseKey stops or resumes the taking of tasks of a key. From the first pause on the queue has
+// fronts (see needFronts), so that this changes those of the key, and not its whole backlog.
 func (u *unit) pauseKey(key string, paused bool) {
 	k := u.key(key)
 	if k.Paused == paused {
@@ -305,63 +306,5 @@ func (u *unit) pauseKey(key string, paused bool) {
 		u.head.PausedKeys += 2
 	}
 	u.readAhead = readAhead{}
-	if u.q.frontsOnly {
-		u.do(&work{What: blockFronts, Name: []byte(key)})
-	} else {
-		u.do(&work{What: blockKey, Name: []byte(key)})
-	}
-}
-
-// blockKey hides the next n ready tasks of a key that is paused, or shows those of one that is not
-// any more, where there are no fronts. While they are hidden they keep their turns, and those that
-// become ready get some, as if their key were served.
-//
-// When they are shown, a line that has missed turns keeps the first of them, and is served next.
-// The tasks after it get new turns, as if they became ready now: no line gets back more than one
-// turn. A task that was handed back has not missed its turn, and keeps it: otherwise it would come
-// after tasks of its line that are handed back later.
-func (u *unit) blockKey(w *work, n int) (done bool) {
-	key := string(w.Name)
-	paused := u.paused(key)
-	if paused && !u.limited() {
-		check(u.v.Hide(key))
-		return true
-	}
-	rows := must(u.v.Rows(Range{
-		Index: TaskLine, Prefixes: at(key), From: w.place(), Limit: n,
-		Only: Only{State: driver.Ready},
-	}))
-	return u.eachOf(rows, n, func(r *Row) {
-		if w.pass(r) {
-			w.Account = account.Account{}
-		}
-		if r.Takeable == !paused {
-			return // it has got another turn already, by which it comes once more
-		}
-		if !paused && !r.Returned {
-			u.makeUpFor(w, r)
-		}
-		u.setTakeable(r, !paused)
-	})
-}
-
-// makeUpFor gives the next task of a line of a key that is resumed the turn that it is to have.
-// w.Account is that of the line after the one before it, if a turn was missed by then.
-func (u *unit) makeUpFor(w *work, r *Row) {
-	now, share := u.currentRound(r.Priority), u.share(r.Weight)
-	if w.Account == (account.Account{}) {
-		if r.Round <= now {
-			w.Account = account.Account{Round: now + 1}
-		}
-		return
-	}
-	next, cost := w.Account.Next(now+1, share), uint64(1)
-	if u.q.costs {
-		cost = uint64(r.Cost)
-	}
-	if r.Round <= next.Round {
-		r.setTurn(turn{Round: next.Round, Used: next.Used, Seq: r.Place})
-	}
-	w.Account = account.Account{Round: r.Round, Used: r.Used}.Pay(cost, share)
-	delete(u.head.accounts, r.line())
+	u.do(&work{What: blockFronts, Name: []byte(key)})
 }

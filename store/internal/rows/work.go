@@ -3,8 +3,6 @@ package rows
 import (
 	"math"
 	"slices"
-
-	"github.com/fairq/fairq/internal/account"
 )
 
 // work is a change of more tasks than one transaction may write: see Traits.MaxWrites. What is
@@ -23,11 +21,10 @@ type work struct {
 	From, To  uint64 `json:",omitempty"` // of moveLeases: the numbers of the consumer
 
 	// Where it goes on.
-	ID      uint64          `json:",omitempty"` // of beginGroup, countTasks and resetTasks: the last task
-	Place   [4]int64        // of blockKey, parkTasks and giveTurns: in TaskLine, after the key
-	Front   int             `json:",omitempty"` // of parkTasks and moveFront: how many are at the front of the line
-	Turns   []turn          `json:",omitempty"` // of moveFront: those of the line, whose priority is Place[0]
-	Account account.Account `json:",omitzero"`  // of blockKey, see makeUpFor
+	ID    uint64   `json:",omitempty"` // of beginGroup, countTasks and resetTasks: the last task
+	Place [4]int64 // of parkTasks and giveTurns: in TaskLine, after the key
+	Front int      `json:",omitempty"` // of parkTasks and moveFront: how many are at the front of the line
+	Turns []turn   `json:",omitempty"` // of moveFront: those of the line, whose priority is Place[0]
 }
 
 // page returns the next n tasks in TaskLine. Of those each is noted by pass when it was seen.
@@ -58,7 +55,6 @@ const (
 	beginGroup workType = iota // start or cancel what is in a group
 	endGroup
 	deleteGroup
-	blockKey    // that is paused, or is not any more
 	moveLeases  // from a consumer to the one that has resumed it
 	parkTasks   // that are not at the fronts of lines, as from now on these are all that can be taken
 	blockFronts // of a key that is blocked, or is not any more
@@ -110,8 +106,6 @@ func (u *unit) doPage(w *work, n int) (done bool) {
 		return u.endTasks(w, n)
 	case deleteGroup:
 		return u.deleteGroup(w, n)
-	case blockKey:
-		return u.blockKey(w, n)
 	case moveLeases:
 		_, done := u.moveLeases(w, n)
 		return done

@@ -216,11 +216,6 @@ func (v *views) LastRound(l rows.Line, after uint64) (uint64, int, error) {
 	return found[0], int(found[1]), nil
 }
 
-func (v *views) Hide(key string) error {
-	read(v, func(w rows.View) (any, error) { return nil, w.Hide(key) }, "Hide(%q)", key)
-	return nil
-}
-
 // KeyStats allows for ties, and does not look at weights and loads.
 func (v *views) KeyStats(n int) ([]rows.Key, error) {
 	v.note("KeyStats(%d)", n)

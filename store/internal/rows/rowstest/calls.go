@@ -18,7 +18,6 @@ func (v *views) random() {
 		{6, func() { v.take(c) }},
 		{4, func() { v.delete(c) }},
 		{22, func() { v.find(c) }},
-		{4, func() { v.hide(c) }},
 		{4, func() { v.save(c) }},
 		{7, func() { v.keys(c) }},
 		{5, func() { v.served(c) }},
@@ -155,14 +154,6 @@ func (v *views) delete(c rows.Calls) {
 		}
 		v.must("Delete", c.Delete(r))
 		v.look(c, r)
-	}
-}
-
-// hide hides the tasks of a key, and makes the calls that may know them from before.
-func (v *views) hide(c rows.Calls) {
-	v.must("Hide", c.Hide(v.values.of(v.values.keys)))
-	for _, call := range v.planned {
-		call(c)
 	}
 }
 

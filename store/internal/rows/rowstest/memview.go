@@ -334,18 +334,6 @@ func (v *memView) LastRound(l rows.Line, after uint64) (round uint64, n int, err
 	return round, n, err
 }
 
-func (v *memView) Hide(key string) error {
-	return v.do("Hide", func() {
-		for r := range v.tasks().all() {
-			if r.Key == key && r.Takeable {
-				hidden := *r
-				hidden.Takeable = false
-				v.tasks().put(&hidden)
-			}
-		}
-	})
-}
-
 // Ended returns all there are.
 func (v *memView) Ended(mark string) (ended []*rows.Outcome, _ string, err error) {
 	err = v.do("Ended", func() {

@@ -24,7 +24,7 @@ type walker struct {
 
 	settings struct {
 		driver.Settings
-		Kinds, Crowded bool
+		Fronts, Crowded bool
 	}
 	frontsOnly, countsKeys bool
 	keys                   map[string]*rows.Key
@@ -50,7 +50,7 @@ func Walk(t *testing.T, db rows.DB, queue string) string {
 		return err.Error()
 	}
 	s := &w.settings
-	w.frontsOnly = s.Kinds || s.KeepPlace || s.MaxInFlightPerKey > 0
+	w.frontsOnly = s.Fronts || s.KeepPlace || s.MaxInFlightPerKey > 0
 	w.countsKeys = s.KeepPlace && s.MaxInFlightPerKey == 0 && db.Traits().Optimistic || s.KeyCapacity < s.Capacity || s.Crowded
 	w.all, err = w.v.List(driver.ListOptions{Limit: math.MaxInt32})
 	ok(t, "List", err)
