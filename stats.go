@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq/internal/keycount"
+	"github.com/fairq/fairq/internal/printable"
 )
 
 // Stats tells how a [FairQueue] is doing. Items are counted once in Pushed, and once, when they
@@ -43,6 +44,9 @@ type Stats struct {
 	Wait      Histogram     `json:"wait"`
 }
 
+// String shows the fields that are not zero, a Capacity without a limit as "unlimited".
+func (s Stats) String() string { return printable.Fields(s) }
+
 // KeyStat has the numbers of one key of a [FairQueue], or of a queue of tasks.
 type KeyStat[K comparable] struct {
 	Key     K    `json:"key"`
@@ -71,6 +75,9 @@ type KeyStat[K comparable] struct {
 	Recent Counts `json:"recent"`
 	Missed uint64 `json:"missed,omitempty"`
 }
+
+// String shows the Key and the fields that are not zero.
+func (s KeyStat[K]) String() string { return printable.Fields(s) }
 
 // Counts has the events of the items of a key, and what the items delivered have cost.
 type Counts struct {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/internal/fairshare"
+	"github.com/fairq/fairq/internal/printable"
 )
 
 // Stats tells how a [Limiter] is doing.
@@ -29,6 +30,9 @@ type Stats struct {
 	Level float64 `json:"level"`
 }
 
+// String shows the fields that are not zero.
+func (s Stats) String() string { return printable.Fields(s) }
+
 // KeyStat tells how one key of a [Limiter] is doing.
 type KeyStat[K comparable] struct {
 	Key        K             `json:"key"`
@@ -44,6 +48,9 @@ type KeyStat[K comparable] struct {
 	Refused  uint64  `json:"refused"`
 	Used     float64 `json:"used"`
 }
+
+// String shows the Key and the fields that are not zero.
+func (s KeyStat[K]) String() string { return printable.Fields(s) }
 
 // Stats returns counters and gauges as of one moment. It is O(keys), some nanoseconds for each, with
 // the lock held.

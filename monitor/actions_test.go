@@ -71,13 +71,13 @@ func TestActions(t *testing.T) {
 		answer       any // done, or the error
 	}{
 		{"mails", "kick", map[string]string{"id": "1"}, 200, 1.0},
-		{"mails", "kick", map[string]string{"id": "1"}, 404, task.ErrNotFound.Error()},
+		{"mails", "kick", map[string]string{"id": "1"}, 404, "task: not found: task 1"},
 		{"mails", "bury", map[string]string{"id": "3"}, 200, 1.0},
 		{"mails", "bury", map[string]string{"id": "2"}, 409, task.ErrTaken.Error()},
 		{"mails", "kick-all", nil, 200, 1.0},
 		{"mails", "delete", map[string]string{"id": "3"}, 200, 1.0},
 		{"mails", "delete", map[string]string{"id": "2"}, 409, task.ErrTaken.Error()},
-		{"mails", "delete", map[string]string{"id": "99"}, 404, task.ErrNotFound.Error()},
+		{"mails", "delete", map[string]string{"id": "99"}, 404, "task: not found: task 99"},
 		{"mails", "pause", nil, 200, 1.0},
 		{"mails", "resume", nil, 200, 1.0},
 		{"mails", "pause-key", map[string]string{"key": "user 0"}, 200, 1.0},

@@ -2,6 +2,8 @@ package pool
 
 import (
 	"sync/atomic"
+
+	"github.com/fairq/fairq/internal/printable"
 )
 
 // Stats tells how a pool is doing.
@@ -53,6 +55,9 @@ type Stats struct {
 	// Tasks for which Submit and the like have returned an error.
 	Refused uint64 `json:"refused"`
 }
+
+// String shows the fields that are not zero.
+func (s Stats) String() string { return printable.Fields(s) }
 
 type counter = atomic.Uint64
 

@@ -2,6 +2,9 @@ package task
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strconv"
 
 	"github.com/fairq/fairq/task/driver"
 )
@@ -20,7 +23,8 @@ func (q *Queue[V]) Peek(ctx context.Context, id ID) (*Task[V], error) {
 	if err := q.notifier.over(); err != nil {
 		return nil, err
 	}
-	return q.peek(ctx, id, "")
+	t, err := q.peek(ctx, id, "")
+	return t, named(err, "task", id)
 }
 
 // Find returns the task with that unique key, in whatever state it is. It returns [ErrNotFound] if
@@ -33,7 +37,8 @@ func (q *Queue[V]) Find(ctx context.Context, uniqueKey string) (*Task[V], error)
 	if uniqueKey == "" {
 		return nil, ErrNotFound
 	}
-	return q.peek(ctx, 0, uniqueKey)
+	t, err := q.peek(ctx, 0, uniqueKey)
+	return t, named(err, "unique key", strconv.Quote(uniqueKey))
 }
 
 func (q *Queue[V]) peek(ctx context.Context, id ID, uniqueKey string) (*Task[V], error) {
@@ -84,5 +89,13 @@ func (q *Queue[V]) change(ctx context.Context, id ID, change driver.Change, reas
 	if err := q.notifier.over(); err != nil {
 		return err
 	}
-	return q.backend.Change(ctx, id, change, unlessTaken, reason)
+	return named(q.backend.Change(ctx, id, change, unlessTaken, reason), "task", id)
+}
+
+// named says in an ErrNotFound of a store what was not found.
+func named(err error, what string, name any) error {
+	if errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("%w: %s %v", ErrNotFound, what, name)
+	}
+	return err
 }

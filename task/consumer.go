@@ -136,7 +136,7 @@ func (c *Consumer[V]) TakeID(ctx context.Context, id ID) (*Task[V], error) {
 	}
 	r, err := c.queue.backend.TakeID(ctx, c.handle, id)
 	if err != nil {
-		return nil, err
+		return nil, named(err, "task", id)
 	}
 	if err := c.took(ctx); err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/fairq/fairq"
@@ -347,7 +348,7 @@ func (q *Queue[V]) group(ctx context.Context, group string, cancel bool) error {
 	if err := q.notifier.over(); err != nil {
 		return err
 	}
-	return q.backend.Group(ctx, group, cancel)
+	return named(q.backend.Group(ctx, group, cancel), "group", strconv.Quote(group))
 }
 
 // Wait waits until the task with that unique key is gone or buried. It returns nil if it was acked,

@@ -3,6 +3,7 @@ package task
 import (
 	"time"
 
+	"github.com/fairq/fairq/internal/printable"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -135,6 +136,9 @@ type Stats struct {
 	// Transactions that were tried again, because other processes were faster; none in memory.
 	Conflicts uint64 `json:"conflicts"`
 }
+
+// String shows the fields that are not zero, a Capacity without a limit as "unlimited".
+func (s Stats) String() string { return printable.Fields(s) }
 
 // Len returns the number of tasks in all states.
 func (s Stats) Len() int { return s.Ready + s.Delayed + s.Taken + s.Buried + s.Held }

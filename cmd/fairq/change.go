@@ -29,6 +29,14 @@ func (c *call) report(what string, n int) error {
 	return c.print(map[string]int{"done": n}, func(w io.Writer) { fmt.Fprintf(w, "%s: %d\n", what, n) })
 }
 
+// aboutTask names the task in the error, which task.ErrNotFound does by itself.
+func aboutTask(id task.ID, err error) error {
+	if errors.Is(err, task.ErrNotFound) {
+		return err
+	}
+	return fmt.Errorf("task %d: %w", id, err)
+}
+
 // each does something to each of the tasks that the arguments name, also if it fails for some.
 func (c *call) each(ctx context.Context, what string, f func(q *queue, id task.ID) error) error {
 	ids, err := c.ids()
@@ -46,7 +54,7 @@ func (c *call) each(ctx context.Context, what string, f func(q *queue, id task.I
 			err = fmt.Errorf("%w; -force does it all the same", err)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("task %d: %w", id, err))
+			errs = append(errs, aboutTask(id, err))
 			continue
 		}
 		n++

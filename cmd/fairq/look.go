@@ -289,7 +289,7 @@ func peek(ctx context.Context, c *call) error {
 	for _, id := range ids {
 		t, err := q.Peek(ctx, id)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("task %d: %w", id, err))
+			errs = append(errs, aboutTask(id, err))
 			continue
 		}
 		info := t.Info()

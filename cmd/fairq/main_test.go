@@ -267,7 +267,7 @@ func TestLook(t *testing.T) {
 		require.Equal(t, map[string]any{"trace": `"a\n"`}, row["metadata"])
 		require.Equal(t, map[string]any{"Text": "job 7"}, row["payload"])
 		r = cli(t, prefix, "peek", "still", id[2], id[7], "999999", "-payload")
-		r.fails(notFound, "task 999999: task: not found")
+		r.fails(notFound, "task: not found: task 999999")
 		require.Regexp(t, `^id +`+id[2]+`\nstate +delayed\nkey +user 2\n(?s:.*)until +\S+ +\(in (59m|1h)\S+\)\npayload +\{"Text":"job 2"\}\n\nid +`+id[7]+`\n(?s:.*)\nmetadata trace +"a\\n"\n$`, r.out)
 
 		r = cli(t, prefix, "next", "still")
@@ -279,7 +279,7 @@ func TestLook(t *testing.T) {
 func TestChange(t *testing.T) {
 	onStores(t, func(t *testing.T, id []string, end func() outcome) {
 		cli(t, prefix, "kick", "still", id[3]).prints("kicked: 1\n")
-		cli(t, prefix, "kick", "still", id[3], id[4]).fails(notFound, "task "+id[3]+": task: not found among those that are buried")
+		cli(t, prefix, "kick", "still", id[3], id[4]).fails(notFound, "task: not found: task "+id[3]+" among those that are buried")
 		cli(t, prefix, "bury", "still", id[1], id[5], "-reason", "for now").fails(failed, "task "+id[5]+": task: task is taken; -force does it all the same")
 		require.Contains(t, cli(t, prefix, "peek", "still", id[1]).out, "for now")
 		cli(t, prefix, "bury", "still", id[5], "-force").prints("buried: 1\n")

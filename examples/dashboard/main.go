@@ -41,17 +41,17 @@ type job struct {
 
 // settings are what the command line says.
 type settings struct {
-	log     string
-	address string
-	speed   float64 // seconds of the log in a second
-	flood   int     // jobs that mallory sends at once
-	every   time.Duration
+	log   string
+	addr  string
+	speed float64 // seconds of the log in a second
+	flood int     // jobs that mallory sends at once
+	every time.Duration
 }
 
 func main() {
 	var s settings
 	flag.StringVar(&s.log, "log", "examples/replay/testdata/lcg-2005.csv.gz", "the log, submit_s,user,run_s, packed with gzip")
-	flag.StringVar(&s.address, "address", "127.0.0.1:8080", "where the page is; with port 0 a free one is taken")
+	flag.StringVar(&s.addr, "addr", "localhost:8083", "`address` of the page; with port 0 a free one is taken")
 	flag.Float64Var(&s.speed, "speed", 5000, "seconds of the log in a second")
 	flag.IntVar(&s.flood, "flood", 3000, "how many jobs mallory sends at once")
 	flag.DurationVar(&s.every, "every", 30*time.Second, "how often")
@@ -87,9 +87,9 @@ func run(ctx context.Context, s settings, out io.Writer) error {
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	listener, err := net.Listen("tcp", s.address)
+	listener, err := net.Listen("tcp", s.addr)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; -addr localhost:0 takes a free port", err)
 	}
 	address := listener.Addr().String()
 	grid := monitor.FairQueue("grid", queue, func(j job) string { return fmt.Sprintf("runs for %d s", j.run) })

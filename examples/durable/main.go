@@ -4,9 +4,9 @@
 //
 //	cd examples/durable
 //	go run . -db jobs.db
-//	curl -X PUT -H 'X-Tenant: alice' -d 'some text' 'localhost:8080/jobs/1?rounds=1000000'
-//	curl -H 'X-Tenant: alice' 'localhost:8080/jobs/1?wait=10s'
-//	curl localhost:8080/stats
+//	curl -X PUT -H 'X-Tenant: alice' -d 'some text' 'localhost:8082/jobs/1?rounds=1000000'
+//	curl -H 'X-Tenant: alice' 'localhost:8082/jobs/1?wait=10s'
+//	curl localhost:8082/stats
 //
 // PUT /jobs/NAME orders that a text be hashed again and again, and answers as soon as that is
 // stored: 201, or 200 if it was ordered before. So whoever got no answer can just put it again.
@@ -69,7 +69,7 @@ func parse(args []string, help io.Writer) (config, error) {
 	var c config
 	flags := flag.NewFlagSet("durable", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // run says what is wrong
-	flags.StringVar(&c.addr, "addr", "localhost:8080", "`address` to listen on; with port 0 a free one is taken, and logged")
+	flags.StringVar(&c.addr, "addr", "localhost:8082", "`address` to listen on; with port 0 a free one is taken, and logged")
 	flags.StringVar(&c.file, "db", "durable.db", "SQLite `file`; it is made if there is none")
 	flags.StringVar(&c.postgres, "postgres", "", "`URL` of a Postgres database to be used instead")
 	flags.IntVar(&c.workers, "workers", 2, "how many jobs run at the same time in this process")
@@ -107,7 +107,7 @@ func open(ctx context.Context, c config) (orders, error) {
 func serve(ctx context.Context, c config, log *slog.Logger) (err error) {
 	listener, err := net.Listen("tcp", c.addr)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; -addr localhost:0 takes a free port", err)
 	}
 	defer listener.Close()
 	all, err := open(ctx, c)

@@ -340,7 +340,7 @@ func TestCommandLine(t *testing.T) {
 		{"-grace -1s", 2, "-grace is -1s"},
 		{"-size 1", 2, "-size"},
 		{"now", 2, `unexpected argument "now"`},
-		{"-addr nowhere", 1, "nowhere"},
+		{"-addr nowhere", 1, "-addr localhost:0 takes a free port"},
 		{"-addr localhost:0 -db /nowhere/jobs.db", 1, "/nowhere/jobs.db"},
 		{"-addr localhost:0 -postgres postgres://127.0.0.1:1/none", 1, "postgres: "},
 	} {

@@ -2,8 +2,8 @@
 // tenant that floods it waits for itself, and the others are served in time.
 //
 //	go run ./examples/httpjobs
-//	curl -H 'X-Tenant: alice' -d 'some text' 'localhost:8080/jobs?rounds=1000000'
-//	curl localhost:8080/stats
+//	curl -H 'X-Tenant: alice' -d 'some text' 'localhost:8081/jobs?rounds=1000000'
+//	curl localhost:8081/stats
 //
 // POST /jobs hashes a text as often as the client asks for, and answers with the digest when that
 // is done. 429 means that the tenant has its share of the queue already, or that the queue is
@@ -69,7 +69,7 @@ func parse(args []string, help io.Writer) (config, error) {
 	var c config
 	flags := flag.NewFlagSet("httpjobs", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // run says what is wrong
-	flags.StringVar(&c.addr, "addr", "localhost:8080", "`address` to listen on; with port 0 a free one is taken, and logged")
+	flags.StringVar(&c.addr, "addr", "localhost:8081", "`address` to listen on; with port 0 a free one is taken, and logged")
 	flags.IntVar(&c.workers, "workers", 2, "how many jobs run at the same time")
 	flags.IntVar(&c.capacity, "capacity", 256, "how many jobs may wait")
 	flags.DurationVar(&c.grace, "grace", 20*time.Second, "how long accepted jobs may take at the end")
@@ -97,7 +97,7 @@ func parse(args []string, help io.Writer) (config, error) {
 func serve(ctx context.Context, c config, log *slog.Logger) error {
 	listener, err := net.Listen("tcp", c.addr)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; -addr localhost:0 takes a free port", err)
 	}
 	s := start(c.workers, c.capacity, stretch)
 	server := newServer(s.handler())

@@ -235,7 +235,7 @@ func TestCommandLine(t *testing.T) {
 		{"-grace -1s", 2, "-grace is -1s"},
 		{"-size 1", 2, "-size"},
 		{"now", 2, `unexpected argument "now"`},
-		{"-addr nowhere", 1, "nowhere"},
+		{"-addr nowhere", 1, "-addr localhost:0 takes a free port"},
 		{"-addr localhost:0", 0, "msg=stopped unfinished=0"},
 	}
 	for _, test := range tests {

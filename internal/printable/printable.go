@@ -35,6 +35,31 @@ func Key(key any) string {
 	return fmt.Sprint(key)
 }
 
+// noLimit is fairq.MaxLen, which is a Capacity without a limit.
+const noLimit = 1 << 29
+
+// Fields shows a struct as %+v does, but for those fields that are zero and have nothing to say.
+func Fields(v any) string {
+	var b strings.Builder
+	for field, value := range reflect.ValueOf(v).Fields() {
+		if value.IsZero() && field.Name != "Key" {
+			continue
+		}
+		shown := value.Interface()
+		_, prints := shown.(fmt.Stringer)
+		switch {
+		case field.Name == "Key":
+			shown = Text(Key(shown))
+		case field.Name == "Capacity" && value.Int() >= noLimit:
+			shown = "unlimited"
+		case value.Kind() == reflect.Struct && !prints:
+			shown = "{" + Fields(shown) + "}"
+		}
+		fmt.Fprintf(&b, " %s:%v", field.Name, shown)
+	}
+	return strings.TrimPrefix(b.String(), " ")
+}
+
 // Parse returns the text that Text shows like that.
 func Parse(shown string) (string, error) {
 	if !strings.HasPrefix(shown, `"`) {

@@ -5,11 +5,29 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/internal/printable"
 )
+
+func TestFields(t *testing.T) {
+	type counts struct{ Served, Refused int }
+	type stat struct {
+		Key      any
+		Len      int
+		Closed   bool
+		Capacity int
+		Oldest   time.Duration
+		Total    counts
+	}
+	require.Equal(t, `Key:"" Len:3 Capacity:128`, printable.Fields(stat{Key: "", Len: 3, Capacity: 128}))
+	require.Equal(t, "Key:7 Closed:true Capacity:unlimited Oldest:2s Total:{Refused:1}", printable.Fields(stat{
+		Key: 7, Closed: true, Capacity: fairq.MaxLen, Oldest: 2 * time.Second, Total: counts{Refused: 1},
+	}))
+}
 
 func TestText(t *testing.T) {
 	for text, want := range map[string]string{

@@ -1,5 +1,6 @@
-// Screenshots makes the pictures of the page of package monitor: it runs examples/dashboard for a
-// while, and writes docs/monitor-light.png, -dark.png and -phone.png.
+// Screenshots makes the pictures of the page of package monitor: it runs examples/dashboard with a
+// flood that does not end, and after five minutes writes the numbers and the table of keys, which say
+// who hogs the queue and who waits, to docs/monitor-light.png, -dark.png and -phone.png.
 //
 //	cd monitor/browsertest && go run ./screenshots
 package main
@@ -24,8 +25,8 @@ import (
 // root is the folder of the repository, seen from the module.
 const root = "../.."
 
-// settle is how long the dashboard runs before it is shown: until mallory's second flood.
-const settle = 50 * time.Second
+// settle is how long the flood lasts before it is shown.
+const settle = 5 * time.Minute
 
 func main() {
 	log.SetFlags(0)
@@ -46,7 +47,7 @@ func build(ctx context.Context) (dashboard *exec.Cmd, remove func(), err error) 
 	if err := compile.Run(); err != nil {
 		return nil, nil, err
 	}
-	dashboard = exec.CommandContext(ctx, program, "-address", "127.0.0.1:0")
+	dashboard = exec.CommandContext(ctx, program, "-addr", "localhost:0", "-flood", "300", "-every", "1s")
 	dashboard.Dir, dashboard.Stderr = root, os.Stderr
 	return dashboard, func() { os.RemoveAll(dir) }, nil
 }
@@ -87,12 +88,15 @@ func run(ctx context.Context) error {
 		name, colours string
 		width, height int64
 	}{
-		{"light", "light", 1280, 900}, {"dark", "dark", 1280, 900}, {"phone", "light", 390, 844},
+		{"light", "light", 1100, 584}, {"dark", "dark", 1100, 584}, {"phone", "light", 390, 844},
 	} {
 		var png []byte
 		err := chromedp.Run(browser,
 			chromedp.EmulateViewport(picture.width, picture.height),
 			emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: picture.colours}}),
+			// The sections between the two would fill the picture.
+			chromedp.Evaluate(`for (const id of ['chart-title', 'next-title', 'buried-title'])
+				document.getElementById(id).parentElement.style.display = 'none'`, nil),
 			chromedp.Sleep(2*time.Second), chromedp.CaptureScreenshot(&png))
 		if err != nil {
 			return err
