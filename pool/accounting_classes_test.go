@@ -46,15 +46,15 @@ func (l *ledger) open() {
 	if l.slow {
 		form = 0
 	}
-	if form > 0 {
-		o.WhenFull = pool.WhenFull(r.IntN(6))
-	} else {
-		o.WhenFull = []pool.WhenFull{pool.Block, pool.Reject, pool.DropNew}[r.IntN(3)]
+	o.WhenFull = pool.WhenFull(r.IntN(3))
+	if form > 0 && o.WhenFull < pool.DropNew && r.IntN(2) == 0 {
+		o.Queue.WhenFull = fairq.WhenFull(r.IntN(4))
 	}
-	if o.DeadLetters == nil && o.WhenFull >= pool.DropNew {
-		o.WhenFull = pool.Reject
+	if o.DeadLetters == nil {
+		o.WhenFull = min(o.WhenFull, pool.Reject)
+		o.Queue.WhenFull = min(o.Queue.WhenFull, fairq.RejectOverShare)
 	}
-	if form > 0 && (o.WhenFull >= pool.Reject || r.IntN(2) == 0) {
+	if form > 0 && (o.WhenFull > pool.Block || o.Queue.WhenFull > fairq.Reject || r.IntN(2) == 0) {
 		o.Queue.Capacity = 2 + r.IntN(10)
 	}
 	if form > 0 && r.IntN(3) == 0 {

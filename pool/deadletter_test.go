@@ -28,7 +28,7 @@ func TestDeadLetter(t *testing.T) {
 			return fmt.Errorf("attempt %d: %w", tk.Attempts, bad)
 		}, pool.Options[int]{
 			Workers: 1, DeadLetters: box.sink, Classes: []pool.Class[int]{{Name: "first"}, {Name: "second"}},
-			Policy: pool.Policy{MaxAttempts: 3, Backoff: pool.Backoff{Curve: pool.Constant, Base: time.Hour}},
+			Policy: pool.Policy{MaxAttempts: 3, Backoff: pool.Backoff{Base: time.Hour}},
 		})
 		id, err := p.Put(ctx, "alice", 42, pool.PutOptions{
 			Class: "second", Priority: 3, Kind: "mail", UniqueKey: "there", TTL: 24 * time.Hour,
@@ -296,17 +296,23 @@ func TestToDeadLetters(t *testing.T) {
 // delay and time to live is kept by the letter, and by the queue that it is forwarded to, as is
 // their metadata.
 func TestLettersKeepTimes(t *testing.T) {
-	for _, whenFull := range []pool.WhenFull{pool.DropNew, pool.EvictOldest, pool.Block} {
+	for _, way := range []string{"dropped", "evicted", "left"} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {
 			next, begin := openQueue[int](t, nil), time.Now()
 			var box mailbox[int]
 			forward := pool.Forward(next)
-			o := pool.Options[int]{Workers: 1, Queue: task.Options[int]{Capacity: 1}, WhenFull: whenFull, DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
+			o := pool.Options[int]{Workers: 1, Queue: task.Options[int]{Capacity: 1}, DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
 				_ = box.sink(ctx, l)
 				return forward(ctx, l)
 			}}
+			switch way {
+			case "dropped":
+				o.WhenFull = pool.DropNew
+			case "evicted":
+				o.Queue.WhenFull = fairq.EvictOldest
+			}
 			p := openFunc(t, newGate().handle, o)
-			if whenFull == pool.DropNew {
+			if way == "dropped" {
 				_, err := p.Put(ctx, "a", 1, pool.PutOptions{Delay: time.Hour})
 				require.NoError(t, err)
 			}
@@ -315,12 +321,12 @@ func TestLettersKeepTimes(t *testing.T) {
 				UniqueKey: "there", Metadata: map[string]string{"by": "alice"},
 			})
 			require.NoError(t, err)
-			if whenFull == pool.EvictOldest {
+			if way == "evicted" {
 				time.Sleep(time.Minute)
 				_, err := p.Put(ctx, "a", 1, pool.PutOptions{Delay: time.Hour})
 				require.NoError(t, err)
 			}
-			if whenFull == pool.Block {
+			if way == "left" {
 				time.Sleep(time.Minute)
 				require.NoError(t, p.Shutdown(ctx))
 			}

@@ -146,7 +146,7 @@ func testDelayAndDeadline(t *testing.T, r *rand.Rand, own bool) {
 	o := pool.Options[timed]{
 		Workers: len(x.results), DeadLetters: sink, Delay: anyTime(r), DeadlineAfter: anyDeadline(r),
 		ForTask: func(tk *task.Task[timed], _ pool.Policy) pool.Policy {
-			return pool.Policy{MaxAttempts: maxAttempts, Backoff: pool.Backoff{Curve: pool.Constant, Base: tk.Payload.backoff}}
+			return pool.Policy{MaxAttempts: maxAttempts, Backoff: pool.Backoff{Base: tk.Payload.backoff, Max: tk.Payload.backoff}}
 		},
 	}
 	if o.DeadlineAfter > 0 && o.Delay >= o.DeadlineAfter {
@@ -205,7 +205,7 @@ func TestDelayBeyondDeadline(t *testing.T) {
 					return errNo
 				}, pool.Options[int]{
 					Workers: 1, DeadLetters: box.sink, Policy: pool.Policy{
-						MaxAttempts: 2, Backoff: pool.Backoff{Curve: pool.Constant, Base: time.Minute + more},
+						MaxAttempts: 2, Backoff: pool.Backoff{Base: time.Minute + more, Max: time.Minute + more},
 					},
 				})
 				options := pool.PutOptions{Deadline: time.Now().Add(time.Minute)}
@@ -281,8 +281,6 @@ func TestContextEnds(t *testing.T) {
 		"lease is the sooner": {ttr: time.Minute, timeout: time.Hour, deadline: time.Hour, after: time.Minute, cause: task.ErrLeaseLost},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if c.deadline > 0 {
-			}
 			inBubble(t, func(t *testing.T, ctx context.Context) {
 				begin := time.Now()
 				var box mailbox[int]

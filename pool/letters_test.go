@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
 )
@@ -52,7 +53,7 @@ func testLettersAtShutdown(t *testing.T, ctx context.Context, way string, takes 
 		o.Queue.Capacity = 0
 		p = openNew(t, openQueue[int](t, nil), func(context.Context, *task.Task[int]) error { return pool.Permanent(errNo) }, o)
 	case "evicted":
-		o.WhenFull = pool.EvictOldest
+		o.Queue.WhenFull = fairq.EvictOldest
 		p = open()
 	case "dropped":
 		o.WhenFull = pool.DropNew

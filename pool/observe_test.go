@@ -89,7 +89,7 @@ func TestObserver(t *testing.T) {
 		}, pool.Options[int]{
 			Workers: 1, WhenFull: pool.DropNew, Queue: task.Options[int]{Capacity: 1},
 			Classes:     []pool.Class[int]{{Name: "x"}, {Name: "y", Queue: openQueue(t, &task.Options[int]{TTR: 15 * time.Second})}},
-			Policy:      pool.Policy{MaxAttempts: 2, Backoff: pool.Backoff{Curve: pool.Constant, Base: time.Minute}},
+			Policy:      pool.Policy{MaxAttempts: 2, Backoff: pool.Backoff{Base: time.Minute, Max: time.Minute}},
 			Observer:    o.observer(),
 			DeadLetters: func(context.Context, *pool.DeadLetter[int]) error { return nil },
 		})

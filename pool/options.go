@@ -44,14 +44,13 @@ type Options[V any] struct {
 	Delay         time.Duration
 	DeadlineAfter time.Duration
 
-	// WhenFull says what becomes of a task that there is no room for. RejectOverShare, EvictOldest
-	// and EvictHeaviest need a queue of the pool's own; other queues have options that say whom
-	// they refuse and what they evict.
+	// WhenFull says what becomes of a task that the queue has no room for.
 	WhenFull WhenFull
 
 	// Queue configures a queue of the pool's own: its capacities, which tasks that run do not use up
-	// and which never refuse a task that is to be tried again, MaxInFlightPerKey, Weight, Quantum,
-	// CountKeys and so on. WhenFull, OnEvict, OnExpire and AsIs are the pool's, and must be zero.
+	// and which never refuse a task that is to be tried again, WhenFull, MaxInFlightPerKey, Weight,
+	// Quantum, CountKeys and so on. What it evicts goes to DeadLetters. OnEvict, OnExpire and AsIs
+	// are the pool's, and must be zero.
 	Queue task.Options[V]
 
 	// CostUnit, if not 0, has the keys share the workers' time instead of the number of tasks: the
@@ -103,19 +102,15 @@ type Options[V any] struct {
 	Logger *slog.Logger
 }
 
-// Scale is how many workers there are.
+// Scale is how many workers there are. If all are busy, another one is started when the queue is
+// three quarters full, or at the latest when there is no room, if delayed tasks have taken it up
+// meanwhile. One that is not needed ends when the queue is less than half full. What counts are the
+// tasks that are ready or wait for room, divided by the room for ready tasks. A queue without a
+// capacity is full enough as soon as a task waits.
 type Scale struct {
 	// Min and Max are how many workers there are at least and at most. No worker is started before
 	// there is something to do. With a Min of 0 all of them end when there is nothing.
 	Min, Max int
-
-	// WakeFactor and SleepFactor are degrees of fullness: the tasks that are ready or wait for
-	// room, divided by the room that the queue has for ready tasks. If all workers are busy,
-	// another one is started when the queue is as full as WakeFactor says; at the latest when there
-	// is no room, if delayed tasks have taken it up meanwhile. One that is not needed ends when the
-	// queue is less full than SleepFactor says. 0 means 0.75 and 0.5. A queue without a capacity is
-	// full enough as soon as a task waits.
-	WakeFactor, SleepFactor float64
 
 	// IdleTimeout is how long a worker must not have been needed before it ends. 0 means a minute.
 	IdleTimeout time.Duration
@@ -152,19 +147,9 @@ type WhenFull uint8
 
 // The policies.
 const (
-	Block  WhenFull = iota // Submit waits for room
-	Reject                 // Submit returns a *FullError
-
-	// RejectOverShare is Reject, and keeps room for others: a key may hold about as many places as
-	// are free, see [fairq.RejectOverShare].
-	RejectOverShare
-
-	DropNew // it goes to DeadLetters
-
-	// With these another task goes to DeadLetters, one of a key with the most tasks: the oldest,
-	// see [fairq.EvictOldest], or the newest, see [fairq.EvictHeaviest].
-	EvictOldest
-	EvictHeaviest
+	Block   WhenFull = iota // Submit waits for room
+	Reject                  // Submit returns a *FullError
+	DropNew                 // the task goes to DeadLetters
 )
 
 // Class is a queue of a pool that drains several. Within a class keys are served in rounds, as in
@@ -252,7 +237,7 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 		own = own || c.Queue == nil
 		switch {
 		case c.Queue != nil:
-		case c.Capacity == 0 && (o.WhenFull.byQueue() || o.WhenFull != Block && o.Queue.KeyCapacity == 0):
+		case c.Capacity == 0 && o.WhenFull != Block && o.Queue.KeyCapacity == 0:
 			return nil, invalid("Options.Queue.Capacity is 0; with Options.WhenFull %v it must be set, for a queue without limit is never full", o.WhenFull)
 		case c.Capacity > 0 && o.Queue.KeyCapacity > c.Capacity:
 			return nil, invalid("Options.Queue.KeyCapacity is %d; the limit is %s, %d", o.Queue.KeyCapacity, capacity, c.Capacity)
@@ -261,18 +246,23 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 	if err := validateLimits("Options.Limits", o.Limits); err != nil {
 		return nil, err
 	}
-	bad := o.Queue.Validate()
+	evicts := o.Queue.WhenFull >= fairq.EvictHeaviest
+	queue := o.Queue
+	if evicts {
+		queue.OnEvict = func(*task.Task[V]) {}
+	}
+	bad := queue.Validate()
 	switch {
-	case o.WhenFull > EvictHeaviest:
-		return nil, invalid("Options.WhenFull is %d; the limits are Block, %d, and EvictHeaviest, %d", o.WhenFull, Block, EvictHeaviest)
-	case o.WhenFull.byQueue() && !own:
-		return nil, invalid("Options.WhenFull is %v; of a queue that is not the pool's own, that must be set in its task.Options", o.WhenFull)
-	case o.WhenFull >= DropNew && o.DeadLetters == nil:
+	case o.WhenFull > DropNew:
+		return nil, invalid("Options.WhenFull is %d; the limits are Block, %d, and DropNew, %d", o.WhenFull, Block, DropNew)
+	case o.WhenFull == DropNew && o.DeadLetters == nil:
 		return nil, invalid("Options.DeadLetters is nil; with Options.WhenFull %v it must be set, or tasks would be lost in silence", o.WhenFull)
+	case evicts && o.DeadLetters == nil:
+		return nil, invalid("Options.DeadLetters is nil; with Options.Queue.WhenFull %v it must be set, or tasks would be lost in silence", o.Queue.WhenFull)
 	case !own && !reflect.ValueOf(o.Queue).IsZero():
 		return nil, invalid("Options.Queue is set; a queue that is not the pool's own has its task.Options already")
-	case o.Queue.WhenFull != 0 || o.Queue.OnEvict != nil || o.Queue.OnExpire != nil || o.Queue.AsIs:
-		return nil, invalid("Options.Queue has a WhenFull, OnEvict, OnExpire or AsIs; these are the pool's")
+	case o.Queue.OnEvict != nil || o.Queue.OnExpire != nil || o.Queue.AsIs:
+		return nil, invalid("Options.Queue has an OnEvict, OnExpire or AsIs; these are the pool's")
 	case bad != nil:
 		return nil, invalid("Options.Queue: %v", bad)
 	case o.CostUnit > 0 && slices.ContainsFunc(o.Classes, func(c Class[V]) bool { return c.Queue != nil && !c.Queue.TakesCosts() }):
@@ -323,7 +313,7 @@ func (o *Options[V]) completeCommon() (*workerSettings, error) {
 		base.Max = cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
 		base.Min = base.Max
 	}
-	if err := base.complete("Options.Scale", Scale{WakeFactor: 0.75, SleepFactor: 0.5, IdleTimeout: time.Minute}); err != nil {
+	if err := base.complete("Options.Scale", time.Minute); err != nil {
 		return nil, err
 	}
 	if err := o.Policy.Backoff.validate("Options.Policy.Backoff"); err != nil {
@@ -345,7 +335,7 @@ func (o *Options[V]) completeCommon() (*workerSettings, error) {
 		case !r.Pause && r.Scale.Min == 0 && r.Scale.Max == 0:
 			return nil, invalid("%s: Max is 0; the limits are 1 and %d, or Pause must be set", name, MaxWorkers)
 		}
-		if err := r.Scale.complete(name, base); err != nil {
+		if err := r.Scale.complete(name, base.IdleTimeout); err != nil {
 			return nil, err
 		}
 	}
@@ -357,34 +347,19 @@ func (o *Options[V]) completeCommon() (*workerSettings, error) {
 	return s, err
 }
 
-// complete checks a scale and fills in defaults.
-func (s *Scale) complete(name string, defaults Scale) error {
-	if s.WakeFactor == 0 {
-		s.WakeFactor = defaults.WakeFactor
-	}
-	if s.SleepFactor == 0 {
-		s.SleepFactor = min(defaults.SleepFactor, s.WakeFactor)
-	}
-	if s.IdleTimeout == 0 {
-		s.IdleTimeout = defaults.IdleTimeout
-	}
+// complete checks a scale, and fills in the default of IdleTimeout.
+func (s *Scale) complete(name string, idleTimeout time.Duration) error {
+	s.IdleTimeout = cmp.Or(s.IdleTimeout, idleTimeout)
 	switch {
 	case s.Min < 0 || s.Max < s.Min || s.Max > MaxWorkers:
 		return invalid("%s: Min and Max are %d and %d; the limits are 0 and %d, and Min must not be greater", name, s.Min, s.Max, MaxWorkers)
-	case !(s.WakeFactor > 0 && s.WakeFactor <= 1):
-		return invalid("%s: WakeFactor is %v; the limits are 0 and 1", name, s.WakeFactor)
-	case !(s.SleepFactor > 0 && s.SleepFactor <= s.WakeFactor):
-		return invalid("%s: SleepFactor is %v; the limits are 0 and WakeFactor, %v", name, s.SleepFactor, s.WakeFactor)
 	case s.IdleTimeout < 0:
 		return invalid("%s: IdleTimeout is %v; it must be 0 or more", name, s.IdleTimeout)
 	}
 	return nil
 }
 
-var whenFullNames = [...]string{Block: "Block", Reject: "Reject", RejectOverShare: "RejectOverShare", DropNew: "DropNew", EvictOldest: "EvictOldest", EvictHeaviest: "EvictHeaviest"}
-
-// byQueue tells whether the queue must do it, so that it must be one of the pool's own.
-func (w WhenFull) byQueue() bool { return w == RejectOverShare || w >= EvictOldest }
+var whenFullNames = [...]string{Block: "Block", Reject: "Reject", DropNew: "DropNew"}
 
 // String returns the policy's name.
 func (w WhenFull) String() string {

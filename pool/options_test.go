@@ -2,7 +2,7 @@ package pool_test
 
 import (
 	"context"
-	"math"
+	"fmt"
 	"runtime"
 	"testing"
 	"time"
@@ -33,28 +33,24 @@ func TestOptionErrors(t *testing.T) {
 		"Options.Queue.Capacity is 0; with Options.WhenFull Reject it must be set, for a queue without limit is never full": {
 			WhenFull: pool.Reject, Classes: []pool.Class[int]{{Name: "a", Capacity: 1}, {Name: "b"}},
 		},
-		"Options.Queue.Capacity is 0; with Options.WhenFull EvictHeaviest it must be set, for a queue without limit is never full": {
-			WhenFull: pool.EvictHeaviest, Queue: task.Options[int]{KeyCapacity: 1}, DeadLetters: sinkAll,
-		},
-		"Options.Queue.Capacity is 0; with Options.WhenFull RejectOverShare it must be set, for a queue without limit is never full": {
-			WhenFull: pool.RejectOverShare, Queue: task.Options[int]{KeyCapacity: 1},
-		},
 		"Options.Queue.KeyCapacity is 6; the limit is Options.Queue.Capacity, 5": {Queue: task.Options[int]{Capacity: 5, KeyCapacity: 6}},
 		"Options.Queue.KeyCapacity is 6; the limit is Options.Classes[1].Capacity, 5": {
 			Queue: task.Options[int]{Capacity: 9, KeyCapacity: 6}, Classes: []pool.Class[int]{{Name: "a"}, {Name: "b", Capacity: 5}},
 		},
-		"Options.Delay is 1m0s; it must be less than Options.DeadlineAfter, 1m0s, or no task would ever be started":       {Delay: time.Minute, DeadlineAfter: time.Minute},
-		"Options.Kinds is empty; it must be nil, for all kinds, or name one, or no task would ever be started":            {Kinds: pool.Mux[int]{}.Kinds()},
-		"Options.Limits: Running of priority 0 is 0; the limits are 1 and 1048576":                                        {Limits: []pool.Limit{{}}},
-		`Options.Schedule: the scale of "08:00-12:00": Max is 0; the limits are 1 and 1048576, or Pause must be set`:      {Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "08:00-12:00"}}}},
-		`Options.Schedule: the scale of "08:00-12:00" is 1 to 2 workers; with Pause it must not be set`:                   {Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "08:00-12:00", Pause: true, Scale: pool.Scale{Min: 1, Max: 2}}}}},
-		"Options.WhenFull is 6; the limits are Block, 0, and EvictHeaviest, 5":                                            {WhenFull: 6, Queue: task.Options[int]{Capacity: 1}, DeadLetters: sinkAll},
-		"Options.DeadLetters is nil; with Options.WhenFull EvictOldest it must be set, or tasks would be lost in silence": {WhenFull: pool.EvictOldest, Queue: task.Options[int]{Capacity: 1}},
-		"Options.WhenFull is RejectOverShare; of a queue that is not the pool's own, that must be set in its task.Options": {
-			WhenFull: pool.RejectOverShare, Classes: []pool.Class[int]{{Queue: q}},
+		"Options.Delay is 1m0s; it must be less than Options.DeadlineAfter, 1m0s, or no task would ever be started":  {Delay: time.Minute, DeadlineAfter: time.Minute},
+		"Options.Kinds is empty; it must be nil, for all kinds, or name one, or no task would ever be started":       {Kinds: pool.Mux[int]{}.Kinds()},
+		"Options.Limits: Running of priority 0 is 0; the limits are 1 and 1048576":                                   {Limits: []pool.Limit{{}}},
+		`Options.Schedule: the scale of "08:00-12:00": Max is 0; the limits are 1 and 1048576, or Pause must be set`: {Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "08:00-12:00"}}}},
+		`Options.Schedule: the scale of "08:00-12:00" is 1 to 2 workers; with Pause it must not be set`:              {Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "08:00-12:00", Pause: true, Scale: pool.Scale{Min: 1, Max: 2}}}}},
+		"Options.WhenFull is 3; the limits are Block, 0, and DropNew, 2":                                             {WhenFull: 3, Queue: task.Options[int]{Capacity: 1}},
+		"Options.DeadLetters is nil; with Options.WhenFull DropNew it must be set, or tasks would be lost in silence": {
+			WhenFull: pool.DropNew, Queue: task.Options[int]{Capacity: 1},
 		},
-		"Options.WhenFull is EvictHeaviest; of a queue that is not the pool's own, that must be set in its task.Options": {
-			WhenFull: pool.EvictHeaviest, DeadLetters: sinkAll, Classes: []pool.Class[int]{{Queue: q}},
+		"Options.DeadLetters is nil; with Options.Queue.WhenFull EvictOldest it must be set, or tasks would be lost in silence": {
+			Queue: task.Options[int]{Capacity: 1, WhenFull: fairq.EvictOldest},
+		},
+		"Options.Queue: task: Options.Capacity is 0; it must be set unless WhenFull is Reject, for a queue without limit is never full": {
+			Queue: task.Options[int]{KeyCapacity: 1, WhenFull: fairq.RejectOverShare},
 		},
 		"Options.Queue is set; a queue that is not the pool's own has its task.Options already": {
 			Queue: task.Options[int]{MaxInFlightPerKey: 1}, Classes: []pool.Class[int]{{Queue: q}},
@@ -63,7 +59,7 @@ func TestOptionErrors(t *testing.T) {
 		"Options.Queue: task: Options.KeyCapacity is -1; it must be 0 to 536870912":                               {Queue: task.Options[int]{KeyCapacity: -1}},
 		"Options.Queue: task: Options.MaxInFlightPerKey is -1; it must be 0 to 536870912":                         {Queue: task.Options[int]{MaxInFlightPerKey: -1}},
 		"Options.Queue: task: Options.Quantum is -1; it must be 0 to 4194304":                                     {Queue: task.Options[int]{Quantum: -1}},
-		"Options.Queue has a WhenFull, OnEvict, OnExpire or AsIs; these are the pool's":                           {Queue: task.Options[int]{AsIs: true}},
+		"Options.Queue has an OnEvict, OnExpire or AsIs; these are the pool's":                                    {Queue: task.Options[int]{AsIs: true}},
 		"Options.CostUnit is -1ns; the limits are 0 and 876000h0m0s":                                              {CostUnit: -1},
 		"Options.CostUnit is 1s; a queue that is not the pool's own must have a PriorCost for that":               {CostUnit: time.Second, Classes: []pool.Class[int]{{Queue: q}}},
 		"Options.Delay is -1ns; the limits are 0 and 876000h0m0s":                                                 {Delay: -1},
@@ -78,9 +74,6 @@ func TestOptionErrors(t *testing.T) {
 		"Options.Scale: Min and Max are 3 and 2; the limits are 0 and 1048576, and Min must not be greater":       {Scale: pool.Scale{Min: 3, Max: 2}},
 		"Options.Scale: Min and Max are -1 and 2; the limits are 0 and 1048576, and Min must not be greater":      {Scale: pool.Scale{Min: -1, Max: 2}},
 		"Options.Scale: Min and Max are 0 and 1048577; the limits are 0 and 1048576, and Min must not be greater": {Scale: pool.Scale{Max: pool.MaxWorkers + 1}},
-		"Options.Scale: WakeFactor is -0.5; the limits are 0 and 1":                                               {Scale: pool.Scale{WakeFactor: -0.5}},
-		"Options.Scale: WakeFactor is NaN; the limits are 0 and 1":                                                {Scale: pool.Scale{WakeFactor: math.NaN()}},
-		"Options.Scale: SleepFactor is 0.8; the limits are 0 and WakeFactor, 0.75":                                {Scale: pool.Scale{SleepFactor: 0.8}},
 		"Options.Scale: IdleTimeout is -1ns; it must be 0 or more":                                                {Scale: pool.Scale{IdleTimeout: -1}},
 		"Options.AbandonAfter is -1ns; it must be 0 or more":                                                      {AbandonAfter: -1},
 		"Options.Policy.Timeout is -1ns; it must be 0 or more":                                                    {Policy: pool.Policy{Timeout: -1}},
@@ -180,9 +173,5 @@ func TestOptionsAreCopied(t *testing.T) {
 }
 
 func TestWhenFullNames(t *testing.T) {
-	var names []string
-	for w := range pool.EvictHeaviest + 2 {
-		names = append(names, w.String())
-	}
-	require.Equal(t, []string{"Block", "Reject", "RejectOverShare", "DropNew", "EvictOldest", "EvictHeaviest", "WhenFull(6)"}, names)
+	require.Equal(t, "Block Reject DropNew WhenFull(3)", fmt.Sprint(pool.Block, pool.Reject, pool.DropNew, pool.DropNew+1))
 }

@@ -2,6 +2,7 @@ package pool_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -22,18 +23,21 @@ import (
 func TestWhenFull(t *testing.T) {
 	for _, c := range []struct {
 		whenFull               pool.WhenFull
+		queue                  fairq.WhenFull
 		keyCapacity            int
 		dropped, refused, left []int
 	}{
-		{whenFull: pool.Reject, refused: []int{4, 5, 6}, left: []int{0, 1, 2, 3}},
-		{whenFull: pool.RejectOverShare, refused: []int{2, 5, 6}, left: []int{0, 1, 3, 4}},
+		{refused: []int{4, 5, 6}, left: []int{0, 1, 2, 3}},
+		{queue: fairq.RejectOverShare, refused: []int{2, 5, 6}, left: []int{0, 1, 3, 4}},
 		{whenFull: pool.DropNew, dropped: []int{4, 5, 6}, left: []int{0, 1, 2, 3}},
+		{whenFull: pool.DropNew, queue: fairq.RejectOverShare, dropped: []int{2, 5, 6}, left: []int{0, 1, 3, 4}},
 		{whenFull: pool.DropNew, keyCapacity: 2, dropped: []int{2, 5, 6}, left: []int{0, 1, 3, 4}},
-		{whenFull: pool.EvictOldest, dropped: []int{0, 1, 2}, left: []int{3, 4, 5, 6}},
-		{whenFull: pool.EvictOldest, keyCapacity: 2, dropped: []int{0}, refused: []int{2, 5}, left: []int{1, 3, 4, 6}},
-		{whenFull: pool.EvictHeaviest, dropped: []int{2, 1}, refused: []int{5}, left: []int{0, 3, 4, 6}},
+		{queue: fairq.EvictOldest, dropped: []int{0, 1, 2}, left: []int{3, 4, 5, 6}},
+		{queue: fairq.EvictOldest, keyCapacity: 2, dropped: []int{0}, refused: []int{2, 5}, left: []int{1, 3, 4, 6}},
+		{queue: fairq.EvictHeaviest, dropped: []int{2, 1}, refused: []int{5}, left: []int{0, 3, 4, 6}},
 	} {
-		t.Run(fmt.Sprint(c.whenFull, c.keyCapacity), func(t *testing.T) {
+		c.whenFull = cmp.Or(c.whenFull, pool.Reject)
+		t.Run(fmt.Sprint(c.whenFull, c.queue, c.keyCapacity), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, ctx context.Context) {
 				var box mailbox[int]
 				var dropped, refused, done []int
@@ -42,7 +46,7 @@ func TestWhenFull(t *testing.T) {
 					done = append(done, tk.Payload)
 					return nil
 				}, pool.Options[int]{
-					Workers: 1, WhenFull: c.whenFull, Queue: task.Options[int]{Capacity: 4, KeyCapacity: c.keyCapacity}, DeadLetters: box.sink,
+					Workers: 1, WhenFull: c.whenFull, Queue: task.Options[int]{Capacity: 4, WhenFull: c.queue, KeyCapacity: c.keyCapacity}, DeadLetters: box.sink,
 					Observer: pool.Observer[int]{Dropped: func(context.Context, string, *task.Task[int]) { told++ }},
 				})
 				p.Pause()
@@ -120,7 +124,7 @@ func TestWhatCannotBeDropped(t *testing.T) {
 				require.Equal(t, fairq.Counts{Refused: 1}, refused[0].Total)
 				require.Empty(t, out.String())
 
-				o.WhenFull = pool.EvictHeaviest
+				o.WhenFull, o.Queue.WhenFull = pool.Reject, fairq.EvictHeaviest
 				p = openFunc(t, newGate().handle, o)
 				p.Pause()
 				require.NoError(t, p.Submit(ctx, "a", 11))
@@ -194,7 +198,7 @@ func TestSubmitInOwnTransaction(t *testing.T) {
 
 // TestSubmitBatch has batches for which there is no room, under each policy.
 func TestSubmitBatch(t *testing.T) {
-	for _, whenFull := range []pool.WhenFull{pool.Block, pool.Reject, pool.DropNew, pool.EvictOldest} {
+	for _, whenFull := range []pool.WhenFull{pool.Block, pool.Reject, pool.DropNew} {
 		t.Run(whenFull.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, ctx context.Context) {
 				var box mailbox[int]
@@ -234,7 +238,7 @@ func TestSubmitBatch(t *testing.T) {
 					require.Equal(t, begin.Add(time.Hour), tk.Info().Deadline)
 				}
 				wait(t, p)
-				require.EqualValues(t, map[pool.WhenFull]int{pool.Block: 6, pool.Reject: 4, pool.DropNew: 5, pool.EvictOldest: 5}[whenFull], p.Stats().Succeeded)
+				require.EqualValues(t, map[pool.WhenFull]int{pool.Block: 6, pool.Reject: 4, pool.DropNew: 5}[whenFull], p.Stats().Succeeded)
 				require.Len(t, box.all(), int(p.Stats().Dropped))
 				batch[5].Options.Class = "z"
 				ids, err = p.SubmitBatch(ctx, batch)
@@ -251,19 +255,20 @@ func TestSubmitBatch(t *testing.T) {
 
 // TestTrySubmit is never kept waiting, and drops nothing that it was given.
 func TestTrySubmit(t *testing.T) {
-	for _, whenFull := range []pool.WhenFull{
-		pool.Block, pool.Reject, pool.RejectOverShare, pool.DropNew, pool.EvictOldest, pool.EvictHeaviest,
-	} {
+	for _, c := range []struct {
+		whenFull pool.WhenFull
+		queue    fairq.WhenFull
+	}{{queue: fairq.EvictOldest}, {}, {whenFull: pool.Reject}, {whenFull: pool.DropNew}} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {
 			var box mailbox[int]
-			p := openFunc(t, nothing, pool.Options[int]{Workers: 1, WhenFull: whenFull, Queue: task.Options[int]{Capacity: 1}, DeadLetters: box.sink, Delay: time.Minute})
+			p := openFunc(t, nothing, pool.Options[int]{Workers: 1, WhenFull: c.whenFull, Queue: task.Options[int]{Capacity: 1, WhenFull: c.queue}, DeadLetters: box.sink, Delay: time.Minute})
 			begin := time.Now()
 			id, err := p.TrySubmit(ctx, "a", 1, pool.PutOptions{})
 			require.NoError(t, err)
 			require.NotZero(t, id)
 			id, err = p.TrySubmit(ctx, "a", 2, pool.PutOptions{})
 			require.Equal(t, begin, time.Now())
-			if whenFull == pool.EvictOldest {
+			if c.queue == fairq.EvictOldest {
 				require.NoError(t, err)
 				require.Equal(t, 1, box.all()[0].Payload)
 			} else {

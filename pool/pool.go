@@ -130,14 +130,6 @@ func (p *Pool[V]) openOwn(c *class[V], o *Options[V], capacity int) {
 		settings.Quantum = cmp.Or(settings.Quantum, 1)
 		settings.PriorCost = cmp.Or(settings.PriorCost, 10*settings.Quantum)
 	}
-	switch o.WhenFull {
-	case RejectOverShare:
-		settings.WhenFull = fairq.RejectOverShare
-	case EvictOldest:
-		settings.WhenFull = fairq.EvictOldest
-	case EvictHeaviest:
-		settings.WhenFull = fairq.EvictHeaviest
-	}
 	if settings.WhenFull >= fairq.EvictHeaviest {
 		settings.OnEvict = p.onGone(c, ReasonOverflow, fairq.ErrFull)
 	}

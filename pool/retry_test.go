@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -21,7 +20,7 @@ import (
 
 // anyBackoff returns one with all that it can have.
 func anyBackoff(r *rand.Rand) pool.Backoff {
-	b := pool.Backoff{Curve: pool.Curve(r.IntN(8)), Jitter: pool.Jitter(r.IntN(4)), Base: time.Duration(1 + r.Int64N(int64(time.Minute)))}
+	b := pool.Backoff{Jitter: pool.Jitter(r.IntN(4)), Base: time.Duration(1 + r.Int64N(int64(time.Minute)))}
 	if r.IntN(2) == 0 {
 		b.Max = b.Base + time.Duration(r.Int64N(int64(time.Hour)))
 	}
@@ -70,7 +69,7 @@ func TestRetryDelays(t *testing.T) {
 			require.Len(t, told, most-1)
 			require.Equal(t, begin, starts[0])
 			for i, delay := range told {
-				if b.Jitter == pool.NoJitter && b.Curve != pool.Random {
+				if b.Jitter == pool.NoJitter {
 					require.Equal(t, b.Delay(i+1), delay)
 				}
 				require.LessOrEqual(t, delay, cmp.Or(b.Max, time.Hour))
@@ -88,47 +87,40 @@ func TestRetryDelays(t *testing.T) {
 // TestMaxAttempts counts the attempts of tasks that always fail, with limits of their own, of the
 // queue, of the pool and of ForTask. Without a limit they are done after 100.
 func TestMaxAttempts(t *testing.T) {
-	r := chance(t)
 	const never = 100
-	for range 100 {
-		synctest.Test(t, func(t *testing.T) {
-			any := func() int { return []int{-1, 0, 1 + r.IntN(30)}[r.IntN(3)] }
-			own, policy, perTask, queues := any(), any(), any(), r.IntN(2)*r.IntN(20)
-			useForTask := r.IntN(2) == 0
+	for _, c := range []struct{ own, queue, policy, forTask, want int }{
+		{want: pool.DefaultMaxAttempts},
+		{policy: 3, want: 3},
+		{policy: 3, forTask: 2, want: 2},
+		{policy: 3, forTask: -1, want: never},
+		{policy: -1, want: never},
+		{queue: 4, policy: 3, forTask: 2, want: 4},
+		{own: 5, queue: 4, policy: 3, want: 5},
+		{own: -1, queue: 4, policy: 3, want: never},
+	} {
+		inBubble(t, func(t *testing.T, ctx context.Context) {
+			var box mailbox[int]
 			attempts := 0
-			o := pool.Options[int]{Workers: 1, Policy: pool.Policy{MaxAttempts: policy}}
-			if useForTask {
-				o.ForTask = func(tk *task.Task[int], p pool.Policy) pool.Policy {
-					require.Equal(t, policy, p.MaxAttempts)
-					p.MaxAttempts = perTask
+			o := pool.Options[int]{Workers: 1, Policy: pool.Policy{MaxAttempts: c.policy}, DeadLetters: box.sink}
+			if c.forTask != 0 {
+				o.ForTask = func(_ *task.Task[int], p pool.Policy) pool.Policy {
+					require.Equal(t, c.policy, p.MaxAttempts)
+					p.MaxAttempts = c.forTask
 					return p
 				}
 			}
-			var box mailbox[int]
-			o.DeadLetters = box.sink
-			p := openNew(t, openQueue(t, &task.Options[int]{MaxAttempts: queues}), func(context.Context, *task.Task[int]) error {
+			p := openNew(t, openQueue(t, &task.Options[int]{MaxAttempts: c.queue}), func(context.Context, *task.Task[int]) error {
 				if attempts++; attempts == never {
 					return nil
 				}
 				return errNo
 			}, o)
-			_, err := p.Put(t.Context(), "a", 0, pool.PutOptions{MaxAttempts: own})
+			_, err := p.Put(ctx, "a", 0, pool.PutOptions{MaxAttempts: c.own})
 			require.NoError(t, err)
 			wait(t, p)
-			if useForTask {
-				policy = perTask
-			}
-			want := own
-			if own == 0 {
-				want = cmp.Or(queues, policy, pool.DefaultMaxAttempts)
-			}
-			letters := 1
-			if want < 0 {
-				want, letters = never, 0
-			}
-			require.Equal(t, want, attempts, "of its own %d, queue %d, policy %d", own, queues, policy)
-			require.Len(t, box.all(), letters)
-			require.NoError(t, p.Shutdown(t.Context()))
+			require.Equal(t, c.want, attempts, "%+v", c)
+			require.Equal(t, c.want == never, len(box.all()) == 0)
+			require.NoError(t, p.Shutdown(ctx))
 		})
 	}
 }
@@ -160,7 +152,7 @@ func TestErrorsThatSayWhen(t *testing.T) {
 					starts = append(starts, time.Since(begin))
 					return c.err
 				}, pool.Options[int]{
-					Workers: 1, Policy: pool.Policy{MaxAttempts: 3, Backoff: pool.Backoff{Curve: pool.Constant}}, DeadLetters: box.sink,
+					Workers: 1, Policy: pool.Policy{MaxAttempts: 3, Backoff: pool.Backoff{Max: time.Second}}, DeadLetters: box.sink,
 				})
 				require.EqualError(t, p.Do(ctx, "a", 0, pool.PutOptions{}), c.text)
 				synctest.Wait()
@@ -217,7 +209,7 @@ func TestSnooze(t *testing.T) {
 			}
 			return errNo
 		}, pool.Options[int]{
-			Workers: 1, Policy: pool.Policy{Backoff: pool.Backoff{Curve: pool.Constant, Base: time.Hour}},
+			Workers: 1, Policy: pool.Policy{Backoff: pool.Backoff{Base: time.Hour}},
 			Observer: pool.Observer[int]{Retried: func(_ context.Context, _ string, _ *task.Task[int], _, _ time.Duration, err error) {
 				if errors.Is(err, pool.ErrSnoozed) {
 					snoozed++
@@ -264,52 +256,6 @@ func TestWaitingRetriesCostNothing(t *testing.T) {
 		require.Equal(t, uint64(2*tasks), p.Stats().Started)
 		end(t, ctx, p)
 	})
-}
-
-// TestFailuresDelayNobodyElse has a key with a thousand tasks that always fail, and are tried
-// again soon, and others whose tasks are done. There is one worker. In each round every key has
-// its turn, so a task of a key that has nothing else waits for one of each other key at most, and
-// for the one that runs.
-func TestFailuresDelayNobodyElse(t *testing.T) {
-	r := chance(t)
-	for range 5 {
-		synctest.Test(t, func(t *testing.T) {
-			ctx := t.Context()
-			others := 1 + r.IntN(5)
-			var longest time.Duration
-			submitted := map[int]time.Time{}
-			var mu sync.Mutex
-			p := openFunc(t, func(_ context.Context, tk *task.Task[int]) error {
-				mu.Lock()
-				if tk.Key != "bad" {
-					longest = max(longest, time.Since(submitted[tk.Payload]))
-				}
-				mu.Unlock()
-				time.Sleep(time.Second)
-				if tk.Key == "bad" {
-					return errNo
-				}
-				return nil
-			}, pool.Options[int]{Workers: 1, Policy: pool.Policy{MaxAttempts: -1, Backoff: pool.Backoff{Base: time.Second, Max: time.Minute, Jitter: pool.FullJitter}}})
-			for i := range 1000 {
-				require.NoError(t, p.Submit(ctx, "bad", i))
-			}
-			for i := range 200 {
-				mu.Lock()
-				submitted[1000+i] = time.Now()
-				mu.Unlock()
-				require.NoError(t, p.Submit(ctx, strconv.Itoa(i%others), 1000+i))
-				time.Sleep(time.Duration(2+r.IntN(4000))*time.Millisecond + time.Second)
-				if (i+1)%others == 0 {
-					time.Sleep(time.Duration(2*others+2) * time.Second)
-				}
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			require.LessOrEqual(t, longest, time.Duration(others+1)*time.Second)
-			require.Greater(t, p.Stats().Retried, uint64(300))
-		})
-	}
 }
 
 // TestAttemptsWithoutResult has attempts that end otherwise than by a return: the handler runs for

@@ -1,9 +1,6 @@
 package pool
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // reaper ends workers that are not needed.
 type reaper struct {
@@ -40,9 +37,8 @@ func (ws *workerSet) reap() {
 		expired++
 	}
 	ws.endIdleLocked(expired)
-	sleep := ws.scale.SleepFactor
 	ws.mu.Unlock()
-	low := ws.source.loadBelow(sleep)
+	low := ws.source.loadIsLow()
 
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -160,12 +156,5 @@ func (ws *workerSet) workersChanged(from, to int) {
 	ws.log.Debug("pool: number of workers", "from", from, "to", to)
 }
 
-// loadLevel returns how many tasks it takes to be as full as that.
-func loadLevel(fullness float64, capacity int) int {
-	level := int(math.Ceil(fullness * float64(capacity)))
-	// Rounding: 0.07*100 is a little more than 7.
-	if float64(level-1)/float64(capacity) >= fullness {
-		level--
-	}
-	return max(1, level)
-}
+// loadLevel returns how many tasks it takes to fill three quarters of a queue.
+func loadLevel(capacity int) int { return max(1, (3*capacity+3)/4) }

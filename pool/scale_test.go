@@ -84,12 +84,8 @@ func forRigs(t *testing.T, rounds int, f func(t *testing.T, r *rand.Rand, open f
 // while none is finished.
 func TestWorkersAreAdded(t *testing.T) {
 	forRigs(t, 40, func(t *testing.T, r *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
-		capacity, hundredths := r.IntN(40), 1+r.IntN(100)
-		scale := pool.Scale{Min: r.IntN(4), WakeFactor: float64(hundredths) / 100}
+		capacity, scale := r.IntN(40), pool.Scale{Min: r.IntN(4)}
 		scale.Max = scale.Min + 1 + r.IntN(6)
-		if r.IntN(4) == 0 {
-			scale.WakeFactor, hundredths = 0, 75
-		}
 		base := goroutines()
 		rig := open(t, capacity, pool.Options[int]{Scale: scale})
 		var producers sync.WaitGroup
@@ -103,7 +99,7 @@ func TestWorkersAreAdded(t *testing.T) {
 				if rig.holds && capacity > 0 {
 					ready, room = min(n, capacity)-workers, max(capacity-workers, 1)
 				}
-				full := 100*waiting >= hundredths*room
+				full := 4*waiting >= 3*room
 				if added = ready > 0 && workers < scale.Max && (workers < max(scale.Min, 1) || full); added {
 					workers++
 				}
@@ -210,7 +206,7 @@ func TestBusyWorkersAreLetGo(t *testing.T) {
 	forRigs(t, 10, func(t *testing.T, r *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
 		const capacity, most = 16, 8
 		atLeast, outstanding := 1+r.IntN(3), 8+r.IntN(9)
-		rig := open(t, capacity, pool.Options[int]{Scale: pool.Scale{Min: atLeast, Max: most, WakeFactor: 0.5, SleepFactor: 0.25}})
+		rig := open(t, capacity, pool.Options[int]{Scale: pool.Scale{Min: atLeast, Max: most}})
 		next := 0
 		submit := func() {
 			require.NoError(t, rig.submit(t.Context(), next))
@@ -234,11 +230,11 @@ func TestBusyWorkersAreLetGo(t *testing.T) {
 			synctest.Wait()
 		}
 		workers, room := most, capacity
-		for ; workers > atLeast; workers-- { // below SleepFactor one is let go
+		for ; workers > atLeast; workers-- { // below a half one is let go
 			if rig.holds {
 				room = capacity - workers
 			}
-			if 4*(outstanding-workers) >= room {
+			if 2*(outstanding-workers) >= room {
 				break
 			}
 		}
@@ -393,7 +389,7 @@ func TestWhatCountsAsLoad(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		g := newGate()
 		p := openFunc(t, g.handle, pool.Options[int]{
-			Scale: pool.Scale{Min: 1, Max: 2, WakeFactor: 0.5}, Queue: task.Options[int]{Capacity: 10, KeyCapacity: 4},
+			Scale: pool.Scale{Min: 1, Max: 2}, Queue: task.Options[int]{Capacity: 8, KeyCapacity: 4},
 		})
 		workers := func(n int) {
 			t.Helper()
@@ -404,7 +400,7 @@ func TestWhatCountsAsLoad(t *testing.T) {
 			_, err := p.Put(ctx, "b", n, pool.PutOptions{Delay: time.Hour})
 			require.NoError(t, err)
 		}
-		for n := range 3 { // one runs, and two are ready, with room for 6
+		for n := range 3 { // one runs, and two are ready, with room for 4
 			require.NoError(t, p.Submit(ctx, "a", n))
 			workers(1)
 		}

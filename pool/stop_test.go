@@ -189,11 +189,11 @@ func TestStopAndWaitInTime(t *testing.T) {
 // TestWaitForLetters has a sink that takes its time, for tasks that were dropped, evicted or have
 // expired. Wait waits for it.
 func TestWaitForLetters(t *testing.T) {
-	for _, whenFull := range []pool.WhenFull{pool.DropNew, pool.EvictOldest, pool.EvictHeaviest} {
+	for _, queue := range []fairq.WhenFull{fairq.Reject, fairq.EvictOldest, fairq.EvictHeaviest} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {
 			var box mailbox[int]
 			p := openFunc(t, newGate().handle, pool.Options[int]{
-				Workers: 1, Queue: task.Options[int]{Capacity: 2}, WhenFull: whenFull, DeadlineAfter: time.Minute,
+				Workers: 1, Queue: task.Options[int]{Capacity: 2, WhenFull: queue}, WhenFull: pool.DropNew, DeadlineAfter: time.Minute,
 				DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
 					time.Sleep(time.Hour)
 					return box.sink(ctx, l)
@@ -289,28 +289,6 @@ func TestWaitLooksAgain(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestWaitForEachLetter has a sink that is still busy with what was dropped when all else is done.
-func TestWaitForEachLetter(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		var box mailbox[int]
-		g := newGate()
-		p := openFunc(t, g.handle, pool.Options[int]{
-			Workers: 1, Queue: task.Options[int]{Capacity: 1}, WhenFull: pool.DropNew, DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
-				time.Sleep(time.Hour)
-				return box.sink(ctx, l)
-			},
-		})
-		for i := range 3 {
-			go func() { _ = p.Submit(ctx, "a", i) }()
-			synctest.Wait()
-		}
-		g.let(2)
-		wait(t, p)
-		require.Len(t, box.all(), 1)
-		end(t, ctx, p)
-	})
 }
 
 // TestStopAndWaitForSubmits has one that was accepted, but is not through yet.

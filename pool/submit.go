@@ -201,7 +201,7 @@ func (p *Pool[V]) makeRoom(
 		}
 		p.taskDropped(ctx, o.class.name, t)
 		return 0, nil
-	case Reject, RejectOverShare, EvictOldest, EvictHeaviest:
+	case Reject:
 		return 0, full
 	}
 	if setOf(ctx) == &p.workerSet || p.notInHandler("Submit") != nil {

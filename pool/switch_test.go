@@ -117,23 +117,20 @@ func TestSetWorkersOverridesSchedule(t *testing.T) {
 	})
 }
 
-// TestRangeHasFactorsOfPool has a range that names none.
-func TestRangeHasFactorsOfPool(t *testing.T) {
-	forRigs(t, 1, func(t *testing.T, _ *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
-		rig := open(t, 10, pool.Options[int]{
-			Scale:    pool.Scale{Max: 9, WakeFactor: 0.2, IdleTimeout: time.Second},
+// TestRangeHasTimeoutOfPool has a range that names none.
+func TestRangeHasTimeoutOfPool(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		p := openFunc(t, nothing, pool.Options[int]{
+			Scale:    pool.Scale{Max: 9, IdleTimeout: time.Second},
 			Schedule: pool.Schedule{Ranges: []pool.Range{{Time: "00:00-24:00", Scale: pool.Scale{Max: 2}}}},
 		})
-		for i, workers := range []int{1, 1, 2, 2} { // from 2 of 10 on
-			require.NoError(t, rig.submit(t.Context(), i))
-			synctest.Wait()
-			require.Equal(t, workers, rig.stats().Workers)
-		}
-		rig.let(4)
-		time.Sleep(time.Second)
+		require.NoError(t, p.Do(ctx, "a", 1, pool.PutOptions{}))
+		time.Sleep(time.Second - 1)
+		require.Equal(t, 1, p.Stats().Workers)
+		time.Sleep(1)
 		synctest.Wait()
-		require.Zero(t, rig.stats().Workers)
-		require.NoError(t, rig.end(t.Context()))
+		require.Zero(t, p.Stats().Workers)
+		end(t, ctx, p)
 	})
 }
 

@@ -294,7 +294,7 @@ func (s *taskSource[V]) recall() {
 }
 
 // watchLoad implements source.
-func (s *taskSource[V]) watchLoad(fullness float64) bool {
+func (s *taskSource[V]) watchLoad() bool {
 	for _, c := range s.classes {
 		if c.over.Load() {
 			continue
@@ -303,7 +303,7 @@ func (s *taskSource[V]) watchLoad(fullness float64) bool {
 			waiting, room, err := c.load(s.pool.ctx)
 			level := 1
 			if room > 0 {
-				level = loadLevel(fullness, room)
+				level = loadLevel(room)
 			}
 			if err != nil || waiting >= level { // takeOrWatch finds out what is wrong
 				return false
@@ -318,13 +318,13 @@ func (s *taskSource[V]) watchLoad(fullness float64) bool {
 	return true
 }
 
-// loadBelow implements source.
-func (s *taskSource[V]) loadBelow(fullness float64) bool {
+// loadIsLow implements source.
+func (s *taskSource[V]) loadIsLow() bool {
 	for _, c := range s.classes {
 		waiting, room, err := c.load(s.pool.ctx)
 		switch {
 		case c.over.Load():
-		case err != nil, room == 0 && waiting > 0, room > 0 && float64(waiting)/float64(room) >= fullness:
+		case err != nil, room == 0 && waiting > 0, room > 0 && 2*waiting >= room:
 			return false
 		}
 	}

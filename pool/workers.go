@@ -112,21 +112,21 @@ func (s *itemSource[K, V]) disarm(bool) {
 func (*itemSource[K, V]) drains(any) bool { return false }
 
 // watchLoad implements source.
-func (s *itemSource[K, V]) watchLoad(fullness float64) bool {
+func (s *itemSource[K, V]) watchLoad() bool {
 	level := 1
 	if capacity := s.queue.Stats().Capacity; capacity < fairq.MaxLen {
-		level = loadLevel(fullness, capacity)
+		level = loadLevel(capacity)
 	}
 	return s.loadWatch.Arm(level)
 }
 
-// loadBelow implements source.
-func (s *itemSource[K, V]) loadBelow(fullness float64) bool {
+// loadIsLow implements source.
+func (s *itemSource[K, V]) loadIsLow() bool {
 	q := s.queue.Stats()
 	if q.Capacity == fairq.MaxLen {
 		return q.Len == 0
 	}
-	return float64(q.Len+q.WaitingPush)/float64(q.Capacity) < fullness
+	return 2*(q.Len+q.WaitingPush) < q.Capacity
 }
 
 // addRunning implements source.

@@ -93,11 +93,11 @@ type source interface {
 	// called before: then there is none to be taken now. It may be called with mu.
 	watches() bool
 
-	// watchLoad has workerSet.dispatch called as soon as a queue is as full as that, or, if it has
-	// no limit, as soon as a task waits. If that is so already, it returns false instead.
-	// loadBelow tells whether all queues are less full.
-	watchLoad(fullness float64) bool
-	loadBelow(fullness float64) bool
+	// watchLoad has workerSet.dispatch called as soon as a queue is so full that another worker is
+	// to be started, see Scale. If that is so already, it returns false instead. loadIsLow tells
+	// whether all queues are so empty that a worker is to end.
+	watchLoad() bool
+	loadIsLow() bool
 
 	// drains reports whether the source takes tasks from this queue.
 	drains(queue any) bool
@@ -200,7 +200,7 @@ func (ws *workerSet) dispatchOneLocked() bool {
 		ws.assignLocked(task)
 		return true
 	}
-	wake, stopped := ws.scale.WakeFactor, !ws.mayTakeLocked()
+	stopped := !ws.mayTakeLocked()
 	able := !stopped && len(ws.unassigned) == 0
 	// If all workers are busy that there must be, another one is started only under load.
 	busy := able && len(ws.idle) == 0 && ws.active > 0 && ws.active >= ws.scale.Min
@@ -216,7 +216,7 @@ func (ws *workerSet) dispatchOneLocked() bool {
 	if !able || busy {
 		ws.source.disarm(stopped) // before watchLoad, whose watch it may disarm too
 	}
-	if able && !(busy && ws.source.watchLoad(wake)) {
+	if able && !(busy && ws.source.watchLoad()) {
 		var err error
 		if task, err = ws.source.takeOrWatch(); err != nil {
 			ws.sourceFailed(err)
