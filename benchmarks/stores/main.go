@@ -58,7 +58,6 @@ type options struct {
 	dir      string
 	fifo     bool
 	fair     bool
-	churn    bool
 	load     load
 }
 
@@ -69,14 +68,13 @@ func main() {
 	flag.StringVar(&names, "peers", "", "who takes part, with commas between; all if empty")
 	flag.StringVar(&callers, "callers", "", "how many at the same time (default 1,8,64, and 1,8,100 for postgres)")
 	flag.StringVar(&backlogs, "backlog", "0,10000,1000000", "how many tasks are there already")
-	flag.DurationVar(&o.time, "time", 0, "how long a trial lasts at most (default 2s, 20s with -fair, and 1m with -churn)")
+	flag.DurationVar(&o.time, "time", 0, "how long a trial lasts at most (default 2s, and 20s with -fair)")
 	flag.IntVar(&o.tasks, "tasks", 20_000, "how many tasks a trial has at most")
 	flag.IntVar(&o.count, "count", 3, "how many rounds")
 	flag.IntVar(&o.keys, "keys", 1_000, "how many keys, unless -fair")
 	flag.StringVar(&o.dir, "dir", "", "where databases are made, for the time of the run (default that for temporary files)")
 	flag.BoolVar(&o.fifo, "fifo", false, "compare ours with ours when all tasks have the same key, which is first in first out")
 	flag.BoolVar(&o.fair, "fair", false, "measure how long tasks of small tenants wait beside a big one")
-	flag.BoolVar(&o.churn, "churn", false, "compare ours in PostgreSQL with other settings of its table, for long enough that vacuum matters")
 	flag.Float64Var(&o.load.rate, "rate", 50, "with -fair: how many tasks the small tenants put in a second, all together")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -112,9 +110,6 @@ func (o *options) parse(names, callers, backlogs string) (err error) {
 		o.time = 2 * time.Second
 		if o.fair {
 			o.time = 20 * time.Second
-		}
-		if o.churn {
-			o.time = time.Minute
 		}
 	}
 	if o.time < 0 || o.tasks < 1 || o.count < 1 || o.keys < 1 || o.load.rate <= 0 {
@@ -161,9 +156,6 @@ func (o *options) selected() ([]contestant, error) {
 
 // run measures, and prints what it has measured also if it fails later.
 func run(ctx context.Context, o *options, out, progress io.Writer) error {
-	if o.churn {
-		return compareChurn(ctx, o, out, progress)
-	}
 	chosen, err := o.selected()
 	if err != nil {
 		return err

@@ -160,14 +160,3 @@ func TestWaits(t *testing.T) {
 	require.Equal(t, "2", quantiles([]*waits{w}, 0.5))
 	require.Equal(t, "more than 400", quantiles([]*waits{w}, 1))
 }
-
-func TestChurn(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes long")
-	}
-	needPostgres(t)
-	var out bytes.Buffer
-	o := &options{store: "postgres", churn: true, time: 200 * time.Millisecond, keys: 10}
-	require.NoError(t, run(t.Context(), o, &out, &bytes.Buffer{}))
-	require.Equal(t, len(variants)+2, strings.Count(out.String(), "\n|"))
-}

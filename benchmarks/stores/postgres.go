@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -36,9 +35,9 @@ var serverSettings = []string{
 	"min_wal_size=1GB",
 }
 
-// startServer starts a server, with these settings too. As root, which PostgreSQL refuses to run
+// startServer starts a server. As root, which PostgreSQL refuses to run
 // as, it is run as another user.
-func startServer(ctx context.Context, dir string, settings ...string) (*server, error) {
+func startServer(ctx context.Context, dir string) (*server, error) {
 	initdb, postgres, err := findServer()
 	if err != nil {
 		return nil, err
@@ -60,7 +59,7 @@ func startServer(ctx context.Context, dir string, settings ...string) (*server, 
 		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
 	}
 	args := []string{"-D", data, "-k", s.dir}
-	for _, setting := range slices.Concat(serverSettings, settings) {
+	for _, setting := range serverSettings {
 		args = append(args, "-c", setting)
 	}
 	// it is stopped by stop, not by ctx, so that it can end well
