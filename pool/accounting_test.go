@@ -162,9 +162,7 @@ func newLedger(t *testing.T, seed uint64) *ledger {
 		o.Limits = l.anyLimits()
 		l.limits = o.Limits
 	}
-	if r.IntN(2) == 0 {
-		o.Order = pool.Order{Strict: true, Ageing: time.Duration(r.IntN(3)*20) * time.Millisecond}
-	}
+	o.Strict = r.IntN(2) == 0
 	l.open()
 	return l
 }

@@ -5,12 +5,10 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq"
@@ -63,7 +61,7 @@ func TestStrictOrder(t *testing.T) {
 				}
 				time.Sleep(time.Duration(r.IntN(2)) * time.Second)
 				return nil
-			}, pool.Options[int]{Workers: 1, Classes: classes, Order: pool.Order{Strict: true}})
+			}, pool.Options[int]{Workers: 1, Classes: classes, Strict: true})
 			p.Pause()
 			for range 50 {
 				add()
@@ -148,92 +146,12 @@ func TestOwnCapacity(t *testing.T) {
 	})
 }
 
-// aged is a class of TestAgeing.
-type aged struct {
-	queued int
-	// when it was served last; and when it began to have tasks, if that is later
-	served, since time.Time
-	passed        int // starts of others since it has been old
-}
-
-// TestAgeing checks each start of one worker. A class is old when it has had tasks, and was not
-// served, for as long as Ageing; or, as nobody looks whether it is empty meanwhile, when it has
-// tasks and was not served for that long. Old ones come first, and no class is passed over by more
-// starts than there are others. Otherwise the most urgent class is served. The time runs also if
-// all workers are busy.
-func TestAgeing(t *testing.T) {
-	r := chance(t)
-	for range 40 {
-		synctest.Test(t, func(t *testing.T) { testAgeing(t, r) })
-	}
-}
-
-func testAgeing(t *testing.T, r *rand.Rand) {
-	names, ageing := anyClasses(r, 6), time.Duration(1+r.IntN(20))*time.Second
-	var mu sync.Mutex
-	classes := make([]aged, len(names))
-	isOld := func(since time.Time) bool { return time.Since(since) >= ageing }
-	begin := func(n int) (runs time.Duration) {
-		mu.Lock()
-		defer mu.Unlock()
-		first, old := -1, false
-		for i := range classes {
-			c := &classes[i]
-			if c.queued > 0 && first < 0 {
-				first = i
-			}
-			if i != n && c.queued > 0 && isOld(c.since) {
-				old = true
-				c.passed++
-				assert.Less(t, c.passed, len(classes))
-			}
-		}
-		c := &classes[n]
-		switch {
-		case old:
-			assert.True(t, isOld(c.served), "an old one is passed over")
-		case n != first:
-			assert.True(t, isOld(c.served), "%d comes before %d", n, first)
-		}
-		c.served, c.since, c.passed = time.Now(), time.Now(), 0
-		c.queued--
-		return time.Duration(r.IntN(8)) * time.Second / 4
-	}
-	p := openFunc(t, func(_ context.Context, tk *task.Task[int]) error {
-		time.Sleep(begin(tk.Payload))
-		return nil
-	}, pool.Options[int]{Workers: 1, Classes: names, Order: pool.Order{Strict: true, Ageing: ageing}})
-	synctest.Wait()
-	submit := func() (later time.Duration, class int) {
-		mu.Lock()
-		defer mu.Unlock()
-		class = min(r.IntN(len(classes)), r.IntN(len(classes)))
-		c := &classes[class]
-		if c.queued == 0 {
-			c.since = time.Now()
-			if c.served.IsZero() {
-				c.served = c.since
-			}
-		}
-		c.queued++
-		return time.Duration(r.IntN(8))*time.Second/4 + time.Millisecond, class
-	}
-	for range 200 {
-		later, class := submit()
-		putIn(t, p, class, "a", class)
-		synctest.Wait()
-		time.Sleep(later)
-	}
-	wait(t, p)
-	end(t, t.Context(), p)
-}
-
 // TestPrioritiesWithinAClass has urgent tasks of a class, which are only urgent there.
 func TestPrioritiesWithinAClass(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		g := newGate()
 		p := openFunc(t, g.handle, pool.Options[int]{
-			Workers: 1, Classes: []pool.Class[int]{{Name: "0"}, {Name: "1"}}, Order: pool.Order{Strict: true},
+			Workers: 1, Classes: []pool.Class[int]{{Name: "0"}, {Name: "1"}}, Strict: true,
 		})
 		p.Pause()
 		for i := range 4 {

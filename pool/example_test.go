@@ -94,7 +94,7 @@ func ExampleClass() {
 	}, &pool.Options[string]{
 		Workers: 1,
 		Classes: []pool.Class[string]{{Name: "gold"}, {Name: "free", Capacity: 1000}},
-		Order:   pool.Order{Strict: true, Ageing: time.Minute},
+		Strict:  true,
 	})
 	p.Pause()
 	for range 3 {

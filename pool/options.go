@@ -66,8 +66,10 @@ type Options[V any] struct {
 	// Classes are the queues of a pool that has several; see [Class].
 	Classes []Class[V]
 
-	// Order says how the classes share the workers.
-	Order Order
+	// Strict has a class served only if those before it have no task. Otherwise classes are served in
+	// rounds, each as often in a round as its weight says. Either way no worker is idle while any
+	// class has a task that can be taken.
+	Strict bool
 
 	// Limits keep room for urgent tasks; see [Limit].
 	Limits []Limit
@@ -156,24 +158,12 @@ const (
 // any queue.
 type Class[V any] struct {
 	Name   string         // unique in the pool
-	Weight int            // the share of the starts, see Order; 0 means 1
+	Weight int            // the share of the starts, unless Options.Strict; 0 means 1
 	Queue  *task.Queue[V] // nil means one of the pool's own, as the Options say
 
 	// Capacity overrides that of the Options for a queue of the pool's own. 0 means that it does
 	// not.
 	Capacity int
-}
-
-// Order is how classes share the workers. No worker is idle while any class has a task that can be
-// taken.
-type Order struct {
-	// Strict means that a class is served only if those before it have no task. Otherwise classes
-	// are served in rounds, each as often in a round as its weight says.
-	Strict bool
-
-	// Ageing, with Strict, is how long a class that has tasks may go without being served. Then it
-	// is served once before the others. 0 means for ever.
-	Ageing time.Duration
 }
 
 // Limit says that a task of this priority, or a less urgent one, is started only while fewer than
@@ -277,8 +267,6 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 		return nil, invalid("Options.Delay is %v; it must be less than Options.DeadlineAfter, %v, or no task would ever be started", o.Delay, o.DeadlineAfter)
 	case o.Kinds != nil && len(o.Kinds) == 0:
 		return nil, invalid("Options.Kinds is empty; it must be nil, for all kinds, or name one, or no task would ever be started")
-	case o.Order.Ageing < 0 || o.Order.Ageing > 0 && !o.Order.Strict:
-		return nil, invalid("Options.Order.Ageing is %v; it must be 0 or more, and 0 unless Order.Strict is set", o.Order.Ageing)
 	}
 	return o.completeCommon()
 }

@@ -96,7 +96,7 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]], option
 	p.accepting, p.stopAccepting = context.WithCancelCause(context.Background())
 	p.workerSet.workerSettings = *setup
 	s := &p.tasks
-	s.pool, s.order, s.epoch, s.kinds = p, o.Order, time.Now(), slices.Clone(o.Kinds)
+	s.pool, s.strict, s.kinds = p, o.Strict, slices.Clone(o.Kinds)
 	s.filter = task.Filter{Kinds: s.kinds}
 	s.turns.Weight = func(i int) int { return s.classes[i].weight }
 	for _, c := range o.Classes {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/task"
@@ -20,8 +19,7 @@ import (
 type taskSource[V any] struct {
 	pool    *Pool[V]
 	classes []*class[V]
-	order   Order
-	epoch   time.Time
+	strict  bool
 
 	running    atomic.Int64   // tasks that were taken and are not done, without those in Yield
 	serial     atomic.Bool    // takes go one by one: there are several classes, or limits
@@ -54,10 +52,8 @@ type class[V any] struct {
 	loadWatch *task.Watch[V] // so many tasks wait that another worker is needed
 
 	// watching is true while the queue has no task that could be taken, and taskWatch is armed.
-	// When taskWatch is due, woken becomes true until the queue is asked again, and arrivedAt is
-	// when that was, in nanoseconds since taskSource.epoch.
+	// When taskWatch is due, woken becomes true until the queue is asked again.
 	watching, woken atomic.Bool
-	arrivedAt       atomic.Int64
 
 	over     atomic.Bool // the queue was closed or dropped
 	failures failures
@@ -69,9 +65,8 @@ type class[V any] struct {
 	goneHandled atomic.Uint64
 
 	// Protected by taskSource.mu:
-	inTurn   bool      // it has its turns in taskSource.turns
-	askedAt  uint64    // the takeCount of the last call that has found nothing in it
-	servedAt time.Time // or when its first task after that came; only for Order.Ageing
+	inTurn  bool   // it has its turns in taskSource.turns
+	askedAt uint64 // the takeCount of the last call that has found nothing in it
 }
 
 // add adds a class.
@@ -79,9 +74,6 @@ func (s *taskSource[V]) add(c *class[V]) {
 	c.learn = func(t *task.Task[V], cost int64) { _ = c.queue.ReportCost(t.Key, cost) } // it learns: see Options.complete
 	c.consumer = c.queue.NewConsumer(s.filter)
 	c.taskWatch = c.consumer.Watch(func() {
-		if s.order.Ageing > 0 {
-			c.arrivedAt.Store(int64(time.Since(s.epoch)))
-		}
 		c.woken.Store(true)
 		c.watching.Store(false)
 		s.mayHaveTasks.Store(true)
@@ -175,11 +167,10 @@ func (s *taskSource[V]) takeSerial() (*attempt[V], error) {
 		return s.classes[0].attempt(s.prefetcher.next(nil)), nil
 	}
 	s.updateFilterLocked()
-	now := s.now()
 	if s.mayHaveTasks.Swap(false) {
 		for i, c := range s.classes {
 			if !c.watching.Load() && !c.inTurn && !c.over.Load() {
-				c.inTurn, c.servedAt = true, s.epoch.Add(time.Duration(c.arrivedAt.Load()))
+				c.inTurn = true
 				for range c.weight {
 					s.turns.Push(i, struct{}{})
 				}
@@ -189,7 +180,7 @@ func (s *taskSource[V]) takeSerial() (*attempt[V], error) {
 	s.takeCount++
 	var failed error
 	for {
-		i, ok := s.nextClassLocked(now)
+		i, ok := s.nextClassLocked()
 		if !ok {
 			return nil, cmp.Or(failed, s.allOverLocked())
 		}
@@ -201,8 +192,8 @@ func (s *taskSource[V]) takeSerial() (*attempt[V], error) {
 			a, err = c.takeOrWatch(s.pool.ctx)
 		}
 		if a != nil {
-			c.inTurn, c.servedAt = true, now
-			if !s.order.Strict {
+			c.inTurn = true
+			if !s.strict {
 				s.turns.Push(i, struct{}{})
 			}
 			if c.watching.Load() {
@@ -238,35 +229,17 @@ func (s *taskSource[V]) dropTurnsLocked(i int) {
 	s.classes[i].inTurn = false
 }
 
-// now returns the time if it matters.
-func (s *taskSource[V]) now() (now time.Time) {
-	if s.order.Ageing > 0 {
-		now = time.Now()
-	}
-	return now
-}
-
 // nextClassLocked returns the class whose turn it is. If the order is strict, each class is asked
 // once, even one that had no task: its taskWatch may be just about to tell that it has one, and an
 // urgent task must be the very next one that is started.
-func (s *taskSource[V]) nextClassLocked(now time.Time) (next int, ok bool) {
-	if !s.order.Strict {
+func (s *taskSource[V]) nextClassLocked() (next int, ok bool) {
+	if !s.strict {
 		next, _, ok = s.turns.Pop()
 		return next, ok
 	}
-	next = -1
-	oldest := now
-	for i, c := range s.classes {
-		switch {
-		case c.inTurn && (next < 0 || s.order.Ageing > 0 && now.Sub(c.servedAt) >= s.order.Ageing && c.servedAt.Before(oldest)):
-			next, oldest = i, c.servedAt
-		case next < 0 && c.askedAt != s.takeCount && !c.over.Load():
-			next = i
-		}
-		if next >= 0 && s.order.Ageing == 0 {
-			break
-		}
-	}
+	next = slices.IndexFunc(s.classes, func(c *class[V]) bool {
+		return c.inTurn || c.askedAt != s.takeCount && !c.over.Load()
+	})
 	return next, next >= 0
 }
 
