@@ -191,6 +191,9 @@ func (b *band) first(f *driver.Filter) *line {
 			if first == nil || lane.line.before(first) {
 				first = lane.line
 			}
+			if len(b.shown[0].owed) == 0 {
+				return first // for none is owed a turn
+			}
 			break
 		}
 	}
