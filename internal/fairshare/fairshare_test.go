@@ -364,3 +364,54 @@ func TestMemory(t *testing.T) {
 	require.LessOrEqual(t, s.peak, 8*spareKeys)
 	require.LessOrEqual(t, cap(s.line), 8*spareKeys)
 }
+
+// TestNinetyPercent shows what the rule costs where there is room for all: half of the work is in
+// requests of 1 s, half in those of 20 ms, and together they need 0.9 of the permits.
+func TestNinetyPercent(t *testing.T) {
+	const keys, limit, longs, shorts = 10, 4, 0, 1
+	until := time.Hour
+	if testing.Short() {
+		until = 10 * time.Minute
+	}
+	run := func(firstCome bool) (mean, p99 [2]time.Duration, done int) {
+		random := rand.New(rand.NewPCG(1, 1))
+		about := func(mean float64) func() time.Duration {
+			return func() time.Duration { return time.Duration(random.ExpFloat64() * mean) }
+		}
+		var clients []*client
+		for i := range 600 { // so many that their requests come as if from nowhere
+			hold := float64(time.Second)
+			if i%2 == shorts {
+				hold /= 50
+			}
+			c := &client{key: always(i % (2 * keys)), weight: 1, hold: about(hold), think: about(hold * 600 / 0.9 / limit)}
+			c.at = c.think()
+			clients = append(clients, c)
+		}
+		w, _ := newWorld(limit, clients...)
+		if firstCome {
+			w.next = func() *key {
+				return slices.MinFunc(w.line, func(a, b *key) int { return cmp.Compare(a.first, b.first) })
+			}
+		}
+		var waits [2][]time.Duration
+		w.admitted = func(c *client) { waits[c.k.Key%2] = append(waits[c.k.Key%2], w.now-c.came) }
+		w.run(until, math.MaxInt)
+		for kind, all := range waits {
+			slices.Sort(all)
+			for _, d := range all {
+				mean[kind] += d / time.Duration(len(all))
+			}
+			p99[kind] = all[len(all)*99/100]
+			done += len(all)
+		}
+		return mean, p99, done
+	}
+	mean, p99, done := run(false)
+	meanFIFO, p99FIFO, doneFIFO := run(true)
+	t.Logf("long and short requests wait %v, p99 %v; first come %v, p99 %v", mean, p99, meanFIFO, p99FIFO)
+	require.InEpsilon(t, doneFIFO, done, 0.02)
+	require.Less(t, mean[shorts], meanFIFO[shorts])
+	require.Less(t, mean[longs], 3*meanFIFO[longs])
+	require.Less(t, p99[longs], 5*p99FIFO[longs])
+}
