@@ -55,7 +55,7 @@ $(TESTS):
 	@cd $(@:test@%=%) && go test $(FLAGS) $(SKIP) ./...
 test@./store/etcd: SKIP = $(if $(filter -short,$(FLAGS)),-skip='TestStore|Members')
 
-docs: ## compile the programs in the docs
+docs: ## compile the programs in the docs, and run those that end
 	@go test -run TestDocs .
 
 nightly: ## what is slow: all tests in full and once more for races, coverage, fuzzing, installing as released

@@ -1,6 +1,7 @@
 package fairq_test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,30 +12,48 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The complete programs in the docs build.
+// The complete programs in the docs build. Those with an "Output:" are run and print that, and those
+// that are tests pass.
 func TestDocs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds them one by one: make docs")
 	}
 	pages, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
-	programs := 0
+	ran := 0
 	for _, page := range append(pages, "README.md") {
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
 		for i, block := range strings.Split(string(text), "```go\n")[1:] {
 			source, _, _ := strings.Cut(block, "```")
-			if !strings.HasPrefix(source, "package main\n") || strings.Contains(source, "/store/") {
-				continue // a piece, or one that needs another module
+			if !strings.HasPrefix(source, "package main\n") {
+				continue // a piece
 			}
-			programs++
+			_, output, runs := strings.Cut(source, "\t// Output:\n")
+			verb, file := "vet", "main.go"
+			switch {
+			case strings.Contains(source, "\nfunc Test"):
+				verb, file = "test", "main_test.go"
+			case runs:
+				verb = "run"
+				ran++
+			}
 			t.Run(fmt.Sprint(page, " ", i), func(t *testing.T) {
-				name := filepath.Join(t.TempDir(), "main.go")
+				name := filepath.Join(t.TempDir(), file)
 				require.NoError(t, os.WriteFile(name, []byte(source), 0o600))
-				out, err := exec.CommandContext(t.Context(), "go", "vet", name).CombinedOutput()
-				require.NoError(t, err, "%s", out)
+				command := exec.CommandContext(t.Context(), "go", verb, name)
+				if strings.Contains(source, "/store/") {
+					command.Dir = "examples/durable" // a module that has the stores
+				}
+				var out, errOut bytes.Buffer
+				command.Stdout, command.Stderr = &out, &errOut
+				require.NoError(t, command.Run(), "%s%s", &out, &errOut)
+				if verb == "run" {
+					want := strings.ReplaceAll(strings.TrimSuffix(output, "}\n"), "\t// ", "")
+					require.Equal(t, want, out.String())
+				}
 			})
 		}
 	}
-	require.GreaterOrEqual(t, programs, 2)
+	require.GreaterOrEqual(t, ran, 2)
 }
