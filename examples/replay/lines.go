@@ -56,7 +56,6 @@ func (fair) done(job) error { return nil }
 // the time is simulated here; so this has the queue's rule. TestByTime compares the two.
 type byTime struct {
 	rule   fairshare.Shares[int, userTime]
-	weight func(user int) int
 	now    time.Duration
 	pushed uint64
 }
@@ -77,7 +76,7 @@ func (l *byTime) at(now int64) { l.now = time.Duration(now) * time.Second }
 
 func (l *byTime) Push(j job) error {
 	l.pushed++
-	k := l.rule.Add(l.rule.Find(j.user), j.user, l.weight(j.user))
+	k := l.rule.Add(l.rule.Find(j.user), j.user, 1)
 	k.Data.waiting = append(k.Data.waiting, numbered{j, l.pushed})
 	l.rule.Wait(k, k.Data.waiting[0].number, l.now)
 	return nil
@@ -120,21 +119,19 @@ type contender struct {
 }
 
 // contenders returns the lines to compare. The first one is that which the others are measured by.
-func (s *settings) contenders(w *workload, weights []int) []contender {
-	weight := func(user int) int { return weights[user] }
-	count := fairq.Options[int, job]{Weight: weight}
+func (s *settings) contenders(w *workload) []contender {
 	return []contender{
 		{"FIFO", &fifo{}},
-		{"fair by count", newFair(count)},
-		{"fair by time", &byTime{weight: weight}},
-		{"run times known", newFair(known(count, w, s.quantum))},
+		{"fair by count", newFair(fairq.Options[int, job]{})},
+		{"fair by time", &byTime{}},
+		{"run times known", newFair(known(w, s.quantum))},
 	}
 }
 
 // known shares the servers' time as if it were known in advance how long each job will run. quantum
 // is in mean run times.
-func known(o fairq.Options[int, job], w *workload, quantum float64) fairq.Options[int, job] {
-	o.Quantum = inRange(quantum*w.meanRun(), fairq.MaxQuantum)
+func known(w *workload, quantum float64) fairq.Options[int, job] {
+	o := fairq.Options[int, job]{Quantum: inRange(quantum*w.meanRun(), fairq.MaxQuantum)}
 	longest := min(o.Quantum<<16, fairq.MaxCost)
 	o.Cost = func(j job) int64 { return inRange(float64(j.run), longest) }
 	return o

@@ -19,8 +19,8 @@ type inTime struct {
 	start time.Time
 }
 
-func newInTime(weight func(int) int) inTime {
-	return inTime{newFair(fairq.Options[int, job]{ShareTime: true, Weight: weight}), time.Now()}
+func newInTime() inTime {
+	return inTime{newFair(fairq.Options[int, job]{ShareTime: true}), time.Now()}
 }
 
 func (l inTime) at(now int64) { time.Sleep(time.Duration(now)*time.Second - time.Since(l.start)) }
@@ -32,10 +32,9 @@ func TestByTime(t *testing.T) {
 		r := rand.New(rand.NewPCG(3, 4))
 		for range 200 {
 			jobs, servers := randomJobs(r, 5), 1+r.IntN(6)
-			weight := func(user int) int { return 1 + user%3 }
 			var want, got diary
-			require.NoError(t, simulate(jobs, servers, newInTime(weight), &want))
-			require.NoError(t, simulate(jobs, servers, &byTime{weight: weight}, &got))
+			require.NoError(t, simulate(jobs, servers, newInTime(), &want))
+			require.NoError(t, simulate(jobs, servers, &byTime{}, &got))
 			require.Equal(t, want, got)
 		}
 	})
@@ -60,10 +59,8 @@ func TestBuiltInReplay(t *testing.T) {
 	require.NoError(t, err)
 	w, err := s.read()
 	require.NoError(t, err)
-	weights, err := s.weightsOf(w)
-	require.NoError(t, err)
 
-	results, err := compare(w, s.servers, s.contenders(w, weights))
+	results, err := compare(w, s.servers, s.contenders(w))
 	require.NoError(t, err)
 	for _, r := range results {
 		require.Len(t, r.waitsOf(w.groups()[0].users), len(w.jobs), "every job has a wait")
@@ -90,7 +87,7 @@ func TestBuiltInReplay(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		byTime := figuresOf(w, results[2].waits)
-		require.Equal(t, byTime, simulated(newInTime(nil)), "the queue itself")
+		require.Equal(t, byTime, simulated(newInTime()), "the queue itself")
 	})
 	mean := inRange(w.meanRun(), fairq.MaxCost)
 	o := fairq.Options[int, job]{Quantum: mean / 10, PriorCost: mean}

@@ -42,28 +42,9 @@ func TestReadCSV(t *testing.T) {
 		"packed":              pack(t, "submit_s,user,run_s\n0,ann,9\n5,bob,0\n5,ann,3\n"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, w := read(t, text)
+			got, _ := read(t, text)
 			require.Equal(t, want, got)
-			require.Zero(t, w.skipped)
 		})
-	}
-}
-
-func TestReadSWF(t *testing.T) {
-	text := `; Version: 2.2, with a comma
-;
-
-  1  40 -1 100  1 -1 -1 1 -1 -1 1 5 1 -1 1 -1 -1 -1
-  2  10  7  -1  1 -1 -1 1 -1 -1 0 6 1 -1 1 -1 -1 -1
-	3 10 -1 20 4 -1 -1 1 -1 -1 1 -1 1 -1 1 -1 -1 -1
-; a comment in the middle
-  4  10 -1 0  1 -1 -1 1 -1 -1 1 5
-`
-	want := []string{"10s -1 20s", "10s 5 0s", "40s 5 1m 40s"}
-	for _, text := range []string{text, pack(t, text), strings.ReplaceAll(text, "\n", "\r\n")} {
-		got, w := read(t, text)
-		require.Equal(t, want, got)
-		require.Equal(t, 1, w.skipped)
 	}
 }
 
@@ -71,27 +52,22 @@ func TestReadErrors(t *testing.T) {
 	const header = "submit_s,user,run_s\n"
 	packed := pack(t, header+strings.Repeat("0,ann,9\n", 1000))
 	for text, want := range map[string]string{
-		"":                                      "log: there are no jobs in it",
-		header:                                  "log: there are no jobs in it",
-		"1 0 0 -1 0 0 0 0 0 0 0 5\n":            "log: no jobs to replay; the run time of each (1 in all) is unknown",
-		"0,ann,9\n":                             `log:1: the header is "0,ann,9", must be "submit_s,user,run_s"`,
-		"user,submit_s,run_s\nann,0,9\n":        `log:1: the header is "user,submit_s,run_s", must be "submit_s,user,run_s"`,
-		header + "0,ann,9\n\n1,ann\n":           "log:4: 2 fields, must be 3 (submit_s,user,run_s)",
-		header + "0,ann,9,1\n":                  "log:2: 4 fields, must be 3 (submit_s,user,run_s)",
-		header + "x,ann,9\n":                    `log:2: the submit time is "x", must be a whole number of seconds from 0 to 10000000000`,
-		header + "-1,ann,9\n":                   `log:2: the submit time is "-1", must be a whole number of seconds from 0 to 10000000000`,
-		header + "0,ann,9\n1,ann,1.5\n":         `log:3: the run time is "1.5", must be a whole number of seconds from 0 to 10000000000`,
-		header + "0,ann,-1\n":                   `log:2: the run time is "-1", must be a whole number of seconds from 0 to 10000000000`,
-		header + "0,ann,10000000001\n":          `log:2: the run time is "10000000001", must be a whole number of seconds from 0 to 10000000000`,
-		header + "0,ann,99999999999999999999":   `log:2: the run time is "99999999999999999999", must be a whole number of seconds from 0 to 10000000000`,
-		header + "0, ,9\n":                      "log:2: the user is empty",
-		header + "0,\"ann,9\n1,ann,9\n":         `log:3: extraneous or missing " in quoted-field`,
-		"; comment\n1 0 0 9 0 0 0 0 0 0 0\n":    "log:2: 11 fields, a line of an SWF file has 12 or more (a CSV begins with submit_s,user,run_s)",
-		"; comment\n1 0 0 9s 0 0 0 0 0 0 0 5":   `log:2: the run time is "9s", must be a whole number of seconds from -10000000000 to 10000000000`,
-		"; comment\n\n1 -1 0 9 0 0 0 0 0 0 0 5": `log:3: the submit time is "-1", must be a whole number of seconds from 0 to 10000000000`,
-		";\n" + strings.Repeat("x", 100_000):    "log:2: bufio.Scanner: token too long",
-		packed[:len(packed)-9]:                  "log:1002: unexpected EOF",
-		"\x1f\x8bnonsense":                      "log: gzip: invalid header",
+		"":                                    "log: there are no jobs in it",
+		header:                                "log: there are no jobs in it",
+		"0,ann,9\n":                           `log:1: the header is "0,ann,9", must be "submit_s,user,run_s"`,
+		"user,submit_s,run_s\nann,0,9\n":      `log:1: the header is "user,submit_s,run_s", must be "submit_s,user,run_s"`,
+		header + "0,ann,9\n\n1,ann\n":         "log:4: 2 fields, must be 3 (submit_s,user,run_s)",
+		header + "0,ann,9,1\n":                "log:2: 4 fields, must be 3 (submit_s,user,run_s)",
+		header + "x,ann,9\n":                  `log:2: the submit time is "x", must be a whole number of seconds from 0 to 10000000000`,
+		header + "-1,ann,9\n":                 `log:2: the submit time is "-1", must be a whole number of seconds from 0 to 10000000000`,
+		header + "0,ann,9\n1,ann,1.5\n":       `log:3: the run time is "1.5", must be a whole number of seconds from 0 to 10000000000`,
+		header + "0,ann,-1\n":                 `log:2: the run time is "-1", must be a whole number of seconds from 0 to 10000000000`,
+		header + "0,ann,10000000001\n":        `log:2: the run time is "10000000001", must be a whole number of seconds from 0 to 10000000000`,
+		header + "0,ann,99999999999999999999": `log:2: the run time is "99999999999999999999", must be a whole number of seconds from 0 to 10000000000`,
+		header + "0, ,9\n":                    "log:2: the user is empty",
+		header + "0,\"ann,9\n1,ann,9\n":       `log:3: extraneous or missing " in quoted-field`,
+		packed[:len(packed)-9]:                "log:1002: unexpected EOF",
+		"\x1f\x8bnonsense":                    "log: gzip: invalid header",
 	} {
 		_, err := readWorkload(strings.NewReader(text), "log")
 		require.EqualError(t, err, want, "%.60q", text)

@@ -14,9 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
-
-	"github.com/fairq/fairq"
 )
 
 //go:embed testdata/lcg-2005.csv.gz
@@ -59,11 +56,7 @@ func command(args []string, out io.Writer) error {
 			return usageError{errors.New("-servers auto: all jobs come in the same second, so the log has no length")}
 		}
 	}
-	weights, err := s.weightsOf(w)
-	if err != nil {
-		return usageError{err}
-	}
-	results, err := compare(w, s.servers, s.contenders(w, weights))
+	results, err := compare(w, s.servers, s.contenders(w))
 	if err != nil {
 		return err
 	}
@@ -88,20 +81,18 @@ type settings struct {
 	servers int // 0 for the least that can do the work in the log's time
 	in      string
 	svg     string
-	weights map[string]int // by name of the user; those not named weigh 1
-	quantum float64        // in mean run times
+	quantum float64 // in mean run times
 }
 
 func parse(args []string, out io.Writer) (settings, error) {
-	s := settings{servers: 1600, weights: map[string]int{}, quantum: 0.1}
+	s := settings{servers: 1600, quantum: 0.1}
 	f := flag.NewFlagSet("replay", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // run prints the error
 	f.Func("servers", "number of servers, `n`, each of which runs one job at a time; auto for the least that can do\n"+
 		"the work in the log's time (default 1600)", s.setServers)
 	f.StringVar(&s.in, "in", "", "replay this `file` instead of the built-in log: a CSV with the columns submit_s,user,run_s,\n"+
-		"or a log of the Parallel Workloads Archive (SWF), each packed with gzip or not; every job takes one server")
+		"packed with gzip or not; every job takes one server")
 	f.StringVar(&s.svg, "svg", "replay.svg", "write the picture to this `file`; none for no picture")
-	f.Func("weights", "weights of users, as `user=weight,...`; the others weigh 1", s.setWeights)
 	f.Func("quantum", "how long a user's jobs may run in a round if run times are known, `x` times the mean run time of\n"+
 		"a job (default 0.1)", s.setQuantum)
 	err := f.Parse(args)
@@ -133,25 +124,6 @@ func (s *settings) setServers(text string) error {
 	return nil
 }
 
-func (s *settings) setWeights(text string) error {
-	for pair := range strings.SplitSeq(text, ",") {
-		cut := strings.LastIndex(pair, "=")
-		if cut < 0 {
-			return fmt.Errorf("%q is not of the form user=weight", pair)
-		}
-		user := strings.TrimSpace(pair[:cut])
-		weight, err := strconv.Atoi(strings.TrimSpace(pair[cut+1:]))
-		if err != nil || weight < 1 || weight > fairq.MaxWeight {
-			return fmt.Errorf("the weight in %q must be a whole number from 1 to %d", pair, fairq.MaxWeight)
-		}
-		if _, twice := s.weights[user]; twice {
-			return fmt.Errorf("user %q has two weights", user)
-		}
-		s.weights[user] = weight
-	}
-	return nil
-}
-
 func (s *settings) setQuantum(text string) error {
 	x, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(x >= 0.001 && x <= 1000) {
@@ -179,32 +151,6 @@ func (s *settings) read() (*workload, error) {
 		w.title = filepath.Base(s.in)
 	}
 	return w, err
-}
-
-// weightsOf returns the weight of each user in the log.
-func (s *settings) weightsOf(w *workload) ([]int, error) {
-	weights := make([]int, len(w.names))
-	found := 0
-	for u, name := range w.names {
-		weights[u] = 1
-		if weight, ok := s.weights[name]; ok {
-			weights[u] = weight
-			found++
-		}
-	}
-	if found == len(s.weights) {
-		return weights, nil
-	}
-	known := make(map[string]bool, len(w.names))
-	for _, name := range w.names {
-		known[name] = true
-	}
-	for name := range s.weights {
-		if !known[name] {
-			return nil, fmt.Errorf("-weights names user %q, who is not in the log", name)
-		}
-	}
-	return weights, nil
 }
 
 // compare runs the workload with each of the lines. Nothing else differs.

@@ -95,7 +95,6 @@ func TestFlags(t *testing.T) {
 		_, out, _ = strings.Cut(out, line)
 		return strings.Join(strings.Fields(out)[:3], " ")
 	}
-	require.Equal(t, "10s 20s 10s", heaviest("by count", "-weights", "ann=2, bob=1"))
 	require.Equal(t, "10s 30s 13s", heaviest("times known", "-quantum", "0.1"))
 	require.Equal(t, "10s 20s 10s", heaviest("times known", "-quantum", "3"))
 }
@@ -104,7 +103,7 @@ func TestHelp(t *testing.T) {
 	status, out, errOut := cli(t, "-h")
 	require.Zero(t, status)
 	require.Empty(t, errOut)
-	for _, name := range []string{"-servers", "-in", "-svg", "-weights", "-quantum"} {
+	for _, name := range []string{"-servers", "-in", "-svg", "-quantum"} {
 		require.Contains(t, out, "\n  "+name+" ")
 	}
 }
@@ -124,12 +123,6 @@ func TestErrors(t *testing.T) {
 		{2, []string{"-servers", "auto", "-in", once}, "-servers auto: all jobs come in the same second"},
 		{2, []string{"-quantum", "0"}, `invalid value "0" for flag -quantum: must be a number from 0.001 to 1000`},
 		{2, []string{"-quantum", "NaN"}, `invalid value "NaN" for flag -quantum: must be a number from 0.001 to 1000`},
-		{2, []string{"-weights", "ann"}, `"ann" is not of the form user=weight`},
-		{2, []string{"-weights", ""}, `"" is not of the form user=weight`},
-		{2, []string{"-weights", "ann=0"}, `the weight in "ann=0" must be a whole number from 1 to 1000`},
-		{2, []string{"-weights", "ann=1001"}, `the weight in "ann=1001" must be a whole number from 1 to 1000`},
-		{2, []string{"-weights", "ann=1,ann=2"}, `user "ann" has two weights`},
-		{2, []string{"-weights", "ann=2,eve=2", "-in", in}, `-weights names user "eve", who is not in the log`},
 		{2, []string{"-colour"}, "flag provided but not defined: -colour"},
 		{2, []string{in}, "There are flags only"},
 		{1, []string{"-in", "missing.csv"}, "open missing.csv:"},

@@ -72,10 +72,6 @@ func (s sorted) mean() int64 {
 func report(w *workload, servers int, results []*result) []byte {
 	var b bytes.Buffer
 	fmt.Fprintln(&b, subject(w, servers))
-	if w.skipped > 0 {
-		fmt.Fprintf(&b, "skipped: %s whose run time is unknown\n", plural(w.skipped, "job"))
-	}
-
 	columns := []measure{median, p95, mean}
 	fmt.Fprintf(&b, "\n%-24s", "Waiting time")
 	for _, m := range columns {

@@ -16,10 +16,9 @@ type job struct {
 
 // A workload is a log that was read.
 type workload struct {
-	title   string
-	jobs    []job    // in submit order; in the order of the log where that is the same
-	names   []string // of the users, in the order in which they come up
-	skipped int      // jobs whose run time is unknown
+	title string
+	jobs  []job    // in submit order; in the order of the log where that is the same
+	names []string // of the users, in the order in which they come up
 }
 
 // work returns how many seconds each user's jobs run, and all together.
