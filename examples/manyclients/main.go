@@ -3,7 +3,7 @@
 //
 //	cd examples/manyclients
 //	go run . -producers 4 -consumers 8
-//	go run . -producers 4 -consumers 8 -strict
+//	go run . -producers 4 -consumers 8 -taking strict
 //
 // The server runs in this process, in a folder that is deleted at the end; with -servers the
 // processes use those that you have. Kill one of the processes while the others go on: what it has
@@ -21,6 +21,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/fairq/fairq/store/etcd"
 )
 
 func main() {
@@ -35,7 +37,7 @@ func main() {
 type config struct {
 	producers, consumers int
 	batch                int
-	strict               bool
+	taking               etcd.Taking
 	servers              string
 	time                 time.Duration
 }
@@ -62,17 +64,22 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	return 0
 }
 
+var takings = map[string]etcd.Taking{"apart": etcd.Apart, "staged": etcd.Staged, "strict": etcd.Strict}
+
 func parse(args []string, help io.Writer) (config, error) {
 	var c config
+	var taking string
 	flags := flag.NewFlagSet("manyclients", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // run says what is wrong
 	flags.IntVar(&c.producers, "producers", 4, "how many processes put tasks")
 	flags.IntVar(&c.consumers, "consumers", 8, "how many processes take them")
 	flags.IntVar(&c.batch, "batch", 10, "how many tasks a consumer takes at a time, 1 to 1000")
-	flags.BoolVar(&c.strict, "strict", false, "take the very first tasks: see Strict of etcd.Options")
+	flags.StringVar(&taking, "taking", "apart", "apart, staged or strict: see etcd.Taking")
 	flags.StringVar(&c.servers, "servers", "", "`addresses` of servers of etcd 3.6 or newer, with commas between; \"\" means one of our own")
 	flags.DurationVar(&c.time, "time", 0, "when to end; 0 means when you press Ctrl-C")
 	err := flags.Parse(args)
+	known := false
+	c.taking, known = takings[taking]
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		flags.SetOutput(help)
@@ -80,6 +87,8 @@ func parse(args []string, help io.Writer) (config, error) {
 	case err != nil:
 	case flags.NArg() > 0:
 		err = fmt.Errorf("%q is no flag", flags.Arg(0))
+	case !known:
+		err = fmt.Errorf("-taking is %q, must be apart, staged or strict", taking)
 	case c.producers < 0 || c.consumers < 0 || c.producers+c.consumers == 0:
 		err = fmt.Errorf("-producers is %d and -consumers is %d, at least one process is needed", c.producers, c.consumers)
 	case c.batch < 1 || c.batch > 1000:
@@ -107,7 +116,7 @@ func share(ctx context.Context, c config, out, errOut io.Writer) error {
 		}
 	}()
 	for i := range c.producers + c.consumers {
-		w := worker{Name: fmt.Sprint("producer ", i+1), Servers: c.servers, Strict: c.strict}
+		w := worker{Name: fmt.Sprint("producer ", i+1), Servers: c.servers, Taking: c.taking}
 		if i >= c.producers {
 			w.Name, w.Batch = fmt.Sprint("consumer ", i+1-c.producers), c.batch
 		}

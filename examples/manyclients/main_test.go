@@ -23,7 +23,7 @@ func TestRun(t *testing.T) {
 	errOut, err := os.Create(filepath.Join(t.TempDir(), "stderr")) // no buffer, for all processes write to it
 	require.NoError(t, err)
 	defer errOut.Close()
-	status := run(t.Context(), []string{"-producers", "1", "-consumers", "2", "-strict", "-time", "5500ms"}, &out, errOut)
+	status := run(t.Context(), []string{"-producers", "1", "-consumers", "2", "-taking", "staged", "-time", "5500ms"}, &out, errOut)
 	told, err := os.ReadFile(errOut.Name())
 	require.NoError(t, err)
 	require.Empty(t, string(told))
@@ -39,11 +39,12 @@ func TestRun(t *testing.T) {
 
 func TestBadFlags(t *testing.T) {
 	for want, args := range map[string][]string{
-		"-batch is 0, must be 1 to 1000":     {"-batch", "0"},
-		"at least one process is needed":     {"-producers", "0", "-consumers", "0"},
-		"-time is -1s, must not be negative": {"-time", "-1s"},
-		`"x" is no flag`:                     {"x"},
-		"flag provided but not defined: -x":  {"-x"},
+		`-taking is "x", must be apart, staged or strict`: {"-taking", "x"},
+		"-batch is 0, must be 1 to 1000":                  {"-batch", "0"},
+		"at least one process is needed":                  {"-producers", "0", "-consumers", "0"},
+		"-time is -1s, must not be negative":              {"-time", "-1s"},
+		`"x" is no flag`:                                  {"x"},
+		"flag provided but not defined: -x":               {"-x"},
 	} {
 		var out, errOut bytes.Buffer
 		require.Equal(t, 2, run(t.Context(), args, &out, &errOut))

@@ -29,7 +29,7 @@ const workerEnv = "FAIRQ_MANYCLIENTS_WORKER"
 type worker struct {
 	Name    string
 	Servers string
-	Strict  bool
+	Taking  etcd.Taking
 	Batch   int
 }
 
@@ -130,7 +130,7 @@ func (w *worker) work(ctx context.Context) (err error) {
 		return err
 	}
 	defer client.Close()
-	store, err := etcd.Open(ctx, client, &etcd.Options{MaxOps: maxOps, Strict: w.Strict})
+	store, err := etcd.Open(ctx, client, &etcd.Options{MaxOps: maxOps, Taking: w.Taking})
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@
 //     each that it wants, where n is how many processes have taken something in the last three
 //     seconds, and takes what it has passed over twelve times whoever's it is. So n processes that
 //     take k tasks at a time pass a task over by 12·n·k others at most, also if some are slow or
-//     stop. With Options.Strict all take in the exact order.
+//     stop. For other orders see Options.Taking.
 //   - Two processes that put tasks of the same key at the same moment may give it a turn each in
 //     the same round.
 //   - With MaxInFlightPerKey, KeyCapacity or groups, those who use the same key or group conflict.

@@ -48,16 +48,31 @@ type Options struct {
 	// are forgotten at once. It makes every task that ends cost one more write.
 	History time.Duration
 
-	// Strict has processes that take tasks at the same time all take the very first ones: all but one
-	// try again, so it is many times slower with several processes. Otherwise each of them takes from
-	// a part of its own of the first tasks, so that they hardly ever meet; how far that is from the
-	// order is in the package comment. A process alone always takes in order. All processes should
-	// have the same.
-	Strict bool
+	// Taking is what processes do that take tasks at the same time. The zero value, Apart, is the
+	// fastest. All processes should have the same.
+	Taking Taking
 
 	// KeepSchema makes Open return an error, instead of beginning a store, if there is none.
 	KeepSchema bool
 }
+
+// Taking is what processes do that take tasks at the same time. One alone always takes in order.
+type Taking uint8
+
+const (
+	// Apart has each of them take from a part of its own of the first tasks, so that they hardly
+	// ever meet. How far that is from the order is in the package comment.
+	Apart Taking = iota
+
+	// Staged has them ask for tasks first, and one of them hand out the very first ones to all who
+	// have asked. They hardly ever meet, and the order is that of the queue but for what is taken at
+	// the same moment; a Take waits for two or three transactions more. What was handed out to a
+	// process that dies is handed out again after two seconds.
+	Staged
+
+	// Strict has all of them take the very first tasks, and all but one try again.
+	Strict
+)
 
 func (o *Options) check() error {
 	const of = "etcd.Options."
@@ -71,6 +86,8 @@ func (o *Options) check() error {
 	switch {
 	case err != nil:
 		return err
+	case o.Taking > Strict:
+		return &driver.FieldError{Field: of + "Taking", Value: o.Taking, Limit: "Apart, Staged or Strict"}
 	case o.MaxOps != 0 && (o.MaxOps < minOps || o.MaxOps > 1<<20):
 		return &driver.FieldError{Field: of + "MaxOps", Value: o.MaxOps, Limit: fmt.Sprintf("0, or %d to %d", minOps, 1<<20)}
 	}
@@ -131,7 +148,7 @@ func open(ctx context.Context, e kv.Engine, o *Options) (*Store, error) {
 	timeout := cmp.Or(o.Timeout, 30*time.Second)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	db, err := kv.Open(ctx, "etcd: "+cmp.Or(o.Prefix, "fairq/"), e, kv.Options{Strict: o.Strict, KeepSchema: o.KeepSchema})
+	db, err := kv.Open(ctx, "etcd: "+cmp.Or(o.Prefix, "fairq/"), e, kv.Options{Taking: kv.Taking(o.Taking), KeepSchema: o.KeepSchema})
 	if err != nil {
 		return nil, err
 	}

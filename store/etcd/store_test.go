@@ -27,7 +27,7 @@ type handle struct {
 func (h handle) Reopen(t *testing.T) rows.DB { return newHandle(t, h.engine) }
 
 func newHandle(t *testing.T, e kv.Engine) handle {
-	db, err := kv.Open(t.Context(), "etcd", e, kv.Options{Strict: true}) // the tests ask for the exact order
+	db, err := kv.Open(t.Context(), "etcd", e, kv.Options{Taking: kv.Strict}) // the tests ask for the exact order
 	require.NoError(t, err)
 	return handle{db, e}
 }

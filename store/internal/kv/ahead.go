@@ -31,9 +31,12 @@ func (v *view) fetch(spans []Span, ranges []rows.Range) error {
 	for _, r := range ranges {
 		apart := v.takesApart(&r)
 		points := v.points(&r)
-		if points == nil && apart {
+		switch {
+		case points == nil && apart:
 			points = v.likely(r.Limit)
 			r.Limit *= v.head.lanes.window()
+		case points == nil && v.db.options.Taking == Staged && v.takes(&r):
+			continue
 		}
 		if keys = append(keys, v.withPayloads(points, &r)...); points != nil && !apart {
 			continue

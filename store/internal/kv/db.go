@@ -18,6 +18,8 @@ const (
 	aboutTally   = 101
 	aboutLock    = 102
 	payloads     = 103
+	requests     = 104
+	handedOut    = 105
 	lastNotifier = 106
 )
 
@@ -39,7 +41,7 @@ var errForeign = errors.New("this was not written by fairq")
 
 // Options say how a DB is used.
 type Options struct {
-	Strict     bool   // those who take at the same time take the very first tasks, not those of a lane
+	Taking     Taking
 	MarkStep   uint64 // after how many ready tasks that are gone the mark is moved on, 0 means 4,000
 	KeepSchema bool   // Open returns an error, instead of writing down the layout, if there is none
 }

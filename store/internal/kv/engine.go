@@ -17,6 +17,8 @@
 //	(queue, 102)                                  which process has locked it, and until when
 //	(queue, 102, 0)                               a mark: no ready task comes before it
 //	(queue, 103, task)                            a payload
+//	(queue, 104, process)                         the tasks that a process asks for or may take
+//	(queue, 105)                                  which process has handed out tasks last
 //	(queue, 106)                                  which process has done last what others may wait for, and the
 //	                                              number of that transaction
 //

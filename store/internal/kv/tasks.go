@@ -12,22 +12,27 @@ import (
 // taskTable is the table of tasks. They are counted by state, and payloads have keys of their own.
 type taskTable struct{ table[rows.Row] }
 
-// takesApart reports whether a range is tasks that are to be taken, while others may take some.
-func (v *view) takesApart(r *rows.Range) bool {
-	return !v.alone && !v.db.options.Strict && r.Lock == rows.SkipLocked && r.Limit > 0 &&
+// takes tells whether a range is tasks that are to be taken, while others may take some.
+func (v *view) takes(r *rows.Range) bool {
+	return !v.alone && v.db.options.Taking != Strict && r.Lock == rows.SkipLocked && r.Limit > 0 &&
 		(r.Index == rows.TaskReady || r.Index == rows.TaskKind)
 }
 
+func (v *view) takesApart(r *rows.Range) bool { return v.db.options.Taking == Apart && v.takes(r) }
+
 // Scan implements rows.Table. Those who take at the same time are to choose different tasks.
 func (t taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
+	takes := t.takes(&r)
+	t.took = t.took || takes
 	var hits []hit[rows.Row]
 	var err error
 	switch {
 	case t.takesApart(&r):
-		t.took = true
 		hits, err = t.findApart(r)
 	case r.Lock == rows.NoMore:
 		return t.table.Scan(r)
+	case takes && t.given != nil && r.To[0] == t.given.before:
+		hits, err = t.handed(&r)
 	default:
 		hits, err = t.find(&r)
 	}

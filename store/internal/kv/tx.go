@@ -171,6 +171,9 @@ func (x *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 // readAhead reads at once the head, and what is planned to be read.
 func (v *view) readAhead(plan *rows.Plan) error {
 	spans := []Span{v.headSpan()}
+	if n, _ := wants(plan); n > 0 && v.db.options.Taking == Staged {
+		spans = append(spans, v.requests())
+	}
 	for _, l := range plan.LastRounds {
 		spans = append(spans, v.rounds(l, v.knownRound(l)))
 	}

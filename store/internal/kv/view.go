@@ -20,12 +20,13 @@ type view struct {
 	id       uint64
 	head     *head
 	now      int64
-	byKey    bool   // see rows.Plan
-	alone    bool   // no other transaction is in the queue at the same time, so no row need be guarded
-	n        int    // which of the tallies of the process is written
-	number   uint64 // the last one that was given
-	took     bool   // tasks were read to be taken
-	notifies bool   // see Notify
+	byKey    bool     // see rows.Plan
+	alone    bool     // no other transaction is in the queue at the same time, so no row need be guarded
+	n        int      // which of the tallies of the process is written
+	number   uint64   // the last one that was given
+	took     bool     // tasks were read to be taken
+	given    *request // what was handed out to be taken, nil if anything may be
+	notifies bool     // see Notify
 	dropped  bool
 }
 

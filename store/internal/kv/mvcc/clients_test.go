@@ -119,7 +119,7 @@ type draining struct {
 	clients, queues int
 	tasks           int // in each queue
 	batch           int // how many are taken at a time
-	strict          bool
+	taking          kv.Taking
 	slow            time.Duration // how much longer it takes the first client to begin a transaction
 	options         task.Options[int]
 }
@@ -142,7 +142,7 @@ func (c draining) run(t *testing.T) (d drained) {
 			defer func() { slow = 0 }()
 			return counted{Client: db.Client(), entries: entries, slow: slow}
 		}
-		all := clientsOf(t, c.clients, c.queues, engine, kv.Options{Strict: c.strict}, c.options)
+		all := clientsOf(t, c.clients, c.queues, engine, kv.Options{Taking: c.taking}, c.options)
 		for _, one := range all[:c.queues] {
 			fill(t, one, c.tasks, oneOf100)
 		}
@@ -244,10 +244,16 @@ func (c taker) takeSome(ctx context.Context, t *testing.T, batch int) {
 // TestLate puts, takes and acks tasks in many processes, while one commit in ten fails, is not
 // known to be done, or is done later. Each call must have been done once.
 func TestLate(t *testing.T) {
+	for name, taking := range map[string]kv.Taking{"Apart": kv.Apart, "Staged": kv.Staged} {
+		t.Run(name, func(t *testing.T) { late(t, taking) })
+	}
+}
+
+func late(t *testing.T, taking kv.Taking) {
 	synctest.Test(t, func(t *testing.T) {
 		const tasks = 40
 		db, fails := failing(rand.Uint64())
-		all := clients(t, 8, func() kv.Engine { return db.Client() }, kv.Options{MarkStep: 1})
+		all := clients(t, 8, func() kv.Engine { return db.Client() }, kv.Options{Taking: taking, MarkStep: 1})
 		fails.Store(true)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -321,7 +327,7 @@ func TestMark(t *testing.T) {
 		ctx, db := t.Context(), new(mvcc.DB)
 		var by atomic.Pointer[func()]
 		engine := func() kv.Engine { return interrupted{db.Client(), &by} }
-		all := clients(t, 2, engine, kv.Options{Strict: true, MarkStep: 1})
+		all := clients(t, 2, engine, kv.Options{Taking: kv.Strict, MarkStep: 1})
 		fill(t, all[0], 20, func(int) string { return "heavy" })
 		first, ok, err := all[0].TryTake(ctx)
 		require.NoError(t, err)
@@ -369,29 +375,31 @@ func TestMark(t *testing.T) {
 // Of tasks that are gone, and of processes that are, nothing is left but what there is of a queue
 // anyway, and of the last processes.
 func TestNothingLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		db, left := cluster(), 0
-		for round := range 4 {
-			before := left
-			for range 3 { // of four processes each
-				comeAndGo(t, db)
-				time.Sleep(time.Hour)
+	for name, taking := range map[string]kv.Taking{"Apart": kv.Apart, "Staged": kv.Staged} {
+		synctest.Test(t, func(t *testing.T) {
+			db, left := cluster(), 0
+			for round := range 4 {
+				before := left
+				for range 3 { // of four processes each
+					comeAndGo(t, db, taking)
+					time.Sleep(time.Hour)
+				}
+				left = count(t, db)
+				t.Logf("%s: after %d processes there are %d entries", name, 12*(round+1), left)
+				require.True(t, round == 0 || left <= before)
 			}
-			left = count(t, db)
-			t.Logf("after %d processes there are %d entries", 12*(round+1), left)
-			require.True(t, round == 0 || left <= before)
-		}
-	})
+		})
+	}
 }
 
 // comeAndGo has processes put and take tasks, and then end, one of them by dying.
-func comeAndGo(t *testing.T, db *mvcc.DB) {
+func comeAndGo(t *testing.T, db *mvcc.DB, taking kv.Taking) {
 	const n, tasks = 4, 40
 	var taken atomic.Int64
 	var wg sync.WaitGroup
 	for i := range n {
 		client := db.Client()
-		h, err := kv.Open(t.Context(), "mvcc", client, kv.Options{})
+		h, err := kv.Open(t.Context(), "mvcc", client, kv.Options{Taking: taking})
 		require.NoError(t, err)
 		s := rows.New(h, rows.Options{MaxPayload: 1000, Poll: 10 * time.Millisecond})
 		q, err := task.Open(t.Context(), s, "q", &task.Options[int]{Grace: 5 * time.Second})
@@ -455,6 +463,92 @@ func TestFull(t *testing.T) {
 			fails.Store(true)
 			_, err = kv.Open(t.Context(), "mvcc", db.Client(), kv.Options{})
 			require.ErrorIs(t, err, kv.ErrFull)
+		})
+	}
+}
+
+// mortal is an engine of a process that dies when it begins a transaction, after some others.
+type mortal struct {
+	*mvcc.Client
+	left *atomic.Int64
+}
+
+func (m mortal) Begin(ctx context.Context) (kv.Txn, error) {
+	if m.left.Add(-1) == 0 {
+		m.Kill()
+	}
+	return m.Client.Begin(ctx)
+}
+
+// What a process has asked for, or was handed out to it, is taken by others when it is dead.
+func TestDeadRequest(t *testing.T) {
+	for dies := range int64(12) {
+		synctest.Test(t, func(t *testing.T) {
+			const tasks = 60
+			ctx, db, left := t.Context(), cluster(), new(atomic.Int64)
+			var all []*task.Queue[int]
+			for i := range 3 {
+				var engine kv.Engine = db.Client()
+				if i == 0 {
+					engine = mortal{db.Client(), left}
+				}
+				h, err := kv.Open(ctx, "mvcc", engine, kv.Options{Taking: kv.Staged})
+				require.NoError(t, err)
+				s := rows.New(h, rows.Options{MaxPayload: 1000, Poll: 10 * time.Millisecond})
+				q, err := task.Open(ctx, s, "q", &task.Options[int]{Grace: 5 * time.Second})
+				require.NoError(t, err)
+				t.Cleanup(func() { _ = q.Close(context.Background()) })
+				all = append(all, q)
+			}
+			for i := range tasks {
+				_, err := all[1].Put(ctx, fmt.Sprint(i%7), i, task.PutOptions{})
+				require.NoError(t, err)
+			}
+			begun := time.Now()
+			var acked atomic.Int64
+			var wg sync.WaitGroup
+			ctx, cancel := context.WithTimeout(ctx, time.Minute)
+			defer cancel()
+			for i, q := range all {
+				wg.Go(func() {
+					for n := 0; ctx.Err() == nil; n++ {
+						if i == 0 && n == 2 {
+							left.Store(dies + 1)
+						}
+						one, err := q.Take(ctx)
+						if err == nil && one.Ack(ctx) == nil && acked.Add(1) == tasks {
+							cancel()
+						}
+						if i == 0 && err != nil {
+							return
+						}
+					}
+				})
+			}
+			wg.Wait()
+			require.EqualValues(t, tasks, acked.Load())
+			require.Less(t, time.Since(begun), 10*time.Second)
+
+			for _, q := range all[1:] { // they ask, and so see what is old
+				wg.Go(func() {
+					for range 3 {
+						time.Sleep(time.Second)
+						_, err := q.Put(t.Context(), "key", 0, task.PutOptions{})
+						require.NoError(t, err)
+						one, err := q.Take(t.Context())
+						require.NoError(t, err)
+						require.NoError(t, one.Ack(t.Context()))
+					}
+				})
+			}
+			wg.Wait()
+			requests := kv.Span{From: []byte("\x15\x01\x15\x68\x15\x01"), To: []byte("\x15\x01\x15\x68\x15\x02")} // of process 1
+			tx, err := db.Client().Begin(t.Context())
+			require.NoError(t, err)
+			for e, err := range tx.Scan(requests) {
+				require.NoError(t, err)
+				require.Fail(t, "a dead process asks", "%x", e.Key)
+			}
 		})
 	}
 }
@@ -542,38 +636,43 @@ func TestSlow(t *testing.T) {
 
 func TestDrain(t *testing.T) {
 	fullOnly(t)
-	t.Log("clients  batch  strict   tasks/s  conflicts/task  passed over by")
+	t.Log("clients  batch  taking   tasks/s  conflicts/task  passed over by")
 	type of struct {
 		clients, batch int
-		strict         bool
+		taking         kv.Taking
 	}
 	all := map[of]drained{}
 	for _, n := range []int{1, 4, 16} {
 		for _, batch := range []int{1, 10} {
-			for _, strict := range []bool{false, true} {
-				tasks := 100 * n * batch
+			for taking, name := range []string{"apart", "staged", "strict"} {
+				taking, tasks := kv.Taking(taking), 100*n*batch
 				switch {
-				case strict && n > 1:
+				case taking == kv.Strict && n > 1:
 					tasks /= 5
+				case taking == kv.Staged && n > 1:
+					tasks /= 2
 				case n > 1 && batch == 1:
 					tasks *= 3 // until each has a lane there are conflicts
 				}
-				d := draining{clients: n, queues: 1, tasks: tasks, batch: batch, strict: strict}.run(t)
-				t.Logf("%7d %6d  %6v %9.0f %15.3f %8d", n, batch, strict, d.perSecond, d.conflicts, d.late)
-				all[of{n, batch, strict}] = d
+				d := draining{clients: n, queues: 1, tasks: tasks, batch: batch, taking: taking}.run(t)
+				t.Logf("%7d %6d  %6s %9.0f %15.3f %8d", n, batch, name, d.perSecond, d.conflicts, d.late)
+				all[of{n, batch, taking}] = d
 			}
 		}
 	}
 	for _, batch := range []int{1, 10} {
-		for _, strict := range []bool{false, true} {
-			one := all[of{1, batch, strict}]
+		for _, taking := range []kv.Taking{kv.Apart, kv.Staged, kv.Strict} {
+			one := all[of{1, batch, taking}]
 			require.Zero(t, one.late)
 			require.Zero(t, one.conflicts)
 		}
-		apart, strict := all[of{16, batch, false}], all[of{16, batch, true}]
+		apart, staged, strict := all[of{16, batch, kv.Apart}], all[of{16, batch, kv.Staged}], all[of{16, batch, kv.Strict}]
 		require.Less(t, apart.conflicts, 0.05)
 		require.Greater(t, apart.perSecond, 10*strict.perSecond)
 		require.LessOrEqual(t, apart.late, mostLate(batch))
+		require.Greater(t, staged.perSecond, 2*strict.perSecond)
+		require.Less(t, staged.conflicts, strict.conflicts)
+		require.Less(t, staged.late, 2*16*batch) // what all processes have been handed out twice
 	}
 }
 
@@ -600,9 +699,9 @@ func TestBegin(t *testing.T) {
 func TestDrainByKey(t *testing.T) {
 	fullOnly(t)
 	var all [2]drained
-	for i, strict := range []bool{false, true} {
+	for i, taking := range []kv.Taking{kv.Apart, kv.Strict} {
 		all[i] = draining{
-			clients: 16, queues: 1, tasks: 800 / (1 + 4*i), batch: 1, strict: strict,
+			clients: 16, queues: 1, tasks: 800 / (1 + 4*i), batch: 1, taking: taking,
 			options: task.Options[int]{MaxInFlightPerKey: 4},
 		}.run(t)
 		t.Logf("%s: %.0f tasks/s, %.3f conflicts a task, passed over by %d",

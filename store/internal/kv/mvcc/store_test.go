@@ -35,7 +35,7 @@ type handle struct {
 // openDB opens one in which who takes gets the very first tasks.
 func openDB(t *testing.T, db *mvcc.DB) handle {
 	client := db.Client()
-	h, err := kv.Open(t.Context(), "mvcc", client, kv.Options{Strict: true, MarkStep: 1})
+	h, err := kv.Open(t.Context(), "mvcc", client, kv.Options{Taking: kv.Strict, MarkStep: 1})
 	require.NoError(t, err)
 	return handle{h, client}
 }
