@@ -19,6 +19,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/fairq/fairq/internal/pgtest"
 )
 
 // contestant is who takes part.
@@ -160,7 +162,12 @@ func run(ctx context.Context, o *options, out, progress io.Writer) error {
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp(o.dir, "fairq-stores-")
+	if o.dir != "" {
+		if err := os.Setenv("TMPDIR", o.dir); err != nil {
+			return err
+		}
+	}
+	dir, err := os.MkdirTemp("", "fairq-stores-")
 	if err != nil {
 		return err
 	}
@@ -169,11 +176,12 @@ func run(ctx context.Context, o *options, out, progress io.Writer) error {
 	address := func(name string) (string, error) { return filepath.Join(dir, name+".db"), nil }
 	settle := settleSQLite
 	if o.store == "postgres" {
-		s, err := startServer(ctx, o.dir)
+		started, err := pgtest.New(serverSettings...)
 		if err != nil {
 			return err
 		}
-		defer s.stop()
+		defer started.Remove()
+		s := server{started}
 		if o.fair {
 			if err := s.makeWAL(ctx); err != nil {
 				return err

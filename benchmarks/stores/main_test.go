@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -11,32 +10,19 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/internal/pgtest"
 )
 
-// addresses returns a function that makes a new database. Without PostgreSQL the test is skipped,
-// but in CI it fails.
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// addresses returns a function that makes a new database.
 func addresses(t *testing.T, store string) func(name string) string {
 	dir := t.TempDir()
 	if store == "sqlite" {
 		return func(name string) string { return filepath.Join(dir, name+".db") }
 	}
-	needPostgres(t)
-	s, err := startServer(t.Context(), "")
-	require.NoError(t, err)
-	t.Cleanup(s.stop)
-	return func(name string) string {
-		dsn, err := s.database(t.Context(), name)
-		require.NoError(t, err)
-		return dsn
-	}
-}
-
-func needPostgres(t *testing.T) {
-	if _, _, err := findServer(); err != nil && os.Getenv("CI") == "true" {
-		t.Fatal(err)
-	} else if err != nil {
-		t.Skip(err)
-	}
+	return func(string) string { return pgtest.Shared(t).Database(t) + " pool_max_conns=20" }
 }
 
 // Each task that is put in any way is worked on exactly once.
@@ -100,7 +86,7 @@ func TestRun(t *testing.T) {
 				if testing.Short() {
 					t.Skip("it takes long")
 				}
-				needPostgres(t)
+				pgtest.Shared(t)
 			}
 			for _, mode := range []string{"", "fifo", "fair"} {
 				o := &options{

@@ -5,6 +5,7 @@
 package pgtest
 
 import (
+	"errors"
 	"os"
 	"testing"
 )
@@ -28,12 +29,18 @@ func Own(tb testing.TB, _ ...string) *Server {
 	return Shared(tb)
 }
 
+// New returns an error.
+func New(...string) (*Server, error) {
+	return nil, errors.New("a Postgres server for tests needs Unix")
+}
+
 // Main is a TestMain.
 func Main(m *testing.M) { os.Exit(m.Run()) }
 
 // Nobody has a Server to call these of.
 
 func (*Server) Kill()                      {}
+func (*Server) Remove()                    {}
 func (*Server) Start() error               { return nil }
 func (*Server) Restart() error             { return nil }
 func (*Server) URL(string) string          { return "" }
