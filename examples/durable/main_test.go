@@ -264,25 +264,9 @@ func TestSQLite(t *testing.T) {
 	nothingIsLost(t, func() *process { return launch(t, "-db", file) }, false)
 }
 
-func TestSeveralProcessesWithSQLite(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the others show the same")
-	}
-	file := filepath.Join(t.TempDir(), "jobs.db")
-	nothingIsLost(t, func() *process { return launch(t, "-db", file) }, true)
-}
-
 func TestSeveralProcessesWithPostgres(t *testing.T) {
 	database := pgtest.Shared(t).Database(t)
 	nothingIsLost(t, func() *process { return launch(t, "-postgres", database) }, true)
-}
-
-func TestPostgres(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the others show the same")
-	}
-	database := pgtest.Shared(t).Database(t)
-	nothingIsLost(t, func() *process { return launch(t, "-postgres", database) }, false)
 }
 
 func TestStopInTheMiddle(t *testing.T) {

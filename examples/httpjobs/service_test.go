@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,16 +162,21 @@ func TestTenantsTakeTurns(t *testing.T) {
 	})
 }
 
-func TestDisconnectWhileRunning(t *testing.T) {
+// One client disconnects while its job runs, and another one while its job is queued.
+func TestDisconnect(t *testing.T) {
 	bubble(t, 1, 100, func(t *testing.T, r *rig) {
 		began := time.Now()
 		first := r.post("alice", "first", 1_000_000)
+		queued := r.post("bob", "queued", 1_000_000)
 		second := r.post("alice", "second", 10)
+		queued.disconnect()
+		require.ErrorIs(t, (<-queued.response).err, context.Canceled)
+		synctest.Wait()
+		require.EqualValues(t, 1, r.stats().Queue.Removed)
 		first.disconnect()
 		a := <-second.response
 		require.Equal(t, result{"alice", "second", 2}, a.result)
 		require.Equal(t, 10*time.Second, a.at.Sub(began), "the first was cancelled at once")
-		require.Zero(t, r.stats().Queue.Removed)
 		require.Zero(t, r.drain(t.Context()))
 	})
 }
@@ -295,112 +298,4 @@ func TestStats(t *testing.T) {
 			require.Equal(t, http.StatusOK, q.status(t))
 		}
 	})
-}
-
-// once is a ResponseWriter that counts answers.
-type once struct {
-	http.ResponseWriter
-	answers int
-}
-
-func (o *once) WriteHeader(status int) {
-	o.answers++
-	o.ResponseWriter.WriteHeader(status)
-}
-
-func (o *once) Write(b []byte) (int, error) {
-	if o.answers == 0 {
-		o.WriteHeader(http.StatusOK)
-	}
-	return o.ResponseWriter.Write(b)
-}
-
-// Clients come, disconnect, are refused at the same moments at which workers begin and end jobs,
-// and then the service shuts down: no job is lost, and none is answered or done twice. Fake time
-// goes in steps, so that much happens in parallel at each of them.
-func TestEverythingAtOnce(t *testing.T) {
-	seen := make(map[int]int) // how often each status, and at 0 how many jobs were removed
-	for seed := range uint64(20) {
-		synctest.Test(t, func(t *testing.T) { everythingAtOnce(t, rand.New(rand.NewPCG(seed, 0)), seen) })
-	}
-	for _, what := range []int{0, http.StatusOK, http.StatusTooManyRequests, http.StatusServiceUnavailable} {
-		require.NotZero(t, seen[what], "%d", what)
-	}
-}
-
-func everythingAtOnce(t *testing.T, random *rand.Rand, seen map[int]int) {
-	var mu sync.Mutex // protects begun
-	begun := make(map[string]int)
-	s := start(3, 10, func(ctx context.Context, text []byte, rounds int) (string, error) {
-		mu.Lock()
-		begun[string(text)]++
-		mu.Unlock()
-		return sleep(ctx, text, rounds)
-	})
-	handler := s.handler()
-
-	const requests = 300
-	var group sync.WaitGroup
-	var got [requests]struct {
-		*httptest.ResponseRecorder
-		answers int
-		gone    bool // the client had disconnected
-	}
-	for i := range requests {
-		tenant := fmt.Sprint("tenant ", random.IntN(1+random.IntN(8))) // the lower ones flood
-		text, rounds := fmt.Sprint("text ", i), 1+random.IntN(3)
-		arrival := time.Duration(random.IntN(60)) * time.Second
-		patience := time.Duration(random.IntN(20)) * time.Second
-		patient := random.IntN(3) > 0
-		group.Go(func() {
-			time.Sleep(arrival)
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			if !patient {
-				ctx, cancel = context.WithTimeout(ctx, patience)
-				defer cancel()
-			}
-			r := httptest.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprint("/jobs?rounds=", rounds), strings.NewReader(text))
-			r.Header.Set("X-Tenant", tenant)
-			w := &once{ResponseWriter: httptest.NewRecorder()}
-			handler.ServeHTTP(w, r)
-			got[i].ResponseRecorder = w.ResponseWriter.(*httptest.ResponseRecorder)
-			got[i].answers, got[i].gone = w.answers, ctx.Err() != nil
-		})
-	}
-	time.Sleep(50 * time.Second)
-	grace, cancel := context.WithTimeout(t.Context(), time.Duration(random.IntN(8))*time.Second)
-	defer cancel()
-	unfinished := s.drain(grace)
-	group.Wait()
-
-	statuses := make(map[int]int)
-	for i, g := range got {
-		require.Equal(t, 1, g.answers, "answers to request %d", i)
-		statuses[g.Code]++
-		switch g.Code {
-		case http.StatusOK:
-			var r result
-			require.NoError(t, json.Unmarshal(g.Body.Bytes(), &r))
-			require.Equal(t, fmt.Sprint("text ", i), r.Digest, "everybody gets their own result")
-			require.Equal(t, 1, begun[r.Digest])
-		case statusDisconnected:
-			require.True(t, g.gone)
-		default:
-			require.Contains(t, []int{http.StatusTooManyRequests, http.StatusServiceUnavailable}, g.Code)
-		}
-	}
-	for text, times := range begun {
-		require.Equal(t, 1, times, "runs of %s", text)
-	}
-	q := s.stats().Queue
-	require.Equal(t, q.Pushed, q.Popped+q.Removed+q.Evicted+q.Drained)
-	require.Zero(t, q.Len)
-	require.Zero(t, s.stats().Running)
-	require.LessOrEqual(t, int(q.Drained), unfinished)
-	require.GreaterOrEqual(t, statuses[statusDisconnected], int(q.Removed))
-	seen[0] += int(q.Removed)
-	for status, n := range statuses {
-		seen[status] += n
-	}
 }

@@ -53,18 +53,6 @@ func (k *killer) run(open Opener) {
 	k.audit(s)
 }
 
-// KillAlone is Kill for a database that only one process can open: each one puts tasks and works on
-// them, and when it is killed the next one is started.
-func KillAlone(t *testing.T, open Opener, where string) {
-	k := newKiller(t, where)
-	for range k.rounds {
-		k.kill(k.start("both", 0))
-	}
-	s, err := open(context.Background(), where)
-	require.NoError(t, err)
-	k.audit(s)
-}
-
 // killer kills processes.
 type killer struct {
 	t       *testing.T

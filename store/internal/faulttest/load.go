@@ -32,14 +32,6 @@ func openQueue(ctx context.Context, s Store, name string) (*task.Queue[string], 
 var ownRoles = map[string]func(*Self) error{
 	"put":  func(s *Self) error { return s.load(2, (*load).putSomething) },
 	"work": func(s *Self) error { return s.load(3, (*load).workOnSomething) },
-	"both": func(s *Self) error {
-		return s.load(5, func(l *load) error {
-			if l.id < 2 {
-				return l.putSomething()
-			}
-			return l.workOnSomething()
-		})
-	},
 }
 
 // load is what a process does with a queue, or one of its goroutines.
