@@ -146,34 +146,6 @@ func TestOwnCommits(t *testing.T) {
 	x.Rollback()
 }
 
-// TestFull lets the disk be full in the middle of a transaction.
-func TestFull(t *testing.T) {
-	d := openHandle(t, file(t), options{}).db
-	makeQueue(t, d)
-	in(t, d, func(v rows.Calls) { add(t, v, rows.Row{}) })
-	_, err := d.conn.pragma("max_page_count = 60")
-	require.NoError(t, err)
-
-	x, err := d.Begin(context.Background())
-	require.NoError(t, err)
-	v, err := enter(x, &rows.Plan{})
-	require.NoError(t, err)
-	add(t, v, rows.Row{})
-	id, err := v.Number()
-	require.NoError(t, err)
-	err = v.Put(&rows.Row{ID: id, State: driver.Ready, Payload: make([]byte, 1<<20)})
-	require.ErrorContains(t, err, "sqlite: "+d.path+": insert: database or disk is full")
-	_, err = v.Get(1, false)
-	require.ErrorContains(t, err, "is full") // nothing can be done any more
-	require.ErrorContains(t, x.Commit(), "is full")
-
-	_, err = d.conn.pragma("max_page_count = 1000000")
-	require.NoError(t, err)
-	require.Equal(t, 1, total(t, d))
-	in(t, d, func(v rows.Calls) { require.Greater(t, add(t, v, rows.Row{}), id) })
-	require.Equal(t, 2, total(t, d))
-}
-
 // faulty is a connection on which some statements fail.
 type faulty struct {
 	*conn
