@@ -13,10 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
-	"github.com/fairq/fairq/task/memory"
 )
 
 type job struct {
@@ -40,73 +38,10 @@ func submitAll(b *testing.B, keys int, submit func(job)) {
 	all.Wait()
 }
 
+// BenchmarkSubmit has a pool do the tasks of four producers; benchmarks compares it with others.
 func BenchmarkSubmit(b *testing.B) {
 	ctx := context.Background()
 	for _, keys := range []int{1, 1000} {
-		b.Run(fmt.Sprintf("channel/keys=%d", keys), func(b *testing.B) {
-			b.ReportAllocs()
-			var n atomic.Int64
-			c := make(chan job, 1024)
-			var all sync.WaitGroup
-			for range 4 {
-				all.Go(func() {
-					for j := range c {
-						n.Add(int64(j.n))
-					}
-				})
-			}
-			submitAll(b, keys, func(j job) { c <- j })
-			close(c)
-			all.Wait()
-		})
-		b.Run(fmt.Sprintf("PopWait/keys=%d", keys), func(b *testing.B) {
-			b.ReportAllocs()
-			var n atomic.Int64
-			q := fairq.New(func(j job) string { return j.key }, &fairq.Options[string, job]{Capacity: 1024})
-			var all sync.WaitGroup
-			for range 4 {
-				all.Go(func() {
-					for j := range q.All(ctx) {
-						n.Add(int64(j.n))
-					}
-				})
-			}
-			submitAll(b, keys, func(j job) { _ = q.PushWait(ctx, j) })
-			q.Close()
-			all.Wait()
-		})
-		b.Run(fmt.Sprintf("FairQueue/keys=%d", keys), func(b *testing.B) {
-			b.ReportAllocs()
-			var n atomic.Int64
-			q := fairq.New(func(j job) string { return j.key }, &fairq.Options[string, job]{Capacity: 1024})
-			p := pool.NewWorkers(q, func(_ context.Context, j job) error { n.Add(int64(j.n)); return nil }, &pool.Options[job]{Workers: 4})
-			submitAll(b, keys, func(j job) { _ = q.PushWait(ctx, j) })
-			_ = p.Wait(ctx)
-		})
-		b.Run(fmt.Sprintf("Take/keys=%d", keys), func(b *testing.B) {
-			b.ReportAllocs()
-			var n atomic.Int64
-			q, _ := task.Open[job](ctx, new(memory.Store), "q", nil)
-			var all, done sync.WaitGroup
-			done.Add(b.N)
-			for range 4 {
-				all.Go(func() {
-					for {
-						t, err := q.Take(ctx)
-						if err != nil {
-							return
-						}
-						n.Add(int64(t.Payload.n))
-						_ = t.Ack(ctx)
-						done.Done()
-					}
-				})
-			}
-			submitAll(b, keys, func(j job) { _, _ = q.Put(ctx, j.key, j, task.PutOptions{}) })
-			done.Wait()
-			_ = q.Close(ctx)
-			all.Wait()
-		})
 		for _, capacity := range []int{0, 1024, 100000} {
 			b.Run(fmt.Sprintf("Func/capacity=%d/keys=%d", capacity, keys), func(b *testing.B) {
 				b.ReportAllocs()

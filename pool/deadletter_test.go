@@ -90,26 +90,6 @@ func TestLetterComesFirst(t *testing.T) {
 	})
 }
 
-// TestNoLetterWithoutLease has a handler whose task was taken from it: somebody else will do it.
-func TestNoLetterWithoutLease(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		var box mailbox[int]
-		p := openNew(t, openQueue(t, &task.Options[int]{TTR: time.Minute}), func(_ context.Context, tk *task.Task[int]) error {
-			if tk.Attempts == 1 {
-				time.Sleep(time.Hour)
-			}
-			return pool.Permanent(errNo)
-		}, pool.Options[int]{Workers: 2, DeadLetters: box.sink})
-		require.NoError(t, p.Submit(ctx, "a", 1))
-		time.Sleep(2 * time.Hour)
-		synctest.Wait()
-		require.Len(t, box.all(), 1)
-		require.Equal(t, 2, box.all()[0].Attempts)
-		require.Equal(t, [2]uint64{1, 1}, [2]uint64{p.Stats().Failed, p.Stats().Lost})
-		require.NoError(t, p.Shutdown(ctx))
-	})
-}
-
 // TestForwardWithoutDeadline puts what has failed or was too late where it can be looked at, and
 // what was dropped where it is still in time.
 func TestForwardWithoutDeadline(t *testing.T) {
@@ -196,74 +176,6 @@ func TestWithoutSink(t *testing.T) {
 	})
 }
 
-// TestLeftAtShutdown has tasks in all states when the pool is shut down, with a sink that takes
-// every other letter.
-func TestLeftAtShutdown(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		var box mailbox[int]
-		g := newGate()
-		p := openFunc(t, g.handle, pool.Options[int]{
-			Workers: 2, Classes: []pool.Class[int]{{Name: "x"}, {Name: "y"}}, Policy: pool.Policy{Backoff: pool.Backoff{Base: time.Hour}},
-			DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
-				if l.Payload%2 == 0 {
-					return errNo
-				}
-				return box.sink(ctx, l)
-			},
-		})
-		require.NoError(t, p.Submit(ctx, "a", 0))
-		require.NoError(t, p.Submit(ctx, "a", 1))
-		synctest.Wait()
-		g.leave <- errNo
-		g.leave <- errNo
-		synctest.Wait() // two are tried again in an hour
-		for n := 2; n < 12; n++ {
-			options := pool.PutOptions{Class: []string{"x", "y"}[n/2%2]}
-			if n >= 8 {
-				options.Delay = time.Hour
-			}
-			_, err := p.Put(ctx, "b", n, options)
-			require.NoError(t, err)
-		}
-		synctest.Wait()
-		result := make(chan error)
-		go func() { result <- p.Shutdown(ctx) }()
-		synctest.Wait()
-		g.let(2)
-		requireLeft(t, p, <-result, 5)
-		_, started := g.now()
-		seen := map[int]int{}
-		for _, n := range started[2:] {
-			seen[n]++
-		}
-		check := func(l pool.DeadLetter[int], taken bool) {
-			seen[l.Payload]++
-			require.Equal(t, taken, l.Payload%2 == 1)
-			require.Equal(t, pool.ReasonShutdown, l.Reason)
-			if l.Payload < 2 {
-				require.EqualError(t, l.Err, "no")
-				require.Equal(t, 1, l.Attempts)
-				require.Equal(t, "x", l.Class)
-			} else {
-				require.Equal(t, pool.ErrShutdown, l.Err)
-				require.Zero(t, l.Attempts)
-				require.Equal(t, []string{"x", "y"}[l.Payload/2%2], l.Class)
-			}
-			require.Equal(t, time.Now(), l.At)
-		}
-		for _, l := range box.all() {
-			check(l, true)
-		}
-		for _, l := range p.Leftovers() {
-			check(l, false)
-		}
-		require.Len(t, seen, 12)
-		for n, times := range seen {
-			require.Equal(t, 1, times, n)
-		}
-	})
-}
-
 // TestToDeadLetters is about the functions for a queue that is not the pool's.
 func TestToDeadLetters(t *testing.T) {
 	tk := task.NewTask(task.Info{ID: 5, Key: "a", Attempts: 2, Metadata: map[string]string{"by": "alice"}}, 7)
@@ -332,6 +244,9 @@ func TestLettersKeepTimes(t *testing.T) {
 			}
 			require.Len(t, box.all(), 1)
 			l := box.all()[0]
+			require.Equal(t, way == "left", l.Reason == pool.ReasonShutdown)
+			require.Equal(t, way == "left", errors.Is(l.Err, pool.ErrShutdown))
+			require.Zero(t, l.Attempts)
 			require.Equal(t, 2, l.Payload)
 			require.Equal(t, begin, l.Task.Created)
 			tasks, err := next.List(ctx, task.ListOptions{})

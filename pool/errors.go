@@ -71,8 +71,8 @@ var (
 	ErrLeaseLost = task.ErrLeaseLost
 )
 
-// FullError says how full the queue was. [errors.Is] reports it as [ErrFull], and if Key is true
-// as [ErrKeyFull] too.
+// FullError says how full the queue was. [errors.Is] reports it as [ErrFull], and if PerKey is
+// true as [ErrKeyFull] too.
 type FullError = fairq.FullError
 
 type invalidError struct{ err error }

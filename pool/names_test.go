@@ -1,14 +1,13 @@
 package pool_test
 
 import (
-	"context"
 	"reflect"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
 )
@@ -39,57 +38,15 @@ func TestPutOptionsAreThoseOfTask(t *testing.T) {
 	require.Len(t, reflect.VisibleFields(mine.Type()), 2+reflect.TypeFor[task.PutOptions]().NumField(), "with Class and CancelWithContext")
 }
 
-// TestErrorsNeedOneImport looks at errors that the packages below have made.
+// TestErrorsNeedOneImport: what the packages below return has the same names here.
 func TestErrorsNeedOneImport(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		p := openFunc(t, newGate().handle, pool.Options[int]{
-			Queue: task.Options[int]{Capacity: 3, KeyCapacity: 2, Weight: func(key string) int {
-				if key == "panics" {
-					panic(errNo)
-				}
-				return len(key)
-			}}, WhenFull: pool.Reject,
-		})
-		p.Pause()
-		put := func(key string, o pool.PutOptions) (task.ID, error) { return p.Put(ctx, key, 0, o) }
-		refused := func(want error, key string, o pool.PutOptions) {
-			t.Helper()
-			_, err := put(key, o)
-			require.ErrorIs(t, err, want)
-		}
-		for _, o := range []pool.PutOptions{{UniqueKey: "x"}, {UniqueKey: "y"}} {
-			_, err := put("a", o)
-			require.NoError(t, err)
-		}
-		refused(pool.ErrKeyFull, "a", pool.PutOptions{})
-		refused(pool.ErrDuplicate, "b", pool.PutOptions{UniqueKey: "x"})
-		refused(pool.ErrWeight, "", pool.PutOptions{})
-		refused(pool.ErrCost, "b", pool.PutOptions{Cost: -1})
-		refused(pool.ErrPanic, "panics", pool.PutOptions{})
-		refused(pool.ErrInvalid, "b", pool.PutOptions{Priority: task.MaxPriority + 1})
-		refused(pool.ErrInvalid, "b", pool.PutOptions{Class: "none"})
-		outcome := later(func() error { return p.Do(ctx, "b", 0, pool.PutOptions{TTL: time.Second}) })
-		synctest.Wait()
-		refused(pool.ErrFull, "c", pool.PutOptions{})
-		_, err := p.TrySubmit(ctx, "c", 0, pool.PutOptions{})
-		var full *pool.FullError
-		require.ErrorAs(t, err, &full)
-		require.Equal(t, pool.FullError{Len: 3, Limit: 3}, *full)
-		time.Sleep(time.Second)
-		require.ErrorIs(t, <-outcome, pool.ErrExpired)
-		outcome = later(func() error { return p.Do(ctx, "b", 0, pool.PutOptions{UniqueKey: "z"}) })
-		synctest.Wait()
-		_, err = p.Queue("").Truncate(ctx)
-		require.NoError(t, err)
-		require.ErrorIs(t, <-outcome, pool.ErrDeleted)
-		for want, end := range map[error]func(*task.Queue[int]) error{
-			pool.ErrClosed:  func(q *task.Queue[int]) error { return q.Close(ctx) },
-			pool.ErrDropped: func(q *task.Queue[int]) error { return q.Drop(ctx) },
-		} {
-			q := openQueue[int](t, nil)
-			p := openNew(t, q, newGate().handle, pool.Options[int]{})
-			require.NoError(t, end(q))
-			require.ErrorIs(t, p.Submit(ctx, "a", 0), want)
-		}
-	})
+	for err, there := range map[error]error{
+		pool.ErrInvalid: task.ErrInvalid, pool.ErrFull: fairq.ErrFull, pool.ErrKeyFull: fairq.ErrKeyFull, pool.ErrWeight: fairq.ErrWeight,
+		pool.ErrCost: fairq.ErrCost, pool.ErrPanic: task.ErrPanic, pool.ErrDuplicate: task.ErrDuplicate,
+		pool.ErrGroupCancelled: task.ErrGroupCancelled, pool.ErrClosed: task.ErrClosed, pool.ErrDropped: task.ErrDropped,
+		pool.ErrDeleted: task.ErrDeleted, pool.ErrExpired: task.ErrExpired, pool.ErrLeaseLost: task.ErrLeaseLost,
+	} {
+		require.Equal(t, there, err)
+	}
+	var _ error = (*pool.FullError)((*fairq.FullError)(nil))
 }

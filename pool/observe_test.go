@@ -266,22 +266,3 @@ func TestLogOfForcedShutdown(t *testing.T) {
 		require.Equal(t, uint64(5), p.Stats().Leftovers)
 	})
 }
-
-// TestStatsGauges follows a few tasks.
-func TestStatsGauges(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		g := newGate()
-		p := openFunc(t, g.handle, pool.Options[int]{Scale: pool.Scale{Min: 1, Max: 4}})
-		require.Equal(t, pool.Stats{Min: 1, Max: 4}, p.Stats())
-		for i := range 3 {
-			require.NoError(t, p.Submit(ctx, "a", i))
-		}
-		synctest.Wait()
-		require.Equal(t, pool.Stats{Min: 1, Max: 4, Workers: 3, Running: 3, Started: 3}, p.Stats())
-		g.let(2)
-		require.Equal(t, pool.Stats{Min: 1, Max: 4, Workers: 3, Running: 1, Idle: 2, Started: 3, Succeeded: 2}, p.Stats())
-		g.let(1)
-		end(t, ctx, p)
-		require.Equal(t, pool.Stats{Min: 1, Max: 4, Closed: true, Started: 3, Succeeded: 3}, p.Stats())
-	})
-}

@@ -119,45 +119,6 @@ func TestWorkersAreAdded(t *testing.T) {
 	})
 }
 
-// TestNoTaskWaitsForAnIdleWorker submits tasks at the same time, while some workers are idle: as many
-// run as there are workers for. Handlers that fail, and pauses, come in between.
-func TestNoTaskWaitsForAnIdleWorker(t *testing.T) {
-	forRigs(t, 30, func(t *testing.T, r *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
-		const workers = 4
-		rig := open(t, 0, pool.Options[int]{Workers: workers})
-		left, paused := 0, false
-		for range 40 {
-			switch r.IntN(8) {
-			case 0:
-				if paused = !paused; paused {
-					rig.pause()
-				} else {
-					rig.resume()
-				}
-			case 1, 2, 3:
-				var all sync.WaitGroup
-				for i := range 1 + r.IntN(5) {
-					left++
-					all.Go(func() { require.NoError(t, rig.submit(t.Context(), i)) })
-				}
-				all.Wait()
-			default:
-				for range r.IntN(rig.stats().Running + 1) {
-					left--
-					rig.leave <- []error{nil, nil, nil, pool.Permanent(errNo)}[r.IntN(4)]
-				}
-			}
-			synctest.Wait()
-			if !paused {
-				require.Equal(t, min(workers, left), rig.stats().Running)
-			}
-		}
-		rig.resume()
-		rig.let(left)
-		require.NoError(t, rig.end(t.Context()))
-	})
-}
-
 // TestIdleWorkersEnd has some tasks of different length, and looks when each worker's goroutine
 // ends.
 func TestIdleWorkersEnd(t *testing.T) {
@@ -292,42 +253,6 @@ func TestIdlePoolSleeps(t *testing.T) {
 			require.NoError(t, rig.end(t.Context()))
 		})
 	}
-}
-
-// TestScaledTellsAll adds up what the observer is told.
-func TestScaledTellsAll(t *testing.T) {
-	forRigs(t, 20, func(t *testing.T, r *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
-		var mu sync.Mutex
-		workers, told := 0, 0
-		scaled := func(from, to int) {
-			mu.Lock()
-			defer mu.Unlock()
-			workers += to - from
-			told++
-		}
-		rig := open(t, 0, pool.Options[int]{Scale: pool.Scale{Max: 5, IdleTimeout: time.Second}, Observer: pool.Observer[int]{Scaled: scaled}})
-		for range 30 {
-			switch r.IntN(3) {
-			case 0:
-				n := r.IntN(8)
-				for i := range n {
-					require.NoError(t, rig.submit(t.Context(), i))
-				}
-				synctest.Wait()
-				rig.let(n)
-			case 1:
-				time.Sleep(time.Duration(r.IntN(3)) * time.Second)
-			case 2:
-				require.NoError(t, rig.set(r.IntN(2), 1+r.IntN(5)))
-			}
-			synctest.Wait()
-			mu.Lock()
-			require.Equal(t, rig.stats().Workers, workers)
-			mu.Unlock()
-		}
-		require.NoError(t, rig.end(t.Context()))
-		require.Zero(t, workers)
-	})
 }
 
 // TestWorkersThatWaitArePreferred shows that a pool with idle workers starts no others, and that

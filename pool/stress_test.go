@@ -15,7 +15,6 @@ import (
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
-	"github.com/fairq/fairq/task/memory"
 )
 
 // cycles runs f that often, each time with random numbers of its own, on all processors.
@@ -81,55 +80,6 @@ func checkEnded(t *testing.T, errs []error, s pool.Stats) {
 	}
 }
 
-// TestFuncCycles opens pools, submits to them and shuts them down, all at the same time, and each
-// time accounts for the tasks.
-func TestFuncCycles(t *testing.T) {
-	cycles(t, 30_000, func(t *testing.T, r *rand.Rand) {
-		var all sync.WaitGroup
-		var accepted, done, lettered atomic.Uint64
-		o := &pool.Options[int]{Logger: quiet, Scale: anyScale(r), Queue: task.Options[int]{Capacity: r.IntN(3)}, AbandonAfter: time.Minute}
-		if r.IntN(2) == 0 {
-			o.DeadLetters = func(context.Context, *pool.DeadLetter[int]) error {
-				lettered.Add(1)
-				return nil
-			}
-		}
-		// else all the room could be theirs who wait for it
-		nested := r.IntN(2) == 0 && o.Queue.Capacity == 0
-		var p *pool.Pool[int]
-		p = pool.Func(func(ctx context.Context, t *task.Task[int]) error {
-			if nested && t.Payload > 0 && p.Submit(ctx, "b", t.Payload-1) == nil {
-				accepted.Add(1)
-			}
-			if ctx.Err() != nil { // half of the time, if at all
-				return ctx.Err()
-			}
-			done.Add(1)
-			return nil
-		}, o)
-		for range 1 + r.IntN(2) {
-			tasks := 1 + r.IntN(3)
-			all.Go(func() {
-				for i := range tasks {
-					err := p.Submit(context.Background(), "a", i%2)
-					if err == nil {
-						accepted.Add(1)
-					} else if !errors.Is(err, pool.ErrShutdown) {
-						t.Errorf("Submit returns %v", err)
-					}
-				}
-			})
-		}
-		errs := closers(r, &all, p.Shutdown)
-		all.Wait()
-		s, left := p.Stats(), uint64(len(p.Leftovers()))
-		checkEnded(t, errs, s)
-		if accepted.Load() != s.Succeeded+left+s.DeadLetters || done.Load() != s.Succeeded || lettered.Load() != s.DeadLetters {
-			t.Errorf("%d tasks accepted, %d done, %d letters, %d left, %+v", accepted.Load(), done.Load(), lettered.Load(), left, s)
-		}
-	})
-}
-
 // TestNewWorkersCycles does the same with FairQueues.
 func TestNewWorkersCycles(t *testing.T) {
 	cycles(t, 70_000, func(t *testing.T, r *rand.Rand) {
@@ -186,64 +136,6 @@ func TestNewWorkersCycles(t *testing.T) {
 			t.Errorf("%d items accepted, %d done, %d left, %+v", accepted.Load(), done.Load(), left, s)
 		}
 	})
-}
-
-// TestPoolsShareQueue has several pools and takers drain one queue at the same time, and each task
-// done by one of them.
-func TestPoolsShareQueue(t *testing.T) {
-	ctx := t.Context()
-	n := 20_000
-	if testing.Short() {
-		n = 1000
-	}
-	q, err := task.Open[int](ctx, new(memory.Store), "q", &task.Options[int]{Capacity: 64})
-	require.NoError(t, err)
-	done := make([]atomic.Int32, n)
-	var left sync.WaitGroup
-	left.Add(n)
-	finish := func(i int) {
-		if done[i].Add(1) > 1 {
-			t.Errorf("task %d is done twice", i)
-			return
-		}
-		left.Done()
-	}
-	var pools []*pool.Pool[int]
-	for i := range 3 {
-		o := &pool.Options[int]{Logger: quiet, Scale: pool.Scale{Min: i, Max: i + 2, IdleTimeout: time.Millisecond}}
-		if i == 2 {
-			o.Limits = []pool.Limit{{Priority: 1, Running: 2}}
-		}
-		pools = append(pools, pool.New(q, func(_ context.Context, t *task.Task[int]) error {
-			if t.Payload%7 == 0 && t.Attempts == 1 {
-				return pool.RetryAfter(0)
-			}
-			finish(t.Payload)
-			return nil
-		}, o))
-	}
-	taking, stop := context.WithCancel(ctx)
-	var all sync.WaitGroup
-	for range 2 {
-		all.Go(func() {
-			for one, err := q.Take(taking); err == nil; one, err = q.Take(taking) {
-				if one.Ack(ctx) == nil {
-					finish(one.Payload)
-				}
-			}
-		})
-	}
-	for i := range n {
-		_, err := q.PutWait(ctx, "a", i, task.PutOptions{Priority: i % 3})
-		require.NoError(t, err)
-	}
-	left.Wait()
-	stop()
-	all.Wait()
-	for _, p := range pools {
-		require.NoError(t, p.Shutdown(ctx))
-	}
-	require.NoError(t, q.Close(ctx))
 }
 
 // TestWorkersAreFound submits tasks at the same time that wait for each other, to pools with as

@@ -21,28 +21,6 @@ func sleepUntil(at time.Time) {
 	synctest.Wait()
 }
 
-// TestScheduleOfWeekdays has a pool that works on Saturday, the first day of 2000, and on Monday.
-func TestScheduleOfWeekdays(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		p := openFunc(t, newGate().handle, pool.Options[int]{Workers: 1, Schedule: pool.Schedule{Location: time.UTC, Ranges: []pool.Range{
-			{Time: "22:00-06:00", Days: []time.Weekday{time.Saturday, time.Monday}, Scale: pool.Scale{Min: 2, Max: 3}},
-		}}})
-		begin := time.Now()
-		for hour := range 24 * 14 {
-			sleepUntil(begin.Add(time.Duration(hour) * time.Hour))
-			day := (hour / 24) % 7 // from Saturday on
-			hours := hour % 24
-			on := hours >= 22 && (day == 0 || day == 2) || hours < 6 && (day == 1 || day == 3)
-			if on {
-				require.Equal(t, [2]int{2, 3}, [2]int{p.Stats().Min, p.Stats().Max}, time.Now())
-			} else {
-				require.Equal(t, [2]int{1, 1}, [2]int{p.Stats().Min, p.Stats().Max}, time.Now())
-			}
-		}
-		end(t, ctx, p)
-	})
-}
-
 // TestSwitchingDown has 4 tasks running when there may be 2, and then none, and then 3.
 func TestSwitchingDown(t *testing.T) {
 	forRigs(t, 1, func(t *testing.T, _ *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
