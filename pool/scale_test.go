@@ -119,6 +119,45 @@ func TestWorkersAreAdded(t *testing.T) {
 	})
 }
 
+// TestNoTaskWaitsForAnIdleWorker submits tasks at the same time, while some workers are idle: as many
+// run as there are workers for. Handlers that fail, and pauses, come in between.
+func TestNoTaskWaitsForAnIdleWorker(t *testing.T) {
+	forRigs(t, 30, func(t *testing.T, r *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
+		const workers = 4
+		rig := open(t, 0, pool.Options[int]{Workers: workers})
+		left, paused := 0, false
+		for range 40 {
+			switch r.IntN(8) {
+			case 0:
+				if paused = !paused; paused {
+					rig.pause()
+				} else {
+					rig.resume()
+				}
+			case 1, 2, 3:
+				var all sync.WaitGroup
+				for i := range 1 + r.IntN(5) {
+					left++
+					all.Go(func() { require.NoError(t, rig.submit(t.Context(), i)) })
+				}
+				all.Wait()
+			default:
+				for range r.IntN(rig.stats().Running + 1) {
+					left--
+					rig.leave <- []error{nil, nil, nil, pool.Permanent(errNo)}[r.IntN(4)]
+				}
+			}
+			synctest.Wait()
+			if !paused {
+				require.Equal(t, min(workers, left), rig.stats().Running)
+			}
+		}
+		rig.resume()
+		rig.let(left)
+		require.NoError(t, rig.end(t.Context()))
+	})
+}
+
 // TestIdleWorkersEnd has some tasks of different length, and looks when each worker's goroutine
 // ends.
 func TestIdleWorkersEnd(t *testing.T) {

@@ -288,33 +288,6 @@ func TestTakerFindsAnother(t *testing.T) {
 	})
 }
 
-// Producers who wait are admitted in rounds by key.
-func TestPutWaitIsFair(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx := t.Context()
-		q, err := Open[int](ctx, new(memory.Store), "q", &Options[int]{Capacity: 1})
-		require.NoError(t, err)
-		defer func() { require.NoError(t, q.Close(ctx)) }()
-		_, err = q.Put(ctx, "x", 0, PutOptions{})
-		require.NoError(t, err)
-		for i, key := range []string{"a", "a", "a", "b", "b", "c"} {
-			go func() { _, _ = q.PutWait(ctx, key, i, PutOptions{}) }()
-			synctest.Wait()
-		}
-		_, err = q.Put(ctx, "d", 0, PutOptions{})
-		require.ErrorIs(t, err, fairq.ErrFull)
-		order := ""
-		for range 7 {
-			task, err := q.Take(ctx)
-			require.NoError(t, err)
-			order += task.Key
-			require.NoError(t, task.Ack(ctx))
-			synctest.Wait()
-		}
-		require.Equal(t, "xabcaba", order)
-	})
-}
-
 // Whoever makes room lets in those who wait for it, so what room is left then is there for
 // newcomers at once: these need not wait for goroutines that were let in and have not run yet.
 func TestRoomIsLeftForNewcomers(t *testing.T) {

@@ -23,7 +23,7 @@ const (
 
 // taskHistory is what the journal says of a task.
 type taskHistory struct {
-	Put
+	putTask
 	queue   string
 	batch   []*taskHistory // those that were put together
 	began   int            // the line
@@ -49,7 +49,7 @@ type holder struct {
 }
 
 // is tells whether the lease in a line is still the last one.
-func (h *holder) is(l *Line) bool { return h.by == l.By && h.take == l.Take }
+func (h *holder) is(l *line) bool { return h.by == l.By && h.take == l.Take }
 
 // group is what the journal says of a group.
 type group struct {
@@ -64,9 +64,9 @@ type audit struct {
 	t      testing.TB
 	report func(format string, args ...any) // of a mistake
 
-	lines      []Line
+	lines      []line
 	line       int
-	current    *Line
+	current    *line
 	tasks      map[string]*taskHistory
 	groups     map[string]*group
 	uniqueKeys map[string]*taskHistory // who has had it last for sure
@@ -108,17 +108,17 @@ func (a *audit) wrong(f *taskHistory, what string, args ...any) {
 	var history strings.Builder
 	for i, l := range a.lines {
 		about := l.Name == f.Name || l.Name == f.Group && f.Group != "" || f.holder != nil && l.Name == f.holder.by
-		if about || slices.ContainsFunc(l.Puts, func(p Put) bool { return p.Name == f.Name }) {
+		if about || slices.ContainsFunc(l.Puts, func(p putTask) bool { return p.Name == f.Name }) {
 			l.Puts = nil
 			text, _ := json.Marshal(l)
 			fmt.Fprintf(&history, "\n%d: %s", i+1, text)
 		}
 	}
-	a.report("line %d: task %d %+v: %s%s", a.line, f.id, f.Put, fmt.Sprintf(what, args...), history.String())
+	a.report("line %d: task %d %+v: %s%s", a.line, f.id, f.putTask, fmt.Sprintf(what, args...), history.String())
 }
 
 // read goes through a journal.
-func (a *audit) read(lines []Line) {
+func (a *audit) read(lines []line) {
 	a.lines = lines
 	a.findStalled()
 	for i := range lines {
@@ -147,7 +147,7 @@ func (a *audit) findStalled() {
 }
 
 // step checks a line.
-func (a *audit) step(l *Line) {
+func (a *audit) step(l *line) {
 	call := fmt.Sprint(l.By, " ", l.Call)
 	begun := a.begun(call, l)
 	if l.Err != "" && ruleErrors[l.Err] == nil && l.Op != "waited" {
@@ -200,7 +200,7 @@ func (a *audit) step(l *Line) {
 }
 
 // begun returns in which line the call began that ends in this one, 0 if none does.
-func (a *audit) begun(call string, l *Line) int {
+func (a *audit) begun(call string, l *line) int {
 	begun := a.calls[call]
 	switch {
 	case l.Done && begun > 0:
@@ -216,10 +216,10 @@ func (a *audit) begun(call string, l *Line) int {
 // named is an error that says in which call, of which queue, which database failed, and at what.
 var named = regexp.MustCompile(`^error: (task: [A-Z]\w+, queue ".*": )?(it is not known whether it was done: )?(sqlite|postgres): [^ ]+: [a-z ]+: `)
 
-func (a *audit) beginPut(call string, l *Line) {
+func (a *audit) beginPut(call string, l *line) {
 	var batch []*taskHistory
 	for _, p := range l.Puts {
-		f := &taskHistory{Put: p, queue: l.Queue, began: a.line, settled: map[string]int{}}
+		f := &taskHistory{putTask: p, queue: l.Queue, began: a.line, settled: map[string]int{}}
 		batch = append(batch, f)
 		if a.tasks[p.Name] != nil {
 			a.report("line %d: there is another task of this name", a.line)
@@ -238,7 +238,7 @@ func (a *audit) beginPut(call string, l *Line) {
 	a.batches[call] = batch
 }
 
-func (a *audit) endPut(batch []*taskHistory, l *Line) {
+func (a *audit) endPut(batch []*taskHistory, l *line) {
 	for i, f := range batch {
 		switch {
 		case i < len(l.IDs):
@@ -271,7 +271,7 @@ func (a *audit) mayBeOver(f *taskHistory) bool {
 	return f.settled["ack"]+f.settled["discard"] > 0
 }
 
-func (a *audit) took(f *taskHistory, l *Line) {
+func (a *audit) took(f *taskHistory, l *line) {
 	// others may have taken it, and acked it, before this was written down
 	if f.takes > 0 && l.Until != 0 && l.Until <= l.At {
 		f.takes++
@@ -378,7 +378,7 @@ func (a *audit) checkMembers(end *taskHistory) {
 }
 
 // settled checks the end of a call that settles a task; begun is the line in which it began.
-func (a *audit) settled(f *taskHistory, l *Line, begun int) {
+func (a *audit) settled(f *taskHistory, l *line, begun int) {
 	switch l.Err {
 	case "":
 		if f.goneBy != "" && (begun > f.goneAt || l.Op == "ack" || l.Op == "discard") {
@@ -395,7 +395,7 @@ func (a *audit) settled(f *taskHistory, l *Line, begun int) {
 }
 
 // waited checks the result of a Wait.
-func (a *audit) waited(f *taskHistory, l *Line) {
+func (a *audit) waited(f *taskHistory, l *line) {
 	a.waits++
 	ok := false
 	switch l.Err {

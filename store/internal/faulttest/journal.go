@@ -17,16 +17,16 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// Journal is a file that several processes write to. Its lines are in one order for all: who reads
+// journal is a file that several processes write to. Its lines are in one order for all: who reads
 // of something in it knows that all lines above were written before.
-type Journal struct {
+type journal struct {
 	file *os.File
 	by   string
 	call atomic.Int64
 }
 
-// Line is a line of a journal.
-type Line struct {
+// line is a line of a journal.
+type line struct {
 	At    int64  // nanoseconds since 1970
 	By    string // a process
 	Op    string // what is done
@@ -37,15 +37,15 @@ type Line struct {
 
 	Name  string      `json:",omitempty"` // of a task, or a group
 	ID    driver.ID   `json:",omitempty"`
-	Puts  []Put       `json:",omitempty"`
+	Puts  []putTask   `json:",omitempty"`
 	IDs   []driver.ID `json:",omitempty"`
-	Took  *Took       `json:",omitempty"`
+	Took  *took       `json:",omitempty"`
 	Take  int64       `json:",omitempty"` // the number of the take that the lease is from
 	Until int64       `json:",omitempty"` // of a lease
 }
 
-// Put is a task that is put. Its name is the payload; no two have the same.
-type Put struct {
+// putTask is a task that is put. Its name is the payload; no two have the same.
+type putTask struct {
 	Name, Key   string
 	Kind        string        `json:",omitempty"`
 	Priority    int           `json:",omitempty"`
@@ -57,20 +57,20 @@ type Put struct {
 	Role        driver.Role   `json:",omitempty"`
 }
 
-// Took is what Take has told.
-type Took struct {
+// took is what Take has told.
+type took struct {
 	Key              string
 	Attempts         int
 	Created, ReadyAt int64
 }
 
-func openJournal(path, by string) (*Journal, error) {
+func openJournal(path, by string) (*journal, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	return &Journal{file: f, by: by}, err
+	return &journal{file: f, by: by}, err
 }
 
 // newJournal makes one for a test.
-func newJournal(t testing.TB) (j *Journal, path string) {
+func newJournal(t testing.TB) (j *journal, path string) {
 	path = filepath.Join(t.TempDir(), "journal")
 	j, err := openJournal(path, "test")
 	require.NoError(t, err)
@@ -78,9 +78,9 @@ func newJournal(t testing.TB) (j *Journal, path string) {
 	return j, path
 }
 
-// Write writes a line. It begins with the end of the line before, which somebody may have been
+// write writes a line. It begins with the end of the line before, which somebody may have been
 // killed in.
-func (j *Journal) Write(l Line) {
+func (j *journal) write(l line) {
 	l.At, l.By = time.Now().UnixNano(), j.by
 	text, err := json.Marshal(l)
 	if err == nil {
@@ -92,24 +92,24 @@ func (j *Journal) Write(l Line) {
 }
 
 // begin writes that something is about to be done, and returns what writes that it is done.
-func (j *Journal) begin(l Line) func(Line) {
+func (j *journal) begin(l line) func(line) {
 	call := j.call.Add(1)
 	l.Call = call
-	j.Write(l)
-	return func(end Line) {
+	j.write(l)
+	return func(end line) {
 		end.Op, end.Queue, end.Name, end.ID, end.Take, end.Call, end.Done = l.Op, l.Queue, l.Name, l.ID, l.Take, call, true
-		j.Write(end)
+		j.write(end)
 	}
 }
 
 // readJournal returns the lines. What somebody was killed in is left out.
-func readJournal(t testing.TB, path string) (lines []Line) {
+func readJournal(t testing.TB, path string) (lines []line) {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
-	for line := range bytes.Lines(text) {
-		var l Line
-		if json.Unmarshal(line, &l) == nil {
+	for one := range bytes.Lines(text) {
+		var l line
+		if json.Unmarshal(one, &l) == nil {
 			lines = append(lines, l)
 		}
 	}

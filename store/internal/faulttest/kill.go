@@ -47,7 +47,7 @@ func (k *killer) run(open Opener) {
 		running[len(running)-1] = k.start(p.Role, p.Args["slot"])
 	}
 	for _, p := range running {
-		p.Kill(k.journal)
+		p.kill(k.journal)
 	}
 	stop()
 	k.audit(s)
@@ -59,7 +59,7 @@ type killer struct {
 	where   string
 	rounds  int
 	random  *rand.Rand
-	journal *Journal
+	journal *journal
 	path    string // of the journal
 	started int
 	late    bool // see audit
@@ -91,7 +91,7 @@ func (k *killer) kill(p *Process) {
 		require.Equal(k.t, "ready", p.Await())
 	}
 	time.Sleep(time.Duration(k.random.IntN(150)) * time.Millisecond)
-	p.Kill(k.journal)
+	p.kill(k.journal)
 }
 
 // audit works off what is left, and compares what has become of all with the journal.
@@ -113,7 +113,7 @@ func (k *killer) audit(s Store) {
 
 // bystanders puts tasks with unique keys, and waits for them, until the function that it returns is
 // called.
-func bystanders(t *testing.T, s Store, journal *Journal) (stop func()) {
+func bystanders(t *testing.T, s Store, journal *journal) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var waits []func() error
 	self := testSelf(ctx, s, journal)
@@ -133,12 +133,12 @@ func bystanders(t *testing.T, s Store, journal *Journal) (stop func()) {
 }
 
 // testSelf is the process of the test itself.
-func testSelf(stop context.Context, s Store, journal *Journal) *Self {
+func testSelf(stop context.Context, s Store, journal *journal) *Self {
 	return &Self{Job: Job{Name: "test"}, Store: s, Journal: journal, Stop: stop}
 }
 
 // drain works until nothing is left in some queues, and returns all that has ever been in them.
-func drain(t *testing.T, s Store, journal *Journal, names ...string) map[string][]driver.Ended {
+func drain(t *testing.T, s Store, journal *journal, names ...string) map[string][]driver.Ended {
 	gone := map[string][]driver.Ended{}
 	for _, name := range names {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -148,7 +148,7 @@ func drain(t *testing.T, s Store, journal *Journal, names ...string) map[string]
 		for left := 1; left > 0; {
 			left = l.drainSome(t)
 		}
-		journal.Write(Line{Op: "close"})
+		journal.write(line{Op: "close"})
 		gone[name] = l.gone(t)
 		l.outcomes(t, gone[name])
 		require.NoError(t, l.queue.Close(context.Background()))

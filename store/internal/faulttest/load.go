@@ -105,7 +105,7 @@ func (s *Self) load(n int, do func(*load) error) error {
 
 // close closes queues, and writes down that what was taken is given back.
 func (s *Self) close(all ...*load) error {
-	s.Journal.Write(Line{Op: "close"})
+	s.Journal.write(line{Op: "close"})
 	for _, l := range all {
 		if err := l.queue.Close(context.Background()); err != nil {
 			return err
@@ -145,7 +145,7 @@ func (l *load) putSomething() error {
 	case p < 50:
 		return expected(l.put(l.newPut()))
 	case p < 75:
-		puts := make([]Put, 2+l.rand.IntN(7))
+		puts := make([]putTask, 2+l.rand.IntN(7))
 		for i := range puts {
 			puts[i] = l.newPut()
 		}
@@ -159,8 +159,8 @@ func (l *load) putSomething() error {
 
 func (l *load) newName() string { return fmt.Sprintf("%s-%d", l.Name, l.tasks.Add(1)) }
 
-func (l *load) newPut() Put {
-	p := Put{Name: l.newName(), Key: fmt.Sprint("key", l.rand.IntN(1+l.rand.IntN(10)))}
+func (l *load) newPut() putTask {
+	p := putTask{Name: l.newName(), Key: fmt.Sprint("key", l.rand.IntN(1+l.rand.IntN(10)))}
 	if l.chance(20) {
 		p.Delay = time.Duration(1+l.rand.IntN(200)) * time.Millisecond
 	}
@@ -179,17 +179,17 @@ func (l *load) newPut() Put {
 	return p
 }
 
-func (p *Put) options() task.PutOptions {
+func (p *putTask) options() task.PutOptions {
 	return task.PutOptions{
 		Priority: p.Priority, Kind: p.Kind, Delay: p.Delay, TTR: p.TTR, MaxAttempts: p.MaxAttempts, UniqueKey: p.UniqueKey,
 		Group: p.Group, Role: p.Role,
 	}
 }
 
-func (l *load) put(p Put) error {
-	done := l.Journal.begin(Line{Op: "put", Queue: l.name, Puts: []Put{p}})
+func (l *load) put(p putTask) error {
+	done := l.Journal.begin(line{Op: "put", Queue: l.name, Puts: []putTask{p}})
 	id, err := l.queue.Put(context.Background(), p.Key, p.Name, p.options())
-	end := Line{Err: class(err)}
+	end := line{Err: class(err)}
 	if err == nil {
 		end.IDs = []task.ID{id}
 	}
@@ -197,14 +197,14 @@ func (l *load) put(p Put) error {
 	return err
 }
 
-func (l *load) putBatch(puts []Put) error {
-	done := l.Journal.begin(Line{Op: "put", Queue: l.name, Puts: puts})
+func (l *load) putBatch(puts []putTask) error {
+	done := l.Journal.begin(line{Op: "put", Queue: l.name, Puts: puts})
 	batch := make([]task.Entry[string], len(puts))
 	for i, p := range puts {
 		batch[i] = task.Entry[string]{Key: p.Key, Payload: p.Name, Options: p.options()}
 	}
 	ids, err := l.queue.PutBatch(context.Background(), batch)
-	done(Line{IDs: ids, Err: class(err)})
+	done(line{IDs: ids, Err: class(err)})
 	return err
 }
 
@@ -222,16 +222,16 @@ func (l *load) putUnique() error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return nil // it takes too long, which is no mistake
 	}
-	end := Line{Op: "waited", Queue: l.name, Name: p.Name, Err: class(err)}
+	end := line{Op: "waited", Queue: l.name, Name: p.Name, Err: class(err)}
 	if failed := (*task.Error)(nil); errors.As(err, &failed) {
 		end.Err, err = failed.Message, nil
 	}
-	l.Journal.Write(end)
+	l.Journal.write(end)
 	return err
 }
 
 func (l *load) putGroup() error {
-	group, puts := l.newName(), make([]Put, 3+l.rand.IntN(3))
+	group, puts := l.newName(), make([]putTask, 3+l.rand.IntN(3))
 	for i := range puts {
 		puts[i] = l.newPut()
 		puts[i].Group = group
@@ -250,12 +250,12 @@ func (l *load) putGroup() error {
 }
 
 func (l *load) endGroup(op, group string) (err error) {
-	done := l.Journal.begin(Line{Op: op, Queue: l.name, Name: group})
+	done := l.Journal.begin(line{Op: op, Queue: l.name, Name: group})
 	if op == "start" {
 		err = l.queue.StartGroup(context.Background(), group)
 	} else {
 		err = l.queue.CancelGroup(context.Background(), group)
 	}
-	done(Line{Err: class(err)})
+	done(line{Err: class(err)})
 	return expected(err)
 }

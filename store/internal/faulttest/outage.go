@@ -42,7 +42,7 @@ func Outages(t *testing.T, open Opener, where string, outages []Outage) {
 	other := Start(t, Job{Role: "pool", Name: "pool", Where: where, Journal: path})
 	goOn := func(after string) {
 		t.Helper()
-		other.Tell()
+		other.tell()
 		begun := time.Now()
 		require.NoError(t, own.goesOn(), after)
 		require.Equal(t, "goes on", other.Await(), after)
@@ -104,10 +104,10 @@ func (s *Self) startPool() (*poolLoad, error) {
 func (c *poolLoad) handle(_ context.Context, t *task.Task[string]) error {
 	took := c.took(t)
 	if rand.IntN(10) == 0 {
-		c.Journal.begin(Line{Op: "release", Queue: "plain", Name: t.Payload, ID: t.ID, Take: took.take})
+		c.Journal.begin(line{Op: "release", Queue: "plain", Name: t.Payload, ID: t.ID, Take: took.take})
 		return fmt.Errorf("failed %s", t.Payload)
 	}
-	c.Journal.begin(Line{Op: "ack", Queue: "plain", Name: t.Payload, ID: t.ID, Take: took.take})
+	c.Journal.begin(line{Op: "ack", Queue: "plain", Name: t.Payload, ID: t.ID, Take: took.take})
 	c.done.Add(1)
 	return nil
 }

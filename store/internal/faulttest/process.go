@@ -32,7 +32,7 @@ type Job struct {
 type Self struct {
 	Job
 	Store   Store
-	Journal *Journal
+	Journal *journal
 	Stop    context.Context // done when it is to end
 
 	signals     chan struct{} // has what the test has told
@@ -108,7 +108,7 @@ func (s *Self) watch() {
 	for last := time.Now(); ; last = time.Now() {
 		<-tick.C
 		if d := time.Since(last); d > stalled {
-			s.Journal.Write(Line{Op: "stalled", Name: d.String()})
+			s.Journal.write(line{Op: "stalled", Name: d.String()})
 		}
 	}
 }
@@ -181,17 +181,17 @@ func (p *Process) Await() string {
 	}
 }
 
-// Tell tells the process to go on.
-func (p *Process) Tell() {
+// tell tells the process to go on.
+func (p *Process) tell() {
 	p.t.Helper()
 	_, err := p.in.Write([]byte{'\n'})
 	require.NoError(p.t, err)
 }
 
-// Kill ends the process as it is, and writes it down before.
-func (p *Process) Kill(j *Journal) {
+// kill ends the process as it is, and writes it down before.
+func (p *Process) kill(j *journal) {
 	p.t.Helper()
-	j.Write(Line{Op: "kill", Name: p.Name})
+	j.write(line{Op: "kill", Name: p.Name})
 	failed := p.cmd.Process.Kill()
 	_ = p.wait() // it was killed
 	require.NoError(p.t, failed, "%s: %s", p.Name, &p.errors)

@@ -82,9 +82,9 @@ func (l *load) putUntilDone() error {
 		return l.putSomething()
 	}
 	p := l.newPut()
-	done := l.Journal.begin(Line{Op: "put", Queue: l.name, Puts: []Put{p}})
+	done := l.Journal.begin(line{Op: "put", Queue: l.name, Puts: []putTask{p}})
 	id, err := l.queue.PutWait(l.Stop, p.Key, p.Name, p.options())
-	end := Line{Err: class(err)}
+	end := line{Err: class(err)}
 	if err == nil {
 		end.IDs = []driver.ID{id}
 	}

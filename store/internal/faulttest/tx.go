@@ -84,9 +84,9 @@ func (l *load) in(c Caller, table, name string, do func(context.Context) error) 
 		err = tx.Exec(fmt.Sprintf("INSERT INTO %s VALUES ('%s')", table, name))
 	}
 	if err == nil && rand.IntN(4) > 0 {
-		done := l.Journal.begin(Line{Op: table, Name: name})
+		done := l.Journal.begin(line{Op: table, Name: name})
 		err = tx.Commit()
-		done(Line{Err: class(err)})
+		done(line{Err: class(err)})
 		return err
 	}
 	return errors.Join(err, tx.Rollback())
@@ -110,7 +110,7 @@ func Transactions(t *testing.T, open Opener, where string, c Caller) {
 		next = start(n + 1)
 		require.Equal(t, "ready", p.Await())
 		time.Sleep(time.Duration(50+rand.IntN(200)) * time.Millisecond)
-		p.Kill(journal)
+		p.kill(journal)
 	}
 	next.Await()
 	next.Stop()

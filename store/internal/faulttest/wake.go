@@ -41,12 +41,12 @@ func Wake(t *testing.T, open Opener, where string, usually time.Duration) {
 
 		id, err := room.Put(ctx, "key", "", task.PutOptions{UniqueKey: "unique key"})
 		require.NoError(t, err)
-		child.Tell()
+		child.tell()
 		wake("room", func() error { return room.Delete(ctx, id) })
 
 		_, err = plain.Put(ctx, "key", "", task.PutOptions{UniqueKey: "unique key"})
 		require.NoError(t, err)
-		child.Tell()
+		child.tell()
 		taken, err := plain.Take(ctx)
 		require.NoError(t, err)
 		wake("outcome", func() error { return taken.Ack(ctx) })

@@ -66,9 +66,9 @@ type lease struct {
 
 func (l *load) took(t *task.Task[string]) lease {
 	take, info := l.Journal.call.Add(1), t.Info()
-	l.Journal.Write(Line{
+	l.Journal.write(line{
 		Op: "took", Take: take, Queue: l.name, Name: t.Payload, ID: t.ID, Until: nanos(info.Until),
-		Took: &Took{Key: t.Key, Attempts: t.Attempts, Created: nanos(info.Created), ReadyAt: nanos(info.ReadyAt)},
+		Took: &took{Key: t.Key, Attempts: t.Attempts, Created: nanos(info.Created), ReadyAt: nanos(info.ReadyAt)},
 	})
 	return lease{t, take}
 }
@@ -108,10 +108,10 @@ func (l *load) workOn(t lease) error {
 
 // ackAndTake acks a task, and works on the next one or hands it back.
 func (l *load) ackAndTake(t lease) error {
-	done := l.Journal.begin(Line{Op: "ack", Queue: l.name, Name: t.Payload, ID: t.ID, Take: t.take})
+	done := l.Journal.begin(line{Op: "ack", Queue: l.name, Name: t.Payload, ID: t.ID, Take: t.take})
 	taken := new(task.Task[string])
 	ok, err := l.consumer.AckAndTake(context.Background(), t.Task, taken)
-	done(Line{Err: class(err)})
+	done(line{Err: class(err)})
 	if !ok || err != nil {
 		return expected(err)
 	}
@@ -119,20 +119,20 @@ func (l *load) ackAndTake(t lease) error {
 	if l.chance(50) {
 		return l.workOn(next)
 	}
-	done = l.Journal.begin(Line{Op: "snooze", Queue: l.name, Name: next.Payload, ID: next.ID, Take: next.take})
+	done = l.Journal.begin(line{Op: "snooze", Queue: l.name, Name: next.Payload, ID: next.ID, Take: next.take})
 	err = l.consumer.ReleaseAll(context.Background())
-	done(Line{Err: class(err)})
+	done(line{Err: class(err)})
 	return expected(err)
 }
 
 func (l *load) touch(t lease) error {
-	done := l.Journal.begin(Line{Op: "touch", Queue: l.name, Name: t.Payload, ID: t.ID, Take: t.take})
+	done := l.Journal.begin(line{Op: "touch", Queue: l.name, Name: t.Payload, ID: t.ID, Take: t.take})
 	d := 50 * time.Millisecond
 	if t.Info().Until.IsZero() {
 		d = 0 // it does not run out
 	}
 	err := t.Touch(context.Background(), d)
-	done(Line{Err: class(err), Until: nanos(t.Info().Until)})
+	done(line{Err: class(err), Until: nanos(t.Info().Until)})
 	return expected(err)
 }
 
@@ -140,7 +140,7 @@ func (l *load) delay() time.Duration { return time.Duration(l.rand.IntN(2)*50) *
 
 func (l *load) settle(t lease, how string) (err error) {
 	ctx := context.Background()
-	done := l.Journal.begin(Line{Op: how, Queue: l.name, Name: t.Payload, ID: t.ID, Take: t.take})
+	done := l.Journal.begin(line{Op: how, Queue: l.name, Name: t.Payload, ID: t.ID, Take: t.take})
 	switch how {
 	case "ack":
 		err = t.Ack(ctx)
@@ -153,6 +153,6 @@ func (l *load) settle(t lease, how string) (err error) {
 	case "discard":
 		err = t.Discard(ctx, fmt.Errorf("discarded %s", t.Payload))
 	}
-	done(Line{Err: class(err)})
+	done(line{Err: class(err)})
 	return expected(err)
 }
