@@ -20,6 +20,10 @@
 // weight times the quantum. A key whose item costs more than is left of its share has the rest of
 // the cost taken off its shares of the rounds that follow, and so no turn in them.
 //
+// With [Options].ShareTime there are no rounds: the keys share the time of those who work on the
+// items, and nobody needs to know a cost. Take it where the queue sees when an item has ended, as
+// in [FairQueue.All].
+//
 // # What is promised
 //
 // Say K is the number of keys that have items, R the number of items left in the current round,
@@ -62,9 +66,10 @@
 //
 // # What is not promised
 //
-//   - Fairness of work without [Options].Cost: then each item counts the same, however long it takes.
-//   - Fairness between running jobs: the queue forgets an item when it is popped, so one key may have
-//     all workers at a time. (Package task has MaxInFlightPerKey.)
+//   - Fairness of work without [Options].Cost or ShareTime: then each item counts the same, however
+//     long it takes.
+//   - A limit of running jobs: one key may have all workers at a time. (Package task has
+//     MaxInFlightPerKey.)
 //   - With [ThisRound], a bound on how long a key with a backlog waits, and on the memory for keys
 //     already served, while ever new keys join the same round.
 //   - Order between items of different keys beyond the order of the rounds.
