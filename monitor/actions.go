@@ -1,10 +1,12 @@
 package monitor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -19,6 +21,8 @@ type Action struct {
 	Name   string  // one of those that [Options.Actions] lists
 	Key    string  // as it is shown
 	ID     task.ID // of a task
+	Kind   string  // as it is shown; of kick-all and delete-all, as are Key and Reason, empty for any
+	Reason string  // as in a group of failures
 }
 
 // The names of actions.
@@ -27,6 +31,7 @@ const (
 	kickAll   = "kick-all"
 	bury      = "bury"
 	remove    = "delete"
+	removeAll = "delete-all"
 	dropKey   = "drop-key"
 	pause     = "pause"
 	resume    = "resume"
@@ -37,21 +42,16 @@ const (
 // Limits of an action.
 const (
 	maxForm       = 64 << 10
-	maxKicked     = 1000
-	maxDropped    = 1000
+	maxKicked     = 1000 // in a transaction
 	actionTimeout = 30 * time.Second
 )
 
 var errNoKey = errors.New("there is no such key among those that are shown")
 
 // act does an action, if it may.
-func (m *Monitor) act(w http.ResponseWriter, r *http.Request) {
-	s := m.source(w, r)
-	if s == nil {
-		return
-	}
-	a := Action{Source: s.name, Name: r.PathValue("action")}
-	status, n, err := m.try(w, r, s, &a)
+func (m *Monitor) act(w http.ResponseWriter, r *http.Request, s *Source, name string) {
+	a := Action{Source: s.name, Name: name}
+	status, n, more, err := m.try(w, r, s, &a)
 	log := m.options.Logger
 	if log == nil {
 		log = slog.Default()
@@ -63,67 +63,177 @@ func (m *Monitor) act(w http.ResponseWriter, r *http.Request) {
 	if a.ID != 0 {
 		attrs = append(attrs, "id", uint64(a.ID))
 	}
+	if a.Kind != "" || a.Reason != "" {
+		attrs = append(attrs, "kind", a.Kind, "reason", a.Reason)
+	}
 	if err != nil {
 		log.WarnContext(r.Context(), "monitor: action", append(attrs, "error", err)...)
 		fail(w, status, "%s", err)
 		return
 	}
 	log.InfoContext(r.Context(), "monitor: action", append(attrs, "done", n)...)
-	answer(w, status, map[string]int{"done": n})
+	did := map[string]any{"done": n}
+	if more {
+		did["more"] = true
+	}
+	answer(w, status, did)
 }
 
 // try reads the request into a, and does it.
-func (m *Monitor) try(w http.ResponseWriter, r *http.Request, s *Source, a *Action) (status, n int, err error) {
-	if r.Method != http.MethodPost {
-		w.Header().Set("Allow", http.MethodPost)
-		return http.StatusMethodNotAllowed, 0, fmt.Errorf("the method is %s; it must be POST", shown(r.Method))
-	}
-	if err := m.origin.Check(r); err != nil {
-		return http.StatusForbidden, 0, errors.New("the request is from a page of another origin")
-	}
-	if m.options.Actions == nil {
-		return http.StatusForbidden, 0, errors.New("actions are not allowed here")
-	}
-	if !slices.Contains(s.of.actions(), a.Name) {
-		return http.StatusNotFound, 0, errors.New("there is no such action here")
-	}
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	if err := r.ParseForm(); err != nil {
-		return http.StatusBadRequest, 0, errors.New("the form cannot be read; its limit is 64 KiB")
-	}
-	switch a.Name {
-	case kick, bury, remove:
-		id, err := strconv.ParseUint(r.PostForm.Get("id"), 10, 64)
-		if err != nil || id == 0 {
-			return http.StatusBadRequest, 0, fmt.Errorf(
-				"id is %s; it must be that of a task, a whole number from 1", shown(r.PostForm.Get("id")))
-		}
-		a.ID = task.ID(id)
-	case dropKey, pauseKey, resumeKey:
-		key := r.PostForm.Get("key")
-		if len(key) == 0 || len(key) > maxQuery {
-			return http.StatusBadRequest, 0, fmt.Errorf("key has %d bytes; the limits are 1 and %d", len(key), maxQuery)
-		}
-		a.Key = key
-	}
-	if !m.options.Actions(r, *a) {
-		return http.StatusForbidden, 0, errors.New("this is not allowed")
-	}
-	last, _, err := s.sample(r.Context())
-	if err != nil {
-		return http.StatusServiceUnavailable, 0, err
+func (m *Monitor) try(w http.ResponseWriter, r *http.Request, s *Source, a *Action) (status, n int, more bool, err error) {
+	if status, err = m.read(w, r, s, a); err != nil {
+		return status, 0, false, err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), actionTimeout)
 	defer cancel()
-	n, err = s.of.do(ctx, *a, last)
+	n, more, err = s.of.do(ctx, *a, s.known())
+	s.failures.Store(nil)
+	s.mu.Lock()
+	s.next = time.Time{} // who has done it sees at once what has come of it
+	s.mu.Unlock()
 	switch {
 	case err == nil:
-		return http.StatusOK, n, nil
+		return http.StatusOK, n, more, nil
 	case errors.Is(err, errNoKey), errors.Is(err, task.ErrNotFound):
-		return http.StatusNotFound, 0, err
+		return http.StatusNotFound, 0, false, err
+	case errors.Is(err, errRequest):
+		return http.StatusBadRequest, 0, false, err
 	case errors.Is(err, task.ErrTaken):
-		return http.StatusConflict, 0, err
+		return http.StatusConflict, 0, false, err
 	default:
-		return http.StatusInternalServerError, 0, err
+		return http.StatusInternalServerError, 0, false, err
 	}
+}
+
+// read reads the request into a. It returns an error if it may not be done.
+func (m *Monitor) read(w http.ResponseWriter, r *http.Request, s *Source, a *Action) (status int, err error) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		return http.StatusMethodNotAllowed, fmt.Errorf("the method is %s; it must be POST", shown(r.Method))
+	}
+	if err := m.origin.Check(r); err != nil {
+		return http.StatusForbidden, errors.New("the request is from a page of another origin")
+	}
+	if m.options.Actions == nil {
+		return http.StatusForbidden, errors.New("actions are not allowed here")
+	}
+	if !slices.Contains(s.of.actions(), a.Name) {
+		return http.StatusNotFound, errors.New("there is no such action here")
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		return http.StatusBadRequest, errors.New("the form cannot be read; its limit is 64 KiB")
+	}
+	for name, field := range map[string]*string{"key": &a.Key, "kind": &a.Kind, "reason": &a.Reason} {
+		if *field = r.PostForm.Get(name); len(*field) > maxQuery {
+			return http.StatusBadRequest, fmt.Errorf("%s has %d bytes; the limit is %d", name, len(*field), maxQuery)
+		}
+	}
+	switch a.Name {
+	case kick, bury, remove:
+		if a.ID, err = idOf(r.PostForm.Get("id")); err != nil {
+			return http.StatusBadRequest, err
+		}
+	case dropKey, pauseKey, resumeKey:
+		if a.Key == "" {
+			return http.StatusBadRequest, errors.New("there is no key")
+		}
+	}
+	if !m.options.Actions(r, *a) {
+		return http.StatusForbidden, errors.New("this is not allowed")
+	}
+	if _, _, err := s.sample(r.Context()); err != nil { // keys may be told from it
+		return http.StatusServiceUnavailable, err
+	}
+	return 0, nil
+}
+
+// idOf reads the id of a task.
+func idOf(text string) (task.ID, error) {
+	id, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || id == 0 {
+		return 0, badRequest("id is %s; it must be that of a task, a whole number from 1", shown(text))
+	}
+	return task.ID(id), nil
+}
+
+func (q *taskQueue[V]) actions() []string {
+	return []string{kick, kickAll, bury, remove, removeAll, dropKey, pause, resume, pauseKey, resumeKey}
+}
+
+var errByMonitor = errors.New("buried by hand")
+
+func (q *taskQueue[V]) do(ctx context.Context, a Action, last *sample) (n int, more bool, err error) {
+	var key string
+	if a.Name == dropKey || a.Name == pauseKey || a.Name == resumeKey {
+		var ok bool
+		if key, ok = resolve[string](a.Key, last); !ok {
+			return 0, false, errNoKey
+		}
+		q.changed.Store(true)
+	}
+	switch a.Name {
+	case kick:
+		return 1, false, q.KickID(ctx, a.ID)
+	case bury:
+		return 1, false, q.BuryUnlessTaken(ctx, a.ID, errByMonitor)
+	case remove:
+		return 1, false, q.DeleteUnlessTaken(ctx, a.ID)
+	case pause:
+		return 1, false, q.Pause(ctx)
+	case resume:
+		return 1, false, q.Resume(ctx)
+	case pauseKey:
+		return 1, false, q.PauseKey(ctx, key)
+	case resumeKey:
+		return 1, false, q.ResumeKey(ctx, key)
+	case dropKey:
+		return q.each(ctx, task.ListOptions{Key: &key}, "", q.DeleteUnlessTaken)
+	}
+	o, err := buriedOnes{key: a.Key, kind: a.Kind}.options(last)
+	switch {
+	case err != nil:
+		return 0, false, err
+	case a.Name == removeAll:
+		return q.each(ctx, o, a.Reason, q.DeleteUnlessTaken)
+	case a.Reason != "":
+		return q.each(ctx, o, a.Reason, q.KickID)
+	}
+	// Those that are buried now: one that fails again meanwhile is not kicked again and again.
+	left, err := q.Count(ctx, o)
+	for err == nil && left > 0 {
+		var some int
+		o.Limit = min(left, maxKicked)
+		if some, err = q.Kick(ctx, o); some == 0 {
+			break
+		}
+		n, left = n+some, left-some
+	}
+	return finished(ctx, n, err)
+}
+
+// each does something to each task, if it has failed for that reason, in the order of their ids.
+func (q *taskQueue[V]) each(ctx context.Context, o task.ListOptions, reason string, do func(context.Context, task.ID) error) (n int, more bool, err error) {
+	var failed error
+	_, err = q.walk(ctx, o, math.MaxInt32, func(t *task.Task[V], i *task.Info) bool {
+		if reason != "" && reason != reasonOf(i) {
+			return true
+		}
+		switch err := do(ctx, t.ID); {
+		case err == nil:
+			n++
+		case !errors.Is(err, task.ErrTaken) && !errors.Is(err, task.ErrNotFound): // meanwhile
+			failed = err
+		}
+		return failed == nil
+	})
+	return finished(ctx, n, cmp.Or(failed, err))
+}
+
+// finished returns what was done, of which more is left if ctx is done.
+func finished(ctx context.Context, n int, err error) (int, bool, error) {
+	if err != nil && n > 0 && ctx.Err() != nil {
+		return n, true, nil
+	}
+	return n, false, err
 }

@@ -10,7 +10,7 @@ import (
 func Fields() (names []string) {
 	var add func(t reflect.Type)
 	add = func(t reflect.Type) {
-		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice && t.Name() == "" {
 			t = t.Elem()
 		}
 		if t.Kind() != reflect.Struct || t.PkgPath() == "time" {
@@ -26,8 +26,12 @@ func Fields() (names []string) {
 			}
 		}
 	}
-	add(reflect.TypeFor[sample]())
-	add(reflect.TypeFor[found]())
+	for _, t := range []reflect.Type{
+		reflect.TypeFor[sample](), reflect.TypeFor[whole](), reflect.TypeFor[found](), reflect.TypeFor[failures](), reflect.TypeFor[buriedPage](),
+		reflect.TypeFor[taskRow](), reflect.TypeFor[point](),
+	} {
+		add(t)
+	}
 	return names
 }
 

@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -10,89 +11,96 @@ import (
 
 // keyRow tells how a key is doing.
 type keyRow struct {
-	Key      string `json:"key"`
-	Len      int    `json:"len"`              // items queued; 0 for keys of tasks, which are not counted
-	Upcoming int    `json:"upcoming"`         // those among what leaves next
-	Weight   int    `json:"weight,omitempty"` // of keys of tasks, if something of them leaves soon
+	Key    string `json:"key"`
+	Len    int    `json:"len"`    // items queued; tasks that are ready, delayed or held; calls that wait
+	Taken  int    `json:"taken"`  // tasks; of a limiter the permits held
+	Buried int    `json:"buried"` // tasks
+	Paused bool   `json:"paused"`
+	Weight int    `json:"weight,omitempty"` // not of tasks
 
-	Cost uint64 `json:"cost,omitempty"` // of what is queued
-	// OldestAge is there with TrackWait; of tasks it is that of the first that leaves.
-	OldestAge time.Duration `json:"oldest_age_ns,omitempty"`
-	Wait      *quantiles    `json:"wait,omitempty"` // with TrackWait
+	Cost      uint64        `json:"cost,omitempty"`          // of what is queued
+	OldestAge time.Duration `json:"oldest_age_ns,omitempty"` // of items with TrackWait only
 
-	Share float64 `json:"share"`      // of the service lately, 0 to 1
-	Fair  float64 `json:"fair_share"` // what it would be if the service were shared fairly
-
+	// Share is the part that the key has had of the service in the last minute, by cost if there
+	// are costs: 0 to 1.
+	Share  float64      `json:"share"`
 	Total  fairq.Counts `json:"total"`
 	Recent fairq.Counts `json:"recent"`
 	Missed uint64       `json:"missed"`
+	Minute *minute      `json:"minute,omitempty"`
 
-	first int // position of its first item among what leaves next
+	first bool            // it is among the first of an order
+	wait  fairq.Histogram // of what was delivered
 }
 
-// leaves counts an item that is the one at a position among what leaves next, and tells whether it
-// is the first.
-func (k *keyRow) leaves(position int) (isFirst bool) {
-	if k.Upcoming++; k.Upcoming == 1 {
-		k.first = position
-	}
-	return k.Upcoming == 1
+// keyOrders are the orders of rows, by the name that a request gives.
+var keyOrders = map[string]func(a, b *keyRow) int{
+	"backlog": func(a, b *keyRow) int { return cmp.Compare(b.Len, a.Len) },
+	"oldest":  func(a, b *keyRow) int { return cmp.Compare(b.OldestAge, a.OldestAge) },
+	"served":  func(a, b *keyRow) int { return cmp.Compare(b.Recent.Served, a.Recent.Served) },
+	"refused": func(a, b *keyRow) int { return cmp.Compare(b.Recent.Refused, a.Recent.Refused) },
+	"paused": func(a, b *keyRow) int {
+		switch {
+		case a.Paused == b.Paused:
+			return 0
+		case a.Paused:
+			return -1
+		}
+		return 1
+	},
 }
 
-// waits tells whether the key has something queued.
-func (k *keyRow) waits() bool { return k.Len > 0 || k.Upcoming > 0 }
-
-func (k *keyRow) weight() int { return max(1, k.Weight) }
-
-// quantiles of how long items have waited.
-type quantiles struct {
-	Half time.Duration `json:"p50_ns"`
-	P90  time.Duration `json:"p90_ns"`
-	P99  time.Duration `json:"p99_ns"`
-}
-
-func quantilesOf(h *fairq.Histogram) *quantiles {
-	if h.Count == 0 {
-		return nil
-	}
-	return &quantiles{h.Quantile(0.5), h.Quantile(0.9), h.Quantile(0.99)}
+// inOrder returns rows in an order; those that are the same in it, by backlog and age.
+func inOrder(rows []keyRow, by string) []keyRow {
+	return slices.SortedFunc(slices.Values(rows), func(a, b keyRow) int {
+		return cmp.Or(keyOrders[by](&a, &b), cmp.Compare(b.Len, a.Len), cmp.Compare(b.OldestAge, a.OldestAge), cmp.Compare(a.Key, b.Key))
+	})
 }
 
 // keyRows are gathered while a source is looked at.
 type keyRows[K comparable] struct {
 	texts map[K]string
 	rows  map[string]*keyRow
-	keys  map[string]K // by text
+	keys  map[string]K // by text, also those that leave next
 }
 
-func newKeyRows[K comparable](stats ...[]fairq.KeyStat[K]) *keyRows[K] {
+// newKeyRows returns the rows of the first keys of some orders.
+func newKeyRows[K comparable](orders ...[]fairq.KeyStat[K]) *keyRows[K] {
 	t := &keyRows[K]{map[K]string{}, map[string]*keyRow{}, map[string]K{}}
-	for i := range stats {
-		for j := range stats[i] {
-			t.add(&stats[i][j])
+	for _, stats := range orders {
+		for i := range stats {
+			t.add(&stats[i], i < pageKeys)
 		}
 	}
 	return t
 }
 
-// add fills in the row of a key.
-func (t *keyRows[K]) add(s *fairq.KeyStat[K]) {
+// add fills in the row of a key. Of tasks, the order by service knows nothing but what was counted.
+func (t *keyRows[K]) add(s *fairq.KeyStat[K], first bool) {
 	row := t.of(s.Key)
-	row.Len, row.Weight, row.Cost, row.OldestAge, row.Wait = s.Backlog, s.Weight, s.Cost, s.OldestAge, quantilesOf(&s.Wait)
-	row.Total, row.Recent, row.Missed = s.Total, s.Recent, s.Missed
+	row.Len, row.Taken, row.Buried = max(row.Len, s.Backlog), max(row.Taken, s.Taken), max(row.Buried, s.Buried)
+	row.Weight, row.Cost, row.OldestAge = max(row.Weight, s.Weight), max(row.Cost, s.Cost), max(row.OldestAge, s.OldestAge)
+	row.Paused, row.first = row.Paused || s.Paused, row.first || first
+	row.Total, row.Recent, row.Missed, row.wait = s.Total, s.Recent, s.Missed, s.Wait
+}
+
+// text returns how a key is shown.
+func (t *keyRows[K]) text(key K) string {
+	text, ok := t.texts[key]
+	if !ok {
+		text = keyText(any(key))
+		t.texts[key], t.keys[text] = text, key
+	}
+	return text
 }
 
 // of returns the row of a key.
 func (t *keyRows[K]) of(key K) *keyRow {
-	text, ok := t.texts[key]
-	if !ok {
-		text = keyText(any(key))
-		t.texts[key] = text
-	}
+	text := t.text(key)
 	row := t.rows[text]
 	if row == nil {
 		row = &keyRow{Key: text}
-		t.rows[text], t.keys[text] = row, key
+		t.rows[text] = row
 	}
 	return row
 }
@@ -108,49 +116,11 @@ func (t *keyRows[K]) unclear() map[string]any {
 	return keys
 }
 
-// longest fills in the shares, and returns the rows of the keys with the longest backlog; if that is
-// the same, those that leave first, and then those that were served most.
+// longest returns the rows, those of the keys with the longest backlog first.
 func (t *keyRows[K]) longest() []keyRow {
 	rows := make([]keyRow, 0, len(t.rows))
-	for _, row := range t.rows {
+	for row := range maps.Values(t.rows) {
 		rows = append(rows, *row)
 	}
-	share(rows)
-	slices.SortFunc(rows, func(a, b keyRow) int {
-		return cmp.Or(
-			cmp.Compare(b.Len, a.Len), cmp.Compare(b.Upcoming, a.Upcoming),
-			cmp.Compare(a.first, b.first), cmp.Compare(b.Share, a.Share), cmp.Compare(a.Key, b.Key),
-		)
-	})
-	return slices.Clip(rows[:min(len(rows), maxKeys)])
-}
-
-// share fills in the shares: see the package documentation.
-func share(rows []keyRow) {
-	var cost, served, waiting, left float64
-	for _, k := range rows {
-		cost += float64(k.Recent.Cost)
-		served += float64(k.Recent.Served)
-	}
-	left = 1
-	for i := range rows {
-		k := &rows[i]
-		if cost > 0 {
-			k.Share = float64(k.Recent.Cost) / cost
-		} else if served > 0 {
-			k.Share = float64(k.Recent.Served) / served
-		}
-		if k.waits() {
-			waiting += float64(k.weight())
-		} else {
-			left -= k.Share
-		}
-	}
-	for i := range rows {
-		if k := &rows[i]; k.waits() {
-			k.Fair = max(0, left*float64(k.weight())/waiting)
-		} else {
-			k.Fair = k.Share
-		}
-	}
+	return inOrder(rows, "backlog")
 }

@@ -1,12 +1,18 @@
 package monitor
 
 import (
+	"cmp"
+	"context"
 	"embed"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -15,16 +21,20 @@ import (
 type Options struct {
 	// Actions allows things to be done, and not only shown. It is called for each request that
 	// would do something, by the goroutine of that request, and tells whether it may: whether who
-	// has sent it is known and has the right to. nil means that nothing is done for anybody.
+	// has sent it is known and has the right to. It is also called for each action that there is when
+	// the sources are listed, without a Key, ID, Kind and Reason: the page has buttons for those that
+	// may be. nil means that nothing is done for anybody.
 	//
 	// An action is a POST to /v1/queues/{name}/actions/{action}, with a form of 64 KiB at most: id
-	// is that of a task, key is a key as it is shown. The answer is {"done": n}.
+	// is that of a task; key, kind and reason are as they are shown. The answer is {"done": n}, and
+	// {"done": n, "more": true} if 30 seconds were not enough for all.
 	//
 	//	kick        id   a buried task is made ready
-	//	kick-all         1,000 buried tasks are, those first that were buried first
+	//	kick-all         all that are buried are, of a key, kind and reason if these are given
 	//	bury        id   a task is buried, unless somebody has it
 	//	delete      id   a task is deleted, unless somebody has it
-	//	drop-key    key  the items of a key are removed, of tasks 1,000 that nobody has
+	//	delete-all       all that are buried are, as with kick-all
+	//	drop-key    key  the items of a key are removed, of tasks those that nobody has
 	//	pause            nothing is taken any more; what runs goes on
 	//	resume           this ends
 	//	pause-key   key  no task of a key is taken any more
@@ -39,6 +49,10 @@ type Options struct {
 	// points to this address, so an Actions that trusts everybody looks at least at r.Host.
 	Actions func(r *http.Request, a Action) bool
 
+	// TrustedOrigins are origins such as "https://ops.example.com" whose pages may send actions, where a
+	// proxy changes the Host of requests: see docs/monitor.md. New panics if one makes no sense.
+	TrustedOrigins []string
+
 	// Logger is told of each action: at level Info if it was done, at level Warn if it was refused
 	// or has failed. nil means [slog.Default].
 	Logger *slog.Logger
@@ -46,7 +60,7 @@ type Options struct {
 
 // Monitor shows sources. All methods may be called at any time by any goroutine.
 type Monitor struct {
-	sources []*Source
+	sources atomic.Pointer[[]*Source]
 	options Options
 	mux     http.ServeMux
 	origin  http.CrossOriginProtection
@@ -54,46 +68,96 @@ type Monitor struct {
 }
 
 // Limits of requests: of pages that are open at a time, of how long one may take to read an event,
-// and of the bytes of a key in a query or a form.
+// of the bytes of a key in a query or a form, and of how long a list waits for looks.
 const (
 	maxViewers   = 100
 	writeTimeout = 10 * time.Second
 	maxQuery     = 1 << 10
 	defaultLimit = 50
+	listTimeout  = 200 * time.Millisecond
 )
 
 //go:embed page
 var page embed.FS
 
+// part answers to a path of a source. rest is what follows the part's name in the path.
+type part func(m *Monitor, w http.ResponseWriter, r *http.Request, s *Source, rest string)
+
+// parts are what there is of a source, by the name in the path.
+var parts = map[string]part{
+	"":         ofSample(summaryOf),
+	"keys":     ofSample(keysOf),
+	"snapshot": ofSample(upcomingOf),
+	"search":   ofSample(search),
+	"history":  ofSample(historyOf),
+	"failures": ofTasks(failuresOf),
+	"buried":   ofTasks(buriedOf),
+	"tasks":    ofTasks(taskOf),
+	"events":   (*Monitor).events,
+	"actions":  (*Monitor).act,
+}
+
 // New returns a Monitor of some sources, in the order in which they are to be shown. nil options
 // are the defaults. It panics if two sources have the same name.
 func New(options *Options, sources ...*Source) *Monitor {
-	m := &Monitor{sources: sources}
+	m := &Monitor{}
 	if options != nil {
 		m.options = *options
 	}
-	for i, s := range sources {
-		for _, other := range sources[:i] {
-			if other.name == s.name {
-				panic(fmt.Sprintf("monitor: New: two sources have the name %q", s.name))
-			}
+	for _, origin := range m.options.TrustedOrigins {
+		if err := m.origin.AddTrustedOrigin(origin); err != nil {
+			panic(fmt.Sprintf("monitor: New: Options.TrustedOrigins: %v", err))
 		}
 	}
+	m.Show(sources...)
 	m.mux.HandleFunc("/{$}", get(file("index.html")))
 	m.mux.HandleFunc("/style.css", get(file("style.css")))
 	m.mux.HandleFunc("/page.js", get(file("page.js")))
 	m.mux.HandleFunc("/v1/queues", get(m.list))
-	m.mux.HandleFunc("/v1/queues/{name}", get(m.ofSource(summaryOf)))
-	m.mux.HandleFunc("/v1/queues/{name}/keys", get(m.ofSource(keysOf)))
-	m.mux.HandleFunc("/v1/queues/{name}/snapshot", get(m.ofSource(upcomingOf)))
-	m.mux.HandleFunc("/v1/queues/{name}/buried", get(m.ofSource(buriedOf)))
-	m.mux.HandleFunc("/v1/queues/{name}/search", get(m.ofSource(search)))
-	m.mux.HandleFunc("/v1/queues/{name}/events", get(m.events))
-	m.mux.HandleFunc("/v1/queues/{name}/actions/{action}", m.act)
-	m.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		fail(w, http.StatusNotFound, "there is nothing at %s", shown(r.URL.Path))
-	})
+	m.mux.HandleFunc("/v1/queues/{path...}", m.ofSource)
+	m.mux.HandleFunc("/", nothing)
 	return m
+}
+
+func nothing(w http.ResponseWriter, r *http.Request) {
+	fail(w, http.StatusNotFound, "there is nothing at %s", shown(r.URL.Path))
+}
+
+// Show shows these sources from now on, instead of those that it has shown. Pages that are open follow.
+// It panics if two sources have the same name.
+func (m *Monitor) Show(sources ...*Source) {
+	for i, s := range sources {
+		if slices.ContainsFunc(sources[:i], func(other *Source) bool { return other.name == s.name }) {
+			panic(fmt.Sprintf("monitor: two sources have the name %q", s.name))
+		}
+	}
+	sources = slices.Clone(sources)
+	m.sources.Store(&sources)
+}
+
+// Run looks at all sources every ten seconds until ctx is done, so that a page which is opened shows
+// the last hour. Without it a Monitor knows only what was looked at.
+func (m *Monitor) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		m.look(ctx, momentStep)
+		select {
+		case <-time.After(momentStep):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// look has all sources looked at whose turn it is, and waits for that, but no longer than a timeout.
+func (m *Monitor) look(ctx context.Context, timeout time.Duration) (sources []*Source) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	sources = *m.sources.Load()
+	var all sync.WaitGroup
+	for _, s := range sources {
+		all.Go(func() { _, _, _ = s.sample(ctx) })
+	}
+	all.Wait()
+	return sources
 }
 
 // ServeHTTP serves the page and the paths that the package documentation lists.
@@ -135,44 +199,75 @@ func fail(w http.ResponseWriter, status int, format string, args ...any) {
 	answer(w, status, map[string]string{"error": fmt.Sprintf(format, args...)})
 }
 
-// source returns the source that a request is about. If there is none, it has answered.
-func (m *Monitor) source(w http.ResponseWriter, r *http.Request) *Source {
-	name := r.PathValue("name")
-	for _, s := range m.sources {
-		if s.name == name {
-			return s
-		}
-	}
-	fail(w, http.StatusNotFound, "there is no queue %s", shown(name))
-	return nil
-}
-
 func (m *Monitor) list(w http.ResponseWriter, r *http.Request) {
 	type listed struct {
 		summary
-		Actions []string `json:"actions"` // that can be allowed
+		Actions []string `json:"actions"` // that may be done by who asks
 	}
-	all := make([]listed, len(m.sources))
-	for i, s := range m.sources {
-		l, _, err := s.sample(r.Context())
-		if err != nil {
-			return // nobody is there any more
+	all := []listed{}
+	for _, s := range m.look(r.Context(), listTimeout) {
+		l := listed{s.summary(), []string{}}
+		for _, name := range s.of.actions() {
+			if m.options.Actions != nil && m.options.Actions(r, Action{Source: s.name, Name: name}) {
+				l.Actions = append(l.Actions, name)
+			}
 		}
-		all[i] = listed{l.summary, []string{}}
-		if m.options.Actions != nil {
-			all[i].Actions = s.of.actions()
-		}
+		all = append(all, l)
 	}
 	answer(w, http.StatusOK, map[string]any{"queues": all})
 }
 
-// ofSource returns a handler that answers with a part of what is known of a source.
-func (m *Monitor) ofSource(part func(s *Source, l *sample, r *http.Request) (any, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		s := m.source(w, r)
-		if s == nil {
+// ofSource answers to what is asked of a source.
+func (m *Monitor) ofSource(w http.ResponseWriter, r *http.Request) {
+	name, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.EscapedPath(), "/v1/queues/"), "/")
+	if plain, err := url.PathUnescape(name); err == nil {
+		name = plain
+	}
+	if s := m.source(name); s != nil && m.part(w, r, s, rest) {
+		return
+	}
+	// There are proxies that send a slash that was escaped as it is. So a name may have several
+	// segments.
+	path := r.PathValue("path")
+	for i := len(path); i > 0; i = strings.LastIndexByte(path[:i], '/') {
+		if s := m.source(path[:i]); s != nil && m.part(w, r, s, strings.TrimPrefix(path[i:], "/")) {
 			return
 		}
+	}
+	if m.source(name) == nil {
+		fail(w, http.StatusNotFound, "there is no queue %s", shown(name))
+		return
+	}
+	nothing(w, r)
+}
+
+func (m *Monitor) source(name string) *Source {
+	for _, s := range *m.sources.Load() {
+		if s.name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// part has a part of a source answer, if there is one that the path names.
+func (m *Monitor) part(w http.ResponseWriter, r *http.Request, s *Source, path string) (ok bool) {
+	name, rest, deeper := strings.Cut(path, "/")
+	f := parts[name]
+	if f == nil || deeper != (name == "actions" || name == "tasks") {
+		return false
+	}
+	answers := func(w http.ResponseWriter, r *http.Request) { f(m, w, r, s, rest) }
+	if name != "actions" {
+		answers = get(answers)
+	}
+	answers(w, r)
+	return true
+}
+
+// ofSample returns a part that answers with something of what is known of a source.
+func ofSample(of func(s *Source, l *sample, r *http.Request) (any, error)) part {
+	return func(_ *Monitor, w http.ResponseWriter, r *http.Request, s *Source, _ string) {
 		l, _, err := s.sample(r.Context())
 		if err != nil {
 			return // nobody is there any more
@@ -181,13 +276,20 @@ func (m *Monitor) ofSource(part func(s *Source, l *sample, r *http.Request) (any
 			fail(w, http.StatusServiceUnavailable, "%s", l.Error)
 			return
 		}
-		v, err := part(s, l, r)
+		v, err := of(s, l, r)
 		if err != nil {
 			fail(w, http.StatusBadRequest, "%v", err)
 			return
 		}
 		answer(w, http.StatusOK, v)
 	}
+}
+
+// errRequest is that a request makes no sense.
+var errRequest = errors.New("")
+
+func badRequest(format string, args ...any) error {
+	return fmt.Errorf("%w%s", errRequest, fmt.Sprintf(format, args...))
 }
 
 // limit returns the limit that a request names.
@@ -198,7 +300,7 @@ func limit(r *http.Request, most int) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > most {
-		return 0, fmt.Errorf("limit is %s; it must be a whole number from 1 to %d", shown(text), most)
+		return 0, badRequest("limit is %s; it must be a whole number from 1 to %d", shown(text), most)
 	}
 	return n, nil
 }
@@ -210,36 +312,42 @@ func first[T any](rows []T, n int) []T {
 	return rows[:min(n, len(rows))]
 }
 
-func summaryOf(_ *Source, l *sample, _ *http.Request) (any, error) { return l.summary, nil }
+func summaryOf(_ *Source, l *sample, _ *http.Request) (any, error) { return l.whole(), nil }
 
 func keysOf(_ *Source, l *sample, r *http.Request) (any, error) {
 	n, err := limit(r, maxKeys)
-	return map[string]any{"name": l.Name, "at": l.At, "keys": first(l.Keys, n)}, err
+	by := cmp.Or(r.URL.Query().Get("by"), "backlog")
+	if err == nil && keyOrders[by] == nil {
+		err = badRequest("by is %s; it must be backlog, oldest, served, refused or paused", shown(by))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"name": l.Name, "at": l.At, "keys": first(inOrder(l.Keys, by), n)}, nil
 }
 
 func upcomingOf(_ *Source, l *sample, r *http.Request) (any, error) {
 	n, err := limit(r, maxUpcoming)
-	more := l.More || n < len(l.Upcoming)
-	return map[string]any{"name": l.Name, "at": l.At, "upcoming": first(l.Upcoming, n), "more": more}, err
+	return map[string]any{
+		"name": l.Name, "at": l.At, "upcoming": first(l.Upcoming, n), "more": l.More || n < len(l.Upcoming), "new_key_waits": l.Newcomer,
+	}, err
 }
 
-func buriedOf(_ *Source, l *sample, r *http.Request) (any, error) {
-	n, err := limit(r, maxBuried)
-	return map[string]any{"name": l.Name, "at": l.At, "buried": first(l.Buried, n)}, err
+func historyOf(s *Source, l *sample, _ *http.Request) (any, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return map[string]any{"name": l.Name, "at": l.At, "points": first(slices.Clone(s.past.points), maxPoints)}, nil
 }
 
 // events sends all that is known of a source, and again whenever there is news.
-func (m *Monitor) events(w http.ResponseWriter, r *http.Request) {
-	s := m.source(w, r)
-	if s == nil {
-		return
-	}
+func (m *Monitor) events(w http.ResponseWriter, r *http.Request, s *Source, _ string) {
 	defer m.viewers.Add(-1)
 	if m.viewers.Add(1) > maxViewers {
 		fail(w, http.StatusServiceUnavailable, "%d pages are open, which is the limit", maxViewers)
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // or nginx would keep it until it has more
 	c := http.NewResponseController(w)
 	for r.Method == http.MethodGet {
 		l, next, err := s.sample(r.Context())
@@ -260,6 +368,9 @@ func (m *Monitor) events(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 			timer.Stop()
 			return
+		}
+		if m.source(s.name) != s {
+			return // it is not shown any more
 		}
 	}
 }

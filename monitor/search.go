@@ -1,7 +1,6 @@
 package monitor
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 )
@@ -18,7 +17,7 @@ type found struct {
 func search(s *Source, l *sample, r *http.Request) (any, error) {
 	text := r.URL.Query().Get("key")
 	if len(text) == 0 || len(text) > maxQuery {
-		return nil, fmt.Errorf("key has %d bytes; the limits are 1 and %d", len(text), maxQuery)
+		return nil, badRequest("key has %d bytes; the limits are 1 and %d", len(text), maxQuery)
 	}
 	counted, isCounted := s.of.(interface {
 		keyLen(text string, last *sample) (n int, known bool)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairq/fairq"
@@ -18,26 +20,29 @@ const (
 
 	maxUpcoming     = 1000
 	maxUpcomingRows = 200 // where a task queue is not in memory
-	maxKeys         = 100
-	maxBuried       = 50
+	maxKeys         = 100 // in each order
 	maxDescribed    = 100 // payloads
 
 	pageUpcoming = 200
-	pageKeys     = 50
-	pageBuried   = 20
+	pageKeys     = 25 // in each order
 )
 
-// Source is a queue, a pool or a limiter with a name. Any number of Monitors, [Var] and package metrics can
-// look at it. [FairQueue], [TaskQueue], [Pool] and
-// [Limiter] make one.
+// Source is a queue, a pool or a limiter with a name. Any number of Monitors, [Var] and package
+// metrics can look at it. [FairQueue], [TaskQueue], [Pool] and [Limiter] make one.
 type Source struct {
 	name string
 	kind string
 	of   viewed
+	turn chan struct{} // has room for one: who has sent may read of what has failed
 
-	turn chan struct{} // has room for one: who has sent may use the rest
-	last *sample
-	next time.Time // when there can be another look
+	mu       sync.Mutex
+	looking  chan struct{} // is closed when the look that is going on has ended; nil if none is
+	began    time.Time     // the last look
+	next     time.Time     // when there can be another one
+	away     time.Time     // when the first look began that has failed since one has not; zero if none has
+	last     *sample       // of the last look that has ended; nil if none has
+	past     past
+	failures atomic.Pointer[failures] // that were found last
 }
 
 // viewed is what a Source looks at. Only one call of look is made at a time.
@@ -48,9 +53,9 @@ type viewed interface {
 	keyStats(ctx context.Context, n int, by fairq.KeyOrder) ([]fairq.KeyStat[string], error)
 
 	// actions are those that there are, and do does one of them. It returns to how many items or
-	// tasks it was done.
+	// tasks it was done, and whether there was no time for others.
 	actions() []string
-	do(ctx context.Context, a Action, last *sample) (n int, err error)
+	do(ctx context.Context, a Action, last *sample) (n int, more bool, err error)
 }
 
 // newSource panics if the name cannot be part of a path.
@@ -80,25 +85,46 @@ type sample struct {
 	summary
 	Keys     []keyRow      `json:"keys"`
 	Upcoming []upcomingRow `json:"upcoming"`
-	Buried   []buriedRow   `json:"buried"`
 	More     bool          `json:"more"` // there may be more behind Upcoming
 
+	// Newcomer is for how many items the first one of a new key would wait now, at most; nil if
+	// that is not known.
+	Newcomer *int `json:"new_key_waits,omitempty"`
+
 	keys  map[string]any // by text, those that cannot be told from it
+	waits *quantiles     // of the queue of a pool
 	event []byte         // for the page
 }
 
 type summary struct {
-	Name  string     `json:"name"`
-	Kind  string     `json:"kind"` // "queue", "tasks", "pool" or "limiter"
-	At    time.Time  `json:"at"`
-	Error string     `json:"error,omitempty"` // why there is nothing else
-	Stats any        `json:"stats"`           // a fairq.Stats, task.Stats, pool.Stats or admit.Stats
-	Wait  *quantiles `json:"wait,omitempty"`
-	Queue string     `json:"queue,omitempty"` // of a pool: the source of what waits for it
+	Name  string    `json:"name"`
+	Kind  string    `json:"kind"` // "queue", "tasks", "pool" or "limiter"
+	At    time.Time `json:"at"`
+	State string    `json:"state"`           // "open", "paused", "closed" or "away"
+	Error string    `json:"error,omitempty"` // why there is nothing else
+	Stats any       `json:"stats"`           // a fairq.Stats, task.Stats, pool.Stats or admit.Stats
+	Queue string    `json:"queue,omitempty"` // of a pool: the source of what waits for it
+
+	Backlog int           `json:"backlog"`
+	Oldest  time.Duration `json:"oldest_age_ns"` // 0 if it is not known
+	Minute  *minute       `json:"minute,omitempty"`
+	Alerts  []string      `json:"alerts"` // what is wrong, in words
 
 	// Counts says what the counters among the Stats of tasks tell of, if not of all that happens.
 	Counts string `json:"counts,omitempty"`
+
+	// KeysAt is when the backlogs of the keys of tasks were counted, if that was not At. It is zero if
+	// that takes too long: then Len and OldestAge of a key tell of what leaves next.
+	KeysAt *time.Time `json:"keys_at,omitempty"`
 }
+
+// The states of a source.
+const (
+	isOpen   = "open"
+	isPaused = "paused"
+	isClosed = "closed"
+	isAway   = "away"
+)
 
 // What the counters tell of.
 const (
@@ -118,55 +144,128 @@ type upcomingRow struct {
 	Payload  string `json:"payload,omitempty"`  // of the first 100, as described
 }
 
-// buriedRow is a buried task.
-type buriedRow struct {
-	ID       uint64    `json:"id,string"`
-	Key      string    `json:"key"`
-	Kind     string    `json:"kind,omitempty"`
-	Attempts int       `json:"attempts"`
-	Created  time.Time `json:"created"`
-	Reason   string    `json:"reason"`
-	Payload  string    `json:"payload,omitempty"`
+// newcomer returns for how many items a new key would wait. It would be the last one of the next
+// round, which nothing can join that is put later. Where there are several priorities it depends on
+// that of the item.
+func newcomer(upcoming []upcomingRow, more bool) *int {
+	for i, u := range upcoming {
+		if u.Priority != upcoming[0].Priority {
+			return nil
+		}
+		if u.Round > 1 {
+			return &i
+		}
+	}
+	n := len(upcoming)
+	if more {
+		return nil
+	}
+	return &n
 }
 
-// sample returns what the last look has brought to light, and when there can be the next one. There
-// is no more than one in an interval, they take a twentieth of the time at most, and there are never
-// two at the same time.
+// begin begins a look if it is time for one. It returns a channel that is closed when the look that is
+// going on has ended, nil if none is.
+func (s *Source) begin() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := time.Now(); s.looking == nil && !now.Before(s.next) {
+		s.looking, s.began = make(chan struct{}), now
+		go s.look()
+	}
+	return s.looking
+}
+
+// sample returns what the last look has brought to light, and when there can be the next one. It
+// waits for the one that is going on, until ctx is done. There is no more than one in an interval,
+// they take a twentieth of the time at most, and there are never two at the same time.
 func (s *Source) sample(ctx context.Context) (*sample, time.Time, error) {
-	select {
-	case s.turn <- struct{}{}:
-	case <-ctx.Done():
-		return nil, time.Time{}, context.Cause(ctx)
+	if looking := s.begin(); looking != nil {
+		select {
+		case <-looking:
+		case <-ctx.Done():
+			return nil, time.Time{}, context.Cause(ctx)
+		}
 	}
-	defer func() { <-s.turn }()
-	if begin := time.Now(); !begin.Before(s.next) {
-		s.last = s.look(ctx)
-		s.next = begin.Add(min(max(interval, 20*time.Since(begin)), maxInterval))
-	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.last, s.next, nil
 }
 
 // look looks for all who wait, so it goes on if the one who began has gone.
-func (s *Source) look(ctx context.Context) *sample {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
+func (s *Source) look() {
+	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
 	defer cancel()
 	at := time.Now()
-	l, err := s.of.look(ctx)
-	if err != nil {
-		l = sample{}
-		l.Error = shown(err.Error())
-	}
+	l, err := s.try(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	l.Name, l.Kind, l.At = s.name, s.kind, at
+	if err == nil {
+		s.away, s.next = time.Time{}, at.Add(min(max(interval, 20*time.Since(at)), maxInterval))
+		s.past.add(&l)
+		l.Alerts = l.alerts()
+	} else {
+		if s.away.IsZero() {
+			s.away = at
+		}
+		l = sample{summary: summary{Name: s.name, Kind: s.kind, At: at, State: isAway, Error: shown(err.Error())}}
+		l.Alerts, s.next = []string{noAnswer(time.Since(s.away), l.Error)}, time.Now().Add(interval)
+	}
 	l.event = event(l)
-	return &l
+	s.last = &l
+	close(s.looking)
+	s.looking = nil
+}
+
+// try looks. Functions of the user's may be called, such as Options.Weight.
+func (s *Source) try(ctx context.Context) (l sample, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("it panicked: %v", p)
+		}
+	}()
+	return s.of.look(ctx)
+}
+
+// known returns the last sample, without waiting for another one.
+func (s *Source) known() *sample {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last == nil {
+		return &sample{}
+	}
+	return s.last
+}
+
+// summary returns what is known, without waiting for anything.
+func (s *Source) summary() summary {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := summary{Name: s.name, Kind: s.kind, State: isAway}
+	if s.last != nil {
+		l = s.last.summary
+	}
+	since, now := s.away, time.Now()
+	if since.IsZero() {
+		since = s.began
+	}
+	if waits := s.looking != nil && now.Sub(s.began) > interval; waits || s.last == nil || l.Error != "" {
+		l.State, l.Alerts = isAway, []string{noAnswer(now.Sub(since), l.Error)}
+	}
+	return l
 }
 
 // event returns what the page is sent.
 func event(l sample) []byte {
 	l.More = l.More || len(l.Upcoming) > pageUpcoming
-	l.Keys = l.Keys[:min(len(l.Keys), pageKeys)]
 	l.Upcoming = l.Upcoming[:min(len(l.Upcoming), pageUpcoming)]
-	l.Buried = l.Buried[:min(len(l.Buried), pageBuried)]
+	keys := l.Keys
+	l.Keys = []keyRow{}
+	for _, k := range keys {
+		if k.first || k.Paused {
+			l.Keys = append(l.Keys, k)
+		}
+	}
 	return encode(l)
 }
 
@@ -187,5 +286,19 @@ type variable struct{ source *Source }
 
 func (v variable) String() string {
 	l, _, _ := v.source.sample(context.Background())
-	return string(encode(l.summary))
+	return string(encode(l.whole()))
+}
+
+// whole is what is answered about a source.
+type whole struct {
+	summary
+	Bounds []time.Duration `json:"bounds_ns"` // of the buckets of a histogram in the Stats; the last has none
+}
+
+func (l *sample) whole() whole {
+	w := whole{l.summary, nil}
+	for i := range len(fairq.Histogram{}.Buckets) - 1 {
+		w.Bounds = append(w.Bounds, fairq.Histogram{}.Bound(i))
+	}
+	return w
 }

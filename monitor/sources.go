@@ -1,9 +1,12 @@
 package monitor
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"math"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairq/fairq"
@@ -27,21 +30,21 @@ type fairQueue[K comparable, V any] struct {
 
 func (q *fairQueue[K, V]) look(context.Context) (s sample, err error) {
 	stats := q.Stats()
-	s.Stats, s.Wait = stats, quantilesOf(&stats.Wait)
-	keys := newKeyRows(q.KeyStats(maxKeys, fairq.ByBacklog), q.KeyStats(maxKeys, fairq.ByServed), q.KeyStats(maxKeys, fairq.ByRefused))
+	s.Stats, s.Backlog, s.Oldest = stats, stats.Len, stats.OldestAge
+	var orders [fairq.ByRefused + 1][]fairq.KeyStat[K]
+	for by := range orders {
+		orders[by] = q.KeyStats(maxKeys, fairq.KeyOrder(by))
+	}
+	keys := newKeyRows(orders[:]...)
 	for i, u := range q.FairQueue.Upcoming(maxUpcoming) {
-		row := keys.of(u.Key)
-		if row.leaves(i) && row.Len == 0 {
-			stat := q.KeyStat(u.Key)
-			keys.add(&stat)
-		}
-		up := upcomingRow{Key: row.Key, Round: u.Round, Cost: u.Cost, Age: u.Age}
+		up := upcomingRow{Key: keys.text(u.Key), Round: u.Round, Cost: u.Cost, Age: u.Age}
 		if i < maxDescribed {
-			up.Payload = describe(q.describe, u.Item)
+			up.Payload = shown(describe(q.describe, u.Item))
 		}
 		s.Upcoming = append(s.Upcoming, up)
 	}
 	s.More = len(s.Upcoming) == maxUpcoming
+	s.Newcomer = newcomer(s.Upcoming, s.More)
 	s.Keys, s.keys = keys.longest(), keys.unclear()
 	return s, nil
 }
@@ -68,30 +71,86 @@ func (q *fairQueue[K, V]) keyLen(text string, last *sample) (n int, known bool) 
 
 func (q *fairQueue[K, V]) actions() []string { return []string{dropKey} }
 
-func (q *fairQueue[K, V]) do(_ context.Context, a Action, last *sample) (int, error) {
+func (q *fairQueue[K, V]) do(_ context.Context, a Action, last *sample) (n int, more bool, err error) {
 	key, ok := resolve[K](a.Key, last)
 	if !ok {
-		return 0, errNoKey
+		return 0, false, errNoKey
 	}
-	return len(q.RemoveKey(key)), nil
+	return len(q.RemoveKey(key)), false, nil
 }
 
 // TaskQueue returns a source that shows a queue of tasks. The function describe tells what is shown
-// of a task that is buried, up to 50 at a time; nil means nothing. The name is as for [FairQueue].
+// of a task that is buried, or asked for by its id; nil means nothing. The name is as for
+// [FairQueue].
 func TaskQueue[V any](name string, q *task.Queue[V], describe func(V) string) *Source {
-	return newSource(name, "tasks", &taskQueue[V]{q, describe})
+	return newSource(name, "tasks", &taskQueue[V]{Queue: q, describe: describe})
 }
 
 type taskQueue[V any] struct {
 	*task.Queue[V]
 	describe func(V) string
+
+	// The keys by age and by backlog: to count them can take as long as to read all tasks.
+	counted [2][]fairq.KeyStat[string]
+	at      time.Time // when they were counted
+	next    time.Time // they are not counted again before, unless one of them was acted on
+	changed atomic.Bool
+}
+
+// How the keys of tasks are counted. In a database others may have to wait meanwhile.
+const (
+	countPart    = 40 // it takes one in so many of the time
+	countEvery   = 5 * time.Second
+	countTimeout = 200 * time.Millisecond
+	countAgain   = time.Minute // after that
+	maxCounted   = 500_000     // tasks
+)
+
+// count counts the keys, if it is time for that.
+func (q *taskQueue[V]) count(ctx context.Context, now time.Time, tasks int) error {
+	if !q.changed.Swap(false) && now.Before(q.next) {
+		return nil
+	}
+	if !q.InMemory() {
+		if tasks > maxCounted {
+			q.counted, q.at = [2][]fairq.KeyStat[string]{}, time.Time{}
+			return nil
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, countTimeout)
+		defer cancel()
+	}
+	all, err := q.KeyStats(ctx, math.MaxInt32, fairq.ByOldest)
+	if err != nil && ctx.Err() == nil {
+		return err
+	}
+	q.counted, q.at, q.next = [2][]fairq.KeyStat[string]{}, time.Time{}, now.Add(countAgain)
+	if err != nil {
+		return nil
+	}
+	q.at, q.next = now, now.Add(countPart*time.Since(now))
+	if !q.InMemory() && q.next.Before(now.Add(countEvery)) {
+		q.next = now.Add(countEvery)
+	}
+	some := func() []fairq.KeyStat[string] { return slices.Clone(first(all, maxKeys)) }
+	q.counted[0] = some()
+	slices.SortStableFunc(all, func(a, b fairq.KeyStat[string]) int { return cmp.Compare(b.Backlog, a.Backlog) })
+	q.counted[1] = some()
+	for i := range all {
+		if all[i].Paused && len(q.counted[1]) < 2*maxKeys {
+			q.counted[1] = append(q.counted[1], all[i])
+		}
+	}
+	return nil
 }
 
 func (q *taskQueue[V]) look(ctx context.Context) (s sample, err error) {
+	now := time.Now()
 	stats, err := q.Stats(ctx)
 	if err != nil {
 		return s, err
 	}
+	s.Stats, s.Backlog = stats, stats.Ready+stats.Delayed+stats.Held
 	n := maxUpcoming
 	if !q.InMemory() {
 		n = maxUpcomingRows
@@ -100,32 +159,36 @@ func (q *taskQueue[V]) look(ctx context.Context) (s sample, err error) {
 	if err != nil {
 		return s, err
 	}
-	if s.Buried, err = q.buried(ctx); err != nil {
+	if err := q.count(ctx, now, stats.Len()); err != nil {
 		return s, err
 	}
-	now := time.Now()
-	served, err := q.KeyStats(ctx, maxKeys, fairq.ByServed)
-	if err != nil {
-		return s, err
+	orders := append([][]fairq.KeyStat[string]{}, q.counted[:]...)
+	for by := fairq.ByServed; by <= fairq.ByRefused; by++ {
+		stats, err := q.KeyStats(ctx, maxKeys, by)
+		if err != nil {
+			return s, err
+		}
+		orders = append(orders, stats)
 	}
-	refused, err := q.KeyStats(ctx, maxKeys, fairq.ByRefused)
-	if err != nil {
-		return s, err
-	}
-	keys := newKeyRows(served, refused)
+	keys := newKeyRows(orders...)
 	for i := range upcoming {
 		u := &upcoming[i]
-		row, age := keys.of(u.Key), max(0, now.Sub(u.ReadyAt))
-		if row.leaves(i) {
-			row.OldestAge, row.Weight = age, u.Weight
-		}
-		up := upcomingRow{Key: row.Key, Round: u.Round, Age: age, ID: uint64(u.ID), Priority: u.Priority}
+		up := upcomingRow{Key: keys.text(u.Key), Round: u.Round, Age: max(0, now.Sub(u.ReadyAt)), ID: uint64(u.ID), Priority: u.Priority}
 		if u.Cost != 1 {
 			up.Cost = uint64(u.Cost)
 		}
+		if q.at.IsZero() { // it is all that is known of it
+			row := keys.of(u.Key)
+			row.Len++
+			row.OldestAge, row.first = max(row.OldestAge, up.Age), row.first || i < pageKeys
+		}
 		s.Upcoming = append(s.Upcoming, up)
 	}
-	s.Stats, s.More = stats, len(upcoming) == n
+	s.More = len(upcoming) == n
+	s.Newcomer = newcomer(s.Upcoming, s.More)
+	if at := q.at; at != now {
+		s.KeysAt = &at
+	}
 	switch {
 	case q.AsIs():
 		s.Counts = countsNothing
@@ -146,75 +209,6 @@ func (q *taskQueue[V]) keyStats(ctx context.Context, n int, by fairq.KeyOrder) (
 	return all, err
 }
 
-// buried returns the first of those that are buried.
-func (q *taskQueue[V]) buried(ctx context.Context) (rows []buriedRow, err error) {
-	tasks, err := q.List(ctx, task.ListOptions{State: task.Buried, NextFirst: true, Limit: maxBuried})
-	for _, t := range tasks {
-		info := t.Info()
-		row := buriedRow{ID: uint64(t.ID), Key: keyText(t.Key), Attempts: t.Attempts, Created: info.Created}
-		if t.Kind != "" {
-			row.Kind = shown(t.Kind)
-		}
-		if info.Err != nil {
-			row.Reason = shown(info.Err.Message)
-		}
-		row.Payload = describe(q.describe, t.Payload)
-		rows = append(rows, row)
-	}
-	return rows, err
-}
-
-func (q *taskQueue[V]) actions() []string {
-	return []string{kick, kickAll, bury, remove, dropKey, pause, resume, pauseKey, resumeKey}
-}
-
-var errByMonitor = errors.New("buried by hand")
-
-func (q *taskQueue[V]) do(ctx context.Context, a Action, last *sample) (int, error) {
-	var key string
-	if a.Name == dropKey || a.Name == pauseKey || a.Name == resumeKey {
-		var ok bool
-		if key, ok = resolve[string](a.Key, last); !ok {
-			return 0, errNoKey
-		}
-	}
-	switch a.Name {
-	case kick:
-		return 1, q.KickID(ctx, a.ID)
-	case kickAll:
-		return q.Kick(ctx, task.ListOptions{Limit: maxKicked})
-	case bury:
-		return 1, q.BuryUnlessTaken(ctx, a.ID, errByMonitor)
-	case remove:
-		return 1, q.DeleteUnlessTaken(ctx, a.ID)
-	case pause:
-		return 1, q.Pause(ctx)
-	case resume:
-		return 1, q.Resume(ctx)
-	case pauseKey:
-		return 1, q.PauseKey(ctx, key)
-	case resumeKey:
-		return 1, q.ResumeKey(ctx, key)
-	default:
-		return q.dropKey(ctx, key)
-	}
-}
-
-// dropKey deletes tasks of a key that nobody has taken.
-func (q *taskQueue[V]) dropKey(ctx context.Context, key string) (n int, err error) {
-	tasks, err := q.List(ctx, task.ListOptions{Key: &key, Limit: maxDropped})
-	for _, t := range tasks {
-		err := q.DeleteUnlessTaken(ctx, t.ID)
-		if err != nil && !errors.Is(err, task.ErrTaken) && !errors.Is(err, task.ErrNotFound) {
-			return n, err
-		}
-		if err == nil {
-			n++
-		}
-	}
-	return n, err
-}
-
 // Workers is what a [pool.Pool] and a [pool.Workers] have in common.
 type Workers interface {
 	Stats() pool.Stats
@@ -222,11 +216,10 @@ type Workers interface {
 	Resume()
 }
 
-// Pool returns a source that shows workers, and the rounds and the backlog of the queue that they
+// Pool returns a source that shows workers, and the order and the backlog of the queue that they
 // drain: queue is a source of it, such as of [pool.Pool.Queue], or nil, which shows nothing of it.
-// If a pool has several classes, it is the queue of one of them. That source has no paths and
-// actions of its own, and its buried tasks are not shown, unless it is given to [New] too. The name
-// is as for [FairQueue].
+// If a pool has several classes, it is the queue of one of them. The page lets nobody act on that
+// queue unless it is given to [New] too. The name is as for [FairQueue].
 func Pool(name string, p Workers, queue *Source) *Source {
 	return newSource(name, "pool", workers{p, queue})
 }
@@ -243,7 +236,11 @@ func (w workers) look(ctx context.Context) (s sample, err error) {
 		if err != nil {
 			return s, err
 		}
-		s.Queue, s.Keys, s.Upcoming, s.More = w.queue.name, l.Keys, l.Upcoming, l.More
+		s.Queue, s.Keys, s.Upcoming, s.More, s.Newcomer = w.queue.name, l.Keys, l.Upcoming, l.More, l.Newcomer
+		s.Backlog, s.Oldest, s.KeysAt = l.Backlog, l.Oldest, l.KeysAt
+		if l.Minute != nil {
+			s.waits = l.Minute.Wait
+		}
 	}
 	return s, nil
 }
@@ -256,13 +253,13 @@ func (workers) keyStats(context.Context, int, fairq.KeyOrder) ([]fairq.KeyStat[s
 
 func (w workers) actions() []string { return []string{pause, resume} }
 
-func (w workers) do(_ context.Context, a Action, _ *sample) (int, error) {
+func (w workers) do(_ context.Context, a Action, _ *sample) (n int, more bool, err error) {
 	if a.Name == pause {
 		w.Pause()
 	} else {
 		w.Resume()
 	}
-	return 1, nil
+	return 1, false, nil
 }
 
 // Limiter returns a source that shows an [admit.Limiter]: the items of a key are the calls that wait.
@@ -274,15 +271,13 @@ func Limiter[K comparable](name string, l *admit.Limiter[K]) *Source {
 type limiter[K comparable] struct{ *admit.Limiter[K] }
 
 func (l limiter[K]) look(ctx context.Context) (s sample, err error) {
-	s.Stats = l.Stats()
-	keys := newKeyRows[string]()
-	for by := range fairq.ByRefused + 1 {
-		stats, _ := l.keyStats(ctx, maxKeys, by)
-		for i := range stats {
-			keys.add(&stats[i])
-		}
+	stats := l.Stats()
+	s.Stats, s.Backlog, s.Oldest = stats, stats.Waiting, stats.OldestWait
+	var orders [fairq.ByRefused + 1][]fairq.KeyStat[string]
+	for by := range orders {
+		orders[by], _ = l.keyStats(ctx, maxKeys, fairq.KeyOrder(by))
 	}
-	s.Keys = keys.longest()
+	s.Keys = newKeyRows(orders[:]...).longest()
 	return s, nil
 }
 
@@ -290,9 +285,9 @@ func (l limiter[K]) stats(context.Context) (any, error) { return l.Stats(), nil 
 
 func (l limiter[K]) keyStats(_ context.Context, n int, by fairq.KeyOrder) (all []fairq.KeyStat[string], err error) {
 	for _, k := range l.KeyStats(n, by) {
+		counts := fairq.Counts{Served: k.Admitted, Refused: k.Refused, Cost: uint64(k.Used)}
 		all = append(all, fairq.KeyStat[string]{
-			Key: keyText(any(k.Key)), Backlog: k.Waiting, Taken: k.Held, Weight: k.Weight, OldestAge: k.OldestWait,
-			Total: fairq.Counts{Served: k.Admitted, Refused: k.Refused, Cost: uint64(k.Used)},
+			Key: keyText(any(k.Key)), Backlog: k.Waiting, Taken: k.Held, Weight: k.Weight, OldestAge: k.OldestWait, Total: counts, Recent: counts,
 		})
 	}
 	return all, nil
@@ -300,7 +295,9 @@ func (l limiter[K]) keyStats(_ context.Context, n int, by fairq.KeyOrder) (all [
 
 func (limiter[K]) actions() []string { return nil }
 
-func (limiter[K]) do(context.Context, Action, *sample) (int, error) { return 0, nil }
+func (limiter[K]) do(context.Context, Action, *sample) (n int, more bool, err error) {
+	return 0, false, nil
+}
 
 // resolve returns the key that is shown like that.
 func resolve[K comparable](text string, last *sample) (key K, ok bool) {
@@ -318,8 +315,8 @@ func describe[V any](f func(V) string, payload V) (text string) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			text = shown(fmt.Sprintf("describe panicked: %v", p))
+			text = fmt.Sprintf("describe panicked: %v", p)
 		}
 	}()
-	return shown(f(payload))
+	return f(payload)
 }

@@ -28,11 +28,13 @@ func keyText(key any) string {
 }
 
 // shown returns how a payload or an error is shown.
-func shown(text string) string {
-	if len(text) <= maxText {
+func shown(text string) string { return shownUpTo(text, maxText) }
+
+func shownUpTo(text string, most int) string {
+	if len(text) <= most {
 		return printable.Text(text)
 	}
-	return fmt.Sprintf("%s of %d bytes", cut(text, maxText), len(text))
+	return fmt.Sprintf("%s of %d bytes", cut(text, most), len(text))
 }
 
 // cut returns the beginning of a text.

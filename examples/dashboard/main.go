@@ -97,6 +97,7 @@ func run(ctx context.Context, s settings, out io.Writer) error {
 		// Whoever can reach the page may do all. A page of another name for this address may not.
 		Actions: func(r *http.Request, _ monitor.Action) bool { return r.Host == address },
 	}, grid, monitor.Pool("servers", workers, grid))
+	go m.Run(ctx) // so that a page opens with what was before
 	server := &http.Server{
 		Handler:           m,
 		ReadHeaderTimeout: 5 * time.Second,

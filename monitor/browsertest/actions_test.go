@@ -48,35 +48,100 @@ func (p *tab) ready(n int) {
 	p.until(fmt.Sprintf(`document.querySelector("#numbers dd").textContent === "%d"`, n))
 }
 
-// With permission the buttons do what they say.
+// is waits until the outcome of an action is told.
+func (p *tab) told(outcome string) {
+	p.Helper()
+	p.until(fmt.Sprintf(`document.getElementById("outcome").textContent === %q`, outcome))
+}
+
+// With permission the buttons do what they say, one after the other.
 func TestActions(t *testing.T) {
 	t.Parallel()
 	q := mails(t)
 	p := open(t, monitor.New(&monitor.Options{Actions: everybody, Logger: quiet}, monitor.TaskQueue("mails", q, nil)), "mails")
+	p.until(`document.querySelector("#buried tbody tr") !== null`)
 	p.click("Kick task 1")
 	p.ready(10)
-	p.until(`document.getElementById("buried").hidden`)
+	p.until(`document.getElementById("failures").hidden`)
 	p.run(chromedp.Click("summary", chromedp.ByQuery))
 	p.click("Bury task 2")
 	p.ready(9)
 	p.until(`document.querySelector("#buried tbody tr") !== null`)
 	require.Equal(t, "buried by hand", p.rows("buried")[0][5])
+	p.click("Details of task 2")
+	p.until(`document.querySelector("#task dl").innerText.includes("buried") && document.querySelector("#task pre").textContent === "buried by hand"`)
 	p.click("Kick task 2")
 	p.ready(10)
 	p.click("Drop user 2")
 	p.ready(7)
 	_, dialogs := p.seen()
 	require.Equal(t, []string{"Remove what is queued of user 2?"}, dialogs)
+
+	// What is paused is seen, and can be resumed: the queue, a key, and after a reload.
+	state := `[...document.querySelectorAll("#numbers div")].find((d) => d.innerText.includes("State")).querySelector("dd").textContent`
 	p.click("Pause mails")
-	p.until(`[...document.querySelectorAll("#numbers dd")].some((d) => d.textContent === "paused")`)
+	p.until(state + ` === "paused"`)
+	require.Contains(t, p.wrong(), "it is paused; 7 wait")
+	p.run(chromedp.Reload())
+	p.until(`document.querySelector('button[aria-label="Resume mails"]') !== null`)
+	require.False(t, eval[bool](p, `document.querySelector('button[aria-label="Pause mails"]') !== null`))
 	p.click("Resume mails")
-	p.until(`[...document.querySelectorAll("#numbers dd")].some((d) => d.textContent === "open")`)
+	p.until(state + ` === "open"`)
 	p.click("Pause user 1")
-	p.until(`document.getElementById("status").textContent === "pause-key: done"`)
-	is(t, q, 7, 0)
+	p.told("pause-key: 1 done")
+	p.until(`document.querySelector('button[aria-label="Resume user 1"]') !== null`)
+	require.Contains(t, p.wrong(), "the key user 1 is paused")
 	upcoming, err := q.Upcoming(t.Context(), 10)
 	require.NoError(t, err)
 	require.Len(t, upcoming, 4, "those of user 0")
+	p.click("Drop user 1")
+	p.ready(4)
+	p.click("Resume user 1") // though it has nothing
+	p.until(`!document.getElementById("wrong").innerText.includes("paused")`)
+	is(t, q, 4, 0)
+}
+
+func (p *tab) wrong() []string {
+	p.Helper()
+	return eval[[]string](p, `[...document.querySelectorAll("#wrong li")].map((l) => l.textContent)`)
+}
+
+// All of more than a page of failures are kicked and deleted, of a group too, with the number before
+// and what came of it.
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	q, err := task.Open[string](t.Context(), new(memory.Store), "mails", nil)
+	require.NoError(t, err)
+	for i := range 1900 {
+		id, err := q.Put(t.Context(), fmt.Sprint("user ", i%3), "to somebody", task.PutOptions{Metadata: map[string]string{"trace": "abc"}})
+		require.NoError(t, err)
+		reason := fmt.Errorf("no mailbox %d", i)
+		if i < 400 {
+			reason = errors.New("timed out")
+		}
+		require.NoError(t, q.Bury(t.Context(), id, reason))
+	}
+	mails := monitor.TaskQueue("mails", q, func(mail string) string { return mail })
+	p := open(t, monitor.New(&monitor.Options{Actions: everybody, Logger: quiet}, mails), "mails")
+	p.until(`document.querySelectorAll("#buried tbody tr").length === 25`)
+	require.Equal(t, [][]string{{"no mailbox #", "any", "any", "1,500"}, {"timed out", "any", "any", "400"}},
+		[][]string{p.rows("groups")[0][:4], p.rows("groups")[1][:4]})
+	p.run(chromedp.Click("#more", chromedp.ByQuery))
+	p.until(`document.querySelectorAll("#buried tbody tr").length === 50`)
+	p.click("Show no mailbox #")
+	p.until(`document.querySelectorAll("#buried tbody tr").length === 25 && document.querySelector("#buried tbody th").textContent === "401"`)
+	p.click("Details of task 401")
+	p.until(`document.querySelector("#task dl").innerText.includes("abc") && document.querySelector("#task pre").textContent.includes("to somebody")`)
+	p.click("Delete timed out")
+	p.told("delete-all: 400 done")
+	p.until(`document.querySelectorAll("#groups tbody tr").length === 1`)
+	is(t, q, 0, 1500)
+	p.click("Kick all 1,500 buried")
+	p.told("kick-all: 1,500 done")
+	is(t, q, 1500, 0)
+	p.until(`document.getElementById("failures").hidden`)
+	_, dialogs := p.seen()
+	require.Equal(t, []string{"Delete 400 buried tasks of timed out?", "Kick 1,500 buried tasks?"}, dialogs)
 }
 
 // Without permission there are no buttons, and requests are refused.
@@ -84,16 +149,22 @@ func TestActionsNotAllowed(t *testing.T) {
 	t.Parallel()
 	q := mails(t)
 	p := open(t, monitor.New(&monitor.Options{Logger: quiet}, monitor.TaskQueue("mails", q, nil)), "mails")
-	require.Equal(t, []string{"Find"}, eval[[]string](p, `[...document.querySelectorAll("button")].map((b) => b.textContent)`))
+	p.until(`document.querySelector("#buried tbody tr") !== null`)
+	buttons := `[...document.querySelectorAll("button:not(.sort, [hidden])")].map((b) => b.textContent)`
+	require.Equal(t, []string{"Find", "Show", "Details"}, eval[[]string](p, buttons))
 	require.Equal(t, "403 actions are not allowed here", eval[string](p, `fetch("v1/queues/mails/actions/kick-all", { method: "POST" }).
 		then(async (r) => r.status + " " + (await r.json()).error)`))
 
-	// Who has not the right to is told so.
+	// Who may do some has the buttons for these, and is told if a task is another matter.
 	p2 := open(t, monitor.New(&monitor.Options{
-		Actions: func(_ *http.Request, a monitor.Action) bool { return a.Name == "pause" }, Logger: quiet,
+		Actions: func(_ *http.Request, a monitor.Action) bool {
+			return a.Name == "pause" || a.Name == "kick" && a.ID == 0
+		}, Logger: quiet,
 	}, monitor.TaskQueue("mails", q, nil)), "mails")
+	p2.until(`document.querySelector("#buried tbody tr") !== null`)
+	require.Equal(t, []string{"Pause", "Find", "Show", "Details", "Kick"}, eval[[]string](p2, buttons))
 	p2.click("Kick task 1")
-	p2.until(`document.getElementById("problem").textContent === "kick: this is not allowed"`)
+	p2.told("kick: this is not allowed")
 	is(t, q, 9, 1)
 	for _, p := range []*tab{p, p2} {
 		complaints, _ := p.seen()
@@ -108,7 +179,12 @@ func TestOtherOrigin(t *testing.T) {
 	q := mails(t)
 	var asked, refused atomic.Int32
 	m := monitor.New(&monitor.Options{
-		Actions: func(*http.Request, monitor.Action) bool { asked.Add(1); return true }, Logger: quiet,
+		Actions: func(r *http.Request, _ monitor.Action) bool {
+			if r.Method == http.MethodPost {
+				asked.Add(1)
+			}
+			return true
+		}, Logger: quiet,
 	}, monitor.TaskQueue("mails", q, nil))
 	p := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s := &status{ResponseWriter: w}

@@ -59,7 +59,7 @@ type tab struct {
 	errors  []string // on the console
 }
 
-// open shows what a Monitor shows of the source of that name. When the test ends there must have
+// open shows what a Monitor shows of the source of that name, or without one the overview. When the test ends there must have
 // been no errors on the console.
 func open(t *testing.T, m http.Handler, source string) *tab {
 	server := httptest.NewServer(m)
@@ -75,8 +75,11 @@ func open(t *testing.T, m http.Handler, source string) *tab {
 		require.Empty(t, p.errors, "on the console")
 	})
 	require.NoError(t, chromedp.Run(ctx, log.Enable())) // the context of the first call is that of the tab
-	p.show(p.url + "?queue=" + source)
-	p.until(`document.getElementById("status").textContent === "Live" && document.getElementById("numbers").children.length > 0`)
+	if source != "" {
+		source = "?queue=" + source
+	}
+	p.show(p.url + source)
+	p.until(`document.getElementById("status").textContent === "Live" && (document.getElementById("numbers").children.length > 0 || name === null)`)
 	return p
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strconv"
 	"strings"
@@ -50,47 +51,49 @@ func TestFairQueue(t *testing.T) {
 	require.Equal(t, "open", numbers["State"])
 
 	rows := p.rows("keys")
-	require.Len(t, rows, 41)
+	require.Len(t, rows, 25)
 	for _, row := range rows {
-		stat := q.KeyStat(row[0])
-		require.Equal(t, stat.Backlog, number(t, row[1]), row[0])
-		if row[0] == "mallory" {
-			require.Equal(t, "7.0 %", row[4], "3 of 43: all wait")
-		} else {
-			require.Equal(t, "2.3 %", row[4])
+		require.Equal(t, q.KeyStat(row[0]).Backlog, number(t, row[1]), row[0])
+	}
+	require.Equal(t, "mallory", rows[0][0])
+	for range 10 {
+		_ = q.Push(job{"mallory", 2})
+	}
+	p.until(`document.getElementById("wrong").innerText.includes("10 pushes of mallory were refused")`)
+
+	// A click sorts, another one the other way, and who is first in an order is always there.
+	sort := func(column string) []string {
+		p.run(chromedp.Click(fmt.Sprintf(`//*[@id="keys"]//button[contains(@class, "sort") and text()=%q]`, column), chromedp.BySearch))
+		return eval[[]string](p, `[...document.querySelectorAll("#keys tbody th")].map((h) => h.textContent)`)
+	}
+	require.Equal(t, "mallory", sort("Refused lately")[0])
+	require.NotEqual(t, "mallory", sort("Refused lately")[0])
+	require.IsIncreasing(t, sort("Key"))
+	require.Equal(t, "ascending", eval[string](p, `document.querySelector("#keys th").getAttribute("aria-sort")`))
+
+	// The strip has what leaves next, consecutive items of a key as one block.
+	var order []string
+	upcoming := q.Upcoming(200)
+	for i, u := range upcoming {
+		if i > 0 && u.Key == upcoming[i-1].Key {
+			continue
 		}
-		require.Equal(t, int(stat.Total.Served), number(t, row[5]), row[0])
-		require.Equal(t, int(stat.Total.Refused), number(t, row[6]), row[0])
+		order = append(order, u.Key)
 	}
-	// The page and the answer are of the same look, sooner or later.
-	p.until(`fetch("v1/queues/jobs/keys?limit=100").then((r) => r.json()).then(({ keys }) => {
-		const rows = [...document.querySelectorAll("#keys tbody tr")].map((r) => [...r.cells].map((c) => c.textContent));
-		return keys.length === 41 && keys.every((k, i) => rows[i][0] === k.key && k.oldest_age_ns > 0 &&
-			rows[i][2] === duration(k.oldest_age_ns) && rows[i][3] === percent(k.share) &&
-			rows[i][8] === (k.wait ? "≤ " + duration(k.wait.p99_ns) : "–"));
-	})`)
-	type turn struct {
-		Key  string
-		Wide string
-	}
-	order := eval[[]turn](p, `[...document.querySelectorAll(".turn")].
-		map((t) => ({ key: t.textContent, wide: t.style.getPropertyValue("--wide").replace("rem", "") }))`)
-	list := eval[[]string](p, `[...document.querySelectorAll("#order li")].map((l) => l.textContent)`)
-	require.Greater(t, len(order), 40)
+	blocks := eval[[]string](p, `[...document.querySelectorAll(".block")].map((b) => b.title.split("\n")[0].replace(/^mallory \d+$/, "mallory"))`)
+	require.Equal(t, order, blocks)
+	list := eval[[]string](p, `[...document.querySelectorAll("#order li span:first-child")].map((l) => l.textContent)`)
 	require.Len(t, list, 100)
-	unit := 0.0 // the width of what costs 1
-	for i, u := range q.Upcoming(len(order)) {
-		require.Equal(t, u.Key, order[i].Key, i)
-		wide, err := strconv.ParseFloat(order[i].Wide, 64)
-		require.NoError(t, err)
-		if i == 0 {
-			unit = wide / float64(u.Cost)
+	waits := 0
+	for i, u := range q.Upcoming(1000) {
+		if u.Round <= 1 {
+			waits++
 		}
-		require.InDelta(t, unit*float64(u.Cost), wide, 0.03, "number %d is as wide as it costs", i)
 		if i < len(list) {
 			require.Contains(t, list[i], fmt.Sprintf("%s · cost %d · ", u.Key, u.Cost))
 		}
 	}
+	require.Equal(t, fmt.Sprintf("A new key waits for at most %d items.", waits), eval[string](p, `document.getElementById("newcomer").textContent`))
 	for call, want := range map[string]string{
 		"duration(128e3)": "130 µs", "duration(4e6)": "4 ms", "duration(1.5e9)": "1.5 s", "duration(90e9)": "1 min 30 s",
 		"duration(7260e9)": "2 h 1 min", "number(1234)": "1,234", "number(1234567)": "1.23M", "percent(0.5)": "50 %",
@@ -143,8 +146,8 @@ func TestTaskQueueAndPool(t *testing.T) {
 		require.Equal(t, n, number(t, numbers[label]), label)
 	}
 	require.Equal(t, 2, stats.Buried)
+	p.until(`document.querySelectorAll("#buried tbody tr").length === 2`)
 	rows := p.rows("buried")
-	require.Len(t, rows, 2)
 	require.Equal(t, "no <b>mailbox</b>", rows[0][5])
 	require.NotContains(t, eval[string](p, "document.documentElement.outerHTML"), "private")
 
@@ -155,10 +158,10 @@ func TestTaskQueueAndPool(t *testing.T) {
 	require.Equal(t, "3", numbers["At most"])
 	require.Equal(t, "none in force", numbers["Schedule"])
 	require.Equal(t, "Next to leave the queue waiting", eval[string](p, `document.getElementById("next-title").textContent`))
-	require.Equal(t, []string{"Next round: b, a", "Round +2: b"}, p.rounds())
+	require.Equal(t, "b, a, b", p.strip())
 	require.Equal(t, [][]string{{"b", "2"}, {"a", "1"}}, [][]string{p.rows("keys")[0][:2], p.rows("keys")[1][:2]})
-	require.Equal(t, []string{"Pause", "Resume", "Find"}, eval[[]string](p, `[...document.querySelectorAll("button")].map((b) => b.textContent)`))
-	require.Equal(t, "none", eval[string](p, `getComputedStyle(document.querySelector("#keys th.action")).display`), "a pool does nothing to a key")
+	require.Equal(t, []string{"Pause", "Find"}, eval[[]string](p, `[...document.querySelectorAll("button:not(.sort, [hidden])")].map((b) => b.textContent)`))
+	require.Equal(t, "none", eval[string](p, `getComputedStyle(document.querySelector("#keys th.action")).display`), "nothing is done to a queue that is no source")
 
 	p = open(t, m, "alone")
 	require.True(t, eval[bool](p, `document.getElementById("next").hidden`))
@@ -166,8 +169,8 @@ func TestTaskQueueAndPool(t *testing.T) {
 	require.NoError(t, workers.StopAndWait(t.Context()))
 }
 
-// The rounds of tasks are shown for each priority, and rates only if they are known.
-func TestRounds(t *testing.T) {
+// Tasks are shown in the order of their priorities, and rates only if they are known.
+func TestTasks(t *testing.T) {
 	t.Parallel()
 	var s memory.Store
 	q, err := task.Open[string](t.Context(), &s, "mails", nil)
@@ -180,15 +183,14 @@ func TestRounds(t *testing.T) {
 	require.NoError(t, err)
 	looker, err := task.Open[string](t.Context(), &s, "mails", &task.Options[string]{AsIs: true})
 	require.NoError(t, err)
-	legend := func(p *tab) string { return eval[string](p, `document.getElementById("legend").innerText`) }
-	want := []string{"This round: b", "Next round: a", "Next round, priority 1: c, a, b"}
+	legend := func(p *tab) string { return eval[string](p, `document.getElementById("panels").innerText`) }
 	p := open(t, monitor.New(nil, monitor.TaskQueue("mails", q, nil)), "mails")
-	require.Equal(t, want, p.rounds())
-	require.Contains(t, legend(p), "acked a second")
+	require.Equal(t, "b, a, c, a, b", p.strip())
+	require.Contains(t, legend(p), "served a second")
 	require.Contains(t, p.numbers(), "Put")
 
 	p = open(t, monitor.New(nil, monitor.TaskQueue("mails", looker, nil)), "mails")
-	require.Equal(t, want, p.rounds())
+	require.Equal(t, "b, a, c, a, b", p.strip())
 	require.NotContains(t, legend(p), "a second")
 	require.Contains(t, legend(p), "buried")
 	require.NotContains(t, p.numbers(), "Put")
@@ -196,10 +198,10 @@ func TestRounds(t *testing.T) {
 	require.Contains(t, eval[string](p, `document.getElementById("scope").innerText`), "only looks")
 }
 
-// rounds returns what each line of the picture tells those who do not see it.
-func (p *tab) rounds() []string {
+// strip returns what the picture tells those who do not see it.
+func (p *tab) strip() string {
 	p.Helper()
-	return eval[[]string](p, `[...document.querySelectorAll(".turns")].map((r) => r.getAttribute("aria-label"))`)
+	return eval[string](p, `document.getElementById("strip").getAttribute("aria-label")`)
 }
 
 // The page is told of what happens, and the chart moves.
@@ -217,7 +219,7 @@ func TestLive(t *testing.T) {
 	}), "jobs")
 	require.Equal(t, "0", p.numbers()["Queued"])
 	chart := func() string {
-		return eval[string](p, `[...document.querySelectorAll("#chart path")].map((l) => l.getAttribute("d")).join()`)
+		return eval[string](p, `[...document.querySelectorAll(".chart path")].map((l) => l.getAttribute("d")).join()`)
 	}
 	for n := 1; n <= 3; n++ {
 		before := chart()
@@ -228,11 +230,11 @@ func TestLive(t *testing.T) {
 		require.NotEqual(t, before, chart())
 	}
 	// What is shown for a second only may be missed, so it happens until it is seen.
-	p.until(`[...document.querySelectorAll("#legend b")].every((b, i) => i === 0 ? b.textContent === "30" : b.textContent > 0)`, func() {
+	p.until(`document.querySelectorAll(".legend b")[1].textContent > 0`, func() {
 		require.NoError(t, q.Push(job{"alice", 1}))
 		q.Pop()
 	})
-	require.Equal(t, 3, eval[int](p, `document.querySelectorAll("#chart path").length`))
+	require.Equal(t, 4, eval[int](p, `document.querySelectorAll(".chart path").length`))
 
 	// A page that nobody sees has nothing looked at.
 	for _, hidden := range []bool{true, false} {
@@ -263,7 +265,7 @@ func TestSearch(t *testing.T) {
 		p.until(fmt.Sprintf(`document.getElementById("found").value === %q`, want))
 	}
 	p.find("user 7")
-	p.until(`document.querySelectorAll(".turn.here").length === 1`)
+	p.until(`document.querySelectorAll(".block.here").length === 1`)
 }
 
 // find searches for a key, by the keyboard alone.
@@ -298,9 +300,9 @@ func TestHostile(t *testing.T) {
 	for _, text := range []string{hostile[0], hostile[1], `"\"><svg onload=alert(3)>"`, `"a\x00b\x1b[2J"`, `"\xff\xfe"`, `"\u202egnp.exe"`, `""`} {
 		require.Contains(t, texts, text)
 	}
-	require.Equal(t, name, eval[string](p, `document.querySelector("#sources a").textContent`))
+	require.Equal(t, name, eval[string](p, `document.querySelectorAll("#sources a")[1].textContent`))
 	require.Equal(t, 1, eval[int](p, `document.scripts.length`))
-	require.Zero(t, eval[int](p, `document.querySelectorAll("img, main b:not(#legend b), svg:not(#chart)").length`))
+	require.Zero(t, eval[int](p, `document.querySelectorAll("img, main b:not(.legend b), svg:not(.chart)").length`))
 	for _, key := range hostile {
 		stat := q.KeyStat(key)
 		require.Equal(t, 3, stat.Backlog)
@@ -309,8 +311,82 @@ func TestHostile(t *testing.T) {
 	p.find(hostile[0])
 	p.until(`document.getElementById("found").value === "<script>alert(1)</script>: is next, 3 queued"`)
 	p.run(chromedp.Click(`//button[contains(@aria-label, "Drop <script>")]`, chromedp.BySearch))
-	p.until(`document.querySelectorAll("#keys tbody tr").length > 0 && document.getElementById("status").textContent === "drop-key: done"`)
+	p.until(`document.querySelectorAll("#keys tbody tr").length > 0 && document.getElementById("outcome").textContent === "drop-key: 3 done"`)
 	require.Zero(t, q.KeyLen(hostile[0]))
 	_, dialogs := p.seen()
 	require.Equal(t, []string{"Remove what is queued of <script>alert(1)</script>?"}, dialogs, "nobody else has opened one")
+}
+
+// The overview has all sources, what is wrong with them, and follows those that come and go.
+func TestOverview(t *testing.T) {
+	t.Parallel()
+	q := mails(t)
+	jobs := monitor.FairQueue("jobs", fair(fairq.Options[string, job]{}), nil)
+	m := monitor.New(nil, monitor.TaskQueue("mails", q, nil))
+	p := open(t, m, "")
+	p.until(`document.querySelectorAll("#overview tbody tr").length === 1`)
+	require.Equal(t, []string{"mails", "9"}, p.rows("overview")[0][:2])
+	require.Equal(t, []string{"mails: 1 task is buried"}, p.wrong())
+	m.Show(jobs, monitor.TaskQueue("mails", q, nil))
+	p.until(`document.querySelectorAll("#overview tbody tr").length === 2`)
+	require.NoError(t, q.KickID(t.Context(), 1))
+	p.until(`document.getElementById("wrong").hidden`)
+
+	// A source that there is not is not another one.
+	p.show(p.url + "?queue=nothing")
+	p.until(`document.getElementById("away").textContent === "There is no queue nothing here."`)
+	require.Empty(t, eval[[]string](p, `[...document.querySelectorAll("section:not([hidden])")].map((s) => s.id)`))
+	p.show(p.url + "?queue=mails")
+	p.until(`document.querySelector("#numbers dd") !== null`)
+	m.Show(jobs)
+	p.until(`document.getElementById("away").textContent === "There is no queue mails here."`)
+	p.seen() // the browser complains of the stream that is gone
+}
+
+// A store that is away is told of as long as it is, and so are 100 pages that are open.
+func TestAway(t *testing.T) {
+	t.Parallel()
+	q := mails(t)
+	s := &switched{Workers: pool.NewWorkers(fair(fairq.Options[string, job]{}), func(context.Context, job) error { return nil }, nil)}
+	m := monitor.New(nil, monitor.Pool("workers", s, monitor.TaskQueue("mails", q, nil)))
+	p := open(t, m, "workers")
+	for range 2 {
+		s.away.Store(true)
+		p.until(`/^no answer since \d+ s: it panicked: away$/.test(document.getElementById("away").textContent)`)
+		p.until(`/as of [3-9] s ago/.test(document.getElementById("age").textContent)`)
+		s.away.Store(false)
+		p.until(`document.getElementById("away").hidden && document.getElementById("age").textContent === "· as of now"`)
+	}
+	// A page that is loaded anew has the chart of before.
+	points := eval[int](p, `points.length`)
+	require.Greater(t, points, 1)
+	p.run(chromedp.Reload())
+	p.until(fmt.Sprintf(`typeof points !== "undefined" && points.length >= %d`, points))
+
+	p.show("about:blank")
+	time.Sleep(100 * time.Millisecond)
+	for range 100 {
+		go func() {
+			r := httptest.NewRequestWithContext(p.ctx, http.MethodGet, "/v1/queues/workers/events", nil)
+			m.ServeHTTP(httptest.NewRecorder(), r)
+		}()
+	}
+	time.Sleep(100 * time.Millisecond)
+	p.show(p.url + "?queue=workers")
+	p.until(`document.getElementById("away").textContent === "100 pages are open, which is the limit"`)
+	p.seen() // the browser complains
+	require.NoError(t, s.Shutdown(t.Context()))
+}
+
+// switched is a pool that can be away.
+type switched struct {
+	*pool.Workers
+	away atomic.Bool
+}
+
+func (s *switched) Stats() pool.Stats {
+	if s.away.Load() {
+		panic("away")
+	}
+	return s.Workers.Stats()
 }

@@ -38,7 +38,7 @@ func TestSizes(t *testing.T) {
 			}
 			q.Pop()
 			p := open(t, monitor.New(nil, monitor.FairQueue("jobs", q, nil)), "jobs")
-			for _, width := range []int64{1280, 360} {
+			for _, width := range []int64{1280, 320} {
 				p.run(chromedp.EmulateViewport(width, 800))
 				require.LessOrEqual(t, eval[int64](p, "document.documentElement.scrollWidth"), width, "width %d", width)
 			}
@@ -64,10 +64,11 @@ func TestTablesOnPhone(t *testing.T) {
 	}
 	p := open(t, monitor.New(&monitor.Options{Actions: everybody, Logger: quiet},
 		monitor.TaskQueue("mails", q, func(mail string) string { return mail })), "mails")
-	p.run(chromedp.EmulateViewport(360, 800))
-	require.LessOrEqual(t, eval[int](p, "document.documentElement.scrollWidth"), 360)
+	p.run(chromedp.EmulateViewport(320, 800))
+	require.LessOrEqual(t, eval[int](p, "document.documentElement.scrollWidth"), 320)
+	p.until(`document.querySelectorAll("#buried tbody tr").length === 2`)
 	heights := eval[[]int](p, `[...document.querySelectorAll("tbody tr")].map((r) => r.offsetHeight)`)
-	require.Len(t, heights, 4)
+	require.Len(t, heights, 5)
 	for _, height := range heights {
 		require.Less(t, height, 7*21, "of a row with at most seven lines")
 	}
@@ -119,11 +120,11 @@ func TestAccessible(t *testing.T) {
 	workers := pool.NewWorkers(fair(fairq.Options[string, job]{}), func(context.Context, job) error { return nil }, nil)
 	m := monitor.New(&monitor.Options{Actions: everybody, Logger: quiet},
 		monitor.FairQueue("jobs", jobs, nil), monitor.TaskQueue("mails", mails(t), nil), monitor.Pool("workers", workers, nil))
-	for _, source := range []string{"jobs", "mails", "workers"} {
+	for _, source := range []string{"", "jobs", "mails", "workers"} {
 		p := open(t, m, source)
 		p.run(chromedp.Evaluate(script, nil))
 		eval[bool](p, `document.querySelector("details").open = true`)
-		for colours, width := range map[string]int64{"light": 1280, "dark": 360} {
+		for colours, width := range map[string]int64{"light": 1280, "dark": 320} {
 			p.run(chromedp.EmulateViewport(width, 800),
 				emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: colours}}))
 			require.Empty(t, p.violations(), "%s, %s, %d", source, colours, width)

@@ -4,21 +4,31 @@
 
 const $ = (id) => document.getElementById(id);
 const base = 'v1/queues';
-const minutes = 5;
+const name = new URLSearchParams(location.search).get('queue'); // of the source that is shown; null for the overview
+const first = 25; // rows of a table
 
-let sources = [];
-let source = null; // the one that is shown
+let sources = []; // as they were listed last
 let stream = null;
 let previous = null; // the last sample
-let history = []; // {at, values} of the chart's lines
+let received = 0; // when that was
+let points = []; // of the charts
 let wanted = ''; // the key that was searched for and is in the picture
+let filter = null; // the group whose tasks are shown
+let buried = []; // the tasks that are shown
+let after = ''; // of the next page of them
+let known = ''; // of which state of the queue the failures are
+let showing = false; // while they are asked for
 
 // Numbers and times.
 
 const whole = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat('en', { maximumSignificantDigits: 3, notation: 'compact' });
+const small = new Intl.NumberFormat('en', { maximumSignificantDigits: 2 });
+const none = '–';
 
 function number(n) { return n < 1e6 ? whole.format(n) : short.format(n); }
+
+function rate(n) { return n > 0 && n < 10 ? small.format(n) : number(n); }
 
 function duration(ns) {
   const s = ns / 1e9;
@@ -31,6 +41,13 @@ function duration(ns) {
 
 function percent(share) { return `${(share * 100).toFixed(share < 0.1 ? 1 : 0)} %`; }
 
+function date(time) { return new Date(time).toLocaleString(); }
+
+// lately returns what is known of the last minute.
+function lately(of, field, show = number) { return of.minute ? show(of.minute[field] || 0) : none; }
+
+function span(sample) { return sample.minute ? duration(Math.round(sample.minute.span_ns / 1e9) * 1e9) : 'last minute'; }
+
 // Elements.
 
 function set(element, text) {
@@ -39,7 +56,7 @@ function set(element, text) {
 
 function make(tag, attributes, ...children) {
   const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes || {})) element.setAttribute(name, value);
+  for (const [attribute, value] of Object.entries(attributes || {})) element.setAttribute(attribute, value);
   element.append(...children);
   return element;
 }
@@ -67,72 +84,152 @@ function fill(parent, items, id, create, update) {
   for (const child of known.values()) child.remove();
 }
 
-// hue is the colour of a key, the same on every page.
-function hue(key) {
-  let hash = 2166136261;
-  for (let i = 0; i < key.length; i++) hash = Math.imul(hash ^ key.charCodeAt(i), 16777619);
-  return (hash >>> 0) * 0.618034 % 360;
+// Tables. A column is [label, text of a row, value to sort by, what else is done to the cell]; with a
+// value, its head sorts the table.
+
+const orders = {}; // of tables: [column, direction]
+
+function table(id, rows, columns, rowID, actions, create) {
+  const element = $(id).querySelector('table');
+  if (!element.tHead) element.append(make('thead', null, make('tr')), make('tbody'));
+  const order = orders[id];
+  fill(element.tHead.rows[0], columns.map((c, i) => ({ label: c[0], i })).concat(actions ? [{ label: 'Actions', i: -1 }] : []),
+    ({ i }) => String(i),
+    ({ label, i }) => {
+      const head = make('th', { scope: 'col' });
+      if (i < 0) head.className = 'action';
+      if (i < 0 || !columns[i][2]) {
+        head.append(label);
+        return head;
+      }
+      const sorter = make('button', { type: 'button', class: 'sort' }, label);
+      sorter.addEventListener('click', () => {
+        orders[id] = orders[id] && orders[id][0] === i ? [i, -orders[id][1]] : [i, typeof columns[i][2](rows[0] || {}) === 'string' ? 1 : -1];
+        refresh(id);
+      });
+      head.append(sorter);
+      return head;
+    },
+    (head, { label, i }) => {
+      if (head.firstElementChild) set(head.firstElementChild, label);
+      head.setAttribute('aria-sort', !order || order[0] !== i ? 'none' : order[1] > 0 ? 'ascending' : 'descending');
+      if (i < 0 || !columns[i][2]) head.removeAttribute('aria-sort');
+    });
+  if (order) {
+    const value = columns[order[0]][2];
+    rows = [...rows].sort((a, b) => (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0) * order[1]);
+  }
+  fill(element.tBodies[0], rows, rowID,
+    (row) => {
+      const cells = columns.map((_, i) => i === 0 ? make('th', { scope: 'row' }, ...(create ? create(row) : [])) : make('td'));
+      return make('tr', null, ...cells, ...(actions ? [make('td', { class: 'action' })] : []));
+    },
+    (element, row) => {
+      columns.forEach(([, text, , also], i) => {
+        const cell = element.children[i];
+        if (text) set(cell, text(row));
+        if (also) also(cell, row);
+      });
+      if (actions) buttons(element.lastElementChild, actions(row));
+    });
 }
 
-// What is shown of each kind of source: [label, value of a sample, whether it is a counter], and the
-// lines of the chart: [label, what it counts, whether that is a rate].
+let shown = {}; // functions that show tables anew
+function refresh(id) { if (shown[id]) shown[id](); }
 
-const none = '–';
-const plain = (name) => (s) => number(s.stats[name]);
+// A button is {label, name of what it is for, action, question}.
+function buttons(parent, wanted) {
+  fill(parent, wanted, (b) => b.label + b.of,
+    (b) => {
+      const element = make('button', { type: 'button', 'aria-label': `${b.label} ${b.of}` }, b.label);
+      element.addEventListener('click', () => element.run());
+      return element;
+    },
+    (element, b) => { element.run = b.run || (() => act(b)); });
+}
+
+function listed(of) { return sources.find((s) => s.name === of); }
+
+function may(action, of) { return Boolean(listed(of) && listed(of).actions.includes(action)); }
+
+// owner is the source of the keys and tasks that are shown: of a pool that is its queue.
+function owner() { return previous && previous.queue || name; }
+
+// taskButtons returns those of some actions that are allowed for a task.
+function taskButtons(id, ...names) {
+  const labels = { kick: 'Kick', bury: 'Bury', delete: 'Delete' };
+  return names.filter((n) => may(n, owner())).map((n) => ({
+    label: labels[n], of: `task ${id}`, source: owner(), action: n, form: { id }, question: n === 'delete' ? `Delete task ${id}?` : '',
+  }));
+}
+
+function keyButtons(key, paused) {
+  const of = owner();
+  const wanted = [];
+  if (!paused && may('pause-key', of)) wanted.push({ label: 'Pause', of: key, source: of, action: 'pause-key', form: { key } });
+  if (paused !== false && may('resume-key', of)) wanted.push({ label: 'Resume', of: key, source: of, action: 'resume-key', form: { key } });
+  if (may('drop-key', of)) {
+    wanted.push({ label: 'Drop', of: key, source: of, action: 'drop-key', form: { key }, question: `Remove what is queued of ${key}?` });
+  }
+  return wanted;
+}
+
+// Colours: a dozen hues, neighbours far apart, and behind these the same with patterns. A key keeps
+// its own as long as it is shown.
+
+const colours = new Map();
+
+function colour(keys) {
+  const shown = new Set(keys);
+  for (const key of colours.keys()) if (!shown.has(key)) colours.delete(key);
+  const taken = new Set(colours.values());
+  let free = 0;
+  for (const key of shown) {
+    if (colours.has(key)) continue;
+    while (taken.has(free)) free++;
+    taken.add(free);
+    colours.set(key, free);
+  }
+}
+
+function paint(element, key) {
+  const n = colours.get(key);
+  element.style.setProperty('--hue', n * 150 % 360);
+  element.style.setProperty('--much', n < 48 ? '62%' : '0%'); // the rest is grey
+  element.dataset.pattern = n < 48 ? Math.floor(n / 12) : 0;
+}
+
+// What is shown of each kind of source: [label, value of a sample, whether it is a counter].
+
+const plain = (field) => (s) => number(s.stats[field]);
 const capacity = (s) => s.stats.capacity >= 1 << 29 ? 'no limit' : number(s.stats.capacity);
-const wait = (name) => (s) => s.wait ? `≤ ${duration(s.wait[name])}` : none;
+const oldest = ['Oldest', (s) => s.oldest_age_ns ? duration(s.oldest_age_ns) : none];
+const wait = (field) => (s) => s.minute && s.minute.wait ? `≤ ${duration(s.minute.wait[field])}` : none;
+const waits = [['Half waited lately', wait('p50_ns')], ['99 % waited lately', wait('p99_ns')]];
+const state = ['State', (s) => s.state];
 const kinds = {
-  queue: {
-    numbers: [
-      ['Queued', plain('len')], ['Keys', plain('keys')], ['Capacity', capacity],
-      ['Oldest', (s) => s.stats.oldest_age_ns ? duration(s.stats.oldest_age_ns) : none],
-      ['Half waited', wait('p50_ns')], ['99 % waited', wait('p99_ns')],
-      ['Producers waiting', plain('waiting_push')], ['Consumers waiting', plain('waiting_pop')],
-      ['Pushed', plain('pushed')], ['Popped', plain('popped')], ['Refused', plain('refused')],
-      ['Evicted', plain('evicted')], ['State', (s) => s.stats.closed ? 'closed' : 'open'],
-    ],
-    lines: [['queued', (s) => s.len], ['pushed a second', (s) => s.pushed, true], ['popped a second', (s) => s.popped, true]],
-  },
-  tasks: {
-    numbers: [
-      ['Ready', plain('ready')], ['Delayed', plain('delayed')], ['Taken', plain('taken')], ['Buried', plain('buried')],
-      ['Held', plain('held')], ['Keys', plain('keys')], ['Capacity', capacity], ['Put', plain('puts'), true],
-      ['Acked', plain('acks'), true], ['Handed back', plain('releases'), true], ['Leases lost', plain('losses'), true],
-      ['Expired', plain('expiries'), true], ['Refused', plain('refused'), true], ['Evicted', plain('evicted'), true],
-      ['State', (s) => s.stats.paused ? 'paused' : 'open'],
-    ],
-    lines: [
-      ['ready', (s) => s.ready], ['taken', (s) => s.taken],
-      ['put a second', (s) => s.puts, true], ['acked a second', (s) => s.acks, true],
-    ],
-  },
-  pool: {
-    numbers: [
-      ['Busy', plain('running')], ['Idle', plain('idle')], ['At least', plain('min')], ['At most', plain('max')],
-      ['Schedule', (s) => s.stats.range || 'none in force'], ['Started', plain('started')], ['Succeeded', plain('succeeded')],
-      ['Retried', plain('retried')], ['Failed', plain('failed')], ['Panics', plain('panics')], ['Cancelled', plain('cancelled')], ['Lost', plain('lost')],
-      ['Dead letters', plain('dead_letters')],
-      ['State', (s) => s.stats.closed ? 'shut down' : s.stats.paused ? 'paused' : 'working'],
-    ],
-    lines: [['busy', (s) => s.running], ['started a second', (s) => s.started, true], ['failed a second', (s) => s.failed, true]],
-  },
-  limiter: {
-    numbers: [
-      ['Permits', plain('limit')], ['Held', plain('held')], ['Waiting', plain('waiting')], ['Keys', plain('keys')],
-      ['Oldest', (s) => s.stats.oldest_wait_ns ? duration(s.stats.oldest_wait_ns) : none],
-      ['Admitted', plain('admitted')], ['Refused', plain('refused')], ['State', (s) => s.stats.closed ? 'closed' : 'open'],
-    ],
-    lines: [['held', (s) => s.held], ['waiting', (s) => s.waiting], ['admitted a second', (s) => s.admitted, true]],
-  },
+  queue: [
+    ['Queued', plain('len')], ['Keys', plain('keys')], ['Capacity', capacity], oldest, ...waits,
+    ['Producers waiting', plain('waiting_push')], ['Consumers waiting', plain('waiting_pop')], ['Pushed', plain('pushed')],
+    ['Popped', plain('popped')], ['Refused', plain('refused')], ['Evicted', plain('evicted')], state,
+  ],
+  tasks: [
+    ['Ready', plain('ready')], ['Delayed', plain('delayed')], ['Taken', plain('taken')], ['Buried', plain('buried')],
+    ['Held', plain('held')], ['Keys', plain('keys')], ['Capacity', capacity], oldest, ...waits, ['Put', plain('puts'), true],
+    ['Acked', plain('acks'), true], ['Handed back', plain('releases'), true], ['Leases lost', plain('losses'), true],
+    ['Expired', plain('expiries'), true], ['Refused', plain('refused'), true], ['Evicted', plain('evicted'), true], state,
+  ],
+  pool: [
+    ['Busy', plain('running')], ['Idle', plain('idle')], ['At least', plain('min')], ['At most', plain('max')], ...waits,
+    ['Schedule', (s) => s.stats.range || 'none in force'], ['Started', plain('started')], ['Succeeded', plain('succeeded')],
+    ['Retried', plain('retried')], ['Failed', plain('failed')], ['Panics', plain('panics')], ['Cancelled', plain('cancelled')],
+    ['Lost', plain('lost')], ['Dead letters', plain('dead_letters')], state,
+  ],
+  limiter: [
+    ['Permits', plain('limit')], ['Held', plain('held')], ['Waiting', plain('waiting')], ['Keys', plain('keys')], oldest,
+    ['Admitted', plain('admitted')], ['Refused', plain('refused')], state,
+  ],
 };
-
-// Of tasks that others work on there are no rates: these count what they do, each for itself.
-kinds.others = {
-  numbers: kinds.tasks.numbers.filter(([, , counter]) => !counter),
-  lines: ['ready', 'taken', 'delayed', 'buried'].map((state) => [state, (s) => s[state]]),
-};
-
-function kindOf(sample) { return sample.counts === 'nothing' ? kinds.others : kinds[sample.kind]; }
 
 const scopes = {
   process: 'Rates, and what was put, acked and so on, are what this process has done. Others may share the store.',
@@ -142,82 +239,224 @@ const scopes = {
 function showNumbers(sample) {
   set($('scope'), scopes[sample.counts] || '');
   $('scope').hidden = !sample.counts;
-  fill($('numbers'), kindOf(sample).numbers, ([label]) => label,
+  const numbers = kinds[sample.kind].filter(([, , counter]) => !counter || sample.counts !== 'nothing');
+  fill($('numbers'), numbers, ([label]) => label,
     ([label]) => make('div', null, make('dt', null, label), make('dd')),
-    (child, [, value]) => set(child.lastElementChild, value(sample)));
+    (child, [label, value]) => {
+      set(child.firstElementChild, label.replace('lately', `in ${span(sample)}`));
+      set(child.lastElementChild, value(sample));
+    });
 }
 
-function showChart(sample) {
-  const at = Date.parse(sample.at);
-  const lines = kindOf(sample).lines;
-  const seconds = previous ? (at - Date.parse(previous.at)) / 1000 : 0;
-  const values = lines.map(([, value, rate]) => {
-    if (!rate) return value(sample.stats);
-    return seconds > 0 ? Math.max(0, value(sample.stats) - value(previous.stats)) / seconds : 0;
-  });
-  if (!previous || seconds > 0) history.push({ at, values });
-  history = history.filter((h) => h.at >= at - minutes * 60e3);
-  const now = history[history.length - 1].values;
-  fill($('legend'), lines.map(([label], i) => ({ label, i })), ({ label }) => label,
-    ({ label, i }) => make('li', { class: `c${i + 1}` }, ['━ ', '┅ ', '┈ ', '╌ '][i], make('b'), ` ${label}`),
-    (child, { i }) => set(child.querySelector('b'), number(now[i])));
-  const chart = $('chart');
-  lines.forEach((_, i) => {
-    let path = chart.children[i];
-    if (!path) {
-      path = document.createElementNS('http://www.w3.org/2000/svg', 'path');
-      path.setAttribute('class', `c${i + 1}`);
-      chart.append(path);
-    }
-    const most = Math.max(...history.map((h) => h.values[i]), 1e-9);
-    path.setAttribute('d', history.map((h, n) =>
-      `${n ? 'L' : 'M'}${(600 - (at - h.at) / (minutes * 60e3) * 600).toFixed(1)} ${(155 - h.values[i] / most * 150).toFixed(1)}`).join(''));
-  });
+function showActions(sample) {
+  const wanted = [];
+  const add = (label, action) => { if (may(action, name)) wanted.push({ label, of: name, source: name, action, form: {} }); };
+  add(...(sample.state === 'paused' ? ['Resume', 'resume'] : ['Pause', 'pause']));
+  buttons($('actions'), wanted);
+  $('actions').hidden = wanted.length === 0;
+  document.body.classList.toggle('no-actions', keyButtons('').length === 0);
 }
 
-// The picture of what leaves next, a line for each round. Tasks of each priority have their own.
-
-function roundName({ round, priority }) {
-  const name = round === 0 ? 'This round' : round === 1 ? 'Next round' : `Round +${round}`;
-  return priority ? `${name}, priority ${priority}` : name;
+function showWrong(alerts) {
+  $('wrong').hidden = alerts.length === 0;
+  fill($('wrong').querySelector('ul'), alerts, ({ of, text }) => `${of} ${text}`,
+    ({ of, text }) => make('li', null, ...(of ? [make('a', { href: `?queue=${encodeURIComponent(of)}` }, of), ': '] : []), text), () => {});
 }
+
+// The overview.
+
+const latelyOf = (field) => (s) => s.counts === 'nothing' ? none : lately(s, field);
+const latelyValue = (field) => (s) => s.minute ? s.minute[field] || 0 : 0;
+const workers = (s) => {
+  if (!s.stats) return none;
+  switch (s.kind) {
+    case 'pool': return `${number(s.stats.running)} of ${number(s.stats.max)} busy`;
+    case 'tasks': return `${number(s.stats.taken)} taken`;
+    case 'limiter': return `${number(s.stats.held)} of ${number(s.stats.limit)} held`;
+    default: return s.stats.waiting_pop ? `${number(s.stats.waiting_pop)} wait` : none;
+  }
+};
+const overview = [
+  ['Source', null, (s) => s.name],
+  ['Backlog', (s) => number(s.backlog), (s) => s.backlog],
+  ['Oldest', (s) => s.oldest_age_ns ? duration(s.oldest_age_ns) : none, (s) => s.oldest_age_ns],
+  ['Served lately', latelyOf('served'), latelyValue('served')],
+  ['Refused lately', latelyOf('refused'), latelyValue('refused'), (cell, s) => cell.classList.toggle('much', latelyValue('refused')(s) > 0)],
+  ['Failed lately', latelyOf('failed'), latelyValue('failed'), (cell, s) => cell.classList.toggle('much', latelyValue('failed')(s) > 0)],
+  ['99 % waited lately', (s) => wait('p99_ns')(s), (s) => s.minute && s.minute.wait ? s.minute.wait.p99_ns : 0],
+  ['Workers', workers, workers],
+  ['State', (s) => s.state, (s) => s.state, (cell, s) => cell.classList.toggle('much', s.state !== 'open')],
+];
+
+shown.overview = () => table('overview', sources, overview, (s) => s.name, null,
+  (s) => [make('a', { href: `?queue=${encodeURIComponent(s.name)}` }, s.name)]);
+
+function showSources() {
+  fill($('sources'), [null, ...sources.map((s) => s.name)], (of) => of === null ? '' : `q${of}`,
+    (of) => {
+      const link = make('a', { href: of === null ? '?' : `?queue=${encodeURIComponent(of)}` }, of === null ? 'Overview' : of);
+      if (of === name) link.setAttribute('aria-current', 'page');
+      return make('li', null, link);
+    },
+    (item, of) => item.classList.toggle('bad', of !== null && listed(of).alerts.length > 0));
+  if (name !== null) return;
+  $('overview').hidden = false;
+  shown.overview();
+  showWrong(sources.flatMap((s) => s.alerts.map((text) => ({ of: s.name, text }))));
+}
+
+// The charts: what is there now has one scale, and what happens in a second has one.
+
+const gauges = { queue: ['backlog'], tasks: ['backlog', 'busy', 'buried'], pool: ['backlog', 'busy'], limiter: ['backlog', 'busy'] };
+const labels = { backlog: 'waiting', busy: { tasks: 'taken', pool: 'busy', limiter: 'held' }, buried: 'buried' };
+const rates = ['served', 'refused', 'failed'];
+const step = 5000;
+const gap = 3;
+
+function panels(sample) {
+  const values = (p) => gauges[sample.kind].map((g) => p[g]);
+  const change = (p, before) => before && p.time > before.time
+    ? rates.map((r) => (p[r] || 0) < (before[r] || 0) ? NaN : ((p[r] || 0) - (before[r] || 0)) / (p.time - before.time) * 1000) : rates.map(() => NaN);
+  const all = [{ title: 'Now', labels: gauges[sample.kind].map((g) => labels[g][sample.kind] || labels[g]), values, show: number }];
+  if (sample.counts !== 'nothing') all.push({ title: 'A second', labels: rates, values: change, show: rate });
+  return all;
+}
+
+function isGap(p, before) { return !before || p.time - before.time > gap * Math.max(step, p.step || 0); }
+
+function remember(sample) {
+  const now = { ...countsOf(sample), time: Date.parse(sample.at), backlog: sample.backlog };
+  if (points.length && points[points.length - 1].live) points.pop();
+  const last = points[points.length - 1];
+  now.live = Boolean(last) && now.time - last.time < step;
+  points.push(now);
+  points = points.filter((p) => p.time >= now.time - 3600e3);
+}
+
+function countsOf({ kind, stats: s }) {
+  switch (kind) {
+    case 'queue': return { served: s.popped, refused: s.refused };
+    case 'tasks': return { served: s.takes, refused: s.refused, failed: s.buries, busy: s.taken, buried: s.buried };
+    case 'pool': return { served: s.started, refused: s.refused, failed: s.failed, busy: s.running };
+    default: return { served: s.admitted, refused: s.refused, busy: s.held };
+  }
+}
+
+function showCharts(sample) {
+  const range = $('range').value * 60e3;
+  const now = points[points.length - 1].time;
+  const shown = points.filter((p) => p.time >= now - range - 2 * step);
+  fill($('panels'), panels(sample), (p) => p.title,
+    (p) => {
+      const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
+      for (const [attribute, value] of Object.entries({ viewBox: '0 0 600 100', preserveAspectRatio: 'none', role: 'img', tabindex: '0', class: 'chart' })) {
+        svg.setAttribute(attribute, value);
+      }
+      svg.addEventListener('pointermove', (e) => point((e.clientX - svg.getBoundingClientRect().left) / svg.clientWidth));
+      svg.addEventListener('pointerleave', () => point(null));
+      svg.addEventListener('keydown', (e) => {
+        const by = { ArrowLeft: -0.01, ArrowRight: 0.01 }[e.key];
+        if (by) point(Math.min(1, Math.max(0, (pointed === null ? 1 : pointed) + by)));
+      });
+      return make('div', null, make('ul', { class: 'legend' }), make('span', { class: 'most' }), svg);
+    },
+    (child, p) => {
+      const values = shown.map((at, i) => p.values(at, shown[i - 1]));
+      const most = Math.max(1e-9, ...values.flat().filter((v) => v >= 0));
+      const here = values[nearest(shown, now, range)] || [];
+      fill(child.firstElementChild, p.labels.map((label, i) => ({ label, i })), ({ label }) => label,
+        ({ label, i }) => make('li', { class: `c${i + 1}` }, ['━ ', '┅ ', '┈ '][i], make('b'), ` ${label}${p.title === 'Now' ? '' : ' a second'}`),
+        (item, { i }) => set(item.querySelector('b'), here[i] >= 0 ? p.show(here[i]) : none));
+      set(child.querySelector('.most'), most > 1e-9 ? p.show(most) : '0');
+      const svg = child.lastElementChild;
+      svg.setAttribute('aria-label', p.labels.map((label, i) => `${label} ${here[i] >= 0 ? p.show(here[i]) : none}`).join(', '));
+      const x = (at) => (600 - (now - at.time) / range * 600).toFixed(1);
+      p.labels.forEach((_, i) => {
+        let path = svg.children[i];
+        if (!path) {
+          path = document.createElementNS('http://www.w3.org/2000/svg', 'path');
+          path.setAttribute('class', `c${i + 1}`);
+          svg.append(path);
+        }
+        let drawn = false;
+        path.setAttribute('d', shown.map((at, n) => {
+          const v = values[n][i];
+          const joined = drawn && !isGap(at, shown[n - 1]);
+          drawn = v >= 0 && !(p.title !== 'Now' && isGap(at, shown[n - 1]));
+          return drawn ? `${joined ? 'L' : 'M'}${x(at)} ${(97 - v / most * 92).toFixed(1)}${joined ? '' : 'h.1'}` : '';
+        }).join(''));
+      });
+    });
+  const at = pointed === null ? null : shown[nearest(shown, now, range)];
+  set($('since'), `${new Date(now - range).toLocaleTimeString()}`);
+  set($('pointer'), at ? `At ${new Date(at.time).toLocaleTimeString()}` : '');
+  set($('until'), new Date(now).toLocaleTimeString());
+}
+
+let pointed = null; // where in the charts: 0 to 1
+
+function nearest(shown, now, range) {
+  if (pointed === null) return shown.length - 1;
+  const time = now - range * (1 - pointed);
+  let best = 0;
+  shown.forEach((p, i) => { if (Math.abs(p.time - time) < Math.abs(shown[best].time - time)) best = i; });
+  return best;
+}
+
+function point(at) {
+  pointed = at;
+  if (previous) showCharts(previous);
+}
+
+// The picture of what leaves next: consecutive items of a key are one block.
 
 function showUpcoming(sample) {
   const upcoming = sample.upcoming || [];
-  $('next').hidden = sample.kind === 'pool' && !sample.queue;
+  $('next').hidden = sample.kind === 'limiter' || sample.kind === 'pool' && !sample.queue;
   set($('next-title'), sample.queue ? `Next to leave the queue ${sample.queue}` : 'Next to leave');
-  const rounds = [];
-  upcoming.forEach((u, i) => {
-    u.position = i;
-    const last = rounds[rounds.length - 1];
-    if (last && last.round === u.round && last.priority === u.priority) last.turns.push(u);
-    else rounds.push({ round: u.round, priority: u.priority, turns: [u] });
+  $('next-note').hidden = !sample.counts;
+  const n = sample.new_key_waits;
+  set($('newcomer'), upcoming.length === 0 ? 'Nothing is about to leave.' : n === undefined ? '' : n === 0 ? 'A new key is next.'
+    : `A new key waits for at most ${number(n)} ${n === 1 ? 'item' : 'items'}.`);
+  const blocks = [];
+  const counts = new Map();
+  upcoming.forEach((u) => {
+    const last = blocks[blocks.length - 1];
+    if (last && last.key === u.key && last.priority === u.priority) last.items.push(u);
+    else blocks.push({ key: u.key, priority: u.priority, items: [u] });
+    counts.set(u.key, (counts.get(u.key) || 0) + 1);
   });
-  const shown = rounds.slice(0, 20);
-  const mean = upcoming.reduce((sum, u) => sum + (u.cost || 1), 0) / Math.max(1, upcoming.length);
-  fill($('rounds'), shown, (r) => roundName(r),
-    (r) => make('div', { class: 'round' }, make('span', null, roundName(r)), make('div', { class: 'turns', role: 'img' })),
-    (child, r) => {
-      const turns = child.lastElementChild;
-      while (turns.childElementCount > r.turns.length) turns.lastElementChild.remove();
-      while (turns.childElementCount < r.turns.length) turns.append(make('span', { class: 'turn' }));
-      r.turns.forEach((u, i) => {
-        const turn = turns.children[i];
-        set(turn, u.key);
-        turn.title = [u.key, u.cost ? `costs ${number(u.cost)}` : '', u.age_ns ? `waits for ${duration(u.age_ns)}` : '', u.payload]
-          .filter(Boolean).join('\n');
-        turn.style.setProperty('--hue', hue(u.key));
-        turn.style.setProperty('--wide', `${Math.min(40, Math.max(0.4, 2 * (u.cost || 1) / mean)).toFixed(2)}rem`);
-        turn.classList.toggle('here', wanted !== '' && u.key === wanted);
-      });
-      const first = r.turns.slice(0, 10).map((u) => u.key).join(', ');
-      turns.setAttribute('aria-label', `${roundName(r)}: ${first}${r.turns.length > 10 ? `, and ${r.turns.length - 10} more` : ''}`);
+  const often = [...counts].sort((a, b) => b[1] - a[1]);
+  const keys = (sample.keys || []).map((k) => k.key);
+  colour([...keys.slice(0, 6), ...often.map(([key]) => key), ...keys]);
+  const unit = blocks.length > 70 ? 0.75 : 1.75;
+  fill($('strip'), blocks.map((b, i) => ({ ...b, i })), (b) => String(b.i), () => make('span', { class: 'block' }),
+    (block, b) => {
+      const many = b.items.length > 1 ? ` ${b.items.length}` : '';
+      const width = b.items.length * unit;
+      set(block, [b.key + many, many.trim()].find((text) => text.length * 0.5 + 0.4 <= width) || '');
+      const cost = b.items.reduce((sum, u) => sum + (u.cost || 0), 0);
+      const age = Math.max(...b.items.map((u) => u.age_ns || 0));
+      block.title = [b.key + many, cost ? `cost ${number(cost)}` : '', age ? `waits for ${duration(age)}` : '',
+        b.priority ? `priority ${b.priority}` : '', b.items[0].payload].filter(Boolean).join('\n');
+      block.style.setProperty('--wide', `${width}rem`);
+      paint(block, b.key);
+      block.classList.toggle('here', wanted !== '' && b.key === wanted);
     });
-  fill($('order'), upcoming.slice(0, 100), (u) => u.id || String(u.position),
-    (u) => make('li', null, make('span'), ...(u.id ? taskButtons(u.id, 'bury', 'delete') : [])),
+  const words = blocks.slice(0, 20).map((b) => b.key + (b.items.length > 1 ? ` ${b.items.length}` : '')).join(', ');
+  $('strip').setAttribute('aria-label', blocks.length > 20 ? `${words}, and others` : words || 'nothing');
+  fill($('hues'), often.slice(0, 12), ([key]) => key,
+    ([key]) => make('li', null, make('span', { class: 'swatch', 'aria-hidden': 'true' }), make('span')),
+    (item, [key, n]) => {
+      paint(item.firstElementChild, key);
+      set(item.lastElementChild, `${key} ${number(n)}`);
+    });
+  fill($('order'), upcoming.slice(0, 100).map((u, i) => ({ ...u, position: i })), (u) => u.id || String(u.position),
+    (u) => make('li', null, make('span'), ' ', make('span')),
     (child, u) => {
       const about = [u.key, u.cost ? `cost ${number(u.cost)}` : '', u.age_ns ? duration(u.age_ns) : '', u.payload];
       set(child.firstElementChild, about.filter(Boolean).join(' · '));
+      if (u.id) buttons(child.lastElementChild, taskButtons(u.id, 'bury', 'delete'));
     });
 }
 
@@ -225,8 +464,9 @@ async function search(event) {
   event.preventDefault();
   const key = $('key').value;
   wanted = '';
+  $('found-actions').replaceChildren();
   if (key === '') return;
-  const answer = await ask(`${base}/${encodeURIComponent(source.name)}/search?key=${encodeURIComponent(key)}`);
+  const answer = await ask(`${path(name)}/search?key=${encodeURIComponent(key)}`);
   if (answer.error) {
     $('found').value = answer.error;
     return;
@@ -239,139 +479,223 @@ async function search(event) {
   else text += 'nothing of it leaves soon';
   if (answer.len !== undefined) text += `, ${number(answer.len)} queued`;
   $('found').value = text;
-  if (previous) showUpcoming(previous);
+  if (!previous) return;
+  buttons($('found-actions'), keyButtons(answer.key));
+  showUpcoming(previous);
 }
 
-// The tables.
+// The keys.
 
-function button(label, name, action, ask_) {
-  const b = make('button', { type: 'button', 'aria-label': `${label} ${name}` }, label);
-  b.addEventListener('click', () => act(action(), ask_));
-  return b;
-}
-
-function allowed(name) { return source.actions.includes(name); }
-
-// taskButtons returns those of some actions that are allowed for a task.
-function taskButtons(id, ...names) {
-  const labels = { kick: 'Kick', bury: 'Bury', delete: 'Delete' };
-  return names.filter(allowed).map((name) =>
-    button(labels[name], `task ${id}`, () => ({ name, id }), name === 'delete' ? `Delete task ${id}?` : ''));
-}
-
-function showKeys(sample) {
+shown.keys = () => {
+  const sample = previous;
   const keys = sample.keys || [];
   $('keys').hidden = keys.length === 0;
-  const items = sample.kind === 'queue' || keys.some((k) => k.len > 0);
-  set($('backlog'), items ? 'Queued' : 'Leave next');
-  set($('keys-note'), `Those with the longest backlog first${items ? '' : ', of the keys that are counted and those that leave next'}.`);
-  // Without CountKeys nothing is known of who was served. The backlog of a pool is in its queue.
-  const counted = keys.some((k) => k.total.served + k.total.refused + k.total.evicted > 0);
-  const backlog = sample.kind !== 'pool' || sample.queue;
-  fill($('keys').querySelector('tbody'), keys, (k) => k.key,
-    (k) => {
-      const swatch = make('span', { class: 'swatch', 'aria-hidden': 'true' });
-      swatch.style.setProperty('--hue', hue(k.key));
-      const row = make('tr', null, make('th', { scope: 'row' }, swatch, k.key));
-      for (let i = 0; i < 8; i++) row.append(make('td'));
-      const actions = make('td', { class: 'action' });
-      const of = (name) => () => ({ name, key: k.key });
-      if (allowed('pause-key')) {
-        actions.append(button('Pause', k.key, of('pause-key')), button('Resume', k.key, of('resume-key')));
-      }
-      if (allowed('drop-key')) actions.append(button('Drop', k.key, of('drop-key'), `Remove what is queued of ${k.key}?`));
-      row.append(actions);
-      return row;
-    },
-    (row, k) => {
-      const count = (show, n) => counted ? show(n) : none;
-      [backlog ? number(items ? k.len : k.upcoming) : none, k.oldest_age_ns ? duration(k.oldest_age_ns) : none, count(percent, k.share),
-        backlog ? percent(k.fair_share) : none, count(number, k.total.served), count(number, k.total.refused),
-        count(number, k.total.evicted), k.wait ? `≤ ${duration(k.wait.p99_ns)}` : none,
-      ].forEach((text, i) => set(row.children[i + 1], text));
-      row.children[6].classList.toggle('much', k.recent.refused > 0);
-      row.children[7].classList.toggle('much', k.recent.evicted > 0);
-    });
+  const tasks = sample.kind === 'tasks' || keys.some((k) => k.taken || k.buried);
+  const value = (field) => (k) => k.minute ? k.minute[field] || 0 : -1;
+  const isCounted = (k) => k.total.served + k.total.refused + k.total.evicted + k.missed > 0;
+  const count = (field) => (k) => isCounted(k) ? lately(k, field) : none;
+  const much = (field) => (cell, k) => cell.classList.toggle('much', value(field)(k) > 0);
+  const columns = [
+    ['Key', null, (k) => k.key, (cell, k) => paint(cell.firstElementChild, k.key)],
+    ['Queued', (k) => number(k.len), (k) => k.len],
+    ['Oldest', (k) => k.oldest_age_ns ? duration(k.oldest_age_ns) : none, (k) => k.oldest_age_ns || 0],
+    ['Share lately', (k) => isCounted(k) && k.minute && sample.minute ? percent(k.share) : none, (k) => k.share],
+    ['Served lately', count('served'), value('served')],
+    ['Refused lately', count('refused'), value('refused'), much('refused')],
+    ['Evicted lately', count('evicted'), value('evicted'), much('evicted')],
+    ...(tasks ? [['Taken', (k) => number(k.taken), (k) => k.taken], ['Buried', (k) => number(k.buried), (k) => k.buried]]
+      : [['99 % waited lately', (k) => wait('p99_ns')(k), (k) => k.minute && k.minute.wait ? k.minute.wait.p99_ns : 0]]),
+    ['State', (k) => k.paused ? 'paused' : none, (k) => Number(k.paused), (cell, k) => cell.classList.toggle('much', k.paused)],
+  ];
+  const order = orders.keys || (orders.keys = [1, -1]);
+  const key = columns[order[0]][2];
+  const rows = [...keys].sort((a, b) => (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : 0) * order[1]);
+  const paused = rows.slice(first).filter((k) => k.paused); // they are always there
+  table('keys', rows.slice(0, first).concat(paused), columns, (k) => k.key, (k) => keyButtons(k.key, k.paused),
+    (k) => [make('span', { class: 'swatch', 'aria-hidden': 'true' }), k.key]);
+  let note = `The first ${first} of each order, and those that are paused. Lately is in ${span(sample)}. `;
+  if (!keys.some(isCounted)) note += 'Without CountKeys nothing is known of who was served or refused. ';
+  if (sample.keys_at && sample.keys_at < '1') note += 'To count the keys takes too long here: Queued is what leaves next.';
+  else if (sample.keys_at) note += `Queued is as of ${duration(Math.max(0, Date.parse(sample.at) - Date.parse(sample.keys_at)) * 1e6)} before.`;
+  set($('keys-note'), note);
+};
+
+// What has failed.
+
+async function showFailures(sample) {
+  const count = sample.kind === 'tasks' ? sample.stats.buried : sample.kind === 'pool' && sample.queue ? sample.stats.failed : 0;
+  const now = `${count} ${JSON.stringify(filter)} ${$('by').value}`;
+  if (now === known || showing) return;
+  known = now;
+  showing = true;
+  const answer = await ask(`${path(name)}/failures?by=${$('by').value}`);
+  showing = false;
+  if (answer.error) {
+    $('failures').hidden = sample.kind !== 'pool' || !sample.stats.failed;
+    set($('failures-note'), `What has failed cannot be shown: ${answer.error}`);
+    return;
+  }
+  const failed = sample.kind === 'pool' && sample.stats.failed > 0;
+  $('failures').hidden = answer.count === 0 && !failed;
+  $('work').hidden = answer.count === 0;
+  if (answer.count === 0) {
+    filter = null;
+    buried = [];
+    refresh('buried');
+    $('task').hidden = true;
+  }
+  let note = answer.count === 1 ? 'One task is buried.' : `${number(answer.count)} tasks are buried.`;
+  if (answer.read < answer.count) note += ` The groups are of ${number(answer.read)} of them.`;
+  if (failed && answer.count === 0) note += ' What else has failed for good went to DeadLetters or was forgotten.';
+  set($('failures-note'), note);
+  const all = (group, n, of) => {
+    const form = group ? Object.fromEntries(['key', 'kind', 'reason'].map((field) => [field, group[field] || ''])) : {};
+    const what = `${number(n)} buried ${n === 1 ? 'task' : 'tasks'}${group ? ` of ${groupName(group)}` : ''}`;
+    return [['Kick', 'kick-all'], ['Delete', 'delete-all']].filter(([, action]) => may(action, owner())).map(([label, action]) =>
+      ({ label: group ? label : `${label} all ${number(n)}`, of, source: owner(), action, form, question: `${label} ${what}?` }));
+  };
+  buttons($('failures-actions'), answer.count ? all(null, answer.count, 'buried') : []);
+  shown.groups = () => table('groups', answer.groups, [
+    ['Reason', (g) => g.reason || 'any', (g) => g.reason || ''], ['Key', (g) => g.key || 'any', (g) => g.key || ''],
+    ['Kind', (g) => g.kind === '""' ? none : g.kind || 'any', (g) => g.kind || ''], ['Tasks', (g) => number(g.count), (g) => g.count],
+  ], (g) => JSON.stringify([g.reason, g.key, g.kind]), (g) => [{ label: 'Show', of: groupName(g), run: () => choose(g) }, ...all(g, g.count, groupName(g))]);
+  shown.groups();
+  if (answer.count > 0) await page('');
 }
 
-function showBuried(sample) {
-  const buried = sample.buried || [];
-  $('buried').hidden = buried.length === 0;
-  fill($('buried').querySelector('tbody'), buried, (t) => t.id,
-    (t) => {
-      const row = make('tr', null, make('th', { scope: 'row' }, t.id));
-      for (const text of [t.key, t.kind || none, number(t.attempts), new Date(t.created).toLocaleString(), t.reason, t.payload || none]) {
-        row.append(make('td', null, text));
-      }
-      row.append(make('td', { class: 'action' }, ...taskButtons(t.id, 'kick', 'delete')));
-      return row;
-    },
-    (row, t) => {
-      set(row.children[3], number(t.attempts));
-      set(row.children[5], t.reason);
-    });
+function groupName(g) { return [g.key, g.kind === '""' ? 'no kind' : g.kind, g.reason].filter(Boolean).join(': '); }
+
+function choose(group) {
+  filter = group;
+  known = '';
+  showFailures(previous);
 }
 
-function showActions() {
-  const labels = { pause: 'Pause', resume: 'Resume', 'kick-all': 'Kick all buried' };
-  const names = Object.keys(labels).filter(allowed);
-  $('actions').hidden = names.length === 0;
-  $('actions').replaceChildren(...names.map((name) => button(labels[name], source.name, () => ({ name }))));
-  document.body.classList.toggle('no-actions', !allowed('drop-key')); // of a key or a task; then there are no others
+async function page(from) {
+  const query = new URLSearchParams({ limit: first });
+  if (from) query.set('after', from);
+  if (filter) for (const field of ['key', 'kind', 'reason']) query.set(field, filter[field] || '');
+  const answer = await ask(`${path(name)}/buried?${query}`);
+  if (answer.error) return;
+  buried = from ? buried.concat(answer.buried) : answer.buried;
+  after = answer.after || '';
+  $('more').hidden = after === '';
+  $('any').hidden = !filter;
+  set($('buried-title'), filter ? `Buried tasks of ${groupName(filter)}` : 'Buried tasks');
+  shown.buried = () => table('buried', buried, [
+    ['Task', (t) => t.id], ['Key', (t) => t.key, (t) => t.key], ['Kind', (t) => t.kind || none, (t) => t.kind || ''],
+    ['Attempts', (t) => number(t.attempts), (t) => t.attempts], ['Put', (t) => date(t.created), (t) => t.created],
+    ['Reason', (t) => t.reason, (t) => t.reason], ['Payload', (t) => t.payload || none],
+  ], (t) => t.id, (t) => [{ label: 'Details', of: `of task ${t.id}`, run: () => detail(t.id) }, ...taskButtons(t.id, 'kick', 'delete')]);
+  shown.buried();
 }
 
-async function act({ name, key, id }, question) {
+async function detail(id) {
+  const t = await ask(`${path(name)}/tasks/${id}`);
+  $('task').hidden = false;
+  set($('task').querySelector('h3'), t.error ? `Task ${id}: ${t.error}` : `Task ${id}`);
+  const facts = t.error ? [] : [
+    ['State', t.state], ['Key', t.key], ['Kind', t.kind], ['Unique key', t.unique_key], ['Group', t.group], ['Priority', t.priority], ['Cost', t.cost],
+    ['Attempts', `${t.attempts}${t.max_attempts ? ` of ${t.max_attempts}` : ''}`], ['Time to run', t.ttr_ns && duration(t.ttr_ns)],
+    ['Put', date(t.created)], ['Ready', t.ready_at && date(t.ready_at)], ['Until', t.until && date(t.until)], ['Expires', t.expires && date(t.expires)],
+    ['Consumer', t.consumer], ['Code', t.code], ...Object.entries(t.metadata || {}).map(([k, v]) => [`Metadata ${k}`, v]),
+  ].filter(([, value]) => value !== undefined && value !== '');
+  $('task').querySelector('dl').replaceChildren(...facts.map(([label, value]) => make('div', null, make('dt', null, label), make('dd', null, String(value)))));
+  set($('task').querySelector('pre'), [t.reason, t.payload].filter(Boolean).join('\n\n'));
+  $('task').focus();
+}
+
+async function act({ source, action, form, question }) {
   if (question && !window.confirm(question)) return;
-  const form = new URLSearchParams();
-  if (key !== undefined) form.set('key', key);
-  if (id !== undefined) form.set('id', id);
-  const answer = await ask(`${base}/${encodeURIComponent(source.name)}/actions/${name}`, { method: 'POST', body: form });
-  report(answer.error ? `${name}: ${answer.error}` : '');
-  if (!answer.error) set($('status'), `${name}: done`);
+  tell(`${action}: …`);
+  const answer = await ask(`${path(source)}/actions/${action}`, { method: 'POST', body: new URLSearchParams(form) });
+  if (answer.error) tell(`${action}: ${answer.error}`, true);
+  else tell(`${action}: ${number(answer.done)} done${answer.more ? '; there are more, so do it again' : ''}`);
+  known = '';
+  await poll();
+  if (previous && !previous.error) showFailures(previous);
+}
+
+// What was done, and what came of it, stays until something else is done.
+function tell(text, bad) {
+  set($('outcome'), text);
+  $('outcome').hidden = false;
+  $('outcome').classList.toggle('problem', Boolean(bad));
 }
 
 // The connection.
 
-async function ask(path, options) {
+function path(of) { return `${base}/${encodeURIComponent(of)}`; }
+
+async function ask(what, options) {
   try {
-    return await (await fetch(path, options)).json();
+    return await (await fetch(what, options)).json();
   } catch (error) {
     return { error: `no answer: ${error.message}` };
   }
 }
 
-function report(problem) {
-  set($('problem'), problem);
-  $('problem').hidden = problem === '';
+// away tells why the numbers are old; the empty text that they are not.
+function away(problem) {
+  set($('away'), problem);
+  $('away').hidden = problem === '';
+  document.body.classList.toggle('old', problem !== '');
+}
+
+function tellAge() {
+  const age = (Date.now() - received) / 1000;
+  set($('age'), received === 0 ? '' : age < 3 ? '· as of now' : `· as of ${duration(Math.round(age) * 1e9)} ago`);
+  $('age').classList.toggle('much', age >= 10);
 }
 
 function show(sample) {
   if (sample.error) {
-    report(sample.error);
+    away(sample.alerts[0]);
     return;
   }
-  showNumbers(sample);
-  showChart(sample);
-  showUpcoming(sample);
-  showKeys(sample);
-  showBuried(sample);
+  away('');
+  received = Date.now();
+  for (const section of document.querySelectorAll('.one')) {
+    if (!['next', 'keys', 'failures'].includes(section.id)) section.hidden = false;
+  }
   previous = sample;
+  remember(sample);
+  showActions(sample);
+  showWrong(sample.alerts.map((text) => ({ of: '', text })));
+  showNumbers(sample);
+  showCharts(sample);
+  showUpcoming(sample);
+  shown.keys();
+  showFailures(sample);
+  tellAge();
 }
 
-function connect() {
-  if (stream || document.hidden || !source) return;
-  stream = new EventSource(`${base}/${encodeURIComponent(source.name)}/events`);
-  stream.onopen = () => {
+async function connect() {
+  if (stream || document.hidden || name === null || !listed(name)) return;
+  const url = `${path(name)}/events`;
+  const opened = stream = new EventSource(url);
+  const old = await ask(`${path(name)}/history`);
+  if (old.points) points = old.points.map((p) => ({ ...p, time: Date.parse(p.at) }));
+  if (stream !== opened) return;
+  stream.onopen = () => set($('status'), 'Live');
+  if (stream.readyState === EventSource.OPEN) stream.onopen();
+  stream.onmessage = (event) => {
     set($('status'), 'Live');
-    report('');
+    show(JSON.parse(event.data));
   };
-  stream.onmessage = (event) => show(JSON.parse(event.data));
-  stream.onerror = () => {
+  stream.onerror = async () => {
     set($('status'), 'Disconnected; trying again …');
-    if (stream.readyState === EventSource.CLOSED) {
-      disconnect();
-      setTimeout(connect, 5000);
+    if (!stream || stream.readyState !== EventSource.CLOSED) return;
+    disconnect();
+    setTimeout(connect, 5000);
+    const end = new AbortController();
+    try { // for why
+      const answer = await fetch(url, { signal: end.signal });
+      if (!answer.ok) away((await answer.json()).error);
+    } catch (error) {
+      away(`no answer: ${error.message}`);
     }
+    end.abort();
   };
 }
 
@@ -380,31 +704,39 @@ function disconnect() {
   stream = null;
 }
 
-async function start() {
+// poll asks for the sources, which may come and go.
+async function poll() {
   const answer = await ask(base);
   if (answer.error) {
-    report(answer.error);
-    setTimeout(start, 5000);
+    if (name === null) away(answer.error);
     return;
   }
   sources = answer.queues;
-  const name = new URLSearchParams(location.search).get('queue');
-  source = sources.find((s) => s.name === name) || sources[0];
-  if (!source) {
-    report('There are no queues to look at.');
+  if (name === null) {
+    received = Date.now();
+    away('');
+    set($('status'), 'Live');
+    tellAge();
+  }
+  showSources();
+  if (name !== null && !listed(name)) {
+    disconnect();
+    for (const section of document.querySelectorAll('.one')) section.hidden = true;
+    set($('status'), 'Not found');
+    away(`There is no queue ${name} here.`);
     return;
   }
-  document.title = `${source.name} – fairq`;
-  $('sources').replaceChildren(...sources.map((s) => {
-    const link = make('a', { href: `?queue=${encodeURIComponent(s.name)}` }, s.name);
-    if (s === source) link.setAttribute('aria-current', 'page');
-    return make('li', null, link);
-  }));
-  showActions();
   connect();
 }
 
+document.title = name === null ? 'fairq' : `${name} – fairq`;
 $('search').addEventListener('submit', search);
+$('range').addEventListener('change', () => previous && showCharts(previous));
+$('more').addEventListener('click', () => page(after));
+$('by').addEventListener('change', () => choose(null));
+$('any').addEventListener('click', () => choose(null));
 // A page that nobody sees has nothing looked at.
-document.addEventListener('visibilitychange', () => document.hidden ? disconnect() : connect());
-start();
+document.addEventListener('visibilitychange', () => document.hidden ? disconnect() : poll());
+setInterval(tellAge, 1000);
+setInterval(() => document.hidden || poll(), name === null ? 2000 : 5000);
+poll();

@@ -1,0 +1,345 @@
+package monitor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/fairq/fairq/internal/printable"
+	"github.com/fairq/fairq/task"
+)
+
+// Limits of what is read of buried tasks at a time, and of what is shown of one.
+const (
+	maxBuried  = 100
+	maxGroups  = 50
+	maxRead    = 10_000
+	readPage   = 500
+	maxPayload = 10_000
+)
+
+// keeper is a source of tasks. Only one call at a time is made of these.
+type keeper interface {
+	failures(ctx context.Context) (*failures, error)
+	buried(ctx context.Context, which buriedOnes, last *sample, n int) (*buriedPage, error)
+	peek(ctx context.Context, id task.ID) (*taskRow, error)
+}
+
+// failures are buried tasks in groups.
+type failures struct {
+	At     time.Time `json:"at"`
+	Count  int       `json:"count"`  // buried tasks
+	Read   int       `json:"read"`   // of which so many were read, and are in the groups
+	Groups []group   `json:"groups"` // the largest first
+
+	all  map[group]int // by reason, key and kind
+	next time.Time     // they are not read again before
+}
+
+// group is buried tasks with the same reason, key and kind, as far as these are not empty.
+type group struct {
+	Reason string `json:"reason,omitempty"` // with # for each number
+	Key    string `json:"key,omitempty"`
+	Kind   string `json:"kind,omitempty"` // "" in quotes if there is none
+	Count  int    `json:"count"`
+}
+
+// by returns the failures in groups, by "reason", "key", "kind", or "all" of these.
+func (f failures) by(by string) failures {
+	groups := map[group]int{}
+	for g, n := range f.all {
+		switch by {
+		case "reason":
+			g.Key, g.Kind = "", ""
+		case "key":
+			g.Reason, g.Kind = "", ""
+		case "kind":
+			g.Reason, g.Key = "", ""
+		}
+		groups[g] += n
+	}
+	for g, n := range groups {
+		g.Count = n
+		f.Groups = append(f.Groups, g)
+	}
+	slices.SortFunc(f.Groups, func(a, b group) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Kind, b.Kind))
+	})
+	f.Groups = first(f.Groups, maxGroups)
+	return f
+}
+
+type buriedPage struct {
+	Buried []buriedRow `json:"buried"`
+	After  string      `json:"after,omitempty"` // of the next page
+}
+
+// buriedRow is a buried task.
+type buriedRow struct {
+	ID       uint64    `json:"id,string"`
+	Key      string    `json:"key"`
+	Kind     string    `json:"kind,omitempty"`
+	Attempts int       `json:"attempts"`
+	Created  time.Time `json:"created"`
+	Reason   string    `json:"reason"`
+	Payload  string    `json:"payload,omitempty"`
+}
+
+// taskRow is all that there is to know of a task.
+type taskRow struct {
+	buriedRow
+	State       string            `json:"state"`
+	Code        int               `json:"code,omitempty"` // of the reason
+	UniqueKey   string            `json:"unique_key,omitempty"`
+	Group       string            `json:"group,omitempty"`
+	Priority    int               `json:"priority"`
+	Cost        int64             `json:"cost"`
+	MaxAttempts int               `json:"max_attempts,omitempty"`
+	TTR         time.Duration     `json:"ttr_ns,omitempty"`
+	ReadyAt     *time.Time        `json:"ready_at,omitempty"`
+	Until       *time.Time        `json:"until,omitempty"`
+	Expires     *time.Time        `json:"expires,omitempty"`
+	Consumer    string            `json:"consumer,omitempty"`
+	Metadata    map[string]string `json:"metadata,omitempty"`
+}
+
+// buriedOnes are tasks that are buried, as they are shown; what is empty is any.
+type buriedOnes struct {
+	key, kind, reason string
+	after             task.ID
+}
+
+// options returns what List and Kick are to be asked for.
+func (b buriedOnes) options(last *sample) (o task.ListOptions, err error) {
+	o.State, o.After = task.Buried, b.after
+	if b.key != "" {
+		key, ok := resolve[string](b.key, last)
+		if !ok {
+			return o, errNoKey
+		}
+		o.Key = &key
+	}
+	if b.kind != "" {
+		kind, err := printable.Parse(b.kind)
+		if err != nil {
+			return o, badRequest("the kind %v", err)
+		}
+		o.Kind = &kind
+	}
+	return o, nil
+}
+
+var digits = regexp.MustCompile(`[0-9]+`)
+
+// reasonOf returns the reason of a group: what differs in numbers only is the same.
+func reasonOf(i *task.Info) string {
+	if i.Err == nil {
+		return `""`
+	}
+	return shown(digits.ReplaceAllString(i.Err.Message, "#"))
+}
+
+// walk calls f for buried tasks in the order of their ids, until it returns false. It returns how
+// many it has read.
+func (q *taskQueue[V]) walk(ctx context.Context, o task.ListOptions, most int, f func(t *task.Task[V], i *task.Info) bool) (n int, err error) {
+	for n < most {
+		if o.Limit = min(readPage, most-n); q.InMemory() {
+			o.Limit = most // each page would be O(tasks)
+		}
+		tasks, err := q.List(ctx, o)
+		for _, t := range tasks {
+			n++
+			o.After = t.ID
+			if info := t.Info(); !f(t, &info) {
+				return n, nil
+			}
+		}
+		if err != nil || len(tasks) < o.Limit {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+func (q *taskQueue[V]) failures(ctx context.Context) (*failures, error) {
+	found := &failures{At: time.Now(), all: map[group]int{}}
+	var err error
+	found.Read, err = q.walk(ctx, task.ListOptions{State: task.Buried}, maxRead, func(t *task.Task[V], i *task.Info) bool {
+		found.all[group{Reason: reasonOf(i), Key: keyText(t.Key), Kind: shown(t.Kind)}]++
+		return true
+	})
+	if found.Count = found.Read; err == nil && found.Read == maxRead {
+		found.Count, err = q.Count(ctx, task.ListOptions{State: task.Buried})
+	}
+	return found, err
+}
+
+func (q *taskQueue[V]) buried(ctx context.Context, which buriedOnes, last *sample, n int) (*buriedPage, error) {
+	o, err := which.options(last)
+	if err != nil {
+		return nil, err
+	}
+	page := &buriedPage{Buried: []buriedRow{}}
+	_, err = q.walk(ctx, o, maxRead, func(t *task.Task[V], i *task.Info) bool {
+		if which.reason != "" && which.reason != reasonOf(i) {
+			return true
+		}
+		if len(page.Buried) == n {
+			page.After = strconv.FormatUint(page.Buried[n-1].ID, 10)
+			return false
+		}
+		page.Buried = append(page.Buried, q.row(t, i, shown))
+		return true
+	})
+	return page, err
+}
+
+// row returns what is shown of a task.
+func (q *taskQueue[V]) row(t *task.Task[V], i *task.Info, shown func(string) string) buriedRow {
+	row := buriedRow{ID: uint64(t.ID), Key: keyText(t.Key), Attempts: t.Attempts, Created: i.Created}
+	if t.Kind != "" {
+		row.Kind = shown(t.Kind)
+	}
+	if i.Err != nil {
+		row.Reason = shown(i.Err.Message)
+	}
+	if text := describe(q.describe, t.Payload); text != "" {
+		row.Payload = shown(text)
+	}
+	return row
+}
+
+func (q *taskQueue[V]) peek(ctx context.Context, id task.ID) (*taskRow, error) {
+	t, err := q.Peek(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	i := t.Info()
+	row := &taskRow{
+		buriedRow: q.row(t, &i, func(text string) string { return shownUpTo(text, maxPayload) }),
+		State:     i.State.String(), UniqueKey: given(i.UniqueKey), Group: given(i.Group), Priority: i.Priority, Cost: i.Cost,
+		MaxAttempts: i.MaxAttempts, TTR: i.TTR, ReadyAt: at(i.ReadyAt), Until: at(i.Until), Expires: at(i.Expires), Consumer: given(i.Consumer),
+	}
+	if i.Err != nil {
+		row.Code = i.Err.Code
+	}
+	for name, value := range i.Metadata {
+		if row.Metadata == nil {
+			row.Metadata = map[string]string{}
+		}
+		row.Metadata[shown(name)] = shown(value)
+	}
+	return row, nil
+}
+
+// given shows a text that need not be there.
+func given(text string) string {
+	if text == "" {
+		return ""
+	}
+	return shown(text)
+}
+
+func at(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// keeper returns what knows the tasks of a source: of a pool that is its queue.
+func (s *Source) keeper() keeper {
+	of := s.of
+	if w, ok := of.(workers); ok && w.queue != nil {
+		of = w.queue.of
+	}
+	if k, ok := of.(keeper); ok {
+		return k
+	}
+	return noTasks{}
+}
+
+type noTasks struct{}
+
+func (noTasks) failures(context.Context) (*failures, error) { return &failures{At: time.Now()}, nil }
+
+func (noTasks) buried(context.Context, buriedOnes, *sample, int) (*buriedPage, error) {
+	return &buriedPage{Buried: []buriedRow{}}, nil
+}
+
+func (noTasks) peek(context.Context, task.ID) (*taskRow, error) { return nil, task.ErrNotFound }
+
+// ofTasks returns a handler that answers with something that is read of tasks, one request after the
+// other.
+func ofTasks(read func(ctx context.Context, s *Source, k keeper, r *http.Request, rest string) (any, error)) part {
+	return func(_ *Monitor, w http.ResponseWriter, r *http.Request, s *Source, rest string) {
+		k := s.keeper()
+		ctx, cancel := context.WithTimeout(r.Context(), lookTimeout)
+		defer cancel()
+		select {
+		case s.turn <- struct{}{}:
+		case <-ctx.Done():
+			fail(w, http.StatusServiceUnavailable, "%v", context.Cause(ctx))
+			return
+		}
+		v, err := func() (any, error) {
+			defer func() { <-s.turn }()
+			return read(ctx, s, k, r, rest)
+		}()
+		switch {
+		case err == nil:
+			answer(w, http.StatusOK, v)
+		case errors.Is(err, task.ErrNotFound), errors.Is(err, errNoKey):
+			fail(w, http.StatusNotFound, "%v", err)
+		case errors.Is(err, errRequest):
+			fail(w, http.StatusBadRequest, "%v", err)
+		default:
+			fail(w, http.StatusServiceUnavailable, "%v", err)
+		}
+	}
+}
+
+func failuresOf(ctx context.Context, s *Source, k keeper, r *http.Request, _ string) (any, error) {
+	by := cmp.Or(r.URL.Query().Get("by"), "all")
+	if !slices.Contains([]string{"reason", "key", "kind", "all"}, by) {
+		return nil, badRequest("by is %s; it must be reason, key, kind or all", shown(by))
+	}
+	now, found := time.Now(), s.failures.Load()
+	if found == nil || !now.Before(found.next) {
+		var err error
+		if found, err = k.failures(ctx); err != nil {
+			return nil, err
+		}
+		found.next = now.Add(max(interval, 20*time.Since(now)))
+		s.failures.Store(found)
+	}
+	return found.by(by), nil
+}
+
+func buriedOf(ctx context.Context, s *Source, k keeper, r *http.Request, _ string) (any, error) {
+	n, err := limit(r, maxBuried)
+	if err != nil {
+		return nil, err
+	}
+	query := r.URL.Query()
+	which := buriedOnes{key: query.Get("key"), kind: query.Get("kind"), reason: query.Get("reason")}
+	if text := query.Get("after"); text != "" {
+		if which.after, err = idOf(text); err != nil {
+			return nil, err
+		}
+	}
+	return k.buried(ctx, which, s.known(), n)
+}
+
+func taskOf(ctx context.Context, _ *Source, k keeper, _ *http.Request, rest string) (any, error) {
+	id, err := idOf(rest)
+	if err != nil {
+		return nil, err
+	}
+	return k.peek(ctx, id)
+}

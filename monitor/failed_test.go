@@ -1,0 +1,110 @@
+package monitor_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/monitor"
+	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/memory"
+)
+
+// failed is a queue with n buried tasks of two reasons, three keys and two kinds.
+func failed(t *testing.T, n int) *task.Queue[string] {
+	q, err := task.Open[string](t.Context(), new(memory.Store), "mails", nil)
+	require.NoError(t, err)
+	for i := range n {
+		id, err := q.Put(t.Context(), fmt.Sprint("user ", i%3), fmt.Sprint("mail ", i), task.PutOptions{Kind: []string{"", "news"}[i%2]})
+		require.NoError(t, err)
+		reason := fmt.Errorf("no mailbox %d", i)
+		if i%5 == 0 {
+			reason = errors.New("timed out")
+		}
+		require.NoError(t, q.Bury(t.Context(), id, reason))
+	}
+	return q
+}
+
+// Failures are counted in groups, shown in pages, and settled together.
+func TestFailures(t *testing.T) {
+	q := failed(t, 3900)
+	mails := monitor.TaskQueue("mails", q, func(mail string) string { return mail })
+	m := monitor.New(&monitor.Options{Actions: everything, Logger: slog.New(slog.DiscardHandler)}, mails, monitor.Pool("workers", new(counted), mails))
+	path := "/v1/queues/mails/"
+	require.Equal(t, []map[string]any{{"reason": "no mailbox #", "count": 3120.0}, {"reason": "timed out", "count": 780.0}}, rows(t, m, path+"failures?by=reason", "groups"))
+	require.Equal(t, rows(t, m, path+"failures?by=key", "groups"), rows(t, m, "/v1/queues/workers/failures?by=key", "groups"))
+	require.Len(t, rows(t, m, path+"failures?by=key", "groups"), 3)
+	require.Len(t, rows(t, m, path+"failures?by=kind", "groups"), 2)
+	groups := rows(t, m, path+"failures", "groups")
+	require.Len(t, groups, 12)
+	require.Equal(t, map[string]any{"reason": "no mailbox #", "key": "user 0", "kind": `""`, "count": 520.0}, groups[0])
+
+	// The pages of a group have each of its tasks once.
+	form := map[string]string{"key": "user 0", "kind": `""`, "reason": "no mailbox #"}
+	query := url.Values{"limit": {"100"}}
+	for name, value := range form {
+		query.Set(name, value)
+	}
+	seen := map[any]bool{}
+	for after := any(""); after != nil; {
+		query.Set("after", after.(string))
+		if after == "" {
+			query.Del("after")
+		}
+		_, page := get(t, m, path+"buried?"+query.Encode())
+		for _, row := range page["buried"].([]any) {
+			seen[row.(map[string]any)["id"]] = true
+			require.Equal(t, "user 0", row.(map[string]any)["key"])
+		}
+		after = page["after"]
+	}
+	require.Len(t, seen, 520)
+
+	count := func() (ready, buried int) {
+		s, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		return s.Ready, s.Buried
+	}
+	do := func(action string, form map[string]string, want, ready, buried int) {
+		t.Helper()
+		status, answer := act(t, m, "mails", action, form)
+		require.Equal(t, http.StatusOK, status, answer)
+		require.Equal(t, map[string]any{"done": float64(want)}, answer)
+		r, b := count()
+		require.Equal(t, [2]int{ready, buried}, [2]int{r, b})
+	}
+	do("kick-all", form, 520, 520, 3380)
+	do("delete-all", map[string]string{"reason": "timed out"}, 780, 520, 2600)
+	require.Len(t, rows(t, m, path+"failures?by=reason", "groups"), 1, "they are counted anew")
+	do("kick-all", map[string]string{"kind": "news"}, 1560, 2080, 1040)
+	do("kick-all", nil, 1040, 3120, 0)
+	do("drop-key", map[string]string{"key": "user 1"}, 1040, 2080, 0)
+	do("delete-all", map[string]string{"kind": "news"}, 0, 2080, 0)
+}
+
+// All that is known of a task is shown.
+func TestPeek(t *testing.T) {
+	q := failed(t, 1)
+	id, err := q.Put(t.Context(), "user 0", "a mail", task.PutOptions{Metadata: map[string]string{"trace\n": "a\x00"}, UniqueKey: "u", MaxAttempts: 3, Cost: 2})
+	require.NoError(t, err)
+	require.NoError(t, q.Bury(t.Context(), id, &task.Error{Code: 7, Message: "panic: no\ngoroutine 1 [running]:"}))
+	m := monitor.New(nil, monitor.TaskQueue("mails", q, func(mail string) string { return mail }))
+	_, answer := get(t, m, fmt.Sprint("/v1/queues/mails/tasks/", id))
+	require.NotNil(t, answer["created"])
+	delete(answer, "created")
+	delete(answer, "ready_at")
+	require.Equal(t, map[string]any{
+		"id": "2", "key": "user 0", "state": "buried", "attempts": 0.0, "max_attempts": 3.0, "priority": 0.0, "cost": 2.0, "unique_key": "u", "code": 7.0,
+		"reason": `"panic: no\ngoroutine 1 [running]:"`, "payload": "a mail", "metadata": map[string]any{`"trace\n"`: `"a\x00"`},
+	}, answer)
+	for path, want := range map[string]int{"mails/tasks/9": http.StatusNotFound, "mails/buried?key=%22": http.StatusNotFound, "mails/buried?kind=%22": http.StatusBadRequest} {
+		status, _ := get(t, m, "/v1/queues/"+path)
+		require.Equal(t, want, status, path)
+	}
+}

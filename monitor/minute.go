@@ -1,0 +1,314 @@
+package monitor
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/admit"
+	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/task"
+)
+
+// What is kept of earlier looks: of the last minute what was counted, and of an hour a few numbers.
+const (
+	momentStep = 10 * time.Second
+	maxMoment  = 3 * time.Minute // for a source that is looked at once a minute
+	pointStep  = 5 * time.Second
+	maxPoints  = 720
+)
+
+// counts are the events of a source or a key, since the process began.
+type counts struct {
+	Served  uint64 `json:"served"`           // items delivered, tasks taken, attempts started, permits given
+	Refused uint64 `json:"refused"`          // pushes for which there was no room
+	Evicted uint64 `json:"evicted"`          // dropped to make room
+	Failed  uint64 `json:"failed,omitempty"` // tasks buried, attempts that failed for good
+	Lost    uint64 `json:"lost,omitempty"`   // leases
+	Cost    uint64 `json:"cost,omitempty"`   // of what was served
+}
+
+// each returns the fields.
+func (c *counts) each() [6]*uint64 {
+	return [...]*uint64{&c.Served, &c.Refused, &c.Evicted, &c.Failed, &c.Lost, &c.Cost}
+}
+
+// minute is what has happened lately.
+type minute struct {
+	Span time.Duration `json:"span_ns"` // a minute, or less if it was not known before
+	counts
+	Wait *quantiles `json:"wait,omitempty"` // of what was served, if it is known
+}
+
+// quantiles of how long items have waited. Each is a bound that so many do not exceed, a microsecond
+// times a power of two.
+type quantiles struct {
+	Half time.Duration `json:"p50_ns"`
+	P90  time.Duration `json:"p90_ns"`
+	P99  time.Duration `json:"p99_ns"`
+}
+
+// moment is what was counted up to a time.
+type moment struct {
+	at     time.Time
+	counts counts
+	wait   fairq.Histogram
+}
+
+// since returns what has happened from one moment to another.
+func (m *moment) since(base *moment) *minute {
+	d := &minute{Span: m.at.Sub(base.at), counts: m.counts}
+	before := base.counts
+	for i, n := range d.each() {
+		if b := *before.each()[i]; b <= *n { // or it was counted anew
+			*n -= b
+		}
+	}
+	h := m.wait
+	for i := range h.Buckets {
+		if h.Buckets[i] < base.wait.Buckets[i] { // a key's is anew each time it had nothing
+			h = m.wait
+			break
+		}
+		h.Buckets[i] -= base.wait.Buckets[i]
+		h.Count -= base.wait.Buckets[i]
+	}
+	if h.Count > 0 {
+		d.Wait = &quantiles{h.Quantile(0.5), h.Quantile(0.9), h.Quantile(0.99)}
+	}
+	return d
+}
+
+// moments are those of the last minute, the oldest first.
+type moments []moment
+
+// add returns what has happened in the last minute, nil if nothing is known of it.
+func (m *moments) add(now moment) (lately *minute) {
+	*m = slices.DeleteFunc(*m, func(b moment) bool { return now.at.Sub(b.at) > maxMoment })
+	for len(*m) > 1 && now.at.Sub((*m)[1].at) >= time.Minute {
+		*m = slices.Delete(*m, 0, 1)
+	}
+	if n := len(*m); n > 0 {
+		lately = now.since(&(*m)[0])
+		if now.at.Sub((*m)[n-1].at) < momentStep {
+			return lately
+		}
+	}
+	*m = append(*m, now)
+	return lately
+}
+
+// point is a moment of the chart. What was served and so on is counted since the process began.
+type point struct {
+	At      time.Time `json:"at"`
+	Backlog int       `json:"backlog"`
+	Busy    int       `json:"busy"` // tasks taken, handlers that run, permits held
+	Buried  int       `json:"buried"`
+	counts
+}
+
+// past is what is kept of earlier looks.
+type past struct {
+	source moments
+	keys   map[string]moments
+	points []point
+	all    time.Time // when all keys were in the last look that there were; zero if they were not
+}
+
+// add fills in what has happened in the last minute.
+func (p *past) add(l *sample) {
+	now, at := moment{at: l.At}, point{At: l.At, Backlog: l.Backlog}
+	l.State = isOpen
+	is := func(state string, yes bool) {
+		if yes {
+			l.State = state
+		}
+	}
+	switch s := l.Stats.(type) {
+	case fairq.Stats:
+		now.counts = counts{Served: s.Popped, Refused: s.Refused, Evicted: s.Evicted, Cost: s.CostServed}
+		now.wait = s.Wait
+		is(isClosed, s.Closed)
+	case task.Stats:
+		now.counts = counts{Served: s.Takes, Refused: s.Refused, Evicted: s.Evicted, Failed: s.Buries, Lost: s.Losses}
+		at.Busy, at.Buried = s.Taken, s.Buried
+		is(isPaused, s.Paused)
+	case pool.Stats:
+		now.counts = counts{Served: s.Started, Refused: s.Refused, Evicted: s.Dropped, Failed: s.Failed, Lost: s.Lost}
+		at.Busy = s.Running
+		is(isPaused, s.Paused)
+		is(isClosed, s.Closed)
+	case admit.Stats:
+		now.counts = counts{Served: s.Admitted, Refused: s.Refused}
+		at.Busy = s.Held
+		is(isClosed, s.Closed)
+	}
+	at.counts = now.counts
+	if n := len(p.points); n == 0 || l.At.Sub(p.points[n-1].At) >= pointStep {
+		p.points = append(p.points[max(0, n+1-maxPoints):], at)
+	}
+	if l.Minute = p.source.add(now); l.Minute != nil && l.Minute.Wait == nil {
+		l.Minute.Wait = l.waits
+	}
+	keys := make(map[string]moments, len(l.Keys))
+	for i := range l.Keys {
+		k := &l.Keys[i]
+		l.Oldest = max(l.Oldest, k.OldestAge)
+		if l.Kind == "pool" { // they have been counted with the queue
+			continue
+		}
+		m := p.keys[k.Key]
+		if m == nil && !p.all.IsZero() { // it had nothing then
+			m = moments{{at: p.all}}
+		}
+		k.Minute = m.add(moment{l.At, counts{
+			Served: k.Total.Served, Refused: k.Total.Refused, Evicted: k.Total.Evicted, Cost: k.Total.Cost,
+		}, k.wait})
+		keys[k.Key] = m
+		if k.Minute == nil || l.Minute == nil {
+			continue
+		}
+		part, whole := k.Minute.Served, l.Minute.Served
+		if l.Minute.Cost > 0 {
+			part, whole = k.Minute.Cost, l.Minute.Cost
+		}
+		if whole > 0 {
+			k.Share = min(1, float64(part)/float64(whole))
+		}
+	}
+	p.keys, p.all = keys, time.Time{}
+	if len(l.Keys) < maxKeys && l.KeysAt == nil {
+		p.all = l.At
+	}
+}
+
+// What is worth an alert: a part of a backlog of so many.
+const (
+	alertShare   = 0.5
+	alertBacklog = 100
+)
+
+// alerts tells in words what is wrong.
+func (l *sample) alerts() []string {
+	all := []string{}
+	tell := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
+	lately := minute{}
+	if l.Minute != nil {
+		lately = *l.Minute
+	}
+	in := "in the last " + span(lately.Span)
+	var longest, refused *keyRow
+	var paused []string
+	for i := range l.Keys {
+		k := &l.Keys[i]
+		if longest == nil || k.Len > longest.Len {
+			longest = k
+		}
+		if n := k.refused(); n > 0 && (refused == nil || n > refused.refused()) {
+			refused = k
+		}
+		if k.Paused {
+			paused = append(paused, k.Key)
+		}
+	}
+	if l.State == isPaused {
+		tell("it is paused; %s %s", number(l.Backlog), one(l.Backlog, "waits", "wait"))
+	}
+	if n := len(paused); n == 1 {
+		tell("the key %s is paused", paused[0])
+	} else if n > 1 {
+		tell("%s keys are paused, such as %s", number(n), paused[0])
+	}
+	if l.Kind == "pool" { // the rest is told of the queue
+		longest, refused = nil, nil
+	}
+	what := map[string][2]string{"queue": {"push", "pushes"}, "limiter": {"call", "calls"}, "tasks": {"task", "tasks"}, "pool": {"task", "tasks"}}[l.Kind]
+	if longest != nil && l.keyCount() > 1 && l.Backlog >= alertBacklog && float64(longest.Len) >= alertShare*float64(l.Backlog) {
+		text := fmt.Sprintf("%s has %d %% of the backlog", longest.Key, min(99, 100*longest.Len/l.Backlog))
+		if n := longest.refused(); n > 0 {
+			text += fmt.Sprintf("; %s of its %s %s refused %s", number(n), what[1], one(n, "was", "were"), in)
+		}
+		if tell("%s", text); refused == longest {
+			lately.Refused, refused = 0, nil
+		}
+	}
+	if refused != nil {
+		n := refused.refused()
+		tell("%s %s of %s %s refused %s", number(n), one(n, what[0], what[1]), refused.Key, one(n, "was", "were"), in)
+	} else if n := lately.Refused; n > 0 {
+		tell("%s %s refused %s", number(n), one(n, what[0]+" was", what[1]+" were"), in)
+	}
+	if n := lately.Evicted; n > 0 {
+		tell("%s %s evicted to make room %s", number(n), one(n, "was", "were"), in)
+	}
+	if n := lately.Failed; n > 0 {
+		tell("%s %s failed for good %s", number(n), one(n, "task", "tasks"), in)
+	}
+	if n := lately.Lost; n > 0 {
+		tell("%s %s lost %s", number(n), one(n, "lease was", "leases were"), in)
+	}
+	if s, ok := l.Stats.(task.Stats); ok && s.Buried > 0 {
+		tell("%s %s buried", number(s.Buried), one(s.Buried, "task is", "tasks are"))
+	}
+	return all
+}
+
+func (k *keyRow) refused() uint64 {
+	if k.Minute == nil {
+		return 0
+	}
+	return k.Minute.Refused
+}
+
+// keyCount returns how many keys there are.
+func (l *sample) keyCount() int {
+	switch s := l.Stats.(type) {
+	case fairq.Stats:
+		return s.Keys
+	case task.Stats:
+		return s.Keys
+	case admit.Stats:
+		return s.Keys
+	}
+	return 0
+}
+
+func noAnswer(d time.Duration, err string) string {
+	text := "no answer since " + span(d)
+	if err != "" {
+		text += ": " + err
+	}
+	return text
+}
+
+// span returns a duration in seconds or minutes.
+func span(d time.Duration) string {
+	if d < 2*time.Minute {
+		return fmt.Sprintf("%.0f s", d.Seconds())
+	}
+	return fmt.Sprintf("%.0f min", d.Minutes())
+}
+
+// one returns the words for one, or for several.
+func one[N int | uint64](n N, word, words string) string {
+	if n == 1 {
+		return word
+	}
+	return words
+}
+
+// number returns a number with commas.
+func number[N int | uint64](n N) string {
+	text := strconv.FormatUint(uint64(n), 10)
+	var b strings.Builder
+	for i, digit := range text {
+		if i > 0 && (len(text)-i)%3 == 0 {
+			b.WriteByte(',')
+		}
+		b.WriteRune(digit)
+	}
+	return b.String()
+}

@@ -1,0 +1,324 @@
+package monitor_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/admit"
+	"github.com/fairq/fairq/monitor"
+	"github.com/fairq/fairq/pool"
+	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/task/memory"
+)
+
+// rows returns a list of an answer.
+func rows(t *testing.T, h http.Handler, path, field string) (all []map[string]any) {
+	t.Helper()
+	status, answer := get(t, h, path)
+	require.Equal(t, http.StatusOK, status, "%v", answer)
+	for _, row := range answer[field].([]any) {
+		all = append(all, row.(map[string]any))
+	}
+	return all
+}
+
+func alerts(t *testing.T, h http.Handler, source string) []any {
+	t.Helper()
+	_, answer := get(t, h, "/v1/queues/"+source)
+	return answer["alerts"].([]any)
+}
+
+// The minute has what has happened in it, and the alerts name who floods.
+func TestMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := fairq.New(userOf, &fairq.Options[string, work]{Capacity: 1000, WhenFull: fairq.RejectOverShare, TrackWait: true, CountKeys: 300})
+		m := monitor.New(nil, monitor.FairQueue("jobs", q, nil))
+		second := func() {
+			_ = q.Push(work{"alice", 1})
+			for range 50 {
+				_ = q.Push(work{"mallory", 1})
+			}
+			for range 2 {
+				q.Pop()
+			}
+			time.Sleep(time.Second)
+		}
+		for i := range 150 { // each with a backlog that is longer than that of alice
+			for range 2 {
+				_ = q.Push(work{fmt.Sprint("other ", i), 1})
+			}
+		}
+		_, answer := get(t, m, "/v1/queues/jobs")
+		require.NotContains(t, answer, "minute", "nothing is known yet")
+		require.Empty(t, answer["alerts"])
+		for range 200 {
+			second()
+			get(t, m, "/v1/queues/jobs")
+		}
+		_, answer = get(t, m, "/v1/queues/jobs")
+		minute := answer["minute"].(map[string]any)
+		span := time.Duration(minute["span_ns"].(float64))
+		require.GreaterOrEqual(t, span, time.Minute)
+		require.Less(t, span, 75*time.Second)
+		require.EqualValues(t, 2*span.Seconds(), minute["served"])
+		require.Positive(t, minute["wait"].(map[string]any)["p99_ns"])
+
+		first := rows(t, m, "/v1/queues/jobs/keys?by=refused&limit=1", "keys")[0]
+		require.Equal(t, "mallory", first["key"], "though 150 others are in the queue")
+		refused := first["minute"].(map[string]any)["refused"].(float64)
+		require.Greater(t, refused, 40*span.Seconds())
+		require.Len(t, answer["alerts"], 1)
+		require.Regexp(t, fmt.Sprintf(`^mallory has \d\d %% of the backlog; \d,%03.0f of its pushes were refused in the last %.0f s$`,
+			float64(int(refused)%1000), span.Seconds()), answer["alerts"].([]any)[0])
+		served := 0.0
+		for _, row := range rows(t, m, "/v1/queues/jobs/keys?limit=100", "keys") {
+			served += row["share"].(float64)
+		}
+		require.InDelta(t, 1, served, 0.3)
+
+		time.Sleep(10 * time.Minute)
+		_, answer = get(t, m, "/v1/queues/jobs")
+		require.NotContains(t, answer, "minute", "nobody has looked for longer than that")
+	})
+}
+
+// Who waits has waited for longer than a minute before it was looked at, and less after.
+func TestWaitsOfTheLastMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := fairq.New(userOf, &fairq.Options[string, work]{TrackWait: true})
+		m := monitor.New(nil, monitor.FairQueue("jobs", q, nil))
+		ctx, cancel := context.WithCancel(t.Context())
+		go m.Run(ctx)
+		for _, wait := range []time.Duration{time.Hour, time.Second} {
+			for range 100 {
+				require.NoError(t, q.Push(work{"alice", 1}))
+			}
+			time.Sleep(wait)
+			for range 99 {
+				q.Pop()
+			}
+			time.Sleep(10 * time.Second)
+			_, answer := get(t, m, "/v1/queues/jobs")
+			require.Equal(t, wait > time.Minute, answer["minute"].(map[string]any)["wait"].(map[string]any)["p50_ns"].(float64) > 2e9)
+			key := rows(t, m, "/v1/queues/jobs/keys", "keys")[0]
+			require.Equal(t, answer["minute"].(map[string]any)["wait"], key["minute"].(map[string]any)["wait"])
+			q.Pop()
+			time.Sleep(2 * time.Minute)
+		}
+		points := rows(t, m, "/v1/queues/jobs/history", "points")
+		require.Greater(t, len(points), 300, "of an hour, though nobody has looked")
+		require.LessOrEqual(t, len(points), 720)
+		require.EqualValues(t, 200, points[len(points)-1]["served"])
+		cancel()
+	})
+}
+
+// What is wrong is told in words, of all kinds of sources.
+func TestAlerts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tasks, err := task.Open[int](t.Context(), new(memory.Store), "mails", &task.Options[int]{Capacity: 10, CountKeys: 10})
+		require.NoError(t, err)
+		limiter := admit.New(1, &admit.Options[string]{MaxWaitingPerKey: 1})
+		p := &fixed{}
+		m := monitor.New(nil, monitor.TaskQueue("mails", tasks, nil), monitor.Limiter("api", limiter), monitor.Pool("workers", p, nil))
+		for _, source := range []string{"mails", "api", "workers"} {
+			require.Empty(t, alerts(t, m, source))
+		}
+		for i := range 15 {
+			_, _ = tasks.Put(t.Context(), fmt.Sprint("user ", i%2), i, task.PutOptions{})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			go func() {
+				_, _ = limiter.Acquire(ctx, "a")
+				cancel()
+			}()
+		}
+		taken, err := tasks.Take(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, taken.Bury(t.Context(), errors.New("no")))
+		require.NoError(t, tasks.Pause(t.Context()))
+		require.NoError(t, tasks.PauseKey(t.Context(), "nobody"))
+		p.stats = pool.Stats{Failed: 3, Lost: 2, Paused: true}
+		time.Sleep(2 * time.Second)
+		require.Equal(t, []any{
+			"it is paused; 9 wait", "the key nobody is paused", "3 tasks of user 0 were refused in the last 2 s",
+			"1 task failed for good in the last 2 s", "1 task is buried",
+		}, alerts(t, m, "mails"))
+		require.Equal(t, []any{"13 calls of a were refused in the last 2 s"}, alerts(t, m, "api"))
+		require.Equal(t, []any{
+			"it is paused; 0 wait", "3 tasks failed for good in the last 2 s", "2 leases were lost in the last 2 s",
+		}, alerts(t, m, "workers"))
+		paused := rows(t, m, "/v1/queues/mails/keys?by=paused", "keys")
+		require.Equal(t, "nobody", paused[0]["key"])
+		require.Equal(t, true, paused[0]["paused"])
+		require.Equal(t, false, paused[1]["paused"])
+		require.NoError(t, tasks.ResumeKey(t.Context(), "nobody"))
+		require.NoError(t, tasks.Resume(t.Context()))
+		time.Sleep(3 * time.Minute)
+		require.Equal(t, []any{"1 task is buried"}, alerts(t, m, "mails"))
+	})
+}
+
+// fixed is a pool with these numbers.
+type fixed struct{ stats pool.Stats }
+
+func (f *fixed) Stats() pool.Stats { return f.stats }
+func (*fixed) Pause()              {}
+func (*fixed) Resume()             {}
+
+// The list waits for no source, and tells which are away, since when, and when they are back.
+func TestAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := &counted{takes: time.Hour}
+		s := &broken{Store: new(memory.Store)}
+		q, err := task.Open[int](t.Context(), s, "mails", nil)
+		require.NoError(t, err)
+		m := monitor.New(nil, monitor.Pool("slow", slow, nil), monitor.TaskQueue("mails", q, nil), monitor.Pool("fast", new(counted), nil))
+		list := func() []map[string]any {
+			begin := time.Now()
+			all := rows(t, m, "/v1/queues", "queues")
+			require.LessOrEqual(t, time.Since(begin), 200*time.Millisecond)
+			require.Equal(t, "open", all[2]["state"])
+			return all
+		}
+		require.Equal(t, "away", list()[0]["state"])
+		time.Sleep(12*time.Second - 200*time.Millisecond)
+		all := list()
+		require.Equal(t, []any{"no answer since 12 s"}, all[0]["alerts"])
+		require.Equal(t, "open", all[1]["state"])
+		s.err = errors.New("database is locked")
+		time.Sleep(2 * time.Second)
+		list()
+		time.Sleep(30 * time.Second)
+		all = list()
+		require.Equal(t, "away", all[1]["state"])
+		require.Equal(t, []any{"no answer since 30 s: database is locked"}, all[1]["alerts"])
+		s.err = nil
+		time.Sleep(2 * time.Second)
+		all = list()
+		require.Equal(t, "open", all[1]["state"])
+		require.Empty(t, all[1]["alerts"])
+		time.Sleep(time.Hour)
+	})
+}
+
+// broken is a store whose numbers cannot be read while there is an error.
+type broken struct {
+	task.Store
+	err error
+}
+
+func (s *broken) Open(ctx context.Context, name string, o driver.Settings, n driver.Notifier) (driver.Backend, error) {
+	b, err := s.Store.Open(ctx, name, o, n)
+	return &brokenQueue{b, s}, err
+}
+
+type brokenQueue struct {
+	driver.Backend
+	*broken
+}
+
+func (q *brokenQueue) Stats(ctx context.Context) (driver.Stats, error) {
+	if q.err != nil {
+		return driver.Stats{}, q.err
+	}
+	return q.Backend.Stats(ctx)
+}
+
+// Pages follow the sources.
+func TestShow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := monitor.Pool("a", new(counted), nil), monitor.Pool("workers", new(counted), nil)
+		m := monitor.New(nil, a, b)
+		v := watch(t.Context(), m)
+		time.Sleep(3500 * time.Millisecond)
+		m.Show(a)
+		time.Sleep(time.Minute)
+		require.Len(t, v.seen(), 4, "its stream ends")
+		require.Len(t, rows(t, m, "/v1/queues", "queues"), 1)
+		status, _ := get(t, m, "/v1/queues/workers")
+		require.Equal(t, http.StatusNotFound, status)
+	})
+}
+
+// What the paths of v1 answer stays as it is. To change it on purpose: FAIRQ_WRITE_V1=1.
+func TestV1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := fairq.New(userOf, &fairq.Options[string, work]{
+			Capacity: 5, TrackWait: true, CountKeys: 10, Cost: func(w work) int64 { return w.cost }, Quantum: 10,
+		})
+		tasks, err := task.Open[string](t.Context(), new(memory.Store), "mails", &task.Options[string]{CountKeys: 10})
+		require.NoError(t, err)
+		limiter := admit.New(1, &admit.Options[string]{})
+		mails := monitor.TaskQueue("mails", tasks, func(mail string) string { return mail })
+		m := monitor.New(&monitor.Options{Actions: everything}, monitor.FairQueue("jobs", q, func(w work) string { return fmt.Sprint(w) }), mails,
+			monitor.Pool("workers", &fixed{pool.Stats{Min: 1, Max: 2, Running: 1, Started: 3}}, mails), monitor.Limiter("api", limiter))
+		get(t, m, "/v1/queues")
+		for i := range 7 {
+			_ = q.Push(work{fmt.Sprint("user ", i%2), int64(i)})
+			_, err := tasks.Put(t.Context(), fmt.Sprint("user ", i%2), "a mail", task.PutOptions{
+				Kind: "news", UniqueKey: fmt.Sprint("mail ", i), Group: []string{"", "g"}[i/6], Metadata: map[string]string{"trace": "1"}, TTL: time.Hour, MaxAttempts: 3,
+			})
+			require.NoError(t, err)
+		}
+		permit, err := limiter.Acquire(t.Context(), "a")
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		q.Pop()
+		for range 2 {
+			taken, err := tasks.Take(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, taken.Bury(t.Context(), &task.Error{Code: 5, Message: fmt.Sprint("no mailbox ", taken.ID)}))
+		}
+		require.NoError(t, tasks.PauseKey(t.Context(), "user 0"))
+		time.Sleep(time.Second)
+		answers := map[string]any{}
+		for _, path := range []string{
+			"", "/jobs", "/mails", "/workers", "/api", "/jobs/keys", "/mails/keys", "/jobs/snapshot", "/mails/snapshot", "/jobs/history", "/mails/history",
+			"/mails/failures", "/mails/buried", "/mails/tasks/1", "/jobs/search?key=user+1", "/nothing",
+		} {
+			_, answers["/v1/queues"+path] = get(t, m, "/v1/queues"+path)
+		}
+		text, err := json.MarshalIndent(answers, "", "\t")
+		require.NoError(t, err)
+		if os.Getenv("FAIRQ_WRITE_V1") != "" {
+			require.NoError(t, os.WriteFile("testdata/v1.json", text, 0o666))
+		}
+		want, err := os.ReadFile("testdata/v1.json")
+		require.NoError(t, err)
+		require.Equal(t, string(want), string(text))
+		permit.Release()
+		require.NoError(t, tasks.Close(t.Context()))
+	})
+}
+
+// The headers tell proxies to pass events on, and who sends actions from where is known.
+func TestProxies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		m := monitor.New(&monitor.Options{Actions: everything, TrustedOrigins: []string{"http://ops.example.com"}}, monitor.Pool("workers", new(counted), nil))
+		v := watch(ctx, m)
+		synctest.Wait()
+		require.Equal(t, "no", v.Header().Get("X-Accel-Buffering"))
+		cancel()
+	})
+	m := monitor.New(&monitor.Options{Actions: everything, TrustedOrigins: []string{"http://ops.example.com"}}, monitor.Pool("workers", new(counted), nil))
+	for origin, want := range map[string]int{"http://ops.example.com": http.StatusOK, "http://evil.example.com": http.StatusForbidden} {
+		r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1:8080/v1/queues/workers/actions/pause", nil)
+		r.Header.Set("Origin", origin)
+		status, _ := send(t, m, r)
+		require.Equal(t, want, status, origin)
+	}
+	require.Panics(t, func() { monitor.New(&monitor.Options{TrustedOrigins: []string{"ops.example.com"}}) })
+}
