@@ -48,5 +48,4 @@ func TestErrorsNeedOneImport(t *testing.T) {
 	} {
 		require.Equal(t, there, err)
 	}
-	var _ error = (*pool.FullError)((*fairq.FullError)(nil))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -130,35 +129,6 @@ func TestObserver(t *testing.T) {
 			"refused x 0 7 0 fairq: queue is full: it holds 1, the limit is 1 to the caller",
 			"expired x 5 5 0", "letter x 5 5 0 deadline <nil>",
 		}, o.lines)
-		end(t, ctx, p)
-	})
-}
-
-// TestWaitingTimes has one worker, and tasks with delays and retries. They wait from when they are
-// ready.
-func TestWaitingTimes(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context) {
-		var waits []time.Duration
-		p := openFunc(t, func(_ context.Context, tk *task.Task[int]) error {
-			time.Sleep(10 * time.Second)
-			if tk.Attempts == 1 && tk.Payload == 0 {
-				return errNo
-			}
-			return nil
-		}, pool.Options[int]{
-			Workers: 1, Policy: pool.Policy{Backoff: pool.Backoff{Base: 15 * time.Second}},
-			Observer: pool.Observer[int]{Started: func(_ context.Context, _ string, _ *task.Task[int], waited time.Duration) {
-				waits = append(waits, waited)
-			}},
-		})
-		for i := range 3 {
-			_, err := p.Put(ctx, strconv.Itoa(i), i, pool.PutOptions{Delay: time.Duration(i) * time.Second})
-			require.NoError(t, err)
-		}
-		wait(t, p)
-		// 0 at 0 s, 1 (ready at 1 s) at 10 s, 2 (ready at 2 s) at 20 s, 0 again (ready at 25 s) at
-		// 30 s.
-		require.Equal(t, []time.Duration{0, 9 * time.Second, 18 * time.Second, 5 * time.Second}, waits)
 		end(t, ctx, p)
 	})
 }

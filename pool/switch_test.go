@@ -105,7 +105,7 @@ func TestRangeHasTimeoutOfPool(t *testing.T) {
 		require.NoError(t, p.Do(ctx, "a", 1, pool.PutOptions{}))
 		time.Sleep(time.Second - 1)
 		require.Equal(t, 1, p.Stats().Workers)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		require.Zero(t, p.Stats().Workers)
 		end(t, ctx, p)
