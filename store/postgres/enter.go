@@ -169,11 +169,7 @@ func (v *view) addHead(plan *rows.Plan, clock *int64) {
 // prefetch adds to the batch all reads of the plan but the search and the head.
 func (v *view) prefetch(plan *rows.Plan, ranges []rows.Range) {
 	for i := range ranges {
-		switch r := &ranges[i]; {
-		case isSearch(*r): // it is read first
-		case r.Index == rows.TaskID && r.Lock == rows.ForUpdate && !r.Payload:
-			v.addPrefetch(r)
-		default:
+		if r := &ranges[i]; !isSearch(*r) { // that is read first
 			v.addRange(r)
 		}
 	}
@@ -186,16 +182,6 @@ func (v *view) prefetch(plan *rows.Plan, ranges []rows.Range) {
 	if plan.Counts {
 		v.addCounts()
 	}
-}
-
-// addPrefetch adds to the batch the reading of tasks that will be asked for one by one.
-func (v *view) addPrefetch(r *rows.Range) {
-	v.prefetched = map[uint64]*rows.Row{}
-	for _, p := range r.Prefixes {
-		v.prefetched[uint64(p[0].(int64))] = nil
-	}
-	sql, args := statement(v.queue, r, columns)
-	v.tx.add(sql, args...).Query(v.scanner(false, func(r *rows.Row) { v.prefetched[r.ID] = r }))
 }
 
 func (v *view) readHead(r pgx.Row, clock *int64) error {
@@ -216,7 +202,7 @@ func (v *view) readHead(r pgx.Row, clock *int64) error {
 // addLastRounds adds to the batch the last rounds of lines, as far as they are after the rounds
 // being served.
 func (v *view) addLastRounds(lines []rows.Line) {
-	v.lastRounds, v.roundsRead = make(map[rows.Line]lastRound, len(lines)), map[uint64]inRound{}
+	v.lastRounds = make(map[rows.Line]lastRound, len(lines))
 	keys, priorities := make([][]byte, len(lines)), make([]int64, len(lines))
 	for i, l := range lines {
 		v.lastRounds[l] = lastRound{}

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"reflect"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -70,26 +69,23 @@ func isSearch(r rows.Range) bool {
 	return (r.Index == rows.TaskReady || r.Index == rows.TaskKind) && !r.Desc
 }
 
-// answers tells whether what was found is what a range asks for.
-func (s *search) answers(r rows.Range) bool {
-	enough := len(s.found) >= r.Limit || s.complete
-	r.Limit = s.Limit
-	return enough && reflect.DeepEqual(r, s.Range)
-}
-
 // readyTasks returns the tasks of a range that nobody else has locked.
 func (v *view) readyTasks(r *rows.Range) ([]*rows.Row, error) {
-	if v.ready == nil || !v.ready.answers(*r) {
-		for _, s := range []*search{v.tx.db.marks.search(uint64(v.queue), r), wholeSearch(r)} {
-			v.tx.flush()
-			v.addSearch(s)
-			if err := v.tx.send("ready"); err != nil {
-				return nil, err
-			}
-			if len(s.found) > 0 || s.complete {
-				break
-			}
+	s := v.ready
+	if v.ready = nil; s != nil && reflect.DeepEqual(s.Range, *r) && (len(s.found) == r.Limit || s.complete) {
+		return s.found, nil
+	}
+	for _, s := range []*search{v.tx.db.marks.search(uint64(v.queue), r), wholeSearch(r)} {
+		v.tx.flush()
+		v.addSearch(s)
+		if err := v.tx.send("ready"); err != nil {
+			return nil, err
+		}
+		if len(s.found) > 0 || s.complete {
+			break
 		}
 	}
-	return slices.Clone(v.ready.found[:min(r.Limit, len(v.ready.found))]), nil
+	found := v.ready.found
+	v.ready = nil
+	return found, nil
 }

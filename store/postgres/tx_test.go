@@ -158,22 +158,22 @@ func TestTransactionsTakeTwoRoundTrips(t *testing.T) {
 		Counts: true, Ranges: []rows.Range{rows.RowRange(false, rows.ForUpdate, held...), rows.ReadyRange(everything, 3)}, Numbers: 5, LastRounds: lines,
 	}
 	require.NoError(t, in(db.database, q, plan, func(v rows.Calls) error {
-		for _, id := range held {
-			r, err := v.Get(id, false)
-			require.NoError(t, err)
-			require.NoError(t, v.Delete(r))
-		}
-		ready, err := v.Ready(everything, 3)
-		require.NoError(t, err)
-		require.Len(t, ready, 3)
-		for _, r := range ready {
-			require.NoError(t, takeRow(v, r))
-		}
-		v.Head().Rounds[0] = ready[2].Round
 		for _, l := range lines {
 			_, _, err := v.LastRound(l, 0)
 			require.NoError(t, err)
 		}
+		settled, err := v.Rows(rows.RowRange(false, rows.ForUpdate, held...))
+		require.NoError(t, err)
+		ready, err := v.Ready(everything, 3)
+		require.NoError(t, err)
+		require.Len(t, ready, 3)
+		for _, r := range settled {
+			require.NoError(t, v.Delete(r))
+		}
+		for _, r := range ready {
+			require.NoError(t, takeRow(v, r))
+		}
+		v.Head().Rounds[0] = ready[2].Round
 		n, err := v.Counts()
 		require.NoError(t, err)
 		require.Equal(t, byState{15, 7, 0, 8, 0, 0}, n)

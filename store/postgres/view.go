@@ -3,7 +3,6 @@ package postgres
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -16,11 +15,11 @@ import (
 //
 // What was read ahead is right as long as this transaction has written nothing that concerns it:
 // nobody else can change a row that it has locked, and the contract lets other rows be a little
-// old. So every write looks through all that was read ahead (see change, noteTakeable,
-// updateLastRound and forgetFetched), and removes or corrects what it concerns.
+// old. So every write forgets what was read ahead of its table. The rules read what they have
+// planned before they write.
 //
 // Writes are buffered here, and sent in one batch before the next read, so that each read sees them
-// (see tx.query). Until then only known looks into the buffer: it answers for single rows.
+// (see tx.query).
 type view struct {
 	tx    *tx
 	queue int64
@@ -29,13 +28,10 @@ type view struct {
 	numbers      []uint64 // fetched and not used yet
 	numbersAsked int
 
-	// What was read ahead and is still right. A row that was written since is not in it.
-	prefetched map[uint64]*rows.Row // without payloads, nil if there is no such row
-	ready      *search              // the last one, with what is left of it
+	// What was read ahead and is still right.
+	ready      *search // that of the plan
 	lastRounds map[rows.Line]lastRound
-	roundsRead map[uint64]inRound // by id, where rows were when they were read
-
-	fetched []fetched
+	fetched    []fetched
 
 	counted   *byState // as it is in the database; nil if it was not read
 	countRows int      // in how many rows
@@ -65,10 +61,10 @@ const (
 )
 
 // change buffers the write of a row for the next flush. Several changes of a row become one, since
-// a statement that writes many rows must not have the same row twice. What was read ahead of the
-// row is forgotten.
+// a statement that writes many rows must not have the same row twice. What was read ahead of tasks
+// is forgotten.
 func (v *view) change(r *rows.Row, o op) {
-	delete(v.prefetched, r.ID)
+	v.ready, v.lastRounds = nil, nil
 	v.forgetFetched("tasks")
 	c := change{*r, o}
 	if i, ok := v.changed[r.ID]; ok {
@@ -79,10 +75,6 @@ func (v *view) change(r *rows.Row, o op) {
 		}
 		v.changed[r.ID] = len(v.changes)
 		v.changes = append(v.changes, c)
-	}
-	if v.ready != nil {
-		same := func(other *rows.Row) bool { return other.ID == r.ID }
-		v.ready.found = slices.DeleteFunc(v.ready.found, same)
 	}
 }
 
@@ -97,47 +89,6 @@ func (c change) after(first *change) change {
 		c.op = opUpdate
 	}
 	return c
-}
-
-// noteTakeable notes that a task gets a new place in the index of ready tasks. So the tasks that
-// were read ahead may not be the first ones any more, and the task may be before a mark.
-func (v *view) noteTakeable(r *rows.Row) {
-	if r.Takeable {
-		v.ready = nil
-		v.tx.db.marks.put(uint64(v.queue), r)
-	}
-}
-
-// updateLastRound notes that a row is in another round now, or in none. It corrects what is known
-// of the last round of the line, or forgets it where only the database can tell.
-func (v *view) updateLastRound(r *rows.Row, round uint64) {
-	l := rows.Line{Key: r.Key, Priority: r.Priority}
-	was := v.roundsRead[r.ID]
-	if was.round != 0 && was.priority != r.Priority { // it leaves another line
-		delete(v.lastRounds, rows.Line{Key: r.Key, Priority: was.priority})
-		was = inRound{}
-	}
-	known, ok := v.lastRounds[l]
-	if !ok || was.round == round {
-		return
-	}
-	v.roundsRead[r.ID] = inRound{r.Priority, round}
-	switch {
-	case was.round != 0 && was.round == known.round:
-		delete(v.lastRounds, l)
-	case round > max(known.round, known.after):
-		known.round, known.rows = round, 1
-		v.lastRounds[l] = known
-	case round != 0 && round == known.round:
-		known.rows++
-		v.lastRounds[l] = known
-	}
-}
-
-// inRound says in which round of a priority a row is.
-type inRound struct {
-	priority int
-	round    uint64
 }
 
 // taskTable is the table of tasks.
@@ -156,8 +107,9 @@ func (v taskTable) Put(r *rows.Row) error {
 	default:
 		v.change(r, opUpdate)
 	}
-	v.noteTakeable(r)
-	v.updateLastRound(r, r.Round)
+	if r.Takeable { // it may be before a mark
+		v.tx.db.marks.put(uint64(v.queue), r)
+	}
 	return nil
 }
 
@@ -165,7 +117,6 @@ func (v taskTable) Put(r *rows.Row) error {
 func (v taskTable) Delete(r *rows.Row) error {
 	rows.Count(&v.delta, r.Was, 0)
 	v.change(r, opDelete)
-	v.updateLastRound(r, 0)
 	return nil
 }
 
@@ -179,12 +130,7 @@ func (v taskTable) Scan(r rows.Range) ([]*rows.Row, error) {
 	if found := v.take(&r); found != nil {
 		return *found.(*[]*rows.Row), nil
 	}
-	switch {
-	case r.Index == rows.TaskID && r.Lock == rows.ForUpdate && len(r.Prefixes) == 1:
-		if found, ok := v.known(uint64(r.Prefixes[0][0].(int64)), r.Payload); ok {
-			return found, nil
-		}
-	case isSearch(r) && r.Lock == rows.SkipLocked:
+	if isSearch(r) && r.Lock == rows.SkipLocked {
 		return v.readyTasks(&r)
 	}
 	v.tx.flush()
@@ -219,25 +165,6 @@ func (v *view) addTasks(r *rows.Range) *[]*rows.Row {
 	}
 	v.tx.add(sql, args...).Query(v.scanner(payload, func(r *rows.Row) { *found = append(*found, r) }))
 	return found
-}
-
-// known returns the row of an id, or none, if that was read ahead or written.
-func (v *view) known(id uint64, payload bool) ([]*rows.Row, bool) {
-	i, ok := v.changed[id]
-	if !ok {
-		r, ok := v.prefetched[id]
-		if r == nil || payload {
-			return nil, ok && r == nil
-		}
-		return []*rows.Row{new(*r)}, true
-	}
-	switch c := &v.changes[i]; {
-	case c.op == opDelete || c.op == opNone:
-		return nil, true
-	case c.op == opInsert || !payload:
-		return []*rows.Row{new(c.Row)}, true
-	}
-	return nil, false
 }
 
 const columns = `id, key, kind, unique_key, grp, role, priority, weight, cost, ttr, max_attempts, created, deadline,
@@ -284,11 +211,7 @@ func (v *view) scanner(payload bool, found func(*rows.Row)) func(pgx.Rows) error
 		if err := answer.Scan(into...); err != nil {
 			return err
 		}
-		r := s.row()
-		if v.lastRounds != nil {
-			v.roundsRead[r.ID] = inRound{r.Priority, r.Round}
-		}
-		found(r)
+		found(s.row())
 		return nil
 	})
 }

@@ -104,8 +104,7 @@ func (w *wants) ranges(q *queue, h *Head) (ranges []Range) {
 	} else if puts := h.unknownPuts(w.Puts); len(puts) > 0 {
 		ranges = append(ranges, parkedKeysRange(puts))
 	}
-	isTaken := func(id uint64) bool { return h.taken[id] != nil }
-	if ids := slices.DeleteFunc(slices.Clone(w.Get), isTaken); len(ids) > 0 {
+	if ids := w.unread(h); len(ids) > 0 {
 		ranges = append(ranges, RowRange(false, ForUpdate, ids...))
 	}
 	if isGone := func(n uint64) bool { return !h.alive[n] }; slices.ContainsFunc(w.Alive, isGone) {
@@ -124,6 +123,12 @@ func (w *wants) ranges(q *queue, h *Head) (ranges []Range) {
 		}
 	}
 	return ranges
+}
+
+// unread returns the ids of tasks that are wanted and not known.
+func (w *wants) unread(h *Head) []uint64 {
+	isTaken := func(id uint64) bool { return h.taken[id] != nil }
+	return slices.DeleteFunc(slices.Clone(w.Get), isTaken)
 }
 
 // callOrder says in which order the calls of a transaction run. They were all made at the same

@@ -50,15 +50,6 @@ func (u *unit) updateFront(changed *Row, left, used turn) {
 		u.do(&work{What: blockFronts, Name: []byte(l.Key)})
 	}
 	line := u.head.readyTasks[l.Key].line(l.Priority)
-	returned := changed.State == driver.Ready && changed.Round != 0 && !changed.Shared && left == used // both are none
-	alone := !slices.ContainsFunc(misplaced, func(r *Row) bool { return r.ID != changed.ID })
-	if returned && alone && len(line.front) >= u.ahead(weight) && line.inTurn() && !line.kinds[changed.Kind].shares() {
-		if u.shows(changed) { // no other turn changes
-			u.setTakeable(changed, true)
-		}
-		u.countFront(l.Key)
-		return
-	}
 	turns := []turn{left}
 	for _, r := range line.front {
 		turns = append(turns, r.turn())

@@ -54,31 +54,38 @@ const parkedLater = 16
 // maxKnownKeys is of how many keys the tasks are remembered at most.
 const maxKnownKeys = 1 << 12
 
-// prepare reads in one exchange what the calls of a transaction will ask for.
+// prepare reads what the calls of a transaction will ask for. It comes before all that is written,
+// so a driver that has read the ranges of the Plan need not know what becomes of them: from now on
+// that is up to what is cached here.
 func (u *unit) prepare() {
-	for _, l := range u.plan.Lines {
+	for _, l := range slices.Concat(u.plan.Lines, u.plan.LastRounds) {
 		u.account(l)
 	}
-	if !u.q.byKey() {
-		return
+	if u.q.byKey() {
+		u.read(false, u.plan.Keys...)
 	}
-	u.read(false, u.plan.Keys...)
 	if u.q.store.traits.Exclusive {
 		return // there each read costs the same, now or later
 	}
-	var rows []*Row
-	for _, id := range u.plan.Get {
-		r := u.head.taken[id]
-		if r == nil {
-			r = must(u.v.Get(id, false))
+	if ids := u.plan.unread(u.head); len(ids) > 0 {
+		for _, id := range ids {
+			u.got[id] = nil
 		}
-		if r != nil {
-			rows = append(rows, r)
+		for _, r := range must(u.v.Rows(RowRange(false, ForUpdate, ids...))) {
+			u.got[r.ID] = r
 		}
 	}
 	if u.plan.Take > 0 && !u.head.Paused {
 		u.readReady(u.plan.Filter, u.plan.Take)
-		rows = append(rows, u.readAhead.rows...)
+	}
+	if !u.q.byKey() {
+		return
+	}
+	rows := slices.Clone(u.readAhead.rows)
+	for _, id := range u.plan.Get {
+		if r := cmp.Or(u.head.taken[id], u.got[id]); r != nil {
+			rows = append(rows, r)
+		}
 	}
 	keys := keysOf(rows)
 	if u.q.putsBehind && !u.q.guardsFronts() {
@@ -301,9 +308,6 @@ func (p *readyKind) parked() (n int) {
 	return n
 }
 
-// shares reports whether one of the tasks shares a turn.
-func (p *readyKind) shares() bool { return p != nil && p.parked() < len(p.rest) }
-
 // find returns a task as it is known, nil if it is not.
 func (k *readyTasks) find(r *Row) *Row {
 	same := func(other *Row) bool { return other.ID == r.ID }
@@ -330,17 +334,6 @@ func (l *readyLine) lacks(first []*Row) (kind string, lacks bool) {
 		}
 	}
 	return "", false
-}
-
-// inTurn reports whether the tasks of the line that have a turn each have their own, and these are
-// in the order of their places.
-func (l *readyLine) inTurn() bool {
-	for i, r := range l.front[min(1, len(l.front)):] {
-		if l.front[i].turn().compare(r.turn()) >= 0 {
-			return false
-		}
-	}
-	return true
 }
 
 func byPlace(a, b *Row) int { return cmp.Compare(a.Place, b.Place) }

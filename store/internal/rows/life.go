@@ -187,7 +187,7 @@ func (u *unit) takeID(h driver.Handle, id uint64) (*Row, error) {
 func (u *unit) leased(lease driver.Lease) *Row {
 	r := u.head.taken[uint64(lease.ID)]
 	if r == nil || u.needsPayload() && r.Payload == nil {
-		r = must(u.v.Get(uint64(lease.ID), u.needsPayload()))
+		r = u.find(uint64(lease.ID))
 	}
 	delete(u.head.taken, uint64(lease.ID)) // for what is returned is changed
 	if r != nil && r.Group != "" {

@@ -125,8 +125,8 @@ func (t *transaction) enter(tx Tx, calls []*call) {
 	u.asIs = !slices.ContainsFunc(calls, func(c *call) bool { return !c.backend.wanted.AsIs })
 	u.readSettings()
 	if u.goOn() {
-		u.advance()
 		u.prepare()
+		u.advance()
 		u.handBackInDoubt()
 	}
 	for _, c := range calls {

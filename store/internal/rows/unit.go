@@ -41,6 +41,7 @@ type unit struct {
 	}
 	behind    map[lineKind]bool // where a task is known to be parked, see staysBehind
 	gaps      map[Line]turn     // the first free turn of each; see closeGaps
+	got       map[uint64]*Row   // tasks that the plan has named, as they are; nil if there is none
 	haveReady map[int]bool      // priorities that are known to have tasks that can be taken
 	readAhead readAhead
 	passed    map[uint64]bool // tasks that are Takeable and must not be, see isNext
@@ -73,6 +74,7 @@ func (q *queue) enter(tx Tx, plan *wants) *unit {
 	}
 	u := &unit{q: q, v: Calls{v}, plan: plan, head: v.Head(), now: v.Now(), listens: q.listens(), stats: q.stats}
 	u.unsaved, u.behind, u.passed = map[*Key]bool{}, map[lineKind]bool{}, map[uint64]bool{}
+	u.got = map[uint64]*Row{}
 	if u.head.accounts == nil {
 		u.head.cache = newCache()
 	}
@@ -177,6 +179,7 @@ func (u *unit) remove(r *Row) {
 	}
 	u.recount(r, 0)
 	delete(u.head.taken, r.ID)
+	delete(u.got, r.ID)
 	check(u.v.Delete(r))
 	delete(u.behind, r.lineKind())
 	u.written++
@@ -186,6 +189,7 @@ func (u *unit) remove(r *Row) {
 
 func (u *unit) write(r *Row) {
 	u.recount(r, r.State)
+	delete(u.got, r.ID)
 	check(u.v.Put(r))
 	delete(u.behind, r.lineKind())
 	u.written++
@@ -238,12 +242,23 @@ func (u *unit) schedule(at int64) { u.due = sooner(u.due, at) }
 // when they are gone.
 func (u *unit) needsPayload() bool { return u.q.store.options.History > 0 || u.wantsExpired() }
 
+// find returns the task of that id, nil if there is none.
+func (u *unit) find(id uint64) *Row {
+	payload := u.needsPayload()
+	r, ok := u.got[id]
+	if !ok || r != nil && payload && r.Payload == nil {
+		return must(u.v.Get(id, payload))
+	}
+	delete(u.got, id) // for what is returned is changed
+	return r
+}
+
 // get returns the task of that id, nil if there is none, after all that is due for it has happened:
 // advance may have left that to later transactions, but no call may see a task as it should not be
 // any more. A task in a group needs the queue exclusively, as what happens to it can end the group.
 func (u *unit) get(id uint64) *Row {
 	for {
-		r := must(u.v.Get(id, u.needsPayload()))
+		r := u.find(id)
 		if r != nil && r.Group != "" {
 			u.needGroup()
 		}
