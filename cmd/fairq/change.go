@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/fairq/fairq/internal/printable"
 	"github.com/fairq/fairq/task"
@@ -63,10 +65,10 @@ func (c *call) each(ctx context.Context, what string, f func(q *queue, id task.I
 }
 
 func kick(ctx context.Context, c *call) error {
-	some := c.all || c.key != nil || c.kind != nil
+	some := c.all || c.key != nil || c.kind != nil || c.reason != ""
 	switch {
 	case len(c.args) > 1 && some:
-		return usage("kick either by ids, or by -all, -key or -kind")
+		return usage("kick either by ids, or by -all, -key, -kind or -reason")
 	case len(c.args) > 1:
 		return c.each(ctx, "kicked", func(q *queue, id task.ID) error {
 			err := q.KickID(ctx, id)
@@ -76,11 +78,15 @@ func kick(ctx context.Context, c *call) error {
 			return err
 		})
 	case !some:
-		return usage("kick which tasks? Name ids, -key, -kind or -all")
+		return usage("kick which tasks? Name ids, -key, -kind, -reason or -all")
 	}
 	q, err := c.named(ctx)
 	if err != nil {
 		return err
+	}
+	c.state = task.Buried
+	if c.reason != "" {
+		return c.some(ctx, q, "kicked", q.KickID)
 	}
 	// Those that are buried now. One that fails again meanwhile is not kicked again and again.
 	which := task.ListOptions{State: task.Buried, Key: c.key, Kind: c.kind}
@@ -92,22 +98,80 @@ func kick(ctx context.Context, c *call) error {
 	return errors.Join(err, c.report("kicked", n))
 }
 
+// some does something to each task that the flags name, unless it has changed meanwhile.
+func (c *call) some(ctx context.Context, q *queue, what string, f func(ctx context.Context, id task.ID) error) error {
+	n := 0
+	err := c.walk(ctx, q, func(id task.ID) error {
+		err := f(ctx, id)
+		if errors.Is(err, task.ErrTaken) || errors.Is(err, task.ErrNotFound) {
+			return nil
+		}
+		if err == nil {
+			n++
+		}
+		return err
+	})
+	return errors.Join(err, c.report(what, n))
+}
+
+// walk calls f for each task that the flags name, in the order of their ids.
+func (c *call) walk(ctx context.Context, q *queue, f func(id task.ID) error) error {
+	o := task.ListOptions{State: c.state, Key: c.key, Kind: c.kind, Limit: 1000}
+	for {
+		tasks, err := q.List(ctx, o)
+		if err != nil {
+			return err
+		}
+		for _, t := range tasks {
+			o.After = t.ID
+			if reason := t.Info().Err; c.reason == "" || reason != nil && strings.Contains(reason.Message, c.reason) {
+				if err := f(t.ID); err != nil {
+					return err
+				}
+			}
+		}
+		if len(tasks) < o.Limit {
+			return nil
+		}
+	}
+}
+
 func bury(ctx context.Context, c *call) error {
+	reason := errors.New(cmp.Or(c.reason, "buried by hand"))
 	return c.each(ctx, "buried", func(q *queue, id task.ID) error {
 		if c.force {
-			return q.Bury(ctx, id, errors.New(c.reason))
+			return q.Bury(ctx, id, reason)
 		}
-		return q.BuryUnlessTaken(ctx, id, errors.New(c.reason))
+		return q.BuryUnlessTaken(ctx, id, reason)
 	})
 }
 
 func remove(ctx context.Context, c *call) error {
-	return c.each(ctx, "deleted", func(q *queue, id task.ID) error {
-		if c.force {
-			return q.Delete(ctx, id)
+	do := (*queue).DeleteUnlessTaken
+	if c.force {
+		do = (*queue).Delete
+	}
+	some := c.state != 0 || c.key != nil || c.kind != nil || c.reason != ""
+	switch {
+	case len(c.args) > 1 && some:
+		return usage("delete either by ids, or by -state, -key, -kind or -reason")
+	case len(c.args) > 1:
+		return c.each(ctx, "deleted", func(q *queue, id task.ID) error { return do(q, ctx, id) })
+	case !some:
+		return usage("delete which tasks? Name ids, -state, -key, -kind or -reason")
+	}
+	q, err := c.named(ctx)
+	if err != nil {
+		return err
+	}
+	if !c.yes {
+		n := 0
+		if err := c.walk(ctx, q, func(task.ID) error { n++; return nil }); err != nil {
+			return err
 		}
-		return q.DeleteUnlessTaken(ctx, id)
-	})
+		return fmt.Errorf("these are %d tasks; -yes deletes them", n)
+	}
+	return c.some(ctx, q, "deleted", func(ctx context.Context, id task.ID) error { return do(q, ctx, id) })
 }
 
 func pause(ctx context.Context, c *call) error  { return c.pause(ctx, true) }

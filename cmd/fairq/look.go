@@ -17,6 +17,7 @@ import (
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/internal/printable"
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // print prints a value as JSON, or what table writes: cells that end in tabs.
@@ -122,7 +123,11 @@ func keys(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	found, err := q.KeyStats(ctx, c.limit, fairq.ByBacklog)
+	n := c.limit
+	if c.paused {
+		n = 0 // they are there nevertheless
+	}
+	found, err := q.KeyStats(ctx, n, fairq.ByBacklog)
 	if err != nil {
 		return err
 	}
@@ -274,6 +279,45 @@ func list(ctx context.Context, c *call) error {
 		rows = append(rows, c.row(&info, t.Payload))
 	}
 	return c.printTasks(rows)
+}
+
+// history lists tasks that are gone, in the order of their ids.
+func history(ctx context.Context, c *call) error {
+	name, err := printable.Parse(c.args[0])
+	if err != nil {
+		return usage("the queue %v", err)
+	}
+	s, ok := c.store.(interface {
+		History(ctx context.Context, queue string, after driver.ID, n int) ([]driver.Ended, error)
+	})
+	if !ok {
+		return errors.New("this store keeps no history")
+	}
+	found, err := s.History(ctx, name, task.ID(c.after), c.limit)
+	if err != nil {
+		return err
+	}
+	type endedRow struct {
+		taskRow
+		At      time.Time `json:"at"`
+		Outcome string    `json:"outcome"`
+	}
+	rows := []endedRow{}
+	for i := range found {
+		e := &found[i]
+		info := task.Info(e.Info)
+		row := endedRow{c.row(&info, e.Payload), e.At, "done"}
+		if row.State = ""; e.Outcome != nil {
+			row.Outcome = printable.Text(e.Outcome.Error())
+		}
+		rows = append(rows, row)
+	}
+	return c.print(map[string]any{"tasks": rows}, func(w io.Writer) {
+		fmt.Fprintln(w, "ID\tKEY\tKIND\tATTEMPTS\tPUT\tGONE\tOUTCOME\t")
+		for _, r := range rows {
+			fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", r.ID, r.Key, cmp.Or(r.Kind, "-"), r.Attempts, ago(r.Created), ago(r.At), r.Outcome, r.text)
+		}
+	})
 }
 
 func peek(ctx context.Context, c *call) error {

@@ -11,6 +11,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -18,6 +19,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -58,7 +60,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	}
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		help(out)
+		help(out, c.command)
 		return done
 	case err == nil:
 		return done
@@ -86,17 +88,29 @@ type command struct {
 var commands = []command{
 	{"queues", "", "list the queues, and how many tasks they have", "", queues},
 	{"stats", "QUEUE", "tell how many tasks there are in each state", "", stats},
-	{"keys", "QUEUE", "list the keys with the most tasks; reads all tasks", "limit", keys},
+	{"keys", "QUEUE", "list the keys with the most tasks; reads all tasks", "limit paused", keys},
 	{"next", "QUEUE", "list what is taken next, in order", "limit", next},
 	{"list", "QUEUE", "list tasks in the order of their ids", "after group key kind limit payload soonest state", list},
 	{"peek", "QUEUE ID...", "tell all there is to know of tasks", "payload", peek},
-	{"kick", "QUEUE [ID...]", "make buried tasks ready: these, or those of -all, -key or -kind", "all key kind", kick},
+	{"history", "QUEUE", "list tasks that are gone, where programs keep a History", "after limit payload", history},
+	{"kick", "QUEUE [ID...]", "make buried tasks ready: these, or those of -all, -key, -kind or -reason", "all key kind reason", kick},
 	{"bury", "QUEUE ID...", "bury tasks, unless somebody has them", "force history reason", bury},
-	{"delete", "QUEUE ID...", "delete tasks, unless somebody has them", "force history", remove},
+	{
+		"delete", "QUEUE [ID...]", "delete tasks, unless somebody has them: these, or those of -state, -key, -kind or -reason",
+		"force history key kind reason state yes", remove,
+	},
 	{"pause", "QUEUE", "let nothing be taken any more; with -key, nothing of that key", "key", pause},
 	{"resume", "QUEUE", "end that", "key", resume},
 	{"drop", "QUEUE", "delete a queue, unless a task of it is taken", "history yes", drop},
 	{"serve", "[QUEUE...]", "show these queues, or all, on a page on localhost", "actions history payload port", serve},
+	{"completion", "SHELL", "print a script that completes commands and flags, for bash, zsh or fish", "", nil},
+	{"version", "", "tell which version of fairq this is", "", version},
+	{"help", "[COMMAND]", "list the commands and flags, or those of one command", "", nil},
+}
+
+// needsStore tells whether a command looks at a store.
+func (c *command) needsStore() bool {
+	return c.name != "completion" && c.name != "version" && c.name != "help"
 }
 
 // options are what the flags say.
@@ -114,8 +128,8 @@ type options struct {
 	soonest   bool
 	state     task.State
 
-	all, force, yes bool
-	reason          string
+	all, force, yes, paused bool
+	reason                  string
 
 	actions bool
 	port    int
@@ -150,8 +164,9 @@ func (o *options) flags() *flag.FlagSet {
 	})
 	f.BoolVar(&o.all, "all", false, "all buried tasks")
 	f.BoolVar(&o.force, "force", false, "also if somebody is working on the task, who then loses the lease")
-	f.BoolVar(&o.yes, "yes", false, "also if the queue has tasks, which are deleted with it")
-	f.StringVar(&o.reason, "reason", "buried by hand", "the `text` that is recorded with the tasks")
+	f.BoolVar(&o.yes, "yes", false, "delete the tasks of a queue with it, or those that -state, -key, -kind or -reason name")
+	f.BoolVar(&o.paused, "paused", false, "only the keys that are paused")
+	f.StringVar(&o.reason, "reason", "", "the `text` that is recorded with tasks that are buried, or else is in the error of the tasks")
 	f.BoolVar(&o.actions, "actions", false, "let the page kick, bury, delete, pause and resume")
 	f.IntVar(&o.port, "port", 7474, "the `port` of the page; 0 means a free one")
 	return f
@@ -181,7 +196,10 @@ func (c *call) parse(args []string) error {
 	for {
 		if err := f.Parse(args); err != nil {
 			if !errors.Is(err, flag.ErrHelp) {
-				err = usage("%v", err)
+				return usage("%v", err)
+			}
+			if len(words) > 0 {
+				c.command = find(words[0])
 			}
 			return err
 		}
@@ -201,26 +219,40 @@ func (c *call) parse(args []string) error {
 	if len(words) == 0 {
 		return usage("which command?")
 	}
-	if words[0] == "help" {
-		return flag.ErrHelp
-	}
-	i := slices.IndexFunc(commands, func(c command) bool { return c.name == words[0] })
-	if i < 0 {
+	c.command, c.args = find(words[0]), words[1:]
+	if c.command == nil {
 		return usage("there is no command %s", printable.Text(words[0]))
 	}
-	c.command, c.args = &commands[i], words[1:]
-	return c.check(f)
+	if err := c.check(f); err != nil || words[0] != "help" {
+		return err
+	}
+	c.command = nil
+	if len(c.args) > 0 {
+		if c.command = find(c.args[0]); c.command == nil {
+			return usage("there is no command %s", printable.Text(c.args[0]))
+		}
+	}
+	return flag.ErrHelp
+}
+
+// find returns the command of a name, nil if there is none.
+func find(name string) *command {
+	i := slices.IndexFunc(commands, func(c command) bool { return c.name == name })
+	if i < 0 {
+		return nil
+	}
+	return &commands[i]
 }
 
 // check tells whether the flags and arguments fit the command.
 func (c *call) check(f *flag.FlagSet) (err error) {
-	flags := strings.Fields(common + " " + c.command.flags)
+	flags := append(c.command.all(), "json")
 	f.Visit(func(f *flag.Flag) {
 		if !slices.Contains(flags, f.Name) {
 			err = usage("%s has no flag -%s", c.command.name, f.Name)
 		}
 	})
-	least, most := strings.Count(" "+c.command.args, " Q")+strings.Count(c.command.args, " I"), 1
+	least, most := strings.Count(" "+c.command.args, " Q")+strings.Count(" "+c.command.args, " S")+strings.Count(c.command.args, " I"), 1
 	if strings.Contains(c.command.args, "...") {
 		most = len(c.args)
 	} else if c.command.args == "" {
@@ -238,7 +270,7 @@ func (c *call) check(f *flag.FlagSet) (err error) {
 		return usage("-history is %v; it must be 0 or more", c.history)
 	case c.port < 0 || c.port > 1<<16-1:
 		return usage("-port is %d; it must be 0 to %d", c.port, 1<<16-1)
-	case c.options.store == "":
+	case c.options.store == "" && c.command.needsStore():
 		return usage("which store? Name it with -store or in FAIRQ_STORE")
 	}
 	return nil
@@ -247,16 +279,34 @@ func (c *call) check(f *flag.FlagSet) (err error) {
 const maxLimit = 10_000
 
 func (c *call) run(ctx context.Context) error {
-	var err error
-	if c.store, err = openStore(ctx, &c.options); err != nil {
-		return err
+	if c.command.needsStore() {
+		var err error
+		if c.store, err = openStore(ctx, &c.options); err != nil {
+			return err
+		}
+		defer c.store.Close()
 	}
-	defer c.store.Close()
+	if c.command.run == nil { // it lists the commands, and they cannot list it
+		return c.completion()
+	}
 	return c.command.run(ctx, c)
 }
 
-// help prints how the command is used.
-func help(out io.Writer) {
+// help prints how fairq is used, or one of its commands.
+func help(out io.Writer, one *command) {
+	f := new(options).flags()
+	f.SetOutput(out)
+	if one != nil {
+		fmt.Fprintf(out, "    fairq [flags] %s\n\n%s.\n\nFlags:\n\n", strings.TrimSpace(one.name+" "+one.args), one.does)
+		own := flag.NewFlagSet("", flag.ContinueOnError)
+		own.SetOutput(out)
+		for _, name := range one.all() {
+			known := f.Lookup(name)
+			own.Var(known.Value, name, known.Usage)
+		}
+		own.PrintDefaults()
+		return
+	}
 	fmt.Fprint(out, `Fairq looks at the task queues of a store, and helps by hand.
 
     fairq [flags] command [arguments]
@@ -274,11 +324,59 @@ Commands:
 	}
 	w.Flush()
 	fmt.Fprintf(out, "\nFlags, of all commands -%s, the others as told above:\n\n", strings.ReplaceAll(common, " ", ", -"))
-	f := new(options).flags()
-	f.SetOutput(out)
 	f.PrintDefaults()
 	fmt.Fprint(out, `
 A key, kind, or queue that does not print is shown in quotes, with escapes as in Go.
 Exit status: 0 done, 1 failed, 2 the command line makes no sense, 3 no such queue or task.
 `)
+}
+
+// all returns the flags of a command.
+func (c *command) all() []string {
+	if !c.needsStore() {
+		return nil
+	}
+	return strings.Fields(common + " " + c.flags)
+}
+
+func version(_ context.Context, c *call) error {
+	v := "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		v = cmp.Or(info.Main.Version, v)
+	}
+	return c.print(map[string]string{"version": v}, func(w io.Writer) { fmt.Fprintln(w, "fairq", v) })
+}
+
+// completion prints a script. The names of queues are not completed: to ask a store for each takes time.
+func (c *call) completion() error {
+	var names []string
+	flags := map[string]string{}
+	for i := range commands {
+		name := commands[i].name
+		names = append(names, name)
+		for _, f := range commands[i].all() {
+			flags[name] += " -" + f
+		}
+	}
+	switch c.args[0] {
+	case "fish":
+		fmt.Fprintf(c.out, "complete -c fairq -f -n __fish_use_subcommand -a '%s'\n", strings.Join(names, " "))
+		for _, name := range names {
+			for _, f := range strings.Fields(flags[name]) {
+				fmt.Fprintf(c.out, "complete -c fairq -f -n '__fish_seen_subcommand_from %s' -o %s\n", name, f[1:])
+			}
+		}
+		return nil
+	case "zsh":
+		fmt.Fprintln(c.out, "autoload -U +X bashcompinit && bashcompinit")
+	case "bash":
+	default:
+		return usage("the shell is %s; it must be bash, zsh or fish", printable.Text(c.args[0]))
+	}
+	fmt.Fprintf(c.out, "_fairq() {\n\tlocal words=%q\n\tcase ${COMP_WORDS[1]} in\n", strings.Join(names, " "))
+	for _, name := range names {
+		fmt.Fprintf(c.out, "\t%s) ((COMP_CWORD > 1)) && words=%q ;;\n", name, strings.TrimSpace(flags[name]))
+	}
+	fmt.Fprint(c.out, "\tesac\n\tCOMPREPLY=($(compgen -W \"$words\" -- \"${COMP_WORDS[COMP_CWORD]}\"))\n}\ncomplete -F _fairq fairq\n")
+	return nil
 }

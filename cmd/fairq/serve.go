@@ -5,20 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/fairq/fairq/internal/printable"
 	"github.com/fairq/fairq/monitor"
+	"github.com/fairq/fairq/task"
 )
 
 // serve shows queues on a page, until ctx is done.
 func serve(ctx context.Context, c *call) error {
-	sources, err := c.sources(ctx)
+	shown := map[string]*monitor.Source{}
+	sources, err := c.sources(ctx, shown)
 	if err != nil {
 		return err
 	}
@@ -32,8 +36,14 @@ func serve(ctx context.Context, c *call) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	m := monitor.New(o, sources...)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	all.Go(func() { m.Run(ctx) })
+	all.Go(func() { c.follow(ctx, m, shown) })
 	server := &http.Server{
-		Handler:           onlyLocal(monitor.New(o, sources...)),
+		Handler:           onlyLocal(m),
 		ReadHeaderTimeout: 5 * time.Second,
 		BaseContext:       func(net.Listener) context.Context { return ctx }, // ends the pages' streams
 	}
@@ -46,11 +56,25 @@ func serve(ctx context.Context, c *call) error {
 	return nil
 }
 
-// sources opens the queues that are to be shown.
-func (c *call) sources(ctx context.Context) ([]*monitor.Source, error) {
+// follow has the page show the queues that come, and not those that go, until ctx is done.
+func (c *call) follow(ctx context.Context, m *monitor.Monitor, shown map[string]*monitor.Source) {
+	for len(c.args) == 0 {
+		select {
+		case <-time.After(10 * time.Second):
+		case <-ctx.Done():
+			return
+		}
+		if sources, err := c.sources(ctx, shown); err == nil { // else the page tells what is wrong
+			m.Show(sources...)
+		}
+	}
+}
+
+// sources returns the queues that are to be shown, and opens those that are not in shown yet.
+func (c *call) sources(ctx context.Context, shown map[string]*monitor.Source) ([]*monitor.Source, error) {
 	var names []string
-	for _, shown := range c.args {
-		name, err := printable.Parse(shown)
+	for _, text := range c.args {
+		name, err := printable.Parse(text)
 		if err != nil {
 			return nil, usage("the queue %v", err)
 		}
@@ -69,16 +93,29 @@ func (c *call) sources(ctx context.Context) ([]*monitor.Source, error) {
 		describe = func(payload []byte) string { return string(payload) }
 	}
 	var sources []*monitor.Source
-	for _, name := range slices.Compact(names) {
-		if printable.CheckName(name) != nil {
-			fmt.Fprintf(c.errOut, "fairq: queue %s is left out: a page cannot have this name\n", printable.Text(name))
-			continue
+	names = slices.Compact(names)
+	maps.DeleteFunc(shown, func(name string, _ *monitor.Source) bool { return !slices.Contains(names, name) })
+	for _, name := range names {
+		known, ok := shown[name]
+		if known != nil {
+			_, err := known.Stats(ctx)
+			ok = !errors.Is(err, task.ErrDropped) // or there is another one of that name
 		}
-		q, err := c.open(ctx, name)
-		if err != nil {
-			return nil, err
+		if !ok {
+			if printable.CheckName(name) != nil {
+				fmt.Fprintf(c.errOut, "fairq: queue %s is left out: a page cannot have this name\n", printable.Text(name))
+				shown[name] = nil
+				continue
+			}
+			q, err := c.open(ctx, name)
+			if err != nil {
+				return nil, err
+			}
+			shown[name] = monitor.TaskQueue(name, q, describe)
 		}
-		sources = append(sources, monitor.TaskQueue(name, q, describe))
+		if shown[name] != nil {
+			sources = append(sources, shown[name])
+		}
 	}
 	return sources, nil
 }

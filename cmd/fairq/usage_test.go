@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairq/fairq/monitor"
 	"github.com/fairq/fairq/store/sqlite"
 	"github.com/fairq/fairq/task"
 )
@@ -44,7 +46,7 @@ func TestUsage(t *testing.T) {
 		cli(t, strings.Fields(line)...).fails(misused, want)
 	}
 	t.Setenv("FAIRQ_STORE", "etcd://user:secret@127.0.0.1:1")
-	for _, line := range []string{"-h", "help", "stats -h", "-help"} {
+	for _, line := range []string{"-h", "help", "-help"} {
 		r := cli(t, strings.Fields(line)...)
 		require.Equal(t, done, r.status)
 		for _, c := range commands {
@@ -52,6 +54,27 @@ func TestUsage(t *testing.T) {
 		}
 		require.Contains(t, r.out, "  -soonest\n")
 		require.NotContains(t, r.out, "secret")
+	}
+	for _, line := range []string{"keys -h", "help keys"} {
+		r := cli(t, strings.Fields(line)...)
+		require.Equal(t, done, r.status)
+		require.Contains(t, r.out, "fairq [flags] keys QUEUE\n")
+		require.Contains(t, r.out, "  -paused\n")
+		require.NotContains(t, r.out, "-soonest")
+	}
+	cli(t, "help", "explode").fails(misused, "there is no command explode")
+	require.Regexp(t, `^fairq \S+\n$`, cli(t, "version").out)
+	cli(t, "completion", "csh").fails(misused, "it must be bash, zsh or fish")
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		for _, c := range commands {
+			require.Contains(t, cli(t, "completion", shell).out, c.name)
+		}
+	}
+	if bash, err := exec.LookPath("bash"); err == nil {
+		script := cli(t, "completion", "bash").out + "COMP_WORDS=(fairq keys -p) COMP_CWORD=2; _fairq; echo ${COMPREPLY[@]}"
+		out, err := exec.CommandContext(t.Context(), bash, "-c", script).Output()
+		require.NoError(t, err)
+		require.Equal(t, "-prefix -paused\n", string(out))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -86,6 +109,8 @@ func TestArguments(t *testing.T) {
 	require.Contains(t, cli(t, "list", `mail/"send"`, "-after", id, "-payload").out, `"\"to b\""`)
 	cli(t, "list", "x", "-soonest").fails(misused, "-soonest is for -state delayed or buried")
 	cli(t, "kick", "x").fails(misused, "kick which tasks?")
+	cli(t, "delete", "x").fails(misused, "delete which tasks?")
+	cli(t, "delete", "x", "1", "-key", "a").fails(misused, "either by ids, or by -state")
 	cli(t, "kick", "x", "1", "-all").fails(misused, "either by ids, or by -all")
 	cli(t, "peek", `"x`, "1").fails(misused, "the queue \"\\\"x\" begins with a quote")
 	for _, command := range []string{"peek", "kick", "bury", "delete"} {
@@ -160,6 +185,67 @@ func TestServe(t *testing.T) {
 		end()
 	}
 	cli(t, "serve", `mail/"send"`, "other").fails(notFound, "queue other; there are: ")
+}
+
+// Tasks are kicked and deleted by key, kind, state and reason; paused keys and the history are listed.
+func TestMany(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tasks.db")
+	t.Setenv("FAIRQ_STORE", "sqlite:"+file)
+	s, err := sqlite.Open(t.Context(), file, &sqlite.Options{History: time.Hour})
+	require.NoError(t, err)
+	q, err := task.Open[string](t.Context(), s, "mails", nil)
+	require.NoError(t, err)
+	for i := range 40 {
+		id, err := q.Put(t.Context(), fmt.Sprint("user ", i%2), "", task.PutOptions{Kind: []string{"", "news"}[i/20]})
+		require.NoError(t, err)
+		if i%4 < 2 {
+			require.NoError(t, q.Bury(t.Context(), id, fmt.Errorf("%s %d", []string{"timed out", "no mailbox"}[i%2], i)))
+		}
+	}
+	require.NoError(t, q.PauseKey(t.Context(), "nobody"))
+	require.NoError(t, s.Close())
+	require.Equal(t, 2, strings.Count(cli(t, "keys", "mails", "-paused").out, "\n"), "the head and nobody")
+	cli(t, "delete", "mails", "-key", "user 0", "-state", "buried").fails(failed, "these are 10 tasks; -yes deletes them")
+	cli(t, "delete", "mails", "-key", "user 0", "-kind", "news", "-state", "buried", "-yes", "-history=1h").prints("deleted: 5\n")
+	cli(t, "kick", "mails", "-reason", "timed").prints("kicked: 5\n")
+	cli(t, "delete", "mails", "-reason", "mailbox 1", "-yes").prints("deleted: 3\n")
+	require.Contains(t, cli(t, "stats", "mails").out, "buried    7\n")
+	out := cli(t, "history", "mails", "-limit", "2").out
+	require.Equal(t, 3, strings.Count(out, "\n"), out)
+	require.Contains(t, out, "deleted")
+}
+
+// What comes is shown, and what goes is not.
+func TestServeFollows(t *testing.T) {
+	s, _ := newStore(t)
+	c := &call{store: s, errOut: io.Discard}
+	shown := map[string]*monitor.Source{}
+	names := func() (names []string) {
+		sources, err := c.sources(t.Context(), shown)
+		require.NoError(t, err)
+		for _, s := range sources {
+			_, err := s.Stats(t.Context())
+			require.NoError(t, err)
+			names = append(names, s.Name())
+		}
+		return names
+	}
+	require.Equal(t, []string{`mail/"send"`}, names())
+	open := func(name string) *task.Queue[string] {
+		q, err := task.Open[string](t.Context(), s, name, nil)
+		require.NoError(t, err)
+		return q
+	}
+	q := open("other")
+	require.Equal(t, []string{`mail/"send"`, "other"}, names())
+	require.NoError(t, q.Drop(t.Context()))
+	require.Equal(t, []string{`mail/"send"`}, names())
+	q = open("other")
+	require.Len(t, names(), 2)
+	require.NoError(t, q.Drop(t.Context()))
+	open("other")
+	require.Len(t, names(), 2, "another one of that name")
+	require.NoError(t, s.Close())
 }
 
 // A queue with a name that no page can have is left out, and the others are shown.
