@@ -425,6 +425,18 @@ func TestSettledBalance(t *testing.T) {
 	require.Greater(t, most, 0.4, "the bound says something")
 }
 
+// A worker that is alone reports before it takes the next item. So what keys declare makes no
+// difference, and the bound does not have it: a key that overstates by 40 need not wait until the
+// turn comes that this would have had, to be served so often in a row then.
+func TestOverstatedCosts(t *testing.T) {
+	s := newSettled(1)
+	s.workers, s.weights, s.factor, s.comes, s.Quantum = 1, []int{1, 1}, []float64{1, 40}, []bool{false, false}, 1000
+	for range 1000 {
+		s.step()
+	}
+	require.LessOrEqual(t, s.balance(1, 0), 2+2*float64(s.largest[0]+s.largest[1])/1000)
+}
+
 // settled is a queue whose items are at work for some time, and then report what they have cost.
 type settled struct {
 	*priced
