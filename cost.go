@@ -18,7 +18,6 @@ type costs struct {
 	quantum uint64
 	prior   uint64           // what an item of an unknown key costs; 0 if costs are not learned
 	turn    bool             // costs are settled or learned, so keys have one turn ahead
-	levels  *levels          // with one turn ahead, from the first eviction; else nil
 	turns   column[turnCost] // by node
 	queued  uint64           // what all items cost together
 	served  uint64           // the same of those that were popped
@@ -125,7 +124,7 @@ func validateCosts(of string, known, settle bool, quantum, prior int64) error {
 func (q *Queue[K, V]) beginCosts() {
 	if !q.hasCosts() {
 		if q.costs != nil {
-			q.costs, q.keys = nil, keyTable[K]{} // what it knows of idle keys is in other units
+			q.costs, q.levels, q.keys = nil, nil, keyTable[K]{} // what it knows of idle keys is in other units
 		}
 		return
 	}
@@ -250,7 +249,7 @@ func (q *Queue[K, V]) learns() bool { return q.costs != nil && q.costs.prior > 0
 func (q *Queue[K, V]) enterCost(s *keyState[K], slot, node, turn uint32, join uint64, item *itemKey[K]) (round uint64) {
 	c, k, cost := q.costs, q.keys.costs.at(slot), item.cost
 	k.share = c.quantum * uint64(item.weight)
-	c.setLevel(k, slot, s.len)
+	q.setLevel(slot, s.len)
 	if c.prior > 0 {
 		s.passed = false
 		cost = c.estimate(k)

@@ -140,13 +140,13 @@ func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[
 	q.setFastLimitLocked()
 	q.queue.Newcomers = o.Newcomers
 	q.passesOn = o.Newcomers == NextRound && o.Quantum == 0 && !o.TrackWait && o.CountKeys == 0 && !o.ShareTime
-	q.setCostsLocked()
 	if o.TrackWait {
 		q.queue.waitTimes = new(waitTimes)
 	}
 	if o.ShareTime {
 		q.queue.shares = &sharing[K]{epoch: q.epoch}
 	}
+	q.setCostsLocked()
 	q.counter = keycount.New[K](o.CountKeys)
 	return q
 }
@@ -450,13 +450,14 @@ func (q *FairQueue[K, V]) Drain() []V {
 	var d deferred[K, V]
 	q.lock()
 	rest := q.queue
-	q.queue = Queue[K, V]{Newcomers: rest.Newcomers, issued: rest.issued}
+	q.queue = Queue[K, V]{Newcomers: rest.Newcomers, issued: rest.issued, shares: rest.shares}
 	q.setCostsLocked()
 	if rest.costs != nil {
 		q.queue.costs.served = rest.costs.served
 	}
+	rest.levels = nil
 	if s := rest.shares; s != nil {
-		q.queue.shares, rest.shares = s, s.copy()
+		rest.shares = s.copy()
 		s.Clear(s.now())
 	}
 	if rest.waitTimes != nil {
@@ -480,8 +481,8 @@ func (q *FairQueue[K, V]) Drain() []V {
 func (q *FairQueue[K, V]) setCostsLocked() {
 	o := &q.options
 	q.queue.Cost, q.queue.Quantum, q.queue.PriorCost, q.queue.SettleCosts = o.Cost, o.Quantum, o.PriorCost, o.SettleCosts
-	if q.queue.beginCosts(); q.queue.hasOneTurn() && o.WhenFull >= EvictHeaviest {
-		q.queue.levels()
+	if q.queue.beginCosts(); (o.ShareTime || q.queue.hasOneTurn()) && o.WhenFull >= EvictHeaviest {
+		q.queue.keepLevels()
 	}
 }
 

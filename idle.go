@@ -2,8 +2,8 @@ package fairq
 
 // Idle keys have no items, and the queue remembers them nevertheless: for what they have used of
 // the rounds to come, so that a key gets no more by pushing its next item when its last one has
-// left; under ThisRound, for having been served in the current one; and for what was learned of
-// their costs. They stay where they are in the table. If there are many, each call looks at some
+// left; under ThisRound, for having been served in the current one; for what was learned of
+// their costs; and with ShareTime to be found faster. They stay where they are in the table. If there are many, each call looks at some
 // keys for those that can be forgotten, by a hand that goes round the table (Corbató's clock,
 // 1968): so a key that comes and goes costs no more than one that stays.
 
@@ -78,6 +78,9 @@ func (q *Queue[K, V]) forgetIdle() {
 			case learns && !s.passed:
 				s.passed = true
 			default:
+				if q.shares != nil {
+					*q.keys.shares.at(slot) = nil
+				}
 				q.keys.remove(slot)
 				continue
 			}

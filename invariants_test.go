@@ -45,7 +45,7 @@ func (q *Queue[K, V]) check() error {
 			prev, n = n, l.nextTurn
 		}
 	}
-	items, keys, nodes := 0, 0, map[uint32]bool{}
+	items, keys, active, nodes := 0, 0, 0, map[uint32]bool{}
 	for b := range q.keys.size {
 		for slot := *q.keys.buckets.at(b); slot != 0; slot = q.keys.at(slot).nextInBucket {
 			if at := q.keys.bucket(q.keys.at(slot).hash); at != q.keys.buckets.at(b) {
@@ -56,12 +56,19 @@ func (q *Queue[K, V]) check() error {
 			if s.len == 0 {
 				continue // it is idle, see checkIdle
 			}
+			active++
 			want := s.len
-			if q.hasOneTurn() {
+			switch {
+			case q.shares != nil:
+				want = 0
+			case q.hasOneTurn():
 				want = 1
 			}
 			if turns[slot] != int(want) {
 				return fmt.Errorf("key %d has %d turns and %d items", slot, turns[slot], s.len)
+			}
+			if q.shares != nil && s.lastTurn != s.newest {
+				return fmt.Errorf("key %d: the last turn is %d, not %d", slot, s.lastTurn, s.newest)
 			}
 			if r := q.lastRound(s); r > q.rounds.current && rounds[slot][r] == 0 {
 				return fmt.Errorf("key %d has no turns in its last round %d", slot, r)
@@ -84,8 +91,8 @@ func (q *Queue[K, V]) check() error {
 	if items != q.len {
 		return fmt.Errorf("len is %d, there are %d items", q.len, items)
 	}
-	if keys != int(q.keys.count) || len(turns) != q.active {
-		return fmt.Errorf("%d keys, %d of them with items; counted %d and %d", q.keys.count, q.active, keys, len(turns))
+	if keys != int(q.keys.count) || active != q.active {
+		return fmt.Errorf("%d keys, %d of them with items; counted %d and %d", q.keys.count, q.active, keys, active)
 	}
 	if q.keys.size > 0 && (q.keys.size-1 > q.keys.mask || q.keys.size-1 <= q.keys.mask>>1) {
 		return fmt.Errorf("the mask of %d buckets is %#x", q.keys.size, q.keys.mask)
@@ -116,7 +123,10 @@ func (q *Queue[K, V]) check() error {
 
 // checkList walks the list of a key, whose turns are owned, in this order.
 func (q *Queue[K, V]) checkList(slot uint32, s *keyState[K], owned []uint32, nodes map[uint32]bool) (items int, err error) {
-	first := owned[0]
+	first := s.oldest
+	if len(owned) > 0 {
+		first = owned[0]
+	}
 	run := []uint32{} // gone nodes behind the first item
 	begun, i := false, 0
 	for n, prev := first, uint32(0); n != 0; {

@@ -1,7 +1,7 @@
 package fairq
 
 // levels orders keys by how many items they have for their weight, rounded up: their level. It
-// takes the place of the furthest round, where the rounds of most items are not known.
+// takes the place of the furthest round where most items have no turns.
 type levels struct {
 	heads []uint32           // by level: the slot of the key that has come there last; the last is not 0
 	links column[levelLinks] // by slot
@@ -45,32 +45,35 @@ func (l *levels) set(slot, level uint32) {
 // top returns the key that has come last to the highest level. There must be one.
 func (l *levels) top() uint32 { return l.heads[len(l.heads)-1] }
 
-// levels returns the levels of all keys. The first call sorts them in, which is O(keys); from then
-// on they are kept.
-func (q *Queue[K, V]) levels() *levels {
-	if q.costs.levels == nil {
-		q.costs.levels = new(levels)
+// keepLevels returns the levels of all keys. The first call sorts them in, which is O(keys); from
+// then on they are kept.
+func (q *Queue[K, V]) keepLevels() *levels {
+	if q.levels == nil {
+		q.levels = new(levels)
 		for slot, s := range q.keys.states.all() {
 			if s.len > 0 {
-				q.costs.setLevel(q.keys.costs.at(slot), slot, s.len)
+				q.setLevel(slot, s.len)
 			}
 		}
 	}
-	return q.costs.levels
+	return q.levels
 }
 
 // setLevel is called when the number of a key's items has changed. It does nothing if no levels are
 // kept.
-func (c *costs) setLevel(k *keyCost, slot, items uint32) {
-	if c.levels != nil {
-		c.moveLevel(k, slot, items)
+func (q *Queue[K, V]) setLevel(slot, items uint32) {
+	if q.levels != nil {
+		q.levels.set(slot, q.level(slot, items))
 	}
 }
 
-// moveLevel is not in setLevel, so that this can be inlined.
-func (c *costs) moveLevel(k *keyCost, slot, items uint32) { c.levels.set(slot, c.level(k, items)) }
-
-func (c *costs) level(k *keyCost, items uint32) uint32 {
-	weight := uint32(k.share / c.quantum)
+// level returns the level of a key with so many items.
+func (q *Queue[K, V]) level(slot, items uint32) uint32 {
+	var weight uint32 // as of the last push
+	if q.shares != nil {
+		weight = uint32((*q.keys.shares.at(slot)).Weight())
+	} else {
+		weight = uint32(q.keys.costs.at(slot).share / q.costs.quantum)
+	}
 	return (items + weight - 1) / weight
 }

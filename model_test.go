@@ -111,7 +111,7 @@ func (p pricing) configure(q *Queue[float64, int]) {
 	}
 	q.Quantum, q.PriorCost, q.SettleCosts = int64(p.quantum), int64(p.prior), p.settle
 	if q.beginCosts(); p.oneTurn() {
-		q.levels() // so that the order of those of the same level is that in which they got there
+		q.keepLevels() // so that the order of those of the same level is that in which they got there
 	}
 }
 
@@ -142,7 +142,7 @@ func newModel(newcomers Newcomers, weights map[int]int, p pricing) *model {
 		m.turns = paid{accounts}
 	}
 	if p.share {
-		m.turns = &shared{keys: map[int]*sharer{}, Turns: new(roundsmodel.Turns[int])}
+		m.turns = &shared{keys: map[int]*sharer{}}
 	}
 	m.turns.setThisRound(newcomers == ThisRound)
 	return m
@@ -253,11 +253,12 @@ func (m *model) position(item int) (n int, ok bool) {
 	return max(n, 0), n >= 0
 }
 
-// heaviest returns the keys that have items in the furthest round, or with one turn ahead those with
-// the most items for their weight; and the newest and the oldest item of the last one of these.
+// heaviest returns the keys that have items in the furthest round, or where not all items have turns
+// those with the most items for their weight; and the newest and the oldest item of the last one of
+// these.
 func (m *model) heaviest() (keys map[int]bool, newest, oldest int) {
 	keys = map[int]bool{}
-	if m.pricing.oneTurn() {
+	if m.pricing.oneTurn() || m.pricing.share {
 		top := [2]int{}
 		for key, level := range m.levels {
 			if level[0] > 0 && (level[0] > top[0] || level[0] == top[0] && level[1] > top[1]) {
@@ -270,9 +271,6 @@ func (m *model) heaviest() (keys map[int]bool, newest, oldest int) {
 		return keys, newest, oldest
 	}
 	rounds := m.turns.Future()
-	if s, ok := m.turns.(*shared); ok {
-		rounds = s.Turns.Future()
-	}
 	if len(rounds) == 0 {
 		return keys, 0, 0
 	}

@@ -67,6 +67,7 @@ type Queue[K comparable, V any] struct {
 	reach  uint64 // no idle key's account has a Round beyond this one
 
 	costs     *costs      // nil if there were none when the queue was empty last
+	levels    *levels     // nil unless some items have no turns and one was evicted
 	identity  bool        // tickets know the queue by its address
 	issued    uint64      // tickets given out so far
 	waitTimes *waitTimes  // nil unless waiting times are measured
@@ -224,7 +225,9 @@ func (q *Queue[K, V]) pushTo(slot uint32, s *keyState[K], k *itemKey[K], value V
 		q.waitTimes.enter(node)
 	}
 	if q.shares != nil {
+		s.lastTurn = node
 		q.enterShared(slot, s, k)
+		return node
 	}
 
 	// A new turn can join the next round, or under ThisRound the current one if the key was not
@@ -285,6 +288,10 @@ func (q *Queue[K, V]) addKey(k *itemKey[K]) (uint32, *keyState[K]) {
 	if q.costs != nil {
 		q.keys.beginCost(slot)
 	}
+	if q.shares != nil {
+		q.keys.shares.reach(slot)
+		*q.keys.shares.at(slot) = nil
+	}
 	return slot, q.keys.at(slot)
 }
 
@@ -334,7 +341,7 @@ func (q *Queue[K, V]) pop() (value V) {
 		if c.turn {
 			s.set(s.account().Pay(cost, k.share))
 		}
-		c.setLevel(k, slot, s.len-1)
+		q.setLevel(slot, s.len-1)
 	}
 	value = q.takeValue(node)
 	if s.lastTurn == s.newest {

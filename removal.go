@@ -59,20 +59,20 @@ func (q *Queue[K, V]) EvictOldest() (key K, value V, ok bool) {
 }
 
 // heaviest returns a key whose backlog reaches furthest: the one that has the last turn of the
-// furthest round, or with one turn ahead, one with the most items for its weight. The queue must not be
-// empty.
+// furthest round, or where not all items have turns, one with the most items for its weight. The
+// queue must not be empty.
 func (q *Queue[K, V]) heaviest() *keyState[K] {
-	if q.hasOneTurn() {
-		return q.keys.at(q.levels().top())
+	if q.shares != nil || q.hasOneTurn() {
+		return q.keys.at(q.keepLevels().top())
 	}
 	return q.keys.at(q.links.at(q.rounds.tailOf(q.rounds.last)).key & keyMask)
 }
 
 // isHeaviest tells whether no backlog reaches further than that of a key, which has items.
 func (q *Queue[K, V]) isHeaviest(s *keyState[K]) bool {
-	if q.hasOneTurn() {
+	if q.shares != nil || q.hasOneTurn() {
 		slot := q.links.at(s.oldest).key & keyMask
-		return int(q.costs.level(q.keys.costs.at(slot), s.len)) >= len(q.levels().heads)-1
+		return int(q.level(slot, s.len)) >= len(q.keepLevels().heads)-1
 	}
 	return q.lastRound(s) == q.rounds.last
 }
@@ -88,32 +88,27 @@ func (q *Queue[K, V]) lastRound(s *keyState[K]) uint64 {
 	return s.round - q.costs.turns.at(s.lastTurn).ahead()
 }
 
-// remove takes out the item of a node.
+// remove takes out the item of a node. The key gives up its last turn, unless another of its items
+// has none.
 func (q *Queue[K, V]) remove(node uint32) V {
+	slot := q.links.at(node).key & keyMask
+	s := q.keys.at(slot)
 	if q.waitTimes != nil {
 		q.waitTimes.leave(node)
-		if slot := q.links.at(node).key & keyMask; q.keys.at(slot).len == 1 {
+		if s.len == 1 {
 			q.keys.dropHistogram(slot)
 		}
 	}
-	if q.shares == nil {
-		return q.take(node)
+	if q.shares != nil {
+		k := *q.keys.shares.at(slot)
+		value, first := q.takeShared(slot, node)
+		q.shares.Leave(k, first, q.shares.now())
+		return value
 	}
-	k, first := q.leaveShared(node)
-	q.shares.Leave(k, first, q.shares.now())
-	return q.take(node)
-}
-
-// take is remove without what is counted. The key gives up its last turn, unless another of its
-// items has none.
-func (q *Queue[K, V]) take(node uint32) V {
 	value := q.takeValue(node)
-	slot := q.links.at(node).key & keyMask
-	s := q.keys.at(slot)
 	if q.costs != nil {
-		k := q.keys.costs.at(slot)
-		q.costs.leave(k, node)
-		q.costs.setLevel(k, slot, s.len-1)
+		q.costs.leave(q.keys.costs.at(slot), node)
+		q.setLevel(slot, s.len-1)
 	}
 	wasFirst := node == s.oldest
 	if wasFirst && s.len > 1 {

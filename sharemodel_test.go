@@ -5,14 +5,11 @@ import (
 	"maps"
 	"slices"
 	"time"
-
-	"github.com/fairq/fairq/internal/roundsmodel"
 )
 
 // shared are turns by the rule of Options.ShareTime, to the letter: it looks at all keys and forgets
-// none. The rounds say only how far backlogs reach.
+// none.
 type shared struct {
-	*roundsmodel.Turns[int]
 	keys  map[int]*sharer
 	came  int
 	floor float64
@@ -69,7 +66,6 @@ func (s *shared) push(key, weight, _ int) {
 	}
 	s.came++
 	k.weight, k.came = weight, append(k.came, s.came)
-	s.Push(key, weight)
 }
 
 func (s *shared) Pop() int {
@@ -80,7 +76,6 @@ func (s *shared) Pop() int {
 	s.floor = max(s.floor, k.used)
 	k.came = k.came[1:]
 	k.held++
-	s.RemoveLast(key)
 	return key
 }
 
@@ -103,7 +98,6 @@ func (s *shared) remove(key, i int) {
 	s.tick()
 	k := s.keys[key]
 	k.came = slices.Delete(k.came, i, i+1)
-	s.RemoveLast(key)
 }
 
 func (s *shared) drain() {
@@ -111,7 +105,6 @@ func (s *shared) drain() {
 	for _, k := range s.keys {
 		k.came = nil
 	}
-	s.Turns = new(roundsmodel.Turns[int])
 }
 
 func (s *shared) Future() [][]int {
@@ -128,5 +121,10 @@ func (s *shared) Future() [][]int {
 	return [][]int{order}
 }
 
-func (s *shared) Rounds(key int) int { return counted{s.Turns}.Rounds(key) }
-func (s *shared) setThisRound(bool)  {}
+func (s *shared) Rounds(key int) int {
+	k := s.keys[key]
+	return (len(k.came) + k.weight - 1) / k.weight
+}
+
+func (s *shared) Left() int         { return 0 }
+func (s *shared) setThisRound(bool) {}

@@ -8,10 +8,10 @@ import (
 	"github.com/fairq/fairq/internal/fairshare"
 )
 
-// With Options.ShareTime the rule of package fairshare says which key is next, and the rounds only
-// how far a backlog reaches: no round begins. What waits for a permit there is an item here, and
-// who holds a permit is a consumer that has taken an item and not told its end. Tickets, which all
-// items have then, number them in the order in which they came.
+// With Options.ShareTime the rule of package fairshare says which key is next. There are no rounds,
+// so no item has a turn. What waits for a permit there is an item here, and who holds a permit is a
+// consumer that has taken an item and not told its end. Tickets, which all items have then, number
+// them in the order in which they came.
 
 // sharing is what a queue knows of its keys then.
 type sharing[K comparable] struct {
@@ -44,8 +44,7 @@ func (s *sharing[K]) count(k *sharingKey[K], now time.Duration) {
 }
 
 // release is called when an item of a key has ended. It returns false if none is held.
-func (s *sharing[K]) release(key K) bool {
-	k := s.Find(key)
+func (s *sharing[K]) release(k *sharingKey[K]) bool {
 	if k == nil || k.Held() == 0 {
 		return false
 	}
@@ -60,48 +59,64 @@ func (s *sharing[K]) release(key K) bool {
 	return true
 }
 
+// share returns what the rule knows of a key, nil if that is nothing. The key's slot, which may be 0,
+// is faster than the map of Shares: so keys without items stay in the table of keys for a while.
+func (q *Queue[K, V]) share(slot uint32, key K) *sharingKey[K] {
+	if slot != 0 {
+		if k := *q.keys.shares.at(slot); k != nil && !k.Forgotten() {
+			return k
+		}
+	}
+	return q.shares.Find(key)
+}
+
 // enterShared is called when an item was queued, the newest one of its key.
 func (q *Queue[K, V]) enterShared(slot uint32, s *keyState[K], item *itemKey[K]) {
 	q.issue(s.newest)
+	k := q.shares.Add(q.share(slot, item.key), item.key, int(item.weight))
+	if s.len == 1 {
+		k.Data.slot = slot
+		*q.keys.shares.at(slot) = k
+	}
+	q.setLevel(slot, s.len)
 	now := time.Duration(0)
 	if q.len == 1 {
 		now = q.shares.now()
 	}
-	q.keys.shares.reach(slot)
-	k := q.keys.shares.at(slot)
-	if *k == nil {
-		*k = q.shares.Find(item.key)
-	}
-	*k = q.shares.Add(*k, item.key, int(item.weight))
-	(*k).Data.slot = slot
-	q.shares.Wait(*k, *q.tickets.at(s.oldest), now)
+	q.shares.Wait(k, *q.tickets.at(s.oldest), now)
 }
 
-// leaveShared is called when an item is about to leave. It returns its key, and the number of the
-// key's oldest item after that.
-func (q *Queue[K, V]) leaveShared(node uint32) (k *sharingKey[K], first uint64) {
-	slot := q.links.at(node).key & keyMask
-	at, next := q.keys.shares.at(slot), q.keys.at(slot).oldest
-	k = *at
-	if node == next {
-		next = q.itemAfter(node)
+// takeShared takes out the item of a node, and returns the number of the key's oldest item after that.
+func (q *Queue[K, V]) takeShared(slot, node uint32) (value V, first uint64) {
+	value = q.takeValue(node)
+	s := q.keys.at(slot)
+	if node == s.oldest {
+		s.oldest = q.links.at(node).nextItem
+	} else {
+		q.unlink(s, node)
+		s.lastTurn = s.newest
 	}
-	if next == 0 {
-		*at = nil
-		return k, 0
+	q.freeNode(node)
+	q.len--
+	s.len--
+	q.setLevel(slot, s.len)
+	if s.len > 0 {
+		return value, *q.tickets.at(s.oldest)
 	}
-	return k, *q.tickets.at(next)
+	q.rest(s)
+	q.tidy()
+	return value, 0
 }
 
 // popShared is pop.
 func (q *Queue[K, V]) popShared() V {
-	k, node := q.shares.Next(), q.nextShared()
-	if q.waitTimes != nil {
-		q.keys.addWait(k.Data.slot, q.waitTimes.deliver(node))
-	}
-	_, first := q.leaveShared(node) // the key may be another one, because q.shares may be a copy
-	value := q.take(node)
 	now := q.shares.now()
+	k := q.shares.Next()
+	slot := k.Data.slot
+	if q.waitTimes != nil {
+		q.keys.addWait(slot, q.waitTimes.deliver(q.nextShared()))
+	}
+	value, first := q.takeShared(slot, q.keys.at(slot).oldest)
 	q.shares.count(k, now)
 	q.shares.Admit(k, first, now)
 	return value
@@ -139,9 +154,10 @@ func (q *FairQueue[K, V]) Done(item V) error {
 		return errNotShared
 	}
 	key := q.key(item)
-	hashOf(key) // here, for it may panic
+	hash := hashOf(key)
 	q.mu.Lock()
-	ok := q.queue.shares.release(key)
+	slot, _ := q.queue.keys.find(key, hash)
+	ok := q.queue.shares.release(q.queue.share(slot, key))
 	q.mu.Unlock()
 	if !ok {
 		return fmt.Errorf("fairq: Done: no item of key %#v is held", key)

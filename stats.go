@@ -324,7 +324,12 @@ func (q *FairQueue[K, V]) weight(key K) int {
 
 func (q *Queue[K, V]) keyStat(slot uint32) KeyStat[K] {
 	s := q.keys.at(slot)
-	stat := KeyStat[K]{Key: s.key, Backlog: int(s.len), Rounds: int(q.lastRound(s) - q.rounds.current)}
+	stat := KeyStat[K]{Key: s.key, Backlog: int(s.len)}
+	if q.shares != nil {
+		stat.Rounds = int(q.level(slot, s.len))
+	} else {
+		stat.Rounds = int(q.lastRound(s) - q.rounds.current)
+	}
 	if q.costs != nil {
 		stat.Cost = q.keys.costs.at(slot).queued
 	}

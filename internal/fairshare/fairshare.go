@@ -10,6 +10,8 @@ package fairshare
 
 import (
 	"cmp"
+	"math"
+	"math/bits"
 	"slices"
 	"time"
 )
@@ -24,9 +26,9 @@ type Shares[K comparable, D any] struct {
 	nan  *Key[K, D] // all keys that are not equal to themselves, such as NaN
 	peak int        // the most keys that the map has had: a map never shrinks
 
-	line   []*Key[K, D] // a binary heap of the keys that wait and may get a permit
-	active int          // keys that hold or wait
-	idled  uint64       // how often a key became idle
+	line   []place[K, D] // a binary heap of the keys that wait and may get a permit
+	active int           // keys that hold or wait
+	idled  uint64        // how often a key became idle
 
 	// floor is what newcomers begin with: the most that a key had used when it was admitted from the
 	// line. It keeps a key that holds permits for long from being the last for ever, and a key that
@@ -47,9 +49,17 @@ type Key[K comparable, D any] struct {
 	weight        int
 	first         uint64  // when the longest of those who wait came; their number in order
 	used          float64 // for its weight: nanoseconds of the clock, or units of cost
-	share         int     // held / weight, when its place in the line was found last
 	place         int     // in the line, counted from 1; 0 if it is not there
 	idled         uint64  // its number among the keys that became idle
+	forgotten     bool
+}
+
+// place is that of a key in the line, with what it follows from: to compare two reads no key.
+type place[K comparable, D any] struct {
+	share uint64 // held / weight
+	used  uint64 // sortable
+	first uint64
+	key   *Key[K, D]
 }
 
 // Held returns how many permits the key holds.
@@ -60,6 +70,9 @@ func (k *Key[K, D]) Waiting() int { return k.waiting }
 
 // Weight returns the weight that the key had when it came last.
 func (k *Key[K, D]) Weight() int { return k.weight }
+
+// Forgotten reports whether the key is not known any more. Then Find is what tells.
+func (k *Key[K, D]) Forgotten() bool { return k.forgotten }
 
 const (
 	spareKeys = 16      // so many idle keys are remembered, beside one for each active one
@@ -155,13 +168,15 @@ func (s *Shares[K, D]) Next() *Key[K, D] {
 	if len(s.line) == 0 {
 		return nil
 	}
-	return s.line[0]
+	return s.line[0].key
 }
 
 // Admit gives a permit to the first who waits for the key, which is Next. first is the number of
 // the first of those left.
 func (s *Shares[K, D]) Admit(k *Key[K, D], first uint64, now time.Duration) {
-	s.floor = max(s.floor, k.used)
+	if s.floor < k.used {
+		s.floor = k.used
+	}
 	k.held++
 	k.waiting--
 	k.first = first
@@ -203,11 +218,11 @@ func (s *Shares[K, D]) Clear(now time.Duration) {
 
 // Copy returns a copy of the line, to see in which order Admit takes those who wait out of it.
 func (s *Shares[K, D]) Copy() Shares[K, D] {
-	c := Shares[K, D]{MaxHeld: s.MaxHeld, line: make([]*Key[K, D], len(s.line))}
+	c := Shares[K, D]{MaxHeld: s.MaxHeld, line: slices.Clone(s.line)}
 	keys := make([]Key[K, D], len(s.line))
-	for i, k := range s.line {
-		keys[i] = *k
-		c.line[i] = &keys[i]
+	for i, p := range s.line {
+		keys[i] = *p.key
+		c.line[i].key = &keys[i]
 	}
 	return c
 }
@@ -239,12 +254,12 @@ func (s *Shares[K, D]) rest(k *Key[K, D]) {
 	}
 	var owing []*Key[K, D]
 	weight := 0 // of the active ones
-	for key, k := range s.keys {
+	for _, k := range s.keys {
 		switch {
 		case k.held > 0 || k.waiting > 0:
 			weight += k.weight
 		case k.used <= s.floor:
-			delete(s.keys, key)
+			s.forget(k)
 		default:
 			owing = append(owing, k)
 		}
@@ -253,7 +268,7 @@ func (s *Shares[K, D]) rest(k *Key[K, D]) {
 		slices.SortFunc(owing, func(a, b *Key[K, D]) int { return cmp.Compare(a.idled, b.idled) })
 		for _, k := range owing[:forgotten] {
 			s.floor += max(0, k.used-s.floor) * float64(k.weight) / float64(weight+k.weight)
-			delete(s.keys, k.Key)
+			s.forget(k)
 		}
 	}
 	if s.peak > 8*spareKeys && len(s.keys) < s.peak/4 {
@@ -265,92 +280,92 @@ func (s *Shares[K, D]) rest(k *Key[K, D]) {
 	}
 }
 
+func (s *Shares[K, D]) forget(k *Key[K, D]) {
+	k.forgotten = true
+	delete(s.keys, k.Key)
+}
+
 // lower takes the floor off what all keys have used, so that numbers stay small.
 func (s *Shares[K, D]) lower() {
 	for k := range s.All {
 		k.used -= s.floor
 	}
+	for i := range s.line {
+		s.line[i].used = sortable(s.line[i].key.used)
+	}
 	s.floor = 0
 }
 
-// before reports whether a goes before b in the line.
-func before[K comparable, D any](a, b *Key[K, D]) bool {
-	switch {
-	case a.share != b.share:
-		return a.share < b.share
-	case a.used != b.used:
-		return a.used < b.used
-	}
-	return a.first < b.first
+// before returns 1 if a goes before b in the line, else 0. It compares both as numbers of 192 bits,
+// for who is first is as good as random: so no branch depends on it.
+func (a *place[K, D]) before(b *place[K, D]) int {
+	_, borrow := bits.Sub64(a.first, b.first, 0)
+	_, borrow = bits.Sub64(a.used, b.used, borrow)
+	_, borrow = bits.Sub64(a.share, b.share, borrow)
+	return int(borrow)
+}
+
+// sortable returns a number whose order is that of f.
+func sortable(f float64) uint64 {
+	n := math.Float64bits(f)
+	return n ^ (uint64(int64(n)>>63) | 1<<63)
 }
 
 // place puts a key where it belongs in the line, or takes it out, after something of it has
 // changed. The clock begins and ends with the line.
 func (s *Shares[K, D]) place(k *Key[K, D], now time.Duration) {
-	waits := k.waiting > 0 && s.MayHold(k)
-	switch {
-	case waits:
-		if k.share = k.held; k.weight > 1 {
-			k.share /= k.weight
+	at := k.place
+	if k.waiting > 0 && s.MayHold(k) {
+		p := place[K, D]{uint64(k.held), sortable(k.used), k.first, k}
+		if k.weight > 1 {
+			p.share /= uint64(k.weight)
 		}
-		if k.place == 0 {
+		if at == 0 {
 			if len(s.line) == 0 {
 				s.since = now
 			}
-			s.line = append(s.line, k)
-			k.place = len(s.line)
+			s.line = append(s.line, p)
+			at = len(s.line)
 		}
-		s.down(s.up(k))
-	case k.place > 0:
-		last := s.line[len(s.line)-1]
-		s.line[len(s.line)-1] = nil
-		s.line = s.line[:len(s.line)-1]
-		if last != k {
-			s.put(last, k.place)
-			s.down(s.up(last))
-		}
-		k.place = 0
-		if len(s.line) == 0 {
-			s.base += now - s.since
-		}
-		if cap(s.line) > 8*spareKeys && len(s.line) < cap(s.line)/4 {
-			s.line = append(make([]*Key[K, D], 0, cap(s.line)/2), s.line...)
-		}
+		s.put(p, at)
+		return
+	}
+	if at == 0 {
+		return
+	}
+	k.place = 0
+	end := len(s.line) - 1
+	last := s.line[end]
+	s.line[end] = place[K, D]{}
+	if s.line = s.line[:end]; at <= end {
+		s.put(last, at)
+	}
+	if end == 0 {
+		s.base += now - s.since
+	}
+	if cap(s.line) > 8*spareKeys && end < cap(s.line)/4 {
+		s.line = append(make([]place[K, D], 0, cap(s.line)/2), s.line...)
 	}
 }
 
-func (s *Shares[K, D]) put(k *Key[K, D], place int) {
-	s.line[place-1] = k
-	k.place = place
-}
-
-// up moves a key towards the front of the heap.
-func (s *Shares[K, D]) up(k *Key[K, D]) *Key[K, D] {
-	place := k.place
-	for place > 1 && before(k, s.line[place/2-1]) {
-		s.put(s.line[place/2-1], place)
-		place /= 2
+// put fills a gap in the heap. The gap moves to the back, and then to the front as far as it must:
+// who was admitted or charged mostly belongs to the back, so that takes fewer comparisons than to
+// ask at each step whether it is far enough.
+func (s *Shares[K, D]) put(p place[K, D], at int) {
+	line := s.line
+	for child := 2 * at; child <= len(line); child = 2 * at {
+		if child < len(line) {
+			child += line[child].before(&line[child-1])
+		}
+		c := &line[child-1]
+		line[at-1] = *c
+		c.key.place = at
+		at = child
 	}
-	s.put(k, place)
-	return k
-}
-
-// down moves a key away from the front of the heap.
-func (s *Shares[K, D]) down(k *Key[K, D]) {
-	place := k.place
-	for {
-		child := 2 * place
-		if child > len(s.line) {
-			break
-		}
-		if child < len(s.line) && before(s.line[child], s.line[child-1]) {
-			child++
-		}
-		if !before(s.line[child-1], k) {
-			break
-		}
-		s.put(s.line[child-1], place)
-		place = child
+	for ; at > 1 && p.before(&line[at/2-1]) > 0; at /= 2 {
+		line[at-1] = line[at/2-1]
+		line[at-1].key.place = at
 	}
-	s.put(k, place)
+	line[at-1] = p
+	p.key.place = at
 }

@@ -33,7 +33,9 @@ func tenant(name, clients, weight int, hold func() time.Duration) (all []*client
 func TestLightTenants(t *testing.T) {
 	least := func(w *world, order func(a, b *key) int) func() *key {
 		return func() *key {
-			return slices.MinFunc(w.line, func(a, b *key) int { return cmp.Or(order(a, b), cmp.Compare(a.first, b.first)) })
+			return slices.MinFunc(w.line, func(a, b place[int, data]) int {
+				return cmp.Or(order(a.key, b.key), cmp.Compare(a.first, b.first))
+			}).key
 		}
 	}
 	p99, long, short := lightTenants(nil)
@@ -391,7 +393,7 @@ func TestNinetyPercent(t *testing.T) {
 		w, _ := newWorld(limit, clients...)
 		if firstCome {
 			w.next = func() *key {
-				return slices.MinFunc(w.line, func(a, b *key) int { return cmp.Compare(a.first, b.first) })
+				return slices.MinFunc(w.line, func(a, b place[int, data]) int { return cmp.Compare(a.first, b.first) }).key
 			}
 		}
 		var waits [2][]time.Duration
