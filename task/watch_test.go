@@ -6,10 +6,12 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq/task/driver"
+	"github.com/fairq/fairq/task/memory"
 )
 
 // watcher uses a Watch as a pool does: it takes, and when it is told that there is something it
@@ -234,5 +236,62 @@ func (w *waiters) checkWatchesEnd() {
 	for _, o := range w.counters {
 		require.False(w, o.wrong.Load() || o.armed.Load())
 		require.Zero(w, o.queue.notifier.counting.Load())
+	}
+}
+
+// Watches of several consumers get all tasks, though one of them gives up time and again.
+func TestWatchesLoseNothing(t *testing.T) {
+	ctx := t.Context()
+	for round := range 20 {
+		q, err := Open[int](ctx, new(memory.Store), "q", &Options[int]{Capacity: 8, MaxInFlightPerKey: round % 3})
+		require.NoError(t, err)
+		const tasks = 600
+		var done sync.WaitGroup
+		var taken [tasks]atomic.Int32
+		done.Add(tasks)
+		for i := range 4 {
+			c := q.NewConsumer(Filter{})
+			var w *Watch[int]
+			var mu sync.Mutex
+			var again func()
+			take := func() {
+				mu.Lock()
+				defer mu.Unlock()
+				for {
+					one := new(Task[int])
+					found, _, err := w.Take(ctx, one)
+					if !found || err != nil {
+						return
+					}
+					go func() {
+						if one.Ack(ctx) == nil && taken[one.Payload].Add(1) == 1 {
+							done.Done()
+						}
+					}()
+					if i == 0 && one.Payload%5 == 0 { // it has enough for now
+						w.Disarm()
+						go again()
+						return
+					}
+				}
+			}
+			again = take
+			w = c.Watch(take)
+			take()
+		}
+		var all sync.WaitGroup
+		for p := range 3 {
+			all.Go(func() {
+				for i := p; i < tasks; i += 3 {
+					_, err := q.PutWait(ctx, string(rune('a'+i%4)), i, PutOptions{Priority: i % 2})
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		done.Wait()
+		require.NoError(t, q.Close(ctx))
 	}
 }
