@@ -1,12 +1,17 @@
 package metrics
 
 import (
+	"cmp"
 	"context"
+	"math"
+	"slices"
 	"strings"
-	"sync"
+	"time"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/admit"
 	"github.com/fairq/fairq/monitor"
+	"github.com/fairq/fairq/task"
 )
 
 func keyMetrics() []Metric {
@@ -18,39 +23,132 @@ func keyMetrics() []Metric {
 	}
 }
 
-// told is the keys of a source whose metrics were returned last. They stay as long as they are
-// among the first 2n, because each key that a system has ever been told of costs it memory.
-type told struct {
-	mu              sync.Mutex
-	served, refused map[string]bool
-}
+// other is the label of all keys that have none of their own.
+const other = "other"
 
-// choose returns n of the first 2n keys of an order, those first that were chosen last.
-func choose(last *map[string]bool, first []fairq.KeyStat[string], n int) (chosen []fairq.KeyStat[string]) {
-	now := map[string]bool{}
-	for _, again := range []bool{true, false} {
-		for _, k := range first {
-			if (*last)[k.Key] == again && !now[k.Key] && len(chosen) < n {
-				now[k.Key], chosen = true, append(chosen, k)
-			}
+// A key gets a label if it has this share of what its source has served or refused since the last
+// look, and keeps it for that long after it had: each key that a system has ever been told of costs
+// it memory.
+const (
+	minShare = 0.01
+	keep     = time.Hour
+)
+
+// events are what is counted of a key: served, refused, evicted, and the cost.
+type events [4]uint64
+
+func eventsOf(c fairq.Counts) events { return events{c.Served, c.Refused, c.Evicted, c.Cost} }
+
+// since returns what has been counted since; all if it was counted anew.
+func (e events) since(last events) events {
+	for i := range e {
+		if e[i] >= last[i] {
+			e[i] -= last[i]
 		}
 	}
-	*last = now
-	return chosen
+	return e
 }
 
-func (t *told) metrics(ctx context.Context, s *monitor.Source, n int) []Metric {
+func (e events) plus(d events) events {
+	for i := range e {
+		e[i] += d[i]
+	}
+	return e
+}
+
+// totals returns what a source has counted of all keys.
+func totals(stats any) events {
+	switch s := stats.(type) {
+	case fairq.Stats:
+		return events{s.Popped, s.Refused, s.Evicted, s.CostServed}
+	case task.Stats:
+		return events{s.Takes, s.Refused, s.Evicted}
+	case admit.Stats:
+		return events{s.Admitted, s.Refused}
+	}
+	return events{}
+}
+
+// told is what was returned of the keys of a source. The values of the keys that have labels, of
+// those that had, and of other, are together what the source has counted.
+type told struct {
+	total events
+	last  map[string]events // of the keys that are counted
+	keys  map[string]*labelled
+	gone  events // the values of keys that have no label any more
+	other events
+}
+
+type labelled struct {
+	value events
+	until time.Time
+}
+
+// add counts what has happened since the last look.
+func (t *told) add(total events, stats []fairq.KeyStat[string], n int, now time.Time) {
+	grown := total.since(t.total)
+	t.total = total
+	last := t.last
+	t.last = make(map[string]events, len(stats))
+	share := map[string]float64{}
+	var most []string
+	for _, k := range stats {
+		counted := eventsOf(k.Total)
+		lately := counted.since(last[k.Key])
+		t.last[k.Key] = counted
+		for i := range 2 { // served and refused
+			if grown[i] > 0 {
+				share[k.Key] = max(share[k.Key], float64(lately[i])/float64(grown[i]))
+			}
+		}
+		most = append(most, k.Key)
+	}
+	for key, l := range t.keys {
+		if now.After(l.until) && share[key] < minShare {
+			t.gone = t.gone.plus(l.value)
+			delete(t.keys, key)
+		}
+	}
+	slices.SortFunc(most, func(a, b string) int { return cmp.Or(cmp.Compare(share[b], share[a]), cmp.Compare(a, b)) })
+	for _, key := range most {
+		l := t.keys[key]
+		if share[key] >= minShare {
+			if l == nil && len(t.keys) < n && key != other {
+				l = &labelled{}
+				t.keys[key] = l
+			}
+			if l != nil {
+				l.until = now.Add(keep)
+			}
+		}
+		if l != nil {
+			l.value = l.value.plus(t.last[key].since(last[key]))
+		}
+	}
+	named := t.gone
+	for _, l := range t.keys {
+		named = named.plus(l.value)
+	}
+	for i := range total { // a key may have been served since the source was asked
+		t.other[i] = max(t.other[i], total[i]-min(total[i], named[i]))
+	}
+}
+
+// metrics returns the metrics of the keys of a source.
+func (t *told) metrics(ctx context.Context, s *monitor.Source, stats any, n int) []Metric {
+	keys, _ := s.KeyStats(ctx, math.MaxInt32, fairq.ByServed) // there are none of a queue that is closed
+	if t.keys == nil {
+		t.keys = map[string]*labelled{}
+	}
+	if len(keys) == 0 && len(t.keys) == 0 {
+		return keyMetrics()
+	}
+	t.add(totals(stats), keys, n, time.Now())
 	m := keyMetrics()
 	for i := range m {
-		m[i].Values = map[string]float64{}
-	}
-	served, _ := s.KeyStats(ctx, 2*n, fairq.ByServed) // there are none of a queue that is closed
-	refused, _ := s.KeyStats(ctx, 2*n, fairq.ByRefused)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, k := range append(choose(&t.served, served, n), choose(&t.refused, refused, n)...) {
-		for i, n := range [...]uint64{k.Total.Served, k.Total.Refused, k.Total.Evicted, k.Total.Cost} {
-			m[i].Values[k.Key] = float64(n)
+		m[i].Values = map[string]float64{other: float64(t.other[i])}
+		for key, l := range t.keys {
+			m[i].Values[key] = float64(l.value[i])
 		}
 	}
 	return m

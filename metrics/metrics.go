@@ -13,7 +13,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/fairq/fairq"
@@ -49,21 +48,28 @@ type Metric struct {
 
 // Set is the sources that are exported together.
 type Set struct {
-	sources []*monitor.Source
+	sources []*exported
 	keys    int
-	told    []told // by source
 }
 
-// New returns a Set. Of each source it has the keys with the most service lately by name, and those
-// with the most refusals, n of each: see CountKeys of [fairq.Options]. It panics if two sources have
-// the same name.
+type exported struct {
+	*monitor.Source
+	turn chan struct{} // has room for one: who has sent may use the rest
+	told told
+}
+
+// New returns a Set. Of each source it has up to n keys by name: those with one percent of what was
+// served or refused between two looks, for an hour after; all others together are "other". See
+// CountKeys of [fairq.Options]. It panics if two sources have the same name.
 func New(n int, sources ...*monitor.Source) *Set {
-	for i, s := range sources {
-		if slices.ContainsFunc(sources[:i], func(other *monitor.Source) bool { return other.Name() == s.Name() }) {
+	set := &Set{keys: n}
+	for _, s := range sources {
+		if slices.ContainsFunc(set.sources, func(other *exported) bool { return other.Name() == s.Name() }) {
 			panic(fmt.Sprintf("metrics: two sources have the name %q", s.Name()))
 		}
+		set.sources = append(set.sources, &exported{Source: s, turn: make(chan struct{}, 1)})
 	}
-	return &Set{sources: sources, keys: n, told: make([]told, len(sources))}
+	return set
 }
 
 // All returns the metrics that Look may return, without values.
@@ -75,33 +81,57 @@ func (s *Set) All() []Metric {
 	return all
 }
 
-// timeout is how long Look waits for an answer.
-const timeout = 3 * time.Second
+// timeout is how long Look waits for an answer, and grace for the end of a call that was cancelled.
+const (
+	timeout = 3 * time.Second
+	grace   = time.Second
+)
 
 // Look returns the metrics of each source as of now, by its name. It looks at all sources at the
 // same time. A FairQueue and a pool always answer; a queue of tasks in a database is read, until
 // ctx is done, and for 3 seconds at most. If it has not answered, there are only the metrics that
-// this process has counted itself, and fairq.up is 0.
+// this process has counted itself, and fairq.up is 0. Look takes 4 seconds at most, whatever the
+// sources do.
 func (s *Set) Look(ctx context.Context) map[string][]Metric {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	found := make([][]Metric, len(s.sources))
-	var all sync.WaitGroup
-	for i, source := range s.sources {
-		all.Go(func() {
-			stats, err := source.Stats(ctx)
-			found[i] = append(of(stats, err == nil), up(err == nil))
-			if s.keys > 0 {
-				found[i] = append(found[i], s.told[i].metrics(ctx, source, s.keys)...)
-			}
-		})
+	type result struct {
+		name  string
+		found []Metric
 	}
-	all.Wait()
-	byName := make(map[string][]Metric, len(found))
-	for i, source := range s.sources {
-		byName[source.Name()] = found[i]
+	results := make(chan result, len(s.sources))
+	byName := make(map[string][]Metric, len(s.sources))
+	for _, source := range s.sources {
+		byName[source.Name()] = []Metric{up(false)}
+		go func() { results <- result{source.Name(), source.look(ctx, s.keys)} }()
+	}
+	end := time.NewTimer(timeout + grace)
+	defer end.Stop()
+	for range s.sources {
+		select {
+		case r := <-results:
+			byName[r.name] = r.found
+		case <-end.C:
+			return byName
+		}
 	}
 	return byName
+}
+
+// look returns the metrics of a source. It waits for those who look at it.
+func (e *exported) look(ctx context.Context, keys int) []Metric {
+	select {
+	case e.turn <- struct{}{}:
+	case <-ctx.Done():
+		return []Metric{up(false)}
+	}
+	defer func() { <-e.turn }()
+	stats, err := e.Stats(ctx)
+	found := append(of(stats, err == nil), up(err == nil))
+	if keys > 0 {
+		found = append(found, e.told.metrics(ctx, e.Source, stats, keys)...)
+	}
+	return found
 }
 
 // of returns the metrics of a fairq.Stats, task.Stats, pool.Stats or admit.Stats.

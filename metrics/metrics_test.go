@@ -119,21 +119,72 @@ func TestValues(t *testing.T) {
 	})
 }
 
-func TestKeysDoNotComeAndGo(t *testing.T) {
-	var last map[string]bool
-	for _, c := range []struct{ first, want string }{
-		{"", ""},
-		{"a", "a"},
-		{"b a", "a b"},
-		{"c d b a", "b a"},
-		{"c d a b", "a b"},
-		{"c d e a", "a c"}, // b is not among the first
-		{"b c a", "c a"},
-		{"e f", "e f"},
-	} {
-		require.Equal(t, strings.Fields(c.want), append([]string{}, metrics.Choose(&last, 2, strings.Fields(c.first)...)...), c.first)
-	}
+// Few keys have labels, however many come and go, and the sums are right.
+func TestKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := fairq.New(func(key string) string { return key }, &fairq.Options[string, string]{Capacity: 1000, CountKeys: 200})
+		set := metrics.New(3, monitor.FairQueue("jobs", q, nil))
+		seen := map[string]bool{}
+		sums := map[string]float64{} // of what each label has grown by
+		last := map[string]float64{}
+		look := func() {
+			for _, m := range set.Look(t.Context())["jobs"] {
+				if m.Name != "fairq.key.served" {
+					continue
+				}
+				for key, value := range m.Values {
+					require.GreaterOrEqual(t, value, last[key], "a counter")
+					sums[key] += value - last[key]
+					last[key], seen[key] = value, true
+				}
+			}
+		}
+		serve := func(key string, n int) {
+			for range n {
+				require.NoError(t, q.Push(key))
+				q.Pop()
+			}
+		}
+		for i := range 240 {
+			serve("always", 20)
+			for j := range 100 {
+				serve(fmt.Sprint("rare ", i*100+j), 1)
+			}
+			serve(fmt.Sprint("often ", i/60), 10)
+			time.Sleep(time.Minute)
+			look()
+		}
+		require.Contains(t, seen, "always")
+		require.LessOrEqual(t, len(seen), 1+1+2*4, "in four hours")
+		total := 0.0
+		for _, n := range sums {
+			total += n
+		}
+		require.EqualValues(t, q.Stats().Popped, total)
+		require.InDelta(t, 240*20, sums["always"], 20)
+
+		// A source that does not answer does not hold up the others.
+		begin := time.Now()
+		slow := metrics.New(0, monitor.Pool("slow", sleeper{}, nil), monitor.FairQueue("jobs", q, nil))
+		for range 2 {
+			found := slow.Look(t.Context())
+			require.Len(t, found["slow"], 1)
+			require.Greater(t, len(found["jobs"]), 5)
+		}
+		require.LessOrEqual(t, time.Since(begin), 8*time.Second)
+		time.Sleep(time.Hour)
+	})
 }
+
+// sleeper is a pool that does not answer.
+type sleeper struct{}
+
+func (sleeper) Stats() pool.Stats {
+	time.Sleep(time.Minute)
+	return pool.Stats{}
+}
+func (sleeper) Pause()  {}
+func (sleeper) Resume() {}
 
 // log is a Times that remembers what it is told.
 type log struct {

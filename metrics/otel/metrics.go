@@ -22,8 +22,8 @@ import (
 // waiting times of a FairQueue there are two counters, fairq.queue.wait.count and
 // fairq.queue.wait.sum.
 //
-// Of each source it has n keys with the most service lately by name, and n with the most refusals. It
-// panics if two sources have the same name, and returns the error of the provider, if any.
+// Of each source it has up to n keys by name, see [metrics.New]. It panics if two sources have the
+// same name, and returns the error of the provider, if any.
 func Register(provider metric.MeterProvider, n int, sources ...*monitor.Source) (metric.Registration, error) {
 	set := metrics.New(n, sources...)
 	r := registry{meter: meterOf(provider), instruments: map[string]metric.Float64Observable{}}

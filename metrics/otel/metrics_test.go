@@ -91,7 +91,7 @@ func TestMetrics(t *testing.T) {
 			"fairq.queue.items":      {"name=jobs": 1},
 			"fairq.queue.wait.count": {"name=jobs": 1},
 			"fairq.queue.wait.sum":   {"name=jobs": 2},
-			"fairq.key.served":       {"key=a,name=jobs": 1},
+			"fairq.key.served":       {"key=a,name=jobs": 1, "key=other,name=jobs": 0},
 			"fairq.taskqueue.tasks": {
 				"name=emails,state=ready": 0, "name=emails,state=delayed": 0, "name=emails,state=taken": 0, "name=emails,state=buried": 0, "name=emails,state=held": 0,
 			},

@@ -8,10 +8,10 @@
 // A metric is called as in package metrics, with underscores, then its unit, then _total if it is
 // a counter: fairq.queue.events is fairq_queue_events_total. The label name is that of the source.
 // One other label may tell a state, an event, an outcome or a key: so a source has some 25 time
-// series, 21 more for each histogram, and 4 for each key that it is to tell of by name. The page
+// series, 21 more for each histogram, and 4 for each key that it tells of by name and for the others together. The page
 // docs/metrics.md lists them, and docs/grafana.json is a dashboard.
 //
-// A scrape looks at all sources at once, and waits for 3 seconds at most. For a source that has not
+// A scrape looks at all sources at once, and takes 4 seconds at most. For a source that has not
 // answered by then, because its database is down, fairq_up is 0, and there are only the metrics
 // that the process has counted itself.
 package fairqprom
@@ -37,8 +37,8 @@ type Collector struct {
 	wait, run    *prometheus.HistogramVec
 }
 
-// NewCollector returns a Collector that has keys by name: n of each source with the most service
-// lately, and n with the most refusals. It panics if two sources have the same name.
+// NewCollector returns a Collector that has up to n keys of each source by name, see [metrics.New]. It
+// panics if two sources have the same name.
 func NewCollector(n int, sources ...*monitor.Source) *Collector {
 	c := &Collector{
 		set: metrics.New(n, sources...), descriptions: map[string]*prometheus.Desc{},

@@ -45,6 +45,7 @@ func ExampleNewCollector() {
 	// # HELP fairq_key_served_total Items of a key that were delivered, or tasks that were taken.
 	// # TYPE fairq_key_served_total counter
 	// fairq_key_served_total{key="a",name="jobs"} 1
+	// fairq_key_served_total{key="other",name="jobs"} 0
 	// # HELP fairq_queue_events_total Items to which something has happened.
 	// # TYPE fairq_queue_events_total counter
 	// fairq_queue_events_total{event="drain",name="jobs"} 0
@@ -288,6 +289,17 @@ func TestDashboard(t *testing.T) {
 			}
 			require.Equal(t, strings.HasSuffix(metric[0], "_total") || strings.HasSuffix(metric[0], "_bucket"), strings.Contains(e, "rate("), e)
 			require.Equal(t, strings.Count(e, "("), strings.Count(e, ")"), e)
+		}
+		rules, err := os.ReadFile("../../docs/alerts.yaml")
+		require.NoError(t, err)
+		alerts := regexp.MustCompile(`(?m)^        expr: (.*)$`).FindAllStringSubmatch(string(rules), -1)
+		require.Len(t, alerts, strings.Count(string(rules), "- alert: "))
+		for _, e := range alerts {
+			for _, m := range regexp.MustCompile(`(fairq_\w+)(?:\{(\w+)(?:=|!=)"(\w+)"\})?`).FindAllStringSubmatch(e[1], -1) {
+				require.NotNil(t, labels[m[1]], e[1])
+				require.True(t, m[2] == "" || labels[m[1]][m[2]], e[1])
+			}
+			require.Equal(t, strings.Count(e[1], "("), strings.Count(e[1], ")"), e[1])
 		}
 		for name := range labels {
 			if !regexp.MustCompile(`_bucket|capacity|counted|waiting|_keys|cost_|closed|schedule|started|pool_tasks`).MatchString(name) {
