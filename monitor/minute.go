@@ -134,7 +134,7 @@ func (p *past) add(l *sample) {
 		is(isClosed, s.Closed)
 	case task.Stats:
 		now.counts = counts{Served: s.Takes, Refused: s.Refused, Evicted: s.Evicted, Failed: s.Buries, Lost: s.Losses}
-		at.Busy, at.Buried = s.Taken, s.Buried
+		now.wait, at.Busy, at.Buried = l.taken, s.Taken, s.Buried
 		is(isPaused, s.Paused)
 	case pool.Stats:
 		now.counts = counts{Served: s.Started, Refused: s.Refused, Evicted: s.Dropped, Failed: s.Failed, Lost: s.Lost}

@@ -144,20 +144,23 @@ func TestAlerts(t *testing.T) {
 				cancel()
 			}()
 		}
+		time.Sleep(3 * time.Second)
 		taken, err := tasks.Take(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, taken.Bury(t.Context(), errors.New("no")))
+		_, answer := get(t, m, "/v1/queues/mails")
+		require.EqualValues(t, 4194304*time.Microsecond, answer["minute"].(map[string]any)["wait"].(map[string]any)["p50_ns"], "3 s at most")
 		require.NoError(t, tasks.Pause(t.Context()))
 		require.NoError(t, tasks.PauseKey(t.Context(), "nobody"))
 		p.stats = pool.Stats{Failed: 3, Lost: 2, Paused: true}
 		time.Sleep(2 * time.Second)
 		require.Equal(t, []any{
-			"it is paused; 9 wait", "the key nobody is paused", "3 tasks of user 0 were refused in the last 2 s",
-			"1 task failed for good in the last 2 s", "1 task is buried",
+			"it is paused; 9 wait", "the key nobody is paused", "3 tasks of user 0 were refused in the last 5 s",
+			"1 task failed for good in the last 5 s", "1 task is buried",
 		}, alerts(t, m, "mails"))
-		require.Equal(t, []any{"13 calls of a were refused in the last 2 s"}, alerts(t, m, "api"))
+		require.Equal(t, []any{"13 calls of a were refused in the last 5 s"}, alerts(t, m, "api"))
 		require.Equal(t, []any{
-			"it is paused; 0 wait", "3 tasks failed for good in the last 2 s", "2 leases were lost in the last 2 s",
+			"it is paused; 0 wait", "3 tasks failed for good in the last 5 s", "2 leases were lost in the last 5 s",
 		}, alerts(t, m, "workers"))
 		paused := rows(t, m, "/v1/queues/mails/keys?by=paused", "keys")
 		require.Equal(t, "nobody", paused[0]["key"])

@@ -91,9 +91,10 @@ type sample struct {
 	// that is not known.
 	Newcomer *int `json:"new_key_waits,omitempty"`
 
-	keys  map[string]any // by text, those that cannot be told from it
-	waits *quantiles     // of the queue of a pool
-	event []byte         // for the page
+	keys  map[string]any  // by text, those that cannot be told from it
+	waits *quantiles      // of the queue of a pool
+	taken fairq.Histogram // how long the tasks taken had been ready
+	event []byte          // for the page
 }
 
 type summary struct {

@@ -150,7 +150,7 @@ func (q *taskQueue[V]) look(ctx context.Context) (s sample, err error) {
 	if err != nil {
 		return s, err
 	}
-	s.Stats, s.Backlog = stats, stats.Ready+stats.Delayed+stats.Held
+	s.Stats, s.Backlog, s.taken = stats, stats.Ready+stats.Delayed+stats.Held, q.Waits()
 	n := maxUpcoming
 	if !q.InMemory() {
 		n = maxUpcomingRows

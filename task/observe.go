@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/internal/keycount"
+	"github.com/fairq/fairq/task/driver"
 )
 
 // KeyStats returns n keys, those first that an order names; if there are fewer, all.
@@ -91,13 +93,38 @@ func (q *Queue[V]) count(key string, c keycount.Counts) {
 	}
 }
 
-// countServed counts a task that was taken.
+// countServed counts a task that was taken, if that is wanted.
 func (q *Queue[V]) countServed(t *Task[V]) {
-	counts := keycount.Counts{Served: 1}
-	if q.options.Quantum > 0 {
-		counts.Cost = uint64(t.details().Cost)
+	if q.counts == nil {
+		return
 	}
-	q.count(t.Key, counts)
+	d, now, counts := t.details(), time.Now(), keycount.Counts{Served: 1}
+	if q.options.Quantum > 0 {
+		counts.Cost = uint64(d.Cost)
+	}
+	q.counts.Add(t.Key, counts, now)
+	q.waits.mu.Lock()
+	defer q.waits.mu.Unlock()
+	h, wait, i := &q.waits.total, max(0, time.Duration(driver.Nanos(now)-d.ReadyAt)), 0
+	for h.Bound(i) < wait {
+		i++
+	}
+	h.Count, h.Sum = h.Count+1, h.Sum+wait.Seconds()
+	h.Buckets[i]++
+}
+
+// waits counts for how long tasks were ready.
+type waits struct {
+	mu    sync.Mutex
+	total fairq.Histogram
+}
+
+// Waits returns for how long the tasks had been ready that this Queue has taken. It is empty without
+// Options.CountKeys.
+func (q *Queue[V]) Waits() fairq.Histogram {
+	q.waits.mu.Lock()
+	defer q.waits.mu.Unlock()
+	return q.waits.total
 }
 
 // countRefusal counts a Put that does not wait.

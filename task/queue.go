@@ -28,6 +28,7 @@ type Queue[V any] struct {
 	notifier *notifier
 	self     *Consumer[V] // of Take and TakeBatch
 	counts   *keycount.Counter[string]
+	waits    waits
 	learned  account.Means // with Options.PriorCost
 
 	close  sync.Mutex // held by Close
