@@ -63,9 +63,12 @@ func (q *Queue[K, V]) keepLevels() *levels {
 // kept.
 func (q *Queue[K, V]) setLevel(slot, items uint32) {
 	if q.levels != nil {
-		q.levels.set(slot, q.level(slot, items))
+		q.moveLevel(slot, items)
 	}
 }
+
+// moveLevel is not in setLevel, so that this can be inlined.
+func (q *Queue[K, V]) moveLevel(slot, items uint32) { q.levels.set(slot, q.level(slot, items)) }
 
 // level returns the level of a key with so many items.
 func (q *Queue[K, V]) level(slot, items uint32) uint32 {
