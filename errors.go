@@ -26,7 +26,7 @@ var (
 )
 
 // FullError says how full the queue was that refused a push. [errors.Is] reports it as [ErrFull],
-// and if Key is true as [ErrKeyFull] too.
+// and if PerKey is true as [ErrKeyFull] too.
 type FullError struct {
 	Len    int  // items queued, or, if PerKey is true, items queued under the pushing key
 	PerKey bool // the limit is one for the key
