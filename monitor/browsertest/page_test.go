@@ -97,6 +97,8 @@ func TestFairQueue(t *testing.T) {
 	for call, want := range map[string]string{
 		"duration(128e3)": "130 µs", "duration(4e6)": "4 ms", "duration(1.5e9)": "1.5 s", "duration(90e9)": "1 min 30 s",
 		"duration(7260e9)": "2 h 1 min", "number(1234)": "1,234", "number(1234567)": "1.23M", "percent(0.5)": "50 %",
+		`String([5e3, 60e3].map((time) => isGap({ time }, { time: 0 })))`:                                      "false,true",
+		`(point(0), /^At \d/.test($("pointer").textContent) + String(point(null)) + $("pointer").textContent)`: "trueundefined",
 	} {
 		require.Equal(t, want, eval[string](p, call), call)
 	}

@@ -343,8 +343,8 @@ function countsOf({ kind, stats: s }) {
 }
 
 function showCharts(sample) {
-  const range = $('range').value * 60e3;
   const now = points[points.length - 1].time;
+  const range = Math.min($('range').value * 60e3, Math.max(60e3, now - points[0].time)); // or as much of it as is known
   const shown = points.filter((p) => p.time >= now - range - 2 * step);
   fill($('panels'), panels(sample), (p) => p.title,
     (p) => {
@@ -416,7 +416,8 @@ function showUpcoming(sample) {
   set($('next-title'), sample.queue ? `Next to leave the queue ${sample.queue}` : 'Next to leave');
   $('next-note').hidden = !sample.counts;
   const n = sample.new_key_waits;
-  set($('newcomer'), upcoming.length === 0 ? 'Nothing is about to leave.' : n === undefined ? '' : n === 0 ? 'A new key is next.'
+  set($('newcomer'), upcoming.length === 0 ? 'Nothing is about to leave.' : n === undefined
+    ? sample.more ? 'A new key waits for more items than are shown.' : '' : n === 0 ? 'A new key is next.'
     : `A new key waits for at most ${number(n)} ${n === 1 ? 'item' : 'items'}.`);
   const blocks = [];
   const counts = new Map();
@@ -544,9 +545,9 @@ async function showFailures(sample) {
     refresh('buried');
     $('task').hidden = true;
   }
-  let note = answer.count === 1 ? 'One task is buried.' : `${number(answer.count)} tasks are buried.`;
+  let note = answer.count === 0 ? '' : answer.count === 1 ? 'One task is buried.' : `${number(answer.count)} tasks are buried.`;
   if (answer.read < answer.count) note += ` The groups are of ${number(answer.read)} of them.`;
-  if (failed && answer.count === 0) note += ' What else has failed for good went to DeadLetters or was forgotten.';
+  if (failed && answer.count === 0) note = 'Nothing is buried: what has failed for good went to DeadLetters, or was forgotten.';
   set($('failures-note'), note);
   const all = (group, n, of) => {
     const form = group ? Object.fromEntries(['key', 'kind', 'reason'].map((field) => [field, group[field] || ''])) : {};
@@ -674,11 +675,7 @@ async function connect() {
   if (stream || document.hidden || name === null || !listed(name)) return;
   const url = `${path(name)}/events`;
   const opened = stream = new EventSource(url);
-  const old = await ask(`${path(name)}/history`);
-  if (old.points) points = old.points.map((p) => ({ ...p, time: Date.parse(p.at) }));
-  if (stream !== opened) return;
   stream.onopen = () => set($('status'), 'Live');
-  if (stream.readyState === EventSource.OPEN) stream.onopen();
   stream.onmessage = (event) => {
     set($('status'), 'Live');
     show(JSON.parse(event.data));
@@ -697,6 +694,11 @@ async function connect() {
     }
     end.abort();
   };
+  const old = await ask(`${path(name)}/history`);
+  if (!old.points || stream !== opened) return;
+  const before = old.points.map((p) => ({ ...p, time: Date.parse(p.at) }));
+  points = before.concat(points.filter((p) => before.every((b) => b.time < p.time)));
+  if (previous && points.length) showCharts(previous);
 }
 
 function disconnect() {

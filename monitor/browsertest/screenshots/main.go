@@ -81,7 +81,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer end()
-	if err := chromedp.Run(browser, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(page), chromedp.Sleep(settle)); err != nil {
+	if err := chromedp.Run(browser, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(page+"?queue=grid"), chromedp.Sleep(settle)); err != nil {
 		return err
 	}
 	for _, picture := range []struct {
@@ -95,8 +95,7 @@ func run(ctx context.Context) error {
 			chromedp.EmulateViewport(picture.width, picture.height),
 			emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: picture.colours}}),
 			// The sections between the two would fill the picture.
-			chromedp.Evaluate(`for (const id of ['chart-title', 'next-title', 'buried-title'])
-				document.getElementById(id).parentElement.style.display = 'none'`, nil),
+			chromedp.Evaluate(`for (const id of ['charts', 'next', 'failures']) document.getElementById(id).style.display = 'none'`, nil),
 			chromedp.Sleep(2*time.Second), chromedp.CaptureScreenshot(&png))
 		if err != nil {
 			return err
