@@ -120,6 +120,10 @@ func validateCosts(of string, known, settle bool, quantum, prior int64) error {
 	return nil
 }
 
+// firstSettled is the first round where costs are settled: an account may lie before it, by what its
+// key has got back.
+const firstSettled = 1 << 40
+
 // beginCosts begins to share work, or items, as the fields of the queue say. It must be empty.
 func (q *Queue[K, V]) beginCosts() {
 	if !q.hasCosts() {
@@ -130,6 +134,9 @@ func (q *Queue[K, V]) beginCosts() {
 	}
 	if err := validateCosts("Queue", q.Cost != nil, q.SettleCosts, q.Quantum, q.PriorCost); err != nil {
 		panic(err)
+	}
+	if q.SettleCosts && q.rounds.last == 0 {
+		q.rounds.current, q.rounds.last = firstSettled, firstSettled
 	}
 	if q.costs == nil {
 		q.costs = new(costs)

@@ -1,6 +1,9 @@
 package roundsmodel
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // Accounts is Turns for items with costs. A key has an account: it has used its share of all rounds
 // before round, and used of its share of that.
@@ -177,7 +180,7 @@ func (a *Accounts[K]) Pop() (next K) {
 	a.drop(next, 0)
 	if items, turns := k.count(); items > turns {
 		a.price(next)
-		a.give(k, 0)
+		a.give(k, math.MinInt) // a key with credit keeps it
 	}
 	return next
 }
