@@ -42,6 +42,7 @@ func (t *transaction) run(ctx context.Context) error {
 		}
 		t.running = nil
 		t.committer.move(t.calls, running, committing)
+		check(ctx.Err()) // a caller has left, so the others' calls run again without it
 		if err := tx.Commit(); err != nil {
 			if _, again := t.store.db.Again(err); !again { // else nothing has happened
 				t.inDoubt = true

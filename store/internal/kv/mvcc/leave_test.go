@@ -1,0 +1,69 @@
+package mvcc_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairq/fairq/store/internal/kv"
+	"github.com/fairq/fairq/store/internal/kv/mvcc"
+	"github.com/fairq/fairq/task"
+)
+
+// watched is an engine that takes a second to begin, and calls put when something is written.
+type watched struct {
+	*mvcc.Client
+	put *atomic.Pointer[func()]
+}
+
+type watchedTxn struct {
+	kv.Txn
+	watched
+}
+
+func (w watched) Begin(ctx context.Context) (kv.Txn, error) {
+	time.Sleep(time.Second)
+	t, err := w.Client.Begin(ctx)
+	return watchedTxn{t, w}, err
+}
+
+func (t watchedTxn) Put(key, value []byte) error {
+	if put := t.put.Swap(nil); put != nil {
+		(*put)()
+	}
+	return t.Txn.Put(key, value)
+}
+
+// A caller whose context ends while its transaction runs takes nothing from the others in it.
+func TestLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		put := new(atomic.Pointer[func()])
+		c := clients(t, 1, func() kv.Engine { return watched{new(mvcc.DB).Client(), put} }, kv.Options{})[0]
+		ctx, cancel := context.WithCancel(t.Context())
+		var errs [3]error
+		for i, ctx := range []context.Context{t.Context(), ctx, t.Context()} {
+			go func() { _, errs[i] = c.Put(ctx, "key", i, task.PutOptions{}) }()
+			synctest.Wait() // the first is about to begin alone, the others share the next transaction
+		}
+		time.Sleep(1500 * time.Millisecond)
+		leave := func() {
+			cancel()
+			synctest.Wait()
+		}
+		put.Store(&leave)
+		time.Sleep(time.Minute)
+		require.Equal(t, []error{nil, context.Canceled, nil}, errs[:])
+		for _, payload := range []int{0, 2} {
+			one, err := c.Take(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, payload, one.Payload)
+		}
+		_, found, err := c.TryTake(t.Context())
+		require.NoError(t, err)
+		require.False(t, found)
+	})
+}
