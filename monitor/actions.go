@@ -232,8 +232,9 @@ func (q *taskQueue[V]) each(ctx context.Context, o task.ListOptions, reason stri
 
 // finished returns what was done, of which more is left if ctx is done.
 func finished(ctx context.Context, n int, err error) (int, bool, error) {
-	if err != nil && n > 0 && ctx.Err() != nil {
-		return n, true, nil
+	more := err != nil && n > 0 && ctx.Err() != nil
+	if more {
+		err = nil
 	}
-	return n, false, err
+	return n, more, err
 }
