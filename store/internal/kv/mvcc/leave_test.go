@@ -2,6 +2,7 @@ package mvcc_test
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -45,8 +46,9 @@ func TestLeave(t *testing.T) {
 		c := clients(t, 1, func() kv.Engine { return watched{new(mvcc.DB).Client(), put} }, kv.Options{})[0]
 		ctx, cancel := context.WithCancel(t.Context())
 		var errs [3]error
+		var done sync.WaitGroup
 		for i, ctx := range []context.Context{t.Context(), ctx, t.Context()} {
-			go func() { _, errs[i] = c.Put(ctx, "key", i, task.PutOptions{}) }()
+			done.Go(func() { _, errs[i] = c.Put(ctx, "key", i, task.PutOptions{}) })
 			synctest.Wait() // the first is about to begin alone, the others share the next transaction
 		}
 		time.Sleep(1500 * time.Millisecond)
@@ -55,7 +57,7 @@ func TestLeave(t *testing.T) {
 			synctest.Wait()
 		}
 		put.Store(&leave)
-		time.Sleep(time.Minute)
+		done.Wait()
 		require.Equal(t, []error{nil, context.Canceled, nil}, errs[:])
 		for _, payload := range []int{0, 2} {
 			one, err := c.Take(t.Context())
