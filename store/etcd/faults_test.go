@@ -105,7 +105,7 @@ func TestUnguarded(t *testing.T) {
 }
 
 func TestWake(t *testing.T) {
-	faulttest.Wake(t, openFaulty, newDatabase(t, 1), 50*time.Millisecond)
+	faulttest.Wake(t, openFaulty, newDatabase(t, 1))
 }
 
 // TestKillMembers kills processes that use three servers, and meanwhile the one that leads.

@@ -40,4 +40,4 @@ func TestShare(t *testing.T) { faulttest.Share(t, openFaulty, newDatabase) }
 // Two processes may not see each other's tasks, so each of them gives a key a turn in a round.
 func TestFair(t *testing.T) { faulttest.Fair(t, openFaulty, newDatabase(t), 2) }
 
-func TestWake(t *testing.T) { faulttest.Wake(t, openFaulty, newDatabase(t), 200*time.Millisecond) }
+func TestWake(t *testing.T) { faulttest.Wake(t, openFaulty, newDatabase(t)) }

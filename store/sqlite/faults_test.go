@@ -42,6 +42,6 @@ func TestShare(t *testing.T) { faulttest.Share(t, openFaulty, newFile) }
 // No two transactions run at the same time, so each key has one turn in a round, whoever puts.
 func TestFair(t *testing.T) { faulttest.Fair(t, openFaulty, newFile(t), 1) }
 
-func TestWake(t *testing.T) { faulttest.Wake(t, openFaulty, newFile(t), 100*time.Millisecond) }
+func TestWake(t *testing.T) { faulttest.Wake(t, openFaulty, newFile(t)) }
 
 func TestAttend(t *testing.T) { faulttest.Attend(t, openFaulty, newFile(t), 20*time.Second) }

@@ -14,8 +14,8 @@ import (
 )
 
 // Wake measures how long it takes until one process knows what another one has done. Half of the
-// times must be less than usually.
-func Wake(t *testing.T, open Opener, where string, usually time.Duration) {
+// times must be less than half a second, beside other tests: who is not woken looks much later.
+func Wake(t *testing.T, open Opener, where string) {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	s, err := open(ctx, where)
@@ -60,7 +60,7 @@ func Wake(t *testing.T, open Opener, where string, usually time.Duration) {
 		slices.Sort(list)
 		middle, longest := list[len(list)/2], list[len(list)-1]
 		t.Logf("%s: %v usually, %v at most", what, middle, longest)
-		require.Less(t, middle, usually, what)
+		require.Less(t, middle, time.Second/2, what)
 	}
 }
 
