@@ -43,5 +43,3 @@ func (q *FairQueue[K, V]) TimeSnapshot() time.Duration {
 	q.mu.Unlock()
 	return time.Since(start)
 }
-
-func (h *Histogram) Add(d time.Duration) { h.add(d) }

@@ -214,7 +214,7 @@ func (m *fairModel) take() int {
 	m.counts.Popped++
 	m.counts.CostServed += m.knownCost(item)
 	m.countKey(item, Counts{Served: 1, Cost: m.knownCost(item)})
-	m.counts.Wait.add(time.Since(m.since[item]))
+	m.counts.Wait.Add(time.Since(m.since[item]))
 	return item
 }
 

@@ -481,7 +481,7 @@ func (q *FairQueue[K, V]) Drain() []V {
 func (q *FairQueue[K, V]) setCostsLocked() {
 	o := &q.options
 	q.queue.Cost, q.queue.Quantum, q.queue.PriorCost, q.queue.SettleCosts = o.Cost, o.Quantum, o.PriorCost, o.SettleCosts
-	if q.queue.beginCosts(); (o.ShareTime || q.queue.hasOneTurn()) && o.WhenFull >= EvictHeaviest {
+	if q.queue.beginCosts(); q.queue.lacksTurns() && o.WhenFull >= EvictHeaviest {
 		q.queue.keepLevels()
 	}
 }

@@ -120,7 +120,7 @@ func (t *keyTable[K]) addWait(slot uint32, wait time.Duration) {
 		t.histograms.reach(slot)
 		*t.histograms.at(slot) = h
 	}
-	h.add(wait)
+	h.Add(wait)
 }
 
 // histogram returns what addWait has counted for a key, nil if that is nothing.

@@ -62,7 +62,7 @@ func (q *Queue[K, V]) EvictOldest() (key K, value V, ok bool) {
 // furthest round, or where not all items have turns, one with the most items for its weight. The
 // queue must not be empty.
 func (q *Queue[K, V]) heaviest() *keyState[K] {
-	if q.shares != nil || q.hasOneTurn() {
+	if q.lacksTurns() {
 		return q.keys.at(q.keepLevels().top())
 	}
 	return q.keys.at(q.links.at(q.rounds.tailOf(q.rounds.last)).key & keyMask)
@@ -70,7 +70,7 @@ func (q *Queue[K, V]) heaviest() *keyState[K] {
 
 // isHeaviest tells whether no backlog reaches further than that of a key, which has items.
 func (q *Queue[K, V]) isHeaviest(s *keyState[K]) bool {
-	if q.shares != nil || q.hasOneTurn() {
+	if q.lacksTurns() {
 		slot := q.links.at(s.oldest).key & keyMask
 		return int(q.level(slot, s.len)) >= len(q.keepLevels().heads)-1
 	}

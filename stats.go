@@ -148,7 +148,8 @@ func (h Histogram) Quantile(q float64) time.Duration {
 	return 0
 }
 
-func (h *Histogram) add(d time.Duration) {
+// Add counts a duration.
+func (h *Histogram) Add(d time.Duration) {
 	h.Count++
 	h.Sum += d.Seconds()
 	micros := uint64(max(0, d-1) / time.Microsecond) // rounded up, minus one
@@ -199,7 +200,7 @@ func (w *waitTimes) leave(node uint32) {
 func (w *waitTimes) deliver(node uint32) time.Duration {
 	wait := w.age(node)
 	w.leave(node)
-	w.total.add(wait)
+	w.total.Add(wait)
 	return wait
 }
 

@@ -105,12 +105,7 @@ func (q *Queue[V]) countServed(t *Task[V]) {
 	q.counts.Add(t.Key, counts, now)
 	q.waits.mu.Lock()
 	defer q.waits.mu.Unlock()
-	h, wait, i := &q.waits.total, max(0, time.Duration(driver.Nanos(now)-d.ReadyAt)), 0
-	for h.Bound(i) < wait {
-		i++
-	}
-	h.Count, h.Sum = h.Count+1, h.Sum+wait.Seconds()
-	h.Buckets[i]++
+	q.waits.total.Add(max(0, time.Duration(driver.Nanos(now)-d.ReadyAt)))
 }
 
 // waits counts for how long tasks were ready.

@@ -15,35 +15,12 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// watched is an engine that takes a second to begin, and calls put when something is written.
-type watched struct {
-	*mvcc.Client
-	put *atomic.Pointer[func()]
-}
-
-type watchedTxn struct {
-	kv.Txn
-	watched
-}
-
-func (w watched) Begin(ctx context.Context) (kv.Txn, error) {
-	time.Sleep(time.Second)
-	t, err := w.Client.Begin(ctx)
-	return watchedTxn{t, w}, err
-}
-
-func (t watchedTxn) Put(key, value []byte) error {
-	if put := t.put.Swap(nil); put != nil {
-		(*put)()
-	}
-	return t.Txn.Put(key, value)
-}
-
 // A caller whose context ends while its transaction runs takes nothing from the others in it.
 func TestLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		put := new(atomic.Pointer[func()])
-		c := clients(t, 1, func() kv.Engine { return watched{new(mvcc.DB).Client(), put} }, kv.Options{})[0]
+		engine := counted{Client: new(mvcc.DB).Client(), entries: new(atomic.Int64), slow: time.Second, put: put}
+		c := clients(t, 1, func() kv.Engine { return engine }, kv.Options{})[0]
 		ctx, cancel := context.WithCancel(t.Context())
 		var errs [3]error
 		var done sync.WaitGroup

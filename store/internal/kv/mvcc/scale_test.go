@@ -29,9 +29,10 @@ import (
 type counted struct {
 	*mvcc.Client
 	entries *atomic.Int64
-	spans   *atomic.Int64 // not counted if nil
-	slow    time.Duration // how much longer it takes to begin
-	graves  *graves       // if not nil, they are passed over, and count too
+	spans   *atomic.Int64           // not counted if nil
+	slow    time.Duration           // how much longer it takes to begin
+	graves  *graves                 // if not nil, they are passed over, and count too
+	put     *atomic.Pointer[func()] // if not nil, what it has is called once, before something is written
 }
 
 // graves are keys that were deleted.
@@ -89,6 +90,11 @@ func (t countedTxn) Scan(s kv.Span) iter.Seq2[kv.Entry, error] {
 }
 
 func (t countedTxn) Put(key, value []byte) error {
+	if t.put != nil {
+		if put := t.put.Swap(nil); put != nil {
+			(*put)()
+		}
+	}
 	if t.graves != nil {
 		delete(t.graves.keys, string(key))
 	}
