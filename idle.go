@@ -3,9 +3,10 @@ package fairq
 // Idle keys have no items, and the queue remembers them nevertheless: for what they have used of
 // the rounds to come, so that a key gets no more by pushing its next item when its last one has
 // left; under ThisRound, for having been served in the current one; for what was learned of
-// their costs; and with ShareTime to be found faster. They stay where they are in the table. If there are many, each call looks at some
-// keys for those that can be forgotten, by a hand that goes round the table (Corbató's clock,
-// 1968): so a key that comes and goes costs no more than one that stays.
+// their costs; and with ShareTime to be found faster. They stay where they are in the table. If
+// there are many, each call looks at some keys for those that can be forgotten, by a hand that goes
+// round the table (Corbató's clock, 1968): so a key that comes and goes costs no more than one that
+// stays.
 
 const (
 	idleShare = 3       // idle keys for each active one that may stay without a reason

@@ -44,8 +44,8 @@ func (l *Limiter[K]) priceLocked(units float64) float64 {
 	return min(units, max(0, -l.budget.level))
 }
 
-// settleLocked returns what a key is charged, or given back if that is below 0, for a call that has
-// used so many units. The level is up to date.
+// settleLocked settles a call that has used a number of units. It returns how many more its key is
+// charged than before, below 0 if it gets some back. The level is up to date.
 func (l *Limiter[K]) settleLocked(c *call[K], used int64) float64 {
 	if used < 0 || used == c.units {
 		return 0

@@ -104,11 +104,11 @@ var commands = []command{
 	{"drop", "QUEUE", "delete a queue, unless a task of it is taken", "history yes", drop},
 	{"serve", "[QUEUE...]", "show these queues, or all, on a page on localhost", "actions history payload port", serve},
 	{"completion", "SHELL", "print a script that completes commands and flags, for bash, zsh or fish", "", nil},
-	{"version", "", "tell which version of fairq this is", "", version},
+	{"version", "", "print the version of fairq", "", version},
 	{"help", "[COMMAND]", "list the commands and flags, or those of one command", "", nil},
 }
 
-// needsStore tells whether a command looks at a store.
+// needsStore reports whether the command looks at a store.
 func (c *command) needsStore() bool {
 	return c.name != "completion" && c.name != "version" && c.name != "help"
 }

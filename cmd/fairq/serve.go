@@ -64,7 +64,7 @@ func (c *call) follow(ctx context.Context, m *monitor.Monitor, shown map[string]
 		case <-ctx.Done():
 			return
 		}
-		if sources, err := c.sources(ctx, shown); err == nil { // else the page tells what is wrong
+		if sources, err := c.sources(ctx, shown); err == nil { // otherwise the page shows the error
 			m.Show(sources...)
 		}
 	}
