@@ -18,6 +18,7 @@ import (
 type Consumer[V any] struct {
 	queue        *Queue[V]
 	handle       driver.Handle
+	number       int // in the order in which the consumers of the queue were made
 	state        consumerState
 	disconnected atomic.Bool // it keeps what it holds
 }
@@ -34,7 +35,8 @@ func (q *Queue[V]) newConsumer(h driver.Handle, filter Filter) *Consumer[V] {
 	if older != nil && older.handle.Epoch > h.Epoch { // it was resumed again meanwhile
 		older = c
 	} else {
-		q.consumers[h.ID] = c
+		q.made++
+		c.number, q.consumers[h.ID] = q.made, c
 	}
 	q.mu.Unlock()
 	if older != nil {

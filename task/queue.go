@@ -34,8 +34,9 @@ type Queue[V any] struct {
 	close  sync.Mutex // held by Close
 	closed bool       // nothing is to be handed back any more, and the backend is closed
 
-	mu        sync.Mutex              // protects consumers
+	mu        sync.Mutex              // protects consumers and made
 	consumers map[string]*Consumer[V] // by id, of each the newest
+	made      int                     // how many consumers there ever were
 }
 
 // Open opens the queue of that name in a store, and makes it if there is none, unless Options.AsIs
@@ -435,7 +436,7 @@ func (q *Queue[V]) end(ctx context.Context) error {
 	// it has it, and hands it back.
 	q.notifier.stop(ErrClosed)
 	q.mu.Lock()
-	consumers := slices.Collect(maps.Values(q.consumers))
+	consumers := slices.SortedFunc(maps.Values(q.consumers), func(a, b *Consumer[V]) int { return a.number - b.number })
 	q.mu.Unlock()
 	for _, c := range consumers {
 		if err := q.dismiss(ctx, c); err != nil && !errors.Is(err, ErrResumed) {
