@@ -8,7 +8,7 @@ import (
 var (
 	// ErrFull is returned when the queue, or the key's share of it, is full. The error is a
 	// [*FullError].
-	ErrFull = errors.New("fairq: queue is full")
+	ErrFull = errors.New("fairq: full")
 
 	// ErrKeyFull is returned when the key is at its KeyCapacity, or under RejectOverShare has its
 	// share of the queue. It is also an ErrFull. The error is a [*FullError].
@@ -16,7 +16,7 @@ var (
 
 	// ErrClosed is returned by pushes when the queue is closed, and by pops when it is closed and
 	// nothing is left.
-	ErrClosed = errors.New("fairq: queue is closed")
+	ErrClosed = errors.New("fairq: closed")
 
 	// ErrWeight is returned when Options.Weight returns a weight that is out of range.
 	ErrWeight = errors.New("fairq: weight out of range")
@@ -36,12 +36,16 @@ type FullError struct {
 	Limit int
 }
 
-// Error tells the length and the limit.
+// Error returns the length and the limit.
 func (e *FullError) Error() string {
-	if e.PerKey && e.Len > e.Limit {
-		return fmt.Sprintf("%v: it holds %d, and its share, which shrinks as the queue fills, is %d now", e.Unwrap(), e.Len, e.Limit)
+	switch {
+	case !e.PerKey:
+		return fmt.Sprintf("%v: it holds %d, the limit is %d", ErrFull, e.Len, e.Limit)
+	case e.Len > e.Limit:
+		return fmt.Sprintf("%v: it holds %d, and its share, which shrinks as others come, is %d now", ErrKeyFull, e.Len, e.Limit)
+	default:
+		return fmt.Sprintf("%v: it holds %d, its limit is %d now", ErrKeyFull, e.Len, e.Limit)
 	}
-	return fmt.Sprintf("%v: it holds %d, the limit is %d", e.Unwrap(), e.Len, e.Limit)
 }
 
 // Unwrap returns ErrFull or ErrKeyFull.

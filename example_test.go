@@ -76,7 +76,7 @@ func ExampleFairQueue_Push_full() {
 	var full *fairq.FullError
 	fmt.Println(errors.As(err, &full), full.Len, full.Limit)
 	// Output:
-	// fairq: queue is full for this key: it holds 2, the limit is 2 true true
+	// fairq: full for this key: it holds 2, its limit is 2 now true true
 	// true 3 3
 }
 
@@ -104,7 +104,7 @@ func ExampleOptions_evictHeaviest() {
 	// Output:
 	// evicted: alice 3
 	// <nil>
-	// fairq: queue is full: it holds 3, the limit is 3
+	// fairq: full: it holds 3, the limit is 3
 }
 
 func ExampleOptions_weight() {

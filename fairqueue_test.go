@@ -137,7 +137,7 @@ func TestDefaults(t *testing.T) {
 	var full *fairq.FullError
 	require.ErrorAs(t, err, &full)
 	require.Equal(t, fairq.FullError{Len: 128, Limit: 128}, *full)
-	require.Equal(t, "fairq: queue is full: it holds 128, the limit is 128", err.Error())
+	require.Equal(t, "fairq: full: it holds 128, the limit is 128", err.Error())
 
 	q = fairq.New(letter, &options{Capacity: -7})
 	for range 1000 {
@@ -153,7 +153,7 @@ func TestKeyCapacity(t *testing.T) {
 	err := q.Push("A3")
 	require.ErrorIs(t, err, fairq.ErrKeyFull)
 	require.ErrorIs(t, err, fairq.ErrFull)
-	require.Equal(t, "fairq: queue is full for this key: it holds 2, the limit is 2", err.Error())
+	require.Equal(t, "fairq: full for this key: it holds 2, its limit is 2 now", err.Error())
 	require.NoError(t, q.Push("B4"))
 	q.Pop()
 	require.NoError(t, q.Push("A5"))

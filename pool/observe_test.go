@@ -126,7 +126,7 @@ func TestObserver(t *testing.T) {
 			"offered x 0 6 0 to the caller", "letter x 0 6 0 overflow <nil>",
 			"dropped x 0 6 0 to the caller",
 			"offered x 0 7 0 to the caller",
-			"refused x 0 7 0 fairq: queue is full: it holds 1, the limit is 1 to the caller",
+			"refused x 0 7 0 fairq: full: it holds 1, the limit is 1 to the caller",
 			"expired x 5 5 0", "letter x 5 5 0 deadline <nil>",
 		}, o.lines)
 		end(t, ctx, p)

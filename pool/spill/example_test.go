@@ -44,7 +44,7 @@ func Example() {
 	n, err = letters.Restore(ctx, spill.Into(queue, 0.5))
 	fmt.Println(n, err)
 	// Output:
-	// 2 fairq: queue is full: it holds 2, the limit is 2
+	// 2 fairq: full: it holds 2, the limit is 2
 	// one
 	// two
 	// 1 <nil>
