@@ -14,7 +14,7 @@ func (q *Queue[K, V]) Position(t Ticket) (position int, ok bool) {
 	if !q.valid(t) {
 		return 0, false
 	}
-	for _, node := range q.order() {
+	for _, node := range q.order(nil) {
 		if node == t.node {
 			return position, true
 		}
@@ -25,9 +25,14 @@ func (q *Queue[K, V]) Position(t Ticket) (position int, ok bool) {
 
 // Order iterates over what is queued, in the order in which it will leave if nothing else is
 // pushed or removed. The queue must not be changed meanwhile.
-func (q *Queue[K, V]) Order() iter.Seq[UpcomingItem[K, V]] {
+func (q *Queue[K, V]) Order() iter.Seq[UpcomingItem[K, V]] { return q.OrderWith(nil) }
+
+// OrderWith is Order for a queue with SettleCosts that holds only the next item of a key, because its
+// caller pushes another one whenever that is about to be popped. When such an item was yielded,
+// next tells whether another one follows, and its Cost.
+func (q *Queue[K, V]) OrderWith(next func(V) (cost int64, ok bool)) iter.Seq[UpcomingItem[K, V]] {
 	return func(yield func(UpcomingItem[K, V]) bool) {
-		for round, node := range q.order() {
+		for round, node := range q.order(next) {
 			item := UpcomingItem[K, V]{
 				Key: q.keys.at(q.links.at(node).key & keyMask).key, Item: *q.values.at(node), Round: int(round - q.rounds.current),
 			}
@@ -47,12 +52,13 @@ func (q *Queue[K, V]) Order() iter.Seq[UpcomingItem[K, V]] {
 // order iterates over the nodes of all items in the order in which they will leave, with the
 // rounds in which they will. A turn delivers the oldest item of its key that no earlier turn
 // delivers. As long as no item of the key has moved up, that is the one of the turn's own node.
-func (q *Queue[K, V]) order() iter.Seq2[uint64, uint32] {
+// Only orderAhead asks what is next.
+func (q *Queue[K, V]) order(next func(V) (cost int64, ok bool)) iter.Seq2[uint64, uint32] {
 	if q.shares != nil {
 		return q.orderShared
 	}
 	if q.hasOneTurn() {
-		return q.orderAhead
+		return q.orderAhead(next)
 	}
 	return func(yield func(uint64, uint32) bool) {
 		moved := map[uint32]uint32{} // of keys whose items have moved up: the next item
@@ -102,69 +108,79 @@ type forecast struct {
 }
 
 // orderAhead is order for a queue whose keys have one turn ahead.
-func (q *Queue[K, V]) orderAhead(yield func(round uint64, node uint32) bool) {
-	keys := map[uint32]*forecast{}
-	given := map[uint64][]uint32{} // turns that keys will have been given, as slots of keys, by round
-	var later roundHeap            // the rounds of these, behind the one being looked at
-	serve := func(round uint64, slot uint32) bool {
-		k := keys[slot]
-		if k == nil {
-			k = q.forecast(slot)
-			keys[slot] = k
-		}
-		if k.Round <= round { // else it owes further rounds, and is not served
-			if !yield(round, k.item) {
-				return false
+func (q *Queue[K, V]) orderAhead(next func(V) (cost int64, ok bool)) iter.Seq2[uint64, uint32] {
+	return func(yield func(uint64, uint32) bool) {
+		keys := map[uint32]*forecast{}
+		given := map[uint64][]uint32{} // turns that keys will have been given, as slots of keys, by round
+		var later roundHeap            // the rounds of these, behind the one being looked at
+		serve := func(round uint64, slot uint32) bool {
+			k := keys[slot]
+			if k == nil {
+				s := q.keys.at(slot)
+				k = &forecast{s.account(), s.oldest, q.costs.turns.at(s.oldest).cost, s.len}
+				keys[slot] = k
 			}
-			if k.len--; k.len == 0 {
-				return true
+			if k.Round <= round { // else it owes further rounds, and is not served
+				if !yield(round, k.item) {
+					return false
+				}
+				if !q.foresee(slot, k, next) {
+					return true
+				}
 			}
-			q.foresee(slot, k)
-		}
-		turn := turnOf(k.Round, round)
-		if given[turn] == nil && turn > round {
-			heap.Push(&later, turn)
-		}
-		given[turn] = append(given[turn], slot)
-		return true
-	}
-	for round := q.rounds.current; round < math.MaxUint64; {
-		for turn := range q.turns(round) {
-			if !serve(round, q.links.at(turn).key&keyMask) {
-				return
+			turn := turnOf(k.Round, round)
+			if given[turn] == nil && turn > round {
+				heap.Push(&later, turn)
 			}
+			given[turn] = append(given[turn], slot)
+			return true
 		}
-		for i := 0; i < len(given[round]); i++ { // it may become longer
-			if !serve(round, given[round][i]) {
-				return
+		for round := q.rounds.current; round < math.MaxUint64; {
+			for turn := range q.turns(round) {
+				if !serve(round, q.links.at(turn).key&keyMask) {
+					return
+				}
 			}
+			for i := 0; i < len(given[round]); i++ { // it may become longer
+				if !serve(round, given[round][i]) {
+					return
+				}
+			}
+			delete(given, round)
+			next := uint64(math.MaxUint64)
+			if round < q.rounds.last {
+				next = q.rounds.after(round)
+			}
+			if len(later) > 0 && later[0] <= next {
+				next = heap.Pop(&later).(uint64)
+			}
+			round = next
 		}
-		delete(given, round)
-		next := uint64(math.MaxUint64)
-		if round < q.rounds.last {
-			next = q.rounds.after(round)
-		}
-		if len(later) > 0 && later[0] <= next {
-			next = heap.Pop(&later).(uint64)
-		}
-		round = next
 	}
 }
 
-// forecast returns that of a key as of now.
-func (q *Queue[K, V]) forecast(slot uint32) *forecast {
-	s := q.keys.at(slot)
-	return &forecast{s.account(), s.oldest, q.costs.turns.at(s.oldest).cost, s.len}
-}
-
-// foresee has a key pay for its item, and gives the next one its turn.
-func (q *Queue[K, V]) foresee(slot uint32, k *forecast) {
+// foresee has a key pay for its item, and gives the next one its turn. It returns false if there is
+// none.
+func (q *Queue[K, V]) foresee(slot uint32, k *forecast, next func(V) (cost int64, ok bool)) bool {
 	c := q.keys.costs.at(slot)
 	k.Account = k.Pay(uint64(k.cost), c.share).Next(0, c.share)
-	k.item = q.itemAfter(k.item)
-	if k.cost = q.costs.turns.at(k.item).cost; q.costs.prior > 0 {
+	switch {
+	case k.len > 1:
+		k.len--
+		k.item = q.itemAfter(k.item)
+		k.cost = q.costs.turns.at(k.item).cost
+	case next == nil:
+		return false
+	default:
+		cost, ok := next(*q.values.at(k.item))
+		if k.cost = uint32(cost); !ok {
+			return false
+		}
+	}
+	if q.costs.prior > 0 {
 		k.cost = q.costs.estimate(c)
 	}
+	return true
 }
 
 // roundHeap is a heap of rounds, the earliest first.

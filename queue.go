@@ -404,7 +404,7 @@ func (q *Queue[K, V]) next() (node uint32) {
 
 // firstPaid is not in next, for what is returned from within such a loop is allocated.
 func (q *Queue[K, V]) firstPaid() (node uint32) {
-	for _, node = range q.order() {
+	for _, node = range q.order(nil) {
 		break
 	}
 	return node

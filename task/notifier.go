@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/account"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -40,6 +41,8 @@ type notifier struct {
 	refused        atomic.Uint64 // calls of admit that found others waiting for room
 
 	expiries expiries
+	learned  account.Means
+	prior    int64 // Options.PriorCost
 
 	// mu protects all that follows. No Backend is called under it.
 	mu       sync.Mutex
@@ -147,6 +150,14 @@ func (n *notifier) Ended(id ID, err error) {
 		c <- err
 	}
 	delete(n.waits, id)
+}
+
+// LearnedCost implements [driver.Notifier].
+func (n *notifier) LearnedCost(key string) int64 {
+	if n.prior == 0 {
+		return 0
+	}
+	return n.learned.Estimate(key, n.prior)
 }
 
 // Dropped implements [driver.Notifier].

@@ -82,7 +82,7 @@ func (q *Queue[V]) ReportCost(key string, cost int64) error {
 	case cost < 0:
 		return fmt.Errorf("%w: it is %d for a task of key %q that is done; it must not be negative", ErrCost, cost, key)
 	}
-	q.learned.Learn(key, min(cost, q.options.costLimit()), prior)
+	q.notifier.learned.Learn(key, min(cost, q.options.costLimit()), prior)
 	return nil
 }
 
@@ -142,8 +142,7 @@ func (q *Queue[V]) countRefusal(ctx context.Context, key string, err error) {
 //
 // The order is the one that the package promises, no more. So in memory, keys that were passed over
 // (because they were paused or busy, or had no task for the filter of a consumer) may come later
-// here than they will; and with a Quantum and MaxInFlightPerKey, of each key only the next task is
-// where it will be. What comes first because it was handed back, or passed over, is of round 0. With
+// here than they will. What comes first because it was handed back, or passed over, is of round 0. With
 // a Quantum, KeepPlace or MaxInFlightPerKey rounds may have other numbers in one kind of store than in another.
 // It is O(n), with the queue locked in memory, plus the keys that come first because they were
 // passed over or have been handed a task back.

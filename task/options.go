@@ -71,9 +71,11 @@ type Options[V any] struct {
 
 	// PriorCost, with a Quantum, is for costs that nobody knows before the task is done: a task
 	// that is put without a Cost costs what [Queue.ReportCost] has told of its key's tasks, in a moving
-	// mean of which each new cost is an eighth. PriorCost, 1 to 65,536 quanta, is the cost for a key
-	// of which this Queue has been told nothing. It remembers at least the 8,192 keys that it was
-	// told of last. 0 means that costs are not learned.
+	// mean of which each new cost is an eighth. In memory a key is charged what is known when it is
+	// given the turn for the task, one turn at a time, if the queue was opened with a PriorCost
+	// first; in a database what was known at the Put. PriorCost, 1 to 65,536 quanta, is the cost for
+	// a key of which this Queue has been told nothing. It remembers at least the 8,192 keys that it
+	// was told of last. 0 means that costs are not learned.
 	PriorCost int64
 
 	// MaxInFlightPerKey is how many tasks of a key can be taken at the same time; it is the

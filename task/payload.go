@@ -11,8 +11,8 @@ func (q *Queue[V]) newTask(n *driver.New, key string, payload V, options *PutOpt
 	if err := q.options.fill(n, key, options); err != nil {
 		return err
 	}
-	if prior := q.options.PriorCost; prior > 0 && options.Cost == 0 {
-		n.Cost = q.learned.Estimate(key, prior)
+	if q.options.PriorCost > 0 && options.Cost == 0 {
+		n.Cost, n.Learned = q.notifier.LearnedCost(key), true
 	}
 	if q.notifier.inMemory {
 		n.Payload = payload

@@ -13,7 +13,6 @@ import (
 	"sync"
 
 	"github.com/fairq/fairq"
-	"github.com/fairq/fairq/internal/account"
 	"github.com/fairq/fairq/internal/keycount"
 	"github.com/fairq/fairq/task/driver"
 )
@@ -29,7 +28,6 @@ type Queue[V any] struct {
 	self     *Consumer[V] // of Take and TakeBatch
 	counts   *keycount.Counter[string]
 	waits    waits
-	learned  account.Means // with Options.PriorCost
 
 	close  sync.Mutex // held by Close
 	closed bool       // nothing is to be handed back any more, and the backend is closed
@@ -60,6 +58,7 @@ func Open[V any](ctx context.Context, store Store, name string, options *Options
 	}
 	q.counts = keycount.New[string](q.options.CountKeys)
 	q.notifier = newNotifier(reflect.TypeFor[V]())
+	q.notifier.prior = q.options.PriorCost
 	q.notifier.expiries.wanted = q.options.OnExpire != nil
 	q.notifier.putters.policy = q.options.WhenFull
 	q.self = q.NewConsumer(Filter{})

@@ -48,6 +48,10 @@ type Notifier interface {
 	// Ended says how a task with a unique key ended; see Outcome.
 	Ended(id ID, err error)
 
+	// LearnedCost returns what a task of that key costs as far as is known, 0 if costs are not
+	// learned. A Store in memory asks when it gives a turn for a task whose New.Learned is set.
+	LearnedCost(key string) int64
+
 	// WantsExpired tells whether Expired does anything. If it does not, a Backend need not call
 	// it, nor read what it would tell.
 	WantsExpired() bool

@@ -294,6 +294,7 @@ type New struct {
 	Payload     any // a []byte made by the queue's codec; after Notifier.InMemory the payload itself
 	Weight      int
 	Cost        int64 // at least 1
+	Learned     bool  // the Cost is what Notifier.LearnedCost returned
 	Priority    int
 	Kind        string
 	UniqueKey   string

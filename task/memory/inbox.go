@@ -37,6 +37,7 @@ type arrival struct {
 	maxAttempts int32
 	cost        uint32
 	priority    int16
+	learned     bool
 }
 
 // set makes it that of a task. It is not made elsewhere and copied: the processor waits if it is to
@@ -44,6 +45,7 @@ type arrival struct {
 func (a *arrival) set(n *driver.New, id driver.ID, now int64) {
 	a.id, a.key, a.kind, a.payload, a.ttr, a.created = id, n.Key, n.Kind, n.Payload, n.TTR, now
 	a.weight, a.maxAttempts, a.cost, a.priority = int32(n.Weight), int32(n.MaxAttempts), uint32(n.Cost), int16(n.Priority)
+	a.learned = n.Learned
 }
 
 // maxInbox is how many tasks an inbox has at most.

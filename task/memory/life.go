@@ -77,7 +77,7 @@ func (q *queue) newItem(a *arrival) *item {
 	} else {
 		it = new(item)
 	}
-	it.id, it.payload, it.kind, it.priority, it.cost = a.id, a.payload, a.kind, a.priority, a.cost
+	it.id, it.payload, it.kind, it.priority, it.cost, it.learned = a.id, a.payload, a.kind, a.priority, a.cost, a.learned
 	it.TTR, it.MaxAttempts, it.created = a.ttr, a.maxAttempts, a.created
 	it.key = q.keyState(a.key, int(a.weight))
 	q.ids.add(it)

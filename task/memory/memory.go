@@ -56,6 +56,7 @@ type queue struct {
 	store    *Store
 	name     string
 	settings driver.Settings
+	learns   bool // costs are learned, by the first that has opened the queue
 	payload  reflect.Type
 	epoch    time.Time                                                            // times are counted from here
 	unixBase time.Duration                                                        // the epoch, since 1970
@@ -130,6 +131,7 @@ type item struct {
 	early      int32 // place in its lane's heap
 	cost       uint32
 	priority   int16
+	learned    bool // cost is what was known of the key when it was put, or when it got its turn
 }
 
 // remove deletes a key of a map, and gives the map's memory back if little of it is left.
@@ -205,7 +207,7 @@ func (m *Store) Open(_ context.Context, name string, settings driver.Settings, n
 	q := &queue{
 		store: m, name: name, settings: settings, payload: payload, epoch: time.Now().Add(-1),
 		keys: map[string]*keyState{}, uniqueKeys: map[string]*item{}, groups: map[string]*group{},
-		consumers: map[string]*consumer{},
+		consumers: map[string]*consumer{}, learns: settings.Quantum > 0 && n.LearnedCost("") > 0,
 	}
 	q.unixBase = time.Duration(q.epoch.UnixNano())
 	q.inbox.free = q.freeInInbox(0)
@@ -449,7 +451,7 @@ func atPriority(l *line, priority int) int { return l.band.at(priority) }
 func (q *queue) band(priority int) *band {
 	i, ok := slices.BinarySearchFunc(q.bands, priority, (*band).at)
 	if !ok {
-		b := &band{priority: priority, limited: q.settings.MaxInFlightPerKey > 0}
+		b := &band{queue: q, priority: priority, limited: q.settings.MaxInFlightPerKey > 0 || q.learns}
 		b.turns.Newcomers = q.settings.Newcomers
 		if q.settings.Quantum > 0 {
 			b.turns.Quantum, b.turns.Cost = q.settings.Quantum, func(*line) int64 { return int64(b.cost) }

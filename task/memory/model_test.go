@@ -44,6 +44,7 @@ type model struct {
 type modelTask struct {
 	driver.Info
 	payload any
+	learned bool
 	weight  int
 	ends    time.Time // of its time to live
 	place   int
@@ -160,7 +161,7 @@ func (m *model) put(now time.Time, n *driver.New) (id driver.ID, evicted []drive
 		g.joining = false
 	}
 	m.ids++
-	t := &modelTask{payload: n.Payload, weight: n.Weight, place: m.tick()}
+	t := &modelTask{payload: n.Payload, weight: n.Weight, learned: n.Learned, place: m.tick()}
 	t.Info = driver.Info{
 		ID: m.ids, Key: n.Key, Kind: n.Kind, UniqueKey: n.UniqueKey, Group: n.Group, Role: n.Role, Priority: n.Priority,
 		Cost: n.Cost, MaxAttempts: n.MaxAttempts, TTR: n.TTR, Created: now, Deadline: n.Deadline, Metadata: n.Metadata,

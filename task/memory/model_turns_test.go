@@ -31,13 +31,18 @@ type uncosted struct{ roundsmodel.Turns[string] }
 
 func (u *uncosted) Push(key string, weight, _ int) { u.Turns.Push(key, weight) }
 
+// limited tells whether a key is given its next turn only when it has used one.
+func (m *model) limited() bool {
+	return m.s.MaxInFlightPerKey > 0 || m.notifier.LearnedCost("") > 0
+}
+
 func (m *model) newTurns() modelTurns {
 	joins := m.s.Newcomers == fairq.ThisRound
 	if m.s.Quantum == 0 {
 		return &uncosted{roundsmodel.Turns[string]{ThisRound: joins}}
 	}
 	return &roundsmodel.Accounts[string]{
-		ThisRound: joins, Quantum: int(m.s.Quantum), OneTurn: m.s.MaxInFlightPerKey > 0,
+		ThisRound: joins, Quantum: int(m.s.Quantum), OneTurn: m.limited(),
 	}
 }
 
@@ -71,6 +76,9 @@ func (m *model) fillTurns(t *modelTask) {
 	want = min(want, m.readyIn(t.Key, t.Priority)-len(b.owed[t.Key]))
 	for b.missed[t.Key] == 0 && b.turns.Len(t.Key)-b.using < want {
 		next := m.oldest(t.Key, t.Priority, &driver.Filter{})
+		if next.learned {
+			next.Cost = m.notifier.LearnedCost(t.Key)
+		}
 		b.turns.Push(t.Key, t.weight, int(next.Cost))
 	}
 }
@@ -99,7 +107,7 @@ func (m *model) becomeReady(t *modelTask, at time.Time) {
 	case t.turn != 0:
 		m.owe(b, t.Key, t.turn)
 		t.turn = 0
-	case m.s.MaxInFlightPerKey > 0:
+	case m.limited():
 		m.fillTurns(t)
 	case b.missed[t.Key] == 0:
 		b.turns.Push(t.Key, t.weight, int(t.Cost))

@@ -26,6 +26,7 @@ import (
 //     a taker has come upon it while its key was blocked, and the key still is. So what it costs to
 //     block a key does not depend on how many lines and lanes it has.
 type band struct {
+	queue    *queue
 	priority int
 	turns    fairq.Queue[string, *line]
 	turn     uint64 // number of the last turn delivered
@@ -37,8 +38,9 @@ type band struct {
 
 	// With MaxInFlightPerKey, a line has no more turns ahead than its weight, so that a busy key
 	// has none to give up. The order within a round is then that in which the keys got into line.
-	// Otherwise each ready task has a turn. If tasks have costs, a line has one turn ahead,
-	// whatever its weight: what the key has left of its share says when the next one is.
+	// If costs are learned it is limited too, so that a turn is charged what is known when it is
+	// given. Otherwise each ready task has a turn. If tasks have costs, a limited line has one turn
+	// ahead, whatever its weight: what the key has left of its share says when the next one is.
 	limited bool
 }
 
@@ -372,8 +374,22 @@ func (l *line) fillTurns() {
 		want = l.key.weight
 	}
 	for want = min(want, l.len-len(l.owed)); l.turnsAhead < want; {
-		l.addTurn(l.lanes[0].head().cost)
+		first := l.lanes[0].head()
+		first.cost = l.band.queue.price(first)
+		l.addTurn(first.cost)
 	}
+}
+
+// price returns what a task costs that gets a turn now.
+func (q *queue) price(it *item) uint32 {
+	if it.learned {
+		for _, n := range q.notifiers {
+			if cost := n.LearnedCost(it.key.name); cost > 0 {
+				return uint32(cost)
+			}
+		}
+	}
+	return it.cost
 }
 
 // owe records that the line is owed a turn that has been delivered.

@@ -38,7 +38,7 @@ type walk struct {
 	// do. With MaxInFlightPerKey all that were there before are in the current round and the next
 	// one, so what is added then comes behind them, in the round behind the one in which it is
 	// added, and these are the turns that are given. Other lines get a turn so if they were passed
-	// over; theirs would be earlier.
+	// over; theirs would be earlier. With costs, band.turns knows when the next turn is: see next.
 	again []lineInRound
 }
 
@@ -88,6 +88,7 @@ type walkedLine struct {
 	ahead  int // turns, those in walk.again too
 	owed   int
 	missed bool // line.missed is one of those owed
+	more   bool // it gets a turn when the one that it has just used is over
 
 	few [1]cursor // what lanes begins with
 }
@@ -110,7 +111,7 @@ func (w *walk) items() iter.Seq2[*item, int] {
 				return
 			}
 		}
-		for turn := range w.band.turns.Order() {
+		for turn := range w.band.turns.OrderWith(w.next) {
 			if !use(turn.Item, 0, turn.Round) {
 				return
 			}
@@ -149,6 +150,7 @@ func (w *walk) owed() (all []owedTurn) {
 // use returns the task that uses a turn of a line, nil if none can. turn is 0 if it is not owed.
 func (w *walk) use(l *line, turn uint64, round int) *item {
 	s := w.line(l)
+	s.more = false
 	if turn == 0 {
 		s.ahead--
 	}
@@ -163,9 +165,20 @@ func (w *walk) use(l *line, turn uint64, round int) *item {
 	w.slots[l.key]--
 	if want := w.wanted(l, s); s.ahead < want {
 		s.ahead++
-		w.again = append(w.again, lineInRound{l, round + 1})
+		if s.more = turn == 0 && w.band.turns.SettleCosts; !s.more {
+			w.again = append(w.again, lineInRound{l, round + 1})
+		}
 	}
 	return s.take()
+}
+
+// next tells whether a line gets another turn after the one that it has just used, and what it
+// costs.
+func (w *walk) next(l *line) (cost int64, ok bool) {
+	if s := w.lines[l]; s.more {
+		return int64(w.queue.price(s.first().head())), true
+	}
+	return 0, false
 }
 
 // wanted returns how many turns a line must have ahead: see line.fillTurns.
@@ -205,14 +218,20 @@ func (w *walk) line(l *line) *walkedLine {
 	return s
 }
 
-// take returns the oldest task. There must be one.
-func (s *walkedLine) take() *item {
-	first, place := (*cursor)(nil), uint64(math.MaxUint64)
+// first returns the cursor that is at the oldest task. There must be one.
+func (s *walkedLine) first() (first *cursor) {
+	place := uint64(math.MaxUint64)
 	for i := range s.lanes {
 		if it := s.lanes[i].head(); it != nil && it.place < place {
 			first, place = &s.lanes[i], it.place
 		}
 	}
+	return first
+}
+
+// take takes the oldest task.
+func (s *walkedLine) take() *item {
+	first := s.first()
 	it := first.head()
 	if it == first.next {
 		first.next = it.next

@@ -236,6 +236,9 @@ func (c *comparison) choose() {
 		o.MaxInFlightPerKey = 1 + c.IntN(2)
 	}
 	if c.subject.Exact {
+		if o.Quantum > 0 && c.costs.IntN(2) == 0 {
+			o.PriorCost = 1 + c.costs.Int64N(c.dearest)
+		}
 		if o.Capacity > 0 && c.chance(2) {
 			o.WhenFull = fairq.EvictHeaviest + fairq.WhenFull(c.IntN(2))
 		}

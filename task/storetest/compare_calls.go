@@ -23,6 +23,9 @@ func (c *comparison) step() {
 		c.handOver()
 	case c.subject.Exact && c.chance(8): // what shows how tasks have ended
 		oneOf(c, c.wait, c.wait, c.sleep)()
+	case c.options.PriorCost > 0 && c.chance(6):
+		key, cost := oneOf(c, c.keys...), c.Int64N(3*c.dearest)
+		c.both(fmt.Sprintf("ReportCost(%s, %d)", key, cost), c.side(), func(s *side) error { return s.ReportCost(key, cost) })
 	case c.pauses && c.chance(8):
 		c.pause()
 	case c.removes && c.chance(12):

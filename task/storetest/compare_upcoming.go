@@ -13,7 +13,7 @@ import (
 func (c *comparison) upcoming() {
 	n, w := 1+c.IntN(6), oneOf(c, c.workers...)
 	o := &c.options
-	later := o.MaxInFlightPerKey > 0 && (o.Newcomers == fairq.ThisRound || o.Quantum > 0) // turns are given
+	later := o.MaxInFlightPerKey > 0 && o.Newcomers == fairq.ThisRound && o.Quantum == 0 // turns are given
 	exact := !c.pauses && len(c.kinds) == 1 && !later
 	got := c.nextOf(w.at, n, exact)
 	var want []task.UpcomingTask
