@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strconv"
 	"strings"
 
@@ -98,40 +99,49 @@ func kick(ctx context.Context, c *call) error {
 	return errors.Join(err, c.report("kicked", n))
 }
 
-// some does something to each task that the flags name, unless it has changed meanwhile.
+// some calls f for each task that the flags name, unless the task has changed since it was read.
 func (c *call) some(ctx context.Context, q *queue, what string, f func(ctx context.Context, id task.ID) error) error {
 	n := 0
-	err := c.walk(ctx, q, func(id task.ID) error {
-		err := f(ctx, id)
-		if errors.Is(err, task.ErrTaken) || errors.Is(err, task.ErrNotFound) {
-			return nil
-		}
+	for t, err := range c.tasks(ctx, q, 1000) {
 		if err == nil {
-			n++
+			err = f(ctx, t.ID)
 		}
-		return err
-	})
-	return errors.Join(err, c.report(what, n))
+		switch {
+		case err == nil:
+			n++
+		case !errors.Is(err, task.ErrTaken) && !errors.Is(err, task.ErrNotFound):
+			return errors.Join(err, c.report(what, n))
+		}
+	}
+	return c.report(what, n)
 }
 
-// walk calls f for each task that the flags name, in the order of their ids.
-func (c *call) walk(ctx context.Context, q *queue, f func(id task.ID) error) error {
-	o := task.ListOptions{State: c.state, Key: c.key, Kind: c.kind, Limit: 1000}
-	for {
-		tasks, err := q.List(ctx, o)
-		if err != nil {
-			return err
+// tasks yields the tasks that the flags name, in the order of their ids, and reads n at a time. With
+// -soonest it yields the first n in that order.
+func (c *call) tasks(ctx context.Context, q *queue, n int) iter.Seq2[*task.Task[[]byte], error] {
+	return func(yield func(*task.Task[[]byte], error) bool) {
+		o := task.ListOptions{
+			State: c.state, Key: c.key, Kind: c.kind, Group: c.group, After: task.ID(c.after), Limit: n, NextFirst: c.soonest,
 		}
-		for _, t := range tasks {
-			o.After = t.ID
-			if reason := t.Info().Err; c.reason == "" || reason != nil && strings.Contains(reason.Message, c.reason) {
-				if err := f(t.ID); err != nil {
-					return err
+		for {
+			tasks, err := q.List(ctx, o)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, t := range tasks {
+				o.After = t.ID
+				reason := t.Info().Err
+				if c.reason != "" && (reason == nil || !strings.Contains(reason.Message, c.reason)) {
+					continue
+				}
+				if !yield(t, nil) {
+					return
 				}
 			}
-		}
-		if len(tasks) < o.Limit {
-			return nil
+			if len(tasks) < n || c.soonest {
+				return
+			}
 		}
 	}
 }
@@ -166,8 +176,11 @@ func remove(ctx context.Context, c *call) error {
 	}
 	if !c.yes {
 		n := 0
-		if err := c.walk(ctx, q, func(task.ID) error { n++; return nil }); err != nil {
-			return err
+		for _, err := range c.tasks(ctx, q, 1000) {
+			if err != nil {
+				return err
+			}
+			n++
 		}
 		return fmt.Errorf("these are %d tasks; -yes deletes them", n)
 	}

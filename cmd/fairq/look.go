@@ -263,20 +263,22 @@ func list(ctx context.Context, c *call) error {
 	if c.soonest && c.state != task.Delayed && c.state != task.Buried {
 		return usage("-soonest is for -state delayed or buried")
 	}
+	if c.soonest && c.reason != "" {
+		return usage("-soonest and -reason do not go together")
+	}
 	q, err := c.named(ctx)
 	if err != nil {
 		return err
 	}
-	found, err := q.List(ctx, task.ListOptions{
-		State: c.state, Key: c.key, Kind: c.kind, Group: c.group, After: task.ID(c.after), Limit: c.limit, NextFirst: c.soonest,
-	})
-	if err != nil {
-		return err
-	}
 	rows := []taskRow{}
-	for _, t := range found {
+	for t, err := range c.tasks(ctx, q, min(c.limit, 1000)) {
+		if err != nil {
+			return err
+		}
 		info := t.Info()
-		rows = append(rows, c.row(&info, t.Payload))
+		if rows = append(rows, c.row(&info, t.Payload)); len(rows) == c.limit {
+			break
+		}
 	}
 	return c.printTasks(rows)
 }

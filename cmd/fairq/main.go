@@ -90,7 +90,7 @@ var commands = []command{
 	{"stats", "QUEUE", "tell how many tasks there are in each state", "", stats},
 	{"keys", "QUEUE", "list the keys with the most tasks; reads all tasks", "limit paused", keys},
 	{"next", "QUEUE", "list what is taken next, in order", "limit", next},
-	{"list", "QUEUE", "list tasks in the order of their ids", "after group key kind limit payload soonest state", list},
+	{"list", "QUEUE", "list tasks in the order of their ids", "after group key kind limit payload reason soonest state", list},
 	{"peek", "QUEUE ID...", "tell all there is to know of tasks", "payload", peek},
 	{"history", "QUEUE", "list tasks that are gone, where programs keep a History", "after limit payload", history},
 	{"kick", "QUEUE [ID...]", "make buried tasks ready: these, or those of -all, -key, -kind or -reason", "all key kind reason", kick},

@@ -207,10 +207,13 @@ func TestMany(t *testing.T) {
 	require.Equal(t, 2, strings.Count(cli(t, "keys", "mails", "-paused").out, "\n"), "the head and nobody")
 	cli(t, "delete", "mails", "-key", "user 0", "-state", "buried").fails(failed, "these are 10 tasks; -yes deletes them")
 	cli(t, "delete", "mails", "-key", "user 0", "-kind", "news", "-state", "buried", "-yes", "-history=1h").prints("deleted: 5\n")
+	out := cli(t, "list", "mails", "-reason", "mailbox", "-limit", "3").out // read by three at a time
+	require.Equal(t, []int{4, 3}, []int{strings.Count(out, "\n"), strings.Count(out, "no mailbox")}, out)
+	cli(t, "list", "mails", "-reason", "x", "-soonest", "-state", "buried").fails(misused, "do not go together")
 	cli(t, "kick", "mails", "-reason", "timed").prints("kicked: 5\n")
 	cli(t, "delete", "mails", "-reason", "mailbox 1", "-yes").prints("deleted: 3\n")
 	require.Contains(t, cli(t, "stats", "mails").out, "buried    7\n")
-	out := cli(t, "history", "mails", "-limit", "2").out
+	out = cli(t, "history", "mails", "-limit", "2").out
 	require.Equal(t, 3, strings.Count(out, "\n"), out)
 	require.Contains(t, out, "deleted")
 }
