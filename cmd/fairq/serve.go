@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -21,8 +20,8 @@ import (
 
 // serve shows queues on a page, until ctx is done.
 func serve(ctx context.Context, c *call) error {
-	shown := map[string]*monitor.Source{}
-	sources, err := c.sources(ctx, shown)
+	all := map[string]*shown{}
+	sources, err := c.sources(ctx, all)
 	if err != nil {
 		return err
 	}
@@ -37,11 +36,11 @@ func serve(ctx context.Context, c *call) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	m := monitor.New(o, sources...)
-	var all sync.WaitGroup
-	defer all.Wait()
+	var running sync.WaitGroup
+	defer running.Wait()
 	defer cancel()
-	all.Go(func() { m.Run(ctx) })
-	all.Go(func() { c.follow(ctx, m, shown) })
+	running.Go(func() { m.Run(ctx) })
+	running.Go(func() { c.follow(ctx, m, all) })
 	server := &http.Server{
 		Handler:           onlyLocal(m),
 		ReadHeaderTimeout: 5 * time.Second,
@@ -56,22 +55,28 @@ func serve(ctx context.Context, c *call) error {
 	return nil
 }
 
+// shown is a queue and what the page shows of it, nil if it shows nothing.
+type shown struct {
+	queue  *queue
+	source *monitor.Source
+}
+
 // follow has the page show the queues that come, and not those that go, until ctx is done.
-func (c *call) follow(ctx context.Context, m *monitor.Monitor, shown map[string]*monitor.Source) {
+func (c *call) follow(ctx context.Context, m *monitor.Monitor, all map[string]*shown) {
 	for len(c.args) == 0 {
 		select {
 		case <-time.After(10 * time.Second):
 		case <-ctx.Done():
 			return
 		}
-		if sources, err := c.sources(ctx, shown); err == nil { // otherwise the page shows the error
+		if sources, err := c.sources(ctx, all); err == nil { // otherwise the page shows the error
 			m.Show(sources...)
 		}
 	}
 }
 
-// sources returns the queues that are to be shown, and opens those that are not in shown yet.
-func (c *call) sources(ctx context.Context, shown map[string]*monitor.Source) ([]*monitor.Source, error) {
+// sources returns the queues that are to be shown, and opens those that are not in all yet.
+func (c *call) sources(ctx context.Context, all map[string]*shown) ([]*monitor.Source, error) {
 	var names []string
 	for _, text := range c.args {
 		name, err := printable.Parse(text)
@@ -81,11 +86,10 @@ func (c *call) sources(ctx context.Context, shown map[string]*monitor.Source) ([
 		names = append(names, name)
 	}
 	if len(names) == 0 {
-		all, err := c.store.Queues(ctx, "", 0)
-		if err != nil {
+		var err error
+		if names, err = c.store.Queues(ctx, "", 0); err != nil {
 			return nil, err
 		}
-		names = all
 	}
 	slices.Sort(names)
 	var describe func([]byte) string
@@ -94,27 +98,33 @@ func (c *call) sources(ctx context.Context, shown map[string]*monitor.Source) ([
 	}
 	var sources []*monitor.Source
 	names = slices.Compact(names)
-	maps.DeleteFunc(shown, func(name string, _ *monitor.Source) bool { return !slices.Contains(names, name) })
-	for _, name := range names {
-		known, ok := shown[name]
-		if known != nil {
-			_, err := known.Stats(ctx)
-			ok = !errors.Is(err, task.ErrDropped) // or there is another one of that name
+	for name, one := range all {
+		gone := !slices.Contains(names, name)
+		if one.queue != nil && !gone {
+			_, err := one.queue.Stats(ctx)
+			gone = errors.Is(err, task.ErrDropped) // there may be another one of that name
 		}
-		if !ok {
-			if printable.CheckName(name) != nil {
-				fmt.Fprintf(c.errOut, "fairq: queue %s is left out: a page cannot have this name\n", printable.Text(name))
-				shown[name] = nil
-				continue
+		if gone {
+			delete(all, name)
+			if one.queue != nil {
+				_ = one.queue.Close(ctx)
 			}
+		}
+	}
+	for _, name := range names {
+		if all[name] == nil && printable.CheckName(name) != nil {
+			fmt.Fprintf(c.errOut, "fairq: queue %s is left out: a page cannot have this name\n", printable.Text(name))
+			all[name] = &shown{}
+		}
+		if all[name] == nil {
 			q, err := c.open(ctx, name)
 			if err != nil {
 				return nil, err
 			}
-			shown[name] = monitor.TaskQueue(name, q, describe)
+			all[name] = &shown{q, monitor.TaskQueue(name, q, describe)}
 		}
-		if shown[name] != nil {
-			sources = append(sources, shown[name])
+		if source := all[name].source; source != nil {
+			sources = append(sources, source)
 		}
 	}
 	return sources, nil

@@ -17,7 +17,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/fairq/fairq/monitor"
 	"github.com/fairq/fairq/store/sqlite"
 	"github.com/fairq/fairq/task"
 )
@@ -222,9 +221,9 @@ func TestMany(t *testing.T) {
 func TestServeFollows(t *testing.T) {
 	s, _ := newStore(t)
 	c := &call{store: s, errOut: io.Discard}
-	shown := map[string]*monitor.Source{}
+	all := map[string]*shown{}
 	names := func() (names []string) {
-		sources, err := c.sources(t.Context(), shown)
+		sources, err := c.sources(t.Context(), all)
 		require.NoError(t, err)
 		for _, s := range sources {
 			_, err := s.Stats(t.Context())
@@ -242,7 +241,9 @@ func TestServeFollows(t *testing.T) {
 	q := open("other")
 	require.Equal(t, []string{`mail/"send"`, "other"}, names())
 	require.NoError(t, q.Drop(t.Context()))
+	gone := all["other"].queue
 	require.Equal(t, []string{`mail/"send"`}, names())
+	require.ErrorIs(t, gone.Pause(t.Context()), task.ErrClosed)
 	q = open("other")
 	require.Len(t, names(), 2)
 	require.NoError(t, q.Drop(t.Context()))
