@@ -183,8 +183,9 @@ func (sleeper) Stats() pool.Stats {
 	time.Sleep(time.Minute)
 	return pool.Stats{}
 }
-func (sleeper) Pause()  {}
-func (sleeper) Resume() {}
+func (sleeper) Failures() []pool.Failure { return nil }
+func (sleeper) Pause()                   {}
+func (sleeper) Resume()                  {}
 
 // log is a Times that remembers what it is told.
 type log struct {

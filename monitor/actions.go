@@ -216,7 +216,7 @@ func (q *taskQueue[V]) do(ctx context.Context, a Action, last *sample) (n int, m
 func (q *taskQueue[V]) each(ctx context.Context, o task.ListOptions, reason string, do func(context.Context, task.ID) error) (n int, more bool, err error) {
 	var failed error
 	_, err = q.walk(ctx, o, math.MaxInt32, func(t *task.Task[V], i *task.Info) bool {
-		if reason != "" && reason != reasonOf(i) {
+		if reason != "" && reason != reasonOf(message(i)) {
 			return true
 		}
 		switch err := do(ctx, t.ID); {

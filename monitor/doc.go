@@ -46,7 +46,7 @@
 //	/v1/queues/{name}/keys?limit=&by=   up to 100 keys, by backlog, oldest, served, refused or paused
 //	/v1/queues/{name}/snapshot?limit=   what leaves next, in order, up to 1,000
 //	/v1/queues/{name}/history           numbers of the last hour, as far as the source was looked at
-//	/v1/queues/{name}/failures?by=      buried tasks by reason, key, kind, or all of these; 10,000 are read
+//	/v1/queues/{name}/failures?by=      buried tasks by reason, key, kind, or all of these; 10,000 are read; or the last that failed in a pool
 //	/v1/queues/{name}/buried?limit=&after=&key=&kind=&reason=   up to 100 of them, by id
 //	/v1/queues/{name}/tasks/{id}        all that there is to know of a task
 //	/v1/queues/{name}/search?key=       the position of a key's first item among what leaves next

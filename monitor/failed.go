@@ -30,12 +30,13 @@ type keeper interface {
 	peek(ctx context.Context, id task.ID) (*taskRow, error)
 }
 
-// failures are buried tasks in groups.
+// failures are buried tasks in groups, or what a pool has seen fail.
 type failures struct {
 	At     time.Time `json:"at"`
-	Count  int       `json:"count"`  // buried tasks
-	Read   int       `json:"read"`   // of which so many were read, and are in the groups
-	Groups []group   `json:"groups"` // the largest first
+	Count  int       `json:"count"`          // tasks
+	Read   int       `json:"read"`           // of which so many were read, and are in the groups
+	Gone   bool      `json:"gone,omitempty"` // they are buried nowhere
+	Groups []group   `json:"groups"`         // the largest first
 
 	all  map[group]int // by reason, key and kind
 	next time.Time     // they are not read again before
@@ -137,11 +138,14 @@ func (b buriedOnes) options(last *sample) (o task.ListOptions, err error) {
 var digits = regexp.MustCompile(`[0-9]+`)
 
 // reasonOf returns the reason of a group: what differs in numbers only is the same.
-func reasonOf(i *task.Info) string {
+func reasonOf(text string) string { return shown(digits.ReplaceAllString(text, "#")) }
+
+// message returns the reason for which a task has failed, "" if there is none.
+func message(i *task.Info) string {
 	if i.Err == nil {
-		return `""`
+		return ""
 	}
-	return shown(digits.ReplaceAllString(i.Err.Message, "#"))
+	return i.Err.Message
 }
 
 // walk calls f for buried tasks in the order of their ids, until it returns false. It returns how
@@ -170,7 +174,7 @@ func (q *taskQueue[V]) failures(ctx context.Context) (*failures, error) {
 	found := &failures{At: time.Now(), all: map[group]int{}}
 	var err error
 	found.Read, err = q.walk(ctx, task.ListOptions{State: task.Buried}, maxRead, func(t *task.Task[V], i *task.Info) bool {
-		found.all[group{Reason: reasonOf(i), Key: keyText(t.Key), Kind: shown(t.Kind)}]++
+		found.all[group{Reason: reasonOf(message(i)), Key: keyText(t.Key), Kind: shown(t.Kind)}]++
 		return true
 	})
 	if found.Count = found.Read; err == nil && found.Read == maxRead {
@@ -186,7 +190,7 @@ func (q *taskQueue[V]) buried(ctx context.Context, which buriedOnes, last *sampl
 	}
 	page := &buriedPage{Buried: []buriedRow{}}
 	_, err = q.walk(ctx, o, maxRead, func(t *task.Task[V], i *task.Info) bool {
-		if which.reason != "" && which.reason != reasonOf(i) {
+		if which.reason != "" && which.reason != reasonOf(message(i)) {
 			return true
 		}
 		if len(page.Buried) == n {
@@ -252,13 +256,9 @@ func at(t time.Time) *time.Time {
 	return &t
 }
 
-// keeper returns what knows the tasks of a source: of a pool that is its queue.
+// keeper returns what knows the tasks of a source.
 func (s *Source) keeper() keeper {
-	of := s.of
-	if w, ok := of.(workers); ok && w.queue != nil {
-		of = w.queue.of
-	}
-	if k, ok := of.(keeper); ok {
+	if k, ok := s.of.(keeper); ok {
 		return k
 	}
 	return noTasks{}

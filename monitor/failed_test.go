@@ -1,6 +1,7 @@
 package monitor_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq/monitor"
+	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/memory"
 )
@@ -86,6 +88,24 @@ func TestFailures(t *testing.T) {
 	do("kick-all", nil, 1040, 3120, 0)
 	do("drop-key", map[string]string{"key": "user 1"}, 1040, 2080, 0)
 	do("delete-all", map[string]string{"kind": "news"}, 0, 2080, 0)
+}
+
+// What a pool has seen fail is shown where nothing is buried.
+func TestPoolFailures(t *testing.T) {
+	forget := func(context.Context, *pool.DeadLetter[int]) error { return nil }
+	p := pool.Func(func(_ context.Context, task *task.Task[int]) error {
+		return pool.Permanent(fmt.Errorf("no mailbox %d", task.Payload%2*task.Payload))
+	}, &pool.Options[int]{Workers: 2, Logger: slog.New(slog.DiscardHandler), DeadLetters: forget})
+	for i := range 215 {
+		require.NoError(t, p.Submit(t.Context(), fmt.Sprint("user ", i%3), i))
+	}
+	require.NoError(t, p.StopAndWait(t.Context()))
+	m := monitor.New(nil, monitor.Pool("workers", p, nil))
+	path := "/v1/queues/workers/failures?by="
+	require.Equal(t, []map[string]any{{"reason": "no mailbox #", "count": 100.0}}, rows(t, m, path+"reason", "groups"))
+	require.Len(t, rows(t, m, path+"key", "groups"), 3)
+	_, answer := get(t, m, path+"key")
+	require.Equal(t, []any{215.0, 100.0, true}, []any{answer["count"], answer["read"], answer["gone"]})
 }
 
 // All that is known of a task is shown.

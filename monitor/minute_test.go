@@ -176,9 +176,10 @@ func TestAlerts(t *testing.T) {
 // fixed is a pool with these numbers.
 type fixed struct{ stats pool.Stats }
 
-func (f *fixed) Stats() pool.Stats { return f.stats }
-func (*fixed) Pause()              {}
-func (*fixed) Resume()             {}
+func (f *fixed) Stats() pool.Stats      { return f.stats }
+func (*fixed) Failures() []pool.Failure { return nil }
+func (*fixed) Pause()                   {}
+func (*fixed) Resume()                  {}
 
 // The list waits for no source, and tells which are away, since when, and when they are back.
 func TestAway(t *testing.T) {

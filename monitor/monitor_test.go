@@ -335,8 +335,9 @@ func (c *counted) Stats() pool.Stats {
 	time.Sleep(c.takes)
 	return pool.Stats{Running: n}
 }
-func (c *counted) Pause()  { c.done = append(c.done, "pause") }
-func (c *counted) Resume() { c.done = append(c.done, "resume") }
+func (*counted) Failures() []pool.Failure { return nil }
+func (c *counted) Pause()                 { c.done = append(c.done, "pause") }
+func (c *counted) Resume()                { c.done = append(c.done, "resume") }
 
 // viewer is a ResponseWriter for events.
 type viewer struct {

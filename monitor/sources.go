@@ -212,6 +212,7 @@ func (q *taskQueue[V]) keyStats(ctx context.Context, n int, by fairq.KeyOrder) (
 // Workers is what a [pool.Pool] and a [pool.Workers] have in common.
 type Workers interface {
 	Stats() pool.Stats
+	Failures() []pool.Failure
 	Pause()
 	Resume()
 }
@@ -243,6 +244,37 @@ func (w workers) look(ctx context.Context) (s sample, err error) {
 		}
 	}
 	return s, nil
+}
+
+// failures are those that are buried in the queue. If there are none, because what fails goes to a sink
+// or is forgotten, they are those that the pool remembers.
+func (w workers) failures(ctx context.Context) (*failures, error) {
+	if found, err := w.tasks().failures(ctx); err != nil || found.Count > 0 {
+		return found, err
+	}
+	found := &failures{At: time.Now(), Gone: true, all: map[group]int{}}
+	for _, f := range w.Failures() {
+		found.all[group{Reason: reasonOf(fmt.Sprint(f.Err)), Key: given(f.Key), Kind: given(f.Kind)}]++
+		found.Read++
+	}
+	found.Count = int(w.Stats().Failed)
+	return found, nil
+}
+
+func (w workers) buried(ctx context.Context, which buriedOnes, last *sample, n int) (*buriedPage, error) {
+	return w.tasks().buried(ctx, which, last, n)
+}
+
+func (w workers) peek(ctx context.Context, id task.ID) (*taskRow, error) {
+	return w.tasks().peek(ctx, id)
+}
+
+// tasks returns what knows the tasks of the queue.
+func (w workers) tasks() keeper {
+	if w.queue == nil {
+		return noTasks{}
+	}
+	return w.queue.keeper()
 }
 
 func (w workers) stats(context.Context) (any, error) { return w.Stats(), nil }

@@ -1,7 +1,9 @@
 package pool
 
 import (
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/fairq/fairq/internal/printable"
 )
@@ -107,4 +109,42 @@ func (ws *workerSet) stats() Stats {
 		w.counts.addTo(&s)
 	}
 	return s
+}
+
+// Failure is a task, or an item of a FairQueue, that has failed for good.
+type Failure struct {
+	At        time.Time
+	Key, Kind string // of a task
+	Err       error
+}
+
+// recent keeps the last failures. It is a ring.
+type recent struct {
+	mu    sync.Mutex
+	ring  [100]Failure
+	count int
+}
+
+func (r *recent) add(f Failure) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ring[r.count%len(r.ring)] = f
+	r.count++
+}
+
+// Failures returns the last 100 failures for good, the oldest first.
+func (p *Pool[V]) Failures() []Failure { return p.recent.all() }
+
+// Failures returns the last 100 failures for good, the oldest first.
+func (w *Workers) Failures() []Failure { return w.recent.all() }
+
+func (r *recent) all() []Failure {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := min(r.count, len(r.ring))
+	all := make([]Failure, n)
+	for i := range all {
+		all[i] = r.ring[(r.count-n+i)%len(r.ring)]
+	}
+	return all
 }

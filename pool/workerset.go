@@ -32,6 +32,7 @@ type workerSet struct {
 	abandonedSinks atomic.Int64 // sinks that nobody waits for any more and that still run
 
 	dropped, expired, deadLetters, leftoverCount, refused counter // see Stats
+	recent                                                recent
 
 	backgroundCounts counters     // of attempts that are settled in the background
 	prefetched       atomic.Int64 // tasks that were taken and not started, see prefetcher

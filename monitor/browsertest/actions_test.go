@@ -1,6 +1,7 @@
 package browsertest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,7 +12,9 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/monitor"
+	"github.com/fairq/fairq/pool"
 	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/memory"
 )
@@ -142,6 +145,19 @@ func TestFailures(t *testing.T) {
 	p.until(`document.getElementById("failures").hidden`)
 	_, dialogs := p.seen()
 	require.Equal(t, []string{"Delete 400 buried tasks of timed out?", "Kick 1,500 buried tasks?"}, dialogs)
+
+	// What a pool has seen fail, and nobody has kept, is shown, and there is nothing to do about it.
+	line := fair(fairq.Options[string, job]{})
+	workers := pool.NewWorkers(line, func(context.Context, job) error { return errors.New("timed out") }, &pool.Options[job]{Logger: quiet})
+	for range 3 {
+		require.NoError(t, line.Push(job{user: "a"}))
+	}
+	line.Close()
+	require.NoError(t, workers.Wait(t.Context()))
+	p = open(t, monitor.New(&monitor.Options{Actions: everybody, Logger: quiet}, monitor.Pool("workers", workers, nil)), "workers")
+	p.until(`document.querySelectorAll("#groups tbody tr").length === 1`)
+	require.Equal(t, []string{"timed out", "any", "any", "3"}, p.rows("groups")[0][:4])
+	require.False(t, eval[bool](p, `[...document.querySelectorAll("#work, #groups td button, #failures-actions button")].some((e) => e.checkVisibility())`))
 }
 
 // Without permission there are no buttons, and requests are refused.

@@ -524,7 +524,7 @@ shown.keys = () => {
 // What has failed.
 
 async function showFailures(sample) {
-  const count = sample.kind === 'tasks' ? sample.stats.buried : sample.kind === 'pool' && sample.queue ? sample.stats.failed : 0;
+  const count = sample.kind === 'tasks' ? sample.stats.buried : sample.kind === 'pool' ? sample.stats.failed : 0;
   const now = `${count} ${JSON.stringify(filter)} ${$('by').value}`;
   if (now === known || showing) return;
   known = now;
@@ -536,10 +536,10 @@ async function showFailures(sample) {
     set($('failures-note'), `What has failed cannot be shown: ${answer.error}`);
     return;
   }
-  const failed = sample.kind === 'pool' && sample.stats.failed > 0;
-  $('failures').hidden = answer.count === 0 && !failed;
-  $('work').hidden = answer.count === 0;
-  if (answer.count === 0) {
+  const kept = answer.gone ? 0 : answer.count;
+  $('failures').hidden = answer.count === 0;
+  $('work').hidden = kept === 0;
+  if (kept === 0) {
     filter = null;
     buried = [];
     refresh('buried');
@@ -547,7 +547,7 @@ async function showFailures(sample) {
   }
   let note = answer.count === 0 ? '' : answer.count === 1 ? 'One task is buried.' : `${number(answer.count)} tasks are buried.`;
   if (answer.read < answer.count) note += ` The groups are of ${number(answer.read)} of them.`;
-  if (failed && answer.count === 0) note = 'Nothing is buried: what has failed for good went to DeadLetters, or was forgotten.';
+  if (answer.gone) note = `${number(answer.count)} have failed for good. None is buried: they went to DeadLetters, or were forgotten. The groups are of the last ${number(answer.read)}.`;
   set($('failures-note'), note);
   const all = (group, n, of) => {
     const form = group ? Object.fromEntries(['key', 'kind', 'reason'].map((field) => [field, group[field] || ''])) : {};
@@ -555,13 +555,13 @@ async function showFailures(sample) {
     return [['Kick', 'kick-all'], ['Delete', 'delete-all']].filter(([, action]) => may(action, owner())).map(([label, action]) =>
       ({ label: group ? label : `${label} all ${number(n)}`, of, source: owner(), action, form, question: `${label} ${what}?` }));
   };
-  buttons($('failures-actions'), answer.count ? all(null, answer.count, 'buried') : []);
+  buttons($('failures-actions'), kept ? all(null, kept, 'buried') : []);
   shown.groups = () => table('groups', answer.groups, [
     ['Reason', (g) => g.reason || 'any', (g) => g.reason || ''], ['Key', (g) => g.key || 'any', (g) => g.key || ''],
     ['Kind', (g) => g.kind === '""' ? none : g.kind || 'any', (g) => g.kind || ''], ['Tasks', (g) => number(g.count), (g) => g.count],
-  ], (g) => JSON.stringify([g.reason, g.key, g.kind]), (g) => [{ label: 'Show', of: groupName(g), run: () => choose(g) }, ...all(g, g.count, groupName(g))]);
+  ], (g) => JSON.stringify([g.reason, g.key, g.kind]), (g) => kept ? [{ label: 'Show', of: groupName(g), run: () => choose(g) }, ...all(g, g.count, groupName(g))] : []);
   shown.groups();
-  if (answer.count > 0) await page('');
+  if (kept > 0) await page('');
 }
 
 function groupName(g) { return [g.key, g.kind === '""' ? 'no kind' : g.kind, g.reason].filter(Boolean).join(': '); }
