@@ -79,7 +79,7 @@ type Options[K comparable, V any] struct {
 	// An item is in hand from when it is popped until [FairQueue.Done] is called with it, which
 	// [FairQueue.All] and pool.NewWorkers do. What nobody tells the end of is in hand for ever, and
 	// its key behind others. A key is charged for the time of an item when that ends, and only for
-	// the time in which items were queued. docs/admission.md has the rule and its bounds, with items
+	// the time in which items were queued. docs/design.md has the rule and its bounds, with items
 	// in hand for permits that are held; the limit is the number of consumers.
 	//
 	// So it takes no costs, and they are an error, as are a Quantum and ThisRound. There

@@ -63,7 +63,7 @@ func TestShareTimeEnds(t *testing.T) {
 
 // TestShareTimeBounds has k consumers in virtual time. A key that holds nothing and owes nothing is
 // served in the order of such keys, and after D * (n / k + 1) at most; two keys that always have
-// items differ by less than (2k + 1) * D of work. These are (b), (c) and (a) of docs/admission.md.
+// items differ by less than (2k + 1) * D of work. These are (b), (c) and (a) of docs/design.md.
 func TestShareTimeBounds(t *testing.T) {
 	seeds := 200
 	if testing.Short() {

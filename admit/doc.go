@@ -25,7 +25,7 @@
 //   - A call that was given a permit keeps it, even if its context is done at that moment.
 //
 // There is no bound in a number of releases: a key of short requests passes many times while a long
-// one lasts. docs/admission.md has more, and what the rule costs.
+// one lasts. docs/design.md has more, and what the rule costs.
 //
 // # Rates
 //

@@ -31,14 +31,14 @@
 //
 // These are medians, measured by BenchmarkLook, and of tasks by BenchmarkUpcoming of task/memory. On
 // a machine that is very busy a goroutine may lose its processor while it holds the lock, for many
-// milliseconds: docs/monitor.md has the figures. What was counted in the last minute, and an hour of
+// milliseconds: docs/operating.md has the figures. What was counted in the last minute, and an hour of
 // points for the charts, are kept: some 100 KB for a source.
 //
 // # Paths
 //
 // All but the actions are GET, and answer with JSON. {name} is that of a source. Errors are of the
 // form {"error": "..."}, with a status that fits. Times are in RFC 3339, durations in nanoseconds.
-// docs/monitor.md tells what the fields mean.
+// docs/operating.md tells what the fields mean.
 //
 //	/                                   the page
 //	/v1/queues                          all sources, with their stats; waits for none of them

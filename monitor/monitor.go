@@ -50,7 +50,7 @@ type Options struct {
 	Actions func(r *http.Request, a Action) bool
 
 	// TrustedOrigins are origins such as "https://ops.example.com" whose pages may send actions, where a
-	// proxy changes the Host of requests: see docs/monitor.md. New panics if one makes no sense.
+	// proxy changes the Host of requests: see docs/operating.md. New panics if one makes no sense.
 	TrustedOrigins []string
 
 	// Logger is told of each action: at level Info if it was done, at level Warn if it was refused

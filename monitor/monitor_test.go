@@ -527,9 +527,9 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// docs/monitor.md tells what each field of an answer means.
+// docs/operating.md tells what each field of an answer means.
 func TestFieldsAreDocumented(t *testing.T) {
-	docs, err := os.ReadFile("../docs/monitor.md")
+	docs, err := os.ReadFile("../docs/operating.md")
 	require.NoError(t, err)
 	fields := append(monitor.Fields(), "queues", "actions")
 	require.Subset(t, fields, []string{"name", "p99_ns", "share", "served", "age_ns", "reason", "more", "more_than", "metadata"})

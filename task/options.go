@@ -66,7 +66,7 @@ type Options[V any] struct {
 	// Quantum, if not 0, makes rounds share work instead of tasks: each task is as much as its
 	// PutOptions.Cost says, and Quantum is how much a key of weight 1 may have done in a round, in
 	// the same units, up to [fairq.MaxQuantum]. It is the queue's. A tenth of a typical cost is
-	// good, see docs/cost.md. 0 means that each task counts the same.
+	// good, see docs/costs.md. 0 means that each task counts the same.
 	Quantum int64
 
 	// PriorCost, with a Quantum, is for costs that nobody knows before the task is done: a task

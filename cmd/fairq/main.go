@@ -7,7 +7,7 @@
 //	fairq kick emails 1234
 //	fairq serve
 //
-// fairq -h lists the commands and flags; docs/command.md has examples.
+// fairq -h lists the commands and flags; docs/operating.md has examples.
 package main
 
 import (

@@ -1,5 +1,5 @@
 // Package fairshare has the rule by which keys share permits, or workers: which key that waits goes
-// next. Package admit and its documentation say what the rule promises; docs/admission.md has the
+// next. Package admit and its documentation say what the rule promises; docs/design.md has the
 // bounds.
 //
 // The key with the least held / weight, in whole numbers, is max-min fairness (Bertsekas and

@@ -29,7 +29,7 @@ func tenant(name, clients, weight int, hold func() time.Duration) (all []*client
 	return all
 }
 
-// TestLightTenants has the workload of the table in docs/admission.md, and some other rules.
+// TestLightTenants has the workload of docs/costs.md, and some other rules.
 func TestLightTenants(t *testing.T) {
 	least := func(w *world, order func(a, b *key) int) func() *key {
 		return func() *key {
@@ -128,7 +128,7 @@ func TestComesBack(t *testing.T) {
 	require.InDelta(t, 1./21, share(served, 0, w), 0.01)
 }
 
-// TestBounds checks the bounds of docs/admission.md on random histories.
+// TestBounds checks the bounds of docs/design.md on random histories.
 func TestBounds(t *testing.T) {
 	histories := 100_000
 	if testing.Short() {

@@ -9,7 +9,7 @@
 // a counter: fairq.queue.events is fairq_queue_events_total. The label name is that of the source.
 // One other label may tell a state, an event, an outcome or a key: so a source has some 25 time
 // series, 21 more for each histogram, and 4 for each key that it tells of by name and for the others together. The page
-// docs/metrics.md lists them, and docs/grafana.json is a dashboard.
+// docs/operating.md lists them, and docs/grafana.json is a dashboard.
 //
 // A scrape looks at all sources at once, and takes 4 seconds at most. For a source that has not
 // answered by then, because its database is down, fairq_up is 0, and there are only the metrics

@@ -13,7 +13,7 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// The benchmark is what the figures of docs/etcd.md come from. Each client is a Store with a
+// The benchmark is what the figures of docs/stores.md come from. Each client is a Store with a
 // connection of its own; all are in this process, and so is not the server.
 
 // client is a queue that is open over a connection of its own.

@@ -3,6 +3,6 @@
 //
 // A Store opens queues. For each open queue it returns a [Backend], on which a task.Queue makes
 // its calls, and is given a [Notifier], by which the Backend says what happens.
-// docs/writing-a-store.md says who does what, and the package task/storetest tells whether a Store
+// docs/stores.md says who does what, and the package task/storetest tells whether a Store
 // keeps what package task promises.
 package driver

@@ -268,7 +268,7 @@ func TestTooMuchForATransaction(t *testing.T) {
 // The docs of etcd say what its limits come to.
 func TestLimitsAreTold(t *testing.T) {
 	var docs []string
-	for _, path := range []string{"../../../docs/etcd.md", "../../etcd/doc.go"} {
+	for _, path := range []string{"../../../docs/stores.md", "../../etcd/doc.go"} {
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
 		docs = append(docs, strings.Join(strings.Fields(strings.ReplaceAll(string(text), "\n//", "\n")), " "))
