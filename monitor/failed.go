@@ -107,6 +107,7 @@ type taskRow struct {
 	Expires     *time.Time        `json:"expires,omitempty"`
 	Consumer    string            `json:"consumer,omitempty"`
 	Metadata    map[string]string `json:"metadata,omitempty"`
+	Stack       string            `json:"stack,omitempty"` // of a panic, if this pool has seen it lately
 }
 
 // buriedOnes are tasks that are buried, as they are shown; what is empty is any.

@@ -140,7 +140,7 @@ func (a *attempt[V]) observeSuccess() {
 // observeFailure makes a failure for good known.
 func (a *attempt[V]) observeFailure(err error) {
 	p := a.class.pool
-	p.recent.add(Failure{At: time.Now(), Key: a.task.Key, Kind: a.task.Kind, Err: err})
+	p.recent.add(Failure{At: time.Now(), Task: a.task.ID, Key: a.task.Key, Kind: a.task.Kind, Err: err})
 	if f := p.observer.Failed; f != nil {
 		p.observe("Failed", func() { f(p.storeCtx, a.class.name, &a.task, a.get().ran, err) })
 	}

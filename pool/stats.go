@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq/internal/printable"
+	"github.com/fairq/fairq/task"
 )
 
 // Stats tells how a pool is doing.
@@ -114,8 +115,9 @@ func (ws *workerSet) stats() Stats {
 // Failure is a task, or an item of a FairQueue, that has failed for good.
 type Failure struct {
 	At        time.Time
-	Key, Kind string // of a task
-	Err       error
+	Task      task.ID // 0 for an item
+	Key, Kind string  // of a task
+	Err       error   // a [*PanicError] has the stack
 }
 
 // recent keeps the last failures. It is a ring.

@@ -602,7 +602,7 @@ async function detail(id) {
     ['Consumer', t.consumer], ['Code', t.code], ...Object.entries(t.metadata || {}).map(([k, v]) => [`Metadata ${k}`, v]),
   ].filter(([, value]) => value !== undefined && value !== '');
   $('task').querySelector('dl').replaceChildren(...facts.map(([label, value]) => make('div', null, make('dt', null, label), make('dd', null, String(value)))));
-  set($('task').querySelector('pre'), [t.reason, t.payload].filter(Boolean).join('\n\n'));
+  set($('task').querySelector('pre'), [t.reason, t.stack, t.payload].filter(Boolean).join('\n\n'));
   $('task').focus();
 }
 
