@@ -110,11 +110,13 @@ func TestPoolFailures(t *testing.T) {
 
 // A pool's page has the stack of a panic with the task that is buried for it.
 func TestStack(t *testing.T) {
-	p := pool.Func(func(context.Context, *task.Task[int]) error { panic("boom") },
+	q, err := task.Open[int](t.Context(), new(memory.Store), "mails", nil)
+	require.NoError(t, err)
+	p := pool.New(q, func(context.Context, *task.Task[int]) error { panic("boom") },
 		&pool.Options[int]{Policy: pool.Policy{MaxAttempts: 1}, Logger: slog.New(slog.DiscardHandler)})
 	require.Error(t, p.Do(t.Context(), "a", 1, pool.PutOptions{}))
 	require.NoError(t, p.Wait(t.Context()))
-	m := monitor.New(nil, monitor.Pool("workers", p, monitor.TaskQueue("waiting", p.Queue(""), nil)))
+	m := monitor.New(nil, monitor.Pool("workers", p, monitor.TaskQueue("mails", q, nil)))
 	_, answer := get(t, m, "/v1/queues/workers/tasks/1")
 	require.Contains(t, answer["stack"], "monitor_test.TestStack")
 	require.Contains(t, answer["reason"], "boom")
