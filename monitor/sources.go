@@ -3,6 +3,7 @@ package monitor
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -265,8 +266,15 @@ func (w workers) buried(ctx context.Context, which buriedOnes, last *sample, n i
 	return w.tasks().buried(ctx, which, last, n)
 }
 
+// peek also returns the stack of a task that has panicked lately. The queue does not keep it.
 func (w workers) peek(ctx context.Context, id task.ID) (*taskRow, error) {
-	return w.tasks().peek(ctx, id)
+	row, err := w.tasks().peek(ctx, id)
+	for _, f := range w.Failures() {
+		if panicked, ok := errors.AsType[*pool.PanicError](f.Err); ok && err == nil && f.Task == id {
+			row.Stack = string(panicked.Stack[:min(len(panicked.Stack), maxPayload)])
+		}
+	}
+	return row, err
 }
 
 // tasks returns what knows the tasks of the queue.
