@@ -111,9 +111,9 @@ func (u *unit) notePut(r *Row, behind bool) {
 
 // moveFront gives a line's turns to its first tasks, as many as w.Front, and has the first one of
 // each further kind share a turn. Of the other tasks only those of some kinds, and of the kinds of
-// tasks that get or lose turns, can be other than they must be; no kinds means all. Of tasks after
-// the first w.Front it writes n at most, and of all only frontBytes when the transaction is large,
-// unless n is no limit. It tells whether that was enough.
+// tasks that get or lose turns or share one that is too late, can be other than they must be; no kinds
+// means all. Of tasks after the first w.Front it writes n at most, and of all only frontBytes when the
+// transaction is large, unless n is no limit. It tells whether that was enough.
 func (u *unit) moveFront(w *work, n int, kinds ...string) (done bool) {
 	l := Line{string(w.Name), int(w.Place[0])}
 	defer u.countFront(l.Key)
@@ -137,6 +137,11 @@ func (u *unit) moveFront(w *work, n int, kinds ...string) (done bool) {
 	behind = slices.DeleteFunc(behind, func(r *Row) bool { return atFront[r.ID] })
 	for _, r := range behind {
 		kinds = append(kinds, r.Kind)
+	}
+	for _, r := range line.rest { // the last turn may be an earlier one now
+		if r.Shared && r.turn().compare(last) > 0 {
+			kinds = append(kinds, r.Kind)
+		}
 	}
 	slices.Sort(kinds)
 	for _, kind := range slices.Compact(kinds) {
