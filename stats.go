@@ -55,6 +55,10 @@ type KeyStat[K comparable] struct {
 	Buried  int  `json:"buried,omitempty"` // tasks
 	Paused  bool `json:"paused,omitempty"` // by task.Queue.PauseKey
 
+	// WaitsUntil is when tasks of the key can be taken again; zero unless the key waits, see
+	// task.Queue.HoldKey.
+	WaitsUntil time.Time `json:"waits_until,omitzero"`
+
 	Rounds int `json:"rounds,omitempty"` // of a FairQueue: after the current one, until the last turn
 	Weight int `json:"weight,omitempty"` // of a FairQueue: as Options.Weight returns now
 

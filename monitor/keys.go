@@ -16,7 +16,9 @@ type keyRow struct {
 	Taken  int    `json:"taken"`  // tasks; of a limiter the permits held
 	Buried int    `json:"buried"` // tasks
 	Paused bool   `json:"paused"`
-	Weight int    `json:"weight,omitempty"` // not of tasks
+	// WaitsUntil is when tasks of the key can be taken again, if it waits.
+	WaitsUntil time.Time `json:"waits_until,omitzero"`
+	Weight     int       `json:"weight,omitempty"` // not of tasks
 
 	Cost      uint64        `json:"cost,omitempty"`          // of what is queued
 	OldestAge time.Duration `json:"oldest_age_ns,omitempty"` // of items with TrackWait only
@@ -81,6 +83,9 @@ func (t *keyRows[K]) add(s *fairq.KeyStat[K], first bool) {
 	row.Len, row.Taken, row.Buried = max(row.Len, s.Backlog), max(row.Taken, s.Taken), max(row.Buried, s.Buried)
 	row.Weight, row.Cost, row.OldestAge = max(row.Weight, s.Weight), max(row.Cost, s.Cost), max(row.OldestAge, s.OldestAge)
 	row.Paused, row.first = row.Paused || s.Paused, row.first || first
+	if !s.WaitsUntil.IsZero() {
+		row.WaitsUntil = s.WaitsUntil
+	}
 	row.Total, row.Recent, row.Missed, row.wait = s.Total, s.Recent, s.Missed, s.Wait
 }
 

@@ -12,7 +12,7 @@ import (
 
 // Do is Put that waits for the outcome. It returns nil if the task was done. If the task
 // failed for good, it returns a [*task.Error], which also wraps the error of the handler if this
-// pool ran it, but is not Permanent, RetryAfter or Snooze: a handler that returns it has just
+// pool ran it, but is not Permanent, RetryAfter, Snooze or HoldKey: a handler that returns it has just
 // failed. If ctx is done first it returns the error of ctx, and the task stays in the queue, unless
 // it has CancelWithContext. While a handler of the pool waits in it, another one gets its place, as
 // in [Yield]. After Shutdown it returns [ErrShutdown] if the queue is the pool's own; others may do

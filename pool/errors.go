@@ -23,7 +23,8 @@ var (
 	// is over, and what the task has failed with then.
 	ErrDeadline = errors.New("pool: deadline of the task is over")
 
-	// ErrSnoozed is what an error of [Snooze] is, as [errors.Is] reports: nothing has failed.
+	// ErrSnoozed is what an error of [Snooze] or [HoldKey] is, as [errors.Is] reports: nothing has
+	// failed.
 	ErrSnoozed = errors.New("pool: snoozed")
 
 	// ErrInvalid is returned when an argument or an option makes no sense. The error names it,
@@ -105,12 +106,16 @@ func Permanent(err error) error {
 }
 
 type retryError struct {
-	delay  time.Duration
-	snooze bool
+	delay   time.Duration
+	snooze  bool
+	holdKey bool // the whole key is to wait
 }
 
 func (e *retryError) Error() string {
-	if e.snooze {
+	switch {
+	case e.holdKey:
+		return fmt.Sprintf("pool: to be done in %v, and the other tasks of its key too", e.delay)
+	case e.snooze:
 		return fmt.Sprintf("pool: to be done in %v", e.delay)
 	}
 	return fmt.Sprintf("pool: to be tried again in %v", e.delay)
@@ -127,6 +132,14 @@ func RetryAfter(delay time.Duration) error { return &retryError{delay: clamp(del
 // Snooze returns an error that has the handler called again after a delay. The task has not
 // failed, and the attempt does not count.
 func Snooze(delay time.Duration) error { return &retryError{delay: clamp(delay), snooze: true} }
+
+// HoldKey returns an error that has the handler called again after a delay, as Snooze does, and has
+// all other tasks of the key wait until then too: what the task needs has said when it may be asked
+// again, such as an HTTP server by a Retry-After. The task is the first of its key then. The queue
+// keeps that, so it outlasts the process; see [task.Task.HoldKey].
+func HoldKey(delay time.Duration) error {
+	return &retryError{delay: clamp(delay), snooze: true, holdKey: true}
+}
 
 func clamp(d time.Duration) time.Duration { return min(max(d, 0), task.MaxDuration) }
 

@@ -17,7 +17,8 @@ import (
 
 // Handler does a task. T is a *task.Task[V], or the item of a FairQueue. If it returns nil, the
 // task is done. If it returns an error, or panics, the task has failed: it is tried again, unless
-// that was its last attempt. [Permanent], [RetryAfter] and [Snooze] make errors that change this.
+// that was its last attempt. [Permanent], [RetryAfter], [Snooze] and [HoldKey] make errors that change
+// this.
 // A panic is recorded as a [*PanicError]. An item of a FairQueue is not tried again.
 type Handler[T any] func(ctx context.Context, t T) error
 

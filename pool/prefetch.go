@@ -105,15 +105,19 @@ func (s *prefetcher[V]) cutLocked(from, to int) []prefetchedTask[V] {
 }
 
 // cutLateLocked removes those that have waited for too long, and returns them.
-func (s *prefetcher[V]) cutLateLocked(now time.Time) (late []prefetchedTask[V]) {
+func (s *prefetcher[V]) cutLateLocked(now time.Time) []prefetchedTask[V] {
+	return s.cutSomeLocked(func(h prefetchedTask[V]) bool { return !now.Before(h.handBackAt) })
+}
+
+func (s *prefetcher[V]) cutSomeLocked(which func(prefetchedTask[V]) bool) (cut []prefetchedTask[V]) {
 	s.tasks = slices.DeleteFunc(s.tasks, func(h prefetchedTask[V]) bool {
-		if now.Before(h.handBackAt) {
-			return false
+		is := which(h)
+		if is {
+			cut = append(cut, h)
 		}
-		late = append(late, h)
-		return true
+		return is
 	})
-	return late
+	return cut
 }
 
 // takeBatch takes a batch of tasks.
@@ -190,6 +194,14 @@ func (s *prefetcher[V]) recall() {
 	s.recalls++
 	s.target = 0
 	back := s.cutLocked(0, len(s.tasks))
+	s.mu.Unlock()
+	s.handBack(back)
+}
+
+// recallKey hands back the tasks of a key that waits now.
+func (s *prefetcher[V]) recallKey(key string) {
+	s.mu.Lock()
+	back := s.cutSomeLocked(func(h prefetchedTask[V]) bool { return h.task.Key == key })
 	s.mu.Unlock()
 	s.handBack(back)
 }

@@ -46,10 +46,12 @@ func (p *Pool[V]) settle(t *task.Task[V], call func(context.Context) error) erro
 }
 
 // finish settles a task of a queue that is not in memory. That takes a transaction, so it is done in
-// background and the worker goes on, unless too many are settled so already.
+// background and the worker goes on, unless too many are settled so already, or the next task of the
+// worker may be one of a key that is to wait.
 func (a *attempt[V]) finish(err error) {
 	p := a.class.pool
-	if p.settling.Add(1) > p.maxSettling {
+	again, _ := errors.AsType[*retryError](err)
+	if p.settling.Add(1) > p.maxSettling || again != nil && again.holdKey {
 		defer p.settling.Add(-1)
 		a.settle(err)
 		return
@@ -80,8 +82,15 @@ func (a *attempt[V]) settle(err error) {
 	case p.ctx.Err() != nil: // Shutdown has cancelled the handler
 		a.settleBy(t.Return, &counts.returned)
 	case again != nil && again.snooze:
-		if a.settleBy(func(ctx context.Context) error { return t.Snooze(ctx, again.delay) }, &counts.snoozed) {
+		snooze := t.Snooze
+		if again.holdKey {
+			snooze = func(ctx context.Context, d time.Duration) error { return t.HoldKey(ctx, nil, d) }
+		}
+		if a.settleBy(func(ctx context.Context) error { return snooze(ctx, again.delay) }, &counts.snoozed) {
 			a.observeRetry(again.delay, err)
+		}
+		if h := p.tasks.prefetcher; h != nil && again.holdKey {
+			h.recallKey(t.Key)
 		}
 	default:
 		err = a.timedOut(err)

@@ -27,9 +27,10 @@
 //     Fail, with a delay or without, and for each lease that is lost, for nobody knows whether its
 //     task was tried. Only what is handed back untried (by Return, ReleaseAll or Close) keeps the
 //     turn that it was taken by, and is first; if it comes back so twice in a row, it takes a new
-//     one. With Options.KeepPlace a task returns to its place in its key, but not to its turn.
-//   - A key that has as many tasks taken as Options.MaxInFlightPerKey allows, or is paused, is
-//     passed over, at no cost for the others. As soon as it can be served it is first, if it has
+//     one. With Options.KeepPlace a task returns to its place in its key, but not to its turn. What
+//     HoldKey hands back keeps its place, and if it has not failed its turn as what is untried does.
+//   - A key that has as many tasks taken as Options.MaxInFlightPerKey allows, is paused, or waits
+//     (HoldKey), is passed over, at no cost for the others. As soon as it can be served it is first, if it has
 //     missed a turn; it never gets back more than one, or with a weight more than those of a round.
 //   - A task is with one consumer at a time, as long as the lease lasts. A lease that has run out
 //     is lost for good, even if nobody has taken the task since. With a lost lease nothing can be
@@ -50,8 +51,8 @@
 //
 //   - That a task runs only once. A consumer whose lease has run out may still be at it when the
 //     next one begins. Task.Context tells it to stop.
-//   - With MaxInFlightPerKey or KeepPlace, and for keys that were passed over (paused, or with no
-//     task for the filter of a consumer), the order of keys within a round. (Else it is that in
+//   - With MaxInFlightPerKey or KeepPlace, and for keys that were passed over (paused, waiting, or
+//     with no task for the filter of a consumer), the order of keys within a round. (Else it is that in
 //     which their tasks became ready.)
 //   - That what was deleted or has expired leaves no trace in the order of the others: the tasks of
 //     its key behind it may move up by one turn.

@@ -85,7 +85,7 @@ var (
 	ErrTaken = driver.ErrTaken
 
 	// ErrBlocked is returned when a task that is to be taken by its id cannot be: its group holds
-	// it, the queue or its key is paused, or as many tasks of its key are taken as may be.
+	// it, the queue or its key is paused or waits, or as many tasks of its key are taken as may be.
 	ErrBlocked = driver.ErrBlocked
 
 	// ErrDeleted is returned by Wait when the task was deleted, truncated, evicted or cancelled

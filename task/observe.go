@@ -17,10 +17,11 @@ import (
 
 // KeyStats returns n keys, those first that an order names; if there are fewer, all.
 //
-// By backlog, the keys with the most tasks in all states are first, and by age those with the oldest
-// that is ready or delayed; behind the n are the other keys that are paused, with tasks or without.
-// In memory this is O(keys), with the queue locked, and then goes through tasks, while others go on,
-// until it has found the oldest of each key. In databases it reads all tasks.
+// By backlog, the keys with the most tasks in all states are first, and by age those with the
+// oldest that is ready or delayed; behind the n are the other keys that are paused, with tasks or
+// without. (Keys that HoldKey has wait are not: of these there may be many.) In memory this is
+// O(keys), with the queue locked, and then goes through tasks, while others go on, until it has
+// found the oldest of each key. In databases it reads all tasks.
 //
 // By service and by refusals only counters of this Queue are read, and all else in a KeyStat is 0: it
 // is O(Options.CountKeys · log Options.CountKeys) in every store, also when the queue is closed, and
@@ -49,6 +50,7 @@ func (q *Queue[V]) KeyStats(ctx context.Context, n int, by fairq.KeyOrder) (stat
 	for _, k := range all {
 		stat := statOf(k.Key, q.counts.Of(k.Key, now))
 		stat.Backlog, stat.Taken, stat.Buried, stat.Paused = k.Ready+k.Delayed+k.Held, k.Taken, k.Buried, k.Paused
+		stat.WaitsUntil = k.WaitsUntil
 		if !k.Oldest.IsZero() {
 			stat.OldestAge = max(0, now.Sub(k.Oldest))
 		}
@@ -137,15 +139,15 @@ func (q *Queue[V]) countRefusal(ctx context.Context, key string, err error) {
 // Upcoming tells of the first n tasks, [MaxBatch] at most, that would be taken now, in the order in
 // which they would be: what n calls of TryTake return, by a consumer that takes all and settles
 // nothing, if nothing else happens meanwhile. So what cannot be taken is not among them: the queue
-// or the key is paused, or the key has as many tasks taken as it may, with those before. It takes
-// nothing, and holds up nobody who does.
+// or the key is paused or waits, or the key has as many tasks taken as it may, with those before.
+// It takes nothing, and holds up nobody who does.
 //
 // The order is the one that the package promises, no more. So in memory, keys that were passed over
-// (because they were paused or busy, or had no task for the filter of a consumer) may come later
-// here than they will. What comes first because it was handed back, or passed over, is of round 0. With
-// a Quantum, KeepPlace or MaxInFlightPerKey rounds may have other numbers in one kind of store than in another.
-// It is O(n), with the queue locked in memory, plus the keys that come first because they were
-// passed over or have been handed a task back.
+// (because they were paused, waited or were busy, or had no task for the filter of a consumer) may
+// come later here than they will. What comes first because it was handed back, or passed over, is
+// of round 0. With a Quantum, KeepPlace or MaxInFlightPerKey rounds may have other numbers in one
+// kind of store than in another. It is O(n), with the queue locked in memory, plus the keys that
+// come first because they were passed over or have been handed a task back.
 func (q *Queue[V]) Upcoming(ctx context.Context, n int) ([]UpcomingTask, error) {
 	if err := q.notifier.over(); err != nil {
 		return nil, err

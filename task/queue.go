@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/fairq/fairq"
 	"github.com/fairq/fairq/internal/keycount"
@@ -308,7 +309,27 @@ func (q *Queue[V]) Resume(ctx context.Context) error { return q.pause(ctx, nil, 
 // PauseKey is Pause for the tasks of one key, which need not have any.
 func (q *Queue[V]) PauseKey(ctx context.Context, key string) error { return q.pause(ctx, &key, true) }
 
-// ResumeKey undoes PauseKey. The key has the next turn if it has missed one or more.
+// HoldKey has a key wait for d, which must be more than 0: none of its tasks is taken until then.
+// That costs nothing for the others, outlasts this process, and ends by itself, with the next turn
+// for the key if it has missed one or more. A key that waits for longer goes on waiting for as
+// long. The key need not have tasks. What is taken goes on; see also [Task.HoldKey].
+func (q *Queue[V]) HoldKey(ctx context.Context, key string, d time.Duration) error {
+	if err := q.notifier.over(); err != nil {
+		return err
+	}
+	if err := checkName("the key", key); err != nil {
+		return err
+	}
+	if err := checkDelay("HoldKey: the duration", d); err != nil {
+		return err
+	}
+	if d == 0 {
+		return invalid("HoldKey: the duration", d, fmt.Sprintf("more than 0, and %v at most", driver.MaxDuration))
+	}
+	return q.backend.HoldKey(ctx, key, d)
+}
+
+// ResumeKey undoes PauseKey and HoldKey. The key has the next turn if it has missed one or more.
 func (q *Queue[V]) ResumeKey(ctx context.Context, key string) error {
 	return q.pause(ctx, &key, false)
 }

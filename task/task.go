@@ -10,7 +10,7 @@ import (
 )
 
 // Task is a task and, if it comes from Take, a lease: the proof that its consumer holds it. A lease
-// ends with Ack, Release, Snooze, Return, Fail, Bury or Discard; when its time to run is over; when its
+// ends with Ack, Release, Snooze, Return, Fail, HoldKey, Bury or Discard; when its time to run is over; when its
 // consumer is closed, resumed or has gone for too long; and when somebody else buries or deletes
 // the task. Then it is lost, all its methods return [ErrLeaseLost], and change nothing. A Task from
 // Peek or List is no lease.
@@ -22,7 +22,7 @@ import (
 // (WithTx) a Task learns nothing. The methods may be called by any goroutine at any time, but not
 // while others read what they change.
 //
-// Priority may be changed before a Release, Snooze, Return, Fail or Bury: then that is the task's
+// Priority may be changed before a Release, Snooze, Return, Fail, HoldKey or Bury: then that is the task's
 // priority from now on. It queues up there like new work, also with KeepPlace.
 type Task[V any] struct {
 	ID       ID
@@ -126,6 +126,22 @@ func (t *Task[V]) Fail(ctx context.Context, reason error, delay time.Duration) e
 		return err
 	}
 	return t.settle(ctx, driver.Settlement{Method: driver.Fail, Delay: delay, Priority: t.Priority, Err: newError(reason)})
+}
+
+// HoldKey hands the task back at its place, first of its key, and has the whole key wait for d, as
+// [Queue.HoldKey] does, in one transaction: the provider has said when it may be asked again, or the
+// tasks of the key are to be done in order. If reason is nil the attempt does not count, and the task
+// keeps its turn, unless it was handed back so the last time too. Else it has failed, which counts
+// and is recorded as by Fail. If that was its last attempt it is buried, and the key does not wait.
+func (t *Task[V]) HoldKey(ctx context.Context, reason error, d time.Duration) error {
+	if err := checkDelay("HoldKey: the duration", d); err != nil {
+		return err
+	}
+	how := driver.Settlement{Method: driver.Snooze, HoldKey: true, Delay: d, Priority: t.Priority}
+	if reason != nil {
+		how.Method, how.Err = driver.Fail, newError(reason)
+	}
+	return t.settle(ctx, how)
 }
 
 // Bury puts the task aside, with the reason, until somebody kicks or deletes it. Who waits for its

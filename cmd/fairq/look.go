@@ -138,17 +138,21 @@ func keys(ctx context.Context, c *call) error {
 		Buried  int           `json:"buried"`
 		Paused  bool          `json:"paused"`
 		Oldest  time.Duration `json:"oldest_age_ns,omitempty"` // of the first that is ready or delayed
+		Waits   time.Time     `json:"waits_until,omitzero"`    // see task.Queue.HoldKey
 	}
 	rows := []keyRow{}
 	for _, k := range found {
-		rows = append(rows, keyRow{printable.Text(k.Key), k.Backlog, k.Taken, k.Buried, k.Paused, k.OldestAge})
+		rows = append(rows, keyRow{printable.Text(k.Key), k.Backlog, k.Taken, k.Buried, k.Paused, k.OldestAge, k.WaitsUntil})
 	}
 	return c.print(map[string]any{"keys": rows}, func(w io.Writer) {
 		fmt.Fprintln(w, "KEY\tBACKLOG\tTAKEN\tBURIED\tOLDEST\t")
 		for _, r := range rows {
 			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%v\t", r.Key, r.Backlog, r.Taken, r.Buried, r.Oldest.Round(time.Millisecond))
-			if r.Paused {
+			switch {
+			case r.Paused:
 				fmt.Fprint(w, "paused")
+			case !r.Waits.IsZero():
+				fmt.Fprint(w, "waits until ", r.Waits.Format(time.DateTime))
 			}
 			fmt.Fprintln(w)
 		}

@@ -102,5 +102,5 @@ func (t *Task) start(now int64) Fate {
 	if t.Until <= now {
 		t.Until = 0
 	}
-	return Fate{State: t.queue(now), Told: Told{Event: driver.EventStart}, NewTurn: true}
+	return Fate{State: t.queue(now), Told: Told{Event: driver.EventStart}, Turn: NewTurn}
 }

@@ -47,9 +47,19 @@ type GroupOf interface {
 type Fate struct {
 	State   driver.State // the next one; 0 if the task is gone
 	Told                 // what those are told who want to know
-	NewTurn bool         // it takes a new turn, and without KeepPlace a new place in its key
+	Turn    Turn         // whether it keeps its turn and its place in its key
 	Outcome error        // of one that is gone or buried; see driver.Outcome
 }
+
+// Turn says what becomes of the turn and the place of a task that waits again.
+type Turn uint8
+
+// The turns.
+const (
+	SameTurn  Turn = iota
+	NewTurn        // it takes a new turn, and without KeepPlace a new place in its key
+	SamePlace      // it takes a new turn, and keeps its place in its key
+)
 
 // Told is what is told of a task, one after the other; 0 is nothing.
 type Told struct {
@@ -106,7 +116,7 @@ func (t *Task) Hurry(blocked bool, now int64, s *driver.Stats) (Fate, error) {
 		return t.Kick(now, s), nil
 	case t.State == driver.Delayed:
 		t.Until = 0
-		return Fate{State: t.queue(now), Told: Told{Event: driver.EventDelay}, NewTurn: true}, nil
+		return Fate{State: t.queue(now), Told: Told{Event: driver.EventDelay}, Turn: NewTurn}, nil
 	}
 	return Fate{State: t.State}, nil
 }
@@ -148,7 +158,7 @@ func (t *Task) Settle(how *driver.Settlement, now int64, s *driver.Stats) Fate {
 		return t.Return(now, s)
 	}
 	s.Releases++
-	return t.handBack(driver.EventRelease, how.Method != driver.Snooze, how.Delay, now, s)
+	return t.handBack(driver.EventRelease, how, now, s)
 }
 
 // Moves tells whether a task has another priority when its lease has ended. Then it queues up there
@@ -163,23 +173,34 @@ func (t *Task) Return(now int64, s *driver.Stats) Fate {
 	s.Releases++
 	t.Attempts--
 	t.Until = 0
-	return t.back(driver.EventRelease, t.Untried, now, s)
+	return t.back(driver.EventRelease, newTurn(t.Untried, NewTurn), now, s)
 }
 
 // Lose ends a lease that has run out, or whose consumer is gone.
 func (t *Task) Lose(now int64, s *driver.Stats) Fate {
 	s.Losses++
-	return t.handBack(driver.EventTTR, true, 0, now, s)
+	return t.handBack(driver.EventTTR, &driver.Settlement{Method: driver.Release}, now, s)
+}
+
+// newTurn returns a new turn, or the same one if it is not to be a new one.
+func newTurn(is bool, turn Turn) Turn {
+	if is {
+		return turn
+	}
+	return SameTurn
 }
 
 // handBack ends a lease whose task was tried and is not done. It takes a new turn even without a
-// delay: if it were first again, it could be the only one that is ever taken.
-func (t *Task) handBack(
-	why driver.EventType, counts bool, delay time.Duration, now int64, s *driver.Stats,
-) Fate {
+// delay: if it were first again, it could be the only one that is ever taken. One that waits with
+// its key without having failed keeps its turn, but not twice in a row.
+func (t *Task) handBack(why driver.EventType, how *driver.Settlement, now int64, s *driver.Stats) Fate {
 	t.Until = 0
+	turn := NewTurn
+	if how.HoldKey {
+		turn = newTurn(how.Method != driver.Snooze || t.Untried, SamePlace)
+	}
 	switch {
-	case !counts:
+	case how.Method == driver.Snooze:
 		t.Attempts--
 	case t.MaxAttempts > 0 && t.Attempts >= t.MaxAttempts:
 		if t.Rare == nil || t.Err == nil {
@@ -187,24 +208,26 @@ func (t *Task) handBack(
 		}
 		return t.bury(why, now, s)
 	}
-	if delay > 0 {
-		t.Until = Plus(now, delay)
+	if how.Delay > 0 {
+		if !how.HoldKey {
+			t.Until = Plus(now, how.Delay)
+		}
 		if t.Expires > 0 {
-			t.Expires = Plus(t.Expires, delay)
+			t.Expires = Plus(t.Expires, how.Delay)
 		}
 	}
-	return t.back(why, true, now, s)
+	return t.back(why, turn, now, s)
 }
 
 // back makes a task wait again, or ends it if it must not.
-func (t *Task) back(why driver.EventType, newTurn bool, now int64, s *driver.Stats) Fate {
-	t.Untried = !newTurn
+func (t *Task) back(why driver.EventType, turn Turn, now int64, s *driver.Stats) Fate {
+	t.Untried = turn == SameTurn
 	if end, outcome := t.unwanted(now); end != 0 {
 		f := t.gone(end, outcome, s)
 		f.First = why
 		return f
 	}
-	return Fate{State: t.wait(now), Told: Told{Event: why}, NewTurn: newTurn}
+	return Fate{State: t.wait(now), Told: Told{Event: why}, Turn: turn}
 }
 
 // bury buries a task, or ends it if it is not wanted any more. Why is told before, unless it is 0.
@@ -243,7 +266,7 @@ func (t *Task) Cancelled() bool {
 func (t *Task) Kick(now int64, s *driver.Stats) Fate {
 	s.Kicks++
 	t.Attempts = 0
-	return t.back(driver.EventKick, true, now, s)
+	return t.back(driver.EventKick, NewTurn, now, s)
 }
 
 // Due makes happen what happens to a task by itself at that time.
@@ -257,7 +280,7 @@ func (t *Task) Due(at int64, s *driver.Stats) Fate {
 		return t.gone(driver.EventTTL, driver.ErrExpired, s)
 	}
 	t.Until = 0
-	return Fate{State: t.queue(at), Told: Told{Event: driver.EventDelay}, NewTurn: true}
+	return Fate{State: t.queue(at), Told: Told{Event: driver.EventDelay}, Turn: NewTurn}
 }
 
 // Change does what is done by those who do not hold the task. It returns ErrNotFound if that

@@ -506,13 +506,13 @@ shown.keys = () => {
     ['Evicted lately', count('evicted'), value('evicted'), much('evicted')],
     ...(tasks ? [['Taken', (k) => number(k.taken), (k) => k.taken], ['Buried', (k) => number(k.buried), (k) => k.buried]]
       : [['99 % waited lately', (k) => wait('p99_ns')(k), (k) => k.minute && k.minute.wait ? k.minute.wait.p99_ns : 0]]),
-    ['State', (k) => k.paused ? 'paused' : none, (k) => Number(k.paused), (cell, k) => cell.classList.toggle('much', k.paused)],
+    ['State', (k) => k.paused ? 'paused' : k.waits_until ? 'waits' : none, (k) => Number(k.paused), (cell, k) => cell.classList.toggle('much', k.paused)],
   ];
   const order = orders.keys || (orders.keys = [1, -1]);
   const key = columns[order[0]][2];
   const rows = [...keys].sort((a, b) => (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : 0) * order[1]);
   const paused = rows.slice(first).filter((k) => k.paused); // they are always there
-  table('keys', rows.slice(0, first).concat(paused), columns, (k) => k.key, (k) => keyButtons(k.key, k.paused),
+  table('keys', rows.slice(0, first).concat(paused), columns, (k) => k.key, (k) => keyButtons(k.key, k.paused || !!k.waits_until),
     (k) => [make('span', { class: 'swatch', 'aria-hidden': 'true' }), k.key]);
   let note = `The first ${first} of each order, and those that are paused. Lately is in ${span(sample)}. `;
   if (!keys.some(isCounted)) note += 'Without CountKeys nothing is known of who was served or refused. ';

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairq/fairq/internal/pgtest"
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/storetest"
 )
 
 // BenchmarkInFlight puts tasks of 100 keys, and then takes and acks them, with and without
@@ -78,5 +79,15 @@ func benchInFlight(b *testing.B, url string, callers, batch, limit int) {
 		}
 		acks.Wait()
 		return len(tasks)
+	})
+}
+
+func BenchmarkWaiting(b *testing.B) {
+	server := pgtest.Own(b, "max_wal_size=4GB")
+	storetest.BenchmarkWaiting(b, func(b *testing.B) task.Store {
+		s, err := Open(b.Context(), server.URL("postgres"), nil)
+		require.NoError(b, err)
+		b.Cleanup(func() { require.NoError(b, s.Close()) })
+		return s
 	})
 }

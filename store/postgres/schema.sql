@@ -96,11 +96,13 @@ CREATE TABLE fairq.keys (
 	taken   bigint NOT NULL,
 	buried  bigint NOT NULL,
 	held    bigint NOT NULL,
+	until   bigint,
 	paused  boolean NOT NULL,
 	key     bytea NOT NULL,
 	PRIMARY KEY (queue, key)
 );
 CREATE INDEX keys_paused ON fairq.keys (queue, key) WHERE paused;
+CREATE INDEX keys_until ON fairq.keys (queue, until) WHERE until IS NOT NULL;
 
 CREATE TABLE fairq.served (
 	queue    bigint NOT NULL,

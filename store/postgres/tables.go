@@ -199,11 +199,11 @@ func (t rowTable[R]) Sweep(r rows.Range) error {
 }
 
 var (
-	keyTable = tableOf(rows.Keys, "weight tasks ready delayed taken buried held paused! key.", func(k *rows.Key) []any {
+	keyTable = tableOf(rows.Keys, "weight tasks ready delayed taken buried held until? paused! key.", func(k *rows.Key) []any {
 		n := &k.Tasks
 		return []any{
 			&k.Weight, &n[0], &n[driver.Ready], &n[driver.Delayed], &n[driver.Taken], &n[driver.Buried], &n[driver.Held],
-			&k.Paused, &k.Key,
+			&k.Until, &k.Paused, &k.Key,
 		}
 	})
 

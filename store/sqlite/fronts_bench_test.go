@@ -13,6 +13,7 @@ import (
 
 	"github.com/fairq/fairq/store/sqlite"
 	"github.com/fairq/fairq/task"
+	"github.com/fairq/fairq/task/storetest"
 )
 
 // BenchmarkInFlight has 64 callers put tasks of 100 keys, and then take and ack them, with and
@@ -56,4 +57,13 @@ func BenchmarkInFlight(b *testing.B) {
 			b.ReportMetric(worked, "worked/s")
 		})
 	}
+}
+
+func BenchmarkWaiting(b *testing.B) {
+	storetest.BenchmarkWaiting(b, func(b *testing.B) task.Store {
+		s, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "tasks.db"), nil)
+		require.NoError(b, err)
+		b.Cleanup(func() { require.NoError(b, s.Close()) })
+		return s
+	})
 }

@@ -33,6 +33,7 @@ var sources = [rows.NumIndexes]source{
 	rows.TaskGroup: {"tasks", "tasks_group", `"group" id`, `"group" <> ''`},
 
 	rows.KeyName:          {"keys", "", `"key"`, ""},
+	rows.KeyUntil:         {"keys", "keys_until", "until", "until > 0"},
 	rows.ServedLine:       {"served", "", `priority "key"`, ""},
 	rows.ServedRound:      {"served", "served_round", "priority round", ""},
 	rows.ConsumerNumber:   {"consumers", "", "number", ""},
@@ -48,7 +49,7 @@ var sources = [rows.NumIndexes]source{
 // columnsOf are those of each table in the order in which they are read.
 var columnsOf = map[string]string{
 	"tasks":     taskColumns,
-	"keys":      `"key", weight, ready, delayed, taken, buried, held, paused`,
+	"keys":      `"key", weight, ready, delayed, taken, buried, held, paused, until`,
 	"served":    `"key", priority, round, used, taken`,
 	"consumers": `number, name, epoch, deadline`,
 	"groups":    `name, started, cancelled, tasks, members`,

@@ -61,9 +61,10 @@ CREATE UNIQUE INDEX ~tasks_unique_key ON ~tasks (queue, unique_key) WHERE unique
 
 CREATE TABLE ~keys (
 	queue, "key", weight NOT NULL, ready NOT NULL, delayed NOT NULL, taken NOT NULL, buried NOT NULL, held NOT NULL,
-	paused NOT NULL,
+	paused NOT NULL, until NOT NULL,
 	PRIMARY KEY (queue, "key")
 ) WITHOUT ROWID;
+CREATE INDEX ~keys_until ON ~keys (queue, until) WHERE until > 0;
 
 CREATE TABLE ~served (queue, priority, "key", round NOT NULL, used NOT NULL, taken NOT NULL, PRIMARY KEY (queue, priority, "key")) WITHOUT ROWID;
 CREATE INDEX ~served_round ON ~served (queue, priority, round);

@@ -46,10 +46,10 @@ var (
 	deleteTask = &statement{"delete", `DELETE FROM ~tasks WHERE id = ?`}
 	lastRound  = &statement{"last", `SELECT round, count(*) FROM ~tasks WHERE queue = ?1 AND "key" = ?2 AND priority = ?3 AND round = ` +
 		`(SELECT max(round) FROM ~tasks WHERE queue = ?1 AND "key" = ?2 AND priority = ?3 AND round > ?4)`}
-	setKey = &statement{"set key", `INSERT INTO ~keys (queue, "key", weight, ready, delayed, taken, buried, held, paused) ` +
-		`VALUES (` + placeholders(9) + `) ON CONFLICT (queue, "key") DO UPDATE SET weight = excluded.weight, ready = excluded.ready, ` +
+	setKey = &statement{"set key", `INSERT INTO ~keys (queue, "key", weight, ready, delayed, taken, buried, held, paused, until) ` +
+		`VALUES (` + placeholders(10) + `) ON CONFLICT (queue, "key") DO UPDATE SET weight = excluded.weight, ready = excluded.ready, ` +
 		`delayed = excluded.delayed, taken = excluded.taken, buried = excluded.buried, held = excluded.held, ` +
-		`paused = excluded.paused`}
+		`paused = excluded.paused, until = excluded.until`}
 	deleteKey = &statement{"set key", `DELETE FROM ~keys WHERE queue = ? AND "key" = ?`}
 	keyStats  = &statement{"key stats", `SELECT "key", sum(state = 1), sum(state = 2), sum(state = 3), sum(state = 4), sum(state = 5), ` +
 		`coalesce(min(CASE WHEN state <= 2 THEN created END), 0) ` +

@@ -133,6 +133,7 @@ type KeyStat struct {
 	Key                                 string
 	Ready, Delayed, Taken, Buried, Held int
 	Paused                              bool
+	WaitsUntil                          time.Time // the end of what HoldKey began; zero if the key does not wait
 	Oldest                              time.Time // when the first one that is ready or delayed was put; zero if none is
 }
 

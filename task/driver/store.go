@@ -183,7 +183,12 @@ type Backend interface {
 	Change(ctx context.Context, id ID, change Change, unlessTaken bool, reason *Error) error
 
 	// Pause stops or resumes the taking of tasks: of all if key is nil, else of those of a key.
+	// Resuming a key also ends the wait that HoldKey began.
 	Pause(ctx context.Context, key *string, paused bool) error
+
+	// HoldKey has a key wait for d, which is more than 0: none of its tasks is taken until then. A
+	// key that waits for longer goes on waiting for as long.
+	HoldKey(ctx context.Context, key string, d time.Duration) error
 
 	// Group starts or cancels a group. It returns ErrNotFound if there is no task in it, and to
 	// start a cancelled one ErrGroupCancelled.
@@ -207,7 +212,7 @@ type Backend interface {
 	Stats(ctx context.Context) (Stats, error)
 
 	// KeyStats returns the n keys with the most tasks, those with the most first, and behind them all
-	// others that are paused, with tasks or without.
+	// others that are paused, with tasks or without. One that waits need not be there without tasks.
 	KeyStats(ctx context.Context, n int) ([]KeyStat, error)
 
 	// Tick makes happen what is due, and returns when it should be called again, the zero Time if
@@ -352,11 +357,21 @@ func (m Method) String() string { return methodNames[m] }
 // Settlement is how a lease ends. Err, if not nil, is recorded. A task that is not gone then has
 // that Priority from now on: if it is another one than before, the task has a new turn and a new
 // place, behind all of its key, also with Settings.KeepPlace.
+//
+// With HoldKey, a Fail or Snooze has not the task wait for Delay, but its key, as Backend.HoldKey
+// does, unless a task that failed is buried or gone by it. The task keeps its place, so it is the
+// next one of its key. One that is snoozed keeps its turn too, as by Return: not twice in a row.
 type Settlement struct {
 	Method   Method
+	HoldKey  bool
 	Priority int
 	Delay    time.Duration
 	Err      *Error
+}
+
+// HoldsKey reports whether the key waits from now on, if the task is in that state then.
+func (s *Settlement) HoldsKey(state State) bool {
+	return s.HoldKey && s.Delay > 0 && (s.Method == Snooze || state != Buried && state != 0)
 }
 
 // Ends tells whether the task is gone then.

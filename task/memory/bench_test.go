@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairq/fairq/task"
 	"github.com/fairq/fairq/task/memory"
+	"github.com/fairq/fairq/task/storetest"
 )
 
 // BenchmarkUpcoming tells how long Upcoming holds the lock of a queue of 1,000,000 tasks.
@@ -31,4 +32,8 @@ func BenchmarkUpcoming(b *testing.B) {
 			b.ReportMetric(held[len(held)*99/100], "µs/p99")
 		})
 	}
+}
+
+func BenchmarkWaiting(b *testing.B) {
+	storetest.BenchmarkWaiting(b, func(*testing.B) task.Store { return new(memory.Store) })
 }

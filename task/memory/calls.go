@@ -140,6 +140,9 @@ func (q *queue) settle(lease driver.Lease, how *driver.Settlement, now int64) (d
 		q.reprioritize(it, how.Priority)
 	}
 	f := it.Settle(how, now, &q.stats)
+	if how.HoldsKey(f.State) {
+		q.hold(it.key, life.Plus(now, how.Delay))
+	}
 	q.apply(it, f, now)
 	return f.State, nil
 }
@@ -360,10 +363,23 @@ func (q *queue) Pause(_ context.Context, key *string, paused bool) error {
 		return nil
 	}
 	k := q.keyState(*key, 0)
-	k.paused = paused
+	if k.paused = paused; !paused {
+		k.until = 0
+		q.waiting.index(k, false)
+	}
 	q.block(k)
 	q.look()
 	q.forgetKey(k)
+	return nil
+}
+
+// HoldKey implements [driver.Backend].
+func (q *queue) HoldKey(_ context.Context, key string, d time.Duration) error {
+	if _, err := q.enter(); err != nil {
+		return err
+	}
+	defer q.exit()
+	q.hold(q.keyState(key, 0), life.Plus(q.now(), d))
 	return nil
 }
 
@@ -436,10 +452,11 @@ func (q *queue) KeyStats(_ context.Context, n int) ([]driver.KeyStat, error) {
 	}
 	all := make([]driver.KeyStat, 0, len(q.keys))
 	for _, k := range q.keys {
-		if k.isUsed() {
+		if k.tasks[0] > 0 || k.paused {
 			all = append(all, driver.KeyStat{
 				Key: k.name, Ready: k.tasks[driver.Ready], Delayed: k.tasks[driver.Delayed], Taken: k.tasks[driver.Taken],
 				Buried: k.tasks[driver.Buried], Held: k.tasks[driver.Held], Paused: k.paused,
+				WaitsUntil: q.time(k.until),
 			})
 		}
 	}

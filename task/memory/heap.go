@@ -17,6 +17,7 @@ var (
 	_ element[*lane]     = (*lane)(nil)
 	_ element[*consumer] = (*consumer)(nil)
 	_ element[*child]    = (*child)(nil)
+	_ element[*keyState] = (*keyState)(nil)
 )
 
 func (h *heap[T]) push(x T) {

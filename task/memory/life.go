@@ -168,7 +168,7 @@ func (q *queue) leaveState(it *item) {
 
 // block finds out whether a key is blocked.
 func (q *queue) block(k *keyState) {
-	blocked := k.paused || q.slots(k) == 0
+	blocked := k.paused || k.until != 0 || q.slots(k) == 0
 	if blocked == k.blocked {
 		return
 	}
@@ -184,6 +184,17 @@ func (q *queue) slots(k *keyState) int {
 		return math.MaxInt
 	}
 	return q.settings.MaxInFlightPerKey - k.tasks[driver.Taken]
+}
+
+// wake tells that tasks of a key can be taken which could not be while it was blocked.
+func (q *queue) wake(k *keyState) {
+	switch n := min(k.tasks[driver.Ready], q.slots(k)); {
+	case k.blocked || n == 0:
+	case n == 1 && k.uniform():
+		q.ready(k.lines[0].band.priority, k.lines[0].lanes[0].kind.name)
+	default:
+		q.look()
+	}
 }
 
 // uniform tells whether all ready tasks of the key are of one priority and kind.
@@ -252,6 +263,9 @@ func (q *queue) takeID(consumer driver.Handle, id driver.ID, now int64) (*item, 
 	if it == nil {
 		return nil, driver.ErrNotFound
 	}
+	if k := it.key; k.until != 0 && k.until <= now { // there was too much that was due
+		q.wait(k, 0)
+	}
 	f, err := it.Hurry(q.paused || it.key.blocked, now, &q.stats)
 	if err != nil {
 		return nil, err
@@ -316,12 +330,12 @@ func (q *queue) finishApply(it *item, f life.Fate, now int64, lease uint64) {
 		q.gone(it, f.Event, now, lease, f.Outcome)
 		return
 	}
-	if f.NewTurn {
+	if f.Turn != life.SameTurn {
 		it.turn = 0
-		if !q.settings.KeepPlace { // behind all others of its key
-			q.places++
-			it.place = q.places
-		}
+	}
+	if f.Turn == life.NewTurn && !q.settings.KeepPlace { // behind all others of its key
+		q.places++
+		it.place = q.places
 	}
 	q.set(it, f.State)
 	q.event(f.Event, it, now, lease)

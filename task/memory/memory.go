@@ -48,8 +48,10 @@ type Store struct {
 //     timers if its wake is not 0, in uniqueKeys if it has such a key, in a group's tasks if it has a
 //     group, and in evictable if it is Ready or Delayed and there are evictions.
 //   - What counts tasks agrees with that: tasks here and of each key.
-//   - A key is known as long as it has tasks or is paused, and may stay for a while as an idle one.
-//   - The notifiers know of a time that is no later than the first of timers, leaving and outcomes.
+//   - A key is known as long as it has tasks, is paused or waits, and may stay for a while as an idle
+//     one. It is in waiting as long as it waits.
+//   - The notifiers know of a time that is no later than the first of timers, waiting, leaving and
+//     outcomes.
 //
 // A task changes its state by unset, which takes it out of all that goes with the old one, and set.
 type queue struct {
@@ -81,6 +83,7 @@ type queue struct {
 	bands          []*band // by priority
 	buried         list    // in the order in which they were buried
 	timers         heap[byTime]
+	waiting        heap[*keyState]
 	uniqueKeys     map[string]*item
 	groups         map[string]*group
 	consumers      map[string]*consumer
@@ -99,17 +102,19 @@ type queue struct {
 	peakKeys, peakUniqueKeys int // how many there once were, see remove
 }
 
-// keyState is what a queue knows of a key that has tasks or is paused, or is idle.
+// keyState is what a queue knows of a key that has tasks, is paused or waits, or is idle.
 type keyState struct {
 	name    string
 	weight  int
 	tasks   [driver.Held + 1]int // by state; in all states at 0
+	until   int64                // when it has waited long enough; 0 if it does not wait
+	waits   int32                // place in the heap of waiting keys
 	paused  bool
-	blocked bool        // it is paused, or has as many tasks taken as it may
+	blocked bool        // it is paused or waits, or has as many tasks taken as it may
+	isIdle  bool        // it is in queue.idle
 	lines   []*line     // one for each priority that it has tasks of, in that order
 	lineBuf [1]*line    // the first array of lines, in the same allocation
 	hidden  heap[*line] // see band.shown; in no order
-	isIdle  bool        // it is in queue.idle
 }
 
 // item is a task. Its times are nanoseconds since the epoch of the queue.
@@ -144,6 +149,9 @@ func remove[K comparable, V any](m *map[K]V, peak *int, key K) {
 		*m, *peak = small, 0
 	}
 }
+
+func (k *keyState) before(other *keyState) bool { return k.until < other.until }
+func (k *keyState) at() *int32                  { return &k.waits }
 
 type byTime struct{ *item }
 
@@ -281,7 +289,7 @@ func (q *queue) enter() (now int64, err error) {
 		q.mu.Unlock()
 		return 0, driver.ErrDropped
 	}
-	if len(q.timers) > 0 || len(q.leaving) > 0 {
+	if len(q.timers) > 0 || len(q.waiting) > 0 || len(q.leaving) > 0 {
 		now = q.now()
 		q.advance(now, timersPerCall)
 	}
@@ -373,7 +381,7 @@ func (q *queue) keyState(key string, weight int) *keyState {
 }
 
 // isUsed tells whether there is anything to be known of a key.
-func (k *keyState) isUsed() bool { return k.tasks[0] > 0 || k.paused }
+func (k *keyState) isUsed() bool { return k.tasks[0] > 0 || k.paused || k.until != 0 }
 
 // forgetKey forgets a key that there is nothing to be known of, if others have been idle since.
 func (q *queue) forgetKey(k *keyState) {

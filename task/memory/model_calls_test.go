@@ -163,12 +163,16 @@ func (m *model) Settle(
 		m.handBackUntried(t, now)
 	default:
 		m.stats.Releases++
-		m.handBack(t, now, how.Delay, driver.EventRelease, how.Method != driver.Snooze)
+		m.handBack(t, now, how, driver.EventRelease)
 	}
-	if t = m.find(l.ID); t == nil {
-		return 0, nil
+	state := driver.State(0)
+	if of := m.find(l.ID); of != nil {
+		state = of.State
 	}
-	return t.State, nil
+	if how.HoldKey && (how.Method == driver.Snooze || state == driver.Ready || state == driver.Held) {
+		m.hold(t.Key, now.Add(how.Delay))
+	}
+	return state, nil
 }
 
 func (m *model) Touch(_ context.Context, l driver.Lease, d time.Duration) (time.Time, error) {
@@ -302,8 +306,24 @@ func (m *model) Pause(_ context.Context, key *string, paused bool) error {
 		m.paused = paused
 	} else {
 		m.keys[*key] = paused
+		if !paused {
+			delete(m.waits, *key)
+		}
 	}
 	return nil
+}
+
+func (m *model) HoldKey(_ context.Context, key string, d time.Duration) error {
+	now, leave := m.enter()
+	defer leave()
+	m.hold(key, now.Add(d))
+	return nil
+}
+
+func (m *model) hold(key string, until time.Time) {
+	if until.After(time.Now()) && until.After(m.waits[key]) {
+		m.waits[key] = until
+	}
 }
 
 func (m *model) Group(_ context.Context, name string, cancel bool) error {
@@ -457,7 +477,7 @@ func (m *model) KeyStats(context.Context, int) (list []driver.KeyStat, err error
 func (m *model) keyStats() map[string]*driver.KeyStat {
 	all := map[string]*driver.KeyStat{}
 	for key, paused := range m.keys {
-		all[key] = &driver.KeyStat{Key: key, Paused: paused}
+		all[key] = &driver.KeyStat{Key: key, Paused: paused, WaitsUntil: m.waits[key]}
 	}
 	for _, t := range m.tasks {
 		k := all[t.Key]
@@ -465,6 +485,7 @@ func (m *model) keyStats() map[string]*driver.KeyStat {
 			k = &driver.KeyStat{Key: t.Key}
 			all[t.Key] = k
 		}
+		k.WaitsUntil = m.waits[t.Key]
 		*map[driver.State]*int{
 			driver.Ready: &k.Ready, driver.Delayed: &k.Delayed, driver.Taken: &k.Taken,
 			driver.Buried: &k.Buried, driver.Held: &k.Held,

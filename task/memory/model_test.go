@@ -31,7 +31,8 @@ type model struct {
 	consumers map[string]*modelConsumer // known ones
 	left      []string                  // the order in which some of them have
 	paused    bool
-	keys      map[string]bool // paused ones
+	keys      map[string]bool      // paused ones
+	waits     map[string]time.Time // until when keys wait
 	ids       driver.ID
 	clock     int // counts places, buryings, and when tasks came to wait
 	leases    uint64
@@ -75,7 +76,7 @@ func (modelStore) Open(
 	return &model{
 		s: s, notifier: n, bands: map[int]*modelBand{}, groups: map[string]*modelGroup{},
 		outcomes: map[string]modelOutcome{}, consumers: map[string]*modelConsumer{},
-		keys: map[string]bool{}, backlog: map[string][]int{},
+		keys: map[string]bool{}, waits: map[string]time.Time{}, backlog: map[string][]int{},
 	}, nil
 }
 
@@ -328,6 +329,10 @@ func (m *model) start(t *modelTask, now time.Time) {
 
 func (m *model) newTurn(t *modelTask) {
 	t.turn, t.untried = 0, false
+	m.newPlace(t)
+}
+
+func (m *model) newPlace(t *modelTask) {
 	if !m.s.KeepPlace {
 		t.place = m.tick()
 	}
@@ -355,10 +360,11 @@ func (m *model) handBackUntried(t *modelTask, now time.Time) {
 }
 
 // handBack is for a task that was tried in vain. It queues up like a new one.
-func (m *model) handBack(t *modelTask, now time.Time, delay time.Duration, why driver.EventType, counts bool) {
+func (m *model) handBack(t *modelTask, now time.Time, how driver.Settlement, why driver.EventType) {
 	lease := t.lease
 	m.leave(t)
-	if !counts {
+	delay := how.Delay
+	if how.Method == driver.Snooze {
 		t.Attempts--
 	} else if t.MaxAttempts > 0 && t.Attempts >= t.MaxAttempts {
 		if t.Err == nil {
@@ -369,13 +375,22 @@ func (m *model) handBack(t *modelTask, now time.Time, delay time.Duration, why d
 		return
 	}
 	if delay > 0 {
-		t.Until = now.Add(delay)
+		if !how.HoldKey {
+			t.Until = now.Add(delay)
+		}
 		if !t.ends.IsZero() {
 			t.ends = t.ends.Add(delay)
 		}
 		t.useUntil()
 	}
-	m.newTurn(t)
+	switch {
+	case !how.HoldKey:
+		m.newTurn(t)
+	case how.Method == driver.Snooze && !t.untried: // it keeps its turn
+		t.untried = true
+	default:
+		t.turn, t.untried = 0, false
+	}
 	m.back(t, why, now, lease)
 }
 
@@ -416,9 +431,14 @@ func (m *model) bury(t *modelTask, now time.Time, lease uint64) {
 }
 
 // due returns what happens next by itself, to a task or a consumer that has left, and when: never
-// if that is zero.
+// if that is zero. If it is neither, a key has waited long enough.
 func (m *model) due() (next *modelTask, gone string, at time.Time) {
 	sooner := func(w time.Time) bool { return !w.IsZero() && (at.IsZero() || w.Before(at)) }
+	for _, until := range m.waits {
+		if sooner(until) {
+			at = until
+		}
+	}
 	for _, t := range m.tasks {
 		if (t.State == driver.Taken || t.State == driver.Delayed) && sooner(t.Until) {
 			next, at = t, t.Until
@@ -450,12 +470,14 @@ func (m *model) advance(now time.Time) {
 		case gone != "":
 			for _, t := range m.heldBy(gone) {
 				m.stats.Losses++
-				m.handBack(t, at, 0, driver.EventTTR, true)
+				m.handBack(t, at, driver.Settlement{Method: driver.Release}, driver.EventTTR)
 			}
 			delete(m.consumers, gone)
+		case t == nil:
+			maps.DeleteFunc(m.waits, func(_ string, until time.Time) bool { return !until.After(at) })
 		case t.State == driver.Taken:
 			m.stats.Losses++
-			m.handBack(t, at, 0, driver.EventTTR, true)
+			m.handBack(t, at, driver.Settlement{Method: driver.Release}, driver.EventTTR)
 		case !t.Expires.IsZero() && !t.Expires.After(at):
 			outcome := driver.ErrExpired
 			if t.State == driver.Buried {

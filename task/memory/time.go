@@ -65,6 +65,9 @@ func (q *queue) next() (at int64) {
 	if len(q.timers) > 0 {
 		at = q.timers[0].wake
 	}
+	if len(q.waiting) > 0 && (at == 0 || q.waiting[0].until < at) {
+		at = q.waiting[0].until
+	}
 	if len(q.leaving) > 0 && (at == 0 || q.leaving[0].deadline < at) {
 		at = q.leaving[0].deadline
 	}
@@ -106,6 +109,12 @@ func (q *queue) advance(now int64, most int) int {
 	for ; most > 0 && len(q.timers) > 0 && q.timers[0].wake <= now; most-- {
 		q.fire(q.timers[0].item)
 	}
+	for ; most > 0 && len(q.waiting) > 0 && q.waiting[0].until <= now; most-- {
+		k := q.waiting[0]
+		q.wait(k, 0)
+		q.wake(k)
+		q.forgetKey(k)
+	}
 	for most > 0 && len(q.leaving) > 0 && q.leaving[0].deadline <= now {
 		c := q.leaving[0]
 		for ; most > 0 && c.leases.first != nil; most-- {
@@ -116,6 +125,21 @@ func (q *queue) advance(now int64, most int) int {
 		}
 	}
 	return most
+}
+
+// wait has a key wait until a time, or if that is 0 no more.
+func (q *queue) wait(k *keyState, until int64) {
+	k.until = until
+	q.waiting.index(k, until != 0)
+	q.block(k)
+	q.announce()
+}
+
+// hold has a key wait until a time, unless it waits for longer.
+func (q *queue) hold(k *keyState, until int64) {
+	if until > k.until {
+		q.wait(k, until)
+	}
 }
 
 // due returns when something happens to the task by itself, 0 for never.

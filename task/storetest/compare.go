@@ -56,7 +56,7 @@ type Subject struct {
 //   - IDs, and the names of consumers.
 //   - Which key is served next, of those with a task of the first priority that can be taken,
 //     where there is something that leaves it open: MaxInFlightPerKey, KeepPlace, filters by kind,
-//     keys that are paused, or tasks that leave the line otherwise than by being taken (deleted,
+//     keys that are paused or wait, or tasks that leave the line otherwise than by being taken (deleted,
 //     buried, expired, evicted, cancelled, taken by their ids). Odd seeds have nothing of that, so
 //     there the order is compared as it is. With the others no key may be passed over for another
 //     one more than four times, in shares of a round; the turns that the other one has handed back

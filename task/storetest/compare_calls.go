@@ -312,13 +312,17 @@ func (c *comparison) pause() {
 		})
 		return
 	}
+	delete(c.passed, key)
+	if d := c.duration(); c.chance(2) {
+		c.both(fmt.Sprintf("HoldKey(%s, %v)", key, d), c.side(), func(s *side) error { return s.HoldKey(c.ctx, key, d) })
+		return
+	}
 	c.both(fmt.Sprintf("pause %s: %v", key, on), c.side(), func(s *side) error {
 		if on {
 			return s.PauseKey(c.ctx, key)
 		}
 		return s.ResumeKey(c.ctx, key)
 	})
-	delete(c.passed, key)
 }
 
 func (c *comparison) group() {

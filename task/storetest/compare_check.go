@@ -278,13 +278,13 @@ func (c *comparison) compareExpired() {
 	c.equal("tasks that have expired or were evicted", got, want)
 }
 
-// paused returns which keys are.
+// paused returns which keys that have tasks are, or wait.
 func (c *comparison) paused(s *side) map[string]bool {
 	stats, err := s.KeyStats(ctx, 100, fairq.ByBacklog)
 	c.ok("KeyStats", err)
 	paused := map[string]bool{}
 	for _, k := range stats {
-		paused[k.Key] = k.Paused
+		paused[k.Key] = k.Paused || !k.WaitsUntil.IsZero()
 	}
 	return paused
 }

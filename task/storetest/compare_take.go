@@ -3,6 +3,8 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/fairq/fairq/task"
@@ -60,12 +62,12 @@ func (c *comparison) takeTheSame(w *worker, f task.Filter, got *task.Task[int], 
 	if c.did("TryTake(%s): %v", showFilter(f), ok); ok {
 		c.did("... task %d of %s, priority %d, kind %q", c.ids[got.ID], got.Key, got.Priority, got.Kind)
 		c.checkTurn(c.ids[got.ID], ready)
-		c.only(got.Key, true)
+		c.only(got.Key, ready, true)
 	}
 	want, wantOK, err := w.want.TryTake(ctx)
 	c.ok("TryTake", err)
 	if ok {
-		c.only(got.Key, false)
+		c.only(got.Key, ready, false)
 	}
 	if !c.equal("whether a task was taken", ok, wantOK) || !ok {
 		return false
@@ -82,16 +84,15 @@ func showFilter(f task.Filter) string {
 	return fmt.Sprintf("%q, priority <= %d", f.Kinds, *f.MaxPriority)
 }
 
-// only makes the wanted queue take no tasks but those of a key, or not any more, if which key is
-// next is open.
-func (c *comparison) only(key string, on bool) {
+// only makes the wanted queue take no tasks but those of a key, of those that are ready, or not any
+// more, if which key is next is open.
+func (c *comparison) only(key string, ready map[string][]*task.Task[int], on bool) {
 	if !c.open {
 		return
 	}
-	paused := c.paused(c.got[0])
-	for _, k := range Keys {
+	for _, k := range slices.Sorted(maps.Keys(ready)) {
 		switch {
-		case k == key || paused[k]:
+		case k == key:
 		case on:
 			c.ok("PauseKey", c.want.PauseKey(ctx, k))
 		default:
@@ -113,7 +114,11 @@ func (c *comparison) settle() {
 	type leased = *task.Task[int]
 	var name string
 	var do func(leased) error
-	switch op := c.IntN(12); {
+	ops := 12
+	if c.pauses {
+		ops = 15
+	}
+	switch op := c.IntN(ops); {
 	case op < 2:
 		name, do = "Ack", func(t leased) error { return t.Ack(c.ctx) }
 	case op < 4:
@@ -130,6 +135,10 @@ func (c *comparison) settle() {
 		name, do = fmt.Sprint("Snooze ", maybe), func(t leased) error { return t.Snooze(c.ctx, maybe) }
 	case op == 10:
 		name, do = "Discard", func(t leased) error { return t.Discard(c.ctx, reason) }
+	case op == 12:
+		name, do = fmt.Sprint("HoldKey ", maybe), func(t leased) error { return t.HoldKey(c.ctx, reason, maybe) }
+	case op > 12:
+		name, do = fmt.Sprint("HoldKey without a reason ", maybe), func(t leased) error { return t.HoldKey(c.ctx, nil, maybe) }
 	default:
 		name, do = fmt.Sprint("Touch ", maybe), func(t leased) error { return t.Touch(c.ctx, maybe) }
 	}

@@ -52,7 +52,7 @@ func (q *queue) refusesAll(want error) {
 	q.e.refuse(want, map[string]error{
 		"Peek": peek, "List": list, "Kick": kick, "Truncate": truncate, "Stats": stats, "KeyStats": keyStats,
 		"KickID": q.KickID(ctx, 1), "Bury": q.Bury(ctx, 1, errOops), "Delete": q.Delete(ctx, 1),
-		"Pause": q.Pause(ctx), "Resume": q.Resume(ctx), "PauseKey": q.PauseKey(ctx, "a"), "ResumeKey": q.ResumeKey(ctx, "a"),
+		"Pause": q.Pause(ctx), "Resume": q.Resume(ctx), "PauseKey": q.PauseKey(ctx, "a"), "ResumeKey": q.ResumeKey(ctx, "a"), "HoldKey": q.HoldKey(ctx, "a", second),
 		"StartGroup": q.StartGroup(ctx, "g"), "CancelGroup": q.CancelGroup(ctx, "g"),
 	})
 	for range q.Events(ctx) {

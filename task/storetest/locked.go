@@ -72,6 +72,7 @@ func Locked(t *testing.T, store task.Store, lock func() (unlock func())) {
 		"Bury":        func(ctx context.Context) error { return q.Bury(ctx, id, nil) },
 		"Delete":      func(ctx context.Context) error { return q.Delete(ctx, id) },
 		"Pause":       q.Pause,
+		"HoldKey":     func(ctx context.Context) error { return q.HoldKey(ctx, "a", time.Hour) },
 		"ResumeKey":   func(ctx context.Context) error { return q.ResumeKey(ctx, "a") },
 		"StartGroup":  func(ctx context.Context) error { return q.StartGroup(ctx, "g") },
 		"CancelGroup": func(ctx context.Context) error { return q.CancelGroup(ctx, "g") },

@@ -113,7 +113,7 @@ var settleCases = []testCase{
 			})
 		}
 	}},
-	{"PriorityBuried", "Priority may be changed before a Release, Snooze, Return, Fail or Bury", func(e *env) {
+	{"PriorityBuried", "Priority may be changed before a Release, Snooze, Return, Fail, HoldKey or Bury", func(e *env) {
 		q := e.open()
 		q.put("a1 b1")
 		l := q.first("a1")

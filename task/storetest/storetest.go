@@ -70,6 +70,7 @@ var themes = []theme{
 	{"ByID", byIDCases, false},
 	{"Consumer", consumerCases, false},
 	{"Key", keyCases, false},
+	{"Hold", holdCases, false},
 	{"Filter", filterCases, false},
 	{"Take", takeCases, false},
 	{"Room", roomCases, false},
@@ -88,6 +89,7 @@ var themes = []theme{
 	{"Processes", sharedCases, true},
 	{"Reopen", reopenCases, true},
 	{"Change", changeCases, true},
+	{"HoldElsewhere", holdElsewhere, true},
 	{"AsIsElsewhere", asIsElsewhere, true},
 }
 

@@ -133,6 +133,7 @@ func (c *coder) key(k *rows.Key) {
 	number(c, &k.Weight)
 	c.counts(&k.Tasks)
 	c.flag(&k.Paused)
+	number(c, &k.Until)
 }
 
 func (c *coder) served(s *rows.Served) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fairq/fairq"
+	"github.com/fairq/fairq/internal/life"
 	"github.com/fairq/fairq/task/driver"
 )
 
@@ -296,12 +297,29 @@ func (b *backend) Pause(ctx context.Context, key *string, paused bool) error {
 	}
 	return b.call(ctx, name, call{exclusive: true, fronts: key != nil && paused, run: func(u *unit) error {
 		if key != nil {
-			u.pauseKey(*key, paused)
+			until := int64(0)
+			if paused {
+				until = u.key(*key).Until
+			}
+			if u.holdKey(*key, paused, until) {
+				u.updateKey(*key)
+			}
 		} else if u.head.Paused != paused {
 			u.head.Paused, u.headChanged = paused, true
 		}
 		u.changed = true
 		u.tell(driver.Notifier.Look)
+		return nil
+	}})
+}
+
+// HoldKey implements [driver.Backend].
+func (b *backend) HoldKey(ctx context.Context, key string, d time.Duration) error {
+	return b.call(ctx, "HoldKey", call{exclusive: true, fronts: true, run: func(u *unit) error {
+		if u.waitKey(key, life.Plus(u.now, d)) {
+			u.updateKey(key)
+		}
+		u.changed = true
 		return nil
 	}})
 }

@@ -276,8 +276,13 @@ func (v Calls) Next(l Line, round, seq uint64) (*Row, error) {
 	}))
 }
 
-// SetKey writes a row, or deletes it if there is no task and it is not paused.
-func (v Calls) SetKey(k *Key) error { return set(v.Keys(), k, k.Tasks[0] > 0 || k.Paused) }
+// SetKey writes a row, or deletes it if there is no task and it is neither paused nor waits.
+func (v Calls) SetKey(k *Key) error { return set(v.Keys(), k, k.Tasks[0] > 0 || k.IsHeld()) }
+
+// DueKeys returns n keys that have waited until now, those first that should have waited least.
+func (v Calls) DueKeys(now int64, n int) ([]*Key, error) {
+	return v.Keys().Scan(Range{Index: KeyUntil, To: through(now), Limit: n})
+}
 
 // set writes a row, or deletes it.
 func set[R any](t Table[R], r *R, keep bool) error {
@@ -453,10 +458,15 @@ func (v Calls) SweepHistory(now int64, n int) error {
 // Times are when something is due next, 0 for never.
 type Times struct{ Wake, Deadline, Outcome, History int64 }
 
-// Times returns the earliest times of a queue.
+// Times returns the earliest times of a queue. Wake is of tasks, and of keys that wait.
 func (v Calls) Times() (t Times, err error) {
+	indexes := []Index{TaskWake, ConsumerDeadline, OutcomeUntil, HistoryUntil}
+	keysWait := v.Head().PausedKeys > 0
+	if keysWait {
+		indexes = append(indexes, KeyUntil)
+	}
 	var ranges []Range
-	for _, i := range []Index{TaskWake, ConsumerDeadline, OutcomeUntil, HistoryUntil} {
+	for _, i := range indexes {
 		ranges = append(ranges, Range{Index: i, Limit: 1})
 	}
 	err = v.Fetch(ranges...)
@@ -464,6 +474,9 @@ func (v Calls) Times() (t Times, err error) {
 	t.Deadline = earliest(Consumers, v.Consumers(), ranges[1], &err)
 	t.Outcome = earliest(Outcomes, v.Outcomes(), ranges[2], &err)
 	t.History = earliest(History, v.History(), ranges[3], &err)
+	if keysWait {
+		t.Wake = sooner(t.Wake, earliest(Keys, v.Keys(), ranges[4], &err))
+	}
 	return t, err
 }
 

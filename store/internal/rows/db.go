@@ -149,7 +149,7 @@ type Plan struct {
 type Head struct {
 	Settings   []byte
 	Paused     bool
-	PausedKeys int            // rows of keys that are paused
+	PausedKeys int            // rows of keys that are paused or wait
 	Rounds     map[int]uint64 // by priority, the round being served
 
 	cache // what the rules know, and what the driver leaves alone
@@ -194,7 +194,8 @@ type View interface {
 	LastRound(l Line, after uint64) (round uint64, rows int, err error)
 
 	// KeyStats returns n keys, those with the most tasks first, with how many these are, counted
-	// from the tasks, Paused and Oldest; and all others that are paused, with tasks or without.
+	// from the tasks, Paused and Oldest; and all others that are paused, with tasks or without. Keys
+	// that wait do not count as paused.
 	KeyStats(n int) ([]Key, error)
 
 	// CountKeys returns how many keys have tasks, of those from one on, but n at most. next is the

@@ -23,10 +23,10 @@
 //
 // # Queues that count by key
 //
-// With MaxInFlightPerKey, or once there are kinds or a key was paused, only the front of each line
+// With MaxInFlightPerKey, or once there are kinds or a key was paused or waited, only the front of each line
 // (a key in a priority) is in the index of ready tasks: as many tasks as the weight of the key, and
 // the first one of each further kind, which shares the last of these turns. The others are parked;
-// they get their rounds when they get to the front. The front of a key that is busy or paused leaves
+// they get their rounds when they get to the front. The front of a key that is busy, paused or waits leaves
 // the index and keeps its rounds, so it is first when it comes back. With a Quantum one task is at
 // the front, whatever the weight, and the next one follows when it is taken: costs are read then.
 //

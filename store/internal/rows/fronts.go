@@ -9,10 +9,10 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// In a queue with kinds, KeepPlace or MaxInFlightPerKey, or in which a key was ever paused, only the
-// front of each line is in the index of ready tasks: as many tasks as the weight of its key, and the
-// first one of each further kind. The others are parked: they have no turn. So whoever takes passes
-// over no task that he may not have, and to block or free a key changes few rows. The invariant,
+// In a queue with kinds, KeepPlace or MaxInFlightPerKey, or in which a key was ever paused or waited,
+// only the front of each line is in the index of ready tasks: as many tasks as the weight of its key,
+// and the first one of each further kind. The others are parked: they have no turn. So whoever takes
+// passes over no task that he may not have, and to block or free a key changes few rows. The invariant,
 // whenever updateFront returns, or if it has left work to other transactions when that is done:
 //
 //   - Those at the front of a line are the first in the order of Place, but for those of further

@@ -112,7 +112,7 @@ func (u *unit) poll() {
 // Settle implements [driver.Backend].
 func (b *backend) Settle(ctx context.Context, lease driver.Lease, how driver.Settlement) (state driver.State, err error) {
 	err = b.call(ctx, how.Method.String(), call{
-		joins: true, task: uint64(lease.ID),
+		joins: true, task: uint64(lease.ID), exclusive: how.HoldKey, fronts: how.HoldKey,
 		run: func(u *unit) (err error) {
 			state, err = u.settle(lease, &how)
 			return err
@@ -133,7 +133,7 @@ func (b *backend) SettleAndTakeOne(
 	var taken [1]driver.Record
 	n, later := 0, false
 	err = b.call(ctx, how.Method.String(), call{
-		order: takes, task: uint64(lease.ID),
+		order: takes, task: uint64(lease.ID), exclusive: how.HoldKey, fronts: how.HoldKey,
 		plan: func(q *queue, p *wants) { p.take(q, by.Handle, wanted, 1) },
 		run: func(u *unit) (err error) {
 			if state, err = u.settle(lease, &how); err == nil {

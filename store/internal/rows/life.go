@@ -162,6 +162,7 @@ func (u *unit) takeID(h driver.Handle, id uint64) (*Row, error) {
 		return nil, driver.ErrNotFound
 	}
 	payload := must(u.v.Get(id, true)).Payload
+	u.endWait(r.Key) // there may have been too much that was due
 	t := u.life(r)
 	f, err := t.Hurry(u.head.Paused || u.blocked(r.Key), u.now, &u.stats)
 	if err != nil {
@@ -214,7 +215,12 @@ func (u *unit) settle(lease driver.Lease, how *driver.Settlement) (driver.State,
 	}
 	t := u.life(r)
 	f := t.Settle(how, u.now, &u.stats)
+	// The key first, so that the task is not shown.
+	blocks := how.HoldsKey(f.State) && u.waitKey(r.Key, life.Plus(u.now, how.Delay))
 	u.applyFate(r, t, f, u.now)
+	if blocks {
+		u.updateKey(r.Key)
+	}
 	return f.State, nil
 }
 
@@ -368,8 +374,11 @@ func (u *unit) move(r *Row, f life.Fate, now int64, lease uint64) {
 	case f.State == driver.Buried:
 		left = u.leave(r)
 		r.Round = 0
-	case f.NewTurn:
+	case f.Turn == life.NewTurn:
 		u.newTurn(r)
+	case f.Turn == life.SamePlace:
+		r.setTurn(turn{})
+		r.Gap = false
 	default:
 		r.Returned = r.Round != 0 // else it was taken without a turn
 	}

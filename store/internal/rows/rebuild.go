@@ -24,13 +24,13 @@ func (u *unit) recountKeys() {
 
 // forgetCounts forgets how many tasks the next n keys have.
 func (u *unit) forgetCounts(w *work, n int) (done bool) {
-	u.saveKeys() // what is paused
+	u.saveKeys() // what is paused or waits
 	keys := must(u.v.Keys().Scan(Range{Index: KeyName, From: Tuple{string(w.Name)}, Limit: n}))
 	for _, k := range keys {
 		if u.isLarge() {
 			return false
 		}
-		check(u.v.SetKey(&Key{Key: k.Key, Weight: 1, Paused: k.Paused}))
+		check(u.v.SetKey(&Key{Key: k.Key, Weight: 1, Paused: k.Paused, Until: k.Until}))
 		delete(u.head.keys, k.Key)
 		delete(u.head.readyTasks, k.Key)
 		u.written++

@@ -2,6 +2,8 @@ package rows
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/fairq/fairq/task/driver"
@@ -59,7 +61,24 @@ func (b *backend) KeyStats(ctx context.Context, n int) (stats []driver.KeyStat, 
 				Buried: k.Tasks[driver.Buried], Held: k.Tasks[driver.Held], Paused: k.Paused, Oldest: timeOf(k.Oldest),
 			})
 		}
+		u.tellWaits(stats)
 		return nil
 	}})
 	return stats, err
+}
+
+// tellWaits tells until when keys wait.
+func (u *unit) tellWaits(stats []driver.KeyStat) {
+	if u.head.PausedKeys == 0 {
+		return
+	}
+	at := map[string]int{}
+	for i, k := range stats {
+		at[k.Key] = i
+	}
+	for names := range slices.Chunk(slices.Sorted(maps.Keys(at)), pageSize) {
+		for _, k := range must(u.v.Keys().Scan(KeyRange(names))) {
+			stats[at[k.Key]].WaitsUntil = timeOf(k.Until)
+		}
+	}
 }

@@ -112,7 +112,7 @@ type queue struct {
 // settings are those of a queue as they are stored.
 type settings struct {
 	driver.Settings
-	Fronts  bool   // it has fronts because of a kind or a paused key; see needFronts
+	Fronts  bool   // it has fronts because of a kind, or of a key that was paused or waited; see needFronts
 	Crowded bool   // it is so full that a key may be over its share; see updateCrowded
 	Work    []work `json:",omitempty"` // that is to be done before anything else
 }
@@ -376,7 +376,7 @@ func (u *unit) open(b *backend, wanted driver.Settings) error {
 	return nil
 }
 
-// needFronts prepares the queue for tasks of a kind, or for the pause of a key, once for all: from
+// needFronts prepares the queue for tasks of a kind, or for keys that are paused or wait, once for all: from
 // now on only the fronts of lines can be taken. Otherwise a take of some kinds would have to pass
 // over all tasks of the others, and a pause would have to hide all tasks of its key.
 func (u *unit) needFronts() {

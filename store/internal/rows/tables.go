@@ -43,6 +43,8 @@ const (
 	HistoryID    // (id), the primary key
 	HistoryUntil // (until) that have one
 
+	KeyUntil // (until) that have one
+
 	NumIndexes
 )
 
@@ -85,6 +87,7 @@ var (
 	}
 	Keys = Schema[Key]{
 		{KeyName, false, func(k *Key) Tuple { return Tuple{k.Key} }},
+		{KeyUntil, false, func(k *Key) Tuple { return only(k.Until != 0, k.Until) }},
 	}
 	ServedLines = Schema[Served]{
 		{ServedLine, false, func(s *Served) Tuple { return Tuple{num(s.Priority), s.Key} }},

@@ -12,7 +12,7 @@ const maxDue = 1000
 // lockedPause is how long to wait if what is due is locked by others.
 const lockedPause = 100 * time.Millisecond
 
-// advance makes happen what is due: of tasks, then of consumers, then of what is kept for a time.
+// advance makes happen what is due: of tasks, of keys, of consumers, and of what is kept for a time.
 // What it does not come to is due again at once, so it goes on with the next transaction. No call
 // may depend on its coming to everything: see unit.get and unit.take.
 func (u *unit) advance() {
@@ -42,6 +42,11 @@ func (u *unit) advance() {
 	if !done {
 		return
 	}
+	if u.head.PausedKeys > 0 {
+		if left, done = u.endWaits(left); !done {
+			return
+		}
+	}
 	// If this process could not renew its own consumers in time, others could perhaps not either:
 	// the database was away, or a transaction of a caller's had the queue. They get time to do so
 	// before their consumers are expired.
@@ -63,6 +68,33 @@ func (u *unit) advance() {
 	u.schedule(u.retryAt(u.forgetAt(next.Outcome), next.Outcome == q.outcomeUntil)) // the same one was left last time
 	u.onCommit(func() { q.outcomeUntil = next.Outcome })
 	u.schedule(next.History)
+}
+
+// endWaits ends the waits of n keys that have waited long enough, and tells how many more it might
+// have ended, and whether it came to all that it has found.
+func (u *unit) endWaits(n int) (left int, done bool) {
+	if n == 0 {
+		return 0, true
+	}
+	u.saveKeys()
+	keys := must(u.v.DueKeys(u.now, n))
+	if len(keys) == 0 {
+		return n, true
+	}
+	u.needExclusive()
+	names := make([]string, len(keys))
+	for i, k := range keys {
+		names[i] = k.Key
+	}
+	u.read(false, names...)
+	for _, name := range names {
+		if u.workLeft() || u.isLarge() || u.room(1) == 0 {
+			return 0, false
+		}
+		u.endWait(name)
+	}
+	u.changed = true
+	return n - len(names), true
 }
 
 // forgetAt returns when an outcome is deleted that can be asked for until then. That may be later,

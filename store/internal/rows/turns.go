@@ -292,19 +292,46 @@ func (t turn) compare(other turn) int {
 	return cmp.Or(cmp.Compare(t.Round, other.Round), cmp.Compare(t.Seq, other.Seq))
 }
 
-// pauseKey stops or resumes the taking of tasks of a key. From the first pause on the queue has
-// fronts (see needFronts), so that this changes those of the key, and not its whole backlog.
-func (u *unit) pauseKey(key string, paused bool) {
+// holdKey has a key paused or not, and wait until a time or not, and reports whether that blocks or
+// frees it: then updateKey must be called. From the first time on that any key is paused or waits the
+// queue has fronts (see needFronts), so that this changes those of the key, and not its whole backlog.
+func (u *unit) holdKey(key string, paused bool, until int64) (changes bool) {
 	k := u.key(key)
-	if k.Paused == paused {
-		return
+	if k.Paused == paused && k.Until == until {
+		return false
 	}
-	k.Paused = paused
+	u.needExclusive()
+	was := k.IsHeld()
+	k.Paused, k.Until = paused, until
 	u.unsaved[k] = true
-	u.headChanged = true
-	if u.head.PausedKeys--; paused {
-		u.head.PausedKeys += 2
+	u.schedule(until)
+	switch {
+	case was == k.IsHeld():
+		return false
+	case was:
+		u.head.PausedKeys--
+	default:
+		u.head.PausedKeys++
 	}
+	u.headChanged = true
+	return true
+}
+
+// waitKey has a key wait until a time, unless it waits for longer, and reports what holdKey does.
+func (u *unit) waitKey(key string, until int64) (changes bool) {
+	k := u.key(key)
+	return u.holdKey(key, k.Paused, max(until, k.Until))
+}
+
+// endWait has a key wait no more, if it has waited long enough.
+func (u *unit) endWait(key string) {
+	if k := u.key(key); k.Until != 0 && k.Until <= u.now && u.holdKey(key, k.Paused, 0) {
+		u.updateKey(key)
+	}
+}
+
+// updateKey hides or shows the fronts of a key that is blocked or free now.
+func (u *unit) updateKey(key string) {
 	u.readAhead = readAhead{}
 	u.do(&work{What: blockFronts, Name: []byte(key)})
 }

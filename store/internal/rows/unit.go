@@ -221,15 +221,16 @@ func (u *unit) key(key string) *Key {
 	return u.head.keys[key]
 }
 
-// paused tells whether a key is paused.
-func (u *unit) paused(key string) bool { return u.head.PausedKeys > 0 && u.key(key).Paused }
+// isHeld reports whether a key is paused or waits. One that has waited long enough does so until
+// endWait is called.
+func (u *unit) isHeld(key string) bool { return u.head.PausedKeys > 0 && u.key(key).IsHeld() }
 
 // blocked tells whether no task of a key can be taken.
 func (u *unit) blocked(key string) bool {
 	if u.q.limitsInFlight && u.key(key).Tasks[driver.Taken] >= u.q.settings.MaxInFlightPerKey {
 		return true
 	}
-	return u.paused(key)
+	return u.isHeld(key)
 }
 
 // number returns one that was never used before.

@@ -263,7 +263,7 @@ func (v *views) save(c rows.Calls) {
 
 func (v *views) keys(c rows.Calls) {
 	k := &rows.Key{
-		Key: v.values.of(v.values.keys), Weight: 1 + v.rnd.IntN(3), Paused: v.chance(2),
+		Key: v.values.of(v.values.keys), Weight: 1 + v.rnd.IntN(3), Paused: v.chance(2), Until: v.values.time(),
 	}
 	for range v.rnd.IntN(3) {
 		n := pick(v.rnd, 1, 1<<29)
@@ -276,6 +276,7 @@ func (v *views) keys(c rows.Calls) {
 			_, _ = c.Keys().Scan(rows.Range{Index: rows.KeyName, From: rows.Tuple{k.Key}, Limit: v.values.count()})
 		}},
 		{1, func() { _, _ = c.KeyStats(v.values.count()) }},
+		{1, func() { _, _ = c.DueKeys(v.values.now(), v.values.count()) }},
 	})
 }
 

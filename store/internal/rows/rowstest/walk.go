@@ -93,7 +93,7 @@ func describe(r *rows.Row) string {
 
 func (w *walker) blocked(key string) bool {
 	k := w.keys[key]
-	return k != nil && (k.Paused || w.settings.MaxInFlightPerKey > 0 && k.Tasks[driver.Taken] >= w.settings.MaxInFlightPerKey)
+	return k != nil && (k.IsHeld() || w.settings.MaxInFlightPerKey > 0 && k.Tasks[driver.Taken] >= w.settings.MaxInFlightPerKey)
 }
 
 func (w *walker) limitsInFlight() bool { return w.settings.MaxInFlightPerKey > 0 }
@@ -127,10 +127,10 @@ func (w *walker) walkKeys() {
 			w.check(!w.limitsInFlight() && !w.countsKeys || tasks[0] == 0, "key %s has tasks, but no row", name)
 			continue
 		}
-		if k.Paused {
+		if k.IsHeld() {
 			paused++
 		}
-		w.check(k.Paused || (w.countsKeys || w.limitsInFlight()) && tasks[0] > 0, "key %s has a row for nothing", name)
+		w.check(k.IsHeld() || (w.countsKeys || w.limitsInFlight()) && tasks[0] > 0, "key %s has a row for nothing", name)
 		if !w.countsKeys && !w.limitsInFlight() {
 			tasks = [driver.Held + 1]int{}
 		}
