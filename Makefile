@@ -67,9 +67,10 @@ nightly: ## what is slow: all tests in full and once more for races, coverage, f
 
 # In one workspace what several modules import is read once, if they all require the same version.
 # After an upgrade, "go work sync" in such a workspace sees to that.
-lint: ## check format and code of every module
+lint: ## check format, English and code of every module
 	@files=$$($(TOOL) gofumpt -l .) || exit 1; \
 	if [ -n "$$files" ]; then echo "not formatted, run 'make fmt':" $$files >&2; exit 1; fi
+	@cd tools && go run ./english ..
 	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
 	linter=$$($(TOOL) -n golangci-lint) && (cd "$$tmp" && GOWORK= go work init $(MODULES:%=$(CURDIR)/%)) && \
 	GOWORK=$$tmp/go.work $$linter run $(MODULES:%=%/...)
