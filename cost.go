@@ -155,7 +155,7 @@ func (q *Queue[K, V]) hasOneTurn() bool { return q.costs != nil && q.costs.turn 
 // ReportCost tells what an item of a key has cost that was popped: see [FairQueue.ReportCost]. It
 // panics where that returns an error.
 func (q *Queue[K, V]) ReportCost(key K, value V, cost int64) {
-	k := itemKey[K]{key, hashOf(key), 1, 1}
+	k := hashed(key)
 	q.rate(&k, value)
 	if err := q.reportCost(&k, cost); err != nil {
 		panic(err)
@@ -174,8 +174,7 @@ func (q *Queue[K, V]) reportCost(k *itemKey[K], cost int64) error {
 	}
 	switch {
 	case q.learns():
-		slot, _ := q.knownKey(k)
-		c := q.keys.costs.at(slot)
+		c := q.keys.costs.at(q.knownKey(k).slot)
 		c.mean = c.mean.Learn(min(cost, account.CostLimit(int64(q.costs.quantum))), int64(q.costs.prior))
 	case q.hasOneTurn():
 		q.settle(k, min(cost, MaxCost)-int64(k.cost))
@@ -188,26 +187,28 @@ func (q *Queue[K, V]) reportCost(k *itemKey[K], cost int64) error {
 	return nil
 }
 
-// knownKey returns the slot and the state of a key, which is put into the table if it is not there.
-func (q *Queue[K, V]) knownKey(k *itemKey[K]) (slot uint32, s *keyState[K]) {
-	if slot, s = q.keys.find(k.key, k.hash); s == nil {
-		slot, s = q.addKey(k)
-		q.keys.costs.at(slot).share = q.costs.quantum * uint64(k.weight)
+// knownKey returns where a key is. It is put into the table if it is not there.
+func (q *Queue[K, V]) knownKey(k *itemKey[K]) keyRef[K] {
+	at := q.find(k)
+	if at.state == nil {
+		at = q.addKey(k)
+		q.keys.costs.at(at.slot).share = q.costs.quantum * uint64(k.weight)
 	}
-	return slot, s
+	return at
 }
 
 // settle moves the account of a key whose item costs so much more, or less, than it has paid. It
 // makes no difference whether a key is forgotten already that can be: a refund is void, and a debt
 // begins with the current round.
 func (q *Queue[K, V]) settle(k *itemKey[K], more int64) {
-	_, s := q.keys.find(k.key, k.hash)
-	isIdle := s == nil || s.len == 0
-	isVoid := s == nil || isIdle && !q.isNeeded(s)
+	at := q.find(k)
+	isIdle := at.len() == 0
+	isVoid := at.state == nil || isIdle && !q.isNeeded(at.state)
 	if more == 0 || isVoid && more < 0 {
 		return
 	}
-	slot, s := q.knownKey(k)
+	at = q.knownKey(k)
+	slot, s := at.slot, at.state
 	if isVoid {
 		s.round, s.used = q.rounds.current, 0
 	}

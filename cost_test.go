@@ -383,14 +383,14 @@ func TestLearnedCosts(t *testing.T) {
 		require.NoError(t, q.ReportCost(key, 5))
 		if key%1000 == 0 {
 			require.NoError(t, q.Push(often))
-			slot, _ := q.queue.keys.find(often, hashOf(often))
+			slot := q.queue.keys.find(often, hashOf(often)).slot
 			require.NotZero(t, q.queue.keys.costs.at(slot).mean, "it comes again and again")
 			q.Pop()
 			require.LessOrEqual(t, q.queue.keys.count, uint32(2*maxKnown))
 		}
 	}
 	for key := range 5 * maxKnown {
-		_, s := q.queue.keys.find(key, hashOf(key))
+		s := q.queue.keys.find(key, hashOf(key)).state
 		require.True(t, s != nil || key < 5*maxKnown-maxKnown/4, "key %d is among those learned of last", key)
 	}
 	require.Greater(t, q.queue.keys.count, uint32(maxKnown-100))

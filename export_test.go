@@ -22,12 +22,12 @@ func (q *FairQueue[K, V]) Check() error {
 	}
 	for waiting := range q.keyBlocked.Order() {
 		key := waiting.Key
-		hash := hashOf(key)
+		k := hashed(key)
 		least := q.options.KeyCapacity
 		if q.options.WhenFull == RejectOverShare {
 			least = 1 // the share may have grown
 		}
-		if n := q.queue.keyLen(key, hash) + q.producers.keyLen(key, hash); n < least {
+		if n := q.queue.find(&k).len() + q.producers.find(&k).len(); n < least {
 			return fmt.Errorf("producers wait for key %v though it has only %d items and others who wait, of %d", key, n, least)
 		}
 	}

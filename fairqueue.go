@@ -33,11 +33,12 @@ type FairQueue[K comparable, V any] struct {
 	//     are together at least its capacity, or with RejectOverShare at least one.
 	mu sync.Mutex
 
-	queue     Queue[K, V]
-	closed    bool
-	passesOn  bool  // see passOnAndUnlock; it never changes
-	fastLimit int   // with fewer items only what waits can make a push slow; see setFastLimitLocked
-	counts    Stats // only its counters are used
+	queue      Queue[K, V]
+	closed     bool
+	passesOn   bool  // see passOnAndUnlock; it never changes, nor does the next one
+	needsClock bool  // the time of each call is needed, to measure waiting times or to count by key
+	fastLimit  int   // with fewer items only what waits can make a push slow; see setFastLimitLocked
+	counts     Stats // only its counters are used
 
 	// Consumers wait only while the queue is empty. They are served first come, first served.
 	consumers waiters[K, V]
@@ -131,23 +132,12 @@ func New[K comparable, V any](key func(V) K, options *Options[K, V]) *FairQueue[
 	if err := o.complete(); err != nil {
 		panic(err)
 	}
-	q := &FairQueue[K, V]{
-		key:     key,
-		options: o,
-		epoch:   time.Now(),
-	}
+	q := &FairQueue[K, V]{key: key, options: o, epoch: time.Now(), counter: keycount.New[K](o.CountKeys)}
 	q.waiterPool.New = func() any { return &waiter[K, V]{ready: make(chan struct{}, 1)} }
+	q.needsClock = o.TrackWait || o.CountKeys > 0
+	q.passesOn = o.Newcomers == NextRound && o.Quantum == 0 && !q.needsClock && !o.ShareTime
 	q.setFastLimitLocked()
-	q.queue.Newcomers = o.Newcomers
-	q.passesOn = o.Newcomers == NextRound && o.Quantum == 0 && !o.TrackWait && o.CountKeys == 0 && !o.ShareTime
-	if o.TrackWait {
-		q.queue.waitTimes = new(waitTimes)
-	}
-	if o.ShareTime {
-		q.queue.shares = &sharing[K]{epoch: q.epoch}
-	}
-	q.setCostsLocked()
-	q.counter = keycount.New[K](o.CountKeys)
+	q.queue.configure(&o, q.epoch)
 	return q
 }
 
@@ -171,8 +161,7 @@ func (q *FairQueue[K, V]) Push(item V) error {
 	}
 	q.mu.Lock()
 	if q.canPushFastLocked() {
-		slot, s := q.queue.keys.find(k.key, k.hash)
-		q.queue.pushTo(slot, s, &k, item)
+		q.queue.pushTo(q.queue.find(&k), &k, item)
 		q.counts.Pushed++
 		q.mu.Unlock()
 		return nil
@@ -259,9 +248,9 @@ func (q *FairQueue[K, V]) PushWait(ctx context.Context, item V) error {
 	}
 	q.readClockLocked()
 	var d deferred[K, V]
-	slot, s, err := q.makeRoomLocked(&k, &d)
+	at, err := q.makeRoomLocked(&k, &d)
 	if err == nil {
-		q.insertLocked(&k, slot, s, item)
+		q.insertLocked(at, &k, item)
 		q.handOverLocked(&d)
 	}
 	if !errors.Is(err, ErrFull) {
@@ -302,7 +291,7 @@ func (q *FairQueue[K, V]) PopBatch(items []V) (n int) {
 		items[n] = q.queue.pop()
 	}
 	q.counts.Popped += uint64(n)
-	for ; n < len(items) && q.queue.len > 0; n++ {
+	for ; n < len(items) && q.queue.Len() > 0; n++ {
 		items[n] = q.popLocked(&d)
 	}
 	q.unlock(&d)
@@ -325,7 +314,7 @@ func (q *FairQueue[K, V]) PopWait(ctx context.Context) (item V, err error) {
 		q.counts.Popped++
 		q.mu.Unlock()
 		return item, nil
-	case q.queue.len > 0:
+	case q.queue.Len() > 0:
 		item, _ = q.popAndUnlock()
 		return item, nil
 	}
@@ -366,9 +355,9 @@ func (q *FairQueue[K, V]) yield(item V, yield func(V) bool) bool {
 func (q *FairQueue[K, V]) Remove(t Ticket) (item V, ok bool) {
 	var d deferred[K, V]
 	q.lock()
-	if ok = q.queue.valid(t); ok {
-		k := q.itemKeyLocked(q.queue.links.at(t.node).key & keyMask)
-		item = q.queue.remove(t.node)
+	var k itemKey[K]
+	k, item, ok = q.queue.removeTicket(t)
+	if ok {
 		q.counts.Removed++
 		q.itemLeftLocked(&k, &d)
 	}
@@ -379,10 +368,10 @@ func (q *FairQueue[K, V]) Remove(t Ticket) (item V, ok bool) {
 // RemoveKey takes out all items of a key and returns them in the order in which they were queued.
 // It is O(items returned), with the lock held.
 func (q *FairQueue[K, V]) RemoveKey(key K) []V {
-	k := itemKey[K]{key: key, hash: hashOf(key)}
+	k := hashed(key)
 	var d deferred[K, V]
 	q.lock()
-	items := q.queue.removeKey(key, k.hash)
+	items := q.queue.removeKey(&k)
 	q.counts.Removed += uint64(len(items))
 	if len(items) > 0 {
 		q.itemLeftLocked(&k, &d)
@@ -404,22 +393,22 @@ func (q *FairQueue[K, V]) Position(t Ticket) (position int, ok bool) {
 func (q *FairQueue[K, V]) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.queue.len
+	return q.queue.Len()
 }
 
 // Keys returns the number of keys that have items queued.
 func (q *FairQueue[K, V]) Keys() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.queue.active
+	return q.queue.Keys()
 }
 
 // KeyLen returns the number of items queued under a key.
 func (q *FairQueue[K, V]) KeyLen(key K) int {
-	hash := hashOf(key)
+	k := hashed(key)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.queue.keyLen(key, hash)
+	return q.queue.find(&k).len()
 }
 
 // Close makes all further pushes and all waiting ones fail with [ErrClosed]. Pops deliver what is
@@ -432,10 +421,10 @@ func (q *FairQueue[K, V]) Close() {
 	for q.consumers.len > 0 {
 		d.wake(q.consumers.pop(), ErrClosed)
 	}
-	for q.producers.len > 0 {
+	for q.producers.Len() > 0 {
 		d.wake(q.producers.pop().(*waiter[K, V]), ErrClosed)
 	}
-	for q.keyBlocked.len > 0 {
+	for q.keyBlocked.Len() > 0 {
 		d.wake(q.keyBlocked.pop().(*waiter[K, V]), ErrClosed)
 	}
 	q.disarmDueLocked(&d)
@@ -449,41 +438,18 @@ func (q *FairQueue[K, V]) Close() {
 func (q *FairQueue[K, V]) Drain() []V {
 	var d deferred[K, V]
 	q.lock()
-	rest := q.queue
-	q.queue = Queue[K, V]{Newcomers: rest.Newcomers, issued: rest.issued, shares: rest.shares}
-	q.setCostsLocked()
-	if rest.costs != nil {
-		q.queue.costs.served = rest.costs.served
-	}
-	rest.levels = nil
-	if s := rest.shares; s != nil {
-		rest.shares = s.copy()
-		s.Clear(s.now())
-	}
-	if rest.waitTimes != nil {
-		q.queue.waitTimes = &waitTimes{now: rest.waitTimes.now, total: rest.waitTimes.total}
-		rest.waitTimes = nil
-	}
-	q.counts.Drained += uint64(rest.len)
-	for q.keyBlocked.len > 0 {
+	rest := q.queue.takeAll()
+	q.counts.Drained += uint64(rest.Len())
+	for q.keyBlocked.Len() > 0 {
 		q.enqueueLocked(&q.producers, q.keyBlocked.pop().(*waiter[K, V]))
 	}
 	q.admitLocked(&d)
 	q.unlock(&d)
-	items := make([]V, 0, rest.len)
-	for rest.len > 0 {
+	items := make([]V, 0, rest.Len())
+	for rest.Len() > 0 {
 		items = append(items, rest.pop())
 	}
 	return items
-}
-
-// setCostsLocked is called for a queue that is new.
-func (q *FairQueue[K, V]) setCostsLocked() {
-	o := &q.options
-	q.queue.Cost, q.queue.Quantum, q.queue.PriorCost, q.queue.SettleCosts = o.Cost, o.Quantum, o.PriorCost, o.SettleCosts
-	if q.queue.beginCosts(); q.queue.lacksTurns() && o.WhenFull >= EvictHeaviest {
-		q.queue.keepLevels()
-	}
 }
 
 // TakesCosts reports whether costs are settled or learned, so that ReportCost may be called.

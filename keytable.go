@@ -45,20 +45,21 @@ func (t *keyTable[K]) bucket(hash uint32) *uint32 {
 	return t.buckets.at(b)
 }
 
-// find returns the slot and the state of a key, 0 and nil if it is not in the table.
-func (t *keyTable[K]) find(key K, hash uint32) (slot uint32, s *keyState[K]) {
+// find looks a key up.
+func (t *keyTable[K]) find(key K, hash uint32) keyRef[K] {
 	if t.size > 0 {
-		for slot = *t.bucket(hash); slot != 0; slot = s.nextInBucket {
-			s = t.at(slot)
+		for slot := *t.bucket(hash); slot != 0; {
+			s := t.at(slot)
 			if s.hash == hash && s.key == key {
-				return slot, s
+				return keyRef[K]{slot, s}
 			}
+			slot = s.nextInBucket
 		}
 	}
 	if t.nan != 0 && key != key {
-		return t.nan, t.at(t.nan)
+		return keyRef[K]{t.nan, t.at(t.nan)}
 	}
-	return 0, nil
+	return keyRef[K]{}
 }
 
 // insert adds a key that is not in the table.

@@ -1,9 +1,7 @@
 package fairq
 
 import (
-	"container/heap"
 	"iter"
-	"math"
 
 	"github.com/fairq/fairq/internal/account"
 )
@@ -111,8 +109,8 @@ type forecast struct {
 func (q *Queue[K, V]) orderAhead(next func(V) (cost int64, ok bool)) iter.Seq2[uint64, uint32] {
 	return func(yield func(uint64, uint32) bool) {
 		keys := map[uint32]*forecast{}
-		given := map[uint64][]uint32{} // turns that keys will have been given, as slots of keys, by round
-		var later roundHeap            // the rounds of these, behind the one being looked at
+		given := map[uint64][]uint32{}                                     // turns that keys will have been given, as slots of keys, by round
+		later := rounds{current: q.rounds.current, last: q.rounds.current} // these rounds, each with one turn
 		serve := func(round uint64, slot uint32) bool {
 			k := keys[slot]
 			if k == nil {
@@ -129,13 +127,13 @@ func (q *Queue[K, V]) orderAhead(next func(V) (cost int64, ok bool)) iter.Seq2[u
 				}
 			}
 			turn := turnOf(k.Round, round)
-			if given[turn] == nil && turn > round {
-				heap.Push(&later, turn)
+			if turn > round {
+				*later.add(turn) = 1
 			}
 			given[turn] = append(given[turn], slot)
 			return true
 		}
-		for round := q.rounds.current; round < math.MaxUint64; {
+		for round := q.rounds.current; ; round = later.current {
 			for turn := range q.turns(round) {
 				if !serve(round, q.links.at(turn).key&keyMask) {
 					return
@@ -147,14 +145,14 @@ func (q *Queue[K, V]) orderAhead(next func(V) (cost int64, ok bool)) iter.Seq2[u
 				}
 			}
 			delete(given, round)
-			next := uint64(math.MaxUint64)
-			if round < q.rounds.last {
-				next = q.rounds.after(round)
+			switch {
+			case round < q.rounds.last && (round == later.last || q.rounds.after(round) < later.after(round)):
+				later.moveTo(q.rounds.after(round))
+			case round < later.last:
+				later.advance()
+			default:
+				return
 			}
-			if len(later) > 0 && later[0] <= next {
-				next = heap.Pop(&later).(uint64)
-			}
-			round = next
 		}
 	}
 }
@@ -181,19 +179,4 @@ func (q *Queue[K, V]) foresee(slot uint32, k *forecast, next func(V) (cost int64
 		k.cost = q.costs.estimate(c)
 	}
 	return true
-}
-
-// roundHeap is a heap of rounds, the earliest first.
-type roundHeap []uint64
-
-func (h roundHeap) Len() int           { return len(h) }
-func (h roundHeap) Less(i, j int) bool { return h[i] < h[j] }
-func (h roundHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *roundHeap) Push(x any)        { *h = append(*h, x.(uint64)) }
-
-func (h *roundHeap) Pop() any {
-	last := len(*h) - 1
-	round := (*h)[last]
-	*h = (*h)[:last]
-	return round
 }

@@ -379,7 +379,7 @@ func TestCostsOfKeysThatAreGone(t *testing.T) {
 		table.beginCost(table.insert(key, hashOf(key)))
 	}
 	for key := range 3 * chunkSlots {
-		slot, _ := table.find(key, hashOf(key))
+		slot := table.find(key, hashOf(key)).slot
 		table.remove(slot)
 	}
 	require.Equal(t, 1, table.slots.chunkCount)
@@ -392,9 +392,9 @@ func TestOneHash(t *testing.T) {
 	one, two := table.insert(1, 7), table.insert(2, 7)
 	for _, want := range [][4]uint32{{0, one, two, 0}, {0, one, 0, 0}} {
 		for key, slot := range want {
-			found, _ := table.find(key, 7)
+			found := table.find(key, 7).slot
 			require.Equal(t, slot, found, "key %d", key)
-			found, _ = table.find(key, 7+minBuckets)
+			found = table.find(key, 7+minBuckets).slot
 			require.Zero(t, found)
 		}
 		if want[2] != 0 {

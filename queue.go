@@ -1,5 +1,7 @@
 package fairq
 
+import "time"
+
 // MaxLen is the number of items that one queue can hold at most: half a billion.
 const MaxLen = 1 << 29
 
@@ -113,6 +115,26 @@ type usage struct {
 	passed      bool   // forgetIdle has passed the key since it became idle
 }
 
+// keyRef is where a key is in the table, the zero value if it is not there. It is valid until an
+// item is removed.
+type keyRef[K comparable] struct {
+	slot  uint32
+	state *keyState[K]
+}
+
+// len returns the number of items queued under the key.
+func (r keyRef[K]) len() int {
+	if r.state == nil {
+		return 0
+	}
+	return int(r.state.len)
+}
+
+// is reports whether it is where that key is.
+func (r keyRef[K]) is(k *itemKey[K]) bool {
+	return r.state != nil && r.state.hash == k.hash && r.state.key == k.key
+}
+
 // itemKey is the key of an item with what a push must know of it. A FairQueue computes it before
 // it takes its lock.
 type itemKey[K comparable] struct {
@@ -121,6 +143,9 @@ type itemKey[K comparable] struct {
 	weight uint16
 	cost   uint32
 }
+
+// hashed returns a key for an item of weight 1 that costs 1.
+func hashed[K comparable](key K) itemKey[K] { return itemKey[K]{key, hashOf(key), 1, 1} }
 
 // Ticket stands for an item queued with Add. It is valid until the item leaves the queue, in
 // whatever way, and only for the queue it is from. No two items ever have the same ticket. The
@@ -131,19 +156,59 @@ type Ticket struct {
 	node  uint32
 }
 
+// configure sets what the options of a FairQueue say of its queue, which must not have been used.
+// Waiting times are counted from the epoch, and so is what the keys hold with ShareTime.
+func (q *Queue[K, V]) configure(o *Options[K, V], epoch time.Time) {
+	q.Newcomers = o.Newcomers
+	q.Cost, q.Quantum, q.PriorCost, q.SettleCosts = o.Cost, o.Quantum, o.PriorCost, o.SettleCosts
+	if o.TrackWait {
+		q.waitTimes = new(waitTimes)
+	}
+	if o.ShareTime {
+		q.shares = &sharing[K]{epoch: epoch}
+	}
+	if q.beginCosts(); q.lacksTurns() && o.WhenFull >= EvictHeaviest {
+		q.keepLevels()
+	}
+}
+
+// takeAll leaves the queue empty, and returns another one from which its items can be popped.
+func (q *Queue[K, V]) takeAll() (all Queue[K, V]) {
+	all = *q
+	*q = Queue[K, V]{
+		Newcomers: all.Newcomers, Weight: all.Weight, Cost: all.Cost, Quantum: all.Quantum, PriorCost: all.PriorCost,
+		SettleCosts: all.SettleCosts, issued: all.issued, shares: all.shares,
+	}
+	if q.beginCosts(); q.costs != nil {
+		q.costs.served = all.costs.served
+	}
+	if all.levels != nil {
+		all.levels = nil
+		q.keepLevels()
+	}
+	if s := all.shares; s != nil {
+		all.shares = s.copy()
+		s.Clear(s.now())
+	}
+	if w := all.waitTimes; w != nil {
+		all.waitTimes = nil
+		q.waitTimes = &waitTimes{now: w.now, total: w.total}
+	}
+	return all
+}
+
 // Push queues an item of the given key. It panics if the queue holds MaxLen items.
 func (q *Queue[K, V]) Push(key K, value V) {
-	k := itemKey[K]{key, hashOf(key), 1, 1}
+	k := hashed(key)
 	if q.Weight != nil || q.hasCosts() || q.costs != nil || q.len >= MaxLen {
 		q.checkPush(&k, value)
 	}
-	slot, s := q.keys.find(key, k.hash)
-	q.pushTo(slot, s, &k, value)
+	q.pushTo(q.find(&k), &k, value)
 }
 
 // Add is Push, and returns a ticket by which the item can be found again.
 func (q *Queue[K, V]) Add(key K, value V) Ticket {
-	k := itemKey[K]{key, hashOf(key), 1, 1}
+	k := hashed(key)
 	q.checkPush(&k, value)
 	return q.issue(q.push(&k, value))
 }
@@ -178,27 +243,26 @@ func (q *Queue[K, V]) Keys() int { return q.active }
 
 // KeyLen returns the number of items queued under a key.
 func (q *Queue[K, V]) KeyLen(key K) int {
-	return q.keyLen(key, hashOf(key))
+	k := hashed(key)
+	return q.find(&k).len()
 }
 
-func (q *Queue[K, V]) keyLen(key K, hash uint32) int {
-	if _, s := q.keys.find(key, hash); s != nil {
-		return int(s.len)
-	}
-	return 0
+// find looks a key up.
+func (q *Queue[K, V]) find(k *itemKey[K]) keyRef[K] {
+	return q.keys.find(k.key, k.hash)
 }
 
 // push queues an item and returns its node.
 func (q *Queue[K, V]) push(k *itemKey[K], value V) (node uint32) {
-	slot, s := q.keys.find(k.key, k.hash)
-	return q.pushTo(slot, s, k, value)
+	return q.pushTo(q.find(k), k, value)
 }
 
-// pushTo is push for a key that was looked up: slot and s are what find has returned.
-func (q *Queue[K, V]) pushTo(slot uint32, s *keyState[K], k *itemKey[K], value V) (node uint32) {
-	if s == nil {
-		slot, s = q.addKey(k)
+// pushTo is push for a key that was looked up.
+func (q *Queue[K, V]) pushTo(at keyRef[K], k *itemKey[K], value V) (node uint32) {
+	if at.state == nil {
+		at = q.addKey(k)
 	}
+	slot, s := at.slot, at.state
 	if node = q.nodes.takeCached(); node == 0 {
 		node = q.newNode()
 	}
@@ -282,8 +346,8 @@ func (q *Queue[K, V]) appendTurn(tail *ring, turn uint32, l *link) {
 	*tail = turn
 }
 
-// addKey returns the slot and the state for a key that is not in the table.
-func (q *Queue[K, V]) addKey(k *itemKey[K]) (uint32, *keyState[K]) {
+// addKey puts a key into the table, where it is not.
+func (q *Queue[K, V]) addKey(k *itemKey[K]) keyRef[K] {
 	slot := q.keys.insert(k.key, k.hash)
 	if q.costs != nil {
 		q.keys.beginCost(slot)
@@ -292,7 +356,7 @@ func (q *Queue[K, V]) addKey(k *itemKey[K]) (uint32, *keyState[K]) {
 		q.keys.shares.reach(slot)
 		*q.keys.shares.at(slot) = nil
 	}
-	return slot, q.keys.at(slot)
+	return keyRef[K]{slot, q.keys.at(slot)}
 }
 
 // ring returns the ring of a round, which is about to get a turn, or to lose one. While a round is
@@ -401,6 +465,23 @@ func (q *Queue[K, V]) next() (node uint32) {
 	}
 	return node
 }
+
+// popWithKey is pop, and returns the key and what the item has cost, 0 without costs.
+func (q *Queue[K, V]) popWithKey() (k itemKey[K], value V, cost uint64) {
+	k = q.itemKey(q.next())
+	served := q.servedCost()
+	value = q.pop()
+	return k, value, q.servedCost() - served
+}
+
+// itemKey returns the key of a node's item.
+func (q *Queue[K, V]) itemKey(node uint32) itemKey[K] {
+	s := q.keys.at(q.links.at(node).key & keyMask)
+	return itemKey[K]{key: s.key, hash: s.hash}
+}
+
+// oldest returns the oldest item of a key, which has items.
+func (q *Queue[K, V]) oldest(at keyRef[K]) V { return *q.values.at(at.state.oldest) }
 
 // firstPaid is not in next, for what is returned from within such a loop is allocated.
 func (q *Queue[K, V]) firstPaid() (node uint32) {

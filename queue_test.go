@@ -3,6 +3,8 @@ package fairq
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"regexp"
 	"slices"
 	"sync"
 	"testing"
@@ -279,6 +281,16 @@ func TestMaxLen(t *testing.T) {
 	require.Panics(t, func() { q.Add(1, 1) })
 	q.len = 0
 	require.NoError(t, q.check(), "nothing has changed")
+}
+
+// A FairQueue works with its queues by their methods, so that these can be read without it.
+func TestBorder(t *testing.T) {
+	field := regexp.MustCompile(`q\.(queue|producers|keyBlocked)\.[a-z]\w*\b[^(]`)
+	for _, file := range []string{"fairqueue.go", "waiting.go", "watch.go", "stats.go", "snapshot.go", "sharetime.go"} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.Empty(t, field.FindAllString(string(text), -1), file)
+	}
 }
 
 func FuzzQueue(f *testing.F) {

@@ -1,39 +1,51 @@
 package fairq
 
+import "slices"
+
 // Items that leave out of turn. The items behind them in their key move up: see Queue.
 
 // Remove takes out the item that the ticket stands for. What is queued behind it under the same
 // key moves up one turn. If the item is no longer queued, ok is false.
 func (q *Queue[K, V]) Remove(t Ticket) (value V, ok bool) {
+	_, value, ok = q.removeTicket(t)
+	return value, ok
+}
+
+// removeTicket is Remove, and returns the key.
+func (q *Queue[K, V]) removeTicket(t Ticket) (k itemKey[K], value V, ok bool) {
 	if !q.valid(t) {
-		return value, false
+		return k, value, false
 	}
-	return q.remove(t.node), true
+	k = q.itemKey(t.node)
+	return k, q.remove(t.node), true
 }
 
 // RemoveKey takes out all items of a key and returns them in the order in which they were queued.
 // It is O(items returned).
 func (q *Queue[K, V]) RemoveKey(key K) []V {
-	return q.removeKey(key, hashOf(key))
+	k := hashed(key)
+	return q.removeKey(&k)
 }
 
 // RemoveNewest takes out the newest item of a key. If it has none, ok is false.
 func (q *Queue[K, V]) RemoveNewest(key K) (value V, ok bool) {
-	_, s := q.keys.find(key, hashOf(key))
-	if s == nil || s.len == 0 {
+	k := hashed(key)
+	at := q.find(&k)
+	if at.len() == 0 {
 		return value, false
 	}
-	return q.remove(s.newest), true
+	return q.remove(at.state.newest), true
 }
 
 // RemoveOldest takes out the oldest item of a key. What is queued behind it under the same key
 // moves up one turn. If it has none, ok is false.
 func (q *Queue[K, V]) RemoveOldest(key K) (value V, ok bool) {
-	_, s := q.keys.find(key, hashOf(key))
-	if s == nil || s.len == 0 {
+	k := hashed(key)
+	at := q.find(&k)
+	if at.len() == 0 {
 		return value, false
 	}
-	return q.remove(s.oldest), true
+	return q.remove(at.state.oldest), true
 }
 
 // Evict takes out the newest item of a key whose backlog reaches furthest, counted in rounds: the
@@ -42,9 +54,8 @@ func (q *Queue[K, V]) Evict() (key K, value V, ok bool) {
 	if q.len == 0 {
 		return key, value, false
 	}
-	s := q.heaviest()
-	key = s.key
-	return key, q.remove(s.newest), true
+	k, value := q.evict(keyRef[K]{}, false)
+	return k.key, value, true
 }
 
 // EvictOldest takes out the oldest item of the key that Evict would choose. What is queued behind
@@ -53,9 +64,23 @@ func (q *Queue[K, V]) EvictOldest() (key K, value V, ok bool) {
 	if q.len == 0 {
 		return key, value, false
 	}
+	k, value := q.evict(keyRef[K]{}, true)
+	return k.key, value, true
+}
+
+// evict takes out the newest or the oldest item of a heaviest key; the oldest one of the given key,
+// if that is among them. The queue must not be empty.
+func (q *Queue[K, V]) evict(own keyRef[K], oldest bool) (k itemKey[K], value V) {
 	s := q.heaviest()
-	key = s.key
-	return key, q.remove(s.oldest), true
+	if oldest && own.len() > 0 && q.isHeaviest(own) {
+		s = own.state
+	}
+	node := s.newest
+	if oldest {
+		node = s.oldest
+	}
+	k = itemKey[K]{key: s.key, hash: s.hash} // s is void if the key loses its only item
+	return k, q.remove(node)
 }
 
 // heaviest returns a key whose backlog reaches furthest: the one that has the last turn of the
@@ -69,12 +94,11 @@ func (q *Queue[K, V]) heaviest() *keyState[K] {
 }
 
 // isHeaviest tells whether no backlog reaches further than that of a key, which has items.
-func (q *Queue[K, V]) isHeaviest(s *keyState[K]) bool {
+func (q *Queue[K, V]) isHeaviest(at keyRef[K]) bool {
 	if q.lacksTurns() {
-		slot := q.links.at(s.oldest).key & keyMask
-		return int(q.level(slot, s.len)) >= len(q.keepLevels().heads)-1
+		return int(q.level(at.slot, at.state.len)) >= len(q.keepLevels().heads)-1
 	}
-	return q.lastRound(s) == q.rounds.last
+	return q.lastRound(at.state) == q.rounds.last
 }
 
 // lastRound returns the round of a key's last turn.
@@ -143,14 +167,14 @@ func (q *Queue[K, V]) remove(node uint32) V {
 	return value
 }
 
-func (q *Queue[K, V]) removeKey(key K, hash uint32) []V {
-	_, s := q.keys.find(key, hash)
-	if s == nil || s.len == 0 {
+func (q *Queue[K, V]) removeKey(k *itemKey[K]) []V {
+	at := q.find(k)
+	if at.len() == 0 {
 		return nil
 	}
-	values := make([]V, s.len)
-	for i := len(values) - 1; i >= 0; i-- {
-		values[i] = q.remove(s.newest)
+	values := make([]V, at.len())
+	for i := range slices.Backward(values) {
+		values[i] = q.remove(at.state.newest)
 	}
 	return values
 }

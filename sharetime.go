@@ -143,6 +143,11 @@ func (q *Queue[K, V]) orderShared(yield func(round uint64, node uint32) bool) {
 	}
 }
 
+// done is called when an item of a key has ended. It returns false if none is held.
+func (q *Queue[K, V]) done(k *itemKey[K]) bool {
+	return q.shares.release(q.share(q.find(k).slot, k.key))
+}
+
 var errNotShared = errors.New("fairq: Done: nothing is held, because Options.ShareTime is false")
 
 // Done tells that an item has ended that was popped, for a queue with [Options].ShareTime: its key
@@ -153,14 +158,12 @@ func (q *FairQueue[K, V]) Done(item V) error {
 	if !q.options.ShareTime {
 		return errNotShared
 	}
-	key := q.key(item)
-	hash := hashOf(key)
+	k := hashed(q.key(item))
 	q.mu.Lock()
-	slot, _ := q.queue.keys.find(key, hash)
-	ok := q.queue.shares.release(q.queue.share(slot, key))
+	ok := q.queue.done(&k)
 	q.mu.Unlock()
 	if !ok {
-		return fmt.Errorf("fairq: Done: no item of key %#v is held", key)
+		return fmt.Errorf("fairq: Done: no item of key %#v is held", k.key)
 	}
 	return nil
 }

@@ -160,6 +160,13 @@ func (h *Histogram) Add(d time.Duration) {
 	h.Buckets[min(bits.Len64(micros), len(h.Buckets)-1)]++
 }
 
+// setTime says what the time of the call is.
+func (q *Queue[K, V]) setTime(now time.Duration) {
+	if q.waitTimes != nil {
+		q.waitTimes.now = now
+	}
+}
+
 // waitTimes measures how long the items of a queue wait. It is called when they come and go.
 type waitTimes struct {
 	now            time.Duration // the time of the call that holds the lock
@@ -221,17 +228,21 @@ func (q *FairQueue[K, V]) Stats() Stats {
 	q.lock()
 	defer q.mu.Unlock()
 	s := q.counts
-	s.Len, s.Keys, s.Capacity = q.queue.len, q.queue.active, q.options.Capacity
-	s.WaitingPush, s.WaitingPop = q.producers.len+q.keyBlocked.len, q.consumers.len
-	s.Closed = q.closed
-	if c := q.queue.costs; c != nil {
-		s.CostQueued = c.queued
+	s.Capacity, s.Closed = q.options.Capacity, q.closed
+	s.WaitingPush, s.WaitingPop = q.producers.Len()+q.keyBlocked.Len(), q.consumers.len
+	q.queue.stats(&s)
+	return s
+}
+
+// stats writes the numbers that the queue knows.
+func (q *Queue[K, V]) stats(s *Stats) {
+	s.Len, s.Keys = q.len, q.active
+	if c := q.costs; c != nil {
+		s.CostQueued, s.CostServed = c.queued, c.served
 	}
-	s.CostServed = q.queue.servedCost()
-	if w := q.queue.waitTimes; w != nil {
+	if w := q.waitTimes; w != nil {
 		s.OldestAge, s.Wait = w.age(w.oldest), w.total
 	}
-	return s
 }
 
 // KeyStats returns n keys, those first that an order names; if there are fewer, all that have items
@@ -246,7 +257,12 @@ func (q *FairQueue[K, V]) KeyStats(n int, by KeyOrder) []KeyStat[K] {
 			keys = append(keys, c.Key)
 		}
 	} else {
-		keys = q.first(n, by)
+		q.lock()
+		keys = q.queue.first(n, by, func() {
+			q.mu.Unlock()
+			q.lock()
+		})
+		q.mu.Unlock()
 	}
 	stats := make([]KeyStat[K], 0, len(keys))
 	for _, key := range keys {
@@ -258,15 +274,13 @@ func (q *FairQueue[K, V]) KeyStats(n int, by KeyOrder) []KeyStat[K] {
 }
 
 // first returns the n keys with the most items, or with the oldest. Whenever it has 2n candidates it
-// drops the half behind.
-func (q *FairQueue[K, V]) first(n int, by KeyOrder) []K {
+// drops the half behind. After some thousand keys it calls a function that may change the queue.
+func (q *Queue[K, V]) first(n int, by KeyOrder, pause func()) []K {
 	type candidate struct {
 		key     K
 		measure int64 // the greatest is first
 	}
-	q.lock()
-	defer q.mu.Unlock()
-	if n = min(n, q.queue.active); n <= 0 || by == ByOldest && q.queue.waitTimes == nil {
+	if n = min(n, q.active); n <= 0 || by == ByOldest && q.waitTimes == nil {
 		return nil
 	}
 	best, floor := make([]candidate, 0, 2*n), int64(math.MinInt64)
@@ -274,7 +288,7 @@ func (q *FairQueue[K, V]) first(n int, by KeyOrder) []K {
 		slices.SortFunc(best, func(a, b candidate) int { return cmp.Compare(b.measure, a.measure) })
 		best = best[:min(n, len(best))]
 	}
-	for _, chunk := range q.queue.keys.states.chunks() {
+	for _, chunk := range q.keys.states.chunks() {
 		for i := range chunk {
 			s := &chunk[i]
 			if s.len == 0 {
@@ -282,7 +296,7 @@ func (q *FairQueue[K, V]) first(n int, by KeyOrder) []K {
 			}
 			measure := int64(s.len)
 			if by == ByOldest {
-				measure = -int64(q.queue.waitTimes.stamps.at(s.oldest).at)
+				measure = -int64(q.waitTimes.stamps.at(s.oldest).at)
 			}
 			if measure <= floor {
 				continue
@@ -292,8 +306,7 @@ func (q *FairQueue[K, V]) first(n int, by KeyOrder) []K {
 				floor = best[n-1].measure
 			}
 		}
-		q.mu.Unlock()
-		q.lock()
+		pause()
 	}
 	cut()
 	keys := make([]K, len(best))
@@ -305,42 +318,37 @@ func (q *FairQueue[K, V]) first(n int, by KeyOrder) []K {
 
 // KeyStat returns the numbers of one key. It is O(1).
 func (q *FairQueue[K, V]) KeyStat(key K) KeyStat[K] {
-	stat, hash, weight, now := KeyStat[K]{Key: key}, hashOf(key), q.weight(key), time.Now()
-	q.lock()
-	if slot, s := q.queue.keys.find(key, hash); s != nil && s.len > 0 {
-		stat = q.queue.keyStat(slot)
+	k, weight := hashed(key), 1
+	if q.options.Weight != nil {
+		weight = q.options.Weight(key)
 	}
+	q.lock()
+	stat := q.queue.keyStat(&k)
 	q.mu.Unlock()
-	stat.Weight = weight
-	stat.count(q.counter.Of(key, now))
+	c := q.counter.Of(key, time.Now())
+	stat.Weight, stat.Total, stat.Recent, stat.Missed = weight, Counts(c.Total), Counts(c.Recent), c.Missed
 	return stat
 }
 
-func (s *KeyStat[K]) count(c keycount.Count[K]) {
-	s.Total, s.Recent, s.Missed = Counts(c.Total), Counts(c.Recent), c.Missed
-}
-
-func (q *FairQueue[K, V]) weight(key K) int {
-	if q.options.Weight == nil {
-		return 1
+// keyStat returns the numbers of a key that the queue knows.
+func (q *Queue[K, V]) keyStat(k *itemKey[K]) KeyStat[K] {
+	at := q.find(k)
+	if at.len() == 0 {
+		return KeyStat[K]{Key: k.key}
 	}
-	return q.options.Weight(key)
-}
-
-func (q *Queue[K, V]) keyStat(slot uint32) KeyStat[K] {
-	s := q.keys.at(slot)
-	stat := KeyStat[K]{Key: s.key, Backlog: int(s.len)}
+	s := at.state
+	stat := KeyStat[K]{Key: s.key, Backlog: at.len()}
 	if q.shares != nil {
-		stat.Rounds = int(q.level(slot, s.len))
+		stat.Rounds = int(q.level(at.slot, s.len))
 	} else {
 		stat.Rounds = int(q.lastRound(s) - q.rounds.current)
 	}
 	if q.costs != nil {
-		stat.Cost = q.keys.costs.at(slot).queued
+		stat.Cost = q.keys.costs.at(at.slot).queued
 	}
 	if w := q.waitTimes; w != nil {
 		stat.OldestAge = w.age(s.oldest)
-		if h := q.keys.histogram(slot); h != nil {
+		if h := q.keys.histogram(at.slot); h != nil {
 			stat.Wait = *h
 		}
 	}

@@ -147,11 +147,9 @@ func (q *FairQueue[K, V]) lock() {
 }
 
 func (q *FairQueue[K, V]) readClockLocked() {
-	if q.queue.waitTimes != nil || q.counter != nil {
+	if q.needsClock {
 		q.now = time.Now()
-	}
-	if q.queue.waitTimes != nil {
-		q.queue.waitTimes.now = q.now.Sub(q.epoch)
+		q.queue.setTime(q.now.Sub(q.epoch))
 	}
 }
 
@@ -159,20 +157,20 @@ func (q *FairQueue[K, V]) readClockLocked() {
 // any key, no consumer waits for the item, no producer waits for its key, no watch becomes due,
 // and the clock is not needed.
 func (q *FairQueue[K, V]) canPushFastLocked() bool {
-	return q.queue.len < q.fastLimit && q.consumers.len+q.keyBlocked.len == 0
+	return q.queue.Len() < q.fastLimit && q.consumers.len+q.keyBlocked.Len() == 0
 }
 
 // canPopFastLocked tells whether popping an item changes nothing but the queue: there is an item,
 // no producer waits, and the clock is not needed.
 func (q *FairQueue[K, V]) canPopFastLocked() bool {
-	return q.queue.len > 0 && q.producers.len+q.keyBlocked.len == 0 && q.queue.waitTimes == nil && q.counter == nil
+	return q.queue.Len() > 0 && q.producers.Len()+q.keyBlocked.Len() == 0 && !q.needsClock
 }
 
 // popAndUnlock takes out the next item, if there is one, and releases the lock.
 func (q *FairQueue[K, V]) popAndUnlock() (item V, ok bool) {
 	q.readClockLocked()
 	var d deferred[K, V]
-	if ok = q.queue.len > 0; ok {
+	if ok = q.queue.Len() > 0; ok {
 		item = q.popLocked(&d)
 	}
 	q.unlock(&d)
@@ -181,11 +179,11 @@ func (q *FairQueue[K, V]) popAndUnlock() (item V, ok bool) {
 
 // pushLocked queues an item if there is room for it, or can be made.
 func (q *FairQueue[K, V]) pushLocked(k *itemKey[K], item V, ticket *Ticket, d *deferred[K, V]) error {
-	slot, s, err := q.makeRoomLocked(k, d)
+	at, err := q.makeRoomLocked(k, d)
 	if err != nil {
 		return q.refuseLocked(k, err)
 	}
-	node := q.insertLocked(k, slot, s, item)
+	node := q.insertLocked(at, k, item)
 	if ticket != nil {
 		*ticket = q.queue.issue(node)
 	}
@@ -195,14 +193,13 @@ func (q *FairQueue[K, V]) pushLocked(k *itemKey[K], item V, ticket *Ticket, d *d
 
 // pushRunLocked queues items as long as canPushFastLocked says so, and returns how many.
 func (q *FairQueue[K, V]) pushRunLocked(keys []itemKey[K], items []V) (n int) {
-	var slot uint32
-	var s *keyState[K]
+	var at keyRef[K]
 	for n < len(keys) && q.canPushFastLocked() {
 		k := &keys[n]
-		if s == nil || s.hash != k.hash || s.key != k.key {
-			slot, s = q.queue.keys.find(k.key, k.hash)
+		if !at.is(k) {
+			at = q.queue.find(k)
 		}
-		q.queue.pushTo(slot, s, k, items[n])
+		q.queue.pushTo(at, k, items[n])
 		n++
 	}
 	q.counts.Pushed += uint64(n)
@@ -218,73 +215,53 @@ func (q *FairQueue[K, V]) refuseLocked(k *itemKey[K], err error) error {
 	q.counts.Refused++
 	q.countLocked(k.key, keycount.Counts{Refused: 1})
 	if errors.Is(err, ErrKeyFull) {
-		return &FullError{Len: q.queue.keyLen(k.key, k.hash), Limit: q.keyLimitLocked(k), PerKey: true}
+		return &FullError{Len: q.queue.find(k).len(), Limit: q.keyLimitLocked(k), PerKey: true}
 	}
-	return &FullError{Len: q.queue.len, Limit: q.options.Capacity}
+	return &FullError{Len: q.queue.Len(), Limit: q.options.Capacity}
 }
 
 // makeRoomLocked makes sure that an item can be queued, and evicts another one if it must. It also
-// returns the slot and the state of the key, 0 and nil if the key has nothing queued, so that the
-// key need not be looked up again. The error is ErrClosed, ErrFull or ErrKeyFull.
-func (q *FairQueue[K, V]) makeRoomLocked(k *itemKey[K], d *deferred[K, V]) (slot uint32, s *keyState[K], err error) {
+// returns where the key is, so that it need not be looked up again. The error is ErrClosed, ErrFull
+// or ErrKeyFull.
+func (q *FairQueue[K, V]) makeRoomLocked(k *itemKey[K], d *deferred[K, V]) (at keyRef[K], err error) {
 	if q.closed {
-		return 0, nil, ErrClosed
+		return at, ErrClosed
 	}
-	if q.keyBlocked.len > 0 {
+	if q.keyBlocked.Len() > 0 {
 		// The key's share may have grown since an item of it left last. Those who wait come first.
 		q.itemLeftLocked(k, d)
 	}
-	items := 0
-	if slot, s = q.queue.keys.find(k.key, k.hash); s != nil {
-		items = int(s.len)
-	}
-	if items == 0 {
-		slot, s = 0, nil // an idle key may be forgotten when another item is evicted
-	}
+	at = q.queue.find(k)
 	switch limit := q.keyLimitLocked(k); {
-	case items >= limit && limit < q.options.Capacity:
-		return 0, nil, ErrKeyFull
-	case q.queue.len < q.options.Capacity:
-		return slot, s, nil
+	case at.len() >= limit && limit < q.options.Capacity:
+		return at, ErrKeyFull
+	case q.queue.Len() < q.options.Capacity:
+		return at, nil
 	case q.options.WhenFull < EvictHeaviest,
-		q.options.WhenFull == EvictHeaviest && items > 0 && q.queue.isHeaviest(s):
-		return 0, nil, ErrFull
+		q.options.WhenFull == EvictHeaviest && at.len() > 0 && q.queue.isHeaviest(at):
+		return at, ErrFull
 	}
-	q.evictLocked(s, d)
-	if items == 1 && q.queue.keyLen(k.key, k.hash) == 0 {
-		slot, s = 0, nil // it has evicted its only item
+	if q.evictLocked(at, d); at.len() == 0 {
+		at = q.queue.find(k) // it may have evicted its only item, or be idle, and so be forgotten
 	}
-	return slot, s, nil
+	return at, nil
 }
 
-// evictLocked evicts an item to make room for one of a key. s is the state of that key, nil if it
-// has nothing queued. Only EvictOldest looks at it.
-func (q *FairQueue[K, V]) evictLocked(s *keyState[K], d *deferred[K, V]) {
-	h := q.queue.heaviest()
-	node := h.newest
-	if q.options.WhenFull == EvictOldest {
-		if s != nil && q.queue.isHeaviest(s) {
-			h = s
-		}
-		node = h.oldest
-	}
-	victim := itemKey[K]{key: h.key, hash: h.hash} // h is void if the key loses its only item
-	d.evict(victim.key, q.queue.remove(node))
+// evictLocked evicts an item to make room for one of the given key. Only EvictOldest looks at that.
+func (q *FairQueue[K, V]) evictLocked(at keyRef[K], d *deferred[K, V]) {
+	victim, item := q.queue.evict(at, q.options.WhenFull == EvictOldest)
+	d.evict(victim.key, item)
 	q.counts.Evicted++
 	q.countLocked(victim.key, keycount.Counts{Evicted: 1})
-	if q.keyBlocked.len > 0 {
+	if q.keyBlocked.Len() > 0 {
 		q.unblockLocked(&victim)
 	}
 }
 
-// insertLocked queues an item that there is room for. slot and s are those of its key, or 0 and
-// nil.
-func (q *FairQueue[K, V]) insertLocked(k *itemKey[K], slot uint32, s *keyState[K], item V) (node uint32) {
+// insertLocked queues an item that there is room for.
+func (q *FairQueue[K, V]) insertLocked(at keyRef[K], k *itemKey[K], item V) (node uint32) {
 	q.counts.Pushed++
-	if s == nil {
-		return q.queue.push(k, item)
-	}
-	return q.queue.pushTo(slot, s, k, item)
+	return q.queue.pushTo(at, k, item)
 }
 
 // handOverLocked is called after an item was queued. It hands it to the first consumer who waits:
@@ -318,13 +295,11 @@ func (q *FairQueue[K, V]) passOnAndUnlock(item V) {
 // popLocked takes out the next item. The queue must not be empty.
 func (q *FairQueue[K, V]) popLocked(d *deferred[K, V]) V {
 	q.counts.Popped++
-	if q.producers.len+q.keyBlocked.len == 0 && q.counter == nil {
+	if q.producers.Len()+q.keyBlocked.Len() == 0 && q.counter == nil {
 		return q.queue.pop()
 	}
-	k := q.itemKeyLocked(q.queue.links.at(q.queue.next()).key & keyMask)
-	served := q.queue.servedCost()
-	item := q.queue.pop()
-	q.countLocked(k.key, keycount.Counts{Served: 1, Cost: q.queue.servedCost() - served})
+	k, item, cost := q.queue.popWithKey()
+	q.countLocked(k.key, keycount.Counts{Served: 1, Cost: cost})
 	q.itemLeftLocked(&k, d)
 	return item
 }
@@ -334,12 +309,6 @@ func (q *FairQueue[K, V]) countLocked(key K, c keycount.Counts) {
 	if q.counter != nil {
 		q.counter.Add(key, c, q.now)
 	}
-}
-
-// itemKeyLocked returns the key in a slot, without its weight.
-func (q *FairQueue[K, V]) itemKeyLocked(slot uint32) itemKey[K] {
-	s := q.queue.keys.at(slot)
-	return itemKey[K]{key: s.key, hash: s.hash}
 }
 
 // itemLeftLocked is called after an item of a key has left. It lets producers use the room. Each
@@ -356,15 +325,15 @@ func (q *FairQueue[K, V]) itemLeftLocked(k *itemKey[K], d *deferred[K, V]) {
 // leaves: by invariant 3 of FairQueue there is such an item or producer as long as one waits for
 // the key, so nobody waits for ever.
 func (q *FairQueue[K, V]) unblockLocked(k *itemKey[K]) bool {
-	_, s := q.keyBlocked.keys.find(k.key, k.hash)
-	if s == nil {
+	at := q.keyBlocked.find(k)
+	if at.len() == 0 {
 		return false
 	}
-	w := (*q.keyBlocked.values.at(s.oldest)).(*waiter[K, V])
+	w := q.keyBlocked.oldest(at).(*waiter[K, V])
 	if !q.keyHasRoomLocked(&w.itemKey) {
 		return false
 	}
-	q.keyBlocked.remove(s.oldest)
+	q.keyBlocked.Remove(w.ticket)
 	q.enqueueLocked(&q.producers, w)
 	return true
 }
@@ -374,7 +343,7 @@ func (q *FairQueue[K, V]) unblockLocked(k *itemKey[K]) bool {
 func (q *FairQueue[K, V]) keyLimitLocked(k *itemKey[K]) int {
 	limit := q.options.KeyCapacity
 	if q.options.WhenFull == RejectOverShare {
-		limit = int(min(int64(limit), share.Limit(int(k.weight), q.options.Capacity-q.queue.len)))
+		limit = int(min(int64(limit), share.Limit(int(k.weight), q.options.Capacity-q.queue.Len())))
 	}
 	return limit
 }
@@ -383,27 +352,25 @@ func (q *FairQueue[K, V]) keyLimitLocked(k *itemKey[K]) int {
 // and those of its producers who wait for room.
 func (q *FairQueue[K, V]) keyHasRoomLocked(k *itemKey[K]) bool {
 	limit := q.keyLimitLocked(k)
-	return limit == q.options.Capacity || limit > q.queue.keyLen(k.key, k.hash)+q.producers.keyLen(k.key, k.hash)
+	return limit == q.options.Capacity || limit > q.queue.find(k).len()+q.producers.find(k).len()
 }
 
 // admitLocked queues the items of producers who wait for room, in fair order, as long as there is
 // room or EvictOldest makes some. One whose key is full by now waits for its key instead, and does
 // not hold up the others.
 func (q *FairQueue[K, V]) admitLocked(d *deferred[K, V]) {
-	for q.producers.len > 0 && (q.queue.len < q.options.Capacity || q.options.WhenFull == EvictOldest) {
+	for q.producers.Len() > 0 && (q.queue.Len() < q.options.Capacity || q.options.WhenFull == EvictOldest) {
 		w := q.producers.pop().(*waiter[K, V])
-		if q.queue.keyLen(w.key, w.hash) >= q.keyLimitLocked(&w.itemKey) {
+		at := q.queue.find(&w.itemKey)
+		if at.len() >= q.keyLimitLocked(&w.itemKey) {
 			q.enqueueLocked(&q.keyBlocked, w)
 			continue
 		}
-		if q.queue.len >= q.options.Capacity {
-			_, s := q.queue.keys.find(w.key, w.hash)
-			if s != nil && s.len == 0 {
-				s = nil
-			}
-			q.evictLocked(s, d)
+		if q.queue.Len() >= q.options.Capacity {
+			q.evictLocked(at, d)
+			at = q.queue.find(&w.itemKey)
 		}
-		q.insertLocked(&w.itemKey, 0, nil, w.item)
+		q.insertLocked(at, &w.itemKey, w.item)
 		d.wake(w, nil)
 	}
 }

@@ -56,7 +56,9 @@ func (q *FairQueue[K, V]) disarmLocked(w *Watch[K, V]) {
 }
 
 // demandLocked returns how many items are queued, or waiting to be.
-func (q *FairQueue[K, V]) demandLocked() int { return q.queue.len + q.producers.len + q.keyBlocked.len }
+func (q *FairQueue[K, V]) demandLocked() int {
+	return q.queue.Len() + q.producers.Len() + q.keyBlocked.Len()
+}
 
 // setFastLimitLocked computes fastLimit. It is called whenever what it depends on has changed. A
 // queue that has fewer items has room for every key, and the push makes no watch due.
