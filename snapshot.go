@@ -67,8 +67,8 @@ type UpcomingItem[K comparable, V any] struct {
 }
 
 // Upcoming returns the first n items in the order in which they will leave if nothing else is
-// pushed or removed; if there are fewer, all. It is O(n), some 20 nanoseconds for each, with the
-// lock held; with SettleCosts or PriorCost it is O(n log n).
+// pushed or removed; if there are fewer, all. It is O(n), some 20 nanoseconds for each, with
+// SettleCosts or PriorCost ten times as long, with the lock held.
 func (q *FairQueue[K, V]) Upcoming(n int) []UpcomingItem[K, V] {
 	if n <= 0 {
 		return nil
