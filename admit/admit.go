@@ -14,14 +14,14 @@ import (
 	"github.com/fairq/fairq/internal/share"
 )
 
-// Errors of package fairq that calls return here.
+// Errors re-exported from package fairq.
 var (
-	// ErrFull is returned when too many wait, or, by TryAcquire, when no permit is free. The error is
-	// a [*fairq.FullError].
+	// ErrFull is returned when too many calls wait or, by TryAcquire, when no permit is free. The
+	// error is a [*fairq.FullError].
 	ErrFull = fairq.ErrFull
 
-	// ErrKeyFull is returned when too many wait for the key, or, by TryAcquire, when it holds
-	// MaxPerKey permits. It is also an ErrFull.
+	// ErrKeyFull is returned when too many calls of the key wait or, by TryAcquire, when the key
+	// holds MaxPerKey permits. It is also an ErrFull.
 	ErrKeyFull = fairq.ErrKeyFull
 
 	// ErrClosed is returned after Close.
@@ -41,29 +41,28 @@ const MaxUnits int64 = 1 << 40
 
 // Options configure a [Limiter]. The zero value of each field is its default.
 type Options[K comparable] struct {
-	// Weight tells as how many keys a key counts, 1 to [fairq.MaxWeight]; nil means 1 for each. It is
-	// called at each Acquire, without the lock held, so calls may overlap. If it returns anything
-	// else, Acquire fails with [ErrWeight].
+	// Weight returns the weight of a key, 1 to [fairq.MaxWeight]; nil means 1 for each. Each
+	// Acquire calls it, without the lock held, so calls may overlap. If it returns anything else,
+	// Acquire fails with [ErrWeight].
 	Weight func(K) int
 
-	// MaxPerKey is the most permits that one key may hold, even while others are free. 0 means that
-	// only the limit of the Limiter counts.
+	// MaxPerKey limits the permits of one key, even while others are free. 0 means no limit but
+	// that of the Limiter.
 	MaxPerKey int
 
-	// MaxWaiting is how many calls of Acquire may wait at most; 0 means no limit. The line is fair
-	// when it gets full: a key of weight w with n calls that wait may add one if n is 0 and a place
-	// is free, or n < w * (free - 1), as with [fairq.RejectOverShare]. So one key alone gets half of
-	// the places.
+	// MaxWaiting limits the calls of Acquire that wait; 0 means no limit. A filling line is fair:
+	// a key of weight w with n waiting calls may add one if n is 0 and a place is free, or n < w *
+	// (free - 1), as with [fairq.RejectOverShare]. So one key alone gets half of the places.
 	MaxWaiting int
 
-	// MaxWaitingPerKey is how many calls of Acquire of one key may wait at most; 0 means no limit.
+	// MaxWaitingPerKey limits the waiting calls of one key; 0 means no limit.
 	MaxWaitingPerKey int
 
-	// Rate is how many units a second all keys together may use: see [Limiter.AcquireN]. 0 means
-	// that there are no units.
+	// Rate is the units a second that all keys may use together: see [Limiter.AcquireN]. 0 means
+	// no units.
 	Rate float64
 
-	// Burst is how many unused units are kept at most; 0 means those of one second, at least one.
+	// Burst limits the unused units that are kept; 0 means the units of one second, at least one.
 	Burst float64
 }
 
@@ -90,34 +89,34 @@ func (o Options[K]) Validate() error {
 }
 
 // Limiter has a number of permits, and shares them between keys. Its zero value is not usable;
-// [New] makes one. All methods may be called at any time by any goroutine. Keys that are not equal
-// to themselves, such as NaN, are all one key.
+// [New] makes one. All methods may be called at any time by any goroutine. Keys not equal to
+// themselves, such as NaN, all count as the same key.
 type Limiter[K comparable] struct {
 	options Options[K]
 	epoch   time.Time // times are counted from here
 	hashes  bool      // hashing a key may panic, as of one that is an interface: not under the lock
 
-	// mu protects all that follows. Nothing is sent and no code of the user's runs under it.
+	// mu protects all fields below. Under it nothing is sent and no user code runs.
 	//
-	// Whenever it is free: if a key waits that may get a permit, all permits are held, or there is a
-	// Rate, the level is not above 0 and the timer runs. So no wake-up is lost.
+	// Whenever mu is free: if a key that may get a permit waits, then all permits are held, or
+	// there is a Rate, its level is not above 0 and the timer runs. So no wake-up is lost.
 	mu      sync.Mutex
 	shares  fairshare.Shares[K, line[K]]
 	limit   int
 	counts  Stats
-	arrived uint64 // how many calls have waited
+	arrived uint64 // number of calls that have waited
 	free    *call[K]
-	spare   int // how many are in free
+	spare   int // length of free
 
 	budget budget
 
-	// admitted is the time of the last admission from the line, by the clock of shares. interval is
-	// the moving mean of the time between two of them; a new value counts one eighth.
+	// admitted is the time of the last admission from the line, by the clock of shares. interval
+	// is the moving average of the time between two admissions; a new value has weight 1/8.
 	admitted, interval time.Duration
 }
 
-// call is a call of Acquire: it waits in the line of its key, and then it is what its Permit stands
-// for. It is used again for other calls.
+// call is a call of Acquire. It waits in the line of its key, and its Permit points to it
+// afterwards. Released calls are reused.
 type call[K comparable] struct {
 	limiter    *Limiter[K]
 	key        *fairshare.Key[K, line[K]]
@@ -127,13 +126,13 @@ type call[K comparable] struct {
 	begun      time.Duration // by the clock of shares
 
 	came       time.Duration
-	number     uint64 // in the order in which those who wait came
+	number     uint64 // in order of arrival
 	waits      bool   // it is in the line
 	ready      chan struct{}
-	prev, next *call[K] // in the line; next also in a list of those to be woken, or free
+	prev, next *call[K] // neighbours in the line; next also links calls to wake, and free ones
 }
 
-// line has the calls that wait for a key, first come, first served, and what is counted of it.
+// line has the waiting calls of a key, first come, first served, and the key's counters.
 type line[K comparable] struct {
 	first, last       *call[K]
 	admitted, refused uint64
@@ -172,14 +171,14 @@ func (l *line[K]) remove(c *call[K]) {
 	c.prev, c.next = nil, nil
 }
 
-// Permit is the right to go on, until it is released. It may be copied.
+// Permit is the right to go on until it is released. It may be copied.
 type Permit[K comparable] struct {
 	call       *call[K]
 	generation uint64
 }
 
-// New returns a Limiter with limit permits. nil options are the defaults. New panics if the limit is
-// below 1 or the options do not make sense.
+// New returns a Limiter with limit permits. nil options are the defaults. New panics if the limit
+// is below 1 or the options do not make sense.
 func New[K comparable](limit int, options *Options[K]) *Limiter[K] {
 	var o Options[K]
 	if options != nil {
@@ -217,23 +216,23 @@ func checkLimit(limit int) error {
 	return nil
 }
 
-// Acquire waits for a permit. With a Rate it needs one unit. It returns the error of ctx if that is
-// done first, or when the call is made; a [*fairq.FullError] if too many wait already; [ErrClosed]
-// or [ErrWeight].
+// Acquire waits for a permit. With a Rate it needs one unit. It returns the error of ctx if ctx is
+// done first, even before the call; a [*fairq.FullError] if too many calls wait already;
+// [ErrClosed] or [ErrWeight].
 func (l *Limiter[K]) Acquire(ctx context.Context, key K) (Permit[K], error) {
 	return l.acquire(ctx, key, 1)
 }
 
 // AcquireN waits for a permit and n units of the budget. The Limiter needs a Rate, and n is from 1
-// to [MaxUnits]. The first call in the line is admitted when a permit is free and the budget's level
-// is above 0. It takes all its units at once, so the level may fall below 0. No call passes it: an
+// to [MaxUnits]. The first call in the line is admitted when a permit is free and the budget's
+// level is above 0. It takes all its units, so the level may fall below 0. No call passes it: an
 // expensive request waits no longer than a cheap one, and may need more than Burst.
 //
-// In any T seconds requests are admitted that need less than Burst + Rate * T units, and what one
-// request needs. What they use beyond what they have said comes on top: see [Permit.ReleaseUsed].
+// In any T seconds the admitted requests need at most Burst + Rate * T units and those of one
+// request. Units used beyond the declared ones come on top: see [Permit.ReleaseUsed].
 //
-// Keys share units then, and not time. Those that a key takes while nobody waits, and the level
-// stays above 0, are free.
+// Keys then share units instead of time. Units taken while no call waits, and which leave the
+// level above 0, are free.
 func (l *Limiter[K]) AcquireN(ctx context.Context, key K, n int64) (Permit[K], error) {
 	if err := l.checkUnits(n, 1); err != nil {
 		return Permit[K]{}, err
@@ -251,8 +250,8 @@ func (l *Limiter[K]) checkUnits(n, least int64) error {
 	return nil
 }
 
-// TryAcquire takes a permit, and with a Rate one unit, if that is possible at once and nobody waits
-// who could have it. Otherwise it returns a [*fairq.FullError], [ErrClosed] or [ErrWeight].
+// TryAcquire takes a permit, and with a Rate one unit, if one is free and no waiting call could
+// have it. Otherwise it returns a [*fairq.FullError], [ErrClosed] or [ErrWeight].
 func (l *Limiter[K]) TryAcquire(key K) (Permit[K], error) {
 	weight, err := l.weigh(key)
 	if err != nil {
@@ -277,7 +276,7 @@ func (l *Limiter[K]) weigh(key K) (int, error) {
 }
 
 func (l *Limiter[K]) acquire(ctx context.Context, key K, units int64) (Permit[K], error) {
-	done := ctx.Done() // now, when nothing is lost if a context of the user's panics
+	done := ctx.Done() // before the permit exists: a user's context may panic
 	if done != nil {
 		if err := ctx.Err(); err != nil {
 			return Permit[K]{}, err
@@ -301,7 +300,7 @@ func (l *Limiter[K]) acquire(ctx context.Context, key K, units int64) (Permit[K]
 			if l.withdraw(c) {
 				return Permit[K]{}, ctx.Err()
 			}
-			<-c.ready // somebody else has taken it out, and sends without waiting for anything
+			<-c.ready // another goroutine has removed it, and sends without blocking
 		}
 	}
 	return Permit[K]{c, c.generation}, nil
@@ -310,8 +309,8 @@ func (l *Limiter[K]) acquire(ctx context.Context, key K, units int64) (Permit[K]
 // hash panics if a key cannot be hashed.
 func hash[K comparable](key K) { maphash.Comparable(seed, key) }
 
-// enter takes a permit if nobody waits who could have it, or else, if the caller wants to wait, puts
-// the call into the line.
+// enter takes a permit if no waiting call could have it. Otherwise it puts the call into the line,
+// if the caller wants to wait.
 func (l *Limiter[K]) enter(key K, weight int, units int64, wait bool) (c *call[K], waits bool, err error) {
 	if l.hashes {
 		hash(key)
@@ -322,7 +321,7 @@ func (l *Limiter[K]) enter(key K, weight int, units int64, wait bool) (c *call[K
 		k = l.shares.Add(k, key, weight)
 		c = l.newCallLocked(k, units)
 		l.shares.Hold(k)
-		c.begun = l.shares.Clock(0) // this is holdLocked: to call it takes 5 % longer
+		c.begun = l.shares.Clock(0) // holdLocked by hand: the call takes 5 % longer
 		l.counts.Held++
 		l.counts.Admitted++
 		k.Data.admitted++
@@ -337,8 +336,8 @@ func (l *Limiter[K]) enter(key K, weight int, units int64, wait bool) (c *call[K
 	return c, true, err
 }
 
-// waitLocked puts a call into the line that cannot have a permit at once, or says why not. k is the
-// key as far as it is known.
+// waitLocked puts a call that cannot have a permit now into the line, or returns why not. k is the
+// key's state, or nil.
 func (l *Limiter[K]) waitLocked(k *fairshare.Key[K, line[K]], key K, weight int, units int64, wait bool) (*call[K], error) {
 	if l.counts.Closed {
 		return nil, ErrClosed
@@ -368,7 +367,7 @@ func (l *Limiter[K]) waitLocked(k *fairshare.Key[K, line[K]], key K, weight int,
 	return c, nil
 }
 
-// checkRoomLocked returns the error with which a call is refused that cannot have a permit at once.
+// checkRoomLocked returns the error of a call that may not wait, or nil.
 func (l *Limiter[K]) checkRoomLocked(k *fairshare.Key[K, line[K]], weight int, wait bool) error {
 	if !wait {
 		if !l.shares.MayHold(k) {
@@ -393,7 +392,7 @@ func (l *Limiter[K]) checkRoomLocked(k *fairshare.Key[K, line[K]], weight int, w
 	return nil
 }
 
-// newCallLocked returns a call, one that was used before if there is any.
+// newCallLocked returns a call, reused if one is free.
 func (l *Limiter[K]) newCallLocked(k *fairshare.Key[K, line[K]], units int64) *call[K] {
 	c := l.free
 	if c == nil {
@@ -416,7 +415,7 @@ func (l *Limiter[K]) freeLocked(c *call[K]) {
 	}
 }
 
-// holdLocked is called for a call that gets a permit.
+// holdLocked records that a call gets a permit.
 func (l *Limiter[K]) holdLocked(c *call[K], now time.Duration) {
 	l.counts.Held++
 	l.counts.Admitted++
@@ -426,8 +425,8 @@ func (l *Limiter[K]) holdLocked(c *call[K], now time.Duration) {
 	}
 }
 
-// withdraw takes a call out of the line whose context is done. It returns false if somebody else
-// has given it a permit at the same moment: a permit that was handed over stays so.
+// withdraw takes a call whose context is done out of the line. It returns false if another
+// goroutine gave it a permit at the same moment: the hand-over wins.
 func (l *Limiter[K]) withdraw(c *call[K]) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -443,8 +442,7 @@ func (l *Limiter[K]) withdraw(c *call[K]) bool {
 	return true
 }
 
-// admitLocked gives permits to those who wait, as far as there are any, and returns who is to be
-// woken.
+// admitLocked gives free permits to waiting calls, and returns the calls to wake.
 func (l *Limiter[K]) admitLocked(now time.Duration) (woken *call[K]) {
 	end := &woken
 	for l.counts.Held < l.limit && l.shares.Len() > 0 {
@@ -470,7 +468,7 @@ func (l *Limiter[K]) admitLocked(now time.Duration) (woken *call[K]) {
 	return woken
 }
 
-// wake wakes calls that have got a permit. Their channels have room, so it does not wait.
+// wake wakes calls that have a permit now. Their channels have room, so it does not block.
 func (c *call[K]) wake() {
 	for c != nil {
 		next := c.next // after the send, c belongs to its goroutine
@@ -481,13 +479,13 @@ func (c *call[K]) wake() {
 }
 
 // Release gives the permit back. Only the first Release of a Permit, or of a copy, has an effect.
-// It panics if the Permit is the zero one, which stands for none.
+// It panics for the zero Permit.
 func (p Permit[K]) Release() { p.release(-1) }
 
-// ReleaseUsed is Release for a permit of a Limiter with a Rate, and says how many units were really
-// used, 0 to [MaxUnits]. The difference to those that AcquireN has taken goes back to the budget
-// and the key, or is taken from them. If n is out of range, or there is no Rate, it returns
-// [ErrCost]; the permit is released as if by Release nevertheless.
+// ReleaseUsed is Release for a permit of a Limiter with a Rate, and reports the units really used,
+// 0 to [MaxUnits]. The difference to the units of AcquireN goes back to the budget and the key, or
+// is taken from them. If n is out of range, or there is no Rate, it releases the permit as Release
+// does and returns [ErrCost].
 func (p Permit[K]) ReleaseUsed(n int64) error {
 	var err error
 	if p.call != nil {
@@ -499,7 +497,7 @@ func (p Permit[K]) ReleaseUsed(n int64) error {
 	return err
 }
 
-// release gives the permit back. used is how many units it has used, or -1 if it is as declared.
+// release gives the permit back. used is the number of used units, or -1 for the declared number.
 func (p Permit[K]) release(used int64) {
 	c := p.call
 	if c == nil {
@@ -538,8 +536,8 @@ func (p Permit[K]) release(used int64) {
 	woken.wake()
 }
 
-// SetLimit changes how many permits there are. If fewer than are held, it takes effect as they come
-// back. It returns an error if n is below 1.
+// SetLimit changes the number of permits. If more are held, it takes effect as they come back. It
+// returns an error if n is below 1.
 func (l *Limiter[K]) SetLimit(n int) error {
 	if err := checkLimit(n); err != nil {
 		return err
@@ -552,7 +550,7 @@ func (l *Limiter[K]) SetLimit(n int) error {
 	return nil
 }
 
-// Close makes further calls of Acquire and TryAcquire fail with [ErrClosed]. Those that wait get
+// Close makes further calls of Acquire and TryAcquire fail with [ErrClosed]. Waiting calls get
 // their permits as before. Closing a closed Limiter does nothing.
 func (l *Limiter[K]) Close() {
 	l.mu.Lock()

@@ -92,7 +92,7 @@ func checkInvariants(t *testing.T, seed uint64) {
 		held++
 		admitted++
 		heldBy[key]++
-		// Those who get a permit at the same time may be seen in any order.
+		// Calls that get a permit at the same time may be seen in any order.
 		if mine >= 0 && mine < last[key] && lastAt[key].Before(time.Now()) {
 			t.Errorf("seed %d: first come, first served", seed)
 		} else if mine >= 0 {
@@ -219,7 +219,7 @@ func TestRelease(t *testing.T) {
 	require.NoError(t, err)
 	copied := a
 	a.Release()
-	b, err := l.Acquire(t.Context(), "b") // uses again what a stood for
+	b, err := l.Acquire(t.Context(), "b") // reuses the call of a
 	require.NoError(t, err)
 	a.Release()
 	copied.Release()
@@ -277,7 +277,7 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// context that panics the n-th time it is asked.
+// context panics at its n-th call.
 type panics struct {
 	context.Context
 	left int
@@ -375,7 +375,8 @@ func TestNaN(t *testing.T) {
 	require.Len(t, l.KeyStats(10, fairq.ByBacklog), 1)
 }
 
-// TestMemory: nothing stays of many keys that have come and gone, one by one or all at once.
+// TestMemory: many keys that have come and gone, one by one or all at once, leave no memory
+// behind.
 func TestMemory(t *testing.T) {
 	n := 1_000_000
 	if testing.Short() {
@@ -437,7 +438,7 @@ func TestRate(t *testing.T) {
 		b, err := l.AcquireN(ctx, "b", 1)
 		require.NoError(t, err)
 		require.InDelta(t, 3, time.Since(start).Seconds(), 0.001)
-		require.NoError(t, b.ReleaseUsed(21)) // 20 more than it has said
+		require.NoError(t, b.ReleaseUsed(21)) // 20 more than declared
 		require.InDelta(t, -21, l.Stats().Level, 0.01)
 		got := make(chan string, 2)
 		acquire(t, l, "b", "b", 0, got)
@@ -457,8 +458,8 @@ func TestRate(t *testing.T) {
 	})
 }
 
-// TestRateShares: keys share units, however much one request needs, and no window has more of them
-// than AcquireN says.
+// TestRateShares: keys share units, however many one request needs, and each window keeps the
+// bound of AcquireN.
 func TestRateShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const rate, burst, window, dear = 1000, 500, time.Minute, 3000

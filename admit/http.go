@@ -11,25 +11,25 @@ import (
 
 // HandlerOptions configure a [Handler]. The zero value of each field is its default.
 type HandlerOptions struct {
-	// MaxWait is how long a request waits for a permit at most; 0 means no limit but that of its
+	// MaxWait limits how long a request waits for a permit; 0 means no limit but that of its
 	// context.
 	MaxWait time.Duration
 }
 
 // Handler returns a handler that calls next with a permit for the key of the request. It holds the
-// permit until next returns, panics or ends its goroutine, even if next has hijacked the connection.
-// next gets the ResponseWriter as it is, so whatever that can do, such as Flush and Hijack, works.
+// permit until next returns, panics or ends its goroutine, even if next has hijacked the
+// connection. next gets the original ResponseWriter, so Flush, Hijack and so on work.
 //
-// A request is refused with status 429, Too Many Requests, if its key has its share of those that
-// wait, and with 503, Service Unavailable, if all places are taken, it has waited for MaxWait, or
-// the Limiter is closed; each with a header Retry-After: see [Limiter.RetryAfter]. With status 500
-// if the weight of its key is out of range. A request whose client goes away leaves the line; the
-// server notices that if the request has no body, or its body has been read.
+// Handler refuses a request with status 429, Too Many Requests, if its key has its share of the
+// waiting requests. The status is 503, Service Unavailable, if all places are taken, the request
+// has waited for MaxWait, or the Limiter is closed. Both have a header Retry-After: see
+// [Limiter.RetryAfter]. The status is 500 if the weight of the key is out of range. A request
+// whose client goes away leaves the line; the server notices that if the request has no body, or
+// its body has been read.
 //
-// An empty key is a key like any other: all requests that have it, such as those without a
-// tenant, share what one tenant gets. Take keys from what was authenticated: who can choose keys
-// can choose many. Handler panics if the Limiter, the key function or next is nil, or MaxWait is
-// below 0.
+// An empty key is a key like any other: all requests without a tenant share the share of one
+// tenant. Take keys from authenticated data, because a client that can choose keys can choose
+// many. Handler panics if the Limiter, the key function or next is nil, or MaxWait is below 0.
 func Handler[K comparable](l *Limiter[K], key func(*http.Request) K, next http.Handler, options *HandlerOptions) http.Handler {
 	var o HandlerOptions
 	if options != nil {
@@ -77,10 +77,10 @@ func (l *Limiter[K]) refuse(w http.ResponseWriter, err error) {
 }
 
 // Transport returns a RoundTripper that makes requests by base, nil meaning
-// [http.DefaultTransport], with a permit for the key of each: for calls of an upstream service. The
-// permit is held until the body of the response is closed or read to its end or an error, or the
-// request fails. A request that gets no permit fails with the error of [Limiter.Acquire]. Transport
-// panics if the Limiter or the key function is nil.
+// [http.DefaultTransport], with a permit for the key of each request: for calls of an upstream
+// service. The permit is held until the body of the response is closed or read to its end or an
+// error, or the request fails. A request that gets no permit fails with the error of
+// [Limiter.Acquire]. Transport panics if the Limiter or the key function is nil.
 func Transport[K comparable](l *Limiter[K], key func(*http.Request) K, base http.RoundTripper) http.RoundTripper {
 	switch {
 	case l == nil:
@@ -132,7 +132,7 @@ func (t *transport[K]) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// CloseIdleConnections does what the base does, for [http.Client.CloseIdleConnections].
+// CloseIdleConnections calls that of the base, for [http.Client.CloseIdleConnections].
 func (t *transport[K]) CloseIdleConnections() {
 	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()

@@ -93,7 +93,7 @@ func TestHandlerMaxWait(t *testing.T) {
 	})
 }
 
-// TestHandlerReleases: however a handler ends, and what it does with the connection.
+// TestHandlerReleases: however a handler ends, and whatever it does with the connection.
 func TestHandlerReleases(t *testing.T) {
 	l := admit.New[string](1, nil)
 	mux := http.NewServeMux()
@@ -122,7 +122,7 @@ func TestHandlerReleases(t *testing.T) {
 	server.Start()
 	defer server.Close()
 
-	// The transport of the client has a permit of its own for each.
+	// The client's transport has permits of its own.
 	up := admit.New[string](1, nil)
 	client := &http.Client{Transport: admit.Transport(up, tenantOf, nil)}
 	defer client.CloseIdleConnections()
@@ -136,7 +136,7 @@ func TestHandlerReleases(t *testing.T) {
 	require.Error(t, get(t.Context(), client, server.URL+"/panic"))
 	free(l)
 	free(up)
-	// The server does not notice that the goroutine has ended, so nobody answers.
+	// The server does not notice that the goroutine has ended, so no answer comes.
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		for l.Stats().Admitted < 3 {
@@ -176,7 +176,7 @@ func TestHandlerReleases(t *testing.T) {
 	require.Zero(t, up.Stats().Held)
 }
 
-// get makes a request, and does not read what it returns.
+// get makes a request, and does not read the body.
 func get(ctx context.Context, c *http.Client, url string) error {
 	r, err := http.NewRequestWithContext(ctx, "GET", url, nil)
 	if err != nil {

@@ -6,8 +6,8 @@ import "time"
 type budget struct {
 	rate, burst float64 // rate is 0 if there are no units
 	level       float64
-	filled      time.Duration // when the level was right
-	timer       *time.Timer   // fires when the level is above 0 again, if somebody waits
+	filled      time.Duration // time of the level
+	timer       *time.Timer   // fires when the level is above 0 again, if a call waits
 }
 
 // refillLocked brings the level up to date, if there is a Rate, and returns the time.
@@ -27,8 +27,8 @@ func (l *Limiter[K]) hasUnitsLocked() bool {
 	return true
 }
 
-// takeLocked takes the units of a call that gets a permit, and charges its key. If nobody waits it
-// charges only what brings the level below 0: for that others will have to wait.
+// takeLocked takes the units of a call that gets a permit, and charges its key. If no call waits
+// it charges only the units that bring the level below 0, because later calls wait for these.
 func (l *Limiter[K]) takeLocked(c *call[K], now time.Duration) {
 	l.budget.level -= float64(c.units)
 	c.charged = l.priceLocked(float64(c.units))
@@ -36,7 +36,7 @@ func (l *Limiter[K]) takeLocked(c *call[K], now time.Duration) {
 	l.shares.Charge(c.key, c.charged, now)
 }
 
-// priceLocked returns what a key is charged for units that were taken.
+// priceLocked returns the charge of a key for units that were taken.
 func (l *Limiter[K]) priceLocked(units float64) float64 {
 	if l.shares.Len() > 0 {
 		return units
@@ -44,8 +44,8 @@ func (l *Limiter[K]) priceLocked(units float64) float64 {
 	return min(units, max(0, -l.budget.level))
 }
 
-// settleLocked settles a call that has used a number of units. It returns how many more its key is
-// charged than before, below 0 if it gets some back. The level is up to date.
+// settleLocked settles a call that has used a number of units. It returns the further charge of
+// its key, below 0 if the key gets units back. The level is up to date.
 func (l *Limiter[K]) settleLocked(c *call[K], used int64) float64 {
 	if used < 0 || used == c.units {
 		return 0
@@ -58,12 +58,12 @@ func (l *Limiter[K]) settleLocked(c *call[K], used int64) float64 {
 	return l.priceLocked(more)
 }
 
-// armLocked sees to it that those who wait are looked at when the level is above 0.
+// armLocked starts the timer, which admits waiting calls when the level is above 0.
 func (l *Limiter[K]) armLocked() {
 	if l.budget.rate == 0 || l.budget.level > 0 {
 		return
 	}
-	// A nanosecond more than nothing; a microsecond, so that rounding does not matter.
+	// A microsecond more than the level needs, so that rounding does not matter.
 	wait := time.Duration(min(-l.budget.level/l.budget.rate, 1e6)*float64(time.Second)) + time.Microsecond
 	if l.budget.timer == nil {
 		l.budget.timer = time.AfterFunc(wait, l.tick)

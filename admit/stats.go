@@ -11,9 +11,9 @@ import (
 	"github.com/fairq/fairq/internal/printable"
 )
 
-// Stats tells how a [Limiter] is doing.
+// Stats has the counters and gauges of a [Limiter].
 type Stats struct {
-	Limit   int  `json:"limit"`   // how many permits there are
+	Limit   int  `json:"limit"`   // number of permits
 	Held    int  `json:"held"`    // permits that are held; more than Limit after SetLimit
 	Waiting int  `json:"waiting"` // calls of Acquire that wait
 	Keys    int  `json:"keys"`    // keys that hold permits or wait
@@ -22,18 +22,18 @@ type Stats struct {
 	Admitted uint64 `json:"admitted"` // permits given since the Limiter was made
 	Refused  uint64 `json:"refused"`  // calls that returned ErrFull
 
-	// OldestWait is how long the first of those who wait has waited.
+	// OldestWait is how long the first waiting call has waited.
 	OldestWait time.Duration `json:"oldest_wait_ns"`
 
-	// Level is how many units of the budget there are, below 0 if too many were taken. It is 0
-	// without a Rate.
+	// Level is the number of units in the budget, below 0 if too many were taken. It is 0 without
+	// a Rate.
 	Level float64 `json:"level"`
 }
 
 // String shows the fields that are not zero.
 func (s Stats) String() string { return printable.Fields(s) }
 
-// KeyStat tells how one key of a [Limiter] is doing.
+// KeyStat has the counters and gauges of one key of a [Limiter].
 type KeyStat[K comparable] struct {
 	Key        K             `json:"key"`
 	Weight     int           `json:"weight"` // when it came last
@@ -41,8 +41,8 @@ type KeyStat[K comparable] struct {
 	Waiting    int           `json:"waiting"`
 	OldestWait time.Duration `json:"oldest_wait_ns"`
 
-	// Admitted and Refused are as in [Stats], and Used is what the key was charged: nanoseconds of
-	// permits while somebody waited, or units with a Rate. All three are 0 again after the key was
+	// Admitted and Refused are as in [Stats], and Used is the charge of the key: nanoseconds of
+	// permits while a call waited, or units with a Rate. All three restart at 0 when the key is
 	// forgotten.
 	Admitted uint64  `json:"admitted"`
 	Refused  uint64  `json:"refused"`
@@ -52,7 +52,7 @@ type KeyStat[K comparable] struct {
 // String shows the Key and the fields that are not zero.
 func (s KeyStat[K]) String() string { return printable.Fields(s) }
 
-// Stats returns counters and gauges as of one moment. It is O(keys), some nanoseconds for each, with
+// Stats returns counters and gauges of one moment. It is O(keys), some nanoseconds for each, with
 // the lock held.
 func (l *Limiter[K]) Stats() Stats {
 	l.mu.Lock()
@@ -69,10 +69,10 @@ func (l *Limiter[K]) Stats() Stats {
 	return s
 }
 
-// KeyStats returns the first n of the keys that hold permits, wait, or did so not long ago: by how
-// many calls wait, then how many permits are held; by how long the first of them has waited; by what
-// the key was charged, then how often it was admitted; or by refusals. If there are fewer, it returns
-// all. It is O(keys · log keys); the lock is held for O(keys), some nanoseconds for each.
+// KeyStats returns the first n of the active keys and of the remembered idle ones. The orders are:
+// by waiting calls, then held permits; by the wait of the first call; by the charge, then
+// admissions; or by refusals. If there are fewer keys, it returns all. It is O(keys · log keys);
+// the lock is held for O(keys), some nanoseconds for each.
 func (l *Limiter[K]) KeyStats(n int, by fairq.KeyOrder) []KeyStat[K] {
 	stats := l.keyStats()
 	slices.SortFunc(stats, func(a, b KeyStat[K]) int {
@@ -99,7 +99,8 @@ func (l *Limiter[K]) keyStats() (stats []KeyStat[K]) {
 	return stats
 }
 
-// KeyStat tells how one key is doing; all but the Key is 0 if nothing is known of it. It is O(1).
+// KeyStat returns the stats of one key; every field but Key is zero if the key is unknown. It is
+// O(1).
 func (l *Limiter[K]) KeyStat(key K) KeyStat[K] {
 	if l.hashes {
 		hash(key)
@@ -127,9 +128,9 @@ func (l *line[K]) oldest(now time.Duration) time.Duration {
 	return now - l.first.came
 }
 
-// RetryAfter returns after how long a call that was refused with err might be admitted, for a
-// header or a reply: a second to a minute. It is as long as those who wait will take at the rate at
-// which permits were given to them, or of them those of one key if its own share is full.
+// RetryAfter returns after how long a call refused with err might be admitted, for a header or a
+// reply: a second to a minute. It is the time that the waiting calls will take at the recent rate
+// of admissions. If the key's own share is full, only the calls of that key count.
 func (l *Limiter[K]) RetryAfter(err error) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,10 +13,11 @@ import (
 	"github.com/fairq/fairq/admit"
 )
 
-// semaphores are those that an admit.Limiter is compared with.
+// semaphores are the rivals of an admit.Limiter.
 var semaphores = []struct {
 	name string
-	// start returns a function that takes n permits one after the other, works, and gives each back.
+	// start returns a function that takes n permits one after the other, works, and gives each
+	// back.
 	start func(limit int) func(key, n int, work func())
 }{
 	{"semaphore", func(limit int) func(int, int, func()) {
@@ -52,7 +53,7 @@ var semaphores = []struct {
 			}
 		}
 	}},
-	// A semaphore for each key, with an equal part of the limit: what many programs do.
+	// A semaphore for each key, with an equal part of the limit, as many programs do.
 	{"map", func(limit int) func(int, int, func()) {
 		var mu sync.Mutex
 		byKey := map[int]*semaphore.Weighted{}
@@ -74,8 +75,8 @@ var semaphores = []struct {
 	}},
 }
 
-// BenchmarkPermits takes and gives back permits: by one goroutine; by one for each of many keys at
-// limit 1, of which all others wait; and by 16 at limit 4 that work for 10 us or not at all.
+// BenchmarkPermits takes and gives back permits: in one goroutine; in one for each of many keys at
+// limit 1, so that all others wait; and in 16 at limit 4 that work for 10 us or not at all.
 func BenchmarkPermits(b *testing.B) {
 	spin := func() {
 		for start := time.Now(); time.Since(start) < 10*time.Microsecond; {

@@ -18,23 +18,23 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// item is what is submitted. Only fairq looks at Key.
+// item is submitted to a pool. Only fairq looks at Key.
 type item struct {
 	Key string
 	N   int
 }
 
-// contestant is a worker pool. What start returns is used thus: any number of goroutines call
-// submit, and when all these calls have returned, stop is called once. It waits until everything
-// that was submitted has been handled.
+// contestant is a worker pool. start returns submit and stop. Any number of goroutines call
+// submit. After all these calls have returned, stop is called once; it waits until every item has
+// been handled.
 type contestant struct {
 	name      string
-	bounded   bool // start heeds capacity, and submit waits when so many items are queued
+	bounded   bool // start heeds capacity, and submit waits when that many items are queued
 	unlimited bool // a capacity of 0 means no limit
 	start     func(workers, capacity int, handle func(item)) (submit func(item), stop func())
 }
 
-// contestants are in the order of the tables. The first one is what the others are divided by.
+// contestants are in the order of the tables. The others are divided by the first one.
 var contestants = []contestant{
 	{"channel", true, false, startChannel},
 	{"fairq.FairQueue", true, true, startFairQueue},
@@ -113,7 +113,7 @@ func startFunc(workers, capacity int, handle func(item)) (submit func(item), sto
 	}
 }
 
-// startPond uses Go, not Submit, which allocates a future for each task that nobody would look at.
+// startPond uses Go, because Submit allocates a future for each task.
 func startPond(workers, capacity int, handle func(item)) (submit func(item), stop func()) {
 	p := pond.NewPool(workers, pond.WithQueueSize(capacity))
 	return func(it item) { must(p.Go(func() { handle(it) })) }, p.StopAndWait
@@ -127,7 +127,7 @@ func (f koykovWorker) Do(x any) error {
 	return nil
 }
 
-// startKoykov counts what has been handled, because Close does not wait for it.
+// startKoykov counts handled items, because Close does not wait for them.
 func startKoykov(workers, capacity int, handle func(item)) (submit func(item), stop func()) {
 	var left sync.WaitGroup
 	q, err := koykov.New(&koykov.Config{

@@ -18,8 +18,8 @@ const (
 	capacity  = 1024
 )
 
-// produce submits the numbers below n, from so many producers at once, and returns when all of them
-// are submitted.
+// produce submits the numbers below n, from several producers at the same time, and returns when
+// all are submitted.
 func produce(n, producers int, keys []string, submit func(item)) {
 	var wg sync.WaitGroup
 	for p := range producers {
@@ -97,8 +97,8 @@ func TestWorkers(t *testing.T) {
 	}
 }
 
-// sum adds up what the handlers are given. It has several counters, each on a cache line of its
-// own, so that it is not the sum that is measured.
+// sum adds up the items of the handlers. It has several counters, each on a cache line of its own,
+// so that the benchmark does not measure the sum.
 type sum [64]struct {
 	atomic.Int64
 	_ [56]byte
@@ -120,7 +120,7 @@ func BenchmarkSubmit(b *testing.B) { benchmarkSubmit(b, producers, workers, capa
 // BenchmarkOneByOne is the same with one producer and one worker.
 func BenchmarkOneByOne(b *testing.B) { benchmarkSubmit(b, 1, 1, capacity) }
 
-// BenchmarkNoLimit is BenchmarkSubmit for those that can have a queue without limit.
+// BenchmarkNoLimit is BenchmarkSubmit for pools that can have a queue without limit.
 func BenchmarkNoLimit(b *testing.B) { benchmarkSubmit(b, producers, workers, 0) }
 
 func benchmarkSubmit(b *testing.B, producers, workers, capacity int) {
@@ -154,7 +154,7 @@ func BenchmarkWake(b *testing.B) {
 			handled := make(chan struct{})
 			submit, stop := c.start(workers, capacity, func(item) { handled <- struct{}{} })
 			defer stop()
-			for range 10 * workers { // all workers have been started that will be
+			for range 10 * workers { // all workers have started
 				submit(item{"key", 0})
 				<-handled
 			}
@@ -167,8 +167,8 @@ func BenchmarkWake(b *testing.B) {
 	}
 }
 
-// BenchmarkIdleMemory reports how much of the heap a pool takes that has room for 1,000,000 items
-// and was never used.
+// BenchmarkIdleMemory reports the heap of a pool that has room for 1,000,000 items and was never
+// used.
 func BenchmarkIdleMemory(b *testing.B) {
 	for _, c := range contestants {
 		if !c.bounded {
@@ -189,8 +189,8 @@ func BenchmarkIdleMemory(b *testing.B) {
 	}
 }
 
-// BenchmarkHighWater reports how much of the heap was in use at most, dead objects too, while 16
-// producers submitted 1,000,000 items of 1,000 keys.
+// BenchmarkHighWater reports the largest heap, dead objects included, while 16 producers submitted
+// 1,000,000 items of 1,000 keys.
 func BenchmarkHighWater(b *testing.B) {
 	const n = 1_000_000
 	for _, c := range contestants {

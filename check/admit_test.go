@@ -24,7 +24,7 @@ type admission struct {
 	op    string
 	key   int
 	ok    bool
-	waits bool // others may wait, so try may fail for them
+	waits bool // other calls may wait, so try may fail because of them
 	n     int
 }
 
@@ -53,7 +53,8 @@ var admissions = porcupine.Model{
 	DescribeOperation: func(_, c any) string { return fmt.Sprintf("%+v", c) },
 }
 
-// TestPermitsLinearizable is TestLinearizable for permits; half of the histories have calls that wait.
+// TestPermitsLinearizable is TestLinearizable for permits; half of the histories have calls that
+// wait.
 func TestPermitsLinearizable(t *testing.T) {
 	for seed := range uint64(300) {
 		history := recordPermits(t, seed, seed%2 == 1)

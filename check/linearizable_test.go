@@ -36,7 +36,7 @@ func (c call) String() string {
 	return fmt.Sprintf("%s %d ok=%v wait=%v n=%d", c.op, c.item, c.ok, c.wait, c.n)
 }
 
-// state is a fair queue as simple as can be. It is not changed once it is made.
+// state is the simplest fair queue. It is immutable.
 type state struct {
 	items [keys][]int // by key, oldest first
 	turns *roundsmodel.Turns[int]
@@ -49,7 +49,7 @@ func (s state) len() (n int) {
 	return n
 }
 
-// step tells whether the call may have had its result in this state, and what the next one is.
+// step reports whether the call may have had its result in this state, and returns the next state.
 func (s state) step(c call) (bool, state) {
 	next := state{s.items, s.turns.Clone()}
 	key := c.item % keys
@@ -82,7 +82,7 @@ func (s state) step(c call) (bool, state) {
 	}
 }
 
-// equal tells whether two states give the same answers from now on.
+// equal reports whether two states give the same answers from now on.
 func (s state) equal(other state) bool {
 	return s.turns.Left() == other.turns.Left() && reflect.DeepEqual(s.items, other.items) &&
 		reflect.DeepEqual(s.turns.Future(), other.turns.Future())
@@ -95,8 +95,8 @@ var model = porcupine.Model{
 	DescribeOperation: func(_, c any) string { return fmt.Sprint(c) },
 }
 
-// TestLinearizable lets goroutines make random calls at the same time, and checks that there is an
-// order in which a queue that does one call after the other would have given the same answers.
+// TestLinearizable lets goroutines make random calls at the same time. It checks that the same
+// calls in some order, one after the other, would have had the same results.
 func TestLinearizable(t *testing.T) {
 	for seed := range uint64(300) {
 		history := record(t, seed)

@@ -15,14 +15,14 @@ import (
 	"github.com/fairq/fairq/admit"
 )
 
-// Unary returns an interceptor that handles each call with a permit for its key, which is held until
-// the handler returns or panics. key is called with the context of the call and the full name of the
-// method, such as /package.Service/Method. A call whose client goes away, or whose deadline is over,
-// leaves the line.
+// Unary returns an interceptor that handles each call with a permit for its key, which is held
+// until the handler returns or panics. key is called with the context of the call and the full
+// name of the method, such as /package.Service/Method. A call whose client goes away, or whose
+// deadline is over, leaves the line.
 //
 // A call is refused with ResourceExhausted if too many wait, with Unavailable if the Limiter is
-// closed, each with a RetryInfo: see [admit.Limiter.RetryAfter]; and with Internal if the weight of
-// its key is out of range. Unary panics if the Limiter or the key function is nil.
+// closed, each with a RetryInfo: see [admit.Limiter.RetryAfter]; and with Internal if the weight
+// of its key is out of range. Unary panics if the Limiter or the key function is nil.
 func Unary[K comparable](l *admit.Limiter[K], key func(ctx context.Context, method string) K) grpc.UnaryServerInterceptor {
 	check(l, key)
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {

@@ -8,14 +8,13 @@ import (
 	"github.com/mikestefanello/backlite"
 )
 
-// backliteQueue is one of github.com/mikestefanello/backlite. It has no way to take a task but its
-// workers.
+// backliteQueue is a queue of github.com/mikestefanello/backlite. Only its workers can take tasks.
 type backliteQueue struct {
 	db     *sql.DB
 	client *backlite.Client // which puts
 }
 
-// backliteTask is an item as backlite wants it.
+// backliteTask is an item for backlite.
 type backliteTask item
 
 func (backliteTask) Config() backlite.QueueConfig {
@@ -56,8 +55,8 @@ func (q *backliteQueue) putBatch(ctx context.Context, ts []item) error {
 	return err
 }
 
-// fill makes ids of the form that backlite's have, which begin with the time, and so come before
-// all that are put.
+// fill makes ids like backlite's, which begin with the time, so they come before all tasks put
+// later.
 func (q *backliteQueue) fill(ctx context.Context, n int, key func(i int) string) error {
 	_, err := q.db.ExecContext(ctx, `
 		WITH RECURSIVE numbers(i) AS (SELECT 1 WHERE ?1 > 0 UNION ALL SELECT i + 1 FROM numbers WHERE i < ?1)
@@ -85,11 +84,10 @@ func (q *backliteQueue) work(ctx context.Context, workers int, w worker) (stop f
 	ctx, cancel := context.WithCancel(ctx)
 	client.Start(ctx)
 	putting := q.client
-	q.client = client // or its workers are not told about what is put
+	q.client = client // otherwise its workers do not notice new tasks
 	return func() error {
 		q.client = putting
-		// Stop waits for ever for workers that have ended before they were handed the tasks that
-		// were fetched for them.
+		// Stop hangs if workers have ended before they got the tasks that were fetched for them.
 		stopCtx, end := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer end()
 		client.Stop(stopCtx)

@@ -13,23 +13,23 @@ import (
 	"time"
 )
 
-// load is that of -fair: a tenant with a backlog, and many who put one task now and then.
+// load is the load of -fair: a tenant with a backlog, and many that put one task now and then.
 type load struct {
-	heavy   int // tasks that the big tenant puts at once, and goes on to have in the queue
+	heavy   int // tasks that the big tenant puts first, and keeps in the queue
 	light   int // small tenants
 	rate    float64
 	workers int
 	service time.Duration // how long a task takes
 }
 
-// refill is how many tasks the big tenant puts at once when some of its are done.
+// refill is how many tasks the big tenant puts at a time when some of its tasks are done.
 const refill = 100
 
-// waits is what was measured in a round.
+// waits has the measurements of a round.
 type waits struct {
-	light     []time.Duration // from when put is called until the task is begun, sorted
-	unbegun   int             // of these, tasks that were not begun in the end
-	perSecond float64         // tasks begun, those of the big tenant too
+	light     []time.Duration // from the call of put to the begin of the task, sorted
+	unbegun   int             // of these, tasks that never began
+	perSecond float64         // tasks begun, with those of the big tenant
 }
 
 // run is a round of one contestant.
@@ -37,7 +37,7 @@ type fairRun struct {
 	o     *options
 	queue queue
 	key   func(tenant string) string
-	// of the small tenants' tasks, by their number: nanoseconds since start, 0 if not yet
+	// by number of the small tenants' task: nanoseconds since start, 0 if not yet
 	put, begun  []atomic.Int64
 	start       time.Time
 	heavyBegun  atomic.Int64
@@ -79,7 +79,7 @@ func fairness(ctx context.Context, o *options, e *entrant) (*waits, error) {
 	return w, errors.Join(err, heavyErr, stop())
 }
 
-// arrivals are when the small tenants put a task, the same in each run.
+// arrivals are the times at which small tenants put a task, the same in each run.
 func arrivals(o *options) (all []time.Duration) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for at := 0.0; ; {
@@ -91,7 +91,7 @@ func arrivals(o *options) (all []time.Duration) {
 	}
 }
 
-// begin is what a worker does.
+// begin records that a worker begins a task.
 func (r *fairRun) begin(payload string) {
 	now := int64(time.Since(r.start))
 	r.first.CompareAndSwap(0, now)
@@ -144,7 +144,7 @@ func (r *fairRun) putLight(ctx context.Context, due []time.Duration) error {
 	return errors.Join(<-failed, ctx.Err())
 }
 
-// await waits until n tasks of small tenants are begun, for so long at most.
+// await waits until n tasks of small tenants have begun, or the time is over.
 func (r *fairRun) await(ctx context.Context, n int, most time.Duration) {
 	for end := time.Now().Add(most); r.lightBegun.Load() < int64(n) && time.Now().Before(end); {
 		if await(ctx, nil, 10*time.Millisecond) != nil {

@@ -9,7 +9,7 @@ import (
 	"maragu.dev/goqite"
 )
 
-// goqiteQueue is one of maragu.dev/goqite.
+// goqiteQueue is a queue of maragu.dev/goqite.
 type goqiteQueue struct {
 	db *sql.DB
 	*goqite.Queue
@@ -69,8 +69,8 @@ func (q *goqiteQueue) clear(ctx context.Context) error {
 	return err
 }
 
-// take polls in the interval that goqite's README has; it has no other way to wait. ReceiveAndWait
-// polls too, but waits for an interval before it looks.
+// take polls in the interval of goqite's README; there is no other way to wait. ReceiveAndWait
+// polls too, but waits for an interval first.
 func (q *goqiteQueue) take(ctx context.Context) (string, func(context.Context) error, error) {
 	for {
 		m, err := q.Receive(ctx)
@@ -89,7 +89,7 @@ func (q *goqiteQueue) take(ctx context.Context) (string, func(context.Context) e
 	}
 }
 
-// work does without goqite's Runner, which waits for an interval before each task.
+// work does not use goqite's Runner, which waits for an interval before each task.
 func (q *goqiteQueue) work(ctx context.Context, workers int, w worker) (stop func() error, err error) {
 	return workByTaking(ctx, q, workers, w)
 }

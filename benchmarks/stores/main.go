@@ -1,6 +1,6 @@
-// Command stores compares durable queues with each other: those of this module with others', in
-// SQLite and in PostgreSQL, which it starts itself. It prints medians as tables in Markdown; what
-// it is doing goes to standard error. README.md says what is measured.
+// Command stores compares the durable queues of this repository with others, in SQLite and in
+// PostgreSQL, which it starts itself. It prints medians as tables in Markdown, and its progress to
+// standard error. README.md describes the measurements.
 package main
 
 import (
@@ -23,16 +23,16 @@ import (
 	"github.com/fairq/fairq/internal/pgtest"
 )
 
-// contestant is who takes part.
+// contestant is a queue that takes part.
 type contestant struct {
 	name   string
-	module string // whose version is told
+	module string // module whose version is printed
 	open   func(ctx context.Context, address string) (queue, error)
-	late   bool // it tells some time later, of many tasks at once, that they are done
+	late   bool // it reports tasks as done some time later, many at a time
 	oneKey bool // all tasks have the same key
 }
 
-// A contestant of ours is one line with ours(...). It is named "ours", with which ratios are made.
+// Each line with ours(...) is named "ours"; ratios are to it.
 var contestants = map[string][]contestant{
 	"sqlite": {
 		{name: "ours", open: ours(openOurSQLite)},
@@ -91,7 +91,7 @@ func main() {
 	}
 }
 
-// parse checks the options, and sets those that are lists or depend on others.
+// parse checks the options, and sets lists and options that depend on others.
 func (o *options) parse(names, callers, backlogs string) (err error) {
 	if callers == "" {
 		callers = "1,8,64"
@@ -131,7 +131,7 @@ func numbers(name, list string, least int) (all []int, err error) {
 	return all, nil
 }
 
-// selected returns who takes part.
+// selected returns the contestants that take part.
 func (o *options) selected() ([]contestant, error) {
 	all, ok := contestants[o.store]
 	if !ok {
@@ -156,7 +156,7 @@ func (o *options) selected() ([]contestant, error) {
 	return []contestant{all[0], first}, nil
 }
 
-// run measures, and prints what it has measured also if it fails later.
+// run measures, and prints its measurements even if it fails later.
 func run(ctx context.Context, o *options, out, progress io.Writer) error {
 	chosen, err := o.selected()
 	if err != nil {
@@ -223,7 +223,7 @@ func run(ctx context.Context, o *options, out, progress io.Writer) error {
 	return compareThroughput(ctx, o, running, out, progress)
 }
 
-// moduleVersion returns the version of a module that is linked in, "" if it is not known.
+// moduleVersion returns the version of a linked module, "" if it is unknown.
 func moduleVersion(path string) string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

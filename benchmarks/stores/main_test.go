@@ -25,7 +25,7 @@ func addresses(t *testing.T, store string) func(name string) string {
 	return func(string) string { return pgtest.Shared(t).Database(t) + " pool_max_conns=20" }
 }
 
-// Each task that is put in any way is worked on exactly once.
+// Each task, put in any way, is worked on exactly once.
 func TestContestants(t *testing.T) {
 	for store, all := range contestants {
 		t.Run(store, func(t *testing.T) {

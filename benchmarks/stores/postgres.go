@@ -10,8 +10,8 @@ import (
 	"github.com/fairq/fairq/internal/pgtest"
 )
 
-// serverSettings differ from the defaults where these are for machines of twenty years ago. What
-// is written to disk when is as safe as it is by default, and said nevertheless.
+// serverSettings replace defaults for machines of twenty years ago. Writes to disk are as safe as
+// by default; the settings say so explicitly.
 var serverSettings = []string{
 	"fsync=on", "synchronous_commit=on", "full_page_writes=on",
 	"shared_buffers=512MB", "max_wal_size=4GB", "max_connections=200", "min_wal_size=1GB",
@@ -20,8 +20,9 @@ var serverSettings = []string{
 // server is a PostgreSQL server of our own.
 type server struct{ *pgtest.Server }
 
-// makeWAL has the server make files of its log ahead, as one has them that has run for some time:
-// to fill a new one with zeros holds up all commits, for hundreds of milliseconds if the disk is busy.
+// makeWAL lets the server make files of its log ahead, like a server that has run for some time.
+// Filling a new file with zeros stops all commits, for hundreds of milliseconds if the disk is
+// busy.
 func (s server) makeWAL(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, s.URL("postgres"))
 	if err != nil {
@@ -33,11 +34,11 @@ func (s server) makeWAL(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err = conn.Exec(ctx, "CHECKPOINT") // now all but the last one can be used again
+	_, err = conn.Exec(ctx, "CHECKPOINT") // now all but the last one can be reused
 	return err
 }
 
-// database makes a database, and returns how to connect to it.
+// database makes a database, and returns its URL.
 func (s server) database(ctx context.Context, name string) (dsn string, err error) {
 	conn, err := pgx.Connect(ctx, s.URL("postgres"))
 	if err != nil {
@@ -50,7 +51,7 @@ func (s server) database(ctx context.Context, name string) (dsn string, err erro
 	return s.URL(name) + " pool_max_conns=20", nil
 }
 
-// version returns the server's.
+// version returns the version of the server.
 func (s server) version(ctx context.Context) (version string, err error) {
 	conn, err := pgx.Connect(ctx, s.URL("postgres"))
 	if err != nil {
@@ -74,7 +75,7 @@ func openPool(ctx context.Context, dsn string) (*pgxpool.Pool, error) {
 	return pool, nil
 }
 
-// settlePostgres does what autovacuum and the checkpointer would do soon.
+// settlePostgres runs the vacuum and the checkpoint that would come soon.
 func settlePostgres(ctx context.Context, dsn string) error {
 	pool, err := openPool(ctx, dsn)
 	if err != nil {

@@ -16,26 +16,26 @@ type queue interface {
 	put(ctx context.Context, t item) error
 	putBatch(ctx context.Context, ts []item) error // in one transaction
 
-	// fill puts n tasks, each with the payload of fillNumber, in whatever way is the quickest. key
-	// is that of the i-th.
+	// fill puts n tasks in the fastest way, each with the payload of fillNumber. key returns the
+	// key of the i-th.
 	fill(ctx context.Context, n int, key func(i int) string) error
 
-	// clear deletes all tasks. Nobody works meanwhile.
+	// clear deletes all tasks, while no worker runs.
 	clear(ctx context.Context) error
 
-	// work starts workers. stop waits for what they are doing.
+	// work starts workers. stop waits for their tasks.
 	work(ctx context.Context, workers int, w worker) (stop func() error, err error)
 
 	close() error
 }
 
-// taker is a queue of which a task can be taken and acked without workers. take waits until there
-// is one.
+// taker is a queue whose tasks can be taken and acked without workers. take waits for a task.
 type taker interface {
 	take(ctx context.Context) (payload string, ack func(ctx context.Context) error, err error)
 }
 
-// worker is what workers call: begin when they have a task, and done when it is out of the queue.
+// worker has the calls of workers: begin when they have a task, and done when it has left the
+// queue.
 type worker struct {
 	begin func(payload string)
 	done  func()
@@ -47,7 +47,7 @@ type item struct {
 	Payload string `json:"payload"`
 }
 
-// fillNumber is the number in payloads of tasks that nobody looks for.
+// fillNumber is the number in the payloads of fill.
 const fillNumber = 0
 
 // payload returns a payload of 100 bytes with a number in it.
@@ -57,7 +57,7 @@ func payload(number int64) string { return fmt.Sprintf("%-100d", number) }
 func number(payload string) int64 {
 	n, err := strconv.ParseInt(strings.TrimSpace(payload), 10, 64)
 	if err != nil {
-		panic(err) // it is not what was put
+		panic(err) // the payload differs from the one put
 	}
 	return n
 }
@@ -97,7 +97,7 @@ func workByTaking(ctx context.Context, q taker, workers int, w worker) (stop fun
 	}, nil
 }
 
-// bell wakes those who wait for a task, for queues that leave that to others.
+// bell wakes goroutines that wait for a task, for queues without notifications.
 type bell struct {
 	mu   sync.Mutex // protects rung
 	rung chan struct{}

@@ -14,13 +14,13 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// riverQueue is one of github.com/riverqueue/river.
+// riverQueue is a queue of github.com/riverqueue/river.
 type riverQueue struct {
 	pool   *pgxpool.Pool
 	client *river.Client[pgx.Tx] // which inserts
 }
 
-// riverArgs is an item as River wants it.
+// riverArgs is an item for River.
 type riverArgs item
 
 func (riverArgs) Kind() string { return "bench" }
@@ -65,7 +65,7 @@ func (q *riverQueue) put(ctx context.Context, t item) error {
 	return err
 }
 
-// putBatch uses COPY, which is quicker than InsertMany.
+// putBatch uses COPY, which is faster than InsertMany.
 func (q *riverQueue) putBatch(ctx context.Context, ts []item) error {
 	params := make([]river.InsertManyParams, len(ts))
 	for i, t := range ts {
@@ -87,8 +87,8 @@ func (q *riverQueue) clear(ctx context.Context) error {
 	return err
 }
 
-// work sets what River's own benchmark sets for throughput. A job counts as done when River says
-// that it is recorded as completed.
+// work uses the settings of River's own benchmark of throughput. A job counts as done when River
+// reports it as completed.
 func (q *riverQueue) work(ctx context.Context, workers int, w worker) (stop func() error, err error) {
 	registry := river.NewWorkers()
 	river.AddWorker(registry, &riverWorker{begin: w.begin})

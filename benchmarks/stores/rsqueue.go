@@ -11,19 +11,19 @@ import (
 )
 
 // rsqueue is a queue of the design of rsqueue in github.com/rstudio/platform-lib, which leaves the
-// store to the application. All named queues are in one table. Who takes a task gets a permit,
-// writes it into the task, and must renew it until the task is deleted with it. A push, a pop and
-// a delete are a transaction each. What is missing: nobody looks for permits that were not
-// renewed. What is better than in its example: there is an index, deleted rows are gone, and
-// whether there is a task is asked without counting them all.
+// store to the application. All named queues are in one table. A consumer that takes a task gets a
+// permit, writes it into the task, and renews it until the task is deleted with it. A push, a pop
+// and a delete are a transaction each. Unlike its example, this queue does not look for permits
+// that were not renewed. It has an index, deletes rows, and looks for a task without counting them
+// all.
 type rsqueue struct {
 	db      *sql.DB
 	dialect *dialect
 	bell    bell
-	close2  func() // of what is below db
+	close2  func() // of the rows below db
 }
 
-// dialect is where databases differ.
+// dialect has the differences between databases.
 type dialect struct {
 	serial, bytes string
 	lock          string // of the row that is selected
@@ -48,7 +48,7 @@ var (
 // heartbeat is how often a permit is renewed.
 const heartbeat = 5 * time.Second
 
-// waiting is the condition for a task that can be taken, in any group that is started.
+// waiting is the condition for a task that can be taken, in any started group.
 const waiting = `FROM queue q LEFT JOIN queue_group g ON q.group_id = g.id
 	WHERE q.permit = 0 AND q.name = 'bench' AND q.priority <= 10 AND q.type IN (0) AND (q.group_id IS NULL OR g.started)`
 
@@ -140,7 +140,7 @@ func (q *rsqueue) clear(ctx context.Context) error {
 	return nil
 }
 
-// take is told about a push in this process at once, which costs nothing here.
+// take learns immediately of a push in this process, which costs nothing here.
 func (q *rsqueue) take(ctx context.Context) (string, func(context.Context) error, error) {
 	for {
 		rung := q.bell.listen()
@@ -186,7 +186,7 @@ func (q *rsqueue) pop(ctx context.Context) (permit int64, data []byte, err error
 	return permit, data, err
 }
 
-// renew keeps a permit, again and again until it is gone.
+// renew renews a permit until it is deleted.
 func (q *rsqueue) renew(ctx context.Context, permit int64) {
 	result, err := q.db.ExecContext(ctx, "UPDATE queue_permit SET heartbeat = $1 WHERE id = $2", time.Now().UnixNano(), permit)
 	if err != nil {

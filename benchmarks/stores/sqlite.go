@@ -8,9 +8,9 @@ import (
 	_ "modernc.org/sqlite" // the driver of all
 )
 
-// openSQLite opens a file in the way that is the same for all who leave it to us. One connection
-// is what goqite advises: SQLite has one writer at a time, and those who wait for their turn here
-// are quicker than those who wait in busy_timeout.
+// openSQLite opens a file for every contestant without a way of its own. It uses one connection,
+// as goqite advises: SQLite has one writer at a time, and waiting for the connection is faster
+// than waiting in busy_timeout.
 func openSQLite(path string) (*sql.DB, error) {
 	settings := url.Values{
 		"_pragma": {"journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(10000)", "foreign_keys(1)"},
@@ -35,7 +35,7 @@ func sqliteVersion() (version string, err error) {
 	return version, err
 }
 
-// settleSQLite moves what is in the log to its place.
+// settleSQLite moves the log into the database.
 func settleSQLite(ctx context.Context, path string) error {
 	db, err := openSQLite(path)
 	if err != nil {

@@ -32,8 +32,8 @@ func (t *table) add(name, column string, value float64) {
 	t.rows[i].cells[column] = append(t.rows[i].cells[column], value)
 }
 
-// print writes medians, of which more is better, and the ratio of the column "ours" to the best
-// other one.
+// print writes medians, and the ratio of the column "ours" to the best other column. More is
+// better.
 func (t *table) print(w io.Writer) {
 	fmt.Fprintf(w, "\n### %s\n\n| |", t.name)
 	for _, c := range t.columns {

@@ -18,8 +18,7 @@ type entrant struct {
 	keys  int
 	len   int // about how many tasks are in the queue
 
-	// settle makes the database do now what it would do later because of what was written. It may
-	// be nil.
+	// settle makes the database do its delayed work now. It may be nil.
 	settle func(ctx context.Context) error
 }
 
@@ -58,16 +57,16 @@ func (e *entrant) prepare(ctx context.Context, n int) error {
 	return nil
 }
 
-// trial is something to be measured.
+// trial is one measurement.
 type trial struct {
 	name    string
-	backlog int // needed beyond the one that is asked for
+	backlog int // needed besides the selected one
 	run     func(ctx context.Context, o *options, e *entrant, callers int) (done int, took time.Duration, err error)
 }
 
 const batchSize = 100
 
-// trials returns what is measured in a store.
+// trials returns the measurements of a store.
 func trials(o *options) []trial {
 	puts := trial{"puts/s", 0, func(ctx context.Context, o *options, e *entrant, callers int) (int, time.Duration, error) {
 		return call(o, callers, 1, func(i int) error { return e.queue.put(ctx, item{e.key(i), payload(int64(i))}) })
@@ -87,8 +86,8 @@ func trials(o *options) []trial {
 	return []trial{puts, {"tasks worked/s", o.tasks, work}, batches}
 }
 
-// call has callers that call do, until all tasks are used up or time is over. do is for a number
-// of tasks, of which it is told the first one.
+// call runs callers that call do, until all tasks are used up or time is over. do gets the first
+// of several tasks and their number.
 func call(o *options, callers, size int, do func(first int) error) (done int, took time.Duration, err error) {
 	var next, did atomic.Int64
 	var group sync.WaitGroup
@@ -115,7 +114,7 @@ func call(o *options, callers, size int, do func(first int) error) (done int, to
 	return int(did.Load()), took, <-failed
 }
 
-// takeAndAck is work with callers in place of workers, if it can be done.
+// takeAndAck is work with callers in place of workers, if the queue is a taker.
 func takeAndAck(ctx context.Context, o *options, e *entrant, callers int) (done int, took time.Duration, err error) {
 	if q, ok := e.queue.(taker); ok {
 		return measure(o, e.late, func(w worker) (func() error, error) { return workByTaking(ctx, q, callers, w) })
@@ -130,9 +129,8 @@ func work(ctx context.Context, o *options, e *entrant, workers int) (done int, t
 // startTimeout is how long a contestant may take to do its first task.
 const startTimeout = 2 * time.Minute
 
-// measure counts what is done from when the first task is begun, until as many are done as a trial
-// has or time is over. With one who tells late, what was done when it told last is what counts,
-// and the time until then.
+// measure counts finished tasks from the begin of the first task, until the trial's tasks are done
+// or time is over. A contestant that reports late is measured up to its last report.
 func measure(o *options, late bool, start func(w worker) (stop func() error, err error)) (done int, took time.Duration, err error) {
 	var did, from, to atomic.Int64
 	epoch := time.Now()
@@ -166,7 +164,7 @@ func measure(o *options, late bool, start func(w worker) (stop func() error, err
 	select {
 	case <-all:
 	case <-timer.C:
-		for did.Load() == 0 && time.Since(epoch) < startTimeout { // it is that slow
+		for did.Load() == 0 && time.Since(epoch) < startTimeout { // it is this slow
 			time.Sleep(time.Millisecond)
 		}
 	}

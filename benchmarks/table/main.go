@@ -1,5 +1,5 @@
-// Command table runs the benchmarks of the module it is started in, and prints medians as tables
-// in Markdown. What the benchmarks print goes to standard error.
+// Command table runs the benchmarks of the module in the current folder, and prints medians as
+// tables in Markdown. The output of the benchmarks goes to standard error.
 //
 // All benchmarks are run once, then all of them again, and so on. A ratio is taken within one such
 // round, so that it does not matter if the machine is slower in another one.
@@ -69,8 +69,8 @@ type row struct {
 	values map[string][]float64
 }
 
-// line is a benchmark's: its name, the number of processors if more than one, the number of runs,
-// and the measurements.
+// line matches the line of a benchmark: its name, the number of processors if more than one, the
+// number of runs, and the measurements.
 var line = regexp.MustCompile(`^Benchmark(\S+)/(\S+?)(?:-\d+)?\s+\d+\s+(.*)$`)
 
 // add reads what a round printed.
@@ -102,7 +102,7 @@ func (t *tables) add(round io.Reader) error {
 	return lines.Err()
 }
 
-// find returns the first of all that is wanted, or else appends another.
+// find returns the first match in all, or appends another element.
 func find[T any](all *[]*T, wanted func(*T) bool, another *T) *T {
 	if i := slices.IndexFunc(*all, wanted); i >= 0 {
 		return (*all)[i]
@@ -112,8 +112,8 @@ func find[T any](all *[]*T, wanted func(*T) bool, another *T) *T {
 }
 
 // print writes one table for all benchmarks that have the same first row and unit, with a column
-// for each. In the first row are the measurements, and then their ratios to it. The other units are
-// those of the first benchmark.
+// for each. In the first row are the measurements, and then their ratios to it. The other units
+// are those of the first benchmark.
 func (t *tables) print(w io.Writer) {
 	for all := slices.Clone(t.all); len(all) > 0; {
 		first := all[0]

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Three rounds, in the second of which the machine is slower.
+// Three rounds; in the second one the machine is slower.
 const rounds = `
 cpu: Some
 BenchmarkSubmit/keys=1/channel-2         	 100	       100.0 ns/op	       0 B/op	       0 allocs/op

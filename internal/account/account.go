@@ -1,6 +1,5 @@
-// Package account is the rule by which queues share work in rounds: which round an item goes to,
-// and what its cost leaves of its key's share. It is written once, for package fairq and for the
-// stores of tasks.
+// Package account has the rule by which queues share work in rounds: the round of an item, and how
+// its cost changes the account of its key. Package fairq and the stores of tasks use it.
 package account
 
 // An item can cost up to MaxCost units, and up to MaxQuanta quanta.
@@ -12,21 +11,20 @@ const (
 // CostLimit returns the most that an item can cost, with a quantum.
 func CostLimit(quantum int64) int64 { return min(MaxQuanta*quantum, MaxCost) }
 
-// IsCost tells whether an item can cost so much, with a quantum.
+// IsCost reports whether an item can have this cost, with a quantum.
 func IsCost(cost, quantum int64) bool { return 1 <= cost && cost <= CostLimit(quantum) }
 
-// Account says how far a key has used the rounds. It has used its share of all rounds before Round,
-// and Used units of its share of Round. The zero value is that of a key of which nothing is known.
+// Account says how far a key has used the rounds: its shares of all rounds before Round, and Used
+// units of its share of Round. The zero value is the account of an unknown key.
 //
-// A share is how many units a key may use of a round: its weight times the quantum.
+// A share is the units of a round that a key may use: its weight times the quantum.
 type Account struct {
 	Round uint64
 	Used  uint64
 }
 
-// Next returns the account from which the next item is paid: its Round is the one that the item
-// goes to. join is the first round that may take an item of the key now. What the key has left of
-// rounds before that is void.
+// Next returns the account that pays for the next item; the item goes to its Round. join is the
+// first round that may take an item of the key now. Unused shares of rounds before join are void.
 func (a Account) Next(join, share uint64) Account {
 	if a.Used >= share {
 		a.Round++
@@ -39,16 +37,16 @@ func (a Account) Next(join, share uint64) Account {
 	return a
 }
 
-// Pay returns what Next has returned after the cost of the item, at least 1, is paid. An item may
-// cost more than is left of the share: then the key pays with its shares of the rounds that follow.
+// Pay returns the account of Next after it has paid the cost of the item, at least 1. If the rest
+// of the share is less, the key pays with its shares of later rounds.
 func (a Account) Pay(cost, share uint64) Account {
 	last := a.Used + cost - 1 // the last unit that is paid
 	more := last / share
 	return Account{a.Round + more, last - more*share + 1}
 }
 
-// Settle returns the account after it has become known that an item costs so much more, or less,
-// than was paid for it: less than 2^33 units. No account is before that of the zero value.
+// Settle returns the account after an item turned out to cost more, or less, than it paid. The
+// difference is below 2^33 units. No account is before the zero value.
 func (a Account) Settle(more int64, share uint64) Account {
 	used := int64(a.Used) + more
 	rounds := used / int64(share)

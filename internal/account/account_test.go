@@ -8,8 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What is known is that of the keys learned of last, of no fewer than a generation and of no more
-// than two.
+// Means knows the keys learned last, at least a generation and at most two.
 func TestMeans(t *testing.T) {
 	var m Means
 	name := func(i int) string { return fmt.Sprint("key", i) }
@@ -31,9 +30,9 @@ func TestMeans(t *testing.T) {
 	require.EqualValues(t, 1, m.Estimate("new", 7))
 }
 
-// An account that pays goes on by the cost, counted in units from round 0, and has used something
-// of its round, and no more than its share. The item goes to a round that may take it, in which
-// something of the share was left.
+// A payment moves the account by the cost, counted in units from round 0. The account has then
+// used a part of its round, and no more than its share. The item goes to a round that may take it,
+// and in which some of the share was left.
 func TestAccount(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var a Account

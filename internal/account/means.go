@@ -2,8 +2,8 @@ package account
 
 import "sync"
 
-// Mean is what is learned of the costs of a key: a moving average of which each new cost is an
-// eighth. The zero value means that nothing was learned; then a prior stands for it.
+// Mean is the learned cost of a key: a moving average in which a new cost has weight 1/8. The zero
+// value has learned nothing; a prior then takes its place.
 type Mean int64 // in units of 2^-meanBits
 
 const (
@@ -19,18 +19,18 @@ func (m Mean) Learn(cost, prior int64) Mean {
 	return max(1, m+(Mean(cost<<meanBits)-m)>>meanShift)
 }
 
-// Estimate returns what the next item will cost, as far as is known: at least 1.
+// Estimate returns the expected cost of the next item, at least 1.
 func (m Mean) Estimate(prior int64) int64 {
 	estimate := max(1, int64(m>>meanBits))
-	if m == 0 { // without a branch, for nobody can foresee it
+	if m == 0 { // without a branch, which would be mispredicted
 		estimate = prior
 	}
 	return estimate
 }
 
-// Means are the means of those keys that were learned of last: of Generation of them at least, and
-// of twice as many at most. The zero value knows of none. All methods may be called at any time by
-// any goroutine, and are O(1).
+// Means has the means of the keys learned last: at least Generation of them, and at most twice as
+// many. The zero value knows none. All methods may be called at any time by any goroutine, and are
+// O(1).
 type Means struct {
 	mu             sync.Mutex
 	recent, before map[string]Mean // two generations; a key in both counts in the recent one
@@ -39,7 +39,7 @@ type Means struct {
 // Generation is how many keys make a generation of [Means].
 const Generation = 1 << 13
 
-// Learn tells what an item of a key has cost.
+// Learn records the cost of an item of a key.
 func (m *Means) Learn(key string, cost, prior int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -55,7 +55,7 @@ func (m *Means) Learn(key string, cost, prior int64) {
 	m.recent[key] = mean.Learn(cost, prior)
 }
 
-// Estimate returns what the next item of a key will cost.
+// Estimate returns the expected cost of the next item of a key.
 func (m *Means) Estimate(key string, prior int64) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,11 +1,10 @@
-// Package fairshare has the rule by which keys share permits, or workers: which key that waits goes
-// next. Package admit and its documentation say what the rule promises; docs/design.md has the
-// bounds.
+// Package fairshare has the rule by which keys share permits, or workers: which waiting key is
+// next. docs/design.md has its bounds.
 //
 // The key with the least held / weight, in whole numbers, is max-min fairness (Bertsekas and
 // Gallager, Data Networks, 1987). The least used time after that is fair-share scheduling (Kay and
-// Lauder, "A fair share scheduler", 1988). That newcomers begin where the others are is the virtual
-// time of start-time fair queuing (Goyal, Vin and Cheng 1996).
+// Lauder, "A fair share scheduler", 1988). That newcomers begin where the others are is the
+// virtual time of start-time fair queuing (Goyal, Vin and Cheng 1996).
 package fairshare
 
 import (
@@ -17,10 +16,10 @@ import (
 )
 
 // Shares knows the keys that hold permits or wait for one, and some that did. The zero value is
-// ready to use. Shares has no lock, no clock and no goroutine: who calls it tells the time, which
+// ready to use. Shares has no lock, no clock and no goroutine: its caller passes the time, which
 // never goes back.
 type Shares[K comparable, D any] struct {
-	MaxHeld int // a key that holds as many permits is passed over; 0 means no limit
+	MaxHeld int // a key with this many permits is skipped; 0 means no limit
 
 	keys map[K]*Key[K, D]
 	nan  *Key[K, D] // all keys that are not equal to themselves, such as NaN
@@ -30,31 +29,32 @@ type Shares[K comparable, D any] struct {
 	active int           // keys that hold or wait
 	idled  uint64        // how often a key became idle
 
-	// floor is what newcomers begin with: the most that a key had used when it was admitted from the
-	// line. It keeps a key that holds permits for long from being the last for ever, and a key that
-	// has just come from being the first for as long as the others have used.
+	// floor is the used time of newcomers: the most that a key had used when it was admitted from
+	// the line. Without it, a key that holds permits for long would be last from then on, and a
+	// new key would be first for as long as the others have used.
 	floor float64
 
-	// The clock runs only while the line is not empty. Then it shows base + (now - since), else base.
-	// So what a key does with permits that nobody else wants costs it nothing.
+	// The clock runs only while the line is not empty. Then it shows base + (now - since),
+	// otherwise base. So permits that no other key wants cost nothing.
 	base, since time.Duration
 }
 
-// Key is what is known of a key.
+// Key is the state of a key.
 type Key[K comparable, D any] struct {
 	Key  K
 	Data D // belongs to the caller
 
 	held, waiting int
 	weight        int
-	first         uint64  // when the longest of those who wait came; their number in order
+	first         uint64  // arrival number of the call that has waited longest
 	used          float64 // for its weight: nanoseconds of the clock, or units of cost
 	place         int     // in the line, counted from 1; 0 if it is not there
 	idled         uint64  // its number among the keys that became idle
 	forgotten     bool
 }
 
-// place is that of a key in the line, with what it follows from: to compare two reads no key.
+// place is a key's place in the line, with copies of the numbers that decide it, so that comparing
+// two places reads no key.
 type place[K comparable, D any] struct {
 	share uint64 // held / weight
 	used  uint64 // sortable
@@ -65,17 +65,17 @@ type place[K comparable, D any] struct {
 // Held returns how many permits the key holds.
 func (k *Key[K, D]) Held() int { return k.held }
 
-// Waiting returns how many wait for a permit for the key.
+// Waiting returns how many calls of the key wait.
 func (k *Key[K, D]) Waiting() int { return k.waiting }
 
 // Weight returns the weight that the key had when it came last.
 func (k *Key[K, D]) Weight() int { return k.weight }
 
-// Forgotten reports whether the key is not known any more. Then Find is what tells.
+// Forgotten reports whether the key was forgotten. Then only Find returns its new state.
 func (k *Key[K, D]) Forgotten() bool { return k.forgotten }
 
 const (
-	spareKeys = 16      // so many idle keys are remembered, beside one for each active one
+	spareKeys = 16      // idle keys remembered beside one for each active key
 	maxFloor  = 1 << 50 // beyond this, 13 days in nanoseconds, a float64 gets too coarse
 )
 
@@ -87,8 +87,8 @@ func (s *Shares[K, D]) Find(key K) *Key[K, D] {
 	return s.nan
 }
 
-// Add returns the state of a key that is about to hold a permit or to wait. k is what Find has
-// returned.
+// Add returns the state of a key that is about to hold a permit or to wait. k is the result of
+// Find.
 func (s *Shares[K, D]) Add(k *Key[K, D], key K, weight int) *Key[K, D] {
 	if k == nil {
 		k = s.make(key)
@@ -122,13 +122,13 @@ func (s *Shares[K, D]) MayHold(k *Key[K, D]) bool {
 	return k == nil || s.MaxHeld == 0 || k.held < s.MaxHeld
 }
 
-// Len returns how many keys wait that may get a permit. While it is 0 the clock stands still.
+// Len returns how many waiting keys may get a permit. While it is 0 the clock stands still.
 func (s *Shares[K, D]) Len() int { return len(s.line) }
 
 // Active returns how many keys hold permits or wait.
 func (s *Shares[K, D]) Active() int { return s.active }
 
-// Clock returns what the clock shows.
+// Clock returns the time of the clock.
 func (s *Shares[K, D]) Clock(now time.Duration) time.Duration {
 	if len(s.line) > 0 {
 		return s.base + now - s.since
@@ -136,13 +136,13 @@ func (s *Shares[K, D]) Clock(now time.Duration) time.Duration {
 	return s.base
 }
 
-// NeedsNow reports whether Release of a permit of the key needs the time.
+// NeedsNow reports whether releasing a permit of the key needs the time.
 func (s *Shares[K, D]) NeedsNow(k *Key[K, D]) bool { return len(s.line) > 0 || k.waiting > 0 }
 
-// Hold gives the key a permit that nobody waits for.
+// Hold gives the key a permit for which no call waits.
 func (s *Shares[K, D]) Hold(k *Key[K, D]) { k.held++ }
 
-// Wait adds one who waits for the key. first is the number of the one who came first of these. The
+// Wait adds a waiting call of the key. first is the arrival number of the key's first call. The
 // time is needed only if the line is empty.
 func (s *Shares[K, D]) Wait(k *Key[K, D], first uint64, now time.Duration) {
 	if k.waiting++; k.waiting == 1 {
@@ -151,8 +151,8 @@ func (s *Shares[K, D]) Wait(k *Key[K, D], first uint64, now time.Duration) {
 	}
 }
 
-// Leave removes one who waits for the key, if it gives up. first is the number of the first of
-// those left.
+// Leave removes a waiting call of the key that gives up. first is the arrival number of the key's
+// first remaining call.
 func (s *Shares[K, D]) Leave(k *Key[K, D], first uint64, now time.Duration) {
 	k.waiting--
 	k.first = first
@@ -171,8 +171,8 @@ func (s *Shares[K, D]) Next() *Key[K, D] {
 	return s.line[0].key
 }
 
-// Admit gives a permit to the first who waits for the key, which is Next. first is the number of
-// the first of those left.
+// Admit gives a permit to the first waiting call of the key, which is Next. first is the arrival
+// number of the key's first remaining call.
 func (s *Shares[K, D]) Admit(k *Key[K, D], first uint64, now time.Duration) {
 	if s.floor < k.used {
 		s.floor = k.used
@@ -200,7 +200,7 @@ func (s *Shares[K, D]) Release(k *Key[K, D], charge float64, now time.Duration) 
 	}
 }
 
-// Charge adds to what the key has used.
+// Charge adds to the used time of the key.
 func (s *Shares[K, D]) Charge(k *Key[K, D], charge float64, now time.Duration) {
 	k.used += charge / float64(k.weight)
 	if k.waiting > 0 {
@@ -208,7 +208,7 @@ func (s *Shares[K, D]) Charge(k *Key[K, D], charge float64, now time.Duration) {
 	}
 }
 
-// Clear makes all leave who wait in the line.
+// Clear removes all waiting calls from the line.
 func (s *Shares[K, D]) Clear(now time.Duration) {
 	for k := s.Next(); k != nil; k = s.Next() {
 		k.waiting = 1
@@ -216,7 +216,7 @@ func (s *Shares[K, D]) Clear(now time.Duration) {
 	}
 }
 
-// Copy returns a copy of the line, to see in which order Admit takes those who wait out of it.
+// Copy returns a copy of the line, to find the order in which Admit empties it.
 func (s *Shares[K, D]) Copy() Shares[K, D] {
 	c := Shares[K, D]{MaxHeld: s.MaxHeld, line: slices.Clone(s.line)}
 	keys := make([]Key[K, D], len(s.line))
@@ -227,7 +227,7 @@ func (s *Shares[K, D]) Copy() Shares[K, D] {
 	return c
 }
 
-// All calls a function with each key that is known.
+// All calls a function with each known key.
 func (s *Shares[K, D]) All(yield func(*Key[K, D]) bool) {
 	if s.nan != nil && !yield(s.nan) {
 		return
@@ -239,13 +239,12 @@ func (s *Shares[K, D]) All(yield func(*Key[K, D]) bool) {
 	}
 }
 
-// rest is called when a key has become idle. Most idle keys stay in the map until there are many: to
-// forget them one by one, and to make them anew, takes as long again as all else. Then those at or
-// below the floor are forgotten, which changes nothing. Of those above it, which have used more than
-// others, as many are remembered as keys are active, and some, those that became idle last. For each
-// of the others the floor rises by that part of what the key owes that is its part of the weight:
-// else a client that takes a new key for each request would never pay, and keep an honest key out
-// that owes something.
+// rest is called when a key has become idle. Idle keys stay in the map until there are many,
+// because forgetting and making them one by one would double the time of everything else. Then
+// rest forgets the keys at or below the floor, which changes nothing. Of the keys above it, the
+// last ones to become idle are remembered: one for each active key, and some. For each of the
+// others the floor rises by the key's debt times its part of the weight. Otherwise a client with a
+// new key for each request would never pay, and would keep out an honest key with a debt.
 func (s *Shares[K, D]) rest(k *Key[K, D]) {
 	s.idled++
 	k.idled = s.idled
@@ -285,7 +284,7 @@ func (s *Shares[K, D]) forget(k *Key[K, D]) {
 	delete(s.keys, k.Key)
 }
 
-// lower takes the floor off what all keys have used, so that numbers stay small.
+// lower subtracts the floor from all used times, so that numbers stay small.
 func (s *Shares[K, D]) lower() {
 	for k := range s.All {
 		k.used -= s.floor
@@ -296,8 +295,8 @@ func (s *Shares[K, D]) lower() {
 	s.floor = 0
 }
 
-// before returns 1 if a goes before b in the line, else 0. It compares both as numbers of 192 bits,
-// for who is first is as good as random: so no branch depends on it.
+// before returns 1 if a goes before b in the line, else 0. It compares both as numbers of 192 bits
+// without a branch, because a branch on a random order is mispredicted half of the time.
 func (a *place[K, D]) before(b *place[K, D]) int {
 	_, borrow := bits.Sub64(a.first, b.first, 0)
 	_, borrow = bits.Sub64(a.used, b.used, borrow)
@@ -311,8 +310,8 @@ func sortable(f float64) uint64 {
 	return n ^ (uint64(int64(n)>>63) | 1<<63)
 }
 
-// place puts a key where it belongs in the line, or takes it out, after something of it has
-// changed. The clock begins and ends with the line.
+// place moves a key to its place in the line, or takes it out, after the key has changed. The
+// clock starts and stops with the line.
 func (s *Shares[K, D]) place(k *Key[K, D], now time.Duration) {
 	at := k.place
 	if k.waiting > 0 && s.MayHold(k) {
@@ -348,9 +347,9 @@ func (s *Shares[K, D]) place(k *Key[K, D], now time.Duration) {
 	}
 }
 
-// put fills a gap in the heap. The gap moves to the back, and then to the front as far as it must:
-// who was admitted or charged mostly belongs to the back, so that takes fewer comparisons than to
-// ask at each step whether it is far enough.
+// put fills a gap in the heap. The gap first moves to the back, and then to the front as far as it
+// must. An admitted or charged key mostly belongs to the back, so this takes fewer comparisons
+// than testing at each step.
 func (s *Shares[K, D]) put(p place[K, D], at int) {
 	line := s.line
 	for child := 2 * at; child <= len(line); child = 2 * at {

@@ -21,7 +21,7 @@ func newWorld(limit int, clients ...*client) (*world, map[int]time.Duration) {
 	return w, served
 }
 
-// tenant returns the clients of a key, that ask again as soon as they are done.
+// tenant returns the clients of a key, which ask again as soon as they are done.
 func tenant(name, clients, weight int, hold func() time.Duration) (all []*client) {
 	for range clients {
 		all = append(all, &client{key: always(name), weight: weight, hold: hold, think: always(time.Duration(0))})
@@ -54,8 +54,8 @@ func TestLightTenants(t *testing.T) {
 	t.Logf("p99 of light tenants: %v; first come %v; fewest held %v", p99, fifo, held)
 }
 
-// lightTenants returns how long light tenants wait, and the shares of one with long requests and of
-// one with short ones.
+// lightTenants returns how long light tenants wait, and the shares of one with long requests and
+// of one with short ones.
 func lightTenants(next func(*world) func() *key) (p99 time.Duration, long, short float64) {
 	random := rand.New(rand.NewPCG(1, 1))
 	about := func(d time.Duration) func() time.Duration {
@@ -90,7 +90,8 @@ func share(served map[int]time.Duration, name int, w *world) float64 {
 	return float64(served[name]) / float64(w.now) / float64(w.limit)
 }
 
-// TestWeights: whole parts of held / weight, because without them a key of weight 1 gets 0.25 here.
+// TestWeights: whole parts of held / weight, because without them a key of weight 1 gets 0.25
+// here.
 func TestWeights(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	hold := func() time.Duration { return time.Duration(random.ExpFloat64() * float64(time.Second)) }
@@ -116,8 +117,8 @@ func TestNewKeyEachTime(t *testing.T) {
 	require.Greater(t, share(served, 0, w), 0.01)
 }
 
-// TestComesBack: a client of long requests that leaves after each does not get all of a permit,
-// because what it owes is remembered.
+// TestComesBack: a client that leaves after each of its long requests does not get a whole permit,
+// because its debt is remembered.
 func TestComesBack(t *testing.T) {
 	clients := []*client{{key: always(0), weight: 1, hold: always(time.Minute), think: always(time.Millisecond)}}
 	for name := range 20 {
@@ -146,7 +147,7 @@ func checkBounds(t *testing.T, seed uint64) (limit, held int, apart float64) {
 	random := rand.New(rand.NewPCG(seed, 2))
 	limit = 1 << random.IntN(4)
 	const D = 1000 * time.Millisecond
-	// A key's requests take up to a time of its own: all D, or short ones, or whatever.
+	// A key's requests take up to a time of its own: D, a short time, or any.
 	times := func() func() time.Duration {
 		longest := D
 		if random.IntN(2) == 0 {
@@ -179,7 +180,7 @@ func checkBounds(t *testing.T, seed uint64) (limit, held int, apart float64) {
 		clients = append(clients, c)
 	}
 	w, _ := newWorld(limit, clients...)
-	// The keys that owed nothing when they came and have held nothing since.
+	// keys that owed nothing when they came and have held nothing since
 	type arrival struct {
 		number   uint64
 		at, most time.Duration
@@ -191,7 +192,7 @@ func checkBounds(t *testing.T, seed uint64) (limit, held int, apart float64) {
 		}
 	}
 	w.left = func(k *key) { delete(fresh, k) }
-	// By how much more key 0 has held permits than key 1, and the least and the most of that.
+	// The lead of key 0 over key 1 in held time, its minimum and its maximum.
 	var holding [2]int
 	var more, least, most, at time.Duration
 	count := func(k *key, n int) {
@@ -229,13 +230,13 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// model is what a key is, to the letter.
+// model is a key by the letter of the rule.
 type model struct {
 	held   int
 	weight int
 	used   float64
 	begun  []time.Duration
-	came   []uint64 // of those who wait
+	came   []uint64 // of waiting calls
 }
 
 func checkModel(t *testing.T, seed uint64) {
@@ -274,7 +275,7 @@ func checkModel(t *testing.T, seed uint64) {
 		if m.held+len(m.came) == 0 {
 			m.used = max(m.used, floor)
 		}
-		// A key that waits keeps its place until something else of it changes.
+		// A waiting key keeps its place until the key changes.
 		if m.weight = 1; !dear && name < 4 && m.held+len(m.came) == 0 {
 			m.weight = 1 + random.IntN(3)
 		} else if k := s.Find(name); k != nil && m.held+len(m.came) > 0 {
@@ -347,7 +348,7 @@ func checkModel(t *testing.T, seed uint64) {
 	}
 }
 
-// TestMemory: nothing stays of many keys that wait at the same time, and leave.
+// TestMemory: many keys that wait at the same time, and leave, leave no memory behind.
 func TestMemory(t *testing.T) {
 	const n = 100_000
 	var s Shares[int, struct{}]
@@ -381,7 +382,7 @@ func TestNinetyPercent(t *testing.T) {
 			return func() time.Duration { return time.Duration(random.ExpFloat64() * mean) }
 		}
 		var clients []*client
-		for i := range 600 { // so many that their requests come as if from nowhere
+		for i := range 600 { // enough that requests arrive at random
 			hold := float64(time.Second)
 			if i%2 == shorts {
 				hold /= 50

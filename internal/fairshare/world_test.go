@@ -51,7 +51,7 @@ type world struct {
 	released func(k *key, held time.Duration)
 }
 
-// run lets time pass until then, or until so many things have happened.
+// run lets time pass until then, or until n events have happened.
 func (w *world) run(until time.Duration, events int) {
 	for ; events > 0; events-- {
 		c := slices.MinFunc(w.clients, func(a, b *client) int { return cmp.Compare(a.at, b.at) })

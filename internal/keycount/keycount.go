@@ -1,8 +1,9 @@
 // Package keycount counts by key in bounded memory, to find the keys that are served and refused
-// most. The method is Space-Saving, from Metwally, Agrawal and El Abbadi, "Efficient computation of
-// frequent and top-k elements in data streams", 2005: if all places are taken, a new key takes that
-// of the lightest, and inherits its count as an error. The error is at most the number of all
-// events, divided by the number of places. Every key with more events than that has a place.
+// most. The method is Space-Saving, from Metwally, Agrawal and El Abbadi, "Efficient computation
+// of frequent and top-k elements in data streams", 2005: if all places are taken, a new key takes
+// the place of the lightest key, and inherits its count as an error. The error is at most the
+// number of all events, divided by the number of places. Every key with more events than that has
+// a place.
 package keycount
 
 import (
@@ -15,7 +16,7 @@ import (
 // Counts is a fairq.Counts.
 type Counts struct{ Served, Refused, Evicted, Cost uint64 }
 
-// By returns what Top is to compare: the refusals, or the service.
+// By returns the count that Top compares: refusals or service.
 func By(refused bool) func(Counts) uint64 {
 	if refused {
 		return func(c Counts) uint64 { return c.Refused }
@@ -40,8 +41,8 @@ func (c *Counts) halve(times int64) {
 	c.Cost >>= n
 }
 
-// Count has the counts of a key since it was counted first, the same halved at each full minute,
-// and how many events before that may be missing.
+// Count has the counts of a key since it was first counted, the same halved at each full minute,
+// and how many earlier events may be missing.
 type Count[K comparable] struct {
 	Key           K
 	Total, Recent Counts
@@ -122,7 +123,7 @@ func (c *Counter[K]) newEntry(key K) *entry[K] {
 	return e
 }
 
-// siftDown moves an entry whose count has grown to where it belongs in the heap.
+// siftDown moves an entry whose count has grown to its place in the heap.
 func (c *Counter[K]) siftDown(e *entry[K]) {
 	for {
 		least := e.index
@@ -165,9 +166,8 @@ func (c *Counter[K]) Of(key K, now time.Time) (count Count[K]) {
 	return count
 }
 
-// Top returns the n keys with the most of a kind of event lately, the most first. Of those with as
-// many, a key with more events since it was counted first is before the others. It is
-// O(places * log places).
+// Top returns the n keys with the most of a kind of event lately, the most first. On a tie the key
+// with more events since it was first counted is first. It is O(places * log places).
 func (c *Counter[K]) Top(n int, of func(Counts) uint64, now time.Time) []Count[K] {
 	if c == nil || n <= 0 {
 		return nil

@@ -1,11 +1,11 @@
 //go:build unix
 
 // Package pgtest runs a Postgres server of its own for tests. It is in the root module for all
-// modules that need one, so it has no driver: what it asks of the server goes through psql.
+// modules that need a server, so it has no driver: it uses psql.
 //
-// The server is made from the programs found in PATH or where Debian puts them, in a temporary
-// folder, and is gone when the tests are over, however they end. Where there are none, tests are
-// skipped; in CI they fail.
+// It finds Postgres' programs in PATH or where Debian puts them, and keeps the server in a
+// temporary folder. The server ends with the tests, however these end. Without the programs tests
+// are skipped; in CI they fail.
 package pgtest
 
 import (
@@ -135,14 +135,14 @@ func find() (string, error) {
 		return "", errors.Join(errMissing, err)
 	}
 	version := func(path string) int {
-		v, _ := strconv.Atoi(strings.Split(path, "/")[4]) // what is no number is the oldest
+		v, _ := strconv.Atoi(strings.Split(path, "/")[4]) // a name without a number is the oldest
 		return v
 	}
 	return slices.MaxFunc(found, func(a, b string) int { return version(a) - version(b) }), nil
 }
 
-// unprivileged returns who runs the server, which refuses to be run by root. nil is the user of
-// this process.
+// unprivileged returns the user that runs the server, which refuses to run as root. nil is the
+// user of this process.
 func unprivileged() (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
 		return nil, nil
@@ -183,7 +183,7 @@ func run(cmd *exec.Cmd) error {
 func (s *Server) Start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// It has no port, which another server might be faster to take.
+	// No port, because another server might take it first.
 	args := []string{"-D", s.data(), "-k", s.dir, "-c", "listen_addresses="}
 	for _, c := range s.config {
 		args = append(args, "-c", c)
@@ -227,8 +227,8 @@ func (s *Server) await() error {
 // Stop ends the server; clients are cut off.
 func (s *Server) Stop() { s.end(syscall.SIGINT) }
 
-// Kill ends the server as a crash of it does. It stops at once, and Start has to recover what was
-// committed.
+// Kill ends the server as a crash of it does. It stops at once, and Start must recover the
+// committed changes.
 func (s *Server) Kill() { s.end(syscall.SIGQUIT) }
 
 func (s *Server) end(signal syscall.Signal) {
@@ -237,8 +237,8 @@ func (s *Server) end(signal syscall.Signal) {
 	if s.process == nil {
 		return
 	}
-	_ = s.process.Process.Signal(signal) // it may have ended already
-	<-s.done                             // how it ended is no news
+	_ = s.process.Process.Signal(signal) // it may have ended before
+	<-s.done                             // its exit status is no news
 	s.process = nil
 }
 

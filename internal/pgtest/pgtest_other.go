@@ -1,7 +1,7 @@
 //go:build !unix
 
-// Package pgtest runs a Postgres server of its own for tests. Here it cannot: those that need one
-// are skipped.
+// Package pgtest runs a Postgres server of its own for tests. Here it cannot, so these tests are
+// skipped.
 package pgtest
 
 import (
@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Server is a Postgres server, of which there is none here.
+// Server is a Postgres server; this system has none.
 type Server struct{}
 
 // Fast are no settings.
@@ -37,7 +37,7 @@ func New(...string) (*Server, error) {
 // Main is a TestMain.
 func Main(m *testing.M) { os.Exit(m.Run()) }
 
-// Nobody has a Server to call these of.
+// There is no Server, so these are never called.
 
 func (*Server) Kill()                      {}
 func (*Server) Remove()                    {}

@@ -11,8 +11,8 @@ func (s *Server) attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: s.cred, Pdeathsig: syscall.SIGQUIT}
 }
 
-// start starts a process and tells how it ended. The thread that does so must live as long as the
-// process: it is the end of that thread which sends the signal.
+// start starts a process and reports how it ended. The thread that starts it must live as long as
+// the process, because the end of that thread sends the signal.
 func start(cmd *exec.Cmd, started chan<- error, done chan<- exit) {
 	runtime.LockOSThread()
 	err := cmd.Start()

@@ -1,4 +1,4 @@
-// Package printable shows text that others have chosen to people: keys, kinds, errors.
+// Package printable makes text from outside readable: keys, kinds, errors.
 package printable
 
 import (
@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns a text that has something to see, and nothing that is not what it seems to be: the
-// same one, or if that is not so, the same one in quotes, with escapes as in Go. Different texts
-// stay different: one that begins with a quote is always one that was quoted here.
+// Text returns a text unchanged if it is visible and unambiguous, and otherwise in quotes with
+// escapes as in Go. Different texts stay different, because Text quotes every text that begins
+// with a quote.
 func Text(text string) string {
 	hidden := func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }
 	if text == "" || text[0] == '"' || strings.TrimSpace(text) != text || strings.ContainsFunc(text, hidden) {
@@ -21,7 +21,8 @@ func Text(text string) string {
 	return text
 }
 
-// Key is fmt.Sprint, but does not read what a key points to, which others may be changing.
+// Key is fmt.Sprint, but does not follow a pointer, because other goroutines may be changing its
+// target.
 func Key(key any) string {
 	switch k := key.(type) {
 	case string:
@@ -38,7 +39,7 @@ func Key(key any) string {
 // noLimit is fairq.MaxLen, which is a Capacity without a limit.
 const noLimit = 1 << 29
 
-// Fields shows a struct as %+v does, but for those fields that are zero and have nothing to say.
+// Fields shows a struct like %+v, without the fields that are zero.
 func Fields(v any) string {
 	var b strings.Builder
 	for field, value := range reflect.ValueOf(v).Fields() {
@@ -60,7 +61,7 @@ func Fields(v any) string {
 	return strings.TrimPrefix(b.String(), " ")
 }
 
-// Parse returns the text that Text shows like that.
+// Parse returns the text for which Text returns this.
 func Parse(shown string) (string, error) {
 	if !strings.HasPrefix(shown, `"`) {
 		return shown, nil
@@ -72,10 +73,10 @@ func Parse(shown string) (string, error) {
 	return text, nil
 }
 
-// maxName is how many bytes a name has at most.
+// maxName is the limit of a name, in bytes.
 const maxName = 100
 
-// CheckName returns an error if a source of package monitor cannot have this name, which becomes a
+// CheckName returns an error if a source of package monitor cannot have this name. Names become a
 // part of paths.
 func CheckName(name string) error {
 	switch {

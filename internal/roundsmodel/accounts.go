@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Accounts is Turns for items with costs. A key has an account: it has used its share of all rounds
-// before round, and used of its share of that.
+// Accounts is Turns for items with costs. A key has an account: it has used its shares of all
+// rounds before round, and used units of its share of that round.
 type Accounts[K comparable] struct {
 	ThisRound bool // as in Turns
 	Quantum   int
@@ -74,7 +74,7 @@ func (a *Accounts[K]) Push(key K, weight, cost int) {
 	}
 }
 
-// give gives a key a turn, in the round that its account is in from then on.
+// give gives a key a turn in the round of its account.
 func (a *Accounts[K]) give(k *account, join int) {
 	p := &k.places[slices.IndexFunc(k.places, func(p place) bool { return !p.turn })]
 	a.clock++
@@ -114,7 +114,7 @@ func (a *Accounts[K]) price(key K) {
 	}
 }
 
-// Settle is told that an item of a key, which has left, costs so much more than it has paid.
+// Settle adds the rest of an item's cost to the account of its key, after the item has left.
 func (a *Accounts[K]) Settle(key K, weight, more int) {
 	k := a.keys[key]
 	isIdle := k == nil || len(k.places) == 0
@@ -156,7 +156,7 @@ func (a *Accounts[K]) moveTurn(k *account) {
 	}
 }
 
-// Pop takes the next turn, and tells whose it was. There must be one.
+// Pop takes the next turn, and returns its key. There must be one.
 func (a *Accounts[K]) Pop() (next K) {
 	var first *place
 	for key, k := range a.keys {
@@ -185,8 +185,8 @@ func (a *Accounts[K]) Pop() (next K) {
 	return next
 }
 
-// Remove takes out an item of a key. If another one has no turn, that gets one in its place, else
-// the key gives up its last turn.
+// Remove takes out an item of a key. Its turn goes to an item of the key without one, or else the
+// key gives up its last turn.
 func (a *Accounts[K]) Remove(key K, i int) {
 	k := a.keys[key]
 	if items, turns := k.count(); items == turns {
@@ -215,7 +215,7 @@ func (a *Accounts[K]) Len(key K) (items int) {
 	return items
 }
 
-// Peek tells whose the next turn is, and leaves it.
+// Peek returns the key of the next turn.
 func (a *Accounts[K]) Peek() K { return a.Clone().Pop() }
 
 // drop takes out the i-th item of a key, and places without an item and a turn. If no key has an
@@ -268,7 +268,7 @@ func (a *Accounts[K]) Clone() *Accounts[K] {
 	return &c
 }
 
-// Future returns whose items leave, in order, round by round.
+// Future returns the keys of all items in the order in which they leave, round by round.
 func (a *Accounts[K]) Future() (rounds [][]K) {
 	c, round := a.Clone(), a.now
 	for n := c.len(); n > 0; n-- {
@@ -289,7 +289,7 @@ func (a *Accounts[K]) len() (n int) {
 	return n
 }
 
-// Rounds returns how many rounds behind the current one the last turn is that a key has.
+// Rounds returns how many rounds after the current one a key has its last turn.
 func (a *Accounts[K]) Rounds(key K) (rounds int) {
 	for _, p := range a.keys[key].places {
 		if p.turn {

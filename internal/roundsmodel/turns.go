@@ -1,7 +1,6 @@
-// Package roundsmodel says which key is next in rounds, as one would first write it: whenever a
-// round is used up, a snapshot of every key's first turns, sorted by age, becomes the next one. It
-// is what tests compare queues with. It knows nothing of how these do it, and all that it does is
-// slow.
+// Package roundsmodel is a naive model of rounds, with which tests compare queues. Whenever a
+// round is used up, a snapshot of every key's first turns, sorted by age, becomes the next round.
+// It shares no code with the queues, and it is slow.
 package roundsmodel
 
 import (
@@ -9,14 +8,13 @@ import (
 	"slices"
 )
 
-// Turns is the turns that keys have. A key has as many as items.
+// Turns has the turns of all keys, one for each item.
 type Turns[K comparable] struct {
-	// ThisRound says that a key that was not served in the current round may join its end. It may
-	// change.
+	// ThisRound lets a key that was not served in the current round join its end. It may change.
 	ThisRound bool
 
 	keys   map[K]*turns
-	round  []turn[K] // what is left of the current round: first turns of their keys
+	round  []turn[K] // the rest of the current round: first turns of their keys
 	served map[K]bool
 	begun  bool // there was a round
 	clock  int
@@ -57,7 +55,7 @@ func (t *Turns[K]) Push(key K, weight int) {
 	k.given = append(k.given, t.clock)
 }
 
-// Pop takes the next turn, and tells whose it was. There must be one.
+// Pop takes the next turn, and returns its key. There must be one.
 func (t *Turns[K]) Pop() (key K) {
 	if len(t.round) == 0 {
 		t.begin()
@@ -118,7 +116,7 @@ func (t *Turns[K]) Clone() *Turns[K] {
 	return &c
 }
 
-// Future returns whose turns there are, in order, round by round.
+// Future returns the keys of all turns in order, round by round.
 func (t *Turns[K]) Future() (rounds [][]K) {
 	for c := t.Clone(); len(c.keys) > 0; {
 		if len(c.round) == 0 {

@@ -1,10 +1,10 @@
 // Release prepares a release of all modules of this repository under one version, and proves that
-// it installs.
+// users can install it.
 //
 //	go run ./release                  # in tools: prove that what is committed installs as it would when released
 //	go run ./release -version v0.1.0  # prepare that version too: everything but the push
 //
-// docs/releasing.md tells why all modules have one version.
+// docs/releasing.md says why all modules have one version.
 package main
 
 import (
@@ -41,8 +41,8 @@ type part struct {
 	file *modfile.File
 }
 
-// isCommand tells whether the part is installed with go install and a version, which refuses a go.mod
-// that replaces modules. So what is tagged for it is a commit of its own, behind the release.
+// isCommand reports whether users install the part with go install and a version, which refuses a
+// go.mod with replace. So its tag is on a commit of its own, behind the release.
 func (p part) isCommand() bool { return strings.HasPrefix(p.dir, "cmd/") }
 
 // replaceNothing writes the go.mod of a command as users get it.
@@ -62,8 +62,8 @@ func (p part) replaceNothing(root string) error {
 
 func (p part) path() string { return p.file.Module.Mod.Path }
 
-// tag is what the go command looks for, see "Mapping versions to commits" in the Go Modules
-// Reference.
+// tag returns the tag that the go command looks for, see "Mapping versions to commits" in the Go
+// Modules Reference.
 func (p part) tag(version string) string { return path.Join(p.dir, version) }
 
 func main() {
@@ -94,7 +94,7 @@ func run(root, version string) error {
 	if err != nil {
 		return err
 	}
-	if revision == "" { // all was prepared already
+	if revision == "" { // everything was prepared before
 		revision = "HEAD"
 	}
 	if err := prove(root, revision, version, parts); err != nil {
@@ -103,8 +103,7 @@ func run(root, version string) error {
 	return tag(root, version, parts)
 }
 
-// find returns the modules of the repository, the root first, without that of the tools, which no
-// user needs.
+// find returns the modules of the repository, the root first, without tools, which no user needs.
 func find(root string) (parts []part, err error) {
 	err = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		switch {
@@ -191,8 +190,8 @@ func prepare(root, version string, parts []part) error {
 	return os.WriteFile(name, []byte(dated), 0o666)
 }
 
-// prove packs a revision into a module proxy in the file system, as it would be served when it is
-// released, and installs every module from it, each in an empty module outside of the repository
+// prove packs a revision into a module proxy in the file system, as a proxy would serve the
+// release. Then it installs every module from it, each in an empty module outside the repository,
 // with a module cache that has none of ours.
 func prove(root, revision, version string, parts []part) error {
 	tmp, err := os.MkdirTemp("", "fairq-release-")
@@ -238,8 +237,8 @@ func prove(root, revision, version string, parts []part) error {
 	return installs.Wait()
 }
 
-// userEnv is the environment of a user who has nothing of ours. Modules of others come from this
-// machine's cache if they are there.
+// userEnv is the environment of a user without our modules. Other modules come from this machine's
+// cache if possible.
 func userEnv(tmp, proxy, prefix string) (env []string, err error) {
 	old, err := command(tmp, nil, "go", "env", "GOMODCACHE", "GOPROXY")
 	if err != nil {
@@ -248,7 +247,7 @@ func userEnv(tmp, proxy, prefix string) (env []string, err error) {
 	cache, proxies, _ := strings.Cut(old, "\n")
 	return append(os.Environ(),
 		"GOWORK=off",
-		// the cache can be deleted, and what was built is found again in another folder
+		// the cache can be deleted, and builds are found again in another folder
 		"GOFLAGS=-modcacherw -trimpath",
 		"GOMODCACHE="+filepath.Join(tmp, "cache"),
 		"GOPROXY="+fileURL(proxy)+","+fileURL(filepath.Join(cache, "cache", "download"))+","+proxies,
@@ -317,8 +316,8 @@ func pack(proxy, tree string, m module.Version, p part) error {
 	return nil
 }
 
-// install does what a user does with a module: go get, and build and run a program. The program is
-// in testdata; for a module that has none there, all its packages are built.
+// install installs a module like a user: go get, then build and run a program. The program is in
+// testdata; without one, install builds all packages of the module.
 func install(dir string, env []string, p part, version string) error {
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		return err
@@ -347,7 +346,7 @@ func install(dir string, env []string, p part, version string) error {
 	return nil
 }
 
-// installCommand does what a user does with a command: go install with a version, and run it.
+// installCommand installs a command like a user, by go install with a version, and runs it.
 func installCommand(dir string, env []string, p part, version string) error {
 	bin := filepath.Join(dir, "bin")
 	if _, err := command(dir, append(slices.Clip(env), "GOBIN="+bin), "go", "install", p.path()+"@"+version); err != nil {
@@ -361,7 +360,7 @@ func installCommand(dir string, env []string, p part, version string) error {
 	return err
 }
 
-// tag commits what was prepared and tags it for every module.
+// tag commits the prepared release and tags it for every module.
 func tag(root, version string, parts []part) error {
 	if _, err := command(root, nil, "git", "commit", "--quiet", "--all", "--allow-empty", "--message", "Release "+version); err != nil {
 		return err
@@ -399,7 +398,7 @@ func commitCommand(root, version string, p part) (commit string, err error) {
 	return commit, errors.Join(err, restored)
 }
 
-// command runs a command and returns what it prints, without the line breaks at its end.
+// command runs a command and returns its output, without the line breaks at the end.
 func command(dir string, env []string, args ...string) (string, error) {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir, cmd.Env = dir, env

@@ -2,8 +2,8 @@
 //
 //	go run ./systems windows/386 darwin/arm64  # in tools
 //
-// It checks types, and of what is imported from elsewhere only the declarations. Go vet would first
-// compile all that for each system, which takes minutes on a machine that has not done so before.
+// It checks types, and reads only the declarations of imported modules. Go vet would first compile
+// these for each system, which takes minutes the first time.
 package main
 
 import (
@@ -36,7 +36,7 @@ func run(root string, systems []string) error {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	// In one workspace what several modules import is read once.
+	// In one workspace the common imports of several modules are read once.
 	work := exec.Command("go", append([]string{"work", "init"}, modules...)...)
 	work.Dir, work.Env = tmp, append(os.Environ(), "GOWORK=")
 	if out, err := work.CombinedOutput(); err != nil {

@@ -2,7 +2,7 @@
 //
 //	go run ./internal/diagrams/rounds > docs/rounds.svg
 //
-// Everything in it but the order of arrival is what a [fairq.Queue] does.
+// A [fairq.Queue] computes everything in it except the order of arrival.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/fairq/fairq"
 )
 
-// arrivals is whose the items are, in the order in which they arrive.
+// arrivals has the keys of the items, in order of arrival.
 const arrivals = "AAAACABAB"
 
 var colors = map[rune]string{'A': "#2563eb", 'B': "#c2410c", 'C': "#15803d"}
@@ -30,7 +30,7 @@ func main() {
 	}
 }
 
-// arrive returns the items in the order of their arrival, in which a FIFO serves them too.
+// arrive returns the items in order of arrival, which is the order of a FIFO.
 func arrive() (items []item) {
 	for i, key := range arrivals {
 		items = append(items, item{key, i + 1})
@@ -53,8 +53,8 @@ func serve(items []item) (served []item) {
 	}
 }
 
-// split cuts what was served into rounds. A key is served once in a round, so where one comes
-// again a round begins.
+// split cuts the served items into rounds. A key is served once in a round, so a round begins
+// where a key comes again.
 func split(served []item) (rounds [][]item) {
 	in := map[rune]bool{}
 	for _, it := range served {
@@ -148,8 +148,8 @@ func (p *picture) rounds(rounds [][]item) {
 
 func place(i int) int { return 215 + 74*i }
 
-// leaving draws a line of items in the order in which they leave, and a mark where the last one of
-// each key does.
+// leaving draws a line of items in the order in which they leave, and marks the last one of each
+// key.
 func (p *picture) leaving(y int, name, how string, items []item) {
 	p.add(`<rect x="150" y="%d" width="702" height="40" rx="6" fill="%s"/>`, y-20, band)
 	p.text(28, y, "key", dark, "%s", name)

@@ -21,7 +21,7 @@ func main() {
 	}
 }
 
-// Before it is put and after it is gone, a task is in none of the package's states.
+// Before its put and after it has left, a task has no state of the package.
 const (
 	none task.State = 0
 	gone task.State = 1 << 7
@@ -131,7 +131,7 @@ func draw() []byte {
 	return p.Bytes()
 }
 
-// end draws what is not a state: where tasks come from and go to.
+// end draws where tasks come from and go to, which are not states.
 func (p *picture) end(x, y, width int, name string) {
 	p.add(`<rect x="%d" y="%d" width="%d" height="44" rx="22" fill="#ffffff" `+
 		`stroke="%s" stroke-width="1.5" stroke-dasharray="4 3"/>`, x-width/2, y-22, width, gray)
@@ -145,7 +145,7 @@ func (p *picture) arrow(a arrow) {
 	}
 }
 
-// tip defines what is at the end of arrows.
+// tip defines the tip of arrows.
 func (p *picture) tip() {
 	p.add(`<marker id="tip" orient="auto" markerUnits="userSpaceOnUse" markerWidth="9" markerHeight="10" refY="5">`+
 		`<path d="M0 0L9 5L0 10z" fill="%s"/></marker>`, dark)
