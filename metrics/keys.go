@@ -23,23 +23,23 @@ func keyMetrics() []Metric {
 	}
 }
 
-// other is the label of all keys that have none of their own.
+// other is the label of all keys without one of their own.
 const other = "other"
 
-// A key gets a label if it has this share of what its source has served or refused since the last
-// look, and keeps it for that long after it had: each key that a system has ever been told of costs
-// it memory.
+// A key gets a label if it has this share of the items that its source has served or refused since
+// the last look. It keeps the label for this time after it last had the share, because each label
+// costs a metrics system memory.
 const (
 	minShare = 0.01
 	keep     = time.Hour
 )
 
-// events are what is counted of a key: served, refused, evicted, and the cost.
+// events are the counters of a key: served, refused, evicted, and the cost.
 type events [4]uint64
 
 func eventsOf(c fairq.Counts) events { return events{c.Served, c.Refused, c.Evicted, c.Cost} }
 
-// since returns what has been counted since; all if it was counted anew.
+// since returns the difference to earlier counts, or all counts if the counting has restarted.
 func (e events) since(last events) events {
 	for i := range e {
 		if e[i] >= last[i] {
@@ -56,7 +56,7 @@ func (e events) plus(d events) events {
 	return e
 }
 
-// totals returns what a source has counted of all keys.
+// totals returns the counts of a source over all keys.
 func totals(stats any) events {
 	switch s := stats.(type) {
 	case fairq.Stats:
@@ -69,13 +69,13 @@ func totals(stats any) events {
 	return events{}
 }
 
-// told is what was returned of the keys of a source. The values of the keys that have labels, of
-// those that had, and of other, are together what the source has counted.
-type told struct {
+// keyValues has the exported values of a source's keys. The values of keys with labels, of keys that
+// had one, and of other sum up to the counts of the source.
+type keyValues struct {
 	total events
 	last  map[string]events // of the keys that are counted
 	keys  map[string]*labelled
-	gone  events // the values of keys that have no label any more
+	gone  events // the values of keys that lost their label
 	other events
 }
 
@@ -84,8 +84,8 @@ type labelled struct {
 	until time.Time
 }
 
-// add counts what has happened since the last look.
-func (t *told) add(total events, stats []fairq.KeyStat[string], n int, now time.Time) {
+// add counts the events since the last look.
+func (t *keyValues) add(total events, stats []fairq.KeyStat[string], n int, now time.Time) {
 	grown := total.since(t.total)
 	t.total = total
 	last := t.last
@@ -135,8 +135,8 @@ func (t *told) add(total events, stats []fairq.KeyStat[string], n int, now time.
 }
 
 // metrics returns the metrics of the keys of a source.
-func (t *told) metrics(ctx context.Context, s *monitor.Source, stats any, n int) []Metric {
-	keys, _ := s.KeyStats(ctx, math.MaxInt32, fairq.ByServed) // there are none of a queue that is closed
+func (t *keyValues) metrics(ctx context.Context, s *monitor.Source, stats any, n int) []Metric {
+	keys, _ := s.KeyStats(ctx, math.MaxInt32, fairq.ByServed) // a closed queue has none
 	if t.keys == nil {
 		t.keys = map[string]*labelled{}
 	}

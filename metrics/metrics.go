@@ -1,5 +1,5 @@
-// Package metrics has queues and pools in numbers. It is for programs that export numbers to other
-// systems: the modules metrics/prometheus and metrics/otel do.
+// Package metrics has the numbers of queues and pools. It is for programs that export them to
+// other systems, like the modules metrics/prometheus and metrics/otel.
 //
 //	set := metrics.New(10,
 //		monitor.FairQueue("jobs", queue, nil),
@@ -22,7 +22,7 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Kind says what can be done with the values of a metric.
+// Kind is the kind of a metric.
 type Kind uint8
 
 // The kinds.
@@ -32,15 +32,15 @@ const (
 	Histogram             // they count durations by size
 )
 
-// Metric is something that is measured.
+// Metric is a measured quantity.
 type Metric struct {
 	Name string // in lower case, with dots, such as fairq.queue.items
-	Unit string // "s" for seconds; what is counted, in braces; or empty
+	Unit string // "s" for seconds; the counted thing, in braces; or empty
 	Help string
 	Kind Kind
 
-	// Values are by the value of an attribute, such as the state of tasks; or there is one, at "",
-	// and the name of the attribute is empty. There are none in a Histogram.
+	// Values are by the value of an attribute, such as the state of tasks. Without an attribute
+	// there is one value, at "". A Histogram has none.
 	Attribute string
 	Values    map[string]float64
 	Histogram fairq.Histogram
@@ -54,13 +54,13 @@ type Set struct {
 
 type exported struct {
 	*monitor.Source
-	turn chan struct{} // has room for one: who has sent may use the rest
-	told told
+	turn chan struct{} // has room for one: the sender may use the rest
+	keys keyValues
 }
 
-// New returns a Set. Of each source it has up to n keys by name: those with one percent of what was
-// served or refused between two looks, for an hour after; all others together are "other". See
-// CountKeys of [fairq.Options]. It panics if two sources have the same name.
+// New returns a Set. Of each source it has up to n keys by name: the keys with one percent of the
+// items served or refused between two looks, for an hour after; all others together are "other".
+// See CountKeys of [fairq.Options]. It panics if two sources have the same name.
 func New(n int, sources ...*monitor.Source) *Set {
 	set := &Set{keys: n}
 	for _, s := range sources {
@@ -81,7 +81,8 @@ func (s *Set) All() []Metric {
 	return all
 }
 
-// timeout is how long Look waits for an answer, and grace for the end of a call that was cancelled.
+// timeout is how long Look waits for an answer, and grace for the end of a call that was
+// cancelled.
 const (
 	timeout = 3 * time.Second
 	grace   = time.Second
@@ -89,8 +90,8 @@ const (
 
 // Look returns the metrics of each source as of now, by its name. It looks at all sources at the
 // same time. A FairQueue and a pool always answer; a queue of tasks in a database is read, until
-// ctx is done, and for 3 seconds at most. If it has not answered, there are only the metrics that
-// this process has counted itself, and fairq.up is 0. Look takes 4 seconds at most, whatever the
+// ctx is done, and for 3 seconds at most. Without an answer there are only the metrics that this
+// process has counted itself, and fairq.up is 0. Look takes at most 4 seconds, whatever the
 // sources do.
 func (s *Set) Look(ctx context.Context) map[string][]Metric {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -118,7 +119,7 @@ func (s *Set) Look(ctx context.Context) map[string][]Metric {
 	return byName
 }
 
-// look returns the metrics of a source. It waits for those who look at it.
+// look returns the metrics of a source. It waits for other looks at the source.
 func (e *exported) look(ctx context.Context, keys int) []Metric {
 	select {
 	case e.turn <- struct{}{}:
@@ -129,7 +130,7 @@ func (e *exported) look(ctx context.Context, keys int) []Metric {
 	stats, err := e.Stats(ctx)
 	found := append(of(stats, err == nil), up(err == nil))
 	if keys > 0 {
-		found = append(found, e.told.metrics(ctx, e.Source, stats, keys)...)
+		found = append(found, e.keys.metrics(ctx, e.Source, stats, keys)...)
 	}
 	return found
 }
@@ -188,7 +189,7 @@ func ofFairQueue(s *fairq.Stats) []Metric {
 }
 
 func ofTaskQueue(s *task.Stats, isUp bool) []Metric {
-	if !isUp && *s == (task.Stats{}) { // the queue is closed: its counters do not begin anew
+	if !isUp && *s == (task.Stats{}) { // the queue is closed: its counters stay
 		return nil
 	}
 	own := []Metric{

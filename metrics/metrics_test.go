@@ -187,7 +187,7 @@ func (sleeper) Failures() []pool.Failure { return nil }
 func (sleeper) Pause()                   {}
 func (sleeper) Resume()                  {}
 
-// log is a Times that remembers what it is told.
+// log is a Times that records its calls.
 type log struct {
 	mu    sync.Mutex
 	lines []string

@@ -9,18 +9,18 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Times is told how long the tasks of a pool wait and run, by the goroutines that run them.
+// Times records how long the tasks of a pool wait and run. The goroutines of the handlers call it.
 type Times interface {
-	// Waited is told for how long a task had been ready when its handler was called. It is not
-	// called for the items of a FairQueue.
+	// Waited records how long a task had been ready when its handler was called. It is not called
+	// for items of a FairQueue.
 	Waited(ctx context.Context, class string, d time.Duration)
 
-	// Ran is told how long a handler has run, and what came of it: "succeeded", "retried",
-	// "snoozed", "failed", "cancelled" or "lost".
+	// Ran records how long a handler has run, and its outcome: "succeeded", "retried", "snoozed",
+	// "failed", "cancelled" or "lost".
 	Ran(ctx context.Context, class, outcome string, d time.Duration)
 }
 
-// These describe what Times is told: the first with the attribute class, the second also with the
+// These describe the records of Times: the first has the attribute class, the second also the
 // attribute outcome.
 const (
 	WaitName = "fairq.pool.wait"
@@ -29,9 +29,9 @@ const (
 	RunHelp  = "How long handlers have run."
 )
 
-// Observe returns an Observer for the Options of a pool that tells t, and then o. Who takes tasks
-// without a pool can call it: Started with the time since the task's ReadyAt, and with how long the
-// work took Succeeded, Retried, Failed, Cancelled or Lost.
+// Observe returns an Observer for the Options of a pool that calls t, and then o. Programs without
+// a pool can call it themselves: Started with the time since the task's ReadyAt, then Succeeded,
+// Retried, Failed, Cancelled or Lost with the run time.
 func Observe[V any](o pool.Observer[V], t Times) pool.Observer[V] {
 	next := o
 	o.Started = func(ctx context.Context, class string, tk *task.Task[V], waited time.Duration) {

@@ -1,5 +1,5 @@
-// Admission shows what one tenant with 200 open connections does to ten others: with nothing, behind
-// a semaphore, and behind an admit.Limiter.
+// Admission shows what one tenant with 200 open connections does to ten others: with nothing,
+// behind a semaphore, and behind an admit.Limiter.
 //
 //	go run ./examples/admission
 package main
@@ -30,7 +30,7 @@ const (
 	pause = 100 * time.Millisecond
 )
 
-// gates are what requests go through on their way to the handler.
+// gates are the ways of requests to the handler.
 var gates = []struct {
 	name string
 	gate func(http.Handler) http.Handler
@@ -44,7 +44,8 @@ var gates = []struct {
 
 func tenant(r *http.Request) string { return r.Header.Get("Tenant") }
 
-// semaphore is what x/sync/semaphore does: who waits to send to a channel is served in order.
+// semaphore is first come, first served, like x/sync/semaphore: a channel serves waiting senders
+// in order.
 func semaphore(next http.Handler) http.Handler {
 	permits := make(chan struct{}, limit)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -79,8 +80,8 @@ func run(out io.Writer, length time.Duration) (p99 []time.Duration, err error) {
 	return p99, w.Flush()
 }
 
-// measure returns how long the requests of light tenants took, and how many of the heavy one were
-// done.
+// measure returns how long the requests of light tenants took, and how many requests of the heavy
+// one were done.
 func measure(gate func(http.Handler) http.Handler, length time.Duration) (times []time.Duration, served int) {
 	var active atomic.Int32
 	server := httptest.NewServer(gate(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -88,7 +89,7 @@ func measure(gate func(http.Handler) http.Handler, length time.Duration) (times 
 		if tenant(r) == "heavy" {
 			took = slow
 		}
-		// What does the work has room for so many; with more, each takes longer.
+		// The work has room for this many requests; with more, each takes longer.
 		n := active.Add(1)
 		defer active.Add(-1)
 		time.Sleep(took * time.Duration(max(limit, n)) / limit)

@@ -1,6 +1,6 @@
 // Dashboard replays the log of a computing grid through a queue and workers, and shows both on a
-// page: who waits, for how long, and how mallory, who sends a flood of jobs every half a minute,
-// takes nothing away from the others.
+// page: which users wait and for how long. Mallory sends a flood of jobs every half a minute, and
+// delays nobody else.
 //
 //	go run ./examples/dashboard
 package main
@@ -26,7 +26,7 @@ import (
 	"github.com/fairq/fairq/pool"
 )
 
-// The log has the jobs of 1,600 servers. To go easy on the machine, one job in ten is replayed.
+// The log has the jobs of 1,600 servers. One job in ten is replayed, to spare the machine.
 const (
 	servers = 160
 	oneIn   = 10
@@ -39,12 +39,12 @@ type job struct {
 	run    int64
 }
 
-// settings are what the command line says.
+// settings are the flags of the command line.
 type settings struct {
 	log   string
 	addr  string
 	speed float64 // seconds of the log in a second
-	flood int     // jobs that mallory sends at once
+	flood int     // jobs of a flood
 	every time.Duration
 }
 
@@ -81,7 +81,7 @@ func run(ctx context.Context, s settings, out io.Writer) error {
 		CountKeys: 250,
 	})
 	workers := pool.NewWorkers(queue, func(ctx context.Context, j job) error {
-		_ = sleep(ctx, s.scaled(j.run)) // at the end it stops, and that is no failure
+		_ = sleep(ctx, s.scaled(j.run)) // the end of ctx is no failure
 		return nil
 	}, &pool.Options[job]{Workers: servers})
 
@@ -94,10 +94,11 @@ func run(ctx context.Context, s settings, out io.Writer) error {
 	address := listener.Addr().String()
 	grid := monitor.FairQueue("grid", queue, func(j job) string { return fmt.Sprintf("runs for %d s", j.run) })
 	m := monitor.New(&monitor.Options{
-		// Whoever can reach the page may do all. A page of another name for this address may not.
+		// Every client that reaches the page may do everything. A page of another name for this
+		// address may not.
 		Actions: func(r *http.Request, _ monitor.Action) bool { return r.Host == address },
 	}, grid, monitor.Pool("servers", workers, grid))
-	go m.Run(ctx) // so that a page opens with what was before
+	go m.Run(ctx) // so that a page opens with its history
 	server := &http.Server{
 		Handler:           m,
 		ReadHeaderTimeout: 5 * time.Second,
@@ -115,12 +116,12 @@ func run(ctx context.Context, s settings, out io.Writer) error {
 	return errors.Join(err, server.Close(), ignoreCancel(workers.Shutdown(ctx)))
 }
 
-// scaled returns how long so many seconds of the log take.
+// scaled returns how long seconds of the log take.
 func (s settings) scaled(seconds int64) time.Duration {
 	return time.Duration(float64(seconds) / s.speed * float64(time.Second))
 }
 
-// replay pushes the jobs when they are due. Those that are refused are lost.
+// replay pushes the jobs when they are due. Refused jobs are lost.
 func (s settings) replay(ctx context.Context, queue *fairq.FairQueue[string, job], jobs []job) error {
 	begin := time.Now()
 	for _, j := range jobs {
@@ -134,7 +135,7 @@ func (s settings) replay(ctx context.Context, queue *fairq.FairQueue[string, job
 	return ctx.Err()
 }
 
-// flood sends mallory's jobs, each of which runs for an hour.
+// flood sends mallory's jobs; each runs for an hour.
 func flood(ctx context.Context, s settings, queue *fairq.FairQueue[string, job]) {
 	for sleep(ctx, s.every/2) == nil {
 		for range s.flood {

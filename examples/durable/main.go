@@ -8,8 +8,8 @@
 //	curl -H 'X-Tenant: alice' 'localhost:8082/jobs/1?wait=10s'
 //	curl localhost:8082/stats
 //
-// PUT /jobs/NAME orders that a text be hashed again and again, and answers as soon as that is
-// stored: 201, or 200 if it was ordered before. So whoever got no answer can just put it again.
+// PUT /jobs/NAME orders that a text be hashed again and again, and answers when the order is
+// stored: 201, or 200 if it was ordered before. So a client without an answer can put it again.
 // GET answers with the digest, or 202 if that takes longer than the client wants to wait. Tenants
 // take turns, whatever they have ordered, before and after a restart.
 package main
@@ -95,7 +95,7 @@ func parse(args []string, help io.Writer) (config, error) {
 	return c, nil
 }
 
-// open is the one place that knows which database it is.
+// open is the only place that knows the database.
 func open(ctx context.Context, c config) (orders, error) {
 	if c.postgres != "" {
 		return openPostgres(ctx, c.postgres)
@@ -103,7 +103,7 @@ func open(ctx context.Context, c config) (orders, error) {
 	return openSQLite(ctx, c.file)
 }
 
-// serve runs the service until ctx is done. What is not done then stays in the database.
+// serve runs the service until ctx is done. Unfinished jobs stay in the database.
 func serve(ctx context.Context, c config, log *slog.Logger) (err error) {
 	listener, err := net.Listen("tcp", c.addr)
 	if err != nil {
@@ -115,10 +115,10 @@ func serve(ctx context.Context, c config, log *slog.Logger) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, all.close()) }()
-	last := context.Background() // for what is to be done at the end
+	last := context.Background() // for the shutdown
 	tasks, err := task.Open(ctx, all.store(), "jobs", &task.Options[name]{
 		Grace: c.keep,
-		// also counts those that ended with the process, in case it was the job that killed it
+		// counts attempts that ended with the process too, because the job may have killed it
 		MaxAttempts: maxAttempts,
 	})
 	if err != nil {

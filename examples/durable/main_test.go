@@ -26,7 +26,7 @@ import (
 	"github.com/fairq/fairq/internal/pgtest"
 )
 
-// asProgram makes the test binary the program, which so is checked by the race detector too.
+// asProgram makes the test binary the program, so that the race detector checks it too.
 const asProgram = "FAIRQ_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	pgtest.Main(m)
 }
 
-// timeout is for what takes some seconds, on a machine that is very busy.
+// timeout is long enough for some seconds of work on a very busy machine.
 const timeout = time.Minute
 
 // process is the program as its users run it.
@@ -96,7 +96,7 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-// stop ends the program as it should be ended.
+// stop ends the program with an interrupt.
 func (p *process) stop() {
 	p.t.Helper()
 	require.NoError(p.t, p.cmd.Process.Signal(syscall.SIGTERM))
@@ -196,8 +196,8 @@ func (p *process) awaitState(what string, expected func(state) bool) {
 	require.Fail(p.t, "never "+what, "%+v", s)
 }
 
-// Alice orders a lot. In the middle of it the process, or one of two, is killed. What was accepted
-// is done, by whoever is there, and bob does not wait for alice.
+// While alice orders a lot, the process, or one of two, is killed. Every accepted job is done, by
+// any process, and bob does not wait for alice.
 func nothingIsLost(t *testing.T, launch func() *process, others bool) {
 	const alices, bobs = 100, 3
 	p := launch()
@@ -208,7 +208,7 @@ func nothingIsLost(t *testing.T, launch func() *process, others bool) {
 	for i := range alices / 2 {
 		p.mustPut("alice", i, http.StatusCreated)
 	}
-	// The rest is ordered while the process is killed; what is not answered is unknown.
+	// The rest is ordered while the process is killed; without an answer the outcome is unknown.
 	unknown := make([]bool, alices)
 	var clients sync.WaitGroup
 	for i := alices / 2; i < alices; i++ {
@@ -244,8 +244,8 @@ func nothingIsLost(t *testing.T, launch func() *process, others bool) {
 	for i := range alices {
 		alice = append(alice, p.await("alice", i))
 	}
-	// While bob waits, alice has a turn for each of his. Those that were interrupted are first,
-	// and as many run here.
+	// While bob waits, alice has a turn for each of his. Interrupted jobs are first, and as many
+	// run here.
 	for _, o := range bob {
 		before := 0
 		for _, a := range alice {

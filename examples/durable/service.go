@@ -25,14 +25,14 @@ const (
 	topTenants    = 10 // in /stats
 )
 
-// name is what a job is called. It is all that its task has to hold: the rest is in the table of
-// orders.
+// name is the name of a job. Its task holds nothing else: the rest is in the table of orders.
 type name struct{ Tenant, Job string }
 
-// uniqueKey is by what one waits for the task. No tenant has a slash in its name.
+// uniqueKey returns the unique key of a job's task, by which clients wait. No tenant has a slash
+// in its name.
 func (n name) uniqueKey() string { return n.Tenant + "/" + n.Job }
 
-// order is what a tenant has ordered.
+// order is an order of a tenant.
 type order struct {
 	Text     []byte `json:"-"`
 	Rounds   int
@@ -41,8 +41,7 @@ type order struct {
 	Digest   string
 }
 
-// orders is a table of orders in the database that the tasks are in too. In a real program it is
-// the business.
+// orders is a table of orders in the database of the tasks. In a real program it is the business.
 type orders interface {
 	// place adds an order, and calls put with a context that carries the transaction: there is an
 	// order if, and only if, there is a task for it. It returns false if there is such an order
@@ -52,7 +51,7 @@ type orders interface {
 	// find returns an order, nil if there is none.
 	find(ctx context.Context, n name) (*order, error)
 
-	// finish writes down the outcome. It may be called again for the same order.
+	// finish stores the outcome. It may be called again for the same order.
 	finish(ctx context.Context, n name, digest string) error
 
 	store() task.Store
@@ -63,11 +62,11 @@ type orders interface {
 type service struct {
 	orders orders
 	tasks  *task.Queue[name]
-	ending context.Context // done when nobody may wait any more
+	ending context.Context // done when clients must stop waiting
 }
 
-// work does a job. If the process is killed in the middle of it, or after finish and before the
-// task is acked, it is done once more: so that must do no harm.
+// work does a job. If the process is killed during it, or between finish and the ack, the job is
+// done again, so work is idempotent.
 func (s *service) work(ctx context.Context, t *task.Task[name]) error {
 	o, err := s.orders.find(ctx, t.Payload)
 	switch {
@@ -136,7 +135,7 @@ func (s *service) putJob(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// getJob waits for a job in whatever process it is done.
+// getJob waits for a job, whichever process does it.
 func (s *service) getJob(w http.ResponseWriter, r *http.Request) {
 	n, err := nameOf(r)
 	if err != nil {
@@ -167,13 +166,13 @@ func (s *service) getJob(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// await waits for the outcome of a job, and returns its order as it is then.
+// await waits for the outcome of a job, and returns its order after that.
 func (s *service) await(ctx context.Context, n name, wait time.Duration) (*order, error) {
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	defer context.AfterFunc(s.ending, cancel)()
 	err := s.tasks.Wait(waiting, n.uniqueKey())
-	// which means that it ended long ago
+	// it ended long ago
 	if err != nil && waiting.Err() == nil && !errors.Is(err, task.ErrNotFound) {
 		return nil, err
 	}

@@ -6,11 +6,11 @@
 //	curl localhost:8081/stats
 //
 // POST /jobs hashes a text as often as the client asks for, and answers with the digest when that
-// is done. 429 means that the tenant has its share of the queue already, or that the queue is
-// full; Retry-After tells when to come back. If a client disconnects, its job is taken out of the
-// queue, or cancelled if it is running. SIGTERM or an interrupt ends the service as soon as all
-// accepted jobs are done; those for which the grace period is too short are answered with 503. A
-// second signal ends it at once.
+// is done. 429 means that the tenant has its share of the queue, or that the queue is full;
+// Retry-After says when to come back. If a client disconnects, its job leaves the queue, or is
+// cancelled if it is running. SIGTERM or an interrupt ends the service as soon as all accepted
+// jobs are done. Jobs that exceed the grace period get a 503. A second signal ends the service
+// immediately.
 package main
 
 import (
@@ -114,22 +114,21 @@ func serve(ctx context.Context, c config, log *slog.Logger) error {
 	log.Info("draining", "queued", s.queue.Len(), "grace", c.grace)
 	grace, cancel := context.WithTimeout(context.Background(), c.grace)
 	defer cancel()
-	// The server goes on meanwhile: who comes now is told with 503 that it is about to end, and
-	// can still ask for /stats.
+	// The server goes on: a new job gets a 503, and /stats still works.
 	unfinished := s.drain(grace)
 
 	last, cancel := context.WithTimeout(context.Background(), handOver)
 	defer cancel()
 	if server.Shutdown(last) != nil {
-		// All that is left are connections without an accepted job, or whose clients do not read.
+		// Only connections without an accepted job are left, or with clients that do not read.
 		server.Close()
 	}
 	log.Info("stopped", "unfinished", unfinished)
 	return err
 }
 
-// newServer sets no WriteTimeout: that would include the time for which a job waits. The
-// ReadTimeout does not, the server lifts it when it has read the text.
+// newServer sets no WriteTimeout, because that would include the wait of a job. The ReadTimeout
+// does not: the server lifts it after it has read the text.
 func newServer(h http.Handler) *http.Server {
 	return &http.Server{Handler: h, ReadTimeout: readTime, IdleTimeout: time.Minute}
 }

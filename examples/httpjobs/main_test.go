@@ -16,11 +16,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// timeout is for what takes milliseconds, on a machine that is very busy.
+// timeout is long enough for milliseconds of work on a very busy machine.
 const timeout = 20 * time.Second
 
-// TestProgram does what SIGTERM does while a job runs and another is queued: both are answered, and
-// who comes then is told to go elsewhere.
+// TestProgram sends SIGTERM while a job runs and another is queued. Both are answered, and a later
+// one is refused.
 func TestProgram(t *testing.T) {
 	ctx, terminate := context.WithCancel(t.Context())
 	output, log := io.Pipe()

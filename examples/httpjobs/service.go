@@ -28,12 +28,13 @@ const (
 	countedTenants = 1000
 )
 
-// statusDisconnected is what nginx logs if the client has disconnected. Only one that has closed
-// just its side of the connection reads it; an empty answer would look like success to it.
+// statusDisconnected is the status that nginx logs if the client has disconnected. Only a client
+// that has closed just its side of the connection reads it; an empty answer would look like
+// success to it.
 const statusDisconnected = 499
 
-// service answers requests with what its workers make of them. Its handlers put jobs into the
-// queue and wait, its workers take them out and answer.
+// service has handlers that put jobs into the queue and wait, and workers that take jobs out and
+// answer.
 type service struct {
 	queue   *fairq.FairQueue[string, *job]
 	work    work
@@ -58,15 +59,14 @@ type work func(ctx context.Context, text []byte, rounds int) (digest string, err
 
 // job is a request that waits for its result.
 //
-// A job leaves the queue in one way only, and who takes it out owns it: the worker that pops it,
-// and drain, must answer it, once. A handler that removes its own job is the one that needs no
-// answer.
+// A job leaves the queue once, and the goroutine that takes it out owns it. A worker that pops it,
+// and drain, must answer it once. A handler that removes its own job needs no answer.
 type job struct {
 	ctx    context.Context // the request's: done when the client disconnects
 	tenant string
 	text   []byte
 	rounds int
-	answer chan answer // has room for the one answer, so nobody ever waits for a handler
+	answer chan answer // has room for the one answer, so workers never wait for a handler
 }
 
 type answer struct {
@@ -86,8 +86,8 @@ func start(workers, capacity int, do work) *service {
 	s.quit, s.stop = context.WithCancel(context.Background())
 	s.queue = fairq.New(func(j *job) string { return j.tenant }, &fairq.Options[string, *job]{
 		Capacity: capacity,
-		// With a plain limit, the tenant that fills the queue would get the others refused. This
-		// way there is room for them, and what was accepted is done.
+		// With a plain limit a flood would fill the queue, and other tenants would be refused.
+		// RejectOverShare keeps room for them, and evicts nothing.
 		WhenFull:  fairq.RejectOverShare,
 		TrackWait: true,
 		CountKeys: countedTenants,
@@ -99,7 +99,7 @@ func start(workers, capacity int, do work) *service {
 }
 
 // drain refuses new jobs, and returns when all accepted ones are answered and the workers have
-// ended. Jobs that are not done when ctx is, are answered with 503. It returns how many.
+// ended. When ctx is done it answers the remaining jobs with 503, and returns their number.
 func (s *service) drain(ctx context.Context) (unfinished int) {
 	s.draining.Store(true)
 	s.queue.Close()
@@ -111,7 +111,7 @@ func (s *service) drain(ctx context.Context) (unfinished int) {
 	select {
 	case <-idle:
 	case <-ctx.Done():
-		// what a worker pops at the same moment is its to answer
+		// a worker that pops a job at the same moment answers it
 		for _, j := range s.queue.Drain() {
 			j.answer <- s.giveUp()
 		}
@@ -197,7 +197,7 @@ func (s *service) handler() http.Handler {
 
 func (s *service) postJob(w http.ResponseWriter, r *http.Request) {
 	if s.draining.Load() {
-		// sooner than the queue would, before the text is sent
+		// before the text is sent, which is sooner than the queue
 		s.reply(w, answer{status: http.StatusServiceUnavailable})
 		return
 	}
@@ -223,7 +223,7 @@ func (s *service) postJob(w http.ResponseWriter, r *http.Request) {
 			s.reply(w, answer{status: statusDisconnected})
 			return
 		}
-		// The answer is there, or a worker has the job, and with this context stops soon.
+		// The answer is there, or a worker has the job and stops soon, because of the context.
 		s.reply(w, <-j.answer)
 	}
 }
@@ -273,26 +273,25 @@ func (s *service) reply(w http.ResponseWriter, a answer) {
 	}
 }
 
-// retryAfter returns in how many seconds a refused tenant should come back: when all that is
-// queued now is done, as far as recent jobs tell.
+// retryAfter returns in how many seconds a refused tenant should come back: when all queued jobs
+// are done, estimated from recent jobs.
 func (s *service) retryAfter() int {
 	left := time.Duration(s.queue.Len()) * s.mean() / time.Duration(s.workers)
 	return int(max(1, (left+time.Second-1)/time.Second))
 }
 
-// stats is what GET /stats answers.
+// stats is the answer of GET /stats.
 type stats struct {
 	Queue    queueStats    `json:"queue"`
 	Longest  []tenantStats `json:"longest"` // the tenants with the longest backlogs
-	Refused  []tenantStats `json:"refused"` // those that were refused most lately
+	Refused  []tenantStats `json:"refused"` // the most refused ones lately
 	Workers  int           `json:"workers"`
 	Running  int64         `json:"running"`
 	MeanRun  float64       `json:"mean_run_seconds"`
 	Draining bool          `json:"draining"`
 }
 
-// Waiting times are in words: the buckets of a histogram mean nothing to who does not know their
-// bounds.
+// Waiting times are in words, because buckets of a histogram mean nothing without their bounds.
 type (
 	queueStats struct {
 		fairq.Stats

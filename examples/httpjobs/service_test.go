@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rig is a service behind a real HTTP server and a network in memory. It lives in a synctest
-// bubble: time is not real, and the bubble fails if a goroutine is left over.
+// rig is a service behind a real HTTP server and a network in memory, in a synctest bubble: time
+// is virtual, and the bubble fails if a goroutine remains.
 type rig struct {
 	*service
 	t      *testing.T
@@ -94,7 +94,7 @@ type response struct {
 	at         time.Time
 }
 
-// request is a request in flight.
+// request is a pending request.
 type request struct {
 	response   chan response
 	disconnect context.CancelFunc
@@ -150,7 +150,7 @@ func TestTenantsTakeTurns(t *testing.T) {
 			alice = append(alice, r.post("alice", fmt.Sprint("alice ", i), 1))
 		}
 		bob := <-r.post("bob", "bob 0", 1).response
-		// after the one that ran, and one that was there before
+		// after the running job and an earlier one
 		require.Equal(t, result{"bob", "bob 0", 3}, bob.result)
 		require.Equal(t, 7, r.stats().Queue.Len)
 		for i, q := range alice {

@@ -1,6 +1,6 @@
-// Kubernetes has the workqueue of client-go, and so the controllers of controller-runtime, serve
-// namespaces in turns. One namespace has 10,000 objects to reconcile and ten have one each. It prints
-// how long these ten wait, in the order in which the objects came and in turns.
+// Kubernetes makes the workqueue of client-go, and so the controllers of controller-runtime, serve
+// namespaces in turns. One namespace has 10,000 objects to reconcile and ten have one each. It
+// prints how long these ten wait, in order of arrival and in turns.
 //
 //	go run .
 package main
@@ -58,7 +58,7 @@ func flood(q workqueue.TypedRateLimitingInterface[types.NamespacedName]) (longes
 		})
 	}
 	q.ShutDownWithDrain()
-	q.ShutDown() // or what delays goes on
+	q.ShutDown() // otherwise the delaying goroutine goes on
 	all.Wait()
 	return longest.Round(time.Millisecond)
 }

@@ -22,7 +22,7 @@ func limiter() workqueue.TypedRateLimiter[types.NamespacedName] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](time.Second, time.Minute)
 }
 
-// TestWorkqueue shows that client-go's queue does what it always does.
+// TestWorkqueue shows that client-go's queue keeps its behaviour.
 func TestWorkqueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(namespace)("", limiter())
@@ -42,7 +42,7 @@ func TestWorkqueue(t *testing.T) {
 		q.Add(object("b", "1"))
 		require.Equal(t, 4, q.Len())
 
-		// What is added while a worker has it comes when that is done, and behind its own namespace.
+		// An object added while a worker has it comes after that, behind its own namespace.
 		first := get("a", "1")
 		q.Add(first)
 		require.Equal(t, 3, q.Len())

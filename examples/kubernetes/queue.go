@@ -5,8 +5,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// fair is what client-go's workqueue keeps its items in, if TypedQueueConfig.Queue says so. Items
-// of each key come out in the order in which they were added, and the keys take turns.
+// fair holds the items of client-go's workqueue, if TypedQueueConfig.Queue is set to it. Items of
+// a key come out in the order in which they were added, and the keys take turns.
 type fair[T comparable] struct {
 	items fairq.Queue[string, T]
 	key   func(T) string
@@ -27,9 +27,9 @@ func (q *fair[T]) Pop() T {
 	return item
 }
 
-// newQueue returns a function that makes client-go's queue, with all that it does: it drops
-// duplicates, gives no item to two workers, delays and limits rates. The keys take turns in it.
-// controller-runtime takes that function as controller.Options.NewQueue:
+// newQueue returns a function that makes client-go's queue, which still drops duplicates, gives no
+// item to two workers, delays and limits rates. The keys take turns in it. controller-runtime
+// takes that function as controller.Options.NewQueue:
 //
 //	newQueue(func(r reconcile.Request) string { return r.Namespace })
 func newQueue[T comparable](key func(T) string) func(string, workqueue.TypedRateLimiter[T]) workqueue.TypedRateLimitingInterface[T] {

@@ -1,13 +1,12 @@
-// Manyclients has several processes share a queue that is kept in etcd, and shows once a second
-// what each of them does, and how often it was in the way of others.
+// Manyclients lets several processes share a queue in etcd, and shows once a second the work of
+// each, and how often it conflicted with others.
 //
 //	cd examples/manyclients
 //	go run . -producers 4 -consumers 8
 //	go run . -producers 4 -consumers 8 -taking strict
 //
 // The server runs in this process, in a folder that is deleted at the end; with -servers the
-// processes use those that you have. Kill one of the processes while the others go on: what it has
-// taken is done by others ten seconds later.
+// processes use yours. Kill one of the processes: ten seconds later others do its tasks.
 package main
 
 import (
@@ -138,7 +137,7 @@ func share(ctx context.Context, c config, out, errOut io.Writer) error {
 	}
 }
 
-// clearScreen returns what has a terminal begin anew, and elsewhere an empty line.
+// clearScreen returns the sequence that clears a terminal, and elsewhere an empty line.
 func clearScreen(out io.Writer) string {
 	if f, ok := out.(*os.File); ok {
 		if s, err := f.Stat(); err == nil && s.Mode()&os.ModeCharDevice != 0 {
@@ -148,7 +147,7 @@ func clearScreen(out io.Writer) string {
 	return "\n"
 }
 
-// table shows what each process has done since before, which it sets to now.
+// table shows the work of each process since before, which it sets to now.
 func table(all []*process, before []counts) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-12s %8s %10s %10s %15s\n", "process", "tasks/s", "tasks", "conflicts", "conflicts/task")

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 
 func TestRun(t *testing.T) {
 	var out bytes.Buffer
-	errOut, err := os.Create(filepath.Join(t.TempDir(), "stderr")) // no buffer, for all processes write to it
+	errOut, err := os.Create(filepath.Join(t.TempDir(), "stderr")) // a file, because all processes write to it
 	require.NoError(t, err)
 	defer errOut.Close()
 	status := run(t.Context(), []string{"-producers", "1", "-consumers", "2", "-taking", "staged", "-time", "5500ms"}, &out, errOut)

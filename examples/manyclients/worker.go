@@ -22,10 +22,10 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// workerEnv has the program be a worker: this one, as JSON.
+// workerEnv makes the program the worker that it holds as JSON.
 const workerEnv = "FAIRQ_MANYCLIENTS_WORKER"
 
-// worker is what a process does: it puts tasks, or with a Batch takes so many at a time.
+// worker is the work of a process: it puts tasks, or with a Batch takes that many at a time.
 type worker struct {
 	Name    string
 	Servers string
@@ -41,7 +41,7 @@ func (c *counts) add(other counts) {
 	c.Conflicts += other.Conflicts
 }
 
-// process is a worker as the process sees it that has started it.
+// process is a started worker.
 type process struct {
 	worker
 	cmd   *exec.Cmd
@@ -84,29 +84,29 @@ func start(w worker, errOut io.Writer) (*process, error) {
 			p.mu.Unlock()
 		}
 		p.ended.Store(true)
-		_ = p.cmd.Wait() // it has said what was wrong
+		_ = p.cmd.Wait() // it has printed its error
 	}()
 	return p, nil
 }
 
-// counts returns what the worker has told last, and whether it has ended.
+// counts returns the last counts of the worker, and whether it has ended.
 func (p *process) counts() (counts, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.last, p.ended.Load()
 }
 
-// stop has the worker hand back what it holds, and end.
+// stop lets the worker hand its tasks back, and end.
 func (p *process) stop() {
 	_ = p.stdin.Close()
 	<-p.done
 }
 
-// work is what a worker runs.
+// work runs a worker.
 func work(ctx context.Context, text string) int {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // until the process that has started it is gone
+		_, _ = io.Copy(io.Discard, os.Stdin) // until its parent process is gone
 		cancel()
 	}()
 	var w worker
@@ -194,7 +194,7 @@ func (w *worker) consume(ctx context.Context, queue *task.Queue[string], tasks *
 			return err
 		}
 		failures := make(chan error, len(taken))
-		for _, t := range taken { // those that are acked at the same time share a transaction
+		for _, t := range taken { // tasks acked at the same time share a transaction
 			go func() { failures <- t.Ack(context.WithoutCancel(ctx)) }()
 		}
 		for range taken {

@@ -15,13 +15,13 @@ type job struct {
 }
 
 func main() {
-	// The function says whose a job is. nil options: capacity 128, and a full queue refuses.
+	// The function returns the key of a job. nil options: capacity 128, and a full queue refuses.
 	serve(fairq.New(func(j job) string { return j.user }, nil))
 
 	fmt.Println("\nThe same with a queue that is soon full, and keeps room for others:")
 	serve(fairq.New(func(j job) string { return j.user }, &fairq.Options[string, job]{
 		Capacity: 6,
-		WhenFull: fairq.RejectOverShare, // a user may hold about as many jobs as places are free
+		WhenFull: fairq.RejectOverShare, // a user may hold about as many jobs as there are free places
 	}))
 }
 

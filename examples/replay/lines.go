@@ -10,13 +10,13 @@ import (
 
 // A line is where jobs wait for a server.
 type line interface {
-	at(now int64) // says what time it is, in seconds, before what happens then
+	at(now int64) // sets the time, in seconds, before the events of that time
 	Push(job) error
 	Pop() (job, bool)
 	done(job) error // the job has run
 }
 
-// fifo is the plain line: first come, first served, whoever it is.
+// fifo is the plain line: first come, first served.
 type fifo struct {
 	jobs []job
 	head int
@@ -52,15 +52,15 @@ func newFair(o fairq.Options[int, job]) fair {
 func (fair) at(int64)       {}
 func (fair) done(job) error { return nil }
 
-// byTime is the line of a queue with fairq.Options.ShareTime. The queue itself reads the clock, and
-// the time is simulated here; so this has the queue's rule. TestByTime compares the two.
+// byTime is the line of a queue with fairq.Options.ShareTime. It has the queue's rule, because the
+// queue itself reads the clock and here time is simulated. TestByTime compares the two.
 type byTime struct {
 	rule   fairshare.Shares[int, userTime]
 	now    time.Duration
 	pushed uint64
 }
 
-// userTime is what belongs to a user beyond the rule.
+// userTime has the fields of a user beyond the rule.
 type userTime struct {
 	waiting []numbered
 	held    float64 // nanoseconds for which servers ran the user's jobs, not charged yet
@@ -118,7 +118,7 @@ type contender struct {
 	line line
 }
 
-// contenders returns the lines to compare. The first one is that which the others are measured by.
+// contenders returns the lines to compare. The others are measured by the first one.
 func (s *settings) contenders(w *workload) []contender {
 	return []contender{
 		{"FIFO", &fifo{}},
@@ -128,8 +128,7 @@ func (s *settings) contenders(w *workload) []contender {
 	}
 }
 
-// known shares the servers' time as if it were known in advance how long each job will run. quantum
-// is in mean run times.
+// known shares the servers' time with run times known in advance. quantum is in mean run times.
 func known(w *workload, quantum float64) fairq.Options[int, job] {
 	o := fairq.Options[int, job]{Quantum: inRange(quantum*w.meanRun(), fairq.MaxQuantum)}
 	longest := min(o.Quantum<<16, fairq.MaxCost)

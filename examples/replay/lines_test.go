@@ -40,12 +40,12 @@ func TestByTime(t *testing.T) {
 	})
 }
 
-// waits is an observer that only notes how long the jobs of each user wait.
+// waits is an observer that records how long the jobs of each user wait.
 type waits []sorted
 
 func (w waits) started(now int64, j job) { w[j.user] = append(w[j.user], now-j.submit) }
 
-// learner is a line that is fair by time which it learns.
+// learner is a line that is fair by learned time.
 type learner struct{ fair }
 
 func (l learner) done(j job) error { return l.ReportCost(j, j.run) }
@@ -109,8 +109,7 @@ func figuresOf(w *workload, waits []sorted) figures {
 	return figures{of(1, median), of(0, mean), of(2, p95)}
 }
 
-// check compares figures with what they may be at most: few in seconds, the others as parts of the
-// FIFO's.
+// check compares figures with their limits: few in seconds, the others as parts of the FIFO's.
 func (f figures) check(t *testing.T, name string, most, fifo figures) {
 	t.Logf("%-28s few jobs: median %4g; all: mean %5g; little work: p95 %6g", name, f.few, f.mean, f.little)
 	require.LessOrEqual(t, f.few, most.few, name)

@@ -49,7 +49,7 @@ type builder struct {
 	numbers map[string]int // users by name
 }
 
-// read reads all lines. With an error it returns the number of the line that it is about.
+// read reads all lines. With an error it returns the number of the line.
 func (b *builder) read(text io.Reader) (int, error) {
 	r := csv.NewReader(text)
 	r.FieldsPerRecord = -1 // to be checked here, for a better message

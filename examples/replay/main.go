@@ -1,5 +1,5 @@
-// Replay runs the log of a real computing grid through simulated servers, with a FIFO in front of
-// them and with queues that are fair by count and by time, and shows who waits how long.
+// Replay runs the log of a real computing grid through simulated servers, behind a FIFO and behind
+// queues that are fair by count and by time, and shows how long users wait.
 //
 //	go run ./examples/replay
 package main
@@ -76,7 +76,7 @@ func command(args []string, out io.Writer) error {
 // usageError is a mistake in the command line.
 type usageError struct{ error }
 
-// settings are what the flags say.
+// settings are the values of the flags.
 type settings struct {
 	servers int // 0 for the least that can do the work in the log's time
 	in      string

@@ -39,8 +39,8 @@ const small = "submit_s,user,run_s\n0,ann,10\n0,ann,10\n0,ann,10\n5,bob,10\n"
 //	by time   1 14 24    0 11 12 13
 //	known     1 14 24    0 11 12 13
 //
-// If times are known, a round has a second for each. Then ann's jobs are in the rounds 2, 12 and 22,
-// and bob's last three in 3, 4 and 5.
+// If times are known, a round has a second for each. Then ann's jobs are in the rounds 2, 12 and
+// 22, and bob's last three in 3, 4 and 5.
 func TestTable(t *testing.T) {
 	in := file(t, "submit_s,user,run_s\n0,bob,1\n0,ann,10\n0,ann,10\n0,ann,10\n5,bob,1\n5,bob,1\n5,bob,1\n")
 	status, out, errOut := cli(t, "-in", in, "-servers", "1")

@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// A result is what one simulation shows.
+// A result is the outcome of one simulation.
 type result struct {
 	name  string   // of the line
 	waits []sorted // how long each user's jobs waited, in seconds
@@ -22,7 +22,7 @@ func (r *result) started(now int64, j job) {
 	r.waits[j.user] = append(r.waits[j.user], now-j.submit)
 }
 
-// finish sorts the waits, for all that comes after the simulation.
+// finish sorts the waits, for the reports after the simulation.
 func (r *result) finish() {
 	for _, s := range r.waits {
 		slices.Sort(s)
@@ -54,8 +54,8 @@ var (
 	mean   = measure{"mean", sorted.mean}
 )
 
-// quantile returns the least wait that is as long as p of all waits, or longer: always one that
-// did occur.
+// quantile returns the least wait that is at least as long as p of all waits; it is always an
+// observed wait.
 func (s sorted) quantile(p float64) int64 {
 	return s[max(0, int(math.Ceil(p*float64(len(s))))-1)]
 }
@@ -108,7 +108,7 @@ Fair by time is fairq.Options.ShareTime: the next server goes to the user who ha
 who has used the least time. Nobody needs to know how long jobs run. The last line knows it beforehand, from the log.
 `
 
-// subject says what was replayed.
+// subject describes the replayed log.
 func subject(w *workload, servers int) string {
 	s := fmt.Sprintf("%s: %s of %s on %s", w.title, plural(len(w.jobs), "job"), plural(len(w.names), "user"), plural(servers, "server"))
 	if load := w.load(servers); load > 0 {
@@ -117,7 +117,7 @@ func subject(w *workload, servers int) string {
 	return s
 }
 
-// human writes seconds as people say them, in two units at most.
+// human writes seconds in at most two units, as people say them.
 func human(seconds int64) string {
 	switch {
 	case seconds < 60:

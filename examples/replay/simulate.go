@@ -16,7 +16,7 @@ type observer interface {
 // from its start up to, not including, the second in which it ends, so a job that arrives in that
 // second finds the server free. New jobs of the same second come one by one, in the order of the
 // log, as they would reach a program. Servers are alike, so it does not matter which of two jobs
-// that end together is first. Nothing is left to chance: the same log gives the same run.
+// that end together is first. The simulation is deterministic.
 func simulate(jobs []job, servers int, waiting line, watch observer) error {
 	var busy ends
 	next, started := 0, 0
@@ -38,8 +38,8 @@ func simulate(jobs []job, servers int, waiting line, watch observer) error {
 				return err
 			}
 		}
-		// Before this event no server was idle or no job was waiting, and it freed one server or
-		// brought one job. So one start at most is due, and then it is so again.
+		// Invariant between events: no server is idle or no job waits. An event frees one server
+		// or brings one job, so at most one start is due, and it restores the invariant.
 		if len(busy) < servers {
 			if j, ok := waiting.Pop(); ok {
 				heap.Push(&busy, running{end: now + j.run, job: j})
@@ -60,7 +60,7 @@ type running struct {
 	job job
 }
 
-// ends is a heap of running jobs, the one that ends first on top.
+// ends is a heap of running jobs; the first to end is on top.
 type ends []running
 
 func (e ends) Len() int           { return len(e) }

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// diary is an observer that writes down who starts when.
+// diary is an observer that records starts.
 type diary struct{ starts []string }
 
 func (d *diary) started(now int64, j job) {

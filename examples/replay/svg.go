@@ -18,7 +18,7 @@ const (
 	barStep    = 31
 )
 
-// The colours of the lines, told apart by the colour-blind too (Okabe and Ito).
+// The colours of the lines, which the colour-blind can distinguish too (Okabe and Ito).
 var colours = []string{"#d55e00", "#8c959f", "#0072b2", "#56b4e9"}
 
 const (
@@ -75,7 +75,7 @@ func (p *picture) panel(x, y int, g *group, results []*result) {
 	}
 }
 
-// headlines says in other words what the measures are.
+// headlines has the titles of the measures.
 var headlines = map[string]string{
 	"median": "half of them wait for less than",
 	"p95":    "95 % wait for less than",

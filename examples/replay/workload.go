@@ -37,8 +37,8 @@ func (w *workload) meanRun() float64 {
 	return total / float64(len(w.jobs))
 }
 
-// load is the work that arrives, in parts of what the servers can do in the time in which it
-// arrives. It is 0 if all arrives at once.
+// load is the arriving work, divided by the work that the servers can do in the time in which it
+// arrives. It is 0 if all jobs arrive in the same second.
 func (w *workload) load(servers int) float64 {
 	span := w.jobs[len(w.jobs)-1].submit - w.jobs[0].submit
 	if span == 0 {
@@ -49,7 +49,7 @@ func (w *workload) load(servers int) float64 {
 }
 
 // leastServers is the least number of servers that can do the work in the time in which it
-// arrives, 0 if all arrives at once.
+// arrives, 0 if all jobs arrive in the same second.
 func (w *workload) leastServers() int {
 	if w.jobs[0].submit == w.jobs[len(w.jobs)-1].submit {
 		return 0
@@ -72,7 +72,8 @@ const (
 	littleWork = 0.1 // of a fair share of all work; below, a user has little work
 )
 
-// groups returns those groups that the log has: who needs a fair queue, and who pays for it.
+// groups returns the groups of the log: the users that need a fair queue, and the users that pay
+// for it.
 func (w *workload) groups() []group {
 	jobs := make([]int, len(w.names))
 	for _, j := range w.jobs {

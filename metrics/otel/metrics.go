@@ -14,13 +14,12 @@ import (
 	"github.com/fairq/fairq/pool"
 )
 
-// Register has sources looked at whenever metrics are read, until Unregister is called. A nil
-// provider means that of [otel.GetMeterProvider].
+// Register exports the metrics of sources whenever a reader collects, until Unregister is called.
+// A nil provider means that of [otel.GetMeterProvider].
 //
 // The metrics have the names and units of package metrics. The attribute name is that of the
-// source; there may be one more, as there. As there is no histogram that could be read so, of the
-// waiting times of a FairQueue there are two counters, fairq.queue.wait.count and
-// fairq.queue.wait.sum.
+// source; there may be one more, as there. OpenTelemetry has no observable histogram, so the
+// waiting times of a FairQueue are two counters, fairq.queue.wait.count and fairq.queue.wait.sum.
 //
 // Of each source it has up to n keys by name, see [metrics.New]. It panics if two sources have the
 // same name, and returns the error of the provider, if any.
@@ -96,8 +95,8 @@ func (r *registry) observe(to metric.Observer, source string, m metrics.Metric) 
 	}
 }
 
-// Observe returns an Observer for the Options of a pool of that name: it records how long tasks
-// wait and run, by class and outcome, and tells o. A nil provider means that of
+// Observe returns an Observer for the Options of a pool of that name. It records how long tasks
+// wait and run, by class and outcome, and then calls o. A nil provider means that of
 // [otel.GetMeterProvider], whose error is returned if it returns one.
 func Observe[V any](provider metric.MeterProvider, name string, o pool.Observer[V]) (pool.Observer[V], error) {
 	meter := meterOf(provider)
@@ -112,8 +111,8 @@ func Observe[V any](provider metric.MeterProvider, name string, o pool.Observer[
 	return metrics.Observe(o, times{attribute.String("name", name), wait, run}), nil
 }
 
-// histogram returns one with bounds from a tenth of a millisecond to some five hours, each four
-// times the one before it.
+// histogram returns a histogram with bounds from a tenth of a millisecond to some five hours, each
+// four times the one before.
 func histogram(meter metric.Meter, name, help string) (metric.Float64Histogram, error) {
 	var bounds []float64
 	for i := range 14 {

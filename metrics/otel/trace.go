@@ -17,7 +17,7 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Tracing has traces go on from who puts a task to its handler. The zero value is ready to use.
+// Tracing continues traces from the put of a task to its handler. The zero value is ready to use.
 //
 //	var tracing fairqotel.Tracing
 //	tasks.Put(ctx, "alice", mail, task.PutOptions{Metadata: tracing.Inject(ctx, nil)})
@@ -26,13 +26,13 @@ type Tracing struct {
 	// TracerProvider makes the spans. nil means that of [otel.GetTracerProvider].
 	TracerProvider trace.TracerProvider
 
-	// Propagator writes into the metadata which trace it is. nil means that of
+	// Propagator writes the trace into the metadata. nil means that of
 	// [otel.GetTextMapPropagator], which does nothing unless the program has set one, such as
 	// [propagation.TraceContext].
 	Propagator propagation.TextMapPropagator
 
-	// Links has each attempt begin a trace of its own, with a link to the span in which the task
-	// was put. That is better where hours may lie between the two. Otherwise its span is a child.
+	// Links makes each attempt the root of a trace of its own, with a link to the span of the put.
+	// Use it if hours may lie between the two. Otherwise its span is a child.
 	Links bool
 }
 
@@ -43,9 +43,9 @@ func (t Tracing) propagator() propagation.TextMapPropagator {
 	return t.Propagator
 }
 
-// Inject returns metadata for [task.PutOptions] or [pool.PutOptions]: what is given, and which
-// trace ctx belongs to. It does not change what is given. If both do not go into
-// [task.MaxMetadata], it returns that alone, for no task should be refused because it is traced.
+// Inject returns metadata for [task.PutOptions] or [pool.PutOptions]: a copy of the given map,
+// with the trace of ctx. If that exceeds [task.MaxMetadata], it returns the given map, because no
+// task should be refused for its trace.
 func (t Tracing) Inject(ctx context.Context, metadata map[string]string) map[string]string {
 	carrier := propagation.MapCarrier{}
 	maps.Copy(carrier, metadata)
@@ -88,8 +88,7 @@ func text(name, value string) attribute.KeyValue {
 }
 
 // Handler returns a handler that calls h in a span of its own, for each attempt of each task. The
-// span has the error that h returns, unless that is one of [pool.Snooze], or tells that it
-// panicked.
+// span has the error that h returns, except [pool.Snooze], or records its panic.
 func Handler[V any](t Tracing, queue string, h pool.Handler[*task.Task[V]]) pool.Handler[*task.Task[V]] {
 	return func(ctx context.Context, tk *task.Task[V]) (err error) {
 		info := tk.Info()

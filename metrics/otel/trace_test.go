@@ -26,7 +26,7 @@ import (
 
 var w3c = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
 
-// recorded returns a provider, and what remembers the spans that have ended.
+// recorded returns a provider, and a recorder of ended spans.
 func recorded() (*sdktrace.TracerProvider, *tracetest.InMemoryExporter) {
 	spans := tracetest.NewInMemoryExporter()
 	return sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)), spans
@@ -127,7 +127,7 @@ func TestTraceGoesOn(t *testing.T) {
 	}
 }
 
-// TestGlobals uses what the program has set, which by default does nothing.
+// TestGlobals uses the globals of the program, which by default do nothing.
 func TestGlobals(t *testing.T) {
 	var tracing fairqotel.Tracing
 	require.Nil(t, tracing.Inject(t.Context(), nil))
@@ -152,11 +152,11 @@ func TestGlobals(t *testing.T) {
 	require.Equal(t, span.SpanContext().TraceID(), spans.GetSpans()[0].SpanContext.TraceID())
 	require.Equal(t, "7", attributes(&spans.GetSpans()[0])["messaging.message.id"])
 
-	// A task that is put again, as by pool.Transit, has the trace of now.
+	// A task put again, as by pool.Transit, has the current trace.
 	again, _ := provider.Tracer("test").Start(t.Context(), "submit again")
 	require.NotEqual(t, metadata["traceparent"], tracing.Inject(again, metadata)["traceparent"])
 
-	// What does not fit is left out, and the task can be put.
+	// A trace that does not fit is left out, and the task can be put.
 	full := map[string]string{"a": strings.Repeat("x", task.MaxMetadata-1)}
 	require.Equal(t, full, tracing.Inject(ctx, full))
 	errs := errors.New("no")

@@ -5,15 +5,15 @@
 //		monitor.Pool("workers", workers, nil))
 //	prometheus.MustRegister(c)
 //
-// A metric is called as in package metrics, with underscores, then its unit, then _total if it is
-// a counter: fairq.queue.events is fairq_queue_events_total. The label name is that of the source.
-// One other label may tell a state, an event, an outcome or a key: so a source has some 25 time
-// series, 21 more for each histogram, and 4 for each key that it tells of by name and for the others together. The page
-// docs/operating.md lists them, and docs/grafana.json is a dashboard.
+// A metric has its name of package metrics, with underscores, then its unit, then _total if it is
+// a counter: fairq.queue.events is fairq_queue_events_total. The label name is the name of the
+// source. One more label may be a state, an event, an outcome or a key. So a source has some 25
+// time series, 21 more for each histogram, and 4 for each key with a label and for the others
+// together. The page docs/operating.md lists them, and docs/grafana.json is a dashboard.
 //
-// A scrape looks at all sources at once, and takes 4 seconds at most. For a source that has not
-// answered by then, because its database is down, fairq_up is 0, and there are only the metrics
-// that the process has counted itself.
+// A scrape reads all sources at the same time, and takes at most 4 seconds. For a source that has
+// not answered by then, because its database is down, fairq_up is 0, and there are only the
+// metrics that the process has counted itself.
 package fairqprom
 
 import (
@@ -37,8 +37,8 @@ type Collector struct {
 	wait, run    *prometheus.HistogramVec
 }
 
-// NewCollector returns a Collector that has up to n keys of each source by name, see [metrics.New]. It
-// panics if two sources have the same name.
+// NewCollector returns a Collector that has up to n keys of each source by name, see
+// [metrics.New]. It panics if two sources have the same name.
 func NewCollector(n int, sources ...*monitor.Source) *Collector {
 	c := &Collector{
 		set: metrics.New(n, sources...), descriptions: map[string]*prometheus.Desc{},
@@ -55,7 +55,7 @@ func NewCollector(n int, sources ...*monitor.Source) *Collector {
 	return c
 }
 
-// nameOf returns the name that a metric has by the rules for those of OpenTelemetry.
+// nameOf returns the name of a metric by the rules for OpenTelemetry's metrics.
 func nameOf(m *metrics.Metric) string {
 	name := strings.ReplaceAll(m.Name, ".", "_")
 	if m.Unit == "s" {
@@ -127,8 +127,8 @@ func (c *Collector) send(to chan<- prometheus.Metric, source string, m *metrics.
 	}
 }
 
-// Observe returns an Observer for the Options of a pool of that name: the Collector learns from it
-// how long tasks wait and run, by class and outcome. Then o is told.
+// Observe returns an Observer for the Options of a pool of that name. The Collector learns from it
+// how long tasks wait and run, by class and outcome; then it calls o.
 func Observe[V any](c *Collector, name string, o pool.Observer[V]) pool.Observer[V] {
 	return metrics.Observe(o, times{c, name})
 }

@@ -59,7 +59,7 @@ func ExampleNewCollector() {
 	// fairq_queue_items{name="jobs"} 2
 }
 
-// Who takes tasks without a pool calls the functions of the Observer.
+// A program without a pool calls the functions of the Observer.
 func ExampleObserve() {
 	ctx := context.Background()
 	mails, _ := task.Open[string](ctx, new(memory.Store), "mails", nil)
@@ -110,7 +110,7 @@ func work(t *testing.T) *fairqprom.Collector {
 	return c
 }
 
-// lazy is a pool that is made after what looks at it.
+// lazy is a pool that is made after its source.
 type lazy struct{ *pool.Pool[string] }
 
 func families(t *testing.T, c prometheus.Collector) map[string]*dto.MetricFamily {
@@ -220,8 +220,7 @@ func TestSlowSources(t *testing.T) {
 	})
 }
 
-// TestDashboard looks in the expressions of the dashboard for metrics and labels that there are
-// not.
+// TestDashboard looks for unknown metrics and labels in the expressions of the dashboard.
 func TestDashboard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		labels := map[string]map[string]bool{} // by metric

@@ -14,21 +14,20 @@
 //
 // # Experimental
 //
-// This package is compiled and tested against a fake, and was never run on a cluster. The fake is
-// the calls of Apple's Go binding over a model of FoundationDB's concurrency control, with the error
-// codes that they return. Run the tests on a cluster before you rely on it:
+// This package is compiled and tested against a fake, and was never run on a cluster. The fake
+// implements the calls of Apple's Go binding, with their error codes, over a model of
+// FoundationDB's concurrency control. Run the tests on a cluster before you rely on it:
 //
 //	FDB_CLUSTER_FILE=/etc/foundationdb/fdb.cluster go test -tags foundationdb .
 //
 // # What is promised
 //
-// What is promised and what is not is told in the documentation of store/etcd, whose driver this
-// shares, but for what follows.
+// The promises are those of store/etcd, whose driver this package shares, with these differences:
 //
 //   - A transaction may take five seconds and write ten million bytes. Payloads have up to 90,000
 //     bytes.
-//   - A transaction is tried again if the client library's OnError says that this helps.
-//   - Whoever waits for tasks is told by a watch, one for each queue and process.
+//   - The client library's OnError decides whether a transaction is retried.
+//   - A watch, one for each queue and process, wakes calls that wait for tasks.
 //   - With WithTx a call is a part of the caller's own transaction.
-//   - There is no limit but the size of the cluster for how many tasks there are.
+//   - Only the size of the cluster limits the number of tasks.
 package foundationdb

@@ -17,7 +17,7 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-// calls are those calls of an fdb.Transaction that are made. Reads are snapshot reads.
+// calls are the used calls of an fdb.Transaction. Reads are snapshot reads.
 type calls interface {
 	Get(fdb.KeyConvertible) fdb.FutureByteSlice
 	Range(fdb.KeyRange, fdb.RangeOptions) (next func() (e fdb.KeyValue, ok bool, err error))
@@ -57,7 +57,7 @@ type engine struct {
 // Traits implements kv.Engine.
 func (e *engine) Traits() rows.Traits { return e.traits }
 
-// Changed implements kv.Engine. The watch tells, but it may have missed something.
+// Changed implements kv.Engine. The watch may have missed a change, so it returns true.
 func (e *engine) Changed(context.Context) (bool, error) { return true, nil }
 
 type txKey struct{}
@@ -67,7 +67,7 @@ func (e *engine) Joined(ctx context.Context) (kv.Txn, error) {
 	if own, ok := ctx.Value(txKey{}).(calls); ok {
 		return &txn{calls: own, engine: e, ctx: ctx, joined: true}, nil
 	}
-	return nil, nil //nolint:nilnil // that is the interface's way to say none
+	return nil, nil //nolint:nilnil // the interface's way to say none
 }
 
 // Begin implements kv.Engine. The transaction gets its read version when it first reads.
@@ -82,8 +82,8 @@ func (e *engine) Begin(ctx context.Context) (kv.Txn, error) {
 	return &txn{calls: t, engine: e, ctx: ctx, stop: context.AfterFunc(ctx, t.Cancel)}, nil
 }
 
-// Watch implements kv.Watcher for a span that has one key. Of what was written to it between two
-// watches only the last is seen, so others may always have been missed.
+// Watch implements kv.Watcher for a span that has one key. Only the last write between two watches
+// is seen, so others may have been missed.
 func (e *engine) Watch(ctx context.Context, from, _ []byte, f func(*kv.Entry)) {
 	for ctx.Err() == nil {
 		if err := e.watch(ctx, from, func() { f(nil) }); err != nil && rows.Pause(ctx, time.Second) != nil {
@@ -92,7 +92,7 @@ func (e *engine) Watch(ctx context.Context, from, _ []byte, f func(*kv.Entry)) {
 	}
 }
 
-// watch calls f when it watches a key, and returns when that has got another value.
+// watch calls f when it watches a key, and returns when the key has another value.
 func (e *engine) watch(ctx context.Context, key []byte, f func()) error {
 	t, err := e.Begin(ctx)
 	if err != nil {
@@ -114,7 +114,7 @@ func (e *engine) span(from, to []byte) fdb.KeyRange {
 	return fdb.KeyRange{Begin: e.key(from), End: e.key(to)}
 }
 
-// txn implements kv.Txn. Only what is guarded conflicts.
+// txn implements kv.Txn. Only guarded keys conflict.
 type txn struct {
 	calls
 	*engine
@@ -124,9 +124,9 @@ type txn struct {
 	failed error       // the first error of a call
 }
 
-// again returns the error of a call so that the transaction is tried again if the client library
-// says that this helps, after a pause that it makes. In a transaction of the caller's the caller
-// asks it, as fdb.Database.Transact does.
+// again returns the error of a call as a conflict if the client library's OnError, which pauses,
+// advises to retry the transaction. In a transaction of the caller's the caller asks OnError, as
+// fdb.Database.Transact does.
 func (t *txn) again(err error) error {
 	var e fdb.Error
 	switch {
@@ -147,7 +147,7 @@ func (t *txn) Get(key []byte) ([]byte, error) {
 	return value, t.again(err)
 }
 
-// Fetch implements kv.Txn. What is read is kept by the client library, until the end.
+// Fetch implements kv.Txn. The client library keeps the results until the end.
 func (t *txn) Fetch(keys [][]byte, spans ...kv.Span) error {
 	futures, ranges := make([]fdb.FutureByteSlice, len(keys)), make([]func() (fdb.KeyValue, bool, error), len(spans))
 	for i, key := range keys {
@@ -239,12 +239,12 @@ func (t *txn) Commit() error {
 	return t.again(err)
 }
 
-// unknown are the errors of a commit that may be done: commit_unknown_result, cluster_version_changed,
-// and that the transaction was cancelled meanwhile, or has timed out.
+// unknown are the errors of a commit with an unknown outcome: commit_unknown_result,
+// cluster_version_changed, and a transaction that was cancelled or has timed out.
 var unknown = []int{1021, 1039, 1025, 1031}
 
-// Rollback implements kv.Txn. A transaction of the caller's must not be committed then; if a call has
-// failed, the client library may be asked whether it helps to begin it anew.
+// Rollback implements kv.Txn. A transaction of the caller's must not be committed after it; if a
+// call has failed, the caller may ask OnError whether to retry it.
 func (t *txn) Rollback() {
 	if t.joined && t.failed == nil || !t.joined && t.stop() {
 		t.Cancel()

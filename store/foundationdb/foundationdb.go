@@ -18,26 +18,26 @@ import (
 
 // Options say how a Store keeps its tasks. The zero value is right for most.
 type Options struct {
-	// Subspace has all keys; nil means that of the bytes "fairq/". All that is in it is the Store's.
+	// Subspace has all keys; nil means the bytes "fairq/". Everything in it belongs to the Store.
 	Subspace subspace.Subspace
 
-	// MaxPayload is how many bytes an encoded payload may have, up to 90,000, which is what 0 means.
+	// MaxPayload limits the bytes of an encoded payload, up to 90,000; 0 means 90,000.
 	MaxPayload int
 
-	// Skew is by how much the clocks of two machines may differ; 0 means a second. A consumer
-	// whose process has died is expired that much later.
+	// Skew is the largest difference between the clocks of two machines; 0 means a second. A
+	// consumer whose process has died expires that much later.
 	Skew time.Duration
 
-	// Poll is how often somebody who waits looks for what other processes have done; 0 means ten
-	// seconds. A watch tells, but one can be lost.
+	// Poll is the interval at which waiting calls look for changes of other processes; 0 means ten
+	// seconds. It covers a lost watch.
 	Poll time.Duration
 
 	// Timeout is how long a call may try; 0 means 30 seconds. If the cluster does not answer for
 	// that long, it returns an error.
 	Timeout time.Duration
 
-	// History is how long tasks that are gone can be listed by Store.History; 0 means that they
-	// are forgotten at once. It makes every task that ends cost one more write.
+	// History is how long Store.History lists tasks that have left; 0 means not at all. It costs
+	// one more write for every task that ends.
 	History time.Duration
 
 	// KeepSchema makes Open return an error, instead of beginning a store, if there is none.
@@ -49,7 +49,7 @@ const (
 	maxPayload = 90_000
 	maxValue   = 100_000
 	maxKey     = 10_000
-	maxWrites  = 2_000 // rows, which have a kilobyte with their indexes beside what maxBytes counts
+	maxWrites  = 2_000 // rows, which with their indexes have a kilobyte that maxBytes does not count
 	maxBytes   = 5_000_000
 )
 
@@ -64,13 +64,12 @@ func (o *Options) check() error {
 	)
 }
 
-// Store keeps tasks in FoundationDB. All methods may be called at any time by any goroutine. Queues
-// are opened with [task.Open].
+// Store keeps tasks in FoundationDB. All methods may be called at any time by any goroutine.
+// Queues are opened with [task.Open].
 //
-// Its methods Open and Queues are those of [task.Store]. History(ctx, queue, after, n) returns up to
-// n tasks of a queue that are gone, in the order of their ids, those with greater ids than after: the
-// last one of the page before; none if Options.History is 0. It returns [task.ErrNotFound] if there
-// is no such queue.
+// Its methods Open and Queues implement [task.Store]. History(ctx, queue, after, n) returns up to
+// n tasks that have left a queue, by id, with ids greater than after, the last id of the page
+// before; none if Options.History is 0. It returns [task.ErrNotFound] if there is no such queue.
 type Store struct {
 	*rules
 	db *kv.DB
@@ -118,23 +117,20 @@ func open(ctx context.Context, o *Options, create func() (calls, error)) (*Store
 	return s, nil
 }
 
-// WithTx returns a context with which calls of a queue become part of a transaction of the caller's
-// own, in the same database: they happen if it is committed. If such a call fails the transaction
-// must not be committed; its error is returned from the function given to fdb.Database.Transact,
-// which begins anew if that helps. The store never learns how the transaction ends: this process
-// does not count what such a call has done, events and OnExpire do not tell it, and Task.Info stays
-// as it was.
+// WithTx returns a context that makes calls of a queue part of the caller's own transaction, in
+// the same database: they happen if it is committed. If such a call fails the transaction must not
+// be committed; return the error from the function given to fdb.Database.Transact, which retries
+// if possible. The store never learns how the transaction ends: this process does not count such a
+// call, events and OnExpire do not report it, and Task.Info stays as it was.
 func WithTx(ctx context.Context, tx fdb.Transaction) context.Context {
 	return context.WithValue(ctx, txKey{}, calls(binding{tx}))
 }
 
-// Conflicts returns how many transactions of this Store had to be tried again, because others were
-// faster.
+// Conflicts returns how many transactions of this Store were retried, because others were faster.
 func (s *Store) Conflicts() int64 { return s.db.Conflicts() }
 
-// Close ends what the Store watches; the database is the caller's. The queues that are open should
-// be closed before: what is taken is handed back then, otherwise only after Options.Grace of the
-// queue.
+// Close ends the watches of the Store; the database is the caller's. Close its open queues first:
+// that hands their taken tasks back, otherwise they return only after Options.Grace of the queue.
 func (s *Store) Close() error {
 	s.db.Close()
 	return nil

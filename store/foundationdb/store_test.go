@@ -24,17 +24,17 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// fake is the calls of a transaction over the model. faults returns the code with which the next one
-// fails, 0 for none, and whether it is done nevertheless if it is a commit.
+// fake implements the calls of a transaction over the model. faults returns the code with which
+// the next one fails, 0 for none, and whether a failing commit is done.
 type fake struct {
 	kv.Txn
 	db     *mvcc.DB
 	faults func() (code int, done bool)
 }
 
-// ready is a future that is.
+// ready is a future with a result.
 type ready struct {
-	fdb.FutureNil // for what is not called
+	fdb.FutureNil // for methods that are not called
 	err           error
 }
 
@@ -120,7 +120,7 @@ func (f *fake) Commit() fdb.FutureNil {
 	return ready{}
 }
 
-// OnError accepts those that the client library does.
+// OnError accepts the codes that the client library retries.
 func (f *fake) OnError(err fdb.Error) fdb.FutureNil {
 	switch err.Code {
 	case 1007, 1009, 1020, 1021, 1037, 1038, 1039, 1042, 1051, 1078, 1213:
@@ -158,7 +158,7 @@ func (w *watch) Get() error {
 	return fdb.Error{Code: 1101}
 }
 
-// creator returns what creates the transactions of a process.
+// creator returns the creator of a process's transactions.
 func creator(db *mvcc.DB, faults func() (int, bool)) func() (calls, error) {
 	client := db.Client()
 	return func() (calls, error) {
@@ -181,7 +181,7 @@ func someFaults() func() (int, bool) {
 	}
 }
 
-// newDatabase returns what creates the transactions of a further process in the cluster, if there is
+// newDatabase returns the creator of another process's transactions: in the cluster, if there is
 // one, or else in the model, where some calls fail.
 func newDatabase(t *testing.T) func() func() (calls, error) {
 	file := os.Getenv("FDB_CLUSTER_FILE")
@@ -196,7 +196,7 @@ func newDatabase(t *testing.T) func() func() (calls, error) {
 }
 
 // TestTasks puts, takes and acks tasks in two processes at the same time, whose calls fail in all
-// ways. Each must be done once, and who waits learns of it by the watch.
+// ways. Each task must be done once, and the watch wakes waiting calls.
 func TestTasks(t *testing.T) {
 	const tasks = 100
 	process := newDatabase(t)
@@ -247,8 +247,8 @@ func TestTasks(t *testing.T) {
 	}
 }
 
-// TestErrors has each call of a Put fail with each code. Whatever the error, there is one task if the
-// Put returns none, and it is not there, nor will be, if it returns another one than ErrUnknown.
+// TestErrors lets each call of a Put fail with each code. If the Put returns no error, there is
+// one task. If it returns another error than ErrUnknown, there is none, and none appears later.
 func TestErrors(t *testing.T) {
 	var code, left atomic.Int64
 	store, err := open(t.Context(), nil, creator(new(mvcc.DB), func() (int, bool) {
