@@ -41,8 +41,8 @@ func written(t testing.TB, r *rand.Rand, n int) (data []byte, lines [][]byte, it
 	return data, lines[:n+1], items
 }
 
-// restore restores a file with these bytes, and returns what was in it, and what was set aside.
-// Now and then it stops, or opens the directory again.
+// restore restores a file with these bytes, and returns its letters and the damage set aside. Now
+// and then it stops, or opens the directory again.
 func restore(t testing.TB, r *rand.Rand, data []byte) (got []item, aside []byte, err error) {
 	path, name := t.TempDir(), ""
 	require.NoError(t, os.WriteFile(filepath.Join(path, first), data, 0o600))
@@ -77,8 +77,8 @@ func restore(t testing.TB, r *rand.Rand, data []byte) (got []item, aside []byte,
 	return got, aside, all
 }
 
-// Wherever a file is cut off, the letters before that are restored, and the rest of the last one
-// is set aside.
+// Wherever a file is cut off, the letters before the cut are restored, and the rest of the last
+// one is set aside.
 func TestTruncated(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	data, lines, items := written(t, r, 6)
@@ -121,7 +121,7 @@ func TestFlippedBits(t *testing.T) {
 			got, aside, err := restore(t, r, data)
 			lost, begin, merged := false, 0, false
 			for i, line := range lines {
-				hit := merged // with the line before, the newline of which is gone
+				hit := merged // with the line before, whose newline is gone
 				for at := range line {
 					hit = hit || flipped[begin+at]
 				}
@@ -129,14 +129,14 @@ func TestFlippedBits(t *testing.T) {
 				now := data[begin : begin+len(line)]
 				switch {
 				case i > 0 && len(got) > 0 && got[0] == items[i-1]:
-					got = got[1:] // such as a digit of the checksum that is in upper case now
+					got = got[1:] // such as a digit of the checksum in upper case
 				case i == 0 && !hit:
 				default:
 					require.True(t, hit, "line %d is lost", i)
 					lost = true
 					require.GreaterOrEqual(t, len(aside), begin+len(now)-1)
-					// A newline that came up where the line begins or ends makes an empty line,
-					// which is not set aside.
+					// A flipped newline where the line begins or ends makes an empty line, which
+					// is not set aside.
 					require.Equal(t, strings.Trim(string(now), "\n"), strings.Trim(string(aside[begin:min(len(aside), begin+len(now))]), "\n\x00"))
 				}
 				begin += len(line)
@@ -147,7 +147,7 @@ func TestFlippedBits(t *testing.T) {
 	}
 }
 
-// The flip of a newline must not hide a letter behind one that is done.
+// The flip of a newline must not hide a letter behind a done one.
 func TestDoneLineSwallowsNoOther(t *testing.T) {
 	path := t.TempDir()
 	d := open[int](t, path, nil)
@@ -226,8 +226,8 @@ func TestLongLineIsNoLetter(t *testing.T) {
 	}
 }
 
-// Whatever is in a file, each of its lines is restored, set aside, or of no account: a header, or
-// done.
+// Whatever is in a file, each line is restored, set aside, or irrelevant: a header, or a done
+// letter.
 func FuzzFile(f *testing.F) {
 	data, lines, _ := written(f, rand.New(rand.NewPCG(1, 1)), 3)
 	f.Add(data)
@@ -274,7 +274,7 @@ func FuzzFile(f *testing.F) {
 	})
 }
 
-// What is set aside again, since it was not known any more that it had been, is there once.
+// A line set aside twice is there once.
 func TestSetAsideAgain(t *testing.T) {
 	path := t.TempDir()
 	bad := "- 00000000 {}\n"

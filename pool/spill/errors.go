@@ -16,17 +16,17 @@ var (
 	// ErrInUse is returned by Open when the directory is open already, here or in another process.
 	ErrInUse = errors.New("spill: directory is in use")
 
-	// ErrDamaged is returned by Restore when there was something that it could not read. The error
-	// says which file has it now.
+	// ErrDamaged is returned by Restore when it could not read a letter. The error names the file
+	// that has it now.
 	ErrDamaged = errors.New("spill: damaged")
 
-	// ErrVersion is returned by Restore when there is a file of a newer version of the format. The
-	// error names it.
+	// ErrVersion is returned by Restore when a file has a newer version of the format. The error
+	// names it.
 	ErrVersion = errors.New("spill: unknown version of the format")
 
-	// ErrRefused is returned by a sink that cannot take this letter now, but maybe others: the
-	// error is or wraps it. Restore then writes the letter again, behind all others, and goes on.
-	// In the end it returns an error that wraps the first of those, and says how many there were.
-	// So is a letter treated whose payload the Codec cannot decode.
+	// ErrRefused is returned, alone or wrapped, by a sink that cannot take this letter now, but
+	// maybe others. Restore then writes the letter again, behind all others, and goes on. At the
+	// end it returns an error that wraps the first refusal and counts them. Restore treats a
+	// letter whose payload the Codec cannot decode in the same way.
 	ErrRefused = errors.New("spill: letter refused")
 )

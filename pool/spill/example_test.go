@@ -50,8 +50,8 @@ func Example() {
 	// 1 <nil>
 }
 
-// Restore does not wait for room. A program that runs for long calls it now and then; a call that
-// finds no room reads one letter.
+// Restore does not wait for room, so a program calls it now and then; a call that finds no room
+// reads one letter.
 func ExampleDir_Restore() {
 	var ( // opened elsewhere
 		ctx     context.Context
@@ -80,8 +80,7 @@ func ExampleDir_Restore() {
 	}
 }
 
-// A sink of one's own decides what becomes of each letter: here those that are of no use any more
-// are dropped.
+// A sink of your own decides about each letter. This one drops expired letters.
 func ExampleInto() {
 	ctx := context.Background()
 	path, _ := os.MkdirTemp("", "letters")

@@ -2,10 +2,10 @@ package spill
 
 import "os"
 
-// Handle is what the package uses of a file.
+// Handle has the methods of a file that the package uses.
 type Handle = handle
 
-// Intercept makes all opening of files in the directory go through f.
+// Intercept lets f open all files of the directory.
 func (d *Dir[V]) Intercept(f func(name string, flag int, open func() (Handle, error)) (Handle, error)) {
 	open := d.open
 	d.open = func(name string, flag int) (handle, error) {
@@ -13,5 +13,5 @@ func (d *Dir[V]) Intercept(f func(name string, flag int, open func() (Handle, er
 	}
 }
 
-// IsNew tells whether a flag for opening a file is that of one to be written.
+// IsNew reports whether a flag opens a new file for writing.
 func IsNew(flag int) bool { return flag&os.O_EXCL != 0 }

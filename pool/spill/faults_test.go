@@ -16,12 +16,12 @@ import (
 	"github.com/fairq/fairq/pool/spill"
 )
 
-// faults make what is done with files fail now and then.
+// faults make file operations fail now and then.
 type faults struct {
 	*rand.Rand
 	rate  float64
 	marks int // how often a letter could not be marked as done
-	stuck int // how often what was written of a line could not be taken back
+	stuck int // how often the written part of a line could not be removed
 }
 
 var errFault = errors.New("fault")
@@ -75,7 +75,7 @@ func (h faulty) Close() error {
 	return err
 }
 
-// When the disk fails, or is full, a Write says so, and what it has taken is not lost.
+// When the disk fails, or is full, a Write returns an error, and no taken letter is lost.
 func TestFaults(t *testing.T) {
 	seeds := uint64(60)
 	if testing.Short() {
@@ -152,14 +152,14 @@ func TestFaults(t *testing.T) {
 			for n := range taken {
 				require.Positive(t, got[n], n)
 			}
-			// or it was refused, and what was written of it behind the others is stuck
+			// or it was refused, and the part of it written behind the others is stuck
 			require.LessOrEqual(t, again, f.marks+f.stuck)
 		})
 	}
 }
 
-// A write that wrote a part and cannot be taken back ends its file. In this process nothing of it
-// is seen again; the next one sets it aside.
+// A partial write that cannot be removed ends its file. This process never reads it; the next one
+// sets it aside.
 func TestHalfALineStays(t *testing.T) {
 	for _, reopened := range []bool{false, true} {
 		path := t.TempDir()
@@ -199,7 +199,7 @@ func TestHalfALineStays(t *testing.T) {
 	}
 }
 
-// hooked is a file some of whose methods are others.
+// hooked is a file with some methods replaced.
 type hooked struct {
 	spill.Handle
 	writeAt               func(p []byte, off int64) (int, error)
@@ -291,7 +291,7 @@ func TestSync(t *testing.T) {
 	}
 }
 
-// A file that the system cannot read is passed over, and stays.
+// An unreadable file is skipped, and stays.
 func TestUnreadableFile(t *testing.T) {
 	path := t.TempDir()
 	d := open(t, path, &spill.Options[int]{MaxFileBytes: 1})
@@ -315,7 +315,7 @@ func TestUnreadableFile(t *testing.T) {
 	require.Equal(t, []int{0, 2, 1}, got)
 }
 
-// A Codec that panics at one letter keeps the others from nobody; a sink that panics has not taken
+// A Codec that panics at one letter does not block the others; a sink that panics has not taken
 // its letter.
 func TestHooksThatPanic(t *testing.T) {
 	d := open(t, t.TempDir(), &spill.Options[string]{Codec: raw{}})

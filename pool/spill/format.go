@@ -17,12 +17,11 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// MaxLetterBytes is how many bytes a letter may have in a file: its payload, and what is known
-// about it.
+// MaxLetterBytes limits the bytes of a letter in a file: its payload and its other fields.
 const MaxLetterBytes = 16 << 20
 
-// The marks of a line. They differ in more than one bit, so that no single flip makes the one of
-// the other.
+// The marks of a line. They differ in more than one bit, so that no single flip turns one into the
+// other.
 const (
 	waiting = '-'
 	done    = 'X'
@@ -45,7 +44,7 @@ func headerOf(version string) string {
 	return fmt.Sprintf("%s %08x\n", s, crc32.Checksum([]byte(s), castagnoli))
 }
 
-// newer returns the version that the first line of a file tells, if it is one that came later.
+// newer returns the version in the first line of a file, if it is a later version.
 func newer(line []byte) (version string, ok bool) {
 	words := strings.Fields(string(line[:min(len(line), 100)]))
 	if len(words) != 3 || string(line) != headerOf(words[1]) {
@@ -112,7 +111,7 @@ func (s *scanner) next() bool {
 	}
 }
 
-// text is a string in JSON. Of one that is not UTF-8, which JSON would change, it is {"base64":
+// text is a string in JSON. A string that is not UTF-8, which JSON would change, is {"base64":
 // ...}.
 type text []byte
 
@@ -120,7 +119,7 @@ type encoded struct {
 	Base64 []byte `json:"base64"`
 }
 
-// MarshalJSON returns one or the other.
+// MarshalJSON returns either form.
 func (t text) MarshalJSON() ([]byte, error) {
 	if utf8.Valid(t) {
 		return json.Marshal(string(t))
@@ -142,7 +141,7 @@ func (t *text) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// record is the JSON of a letter. What a version of the format has must stay in it.
+// record is the JSON of a letter. Fields of a version of the format stay in it.
 type record struct {
 	Task     info        `json:"task"`
 	Payload  text        `json:"payload"` // as the Codec has it
@@ -233,7 +232,7 @@ func encode[V any](letter *pool.DeadLetter[V], codec task.Codec[V]) ([]byte, err
 	return makeLine(body), nil
 }
 
-// decode returns the letter that has this JSON. What it cannot decode it refuses.
+// decode returns the letter with this JSON, or a refusal if it cannot decode it.
 func decode[V any](body []byte, codec task.Codec[V]) (*pool.DeadLetter[V], error) {
 	var r record
 	if err := json.Unmarshal(body, &r); err != nil {

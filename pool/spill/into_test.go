@@ -51,7 +51,7 @@ func TestInto(t *testing.T) {
 	require.NotErrorIs(t, err, spill.ErrRefused)
 }
 
-// TestIntoCountsWhatWaits is about a queue in which what is taken takes up no room.
+// TestIntoCountsWhatWaits uses a queue in which taken tasks need no room.
 func TestIntoCountsWhatWaits(t *testing.T) {
 	d := open[string](t, t.TempDir(), nil)
 	q := queue(t, &task.Options[string]{Capacity: 2, CountOnlyWaiting: true})
@@ -99,7 +99,7 @@ func TestIntoRefused(t *testing.T) {
 				if err := q.StartGroup(context.Background(), "g"); err != nil {
 					return err
 				}
-				// or it would be over at once
+				// otherwise it would end immediately
 				if _, err := q.Take(context.Background()); err != nil {
 					return err
 				}
@@ -156,7 +156,7 @@ func TestIntoPanicAfterPut(t *testing.T) {
 	require.EqualValues(t, 1, s.Evicted)
 }
 
-// What of a task is as it was, and what is not.
+// The fields of a task that stay, and the changed ones.
 func TestPutAgain(t *testing.T) {
 	path := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 )
 
 // The test binary is also the process that is killed: with these in its environment it writes and
-// restores letters until then.
+// restores letters until the kill.
 const (
 	envPath = "SPILL_TEST_PATH"
 	envFrom = "SPILL_TEST_FROM" // the number of the first letter
@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// victim tells what it does on standard output, a line each: what it begins to write, what it has
-// written, what its sink has taken.
+// victim logs on standard output, a line each: the letter that it begins to write, has written, or
+// its sink has taken.
 func victim(path string) error {
 	from, err := strconv.Atoi(os.Getenv(envFrom))
 	if err != nil {
@@ -52,7 +52,7 @@ func victim(path string) error {
 	r := rand.New(rand.NewPCG(uint64(from), 3))
 	for n := from; ; n++ {
 		it := item{N: n}
-		if r.IntN(20) == 0 { // large ones are in the middle of being written more often
+		if r.IntN(20) == 0 { // a kill hits the write of a large one more often
 			it.Text = strings.Repeat("x", r.IntN(1<<19))
 		}
 		fmt.Println("begun", n)
@@ -126,7 +126,7 @@ func TestKill(t *testing.T) {
 		_, err = spill.Open[item](path, nil)
 		require.ErrorIs(t, err, spill.ErrInUse)
 		require.NoError(t, c.Process.Kill())
-		for lines.Scan() { // what it did meanwhile
+		for lines.Scan() { // its log until then
 			tell(lines.Text())
 		}
 		require.NoError(t, lines.Err())

@@ -7,5 +7,5 @@ import (
 	"os"
 )
 
-// lock keeps nobody out; see the package documentation.
+// lock does not lock; see the package documentation.
 func lock(path string) (io.Closer, error) { return os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) }

@@ -15,7 +15,7 @@ import (
 	"github.com/fairq/fairq/pool/spill"
 )
 
-// item is a payload that can be told from others, and has some length.
+// item is a payload with an identity and a length.
 type item struct {
 	N    int
 	Text string
@@ -25,8 +25,8 @@ func newItem(r *rand.Rand, n int) item {
 	return item{n, strings.Repeat("x", int(r.ExpFloat64()*50))}
 }
 
-// The model of a directory is a slice: Write appends to it, Restore takes from its front what was
-// there, and appends what is refused.
+// The model of a directory is a slice: Write appends to it, Restore takes the old letters from its
+// front, and appends the refused ones.
 func TestModel(t *testing.T) {
 	seeds := uint64(60)
 	if testing.Short() {
@@ -100,7 +100,7 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// With many who write and restore at the same time each letter is restored once.
+// Many goroutines write and restore at the same time; each letter is restored once.
 func TestConcurrent(t *testing.T) {
 	const writers, restorers, each = 4, 3, 300
 	path := t.TempDir()

@@ -6,9 +6,8 @@ import (
 	"os"
 )
 
-// quarantine is where the damaged lines of a file go: to the same places in another file. So it
-// does no harm to set a line aside again, which happens when it was not known any more that it had
-// been.
+// quarantine takes the damaged lines of a file, to the same places in another file. So setting a
+// line aside twice does no harm; that happens after a crash.
 type quarantine struct {
 	name string
 	open func(name string, flag int) (handle, error)

@@ -16,14 +16,14 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Restore hands the letters that are there when it begins to a sink, the oldest first, and forgets
-// those that it takes. It returns how many these are. When the sink returns an error that is not
-// an [ErrRefused], or panics, or ctx is done, Restore stops, and returns that error; the next call
-// goes on with this letter. It does not wait for anything but another Restore.
+// Restore hands the letters that exist when it begins to a sink, the oldest first, and deletes the
+// letters that the sink takes. It returns their number. When the sink returns an error that is not
+// an [ErrRefused], or panics, or ctx is done, Restore stops and returns that error; the next call
+// goes on with this letter. It waits only for another Restore.
 //
-// The error may also tell, as [errors.Is] reports, what was set aside ([ErrDamaged]), refused
-// ([ErrRefused]) or passed over ([ErrVersion], and files that the system cannot read). If it is
-// nil, nothing is left of what there was.
+// By [errors.Is] the error may also report letters that were set aside ([ErrDamaged]) or refused
+// ([ErrRefused]), and files that were skipped ([ErrVersion], and unreadable files). If it is nil,
+// none of the letters is left.
 func (d *Dir[V]) Restore(ctx context.Context, to pool.Sink[V]) (n int, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -58,8 +58,8 @@ type section struct {
 	end  int64
 }
 
-// sections returns all that is there now. So what is written from now on, what is refused too, is
-// not for this Restore.
+// sections returns all letters that exist now. Letters written later, refused ones included, are
+// for the next Restore.
 func (d *Dir[V]) sections() []section {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -79,7 +79,7 @@ type restoration[V any] struct {
 
 	taken    int
 	refused  int
-	first    error   // of those that were refused
+	first    error   // first refusal
 	failures []error // that concern one file
 }
 
@@ -90,14 +90,14 @@ func (r *restoration[V]) refusal() error {
 	return fmt.Errorf("spill: %d letters are kept behind the others, the first because: %w", r.refused, r.first)
 }
 
-// file restores the letters of a file, up to an offset. It returns an error if those behind it
-// must wait.
+// file restores the letters of a file, up to an offset. It returns an error if later files must
+// wait.
 func (r *restoration[V]) file(ctx context.Context, f *file, end int64) error {
 	d := r.dir
 	d.mu.Lock()
 	var err error
 	if d.active == f {
-		// Only now, so that who calls often does not make many small files.
+		// Only now, so that frequent calls do not make many small files.
 		err = d.sealLocked()
 	}
 	whole := f.size == end
@@ -129,8 +129,8 @@ func (r *restoration[V]) file(ctx context.Context, f *file, end int64) error {
 	return err
 }
 
-// lines tells whether it has read all lines up to an offset. If it has not, and returns no error,
-// the file is passed over.
+// lines reports whether it has read all lines up to an offset. If not, and without an error, the
+// file is skipped.
 func (r *restoration[V]) lines(ctx context.Context, f *file, end int64, damage *quarantine) (bool, error) {
 	source, err := r.dir.open(f.name, os.O_RDWR)
 	if err != nil {
@@ -173,7 +173,8 @@ func (r *restoration[V]) lines(ctx context.Context, f *file, end int64, damage *
 	return s.err == nil, nil
 }
 
-// letter returns nil if a letter is in other hands.
+// letter hands one letter to the sink; if the sink refuses it, letter appends it to the spill
+// again. On nil the line may be deleted.
 func (r *restoration[V]) letter(ctx context.Context, line, body []byte) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -202,7 +203,7 @@ func (r *restoration[V]) letter(ctx context.Context, line, body []byte) error {
 	return nil
 }
 
-// guard calls a function of the user's. If it panics, that is an error, which names the function.
+// guard calls a user's function. It turns a panic into an error that names the function.
 func guard(name string, f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -212,19 +213,19 @@ func guard(name string, f func() error) (err error) {
 	return f()
 }
 
-// Into returns a sink for Restore that puts letters into a queue as long as fewer tasks count in its
-// capacity than below times that; then it returns a [*fairq.FullError]. It panics if below is not
-// more than 0 and at most 1.
+// Into returns a sink for Restore that puts letters into a queue while the queue's fill level is
+// less than below, a part of its capacity; then it returns a [*fairq.FullError]. It panics unless
+// 0 < below <= 1.
 //
-// The task has its key, kind, unique key, priority, cost and metadata, its MaxAttempts, its
-// deadline, and what is left of its delay and of its time to live. If it had no such limit in a
-// queue, it has none now; if it was in no queue, it has this queue's. Its attempts begin anew, its
-// time to run is this queue's. It is in its group only if it was waiting for that.
+// The task keeps its key, kind, unique key, priority, cost, metadata, MaxAttempts and deadline,
+// and the rest of its delay and of its time to live. If it had no such limit in a queue, it has
+// none now; if it was in no queue, it gets this queue's. Its attempts restart, its time to run is
+// this queue's. It is in its group only if it was held by that.
 //
-// A letter is refused (see [ErrRefused]) if its task has expired or what the queue says is about
-// this task alone: [task.ErrDuplicate], [task.ErrGroupCancelled], [task.ErrInvalid],
-// [task.ErrPanic], [fairq.ErrKeyFull], [fairq.ErrWeight] and [fairq.ErrCost]. One that has expired
-// is refused for ever; the example shows how to get rid of it.
+// The sink refuses a letter (see [ErrRefused]) if its task has expired, or if the error of the
+// queue is about this task alone: [task.ErrDuplicate], [task.ErrGroupCancelled],
+// [task.ErrInvalid], [task.ErrPanic], [fairq.ErrKeyFull], [fairq.ErrWeight] and [fairq.ErrCost].
+// It always refuses an expired letter; the example shows how to drop it.
 func Into[V any](queue *task.Queue[V], below float64) pool.Sink[V] {
 	if !(below > 0 && below <= 1) {
 		panic(fmt.Sprintf("spill: Into: below is %v; it must be more than 0 and at most 1", below))
@@ -257,8 +258,7 @@ func Into[V any](queue *task.Queue[V], below float64) pool.Sink[V] {
 	}
 }
 
-// putOptions returns how a task is put again. It returns [task.ErrExpired] if that is of no use
-// any more.
+// putOptions returns the options to put a task again, or [task.ErrExpired].
 func putOptions[V any](letter *pool.DeadLetter[V], now time.Time) (task.PutOptions, error) {
 	t, p := &letter.Task, letter.PutOptions(now).Task()
 	if !p.Deadline.IsZero() && !now.Add(p.Delay).Before(p.Deadline) {

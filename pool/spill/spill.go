@@ -30,13 +30,12 @@ type Options[V any] struct {
 	MaxFileAge time.Duration
 
 	// MaxBytes is the size of all files with letters together; a Write beyond it returns
-	// [ErrFull]. A file counts until all its letters are restored; what is damaged or refused may
-	// go beyond. 0 means no limit.
+	// [ErrFull]. A file counts until all its letters are restored; damaged and refused letters may
+	// exceed it. 0 means no limit.
 	MaxBytes int64
 
 	// Sync makes each Write wait until the disk has the letter, so that it survives a loss of
-	// power. Without it the letter is with the operating system, where it survives whatever
-	// happens to the process.
+	// power. Without it the operating system has the letter, so it survives the process.
 	Sync bool
 
 	// Codec turns payloads into bytes and back; nil means JSON.
@@ -73,15 +72,14 @@ type Dir[V any] struct {
 	ending context.Context // done when Close is called
 	end    context.CancelFunc
 
-	// mu protects what follows and the file that is being written. It is held while a line is
-	// written: that is its purpose. It is not held while files are read, or functions of the
-	// user's are called.
+	// mu protects the fields below and the active file. It is held while a line is written, but
+	// not while files are read or user functions are called.
 	mu     sync.Mutex
 	closed bool
 	last   uint64    // the number of the last file
-	files  []*file   // those that are not done, in the order of their numbers
-	active *file     // the last of them if it is being written, else nil; the others are sealed
-	began  time.Time // when active was
+	files  []*file   // files that are not done, by number
+	active *file     // the last of files if it is being written, else nil; the others are sealed
+	began  time.Time // when active was begun
 	bytes  int64     // the sum of the sizes of files
 }
 
@@ -89,13 +87,13 @@ type Dir[V any] struct {
 type file struct {
 	name   string
 	number uint64
-	size   int64  // of its whole lines; what is behind is left from a Write that failed
+	size   int64  // of its whole lines; a failed Write may have left bytes behind them
 	handle handle // nil unless it is being written; protected by Dir.mu, as is size
 
-	offset int64 // the lines before it are done. only for who has put an element into Dir.busy
+	offset int64 // the lines before it are done; only for the goroutine that has put an element into Dir.busy
 }
 
-// handle is what is used of an [os.File].
+// handle has the used methods of an [os.File].
 type handle interface {
 	io.ReaderAt
 	io.WriterAt
@@ -111,7 +109,8 @@ const (
 )
 
 // Open opens a directory for letters, and makes it if there is none. nil options are the defaults.
-// It returns [ErrInUse] if it is open already, and [pool.ErrInvalid] if the options make no sense.
+// It returns [ErrInUse] if the directory is open already, and [pool.ErrInvalid] if the options
+// make no sense.
 func Open[V any](path string, options *Options[V]) (*Dir[V], error) {
 	d := &Dir[V]{path: path, busy: make(chan struct{}, 1)}
 	if options != nil {
@@ -137,7 +136,7 @@ func Open[V any](path string, options *Options[V]) (*Dir[V], error) {
 	return d, nil
 }
 
-// list finds the files that are there already.
+// list finds the existing files.
 func (d *Dir[V]) list() error {
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
@@ -165,9 +164,9 @@ func (d *Dir[V]) list() error {
 	return nil
 }
 
-// Write writes a letter down; it is a [pool.Sink]. If it returns an error, it has not taken the
-// letter: [ErrFull], [ErrTooLarge], [ErrClosed], what the Codec or the disk says, or that of a
-// context that is done when the call is made.
+// Write stores a letter; it is a [pool.Sink]. If it returns an error, it has not taken the letter:
+// [ErrFull], [ErrTooLarge], [ErrClosed], an error of the Codec or the disk, or of a context that
+// is done before the call.
 func (d *Dir[V]) Write(ctx context.Context, letter *pool.DeadLetter[V]) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -184,7 +183,7 @@ func (d *Dir[V]) Write(ctx context.Context, letter *pool.DeadLetter[V]) error {
 	return d.appendLocked(line, d.options.MaxBytes)
 }
 
-// append is Write for a line that has been in another file.
+// append is Write for a line from another file.
 func (d *Dir[V]) append(line []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -220,7 +219,7 @@ func (d *Dir[V]) appendLocked(line []byte, limit int64) error {
 		d.bytes += int64(len(line))
 		return nil
 	}
-	// A part of the line may be there. If it cannot be taken back it must stay the last in its
+	// A part of the line may be in the file. If it cannot be removed it must stay the last in its
 	// file.
 	if back := f.handle.Truncate(f.size); back != nil {
 		err = errors.Join(err, back, d.sealLocked())
@@ -246,7 +245,7 @@ func (d *Dir[V]) beginLocked() (*file, error) {
 	return f, nil
 }
 
-// sync makes the disk have the names of the files.
+// sync writes the names of the files to the disk.
 func (d *Dir[V]) sync() error {
 	if runtime.GOOS == "windows" {
 		return nil // a directory cannot be synced there, nor need it be

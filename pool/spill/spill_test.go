@@ -56,7 +56,7 @@ func files(t testing.TB, path string) (names []string) {
 	return names
 }
 
-// raw is a codec for strings that are no JSON.
+// raw is a codec for strings that are not JSON.
 type raw struct{}
 
 func (raw) Encode(s string) ([]byte, error) {
@@ -78,7 +78,7 @@ func (raw) Decode(data []byte) (string, error) {
 
 const odd = "\x00\xff \xed\xa0\x80 \n\r\u2028 <&> \"\\ é \uFFFD"
 
-// fill sets every field to something that is not zero, strings to what JSON cannot have.
+// fill sets every field to a nonzero value, strings to bytes that JSON cannot have.
 func fill(v reflect.Value, n *int, zone *time.Location) {
 	*n++
 	switch {
@@ -106,8 +106,8 @@ func fill(v reflect.Value, n *int, zone *time.Location) {
 	}
 }
 
-// A letter comes back as it was, all of it: a field that is added to DeadLetter or Info without
-// being written down fails here.
+// All fields of a letter come back. A new field of DeadLetter or Info that spill does not store
+// fails here.
 func TestLetterComesBack(t *testing.T) {
 	d := open(t, t.TempDir(), &spill.Options[string]{Codec: raw{}})
 	filled := func(zone *time.Location) *pool.DeadLetter[string] {
@@ -338,7 +338,7 @@ func TestFilesEnd(t *testing.T) {
 	})
 }
 
-// Who looks every second whether there is room does not make a file each time.
+// A Restore every second does not make a file each time.
 func TestRestoreOftenMakesFewFiles(t *testing.T) {
 	path := t.TempDir()
 	d := open[int](t, path, nil)
@@ -388,7 +388,7 @@ func TestMaxBytes(t *testing.T) {
 	require.ErrorIs(t, d.Write(t.Context(), letter(0)), spill.ErrFull)
 	require.Greater(t, size(), int64(limit-100))
 
-	// What is refused is kept nevertheless.
+	// A refused letter is kept.
 	_, err = d.Restore(t.Context(), func(context.Context, *pool.DeadLetter[int]) error { return spill.ErrRefused })
 	require.ErrorIs(t, err, spill.ErrRefused)
 	_, err = d.Restore(t.Context(), into(&got))
@@ -397,7 +397,7 @@ func TestMaxBytes(t *testing.T) {
 	require.Zero(t, size())
 }
 
-// A file that nothing came into does not stay.
+// An empty file is removed.
 func TestNothingWritten(t *testing.T) {
 	path := t.TempDir()
 	d := open(t, path, &spill.Options[int]{MaxBytes: 1})
@@ -446,8 +446,7 @@ func TestCodecFails(t *testing.T) {
 	require.Len(t, files(t, path), 1)
 }
 
-// Files are restored by their numbers, and what is written comes behind them; others are left
-// alone.
+// Files are restored by number, and new letters come behind them; other files are left alone.
 func TestNumbers(t *testing.T) {
 	path := t.TempDir()
 	line := strings.SplitAfter(version1, "\n")[1]
@@ -459,7 +458,7 @@ func TestNumbers(t *testing.T) {
 	require.NoError(t, d.Write(t.Context(), letter("new")))
 	require.Contains(t, files(t, path), "000000000013.letters")
 	_, err := d.Restore(t.Context(), into(new([]string)))
-	require.ErrorIs(t, err, spill.ErrDamaged) // the name is not what the checksum is of
+	require.ErrorIs(t, err, spill.ErrDamaged) // the checksum is of another name
 	require.ErrorContains(t, err, "10.letters")
 	text := err.Error()
 	require.Less(t, strings.Index(text, " 9.letters"), strings.Index(text, " 10.letters"))

@@ -13,8 +13,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// The benchmark is what the figures of docs/stores.md come from. Each client is a Store with a
-// connection of its own; all are in this process, and so is not the server.
+// The benchmark has the figures of docs/costs.md. Each client is a Store with a connection of its
+// own. All clients are in this process; the server is in another.
 
 // client is a queue that is open over a connection of its own.
 type client struct {
@@ -22,7 +22,7 @@ type client struct {
 	store *Store
 }
 
-// openClients opens the same queue in so many clients.
+// openClients opens the same queue in n clients.
 func openClients(b *testing.B, where string, n int, taking Taking) (all []client) {
 	_, prefix, _ := strings.Cut(where, "#")
 	for range n {
@@ -62,7 +62,7 @@ func fill(b *testing.B, c client, n int) {
 	}
 }
 
-// BenchmarkTake has clients take tasks and ack them, until there are no more.
+// BenchmarkTake lets clients take tasks and ack them, until none are left.
 func BenchmarkTake(b *testing.B) {
 	for taking, name := range []string{"apart", "staged", "strict"} {
 		for _, n := range []int{1, 4, 16} {

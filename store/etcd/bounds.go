@@ -9,11 +9,10 @@ import (
 	"github.com/fairq/fairq/store/internal/kv"
 )
 
-// bounds are keys that were seen in spans with many keys. The server counts all keys of a range of
-// which it returns a few, and if the last come first it sorts them all, so a range of 100,000 takes
-// 5 ms, and from the end over 100 ms. So what is on this side of such a key is read first, and the
-// rest only if that is too little. A key may be gone by now, or have others before it: either way
-// what is found is right.
+// bounds are keys seen in spans with many keys. The server counts all keys of a range even to
+// return a few, and sorts them all if the last come first: a range of 100,000 takes 5 ms, and from
+// the end over 100 ms. So a scan reads the part up to such a key first, and the rest only if that
+// is too little. The key may be deleted, or have others before it; the result is right either way.
 type bounds struct {
 	mu   sync.Mutex // protects keys
 	keys map[string][]byte
@@ -21,11 +20,11 @@ type bounds struct {
 
 const (
 	manyKeys  = 2000 // spans with fewer are read at once
-	lookAhead = 1000 // a bound is so many keys away from the first one, and four times the limit
+	lookAhead = 1000 // a bound is this many keys away from the first one, and four times the limit
 	maxBounds = 10_000
 )
 
-// boundOf returns by what a span is known. Its beginning moves on, but not its end.
+// boundOf returns the identity of a span: its end, because its beginning moves on.
 func boundOf(s *kv.Span) string {
 	if s.Desc {
 		return "<" + string(s.To)
@@ -46,7 +45,7 @@ func (b *bounds) set(span string, key []byte) {
 	b.keys[span] = key
 }
 
-// split returns the parts of a span in the order in which they are to be read.
+// split returns the parts of a span in the order of reading.
 func (b *bounds) split(s kv.Span) []kv.Span {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -27,24 +27,24 @@ type engine struct {
 	bounds bounds
 }
 
-// answerTimeout is how long the engine waits for an answer. What a server has passed on to the one
-// that leads gets lost if that dies, and it says so after seven seconds. One that has said nothing
-// by now is frozen, or cannot be reached, and another one may do better.
+// answerTimeout is how long the engine waits for an answer. A request that a server has passed on
+// to the leader is lost if the leader dies; the server reports that after seven seconds. A server
+// without an answer after this time is frozen or unreachable, and the client tries another one.
 const answerTimeout = 8 * time.Second
 
 // Traits implements kv.Engine.
 func (e *engine) Traits() rows.Traits { return e.traits }
 
-// Changed implements kv.Engine. The watch tells, but it may have missed something.
+// Changed implements kv.Engine. The watch may have missed a change, so it returns true.
 func (e *engine) Changed(context.Context) (bool, error) { return true, nil }
 
 // Joined implements kv.Engine. There are no transactions of callers.
 func (e *engine) Joined(context.Context) (kv.Txn, error) {
-	return nil, nil //nolint:nilnil // that is the interface's way to say none
+	return nil, nil //nolint:nilnil // the interface's way to say none
 }
 
-// Watch implements kv.Watcher. What came before it began, or was compacted before it was told, may
-// have been missed.
+// Watch implements kv.Watcher. It may have missed changes before it began, and changes that were
+// compacted before it saw them.
 func (e *engine) Watch(ctx context.Context, from, to []byte, f func(*kv.Entry)) {
 	for ctx.Err() == nil {
 		changes := e.client.Watch(clientv3.WithRequireLeader(ctx), e.key(from),
@@ -68,7 +68,7 @@ func (e *engine) Watch(ctx context.Context, from, to []byte, f func(*kv.Entry)) 
 
 func (e *engine) key(key []byte) string { return e.prefix + string(key) }
 
-// Begin implements kv.Engine. What is read first is the newest, and what comes later is of the same
+// Begin implements kv.Engine. The first read returns the newest revision, and later reads the same
 // revision.
 func (e *engine) Begin(ctx context.Context) (kv.Txn, error) {
 	if err := ctx.Err(); err != nil {
@@ -77,11 +77,11 @@ func (e *engine) Begin(ctx context.Context) (kv.Txn, error) {
 	return &txn{engine: e, ctx: ctx, known: map[string]known{}}, nil
 }
 
-// txn implements kv.Txn. It keeps what is written until it is committed.
+// txn implements kv.Txn. It buffers writes until the commit.
 type txn struct {
 	*engine
 	ctx      context.Context
-	revision int64 // of what is read, 0 before the first read
+	revision int64 // of all reads, 0 before the first one
 	known    map[string]known
 	fetched  []fetched
 	writes   []write // in the order of keys
@@ -90,19 +90,19 @@ type txn struct {
 	over     bool
 }
 
-// known is a key that was read. Its revision is 0 if there is no such key.
+// known is a key that was read. Its revision is 0 if the key does not exist.
 type known struct {
 	value    []byte
 	revision int64
 }
 
-// fetched is the first entries of a span, or of the first part of it, that were read ahead.
+// fetched has the first entries of a span, or of its first part, read ahead.
 type fetched struct {
 	kv.Span
 	*clientv3.GetResponse
 }
 
-// write is a key that was put, or if the value is nil deleted.
+// write is a put, or with a nil value a delete.
 type write struct{ key, value []byte }
 
 type span struct{ from, to []byte }
@@ -111,7 +111,7 @@ func (s span) holds(key []byte) bool {
 	return bytes.Compare(key, s.from) >= 0 && bytes.Compare(key, s.to) < 0
 }
 
-// at returns where in the writes a key is, or would be.
+// at returns the index of a key in the writes, or where it would be.
 func (t *txn) at(key []byte) (int, bool) {
 	return slices.BinarySearchFunc(t.writes, key, func(w write, key []byte) int {
 		return bytes.Compare(w.key, key)
@@ -134,7 +134,7 @@ func (t *txn) isCleared(key []byte) bool {
 	return slices.ContainsFunc(t.cleared, func(s span) bool { return s.holds(key) })
 }
 
-// Fetch implements kv.Txn. Of a span it reads what Scan would read first.
+// Fetch implements kv.Txn. It reads the part of a span that Scan would read first.
 func (t *txn) Fetch(keys [][]byte, spans ...kv.Span) error {
 	if t.over {
 		return errOver
@@ -182,15 +182,15 @@ func (t *txn) Fetch(keys [][]byte, spans ...kv.Span) error {
 	return nil
 }
 
-// read notes of which revision is what was read.
+// read records the revision of a read.
 func (t *txn) read(revision int64) {
 	if t.revision == 0 {
 		t.revision = revision
 	}
 }
 
-// exchange reads something, again and again while a server is away or another one begins to lead.
-// If what is read was compacted, the transaction has taken very long.
+// exchange reads, and retries while a server is away or the leader changes. If the revision was
+// compacted, the transaction has taken very long.
 func (t *txn) exchange(read func(context.Context) error) error {
 	for {
 		ctx, cancel := context.WithTimeout(t.ctx, answerTimeout)
@@ -295,7 +295,7 @@ func (t *txn) Commit() error {
 	switch {
 	case errors.Is(err, rpctypes.ErrTooManyRequests): // nothing was done, and soon it can be
 		return errors.Join(kv.ErrConflict, err)
-	case errors.Is(err, rpctypes.ErrNoSpace): // what is just too much is done nevertheless
+	case errors.Is(err, rpctypes.ErrNoSpace): // the write that exceeds the quota is done
 		return fmt.Errorf("%w: %w", kv.ErrFull, err)
 	case err != nil && definite(err):
 		return fmt.Errorf("%d writes, %d guards: %w", len(ops), len(compares), t.explained(err))
@@ -307,9 +307,10 @@ func (t *txn) Commit() error {
 	return nil
 }
 
-// compares returns what the server must find true. For a key that was read that is what was read of
-// it; for others, and what is in a span, that it is not newer. So what others delete that was not
-// read is no conflict: who guards a key without reading it knows that nobody deletes it.
+// compares returns the conditions of the commit. A key that was read must have the revision that
+// was read. Guarded keys that were not read, and keys of guarded spans, must not be newer than the
+// transaction. So deleting an unread key is no conflict: callers guard a key without reading it
+// only if nobody deletes it.
 func (t *txn) compares() (all []clientv3.Cmp) {
 	seen := map[string]bool{}
 	for _, g := range t.guards {
@@ -331,7 +332,7 @@ func (t *txn) compares() (all []clientv3.Cmp) {
 	return all
 }
 
-// explained says of an error which option the servers contradict by it.
+// explained adds to an error the option that the servers contradict by it.
 func (e *engine) explained(err error) error {
 	switch {
 	case errors.Is(err, rpctypes.ErrTooManyOps):
@@ -343,12 +344,12 @@ func (e *engine) explained(err error) error {
 	return err
 }
 
-// isTooLarge tells whether the client has refused to send a request.
+// isTooLarge reports whether the client has refused to send a request.
 func isTooLarge(err error) bool {
 	return codeOf(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "larger than max")
 }
 
-// definite tells whether an error says that nothing was done.
+// definite reports whether an error means that nothing was done.
 func definite(err error) bool {
 	for _, e := range []error{
 		rpctypes.ErrTooManyOps, rpctypes.ErrRequestTooLarge, rpctypes.ErrDuplicateKey,

@@ -17,38 +17,37 @@ import (
 
 // Options say how a Store keeps its tasks. The zero value is right for most.
 type Options struct {
-	// Prefix begins all keys; "" means "fairq/". All that is below it is the Store's.
+	// Prefix begins all keys; "" means "fairq/". Everything below it belongs to the Store.
 	Prefix string
 
-	// MaxOps is how many operations a transaction may have: what the servers were started with as
-	// --max-txn-ops. 0 means 128, which is etcd's default, and makes few calls share a transaction.
+	// MaxOps is the number of operations that a transaction may have: the --max-txn-ops of the
+	// servers. 0 means 128, which is etcd's default, and lets few calls share a transaction.
 	MaxOps int
 
-	// MaxPayload is how many bytes an encoded payload may have; 0 means 1 MiB. The servers must take
-	// requests that are half as large again: see their --max-request-bytes, which is 1.5 MiB unless
-	// set. So must the client: its MaxCallSendMsgSize is 2 MiB unless set. What such a request has no
-	// room for beside one payload, a PutBatch may not have either: 448 KiB in all if MaxPayload is
-	// 1 MiB.
+	// MaxPayload limits the bytes of an encoded payload; 0 means 1 MiB. The servers must take
+	// requests of one and a half times that: see their --max-request-bytes, 1.5 MiB unless set. So
+	// must the client: its MaxCallSendMsgSize is 2 MiB unless set. The payloads of a PutBatch may
+	// have 448 KiB together if MaxPayload is 1 MiB.
 	MaxPayload int
 
-	// Skew is by how much the clocks of two machines may differ; 0 means a second. A consumer
-	// whose process has died is expired that much later.
+	// Skew is the largest difference between the clocks of two machines; 0 means a second. A
+	// consumer whose process has died expires that much later.
 	Skew time.Duration
 
-	// Poll is how often somebody who waits looks for what other processes have done, in case he
-	// was not told; 0 means ten seconds. He is told within milliseconds.
+	// Poll is the interval at which waiting calls look for changes of other processes; 0 means ten
+	// seconds. It covers a lost watch, which reports changes within milliseconds.
 	Poll time.Duration
 
-	// Timeout is how long a transaction may take, with all tries; 0 means 30 seconds. If the servers
-	// do not answer for that long, the calls in it return an error. Where one that leads dies, a
-	// call may wait for some seconds.
+	// Timeout limits a transaction with all its retries; 0 means 30 seconds. If the servers do not
+	// answer for that long, the calls in it return an error. If the leader dies, a call may wait
+	// for some seconds.
 	Timeout time.Duration
 
-	// History is how long tasks that are gone can be listed by Store.History; 0 means that they
-	// are forgotten at once. It makes every task that ends cost one more write.
+	// History is how long Store.History lists tasks that have left; 0 means not at all. It costs
+	// one more write for every task that ends.
 	History time.Duration
 
-	// Taking is what processes do that take tasks at the same time. The zero value, Apart, is the
+	// Taking decides how processes take tasks at the same time. The zero value, Apart, is the
 	// fastest. All processes should have the same.
 	Taking Taking
 
@@ -56,21 +55,21 @@ type Options struct {
 	KeepSchema bool
 }
 
-// Taking is what processes do that take tasks at the same time. One alone always takes in order.
+// Taking is how processes take tasks at the same time. One process alone always takes in order.
 type Taking uint8
 
 const (
-	// Apart has each of them take from a part of its own of the first tasks, so that they hardly
-	// ever meet. How far that is from the order is in the package comment.
+	// Apart lets each process take from its own part of the first tasks, so that they hardly ever
+	// conflict. The package comment says how far that is from the order.
 	Apart Taking = iota
 
-	// Staged has them ask for tasks first, and one of them hand out the very first ones to all who
-	// have asked. They hardly ever meet, and the order is that of the queue but for what is taken at
-	// the same moment; a Take waits for two or three transactions more. What was handed out to a
-	// process that dies is handed out again after two seconds.
+	// Staged lets processes ask for tasks first, and one of them hand out the very first tasks to
+	// all that have asked. They hardly ever conflict, and the order is the queue's except for
+	// tasks taken at the same moment. A Take waits for two or three transactions more. Tasks
+	// handed to a process that dies are handed out again after two seconds.
 	Staged
 
-	// Strict has all of them take the very first tasks, and all but one try again.
+	// Strict lets all processes take the very first tasks, and all but one retry.
 	Strict
 )
 
@@ -97,16 +96,15 @@ func (o *Options) check() error {
 const (
 	maxPayload = 512 << 20
 	minOps     = 128
-	opsPerRow  = 4 // so many operations it takes to write a row with its indexes, on an average
+	opsPerRow  = 4 // operations to write a row with its indexes, on average
 )
 
 // Store keeps tasks in etcd. All methods may be called at any time by any goroutine. Queues are
 // opened with [task.Open].
 //
-// Its methods Open and Queues are those of [task.Store]. History(ctx, queue, after, n) returns up to
-// n tasks of a queue that are gone, in the order of their ids, those with greater ids than after: the
-// last one of the page before; none if Options.History is 0. It returns [task.ErrNotFound] if there
-// is no such queue.
+// Its methods Open and Queues implement [task.Store]. History(ctx, queue, after, n) returns up to
+// n tasks that have left a queue, by id, with ids greater than after, the last id of the page
+// before; none if Options.History is 0. It returns [task.ErrNotFound] if there is no such queue.
 type Store struct {
 	*rules
 	db *kv.DB
@@ -140,8 +138,8 @@ func newEngine(client *clientv3.Client, o *Options) *engine {
 }
 
 const (
-	minRequest = 3 << 19  // bytes that the servers take in a request, unless they take more
-	aside      = 64 << 10 // of these for what is not counted
+	minRequest = 3 << 19  // default limit of the servers for a request, in bytes
+	aside      = 64 << 10 // of these for uncounted parts
 )
 
 func open(ctx context.Context, e kv.Engine, o *Options) (*Store, error) {
@@ -181,12 +179,11 @@ func checkVersion(ctx context.Context, client *clientv3.Client) error {
 	return cmp.Or(failed, fmt.Errorf("there is no endpoint in %q", strings.Join(client.Endpoints(), ", ")))
 }
 
-// Conflicts returns how many transactions of this Store had to be tried again, because others were
-// faster.
+// Conflicts returns how many transactions of this Store were retried, because others were faster.
 func (s *Store) Conflicts() int64 { return s.db.Conflicts() }
 
-// Close ends what listens to what others do. The queues that are open should be closed before: what
-// is taken is handed back then, otherwise only after Options.Grace of the queue.
+// Close ends the watches of the Store. Close its open queues first: that hands their taken tasks
+// back, otherwise they return only after Options.Grace of the queue.
 func (s *Store) Close() error {
 	s.db.Close()
 	return nil

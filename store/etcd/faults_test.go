@@ -20,10 +20,10 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-// TestChild is what the processes run that other tests start.
+// TestChild is the main function of processes that other tests start.
 func TestChild(*testing.T) { faulttest.Child(openFaulty, nil) }
 
-// dialled is a Store with the client that is closed after it.
+// dialled is a Store with its client, which is closed after it.
 type dialled struct {
 	*Store
 	client *clientv3.Client
@@ -81,13 +81,13 @@ func TestKill(t *testing.T) {
 	faulttest.Kill(t, openFaulty, newDatabase(t, 1))
 }
 
-// TestKillUnknown does the same where one commit in ten is done and said not to be known.
+// TestKillUnknown does the same, with one commit in ten done and reported as unknown.
 func TestKillUnknown(t *testing.T) {
 	t.Parallel()
 	faulttest.Kill(t, openFaulty, newDatabase(t, 1)+"?unknown")
 }
 
-// TestUnguarded looks whether TestKill finds that nothing is guarded, which it does within a second.
+// TestUnguarded checks that TestKill finds an engine without guards; it does so within a second.
 func TestUnguarded(t *testing.T) {
 	const env = "FAIRQ_ETCD_UNGUARDED"
 	if where, ok := os.LookupEnv(env); ok {
@@ -108,7 +108,7 @@ func TestWake(t *testing.T) {
 	faulttest.Wake(t, openFaulty, newDatabase(t, 1))
 }
 
-// TestKillMembers kills processes that use three servers, and meanwhile the one that leads.
+// TestKillMembers kills processes that use three servers, and at the same time the leader.
 func TestKillMembers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("TestKill shows most of it")
@@ -130,8 +130,9 @@ func TestKillMembers(t *testing.T) {
 			if err := m.start(); err != nil {
 				t.Error(err)
 			}
-			// One of three may be away, not two: the next one is killed when this one is back, and when
-			// those whose commits it has lost are told so. Else a call could meet one after the other.
+			// One of three may be away, not two. So the next server is killed when this one is
+			// back, and when all calls whose commits it has lost have returned. Otherwise a call
+			// could meet one after the other.
 			cluster{m}.await(ctx, func(s *clientv3.StatusResponse) bool { return s.Leader != 0 })
 			_ = rows.Pause(ctx, answerTimeout)
 		}
@@ -141,8 +142,7 @@ func TestKillMembers(t *testing.T) {
 	t.Log("leaders killed:", <-stopped)
 }
 
-// await returns a member of which is says yes to its status, as soon as there is one; nil if ctx is
-// done before.
+// await returns the first member for whose status is returns true, or nil if ctx is done before.
 func (c cluster) await(ctx context.Context, is func(*clientv3.StatusResponse) bool) *member {
 	for ctx.Err() == nil {
 		for _, m := range c {
@@ -167,7 +167,7 @@ func (m *member) status(ctx context.Context) (*clientv3.StatusResponse, error) {
 	return client.Status(ctx, m.Client)
 }
 
-// Who gets no answer asks again, until the transaction has taken too long.
+// A request without an answer is repeated, until the transaction has taken too long.
 func TestAnswerTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*answerTimeout+time.Second)

@@ -23,7 +23,7 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// proxy is what clients reach a server through, until it is cut.
+// proxy connects clients with a server, until it is cut.
 type proxy struct {
 	to string
 
@@ -32,7 +32,7 @@ type proxy struct {
 	conns []net.Conn
 }
 
-// newProxy returns one for a server, and the address of the proxy.
+// newProxy returns a proxy for a server, and its address.
 func newProxy(t *testing.T, to string) (p *proxy, url string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -75,7 +75,7 @@ func (p *proxy) pass(client net.Conn) {
 	go join(server, client)
 }
 
-// cut ends all connections, and lets none come about until it is mended.
+// cut ends all connections, and refuses new ones until it is mended.
 func (p *proxy) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,7 +110,7 @@ func openAt(t *testing.T, where string, o Options, dials ...grpc.DialOption) (*t
 	return q, client
 }
 
-// waits starts a Take, and returns when it waits.
+// waits starts a Take, and returns while it waits.
 func waits(t *testing.T, q *task.Queue[string]) (took chan *task.Task[string]) {
 	took = make(chan *task.Task[string], 1)
 	go func() {
@@ -127,8 +127,8 @@ func waits(t *testing.T, q *task.Queue[string]) (took chan *task.Task[string]) {
 	return took
 }
 
-// A process that has the queue open makes no call while others put tasks for which nobody waits
-// there. One that waits makes none either while nothing is put: it has its watch.
+// A process with an open queue and no waiting call makes no call while others put tasks. A process
+// with a waiting call makes none either while no task is put: it has its watch.
 func TestIdle(t *testing.T) {
 	where := newDatabase(t, 1)
 	var calls atomic.Int64
@@ -140,7 +140,7 @@ func TestIdle(t *testing.T) {
 	}))
 	other, _ := openAt(t, where, Options{})
 	idles := func(during func(i int) error) bool {
-		for range 5 { // what begins is not idle yet
+		for range 5 { // a new store is not idle yet
 			before := calls.Load()
 			for i := range 100 {
 				require.NoError(t, during(i))
@@ -170,7 +170,7 @@ func TestIdle(t *testing.T) {
 	<-took
 }
 
-// A watch that has missed what was compacted meanwhile begins anew, and who waits looks then.
+// A watch that has missed compacted changes restarts, and waiting calls look then.
 func TestCompactedWatch(t *testing.T) {
 	where := newDatabase(t, 1)
 	server, prefix, _ := strings.Cut(where, "#")
@@ -195,7 +195,7 @@ func TestCompactedWatch(t *testing.T) {
 	require.Equal(t, "last", (<-took).Payload)
 }
 
-// A transaction that reads what was compacted since it began is tried again.
+// A transaction whose revision was compacted is retried.
 func TestCompactedRead(t *testing.T) {
 	client := newClient(t, 1)
 	e := emptyEngine(t, client)
@@ -212,7 +212,7 @@ func TestCompactedRead(t *testing.T) {
 	require.ErrorIs(t, err, rpctypes.ErrCompacted)
 }
 
-// Where the servers are away, calls return an error that says so after Options.Timeout, and work
+// While the servers are away, calls return an error that says so after Options.Timeout, and work
 // again when they are back.
 func TestAway(t *testing.T) {
 	where := newDatabase(t, 1)
@@ -256,8 +256,8 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// What has no room on the servers is refused with an error that says so, and nothing of it has
-// happened. When there is room again, all goes on.
+// Servers without room refuse calls with an error that says so, and change nothing. When there is
+// room again, calls work.
 func TestQuota(t *testing.T) {
 	const quota = 4 << 20
 	c := newCluster(t, t.TempDir(), 1, quota, 0)
@@ -317,8 +317,8 @@ func TestQuota(t *testing.T) {
 	require.Zero(t, stats.Len())
 }
 
-// Payloads as large as they may be are put and acked at the same time, on servers that take requests
-// of the usual size. What is too large is refused before anything is written.
+// The largest allowed payloads are put and acked at the same time, on servers with default limits.
+// A larger payload is refused before anything is written.
 func TestLarge(t *testing.T) {
 	c := newCluster(t, t.TempDir(), 1, 0, 0)
 	t.Cleanup(c.kill)
@@ -348,7 +348,7 @@ func TestLarge(t *testing.T) {
 	require.Zero(t, stats.Len())
 }
 
-// Who tells the Store that the servers take more than they do is told so. Nothing of it has happened.
+// Options beyond the servers' limits cause an error that says so, and no change.
 func TestContradicted(t *testing.T) {
 	c := newCluster(t, t.TempDir(), 1, 0, 0)
 	t.Cleanup(c.kill)
@@ -361,7 +361,7 @@ func TestContradicted(t *testing.T) {
 	q, err := task.Open[string](t.Context(), s, "q", nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, q.Close(context.Background())) })
-	for _, size := range []int{2 << 20, 20<<20 - 2} { // the latter is more than the client takes
+	for _, size := range []int{2 << 20, 20<<20 - 2} { // more than the client takes
 		_, err = q.Put(t.Context(), "key", strings.Repeat("x", size), task.PutOptions{})
 		require.ErrorContains(t, err, "Options.MaxPayload must be at most two thirds of")
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/fairq/fairq/store/internal/kv"
 )
 
-// The first page of a span whose limit is not known has few keys if the last come first: who reads
-// so wants few of them.
+// The first page of a span without a limit has few keys if the last come first, because such
+// readers want few of them.
 const (
 	firstPage = 32
 	nextPage  = 1000
@@ -29,7 +29,7 @@ func firstSize(s *kv.Span) int {
 	return nextPage
 }
 
-// Scan implements kv.Txn. It merges what the server has with what was written.
+// Scan implements kv.Txn. It merges the server's entries with the buffered writes.
 func (t *txn) Scan(s kv.Span) iter.Seq2[kv.Entry, error] {
 	return func(yield func(kv.Entry, error) bool) {
 		own := t.ownWrites(&s)
@@ -56,7 +56,7 @@ func (t *txn) Scan(s kv.Span) iter.Seq2[kv.Entry, error] {
 				own = own[1:]
 			}
 			if len(own) > 0 && bytes.Equal(own[0].key, e.Key) {
-				continue // what was written is what counts
+				continue // a write hides the server's entry
 			}
 			if !t.isCleared(e.Key) && !emit(e.Key, e.Value) {
 				return
@@ -77,7 +77,7 @@ func before(a, b []byte, desc bool) bool {
 	return bytes.Compare(a, b) < 0
 }
 
-// ownWrites returns what was written in a span, in its order.
+// ownWrites returns the writes in a span, in its order.
 func (t *txn) ownWrites(s *kv.Span) []write {
 	from, _ := t.at(s.From)
 	to, _ := t.at(s.To)
@@ -88,7 +88,7 @@ func (t *txn) ownWrites(s *kv.Span) []write {
 	return own
 }
 
-// stored yields what the server has in a span, in pages, of which the first has so many entries.
+// stored yields the server's entries of a span, in pages; the first page has n entries.
 func (t *txn) stored(s kv.Span, size int) iter.Seq2[kv.Entry, error] {
 	return func(yield func(kv.Entry, error) bool) {
 		parts := t.bounds.split(s)
@@ -123,7 +123,7 @@ func (t *txn) stored(s kv.Span, size int) iter.Seq2[kv.Entry, error] {
 	}
 }
 
-// span returns what has a read return some entries of a span.
+// span returns the options that make a read return some entries of a span.
 func (t *txn) span(s *kv.Span, size int) []clientv3.OpOption {
 	order := clientv3.SortAscend
 	if s.Desc {

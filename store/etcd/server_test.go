@@ -33,7 +33,7 @@ type member struct {
 
 const memberEnv = "FAIRQ_ETCD_MEMBER"
 
-// TestServer is what a member runs.
+// TestServer is the main function of a member.
 func TestServer(*testing.T) {
 	text, ok := os.LookupEnv(memberEnv)
 	if !ok {
@@ -95,7 +95,7 @@ func (m *member) start() error {
 	m.process = exec.Command(program, "-test.run=^TestServer$", "-test.timeout=0") // it ends with this process
 	m.process.Env = append(os.Environ(), memberEnv+"="+string(text))
 	m.process.Stderr = os.Stderr
-	if _, err = m.process.StdinPipe(); err != nil { // it is closed when this process ends
+	if _, err = m.process.StdinPipe(); err != nil { // its end closes with this process
 		return err
 	}
 	return m.process.Start()
@@ -126,7 +126,7 @@ func newCluster(t testing.TB, dir string, n int, quota int64, request uint) (c c
 	return c
 }
 
-// freeURL returns one on which nobody listens.
+// freeURL returns a URL without a listener.
 func freeURL(t testing.TB) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -175,7 +175,7 @@ func dial(ctx context.Context, where string, o ...grpc.DialOption) (*clientv3.Cl
 	}
 }
 
-// shared are clusters that all tests use, each with another prefix, by how many members they have.
+// shared has the clusters that all tests use, each with its own prefix, by number of members.
 var shared struct {
 	sync.Mutex
 	clusters map[int]cluster
@@ -183,7 +183,7 @@ var shared struct {
 	prefixes int
 }
 
-// newDatabase returns where there is an empty database, on so many servers.
+// newDatabase returns the address of an empty database on n servers.
 func newDatabase(t testing.TB, members int) string {
 	t.Helper()
 	shared.Lock()

@@ -17,13 +17,13 @@ import (
 	"github.com/fairq/fairq/task/storetest"
 )
 
-// handle is what one process has of a database.
+// handle is the database of one process.
 type handle struct {
 	*kv.DB
 	engine kv.Engine
 }
 
-// Reopen implements what rowstest looks for.
+// Reopen is called by rowstest.
 func (h handle) Reopen(t *testing.T) rows.DB { return newHandle(t, h.engine) }
 
 func newHandle(t *testing.T, e kv.Engine) handle {
@@ -32,13 +32,13 @@ func newHandle(t *testing.T, e kv.Engine) handle {
 	return handle{db, e}
 }
 
-// emptyEngine returns one over an empty database.
+// emptyEngine returns an engine over an empty database.
 func emptyEngine(t *testing.T, client *clientv3.Client) *engine {
 	_, prefix, _ := strings.Cut(newDatabase(t, 1), "#")
 	return &engine{client: client, prefix: prefix, maxOps: maxOps}
 }
 
-// newClient returns a client of the shared servers, which are so many.
+// newClient returns a client of the shared cluster with n servers.
 func newClient(t *testing.T, members int) *clientv3.Client {
 	client, err := dial(t.Context(), newDatabase(t, members))
 	require.NoError(t, err)
@@ -57,15 +57,15 @@ func testRows(t *testing.T, members int) {
 	rowstest.Run(t, func(t *testing.T) rows.DB { return teller{newHandle(t, emptyEngine(t, client))} })
 }
 
-// teller says that it tells by itself what others have changed.
+// teller claims to report other processes' changes by itself.
 type teller struct{ handle }
 
 func (teller) Tells() bool { return true }
 
 func (h teller) Reopen(t *testing.T) rows.DB { return teller{newHandle(t, h.engine)} }
 
-// outside is an engine that may be used in a bubble of testing/synctest: its calls are made by
-// goroutines that are not in it, which may wait for the network.
+// outside is an engine for a bubble of testing/synctest: goroutines outside the bubble make its
+// calls, and may wait for the network.
 type outside struct {
 	kv.Engine
 	callers chan *caller
@@ -144,7 +144,7 @@ func (x outsideTxn) Commit() (err error) {
 	return err
 }
 
-// store is what one process has.
+// store is the store of one process.
 type store struct {
 	*rows.Store
 	t      *testing.T
@@ -173,7 +173,7 @@ func newStore(t *testing.T, e kv.Engine) task.Store {
 func (s *store) Reopen(t *testing.T) task.Store { return newStore(t, s.engine.Engine) }
 func (s *store) Kill(*testing.T)                { s.engine.dead = true }
 
-// TestStore is for the order of one process, or of several that are strict.
+// TestStore expects the order of one process, or of several with Strict.
 func TestStore(t *testing.T)        { testStore(t, 1) }
 func TestStoreMembers(t *testing.T) { testStore(t, 3) }
 
