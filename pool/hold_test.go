@@ -3,10 +3,13 @@ package pool_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairq/fairq/pool"
@@ -78,4 +81,140 @@ func TestHoldKey(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestInOrder has handlers that fail in every way in which a task is tried again, and some that fail
+// for good. No task of a key begins before the one before it is done or has failed for good, whatever
+// others do to the key meanwhile, and keys do not wait for each other.
+func TestInOrder(t *testing.T) {
+	for name, open := range map[string]func(*testing.T) *task.Queue[int]{
+		"own":    nil,
+		"memory": func(t *testing.T) *task.Queue[int] { return openQueue(t, inOrder) },
+		"database": func(t *testing.T) *task.Queue[int] {
+			q, _ := openDatabase(t, time.Millisecond, inOrder)
+			return q
+		},
+	} {
+		for seed := range uint64(20) {
+			t.Run(fmt.Sprint(name, " ", seed), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, ctx context.Context) { doInOrder(t, ctx, open, seed) })
+			})
+		}
+	}
+}
+
+var inOrder = &task.Options[int]{MaxInFlightPerKey: 1, KeepPlace: true, TTR: time.Minute}
+
+func doInOrder(t *testing.T, ctx context.Context, open func(*testing.T) *task.Queue[int], seed uint64) {
+	const keys, tasks = 5, 20
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	var mu sync.Mutex
+	at, failedForGood := map[string]int{}, 0 // the tasks that are next
+	handle := func(ctx context.Context, tk *task.Task[int]) error {
+		mu.Lock()
+		how := rnd.IntN(12)
+		if tk.Payload < at[tk.Key] { // its lease was lost when it was done
+			assert.Equal(t, at[tk.Key]-1, tk.Payload)
+		} else {
+			assert.Equal(t, at[tk.Key], tk.Payload)
+		}
+		defer mu.Unlock()
+		done := func() { at[tk.Key] = tk.Payload + 1 }
+		switch how {
+		case 0:
+			return errNo
+		case 1:
+			panic("no")
+		case 2:
+			return pool.Snooze(time.Second)
+		case 3:
+			return pool.RetryAfter(3 * time.Second)
+		case 4:
+			return pool.HoldKey(time.Second)
+		case 5:
+			failedForGood++
+			done()
+			return pool.Permanent(errNo)
+		case 6: // until its lease is over
+			mu.Unlock()
+			<-ctx.Done()
+			mu.Lock()
+			return ctx.Err()
+		case 7:
+			mu.Unlock()
+			time.Sleep(time.Second)
+			mu.Lock()
+		}
+		done()
+		return nil
+	}
+	var box mailbox[int]
+	o := pool.Options[int]{
+		Workers: 3, Policy: pool.Policy{MaxAttempts: -1, InOrder: true, Backoff: pool.Backoff{Max: 4 * time.Second, Jitter: pool.FullJitter}},
+		DeadLetters: box.sink,
+	}
+	var p *pool.Pool[int]
+	if open == nil {
+		o.Queue.TTR = time.Minute
+		p = openFunc(t, handle, o)
+	} else {
+		p = openNew(t, open(t), handle, o)
+	}
+	q := p.Queue("")
+	for i := range tasks {
+		for k := range keys {
+			require.NoError(t, p.Submit(ctx, fmt.Sprint(k), i))
+		}
+	}
+	for range 20 {
+		time.Sleep(time.Duration(rnd.IntN(3000)) * time.Millisecond)
+		key := fmt.Sprint(rnd.IntN(keys))
+		switch rnd.IntN(4) {
+		case 0:
+			require.NoError(t, q.PauseKey(ctx, key))
+		case 1:
+			require.NoError(t, q.ResumeKey(ctx, key))
+		case 2:
+			require.NoError(t, q.HoldKey(ctx, key, time.Second))
+		case 3:
+			p.Pause()
+			time.Sleep(time.Second)
+			p.Resume()
+		}
+	}
+	for k := range keys {
+		require.NoError(t, q.ResumeKey(ctx, fmt.Sprint(k)))
+	}
+	require.NoError(t, p.StopAndWait(ctx))
+	for k := range keys {
+		require.Equal(t, tasks, at[fmt.Sprint(k)])
+	}
+	require.Len(t, box.all(), failedForGood)
+	s := p.Stats()
+	require.EqualValues(t, keys*tasks-failedForGood, s.Succeeded)
+}
+
+// A task that fails holds up its key alone, for as long as the backoff says, and after its last attempt
+// the key goes on.
+func TestInOrderBackoff(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		begin := time.Now()
+		var log []string
+		p := openFunc(t, func(_ context.Context, tk *task.Task[int]) error {
+			log = append(log, fmt.Sprintf("%s%d %v", tk.Key, tk.Payload, time.Since(begin)))
+			if tk.Key == "bad" && tk.Payload == 1 {
+				return errNo
+			}
+			return nil
+		}, pool.Options[int]{Workers: 1, Policy: pool.Policy{InOrder: true, MaxAttempts: 3}})
+		for i := range 3 {
+			require.NoError(t, p.Submit(ctx, "bad", i))
+			require.NoError(t, p.Submit(ctx, "good", i))
+		}
+		require.NoError(t, p.StopAndWait(ctx))
+		require.Equal(t, []string{
+			"bad0 0s", "good0 0s", "bad1 0s", "good1 0s", "good2 0s", "bad1 1s", "bad1 3s", "bad2 3s",
+		}, log)
+		require.EqualValues(t, 1, p.Stats().Failed)
+	})
 }

@@ -133,6 +133,14 @@ type Policy struct {
 
 	// Backoff says how long a task waits after a failure.
 	Backoff Backoff
+
+	// InOrder has the tasks of a key done strictly one after the other, in the order of their puts,
+	// also when they fail: while one waits to be tried again, or is snoozed, its whole key does, as
+	// with [HoldKey]. After its last attempt it has failed for good, as any other, and the key goes
+	// on; [task.Queue.ResumeKey] ends the wait sooner. The queue must have a MaxInFlightPerKey of 1
+	// and KeepPlace; one of the pool's own has both then. Priorities come before order, and a task
+	// that is put with a Delay is not waited for.
+	InOrder bool
 }
 
 // MaxWorkers is the limit of what Scale.Max can be.
@@ -258,6 +266,10 @@ func (o *Options[V]) complete() (*workerSettings, error) {
 		return nil, invalid("Options.Queue: %v", bad)
 	case o.CostUnit > 0 && slices.ContainsFunc(o.Classes, func(c Class[V]) bool { return c.Queue != nil && !c.Queue.TakesCosts() }):
 		return nil, invalid("Options.CostUnit is %v; a queue that is not the pool's own must have a PriorCost for that", o.CostUnit)
+	case o.Policy.InOrder && slices.ContainsFunc(o.Classes, func(c Class[V]) bool { return c.Queue != nil && !c.Queue.KeepsOrder() }):
+		return nil, invalid("Options.Policy.InOrder is true; a queue that is not the pool's own must have a MaxInFlightPerKey of 1 and KeepPlace for that")
+	case o.Policy.InOrder && o.Queue.MaxInFlightPerKey > 1:
+		return nil, invalid("Options.Queue.MaxInFlightPerKey is %d; it must be 0 or 1, with Options.Policy.InOrder", o.Queue.MaxInFlightPerKey)
 	case o.Prefetch > task.MaxBatch:
 		return nil, invalid("Options.Prefetch is %d; the limit is %d", o.Prefetch, task.MaxBatch)
 	case o.Delay < 0 || o.Delay > task.MaxDuration:

@@ -130,6 +130,9 @@ func (p *Pool[V]) openOwn(c *class[V], o *Options[V], capacity int) {
 		settings.Quantum = cmp.Or(settings.Quantum, 1)
 		settings.PriorCost = cmp.Or(settings.PriorCost, 10*settings.Quantum)
 	}
+	if o.Policy.InOrder {
+		settings.MaxInFlightPerKey, settings.KeepPlace = 1, true
+	}
 	if settings.WhenFull >= fairq.EvictHeaviest {
 		settings.OnEvict = p.onGone(c, ReasonOverflow, fairq.ErrFull)
 	}

@@ -83,7 +83,7 @@ func (a *attempt[V]) settle(err error) {
 		a.settleBy(t.Return, &counts.returned)
 	case again != nil && again.snooze:
 		snooze := t.Snooze
-		if again.holdKey {
+		if again.holdKey || a.policy().InOrder {
 			snooze = func(ctx context.Context, d time.Duration) error { return t.HoldKey(ctx, nil, d) }
 		}
 		if a.settleBy(func(ctx context.Context) error { return snooze(ctx, again.delay) }, &counts.snoozed) {
@@ -189,7 +189,11 @@ func (a *attempt[V]) retry(delay time.Duration, err error) {
 		a.fail(ReasonDeadline, err)
 		return
 	}
-	if a.settleBy(func(ctx context.Context) error { return a.task.Fail(ctx, err, delay) }, &a.counts().retried) {
+	fail := a.task.Fail
+	if a.policy().InOrder {
+		fail = a.task.HoldKey
+	}
+	if a.settleBy(func(ctx context.Context) error { return fail(ctx, err, delay) }, &a.counts().retried) {
 		a.observeRetry(delay, err)
 	}
 }

@@ -72,6 +72,12 @@ func statOf(key string, c keycount.Count[string]) fairq.KeyStat[string] {
 // TakesCosts reports whether there is an Options.PriorCost, so that ReportCost may be called.
 func (q *Queue[V]) TakesCosts() bool { return q.options.PriorCost > 0 }
 
+// KeepsOrder reports whether Options.MaxInFlightPerKey is 1 and KeepPlace is set, so that the ready
+// tasks of a key are done one after the other in the order of their puts.
+func (q *Queue[V]) KeepsOrder() bool {
+	return q.options.MaxInFlightPerKey == 1 && q.options.KeepPlace
+}
+
 // ReportCost tells what a task of a key has cost, in units, for a queue that learns costs: see
 // Options.PriorCost. Less than one unit counts as one, and what is beyond the limit of a cost as
 // the limit. It returns [ErrCost] if the cost is negative, and an [ErrInvalid] without PriorCost.
