@@ -94,7 +94,7 @@ func (o Options[K]) Validate() error {
 type Limiter[K comparable] struct {
 	options Options[K]
 	epoch   time.Time // times are counted from here
-	hashes  bool      // hashing a key may panic, as of one that is an interface: not under the lock
+	hashes  bool      // hashing a key may panic, as with an interface: not under the lock
 
 	// mu protects all fields below. Under it nothing is sent and no user code runs.
 	//

@@ -13,7 +13,7 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// settled tells whether all tasks that the pool has taken have handlers, as far as it can be told.
+// settled reports whether all tasks that the pool has taken have handlers, if it can be known.
 func (l *ledger) settled() bool {
 	if !l.quiet() {
 		return false
@@ -29,8 +29,8 @@ func (l *ledger) settled() bool {
 	return n == 0 && !slices.ContainsFunc(l.chores, func(c *chore) bool { return c.put.TTR > 0 && c.at > 0 })
 }
 
-// checkIdle runs when nothing moves: nobody waits for what is there, and what has to wait holds no
-// worker.
+// checkIdle runs when nothing moves: no call waits for an available task, and waiting tasks hold
+// no worker.
 func (l *ledger) checkIdle() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,7 +54,7 @@ func (l *ledger) checkIdle() {
 	}
 }
 
-// checkLine checks that nobody waits for what is there in a queue.
+// checkLine checks that no call waits for an available task of a queue.
 func (l *ledger) checkLine(n *testClass, s *pool.Stats) {
 	q, err := n.queue.Stats(l.ctx)
 	require.NoError(l, err)
@@ -84,8 +84,8 @@ func (l *ledger) checkLine(n *testClass, s *pool.Stats) {
 	}
 }
 
-// loaded tells whether a queue is so full that another worker is needed. Tasks of keys that are
-// busy or paused need not count.
+// loaded reports whether a queue is full enough for another worker. Tasks of busy or paused keys
+// need not count.
 func (l *ledger) loaded() bool {
 	for _, n := range l.classes {
 		s, err := n.queue.Stats(l.ctx)
@@ -183,7 +183,7 @@ func lastLetter(c *chore) string {
 	return fmt.Sprintf("%v, attempts %d, %v", e.Reason, e.Attempts, e.Err)
 }
 
-// wrong tells what is wrong with what became of a task, if anything is.
+// wrong returns the error in the outcome of a task, if any.
 func (l *ledger) wrong(c *chore, s *story, there int) string {
 	places := len(c.letters) + c.left + there
 	reason := func(is ...pool.Reason) bool { return len(c.letters) == 0 || slices.Contains(is, c.letters[0].Reason) }
@@ -255,7 +255,7 @@ func (l *ledger) wrong(c *chore, s *story, there int) string {
 	return ""
 }
 
-// ends tells whether a task has a time at which it is of no use any more.
+// ends reports whether a task can expire.
 func (l *ledger) ends(c *chore) bool {
 	return c.put.TTL > 0 || !c.put.Deadline.IsZero() || l.options.DeadlineAfter > 0
 }
@@ -274,7 +274,7 @@ func (s *story) ended() (end task.EventType) {
 	return end
 }
 
-// takes returns how often a task was taken, as far as events have told.
+// takes returns how often a task was taken, by the events.
 func (s *story) takes() (n int) {
 	if s == nil {
 		return 0
@@ -287,7 +287,7 @@ func (s *story) takes() (n int) {
 	return n
 }
 
-// wasLast tells whether the last attempt can have been the last one.
+// wasLast reports whether the last attempt can have been the last one.
 func (l *ledger) wasLast(c *chore) bool {
 	if c.last.how == "permanent" || c.last.how == "bury" || l.ends(c) || c.put.TTR > 0 {
 		return true

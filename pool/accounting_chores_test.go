@@ -33,10 +33,10 @@ type chore struct {
 	err         error
 	task        task.ID // 0 if it is not known
 	taken       int     // attempts so far, also those of rivals
-	snoozed     int     // those that do not count
+	snoozed     int     // attempts that do not count
 	at          int     // handlers that are at it
 	last        act     // of the last attempt
-	attempts    int     // as the last one was told
+	attempts    int     // at the last event
 	over        bool    // the last attempt was the last one indeed
 	dropped     bool    // a handler has deleted it
 	acked       bool    // a handler, or a rival, has
@@ -215,7 +215,7 @@ func (l *ledger) handle(ctx context.Context, t *task.Task[*chore]) error {
 	case "exit":
 		runtime.Goexit()
 	case "broken":
-		return tellsNothing()
+		return mistakenNil()
 	case "ack":
 		if insist(func() error { return t.Ack(background) }) == nil {
 			l.note(&c.acked)
@@ -278,8 +278,8 @@ func (l *ledger) begin(t *task.Task[*chore]) (a act) {
 	if l.kinds != nil && !l.kinds[t.Kind] {
 		l.Errorf("kind %q is taken, where only %v may be", t.Kind, l.kinds)
 	}
-	// who began just now may have been taken before others who began sooner, but of those with a
-	// limit
+	// a task that began just now may have been taken before others that began sooner, except with
+	// a limit
 	for _, limit := range l.limits {
 		n := 0
 		for _, other := range l.chores {
@@ -372,12 +372,12 @@ func (l *ledger) away(f func()) {
 // checkContext checks whether the context of a handler is done for a good reason.
 func (l *ledger) checkContext(ctx context.Context, t *task.Task[*chore], began time.Time) {
 	if slow := t.Payload.class.slow; slow != nil && ctx.Err() == nil {
-		time.Sleep(3*slow.takes + 1) // who asks for the first time is not told at once
+		time.Sleep(3*slow.takes + 1) // a first call does not know immediately
 	}
 	err := ctx.Err() // asked first, for that may change
 	cause, now := context.Cause(ctx), time.Now()
 	limit := l.options.Policy.Timeout
-	moody := t.Payload.class.fails() // then nobody may have told that the lease is lost
+	moody := t.Payload.class.fails() // then nothing may have reported the lost lease
 	switch {
 	case cause == nil:
 		if err != nil || limit > 0 && now.Sub(began) > limit || !t.Info().Until.IsZero() && now.After(t.Info().Until) && !moody {
@@ -409,7 +409,7 @@ func (l *ledger) checkContext(ctx context.Context, t *task.Task[*chore], began t
 	}
 }
 
-// isRefusal tells whether Submit may return such an error.
+// isRefusal reports whether Submit may return such an error.
 func (l *ledger) isRefusal(c *chore) bool {
 	err := c.err
 	return errors.Is(err, fairq.ErrFull) || errors.Is(err, pool.ErrShutdown) || errors.Is(err, context.DeadlineExceeded) ||

@@ -132,8 +132,8 @@ func (l *ledger) openSlow() *database {
 	return s
 }
 
-// fails tells whether calls of the store may fail. So what became of a task may never be told, and
-// when look closes the queue its time may be over.
+// fails reports whether calls of the store may fail. Then a task may never be settled, and its
+// time may be over when look closes the queue.
 func (n *testClass) fails() bool { return n.slow != nil && n.slow.fails != nil }
 
 // Encode implements [task.Codec].
@@ -149,7 +149,7 @@ func (l *ledger) Decode(data []byte) (*chore, error) {
 	return c.(*chore), err
 }
 
-// quiet tells whether nothing is under way in any store, and nobody waits because of an error.
+// quiet reports whether no transaction runs in any store, and no call waits because of an error.
 func (l *ledger) quiet() bool {
 	return !slices.ContainsFunc(l.classes, func(n *testClass) bool { return n.slow != nil && !n.slow.quiet() })
 }
@@ -172,7 +172,7 @@ func (l *ledger) listen(n *testClass) {
 	})
 }
 
-// look closes a queue of the caller's, so that nobody holds anything, and looks at what is in it.
+// look closes a queue of the caller's, so that no task is taken, and looks at its tasks.
 func (l *ledger) look(n *testClass) {
 	ctx := context.WithoutCancel(l.ctx)
 	synctest.Wait()

@@ -76,14 +76,13 @@ type ledger struct {
 	*testing.T
 	rand    *rand.Rand // of the driver, not of the producers
 	ctx     context.Context
-	stop    context.CancelFunc // of ctx: whoever still waits for a task gives up
+	stop    context.CancelFunc // of ctx: calls that still wait for a task give up
 	options pool.Options[*chore]
 	p       *pool.Pool[*chore]
 	classes []*testClass
 	sinks   string // what DeadLetters do
 	nesting bool   // handlers submit tasks, or use Yield
-	// all goes by transactions that take time; so there are no limits, for then a lock is held
-	// meanwhile
+	// all calls are slow transactions, so there are no limits, which would hold a lock during them
 	slow    bool
 	closer  bool // the caller closes a queue in between
 	broken  bool // Observer and Logger panic, each time
@@ -93,7 +92,7 @@ type ledger struct {
 	mu        sync.Mutex // protects all that follows
 	chores    []*chore
 	running   int // handlers that are not in Yield
-	nested    int // those that are
+	nested    int // workers in Yield
 	most      int // handlers that may run; 0 means that it is being changed
 	kinds     map[string]bool
 	limits    []pool.Limit
@@ -412,7 +411,7 @@ func (l *ledger) shutdown() {
 
 func (l *ledger) shutDownOnce(ctx context.Context, limited bool) {
 	l.mu.Lock()
-	// what waits for tasks may need them, paused or not
+	// handlers that wait for tasks may need them, paused or not
 	l.closing, l.paused, l.forced = true, false, l.forced || limited
 	l.mu.Unlock()
 	err := l.p.Shutdown(ctx)

@@ -71,8 +71,7 @@ func TestAckAndTake(t *testing.T) {
 	})
 }
 
-// The context of a handler is done when it has returned, also for one who asks for the first time
-// then.
+// The context of a handler is done when it has returned, even if nothing has used it before.
 func TestContextKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()

@@ -11,34 +11,34 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// attempt is a task that was taken, from then until the queue knows what came of it. It is also
-// the context of the handler: what is dear about that is made when the handler asks for it. It is
-// never used again, for the handler may have kept its task or its context; so it is small.
+// attempt is a taken task until the queue knows the outcome. It is also the context of the
+// handler, and makes the expensive parts of a context only when the handler asks for them. It is
+// never reused, because the handler may have kept its task or its context; so it is small.
 type attempt[V any] struct {
-	task   task.Task[V] // what the handler gets
+	task   task.Task[V] // the argument of the handler
 	class  *class[V]
 	worker *worker
 	extra  atomic.Pointer[extra] // nil if there is none; endedPlain if there was none at the end
 }
 
-// extra is what few attempts have.
+// extra has the rare fields of an attempt.
 type extra struct {
-	policy       *Policy       // what Options.ForTask says
-	ran          time.Duration // how long the handler ran; 0 if nobody asks for that
+	policy       *Policy       // the result of Options.ForTask
+	ran          time.Duration // how long the handler ran; 0 if no option needs that
 	deadline     time.Time     // of the context; zero if it has none
 	late         error         // its cause then
 	inBackground bool          // the attempt is settled there
 
-	mu     sync.Mutex      // protects what follows
+	mu     sync.Mutex      // protects the fields below
 	ended  bool            // the handler has returned; from then on ctx does not change
-	ctx    context.Context // the real one; nil until somebody asks for it
+	ctx    context.Context // the real context; nil until the handler asks for it
 	cancel context.CancelFunc
 	cause  error // if it was done before the handler
 }
 
 var noExtra, endedPlain = new(extra), &extra{ended: true}
 
-// get returns what is extra, to be read.
+// get returns extra for reading, a zero one if there is none.
 func (a *attempt[V]) get() *extra {
 	if x := a.extra.Load(); x != nil {
 		return x
@@ -46,7 +46,7 @@ func (a *attempt[V]) get() *extra {
 	return noExtra
 }
 
-// set returns what is extra, to be changed.
+// set returns extra for writing.
 func (a *attempt[V]) set() *extra {
 	for {
 		x := a.extra.Load()
@@ -57,8 +57,8 @@ func (a *attempt[V]) set() *extra {
 	}
 }
 
-// do implements job. The worker goes on with what is taken when a task is acked, which counts in
-// its place.
+// do implements job. The worker goes on with the task that an ack may take, which counts in place
+// of this one.
 func (a *attempt[V]) do(w *worker) {
 	c := a.class
 	defer c.pool.tasks.addRunning(-1)
@@ -76,14 +76,14 @@ func (a *attempt[V]) do(w *worker) {
 	for a != nil {
 		err := a.run(w)
 		ended := a
-		a = nil // end is not called again if the user's code ends the goroutine in it
+		a = nil // end is not called twice if user code ends the goroutine in it
 		ended.end(w, err)
 		a, _ = w.following.(*attempt[V])
 		w.following = nil
 	}
 }
 
-// run calls the handler. end must be called with what it returns, also if it does not return.
+// run calls the handler. end must be called with its result, even if run does not return.
 func (a *attempt[V]) run(w *worker) error {
 	p := a.class.pool
 	a.worker = w
@@ -128,12 +128,12 @@ func (a *attempt[V]) end(w *worker, err error) {
 		ran = time.Since(w.started)
 	}
 	if w.handled && p.costUnit > 0 {
-		p.observe("ReportCost", func() { a.class.learn(&a.task, costOf(ran, p.costUnit)) }) // it may call the user's code
+		p.observe("ReportCost", func() { a.class.learn(&a.task, costOf(ran, p.costUnit)) }) // it may call user code
 	}
 	a.endContext(ran)
 	switch {
 	case a.class.queue == nil:
-		p.observe("Done", func() { a.class.done(a.task.Payload) }) // it calls the user's code
+		p.observe("Done", func() { a.class.done(a.task.Payload) }) // it calls user code
 		a.settleItem(err)
 	case a.class.inMemory:
 		a.settle(err)
@@ -142,11 +142,10 @@ func (a *attempt[V]) end(w *worker, err error) {
 	}
 }
 
-// costOf returns what an attempt has cost that ran for so long.
+// costOf returns the cost of an attempt with this run time.
 func costOf(ran, unit time.Duration) int64 { return int64((ran + unit - 1) / unit) }
 
-// lastAttemptLost returns what a task has failed with whose last attempt has ended without a
-// result.
+// lastAttemptLost returns the error of a task whose last attempt has ended without a result.
 func (a *attempt[V]) lastAttemptLost() error {
 	err := fmt.Errorf("pool: not done after %d attempts, of which the last one has ended without a result", a.task.Attempts)
 	if last := a.task.Info().Err; last != nil {
@@ -160,7 +159,7 @@ var (
 	errLate   = fmt.Errorf("%w; it was not started", ErrDeadline)
 )
 
-// setDeadline finds out how long the handler has.
+// setDeadline computes the deadline of the handler.
 func (a *attempt[V]) setDeadline() {
 	if p := a.class.pool; p.forTask != nil {
 		a.set().policy = new(p.forTask(&a.task, p.policy))
@@ -180,7 +179,7 @@ func (a *attempt[V]) setDeadline() {
 	}
 }
 
-// policy returns what is valid for the task.
+// policy returns the policy of the task.
 func (a *attempt[V]) policy() *Policy {
 	if policy := a.get().policy; policy != nil {
 		return policy
@@ -210,7 +209,7 @@ func (a *attempt[V]) Value(key any) any {
 		x.mu.Unlock()
 	}
 	switch {
-	case ended && (key == workerKey{} || key == setKey{}): // what runs on is no handler any more
+	case ended && (key == workerKey{} || key == setKey{}): // the goroutine left behind is no handler
 		return nil
 	case ctx == nil && ended:
 		ctx = endedContext
@@ -220,14 +219,14 @@ func (a *attempt[V]) Value(key any) any {
 	return ctx.Value(key)
 }
 
-// endedContext is the real context of an attempt if nobody has asked for it before the end.
+// endedContext is the real context of an attempt whose handler never asked for it.
 var endedContext = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
-// context returns the context behind this one, and makes it if need be.
+// context returns the real context, and makes it if necessary.
 func (a *attempt[V]) context() context.Context {
 	x := a.set()
 	x.mu.Lock()
@@ -247,9 +246,9 @@ func (a *attempt[V]) context() context.Context {
 	return x.ctx
 }
 
-// leaseContext returns a context that ends with the lease. Whether the lease is lost already, the
-// store is asked in background, unless that takes no time: the caller of Done may hold a lock, as
-// database/sql does, or may have a transaction that the store has to wait for.
+// leaseContext returns a context that ends with the lease. It asks the store in the background
+// whether the lease is lost already, unless that takes no time. The caller of Done may hold a
+// lock, as database/sql does, or have a transaction for which the store waits.
 func (a *attempt[V]) leaseContext() (context.Context, context.CancelFunc) {
 	switch {
 	case a.class.queue == nil:
@@ -268,7 +267,7 @@ func (a *attempt[V]) leaseContext() (context.Context, context.CancelFunc) {
 	return ctx, func() { cancel(context.Canceled) }
 }
 
-// counts returns where it is counted what becomes of the attempt.
+// counts returns the counters for the outcome of the attempt.
 func (a *attempt[V]) counts() *counters {
 	if a.get().inBackground {
 		return &a.class.pool.backgroundCounts
@@ -276,7 +275,7 @@ func (a *attempt[V]) counts() *counters {
 	return &a.worker.counts
 }
 
-// endContext ends the context of a handler that ran for so long.
+// endContext ends the context of a handler with this run time.
 func (a *attempt[V]) endContext(ran time.Duration) {
 	if ran > 0 && a.class.pool.observer.times() {
 		a.set().ran = ran
@@ -308,7 +307,7 @@ func (a *attempt[V]) maxAttempts() int {
 	}
 }
 
-// tooLate tells whether the task's time is over, or its deadline will be after a delay.
+// tooLate reports whether the task's time is over, or will be after a delay.
 func (a *attempt[V]) tooLate(delay time.Duration) bool {
 	if !a.task.Expires() {
 		return false

@@ -9,9 +9,9 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Backoff says how long a task waits after a failure, before it is tried again: Base after the
-// first one, and each time twice as long, up to Max. With a Base of Max the delay is always the
-// same. The zero value goes from one second to one hour, without jitter.
+// Backoff is the delay between a failure and the next attempt: Base after the first failure, and
+// each time twice as long, up to Max. With a Base of Max the delay is always the same. The zero
+// value goes from one second to one hour, without jitter.
 type Backoff struct {
 	// Func, if not nil, returns the delays instead, for failures from 1 on. With it, only Max and
 	// Jitter may be set: a Max of 0 then means [task.MaxDuration], and Jitter must not be
@@ -48,7 +48,7 @@ func (j Jitter) String() string {
 }
 
 // Delay returns how long a task waits after its nth failure, from 0 to Max. Failures below 1 count
-// as 1. It is 0 only with [FullJitter] or Func. With a jitter each call draws anew. It takes a
+// as 1. It is 0 only with [FullJitter] or Func. With a jitter each call draws again. It takes a
 // bounded number of steps.
 func (b Backoff) Delay(failures int) time.Duration {
 	failures = max(failures, 1)
@@ -97,19 +97,17 @@ func between(low, high time.Duration) time.Duration {
 	return low + time.Duration(rand.Uint64N(uint64(high-low)+1))
 }
 
-// maxDraws is after how many draws the distribution of the delay is taken to stay as it is. Two
-// chains that are drawn from the same random numbers are the same from the moment on when the
-// lower one is above Max/3; where they began is then forgotten. A chain from Base takes 27 draws
-// in the median, and 255 at most in 200,000 trials, if Max is 3600 times Base. If it is 10^9 times
-// Base, 1 of 100,000 takes more than 1000; in the most extreme case, from a nanosecond to a
-// hundred years, 1 of 150.
+// maxDraws is the number of draws after which the distribution of the delay is taken as constant.
+// Two chains from the same random numbers are equal once the lower one exceeds Max/3, wherever
+// they began. If Max is 3600 times Base, a chain from Base takes a median of 27 draws for that,
+// and at most 255 in 200,000 trials. If Max is 10^9 times Base, 1 of 100,000 takes more than 1000;
+// in the most extreme case, from a nanosecond to a hundred years, 1 of 150.
 const maxDraws = 1000
 
-// decorrelated draws the whole chain from the first failure on, as nothing remembers the delay
-// before. So each delay is distributed as it should be, but does not depend on the one that the
-// task did wait. The source is "Exponential Backoff And Jitter" in the AWS Architecture Blog. It
-// caps what is drawn, so that most delays end up at Max together; here Max caps the range to draw
-// from.
+// decorrelated draws the whole chain from the first failure on, because nothing stores the delay
+// before. So each delay has the right distribution, but does not depend on the delay before. The
+// source is "Exponential Backoff And Jitter" in the AWS Architecture Blog. There the cap applies
+// to the drawn value, so that most delays end up at Max together; here Max caps the range.
 func decorrelated(base, most time.Duration, failures int) time.Duration {
 	d := base
 	for range min(failures, maxDraws) {
@@ -122,7 +120,7 @@ func decorrelated(base, most time.Duration, failures int) time.Duration {
 	return d
 }
 
-// validate returns an error if the backoff makes no sense. name is what the error calls it.
+// validate returns an error, with this name, if the backoff makes no sense.
 func (b Backoff) validate(name string) error {
 	for _, f := range []struct {
 		name  string

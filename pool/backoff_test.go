@@ -49,7 +49,7 @@ func anyFailures(r *rand.Rand) int {
 	return count(r)
 }
 
-// limits says anew what Base and Max mean.
+// limits is another implementation of Base and Max.
 func limits(b Backoff) (base, most time.Duration) {
 	base, most = time.Second, time.Hour
 	if b.Base > 0 {
@@ -144,7 +144,7 @@ func TestDelaySpreads(t *testing.T) {
 	}
 }
 
-// TestDelayReachesItsEnds has ranges of a few nanoseconds, of which both ends must come.
+// TestDelayReachesItsEnds has ranges of a few nanoseconds; both ends must occur.
 func TestDelayReachesItsEnds(t *testing.T) {
 	for _, c := range []struct {
 		b    Backoff

@@ -119,7 +119,7 @@ func TestWeightedShares(t *testing.T) {
 	}
 }
 
-// TestOwnCapacity has classes of which one is full: only those who submit to it wait.
+// TestOwnCapacity has a full class: only submits to it wait.
 func TestOwnCapacity(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		g := newGate()

@@ -14,8 +14,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// With a CostUnit two keys get as much of the workers' time each, although the jobs of one take ten
-// times as long, a quarter of them fail, and some panic.
+// With a CostUnit two keys get as much of the workers' time each, although the jobs of one take
+// ten times as long, a quarter of them fail, and some panic.
 func TestCostUnit(t *testing.T) {
 	const unit = 5 * time.Millisecond
 	takes := map[string]time.Duration{"quick": 10 * time.Millisecond, "slow": 100 * time.Millisecond}
@@ -81,7 +81,7 @@ func TestCostUnit(t *testing.T) {
 				return float64(spent["slow"]) / float64(spent["quick"])
 			}
 			require.InDelta(t, 1, ratio(unit), 0.1)
-			if name != "NewWorkers" { // there a queue that learns must be told
+			if name != "NewWorkers" { // there a learning queue needs the cost
 				require.InDelta(t, 10, ratio(0), 1)
 			}
 		})

@@ -17,20 +17,19 @@ import (
 
 var errStore = errors.New("the store is away")
 
-// database is a Store whose calls, those that a worker makes, are transactions that take their
-// time, one after the other. What is called while one is under way is done together in the next
-// one.
+// database is a Store whose calls by workers are slow transactions, one after the other. Calls
+// made during a transaction share the next one.
 type database struct {
 	memory.Store
 	takes time.Duration
-	// tells whether a transaction with this call fails; nil means that none does
+	// reports whether a transaction with this call fails; nil means that none does
 	fails func(call string) bool
 
 	mu       sync.Mutex // protects all that follows
 	waiting  []*call
 	running  bool
 	count    int       // transactions
-	troubled time.Time // when one failed last
+	troubled time.Time // time of the last failure
 }
 
 type call struct {
@@ -107,8 +106,8 @@ func (s *database) run() {
 	s.running = false
 }
 
-// quiet tells whether no transaction is under way, and none has failed for so long that everybody
-// has tried again.
+// quiet reports whether no transaction runs, and the last failure is long enough ago that every
+// call has retried.
 func (s *database) quiet() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// DeadLetter is a task that a pool could not do, with what there is to know about it.
+// DeadLetter is a task that a pool could not do, with everything known of it.
 type DeadLetter[V any] struct {
 	// Task is as of the last attempt, or as it was put. If it was in no queue it has no ID. It is
 	// empty for an item of a FairQueue.
@@ -21,14 +21,14 @@ type DeadLetter[V any] struct {
 	Payload  V
 	Class    string // the class it was in; empty if the pool has none
 	Reason   Reason
-	Err      error // the last failure; of one that was read from a file it is a *task.Error
+	Err      error // the last failure; a *task.Error in a letter from a file
 	Attempts int   // how often it was tried
 	At       time.Time
 }
 
-// PutOptions returns the options to put the task again, as of now: its class, priority, kind,
-// unique key, metadata, deadline and limit of attempts, and what is left of its delay and its time
-// to live. If nothing is left of that, the deadline is when it ended.
+// PutOptions returns the options to put the task again now: its class, priority, kind, unique key,
+// metadata, deadline and limit of attempts, and the rest of its delay and time to live. If its
+// time to live is over, its end is the deadline.
 func (l *DeadLetter[V]) PutOptions(now time.Time) PutOptions {
 	p := resubmitOptions(&l.Task, now)
 	p.Class = l.Class
@@ -56,21 +56,21 @@ func (r Reason) String() string {
 	return fmt.Sprintf("Reason(%d)", uint8(r))
 }
 
-// Sink takes dead letters. It is called in a goroutine of its own. If it returns an error, panics
-// or ends the goroutine, it has not taken the letter. Shutdown does not wait for a sink that goes
-// on after its context is done for longer than Options.AbandonAfter: that letter counts as not
-// taken, whatever the sink does with it.
+// Sink takes dead letters. The pool calls it in a goroutine of its own. If it returns an error,
+// panics or ends the goroutine, it has not taken the letter. Shutdown does not wait for a sink
+// that goes on after its context is done for longer than Options.AbandonAfter: that letter counts
+// as not taken, whatever the sink does with it.
 type Sink[V any] func(ctx context.Context, letter *DeadLetter[V]) error
 
 func newDeadLetter[V any](class string, t *task.Task[V], reason Reason, err error) *DeadLetter[V] {
 	l := &DeadLetter[V]{Task: t.Info(), Payload: t.Payload, Class: class, Reason: reason, Err: err, Attempts: t.Attempts, At: time.Now()}
-	l.Task.Metadata = maps.Clone(l.Task.Metadata) // for others may have the task
+	l.Task.Metadata = maps.Clone(l.Task.Metadata) // because other goroutines may have the task
 	return l
 }
 
-// send hands a letter to the pool's sink, tells the Observer, and counts it. It is the only way to
-// the sink. It waits no longer than sinkCtx lasts: then the letter counts as not taken, whatever
-// the sink says later.
+// send hands a letter to the pool's sink, calls the Observer, and counts it. It is the only way to
+// the sink. When sinkCtx is done it stops waiting: the letter counts as not taken, whatever the
+// sink does later.
 func (p *Pool[V]) send(letter *DeadLetter[V]) error {
 	if p.storeCtx.Err() != nil {
 		return ErrShutdown // Shutdown must not have to wait for yet another one
@@ -100,8 +100,8 @@ func (p *Pool[V]) send(letter *DeadLetter[V]) error {
 	return *outcome.Load()
 }
 
-// holdLetter calls f, which hands a letter to the sink and settles its task. Wait and Shutdown wait
-// for it, so that nobody writes another letter of the task meanwhile.
+// holdLetter calls f, which hands a letter to the sink and settles its task. Wait and Shutdown
+// wait for it, so that no second letter of the task is written.
 func (ws *workerSet) holdLetter(f func()) {
 	ws.mu.Lock()
 	if ws.letters++; ws.letters == 1 {
@@ -120,8 +120,8 @@ func (ws *workerSet) holdLetter(f func()) {
 	f()
 }
 
-// waitForLetters waits until no letter is in hand, and until the handlers have ended unless they
-// outlast sinkCtx. What the end of sinkCtx leaves to be settled has abandonAfter for that.
+// waitForLetters waits until no letter is in hand, and until the handlers have ended or sinkCtx is
+// done. After that, letters have abandonAfter to be settled.
 func (ws *workerSet) waitForLetters() {
 	ws.mu.Lock()
 	gone := ws.lettersGone
@@ -149,9 +149,9 @@ var (
 	errSinkGoexit    = errors.New("pool: sink called runtime.Goexit")
 )
 
-// take hands a dead letter to the sink, and calls then with its error. It does so in a goroutine
-// of its own, so that it does not matter to the caller how the sink ends, or whether; all that
-// happens in there is called by start.
+// take hands a dead letter to the sink, and calls then with its error. It uses a goroutine of its
+// own, so the caller does not depend on the end of the sink; start calls everything in that
+// goroutine.
 func (s Sink[V]) take(ctx context.Context, letter *DeadLetter[V], start func(func()), then func(error)) <-chan error {
 	result := make(chan error, 1)
 	go start(func() {
@@ -161,7 +161,7 @@ func (s Sink[V]) take(ctx context.Context, letter *DeadLetter[V], start func(fun
 				err = newPanicError("the sink", v)
 			}
 			err = safeError(err)
-			defer func() { result <- err }() // also if the observer ends the goroutine
+			defer func() { result <- err }() // even if the observer ends the goroutine
 			then(err)
 		}()
 		err = s(ctx, letter)
@@ -169,9 +169,9 @@ func (s Sink[V]) take(ctx context.Context, letter *DeadLetter[V], start func(fun
 	return result
 }
 
-// ToDeadLetters returns a function that sends the tasks it is given to a sink: for OnEvict and
-// OnExpire of a queue of one's own, with the reasons ReasonOverflow and ReasonDeadline. What the sink does not
-// take is handed to lost, with the error.
+// ToDeadLetters returns a function that sends tasks to a sink: for OnEvict and OnExpire of a queue
+// of your own, with the reasons ReasonOverflow and ReasonDeadline. If the sink returns an error,
+// lost gets the letter and the error.
 func ToDeadLetters[V any](sink Sink[V], reason Reason, lost func(*task.Task[V], error)) func(*task.Task[V]) {
 	return func(t *task.Task[V]) {
 		err := fairq.ErrFull

@@ -17,7 +17,7 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// TestDeadLetter looks at all that a letter tells of a task that was tried three times.
+// TestDeadLetter checks the letter of a task that was tried three times.
 func TestDeadLetter(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var box mailbox[int]
@@ -90,8 +90,8 @@ func TestLetterComesFirst(t *testing.T) {
 	})
 }
 
-// TestForwardWithoutDeadline puts what has failed or was too late where it can be looked at, and
-// what was dropped where it is still in time.
+// TestForwardWithoutDeadline forwards failed and late tasks without a deadline, and dropped ones
+// with theirs.
 func TestForwardWithoutDeadline(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		next := openQueue[int](t, nil)
@@ -204,9 +204,9 @@ func TestToDeadLetters(t *testing.T) {
 	}
 }
 
-// TestLettersKeepTimes has tasks that are dropped, evicted, and left over: what is left of their
-// delay and time to live is kept by the letter, and by the queue that it is forwarded to, as is
-// their metadata.
+// TestLettersKeepTimes has tasks that are dropped, evicted, and left over: the letter, and the
+// queue to which it is forwarded, keep the rest of their delay and time to live, and their
+// metadata.
 func TestLettersKeepTimes(t *testing.T) {
 	for _, way := range []string{"dropped", "evicted", "left"} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {
@@ -289,7 +289,7 @@ func TestLetterPutAgain(t *testing.T) {
 	}
 }
 
-// TestTransitKeepsTimes takes a task to another queue, where it has what is left.
+// TestTransitKeepsTimes takes a task to another queue, where it has the rest of its times.
 func TestTransitKeepsTimes(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		next, begin := openQueue[int](t, nil), time.Now()

@@ -42,7 +42,7 @@ type timed struct {
 	listens                        bool // to its context
 }
 
-// late tells whether the deadline is over at a time after the task was put.
+// late reports whether the deadline is over at a time after the task was put.
 func (j *timed) late(at time.Duration) bool { return j.deadline > 0 && at >= j.deadline }
 
 // outcome returns when its attempts begin, what becomes of it, and when. 0 means that it is done.

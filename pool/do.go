@@ -10,13 +10,13 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Do is Put that waits for the outcome. It returns nil if the task was done. If the task
-// failed for good, it returns a [*task.Error], which also wraps the error of the handler if this
-// pool ran it, but is not Permanent, RetryAfter, Snooze or HoldKey: a handler that returns it has just
-// failed. If ctx is done first it returns the error of ctx, and the task stays in the queue, unless
-// it has CancelWithContext. While a handler of the pool waits in it, another one gets its place, as
-// in [Yield]. After Shutdown it returns [ErrShutdown] if the queue is the pool's own; others may do
-// the tasks of another queue, so there it waits on.
+// Do is Put that waits for the outcome. It returns nil if the task was done. If the task failed
+// for good, it returns a [*task.Error], which also wraps the error of the handler if this pool ran
+// it, but is not Permanent, RetryAfter, Snooze or HoldKey: a handler that returns it has just
+// failed. If ctx is done first it returns the error of ctx, and the task stays in the queue,
+// unless it has CancelWithContext. While a handler of the pool waits in it, another one gets its
+// place, as in [Yield]. After Shutdown it returns [ErrShutdown] if the queue is the pool's own. In
+// another queue it waits on, because other processes may do its tasks.
 func (p *Pool[V]) Do(ctx context.Context, key string, payload V, options PutOptions) error {
 	c, err := p.tasks.class(options.Class)
 	if err != nil {
@@ -48,13 +48,13 @@ func (p *Pool[V]) Do(ctx context.Context, key string, payload V, options PutOpti
 	return err
 }
 
-// cancelWith removes a task when the context is done that it was submitted with.
+// cancelWith removes a task when the context of its Submit is done.
 func (p *Pool[V]) cancelWith(ctx context.Context, c *class[V], uniqueKey string, id task.ID) {
 	if ctx.Done() == nil {
 		return
 	}
 	p.cancelling.Go(func() {
-		// not from ctx, which may have a transaction
+		// not ctx, which may have a transaction
 		waiting, stop := context.WithCancel(p.cancelCtx)
 		defer stop()
 		defer context.AfterFunc(ctx, stop)()
@@ -69,13 +69,13 @@ func (p *Pool[V]) cancelWith(ctx context.Context, c *class[V], uniqueKey string,
 	})
 }
 
-// isOutcome tells whether Queue.Wait has returned what came of a task.
+// isOutcome reports whether an error of Queue.Wait is the outcome of a task.
 func isOutcome(err error) bool {
 	return err == nil || errors.As(err, new(*task.Error)) || errors.Is(err, task.ErrDeleted) || errors.Is(err, task.ErrExpired)
 }
 
-// cancelTask removes a task, if it is still there. If it is running, in whatever process, its
-// handler loses the lease, so its context is done.
+// cancelTask removes a task, if it is still in the queue. A handler that runs it, in any process,
+// loses the lease, so its context is done.
 func (p *Pool[V]) cancelTask(c *class[V], id task.ID) {
 	err := c.queue.DeleteUnlessTaken(p.storeCtx, id)
 	if errors.Is(err, task.ErrTaken) {
@@ -91,8 +91,8 @@ func (p *Pool[V]) cancelTask(c *class[V], id task.ID) {
 	}
 }
 
-// failures keeps the errors of tasks that have failed for good in this process, for Do: a
-// queue keeps no more than their text. It knows only the unique keys that somebody waits for.
+// failures keeps the errors of tasks that have failed for good in this process, for Do, because a
+// queue keeps only their text. It knows only the unique keys for which a Do waits.
 type failures struct {
 	mu          sync.Mutex // protects byUniqueKey
 	byUniqueKey map[string]*failure
@@ -105,7 +105,7 @@ type failure struct {
 	err     error
 }
 
-// expect is called before somebody waits for a unique key, and forget afterwards.
+// expect is called before a Do waits for a unique key, and forget afterwards.
 func (f *failures) expect(uniqueKey string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,7 +126,7 @@ func (f *failures) forget(uniqueKey string) {
 	}
 }
 
-// record is called with a task that has failed for good, before its queue is told.
+// record keeps the failure of a task, before the task is settled.
 func (f *failures) record(id task.ID, uniqueKey string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -147,7 +147,7 @@ func (f *failures) explain(uniqueKey string, id task.ID, outcome error) error {
 	return outcome
 }
 
-// failedError is what Do returns if the task has failed in this process.
+// failedError is the error of Do if the task has failed in this process.
 type failedError struct {
 	recorded *task.Error
 	cause    error
@@ -155,8 +155,8 @@ type failedError struct {
 
 func (e *failedError) Error() string { return e.recorded.Error() }
 
-// Is and As look into both, but not for what the cause says of its own task: a handler that returns
-// the error of another task has failed, and no more is said of when, or whether, it is tried again.
+// Is and As look into both, but not for the cause's Permanent, RetryAfter and so on: these were
+// about its own task. A handler that returns the error of another task has just failed.
 func (e *failedError) Is(target error) bool {
 	return errors.Is(e.recorded, target) || errors.Is(e.cause, target)
 }

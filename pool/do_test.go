@@ -68,7 +68,7 @@ func TestDoKnowsTheError(t *testing.T) {
 	})
 }
 
-// TestDoOfAnotherProcess fails in another one, of which there is nothing but the text.
+// TestDoOfAnotherProcess fails in another process, so only the text of the error remains.
 func TestDoOfAnotherProcess(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		q := openQueue[int](t, nil)
@@ -160,8 +160,8 @@ func TestCancelWithContext(t *testing.T) {
 	}
 }
 
-// TestCancelDeaf cancels tasks whose handlers do not use their contexts. Only the pool that was told to
-// cancel knows why it cannot settle its own.
+// TestCancelDeaf cancels tasks whose handlers do not use their contexts. Only the cancelling pool
+// knows why it cannot settle its own.
 func TestCancelDeaf(t *testing.T) {
 	for _, elsewhere := range []bool{false, true} {
 		for _, takes := range []time.Duration{0, time.Millisecond} {
@@ -195,8 +195,7 @@ func TestCancelDeaf(t *testing.T) {
 	}
 }
 
-// TestCancelWithContextAtShutdown has tasks of callers that stay, of which nothing is left when
-// the pool is shut down.
+// TestCancelWithContextAtShutdown has tasks of callers that stay; Shutdown leaves nothing of them.
 func TestCancelWithContextAtShutdown(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		q := openQueue[int](t, nil)
@@ -278,7 +277,7 @@ func TestDoAfterShutdown(t *testing.T) {
 	})
 }
 
-// lateContext is one that nobody is told of when it is done.
+// lateContext is a context whose Done never fires.
 type lateContext struct {
 	context.Context
 	done atomic.Bool

@@ -11,33 +11,32 @@ import (
 )
 
 var (
-	// ErrShutdown is returned when a task is submitted to a pool that was shut down, and is the
-	// cause that the contexts of handlers are cancelled with when its time is over.
+	// ErrShutdown is returned by a Submit after Shutdown. It is also the context cause when
+	// Shutdown cancels handlers.
 	ErrShutdown = errors.New("pool: shut down")
 
-	// ErrTimeout is the cause that a handler's context is done with when Policy.Timeout is over.
-	// If the handler then returns an error of its context, this is what its task has failed with.
+	// ErrTimeout is the context cause when Policy.Timeout elapses. If the handler then returns an
+	// error of its context, its task has failed with ErrTimeout.
 	ErrTimeout = errors.New("pool: handler timed out")
 
-	// ErrDeadline is the cause that a handler's context is done with when the deadline of its task
-	// is over, and what the task has failed with then.
+	// ErrDeadline is the context cause when the deadline of a task is over, and the error of that
+	// task.
 	ErrDeadline = errors.New("pool: deadline of the task is over")
 
-	// ErrSnoozed is what an error of [Snooze] or [HoldKey] is, as [errors.Is] reports: nothing has
+	// ErrSnoozed marks errors of [Snooze] and [HoldKey], as [errors.Is] reports: nothing has
 	// failed.
 	ErrSnoozed = errors.New("pool: snoozed")
 
 	// ErrInvalid is returned when an argument or an option makes no sense. The error names it,
-	// with the limit. It is that of package task.
+	// with the limit. It is task.ErrInvalid.
 	ErrInvalid = task.ErrInvalid
 )
 
-// What calls return of the packages fairq and task, and what the contexts of handlers are done
-// with, by the same names here.
+// Errors re-exported from fairq and task.
 var (
-	// ErrFull is returned when there is no room for a task, and by Do when it was dropped.
-	// If no more tasks of its key may be queued, it is also an ErrKeyFull. A task that is refused
-	// gets a [*FullError], which may be wrapped.
+	// ErrFull is returned when there is no room for a task, and by Do when it was dropped. If the
+	// key may queue no more tasks, it is also an ErrKeyFull. A task that is refused gets a
+	// [*FullError], which may be wrapped.
 	ErrFull    = fairq.ErrFull
 	ErrKeyFull = fairq.ErrKeyFull
 
@@ -47,8 +46,8 @@ var (
 	// ErrCost is returned when PutOptions.Cost is out of range.
 	ErrCost = fairq.ErrCost
 
-	// ErrPanic is returned when a function of the queue's options panics, such as Weight. If a
-	// handler panics, it is what its task has failed with. The error is a [*PanicError].
+	// ErrPanic is returned when a function of the queue's options panics, such as Weight. It is
+	// also the error of a task whose handler panics. The error is a [*PanicError].
 	ErrPanic = task.ErrPanic
 
 	// ErrDuplicate is returned when there is a task with this PutOptions.UniqueKey.
@@ -67,8 +66,8 @@ var (
 	ErrDeleted = task.ErrDeleted
 	ErrExpired = task.ErrExpired
 
-	// ErrLeaseLost is a cause that the context of a handler is done with: its task was given to
-	// another one, or deleted.
+	// ErrLeaseLost is the context cause when the task of a handler was given to another worker, or
+	// deleted.
 	ErrLeaseLost = task.ErrLeaseLost
 )
 
@@ -83,8 +82,8 @@ func (e *invalidError) Unwrap() []error { return []error{ErrInvalid, e.err} }
 
 func invalid(format string, a ...any) error { return &invalidError{fmt.Errorf(format, a...)} }
 
-// PanicError says which function panicked, and where. [errors.Is] reports it as [ErrPanic], and if
-// it panicked with an error as that too.
+// PanicError names the function that panicked, with its stack. [errors.Is] reports it as
+// [ErrPanic], and as the error with which it panicked, if any.
 type PanicError = task.PanicError
 
 func newPanicError(function string, value any) *PanicError {
@@ -124,32 +123,32 @@ func (e *retryError) Error() string {
 // Is implements the interface that [errors.Is] looks for.
 func (e *retryError) Is(target error) bool { return e.snooze && target == ErrSnoozed }
 
-// RetryAfter returns an error that makes a task fail, and be tried again after this delay if it
-// has attempts left. `errors.Join(err, pool.RetryAfter(time.Minute))` also says why. A negative
-// delay counts as 0, one of more than [task.MaxDuration] as that.
+// RetryAfter returns an error that makes a task fail, and retries it after this delay if it has
+// attempts left. `errors.Join(err, pool.RetryAfter(time.Minute))` adds the reason. A negative
+// delay counts as 0, a delay above [task.MaxDuration] as that.
 func RetryAfter(delay time.Duration) error { return &retryError{delay: clamp(delay)} }
 
-// Snooze returns an error that has the handler called again after a delay. The task has not
-// failed, and the attempt does not count.
+// Snooze returns an error that hands the task back for a delay. The task has not failed, and the
+// attempt does not count.
 func Snooze(delay time.Duration) error { return &retryError{delay: clamp(delay), snooze: true} }
 
-// HoldKey returns an error that has the handler called again after a delay, as Snooze does, and has
-// all other tasks of the key wait until then too: what the task needs has said when it may be asked
-// again, such as an HTTP server by a Retry-After. The task is the first of its key then. The queue
-// keeps that, so it outlasts the process; see [task.Task.HoldKey].
+// HoldKey returns an error that hands the task back for a delay, as Snooze does, and lets all
+// other tasks of the key wait too. Use it when a service says when to ask again, such as an HTTP
+// server by a Retry-After. The task is then the first of its key. The queue stores the wait, so it
+// outlasts the process; see [task.Task.HoldKey].
 func HoldKey(delay time.Duration) error {
 	return &retryError{delay: clamp(delay), snooze: true, holdKey: true}
 }
 
 func clamp(d time.Duration) time.Duration { return min(max(d, 0), task.MaxDuration) }
 
-// isOver tells whether an error means that a queue will never have anything again.
+// isOver reports whether an error means that a queue will never have a task again.
 func isOver(err error) bool {
 	return errors.Is(err, task.ErrClosed) || errors.Is(err, task.ErrDropped) || errors.Is(err, fairq.ErrClosed)
 }
 
-// safeError returns err, or a [*PanicError] if its method Error, Unwrap, Is or As panics, as that
-// of a nil pointer in an error may: later calls of these are where nobody could handle it.
+// safeError returns err, or a [*PanicError] if its method Error, Unwrap, Is or As panics, as with
+// a nil pointer in an error. Later calls of these methods could not handle a panic.
 func safeError(err error) (is error) {
 	if err == nil {
 		return nil

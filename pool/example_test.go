@@ -55,13 +55,13 @@ func ExampleNew() {
 	})
 	_ = p.Do(ctx, "alice", "alice@example.com", pool.PutOptions{})
 	err = p.Do(ctx, "bob", "nobody@example.com", pool.PutOptions{})
-	fmt.Println("bob is told:", err)
+	fmt.Println("bob gets:", err)
 
 	_ = p.Shutdown(ctx)
 	// Output:
 	// sent to alice@example.com at attempt 2
 	// given up on nobody@example.com after 3 attempts: failed: no such mailbox
-	// bob is told: no such mailbox
+	// bob gets: no such mailbox
 }
 
 func ExampleNewWorkers() {

@@ -72,7 +72,7 @@ func (g *gate) do(ctx context.Context, payload int) error {
 	}
 }
 
-// let lets n tasks go, and waits for what comes of it.
+// let lets n tasks go, and waits for the effects.
 func (g *gate) let(n int) {
 	for range n {
 		g.leave <- nil
@@ -130,8 +130,8 @@ func goroutines() int {
 	return bytes.Count(stacks, bubble) - 3
 }
 
-// cleanUp shuts a pool down by force at the end of the test, so that one that fails in a bubble
-// says why.
+// cleanUp shuts a pool down by force at the end of the test, so that a failing test in a bubble
+// shows its reason.
 func cleanUp(t *testing.T, shutdown func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

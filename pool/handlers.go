@@ -12,9 +12,9 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Mux has a handler for each kind of task. Its method Handle is the handler for a pool. What its
-// method Kinds returns is for Options.Kinds, so that the pool takes no other kinds. It must not be
-// changed while it is in use.
+// Mux maps kinds of tasks to handlers. Its method Handle is the handler for a pool, and
+// Options.Kinds should be its Kinds, so that the pool takes no other kinds. It must not change
+// while in use.
 type Mux[V any] map[string]Handler[*task.Task[V]]
 
 // Handle calls the handler of the task's kind. If there is none the task fails for good.
@@ -25,8 +25,8 @@ func (m Mux[V]) Handle(ctx context.Context, t *task.Task[V]) error {
 	return Permanent(invalid("there is no handler for kind %q", t.Kind))
 }
 
-// Kinds returns the kinds that there are handlers for, in alphabetical order. It is never nil,
-// which would mean all.
+// Kinds returns the kinds with a handler, in alphabetical order. It is never nil, which would mean
+// all.
 func (m Mux[V]) Kinds() []string {
 	kinds := slices.AppendSeq([]string{}, maps.Keys(m))
 	slices.Sort(kinds)
@@ -75,10 +75,10 @@ func Parallel[T any](handlers ...Handler[T]) Handler[T] {
 	}
 }
 
-// Transit returns a handler that puts each task into another queue; then this queue is done with
-// it. The task keeps its key, kind, priority, unique key, metadata, deadline and limit of attempts,
-// and what is left of its time to live. If the other queue is full the handler waits for room, so
-// the pool is held up too. If the pool itself drains the other queue, the handler fails instead, with
+// Transit returns a handler that puts each task into another queue; in this queue it is then done.
+// The task keeps its key, kind, priority, unique key, metadata, deadline and limit of attempts,
+// and the rest of its time to live. If the other queue is full the handler waits for room, which
+// slows this pool too. If the pool itself drains the other queue, the handler fails instead, with
 // an [ErrFull].
 func Transit[V any](next *task.Queue[V]) Handler[*task.Task[V]] {
 	return func(ctx context.Context, t *task.Task[V]) error {
@@ -87,9 +87,9 @@ func Transit[V any](next *task.Queue[V]) Handler[*task.Task[V]] {
 	}
 }
 
-// Forward returns a sink that puts each letter into another queue, as Transit does, and with what
-// is left of its delay. It is a new task there, with all its attempts. If it has failed or was too
-// late, it has no deadline, time to live or delay of its own there.
+// Forward returns a sink that puts each letter into another queue, as Transit does, with the rest
+// of its delay. It is a new task there, with all its attempts. A task that failed or was too late
+// has no deadline, time to live or delay there.
 func Forward[V any](next *task.Queue[V]) Sink[V] {
 	return func(ctx context.Context, letter *DeadLetter[V]) error {
 		options := letter.PutOptions(time.Now())
@@ -100,8 +100,8 @@ func Forward[V any](next *task.Queue[V]) Sink[V] {
 	}
 }
 
-// putWait puts a task into another queue, and waits for room unless the pool whose context this is
-// drains that queue: then it could wait for itself.
+// putWait puts a task into another queue. It waits for room, unless the context belongs to a pool
+// that drains that queue: then it could wait for itself.
 func putWait[V any](ctx context.Context, next *task.Queue[V], key string, payload V, options PutOptions) error {
 	put := next.PutWait
 	if ws := setOf(ctx); ws != nil && ws.source.drains(next) {
@@ -111,7 +111,7 @@ func putWait[V any](ctx context.Context, next *task.Queue[V], key string, payloa
 	return err
 }
 
-// resubmitOptions returns the options to put a task again, as of now.
+// resubmitOptions returns the options to put a task again now.
 func resubmitOptions(i *task.Info, now time.Time) PutOptions {
 	p := PutOptions{
 		Priority: i.Priority, Cost: i.Cost, Kind: i.Kind, UniqueKey: i.UniqueKey, TTR: i.TTR, MaxAttempts: i.MaxAttempts,

@@ -143,7 +143,7 @@ func TestMux(t *testing.T) {
 		p := openFunc(t, mux.Handle, pool.Options[int]{Workers: 2, Kinds: []string{"none yet"}})
 		kinds := mux.Kinds()
 		p.SetKinds(kinds)
-		kinds[0] = "other" // the pool has a copy, also when it makes its filter anew
+		kinds[0] = "other" // the pool has a copy, even when it makes its filter again
 		require.NoError(t, p.SetLimits(nil))
 		for range 2 {
 			_, err := p.Put(ctx, "a", 1, pool.PutOptions{Kind: "audit"})
@@ -162,8 +162,7 @@ func TestMux(t *testing.T) {
 	})
 }
 
-// TestTransit has two pools in line, the second of which is slow and small: it holds up the first
-// one.
+// TestTransit has two pools in line; the second one is slow and small, and slows the first one.
 func TestTransit(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		g := newGate()

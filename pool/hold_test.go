@@ -16,10 +16,10 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// TestHoldKey has a provider that lets a tenant call it three times in ten seconds, and says so to who
-// calls it more often. It is asked too often once in ten seconds, not for each task, and the tasks of
-// the tenant are done in order. Other tenants do not wait. In a database, where tasks are prefetched, as
-// in memory.
+// TestHoldKey has a provider that a tenant may call three times in ten seconds; further calls are
+// refused. Only one call in ten seconds is refused, not one for each task, and the tasks of the
+// tenant are done in order. Other tenants do not wait. It runs in memory, and in a database, where
+// tasks are prefetched.
 func TestHoldKey(t *testing.T) {
 	for name, inMemory := range map[string]bool{"memory": true, "database": false} {
 		t.Run(name, func(t *testing.T) {

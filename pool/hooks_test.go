@@ -39,7 +39,7 @@ func (exitingLog) Handle(context.Context, slog.Record) error {
 	return nil
 }
 
-// brokenObserver returns one whose functions all call f, those too that nobody has thought of yet.
+// brokenObserver returns an Observer whose functions all call f, future ones included.
 func brokenObserver(f func(name string)) (o pool.Observer[int]) {
 	v := reflect.ValueOf(&o).Elem()
 	for i := range v.NumField() {
@@ -59,8 +59,8 @@ func fails(_ context.Context, n int) error {
 	return errNo
 }
 
-// forHooks runs a test for each hook of these, which panics, or ends the goroutine that calls it, as
-// those do that call FailNow in a test.
+// forHooks runs a test for each hook of these, which panics, or ends the goroutine that calls it,
+// as those do that call FailNow in a test.
 func forHooks(t *testing.T, hooks []string, f func(t *testing.T, ctx context.Context, hook string, exits bool, call func(name string))) {
 	for _, hook := range hooks {
 		for _, exits := range []bool{false, true} {
@@ -83,8 +83,8 @@ func forHooks(t *testing.T, hooks []string, f func(t *testing.T, ctx context.Con
 	}
 }
 
-// TestHooksThatFail has a pool one of whose functions panics, or exits: it does what it would do
-// otherwise. TestAccounting has those that are not here.
+// TestHooksThatFail has a pool with a function that panics, or exits: the pool goes on as usual.
+// TestAccounting has the other functions.
 func TestHooksThatFail(t *testing.T) {
 	hooks := []string{"Scaled", "Started", "Succeeded", "Failed", "Retried", "Expired", "Log", "DeadLetter", "DeadLetters", "ForTask"}
 	forHooks(t, hooks, func(t *testing.T, ctx context.Context, hook string, exits bool, call func(string)) {
@@ -120,8 +120,7 @@ func TestHooksThatFail(t *testing.T) {
 	})
 }
 
-// TestHooksOfItemsThatFail is TestHooksThatFail for a FairQueue: an item that has failed has a letter
-// nevertheless.
+// TestHooksOfItemsThatFail is TestHooksThatFail for a FairQueue: a failed item has its letter.
 func TestHooksOfItemsThatFail(t *testing.T) {
 	hooks := []string{"Scaled", "Started", "Succeeded", "Failed", "DeadLetter", "DeadLetters", "Log"}
 	forHooks(t, hooks, func(t *testing.T, ctx context.Context, hook string, exits bool, call func(string)) {

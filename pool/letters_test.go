@@ -14,8 +14,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// TestLettersAtShutdown has a sink at work when the time of Shutdown is over, for each way in which
-// a task becomes a letter. The sink is called once for the task, has AbandonAfter before its
+// TestLettersAtShutdown has a sink at work when the time of Shutdown is over, for each way in
+// which a task becomes a letter. The sink is called once for the task, has AbandonAfter before its
 // context is done and as long again after that, and the letter is either taken or is not.
 func TestLettersAtShutdown(t *testing.T) {
 	for _, way := range []string{"failed", "failed, New", "expired", "evicted", "dropped", "left"} {
@@ -105,8 +105,8 @@ func testLettersAtShutdown(t *testing.T, ctx context.Context, way string, takes 
 	require.Equal(t, s.DeadLetters == 0, told[0] != nil)
 }
 
-// TestSubmitToOwnFullPool has handlers and sinks that put tasks into full queues of their own pool,
-// in each way that there is. They get an ErrFull at once, although the pool waits for room.
+// TestSubmitToOwnFullPool has handlers and sinks that put tasks into full queues of their own
+// pool, in each way that there is. They get an ErrFull at once, although the pool waits for room.
 func TestSubmitToOwnFullPool(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var p *pool.Pool[int]

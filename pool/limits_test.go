@@ -37,7 +37,7 @@ func TestUrgentWorkHasHeadRoom(t *testing.T) {
 	})
 }
 
-// TestLimitsWithYield has a handler that gives its place back: it does not count meanwhile.
+// TestLimitsWithYield has a handler that gives its place back: it does not count then.
 func TestLimitsWithYield(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var q *pool.Pool[int]

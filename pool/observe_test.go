@@ -17,17 +17,17 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// caller is a key of what the contexts of those who submit have.
+// caller is a context key of callers that submit.
 type caller struct{}
 
-// told keeps what an observer is told, a line each.
-type told struct {
+// observed records the calls of an observer, a line each.
+type observed struct {
 	mu    sync.Mutex
 	lines []string
 }
 
 // say adds a line. A task has its ID, its payload and its attempts there.
-func (o *told) say(ctx context.Context, what, class string, t *task.Task[int], more ...any) {
+func (o *observed) say(ctx context.Context, what, class string, t *task.Task[int], more ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	words := append([]any{what, class, t.ID, t.Payload, t.Attempts}, more...)
@@ -40,7 +40,7 @@ func (o *told) say(ctx context.Context, what, class string, t *task.Task[int], m
 	o.lines = append(o.lines, strings.TrimSuffix(fmt.Sprintln(words...), "\n"))
 }
 
-func (o *told) observer() pool.Observer[int] {
+func (o *observed) observer() pool.Observer[int] {
 	type tk = *task.Task[int]
 	type span = time.Duration
 	none := &task.Task[int]{}
@@ -66,12 +66,12 @@ func (o *told) observer() pool.Observer[int] {
 	}
 }
 
-// TestObserver has a task for each thing that an observer is told. TestAccounting compares how often
-// it is told with Stats.
+// TestObserver has a task for each function of an observer. TestAccounting compares the number of
+// calls with Stats.
 func TestObserver(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		ctx = context.WithValue(ctx, caller{}, true)
-		var o told
+		var o observed
 		p := openFunc(t, func(ctx context.Context, tk *task.Task[int]) error {
 			time.Sleep(10 * time.Second)
 			switch {
@@ -136,7 +136,7 @@ func TestObserver(t *testing.T) {
 // TestObserverOfItems does with a FairQueue what can be done there.
 func TestObserverOfItems(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
-		var o told
+		var o observed
 		out := &records{lines: map[slog.Level][]string{}}
 		q := fairq.New(func(int) string { return "a" }, nil)
 		w := pool.NewWorkers(q, func(ctx context.Context, n int) error {
@@ -158,7 +158,7 @@ func TestObserverOfItems(t *testing.T) {
 	})
 }
 
-// records keeps what was logged.
+// records keeps the log.
 type records struct {
 	mu    sync.Mutex
 	lines map[slog.Level][]string
@@ -179,8 +179,7 @@ func (h *records) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// TestLog shows what is logged, and that nothing is about each task above Debug unless it has
-// failed for good.
+// TestLog shows the log: above Debug, a single task appears only if it has failed for good.
 func TestLog(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		out := &records{lines: map[slog.Level][]string{}}
@@ -217,7 +216,7 @@ func TestLog(t *testing.T) {
 	})
 }
 
-// TestLogOfForcedShutdown has counts of what was cancelled, and of what is left.
+// TestLogOfForcedShutdown has counts of cancelled and remaining tasks.
 func TestLogOfForcedShutdown(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		out := &records{lines: map[slog.Level][]string{}}

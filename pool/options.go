@@ -16,122 +16,120 @@ import (
 )
 
 // Handler does a task. T is a *task.Task[V], or the item of a FairQueue. If it returns nil, the
-// task is done. If it returns an error, or panics, the task has failed: it is tried again, unless
-// that was its last attempt. [Permanent], [RetryAfter], [Snooze] and [HoldKey] make errors that change
-// this.
-// A panic is recorded as a [*PanicError]. An item of a FairQueue is not tried again.
+// task is done. If it returns an error, or panics, the task has failed: it is retried, unless that
+// was its last attempt. [Permanent], [RetryAfter], [Snooze] and [HoldKey] make errors that change
+// this. A panic is recorded as a [*PanicError]. An item of a FairQueue is not retried.
 type Handler[T any] func(ctx context.Context, t T) error
 
 // Options configure a pool. The zero value of each field is its default.
 type Options[V any] struct {
-	// Workers is how many tasks are worked on at the same time. 0 means as many as
-	// [runtime.GOMAXPROCS] says. It is short for a Scale with this Min and Max, so one of the two
-	// must be zero.
+	// Workers is the number of workers; 0 means [runtime.GOMAXPROCS]. It is short for a Scale with
+	// this Min and Max, so one of the two must be zero.
 	Workers int
 
-	// Scale is for a number of workers that depends on the load.
+	// Scale makes the number of workers depend on the load.
 	Scale Scale
 
 	// Schedule replaces Scale at certain times of the day.
 	Schedule Schedule
 
-	// Policy is how each task is run. ForTask, if not nil, is given a task and this Policy, and
-	// returns the one for that task.
+	// Policy is how each task runs. ForTask, if not nil, gets a task and this Policy, and returns
+	// the policy of the task.
 	Policy  Policy
 	ForTask func(t *task.Task[V], p Policy) Policy
 
-	// Delay and DeadlineAfter are for tasks that are submitted without their own: how long after that
-	// they are ready, and how long after that they are of no use any more. 0 means none.
+	// Delay and DeadlineAfter are for tasks that are submitted without their own: how long after
+	// Submit they become ready, and when they expire. 0 means none.
 	Delay         time.Duration
 	DeadlineAfter time.Duration
 
-	// WhenFull says what becomes of a task that the queue has no room for.
+	// WhenFull decides about a task without room in the queue.
 	WhenFull WhenFull
 
-	// Queue configures a queue of the pool's own: its capacities, which tasks that run do not use up
-	// and which never refuse a task that is to be tried again, WhenFull, MaxInFlightPerKey, Weight,
-	// Quantum, CountKeys and so on. What it evicts goes to DeadLetters. OnEvict, OnExpire and AsIs
-	// are the pool's, and must be zero.
+	// Queue configures a queue of the pool's own: its capacities, WhenFull, MaxInFlightPerKey,
+	// Weight, Quantum, CountKeys and so on. Running tasks do not count in its capacities, and a
+	// retry is never refused. Evicted tasks go to DeadLetters. OnEvict, OnExpire and AsIs are the
+	// pool's, and must be zero.
 	Queue task.Options[V]
 
-	// CostUnit, if not 0, has the keys share the workers' time instead of the number of tasks: the
-	// pool measures how long each attempt of a key's tasks runs, and tells the queue, in this unit,
+	// CostUnit, if not 0, lets keys share the workers' time instead of the number of tasks. The
+	// pool measures how long each attempt runs, and reports that to the queue in this unit,
 	// rounded up, by [task.Queue.ReportCost] or [fairq.FairQueue.ReportCost]. A queue that is not
-	// the pool's own must have a PriorCost, or be a FairQueue with SettleCosts. One that is has a
-	// Quantum of one CostUnit unless you say otherwise, which is then what a key of weight 1 may use
-	// of the workers in a round, and a PriorCost of ten quanta. So a tenth of what a task typically
-	// takes is good. What is submitted with a Cost of its own costs that, in the same unit. Time in
-	// [Yield] counts too.
+	// the pool's own must have a PriorCost, or be a FairQueue with SettleCosts. A queue of the
+	// pool's own has by default a Quantum of one CostUnit, the worker time of a key of weight 1 in
+	// a round, and a PriorCost of ten quanta. So a tenth of a typical run time is a good CostUnit.
+	// A task submitted with a Cost of its own costs that, in the same unit. Time in [Yield] counts
+	// too.
 	CostUnit time.Duration
 
 	// Classes are the queues of a pool that has several; see [Class].
 	Classes []Class[V]
 
-	// Strict has a class served only if those before it have no task. Otherwise classes are served in
-	// rounds, each as often in a round as its weight says. Either way no worker is idle while any
-	// class has a task that can be taken.
+	// Strict serves a class only if the classes before it have no task. Otherwise classes are
+	// served in rounds, each as often in a round as its weight. Either way no worker is idle while
+	// any class has a task that it may take.
 	Strict bool
 
 	// Limits keep room for urgent tasks; see [Limit].
 	Limits []Limit
 
-	// Kinds are the kinds of tasks that are taken. nil means all; an empty list is an error.
+	// Kinds are the kinds of tasks to take. nil means all; an empty list is an error.
 	Kinds []string
 
-	// Prefetch is how many tasks may be taken before there are workers for them, [task.MaxBatch]
-	// at most, so that workers need not wait for a transaction. The pool takes no more than it
-	// needs: twice as many as were started while the last ones were taken, and none if tasks run
-	// for long. What finds no worker is handed back after half a second at most. It applies to
-	// pools with one class, without Limits, whose queue is not in memory. 0 means 256, or
-	// Scale.Max if that is more; a negative value means none.
+	// Prefetch limits the tasks that are taken before workers are free for them, at most
+	// [task.MaxBatch], so that workers need not wait for a transaction. The pool takes twice as
+	// many tasks as it started during the last batch, and none if tasks run for long. It hands a
+	// task without a worker back after at most half a second. It prefetches only with one class,
+	// without Limits, and from a queue that is not in memory. 0 means 256, or Scale.Max if that is
+	// more; a negative value means none.
 	Prefetch int
 
-	// DeadLetters is given what could not be done. If it is nil, a task that has failed for good
-	// is buried in its queue; in a queue of the pool's own it is forgotten, after Observer, Logger
-	// and those who wait for it have been told. See the package documentation.
+	// DeadLetters receives tasks that could not be done. If it is nil, a task that has failed for
+	// good is buried in its queue; in a queue of the pool's own it is forgotten, after Observer,
+	// Logger and waiting calls have its error. See the package documentation.
 	DeadLetters Sink[V]
 
 	// AbandonAfter is how long Shutdown waits for handlers after it has cancelled their contexts.
-	// Then their tasks are handed back although they still run. 0 means a second.
+	// Then it hands their tasks back although they still run. 0 means a second.
 	AbandonAfter time.Duration
 
-	// Observer is told what happens.
+	// Observer is called as things happen.
 	Observer Observer[V]
 
-	// Logger is told at level Error about what was lost and about queues that cannot be read; at
-	// level Warn about each task that has failed for good, that could not be settled, or that
-	// Shutdown has cancelled; and at level Debug about all that is normal: retries, changes of the
-	// number of workers and of the schedule, and the end. nil means [slog.Default].
+	// Logger logs lost tasks and unreadable queues at level Error. At Warn it logs each task that
+	// has failed for good, that could not be settled, or that Shutdown has cancelled. At Debug it
+	// logs normal events: retries, changes of the number of workers and of the schedule, and the
+	// end. nil means [slog.Default].
 	Logger *slog.Logger
 }
 
-// Scale is how many workers there are. If all are busy, another one is started when the queue is
-// three quarters full, or at the latest when there is no room, if delayed tasks have taken it up
-// meanwhile. One that is not needed ends when the queue is less than half full. What counts are the
-// tasks that are ready or wait for room, divided by the room for ready tasks. A queue without a
-// capacity is full enough as soon as a task waits.
+// Scale is the number of workers. If all are busy, another one starts when the queue is three
+// quarters full, or at the latest when delayed tasks have taken all room. A worker without work
+// ends when the queue is less than half full. The fill level is the number of tasks that are ready
+// or wait for room, divided by the room for ready tasks. A queue without a capacity is full as
+// soon as a task waits.
 type Scale struct {
-	// Min and Max are how many workers there are at least and at most. No worker is started before
-	// there is something to do. With a Min of 0 all of them end when there is nothing.
+	// Min and Max limit the number of workers. No worker starts before there is a task. With a Min
+	// of 0 all of them end when there is none.
 	Min, Max int
 
-	// IdleTimeout is how long a worker must not have been needed before it ends. 0 means a minute.
+	// IdleTimeout is how long a worker stays without work before it ends. 0 means a minute.
 	IdleTimeout time.Duration
 }
 
-// Policy is how a task is run.
+// Policy is how a task runs.
 type Policy struct {
 	// Timeout is how long a handler has before its context is done, with the cause [ErrTimeout]. 0
 	// means no limit.
 	Timeout time.Duration
 
-	// MaxAttempts is how often a task is tried that has no limit of its own. 0 means
+	// MaxAttempts limits the attempts of a task without a limit of its own. 0 means
 	// [DefaultMaxAttempts], a negative value no limit. An attempt counts when the task is taken.
-	// So one that ends without a result counts too: the lease was lost, or the process has ended,
-	// even if the task was only prefetched (see Options.Prefetch).
+	// So it counts even if its lease was lost or its process died, even if the task was only
+	// prefetched (see Options.Prefetch).
 	MaxAttempts int
 
-	// Backoff says how long a task waits after a failure.
+	// Backoff is the delay after a failure.
 	Backoff Backoff
 
 	// InOrder has the tasks of a key done strictly one after the other, in the order of their puts,
@@ -143,17 +141,17 @@ type Policy struct {
 	InOrder bool
 }
 
-// MaxWorkers is the limit of what Scale.Max can be.
+// MaxWorkers is the largest Scale.Max.
 const MaxWorkers = 1 << 20
 
-// defaultPrefetch is how many tasks may be prefetched if nothing else is said, or settled in the
+// defaultPrefetch is the default limit of prefetched tasks, and of tasks being settled in the
 // background.
 const defaultPrefetch = 256
 
-// DefaultMaxAttempts is how often a task is tried if nothing else is said.
+// DefaultMaxAttempts is the default limit of attempts.
 const DefaultMaxAttempts = 10
 
-// WhenFull is what becomes of a task that there is no room for.
+// WhenFull is what Submit does without room.
 type WhenFull uint8
 
 // The policies.
@@ -168,31 +166,30 @@ const (
 type Class[V any] struct {
 	Name   string         // unique in the pool
 	Weight int            // the share of the starts, unless Options.Strict; 0 means 1
-	Queue  *task.Queue[V] // nil means one of the pool's own, as the Options say
+	Queue  *task.Queue[V] // nil means a queue of the pool's own, by the Options
 
-	// Capacity overrides that of the Options for a queue of the pool's own. 0 means that it does
-	// not.
+	// Capacity, if not 0, overrides that of the Options for a queue of the pool's own.
 	Capacity int
 }
 
-// Limit says that a task of this priority, or a less urgent one, is started only while fewer than
-// Running tasks are running. In a pool with 10 workers, Limit{Priority: 1, Running: 8} keeps two
-// for tasks of priority 0. Running 0 means that such tasks are not started at all; for priority 0
-// it must be at least 1.
+// Limit lets a task of this priority, or a less urgent one, start only while fewer than Running
+// tasks are running. In a pool with 10 workers, Limit{Priority: 1, Running: 8} keeps two for tasks
+// of priority 0. Running 0 means that such tasks never start; for priority 0 it must be at least
+// 1.
 type Limit struct {
 	Priority int
 	Running  int
 }
 
-// workerSettings is what a workerSet must know of the options.
+// workerSettings are the options of a workerSet.
 type workerSettings struct {
 	onScaled     func(from, to int) // Observer.Scaled
 	log          *slog.Logger
 	abandonAfter time.Duration
 	costUnit     time.Duration
 	base         Scale
-	timetable    *timetable // what Options.Schedule says; nil if it is empty
-	ranges       []Range    // those of the schedule, with complete scales
+	timetable    *timetable // the compiled Options.Schedule; nil if it is empty
+	ranges       []Range    // the ranges of the schedule, with complete scales
 }
 
 // Validate returns an error that names the field, its value and the limit, if the options do not
@@ -203,7 +200,7 @@ func (o Options[V]) Validate() error {
 	return err
 }
 
-// complete checks the options of a Pool, and fills in the defaults.
+// complete checks the options of a Pool, and sets the defaults.
 func (o *Options[V]) complete() (*workerSettings, error) {
 	if len(o.Classes) == 0 {
 		o.Classes = []Class[V]{{}}
@@ -295,7 +292,7 @@ func (o *Options[V]) completeForItems() (*workerSettings, error) {
 	return o.completeCommon()
 }
 
-// completeCommon is the part of complete that concerns the workers.
+// completeCommon is the part of complete for the workers.
 func (o *Options[V]) completeCommon() (*workerSettings, error) {
 	base := o.Scale
 	switch {

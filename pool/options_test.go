@@ -159,7 +159,7 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, 10, pool.DefaultMaxAttempts)
 }
 
-// TestOptionsAreCopied changes what was handed to a pool.
+// TestOptionsAreCopied changes the options of a pool after its start.
 func TestOptionsAreCopied(t *testing.T) {
 	o := pool.Options[int]{
 		Kinds: []string{"a"}, Classes: []pool.Class[int]{{Name: "x"}, {Name: "y"}}, Limits: []pool.Limit{{Running: 1}},

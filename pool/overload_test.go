@@ -18,8 +18,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// TestWhenFull submits tasks of the keys a, a, a, b, c, a and b to a pool that is paused and has room
-// for 4. Then all that is left is done. Package fairq has a model of which one is evicted.
+// TestWhenFull submits tasks of the keys a, a, a, b, c, a and b to a pool that is paused and has
+// room for 4. Then the remaining tasks are done. Package fairq has a model of evictions.
 func TestWhenFull(t *testing.T) {
 	for _, c := range []struct {
 		whenFull               pool.WhenFull
@@ -79,7 +79,7 @@ func TestWhenFull(t *testing.T) {
 	}
 }
 
-// TestKeyCapacity has a key that fills its share, and another one that does not wait for it.
+// TestKeyCapacity has a key that fills its share, and another key, which does not wait for it.
 func TestKeyCapacity(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		g := newGate()
@@ -100,7 +100,7 @@ func TestKeyCapacity(t *testing.T) {
 	})
 }
 
-// TestWhatCannotBeDropped has a sink that fails: then the one who submits is told, or the log.
+// TestWhatCannotBeDropped has a failing sink: Submit returns its error, or the log has it.
 func TestWhatCannotBeDropped(t *testing.T) {
 	for name, sink := range map[string]pool.Sink[int]{
 		"error": func(context.Context, *pool.DeadLetter[int]) error { return errNo },
@@ -144,7 +144,7 @@ func TestWhatCannotBeDropped(t *testing.T) {
 	}
 }
 
-// TestSinkThatSubmits has dead letters that come back into the pool, also while it is shut down.
+// TestSinkThatSubmits has dead letters that come back into the pool, even during Shutdown.
 func TestSinkThatSubmits(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var p *pool.Pool[int]
@@ -232,7 +232,7 @@ func TestSubmitBatch(t *testing.T) {
 				tasks, err := p.Queue("x").List(ctx, task.ListOptions{})
 				require.NoError(t, err)
 				for _, tk := range tasks {
-					if tk.Info().State == task.Delayed { // the last ones may be ready by now
+					if tk.Info().State == task.Delayed { // the last ones may be ready
 						require.Equal(t, tk.Info().Created.Add(time.Minute), tk.Info().Until)
 					}
 					require.Equal(t, begin.Add(time.Hour), tk.Info().Deadline)

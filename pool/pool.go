@@ -29,20 +29,20 @@ type Pool[V any] struct {
 	sink     Sink[V]
 	observer Observer[V]
 
-	maxSettling int64 // how many tasks may be settled in background at a time
+	maxSettling int64 // limit of tasks that are being settled in the background
 
 	cancelling     sync.WaitGroup     // goroutines of cancelWith
-	cancelCtx      context.Context    // the context of these
+	cancelCtx      context.Context    // their context
 	stopCancelling context.CancelFunc // of cancelCtx
 
 	closeOnce  sync.Once   // calls close
-	leftUndone atomic.Bool // close has found tasks that were still to be done
+	leftUndone atomic.Bool // close has found unfinished tasks
 	leftMu     sync.Mutex  // protects leftovers
 	leftovers  []DeadLetter[V]
 
-	// submitting is how many submits go on, plus sealed when no more are let in. It is not an
-	// RWMutex because calls that come too late, for instance by sinks of other pools, must not
-	// wait for those in time. It is last, away from what workers read for each task.
+	// submitting is the number of running submits, plus sealed when no more are let in. It is not
+	// an RWMutex because late calls, for instance by sinks of other pools, must not wait for
+	// earlier ones. It is the last field, away from fields that workers read for each task.
 	submitting    atomic.Int64
 	submitsDone   chan struct{}           // gets a token when the last submit of a sealed pool ends
 	accepting     context.Context         // done when Shutdown or StopAndWait was called
@@ -62,11 +62,11 @@ func New[V any](queue *task.Queue[V], handler Handler[*task.Task[V]], options *O
 // queue for each. nil options are the defaults. Func panics if the options do not make sense; see
 // [Options.Validate].
 //
-// By default, a task that fails is tried up to ten times, [DefaultMaxAttempts], over some 8.5
+// By default, a failing task is tried up to ten times, [DefaultMaxAttempts], over some 8.5
 // minutes; with a Policy.MaxAttempts of 1, once. The queue has no limit unless Capacity is set;
-// when it is full, Submit waits for room. What is left in the queue when the pool has been shut
-// down is handed to DeadLetters, or is in Leftovers and Shutdown returns an error. So the last call
-// is that of StopAndWait as a rule.
+// when it is full, Submit waits for room. After Shutdown the tasks left in the queue go to
+// DeadLetters, or are in Leftovers and Shutdown returns an error. So the last call should usually
+// be StopAndWait.
 func Func[V any](handler Handler[*task.Task[V]], options *Options[V]) *Pool[V] {
 	return newPool(nil, handler, options)
 }
@@ -121,7 +121,7 @@ func newPool[V any](queue *task.Queue[V], handler Handler[*task.Task[V]], option
 	return p
 }
 
-// openOwn makes the queue of a class that is the pool's own.
+// openOwn makes the pool's own queue of a class.
 func (p *Pool[V]) openOwn(c *class[V], o *Options[V], capacity int) {
 	c.own = true
 	settings := o.Queue
@@ -143,11 +143,11 @@ func (p *Pool[V]) openOwn(c *class[V], o *Options[V], capacity int) {
 	c.queue = queue
 }
 
-// onGone returns a function for tasks that leave a queue of the pool's own by themselves, because
-// they are evicted or expire.
+// onGone returns a function for tasks that are evicted from a queue of the pool's own, or expire
+// in it.
 func (p *Pool[V]) onGone(c *class[V], reason Reason, err error) func(*task.Task[V]) {
 	return func(t *task.Task[V]) {
-		defer p.notifyQuiet() // also if the observer ends the goroutine
+		defer p.notifyQuiet() // even if the observer ends the goroutine
 		defer c.goneHandled.Add(1)
 		if reason == ReasonDeadline {
 			p.taskExpired(c.name, t)
@@ -164,8 +164,8 @@ func (p *Pool[V]) onGone(c *class[V], reason Reason, err error) func(*task.Task[
 	}
 }
 
-// Queue returns the queue of a class, the first one's if the name is empty; nil if there is no
-// such class.
+// Queue returns the queue of a class, or of the first class if the name is empty; nil if there is
+// no such class.
 func (p *Pool[V]) Queue(class string) *task.Queue[V] {
 	c, err := p.tasks.class(class)
 	if err != nil {
@@ -174,11 +174,10 @@ func (p *Pool[V]) Queue(class string) *task.Queue[V] {
 	return c.queue
 }
 
-// Wait waits until no task is ready, delayed or running in the queues that the pool drains, as far
-// as this process can see, and until all that has happened is in Stats and was handed to
-// DeadLetters. It returns [ErrShutdown] if Shutdown has left tasks, and the error of ctx if ctx is
-// done first. A handler must not call it, for it would wait for itself: in its goroutine it
-// returns an [ErrInvalid].
+// Wait waits until no task is ready, delayed or running in the queues of the pool, as far as this
+// process can see, and until Stats and DeadLetters have all outcomes. It returns [ErrShutdown] if
+// Shutdown has left tasks, and the error of ctx if ctx is done first. A handler must not call it,
+// because it would wait for itself: in its goroutine it returns an [ErrInvalid].
 func (p *Pool[V]) Wait(ctx context.Context) error {
 	if err := p.notInHandler("Wait"); err != nil {
 		return err
@@ -194,16 +193,17 @@ func (p *Pool[V]) Wait(ctx context.Context) error {
 			empty, err = p.waitEmpty(ctx, c)
 			quiet = quiet && empty
 		}
-		// Asked again because of what has expired, or was begun and has submitted, meanwhile.
+		// Ask again, because tasks may have expired, or a handler may have begun and submitted,
+		// during the first look.
 		if err != nil || quiet && p.deadLettersSent() && p.Stats().Started == started {
 			return err
 		}
 	}
 }
 
-// deadLettersSent tells whether all tasks that have left a queue of the pool's own by themselves
-// have been dealt with, and, when the pool does not accept any more, whether all submits have
-// ended. When one of these becomes so, notifyQuiet is called.
+// deadLettersSent reports whether all evicted and expired tasks of the pool's own queues have been
+// handled, and, after the pool stopped accepting, whether all submits have ended. notifyQuiet is
+// called when either becomes true.
 func (p *Pool[V]) deadLettersSent() bool {
 	if p.accepting.Err() != nil && p.submitting.Load() > 0 {
 		return false
@@ -217,8 +217,7 @@ func (p *Pool[V]) deadLettersSent() bool {
 	})
 }
 
-// waitEmpty tells whether no task in a queue is going to be done. If one is, it waits until
-// something happens.
+// waitEmpty reports whether no task of a queue is going to run. Otherwise it waits for an event.
 func (p *Pool[V]) waitEmpty(ctx context.Context, c *class[V]) (bool, error) {
 	watched, stop := context.WithCancel(ctx)
 	if !c.inMemory {
@@ -245,11 +244,11 @@ func (p *Pool[V]) waitEmpty(ctx context.Context, c *class[V]) (bool, error) {
 	return false, nil
 }
 
-// quietPoll is how long Wait waits at most before it looks again: there need not be events of what
-// others do, in other processes or with a FairQueue.
+// quietPoll limits how long Wait waits before it looks again, because changes by other processes,
+// or in a FairQueue, may cause no events.
 const quietPoll = time.Second
 
-// taskDropped counts a task that there was no room for. The context is for the Observer.
+// taskDropped counts a task without room. The context is for the Observer.
 func (p *Pool[V]) taskDropped(ctx context.Context, class string, t *task.Task[V]) {
 	p.dropped.Add(1)
 	if f := p.observer.Dropped; f != nil {

@@ -10,30 +10,30 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// prefetcher takes tasks from the only queue of a pool before there are workers for them, so that
-// no worker waits for a transaction. It takes them in batches, in background, and they are started
+// prefetcher takes tasks from the only queue of a pool before workers are free for them, so that
+// no worker waits for a transaction. It takes them in batches, in the background, and they start
 // in order.
 //
-// It holds what is needed and no more, because other processes may have workers for the rest:
-// twice as many tasks as quick ones have ended while the last batch was taken (or since the batch
-// before, if that came right before). So a pool that has few tasks, or whose tasks take long,
-// holds none. What has waited for too long nevertheless is handed back.
+// It holds no more tasks than needed, because other processes may have workers for the rest: twice
+// the number of quick tasks that ended while the last batch was taken (or since the batch before,
+// if that came right before). So a pool with few tasks, or with long ones, holds none. A task that
+// has waited too long is handed back.
 type prefetcher[V any] struct {
 	pool       *Pool[V]
 	class      *class[V]
 	limit      int            // Options.Prefetch
-	pauseWatch *task.Watch[V] // something has changed: the queue may be paused or closed
+	pauseWatch *task.Watch[V] // the queue has changed: it may be paused or closed
 
-	mu    sync.Mutex // protects all that follows; nothing is called under it
+	mu    sync.Mutex // protects the fields below; nothing is called under it
 	tasks []prefetchedTask[V]
-	// how many there should be; when half of them are left, a batch is taken
+	// desired number of tasks; when half of them are left, a batch is taken
 	target     int
 	taking     bool          // a batch is being taken
 	batchTime  time.Duration // how long taking the last batch took
 	quickTasks int           // quick tasks that have ended since then
 	batchEnd   time.Time     // when that was
-	recalls    int           // calls of recall: a batch that is being taken is handed back too
-	timer      *time.Timer   // hands back what waits for too long; nil until it is needed
+	recalls    int           // calls of recall: a batch being taken is handed back too
+	timer      *time.Timer   // hands back tasks that wait too long; nil until needed
 }
 
 // prefetchedTask is a task that was taken and waits for a worker.
@@ -45,13 +45,13 @@ type prefetchedTask[V any] struct {
 // maxPrefetchTime is how long a task may wait for a worker.
 const maxPrefetchTime = time.Second / 2
 
-// slowFactor says which tasks are quick: those that take less than slowFactor times as long as
-// taking a batch. For others nothing is prefetched: waiting for a batch is a small part of their
-// workers' time.
+// slowFactor separates quick from slow tasks: a quick task runs for less than slowFactor times the
+// time of taking a batch. Slow tasks are not prefetched, because waiting for a batch is a small
+// part of their workers' time.
 const slowFactor = 16
 
-// newPrefetchedTask returns a task that was taken just now. It waits for an eighth of its lease at
-// most, for the rest is the handler's. If the lease seems to be over already, the store has
+// newPrefetchedTask returns a task that was just taken. It waits for at most an eighth of its
+// lease, because the handler needs the rest. If the lease seems to be over already, the store has
 // another clock.
 func newPrefetchedTask[V any](t *task.Task[V], now time.Time) prefetchedTask[V] {
 	d := maxPrefetchTime
@@ -67,9 +67,8 @@ func newPrefetcher[V any](p *Pool[V], c *class[V], most int) *prefetcher[V] {
 	return s
 }
 
-// next returns the next task for a worker that has just done one; nil if there is none. Without a
-// worker it does so for dispatch: then, if there is none, a batch is taken, or taskWatch tells
-// when there is one.
+// next returns the next task for a worker that has just finished one, or nil. Without a worker the
+// call is for dispatch: if there is no task, a batch is taken, or taskWatch reports the next task.
 func (s *prefetcher[V]) next(w *worker) (t *task.Task[V]) {
 	s.mu.Lock()
 	now := time.Now()
@@ -104,7 +103,7 @@ func (s *prefetcher[V]) cutLocked(from, to int) []prefetchedTask[V] {
 	return cut
 }
 
-// cutLateLocked removes those that have waited for too long, and returns them.
+// cutLateLocked removes tasks that have waited too long, and returns them.
 func (s *prefetcher[V]) cutLateLocked(now time.Time) []prefetchedTask[V] {
 	return s.cutSomeLocked(func(h prefetchedTask[V]) bool { return !now.Before(h.handBackAt) })
 }
@@ -130,14 +129,15 @@ func (s *prefetcher[V]) takeBatch() {
 	s.mu.Unlock()
 	s.pauseWatch.CountTo(math.MaxInt) // before the batch is taken, or it could miss a pause
 	tasks, err := c.takeBatchOrWatch(p.ctx, n)
-	// If there are limits by now, others were told that this call would take care.
+	// Limits may have been set since; then other calls rely on this one.
 	p.tasks.mayHaveTasks.Store(true)
 	now := time.Now()
 	var back []prefetchedTask[V]
 	s.mu.Lock()
 	s.taking = false
 	s.batchTime = now.Sub(begin)
-	// What has ended before this batch was begun counts only if that was right after the last one.
+	// Tasks that ended before this batch was begun count only if it began right after the last
+	// one.
 	if begin.Sub(s.batchEnd) > s.batchTime {
 		s.quickTasks -= before
 	}
@@ -175,7 +175,7 @@ func (s *prefetcher[V]) setTimerLocked(now time.Time) {
 	}
 }
 
-// handBackLate hands back what has waited for too long.
+// handBackLate hands back tasks that have waited too long.
 func (s *prefetcher[V]) handBackLate() {
 	s.mu.Lock()
 	now := time.Now()
@@ -188,7 +188,7 @@ func (s *prefetcher[V]) handBackLate() {
 	s.handBack(back)
 }
 
-// recall hands back all tasks, and those of a batch that is being taken.
+// recall hands back all tasks, and the tasks of a batch that is being taken.
 func (s *prefetcher[V]) recall() {
 	s.mu.Lock()
 	s.recalls++
@@ -198,7 +198,7 @@ func (s *prefetcher[V]) recall() {
 	s.handBack(back)
 }
 
-// recallKey hands back the tasks of a key that waits now.
+// recallKey hands back the tasks of a held key.
 func (s *prefetcher[V]) recallKey(key string) {
 	s.mu.Lock()
 	back := s.cutSomeLocked(func(h prefetchedTask[V]) bool { return h.task.Key == key })
@@ -223,7 +223,7 @@ func (s *prefetcher[V]) recallIfPaused() {
 		if armed {
 			return
 		}
-		// Look once more, for it may have been paused in between.
+		// Look again, because it may have been paused in between.
 		s.pauseWatch.CountTo(math.MaxInt)
 	}
 }
@@ -238,12 +238,12 @@ func (s *prefetcher[V]) stop() {
 	}
 }
 
-// handBack hands tasks back that nobody has tried.
+// handBack hands tasks back untried.
 func (s *prefetcher[V]) handBack(tasks []prefetchedTask[V]) {
 	for _, h := range tasks {
 		s.pool.background(func() {
 			defer s.pool.prefetched.Add(-1)
-			// If that fails, closing the consumer hands it back.
+			// If that fails, closing the consumer does it.
 			_ = s.pool.settle(h.task, func(ctx context.Context) error { return h.task.Return(ctx) })
 		})
 	}

@@ -104,8 +104,8 @@ func (j *jammed) stats() task.Stats {
 	return s
 }
 
-// checkGivenBack checks that the pool has nothing but what runs, and that the other tasks are as
-// if they had not been taken.
+// checkGivenBack checks that the pool has only running tasks, and that the other tasks are as if
+// they had never been taken.
 func (j *jammed) checkGivenBack() {
 	j.Helper()
 	require.Equal(j, 2, j.stats().Taken)
@@ -118,8 +118,8 @@ func (j *jammed) checkGivenBack() {
 	}
 }
 
-// What was prefetched is handed back when it must not be started any more, or has waited for too
-// long, and keeps its turn.
+// A prefetched task is handed back when it must not start any more, or has waited too long, and
+// keeps its turn.
 func TestPrefetchedTasksAreHandedBack(t *testing.T) {
 	for name, f := range map[string]func(ctx context.Context, j *jammed){
 		"too long":    func(context.Context, *jammed) { time.Sleep(410 * time.Millisecond) },
@@ -153,7 +153,7 @@ func TestPrefetchedTasksAreHandedBack(t *testing.T) {
 	}
 }
 
-// What was being taken when other kinds were asked for is handed back.
+// Tasks of a take that runs when the kinds change are handed back.
 func TestKindsChangeDuringTake(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		q, _ := openDatabase[int](t, 10*time.Millisecond, nil)
@@ -282,8 +282,8 @@ func TestDatabaseAway(t *testing.T) {
 	})
 }
 
-// Done of a handler's context does not wait for the store: who calls it may be in a transaction
-// that the store waits for.
+// Done of a handler's context does not wait for the store, because its caller may be in a
+// transaction for which the store waits.
 func TestContextDoesNotWaitForTheStore(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		q, _ := openDatabase[int](t, time.Second, nil)

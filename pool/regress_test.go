@@ -18,39 +18,39 @@ import (
 
 // Each of these has gone wrong once.
 
-// tellsNothing returns a nil pointer that was taken for no error. To ask it what it says is a
+// mistakenNil returns a nil pointer that was taken for no error.
 // panic.
-func tellsNothing() error {
+func mistakenNil() error {
 	var e *brokenError
 	return e
 }
 
-// brokenError is what a handler returns that mistakes a nil pointer for no error.
+// brokenError is an error whose nil pointer a handler returns by mistake.
 type brokenError struct{ text string }
 
 func (e *brokenError) Error() string { return e.text }
 
-// wrapsNothing is an error that can be told, but not looked into.
+// wrapsNothing is an error with a text whose Unwrap panics.
 type wrapsNothing struct{ err *brokenError }
 
 func (wrapsNothing) Error() string   { return "nothing" }
 func (e wrapsNothing) Unwrap() error { return errors.New(e.err.text) }
 
-// An error that panics is one like others, for there is nobody who could recover from that.
+// An error that panics is handled like others, because nothing later could recover from its panic.
 func TestErrorsThatPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		var box mailbox[int]
 		o := &pool.Options[int]{Logger: quiet, DeadLetters: func(ctx context.Context, l *pool.DeadLetter[int]) error {
 			_ = box.sink(ctx, l)
-			return tellsNothing()
+			return mistakenNil()
 		}}
 		o.Policy.MaxAttempts = 2
 		p := pool.Func(func(_ context.Context, tk *task.Task[int]) error {
 			if tk.Payload == 2 {
 				return wrapsNothing{}
 			}
-			return tellsNothing()
+			return mistakenNil()
 		}, o)
 		_, err := p.Put(ctx, "a", 2, pool.PutOptions{Delay: time.Hour, MaxAttempts: 1})
 		require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestErrorsThatPanic(t *testing.T) {
 
 		q := fairq.New(func(int) int { return 0 }, nil)
 		o.Policy.MaxAttempts = 0
-		w := pool.NewWorkers(q, func(context.Context, int) error { return tellsNothing() }, o)
+		w := pool.NewWorkers(q, func(context.Context, int) error { return mistakenNil() }, o)
 		require.NoError(t, q.Push(1))
 		require.NoError(t, w.Wait(ctx))
 		require.NoError(t, w.Shutdown(ctx))
@@ -172,8 +172,8 @@ func TestTakenWhileMaxSinks(t *testing.T) {
 	})
 }
 
-// Sinks that wait do not hold up Shutdown for longer than its context lasts, and once for all that is
-// left. A sink that does not listen to its context either has that time, and is abandoned.
+// Sinks that wait do not hold up Shutdown for longer than its context lasts, and once for all that
+// is left. A sink that does not listen to its context either has that time, and is abandoned.
 func TestShutdownWithSinkThatWaits(t *testing.T) {
 	for _, listens := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

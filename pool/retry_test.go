@@ -39,8 +39,8 @@ func TestDefaultsOfFunc(t *testing.T) {
 	})
 }
 
-// TestRetryDelays has tasks that always fail, and take some time to. When each attempt begins is
-// exactly as the backoff says; with a jitter, what it says is what the observer is told.
+// TestRetryDelays has tasks that always fail, after some time. Each attempt begins exactly by the
+// backoff; with a jitter, by the delay that the observer gets.
 func TestRetryDelays(t *testing.T) {
 	r := chance(t)
 	for range 100 {
@@ -258,8 +258,8 @@ func TestWaitingRetriesCostNothing(t *testing.T) {
 	})
 }
 
-// TestAttemptsWithoutResult has attempts that end otherwise than by a return: the handler runs for
-// longer than the lease lasts, or those who took the task were never heard of again. They count.
+// TestAttemptsWithoutResult has attempts that end without a return: the handler outlasts the
+// lease, or the consumer disappears. They count.
 func TestAttemptsWithoutResult(t *testing.T) {
 	for _, stays := range []bool{true, false} {
 		for _, sink := range []bool{true, false} {

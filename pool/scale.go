@@ -27,8 +27,8 @@ func (ws *workerSet) setReaperLocked() {
 	}
 }
 
-// reap ends the workers that have been idle for IdleTimeout. If none is idle, but the load was low
-// now and when it ran last, which is IdleTimeout ago, it has one of the others end.
+// reap ends the workers that have been idle for IdleTimeout. If none is idle, but the load is low
+// and was low at the last run, IdleTimeout ago, it ends one of the others.
 func (ws *workerSet) reap() {
 	ws.mu.Lock()
 	ws.reaper.set = false
@@ -51,8 +51,7 @@ func (ws *workerSet) reap() {
 	ws.updateLocked()
 }
 
-// setScaleLocked changes how many workers there are. Those that are too many end as soon as they
-// have done their task.
+// setScaleLocked changes the number of workers. Surplus workers end after their task.
 func (ws *workerSet) setScaleLocked(s Scale) {
 	ws.scale = s
 	if many := ws.active - s.Max; many > 0 {
@@ -89,13 +88,13 @@ func (ws *workerSet) setWorkers(atLeast, atMost int) error {
 	return nil
 }
 
-// scheduleClock is where a schedule has got to.
+// scheduleClock is the position in a schedule.
 type scheduleClock struct {
 	timer   *time.Timer
 	current int // the range that applies; -1 means none
 }
 
-// followSchedule makes the scale what the schedule says, now and whenever that changes.
+// followSchedule sets the scale of the schedule, now and whenever it changes.
 func (ws *workerSet) followSchedule() {
 	now := time.Now()
 	index, until := -1, time.Time{}
@@ -113,7 +112,7 @@ func (ws *workerSet) followSchedule() {
 		ws.setScaleLocked(s)
 	}
 	if !until.IsZero() && ws.done.Err() == nil {
-		// A timer does not notice when the clock of the machine is set, so look at it every hour.
+		// A timer does not notice changes of the machine's clock, so look at it every hour.
 		after := min(until.Sub(now), time.Hour)
 		if ws.scheduleClock.timer == nil {
 			ws.scheduleClock.timer = time.AfterFunc(after, ws.followSchedule)
@@ -128,13 +127,13 @@ func (ws *workerSet) followSchedule() {
 	ws.dispatch()
 }
 
-// Pause stops the taking of tasks. What runs goes on.
+// Pause stops taking tasks. Running tasks go on.
 func (p *Pool[V]) Pause() { p.pause(true) }
 
 // Resume ends what Pause began.
 func (p *Pool[V]) Resume() { p.pause(false) }
 
-// Pause stops the taking of items. What runs goes on.
+// Pause stops taking items. Running handlers go on.
 func (w *Workers) Pause() { w.pause(true) }
 
 // Resume ends what Pause began.
@@ -148,7 +147,7 @@ func (ws *workerSet) pause(paused bool) {
 	ws.dispatch()
 }
 
-// workersChanged tells the Observer and the log.
+// workersChanged calls the Observer and the log.
 func (ws *workerSet) workersChanged(from, to int) {
 	if ws.onScaled != nil {
 		ws.observe("Scaled", func() { ws.onScaled(from, to) })
@@ -156,5 +155,5 @@ func (ws *workerSet) workersChanged(from, to int) {
 	ws.log.Debug("pool: number of workers", "from", from, "to", to)
 }
 
-// loadLevel returns how many tasks it takes to fill three quarters of a queue.
+// loadLevel returns the number of tasks that fill three quarters of a queue.
 func loadLevel(capacity int) int { return max(1, (3*capacity+3)/4) }

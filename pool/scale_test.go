@@ -28,7 +28,7 @@ type rig struct {
 	set    func(atLeast, atMost int) error
 	pause  func()
 	resume func()
-	holds  bool // what runs takes up room in the queue
+	holds  bool // running tasks take up room in the queue
 }
 
 func newFuncRig(t *testing.T, capacity int, o pool.Options[int]) *rig {
@@ -119,8 +119,8 @@ func TestWorkersAreAdded(t *testing.T) {
 	})
 }
 
-// TestNoTaskWaitsForAnIdleWorker submits tasks at the same time, while some workers are idle: as many
-// run as there are workers for. Handlers that fail, and pauses, come in between.
+// TestNoTaskWaitsForAnIdleWorker submits tasks at the same time, while some workers are idle: as
+// many run as there are workers for. Handlers that fail, and pauses, come in between.
 func TestNoTaskWaitsForAnIdleWorker(t *testing.T) {
 	forRigs(t, 30, func(t *testing.T, r *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
 		const workers = 4
@@ -294,8 +294,8 @@ func TestIdlePoolSleeps(t *testing.T) {
 	}
 }
 
-// TestWorkersThatWaitArePreferred shows that a pool with idle workers starts no others, and that
-// the one that was busy last is taken, so that the others can end.
+// TestWorkersThatWaitArePreferred shows that a pool with idle workers starts no others, and uses
+// the last busy worker, so that the others can end.
 func TestWorkersThatWaitArePreferred(t *testing.T) {
 	forRigs(t, 1, func(t *testing.T, _ *rand.Rand, open func(*testing.T, int, pool.Options[int]) *rig) {
 		rig := open(t, 0, pool.Options[int]{Scale: pool.Scale{Max: 10, IdleTimeout: time.Minute}})
@@ -317,8 +317,8 @@ func TestWorkersThatWaitArePreferred(t *testing.T) {
 	})
 }
 
-// TestMaxCanBeReached has more tasks refused than a queue has room for, whether those that run
-// take up some of that or not.
+// TestMaxCanBeReached offers more tasks than a queue has room for, whether running tasks count in
+// it or not.
 func TestMaxCanBeReached(t *testing.T) {
 	for _, own := range []bool{true, false} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {
@@ -392,7 +392,7 @@ func TestMaxCanBeReachedBesideDelayed(t *testing.T) {
 			var accepted atomic.Int64
 			for n := range 150 {
 				o := task.PutOptions{}
-				if 2 <= n && n < 92 { // after two, of which one runs, and the other has its number counted
+				if 2 <= n && n < 92 { // after two: one runs, and the other's number is counted
 					o.Delay = time.Hour
 				}
 				go func() {

@@ -23,19 +23,19 @@ type Schedule struct {
 // Range is a time of the day with its own Scale.
 type Range struct {
 	// Time is of the form "08:00-12:00"; seconds and fractions down to milliseconds may follow:
-	// "08:00:30.500-12:00". The begin belongs to it, the end does not. "24:00" is the end of the
-	// day. A range that ends before it begins, as in "22:00-06:00", goes on after midnight. It is
-	// the time that a clock on the wall shows: what is skipped when clocks go forward never
-	// applies, what is repeated applies twice.
+	// "08:00:30.500-12:00". The range is half-open: [start, end). "24:00" is the end of the day. A
+	// range that ends before it begins, as in "22:00-06:00", goes on after midnight. It is
+	// wall-clock time: hours skipped when clocks go forward never apply, repeated ones apply
+	// twice.
 	Time string
 
 	// Days are the weekdays on which the range begins; none means all.
 	Days []time.Weekday
 
-	// Scale replaces that of the pool. Factors and a timeout of 0 mean those of the pool.
+	// Scale replaces that of the pool. An IdleTimeout of 0 means that of the pool.
 	Scale Scale
 
-	// Pause, instead of a Scale, means that nothing is taken. What runs goes on.
+	// Pause, instead of a Scale, stops taking tasks. Running tasks go on.
 	Pause bool
 }
 
@@ -44,17 +44,16 @@ const (
 	week = 7 * day
 )
 
-// timetable tells which range applies at any reading of a wall clock with weekdays. It does not
-// change.
+// timetable maps the readings of a wall clock with weekdays to ranges. It is immutable.
 type timetable struct {
 	location *time.Location
 
-	// turns are in order of their time and differ from the one before, the first one from the
-	// last: a week is a circle. There is exactly one if it is always the same.
+	// turns are in order of time, and each differs from the one before, the first from the last: a
+	// week is a circle. There is exactly one if the range never changes.
 	changes []change
 }
 
-// turn says that from a time of the week on, counted from Sunday 00:00, a range applies.
+// turn is the time of the week, from Sunday 00:00, from which on a range applies.
 type change struct {
 	at    time.Duration
 	index int // in Schedule.Ranges; -1 means none
@@ -66,7 +65,7 @@ type span struct {
 	index      int
 }
 
-// compile checks the schedule, but for the scales, and draws it up for a week. It keeps nothing of
+// compile checks the schedule, except the scales, and returns its week. It keeps nothing of
 // Ranges.
 func (s *Schedule) compile() (*timetable, error) {
 	var spans []span
@@ -106,13 +105,13 @@ func (s *Schedule) compile() (*timetable, error) {
 	return &timetable{location, turns}, nil
 }
 
-// name is what errors call a range.
+// name is the name of a range in errors.
 func (s *Schedule) name(i int) string {
 	return fmt.Sprintf("Schedule.Ranges[%d] %q", i, s.Ranges[i].Time)
 }
 
-// spans returns the range as parts of a week: one a weekday, or two if it goes on from Saturday to
-// Sunday.
+// spans returns the range as parts of a week: one for each weekday, or two if it continues from
+// Saturday to Sunday.
 func (r *Range) spans(index int) ([]span, error) {
 	begin, end, err := parseRange(r.Time)
 	if err != nil {
@@ -165,7 +164,7 @@ func parseRange(text string) (begin, end time.Duration, err error) {
 
 var clockForm = regexp.MustCompile(`^(\d\d):(\d\d)(?::(\d\d)(?:\.(\d+))?)?$`)
 
-// parseClock returns a time of the day, 24:00 at most. What an error says begins with "is".
+// parseClock returns a time of the day, 24:00 at most. Its errors begin with "is".
 func parseClock(text string) (time.Duration, error) {
 	m := clockForm.FindStringSubmatch(text)
 	if m == nil {
@@ -193,9 +192,9 @@ func parseClock(text string) (time.Duration, error) {
 	return t, nil
 }
 
-// at returns which range applies now, -1 if none does, and until when that is known. It may be the
-// same after that. If it is the same for ever, until is zero; else it is after now. The cost is
-// that of a search in the turns of a week.
+// at returns the range that applies now, -1 if none does, and until when that is certain. The same
+// range may apply after that. If it always applies, until is zero; otherwise it is after now. The
+// cost is a search in the turns of a week.
 func (t *timetable) at(now time.Time) (index int, until time.Time) {
 	if len(t.changes) == 1 {
 		return t.changes[0].index, time.Time{}

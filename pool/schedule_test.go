@@ -249,7 +249,7 @@ func TestScheduleInLeapYear(t *testing.T) {
 	require.Equal(t, time.Date(2041, 1, 6, 0, 0, 0, 0, location), until)
 }
 
-// ruled returns a zone of which there is nothing but a rule, as in RFC 9636.
+// ruled returns a zone that has only a rule, as in RFC 9636.
 func ruled(t *testing.T, rule string) *time.Location {
 	block := func(version, types string) string { return "TZif" + version + strings.Repeat("\x00", 15+4*4) + types }
 	name := "\x00\x00\x00\x01\x00\x00\x00\x04" // one type of time, four bytes of names

@@ -11,12 +11,12 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// firstSettleRetry is how long after a failure a queue is told again what came of a task. It is
-// twice as long each time, up to sourceRetry.
+// firstSettleRetry is the first delay before settling is retried. It doubles each time, up to
+// sourceRetry.
 const firstSettleRetry = 10 * time.Millisecond
 
-// settle tells the queue what came of a task, by one of the task's methods. If that fails it tries
-// again, as long as the task's lease may be held and Shutdown waits for it.
+// settle settles a task by one of the task's methods. It retries as long as the task's lease may
+// be held and Shutdown waits for it.
 func (p *Pool[V]) settle(t *task.Task[V], call func(context.Context) error) error {
 	var first error
 	for wait := firstSettleRetry; ; wait = min(2*wait, sourceRetry) {
@@ -45,9 +45,9 @@ func (p *Pool[V]) settle(t *task.Task[V], call func(context.Context) error) erro
 	}
 }
 
-// finish settles a task of a queue that is not in memory. That takes a transaction, so it is done in
-// background and the worker goes on, unless too many are settled so already, or the next task of the
-// worker may be one of a key that is to wait.
+// finish settles a task of a queue that is not in memory. That takes a transaction, so it happens
+// in the background and the worker goes on, unless too many tasks are being settled, or the
+// worker's next task may be of a key that is about to be held.
 func (a *attempt[V]) finish(err error) {
 	p := a.class.pool
 	again, _ := errors.AsType[*retryError](err)
@@ -63,7 +63,7 @@ func (a *attempt[V]) finish(err error) {
 	})
 }
 
-// settle tells the queue what came of the task: err is what the handler has returned.
+// settle settles the task by the error of its handler.
 func (a *attempt[V]) settle(err error) {
 	p, t, counts := a.class.pool, &a.task, a.counts()
 	if err == nil {
@@ -105,7 +105,7 @@ func (a *attempt[V]) settle(err error) {
 	}
 }
 
-// settleItem counts what came of an item of a FairQueue, and sends its letter if it has failed.
+// settleItem counts the outcome of an item of a FairQueue, and sends its letter if it has failed.
 func (a *attempt[V]) settleItem(err error) {
 	p := a.class.pool
 	if err == nil {
@@ -130,8 +130,8 @@ func (a *attempt[V]) settleItem(err error) {
 	p.log.Warn("pool: an item failed", about("", &a.task, err)...)
 }
 
-// timedOut returns what the task has failed with: if the handler's context has ended before the
-// handler, because time was over, that too.
+// timedOut returns the error of the task. If the handler's context was done before the handler
+// returned, because its time was over, the error includes that.
 func (a *attempt[V]) timedOut(err error) error {
 	if cause := a.get().cause; cause != nil && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, cause) {
 		return fmt.Errorf("%w: %w", cause, err)
@@ -155,8 +155,8 @@ func (a *attempt[V]) observeFailure(err error) {
 	}
 }
 
-// ack says that the task is done. If the worker would take the next one at once, without any of the
-// user's code in between, that is the same call.
+// ack acks the task. If the worker would take the next task immediately, with no user code in
+// between, one call does both.
 func (a *attempt[V]) ack(ctx context.Context) error {
 	p, c := a.class.pool, a.class
 	if p.tasks.serial.Load() || p.tasks.prefetcher != nil || c.watching.Load() || p.slowPath.Load() || p.observer.Succeeded != nil {
@@ -170,8 +170,8 @@ func (a *attempt[V]) ack(ctx context.Context) error {
 	return err
 }
 
-// backOff has the task tried again after the delay that the policy says. If the policy's function
-// panics, or ends the goroutine, the task gets the default delay: it must be settled in any case.
+// backOff retries the task after the delay of the policy. If the policy's function panics, or ends
+// the goroutine, the task gets the default delay, because it must be settled in any case.
 func (a *attempt[V]) backOff(err error) {
 	delay := Backoff{}.Delay(a.task.Attempts)
 	defer func() {
@@ -183,7 +183,7 @@ func (a *attempt[V]) backOff(err error) {
 	delay = clamp(a.policy().Backoff.Delay(a.task.Attempts)) // nobody has checked a policy of ForTask
 }
 
-// retry has the task tried again after a delay, unless its time will be over by then.
+// retry retries the task after a delay, unless its time will be over then.
 func (a *attempt[V]) retry(delay time.Duration, err error) {
 	if a.tooLate(delay) {
 		a.fail(ReasonDeadline, err)
@@ -207,9 +207,9 @@ func (a *attempt[V]) observeRetry(delay time.Duration, err error) {
 		about(a.class.name, &a.task, err, "attempts", a.task.Attempts, "delay", delay)...)
 }
 
-// fail ends a task that has failed for good. Its dead letter goes first: only when the sink has it
-// may the task leave the queue. Before that the lease is looked at, for a task that somebody else
-// has by now is not ours to write letters of.
+// fail ends a task that has failed for good. Its dead letter goes first: the task may leave the
+// queue only when the sink has the letter. Before that fail checks the lease, because this worker
+// must write no letter of a task that another one has.
 func (a *attempt[V]) fail(reason Reason, err error) {
 	p, t := a.class.pool, &a.task
 	end := t.Bury
@@ -240,13 +240,13 @@ func (a *attempt[V]) fail(reason Reason, err error) {
 		about(a.class.name, t, err, "reason", reason.String(), "attempts", t.Attempts)...)
 }
 
-// settleBy tells the queue what came of the task, and counts it. It returns false if the queue
-// cannot be told.
+// settleBy settles the task, and counts the outcome. It returns false if it cannot settle the
+// task.
 func (a *attempt[V]) settleBy(call func(context.Context) error, count *counter) bool {
 	return a.settled(a.class.pool.settle(&a.task, call), count)
 }
 
-// settled counts what came of telling the queue. It returns false if the queue could not be told.
+// settled counts the result of settling. It returns false if the task could not be settled.
 func (a *attempt[V]) settled(err error, count *counter) bool {
 	if err != nil {
 		a.lost(err)

@@ -11,8 +11,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// shutdown ends the workers when they have done their tasks. If ctx is done first it cancels the
-// contexts of the handlers, and waits for them no longer than abandonAfter.
+// shutdown ends the workers after their tasks. If ctx is done first it cancels the contexts of the
+// handlers, and waits for at most abandonAfter.
 func (ws *workerSet) shutdown(ctx context.Context) error {
 	ws.mu.Lock()
 	first := !ws.closing
@@ -53,7 +53,7 @@ func (ws *workerSet) shutdown(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// abandonSinksAfter ends storeCtx abandonAfter later than ctx, and sinkCtx as much later again.
+// abandonSinksAfter ends storeCtx abandonAfter after ctx, and sinkCtx another abandonAfter later.
 func (ws *workerSet) abandonSinksAfter(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
 		time.AfterFunc(ws.abandonAfter, func() {
@@ -63,7 +63,7 @@ func (ws *workerSet) abandonSinksAfter(ctx context.Context) (stop func() bool) {
 	})
 }
 
-// stop ends what is left of the set when all handlers have returned.
+// stop ends the rest of the set when all handlers have returned.
 func (ws *workerSet) stop() {
 	ws.running.Wait()
 	ws.cancel(ErrShutdown)
@@ -84,15 +84,15 @@ func (ws *workerSet) updateAllLocked() {
 	}
 }
 
-// AbandonedError says how many handlers and sinks had not returned although their contexts were
-// cancelled, or had returned while their tasks could not be settled yet. A worker that has just
-// given up a sink, and is about to end, may count beside that sink.
+// AbandonedError counts the handlers and sinks that had not returned although their contexts were
+// cancelled, or whose tasks were not settled yet. A worker that has just given up a sink, and is
+// about to end, may count beside that sink.
 type AbandonedError struct {
 	Running int
 	Err     error // the cause of the context of Shutdown
 }
 
-// Error tells how many.
+// Error returns the number of handlers and sinks.
 func (e *AbandonedError) Error() string {
 	return fmt.Sprintf("pool: %d handlers or sinks run on though they were cancelled: %v", e.Running, e.Err)
 }
@@ -110,10 +110,10 @@ func (ws *workerSet) abandonedError(ctx context.Context, err error) error {
 	return err
 }
 
-// notInHandler returns an error if a handler makes the call, or another function that the pool
-// waits for, as a sink: it would wait for itself. It knows that by the goroutine and not by the
-// context, for a handler need not pass its context on, and may pass it to goroutines that outlive
-// the handler.
+// notInHandler returns an error if a handler makes the call, or another function for which the
+// pool waits, such as a sink: it would wait for itself. It recognizes them by the goroutine,
+// because a handler need not pass its context on, and may pass it to goroutines that outlive the
+// handler.
 func (ws *workerSet) notInHandler(call string) error {
 	if _, inside := ws.goroutineIDs.Load(goroutine()); inside {
 		return invalid("%s is called by a handler of the pool, for which it would wait; call it in a goroutine of its own", call)
@@ -121,12 +121,12 @@ func (ws *workerSet) notInHandler(call string) error {
 	return nil
 }
 
-// startGoroutine starts a goroutine that Shutdown waits for, and that notInHandler knows.
+// startGoroutine starts a goroutine for which Shutdown waits, and which notInHandler knows.
 func (ws *workerSet) startGoroutine(f func()) {
 	ws.running.Go(func() { ws.known(f) })
 }
 
-// known calls f in a goroutine that notInHandler knows meanwhile.
+// known calls f while notInHandler knows the goroutine.
 func (ws *workerSet) known(f func()) {
 	number := goroutine()
 	if _, outer := ws.goroutineIDs.LoadOrStore(number, nil); !outer {
@@ -147,37 +147,37 @@ func goroutine() (number uint64) {
 	return number
 }
 
-// Shutdown ends the pool. No more tasks are submitted or taken, what was prefetched is handed
-// back, and what runs is finished. While a handler is in [Yield] or Do tasks are still
-// taken, because it may wait for one.
+// Shutdown ends the pool. It submits and takes no more tasks, hands prefetched ones back, and lets
+// running handlers finish. While a handler is in [Yield] or Do, workers still take tasks, because
+// it may wait for one.
 //
 // If ctx is done first, the contexts of the handlers are cancelled with the cause [ErrShutdown].
 // If a handler then returns an error, its task has not failed: it goes back into the queue, and
 // the attempt does not count. A handler that has not returned after Options.AbandonAfter is
 // abandoned, and its task goes back too.
 //
-// A queue that is not the pool's own keeps what is left in it. What is left in a queue of the
-// pool's own goes to DeadLetters, with the reason Shutdown, or else to Leftovers. When ctx is done
-// and the handlers have ended or were abandoned, the contexts of sinks end after AbandonAfter, and
-// Shutdown waits for sinks as long again. What they have not taken by then is in Leftovers; what was
-// evicted or has expired is in the log only.
+// A queue that is not the pool's own keeps its tasks. The tasks left in a queue of the pool's own
+// go to DeadLetters, with the reason Shutdown, or else to Leftovers. When ctx is done and the
+// handlers have ended or were abandoned, the contexts of sinks end after AbandonAfter, and
+// Shutdown waits for sinks as long again. Letters that no sink has taken then are in Leftovers;
+// letters of evicted and expired tasks are only in the log.
 //
 // Shutdown returns the cause of ctx if handlers had to be cancelled, and an [*AbandonedError] if
 // some were abandoned. If tasks are in Leftovers, which end with the process, the error is also an
-// [ErrShutdown] and says how many. If the store of a queue cannot take back what the pool holds, it
+// [ErrShutdown] with their number. If the store of a queue cannot take back the pool's tasks, it
 // returns that error; call it again when the store can. Otherwise it returns nil. It may be called
-// several times, also at the same time, for instance with another ctx. A handler must not call it,
-// for it would wait for itself: in its goroutine it does nothing and returns an [ErrInvalid].
+// several times, even at the same time, for instance with another ctx. A handler must not call it,
+// because it would wait for itself: in its goroutine it does nothing and returns an [ErrInvalid].
 func (p *Pool[V]) Shutdown(ctx context.Context) error {
 	if err := p.notInHandler("Shutdown"); err != nil {
 		return err
 	}
 	p.stopAccepting(ErrShutdown)
 	err := p.shutdown(ctx)
-	defer p.abandonSinksAfter(ctx)() // or a sink could hold it up for ever
+	defer p.abandonSinksAfter(ctx)() // otherwise a sink could block it forever
 	p.waitForLetters()
 	p.closeOnce.Do(p.close)
-	p.waitForLetters() // of what has expired meanwhile
+	p.waitForLetters() // of tasks that expired in between
 	err = p.abandonedError(ctx, err)
 	bad := p.handBackAll()
 	if left := p.leftoverCount.Load(); left > 0 {
@@ -189,12 +189,12 @@ func (p *Pool[V]) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// StopAndWait works the backlog off and then shuts the pool down. From now on only handlers can
-// submit. When all that is queued has been done, in the sense of [Pool.Wait], delayed tasks and
-// retries too, it calls Shutdown. If ctx is done first it calls Shutdown at once, and returns at
-// least the cause of ctx; if a queue cannot be asked how many tasks it has, it does so too, and
-// returns that error. While the pool is paused nothing is done. What others put meanwhile into a
-// queue that is not the pool's own is done too, for as long as they do.
+// StopAndWait finishes the backlog and then shuts the pool down. From now on only handlers can
+// submit. When all queued tasks are done, in the sense of [Pool.Wait], delayed tasks and retries
+// too, it calls Shutdown. If ctx is done first it calls Shutdown immediately, and returns at least
+// the cause of ctx. If a queue cannot report its tasks, it also calls Shutdown, and returns that
+// error. While the pool is paused no task is done. Tasks that others put into a queue that is not
+// the pool's own are done too, as long as they keep coming.
 func (p *Pool[V]) StopAndWait(ctx context.Context) error {
 	if err := p.notInHandler("StopAndWait"); err != nil {
 		return err
@@ -211,8 +211,7 @@ func (p *Pool[V]) StopAndWait(ctx context.Context) error {
 	return err
 }
 
-// handBackAll hands back what the pool holds of queues that are not its own. Calling it again does
-// nothing with what was handed back before.
+// handBackAll hands back the pool's tasks of queues that are not its own. It is idempotent.
 func (p *Pool[V]) handBackAll() (err error) {
 	for _, c := range p.tasks.classes {
 		if c.own {
@@ -225,7 +224,7 @@ func (p *Pool[V]) handBackAll() (err error) {
 	return err
 }
 
-// close ends what is left of the pool, but for handBackAll. No tasks are taken any more.
+// close ends the rest of the pool, except handBackAll. No tasks are taken after it.
 func (p *Pool[V]) close() {
 	if p.submitting.Add(sealed) != sealed {
 		<-p.submitsDone
@@ -249,8 +248,7 @@ func (p *Pool[V]) close() {
 		"letters", s.DeadLetters, "leftovers", s.Leftovers)
 }
 
-// clear closes a queue of the pool's own, and hands what is left in it to DeadLetters or
-// Leftovers.
+// clear closes a queue of the pool's own, and hands its tasks to DeadLetters or Leftovers.
 func (p *Pool[V]) clear(ctx context.Context, c *class[V]) {
 	defer c.queue.Close(ctx)
 	for after := task.ID(0); ; {
@@ -289,20 +287,20 @@ func (p *Pool[V]) clear(ctx context.Context, c *class[V]) {
 	}
 }
 
-// Leftovers returns what was left in queues of the pool's own when it was shut down, and no sink
-// has taken.
+// Leftovers returns the tasks that Shutdown left in queues of the pool's own, and no sink has
+// taken.
 func (p *Pool[V]) Leftovers() []DeadLetter[V] {
 	p.leftMu.Lock()
 	defer p.leftMu.Unlock()
 	return append([]DeadLetter[V](nil), p.leftovers...)
 }
 
-// sealed is added to Pool.submitting when nobody may submit any more. It is so far below zero that
-// the sum is negative.
+// sealed is added to Pool.submitting when no call may submit any more. It is far enough below zero
+// to keep the sum negative.
 const sealed = math.MinInt64 / 2
 
-// beginSubmit returns an error if no task may be submitted with this context. endSubmit must be
-// called afterwards in any case.
+// beginSubmit returns an error if no task may be submitted with this context. endSubmit must
+// follow in any case.
 func (p *Pool[V]) beginSubmit(ctx context.Context) error {
 	if p.submitting.Add(1) <= 0 || p.accepting.Err() != nil && !p.isHandler(ctx) {
 		return ErrShutdown
@@ -310,13 +308,13 @@ func (p *Pool[V]) beginSubmit(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// isHandler tells whether this is the context of a handler of the pool.
+// isHandler reports whether this is the context of a handler of the pool.
 func (p *Pool[V]) isHandler(ctx context.Context) bool {
 	w := workerOf(ctx)
 	return w != nil && w.set == &p.workerSet
 }
 
-// endSubmit is called when a submit is over, also one that beginSubmit has refused.
+// endSubmit ends a submit, even if beginSubmit has refused it.
 func (p *Pool[V]) endSubmit() {
 	switch left := p.submitting.Add(-1); {
 	case left == sealed:

@@ -24,7 +24,7 @@ func later(f func() error) <-chan error {
 	return result
 }
 
-// TestGracefulShutdown finishes what runs, and leaves the rest in a queue of one's own.
+// TestGracefulShutdown finishes running tasks, and leaves the rest in a queue of one's own.
 func TestGracefulShutdown(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		g, q := newGate(), openQueue[int](t, nil)
@@ -57,7 +57,7 @@ func TestGracefulShutdown(t *testing.T) {
 }
 
 // TestEscalation cancels the handlers when the time is over. Their tasks go back, and the attempt
-// does not count; what is done nevertheless, or has failed for good, is.
+// does not count; tasks that are done anyway, or fail for good, stay so.
 func TestEscalation(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		q := openQueue(t, &task.Options[int]{MaxAttempts: 1})
@@ -106,8 +106,8 @@ func TestEscalation(t *testing.T) {
 	})
 }
 
-// TestImpatientShutdown has a context that is done already, and one that is done while another
-// call is patient.
+// TestImpatientShutdown has a context that is done already, and another that is done while a
+// second call waits.
 func TestImpatientShutdown(t *testing.T) {
 	for _, patient := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {

@@ -9,10 +9,10 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// Stats tells how a pool is doing.
+// Stats has the counters and gauges of a pool.
 type Stats struct {
 	Workers int `json:"workers"` // goroutines, without those of handlers in Yield
-	Idle    int `json:"idle"`    // those that wait for a task
+	Idle    int `json:"idle"`    // workers that wait for a task
 	Running int `json:"running"` // handlers, without those in Yield
 	Nested  int `json:"nested"`  // handlers in Yield
 
@@ -29,30 +29,30 @@ type Stats struct {
 	Paused bool   `json:"paused"`
 	Closed bool   `json:"closed"` // Shutdown was called
 
-	// What has happened. Each attempt that was started ends in one of the seven that follow.
+	// Counters. Each started attempt ends in one of the next seven.
 	Started   uint64 `json:"started"` // attempts
 	Succeeded uint64 `json:"succeeded"`
 	Retried   uint64 `json:"retried"` // failures after which the task is tried again
 	Snoozed   uint64 `json:"snoozed"`
 	Failed    uint64 `json:"failed"` // failures for good
 
-	// Attempts whose task was deleted meanwhile: by PutOptions.CancelWithContext, or by somebody else
-	// while the handler used its context.
+	// Attempts whose task was deleted while it ran: by PutOptions.CancelWithContext, or by another
+	// call while the handler used its context.
 	Cancelled uint64 `json:"cancelled"`
 
-	// Attempts that could not be settled for another reason: most often the lease has run out.
+	// Attempts that could not be settled for another reason, mostly an expired lease.
 	Lost     uint64 `json:"lost"`
 	Returned uint64 `json:"returned"` // interrupted by Shutdown; does not count as an attempt
 	Panics   uint64 `json:"panics"`   // handlers that panicked
 
-	// Tasks that there was no room for, as far as the pool knows.
+	// Tasks without room, as far as the pool knows.
 	Dropped uint64 `json:"dropped"`
 
 	// Tasks whose time was over before they were done, as far as the pool knows.
 	Expired     uint64 `json:"expired"`
 	DeadLetters uint64 `json:"dead_letters"` // dead letters that were taken
 
-	// Tasks left after Shutdown that no sink has taken, see Pool.Leftovers.
+	// Tasks left after Shutdown and taken by no sink, see Pool.Leftovers.
 	Leftovers uint64 `json:"leftovers"`
 
 	// Tasks for which Submit and the like have returned an error.
@@ -64,14 +64,14 @@ func (s Stats) String() string { return printable.Fields(s) }
 
 type counter = atomic.Uint64
 
-// counters count what has happened to tasks.
+// counters count events of tasks.
 type counters struct {
 	started, succeeded, retried, snoozed, failed, cancelled, lost, returned, panics counter
 }
 
 func inc(n *counter) { n.Add(1) }
 
-// addTo adds what was counted to s.
+// addTo adds the counters to s.
 func (c *counters) addTo(s *Stats) {
 	s.Started += c.started.Load()
 	s.Succeeded += c.succeeded.Load()
@@ -84,12 +84,10 @@ func (c *counters) addTo(s *Stats) {
 	s.Panics += c.panics.Load()
 }
 
-// Stats returns counters and gauges as of one moment, more or less: what runs goes on meanwhile.
-// It is O(workers).
+// Stats returns counters and gauges of about one moment, because handlers go on. It is O(workers).
 func (p *Pool[V]) Stats() Stats { return p.stats() }
 
-// Stats returns counters and gauges as of one moment, more or less: what runs goes on meanwhile.
-// It is O(workers).
+// Stats returns counters and gauges of about one moment, because handlers go on. It is O(workers).
 func (w *Workers) Stats() Stats { return w.stats() }
 
 func (ws *workerSet) stats() Stats {

@@ -18,8 +18,8 @@ import (
 	"github.com/fairq/fairq/task/memory"
 )
 
-// TestCalledByHandler has handlers, observers and a sink that wait for themselves, whatever context
-// they use.
+// TestCalledByHandler has handlers, observers and a sink that wait for themselves, whatever
+// context they use.
 func TestCalledByHandler(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var p *pool.Pool[int]
@@ -112,8 +112,7 @@ func TestWaitAfterShutdown(t *testing.T) {
 	}
 }
 
-// TestStopAndWait works off what is ready, delayed, tried again, and what handlers submit
-// meanwhile.
+// TestStopAndWait finishes ready, delayed and retried tasks, and tasks that handlers submit.
 func TestStopAndWait(t *testing.T) {
 	for _, own := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, ctx context.Context) {
@@ -237,7 +236,7 @@ func TestPauseWhenSucceeded(t *testing.T) {
 	})
 }
 
-// slowStats is a Store that takes a second to tell how many tasks there were.
+// slowStats is a Store that takes a second to count its tasks.
 type slowStats struct{ memory.Store }
 
 type slowStatsBackend struct{ driver.Backend }
@@ -253,8 +252,8 @@ func (b slowStatsBackend) Stats(ctx context.Context) (driver.Stats, error) {
 	return s, err
 }
 
-// TestWaitLooksAgain has a task of one class that begins, and submits one of another class, while
-// Wait looks at that; and one that expires then.
+// TestWaitLooksAgain has a task that begins and submits to another class while Wait looks at that
+// class; and a task that expires then.
 func TestWaitLooksAgain(t *testing.T) {
 	for name, o := range map[string]pool.PutOptions{
 		"begins":  {Delay: time.Second / 2},
@@ -291,7 +290,7 @@ func TestWaitLooksAgain(t *testing.T) {
 	}
 }
 
-// TestStopAndWaitForSubmits has one that was accepted, but is not through yet.
+// TestStopAndWaitForSubmits has an accepted submit that has not returned yet.
 func TestStopAndWaitForSubmits(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		p := openFunc(t, nothing, pool.Options[int]{Workers: 1, Queue: task.Options[int]{Weight: func(string) int { time.Sleep(time.Hour); return 1 }}})
@@ -304,7 +303,7 @@ func TestStopAndWaitForSubmits(t *testing.T) {
 	})
 }
 
-// TestWaitForWhatOthersTake has items that the workers do not take, for they are paused.
+// TestWaitForWhatOthersTake has items that other consumers take, because the workers are paused.
 func TestWaitForWhatOthersTake(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		q := fairq.New(func(int) string { return "a" }, nil)

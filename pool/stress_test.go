@@ -26,7 +26,7 @@ func cycles(t *testing.T, total int, f func(t *testing.T, r *rand.Rand)) {
 	if first == 0 {
 		first = rand.Uint64()
 	}
-	// what runs at the same time is not repeated by it, but the options are
+	// concurrent events differ between runs, but the options do not
 	t.Logf("seed %d", first)
 	var next atomic.Int64
 	var all sync.WaitGroup
@@ -139,7 +139,7 @@ func TestNewWorkersCycles(t *testing.T) {
 }
 
 // TestWorkersAreFound submits tasks at the same time that wait for each other, to pools with as
-// many workers, some of which must be started first. If one is forgotten, all wait for ever.
+// many workers; some workers must start first. If one is forgotten, all wait forever.
 func TestWorkersAreFound(t *testing.T) {
 	rounds := 3000
 	if testing.Short() {

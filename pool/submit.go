@@ -12,38 +12,37 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// PutOptions are what a task can have beyond a key and a payload: all that [task.PutOptions] has,
-// which tells more about it, and what is for pools only.
+// PutOptions are the options of a task: those of [task.PutOptions], which says more about them,
+// and options for pools.
 type PutOptions struct {
-	Priority    int           // less is more urgent; 0 means what the queue says, negative means 0
+	Priority    int           // less is more urgent; 0 means the queue's default, negative means 0
 	Cost        int64         // how much work it is, see Quantum of [task.Options]; 0 means 1
 	Delay       time.Duration // until it is ready; 0 means Options.Delay, negative means none
-	TTL         time.Duration // for how long it is of use; 0 means what the queue says
-	Deadline    time.Time     // the end of its use; the zero Time means what Options.DeadlineAfter says
-	TTR         time.Duration // how long a lease lasts, see Task.Touch; 0 means what the queue says
-	MaxAttempts int           // 0 means what the queue or Policy says, negative means no limit
-	Kind        string        // which handler it is for, see [Mux]
+	TTL         time.Duration // time to live; 0 means the queue's default
+	Deadline    time.Time     // when it expires; the zero Time means Options.DeadlineAfter
+	TTR         time.Duration // how long a lease lasts, see Task.Touch; 0 means the queue's default
+	MaxAttempts int           // 0 means the default of queue or Policy, negative means no limit
+	Kind        string        // selects a handler, see [Mux]
 	UniqueKey   string        // only one task of a queue can have it at a time; see Queue.Wait
 	Group       string        // holds it back until task.Queue.StartGroup
-	Role        task.Role     // what it is in its group
+	Role        task.Role     // its role in its group
 
-	Metadata map[string]string // goes with it, for those who need not know its payload
+	Metadata map[string]string // for code that need not know its payload
 
-	// Class is the queue that it is for, of a pool that has several; "" means the first one.
+	// Class selects the queue, in a pool with several; "" means the first one.
 	Class string
 
-	// CancelWithContext ties the task to the context that it is submitted with: when that is done,
-	// the task is removed. If it is running, the context of its handler is done, with a cause that
-	// Is [ErrLeaseLost]. It is not tried again, there is no dead letter, and what runs counts in
-	// Stats.Cancelled, of another process perhaps in Stats.Lost there. So this is for
-	// callers who wait for what the handler does; note that the context of an HTTP request is also
-	// done when the HTTP handler returns. It costs a unique key and, except for Do, a
-	// goroutine until the task is gone or Shutdown. It does nothing for a task that is put in a
-	// transaction of the caller's.
+	// CancelWithContext ties the task to the context of its Submit: when that is done, the task is
+	// removed. If it is running, the context of its handler is done, with a cause that Is
+	// [ErrLeaseLost]. The task is not retried, there is no dead letter, and the attempt counts in
+	// Stats.Cancelled, or in another process perhaps in Stats.Lost. Use it when the caller waits
+	// for the outcome, because the context of an HTTP request is also done when the HTTP handler
+	// returns. It costs a unique key and, except for Do, a goroutine until the task has left or
+	// Shutdown. It does nothing for a task put in a transaction of the caller's.
 	CancelWithContext bool
 }
 
-// Task returns the options without those that are for pools only: to put a task into a queue.
+// Task returns the options for a task queue, without the options for pools.
 func (o PutOptions) Task() task.PutOptions {
 	return task.PutOptions{
 		Priority: o.Priority, Cost: o.Cost, Delay: o.Delay, TTL: o.TTL, Deadline: o.Deadline, TTR: o.TTR, MaxAttempts: o.MaxAttempts,
@@ -51,13 +50,12 @@ func (o PutOptions) Task() task.PutOptions {
 	}
 }
 
-// Submit puts a task of a key, with the pool's defaults, into the queue that the pool drains, the
-// first one if it has several. Options.WhenFull says what happens if there is no room. If ctx is
-// done, it returns the error of ctx. After Shutdown it returns [ErrShutdown], unless a handler of
-// the pool calls it.
+// Submit puts a task of a key, with the pool's defaults, into the queue of the pool, the first one
+// if it has several. Options.WhenFull decides if there is no room. If ctx is done, it returns the
+// error of ctx. After Shutdown it returns [ErrShutdown], unless a handler of the pool calls it.
 //
-// A handler or a sink of the pool gets a [*FullError] instead of waiting for room, because it may be
-// the one that has to make room. The pool knows them by their goroutine and by their context, until
+// A handler or a sink of the pool gets a [*FullError] instead of waiting for room, because it may
+// have to make that room. The pool recognizes them by their goroutine and by their context, until
 // the handler returns.
 func (p *Pool[V]) Submit(ctx context.Context, key string, payload V) error {
 	_, err := p.submit(ctx, key, payload, nil, p.whenFull)
@@ -69,8 +67,8 @@ func (p *Pool[V]) Put(ctx context.Context, key string, payload V, options PutOpt
 	return p.submit(ctx, key, payload, &options, p.whenFull)
 }
 
-// TrySubmit is Put that never waits for room and never drops the task: it returns a [*FullError]
-// instead, and the task remains the caller's.
+// TrySubmit is like Put, but never waits for room and never drops the task: it returns a
+// [*FullError], and the caller keeps the task.
 func (p *Pool[V]) TrySubmit(ctx context.Context, key string, payload V, options PutOptions) (task.ID, error) {
 	return p.submit(ctx, key, payload, &options, Reject)
 }
@@ -82,10 +80,10 @@ type Entry[V any] struct {
 	Options PutOptions
 }
 
-// SubmitBatch is Put for several tasks, one after the other, until one is refused. As many as
-// there is room for are put in one transaction. It returns the ids of those that were put or
-// dropped, and, if these are not all, the error that Put would have returned for the next one. If
-// a class is unknown, none is put.
+// SubmitBatch is Put for several tasks, one after the other, until one is refused. One transaction
+// puts as many as there is room for. It returns the ids of the put or dropped tasks, and, if these
+// are not all, the error that Put would have returned for the next one. If a class is unknown, it
+// puts none.
 func (p *Pool[V]) SubmitBatch(ctx context.Context, tasks []Entry[V]) (ids []task.ID, err error) {
 	offers, puts := make([]offer[V], len(tasks)), make([]task.Entry[V], len(tasks))
 	for i, t := range tasks {
@@ -127,19 +125,19 @@ func (p *Pool[V]) SubmitBatch(ctx context.Context, tasks []Entry[V]) (ids []task
 	return ids, err
 }
 
-// offer is a task that is handed to Submit or the like.
+// offer is a task of a Submit or the like.
 type offer[V any] struct {
 	key     string
 	payload V
-	options *task.PutOptions // as the queue gets them; they do not change
+	options *task.PutOptions // for the queue; they do not change
 	class   *class[V]
 	cancels bool // see PutOptions.CancelWithContext
 }
 
 var noOptions task.PutOptions
 
-// fill makes the options of an offer of those of the call and of the pool's. It fails if there is
-// no such class.
+// fill makes the options of an offer from those of the call and of the pool. It fails if the class
+// is unknown.
 func (p *Pool[V]) fill(offer *offer[V], options *PutOptions) (err error) {
 	o := offer.options
 	*o, offer.cancels = options.Task(), options.CancelWithContext
@@ -160,7 +158,7 @@ func (p *Pool[V]) fill(offer *offer[V], options *PutOptions) (err error) {
 	return err
 }
 
-// submit is Put with its own WhenFull. Without options it is Submit.
+// submit implements Submit (nil options), Put and TrySubmit, which differ in whenFull.
 func (p *Pool[V]) submit(
 	ctx context.Context, key string, payload V, options *PutOptions, whenFull WhenFull,
 ) (id task.ID, err error) {
@@ -188,8 +186,7 @@ func (p *Pool[V]) submit(
 	return id, err
 }
 
-// makeRoom is called with a task that there is no room for, and does what whenFull says. full is
-// the error of the queue.
+// makeRoom handles a task without room by whenFull. full is the error of the queue.
 func (p *Pool[V]) makeRoom(
 	ctx context.Context, o *offer[V], whenFull WhenFull, full error,
 ) (id task.ID, err error) {
@@ -221,8 +218,7 @@ func (p *Pool[V]) makeRoom(
 	return id, err
 }
 
-// task returns the task as it is when it is in no queue, with the times that it would have if it
-// were put now.
+// task returns the task as if it were put now, but in no queue.
 func (o *offer[V]) task() *task.Task[V] {
 	now, options := time.Now(), o.options
 	i := task.Info{
@@ -234,7 +230,7 @@ func (o *offer[V]) task() *task.Task[V] {
 		i.State, i.Until = task.Delayed, now.Add(options.Delay)
 	}
 	if options.TTL > 0 {
-		// What is longer than MaxDuration is for ever, as in package task.
+		// A duration above MaxDuration means no end, as in package task.
 		ends := now.Add(options.Delay).Add(min(options.TTL, task.MaxDuration))
 		if options.Deadline.IsZero() || ends.Before(options.Deadline) {
 			i.Expires = ends
@@ -243,12 +239,12 @@ func (o *offer[V]) task() *task.Task[V] {
 	return task.NewTask(i, o.payload)
 }
 
-// offered tells Observer.Offered of a task that is handed to Submit or the like.
+// offered calls Observer.Offered.
 func (p *Pool[V]) offered(ctx context.Context, o *offer[V]) {
 	p.observe("Offered", func() { p.observer.Offered(ctx, o.class.name, o.task()) })
 }
 
-// answered is called with what Submit or the like returns for a task.
+// answered is called with the error that Submit or the like returns for a task.
 func (p *Pool[V]) answered(ctx context.Context, o *offer[V], id task.ID, err error) {
 	if err == nil {
 		if o.cancels && id != 0 {

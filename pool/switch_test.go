@@ -15,7 +15,7 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// sleepUntil lets the time pass, and what is to happen then happen.
+// sleepUntil lets time pass, and waits for the events of that time.
 func sleepUntil(at time.Time) {
 	time.Sleep(time.Until(at))
 	synctest.Wait()
@@ -159,8 +159,8 @@ func TestScheduleIsLogged(t *testing.T) {
 	})
 }
 
-// TestShutdownInPause has a handler that waits for another task when a range begins in which
-// nothing is taken, and then the pool is shut down: that task is done nevertheless.
+// TestShutdownInPause has a handler that waits for another task when a paused range begins, and
+// then the pool is shut down: that task is done.
 func TestShutdownInPause(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var p *pool.Pool[int]

@@ -13,25 +13,25 @@ import (
 
 // taskSource is the source of a [Pool]: the queues of its classes.
 //
-// If a class has no task, its taskWatch tells when it has one again. Until then the class is not
-// asked. With several classes, or with limits, takes go one by one, under mu: so each knows what
-// the others have taken. With one class and no limits, all workers take at the same time.
+// If a class has no task, its taskWatch reports the next one. Until then the class is skipped.
+// With several classes, or with limits, takes go one by one, under mu, so that each knows the
+// takes of the others. With one class and no limits, all workers take at the same time.
 type taskSource[V any] struct {
 	pool    *Pool[V]
 	classes []*class[V]
 	strict  bool
 
-	running    atomic.Int64   // tasks that were taken and are not done, without those in Yield
+	running    atomic.Int64   // taken tasks that are not done, without those in Yield
 	serial     atomic.Bool    // takes go one by one: there are several classes, or limits
 	prefetcher *prefetcher[V] // nil if nothing is prefetched; not used while serial is true
 
-	// mu protects all that follows. If serial is true, whoever takes a task holds it, so that each
-	// knows what the others have taken. Unlike other locks, it is held while a queue is called:
-	// nobody else could do anything meanwhile.
+	// mu protects the fields below. If serial is true, a take holds it, so that each knows the
+	// takes of the others. Unlike other locks, it is held during calls of a queue, because no
+	// other take could proceed anyway.
 	mu           sync.Mutex
 	limits       []Limit
 	kinds        []string
-	filter       task.Filter // the one that is set for all consumers
+	filter       task.Filter // the filter of all consumers
 	turns        fairq.Queue[int, struct{}]
 	takeCount    uint64      // calls of takeSerial
 	mayHaveTasks atomic.Bool // a class may have tasks again, but has no turns
@@ -43,16 +43,16 @@ type class[V any] struct {
 	name      string
 	weight    int
 	queue     *task.Queue[V]                    // nil if it is of items, see itemSource
-	learn     func(t *task.Task[V], cost int64) // tells a queue what a task has cost
-	done      func(item V)                      // tells a FairQueue that an item has ended
+	learn     func(t *task.Task[V], cost int64) // reports the cost of a task to a queue
+	done      func(item V)                      // reports the end of an item to a FairQueue
 	own       bool                              // the pool made it, and will close it
 	inMemory  bool                              // it is in memory, so that no call takes long
 	consumer  *task.Consumer[V]
 	taskWatch *task.Watch[V] // there may be a task
-	loadWatch *task.Watch[V] // so many tasks wait that another worker is needed
+	loadWatch *task.Watch[V] // enough tasks wait for another worker
 
-	// watching is true while the queue has no task that could be taken, and taskWatch is armed.
-	// When taskWatch is due, woken becomes true until the queue is asked again.
+	// watching is true while the queue has no task to take, and taskWatch is armed. When taskWatch
+	// is due, woken is true until the next look at the queue.
 	watching, woken atomic.Bool
 
 	over     atomic.Bool // the queue was closed or dropped
@@ -60,8 +60,8 @@ type class[V any] struct {
 
 	cancelled sync.Map // the ids of tasks that cancelTask deletes while they run here
 
-	// goneHandled is how many tasks have left a queue of the pool's own by themselves, because
-	// they were evicted or have expired, and were dealt with by deadLetter.
+	// goneHandled counts the evicted and expired tasks of the pool's own queue that deadLetter has
+	// handled.
 	goneHandled atomic.Uint64
 
 	// Protected by taskSource.mu:
@@ -102,8 +102,8 @@ func (s *taskSource[V]) takeOrWatch() (job, error) {
 	return a, nil
 }
 
-// take takes the next task, for a worker that has just done one. Without a worker it does so for
-// dispatch: then, if there is no task, the watches are armed. It returns nil if there is none.
+// take takes the next task, for a worker that has just finished one. Without a worker the call is
+// for dispatch: if there is no task, it arms the watches. It returns nil if there is none.
 func (s *taskSource[V]) take(w *worker) (*attempt[V], error) {
 	if s.serial.Load() {
 		return s.takeSerial()
@@ -144,7 +144,7 @@ func (c *class[V]) takeOrWatch(ctx context.Context) (*attempt[V], error) {
 	return a.taken(), err
 }
 
-// attempt returns an attempt at a task that was taken; nil if t is nil.
+// attempt returns an attempt for a taken task; nil if t is nil.
 func (c *class[V]) attempt(t *task.Task[V]) *attempt[V] {
 	if t == nil {
 		return nil
@@ -158,12 +158,12 @@ func (a *attempt[V]) taken() *attempt[V] {
 	return a
 }
 
-// takeSerial is take if there are several classes, or limits. It asks the classes whose turn it is
-// until one has a task. A class that has none loses its turns until it may have tasks again.
+// takeSerial is take with several classes, or limits. It asks the classes in turn until one has a
+// task. A class without tasks loses its turns until it may have tasks again.
 func (s *taskSource[V]) takeSerial() (*attempt[V], error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.prefetcher != nil && !s.serial.Load() { // the limits are gone meanwhile
+	if s.prefetcher != nil && !s.serial.Load() { // the limits were removed in between
 		return s.classes[0].attempt(s.prefetcher.next(nil)), nil
 	}
 	s.updateFilterLocked()
@@ -185,7 +185,7 @@ func (s *taskSource[V]) takeSerial() (*attempt[V], error) {
 			return nil, cmp.Or(failed, s.allOverLocked())
 		}
 		c := s.classes[i]
-		// First without a watch, which has its price: as a rule there is a task.
+		// First without a watch, which is expensive, because usually there is a task.
 		t, _, err := c.consumer.TryTake(s.pool.ctx)
 		a := c.attempt(t)
 		if t == nil && err == nil && !c.watching.Load() {
@@ -229,9 +229,9 @@ func (s *taskSource[V]) dropTurnsLocked(i int) {
 	s.classes[i].inTurn = false
 }
 
-// nextClassLocked returns the class whose turn it is. If the order is strict, each class is asked
-// once, even one that had no task: its taskWatch may be just about to tell that it has one, and an
-// urgent task must be the very next one that is started.
+// nextClassLocked returns the next class. In strict order each class is asked once, even one
+// without a task: its taskWatch may be about to report one, and an urgent task must be the very
+// next to start.
 func (s *taskSource[V]) nextClassLocked() (next int, ok bool) {
 	if !s.strict {
 		next, _, ok = s.turns.Pop()
@@ -248,8 +248,8 @@ func (s *taskSource[V]) disarm(handBack bool) {
 	if handBack {
 		s.recall()
 	}
-	// A taskWatch that was due must be asked again or disarmed: until then, others who wait for
-	// tasks of that queue may have to wait for this pool.
+	// A due taskWatch must be asked again or disarmed: until then, other waiting calls of that
+	// queue may have to wait for this pool.
 	for _, c := range s.classes {
 		if c.woken.Swap(false) {
 			c.taskWatch.Disarm()
@@ -259,7 +259,7 @@ func (s *taskSource[V]) disarm(handBack bool) {
 	}
 }
 
-// recall hands back what was prefetched.
+// recall hands back prefetched tasks.
 func (s *taskSource[V]) recall() {
 	if s.prefetcher != nil {
 		s.prefetcher.recall()
@@ -309,8 +309,8 @@ func (s *taskSource[V]) drains(queue any) bool {
 	return slices.ContainsFunc(s.classes, func(c *class[V]) bool { return any(c.queue) == queue })
 }
 
-// load returns how many tasks wait for a worker or for room, and how many ready tasks the queue has
-// room for, beside what else counts in its capacity. A room of 0 means no limit.
+// load returns how many tasks wait for a worker or for room, and for how many ready tasks the
+// queue has room, beside the other tasks in its capacity. A room of 0 means no limit.
 func (c *class[V]) load(ctx context.Context) (waiting, room int, err error) {
 	s, err := c.queue.Stats(ctx)
 	if s.Capacity < fairq.MaxLen {
@@ -319,7 +319,7 @@ func (c *class[V]) load(ctx context.Context) (waiting, room int, err error) {
 	return s.Ready + s.WaitingPut, room, err
 }
 
-// updateFilterLocked sets which tasks the consumers may take now, as limits and kinds say.
+// updateFilterLocked sets the tasks that consumers may take now, by limits and kinds.
 func (s *taskSource[V]) updateFilterLocked() {
 	f := task.Filter{Kinds: s.kinds}
 	running := int(s.running.Load())
@@ -349,8 +349,8 @@ func (s *taskSource[V]) addRunning(n int64) {
 	}
 }
 
-// SetKinds changes which kinds of tasks are taken: these, or all if kinds is nil. What runs goes
-// on. So kinds can be drained one after the other.
+// SetKinds changes the kinds of tasks to take: these, or all if kinds is nil. Running tasks go on.
+// So a program can drain kinds one after the other.
 func (p *Pool[V]) SetKinds(kinds []string) {
 	p.tasks.mu.Lock()
 	p.tasks.kinds = slices.Clone(kinds)
@@ -360,7 +360,7 @@ func (p *Pool[V]) SetKinds(kinds []string) {
 	p.dispatch()
 }
 
-// SetLimits changes [Options.Limits] for what is started from now on.
+// SetLimits changes [Options.Limits] for tasks that start from now on.
 func (p *Pool[V]) SetLimits(limits []Limit) error {
 	if err := validateLimits("SetLimits", limits); err != nil {
 		return err
@@ -388,7 +388,7 @@ func validateLimits(field string, limits []Limit) error {
 	for i, limit := range sorted {
 		least := 0
 		if limit.Priority == 0 {
-			least = 1 // or nothing would ever be started
+			least = 1 // otherwise no task would ever start
 		}
 		switch {
 		case limit.Priority < 0 || limit.Priority > task.MaxPriority:

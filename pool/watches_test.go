@@ -12,7 +12,7 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// A source says that it watches only while it does: else a worker would be idle for ever.
+// A source claims to watch only while it does: otherwise a worker would stay idle.
 func TestWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()

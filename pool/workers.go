@@ -16,16 +16,16 @@ type Workers struct {
 }
 
 // NewWorkers returns workers that call a handler for each item of a FairQueue. The queue stays the
-// caller's: who pushes to it decides what happens when it is full. Each item is handled at most
-// once; one that has failed goes to DeadLetters. Retries, delays, kinds and priorities need a
-// queue of tasks; this is several times faster. An item costs one allocation, of some 150 bytes: its
-// context, which is never used for another item, because the handler may have left a goroutine behind
-// that still has it. With [fairq.Options].ShareTime an item is in hand until its handler returns.
+// caller's, so its pushes decide what happens when it is full. Each item is handled at most once;
+// a failed item goes to DeadLetters. Retries, delays, kinds and priorities need a task queue; this
+// is several times faster. An item costs one allocation, of some 150 bytes: its context, which is
+// never reused, because the handler may have left a goroutine behind that still has it. With
+// [fairq.Options].ShareTime an item is in hand until its handler returns.
 //
-// The workers start at once. To end them, close the queue, Wait, and then Shutdown. nil options
-// are the defaults. Of the options only Workers, Scale, Schedule, Policy.Timeout, DeadLetters,
-// AbandonAfter, CostUnit, Observer and Logger may be set. NewWorkers panics if others are, or if
-// they do not make sense.
+// The workers start immediately. To end them, close the queue, Wait, and then Shutdown. nil
+// options are the defaults. Of the options only Workers, Scale, Schedule, Policy.Timeout,
+// DeadLetters, AbandonAfter, CostUnit, Observer and Logger may be set. NewWorkers panics if others
+// are, or if they do not make sense.
 func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handler[V], options *Options[V]) *Workers {
 	if queue == nil || handler == nil {
 		panic("pool: NewWorkers: the queue or the handler is nil")
@@ -58,16 +58,17 @@ func NewWorkers[K comparable, V any](queue *fairq.FairQueue[K, V], handler Handl
 	return &Workers{&p.workerSet, queue.Len}
 }
 
-// itemSource is the source of [Workers]: a FairQueue. An item is a task of a class without a queue.
+// itemSource is the source of [Workers]: a FairQueue. An item is a task of a class without a
+// queue.
 type itemSource[K comparable, V any] struct {
 	class     class[V]
 	queue     *fairq.FairQueue[K, V]
 	itemWatch *fairq.Watch[K, V] // an item is queued
-	loadWatch *fairq.Watch[K, V] // so many are queued that another worker is needed
+	loadWatch *fairq.Watch[K, V] // enough items are queued for another worker
 	armed     atomic.Bool        // itemWatch is armed
 }
 
-// attempt returns an attempt at an item that was taken.
+// attempt returns an attempt for a popped item.
 func (s *itemSource[K, V]) attempt(value V) *attempt[V] {
 	return &attempt[V]{task: task.Task[V]{Payload: value}, class: &s.class}
 }
@@ -132,16 +133,16 @@ func (s *itemSource[K, V]) loadIsLow() bool {
 // addRunning implements source.
 func (*itemSource[K, V]) addRunning(int64) {}
 
-// Shutdown ends the workers. Nothing is taken from the queue any more, and what runs is finished.
-// While a handler is in [Yield] items are still taken, because it may wait for one. If ctx is done
-// first, the contexts of the handlers are cancelled with the cause [ErrShutdown]. What is queued
-// stays in the queue.
+// Shutdown ends the workers. They take no more items, and running handlers finish. While a handler
+// is in [Yield] workers still take items, because it may wait for one. If ctx is done first, the
+// contexts of the handlers are cancelled with the cause [ErrShutdown]. Queued items stay in the
+// queue.
 //
 // It returns nil if all handlers ended by themselves, the cause of ctx if they had to be
 // cancelled, and an [*AbandonedError] if some have not returned Options.AbandonAfter later. It may
-// be called several times, also at the same time, for instance with another ctx. A handler must
-// not call it, for it would wait for itself: in its goroutine it does nothing and returns an
-// [ErrInvalid]. To work the backlog off first, close the queue and call Wait.
+// be called several times, even at the same time, for instance with another ctx. A handler must
+// not call it, because it would wait for itself: in its goroutine it does nothing and returns an
+// [ErrInvalid]. To finish the backlog first, close the queue and call Wait.
 func (w *Workers) Shutdown(ctx context.Context) error {
 	if err := w.notInHandler("Shutdown"); err != nil {
 		return err
@@ -151,12 +152,12 @@ func (w *Workers) Shutdown(ctx context.Context) error {
 
 // Wait waits until all workers are idle and nothing is queued. It returns [ErrShutdown] if
 // Shutdown has left items, and the error of ctx if ctx is done first. A handler must not call it,
-// for it would wait for itself: in its goroutine it returns an [ErrInvalid].
+// because it would wait for itself: in its goroutine it returns an [ErrInvalid].
 func (w *Workers) Wait(ctx context.Context) error {
 	err := w.notInHandler("Wait")
 	ended := func() bool { return w.done.Err() != nil }
 	for atOnce := false; !atOnce && err == nil; {
-		// Nobody tells when others have taken the last item.
+		// There is no event when other consumers take the last item.
 		limited, stop := context.WithTimeout(ctx, quietPoll)
 		atOnce, err = w.waitQuiet(limited, func() bool { return w.queued() == 0 || ended() })
 		if stop(); ctx.Err() == nil {

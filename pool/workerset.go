@@ -9,27 +9,26 @@ import (
 )
 
 // workerSet is the workers of a [Pool], or of [Workers]: goroutines that take tasks from a source
-// and run handlers. It starts them when there is something to do and ends them when there is not.
+// and run handlers. It starts them when there are tasks and ends them when there are none.
 //
-// A task goes one of two ways. A worker that has just done one takes the next itself, from the
-// source, without mu: as long as slowPath is false it need not know of the others. If it finds
-// nothing, it is idle, and then dispatch gives it a task, or starts another worker for one. Only
-// one goroutine dispatches at a time, and the source calls dispatch whenever there may be a task
-// again.
+// A task goes one of two ways. A worker that has just finished one takes the next itself, from the
+// source, without mu: while slowPath is false it need not know of the others. If it finds none, it
+// is idle, and then dispatch gives it a task, or starts another worker for one. Only one goroutine
+// dispatches at a time, and the source calls dispatch whenever there may be a task again.
 type workerSet struct {
 	workerSettings
 	source source
 
-	// Three contexts end one after the other when the time of Shutdown is over: ctx, the parent of
-	// the handlers' contexts, at once; storeCtx, for calls of queues and sinks, AbandonAfter
-	// later; sinkCtx another AbandonAfter later. After that Shutdown waits for no sink any more.
+	// When the ctx of Shutdown is done, three contexts end one after the other: ctx, the parent of
+	// the handlers' contexts; AbandonAfter later storeCtx, for calls of queues and sinks; another
+	// AbandonAfter later sinkCtx. After that Shutdown waits for no sink.
 	ctx            context.Context
 	cancel         context.CancelCauseFunc
 	storeCtx       context.Context
 	cancelStore    context.CancelFunc
 	sinkCtx        context.Context
 	cancelSinks    context.CancelFunc
-	abandonedSinks atomic.Int64 // sinks that nobody waits for any more and that still run
+	abandonedSinks atomic.Int64 // abandoned sinks that still run
 
 	dropped, expired, deadLetters, leftoverCount, refused counter // see Stats
 	recent                                                recent
@@ -39,28 +38,28 @@ type workerSet struct {
 	settling         atomic.Int64 // attempts that are settled in the background
 
 	// slowPath is set if a worker must take mu between two tasks: because it may have to end, or
-	// to make place for a handler that comes back from Yield, or because no task may be taken. See
+	// to make place for a handler that returns from Yield, or because no task may be taken. See
 	// updateLocked.
 	slowPath atomic.Bool
 
-	// mu protects all that follows. Neither the source nor code of the user's is called under it.
+	// mu protects the fields below. Neither the source nor user code is called under it.
 	mu            sync.Mutex
 	scale         Scale // as of now
 	manual        bool  // scale was set by SetWorkers
 	paused        bool
-	active        int // workers, without those whose handlers are in Yield
+	active        int // workers, without workers whose handlers are in Yield
 	yielding      int // handlers in Yield
 	all           map[*worker]struct{}
-	idle          []*worker // those that wait for a task; the one that was busy last is at the end
-	toEnd         int       // how many have to end because the load is low, though there is work
-	endedStats    Stats     // what workers that have ended have counted
+	idle          []*worker // workers that wait for a task; the last busy one is at the end
+	toEnd         int       // how many must end because the load is low, though there is work
+	endedStats    Stats     // counters of ended workers
 	reaper        reaper
 	scheduleClock scheduleClock
-	retryTimer    *time.Timer // asks a source again that has returned an error
+	retryTimer    *time.Timer // retries a source that has returned an error
 	failing       bool        // the source has returned an error, and no task since
 
 	unassigned      []job           // tasks that were taken when Scale.Max was more; they are next
-	returning       []chan struct{} // handlers that come back from Yield and wait for a place
+	returning       []chan struct{} // handlers that return from Yield and wait for a place
 	backgroundCalls int             // functions that run in background
 	letters         int             // dead letters in hand, see holdLetter
 	lettersGone     chan struct{}   // closed when there is none any more; nil if there is none
@@ -78,47 +77,47 @@ type workerSet struct {
 	goroutineIDs sync.Map // the numbers of these, see notInHandler
 }
 
-// source is what workers drain. Its methods may be called by many goroutines at the same time, but
-// takeOrWatch and watchLoad only by one: the one that dispatches.
+// source has the tasks of the workers. Many goroutines may call its methods at the same time, but
+// only the dispatching one may call takeOrWatch and watchLoad.
 type source interface {
-	// runNext takes the next task and does it. It returns false if there is none.
+	// runNext takes the next task and runs it. It returns false if there is none.
 	runNext(w *worker) (ok bool, err error)
 
-	// takeOrWatch takes the next task, for a worker to do it. If there is none it returns nil, and
-	// workerSet.dispatch is called as soon as there may be one, unless disarm is called before.
-	// With handBack, disarm also hands back what was prefetched.
+	// takeOrWatch takes the next task for a worker. If there is none it returns nil, and the
+	// source calls workerSet.dispatch as soon as there may be one, unless disarm is called before.
+	// With handBack, disarm also hands back prefetched tasks.
 	takeOrWatch() (task job, err error)
 	disarm(handBack bool)
 
-	// watches tells whether dispatch is sure to be called when there is a task, unless disarm is
-	// called before: then there is none to be taken now. It may be called with mu.
+	// watches reports whether the source is sure to call dispatch when there is a task, unless
+	// disarm is called before: then there is none to take now. It may be called with mu.
 	watches() bool
 
-	// watchLoad has workerSet.dispatch called as soon as a queue is so full that another worker is
-	// to be started, see Scale. If that is so already, it returns false instead. loadIsLow tells
-	// whether all queues are so empty that a worker is to end.
+	// watchLoad schedules a call of workerSet.dispatch when a queue is full enough for another
+	// worker, see Scale. If it is already, it returns false instead. loadIsLow reports whether all
+	// queues are empty enough to end a worker.
 	watchLoad() bool
 	loadIsLow() bool
 
 	// drains reports whether the source takes tasks from this queue.
 	drains(queue any) bool
 
-	// addRunning says that n more handlers run, or fewer if n is negative, because of Yield.
+	// addRunning adds n to the number of running handlers, which Yield changes.
 	addRunning(n int64)
 }
 
-// job is a task that was taken.
+// job is a taken task.
 type job interface{ do(w *worker) }
 
 // worker is a goroutine that runs handlers.
 type worker struct {
 	set        *workerSet
 	ctx        context.Context // parent of its handlers' contexts; workerOf finds the worker by it
-	next       chan job        // gives a task to an idle worker; nil means that it has to end
+	next       chan job        // gives a task to an idle worker; nil means that it must end
 	idleSince  time.Time       // protected by workerSet.mu
-	started    time.Time       // when its task was; zero if nobody asks for that
+	started    time.Time       // start of its task; zero if no option needs that
 	handled    bool            // the handler was called with its task
-	following  job             // a task that was taken when the last one was acked; nil if none was
+	following  job             // a task taken by the ack of the last one, or nil
 	yieldDepth int             // calls of Yield at this moment; protected by workerSet.mu
 	remaining  int             // how many workers were left when it was removed
 	counts     counters
@@ -129,13 +128,13 @@ type (
 	setKey    struct{}
 )
 
-// workerOf returns the worker whose handler has this context, nil if there is none.
+// workerOf returns the worker whose handler has this context, or nil.
 func workerOf(ctx context.Context) *worker {
 	w, _ := ctx.Value(workerKey{}).(*worker)
 	return w
 }
 
-// setOf returns the set one of whose handlers or sinks has this context, nil if there is none.
+// setOf returns the set with a handler or sink that has this context, or nil.
 func setOf(ctx context.Context) *workerSet {
 	ws, _ := ctx.Value(setKey{}).(*workerSet)
 	return ws
@@ -154,22 +153,23 @@ func (ws *workerSet) start(s source) {
 	ws.followSchedule()
 }
 
-// mayTakeLocked tells whether tasks may be taken at all.
+// mayTakeLocked reports whether tasks may be taken at all.
 func (ws *workerSet) mayTakeLocked() bool {
 	switch {
 	case ws.cancelled || ws.sourceOver:
 		return false
 	case ws.closing:
-		return ws.yielding > 0 // handlers in Yield may wait for tasks that are queued
+		return ws.yielding > 0 // handlers in Yield may wait for queued tasks
 	}
 	return !ws.paused && ws.scale.Max > 0
 }
 
 // dispatch takes tasks and gives them to workers, as long as there are both. It is called whenever
-// there may be both again. On return, a worker is idle, or could be started and is not, only
-// because the source is empty or the load too low; the source calls dispatch when that changes.
+// there may be both again. Invariant on return: if a worker is idle, or could be started, then the
+// source is empty or the load too low, and the source calls dispatch when that changes.
 //
-// If another goroutine dispatches already, it does one more round, so this one need not wait.
+// If another goroutine dispatches already, that one does one more round, so this one need not
+// wait.
 func (ws *workerSet) dispatch() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -192,7 +192,7 @@ func (ws *workerSet) dispatchLocked() {
 	ws.notifyQuietLocked()
 }
 
-// dispatchOneLocked gives one task to a worker. It returns false if there is none, or no worker
+// dispatchOneLocked gives one task to a worker. It returns false if there is no task, or no worker
 // for it.
 func (ws *workerSet) dispatchOneLocked() bool {
 	if len(ws.unassigned) > 0 && (len(ws.idle) > 0 || ws.active < max(ws.scale.Max, 1)) {
@@ -203,15 +203,15 @@ func (ws *workerSet) dispatchOneLocked() bool {
 	}
 	stopped := !ws.mayTakeLocked()
 	able := !stopped && len(ws.unassigned) == 0
-	// If all workers are busy that there must be, another one is started only under load.
+	// Beyond Scale.Min, another worker starts only under load.
 	busy := able && len(ws.idle) == 0 && ws.active > 0 && ws.active >= ws.scale.Min
 	able = able && (!busy || ws.active < ws.scale.Max)
 	if able && !busy && ws.source.watches() {
 		return false
 	}
 
-	// The source is called without mu. Nobody else dispatches meanwhile, and whatever changes so
-	// that a task could be given to a worker after all calls dispatch, which sets dispatchAgain.
+	// The source is called without mu. No other goroutine dispatches during the call, and every
+	// change that lets a worker have a task calls dispatch, which sets dispatchAgain.
 	ws.mu.Unlock()
 	var task job
 	if !able || busy {
@@ -232,8 +232,8 @@ func (ws *workerSet) dispatchOneLocked() bool {
 	return task != nil
 }
 
-// assignLocked gives a task that was taken to an idle worker, or to a new one. If Scale.Max has
-// become less since it was taken, the task may have to wait for a worker.
+// assignLocked gives a taken task to an idle worker, or to a new one. If Scale.Max has shrunk
+// since the take, the task may have to wait for a worker.
 func (ws *workerSet) assignLocked(task job) {
 	switch n := len(ws.idle); {
 	case n > 0:
@@ -249,7 +249,7 @@ func (ws *workerSet) assignLocked(task job) {
 		ws.updateLocked()
 		n := ws.active
 		ws.startGoroutine(func() {
-			defer w.run(task) // also if the Observer ends the goroutine
+			defer w.run(task) // even if the Observer ends the goroutine
 			ws.workersChanged(n-1, n)
 		})
 	default:
@@ -258,8 +258,8 @@ func (ws *workerSet) assignLocked(task job) {
 	}
 }
 
-// updateLocked gives free places to handlers that come back from Yield, and computes slowPath. It
-// is called whenever something has changed that these depend on.
+// updateLocked gives free places to handlers that return from Yield, and computes slowPath. Every
+// change that affects either calls it.
 func (ws *workerSet) updateLocked() {
 	for len(ws.returning) > 0 && (ws.active < max(ws.scale.Max, 1) || ws.cancelled) {
 		ws.active++
@@ -270,7 +270,7 @@ func (ws *workerSet) updateLocked() {
 	ws.setReaperLocked()
 }
 
-// sourceRetry is how long it takes until a source is asked again that has returned an error.
+// sourceRetry is the delay before retrying a source that has returned an error.
 const sourceRetry = time.Second
 
 // background calls f in a goroutine of its own. The set is not quiet before f has returned.
@@ -282,7 +282,7 @@ func (ws *workerSet) background(f func()) {
 	}
 	ws.backgroundCalls++
 	ws.startGoroutine(func() {
-		defer func() { // also if f ends the goroutine
+		defer func() { // even if f ends the goroutine
 			ws.mu.Lock()
 			defer ws.mu.Unlock()
 			ws.backgroundCalls--
@@ -292,8 +292,7 @@ func (ws *workerSet) background(f func()) {
 	})
 }
 
-// freeWorkers returns how many workers wait for a task, or would be started for one whatever the
-// load.
+// freeWorkers returns how many workers wait for a task, or would start for one at any load.
 func (ws *workerSet) freeWorkers() int {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -306,12 +305,12 @@ func (ws *workerSet) sourceFailed(err error) {
 		ws.log.Error("pool: no tasks can be taken; trying again", "error", err)
 	}
 	if isOver(err) {
-		ws.dispatch() // for it to disarm the source
+		ws.dispatch() // so that it disarms the source
 	}
 }
 
-// recordFailure has the source asked again later, unless it is over. It returns true if this is
-// the first failure since the source has returned a task.
+// recordFailure schedules a retry of the source, unless it is over. It returns true for the first
+// failure since the source returned a task.
 func (ws *workerSet) recordFailure(err error) (first bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -332,7 +331,7 @@ func (ws *workerSet) recordFailure(err error) (first bool) {
 	return first
 }
 
-// run does tasks until the worker has to end, beginning with this one.
+// run does tasks until the worker must end, beginning with this one.
 func (w *worker) run(task job) {
 	ws := w.set
 	end := false
@@ -342,7 +341,7 @@ func (w *worker) run(task job) {
 			ws.removeLocked(w)
 			ws.mu.Unlock()
 		}
-		defer ws.dispatch() // also if the Observer ends the goroutine
+		defer ws.dispatch() // even if the Observer ends the goroutine
 		ws.workersChanged(w.remaining+1, w.remaining)
 	}()
 	for {
@@ -360,12 +359,12 @@ func (w *worker) run(task job) {
 }
 
 // nextTask waits for a task for a worker that has found none, or that slowPath has stopped. If the
-// worker has to end, end is true, and the worker is removed already.
+// worker must end, end is true, and the worker is removed already.
 func (ws *workerSet) nextTask(w *worker) (task job, end bool) {
 	ws.mu.Lock()
 	switch {
 	case len(ws.returning) > 0:
-		end = true // the handler that comes back gets this worker's place
+		end = true // the returning handler gets this worker's place
 	case len(ws.unassigned) > 0 && ws.active <= max(ws.scale.Max, 1):
 		task, ws.unassigned = ws.unassigned[0], ws.unassigned[1:]
 		ws.updateLocked()
@@ -382,8 +381,9 @@ func (ws *workerSet) nextTask(w *worker) (task job, end bool) {
 		ws.mu.Unlock()
 		return nil, true
 	}
-	// A task may have come since the worker has looked, when it was not idle yet, so whoever
-	// dispatched has not given it one. Therefore it dispatches itself once it is in the list.
+	// Race: a task may have come after this worker looked and before it was in the list of idle
+	// workers, so no dispatch has given it to this worker. Therefore it dispatches itself once it
+	// is in the list.
 	w.idleSince = time.Now()
 	ws.idle = append(ws.idle, w)
 	ws.setReaperLocked()
@@ -393,7 +393,7 @@ func (ws *workerSet) nextTask(w *worker) (task job, end bool) {
 	return task, task == nil
 }
 
-// endIdleLocked ends n idle workers: those that have been idle for the longest time.
+// endIdleLocked ends the n workers that have been idle for the longest time.
 func (ws *workerSet) endIdleLocked(n int) {
 	dismissed := slices.Clone(ws.idle[:n])
 	ws.idle = slices.Delete(ws.idle, 0, n)
@@ -414,8 +414,8 @@ func (ws *workerSet) removeLocked(w *worker) {
 	ws.notifyQuietLocked()
 }
 
-// notifyQuietLocked wakes those who wait until the set is quiet, if it is, and marks it as done
-// after Shutdown. It is called whenever that may be so.
+// notifyQuietLocked wakes calls that wait until the set is quiet, if it is, and marks it as done
+// after Shutdown. It is called whenever the set may have become quiet.
 func (ws *workerSet) notifyQuietLocked() {
 	if !ws.quietLocked() {
 		return
@@ -436,14 +436,14 @@ func (ws *workerSet) notifyQuiet() {
 	ws.notifyQuietLocked()
 }
 
-// quietLocked tells whether nothing is going on: all workers are idle, no handler is in Yield, no
-// task is on its way to a worker, no letter is in hand, and nothing runs in background.
+// quietLocked reports whether the set is quiet: all workers are idle, no handler is in Yield, no
+// task is on its way to a worker, no letter is in hand, and nothing runs in the background.
 func (ws *workerSet) quietLocked() bool {
 	return len(ws.idle) == ws.active && ws.yielding == 0 && !ws.dispatching && len(ws.unassigned) == 0 && ws.backgroundCalls == 0 && ws.letters == 0 && ws.prefetched.Load() == 0
 }
 
-// waitQuiet waits until the set is quiet. atOnce is true if it was, and also returned true, when
-// the call was made: then it has not waited.
+// waitQuiet waits until the set is quiet. atOnce is true if it did not wait: the set was quiet,
+// and also returned true.
 func (ws *workerSet) waitQuiet(ctx context.Context, also func() bool) (atOnce bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err

@@ -2,11 +2,11 @@ package pool
 
 import "context"
 
-// Yield calls f. Meanwhile the handler whose context this is counts as waiting, and another
-// handler gets its place. A handler that waits for other tasks of its pool must do that in f:
-// otherwise all workers could wait for tasks that no worker is left for. When f returns, Yield
-// waits until there is a place again; those who wait for that go before new tasks. With a context
-// that is not of a handler it only calls f. It must not be called when the handler has returned.
+// Yield calls f. During the call another handler gets the place of the handler with this context.
+// A handler that waits for other tasks of its pool must wait in f: otherwise all workers could
+// wait for tasks that no worker is left to run. When f returns, Yield waits for a place; handlers
+// that wait for a place go before new tasks. With any other context it only calls f. It must not
+// be called after the handler has returned.
 func Yield(ctx context.Context, f func()) {
 	w := workerOf(ctx)
 	if w == nil {
@@ -22,7 +22,7 @@ func Yield(ctx context.Context, f func()) {
 func (ws *workerSet) givePlace(w *worker) {
 	ws.mu.Lock()
 	w.yieldDepth++
-	if w.yieldDepth > 1 { // it has given its place away already
+	if w.yieldDepth > 1 { // a call of Yield has given its place away already
 		ws.mu.Unlock()
 		return
 	}
@@ -34,8 +34,8 @@ func (ws *workerSet) givePlace(w *worker) {
 	ws.dispatch()
 }
 
-// takePlace waits until there is a place for a worker again. Of the others, the one that has done
-// its task first makes it: those who come back go before new tasks.
+// takePlace waits until there is a place for a worker again. The first worker to finish its task
+// makes it, because returning handlers go before new tasks.
 func (ws *workerSet) takePlace(w *worker) {
 	ws.mu.Lock()
 	w.yieldDepth--
@@ -43,9 +43,8 @@ func (ws *workerSet) takePlace(w *worker) {
 		ws.mu.Unlock()
 		return
 	}
-	// updateLocked closes the channel when there is a place: at once, or when a worker has done
-	// its task and ends (nextTask), or when handlers are cancelled, who then may be more than
-	// Scale.Max.
+	// updateLocked closes the channel when there is a place: immediately, when a worker ends after
+	// its task (nextTask), or when handlers are cancelled, which then may exceed Scale.Max.
 	place := make(chan struct{})
 	ws.returning = append(ws.returning, place)
 	if ws.active >= ws.scale.Max && len(ws.idle) > 0 {

@@ -61,7 +61,7 @@ func TestNestedTasks(t *testing.T) {
 	}
 }
 
-// TestYieldPanics leaves the pool in order when what is called panics, or ends the goroutine.
+// TestYieldPanics leaves the pool in order when the called function panics, or ends the goroutine.
 func TestYieldPanics(t *testing.T) {
 	for name, f := range map[string]func(){"panic": func() { panic("boo") }, "goexit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
@@ -152,8 +152,8 @@ func testYieldGivesPlaceBack(t *testing.T, ctx context.Context, drain bool) {
 	require.NoError(t, p.Shutdown(ctx))
 }
 
-// TestContextOfItem has a handler of items whose context outlives it: what hangs on it is called, and
-// it has no place to give to others.
+// TestContextOfItem has a handler of items whose context outlives it: what hangs on it is called,
+// and it has no place to give to others.
 func TestContextOfItem(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		var old context.Context
@@ -185,8 +185,8 @@ func TestContextOfItem(t *testing.T) {
 	})
 }
 
-// TestContextOutlivesHandler submits with the context of a handler that has returned, and with one
-// that was made of it.
+// TestContextOutlivesHandler submits with the context of a handler that has returned, and with a
+// child of it.
 func TestContextOutlivesHandler(t *testing.T) {
 	for _, asked := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, ctx context.Context) { testContextOutlivesHandler(t, ctx, asked) })
@@ -218,7 +218,7 @@ func testContextOutlivesHandler(t *testing.T, ctx context.Context, asked bool) {
 	require.Empty(t, blocked)
 	require.Equal(t, 1, p.Stats().Running)
 	require.Zero(t, p.Stats().Nested)
-	require.Equal(t, context.Canceled, p.Submit(ended, "a", 4)) // last, for it asks what is behind the context
+	require.Equal(t, context.Canceled, p.Submit(ended, "a", 4)) // last, because it makes the real context
 	g.let(1)
 	require.NoError(t, <-blocked)
 	g.let(2)

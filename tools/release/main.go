@@ -1,7 +1,7 @@
 // Release prepares a release of all modules of this repository under one version, and proves that
 // users can install it.
 //
-//	go run ./release                  # in tools: prove that what is committed installs as it would when released
+//	go run ./release                  # in tools: prove that the commit installs as if released
 //	go run ./release -version v0.1.0  # prepare that version too: everything but the push
 //
 // docs/releasing.md says why all modules have one version.
