@@ -107,12 +107,12 @@ var inOrder = &task.Options[int]{MaxInFlightPerKey: 1, KeepPlace: true, TTR: tim
 
 func doInOrder(t *testing.T, ctx context.Context, open func(*testing.T) *task.Queue[int], seed uint64) {
 	const keys, tasks = 5, 20
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd, handlers := rand.New(rand.NewPCG(seed, 0)), rand.New(rand.NewPCG(seed, 1))
 	var mu sync.Mutex
 	at, failedForGood := map[string]int{}, 0 // the tasks that are next
 	handle := func(ctx context.Context, tk *task.Task[int]) error {
 		mu.Lock()
-		how := rnd.IntN(12)
+		how := handlers.IntN(12)
 		if tk.Payload < at[tk.Key] { // its lease was lost when it was done
 			assert.Equal(t, at[tk.Key]-1, tk.Payload)
 		} else {
