@@ -35,7 +35,7 @@ type database struct {
 type call struct {
 	name string
 	f    func() error
-	gone bool // who called does not wait any more
+	gone bool // its caller does not wait any more
 	done chan error
 }
 

@@ -83,9 +83,9 @@ func TestHoldKey(t *testing.T) {
 	}
 }
 
-// TestInOrder has handlers that fail in every way in which a task is tried again, and some that fail
-// for good. No task of a key begins before the one before it is done or has failed for good, whatever
-// others do to the key meanwhile, and keys do not wait for each other.
+// TestInOrder has handlers that fail in every way in which a task is tried again, and some that
+// fail for good. No task of a key begins before the one before it is done or has failed for good,
+// whatever others do to the key, and keys do not wait for each other.
 func TestInOrder(t *testing.T) {
 	for name, open := range map[string]func(*testing.T) *task.Queue[int]{
 		"own":    nil,
@@ -194,8 +194,8 @@ func doInOrder(t *testing.T, ctx context.Context, open func(*testing.T) *task.Qu
 	require.EqualValues(t, keys*tasks-failedForGood, s.Succeeded)
 }
 
-// A task that fails holds up its key alone, for as long as the backoff says, and after its last attempt
-// the key goes on.
+// A task that fails holds up its key alone, for as long as the backoff says, and after its last
+// attempt the key goes on.
 func TestInOrderBackoff(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context) {
 		begin := time.Now()

@@ -132,12 +132,12 @@ type Policy struct {
 	// Backoff is the delay after a failure.
 	Backoff Backoff
 
-	// InOrder has the tasks of a key done strictly one after the other, in the order of their puts,
-	// also when they fail: while one waits to be tried again, or is snoozed, its whole key does, as
-	// with [HoldKey]. After its last attempt it has failed for good, as any other, and the key goes
-	// on; [task.Queue.ResumeKey] ends the wait sooner. The queue must have a MaxInFlightPerKey of 1
-	// and KeepPlace; one of the pool's own has both then. Priorities come before order, and a task
-	// that is put with a Delay is not waited for.
+	// InOrder has the tasks of a key done strictly one after the other, in the order of their
+	// puts, even when they fail: while a task waits for its retry, or is snoozed, its whole key
+	// waits, as with [HoldKey]. After its last attempt it has failed for good, as any other, and
+	// the key goes on; [task.Queue.ResumeKey] ends the wait sooner. The queue must have a
+	// MaxInFlightPerKey of 1 and KeepPlace; one of the pool's own has both then. Priorities come
+	// before order, and a task that is put with a Delay is not waited for.
 	InOrder bool
 }
 

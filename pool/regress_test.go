@@ -18,8 +18,7 @@ import (
 
 // Each of these has gone wrong once.
 
-// mistakenNil returns a nil pointer that was taken for no error.
-// panic.
+// mistakenNil returns a nil pointer as an error. Its Error method panics.
 func mistakenNil() error {
 	var e *brokenError
 	return e

@@ -12,7 +12,7 @@ import (
 	"github.com/fairq/fairq/store/postgres"
 )
 
-// roles are what such a process can do besides what faulttest has.
+// roles are the roles of such a process besides those of faulttest.
 var roles = map[string]func(*faulttest.Self) error{
 	"tx": func(s *faulttest.Self) error {
 		c, err := openCaller(s.Where)

@@ -12,8 +12,8 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// TestClocksDiffer has the database and those who use it disagree on what time it is, by an hour. A
-// process cannot have a clock of its own, but the database can.
+// TestClocksDiffer lets the clocks of the database and of its users differ by an hour. A process
+// cannot have a clock of its own, but the database can.
 func TestClocksDiffer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for many seconds")
@@ -43,7 +43,7 @@ func TestClocksDiffer(t *testing.T) {
 
 			testDelays(t, here, there)
 
-			// It has not been lost, though its holder has not been heard of but by what he renews.
+			// The lease is not lost, although its holder only renews it.
 			time.Sleep(time.Until(begun.Add(5 * shiftedGrace / 2)))
 			_, ok, err := there.TryTake(ctx)
 			require.NoError(t, err)
@@ -53,7 +53,7 @@ func TestClocksDiffer(t *testing.T) {
 	}
 }
 
-// shiftedGrace is long enough that a holder is not taken for dead because the machine is busy.
+// shiftedGrace is long enough that a holder on a busy machine does not seem dead.
 const shiftedGrace = 6 * time.Second
 
 func openShifted(t *testing.T, url string) *task.Queue[string] {
@@ -66,11 +66,11 @@ func openShifted(t *testing.T, url string) *task.Queue[string] {
 	return q
 }
 
-// testDelays has tasks become ready after a while in several ways.
+// testDelays lets tasks become ready after a while in several ways.
 func testDelays(t *testing.T, here, there *task.Queue[string]) {
 	const (
 		delay = 300 * time.Millisecond
-		ttr   = 5 * time.Second // what is settled in time must be, also on a busy machine
+		ttr   = 5 * time.Second // tasks must be settled in time, even on a busy machine
 		late  = 10 * time.Second
 	)
 	ctx := t.Context()
@@ -87,7 +87,7 @@ func testDelays(t *testing.T, here, there *task.Queue[string]) {
 	_, err := here.Put(ctx, "key", "", task.PutOptions{Delay: delay, TTR: ttr})
 	require.NoError(t, err)
 	lost := next("put with a delay", delay)
-	again := next("lease that ran out", delay+ttr) // since the put: when the lease began is not known here
+	again := next("lease that ran out", delay+ttr) // since the put, because the begin of the lease is unknown here
 	require.False(t, again.Info().ReadyAt.Before(lost.Info().Until), "it ran out at %v, not %v", again.Info().ReadyAt, lost.Info().Until)
 	require.ErrorIs(t, lost.Ack(ctx), task.ErrLeaseLost)
 	begun = time.Now()

@@ -11,7 +11,7 @@ const sqlCopy = `COPY fairq.tasks (queue, id, created, round, seq, place, since,
 	err_code, used, weight, cost, attempts, priority, state, role, takeable, gap, returned, untried, shared, key, kind, unique_key, grp, err_message, metadata, payload)
 FROM STDIN (FORMAT binary)`
 
-// copyData is rows in the binary format of COPY: a header, and for each row the number of its
+// copyData has rows in the binary format of COPY: a header, and for each row the number of its
 // columns and each column with its length, which is -1 for NULL.
 type copyData struct{ data []byte }
 
@@ -58,7 +58,7 @@ func (c *copyData) bigint(n int64) {
 	c.data = binary.BigEndian.AppendUint64(c.data, uint64(n))
 }
 
-// nullable adds a column whose NULL stands for a number.
+// nullable adds a column in which NULL stands for a number.
 func (c *copyData) nullable(n, null int64) {
 	if n == null {
 		c.bytes(nil)
@@ -82,7 +82,7 @@ func (c *copyData) bytes(b []byte) {
 	c.data = append(c.data, b...)
 }
 
-// copyIn sends what is to be written so far, and then the rows.
+// copyIn sends the buffered writes, and then the rows.
 func (t *tx) copyIn(c *copyData) {
 	if t.failed = t.send("write"); t.failed != nil {
 		return

@@ -20,22 +20,23 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// config says how a database is opened.
+// config has the options of a database.
 type config struct {
 	url      string // or a connection string of the form name=value
 	schema   string // "" means fairq
-	maxConns int32  // 0 means what the url says, or as many as there are processors but at least 4
+	maxConns int32  // 0 means the url's limit, or the number of processors but at least 4
 
-	// onChange is called when another process has changed a queue. 0 stands for all queues:
-	// something may have been missed. nil means that there are no notifications, in either
-	// direction; that is for tests in bubbles.
+	// onChange is called when another process has changed a queue. 0 stands for all queues,
+	// because notifications may have been missed. nil turns notifications off, in both directions,
+	// for tests in bubbles.
 	onChange func(queue uint64)
 
 	now  func() time.Time // instead of the database's clock, if not nil
 	slow time.Duration    // after which a search is slow, see marks; 0 means 5 ms
 
-	// copyFrom is from how many rows on they are inserted with COPY; 0 means 64. That needs an
-	// exchange of its own, and saves much of what an INSERT costs the server for each row.
+	// copyFrom is the number of rows from which on they are inserted with COPY; 0 means 64. COPY
+	// needs an exchange of its own, and saves the server much of the cost of an INSERT for each
+	// row.
 	copyFrom int
 
 	tracer pgx.QueryTracer // nil for none
@@ -47,7 +48,7 @@ type database struct {
 	schema   string // quoted
 	name     string // of the database and the schema, for errors
 	config   config
-	texts    sync.Map // of statements, by what they are in the source
+	texts    sync.Map // of statements, by their source text
 	marks    marks
 	saves    atomic.Uint64 // of rounds
 	counts   atomic.Uint64
@@ -57,9 +58,9 @@ type database struct {
 	notify   *notifier                // nil if there are no notifications
 }
 
-// settings are of every connection of the pool. The statements are written so that each of them
-// works through an index with a nested loop; what the planner would choose instead, knowing that a
-// queue was empty when it looked, would be slow once it is full. They are planned once.
+// settings are the settings of every connection of the pool. Each statement works through an index
+// with a nested loop. Planned for an empty queue, the planner would choose a plan that is slow
+// once the queue is full. Statements are planned once.
 const settings = `
 SET plan_cache_mode = force_generic_plan;
 SET enable_seqscan = off;
@@ -78,7 +79,7 @@ func open(ctx context.Context, c config) (*database, error) {
 		conf.MaxConns = c.maxConns
 	}
 	if c.now != nil {
-		// In a bubble, time passes at once when nothing runs.
+		// In a bubble, time passes immediately when nothing runs.
 		conf.HealthCheckPeriod, conf.MaxConnLifetime, conf.MaxConnIdleTime = 1e6*time.Hour, 1e6*time.Hour, 1e6*time.Hour
 		conf.ConnConfig.ConnectTimeout = 0
 		conf.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
@@ -107,7 +108,7 @@ func (db *database) forget(queue uint64) {
 	db.marks.forget(queue)
 }
 
-// failed returns an error with the database and with what was being done.
+// failed returns an error with the database and the operation.
 func (db *database) failed(what string, err error) error {
 	return fmt.Errorf("postgres: %s: %s: %w", db.name, what, err)
 }
@@ -130,8 +131,8 @@ func (db *database) text(sql string) string {
 	return t
 }
 
-// lock returns the number of the advisory lock of a queue; 0 stands for the schema as a whole. Such
-// locks are per database.
+// lock returns the number of the advisory lock of a queue; 0 stands for the schema as a whole.
+// Such locks are per database.
 func (db *database) lock(queue uint64) int64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "fairq %s %d", db.schema, queue)
@@ -146,38 +147,38 @@ func (db *database) now() *int64 {
 	return new(db.config.now().UnixNano())
 }
 
-// Begin returns a transaction. It needs no connection before something is asked of it.
+// Begin returns a transaction. It needs no connection before its first statement.
 func (db *database) Begin(ctx context.Context) (rows.Tx, error) {
 	return &tx{db: db, ctx: ctx, batch: &pgx.Batch{}}, nil
 }
 
 type txKey struct{}
 
-// txValue is what a context carries.
+// txValue is the value in a context.
 type txValue struct {
 	pgx.Tx // nil if there is none at all, which is noticed too
 	own    *driver.Tx
-	joins  atomic.Bool // it was found out that it can be used
+	joins  atomic.Bool // it was checked
 }
 
-// WithTx returns a context with which calls of a queue become part of the caller's own transaction:
-// they happen if it is committed, and others see nothing of them before. If such a call fails, what
-// it did is undone, and the transaction can go on. It must have the isolation level Read Committed,
-// and be in the queue's database; others are refused. What it locks, in particular tasks that it
-// settles, others wait for, so it should be short.
+// WithTx returns a context that makes calls of a queue part of the caller's own transaction: they
+// happen if it is committed, and others see nothing of them before. If such a call fails, its
+// changes are undone, and the transaction can go on. The transaction must have the isolation level
+// Read Committed, and be in the queue's database; others are refused. Other calls wait for its
+// locks, in particular on the tasks that it settles, so it should be short.
 //
-// The store never learns how the transaction ends. So what such a call has done is not counted by
-// Stats and KeyStats in this process, events and OnExpire do not tell it, Task.Info stays as it
-// was, and those who wait learn of it by a notification, as of what others do. See [Store.InTx].
+// The store never learns how the transaction ends. So Stats and KeyStats of this process do not
+// count such a call, events and OnExpire do not report it, Task.Info stays as it was, and waiting
+// calls learn of it by a notification, like changes of other processes. See [Store.InTx].
 func WithTx(ctx context.Context, tx pgx.Tx) context.Context {
 	return context.WithValue(ctx, txKey{}, &txValue{Tx: tx, own: new(driver.Tx)})
 }
 
 // InTx calls f with a transaction of db, a pool or connection to the queue's database, and with a
-// context that carries it as WithTx does. It commits, or if f returns an error or panics rolls back. After the
-// commit, what calls with that context have done is counted, told and written into the Task as
-// without a transaction. f must not undo a part of that with a savepoint of its own: for what it may
-// undo it uses WithTx.
+// context that carries it as WithTx does. It commits, or if f returns an error or panics rolls
+// back. After the commit, calls with that context are counted, reported and written into the Task
+// as without a transaction. f must not undo such calls with a savepoint of its own; use WithTx for
+// that.
 func (*Store) InTx(
 	ctx context.Context, db interface {
 		Begin(ctx context.Context) (pgx.Tx, error)
@@ -219,8 +220,8 @@ func (db *database) Joined(ctx context.Context) (rows.Tx, error) {
 	return &tx{db: db, ctx: ctx, user: user.Tx, batch: &pgx.Batch{}}, nil
 }
 
-// Again tells whether the error is one of those that others cause: a row that they inserted first,
-// a deadlock, or another isolation level. Those who were in a deadlock are to come one after the
+// Again reports whether another transaction caused the error: by inserting a row first, by a
+// deadlock, or by its isolation level. Transactions that were in a deadlock must run one after the
 // other.
 func (*database) Again(err error) (time.Duration, bool) {
 	var e *pgconn.PgError
@@ -236,15 +237,17 @@ func (*database) Again(err error) (time.Duration, bool) {
 	return 0, false
 }
 
-// inDoubt tells whether a commit that failed may have been done: the connection broke, or the server
-// has ended it, which it may do between a commit and its answer (pg_terminate_backend, a shutdown).
+// inDoubt reports whether a failed commit may have been done: the connection broke, or the server
+// has ended it, which may happen between a commit and its answer (pg_terminate_backend, a
+// shutdown).
 func inDoubt(commit error) bool {
 	var e *pgconn.PgError
 	return !errors.As(commit, &e) || e.SeverityUnlocalized != "ERROR"
 }
 
-// Changed returns true: to look is as cheap as to ask.
+// Changed returns true, because looking is as cheap as asking.
 func (*database) Changed(context.Context) (bool, error) { return true, nil }
 
-// Traits tells that transactions run at the same time, and that a part of a caller's can be undone.
+// Traits says that transactions run at the same time, and that a part of a caller's transaction
+// can be undone.
 func (*database) Traits() rows.Traits { return rows.Traits{Undo: true} }

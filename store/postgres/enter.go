@@ -51,18 +51,18 @@ FROM unnest($2::bytea[], $3::bigint[]) WITH ORDINALITY l (key, priority, i) CROS
 ) m`
 )
 
-// lastRound is the last round of a line that is greater than after, and how many rows have it. If
-// round is 0, no row has a round greater than after; then nothing is known of earlier rounds.
+// lastRound is the last round of a line, if it is greater than after, and the number of its rows.
+// If round is 0, no row has a round greater than after; earlier rounds are unknown.
 type lastRound struct {
 	round, after uint64
 	rows         int
 }
 
-// Enter implements rows.Tx. All of it is one batch: to begin, to lock the queue, and to read what
-// the plan says. The queue's lock comes first, so that what follows sees all that was committed
-// before. The search for ready tasks comes right after it, so that the times before and after the
-// search say how long it took (see marks). If what is kept of the queue turns out to be old, another
-// one reads all of it.
+// Enter implements rows.Tx. One batch begins the transaction, locks the queue, and reads the plan.
+// The queue's lock comes first, so that later statements see everything committed before. The
+// search for ready tasks comes right after it, so that the times before and after it measure the
+// search (see marks). If the kept state of the queue turns out to be old, another batch reads all
+// of it.
 func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	v := &view{tx: t, queue: int64(queue)}
 	if n := plan.Numbers; n > 1 { // about as many rows will be written
@@ -117,19 +117,20 @@ func (t *tx) Enter(queue uint64, plan *rows.Plan) (rows.View, error) {
 	return v, nil
 }
 
-// kept is what is known of a queue. It is kept from one transaction to the next (database.heads) as
-// long as nobody else has written to the queue. The invariant: if the row of the queue has the
-// number of the writer, that one was the last who has entered it exclusively, and what it has kept
-// is what was committed. So whoever else enters it so sets another number. A process has another
-// one after each new connection, as the server may have lost what was committed when the last one
-// broke. Whoever enters takes what is kept away, and puts it back when it has committed.
+// kept is the cached state of a queue. It stays from one transaction to the next (database.heads)
+// as long as no other process has written to the queue. The invariant: if the row of the queue has
+// the number of a writer, that writer was the last to enter the queue exclusively, and its kept
+// state is the committed one. So every other writer that enters exclusively sets another number. A
+// process gets a new number after each new connection, because the server may have lost commits
+// when the last one broke. A transaction that enters takes the kept state away, and puts it back
+// after its commit.
 type kept struct {
 	head      *rows.Head
 	savedHead rows.Head // as it is in the database
 	writer    int64     // 0 if it is not to be kept
 }
 
-// known returns what is kept of a queue, nil if nothing is.
+// known returns the kept state of a queue, or nil.
 func (t *tx) known(queue uint64, plan *rows.Plan) *kept {
 	if t.user != nil {
 		return nil
@@ -141,12 +142,12 @@ func (t *tx) known(queue uint64, plan *rows.Plan) *kept {
 	return known.(*kept)
 }
 
-// claims is how many transactions a process begins before it keeps what it knows of a queue, on
-// average: two that alternate would have to write for each.
+// claims is how many transactions a process begins, on average, before it keeps the state of a
+// queue, because two processes that alternate would have to write the row for each.
 const claims = 8
 
-// keep decides whether what is known of a queue is kept after the transaction, and sees to it that
-// nobody else goes on with what it has kept. own is the number of this process.
+// keep decides whether the state of a queue is kept after the transaction, and invalidates the
+// kept state of other processes. own is the number of this process.
 func (v *view) keep(plan *rows.Plan, writer, own int64) {
 	switch keeps := plan.Kept != nil && v.tx.user == nil; {
 	case !plan.Exclusive:
@@ -160,13 +161,13 @@ func (v *view) keep(plan *rows.Plan, writer, own int64) {
 	}
 }
 
-// addHead adds to the batch all that the plan says, but the search.
+// addHead adds the whole plan, except the search, to the batch.
 func (v *view) addHead(plan *rows.Plan, clock *int64) {
 	v.tx.add(sqlHead, v.queue, v.tx.db.now()).QueryRow(func(r pgx.Row) error { return v.readHead(r, clock) })
 	v.prefetch(plan, plan.Ranges)
 }
 
-// prefetch adds to the batch all reads of the plan but the search and the head.
+// prefetch adds the reads of the plan, except the search and the head, to the batch.
 func (v *view) prefetch(plan *rows.Plan, ranges []rows.Range) {
 	for i := range ranges {
 		if r := &ranges[i]; !isSearch(*r) { // that is read first
@@ -199,8 +200,8 @@ func (v *view) readHead(r pgx.Row, clock *int64) error {
 	return err
 }
 
-// addLastRounds adds to the batch the last rounds of lines, as far as they are after the rounds
-// being served.
+// addLastRounds adds the last rounds of lines to the batch, if they are after the rounds being
+// served.
 func (v *view) addLastRounds(lines []rows.Line) {
 	v.lastRounds = make(map[rows.Line]lastRound, len(lines))
 	keys, priorities := make([][]byte, len(lines)), make([]int64, len(lines))
@@ -219,8 +220,8 @@ func (v *view) addLastRounds(lines []rows.Line) {
 	}))
 }
 
-// LastRound implements rows.View. A row that has the greatest of all rounds also has the greatest
-// of those after any round.
+// LastRound implements rows.View. A row with the greatest round of all also has the greatest round
+// after any round.
 func (v *view) LastRound(l rows.Line, after uint64) (round uint64, n int, err error) {
 	found, ok := v.lastRounds[l]
 	if !ok || found.round == 0 && after < found.after {
@@ -238,9 +239,9 @@ func (v *view) addNumbers(n int) {
 	v.tx.add(sqlNumbers, n).Query(list(&v.numbers, func(r pgx.Rows, number *uint64) error { return r.Scan(number) }))
 }
 
-// Number implements rows.View. The numbers come from a sequence, so none is given twice and nobody
-// waits for a lock. Those that a transaction has not used are lost. Enter fetches as many as the
-// plan says.
+// Number implements rows.View. The numbers come from a sequence, so none is given twice and no
+// transaction waits for a lock. Numbers that a transaction has not used are lost. Enter fetches
+// the plan's number of them.
 func (v *view) Number() (uint64, error) {
 	if len(v.numbers) == 0 {
 		v.numbersAsked = min(max(2*v.numbersAsked, 8), 1000)

@@ -52,10 +52,10 @@ func openTest(tb testing.TB, change ...func(*config)) testDB {
 	return testDB{db}
 }
 
-// Reopen returns what another process would use.
+// Reopen returns the database as another process would open it.
 func (db testDB) Reopen(t *testing.T) rows.DB { return db.again(t) }
 
-// Tells says that Changed need not tell the truth.
+// Tells says that Changed may return true without a change.
 func (testDB) Tells() bool { return true }
 
 func (db testDB) again(tb testing.TB) testDB {

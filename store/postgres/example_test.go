@@ -14,7 +14,7 @@ import (
 
 type Mail struct{ To string }
 
-// Each of any number of processes does this. What one of them puts, all can take.
+// Any number of processes do this. All can take the tasks of each.
 func Example() {
 	ctx := context.Background()
 	store, err := postgres.Open(ctx, "postgres://localhost/shop", nil)
@@ -41,8 +41,8 @@ func Example() {
 	}
 }
 
-// An order is stored if, and only if, there is a task for it, and what came of a task is stored if,
-// and only if, it is done.
+// An order is stored if, and only if, there is a task for it, and the outcome of a task is stored
+// if, and only if, it is done.
 func ExampleStore_InTx() {
 	ctx := context.Background()
 	db, err := pgxpool.New(ctx, "postgres://localhost/shop")
@@ -77,7 +77,7 @@ func ExampleStore_InTx() {
 		if _, err := tx.Exec(ctx, "UPDATE orders SET mailed = now() WHERE id = 1"); err != nil {
 			return err
 		}
-		return t.Ack(ctx) // an error, and no update, if the lease was lost meanwhile
+		return t.Ack(ctx) // an error, and no update, if the lease was lost
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/fairq/fairq/store/postgres"
 )
 
-// TestChild is what the processes run that other tests start.
+// TestChild is the main function of processes that other tests start.
 func TestChild(*testing.T) { faulttest.Child(openFaulty, roles) }
 
 func openFaulty(ctx context.Context, url string) (faulttest.Store, error) {
@@ -22,8 +22,7 @@ func openFaulty(ctx context.Context, url string) (faulttest.Store, error) {
 	return postgres.Open(ctx, url, o)
 }
 
-// seldom ends the URL of a database in which hardly anybody looks for what others do without being
-// told.
+// seldom ends the URL of a database in which waiting calls hardly ever poll.
 const seldom = " application_name=seldom"
 
 func TestAttend(t *testing.T) { faulttest.Attend(t, openFaulty, newDatabase(t)+seldom, 20*time.Second) }

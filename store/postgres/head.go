@@ -12,7 +12,7 @@ const (
 	sqlSetRounds = "INSERT INTO fairq.rounds (queue, priority, round) SELECT $1, priority, round FROM " +
 		"unnest($2::bigint[], $3::bigint[]) u (priority, round)"
 
-	// Rows that others delete are passed over.
+	// Rows that others are deleting are skipped.
 	sqlOldRounds = `
 DELETE FROM fairq.rounds WHERE ctid = ANY(ARRAY(
 	SELECT r.ctid FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) u (priority, since, until)
@@ -25,14 +25,13 @@ DELETE FROM fairq.rounds WHERE ctid = ANY(ARRAY(
 	sqlSetHead = "UPDATE fairq.queues SET settings = $2, paused = $3, paused_keys = $4 WHERE id = $1"
 )
 
-// The round being served and the counts are written by nearly every transaction.
-// If each were one row, all transactions would wait for each other to write it. So a transaction
-// adds a row, for which it waits for nobody, and a reader takes the greatest or the sum. Who adds a
-// row also deletes old ones. It passes over those that others have locked: a row that is left over
-// does no harm, and is deleted later.
+// Nearly every transaction writes the current round and the counts. If each were one row, all
+// transactions would wait for each other to write it. So a transaction adds a row, without
+// waiting, and a reader takes the greatest or the sum. A transaction that adds a row also deletes
+// old ones, except locked ones: a leftover row does no harm, and is deleted later.
 
-// oldRounds is how far back rounds are deleted that are over. There are several if transactions
-// have written at the same time.
+// oldRounds is how far back finished rounds are deleted. There are several if transactions have
+// written at the same time.
 const oldRounds = 16
 
 // Save implements rows.View.
@@ -58,9 +57,9 @@ func (v *view) Save() error {
 	return nil
 }
 
-// sweepFrom returns from where on old rows are to be deleted: mostly from since, so that dead index
-// entries before it need not be passed over, and now and then from the beginning, since rows that
-// others had locked were left out.
+// sweepFrom returns the begin of a deletion of old rows. Mostly that is since, so that the
+// deletion need not pass dead index entries before it. Now and then it is the very beginning,
+// because earlier deletions have left out locked rows.
 func (v *view) sweepFrom(since int64) int64 {
 	if v.tx.db.saves.Add(1)%1000 == 0 {
 		return 0
@@ -113,7 +112,7 @@ func (v *view) Counts() (n [driver.Held + 1]int, err error) {
 // mergeEvery is how many changes of counts are merged into one.
 const mergeEvery = 64
 
-// count adds what has changed in the numbers of tasks to what is sent with the commit.
+// count adds the changes of the numbers of tasks to the batch of the commit.
 func (v *view) count() {
 	d := &v.delta
 	if *d == (byState{}) {
@@ -126,7 +125,7 @@ func (v *view) count() {
 	*d = byState{}
 }
 
-// The tables of what is in a queue.
+// The tables with the contents of queues.
 var tablesOf = []string{"tasks", "rounds", "counts", "keys", "served", "consumers", "groups", "outcomes", "history"}
 
 // Drop implements rows.View.

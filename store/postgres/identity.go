@@ -9,15 +9,15 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// identity tells databases apart. Connections may come to a server by several addresses, but it was
-// started at one time.
+// identity identifies a database. Connections may reach a server by several addresses, but it has
+// one start time.
 type identity struct{ database, server, started string }
 
 func (p *identity) String() string {
 	return fmt.Sprintf("%q of the server at %s that was started at %s", p.database, p.server, p.started)
 }
 
-// same tells whether both are one database.
+// same reports whether both are one database.
 func (p *identity) same(other *identity) bool {
 	return p != nil && p.database == other.database && p.started == other.started
 }
@@ -32,10 +32,9 @@ func readIdentity(r pgx.Row) (p *identity, level string, err error) {
 	return p, level, err
 }
 
-// joins returns an error if calls cannot be part of a transaction of the user's: if it is of
-// another database, where a queue may have the same number, or of another isolation level. Then
-// what others commit after the first statement would not be seen, and rows that they have changed
-// could not be.
+// joins returns an error if calls cannot be part of a transaction of the user's. It may be of
+// another database, where a queue may have the same number. Or it may have another isolation
+// level, at which it would not see later commits and could not change such rows.
 func (db *database) joins(ctx context.Context, user pgx.Tx) error {
 	theirs, level, err := readIdentity(user.QueryRow(ctx, sqlIdentity))
 	if err != nil {

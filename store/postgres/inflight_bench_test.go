@@ -15,7 +15,7 @@ import (
 )
 
 // BenchmarkInFlight puts tasks of 100 keys, and then takes and acks them, with and without
-// MaxInFlightPerKey: one by one, and by one caller in batches of 100. The ratio of the two is what
+// MaxInFlightPerKey: one by one, and by one caller in batches of 100. The ratio of the two
 // matters. It needs -benchtime with a number of tasks, as 5000x.
 func BenchmarkInFlight(b *testing.B) {
 	server := pgtest.Own(b, "max_wal_size=4GB")

@@ -17,7 +17,7 @@ import (
 	"github.com/fairq/fairq/task/storetest"
 )
 
-// keeper is a process that keeps what it knows of a queue.
+// keeper is a process that keeps the state of a queue.
 type keeper struct {
 	testDB
 	*task.Queue[string]
@@ -57,7 +57,7 @@ func newKeeper(t *testing.T, db testDB) *keeper {
 	return k
 }
 
-// learn makes calls until the process keeps what it knows.
+// learn makes calls until the process keeps the state.
 func (k *keeper) learn(t *testing.T) {
 	for trips := int64(0); trips != 6; {
 		before := k.trips.n.Load()
@@ -71,8 +71,8 @@ func (k *keeper) learn(t *testing.T) {
 	}
 }
 
-// No process goes on with what it knew before another one has written, before a transaction of the
-// caller's, or before one of its own that has failed.
+// No process uses a kept state from before a write of another process, a transaction of the
+// caller's, or a failed transaction of its own.
 func TestKeptHeadIsNeverOld(t *testing.T) {
 	t.Parallel()
 	db := openTest(t)
@@ -136,8 +136,8 @@ func (k *keeper) call(t *testing.T, ctx context.Context, rnd *rand.Rand, joins b
 	}
 }
 
-// What a server has told to be committed it may lose when it crashes, or when another one takes its
-// place. So a new connection may see less.
+// A server may lose commits when it crashes, or when another one takes its place. So a new
+// connection may see less.
 func TestKeptHeadIsOfItsConnections(t *testing.T) {
 	t.Parallel()
 	db := openTest(t)

@@ -20,7 +20,7 @@ FROM (SELECT *, row_number() OVER (ORDER BY tasks DESC, key) AS place FROM (
 	WHERE queue = $1 AND paused AND NOT EXISTS (SELECT FROM fairq.tasks t WHERE t.queue = $1 AND t.key = k.key)
 ) t) s WHERE paused OR place <= $2 ORDER BY place`
 
-	// The next key is looked up from the one before.
+	// The next key is looked up after the one before.
 	sqlKeys = `
 WITH RECURSIVE k (key) AS (
 	SELECT (SELECT key FROM fairq.tasks WHERE queue = $1 AND key >= $2 ORDER BY key LIMIT 1)
@@ -29,8 +29,8 @@ WITH RECURSIVE k (key) AS (
 )
 SELECT key FROM k WHERE key IS NOT NULL LIMIT $3`
 
-	// A mark is a snapshot. What was written since is of transactions that were running then, or
-	// that began later.
+	// A mark is a snapshot. Later writes are those of transactions that were running then, or that
+	// began later.
 	sqlMark  = "SELECT pg_current_snapshot()::text"
 	sqlEnded = `
 SELECT o.* FROM (SELECT $2::text::pg_snapshot AS mark) m CROSS JOIN LATERAL (

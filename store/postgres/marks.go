@@ -10,21 +10,21 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// marks are low-water marks: before them a search for ready tasks need not look.
+// marks are low-water marks: a search for ready tasks need not look before them.
 //
-// Tasks are taken at the front of an index, and the entries of those that are gone stay in it as
-// long as some transaction, however old, anywhere in the database could still see them. A search
-// from the beginning has to pass over all of these. So it begins at the mark instead, where the
-// last one has found something.
+// Tasks are taken at the front of an index. The entries of deleted tasks stay there as long as any
+// transaction in the database, however old, could still see them, and a search from the beginning
+// must pass all of them. So a search begins at the mark instead, where the last one has found a
+// task.
 //
-// A mark may be too late: a task can come to stand before it that was released, or put by a
-// transaction that was committed late. put moves the mark back for the tasks of this process. For
-// those of others, there is a search from the beginning once a second, and whenever a search has
-// found nothing. As long as such a search is quick, marks are not used at all.
+// A mark may be too late: a released task, or a task of a transaction that committed late, can be
+// before it. put moves the mark back for the tasks of this process. For tasks of others, a search
+// starts at the beginning once a second, and whenever a search has found nothing. As long as such
+// a search is fast, marks are not used at all.
 type marks struct {
 	slow time.Duration
 
-	mu     sync.Mutex // protects queues, and what is in them
+	mu     sync.Mutex // protects queues, and the marks in them
 	queues map[uint64]*queueMarks
 }
 
@@ -34,8 +34,8 @@ type queueMarks struct {
 	at    map[segment]position
 }
 
-// segment is a part of an index with a mark of its own: a priority, or a kind within a priority.
-// The kind is "" if all kinds are searched.
+// segment is a part of an index with its own mark: a priority, or a kind within a priority. The
+// kind is "" if all kinds are searched.
 type segment struct {
 	kind     string
 	priority int
@@ -49,16 +49,16 @@ func (p position) before(q position) bool {
 	return p.round < q.round || p.round == q.round && p.seq < q.seq
 }
 
-// maxMarks is how many marks a queue has at most.
+// maxMarks limits the marks of a queue.
 const maxMarks = 64
 
-// search looks for the tasks of a range of ready ones: in each segment from a position on, up to a
+// search looks for the ready tasks of a range: in each segment from a position on, up to a
 // priority. The segments are in order.
 type search struct {
 	rows.Range
-	marked   bool        // it does not begin at the beginning
-	extra    int         // how many more of each kind are looked at than wanted, as others may have locked some
-	found    []*rows.Row // those that were not written since
+	marked   bool        // it begins at a mark
+	extra    int         // how many more of each kind are read than wanted, because others may have locked some
+	found    []*rows.Row // rows not written since
 	complete bool        // there are no others
 
 	kinds                   [][]byte // as the arguments of the statement
@@ -71,7 +71,7 @@ func (s *search) add(kind string, from int, at position, below int) {
 	s.round, s.seq = append(s.round, int64(at.round)), append(s.seq, int64(at.seq))
 }
 
-// search returns how to look for the tasks of a range.
+// search returns the search for the tasks of a range.
 func (m *marks) search(queue uint64, r *rows.Range) *search {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -102,14 +102,14 @@ func (m *marks) search(queue uint64, r *rows.Range) *search {
 	return s
 }
 
-// wholeSearch returns how to look for them from the beginning, even if others have locked many.
+// wholeSearch returns a search from the beginning, even if others have locked many tasks.
 func wholeSearch(r *rows.Range) *search {
 	s := new(marks).search(0, r)
 	s.extra = 2000
 	return s
 }
 
-// priorities returns those that have marks, in order.
+// priorities returns the priorities with marks, in order.
 func (q *queueMarks) priorities(kind string) (list []int) {
 	for p := range q.at {
 		if p.kind == kind {
@@ -120,8 +120,8 @@ func (q *queueMarks) priorities(kind string) (list []int) {
 	return list
 }
 
-// searched moves the marks to what a search has found. Of the time it took, 50 µs for each row are
-// not for passing over dead entries.
+// searched moves the marks to the tasks of a search. 50 µs of its time for each row do not count
+// as passing dead entries.
 func (m *marks) searched(queue uint64, s *search, took time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -152,7 +152,7 @@ func (m *marks) searched(queue uint64, s *search, took time.Duration) {
 	}
 }
 
-// put moves marks back to a task that this process makes one that can be taken.
+// put moves marks back to a task that this process makes takeable.
 func (m *marks) put(queue uint64, r *rows.Row) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -16,8 +16,7 @@ import (
 // batch is how many tasks settleAll takes at a time.
 const batch = 10
 
-// settleAll takes tasks and deletes them, as they would be when they are done, and returns how long
-// that took.
+// settleAll takes tasks and deletes them like acks, and returns how long that took.
 func settleAll(t *testing.T, db *database, queue uint64, batches int) time.Duration {
 	t.Helper()
 	start := time.Now()
@@ -40,8 +39,7 @@ func settleAll(t *testing.T, db *database, queue uint64, batches int) time.Durat
 	return time.Since(start)
 }
 
-// A transaction that looks at the database for long keeps all that is deleted meanwhile from being
-// cleaned up.
+// A long transaction keeps all rows deleted since its begin from being cleaned up.
 func TestOldSnapshotDoesNotSlowDownTakes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -64,32 +62,32 @@ func TestOldSnapshotDoesNotSlowDownTakes(t *testing.T) {
 		settleAll(t, db.database, q, batches)
 	}
 	last := settleAll(t, db.database, q, batches)
-	for range 2 { // what else the machine does may have held up one of them
+	for range 2 { // other work of the machine may have slowed one of them
 		last = min(last, settleAll(t, db.database, q, batches))
 	}
 	t.Logf("%d tasks in %v at first, %v after %d", batch*batches, first, last, batch*batches*many)
 	require.Less(t, last, 3*first+300*time.Millisecond)
 }
 
-// alwaysSlow has marks used at once.
+// alwaysSlow makes searches use marks from the start.
 func alwaysSlow(c *config) { c.slow = -time.Hour }
 
 func TestTasksBeforeTheMark(t *testing.T) {
 	db := openTest(t, alwaysSlow)
-	other := openTest(t).database // whose marks nobody hears of
+	other := openTest(t).database // without notifications
 	other.schema = db.schema
 	q := makeQueue(t, db.database)
 	put(t, db.database, q, 10, 20)
 	require.Equal(t, []uint64{10, 11}, take(t, db.database, q, 2))
 	require.Equal(t, []uint64{12, 13}, take(t, db.database, q, 2))
 
-	// What this process puts is seen at once.
+	// A search finds a task of this process immediately.
 	put(t, db.database, q, 3, 1)
 	require.Equal(t, []uint64{3}, take(t, db.database, q, 1))
 	require.Equal(t, []uint64{14}, take(t, db.database, q, 1))
 	require.Equal(t, []uint64{15}, take(t, db.database, q, 1))
 
-	// What others put is seen within a second.
+	// A search finds a task of another process within a second.
 	put(t, other, q, 4, 1)
 	start := time.Now()
 	rounds := take(t, db.database, q, 1)
@@ -101,7 +99,7 @@ func TestTasksBeforeTheMark(t *testing.T) {
 		require.Len(t, rounds, 1)
 	}
 
-	// If nothing else is found, also at once. Another kind has a mark of its own.
+	// It finds it immediately if there is no other task. Another kind has a mark of its own.
 	for len(take(t, db.database, q, 5)) > 0 {
 	}
 	put(t, other, q, 5, 1)
@@ -145,8 +143,7 @@ func TestTasksBeforeTheMark(t *testing.T) {
 	require.Zero(t, takeOne().Round)
 }
 
-// Tasks that are locked are passed over, and what is found in a row that was waited for is looked
-// at again.
+// Locked tasks are skipped, and a row is checked again after a wait for its lock.
 func TestTakersDoNotWait(t *testing.T) {
 	t.Parallel()
 	for _, change := range []func(*config){alwaysSlow, func(*config) {}} {

@@ -18,16 +18,16 @@ var schema1 string
 type migration struct {
 	sql string
 
-	// minReader is the oldest version of the program that can go on working with the database, so
-	// that the programs of a service can be replaced one by one.
+	// minReader is the oldest version of the program that can still use the database, so that the
+	// programs of a service can be replaced one by one.
 	minReader int
 }
 
-// migrations are never changed once they were released, only added to.
+// migrations never change after a release; new ones are added.
 var migrations = []migration{{schema1, 1}}
 
-// Migrate makes the tables, or brings those of an older version up to date. If several do it at the
-// same time, one does it and the others wait.
+// Migrate makes the tables, or updates those of an older version. Of several at the same time, one
+// does it and the others wait.
 func (db *database) Migrate(ctx context.Context) error {
 	if err := db.migrate(ctx, migrations); err != nil {
 		return db.failed("migrate", err)
@@ -59,8 +59,8 @@ func (db *database) migrate(ctx context.Context, steps []migration) error {
 	})
 }
 
-// makeSchema makes the schema and the table of versions, unless they exist: a user who has no right
-// to make them can use those that somebody else has made.
+// makeSchema makes the schema and the table of versions, unless they exist, so that a user without
+// the right to make them can use existing ones.
 func (db *database) makeSchema(ctx context.Context, tx pgx.Tx) error {
 	var schema, table bool
 	err := tx.QueryRow(ctx, "SELECT to_regnamespace($1) IS NOT NULL, to_regclass($2) IS NOT NULL", db.schema, db.schema+".version").
@@ -74,8 +74,8 @@ func (db *database) makeSchema(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// version returns what Migrate has left, 0 if there are no tables yet, or why a program of version
-// mine cannot use them, and notes where the database is.
+// version returns the version of the tables, 0 if there are none yet, or an error if a program of
+// version mine cannot use them. It also records the address of the database.
 func (db *database) version(ctx context.Context, tx pgx.Tx, mine int) (version int, err error) {
 	here, _, err := readIdentity(tx.QueryRow(ctx, sqlIdentity))
 	if err != nil {

@@ -45,7 +45,7 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
-// With KeepSchema nothing is made, also not for a moment: the user may not be allowed to.
+// With KeepSchema nothing is made, not even for a moment, because the user may lack the right.
 func TestKeepSchema(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Shared(t).Database(t)
@@ -74,7 +74,7 @@ func TestKeepSchema(t *testing.T) {
 	require.NoError(t, keep())
 }
 
-// The names of tables are replaced as text, so there must be none elsewhere.
+// The names of tables are replaced as text, so they must not occur elsewhere.
 func TestSchemaIsQualified(t *testing.T) {
 	for line := range strings.Lines(schema1) {
 		if words := strings.Fields(line); len(words) > 2 && words[0] == "CREATE" {

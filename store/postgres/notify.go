@@ -19,16 +19,17 @@ const (
 	maxBackoff  = 5 * time.Second
 )
 
-// notifier tells other processes that queues have changed, and listens to them.
+// notifier notifies other processes of changed queues, and listens to them.
 //
-// A notification is no part of the transaction that it tells of: NOTIFY takes a lock of the whole
-// server at the commit, so all commits would wait for each other. It is sent right after it. If the
-// process dies in between, those who wait find out when they poll. Only in a transaction of the
-// caller's, whose end nobody here learns of, it is a part of it.
+// A notification is not part of its transaction, because NOTIFY takes a lock of the whole server
+// at the commit, so all commits would wait for each other. The process sends it right after the
+// commit. If it dies in between, waiting calls notice the change when they poll. Only in a
+// transaction of the caller's, whose end this process does not see, the notification is a part of
+// it.
 type notifier struct {
 	db       *database
 	channel  string
-	process  string // a random name in each notification, by which our own are passed over
+	process  string // a random name in each notification, by which we skip our own
 	onChange func(queue uint64)
 
 	ctx    context.Context // done when the database is closed
@@ -61,8 +62,8 @@ func (n *notifier) close() {
 
 func (n *notifier) text(queue uint64) string { return n.process + " " + strconv.FormatUint(queue, 10) }
 
-// notify tells other processes that a queue has changed: at once, unless it was just done. It does
-// not block.
+// notify notifies other processes of a changed queue: immediately, or after a pause since the last
+// notification. It does not block.
 func (n *notifier) notify(queue uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -76,8 +77,8 @@ func (n *notifier) notify(queue uint64) {
 	}
 }
 
-// send sends notifications as long as there are any. If one cannot be sent it is lost: those who
-// wait for changes poll, too.
+// send sends notifications as long as there are any. A failed one is lost, which is harmless
+// because waiting calls also poll.
 func (n *notifier) send() {
 	for {
 		n.mu.Lock()
@@ -99,8 +100,8 @@ func (n *notifier) send() {
 	}
 }
 
-// listen listens to other processes until the database is closed. What they send while there is no
-// connection is lost, so after each new one all queues count as changed.
+// listen listens to other processes until the database is closed. Notifications without a
+// connection are lost, so after each new connection all queues count as changed.
 func (n *notifier) listen() {
 	for backoff := minBackoff; n.ctx.Err() == nil; backoff = min(2*backoff, maxBackoff) {
 		if n.listenOnce() {
@@ -113,7 +114,7 @@ func (n *notifier) listen() {
 	}
 }
 
-// listenOnce listens until the connection breaks. It tells whether there was one.
+// listenOnce listens until the connection breaks. It reports whether there was one.
 func (n *notifier) listenOnce() bool {
 	conn, err := pgx.ConnectConfig(n.ctx, n.db.pool.Config().ConnConfig)
 	if err != nil {

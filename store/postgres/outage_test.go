@@ -17,8 +17,7 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// ownServer starts a server that keeps what is committed whatever becomes of it, but for the
-// machine.
+// ownServer starts a server whose commits survive everything except a crash of the machine.
 func ownServer(t *testing.T) *pgtest.Server {
 	return pgtest.Own(t, "fsync=off", "log_min_messages=fatal")
 }
@@ -56,8 +55,8 @@ func cutAll(t *testing.T, url string, times int) {
 	}
 }
 
-// TestListensAgain cuts all connections. Those who wait look for themselves so rarely that only
-// what they hear wakes them.
+// TestListensAgain cuts all connections. Waiting calls poll so rarely that only notifications wake
+// them.
 func TestListensAgain(t *testing.T) {
 	server := ownServer(t)
 	url := server.URL("postgres")
@@ -102,7 +101,7 @@ func TestListensAgain(t *testing.T) {
 	}
 }
 
-// TestNoDatabase opens what is not there.
+// TestNoDatabase opens a missing database.
 func TestNoDatabase(t *testing.T) {
 	server := ownServer(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -123,7 +122,7 @@ func TestNoDatabase(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// TestWrongPassword opens with a password that is not the right one.
+// TestWrongPassword opens with a wrong password.
 func TestWrongPassword(t *testing.T) {
 	server := ownServer(t)
 	ctx := t.Context()

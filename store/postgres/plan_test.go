@@ -19,7 +19,7 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// statements collects what is sent.
+// statements records the statements that are sent.
 type statements struct {
 	trips
 	args map[string][]any
@@ -53,14 +53,15 @@ var (
 	noIndex = regexp.MustCompile(`Seq Scan on`)
 	scans   = regexp.MustCompile(`Index (?:Only )?Scan.* using (\w+).*\n(?: +Index Cond: (.*))?`)
 	removed = regexp.MustCompile(`Rows Removed by (?:Filter|Index Recheck|Join Filter): (\d+)`)
-	// List and KeyStats may look at more than they return, but not List of a state (see isIndexed)
-	// unless it is of a key or kind, as also Kick can be, or of delayed tasks in the order of time.
+	// List and KeyStats may read more rows than they return. So may Kick of a key or kind. List of
+	// a state (see isIndexed) may do so only for a key or kind, or for delayed tasks in the order
+	// of time.
 	isListed  = regexp.MustCompile(`ORDER BY id LIMIT|GROUP BY key|kind = \$\d ORDER BY since|state = \$\d ORDER BY wake`)
 	isIndexed = regexp.MustCompile(`state <> 3 ORDER BY`)
 )
 
 // Every statement works through an index, and reads hardly more than it returns. It is planned
-// once, perhaps while there is nothing yet, and must use the same indexes then.
+// once, perhaps on an empty table, and must use the same indexes then.
 func TestPlans(t *testing.T) {
 	s := &statements{args: map[string][]any{}}
 	db := openTest(t, func(c *config) { c.tracer, c.copyFrom = s, 64 })
@@ -102,7 +103,7 @@ func TestPlans(t *testing.T) {
 	same("when there are none")
 }
 
-// plans returns which indexes statements use, and with how many conditions.
+// plans returns the indexes of statements, with the number of their conditions.
 func plans(t *testing.T, db *database, statements map[string][]any) map[string][]string {
 	t.Helper()
 	conn, err := db.pool.Acquire(t.Context())

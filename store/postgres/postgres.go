@@ -14,28 +14,27 @@ import (
 
 // Options say how a Store keeps its tasks. The zero value is right for most.
 type Options struct {
-	// Schema is the name of the Postgres schema that all tables are in; "" means "fairq". It is
-	// made if it is missing.
+	// Schema is the Postgres schema of all tables; "" means "fairq". Open makes it if it is
+	// missing.
 	Schema string
 
-	// MaxConns is how many connections there are at most; 0 means what the connection string says
-	// with pool_max_conns, or as many as there are processors, 4 at least. One more listens for
-	// what others do.
+	// MaxConns limits the connections; 0 means pool_max_conns of the connection string, or the
+	// number of processors, at least 4. One more listens to other processes.
 	MaxConns int
 
-	// Poll is how often somebody who waits looks for what other processes have done, in case a
+	// Poll is the interval at which waiting calls look for changes of other processes, in case a
 	// notification was lost; 0 means a second. Notifications arrive within milliseconds.
 	Poll time.Duration
 
-	// Timeout is how long a transaction may take; 0 means 30 seconds. If the database does not
-	// answer for that long, the calls in it return an error.
+	// Timeout limits a transaction; 0 means 30 seconds. If the database does not answer for that
+	// long, the calls in it return an error.
 	Timeout time.Duration
 
-	// MaxPayload is how many bytes an encoded payload may have; 0 means 16 MiB.
+	// MaxPayload limits the bytes of an encoded payload; 0 means 16 MiB.
 	MaxPayload int
 
-	// History is how long tasks that are gone can be listed by Store.History; 0 means that they are
-	// forgotten at once. It makes every task that ends cost one more write.
+	// History is how long Store.History lists tasks that have left; 0 means not at all. It costs
+	// one more write for every task that ends.
 	History time.Duration
 
 	// KeepSchema makes Open return an error, instead of migrating, if the tables are missing or
@@ -46,10 +45,9 @@ type Options struct {
 // Store keeps tasks in a Postgres database, which any number of processes on any machines may use.
 // All methods may be called at any time by any goroutine. Queues are opened with [task.Open].
 //
-// Its methods Open and Queues are those of [task.Store]. History(ctx, queue, after, n) returns up to
-// n tasks of a queue that are gone, in the order of their ids, those with greater ids than after: the
-// last one of the page before; none if Options.History is 0. It returns [task.ErrNotFound] if there
-// is no such queue.
+// Its methods Open and Queues implement [task.Store]. History(ctx, queue, after, n) returns up to
+// n tasks that have left a queue, by id, with ids greater than after, the last id of the page
+// before; none if Options.History is 0. It returns [task.ErrNotFound] if there is no such queue.
 type Store struct {
 	*rules
 	db *database
@@ -57,9 +55,9 @@ type Store struct {
 
 type rules = rows.Store // with the methods Open, Queues and History
 
-// Open opens a database by a connection string, as a URL or of the form name=value, and makes what
-// is missing of the tables. nil options are the defaults. A database that a newer program has
-// changed so that this one cannot use it any more is refused.
+// Open opens a database by a connection string, as a URL or of the form name=value, and makes
+// missing tables. nil options are the defaults. It refuses a database that a newer program has
+// made unusable for this one.
 func Open(ctx context.Context, connection string, o *Options) (*Store, error) {
 	if o == nil {
 		o = &Options{}
@@ -87,7 +85,7 @@ func Open(ctx context.Context, connection string, o *Options) (*Store, error) {
 		err = db.Migrate(ctx)
 	}
 	if err != nil {
-		go db.Close() // it waits for those who listen, and these for us
+		go db.Close() // it waits for the listeners, and these for us
 		return nil, err
 	}
 	limits := rows.Options{
@@ -98,7 +96,7 @@ func Open(ctx context.Context, connection string, o *Options) (*Store, error) {
 	return s, nil
 }
 
-// maxPayload is what Postgres can have in a column, less some room for how it is sent.
+// maxPayload is Postgres' limit of a column, less some room for its transport.
 const maxPayload = 512 << 20
 
 func (o *Options) check() error {
@@ -116,8 +114,8 @@ func (o *Options) check() error {
 	return err
 }
 
-// Close closes all connections. The queues that are open should be closed before: what is taken is
-// handed back then, otherwise only after Options.Grace of the queue.
+// Close closes all connections. Close its open queues first: that hands their taken tasks back,
+// otherwise they return only after Options.Grace of the queue.
 func (s *Store) Close() error {
 	s.db.Close()
 	return nil

@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	// Each segment is searched along the index, and the next one only if there were not enough.
+	// Each segment is searched along the index, and the next one only if there are too few tasks.
 	sqlReady = `
 SELECT t.* FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) s (priority, round, seq, below)
 CROSS JOIN LATERAL (
@@ -18,10 +18,10 @@ CROSS JOIN LATERAL (
 	ORDER BY priority, round, seq, place LIMIT $6 FOR UPDATE SKIP LOCKED
 ) t LIMIT $6`
 
-	// The first ones of each kind are merged, and then locked in order; so none is locked that is
-	// not returned. $7 is how many of each are looked at. Of those without a kind only
-	// the shared ones are in the index of kinds. takeable::int is for the planner, which is not to use the index of takeable tasks
-	// there.
+	// The first tasks of each kind are merged, and then locked in order, so that only returned
+	// tasks are locked. $7 is how many of each are read. Of tasks without a kind only the shared
+	// ones are in the index of kinds. takeable::int keeps the planner from using the index of
+	// takeable tasks there.
 	sqlReadyKinds = `
 SELECT t.* FROM (
 	SELECT c.id FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $8::bytea[]) s (priority, round, seq, below, kind)
@@ -51,7 +51,7 @@ func (s *search) statement(queue int64) (string, []any) {
 	return sql, args
 }
 
-// addSearch adds a search to the batch, of which the result is kept.
+// addSearch adds a search to the batch, and keeps its result.
 func (v *view) addSearch(s *search) {
 	v.ready = s
 	sql, args := s.statement(v.queue)
@@ -64,12 +64,12 @@ func (v *view) addSearch(s *search) {
 	})
 }
 
-// isSearch tells whether a range is one of those that search does: the first ready tasks.
+// isSearch reports whether a range is a search: the first ready tasks.
 func isSearch(r rows.Range) bool {
 	return (r.Index == rows.TaskReady || r.Index == rows.TaskKind) && !r.Desc
 }
 
-// readyTasks returns the tasks of a range that nobody else has locked.
+// readyTasks returns the tasks of a range that no other transaction has locked.
 func (v *view) readyTasks(r *rows.Range) ([]*rows.Row, error) {
 	s := v.ready
 	if v.ready = nil; s != nil && reflect.DeepEqual(s.Range, *r) && (len(s.found) == r.Limit || s.complete) {

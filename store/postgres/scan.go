@@ -11,11 +11,11 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-// source is what an index of package rows is here.
+// source is the table or index behind an index of package rows.
 type source struct {
 	table  string
 	fields []string // as in rows.Index, after the queue
-	where  string   // what the index is for, where the planner would not know it otherwise
+	where  string   // a condition from which the planner recognizes the index
 }
 
 var sources = [rows.NumIndexes]source{
@@ -79,8 +79,8 @@ func statement(queue int64, r *rows.Range, columns string) (string, []any) {
 	q := &query{args: []any{queue}}
 	several := r.Prefixes != nil && len(r.Prefixes) != 1
 	if several {
-		// The rows are looked up one by one: with = ANY, the planner prefers to go through all of
-		// a queue if there is hardly anything in it when it looks.
+		// The rows are looked up one by one, because with = ANY the planner scans a whole queue if
+		// it is nearly empty at planning time.
 		values := q.array(r.Prefixes)
 		q.sql.WriteString("SELECT t.* FROM unnest(" + values + ") u CROSS JOIN LATERAL (")
 	}
@@ -160,8 +160,8 @@ func (q *query) only(o *rows.Only) {
 	}
 }
 
-// lockOf returns how rows are locked. Consumers that are read with ForUpdate are not deleted, so
-// those who read them with ForShare need not wait.
+// lockOf returns the lock clause for rows. Consumers read with ForUpdate are not deleted, so reads
+// with ForShare need not wait.
 func lockOf(r *rows.Range) string {
 	switch {
 	case r.Lock == rows.SkipLocked:
@@ -183,8 +183,8 @@ func unlocked(sql string) string {
 }
 
 const (
-	// The priorities that a key has are looked up one after the other, and so are the priorities
-	// and kinds of its parked tasks. OFFSET 0 is so that all is looked up for one of them at a
+	// The priorities of a key are looked up one after the other, and so are the priorities and
+	// kinds of its parked tasks. OFFSET 0 makes Postgres look everything up for one of them at a
 	// time.
 	inLines = `
 FROM unnest($2::bytea[]) u (key) CROSS JOIN LATERAL (
@@ -222,7 +222,7 @@ FROM unnest($2::bytea[]) u (key) CROSS JOIN LATERAL (
 ) s CROSS JOIN LATERAL (`
 )
 
-// eachStatement returns the query for a range with Each: of the fronts of lines, or of what is
+// eachStatement returns the query for a range with Each: of the fronts of lines, or of the tasks
 // parked there.
 func eachStatement(queue int64, r *rows.Range, columns string) (string, []any) {
 	columns = "SELECT " + columns + " FROM fairq.tasks WHERE "
@@ -240,10 +240,10 @@ func eachStatement(queue int64, r *rows.Range, columns string) (string, []any) {
 // fetched is a range that was read ahead.
 type fetched struct {
 	rows.Range
-	found any // what Scan returns
+	found any // the result of Scan
 }
 
-// forgetFetched forgets what was read ahead of a table that is written to.
+// forgetFetched forgets the rows read ahead from a table that is being written.
 func (v *view) forgetFetched(table string) {
 	kept := v.fetched[:0]
 	for _, f := range v.fetched {
@@ -254,7 +254,8 @@ func (v *view) forgetFetched(table string) {
 	v.fetched = kept
 }
 
-// take returns what was read ahead of a range, and forgets it, because the caller may change it.
+// take returns the rows read ahead of a range, and forgets them, because the caller may change
+// them.
 func (v *view) take(r *rows.Range) any {
 	for i := range v.fetched {
 		if reflect.DeepEqual(v.fetched[i].Range, *r) {
@@ -287,7 +288,7 @@ func (v *view) Fetch(ranges ...rows.Range) error {
 	return v.tx.send("fetch")
 }
 
-// addRange adds the reading of a range to the batch, for the Scan that will ask for it.
+// addRange adds the reading of a range to the batch, for a later Scan.
 func (v *view) addRange(r *rows.Range) {
 	var found any
 	switch sources[r.Index].table {

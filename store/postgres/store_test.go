@@ -46,11 +46,11 @@ func (s *testStore) InTx(ctx context.Context, f func(context.Context) error) err
 func (s *testStore) Reopen(t *testing.T) driver.Store { return newTestStore(s.db.again(t)) }
 func (s *testStore) Kill(*testing.T)                  { s.db.dead.Store(true) }
 
-// inBubble makes the time that of the bubble, and has nobody wait for the network.
+// inBubble uses the time of the bubble, and lets no goroutine wait for the network.
 func inBubble(c *config) { c.now, c.slow = time.Now, time.Hour }
 
-// TestStore also shows that a database works in bubbles of testing/synctest: none of its goroutines
-// waits for the network while nothing is asked of it.
+// TestStore also shows that a database works in bubbles of testing/synctest: without calls none of
+// its goroutines waits for the network.
 func TestStore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes minutes")

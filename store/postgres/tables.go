@@ -20,15 +20,15 @@ type rowTable[R any] struct {
 type tableOps[R any] struct {
 	name    string
 	primary func(r *R) rows.Tuple
-	fields  func(r *R) []any // pointers to what is in the columns, numbers first
+	fields  func(r *R) []any // pointers to the columns, numbers first
 
 	columns     string
 	set, remove rowsSQL
 }
 
-// tableOf returns how to read and write rows with these columns, in which is what fields returns:
-// numbers first. A column is one whose 0 is NULL (?), a truth (!), one that is not written again
-// (.), or one that has always the same value (=), and then no field.
+// tableOf returns the operations of rows with these columns. fields returns their values, numbers
+// first. A suffix marks a column: 0 is NULL (?), a bool (!), never rewritten (.), or always the
+// same value (=) and without a field.
 func tableOf[R any](schema rows.Schema[R], columns string, fields func(r *R) []any) *tableOps[R] {
 	in := &sources[schema[0].Index]
 	t := &tableOps[R]{name: in.table, primary: schema[0].Place, fields: fields}
@@ -76,7 +76,7 @@ type (
 	errorMessage struct{ of **driver.Error }
 )
 
-// values returns what is in the columns of a row.
+// values returns the columns of a row.
 func (t *tableOps[R]) values(r *R) (ints []int64, bytes [][]byte) {
 	for _, f := range t.fields(r) {
 		switch f := f.(type) {
@@ -161,7 +161,7 @@ func (t rowTable[R]) Delete(r *R) error {
 	return nil
 }
 
-// write buffers a row for a statement, after what another one does to the same row.
+// write buffers a row for a statement, after the buffered change of the same row by another one.
 func (t rowTable[R]) write(r *R, sql, other rowsSQL, ints []int64, bytes [][]byte) {
 	t.forgetFetched(t.name)
 	var key [2]any
@@ -175,7 +175,7 @@ func (t rowTable[R]) write(r *R, sql, other rowsSQL, ints []int64, bytes [][]byt
 	t.buffer(sql).set(key, ints, bytes)
 }
 
-// valuesOf returns what is in a tuple whose numbers come first.
+// valuesOf returns the values of a tuple whose numbers come first.
 func valuesOf(of rows.Tuple) (ints []int64, bytes [][]byte) {
 	for _, x := range of {
 		switch x := x.(type) {
@@ -211,8 +211,8 @@ var (
 		return []any{&s.Priority, &s.Round, &s.Used, &s.Taken, &s.Key}
 	})
 
-	// Only the deadline of a consumer changes. A change of others would wait for those who have
-	// it locked as one that is alive.
+	// Only the deadline of a consumer changes. A change of other columns would wait for
+	// transactions that hold a shared lock on it.
 	consumerTable = tableOf(rows.Consumers, "number. epoch. deadline? name.", func(c *rows.Consumer) []any {
 		return []any{&c.Number, &c.Epoch, &c.Deadline, &c.Name}
 	})

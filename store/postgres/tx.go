@@ -12,33 +12,33 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// tx is a transaction. What costs is to wait for the database to answer, so as much as possible is
-// sent at once, in a batch: Enter with all of the Plan, and writes with the next read or Commit.
+// tx is a transaction. Waiting for the database is its main cost, so it sends as much as possible
+// in one batch: Enter with the whole Plan, and writes with the next read or Commit.
 //
-// So a write has not happened yet when Put returns, and a later call returns its error. No write is
-// left out: a read first adds to the batch what all views have written, and so does Commit. For the
-// same reason each read sees what was written before it. A batch ends at its first error, and the
-// transaction with it, so a statement that was sent after one that failed has no effect.
+// So a write has not happened yet when Put returns, and a later call returns its error. No write
+// is left out: a read first adds the writes of all views to the batch, and so does Commit. For the
+// same reason each read sees all writes before it. A batch ends at its first error, and the
+// transaction with it, so statements after a failed one have no effect.
 type tx struct {
 	db       *database
 	ctx      context.Context
-	user     pgx.Tx        // the transaction of the user's that it is a part of, nil if it is one of its own
-	conn     *pgxpool.Conn // nil until something is sent, and for a user's
-	batch    *pgx.Batch    // what is to be sent next
+	user     pgx.Tx        // the user's transaction to which it belongs, or nil
+	conn     *pgxpool.Conn // nil until the first send, and in a user's transaction
+	batch    *pgx.Batch    // the next batch
 	views    []*view
-	began    bool // there is a transaction, or a savepoint, to be ended
+	began    bool // a transaction, or a savepoint, is open
 	notifies []uint64
 
 	failed error // the error of a COPY in flush, which the next send returns
 }
 
-// add adds a statement to the batch that is sent next.
+// add adds a statement to the next batch.
 func (t *tx) add(sql string, args ...any) *pgx.QueuedQuery {
 	return t.batch.Queue(t.db.text(sql), args...)
 }
 
-// begin adds what begins the transaction, if that was not done yet. In a user's it is a savepoint,
-// to which Rollback goes back.
+// begin adds the begin of the transaction, once. In a user's transaction it is a savepoint, to
+// which Rollback goes back.
 func (t *tx) begin() {
 	switch {
 	case t.began:
@@ -50,7 +50,7 @@ func (t *tx) begin() {
 	t.began = true
 }
 
-// query sends what is to be written and a query, and waits for the answer.
+// query sends the buffered writes and a query, and waits for the answer.
 func (t *tx) query(what, sql string, args []any, read func(pgx.Rows) error) error {
 	t.flush()
 	t.add(sql, args...).Query(read)
@@ -69,8 +69,8 @@ func each(read func(r pgx.Rows) error) func(pgx.Rows) error {
 	}
 }
 
-// list returns a function that reads the rows of an answer into a list. If the batch is sent again,
-// the list begins anew.
+// list returns a function that reads the rows of an answer into a list. If the batch is sent
+// again, the list restarts.
 func list[R any](all *[]R, read func(r pgx.Rows, into *R) error) func(pgx.Rows) error {
 	return func(r pgx.Rows) error {
 		*all = nil
@@ -83,14 +83,14 @@ func list[R any](all *[]R, read func(r pgx.Rows, into *R) error) func(pgx.Rows) 
 	}
 }
 
-// flush adds what is to be written to the batch.
+// flush adds the buffered writes to the batch.
 func (t *tx) flush() {
 	for _, v := range t.views {
 		v.flush()
 	}
 }
 
-// send sends what was added, and calls the functions that read the answers.
+// send sends the batch, and calls the functions that read the answers.
 func (t *tx) send(what string) error {
 	if t.failed != nil {
 		return t.failed
@@ -110,8 +110,8 @@ func (t *tx) sendBatch(b *pgx.Batch) error {
 	if t.conn != nil {
 		return t.conn.SendBatch(t.ctx, b).Close()
 	}
-	// The first batch is sent again if it turns out that the connection was broken while it lay in
-	// the pool: then the others probably are too. It has only locked and read so far.
+	// The first batch is sent again if the connection broke while it was idle in the pool; then
+	// the others are probably broken too. So far it has only locked and read.
 	for again := false; ; again = true {
 		var err error
 		if t.conn, err = t.db.pool.Acquire(t.ctx); err != nil {
@@ -125,8 +125,8 @@ func (t *tx) sendBatch(b *pgx.Batch) error {
 	}
 }
 
-// copied returns a batch with the same statements. One that was sent has notes in it that are for
-// that connection.
+// copied returns a batch with the same statements, because a sent batch has state of its
+// connection.
 func copied(b *pgx.Batch) *pgx.Batch {
 	c := &pgx.Batch{}
 	for _, q := range b.QueuedQueries {
@@ -230,7 +230,7 @@ func (t *tx) Commit() error {
 	return nil
 }
 
-// Rollback implements rows.Tx. A connection that it fails on is not used again, which ends the
+// Rollback implements rows.Tx. If it fails, the connection is not used again, which ends the
 // transaction too.
 func (t *tx) Rollback() {
 	defer t.release()
@@ -238,7 +238,7 @@ func (t *tx) Rollback() {
 		return
 	}
 	t.began = false
-	// It must be done even if that is because ctx is over.
+	// Without ctx, because a done ctx may be the reason for the rollback.
 	ctx := context.WithoutCancel(t.ctx)
 	switch {
 	case t.user != nil:

@@ -141,8 +141,7 @@ func TestTransactionsTakeTwoRoundTrips(t *testing.T) {
 	require.Len(t, take(t, db.database, q, 10), 10)
 	require.EqualValues(t, 2, c.n.Load(), "to take")
 
-	// All that a process does at once: some are settled, some taken, and some put, in a queue that
-	// counts.
+	// A process settles, takes and puts tasks in one transaction, in a queue that counts.
 	list := func(v rows.Calls) (list []*rows.Row, err error) { return v.TakenBy(1, 5, false) }
 	var held []uint64
 	require.NoError(t, in(db.database, q, rows.Plan{}, func(v rows.Calls) error {
@@ -207,7 +206,7 @@ func TestErrorsNameTheOperation(t *testing.T) {
 	err = in(db.database, q, rows.Plan{}, func(rows.Calls) error { return nil })
 	require.ErrorContains(t, err, "postgres: "+db.name+": enter: ")
 
-	// Nobody notices a restart in between.
+	// A restart in between goes unnoticed.
 	require.NoError(t, server.Start())
 	require.Len(t, take(t, db.database, q, 10), 3)
 	require.NoError(t, server.Restart())
@@ -281,7 +280,7 @@ func TestWithTx(t *testing.T) {
 		}
 		require.NoError(t, joined().View.(*view).tx.Commit())
 
-		// What fails is undone, and the rest stays.
+		// A failed call is undone, and the rest stays.
 		tx := joined().View.(*view).tx
 		_, _, err = tx.views[0].CountKeys("", 1) // sends it
 		require.NoError(t, err)
@@ -315,8 +314,8 @@ func TestWithTxOfAnotherLevel(t *testing.T) {
 	}
 }
 
-// A transaction of another database is refused, also if that has queues of the same numbers. It is
-// known again after the server was started anew.
+// A transaction of another database is refused, even if that has queues of the same numbers. The
+// database is recognized after a restart of the server.
 func TestWithTxOfAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	ctx, server := t.Context(), pgtest.Own(t, pgtest.Fast...)
@@ -359,7 +358,7 @@ func TestWithTxOfAnotherDatabase(t *testing.T) {
 	require.NoError(t, tx.Commit(ctx))
 }
 
-// A program that has its connections from database/sql gets at the one of pgx that is behind it.
+// A program with connections of database/sql uses the pgx connection underneath.
 func TestDatabaseSQL(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -430,7 +429,7 @@ func TestNotify(t *testing.T) {
 		tx.Notify(queue)
 		require.NoError(t, tx.Commit())
 	}
-	tell(db.database, 1) // is not heard by itself
+	tell(db.database, 1) // does not hear its own notifications
 	tell(other, 2)
 	require.EqualValues(t, 2, next())
 	for range 100 {
@@ -438,16 +437,16 @@ func TestNotify(t *testing.T) {
 	}
 	tell(other, 4)
 	got := map[uint64]int{}
-	for got[3] == 0 || got[4] == 0 { // in this order, or both at once in any
+	for got[3] == 0 || got[4] == 0 { // in this order, or both together in any
 		got[next()]++
 	}
 	require.Len(t, got, 2)
 	require.Less(t, got[3], 100)
 
-	// In a transaction of the user's it is told when that is committed.
+	// In a user's transaction the notification comes with the commit.
 	user, err := other.pool.Begin(t.Context())
 	require.NoError(t, err)
-	defer func() { _ = user.Rollback(context.Background()) }() // or other.Close waits for ever
+	defer func() { _ = user.Rollback(context.Background()) }() // otherwise other.Close waits forever
 	tx, err := other.Joined(WithTx(t.Context(), user))
 	require.NoError(t, err)
 	_, err = tx.Enter(99, &rows.Plan{})
@@ -461,7 +460,7 @@ func TestNotify(t *testing.T) {
 	require.NoError(t, user.Commit(t.Context()))
 	require.EqualValues(t, 5, next())
 
-	// After a break anything may have happened.
+	// After a break of the connection any notification may have been missed.
 	require.NoError(t, server.Restart())
 	require.EqualValues(t, 0, next())
 	tell(other, 7)
@@ -470,7 +469,7 @@ func TestNotify(t *testing.T) {
 	}
 }
 
-// In a queue with a limit for each key, a transaction asks for nothing that the process knows.
+// In a queue with a limit for each key, a transaction does not read the kept state again.
 func TestRoundTripsWithLimit(t *testing.T) {
 	t.Parallel()
 	q := newKeeper(t, openTest(t, func(conf *config) { conf.slow = time.Hour })) // however busy the machine is
@@ -487,9 +486,9 @@ func TestRoundTripsWithLimit(t *testing.T) {
 	}
 	_, err := q.PutBatch(t.Context(), batch)
 	require.NoError(t, err)
-	first, err := q.Take(t.Context()) // makes the consumer known
+	first, err := q.Take(t.Context()) // stores the consumer
 	require.NoError(t, err)
-	// What Open has left to be done meanwhile is none of it.
+	// Not counting the background work of Open.
 	for n, since := c.n.Load(), time.Now(); time.Since(since) < 50*time.Millisecond; time.Sleep(time.Millisecond) {
 		if now := c.n.Load(); now != n {
 			n, since = now, time.Now()
@@ -532,8 +531,8 @@ func TestRoundTripsWithLimit(t *testing.T) {
 	}
 }
 
-// A server that shuts down, or is told to end a connection, may say so in place of the answer to a
-// commit that it has done.
+// A server that shuts down, or ends a connection, may report that instead of the answer to a
+// finished commit.
 func TestInDoubt(t *testing.T) {
 	require.True(t, inDoubt(io.ErrUnexpectedEOF))
 	require.True(t, inDoubt(&pgconn.PgError{SeverityUnlocalized: "FATAL", Code: "57P01"}))

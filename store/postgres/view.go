@@ -13,13 +13,13 @@ import (
 
 // view is a queue within a transaction. Two things make it fast, and each has an invariant.
 //
-// What was read ahead is right as long as this transaction has written nothing that concerns it:
-// nobody else can change a row that it has locked, and the contract lets other rows be a little
-// old. So every write forgets what was read ahead of its table. The rules read what they have
-// planned before they write.
+// Rows read ahead are right as long as this transaction has not written to their table: no other
+// transaction can change a row that it has locked, and the contract lets other rows be a little
+// old. So every write forgets the rows read ahead of its table. The rules read their plan before
+// they write.
 //
-// Writes are buffered here, and sent in one batch before the next read, so that each read sees them
-// (see tx.query).
+// Writes are buffered here, and sent in one batch before the next read, so that each read sees
+// them (see tx.query).
 type view struct {
 	tx    *tx
 	queue int64
@@ -28,19 +28,19 @@ type view struct {
 	numbers      []uint64 // fetched and not used yet
 	numbersAsked int
 
-	// What was read ahead and is still right.
-	ready      *search // that of the plan
+	// Rows that were read ahead and are still right.
+	ready      *search // the plan's
 	lastRounds map[rows.Line]lastRound
 	fetched    []fetched
 
 	counted   *byState // as it is in the database; nil if it was not read
 	countRows int      // in how many rows
-	delta     byState  // what this transaction changes
+	delta     byState  // the changes of this transaction
 
-	// What is to be written.
+	// Buffered writes.
 	changes []change
 	changed map[uint64]int // by id, where in changes
-	inserts int            // how many of them are, or were, to be inserted
+	inserts int            // number of inserts among them
 	buffers []*rowBuffer
 }
 
@@ -60,9 +60,9 @@ const (
 	opDelete
 )
 
-// change buffers the write of a row for the next flush. Several changes of a row become one, since
-// a statement that writes many rows must not have the same row twice. What was read ahead of tasks
-// is forgotten.
+// change buffers the write of a row for the next flush. Several changes of a row become one,
+// because a statement that writes many rows must not have the same row twice. It forgets tasks
+// that were read ahead.
 func (v *view) change(r *rows.Row, o op) {
 	v.ready, v.lastRounds = nil, nil
 	v.forgetFetched("tasks")
@@ -78,13 +78,13 @@ func (v *view) change(r *rows.Row, o op) {
 	}
 }
 
-// after returns what a change and this one after it come to.
+// after returns a change merged with this later one.
 func (c change) after(first *change) change {
 	switch {
 	case first.op == opInsert && c.op == opDelete:
 		c.op = opNone
 	case first.op == opInsert:
-		c.op, c.Payload = opInsert, first.Payload // the row may have been read without
+		c.op, c.Payload = opInsert, first.Payload // the row may have been read without it
 	case first.op == opUpdate && c.op == opTake:
 		c.op = opUpdate
 	}
@@ -120,7 +120,7 @@ func (v taskTable) Delete(r *rows.Row) error {
 	return nil
 }
 
-// Sweep implements rows.Table. It is not asked of tasks.
+// Sweep implements rows.Table. It is never called for tasks.
 func (v taskTable) Sweep(rows.Range) error {
 	return v.tx.db.failed("sweep", errors.ErrUnsupported)
 }
@@ -216,7 +216,7 @@ func (v *view) scanner(payload bool, found func(*rows.Row)) func(pgx.Rows) error
 	})
 }
 
-// scannedRow is a row as it comes from the database.
+// scannedRow is a row of the database.
 type scannedRow struct {
 	rows.Row
 	maxAttempts, consumer, used, code, role, state, attempts number
@@ -243,7 +243,7 @@ func (s *scannedRow) row() *rows.Row {
 	return &r
 }
 
-// errorOf returns an error as it was recorded, nil if there was none.
+// errorOf returns a recorded error, or nil.
 func errorOf(message []byte, code number) *driver.Error {
 	if message == nil {
 		return nil

@@ -10,16 +10,16 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// rowsSQL is a statement that writes rows. It gets many as arrays, one for each column. One alone,
-// as most transactions have it, comes as plain parameters: the server would spend most of the time
-// of the statement on the arrays.
+// rowsSQL is a statement that writes rows. Many rows are arrays, one for each column. A single
+// row, the usual case, has plain parameters, because the server would spend most of the
+// statement's time on arrays.
 type rowsSQL struct {
 	many, one string
 	deletes   bool
 }
 
-// withRows makes a statement of a text in which %s stands for the rows. They are named u there, and
-// their columns as those given, in the order of the arguments; the first n are bigint.
+// withRows makes a statement from a text in which %s stands for the rows. The rows are named u,
+// with the given columns in the order of the arguments; the first n are bigint.
 func withRows(n int, columns, sql string) rowsSQL {
 	var arrays, values []string
 	for i := range strings.Count(columns, ",") + 1 {
@@ -94,7 +94,7 @@ func (v *view) buffer(sql rowsSQL) *rowBuffer {
 	return t
 }
 
-// do adds a statement to the batch, after all that is to be written before it.
+// do adds a statement to the batch, after all earlier writes.
 func (v *view) do(sql string, args ...any) {
 	v.tx.flush()
 	v.tx.add(sql, append([]any{v.queue}, args...)...)
@@ -141,9 +141,8 @@ SELECT $1, id, role, nullif(weight, 1), nullif(cost, 1), nullif(ttr, 0), nullif(
 	nullif(until, 0), nullif(expires, 0), nullif(wake, 0), nullif(err_code, 0), grp, err_message, key, kind, unique_key, metadata, payload
 FROM %s`)
 
-	// The rows are looked up one by one before they are joined, and are locked already. If the
-	// table is joined itself, the planner may choose to go through all of it, when it does not know
-	// yet that the queue is long.
+	// The rows are looked up one by one before the join, and are locked already. If the table
+	// itself were joined, the planner might scan all of it while the queue seems short.
 	sqlUpdate = withRows(20, "id, "+changingColumns+", grp, err_message", `
 UPDATE fairq.tasks t SET
 	priority = u.priority, state = u.state, takeable = u.takeable <> 0, gap = u.gap <> 0, returned = u.returned <> 0, untried = u.untried <> 0, shared = u.shared <> 0, round = u.round, used = nullif(u.used, 0), seq = u.seq,
@@ -173,10 +172,9 @@ DELETE FROM fairq.tasks WHERE ctid = ANY(ARRAY(
 	SELECT t.ctid FROM unnest($2::bigint[]) i CROSS JOIN LATERAL (SELECT ctid FROM fairq.tasks WHERE queue = $1 AND id = i OFFSET 0) t
 ))`
 
-// flush adds what is to be written to the batch. Rows are deleted before others are
-// inserted, which may have their unique keys. There is one statement for each way to write, with
-// all its rows as arrays: then a transaction has few statements, whose texts are always the same,
-// so the database plans each once.
+// flush adds the buffered writes to the batch. It deletes rows before it inserts others, which may
+// have their unique keys. Each kind of write is one statement, with all its rows as arrays. So a
+// transaction has few statements with constant texts, and the database plans each once.
 func (v *view) flush() {
 	var gone []int64
 	inserts, updates, takes := rowBuffer{sql: sqlInsert}, rowBuffer{sql: sqlUpdate}, rowBuffer{sql: sqlTake}
@@ -245,7 +243,7 @@ func optional(s string) []byte {
 	return []byte(s)
 }
 
-// messageOf returns NULL for no error, other than for one without a message.
+// messageOf returns NULL for no error, but not for an error without a message.
 func messageOf(e *driver.Error) []byte {
 	if e == nil {
 		return nil

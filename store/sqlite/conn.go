@@ -13,15 +13,15 @@ import (
 	"modernc.org/sqlite"
 )
 
-// conn is a connection of our own. It goes to the driver past database/sql, which would cost some
-// 100 ns for each value. It keeps each statement that was run once.
+// conn is a connection of our own. It calls the driver directly, because database/sql costs some
+// 100 ns for each value. It keeps every statement that it has run.
 type conn struct {
 	sqldriver.Conn
 	prefix string
 	stmts  map[*statement]sqldriver.Stmt
 }
 
-// dataSource makes of a path what SQLite takes for that file whatever is in it.
+// dataSource returns the URI by which SQLite opens a path, whatever characters it has.
 func dataSource(path string) (string, error) {
 	switch {
 	case path == "" || path == ":memory:":
@@ -39,8 +39,8 @@ func dataSource(path string) (string, error) {
 	if !strings.HasPrefix(path, "/") { // C:/
 		path = "/" + path
 	}
-	// The parameter is the driver's: without it "out of memory" is what it says of a file that
-	// cannot be opened.
+	// The parameter is the driver's: without it the error for a file that cannot be opened is "out
+	// of memory".
 	return "file://" + strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path) + "?_error_rc=1", nil
 }
 
@@ -64,7 +64,7 @@ func connect(ctx context.Context, path string, o *options) (_ *conn, err error) 
 			c.close()
 		}
 	}()
-	// While this is set up SQLite waits, later patiently does.
+	// During the setup SQLite waits for locks, later patiently does.
 	if _, err := c.pragma("busy_timeout = " + strconv.FormatInt(o.busyTimeout.Milliseconds(), 10)); err != nil {
 		return nil, err
 	}
@@ -91,13 +91,13 @@ func connect(ctx context.Context, path string, o *options) (_ *conn, err error) 
 			return nil, err
 		}
 	}
-	if o.noMigrate { // before anything is written into a file that is perhaps of another program
+	if o.noMigrate { // before anything is written into a file that may belong to another program
 		err := retryBusy(ctx, time.Now().Add(o.busyTimeout), func() error { return checkVersion(c, len(migrations)) })
 		if err != nil {
 			return nil, err
 		}
 	}
-	// SQLite does not wait here if another process makes the same change just now.
+	// SQLite does not wait here if another process makes the same change.
 	var mode sqldriver.Value
 	err = retryBusy(ctx, time.Now().Add(o.busyTimeout), func() (err error) {
 		mode, err = c.pragma("journal_mode = wal")
@@ -112,7 +112,7 @@ func connect(ctx context.Context, path string, o *options) (_ *conn, err error) 
 	return c, err
 }
 
-// pragma runs a pragma and returns the first value that it returns, nil if none.
+// pragma runs a pragma and returns its first value, or nil.
 func (c *conn) pragma(p string) (sqldriver.Value, error) {
 	rows, err := c.Conn.(sqldriver.QueryerContext).QueryContext(context.Background(), "pragma "+p, nil)
 	if err != nil {
@@ -146,8 +146,8 @@ func (c *conn) prepared(s *statement) (sqldriver.Stmt, error) {
 	return p, nil
 }
 
-// run implements backend. The context is none of the caller's: for one that can be cancelled the
-// driver would start a goroutine.
+// run implements backend. It does not pass the caller's context on, because for a context that can
+// be cancelled the driver starts a goroutine.
 func (c *conn) run(s *statement, args []sqldriver.NamedValue) (int64, error) {
 	p, err := c.prepared(s)
 	if err != nil {
@@ -185,10 +185,10 @@ func code(err error) int {
 	return 0
 }
 
-// What SQLite calls its result codes.
+// SQLite's result codes.
 const (
 	resultError    = 1
-	resultBusy     = 5 // with others in the bytes above
+	resultBusy     = 5 // with extended codes in the bytes above
 	resultSchema   = 17
 	resultSnapshot = resultBusy | 2<<8
 )

@@ -20,7 +20,7 @@ import (
 var errClosed = errors.New("the database is closed")
 
 const (
-	walBytes     = 64 << 20 // what the WAL file is cut to when it has been emptied
+	walBytes     = 64 << 20 // size to which an emptied WAL file is cut
 	maxPrefixLen = 40
 )
 
@@ -28,9 +28,9 @@ const (
 type options struct {
 	prefix          string        // of the names of tables and indexes; default "fairq_"
 	busyTimeout     time.Duration // how long to wait for a lock that another process has; default 10 s
-	synchronous     string        // "full", the default, or "normal", with which a power cut can undo the last transactions
+	synchronous     string        // "full", the default, or "normal": a power cut can undo the last transactions
 	checkpointPages int           // how long the WAL grows; default 8000
-	cacheKiB        int           // default 16 MiB; a commit looks through all of the cache now and then, so more is not better
+	cacheKiB        int           // default 16 MiB; a commit sometimes scans the whole cache, so more is not better
 	noMigrate       bool          // fail if the tables are missing or old
 	now             func() time.Time
 }
@@ -57,31 +57,31 @@ func (o *options) fill() error {
 	return nil
 }
 
-// db implements rows.DB on one connection, which does all that is not done in transactions of the
-// caller's own.
+// db implements rows.DB on one connection, for everything except transactions of the caller's own.
 type db struct {
 	path    string
 	options options
 
-	// slot has room for one, who may use what follows: a transaction of ours, Changed, or close. It
-	// is a channel, and not a mutex, because who waits for it may give up.
+	// slot has room for one holder, which may use the fields below: a transaction of ours,
+	// Changed, or close. It is a channel instead of a mutex, because a waiter may give up.
 	slot    chan struct{}
 	closed  bool
-	conn    *conn       // nil after an error that it would not recover from
-	file    os.FileInfo // what the connection is to
+	conn    *conn       // nil after an error from which it would not recover
+	file    os.FileInfo // the file of the connection
 	session *session
-	version int64 // the data_version that was seen last: it changes when another connection commits
+	version int64 // the last seen data_version, which changes when another connection commits
 	heads   map[uint64]*head
 
-	isClosed atomic.Bool // closed, for those who do not wait for the slot
-	others   atomic.Bool // others have committed since Changed said so last
+	isClosed atomic.Bool // closed, for callers that do not wait for the slot
+	others   atomic.Bool // others have committed since the last Changed
 
-	// mu protects what transactions of the caller's own use too. Nothing is called under it.
+	// mu protects fields that transactions of the caller's own use too. Nothing is called under
+	// it.
 	mu      sync.Mutex
-	numbers map[uint64]uint64 // by queue, the greatest number that was given, whatever became of the transaction
+	numbers map[uint64]uint64 // by queue, the greatest number given, even by transactions that were rolled back
 }
 
-// openDB opens a database, and makes what is missing of it.
+// openDB opens a database, and makes its missing parts.
 func openDB(ctx context.Context, path string, o options) (_ *db, err error) {
 	if err := o.fill(); err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func (d *db) acquire(ctx context.Context, until time.Time) error {
 	return nil
 }
 
-// Begin implements rows.DB. ctx ends the waiting for a lock, and nothing that comes after.
+// Begin implements rows.DB. ctx ends only the wait for a lock.
 func (d *db) Begin(ctx context.Context) (rows.Tx, error) {
 	until := time.Now().Add(d.options.busyTimeout)
 	if err := d.acquire(ctx, until); err != nil {
@@ -198,8 +198,8 @@ func (d *db) begin(ctx context.Context, until time.Time) error {
 	return err
 }
 
-// retryBusy calls f again as long as it fails because somebody else has the lock. SQLite would wait
-// too, but not end with ctx.
+// retryBusy calls f again as long as another connection has the lock. SQLite would wait too, but
+// not end with ctx.
 func retryBusy(ctx context.Context, until time.Time, f func() error) error {
 	for i := 0; ; i++ {
 		err := f()
@@ -215,8 +215,8 @@ func retryBusy(ctx context.Context, until time.Time, f func() error) error {
 	}
 }
 
-// checkDataVersion finds out whether others have committed, and if so forgets what is cached: what
-// is known of a queue is right as long as nobody else has written.
+// checkDataVersion clears the cache if others have committed, because the cached state of a queue
+// is right only as long as no other connection writes.
 func (d *db) checkDataVersion() error {
 	d.session.failed = nil
 	version, err := d.session.number(dataVersion)
@@ -235,23 +235,24 @@ func (d *db) checkDataVersion() error {
 func (d *db) rollback() {
 	clear(d.heads)
 	d.session.failed = nil
-	// After some errors SQLite has done it by itself, and this one fails as a mistake of ours. If
-	// it fails otherwise, only a new connection is sure to be in no transaction.
+	// After some errors SQLite has rolled back by itself, and this rollback fails as a misuse.
+	// After any other failure only a new connection is sure to be in no transaction.
 	if _, err := d.session.exec(rollbackStatement); err != nil && code(err) != resultError {
 		d.conn.close()
 		d.conn, d.session = nil, nil
 	}
 }
 
-// Again implements rows.DB. Nobody else can write once a transaction of ours has begun, so what is
-// left are rare things. That the lock could not be had for the whole busy timeout is none of them.
+// Again implements rows.DB. No other connection can write once a transaction of ours has begun, so
+// only rare errors are left. A lock that was not free for the whole busy timeout is not among
+// them.
 func (d *db) Again(err error) (time.Duration, bool) {
 	c := code(err)
 	return 0, c == resultSnapshot || c == resultSchema
 }
 
-// Changed implements rows.DB. It asks on the connection that writes, since there our own commits do
-// not count. While that is busy, it has just been asked, or will be.
+// Changed implements rows.DB. It asks the writing connection, where our own commits do not count.
+// While that is busy, a transaction has just asked it, or will.
 func (d *db) Changed(context.Context) (bool, error) {
 	select {
 	case d.slot <- struct{}{}:
@@ -260,7 +261,7 @@ func (d *db) Changed(context.Context) (bool, error) {
 			return false, failed(d.path, "look for changes", errClosed)
 		}
 		if d.conn == nil || d.checkFile() != nil {
-			return true, nil // Begin says what is wrong
+			return true, nil // Begin returns the error
 		}
 		if err := d.checkDataVersion(); err != nil {
 			if code(err)&0xff == resultBusy {
@@ -298,8 +299,8 @@ func (d *db) close() error {
 	return nil
 }
 
-// nextNumber returns the next number of a queue; known is the last one that the database knows. A
-// rollback does not give numbers back, so the last one is kept here too.
+// nextNumber returns the next number of a queue; known is the last one in the database. A rollback
+// does not give numbers back, so the last one is kept here too.
 func (d *db) nextNumber(queue, known uint64) uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()

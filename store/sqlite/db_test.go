@@ -124,7 +124,7 @@ func TestLocked(t *testing.T) {
 	require.NoError(t, <-begun)
 }
 
-// TestOwnCommits shows that Changed says nothing of our own.
+// TestOwnCommits shows that Changed ignores our own commits.
 func TestOwnCommits(t *testing.T) {
 	d := openHandle(t, file(t), options{})
 	makeQueue(t, d.db)
@@ -274,7 +274,7 @@ func TestNumbersEnd(t *testing.T) {
 	require.ErrorContains(t, err, "that was ever made")
 }
 
-// TestForeignValues reads what we would not write.
+// TestForeignValues reads values that the store never writes.
 func TestForeignValues(t *testing.T) {
 	d := openHandle(t, file(t), options{})
 	makeQueue(t, d.db)

@@ -14,7 +14,7 @@ import (
 
 type Mail struct{ To string }
 
-// A process puts tasks and ends; another one does them. Alice has put three before Bob came, and
+// A process puts tasks and ends; another one does them. Alice has put three before Bob comes, and
 // they take turns.
 func Example() {
 	ctx := context.Background()

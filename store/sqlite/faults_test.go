@@ -10,13 +10,13 @@ import (
 	"github.com/fairq/fairq/store/sqlite"
 )
 
-// TestChild is what the processes run that other tests start.
+// TestChild is the main function of processes that other tests start.
 func TestChild(*testing.T) { faulttest.Child(openFaulty, roles) }
 
-// roles are what such a process can do besides what faulttest has.
+// roles are the roles of such a process besides those of faulttest.
 var roles = map[string]func(*faulttest.Self) error{}
 
-// openFaulty opens a database. By its path it is known whether that is to be patient.
+// openFaulty opens a database. Its path says whether it is patient.
 func openFaulty(ctx context.Context, path string) (faulttest.Store, error) {
 	o := &sqlite.Options{Synchronous: sqlite.Normal, History: time.Hour}
 	if filepath.Base(path) == impatient {
@@ -39,7 +39,8 @@ func newFile(t *testing.T) string { return filepath.Join(t.TempDir(), "tasks.db"
 
 func TestShare(t *testing.T) { faulttest.Share(t, openFaulty, newFile) }
 
-// No two transactions run at the same time, so each key has one turn in a round, whoever puts.
+// No two transactions run at the same time, so each key has one turn in a round, from whichever
+// process.
 func TestFair(t *testing.T) { faulttest.Fair(t, openFaulty, newFile(t), 1) }
 
 func TestWake(t *testing.T) { faulttest.Wake(t, openFaulty, newFile(t)) }

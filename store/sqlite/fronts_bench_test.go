@@ -16,8 +16,8 @@ import (
 	"github.com/fairq/fairq/task/storetest"
 )
 
-// BenchmarkInFlight has 64 callers put tasks of 100 keys, and then take and ack them, with and
-// without MaxInFlightPerKey. The ratio of the two is what matters.
+// BenchmarkInFlight lets 64 callers put tasks of 100 keys, and then take and ack them, with and
+// without MaxInFlightPerKey. The ratio of the two matters.
 func BenchmarkInFlight(b *testing.B) {
 	for _, limit := range []int{0, 2} {
 		b.Run(fmt.Sprint(limit), func(b *testing.B) {

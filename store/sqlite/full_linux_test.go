@@ -13,7 +13,7 @@ import (
 	"github.com/fairq/fairq/store/internal/faulttest"
 )
 
-// TestDiskFull fills the disk that the database is on, for a while.
+// TestDiskFull fills the disk of the database, for a while.
 func TestDiskFull(t *testing.T) {
 	dir := t.TempDir()
 	err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=100m")
@@ -32,7 +32,7 @@ func TestDiskFull(t *testing.T) {
 		for until := time.Now().Add(5 * busyTimeout); time.Now().Before(until); {
 			if _, err = f.Write(page); err != nil {
 				require.ErrorIs(t, err, syscall.ENOSPC)
-				time.Sleep(time.Millisecond) // what becomes free is filled too
+				time.Sleep(time.Millisecond) // freed space is filled too
 			}
 		}
 		require.NoError(t, f.Close())

@@ -24,37 +24,36 @@ type txValue struct {
 }
 
 // WithTx returns a context that carries a transaction of the caller's own, on the same database
-// file; one of another file is refused. What is done with it is part of that transaction, and
-// happens if and when that is committed. It must be one that can write, and should have been begun
-// as IMMEDIATE: a deferred one that has read something cannot write any more once somebody else has
-// written. What a power cut may cost is up to its connection, whose synchronous is FULL unless set.
+// file; a transaction of another file is refused. Calls with the context are part of that
+// transaction, and happen when it is committed. It must be able to write, and should have been
+// begun as IMMEDIATE: a deferred transaction that has read cannot write after another connection
+// has written. The durability is that of its connection, whose synchronous is FULL unless set.
 //
-// The store never learns how the transaction ends. So what such a call has done is not counted by
-// Stats and KeyStats in this process, events and OnExpire do not tell it, Task.Info stays as it
-// was, and those who wait learn of it as of what others do.
+// The store never learns how the transaction ends. So Stats and KeyStats of this process do not
+// count such a call, events and OnExpire do not report it, Task.Info stays as it was, and waiting
+// calls notice it like changes of other processes.
 //
-// As long as it is open nothing else can write, so all calls of queues with other contexts wait for
-// it, also those that only read. One that is made before the commit by the same goroutine fails
-// after Options.BusyTimeout. [Store.InTx] does all that is said here by itself, and knows of the end.
+// While it is open nothing else can write, so all calls with other contexts wait for it, even
+// reads. Such a call by the same goroutine before the commit fails after Options.BusyTimeout.
+// [Store.InTx] handles all of this by itself, and sees the end.
 func WithTx(ctx context.Context, tx *sql.Tx) context.Context {
 	return context.WithValue(ctx, txKey{}, &txValue{tx, new(driver.Tx)})
 }
 
 // InTx calls f with a transaction of db, which must have the same file open, and with a context
 // that carries it as WithTx does. It commits, or if f returns an error or panics rolls back. After
-// the commit, what calls with that context have done is counted, told and written into the Task as
-// without a transaction. f must not undo a part of that with a savepoint of its own: for what it may
-// undo it uses WithTx.
+// the commit, calls with that context are counted, reported and written into the Task as without a
+// transaction. f must not undo such calls with a savepoint of its own; use WithTx for that.
 //
-// It waits for its turn like the transactions of the Store. One that is begun in another way
-// contends with these for SQLite's lock, which does not go to who has waited longest: next to a
-// busy queue it may wait for seconds.
+// It waits for its turn like the transactions of the Store. A transaction begun in another way
+// contends with these for SQLite's lock, which does not go to the longest waiter: beside a busy
+// queue it may wait for seconds.
 func (s *Store) InTx(ctx context.Context, db *sql.DB, f func(ctx context.Context, tx *sql.Tx) error) error {
 	return s.db.inTx(ctx, db, f)
 }
 
-// inTx has the slot until the queues have been told of the commit, so that no transaction of theirs
-// finds out first.
+// inTx holds the slot until the queues know of the commit, so that no transaction of theirs sees
+// it first.
 func (d *db) inTx(ctx context.Context, db *sql.DB, f func(ctx context.Context, tx *sql.Tx) error) error {
 	until := time.Now().Add(d.options.busyTimeout)
 	if err := d.acquire(ctx, until); err != nil {
@@ -85,13 +84,13 @@ func (d *db) inTx(ctx context.Context, db *sql.DB, f func(ctx context.Context, t
 	})
 }
 
-// sqlFile returns the file in which SQLite finds the tables, that of the database itself if they
-// are in none that is attached.
+// sqlFile returns the file in which SQLite finds the tables: an attached one, or that of the
+// database itself.
 const sqlFile = `SELECT file FROM pragma_database_list AS d LEFT JOIN pragma_table_list AS t ON t.schema = d.name AND t.name = ?
 ORDER BY t.name IS NULL, d.seq LIMIT 1`
 
-// joins returns an error if a transaction of the caller's is none of the queue's file. err is what
-// has come of locking it.
+// joins returns an error if a transaction of the caller's is not of the queue's file. err is the
+// result of locking it.
 func (d *db) joins(own *sql.Tx, err error) error {
 	missing := err != nil && strings.Contains(err.Error(), "no such table")
 	if err != nil && !missing {
@@ -122,8 +121,8 @@ func (*db) Own(ctx context.Context) *driver.Tx {
 	return nil
 }
 
-// Joined implements rows.DB. The transaction gets the lock for writing now, since otherwise what is
-// read first could be overtaken.
+// Joined implements rows.DB. The transaction gets the lock for writing now, because otherwise its
+// first reads could be overtaken.
 func (d *db) Joined(ctx context.Context) (rows.Tx, error) {
 	own := ctx.Value(txKey{}).(*txValue).Tx
 	if own == nil {
@@ -145,7 +144,7 @@ func (d *db) Joined(ctx context.Context) (rows.Tx, error) {
 	return t, nil
 }
 
-// joined is a transaction of the caller's own, of whatever driver.
+// joined is a transaction of the caller's own, of any driver.
 type joined struct {
 	tx     *sql.Tx
 	prefix string
@@ -212,7 +211,7 @@ func (j *joined) close() {
 	j.stmts = nil
 }
 
-// joinedRows are rows as a driver has them.
+// joinedRows are rows of a driver.
 type joinedRows struct {
 	*sql.Rows
 	columns []string

@@ -18,7 +18,7 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// callers is a db whose transactions are all the caller's own.
+// callers is a db with only transactions of the caller's own.
 type callers struct {
 	handle
 	sql *sql.DB
@@ -36,7 +36,7 @@ func openCallers(t *testing.T, path, begin string) callers {
 
 func (c callers) Reopen(t *testing.T) rows.DB { return openCallers(t, c.path, "immediate") }
 
-// Tells is true because Changed says something of all such transactions, as if they were others'.
+// Tells is true because Changed reports all such transactions, as if they were others'.
 func (c callers) Tells() bool { return true }
 
 func (c callers) Begin(ctx context.Context) (rows.Tx, error) {
@@ -118,7 +118,7 @@ func TestJoined(t *testing.T) {
 	require.Equal(t, 2, orders)
 }
 
-// TestJoinedRollback shows that the end of the transaction is the caller's.
+// TestJoinedRollback shows that the caller ends the transaction.
 func TestJoinedRollback(t *testing.T) {
 	c := openCallers(t, file(t), "immediate")
 	makeQueue(t, c.db)
@@ -134,8 +134,7 @@ func TestJoinedRollback(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestJoinedDeferred joins a transaction that has not asked for the lock, ahead of others and too
-// late.
+// TestJoinedDeferred joins a transaction without the lock, before others write and too late.
 func TestJoinedDeferred(t *testing.T) {
 	c := openCallers(t, file(t), "deferred")
 	makeQueue(t, c.db)
@@ -188,8 +187,8 @@ func TestJoinedErrors(t *testing.T) {
 	require.NoError(t, own.Rollback())
 }
 
-// A transaction of another file is refused, also if that has queues of the same numbers; not if the
-// file is attached.
+// A transaction of another file is refused, even if that has queues of the same numbers; but not
+// if the file is attached.
 func TestJoinedElsewhere(t *testing.T) {
 	ctx, path := t.Context(), file(t)
 	s, err := Open(ctx, path, nil)
@@ -240,8 +239,7 @@ func TestJoinedElsewhere(t *testing.T) {
 	require.NoError(t, q.Close(ctx))
 }
 
-// Transactions of the caller's own and of the store run at the same time, which the race detector
-// looks at.
+// Transactions of the caller's own and of the store run at the same time, under the race detector.
 func TestJoinedMeanwhile(t *testing.T) {
 	path := file(t)
 	s, err := Open(t.Context(), path, nil)
@@ -339,7 +337,8 @@ func TestInTx(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, [2]int{n / 3, int(puts.Load()) + n/3}, [2]int{orders, stats.Ready})
 
-	// What is not part of it, and waits for it, is told so, and so is one that cannot be.
+	// A call that is not part of it, and waits for it, gets an error, and so does a transaction
+	// that cannot be joined.
 	require.NoError(t, errors.Join(full.Close(t.Context()), q.Close(t.Context()), s.Close()))
 	s, err = Open(t.Context(), path, &Options{BusyTimeout: 10 * time.Millisecond})
 	require.NoError(t, err)

@@ -10,8 +10,8 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-// TestJump shows that the way from one kind of a key to the next does not grow with the tasks of a
-// kind: SQLite walks over all rows that are equal to what a search for two fields begins behind.
+// TestJump shows that finding a key's next kind does not slow with the tasks of a kind. A search
+// for (a, b) > (?, ?) walks over all rows equal to the arguments.
 func TestJump(t *testing.T) {
 	cost := func(tasks int) time.Duration {
 		d := openHandle(t, file(t), options{synchronous: "normal"}).db

@@ -53,7 +53,7 @@ func (v *view) CountKeys(from string, n int) (keys int, next string, err error) 
 	return keys, next, err
 }
 
-// Ended implements rows.View. A mark is the greatest number that was given, as all that is written
+// Ended implements rows.View. A mark is the greatest number given, because everything written
 // later gets a greater one.
 func (v *view) Ended(mark string) (ended []*rows.Outcome, next string, err error) {
 	next = strconv.FormatUint(v.head.number, 10)

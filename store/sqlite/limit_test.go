@@ -18,9 +18,8 @@ import (
 
 func init() { roles["limited"] = limited }
 
-// TestWriteFails lets each write of a file fail, once it has written as much as may be written, at
-// each page of the log. The system does that if a process has a limit for the size of its files, so
-// it is another process that has it.
+// TestWriteFails lets writes fail at each page of the log. The system does that beyond a process's
+// limit for the size of files, so another process has that limit.
 func TestWriteFails(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

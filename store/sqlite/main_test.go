@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// patient is for those who contend for a lock, which does not go to who has waited longest.
+// patient is for contenders for a lock, which does not go to the longest waiter.
 var patient = options{busyTimeout: time.Minute}
 
-// With the race detector SQLite, which is Go too, takes ten times as long; then the tests are those
-// of -short.
+// With the race detector SQLite, which is Go too, takes ten times as long, so the tests run as
+// with -short.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if raced {

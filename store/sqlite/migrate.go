@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// migrate brings the tables to the version of this program. Programs that do so at the same time
-// wait for each other at each step; if one is broken off, the steps before it stay.
+// migrate brings the tables to the version of this program. Programs that migrate at the same time
+// wait for each other at each step; if a step is interrupted, the steps before it stay.
 func migrate(ctx context.Context, c *conn, all []migration, timeout time.Duration) error {
 	for {
 		var version int
@@ -52,7 +52,7 @@ func step(c *conn, all []migration) error {
 		`INSERT OR REPLACE INTO ~meta (name, value) VALUES ('version', %d), ('min_reader', %d)`, version+1, next.minReader))
 }
 
-// checkVersion tells whether this program can work with the tables as they are.
+// checkVersion reports whether this program can work with the tables as they are.
 func checkVersion(c *conn, mine int) error {
 	version, err := readVersion(c, mine)
 	if err == nil && version < mine {
@@ -61,8 +61,8 @@ func checkVersion(c *conn, mine int) error {
 	return err
 }
 
-// readVersion returns the version of the tables, 0 if there are none, or why a program of version
-// mine cannot use them.
+// readVersion returns the version of the tables, 0 if there are none, or an error if a program of
+// version mine cannot use them.
 func readVersion(c *conn, mine int) (int, error) {
 	s := newSession(c, "")
 	exists, err := s.number(selectTable, c.prefix+"meta")

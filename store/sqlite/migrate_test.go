@@ -50,7 +50,7 @@ func TestMigrate(t *testing.T) {
 	require.EqualError(t, checkVersion(c, 2), refused)
 }
 
-// TestMigrateBroken breaks off in the middle of a step.
+// TestMigrateBroken interrupts a step.
 func TestMigrateBroken(t *testing.T) {
 	c := bare(t)
 	broken := append(steps[:1:1], migration{2, "CREATE TABLE ~b (x); INSERT INTO ~c VALUES (1)"})

@@ -35,8 +35,8 @@ func (c counter) rows(s *statement, args []sqldriver.NamedValue) (sqldriver.Rows
 	return c.backend.rows(s, args)
 }
 
-// TestMonitor checks that a page costs a bounded number of statements a second, however many look
-// and however many tasks there are, of which some are buried.
+// TestMonitor checks that a page costs a bounded number of statements a second, for any number of
+// viewers and tasks, buried ones included.
 func TestMonitor(t *testing.T) {
 	for name, c := range map[string]struct {
 		options task.Options[int]
@@ -55,7 +55,7 @@ func TestMonitor(t *testing.T) {
 	}
 }
 
-// statements returns how many are run in a second while so many look at a queue with so many tasks.
+// statements returns the statements in a second for a number of viewers and tasks.
 func statements(t *testing.T, o task.Options[int], tasks, viewers int) (each float64) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := Open(t.Context(), filepath.Join(t.TempDir(), "tasks.db"), nil)

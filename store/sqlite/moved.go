@@ -6,12 +6,12 @@ import (
 	"os"
 )
 
-// errMoved is returned as long as there is no database where it was, and once if there is another
-// one by then. SQLite itself would go on with a file that nobody else sees any more, and with it
-// would go what is put there.
+// errMoved is returned as long as there is no database at the path, and once if another one has
+// taken its place. SQLite itself would go on with a file that no other process sees, and tasks put
+// there would be lost.
 var errMoved = errors.New("the file of the database was removed, renamed or replaced")
 
-// checkFile returns an error unless the file is still the one that the connection is to. It costs a
+// checkFile returns an error unless the path still has the connection's file. It costs a
 // microsecond or two.
 func (d *db) checkFile() error {
 	now, err := os.Stat(d.path)
@@ -29,8 +29,8 @@ func (d *db) reconnect(ctx context.Context) error {
 	return d.connect(ctx)
 }
 
-// abandon gives up a connection to a file that is not where it was. Whoever closes a database last
-// deletes its log, by its name: that may be another one's by now.
+// abandon gives up a connection to a moved file without closing it. The last close of a database
+// deletes its log by name, which may be the log of another database now.
 func (d *db) abandon() {
 	if d.conn == nil {
 		return

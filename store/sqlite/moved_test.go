@@ -10,8 +10,7 @@ import (
 	"github.com/fairq/fairq/task"
 )
 
-// TestFileIsGone removes the file under a store that goes on to use it, and then puts another one
-// there.
+// TestFileIsGone removes the file under a store in use, and then puts another one there.
 func TestFileIsGone(t *testing.T) {
 	ctx, path := t.Context(), newFile(t)
 	open := func() *task.Queue[string] {
@@ -36,7 +35,7 @@ func TestFileIsGone(t *testing.T) {
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		require.NoError(t, os.Remove(path+suffix))
 	}
-	for range 3 { // nobody would ever find what is put
+	for range 3 { // the tasks put would be lost
 		err := put()
 		require.ErrorContains(t, err, "sqlite: "+path+": begin: the file of the database was removed, renamed or replaced")
 		require.NoFileExists(t, path)
@@ -49,7 +48,7 @@ func TestFileIsGone(t *testing.T) {
 	require.NoError(t, os.Rename(path, path+".old"))
 	require.NoError(t, os.Rename(path+"-wal", path+".old-wal"))
 	latest := open()
-	require.ErrorContains(t, put(), "replaced") // the connection was to the old one until now
+	require.ErrorContains(t, put(), "replaced") // the connection still had the old one
 	require.NoError(t, put())
 	stats, err = latest.Stats(ctx)
 	require.NoError(t, err)

@@ -100,7 +100,7 @@ func TestReadOnly(t *testing.T) {
 	require.ErrorContains(t, err, "read-only")
 }
 
-// TestCorrupt overwrites each page but the first in turn. Whatever fails then says so.
+// TestCorrupt overwrites each page but the first in turn. Every call that fails then says so.
 func TestCorrupt(t *testing.T) {
 	path := file(t)
 	d, err := openDB(context.Background(), path, options{})
@@ -130,7 +130,7 @@ func TestCorrupt(t *testing.T) {
 	require.Positive(t, failed)
 }
 
-// use does this and that with queue 1.
+// use makes various calls on queue 1.
 func use(path string) error {
 	d, err := openDB(context.Background(), path, options{})
 	if err != nil {

@@ -25,7 +25,7 @@ func TestOutages(t *testing.T) {
 	})
 }
 
-// lock has somebody else lock a database for longer than anybody waits.
+// lock locks a database from another connection, for longer than any call waits.
 func lock(t *testing.T, path string) {
 	ctx := context.Background()
 	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(20000)")
@@ -41,7 +41,7 @@ func lock(t *testing.T, path string) {
 	require.NoError(t, err)
 }
 
-// move renames a database. It is there only as long as its log is there too.
+// move renames a database, with its log.
 func move(t *testing.T, from, to string, suffixes ...string) {
 	for _, suffix := range suffixes {
 		require.NoError(t, os.Rename(from+suffix, to+suffix))

@@ -15,19 +15,19 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// may says which statements may do what costs more than what they return. All others must find
-// their rows by an index, in the order in which they return them.
+// may lists the statements that may read more than they return. All others must find their rows by
+// an index, in the order in which they return them.
 var may = map[*statement]string{
-	selectTable: "SCAN",        // of the list of all tables, when a database is opened
-	keyStats:    "TEMP B-TREE", // to order the keys by numbers that were just counted
-	countKeys:   "SCAN",        // of the keys that it has just found, one by one
+	selectTable: "SCAN",        // the list of all tables, at the open
+	keyStats:    "TEMP B-TREE", // orders the keys by fresh counts
+	countKeys:   "SCAN",        // the keys that it has just found, one by one
 }
 
-// wholeQueue is of a step that goes through an index of all tasks. Those of the tasks that are taken
-// or buried are short.
+// wholeQueue is the plan of a step through an index of all tasks. The indexes of taken and buried
+// tasks are short.
 var wholeQueue = regexp.MustCompile(`fairq_tasks(_(ready|kind|key|parked|wake|state|group|unique_key))? \(queue=\?\)`)
 
-// sameTurn is for tasks of a line: to order those that share a turn, which are few.
+// sameTurn orders the tasks of a line that share a turn, which are few.
 const sameTurn = "TEMP B-TREE FOR LAST TERM"
 
 // runAll runs every statement, so that it is known.
@@ -111,8 +111,7 @@ func TestPlans(t *testing.T) {
 	checkPlans(t, d)
 }
 
-// TestPlansAnalyzed checks the plans that SQLite makes once somebody has had it collect statistics,
-// over rows that look alike.
+// TestPlansAnalyzed checks the plans that SQLite makes after ANALYZE over similar rows.
 func TestPlansAnalyzed(t *testing.T) {
 	d := openHandle(t, file(t), options{synchronous: "normal"}).db
 	makeQueue(t, d)
@@ -132,7 +131,7 @@ func TestPlansAnalyzed(t *testing.T) {
 	checkPlans(t, d)
 }
 
-// TestTakeLeavesKeys shows that to take a row leaves the index by keys alone.
+// TestTakeLeavesKeys shows that taking a row does not change the index by keys.
 func TestTakeLeavesKeys(t *testing.T) {
 	d := openHandle(t, file(t), options{}).db
 	opened := func(s *statement) map[int64]bool {
@@ -156,10 +155,10 @@ func TestTakeLeavesKeys(t *testing.T) {
 	require.False(t, opened(takeTask)[root["fairq_tasks_group"]])
 }
 
-// TestPreparedOnce shows that SQLite does not make a new plan each time that a statement is run. It
-// does so if the plan may depend on the value of a parameter, as for LIMIT ?, and that takes longer
-// than all else. So each is run, with values that find nothing, in a part of the time that it takes
-// to prepare it.
+// TestPreparedOnce shows that SQLite does not make a new plan at each run of a statement. It would
+// if the plan depended on the value of a parameter, as for LIMIT ?, and that takes longer than
+// everything else. So a run of each statement, with values that find nothing, must take only a
+// part of the time to prepare it.
 func TestPreparedOnce(t *testing.T) {
 	if raced {
 		t.Skip("the race detector makes the driver slow, but not SQLite")
@@ -184,7 +183,7 @@ func TestPreparedOnce(t *testing.T) {
 			require.NoError(t, p.Close())
 		})
 		run := fastest(func() {
-			_ = d.session.each(s, func(*cells) {}, args...) // it may be that there is such a row already
+			_ = d.session.each(s, func(*cells) {}, args...) // such a row may exist already
 			d.session.failed = nil
 		})
 		require.Less(t, run, prepare*2/3, s.text(d.options.prefix))

@@ -26,8 +26,7 @@ func openHandle(t testing.TB, path string, o options) handle {
 	return handle{d}
 }
 
-// file returns the path of a database that is not there yet. Its name has all that means something
-// to somebody in it.
+// file returns the path of a new database. Its name has every special character.
 func file(t testing.TB) string { return filepath.Join(t.TempDir(), "a b?c#d%20é&mode=memory;.db") }
 
 func TestRows(t *testing.T) {

@@ -7,15 +7,15 @@ import (
 	"github.com/fairq/fairq/store/internal/rows"
 )
 
-// source is what an index of package rows is here.
+// source is the table or index behind an index of package rows.
 type source struct {
 	table  string
 	index  string // "" for a primary key
 	fields string // as in rows.Index, after the queue
-	where  string // which rows are in the index, "" for all
+	where  string // condition for rows in the index, "" for all
 }
 
-// A rowid has the queue in it, so all that there is of an index of ids is the field "id".
+// A rowid includes the queue, so an index of ids has only the field "id".
 var sources = [rows.NumIndexes]source{
 	rows.TaskID:        {"tasks", "", "id", ""},
 	rows.TaskUniqueKey: {"tasks", "tasks_unique_key", "unique_key", "unique_key <> ''"},
@@ -46,7 +46,7 @@ var sources = [rows.NumIndexes]source{
 	rows.HistoryUntil:     {"history", "history_until", "until", "until > 0"},
 }
 
-// columnsOf are those of each table in the order in which they are read.
+// columnsOf has the columns of each table in the order of reading.
 var columnsOf = map[string]string{
 	"tasks":     taskColumns,
 	"keys":      `"key", weight, ready, delayed, taken, buried, held, paused, until`,
@@ -58,9 +58,9 @@ var columnsOf = map[string]string{
 		`payload`,
 }
 
-// shape is that part of a range that the text of its statement depends on. Statements are made once
-// for each shape: to prepare one takes longer than to run it, and there are few shapes, as values
-// are no part of it (see TestPreparedOnce).
+// shape is the part of a range that decides the text of its statement. A statement is prepared
+// once for each shape, because preparing it takes longer than running it. There are few shapes,
+// because values are no part of it (see TestPreparedOnce).
 type shape struct {
 	index                      rows.Index
 	prefix, each, from, to     int // fields
@@ -79,7 +79,7 @@ func (s *shape) statement() *statement {
 	}
 	var b strings.Builder
 	b.WriteString("SELECT " + columns + " FROM ~" + in.table)
-	if in.index != "" { // whatever SQLite thinks of the others
+	if in.index != "" { // instead of SQLite's choice
 		b.WriteString(" INDEXED BY ~" + in.index)
 	}
 	b.WriteString(" WHERE ")
@@ -125,7 +125,7 @@ func (s *shape) statement() *statement {
 	return &statement{"read " + in.table, b.String()}
 }
 
-// begin compares with From: of the next value with the one before.
+// the comparison with From: for the next value, with the one before
 func (s *shape) begin() string {
 	if s.distinct {
 		return ">"
@@ -158,8 +158,8 @@ func (v *view) scan(r *rows.Range, read func(c *cells)) error {
 	return nil
 }
 
-// each is scan for one prefix. Of those of no kind only the Shared ones are in the index of kinds,
-// and the others are searched for among all.
+// each is scan for one prefix. Of tasks without a kind only the Shared ones are in the index of
+// kinds; the others are found in the index of all.
 func (v *view) each(r *rows.Range, prefix rows.Tuple, read func(c *cells)) error {
 	if r.Index == rows.TaskKind && prefix[0] == "" {
 		all := *r
@@ -179,16 +179,16 @@ func (v *view) each(r *rows.Range, prefix rows.Tuple, read func(c *cells)) error
 	})
 }
 
-// eachValue calls f with the values of the fields of a range for which there is a limit each. It
-// jumps from one to the next.
+// eachValue calls f with each distinct value of the Each fields of a range. It jumps from one to
+// the next.
 func (v *view) eachValue(r *rows.Range, prefix rows.Tuple, f func(rows.Tuple) error) error {
 	values, err := v.nextValue(r, prefix, nil, r.Each)
 	for err == nil && values != nil {
 		if err = f(values); err != nil {
 			return err
 		}
-		// SQLite begins a search for (a, b) > (?, ?) at the first row that is equal and walks over
-		// all of these, so the jump is to the next b of the same a, or else to the next a.
+		// SQLite begins a search for (a, b) > (?, ?) at the first equal row and walks over all
+		// equal ones. So eachValue jumps to the next b of the same a, or else to the next a.
 		last := values
 		values = nil
 		for n := r.Each - 1; n >= 0 && err == nil && values == nil; n-- {
@@ -202,8 +202,8 @@ func (v *view) eachValue(r *rows.Range, prefix rows.Tuple, f func(rows.Tuple) er
 	return err
 }
 
-// nextValue returns the first values of the n fields behind a prefix, greater than after if that is
-// not nil, or nil if there are none.
+// nextValue returns the first values of the n fields behind a prefix, greater than after if that
+// is not nil, or nil if there are none.
 func (v *view) nextValue(r *rows.Range, prefix, after rows.Tuple, n int) (values rows.Tuple, err error) {
 	s := &shape{prefix: len(prefix), each: n, from: len(after), distinct: true}
 	err = v.run(&rows.Range{Index: r.Index}, s, prefix, after, func(c *cells) {
@@ -226,7 +226,7 @@ func (v *view) run(r *rows.Range, s *shape, prefix, from rows.Tuple, read func(c
 	} else {
 		args = appendTuple(append(args, v.queue), prefix)
 		args = appendTuple(args, from)
-		// The id that these indexes end with is a rowid here, which has the queue in it.
+		// The id at the end of these indexes is a rowid here, which includes the queue.
 		if s.from > 0 && (s.index == rows.TaskGroup || s.index == rows.TaskState) {
 			args[2] = v.rowid(uint64(from[0].(int64)-1)) + 1
 		}
@@ -254,9 +254,9 @@ func appendTuple(args []sqldriver.Value, fields rows.Tuple) []sqldriver.Value {
 	return args
 }
 
-// ids adds the bounds of rowids. A rowid begins with the queue, so a range of ids is a range of the
-// table. An id that is too great has no rowid. From is the first id, and the statement asks for
-// those after its argument.
+// ids adds the bounds of rowids. A rowid begins with the queue, so a range of ids is a range of
+// the table. An id that is too great has no rowid. From is the first id, and the statement asks
+// for those after its argument.
 func (v *view) ids(args []sqldriver.Value, prefix, from rows.Tuple) []sqldriver.Value {
 	switch {
 	case prefix != nil && uint64(prefix[0].(int64)) > maxID:

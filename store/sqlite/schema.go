@@ -1,25 +1,25 @@
 package sqlite
 
-// A migration brings the tables from one version to the next; the first makes them. What was
-// released is never changed.
+// A migration brings the tables from one version to the next; the first makes them. A released
+// migration never changes.
 type migration struct {
-	// minReader is the oldest version of the program that can work with the tables as they are
-	// then: it is the version before if all that was added can be ignored, so that both can run
-	// side by side while a new program is rolled out.
+	// minReader is the oldest version of the program that can work with the tables after the
+	// migration: the version before, if it can ignore all additions, so that both run side by side
+	// during a rollout.
 	minReader int
 	script    string // ~ stands for the prefix
 }
 
-// migrations are all there are. Their number is the version of this program.
+// migrations has all migrations. Their number is the version of this program.
 var migrations = []migration{{1, schema1}}
 
 // A row of the table of tasks has the number of its queue and its id in its rowid, so that the
 // tasks of a queue lie together, in the order of their ids, and need no other index for that. Zero
-// and "" are written as such, not as NULL: that needs no more room, and each index that leaves out
-// most rows says so with a condition that the statements repeat.
+// and "" are written as such instead of NULL: that needs no more room, and each partial index has
+// a condition that the statements repeat.
 //
-// Columns have no types: then the values are kept just as they are, and the driver need not ask for
-// the type's name. Strings are kept as text, which SQLite compares byte by byte and does not look
+// Columns have no types, so SQLite keeps values as they are, and the driver need not ask for the
+// type's name. Strings are kept as text, which SQLite compares byte by byte and does not look
 // into.
 //
 // The payload is last, so that the other columns can be read without it.
@@ -28,7 +28,7 @@ CREATE TABLE ~queues (
 	id INTEGER PRIMARY KEY AUTOINCREMENT, -- never used again
 	name UNIQUE NOT NULL,
 	settings NOT NULL,
-	number NOT NULL DEFAULT 0, -- the greatest that was given
+	number NOT NULL DEFAULT 0, -- the greatest number given
 	paused NOT NULL DEFAULT 0,
 	paused_keys NOT NULL DEFAULT 0,
 	ready NOT NULL DEFAULT 0, -- tasks by state

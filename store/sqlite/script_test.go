@@ -45,7 +45,7 @@ func (s *script) take() error {
 	return err
 }
 
-// with does something with the task that was taken last, which is not held any more then.
+// with settles the last taken task.
 func (s *script) with(f func(context.Context, *task.Task[string]) error) error {
 	last := len(s.tasks) - 1
 	err := f(context.Background(), s.tasks[last])
@@ -99,7 +99,7 @@ func (s *script) steps() []func() error {
 	}
 }
 
-// dump returns all that is in the tables of a database.
+// dump returns the contents of all tables of a database.
 func dump(path string) (string, error) {
 	db, err := sql.Open("sqlite", path+"?_pragma=synchronous(off)")
 	if err != nil {

@@ -17,8 +17,8 @@ type session struct {
 
 	path string // of the file, as errors name it; "" if the caller adds it
 
-	// failed is the first error of a transaction, which all that comes after it returns too: else
-	// what was broken off in the middle could be committed.
+	// failed is the first error of a transaction. All later calls return it too, because otherwise
+	// a half-done change could be committed.
 	failed error
 }
 
@@ -36,7 +36,8 @@ func newSession(b backend, path string) *session {
 	return s
 }
 
-// bind copies the values, so that the slice that a call with many of them makes stays on the stack.
+// bind copies the values, so that the slice that a call with many of them makes stays on the
+// stack.
 func (s *session) bind(values []sqldriver.Value) []sqldriver.NamedValue {
 	for i, v := range values {
 		s.args[i].Value = v
@@ -76,12 +77,12 @@ func (s *session) fail(st *statement, err error) error {
 	return s.failed
 }
 
-// failed returns an error with the file and with what was being done.
+// failed returns an error with the file and the operation.
 func failed(path, what string, err error) error {
 	return fmt.Errorf("sqlite: %s: %s: %w", path, what, err)
 }
 
-// number returns the one number that a statement returns, 0 if that is NULL or there is no row.
+// number returns the single number of a statement, 0 for NULL or no row.
 func (s *session) number(st *statement, values ...sqldriver.Value) (n int64, err error) {
 	err = s.each(st, func(c *cells) { n = c.int() }, values...)
 	return n, err
@@ -120,7 +121,7 @@ func (c *cells) value() sqldriver.Value {
 	return c.values[c.next-1]
 }
 
-// wrong says that a column holds what we have not written.
+// wrong is the error for a column that the store has not written.
 func (c *cells) wrong(v sqldriver.Value, want string) {
 	if v != nil && c.err == nil {
 		c.err = fmt.Errorf("column %d is a %T, not %s", c.next, v, want)

@@ -11,29 +11,29 @@ import (
 
 // Options say how a Store keeps its tasks. The zero value is right for most.
 type Options struct {
-	// Synchronous says what a power cut, or a crash of the operating system, may cost; a crash of
-	// the process costs nothing.
+	// Synchronous decides whether a power cut, or a crash of the operating system, may lose
+	// transactions; a crash of the process loses nothing.
 	Synchronous Synchronous
 
-	// Prefix begins the names of tables and indexes; "" means "fairq_". It is letters, digits and
-	// underscores, 40 at most.
+	// Prefix begins the names of tables and indexes; "" means "fairq_". It has at most 40 letters,
+	// digits and underscores.
 	Prefix string
 
-	// BusyTimeout is how long a transaction waits for its turn, and for a lock that another process
-	// has; 0 means 10 seconds. A call may wait for the one before it and then for its own, so at
-	// most twice as long; a context can end that sooner.
+	// BusyTimeout is how long a transaction waits for its turn, and for the lock of another
+	// process; 0 means 10 seconds. A call may wait for the transaction before it and then for its
+	// own, so at most twice as long; a context can end that sooner.
 	BusyTimeout time.Duration
 
-	// Poll is how often somebody who waits asks whether another process has changed something; 0
-	// means 10 milliseconds. That costs some microseconds. What happens in this process is known at
-	// once.
+	// Poll is the interval at which waiting calls look for changes of other processes; 0 means 10
+	// milliseconds. A look costs some microseconds. Waiting calls notice changes of this process
+	// immediately.
 	Poll time.Duration
 
-	// MaxPayload is how many bytes an encoded payload may have; 0 means 16 MiB.
+	// MaxPayload limits the bytes of an encoded payload; 0 means 16 MiB.
 	MaxPayload int
 
-	// History is how long tasks that are gone can be listed by Store.History; 0 means that they are
-	// forgotten at once. It makes every task that ends cost one more write.
+	// History is how long Store.History lists tasks that have left; 0 means not at all. It costs
+	// one more write for every task that ends.
 	History time.Duration
 
 	// KeepSchema makes Open return an error, instead of migrating, if the tables are missing or
@@ -45,22 +45,21 @@ type Options struct {
 type Synchronous uint8
 
 const (
-	// Full waits at each commit: what a call has done when it returns survives a power cut.
+	// Full waits at each commit: the changes of a call survive a power cut when it returns.
 	Full Synchronous = iota
 
-	// Normal waits only when the write-ahead log is copied into the database. After a power cut the
-	// last transactions may be undone, in order: tasks that were put may be missing, and some that
-	// were acked may be there again. The database stays whole.
+	// Normal waits only when the write-ahead log is copied into the database. A power cut may undo
+	// the last transactions, in order: put tasks may be missing, and acked ones may be back. The
+	// database stays whole.
 	Normal
 )
 
 // Store keeps tasks in an SQLite database, which other processes on the same machine may use too.
 // All methods may be called at any time by any goroutine. Queues are opened with [task.Open].
 //
-// Its methods Open and Queues are those of [task.Store]. History(ctx, queue, after, n) returns up to
-// n tasks of a queue that are gone, in the order of their ids, those with greater ids than after: the
-// last one of the page before; none if Options.History is 0. It returns [task.ErrNotFound] if there
-// is no such queue.
+// Its methods Open and Queues implement [task.Store]. History(ctx, queue, after, n) returns up to
+// n tasks that have left a queue, by id, with ids greater than after, the last id of the page
+// before; none if Options.History is 0. It returns [task.ErrNotFound] if there is no such queue.
 type Store struct {
 	*rules
 	db *db
@@ -68,9 +67,9 @@ type Store struct {
 
 type rules = rows.Store // with the methods Open, Queues and History
 
-// Open opens the database in a file, which it makes if there is none, and makes what is missing in
-// it. nil options are the defaults. A database that a newer program has changed so that this one
-// cannot use it any more is refused.
+// Open opens the database in a file, and makes the file and the tables if they are missing. nil
+// options are the defaults. It refuses a database that a newer program has made unusable for this
+// one.
 func Open(ctx context.Context, path string, o *Options) (*Store, error) {
 	if o == nil {
 		o = &Options{}
@@ -92,7 +91,7 @@ func Open(ctx context.Context, path string, o *Options) (*Store, error) {
 	return &Store{rows.New(d, limits), d}, nil
 }
 
-// mostPayload is what SQLite can have in a row by default, less some room for the rest of it.
+// mostPayload is SQLite's default limit of a row, less some room for the other columns.
 const mostPayload = 1_000_000_000 - 1<<20
 
 func (o *Options) check() error {
@@ -109,6 +108,6 @@ func (o *Options) check() error {
 	return err
 }
 
-// Close closes the database. The queues that are open should be closed before: what is taken is
-// handed back then, otherwise only after Options.Grace of the queue.
+// Close closes the database. Close its open queues first: that hands their taken tasks back,
+// otherwise they return only after Options.Grace of the queue.
 func (s *Store) Close() error { return s.db.close() }

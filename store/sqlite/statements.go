@@ -5,20 +5,20 @@ import "strings"
 // maxArgs is at least the number of arguments of any statement.
 const maxArgs = 40
 
-// A statement has a name, as it is in errors, and a text, in which ~ stands for the prefix.
+// A statement has a name for errors, and a text, in which ~ stands for the prefix.
 type statement struct{ name, sql string }
 
-// taskColumns are as readTask reads them.
+// taskColumns are in the order of readTask.
 const (
 	taskColumns = `id, "key", kind, unique_key, role, priority, weight, cost, ttr, max_attempts, created, deadline, ` +
 		`"group", state, takeable, round, used, seq, gap, returned, untried, shared, place, since, consumer, attempts, ready_at, until, expires, wake, err_code, err, metadata`
 	withPayload = taskColumns + `, payload`
 )
 
-// These are the statements that are not made of a rows.Range (see scan.go).
+// The statements that are not made from a rows.Range (see scan.go).
 //
-// Of LIMIT ? SQLite would make a new plan for each value, that is for each call; LIMIT 0 + ? it
-// takes as it is.
+// For LIMIT ? SQLite makes a new plan for each value, so at each call; for LIMIT 0 + ? it does
+// not.
 var (
 	beginStatement    = &statement{"begin", `BEGIN IMMEDIATE`}
 	commitStatement   = &statement{"commit", `COMMIT`}

@@ -22,7 +22,7 @@ type tableOps[R any] struct {
 	sweep  *statement // nil if it is not swept
 }
 
-// tables are those of a view.
+// tables are the tables of a view.
 type tables struct {
 	tasks     table[rows.Row]
 	keys      table[rows.Key]
@@ -53,7 +53,7 @@ func (v *view) Groups() rows.Table[rows.Group]       { return &v.tables.groups }
 func (v *view) Outcomes() rows.Table[rows.Outcome]   { return &v.tables.outcomes }
 func (v *view) History() rows.Table[rows.Ended]      { return &v.tables.history }
 
-// Scan implements rows.Table. Nobody else can change anything, so nothing is locked.
+// Scan implements rows.Table. It locks nothing, because no other connection can write.
 func (t *table[R]) Scan(r rows.Range) (all []*R, err error) {
 	err = t.view.scan(&r, func(c *cells) {
 		row := new(R)

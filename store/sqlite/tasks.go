@@ -8,7 +8,7 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// readTask reads taskColumns, and the payload if it is there.
+// readTask reads taskColumns, and the payload if selected.
 func readTask(c *cells, r *rows.Row) {
 	r.ID = c.uint() & maxID
 	r.Key, r.Kind, r.UniqueKey = c.text(), c.text(), c.text()
@@ -24,9 +24,9 @@ func readTask(c *cells, r *rows.Row) {
 	}
 }
 
-// putTask writes a row. One that is taken stays where it is in the index by keys. The numbers of
-// tasks by state are kept in the head and saved with it, so they change if, and only if, a row was
-// written.
+// putTask writes a row. A taken row stays at its place in the index by keys. The head has the
+// numbers of tasks by state and is saved in the same transaction, so they change if, and only if,
+// a row was written.
 func putTask(v *view, r *rows.Row) (err error) {
 	var n int64
 	switch {
@@ -55,7 +55,7 @@ func removeTask(v *view, r *rows.Row) error {
 	return err
 }
 
-// insert has a statement with half the arguments for the usual task: to bind them takes time that
+// insert has a statement with half the arguments for the usual task, because the time to bind them
 // grows with the square of their number.
 func (v *view) insert(r *rows.Row) (int64, error) {
 	rare := r.Kind != "" || r.UniqueKey != "" || r.Group != "" || r.Gap || r.Returned || r.Shared || r.Consumer != 0 || r.Attempts != 0 ||
@@ -74,7 +74,7 @@ func (v *view) insert(r *rows.Row) (int64, error) {
 		int64(r.Consumer), int64(r.Attempts), r.ReadyAt, r.Until, r.Expires, r.Wake, code, message, r.Metadata, r.Payload, v.queue)
 }
 
-// byTurn is the order in which tasks are taken.
+// byTurn compares tasks in the order in which they are taken.
 func byTurn(a, b *rows.Row) int {
 	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Round, b.Round), cmp.Compare(a.Seq, b.Seq),
 		cmp.Compare(a.Place, b.Place), cmp.Compare(a.ID, b.ID))

@@ -10,8 +10,9 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// tx implements rows.Tx. One of our own has the slot while it is open, and with it the connection
-// and all that is cached. One of the caller's runs on the caller's connection and uses neither.
+// tx implements rows.Tx. A transaction of our own holds the slot while it is open, and with it the
+// connection and the cache. A transaction of the caller's runs on the caller's connection and uses
+// neither.
 type tx struct {
 	db      *db
 	session *session
@@ -20,10 +21,10 @@ type tx struct {
 	done    bool
 }
 
-// head is what is known of a queue, and what of that is in the database. It is kept from one
-// transaction to the next (db.heads), as long as it is what the database has: checkDataVersion
-// forgets all heads if somebody else has committed, and every rollback does, for there may be
-// something in them that did not happen.
+// head is the cached state of a queue, and its saved part. It stays from one transaction to the
+// next (db.heads). Invariant: it equals the database. So checkDataVersion forgets all heads if
+// another connection has committed, and so does every rollback, because the heads may have changes
+// that did not happen.
 type head struct {
 	rows.Head
 	number     uint64 // the greatest that was given
@@ -34,7 +35,7 @@ type head struct {
 	savedSettings []byte
 }
 
-// saved is the row of a queue.
+// saved is the row of a queue in the database.
 type saved struct {
 	number     uint64
 	paused     bool
@@ -68,11 +69,11 @@ func (t *tx) Queues(from string, n int) (names []string, err error) {
 	return names, err
 }
 
-// Enter implements rows.Tx. SQLite runs no two transactions that write at the same time, and a
-// statement costs little more than the work it does, so the plan is of no use.
+// Enter implements rows.Tx. It ignores the plan, because SQLite runs no two writing transactions
+// at the same time, and a statement costs little more than its work.
 func (t *tx) Enter(queue uint64, _ *rows.Plan) (rows.View, error) {
 	var h *head
-	if t.joined == nil { // otherwise somebody else has the slot, and with it what is cached
+	if t.joined == nil { // otherwise another transaction has the slot, and with it the cache
 		h = t.db.heads[queue]
 	}
 	if h == nil {
@@ -90,7 +91,7 @@ func (t *tx) Enter(queue uint64, _ *rows.Plan) (rows.View, error) {
 	return v, nil
 }
 
-// readHead returns nil if there is no such queue.
+// readHead returns nil if the queue does not exist.
 func (t *tx) readHead(queue uint64) (h *head, err error) {
 	err = t.session.each(selectHead, func(c *cells) {
 		h = &head{}
@@ -112,7 +113,7 @@ func (t *tx) readHead(queue uint64) (h *head, err error) {
 	return h, err
 }
 
-// Notify implements rows.Tx. The others look by themselves.
+// Notify implements rows.Tx. Other processes poll.
 func (t *tx) Notify(uint64) {}
 
 func (t *tx) Commit() error {

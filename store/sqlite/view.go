@@ -9,16 +9,17 @@ import (
 	"github.com/fairq/fairq/task/driver"
 )
 
-// A rowid of the table of tasks is the number of a queue, and below that the task's id in it. With
-// two numbers for each task, 10,000 tasks a second use up those of a queue in 7 years.
+// A rowid of the table of tasks has the number of the queue in its upper bits, and the id of the
+// task below. With two numbers for each task, 10,000 tasks a second use up a queue's numbers in 7
+// years.
 const (
 	idBits          = 42
 	maxID    uint64 = 1<<idBits - 1
 	maxQueue uint64 = 1<<(63-idBits) - 1
 )
 
-// view implements rows.View. Rows are written at once, for a statement costs little more than its
-// work; only the head, which nearly every call changes, is written once, at the commit.
+// view implements rows.View. It writes rows immediately, because a statement costs little more
+// than its work; only the head, which nearly every call changes, is written once, at the commit.
 type view struct {
 	tx      *tx
 	tables  tables
@@ -37,13 +38,13 @@ func (v *view) Counts() ([driver.Held + 1]int, error) { return v.head.tasks, nil
 
 func (v *view) Now() int64 { return v.now }
 
-// Save implements rows.View. Nobody can look before the transaction is committed.
+// Save implements rows.View. Nothing can read the head before the commit, so the write can wait.
 func (v *view) Save() error {
 	v.changed = true
 	return nil
 }
 
-// flush writes what has changed in the head. It comes once, before the commit: the counts and the
+// flush writes the changed parts of the head, once, before the commit, because the counts and the
 // last number change with every task.
 func (v *view) flush() error {
 	if v.dropped {
@@ -89,10 +90,11 @@ func (v *view) Number() (uint64, error) {
 	return n, nil
 }
 
-// Fetch implements rows.View. A statement costs little more than the work it does.
+// Fetch implements rows.View. It reads nothing ahead, because a statement costs little more than
+// its work.
 func (v *view) Fetch(...rows.Range) error { return nil }
 
-// do runs a statement that changes something.
+// do runs a statement that writes.
 func (v *view) do(st *statement, values ...sqldriver.Value) error {
 	_, err := v.session.exec(st, values...)
 	return err
@@ -120,7 +122,7 @@ func (v *view) Drop() (done bool, err error) {
 // rowid returns the rowid of a task.
 func (v *view) rowid(id uint64) int64 { return v.queue<<idBits | int64(min(id, maxID)) }
 
-// bit is what a truth is in a column.
+// bit is a bool as a column.
 func bit(b bool) int64 {
 	if b {
 		return 1
@@ -136,7 +138,7 @@ func errorCells(e *driver.Error) (code int64, message sqldriver.Value) {
 	return int64(e.Code), e.Message
 }
 
-// error is one that errorCells has written.
+// error reads the columns of errorCells.
 func (c *cells) error() *driver.Error {
 	code := c.int()
 	if c.values[c.next] == nil {
