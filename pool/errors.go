@@ -23,8 +23,8 @@ var (
 	// task.
 	ErrDeadline = errors.New("pool: deadline of the task is over")
 
-	// ErrSnoozed marks errors of [Snooze] and [HoldKey], as [errors.Is] reports: nothing has
-	// failed.
+	// ErrSnoozed marks errors of [Snooze], [HoldKey] and [Repeat], as [errors.Is] reports: nothing
+	// has failed.
 	ErrSnoozed = errors.New("pool: snoozed")
 
 	// ErrInvalid is returned when an argument or an option makes no sense. The error names it,
@@ -108,10 +108,14 @@ type retryError struct {
 	delay   time.Duration
 	snooze  bool
 	holdKey bool // the whole key is to wait
+	repeat  bool // the task is done, and runs again at a time
+	at      time.Time
 }
 
 func (e *retryError) Error() string {
 	switch {
+	case e.repeat:
+		return fmt.Sprintf("pool: done, and to be done again at %v", e.at)
 	case e.holdKey:
 		return fmt.Sprintf("pool: to be done in %v, and the other tasks of its key too", e.delay)
 	case e.snooze:

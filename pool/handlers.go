@@ -75,6 +75,46 @@ func Parallel[T any](handlers ...Handler[T]) Handler[T] {
 	}
 }
 
+// Repeat returns a handler for tasks that are done again and again. When the handler has done one,
+// next says when that is: it gets the time when the task was put, from which its times can be
+// counted so that they do not drift, and the time now. See [Every]; a library for cron expressions
+// has a function like it too. If it returns the zero time, the task is done for good. If that time
+// is over, the task is done at once.
+//
+// The task runs once among all processes that have its queue open, and survives the end of all of
+// them. What was missed meanwhile is one run. If the handler fails it is tried again as the Policy
+// says, with all attempts anew for each run. If it has failed for good, the task ends as any other:
+// it is buried, until it is kicked, or a dead letter. Put it with a unique key when the program
+// starts, without a TTL or a deadline. The times are as exact as the clocks of the processes: what
+// runs before its time by another clock is done again then.
+func Repeat[V any](next func(put, now time.Time) time.Time, handler Handler[*task.Task[V]]) Handler[*task.Task[V]] {
+	return func(ctx context.Context, t *task.Task[V]) error {
+		if err := handler(ctx, t); err != nil {
+			return err
+		}
+		info, now := t.Info(), time.Now()
+		if now.Before(info.ReadyAt) { // by the clock of the store
+			now = info.ReadyAt
+		}
+		at := next(info.Created, now)
+		if at.IsZero() {
+			return nil
+		}
+		return &retryError{snooze: true, repeat: true, at: at}
+	}
+}
+
+// Every returns a function for Repeat: the next of the times that are d, 2d, 3d and so on after the
+// task was put. It panics if d is not more than 0.
+func Every(d time.Duration) func(put, now time.Time) time.Time {
+	if d <= 0 {
+		panic(invalid("Every: the duration is %v; it must be more than 0", d))
+	}
+	return func(put, now time.Time) time.Time {
+		return now.Add(d - max(0, now.Sub(put))%d)
+	}
+}
+
 // Transit returns a handler that puts each task into another queue; in this queue it is then done.
 // The task keeps its key, kind, priority, unique key, metadata, deadline and limit of attempts,
 // and the rest of its time to live. If the other queue is full the handler waits for room, which

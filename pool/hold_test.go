@@ -218,3 +218,90 @@ func TestInOrderBackoff(t *testing.T) {
 		require.EqualValues(t, 1, p.Stats().Failed)
 	})
 }
+
+// TestRepeat has two pools that do a task every hour, at the full hours from its put on, however long
+// it takes and how often it fails meanwhile. What is missed while there is no pool is one run. A run
+// that fails for good ends it, until it is kicked.
+func TestRepeat(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context) {
+		q := openQueue(t, &task.Options[int]{TTR: 20 * time.Minute})
+		begin := time.Now()
+		var mu sync.Mutex
+		var starts []time.Duration
+		hangs, fails, ends := false, 0, false
+		handle := pool.Repeat(func(put, now time.Time) time.Time {
+			mu.Lock()
+			defer mu.Unlock()
+			assert.Equal(t, begin, put)
+			if ends {
+				return time.Time{}
+			}
+			return pool.Every(time.Hour)(put, now)
+		}, func(ctx context.Context, tk *task.Task[int]) error {
+			mu.Lock()
+			defer mu.Unlock()
+			starts = append(starts, time.Since(begin))
+			switch {
+			case hangs:
+				hangs = false
+				mu.Unlock()
+				<-ctx.Done() // its lease is lost, as when its process dies
+				mu.Lock()
+				return ctx.Err()
+			case fails > 0:
+				fails--
+				return errNo
+			}
+			mu.Unlock()
+			time.Sleep(10 * time.Minute)
+			mu.Lock()
+			return nil
+		})
+		set := func(f func()) {
+			mu.Lock()
+			defer mu.Unlock()
+			f()
+		}
+		runs := func(d time.Duration, want ...time.Duration) {
+			t.Helper()
+			time.Sleep(d)
+			mu.Lock()
+			defer mu.Unlock()
+			require.Equal(t, want, starts)
+			starts = nil
+		}
+		o := pool.Options[int]{Policy: pool.Policy{MaxAttempts: 3, Backoff: pool.Backoff{Base: time.Minute, Max: time.Minute}}}
+		defer set(func() { ends = true }) // or a failure would never end
+		one, two := openNew(t, q, handle, o), openNew(t, q, handle, o)
+		id, err := q.Put(ctx, "a", 0, task.PutOptions{UniqueKey: "hourly"})
+		require.NoError(t, err)
+		_, err = q.Put(ctx, "a", 0, task.PutOptions{UniqueKey: "hourly"})
+		require.ErrorIs(t, err, task.ErrDuplicate)
+		const h, m = time.Hour, time.Minute
+		runs(3*h+30*m, 0, h, 2*h, 3*h)
+		for i := range 3 * h / h { // more failures than there are attempts, but not in one run
+			set(func() { fails = 2 })
+			at := (4 + i) * h
+			runs(h, at, at+m, at+2*m)
+		}
+		set(func() { hangs = true })
+		runs(h, 7*h, 7*h+20*m)
+		require.NoError(t, one.Shutdown(ctx))
+		require.NoError(t, two.Shutdown(ctx))
+		s := one.Stats()
+		require.EqualValues(t, 8, s.Succeeded+two.Stats().Succeeded)
+		require.EqualValues(t, 6, s.Retried+two.Stats().Retried)
+		runs(5 * h)
+		three := openNew(t, q, handle, o)
+		runs(h, 12*h+30*m, 13*h)
+		set(func() { fails = 3 })
+		runs(2*h, 14*h, 14*h+m, 14*h+2*m)
+		require.NoError(t, q.KickID(ctx, id))
+		runs(h, 15*h+30*m, 16*h)
+		set(func() { ends = true })
+		runs(5*h, 17*h)
+		require.ErrorIs(t, q.Wait(ctx, "hourly"), task.ErrNotFound)
+		require.NoError(t, three.Shutdown(ctx))
+	})
+	require.PanicsWithError(t, "pool: invalid: Every: the duration is 0s; it must be more than 0", func() { pool.Every(0) })
+}

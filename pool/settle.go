@@ -79,6 +79,11 @@ func (a *attempt[V]) settle(err error) {
 		a.fail(ReasonDeadline, err)
 	case permanent:
 		a.fail(ReasonFailed, err)
+	case again != nil && again.repeat:
+		repeat := func(ctx context.Context) error { return t.Repeat(ctx, clamp(time.Until(again.at))) }
+		if a.settleBy(repeat, &counts.succeeded) {
+			a.observeSuccess()
+		}
 	case p.ctx.Err() != nil: // Shutdown has cancelled the handler
 		a.settleBy(t.Return, &counts.returned)
 	case again != nil && again.snooze:

@@ -23,8 +23,8 @@
 //     rounds share work instead of tasks, by their costs.
 //   - A task takes its turn, and its place in its key, when it becomes ready: when it is put, when
 //     its delay ends, when it is kicked. What was tried in vain queues up like new work, so a key
-//     whose tasks all fail or hang does not hold up the others: this goes for Release, Snooze and
-//     Fail, with a delay or without, and for each lease that is lost, for nobody knows whether its
+//     whose tasks all fail or hang does not hold up the others: this goes for Release, Snooze,
+//     Fail and Repeat, with a delay or without, and for each lease that is lost, for nobody knows whether its
 //     task was tried. Only what is handed back untried (by Return, ReleaseAll or Close) keeps the
 //     turn that it was taken by, and is first; if it comes back so twice in a row, it takes a new
 //     one. With Options.KeepPlace a task returns to its place in its key, but not to its turn. What

@@ -10,7 +10,7 @@ import (
 )
 
 // Task is a task and, if it comes from Take, a lease: the proof that its consumer holds it. A lease
-// ends with Ack, Release, Snooze, Return, Fail, HoldKey, Bury or Discard; when its time to run is over; when its
+// ends with Ack, Release, Snooze, Return, Fail, HoldKey, Repeat, Bury or Discard; when its time to run is over; when its
 // consumer is closed, resumed or has gone for too long; and when somebody else buries or deletes
 // the task. Then it is lost, all its methods return [ErrLeaseLost], and change nothing. A Task from
 // Peek or List is no lease.
@@ -22,7 +22,7 @@ import (
 // (WithTx) a Task learns nothing. The methods may be called by any goroutine at any time, but not
 // while others read what they change.
 //
-// Priority may be changed before a Release, Snooze, Return, Fail, HoldKey or Bury: then that is the task's
+// Priority may be changed before a Release, Snooze, Return, Fail, HoldKey, Repeat or Bury: then that is the task's
 // priority from now on. It queues up there like new work, also with KeepPlace.
 type Task[V any] struct {
 	ID       ID
@@ -142,6 +142,15 @@ func (t *Task[V]) HoldKey(ctx context.Context, reason error, d time.Duration) er
 		how.Method, how.Err = driver.Fail, newError(reason)
 	}
 	return t.settle(ctx, how)
+}
+
+// Repeat says that the task is done, and is to be done again after a delay: as a new task, with all
+// its attempts before it and without the error of the last one, but with the same id. See pool.Repeat.
+func (t *Task[V]) Repeat(ctx context.Context, delay time.Duration) error {
+	if err := checkDelay("Repeat: the delay", delay); err != nil {
+		return err
+	}
+	return t.settle(ctx, driver.Settlement{Method: driver.Repeat, Delay: delay, Priority: t.Priority})
 }
 
 // Bury puts the task aside, with the reason, until somebody kicks or deletes it. Who waits for its

@@ -200,6 +200,10 @@ func (t *Task) handBack(why driver.EventType, how *driver.Settlement, now int64,
 		turn = newTurn(how.Method != driver.Snooze || t.Untried, SamePlace)
 	}
 	switch {
+	case how.Method == driver.Repeat:
+		if t.Attempts = 0; t.Rare != nil {
+			t.Err = nil
+		}
 	case how.Method == driver.Snooze:
 		t.Attempts--
 	case t.MaxAttempts > 0 && t.Attempts >= t.MaxAttempts:

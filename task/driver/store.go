@@ -347,9 +347,10 @@ const (
 	Fail                  // as Release
 	Bury                  // it is buried
 	Discard               // it is gone, and Err is its outcome
+	Repeat                // it is done, and ready again after Delay as if it had never been taken
 )
 
-var methodNames = [...]string{Ack: "Ack", Release: "Release", Snooze: "Snooze", Return: "Return", Fail: "Fail", Bury: "Bury", Discard: "Discard"}
+var methodNames = [...]string{Ack: "Ack", Release: "Release", Snooze: "Snooze", Return: "Return", Fail: "Fail", Bury: "Bury", Discard: "Discard", Repeat: "Repeat"}
 
 // String returns the method's name.
 func (m Method) String() string { return methodNames[m] }

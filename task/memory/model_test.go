@@ -364,7 +364,9 @@ func (m *model) handBack(t *modelTask, now time.Time, how driver.Settlement, why
 	lease := t.lease
 	m.leave(t)
 	delay := how.Delay
-	if how.Method == driver.Snooze {
+	if how.Method == driver.Repeat {
+		t.Attempts, t.Err = 0, nil
+	} else if how.Method == driver.Snooze {
 		t.Attempts--
 	} else if t.MaxAttempts > 0 && t.Attempts >= t.MaxAttempts {
 		if t.Err == nil {

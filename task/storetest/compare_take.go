@@ -114,9 +114,9 @@ func (c *comparison) settle() {
 	type leased = *task.Task[int]
 	var name string
 	var do func(leased) error
-	ops := 12
+	ops := 13
 	if c.pauses {
-		ops = 15
+		ops = 16
 	}
 	switch op := c.IntN(ops); {
 	case op < 2:
@@ -136,8 +136,10 @@ func (c *comparison) settle() {
 	case op == 10:
 		name, do = "Discard", func(t leased) error { return t.Discard(c.ctx, reason) }
 	case op == 12:
+		name, do = fmt.Sprint("Repeat ", maybe), func(t leased) error { return t.Repeat(c.ctx, maybe) }
+	case op == 13:
 		name, do = fmt.Sprint("HoldKey ", maybe), func(t leased) error { return t.HoldKey(c.ctx, reason, maybe) }
-	case op > 12:
+	case op > 13:
 		name, do = fmt.Sprint("HoldKey without a reason ", maybe), func(t leased) error { return t.HoldKey(c.ctx, nil, maybe) }
 	default:
 		name, do = fmt.Sprint("Touch ", maybe), func(t leased) error { return t.Touch(c.ctx, maybe) }

@@ -215,7 +215,7 @@ var concurrentCases = []testCase{
 		}
 		c.wait()
 	}},
-	{"Settle", "A lease ends with Ack, Release, Snooze, Return, Fail, HoldKey, Bury or Discard", func(e *env) {
+	{"Settle", "A lease ends with Ack, Release, Snooze, Return, Fail, HoldKey, Repeat, Bury or Discard", func(e *env) {
 		q := e.open()
 		for range 50 {
 			q.put("a1")

@@ -127,6 +127,7 @@ var inVain = map[string]func(*consumer, *lease){
 	"failed":     func(_ *consumer, l *lease) { l.e.ok(l.Fail(ctx, errOops, second)); time.Sleep(second) },
 	"TTR":        func(_ *consumer, l *lease) { time.Sleep(10 * second); l.e.is(l.Ack(ctx), task.ErrLeaseLost) },
 	"Disconnect": func(c *consumer, _ *lease) { c.disconnect(); time.Sleep(second) },
+	"Repeat":     func(_ *consumer, l *lease) { l.e.ok(l.Repeat(ctx, 0)) },
 	"HoldKey":    func(_ *consumer, l *lease) { l.e.ok(l.HoldKey(ctx, errOops, second)); time.Sleep(second) },
 	"snoozeKey":  func(_ *consumer, l *lease) { l.e.ok(l.HoldKey(ctx, nil, second)); time.Sleep(second) },
 	"Return":     untried["Return"],

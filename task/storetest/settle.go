@@ -113,7 +113,7 @@ var settleCases = []testCase{
 			})
 		}
 	}},
-	{"PriorityBuried", "Priority may be changed before a Release, Snooze, Return, Fail, HoldKey or Bury", func(e *env) {
+	{"PriorityBuried", "Priority may be changed before a Release, Snooze, Return, Fail, HoldKey, Repeat or Bury", func(e *env) {
 		q := e.open()
 		q.put("a1 b1")
 		l := q.first("a1")
@@ -122,6 +122,33 @@ var settleCases = []testCase{
 		equal(e, "priority", q.peek(l.ID).Priority, task.MaxPriority)
 		q.kick(1, 1)
 		q.order("b1 a1")
+	}},
+	{"Repeat", "as a new task, with all its attempts before it and without the error of the last one, but with the same id", func(e *env) {
+		q := e.open(options{MaxAttempts: 2})
+		id := q.one("a1", unique)
+		wait := q.waiting()
+		for range 3 {
+			q.first("a1").fail(errOops)
+			l := q.first("a1")
+			equal(e, "attempts", l.Attempts, 2)
+			e.ok(l.Repeat(ctx, time.Hour))
+			l.now(q, task.Delayed)
+			equal(e, "attempts", q.peek(id).Attempts, 0)
+			equal(e, "error", q.peek(id).Info().Err, nil)
+			q.none()
+			wait.waits()
+			time.Sleep(time.Hour)
+		}
+		q.first("a1").fail(errOops)
+		q.first("a1").fail(errOops)
+		q.state(task.Buried, id)
+		e.is(q.peek(id).Repeat(ctx, 0), task.ErrLeaseLost)
+		q.put("b1")
+		l := q.first("b1")
+		e.is(l.Repeat(ctx, -1), task.ErrInvalid)
+		e.ok(l.Repeat(ctx, 0))
+		l.now(q, task.Ready)
+		q.order("b1")
 	}},
 	{"GroupCancelled", "It is also done when the group of the task is cancelled, with the cause [ErrGroupCancelled]", func(e *env) {
 		q := e.open()
